@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# podflame: build, test, demo. `make help` lists the targets; everything lies in build/.
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.SUFFIXES:
+Q := $(if $(V),,@)
+msg = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
+
+VERSION := 0.1.0
+BUILD   := build
+CC      := gcc
+CLANG   := clang
+BPFTOOL := /usr/sbin/bpftool
+PKGS    := libbpf libelf libdw libwebsockets jansson yaml-0.1 openssl sqlite3 libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib
+WARN    := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wformat=2 -Wvla -Wno-format-nonliteral $(if $(CI),-Werror)
+CFLAGS  ?= -O2 -g
+override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-strong -D_GNU_SOURCE \
+	-DPODFLAME_VERSION='"$(VERSION)"' -Iagent -I. -I$(BUILD)/gen $(SANITIZE) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -liberty -lpthread -lm
+BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
+
+SRC   := $(filter-out %_test.c %_fuzz.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
+TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
+BPF   := $(wildcard bpf/*.bpf.c)
+OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o
+LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))
+SKEL  := $(BPF:bpf/%.bpf.c=$(BUILD)/gen/%.skel.h)
+TESTBIN := $(TESTS:%.c=$(BUILD)/%)
+
+.PHONY: all help
+all: $(BUILD)/podflame ## build the program (default)
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile $(wildcard */rules.mk)
+
+# ---- BPF: object -> skeleton -------------------------------------------------
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
+	$(call msg,BPF,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.tmp && $(BPFTOOL) gen object $@ $@.tmp && rm -f $@.tmp
+$(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o
+	$(call msg,SKEL,$@)
+	@mkdir -p $(@D)
+	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf >$@
+
+# ---- OTLP descriptors come from a package, no .proto is committed ------------
+$(BUILD)/gen/otlp.pb.c: agent/lib/otlp/descriptors.sh
+	$(call msg,PROTO,$@)
+	@mkdir -p $(@D)
+	$(Q)agent/lib/otlp/descriptors.sh $(BUILD)/gen
+$(BUILD)/gen/otlp.pb.h: $(BUILD)/gen/otlp.pb.c ;
+$(BUILD)/gen/otlp.pb.o: $(BUILD)/gen/otlp.pb.c
+	$(Q)$(CC) -O2 -g -fPIC $(SANITIZE) -I$(BUILD)/gen -w -c $< -o $@
+
+# ---- the page: built by npm, embedded ----------------------------------------
+WEB_SRC := $(wildcard web/*.json web/*.mjs web/src/* web/index.html)
+$(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
+	$(call msg,WEB,$@)
+	@mkdir -p $(@D)
+	$(Q)web/build.sh $(BUILD)/web $@
+
+# ---- C -------------------------------------------------------------------------
+# generated headers first, once; -MMD knows the rest
+$(OBJ) $(TESTS:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+$(BUILD)/%.o: %.c Makefile
+	$(call msg,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+-include $(OBJ:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
+
+$(BUILD)/libpodflame.a: $(LIBOBJ)
+	$(call msg,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(BUILD)/podflame: $(BUILD)/agent/main.o $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+$(BUILD)/agent/%_test: $(BUILD)/agent/%_test.o $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+
+-include $(wildcard */rules.mk .ci/rules.mk)
+.SECONDARY:

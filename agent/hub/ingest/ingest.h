@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ingest: OTLP requests -> store. Checks the sender, decodes, writes on the
+ * writer's worker, answers when stored.
+ */
+#pragma once
+
+#include "hub/store/store.h"
+#include "lib/loop/http.h"
+#include "lib/otlp/otlp.h"
+
+struct ingest;
+/* Decides about a token on the loop; calls done(allowed, node_name or "", error text) once. */
+typedef void ingest_auth_fn(const char *authorization, void (*done)(bool ok, const char *node, const char *error, void *arg),
+			    void *done_arg, void *arg);
+struct ingest_config {
+	struct store *store;
+	struct worker *writer;
+	ingest_auth_fn *auth;		/* NULL: everyone (local) */
+	void *auth_arg;
+};
+int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret);
+struct ingest *ingest_free(struct ingest *i);
+http_handler_fn ingest_http;		/* arg: struct ingest *; POST OTLP_PATH */
+/* local: same bytes without HTTP; any thread that may write. */
+int ingest_bytes(struct ingest *i, const void *body, size_t n);

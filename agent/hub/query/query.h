@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * query: the ProfileTracing API of DeepFlow as pure functions: request JSON ->
+ * selection, tag_filter text -> predicate tree, rows -> tree -> reply. The parsers
+ * do no I/O. Contract: docs/api.md.
+ */
+#pragma once
+
+#include "hub/store/store.h"
+
+/* tag_filter; reterr->path is "tag_filter:POSITION" (1-based byte). NULL or "" gives *ret = NULL. */
+int filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
+
+enum result_format { RESULT_LIST, RESULT_FLAT };
+struct tracing_request {
+	struct selection *selection;
+	enum result_format format;
+	bool debug;
+	int max_kernel_stack_depth;	/* -1: all */
+	char *app_service;		/* as asked; "" when absent */
+};
+/* Body of POST /v1/profile/ProfileTracing. Error text is DeepFlow's where it has one. */
+int tracing_parse(const char *body, size_t n, struct tracing_request *ret, struct field_error *reterr);
+void tracing_request_done(struct tracing_request *r);
+
+/* Rows -> reply. Limits: QUERY_MAX_NODES nodes; beyond, the smallest leaves are cut and the reply says so. */
+struct tree;
+struct tree *tree_new(void);
+struct tree *tree_free(struct tree *t);
+int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
+/* {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text, caller frees. */
+char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s, size_t *ret_n);
+/* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is the code that goes with it. */
+char *tracing_error(const char *status, const char *description, const struct tracing_request *r, int *ret_http, size_t *ret_n);
+
+/* The tags tag_filter knows: name, whether we have it, how it compares. */
+struct tag_info {
+	const char *name;
+	const char *canonical;		/* alias of; NULL: itself */
+	bool stored;			/* false: known to DeepFlow, never matches here */
+	bool numeric;
+	const char *help;
+};
+const struct tag_info *tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
+const struct tag_info *tag_table(size_t *ret_n);

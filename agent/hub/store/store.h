@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store: where profiles are kept and asked for. A sink is one row of a table:
+ * sqlite (default), null. store_write runs on the writer's worker, store_read on
+ * a query worker with its own read-only connection.
+ */
+#pragma once
+
+#include "lib/profile/profile.h"
+
+/* ---- what is asked: the language between query/ and the sinks ---- */
+enum predicate_op {
+	PRED_AND, PRED_OR, PRED_NOT,		/* children */
+	PRED_EQ, PRED_NE, PRED_LT, PRED_GT, PRED_LE, PRED_GE,
+	PRED_IN, PRED_NOT_IN, PRED_LIKE, PRED_NOT_LIKE, PRED_REGEXP, PRED_NOT_REGEXP,
+	PRED_IS_NULL, PRED_NOT_NULL,
+	PRED_TRUE, PRED_FALSE,
+};
+struct predicate {
+	enum predicate_op op;
+	struct predicate **children;		/* AND, OR: any number; NOT: one */
+	size_t n_children;
+	char *tag;				/* canonical tag name, resolved by query/ */
+	bool numeric;				/* values compare as integers */
+	char **values;				/* one, or a list for IN */
+	size_t n_values;
+};
+struct predicate *predicate_free(struct predicate *p);
+
+struct selection {
+	enum event event;
+	int64_t time_start_s, time_end_s;	/* inclusive */
+	char **app_services;			/* none: every one but Total */
+	size_t n_app_services;
+	struct predicate *where;		/* NULL: everything */
+	char **allowed_namespaces;		/* NULL: all ("*"); host processes and Total only with all */
+	size_t n_allowed_namespaces;
+	size_t max_rows;			/* 0: 4,000,000 folded rows; past it the answer says truncated */
+	uint64_t max_time_ns;			/* 0: 30 s; past it -ETIME */
+};
+struct selection *selection_free(struct selection *s);
+
+/* One folded row, borrowed during the call: equal stacks of the selection are already added up. */
+struct store_row {
+	const char *app_service;
+	struct stack_head head;
+	const struct frame *const *frames;	/* root first */
+	size_t n_frames;
+	int64_t value;
+	uint64_t n_samples;
+};
+struct store_summary {
+	uint64_t n_rows, n_samples, n_profiles;
+	int64_t first_s, last_s;		/* newest and oldest row's time; 0 when none */
+	bool truncated;
+	struct loss *losses;			/* by reason, for the selection's window and scope */
+	size_t n_losses;
+};
+void store_summary_done(struct store_summary *s);
+
+struct store;
+struct store_config {
+	const char *kind;			/* "sqlite", "null" */
+	const char *path;			/* directory; ":memory:" for tests */
+	uint64_t retention_ns;			/* by age; 0: keep */
+	uint64_t max_bytes;			/* by size; 0: no limit */
+};
+int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
+struct store *store_close(struct store *s);
+/* One transaction; profiles whose id was stored before are skipped: *ret_n_new says how many were new. */
+int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
+typedef int store_row_fn(const struct store_row *row, void *arg);
+int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
+	       struct store_summary *ret, struct field_error *reterr);
+/* Distinct values of a tag within the selection, most rows first; for choices on the page. */
+typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
+int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg);
+int store_expire(struct store *s, uint64_t now_wall_ns);	/* writer's worker, every minute */
+struct store_stats {
+	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;
+	char error[256];			/* "" when healthy */
+};
+void store_stats(struct store *s, struct store_stats *ret);

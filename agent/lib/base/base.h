@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base: memory, strings, growable buffers, errors, log, time and small files.
+ * Everything else stands on it; it stands on libc, jansson and libyaml only.
+ *
+ * Conventions of the whole agent: functions return 0 or -errno, outputs come
+ * last, are named ret_... and stay untouched on failure; library functions do
+ * not log. Small allocations abort when memory is out; whatever is sized by
+ * outside data goes through a struct buf with a maximum or an explicit limit.
+ */
+#pragma once
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+
+#define NSEC_PER_SEC 1000000000ULL
+#define NSEC_PER_MSEC 1000000ULL
+#define USEC_PER_SEC 1000000ULL
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define _printf_(f, a) __attribute__((format(printf, f, a)))
+
+/* ---- memory: abort on failure ------------------------------------------- */
+
+void *xmalloc(size_t n_bytes);
+void *xcalloc(size_t n, size_t size);
+void *xrealloc(void *p, size_t n_bytes);
+char *xstrdup(const char *s);	      /* NULL gives NULL */
+char *xstrndup(const char *s, size_t n);
+void *xmemdup(const void *p, size_t n_bytes);
+char *xasprintf(const char *fmt, ...) _printf_(1, 2);
+
+/* _cleanup_(f): calls f(&variable) when the variable goes out of scope. */
+#define _cleanup_(f) __attribute__((cleanup(f)))
+#define _cleanup_free_ _cleanup_(freep)
+#define _cleanup_close_ _cleanup_(closep)
+#define _cleanup_json_ _cleanup_(json_decrefp_)
+#define _cleanup_buf_ _cleanup_(buf_done)
+void freep(void *p);		      /* p is a T ** */
+void closep(int *fd);		      /* sentinel -1 */
+void json_decrefp_(json_t **j);
+
+#define TAKE_PTR(p)                                                                                \
+	({                                                                                         \
+		__typeof__(p) taken_ = (p);                                                        \
+		(p) = NULL;                                                                        \
+		taken_;                                                                            \
+	})
+#define TAKE_FD(fd)                                                                                \
+	({                                                                                         \
+		int taken_ = (fd);                                                                 \
+		(fd) = -1;                                                                         \
+		taken_;                                                                            \
+	})
+
+/*
+ * An array that grows: T *items; size_t n, cap. GROW makes room for one more
+ * and doubles; the caller checks its own limit first.
+ */
+#define GROW(items, n, cap)                                                                        \
+	do {                                                                                       \
+		if ((n) == (cap)) {                                                                \
+			(cap) = (cap) ? (cap) * 2 : 8;                                             \
+			(items) = xrealloc((items), (cap) * sizeof(*(items)));                     \
+		}                                                                                  \
+	} while (0)
+
+/* ---- buf: bytes that grow up to a maximum -------------------------------- */
+
+/*
+ * Always NUL-terminated behind .len (data may be NULL while empty). Once an
+ * append would pass max_bytes the buffer turns `failed`, keeps what it has and
+ * refuses everything: check once at the end. max_bytes 0 means 1 GiB.
+ */
+struct buf {
+	char *data;
+	size_t len, cap, max_bytes;
+	bool failed;
+};
+
+void buf_init(struct buf *b, size_t max_bytes);
+void buf_done(struct buf *b);
+void buf_reset(struct buf *b);			   /* empties, keeps the memory, clears failed */
+int buf_add(struct buf *b, const void *p, size_t n); /* 0 or -E2BIG */
+int buf_puts(struct buf *b, const char *s);
+int buf_putc(struct buf *b, char c);
+int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
+void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
+char *buf_steal(struct buf *b);			   /* "" when empty; caller frees; buf is empty after */
+void buf_json_string(struct buf *b, const char *s); /* quoted and escaped */
+
+/* ---- strings -------------------------------------------------------------- */
+
+static inline bool streq(const char *a, const char *b)
+{
+	return strcmp(a, b) == 0;
+}
+bool str_equal(const char *a, const char *b);	   /* NULL equals only NULL */
+bool str_has_prefix(const char *s, const char *prefix);
+bool str_has_suffix(const char *s, const char *suffix);
+/* Decimal (or 0x...) without sign, spaces or rest; -EINVAL, -ERANGE above max. */
+int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
+/* "50us", "1h", "10s", "1h30m" as Go writes durations -> ns; -EINVAL, -ERANGE. */
+int str_to_duration_ns(const char *s, uint64_t *ret_ns);
+void hex_encode(const void *bytes, size_t n, char *out); /* out: 2n+1 bytes */
+int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
+/* Base64 (standard alphabet, padding optional, white space skipped). Caller frees. */
+int base64_decode(const char *text, uint8_t **ret_bytes, size_t *ret_n);
+/* Percent-encodes everything but unreserved characters of RFC 3986. */
+void url_encode(struct buf *b, const char *s);
+/* FNV-1a with a final mix; not for hostile keys that must not collide. */
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
+static inline uint64_t hash_str(const char *s)
+{
+	return hash_bytes(s, strlen(s), 0);
+}
+
+/* ---- errors in user input -------------------------------------------------- */
+
+/* Where bad input is and why: "spec.events.onCpu.sampleHz", "0 is not in 1..999". */
+struct field_error {
+	char path[256];
+	char reason[512];
+};
+/* Fills err (may be NULL) and returns -EINVAL. */
+int field_error_set(struct field_error *err, const char *path, const char *fmt, ...) _printf_(3, 4);
+
+/* ---- log: one line on standard error --------------------------------------- */
+
+enum log_level { LOG_ERR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+void log_set_level(enum log_level level);
+void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
+#define log_err(...) log_line(LOG_ERR, __VA_ARGS__)
+#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
+#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
+#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
+
+/* ---- time ------------------------------------------------------------------- */
+
+uint64_t now_wall_ns(void);	/* CLOCK_REALTIME */
+uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
+uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME: what BPF's bpf_ktime_get_boot_ns() gives */
+/* RFC 3339 UTC, "2026-11-21T13:00:00Z"; parse accepts fractions. */
+void time_format(uint64_t wall_ns, char out[32]);
+int time_parse(const char *s, uint64_t *ret_wall_ns);
+
+/* ---- files -------------------------------------------------------------------- */
+
+/* Whole file at dirfd/path, at most max_bytes (-E2BIG beyond); NUL-terminated; caller frees.
+ * ret_n may be NULL. Works for /proc and /sys files, whose size stat does not tell. */
+int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, size_t *ret_n);
+/* Writes path.tmp, fsyncs, renames. */
+int file_write_atomic(const char *path, const void *data, size_t n, mode_t mode);
+int mkdir_parents(const char *path, mode_t mode);
+int fd_write_all(int fd, const void *data, size_t n);
+
+/* ---- random --------------------------------------------------------------------- */
+
+void random_bytes(void *p, size_t n);
+uint64_t random_below(uint64_t bound);	/* 0 .. bound-1; bound > 0 */
+
+/* ---- counters: what was lost and why ---------------------------------------------- */
+
+/*
+ * A named counter, process-wide, never reset; /metrics and the node report print
+ * all of them. counter("dropped_total", "reason", "ring_full") returns the same
+ * pointer for the same words; any thread may counter_add().
+ */
+struct counter;
+struct counter *counter(const char *name, const char *label, const char *label_value);
+void counter_add(struct counter *c, uint64_t n);
+uint64_t counter_get(const struct counter *c);
+/* A gauge is a counter that is set. */
+void counter_set(struct counter *c, uint64_t value);
+typedef void counter_fn(const char *name, const char *label, const char *label_value, uint64_t value, void *arg);
+void counter_each(counter_fn *fn, void *arg);
+
+/* ---- YAML -> json_t ------------------------------------------------------------------ */
+
+/*
+ * The first document of text (n bytes, <= 16 MiB, depth <= 64, no aliases beyond
+ * 10,000 nodes) as a json_t. Scalars follow the YAML 1.2 core schema.
+ * With positions, each mapping key's line and column can be asked for with
+ * yaml_position(doc, "a.b[2].c"). Errors: -EINVAL with reterr "LINE:COLUMN" as path.
+ */
+struct yaml_doc;
+int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr);
+struct yaml_doc *yaml_free(struct yaml_doc *d);
+const json_t *yaml_root(const struct yaml_doc *d);		/* borrowed */
+int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line, unsigned *ret_column);
+/* All documents of a text, as a JSON array; for manifests and test cases. */
+int yaml_parse_all(const char *text, size_t n, json_t **ret_array, struct field_error *reterr);
+
+/* ---- JSON paths ------------------------------------------------------------------------ */
+
+/* "metadata.labels" style look-ups that never fail: NULL / default when absent or of another type. */
+const json_t *json_at(const json_t *j, const char *path);
+const char *json_str_at(const json_t *j, const char *path, const char *def);
+int64_t json_int_at(const json_t *j, const char *path, int64_t def);
+bool json_bool_at(const json_t *j, const char *path, bool def);

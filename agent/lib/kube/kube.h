@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kube: the Kubernetes API as both roles use it: where the server is and who we
+ * are, list+watch with client-go's semantics, and single requests.
+ * Semantics: k8s.io/client-go/tools/cache/reflector.go (July 2026); table in docs/watch.md.
+ */
+#pragma once
+
+#include "lib/loop/http.h"
+
+/* ---- where and who ---- */
+/* Owned strings; kube_config_done frees. Files named here are re-read on rotation. */
+struct kube_config {
+	char *address;			/* IP or name */
+	uint16_t port;
+	char *host;			/* verified name: kubernetes.default.svc, or the server URL's */
+	char *ca_pem, *ca_file;		/* file wins and is polled */
+	char *cert_pem, *key_pem, *cert_file, *key_file;
+	char *token, *token_file;	/* file wins and is re-read */
+	bool insecure, plain_http;
+	char *default_namespace;
+};
+int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);	/* -ENOENT: not in a pod */
+int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct field_error *reterr);
+void kube_config_done(struct kube_config *c);
+
+/* ---- client ---- */
+struct kube;
+int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent, struct kube **ret,
+	     struct field_error *reterr);	/* copies c */
+struct kube *kube_free(struct kube *k);
+
+/* One request; on_done exactly once. body may be NULL. content_type NULL: application/json. */
+typedef void kube_done_fn(int status, const json_t *body, const char *error, void *arg);
+int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
+		 const json_t *body, kube_done_fn *fn, void *arg);
+
+/* ---- list + watch ---- */
+/*
+ * Delivers the difference between what the server has and what was delivered:
+ * upsert for new or changed objects (old is NULL for new), delete with the last
+ * known object. An object that comes back under another UID is delete + upsert.
+ * synced is called once after the first complete list. state reports changes of
+ * health: error NULL when the stream works, else a text for people.
+ */
+struct kube_watch_ops {
+	void (*upsert)(const char *key, const json_t *obj, const json_t *old, void *arg);
+	void (*remove)(const char *key, const json_t *last, void *arg);
+	void (*synced)(void *arg);
+	void (*state)(const char *error, void *arg);	/* may be NULL */
+};
+struct kube_watch_spec {
+	const char *path;		/* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
+	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
+	bool metadata_only;		/* PartialObjectMetadata */
+	bool optional;			/* 404 is an empty list (CRD not installed yet), retried slowly */
+};
+struct kube_watch;
+int kube_watch_new(struct kube *k, const struct kube_watch_spec *s, const struct kube_watch_ops *ops,
+		   void *arg, struct kube_watch **ret);
+struct kube_watch *kube_watch_free(struct kube_watch *w);
+/* key: "namespace/name" or "name". */
+const json_t *kube_watch_get(const struct kube_watch *w, const char *key);
+void kube_watch_each(const struct kube_watch *w, void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
+bool kube_watch_synced(const struct kube_watch *w);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http: HTTP/1.1 client and server on the loop. The client never follows
+ * redirects, never uses a proxy from the environment, and trusts only the CA it
+ * was given. References: shared facts on libwebsockets 4.1.6 in docs/decisions.md.
+ */
+#pragma once
+
+#include "lib/loop/loop.h"
+
+/* ---- TLS material, in memory; rotated by replacing it ---- */
+struct tls_config {
+	const char *ca_pem;		/* whole bundle; NULL: the system's */
+	const char *cert_pem, *key_pem;	/* client or server certificate; NULL: none */
+	bool insecure;			/* no verification: tests and explicit user wish only */
+};
+struct tls;				/* an SSL_CTX with a reference count */
+int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct field_error *reterr);
+struct tls *tls_ref(struct tls *t);
+struct tls *tls_unref(struct tls *t);
+
+/* ---- client ---- */
+struct http_headers;
+struct http_client;			/* connections to one origin */
+struct http_client_config {
+	const char *address;		/* IP literal or name to connect to */
+	uint16_t port;
+	const char *host;		/* Host header and the name verified; NULL: address */
+	struct tls *tls;		/* NULL: plain HTTP. Borrowed: a reference is taken */
+	const char *user_agent;
+	uint64_t connect_timeout_ns;	/* 0: 15 s */
+};
+int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret);
+struct http_client *http_client_free(struct http_client *h);	/* cancels requests without calling back */
+void http_client_set_tls(struct http_client *h, struct tls *tls);	/* for new connections */
+
+struct http_request {
+	const char *method, *path;	/* path with query, already encoded */
+	const char *const *headers;	/* "Name: value", NULL-terminated; may be NULL */
+	const void *body;
+	size_t body_bytes;
+	uint64_t timeout_ns;		/* for the head (streaming) or the whole (not); 0: 30 s */
+	size_t max_body_bytes;		/* of the answer, when not streaming; 0: 16 MiB */
+	/* Streaming: on_data gets every piece as it comes. Without it the body is collected. */
+	void (*on_head)(int status, const struct http_headers *h, void *arg);	/* may be NULL */
+	void (*on_data)(const void *p, size_t n, void *arg);
+	/* Exactly once, unless cancelled. status 0: no answer; error is a text for people. */
+	void (*on_done)(int status, const char *body, size_t n, const char *error, void *arg);
+	void *arg;
+};
+struct http_call;
+int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret);	/* copies r */
+void http_cancel(struct http_call *c);	/* no callback after this */
+uint64_t http_call_idle_ns(const struct http_call *c);	/* since the last byte came */
+const char *http_header(const struct http_headers *h, const char *name);	/* NULL if absent */
+
+/* ---- server ---- */
+struct http_server;
+struct http_conn;			/* one request being answered */
+struct http_in {
+	const char *method, *path, *query;	/* path decoded, query raw ("" if none) */
+	const char *authorization, *content_type, *content_encoding, *host, *origin;	/* "" if absent */
+	const char *peer;			/* address text */
+	const char *body;
+	size_t body_bytes;
+};
+/*
+ * Called once the whole request is in. Answer now or later with http_reply
+ * (exactly once), on the loop thread. Too large a body is answered 413 by the
+ * server itself, a bad request 400.
+ */
+typedef void http_handler_fn(struct http_conn *c, const struct http_in *in, void *arg);
+struct http_server_config {
+	const char *address;		/* "127.0.0.1", "0.0.0.0", "::" */
+	uint16_t port;			/* 0: any; see http_server_port */
+	struct tls *tls;		/* NULL: plain */
+	size_t max_body_bytes;		/* 0: 1 MiB */
+	unsigned max_connections;	/* 0: 256; more are refused with 503 and counted */
+	http_handler_fn *handler;
+	void *arg;
+};
+int http_server_new(struct loop *l, const struct http_server_config *c, struct http_server **ret,
+		    struct field_error *reterr);
+struct http_server *http_server_free(struct http_server *s);
+uint16_t http_server_port(const struct http_server *s);
+void http_server_set_tls(struct http_server *s, struct tls *tls);
+/* headers like the request's; body is copied. */
+void http_reply(struct http_conn *c, int status, const char *content_type, const char *const *headers,
+		const void *body, size_t n);
+/* Called when the peer goes away before the reply: then http_reply must not be called. */
+void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loop: the one event loop of a process (libwebsockets), timers, file
+ * descriptors, signals, and worker threads behind bounded mailboxes. The only
+ * directory that includes libwebsockets or pthread.
+ *
+ * Everything here runs on the loop thread unless it says otherwise. Callbacks
+ * never wait on a pod, a disk or RCU: such work goes to a worker.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+struct loop;
+
+int loop_new(struct loop **ret);
+struct loop *loop_free(struct loop *l);		/* stops workers, closes connections; returns NULL */
+int loop_run(struct loop *l);			/* until loop_stop(); returns its code */
+void loop_stop(struct loop *l, int code);
+/* fn(signo) on the loop thread; one handler a signal. Blocks the signal in all threads. */
+typedef void loop_signal_fn(int signo, void *arg);
+int loop_on_signal(struct loop *l, int signo, loop_signal_fn *fn, void *arg);
+
+/* ---- timers: embedded, re-armed by the callback ---- */
+typedef void timer_fn(void *arg);
+struct timer {
+	struct loop *loop;
+	timer_fn *fn;
+	void *arg;
+	void *impl;
+};
+/* Arms or re-arms t to call fn(arg) once after delay_ns (monotonic). */
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg);
+void timer_cancel(struct timer *t);		/* harmless when not armed; zeroed t is fine */
+
+/* ---- readable file descriptors ---- */
+struct watch;
+typedef void watch_fn(int fd, void *arg);
+int watch_new(struct loop *l, int fd, watch_fn *fn, void *arg, struct watch **ret);	/* dups fd */
+struct watch *watch_free(struct watch *w);
+
+/* ---- workers ---- */
+/*
+ * A thread that runs jobs in order. A job is {run on the worker, done on the
+ * loop thread}; n_bytes counts against the mailbox's limit. worker_post returns
+ * -ENOBUFS when the mailbox is full: job untouched, the caller counts the drop.
+ * Any thread may post. A job that is past its deadline (ns, 0: none) is reported
+ * once by worker_on_stuck; it cannot be killed, only abandoned (its done still runs).
+ */
+struct worker;
+struct job {
+	void (*run)(struct job *);		/* worker thread */
+	void (*done)(struct job *);		/* loop thread; frees the job. May be NULL: then run frees */
+	size_t n_bytes;
+	uint64_t deadline_ns;			/* relative to the start of run */
+	struct job *next;			/* the mailbox's */
+};
+struct worker_stats {
+	uint64_t n_queued, n_bytes_queued, n_done, n_refused, busy_ns, longest_ns;
+};
+int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret);
+struct worker *worker_free(struct worker *w);	/* runs what is queued, then joins */
+int worker_post(struct worker *w, struct job *j);
+void worker_stats(struct worker *w, struct worker_stats *ret);
+typedef void worker_stuck_fn(struct worker *w, struct job *j, void *arg);
+void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg);
+/* Runs j->done on the loop thread; any thread. */
+void loop_post(struct loop *l, struct job *j);
+
+/* Longest time one callback kept the loop since the last call of this function. */
+uint64_t loop_longest_stall_ns(struct loop *l);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * otlp: a batch of profiles as an OTLP ExportProfilesServiceRequest and back.
+ * docs/otlp.md is the registry of our attributes; the version is the one
+ * OpenTelemetry Collector 0.150 accepts.
+ */
+#pragma once
+
+#include "lib/profile/profile.h"
+
+#define OTLP_PATH "/v1development/profiles"
+#define OTLP_CONTENT_TYPE "application/x-protobuf"
+#define OTLP_MAX_BYTES (32u << 20)	/* of one decoded request */
+
+int otlp_encode(const struct batch *b, struct buf *ret_bytes);
+/* Hostile input: every index is checked. -EBADMSG with reterr naming the field, -E2BIG over a limit. */
+int otlp_decode(const void *p, size_t n, struct batch **ret, struct field_error *reterr);
+/* zstd; decompress refuses more than max_bytes (-E2BIG) and garbage (-EBADMSG). */
+int otlp_compress(const void *p, size_t n, struct buf *out);
+/* encoding: "" | "identity" | "zstd" | "gzip" as Content-Encoding says; -EOPNOTSUPP for others. */
+int otlp_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes, struct buf *out);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * profile: what both sides say to each other: frames, stacks, profiles, and the
+ * one function that renders a frame as text. Plain data, no I/O.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+/* ---- events ---- */
+enum event {
+	EVENT_ON_CPU,
+	_EVENT_MAX,
+};
+struct event_info {
+	const char *name;		/* profile_event_type: "on-cpu" */
+	const char *spec_field;		/* in a target's spec.events: "onCpu" */
+	const char *unit;		/* "microseconds", "bytes" */
+	const char *otlp_sample_type;	/* sample_type's type string */
+	bool snapshot;			/* newest report replaces, instead of adding up */
+};
+const struct event_info *event_info(enum event e);
+int event_from_name(const char *name, enum event *ret);
+
+/* ---- frames ---- */
+enum frame_kind {
+	FRAME_APP,
+	FRAME_LIBRARY,
+	FRAME_KERNEL,
+	FRAME_JVM,
+	FRAME_PYTHON,
+	FRAME_LUA,
+	FRAME_CUDA,
+	FRAME_OBJECT,
+	FRAME_MARKER,			/* [truncated], [unwind: reason], [stack trace lost] */
+	_FRAME_KIND_MAX,
+};
+const char *frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
+int frame_kind_from_name(const char *s, enum frame_kind *ret);
+
+/* Strings are borrowed from whoever made the frame; NULL means not known. */
+struct frame {
+	enum frame_kind kind;
+	bool inlined;
+	uint32_t line;			/* 0: not known */
+	uint64_t address;		/* ELF virtual address (user), kernel address, or 0 */
+	const char *name;		/* demangled; NULL: not resolved */
+	const char *module;		/* path as the process sees it; kernel: "[kernel]" or the module */
+	const char *build_id;		/* hex */
+	const char *file;
+};
+
+/* What a stack is rendered with, besides its frames. */
+struct stack_head {
+	const char *process_comm;	/* Total only: the level above the thread; else NULL */
+	const char *thread_comm;	/* NULL: no such level */
+	bool main_thread;		/* "[p] comm" instead of "[t] comm" */
+};
+
+/*
+ * The DeepFlow text form of one frame (prefixes, [module], [unknown] 0x%016lx,
+ * [unknown start_thread?] for the outermost user frame); ';' becomes ':'.
+ */
+void frame_render(const struct frame *f, bool outermost_user, struct buf *out);
+/* A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64". */
+void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n, struct buf *out);
+
+/* ---- profiles ---- */
+/*
+ * A batch owns everything in it: strings, frames and stacks are interned in its
+ * arena and freed together. Limits: BATCH_MAX_*; past one the add returns -E2BIG.
+ */
+#define STACK_MAX_FRAMES 1024
+#define BATCH_MAX_BYTES (64u << 20)
+
+struct tag {
+	const char *key, *value;	/* key: "pod_ns", "pod", "k8s.label.app", ... */
+};
+struct tags {
+	struct tag *items;		/* sorted by key, one value a key */
+	size_t n, cap;
+};
+
+struct profile_sample {
+	uint32_t stack;			/* index into the batch's stacks; STACK_NONE for none (Total) */
+	int64_t value;			/* in the event's unit */
+	uint64_t n_samples;		/* how many kernel samples made it */
+	const char *process_comm;	/* Total only */
+	const char *thread_comm;
+	bool main_thread;
+	int32_t cpu;			/* -1: not kept apart */
+};
+#define STACK_NONE UINT32_MAX
+
+struct loss {
+	const char *reason;		/* "ring_full", "agent_down", ... */
+	uint64_t n_samples;		/* 0 with time_ns != 0: a gap of time */
+	uint64_t time_ns;
+};
+
+struct profile {
+	uint8_t id[16];			/* wire profile_id; see profile_id_make */
+	enum event event;
+	uint64_t start_ns, end_ns;	/* wall time; [k*W, (k+1)*W) */
+	uint64_t period_ns;		/* nominal; 0: none */
+	const char *app_service;	/* process comm, or "Total" */
+	uint32_t process_id;		/* host PID; 0 for Total and for loss without a process */
+	uint64_t process_start_ns;	/* wall time; 0: not known */
+	struct tags tags;		/* pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type,
+					   container, container_id, image, container_pid, k8s.label.X */
+	struct profile_sample *samples;
+	size_t n_samples, cap_samples;
+	struct loss *losses;		/* a profile may have losses and no samples */
+	size_t n_losses, cap_losses;
+};
+struct stack_ref {
+	const struct frame *const *frames;	/* root first, interned in the batch */
+	size_t n;
+};
+struct batch {
+	struct profile **profiles;
+	size_t n_profiles, cap_profiles;
+	struct stack_ref *stacks;
+	size_t n_stacks, cap_stacks;
+	struct batch_arena *arena;
+};
+struct batch *batch_new(void);
+struct batch *batch_free(struct batch *b);
+void batch_freep(struct batch **b);
+size_t batch_bytes(const struct batch *b);	/* what its arena holds */
+/* Interned copy, lives as long as the batch; NULL gives NULL. */
+const char *batch_str(struct batch *b, const char *s);
+const char *batch_strn(struct batch *b, const char *s, size_t n);
+int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
+struct profile *batch_profile(struct batch *b);	/* zeroed, owned by b */
+void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);	/* copies; replaces */
+const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */
+struct profile_sample *profile_add(struct batch *b, struct profile *p);
+void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n, uint64_t time_ns);
+
+/* First 16 bytes of SHA-256 over the '\0'-joined parts: a repeat of the same window has the same id. */
+void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
+
+/* pprof (gzip is the caller's business): github.com/google/pprof proto/profile.proto. */
+int profile_write_pprof(const struct batch *b, struct buf *out);

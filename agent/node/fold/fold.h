@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fold: samples -> profiles of one window each. One profile a (process, event,
+ * window); threads of one name merge here. Pipeline worker only.
+ */
+#pragma once
+
+#include "node/stack/stack.h"
+
+struct fold_config {
+	const char *node_uid, *boot_id;	/* parts of the profile id */
+	const char *node_name, *cluster_name;
+	uint64_t window_ns;		/* 1..60 s */
+	bool per_cpu;
+};
+struct fold;
+int fold_new(const struct fold_config *c, struct fold **ret);
+struct fold *fold_free(struct fold *f);
+
+/* What fold needs to know of a process besides the owner's tags. */
+struct fold_process {
+	uint32_t tgid, container_pid;
+	uint64_t start_boottime_ns;
+	const char *comm;		/* of the leader: app_service */
+	struct owner *owner;		/* borrowed; NULL: host process without a container */
+};
+/*
+ * Adds a sample; its time is last_ns (CLOCK_BOOTTIME). stack is an index of fold_batch().
+ * A sample of an earlier window than the open one goes to the open one and is counted late.
+ */
+void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s, const struct raw_names *names,
+	      uint32_t stack);
+void fold_total(struct fold *f, const struct raw_total *t, uint64_t time_ns);
+/* owner may be NULL: a loss of the whole node. */
+void fold_lose(struct fold *f, const struct owner *owner, const char *reason, uint64_t n, uint64_t time_ns);
+/* The batch of the open window, to resolve stacks into. */
+struct batch *fold_batch(struct fold *f);
+/* Closes the window when now is past its end (or force): *ret is NULL when there is nothing yet or nothing in it. */
+int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool force, struct batch **ret);
+uint64_t fold_next_flush_ns(const struct fold *f);	/* CLOCK_BOOTTIME */

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan: pure function of (targets, pods, namespaces, node, settings, now): which
+ * container is profiled, for which event, how, and with which tags; and for each
+ * target what it matched and why it does not work. No I/O, no clock, no globals.
+ * The behaviour as text and cases: controller-spec/.
+ */
+#pragma once
+
+#include "lib/profile/profile.h"
+
+/* Settings of the install that the plan depends on. Strings borrowed. */
+struct plan_settings {
+	const char *cluster_name;
+	const char *node_name;
+	const char *own_namespace;	/* podflame's own: never by the built-in target */
+	bool opt_in_required;		/* ClusterProfilingTarget reaches labelled namespaces only */
+	bool default_target;		/* labelled namespaces are profiled without any target */
+	unsigned default_sample_hz;	/* 99 */
+	unsigned max_sample_hz;		/* cap, 199 */
+};
+
+/* The API objects as they came; borrowed. Pods are this node's only. */
+struct plan_world {
+	const json_t *const *targets;		/* ProfilingTarget and ClusterProfilingTarget */
+	size_t n_targets;
+	const json_t *const *pods;
+	size_t n_pods;
+	const json_t *const *namespaces;	/* name + labels */
+	size_t n_namespaces;
+	const json_t *node;			/* NULL: not known yet, node selectors fail closed */
+	struct plan_settings settings;
+	uint64_t now_ns;			/* wall time, for stopAfter */
+};
+
+struct plan_event {
+	enum event event;
+	unsigned sample_hz;
+};
+struct plan_container {
+	char *id;			/* 64 hex, without "containerd://"; NULL: not started yet */
+	char *name;
+	unsigned event_mask;		/* 1 << enum event */
+	unsigned sample_hz;		/* on-cpu */
+	double overhead_percent;	/* smallest of its targets' limits; 0: none */
+	struct tags tags;		/* owned: pod_cluster, pod_ns, pod, ..., container, container_id, image */
+	size_t *targets;		/* indexes into plan.targets */
+	size_t n_targets;
+};
+struct plan_pod {
+	char *uid;			/* metadata.uid */
+	char *cgroup_uid;		/* what the cgroup path says: uid, or config.hash of a static pod */
+	char *ns, *name;
+	bool arm_pod;			/* every container of it is wanted: the pod-level cgroup may arm the filter */
+	unsigned arm_event_mask, arm_sample_hz;	/* with arm_pod */
+	struct tags tags;		/* pod-level tags, owned: for containers not named yet */
+	struct plan_container *containers;
+	size_t n_containers;
+};
+struct plan_reason {
+	char *reason;			/* CamelCase: NoPodsMatched, NamespaceNotOptedIn, PodOptedOut, ... */
+	char *message;			/* for a person; <= 1024 bytes */
+	unsigned n_pods;		/* how many pods it concerns */
+};
+struct plan_target {
+	char *uid, *kind, *ns, *name;	/* ns "" for cluster kind; the built-in one: uid "builtin" */
+	int64_t generation;
+	bool accepted;			/* false: reasons[0] says why nothing of it is done */
+	bool on_this_node;		/* nodeSelector matches */
+	bool suspended, completed;
+	unsigned event_mask;
+	unsigned pods_matched, pods_planned, containers_planned;
+	struct plan_reason *reasons;
+	size_t n_reasons;
+};
+struct plan {
+	struct plan_pod *pods;		/* only those with something to profile; sorted by uid */
+	size_t n_pods;
+	struct plan_target *targets;	/* sorted by uid; those that exist, matched or not */
+	size_t n_targets;
+	uint64_t next_change_ns;	/* wall time when the plan changes by itself (stopAfter); 0: never */
+};
+
+int plan_build(const struct plan_world *w, struct plan **ret);	/* objects it cannot read become reasons */
+struct plan *plan_free(struct plan *p);
+json_t *plan_to_json(const struct plan *p);	/* tests, GET /debug/plan */
+
+/* Decoding of one target, for checks of input; path is the field ("spec.podSelector"). */
+int plan_check_target(const json_t *target, struct field_error *reterr);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe: BPF programs and maps: load, attach, filter, drain. The only directory
+ * that includes libbpf and bpf/abi.h. Functions marked (os) run on the os worker:
+ * they may take milliseconds and wait for RCU.
+ */
+#pragma once
+
+#include "node/proc/proc.h"
+
+struct probe_config {
+	struct cgroup_hierarchy hierarchy;
+	bool use_cgroups;		/* false: only the process list (record --pid, local) */
+	bool use_list;			/* process list look-up compiled in (read-only-data switch) */
+	bool total;			/* count {leader comm, thread comm} of everything */
+	bool per_cpu;			/* `cpu` in the key */
+	unsigned max_sample_hz;
+	size_t ring_bytes, count_entries;	/* 0: defaults by the number of CPUs */
+};
+struct probes;
+/* (os) Loads; a missing feature removes one thing and is told by probes_support. */
+int probes_new(const struct probe_config *c, struct probes **ret, struct field_error *reterr);
+struct probes *probes_free(struct probes *p);	/* (os) detaches and unloads all */
+
+/* (os) Makes the kernel's filter equal to want; attaches the sampler when something is wanted
+ * (or total), at the highest rate asked for; detaches it when nothing is. */
+int probes_filter(struct probes *p, const struct procs_filter *want, size_t n);
+struct listed_process {
+	uint32_t tgid;
+	uint64_t start_boottime_ns;
+	unsigned event_mask, sample_hz;
+};
+int probes_list(struct probes *p, const struct listed_process *want, size_t n);	/* (os) */
+
+/* ---- drain ---- */
+struct raw_frame {
+	bool kernel;
+	uint32_t exec_id;
+	uint64_t address;
+};
+struct raw_stack {
+	uint64_t hash;
+	const struct raw_frame *frames;	/* leaf first */
+	size_t n;
+	const char *end_reason;		/* NULL: finished; else "truncated", "read", "no_frame_pointer" */
+};
+struct raw_names {
+	uint64_t hash;
+	char leader_comm[16], thread_comm[16];
+};
+struct raw_sample {
+	enum event event;
+	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
+	uint32_t tgid, tid, cpu;	/* cpu UINT32_MAX: not kept apart */
+	uint64_t n, value, first_ns, last_ns;	/* CLOCK_BOOTTIME */
+};
+struct raw_total {
+	char leader_comm[16], thread_comm[16];
+	bool main_thread;
+	uint64_t n, value;
+};
+enum raw_proc_what { RAW_PROC_SEEN, RAW_PROC_EXEC, RAW_PROC_EXIT };
+struct raw_proc {
+	enum raw_proc_what what;
+	uint32_t tgid, tgid_root, tgid_own, exec_id;
+	uint64_t start_boottime_ns, cgroup_id, time_ns;
+	char comm[16];
+};
+struct raw_cgroup {
+	uint64_t id, parent_id;
+	bool removed;
+	const char *path;
+};
+/* Everything that left the kernel since the last drain; owned, one memory. */
+struct drain {
+	struct raw_sample *samples;	size_t n_samples;
+	struct raw_total *totals;	size_t n_totals;
+	struct raw_stack *stacks;	size_t n_stacks;	/* sorted by hash */
+	struct raw_names *names;	size_t n_names;		/* sorted by hash */
+	struct raw_proc *procs;		size_t n_procs;		/* in order of time */
+	struct raw_cgroup *cgroups;	size_t n_cgroups;
+	uint64_t from_ns, to_ns;	/* CLOCK_BOOTTIME */
+	struct buf *memory;
+};
+/*
+ * (os) Quick: only what the ring holds now (processes and cgroups, for prompt
+ * reading of mappings); samples stay. Full: swaps the generations, takes the
+ * samples of the old one with their stacks and names. Losses go to counters
+ * (counter "podflame_samples_dropped_total", reason) and into drops of the report.
+ */
+int probes_drain(struct probes *p, bool full, struct drain **ret);
+struct drain *drain_free(struct drain *d);
+const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
+const struct raw_names *drain_names(const struct drain *d, uint64_t hash);
+/* Becomes readable when the kernel asks for a quick drain (new process, new cgroup). */
+int probes_wake_fd(const struct probes *p);
+
+/* ---- what works here ---- */
+struct support {
+	const char *feature;		/* "on-cpu", "cgroup-events", "process-events", "kernel-stacks", ... */
+	bool ok;
+	const char *reason;		/* when not ok, or what was missing */
+};
+const struct support *probes_support(const struct probes *p, size_t *ret_n);
+struct probes_stats {
+	uint64_t ticks, filtered, thinned, delivered;
+	uint64_t run_ns, run_count;	/* of all our programs; 0 when statistics are off */
+	unsigned n_programs, n_links;
+	unsigned node_hz;
+};
+int probes_stats(struct probes *p, struct probes_stats *ret);	/* (os) */

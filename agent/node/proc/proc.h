@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proc: containers and processes of this node as the kernel shows them: cgroup
+ * paths and ids, which of them the plan wants, and the processes seen in them.
+ */
+#pragma once
+
+#include "node/plan/plan.h"
+
+/* ---- cgroup paths: pure ---- */
+#define CONTAINER_ID_BYTES 65
+struct cgroup_ref {
+	char pod_uid[64];		/* as metadata.uid writes it (dashes), or 32 hex of a static pod; "" if none */
+	char container_id[CONTAINER_ID_BYTES];	/* "" for a pod-level cgroup */
+	bool runtime_helper;		/* crio-conmon-..., not a container */
+	bool nested;			/* below the container's own cgroup */
+};
+/* Any path of cgroup v1 or v2, cgroupfs or systemd driver, containerd, CRI-O, Docker, nested
+ * kubepods (the deepest match wins); -ENOENT: no pod in it. */
+int cgroup_parse_path(const char *path, struct cgroup_ref *ret);
+
+/* ---- hierarchy ---- */
+struct cgroup_hierarchy {
+	bool v2;
+	char controller[32];		/* v1: "memory", "cpu", "pids"; v2: "" */
+	char mount[256];		/* "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified" */
+	uint32_t hierarchy_id;		/* 0: v2 */
+	uint32_t subsys_index;		/* v1: index into task->cgroups->subsys, from BTF's enum cgroup_subsys_id */
+};
+/* force: "" | "v2" | "v1:memory" ... ; -ENOENT with reterr when there is none. */
+int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
+/* id of a cgroup directory, as BPF sees it; path relative to the hierarchy's mount. */
+int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id);
+
+/* ---- a process ---- */
+struct mapping {			/* executable mappings only */
+	uint64_t start, end, file_offset;
+	uint64_t inode, mtime_ns;
+	uint32_t dev_major, dev_minor;
+	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]" */
+	bool deleted, library;		/* library: path contains ".so" */
+	int fd;				/* opened by the rules of design.md section 2, -1 if not possible */
+	int open_error;			/* -errno with fd == -1 */
+};
+/* Immutable once made, shared by reference between threads. */
+struct mappings {
+	uint32_t tgid, exec_id;
+	uint64_t start_boottime_ns, read_at_ns;
+	struct mapping *items;		/* sorted by start */
+	size_t n;
+	bool truncated;			/* more than MAPPINGS_MAX */
+};
+#define MAPPINGS_MAX 16384
+/* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or another process by now. */
+int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
+struct mappings *mappings_ref(struct mappings *m);
+struct mappings *mappings_unref(struct mappings *m);
+const struct mapping *mappings_find(const struct mappings *m, uint64_t address);
+/* Start time of a process as BPF's task->start_boottime (10 ms grain of /proc/PID/stat: compare with tolerance). */
+int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
+
+/* ---- who a sample belongs to ---- */
+/* Immutable, shared by reference: what fold needs to know of a container. */
+struct owner {
+	unsigned refs;
+	struct tags tags;		/* container's tags, or the pod's until the container is known */
+	char *container_id, *pod_uid;
+	size_t n_targets;
+	char **target_uids;
+	unsigned sample_hz;
+};
+struct owner *owner_ref(struct owner *o);	/* any thread */
+struct owner *owner_unref(struct owner *o);
+
+/* ---- the table: loop thread ---- */
+struct procs;
+struct procs_filter {			/* wanted content of the BPF filter */
+	uint64_t cgroup_id;
+	unsigned event_mask, sample_hz;
+	bool listed;
+};
+int procs_new(const struct cgroup_hierarchy *h, struct procs **ret);
+struct procs *procs_free(struct procs *p);
+/*
+ * Takes over a new plan (freed by procs). Containers whose cgroup is not known
+ * yet are looked up by procs_scan on the os worker.
+ */
+void procs_apply(struct procs *p, struct plan *plan);
+const struct plan *procs_plan(const struct procs *p);
+/* Walks the hierarchy once for all cgroups that name a pod; os worker; the result goes to procs_scanned. */
+struct cgroup_scan;
+int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret);
+struct cgroup_scan *cgroup_scan_free(struct cgroup_scan *s);
+void procs_scanned(struct procs *p, const struct cgroup_scan *s);
+/* From BPF: a cgroup was made or removed. */
+void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed);
+/* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
+const struct procs_filter *procs_filter(struct procs *p, size_t *ret_n, bool *ret_changed);
+/* Who owns samples of this cgroup; NULL: nobody who is selected (sandbox, excluded, gone too long). New reference. */
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * report: this node's ProfilingNodeReport: built from the plan and what happened,
+ * written on change only, coalesced and jittered; first transitions at once.
+ */
+#pragma once
+
+#include "lib/kube/kube.h"
+#include "node/probe/probe.h"
+
+struct report_config {
+	const char *node_name, *node_uid, *ns, *version, *boot_id;
+	uint64_t min_interval_ns, jitter_ns;	/* 0: 60 s, 10 s */
+};
+struct report;
+int report_new(struct loop *l, struct kube *k, const struct report_config *c, struct report **ret);
+struct report *report_free(struct report *r);
+/* Inputs; each marks the report dirty only when its content changes. */
+void report_plan(struct report *r, const struct plan *p);
+void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode);
+void report_sampled(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* kernel delivered */
+void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* hub has it */
+/* A problem of one target here: reason CamelCase; message "" removes it. */
+void report_problem(struct report *r, const char *target_uid, const char *reason, const char *message);
+/* The JSON that would be written now (tests, /debug/report); new reference. */
+json_t *report_json(const struct report *r);

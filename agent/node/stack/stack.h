@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stack: raw addresses -> frames with names. Owns the symbol caches. Pipeline
+ * worker only (record: the main thread).
+ */
+#pragma once
+
+#include "node/parse/parse.h"
+#include "node/probe/probe.h"
+
+struct stacks_config {
+	struct parser *parser;		/* borrowed */
+	size_t cache_bytes;		/* indexes kept; 0: 256 MiB. Least recently used go first */
+	const char *kallsyms_path;	/* NULL: /proc/kallsyms */
+};
+struct stacks;
+int stacks_new(const struct stacks_config *c, struct stacks **ret);
+struct stacks *stacks_free(struct stacks *s);
+
+/* Mappings of a process become known or replace older ones of the same exec id. Takes a reference. */
+void stacks_mappings(struct stacks *s, struct mappings *m);
+/* The process has ended: forgets its mappings after hold_ns, so that late samples still get names. */
+void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns);
+/* true when an address of this stack lies outside the process's known mappings: read them again. */
+bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+
+/*
+ * One sample's frames, root first, kernel frames last, a marker frame where the
+ * walk stopped early. The result is interned in b. Either stack may be NULL: with
+ * lost set, "[stack trace lost]" stands for it.
+ */
+int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
+		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);
+/* Kernel symbols again (modules and BPF programs come and go); cheap when nothing changed. */
+int stacks_refresh_kernel(struct stacks *s);
+/* "" when all is well, else why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."). */
+const char *stacks_kernel_problem(const struct stacks *s);
+/* C++ (Itanium), Rust legacy and v0; NULL when it is no mangled name. Caller frees. */
+char *demangle(const char *name);

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * abi: every byte that crosses between kernel and user space, declared once.
+ * Fixed-width types only, no pointers; sizes asserted. Included by the BPF
+ * programs and by agent/node/probe/ alone.
+ */
+#pragma once
+
+#ifndef __bpf__
+#include <stdint.h>
+#endif
+
+#define PF_MAX_USER_FRAMES 512
+#define PF_MAX_KERNEL_FRAMES 127
+#define PF_COMM_BYTES 16
+#define PF_CPU_ANY 0xffffffffu
+
+/* Event numbers are those of enum event in agent/lib/profile/profile.h. */
+enum pf_event {
+	PF_EVENT_ON_CPU = 0,
+};
+
+/* ---- filter: user -> kernel ---- */
+
+enum pf_filter_flags {
+	PF_FILTER_LISTED = 1 << 0,	/* ask the process list too: only listed processes of this cgroup */
+};
+
+/* Value of map `filter_cgroups`, key: u64 cgroup id (kernfs id == st_ino of the directory). */
+struct pf_filter {
+	uint32_t event_mask;		/* 1 << enum pf_event */
+	uint32_t flags;
+	uint32_t keep;			/* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
+	uint32_t period_us;		/* what one kept sample is worth: trunc(1e6 / hz) */
+};
+
+/* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
+struct pf_listed {
+	uint64_t start_boottime_ns;	/* of the leader; another value is another process */
+	struct pf_filter filter;
+};
+
+/* ---- counts: kernel -> user, drained ---- */
+
+struct pf_count_key {
+	uint64_t start_boottime_ns;	/* of the thread group leader */
+	uint64_t cgroup_id;		/* the cgroup that the filter was asked about */
+	uint64_t names;			/* hash of a PF_REC_NAMES record */
+	uint64_t ctx;			/* hash of a context record; 0 none */
+	uint64_t ustack;		/* hash of a PF_REC_STACK record; 0 none */
+	uint64_t kstack;
+	uint32_t tgid;			/* agent's PID namespace; 0 when not visible from there */
+	uint32_t tid;
+	uint32_t cpu;			/* or PF_CPU_ANY */
+	uint16_t event;
+	uint16_t cause;
+};
+
+struct pf_count {
+	uint64_t n;			/* kernel samples */
+	uint64_t value;			/* in the event's unit */
+	uint64_t first_ns, last_ns;	/* CLOCK_BOOTTIME */
+};
+
+/* Total: per-CPU hash {leader comm, thread comm} -> n, value. */
+struct pf_total_key {
+	char leader_comm[PF_COMM_BYTES];
+	char thread_comm[PF_COMM_BYTES];
+	uint32_t main_thread;
+	uint32_t pad;
+};
+struct pf_total {
+	uint64_t n, value;
+};
+
+/* ---- records: kernel -> user, through the ring ---- */
+
+enum pf_record_type {
+	PF_REC_STACK = 1,	/* pf_rec_stack: a stack's first sight in this generation */
+	PF_REC_NAMES,		/* pf_rec_names */
+	PF_REC_PROC,		/* pf_rec_proc: a selected process's first sample, exec or exit */
+	PF_REC_CGROUP,		/* pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path */
+};
+
+struct pf_record {
+	uint16_t type;
+	uint16_t flags;
+	uint32_t generation;		/* of the counts that refer to it */
+};
+
+/* A stack: frames leaf first. Each frame: header word, then `words` payload words. */
+struct pf_rec_stack {
+	struct pf_record h;
+	uint64_t hash;
+	uint32_t n_words;		/* u64 words that follow */
+	uint16_t n_frames;
+	uint16_t end;			/* enum pf_stack_end: why the walk stopped */
+	uint64_t words[];
+};
+/* Frame header: kind in bits 0..7, payload words in 8..15, mapping generation (exec id) in 32..63. */
+enum pf_frame_kind {
+	PF_FRAME_NATIVE = 1,		/* one word: user address */
+	PF_FRAME_KERNEL = 2,		/* one word: kernel address */
+};
+#define PF_FRAME_HEADER(kind, words, gen) ((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(gen) << 32)
+
+enum pf_stack_end {
+	PF_END_ROOT = 0,		/* return address or frame pointer 0: the outermost frame */
+	PF_END_DEPTH,			/* PF_MAX_USER_FRAMES reached: [truncated] */
+	PF_END_READ,			/* stack memory could not be read */
+	PF_END_FP,			/* frame pointer does not grow: no frame pointers in this code */
+	_PF_END_MAX,
+};
+
+struct pf_rec_names {
+	struct pf_record h;
+	uint64_t hash;
+	char leader_comm[PF_COMM_BYTES];
+	char thread_comm[PF_COMM_BYTES];
+};
+
+enum pf_proc_what { PF_PROC_SEEN = 1, PF_PROC_EXEC, PF_PROC_EXIT };
+struct pf_rec_proc {
+	struct pf_record h;
+	uint64_t start_boottime_ns;
+	uint64_t cgroup_id;
+	uint32_t tgid;			/* agent's PID namespace */
+	uint32_t tgid_root;		/* initial PID namespace */
+	uint32_t tgid_own;		/* the process's own innermost PID namespace */
+	uint32_t exec_id;		/* task->self_exec_id: mappings' generation */
+	uint32_t what;			/* enum pf_proc_what */
+	uint32_t pad;
+	uint64_t time_ns;		/* CLOCK_BOOTTIME */
+	char comm[PF_COMM_BYTES];
+};
+
+#define PF_PATH_BYTES 512
+struct pf_rec_cgroup {
+	struct pf_record h;
+	uint64_t id;
+	uint64_t parent_id;
+	uint32_t removed;
+	uint32_t armed;			/* 1: the parent's filter entry was copied to it in the kernel */
+	char path[PF_PATH_BYTES];	/* relative to the hierarchy's root, NUL-terminated, cut if longer */
+};
+
+/* ---- drops: per-CPU array, index = reason ---- */
+#define PF_DROP_REASONS(X)                                                                         \
+	X(RING_FULL, "ring_full")	/* a record did not fit; its stack or name is sent again later */ \
+	X(COUNTS_FULL, "counts_full")	/* a sample did not fit the counts map: the sample is lost */ \
+	X(SEEN_FULL, "seen_full")	/* interning table full: record sent again and again */ \
+	X(SCRATCH_BUSY, "scratch_busy")	/* scratch of this CPU and context in use: the sample is lost */ \
+	X(TOTAL_FULL, "total_full")                                                                \
+	X(NO_PID, "no_pid")		/* process not visible from the agent's PID namespace */   \
+	X(CGROUP_FULL, "cgroup_full")	/* filter table full when a child cgroup was made */
+enum pf_drop {
+#define X(name, text) PF_DROP_##name,
+	PF_DROP_REASONS(X)
+#undef X
+	_PF_DROP_MAX,
+};
+
+/* ---- counters of the filter, per-CPU array: proves who was let through ---- */
+enum pf_stat { PF_STAT_TICKS, PF_STAT_FILTERED, PF_STAT_THINNED, PF_STAT_DELIVERED, _PF_STAT_MAX };
+
+_Static_assert(sizeof(struct pf_filter) == 16, "abi");
+_Static_assert(sizeof(struct pf_listed) == 24, "abi");
+_Static_assert(sizeof(struct pf_count_key) == 64, "abi");
+_Static_assert(sizeof(struct pf_count) == 32, "abi");
+_Static_assert(sizeof(struct pf_total_key) == 40, "abi");
+_Static_assert(sizeof(struct pf_record) == 8, "abi");
+_Static_assert(sizeof(struct pf_rec_stack) == 24, "abi");
+_Static_assert(sizeof(struct pf_rec_names) == 48, "abi");
+_Static_assert(sizeof(struct pf_rec_proc) == 72, "abi");
+_Static_assert(sizeof(struct pf_rec_cgroup) == 32 + PF_PATH_BYTES, "abi");
