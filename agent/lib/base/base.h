@@ -116,7 +116,7 @@ int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
 int base64_decode(const char *text, uint8_t **ret_bytes, size_t *ret_n);
 /* Percent-encodes everything but unreserved characters of RFC 3986. */
 void url_encode(struct buf *b, const char *s);
-/* FNV-1a with a final mix; not for hostile keys that must not collide. */
+/* XXH3; seed it where keys are hostile and must not collide. */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 static inline uint64_t hash_str(const char *s)
 {
@@ -186,8 +186,8 @@ void counter_each(counter_fn *fn, void *arg);
 /* ---- YAML -> json_t ------------------------------------------------------------------ */
 
 /*
- * The first document of text (n bytes, <= 16 MiB, depth <= 64, no aliases beyond
- * 10,000 nodes) as a json_t. Scalars follow the YAML 1.2 core schema.
+ * The first document of text (n bytes, <= 16 MiB, depth <= 64, 1,000,000 values; aliases
+ * are refused) as a json_t. Scalars follow the YAML 1.2 core schema.
  * With positions, each mapping key's line and column can be asked for with
  * yaml_position(doc, "a.b[2].c"). Errors: -EINVAL with reterr "LINE:COLUMN" as path.
  */

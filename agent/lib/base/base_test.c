@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base: the parts that meet what users write. */
+#include "lib/base/base.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void test_buf_keeps_its_limit(void **state)
+{
+	_cleanup_buf_ struct buf b;
+
+	(void)state;
+	buf_init(&b, 8);
+	assert_int_equal(buf_puts(&b, "12345678"), 0);
+	assert_int_equal(buf_putc(&b, '9'), -E2BIG);
+	assert_true(b.failed);
+	assert_string_equal(b.data, "12345678");
+	buf_reset(&b);
+	assert_int_equal(buf_printf(&b, "%d", 42), 0);
+	assert_string_equal(b.data, "42");
+}
+
+static void test_json_string_is_escaped(void **state)
+{
+	_cleanup_buf_ struct buf b;
+
+	(void)state;
+	buf_init(&b, 0);
+	buf_json_string(&b, "a\"b\\c\n\x01z");
+	assert_string_equal(b.data, "\"a\\\"b\\\\c\\n\\u0001z\"");
+}
+
+static void test_numbers(void **state)
+{
+	uint64_t v = 7;
+
+	(void)state;
+	assert_int_equal(str_to_u64("123", 200, &v), 0);
+	assert_int_equal(v, 123);
+	assert_int_equal(str_to_u64("0xff", 255, &v), 0);
+	assert_int_equal(v, 255);
+	assert_int_equal(str_to_u64("256", 255, &v), -ERANGE);
+	assert_int_equal(str_to_u64("99999999999999999999999", UINT64_MAX, &v), -ERANGE);
+	assert_int_equal(str_to_u64("", 9, &v), -EINVAL);
+	assert_int_equal(str_to_u64("-1", 9, &v), -EINVAL);
+	assert_int_equal(str_to_u64(" 1", 9, &v), -EINVAL);
+	assert_int_equal(v, 255);
+}
+
+static void test_durations(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+		int r;
+	} t[] = {
+		{"50us", 50000, 0},
+		{"1h", 3600000000000, 0},
+		{"1h30m", 5400000000000, 0},
+		{"1.5s", 1500000000, 0},
+		{"600s", 600000000000, 0},
+		{"0", 0, 0},
+		{"5", 0, -EINVAL},
+		{"", 0, -EINVAL},
+		{"1d", 0, -EINVAL},
+		{"-1s", 0, -EINVAL},
+		{"99999999999h", 0, -ERANGE},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		uint64_t ns = 0;
+
+		assert_int_equal(str_to_duration_ns(t[i].text, &ns), t[i].r);
+		assert_int_equal(ns, t[i].ns);
+	}
+}
+
+static void test_base64_and_hex(void **state)
+{
+	_cleanup_free_ uint8_t *p = NULL;
+	uint8_t raw[4];
+	char hex[9];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(base64_decode("aGVs\nbG8=", &p, &n), 0);
+	assert_int_equal(n, 5);
+	assert_memory_equal(p, "hello", 5);
+	assert_int_equal(base64_decode("aGVs!", &p, &n), -EINVAL);
+	assert_int_equal(hex_decode("deadBEEF", 4, raw, &n), 0);
+	hex_encode(raw, 4, hex);
+	assert_string_equal(hex, "deadbeef");
+	assert_int_equal(hex_decode("abc", 4, raw, &n), -EINVAL);
+	assert_int_equal(hex_decode("0011223344", 4, raw, &n), -E2BIG);
+}
+
+static void test_time(void **state)
+{
+	char text[32];
+	uint64_t ns;
+
+	(void)state;
+	assert_int_equal(time_parse("2026-11-21T13:00:00.25Z", &ns), 0);
+	assert_int_equal(ns, 1795266000250000000ULL);
+	time_format(ns, text);
+	assert_string_equal(text, "2026-11-21T13:00:00Z");
+	assert_int_equal(time_parse("2026-11-21T14:00:00+01:00", &ns), 0);
+	assert_int_equal(ns, 1795266000000000000ULL);
+	assert_int_equal(time_parse("yesterday", &ns), -EINVAL);
+}
+
+static void test_file_limit(void **state)
+{
+	_cleanup_free_ char *data = NULL;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(file_read(AT_FDCWD, "/proc/self/stat", 1 << 20, &data, &n), 0);
+	assert_true(n > 0 && data[n] == '\0');
+	assert_int_equal(file_read(AT_FDCWD, "/proc/self/stat", 4, &data, &n), -E2BIG);
+	assert_int_equal(file_read(AT_FDCWD, "/nowhere", 4, &data, &n), -ENOENT);
+}
+
+static void test_yaml_types_and_positions(void **state)
+{
+	static const char text[] = "a: 1\nb:\n  c: [x, 'y', 2.5, true, null]\n  d: \"5\"\n";
+	struct field_error err = {0};
+	struct yaml_doc *d = NULL;
+	unsigned line, column;
+
+	(void)state;
+	assert_int_equal(yaml_parse(text, sizeof(text) - 1, &d, &err), 0);
+	assert_int_equal(json_int_at(yaml_root(d), "a", 0), 1);
+	assert_string_equal(json_str_at(yaml_root(d), "b.d", ""), "5");
+	assert_int_equal(json_array_size(json_at(yaml_root(d), "b.c")), 5);
+	assert_int_equal(yaml_position(d, "b.c[2]", &line, &column), 0);
+	assert_int_equal(line, 3);
+	assert_int_equal(column, 15);
+	assert_int_equal(yaml_position(d, "b.x", &line, &column), -ENOENT);
+	yaml_free(d);
+}
+
+static void test_yaml_refuses(void **state)
+{
+	static const struct {
+		const char *text, *at;
+	} t[] = {
+		{"a: 1\na: 2\n", "2:1"}, {"a: [1, 2\n", "2:1"},	  {"a: &x 1\nb: *x\n", "2:4"},
+		{"a:\n\tb: 1\n", "2:1"}, {"? [1]\n: 2\n", "1:3"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct field_error err = {0};
+		struct yaml_doc *d = NULL;
+
+		assert_int_equal(yaml_parse(t[i].text, strlen(t[i].text), &d, &err), -EINVAL);
+		assert_string_equal(err.path, t[i].at);
+		assert_true(*err.reason);
+	}
+}
+
+static void test_yaml_all(void **state)
+{
+	_cleanup_json_ json_t *all = NULL;
+
+	(void)state;
+	assert_int_equal(yaml_parse_all("a: 1\n---\nb: 2\n", 14, &all, NULL), 0);
+	assert_int_equal(json_array_size(all), 2);
+}
+
+static void test_counters(void **state)
+{
+	struct counter *c = counter("t_total", "reason", "x");
+
+	(void)state;
+	counter_add(c, 3);
+	counter_add(counter("t_total", "reason", "x"), 2);
+	assert_int_equal(counter_get(c), 5);
+	assert_ptr_not_equal(c, counter("t_total", "reason", "y"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_buf_keeps_its_limit),
+		cmocka_unit_test(test_json_string_is_escaped),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_base64_and_hex),
+		cmocka_unit_test(test_time),
+		cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_yaml_types_and_positions),
+		cmocka_unit_test(test_yaml_refuses),
+		cmocka_unit_test(test_yaml_all),
+		cmocka_unit_test(test_counters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Growable bytes with a maximum: the only container for data sized by somebody else. */
+#include "lib/base/base.h"
+
+#include <stdlib.h>
+
+#define BUF_DEFAULT_MAX (1u << 30)
+
+void buf_init(struct buf *b, size_t max_bytes)
+{
+	*b = (struct buf){.max_bytes = max_bytes};
+}
+
+void buf_done(struct buf *b)
+{
+	free(b->data);
+	*b = (struct buf){.max_bytes = b->max_bytes};
+}
+
+void buf_reset(struct buf *b)
+{
+	b->len = 0;
+	b->failed = false;
+	if (b->data)
+		b->data[0] = '\0';
+}
+
+static int buf_room(struct buf *b, size_t n)
+{
+	size_t max = b->max_bytes ? b->max_bytes : BUF_DEFAULT_MAX, cap = b->cap ? b->cap : 64;
+
+	if (b->failed || n > max || b->len > max - n) {
+		b->failed = true;
+		return -E2BIG;
+	}
+	if (b->cap > b->len + n)
+		return 0;
+	while (cap <= b->len + n)
+		cap *= 2;
+	b->data = xrealloc(b->data, cap);
+	b->cap = cap;
+	return 0;
+}
+
+int buf_add(struct buf *b, const void *p, size_t n)
+{
+	int r = buf_room(b, n);
+
+	if (r)
+		return r;
+	if (n)
+		memcpy(b->data + b->len, p, n);
+	b->len += n;
+	b->data[b->len] = '\0';
+	return 0;
+}
+
+int buf_puts(struct buf *b, const char *s)
+{
+	return buf_add(b, s, strlen(s));
+}
+
+int buf_putc(struct buf *b, char c)
+{
+	return buf_add(b, &c, 1);
+}
+
+int buf_printf(struct buf *b, const char *fmt, ...)
+{
+	char small[256];
+	_cleanup_free_ char *big = NULL;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(small, sizeof(small), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return -EINVAL;
+	if ((size_t)n < sizeof(small))
+		return buf_add(b, small, (size_t)n);
+	big = xmalloc((size_t)n + 1);
+	va_start(ap, fmt);
+	vsnprintf(big, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	return buf_add(b, big, (size_t)n);
+}
+
+void buf_consume(struct buf *b, size_t n)
+{
+	if (n >= b->len) {
+		b->len = 0;
+	} else {
+		memmove(b->data, b->data + n, b->len - n);
+		b->len -= n;
+	}
+	if (b->data)
+		b->data[b->len] = '\0';
+}
+
+char *buf_steal(struct buf *b)
+{
+	char *s = b->data ? b->data : xstrdup("");
+
+	*b = (struct buf){.max_bytes = b->max_bytes};
+	return s;
+}
+
+void buf_json_string(struct buf *b, const char *s)
+{
+	buf_putc(b, '"');
+	for (const char *plain = s;; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c >= 0x20 && c != '"' && c != '\\')
+			continue;
+		buf_add(b, plain, (size_t)(s - plain));
+		if (!c)
+			break;
+		if (c == '"' || c == '\\')
+			buf_printf(b, "\\%c", c);
+		else if (c == '\n')
+			buf_puts(b, "\\n");
+		else if (c == '\t')
+			buf_puts(b, "\\t");
+		else
+			buf_printf(b, "\\u%04x", c);
+		plain = s + 1;
+	}
+	buf_putc(b, '"');
+}
