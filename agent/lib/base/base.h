@@ -193,7 +193,8 @@ void counter_each(counter_fn *fn, void *arg);
  */
 struct yaml_doc;
 int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr);
-struct yaml_doc *yaml_free(struct yaml_doc *d);
+/* Not yaml_free: libyaml exports that name. */
+struct yaml_doc *yaml_doc_free(struct yaml_doc *d);
 const json_t *yaml_root(const struct yaml_doc *d);		/* borrowed */
 int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line, unsigned *ret_column);
 /* All documents of a text, as a JSON array; for manifests and test cases. */

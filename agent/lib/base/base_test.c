@@ -141,7 +141,7 @@ static void test_yaml_types_and_positions(void **state)
 	assert_int_equal(line, 3);
 	assert_int_equal(column, 15);
 	assert_int_equal(yaml_position(d, "b.x", &line, &column), -ENOENT);
-	yaml_free(d);
+	yaml_doc_free(d);
 }
 
 static void test_yaml_refuses(void **state)

@@ -34,7 +34,7 @@ struct reader {
 	struct field_error *err;
 };
 
-struct yaml_doc *yaml_free(struct yaml_doc *d)
+struct yaml_doc *yaml_doc_free(struct yaml_doc *d)
 {
 	if (!d)
 		return NULL;
@@ -300,7 +300,7 @@ int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_e
 	int err = parse(text, n, false, d, documents, reterr);
 
 	if (err) {
-		yaml_free(d);
+		yaml_doc_free(d);
 		return err;
 	}
 	d->root = json_incref(json_array_get(documents, 0));
