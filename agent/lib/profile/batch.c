@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batches: an arena with three interning tables (strings, frames, stacks), all
+ * open addressing over pointers into the arena, freed at once.
+ */
+#include "lib/profile/profile.h"
+
+#include <openssl/sha.h>
+#include <stdlib.h>
+
+#define CHUNK_BYTES (64u << 10)
+
+struct chunk {
+	struct chunk *next;
+	size_t used, size;
+	_Alignas(16) char bytes[];
+};
+
+struct table {
+	void **slots; /* NULL: free */
+	uint64_t *hashes;
+	size_t n, cap; /* cap is a power of two */
+};
+
+struct interned_stack {
+	uint32_t index;
+	struct stack_ref ref;
+};
+
+struct batch_arena {
+	struct chunk *chunks;
+	size_t bytes;
+	struct table strings, frames, stacks;
+	uint64_t seed;
+};
+
+typedef bool equal_fn(const void *entry, const void *key, size_t n);
+
+static void *arena_alloc(struct batch_arena *a, size_t n)
+{
+	struct chunk *c = a->chunks;
+	void *p;
+
+	n = (n + 15) & ~(size_t)15;
+	if (!c || c->size - c->used < n) {
+		size_t size = MAX((size_t)CHUNK_BYTES, n);
+
+		c = xmalloc(sizeof(*c) + size);
+		c->next = a->chunks;
+		c->used = 0;
+		c->size = size;
+		a->chunks = c;
+		a->bytes += sizeof(*c) + size;
+	}
+	p = c->bytes + c->used;
+	c->used += n;
+	return p;
+}
+
+static size_t table_slot(const struct table *t, uint64_t hash, equal_fn *equal, const void *key,
+			 size_t n)
+{
+	size_t i = hash & (t->cap - 1);
+
+	while (t->slots[i] && !(t->hashes[i] == hash && equal(t->slots[i], key, n)))
+		i = (i + 1) & (t->cap - 1);
+	return i;
+}
+
+static void table_grow(struct batch_arena *a, struct table *t)
+{
+	struct table old = *t;
+
+	t->cap = old.cap ? old.cap * 2 : 256;
+	t->slots = xcalloc(t->cap, sizeof(*t->slots));
+	t->hashes = xcalloc(t->cap, sizeof(*t->hashes));
+	for (size_t i = 0; i < old.cap; i++) {
+		size_t j;
+
+		if (!old.slots[i])
+			continue;
+		for (j = old.hashes[i] & (t->cap - 1); t->slots[j];)
+			j = (j + 1) & (t->cap - 1);
+		t->slots[j] = old.slots[i];
+		t->hashes[j] = old.hashes[i];
+	}
+	a->bytes += (t->cap - old.cap) * (sizeof(*t->slots) + sizeof(*t->hashes));
+	free(old.slots);
+	free(old.hashes);
+}
+
+/* The entry equal to key, or NULL and the slot to put it in. */
+static void *table_find(struct batch_arena *a, struct table *t, uint64_t hash, equal_fn *equal,
+			const void *key, size_t n, size_t *ret_slot)
+{
+	if (t->n * 4 >= t->cap * 3)
+		table_grow(a, t);
+	*ret_slot = table_slot(t, hash, equal, key, n);
+	return t->slots[*ret_slot];
+}
+
+static void table_put(struct table *t, size_t slot, uint64_t hash, void *entry)
+{
+	t->slots[slot] = entry;
+	t->hashes[slot] = hash;
+	t->n++;
+}
+
+static void table_done(struct table *t)
+{
+	free(t->slots);
+	free(t->hashes);
+}
+
+struct batch *batch_new(void)
+{
+	struct batch *b = xcalloc(1, sizeof(*b));
+
+	b->arena = xcalloc(1, sizeof(*b->arena));
+	random_bytes(&b->arena->seed, sizeof(b->arena->seed));
+	return b;
+}
+
+static void profile_done(struct profile *p)
+{
+	free(p->tags.items);
+	free(p->samples);
+	free(p->losses);
+	free(p);
+}
+
+struct batch *batch_free(struct batch *b)
+{
+	if (!b)
+		return NULL;
+	for (size_t i = 0; i < b->n_profiles; i++)
+		profile_done(b->profiles[i]);
+	for (struct chunk *c = b->arena->chunks, *next; c; c = next) {
+		next = c->next;
+		free(c);
+	}
+	table_done(&b->arena->strings);
+	table_done(&b->arena->frames);
+	table_done(&b->arena->stacks);
+	free(b->arena);
+	free(b->profiles);
+	free(b->stacks);
+	free(b);
+	return NULL;
+}
+
+void batch_freep(struct batch **b)
+{
+	batch_free(*b);
+}
+
+size_t batch_bytes(const struct batch *b)
+{
+	return b->arena->bytes;
+}
+
+static bool string_equal(const void *entry, const void *key, size_t n)
+{
+	const char *s = entry;
+
+	return strncmp(s, key, n) == 0 && !s[n];
+}
+
+const char *batch_strn(struct batch *b, const char *s, size_t n)
+{
+	struct batch_arena *a = b->arena;
+	uint64_t hash;
+	size_t slot;
+	char *found;
+
+	if (!s)
+		return NULL;
+	n = strnlen(s, n);
+	hash = hash_bytes(s, n, a->seed);
+	found = table_find(a, &a->strings, hash, string_equal, s, n, &slot);
+	if (found)
+		return found;
+	found = arena_alloc(a, n + 1);
+	memcpy(found, s, n);
+	found[n] = '\0';
+	table_put(&a->strings, slot, hash, found);
+	return found;
+}
+
+const char *batch_str(struct batch *b, const char *s)
+{
+	return s ? batch_strn(b, s, strlen(s)) : NULL;
+}
+
+/* Both frames hold interned strings: equal strings are the same pointer. */
+static bool frame_equal(const void *entry, const void *key, size_t n)
+{
+	(void)n;
+	return memcmp(entry, key, sizeof(struct frame)) == 0;
+}
+
+static const struct frame *intern_frame(struct batch *b, const struct frame *f)
+{
+	struct batch_arena *a = b->arena;
+	struct frame key;
+	struct frame *found;
+	uint64_t hash;
+	size_t slot;
+
+	memset(&key, 0, sizeof(key)); /* padding is compared too */
+	key.kind = f->kind;
+	key.inlined = f->inlined;
+	key.line = f->line;
+	key.address = f->address;
+	key.name = batch_str(b, f->name);
+	key.module = batch_str(b, f->module);
+	key.build_id = batch_str(b, f->build_id);
+	key.file = batch_str(b, f->file);
+	hash = hash_bytes(&key, sizeof(key), a->seed);
+	found = table_find(a, &a->frames, hash, frame_equal, &key, sizeof(key), &slot);
+	if (found)
+		return found;
+	found = arena_alloc(a, sizeof(key));
+	memcpy(found, &key, sizeof(key));
+	table_put(&a->frames, slot, hash, found);
+	return found;
+}
+
+static bool stack_equal(const void *entry, const void *key, size_t n)
+{
+	const struct interned_stack *s = entry;
+
+	return s->ref.n == n && memcmp(s->ref.frames, key, n * sizeof(*s->ref.frames)) == 0;
+}
+
+int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index)
+{
+	struct batch_arena *a = b->arena;
+	const struct frame *frames[STACK_MAX_FRAMES];
+	struct interned_stack *s;
+	uint64_t hash;
+	size_t slot;
+
+	if (n > STACK_MAX_FRAMES || a->bytes > BATCH_MAX_BYTES)
+		return -E2BIG;
+	for (size_t i = 0; i < n; i++)
+		frames[i] = intern_frame(b, &root_first[i]);
+	hash = hash_bytes(frames, n * sizeof(*frames), a->seed);
+	s = table_find(a, &a->stacks, hash, stack_equal, frames, n, &slot);
+	if (!s) {
+		const struct frame **copy = arena_alloc(a, n * sizeof(*frames));
+
+		memcpy(copy, frames, n * sizeof(*frames));
+		s = arena_alloc(a, sizeof(*s));
+		*s = (struct interned_stack){(uint32_t)b->n_stacks, {copy, n}};
+		table_put(&a->stacks, slot, hash, s);
+		GROW(b->stacks, b->n_stacks, b->cap_stacks);
+		b->stacks[b->n_stacks++] = s->ref;
+	}
+	*ret_index = s->index;
+	return 0;
+}
+
+struct profile *batch_profile(struct batch *b)
+{
+	struct profile *p = xcalloc(1, sizeof(*p));
+
+	GROW(b->profiles, b->n_profiles, b->cap_profiles);
+	b->profiles[b->n_profiles++] = p;
+	return p;
+}
+
+/* Where key is or belongs. */
+static size_t tag_slot(const struct tags *t, const char *key)
+{
+	size_t lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (strcmp(t->items[mid].key, key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value)
+{
+	struct tags *t = &p->tags;
+	size_t i = tag_slot(t, key);
+
+	if (i < t->n && streq(t->items[i].key, key)) {
+		t->items[i].value = batch_str(b, value);
+		return;
+	}
+	GROW(t->items, t->n, t->cap);
+	memmove(&t->items[i + 1], &t->items[i], (t->n - i) * sizeof(*t->items));
+	t->items[i] = (struct tag){batch_str(b, key), batch_str(b, value)};
+	t->n++;
+}
+
+const char *profile_tag_get(const struct profile *p, const char *key)
+{
+	size_t i = tag_slot(&p->tags, key);
+
+	return i < p->tags.n && streq(p->tags.items[i].key, key) ? p->tags.items[i].value : NULL;
+}
+
+struct profile_sample *profile_add(struct batch *b, struct profile *p)
+{
+	(void)b;
+	GROW(p->samples, p->n_samples, p->cap_samples);
+	p->samples[p->n_samples] = (struct profile_sample){.stack = STACK_NONE, .cpu = -1};
+	return &p->samples[p->n_samples++];
+}
+
+void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n,
+		  uint64_t time_ns)
+{
+	for (size_t i = 0; i < p->n_losses; i++) {
+		struct loss *l = &p->losses[i];
+
+		if (streq(l->reason, reason)) {
+			l->n_samples += n;
+			l->time_ns += time_ns;
+			return;
+		}
+	}
+	GROW(p->losses, p->n_losses, p->cap_losses);
+	p->losses[p->n_losses++] = (struct loss){batch_str(b, reason), n, time_ns};
+}
+
+void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])
+{
+	_cleanup_buf_ struct buf b;
+	uint8_t digest[SHA256_DIGEST_LENGTH];
+
+	buf_init(&b, 0);
+	for (size_t i = 0; i < n; i++)
+		buf_add(&b, parts[i], strlen(parts[i]) + (i + 1 < n));
+	SHA256((const uint8_t *)b.data, b.len, digest);
+	memcpy(ret, digest, 16);
+}

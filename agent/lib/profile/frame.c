@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames as text: the only place that makes prefixes and the forms of unresolved names. */
+#include "lib/profile/profile.h"
+
+#include <inttypes.h>
+
+static const struct {
+	const char *name, *prefix;
+} kinds[_FRAME_KIND_MAX] = {
+	[FRAME_APP] = {"app", ""},	     [FRAME_LIBRARY] = {"library", "[l] "},
+	[FRAME_KERNEL] = {"kernel", "[k] "}, [FRAME_JVM] = {"jvm", ""},
+	[FRAME_PYTHON] = {"python", ""},     [FRAME_LUA] = {"lua", ""},
+	[FRAME_CUDA] = {"cuda", "[c] "},     [FRAME_OBJECT] = {"object", ""},
+	[FRAME_MARKER] = {"marker", ""},
+};
+
+const char *frame_kind_name(enum frame_kind k)
+{
+	return kinds[k].name;
+}
+
+int frame_kind_from_name(const char *s, enum frame_kind *ret)
+{
+	for (int i = 0; i < _FRAME_KIND_MAX; i++) {
+		if (!streq(kinds[i].name, s))
+			continue;
+		*ret = (enum frame_kind)i;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* ';' separates frames, so it cannot be in one (as DeepFlow does it). */
+static void put_name(const char *s, struct buf *out)
+{
+	size_t from = out->len;
+
+	buf_puts(out, s);
+	for (size_t i = from; i < out->len; i++)
+		if (out->data[i] == ';')
+			out->data[i] = ':';
+}
+
+void frame_render(const struct frame *f, bool outermost_user, struct buf *out)
+{
+	if (f->name) {
+		buf_puts(out, kinds[f->kind].prefix);
+		put_name(f->name, out);
+	} else if (f->module && f->kind != FRAME_KERNEL) {
+		buf_putc(out, '[');
+		put_name(f->module, out);
+		buf_putc(out, ']');
+	} else if (outermost_user && f->kind != FRAME_KERNEL) {
+		buf_puts(out, "[unknown start_thread?]");
+	} else {
+		buf_printf(out, "%s[unknown] 0x%016" PRIx64, f->kind == FRAME_KERNEL ? "[k] " : "",
+			   f->address);
+	}
+}
+
+static void put_comm(bool process, const char *comm, struct buf *out)
+{
+	buf_puts(out, process ? "[p] " : "[t] ");
+	put_name(comm, out);
+}
+
+void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
+		  struct buf *out)
+{
+	size_t start = out->len;
+	bool user_seen = false;
+
+	if (h->process_comm)
+		put_comm(true, h->process_comm, out);
+	if (h->thread_comm && !(h->process_comm && h->main_thread)) {
+		if (out->len > start)
+			buf_putc(out, ';');
+		put_comm(!h->process_comm && h->main_thread, h->thread_comm, out);
+	}
+	for (size_t i = 0; i < n; i++) {
+		bool user =
+			root_first[i].kind != FRAME_KERNEL && root_first[i].kind != FRAME_MARKER;
+
+		if (out->len > start)
+			buf_putc(out, ';');
+		frame_render(&root_first[i], user && !user_seen, out);
+		user_seen |= user;
+	}
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* profile: text forms of DeepFlow's documents, interning, ids, pprof read back by its own tool. */
+#include "lib/profile/profile.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+
+static void check(const struct stack_head *h, const struct frame *f, size_t n, const char *want)
+{
+	_cleanup_buf_ struct buf b;
+
+	buf_init(&b, 0);
+	stack_render(h, f, n, &b);
+	assert_string_equal(b.data ? b.data : "", want);
+}
+
+static void test_forms_of_the_documents(void **state)
+{
+	const struct stack_head worker = {.thread_comm = "worker"};
+	const struct stack_head main_thread = {.thread_comm = "api", .main_thread = true};
+	const struct frame f[] = {
+		{.kind = FRAME_APP, .address = 0x3932388},
+		{.kind = FRAME_APP, .name = "main_loop"},
+		{.kind = FRAME_LIBRARY, .name = "write"},
+		{.kind = FRAME_KERNEL, .name = "do_syscall_64"},
+	};
+	const struct frame unresolved[] = {
+		{.kind = FRAME_APP, .module = "/usr/local/bin/kube-apiserver"},
+		{.kind = FRAME_LIBRARY, .module = "/lib/ld-musl-x86_64.so.1"},
+		{.kind = FRAME_APP, .address = 0x3932388},
+		{.kind = FRAME_KERNEL, .module = "[kernel]", .address = 0xffffffff81000000},
+	};
+
+	(void)state;
+	check(&worker, f, 4,
+	      "[t] worker;[unknown start_thread?];main_loop;[l] write;[k] do_syscall_64");
+	check(&main_thread, f + 1, 1, "[p] api;main_loop");
+	check(&main_thread, unresolved, 4,
+	      "[p] api;[/usr/local/bin/kube-apiserver];[/lib/ld-musl-x86_64.so.1];"
+	      "[unknown] 0x0000000003932388;[k] [unknown] 0xffffffff81000000");
+}
+
+static void test_total_has_three_levels(void **state)
+{
+	const struct stack_head thread = {.process_comm = "redis", .thread_comm = "bio"};
+	const struct stack_head leader = {
+		.process_comm = "redis", .thread_comm = "redis", .main_thread = true};
+
+	(void)state;
+	check(&thread, NULL, 0, "[p] redis;[t] bio");
+	check(&leader, NULL, 0, "[p] redis");
+}
+
+static void test_semicolon_cannot_split_a_frame(void **state)
+{
+	const struct stack_head h = {.thread_comm = "a;b"};
+	const struct frame f = {.kind = FRAME_APP, .name = "f;g"};
+
+	(void)state;
+	check(&h, &f, 1, "[t] a:b;f:g");
+}
+
+static void test_marker_does_not_hide_the_outermost_frame(void **state)
+{
+	const struct stack_head h = {.thread_comm = "t"};
+	const struct frame f[] = {
+		{.kind = FRAME_MARKER, .name = "[truncated]"},
+		{.kind = FRAME_APP, .address = 1},
+	};
+
+	(void)state;
+	check(&h, f, 2, "[t] t;[truncated];[unknown start_thread?]");
+}
+
+static void test_batch_interns(void **state)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	char name[16];
+	uint32_t first, again, other;
+	struct frame f[2] = {{.kind = FRAME_APP, .name = name},
+			     {.kind = FRAME_APP, .name = "leaf"}};
+
+	(void)state;
+	strcpy(name, "root");
+	assert_int_equal(batch_stack(b, f, 2, &first), 0);
+	assert_int_equal(batch_stack(b, f, 2, &again), 0);
+	strcpy(name, "else");
+	assert_int_equal(batch_stack(b, f, 2, &other), 0);
+	assert_int_equal(first, again);
+	assert_int_not_equal(first, other);
+	assert_string_equal(b->stacks[first].frames[0]->name, "root");
+	assert_ptr_equal(b->stacks[first].frames[1], b->stacks[other].frames[1]);
+	assert_ptr_equal(batch_str(b, "root"), b->stacks[first].frames[0]->name);
+}
+
+static void test_batch_grows_and_refuses(void **state)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	static struct frame deep[STACK_MAX_FRAMES + 1];
+	uint32_t index;
+
+	(void)state;
+	for (uint32_t i = 0; i < 5000; i++) {
+		struct frame f = {.kind = FRAME_APP, .address = i};
+
+		assert_int_equal(batch_stack(b, &f, 1, &index), 0);
+		assert_int_equal(index, i);
+	}
+	assert_int_equal(batch_stack(b, deep, STACK_MAX_FRAMES + 1, &index), -E2BIG);
+	assert_int_equal(index, 4999);
+}
+
+static void test_tags_are_sorted_and_replaced(void **state)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+
+	(void)state;
+	profile_tag(b, p, "pod_ns", "app");
+	profile_tag(b, p, "pod", "web-1");
+	profile_tag(b, p, "pod_ns", "other");
+	assert_int_equal(p->tags.n, 2);
+	assert_string_equal(p->tags.items[0].key, "pod");
+	assert_string_equal(profile_tag_get(p, "pod_ns"), "other");
+	assert_null(profile_tag_get(p, "pod_no"));
+}
+
+static void test_losses_add_up_by_reason(void **state)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+
+	(void)state;
+	profile_lose(b, p, "ring_full", 3, 0);
+	profile_lose(b, p, "ring_full", 4, 0);
+	assert_int_equal(p->n_losses, 1);
+	assert_int_equal(p->losses[0].n_samples, 7);
+}
+
+static void test_profile_id_is_sha256(void **state)
+{
+	const char *const parts[] = {"a", "b"};
+	uint8_t id[16];
+	char hex[33];
+
+	(void)state;
+	profile_id_make(parts, 2, id);
+	hex_encode(id, 16, hex);
+	/* printf 'a\0b' | sha256sum */
+	assert_string_equal(hex, "59b271ae1bbcb1d31d41929817f4b16f");
+}
+
+static void test_pprof(void **state)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	const struct frame f[] = {{.kind = FRAME_APP, .name = "main"},
+				  {.kind = FRAME_KERNEL, .name = "sys"}};
+	_cleanup_buf_ struct buf out;
+	struct profile_sample *s;
+
+	(void)state;
+	buf_init(&out, 0);
+	p->app_service = batch_str(b, "api");
+	s = profile_add(b, p);
+	s->value = 10101;
+	s->n_samples = 1;
+	assert_int_equal(batch_stack(b, f, 2, &s->stack), 0);
+	assert_int_equal(profile_write_pprof(b, &out), 0);
+	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
+	assert_non_null(memmem(out.data, out.len, "on-cpu", 6));
+	if (getenv("PPROF_OUT")) {
+		FILE *file = fopen(getenv("PPROF_OUT"), "w");
+
+		fwrite(out.data, 1, out.len, file);
+		fclose(file);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_forms_of_the_documents),
+		cmocka_unit_test(test_total_has_three_levels),
+		cmocka_unit_test(test_semicolon_cannot_split_a_frame),
+		cmocka_unit_test(test_marker_does_not_hide_the_outermost_frame),
+		cmocka_unit_test(test_batch_interns),
+		cmocka_unit_test(test_batch_grows_and_refuses),
+		cmocka_unit_test(test_tags_are_sorted_and_replaced),
+		cmocka_unit_test(test_losses_add_up_by_reason),
+		cmocka_unit_test(test_profile_id_is_sha256),
+		cmocka_unit_test(test_pprof),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
