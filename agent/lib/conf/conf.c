@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of keys, and the one walk that checks a file against it. */
+#include "lib/conf/conf.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <regex.h>
+#include <stdlib.h>
+
+#define MAX_FILE_BYTES	 (1u << 20)
+#define MAX_STRING_BYTES 4096
+#define OFF		 "static_config.ebpf."
+
+enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, WARN };
+
+struct key {
+	const char *path;
+	enum type type;
+	size_t offset;
+	const char *def;     /* as it would be written */
+	uint64_t min, max;   /* UINT: itself; DURATION: seconds; BYTES: MiB */
+	const char *choices; /* CHOICE: "a|b" */
+	const char *help;
+};
+
+#define AT(member) offsetof(struct config, member)
+
+static const struct key keys[] = {
+	{"cluster_name", STRING, AT(cluster_name), "default", 0, 0, NULL,
+	 "tag `pod_cluster` of everything from here"},
+	{"node_name", STRING, AT(node_name), "", 0, 0, NULL,
+	 "this node as the API server calls it; empty: environment NODE_NAME, else the host name"},
+	{"own_namespace", STRING, AT(own_namespace), "", 0, 0, NULL,
+	 "podflame's own namespace; empty: environment POD_NAMESPACE, else podflame-system"},
+	{"kubernetes", CHOICE, AT(kubernetes), "auto", 0, 0, "auto|on|off",
+	 "auto: when kubeconfig is set or in a pod"},
+	{"kubeconfig", STRING, AT(kubeconfig), "", 0, 0, NULL,
+	 "a kubeconfig file, outside of a pod"},
+	{"kube_context", STRING, AT(kube_context), "", 0, 0, NULL,
+	 "a context of it; empty: the current one"},
+	{"default_target", BOOL, AT(default_target), "true", 0, 0, NULL,
+	 "profile namespaces labelled podflame.io/profiling=enabled without any target"},
+	{"opt_in", CHOICE, AT(opt_in_required), "required", 0, 0, "required|not-required",
+	 "whether a ClusterProfilingTarget reaches labelled namespaces only"},
+	{"total", BOOL, AT(total), "false", 0, 0, NULL,
+	 "count every process of the host, without stacks (always on in `local`)"},
+	{"max_sample_hz", UINT, AT(max_sample_hz), "199", 1, 999, NULL,
+	 "cap of any target's sampleHz"},
+	{"window", DURATION, AT(window_ns), "10s", 1, 60, NULL, "length of one profile"},
+	{"cgroup_hierarchy", CHOICE, AT(cgroup_hierarchy), "", 0, 0, "|v2|v1:memory|v1:cpu|v1:pids",
+	 "which hierarchy tells containers apart; empty: found out"},
+	{"hub.url", STRING, AT(hub_url), "", 0, 0, NULL, "where profiles go; empty: nowhere"},
+	{"hub.ca_file", STRING, AT(hub_ca_file), "", 0, 0, NULL,
+	 "CA of the hub's certificate (PEM)"},
+	{"hub.token_file", STRING, AT(hub_token_file), "", 0, 0, NULL,
+	 "bearer token, audience podflame-ingest"},
+	{"spool.dir", STRING, AT(spool_dir), "", 0, 0, NULL,
+	 "profiles wait here while the hub is away; empty: 8 MiB of memory"},
+	{"spool.max_bytes", BYTES, AT(spool_max_bytes), "256Mi", 1, 1 << 20, NULL,
+	 "the oldest go first, and are counted"},
+	{"data_dir", STRING, AT(data_dir), "/var/lib/podflame", 0, 0, NULL,
+	 "state of hub and local"},
+	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|null",
+	 "where the hub keeps profiles"},
+	{"store.retention", DURATION, AT(store_retention_ns), "72h", 60, 366 * 86400, NULL,
+	 "profiles older than this are deleted"},
+	{"store.max_bytes", BYTES, AT(store_max_bytes), "10Gi", 16, 1 << 24, NULL,
+	 "the oldest are deleted beyond this"},
+	{"store.note", STRING, AT(store_note), "", 0, 0, NULL, "a sentence that the page shows"},
+	{"api.address", STRING, AT(api_address), "127.0.0.1", 0, 0, NULL, "API and page"},
+	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL, "0: any free one"},
+	{"ingest.address", STRING, AT(ingest_address), "0.0.0.0", 0, 0, NULL, "OTLP profiles"},
+	{"ingest.port", UINT, AT(ingest_port), "4318", 0, 65535, NULL, "0: any free one"},
+	{"tls.secret", STRING, AT(tls_secret), "podflame-hub-tls", 0, 0, NULL,
+	 "Secret that the hub keeps its certificate in"},
+	{"tls.ca_configmap", STRING, AT(ca_configmap), "podflame-hub-ca", 0, 0, NULL,
+	 "ConfigMap in which the hub publishes its CA"},
+	{"tls.service", STRING, AT(service_name), "podflame-hub", 0, 0, NULL,
+	 "Service name the certificate is for"},
+	{"log_level", CHOICE, AT(log_level), "info", 0, 0, "error|warn|info|debug", ""},
+	{OFF "on-cpu-profile.disabled", BOOL, AT(on_cpu_disabled), "false", 0, 0, NULL,
+	 "`local`: no on-CPU profile"},
+	{OFF "on-cpu-profile.frequency", UINT, AT(on_cpu_hz), "99", 1, 1000, NULL,
+	 "`local`: samples a second and CPU; no multiple of 10"},
+	{OFF "on-cpu-profile.cpu", UINT, AT(on_cpu_per_cpu), "0", 0, 1, NULL,
+	 "1: keep CPUs apart (tag `cpu`), in `local` and `agent`"},
+	{OFF "on-cpu-profile.regex", REGEX, AT(on_cpu_regex), "^podflame", 0, 0, NULL,
+	 "`local`: process names to profile (POSIX extended)"},
+	{OFF "on-cpu-profile.java-symbol-file-refresh-defer-interval", DURATION,
+	 AT(java_refresh_ns), "600s", 5, 3600, NULL,
+	 "least time between two symbol files of a JVM"},
+	{OFF "java-symbol-file-refresh-defer-interval", DURATION, AT(java_refresh_ns), "600s", 5,
+	 3600, NULL, "the same, where DeepFlow 6.5 has it"},
+	{OFF "off-cpu-profile", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "memory-profile", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "preprocess", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "dwarf-disabled", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "dwarf-regex", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "dwarf-process-map-size", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "dwarf-shard-map-size", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+};
+
+struct walk {
+	const char *file;
+	const struct yaml_doc *doc;
+	struct config *conf;
+	struct buf *warnings;
+	struct field_error *err;
+};
+
+static void *member(struct config *c, const struct key *k)
+{
+	return (char *)c + k->offset;
+}
+
+static void set_string(struct config *c, const struct key *k, const char *value)
+{
+	char **s = member(c, k);
+
+	free(*s);
+	*s = xstrdup(value);
+}
+
+/* The first of a CHOICE that is kept as a bool means true. */
+static void set_choice(struct config *c, const struct key *k, const char *value)
+{
+	if (k->offset == AT(opt_in_required))
+		c->opt_in_required = streq(value, "required");
+	else
+		set_string(c, k, value);
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+	size_t n = strlen(value);
+
+	for (const char *s = choices;; s += strcspn(s, "|") + 1) {
+		size_t len = strcspn(s, "|");
+
+		if (len == n && strncmp(s, value, n) == 0)
+			return true;
+		if (!s[len])
+			return false;
+	}
+}
+
+static int parse_bytes(const char *s, uint64_t *ret)
+{
+	static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
+	size_t digits = strspn(s, "0123456789");
+	_cleanup_free_ char *number = xstrndup(s, digits);
+	uint64_t v;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(units); i++) {
+		int r;
+
+		if (!streq(s + digits, units[i]))
+			continue;
+		r = str_to_u64(number, UINT64_MAX >> (10 * i), &v);
+		if (r)
+			return r;
+		*ret = v << (10 * i);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* Sets a key from its text form; false: not of its type or out of range. */
+static bool set_text(struct config *c, const struct key *k, const char *s)
+{
+	uint64_t v;
+	regex_t re;
+
+	switch (k->type) {
+	case STRING:
+		if (strlen(s) > MAX_STRING_BYTES)
+			return false;
+		set_string(c, k, s);
+		return true;
+	case REGEX:
+		if (strlen(s) > 256 || regcomp(&re, s, REG_EXTENDED | REG_NOSUB))
+			return false;
+		regfree(&re);
+		set_string(c, k, s);
+		return true;
+	case CHOICE:
+		if (!is_choice(k->choices, s))
+			return false;
+		set_choice(c, k, s);
+		return true;
+	case BOOL:
+		*(bool *)member(c, k) = streq(s, "true");
+		return streq(s, "true") || streq(s, "false");
+	case UINT:
+		if (str_to_u64(s, k->max, &v) || v < k->min)
+			return false;
+		*(unsigned *)member(c, k) = (unsigned)v;
+		return true;
+	case DURATION: /* a bare number is seconds, as in DeepFlow's files */
+		if (strspn(s, "0123456789") == strlen(s)
+			    ? str_to_u64(s, k->max, &v) || !(v *= NSEC_PER_SEC)
+			    : str_to_duration_ns(s, &v))
+			return false;
+		if (v < k->min * NSEC_PER_SEC || v > k->max * NSEC_PER_SEC)
+			return false;
+		*(uint64_t *)member(c, k) = v;
+		return true;
+	case BYTES:
+		if (parse_bytes(s, &v) || v < k->min << 20 || v > k->max << 20)
+			return false;
+		*(uint64_t *)member(c, k) = v;
+		return true;
+	case WARN:
+		return true;
+	}
+	return false;
+}
+
+static void allowed(const struct key *k, char out[256])
+{
+	switch (k->type) {
+	case BOOL:
+		snprintf(out, 256, "true or false");
+		break;
+	case UINT:
+		snprintf(out, 256, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
+		break;
+	case DURATION:
+		snprintf(out, 256, "a duration such as 10s, %" PRIu64 "s to %" PRIu64 "s", k->min,
+			 k->max);
+		break;
+	case BYTES:
+		snprintf(out, 256, "a size such as 256Mi, %" PRIu64 "Mi to %" PRIu64 "Mi", k->min,
+			 k->max);
+		break;
+	case CHOICE:
+		snprintf(out, 256, "one of %s", *k->choices == '|' ? k->choices + 1 : k->choices);
+		break;
+	case REGEX:
+		snprintf(out, 256, "a POSIX extended regular expression, at most 256 bytes");
+		break;
+	default:
+		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
+	}
+}
+
+static int fail(struct walk *w, const char *path, const char *reason)
+{
+	unsigned line = 1, column = 1;
+	char at[256];
+
+	yaml_position(w->doc, path, &line, &column);
+	snprintf(at, sizeof(at), "%s:%u:%u", w->file, line, column);
+	return field_error_set(w->err, at, "%s", reason);
+}
+
+static int set_json(struct walk *w, const struct key *k, const json_t *v)
+{
+	char text[64], range[256], reason[512];
+	const char *s = json_string_value(v);
+	bool wants_text = k->type == STRING || k->type == CHOICE || k->type == REGEX;
+
+	if (k->type == WARN) {
+		if (w->warnings)
+			buf_printf(w->warnings, "%s: %s has no effect yet\n", w->file, k->path);
+		return 0;
+	}
+	if (json_is_boolean(v) && k->type == BOOL)
+		s = json_is_true(v) ? "true" : "false";
+	else if (json_is_integer(v) && k->type != BOOL) {
+		snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+		s = text;
+	} else if (json_is_string(v) && (k->type == BOOL || k->type == UINT)) {
+		s = NULL; /* a quoted "5" is no number */
+	} else if (json_is_null(v) && wants_text) {
+		s = k->type == STRING ? "" : k->def;
+	}
+	if (s && set_text(w->conf, k, s))
+		return 0;
+	allowed(k, range);
+	snprintf(reason, sizeof(reason), "%s: %s is not allowed; it must be %s", k->path,
+		 s ? (*s ? s : "an empty value") : "a value of this type", range);
+	return fail(w, k->path, reason);
+}
+
+/* The row of exactly this path, or (with *ret_inside) whether rows lie below it. */
+static const struct key *find_key(const char *path, bool *ret_inside)
+{
+	size_t n = strlen(path);
+
+	*ret_inside = false;
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (streq(keys[i].path, path))
+			return &keys[i];
+		if (str_has_prefix(keys[i].path, path) && keys[i].path[n] == '.')
+			*ret_inside = true;
+	}
+	return NULL;
+}
+
+static int check_object(struct walk *w, const char *prefix, const json_t *object)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach ((json_t *)object, name, value) {
+		_cleanup_free_ char *path = xasprintf("%s%s%s", prefix, *prefix ? "." : "", name);
+		char reason[512];
+		bool inside;
+		const struct key *k = find_key(path, &inside);
+		int r;
+
+		if (k)
+			r = set_json(w, k, value);
+		else if (inside && json_is_object(value))
+			r = check_object(w, path, value);
+		else if (inside && json_is_null(value))
+			r = 0; /* "static_config:" with nothing below it */
+		else {
+			snprintf(reason, sizeof(reason), "%.200s: %s", path,
+				 inside ? "must be a mapping"
+					: "no such key; docs/config.md lists them all");
+			r = fail(w, path, reason);
+		}
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+void conf_init(struct config *c)
+{
+	*c = (struct config){0};
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (keys[i].type != WARN)
+			set_text(c, &keys[i], keys[i].def);
+}
+
+void conf_done(struct config *c)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const struct key *k = &keys[i];
+
+		if (k->type == STRING || k->type == REGEX ||
+		    (k->type == CHOICE && k->offset != AT(opt_in_required))) {
+			char **s = member(c, k);
+
+			free(*s);
+			*s = NULL;
+		}
+	}
+}
+
+int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret,
+	       struct buf *warnings, struct field_error *reterr)
+{
+	struct config c;
+	struct yaml_doc *doc = NULL;
+	struct field_error e = {0};
+	struct walk w = {file_name, NULL, &c, warnings, reterr};
+	int r = yaml_parse(text, n, &doc, &e);
+
+	if (r) {
+		char at[256];
+
+		snprintf(at, sizeof(at), "%.180s:%.60s", file_name, e.path);
+		return field_error_set(reterr, at, "%s", e.reason);
+	}
+	conf_init(&c);
+	w.doc = doc;
+	if (json_is_object(yaml_root(doc)))
+		r = check_object(&w, "", yaml_root(doc));
+	else if (!json_is_null(yaml_root(doc)))
+		r = fail(&w, "", "the file must be a mapping of keys to values");
+	yaml_doc_free(doc);
+	if (r) {
+		conf_done(&c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+int conf_load(const char *path, struct config *ret, struct buf *warnings,
+	      struct field_error *reterr)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+	int r = file_read(AT_FDCWD, path, MAX_FILE_BYTES, &text, &n);
+
+	if (r) {
+		field_error_set(reterr, path, "cannot be read: %s", strerror(-r));
+		return r;
+	}
+	return conf_parse(path, text, n, ret, warnings, reterr);
+}
+
+void conf_doc(struct buf *out)
+{
+	buf_puts(out, "| key | default | allowed | meaning |\n| --- | --- | --- | --- |\n");
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const struct key *k = &keys[i];
+		char range[256];
+
+		allowed(k, range);
+		for (char *p = range; *p; p++)
+			if (*p == '|')
+				*p = ' ';
+		buf_printf(out, "| `%s` | %s%s%s | %s | %s |\n", k->path, *k->def ? "`" : "",
+			   *k->def ? k->def : "empty", *k->def ? "`" : "",
+			   k->type == WARN ? "anything" : range, k->help);
+	}
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conf: the configuration file, one format for all roles. Every key is a row of
+ * the table in conf.c: an unknown key, a wrong type or a value out of range stops
+ * the start with file:line:column, the key and what is allowed. docs/config.md is
+ * made from the same table.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+struct config {
+	/* where this is */
+	char *cluster_name, *node_name, *own_namespace;
+	/* Kubernetes */
+	char *kubernetes;		/* "auto", "on", "off" */
+	char *kubeconfig, *kube_context;
+	/* profiling */
+	bool default_target, opt_in_required, total;
+	unsigned max_sample_hz;
+	uint64_t window_ns;
+	char *cgroup_hierarchy;		/* "", "v2", "v1:memory" */
+	/* sending */
+	char *hub_url, *hub_ca_file, *hub_token_file, *spool_dir;
+	uint64_t spool_max_bytes;
+	/* hub */
+	char *data_dir;
+	char *store_kind;
+	uint64_t store_retention_ns, store_max_bytes;
+	char *store_note;
+	char *api_address, *ingest_address;
+	unsigned api_port, ingest_port;
+	char *tls_secret, *ca_configmap, *service_name;
+	char *log_level;
+	/* DeepFlow's keys (local) */
+	bool on_cpu_disabled;
+	unsigned on_cpu_hz;
+	unsigned on_cpu_per_cpu;	/* 0, 1 */
+	char *on_cpu_regex;		/* POSIX extended, checked */
+	uint64_t java_refresh_ns;
+};
+
+/* Defaults only. */
+void conf_init(struct config *c);
+void conf_done(struct config *c);
+/*
+ * Reads path over the defaults. reterr->path is "FILE:LINE:COLUMN"; the reason
+ * names the key and what it may be. Keys that are known but do nothing yet are
+ * appended to warnings, one line each (may be NULL).
+ */
+int conf_load(const char *path, struct config *ret, struct buf *warnings, struct field_error *reterr);
+int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret, struct buf *warnings,
+	       struct field_error *reterr);
+/* The table as Markdown. */
+void conf_doc(struct buf *out);

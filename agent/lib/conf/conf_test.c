@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conf: DeepFlow's own file works; every mistake is told with its place and the range. */
+#include "lib/conf/conf.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+static int parse(const char *text, struct config *c, struct buf *warnings, struct field_error *err)
+{
+	return conf_parse("f.yaml", text, strlen(text), c, warnings, err);
+}
+
+static void test_defaults_are_those_of_the_documents(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_int_equal(parse("", &c, NULL, NULL), 0);
+	assert_false(c.on_cpu_disabled);
+	assert_int_equal(c.on_cpu_hz, 99);
+	assert_int_equal(c.on_cpu_per_cpu, 0);
+	assert_string_equal(c.on_cpu_regex, "^podflame");
+	assert_int_equal(c.java_refresh_ns, 600 * NSEC_PER_SEC);
+	assert_int_equal(c.window_ns, 10 * NSEC_PER_SEC);
+	assert_true(c.opt_in_required);
+	conf_done(&c);
+}
+
+static void test_deepflow_file(void **state)
+{
+	static const char text[] =
+		"static_config:\n"
+		"  ebpf:\n"
+		"    dwarf-disabled: true\n"
+		"    on-cpu-profile:\n"
+		"      disabled: false\n"
+		"      frequency: 199\n"
+		"      cpu: 1\n"
+		"      regex: ^redis-.*\n"
+		"      java-symbol-file-refresh-defer-interval: 60s\n"
+		"    off-cpu-profile: {disabled: false, regex: ^x, cpu: 0, minblock: 50us}\n"
+		"    memory-profile:\n"
+		"      disabled: true\n";
+	_cleanup_buf_ struct buf warnings;
+	struct field_error err = {0};
+	struct config c;
+
+	(void)state;
+	buf_init(&warnings, 0);
+	assert_int_equal(parse(text, &c, &warnings, &err), 0);
+	assert_int_equal(c.on_cpu_hz, 199);
+	assert_int_equal(c.on_cpu_per_cpu, 1);
+	assert_string_equal(c.on_cpu_regex, "^redis-.*");
+	assert_int_equal(c.java_refresh_ns, 60 * NSEC_PER_SEC);
+	assert_non_null(strstr(warnings.data, "off-cpu-profile has no effect yet"));
+	assert_non_null(strstr(warnings.data, "dwarf-disabled has no effect yet"));
+	conf_done(&c);
+}
+
+static void test_mistakes(void **state)
+{
+	static const struct {
+		const char *text, *at, *says;
+	} t[] = {
+		{"max_sample_hz: 0\n", "f.yaml:1:1", "a number, 1 to 999"},
+		{"max_sample_hz: \"99\"\n", "f.yaml:1:1", "a number, 1 to 999"},
+		{"total: yes\n", "f.yaml:1:1", "true or false"},
+		{"window: 90s\n", "f.yaml:1:1", "1s to 60s"},
+		{"window: -1\n", "f.yaml:1:1", "1s to 60s"},
+		{"a:\n  b: 1\n", "f.yaml:1:1", "a: no such key"},
+		{"store:\n  kin: sqlite\n", "f.yaml:2:3", "store.kin: no such key"},
+		{"store: sqlite\n", "f.yaml:1:1", "store: must be a mapping"},
+		{"store:\n  kind: mysql\n", "f.yaml:2:3", "one of sqlite"},
+		{"static_config:\n  ebpf:\n    on-cpu-profile:\n      regex: '('\n", "f.yaml:4:7",
+		 "regular expression"},
+		{"static_config:\n  ebpf:\n    on-cpu-profile:\n      frequency: 1001\n",
+		 "f.yaml:4:7", "frequency: 1001 is not allowed; it must be a number, 1 to 1000"},
+		{"static_config:\n  ebpf:\n    on-cpu-profile: {cpu: 2}\n", "f.yaml:3:22",
+		 "0 to 1"},
+		{"a: [\n", "f.yaml:2:1", ""},
+		{"- a\n", "f.yaml:1:1", "must be a mapping"},
+		{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct field_error err = {0};
+		struct config c;
+
+		assert_int_equal(parse(t[i].text, &c, NULL, &err), -EINVAL);
+		assert_string_equal(err.path, t[i].at);
+		if (!strstr(err.reason, t[i].says))
+			fail_msg("%s: \"%s\" does not say \"%s\"", t[i].text, err.reason,
+				 t[i].says);
+	}
+}
+
+static void test_missing_file(void **state)
+{
+	struct field_error err = {0};
+	struct config c;
+
+	(void)state;
+	assert_int_equal(conf_load("/nowhere.yaml", &c, NULL, &err), -ENOENT);
+	assert_string_equal(err.path, "/nowhere.yaml");
+}
+
+/* docs/config.md holds the table as it is; UPDATE_DOCS=1 writes it. */
+static void test_document_is_fresh(void **state)
+{
+	static const char head[] =
+		"# The configuration file\n\nOne YAML file for all roles (`--config FILE`). "
+		"A mistake stops the start and is told with its place.\nThis page is made "
+		"from the table in agent/lib/conf/conf.c (`UPDATE_DOCS=1 make test`).\n\n";
+	_cleanup_buf_ struct buf want;
+	_cleanup_free_ char *have = NULL;
+
+	(void)state;
+	buf_init(&want, 0);
+	buf_puts(&want, head);
+	conf_doc(&want);
+	if (getenv("UPDATE_DOCS"))
+		assert_int_equal(file_write_atomic("docs/config.md", want.data, want.len, 0644), 0);
+	assert_int_equal(file_read(AT_FDCWD, "docs/config.md", 1 << 20, &have, NULL), 0);
+	assert_string_equal(have, want.data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_defaults_are_those_of_the_documents),
+		cmocka_unit_test(test_deepflow_file),
+		cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_missing_file),
+		cmocka_unit_test(test_document_is_fresh),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
