@@ -1,0 +1,22 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{- define "podflame.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* podflame.selector "agent": never changes once released */}}
+{{- define "podflame.selector" -}}
+app.kubernetes.io/name: podflame
+app.kubernetes.io/component: {{ . }}
+{{- end -}}
+
+{{/* podflame.labels (list $ "agent") */}}
+{{- define "podflame.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "podflame.selector" (index . 1) }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- end -}}
