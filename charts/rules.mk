@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# The image, the chart and the manifests made from it.
+IMAGE := $(BUILD)/images/podflame.tar
+.PHONY: image manifests
+image: $(IMAGE) ## the image localhost/podflame:VERSION of agent and hub, in build/images/podflame.tar
+$(IMAGE): $(BUILD)/podflame charts/image.sh e2e/cluster/mkimage.sh
+	$(call msg,IMAGE,$@)
+	$(Q)charts/image.sh $< localhost/podflame:$(VERSION) $@
+manifests: ## manifests/ again from the chart
+	$(Q)charts/manifests.sh manifests
