@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Composition of the hub; no logic of its own beyond the order of things. */
+#include "hub/hub.h"
+
+#include "hub/api/api.h"
+#include "hub/certs.h"
+#include "hub/ingest/ingest.h"
+#include "hub/status/status.h"
+#include "hub/store/store.h"
+
+#include <stdlib.h>
+
+#define INGEST_AUDIENCE "podflame-ingest"
+#define WRITER_BYTES	(128u << 20)
+#define QUERY_BYTES	(16u << 20)
+#define EXPIRE_NS	(60 * NSEC_PER_SEC)
+
+struct hub {
+	struct loop *loop;
+	const struct config *conf;
+	struct kube *kube;
+	struct store *store;
+	struct worker *writer, *query;
+	struct ingest *ingest;
+	struct api *api;
+	struct authn *authn;
+	struct status *status;
+	struct certs *certs;
+	struct http_server *api_server, *ingest_server;
+	struct timer expire_timer;
+	char *ns, *token_hint;
+};
+
+static const char *own_namespace(const struct config *c)
+{
+	const char *env = getenv("POD_NAMESPACE");
+
+	return *c->own_namespace ? c->own_namespace : env && *env ? env : "podflame-system";
+}
+
+/* ---- expiry ---- */
+
+struct expire_job {
+	struct job job;
+	struct store *store;
+};
+
+static void expire_run(struct job *j)
+{
+	struct expire_job *e = (struct expire_job *)j;
+	int r = store_expire(e->store, now_wall_ns());
+
+	if (r)
+		log_warn("deleting old profiles: %s", strerror(-r));
+	free(e);
+}
+
+static void expire(void *arg)
+{
+	struct hub *h = arg;
+	struct expire_job *e = xcalloc(1, sizeof(*e));
+
+	*e = (struct expire_job){.job.run = expire_run, .store = h->store};
+	if (worker_post(h->writer, &e->job))
+		free(e); /* the writer is behind: the next minute does it */
+	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
+}
+
+/* ---- who may send ---- */
+
+struct auth_call {
+	void (*done)(bool ok, const char *node, const char *error, void *arg);
+	void *arg;
+};
+
+static void auth_done(int status, const char *user, const char *node, const char *error, void *arg)
+{
+	struct auth_call *c = arg;
+
+	(void)user;
+	c->done(status == 200, node ? node : "", error, c->arg);
+	free(c);
+}
+
+static void auth(const char *authorization,
+		 void (*done)(bool ok, const char *node, const char *error, void *arg),
+		 void *done_arg, void *arg)
+{
+	struct hub *h = arg;
+	struct auth_call *c = xcalloc(1, sizeof(*c));
+
+	*c = (struct auth_call){done, done_arg};
+	authn_check(h->authn, authorization, auth_done, c);
+}
+
+/* ---- servers ---- */
+
+static int serve(struct hub *h, const char *address, unsigned port, struct tls *tls,
+		 size_t max_body, http_handler_fn *handler, void *arg, struct http_server **ret,
+		 struct field_error *reterr)
+{
+	const struct http_server_config c = {
+		.address = address,
+		.port = (uint16_t)port,
+		.tls = tls,
+		.max_body_bytes = max_body,
+		.handler = handler,
+		.arg = arg,
+	};
+
+	if (*ret) {
+		http_server_set_tls(*ret, tls);
+		return 0;
+	}
+	return http_server_new(h->loop, &c, ret, reterr);
+}
+
+static int open_api(struct hub *h, struct tls *tls, struct field_error *reterr)
+{
+	return serve(h, h->conf->api_address, h->conf->api_port, tls, 0, api_http, h->api,
+		     &h->api_server, reterr);
+}
+
+static void certificate_ready(struct tls *tls, void *arg)
+{
+	struct hub *h = arg;
+	struct field_error err = {0};
+	int r = open_api(h, tls, &err);
+
+	if (!r)
+		r = serve(h, h->conf->ingest_address, h->conf->ingest_port, tls, OTLP_MAX_BYTES,
+			  ingest_http, h->ingest, &h->ingest_server, &err);
+	if (r) {
+		log_err("%s: %s", err.path, err.reason);
+		loop_stop(h->loop, 1);
+		return;
+	}
+	log_info("serving API and page on %s:%u, OTLP on %s:%u", h->conf->api_address,
+		 http_server_port(h->api_server), h->conf->ingest_address,
+		 http_server_port(h->ingest_server));
+}
+
+static json_t *health(void *arg)
+{
+	const struct hub *h = arg;
+	struct store_stats s;
+
+	store_stats(h->store, &s);
+	return json_pack("{s:s, s:s}", "store", s.error, "certificate",
+			 h->certs ? certs_problem(h->certs) : "");
+}
+
+/* ---- life ---- */
+
+static int open_store(struct hub *h, struct field_error *reterr)
+{
+	const struct store_config c = {
+		.kind = h->conf->store_kind,
+		.path = h->conf->data_dir,
+		.retention_ns = h->conf->store_retention_ns,
+		.max_bytes = h->conf->store_max_bytes,
+	};
+	int r = mkdir_parents(h->conf->data_dir, 0700);
+
+	if (r)
+		return field_error_set(reterr, "data_dir", "%s: %s", h->conf->data_dir,
+				       strerror(-r));
+	return store_open(&c, &h->store, reterr);
+}
+
+static int open_modules(struct hub *h)
+{
+	const struct ingest_config ic = {
+		.store = h->store,
+		.writer = h->writer,
+		.auth = h->kube ? auth : NULL,
+		.auth_arg = h,
+	};
+	const struct api_config ac = {
+		.store = h->store,
+		.query = h->query,
+		.kube = h->kube,
+		.version = PODFLAME_VERSION,
+		.cluster_name = h->kube ? h->conf->cluster_name : "",
+		.token_hint = h->token_hint,
+		.store_note = h->conf->store_note,
+		.health = health,
+		.health_arg = h,
+	};
+	int r = ingest_new(h->loop, &ic, &h->ingest);
+
+	return r ? r : api_new(h->loop, &ac, &h->api);
+}
+
+static int open_cluster(struct hub *h)
+{
+	const struct certs_config cc = {h->ns, h->conf->tls_secret, h->conf->ca_configmap,
+					h->conf->service_name};
+	const struct status_config sc = {.ns = h->ns};
+	int r = authn_new(h->kube, INGEST_AUDIENCE, &h->authn);
+
+	if (!r)
+		r = status_new(h->loop, h->kube, &sc, &h->status);
+	return r ? r : certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
+}
+
+static bool is_loopback(const char *address)
+{
+	return str_has_prefix(address, "127.") || streq(address, "::1") ||
+	       streq(address, "localhost");
+}
+
+static int open_local(struct hub *h, struct field_error *reterr)
+{
+	int r;
+
+	if (!is_loopback(h->conf->api_address))
+		return field_error_set(
+			reterr, "api.address",
+			"%s: without Kubernetes nobody can be asked to sign in, so only a loopback "
+			"address is served",
+			h->conf->api_address);
+	r = open_api(h, NULL, reterr);
+	if (!r)
+		log_info("serving API and page on http://%s:%u/", h->conf->api_address,
+			 http_server_port(h->api_server));
+	return r;
+}
+
+int hub_new(struct loop *l, const struct config *conf, struct kube *k, struct hub **ret,
+	    struct field_error *reterr)
+{
+	struct hub *h = xcalloc(1, sizeof(*h));
+	int r;
+
+	*h = (struct hub){.loop = l, .conf = conf, .kube = k, .ns = xstrdup(own_namespace(conf))};
+	if (k)
+		h->token_hint = xasprintf("kubectl -n %s create token podflame-viewer", h->ns);
+	r = open_store(h, reterr);
+	if (!r)
+		r = worker_new(l, "store-writer", WRITER_BYTES, &h->writer);
+	if (!r)
+		r = worker_new(l, "query", QUERY_BYTES, &h->query);
+	if (!r)
+		r = open_modules(h);
+	if (!r)
+		r = k ? open_cluster(h) : open_local(h, reterr);
+	if (r) {
+		hub_free(h);
+		return r;
+	}
+	timer_set(l, &h->expire_timer, EXPIRE_NS, expire, h);
+	*ret = h;
+	return 0;
+}
+
+struct hub *hub_free(struct hub *h)
+{
+	if (!h)
+		return NULL;
+	timer_cancel(&h->expire_timer);
+	certs_free(h->certs);
+	status_free(h->status);
+	http_server_free(h->api_server);
+	http_server_free(h->ingest_server);
+	worker_free(h->query);
+	worker_free(h->writer);
+	api_free(h->api);
+	ingest_free(h->ingest);
+	authn_free(h->authn);
+	store_close(h->store);
+	free(h->ns);
+	free(h->token_hint);
+	free(h);
+	return NULL;
+}
+
+int hub_ingest(const void *body, size_t n, void *arg)
+{
+	struct hub *h = arg;
+
+	return ingest_bytes(h->ingest, body, n);
+}
+
+void hub_debug(struct hub *h, const char *path, json_t *(*fn)(void *arg), void *arg)
+{
+	api_debug(h->api, path, fn, arg);
+}
+
+uint16_t hub_api_port(const struct hub *h)
+{
+	return h->api_server ? http_server_port(h->api_server) : 0;
+}
