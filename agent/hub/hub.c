@@ -31,13 +31,6 @@ struct hub {
 	char *ns, *token_hint;
 };
 
-static const char *own_namespace(const struct config *c)
-{
-	const char *env = getenv("POD_NAMESPACE");
-
-	return *c->own_namespace ? c->own_namespace : env && *env ? env : "podflame-system";
-}
-
 /* ---- expiry ---- */
 
 struct expire_job {
@@ -233,7 +226,7 @@ int hub_new(struct loop *l, const struct config *conf, struct kube *k, struct hu
 	struct hub *h = xcalloc(1, sizeof(*h));
 	int r;
 
-	*h = (struct hub){.loop = l, .conf = conf, .kube = k, .ns = xstrdup(own_namespace(conf))};
+	*h = (struct hub){.loop = l, .conf = conf, .kube = k, .ns = xstrdup(conf->own_namespace)};
 	if (k)
 		h->token_hint = xasprintf("kubectl -n %s create token podflame-viewer", h->ns);
 	r = open_store(h, reterr);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <regex.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MAX_FILE_BYTES	 (1u << 20)
 #define MAX_STRING_BYTES 4096
@@ -393,6 +394,25 @@ int conf_load(const char *path, struct config *ret, struct buf *warnings,
 		return r;
 	}
 	return conf_parse(path, text, n, ret, warnings, reterr);
+}
+
+static void resolve(char **s, const char *variable, const char *otherwise)
+{
+	const char *env = getenv(variable);
+
+	if (**s)
+		return;
+	free(*s);
+	*s = xstrdup(env && *env ? env : otherwise);
+}
+
+void conf_resolve(struct config *c)
+{
+	char host[256] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	resolve(&c->node_name, "NODE_NAME", host);
+	resolve(&c->own_namespace, "POD_NAMESPACE", "podflame-system");
 }
 
 void conf_doc(struct buf *out)

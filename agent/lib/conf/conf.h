@@ -51,5 +51,7 @@ void conf_done(struct config *c);
 int conf_load(const char *path, struct config *ret, struct buf *warnings, struct field_error *reterr);
 int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret, struct buf *warnings,
 	       struct field_error *reterr);
+/* Fills node_name and own_namespace from the environment where the file left them empty. */
+void conf_resolve(struct config *c);
 /* The table as Markdown. */
 void conf_doc(struct buf *out);

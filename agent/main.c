@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verb -> role. The only place that knows both the node's and the hub's side. */
+#include "cli/cli.h"
+#include "hub/hub.h"
+#include "node/node.h"
+#include "node/parse/parse.h"
+
+#include <argp.h>
+#include <signal.h>
+#include <stdlib.h>
+
+struct role {
+	const char *verb, *doc;
+	bool node, hub, needs_kube;
+};
+
+static const struct role roles[] = {
+	{"agent",
+	 "Profiles the selected pods of this node and sends the profiles to the hub.\v"
+	 "Runs in the DaemonSet podflame-agent. Keys of the file: docs/config.md.",
+	 true, false, true},
+	{"hub",
+	 "Takes in profiles, stores them, answers queries, serves the page, writes the status of "
+	 "targets.\v"
+	 "Runs in the Deployment podflame-hub. Keys of the file: docs/config.md.",
+	 false, true, true},
+	{"local",
+	 "Both in one process, for one machine: page and API on 127.0.0.1:20416.\v"
+	 "Without a file, processes named ^podflame are profiled; a file with DeepFlow's "
+	 "static_config.ebpf.on-cpu-profile chooses others. Keys of the file: docs/config.md.",
+	 true, true, false},
+};
+
+struct options {
+	const char *config, *data;
+};
+
+static const struct argp_option option_list[] = {
+	{"config", 'c', "FILE", 0, "configuration (YAML)", 0},
+	{"data", 'd', "DIR", 0,
+	 "where state lies (default: data_dir of the file, /var/lib/podflame)", 0},
+	{0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 'c':
+		o->config = arg;
+		return 0;
+	case 'd':
+		o->data = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is not expected here", arg);
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void print_warnings(const struct buf *warnings)
+{
+	for (const char *s = warnings->data; s && *s; s += strcspn(s, "\n") + 1)
+		log_warn("%.*s", (int)strcspn(s, "\n"), s);
+}
+
+static int load_config(const struct options *o, struct config *ret)
+{
+	static const char *const levels[] = {"error", "warn", "info", "debug"};
+	_cleanup_buf_ struct buf warnings;
+	struct field_error err = {0};
+
+	buf_init(&warnings, 0);
+	if (!o->config) {
+		conf_init(ret);
+	} else if (conf_load(o->config, ret, &warnings, &err)) {
+		fprintf(stderr, "podflame: %s: %s\n", err.path, err.reason);
+		return -EINVAL;
+	}
+	if (o->data) {
+		free(ret->data_dir);
+		ret->data_dir = xstrdup(o->data);
+	}
+	conf_resolve(ret);
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		if (streq(levels[i], ret->log_level))
+			log_set_level((enum log_level)i);
+	print_warnings(&warnings);
+	return 0;
+}
+
+static bool wants_kube(const struct config *c)
+{
+	if (!streq(c->kubernetes, "auto"))
+		return streq(c->kubernetes, "on");
+	return *c->kubeconfig || getenv("KUBERNETES_SERVICE_HOST");
+}
+
+static int connect_kube(struct loop *l, const struct config *c, const struct role *role,
+			struct kube **ret, struct field_error *err)
+{
+	_cleanup_free_ char *agent =
+		xasprintf("podflame-%s/%s (%s)", role->verb, PODFLAME_VERSION, c->node_name);
+	struct kube_config kc = {0};
+	int r;
+
+	if (!wants_kube(c)) {
+		if (!role->needs_kube)
+			return 0;
+		return field_error_set(err, "kubernetes",
+				       "`podflame %s` needs a Kubernetes API server: run it in a "
+				       "pod or set kubeconfig",
+				       role->verb);
+	}
+	r = *c->kubeconfig ? kube_config_file(c->kubeconfig,
+					      *c->kube_context ? c->kube_context : NULL, &kc, err)
+			   : kube_config_in_cluster(&kc, err);
+	if (!r)
+		r = kube_new(l, &kc, agent, ret, err);
+	kube_config_done(&kc);
+	return r;
+}
+
+static void stop(int signo, void *arg)
+{
+	log_info("%s: stopping", strsignal(signo));
+	loop_stop(arg, 0);
+}
+
+struct parts {
+	struct loop *loop;
+	struct kube *kube;
+	struct hub *hub;
+	struct node *node;
+};
+
+static int start(struct parts *p, const struct role *role, const struct config *c,
+		 struct field_error *err)
+{
+	struct node_config nc = {.conf = c, .local = role->hub};
+	int r = loop_new(&p->loop);
+
+	if (!r)
+		r = loop_on_signal(p->loop, SIGTERM, stop, p->loop);
+	if (!r)
+		r = loop_on_signal(p->loop, SIGINT, stop, p->loop);
+	if (!r)
+		r = connect_kube(p->loop, c, role, &p->kube, err);
+	if (!r && role->hub)
+		r = hub_new(p->loop, c, p->kube, &p->hub, err);
+	if (r || !role->node)
+		return r;
+	nc.kube = p->kube;
+	if (p->hub) {
+		nc.direct = hub_ingest;
+		nc.direct_arg = p->hub;
+	}
+	r = node_new(p->loop, &nc, &p->node, err);
+	if (!r && p->hub) {
+		hub_debug(p->hub, "/debug/plan", node_debug_plan, p->node);
+		hub_debug(p->hub, "/debug/report", node_debug_report, p->node);
+	}
+	return r;
+}
+
+/* node first: its last window goes to the hub; kube outlives those who watch with it. */
+static void finish(struct parts *p)
+{
+	node_free(p->node);
+	hub_free(p->hub);
+	kube_free(p->kube);
+	loop_free(p->loop);
+}
+
+static int run_role(const struct role *role, int argc, char **argv)
+{
+	const struct argp argp = {option_list, parse_option, "", role->doc, NULL, NULL, NULL};
+	_cleanup_free_ char *name = xasprintf("podflame %s", role->verb);
+	struct options o = {0};
+	struct parts parts = {0};
+	struct field_error err = {0};
+	struct config c;
+	int r;
+
+	argv[0] = name;
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	if (load_config(&o, &c))
+		return 2;
+	r = start(&parts, role, &c, &err);
+	if (r)
+		fprintf(stderr, "podflame: %s%s%s\n", err.path, *err.path ? ": " : "",
+			*err.reason ? err.reason : strerror(-r));
+	else
+		r = loop_run(parts.loop);
+	finish(&parts);
+	conf_done(&c);
+	return r ? 1 : 0;
+}
+
+static int version(int argc, char **argv)
+{
+	if (argc > 1) {
+		printf("Usage: podflame version\nPrints the version.\n");
+		return streq(argv[1], "--help") ? 0 : 2;
+	}
+	printf("podflame %s\n", PODFLAME_VERSION);
+	return 0;
+}
+
+static const struct {
+	const char *verb;
+	int (*run)(int argc, char **argv);
+	const char *help;
+} tools[] = {
+	{"record", cmd_record, "profile some processes once, into a file"},
+	{"query", cmd_query, "ask a hub: folded stacks, a table, or JSON"},
+	{"doctor", cmd_doctor, "what can be profiled here, and why not"},
+	{"version", version, "print the version"},
+};
+
+static int usage(int code)
+{
+	FILE *f = code ? stderr : stdout;
+
+	fprintf(f, "Usage: podflame VERB [OPTION...]   (podflame VERB --help tells more)\n\n");
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
+		fprintf(f, "  %-8s %.*s\n", roles[i].verb, (int)strcspn(roles[i].doc, "\v"),
+			roles[i].doc);
+	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
+		fprintf(f, "  %-8s %s\n", tools[i].verb, tools[i].help);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const char *verb = argc > 1 ? argv[1] : "--help";
+
+	if (streq(verb, PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	if (streq(verb, "--help") || streq(verb, "help") || streq(verb, "-h"))
+		return usage(argc > 1 ? 0 : 2);
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
+		if (streq(verb, roles[i].verb))
+			return run_role(&roles[i], argc - 1, argv + 1);
+	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
+		if (streq(verb, tools[i].verb))
+			return tools[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "podflame: there is no verb '%s'\n", verb);
+	return usage(2);
+}
