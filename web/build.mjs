@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// build.mjs HTML HEADER: bundles the page into one file, and that file into a C header.
+import { build } from 'esbuild';
+import { readFileSync, writeFileSync } from 'node:fs';
+
+const [html, header] = process.argv.slice(2);
+const out = await build({
+  entryPoints: [new URL('src/main.ts', import.meta.url).pathname],
+  bundle: true,
+  minify: true,
+  format: 'esm',
+  target: 'es2022',
+  outdir: 'out',
+  write: false,
+  legalComments: 'none',
+});
+const text = (ending) => out.outputFiles.filter((f) => f.path.endsWith(ending)).map((f) => f.text).join('');
+const style = readFileSync(new URL('node_modules/d3-flame-graph/dist/d3-flamegraph.css', import.meta.url), 'utf8');
+const page = readFileSync(new URL('index.html', import.meta.url), 'utf8')
+  .replace('/*STYLE*/', () => style + text('.css'))
+  .replace('/*SCRIPT*/', () => text('.js').replaceAll('</script', '<\\/script'));
+const bytes = Buffer.from(page);
+
+writeFileSync(html, bytes);
+writeFileSync(
+  header,
+  `/* made from web/ by web/build.mjs */\n#include <stddef.h>\nstatic const unsigned char page_html[] = {${[...bytes].join(',')}};\n` +
+    'static const size_t page_html_len = sizeof(page_html);\n',
+);

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flame graph: d3-flame-graph with our colours, labels and search.
+import flamegraph, { type Cell, type FlameGraph } from 'd3-flame-graph';
+import { select } from 'd3-selection';
+import { formatValue, type Node } from './profile';
+
+/** Hue of a frame's kind; its name varies the lightness. The legend shows the same. */
+export const kinds: Record<string, { label: string; hue: number; saturation: number }> = {
+  app: { label: 'program', hue: 110, saturation: 45 },
+  library: { label: 'library', hue: 48, saturation: 80 },
+  kernel: { label: 'kernel', hue: 16, saturation: 80 },
+  cuda: { label: 'CUDA', hue: 280, saturation: 50 },
+  object: { label: 'object', hue: 190, saturation: 50 },
+  process: { label: 'process, thread', hue: 210, saturation: 30 },
+  unknown: { label: 'not resolved', hue: 0, saturation: 0 },
+  marker: { label: 'incomplete', hue: 330, saturation: 60 },
+};
+
+export function color(kind: string, name: string): string {
+  const k = kinds[kind] ?? kinds.process;
+  let hash = 0;
+
+  for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) | 0;
+  return `hsl(${k.hue} ${k.saturation}% ${66 + (Math.abs(hash) % 16)}%)`;
+}
+
+export class Chart {
+  private graph: FlameGraph<Node> | null = null;
+  private total = 0;
+
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly details: (text: string) => void,
+  ) {}
+
+  draw(root: Node, unit: string): void {
+    const label = (d: Cell<Node>): string =>
+      `${d.data.name} — ${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
+      `itself ${formatValue(d.data.self, unit)}`;
+
+    this.clear();
+    this.total = root.value;
+    this.graph = flamegraph<Node>()
+      .width(this.element.clientWidth)
+      .cellHeight(18)
+      .minFrameSize(1)
+      .transitionDuration(matchMedia('(prefers-reduced-motion: reduce)').matches ? 0 : 250)
+      .inverted(true)
+      .sort(true)
+      .selfValue(false)
+      .title('')
+      .tooltip(false)
+      .setLabelHandler(label)
+      .setColorMapper((d) => (d.highlight ? '#e600e6' : color(d.data.kind, d.data.name)))
+      .setSearchMatch((d, term) => d.data.name.toLowerCase().includes(term.toLowerCase()))
+      .setSearchHandler((_, sum) => this.details(`found: ${formatValue(sum, unit)} (${percent(sum, this.total)})`))
+      .onHover((d) => this.details(label(d)));
+    select(this.element).datum(root).call(this.graph as never);
+  }
+
+  search(term: string): void {
+    if (term) this.graph?.search(term);
+    else {
+      this.graph?.clear();
+      this.details('');
+    }
+  }
+
+  resetZoom(): void {
+    this.graph?.resetZoom();
+  }
+
+  clear(): void {
+    this.graph?.destroy();
+    this.graph = null;
+    this.element.replaceChildren();
+  }
+}
+
+export function percent(part: number, whole: number): string {
+  return whole ? `${((100 * part) / whole).toFixed(1)} %` : '0 %';
+}

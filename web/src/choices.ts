@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is looked at: a row of choices whose values come from the data, kept in the address's hash.
+import * as api from './api';
+
+interface Dimension {
+  tag: string;
+  label: string;
+}
+
+/** Workload stands first: it is what a person on call knows. */
+const dimensions: Dimension[] = [
+  { tag: 'pod_group', label: 'Workload' },
+  { tag: 'pod_cluster', label: 'Cluster' },
+  { tag: 'pod_ns', label: 'Namespace' },
+  { tag: 'pod', label: 'Pod' },
+  { tag: 'app_service', label: 'Process' },
+  { tag: 'pod_node', label: 'Node' },
+];
+
+const ranges: [string, string][] = [
+  ['300', 'last 5 minutes'], ['900', 'last 15 minutes'], ['3600', 'last hour'], ['21600', 'last 6 hours'],
+  ['86400', 'last day'], ['259200', 'last 3 days'], ['custom', 'from … to …'],
+];
+
+const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
+
+export class Choices {
+  private state = new URLSearchParams(location.hash.slice(1));
+
+  constructor(private readonly changed: () => void) {
+    const bar = element('choices');
+
+    for (const d of dimensions) bar.append(this.control(d.label, this.picker(d.tag)));
+    bar.append(this.control('Event', this.picker('profile_event_type')));
+    bar.append(this.control('Time', this.rangePicker()));
+    for (const id of ['from', 'to']) {
+      const input = element<HTMLInputElement>(id);
+      input.value = this.state.get(id) ?? '';
+      input.addEventListener('change', () => this.set(id, input.value));
+    }
+    this.showCustom();
+  }
+
+  selection(): api.Selection {
+    const [time_start, time_end] = this.interval();
+
+    return {
+      profile_event_type: this.state.get('profile_event_type') || 'on-cpu',
+      app_service: this.state.get('app_service') ?? '',
+      tag_filter: this.filter(null),
+      time_start,
+      time_end,
+    };
+  }
+
+  /** Fills every choice with what the data holds under the other choices. */
+  async refresh(): Promise<void> {
+    const all = [...dimensions.map((d) => d.tag), 'profile_event_type'];
+    const s = this.selection();
+
+    await Promise.all(
+      all.map(async (tag) => {
+        const app_service = tag === 'app_service' ? '' : s.app_service;
+        this.fill(tag, await api.values(tag, { ...s, app_service, tag_filter: this.filter(tag) }));
+      }),
+    );
+  }
+
+  private interval(): [number, number] {
+    const now = Math.floor(Date.now() / 1000);
+    const range = this.state.get('range') ?? '900';
+    const at = (id: string, otherwise: number): number => {
+      const t = Date.parse(this.state.get(id) ?? '');
+      return Number.isNaN(t) ? otherwise : Math.floor(t / 1000);
+    };
+
+    if (range === 'custom') return [at('from', now - 900), at('to', now)];
+    return [now - Number(range), now];
+  }
+
+  private filter(except: string | null): string {
+    return dimensions
+      .filter((d) => d.tag !== 'app_service' && d.tag !== except && this.state.get(d.tag))
+      .map((d) => `${d.tag}='${this.state.get(d.tag)!.replace(/[\\']/g, '\\$&')}'`)
+      .join(' AND ');
+  }
+
+  private set(key: string, value: string): void {
+    if (value) this.state.set(key, value);
+    else this.state.delete(key);
+    history.replaceState(null, '', `#${this.state}`);
+    this.showCustom();
+    this.changed();
+  }
+
+  private showCustom(): void {
+    element('custom').hidden = this.state.get('range') !== 'custom';
+  }
+
+  private control(label: string, child: HTMLElement): HTMLElement {
+    const wrap = document.createElement('label');
+
+    wrap.append(label, child);
+    return wrap;
+  }
+
+  private picker(tag: string): HTMLSelectElement {
+    const picker = document.createElement('select');
+
+    picker.id = `choice-${tag}`;
+    picker.addEventListener('change', () => this.set(tag, picker.value));
+    return picker;
+  }
+
+  private rangePicker(): HTMLSelectElement {
+    const picker = this.picker('range');
+
+    for (const [value, text] of ranges) picker.append(new Option(text, value));
+    picker.value = this.state.get('range') ?? '900';
+    return picker;
+  }
+
+  private fill(tag: string, found: api.Choice[]): void {
+    const picker = element<HTMLSelectElement>(`choice-${tag}`);
+    const chosen = this.state.get(tag) ?? '';
+    const options = found.filter((c) => c.value).map((c) => new Option(c.value, c.value));
+
+    if (chosen && !found.some((c) => c.value === chosen)) options.unshift(new Option(`${chosen} (no data)`, chosen));
+    if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
+    else if (options.length === 0) options.push(new Option('on-cpu', 'on-cpu'));
+    picker.replaceChildren(...options);
+    picker.value = chosen || options[0].value;
+  }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: choices -> query -> flame graph, table, and what the data does not know.
+import * as api from './api';
+import { Chart, color, kinds, percent } from './chart';
+import { Choices } from './choices';
+import { formatValue, functionTable, toTree, type FunctionRow, type Reply } from './profile';
+import './style.css';
+
+const MAX_TABLE_ROWS = 500;
+const REFRESH_MS = 10_000;
+
+const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
+const say = (id: string, text: string): void => {
+  element(id).textContent = text;
+  element(id).hidden = !text;
+};
+
+const chart = new Chart(element('chart'), (text) => say('details', text || ' '));
+const choices = new Choices(() => void load());
+let rows: FunctionRow[] = [];
+let unit = 'microseconds';
+let total = 0;
+let order: 'self' | 'total' = 'self';
+let asked = 0;
+
+async function load(): Promise<void> {
+  const turn = ++asked;
+
+  element('busy').hidden = false;
+  try {
+    const [reply] = await Promise.all([api.profile(choices.selection()), choices.refresh()]);
+    if (turn === asked) show(reply);
+  } catch (e) {
+    if (turn === asked) fail(e);
+  } finally {
+    if (turn === asked) element('busy').hidden = true;
+  }
+}
+
+function fail(e: unknown): void {
+  if (e instanceof api.SignInError) {
+    element<HTMLDialogElement>('sign-in').showModal();
+    say('sign-in-why', e.message);
+  } else {
+    say('error', e instanceof Error ? e.message : String(e));
+  }
+}
+
+function show(reply: Reply): void {
+  const root = toTree(reply.result);
+  const samples = reply.summary?.samples ?? 0;
+
+  say('error', '');
+  unit = reply.unit ?? unit;
+  total = root?.value ?? 0;
+  rows = root ? functionTable(root) : [];
+  say('losses', lossText(reply));
+  say('notes', (reply.summary?.notes ?? []).join(' · '));
+  element('empty').hidden = root !== null;
+  say('total', root ? `${formatValue(total, unit)} (${unit}) in ${samples.toLocaleString()} samples` : '');
+  if (root) chart.draw(root, unit);
+  else chart.clear();
+  chart.search(element<HTMLInputElement>('search').value);
+  showTable();
+}
+
+function lossText(reply: Reply): string {
+  const parts = (reply.summary?.losses ?? []).map((l) =>
+    l.samples ? `${l.samples.toLocaleString()} samples lost: ${l.reason}` : `${((l.time_ns ?? 0) / 1e9).toFixed(1)} s without data: ${l.reason}`,
+  );
+
+  if (reply.summary?.truncated) parts.push('too many stacks: the smallest are left out');
+  return parts.join(' · ');
+}
+
+function showTable(): void {
+  const term = element<HTMLInputElement>('search').value.toLowerCase();
+  const found = rows.filter((r) => r.name.toLowerCase().includes(term)).sort((a, b) => b[order] - a[order]);
+  const body = element('functions');
+
+  body.replaceChildren(...found.slice(0, MAX_TABLE_ROWS).map(tableRow));
+  say('more', found.length > MAX_TABLE_ROWS ? `${found.length - MAX_TABLE_ROWS} more: search for them` : '');
+}
+
+function tableRow(r: FunctionRow): HTMLTableRowElement {
+  const row = document.createElement('tr');
+  const name = row.insertCell();
+
+  name.textContent = r.name;
+  name.title = r.name;
+  name.style.borderLeft = `6px solid ${color(r.kind, r.name)}`;
+  for (const value of [r.self, r.total]) {
+    row.insertCell().textContent = formatValue(value, unit);
+    row.insertCell().textContent = percent(value, total);
+  }
+  row.addEventListener('click', () => search(r.name));
+  return row;
+}
+
+function search(term: string): void {
+  element<HTMLInputElement>('search').value = term;
+  chart.search(term);
+  showTable();
+}
+
+function wire(): void {
+  const live = element<HTMLInputElement>('live');
+
+  element('search').addEventListener('input', (e) => search((e.target as HTMLInputElement).value));
+  element('reset').addEventListener('click', () => {
+    search('');
+    chart.resetZoom();
+  });
+  element('reload').addEventListener('click', () => void load());
+  for (const key of ['self', 'total'] as const)
+    element(`sort-${key}`).addEventListener('click', () => {
+      order = key;
+      showTable();
+    });
+  element('sign-in-form').addEventListener('submit', () => {
+    api.setToken(element<HTMLInputElement>('token').value);
+    void load();
+  });
+  window.setInterval(() => live.checked && !document.hidden && void load(), REFRESH_MS);
+}
+
+function legend(): void {
+  element('legend').replaceChildren(
+    ...Object.entries(kinds).map(([kind, { label }]) => {
+      const item = document.createElement('span');
+      item.textContent = label;
+      item.style.borderLeft = `12px solid ${color(kind, label)}`;
+      return item;
+    }),
+  );
+}
+
+async function start(): Promise<void> {
+  wire();
+  legend();
+  try {
+    const i = await api.info();
+    say('version', `podflame ${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);
+    say('store-note', i.store_note);
+    element('token-hint').textContent = i.token_hint;
+  } catch (e) {
+    fail(e);
+  }
+  await load();
+}
+
+void start();

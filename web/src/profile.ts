@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flat form of ProfileTracing as a tree and a table of functions.
+
+export interface FlatResult {
+  functions: string[] | null;
+  function_types: string[] | null;
+  node_values: { values: [number, number, number, number][] | null };
+}
+
+export interface Loss {
+  reason: string;
+  samples: number;
+  time_ns?: number;
+}
+
+export interface Summary {
+  samples: number;
+  truncated?: boolean;
+  losses?: Loss[];
+  notes?: string[];
+}
+
+export interface Reply {
+  OPT_STATUS: string;
+  DESCRIPTION: string;
+  result: FlatResult;
+  unit?: string;
+  summary?: Summary;
+}
+
+export interface Node {
+  name: string;
+  kind: string;
+  self: number;
+  value: number;
+  children: Node[];
+}
+
+export interface FunctionRow {
+  name: string;
+  kind: string;
+  self: number;
+  total: number;
+}
+
+/** null when the answer holds nothing. */
+export function toTree(result: FlatResult): Node | null {
+  const { functions, function_types: kinds } = result;
+  const values = result.node_values.values;
+
+  if (!functions || !kinds || !values || values.length === 0) return null;
+  const nodes = values.map(([fn, , self, total]): Node => ({
+    name: functions[fn],
+    kind: frameKind(functions[fn], kinds[fn]),
+    self,
+    value: total,
+    children: [],
+  }));
+  values.forEach(([, parent], i) => {
+    if (parent >= 0) nodes[parent].children.push(nodes[i]);
+  });
+  return nodes[0];
+}
+
+/** "?" of the API is an unresolved address or a marker such as [truncated]. */
+function frameKind(name: string, type: string): string {
+  const kinds: Record<string, string> = {
+    H: 'root', P: 'process', T: 'process', K: 'kernel', L: 'library', C: 'cuda', O: 'object', A: 'app',
+  };
+
+  if (type === '?') return /^\[(unknown|\/)/.test(name) ? 'unknown' : 'marker';
+  return kinds[type] ?? 'app';
+}
+
+/** Self and total of every function; a recursive function counts once a stack. */
+export function functionTable(root: Node): FunctionRow[] {
+  const rows = new Map<string, FunctionRow>();
+  const open = new Map<string, number>();
+
+  const visit = (node: Node): void => {
+    if (node.kind !== 'process' && node.kind !== 'root') {
+      let row = rows.get(node.name);
+      if (!row) rows.set(node.name, (row = { name: node.name, kind: node.kind, self: 0, total: 0 }));
+      row.self += node.self;
+      if (!open.get(node.name)) row.total += node.value;
+    }
+    open.set(node.name, (open.get(node.name) ?? 0) + 1);
+    node.children.forEach(visit);
+    open.set(node.name, open.get(node.name)! - 1);
+  };
+  root.children.forEach(visit);
+  return [...rows.values()].sort((a, b) => b.self - a.self || b.total - a.total);
+}
+
+export function formatValue(value: number, unit: string): string {
+  const steps: [number, string][] =
+    unit === 'bytes'
+      ? [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']]
+      : [[3600e6, 'h'], [60e6, 'min'], [1e6, 's'], [1e3, 'ms'], [1, 'µs']];
+
+  for (const [size, name] of steps) if (value >= size) return `${trim(value / size)} ${name}`;
+  return `0 ${steps[steps.length - 1][1]}`;
+}
+
+function trim(n: number): string {
+  return n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2);
+}
