@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as an ELF file, through the child's code; what it answers its own reader must take. */
+#include "node/parse/format.h"
+#include "node/parse/parse.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	_cleanup_close_ int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	struct elf_index *i;
+	int memfd;
+
+	if (fd < 0 || fd_write_all(fd, data, n) < 0 ||
+	    elf_to_index(fd, 64 << 20, &memfd) != PARSE_OK)
+		return 0;
+	if (elf_index_open(memfd, &i) < 0)
+		abort();
+	elf_index_unref(i);
+	return 0;
+}

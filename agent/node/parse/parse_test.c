@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parser as its users see it: real files, damaged files, a child that dies or hangs,
+ * answers that lie. The test program is its own child (PARSE_CHILD_VERB).
+ */
+#include "node/parse/format.h"
+#include "node/parse/parse.h"
+#include "node/parse/symbols.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/podflame-parse-XXXXXX";
+
+static struct parser *new_parser(uint64_t timeout_ns)
+{
+	struct parser_config c = {.timeout_ns = timeout_ns};
+	struct parser *p;
+
+	assert_int_equal(parser_new(&c, &p), 0);
+	return p;
+}
+
+static int parse_path(struct parser *p, const char *path, struct elf_index **ret)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return parser_elf(p, fd, ret);
+}
+
+static const char *in_dir(const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+static void compile(const char *source, const char *name, const char *flags)
+{
+	_cleanup_free_ char *c = xasprintf("%s/%s.S.c", dir, name);
+	_cleanup_free_ char *command =
+		xasprintf("gcc -O1 %s -o %s/%s -x c %s", flags, dir, name, c);
+
+	assert_int_equal(file_write_atomic(c, source, strlen(source), 0600), 0);
+	assert_int_equal(system(command), 0);
+}
+
+/* The symbol at the ELF address that `nm` prints for name. */
+static uint64_t nm_address(const char *path, const char *name)
+{
+	_cleanup_free_ char *command =
+		xasprintf("nm %s | awk '$3 == \"%s\" {print $1}'", path, name);
+	FILE *f = popen(command, "r");
+	unsigned long long address = 0;
+
+	assert_int_equal(fscanf(f, "%llx", &address), 1);
+	pclose(f);
+	return address;
+}
+
+static void assert_symbol(struct elf_index *i, uint64_t address, const char *name)
+{
+	struct elf_symbol s;
+
+	assert_int_equal(elf_index_symbol(i, address, &s), 0);
+	assert_string_equal(s.name, name);
+}
+
+static const char two_functions[] =
+	"__attribute__((noinline)) int alpha(int x) { volatile int y = x; return y * 3; }\n"
+	"static __attribute__((noinline)) int beta(int x) { volatile int y = x; return y + 1; }\n"
+	"int main(int c, char **v) { (void)v; return alpha(c) + beta(c); }\n";
+
+static void names_functions_of_kind(const char *name, const char *flags)
+{
+	struct parser *p = new_parser(0);
+	struct elf_index *i;
+	struct elf_symbol s;
+	uint64_t alpha;
+
+	compile(two_functions, name, flags);
+	alpha = nm_address(in_dir(name), "alpha");
+	assert_int_equal(parse_path(p, in_dir(name), &i), 0);
+	assert_symbol(i, alpha, "alpha");
+	assert_symbol(i, alpha + 3, "alpha");
+	assert_symbol(i, nm_address(in_dir(name), "beta"), "beta");
+	assert_int_equal(elf_index_symbol(i, alpha, &s), 0);
+	assert_int_equal(s.address, alpha);
+	/* The byte after a function of known size belongs to whatever is there, or to nothing. */
+	if (elf_index_symbol(i, alpha + s.size, &s) == 0)
+		assert_string_not_equal(s.name, "alpha");
+	assert_int_equal(elf_index_symbol(i, 0, &s), -ENOENT);
+	assert_int_equal(elf_index_symbol(i, UINT64_MAX, &s), -ENOENT);
+	assert_int_equal(strlen(elf_index_build_id(i)), 40);
+	elf_index_unref(i);
+	parser_free(p);
+}
+
+static void names_functions_of_pie_and_fixed(void **state)
+{
+	(void)state;
+	names_functions_of_kind("pie", "-pie -fPIE -Wl,--build-id=sha1");
+	names_functions_of_kind("fixed", "-no-pie -fno-pie -Wl,--build-id=sha1");
+}
+
+static void file_offsets_become_addresses(void **state)
+{
+	struct parser *p = new_parser(0);
+	struct elf_index *i;
+	uint64_t main_address, address;
+
+	(void)state;
+	compile(two_functions, "fixed2", "-no-pie -fno-pie");
+	assert_int_equal(parse_path(p, in_dir("fixed2"), &i), 0);
+	main_address = nm_address(in_dir("fixed2"), "main");
+	assert_true(main_address >= 0x400000);
+	/* ld places the text of a small fixed program at offset address - 0x400000. */
+	assert_int_equal(elf_index_address(i, main_address - 0x400000, &address), 0);
+	assert_int_equal(address, main_address);
+	assert_int_equal(elf_index_address(i, 1ULL << 40, &address), -ENOENT);
+	elf_index_unref(i);
+	parser_free(p);
+}
+
+static void stripped_file_guesses_nothing(void **state)
+{
+	struct parser *p = new_parser(0);
+	struct elf_index *i;
+	struct elf_symbol s;
+	uint64_t alpha;
+
+	(void)state;
+	compile(two_functions, "stripped", "");
+	alpha = nm_address(in_dir("stripped"), "alpha");
+	{
+		_cleanup_free_ char *command = xasprintf("strip %s", in_dir("stripped"));
+
+		assert_int_equal(system(command), 0);
+	}
+	assert_int_equal(parse_path(p, in_dir("stripped"), &i), 0);
+	assert_int_equal(elf_index_symbol(i, alpha, &s), -ENOENT);
+	elf_index_unref(i);
+	parser_free(p);
+}
+
+static void assembly_without_size_ends_at_its_neighbour(void **state)
+{
+	static const char source[] =
+		"__asm__(\".text\\n.globl bare\\nbare: nop\\nnop\\nnop\\nnop\\n\"\n"
+		"\".globl next\\n.type next,@function\\nnext: ret\\n.size next,1\\n\");\n"
+		"int main(void) { return 0; }\n";
+	struct parser *p = new_parser(0);
+	struct elf_index *i;
+	uint64_t bare;
+
+	(void)state;
+	compile(source, "bare", "");
+	bare = nm_address(in_dir("bare"), "bare");
+	assert_int_equal(parse_path(p, in_dir("bare"), &i), 0);
+	assert_symbol(i, bare + 3, "bare");
+	assert_symbol(i, bare + 4, "next");
+	elf_index_unref(i);
+	parser_free(p);
+}
+
+/* ---- choosing and flattening: known answers ---- */
+
+static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
+{
+	struct symbols s = {xmemdup(symbols, n * sizeof(*symbols)), n, n};
+	struct index_symbol *parts = NULL;
+	struct buf strings, text;
+	size_t n_parts = 0;
+
+	buf_init(&strings, 0);
+	buf_init(&text, 0);
+	assert_int_equal(symbols_flatten(&s, &parts, &n_parts, &strings), PARSE_OK);
+	for (size_t i = 0; i < n_parts; i++)
+		buf_printf(&text, "%s%llu-%llu:%s", i ? " " : "",
+			   (unsigned long long)parts[i].address,
+			   (unsigned long long)parts[i].address + parts[i].size,
+			   strings.data + parts[i].name);
+	assert_string_equal(text.data ? text.data : "", expected);
+	buf_done(&strings);
+	buf_done(&text);
+	free(parts);
+	free(s.items);
+}
+
+static void symbols_become_disjoint_parts(void **state)
+{
+	struct symbol nested[] = {{10, 100, 200, "outer", 0, 0, 0, 0},
+				  {20, 30, 200, "inner", 0, 0, 0, 0}};
+	struct symbol crossing[] = {{10, 50, 200, "a", 0, 0, 0, 0}, {40, 80, 200, "b", 0, 0, 0, 0}};
+	struct symbol aliases[] = {{10, 20, 200, "__libc_write", 0, 0, 0, 0},
+				   {10, 20, 200, "write@@GLIBC_2.2.5", 0, 1, 0, 0},
+				   {10, 20, 200, "local", 0, 0, 1, 0}};
+	struct symbol sizeless[] = {{10, 10, 60, "bare", 0, 0, 0, 0},
+				    {30, 40, 60, "sized", 0, 0, 0, 0},
+				    {35, 35, 60, "label_inside", 0, 0, 0, 0},
+				    {50, 50, 60, "last", 0, 0, 0, 0}};
+
+	(void)state;
+	assert_parts(NULL, 0, "");
+	assert_parts(nested, 2, "10-20:outer 20-30:inner 30-100:outer");
+	assert_parts(crossing, 2, "10-40:a 40-80:b");
+	assert_parts(aliases, 3, "10-20:write");
+	assert_parts(sizeless, 4, "10-30:bare 30-40:sized 50-60:last");
+}
+
+/* ---- hostile files ---- */
+
+static int write_file(const char *name, const void *data, size_t n)
+{
+	int fd = open(in_dir(name), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fd_write_all(fd, data, n), 0);
+	return fd;
+}
+
+static void truncated_files_cost_no_child(void **state)
+{
+	struct parser *p = new_parser(0);
+	_cleanup_free_ char *data = NULL;
+	size_t n, step;
+
+	(void)state;
+	compile(two_functions, "whole", "");
+	assert_int_equal(file_read(AT_FDCWD, in_dir("whole"), 1 << 20, &data, &n), 0);
+	step = 512;
+	for (size_t cut = 0; cut < n; cut += step) {
+		_cleanup_close_ int fd = write_file("cut", data, cut);
+		struct elf_index *i;
+		int r = parser_elf(p, fd, &i);
+
+		if (r == 0)
+			elf_index_unref(i);
+		else
+			assert_true(r == -ENOEXEC || r == -EBADMSG || r == -E2BIG);
+	}
+	assert_int_equal(parser_restarts(p), 0);
+	parser_free(p);
+}
+
+/* Every byte of the headers set to 0xff, one at a time: offsets, counts and sizes go wild. */
+static void wild_headers_are_survived(void **state)
+{
+	struct parser *p = new_parser(0);
+	_cleanup_free_ char *data = NULL;
+	struct elf_index *i;
+	size_t n;
+
+	(void)state;
+	compile(two_functions, "wild", "");
+	assert_int_equal(file_read(AT_FDCWD, in_dir("wild"), 1 << 20, &data, &n), 0);
+	for (size_t at = 0; at < 64 + 4 * 56; at++) {
+		_cleanup_close_ int fd = -1;
+		char saved = data[at];
+
+		data[at] = '\xff';
+		fd = write_file("wild2", data, n);
+		data[at] = saved;
+		if (parser_elf(p, fd, &i) == 0)
+			elf_index_unref(i);
+	}
+	assert_int_equal(parse_path(p, in_dir("wild"), &i), 0);
+	elf_index_unref(i);
+	parser_free(p);
+}
+
+static void other_files_get_a_named_error(void **state)
+{
+	struct parser *p = new_parser(0);
+	_cleanup_close_ int text = write_file("text", "#!/bin/sh\n", 10);
+	_cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	struct parser_config small = {.max_index_bytes = 200};
+	struct parser *tiny;
+	struct elf_index *i;
+
+	(void)state;
+	assert_int_equal(parser_elf(p, text, &i), -ENOEXEC);
+	assert_string_equal(parser_reason(p), "not_elf");
+	assert_int_equal(parser_elf(p, null, &i), -EIO);
+	assert_string_equal(parser_reason(p), "io");
+	compile("int f(void) { return 1; }", "object", "-c");
+	assert_int_equal(parse_path(p, in_dir("object"), &i), -ENOEXEC);
+	assert_string_equal(parser_reason(p), "not_executable_or_library");
+	assert_int_equal(parser_elf(p, -1, &i), -EBADF);
+	assert_int_equal(parser_restarts(p), 0);
+	parser_free(p);
+
+	assert_int_equal(parser_new(&small, &tiny), 0);
+	assert_int_equal(parse_path(tiny, "/proc/self/exe", &i), -E2BIG);
+	assert_string_equal(parser_reason(tiny), "index_too_big");
+	parser_free(tiny);
+}
+
+/* ---- a child that hangs or dies ---- */
+
+static pid_t child_pid(void)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	pid_t found = 0;
+
+	while ((e = readdir(d))) {
+		_cleanup_free_ char *path = xasprintf("/proc/%s/stat", e->d_name);
+		_cleanup_free_ char *text = NULL;
+		int pid, parent;
+
+		if (file_read(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
+		    sscanf(text, "%d (podflame-parse) %*c %d", &pid, &parent) == 2 &&
+		    parent == getpid())
+			found = pid;
+	}
+	closedir(d);
+	return found;
+}
+
+static void assert_works(struct parser *p)
+{
+	struct elf_index *i;
+
+	assert_int_equal(parse_path(p, "/proc/self/exe", &i), 0);
+	assert_true(elf_index_bytes(i) > 0);
+	elf_index_unref(i);
+}
+
+static void a_hanging_child_costs_one_file(void **state)
+{
+	struct parser *p = new_parser(300 * NSEC_PER_MSEC);
+	struct elf_index *i;
+	pid_t pid = child_pid();
+
+	(void)state;
+	assert_true(pid > 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(parse_path(p, "/proc/self/exe", &i), -ETIMEDOUT);
+	assert_string_equal(parser_reason(p), "timeout");
+	assert_int_equal(parser_restarts(p), 1);
+	parser_free(p);
+	p = new_parser(0);
+	assert_works(p);
+	parser_free(p);
+}
+
+/* The parser's end of the socket: the only one of its kind that this program has. */
+static bool request_waits(void)
+{
+	for (int fd = 3; fd < 64; fd++) {
+		int type, unread;
+		socklen_t n = sizeof(type);
+
+		if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) == 0 && type == SOCK_SEQPACKET)
+			return ioctl(fd, SIOCOUTQ, &unread) == 0 && unread > 0;
+	}
+	return false;
+}
+
+/* Kills the stopped child once its socket has a request in it. */
+static void *kill_when_asked(void *arg)
+{
+	uint64_t deadline = now_mono_ns() + 5 * NSEC_PER_SEC;
+
+	while (!request_waits() && now_mono_ns() < deadline)
+		sched_yield();
+	kill(*(pid_t *)arg, SIGKILL);
+	return NULL;
+}
+
+static void a_child_killed_at_work_costs_one_file(void **state)
+{
+	struct parser *p = new_parser(0);
+	pid_t pid = child_pid();
+	struct elf_index *i;
+	pthread_t killer;
+
+	(void)state;
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(pthread_create(&killer, NULL, kill_when_asked, &pid), 0);
+	assert_int_equal(parse_path(p, "/proc/self/exe", &i), -EPIPE);
+	pthread_join(killer, NULL);
+	assert_string_equal(parser_reason(p), "child_died");
+	assert_int_equal(parser_restarts(p), 1);
+	assert_works(p);
+	parser_free(p);
+}
+
+static void a_child_killed_at_rest_costs_nothing(void **state)
+{
+	struct parser *p = new_parser(0);
+	pid_t pid = child_pid();
+	uint64_t deadline = now_mono_ns() + 5 * NSEC_PER_SEC;
+
+	(void)state;
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	while (child_pid() && now_mono_ns() < deadline) {
+		_cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid);
+		_cleanup_free_ char *text = NULL;
+
+		if (file_read(AT_FDCWD, path, 4096, &text, NULL) < 0 || strstr(text, ") Z "))
+			break;
+	}
+	assert_works(p);
+	assert_int_equal(parser_restarts(p), 1);
+	parser_free(p);
+}
+
+static void a_program_that_is_no_child_is_refused(void **state)
+{
+	struct parser_config c = {.self_exe = "/nonexistent"};
+	struct parser *p;
+
+	(void)state;
+	assert_int_equal(parser_new(&c, &p), -ENOENT);
+	c.self_exe = "/bin/true";
+	assert_int_equal(parser_new(&c, &p), -EPIPE);
+}
+
+static void status_field(pid_t pid, const char *field, char *out, size_t n)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%d/status", pid);
+	_cleanup_free_ char *text = NULL;
+	const char *at;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 16, &text, NULL), 0);
+	at = strstr(text, field);
+	assert_non_null(at);
+	at += strlen(field);
+	snprintf(out, n, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+static void the_child_has_given_everything_up(void **state)
+{
+	struct parser *p = new_parser(0);
+	pid_t pid = child_pid();
+	char value[64];
+
+	(void)state;
+	assert_works(p);
+	status_field(pid, "CapEff:\t", value, sizeof(value));
+	assert_string_equal(value, "0000000000000000");
+	status_field(pid, "CapPrm:\t", value, sizeof(value));
+	assert_string_equal(value, "0000000000000000");
+	status_field(pid, "NoNewPrivs:\t", value, sizeof(value));
+	assert_string_equal(value, "1");
+#ifndef __SANITIZE_ADDRESS__
+	status_field(pid, "Seccomp:\t", value, sizeof(value));
+	assert_string_equal(value, "2");
+#endif
+	parser_free(p);
+}
+
+/* ---- answers that lie ---- */
+
+static int seal(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
+}
+
+static int make_memfd(const void *data, size_t n)
+{
+	int fd = memfd_create("answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fd_write_all(fd, data, n), 0);
+	return fd;
+}
+
+struct small_index {
+	struct index_header header;
+	struct index_segment segment;
+	struct index_symbol symbols[2];
+	char strings[8];
+};
+
+static struct small_index valid_index(void)
+{
+	struct small_index x = {
+		.header = {.n_symbols = 2, .n_segments = 1, .string_bytes = 8, .build_id_bytes = 2},
+		.segment = {.address = 0x1000, .offset = 0, .bytes = 0x1000, .executable = 1},
+		.symbols = {{0x1000, 16, 0}, {0x1010, 16, 4}},
+		.strings = "one\0two",
+	};
+
+	memcpy(x.header.magic, INDEX_MAGIC, 8);
+	x.header.build_id[0] = 0xab;
+	return x;
+}
+
+static int open_bytes(const void *data, size_t n)
+{
+	int fd = make_memfd(data, n), r;
+	struct elf_index *i;
+
+	assert_int_equal(seal(fd), 0);
+	r = elf_index_open(fd, &i);
+	if (r == 0)
+		elf_index_unref(i);
+	return r;
+}
+
+static void lying_answers_are_refused(void **state)
+{
+	struct small_index good = valid_index(), x;
+	struct elf_index *i;
+
+	(void)state;
+	assert_int_equal(open_bytes(&good, sizeof(good)), 0);
+	assert_int_equal(elf_index_open(make_memfd(&good, sizeof(good)), &i),
+			 -EBADMSG); /* no seals */
+	assert_int_equal(open_bytes(&good, sizeof(good) - 1), -EBADMSG);
+	assert_int_equal(open_bytes(&good, 20), -EBADMSG);
+	assert_int_equal(open_bytes("", 0), -EBADMSG);
+#define REFUSED(change)                                                                            \
+	do {                                                                                       \
+		x = good;                                                                          \
+		change;                                                                            \
+		assert_int_equal(open_bytes(&x, sizeof(x)), -EBADMSG);                             \
+	} while (0)
+	REFUSED(x.header.magic[7] = '2');
+	REFUSED(x.header.n_symbols = 3);
+	REFUSED(x.header.n_symbols = UINT32_MAX);
+	REFUSED(x.header.n_segments = UINT32_MAX);
+	REFUSED(x.header.string_bytes = UINT32_MAX);
+	REFUSED(x.header.build_id_bytes = 65);
+	REFUSED(x.symbols[0].address = 0x1008);		/* overlaps the next */
+	REFUSED(x.symbols[1].address = 0);		/* not sorted */
+	REFUSED(x.symbols[1].address = UINT64_MAX - 3); /* wraps */
+	REFUSED(x.symbols[1].size = 0);
+	REFUSED(x.symbols[1].name = 8);
+	REFUSED(x.strings[7] = 'x'); /* last string has no end */
+	REFUSED(x.segment.bytes = UINT64_MAX);
+}
+
+static void index_answers_are_exact(void **state)
+{
+	struct small_index x = valid_index();
+	struct elf_index *i, *j;
+	struct elf_symbol s;
+	int a = make_memfd(&x, sizeof(x)), b;
+
+	(void)state;
+	assert_int_equal(seal(a), 0);
+	assert_int_equal(elf_index_open(a, &i), 0);
+	assert_symbol(i, 0x1000, "one");
+	assert_symbol(i, 0x100f, "one");
+	assert_symbol(i, 0x1010, "two");
+	assert_int_equal(elf_index_symbol(i, 0xfff, &s), -ENOENT);
+	assert_int_equal(elf_index_symbol(i, 0x1020, &s), -ENOENT);
+	assert_string_equal(elf_index_build_id(i), "ab00");
+	x.symbols[1].size = 8;
+	b = make_memfd(&x, sizeof(x));
+	assert_int_equal(seal(b), 0);
+	assert_int_equal(elf_index_open(b, &j), 0);
+	assert_true(elf_index_equal(i, i));
+	assert_false(elf_index_equal(i, j));
+	elf_index_unref(i);
+	elf_index_unref(j);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	_cleanup_free_ char *command = xasprintf("rm -r %s", dir);
+
+	(void)state;
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_functions_of_pie_and_fixed),
+		cmocka_unit_test(file_offsets_become_addresses),
+		cmocka_unit_test(stripped_file_guesses_nothing),
+		cmocka_unit_test(assembly_without_size_ends_at_its_neighbour),
+		cmocka_unit_test(symbols_become_disjoint_parts),
+		cmocka_unit_test(truncated_files_cost_no_child),
+		cmocka_unit_test(wild_headers_are_survived),
+		cmocka_unit_test(other_files_get_a_named_error),
+		cmocka_unit_test(a_hanging_child_costs_one_file),
+		cmocka_unit_test(a_child_killed_at_work_costs_one_file),
+		cmocka_unit_test(a_child_killed_at_rest_costs_nothing),
+		cmocka_unit_test(a_program_that_is_no_child_is_refused),
+		cmocka_unit_test(the_child_has_given_everything_up),
+		cmocka_unit_test(lying_answers_are_refused),
+		cmocka_unit_test(index_answers_are_exact),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
