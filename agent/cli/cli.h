@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli: verbs that do one thing and end; one file a verb. argv[0] is the verb.
+ * Each returns the exit status: 0, 1 (could not), 2 (bad usage).
+ */
+#pragma once
+
+int cmd_record(int argc, char **argv);
+int cmd_query(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
