@@ -1,0 +1,183 @@
+#!/usr/bin/env node
+// SPDX-License-Identifier: Apache-2.0
+// The page in a real Chromium over a real `podflame local` that profiles a real busy process.
+import { spawn, execFileSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createRequire } from 'node:module';
+import assert from 'node:assert/strict';
+
+const build = process.env.BUILD ?? 'build';
+const require = createRequire(new URL(`../${build}/web/package.json`, import.meta.url));
+const { chromium } = require('playwright-core');
+const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync'];
+const dir = mkdtempSync(join(tmpdir(), 'podflame-page-'));
+const children = [];
+
+function start(command, args, options) {
+  const child = spawn(command, args, options);
+  children.push(child);
+  return child;
+}
+
+function buildWorkload() {
+  writeFileSync(join(dir, 'w.c'), `
+    static volatile unsigned long sink;
+    __attribute__((noinline)) void hot_function(void) { for (int i = 0; i < 3000000; i++) sink += i; sink++; }
+    __attribute__((noinline)) void <cold>(void) { for (int i = 0; i < 1000000; i++) sink ^= i; sink++; }
+    int main(void) { for (;;) { hot_function(); cold_function(); } }`.replace('<cold>', 'cold_function'));
+  execFileSync('gcc', ['-O1', '-fno-omit-frame-pointer', '-fno-optimize-sibling-calls', '-o', join(dir, 'pagework'), join(dir, 'w.c')]);
+  start(join(dir, 'pagework'), [], { stdio: 'ignore' });
+}
+
+function startLocal() {
+  writeFileSync(join(dir, 'c.yaml'),
+    'window: 2s\napi: {port: 0}\nstore: {note: "kept for this test only"}\n' +
+    'static_config: {ebpf: {on-cpu-profile: {frequency: 199, regex: ^pagework}}}\n');
+  const local = start(join(build, 'podflame'), ['local', '--config', join(dir, 'c.yaml'), '--data', join(dir, 'data')], { stdio: ['ignore', 'ignore', 'pipe'] });
+
+  return new Promise((resolve, reject) => {
+    let said = '';
+    local.stderr.on('data', (d) => {
+      said += d;
+      const m = /http:\/\/127\.0\.0\.1:(\d+)\//.exec(said);
+      if (m) resolve(`http://127.0.0.1:${m[1]}`);
+    });
+    local.on('exit', (code) => reject(new Error(`podflame local ended with ${code}: ${said}`)));
+  });
+}
+
+async function waitForData(origin) {
+  for (const end = Date.now() + 60_000; Date.now() < end; ) {
+    const now = Math.floor(Date.now() / 1000);
+    const r = await fetch(`${origin}/v1/profile/ProfileTracing`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ profile_event_type: 'on-cpu', profile_language_type: 'eBPF', time_start: now - 60, time_end: now }),
+    });
+    const reply = await r.json();
+    if (reply.result?.length > 3) return;
+    await new Promise((done) => setTimeout(done, 500));
+  }
+  throw new Error('no data within 60 s');
+}
+
+const names = (page) => page.$$eval('#chart .d3-flame-graph-label', (all) => all.map((e) => e.textContent));
+
+const tests = {
+  async 'the graph shows the functions of the process'(page) {
+    await page.waitForSelector('#chart rect');
+    await page.waitForFunction(() => [...document.querySelectorAll('#chart .d3-flame-graph-label')].some((e) => e.textContent === 'hot_function'));
+    const found = await names(page);
+    for (const want of ['pagework', 'main', 'hot_function', 'cold_function']) assert.ok(found.includes(want), `${want} in ${found}`);
+  },
+  async 'the table has self and total, hot before cold'(page) {
+    const rows = await page.$$eval('#functions tr', (all) => all.map((r) => [...r.cells].map((c) => c.textContent)));
+    const at = (name) => rows.findIndex((r) => r[0] === name);
+    assert.ok(at('hot_function') >= 0 && at('hot_function') < at('cold_function'));
+    const share = parseFloat(rows[at('hot_function')][2]);
+    assert.ok(share > 60 && share < 90, `hot_function has ${share} % itself, 75 expected`);
+  },
+  async 'unit, samples and the store note are said'(page) {
+    assert.match(await page.textContent('#total'), /\(microseconds\) in [\d,.]+ samples/);
+    assert.equal(await page.textContent('#store-note'), 'kept for this test only');
+  },
+  async 'search marks frames and narrows the table'(page) {
+    await page.fill('#search', 'COLD_func');
+    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 1);
+    assert.match(await page.textContent('#details'), /^found: /);
+    await page.click('#reset');
+    assert.ok((await page.$$('#functions tr')).length > 1);
+  },
+  async 'a click zooms in, reset zooms out'(page) {
+    const width = () => page.evaluate(() => {
+      const g = [...document.querySelectorAll('#chart g.frame')].find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'cold_function');
+      return Number(g.getAttribute('width'));
+    });
+    const before = await width();
+    await page.evaluate(() => {
+      const g = [...document.querySelectorAll('#chart g.frame')].find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'cold_function');
+      g.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+    });
+    await page.waitForFunction((w) => [...document.querySelectorAll('#chart g.frame')].some((g) => Number(g.getAttribute('width')) > 2 * w &&
+      g.querySelector('.d3-flame-graph-label')?.textContent === 'cold_function'), before);
+    await page.click('#reset');
+    await page.waitForFunction((w) => [...document.querySelectorAll('#chart g.frame')].some((g) => Math.abs(Number(g.getAttribute('width')) - w) < 2 &&
+      g.querySelector('.d3-flame-graph-label')?.textContent === 'cold_function'), before);
+  },
+  async 'choices come from the data and narrow it'(page) {
+    const processes = await page.$$eval('#choice-app_service option', (all) => all.map((o) => o.value));
+    assert.ok(processes.includes('pagework') && processes.includes('Total'), processes.join());
+    await page.selectOption('#choice-app_service', 'Total');
+    await page.waitForFunction(() => document.querySelector('#chart .d3-flame-graph-label')?.textContent === 'Total' ||
+      [...document.querySelectorAll('#chart .d3-flame-graph-label')].some((e) => e.textContent === 'Total'));
+    assert.ok((await names(page)).includes('[p] pagework'));
+    await page.selectOption('#choice-app_service', '');
+    await page.waitForFunction(() => [...document.querySelectorAll('#chart .d3-flame-graph-label')].some((e) => e.textContent === 'hot_function'));
+  },
+  async 'a time without data says why and where to look'(page) {
+    await page.selectOption('#choice-range', 'custom');
+    await page.fill('#from', '2020-01-01T00:00');
+    await page.fill('#to', '2020-01-02T00:00');
+    await page.dispatchEvent('#to', 'change');
+    await page.waitForSelector('#empty:not([hidden])');
+    await page.selectOption('#choice-range', '900');
+    await page.waitForSelector('#chart rect');
+  },
+  async 'a refused token asks to sign in and shows the command'(page, origin) {
+    await page.route('**/v1/profile/*', (r) => r.fulfill({ status: 401, body: '{"OPT_STATUS":"UNAUTHORIZED","DESCRIPTION":"no token"}' }));
+    await page.route('**/v1/info', (r) => r.fulfill({ status: 200, body: '{"version":"x","cluster_name":"c","auth_required":true,"token_hint":"kubectl create token t","store_note":""}' }));
+    await page.goto(origin);
+    await page.waitForSelector('#sign-in[open]');
+    assert.equal(await page.textContent('#token-hint'), 'kubectl create token t');
+    assert.equal(await page.textContent('#sign-in-why'), 'no token');
+  },
+  async 'losses are shown'(page, origin) {
+    await page.unroute('**/v1/profile/*');
+    await page.route('**/v1/profile/ProfileTracing', async (r) => {
+      const answer = await r.fetch();
+      const body = await answer.json();
+      body.summary.losses = [{ reason: 'ring_full', samples: 1234, time_ns: 0 }];
+      await r.fulfill({ response: answer, json: body });
+    });
+    await page.goto(`${origin}/#`);
+    await page.reload();
+    await page.waitForSelector('#losses:not([hidden])');
+    assert.match(await page.textContent('#losses'), /samples lost: ring_full/);
+  },
+};
+
+let passed = 0, failed = 0;
+try {
+  buildWorkload();
+  const origin = await startLocal();
+  await waitForData(origin);
+  const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags });
+  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
+  page.setDefaultTimeout(15_000);
+  page.on('pageerror', (e) => console.log(`page error: ${e}`));
+  await page.goto(origin);
+  for (const [name, test] of Object.entries(tests)) {
+    try {
+      await test(page, origin);
+      console.log(`ok ${name}`);
+      passed++;
+    } catch (e) {
+      console.log(`not ok ${name}: ${e.stack}`);
+      failed++;
+    }
+    if (process.env.SCREENSHOT && name.startsWith('the table')) await page.screenshot({ path: process.env.SCREENSHOT });
+  }
+  await browser.close();
+} catch (e) {
+  console.log(`not ok ${e.stack}`);
+  failed++;
+} finally {
+  for (const c of children) c.kill('SIGTERM');
+  await new Promise((done) => setTimeout(done, 300));
+  rmSync(dir, { recursive: true, force: true });
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);
