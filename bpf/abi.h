@@ -10,56 +10,87 @@
 #include <stdint.h>
 #endif
 
-#define PF_MAX_USER_FRAMES 512
+#define PF_MAX_USER_FRAMES   512
 #define PF_MAX_KERNEL_FRAMES 127
-#define PF_COMM_BYTES 16
-#define PF_CPU_ANY 0xffffffffu
+#define PF_COMM_BYTES	     16
+#define PF_CPU_ANY	     0xffffffffu
+#define PF_GENERATIONS	     2 /* of counts: one is filled while the other is drained */
+#define PF_KEEP_ALL	     0xffffffffu
+#define PF_USER_HZ_NS	     10000000ull /* /proc/PID/stat tells start times in this grain (USER_HZ 100) */
 
 /* Event numbers are those of enum event in agent/lib/profile/profile.h. */
 enum pf_event {
 	PF_EVENT_ON_CPU = 0,
 };
 
+/* ---- settings: fixed at load (read-only data of each object, so dead branches cost nothing) ---- */
+struct pf_config {
+	uint64_t seed;	      /* of all interning hashes, drawn at load */
+	uint32_t use_cgroups; /* ask filter_cgroups */
+	uint32_t use_list;    /* ask filter_tgids on a miss */
+	uint32_t total, per_cpu;
+	uint32_t have_hierarchy; /* the three below are set */
+	uint32_t v2;
+	uint32_t hierarchy_id; /* cgroup_root.hierarchy_id; 0: v2 */
+	uint32_t subsys_index; /* v1: task->cgroups->subsys[] */
+	uint32_t pid_level;    /* depth of the agent's PID namespace; 0: the initial one */
+	uint32_t pid_ns_inum;
+	uint32_t seen_mask;	  /* slots of `seen` - 1 */
+	uint32_t ring_wake_bytes; /* more unread bytes than this: wake the reader */
+};
+/* Settings that change: map `settings`, one entry, mmapped. */
+struct pf_settings {
+	uint32_t generation;
+	uint32_t node_period_us; /* of the event as it ticks: what one tick of Total is worth */
+};
+/* Answer of program `whoami`, run by the agent on itself: map `self`. */
+struct pf_self {
+	uint32_t pid_level, pid_ns_inum;
+};
+
 /* ---- filter: user -> kernel ---- */
 
 enum pf_filter_flags {
-	PF_FILTER_LISTED = 1 << 0,	/* ask the process list too: only listed processes of this cgroup */
+	PF_FILTER_LISTED =
+		1 << 0, /* ask the process list too: only listed processes of this cgroup */
 };
 
 /* Value of map `filter_cgroups`, key: u64 cgroup id (kernfs id == st_ino of the directory). */
 struct pf_filter {
-	uint32_t event_mask;		/* 1 << enum pf_event */
+	uint32_t event_mask; /* 1 << enum pf_event */
 	uint32_t flags;
-	uint32_t keep;			/* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
-	uint32_t period_us;		/* what one kept sample is worth: trunc(1e6 / hz) */
+	uint32_t
+		keep; /* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
+	uint32_t period_us; /* what one kept sample is worth: trunc(1e6 / hz) */
 };
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
 struct pf_listed {
-	uint64_t start_boottime_ns;	/* of the leader; another value is another process */
+	uint64_t
+		start_boottime_ns; /* of the leader, rounded down to PF_USER_HZ_NS; else another process */
 	struct pf_filter filter;
 };
 
 /* ---- counts: kernel -> user, drained ---- */
 
 struct pf_count_key {
-	uint64_t start_boottime_ns;	/* of the thread group leader */
-	uint64_t cgroup_id;		/* the cgroup that the filter was asked about */
-	uint64_t names;			/* hash of a PF_REC_NAMES record */
-	uint64_t ctx;			/* hash of a context record; 0 none */
-	uint64_t ustack;		/* hash of a PF_REC_STACK record; 0 none */
+	uint64_t start_boottime_ns; /* of the thread group leader */
+	uint64_t cgroup_id;	    /* the cgroup that the filter was asked about */
+	uint64_t names;		    /* hash of a PF_REC_NAMES record */
+	uint64_t ctx;		    /* hash of a context record; 0 none */
+	uint64_t ustack;	    /* hash of a PF_REC_STACK record; 0 none */
 	uint64_t kstack;
-	uint32_t tgid;			/* agent's PID namespace; 0 when not visible from there */
+	uint32_t tgid; /* agent's PID namespace; 0 when not visible from there */
 	uint32_t tid;
-	uint32_t cpu;			/* or PF_CPU_ANY */
+	uint32_t cpu; /* or PF_CPU_ANY */
 	uint16_t event;
 	uint16_t cause;
 };
 
 struct pf_count {
-	uint64_t n;			/* kernel samples */
-	uint64_t value;			/* in the event's unit */
-	uint64_t first_ns, last_ns;	/* CLOCK_BOOTTIME */
+	uint64_t n;		    /* kernel samples */
+	uint64_t value;		    /* in the event's unit */
+	uint64_t first_ns, last_ns; /* CLOCK_BOOTTIME */
 };
 
 /* Total: per-CPU hash {leader comm, thread comm} -> n, value. */
@@ -76,39 +107,40 @@ struct pf_total {
 /* ---- records: kernel -> user, through the ring ---- */
 
 enum pf_record_type {
-	PF_REC_STACK = 1,	/* pf_rec_stack: a stack's first sight in this generation */
-	PF_REC_NAMES,		/* pf_rec_names */
-	PF_REC_PROC,		/* pf_rec_proc: a selected process's first sample, exec or exit */
-	PF_REC_CGROUP,		/* pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path */
+	PF_REC_STACK = 1, /* pf_rec_stack: a stack's first sight in this generation */
+	PF_REC_NAMES,	  /* pf_rec_names */
+	PF_REC_PROC,	  /* pf_rec_proc: a selected process's first sample, exec or exit */
+	PF_REC_CGROUP, /* pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path */
 };
 
 struct pf_record {
 	uint16_t type;
 	uint16_t flags;
-	uint32_t generation;		/* of the counts that refer to it */
+	uint32_t generation; /* of the counts that refer to it */
 };
 
 /* A stack: frames leaf first. Each frame: header word, then `words` payload words. */
 struct pf_rec_stack {
 	struct pf_record h;
 	uint64_t hash;
-	uint32_t n_words;		/* u64 words that follow */
+	uint32_t n_words; /* u64 words that follow */
 	uint16_t n_frames;
-	uint16_t end;			/* enum pf_stack_end: why the walk stopped */
+	uint16_t end; /* enum pf_stack_end: why the walk stopped */
 	uint64_t words[];
 };
 /* Frame header: kind in bits 0..7, payload words in 8..15, mapping generation (exec id) in 32..63. */
 enum pf_frame_kind {
-	PF_FRAME_NATIVE = 1,		/* one word: user address */
-	PF_FRAME_KERNEL = 2,		/* one word: kernel address */
+	PF_FRAME_NATIVE = 1, /* one word: user address */
+	PF_FRAME_KERNEL = 2, /* one word: kernel address */
 };
-#define PF_FRAME_HEADER(kind, words, gen) ((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(gen) << 32)
+#define PF_FRAME_HEADER(kind, words, gen)                                                          \
+	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(gen) << 32)
 
 enum pf_stack_end {
-	PF_END_ROOT = 0,		/* return address or frame pointer 0: the outermost frame */
-	PF_END_DEPTH,			/* PF_MAX_USER_FRAMES reached: [truncated] */
-	PF_END_READ,			/* stack memory could not be read */
-	PF_END_FP,			/* frame pointer does not grow: no frame pointers in this code */
+	PF_END_ROOT = 0, /* return address or frame pointer 0: the outermost frame */
+	PF_END_DEPTH,	 /* PF_MAX_USER_FRAMES reached: [truncated] */
+	PF_END_READ,	 /* stack memory could not be read */
+	PF_END_FP,	 /* frame pointer does not grow: no frame pointers in this code */
 	_PF_END_MAX,
 };
 
@@ -124,13 +156,13 @@ struct pf_rec_proc {
 	struct pf_record h;
 	uint64_t start_boottime_ns;
 	uint64_t cgroup_id;
-	uint32_t tgid;			/* agent's PID namespace */
-	uint32_t tgid_root;		/* initial PID namespace */
-	uint32_t tgid_own;		/* the process's own innermost PID namespace */
-	uint32_t exec_id;		/* task->self_exec_id: mappings' generation */
-	uint32_t what;			/* enum pf_proc_what */
+	uint32_t tgid;	    /* agent's PID namespace */
+	uint32_t tgid_root; /* initial PID namespace */
+	uint32_t tgid_own;  /* the process's own innermost PID namespace */
+	uint32_t exec_id;   /* task->self_exec_id: mappings' generation */
+	uint32_t what;	    /* enum pf_proc_what */
 	uint32_t pad;
-	uint64_t time_ns;		/* CLOCK_BOOTTIME */
+	uint64_t time_ns; /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
 };
 
@@ -140,29 +172,47 @@ struct pf_rec_cgroup {
 	uint64_t id;
 	uint64_t parent_id;
 	uint32_t removed;
-	uint32_t armed;			/* 1: the parent's filter entry was copied to it in the kernel */
-	char path[PF_PATH_BYTES];	/* relative to the hierarchy's root, NUL-terminated, cut if longer */
+	uint32_t armed; /* 1: the parent's filter entry was copied to it in the kernel */
+	char path
+		[PF_PATH_BYTES]; /* relative to the hierarchy's root, NUL-terminated, cut if longer */
 };
 
 /* ---- drops: per-CPU array, index = reason ---- */
 #define PF_DROP_REASONS(X)                                                                         \
-	X(RING_FULL, "ring_full")	/* a record did not fit; its stack or name is sent again later */ \
-	X(COUNTS_FULL, "counts_full")	/* a sample did not fit the counts map: the sample is lost */ \
-	X(SEEN_FULL, "seen_full")	/* interning table full: record sent again and again */ \
-	X(SCRATCH_BUSY, "scratch_busy")	/* scratch of this CPU and context in use: the sample is lost */ \
+	X(RING_FULL,                                                                               \
+	  "ring_full") /* a record did not fit; its stack or name is sent again later */           \
+	X(COUNTS_FULL,                                                                             \
+	  "counts_full") /* a sample did not fit the counts map: the sample is lost */             \
+	X(COUNTS_BUSY,                                                                             \
+	  "counts_busy") /* the counts map refused for another reason (lock, memory) */            \
+	X(SCRATCH_BUSY,                                                                            \
+	  "scratch_busy") /* scratch of this CPU and context in use: the sample is lost */         \
 	X(TOTAL_FULL, "total_full")                                                                \
-	X(NO_PID, "no_pid")		/* process not visible from the agent's PID namespace */   \
-	X(CGROUP_FULL, "cgroup_full")	/* filter table full when a child cgroup was made */
+	X(NO_PID, "no_pid")	      /* process not visible from the agent's PID namespace */     \
+	X(CGROUP_FULL, "cgroup_full") /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text) PF_DROP_##name,
 	PF_DROP_REASONS(X)
 #undef X
-	_PF_DROP_MAX,
+		_PF_DROP_MAX,
 };
 
-/* ---- counters of the filter, per-CPU array: proves who was let through ---- */
-enum pf_stat { PF_STAT_TICKS, PF_STAT_FILTERED, PF_STAT_THINNED, PF_STAT_DELIVERED, _PF_STAT_MAX };
+/* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
+enum pf_stat {
+	PF_STAT_FILTERED, /* ticks of nobody who is selected */
+	PF_STAT_THINNED,  /* selected, above its own rate */
+	PF_STAT_TAKEN,	  /* selected and kept: delivered, or dropped with a reason */
+	PF_STAT_DELIVERED,
+	PF_STAT_CROSSED, /* records about a process that went into the ring */
+	_PF_STAT_MAX,
+};
+struct pf_stats {
+	uint64_t stat[_PF_STAT_MAX];
+	uint64_t drop[_PF_DROP_MAX];
+};
 
+_Static_assert(sizeof(struct pf_config) == 56, "abi");
+_Static_assert(sizeof(struct pf_settings) == 8, "abi");
 _Static_assert(sizeof(struct pf_filter) == 16, "abi");
 _Static_assert(sizeof(struct pf_listed) == 24, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");

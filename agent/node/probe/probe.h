@@ -10,39 +10,45 @@
 
 struct probe_config {
 	struct cgroup_hierarchy hierarchy;
-	bool use_cgroups;		/* false: only the process list (record --pid, local) */
-	bool use_list;			/* process list look-up compiled in (read-only-data switch) */
-	bool total;			/* count {leader comm, thread comm} of everything */
-	bool per_cpu;			/* `cpu` in the key */
+	bool use_cgroups; /* false: only the process list (record --pid, local) */
+	bool use_list;	  /* process list look-up compiled in (read-only-data switch) */
+	bool total;	  /* count {leader comm, thread comm} of everything */
+	bool per_cpu;	  /* `cpu` in the key */
 	unsigned max_sample_hz;
-	size_t ring_bytes, count_entries;	/* 0: defaults by the number of CPUs */
+	size_t ring_bytes, count_entries; /* 0: defaults by the number of CPUs */
 };
 struct probes;
 /* (os) Loads; a missing feature removes one thing and is told by probes_support. */
 int probes_new(const struct probe_config *c, struct probes **ret, struct field_error *reterr);
-struct probes *probes_free(struct probes *p);	/* (os) detaches and unloads all */
+struct probes *probes_free(struct probes *p); /* (os) detaches and unloads all */
 
-/* (os) Makes the kernel's filter equal to want; attaches the sampler when something is wanted
- * (or total), at the highest rate asked for; detaches it when nothing is. */
+/*
+ * (os) Makes the kernel's filter equal to want; attaches the sampler when something is wanted
+ * (or total), at the highest rate asked for; detaches it when nothing is. A cgroup made below a
+ * selected one is selected in the kernel at once; it stays so until a drain has told of it, then
+ * want decides about it too. Rates are held to 1..max_sample_hz; CPUs that came or went are
+ * looked for (by a full drain, too). A failure leaves what could be done done.
+ */
 int probes_filter(struct probes *p, const struct procs_filter *want, size_t n);
 struct listed_process {
 	uint32_t tgid;
-	uint64_t start_boottime_ns;
+	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
 	unsigned event_mask, sample_hz;
 };
-int probes_list(struct probes *p, const struct listed_process *want, size_t n);	/* (os) */
+int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
 
 /* ---- drain ---- */
 struct raw_frame {
 	bool kernel;
-	uint32_t exec_id;
-	uint64_t address;
+	uint32_t exec_id; /* mappings' generation; user frames only */
+	uint64_t
+		address; /* leaf: the instruction; callers: return addresses (look up address - 1) */
 };
 struct raw_stack {
 	uint64_t hash;
-	const struct raw_frame *frames;	/* leaf first */
+	const struct raw_frame *frames; /* leaf first */
 	size_t n;
-	const char *end_reason;		/* NULL: finished; else "truncated", "read", "no_frame_pointer" */
+	const char *end_reason; /* NULL: finished; else "truncated", "read", "no_frame_pointer" */
 };
 struct raw_names {
 	uint64_t hash;
@@ -51,8 +57,8 @@ struct raw_names {
 struct raw_sample {
 	enum event event;
 	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
-	uint32_t tgid, tid, cpu;	/* cpu UINT32_MAX: not kept apart */
-	uint64_t n, value, first_ns, last_ns;	/* CLOCK_BOOTTIME */
+	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: not kept apart */
+	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
 };
 struct raw_total {
 	char leader_comm[16], thread_comm[16];
@@ -69,18 +75,25 @@ struct raw_proc {
 struct raw_cgroup {
 	uint64_t id, parent_id;
 	bool removed;
-	const char *path;
+	bool armed; /* below a selected one: selected in the kernel when it was made */
+	char *path; /* relative to the hierarchy's mount, "/..." */
 };
-/* Everything that left the kernel since the last drain; owned, one memory. */
+/* Everything that left the kernel since the last drain; owned. */
 struct drain {
-	struct raw_sample *samples;	size_t n_samples;
-	struct raw_total *totals;	size_t n_totals;
-	struct raw_stack *stacks;	size_t n_stacks;	/* sorted by hash */
-	struct raw_names *names;	size_t n_names;		/* sorted by hash */
-	struct raw_proc *procs;		size_t n_procs;		/* in order of time */
-	struct raw_cgroup *cgroups;	size_t n_cgroups;
-	uint64_t from_ns, to_ns;	/* CLOCK_BOOTTIME */
-	struct buf *memory;
+	struct raw_sample *samples;
+	size_t n_samples;
+	struct raw_total *totals;
+	size_t n_totals;
+	struct raw_stack *stacks;
+	size_t n_stacks; /* sorted by hash */
+	struct raw_names *names;
+	size_t n_names; /* sorted by hash */
+	struct raw_proc *procs;
+	size_t n_procs; /* in order of time */
+	struct raw_cgroup *cgroups;
+	size_t n_cgroups;
+	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
+	struct buf *memory;	 /* the frames */
 };
 /*
  * (os) Quick: only what the ring holds now (processes and cgroups, for prompt
@@ -97,15 +110,16 @@ int probes_wake_fd(const struct probes *p);
 
 /* ---- what works here ---- */
 struct support {
-	const char *feature;		/* "on-cpu", "cgroup-events", "process-events", "kernel-stacks", ... */
+	const char *feature; /* "on-cpu", "cgroup-events", "process-events", "kernel-stacks", ... */
 	bool ok;
-	const char *reason;		/* when not ok, or what was missing */
+	const char *reason; /* when not ok, or what was missing */
 };
 const struct support *probes_support(const struct probes *p, size_t *ret_n);
 struct probes_stats {
 	uint64_t ticks, filtered, thinned, delivered;
-	uint64_t run_ns, run_count;	/* of all our programs; 0 when statistics are off */
+	uint64_t crossed;	    /* records about processes that left the kernel */
+	uint64_t run_ns, run_count; /* of all our programs; 0 when statistics are off */
 	unsigned n_programs, n_links;
 	unsigned node_hz;
 };
-int probes_stats(struct probes *p, struct probes_stats *ret);	/* (os) */
+int probes_stats(struct probes *p, struct probes_stats *ret); /* (os) */

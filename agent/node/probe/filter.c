@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * filter: brings what is wanted into the kernel's filter maps, decides the rate
+ * at which the node's event ticks, and with it how much each entry is thinned.
+ */
+#include "node/probe/internal.h"
+
+#include "core.skel.h"
+
+/* Total alone: the rate of the built-in target. */
+#define TOTAL_HZ	99
+#define MAX_FILTER_KEYS 16384 /* maps.h */
+
+static int by_key(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+static const struct wanted *wanted_find(const struct wanted_set *s, uint64_t key)
+{
+	struct wanted k = {.key = key};
+
+	return s->n ? bsearch(&k, s->items, s->n, sizeof(k), by_key) : NULL;
+}
+
+static void wanted_replace(struct wanted_set *s, struct wanted *items, size_t n)
+{
+	free(s->items);
+	*s = (struct wanted_set){items, n};
+	if (n)
+		qsort(items, n, sizeof(*items), by_key);
+}
+
+/* ---- rates ---- */
+
+static unsigned highest_hz(const struct wanted_set *s)
+{
+	unsigned hz = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].event_mask & 1 << PF_EVENT_ON_CPU && s->items[i].sample_hz > hz)
+			hz = s->items[i].sample_hz;
+	return hz;
+}
+
+static unsigned node_hz(const struct probes *p)
+{
+	unsigned hz = MAX(highest_hz(&p->cgroups), highest_hz(&p->list));
+
+	return hz || !p->config.total ? hz : MIN(TOTAL_HZ, p->config.max_sample_hz);
+}
+
+static struct pf_filter to_filter(const struct wanted *w, unsigned hz)
+{
+	return (struct pf_filter){
+		.event_mask = w->event_mask,
+		.flags = w->listed ? PF_FILTER_LISTED : 0,
+		.keep = w->sample_hz >= hz ? PF_KEEP_ALL
+					   : (uint32_t)(((uint64_t)w->sample_hz << 32) / hz - 1),
+		.period_us = USEC_PER_SEC / w->sample_hz,
+	};
+}
+
+/* ---- cgroups ---- */
+
+static struct told *told_find(struct probes *p, uint64_t id)
+{
+	struct told *t;
+
+	HASH_FIND(hh, p->told, &id, sizeof(id), t);
+	return t;
+}
+
+static void told_remove(struct probes *p, uint64_t id)
+{
+	struct told *t = told_find(p, id);
+
+	if (!t)
+		return;
+	HASH_DEL(p->told, t);
+	free(t);
+}
+
+/* A drained record: from here on user space knows that cgroup, and decides about it. */
+void filter_told(struct probes *p, const struct pf_rec_cgroup *r)
+{
+	int map = bpf_map__fd(p->core->maps.filter_cgroups);
+	struct pf_filter f;
+	struct told *t;
+
+	if (r->removed) {
+		told_remove(p, r->id);
+		return;
+	}
+	if (!r->armed)
+		return;
+	/* Its parent was deselected in the meantime, so nobody would ever take it out. */
+	if (bpf_map_lookup_elem(map, &r->parent_id, &f)) {
+		bpf_map_delete_elem(map, &r->id);
+		return;
+	}
+	if (told_find(p, r->id) || HASH_COUNT(p->told) >= MAX_FILTER_KEYS)
+		return;
+	t = xcalloc(1, sizeof(*t));
+	t->id = r->id;
+	HASH_ADD(hh, p->told, id, sizeof(t->id), t);
+}
+
+/* Keys that the map holds; caller frees. The map may change meanwhile: a key more or less. */
+static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
+{
+	uint64_t *keys = NULL, key = 0;
+	size_t n = 0, cap = 0;
+	void *at = NULL;
+
+	while (n < 2 * MAX_FILTER_KEYS && !bpf_map_get_next_key(map, at, &key)) {
+		GROW(keys, n, cap);
+		keys[n] = 0;
+		memcpy(&keys[n++], &key, key_bytes);
+		at = &key;
+	}
+	*ret_n = n;
+	return keys;
+}
+
+static void remove_cgroups(struct probes *p, int map, const struct wanted_set *before)
+{
+	size_t n;
+	_cleanup_free_ uint64_t *keys = map_keys(map, sizeof(uint64_t), &n);
+
+	for (size_t i = 0; i < n; i++) {
+		if (wanted_find(&p->cgroups, keys[i]))
+			continue;
+		/* Neither ours nor told of: the kernel has just selected it below one of ours. */
+		if (!wanted_find(before, keys[i]) && !told_find(p, keys[i]))
+			continue;
+		bpf_map_delete_elem(map, &keys[i]);
+		told_remove(p, keys[i]);
+	}
+}
+
+static int sync_cgroups(struct probes *p, const struct wanted_set *before, unsigned hz)
+{
+	int map = bpf_map__fd(p->core->maps.filter_cgroups), first_error = 0;
+
+	if (!p->config.use_cgroups)
+		return p->cgroups.n ? -EOPNOTSUPP : 0;
+	remove_cgroups(p, map, before);
+	for (size_t i = 0; i < p->cgroups.n; i++) {
+		const struct wanted *w = &p->cgroups.items[i];
+		struct pf_filter f = to_filter(w, hz), is;
+		int r;
+
+		if (!bpf_map_lookup_elem(map, &w->key, &is) && !memcmp(&f, &is, sizeof(f)))
+			continue;
+		r = bpf_map_update_elem(map, &w->key, &f, BPF_ANY);
+		if (r && !first_error)
+			first_error = r;
+	}
+	return first_error;
+}
+
+/* ---- listed processes ---- */
+
+static int sync_list(struct probes *p, unsigned hz)
+{
+	int map = bpf_map__fd(p->core->maps.filter_tgids), first_error = 0;
+	_cleanup_free_ uint64_t *keys = NULL;
+	size_t n;
+
+	if (!p->config.use_list)
+		return p->list.n ? -EOPNOTSUPP : 0;
+	keys = map_keys(map, sizeof(uint32_t), &n);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t tgid = keys[i];
+
+		if (!wanted_find(&p->list, keys[i]))
+			bpf_map_delete_elem(map, &tgid);
+	}
+	for (size_t i = 0; i < p->list.n; i++) {
+		const struct wanted *w = &p->list.items[i];
+		struct pf_listed l = {.start_boottime_ns = w->start_boottime_ns,
+				      .filter = to_filter(w, hz)};
+		uint32_t tgid = w->key;
+		int r = bpf_map_update_elem(map, &tgid, &l, BPF_ANY);
+
+		if (r && !first_error)
+			first_error = r;
+	}
+	return first_error;
+}
+
+/* ---- both ---- */
+
+/*
+ * Thinning is relative to the rate of the event: while that changes nothing may
+ * tick, or some samples would count for too much.
+ */
+static int apply(struct probes *p, const struct wanted_set *cgroups_before)
+{
+	unsigned hz = node_hz(p);
+	int r, r2;
+
+	if (hz != p->sampler.hz)
+		sampler_stop(p);
+	r = sync_cgroups(p, cgroups_before, hz);
+	r2 = sync_list(p, hz);
+	r = r ? r : r2;
+	if (!hz)
+		return r;
+	r2 = p->sampler.hz ? sampler_check_cpus(p) : sampler_start(p, hz);
+	return r ? r : r2;
+}
+
+static unsigned held_hz(const struct probes *p, unsigned hz)
+{
+	return MAX(1u, MIN(hz, p->config.max_sample_hz));
+}
+
+int probes_filter(struct probes *p, const struct procs_filter *want, size_t n)
+{
+	struct wanted_set before = p->cgroups;
+	struct wanted *items;
+	int r;
+
+	if (n > MAX_FILTER_KEYS)
+		return -E2BIG;
+	items = xcalloc(n + 1, sizeof(*items));
+	for (size_t i = 0; i < n; i++)
+		items[i] = (struct wanted){
+			.key = want[i].cgroup_id,
+			.event_mask = want[i].event_mask,
+			.sample_hz = held_hz(p, want[i].sample_hz),
+			.listed = want[i].listed,
+		};
+	p->cgroups = (struct wanted_set){};
+	wanted_replace(&p->cgroups, items, n);
+	r = apply(p, &before);
+	free(before.items);
+	return r;
+}
+
+int probes_list(struct probes *p, const struct listed_process *want, size_t n)
+{
+	struct wanted *items;
+
+	if (n > MAX_FILTER_KEYS)
+		return -E2BIG;
+	items = xcalloc(n + 1, sizeof(*items));
+	for (size_t i = 0; i < n; i++) {
+		uint64_t start = want[i].start_boottime_ns;
+
+		items[i] = (struct wanted){
+			.key = want[i].tgid,
+			.start_boottime_ns = start - start % PF_USER_HZ_NS,
+			.event_mask = want[i].event_mask,
+			.sample_hz = held_hz(p, want[i].sample_hz),
+		};
+	}
+	wanted_replace(&p->list, items, n);
+	return apply(p, &p->cgroups);
+}
+
+void filter_done(struct probes *p)
+{
+	struct told *t, *next;
+
+	HASH_ITER (hh, p->told, t, next) {
+		HASH_DEL(p->told, t);
+		free(t);
+	}
+	free(p->cgroups.items);
+	free(p->list.items);
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * load: brings the BPF objects into the kernel. core owns the maps, the others
+ * are lent them. What a kernel or the agent's capabilities lack removes one
+ * feature and says so.
+ */
+#include "node/probe/internal.h"
+
+#include <unistd.h>
+
+#include "core.skel.h"
+#include "oncpu.skel.h"
+#include "proc.skel.h"
+
+/* ---- libbpf's warnings are the reasons that we pass on ---- */
+
+static _Thread_local char last_warning[256];
+
+static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	char line[sizeof(last_warning)];
+
+	if (level != LIBBPF_WARN)
+		return 0;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = 0;
+	/* The first one names the cause; later ones that it failed. */
+	if (!last_warning[0])
+		snprintf(last_warning, sizeof(last_warning), "%s",
+			 line + (str_has_prefix(line, "libbpf: ") ? 8 : 0));
+	return 0;
+}
+
+void feature_missing(struct probes *p, enum feature f, const char *fmt, ...)
+{
+	va_list ap;
+	char text[512];
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	free(p->reasons[f]);
+	p->reasons[f] = xstrdup(text);
+	p->support[f].ok = false;
+	p->support[f].reason = p->reasons[f];
+}
+
+static const char *why(int err)
+{
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+		return "not permitted: CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN, are needed";
+	case ENOMEM:
+		return "out of memory: BPF maps count against the memory limit of the container";
+	}
+	return strerror(-err);
+}
+
+/* ---- core ---- */
+
+static uint32_t power_of_two(uint64_t at_least, uint64_t min, uint64_t max)
+{
+	uint64_t n = min;
+
+	while (n < at_least && n < max)
+		n *= 2;
+	return n;
+}
+
+static void core_sizes(struct probes *p)
+{
+	struct core_bpf *o = p->core;
+	const struct probe_config *c = &p->config;
+	uint64_t cpus = p->n_possible_cpus, hz = c->max_sample_hz;
+	/* Every tick may be a new key, and a drain may be late. */
+	uint32_t counts =
+		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 2, 8192, 1 << 20);
+	/* One second of 200 ticks with 1 KiB of stack each, all different. */
+	uint32_t ring = c->ring_bytes ? power_of_two(c->ring_bytes, 4096, 1 << 30)
+				      : power_of_two(cpus * hz * 1024, 1 << 20, 64 << 20);
+	uint32_t seen = power_of_two(cpus * 16384, 32768, 1 << 20);
+
+	bpf_map__set_max_entries(o->maps.counts_0, counts);
+	bpf_map__set_max_entries(o->maps.counts_1, counts);
+	bpf_map__set_max_entries(o->maps.totals_0, c->total ? 16384 : 1);
+	bpf_map__set_max_entries(o->maps.totals_1, c->total ? 16384 : 1);
+	bpf_map__set_max_entries(o->maps.ring, ring);
+	bpf_map__set_max_entries(o->maps.seen, seen);
+	if (!c->use_cgroups)
+		bpf_map__set_max_entries(o->maps.filter_cgroups, 1);
+	if (!c->use_list)
+		bpf_map__set_max_entries(o->maps.filter_tgids, 1);
+	p->bpf_config.seen_mask = seen - 1;
+	p->bpf_config.ring_wake_bytes = ring / 2;
+}
+
+static void core_config(struct probes *p)
+{
+	const struct probe_config *c = &p->config;
+
+	p->bpf_config = (struct pf_config){
+		.use_cgroups = c->use_cgroups,
+		.use_list = c->use_list,
+		.total = c->total,
+		.per_cpu = c->per_cpu,
+		.have_hierarchy = c->hierarchy.mount[0] != 0,
+		.v2 = c->hierarchy.v2,
+		.hierarchy_id = c->hierarchy.hierarchy_id,
+		.subsys_index = c->hierarchy.subsys_index,
+	};
+	random_bytes(&p->bpf_config.seed, sizeof(p->bpf_config.seed));
+}
+
+/* Which PID namespace the agent is in: the programs translate PIDs to it. */
+static int who_am_i(struct probes *p)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts);
+	struct pf_self self;
+	uint32_t zero = 0;
+	int r;
+
+	r = bpf_prog_test_run_opts(bpf_program__fd(p->core->progs.pf_whoami), &opts);
+	if (r)
+		return r;
+	if (opts.retval)
+		return -EIO;
+	r = bpf_map_lookup_elem(bpf_map__fd(p->core->maps.self), &zero, &self);
+	if (r)
+		return r;
+	p->bpf_config.pid_level = self.pid_level;
+	p->bpf_config.pid_ns_inum = self.pid_ns_inum;
+	return 0;
+}
+
+static int core_load(struct probes *p, struct field_error *reterr)
+{
+	int r;
+
+	p->core = core_bpf__open();
+	if (!p->core)
+		return field_error_set(reterr, "bpf", "cannot open: %s", strerror(errno)), -errno;
+	core_config(p);
+	core_sizes(p);
+	p->core->rodata->pf_config = p->bpf_config;
+	r = core_bpf__load(p->core);
+	if (!r)
+		r = who_am_i(p);
+	if (r)
+		field_error_set(reterr, "bpf", "%s%s%s", why(r), last_warning[0] ? "; " : "",
+				last_warning);
+	return r;
+}
+
+/* ---- the objects that borrow core's maps ---- */
+
+static int lend_maps(struct probes *p, struct bpf_object *to)
+{
+	struct bpf_map *m;
+
+	bpf_object__for_each_map(m, to)
+	{
+		struct bpf_map *own;
+		int r;
+
+		if (bpf_map__is_internal(m))
+			continue;
+		own = bpf_object__find_map_by_name(p->core->obj, bpf_map__name(m));
+		if (!own)
+			return -ENOENT;
+		r = bpf_map__reuse_fd(m, bpf_map__fd(own));
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int oncpu_load(struct probes *p)
+{
+	int r;
+
+	p->oncpu = oncpu_bpf__open();
+	if (!p->oncpu)
+		return -errno;
+	p->oncpu->rodata->pf_config = p->bpf_config;
+	r = lend_maps(p, p->oncpu->obj);
+	if (!r)
+		r = oncpu_bpf__load(p->oncpu);
+	p->oncpu_loaded = !r;
+	return r;
+}
+
+/* What each program of proc.bpf.c is for; attached one by one so that each can fail alone. */
+struct tracer {
+	struct bpf_program *program;
+	const char *tracepoint;
+	enum feature feature;
+	bool wanted;
+};
+#define N_TRACERS 4
+
+static void tracers(struct probes *p, struct tracer ret[N_TRACERS])
+{
+	const struct probe_config *c = &p->config;
+	bool procs = c->use_cgroups || c->use_list;
+	struct tracer t[N_TRACERS] = {
+		{p->proc->progs.pf_exec, "sched_process_exec", FEATURE_PROCESS_EVENTS, procs},
+		{p->proc->progs.pf_exit, "sched_process_exit", FEATURE_PROCESS_EVENTS, procs},
+		{p->proc->progs.pf_cgroup_mkdir, "cgroup_mkdir", FEATURE_CGROUP_EVENTS,
+		 c->use_cgroups},
+		{p->proc->progs.pf_cgroup_rmdir, "cgroup_rmdir", FEATURE_CGROUP_EVENTS,
+		 c->use_cgroups},
+	};
+
+	memcpy(ret, t, sizeof(t));
+}
+
+static void tracers_choose(struct probes *p, struct tracer t[N_TRACERS])
+{
+	for (size_t i = 0; i < N_TRACERS; i++) {
+		if (t[i].wanted &&
+		    libbpf_find_vmlinux_btf_id(t[i].tracepoint, BPF_TRACE_RAW_TP) <= 0) {
+			feature_missing(p, t[i].feature, "this kernel's BTF has no tracepoint %s",
+					t[i].tracepoint);
+			t[i].wanted = false;
+		}
+		bpf_program__set_autoload(t[i].program, t[i].wanted);
+	}
+}
+
+static void tracers_attach(struct probes *p, const struct tracer t[N_TRACERS])
+{
+	for (size_t i = 0; i < N_TRACERS; i++) {
+		struct bpf_link *l;
+
+		if (!t[i].wanted)
+			continue;
+		l = bpf_program__attach(t[i].program);
+		if (l)
+			p->links[p->n_links++] = l;
+		else
+			feature_missing(p, t[i].feature, "cannot attach to %s: %s", t[i].tracepoint,
+					why(-errno));
+	}
+}
+
+static void proc_load(struct probes *p)
+{
+	struct tracer t[N_TRACERS];
+	int r;
+
+	p->proc = proc_bpf__open();
+	if (!p->proc) {
+		feature_missing(p, FEATURE_PROCESS_EVENTS, "cannot open: %s", why(-errno));
+		feature_missing(p, FEATURE_CGROUP_EVENTS, "cannot open: %s", why(-errno));
+		return;
+	}
+	p->proc->rodata->pf_config = p->bpf_config;
+	tracers(p, t);
+	tracers_choose(p, t);
+	r = lend_maps(p, p->proc->obj);
+	if (!r)
+		r = proc_bpf__load(p->proc);
+	if (r) {
+		feature_missing(p, FEATURE_PROCESS_EVENTS, "%s; %s", why(r), last_warning);
+		feature_missing(p, FEATURE_CGROUP_EVENTS, "%s; %s", why(r), last_warning);
+		return;
+	}
+	tracers_attach(p, t);
+}
+
+/* ---- all ---- */
+
+int objects_load(struct probes *p, struct field_error *reterr)
+{
+	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
+	int r;
+
+	last_warning[0] = 0;
+	r = core_load(p, reterr);
+	if (!r) {
+		last_warning[0] = 0;
+		r = oncpu_load(p);
+		if (r) {
+			feature_missing(p, FEATURE_ON_CPU, "%s; %s", why(r), last_warning);
+			feature_missing(p, FEATURE_KERNEL_STACKS, "on-cpu does not work");
+		}
+		last_warning[0] = 0;
+		proc_load(p);
+		r = 0;
+	}
+	libbpf_set_print(before);
+	return r;
+}
+
+void objects_unload(struct probes *p)
+{
+	for (size_t i = 0; i < p->n_links; i++)
+		bpf_link__destroy(p->links[i]);
+	p->n_links = 0;
+	oncpu_bpf__destroy(p->oncpu);
+	proc_bpf__destroy(p->proc);
+	core_bpf__destroy(p->core);
+	p->oncpu = NULL;
+	p->proc = NULL;
+	p->core = NULL;
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/* probe: from the configuration to loaded programs and back; what works here; what it costs. */
+#include "node/probe/internal.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core.skel.h"
+#include "oncpu.skel.h"
+#include "proc.skel.h"
+
+static const char *const feature_names[_FEATURE_MAX] = {
+	[FEATURE_ON_CPU] = "on-cpu",
+	[FEATURE_KERNEL_STACKS] = "kernel-stacks",
+	[FEATURE_PROCESS_EVENTS] = "process-events",
+	[FEATURE_CGROUP_EVENTS] = "cgroup-events",
+};
+
+static int settings_map(struct probes *p)
+{
+	void *m = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED,
+		       bpf_map__fd(p->core->maps.settings), 0);
+
+	if (m == MAP_FAILED)
+		return -errno;
+	p->settings = m;
+	return 0;
+}
+
+static int probes_open(struct probes *p, struct field_error *reterr)
+{
+	int r = objects_load(p, reterr);
+
+	if (r)
+		return r;
+	r = settings_map(p);
+	if (!r)
+		r = drain_open(p);
+	/* Total wants the event although nobody is selected. */
+	if (!r && p->config.total)
+		r = probes_filter(p, NULL, 0);
+	if (r)
+		field_error_set(reterr, "bpf", "%s", strerror(-r));
+	return r;
+}
+
+int probes_new(const struct probe_config *c, struct probes **ret, struct field_error *reterr)
+{
+	struct probes *p = xcalloc(1, sizeof(*p));
+	int r;
+
+	p->config = *c;
+	if (!p->config.max_sample_hz)
+		p->config.max_sample_hz = 199;
+	p->n_possible_cpus = libbpf_num_possible_cpus();
+	for (size_t i = 0; i < _FEATURE_MAX; i++)
+		p->support[i] = (struct support){feature_names[i], true, NULL};
+	if (p->n_possible_cpus < 1) {
+		r = p->n_possible_cpus;
+		field_error_set(reterr, "/sys/devices/system/cpu/possible", "cannot be read");
+	} else {
+		r = probes_open(p, reterr);
+	}
+	if (r) {
+		probes_free(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+struct probes *probes_free(struct probes *p)
+{
+	if (!p)
+		return NULL;
+	sampler_stop(p);
+	drain_close(p);
+	filter_done(p);
+	if (p->settings)
+		munmap(p->settings, sysconf(_SC_PAGESIZE));
+	objects_unload(p);
+	for (size_t i = 0; i < _FEATURE_MAX; i++)
+		free(p->reasons[i]);
+	free(p);
+	return NULL;
+}
+
+const struct support *probes_support(const struct probes *p, size_t *ret_n)
+{
+	*ret_n = _FEATURE_MAX;
+	return p->support;
+}
+
+/* ---- statistics ---- */
+
+int stats_read(struct probes *p, struct pf_stats *ret)
+{
+	_cleanup_free_ struct pf_stats *cpus = xcalloc(p->n_possible_cpus, sizeof(*cpus));
+	struct pf_stats sum = {};
+	uint32_t zero = 0;
+	int r = bpf_map_lookup_elem(bpf_map__fd(p->core->maps.stats), &zero, cpus);
+
+	if (r)
+		return r;
+	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++) {
+		for (size_t i = 0; i < _PF_STAT_MAX; i++)
+			sum.stat[i] += cpus[cpu].stat[i];
+		for (size_t i = 0; i < _PF_DROP_MAX; i++)
+			sum.drop[i] += cpus[cpu].drop[i];
+	}
+	*ret = sum;
+	return 0;
+}
+
+void stats_count_drops(struct probes *p)
+{
+	static const char *const reasons[] = {
+#define X(name, text) text,
+		PF_DROP_REASONS(X)
+#undef X
+	};
+	struct pf_stats s;
+
+	if (stats_read(p, &s))
+		return;
+	for (size_t i = 0; i < _PF_DROP_MAX; i++)
+		counter_add(counter("podflame_samples_dropped_total", "reason", reasons[i]),
+			    s.drop[i] - p->last_stats.drop[i]);
+	p->last_stats = s;
+}
+
+static void program_stats(struct bpf_object *o, struct probes_stats *s)
+{
+	struct bpf_program *prog;
+
+	if (!o)
+		return;
+	bpf_object__for_each_program(prog, o)
+	{
+		struct bpf_prog_info info = {};
+		uint32_t n = sizeof(info);
+		int fd = bpf_program__fd(prog);
+
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &n))
+			continue;
+		s->n_programs++;
+		s->run_ns += info.run_time_ns;
+		s->run_count += info.run_cnt;
+	}
+}
+
+int probes_stats(struct probes *p, struct probes_stats *ret)
+{
+	struct probes_stats s = {.node_hz = p->sampler.hz, .n_links = p->n_links};
+	struct pf_stats k;
+	int r = stats_read(p, &k);
+
+	if (r)
+		return r;
+	s.filtered = k.stat[PF_STAT_FILTERED];
+	s.thinned = k.stat[PF_STAT_THINNED];
+	s.delivered = k.stat[PF_STAT_DELIVERED];
+	s.crossed = k.stat[PF_STAT_CROSSED];
+	s.ticks = s.filtered + s.thinned + k.stat[PF_STAT_TAKEN];
+	for (size_t i = 0; i < p->sampler.n_cpus; i++)
+		s.n_links += p->sampler.links[i] != NULL;
+	program_stats(p->core->obj, &s);
+	program_stats(p->oncpu ? p->oncpu->obj : NULL, &s);
+	program_stats(p->proc ? p->proc->obj : NULL, &s);
+	*ret = s;
+	return 0;
+}

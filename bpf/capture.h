@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * capture: what happens to a sample that the filter let through. Its stacks and
+ * names go out once a generation, the sample itself becomes one more in the
+ * counts. Every way to lose something ends in a counter.
+ */
+#pragma once
+
+#include "filter.h"
+#include "unwind_fp.h"
+
+/* ---- scratch: one a CPU and context, too big for the BPF stack ---- */
+
+enum pf_context { PF_CONTEXT_INTERRUPT, PF_CONTEXT_TRACING, PF_CONTEXT_TASK, _PF_CONTEXT_MAX };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, _PF_CONTEXT_MAX);
+	__type(key, uint32_t);
+	__type(value, struct pf_scratch);
+} scratch SEC(".maps");
+
+static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context)
+{
+	struct pf_scratch *s = bpf_map_lookup_elem(&scratch, &context);
+
+	if (!s || s->busy) {
+		pf_drop(PF_DROP_SCRATCH_BUSY);
+		return NULL;
+	}
+	s->busy = 1;
+	return s;
+}
+
+static __always_inline void pf_scratch_put(struct pf_scratch *s)
+{
+	s->busy = 0;
+}
+
+/* ---- interning ---- */
+
+/* The slot of a hash, to look whether it was sent and to note that it is now. */
+static __always_inline uint64_t *pf_seen_slot(uint64_t hash)
+{
+	uint32_t slot = hash & pf_config.seen_mask;
+
+	return bpf_map_lookup_elem(&seen, &slot);
+}
+
+static __always_inline uint64_t pf_seen_word(uint64_t hash, uint32_t generation)
+{
+	return hash ^ (generation + 1) * PF_HASH_K;
+}
+
+/* Records about samples wait for the reader's second, unless the ring fills up before. */
+static __always_inline uint64_t pf_ring_flags(void)
+{
+	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > pf_config.ring_wake_bytes
+		       ? BPF_RB_FORCE_WAKEUP
+		       : BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline void pf_ring_full(void)
+{
+	pf_drop(PF_DROP_RING_FULL);
+}
+
+/* Sends s->stack unless this generation has it already. */
+static __always_inline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
+					    uint32_t generation)
+{
+	uint64_t *slot = pf_seen_slot(hash);
+	uint32_t n = s->walk.n_words;
+	uint64_t bytes;
+
+	if (!slot || *slot == pf_seen_word(hash, generation) || n > PF_STACK_WORDS)
+		return;
+	s->stack.h = (struct pf_record){.type = PF_REC_STACK, .generation = generation};
+	s->stack.hash = hash;
+	s->stack.n_words = n;
+	s->stack.n_frames = s->walk.n_frames;
+	s->stack.end = s->walk.end;
+	bytes = sizeof(struct pf_rec_stack) + n * sizeof(uint64_t);
+	if (bytes > sizeof(s->stack))
+		return;
+	if (bpf_ringbuf_output(&ring, &s->stack, bytes, pf_ring_flags())) {
+		pf_ring_full();
+		return;
+	}
+	pf_stat(PF_STAT_CROSSED);
+	*slot = pf_seen_word(hash, generation);
+}
+
+/* Returns the names' hash. */
+static __always_inline uint64_t pf_intern_names(struct task_struct *task, uint64_t hash_seed,
+						uint32_t generation)
+{
+	struct pf_rec_names r = {.h = {.type = PF_REC_NAMES, .generation = generation}};
+	const uint64_t *words = (const uint64_t *)r.leader_comm;
+	uint64_t hash = hash_seed, *slot;
+
+	bpf_probe_read_kernel_str(r.leader_comm, PF_COMM_BYTES, task->group_leader->comm);
+	bpf_probe_read_kernel_str(r.thread_comm, PF_COMM_BYTES, task->comm);
+	for (int i = 0; i < 2 * PF_COMM_BYTES / 8; i++)
+		hash = pf_hash_add(hash, words[i]);
+	r.hash = hash = pf_hash_end(hash);
+	slot = pf_seen_slot(hash);
+	if (!slot || *slot == pf_seen_word(hash, generation))
+		return hash;
+	if (bpf_ringbuf_output(&ring, &r, sizeof(r), pf_ring_flags())) {
+		pf_ring_full();
+		return hash;
+	}
+	pf_stat(PF_STAT_CROSSED);
+	*slot = pf_seen_word(hash, generation);
+	return hash;
+}
+
+/* ---- processes ---- */
+
+/* Tells user space of a selected process, at once. Returns whether it went out. */
+static __always_inline bool pf_send_proc(struct task_struct *task, uint32_t what,
+					 uint64_t cgroup_id, uint32_t generation)
+{
+	struct task_struct *leader = task->group_leader;
+	struct pid *pid = leader->thread_pid;
+	struct pf_rec_proc r = {
+		.h = {.type = PF_REC_PROC, .generation = generation},
+		.start_boottime_ns = leader->start_boottime,
+		.cgroup_id = cgroup_id,
+		.tgid = pf_pid_seen(pid),
+		.tgid_root = task->tgid,
+		.exec_id = task->self_exec_id,
+		.what = what,
+		.time_ns = bpf_ktime_get_boot_ns(),
+	};
+	struct upid *own = (void *)pid + bpf_core_field_offset(pid->numbers) +
+			   pid->level * bpf_core_type_size(struct upid);
+
+	bpf_core_read(&r.tgid_own, sizeof(r.tgid_own), &own->nr);
+	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), leader->comm);
+	if (bpf_ringbuf_output(&ring, &r, sizeof(r), BPF_RB_FORCE_WAKEUP)) {
+		pf_ring_full();
+		return false;
+	}
+	pf_stat(PF_STAT_CROSSED);
+	return true;
+}
+
+static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *task)
+{
+	return (struct pf_proc_key){
+		.start_boottime_ns = task->group_leader->start_boottime,
+		.tgid_root = task->tgid,
+	};
+}
+
+/* First sample of a process, or of what it became by exec. */
+static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
+					 uint32_t generation)
+{
+	struct pf_proc_state now = {.exec_id = task->self_exec_id, .sampled = 1};
+	struct pf_proc_key key = pf_proc_key_of(task);
+	struct pf_proc_state *was = bpf_map_lookup_elem(&procs, &key);
+
+	if (was && was->sampled && was->exec_id == now.exec_id)
+		return;
+	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
+		bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
+}
+
+/* ---- counts ---- */
+
+static __always_inline void pf_count_more(struct pf_count *c, uint64_t value, uint64_t now)
+{
+	__sync_fetch_and_add(&c->n, 1);
+	__sync_fetch_and_add(&c->value, value);
+	c->last_ns = now;
+}
+
+static __always_inline bool pf_count(const struct pf_count_key *key, uint64_t value,
+				     uint32_t generation)
+{
+	uint64_t now = bpf_ktime_get_boot_ns();
+	struct pf_count first = {.n = 1, .value = value, .first_ns = now, .last_ns = now};
+	uint32_t slot = generation % PF_GENERATIONS;
+	void *map = bpf_map_lookup_elem(&counts, &slot);
+	struct pf_count *c;
+	long err;
+
+	if (!map)
+		return false;
+	c = bpf_map_lookup_elem(map, key);
+	if (c) {
+		pf_count_more(c, value, now);
+		return true;
+	}
+	err = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
+	if (err == -EEXIST && (c = bpf_map_lookup_elem(map, key))) {
+		pf_count_more(c, value, now);
+		return true;
+	}
+	if (err)
+		pf_drop(err == -E2BIG ? PF_DROP_COUNTS_FULL : PF_DROP_COUNTS_BUSY);
+	return !err;
+}
+
+/* ---- Total: everything that ticks, by name alone ---- */
+
+static __always_inline void pf_total_add(struct task_struct *task, const struct pf_settings *set)
+{
+	uint32_t slot = set->generation % PF_GENERATIONS;
+	void *map = bpf_map_lookup_elem(&totals, &slot);
+	struct pf_total_key key = {.main_thread = task->pid == task->tgid};
+	struct pf_total one = {.n = 1, .value = set->node_period_us};
+	struct pf_total *t;
+
+	bpf_probe_read_kernel_str(key.leader_comm, PF_COMM_BYTES, task->group_leader->comm);
+	bpf_probe_read_kernel_str(key.thread_comm, PF_COMM_BYTES, task->comm);
+	if (!map)
+		return;
+	t = bpf_map_lookup_elem(map, &key);
+	if (t) {
+		t->n++;
+		t->value += one.value;
+	} else if (bpf_map_update_elem(map, &key, &one, BPF_NOEXIST)) {
+		pf_drop(PF_DROP_TOTAL_FULL);
+	}
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * kernel: the few members of kernel structures that the programs read, kept by
+ * hand. libbpf relocates each access to the running kernel's layout (CO-RE), so
+ * neither order nor size matters here; a member that a kernel lacks refuses the
+ * program that needs it. Written from the BTF of 6.1 and 6.18.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+typedef __u8 uint8_t;
+typedef __u16 uint16_t;
+typedef __u32 uint32_t;
+typedef __u64 uint64_t;
+typedef __s64 int64_t;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define PF_KTHREAD 0x00200000 /* task_struct.flags, include/linux/sched.h */
+#define EEXIST	   17
+#define E2BIG	   7
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+struct pid_namespace {
+	struct ns_common ns;
+};
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct kernfs_node {
+	__u64 id; /* == st_ino of the directory since 5.5 */
+};
+struct cgroup;
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+struct cgroup_root {
+	int hierarchy_id; /* 0: cgroup v2 */
+};
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+struct signal_struct {
+	atomic_t live; /* threads that have not begun to exit */
+};
+struct mm_struct;
+struct task_struct {
+	unsigned int flags;
+	struct mm_struct *mm;
+	int pid, tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	__u64 start_boottime;
+	__u64 self_exec_id;
+	char comm[16];
+	struct css_set *cgroups;
+	struct signal_struct *signal;
+};
+
+/* The kernel's names; the uapi structure of the same name has others (x86-64). */
+struct pt_regs___kernel {
+	unsigned long bp, ip, sp;
+	unsigned short cs;
+};
+
+#pragma clang attribute pop

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * maps: all maps that programs share. Every object declares them; core.bpf.c's
+ * are the ones that exist, the others are lent them (bpf_map__reuse_fd). Sizes
+ * of 1 are set before the load, by the number of CPUs.
+ */
+#pragma once
+
+#include "kernel.h"
+#include "abi.h"
+
+const volatile struct pf_config pf_config = {};
+
+/* Not preallocated where most nodes fill little of the maximum. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, uint64_t);
+	__type(value, struct pf_filter);
+} filter_cgroups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, uint32_t);
+	__type(value, struct pf_listed);
+} filter_tgids SEC(".maps");
+
+/*
+ * The counts of generation g lie in slot g % 2. User space raises the generation
+ * and waits for RCU (any update of an outer map does); then nobody writes the old
+ * one any more.
+ */
+struct counts_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct pf_count_key);
+	__type(value, struct pf_count);
+} counts_0 SEC(".maps"), counts_1 SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, PF_GENERATIONS);
+	__type(key, uint32_t);
+	__array(values, struct counts_map);
+} counts SEC(".maps") = {.values = {&counts_0, &counts_1}};
+
+struct totals_map {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct pf_total_key);
+	__type(value, struct pf_total);
+} totals_0 SEC(".maps"), totals_1 SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, PF_GENERATIONS);
+	__type(key, uint32_t);
+	__array(values, struct totals_map);
+} totals SEC(".maps") = {.values = {&totals_0, &totals_1}};
+
+/*
+ * What was sent in which generation: a cache, so it never fills up. A slot holds
+ * hash ^ generation * odd constant (one atomic word); whoever is displaced is
+ * sent once more.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} seen SEC(".maps");
+
+/* Selected processes that user space was told of. */
+struct pf_proc_key {
+	uint64_t start_boottime_ns;
+	uint64_t tgid_root;
+};
+struct pf_proc_state {
+	uint32_t exec_id;
+	uint32_t sampled;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct pf_proc_key);
+	__type(value, struct pf_proc_state);
+} procs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_self);
+} self SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_stats);
+} stats SEC(".maps");
+
+static __always_inline struct pf_stats *pf_stats_here(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&stats, &zero);
+}
+
+static __always_inline void pf_stat(enum pf_stat which)
+{
+	struct pf_stats *s = pf_stats_here();
+
+	if (s)
+		s->stat[which]++;
+}
+
+static __always_inline void pf_drop(enum pf_drop reason)
+{
+	struct pf_stats *s = pf_stats_here();
+
+	if (s)
+		s->drop[reason]++;
+}
+
+static __always_inline const struct pf_settings *pf_settings_now(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * oncpu: one tick of the CPU clock. Runs in the timer interrupt on every CPU
+ * that is not idle, as long as somebody is selected.
+ */
+#include "capture.h"
+
+static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct task_struct *task,
+				      uint64_t cgroup_id, uint32_t period_us, uint32_t generation)
+{
+	struct pf_count_key key = {
+		.start_boottime_ns = task->group_leader->start_boottime,
+		.cgroup_id = cgroup_id,
+		.tgid = pf_pid_seen(task->group_leader->thread_pid),
+		.tid = pf_pid_seen(task->thread_pid),
+		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
+		.event = PF_EVENT_ON_CPU,
+	};
+	uint64_t seed = pf_hash_start(key.start_boottime_ns, task->tgid);
+	struct pf_user_regs regs = {};
+	struct pf_scratch *s;
+
+	if (!key.tgid) {
+		pf_drop(PF_DROP_NO_PID);
+		return;
+	}
+	s = pf_scratch_get(PF_CONTEXT_INTERRUPT);
+	if (!s)
+		return;
+	pf_note_proc(task, cgroup_id, generation);
+	key.names = pf_intern_names(task, seed, generation);
+	if (pf_user_regs(ctx, task, &regs)) {
+		key.ustack = pf_walk_user(s, &regs, task->self_exec_id, seed);
+		pf_intern_stack(s, key.ustack, generation);
+	}
+	if (!pf_regs_user(ctx)) {
+		key.kstack = pf_walk_kernel(s, ctx);
+		if (key.kstack)
+			pf_intern_stack(s, key.kstack, generation);
+	}
+	if (pf_count(&key, period_us, generation))
+		pf_stat(PF_STAT_DELIVERED);
+	pf_scratch_put(s);
+}
+
+SEC("perf_event")
+int pf_oncpu(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct pf_settings *set;
+	const struct pf_filter *f;
+	uint64_t cgroup_id = 0;
+
+	/* Before the filter, and only when an admin has switched it on. */
+	if (pf_config.total && (set = pf_settings_now()))
+		pf_total_add(task, set);
+
+	f = pf_filter_task(task, 1 << PF_EVENT_ON_CPU, &cgroup_id);
+	if (!f) {
+		pf_stat(PF_STAT_FILTERED);
+		return 0;
+	}
+	if (f->keep != PF_KEEP_ALL && bpf_get_prandom_u32() > f->keep) {
+		pf_stat(PF_STAT_THINNED);
+		return 0;
+	}
+	set = pf_settings_now();
+	if (!set)
+		return 0;
+	pf_stat(PF_STAT_TAKEN);
+	pf_sample(ctx, task, cgroup_id, f->period_us, set->generation);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * proc: follows selected processes (exec, exit) and cgroups. A cgroup made below
+ * a selected one is selected in the kernel, before its first process exists.
+ */
+#include "capture.h"
+
+#define PF_ANY_EVENT 0xffffffffu
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(pf_exec, struct task_struct *task)
+{
+	uint64_t cgroup_id = 0;
+	const struct pf_filter *f = pf_filter_task(task, PF_ANY_EVENT, &cgroup_id);
+	struct pf_proc_state now = {};
+	const struct pf_settings *set;
+	struct pf_proc_key key;
+
+	if (!f || !(set = pf_settings_now()))
+		return 0;
+	if (!pf_send_proc(task, PF_PROC_EXEC, cgroup_id, set->generation))
+		return 0;
+	/* sampled stays 0: its first sample comes when the dynamic linker has mapped more. */
+	now.exec_id = task->self_exec_id;
+	key = pf_proc_key_of(task);
+	bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(pf_exit, struct task_struct *task)
+{
+	uint64_t cgroup_id = 0;
+	const struct pf_filter *f = pf_filter_task(task, PF_ANY_EVENT, &cgroup_id);
+	const struct pf_settings *set;
+	struct pf_proc_key key;
+
+	/* do_exit() has counted this thread out already: 0 is the last one. */
+	if (!f || task->signal->live.counter || !(set = pf_settings_now()))
+		return 0;
+	key = pf_proc_key_of(task);
+	if (!bpf_map_delete_elem(&procs, &key))
+		pf_send_proc(task, PF_PROC_EXIT, cgroup_id, set->generation);
+	return 0;
+}
+
+/* Does the path name a pod's cgroup, anywhere: /kubepods.slice/..., /kubelet/kubepods/...? */
+static __always_inline bool pf_path_has_pods(const char *path)
+{
+	const uint64_t kubepods = 0x73646f706562756bull; /* "kubepods", little-endian */
+	uint64_t last8 = 0;
+
+	for (int i = 0; i < PF_PATH_BYTES; i++) {
+		uint8_t c = path[i];
+
+		if (!c)
+			return false;
+		last8 = last8 >> 8 | (uint64_t)c << 56;
+		if (last8 == kubepods)
+			return true;
+	}
+	return false;
+}
+
+/* Sent when a known cgroup is concerned, or a pod's. */
+static __always_inline void pf_send_cgroup(struct cgroup *cgroup, const char *path, bool removed,
+					   bool known)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_rec_cgroup *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+
+	if (!r) {
+		pf_ring_full();
+		return;
+	}
+	r->h = (struct pf_record){.type = PF_REC_CGROUP, .generation = set ? set->generation : 0};
+	r->id = cgroup->kn->id;
+	r->parent_id = cgroup->self.parent->cgroup->kn->id;
+	r->removed = removed;
+	r->armed = known && !removed;
+	if (bpf_probe_read_kernel_str(r->path, sizeof(r->path), path) < 0)
+		r->path[0] = 0;
+	if (known || pf_path_has_pods(r->path))
+		bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
+	else
+		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
+{
+	const struct pf_filter *parent = pf_filter_cgroup(cgroup->self.parent->cgroup->kn->id);
+	uint64_t id = cgroup->kn->id;
+	struct pf_filter copy;
+	bool armed = false;
+
+	if (cgroup->root->hierarchy_id != pf_config.hierarchy_id)
+		return 0;
+	if (parent) {
+		copy = *parent;
+		armed = !bpf_map_update_elem(&filter_cgroups, &id, &copy, BPF_NOEXIST);
+		if (!armed)
+			pf_drop(PF_DROP_CGROUP_FULL);
+	}
+	pf_send_cgroup(cgroup, path, false, armed);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
+{
+	uint64_t id = cgroup->kn->id;
+	bool known = pf_filter_cgroup(id) != NULL;
+
+	if (cgroup->root->hierarchy_id != pf_config.hierarchy_id)
+		return 0;
+	if (known)
+		bpf_map_delete_elem(&filter_cgroups, &id);
+	pf_send_cgroup(cgroup, path, true, known);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
