@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * HTTP/1.1 client: one request a connection at a time, finished connections are
+ * kept for a few seconds and used again. Every call ends exactly once, always
+ * from the loop and never inside http_send.
+ */
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "lib/loop/conn.h"
+#include "lib/loop/http_parse.h"
+
+#define MAX_IDLE_CONNS	   4
+#define MAX_IDLE_NS	   (15 * NSEC_PER_SEC)
+#define MAX_REQUEST_BYTES  (33 << 20)
+#define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
+#define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
+#define DEFAULT_MAX_BODY   (16 << 20)
+
+struct idle_conn {
+	struct http_client *client;
+	struct conn *conn;
+	struct timer expire;
+	struct idle_conn *prev, *next;
+};
+
+/* Belongs to the resolver's thread while it runs; call is NULL once nobody waits. */
+struct lookup {
+	struct job job;
+	struct http_call *call;
+	char *name, port[8];
+	struct addrinfo *found;
+	int r;
+};
+
+struct http_client {
+	struct loop *loop;
+	char *address, *host, *host_header, *user_agent;
+	uint16_t port;
+	struct tls *tls;
+	uint64_t connect_timeout_ns;
+	struct http_call *calls;
+	struct idle_conn *idle;
+	unsigned n_idle;
+};
+
+struct http_call {
+	struct http_client *client;
+	struct http_request r; /* pointers to the caller's memory are not kept but arg */
+	struct buf request;
+	size_t max_body_bytes;
+	bool may_retry, head_only;
+	struct conn *conn;
+	bool reused, got_bytes;
+	struct lookup *lookup;
+	struct addrinfo *addresses, *next_address;
+	struct timer start, timeout, connect_timeout;
+	struct http_msg msg;
+	struct buf body;
+	uint64_t last_byte_ns;
+	bool *freed;
+	struct http_call *prev, *next;
+};
+
+static void call_start(void *arg);
+
+/* ---- ending ---- */
+
+static void call_free(struct http_call *c)
+{
+	if (c->freed)
+		*c->freed = true;
+	DL_DELETE(c->client->calls, c);
+	timer_cancel(&c->start);
+	timer_cancel(&c->timeout);
+	timer_cancel(&c->connect_timeout);
+	if (c->lookup)
+		c->lookup->call = NULL;
+	if (c->addresses)
+		freeaddrinfo(c->addresses);
+	conn_free(c->conn);
+	http_msg_done(&c->msg);
+	buf_done(&c->request);
+	buf_done(&c->body);
+	free(c);
+}
+
+static void finish(struct http_call *c, int status, const char *error)
+{
+	void (*done)(int, const char *, size_t, const char *, void *) = c->r.on_done;
+	void *arg = c->r.arg;
+	_cleanup_free_ char *text = xstrdup(error);
+	size_t n = c->body.len;
+	_cleanup_free_ char *body = buf_steal(&c->body);
+
+	call_free(c);
+	if (done)
+		done(status, body, n, text, arg);
+}
+
+static void fail_to_connect(struct http_call *c, const char *why)
+{
+	_cleanup_free_ char *text =
+		xasprintf("%s port %u: %s", c->client->address, c->client->port, why);
+
+	finish(c, 0, text);
+}
+
+static void on_timeout(void *arg)
+{
+	struct http_call *c = arg;
+
+	finish(c, 0,
+	       c->got_bytes ? "timed out while the answer came"
+			    : "timed out waiting for the answer");
+}
+
+/* ---- idle connections ---- */
+
+static void idle_free(struct idle_conn *i)
+{
+	DL_DELETE(i->client->idle, i);
+	i->client->n_idle--;
+	timer_cancel(&i->expire);
+	conn_free(i->conn);
+	free(i);
+}
+
+static void idle_expired(void *arg)
+{
+	idle_free(arg);
+}
+
+/* Whatever comes on an idle connection, it cannot be used again. */
+static void idle_data(const char *p, size_t n, void *arg)
+{
+	(void)p;
+	(void)n;
+	idle_free(arg);
+}
+
+static void idle_closed(bool eof, const char *error, void *arg)
+{
+	(void)eof;
+	(void)error;
+	idle_free(arg);
+}
+
+static const struct conn_ops idle_ops = {.data = idle_data, .closed = idle_closed};
+
+static void keep_idle(struct http_client *h, struct conn *conn)
+{
+	struct idle_conn *i;
+
+	if (h->n_idle == MAX_IDLE_CONNS) {
+		conn_free(conn);
+		return;
+	}
+	i = xcalloc(1, sizeof(*i));
+	i->client = h;
+	i->conn = conn;
+	conn_set_arg(conn, &idle_ops, i);
+	DL_APPEND(h->idle, i);
+	h->n_idle++;
+	timer_set(h->loop, &i->expire, MAX_IDLE_NS, idle_expired, i);
+}
+
+static struct conn *take_idle(struct http_client *h)
+{
+	struct idle_conn *i = h->idle;
+	struct conn *conn;
+
+	if (!i)
+		return NULL;
+	conn = TAKE_PTR(i->conn);
+	idle_free(i);
+	return conn;
+}
+
+/* ---- the answer ---- */
+
+static void answer_complete(struct http_call *c)
+{
+	if (c->msg.keep_alive && c->conn && conn_is_idle(c->conn))
+		keep_idle(c->client, TAKE_PTR(c->conn));
+	finish(c, c->msg.status, NULL);
+}
+
+/* Both return true while the call lives. */
+static bool on_head(struct http_call *c)
+{
+	bool freed = false;
+
+	if (c->msg.status == 101) {
+		finish(c, 0, "the server wants to switch protocols");
+		return false;
+	}
+	if (c->r.on_data)
+		timer_cancel(&c->timeout);
+	if (!c->r.on_head || c->msg.status / 100 == 1)
+		return true;
+	c->freed = &freed;
+	c->r.on_head(c->msg.status, &c->msg.headers, c->r.arg);
+	if (!freed)
+		c->freed = NULL;
+	return !freed;
+}
+
+static bool on_body(struct http_call *c)
+{
+	bool freed = false;
+
+	if (c->msg.n_piece == 0)
+		return true;
+	if (!c->r.on_data) {
+		if (buf_add(&c->body, c->msg.piece, c->msg.n_piece) == 0)
+			return true;
+		buf_reset(&c->body);
+		finish(c, 0, "the answer is larger than the limit");
+		return false;
+	}
+	c->freed = &freed;
+	c->r.on_data(c->msg.piece, c->msg.n_piece, c->r.arg);
+	if (!freed)
+		c->freed = NULL;
+	return !freed;
+}
+
+static void next_message(struct http_call *c)
+{
+	http_msg_done(&c->msg);
+	http_msg_init(&c->msg, false);
+	c->msg.no_body = c->head_only;
+}
+
+static void call_data(const char *p, size_t n, void *arg)
+{
+	struct http_call *c = arg;
+
+	c->got_bytes = true;
+	c->last_byte_ns = now_mono_ns();
+	while (true) {
+		c->msg.n_piece = 0;
+		switch (http_msg_feed(&c->msg, &p, &n)) {
+		case HTTP_NEED_MORE:
+			return;
+		case HTTP_HEAD:
+			if (!on_head(c))
+				return;
+			break;
+		case HTTP_BODY:
+			if (!on_body(c))
+				return;
+			break;
+		case HTTP_BAD:
+			finish(c, 0, c->msg.error);
+			return;
+		case HTTP_DONE:
+			if (c->msg.status / 100 == 1) {
+				next_message(c);
+				break;
+			}
+			c->msg.keep_alive &= n == 0; /* nobody asked for more */
+			answer_complete(c);
+			return;
+		}
+	}
+}
+
+static int try_next_address(struct http_call *c);
+
+static void call_closed(bool eof, const char *error, void *arg)
+{
+	struct http_call *c = arg;
+	bool was_open = !c->connect_timeout.impl;
+
+	c->conn = conn_free(c->conn);
+	if (!was_open) {
+		if (try_next_address(c) < 0)
+			fail_to_connect(c, error ?: "connection closed");
+		return;
+	}
+	if (eof && c->got_bytes && http_msg_ended_well(&c->msg)) {
+		answer_complete(c);
+	} else if (c->reused && !c->got_bytes && c->may_retry) {
+		c->reused = false;
+		timer_set(c->client->loop, &c->start, 0, call_start, c);
+	} else {
+		finish(c, 0,
+		       error	      ? error
+		       : c->got_bytes ? "connection closed before the end of the answer"
+				      : "connection closed without an answer");
+	}
+}
+
+/* ---- connecting ---- */
+
+static void send_request(struct http_call *c)
+{
+	struct buf copy;
+
+	timer_cancel(&c->connect_timeout);
+	c->last_byte_ns = now_mono_ns();
+	next_message(c);
+	if (!c->may_retry) {
+		conn_write(c->conn, &c->request);
+		return;
+	}
+	buf_init(&copy, 0);
+	buf_add(&copy, c->request.data, c->request.len);
+	conn_write(c->conn, &copy);
+}
+
+static void call_opened(void *arg)
+{
+	send_request(arg);
+}
+
+static const struct conn_ops call_ops = {
+	.opened = call_opened, .data = call_data, .closed = call_closed};
+
+static int try_next_address(struct http_call *c)
+{
+	struct http_client *h = c->client;
+	int r = -EHOSTUNREACH;
+
+	while (r < 0 && c->next_address) {
+		struct addrinfo *a = c->next_address;
+
+		c->next_address = a->ai_next;
+		r = conn_connect(h->loop, a->ai_addr, a->ai_addrlen, h->tls, h->host, &call_ops, c,
+				 &c->conn);
+	}
+	return r;
+}
+
+static void connect_timed_out(void *arg)
+{
+	struct http_call *c = arg;
+
+	c->conn = conn_free(c->conn);
+	fail_to_connect(c, "timed out while connecting");
+}
+
+static void connect_to(struct http_call *c, struct addrinfo *found)
+{
+	int r;
+
+	c->addresses = c->next_address = found;
+	r = try_next_address(c);
+	if (r < 0)
+		fail_to_connect(c, r == -EINVAL && c->client->tls
+					   ? "its host name cannot be verified"
+					   : strerror(-r));
+}
+
+static void lookup_run(struct job *j)
+{
+	struct lookup *k = (struct lookup *)j;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+
+	k->r = getaddrinfo(k->name, k->port, &hints, &k->found);
+}
+
+static void lookup_done(struct job *j)
+{
+	struct lookup *k = (struct lookup *)j;
+	struct http_call *c = k->call;
+
+	if (c) {
+		c->lookup = NULL;
+		if (k->r == 0)
+			connect_to(c, TAKE_PTR(k->found));
+		else
+			fail_to_connect(c, gai_strerror(k->r));
+	}
+	if (k->found)
+		freeaddrinfo(k->found);
+	free(k->name);
+	free(k);
+}
+
+static int start_lookup(struct http_call *c)
+{
+	struct lookup *k = xcalloc(1, sizeof(*k));
+	struct worker *w;
+	int r = loop_resolver(c->client->loop, &w);
+
+	k->job = (struct job){.run = lookup_run, .done = lookup_done, .n_bytes = sizeof(*k)};
+	k->call = c;
+	k->name = xstrdup(c->client->address);
+	snprintf(k->port, sizeof(k->port), "%u", c->client->port);
+	if (r == 0)
+		r = worker_post(w, &k->job);
+	if (r < 0) {
+		free(k->name);
+		free(k);
+		return r;
+	}
+	c->lookup = k;
+	return 0;
+}
+
+static void call_start(void *arg)
+{
+	struct http_call *c = arg;
+	struct http_client *h = c->client;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	struct addrinfo *found;
+	char port[8];
+	int r;
+
+	c->conn = take_idle(h);
+	if (c->conn) {
+		c->reused = true;
+		conn_set_arg(c->conn, &call_ops, c);
+		send_request(c);
+		return;
+	}
+	timer_set(h->loop, &c->connect_timeout, h->connect_timeout_ns, connect_timed_out, c);
+	if (c->addresses)
+		freeaddrinfo(TAKE_PTR(c->addresses));
+	snprintf(port, sizeof(port), "%u", h->port);
+	if (getaddrinfo(h->address, port, &hints, &found) == 0) {
+		connect_to(c, found);
+		return;
+	}
+	r = start_lookup(c);
+	if (r < 0)
+		fail_to_connect(c, strerror(-r));
+}
+
+/* ---- requests ---- */
+
+static bool is_clean(const char *s)
+{
+	return s && !s[strcspn(s, "\r\n")];
+}
+
+static int format_request(struct http_call *c, const struct http_request *r)
+{
+	struct http_client *h = c->client;
+	struct buf *b = &c->request;
+	bool body_is_meant = r->body || streq(r->method, "POST") || streq(r->method, "PUT") ||
+			     streq(r->method, "PATCH");
+
+	if (!is_clean(r->method) || !is_clean(r->path) || r->path[0] != '/' ||
+	    r->path[strcspn(r->path, " ")])
+		return -EINVAL;
+	buf_printf(b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", r->method, r->path,
+		   h->host_header, h->user_agent);
+	for (const char *const *line = r->headers; line && *line; line++) {
+		if (!is_clean(*line) || !strchr(*line, ':'))
+			return -EINVAL;
+		buf_printf(b, "%s\r\n", *line);
+	}
+	if (body_is_meant)
+		buf_printf(b, "Content-Length: %zu\r\n", r->body_bytes);
+	buf_puts(b, "\r\n");
+	if (r->body_bytes)
+		buf_add(b, r->body, r->body_bytes);
+	return b->failed ? -E2BIG : 0;
+}
+
+int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret)
+{
+	struct http_call *c = xcalloc(1, sizeof(*c));
+	int err;
+
+	c->client = h;
+	c->r = *r;
+	DL_APPEND(h->calls, c);
+	buf_init(&c->request, MAX_REQUEST_BYTES);
+	buf_init(&c->body, r->max_body_bytes ?: DEFAULT_MAX_BODY);
+	http_msg_init(&c->msg, false);
+	c->head_only = streq(r->method, "HEAD");
+	/* a server may drop an idle connection while a request is on its way */
+	c->may_retry = c->head_only || streq(r->method, "GET") || streq(r->method, "PUT") ||
+		       streq(r->method, "DELETE");
+	err = format_request(c, r);
+	if (err < 0) {
+		call_free(c);
+		return err;
+	}
+	c->last_byte_ns = now_mono_ns();
+	timer_set(h->loop, &c->timeout, r->timeout_ns ?: DEFAULT_TIMEOUT_NS, on_timeout, c);
+	timer_set(h->loop, &c->start, 0, call_start, c);
+	if (ret)
+		*ret = c;
+	return 0;
+}
+
+void http_cancel(struct http_call *c)
+{
+	call_free(c);
+}
+
+uint64_t http_call_idle_ns(const struct http_call *c)
+{
+	return now_mono_ns() - c->last_byte_ns;
+}
+
+/* ---- clients ---- */
+
+int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
+{
+	struct http_client *h;
+	bool default_port = c->port == (c->tls ? 443 : 80), ipv6;
+
+	if (!c->address || !*c->address || !c->port || (c->host && !is_clean(c->host)) ||
+	    (c->user_agent && !is_clean(c->user_agent)))
+		return -EINVAL;
+	h = xcalloc(1, sizeof(*h));
+	h->loop = l;
+	h->address = xstrdup(c->address);
+	h->port = c->port;
+	h->host = xstrdup(c->host ?: c->address);
+	ipv6 = strchr(h->host, ':') != NULL;
+	h->host_header = default_port ? xasprintf(ipv6 ? "[%s]" : "%s", h->host)
+				      : xasprintf(ipv6 ? "[%s]:%u" : "%s:%u", h->host, c->port);
+	h->user_agent = xstrdup(c->user_agent ?: "podflame/" PODFLAME_VERSION);
+	h->tls = tls_ref(c->tls);
+	h->connect_timeout_ns = c->connect_timeout_ns ?: DEFAULT_CONNECT_NS;
+	*ret = h;
+	return 0;
+}
+
+static void drop_idle(struct http_client *h)
+{
+	while (h->idle)
+		idle_free(h->idle);
+}
+
+struct http_client *http_client_free(struct http_client *h)
+{
+	if (!h)
+		return NULL;
+	while (h->calls)
+		call_free(h->calls);
+	drop_idle(h);
+	tls_unref(h->tls);
+	free(h->address);
+	free(h->host);
+	free(h->host_header);
+	free(h->user_agent);
+	free(h);
+	return NULL;
+}
+
+void http_client_set_tls(struct http_client *h, struct tls *tls)
+{
+	struct tls *old = h->tls;
+
+	h->tls = tls_ref(tls);
+	tls_unref(old);
+	drop_idle(h);
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The loop itself: libwebsockets' poll loop with its timers (lws_sul) and its
+ * wake-up from other threads (lws_cancel_service), one epoll set for every
+ * descriptor, and signals by signalfd.
+ */
+#include <libwebsockets.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "lib/loop/loop_private.h"
+
+#define IO_BATCH 64
+
+struct on_signal {
+	int signo, fd;
+	loop_signal_fn *fn;
+	void *arg;
+	struct watch *watch;
+	struct on_signal *next;
+};
+
+struct loop {
+	struct lws_context *lws;
+	struct lws_vhost *vhost;
+	int epoll_fd;
+	struct epoll_event batch[IO_BATCH]; /* being delivered: io_del clears what is not yet */
+	int n_batch;
+
+	pthread_mutex_t lock;
+	struct job *posted, **posted_tail; /* under lock */
+
+	struct worker *workers, *resolver;
+	struct on_signal *signals;
+	uint64_t longest_ns;
+	bool stopped;
+	int code;
+};
+
+/* ---- stall ---- */
+
+uint64_t loop_enter(void)
+{
+	return now_mono_ns();
+}
+
+void loop_leave(struct loop *l, uint64_t entered_ns)
+{
+	uint64_t took_ns = now_mono_ns() - entered_ns;
+
+	if (took_ns > l->longest_ns)
+		l->longest_ns = took_ns;
+}
+
+uint64_t loop_longest_stall_ns(struct loop *l)
+{
+	uint64_t ns = l->longest_ns;
+
+	l->longest_ns = 0;
+	return ns;
+}
+
+/* ---- descriptors ---- */
+
+int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, void *arg)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = io};
+
+	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
+		return -errno;
+	*io = (struct io){.loop = l, .fd = fd, .events = events, .fn = fn, .arg = arg};
+	return 0;
+}
+
+void io_set(struct io *io, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = io};
+
+	if (!io->loop || io->events == events)
+		return;
+	io->events = events;
+	epoll_ctl(io->loop->epoll_fd, EPOLL_CTL_MOD, io->fd, &ev);
+}
+
+void io_del(struct io *io)
+{
+	struct loop *l = io->loop;
+
+	if (!l)
+		return;
+	epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
+	for (int i = 0; i < l->n_batch; i++)
+		if (l->batch[i].data.ptr == io)
+			l->batch[i].data.ptr = NULL;
+	io->loop = NULL;
+}
+
+static void io_deliver(struct loop *l)
+{
+	l->n_batch = epoll_wait(l->epoll_fd, l->batch, IO_BATCH, 0);
+	for (int i = 0; i < l->n_batch; i++) {
+		struct io *io = l->batch[i].data.ptr;
+		uint64_t entered_ns = loop_enter();
+
+		if (!io)
+			continue;
+		io->fn(l->batch[i].events, io->arg);
+		loop_leave(l, entered_ns);
+	}
+	l->n_batch = 0;
+}
+
+struct watch {
+	struct io io;
+	int fd, dup_fd;
+	watch_fn *fn;
+	void *arg;
+};
+
+static void watch_ready(uint32_t events, void *arg)
+{
+	struct watch *w = arg;
+
+	(void)events;
+	w->fn(w->fd, w->arg);
+}
+
+int watch_new(struct loop *l, int fd, watch_fn *fn, void *arg, struct watch **ret)
+{
+	struct watch *w = xcalloc(1, sizeof(*w));
+	int r;
+
+	w->fd = fd;
+	w->fn = fn;
+	w->arg = arg;
+	w->dup_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	r = w->dup_fd < 0 ? -errno : io_add(l, &w->io, w->dup_fd, EPOLLIN, watch_ready, w);
+	if (r < 0) {
+		closep(&w->dup_fd);
+		free(w);
+		return r;
+	}
+	*ret = w;
+	return 0;
+}
+
+struct watch *watch_free(struct watch *w)
+{
+	if (!w)
+		return NULL;
+	io_del(&w->io);
+	closep(&w->dup_fd);
+	free(w);
+	return NULL;
+}
+
+/* ---- timers ---- */
+
+struct timer_impl {
+	lws_sorted_usec_list_t sul;
+	struct timer *timer;
+};
+
+static void timer_fired(lws_sorted_usec_list_t *sul)
+{
+	struct timer_impl *impl = lws_container_of(sul, struct timer_impl, sul);
+	struct timer *t = impl->timer;
+	struct loop *l = t->loop;
+	uint64_t entered_ns = loop_enter();
+
+	t->impl = NULL;
+	free(impl);
+	t->fn(t->arg);
+	loop_leave(l, entered_ns);
+}
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	struct timer_impl *impl = t->impl ?: xcalloc(1, sizeof(*impl));
+
+	impl->timer = t;
+	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
+	/* lws takes a delay of 0 as "now" only when it is at least 1 us */
+	lws_sul_schedule(l->lws, 0, &impl->sul, timer_fired,
+			 (lws_usec_t)MAX(delay_ns / 1000, (uint64_t)1));
+}
+
+void timer_cancel(struct timer *t)
+{
+	struct timer_impl *impl = t->impl;
+
+	if (!impl)
+		return;
+	t->impl = NULL;
+	lws_sul_cancel(&impl->sul);
+	free(impl);
+}
+
+/* ---- from other threads ---- */
+
+void loop_post(struct loop *l, struct job *j)
+{
+	j->next = NULL;
+	pthread_mutex_lock(&l->lock);
+	*l->posted_tail = j;
+	l->posted_tail = &j->next;
+	pthread_mutex_unlock(&l->lock);
+	lws_cancel_service(l->lws);
+}
+
+static struct job *take_posted(struct loop *l)
+{
+	struct job *j;
+
+	pthread_mutex_lock(&l->lock);
+	j = TAKE_PTR(l->posted);
+	l->posted_tail = &l->posted;
+	pthread_mutex_unlock(&l->lock);
+	return j;
+}
+
+static void run_posted(struct loop *l)
+{
+	struct job *j = take_posted(l), *next;
+
+	for (; j; j = next) {
+		uint64_t entered_ns = loop_enter();
+
+		next = j->next;
+		j->done(j);
+		loop_leave(l, entered_ns);
+	}
+}
+
+/* ---- signals ---- */
+
+static void signal_ready(int fd, void *arg)
+{
+	struct on_signal *s = arg;
+	struct signalfd_siginfo si;
+
+	if (read(fd, &si, sizeof(si)) == sizeof(si))
+		s->fn(s->signo, s->arg);
+}
+
+int loop_on_signal(struct loop *l, int signo, loop_signal_fn *fn, void *arg)
+{
+	struct on_signal *s = xcalloc(1, sizeof(*s));
+	sigset_t set;
+	int r;
+
+	sigemptyset(&set);
+	sigaddset(&set, signo);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	*s = (struct on_signal){.signo = signo, .fn = fn, .arg = arg, .next = l->signals};
+	s->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	r = s->fd < 0 ? -errno : watch_new(l, s->fd, signal_ready, s, &s->watch);
+	if (r < 0) {
+		closep(&s->fd);
+		free(s);
+		return r;
+	}
+	l->signals = s;
+	return 0;
+}
+
+static void free_signals(struct loop *l)
+{
+	struct on_signal *s;
+
+	while ((s = l->signals)) {
+		l->signals = s->next;
+		watch_free(s->watch);
+		closep(&s->fd);
+		free(s);
+	}
+}
+
+/* ---- workers ---- */
+
+void loop_add_worker(struct loop *l, struct worker *w)
+{
+	worker_set_next(w, l->workers);
+	l->workers = w;
+}
+
+void loop_remove_worker(struct loop *l, struct worker *w)
+{
+	struct worker *prev = l->workers;
+
+	if (prev == w) {
+		l->workers = worker_next(w);
+		return;
+	}
+	while (prev && worker_next(prev) != w)
+		prev = worker_next(prev);
+	if (prev)
+		worker_set_next(prev, worker_next(w));
+}
+
+int loop_resolver(struct loop *l, struct worker **ret)
+{
+	int r = l->resolver ? 0 : worker_new(l, "resolver", 1 << 20, &l->resolver);
+
+	if (r < 0)
+		return r;
+	*ret = l->resolver;
+	return 0;
+}
+
+/* ---- the loop ---- */
+
+static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n)
+{
+	struct loop *l = lws_context_user(lws_get_context(wsi));
+
+	(void)user;
+	(void)in;
+	(void)n;
+	if (!l || !l->lws)
+		return 0;
+	if (reason == LWS_CALLBACK_RAW_RX_FILE)
+		io_deliver(l);
+	else if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED)
+		run_posted(l);
+	return 0;
+}
+
+static void on_lws_log(int level, const char *line)
+{
+	(void)level;
+	log_debug("lws: %.*s", (int)strcspn(line, "\n"), line);
+}
+
+static const struct lws_protocols protocols[] = {{.name = "loop", .callback = on_lws}, {0}};
+
+static int open_lws(struct loop *l)
+{
+	struct lws_context_creation_info info = {
+		.port = CONTEXT_PORT_NO_LISTEN,
+		.protocols = protocols,
+		.user = l,
+		.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
+		.gid = -1,
+		.uid = -1,
+		/* lws sizes its tables by RLIMIT_NOFILE otherwise: 8 MiB at a million */
+		.fd_limit_per_thread = 64,
+	};
+	lws_sock_file_fd_type fd;
+
+	lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
+	l->lws = lws_create_context(&info);
+	if (!l->lws)
+		return -EIO;
+	l->vhost = lws_create_vhost(l->lws, &info);
+	fd.filefd = fcntl(l->epoll_fd, F_DUPFD_CLOEXEC, 3); /* lws closes what it adopts */
+	if (fd.filefd < 0)
+		return -errno;
+	if (!l->vhost ||
+	    !lws_adopt_descriptor_vhost(l->vhost, LWS_ADOPT_RAW_FILE_DESC, fd, "loop", NULL)) {
+		closep(&fd.filefd);
+		return -EIO;
+	}
+	return 0;
+}
+
+int loop_new(struct loop **ret)
+{
+	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	struct loop *l = xcalloc(1, sizeof(*l));
+	int r;
+
+	sigaction(SIGPIPE, &ignore, NULL); /* a peer that is gone is an error of write(2) */
+	pthread_mutex_init(&l->lock, NULL);
+	l->posted_tail = &l->posted;
+	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	r = l->epoll_fd < 0 ? -errno : open_lws(l);
+	if (r < 0) {
+		loop_free(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+int loop_run(struct loop *l)
+{
+	while (!l->stopped)
+		if (lws_service(l->lws, 0) < 0)
+			return -EIO;
+	l->stopped = false;
+	return l->code;
+}
+
+void loop_stop(struct loop *l, int code)
+{
+	l->stopped = true;
+	l->code = code;
+	lws_cancel_service(l->lws);
+}
+
+struct loop *loop_free(struct loop *l)
+{
+	struct lws_context *lws;
+
+	if (!l)
+		return NULL;
+	while (l->workers)
+		worker_free(l->workers);
+	if (l->lws)
+		run_posted(l); /* what the workers left: each frees itself */
+	free_signals(l);
+	lws = l->lws;
+	l->lws = NULL;
+	if (lws)
+		lws_context_destroy(lws);
+	closep(&l->epoll_fd);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+	return NULL;
+}

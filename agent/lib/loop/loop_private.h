@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to lib/loop: sockets and descriptors on the loop. All of them hang on
+ * one epoll set that libwebsockets polls as a single descriptor, because the raw
+ * descriptor role of 4.1.6 loses a write interest that is renewed inside its own
+ * callback and cannot be told to stop reading.
+ */
+#pragma once
+
+#include <sys/epoll.h>
+
+#include "lib/loop/loop.h"
+
+typedef void io_fn(uint32_t events, void *arg); /* EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP */
+struct io {
+	struct loop *loop;
+	int fd; /* borrowed */
+	uint32_t events;
+	io_fn *fn;
+	void *arg;
+};
+int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, void *arg);
+void io_set(struct io *io, uint32_t events);
+void io_del(struct io *io); /* before fd is closed; harmless when not added */
+
+/* Around every callback into users' code: what loop_longest_stall_ns reports. */
+uint64_t loop_enter(void);
+void loop_leave(struct loop *l, uint64_t entered_ns);
+
+/* The thread that resolves names; made at the first use. */
+int loop_resolver(struct loop *l, struct worker **ret);
+void loop_add_worker(struct loop *l, struct worker *w);
+void loop_remove_worker(struct loop *l, struct worker *w);
+struct worker *worker_next(const struct worker *w);
+void worker_set_next(struct worker *w, struct worker *next);

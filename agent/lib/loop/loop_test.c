@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What users of the loop rely on: order, ownership, limits, threads. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/loop/loop.h"
+
+struct fixture {
+	struct loop *loop;
+	struct timer a, b, c, guard;
+	char order[16];
+	int n;
+	struct watch *watch;
+	int pipe[2];
+};
+
+static void timed_out(void *arg)
+{
+	struct fixture *f = arg;
+
+	loop_stop(f->loop, -ETIMEDOUT);
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+
+	assert_int_equal(loop_new(&f->loop), 0);
+	timer_set(f->loop, &f->guard, 20 * NSEC_PER_SEC, timed_out, f);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	timer_cancel(&f->guard);
+	loop_free(f->loop);
+	free(f);
+	return 0;
+}
+
+static void add_a(void *arg)
+{
+	strcat(((struct fixture *)arg)->order, "a");
+}
+
+static void add_b(void *arg)
+{
+	strcat(((struct fixture *)arg)->order, "b");
+}
+
+static void add_c_and_stop(void *arg)
+{
+	struct fixture *f = arg;
+
+	strcat(f->order, "c");
+	loop_stop(f->loop, 7);
+}
+
+static void timers_fire_in_order(void **state)
+{
+	struct fixture *f = *state;
+
+	timer_set(f->loop, &f->c, 30 * NSEC_PER_MSEC, add_c_and_stop, f);
+	timer_set(f->loop, &f->b, 20 * NSEC_PER_MSEC, add_b, f);
+	timer_set(f->loop, &f->a, 0, add_a, f);
+	assert_string_equal(f->order, ""); /* never inside timer_set */
+	assert_int_equal(loop_run(f->loop), 7);
+	assert_string_equal(f->order, "abc");
+}
+
+static void timer_cancelled_and_rearmed(void **state)
+{
+	struct fixture *f = *state;
+
+	timer_cancel(&f->a); /* never armed */
+	timer_set(f->loop, &f->a, 0, add_a, f);
+	timer_cancel(&f->a);
+	timer_cancel(&f->a);
+	timer_set(f->loop, &f->b, 3600 * NSEC_PER_SEC, add_a, f);
+	timer_set(f->loop, &f->b, 1, add_b, f);
+	timer_set(f->loop, &f->c, 20 * NSEC_PER_MSEC, add_c_and_stop, f);
+	assert_int_equal(loop_run(f->loop), 7);
+	assert_string_equal(f->order, "bc");
+}
+
+static void rearm_self(void *arg)
+{
+	struct fixture *f = arg;
+
+	if (++f->n == 5)
+		loop_stop(f->loop, 0);
+	else
+		timer_set(f->loop, &f->a, 1000, rearm_self, f);
+}
+
+static void timer_rearms_itself(void **state)
+{
+	struct fixture *f = *state;
+
+	timer_set(f->loop, &f->a, 0, rearm_self, f);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->n, 5);
+}
+
+static void on_readable(int fd, void *arg)
+{
+	struct fixture *f = arg;
+	char ch;
+
+	assert_int_equal(fd, f->pipe[0]);
+	assert_int_equal(read(fd, &ch, 1), 1);
+	f->order[f->n++] = ch;
+	if (ch == 'z') {
+		f->watch = watch_free(f->watch); /* from its own callback, more to read */
+		loop_stop(f->loop, 0);
+	}
+}
+
+static void watch_delivers_what_is_readable(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(pipe(f->pipe), 0);
+	assert_int_equal(watch_new(f->loop, f->pipe[0], on_readable, f, &f->watch), 0);
+	assert_int_equal(write(f->pipe[1], "xyz!", 4), 4);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "xyz");
+	close(f->pipe[0]);
+	close(f->pipe[1]);
+}
+
+static void watch_keeps_the_users_fd_open(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(pipe(f->pipe), 0);
+	assert_int_equal(watch_new(f->loop, f->pipe[0], on_readable, f, &f->watch), 0);
+	f->watch = watch_free(f->watch);
+	assert_int_equal(write(f->pipe[1], "k", 1), 1);
+	on_readable(f->pipe[0], f);
+	close(f->pipe[0]);
+	close(f->pipe[1]);
+}
+
+static void watch_refuses_a_regular_file(void **state)
+{
+	struct fixture *f = *state;
+	FILE *file = tmpfile();
+
+	assert_int_equal(watch_new(f->loop, fileno(file), on_readable, f, &f->watch), -EPERM);
+	assert_null(f->watch);
+	fclose(file);
+}
+
+static void on_signal(int signo, void *arg)
+{
+	struct fixture *f = arg;
+
+	f->n = signo;
+	loop_stop(f->loop, 0);
+}
+
+static void send_signal(void *arg)
+{
+	(void)arg;
+	kill(getpid(), SIGUSR1);
+}
+
+static void signal_comes_on_the_loop(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(loop_on_signal(f->loop, SIGUSR1, on_signal, f), 0);
+	timer_set(f->loop, &f->a, 0, send_signal, f);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->n, SIGUSR1);
+}
+
+/* ---- workers ---- */
+
+struct test_job {
+	struct job job;
+	struct fixture *f;
+	pid_t ran_on, done_on;
+	int id, *n_freed;
+	volatile bool *gate;
+};
+
+static void job_run(struct job *j)
+{
+	struct test_job *t = (struct test_job *)j;
+
+	while (t->gate && !*t->gate)
+		usleep(1000);
+	t->ran_on = gettid();
+}
+
+static void job_done(struct job *j)
+{
+	struct test_job *t = (struct test_job *)j;
+
+	assert_int_equal(gettid(), getpid());
+	assert_int_not_equal(t->ran_on, getpid());
+	t->f->order[t->f->n++] = (char)('0' + t->id);
+	if (t->id == 3)
+		loop_stop(t->f->loop, 0);
+	free(t);
+}
+
+static struct test_job *new_job(struct fixture *f, int id, size_t n_bytes)
+{
+	struct test_job *t = xcalloc(1, sizeof(*t));
+
+	t->job = (struct job){.run = job_run, .done = job_done, .n_bytes = n_bytes};
+	t->f = f;
+	t->id = id;
+	return t;
+}
+
+static void worker_runs_jobs_in_order_and_reports_on_the_loop(void **state)
+{
+	struct fixture *f = *state;
+	struct worker_stats st;
+	struct worker *w;
+
+	assert_int_equal(worker_new(f->loop, "test", 100, &w), 0);
+	for (int i = 1; i <= 3; i++)
+		assert_int_equal(worker_post(w, &new_job(f, i, 10)->job), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "123");
+	worker_stats(w, &st);
+	assert_int_equal(st.n_done, 3);
+	assert_int_equal(st.n_queued, 0);
+	assert_int_equal(st.n_bytes_queued, 0);
+	worker_free(w);
+}
+
+static void full_mailbox_refuses_and_counts(void **state)
+{
+	struct fixture *f = *state;
+	volatile bool gate = false;
+	struct test_job *first = new_job(f, 1, 0), *refused = new_job(f, 9, 61);
+	struct worker_stats st;
+	struct worker *w;
+
+	assert_int_equal(worker_new(f->loop, "test", 100, &w), 0);
+	first->gate = &gate;
+	assert_int_equal(worker_post(w, &first->job), 0);
+	assert_int_equal(worker_post(w, &new_job(f, 2, 40)->job), 0);
+	assert_int_equal(worker_post(w, &refused->job), -ENOBUFS);
+	free(refused); /* still ours */
+	assert_int_equal(worker_post(w, &new_job(f, 3, 60)->job), 0);
+	worker_stats(w, &st);
+	assert_int_equal(st.n_refused, 1);
+	gate = true;
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "123");
+	worker_free(w);
+}
+
+static void worker_free_runs_what_is_queued(void **state)
+{
+	struct fixture *f = *state;
+	struct worker *w;
+
+	assert_int_equal(worker_new(f->loop, "test", 1000, &w), 0);
+	for (int i = 1; i <= 3; i++)
+		assert_int_equal(worker_post(w, &new_job(f, i, 1)->job), 0);
+	worker_free(w);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "123");
+}
+
+static void run_and_free(struct job *j)
+{
+	struct test_job *t = (struct test_job *)j;
+
+	__atomic_add_fetch(t->n_freed, 1, __ATOMIC_SEQ_CST);
+	free(t);
+}
+
+static void job_without_done_frees_itself(void **state)
+{
+	struct fixture *f = *state;
+	struct test_job *t = new_job(f, 1, 1);
+	struct worker *w;
+	int n_freed = 0;
+
+	t->job.run = run_and_free;
+	t->job.done = NULL;
+	t->n_freed = &n_freed;
+	assert_int_equal(worker_new(f->loop, "test", 1000, &w), 0);
+	assert_int_equal(worker_post(w, &t->job), 0);
+	worker_free(w);
+	assert_int_equal(n_freed, 1);
+}
+
+static volatile bool stuck_gate;
+static int n_stuck;
+
+static void on_stuck(struct worker *w, struct job *j, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)w;
+	assert_int_equal(((struct test_job *)j)->id, 3);
+	n_stuck++;
+	f->order[f->n++] = 's';
+	stuck_gate = true;
+}
+
+static void stuck_job_is_reported_once_and_still_done(void **state)
+{
+	struct fixture *f = *state;
+	struct test_job *t = new_job(f, 3, 0);
+	struct worker *w;
+
+	t->gate = &stuck_gate;
+	t->job.deadline_ns = NSEC_PER_MSEC;
+	assert_int_equal(worker_new(f->loop, "test", 1000, &w), 0);
+	worker_on_stuck(w, on_stuck, f);
+	assert_int_equal(worker_post(w, &t->job), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "s3");
+	assert_int_equal(n_stuck, 1);
+	worker_free(w);
+}
+
+static void stall_of_a_callback_is_measured(void **state)
+{
+	struct fixture *f = *state;
+
+	timer_set(f->loop, &f->a, 0, add_a, f);
+	timer_set(f->loop, &f->c, NSEC_PER_MSEC, add_c_and_stop, f);
+	assert_int_equal(loop_run(f->loop), 7);
+	assert_true(loop_longest_stall_ns(f->loop) > 0);
+	assert_int_equal(loop_longest_stall_ns(f->loop), 0);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(timers_fire_in_order),
+		T(timer_cancelled_and_rearmed),
+		T(timer_rearms_itself),
+		T(watch_delivers_what_is_readable),
+		T(watch_keeps_the_users_fd_open),
+		T(watch_refuses_a_regular_file),
+		T(signal_comes_on_the_loop),
+		T(worker_runs_jobs_in_order_and_reports_on_the_loop),
+		T(full_mailbox_refuses_and_counts),
+		T(worker_free_runs_what_is_queued),
+		T(job_without_done_frees_itself),
+		T(stuck_job_is_reported_once_and_still_done),
+		T(stall_of_a_callback_is_measured),
+	};
+
+	return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
+}

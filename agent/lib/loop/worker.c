@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Worker threads behind bounded mailboxes. The mailbox is the only thing that a
+ * worker and the others share; a job belongs to one side at a time. A thread
+ * that is stuck in the kernel cannot be ended: worker_free leaves it behind and
+ * the thread frees the worker if it ever returns.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "lib/loop/loop_private.h"
+
+#define MAX_JOBS      65536
+#define STUCK_POLL_NS (100 * NSEC_PER_MSEC)
+#define STUCK_JOIN_S  1
+
+struct worker {
+	struct loop *loop;
+	char name[16];
+	size_t max_bytes;
+	pthread_t thread;
+	struct worker *next; /* the loop's list */
+
+	struct timer stuck_timer; /* loop thread only */
+	worker_stuck_fn *on_stuck;
+	void *stuck_arg;
+
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t wake;
+	struct job *queue, **queue_tail;
+	struct job *running; /* NULL also while a job without done runs: it frees itself */
+	uint64_t started_ns, due_ns;
+	bool busy, reported, closing, abandoned;
+	struct worker_stats stats;
+};
+
+struct worker *worker_next(const struct worker *w)
+{
+	return w->next;
+}
+
+void worker_set_next(struct worker *w, struct worker *next)
+{
+	w->next = next;
+}
+
+static void destroy(struct worker *w)
+{
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+/* Called and left with the lock held. */
+static void run_one(struct worker *w, struct job *j)
+{
+	void (*done)(struct job *) = j->done;
+	uint64_t took_ns;
+	bool abandoned;
+
+	w->queue = j->next;
+	if (!w->queue)
+		w->queue_tail = &w->queue;
+	w->stats.n_queued--;
+	w->stats.n_bytes_queued -= j->n_bytes;
+	w->busy = true;
+	w->reported = false;
+	w->running = done ? j : NULL;
+	w->started_ns = now_mono_ns();
+	w->due_ns = j->deadline_ns ? w->started_ns + j->deadline_ns : 0;
+	pthread_mutex_unlock(&w->lock);
+
+	j->run(j);
+
+	pthread_mutex_lock(&w->lock);
+	took_ns = now_mono_ns() - w->started_ns;
+	w->busy = false;
+	w->running = NULL;
+	w->stats.n_done++;
+	w->stats.busy_ns += took_ns;
+	w->stats.longest_ns = MAX(w->stats.longest_ns, took_ns);
+	abandoned = w->abandoned;
+	if (!done || abandoned)
+		return;
+	pthread_mutex_unlock(&w->lock);
+	loop_post(w->loop, j);
+	pthread_mutex_lock(&w->lock);
+}
+
+static void *thread_main(void *arg)
+{
+	struct worker *w = arg;
+	bool abandoned;
+
+	pthread_setname_np(pthread_self(), w->name);
+	pthread_mutex_lock(&w->lock);
+	while (!w->abandoned) {
+		if (w->queue)
+			run_one(w, w->queue);
+		else if (w->closing)
+			break;
+		else
+			pthread_cond_wait(&w->wake, &w->lock);
+	}
+	abandoned = w->abandoned;
+	pthread_mutex_unlock(&w->lock);
+	if (abandoned)
+		destroy(w);
+	return NULL;
+}
+
+/* Signals belong to the loop thread. */
+static int start_thread(struct worker *w)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&w->thread, NULL, thread_main, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -r;
+}
+
+int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
+{
+	struct worker *w = xcalloc(1, sizeof(*w));
+	int r;
+
+	w->loop = l;
+	w->max_bytes = max_bytes;
+	snprintf(w->name, sizeof(w->name), "%s", name);
+	w->queue_tail = &w->queue;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	r = start_thread(w);
+	if (r < 0) {
+		destroy(w);
+		return r;
+	}
+	loop_add_worker(l, w);
+	*ret = w;
+	return 0;
+}
+
+int worker_post(struct worker *w, struct job *j)
+{
+	bool full;
+
+	pthread_mutex_lock(&w->lock);
+	full = w->closing || w->stats.n_queued >= MAX_JOBS || j->n_bytes > w->max_bytes ||
+	       w->stats.n_bytes_queued > w->max_bytes - j->n_bytes;
+	if (full) {
+		w->stats.n_refused++;
+	} else {
+		j->next = NULL;
+		*w->queue_tail = j;
+		w->queue_tail = &j->next;
+		w->stats.n_queued++;
+		w->stats.n_bytes_queued += j->n_bytes;
+		pthread_cond_signal(&w->wake);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return full ? -ENOBUFS : 0;
+}
+
+void worker_stats(struct worker *w, struct worker_stats *ret)
+{
+	pthread_mutex_lock(&w->lock);
+	*ret = w->stats;
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- stuck jobs ---- */
+
+static void look_for_stuck(void *arg)
+{
+	struct worker *w = arg;
+	struct job *j;
+	bool stuck;
+
+	pthread_mutex_lock(&w->lock);
+	stuck = w->busy && w->due_ns && !w->reported && now_mono_ns() > w->due_ns;
+	w->reported |= stuck;
+	j = w->running;
+	pthread_mutex_unlock(&w->lock);
+	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
+	/* j cannot go away meanwhile: its done runs on this thread */
+	if (stuck)
+		w->on_stuck(w, j, w->stuck_arg);
+}
+
+void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
+{
+	w->on_stuck = fn;
+	w->stuck_arg = arg;
+	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
+}
+
+/* Joins; true: the thread was past its deadline, did not come, and keeps w. */
+static bool join_or_abandon(struct worker *w, bool stuck)
+{
+	struct timespec until;
+
+	if (!stuck)
+		return pthread_join(w->thread, NULL) != 0;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STUCK_JOIN_S;
+	if (pthread_timedjoin_np(w->thread, NULL, &until) == 0)
+		return false;
+	pthread_mutex_lock(&w->lock);
+	stuck = w->busy;
+	w->abandoned = stuck;
+	if (stuck)
+		pthread_detach(w->thread);
+	pthread_mutex_unlock(&w->lock);
+	return stuck ? true : pthread_join(w->thread, NULL) != 0;
+}
+
+struct worker *worker_free(struct worker *w)
+{
+	bool stuck;
+
+	if (!w)
+		return NULL;
+	timer_cancel(&w->stuck_timer);
+	loop_remove_worker(w->loop, w);
+	pthread_mutex_lock(&w->lock);
+	w->closing = true;
+	stuck = w->busy && w->due_ns && now_mono_ns() > w->due_ns;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	if (!join_or_abandon(w, stuck))
+		destroy(w);
+	return NULL;
+}
