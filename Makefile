@@ -19,13 +19,15 @@ override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-
 LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -liberty -lpthread -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
 
-SRC   := $(filter-out %_test.c %_fuzz.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
+SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
 TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
+BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
 BPF   := $(wildcard bpf/*.bpf.c)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o
 LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))
 SKEL  := $(BPF:bpf/%.bpf.c=$(BUILD)/gen/%.skel.h)
 TESTBIN := $(TESTS:%.c=$(BUILD)/%)
+BENCHBIN := $(BENCHES:%.c=$(BUILD)/%)
 
 .PHONY: all help
 all: $(BUILD)/podflame ## build the program (default)
@@ -76,6 +78,28 @@ $(BUILD)/podflame: $(BUILD)/agent/main.o $(BUILD)/libpodflame.a
 $(BUILD)/agent/%_test: $(BUILD)/agent/%_test.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+
+$(BUILD)/agent/%_bench: $(BUILD)/agent/%_bench.o $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+$(BUILD)/agent/%_fuzz: $(BUILD)/agent/%_fuzz.o $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+
+# ---- tests ---------------------------------------------------------------------
+.PHONY: test unit bench fuzz
+test: deps ## set the machine up, then every test (as root)
+	$(Q)$(MAKE) --no-print-directory test-now
+unit: $(TESTBIN) ## the unit tests alone
+	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN)
+bench: $(BUILD)/podflame $(BENCHBIN) ## speed: one JSON object a line
+	$(Q)for b in $(BENCHBIN); do $$b || exit; done
+fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SANITIZE=-fsanitize=fuzzer-no-link,address,undefined $(BUILD)/fuzz/$(T)_fuzz
+	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)
+.PHONY: test-now
+test-now: all $(TESTBIN)
+	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) web/page_test.mjs
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:
