@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The demo's web service and its visitors in one process: three routes of different cost, a third of a CPU in all.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"io"
+	"log"
+	"math/rand"
+	"net"
+	"net/http"
+	"sort"
+	"strings"
+	"time"
+)
+
+type order struct {
+	Customer string
+	Items    []string
+	Total    float64
+}
+
+func randomOrder() order {
+	o := order{Customer: strings.Repeat("c", 5+rand.Intn(20))}
+	for i := 0; i < 40; i++ {
+		o.Items = append(o.Items, strings.Repeat(string(rune('a'+rand.Intn(26))), 1+rand.Intn(12)))
+	}
+	return o
+}
+
+func search(w http.ResponseWriter, _ *http.Request) {
+	var found []string
+	for i := 0; i < 20; i++ {
+		found = append(found, randomOrder().Items...)
+	}
+	sort.Strings(found)
+	_ = json.NewEncoder(w).Encode(found)
+}
+
+func checkout(w http.ResponseWriter, _ *http.Request) {
+	text, _ := json.Marshal(randomOrder())
+	sum := sha256.Sum256(text)
+	for i := 0; i < 3000; i++ {
+		sum = sha256.Sum256(sum[:])
+	}
+	_, _ = w.Write(sum[:])
+}
+
+func export(w http.ResponseWriter, _ *http.Request) {
+	var all bytes.Buffer
+	for i := 0; i < 50; i++ {
+		_ = json.NewEncoder(&all).Encode(randomOrder())
+	}
+	z := gzip.NewWriter(w)
+	_, _ = z.Write(all.Bytes())
+	_ = z.Close()
+}
+
+func visit(address string) {
+	routes := []string{"/search", "/search", "/checkout", "/export"}
+	for {
+		if r, err := http.Get("http://" + address + routes[rand.Intn(len(routes))]); err == nil {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_ = r.Body.Close()
+		}
+		time.Sleep(time.Duration(2+rand.Intn(4)) * time.Millisecond)
+	}
+}
+
+func main() {
+	http.HandleFunc("/search", search)
+	http.HandleFunc("/checkout", checkout)
+	http.HandleFunc("/export", export)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go visit(l.Addr().String())
+	log.Fatal(http.Serve(l, nil))
+}
