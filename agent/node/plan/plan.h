@@ -78,6 +78,7 @@ struct plan {
 	size_t n_pods;
 	struct plan_target *targets;	/* sorted by uid; those that exist, matched or not */
 	size_t n_targets;
+	unsigned pods_unreadable;	/* without uid, namespace or name: in no target's counts */
 	uint64_t next_change_ns;	/* wall time when the plan changes by itself (stopAfter); 0: never */
 };
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Forms of strings in a target: written by hand, because a regular expression
+ * compiled for each label of each target would cost more than the plan itself.
+ * crd_test.c compares them with the patterns, and the patterns with crds/.
+ */
+#include "node/plan/internal.h"
+
+/* As API objects write them; the pattern language is RE2, a subset all engines share. */
+static const char *const patterns[] = {
+	[FORMAT_NONE] = "",
+	[FORMAT_LABEL_KEY] = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
+			     "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+	[FORMAT_LABEL_VALUE] = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
+	[FORMAT_DNS_LABEL] = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+	[FORMAT_DURATION] = "^([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?$",
+};
+
+const char *plan_format_pattern(enum field_format f)
+{
+	return patterns[f];
+}
+
+/* n characters of alphanumerics, `more` inside; upper-case only where allowed. */
+static bool name_ok(const char *s, size_t n, const char *more, bool upper)
+{
+	for (size_t i = 0; i < n; i++) {
+		bool letter = (s[i] >= 'a' && s[i] <= 'z') || (upper && s[i] >= 'A' && s[i] <= 'Z');
+		bool inside = i > 0 && i + 1 < n;
+
+		if (!letter && !(s[i] >= '0' && s[i] <= '9') && !(inside && strchr(more, s[i])))
+			return false;
+	}
+	return n > 0;
+}
+
+static bool label_key_ok(const char *s)
+{
+	const char *slash = strchr(s, '/');
+
+	if (slash && !name_ok(s, (size_t)(slash - s), "-.", false))
+		return false;
+	if (slash)
+		s = slash + 1;
+	return strlen(s) <= 63 && name_ok(s, strlen(s), "-_.", true);
+}
+
+static bool duration_ok(const char *s)
+{
+	static const struct {
+		char unit;
+		size_t max_digits;
+	} parts[] = {{'h', 4}, {'m', 5}, {'s', 7}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		size_t n = strspn(s, "0123456789");
+
+		if (n > 0 && n <= parts[i].max_digits && s[n] == parts[i].unit)
+			s += n + 1;
+	}
+	return *s == '\0';
+}
+
+bool plan_format_ok(enum field_format f, const char *s)
+{
+	switch (f) {
+	case FORMAT_NONE:
+		return true;
+	case FORMAT_LABEL_KEY:
+		return label_key_ok(s);
+	case FORMAT_LABEL_VALUE:
+		return !*s || name_ok(s, strlen(s), "-_.", true);
+	case FORMAT_DNS_LABEL:
+		return name_ok(s, strlen(s), "-", false);
+	case FORMAT_DURATION:
+		return duration_ok(s);
+	}
+	return false;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of plan/ share: the decoded target and pod, the table of spec
+ * fields, selectors and tags. Everything decoded borrows from the JSON it came from.
+ */
+#pragma once
+
+#include "node/plan/plan.h"
+
+#define PLAN_MAX_TARGETS    4096
+#define PLAN_MAX_PODS	    2000 /* of one node; the kubelet's own default is 110 */
+#define PLAN_MAX_CONTAINERS 256	 /* of one pod */
+#define PLAN_LABEL	    "podflame.io/profiling"
+
+/* ---- fields.c: the spec's fields, equal to crds/ (crd_test.c compares) ---- */
+enum field_type {
+	FIELD_OBJECT,
+	FIELD_MAP,
+	FIELD_ARRAY,
+	FIELD_STRING,
+	FIELD_INT,
+	FIELD_NUMBER,
+	FIELD_BOOL
+};
+enum field_format {
+	FORMAT_NONE,
+	FORMAT_LABEL_KEY,
+	FORMAT_LABEL_VALUE,
+	FORMAT_DNS_LABEL,
+	FORMAT_DURATION
+};
+struct field {
+	const char *path; /* below spec: "containers.include[]", "podSelector.matchLabels{}" */
+	enum field_type type;
+	bool required;	 /* in the object that holds it */
+	double min, max; /* value, length of a string, or number of members; max 0: none */
+	bool min_exclusive;
+	enum field_format format;
+	const char *choices; /* "In|NotIn": the only values of a string */
+	const char *def;     /* JSON; NULL: none */
+	bool cluster_only;
+};
+const struct field *plan_fields(size_t *ret_n);
+const struct field *plan_field(const char *path);
+const char *plan_format_pattern(enum field_format f); /* as crds/ writes it */
+bool plan_format_ok(enum field_format f, const char *s);
+/* Calls unknown for each member of spec that no field names; -EINVAL at the first wrong one. */
+typedef void plan_unknown_fn(const char *path, void *arg);
+int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown, void *arg,
+		      struct field_error *reterr);
+
+/* ---- selector.c ---- */
+/* k8s.io/apimachinery labels.Requirement.Matches; sel has passed plan_fields_check. NULL matches
+ * nothing, {} everything. */
+bool plan_selector_matches(const json_t *sel, const json_t *labels);
+/* What the schema's rules say beyond fields: values with In and NotIn only. */
+int plan_selector_check(const json_t *sel, const char *path, struct field_error *reterr);
+
+/* ---- target.c ---- */
+enum target_kind { TARGET_NAMESPACED, TARGET_CLUSTER, TARGET_BUILTIN };
+enum container_type {
+	CONTAINER_REGULAR,
+	CONTAINER_INIT,
+	CONTAINER_SIDECAR,
+	CONTAINER_EPHEMERAL,
+	_CONTAINER_TYPE_MAX
+};
+struct target {
+	enum target_kind kind;
+	const char *uid, *ns, *name;
+	int64_t generation;
+	const json_t *pods, *namespaces, *nodes; /* selectors; nodes NULL: every node */
+	const json_t *include, *exclude, *label_tags;
+	unsigned type_mask;
+	unsigned event_mask, sample_hz;
+	bool suspend;
+	double overhead_percent;
+	uint64_t stop_after_ns, first_ready_ns; /* 0: none */
+	bool ok;
+	struct field_error error; /* with !ok */
+	char ignored[256];	  /* fields this version does not know; "": none */
+};
+void target_decode(const json_t *obj, struct target *ret);
+void target_builtin(const struct plan_settings *s, struct target *ret);
+bool target_wants_container(const struct target *t, const char *name, enum container_type type);
+
+/* ---- pod.c ---- */
+struct container_view {
+	const char *name, *image, *id; /* id NULL: not started; without its prefix */
+	const char *waiting;	       /* reason, while it waits */
+	enum container_type type;
+	bool ended, bad_id;
+};
+struct pod_view {
+	const json_t *labels, *annotations;
+	const char *uid, *cgroup_uid, *ns, *name;
+	bool is_static, ambiguous;  /* ambiguous: another pod claims the same cgroup */
+	bool opted_out, over_limit; /* over_limit: beyond PLAN_MAX_PODS */
+	bool containers_cut;
+	struct container_view *containers; /* owned */
+	size_t n_containers;
+	struct tags tags; /* owned: what all of its containers have */
+};
+/* 1: a pod to plan; 0: ended or of another node; -EINVAL: not readable. */
+int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret);
+void pod_done(struct pod_view *p);
+
+/* ---- tags.c ---- */
+void plan_tags_set(struct tags *t, const char *key,
+		   const char *value); /* copies; NULL or "" is left out */
+void plan_tags_copy(const struct tags *from, struct tags *to);
+void plan_tags_done(struct tags *t);

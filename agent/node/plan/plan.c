@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan_build: decodes everything once, asks of each pod and target whether they
+ * meet, and merges what the targets of one container want.
+ */
+#include "node/plan/reasons.h"
+
+#include <stdlib.h>
+
+struct build {
+	const struct plan_world *w;
+	const struct plan_settings *s;
+	struct target *targets; /* sorted by uid, as plan.targets */
+	struct tally *tallies;	/* of each target */
+	size_t n_targets;
+	struct pod_view *pods; /* sorted by uid */
+	size_t n_pods;
+	const json_t **namespaces; /* sorted by name */
+	struct plan *plan;
+};
+
+/* ---- inputs ---- */
+
+static int by_target_uid(const void *a, const void *b)
+{
+	const struct target *x = a, *y = b;
+	int d = strcmp(x->uid, y->uid);
+
+	d = d ? d : strcmp(x->ns, y->ns);
+	return d ? d : strcmp(x->name, y->name);
+}
+
+static int by_pod_uid(const void *a, const void *b)
+{
+	return strcmp(((const struct pod_view *)a)->uid, ((const struct pod_view *)b)->uid);
+}
+
+static int by_cgroup_uid(const void *a, const void *b)
+{
+	const struct pod_view *const *x = a, *const *y = b;
+
+	return strcmp((*x)->cgroup_uid, (*y)->cgroup_uid);
+}
+
+static const char *namespace_name(const json_t *ns)
+{
+	return json_str_at(ns, "metadata.name", "");
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(namespace_name(*(const json_t *const *)a),
+		      namespace_name(*(const json_t *const *)b));
+}
+
+static void read_targets(struct build *b)
+{
+	size_t n = b->w->n_targets;
+
+	b->targets = xcalloc(n + 1, sizeof(*b->targets));
+	for (size_t i = 0; i < n; i++)
+		target_decode(b->w->targets[i], &b->targets[i]);
+	if (b->s->default_target)
+		target_builtin(b->s, &b->targets[n++]);
+	qsort(b->targets, n, sizeof(*b->targets), by_target_uid);
+	for (size_t i = PLAN_MAX_TARGETS; i < n; i++) {
+		b->targets[i].ok = false;
+		field_error_set(&b->targets[i].error, "",
+				"%zu targets are more than the %d that "
+				"one agent takes",
+				n, PLAN_MAX_TARGETS);
+	}
+	b->n_targets = n;
+	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
+}
+
+/* Two pods that claim one cgroup: at least one of them lies, so neither gets it. */
+static void mark_ambiguous(struct build *b)
+{
+	_cleanup_free_ struct pod_view **sorted = xcalloc(b->n_pods + 1, sizeof(*sorted));
+
+	for (size_t i = 0; i < b->n_pods; i++)
+		sorted[i] = &b->pods[i];
+	qsort(sorted, b->n_pods, sizeof(*sorted), by_cgroup_uid);
+	for (size_t i = 1; i < b->n_pods; i++) {
+		if (streq(sorted[i - 1]->cgroup_uid, sorted[i]->cgroup_uid))
+			sorted[i - 1]->ambiguous = sorted[i]->ambiguous = true;
+	}
+}
+
+static void read_pods(struct build *b)
+{
+	b->pods = xcalloc(b->w->n_pods + 1, sizeof(*b->pods));
+	for (size_t i = 0; i < b->w->n_pods; i++) {
+		int r = pod_decode(b->w->pods[i], b->s, &b->pods[b->n_pods]);
+
+		if (r > 0)
+			b->n_pods++;
+		else if (r < 0)
+			b->plan->pods_unreadable++;
+	}
+	qsort(b->pods, b->n_pods, sizeof(*b->pods), by_pod_uid);
+	for (size_t i = PLAN_MAX_PODS; i < b->n_pods; i++)
+		b->pods[i].over_limit = true;
+	mark_ambiguous(b);
+}
+
+static void read_namespaces(struct build *b)
+{
+	size_t n = b->w->n_namespaces;
+
+	b->namespaces = xcalloc(n + 1, sizeof(*b->namespaces));
+	for (size_t i = 0; i < n; i++)
+		b->namespaces[i] = b->w->namespaces[i];
+	qsort(b->namespaces, n, sizeof(*b->namespaces), by_name);
+}
+
+static const json_t *namespace_labels(const struct build *b, const char *name)
+{
+	size_t lo = 0, hi = b->w->n_namespaces;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		int d = strcmp(name, namespace_name(b->namespaces[mid]));
+
+		if (d == 0)
+			return json_at(b->namespaces[mid], "metadata.labels");
+		if (d < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return NULL;
+}
+
+/* ---- one target: does it work on this node at all ---- */
+
+/* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
+static bool selects_namespace(const struct target *t, const json_t *labels, const char *ns)
+{
+	_cleanup_json_ json_t *named =
+		json_is_object(labels) ? json_copy((json_t *)labels) : json_object();
+
+	if (json_object_size(t->namespaces) == 0)
+		return json_is_object(t->namespaces);
+	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(ns));
+	return plan_selector_matches(t->namespaces, named);
+}
+
+static bool on_this_node(const struct build *b, const struct target *t)
+{
+	if (json_object_size(t->nodes) == 0)
+		return true;
+	if (!b->w->node)
+		return false;
+	return plan_selector_matches(t->nodes, json_at(b->w->node, "metadata.labels"));
+}
+
+static void start_target(struct build *b, size_t i)
+{
+	static const char *const kinds[] = {[TARGET_NAMESPACED] = "ProfilingTarget",
+					    [TARGET_CLUSTER] = "ClusterProfilingTarget",
+					    [TARGET_BUILTIN] = "BuiltIn"};
+	const struct target *t = &b->targets[i];
+	struct plan_target *out = &b->plan->targets[i];
+	uint64_t end =
+		t->first_ready_ns && t->stop_after_ns ? t->first_ready_ns + t->stop_after_ns : 0;
+
+	*out = (struct plan_target){
+		.uid = xstrdup(t->uid),
+		.kind = xstrdup(kinds[t->kind]),
+		.ns = xstrdup(t->kind == TARGET_NAMESPACED ? t->ns : ""),
+		.name = xstrdup(t->name),
+		.generation = t->generation,
+		.accepted = t->ok,
+		.on_this_node = t->ok && on_this_node(b, t),
+		.suspended = t->ok && t->suspend,
+		.completed = t->ok && end && end <= b->w->now_ns,
+		.event_mask = t->ok ? t->event_mask : 0,
+	};
+	if (t->ok && end > b->w->now_ns &&
+	    (!b->plan->next_change_ns || end < b->plan->next_change_ns))
+		b->plan->next_change_ns = end;
+}
+
+/* ---- a target meets a pod ---- */
+
+static bool in_scope(const struct build *b, const struct target *t, const struct pod_view *p,
+		     const json_t *ns_labels, bool enabled)
+{
+	switch (t->kind) {
+	case TARGET_NAMESPACED:
+		if (!streq(t->ns, p->ns))
+			return false;
+		break;
+	case TARGET_CLUSTER:
+		if (!selects_namespace(t, ns_labels, p->ns))
+			return false;
+		break;
+	case TARGET_BUILTIN:
+		return enabled && !str_equal(p->ns, b->s->own_namespace) &&
+		       !streq(p->ns, "kube-system");
+	}
+	return plan_selector_matches(t->pods, p->labels);
+}
+
+static enum why refused(const struct build *b, const struct target *t, const struct pod_view *p,
+			const char *ns_label)
+{
+	if (str_equal(ns_label, "disabled"))
+		return WHY_NAMESPACE_DISABLED;
+	if (t->kind == TARGET_CLUSTER && b->s->opt_in_required && !str_equal(ns_label, "enabled"))
+		return WHY_NAMESPACE_NOT_OPTED_IN;
+	if (p->opted_out)
+		return WHY_POD_OPTED_OUT;
+	if (p->ambiguous)
+		return WHY_AMBIGUOUS_STATIC_POD;
+	if (p->over_limit)
+		return WHY_TOO_MANY_PODS;
+	return WHY_NONE;
+}
+
+static unsigned capped_hz(const struct build *b, const struct target *t)
+{
+	return b->s->max_sample_hz ? MIN(t->sample_hz, b->s->max_sample_hz) : t->sample_hz;
+}
+
+static void add_target(struct build *b, size_t ti, struct plan_container *c)
+{
+	const struct target *t = &b->targets[ti];
+
+	c->event_mask |= t->event_mask;
+	c->sample_hz = MAX(c->sample_hz, capped_hz(b, t));
+	if (t->overhead_percent > 0 &&
+	    (c->overhead_percent <= 0 || t->overhead_percent < c->overhead_percent))
+		c->overhead_percent = t->overhead_percent;
+	c->targets = xrealloc(c->targets, (c->n_targets + 1) * sizeof(*c->targets));
+	c->targets[c->n_targets++] = ti;
+}
+
+static void add_label_tags(const struct target *t, const struct pod_view *p, struct tags *tags)
+{
+	const json_t *key;
+	size_t i;
+
+	json_array_foreach (t->label_tags, i, key) {
+		const char *k = json_string_value(key);
+		_cleanup_free_ char *name = xasprintf("k8s.label.%s", k);
+
+		plan_tags_set(tags, name, json_string_value(json_object_get(p->labels, k)));
+	}
+}
+
+/* Why none of the pod's wanted containers can be sampled now; what: the state of one of them. */
+static enum why not_running(const struct target *t, const struct pod_view *p, const char **ret_what)
+{
+	enum why why = WHY_NONE;
+
+	for (size_t i = 0; i < p->n_containers; i++) {
+		const struct container_view *c = &p->containers[i];
+
+		if (!target_wants_container(t, c->name, c->type))
+			continue;
+		if (c->id && !c->waiting)
+			return WHY_NONE;
+		if (c->bad_id)
+			return WHY_UNSUPPORTED_RUNTIME;
+		why = WHY_CONTAINERS_NOT_RUNNING;
+		*ret_what = c->waiting ? c->waiting : "not started yet";
+	}
+	return why;
+}
+
+/* Adds the target to the containers it wants (out[i] belongs to p->containers[i]). */
+static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *ns_labels,
+		 struct plan_container *out)
+{
+	const char *ns_label = json_string_value(json_object_get(ns_labels, PLAN_LABEL));
+	const struct target *t = &b->targets[ti];
+	struct plan_target *pt = &b->plan->targets[ti];
+	unsigned n = 0;
+	const char *what = NULL;
+	enum why why;
+
+	if (!in_scope(b, t, p, ns_labels, str_equal(ns_label, "enabled")))
+		return;
+	pt->pods_matched++;
+	why = refused(b, t, p, ns_label);
+	if (why || pt->suspended || pt->completed) {
+		tally_add(&b->tallies[ti], why, p, NULL);
+		return;
+	}
+	for (size_t i = 0; i < p->n_containers; i++) {
+		if (!target_wants_container(t, p->containers[i].name, p->containers[i].type))
+			continue;
+		add_target(b, ti, &out[i]);
+		n++;
+	}
+	if (p->containers_cut)
+		tally_add(&b->tallies[ti], WHY_TOO_MANY_CONTAINERS, p, NULL);
+	if (!n) {
+		tally_add(&b->tallies[ti], WHY_NO_CONTAINERS_SELECTED, p, NULL);
+		return;
+	}
+	why = not_running(t, p, &what);
+	tally_add(&b->tallies[ti], why, p, what);
+	pt->pods_planned++;
+	pt->containers_planned += n;
+	add_label_tags(t, p, &p->tags);
+}
+
+/* ---- one pod ---- */
+
+/*
+ * The pod's own cgroup may arm the filter when whatever can still run in it is
+ * wanted. Containers that ended for good do not count.
+ */
+static void arm(const struct pod_view *p, const struct plan_container *all, struct plan_pod *out)
+{
+	unsigned mask = ~0u, hz = 0;
+
+	for (size_t i = 0; i < p->n_containers; i++) {
+		const struct container_view *c = &p->containers[i];
+		bool over =
+			c->ended && (c->type == CONTAINER_INIT || c->type == CONTAINER_EPHEMERAL);
+
+		if (all[i].n_targets == 0 && over)
+			continue;
+		mask &= all[i].event_mask;
+		hz = hz ? MIN(hz, all[i].sample_hz) : all[i].sample_hz;
+	}
+	out->arm_pod = mask && !p->containers_cut;
+	if (!out->arm_pod)
+		return;
+	out->arm_event_mask = mask;
+	out->arm_sample_hz = hz;
+}
+
+static void finish_container(const struct pod_view *p, const struct container_view *c,
+			     struct plan_container *pc)
+{
+	pc->id = xstrdup(c->id);
+	pc->name = xstrdup(c->name);
+	plan_tags_copy(&p->tags, &pc->tags);
+	plan_tags_set(&pc->tags, "container", c->name);
+	plan_tags_set(&pc->tags, "container_id", c->id);
+	plan_tags_set(&pc->tags, "image", c->image);
+}
+
+static void plan_one_pod(struct build *b, struct pod_view *p)
+{
+	const json_t *ns_labels = namespace_labels(b, p->ns);
+	_cleanup_free_ struct plan_container *all = xcalloc(p->n_containers + 1, sizeof(*all));
+	struct plan_pod *out = &b->plan->pods[b->plan->n_pods];
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n_targets; i++) {
+		if (b->plan->targets[i].on_this_node)
+			meet(b, i, p, ns_labels, all);
+	}
+	for (size_t i = 0; i < p->n_containers; i++)
+		n += all[i].n_targets > 0;
+	if (!n)
+		return;
+	*out = (struct plan_pod){
+		.uid = xstrdup(p->uid),
+		.cgroup_uid = xstrdup(p->cgroup_uid),
+		.ns = xstrdup(p->ns),
+		.name = xstrdup(p->name),
+		.containers = xcalloc(n, sizeof(*out->containers)),
+	};
+	arm(p, all, out);
+	for (size_t i = 0; i < p->n_containers; i++) {
+		if (all[i].n_targets == 0)
+			continue;
+		out->containers[out->n_containers] = all[i];
+		finish_container(p, &p->containers[i], &out->containers[out->n_containers++]);
+	}
+	plan_tags_copy(&p->tags, &out->tags);
+	b->plan->n_pods++;
+}
+
+/* ---- all ---- */
+
+static void finish_target(struct build *b, size_t i)
+{
+	const struct target *t = &b->targets[i];
+	const struct reason_facts facts = {
+		.target = t,
+		.plan_target = &b->plan->targets[i],
+		.node_known = b->w->node != NULL,
+		.sample_hz = capped_hz(b, t),
+		.node_name = b->s->node_name ? b->s->node_name : "",
+	};
+
+	reasons_write(&facts, &b->tallies[i], &b->plan->targets[i]);
+}
+
+static void build_done(struct build *b)
+{
+	for (size_t i = 0; i < b->n_pods; i++)
+		pod_done(&b->pods[i]);
+	for (size_t i = 0; i < b->n_targets; i++)
+		tally_done(&b->tallies[i]);
+	free(b->pods);
+	free(b->targets);
+	free(b->tallies);
+	free(b->namespaces);
+	plan_free(b->plan);
+}
+
+int plan_build(const struct plan_world *w, struct plan **ret)
+{
+	_cleanup_(build_done) struct build b = {
+		.w = w, .s = &w->settings, .plan = xcalloc(1, sizeof(*b.plan))};
+
+	read_targets(&b);
+	read_pods(&b);
+	read_namespaces(&b);
+	b.plan->targets = xcalloc(b.n_targets + 1, sizeof(*b.plan->targets));
+	b.plan->n_targets = b.n_targets;
+	b.plan->pods = xcalloc(b.n_pods + 1, sizeof(*b.plan->pods));
+	for (size_t i = 0; i < b.n_targets; i++)
+		start_target(&b, i);
+	for (size_t i = 0; i < b.n_pods; i++)
+		plan_one_pod(&b, &b.pods[i]);
+	for (size_t i = 0; i < b.n_targets; i++)
+		finish_target(&b, i);
+	*ret = TAKE_PTR(b.plan);
+	return 0;
+}
+
+static void free_pod(struct plan_pod *p)
+{
+	for (size_t i = 0; i < p->n_containers; i++) {
+		struct plan_container *c = &p->containers[i];
+
+		free(c->id);
+		free(c->name);
+		free(c->targets);
+		plan_tags_done(&c->tags);
+	}
+	free(p->containers);
+	plan_tags_done(&p->tags);
+	free(p->uid);
+	free(p->cgroup_uid);
+	free(p->ns);
+	free(p->name);
+}
+
+struct plan *plan_free(struct plan *p)
+{
+	if (!p)
+		return NULL;
+	for (size_t i = 0; i < p->n_pods; i++)
+		free_pod(&p->pods[i]);
+	for (size_t i = 0; i < p->n_targets; i++) {
+		struct plan_target *t = &p->targets[i];
+
+		for (size_t k = 0; k < t->n_reasons; k++) {
+			free(t->reasons[k].reason);
+			free(t->reasons[k].message);
+		}
+		free(t->reasons);
+		free(t->uid);
+		free(t->kind);
+		free(t->ns);
+		free(t->name);
+	}
+	free(p->pods);
+	free(p->targets);
+	free(p);
+	return NULL;
+}

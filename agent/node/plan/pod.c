@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pod as the plan needs it: its containers with their types and ids, its
+ * workload, and what its cgroup is called.
+ */
+#include "node/plan/internal.h"
+
+#include <stdlib.h>
+
+/* ---- containers ---- */
+
+/* "containerd://<64 hex>", "cri-o://...", "docker://..."; the id alone, NULL if it is none. */
+static const char *container_id(const char *s)
+{
+	const char *id = strstr(s, "://");
+
+	id = id ? id + 3 : s;
+	return strlen(id) == 64 && strspn(id, "0123456789abcdef") == 64 ? id : NULL;
+}
+
+static const json_t *status_of(const json_t *statuses, const char *name)
+{
+	const json_t *s;
+	size_t i;
+
+	json_array_foreach (statuses, i, s) {
+		if (str_equal(json_str_at(s, "name", NULL), name))
+			return s;
+	}
+	return NULL;
+}
+
+static void add_containers(struct pod_view *p, const json_t *specs, const json_t *statuses,
+			   enum container_type type)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (specs, i, c) {
+		const char *name = json_str_at(c, "name", NULL);
+		const json_t *st = status_of(statuses, name);
+		const char *id = json_str_at(st, "containerID", "");
+		bool sidecar = streq(json_str_at(c, "restartPolicy", ""), "Always");
+
+		if (!name)
+			continue;
+		if (p->n_containers == PLAN_MAX_CONTAINERS) {
+			p->containers_cut = true;
+			return;
+		}
+		p->containers[p->n_containers++] = (struct container_view){
+			.name = name,
+			.image = json_str_at(st, "image", json_str_at(c, "image", NULL)),
+			.id = container_id(id),
+			.bad_id = *id && !container_id(id),
+			.waiting = json_str_at(st, "state.waiting.reason", NULL),
+			.ended = json_is_object(json_at(st, "state.terminated")),
+			.type = type == CONTAINER_INIT && sidecar ? CONTAINER_SIDECAR : type,
+		};
+	}
+}
+
+static void decode_containers(const json_t *obj, struct pod_view *p)
+{
+	size_t n = json_array_size(json_at(obj, "spec.initContainers")) +
+		   json_array_size(json_at(obj, "spec.containers")) +
+		   json_array_size(json_at(obj, "spec.ephemeralContainers"));
+
+	p->containers = xcalloc(MIN(n, PLAN_MAX_CONTAINERS) + 1, sizeof(*p->containers));
+	add_containers(p, json_at(obj, "spec.initContainers"),
+		       json_at(obj, "status.initContainerStatuses"), CONTAINER_INIT);
+	add_containers(p, json_at(obj, "spec.containers"), json_at(obj, "status.containerStatuses"),
+		       CONTAINER_REGULAR);
+	add_containers(p, json_at(obj, "spec.ephemeralContainers"),
+		       json_at(obj, "status.ephemeralContainerStatuses"), CONTAINER_EPHEMERAL);
+}
+
+/* ---- workload ---- */
+
+static const json_t *controller_of(const json_t *obj)
+{
+	const json_t *owners = json_at(obj, "metadata.ownerReferences");
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach (owners, i, o) {
+		if (json_bool_at(o, "controller", false))
+			return o;
+	}
+	return json_array_get(owners, 0);
+}
+
+/* A Deployment's pods belong to a ReplicaSet named DEPLOYMENT-HASH; the hash is a label. */
+static void set_workload(const json_t *obj, struct pod_view *p)
+{
+	const json_t *owner = controller_of(obj);
+	const char *kind = json_str_at(owner, "kind", "Node");
+	const char *name = json_str_at(owner, "name", "");
+	const char *hash = json_string_value(json_object_get(p->labels, "pod-template-hash"));
+	_cleanup_free_ char *suffix = hash && *hash ? xasprintf("-%s", hash) : NULL;
+
+	if (streq(kind, "Node") || !*name) {
+		plan_tags_set(&p->tags, "pod_group", p->name);
+		plan_tags_set(&p->tags, "pod_group_type", "Pod");
+		return;
+	}
+	if (streq(kind, "ReplicaSet") && suffix && str_has_suffix(name, suffix) &&
+	    strlen(name) > strlen(suffix)) {
+		_cleanup_free_ char *deployment = xstrndup(name, strlen(name) - strlen(suffix));
+
+		plan_tags_set(&p->tags, "pod_group", deployment);
+		plan_tags_set(&p->tags, "pod_group_type", "Deployment");
+		return;
+	}
+	plan_tags_set(&p->tags, "pod_group", name);
+	plan_tags_set(&p->tags, "pod_group_type", kind);
+}
+
+static void set_tags(const json_t *obj, const struct plan_settings *s, struct pod_view *p)
+{
+	plan_tags_set(&p->tags, "pod_cluster", s->cluster_name);
+	plan_tags_set(&p->tags, "pod_ns", p->ns);
+	plan_tags_set(&p->tags, "pod", p->name);
+	plan_tags_set(&p->tags, "pod_node", s->node_name);
+	set_workload(obj, p);
+	/* nothing else can run in it: samples seen before its id is known are this container's */
+	if (p->n_containers == 1) {
+		plan_tags_set(&p->tags, "container", p->containers[0].name);
+		plan_tags_set(&p->tags, "image", p->containers[0].image);
+	}
+}
+
+/* ---- the pod ---- */
+
+/*
+ * The kubelet names the cgroup of a static pod after the hash of its file and
+ * shows the pod to the API server as a mirror pod with another uid. Anybody may
+ * write these annotations on a pod of his own, so only the hash's own form (a
+ * uid has dashes) on a pod that its node owns is believed.
+ */
+static const char *static_hash(const json_t *obj, const struct pod_view *p, const char *node_name)
+{
+	const char *hash =
+		json_string_value(json_object_get(p->annotations, "kubernetes.io/config.hash"));
+	const json_t *owner = controller_of(obj);
+
+	if (!hash || strlen(hash) != 32 || strspn(hash, "0123456789abcdef") != 32 ||
+	    !json_is_string(json_object_get(p->annotations, "kubernetes.io/config.mirror")))
+		return NULL;
+	if (!streq(json_str_at(owner, "kind", ""), "Node") ||
+	    !str_equal(json_str_at(owner, "name", ""), node_name))
+		return NULL;
+	return hash;
+}
+
+static bool opts_out(const json_t *map)
+{
+	const json_t *v = json_object_get(map, PLAN_LABEL);
+
+	return v && !str_equal(json_string_value(v), "enabled");
+}
+
+int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret)
+{
+	const char *phase = json_str_at(obj, "status.phase", "");
+	const char *node = json_str_at(obj, "spec.nodeName", NULL);
+	const char *hash;
+
+	*ret = (struct pod_view){
+		.labels = json_at(obj, "metadata.labels"),
+		.annotations = json_at(obj, "metadata.annotations"),
+		.uid = json_str_at(obj, "metadata.uid", ""),
+		.ns = json_str_at(obj, "metadata.namespace", ""),
+		.name = json_str_at(obj, "metadata.name", ""),
+	};
+	if (!*ret->uid || !*ret->ns || !*ret->name)
+		return -EINVAL;
+	if (streq(phase, "Succeeded") || streq(phase, "Failed"))
+		return 0;
+	if (node && s->node_name && !streq(node, s->node_name))
+		return 0;
+	hash = static_hash(obj, ret, s->node_name);
+	ret->is_static = hash != NULL;
+	ret->cgroup_uid = hash ? hash : ret->uid;
+	ret->opted_out = opts_out(ret->labels) || opts_out(ret->annotations);
+	decode_containers(obj, ret);
+	set_tags(obj, s, ret);
+	return 1;
+}
+
+void pod_done(struct pod_view *p)
+{
+	free(p->containers);
+	plan_tags_done(&p->tags);
+}

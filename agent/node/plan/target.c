@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A ProfilingTarget or ClusterProfilingTarget as the plan needs it. What cannot
+ * be understood is kept as the error a user gets to read.
+ */
+#include "node/plan/internal.h"
+
+#include <stdlib.h>
+
+#define STOP_AFTER_MIN_NS (NSEC_PER_SEC)
+#define STOP_AFTER_MAX_NS (720 * 3600 * NSEC_PER_SEC)
+
+struct unknown {
+	char *text; /* of struct target.ignored */
+	size_t max;
+	char refused[256]; /* the first that must not be ignored */
+};
+
+/*
+ * A member that this version does not know: an event or a setting may be left
+ * out and told; one that narrows who is profiled may not.
+ */
+static void on_unknown(const char *path, void *arg)
+{
+	static const char *const narrowing[] = {"spec.podSelector.", "spec.namespaceSelector.",
+						"spec.nodeSelector.", "spec.containers."};
+	struct unknown *u = arg;
+	size_t n = strlen(u->text);
+
+	for (size_t i = 0; i < ARRAY_SIZE(narrowing); i++) {
+		if (str_has_prefix(path, narrowing[i]) && !*u->refused)
+			snprintf(u->refused, sizeof(u->refused), "%s", path);
+	}
+	snprintf(u->text + n, u->max - n, "%s%s", n ? ", " : "", path);
+}
+
+static int check_rules(const struct target *t, const json_t *spec, struct field_error *reterr)
+{
+	if (plan_selector_check(t->pods, "spec.podSelector", reterr) < 0 ||
+	    plan_selector_check(t->namespaces, "spec.namespaceSelector", reterr) < 0 ||
+	    plan_selector_check(t->nodes, "spec.nodeSelector", reterr) < 0)
+		return -EINVAL;
+	if (json_array_size(t->include) && json_array_size(t->exclude))
+		return field_error_set(reterr, "spec.containers",
+				       "set include or exclude, not both");
+	if (!t->event_mask)
+		return field_error_set(reterr, "spec.events",
+				       "names no event that this agent knows");
+	if (json_at(spec, "stopAfter") &&
+	    (t->stop_after_ns < STOP_AFTER_MIN_NS || t->stop_after_ns > STOP_AFTER_MAX_NS))
+		return field_error_set(reterr, "spec.stopAfter", "must be from 1s to 720h");
+	return 0;
+}
+
+static unsigned decode_types(const json_t *spec)
+{
+	static const char *const names[] = {"Regular", "Init", "Sidecar", "Ephemeral"};
+	const json_t *types = json_at(spec, "containers.types");
+	_cleanup_json_ json_t *def = NULL;
+	unsigned mask = 0;
+	const json_t *v;
+	size_t i;
+
+	if (!types)
+		types = def = json_loads(plan_field("containers.types")->def, 0, NULL);
+	json_array_foreach (types, i, v) {
+		for (unsigned k = 0; k < _CONTAINER_TYPE_MAX; k++) {
+			if (str_equal(json_string_value(v), names[k]))
+				mask |= 1u << k;
+		}
+	}
+	return mask;
+}
+
+static void decode_events(const json_t *spec, struct target *t)
+{
+	const json_t *events = json_at(spec, "events");
+	_cleanup_json_ json_t *def = NULL;
+
+	if (!events)
+		events = def = json_loads(plan_field("events")->def, 0, NULL);
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		if (json_object_get(events, event_info(e)->spec_field))
+			t->event_mask |= 1u << e;
+	}
+	t->sample_hz = (unsigned)json_int_at(events, "onCpu.sampleHz",
+					     atoi(plan_field("events.onCpu.sampleHz")->def));
+}
+
+static void decode_spec(const json_t *spec, struct target *t)
+{
+	const char *stop = json_str_at(spec, "stopAfter", NULL);
+
+	t->pods = json_at(spec, "podSelector");
+	t->namespaces = json_at(spec, "namespaceSelector");
+	t->nodes = json_at(spec, "nodeSelector");
+	t->include = json_at(spec, "containers.include");
+	t->exclude = json_at(spec, "containers.exclude");
+	t->label_tags = json_at(spec, "podLabelTags");
+	t->type_mask = decode_types(spec);
+	decode_events(spec, t);
+	t->suspend = json_bool_at(spec, "suspend", false);
+	t->overhead_percent = json_number_value(json_at(spec, "limits.overheadPercent"));
+	if (stop && str_to_duration_ns(stop, &t->stop_after_ns) < 0)
+		t->stop_after_ns = 0;
+}
+
+static int decode(const json_t *obj, struct target *t, struct field_error *reterr)
+{
+	struct unknown u = {.text = t->ignored, .max = sizeof(t->ignored)};
+	const json_t *spec = json_at(obj, "spec");
+
+	if (!*t->uid || !*t->name)
+		return field_error_set(reterr, *t->name ? "metadata.uid" : "metadata.name",
+				       "is not a string");
+	if (plan_fields_check(spec, t->kind == TARGET_CLUSTER, on_unknown, &u, reterr) < 0)
+		return -EINVAL;
+	if (*u.refused)
+		return field_error_set(reterr, u.refused,
+				       "this agent does not know it and cannot ignore it; it is "
+				       "older than the installed CRDs");
+	decode_spec(spec, t);
+	return check_rules(t, spec, reterr);
+}
+
+void target_decode(const json_t *obj, struct target *ret)
+{
+	const char *ns = json_str_at(obj, "metadata.namespace", "");
+	const char *kind =
+		json_str_at(obj, "kind", *ns ? "ProfilingTarget" : "ClusterProfilingTarget");
+	const char *ready = json_str_at(obj, "status.firstReadyTime", NULL);
+
+	*ret = (struct target){
+		.kind = streq(kind, "ClusterProfilingTarget") ? TARGET_CLUSTER : TARGET_NAMESPACED,
+		.uid = json_str_at(obj, "metadata.uid", ""),
+		.ns = ns,
+		.name = json_str_at(obj, "metadata.name", ""),
+		.generation = json_int_at(obj, "metadata.generation", 0),
+	};
+	if (ready && time_parse(ready, &ret->first_ready_ns) < 0)
+		ret->first_ready_ns = 0;
+	ret->ok = decode(obj, ret, &ret->error) == 0;
+}
+
+void target_builtin(const struct plan_settings *s, struct target *ret)
+{
+	*ret = (struct target){
+		.kind = TARGET_BUILTIN,
+		.uid = "builtin",
+		.ns = "",
+		.name = "default",
+		.type_mask = decode_types(NULL),
+		.event_mask = 1u << EVENT_ON_CPU,
+		.sample_hz = s->default_sample_hz
+				     ? s->default_sample_hz
+				     : (unsigned)atoi(plan_field("events.onCpu.sampleHz")->def),
+		.ok = true,
+	};
+}
+
+static bool listed(const json_t *names, const char *name)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach (names, i, v) {
+		if (str_equal(json_string_value(v), name))
+			return true;
+	}
+	return false;
+}
+
+bool target_wants_container(const struct target *t, const char *name, enum container_type type)
+{
+	if (!(t->type_mask & (1u << type)))
+		return false;
+	if (json_array_size(t->include) && !listed(t->include, name))
+		return false;
+	return !listed(t->exclude, name);
+}
+
+int plan_check_target(const json_t *target, struct field_error *reterr)
+{
+	struct target t;
+
+	target_decode(target, &t);
+	if (t.ok)
+		return 0;
+	return field_error_set(reterr, t.error.path, "%s", t.error.reason);
+}
