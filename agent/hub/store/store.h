@@ -26,6 +26,9 @@ struct predicate {
 	size_t n_values;
 };
 struct predicate *predicate_free(struct predicate *p);
+/* Whether PRED_REGEXP takes the pattern: POSIX ERE and \\d, bounded, no back-references. */
+#define REGEXP_MAX_BYTES 1024
+int predicate_regexp_check(const char *pattern, struct field_error *reterr);
 
 struct selection {
 	enum event event;
@@ -40,7 +43,11 @@ struct selection {
 };
 struct selection *selection_free(struct selection *s);
 
-/* One folded row, borrowed during the call: equal stacks of the selection are already added up. */
+/*
+ * One folded row: equal stacks of the selection are already added up, greatest
+ * value first. Borrowed during the call, but for frames: they live, each at its
+ * address, until store_read returns.
+ */
 struct store_row {
 	const char *app_service;
 	struct stack_head head;
@@ -50,8 +57,10 @@ struct store_row {
 	uint64_t n_samples;
 };
 struct store_summary {
-	uint64_t n_rows, n_samples, n_profiles;
-	int64_t first_s, last_s;		/* newest and oldest row's time; 0 when none */
+	uint64_t n_rows, n_samples, n_profiles;	/* n_profiles: that may hold a match */
+	int64_t first_s, last_s;		/* oldest and newest row's time; 0 when none */
+	uint64_t query_ns;
+	char *statement;			/* what ran, values as ?; for debug; may be NULL */
 	bool truncated;
 	struct loss *losses;			/* by reason, for the selection's window and scope */
 	size_t n_losses;
@@ -72,7 +81,10 @@ int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
 typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
 	       struct store_summary *ret, struct field_error *reterr);
-/* Distinct values of a tag within the selection, most rows first; for choices on the page. */
+/*
+ * Distinct values of a tag within the selection, most samples first; for choices
+ * on the page. For "profile_event_type" the selection's event does not count.
+ */
 typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
 int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg);
 int store_expire(struct store *s, uint64_t now_wall_ns);	/* writer's worker, every minute */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sink that forgets: counts what it was given, answers nothing. For benchmarks. */
+#include "hub/store/sink.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct null_store {
+	_Atomic uint64_t n_profiles, n_samples;
+};
+
+static int null_open(const struct store_config *c, void **ret, struct field_error *reterr)
+{
+	(void)c;
+	(void)reterr;
+	*ret = xcalloc(1, sizeof(struct null_store));
+	return 0;
+}
+
+static int null_write(void *sink, const struct batch *b, size_t *ret_n_new)
+{
+	struct null_store *n = sink;
+
+	for (size_t i = 0; i < b->n_profiles; i++)
+		atomic_fetch_add(&n->n_samples, b->profiles[i]->n_samples);
+	atomic_fetch_add(&n->n_profiles, b->n_profiles);
+	*ret_n_new = b->n_profiles;
+	return 0;
+}
+
+static int null_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		     struct store_summary *ret, struct field_error *reterr)
+{
+	(void)sink;
+	(void)sel;
+	(void)fn;
+	(void)arg;
+	(void)reterr;
+	*ret = (struct store_summary){0};
+	return 0;
+}
+
+static int null_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
+		       store_value_fn *fn, void *arg)
+{
+	(void)sink;
+	(void)sel;
+	(void)tag;
+	(void)limit;
+	(void)fn;
+	(void)arg;
+	return 0;
+}
+
+static int null_expire(void *sink, uint64_t now_wall_ns)
+{
+	(void)sink;
+	(void)now_wall_ns;
+	return 0;
+}
+
+static void null_stats(void *sink, struct store_stats *ret)
+{
+	struct null_store *n = sink;
+
+	*ret = (struct store_stats){
+		.n_profiles = atomic_load(&n->n_profiles),
+		.n_samples = atomic_load(&n->n_samples),
+	};
+}
+
+const struct sink_ops null_sink = {
+	"null", null_open, free, null_write, null_read, null_values, null_expire, null_stats,
+};

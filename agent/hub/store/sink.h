@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to store/: what a sink provides. A new one is one file and one row in store.c. */
+#pragma once
+
+#include "hub/store/store.h"
+
+struct sink_ops {
+	const char *kind;
+	int (*open)(const struct store_config *c, void **ret, struct field_error *reterr);
+	void (*close)(void *sink);
+	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);
+	int (*read)(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		    struct store_summary *ret, struct field_error *reterr);
+	int (*values)(void *sink, const struct selection *sel, const char *tag, size_t limit,
+		      store_value_fn *fn, void *arg);
+	int (*expire)(void *sink, uint64_t now_wall_ns);
+	void (*stats)(void *sink, struct store_stats *ret);
+};
+extern const struct sink_ops sqlite_sink, null_sink;
+
+/* match.c: LIKE with '%' and '*' for any run, '_' for any character, '\' before a literal. */
+bool match_like(const char *pattern, const char *text);
+struct regexp;
+int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr);
+void regexp_free(void *r);
+bool regexp_match(const struct regexp *r, const char *text);

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The SQLite sink: its file, schema and health. Everything that repeats is a row
+ * of a dictionary (strings, frames, stacks, tag sets, series), a sample is seven
+ * integers clustered by event, series and time. A damaged file is set aside,
+ * never deleted; the store goes on with an empty one and says so.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_NAME	"profiles.sqlite"
+#define SCHEMA_VERSION	1
+#define BUSY_MS		5000
+#define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
+
+static const char schema[] =
+	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
+	/* 0 stands for an absent string */
+	"CREATE TABLE frames(id INTEGER PRIMARY KEY, name INT, module INT, build_id INT,"
+	" address INT, file INT, line INT, kind INT, inlined INT,"
+	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
+	/* last_s: newest use, exact to an hour, so that unused stacks are found without a scan */
+	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
+	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT NULL);"
+	"CREATE INDEX stacks_hash ON stacks(hash);"
+	"CREATE INDEX stacks_last ON stacks(last_s);"
+	"CREATE TABLE tagsets(id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);"
+	"CREATE TABLE tags(tagset INT, key INT, value INT, PRIMARY KEY(tagset, key)) WITHOUT ROWID;"
+	"CREATE TABLE series(id INTEGER PRIMARY KEY, app INT NOT NULL, pid INT NOT NULL,"
+	" start_ms INT NOT NULL, tagset INT NOT NULL, first_s INT NOT NULL, last_s INT NOT NULL,"
+	" UNIQUE(tagset, app, pid, start_ms));"
+	"CREATE TABLE profiles(id BLOB PRIMARY KEY, time INT NOT NULL, event INT NOT NULL,"
+	" series INT NOT NULL, n INT NOT NULL) WITHOUT ROWID;"
+	"CREATE INDEX profiles_time ON profiles(time, event, series, n);"
+	"CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
+	" value INT NOT NULL, n INT NOT NULL,"
+	" PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
+	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
+	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
+	"CREATE INDEX losses_time ON losses(time);"
+	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
+
+static const char *const statements[_ST_MAX] = {
+	[ST_BEGIN] = "BEGIN IMMEDIATE",
+	[ST_COMMIT] = "COMMIT",
+	[ST_ROLLBACK] = "ROLLBACK",
+	[ST_STRING_GET] = "SELECT id FROM strings WHERE s=?",
+	[ST_STRING_PUT] = "INSERT INTO strings(s) VALUES(?)",
+	[ST_FRAME_GET] = "SELECT id FROM frames WHERE name=? AND module=? AND build_id=? AND "
+			 "address=? AND file=? AND line=? AND kind=? AND inlined=?",
+	[ST_FRAME_PUT] = "INSERT INTO frames(name, module, build_id, address, file, line, kind, "
+			 "inlined) VALUES(?,?,?,?,?,?,?,?)",
+	[ST_STACK_GET] =
+		"SELECT id, last_s FROM stacks WHERE hash=? AND process=? AND thread=? AND "
+		"main=? AND frames=?",
+	[ST_STACK_PUT] = "INSERT INTO stacks(hash, process, thread, main, frames, last_s) "
+			 "VALUES(?,?,?,?,?,?)",
+	[ST_STACK_TOUCH] = "UPDATE stacks SET last_s=?2 WHERE id=?1",
+	[ST_TAGSET_GET] = "SELECT id FROM tagsets WHERE text=?",
+	[ST_TAGSET_PUT] = "INSERT INTO tagsets(text) VALUES(?)",
+	[ST_TAG_PUT] = "INSERT OR REPLACE INTO tags(tagset, key, value) VALUES(?,?,?)",
+	[ST_SERIES_GET] = "SELECT id FROM series WHERE tagset=? AND app=? AND pid=? AND start_ms=?",
+	[ST_SERIES_PUT] = "INSERT INTO series(tagset, app, pid, start_ms, first_s, last_s) "
+			  "VALUES(?,?,?,?,?,?)",
+	[ST_SERIES_TOUCH] = "UPDATE series SET first_s=MIN(first_s, ?2), last_s=MAX(last_s, ?3) "
+			    "WHERE id=?1 AND (first_s>?2 OR last_s<?3)",
+	[ST_PROFILE_GET] = "SELECT 1 FROM profiles WHERE id=?",
+	[ST_PROFILE_PUT] = "INSERT INTO profiles(id, time, event, series, n) VALUES(?,?,?,?,?)",
+	[ST_SAMPLE_PUT] = "INSERT INTO samples(event, series, time, stack, cpu, value, n) "
+			  "VALUES(?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
+			  "value=value+excluded.value, n=n+excluded.n",
+	[ST_LOSS_PUT] = "INSERT INTO losses(time, start_s, event, series, reason, n, time_ns) "
+			"VALUES(?,?,?,?,?,?,?)",
+};
+
+int sq_errno(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_ROW:
+	case SQLITE_DONE:
+		return 0;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return -EBADMSG;
+	case SQLITE_INTERRUPT:
+		return -ETIME;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return -EBUSY;
+	case SQLITE_READONLY:
+		return -EROFS;
+	case SQLITE_CANTOPEN:
+	case SQLITE_PERM:
+		return -EACCES;
+	case SQLITE_TOOBIG:
+		return -E2BIG;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	default:
+		return -EIO;
+	}
+}
+
+int sq_exec(sqlite3 *db, const char *sql)
+{
+	return sq_errno(sqlite3_exec(db, sql, NULL, NULL, NULL));
+}
+
+void sq_finalize(sqlite3_stmt **st)
+{
+	sqlite3_finalize(*st);
+}
+
+int sq_run(sqlite3_stmt *st)
+{
+	int rc = sqlite3_step(st);
+
+	sqlite3_reset(st);
+	return sq_errno(rc);
+}
+
+int sq_int(sqlite3 *db, const char *sql, int64_t *ret)
+{
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	if (sq_errno(rc))
+		return sq_errno(rc);
+	*ret = rc == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+	return 0;
+}
+
+void sq_set_error(struct sqlite_store *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	sqlite3_mutex_enter(s->stats_lock);
+	s->stats.error[0] = '\0';
+	if (fmt) {
+		va_start(ap, fmt);
+		vsnprintf(s->stats.error, sizeof(s->stats.error), fmt, ap);
+		va_end(ap);
+	}
+	sqlite3_mutex_leave(s->stats_lock);
+}
+
+static int schema_make(sqlite3 *db)
+{
+	char version[128];
+	uint64_t seed;
+	int r;
+
+	random_bytes(&seed, sizeof(seed));
+	/* before the first table, or it has no effect */
+	r = sq_exec(db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
+	if (!r)
+		r = sq_exec(db, schema);
+	snprintf(version, sizeof(version),
+		 "INSERT INTO meta VALUES('seed', %lld); PRAGMA user_version=%d; COMMIT",
+		 (long long)(seed >> 1), SCHEMA_VERSION);
+	return r ? r : sq_exec(db, version);
+}
+
+/* Damaged pages are better found now than by the first query. */
+static int quick_check(sqlite3 *db)
+{
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int64_t pages = 0, page_bytes = 0;
+	int r = sq_int(db, "PRAGMA page_count", &pages);
+
+	if (!r)
+		r = sq_int(db, "PRAGMA page_size", &page_bytes);
+	if (r || pages * page_bytes > CHECK_MAX_BYTES)
+		return r;
+	r = sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
+	if (r)
+		return r;
+	if (sqlite3_step(st) != SQLITE_ROW)
+		return -EBADMSG;
+	return streq((const char *)sqlite3_column_text(st, 0), "ok") ? 0 : -EBADMSG;
+}
+
+static int schema_check(struct sqlite_store *s, struct field_error *reterr)
+{
+	int64_t version = 0, tables = 0, seed = 0;
+	int r = sq_int(s->writer, "PRAGMA user_version", &version);
+
+	if (!r)
+		r = sq_int(s->writer, "SELECT COUNT(*) FROM sqlite_schema", &tables);
+	if (!r && version == 0 && tables == 0)
+		r = schema_make(s->writer);
+	else if (!r && version != SCHEMA_VERSION)
+		return field_error_set(reterr, s->file ? s->file : "store",
+				       "written by another version (%lld, this one knows %d)",
+				       (long long)version, SCHEMA_VERSION);
+	else if (!r)
+		r = quick_check(s->writer);
+	if (!r)
+		r = sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
+	if (r)
+		return r;
+	s->seed = (uint64_t)seed;
+	return 0;
+}
+
+static int connection_open(const char *file, int flags, sqlite3 **ret)
+{
+	sqlite3 *db = NULL;
+	int r = sq_errno(sqlite3_open_v2(file, &db, flags | SQLITE_OPEN_FULLMUTEX, NULL));
+
+	if (!r)
+		r = sq_errno(sqlite3_busy_timeout(db, BUSY_MS));
+	if (!r)
+		r = where_functions(db);
+	if (r) {
+		sqlite3_close_v2(db);
+		return r;
+	}
+	*ret = db;
+	return 0;
+}
+
+void sq_disconnect(struct sqlite_store *s)
+{
+	for (int i = 0; i < _ST_MAX; i++) {
+		sqlite3_finalize(s->st[i]);
+		s->st[i] = NULL;
+	}
+	if (s->reader != s->writer)
+		sqlite3_close_v2(s->reader);
+	sqlite3_close_v2(s->writer);
+	s->reader = s->writer = NULL;
+}
+
+static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
+{
+	int r = connection_open(s->file ? s->file : ":memory:",
+				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->writer);
+
+	if (r)
+		return r;
+	r = schema_check(s, reterr);
+	/* NORMAL: a commit survives any end of the process; fsync happens at checkpoints */
+	if (!r)
+		r = sq_exec(s->writer,
+			    "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
+			    "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
+	for (int i = 0; !r && i < _ST_MAX; i++)
+		r = sq_errno(sqlite3_prepare_v3(s->writer, statements[i], -1,
+						SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL));
+	if (!r && !s->file)
+		s->reader = s->writer;
+	else if (!r)
+		r = connection_open(s->file, SQLITE_OPEN_READONLY, &s->reader);
+	return r;
+}
+
+int sq_connect(struct sqlite_store *s, struct field_error *reterr)
+{
+	int r = connect_fresh(s, reterr);
+
+	if (r)
+		sq_disconnect(s);
+	else
+		sq_measure(s);
+	return r;
+}
+
+static void rename_suffix(const char *file, const char *suffix, const char *tag)
+{
+	_cleanup_free_ char *from = xasprintf("%s%s", file, suffix);
+	_cleanup_free_ char *to = xasprintf("%s.damaged-%s%s", file, tag, suffix);
+
+	/* -wal and -shm may not exist; SQLite would apply them to the new file if left */
+	if (rename(from, to) && errno != ENOENT)
+		unlink(from);
+}
+
+int sq_set_aside(struct sqlite_store *s)
+{
+	char when[32];
+	int r;
+
+	if (!s->file)
+		return -EBADMSG;
+	sq_disconnect(s);
+	time_format(now_wall_ns(), when);
+	rename_suffix(s->file, "", when);
+	rename_suffix(s->file, "-wal", when);
+	rename_suffix(s->file, "-shm", when);
+	r = sq_connect(s, NULL);
+	sq_set_error(s,
+		     "%s was damaged and is set aside as .damaged-%s; the store began again empty",
+		     s->file, when);
+	counter_add(counter("store_damaged_total", NULL, NULL), 1);
+	return r;
+}
+
+void sq_measure(struct sqlite_store *s)
+{
+	int64_t pages = 0, page_bytes = 0, stacks = 0, oldest = 0;
+
+	(void)sq_int(s->writer, "PRAGMA page_count", &pages);
+	(void)sq_int(s->writer, "PRAGMA page_size", &page_bytes);
+	(void)sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &stacks);
+	(void)sq_int(s->writer, "SELECT MIN(time) FROM profiles", &oldest);
+	sqlite3_mutex_enter(s->stats_lock);
+	s->stats.bytes = (uint64_t)(pages * page_bytes);
+	s->stats.n_stacks = (uint64_t)stacks;
+	s->stats.oldest_ns = (uint64_t)oldest * NSEC_PER_SEC;
+	sqlite3_mutex_leave(s->stats_lock);
+}
+
+static void sqlite_close(void *sink)
+{
+	struct sqlite_store *s = sink;
+
+	sq_disconnect(s);
+	sqlite3_mutex_free(s->read_lock);
+	sqlite3_mutex_free(s->stats_lock);
+	free(s->file);
+	free(s);
+}
+
+static int open_error(int r, const char *path, struct field_error *reterr)
+{
+	if (reterr && reterr->reason[0])
+		return r;
+	field_error_set(reterr, path, "cannot be opened: %s", strerror(-r));
+	return r;
+}
+
+static int sqlite_open(const struct store_config *c, void **ret, struct field_error *reterr)
+{
+	struct sqlite_store *s = xcalloc(1, sizeof(*s));
+	bool memory = streq(c->path, ":memory:");
+	int r = 0;
+
+	if (reterr)
+		*reterr = (struct field_error){0};
+	s->retention_ns = c->retention_ns;
+	s->max_bytes = c->max_bytes;
+	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
+	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
+	if (!memory) {
+		s->file = xasprintf("%s/%s", c->path, FILE_NAME);
+		r = mkdir_parents(c->path, 0700);
+	}
+	if (!r)
+		r = sq_connect(s, reterr);
+	if (r == -EBADMSG)
+		r = sq_set_aside(s);
+	if (r) {
+		open_error(r, c->path, reterr);
+		sqlite_close(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static void sqlite_stats(void *sink, struct store_stats *ret)
+{
+	struct sqlite_store *s = sink;
+
+	sqlite3_mutex_enter(s->stats_lock);
+	*ret = s->stats;
+	sqlite3_mutex_leave(s->stats_lock);
+}
+
+const struct sink_ops sqlite_sink = {
+	"sqlite",    sqlite_open,   sqlite_close,  sqlite_write,
+	sqlite_read, sqlite_values, sqlite_expire, sqlite_stats,
+};

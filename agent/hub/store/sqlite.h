@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to store/: what the sqlite_*.c files share. One writer connection (the
+ * writer's worker), one read-only connection (the query worker). Only these
+ * files include sqlite3.
+ */
+#pragma once
+
+#include "hub/store/sink.h"
+
+#include <sqlite3.h>
+
+enum writer_statement {
+	ST_BEGIN,
+	ST_COMMIT,
+	ST_ROLLBACK,
+	ST_STRING_GET,
+	ST_STRING_PUT,
+	ST_FRAME_GET,
+	ST_FRAME_PUT,
+	ST_STACK_GET,
+	ST_STACK_PUT,
+	ST_STACK_TOUCH,
+	ST_TAGSET_GET,
+	ST_TAGSET_PUT,
+	ST_TAG_PUT,
+	ST_SERIES_GET,
+	ST_SERIES_PUT,
+	ST_SERIES_TOUCH,
+	ST_PROFILE_PUT,
+	ST_PROFILE_GET,
+	ST_SAMPLE_PUT,
+	ST_LOSS_PUT,
+	_ST_MAX,
+};
+
+struct sqlite_store {
+	char *file; /* NULL: in memory, one connection for both */
+	uint64_t retention_ns, max_bytes;
+	uint64_t seed; /* of the hashes in the file */
+	sqlite3 *writer, *reader;
+	sqlite3_stmt *st[_ST_MAX]; /* the writer's */
+	sqlite3_mutex *read_lock;  /* reader connection, and replacing the file */
+	sqlite3_mutex *stats_lock;
+	struct store_stats stats;
+	bool write_failed; /* stats.error is about the last write; the next good one clears it */
+};
+
+/* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
+int sq_errno(int rc);
+int sq_exec(sqlite3 *db, const char *sql);
+/* One integer; 0 when there is no row. */
+int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
+/* Runs a statement that returns no rows and resets it. */
+int sq_run(sqlite3_stmt *st);
+void sq_finalize(sqlite3_stmt **st); /* for _cleanup_ */
+void sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
+void sq_disconnect(struct sqlite_store *s);
+int sq_connect(struct sqlite_store *s, struct field_error *reterr);
+/* Renames a damaged file away and starts an empty one. */
+int sq_set_aside(struct sqlite_store *s);
+void sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
+
+int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
+int sqlite_expire(void *sink, uint64_t now_wall_ns);
+int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		struct store_summary *ret, struct field_error *reterr);
+int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
+		  store_value_fn *fn, void *arg);
+
+/* ---- sqlite_words.c: words of a batch -> row ids, inside the writer's transaction ---- */
+
+struct writing {
+	struct sqlite_store *s;
+	const struct batch *batch;
+	struct known *strings, *frames;
+	struct buf *stacks; /* encoded frame lists by batch index; data NULL: not yet */
+	uint64_t n_new, n_duplicates, n_samples, n_stacks;
+};
+int words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
+/* A stack with its head; time_s is the row's, for retention. */
+int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
+		int64_t *ret_id);
+/* A process with its tags. */
+int words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
+void words_done(struct writing *w);
+
+/* Stacks in the file: frame ids as LEB128 varints, root first. */
+void varint_put(struct buf *b, uint64_t v);
+bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret);
+
+/* ---- sqlite_where.c: a selection as SQL with every value bound ---- */
+
+struct bound {
+	bool is_int;
+	int64_t i;
+	const char *s; /* borrowed from the selection */
+};
+struct where {
+	struct buf sql;
+	struct bound *bound;
+	size_t n, cap;
+	enum event event;
+	/* Rows of `samples` are not at hand (losses, profiles): their tags compare as
+	 * unknown, and an unknown answer counts as a match. */
+	bool series_only;
+	bool needs_samples; /* out: some tag is one of samples */
+};
+void where_done(struct where *w);
+void where_text(struct where *w, const char *sql);
+void where_int(struct where *w, int64_t value);	 /* "?" and its value */
+void where_str(struct where *w, const char *value);
+/* The SQL value of a tag; NULL when a row has none. */
+void where_tag(struct where *w, const char *tag);
+/* " AND ..." for app_services, allowed namespaces and the predicate; series is `se`. */
+void where_selection(struct where *w, const struct selection *sel);
+int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp */

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Retention. The oldest windows go first, by age and then, a tenth of what is
+ * there at a time, by size; then dictionary entries nothing refers to; then the
+ * pages are given back to the file system.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+
+#define MAX_ROUNDS    30    /* tenths: 0.9^30 leaves 4 % */
+#define VACUUM_PAGES  25000 /* 100 MB a call */
+#define STACK_GRACE_S 3600  /* last_s of a stack is exact to an hour */
+#define SLACK_MAX_S   600
+
+/* Row ids in use. */
+struct ids {
+	uint8_t *bits;
+	size_t n_bytes;
+};
+
+static void ids_done(struct ids *ids)
+{
+	free(ids->bits);
+}
+
+static void ids_add(struct ids *ids, int64_t id)
+{
+	size_t byte = (size_t)id / 8, to;
+
+	if (id <= 0 || id > INT32_MAX)
+		return;
+	if (byte >= ids->n_bytes) {
+		to = MAX(byte + 1, ids->n_bytes * 2);
+		ids->bits = xrealloc(ids->bits, to);
+		memset(ids->bits + ids->n_bytes, 0, to - ids->n_bytes);
+		ids->n_bytes = to;
+	}
+	ids->bits[byte] |= (uint8_t)(1u << (id % 8));
+}
+
+static bool ids_has(const struct ids *ids, int64_t id)
+{
+	size_t byte = (size_t)id / 8;
+
+	return byte < ids->n_bytes && ids->bits[byte] & (1u << (id % 8));
+}
+
+static void ids_add_blob(struct ids *ids, const uint8_t *p, int n)
+{
+	const uint8_t *end = p + n;
+	uint64_t id;
+
+	while (varint_get(&p, end, &id))
+		ids_add(ids, (int64_t)id);
+}
+
+/* Adds every column of a query's rows: integers as they are, blobs as lists of varints. */
+static int ids_collect(sqlite3 *db, const char *sql, struct ids *ids)
+{
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+	if (rc != SQLITE_OK)
+		return sq_errno(rc);
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW)
+		for (int i = 0; i < sqlite3_column_count(st); i++) {
+			if (sqlite3_column_type(st, i) == SQLITE_BLOB)
+				ids_add_blob(ids, sqlite3_column_blob(st, i),
+					     sqlite3_column_bytes(st, i));
+			else
+				ids_add(ids, sqlite3_column_int64(st, i));
+		}
+	return sq_errno(rc);
+}
+
+static int ids_sweep(sqlite3 *db, const char *list, const char *remove, const struct ids *keep)
+{
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL, *del = NULL;
+	int rc = sqlite3_prepare_v2(db, list, -1, &st, NULL), r = 0;
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_prepare_v2(db, remove, -1, &del, NULL);
+	if (rc != SQLITE_OK)
+		return sq_errno(rc);
+	while (!r && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		int64_t id = sqlite3_column_int64(st, 0);
+
+		if (ids_has(keep, id))
+			continue;
+		sqlite3_bind_int64(del, 1, id);
+		r = sq_run(del);
+	}
+	return r ? r : sq_errno(rc);
+}
+
+static int sweep_dictionaries(sqlite3 *db)
+{
+	_cleanup_(ids_done) struct ids frames = {0}, strings = {0};
+	int r = sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series);"
+			    "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
+
+	if (!r)
+		r = ids_collect(db, "SELECT frames FROM stacks", &frames);
+	if (!r)
+		r = ids_sweep(db, "SELECT id FROM frames", "DELETE FROM frames WHERE id=?",
+			      &frames);
+	if (!r)
+		r = ids_collect(db, "SELECT name, module, build_id, file FROM frames", &strings);
+	if (!r)
+		r = ids_collect(db, "SELECT process, thread FROM stacks", &strings);
+	if (!r)
+		r = ids_collect(db, "SELECT key, value FROM tags", &strings);
+	if (!r)
+		r = ids_collect(db, "SELECT app FROM series UNION SELECT reason FROM losses",
+				&strings);
+	if (!r)
+		r = ids_sweep(db, "SELECT id FROM strings", "DELETE FROM strings WHERE id=?",
+			      &strings);
+	return r;
+}
+
+static int run_with(sqlite3 *db, const char *sql, int64_t value)
+{
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+	if (rc != SQLITE_OK)
+		return sq_errno(rc);
+	sqlite3_bind_int64(st, 1, value);
+	return sq_run(st);
+}
+
+/* Everything up to and with second cut_s; the caller has begun a transaction. */
+static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
+{
+	static const char *const steps[] = {
+		"DELETE FROM losses WHERE time<=?1",
+		"DELETE FROM series WHERE last_s<=?1",
+		"UPDATE series SET first_s=?1+1 WHERE first_s<=?1",
+	};
+	int r = run_with(db, "DELETE FROM profiles WHERE time<=?1", cut_s);
+
+	*ret_n_profiles = r ? 0 : (uint64_t)sqlite3_changes64(db);
+	/* the key begins with event and series: one range a series, no scan */
+	for (int event = 0; !r && event < _EVENT_MAX; event++) {
+		char sql[200];
+
+		snprintf(sql, sizeof(sql),
+			 "DELETE FROM samples WHERE event=%d AND series IN "
+			 "(SELECT id FROM series WHERE first_s<=?1) AND time<=?1",
+			 event);
+		r = run_with(db, sql, cut_s);
+	}
+	for (size_t i = 0; !r && i < ARRAY_SIZE(steps); i++)
+		r = run_with(db, steps[i], cut_s);
+	if (!r)
+		r = run_with(db, "DELETE FROM stacks WHERE last_s<?1", cut_s - STACK_GRACE_S);
+	return r;
+}
+
+static int expire_until(struct sqlite_store *s, int64_t cut_s)
+{
+	uint64_t n_profiles = 0;
+	int r = sq_run(s->st[ST_BEGIN]);
+
+	if (r)
+		return r;
+	r = delete_until(s->writer, cut_s, &n_profiles);
+	if (!r)
+		r = sweep_dictionaries(s->writer);
+	if (!r)
+		r = sq_run(s->st[ST_COMMIT]);
+	if (r && !sqlite3_get_autocommit(s->writer))
+		(void)sq_run(s->st[ST_ROLLBACK]);
+	if (r)
+		return r;
+	sqlite3_mutex_enter(s->stats_lock);
+	s->stats.n_expired += n_profiles;
+	sqlite3_mutex_leave(s->stats_lock);
+	return 0;
+}
+
+static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns)
+{
+	int64_t cut_s = (int64_t)((now_wall_ns - s->retention_ns) / NSEC_PER_SEC), oldest = 0;
+	/* not row by row: the sweep of the dictionaries wants something to sweep */
+	int64_t slack_s = (int64_t)MIN(s->retention_ns / NSEC_PER_SEC / 50, SLACK_MAX_S);
+	int r;
+
+	if (!s->retention_ns || now_wall_ns < s->retention_ns)
+		return 0;
+	r = sq_int(s->writer,
+		   "SELECT MIN(t) FROM (SELECT MIN(time) AS t FROM profiles UNION ALL "
+		   "SELECT MIN(time) FROM losses)",
+		   &oldest);
+	if (r || !oldest || oldest > cut_s - slack_s)
+		return r;
+	return expire_until(s, cut_s);
+}
+
+static int used_bytes(struct sqlite_store *s, uint64_t *ret)
+{
+	int64_t pages = 0, free_pages = 0, page_bytes = 0;
+	int r = sq_int(s->writer, "PRAGMA page_count", &pages);
+
+	if (!r)
+		r = sq_int(s->writer, "PRAGMA freelist_count", &free_pages);
+	if (!r)
+		r = sq_int(s->writer, "PRAGMA page_size", &page_bytes);
+	if (!r)
+		*ret = (uint64_t)((pages - free_pages) * page_bytes);
+	return r;
+}
+
+static int expire_size(struct sqlite_store *s)
+{
+	uint64_t bytes = 0;
+	int64_t cut_s = 0;
+	int r = 0;
+
+	for (int i = 0; !r && s->max_bytes && i < MAX_ROUNDS; i++) {
+		r = used_bytes(s, &bytes);
+		if (r || bytes <= s->max_bytes)
+			return r;
+		r = sq_int(s->writer,
+			   "SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
+			   "(SELECT COUNT(*)/10 FROM profiles)",
+			   &cut_s);
+		if (r || !cut_s)
+			return r;
+		r = expire_until(s, cut_s);
+	}
+	return r;
+}
+
+static int vacuum(struct sqlite_store *s)
+{
+	char sql[64];
+
+	snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%d)", VACUUM_PAGES);
+	return sq_exec(s->writer, sql);
+}
+
+int sqlite_expire(void *sink, uint64_t now_wall_ns)
+{
+	struct sqlite_store *s = sink;
+	int r;
+
+	if (!s->writer)
+		return -ENOTCONN;
+	r = expire_age(s, now_wall_ns);
+	if (!r)
+		r = expire_size(s);
+	if (!r)
+		r = vacuum(s);
+	sq_measure(s);
+	if (r)
+		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
+	return r;
+}

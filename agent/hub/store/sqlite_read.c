@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading: equal stacks of a selection are added up by SQLite, greatest first,
+ * and handed out with their frames. One read transaction a query, so the
+ * dictionaries it sees are those of its rows.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_MAX_ROWS    4000000
+#define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
+#define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
+#define MAX_ID		    (64u << 20)
+#define MAX_VALUE	    (INT64_MAX / 2)
+
+/* Dictionary entries read so far, by row id. */
+struct reading {
+	sqlite3 *db;
+	sqlite3_stmt *get_stack, *get_frame, *get_string;
+	char **strings;
+	struct frame **frames;
+	size_t n_strings, n_frames;
+	const struct frame *list[STACK_MAX_FRAMES];
+	uint64_t deadline_ns;
+	struct store_summary summary;
+};
+
+static void reading_done(struct reading *r)
+{
+	for (size_t i = 0; i < r->n_strings; i++)
+		free(r->strings[i]);
+	for (size_t i = 0; i < r->n_frames; i++)
+		free(r->frames[i]);
+	free(r->strings);
+	free(r->frames);
+	sqlite3_finalize(r->get_stack);
+	sqlite3_finalize(r->get_frame);
+	sqlite3_finalize(r->get_string);
+	store_summary_done(&r->summary);
+}
+
+/* Makes slot id of an array by row id; false for an id no file of ours has. */
+#define SLOT(array, n, id)                                                                         \
+	({                                                                                         \
+		bool ok_ = (id) > 0 && (id) < MAX_ID;                                              \
+		if (ok_ && (size_t)(id) >= (n)) {                                                  \
+			size_t to_ = MAX((size_t)(id) + 1, (n)*2);                                 \
+			(array) = xrealloc((array), to_ * sizeof(*(array)));                       \
+			memset((array) + (n), 0, (to_ - (n)) * sizeof(*(array)));                  \
+			(n) = to_;                                                                 \
+		}                                                                                  \
+		ok_;                                                                               \
+	})
+
+static const char *read_string(struct reading *r, int64_t id)
+{
+	if (!SLOT(r->strings, r->n_strings, id))
+		return NULL;
+	if (!r->strings[id]) {
+		sqlite3_bind_int64(r->get_string, 1, id);
+		if (sqlite3_step(r->get_string) == SQLITE_ROW)
+			r->strings[id] =
+				xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
+		sqlite3_reset(r->get_string);
+	}
+	return r->strings[id];
+}
+
+static const struct frame *read_frame(struct reading *r, int64_t id)
+{
+	sqlite3_stmt *st = r->get_frame;
+
+	if (!SLOT(r->frames, r->n_frames, id))
+		return NULL;
+	if (r->frames[id])
+		return r->frames[id];
+	sqlite3_bind_int64(st, 1, id);
+	if (sqlite3_step(st) == SQLITE_ROW) {
+		struct frame *f = xcalloc(1, sizeof(*f));
+		int kind = sqlite3_column_int(st, 6);
+
+		f->name = read_string(r, sqlite3_column_int64(st, 0));
+		f->module = read_string(r, sqlite3_column_int64(st, 1));
+		f->build_id = read_string(r, sqlite3_column_int64(st, 2));
+		f->address = (uint64_t)sqlite3_column_int64(st, 3);
+		f->file = read_string(r, sqlite3_column_int64(st, 4));
+		f->line = (uint32_t)sqlite3_column_int64(st, 5);
+		f->kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_APP;
+		f->inlined = sqlite3_column_int(st, 7);
+		r->frames[id] = f;
+	}
+	sqlite3_reset(st);
+	return r->frames[id];
+}
+
+/* Strings "" of a head cannot be told from absent ones; neither has a level. */
+static int read_stack(struct reading *r, int64_t id, struct store_row *row)
+{
+	sqlite3_stmt *st = r->get_stack;
+	const uint8_t *p, *end;
+	uint64_t frame;
+	int rc;
+
+	sqlite3_bind_int64(st, 1, id);
+	rc = sqlite3_step(st);
+	if (rc != SQLITE_ROW) {
+		sqlite3_reset(st);
+		return rc == SQLITE_DONE ? -EBADMSG : sq_errno(rc);
+	}
+	row->head = (struct stack_head){
+		.process_comm = read_string(r, sqlite3_column_int64(st, 0)),
+		.thread_comm = read_string(r, sqlite3_column_int64(st, 1)),
+		.main_thread = sqlite3_column_int(st, 2),
+	};
+	p = sqlite3_column_blob(st, 3);
+	end = p + sqlite3_column_bytes(st, 3);
+	row->frames = r->list;
+	row->n_frames = 0;
+	while (row->n_frames < STACK_MAX_FRAMES && varint_get(&p, end, &frame)) {
+		const struct frame *f = read_frame(r, (int64_t)frame);
+
+		if (f)
+			r->list[row->n_frames++] = f;
+	}
+	sqlite3_reset(st);
+	return 0;
+}
+
+static int prepare_dictionaries(struct reading *r)
+{
+	int rc = sqlite3_prepare_v2(r->db,
+				    "SELECT process, thread, main, frames FROM stacks WHERE id=?",
+				    -1, &r->get_stack, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_prepare_v2(r->db,
+					"SELECT name, module, build_id, address, file, line, kind, "
+					"inlined FROM frames WHERE id=?",
+					-1, &r->get_frame, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_prepare_v2(r->db, "SELECT s FROM strings WHERE id=?", -1,
+					&r->get_string, NULL);
+	return sq_errno(rc);
+}
+
+static int past_deadline(void *arg)
+{
+	const struct reading *r = arg;
+
+	return now_mono_ns() > r->deadline_ns;
+}
+
+/* FROM and WHERE of everything that reads samples. */
+static void samples_of(struct where *w, const struct selection *sel)
+{
+	where_text(w, " FROM series se CROSS JOIN samples sa WHERE sa.event=");
+	where_int(w, sel->event);
+	where_text(w, " AND sa.series=se.id AND sa.time>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND sa.time<=");
+	where_int(w, sel->time_end_s);
+	where_text(w, " AND se.last_s>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND se.first_s<=");
+	where_int(w, sel->time_end_s);
+	/* a snapshot says what is there now: only the newest one of each process counts */
+	if (event_info(sel->event)->snapshot) {
+		where_text(w, " AND sa.time=(SELECT MAX(y.time) FROM samples y WHERE "
+			      "y.event=sa.event AND y.series=sa.series AND y.time<=");
+		where_int(w, sel->time_end_s);
+		where_text(w, ")");
+	}
+	where_selection(w, sel);
+}
+
+static int64_t clamp(double v)
+{
+	return v >= (double)MAX_VALUE ? MAX_VALUE : (int64_t)v;
+}
+
+static void summarize(struct store_summary *s, sqlite3_stmt *st, uint64_t n_samples)
+{
+	int64_t first = sqlite3_column_int64(st, 4), last = sqlite3_column_int64(st, 5);
+
+	s->first_s = s->n_rows ? MIN(s->first_s, first) : first;
+	s->last_s = s->n_rows ? MAX(s->last_s, last) : last;
+	s->n_rows++;
+	s->n_samples += n_samples;
+}
+
+static int read_rows(struct reading *r, sqlite3_stmt *st, uint64_t max_rows, store_row_fn *fn,
+		     void *arg)
+{
+	int rc, e;
+
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		struct store_row row = {
+			.app_service = read_string(r, sqlite3_column_int64(st, 1)),
+			.value = clamp(sqlite3_column_double(st, 2)),
+			.n_samples = (uint64_t)clamp(sqlite3_column_double(st, 3)),
+		};
+
+		if (r->summary.n_rows == max_rows) {
+			r->summary.truncated = true;
+			return 0;
+		}
+		e = read_stack(r, sqlite3_column_int64(st, 0), &row);
+		if (!e)
+			e = fn(&row, arg);
+		if (e)
+			return e;
+		summarize(&r->summary, st, row.n_samples);
+	}
+	return sq_errno(rc);
+}
+
+static int read_samples(struct reading *r, const struct selection *sel, store_row_fn *fn, void *arg)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	uint64_t max_rows = sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS;
+	int e;
+
+	/* TOTAL, not SUM: a sum past 63 bits must not fail the query */
+	where_text(&w, "SELECT sa.stack, se.app, TOTAL(sa.value) AS v, TOTAL(sa.n), "
+		       "MIN(sa.time), MAX(sa.time)");
+	samples_of(&w, sel);
+	where_text(&w, " GROUP BY se.app, sa.stack ORDER BY v DESC, sa.stack LIMIT ");
+	where_int(&w, (int64_t)max_rows + 1);
+	e = where_prepare(&w, r->db, &st);
+	if (e)
+		return e;
+	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
+	return read_rows(r, st, max_rows, fn, arg);
+}
+
+static int count_profiles(struct reading *r, const struct selection *sel)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int e, rc;
+
+	where_text(&w, "SELECT COUNT(*) FROM profiles p JOIN series se ON se.id=p.series WHERE "
+		       "p.event=");
+	where_int(&w, sel->event);
+	where_text(&w, " AND p.time BETWEEN ");
+	where_int(&w, sel->time_start_s);
+	where_text(&w, " AND ");
+	where_int(&w, sel->time_end_s);
+	where_selection(&w, sel);
+	e = where_prepare(&w, r->db, &st);
+	if (e)
+		return e;
+	rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		r->summary.n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
+	return sq_errno(rc);
+}
+
+static void losses_where(struct where *w, const struct selection *sel)
+{
+	where_text(w, "SELECT l.reason, TOTAL(l.n), TOTAL(l.time_ns) FROM losses l JOIN series se "
+		      "ON se.id=l.series WHERE l.event=");
+	where_int(w, sel->event);
+	where_text(w, " AND l.time>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND l.start_s<=");
+	where_int(w, sel->time_end_s);
+	where_text(w, " AND ((1");
+	where_selection(w, sel);
+	where_text(w, ")");
+	if (sel->n_allowed_namespaces == 0) {
+		/* what a node lost without knowing whose it was touches everyone on it */
+		where_text(w, " OR (se.pid=0 AND ");
+		where_tag(w, "pod_ns");
+		where_text(w, " IS NULL AND ");
+		where_tag(w, "pod_node");
+		where_text(w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
+			      "JOIN strings v ON v.id=t.value WHERE "
+			      "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
+		where_int(w, sel->time_start_s);
+		where_text(w, " AND se.first_s<=");
+		where_int(w, sel->time_end_s);
+		where_selection(w, sel);
+		where_text(w, "))");
+	}
+	where_text(w, ") GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
+}
+
+static int read_losses(struct reading *r, const struct selection *sel)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	struct store_summary *s = &r->summary;
+	size_t cap = 0;
+	int rc, e;
+
+	losses_where(&w, sel);
+	e = where_prepare(&w, r->db, &st);
+	if (e)
+		return e;
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		GROW(s->losses, s->n_losses, cap);
+		s->losses[s->n_losses++] = (struct loss){
+			.reason = xstrdup(read_string(r, sqlite3_column_int64(st, 0)) ?: "unknown"),
+			.n_samples = (uint64_t)clamp(sqlite3_column_double(st, 1)),
+			.time_ns = (uint64_t)clamp(sqlite3_column_double(st, 2)),
+		};
+	}
+	return sq_errno(rc);
+}
+
+/* The reader with a deadline, inside a transaction. Undo with end(). */
+static int begin(struct sqlite_store *s, const struct selection *sel, struct reading *r)
+{
+	if (!s->reader)
+		return -ENOTCONN;
+	r->db = s->reader;
+	r->deadline_ns =
+		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
+	sqlite3_progress_handler(r->db, PROGRESS_STEPS, past_deadline, r);
+	/* in memory there is one connection, and the writer may be inside its transaction */
+	if (s->file)
+		(void)sq_exec(r->db, "BEGIN");
+	return prepare_dictionaries(r);
+}
+
+static void end(struct sqlite_store *s, struct reading *r)
+{
+	reading_done(r);
+	if (!r->db)
+		return;
+	sqlite3_progress_handler(r->db, 0, NULL, NULL);
+	if (s->file && !sqlite3_get_autocommit(r->db))
+		(void)sq_exec(r->db, "ROLLBACK");
+}
+
+static int read_error(int e, const struct selection *sel, struct field_error *reterr)
+{
+	uint64_t limit_ns = sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS;
+
+	if (e == -ETIME)
+		field_error_set(reterr, "store",
+				"the query took longer than %.1f s; ask for less time or name the "
+				"process with app_service",
+				(double)limit_ns / (double)NSEC_PER_SEC);
+	else if (e == -E2BIG)
+		field_error_set(reterr, "store", "the query has too many conditions");
+	else
+		field_error_set(reterr, "store", "cannot be read: %s", strerror(-e));
+	return e;
+}
+
+int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		struct store_summary *ret, struct field_error *reterr)
+{
+	struct sqlite_store *s = sink;
+	struct reading r = {0};
+	uint64_t start_ns = now_mono_ns();
+	int e;
+
+	sqlite3_mutex_enter(s->read_lock);
+	e = begin(s, sel, &r);
+	if (!e)
+		e = read_samples(&r, sel, fn, arg);
+	if (!e)
+		e = count_profiles(&r, sel);
+	if (!e)
+		e = read_losses(&r, sel);
+	if (!e) {
+		r.summary.query_ns = now_mono_ns() - start_ns;
+		*ret = r.summary;
+		r.summary = (struct store_summary){0};
+	}
+	end(s, &r);
+	sqlite3_mutex_leave(s->read_lock);
+	return e ? read_error(e, sel, reterr) : 0;
+}
+
+/* Values of a tag of the series come from `profiles`, a hundredth of `samples`. */
+static void values_where(struct where *w, const struct selection *sel, const char *tag)
+{
+	bool events = streq(tag, "profile_event_type");
+
+	where_text(w, "SELECT ");
+	if (events)
+		where_text(w, "p.event");
+	else
+		where_tag(w, tag);
+	if (w->needs_samples) {
+		where_text(w, " AS value, TOTAL(sa.n)");
+		samples_of(w, sel);
+		return;
+	}
+	w->series_only = true;
+	where_text(w,
+		   " AS value, TOTAL(p.n) FROM profiles p JOIN series se ON se.id=p.series WHERE "
+		   "p.time BETWEEN ");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND ");
+	where_int(w, sel->time_end_s);
+	where_text(w, " AND p.n>0");
+	if (!events) {
+		where_text(w, " AND p.event=");
+		where_int(w, sel->event);
+	}
+	where_selection(w, sel);
+}
+
+static const char *value_text(sqlite3_stmt *st, bool events)
+{
+	int event = sqlite3_column_int(st, 0);
+
+	if (!events)
+		return (const char *)sqlite3_column_text(st, 0);
+	return event >= 0 && event < _EVENT_MAX ? event_info((enum event)event)->name : NULL;
+}
+
+static int read_values(struct reading *r, const struct selection *sel, const char *tag,
+		       size_t limit, store_value_fn *fn, void *arg)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int rc, e;
+
+	values_where(&w, sel, tag);
+	where_text(&w, " GROUP BY value ORDER BY 2 DESC, 1 LIMIT ");
+	where_int(&w, (int64_t)limit);
+	e = where_prepare(&w, r->db, &st);
+	if (e)
+		return e;
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const char *value = value_text(st, streq(tag, "profile_event_type"));
+
+		e = value ? fn(value, (uint64_t)clamp(sqlite3_column_double(st, 1)), arg) : 0;
+		if (e)
+			return e;
+	}
+	return sq_errno(rc);
+}
+
+int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
+		  store_value_fn *fn, void *arg)
+{
+	struct sqlite_store *s = sink;
+	struct reading r = {0};
+	int e;
+
+	sqlite3_mutex_enter(s->read_lock);
+	e = begin(s, sel, &r);
+	if (!e)
+		e = read_values(&r, sel, tag, limit, fn, arg);
+	end(s, &r);
+	sqlite3_mutex_leave(s->read_lock);
+	return e;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A selection as SQL. The text is put together from constants of this file only;
+ * every word of a user is a bound parameter. Each tag is an SQL value that is
+ * NULL when a row has no such tag, and each comparison is two-valued: a row
+ * without the tag matches !=, NOT IN, NOT LIKE, NOT REGEXP and IS NULL.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+
+void where_done(struct where *w)
+{
+	buf_done(&w->sql);
+	free(w->bound);
+}
+
+void where_text(struct where *w, const char *sql)
+{
+	buf_puts(&w->sql, sql);
+}
+
+static void where_bound(struct where *w, struct bound b)
+{
+	GROW(w->bound, w->n, w->cap);
+	w->bound[w->n++] = b;
+	where_text(w, "?");
+}
+
+void where_int(struct where *w, int64_t value)
+{
+	where_bound(w, (struct bound){.is_int = true, .i = value});
+}
+
+void where_str(struct where *w, const char *value)
+{
+	where_bound(w, (struct bound){.s = value});
+}
+
+/* Tags that are columns. The others are rows of `tags`. */
+static const struct {
+	const char *tag, *sql;
+	bool of_sample;
+} columns[] = {
+	{"app_service", "(SELECT s FROM strings WHERE id=se.app)", false},
+	{"process_id", "se.pid", false},
+	{"process_start_time", "se.start_ms", false},
+	{"time", "sa.time", true},
+	{"cpu", "NULLIF(sa.cpu,-1)", true},
+	{"thread",
+	 "(SELECT (SELECT s FROM strings WHERE id=x.thread) FROM stacks x WHERE x.id=sa.stack)",
+	 true},
+};
+
+static bool where_constant(struct where *w, const char *tag)
+{
+	const char *value = NULL;
+
+	if (streq(tag, "profile_event_type"))
+		value = event_info(w->event)->name;
+	else if (streq(tag, "profile_value_unit"))
+		value = event_info(w->event)->unit;
+	else if (streq(tag, "profile_language_type"))
+		value = "eBPF";
+	if (value)
+		where_str(w, value);
+	return value != NULL;
+}
+
+void where_tag(struct where *w, const char *tag)
+{
+	if (where_constant(w, tag))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
+		if (!streq(columns[i].tag, tag))
+			continue;
+		w->needs_samples |= columns[i].of_sample;
+		where_text(w, columns[i].of_sample && w->series_only ? "NULL" : columns[i].sql);
+		return;
+	}
+	where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
+		      " WHERE t.tagset=se.tagset AND t.key=(SELECT id FROM strings WHERE s=");
+	where_str(w, tag);
+	where_text(w, "))");
+}
+
+static bool is_sample_tag(const char *tag)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (streq(columns[i].tag, tag))
+			return columns[i].of_sample;
+	return false;
+}
+
+static void put_value(struct where *w, const struct predicate *p, size_t i)
+{
+	if (p->numeric)
+		where_int(w, strtoll(p->values[i], NULL, 10));
+	else
+		where_str(w, p->values[i]);
+}
+
+/* IFNULL(tag OP ?, missing) */
+static void put_compare(struct where *w, const struct predicate *p, const char *op, bool missing)
+{
+	where_text(w, "IFNULL(");
+	where_tag(w, p->tag);
+	where_text(w, op);
+	put_value(w, p, 0);
+	where_text(w, missing ? ",1)" : ",0)");
+}
+
+static void put_in(struct where *w, const struct predicate *p, bool not )
+{
+	where_text(w, "IFNULL(");
+	where_tag(w, p->tag);
+	where_text(w, not ? " NOT IN (" : " IN (");
+	for (size_t i = 0; i < p->n_values; i++) {
+		if (i)
+			where_text(w, ",");
+		put_value(w, p, i);
+	}
+	where_text(w, not ? "),1)" : "),0)");
+}
+
+static void put_match(struct where *w, const struct predicate *p, const char *function, bool not )
+{
+	where_text(w, not ? "NOT IFNULL(" : "IFNULL(");
+	where_text(w, function);
+	where_text(w, "(");
+	where_str(w, p->values[0]);
+	where_text(w, ",");
+	where_tag(w, p->tag);
+	where_text(w, "),0)");
+}
+
+static void put_null(struct where *w, const struct predicate *p, const char *test)
+{
+	where_tag(w, p->tag);
+	where_text(w, test);
+}
+
+static void put_leaf(struct where *w, const struct predicate *p)
+{
+	if (p->tag && w->series_only && is_sample_tag(p->tag)) {
+		where_text(w, "NULL");
+		return;
+	}
+	switch (p->op) {
+	case PRED_EQ:
+		return put_compare(w, p, "=", false);
+	case PRED_NE:
+		return put_compare(w, p, "<>", true);
+	case PRED_LT:
+		return put_compare(w, p, "<", false);
+	case PRED_GT:
+		return put_compare(w, p, ">", false);
+	case PRED_LE:
+		return put_compare(w, p, "<=", false);
+	case PRED_GE:
+		return put_compare(w, p, ">=", false);
+	case PRED_IN:
+	case PRED_NOT_IN:
+		return put_in(w, p, p->op == PRED_NOT_IN);
+	case PRED_LIKE:
+	case PRED_NOT_LIKE:
+		return put_match(w, p, "pf_like", p->op == PRED_NOT_LIKE);
+	case PRED_REGEXP:
+	case PRED_NOT_REGEXP:
+		return put_match(w, p, "pf_regexp", p->op == PRED_NOT_REGEXP);
+	case PRED_IS_NULL:
+		return put_null(w, p, " IS NULL");
+	case PRED_NOT_NULL:
+		return put_null(w, p, " IS NOT NULL");
+	case PRED_TRUE:
+		return where_text(w, "1");
+	default:
+		return where_text(w, "0");
+	}
+}
+
+static void put_predicate(struct where *w, const struct predicate *p);
+
+/* Halved, not chained: SQLite takes expressions 1000 levels deep. */
+static void put_children(struct where *w, const struct predicate *p, size_t from, size_t to)
+{
+	size_t middle = from + (to - from) / 2;
+
+	if (to - from == 1)
+		return put_predicate(w, p->children[from]);
+	where_text(w, "(");
+	put_children(w, p, from, middle);
+	where_text(w, p->op == PRED_AND ? " AND " : " OR ");
+	put_children(w, p, middle, to);
+	where_text(w, ")");
+}
+
+static void put_predicate(struct where *w, const struct predicate *p)
+{
+	bool list = p->op == PRED_AND || p->op == PRED_OR;
+
+	where_text(w, "(");
+	if (list && p->n_children) {
+		put_children(w, p, 0, p->n_children);
+	} else if (list) {
+		where_text(w, p->op == PRED_AND ? "1" : "0");
+	} else if (p->op == PRED_NOT) {
+		where_text(w, "NOT ");
+		put_predicate(w, p->children[0]);
+	} else {
+		put_leaf(w, p);
+	}
+	where_text(w, ")");
+}
+
+static void put_list(struct where *w, const char *tag, char *const *items, size_t n)
+{
+	where_text(w, " AND IFNULL(");
+	where_tag(w, tag);
+	where_text(w, " IN (");
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			where_text(w, ",");
+		where_str(w, items[i]);
+	}
+	where_text(w, "),0)");
+}
+
+void where_selection(struct where *w, const struct selection *sel)
+{
+	if (sel->n_app_services)
+		put_list(w, "app_service", sel->app_services, sel->n_app_services);
+	else
+		where_text(w, " AND NOT (se.pid=0 AND se.app IN"
+			      " (SELECT id FROM strings WHERE s='Total'))");
+	if (sel->n_allowed_namespaces)
+		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
+	if (!sel->where)
+		return;
+	where_text(w, " AND IFNULL(");
+	put_predicate(w, sel->where);
+	where_text(w, w->series_only ? ",1)" : ",0)");
+}
+
+int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
+{
+	sqlite3_stmt *st = NULL;
+	int rc;
+
+	if (w->sql.failed || w->sql.len > 1000000 || w->n > 30000)
+		return -E2BIG;
+	rc = sqlite3_prepare_v2(db, w->sql.data, (int)w->sql.len, &st, NULL);
+	for (size_t i = 0; rc == SQLITE_OK && i < w->n; i++) {
+		const struct bound *b = &w->bound[i];
+
+		rc = b->is_int ? sqlite3_bind_int64(st, (int)i + 1, b->i)
+			       : sqlite3_bind_text(st, (int)i + 1, b->s, -1, SQLITE_STATIC);
+	}
+	if (rc != SQLITE_OK) {
+		sqlite3_finalize(st);
+		return sq_errno(rc);
+	}
+	*ret = st;
+	return 0;
+}
+
+static void fn_like(sqlite3_context *ctx, int n, sqlite3_value **v)
+{
+	const char *pattern = (const char *)sqlite3_value_text(v[0]);
+	const char *text = (const char *)sqlite3_value_text(v[1]);
+
+	(void)n;
+	if (pattern && text)
+		sqlite3_result_int(ctx, match_like(pattern, text));
+}
+
+/* The compiled pattern stays with the statement: it is a bound constant. */
+static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
+{
+	const char *pattern = (const char *)sqlite3_value_text(v[0]);
+	const char *text = (const char *)sqlite3_value_text(v[1]);
+	struct regexp *x = sqlite3_get_auxdata(ctx, 0);
+	struct field_error e;
+
+	(void)n;
+	if (!pattern || !text)
+		return;
+	if (!x) {
+		if (regexp_new(pattern, &x, &e)) {
+			sqlite3_result_error(ctx, e.reason, -1);
+			return;
+		}
+		sqlite3_result_int(ctx, regexp_match(x, text));
+		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
+		return;
+	}
+	sqlite3_result_int(ctx, regexp_match(x, text));
+}
+
+int where_functions(sqlite3 *db)
+{
+	const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
+	int rc = sqlite3_create_function(db, "pf_like", 2, flags, NULL, fn_like, NULL, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(db, "pf_regexp", 2, flags, NULL, fn_regexp, NULL,
+					     NULL);
+	return sq_errno(rc);
+}

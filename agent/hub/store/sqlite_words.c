@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dictionaries of the file, as the writer sees them: text, frames, stacks,
+ * tag sets and series to row ids, each looked up once a batch.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define TOUCH_EVERY_S 3600
+
+/* Interned pointers of the batch -> row ids. */
+struct known {
+	const void *key;
+	int64_t id;
+	UT_hash_handle hh;
+};
+
+void varint_put(struct buf *b, uint64_t v)
+{
+	for (; v >= 0x80; v >>= 7)
+		buf_putc(b, (char)(v | 0x80));
+	buf_putc(b, (char)v);
+}
+
+bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	for (unsigned shift = 0; *p < end && shift < 64; shift += 7) {
+		uint8_t byte = *(*p)++;
+
+		v |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*ret = v;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int64_t known_get(struct known *table, const void *key)
+{
+	struct known *k;
+
+	HASH_FIND_PTR(table, &key, k);
+	return k ? k->id : 0;
+}
+
+static void known_put(struct known **table, const void *key, int64_t id)
+{
+	struct known *k = xcalloc(1, sizeof(*k));
+
+	k->key = key;
+	k->id = id;
+	HASH_ADD_PTR(*table, key, k);
+}
+
+static void known_free(struct known **table)
+{
+	struct known *k, *next;
+
+	HASH_ITER (hh, *table, k, next) {
+		HASH_DEL(*table, k);
+		free(k);
+	}
+}
+
+/*
+ * SELECT with get; when absent INSERT with put. Both have the same leading
+ * parameters, bound by the caller on get and, through the callback's second
+ * run, on put.
+ */
+typedef void bind_fn(sqlite3_stmt *st, const void *arg);
+
+static int get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
+		      bind_fn *bind, const void *arg, int64_t *ret_id)
+{
+	sqlite3_stmt *st = w->s->st[get];
+	int rc, r;
+
+	bind(st, arg);
+	rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		*ret_id = sqlite3_column_int64(st, 0);
+	sqlite3_reset(st);
+	if (rc == SQLITE_ROW || sq_errno(rc))
+		return sq_errno(rc);
+	bind(w->s->st[put], arg);
+	r = sq_run(w->s->st[put]);
+	if (r)
+		return r;
+	*ret_id = sqlite3_last_insert_rowid(w->s->writer);
+	return 0;
+}
+
+static void bind_string(sqlite3_stmt *st, const void *arg)
+{
+	sqlite3_bind_text(st, 1, arg, -1, SQLITE_STATIC);
+}
+
+/* 0 for NULL. */
+int words_string(struct writing *w, const char *text, int64_t *ret_id)
+{
+	int64_t id = text ? known_get(w->strings, text) : 0;
+	int r;
+
+	if (text && !id) {
+		r = get_or_put(w, ST_STRING_GET, ST_STRING_PUT, bind_string, text, &id);
+		if (r)
+			return r;
+		known_put(&w->strings, text, id);
+	}
+	*ret_id = id;
+	return 0;
+}
+
+struct frame_row {
+	const struct frame *frame;
+	int64_t name, module, build_id, file;
+};
+
+static void bind_frame(sqlite3_stmt *st, const void *arg)
+{
+	const struct frame_row *f = arg;
+
+	sqlite3_bind_int64(st, 1, f->name);
+	sqlite3_bind_int64(st, 2, f->module);
+	sqlite3_bind_int64(st, 3, f->build_id);
+	sqlite3_bind_int64(st, 4, (int64_t)f->frame->address);
+	sqlite3_bind_int64(st, 5, f->file);
+	sqlite3_bind_int64(st, 6, f->frame->line);
+	sqlite3_bind_int64(st, 7, f->frame->kind);
+	sqlite3_bind_int64(st, 8, f->frame->inlined);
+}
+
+static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
+{
+	struct frame_row row = {.frame = f};
+	int64_t id = known_get(w->frames, f);
+	int r;
+
+	if (id) {
+		*ret_id = id;
+		return 0;
+	}
+	r = words_string(w, f->name, &row.name);
+	if (!r)
+		r = words_string(w, f->module, &row.module);
+	if (!r)
+		r = words_string(w, f->build_id, &row.build_id);
+	if (!r)
+		r = words_string(w, f->file, &row.file);
+	if (!r)
+		r = get_or_put(w, ST_FRAME_GET, ST_FRAME_PUT, bind_frame, &row, &id);
+	if (r)
+		return r;
+	known_put(&w->frames, f, id);
+	*ret_id = id;
+	return 0;
+}
+
+static int encode_frames(struct writing *w, uint32_t index, const struct buf **ret)
+{
+	static const struct buf none;
+	_cleanup_buf_ struct buf ids = {0};
+	const struct stack_ref *ref;
+	int64_t id;
+	int r;
+
+	if (index >= w->batch->n_stacks) { /* STACK_NONE too */
+		*ret = &none;
+		return 0;
+	}
+	ref = &w->batch->stacks[index];
+	*ret = &w->stacks[index];
+	if (w->stacks[index].data)
+		return 0;
+	for (size_t i = 0; i < ref->n && i < STACK_MAX_FRAMES; i++) {
+		r = put_frame(w, ref->frames[i], &id);
+		if (r)
+			return r;
+		varint_put(&ids, (uint64_t)id);
+	}
+	w->stacks[index] = ids;
+	ids = (struct buf){0};
+	return 0;
+}
+
+struct stack_row {
+	int64_t hash, process, thread, time_s;
+	bool main;
+	const struct buf *frames;
+};
+
+static void bind_stack(sqlite3_stmt *st, const void *arg)
+{
+	const struct stack_row *row = arg;
+
+	sqlite3_bind_int64(st, 1, row->hash);
+	sqlite3_bind_int64(st, 2, row->process);
+	sqlite3_bind_int64(st, 3, row->thread);
+	sqlite3_bind_int64(st, 4, row->main);
+	sqlite3_bind_blob(st, 5, row->frames->data ? row->frames->data : "", (int)row->frames->len,
+			  SQLITE_STATIC);
+	sqlite3_bind_int64(st, 6, row->time_s); /* ST_STACK_GET has no sixth: ignored */
+}
+
+static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
+{
+	sqlite3_stmt *st = w->s->st[ST_STACK_TOUCH];
+
+	sqlite3_bind_int64(st, 1, id);
+	sqlite3_bind_int64(st, 2, time_s);
+	return sq_run(st);
+}
+
+static int find_stack(struct writing *w, const struct stack_row *row, int64_t *ret_id)
+{
+	sqlite3_stmt *st = w->s->st[ST_STACK_GET];
+	int64_t last_s = 0, id = 0;
+	int rc, r;
+
+	bind_stack(st, row);
+	rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW) {
+		id = sqlite3_column_int64(st, 0);
+		last_s = sqlite3_column_int64(st, 1);
+	}
+	sqlite3_reset(st);
+	if (sq_errno(rc))
+		return sq_errno(rc);
+	if (id) {
+		*ret_id = id;
+		return row->time_s > last_s + TOUCH_EVERY_S ? stack_touch(w, id, row->time_s) : 0;
+	}
+	bind_stack(w->s->st[ST_STACK_PUT], row);
+	r = sq_run(w->s->st[ST_STACK_PUT]);
+	if (r)
+		return r;
+	*ret_id = sqlite3_last_insert_rowid(w->s->writer);
+	w->n_stacks++;
+	return 0;
+}
+
+int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
+		int64_t *ret_id)
+{
+	struct stack_row row = {.main = sample->main_thread, .time_s = time_s};
+	int r = words_string(w, sample->process_comm, &row.process);
+
+	if (!r)
+		r = words_string(w, sample->thread_comm, &row.thread);
+	if (!r)
+		r = encode_frames(w, sample->stack, &row.frames);
+	if (r)
+		return r;
+	row.hash = (int64_t)hash_bytes(row.frames->data, row.frames->len,
+				       w->s->seed ^ (uint64_t)row.process * 31 ^
+					       (uint64_t)row.thread * 1000003);
+	return find_stack(w, &row, ret_id);
+}
+
+static void bind_blob(sqlite3_stmt *st, const void *arg)
+{
+	const struct buf *b = arg;
+
+	sqlite3_bind_blob(st, 1, b->data ? b->data : "", (int)b->len, SQLITE_STATIC);
+}
+
+static int put_tags(struct writing *w, int64_t tagset, const struct tags *tags)
+{
+	sqlite3_stmt *st = w->s->st[ST_TAG_PUT];
+	int64_t key, value;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < tags->n; i++) {
+		r = words_string(w, tags->items[i].key, &key);
+		if (!r)
+			r = words_string(w, tags->items[i].value, &value);
+		if (r)
+			return r;
+		sqlite3_bind_int64(st, 1, tagset);
+		sqlite3_bind_int64(st, 2, key);
+		sqlite3_bind_int64(st, 3, value);
+		r = sq_run(st);
+	}
+	return r;
+}
+
+/* Tags are sorted by key, so equal sets have equal text. */
+static int put_tagset(struct writing *w, const struct tags *tags, int64_t *ret_id)
+{
+	_cleanup_buf_ struct buf text = {0};
+	sqlite3_int64 before = sqlite3_total_changes64(w->s->writer);
+	int64_t id = 0;
+	int r;
+
+	for (size_t i = 0; i < tags->n; i++) {
+		buf_add(&text, tags->items[i].key, strlen(tags->items[i].key) + 1);
+		buf_add(&text, tags->items[i].value, strlen(tags->items[i].value) + 1);
+	}
+	r = get_or_put(w, ST_TAGSET_GET, ST_TAGSET_PUT, bind_blob, &text, &id);
+	if (!r && sqlite3_total_changes64(w->s->writer) != before)
+		r = put_tags(w, id, tags);
+	if (r)
+		return r;
+	*ret_id = id;
+	return 0;
+}
+
+struct series_row {
+	int64_t tagset, app, pid, start_ms, first_s, last_s;
+};
+
+static void bind_series(sqlite3_stmt *st, const void *arg)
+{
+	const struct series_row *row = arg;
+
+	sqlite3_bind_int64(st, 1, row->tagset);
+	sqlite3_bind_int64(st, 2, row->app);
+	sqlite3_bind_int64(st, 3, row->pid);
+	sqlite3_bind_int64(st, 4, row->start_ms);
+	sqlite3_bind_int64(st, 5, row->first_s);
+	sqlite3_bind_int64(st, 6, row->last_s);
+}
+
+int words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id)
+{
+	sqlite3_stmt *st = w->s->st[ST_SERIES_TOUCH];
+	struct series_row row = {
+		.pid = p->process_id,
+		.start_ms = (int64_t)(p->process_start_ns / NSEC_PER_MSEC),
+		.first_s = MIN((int64_t)(p->start_ns / NSEC_PER_SEC), time_s),
+		.last_s = time_s,
+	};
+	int64_t id = 0;
+	int r = put_tagset(w, &p->tags, &row.tagset);
+
+	if (!r)
+		r = words_string(w, p->app_service ? p->app_service : "", &row.app);
+	if (!r)
+		r = get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, &row, &id);
+	if (r)
+		return r;
+	sqlite3_bind_int64(st, 1, id);
+	sqlite3_bind_int64(st, 2, row.first_s);
+	sqlite3_bind_int64(st, 3, row.last_s);
+	*ret_id = id;
+	return sq_run(st);
+}
+
+void words_done(struct writing *w)
+{
+	for (size_t i = 0; i < w->batch->n_stacks; i++)
+		buf_done(&w->stacks[i]);
+	free(w->stacks);
+	known_free(&w->strings);
+	known_free(&w->frames);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing: one batch, one transaction. A profile whose id is there already is
+ * skipped inside the same transaction, so a retry after a lost answer stores
+ * nothing twice.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+
+#define VALUE_MAX (1LL << 53) /* beyond, sums of doubles are not exact; nothing real is */
+
+static int put_sample(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
+		      const struct profile_sample *sample)
+{
+	sqlite3_stmt *st = w->s->st[ST_SAMPLE_PUT];
+	int64_t stack = 0;
+	int r;
+
+	if (sample->value < 0 || sample->value > VALUE_MAX ||
+	    sample->n_samples > (uint64_t)VALUE_MAX) {
+		counter_add(counter("store_dropped_rows_total", "reason", "value_out_of_range"), 1);
+		return 0;
+	}
+	r = words_stack(w, sample, time_s, &stack);
+	if (r)
+		return r;
+	sqlite3_bind_int64(st, 1, p->event);
+	sqlite3_bind_int64(st, 2, series);
+	sqlite3_bind_int64(st, 3, time_s);
+	sqlite3_bind_int64(st, 4, stack);
+	sqlite3_bind_int64(st, 5, sample->cpu);
+	sqlite3_bind_int64(st, 6, sample->value);
+	sqlite3_bind_int64(st, 7, (int64_t)sample->n_samples);
+	w->n_samples += sample->n_samples;
+	return sq_run(st);
+}
+
+static int put_losses(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
+{
+	sqlite3_stmt *st = w->s->st[ST_LOSS_PUT];
+	int64_t reason;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < p->n_losses; i++) {
+		const struct loss *l = &p->losses[i];
+
+		r = words_string(w, l->reason ? l->reason : "unknown", &reason);
+		if (r)
+			return r;
+		sqlite3_bind_int64(st, 1, time_s);
+		sqlite3_bind_int64(st, 2, MIN((int64_t)(p->start_ns / NSEC_PER_SEC), time_s));
+		sqlite3_bind_int64(st, 3, p->event);
+		sqlite3_bind_int64(st, 4, series);
+		sqlite3_bind_int64(st, 5, reason);
+		sqlite3_bind_int64(st, 6, (int64_t)MIN(l->n_samples, (uint64_t)VALUE_MAX));
+		sqlite3_bind_int64(st, 7, (int64_t)MIN(l->time_ns, (uint64_t)VALUE_MAX));
+		r = sq_run(st);
+	}
+	return r;
+}
+
+static int profile_known(struct writing *w, const struct profile *p, bool *ret)
+{
+	sqlite3_stmt *st = w->s->st[ST_PROFILE_GET];
+	int rc;
+
+	sqlite3_bind_blob(st, 1, p->id, sizeof(p->id), SQLITE_STATIC);
+	rc = sqlite3_step(st);
+	sqlite3_reset(st);
+	if (sq_errno(rc))
+		return sq_errno(rc);
+	*ret = rc == SQLITE_ROW;
+	return 0;
+}
+
+static int put_profile_row(struct writing *w, const struct profile *p, int64_t series,
+			   int64_t time_s)
+{
+	sqlite3_stmt *st = w->s->st[ST_PROFILE_PUT];
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < p->n_samples; i++)
+		n += MIN(p->samples[i].n_samples, (uint64_t)VALUE_MAX >> 20);
+	sqlite3_bind_blob(st, 1, p->id, sizeof(p->id), SQLITE_STATIC);
+	sqlite3_bind_int64(st, 2, time_s);
+	sqlite3_bind_int64(st, 3, p->event);
+	sqlite3_bind_int64(st, 4, series);
+	sqlite3_bind_int64(st, 5, (int64_t)MIN(n, (uint64_t)VALUE_MAX));
+	return sq_run(st);
+}
+
+static int put_profile(struct writing *w, const struct profile *p)
+{
+	/* a row's time is the last second of its window */
+	int64_t series = 0, time_s = p->end_ns ? (int64_t)((p->end_ns - 1) / NSEC_PER_SEC) : 0;
+	bool known = false;
+	int r = profile_known(w, p, &known);
+
+	if (!r && known) {
+		w->n_duplicates++;
+		return 0;
+	}
+	if (!r)
+		r = words_series(w, p, time_s, &series);
+	if (!r)
+		r = put_profile_row(w, p, series, time_s);
+	for (size_t i = 0; !r && i < p->n_samples; i++)
+		r = put_sample(w, p, series, time_s, &p->samples[i]);
+	if (!r)
+		r = put_losses(w, p, series, time_s);
+	w->n_new++;
+	return r;
+}
+
+static void count_written(struct sqlite_store *s, const struct writing *w)
+{
+	sqlite3_mutex_enter(s->stats_lock);
+	s->stats.n_profiles += w->n_new;
+	s->stats.n_duplicates += w->n_duplicates;
+	s->stats.n_samples += w->n_samples;
+	s->stats.n_stacks += w->n_stacks;
+	if (s->write_failed)
+		s->stats.error[0] = '\0';
+	s->write_failed = false;
+	sqlite3_mutex_leave(s->stats_lock);
+}
+
+static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret_n_new)
+{
+	struct writing w = {.s = s, .batch = b};
+	int r = s->writer ? sq_run(s->st[ST_BEGIN]) : -ENOTCONN;
+
+	if (r)
+		return r;
+	w.stacks = xcalloc(b->n_stacks + 1, sizeof(*w.stacks));
+	for (size_t i = 0; !r && i < b->n_profiles; i++)
+		r = put_profile(&w, b->profiles[i]);
+	if (!r)
+		r = sq_run(s->st[ST_COMMIT]);
+	/* SQLite may have rolled back by itself (full disk); then there is nothing to end */
+	if (r && !sqlite3_get_autocommit(s->writer))
+		(void)sq_run(s->st[ST_ROLLBACK]);
+	words_done(&w);
+	if (r)
+		return r;
+	count_written(s, &w);
+	*ret_n_new = w.n_new;
+	return 0;
+}
+
+static int reopen(struct sqlite_store *s, int why)
+{
+	int r;
+
+	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
+	r = why == -EBADMSG ? sq_set_aside(s) : sq_connect(s, NULL);
+	sqlite3_mutex_leave(s->read_lock);
+	return r;
+}
+
+int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
+{
+	struct sqlite_store *s = sink;
+	int r = write_once(s, b, ret_n_new);
+
+	if (r == -EBADMSG || r == -ENOTCONN) {
+		r = reopen(s, r);
+		if (!r)
+			r = write_once(s, b, ret_n_new);
+	}
+	if (r) {
+		sq_set_error(s, "the last write failed: %s", strerror(-r));
+		s->write_failed = true;
+		counter_add(counter("store_write_errors_total", "reason", strerrorname_np(-r)), 1);
+	}
+	return r;
+}

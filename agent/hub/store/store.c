@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front of the store: picks the sink, and owns the words both sides of it share. */
+#include "hub/store/sink.h"
+
+#include <stdlib.h>
+
+struct store {
+	const struct sink_ops *ops;
+	void *sink;
+};
+
+static const struct sink_ops *const sinks[] = {&sqlite_sink, &null_sink};
+
+static const struct sink_ops *sink_find(const char *kind)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sinks); i++)
+		if (streq(sinks[i]->kind, kind))
+			return sinks[i];
+	return NULL;
+}
+
+int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr)
+{
+	const struct sink_ops *ops = sink_find(c->kind);
+	void *sink = NULL;
+	int r;
+
+	if (!ops)
+		return field_error_set(reterr, "store", "'%s' is not one of sqlite, null", c->kind);
+	r = ops->open(c, &sink, reterr);
+	if (r)
+		return r;
+	*ret = xcalloc(1, sizeof(**ret));
+	**ret = (struct store){.ops = ops, .sink = sink};
+	return 0;
+}
+
+struct store *store_close(struct store *s)
+{
+	if (!s)
+		return NULL;
+	s->ops->close(s->sink);
+	free(s);
+	return NULL;
+}
+
+int store_write(struct store *s, const struct batch *b, size_t *ret_n_new)
+{
+	return s->ops->write(s->sink, b, ret_n_new);
+}
+
+int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
+	       struct store_summary *ret, struct field_error *reterr)
+{
+	return s->ops->read(s->sink, sel, fn, arg, ret, reterr);
+}
+
+int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit,
+		 store_value_fn *fn, void *arg)
+{
+	return s->ops->values(s->sink, sel, tag, limit, fn, arg);
+}
+
+int store_expire(struct store *s, uint64_t now_wall_ns)
+{
+	return s->ops->expire(s->sink, now_wall_ns);
+}
+
+void store_stats(struct store *s, struct store_stats *ret)
+{
+	s->ops->stats(s->sink, ret);
+}
+
+struct predicate *predicate_free(struct predicate *p)
+{
+	if (!p)
+		return NULL;
+	for (size_t i = 0; i < p->n_children; i++)
+		predicate_free(p->children[i]);
+	for (size_t i = 0; i < p->n_values; i++)
+		free(p->values[i]);
+	free(p->children);
+	free(p->values);
+	free(p->tag);
+	free(p);
+	return NULL;
+}
+
+static void strings_free(char **items, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(items[i]);
+	free(items);
+}
+
+struct selection *selection_free(struct selection *s)
+{
+	if (!s)
+		return NULL;
+	strings_free(s->app_services, s->n_app_services);
+	strings_free(s->allowed_namespaces, s->n_allowed_namespaces);
+	predicate_free(s->where);
+	free(s);
+	return NULL;
+}
+
+void store_summary_done(struct store_summary *s)
+{
+	for (size_t i = 0; i < s->n_losses; i++)
+		free((char *)s->losses[i].reason);
+	free(s->losses);
+	free(s->statement);
+	*s = (struct store_summary){0};
+}

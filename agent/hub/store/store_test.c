@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the store promises: known answers, nothing twice, nothing lost on bad days, no injection. */
+#include "hub/store/sink.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define T0 1700000000 /* end of every test's first window */
+
+struct got {
+	struct {
+		char text[512];
+		int64_t value;
+		uint64_t n;
+	} rows[64];
+	size_t n;
+	struct store_summary summary;
+};
+
+static int take(const struct store_row *row, void *arg)
+{
+	_cleanup_buf_ struct buf b = {0};
+	struct frame flat[64];
+	struct got *g = arg;
+
+	for (size_t i = 0; i < row->n_frames; i++)
+		flat[i] = *row->frames[i];
+	buf_printf(&b, "%s: ", row->app_service);
+	stack_render(&row->head, flat, row->n_frames, &b);
+	if (g->n < ARRAY_SIZE(g->rows)) {
+		snprintf(g->rows[g->n].text, sizeof(g->rows[0].text), "%s", b.data);
+		g->rows[g->n].value = row->value;
+		g->rows[g->n].n = row->n_samples;
+	}
+	g->n++;
+	return 0;
+}
+
+static struct store *open_at(const char *path, uint64_t retention_ns, uint64_t max_bytes)
+{
+	struct store_config c = {.kind = "sqlite",
+				 .path = path,
+				 .retention_ns = retention_ns,
+				 .max_bytes = max_bytes};
+	struct field_error e = {0};
+	struct store *s = NULL;
+
+	if (store_open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return s;
+}
+
+static char *temp_dir(void)
+{
+	static char dir[64];
+
+	snprintf(dir, sizeof(dir), "/tmp/podflame-store-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	return dir;
+}
+
+static void remove_dir(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(dir);
+}
+
+static struct profile *add_profile(struct batch *b, const char *id, const char *app, uint32_t pid,
+				   const char *ns, int64_t end_s)
+{
+	struct profile *p = batch_profile(b);
+
+	profile_id_make(&id, 1, p->id);
+	p->event = EVENT_ON_CPU;
+	p->end_ns = (uint64_t)end_s * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, app);
+	p->process_id = pid;
+	profile_tag(b, p, "pod_cluster", "c1");
+	profile_tag(b, p, "pod_node", "n1");
+	if (ns)
+		profile_tag(b, p, "pod_ns", ns);
+	return p;
+}
+
+static void add_sample(struct batch *b, struct profile *p, const char *thread, bool main,
+		       const char *leaf, int64_t value)
+{
+	struct frame f[] = {
+		{.kind = FRAME_APP, .name = "main", .module = "/bin/x"},
+		{.kind = FRAME_LIBRARY,
+		 .name = leaf,
+		 .module = "/lib/libc.so",
+		 .file = "a.c",
+		 .line = 7},
+		{.kind = FRAME_APP, .module = "/bin/x", .build_id = "ab", .address = 0x1234},
+	};
+	struct profile_sample *s = profile_add(b, p);
+
+	s->thread_comm = batch_str(b, thread);
+	s->main_thread = main;
+	s->cpu = -1;
+	s->value = value;
+	s->n_samples = (uint64_t)value / 10;
+	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+}
+
+static struct batch *two_services(void)
+{
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
+
+	profile_tag(b, p, "k8s.label.tier", "it's \"web\"; --");
+	add_sample(b, p, "worker", false, "write", 100);
+	add_sample(b, p, "worker", false, "write", 50);
+	add_sample(b, p, "api", true, "read", 20);
+	profile_lose(b, p, "ring_full", 3, 0);
+	p = add_profile(b, "2", "db", 11, "data", T0 + 10);
+	add_sample(b, p, "db", true, "fsync", 70);
+	p = add_profile(b, "3", "Total", 0, NULL, T0);
+	add_sample(b, p, "x", false, "y", 1000);
+	return b;
+}
+
+static void write_batch(struct store *s, struct batch *b, size_t want_new)
+{
+	size_t n_new = 0;
+
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	assert_int_equal(n_new, want_new);
+	batch_free(b);
+}
+
+static struct predicate *leaf(enum predicate_op op, const char *tag, const char *value)
+{
+	struct predicate *p = xcalloc(1, sizeof(*p));
+
+	p->op = op;
+	p->tag = xstrdup(tag);
+	if (value) {
+		p->values = xcalloc(1, sizeof(char *));
+		p->values[p->n_values++] = xstrdup(value);
+	}
+	return p;
+}
+
+static struct predicate *join(enum predicate_op op, struct predicate *a, struct predicate *b)
+{
+	struct predicate *p = xcalloc(1, sizeof(*p));
+
+	p->op = op;
+	p->children = xcalloc(2, sizeof(*p->children));
+	p->children[p->n_children++] = a;
+	if (b)
+		p->children[p->n_children++] = b;
+	return p;
+}
+
+/* Takes where. */
+static void read_where(struct store *s, struct predicate *where, struct got *g)
+{
+	struct selection sel = {.event = EVENT_ON_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 100,
+				.where = where};
+	struct field_error e = {0};
+
+	memset(g, 0, sizeof(*g));
+	if (store_read(s, &sel, take, g, &g->summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	predicate_free(where);
+}
+
+static int64_t value_where(struct store *s, struct predicate *where)
+{
+	struct got g;
+	int64_t sum = 0;
+
+	read_where(s, where, &g);
+	for (size_t i = 0; i < g.n; i++)
+		sum += g.rows[i].value;
+	store_summary_done(&g.summary);
+	return sum;
+}
+
+static void known_answer(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct got g;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	read_where(s, NULL, &g);
+	assert_int_equal(g.n, 3);
+	assert_string_equal(g.rows[0].text, "api: [t] worker;main;[l] write;[/bin/x]");
+	assert_int_equal(g.rows[0].value, 150);
+	assert_int_equal(g.rows[0].n, 15);
+	assert_string_equal(g.rows[1].text, "db: [p] db;main;[l] fsync;[/bin/x]");
+	assert_string_equal(g.rows[2].text, "api: [p] api;main;[l] read;[/bin/x]");
+	assert_int_equal(g.summary.n_samples, 24);
+	assert_int_equal(g.summary.n_profiles, 2);
+	assert_int_equal(g.summary.first_s, T0 - 1); /* the last second of the window */
+	assert_int_equal(g.summary.last_s, T0 + 9);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_string_equal(g.summary.losses[0].reason, "ring_full");
+	assert_int_equal(g.summary.losses[0].n_samples, 3);
+	assert_false(g.summary.truncated);
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
+static void bounds_and_services(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	char *total[] = {"Total"}, *app[] = {"app"};
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 1, .time_end_s = T0 - 1};
+	struct got g = {0};
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 2); /* api only, both bounds inclusive */
+	store_summary_done(&g.summary);
+	sel.time_start_s = sel.time_end_s = T0;
+	g.n = 0;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 0);
+	store_summary_done(&g.summary);
+
+	sel.time_start_s = T0 - 100;
+	sel.app_services = total;
+	sel.n_app_services = 1;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 1);
+	store_summary_done(&g.summary);
+	/* who may see one namespace sees neither Total nor others, whatever the predicate */
+	sel.allowed_namespaces = app;
+	sel.n_allowed_namespaces = 1;
+	g.n = 0;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 0);
+	store_summary_done(&g.summary);
+	sel.n_app_services = 0;
+	sel.where =
+		join(PRED_OR, leaf(PRED_EQ, "pod_ns", "data"), leaf(PRED_NOT_NULL, "pod_ns", NULL));
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 2);
+	assert_string_equal(g.rows[1].text, "api: [p] api;main;[l] read;[/bin/x]");
+	predicate_free(sel.where);
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
+static void truncation(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL, .max_rows = 2};
+	struct got g = {0};
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 2);
+	assert_true(g.summary.truncated);
+	assert_int_equal(g.rows[0].value, 150); /* the greatest stay */
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
+static void duplicates(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct store_stats stats;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	write_batch(s, two_services(), 0);
+	assert_int_equal(value_where(s, NULL), 240);
+	store_stats(s, &stats);
+	assert_int_equal(stats.n_profiles, 3);
+	assert_int_equal(stats.n_duplicates, 3);
+	store_close(s);
+}
+
+/* All: api has 170 (worker 150, main 20), db 70; only api has the label. */
+static void predicates(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct predicate *p;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "pod_ns", "app")), 170);
+	assert_int_equal(value_where(s, leaf(PRED_NE, "pod_ns", "app")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_GT, "pod_ns", "app")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_LIKE, "pod_ns", "AP*")), 170);
+	assert_int_equal(value_where(s, leaf(PRED_LIKE, "pod_ns", "_at%")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_LIKE, "pod_ns", "%a%")), 0);
+	assert_int_equal(value_where(s, leaf(PRED_REGEXP, "pod_ns", "^(app|x)$")), 170);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_REGEXP, "pod_ns", "^a")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "thread", "worker")), 150);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "app_service", "db")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "profile_event_type", "on-cpu")), 240);
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "cpu", NULL)), 240);
+	/* a row without the tag matches every negation */
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "k8s.label.tier", NULL)), 70);
+	assert_int_equal(value_where(s, leaf(PRED_NE, "k8s.label.tier", "x")), 240);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_IN, "k8s.label.tier", "x")), 240);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_LIKE, "k8s.label.tier", "it*")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_REGEXP, "k8s.label.tier", ".")), 70);
+	p = join(PRED_NOT, leaf(PRED_EQ, "k8s.label.tier", "x"), NULL);
+	assert_int_equal(value_where(s, p), 240);
+	p = leaf(PRED_EQ, "process_id", "11");
+	p->numeric = true;
+	assert_int_equal(value_where(s, p), 70);
+	p = leaf(PRED_GE, "time", "1700000000");
+	p->numeric = true;
+	assert_int_equal(value_where(s, p), 70);
+	p = join(PRED_AND, leaf(PRED_EQ, "pod_ns", "app"),
+		 join(PRED_NOT, leaf(PRED_EQ, "thread", "worker"), NULL));
+	assert_int_equal(value_where(s, p), 20);
+	store_close(s);
+}
+
+static void hostile_values(void **state)
+{
+	static const char *const hostile[] = {
+		"' OR 1=1 --", "app' OR 'a'='a",
+		"\"",	       "');DROP TABLE samples;--",
+		"?1",	       "\\",
+		"%00",	       "app\xff\xfe",
+		"*/ OR /*",    ":memory:",
+	};
+	struct store *s = open_at(":memory:", 0, 0);
+	struct predicate *p;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "pod_ns", hostile[i])), 0);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, hostile[i], "app")), 0);
+		assert_int_equal(value_where(s, leaf(PRED_NE, hostile[i], "app")), 240);
+		assert_int_equal(value_where(s, leaf(PRED_LIKE, "pod_ns", hostile[i])), 0);
+	}
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "k8s.label.tier", "it's \"web\"; --")), 170);
+	p = xcalloc(1, sizeof(*p));
+	p->op = PRED_OR;
+	p->children = xcalloc(2000, sizeof(*p->children));
+	while (p->n_children < 2000)
+		p->children[p->n_children++] = leaf(PRED_EQ, "pod_ns", "app");
+	assert_int_equal(value_where(s, p), 170);
+	store_close(s);
+}
+
+static void like_and_regexp(void **state)
+{
+	struct field_error e;
+	char many[400];
+
+	(void)state;
+	assert_true(match_like("a%c", "abbbc"));
+	assert_false(match_like("a%c", "abbb"));
+	assert_true(match_like("\\*x", "*x"));
+	assert_false(match_like("\\*x", "axx"));
+	assert_true(match_like("a_c", "a\xc3\xa9"
+				      "c"));
+	assert_true(match_like("%", ""));
+	memset(many, 'a', sizeof(many));
+	many[sizeof(many) - 1] = '\0';
+	assert_false(match_like("%a%a%a%a%a%a%a%a%a%a%b", many)); /* and soon */
+	assert_int_equal(predicate_regexp_check("^[]a{9999}]\\d+$", &e), 0);
+	assert_int_equal(predicate_regexp_check("(a", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("(a)\\1", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("((a{99}){99}){99}", &e), -EINVAL);
+	memset(many, '(', sizeof(many));
+	many[sizeof(many) - 1] = '\0';
+	assert_int_equal(predicate_regexp_check(many, &e), -EINVAL);
+}
+
+struct values {
+	char text[512];
+};
+
+static int take_value(const char *value, uint64_t n, void *arg)
+{
+	struct values *v = arg;
+	size_t at = strlen(v->text);
+
+	snprintf(v->text + at, sizeof(v->text) - at, "%s=%lu ", value, n);
+	return 0;
+}
+
+static void values(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL};
+	struct values v = {""};
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	store_values(s, &sel, "pod_ns", 10, take_value, &v);
+	store_values(s, &sel, "profile_event_type", 10, take_value, &v);
+	store_values(s, &sel, "thread", 10, take_value, &v);
+	store_values(s, &sel, "app_service", 1, take_value, &v);
+	assert_string_equal(v.text, "app=17 data=7 on-cpu=24 worker=15 db=7 api=2 api=17 ");
+	store_close(s);
+}
+
+/* What a node lost without a name counts for the services on it, not for other nodes'. */
+static void node_losses(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct batch *b = two_services();
+	struct profile *p = add_profile(b, "gap", "", 0, NULL, T0 + 5);
+	struct got g;
+
+	(void)state;
+	profile_lose(b, p, "agent_down", 0, 5 * NSEC_PER_SEC);
+	p = add_profile(b, "gap2", "", 0, NULL, T0 + 5);
+	profile_tag(b, p, "pod_node", "elsewhere");
+	profile_lose(b, p, "other_node", 1, 0);
+	write_batch(s, b, 5);
+	read_where(s, leaf(PRED_EQ, "pod_ns", "data"), &g);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_string_equal(g.summary.losses[0].reason, "agent_down");
+	assert_int_equal(g.summary.losses[0].time_ns, 5 * NSEC_PER_SEC);
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
+static void retention_by_age(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 100 * NSEC_PER_SEC, 0);
+	struct store_stats stats;
+	struct batch *b;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	assert_int_equal(store_expire(s, (T0 + 50) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, NULL), 240);
+	b = batch_new();
+	add_sample(b, add_profile(b, "late", "db", 11, "data", T0 + 90), "db", true, "late", 5);
+	write_batch(s, b, 1);
+	assert_int_equal(store_expire(s, (T0 + 120) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, NULL), 5);
+	/* stacks are kept an hour longer than their rows */
+	assert_int_equal(store_expire(s, (T0 + 5000) * NSEC_PER_SEC), 0);
+	store_stats(s, &stats);
+	assert_int_equal(stats.n_stacks, 0);
+	assert_int_equal(stats.n_expired, 4);
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, NULL), 240);
+	store_close(s);
+	remove_dir(dir);
+}
+
+static void many_rows(struct store *s, int from_s, int n_profiles, int n_stacks)
+{
+	for (int i = 0; i < n_profiles; i++) {
+		struct batch *b = batch_new();
+		char id[32], name[32];
+		struct profile *p;
+
+		snprintf(id, sizeof(id), "m%d", from_s + i);
+		p = add_profile(b, id, "api", 10, "app", T0 + from_s + i);
+		for (int j = 0; j < n_stacks; j++) {
+			snprintf(name, sizeof(name), "function_%d", (i * 7 + j) % 20000);
+			add_sample(b, p, "worker", false, name, 10);
+		}
+		write_batch(s, b, 1);
+	}
+}
+
+static void retention_by_size(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 0, 2 << 20);
+	struct store_stats stats;
+
+	(void)state;
+	many_rows(s, 0, 60, 2000);
+	store_stats(s, &stats);
+	assert_int_equal(store_expire(s, T0 * NSEC_PER_SEC), 0);
+	store_stats(s, &stats);
+	assert_true(stats.bytes <= 3 << 20);
+	assert_true(stats.n_expired > 0 && stats.n_expired < 60);
+	assert_true(stats.oldest_ns > T0 * NSEC_PER_SEC); /* the oldest went, the newest stayed */
+	store_close(s);
+	remove_dir(dir);
+}
+
+static void hundred_thousand_rows(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 0, 0);
+	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL};
+	struct got g = {0};
+
+	(void)state;
+	many_rows(s, 0, 50, 2000);
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.summary.n_samples, 100000);
+	assert_int_equal(g.n, 2000 + 49 * 7);
+	store_summary_done(&g.summary);
+	sel.max_time_ns = 1;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
+	store_close(s);
+	remove_dir(dir);
+}
+
+static void survives_reopening(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 0, 0), *second;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	second = open_at(dir, 0, 0); /* another process, while the first one runs */
+	assert_int_equal(value_where(second, NULL), 240);
+	write_batch(second, two_services(), 0);
+	store_close(second);
+	assert_int_equal(value_where(s, NULL), 240);
+	store_close(s);
+	s = open_at(dir, 0, 0);
+	assert_int_equal(value_where(s, NULL), 240);
+	store_close(s);
+	remove_dir(dir);
+}
+
+static void overwrite(const char *dir, off_t at, size_t n)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+	char junk[4096];
+
+	memset(junk, 0xa5, sizeof(junk));
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < n; i += sizeof(junk))
+		assert_int_equal(pwrite(fd, junk, sizeof(junk), at + (off_t)i), sizeof(junk));
+}
+
+static bool has_damaged_file(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	bool found = false;
+
+	while ((e = readdir(d)))
+		found |= str_has_prefix(e->d_name, "profiles.sqlite.damaged-");
+	closedir(d);
+	return found;
+}
+
+static void damaged_file(void **state)
+{
+	static const struct {
+		off_t at;
+		size_t n;
+	} where[] = {{0, 4096}, {4096, 65536}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(where); i++) {
+		char *dir = temp_dir();
+		struct store *s = open_at(dir, 0, 0);
+		struct store_stats stats;
+
+		write_batch(s, two_services(), 3);
+		store_close(s);
+		overwrite(dir, where[i].at, where[i].n);
+		s = open_at(dir, 0, 0);
+		store_stats(s, &stats);
+		assert_non_null(strstr(stats.error, "damaged"));
+		assert_true(has_damaged_file(dir));
+		assert_int_equal(value_where(s, NULL), 0);
+		write_batch(s, two_services(), 3);
+		assert_int_equal(value_where(s, NULL), 240);
+		store_close(s);
+		remove_dir(dir);
+	}
+}
+
+/* A file that goes bad under a running hub: the write that notices is kept. */
+static void damaged_while_open(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 0, 0), *second;
+	struct store_stats stats;
+	size_t n_new;
+	struct batch *b;
+
+	(void)state;
+	many_rows(s, 0, 20, 2000);
+	store_close(s);
+	s = open_at(dir, 0, 0);
+	/* another writer, so that the pages s has cached are void */
+	second = open_at(dir, 0, 0);
+	many_rows(second, 20, 1, 1);
+	overwrite(dir, 4096, 2 << 20);
+	b = two_services();
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	batch_free(b);
+	store_stats(s, &stats);
+	assert_non_null(strstr(stats.error, "damaged"));
+	assert_int_equal(value_where(s, NULL), 240);
+	store_close(second);
+	store_close(s);
+	remove_dir(dir);
+}
+
+static void out_of_range_values(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "big", "api", 10, "app", T0);
+
+	(void)state;
+	add_sample(b, p, "w", false, "ok", 10);
+	add_sample(b, p, "w", false, "huge", INT64_MAX);
+	add_sample(b, p, "w", false, "negative", -5);
+	write_batch(s, b, 1);
+	assert_int_equal(value_where(s, NULL), 10);
+	assert_int_equal(
+		counter_get(counter("store_dropped_rows_total", "reason", "value_out_of_range")),
+		2);
+	store_close(s);
+}
+
+static void bad_config(void **state)
+{
+	struct store_config c = {.kind = "oracle", .path = "/tmp"};
+	struct field_error e = {0};
+	struct store *s = NULL;
+
+	(void)state;
+	assert_int_equal(store_open(&c, &s, &e), -EINVAL);
+	assert_non_null(strstr(e.reason, "sqlite"));
+	c = (struct store_config){.kind = "sqlite", .path = "/proc/nowhere"};
+	assert_true(store_open(&c, &s, &e) < 0);
+	assert_string_equal(e.path, "/proc/nowhere");
+	c.kind = "null";
+	assert_int_equal(store_open(&c, &s, &e), 0);
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, NULL), 0);
+	store_close(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_answer),	      cmocka_unit_test(bounds_and_services),
+		cmocka_unit_test(truncation),	      cmocka_unit_test(duplicates),
+		cmocka_unit_test(predicates),	      cmocka_unit_test(hostile_values),
+		cmocka_unit_test(like_and_regexp),    cmocka_unit_test(values),
+		cmocka_unit_test(node_losses),	      cmocka_unit_test(retention_by_age),
+		cmocka_unit_test(retention_by_size),  cmocka_unit_test(hundred_thousand_rows),
+		cmocka_unit_test(survives_reopening), cmocka_unit_test(damaged_file),
+		cmocka_unit_test(damaged_while_open), cmocka_unit_test(out_of_range_values),
+		cmocka_unit_test(bad_config),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
