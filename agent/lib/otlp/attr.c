@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names: tags <-> OpenTelemetry semantic conventions (k8s.*, container.*,
+ * process.*, profile.frame.type), and text that is valid UTF-8.
+ */
+#include "lib/otlp/internal.h"
+
+#include <stdlib.h>
+
+static const struct attr_name names[] = {
+	{"pod_cluster", "k8s.cluster.name", false},
+	{"pod_ns", "k8s.namespace.name", false},
+	{"pod", "k8s.pod.name", false},
+	{"pod_uid", "k8s.pod.uid", false},
+	{"pod_node", "k8s.node.name", false},
+	{"container", "k8s.container.name", false},
+	{"container_id", ATTR_CONTAINER, false},
+	{"image", "container.image.name", false},
+	{"container_pid", "process.vpid", true},
+};
+
+/* In order: a pod of a Deployment may carry its ReplicaSet too, of a CronJob its Job. */
+static const struct {
+	const char *kind, *attr;
+} owners[] = {
+	{"Deployment", "k8s.deployment.name"},
+	{"StatefulSet", "k8s.statefulset.name"},
+	{"DaemonSet", "k8s.daemonset.name"},
+	{"CronJob", "k8s.cronjob.name"},
+	{"Job", "k8s.job.name"},
+	{"ReplicaSet", "k8s.replicaset.name"},
+	{"ReplicationController", "k8s.replicationcontroller.name"},
+};
+
+static const char *const frame_types[_FRAME_KIND_MAX] = {
+	[FRAME_APP] = "native", [FRAME_LIBRARY] = "native",  [FRAME_KERNEL] = "kernel",
+	[FRAME_JVM] = "jvm",	[FRAME_PYTHON] = "cpython",  [FRAME_LUA] = "lua",
+	[FRAME_CUDA] = "cuda",	[FRAME_OBJECT] = "podflame", [FRAME_MARKER] = "podflame",
+};
+
+const struct attr_name *otlp_attr_by_tag(const char *tag)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(names[i].tag, tag))
+			return &names[i];
+	return NULL;
+}
+
+const struct attr_name *otlp_attr_by_name(const char *attr)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(names[i].attr, attr))
+			return &names[i];
+	return NULL;
+}
+
+const char *otlp_attr_of_owner(const char *kind)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(owners); i++)
+		if (streq(owners[i].kind, kind))
+			return owners[i].attr;
+	return NULL;
+}
+
+const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(owners); i++) {
+		if (!streq(owners[i].attr, attr))
+			continue;
+		*ret_rank = (unsigned)i;
+		return owners[i].kind;
+	}
+	return NULL;
+}
+
+const char *otlp_frame_type_of(enum frame_kind k)
+{
+	return frame_types[k];
+}
+
+/* go, rust, ruby, php, dotnet, v8js ... are all code of the application. */
+enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
+{
+	if (str_equal(type, "kernel"))
+		return FRAME_KERNEL;
+	if (str_equal(type, "jvm"))
+		return FRAME_JVM;
+	if (str_equal(type, "cpython"))
+		return FRAME_PYTHON;
+	if (str_equal(type, "lua"))
+		return FRAME_LUA;
+	return module && strstr(module, ".so") ? FRAME_LIBRARY : FRAME_APP;
+}
+
+bool otlp_text_is_number(const char *s, int64_t *ret)
+{
+	char back[24];
+	uint64_t value;
+
+	if (str_to_u64(s, INT64_MAX, &value) < 0)
+		return false;
+	snprintf(back, sizeof(back), "%llu", (unsigned long long)value);
+	if (!streq(back, s))
+		return false;
+	*ret = (int64_t)value;
+	return true;
+}
+
+/* Bytes of the valid UTF-8 character at s (RFC 3629), 0 when there is none. */
+static size_t utf8_len(const unsigned char *s)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	uint32_t c;
+
+	if (n <= 1 || s[0] > 0xf4)
+		return s[0] > 0xf4 ? 0 : n;
+	c = s[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : n;
+}
+
+const char *otlp_text_utf8(struct pool *pool, const char *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+	size_t n, n_bad = 0;
+	char *copy, *out;
+
+	for (; *p; p += n ? n : 1)
+		n_bad += (n = utf8_len(p)) == 0;
+	if (!n_bad)
+		return s;
+	copy = out = otlp_pool_alloc(pool, (size_t)(p - (const unsigned char *)s) + 2 * n_bad + 1);
+	if (!copy)
+		return NULL;
+	for (p = (const unsigned char *)s; *p; p += n ? n : 1) {
+		n = utf8_len(p);
+		memcpy(out, n ? (const char *)p : "\xef\xbf\xbd", n ? n : 3);
+		out += n ? n : 3;
+	}
+	return copy;
+}

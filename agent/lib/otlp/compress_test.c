@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Content-Encoding: what comes back, and what is refused. */
+#include "lib/otlp/otlp.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cmocka.h>
+
+static const char text[] = "podflame podflame podflame podflame podflame podflame";
+
+static void gzip(const void *p, size_t n, struct buf *out)
+{
+	z_stream z = {0};
+	size_t bound;
+	_cleanup_free_ unsigned char *mem = NULL;
+
+	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	bound = deflateBound(&z, n);
+	mem = xmalloc(bound);
+	z.next_in = (Bytef *)p;
+	z.avail_in = (uInt)n;
+	z.next_out = mem;
+	z.avail_out = (uInt)bound;
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	buf_add(out, mem, z.total_out);
+	deflateEnd(&z);
+}
+
+static void pack(const char *encoding, const void *p, size_t n, struct buf *out)
+{
+	if (streq(encoding, "gzip"))
+		gzip(p, n, out);
+	else
+		assert_int_equal(otlp_compress(p, n, out), 0);
+}
+
+static void test_round_trip(void **state)
+{
+	(void)state;
+	static const char *const encodings[] = {"zstd", "gzip"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(encodings); i++) {
+		_cleanup_buf_ struct buf packed = {0}, out = {0};
+
+		pack(encodings[i], text, sizeof(text), &packed);
+		assert_true(packed.len < sizeof(text));
+		assert_int_equal(
+			otlp_decompress(encodings[i], packed.data, packed.len, sizeof(text), &out),
+			0);
+		assert_int_equal(out.len, sizeof(text));
+		assert_string_equal(out.data, text);
+	}
+}
+
+static void test_identity(void **state)
+{
+	(void)state;
+	_cleanup_buf_ struct buf out = {0};
+
+	assert_int_equal(otlp_decompress("", text, 3, 3, &out), 0);
+	assert_int_equal(otlp_decompress("identity", text, 3, 3, &out), 0);
+	assert_string_equal(out.data, "podpod");
+	assert_int_equal(otlp_decompress("", text, 4, 3, &out), -E2BIG);
+}
+
+static void test_other_encodings(void **state)
+{
+	(void)state;
+	_cleanup_buf_ struct buf out = {0};
+
+	assert_int_equal(otlp_decompress("br", text, 3, 3, &out), -EOPNOTSUPP);
+	assert_int_equal(otlp_decompress("zstd, gzip", text, 3, 3, &out), -EOPNOTSUPP);
+}
+
+/* Truncated at every byte, and each byte changed: an error, and out keeps what it had. */
+static void test_garbage(void **state)
+{
+	(void)state;
+	static const char *const encodings[] = {"zstd", "gzip"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(encodings); i++) {
+		_cleanup_buf_ struct buf packed = {0}, out = {0};
+
+		pack(encodings[i], text, sizeof(text), &packed);
+		buf_puts(&out, "kept");
+		for (size_t n = 0; n < packed.len; n++) {
+			_cleanup_free_ void *exact = xmemdup(packed.data, n + !n);
+
+			assert_int_equal(otlp_decompress(encodings[i], exact, n, 1 << 20, &out),
+					 -EBADMSG);
+			assert_string_equal(out.data, "kept");
+		}
+		buf_puts(&packed, "rest");
+		assert_int_equal(
+			otlp_decompress(encodings[i], packed.data, packed.len, 1 << 20, &out),
+			-EBADMSG);
+		assert_string_equal(out.data, "kept");
+	}
+}
+
+static void test_bombs(void **state)
+{
+	(void)state;
+	static const char *const encodings[] = {"zstd", "gzip"};
+	size_t n = 64u << 20;
+	_cleanup_free_ char *zeros = xcalloc(n, 1);
+
+	for (size_t i = 0; i < ARRAY_SIZE(encodings); i++) {
+		_cleanup_buf_ struct buf packed = {0}, out = {0};
+
+		pack(encodings[i], zeros, n, &packed);
+		assert_true(packed.len < n / 100);
+		assert_int_equal(otlp_decompress(encodings[i], packed.data, packed.len,
+						 OTLP_MAX_BYTES, &out),
+				 -E2BIG);
+		assert_int_equal(out.len, 0);
+		assert_true(out.cap <= 2 * (size_t)OTLP_MAX_BYTES);
+	}
+}
+
+/* A frame that wants 1 GiB of window: refused, not allocated. */
+static void test_huge_window(void **state)
+{
+	(void)state;
+	_cleanup_buf_ struct buf out = {0};
+	_cleanup_free_ char *mem = xmalloc(1 << 16);
+	ZSTD_CCtx *c = ZSTD_createCCtx();
+	ZSTD_inBuffer in = {text, sizeof(text), 0};
+	ZSTD_outBuffer o = {mem, 1 << 16, 0};
+
+	ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, 30);
+	ZSTD_compressStream2(c, &o, &in, ZSTD_e_flush); /* no content size: the window is said */
+	ZSTD_compressStream2(c, &o, &in, ZSTD_e_end);
+	ZSTD_freeCCtx(c);
+	assert_int_equal(otlp_decompress("zstd", mem, o.pos, 1 << 20, &out), -EBADMSG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),	cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_other_encodings), cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_bombs),		cmocka_unit_test(test_huge_window),
+	};
+
+	return cmocka_run_group_tests_name("otlp/compress", tests, NULL, NULL);
+}

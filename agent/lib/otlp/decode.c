@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An ExportProfilesServiceRequest as a batch: checks the messages, reads profiles
+ * and samples. Written for any OTLP profiler: what is missing has a default.
+ */
+#include "lib/otlp/decode.h"
+
+#include <math.h>
+#include <openssl/sha.h>
+
+#define UNPACK_MAX_BYTES (256u << 20)
+#define MAX_PROFILES	 65536
+#define MAX_SAMPLES	 2000000
+#define MAX_TAGS	 2000000 /* of all profiles together */
+#define MAX_LOSSES	 500000
+#define MAX_TIME_NS	 (UINT64_C(1) << 62)
+
+/* One profile of the request: samples of several processes make several of ours. */
+struct reading {
+	struct decoder *d;
+	const struct decode_resource *resource;
+	const Otlp__Profile *in;
+	const char *path;
+	struct profile base; /* without samples: what each of ours starts with */
+	double to_unit;	     /* value -> microseconds; 0: values are counts of samples */
+	struct ids processes;
+	struct profile *unsplit;
+};
+
+static const char too_large[] = "the request is too large when unpacked";
+
+int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	field_error_set(d->err, path, "%s", text);
+	return error;
+}
+
+/* ---- event, unit, time ---- */
+
+/* Other profilers' on-CPU profiles: OpenTelemetry's eBPF profiler says samples/count. */
+static bool event_of_type(const char *type, enum event *ret)
+{
+	static const char *const on_cpu[] = {"samples", "cpu", "process_cpu", "on-cpu"};
+
+	for (int e = 0; e < _EVENT_MAX; e++) {
+		if (streq(type, event_info((enum event)e)->otlp_sample_type)) {
+			*ret = (enum event)e;
+			return true;
+		}
+	}
+	*ret = EVENT_ON_CPU;
+	for (size_t i = 0; i < ARRAY_SIZE(on_cpu); i++)
+		if (streq(type, on_cpu[i]))
+			return true;
+	return !*type;
+}
+
+static double ns_of_unit(const char *unit)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = {
+		{"nanoseconds", 1}, {"microseconds", 1e3}, {"milliseconds", 1e6}, {"seconds", 1e9}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (streq(unit, units[i].unit))
+			return units[i].ns;
+	return 0;
+}
+
+static int type_strings(struct reading *rd, const Otlp__ValueType *v, const char *name,
+			const char **ret_type, const char **ret_unit)
+{
+	char path[160];
+	int r;
+
+	*ret_type = *ret_unit = "";
+	if (!v)
+		return 0;
+	snprintf(path, sizeof(path), "%s.%s", rd->path, name);
+	r = otlp_decode_string(rd->d, v->type_strindex, path, ret_type);
+	return r < 0 ? r : otlp_decode_string(rd->d, v->unit_strindex, path, ret_unit);
+}
+
+static int read_period(struct reading *rd)
+{
+	const char *type, *unit;
+	double ns;
+	int r = type_strings(rd, rd->in->period_type, "period_type", &type, &unit);
+
+	if (r < 0)
+		return r;
+	if (rd->in->period < 0)
+		return otlp_decode_wrong(rd->d, -EBADMSG, rd->path, "period is negative");
+	ns = (double)rd->in->period * ns_of_unit(unit);
+	if (ns < 1e18)
+		rd->base.period_ns =
+			streq(unit, "nanoseconds") ? (uint64_t)rd->in->period : (uint64_t)ns;
+	return 0;
+}
+
+static int skip_profile(const char *reason)
+{
+	counter_add(counter("podflame_otlp_profiles_skipped_total", "reason", reason), 1);
+	return 1;
+}
+
+/* 1: an event that this version has not, or no unit; the profile is left out and counted. */
+static int read_event(struct reading *rd)
+{
+	const char *type, *unit, *name = rd->d->attr_event;
+	int r = type_strings(rd, rd->in->sample_type, "sample_type", &type, &unit);
+
+	if (r < 0)
+		return r;
+	if (name ? event_from_name(name, &rd->base.event) < 0
+		 : !event_of_type(type, &rd->base.event))
+		return skip_profile("unsupported_event");
+	rd->to_unit = name ? 1 : ns_of_unit(unit) / 1e3;
+	r = read_period(rd);
+	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile("no_unit") : r;
+}
+
+static int read_time(struct reading *rd)
+{
+	uint64_t start = rd->in->time_unix_nano, n = rd->in->duration_nano;
+
+	if (start > MAX_TIME_NS || n > MAX_TIME_NS)
+		return otlp_decode_wrong(rd->d, -EBADMSG, rd->path,
+					 "time_unix_nano or duration_nano is out of range");
+	for (size_t i = 0; !start && i < rd->in->n_samples; i++)
+		if (rd->in->samples[i]->n_timestamps_unix_nano)
+			start = rd->in->samples[i]->timestamps_unix_nano[0];
+	if (!start || start > MAX_TIME_NS)
+		start = now_wall_ns();
+	rd->base.start_ns = start;
+	rd->base.end_ns = start + (n ? n : NSEC_PER_SEC);
+	return 0;
+}
+
+/* Without an id: of the whole request's bytes, so that a retry is still a repeat. */
+static void read_id(struct reading *rd)
+{
+	const ProtobufCBinaryData *id = &rd->in->profile_id;
+	char hex[2 * SHA256_DIGEST_LENGTH + 1];
+	uint8_t digest[SHA256_DIGEST_LENGTH];
+	static const uint8_t zero[16];
+
+	if (id->len == 16 && memcmp(id->data, zero, 16) != 0) {
+		memcpy(rd->base.id, id->data, 16);
+		return;
+	}
+	SHA256(rd->d->bytes, rd->d->n_bytes, digest);
+	hex_encode(digest, sizeof(digest), hex);
+	profile_id_make((const char *[]){hex, rd->path}, 2, rd->base.id);
+}
+
+/* ---- attributes of a profile ---- */
+
+static int read_loss(struct reading *rd, const char *path, const struct attr *a)
+{
+	const char *key = a->key;
+	bool time = str_has_prefix(key, ATTR_LOSS_NS);
+
+	key += strlen(time ? ATTR_LOSS_NS : ATTR_LOSS_N);
+	if (!a->is_number || a->number < 0 || !*key || strlen(key) > 64)
+		return otlp_decode_wrong(rd->d, -EBADMSG, path, "%s is no count", a->key);
+	if (rd->base.n_losses > 256 || ++rd->d->n_losses > MAX_LOSSES)
+		return otlp_decode_wrong(rd->d, -E2BIG, path, "too many reasons of loss");
+	profile_lose(rd->d->batch, &rd->base, key, time ? 0 : (uint64_t)a->number,
+		     time ? (uint64_t)a->number : 0);
+	return 0;
+}
+
+static int read_profile_attrs(struct reading *rd)
+{
+	rd->d->attr_event = NULL;
+	for (size_t i = 0; i < rd->in->n_attribute_indices; i++) {
+		const struct attr *a;
+		char path[160];
+		int r;
+
+		snprintf(path, sizeof(path), "%s.attribute_indices[%zu]", rd->path, i);
+		r = otlp_decode_attr(rd->d, rd->in->attribute_indices[i], path, &a);
+		if (r < 0)
+			return r;
+		if (streq(a->key, ATTR_EVENT) && a->text)
+			rd->d->attr_event = a->text;
+		else if (str_has_prefix(a->key, ATTR_LOSS_N) ||
+			 str_has_prefix(a->key, ATTR_LOSS_NS))
+			r = read_loss(rd, path, a);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- samples ---- */
+
+/* What the attributes of one sample say; process, exe and container choose its profile. */
+struct sample_attrs {
+	const char *thread, *process_comm, *exe, *container;
+	uint32_t pid;
+	bool main_thread;
+	int32_t cpu;
+	int64_t count; /* -1: not said */
+};
+
+static void sample_attr(struct sample_attrs *s, const struct attr *a)
+{
+	if (a->text && streq(a->key, ATTR_THREAD))
+		s->thread = a->text;
+	else if (a->text && streq(a->key, ATTR_PROCESS))
+		s->process_comm = a->text;
+	else if (a->text && streq(a->key, ATTR_EXE))
+		s->exe = a->text;
+	else if (a->text && streq(a->key, ATTR_CONTAINER))
+		s->container = a->text;
+	else if (a->is_bool && streq(a->key, ATTR_MAIN_THREAD))
+		s->main_thread = a->number;
+	else if (a->is_number && a->number >= 0 && streq(a->key, ATTR_COUNT))
+		s->count = a->number;
+	else if (a->is_number && a->number >= 0 && a->number <= INT32_MAX &&
+		 streq(a->key, ATTR_CPU))
+		s->cpu = (int32_t)a->number;
+	else if (a->is_number && a->number > 0 && a->number <= UINT32_MAX &&
+		 streq(a->key, ATTR_PID))
+		s->pid = (uint32_t)a->number;
+}
+
+/* NULL past a limit. */
+static struct profile *new_profile(struct reading *rd)
+{
+	const struct decode_resource *res = rd->resource;
+	struct batch *b = rd->d->batch;
+	struct profile *p;
+
+	rd->d->n_tags += res->n_tags;
+	if (rd->d->n_profiles >= MAX_PROFILES || rd->d->n_tags > MAX_TAGS)
+		return NULL;
+	rd->d->n_profiles++;
+	p = batch_profile(b);
+	*p = rd->base;
+	p->losses = NULL;
+	p->n_losses = p->cap_losses = 0;
+	p->app_service = res->app_service ? res->app_service : batch_str(b, "unknown");
+	p->process_id = res->process_id;
+	p->process_start_ns = res->process_start_ns;
+	for (size_t i = 0; i < res->n_tags; i++)
+		profile_tag(b, p, res->tags[i].key, res->tags[i].value);
+	return p;
+}
+
+static struct profile *unsplit_profile(struct reading *rd)
+{
+	if (!rd->unsplit)
+		rd->unsplit = new_profile(rd);
+	return rd->unsplit;
+}
+
+/* OpenTelemetry's eBPF profiler puts the process on the sample: one profile of ours a process. */
+static struct profile *profile_of(struct reading *rd, const struct sample_attrs *s)
+{
+	char key[1024], hex[33];
+	struct profile *p;
+	struct id *id;
+
+	if (!s->pid && !s->exe && !s->container)
+		return unsplit_profile(rd);
+	snprintf(key, sizeof(key), "%u/%s/%s", s->pid, s->container ? s->container : "",
+		 s->exe ? s->exe : "");
+	id = otlp_ids_get(&rd->processes, &rd->d->pool, key, strlen(key));
+	if (!id || id->row)
+		return id ? id->row : NULL;
+	p = id->row = new_profile(rd);
+	if (!p)
+		return NULL;
+	hex_encode(rd->base.id, sizeof(rd->base.id), hex);
+	profile_id_make((const char *[]){hex, key}, 2, p->id);
+	if (s->exe)
+		p->app_service = batch_str(rd->d->batch, s->exe);
+	if (s->pid)
+		p->process_id = s->pid;
+	if (s->container)
+		profile_tag(rd->d->batch, p, "container_id", s->container);
+	return p;
+}
+
+/* In the event's unit. Without values each timestamp stands for one. */
+static bool sample_value(const struct reading *rd, const Otlp__Sample *in, int64_t *ret)
+{
+	int64_t sum = in->n_values ? 0 : (int64_t)in->n_timestamps_unix_nano;
+	double unit = rd->to_unit ? rd->to_unit : (double)rd->base.period_ns / 1e3, scaled;
+
+	for (size_t i = 0; i < in->n_values; i++)
+		if (in->values[i] < 0 || __builtin_add_overflow(sum, in->values[i], &sum))
+			return false;
+	scaled = (double)sum * unit;
+	if (scaled >= 9.2e18)
+		return false;
+	*ret = unit == 1 ? sum : (int64_t)llround(scaled);
+	return true;
+}
+
+static uint64_t sample_count(const struct reading *rd, const struct sample_attrs *a,
+			     const Otlp__Sample *in, int64_t value)
+{
+	uint64_t period_ns = rd->base.period_ns;
+	double count;
+
+	if (a->count >= 0)
+		return (uint64_t)a->count;
+	if (rd->base.event == EVENT_ON_CPU && period_ns) {
+		count = (double)value * 1e3 / (double)period_ns;
+		return (uint64_t)llround(count < 1e18 ? count : 1e18);
+	}
+	return in->n_timestamps_unix_nano ? in->n_timestamps_unix_nano : value > 0;
+}
+
+static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *path)
+{
+	struct sample_attrs s = {.cpu = -1, .count = -1};
+	struct batch *b = rd->d->batch;
+	uint32_t stack = STACK_NONE;
+	struct profile_sample *out;
+	const struct attr *a;
+	struct profile *p;
+	int64_t value;
+	int r;
+
+	for (size_t i = 0; i < in->n_attribute_indices; i++) {
+		r = otlp_decode_attr(rd->d, in->attribute_indices[i], path, &a);
+		if (r < 0)
+			return r;
+		sample_attr(&s, a);
+	}
+	r = otlp_decode_stack(rd->d, in->stack_index, path, &stack);
+	if (r < 0)
+		return r;
+	if (!sample_value(rd, in, &value))
+		return otlp_decode_wrong(rd->d, -EBADMSG, path, "values are negative or too large");
+	if (++rd->d->n_samples > MAX_SAMPLES)
+		return otlp_decode_wrong(rd->d, -E2BIG, path, "more than 2000000 samples");
+	p = profile_of(rd, &s);
+	if (!p || batch_bytes(b) > BATCH_MAX_BYTES)
+		return otlp_decode_wrong(rd->d, -E2BIG, path, "%s", too_large);
+	out = profile_add(b, p);
+	out->stack = stack;
+	out->value = value;
+	out->n_samples = sample_count(rd, &s, in, value);
+	out->thread_comm = batch_str(b, s.thread);
+	out->process_comm = batch_str(b, s.process_comm);
+	out->main_thread = s.main_thread;
+	out->cpu = s.cpu;
+	return 0;
+}
+
+static int read_samples(struct reading *rd)
+{
+	for (size_t i = 0; i < rd->in->n_samples; i++) {
+		char path[160];
+		int r;
+
+		snprintf(path, sizeof(path), "%s.samples[%zu]", rd->path, i);
+		r = read_sample(rd, rd->in->samples[i], path);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int read_profile(struct reading *rd)
+{
+	struct profile *p;
+	int r = read_profile_attrs(rd);
+
+	if (r >= 0)
+		r = read_event(rd);
+	if (r != 0) /* 1: left out */
+		return r < 0 ? r : 0;
+	r = read_time(rd);
+	if (r < 0)
+		return r;
+	read_id(rd);
+	r = read_samples(rd);
+	if (r < 0 || (HASH_COUNT(rd->processes.head) && !rd->base.n_losses))
+		return r;
+	p = unsplit_profile(rd);
+	if (!p)
+		return otlp_decode_wrong(rd->d, -E2BIG, rd->path, "%s", too_large);
+	p->losses = TAKE_PTR(rd->base.losses);
+	p->n_losses = rd->base.n_losses;
+	p->cap_losses = rd->base.cap_losses;
+	return 0;
+}
+
+static void reading_done(struct reading *rd)
+{
+	otlp_ids_done(&rd->processes);
+	freep(&rd->base.losses);
+}
+
+/* ---- the whole ---- */
+
+static int read_resource_profiles(struct decoder *d, size_t index, const Otlp__ResourceProfiles *in)
+{
+	_cleanup_free_ struct decode_resource *res = xcalloc(1, sizeof(*res));
+	int r = otlp_decode_resource(d, index, in->resource, res);
+
+	for (size_t i = 0; r >= 0 && i < in->n_scope_profiles; i++) {
+		const Otlp__ScopeProfiles *scope = in->scope_profiles[i];
+
+		for (size_t j = 0; r >= 0 && j < scope->n_profiles; j++) {
+			_cleanup_(reading_done) struct reading rd = {
+				.d = d, .resource = res, .in = scope->profiles[j]};
+			char path[128];
+
+			snprintf(path, sizeof(path),
+				 "resource_profiles[%zu].scope_profiles[%zu].profiles[%zu]", index,
+				 i, j);
+			rd.path = path;
+			r = read_profile(&rd);
+		}
+	}
+	return r;
+}
+
+static void *unpack_alloc(void *pool, size_t n)
+{
+	return otlp_pool_alloc(pool, n);
+}
+
+static void unpack_free(void *pool, void *p)
+{
+	(void)pool;
+	(void)p;
+}
+
+static void decoder_done(struct decoder *d)
+{
+	batch_free(d->batch);
+	otlp_pool_done(&d->pool);
+}
+
+int otlp_decode(const void *p, size_t n, struct batch **ret, struct field_error *reterr)
+{
+	_cleanup_(decoder_done) struct decoder d = {
+		.bytes = p, .n_bytes = n, .err = reterr, .pool.max_bytes = UNPACK_MAX_BYTES};
+	ProtobufCAllocator alloc = {unpack_alloc, unpack_free, &d.pool};
+	const Otlp__ExportProfilesServiceRequest *req;
+	int r;
+
+	if (n > OTLP_MAX_BYTES)
+		return otlp_decode_wrong(&d, -E2BIG, "request", "is larger than 32 MiB");
+	r = otlp_wire_check(&otlp__export_profiles_service_request__descriptor, p, n, reterr);
+	if (r < 0)
+		return r;
+	req = otlp__export_profiles_service_request__unpack(&alloc, n, p);
+	if (!req)
+		return otlp_decode_wrong(&d, d.pool.failed ? -E2BIG : -EBADMSG, "request", "%s",
+					 d.pool.failed ? "is too large when unpacked"
+						       : "is not an ExportProfilesServiceRequest");
+	d.batch = batch_new();
+	r = otlp_decode_dictionary(&d, req->dictionary);
+	for (size_t i = 0; r >= 0 && i < req->n_resource_profiles; i++)
+		r = read_resource_profiles(&d, i, req->resource_profiles[i]);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(d.batch);
+	return 0;
+}

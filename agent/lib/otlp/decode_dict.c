@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dictionary of a request: every index is checked once, strings are made
+ * valid UTF-8, stacks are turned around (root first) when a sample asks for one.
+ */
+#include "lib/otlp/decode.h"
+
+#define STACK_TODO (STACK_NONE - 1)
+#define MAX_FRAMES 20000000 /* of all stacks together: bounds the time of one request */
+
+static int check_index(struct decoder *d, int32_t index, size_t n, const char *path,
+		       const char *table)
+{
+	if (index >= 0 && (size_t)index < n)
+		return 0;
+	return otlp_decode_wrong(d, -EBADMSG, path, "index %d is outside %s (%zu rows)", index,
+				 table, n);
+}
+
+int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const char **ret)
+{
+	int r;
+
+	if (index == 0) { /* "" also where there is no table */
+		*ret = "";
+		return 0;
+	}
+	r = check_index(d, index, d->dict ? d->dict->n_string_table : 0, path, "string_table");
+	if (r < 0)
+		return r;
+	*ret = d->strings[index];
+	return 0;
+}
+
+int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const struct attr **ret)
+{
+	int r = check_index(d, index, d->dict ? d->dict->n_attribute_table : 0, path,
+			    "attribute_table");
+
+	if (r < 0)
+		return r;
+	*ret = &d->attrs[index];
+	return 0;
+}
+
+int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
+		      struct attr *ret)
+{
+	switch (v ? v->value_case : OTLP__ANY_VALUE__VALUE__NOT_SET) {
+	case OTLP__ANY_VALUE__VALUE_STRING_VALUE:
+		ret->text = otlp_text_utf8(&d->pool, v->string_value);
+		return ret->text ? 0
+				 : otlp_decode_wrong(d, -E2BIG, path, "too large when unpacked");
+	case OTLP__ANY_VALUE__VALUE_STRING_VALUE_STRINDEX:
+		return otlp_decode_string(d, v->string_value_strindex, path, &ret->text);
+	case OTLP__ANY_VALUE__VALUE_INT_VALUE:
+		ret->is_number = true;
+		ret->number = v->int_value;
+		return 0;
+	case OTLP__ANY_VALUE__VALUE_BOOL_VALUE:
+		ret->is_bool = true;
+		ret->number = v->bool_value;
+		return 0;
+	default: /* a type that none of our attributes has */
+		return 0;
+	}
+}
+
+/* ---- checks of whole tables ---- */
+
+static int check_strings(struct decoder *d)
+{
+	d->strings = otlp_pool_alloc(&d->pool, d->dict->n_string_table * sizeof(*d->strings));
+	for (size_t i = 0; d->strings && i < d->dict->n_string_table; i++)
+		if (!(d->strings[i] = otlp_text_utf8(&d->pool, d->dict->string_table[i])))
+			break;
+	return d->pool.failed ? otlp_decode_wrong(d, -E2BIG, "dictionary.string_table",
+						  "too large when unpacked")
+			      : 0;
+}
+
+static int check_attrs(struct decoder *d)
+{
+	size_t n = d->dict->n_attribute_table;
+	int r = 0;
+
+	d->attrs = otlp_pool_alloc(&d->pool, n * sizeof(*d->attrs));
+	if (!d->attrs)
+		return otlp_decode_wrong(d, -E2BIG, "dictionary.attribute_table",
+					 "too large when unpacked");
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const Otlp__KeyValueAndUnit *row = d->dict->attribute_table[i];
+		char path[80];
+
+		snprintf(path, sizeof(path), "dictionary.attribute_table[%zu]", i);
+		r = otlp_decode_string(d, row->key_strindex, path, &d->attrs[i].key);
+		if (r >= 0)
+			r = otlp_decode_value(d, row->value, path, &d->attrs[i]);
+	}
+	return r;
+}
+
+static int check_attr_indices(struct decoder *d, const int32_t *indices, size_t n, const char *path)
+{
+	const struct attr *a;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = otlp_decode_attr(d, indices[i], path, &a);
+	return r;
+}
+
+static int check_mappings(struct decoder *d)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < d->dict->n_mapping_table && r >= 0; i++) {
+		const Otlp__Mapping *m = d->dict->mapping_table[i];
+		const char *s;
+		char path[80];
+
+		snprintf(path, sizeof(path), "dictionary.mapping_table[%zu]", i);
+		r = otlp_decode_string(d, m->filename_strindex, path, &s);
+		if (r >= 0)
+			r = check_attr_indices(d, m->attribute_indices, m->n_attribute_indices,
+					       path);
+	}
+	return r;
+}
+
+static int check_functions(struct decoder *d)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < d->dict->n_function_table && r >= 0; i++) {
+		const Otlp__Function *f = d->dict->function_table[i];
+		const char *s;
+		char path[80];
+
+		snprintf(path, sizeof(path), "dictionary.function_table[%zu]", i);
+		r = otlp_decode_string(d, f->name_strindex, path, &s);
+		if (r >= 0)
+			r = otlp_decode_string(d, f->system_name_strindex, path, &s);
+		if (r >= 0)
+			r = otlp_decode_string(d, f->filename_strindex, path, &s);
+	}
+	return r;
+}
+
+static int check_locations(struct decoder *d)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < d->dict->n_location_table && r >= 0; i++) {
+		const Otlp__Location *l = d->dict->location_table[i];
+		char path[80];
+
+		snprintf(path, sizeof(path), "dictionary.location_table[%zu]", i);
+		if (l->mapping_index) /* 0: none, also where there is no table */
+			r = check_index(d, l->mapping_index, d->dict->n_mapping_table, path,
+					"mapping_table");
+		for (size_t j = 0; j < l->n_lines && r >= 0; j++)
+			if (l->lines[j]->function_index)
+				r = check_index(d, l->lines[j]->function_index,
+						d->dict->n_function_table, path, "function_table");
+		if (r >= 0)
+			r = check_attr_indices(d, l->attribute_indices, l->n_attribute_indices,
+					       path);
+	}
+	return r;
+}
+
+static int check_stacks(struct decoder *d)
+{
+	size_t n = d->dict->n_stack_table;
+	int r = 0;
+
+	d->stacks = otlp_pool_alloc(&d->pool, n * sizeof(*d->stacks));
+	if (!d->stacks)
+		return otlp_decode_wrong(d, -E2BIG, "dictionary.stack_table",
+					 "too large when unpacked");
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const Otlp__Stack *s = d->dict->stack_table[i];
+		char path[80];
+
+		d->stacks[i] = STACK_TODO;
+		snprintf(path, sizeof(path), "dictionary.stack_table[%zu]", i);
+		for (size_t j = 0; j < s->n_location_indices && r >= 0; j++)
+			r = check_index(d, s->location_indices[j], d->dict->n_location_table, path,
+					"location_table");
+	}
+	return r;
+}
+
+int otlp_decode_dictionary(struct decoder *d, const Otlp__ProfilesDictionary *dict)
+{
+	static int (*const checks[])(struct decoder *) = {check_strings,   check_attrs,
+							  check_mappings,  check_functions,
+							  check_locations, check_stacks};
+	int r = 0;
+
+	d->dict = dict;
+	for (size_t i = 0; dict && i < ARRAY_SIZE(checks) && r >= 0; i++)
+		r = checks[i](d);
+	return r;
+}
+
+/* ---- stacks ---- */
+
+static const char *text_or_null(const char *s)
+{
+	return *s ? s : NULL;
+}
+
+static void frame_attr(const struct attr *a, const char **type, struct frame *f, bool *has_kind)
+{
+	if (a->text && streq(a->key, ATTR_FRAME_TYPE))
+		*type = a->text;
+	else if (a->text && streq(a->key, ATTR_FRAME_KIND))
+		*has_kind = frame_kind_from_name(a->text, &f->kind) == 0;
+	else if (a->is_bool && streq(a->key, ATTR_INLINED))
+		f->inlined = a->number;
+}
+
+/* What all lines of a location have in common. */
+static struct frame location_frame(const struct decoder *d, const Otlp__Location *l)
+{
+	struct frame f = {.address = l->address};
+	const char *type = NULL;
+	bool has_kind = false;
+
+	if (l->mapping_index) {
+		const Otlp__Mapping *m = d->dict->mapping_table[l->mapping_index];
+
+		f.module = text_or_null(d->strings[m->filename_strindex]);
+		for (size_t i = 0; i < m->n_attribute_indices; i++) {
+			const struct attr *a = &d->attrs[m->attribute_indices[i]];
+
+			if (a->text && (streq(a->key, ATTR_BUILD_ID) ||
+					(!f.build_id && streq(a->key, ATTR_BUILD_HASH))))
+				f.build_id = text_or_null(a->text);
+		}
+	}
+	for (size_t i = 0; i < l->n_attribute_indices; i++)
+		frame_attr(&d->attrs[l->attribute_indices[i]], &type, &f, &has_kind);
+	if (!has_kind)
+		f.kind = otlp_frame_kind_of_type(type, f.module);
+	return f;
+}
+
+static struct frame line_frame(const struct decoder *d, struct frame f, const Otlp__Line *line)
+{
+	if (line->function_index) {
+		const Otlp__Function *fn = d->dict->function_table[line->function_index];
+		const char *name = d->strings[fn->name_strindex];
+
+		f.name = text_or_null(*name ? name : d->strings[fn->system_name_strindex]);
+		f.file = text_or_null(d->strings[fn->filename_strindex]);
+	}
+	f.line = line->line > 0 && line->line <= UINT32_MAX ? (uint32_t)line->line : 0;
+	return f;
+}
+
+/*
+ * Frames leaf first into out; of a stack that is too deep the root end is cut
+ * and a marker stands for it. Lines of a location: the last is the caller of the rest.
+ */
+static size_t stack_frames(const struct decoder *d, const Otlp__Stack *s, struct frame *out)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_location_indices; i++) {
+		const Otlp__Location *l = d->dict->location_table[s->location_indices[i]];
+		struct frame f = location_frame(d, l);
+		size_t lines = MAX(l->n_lines, (size_t)1);
+
+		if (s->location_indices[i] == 0 && !l->n_lines && !l->address)
+			continue; /* row 0 means no location */
+		for (size_t j = 0; j < lines; j++) {
+			if (n == STACK_MAX_FRAMES) {
+				out[n - 1] =
+					(struct frame){.kind = FRAME_MARKER, .name = "[truncated]"};
+				return n;
+			}
+			out[n] = l->n_lines ? line_frame(d, f, l->lines[j]) : f;
+			out[n++].inlined = f.inlined || j + 1 < lines;
+		}
+	}
+	return n;
+}
+
+static int make_stack(struct decoder *d, const Otlp__Stack *s, const char *path, uint32_t *ret)
+{
+	struct frame frames[STACK_MAX_FRAMES];
+	size_t n = stack_frames(d, s, frames);
+	int r;
+
+	d->n_frames += n;
+	if (d->n_frames > MAX_FRAMES)
+		return otlp_decode_wrong(d, -E2BIG, path,
+					 "more than 20000000 frames in one request");
+	if (!n) {
+		*ret = STACK_NONE;
+		return 0;
+	}
+	for (size_t i = 0; i < n / 2; i++) {
+		struct frame swap = frames[i];
+
+		frames[i] = frames[n - 1 - i];
+		frames[n - 1 - i] = swap;
+	}
+	r = batch_stack(d->batch, frames, n, ret);
+	return r < 0 ? otlp_decode_wrong(d, r, path, "the request is too large when unpacked") : 0;
+}
+
+int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret)
+{
+	int r;
+
+	if (index == 0 && (!d->dict || !d->dict->n_stack_table)) {
+		*ret = STACK_NONE;
+		return 0;
+	}
+	r = check_index(d, index, d->dict ? d->dict->n_stack_table : 0, path, "stack_table");
+	if (r < 0)
+		return r;
+	if (d->stacks[index] == STACK_TODO) {
+		r = make_stack(d, d->dict->stack_table[index], path, &d->stacks[index]);
+		if (r < 0)
+			return r;
+	}
+	*ret = d->stacks[index];
+	return 0;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The attributes of a resource as tags: who was profiled. Attributes without a
+ * meaning here are ignored; of several owners the workload counts.
+ */
+#include "lib/otlp/decode.h"
+
+#define MAX_TAG_BYTES 4096
+
+static void put_tag(struct decode_resource *r, const char *key, const char *value)
+{
+	for (size_t i = 0; i < r->n_tags; i++) {
+		if (streq(r->tags[i].key, key)) {
+			r->tags[i].value = value;
+			return;
+		}
+	}
+	r->tags[r->n_tags++] = (struct tag){key, value};
+}
+
+static void put_owner(struct decode_resource *r, const char *kind, unsigned rank, const char *name)
+{
+	if (rank >= r->owner_rank)
+		return;
+	r->owner_rank = rank;
+	put_tag(r, "pod_group", name);
+	put_tag(r, "pod_group_type", kind);
+}
+
+/* A text, or an integer in decimal; NULL for other types. */
+static const char *value_text(struct decoder *d, const struct attr *a)
+{
+	char number[24];
+
+	if (a->text)
+		return batch_str(d->batch, a->text);
+	if (!a->is_number)
+		return NULL;
+	snprintf(number, sizeof(number), "%lld", (long long)a->number);
+	return batch_str(d->batch, number);
+}
+
+static const char *tag_key(struct decoder *d, const char *attr)
+{
+	const struct attr_name *name = otlp_attr_by_name(attr);
+	_cleanup_free_ char *label = NULL;
+
+	if (name)
+		return name->tag;
+	if (str_has_prefix(attr, ATTR_LABEL)) {
+		label = xasprintf(TAG_LABEL "%s", attr + strlen(ATTR_LABEL));
+		return batch_str(d->batch, label);
+	}
+	return str_has_prefix(attr, ATTR_TAG) ? batch_str(d->batch, attr + strlen(ATTR_TAG)) : NULL;
+}
+
+static void resource_attr(struct decoder *d, struct decode_resource *r, const char *key,
+			  const struct attr *a)
+{
+	const char *kind, *tag, *text = value_text(d, a);
+	unsigned rank;
+
+	if (!text)
+		return;
+	if (streq(key, ATTR_SERVICE) || (!r->app_service && streq(key, ATTR_EXE))) {
+		r->app_service = text;
+	} else if (streq(key, ATTR_PID)) {
+		if (a->is_number && a->number > 0 && a->number <= UINT32_MAX)
+			r->process_id = (uint32_t)a->number;
+	} else if (streq(key, ATTR_START)) {
+		uint64_t start;
+
+		if (time_parse(text, &start) == 0)
+			r->process_start_ns = start;
+	} else if ((kind = otlp_owner_of_attr(key, &rank))) {
+		put_owner(r, kind, rank, text);
+	} else if ((tag = tag_key(d, key))) {
+		put_tag(r, tag, text);
+	}
+}
+
+int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
+			 struct decode_resource *ret)
+{
+	ret->owner_rank = UINT32_MAX;
+	for (size_t i = 0; in && i < in->n_attributes; i++) {
+		const Otlp__KeyValue *kv = in->attributes[i];
+		const char *key = kv->key;
+		struct attr a = {0};
+		char path[128];
+		int r;
+
+		snprintf(path, sizeof(path), "resource_profiles[%zu].resource.attributes[%zu]",
+			 index, i);
+		if (kv->key_strindex)
+			r = otlp_decode_string(d, kv->key_strindex, path, &key);
+		else
+			r = (key = otlp_text_utf8(&d->pool, key)) ? 0 : -E2BIG;
+		if (r >= 0)
+			r = otlp_decode_value(d, kv->value, path, &a);
+		if (r < 0)
+			return r;
+		if (a.text && strlen(a.text) > MAX_TAG_BYTES)
+			return otlp_decode_wrong(d, -E2BIG, path, "is longer than 4096 bytes");
+		if (ret->n_tags + 2 >= MAX_RESOURCE_TAGS)
+			return otlp_decode_wrong(d, -E2BIG, path, "more than 254 tags");
+		resource_attr(d, ret, key, &a);
+	}
+	return 0;
+}

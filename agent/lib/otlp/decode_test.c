@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What others send: other profilers' messages, and bytes that are none. */
+#include "lib/otlp/internal.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- a request as OpenTelemetry's eBPF profiler shapes it ---- */
+
+/* One sample of one process: strings by index, no podflame attribute, nanoseconds by period. */
+struct foreign {
+	Otlp__ExportProfilesServiceRequest req;
+	Otlp__ProfilesDictionary dict;
+	Otlp__ResourceProfiles rp, *rps[1];
+	Otlp__Resource resource;
+	Otlp__KeyValue kv, *kvs[1];
+	Otlp__AnyValue kv_value, attr_values[8];
+	Otlp__ScopeProfiles sp, *sps[1];
+	Otlp__Profile profile, *profiles[1];
+	Otlp__ValueType sample_type, period_type;
+	Otlp__Sample samples[2], *sample_ptrs[2];
+	Otlp__Mapping mappings[2], *mapping_ptrs[2];
+	Otlp__Location locations[3], *location_ptrs[3];
+	Otlp__Function functions[2], *function_ptrs[2];
+	Otlp__Line line, *lines[1];
+	Otlp__KeyValueAndUnit attrs[8], *attr_ptrs[8];
+	Otlp__Stack stacks[2], *stack_ptrs[2];
+	Otlp__Link link, *links[1];
+	int32_t sample_attrs[2][3], frame_attrs[2][1], mapping_attrs[1], locations_of_stack[2];
+	int64_t values[1];
+	uint64_t timestamps[3];
+};
+
+static char *strings[] = {"",
+			  "samples",
+			  "count",
+			  "cpu",
+			  "nanoseconds",
+			  "process.pid",
+			  "process.executable.name",
+			  "thread.name",
+			  "profile.frame.type",
+			  "process.executable.build_id.htlhash",
+			  "main.work",
+			  "/usr/lib/libfoo.so",
+			  "go",
+			  "foo",
+			  "feed",
+			  "native"};
+
+static void attr_text(struct foreign *f, unsigned i, int32_t key, char *text)
+{
+	f->attrs[i].key_strindex = key;
+	f->attrs[i].value = &f->attr_values[i];
+	f->attr_values[i].value_case = OTLP__ANY_VALUE__VALUE_STRING_VALUE;
+	f->attr_values[i].string_value = text;
+}
+
+static void attr_number(struct foreign *f, unsigned i, int32_t key, int64_t v)
+{
+	f->attrs[i].key_strindex = key;
+	f->attrs[i].value = &f->attr_values[i];
+	f->attr_values[i].value_case = OTLP__ANY_VALUE__VALUE_INT_VALUE;
+	f->attr_values[i].int_value = v;
+}
+
+#define ROWS(f, field, ptrs, rows, type)                                                           \
+	do {                                                                                       \
+		for (size_t i_ = 0; i_ < ARRAY_SIZE((f)->rows); i_++) {                            \
+			otlp__##type##__init(&(f)->rows[i_]);                                      \
+			(f)->ptrs[i_] = &(f)->rows[i_];                                            \
+		}                                                                                  \
+		(f)->dict.field = (f)->ptrs;                                                       \
+		(f)->dict.n_##field = ARRAY_SIZE((f)->ptrs);                                       \
+	} while (0)
+
+static void foreign_tables(struct foreign *f)
+{
+	otlp__profiles_dictionary__init(&f->dict);
+	f->dict.string_table = strings;
+	f->dict.n_string_table = ARRAY_SIZE(strings);
+	ROWS(f, mapping_table, mapping_ptrs, mappings, mapping);
+	ROWS(f, location_table, location_ptrs, locations, location);
+	ROWS(f, function_table, function_ptrs, functions, function);
+	ROWS(f, attribute_table, attr_ptrs, attrs, key_value_and_unit);
+	ROWS(f, stack_table, stack_ptrs, stacks, stack);
+	for (size_t i = 0; i < ARRAY_SIZE(f->attr_values); i++)
+		otlp__any_value__init(&f->attr_values[i]);
+	attr_number(f, 1, 5, 4711);
+	attr_text(f, 2, 6, "shop");
+	attr_text(f, 3, 7, "worker");
+	attr_text(f, 4, 8, "go");
+	attr_text(f, 5, 8, "native");
+	attr_text(f, 6, 9, "feed");
+	attr_number(f, 7, 5, 4712);
+	f->functions[1].name_strindex = 10;
+	otlp__line__init(&f->line);
+	f->line.function_index = 1;
+	f->line.line = 12;
+	f->lines[0] = &f->line;
+	f->locations[1].lines = f->lines;
+	f->locations[1].n_lines = 1;
+	f->frame_attrs[0][0] = 4;
+	f->frame_attrs[1][0] = 5;
+	for (int i = 0; i < 2; i++) {
+		f->locations[i + 1].attribute_indices = f->frame_attrs[i];
+		f->locations[i + 1].n_attribute_indices = 1;
+	}
+	f->locations[2].mapping_index = 1;
+	f->locations[2].address = 0x1234;
+	f->mappings[1].filename_strindex = 11;
+	f->mapping_attrs[0] = 6;
+	f->mappings[1].attribute_indices = f->mapping_attrs;
+	f->mappings[1].n_attribute_indices = 1;
+	f->locations_of_stack[0] = 2; /* leaf */
+	f->locations_of_stack[1] = 1;
+	f->stacks[1].location_indices = f->locations_of_stack;
+	f->stacks[1].n_location_indices = 2;
+}
+
+static void foreign_profile(struct foreign *f)
+{
+	otlp__profile__init(&f->profile);
+	otlp__value_type__init(&f->sample_type);
+	otlp__value_type__init(&f->period_type);
+	f->sample_type.type_strindex = 1;
+	f->sample_type.unit_strindex = 2;
+	f->period_type.type_strindex = 3;
+	f->period_type.unit_strindex = 4;
+	f->profile.sample_type = &f->sample_type;
+	f->profile.period_type = &f->period_type;
+	f->profile.period = 50000000;
+	f->profile.time_unix_nano = 1763700000000000000ULL;
+	f->profile.duration_nano = 5000000000ULL;
+	for (int i = 0; i < 2; i++) {
+		otlp__sample__init(&f->samples[i]);
+		f->sample_ptrs[i] = &f->samples[i];
+		f->samples[i].stack_index = 1;
+		f->sample_attrs[i][0] = i ? 7 : 1;
+		f->sample_attrs[i][1] = 2;
+		f->sample_attrs[i][2] = 3;
+		f->samples[i].attribute_indices = f->sample_attrs[i];
+		f->samples[i].n_attribute_indices = 3;
+	}
+	f->values[0] = 2;
+	f->samples[0].values = f->values;
+	f->samples[0].n_values = 1;
+	f->samples[1].timestamps_unix_nano = f->timestamps; /* each stands for one */
+	f->samples[1].n_timestamps_unix_nano = 3;
+	f->profile.samples = f->sample_ptrs;
+	f->profile.n_samples = 2;
+}
+
+static void foreign_init(struct foreign *f)
+{
+	memset(f, 0, sizeof(*f));
+	otlp__export_profiles_service_request__init(&f->req);
+	otlp__resource_profiles__init(&f->rp);
+	otlp__resource__init(&f->resource);
+	otlp__scope_profiles__init(&f->sp);
+	otlp__key_value__init(&f->kv);
+	otlp__any_value__init(&f->kv_value);
+	foreign_tables(f);
+	foreign_profile(f);
+	f->kv.key = "k8s.pod.name";
+	f->kv.value = &f->kv_value;
+	f->kv_value.value_case = OTLP__ANY_VALUE__VALUE_STRING_VALUE_STRINDEX;
+	f->kv_value.string_value_strindex = 13;
+	f->kvs[0] = &f->kv;
+	f->resource.attributes = f->kvs;
+	f->resource.n_attributes = 1;
+	f->rp.resource = &f->resource;
+	f->profiles[0] = &f->profile;
+	f->sp.profiles = f->profiles;
+	f->sp.n_profiles = 1;
+	f->sps[0] = &f->sp;
+	f->rp.scope_profiles = f->sps;
+	f->rp.n_scope_profiles = 1;
+	f->rps[0] = &f->rp;
+	f->req.resource_profiles = f->rps;
+	f->req.n_resource_profiles = 1;
+	f->req.dictionary = &f->dict;
+}
+
+static void foreign_pack(const struct foreign *f, struct buf *out)
+{
+	size_t n = otlp__export_profiles_service_request__get_packed_size(&f->req);
+	_cleanup_free_ uint8_t *p = xmalloc(n);
+
+	otlp__export_profiles_service_request__pack(&f->req, p);
+	buf_add(out, p, n);
+}
+
+static int foreign_decode(const struct foreign *f, struct batch **ret, struct field_error *err)
+{
+	_cleanup_buf_ struct buf bytes = {0};
+
+	foreign_pack(f, &bytes);
+	return otlp_decode(bytes.data, bytes.len, ret, err);
+}
+
+static void assert_refused(const struct foreign *f, const char *path)
+{
+	struct field_error err = {0};
+	struct batch *b = NULL;
+
+	assert_int_equal(foreign_decode(f, &b, &err), -EBADMSG);
+	assert_null(b);
+	assert_string_equal(err.path, path);
+}
+
+/* ---- tests ---- */
+
+static void test_other_profiler(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL, *again = NULL;
+	struct foreign f;
+	const struct stack_ref *stack;
+	const struct profile *p, *q;
+
+	foreign_init(&f);
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_profiles, 2); /* a process each */
+	p = b->profiles[0];
+	q = b->profiles[1];
+	assert_string_equal(p->app_service, "shop");
+	assert_int_equal(p->process_id, 4711);
+	assert_int_equal(q->process_id, 4712);
+	assert_string_equal(profile_tag_get(p, "pod"), "foo");
+	assert_int_equal(p->period_ns, 50000000);
+	assert_true(p->end_ns - p->start_ns == 5000000000ULL);
+	assert_int_equal(p->samples[0].value, 100000); /* 2 x 50 ms in microseconds */
+	assert_int_equal(p->samples[0].n_samples, 2);
+	assert_int_equal(q->samples[0].value, 150000);
+	assert_int_equal(q->samples[0].n_samples, 3);
+	assert_string_equal(p->samples[0].thread_comm, "worker");
+	assert_int_equal(p->samples[0].cpu, -1);
+	stack = &b->stacks[p->samples[0].stack];
+	assert_int_equal(stack->n, 2);
+	assert_string_equal(stack->frames[0]->name, "main.work");
+	assert_int_equal(stack->frames[0]->kind, FRAME_APP);
+	assert_int_equal(stack->frames[0]->line, 12);
+	assert_int_equal(stack->frames[1]->kind, FRAME_LIBRARY);
+	assert_null(stack->frames[1]->name);
+	assert_string_equal(stack->frames[1]->build_id, "feed");
+	/* without profile_id a retry of the same bytes is still known again */
+	assert_int_equal(foreign_decode(&f, &again, NULL), 0);
+	assert_memory_equal(p->id, again->profiles[0]->id, 16);
+	assert_memory_not_equal(p->id, q->id, 16);
+}
+
+static void test_defaults(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	struct foreign f;
+
+	foreign_init(&f);
+	f.rp.resource = NULL;
+	f.samples[0].n_attribute_indices = f.samples[1].n_attribute_indices = 0;
+	f.profile.duration_nano = 0;
+	f.profile.time_unix_nano = 0;
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_profiles, 1);
+	assert_string_equal(b->profiles[0]->app_service, "unknown");
+	assert_true(b->profiles[0]->start_ns > 0);
+	assert_true(b->profiles[0]->end_ns > b->profiles[0]->start_ns);
+}
+
+static void test_unsupported_event_is_counted(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	struct counter *skipped =
+		counter("podflame_otlp_profiles_skipped_total", "reason", "unsupported_event");
+	uint64_t before = counter_get(skipped);
+	struct foreign f;
+
+	foreign_init(&f);
+	f.sample_type.type_strindex = 13;
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_profiles, 0);
+	assert_int_equal(counter_get(skipped), before + 1);
+}
+
+/* Every index that a message holds, one past its table and negative. */
+static void test_index_out_of_range(void **state)
+{
+	(void)state;
+	struct foreign f;
+	const struct {
+		int32_t *index;
+		const char *path;
+	} cases[] = {
+		{&f.samples[1].stack_index,
+		 "resource_profiles[0].scope_profiles[0].profiles[0].samples[1]"},
+		{&f.sample_attrs[0][2],
+		 "resource_profiles[0].scope_profiles[0].profiles[0].samples[0]"},
+		{&f.sample_type.type_strindex,
+		 "resource_profiles[0].scope_profiles[0].profiles[0].sample_type"},
+		{&f.period_type.unit_strindex,
+		 "resource_profiles[0].scope_profiles[0].profiles[0].period_type"},
+		{&f.kv_value.string_value_strindex, "resource_profiles[0].resource.attributes[0]"},
+		{&f.attrs[3].key_strindex, "dictionary.attribute_table[3]"},
+		{&f.mappings[1].filename_strindex, "dictionary.mapping_table[1]"},
+		{&f.mapping_attrs[0], "dictionary.mapping_table[1]"},
+		{&f.functions[1].name_strindex, "dictionary.function_table[1]"},
+		{&f.functions[1].system_name_strindex, "dictionary.function_table[1]"},
+		{&f.functions[1].filename_strindex, "dictionary.function_table[1]"},
+		{&f.locations[2].mapping_index, "dictionary.location_table[2]"},
+		{&f.line.function_index, "dictionary.location_table[1]"},
+		{&f.frame_attrs[1][0], "dictionary.location_table[2]"},
+		{&f.locations_of_stack[1], "dictionary.stack_table[1]"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		foreign_init(&f);
+		*cases[i].index = 16;
+		assert_refused(&f, cases[i].path);
+		*cases[i].index = -1;
+		assert_refused(&f, cases[i].path);
+		*cases[i].index = INT32_MIN;
+		assert_refused(&f, cases[i].path);
+	}
+}
+
+static void test_bad_values(void **state)
+{
+	(void)state;
+	const char *profile = "resource_profiles[0].scope_profiles[0].profiles[0]";
+	struct foreign f;
+
+	foreign_init(&f);
+	f.values[0] = -1;
+	assert_refused(&f, "resource_profiles[0].scope_profiles[0].profiles[0].samples[0]");
+	foreign_init(&f);
+	f.values[0] = INT64_MAX;
+	assert_refused(&f, "resource_profiles[0].scope_profiles[0].profiles[0].samples[0]");
+	foreign_init(&f);
+	f.profile.period = -1;
+	assert_refused(&f, profile);
+	foreign_init(&f);
+	f.profile.time_unix_nano = UINT64_MAX;
+	assert_refused(&f, profile);
+}
+
+static void test_deep_stack_is_cut_with_a_marker(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	int32_t deep[3000];
+	const struct stack_ref *s;
+	struct foreign f;
+
+	foreign_init(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(deep); i++)
+		deep[i] = 1 + (int32_t)(i % 2);
+	f.stacks[1].location_indices = deep;
+	f.stacks[1].n_location_indices = ARRAY_SIZE(deep);
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	s = &b->stacks[b->profiles[0]->samples[0].stack];
+	assert_int_equal(s->n, STACK_MAX_FRAMES);
+	assert_int_equal(s->frames[0]->kind, FRAME_MARKER);
+	assert_string_equal(s->frames[s->n - 1]->name, "main.work");
+}
+
+/* No part of a message may be taken for the whole: it is refused, or it is a shorter valid one. */
+static void test_truncated_everywhere(void **state)
+{
+	(void)state;
+	_cleanup_buf_ struct buf bytes = {0};
+	struct foreign f;
+	unsigned n_refused = 0;
+
+	foreign_init(&f);
+	foreign_pack(&f, &bytes);
+	for (size_t n = 0; n < bytes.len; n++) {
+		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_free_ void *exact =
+			xmemdup(bytes.data, n + !n); /* ASan sees one past it */
+		struct field_error err = {0};
+		int r = otlp_decode(exact, n, &b, &err);
+
+		assert_true(r == 0 || r == -EBADMSG);
+		if (r < 0)
+			assert_true(err.path[0] && err.reason[0]);
+		n_refused += r < 0;
+	}
+	assert_true(n_refused >= bytes.len - 2); /* whole at 0 bytes and without the dictionary */
+}
+
+/* Any byte changed: never a crash, an error is said, and what is accepted can be used. */
+static void test_any_byte_changed(void **state)
+{
+	(void)state;
+	_cleanup_buf_ struct buf bytes = {0};
+	struct foreign f;
+
+	foreign_init(&f);
+	foreign_pack(&f, &bytes);
+	for (size_t i = 0; i < bytes.len; i++) {
+		for (unsigned bit = 0; bit < 256; bit = bit ? bit * 2 : 1) {
+			_cleanup_(batch_freep) struct batch *b = NULL;
+			_cleanup_buf_ struct buf out = {0};
+			_cleanup_free_ char *copy = xmemdup(bytes.data, bytes.len);
+			struct field_error err = {0};
+			int r;
+
+			copy[i] = (char)(bit ? copy[i] ^ (int)bit : 0xff);
+			r = otlp_decode(copy, bytes.len, &b, &err);
+			if (r == 0)
+				assert_int_equal(otlp_encode(b, &out), 0);
+			else
+				assert_true(err.path[0] && err.reason[0]);
+		}
+	}
+}
+
+/* array_value in array_value in ... : protobuf-c alone would overflow its C stack. */
+static void test_nested_without_end(void **state)
+{
+	(void)state;
+	enum { DEPTH = 200000 };
+	_cleanup_free_ uint8_t *p = xmalloc(DEPTH * 12 + 64);
+	uint8_t *at = p + DEPTH * 12 + 64, *end = at;
+	static const uint8_t tags[] = {0x2a, 0x0a}; /* AnyValue.array_value, ArrayValue.values */
+	struct field_error err = {0};
+	struct batch *b = NULL;
+
+	for (unsigned i = 0; i < DEPTH + 4; i++) {			/* outermost last */
+		static const uint8_t head[] = {0x12, 0x0a, 0x0a, 0x0a}; /* kv.value ... request */
+		uint8_t tag = i < DEPTH ? tags[(i + 1) % 2] : head[i - DEPTH];
+		uint8_t len[5];
+		size_t n = (size_t)(end - at), k = 0;
+
+		do {
+			len[k++] = (uint8_t)((n & 0x7f) | (n > 0x7f ? 0x80 : 0));
+			n >>= 7;
+		} while (n);
+		at -= k;
+		memcpy(at, len, k);
+		*--at = tag;
+	}
+	assert_int_equal(otlp_decode(at, (size_t)(end - at), &b, &err), -E2BIG);
+	assert_string_equal(err.reason, "messages are nested too deeply");
+}
+
+/* Two bytes a message: 32 MiB of them would be gigabytes. */
+static void test_many_empty_messages(void **state)
+{
+	(void)state;
+	size_t n = OTLP_MAX_BYTES;
+	_cleanup_free_ uint8_t *p = xcalloc(n, 1);
+	struct field_error err = {0};
+	struct batch *b = NULL;
+
+	for (size_t i = 0; i < n; i += 2)
+		p[i] = 0x0a;
+	assert_int_equal(otlp_decode(p, n, &b, &err), -E2BIG);
+	assert_true(err.reason[0]);
+	assert_int_equal(otlp_decode(p, n + 1, &b, &err), -E2BIG); /* not even read */
+}
+
+static void test_wrong_type_names_the_field(void **state)
+{
+	(void)state;
+	/* resource_profiles { scope_profiles { profiles { samples as varint } } } */
+	static const uint8_t bytes[] = {0x0a, 0x06, 0x12, 0x04, 0x12, 0x02, 0x10, 0x01};
+	struct field_error err = {0};
+	struct batch *b = NULL;
+
+	assert_int_equal(otlp_decode(bytes, sizeof(bytes), &b, &err), -EBADMSG);
+	assert_string_equal(err.path,
+			    "resource_profiles[0].scope_profiles[0].profiles[0].samples[0]");
+}
+
+/* Bytes that pdata/pprofile v0.150.0 of the Collector wrote (docs/otlp.md says how they were made). */
+static void test_bytes_of_the_collector(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_free_ char *bytes = NULL;
+	const struct profile *p;
+	size_t n;
+
+	assert_int_equal(
+		file_read(AT_FDCWD, "agent/lib/otlp/testdata/pdata-0.150.bin", 1 << 20, &bytes, &n),
+		0);
+	assert_int_equal(otlp_decode(bytes, n, &b, NULL), 0);
+	assert_int_equal(b->n_profiles, 1);
+	p = b->profiles[0];
+	assert_string_equal(profile_tag_get(p, "pod_group"), "web");
+	assert_string_equal(profile_tag_get(p, "pod_group_type"), "Deployment");
+	assert_int_equal(p->n_samples, 2);
+	assert_int_equal(p->samples[0].value, 20202);
+	assert_int_equal(p->samples[0].n_samples, 2);
+	assert_int_equal(p->samples[1].n_samples, 9);
+	assert_int_equal(b->stacks[p->samples[0].stack].n, 4);
+	assert_int_equal(p->n_losses, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_other_profiler),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_unsupported_event_is_counted),
+		cmocka_unit_test(test_index_out_of_range),
+		cmocka_unit_test(test_bad_values),
+		cmocka_unit_test(test_deep_stack_is_cut_with_a_marker),
+		cmocka_unit_test(test_truncated_everywhere),
+		cmocka_unit_test(test_any_byte_changed),
+		cmocka_unit_test(test_nested_without_end),
+		cmocka_unit_test(test_many_empty_messages),
+		cmocka_unit_test(test_wrong_type_names_the_field),
+		cmocka_unit_test(test_bytes_of_the_collector),
+	};
+
+	return cmocka_run_group_tests_name("otlp/decode", tests, NULL, NULL);
+}

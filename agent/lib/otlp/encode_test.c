@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What we say on the wire, and that it comes back the same. */
+#include "lib/otlp/internal.h"
+
+#include <openssl/sha.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define WINDOW_NS 1763700000000000000ULL
+
+static const struct frame main_frames[] = {
+	{.kind = FRAME_APP,
+	 .name = "main",
+	 .module = "/usr/bin/web",
+	 .build_id = "ab12",
+	 .address = 0x401000,
+	 .file = "main.c",
+	 .line = 7},
+	{.kind = FRAME_APP,
+	 .name = "step",
+	 .module = "/usr/bin/web",
+	 .build_id = "ab12",
+	 .address = 0x401000,
+	 .file = "step.h",
+	 .line = 3,
+	 .inlined = true},
+	{.kind = FRAME_LIBRARY, .module = "/lib/libc.so.6", .build_id = "cd34", .address = 0x7d0},
+	{.kind = FRAME_KERNEL, .name = "do_syscall_64", .module = "[kernel]"},
+};
+
+/* One process of a pod, two samples of it, one loss. */
+static struct batch *small_batch(void)
+{
+	static const struct tag tags[] = {
+		{"pod_cluster", "prod-cluster"},
+		{"pod_ns", "app"},
+		{"pod", "web-1"},
+		{"pod_node", "node-a"},
+		{"pod_group", "web"},
+		{"pod_group_type", "Deployment"},
+		{"container", "main"},
+		{"container_id", "0123456789abcdef"},
+		{"image", "web:1"},
+		{"container_pid", "12"},
+		{"k8s.label.app", "web"},
+		{"zone", "b"},
+	};
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	struct profile_sample *s;
+	uint32_t stack;
+
+	for (unsigned i = 0; i < sizeof(p->id); i++)
+		p->id[i] = (uint8_t)(i + 1);
+	p->event = EVENT_ON_CPU;
+	p->start_ns = WINDOW_NS;
+	p->end_ns = WINDOW_NS + 10 * NSEC_PER_SEC;
+	p->period_ns = 10101000;
+	p->app_service = batch_str(b, "web");
+	p->process_id = 4242;
+	p->process_start_ns = WINDOW_NS - 5000000001ULL;
+	for (size_t i = 0; i < ARRAY_SIZE(tags); i++)
+		profile_tag(b, p, tags[i].key, tags[i].value);
+	assert_int_equal(batch_stack(b, main_frames, ARRAY_SIZE(main_frames), &stack), 0);
+	s = profile_add(b, p);
+	*s = (struct profile_sample){.stack = stack,
+				     .value = 20202,
+				     .n_samples = 2,
+				     .thread_comm = batch_str(b, "web"),
+				     .main_thread = true,
+				     .cpu = 3};
+	s = profile_add(b, p);
+	*s = (struct profile_sample){.stack = stack,
+				     .value = 5,
+				     .n_samples = 9,
+				     .thread_comm = batch_str(b, "worker"),
+				     .cpu = -1};
+	profile_lose(b, p, "ring_full", 17, 0);
+	profile_lose(b, p, "agent_down", 0, 3 * NSEC_PER_SEC);
+	return b;
+}
+
+/* ---- comparing ---- */
+
+static void text_equal(const char *a, const char *b)
+{
+	assert_int_equal(a && *a, b && *b); /* the wire has no difference of NULL and "" */
+	if (a && *a)
+		assert_string_equal(a, b);
+}
+
+static void stacks_equal(const struct batch *ab, uint32_t a, const struct batch *bb, uint32_t b)
+{
+	bool none = a == STACK_NONE || !ab->stacks[a].n;
+
+	assert_int_equal(none, b == STACK_NONE);
+	if (none)
+		return;
+	assert_int_equal(ab->stacks[a].n, bb->stacks[b].n);
+	for (size_t i = 0; i < ab->stacks[a].n; i++) {
+		const struct frame *f = ab->stacks[a].frames[i], *g = bb->stacks[b].frames[i];
+
+		assert_int_equal(f->kind, g->kind);
+		assert_int_equal(f->inlined, g->inlined);
+		assert_int_equal(f->line, g->line);
+		assert_true(f->address == g->address);
+		text_equal(f->name, g->name);
+		text_equal(f->module, g->module);
+		text_equal(f->build_id, g->build_id);
+		text_equal(f->file, g->file);
+	}
+}
+
+static void samples_equal(const struct batch *ab, const struct profile *a, const struct batch *bb,
+			  const struct profile *b)
+{
+	assert_int_equal(a->n_samples, b->n_samples);
+	for (size_t i = 0; i < a->n_samples; i++) {
+		const struct profile_sample *s = &a->samples[i], *t = &b->samples[i];
+
+		assert_true(s->value == t->value);
+		assert_true(s->n_samples == t->n_samples);
+		assert_int_equal(s->main_thread, t->main_thread);
+		assert_int_equal(s->cpu, t->cpu);
+		text_equal(s->process_comm, t->process_comm);
+		text_equal(s->thread_comm, t->thread_comm);
+		stacks_equal(ab, s->stack, bb, t->stack);
+	}
+}
+
+static void profiles_equal(const struct batch *ab, const struct profile *a, const struct batch *bb,
+			   const struct profile *b)
+{
+	assert_int_equal(a->event, b->event);
+	assert_true(a->start_ns == b->start_ns && a->end_ns == b->end_ns);
+	assert_true(a->period_ns == b->period_ns);
+	assert_string_equal(a->app_service, b->app_service);
+	assert_int_equal(a->process_id, b->process_id);
+	assert_true(a->process_start_ns == b->process_start_ns);
+	assert_int_equal(a->tags.n, b->tags.n);
+	for (size_t i = 0; i < a->tags.n; i++) {
+		assert_string_equal(a->tags.items[i].key, b->tags.items[i].key);
+		assert_string_equal(a->tags.items[i].value, b->tags.items[i].value);
+	}
+	samples_equal(ab, a, bb, b);
+	assert_int_equal(a->n_losses, b->n_losses);
+	for (size_t i = 0; i < a->n_losses; i++) {
+		assert_string_equal(a->losses[i].reason, b->losses[i].reason);
+		assert_true(a->losses[i].n_samples == b->losses[i].n_samples);
+		assert_true(a->losses[i].time_ns == b->losses[i].time_ns);
+	}
+}
+
+/* Profiles come back grouped by process: they are found by their id. */
+static void batches_equal(const struct batch *a, const struct batch *b)
+{
+	assert_int_equal(a->n_profiles, b->n_profiles);
+	for (size_t i = 0; i < a->n_profiles; i++) {
+		size_t j = 0;
+
+		while (j < b->n_profiles && memcmp(a->profiles[i]->id, b->profiles[j]->id, 16) != 0)
+			j++;
+		assert_true(j < b->n_profiles);
+		profiles_equal(a, a->profiles[i], b, b->profiles[j]);
+	}
+}
+
+static struct batch *through_the_wire(const struct batch *b)
+{
+	_cleanup_buf_ struct buf bytes = {0};
+	struct field_error err = {0};
+	struct batch *back = NULL;
+	int r;
+
+	assert_int_equal(otlp_encode(b, &bytes), 0);
+	r = otlp_decode(bytes.data, bytes.len, &back, &err);
+	if (r < 0)
+		fail_msg("%s: %s", err.path, err.reason);
+	return back;
+}
+
+/* ---- random batches ---- */
+
+static const char *pick(const char *const *words, size_t n)
+{
+	return words[random_below(n)];
+}
+
+static struct frame random_frame(void)
+{
+	static const char *const names[] = {NULL, "f", "g(int)", "std::vector<int>::at", "é;x"};
+	static const char *const modules[] = {NULL, "/bin/a", "/lib/b.so.1", "[kernel]"};
+	static const char *const ids[] = {NULL, "00ff", "1234567890abcdef"};
+
+	return (struct frame){.kind = (enum frame_kind)random_below(_FRAME_KIND_MAX),
+			      .inlined = random_below(2),
+			      .line = (uint32_t)random_below(3),
+			      .address = random_below(3) ? random_below(4) : UINT64_MAX,
+			      .name = pick(names, ARRAY_SIZE(names)),
+			      .module = pick(modules, ARRAY_SIZE(modules)),
+			      .build_id = pick(ids, ARRAY_SIZE(ids)),
+			      .file = pick(names, ARRAY_SIZE(names))};
+}
+
+static void random_profile(struct batch *b)
+{
+	static const char *const comms[] = {NULL, "a", "worker-1", "\xe4\xb8\xad"};
+	static const char *const keys[] = {
+		"pod_ns",	 "pod",		  "pod_group", "pod_group_type",
+		"container_pid", "k8s.label.x/y", "own",       "pod_uid"};
+	static const char *const values[] = {"1", "007", "Deployment", "Job", "x", ""};
+	struct profile *p = batch_profile(b);
+
+	random_bytes(p->id, sizeof(p->id));
+	p->start_ns = 1 + random_below(UINT64_C(1) << 61);
+	p->end_ns = p->start_ns + 1 + random_below(60 * NSEC_PER_SEC);
+	p->period_ns = random_below(2) ? 10101000 : 0;
+	p->app_service = batch_str(b, pick(comms + 1, 3));
+	p->process_id = (uint32_t)random_below(UINT32_MAX);
+	p->process_start_ns = random_below(2) * WINDOW_NS;
+	for (unsigned i = 0; i < random_below(9); i++)
+		profile_tag(b, p, pick(keys, ARRAY_SIZE(keys)), pick(values, ARRAY_SIZE(values)));
+	for (unsigned i = 0; i < random_below(20); i++) {
+		struct frame frames[40];
+		size_t n = random_below(ARRAY_SIZE(frames));
+		struct profile_sample *s = profile_add(b, p);
+
+		for (size_t j = 0; j < n; j++)
+			frames[j] = random_frame();
+		assert_int_equal(batch_stack(b, frames, n, &s->stack), 0);
+		if (!random_below(8))
+			s->stack = STACK_NONE;
+		s->value = (int64_t)random_below(UINT64_C(1) << random_below(61));
+		s->n_samples = random_below(UINT64_C(1) << random_below(61));
+		s->cpu = (int32_t)random_below(3) - 1;
+		s->main_thread = random_below(2);
+		s->thread_comm = batch_str(b, pick(comms, 4));
+		s->process_comm = batch_str(b, pick(comms, 4));
+	}
+	if (random_below(2))
+		profile_lose(b, p, "ring_full", random_below(3), random_below(3));
+}
+
+/* ---- tests ---- */
+
+static void test_round_trip(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *a = small_batch();
+	_cleanup_(batch_freep) struct batch *b = through_the_wire(a);
+
+	batches_equal(a, b);
+}
+
+static void test_round_trip_random(void **state)
+{
+	(void)state;
+	for (unsigned round = 0; round < 300; round++) {
+		_cleanup_(batch_freep) struct batch *a = batch_new();
+		_cleanup_(batch_freep) struct batch *b = NULL;
+
+		for (unsigned i = 0; i < random_below(6); i++)
+			random_profile(a);
+		b = through_the_wire(a);
+		batches_equal(a, b);
+	}
+}
+
+static const char *resource_text(const Otlp__Resource *r, const char *key)
+{
+	static char number[24];
+
+	for (size_t i = 0; i < r->n_attributes; i++) {
+		const Otlp__AnyValue *v = r->attributes[i]->value;
+
+		if (!streq(r->attributes[i]->key, key))
+			continue;
+		if (v->value_case == OTLP__ANY_VALUE__VALUE_STRING_VALUE)
+			return v->string_value;
+		snprintf(number, sizeof(number), "int %lld", (long long)v->int_value);
+		return number;
+	}
+	return NULL;
+}
+
+/* What another OTLP consumer finds: names of the semantic conventions, leaf first, row 0 empty. */
+static void test_says_what_collectors_read(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_buf_ struct buf bytes = {0};
+	Otlp__ExportProfilesServiceRequest *req;
+	const Otlp__ProfilesDictionary *d;
+	const Otlp__Resource *res;
+	const Otlp__Profile *p;
+	const Otlp__Location *leaf, *root;
+
+	assert_int_equal(otlp_encode(b, &bytes), 0);
+	req = otlp__export_profiles_service_request__unpack(NULL, bytes.len, (uint8_t *)bytes.data);
+	assert_non_null(req);
+	d = req->dictionary;
+	assert_int_equal(req->n_resource_profiles, 1);
+	res = req->resource_profiles[0]->resource;
+	assert_string_equal(resource_text(res, "service.name"), "web");
+	assert_string_equal(resource_text(res, "process.pid"), "int 4242");
+	assert_string_equal(resource_text(res, "process.vpid"), "int 12");
+	assert_string_equal(resource_text(res, "process.creation.time"),
+			    "2025-11-21T04:39:54.999999999Z");
+	assert_string_equal(resource_text(res, "k8s.cluster.name"), "prod-cluster");
+	assert_string_equal(resource_text(res, "k8s.namespace.name"), "app");
+	assert_string_equal(resource_text(res, "k8s.deployment.name"), "web");
+	assert_string_equal(resource_text(res, "k8s.pod.label.app"), "web");
+	assert_string_equal(resource_text(res, "podflame.tag.zone"), "b");
+	p = req->resource_profiles[0]->scope_profiles[0]->profiles[0];
+	assert_string_equal(d->string_table[p->sample_type->unit_strindex], "microseconds");
+	assert_string_equal(d->string_table[p->period_type->unit_strindex], "nanoseconds");
+	assert_int_equal(p->samples[0]->stack_index, 1);
+	assert_string_equal(d->string_table[0], "");
+	assert_int_equal(d->stack_table[0]->n_location_indices, 0);
+	assert_int_equal(d->stack_table[1]->n_location_indices, 3);
+	leaf = d->location_table[d->stack_table[1]->location_indices[0]];
+	root = d->location_table[d->stack_table[1]->location_indices[2]];
+	assert_string_equal(
+		d->string_table[d->function_table[leaf->lines[0]->function_index]->name_strindex],
+		"do_syscall_64");
+	assert_int_equal(root->n_lines, 2); /* the inlined one first, its caller last */
+	assert_string_equal(
+		d->string_table[d->function_table[root->lines[0]->function_index]->name_strindex],
+		"step");
+	assert_string_equal(
+		d->string_table[d->mapping_table[root->mapping_index]->filename_strindex],
+		"/usr/bin/web");
+	otlp__export_profiles_service_request__free_unpacked(req, NULL);
+}
+
+/*
+ * The same bytes were read by pdata/pprofile v0.150.0 (see docs/otlp.md): another
+ * hash means another wire form, or another version of the messages.
+ */
+static void test_known_answer(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_buf_ struct buf bytes = {0};
+	uint8_t digest[SHA256_DIGEST_LENGTH];
+	char hex[2 * sizeof(digest) + 1];
+	const char *dump = getenv("OTLP_DUMP");
+
+	assert_int_equal(otlp_encode(b, &bytes), 0);
+	if (dump)
+		assert_int_equal(file_write_atomic(dump, bytes.data, bytes.len, 0644), 0);
+	assert_int_equal(bytes.len, 1211);
+	SHA256((const uint8_t *)bytes.data, bytes.len, digest);
+	hex_encode(digest, sizeof(digest), hex);
+	assert_string_equal(hex,
+			    "8422e8cdee5e53837630b1a7b2abedb4b78fa7416dcb48512c25accf39c5d0f0");
+}
+
+static void test_bad_text_is_replaced(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *a = small_batch(), *b = NULL;
+
+	a->profiles[0]->app_service = batch_str(a, "w\xff"
+						   "b\xc3");
+	a->profiles[0]->samples[1].thread_comm = batch_str(a, "\xed\xa0\x80!");
+	b = through_the_wire(a);
+	assert_string_equal(b->profiles[0]->app_service, "w\xef\xbf\xbd"
+							 "b\xef\xbf\xbd");
+	assert_string_equal(b->profiles[0]->samples[1].thread_comm,
+			    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd!");
+}
+
+static void test_too_large_for_the_buffer(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_buf_ struct buf bytes;
+
+	buf_init(&bytes, 100);
+	assert_int_equal(otlp_encode(b, &bytes), -E2BIG);
+	assert_int_equal(bytes.len, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_round_trip_random),
+		cmocka_unit_test(test_says_what_collectors_read),
+		cmocka_unit_test(test_known_answer),
+		cmocka_unit_test(test_bad_text_is_replaced),
+		cmocka_unit_test(test_too_large_for_the_buffer),
+	};
+
+	return cmocka_run_group_tests_name("otlp/encode", tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What encode.c and decode.c of otlp share: memory, index tables, names of
+ * attributes. Not for other modules; the registry of names is docs/otlp.md.
+ */
+#pragma once
+
+#include "lib/otlp/otlp.h"
+#include "otlp.pb.h"
+
+#include <uthash.h>
+
+/* ---- pool: memory of one request, freed at once ---- */
+
+struct pool {
+	struct pool_chunk *chunks;
+	size_t bytes, max_bytes; /* 0: no limit */
+	bool failed;		 /* the limit was passed */
+};
+void *otlp_pool_alloc(struct pool *p, size_t n); /* zeroed; NULL past the limit */
+char *otlp_pool_str(struct pool *p, const char *s);
+void otlp_pool_done(struct pool *p);
+
+/* ---- ids: key bytes -> 1, 2, 3 ... in order of first sight ---- */
+
+struct id {
+	UT_hash_handle hh;
+	int32_t index;
+	void *row; /* what the index stands for; set by whoever made it */
+};
+struct ids {
+	struct id *head;
+};
+/* Finds or makes; a new one has row == NULL. Entries live in pool. */
+struct id *otlp_ids_get(struct ids *t, struct pool *pool, const void *key, size_t n);
+void otlp_ids_done(struct ids *t);
+
+/* ---- attributes ---- */
+
+#define ATTR_SERVICE	 "service.name"
+#define ATTR_PID	 "process.pid"
+#define ATTR_START	 "process.creation.time"
+#define ATTR_EXE	 "process.executable.name"
+#define ATTR_CONTAINER	 "container.id"
+#define ATTR_THREAD	 "thread.name"
+#define ATTR_CPU	 "cpu.logical_number"
+#define ATTR_FRAME_TYPE	 "profile.frame.type"
+#define ATTR_BUILD_ID	 "process.executable.build_id.gnu"
+#define ATTR_BUILD_HASH	 "process.executable.build_id.htlhash"
+#define ATTR_MAIN_THREAD "podflame.main_thread"
+#define ATTR_PROCESS	 "podflame.process.comm"
+#define ATTR_COUNT	 "podflame.sample.count"
+#define ATTR_FRAME_KIND	 "podflame.frame.kind"
+#define ATTR_INLINED	 "podflame.frame.inlined"
+#define ATTR_EVENT	 "podflame.event"
+#define ATTR_LOSS_N	 "podflame.loss.samples." /* + reason */
+#define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* + reason */
+#define ATTR_LABEL	 "k8s.pod.label."	  /* + label: tag k8s.label.X */
+#define ATTR_TAG	 "podflame.tag."	  /* + tag: all that have no name of their own */
+#define TAG_LABEL	 "k8s.label."
+
+/* A tag and the resource attribute of the same meaning. */
+struct attr_name {
+	const char *tag, *attr;
+	bool number; /* the attribute is an integer, the tag its decimal text */
+};
+const struct attr_name *otlp_attr_by_tag(const char *tag);
+const struct attr_name *otlp_attr_by_name(const char *attr);
+/* "Deployment" -> "k8s.deployment.name"; NULL when the kind has none. */
+const char *otlp_attr_of_owner(const char *kind);
+/* "k8s.deployment.name" -> "Deployment"; rank: of two owners the lower is the workload. */
+const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank);
+const char *otlp_frame_type_of(enum frame_kind k);
+enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
+/* Decimal text that a number gives back unchanged. */
+bool otlp_text_is_number(const char *s, int64_t *ret);
+/* s itself, or a copy in pool with U+FFFD for bytes that are not UTF-8. NULL: memory. */
+const char *otlp_text_utf8(struct pool *pool, const char *s);
+
+/* ---- wire ---- */
+
+#define WIRE_MAX_DEPTH	  32
+#define WIRE_MAX_MESSAGES 4000000u
+/*
+ * Checks bytes against a message description before protobuf-c sees them: it
+ * recurses without a limit and does not say where an error is. -EBADMSG, -E2BIG.
+ */
+int otlp_wire_check(const ProtobufCMessageDescriptor *d, const void *p, size_t n,
+	       struct field_error *reterr);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libFuzzer: a request body from outside. First byte: the Content-Encoding. What
+ * is accepted must encode again, and decode to as many profiles.
+ */
+#include "lib/otlp/otlp.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+
+static void use(struct batch *b)
+{
+	_cleanup_buf_ struct buf bytes = {0};
+	_cleanup_(batch_freep) struct batch *again = NULL;
+
+	if (otlp_encode(b, &bytes) == 0 && otlp_decode(bytes.data, bytes.len, &again, NULL) == 0 &&
+	    again->n_profiles != b->n_profiles)
+		__builtin_trap();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+	static const char *const encodings[] = {"", "zstd", "gzip", "br"};
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_buf_ struct buf body = {0};
+	struct field_error err = {0};
+
+	if (n < 1)
+		return 0;
+	if (otlp_decompress(encodings[p[0] & 3], p + 1, n - 1, 1 << 20, &body) < 0)
+		return 0;
+	if (otlp_decode(body.data ? body.data : "", body.len, &b, &err) == 0)
+		use(b);
+	else if (!err.path[0] || !err.reason[0])
+		__builtin_trap();
+	return 0;
+}
