@@ -25,7 +25,9 @@ struct cgroup_hierarchy {
 	char controller[32];		/* v1: "memory", "cpu", "pids"; v2: "" */
 	char mount[256];		/* "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified" */
 	uint32_t hierarchy_id;		/* 0: v2 */
-	uint32_t subsys_index;		/* v1: index into task->cgroups->subsys, from BTF's enum cgroup_subsys_id */
+	/* v1: index into task->cgroups->subsys. Always UINT32_MAX from cgroup_choose: only probe may read
+	 * BTF, it looks up "<controller>_cgrp_id" of enum cgroup_subsys_id at load. */
+	uint32_t subsys_index;
 };
 /* force: "" | "v2" | "v1:memory" ... ; -ENOENT with reterr when there is none. */
 int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
@@ -63,16 +65,17 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 /* Immutable, shared by reference: what fold needs to know of a container. */
 struct owner {
 	unsigned refs;
-	struct tags tags;		/* container's tags, or the pod's until the container is known */
+	struct tags tags;		/* container's tags; until the API names it, the pod's and container_id */
 	char *container_id, *pod_uid;
 	size_t n_targets;
 	char **target_uids;
 	unsigned sample_hz;
+	bool unnamed;			/* the API server does not name this container (yet): may be the sandbox */
 };
 struct owner *owner_ref(struct owner *o);	/* any thread */
 struct owner *owner_unref(struct owner *o);
 
-/* ---- the table: loop thread ---- */
+/* ---- the table: loop thread; now_ns is CLOCK_BOOTTIME ---- */
 struct procs;
 struct procs_filter {			/* wanted content of the BPF filter */
 	uint64_t cgroup_id;
@@ -83,18 +86,25 @@ int procs_new(const struct cgroup_hierarchy *h, struct procs **ret);
 struct procs *procs_free(struct procs *p);
 /*
  * Takes over a new plan (freed by procs). Containers whose cgroup is not known
- * yet are looked up by procs_scan on the os worker.
+ * yet (procs_wants_scan) are looked up by cgroup_scan on the os worker.
  */
-void procs_apply(struct procs *p, struct plan *plan);
+void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns);
 const struct plan *procs_plan(const struct procs *p);
+bool procs_wants_scan(const struct procs *p);
 /* Walks the hierarchy once for all cgroups that name a pod; os worker; the result goes to procs_scanned. */
 struct cgroup_scan;
 int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret);
 struct cgroup_scan *cgroup_scan_free(struct cgroup_scan *s);
-void procs_scanned(struct procs *p, const struct cgroup_scan *s);
+void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns);
 /* From BPF: a cgroup was made or removed. */
-void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed);
+void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
+		  uint64_t now_ns);
+/* Never more than hz for this container, whatever the plan says; 0 lifts the cap. */
+void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
-const struct procs_filter *procs_filter(struct procs *p, size_t *ret_n, bool *ret_changed);
-/* Who owns samples of this cgroup; NULL: nobody who is selected (sandbox, excluded, gone too long). New reference. */
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id);
+const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
+/*
+ * Who owns samples of this cgroup that were taken up to *ret_until_ns (UINT64_MAX: it is selected
+ * now; else when that ended); NULL: nobody (sandbox, excluded, gone for more than 60 s). New reference.
+ */
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns);

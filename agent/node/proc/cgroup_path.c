@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which pod and container a cgroup path names. The shapes are those that
+ * kubelet's two cgroup drivers and the runtimes make; proc_test.c lists them.
+ */
+#include "node/proc/proc.h"
+
+#include <ctype.h>
+
+#define ID_DIGITS (CONTAINER_ID_BYTES - 1)
+
+struct word {
+	const char *s;
+	size_t n;
+};
+
+static bool word_has_suffix(struct word w, const char *suffix)
+{
+	size_t n = strlen(suffix);
+
+	return w.n >= n && memcmp(w.s + w.n - n, suffix, n) == 0;
+}
+
+static const char *word_find(struct word w, const char *needle)
+{
+	return memmem(w.s, w.n, needle, strlen(needle));
+}
+
+/* Last occurrence: a cgroup root of the user's own may hold the same letters. */
+static const char *word_find_last(struct word w, const char *needle)
+{
+	size_t n = strlen(needle);
+
+	for (size_t i = w.n + 1; i-- > 0;)
+		if (i + n <= w.n && memcmp(w.s + i, needle, n) == 0)
+			return w.s + i;
+	return NULL;
+}
+
+/* kubelet writes '-' of a UID as '_' where '-' would mean a parent slice. */
+static bool take_uid(const char *s, size_t n, bool underscores, struct cgroup_ref *ref)
+{
+	if (n == 0 || n >= sizeof(ref->pod_uid))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)s[i]) && !strchr("-_.", s[i]))
+			return false;
+	for (size_t i = 0; i < n; i++)
+		ref->pod_uid[i] = underscores && s[i] == '_' ? '-' : s[i];
+	ref->pod_uid[n] = '\0';
+	return true;
+}
+
+/* "kubepods-burstable-pod<uid>.slice", with any cgroup root in front ("kubelet-kubepods-..."). */
+static bool take_pod_slice(struct word w, struct cgroup_ref *ref)
+{
+	const char *pod;
+
+	if (!word_has_suffix(w, ".slice") || !word_find(w, "kubepods"))
+		return false;
+	w.n -= strlen(".slice");
+	pod = word_find_last(w, "-pod");
+	if (!pod)
+		return false;
+	pod += strlen("-pod");
+	return take_uid(pod, (size_t)(w.s + w.n - pod), true, ref);
+}
+
+static bool take_id(const char *s, size_t n, struct cgroup_ref *ref)
+{
+	if (n != ID_DIGITS)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!isdigit((unsigned char)s[i]) && !(s[i] >= 'a' && s[i] <= 'f'))
+			return false;
+	memcpy(ref->container_id, s, n);
+	ref->container_id[n] = '\0';
+	return true;
+}
+
+/* "<id>", "cri-containerd-<id>.scope", "crio-<id>", "crio-conmon-<id>.scope", "docker-<id>.scope". */
+static bool take_container(struct word w, struct cgroup_ref *ref)
+{
+	const char *id;
+
+	if (word_has_suffix(w, ".scope"))
+		w.n -= strlen(".scope");
+	if (w.n < ID_DIGITS)
+		return false;
+	id = w.s + w.n - ID_DIGITS;
+	if (id > w.s && id[-1] != '-')
+		return false;
+	if (!take_id(id, ID_DIGITS, ref))
+		return false;
+	ref->runtime_helper = word_find((struct word){w.s, w.n - ID_DIGITS}, "conmon") != NULL;
+	return true;
+}
+
+/* "kubepods-burstable-pod<uid>.slice:cri-containerd:<id>": a runtime that takes the name that is
+ * meant for systemd as a directory. */
+static bool take_colons(struct word w, struct cgroup_ref *ref)
+{
+	const char *first = memchr(w.s, ':', w.n), *last = memrchr(w.s, ':', w.n);
+	struct cgroup_ref found = {0};
+
+	if (!first || first == last)
+		return false;
+	if (!take_pod_slice((struct word){w.s, (size_t)(first - w.s)}, &found))
+		return false;
+	if (!take_id(last + 1, (size_t)(w.s + w.n - last - 1), &found))
+		return false;
+	*ref = found;
+	return true;
+}
+
+static bool take_pod(struct word w, bool below_kubepods, struct cgroup_ref *ref)
+{
+	struct cgroup_ref found = {0};
+
+	if (take_pod_slice(w, &found) || (below_kubepods && w.n > 3 && memcmp(w.s, "pod", 3) == 0 &&
+					  take_uid(w.s + 3, w.n - 3, false, &found))) {
+		*ref = found;
+		return true;
+	}
+	return false;
+}
+
+int cgroup_parse_path(const char *path, struct cgroup_ref *ret)
+{
+	struct cgroup_ref ref = {0};
+	bool below_kubepods = false;
+	size_t len = strlen(path);
+
+	if (str_has_suffix(path, " (deleted)"))
+		len -= strlen(" (deleted)");
+	for (const char *p = path, *end = path + len; p < end;) {
+		const char *slash = memchr(p, '/', (size_t)(end - p));
+		struct word w = {p, (size_t)((slash ? slash : end) - p)};
+
+		p = slash ? slash + 1 : end;
+		if (w.n == 0)
+			continue;
+		/* A pod further down is a cluster inside a container: the deepest wins. */
+		if (take_colons(w, &ref) || take_pod(w, below_kubepods, &ref)) {
+			below_kubepods = false;
+			continue;
+		}
+		below_kubepods |= word_find(w, "kubepods") != NULL;
+		if (ref.container_id[0])
+			ref.nested = true;
+		else if (ref.pod_uid[0])
+			take_container(w, &ref);
+	}
+	if (!ref.pod_uid[0])
+		return -ENOENT;
+	*ret = ref;
+	return 0;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which cgroup hierarchy tells containers apart on this node; chosen once. */
+#include "node/proc/internal.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CGROUP_ROOT    "/sys/fs/cgroup"
+#define MAX_PROC_BYTES (4u << 20)
+
+static const char *const v1_controllers[] = {"memory", "cpu", "pids"};
+
+struct mount {
+	char root[256], point[256], type[16], options[256];
+};
+
+/* "36 35 98:0 ROOT POINT rw,... shared:1 - TYPE SOURCE SUPEROPTIONS", proc(5). */
+static bool parse_mount(const char *line, struct mount *m)
+{
+	const char *dash = strstr(line, " - ");
+
+	*m = (struct mount){0};
+	return dash && sscanf(line, "%*s %*s %*s %255s %255s", m->root, m->point) == 2 &&
+	       sscanf(dash, " - %15s %*s %255s", m->type, m->options) == 2;
+}
+
+static bool has_option(const char *options, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *s = options; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+		if (strncmp(s, name, n) == 0 && (s[n] == ',' || !s[n]))
+			return true;
+	return false;
+}
+
+/*
+ * The mount of a controller ("" is cgroup2). A whole hierarchy is better than a part of one (a
+ * container's own view), /sys/fs/cgroup better than elsewhere.
+ */
+static bool find_mount(const char *mountinfo, const char *controller, struct mount *ret)
+{
+	int best = -1;
+
+	for (const char *line = mountinfo; line && *line;) {
+		struct mount m;
+		int score;
+
+		if (parse_mount(line, &m) &&
+		    (*controller ? streq(m.type, "cgroup") && has_option(m.options, controller)
+				 : streq(m.type, "cgroup2"))) {
+			score = streq(m.root, "/") * 2 + str_has_prefix(m.point, CGROUP_ROOT);
+			if (score > best) {
+				best = score;
+				*ret = m;
+			}
+		}
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+	return best >= 0;
+}
+
+static uint32_t hierarchy_id(const char *controllers, const char *name)
+{
+	for (const char *line = controllers; line && *line;) {
+		char word[32];
+		unsigned id;
+
+		if (sscanf(line, "%31s %u", word, &id) == 2 && streq(word, name))
+			return id;
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+	return 0;
+}
+
+static void take(const struct mount *m, const char *controllers, const char *controller,
+		 struct cgroup_hierarchy *ret)
+{
+	struct cgroup_hierarchy h = {.v2 = !*controller, .subsys_index = UINT32_MAX};
+
+	snprintf(h.controller, sizeof(h.controller), "%s", controller);
+	snprintf(h.mount, sizeof(h.mount), "%s", m->point);
+	h.hierarchy_id = h.v2 ? 0 : hierarchy_id(controllers, controller);
+	*ret = h;
+}
+
+static int take_forced(const char *mountinfo, const char *controllers, const char *force,
+		       struct cgroup_hierarchy *ret, struct field_error *reterr)
+{
+	const char *controller = str_has_prefix(force, "v1:") ? force + 3 : "";
+	struct mount m;
+
+	if (!*controller && !streq(force, "v2"))
+		return field_error_set(reterr, "cgroup_hierarchy", "%s is neither v2 nor v1:NAME",
+				       force);
+	if (!find_mount(mountinfo, controller, &m)) {
+		field_error_set(reterr, "cgroup_hierarchy", "%s is not mounted here", force);
+		return -ENOENT;
+	}
+	take(&m, controllers, controller, ret);
+	return 0;
+}
+
+int cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
+		       cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
+		       struct field_error *reterr)
+{
+	struct mount v2, v1, first = {0};
+	const char *first_name = NULL;
+	bool have_v2 = find_mount(mountinfo, "", &v2);
+
+	if (force && *force)
+		return take_forced(mountinfo, controllers, force, ret, reterr);
+	if (have_v2 && streq(v2.point, CGROUP_ROOT)) {
+		take(&v2, controllers, "", ret);
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(v1_controllers); i++) {
+		if (!find_mount(mountinfo, v1_controllers[i], &v1))
+			continue;
+		if (has_pods(v1.point)) {
+			take(&v1, controllers, v1_controllers[i], ret);
+			return 0;
+		}
+		if (!first_name) {
+			first = v1;
+			first_name = v1_controllers[i];
+		}
+	}
+	if (have_v2 && (!first_name || has_pods(v2.point))) {
+		take(&v2, controllers, "", ret);
+		return 0;
+	}
+	if (!first_name) {
+		field_error_set(
+			reterr, "cgroup_hierarchy",
+			"no cgroup hierarchy is mounted (cgroup2, or v1 memory, cpu, pids)");
+		return -ENOENT;
+	}
+	take(&first, controllers, first_name, ret);
+	return 0;
+}
+
+/* A directory named kubepods at most two levels down (kind: kubelet.slice/kubelet-kubepods.slice). */
+static bool dir_has_pods(int dirfd, int levels)
+{
+	DIR *d = fdopendir(dirfd);
+	struct dirent *e;
+	bool found = false;
+
+	if (!d) {
+		close(dirfd);
+		return false;
+	}
+	while (!found && (e = readdir(d))) {
+		int fd;
+
+		if (e->d_type != DT_DIR || e->d_name[0] == '.')
+			continue;
+		found = strstr(e->d_name, "kubepods") != NULL;
+		if (found || levels == 0)
+			continue;
+		fd = openat(dirfd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0)
+			found = dir_has_pods(fd, levels - 1);
+	}
+	closedir(d);
+	return found;
+}
+
+static bool mount_has_pods(const char *mount)
+{
+	int fd = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 && dir_has_pods(fd, 2);
+}
+
+int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr)
+{
+	_cleanup_free_ char *mountinfo = NULL, *controllers = NULL;
+	int r = file_read(AT_FDCWD, "/proc/self/mountinfo", MAX_PROC_BYTES, &mountinfo, NULL);
+
+	if (r < 0) {
+		field_error_set(reterr, "/proc/self/mountinfo", "%s", strerror(-r));
+		return r;
+	}
+	/* Absent without v1 in the kernel. */
+	if (file_read(AT_FDCWD, "/proc/cgroups", MAX_PROC_BYTES, &controllers, NULL) < 0)
+		controllers = NULL;
+	return cgroup_choose_from(mountinfo, controllers, force, mount_has_pods, ret, reterr);
+}
+
+int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id)
+{
+	_cleanup_free_ char *full = xasprintf("%s/%s", h->mount, path);
+	struct stat st;
+
+	if (stat(full, &st) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	*ret_id = st.st_ino;
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The owner of samples: a copy of what the plan says of a container, shared by reference. */
+#include "node/proc/internal.h"
+
+#include <stdlib.h>
+
+struct owner *owner_ref(struct owner *o)
+{
+	if (o)
+		__atomic_add_fetch(&o->refs, 1, __ATOMIC_RELAXED);
+	return o;
+}
+
+struct owner *owner_unref(struct owner *o)
+{
+	if (!o || __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return NULL;
+	for (size_t i = 0; i < o->tags.n; i++) {
+		free((char *)o->tags.items[i].key);
+		free((char *)o->tags.items[i].value);
+	}
+	for (size_t i = 0; i < o->n_targets; i++)
+		free(o->target_uids[i]);
+	free(o->tags.items);
+	free(o->target_uids);
+	free(o->container_id);
+	free(o->pod_uid);
+	free(o);
+	return NULL;
+}
+
+static void add_tag(struct tags *t, const char *key, const char *value)
+{
+	size_t i = 0;
+
+	while (i < t->n && strcmp(t->items[i].key, key) < 0)
+		i++;
+	if (i < t->n && streq(t->items[i].key, key))
+		return;
+	GROW(t->items, t->n, t->cap);
+	memmove(&t->items[i + 1], &t->items[i], (t->n - i) * sizeof(t->items[0]));
+	t->items[i] = (struct tag){xstrdup(key), xstrdup(value)};
+	t->n++;
+}
+
+static void add_targets(struct owner *o, const struct plan *plan, const struct plan_container *c)
+{
+	for (size_t i = 0; i < c->n_targets; i++) {
+		const char *uid = plan->targets[c->targets[i]].uid;
+		size_t k = 0;
+
+		while (k < o->n_targets && !streq(o->target_uids[k], uid))
+			k++;
+		if (k < o->n_targets)
+			continue;
+		o->target_uids =
+			xrealloc(o->target_uids, (o->n_targets + 1) * sizeof(*o->target_uids));
+		o->target_uids[o->n_targets++] = xstrdup(uid);
+	}
+}
+
+static bool owner_equal(const struct owner *a, const struct owner *b)
+{
+	if (a->tags.n != b->tags.n || a->n_targets != b->n_targets ||
+	    a->sample_hz != b->sample_hz || a->unnamed != b->unnamed ||
+	    !str_equal(a->container_id, b->container_id) || !str_equal(a->pod_uid, b->pod_uid))
+		return false;
+	for (size_t i = 0; i < a->tags.n; i++)
+		if (!str_equal(a->tags.items[i].key, b->tags.items[i].key) ||
+		    !str_equal(a->tags.items[i].value, b->tags.items[i].value))
+			return false;
+	for (size_t i = 0; i < a->n_targets; i++)
+		if (!streq(a->target_uids[i], b->target_uids[i]))
+			return false;
+	return true;
+}
+
+struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
+			 const struct plan_container *c, const char *unnamed_id,
+			 struct owner *reuse)
+{
+	struct owner *o = xcalloc(1, sizeof(*o));
+	const struct tags *tags = c ? &c->tags : &pod->tags;
+
+	o->refs = 1;
+	o->unnamed = !c;
+	o->sample_hz = c ? c->sample_hz : pod->arm_sample_hz;
+	o->container_id = xstrdup(c ? c->id : unnamed_id);
+	o->pod_uid = xstrdup(pod->uid);
+	for (size_t i = 0; i < tags->n; i++)
+		add_tag(&o->tags, tags->items[i].key, tags->items[i].value);
+	if (o->container_id)
+		add_tag(&o->tags, "container_id", o->container_id);
+	if (c)
+		add_targets(o, plan, c);
+	for (size_t i = 0; !c && i < pod->n_containers; i++)
+		add_targets(o, plan, &pod->containers[i]);
+	if (!reuse || !owner_equal(o, reuse))
+		return o;
+	owner_unref(o);
+	return owner_ref(reuse);
+}

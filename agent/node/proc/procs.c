@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plan and known cgroups together: what the kernel's filter should hold, and who
+ * owns the samples of a cgroup. The key is the cgroup id: kernfs never gives one
+ * out twice, so a container id or PID that comes back cannot mis-attribute.
+ */
+#include "node/proc/internal.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_CGROUPS   65536
+#define MAX_ENDED     4096
+#define MAX_CAPS      4096
+#define KEEP_ENDED_NS (60 * NSEC_PER_SEC)
+/* The API server names a container some seconds after its cgroup was made; whoever is still
+ * unnamed then is the sandbox. */
+#define UNNAMED_NS (30 * NSEC_PER_SEC)
+
+struct known {
+	uint64_t id, parent_id, seen_ns;
+	struct cgroup_ref ref;
+	bool by_event; /* made before our eyes, not found by a scan */
+	bool removed;
+	struct owner *owner; /* also after the end, for late samples */
+	uint64_t until_ns;   /* UINT64_MAX while selected */
+	unsigned mask, hz;   /* 0: not in the filter */
+	UT_hash_handle hh;
+};
+
+struct planned_container {
+	const char *id;
+	const struct plan_container *container;
+	struct owner *owner;
+	uint64_t planned_ns;
+	bool looked_for;
+	UT_hash_handle hh;
+};
+
+struct planned_pod {
+	const char *cgroup_uid;
+	const struct plan_pod *pod;
+	UT_hash_handle hh;
+};
+
+struct cap {
+	char id[CONTAINER_ID_BYTES];
+	unsigned hz;
+	UT_hash_handle hh;
+};
+
+struct procs {
+	struct cgroup_hierarchy hierarchy;
+	struct plan *plan;
+	struct planned_container *containers;
+	struct planned_pod *pods;
+	struct known *known;
+	struct cap *caps;
+	struct procs_filter *filter;
+	size_t n_filter, cap_filter;
+	size_t n_ended;
+	bool dirty;
+	uint64_t next_ns; /* when `known` must be looked at again; UINT64_MAX: never */
+};
+
+int procs_new(const struct cgroup_hierarchy *h, struct procs **ret)
+{
+	struct procs *p = xcalloc(1, sizeof(*p));
+
+	p->hierarchy = *h;
+	p->next_ns = UINT64_MAX;
+	*ret = p;
+	return 0;
+}
+
+static void containers_free(struct planned_container *containers)
+{
+	struct planned_container *c, *tmp;
+
+	HASH_ITER (hh, containers, c, tmp) {
+		HASH_DEL(containers, c);
+		owner_unref(c->owner);
+		free(c);
+	}
+}
+
+static void pods_free(struct planned_pod *pods)
+{
+	struct planned_pod *pod, *tmp;
+
+	HASH_ITER (hh, pods, pod, tmp) {
+		HASH_DEL(pods, pod);
+		free(pod);
+	}
+}
+
+static void forget(struct procs *p, struct known *k)
+{
+	HASH_DEL(p->known, k);
+	p->n_ended -= k->removed;
+	owner_unref(k->owner);
+	free(k);
+}
+
+struct procs *procs_free(struct procs *p)
+{
+	struct known *k, *ktmp;
+	struct cap *c, *ctmp;
+
+	if (!p)
+		return NULL;
+	HASH_ITER (hh, p->known, k, ktmp)
+		forget(p, k);
+	HASH_ITER (hh, p->caps, c, ctmp) {
+		HASH_DEL(p->caps, c);
+		free(c);
+	}
+	containers_free(p->containers);
+	pods_free(p->pods);
+	plan_free(p->plan);
+	free(p->filter);
+	free(p);
+	return NULL;
+}
+
+const struct plan *procs_plan(const struct procs *p)
+{
+	return p->plan;
+}
+
+static struct known *find_known(const struct procs *p, uint64_t id)
+{
+	struct known *k;
+
+	HASH_FIND(hh, p->known, &id, sizeof(id), k);
+	return k;
+}
+
+static struct planned_container *find_container(const struct procs *p, const char *id)
+{
+	struct planned_container *c;
+
+	HASH_FIND_STR(p->containers, id, c);
+	return c;
+}
+
+static struct planned_pod *find_pod(const struct procs *p, const char *uid)
+{
+	struct planned_pod *pod;
+
+	HASH_FIND_STR(p->pods, uid, pod);
+	return pod;
+}
+
+/* ---- what one cgroup is to the plan ---- */
+
+struct verdict {
+	struct owner *owner; /* one reference, or NULL */
+	unsigned mask, hz;
+};
+
+/*
+ * Two nodes of one kernel (kind) may run static pods of the same hash: then the path does not
+ * tell whose a pod-level cgroup is.
+ */
+static bool pod_is_ambiguous(const struct procs *p, const struct known *k)
+{
+	struct known *other, *tmp;
+	unsigned n = 0;
+
+	if (strchr(k->ref.pod_uid, '-'))
+		return false;
+	HASH_ITER (hh, p->known, other, tmp)
+		n += !other->removed && !other->ref.container_id[0] &&
+		     streq(other->ref.pod_uid, k->ref.pod_uid);
+	return n > 1;
+}
+
+static bool has_unstarted(const struct plan_pod *pod)
+{
+	for (size_t i = 0; i < pod->n_containers; i++)
+		if (!pod->containers[i].id)
+			return true;
+	return false;
+}
+
+static unsigned capped(const struct procs *p, const char *container_id, unsigned hz)
+{
+	struct cap *c;
+
+	HASH_FIND_STR(p->caps, container_id, c);
+	return c ? MIN(c->hz, hz) : hz;
+}
+
+/* A container that the API server does not name: just started, or the sandbox. */
+static void judge_unnamed(struct procs *p, const struct known *k, const struct plan_pod *pod,
+			  uint64_t now_ns, struct verdict *v)
+{
+	if (!k->by_event && !has_unstarted(pod))
+		return;
+	if (now_ns >= k->seen_ns + UNNAMED_NS)
+		return;
+	p->next_ns = MIN(p->next_ns, k->seen_ns + UNNAMED_NS);
+	v->owner = owner_make(p->plan, pod, NULL, k->ref.container_id, k->owner);
+	v->mask = pod->arm_event_mask;
+	v->hz = capped(p, k->ref.container_id, pod->arm_sample_hz);
+}
+
+static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
+{
+	const struct planned_container *c;
+	const struct planned_pod *pod;
+	const struct known *parent;
+
+	*v = (struct verdict){0};
+	if (k->ref.runtime_helper)
+		return;
+	c = k->ref.container_id[0] ? find_container(p, k->ref.container_id) : NULL;
+	if (c) {
+		v->owner = owner_ref(c->owner);
+		v->mask = c->container->event_mask;
+		v->hz = capped(p, c->id, c->container->sample_hz);
+		return;
+	}
+	/* A cluster inside a container: the outer container may be the one that is known here. */
+	parent = find_known(p, k->parent_id);
+	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
+		v->owner = owner_ref(parent->owner);
+		v->mask = parent->mask;
+		v->hz = parent->hz;
+		return;
+	}
+	pod = find_pod(p, k->ref.pod_uid);
+	if (!pod || !pod->pod->arm_pod || pod_is_ambiguous(p, k))
+		return;
+	if (k->ref.container_id[0]) {
+		judge_unnamed(p, k, pod->pod, now_ns, v);
+		return;
+	}
+	v->mask = pod->pod->arm_event_mask;
+	v->hz = pod->pod->arm_sample_hz;
+}
+
+/* Ids grow with time, so a parent has been judged before its children when in order of id. */
+static void update(struct procs *p, struct known *k, uint64_t now_ns)
+{
+	struct verdict v;
+
+	if (k->removed)
+		return;
+	judge(p, k, now_ns, &v);
+	if (v.mask != k->mask || v.hz != k->hz) {
+		k->mask = v.mask;
+		k->hz = v.hz;
+		p->dirty = true;
+	}
+	if (v.owner) {
+		owner_unref(k->owner);
+		k->owner = v.owner;
+		k->until_ns = UINT64_MAX;
+	} else if (k->owner && k->until_ns == UINT64_MAX) {
+		k->until_ns = now_ns;
+	}
+}
+
+static int by_id(const struct known *a, const struct known *b)
+{
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static void update_all(struct procs *p, uint64_t now_ns)
+{
+	struct known *k, *tmp;
+
+	p->next_ns = UINT64_MAX;
+	HASH_SORT(p->known, by_id);
+	HASH_ITER (hh, p->known, k, tmp)
+		update(p, k, now_ns);
+}
+
+/* ---- the plan ---- */
+
+static void plan_add_container(struct procs *p, const struct plan_pod *pod,
+			       const struct plan_container *c,
+			       const struct planned_container *old_containers, uint64_t now_ns)
+{
+	struct planned_container *entry, *old = NULL;
+
+	if (!c->id || find_container(p, c->id))
+		return;
+	HASH_FIND_STR(old_containers, c->id, old);
+	entry = xcalloc(1, sizeof(*entry));
+	*entry = (struct planned_container){.id = c->id, .container = c, .planned_ns = now_ns};
+	if (old) {
+		entry->planned_ns = old->planned_ns;
+		entry->looked_for = old->looked_for;
+	}
+	entry->owner = owner_make(p->plan, pod, c, NULL, old ? old->owner : NULL);
+	HASH_ADD_KEYPTR(hh, p->containers, entry->id, strlen(entry->id), entry);
+}
+
+static void plan_add_pod(struct procs *p, const struct plan_pod *pod)
+{
+	struct planned_pod *entry;
+
+	if (!pod->cgroup_uid || find_pod(p, pod->cgroup_uid))
+		return;
+	entry = xcalloc(1, sizeof(*entry));
+	*entry = (struct planned_pod){.cgroup_uid = pod->cgroup_uid, .pod = pod};
+	HASH_ADD_KEYPTR(hh, p->pods, entry->cgroup_uid, strlen(entry->cgroup_uid), entry);
+}
+
+void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
+{
+	struct planned_container *old_containers = TAKE_PTR(p->containers);
+	struct planned_pod *old_pods = TAKE_PTR(p->pods);
+	struct plan *old_plan = p->plan;
+
+	p->plan = plan;
+	for (size_t i = 0; plan && i < plan->n_pods; i++) {
+		const struct plan_pod *pod = &plan->pods[i];
+
+		plan_add_pod(p, pod);
+		for (size_t k = 0; k < pod->n_containers; k++)
+			plan_add_container(p, pod, &pod->containers[k], old_containers, now_ns);
+	}
+	update_all(p, now_ns);
+	containers_free(old_containers);
+	pods_free(old_pods);
+	plan_free(old_plan);
+}
+
+/* A scan that began after the container was planned answers for it: a finished one has no cgroup. */
+bool procs_wants_scan(const struct procs *p)
+{
+	struct planned_container *c, *tmp;
+
+	HASH_ITER (hh, p->containers, c, tmp)
+		if (!c->looked_for)
+			return true;
+	return false;
+}
+
+/* ---- cgroups come and go ---- */
+
+static void add(struct procs *p, uint64_t id, uint64_t parent_id, const struct cgroup_ref *ref,
+		bool by_event, uint64_t now_ns)
+{
+	struct known *k = find_known(p, id);
+
+	if (k) {
+		k->parent_id = parent_id;
+		return;
+	}
+	if (HASH_COUNT(p->known) >= MAX_CGROUPS) {
+		counter_add(counter("podflame_cgroups_dropped_total", "reason", "table_full"), 1);
+		return;
+	}
+	k = xcalloc(1, sizeof(*k));
+	*k = (struct known){.id = id,
+			    .parent_id = parent_id,
+			    .seen_ns = now_ns,
+			    .ref = *ref,
+			    .by_event = by_event};
+	HASH_ADD(hh, p->known, id, sizeof(k->id), k);
+	update(p, k, now_ns);
+}
+
+static void end(struct procs *p, struct known *k, uint64_t now_ns)
+{
+	if (k->removed)
+		return;
+	p->dirty |= k->mask != 0;
+	k->removed = true;
+	p->n_ended++;
+	k->mask = k->hz = 0;
+	if (!k->owner) {
+		forget(p, k);
+		return;
+	}
+	k->until_ns = MIN(k->until_ns, now_ns);
+	p->next_ns = p->n_ended > MAX_ENDED ? 0 : MIN(p->next_ns, k->until_ns + KEEP_ENDED_NS);
+}
+
+static void forget_ended(struct procs *p, uint64_t now_ns)
+{
+	struct known *k, *tmp;
+
+	/* In order of id: the oldest go first. */
+	HASH_ITER (hh, p->known, k, tmp) {
+		if (!k->owner || k->until_ns == UINT64_MAX)
+			continue;
+		if (k->removed &&
+		    (p->n_ended > MAX_ENDED || now_ns >= k->until_ns + KEEP_ENDED_NS)) {
+			forget(p, k);
+		} else if (now_ns >= k->until_ns + KEEP_ENDED_NS) {
+			k->owner = owner_unref(k->owner);
+		} else {
+			p->next_ns = MIN(p->next_ns, k->until_ns + KEEP_ENDED_NS);
+		}
+	}
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns)
+{
+	uint64_t *ids = xcalloc(s->n + 1, sizeof(*ids));
+	struct planned_container *c, *ctmp;
+	struct known *k, *tmp;
+
+	for (size_t i = 0; i < s->n; i++)
+		ids[i] = s->items[i].id;
+	qsort(ids, s->n, sizeof(*ids), compare_ids);
+	/* Gone without an event; what was made during the scan is not. */
+	HASH_ITER (hh, p->known, k, tmp)
+		if (!s->truncated && k->seen_ns < s->started_ns &&
+		    !bsearch(&k->id, ids, s->n, sizeof(*ids), compare_ids))
+			end(p, k, now_ns);
+	free(ids);
+	HASH_ITER (hh, p->containers, c, ctmp)
+		c->looked_for |= s->started_ns >= c->planned_ns;
+	for (size_t i = 0; i < s->n; i++)
+		add(p, s->items[i].id, s->items[i].parent_id, &s->items[i].ref, false, now_ns);
+	update_all(p, now_ns);
+}
+
+void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
+		  uint64_t now_ns)
+{
+	struct cgroup_ref ref;
+	struct known *k;
+
+	if (removed) {
+		k = find_known(p, id);
+		if (k)
+			end(p, k, now_ns);
+		return;
+	}
+	if (cgroup_parse_path(path, &ref) < 0)
+		return;
+	add(p, id, parent_id, &ref, true, now_ns);
+}
+
+void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
+{
+	struct cap *c;
+
+	HASH_FIND_STR(p->caps, container_id, c);
+	if (c && hz) {
+		p->next_ns = c->hz == hz ? p->next_ns : 0;
+		c->hz = hz;
+	} else if (c) {
+		HASH_DEL(p->caps, c);
+		free(c);
+		p->next_ns = 0;
+	} else if (hz && HASH_COUNT(p->caps) < MAX_CAPS) {
+		c = xcalloc(1, sizeof(*c));
+		snprintf(c->id, sizeof(c->id), "%s", container_id);
+		c->hz = hz;
+		HASH_ADD_STR(p->caps, id, c);
+		p->next_ns = 0;
+	}
+}
+
+/* ---- answers ---- */
+
+static void filter_build(struct procs *p)
+{
+	struct known *k, *tmp;
+
+	p->n_filter = 0;
+	HASH_SORT(p->known, by_id);
+	HASH_ITER (hh, p->known, k, tmp) {
+		if (!k->mask)
+			continue;
+		GROW(p->filter, p->n_filter, p->cap_filter);
+		p->filter[p->n_filter++] = (struct procs_filter){
+			.cgroup_id = k->id, .event_mask = k->mask, .sample_hz = k->hz};
+	}
+}
+
+const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n,
+					bool *ret_changed)
+{
+	if (now_ns >= p->next_ns) {
+		update_all(p, now_ns);
+		forget_ended(p, now_ns);
+	}
+	*ret_changed = p->dirty;
+	if (p->dirty)
+		filter_build(p);
+	p->dirty = false;
+	*ret_n = p->n_filter;
+	return p->filter;
+}
+
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+{
+	struct known *k = find_known(p, cgroup_id);
+
+	if (!k || !k->owner)
+		return NULL;
+	*ret_until_ns = k->until_ns;
+	return owner_ref(k->owner);
+}

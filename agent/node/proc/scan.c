@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One bounded walk over a cgroup hierarchy: all directories that name a pod. */
+#include "node/proc/internal.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SCAN_MAX_DIRS  65536
+#define SCAN_MAX_DEPTH 32
+#define SCAN_MAX_PATH  4096
+
+struct walk {
+	struct cgroup_scan *scan;
+	char path[SCAN_MAX_PATH]; /* of the directory being read, relative to the mount */
+	size_t len;
+};
+
+static void note(struct walk *w, uint64_t id, uint64_t parent_id)
+{
+	struct cgroup_scan *s = w->scan;
+	struct cgroup_ref ref;
+
+	if (cgroup_parse_path(w->path, &ref) < 0)
+		return;
+	GROW(s->items, s->n, s->cap);
+	s->items[s->n++] = (struct scanned){id, parent_id, ref};
+}
+
+static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth);
+
+static void walk_child(struct walk *w, int dirfd, const char *name, uint64_t parent_id,
+		       unsigned depth)
+{
+	size_t len = w->len, n = strlen(name);
+	struct stat st;
+	int fd;
+
+	if (w->scan->n_dirs >= SCAN_MAX_DIRS || depth >= SCAN_MAX_DEPTH ||
+	    len + n + 2 > sizeof(w->path)) {
+		w->scan->truncated = true;
+		return;
+	}
+	/* Gone since readdir: nothing is lost. */
+	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) < 0) {
+		close(fd);
+		return;
+	}
+	w->scan->n_dirs++;
+	w->path[len] = '/';
+	memcpy(w->path + len + 1, name, n + 1);
+	w->len = len + 1 + n;
+	note(w, st.st_ino, parent_id);
+	walk_dir(w, fd, st.st_ino, depth + 1);
+	w->len = len;
+	w->path[len] = '\0';
+}
+
+/* Takes fd. */
+static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth)
+{
+	DIR *d = fdopendir(fd);
+	struct dirent *e;
+
+	if (!d) {
+		close(fd);
+		return;
+	}
+	while ((e = readdir(d)))
+		if (e->d_type == DT_DIR && !streq(e->d_name, ".") && !streq(e->d_name, ".."))
+			walk_child(w, fd, e->d_name, id, depth);
+	closedir(d);
+}
+
+int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
+{
+	struct walk *w;
+	struct stat st;
+	int fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0) {
+		int r = -errno;
+
+		close(fd);
+		return r;
+	}
+	w = xcalloc(1, sizeof(*w));
+	w->scan = xcalloc(1, sizeof(*w->scan));
+	w->scan->started_ns = now_boot_ns();
+	walk_dir(w, fd, st.st_ino, 0);
+	if (w->scan->truncated)
+		counter_add(counter("podflame_cgroups_dropped_total", "reason", "scan_limit"), 1);
+	*ret = w->scan;
+	free(w);
+	return 0;
+}
+
+struct cgroup_scan *cgroup_scan_free(struct cgroup_scan *s)
+{
+	if (s) {
+		free(s->items);
+		free(s);
+	}
+	return NULL;
+}
