@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan's hard limits: what is beyond them is left out, told, and the same whatever the order. */
+#include "node/plan/internal.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static json_t *target(unsigned i)
+{
+	char uid[32];
+
+	snprintf(uid, sizeof(uid), "t%05u", i);
+	return json_pack("{s:s, s:{s:s, s:s, s:s}, s:{s:{}}}", "kind", "ProfilingTarget",
+			 "metadata", "name", uid, "namespace", "app", "uid", uid, "spec",
+			 "podSelector");
+}
+
+static json_t *pod(unsigned i, unsigned n_containers)
+{
+	json_t *list = json_array();
+	char uid[32];
+
+	for (unsigned k = 0; k < n_containers; k++) {
+		snprintf(uid, sizeof(uid), "c%u", k);
+		json_array_append_new(list, json_pack("{s:s}", "name", uid));
+	}
+	snprintf(uid, sizeof(uid), "p%05u", i);
+	return json_pack("{s:{s:s, s:s, s:s}, s:{s:o}}", "metadata", "name", uid, "namespace",
+			 "app", "uid", uid, "spec", "containers", list);
+}
+
+static struct plan *build(json_t **targets, size_t n_targets, json_t **pods, size_t n_pods)
+{
+	struct plan_world w = {
+		.targets = (const json_t *const *)targets,
+		.n_targets = n_targets,
+		.pods = (const json_t *const *)pods,
+		.n_pods = n_pods,
+		.settings = {.cluster_name = "c", .node_name = "n", .max_sample_hz = 199},
+	};
+	struct plan *p = NULL;
+
+	assert_int_equal(plan_build(&w, &p), 0);
+	for (size_t i = 0; i < n_targets; i++)
+		json_decref(targets[i]);
+	for (size_t i = 0; i < n_pods; i++)
+		json_decref(pods[i]);
+	return p;
+}
+
+static const struct plan_reason *reason(const struct plan_target *t, const char *name)
+{
+	for (size_t i = 0; i < t->n_reasons; i++) {
+		if (streq(t->reasons[i].reason, name))
+			return &t->reasons[i];
+	}
+	fail_msg("no reason %s", name);
+	return NULL;
+}
+
+static void test_pods(void **state)
+{
+	static json_t *pods[PLAN_MAX_PODS + 3];
+	json_t *t = target(0);
+	struct plan *p;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(pods); i++)
+		pods[i] = pod((unsigned)ARRAY_SIZE(pods) - 1 - i, 1);
+	p = build(&t, 1, pods, ARRAY_SIZE(pods));
+	assert_int_equal(p->n_pods, PLAN_MAX_PODS);
+	assert_string_equal(p->pods[0].uid, "p00000");
+	assert_int_equal(p->targets[0].pods_matched, PLAN_MAX_PODS + 3);
+	assert_int_equal(reason(&p->targets[0], "TooManyPods")->n_pods, 3);
+	plan_free(p);
+}
+
+static void test_targets(void **state)
+{
+	static json_t *targets[PLAN_MAX_TARGETS + 1];
+	json_t *one = pod(0, 1);
+	struct plan *p;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(targets); i++)
+		targets[i] = target((unsigned)ARRAY_SIZE(targets) - 1 - i);
+	p = build(targets, ARRAY_SIZE(targets), &one, 1);
+	assert_int_equal(p->n_targets, PLAN_MAX_TARGETS + 1);
+	assert_int_equal(p->pods[0].containers[0].n_targets, PLAN_MAX_TARGETS);
+	assert_string_equal(p->targets[PLAN_MAX_TARGETS].uid, "t04096");
+	assert_false(p->targets[PLAN_MAX_TARGETS].accepted);
+	reason(&p->targets[PLAN_MAX_TARGETS], "TooManyTargets");
+	plan_free(p);
+}
+
+static void test_containers(void **state)
+{
+	json_t *one = pod(0, PLAN_MAX_CONTAINERS + 1), *t = target(0);
+	struct plan *p;
+
+	(void)state;
+	p = build(&t, 1, &one, 1);
+	assert_int_equal(p->pods[0].n_containers, PLAN_MAX_CONTAINERS);
+	assert_false(p->pods[0].arm_pod);
+	assert_int_equal(reason(&p->targets[0], "TooManyContainers")->n_pods, 1);
+	plan_free(p);
+}
+
+/* A message is cut, and stays text that JSON can hold, whatever the object says. */
+static void test_hostile_text(void **state)
+{
+	char key[4000] = "";
+	json_t *t = target(0), *j;
+	struct plan *p;
+
+	(void)state;
+	while (strlen(key) < sizeof(key) - 4)
+		strcat(key, "\xc3\xa9");
+	json_object_set_new(json_object_get(t, "spec"), "stopAfter", json_string(key + 1000));
+	json_object_set_new(json_object_get(json_object_get(t, "spec"), "podSelector"), key,
+			    json_true());
+	p = build(&t, 1, NULL, 0);
+	assert_false(p->targets[0].accepted);
+	assert_true(strlen(p->targets[0].reasons[0].message) <= 1024);
+	j = plan_to_json(p);
+	assert_non_null(j);
+	json_decref(j);
+	plan_free(p);
+}
+
+static void test_check_names_the_field(void **state)
+{
+	_cleanup_json_ json_t *t = target(0);
+	struct field_error err;
+
+	(void)state;
+	assert_int_equal(plan_check_target(t, &err), 0);
+	json_object_set_new(json_object_get(t, "spec"), "suspend", json_string("yes"));
+	assert_int_equal(plan_check_target(t, &err), -EINVAL);
+	assert_string_equal(err.path, "spec.suspend");
+	assert_string_equal(err.reason, "must be true or false");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pods),
+		cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_containers),
+		cmocka_unit_test(test_hostile_text),
+		cmocka_unit_test(test_check_names_the_field),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
