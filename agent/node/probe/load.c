@@ -6,6 +6,7 @@
  */
 #include "node/probe/internal.h"
 
+#include <bpf/btf.h>
 #include <unistd.h>
 
 #include "core.skel.h"
@@ -95,9 +96,33 @@ static void core_sizes(struct probes *p)
 	p->bpf_config.ring_wake_bytes = ring / 2;
 }
 
-static void core_config(struct probes *p)
+/* task->cgroups->subsys[] is indexed by an enum that depends on the kernel's configuration. */
+static int find_subsys(const char *controller, uint32_t *ret_index)
+{
+	_cleanup_free_ char *want = xasprintf("%s_cgrp_id", controller);
+	struct btf *btf = btf__load_vmlinux_btf();
+	const struct btf_type *t;
+	const struct btf_enum *values;
+	int id, r = -ENOENT;
+
+	if (!btf)
+		return -errno;
+	id = btf__find_by_name_kind(btf, "cgroup_subsys_id", BTF_KIND_ENUM);
+	t = id > 0 ? btf__type_by_id(btf, id) : NULL;
+	values = t ? btf_enum(t) : NULL;
+	for (size_t i = 0; r && t && i < btf_vlen(t); i++)
+		if (streq(btf__name_by_offset(btf, values[i].name_off), want)) {
+			*ret_index = values[i].val;
+			r = 0;
+		}
+	btf__free(btf);
+	return r;
+}
+
+static int core_config(struct probes *p)
 {
 	const struct probe_config *c = &p->config;
+	bool v1 = c->hierarchy.mount[0] && !c->hierarchy.v2;
 
 	p->bpf_config = (struct pf_config){
 		.use_cgroups = c->use_cgroups,
@@ -107,9 +132,9 @@ static void core_config(struct probes *p)
 		.have_hierarchy = c->hierarchy.mount[0] != 0,
 		.v2 = c->hierarchy.v2,
 		.hierarchy_id = c->hierarchy.hierarchy_id,
-		.subsys_index = c->hierarchy.subsys_index,
 	};
 	random_bytes(&p->bpf_config.seed, sizeof(p->bpf_config.seed));
+	return v1 ? find_subsys(c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
 }
 
 /* Which PID namespace the agent is in: the programs translate PIDs to it. */
@@ -130,6 +155,7 @@ static int who_am_i(struct probes *p)
 		return r;
 	p->bpf_config.pid_level = self.pid_level;
 	p->bpf_config.pid_ns_inum = self.pid_ns_inum;
+	bpf_program__unload(p->core->progs.pf_whoami);
 	return 0;
 }
 
@@ -140,7 +166,12 @@ static int core_load(struct probes *p, struct field_error *reterr)
 	p->core = core_bpf__open();
 	if (!p->core)
 		return field_error_set(reterr, "bpf", "cannot open: %s", strerror(errno)), -errno;
-	core_config(p);
+	r = core_config(p);
+	if (r)
+		return field_error_set(reterr, "cgroup",
+				       "this kernel's types tell no place of controller %s: %s",
+				       p->config.hierarchy.controller, strerror(-r)),
+		       r;
 	core_sizes(p);
 	p->core->rodata->pf_config = p->bpf_config;
 	r = core_bpf__load(p->core);

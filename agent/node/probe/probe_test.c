@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+/* On-CPU sampling of real processes: shares, rates, depth, Total, processes, what stays behind. */
+#include "node/probe/workload_test.h"
+
+#include <pthread.h>
+
+#include "core.skel.h"
+#include "oncpu.skel.h"
+#include "proc.skel.h"
+
+#define LISTED                                                                                     \
+	(struct probe_config)                                                                      \
+	{                                                                                          \
+		.use_list = true, .max_sample_hz = 999                                             \
+	}
+
+static void known_shares_and_nobody_else(void **state)
+{
+	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
+	struct probes *p = open_probes(LISTED);
+	struct tally t = {.pid = c[0].pid};
+	uint64_t short_ns, long_ns, cpu;
+	struct probes_stats s;
+
+	(void)state;
+	list_pids(p, 1, c, (unsigned[]){999});
+	short_ns = c[0].truth->short_ns;
+	long_ns = c[0].truth->long_ns;
+	cpu = pid_cpu_ns(c[0].pid);
+	drain_until(p, &t, 1, 1500);
+	cpu = pid_cpu_ns(c[0].pid) - cpu;
+	short_ns = c[0].truth->short_ns - short_ns;
+	long_ns = c[0].truth->long_ns - long_ns;
+
+	assert_near("share of work_short", (double)t.in_short / (t.in_short + t.in_long),
+		    (double)short_ns / (short_ns + long_ns), 0.05);
+	assert_near("samples with both functions", (double)(t.in_short + t.in_long) / t.n, 1, 0.05);
+	assert_near("caller found", (double)t.in_loop / t.n, 1, 0.05);
+	assert_near("value / CPU time", t.value * 1e3 / cpu, 1, 0.1);
+	assert_int_equal(t.lost, 0);
+
+	/* The other one ran as much and is nowhere. */
+	assert_int_equal(t.others, 0);
+	assert_int_equal(t.seen, 1);
+	assert_int_equal(probes_stats(p, &s), 0);
+	assert_true(s.filtered > 100);
+	assert_int_equal(s.thinned, 0);
+	assert_true(s.delivered >= t.n);
+	assert_int_equal(s.ticks, s.filtered + s.thinned + s.delivered);
+	assert_int_equal(s.node_hz, 999);
+	probes_free(p);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+}
+
+static uint64_t dropped(void)
+{
+	static const char *const reasons[] = {"ring_full",    "counts_full", "counts_busy",
+					      "scratch_busy", "total_full",  "no_pid",
+					      "cgroup_full"};
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+		n += counter_get(counter("podflame_samples_dropped_total", "reason", reasons[i]));
+	return n;
+}
+
+/* A process that wants fewer samples than the node ticks gets them at random, and they count more. */
+static void lower_rates_are_thinned_without_bias(void **state)
+{
+	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
+	struct probes *p = open_probes(LISTED);
+	struct tally t[2] = {{.pid = c[0].pid}, {.pid = c[1].pid}};
+	uint64_t cpu0, cpu1;
+	struct probes_stats s;
+
+	(void)state;
+	list_pids(p, 2, c, (unsigned[]){300, 999});
+	cpu0 = pid_cpu_ns(c[0].pid);
+	cpu1 = pid_cpu_ns(c[1].pid);
+	drain_until(p, t, 2, 1000);
+	cpu0 = pid_cpu_ns(c[0].pid) - cpu0;
+	cpu1 = pid_cpu_ns(c[1].pid) - cpu1;
+	assert_near("thinned: value / CPU time", t[0].value * 1e3 / cpu0, 1, 0.15);
+	assert_near("full: value / CPU time", t[1].value * 1e3 / cpu1, 1, 0.1);
+	assert_int_equal(t[0].value, t[0].n * 3333);
+	assert_int_equal(t[1].value, t[1].n * 1001);
+	assert_int_equal(probes_stats(p, &s), 0);
+	assert_true(s.thinned > 1000);
+	assert_int_equal(dropped(), 0);
+	probes_free(p);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+}
+
+/* ---- depth ---- */
+
+IN_SECTION(pf_loop) static unsigned recurse(unsigned n)
+{
+	volatile unsigned below = 0;
+
+	if (n == 0) {
+		for (volatile bool stop = false; !stop;)
+			spin(1000);
+		return 0;
+	}
+	below = recurse(n - 1) + 1;
+	return below;
+}
+
+static void body_deep(struct truth *t)
+{
+	(void)t;
+	recurse(1000);
+}
+
+static void body_shallow(struct truth *t)
+{
+	(void)t;
+	recurse(299);
+}
+
+static void deep_stacks_are_walked_and_cut_visibly(void **state)
+{
+	struct child c[2] = {child_start(body_deep, NULL), child_start(body_shallow, NULL)};
+	struct probes *p = open_probes(LISTED);
+	struct tally t[2] = {{.pid = c[0].pid}, {.pid = c[1].pid}};
+
+	(void)state;
+	list_pids(p, 2, c, (unsigned[]){199, 199});
+	drain_until(p, t, 2, 20);
+	while (t[1].n < 5)
+		drain_until(p, t, 2, t[0].n + 5);
+	assert_int_equal(t[0].deepest, PF_MAX_USER_FRAMES);
+	assert_string_equal(t[0].deepest_end, "truncated");
+	assert_true(t[1].deepest > 300 && t[1].deepest < 400);
+	assert_true(!t[1].deepest_end || strcmp(t[1].deepest_end, "truncated"));
+	probes_free(p);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+}
+
+/* ---- kernel side ---- */
+
+IN_SECTION(pf_loop) static void read_zeros(void)
+{
+	static char zeros[1 << 20];
+	int fd = open("/dev/zero", O_RDONLY);
+
+	while (read(fd, zeros, sizeof(zeros)) > 0)
+		;
+}
+
+static void body_kernel(struct truth *t)
+{
+	(void)t;
+	read_zeros();
+}
+
+static void kernel_time_has_both_stacks(void **state)
+{
+	struct child c = child_start(body_kernel, NULL);
+	struct probes *p = open_probes(LISTED);
+	struct tally t = {.pid = c.pid};
+
+	(void)state;
+	list_pids(p, 1, &c, (unsigned[]){999});
+	drain_until(p, &t, 1, 300);
+	assert_true(t.with_kernel > t.n / 2);
+	assert_int_equal(t.lost, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- processes ---- */
+
+static void body_exec(struct truth *t)
+{
+	while (!t->ready)
+		spin(10);
+	execl("/bin/sh", "sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done", NULL);
+}
+
+static void processes_are_followed(void **state)
+{
+	struct child c = child_start(body_exec, NULL);
+	struct probes *p = open_probes(LISTED);
+	struct tally t = {.pid = c.pid};
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	uint32_t before;
+
+	(void)state;
+	list_pids(p, 1, &c, (unsigned[]){999});
+	drain_until(p, &t, 1, 10);
+	assert_int_equal(t.seen, 1);
+	assert_int_equal(t.last_proc.tgid_root, c.pid);
+	assert_int_equal(t.last_proc.tgid_own, c.pid);
+	assert_true(t.last_proc.start_boottime_ns - c.start_ns < PF_USER_HZ_NS);
+	before = t.last_proc.exec_id;
+	c.truth->ready = 1;
+	while (!t.exits && now_mono_ns() < deadline) {
+		nap(50);
+		drain_into(p, &t, 1);
+	}
+	assert_int_equal(t.execs, 1);
+	assert_int_equal(t.seen, 2);
+	assert_int_equal(t.exits, 1);
+	assert_true(t.last_proc.exec_id > before);
+	assert_string_equal(t.last_proc.comm, "sh");
+	probes_free(p);
+	child_stop(&c);
+}
+
+static void another_process_of_that_pid_is_not_listed(void **state)
+{
+	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
+	struct probes *p = open_probes(LISTED);
+	struct tally t[2] = {{.pid = c[1].pid}, {.pid = c[0].pid}};
+
+	(void)state;
+	c[0].start_ns += PF_USER_HZ_NS; /* the agent listed one that has lived before */
+	list_pids(p, 2, c, (unsigned[]){999, 999});
+	drain_until(p, t, 2, 200);
+	assert_int_equal(t[1].n, 0);
+	probes_free(p);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+}
+
+/* ---- Total ---- */
+
+static void *thread_body(void *arg)
+{
+	prctl(PR_SET_NAME, "pf-thread");
+	body_work(arg);
+	return NULL;
+}
+
+static void body_threads(struct truth *t)
+{
+	struct truth own = {};
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, thread_body, t);
+	body_work(&own);
+}
+
+static void total_counts_all_by_name(void **state)
+{
+	struct child c = child_start(body_threads, "pf-leader");
+	struct probe_config config = LISTED;
+	uint64_t cpu, value = 0, deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	bool main_row = false, thread_row = false;
+	struct probes_stats s;
+	struct probes *p;
+
+	(void)state;
+	config.total = true;
+	p = open_probes(config);
+	cpu = pid_cpu_ns(c.pid);
+	while (value < 1500000 && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		nap(200);
+		assert_int_equal(probes_drain(p, true, &d), 0);
+		assert_int_equal(d->n_samples, 0); /* names and numbers only: nobody is selected */
+		assert_int_equal(d->n_stacks, 0);
+		for (size_t i = 0; i < d->n_totals; i++) {
+			const struct raw_total *t = &d->totals[i];
+
+			if (strcmp(t->leader_comm, "pf-leader"))
+				continue;
+			value += t->value;
+			main_row |= t->main_thread && streq(t->thread_comm, "pf-leader");
+			thread_row |= !t->main_thread && streq(t->thread_comm, "pf-thread");
+		}
+		drain_free(d);
+	}
+	cpu = pid_cpu_ns(c.pid) - cpu;
+	assert_true(main_row && thread_row);
+	assert_near("Total / CPU time", value * 1e3 / cpu, 1, 0.2);
+	assert_int_equal(probes_stats(p, &s), 0);
+	assert_int_equal(s.node_hz, 99);
+	assert_int_equal(s.crossed, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
+static void cpus_are_kept_apart_on_request(void **state)
+{
+	struct child c = child_start(body_work, NULL);
+	struct probe_config config = LISTED;
+	uint64_t n = 0, deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct probes *p;
+
+	(void)state;
+	config.per_cpu = true;
+	p = open_probes(config);
+	list_pids(p, 1, &c, (unsigned[]){999});
+	while (n < 50 && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		nap(50);
+		assert_int_equal(probes_drain(p, true, &d), 0);
+		for (size_t i = 0; i < d->n_samples; i++) {
+			assert_true(d->samples[i].cpu < sysconf(_SC_NPROCESSORS_CONF));
+			n += d->samples[i].n;
+		}
+		drain_free(d);
+	}
+	assert_true(n >= 50);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- nothing stays ---- */
+
+static bool program_lives(uint32_t id)
+{
+	int fd = bpf_prog_get_fd_by_id(id);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static uint32_t id_of(const struct bpf_program *prog)
+{
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info);
+
+	assert_int_equal(bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &n), 0);
+	return info.id;
+}
+
+static void idle_detaches_and_free_unloads(void **state)
+{
+	struct child c = child_start(body_work, NULL);
+	struct probes *p = open_probes(LISTED);
+	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
+	uint32_t ids[] = {id_of(p->oncpu->progs.pf_oncpu), id_of(p->proc->progs.pf_exec),
+			  id_of(p->proc->progs.pf_exit)};
+	struct probes_stats s;
+	unsigned idle_links;
+	bool lives = true;
+
+	(void)state;
+	assert_int_equal(probes_stats(p, &s), 0);
+	assert_int_equal(s.n_programs, 3);
+	idle_links = s.n_links;
+	list_pids(p, 1, &c, (unsigned[]){99});
+	assert_int_equal(probes_stats(p, &s), 0);
+	assert_true(s.n_links > idle_links);
+	assert_int_equal(s.node_hz, 99);
+	assert_int_equal(probes_list(p, NULL, 0), 0);
+	assert_int_equal(probes_stats(p, &s), 0);
+	assert_int_equal(s.n_links, idle_links);
+	assert_int_equal(s.node_hz, 0);
+	probes_free(p);
+	while (lives && now_mono_ns() < deadline) {
+		lives = false;
+		for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+			lives |= program_lives(ids[i]);
+		nap(10);
+	}
+	assert_false(lives);
+	child_stop(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_shares_and_nobody_else),
+		cmocka_unit_test(lower_rates_are_thinned_without_bias),
+		cmocka_unit_test(deep_stacks_are_walked_and_cut_visibly),
+		cmocka_unit_test(kernel_time_has_both_stacks),
+		cmocka_unit_test(processes_are_followed),
+		cmocka_unit_test(another_process_of_that_pid_is_not_listed),
+		cmocka_unit_test(total_counts_all_by_name),
+		cmocka_unit_test(cpus_are_kept_apart_on_request),
+		cmocka_unit_test(idle_detaches_and_free_unloads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
