@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Who is let through: cgroups of either hierarchy, children made later, PID namespaces. */
+#include "node/probe/workload_test.h"
+
+#include <dirent.h>
+#include <sched.h>
+
+#include "core.skel.h"
+
+/* ---- cgroups of a test: made under a hierarchy's mount, removed at the end ---- */
+
+static char mount_v1[256], mount_v2[256];
+
+static char *cgroup_make(const char *mount, const char *name)
+{
+	char *dir = xasprintf("%s/%s", mount, name);
+
+	if (mkdir(dir, 0755) && errno != EEXIST)
+		fail_msg("mkdir %s: %s", dir, strerror(errno));
+	return dir;
+}
+
+static uint64_t cgroup_id(const char *dir)
+{
+	struct stat st;
+
+	assert_int_equal(stat(dir, &st), 0);
+	return st.st_ino;
+}
+
+static void cgroup_move(const char *dir, pid_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", dir), *text = xasprintf("%d", pid);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+/* A cgroup is busy until its last process is reaped. */
+static void cgroup_remove(char *dir)
+{
+	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+
+	while (rmdir(dir) && errno == EBUSY && now_mono_ns() < deadline)
+		nap(10);
+	free(dir);
+}
+
+static struct cgroup_hierarchy hierarchy(bool v2)
+{
+	struct cgroup_hierarchy h = {};
+	struct field_error err;
+
+	if (cgroup_choose(v2 ? "v2" : "v1:memory", &h, &err)) {
+		print_message("skipped: %s\n", err.reason);
+		skip();
+	}
+	snprintf(v2 ? mount_v2 : mount_v1, sizeof(mount_v1), "%s", h.mount);
+	return h;
+}
+
+static void select_cgroups(struct probes *p, const uint64_t *ids, size_t n)
+{
+	struct procs_filter f[4];
+
+	for (size_t i = 0; i < n; i++)
+		f[i] = (struct procs_filter){ids[i], 1u << EVENT_ON_CPU, 999, false};
+	assert_int_equal(probes_filter(p, f, n), 0);
+}
+
+/* Processes moved in v1 only, in cgroup2 only, in both, in neither. */
+static void moved(bool v2)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(v2), .use_cgroups = true, .max_sample_hz = 999};
+	char *own = cgroup_make(config.hierarchy.mount, "pf_test_own"), *other;
+	struct child c[4];
+	struct tally t[4];
+	struct probes *p;
+	uint64_t id = cgroup_id(own);
+
+	hierarchy(!v2);
+	other = cgroup_make(v2 ? mount_v1 : mount_v2, "pf_test_other");
+	for (size_t i = 0; i < ARRAY_SIZE(c); i++) {
+		c[i] = child_start(body_work, NULL);
+		t[i] = (struct tally){.pid = c[i].pid};
+	}
+	cgroup_move(own, c[0].pid);
+	cgroup_move(other, c[1].pid);
+	cgroup_move(own, c[2].pid);
+	cgroup_move(other, c[2].pid);
+	p = open_probes(config);
+	select_cgroups(p, &id, 1);
+	drain_until(p, t, 4, 300);
+	assert_true(t[2].n > 0);
+	assert_int_equal(t[0].cgroup_id, id);
+	assert_int_equal(t[2].cgroup_id, id);
+	assert_int_equal(t[1].n, 0);
+	assert_int_equal(t[3].n, 0);
+	assert_int_equal(t[0].others, t[2].n);
+	/* Out of the cgroup again: not one more, once the drain has the last of before. */
+	cgroup_move(config.hierarchy.mount, c[0].pid);
+	drain_into(p, t, 4);
+	t[0].n = t[2].n = 0;
+	drain_until(p, &t[2], 1, 100);
+	assert_int_equal(t[0].n, 0);
+	probes_free(p);
+	for (size_t i = 0; i < ARRAY_SIZE(c); i++)
+		child_stop(&c[i]);
+	cgroup_remove(own);
+	cgroup_remove(other);
+}
+
+static void v1_cgroups(void **state)
+{
+	(void)state;
+	moved(false);
+}
+
+static void v2_cgroups(void **state)
+{
+	(void)state;
+	moved(true);
+}
+
+/* ---- children of a selected cgroup ---- */
+
+static bool drained_cgroup(struct probes *p, uint64_t id, bool removed, struct raw_cgroup *ret)
+{
+	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	bool found = false;
+
+	while (!found && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		assert_int_equal(probes_drain(p, false, &d), 0);
+		for (size_t i = 0; i < d->n_cgroups; i++)
+			if (d->cgroups[i].id == id && d->cgroups[i].removed == removed) {
+				*ret = d->cgroups[i];
+				ret->path = NULL;
+				assert_string_equal(strrchr(d->cgroups[i].path, '/'), "/child");
+				found = true;
+			}
+		drain_free(d);
+	}
+	return found;
+}
+
+static bool in_kernel_filter(struct probes *p, uint64_t id)
+{
+	struct pf_filter f;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(p->core->maps.filter_cgroups), &id, &f);
+}
+
+static void children_are_selected_in_the_kernel(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	char *parent = cgroup_make(mount_v1, "pf_test_parent"), *child;
+	struct child c = child_start(body_work, NULL);
+	struct tally t = {.pid = c.pid};
+	struct probes *p = open_probes(config);
+	uint64_t ids[2] = {cgroup_id(parent)};
+	struct raw_cgroup made, gone;
+
+	(void)state;
+	select_cgroups(p, ids, 1);
+	child = cgroup_make(parent, "child");
+	ids[1] = cgroup_id(child);
+	assert_true(in_kernel_filter(p, ids[1]));
+	cgroup_move(child, c.pid);
+	/* User space has not been told yet: what it wants does not take the child out. */
+	select_cgroups(p, ids, 1);
+	assert_true(in_kernel_filter(p, ids[1]));
+	drain_until(p, &t, 1, 50);
+	assert_int_equal(t.cgroup_id, ids[1]);
+	child_stop(&c);
+	cgroup_remove(child);
+	assert_true(drained_cgroup(p, ids[1], true, &gone));
+	assert_false(in_kernel_filter(p, ids[1]));
+
+	child = cgroup_make(parent, "child");
+	ids[1] = cgroup_id(child);
+	assert_true(drained_cgroup(p, ids[1], false, &made));
+	assert_int_equal(made.parent_id, ids[0]);
+	assert_true(made.armed);
+	/* From now on the caller decides. */
+	select_cgroups(p, ids, 2);
+	assert_true(in_kernel_filter(p, ids[1]));
+	select_cgroups(p, ids, 1);
+	assert_false(in_kernel_filter(p, ids[1]));
+	cgroup_remove(child);
+	probes_free(p);
+	cgroup_remove(parent);
+}
+
+static void a_child_of_a_deselected_one_does_not_stay(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	char *parent = cgroup_make(mount_v1, "pf_test_parent"), *child;
+	struct probes *p = open_probes(config);
+	uint64_t id = cgroup_id(parent), child_id;
+	struct raw_cgroup made;
+
+	(void)state;
+	select_cgroups(p, &id, 1);
+	child = cgroup_make(parent, "child");
+	child_id = cgroup_id(child);
+	select_cgroups(p, NULL, 0);
+	assert_true(drained_cgroup(p, child_id, false, &made));
+	assert_false(in_kernel_filter(p, child_id));
+	cgroup_remove(child);
+	probes_free(p);
+	cgroup_remove(parent);
+}
+
+static size_t count_cgroup_records(struct probes *p)
+{
+	struct drain *d = NULL;
+	size_t n;
+
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	n = d->n_cgroups;
+	drain_free(d);
+	return n;
+}
+
+static void pods_are_told_strangers_not(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	struct probes *p = open_probes(config);
+	struct raw_cgroup made;
+	char *dir, *child;
+
+	(void)state;
+	dir = cgroup_make(mount_v1, "pf_test_stranger");
+	cgroup_remove(dir);
+	assert_int_equal(count_cgroup_records(p), 0);
+	dir = cgroup_make(mount_v1, "pf_test-kubepods.slice");
+	child = cgroup_make(dir, "child");
+	assert_true(drained_cgroup(p, cgroup_id(child), false, &made));
+	assert_false(made.armed);
+	assert_false(in_kernel_filter(p, cgroup_id(child)));
+	cgroup_remove(child);
+	cgroup_remove(dir);
+	/* The other hierarchy's pods are the same pods, and not told twice. */
+	hierarchy(true);
+	count_cgroup_records(p);
+	dir = cgroup_make(mount_v2, "pf_test-kubepods.slice");
+	cgroup_remove(dir);
+	assert_int_equal(count_cgroup_records(p), 0);
+	probes_free(p);
+}
+
+/* LISTED: of this cgroup only processes that are listed. */
+static void listed_processes_of_a_cgroup(void **state)
+{
+	struct probe_config config = {.hierarchy = hierarchy(false),
+				      .use_cgroups = true,
+				      .use_list = true,
+				      .max_sample_hz = 999};
+	char *dir = cgroup_make(mount_v1, "pf_test_listed");
+	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
+	struct tally t = {.pid = c[0].pid};
+	struct procs_filter f = {cgroup_id(dir), 1u << EVENT_ON_CPU, 999, true};
+	struct probes *p = open_probes(config);
+
+	(void)state;
+	cgroup_move(dir, c[0].pid);
+	cgroup_move(dir, c[1].pid);
+	assert_int_equal(probes_filter(p, &f, 1), 0);
+	list_pids(p, 1, c, (unsigned[]){999});
+	drain_until(p, &t, 1, 200);
+	assert_int_equal(t.others, 0);
+	assert_int_equal(t.cgroup_id, f.cgroup_id);
+	probes_free(p);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+	cgroup_remove(dir);
+}
+
+/* ---- PID namespaces ---- */
+
+/* The first process of a new PID namespace, whose child runs body; as kind's node containers do. */
+static pid_t in_new_namespace(body_fn *body, struct truth *t)
+{
+	pid_t pid;
+
+	if (unshare(CLONE_NEWPID))
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		body(t);
+		_exit(0);
+	}
+	return pid;
+}
+
+#define CHECK(cond)                                                                                \
+	do {                                                                                       \
+		if (!(cond)) {                                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                 \
+			_exit(1);                                                                  \
+		}                                                                                  \
+	} while (0)
+
+/* Runs as PID 1 of a namespace, like an agent in a node container; /proc is still the outer one. */
+static void body_inner_agent(struct truth *t)
+{
+	struct cgroup_hierarchy h = {};
+	struct probe_config config = {.use_cgroups = true, .max_sample_hz = 999};
+	struct procs_filter f = {.event_mask = 1u << EVENT_ON_CPU, .sample_hz = 999};
+	struct probes *p = NULL;
+	struct field_error err;
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n = 0, deep = 0;
+	_cleanup_free_ char *dir = NULL;
+	pid_t pid, inner;
+	bool told = false;
+
+	CHECK(getpid() == 1);
+	CHECK(!cgroup_choose("v1:memory", &h, &err));
+	config.hierarchy = h;
+	dir = xasprintf("%s/pf_test_ns", h.mount);
+	f.cgroup_id = cgroup_id(dir);
+	pid = fork();
+	if (pid == 0)
+		body_work(t);
+	inner = in_new_namespace(body_work, t);
+	CHECK(pid == 2 && inner == 3);
+	CHECK(!probes_new(&config, &p, &err));
+	CHECK(!probes_filter(p, &f, 1));
+	while ((n < 50 || deep < 50) && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		nap(50);
+		CHECK(!probes_drain(p, true, &d));
+		for (size_t i = 0; i < d->n_samples; i++) {
+			/* 1: this process itself; 0 never: the outer one is not visible from here */
+			CHECK(d->samples[i].tgid >= 1 && d->samples[i].tgid <= 3);
+			CHECK(d->samples[i].tid == d->samples[i].tgid);
+			n += d->samples[i].tgid == 2 ? d->samples[i].n : 0;
+			deep += d->samples[i].tgid == 3 ? d->samples[i].n : 0;
+		}
+		for (size_t i = 0; i < d->n_procs; i++)
+			if (d->procs[i].tgid == 3) {
+				CHECK(d->procs[i].tgid_own == 1);
+				CHECK(d->procs[i].tgid_root > 3);
+				told = true;
+			}
+		drain_free(d);
+	}
+	CHECK(n >= 50 && deep >= 50 && told);
+	CHECK(counter_get(counter("podflame_samples_dropped_total", "reason", "no_pid")) > 0);
+	probes_free(p);
+	kill(pid, SIGKILL);
+	kill(inner, SIGKILL);
+}
+
+static void body_outside(struct truth *t)
+{
+	int status;
+	pid_t agent = in_new_namespace(body_inner_agent, t);
+
+	waitpid(agent, &status, 0);
+	_exit(agent > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+}
+
+static void pids_are_the_agents_own(void **state)
+{
+	struct truth *shared;
+	struct child c;
+	char *dir;
+	int status;
+
+	(void)state;
+	hierarchy(false);
+	dir = cgroup_make(mount_v1, "pf_test_ns");
+	/* One that the inner agent's filter lets through and that it cannot see. */
+	c = child_start(body_work, NULL);
+	cgroup_move(dir, c.pid);
+	shared = c.truth;
+	pid_t outside = fork();
+	if (outside == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		cgroup_move(dir, getpid());
+		body_outside(shared);
+	}
+	assert_int_equal(waitpid(outside, &status, 0), outside);
+	child_stop(&c);
+	cgroup_remove(dir);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(v1_cgroups),
+		cmocka_unit_test(v2_cgroups),
+		cmocka_unit_test(children_are_selected_in_the_kernel),
+		cmocka_unit_test(a_child_of_a_deselected_one_does_not_stay),
+		cmocka_unit_test(pods_are_told_strangers_not),
+		cmocka_unit_test(listed_processes_of_a_cgroup),
+		cmocka_unit_test(pids_are_the_agents_own),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
