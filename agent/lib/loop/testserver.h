@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests only, included by them and by nothing else: an HTTP server made of
+ * blocking sockets, OpenSSL and a thread a connection, so that it can do what a
+ * good server never does: stop in the middle of a byte sequence, stall, reset,
+ * lie about lengths. The test's handler writes every byte of the answer.
+ */
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/loop/testcert.h"
+
+#define TS_MAX_CONNS	1024
+#define TS_MAX_REQUESTS 4096
+
+struct ts_conn {
+	struct test_server *server;
+	pthread_t thread;
+	int fd;
+	SSL *ssl;
+	bool over; /* the handler wants no further request on this connection */
+};
+
+struct ts_request {
+	int number; /* counts all requests of the server, from 0 */
+	char *line; /* "GET /path HTTP/1.1" */
+	char *head; /* line and headers */
+	char *body;
+	size_t body_bytes;
+};
+
+typedef void ts_handler(struct ts_conn *c, const struct ts_request *r, void *arg);
+
+struct test_server {
+	int fd;
+	uint16_t port;
+	SSL_CTX *ctx;
+	ts_handler *handler;
+	void *arg;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool stopping;
+	struct ts_conn *conns[TS_MAX_CONNS];
+	int n_conns;
+	struct ts_request requests[TS_MAX_REQUESTS];
+	int n_requests;
+	int flag; /* set by the test, awaited by a handler */
+};
+
+struct ts_config {
+	const struct test_cert *cert; /* NULL: plain */
+	const char *client_ca_pem;    /* ask for a client certificate */
+	const char *alpn;	      /* only this protocol, e.g. "\x02h2" */
+	bool ipv6;
+	uint16_t port;
+};
+
+_test_util_ bool ts_write(struct ts_conn *c, const void *p, size_t n)
+{
+	while (n) {
+		ssize_t put =
+			c->ssl ? SSL_write(c->ssl, p, (int)n) : send(c->fd, p, n, MSG_NOSIGNAL);
+
+		if (put <= 0)
+			return false;
+		p = (const char *)p + put;
+		n -= (size_t)put;
+	}
+	return true;
+}
+
+_test_util_ bool ts_puts(struct ts_conn *c, const char *s)
+{
+	return ts_write(c, s, strlen(s));
+}
+
+/* A whole answer with its length. */
+_test_util_ void ts_reply(struct ts_conn *c, int status, const char *headers, const char *body)
+{
+	_cleanup_free_ char *text = xasprintf("HTTP/1.1 %d X\r\nContent-Length: %zu\r\n%s\r\n%s",
+					      status, strlen(body), headers ?: "", body);
+
+	ts_puts(c, text);
+}
+
+/* Begins a chunked answer; ts_chunk adds, ts_last_chunk ends. */
+_test_util_ void ts_stream(struct ts_conn *c)
+{
+	ts_puts(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+		   "Transfer-Encoding: chunked\r\n\r\n");
+}
+
+_test_util_ bool ts_chunk_bytes(struct ts_conn *c, const void *p, size_t n)
+{
+	char size[24];
+
+	snprintf(size, sizeof(size), "%zx\r\n", n);
+	return ts_puts(c, size) && ts_write(c, p, n) && ts_puts(c, "\r\n");
+}
+
+_test_util_ bool ts_chunk(struct ts_conn *c, const char *s)
+{
+	return ts_chunk_bytes(c, s, strlen(s));
+}
+
+_test_util_ void ts_last_chunk(struct ts_conn *c)
+{
+	ts_puts(c, "0\r\n\r\n");
+}
+
+/* Resets the connection: the peer gets ECONNRESET, not an end. */
+_test_util_ void ts_reset(struct ts_conn *c)
+{
+	struct linger l = {.l_onoff = 1};
+
+	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	c->over = true;
+}
+
+/* Says nothing until the client hangs up or the test ends. */
+_test_util_ void ts_stall(struct ts_conn *c)
+{
+	char ch;
+
+	while (recv(c->fd, &ch, 1, 0) > 0)
+		;
+	c->over = true;
+}
+
+/* Waits until the test calls ts_set_flag(value) with at least this value, or ends. */
+_test_util_ void ts_await_flag(struct ts_conn *c, int value)
+{
+	struct test_server *s = c->server;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->flag < value && !s->stopping)
+		pthread_cond_wait(&s->changed, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+_test_util_ void ts_set_flag(struct test_server *s, int value)
+{
+	pthread_mutex_lock(&s->lock);
+	s->flag = value;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+_test_util_ int ts_n_requests(struct test_server *s)
+{
+	int n;
+
+	pthread_mutex_lock(&s->lock);
+	n = s->n_requests;
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+/* Valid until ts_stop; "" when there was no such request. */
+_test_util_ const char *ts_request_head(struct test_server *s, int i)
+{
+	const char *head;
+
+	pthread_mutex_lock(&s->lock);
+	head = i < s->n_requests ? s->requests[i].head : "";
+	pthread_mutex_unlock(&s->lock);
+	return head;
+}
+
+_test_util_ ssize_t ts_read(struct ts_conn *c, void *p, size_t n)
+{
+	return c->ssl ? SSL_read(c->ssl, p, (int)n) : recv(c->fd, p, n, 0);
+}
+
+_test_util_ bool ts_read_request(struct ts_conn *c, struct ts_request *r)
+{
+	struct buf b = {0};
+	char piece[65536], *end = NULL;
+	const char *length;
+	size_t want = 0;
+	ssize_t n;
+
+	while (!end && (n = ts_read(c, piece, 1)) > 0) {
+		buf_add(&b, piece, (size_t)n);
+		end = b.len >= 4 ? strstr(b.data + b.len - 4, "\r\n\r\n") : NULL;
+	}
+	if (!end) {
+		buf_done(&b);
+		return false;
+	}
+	r->head = buf_steal(&b);
+	r->line = xstrndup(r->head, strcspn(r->head, "\r"));
+	length = strstr(r->head, "Content-Length: ");
+	if (length)
+		want = strtoul(length + 16, NULL, 10);
+	while (b.len < want && (n = ts_read(c, piece, MIN(sizeof(piece), want - b.len))) > 0)
+		buf_add(&b, piece, (size_t)n);
+	r->body_bytes = b.len;
+	r->body = buf_steal(&b);
+	return true;
+}
+
+_test_util_ void *ts_conn_main(void *arg)
+{
+	struct ts_conn *c = arg;
+	struct test_server *s = c->server;
+
+	if (!c->ssl || SSL_accept(c->ssl) == 1) {
+		while (!c->over && !s->stopping) {
+			struct ts_request *r, got = {0};
+
+			if (!ts_read_request(c, &got))
+				break;
+			pthread_mutex_lock(&s->lock);
+			if (s->n_requests == TS_MAX_REQUESTS)
+				abort();
+			got.number = s->n_requests;
+			r = &s->requests[s->n_requests++];
+			*r = got;
+			pthread_mutex_unlock(&s->lock);
+			s->handler(c, r, s->arg);
+		}
+	}
+	pthread_mutex_lock(&s->lock);
+	SSL_free(TAKE_PTR(c->ssl));
+	closep(&c->fd);
+	pthread_mutex_unlock(&s->lock);
+	ERR_clear_error();
+	return NULL;
+}
+
+_test_util_ void *ts_accept_main(void *arg)
+{
+	struct test_server *s = arg;
+	int fd;
+
+	while ((fd = accept(s->fd, NULL, NULL)) >= 0) {
+		struct ts_conn *c = xcalloc(1, sizeof(*c));
+
+		if (s->n_conns == TS_MAX_CONNS)
+			abort();
+		*c = (struct ts_conn){.server = s, .fd = fd};
+		if (s->ctx) {
+			c->ssl = SSL_new(s->ctx);
+			SSL_set_fd(c->ssl, fd);
+		}
+		pthread_mutex_lock(&s->lock);
+		s->conns[s->n_conns++] = c;
+		pthread_mutex_unlock(&s->lock);
+		pthread_create(&c->thread, NULL, ts_conn_main, c);
+	}
+	return NULL;
+}
+
+_test_util_ int ts_select_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen,
+			       const unsigned char *in, unsigned int inlen, void *arg)
+{
+	const char *only = arg;
+
+	(void)ssl;
+	if (SSL_select_next_proto((unsigned char **)out, outlen, (const unsigned char *)only,
+				  (unsigned)strlen(only), in, inlen) == OPENSSL_NPN_NEGOTIATED)
+		return SSL_TLSEXT_ERR_OK;
+	return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+_test_util_ SSL_CTX *ts_tls(const struct ts_config *cfg)
+{
+	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+	BIO *b = BIO_new_mem_buf(cfg->cert->cert_pem, -1);
+	X509 *x = PEM_read_bio_X509(b, NULL, NULL, NULL);
+	EVP_PKEY *key;
+
+	SSL_CTX_use_certificate(ctx, x);
+	X509_free(x);
+	BIO_free(b);
+	b = BIO_new_mem_buf(cfg->cert->key_pem, -1);
+	key = PEM_read_bio_PrivateKey(b, NULL, NULL, NULL);
+	SSL_CTX_use_PrivateKey(ctx, key);
+	EVP_PKEY_free(key);
+	BIO_free(b);
+	if (cfg->alpn)
+		SSL_CTX_set_alpn_select_cb(ctx, ts_select_alpn, (void *)(uintptr_t)cfg->alpn);
+	if (cfg->client_ca_pem) {
+		b = BIO_new_mem_buf(cfg->client_ca_pem, -1);
+		x = PEM_read_bio_X509(b, NULL, NULL, NULL);
+		X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), x);
+		X509_free(x);
+		BIO_free(b);
+		SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+	}
+	return ctx;
+}
+
+_test_util_ int ts_listen(const struct ts_config *cfg, uint16_t *ret_port)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET,
+				 .sin_port = htons(cfg->port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+				  .sin6_port = htons(cfg->port),
+				  .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	struct sockaddr *sa = cfg->ipv6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
+	socklen_t n = cfg->ipv6 ? sizeof(v6) : sizeof(v4);
+	int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (fd < 0 || bind(fd, sa, n) < 0 || listen(fd, 64) < 0)
+		abort();
+	getsockname(fd, sa, &n);
+	*ret_port = ntohs(cfg->ipv6 ? v6.sin6_port : v4.sin_port);
+	return fd;
+}
+
+_test_util_ struct test_server *ts_start(const struct ts_config *cfg, ts_handler *handler,
+					 void *arg)
+{
+	struct test_server *s = xcalloc(1, sizeof(*s));
+
+	s->handler = handler;
+	s->arg = arg;
+	s->fd = ts_listen(cfg, &s->port);
+	s->ctx = cfg->cert ? ts_tls(cfg) : NULL;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	pthread_create(&s->thread, NULL, ts_accept_main, s);
+	return s;
+}
+
+/* New connections are refused from now on, open ones are ended. */
+_test_util_ void ts_stop(struct test_server *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->stopping = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	shutdown(s->fd, SHUT_RDWR);
+	pthread_join(s->thread, NULL);
+	close(s->fd);
+	pthread_mutex_lock(&s->lock);
+	for (int i = 0; i < s->n_conns; i++)
+		if (s->conns[i]->fd >= 0)
+			shutdown(s->conns[i]->fd, SHUT_RDWR);
+	pthread_mutex_unlock(&s->lock);
+	for (int i = 0; i < s->n_conns; i++) {
+		pthread_join(s->conns[i]->thread, NULL);
+		free(s->conns[i]);
+	}
+	for (int i = 0; i < s->n_requests; i++) {
+		free(s->requests[i].line);
+		free(s->requests[i].head);
+		free(s->requests[i].body);
+	}
+	SSL_CTX_free(s->ctx);
+	free(s);
+}
