@@ -361,6 +361,27 @@ static void body_inner_agent(struct truth *t)
 	kill(inner, SIGKILL);
 }
 
+/* Works as PID 6 of a namespace beside the agent's: a number that means nothing to the agent. */
+static void body_sibling(struct truth *t)
+{
+	for (int i = 0; i < 5; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0 && i == 4) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			body_work(t);
+		}
+		if (pid == 0)
+			_exit(0);
+	}
+	pause();
+}
+
+static void body_beside(struct truth *t)
+{
+	waitpid(in_new_namespace(body_sibling, t), NULL, 0);
+}
+
 static void body_outside(struct truth *t)
 {
 	int status;
@@ -373,7 +394,8 @@ static void body_outside(struct truth *t)
 static void pids_are_the_agents_own(void **state)
 {
 	struct truth *shared;
-	struct child c;
+	struct child c, beside;
+	pid_t outside;
 	char *dir;
 	int status;
 
@@ -383,15 +405,18 @@ static void pids_are_the_agents_own(void **state)
 	/* One that the inner agent's filter lets through and that it cannot see. */
 	c = child_start(body_work, NULL);
 	cgroup_move(dir, c.pid);
+	cgroup_move(dir, getpid()); /* so that all children are born there */
+	beside = child_start(body_beside, NULL);
 	shared = c.truth;
-	pid_t outside = fork();
+	outside = fork();
 	if (outside == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		cgroup_move(dir, getpid());
 		body_outside(shared);
 	}
+	cgroup_move(mount_v1, getpid());
 	assert_int_equal(waitpid(outside, &status, 0), outside);
 	child_stop(&c);
+	child_stop(&beside);
 	cgroup_remove(dir);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
