@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The executable mappings of a process, with their files opened: the very file that is
+ * mapped, whatever the pod does to the path meanwhile, and never anything but a regular one.
+ */
+#include "node/proc/maps.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define MAPS_LINES_MAX 1000000
+/* Different files of one process that are held open; more are mapped by nobody but an attacker. */
+#define MAPS_FILES_MAX 1024
+/* What /proc/PID/stat counts in, USER_HZ, is 100 on every x86-64 kernel. */
+#define TICK_NS (NSEC_PER_SEC / 100)
+
+struct open_file {
+	uint64_t inode, mtime_ns;
+	uint32_t dev_major, dev_minor;
+	int fd, error;
+};
+struct reader {
+	int proc_fd; /* /proc/PID: stays this process's, also when the number is used again */
+	struct mappings *m;
+	size_t cap;
+	struct open_file *files;
+	size_t n_files, cap_files;
+};
+
+/* ---- start time ---- */
+
+int stat_parse_start(const char *text, uint64_t *ret_ticks)
+{
+	/* The name is the only field that can hold ')' or spaces: count from its end. */
+	const char *p = strrchr(text, ')');
+	unsigned long long ticks;
+	char *end;
+
+	if (!p)
+		return -EINVAL;
+	p++;
+	for (int field = 3; field <= 22; field++) {
+		if (*p != ' ')
+			return -EINVAL;
+		p++;
+		if (field < 22)
+			p += strcspn(p, " ");
+	}
+	if (*p < '0' || *p > '9')
+		return -EINVAL;
+	errno = 0;
+	ticks = strtoull(p, &end, 10);
+	if (errno || ticks > UINT64_MAX / TICK_NS || (*end != ' ' && *end != '\n' && *end))
+		return -EINVAL;
+	*ret_ticks = ticks;
+	return 0;
+}
+
+static int start_of(int proc_fd, uint64_t *ret_ns)
+{
+	_cleanup_free_ char *text = NULL;
+	uint64_t ticks;
+	int r = file_read(proc_fd, "stat", 4096, &text, NULL);
+
+	if (r == -ENOENT)
+		return -ESRCH;
+	if (r < 0)
+		return r;
+	r = stat_parse_start(text, &ticks);
+	if (r < 0)
+		return r;
+	*ret_ns = ticks * TICK_NS;
+	return 0;
+}
+
+static int open_proc(uint32_t tgid, int *ret_fd)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u", tgid);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns)
+{
+	_cleanup_close_ int fd = -1;
+	int r = open_proc(tgid, &fd);
+
+	return r < 0 ? r : start_of(fd, ret_ns);
+}
+
+/* stat rounds down to a tick; a caller may have either form. */
+static int check_start(int proc_fd, uint64_t want_ns)
+{
+	uint64_t have_ns;
+	int r = start_of(proc_fd, &have_ns);
+
+	if (r < 0)
+		return r;
+	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS ? 0 : -ESRCH;
+}
+
+/* ---- one line ---- */
+
+static int take_number(char **p, int base, char end, uint64_t *ret)
+{
+	unsigned long long value;
+	char *stop;
+
+	if (**p == ' ' || **p == '-' || **p == '+')
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(*p, &stop, base);
+	if (errno || stop == *p || *stop != end)
+		return -EINVAL;
+	*p = stop + 1;
+	*ret = value;
+	return 0;
+}
+
+/* The kernel writes a newline in a path as \012, and nothing else so. */
+static char *unescape_path(const char *p)
+{
+	char *path = xstrdup(p), *out = path;
+
+	for (const char *in = path; *in;) {
+		if (strncmp(in, "\\012", 4) == 0) {
+			*out++ = '\n';
+			in += 4;
+		} else {
+			*out++ = *in++;
+		}
+	}
+	*out = '\0';
+	return path;
+}
+
+int maps_parse_line(char *line, struct mapping *ret)
+{
+	static const char deleted[] = " (deleted)";
+	struct mapping m = {.fd = -1};
+	uint64_t major, minor;
+	char *p = line, *permissions;
+
+	line[strcspn(line, "\n")] = '\0';
+	if (take_number(&p, 16, '-', &m.start) < 0 || take_number(&p, 16, ' ', &m.end) < 0)
+		return -EINVAL;
+	permissions = p;
+	if (strcspn(p, " ") != 4 || p[4] != ' ' || m.end <= m.start)
+		return -EINVAL;
+	p += 5;
+	if (take_number(&p, 16, ' ', &m.file_offset) < 0 || take_number(&p, 16, ':', &major) < 0 ||
+	    take_number(&p, 16, ' ', &minor) < 0 || major > UINT32_MAX || minor > UINT32_MAX)
+		return -EINVAL;
+	m.inode = strtoull(p, &p, 10);
+	if (*p && *p != ' ')
+		return -EINVAL;
+	if (permissions[2] != 'x')
+		return -ENOENT;
+	m.dev_major = major;
+	m.dev_minor = minor;
+	p += strspn(p, " ");
+	m.path = unescape_path(p);
+	if (m.path[0] == '/' && str_has_suffix(m.path, deleted)) {
+		m.path[strlen(m.path) - strlen(deleted)] = '\0';
+		m.deleted = true;
+	}
+	m.library = strstr(m.path, ".so") != NULL;
+	*ret = m;
+	return 0;
+}
+
+/* ---- opening ---- */
+
+/*
+ * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
+ * file with the mapping's inode is opened for reading.
+ */
+static int open_checked(int path_fd, const struct mapping *m, bool check_device,
+			struct open_file *ret)
+{
+	char self[40];
+	struct stat st;
+	int fd;
+
+	if (fstat(path_fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ENOTSUP;
+	if (st.st_ino != m->inode)
+		return -ESTALE;
+	if (check_device && (major(st.st_dev) != m->dev_major || minor(st.st_dev) != m->dev_minor))
+		return -EXDEV;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd);
+	fd = open(self, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret->mtime_ns = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
+	ret->fd = fd;
+	return 0;
+}
+
+/* Exact: the kernel opens what is mapped, also when it is deleted. Needs CAP_SYS_ADMIN or
+ * CAP_CHECKPOINT_RESTORE. The device may differ: overlayfs shows the lower file's in maps. */
+static int open_map_file(int proc_fd, const struct mapping *m, struct open_file *ret)
+{
+	_cleanup_close_ int fd = -1;
+	char name[64];
+
+	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
+	fd = openat(proc_fd, name, O_PATH | O_CLOEXEC);
+	return fd < 0 ? -errno : open_checked(fd, m, false, ret);
+}
+
+/* By name, inside the process's root: what lies there must be what is mapped. */
+static int open_in_root(int proc_fd, const struct mapping *m, struct open_file *ret)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	_cleanup_close_ int root = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = -1;
+
+	if (root < 0)
+		return -errno;
+	if (m->deleted)
+		return -ENOENT;
+	fd = syscall(SYS_openat2, root, m->path, &how, sizeof(how));
+	return fd < 0 ? -errno : open_checked(fd, m, true, ret);
+}
+
+static struct open_file *find_file(struct reader *r, const struct mapping *m)
+{
+	for (size_t i = r->n_files; i-- > 0;) {
+		struct open_file *f = &r->files[i];
+
+		if (f->inode == m->inode && f->dev_major == m->dev_major &&
+		    f->dev_minor == m->dev_minor)
+			return f;
+	}
+	return NULL;
+}
+
+static void open_mapping(struct reader *r, struct mapping *m)
+{
+	struct open_file *f;
+
+	if (m->path[0] != '/') {
+		m->open_error = -ENODATA;
+		return;
+	}
+	f = find_file(r, m);
+	if (!f && r->n_files == MAPS_FILES_MAX) {
+		m->open_error = -EMFILE;
+		return;
+	}
+	if (!f) {
+		GROW(r->files, r->n_files, r->cap_files);
+		f = &r->files[r->n_files++];
+		*f = (struct open_file){.inode = m->inode,
+					.dev_major = m->dev_major,
+					.dev_minor = m->dev_minor,
+					.fd = -1};
+		f->error = open_map_file(r->proc_fd, m, f);
+		if (f->error < 0)
+			f->error = open_in_root(r->proc_fd, m, f);
+	}
+	m->fd = f->fd;
+	m->open_error = f->error;
+	m->mtime_ns = f->mtime_ns;
+}
+
+/* ---- the whole ---- */
+
+static int add_line(struct reader *r, char *line)
+{
+	struct mapping x;
+	int e = maps_parse_line(line, &x);
+
+	if (e == -ENOENT)
+		return 0;
+	if (e < 0)
+		return e;
+	if (r->m->n == MAPPINGS_MAX) {
+		free(x.path);
+		r->m->truncated = true;
+		return -E2BIG;
+	}
+	open_mapping(r, &x);
+	GROW(r->m->items, r->m->n, r->cap);
+	r->m->items[r->m->n++] = x;
+	return 0;
+}
+
+static int read_lines(struct reader *r)
+{
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
+	int fd = openat(r->proc_fd, "maps", O_RDONLY | O_CLOEXEC), e = 0;
+	FILE *f;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	f = fdopen(fd, "r");
+	if (!f) {
+		e = -errno;
+		close(fd);
+		return e;
+	}
+	for (size_t n = 0; n < MAPS_LINES_MAX && e == 0; n++) {
+		if (getline(&line, &size, f) < 0)
+			break;
+		e = add_line(r, line);
+	}
+	if (!e && ferror(f))
+		e = -ESRCH;
+	fclose(f);
+	return e == -E2BIG ? 0 : e;
+}
+
+/* The kernel lists them so; a mapping made while we read may break it. */
+static int compare_mappings(const void *left, const void *right)
+{
+	const struct mapping *a = left, *b = right;
+
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		  struct mappings **ret)
+{
+	struct reader r = {.proc_fd = -1};
+	int e = open_proc(tgid, &r.proc_fd);
+
+	if (e < 0)
+		return e;
+	r.m = xcalloc(1, sizeof(*r.m));
+	*r.m = (struct mappings){.tgid = tgid,
+				 .exec_id = exec_id,
+				 .start_boottime_ns = start_boottime_ns,
+				 .read_at_ns = now_boot_ns(),
+				 .refs = 1};
+	e = check_start(r.proc_fd, start_boottime_ns);
+	if (!e)
+		e = read_lines(&r);
+	if (!e)
+		e = check_start(r.proc_fd, start_boottime_ns);
+	close(r.proc_fd);
+	free(r.files);
+	if (e < 0) {
+		mappings_unref(r.m);
+		return e;
+	}
+	if (r.m->n)
+		qsort(r.m->items, r.m->n, sizeof(*r.m->items), compare_mappings);
+	*ret = r.m;
+	return 0;
+}
+
+struct mappings *mappings_ref(struct mappings *m)
+{
+	__atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+	return m;
+}
+
+static int compare_ints(const void *left, const void *right)
+{
+	return *(const int *)left - *(const int *)right;
+}
+
+/* Mappings of one file share its descriptor: each is closed once. */
+static void close_files(struct mappings *m)
+{
+	int *fds = xcalloc(m->n + 1, sizeof(*fds));
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].fd >= 0)
+			fds[n++] = m->items[i].fd;
+	qsort(fds, n, sizeof(*fds), compare_ints);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || fds[i] != fds[i - 1])
+			close(fds[i]);
+	free(fds);
+}
+
+struct mappings *mappings_unref(struct mappings *m)
+{
+	if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return NULL;
+	close_files(m);
+	for (size_t i = 0; i < m->n; i++)
+		free(m->items[i].path);
+	free(m->items);
+	free(m);
+	return NULL;
+}
+
+const struct mapping *mappings_find(const struct mappings *m, uint64_t address)
+{
+	size_t low = 0, high = m->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (m->items[middle].start <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && address < m->items[low - 1].end ? &m->items[low - 1] : NULL;
+}

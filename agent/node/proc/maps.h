@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to proc: one line of /proc/PID/maps, one field of /proc/PID/stat; pure, for tests and fuzzing. */
+#pragma once
+
+#include "node/proc/proc.h"
+
+/*
+ * Everything of a mapping that the line tells; fd -1. Caller frees ret->path ("" when there
+ * is none). -ENOENT: not executable. -EINVAL: no such line. line may lose its newline.
+ */
+int maps_parse_line(char *line, struct mapping *ret);
+/* Field 22, in clock ticks since boot; the command's name may contain anything. */
+int stat_parse_start(const char *text, uint64_t *ret_ticks);

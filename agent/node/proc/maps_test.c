@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines as kernels write them, and mappings of real processes: this one, a deleted program, none. */
+#include "node/proc/maps.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int parse(const char *text, struct mapping *ret)
+{
+	_cleanup_free_ char *line = xstrdup(text);
+
+	return maps_parse_line(line, ret);
+}
+
+static void assert_path(const char *text, const char *path, bool deleted, bool library)
+{
+	struct mapping m;
+
+	assert_int_equal(parse(text, &m), 0);
+	assert_string_equal(m.path, path);
+	assert_int_equal(m.deleted, deleted);
+	assert_int_equal(m.library, library);
+	assert_int_equal(m.fd, -1);
+	free(m.path);
+}
+
+static void lines_of_maps(void **state)
+{
+	struct mapping m;
+
+	(void)state;
+	assert_int_equal(parse("7f1c4a628000-7f1c4a77d000 r-xp 00026000 fe:1f 1835     "
+			       "                  /usr/lib/libc.so.6\n",
+			       &m),
+			 0);
+	assert_int_equal(m.start, 0x7f1c4a628000);
+	assert_int_equal(m.end, 0x7f1c4a77d000);
+	assert_int_equal(m.file_offset, 0x26000);
+	assert_int_equal(m.dev_major, 0xfe);
+	assert_int_equal(m.dev_minor, 0x1f);
+	assert_int_equal(m.inode, 1835);
+	free(m.path);
+	assert_path("400000-401000 r-xp 00000000 fe:00 12 /usr/lib/libc.so.6\n",
+		    "/usr/lib/libc.so.6", false, true);
+	assert_path("400000-401000 r-xp 00000000 fe:00 12 /srv/my app (deleted)\n", "/srv/my app",
+		    true, false);
+	assert_path("400000-401000 r-xp 00000000 fe:00 12 /srv/a\\012b\n", "/srv/a\nb", false,
+		    false);
+	assert_path("7ffd0000-7ffd2000 r-xp 00000000 00:00 0    [vdso]\n", "[vdso]", false, false);
+	assert_path("7ffd0000-7ffd2000 rwxp 00000000 00:00 0 \n", "", false, false);
+	assert_path("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]",
+		    "[vsyscall]", false, false);
+	assert_int_equal(parse("400000-401000 r--p 00000000 fe:00 12 /bin/x\n", &m), -ENOENT);
+}
+
+static void bad_lines_of_maps(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"\n",
+		"x",
+		"400000",
+		"400000-",
+		"400000-401000",
+		"400000-401000 r-xp",
+		"400000-401000 r-xp 0",
+		"400000-401000 r-xp 0 fe",
+		"400000-401000 r-xp 0 fe:",
+		"401000-400000 r-xp 0 fe:00 12 /x",
+		"400000-401000 rx 0 fe:00 12 /x",
+		"400000-401000 r-xp 0 fe:00 12x /x",
+		"-400000-401000 r-xp 0 fe:00 12 /x",
+		"11111111111111111-2 r-xp 0 fe:00 12 /x",
+		"400000-401000 r-xp 0 fffffffff:00 12 /x",
+	};
+	struct mapping m;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(parse(bad[i], &m), -EINVAL);
+}
+
+static void start_time_of_stat(void **state)
+{
+	uint64_t ticks;
+
+	(void)state;
+	assert_int_equal(
+		stat_parse_start(
+			"1 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20\n",
+			&ticks),
+		0);
+	assert_int_equal(ticks, 4711);
+	assert_int_equal(stat_parse_start("1 (a) S 1 2 3", &ticks), -EINVAL);
+	assert_int_equal(stat_parse_start("", &ticks), -EINVAL);
+	assert_int_equal(
+		stat_parse_start("1 (a) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20\n",
+				 &ticks),
+		-EINVAL);
+}
+
+static struct mappings *read_of(pid_t pid)
+{
+	struct mappings *m;
+	uint64_t start;
+
+	assert_int_equal(proc_start_boottime(pid, &start), 0);
+	assert_int_equal(mappings_read(pid, start, 7, &m), 0);
+	return m;
+}
+
+static void own_process(void **state)
+{
+	struct mappings *m = read_of(getpid());
+	const struct mapping *text = mappings_find(m, (uintptr_t)own_process);
+	const struct mapping *libc = mappings_find(m, (uintptr_t)qsort);
+	char self[PATH_MAX] = "";
+	struct stat ours, theirs;
+
+	(void)state;
+	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
+	assert_int_equal(m->exec_id, 7);
+	assert_non_null(text);
+	assert_string_equal(text->path, self);
+	assert_false(text->library);
+	assert_int_equal(stat(self, &ours), 0);
+	assert_int_equal(fstat(text->fd, &theirs), 0);
+	assert_int_equal(ours.st_ino, theirs.st_ino);
+	assert_non_null(libc);
+	assert_true(libc->library);
+	assert_true(libc->fd >= 0);
+	assert_null(mappings_find(m, 0));
+	assert_null(mappings_find(m, 0x7fffffffffffULL << 16));
+	assert_null(mappings_find(m, (uintptr_t)&text));
+	mappings_unref(mappings_ref(m));
+	assert_int_equal(fcntl(text->fd, F_GETFD), FD_CLOEXEC);
+	mappings_unref(m);
+}
+
+static void anonymous_code_is_known(void **state)
+{
+	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct mappings *m = read_of(getpid());
+	const struct mapping *x = mappings_find(m, (uintptr_t)jit + 5);
+
+	(void)state;
+	assert_non_null(x);
+	assert_string_equal(x->path, "");
+	assert_int_equal(x->fd, -1);
+	mappings_unref(m);
+	munmap(jit, 4096);
+}
+
+static void one_file_has_one_descriptor(void **state)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	void *again = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	struct mappings *m = read_of(getpid());
+	const struct mapping *a = mappings_find(m, (uintptr_t)again);
+	const struct mapping *b = mappings_find(m, (uintptr_t)own_process);
+
+	(void)state;
+	assert_non_null(a);
+	assert_non_null(b);
+	assert_ptr_not_equal(a, b);
+	assert_int_equal(a->fd, b->fd);
+	mappings_unref(m);
+	munmap(again, 4096);
+	close(fd);
+}
+
+/* A shell that waits on a pipe, from a copy of the program that is gone. */
+static void deleted_program(void **state)
+{
+	char path[] = "/tmp/podflame-maps-XXXXXX";
+	int to[2], ready[2], copy = mkstemp(path);
+	struct mappings *m;
+	bool found = false;
+	char byte;
+	pid_t pid;
+	_cleanup_free_ char *data = NULL;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(file_read(AT_FDCWD, "/bin/sh", 8 << 20, &data, &n), 0);
+	assert_int_equal(fd_write_all(copy, data, n), 0);
+	fchmod(copy, 0700);
+	close(copy);
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		dup2(to[0], 0);
+		dup2(ready[1], 1);
+		close(to[1]);
+		execl(path, "sh", "-c", "echo; read x", NULL);
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	unlink(path);
+	m = read_of(pid);
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+
+		if (!streq(x->path, path))
+			continue;
+		found = true;
+		assert_true(x->deleted);
+		if (x->fd < 0 && (x->open_error == -EPERM || x->open_error == -ENOENT))
+			print_message(
+				"no right to open map_files: the deleted file was not opened\n");
+		else
+			assert_int_equal(lseek(x->fd, 0, SEEK_END), n);
+	}
+	assert_true(found);
+	mappings_unref(m);
+	close(to[0]);
+	close(to[1]);
+	close(ready[0]);
+	waitpid(pid, NULL, 0);
+}
+
+static void wrong_process(void **state)
+{
+	struct mappings *m;
+	uint64_t start;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime(UINT32_MAX, &start), -ESRCH);
+	assert_int_equal(mappings_read(UINT32_MAX, 0, 0, &m), -ESRCH);
+	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
+	assert_true(start <= now_boot_ns());
+	/* BPF's value lies within the tick that stat shows; a second away is another process. */
+	assert_int_equal(mappings_read(getpid(), start + 9999999, 0, &m), 0);
+	mappings_unref(m);
+	assert_int_equal(mappings_read(getpid(), start + NSEC_PER_SEC, 0, &m), -ESRCH);
+	assert_int_equal(mappings_read(getpid(), start - NSEC_PER_SEC, 0, &m), -ESRCH);
+}
+
+static void kernel_threads_map_nothing(void **state)
+{
+	struct mappings *m;
+	uint64_t start;
+
+	(void)state;
+	if (access("/proc/2/maps", R_OK) < 0 || proc_start_boottime(2, &start) < 0 ||
+	    mappings_read(2, start, 0, &m) < 0) {
+		print_message("skipped: no kernel thread to see here\n");
+		skip();
+	}
+	mappings_unref(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lines_of_maps),
+		cmocka_unit_test(bad_lines_of_maps),
+		cmocka_unit_test(start_time_of_stat),
+		cmocka_unit_test(own_process),
+		cmocka_unit_test(anonymous_code_is_known),
+		cmocka_unit_test(one_file_has_one_descriptor),
+		cmocka_unit_test(deleted_program),
+		cmocka_unit_test(wrong_process),
+		cmocka_unit_test(kernel_threads_map_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
