@@ -39,9 +39,9 @@ struct mapping {			/* executable mappings only */
 	uint64_t start, end, file_offset;
 	uint64_t inode, mtime_ns;
 	uint32_t dev_major, dev_minor;
-	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]" */
+	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]"; "" anonymous (JIT) */
 	bool deleted, library;		/* library: path contains ".so" */
-	int fd;				/* opened by the rules of design.md section 2, -1 if not possible */
+	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno with fd == -1 */
 };
 /* Immutable once made, shared by reference between threads. */
@@ -51,9 +51,11 @@ struct mappings {
 	struct mapping *items;		/* sorted by start */
 	size_t n;
 	bool truncated;			/* more than MAPPINGS_MAX */
+	unsigned refs;			/* atomic */
 };
 #define MAPPINGS_MAX 16384
-/* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or another process by now. */
+/* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or another process by now.
+ * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
 struct mappings *mappings_ref(struct mappings *m);
 struct mappings *mappings_unref(struct mappings *m);
@@ -82,7 +84,7 @@ struct procs_filter {			/* wanted content of the BPF filter */
 	unsigned event_mask, sample_hz;
 	bool listed;
 };
-int procs_new(const struct cgroup_hierarchy *h, struct procs **ret);
+int procs_new(struct procs **ret);
 struct procs *procs_free(struct procs *p);
 /*
  * Takes over a new plan (freed by procs). Containers whose cgroup is not known

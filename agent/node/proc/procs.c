@@ -50,7 +50,6 @@ struct cap {
 };
 
 struct procs {
-	struct cgroup_hierarchy hierarchy;
 	struct plan *plan;
 	struct planned_container *containers;
 	struct planned_pod *pods;
@@ -63,11 +62,10 @@ struct procs {
 	uint64_t next_ns; /* when `known` must be looked at again; UINT64_MAX: never */
 };
 
-int procs_new(const struct cgroup_hierarchy *h, struct procs **ret)
+int procs_new(struct procs **ret)
 {
 	struct procs *p = xcalloc(1, sizeof(*p));
 
-	p->hierarchy = *h;
 	p->next_ns = UINT64_MAX;
 	*ret = p;
 	return 0;
@@ -268,6 +266,25 @@ static int by_id(const struct known *a, const struct known *b)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
+static void forget_ended(struct procs *p, uint64_t now_ns)
+{
+	struct known *k, *tmp;
+
+	/* In order of id: the oldest go first. */
+	HASH_ITER (hh, p->known, k, tmp) {
+		if (!k->owner || k->until_ns == UINT64_MAX)
+			continue;
+		if (k->removed &&
+		    (p->n_ended > MAX_ENDED || now_ns >= k->until_ns + KEEP_ENDED_NS)) {
+			forget(p, k);
+		} else if (now_ns >= k->until_ns + KEEP_ENDED_NS) {
+			k->owner = owner_unref(k->owner);
+		} else {
+			p->next_ns = MIN(p->next_ns, k->until_ns + KEEP_ENDED_NS);
+		}
+	}
+}
+
 static void update_all(struct procs *p, uint64_t now_ns)
 {
 	struct known *k, *tmp;
@@ -276,6 +293,7 @@ static void update_all(struct procs *p, uint64_t now_ns)
 	HASH_SORT(p->known, by_id);
 	HASH_ITER (hh, p->known, k, tmp)
 		update(p, k, now_ns);
+	forget_ended(p, now_ns);
 }
 
 /* ---- the plan ---- */
@@ -382,25 +400,6 @@ static void end(struct procs *p, struct known *k, uint64_t now_ns)
 	p->next_ns = p->n_ended > MAX_ENDED ? 0 : MIN(p->next_ns, k->until_ns + KEEP_ENDED_NS);
 }
 
-static void forget_ended(struct procs *p, uint64_t now_ns)
-{
-	struct known *k, *tmp;
-
-	/* In order of id: the oldest go first. */
-	HASH_ITER (hh, p->known, k, tmp) {
-		if (!k->owner || k->until_ns == UINT64_MAX)
-			continue;
-		if (k->removed &&
-		    (p->n_ended > MAX_ENDED || now_ns >= k->until_ns + KEEP_ENDED_NS)) {
-			forget(p, k);
-		} else if (now_ns >= k->until_ns + KEEP_ENDED_NS) {
-			k->owner = owner_unref(k->owner);
-		} else {
-			p->next_ns = MIN(p->next_ns, k->until_ns + KEEP_ENDED_NS);
-		}
-	}
-}
-
 static int compare_ids(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -488,10 +487,8 @@ static void filter_build(struct procs *p)
 const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n,
 					bool *ret_changed)
 {
-	if (now_ns >= p->next_ns) {
+	if (now_ns >= p->next_ns)
 		update_all(p, now_ns);
-		forget_ended(p, now_ns);
-	}
 	*ret_changed = p->dirty;
 	if (p->dirty)
 		filter_build(p);

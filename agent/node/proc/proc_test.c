@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cgroup paths as runtimes write them, made cgroup trees, and who owns whose samples. */
+#include "node/proc/internal.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define UID    "401b6bf6-91e0-4a28-870a-232376283f12"
+#define UID_   "401b6bf6_91e0_4a28_870a_232376283f12"
+#define UID2   "5d2a11c0-0000-4a28-870a-00000000beef"
+#define UID2_  "5d2a11c0_0000_4a28_870a_00000000beef"
+#define HASH   "3e61c214bc3ed9ff81e21474dd6cba17"
+#define C8(c)  #c #c #c #c #c #c #c #c
+#define C64(c) C8(c) C8(c) C8(c) C8(c) C8(c) C8(c) C8(c) C8(c)
+#define ID     C64(a)
+#define ID2    C64(1)
+#define BURST  "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod"
+
+/* ---- paths ---- */
+
+struct path_case {
+	const char *path, *uid, *id; /* uid NULL: no pod in it */
+	bool helper, nested;
+};
+
+static const struct path_case path_cases[] = {
+	{BURST UID_ ".slice/cri-containerd-" ID ".scope", UID, ID, false, false},
+	{BURST UID_ ".slice/crio-" ID ".scope", UID, ID, false, false},
+	{BURST UID_ ".slice/crio-" ID ".scope/container", UID, ID, false, true},
+	{BURST UID_ ".slice/crio-conmon-" ID ".scope", UID, ID, true, false},
+	{BURST UID_ ".slice/docker-" ID ".scope", UID, ID, false, false},
+	{BURST UID_ ".slice", UID, "", false, false},
+	{"/kubepods.slice/kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope", UID, ID, false,
+	 false},
+	{"/kubepods/burstable/pod" UID "/" ID, UID, ID, false, false},
+	{"/kubepods/pod" UID "/" ID, UID, ID, false, false},
+	{"/kubepods/besteffort/pod" UID, UID, "", false, false},
+	{"/kubepods/pod" UID "/crio-" ID, UID, ID, false, false},
+	{"/kubepods/pod" UID "/crio-conmon-" ID, UID, ID, true, false},
+	{"/node2/kubepods/burstable/pod" UID "/" ID, UID, ID, false, false},
+	{"/system.slice/containerd.service/kubepods-burstable-pod" UID_ ".slice:cri-containerd:" ID,
+	 UID, ID, false, false},
+	{"/kubepods/burstable/pod" HASH "/" ID, HASH, ID, false, false},
+	{BURST HASH ".slice/cri-containerd-" ID ".scope", HASH, ID, false, false},
+	{"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+	 "kubelet-kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope",
+	 UID, ID, false, false},
+	{"/system.slice/docker-" ID2 ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-"
+	 "burstable.slice/kubelet-kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope",
+	 UID, ID, false, false},
+	{"/docker/" ID2 "/kubelet/kubepods/burstable/pod" UID "/" ID, UID, ID, false, false},
+	{"/kubepods/pod" UID2 "/" ID2 "/kubelet/kubepods/besteffort/pod" UID "/" ID, UID, ID, false,
+	 false},
+	{"/kubepods/pod" UID2 "/" ID2 "/kubelet/kubepods", UID2, ID2, false, true},
+	{"/kubepods/pod" UID "/" ID "/docker/" ID2, UID, ID, false, true},
+	{"/kubepods/pod" UID "/" ID "/kube-proxy", UID, ID, false, true},
+	{"/kubepods/pod" UID "/" ID "/init.scope", UID, ID, false, true},
+	{"/kubepods/pod" UID "/" ID "/podman/x", UID, ID, false, true},
+	{"/kubepods/burstable/pod" UID "/" ID " (deleted)", UID, ID, false, false},
+	{"/../../kubepods/burstable/pod" UID "/" ID, UID, ID, false, false},
+	{"//kubepods//burstable/pod" UID "/" ID "/", UID, ID, false, false},
+	{"/", NULL, NULL, false, false},
+	{"", NULL, NULL, false, false},
+	{"/kubepods/burstable", NULL, NULL, false, false},
+	{"/kubepods.slice/kubepods-burstable.slice", NULL, NULL, false, false},
+	{"/system.slice/docker-" ID ".scope", NULL, NULL, false, false},
+	{"/machine.slice/libpod-" ID ".scope", NULL, NULL, false, false},
+	{"/machine.slice/libpod-payload-" ID, NULL, NULL, false, false},
+	{"/lxc.payload.web/system.slice/x.service", NULL, NULL, false, false},
+	{"/podruntime/runtime", NULL, NULL, false, false},
+	{"/user.slice/user-0.slice/pod" UID "/" ID, NULL, NULL, false, false},
+	{"/kubepods/pod" UID "/nothex-" UID, UID, "", false, false},
+};
+
+static void test_paths(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(path_cases); i++) {
+		const struct path_case *c = &path_cases[i];
+		struct cgroup_ref ref;
+		int r = cgroup_parse_path(c->path, &ref);
+
+		if (r != (c->uid ? 0 : -ENOENT))
+			fail_msg("%s: %d", c->path, r);
+		if (!c->uid)
+			continue;
+		if (!streq(ref.pod_uid, c->uid) || !streq(ref.container_id, c->id) ||
+		    ref.runtime_helper != c->helper || ref.nested != c->nested)
+			fail_msg("%s: pod '%s' container '%s' helper %d nested %d", c->path,
+				 ref.pod_uid, ref.container_id, ref.runtime_helper, ref.nested);
+	}
+	(void)state;
+}
+
+/* Paths come from the kernel, names in them from whoever may make cgroups. */
+static void test_long_names(void **state)
+{
+	char path[8192] = "/kubepods/pod";
+	struct cgroup_ref ref;
+
+	memset(path + strlen(path), 'x', 7000);
+	assert_int_equal(cgroup_parse_path(path, &ref), -ENOENT);
+	(void)state;
+}
+
+/* ---- hierarchy ---- */
+
+#define MOUNT(root, point, type, options)                                                          \
+	"30 20 0:1 " root " " point " rw shared:9 - " type " none " options "\n"
+static const char controllers[] =
+	"#subsys_name\thierarchy\tnum_cgroups\tenabled\n"
+	"cpuset\t3\t13\t1\ncpu\t1\t13\t1\nmemory\t4\t26\t1\npids\t8\t13\t1\n";
+static const char hybrid[] = MOUNT("/", "/sys/fs/cgroup", "tmpfs", "rw")
+	MOUNT("/", "/sys/fs/cgroup/cpu", "cgroup", "rw,cpu,cpuacct")
+		MOUNT("/", "/sys/fs/cgroup/memory", "cgroup", "rw,memory")
+			MOUNT("/", "/sys/fs/cgroup/pids", "cgroup", "rw,pids")
+				MOUNT("/", "/sys/fs/cgroup/unified", "cgroup2", "rw");
+
+static const char *pods_at;
+static bool has_pods(const char *mount)
+{
+	return pods_at && streq(mount, pods_at);
+}
+
+static void expect_choice(const char *mountinfo, const char *force, const char *pods,
+			  const char *mount, uint32_t id)
+{
+	struct cgroup_hierarchy h;
+	struct field_error err = {0};
+
+	pods_at = pods;
+	assert_int_equal(cgroup_choose_from(mountinfo, controllers, force, has_pods, &h, &err), 0);
+	assert_string_equal(h.mount, mount);
+	assert_int_equal(h.hierarchy_id, id);
+	assert_int_equal(h.v2, id == 0);
+	assert_int_equal(h.subsys_index, UINT32_MAX);
+}
+
+static void test_choose(void **state)
+{
+	static const char pure[] = MOUNT("/", "/sys/fs/cgroup", "cgroup2", "rw,nsdelegate");
+	static const char view[] =
+		MOUNT("/docker/x", "/sys/fs/cgroup/memory", "cgroup", "rw,memory")
+			MOUNT("/", "/host/memory", "cgroup", "rw,memory");
+	struct cgroup_hierarchy h;
+	struct field_error err = {0};
+
+	expect_choice(pure, "", NULL, "/sys/fs/cgroup", 0);
+	expect_choice(hybrid, "", NULL, "/sys/fs/cgroup/memory", 4);
+	expect_choice(hybrid, "", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/pids", 8);
+	expect_choice(hybrid, "", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified", 0);
+	expect_choice(hybrid, "v2", NULL, "/sys/fs/cgroup/unified", 0);
+	expect_choice(hybrid, "v1:cpu", NULL, "/sys/fs/cgroup/cpu", 1);
+	expect_choice(view, NULL, NULL, "/host/memory", 4);
+	assert_int_equal(cgroup_choose_from(pure, "", "v1:memory", has_pods, &h, &err), -ENOENT);
+	assert_string_equal(err.reason, "v1:memory is not mounted here");
+	assert_int_equal(cgroup_choose_from(pure, "", "v3", has_pods, &h, &err), -EINVAL);
+	assert_int_equal(cgroup_choose_from("", "", "", has_pods, &h, &err), -ENOENT);
+	(void)state;
+}
+
+/* ---- real trees ---- */
+
+static int make(char *path, const char *name)
+{
+	strcat(strcat(path, "/"), name);
+	return mkdir(path, 0755);
+}
+
+/* Makes and scans MOUNT/kubepods-test-PID/pod<UID>/<ID>/child; skipped where cgroups may not be made. */
+static void scan_tree(const char *force)
+{
+	struct cgroup_hierarchy h;
+	struct field_error err = {0};
+	struct cgroup_scan *s;
+	char path[1024], name[64];
+	size_t n_at_mount, n_found = 0;
+	uint64_t ids[4];
+
+	if (cgroup_choose(force, &h, &err)) {
+		print_message("skipped: %s: %s\n", force, err.reason);
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s", h.mount);
+	n_at_mount = strlen(path) + 1;
+	snprintf(name, sizeof(name), "kubepods-test-%d", getpid());
+	if (make(path, name)) {
+		print_message("skipped: %s: %s\n", path, strerror(errno));
+		skip();
+	}
+	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[0]), 0);
+	assert_int_equal(make(path, "pod" UID), 0);
+	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[1]), 0);
+	assert_int_equal(make(path, ID), 0);
+	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[2]), 0);
+	assert_int_equal(make(path, "child"), 0);
+	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[3]), 0);
+	assert_int_equal(cgroup_scan(&h, &s), 0);
+	for (int i = 0; i < 4; i++, *strrchr(path, '/') = '\0')
+		assert_int_equal(rmdir(path), 0);
+	for (size_t i = 0; i < s->n; i++)
+		for (size_t k = 1; k < 4; k++) {
+			if (s->items[i].id != ids[k])
+				continue;
+			n_found++;
+			assert_int_equal(s->items[i].parent_id, ids[k - 1]);
+			assert_string_equal(s->items[i].ref.pod_uid, UID);
+			assert_string_equal(s->items[i].ref.container_id, k == 1 ? "" : ID);
+			assert_int_equal(s->items[i].ref.nested, k == 3);
+		}
+	assert_int_equal(n_found, 3);
+	cgroup_scan_free(s);
+}
+
+static void test_scan_v1(void **state)
+{
+	scan_tree("v1:memory");
+	(void)state;
+}
+
+static void test_scan_v2(void **state)
+{
+	scan_tree("v2");
+	(void)state;
+}
+
+static void test_id_of_missing(void **state)
+{
+	struct cgroup_hierarchy h = {.mount = "/proc"};
+	uint64_t id;
+
+	assert_int_equal(cgroup_id_of(&h, "no-such", &id), -ENOENT);
+	assert_int_equal(cgroup_id_of(&h, "self/stat", &id), -ENOTDIR);
+	(void)state;
+}
+
+/* ---- the table ---- */
+
+#define S NSEC_PER_SEC
+
+static void set_tag(struct tags *t, const char *key, const char *value)
+{
+	GROW(t->items, t->n, t->cap);
+	t->items[t->n++] = (struct tag){xstrdup(key), xstrdup(value)};
+}
+
+/* One pod with one container of 99 Hz for target "t1"; container id may be NULL. */
+static struct plan *make_plan(const char *uid, const char *cgroup_uid, const char *id, bool arm)
+{
+	struct plan *p = xcalloc(1, sizeof(*p));
+	struct plan_pod *pod = xcalloc(1, sizeof(*pod));
+	struct plan_container *c = xcalloc(1, sizeof(*c));
+
+	p->n_targets = 1;
+	p->targets = xcalloc(1, sizeof(*p->targets));
+	*p->targets = (struct plan_target){.uid = xstrdup("t1"),
+					   .kind = xstrdup("ProfilingTarget"),
+					   .ns = xstrdup("app"),
+					   .name = xstrdup("web")};
+	p->n_pods = 1;
+	p->pods = pod;
+	*pod = (struct plan_pod){.uid = xstrdup(uid),
+				 .cgroup_uid = xstrdup(cgroup_uid),
+				 .ns = xstrdup("app"),
+				 .name = xstrdup("web-1"),
+				 .arm_pod = arm,
+				 .arm_event_mask = 1,
+				 .arm_sample_hz = 99};
+	set_tag(&pod->tags, "pod", "web-1");
+	pod->n_containers = 1;
+	pod->containers = c;
+	*c = (struct plan_container){.id = xstrdup(id),
+				     .name = xstrdup("main"),
+				     .event_mask = 1,
+				     .sample_hz = 99,
+				     .n_targets = 1,
+				     .targets = xcalloc(1, sizeof(size_t))};
+	set_tag(&c->tags, "container", "main");
+	set_tag(&c->tags, "pod", "web-1");
+	return p;
+}
+
+static struct procs *make_procs(void)
+{
+	struct procs *p;
+
+	procs_new(&p);
+	return p;
+}
+
+static size_t n_filter(struct procs *p, uint64_t now_ns, bool changed)
+{
+	bool is_changed;
+	size_t n;
+
+	procs_filter(p, now_ns, &n, &is_changed);
+	assert_int_equal(is_changed, changed);
+	return n;
+}
+
+/* container tag of the owner, "" if it has none, "nobody" without owner */
+static const char *container_of(struct procs *p, uint64_t id, uint64_t *ret_until)
+{
+	static char text[64];
+	struct owner *o = procs_owner(p, id, ret_until);
+
+	snprintf(text, sizeof(text), "%s", o ? "" : "nobody");
+	for (size_t i = 0; o && i < o->tags.n; i++)
+		if (streq(o->tags.items[i].key, "container"))
+			snprintf(text, sizeof(text), "%s", o->tags.items[i].value);
+	owner_unref(o);
+	return text;
+}
+
+static void test_selected_container(void **state)
+{
+	struct procs *p = make_procs();
+	const struct procs_filter *f;
+	uint64_t until;
+	struct owner *o;
+	bool changed;
+	size_t n;
+
+	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
+	procs_cgroup(p, 20, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
+	assert_int_equal(n_filter(p, 1 * S, false), 0);
+	procs_apply(p, make_plan(UID, UID, ID, false), 2 * S);
+	assert_true(procs_wants_scan(p));
+	f = procs_filter(p, 2 * S, &n, &changed);
+	assert_true(changed);
+	assert_int_equal(n, 2);
+	assert_int_equal(f[0].cgroup_id, 11);
+	assert_int_equal(f[1].cgroup_id, 12);
+	assert_int_equal(f[1].sample_hz, 99);
+	o = procs_owner(p, 12, &until);
+	assert_string_equal(o->container_id, ID);
+	assert_string_equal(o->pod_uid, UID);
+	assert_int_equal(o->n_targets, 1);
+	assert_string_equal(o->target_uids[0], "t1");
+	assert_true(until == UINT64_MAX);
+	owner_unref(o);
+	assert_string_equal(container_of(p, 10, &until), "nobody");
+	assert_string_equal(container_of(p, 20, &until), "nobody");
+	/* The same plan again: nothing to write to the kernel. */
+	procs_apply(p, make_plan(UID, UID, ID, false), 3 * S);
+	assert_int_equal(n_filter(p, 3 * S, false), 2);
+	/* Deselected: what was taken before still has its owner. */
+	procs_apply(p, NULL, 4 * S);
+	assert_int_equal(n_filter(p, 4 * S, true), 0);
+	assert_string_equal(container_of(p, 11, &until), "main");
+	assert_true(until == 4 * S);
+	assert_int_equal(n_filter(p, 70 * S, false), 0);
+	assert_string_equal(container_of(p, 11, &until), "nobody");
+	procs_free(p);
+	(void)state;
+}
+
+/* A job's container is seen and attributed before the API server names it. */
+static void test_armed_pod(void **state)
+{
+	struct procs *p = make_procs();
+	uint64_t until;
+	struct owner *o;
+
+	procs_apply(p, make_plan(UID, UID, NULL, true), 1 * S);
+	assert_false(procs_wants_scan(p));
+	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
+	assert_int_equal(n_filter(p, 2 * S, true), 1);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 2 * S); /* sandbox */
+	procs_cgroup(p, 12, 10, "/kubepods/pod" UID "/" ID, false, 3 * S);
+	procs_cgroup(p, 13, 10, "/kubepods/pod" UID "/crio-conmon-" ID, false, 3 * S);
+	assert_int_equal(n_filter(p, 3 * S, true), 3);
+	o = procs_owner(p, 12, &until);
+	assert_true(o->unnamed);
+	assert_string_equal(o->container_id, ID);
+	assert_int_equal(o->n_targets, 1);
+	owner_unref(o);
+	assert_string_equal(container_of(p, 12, &until), "");
+	assert_string_equal(container_of(p, 13, &until), "nobody");
+	/* Named: tags get the container. The sandbox stays unnamed and is dropped after a while. */
+	procs_apply(p, make_plan(UID, UID, ID, true), 4 * S);
+	assert_string_equal(container_of(p, 12, &until), "main");
+	assert_int_equal(n_filter(p, 40 * S, true), 2);
+	container_of(p, 11, &until);
+	assert_true(until == 40 * S);
+	/* Gone, but late samples have their owner for a minute. */
+	procs_cgroup(p, 12, 10, "", true, 41 * S);
+	assert_int_equal(n_filter(p, 41 * S, true), 1);
+	assert_string_equal(container_of(p, 12, &until), "main");
+	assert_true(until == 41 * S);
+	n_filter(p, 102 * S, false);
+	assert_string_equal(container_of(p, 12, &until), "nobody");
+	procs_free(p);
+	(void)state;
+}
+
+static struct cgroup_scan *make_scan(uint64_t started_ns)
+{
+	struct cgroup_scan *s = xcalloc(1, sizeof(*s));
+
+	s->started_ns = started_ns;
+	return s;
+}
+
+static void scan_add(struct cgroup_scan *s, uint64_t id, uint64_t parent, const char *path)
+{
+	GROW(s->items, s->n, s->cap);
+	s->items[s->n] = (struct scanned){.id = id, .parent_id = parent};
+	assert_int_equal(cgroup_parse_path(path, &s->items[s->n++].ref), 0);
+}
+
+static void test_scanned(void **state)
+{
+	struct procs *p = make_procs();
+	struct cgroup_scan *s = make_scan(2 * S);
+	uint64_t until;
+
+	procs_apply(p, make_plan(UID, UID, ID, true), 1 * S);
+	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
+	scan_add(s, 10, 1, "/kubepods/pod" UID);
+	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2); /* sandbox: everybody else is named */
+	procs_scanned(p, s, 3 * S);
+	assert_false(procs_wants_scan(p));
+	assert_int_equal(n_filter(p, 3 * S, true), 2);
+	assert_string_equal(container_of(p, 11, &until), "nobody");
+	assert_string_equal(container_of(p, 12, &until), "main");
+	cgroup_scan_free(s);
+	/* What a scan no longer finds is gone, except what was made after it began. */
+	procs_cgroup(p, 14, 12, "/kubepods/pod" UID "/" ID "/late", false, 6 * S);
+	s = make_scan(5 * S);
+	scan_add(s, 10, 1, "/kubepods/pod" UID);
+	procs_scanned(p, s, 7 * S);
+	assert_int_equal(n_filter(p, 7 * S, true), 2);
+	container_of(p, 12, &until);
+	assert_true(until == 7 * S);
+	container_of(p, 14, &until);
+	assert_true(until == UINT64_MAX);
+	cgroup_scan_free(s);
+	procs_free(p);
+	(void)state;
+}
+
+/* The path of a static pod says the hash of its manifest, on every node of the kernel (kind). */
+static void test_static_pod(void **state)
+{
+	struct procs *p = make_procs();
+	uint64_t until;
+
+	procs_apply(p, make_plan(UID, HASH, ID, true), 1 * S);
+	procs_cgroup(p, 10, 1, "/kubepods/pod" HASH, false, 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" HASH "/" ID, false, 1 * S);
+	assert_int_equal(n_filter(p, 1 * S, true), 2);
+	procs_cgroup(p, 20, 2, "/node2/kubepods/pod" HASH, false, 2 * S);
+	procs_cgroup(p, 21, 20, "/node2/kubepods/pod" HASH "/" ID2, false, 2 * S);
+	assert_string_equal(container_of(p, 21, &until), "nobody");
+	assert_string_equal(container_of(p, 11, &until), "main");
+	procs_free(p);
+	(void)state;
+}
+
+/* A cluster inside a container: the outer agent knows the outer container only. */
+static void test_cluster_in_container(void **state)
+{
+#define INNER "/kubepods/pod" UID "/" ID "/kubepods/pod" UID2
+	struct procs *p = make_procs();
+	uint64_t until;
+
+	procs_apply(p, make_plan(UID, UID, ID, false), 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/kubepods", false, 1 * S);
+	procs_cgroup(p, 13, 12, INNER, false, 1 * S);
+	procs_cgroup(p, 14, 13, INNER "/" ID2, false, 1 * S);
+	assert_string_equal(container_of(p, 14, &until), "main");
+	assert_int_equal(n_filter(p, 1 * S, true), 4);
+	procs_free(p);
+	(void)state;
+}
+
+static void test_cap(void **state)
+{
+	struct procs *p = make_procs();
+	const struct procs_filter *f;
+	bool changed;
+	size_t n;
+
+	procs_apply(p, make_plan(UID, UID, ID, false), 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	n_filter(p, 1 * S, true);
+	procs_cap_hz(p, ID, 7);
+	f = procs_filter(p, 1 * S, &n, &changed);
+	assert_true(changed);
+	assert_int_equal(f[0].sample_hz, 7);
+	procs_cap_hz(p, ID, 7);
+	n_filter(p, 1 * S, false);
+	procs_cap_hz(p, ID, 0);
+	f = procs_filter(p, 1 * S, &n, &changed);
+	assert_true(changed);
+	assert_int_equal(f[0].sample_hz, 99);
+	procs_free(p);
+	(void)state;
+}
+
+static void test_many_ended(void **state)
+{
+	struct procs *p = make_procs();
+	uint64_t until;
+	char path[128];
+
+	procs_apply(p, make_plan(UID, UID, ID, false), 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	for (unsigned i = 0; i < 5000; i++) {
+		snprintf(path, sizeof(path), "/kubepods/pod" UID "/" ID "/%u", i);
+		procs_cgroup(p, 100 + i, 11, path, false, 1 * S);
+		procs_cgroup(p, 100 + i, 11, path, true, 2 * S);
+	}
+	n_filter(p, 2 * S, true);
+	assert_string_equal(container_of(p, 100, &until), "nobody");
+	assert_string_equal(container_of(p, 5099, &until), "main");
+	procs_free(p);
+	(void)state;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_long_names),
+		cmocka_unit_test(test_choose),
+		cmocka_unit_test(test_scan_v1),
+		cmocka_unit_test(test_scan_v2),
+		cmocka_unit_test(test_id_of_missing),
+		cmocka_unit_test(test_selected_container),
+		cmocka_unit_test(test_armed_pod),
+		cmocka_unit_test(test_scanned),
+		cmocka_unit_test(test_static_pod),
+		cmocka_unit_test(test_cluster_in_container),
+		cmocka_unit_test(test_cap),
+		cmocka_unit_test(test_many_ended),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
