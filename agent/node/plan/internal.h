@@ -77,10 +77,13 @@ struct target {
 	double overhead_percent;
 	uint64_t stop_after_ns, first_ready_ns; /* 0: none */
 	bool ok;
-	struct field_error error; /* with !ok */
-	char ignored[256];	  /* fields this version does not know; "": none */
+	struct field_error *error; /* owned; with !ok */
+	char *ignored;		   /* owned: fields this version does not know; NULL: none */
 };
 void target_decode(const json_t *obj, struct target *ret);
+void target_done(struct target *t);
+void target_over_limit(struct target *t,
+		       size_t n_targets); /* refuses it: beyond PLAN_MAX_TARGETS */
 void target_builtin(const struct plan_settings *s, struct target *ret);
 bool target_wants_container(const struct target *t, const char *name, enum container_type type);
 

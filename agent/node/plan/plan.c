@@ -63,13 +63,8 @@ static void read_targets(struct build *b)
 	if (b->s->default_target)
 		target_builtin(b->s, &b->targets[n++]);
 	qsort(b->targets, n, sizeof(*b->targets), by_target_uid);
-	for (size_t i = PLAN_MAX_TARGETS; i < n; i++) {
-		b->targets[i].ok = false;
-		field_error_set(&b->targets[i].error, "",
-				"%zu targets are more than the %d that "
-				"one agent takes",
-				n, PLAN_MAX_TARGETS);
-	}
+	for (size_t i = PLAN_MAX_TARGETS; i < n; i++)
+		target_over_limit(&b->targets[i], n);
 	b->n_targets = n;
 	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
 }
@@ -400,8 +395,10 @@ static void build_done(struct build *b)
 {
 	for (size_t i = 0; i < b->n_pods; i++)
 		pod_done(&b->pods[i]);
-	for (size_t i = 0; i < b->n_targets; i++)
+	for (size_t i = 0; i < b->n_targets; i++) {
+		target_done(&b->targets[i]);
 		tally_done(&b->tallies[i]);
+	}
 	free(b->pods);
 	free(b->targets);
 	free(b->tallies);

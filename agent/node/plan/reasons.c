@@ -66,7 +66,7 @@ static void add(struct plan_target *out, unsigned n_pods, const char *reason, ch
 
 static void add_refusal(const struct target *t, struct plan_target *out)
 {
-	const char *path = t->error.path;
+	const char *path = t->error->path;
 	const char *reason = str_has_prefix(path, "metadata") ? "InvalidObject" : "InvalidSpec";
 
 	if (!*path)
@@ -76,7 +76,7 @@ static void add_refusal(const struct target *t, struct plan_target *out)
 		 str_has_prefix(path, "spec.nodeSelector"))
 		reason = "InvalidSelector";
 	add(out, 0, reason,
-	    *path ? xasprintf("%s: %s", path, t->error.reason) : xstrdup(t->error.reason));
+	    *path ? xasprintf("%s: %s", path, t->error->reason) : xstrdup(t->error->reason));
 }
 
 /* What stops all of it; true if something does. */
@@ -138,7 +138,7 @@ void reasons_write(const struct reason_facts *f, const struct tally *t, struct p
 		add(out, 0, "RateCapped",
 		    xasprintf("spec.events.onCpu.sampleHz is %u, this installation allows %u",
 			      f->target->sample_hz, f->sample_hz));
-	if (*f->target->ignored)
+	if (f->target->ignored)
 		add(out, 0, "UnknownField",
 		    xasprintf("this agent does not know %s: it is older than the installed CRDs",
 			      f->target->ignored));

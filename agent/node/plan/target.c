@@ -11,8 +11,7 @@
 #define STOP_AFTER_MAX_NS (720 * 3600 * NSEC_PER_SEC)
 
 struct unknown {
-	char *text; /* of struct target.ignored */
-	size_t max;
+	char text[256];	   /* all of them */
 	char refused[256]; /* the first that must not be ignored */
 };
 
@@ -31,7 +30,7 @@ static void on_unknown(const char *path, void *arg)
 		if (str_has_prefix(path, narrowing[i]) && !*u->refused)
 			snprintf(u->refused, sizeof(u->refused), "%s", path);
 	}
-	snprintf(u->text + n, u->max - n, "%s%s", n ? ", " : "", path);
+	snprintf(u->text + n, sizeof(u->text) - n, "%s%s", n ? ", " : "", path);
 }
 
 static int check_rules(const struct target *t, const json_t *spec, struct field_error *reterr)
@@ -52,22 +51,28 @@ static int check_rules(const struct target *t, const json_t *spec, struct field_
 	return 0;
 }
 
+static bool listed(const json_t *names, const char *name)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach (names, i, v) {
+		if (str_equal(json_string_value(v), name))
+			return true;
+	}
+	return false;
+}
+
 static unsigned decode_types(const json_t *spec)
 {
 	static const char *const names[] = {"Regular", "Init", "Sidecar", "Ephemeral"};
 	const json_t *types = json_at(spec, "containers.types");
-	_cleanup_json_ json_t *def = NULL;
+	const char *def = plan_field("containers.types")->def;
 	unsigned mask = 0;
-	const json_t *v;
-	size_t i;
 
-	if (!types)
-		types = def = json_loads(plan_field("containers.types")->def, 0, NULL);
-	json_array_foreach (types, i, v) {
-		for (unsigned k = 0; k < _CONTAINER_TYPE_MAX; k++) {
-			if (str_equal(json_string_value(v), names[k]))
-				mask |= 1u << k;
-		}
+	for (unsigned k = 0; k < _CONTAINER_TYPE_MAX; k++) {
+		if (types ? listed(types, names[k]) : strstr(def, names[k]) != NULL)
+			mask |= 1u << k;
 	}
 	return mask;
 }
@@ -107,7 +112,7 @@ static void decode_spec(const json_t *spec, struct target *t)
 
 static int decode(const json_t *obj, struct target *t, struct field_error *reterr)
 {
-	struct unknown u = {.text = t->ignored, .max = sizeof(t->ignored)};
+	struct unknown u = {0};
 	const json_t *spec = json_at(obj, "spec");
 
 	if (!*t->uid || !*t->name)
@@ -119,6 +124,8 @@ static int decode(const json_t *obj, struct target *t, struct field_error *reter
 		return field_error_set(reterr, u.refused,
 				       "this agent does not know it and cannot ignore it; it is "
 				       "older than the installed CRDs");
+	if (*u.text)
+		t->ignored = xstrdup(u.text);
 	decode_spec(spec, t);
 	return check_rules(t, spec, reterr);
 }
@@ -129,6 +136,7 @@ void target_decode(const json_t *obj, struct target *ret)
 	const char *kind =
 		json_str_at(obj, "kind", *ns ? "ProfilingTarget" : "ClusterProfilingTarget");
 	const char *ready = json_str_at(obj, "status.firstReadyTime", NULL);
+	struct field_error err;
 
 	*ret = (struct target){
 		.kind = streq(kind, "ClusterProfilingTarget") ? TARGET_CLUSTER : TARGET_NAMESPACED,
@@ -139,7 +147,27 @@ void target_decode(const json_t *obj, struct target *ret)
 	};
 	if (ready && time_parse(ready, &ret->first_ready_ns) < 0)
 		ret->first_ready_ns = 0;
-	ret->ok = decode(obj, ret, &ret->error) == 0;
+	ret->ok = decode(obj, ret, &err) == 0;
+	if (!ret->ok)
+		ret->error = xmemdup(&err, sizeof(err));
+}
+
+void target_done(struct target *t)
+{
+	free(t->error);
+	free(t->ignored);
+}
+
+void target_over_limit(struct target *t, size_t n_targets)
+{
+	struct field_error err;
+
+	field_error_set(&err, "", "%zu targets are more than the %d that one agent takes",
+			n_targets, PLAN_MAX_TARGETS);
+	target_done(t);
+	t->ok = false;
+	t->error = xmemdup(&err, sizeof(err));
+	t->ignored = NULL;
 }
 
 void target_builtin(const struct plan_settings *s, struct target *ret)
@@ -158,18 +186,6 @@ void target_builtin(const struct plan_settings *s, struct target *ret)
 	};
 }
 
-static bool listed(const json_t *names, const char *name)
-{
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach (names, i, v) {
-		if (str_equal(json_string_value(v), name))
-			return true;
-	}
-	return false;
-}
-
 bool target_wants_container(const struct target *t, const char *name, enum container_type type)
 {
 	if (!(t->type_mask & (1u << type)))
@@ -182,9 +198,11 @@ bool target_wants_container(const struct target *t, const char *name, enum conta
 int plan_check_target(const json_t *target, struct field_error *reterr)
 {
 	struct target t;
+	int r = 0;
 
 	target_decode(target, &t);
-	if (t.ok)
-		return 0;
-	return field_error_set(reterr, t.error.path, "%s", t.error.reason);
+	if (!t.ok)
+		r = field_error_set(reterr, t.error->path, "%s", t.error->reason);
+	target_done(&t);
+	return r;
 }
