@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Windows by a clock of the test's own: what merges, what is kept apart, what is counted. */
+#include "node/fold/fold.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define S	NSEC_PER_SEC
+#define WALL_0	(UINT64_C(1763700000) * S) /* a multiple of 10 s */
+#define OFFSET	(WALL_0 - 1000 * S)	   /* wall minus boot */
+#define WALL(b) ((b) + OFFSET)
+
+static const struct fold_config config = {.node_uid = "node-uid",
+					  .boot_id = "boot",
+					  .node_name = "node-a",
+					  .cluster_name = "prod-cluster",
+					  .window_ns = 10 * S};
+
+/* A fold whose window opened at boot time. */
+static struct fold *fold_at(const struct fold_config *c, uint64_t boot_ns)
+{
+	struct fold *f = NULL;
+	struct batch *b = NULL;
+
+	assert_int_equal(fold_new(c, &f), 0);
+	assert_int_equal(fold_flush(f, boot_ns, WALL(boot_ns), true, &b), 0);
+	assert_null(b);
+	return f;
+}
+
+static struct batch *flush(struct fold *f, uint64_t boot_ns, bool force)
+{
+	struct batch *b = NULL;
+
+	assert_int_equal(fold_flush(f, boot_ns, WALL(boot_ns), force, &b), 0);
+	return b;
+}
+
+static uint32_t stack(struct fold *f, const char *name)
+{
+	struct frame frame = {.kind = FRAME_APP, .name = name};
+	uint32_t index;
+
+	assert_int_equal(batch_stack(fold_batch(f), &frame, 1, &index), 0);
+	return index;
+}
+
+static struct owner *new_owner(const char *pod)
+{
+	struct owner *o = xcalloc(1, sizeof(*o));
+
+	o->refs = 1;
+	o->container_id = xstrdup("c0ffee");
+	o->pod_uid = xstrdup("uid-1");
+	o->tags.items = xcalloc(1, sizeof(*o->tags.items));
+	o->tags.items[0] = (struct tag){xstrdup("pod"), xstrdup(pod)};
+	o->tags.n = o->tags.cap = 1;
+	return o;
+}
+
+static struct fold_process process(struct owner *o)
+{
+	return (struct fold_process){.tgid = 42,
+				     .container_pid = 7,
+				     .start_boottime_ns = 900 * S,
+				     .comm = "web",
+				     .owner = o};
+}
+
+static void add(struct fold *f, const struct fold_process *p, uint32_t tid, const char *thread,
+		uint32_t cpu, uint64_t n, const char *function, uint64_t boot_ns)
+{
+	struct raw_sample s = {.event = EVENT_ON_CPU,
+			       .start_boottime_ns = p->start_boottime_ns,
+			       .tgid = p->tgid,
+			       .tid = tid,
+			       .cpu = cpu,
+			       .n = n,
+			       .value = n * 10101,
+			       .first_ns = boot_ns,
+			       .last_ns = boot_ns};
+	struct raw_names names = {0};
+
+	snprintf(names.thread_comm, sizeof(names.thread_comm), "%s", thread);
+	snprintf(names.leader_comm, sizeof(names.leader_comm), "%s", p->comm);
+	fold_add(f, p, &s, &names, stack(f, function));
+}
+
+static void test_threads_of_one_name_merge(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *prof;
+
+	add(f, &p, 43, "worker", 0, 2, "f", 1001 * S);
+	add(f, &p, 44, "worker", 1, 3, "f", 1002 * S);
+	add(f, &p, 44, "worker", 1, 4, "g", 1003 * S);
+	add(f, &p, 42, "worker", 1, 5, "f", 1003 * S); /* the main thread is another level */
+	b = flush(f, 1010 * S, false);
+	assert_int_equal(b->n_profiles, 1);
+	prof = b->profiles[0];
+	assert_int_equal(prof->n_samples, 3);
+	assert_int_equal(prof->samples[0].n_samples, 5);
+	assert_int_equal(prof->samples[0].value, 5 * 10101);
+	assert_int_equal(prof->samples[0].cpu, -1);
+	assert_false(prof->samples[0].main_thread);
+	assert_string_equal(prof->samples[0].thread_comm, "worker");
+	assert_int_equal(prof->samples[1].n_samples, 4);
+	assert_true(prof->samples[2].main_thread);
+	assert_int_equal(prof->period_ns, 10101000);
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_tags_and_process(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *prof;
+
+	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
+	b = flush(f, 1010 * S, false);
+	prof = b->profiles[0];
+	assert_string_equal(prof->app_service, "web");
+	assert_int_equal(prof->process_id, 42);
+	assert_string_equal(profile_tag_get(prof, "pod"), "web-1");
+	assert_string_equal(profile_tag_get(prof, "container_id"), "c0ffee");
+	assert_string_equal(profile_tag_get(prof, "pod_uid"), "uid-1");
+	assert_string_equal(profile_tag_get(prof, "container_pid"), "7");
+	assert_string_equal(profile_tag_get(prof, "pod_node"), "node-a");
+	assert_string_equal(profile_tag_get(prof, "pod_cluster"), "prod-cluster");
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_window_is_aligned_to_wall_time(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1003 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	struct batch *b;
+
+	assert_int_equal(fold_next_flush_ns(f), 1010 * S);
+	add(f, &p, 42, "web", 0, 1, "f", 1004 * S);
+	assert_null(flush(f, 1009 * S, false));
+	b = flush(f, 1010 * S, false);
+	assert_true(b->profiles[0]->start_ns == WALL_0);
+	assert_true(b->profiles[0]->end_ns == WALL_0 + 10 * S);
+	batch_free(b);
+	assert_int_equal(fold_next_flush_ns(f), 1020 * S);
+	assert_null(flush(f, 1020 * S, false)); /* nothing in it */
+	assert_int_equal(fold_next_flush_ns(f), 1030 * S);
+	owner_unref(o);
+	fold_free(f);
+}
+
+/* The same process in the next window: another id, the same start time. */
+static void test_next_window(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *a = NULL, *b = NULL;
+
+	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
+	a = flush(f, 1010 * S, false);
+	add(f, &p, 42, "web", 0, 1, "f", 1011 * S);
+	b = flush(f, 1020 * S, false);
+	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
+	assert_true(a->profiles[0]->process_start_ns == b->profiles[0]->process_start_ns);
+	assert_true(b->profiles[0]->start_ns == WALL_0 + 10 * S);
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_clock_step_starts_a_new_window(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	struct batch *a = NULL, *b = NULL;
+	uint64_t back_ns = 3 * S;
+
+	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
+	assert_int_equal(fold_flush(f, 1004 * S, WALL(1004 * S) - back_ns, false, &a), 0);
+	assert_non_null(a);
+	assert_true(a->profiles[0]->start_ns == WALL_0);
+	assert_true(a->profiles[0]->end_ns == WALL_0 + 5 * S); /* cut: nothing lies behind */
+	add(f, &p, 42, "web", 0, 1, "f", 1005 * S);
+	assert_int_equal(fold_next_flush_ns(f), 1013 * S);
+	assert_int_equal(fold_flush(f, 1013 * S, WALL(1013 * S) - back_ns, false, &b), 0);
+	assert_true(b->profiles[0]->start_ns == WALL_0); /* once more, but not a repeat */
+	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
+	batch_free(a);
+	batch_free(b);
+	owner_unref(o);
+	fold_free(f);
+}
+
+/* ntpd slows the clock by a millisecond: the next window is the next one all the same. */
+static void test_slewed_clock(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	struct batch *b = NULL;
+
+	assert_int_equal(fold_flush(f, 1010 * S, WALL(1010 * S) - NSEC_PER_MSEC, false, &b), 0);
+	assert_null(b);
+	add(f, &p, 42, "web", 0, 1, "f", 1011 * S);
+	assert_int_equal(fold_next_flush_ns(f), 1020 * S + NSEC_PER_MSEC);
+	assert_int_equal(fold_flush(f, 1021 * S, WALL(1021 * S), false, &b), 0);
+	assert_true(b->profiles[0]->start_ns == WALL_0 + 10 * S);
+	batch_free(b);
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_late_samples_are_counted(void **state)
+{
+	(void)state;
+	struct counter *late = counter("podflame_samples_late_total", "reason", "after_window");
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	uint64_t before = counter_get(late);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	assert_null(flush(f, 1010 * S, false));
+	add(f, &p, 42, "web", 0, 3, "f", 1009 * S);
+	add(f, &p, 42, "web", 0, 1, "f", 1011 * S);
+	assert_int_equal(counter_get(late), before + 3);
+	b = flush(f, 1020 * S, false);
+	assert_int_equal(b->profiles[0]->samples[0].n_samples, 4);
+	owner_unref(o);
+	fold_free(f);
+}
+
+/* An exec changes the name, a label the owner; a restart in the same window the id. */
+static void test_kept_apart(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S), *g = NULL;
+	struct owner *o = new_owner("web-1"), *relabelled = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *b = NULL, *c = NULL;
+
+	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
+	p.comm = "java";
+	add(f, &p, 42, "java", 0, 1, "f", 1001 * S);
+	p.owner = relabelled;
+	add(f, &p, 42, "java", 0, 1, "f", 1001 * S);
+	owner_unref(relabelled); /* the window holds its own reference */
+	b = flush(f, 1005 * S, true);
+	assert_int_equal(b->n_profiles, 3);
+	fold_free(f);
+	g = fold_at(&config, 1006 * S);
+	p = process(o);
+	add(g, &p, 42, "web", 0, 1, "f", 1007 * S);
+	c = flush(g, 1010 * S, false);
+	assert_memory_not_equal(b->profiles[0]->id, c->profiles[0]->id, 16);
+	owner_unref(o);
+	fold_free(g);
+}
+
+static void test_per_cpu(void **state)
+{
+	(void)state;
+	struct fold_config per_cpu = config;
+	struct fold *f;
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	per_cpu.per_cpu = true;
+	f = fold_at(&per_cpu, 1000 * S);
+	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
+	add(f, &p, 42, "web", 1, 1, "f", 1001 * S);
+	add(f, &p, 42, "web", 1, 1, "f", 1001 * S);
+	b = flush(f, 1010 * S, false);
+	assert_int_equal(b->profiles[0]->n_samples, 2);
+	assert_int_equal(b->profiles[0]->samples[1].cpu, 1);
+	assert_int_equal(b->profiles[0]->samples[1].n_samples, 2);
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_total(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct raw_total t = {"web", "worker", false, 2, 20202};
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	fold_total(f, &t, 1001 * S);
+	fold_total(f, &t, 1002 * S);
+	b = flush(f, 1010 * S, false);
+	p = b->profiles[0];
+	assert_string_equal(p->app_service, "Total");
+	assert_int_equal(p->process_id, 0);
+	assert_string_equal(profile_tag_get(p, "pod_node"), "node-a");
+	assert_int_equal(p->n_samples, 1);
+	assert_int_equal(p->samples[0].stack, STACK_NONE);
+	assert_int_equal(p->samples[0].n_samples, 4);
+	assert_string_equal(p->samples[0].process_comm, "web");
+	assert_string_equal(p->samples[0].thread_comm, "worker");
+	fold_free(f);
+}
+
+static void test_losses(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	fold_lose(f, NULL, "agent_down", 0, 4 * S);
+	fold_lose(f, o, "ring_full", 2, 0);
+	fold_lose(f, o, "ring_full", 3, 0);
+	b = flush(f, 1010 * S, false);
+	assert_int_equal(b->n_profiles, 2);
+	assert_int_equal(b->profiles[0]->n_samples, 0);
+	assert_string_equal(b->profiles[0]->losses[0].reason, "agent_down");
+	assert_true(b->profiles[0]->losses[0].time_ns == 4 * S);
+	assert_string_equal(profile_tag_get(b->profiles[0], "pod_node"), "node-a");
+	assert_string_equal(profile_tag_get(b->profiles[1], "pod"), "web-1");
+	assert_int_equal(b->profiles[1]->losses[0].n_samples, 5);
+	owner_unref(o);
+	fold_free(f);
+}
+
+/* Nothing is lost silently: samples added plus samples lost is what came in. */
+static void test_full_window(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	uint64_t n_in = 0, kept = 0, lost = 0;
+
+	for (uint32_t i = 0; i < 300; i++) { /* 300 x 256 KiB of names */
+		_cleanup_free_ char *name = xmalloc(256u << 10);
+
+		snprintf(name, 16, "f%u", i);
+		memset(name + strlen(name), 'x', (256u << 10) - strlen(name));
+		name[(256u << 10) - 1] = '\0';
+		if (batch_bytes(fold_batch(f)) < BATCH_MAX_BYTES)
+			stack(f, name);
+		p.tgid = 42 + i;
+		{
+			struct raw_sample s = {.event = EVENT_ON_CPU,
+					       .tgid = p.tgid,
+					       .tid = p.tgid,
+					       .n = 1,
+					       .value = 10101,
+					       .last_ns = 1001 * S};
+
+			fold_add(f, &p, &s, NULL, i);
+		}
+		n_in++;
+	}
+	b = flush(f, 1010 * S, false);
+	for (size_t i = 0; i < b->n_profiles; i++) {
+		for (size_t j = 0; j < b->profiles[i]->n_samples; j++)
+			kept += b->profiles[i]->samples[j].n_samples;
+		for (size_t j = 0; j < b->profiles[i]->n_losses; j++) {
+			assert_string_equal(b->profiles[i]->losses[j].reason, "window_full");
+			lost += b->profiles[i]->losses[j].n_samples;
+		}
+	}
+	assert_true(lost > 0 && kept > 0);
+	assert_int_equal(kept + lost, n_in);
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_window_length(void **state)
+{
+	(void)state;
+	struct fold_config c = config;
+	struct fold *f = NULL;
+
+	c.window_ns = S - 1;
+	assert_int_equal(fold_new(&c, &f), -ERANGE);
+	c.window_ns = 61 * S;
+	assert_int_equal(fold_new(&c, &f), -ERANGE);
+	assert_null(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_threads_of_one_name_merge),
+		cmocka_unit_test(test_tags_and_process),
+		cmocka_unit_test(test_window_is_aligned_to_wall_time),
+		cmocka_unit_test(test_next_window),
+		cmocka_unit_test(test_clock_step_starts_a_new_window),
+		cmocka_unit_test(test_slewed_clock),
+		cmocka_unit_test(test_late_samples_are_counted),
+		cmocka_unit_test(test_kept_apart),
+		cmocka_unit_test(test_per_cpu),
+		cmocka_unit_test(test_total),
+		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_full_window),
+		cmocka_unit_test(test_window_length),
+	};
+
+	return cmocka_run_group_tests_name("fold", tests, NULL, NULL);
+}
