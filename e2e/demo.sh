@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# demo.sh up|down: podflame in a real two-node Kubernetes on this machine, with programs to profile. Everything lies
+# in /var/lib/podflame-demo and the network namespace podflame-demo; `down` takes all of it away.
+NAME=demo
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+PORT=20416
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+forward() { # the page on the machine's own loopback; the cluster's network has no way out by itself
+    local port=$PORT
+    while ss -Hltn "sport = :$port" | grep -q .; do port=$((port + 1)); done
+    setsid socat "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork" \
+        "EXEC:nsenter --net=/run/netns/$NETNS -- socat STDIO TCP\:$(hub_ip)\:20416" >"$TK_DIR/log/forward.log" 2>&1 </dev/null &
+    echo $! >"$TK_DIR/pid/socat"
+    PORT=$port
+}
+
+stop_forward() {
+    local p
+    p=$(cat "$TK_DIR/pid/socat" 2>/dev/null) || return 0
+    case $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null) in socat*) kill -- "-$p" ;; esac
+    rm -f "$TK_DIR/pid/socat"
+}
+
+down() {
+    stop_forward
+    cluster_down
+    rm -rf "$BUILD/demo"
+}
+
+answered() {
+    profile "pod_cluster='$CLUSTER' AND pod_ns='app'" $(($(date +%s) - 300)) "$(date +%s)" >"$TK_DIR/answer.json"
+    functions <"$TK_DIR/answer.json" | grep -q checkout
+}
+
+up() {
+    local started=$SECONDS applied
+    if [ -e "$TK_DIR/pid" ]; then
+        say "A demo is running: it goes first"
+        down
+    fi
+    say "A Kubernetes of two nodes"
+    cluster_up "$BUILD/images/podflame.tar" "$BUILD/images/workloads.tar"
+    say "helm install podflame charts/podflame"
+    install_chart
+    say "kubectl apply -f e2e/demo.yaml    (workloads in namespace app, the neighbour other, a ProfilingTarget)"
+    k apply -f "$REPO/e2e/demo.yaml"
+    applied=$SECONDS
+    TOKEN=$(token)
+    until_ 120 "an answer with a function's name" answered || {
+        k -n app get pods,profilingtargets -o wide
+        k -n podflame-system get pods -o wide
+        k -n podflame-system logs daemonset/podflame-agent --tail 20
+        exit 1
+    }
+    echo "first named flame graph $((SECONDS - applied)) s after kubectl apply"
+    until_ 30 "the target to be Ready" k -n app wait profilingtarget/web --for=condition=Ready --timeout=1s || true
+    forward
+    mkdir -p "$BUILD/demo"
+    printf '#!/bin/sh\nexec nsenter --net=/run/netns/%s -- %s kubectl --kubeconfig %s "$@"\n' \
+        "$NETNS" "$TK_BIN/testkube" "$TK_DIR/admin.kubeconfig" >"$BUILD/demo/kubectl"
+    chmod 755 "$BUILD/demo/kubectl"
+    printf '%s\n' "$TOKEN" >"$BUILD/demo/token"
+    chmod 600 "$BUILD/demo/token"
+    cp "$TK_DIR/hub-ca.crt" "$BUILD/demo/hub-ca.crt"
+
+    say "kubectl get profilingtargets -A"
+    k get profilingtargets -A
+    say "podflame query --tag-filter \"pod_cluster='$CLUSTER' AND pod_ns='app'\""
+    "$BUILD/podflame" query --url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt" --token-file "$BUILD/demo/token" \
+        --tag-filter "pod_cluster='$CLUSTER' AND pod_ns='app'" --format table | head -25
+    say "The page"
+    cat <<END
+  https://localhost:$PORT/     (its certificate is the hub's own; CA: build/demo/hub-ca.crt)
+  token:   build/demo/kubectl -n podflame-system create token podflame-viewer
+           $TOKEN
+
+  kubectl of this cluster:  build/demo/kubectl
+  end:                      make demo-down
+  (up in $((SECONDS - started)) s)
+END
+}
+
+case ${1:-} in
+up) up ;;
+down) down ;;
+*)
+    echo "usage: demo.sh up|down" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# A real Kubernetes on this machine: to show podflame in, and to test it in.
+WORKLOADS := $(BUILD)/images/workloads.tar
+.PHONY: demo demo-now demo-down e2e workloads cluster-bin
+demo: deps ## set the machine up, start a Kubernetes, install, profile, print an answer and the page's address (as root)
+	$(Q)$(MAKE) --no-print-directory demo-now
+demo-now: cluster-bin $(IMAGE) $(WORKLOADS)
+	$(Q)e2e/demo.sh up
+demo-down: ## take all of the demo away
+	$(Q)e2e/demo.sh down
+e2e: cluster-bin $(IMAGE) $(WORKLOADS) ## the end-to-end tests alone; T="02 07" runs some of them
+	$(Q)e2e/run.sh $(T)
+# the first time this takes minutes: it starts at once and goes on beside the rest
+cluster-bin:
+	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
+$(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
+	$(call msg,IMAGE,$@)
+	$(Q)e2e/workloads/build.sh $@

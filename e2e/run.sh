@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [NN...]: a cluster of two nodes, the chart in it, then e2e/tests/NN-*.sh one after another (all without a
+# number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Ends with "N passed, N failed,
+# N skipped". KEEP=1 leaves the cluster up; a second run then uses it, with the image of now.
+NAME=e2e
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar
+OUT=$BUILD/e2e
+mkdir -p "$OUT"
+
+if [ "$(id -u)" != 0 ]; then
+    echo "skip: e2e needs root (network namespaces, containers, BPF)"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+finish() {
+    local status=$?
+    if [ -z "${KEEP:-}" ]; then
+        mkdir -p "$OUT/log"
+        k -n podflame-system logs daemonset/podflame-agent --all-pods=true --tail=-1 >"$OUT/log/agent.log" 2>&1 || true
+        k -n podflame-system logs deployment/podflame-hub --tail=-1 >"$OUT/log/hub.log" 2>&1 || true
+        k get pods,profilingtargets,clusterprofilingtargets,profilingnodereports -A -o yaml >"$OUT/log/objects.yaml" 2>&1 || true
+        cp "$TK_DIR"/log/*.log "$OUT/log/" 2>/dev/null || true
+        cluster_down
+    fi
+    exit "$status"
+}
+TK_BIN=$("$REPO/e2e/cluster/build.sh")
+export TK_BIN
+if [ -z "${KEEP:-}" ] || ! k get --raw /readyz >/dev/null 2>&1; then
+    cluster_down
+    trap finish EXIT
+    cluster_up "$IMAGE" "$WORKLOADS" 2>"$OUT/up.log" || { cat "$OUT/up.log" >&2; exit 1; }
+else
+    for n in 1 2; do
+        for t in "$IMAGE" "$WORKLOADS"; do
+            ctr --address "$TK_DIR/node$n/containerd.sock" -n k8s.io images import "$t" >/dev/null
+        done
+    done
+    k -n podflame-system delete pods --all --wait=true >/dev/null 2>&1 || true
+    rm -f "$TK_DIR/hub-ca.crt"
+fi
+install_chart --set agent.window=2s
+
+passed=0 failed=0 skipped=0
+for t in "$REPO"/e2e/tests/[0-9]*.sh; do
+    n=${t##*/}
+    n=${n%.sh}
+    if [ $# -gt 0 ]; then case " $* " in *" ${n%%-*} "*) ;; *) continue ;; esac; fi
+    began=$SECONDS
+    echo "== $n"
+    timeout 300 "$t" >"$OUT/$n.log" 2>&1 </dev/null || echo "FAIL $n ended with status $?" >>"$OUT/$n.log"
+    if grep -q '^FAIL' "$OUT/$n.log"; then cat "$OUT/$n.log"; else grep -E '^(ok|skip:|note)' "$OUT/$n.log" || true; fi
+    passed=$((passed + $(grep -c '^ok ' "$OUT/$n.log" || true)))
+    failed=$((failed + $(grep -c '^FAIL' "$OUT/$n.log" || true)))
+    skipped=$((skipped + $(grep -c '^skip: ' "$OUT/$n.log" || true)))
+    echo "   ($((SECONDS - began)) s)"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# (1) kubectl apply -> flame graph with the known shares, in C (PIE, not PIE) and Go, on both nodes.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace app
+pod app c node1 "/bin/shares c-shares"
+pod app c-fixed node2 "/bin/shares-no-pie c-fixed"
+pod app go node2 /bin/shares-go
+running app c c-fixed go
+applied=$(now)
+target app everything '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 99}}}'
+wait_check 30 "the target becomes Ready" is_ready app everything
+wait_check 30 "an answer by cluster and namespace" has_samples "pod_cluster='$CLUSTER' AND pod_ns='app'" "$applied"
+note "first answer $(($(now) - applied)) s after kubectl apply (windows of 2 s)"
+from=$(($(now) + 2)) to=$(($(now) + 32))
+while [ "$(now)" -le $((to + 5)) ]; do sleep 1; done
+for p in c c-fixed go; do
+    profile "pod_cluster='$CLUSTER' AND pod_ns='app' AND pod='$p'" $((from + 1)) "$to" >"$W/$p.json"
+    read -r a b c <<<"$(split_between app $p "$from" "$to")"
+    sum=$((a + b + c))
+    names=(share_50 share_30 share_20)
+    [ $p != go ] || names=(main.share50 main.share30 main.share20)
+    i=0
+    for own in "$a" "$b" "$c"; do
+        got=$(share_of "${names[$i]}" <"$W/$p.json")
+        want=$(awk -v o="$own" -v s="$sum" 'BEGIN {printf "%.1f", s ? o * 100 / s : -1}')
+        check "$p: ${names[$i]} has $(printf %.1f "$got") % (its own clock: $want %)" near "$got" "$want" 5
+        i=$((i + 1))
+    done
+    check "$p: the time adds up: $(total_us <"$W/$p.json") us of $sum us" \
+        between "$(total_us <"$W/$p.json")" $((sum * 85 / 100)) $((sum * 115 / 100))
+done
+check "C: [p] process, main, work, then the function" bash -c "jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx '\[p\] c-shares' &&
+    jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx main && jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx work"
+check "no other cluster's name answers" test "$(us_of "pod_cluster='other' AND pod_ns='app'" "$from" "$to")" = 0

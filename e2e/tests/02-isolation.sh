@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# (2) Who was not asked for gives not one sample, and no record of theirs leaves the kernel: neither the neighbour
+# namespace, nor the other node, nor another pod of the namespace. With Total off, and, but for its rows, with it on.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace app neighbour
+export CPU=300m
+pod app wanted node1 "/bin/shares wanted"
+pod app unwanted node1 "/bin/shares unwanted"
+pod app elsewhere node2 "/bin/shares elsewhere" "labels: {app: wanted}"
+pod neighbour near node1 "/bin/shares near" "labels: {app: wanted}"
+pod neighbour far node2 "/bin/shares far" "labels: {app: wanted}"
+k label node node1 disk=ssd --overwrite >/dev/null
+running app wanted unwanted elsewhere
+running neighbour near far
+
+# Sum of one counter of the kernel's over all agents' `stats` maps: read with bpftool, not told by the agent.
+kernel_stat() { # NAME
+    local id
+    for id in $(bpftool -j map show | jq '.[] | select(.name == "stats") | .id'); do
+        bpftool -j map dump id "$id"
+    done | jq -s --arg n "$1" '[.[][] | .formatted.values[]?.value[$n]] | add // 0'
+}
+# The cgroups that the kernel's filter lets through: their names, from their ids.
+filtered_cgroups() {
+    local id
+    for id in $(bpftool -j map show | jq '.[] | select(.name == "filter_cgroups") | .id'); do
+        bpftool -j map dump id "$id" | jq '.[].formatted.key'
+    done | sort -u | while read -r inode; do
+        find /sys/fs/cgroup -xdev -inum "$inode" 2>/dev/null || true
+        find /sys/fs/cgroup/*/ -xdev -inum "$inode" 2>/dev/null || true
+    done | sort -u
+}
+round() { # WHAT
+    local from to all wanted uid p before after
+    target app one '{"podSelector": {"matchLabels": {"app": "wanted"}}, "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
+    wait_check 30 "$1: samples of the pod that was asked for" has_samples "pod='wanted'" "$(now)"
+    uid=$(k -n app get pod wanted -o 'jsonpath={.metadata.uid}')
+    filtered_cgroups >"$W/cgroups"
+    check "$1: the kernel's filter holds cgroups of that pod and no other" \
+        bash -c "grep -q 'pod$uid' '$W/cgroups' && ! grep -v 'pod$uid' '$W/cgroups'"
+    from=$(now)
+    before=$(kernel_stat delivered)
+    sleep 12
+    after=$(kernel_stat delivered)
+    to=$(now)
+    sleep 4
+    profile "app_service != 'Total'" "$from" "$to" >"$W/all.json"
+    all=$(total_us <"$W/all.json")
+    wanted=$(us_of "pod_ns='app' AND pod='wanted' AND pod_node='node1'" "$from" "$to")
+    check "$1: all that was stored ($all us) is the pod's ($wanted us)" test "$all" = "$wanted" -a "$all" -gt 0
+    check "$1: the kernel delivered what was stored: $((after - before)) samples, $((all / 10101)) stored" \
+        near $((after - before)) $((all / 10101)) 240                  # windows of 2 s at both ends
+    for p in unwanted elsewhere near far; do
+        check "$1: not one sample of $p" test "$(us_of "pod='$p'" "$from" "$to")" = 0
+        check "$1: no process named $p" bash -c "! grep -qF '\"[p] $p\"' '$W/all.json'"
+    done
+    k -n app delete profilingtarget one >/dev/null
+}
+round "Total off"
+check "Total off: no rows of it" test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0
+install_chart --set agent.window=2s --set total=true
+k -n podflame-system rollout status daemonset/podflame-agent --timeout=60s >/dev/null
+round "Total on"
+check "Total on: rows of the whole node" test "$(profile "" $(($(now) - 30)) "$(now)" Total | total_us)" -gt 1000000
+profile "pod_node='node1'" $(($(now) - 30)) "$(now)" Total | functions >"$W/total" || true
+check "Total on: processes and threads by name" bash -c "grep -q '^\[p\] near' '$W/total' && grep -q '^\[t\] ' '$W/total'"
+install_chart --set agent.window=2s
+k -n podflame-system rollout status daemonset/podflame-agent --timeout=60s >/dev/null

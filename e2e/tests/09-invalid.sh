@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# (9) The API server refuses invalid objects and names the field: the table of .ci/check-crd-server.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cat >"$W/kubectl" <<END
+#!/bin/sh
+exec nsenter --net=/run/netns/$NETNS -- $TK_BIN/testkube kubectl --kubeconfig $TK_DIR/admin.kubeconfig "\$@"
+END
+chmod +x "$W/kubectl"
+KUBECTL="$W/kubectl" "$REPO/.ci/check-crd-server" >"$W/table" 2>&1 && ok "the table of refused objects: $(tail -1 "$W/table")" || {
+    fail "the table of refused objects"
+    tail -40 "$W/table"
+}
+namespace app
+try() { # WHAT FIELD SPEC
+    if target app bad "$3" 2>"$W/err"; then fail "$1 is accepted"; else check "$1 is refused, $2 named" grep -q "$2" "$W/err"; fi
+}
+try "a target without podSelector" 'spec.podSelector' '{"events": {"onCpu": {}}}'
+try "sampleHz 0" 'spec.events.onCpu.sampleHz' '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 0}}}'
+try "a field that does not exist yet" 'spec.events.offCpu' '{"podSelector": {}, "events": {"onCpu": {}, "offCpu": {}}}'

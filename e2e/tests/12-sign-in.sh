@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# (12) No token, a wrong token, and a user without the right get 401 and 403 on every endpoint.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace app
+k -n app create serviceaccount nobody >/dev/null
+good=$TOKEN
+status() { hub "$1" -o /dev/null -w '%{http_code}' "${@:2}" || true; }
+NOBODY=$(k -n app create token nobody)
+OTHER=$(k -n podflame-system create token podflame-viewer --audience podflame-ingest)
+try() { # PATH CURL_FLAG...
+    TOKEN='' check "$1 without a token: 401" test "$(TOKEN='' status "$@")" = 401
+    check "$1 with a wrong token: 401" test "$(TOKEN=wrong status "$@")" = 401
+    check "$1 with a changed token: 401" test "$(TOKEN=${good%?????}AAAAA status "$@")" = 401
+    check "$1 with a token for another audience: 401" test "$(TOKEN=$OTHER status "$@")" = 401
+    check "$1 with a user without the right: 403" test "$(TOKEN=$NOBODY status "$@")" = 403
+    check "$1 with the right: allowed" between "$(status "$@")" 200 400
+}
+body='{"profile_event_type": "on-cpu", "profile_language_type": "eBPF", "time_start": 1, "time_end": 2}'
+try /v1/profile/ProfileTracing -d "$body"
+try "/v1/tags?time_start=1&time_end=2"
+try /metrics

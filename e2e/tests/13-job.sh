@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A job that lives for one second of CPU gives at least 80 % of its samples, named and attributed.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace jobs
+target jobs all '{"podSelector": {}}'
+sleep 3
+began=$(now)
+i=0
+for node in node1 node2 node1; do
+    i=$((i + 1))
+    RESTART=Never CPU=1 pod jobs "job$i" $node /bin/job
+done
+for i in 1 2 3; do k -n jobs wait pod/job$i --for='jsonpath={.status.phase}=Succeeded' --timeout=60s >/dev/null; done
+sleep 8
+for i in 1 2 3; do
+    profile "pod='job$i'" "$began" "$(now)" >"$W/job.json"
+    us=$(total_us <"$W/job.json")
+    used=$(k -n jobs logs job$i | awk '{print $2 * 1000000}')
+    check "job$i: $us us of $used us" between "$us" $((${used%.*} * 80 / 100)) $((${used%.*} * 115 / 100))
+    check "job$i: its function is named" test "$(share_of job_work <"$W/job.json" | cut -d. -f1)" -ge 80
+done

@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# For e2e/tests/NN-*.sh: one namespace or more a test, made fresh and deleted at the end.
+NAME=e2e
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+W=$(mktemp -d)
+NAMESPACES=()
+TARGETS=()                               # cluster-wide ones
+cleanup() {
+    set +e
+    [ ${#TARGETS[@]} = 0 ] || k delete clusterprofilingtarget "${TARGETS[@]}" --ignore-not-found >/dev/null
+    [ ${#NAMESPACES[@]} = 0 ] || k delete namespace "${NAMESPACES[@]}" --ignore-not-found --wait=true --timeout=60s >/dev/null
+    rm -rf "$W"
+}
+trap cleanup EXIT
+TOKEN=$(token)
+
+ok() { printf 'ok   %s\n' "$*"; }
+fail() { printf 'FAIL %s\n' "$*"; }
+note() { printf 'note %s\n' "$*"; }
+check() { # WHAT CMD...
+    local what=$1
+    shift
+    if "$@" >"$W/check" 2>&1; then
+        ok "$what"
+    else
+        fail "$what"
+        tail -5 "$W/check" | sed 's/^/     /'
+    fi
+}
+# wait_check SECONDS WHAT CMD...
+wait_check() {
+    local began=$SECONDS what=$2
+    if until_ "$1" "$2" "${@:3}"; then ok "$what ($((SECONDS - began)) s)"; else fail "$what"; fi
+}
+near() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN {exit !(a - b <= d && b - a <= d)}'; }
+between() { awk -v a="$1" -v lo="$2" -v hi="$3" 'BEGIN {exit !(a >= lo && a <= hi)}'; }
+
+namespace() { # NAME...
+    local n
+    for n; do
+        NAMESPACES+=("$n")
+        k delete namespace "$n" --ignore-not-found --wait=true >/dev/null
+        k create namespace "$n" >/dev/null
+    done
+}
+# pod NAMESPACE NAME NODE "COMMAND ARG" [MORE_YAML_OF_METADATA]: half a CPU at most
+pod() {
+    local words word
+    read -ra words <<<"$4"
+    printf -v word '"%s",' "${words[@]}"
+    k apply -f - >/dev/null <<END
+apiVersion: v1
+kind: Pod
+metadata:
+  name: $2
+  namespace: $1
+  ${5:-labels: {app: $2\}}
+spec:
+  terminationGracePeriodSeconds: 1
+  nodeName: $3
+  restartPolicy: ${RESTART:-Always}
+  containers:
+    - name: main
+      image: localhost/podflame-workloads:1
+      command: [${word%,}]
+      resources: {limits: {cpu: ${CPU:-500m}, memory: 64Mi}}
+END
+}
+running() { # NAMESPACE POD...
+    local ns=$1 p
+    shift
+    for p; do k -n "$ns" wait "pod/$p" --for=condition=Ready --timeout=60s >/dev/null; done
+}
+# target NAMESPACE NAME SPEC_AS_JSON
+target() {
+    k apply -f - >/dev/null <<END
+{"apiVersion": "podflame.io/v1alpha1", "kind": "ProfilingTarget", "metadata": {"name": "$2", "namespace": "$1"}, "spec": $3}
+END
+}
+condition() { # NAMESPACE NAME TYPE: "True Reason message"
+    k -n "$1" get profilingtarget "$2" -o json |
+        jq -r --arg t "$3" '.status.conditions[]? | select(.type == $t) | "\(.status) \(.reason) \(.message)"'
+}
+is_ready() { case $(condition "$1" "$2" Ready) in True*) ;; *) return 1 ;; esac; }
+now() { date +%s; }
+us_of() { profile "$1" "$2" "$3" | tee "$W/answer.json" | total_us; }
+has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
+# split_between NAMESPACE POD FROM TO: the program's own microseconds a function, "A B C", from its printed totals
+split_between() {
+    k -n "$1" logs "$2" | awk -v s="$3" -v e="$4" '$1 == "split" && $2 >= s && $2 <= e {
+        if (!n++) {a = $3; b = $4; c = $5}
+        x = $3; y = $4; z = $5} END {print x - a, y - b, z - c}'
+}
