@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2034     # NAME and TOKEN are for lib.sh
 # For e2e/tests/NN-*.sh: one namespace or more a test, made fresh and deleted at the end.
 NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
