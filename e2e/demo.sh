@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # demo.sh up|down: podflame in a real two-node Kubernetes on this machine, with programs to profile. Everything lies
 # in /var/lib/podflame-demo and the network namespace podflame-demo; `down` takes all of it away.
-NAME=demo
+export NAME=demo
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 PORT=20416
 

@@ -3,7 +3,7 @@
 # run.sh [NN...]: a cluster of two nodes, the chart in it, then e2e/tests/NN-*.sh one after another (all without a
 # number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Ends with "N passed, N failed,
 # N skipped". KEEP=1 leaves the cluster up; a second run then uses it, with the image of now.
-NAME=e2e
+export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar
 OUT=$BUILD/e2e

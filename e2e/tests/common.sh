@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck disable=SC2034     # NAME and TOKEN are for lib.sh
+# shellcheck disable=SC2034     # TOKEN is for lib.sh
 # For e2e/tests/NN-*.sh: one namespace or more a test, made fresh and deleted at the end.
-NAME=e2e
+export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 W=$(mktemp -d)
 NAMESPACES=()
