@@ -98,8 +98,8 @@ fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SANITIZE=-fsanitize=fuzzer-no-link,address,undefined $(BUILD)/fuzz/$(T)_fuzz
 	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)
 .PHONY: test-now
-test-now: all $(TESTBIN)
-	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) web/page_test.mjs
+test-now: cluster-bin all $(TESTBIN) image workloads
+	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) web/page_test.mjs e2e/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:

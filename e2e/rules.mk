@@ -13,6 +13,7 @@ e2e: cluster-bin $(IMAGE) $(WORKLOADS) ## the end-to-end tests alone; T="02 07" 
 # the first time this takes minutes: it starts at once and goes on beside the rest
 cluster-bin:
 	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
+workloads: $(WORKLOADS)
 $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
