@@ -8,19 +8,26 @@
 #include "lib/kube/kube.h"
 #include "node/probe/probe.h"
 
-struct report_config {
+struct report_config {			/* strings are copied */
 	const char *node_name, *node_uid, *ns, *version, *boot_id;
+	const char *config_hash;	/* of the agent's settings; may be NULL */
 	uint64_t min_interval_ns, jitter_ns;	/* 0: 60 s, 10 s */
 };
 struct report;
 int report_new(struct loop *l, struct kube *k, const struct report_config *c, struct report **ret);
 struct report *report_free(struct report *r);
-/* Inputs; each marks the report dirty only when its content changes. */
+/*
+ * Inputs; each marks the report dirty only when its content changes. Targets that
+ * match no pod here and have no error are not in the report, so that a target
+ * costs nothing on the nodes that it does not concern; sampled, stored and
+ * problem are ignored for them. A new generation of a target starts with nothing
+ * sampled and nothing stored.
+ */
 void report_plan(struct report *r, const struct plan *p);
 void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode);
 void report_sampled(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* kernel delivered */
 void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* hub has it */
-/* A problem of one target here: reason CamelCase; message "" removes it. */
+/* A problem of one target here: reason CamelCase; message "" or NULL removes it. */
 void report_problem(struct report *r, const char *target_uid, const char *reason, const char *message);
 /* The JSON that would be written now (tests, /debug/report); new reference. */
 json_t *report_json(const struct report *r);

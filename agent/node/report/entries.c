@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See entries.h. */
+#include "node/report/entries.h"
+
+#include <stdlib.h>
+
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
+struct entry {
+	char *uid, *kind, *ns, *name;
+	int64_t generation;
+	unsigned event_mask, pods_matched, pods, containers;
+	unsigned sampled, stored; /* masks of events */
+	json_t *reasons;	  /* [{reason, message, pods}] of the plan */
+	json_t *problems;	  /* reason -> message */
+	bool in_plan;
+	UT_hash_handle hh;
+};
+
+static void entry_free(struct entries *es, struct entry *e)
+{
+	HASH_DEL(es->head, e);
+	free(e->uid);
+	free(e->kind);
+	free(e->ns);
+	free(e->name);
+	json_decref(e->reasons);
+	json_decref(e->problems);
+	free(e);
+}
+
+void entries_done(struct entries *es)
+{
+	struct entry *e, *next;
+
+	HASH_ITER (hh, es->head, e, next)
+		entry_free(es, e);
+}
+
+static struct entry *find(const struct entries *es, const char *uid)
+{
+	struct entry *e;
+
+	HASH_FIND_STR(es->head, uid, e);
+	return e;
+}
+
+static struct entry *find_or_add(struct entries *es, const char *uid)
+{
+	struct entry *e = find(es, uid);
+
+	if (e)
+		return e;
+	e = xcalloc(1, sizeof(*e));
+	e->uid = xstrdup(uid);
+	e->problems = json_object();
+	HASH_ADD_KEYPTR(hh, es->head, e->uid, strlen(e->uid), e);
+	return e;
+}
+
+static void replace(char **s, const char *with)
+{
+	free(*s);
+	*s = xstrdup(with);
+}
+
+static json_t *reasons_of(const struct plan_target *t)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < t->n_reasons && i < REPORT_MAX_REASONS; i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:i}", "reason", t->reasons[i].reason,
+						"message", t->reasons[i].message, "pods",
+						(int)t->reasons[i].n_pods));
+	return list;
+}
+
+static void entry_update(struct entry *e, const struct plan_target *t)
+{
+	/* what was seen of another spec, or of pods that are gone, proves nothing now */
+	if (e->generation != t->generation || !t->containers_planned)
+		e->sampled = e->stored = 0;
+	replace(&e->kind, t->kind);
+	replace(&e->ns, t->ns);
+	replace(&e->name, t->name);
+	e->generation = t->generation;
+	e->event_mask = t->event_mask;
+	e->sampled &= t->event_mask;
+	e->stored &= t->event_mask;
+	e->pods_matched = t->pods_matched;
+	e->pods = t->pods_planned;
+	e->containers = t->containers_planned;
+	json_decref(e->reasons);
+	e->reasons = reasons_of(t);
+	e->in_plan = true;
+}
+
+void entries_plan(struct entries *es, const struct plan *p)
+{
+	struct entry *e, *next;
+
+	for (e = es->head; e; e = e->hh.next)
+		e->in_plan = false;
+	for (size_t i = 0; i < p->n_targets; i++) {
+		const struct plan_target *t = &p->targets[i];
+
+		if (*t->uid && (t->pods_matched || !t->accepted))
+			entry_update(find_or_add(es, t->uid), t);
+	}
+	HASH_ITER (hh, es->head, e, next) {
+		if (!e->in_plan)
+			entry_free(es, e);
+	}
+}
+
+bool entries_sampled(struct entries *es, const char *uid, enum event ev)
+{
+	struct entry *e = find(es, uid);
+	unsigned bit = e ? e->event_mask & (1u << ev) : 0;
+
+	if (!bit || (e->sampled & bit))
+		return false;
+	e->sampled |= bit;
+	return true;
+}
+
+bool entries_stored(struct entries *es, const char *uid, enum event ev)
+{
+	struct entry *e = find(es, uid);
+	unsigned bit = e ? e->event_mask & (1u << ev) : 0;
+
+	if (!bit || (e->stored & bit))
+		return false;
+	e->stored |= bit;
+	e->sampled |= bit;
+	return true;
+}
+
+bool entries_problem(struct entries *es, const char *uid, const char *reason, const char *message)
+{
+	struct entry *e = find(es, uid);
+	const char *had;
+
+	if (!e)
+		return false;
+	had = json_string_value(json_object_get(e->problems, reason));
+	if (!message || !*message)
+		return had && json_object_del(e->problems, reason) == 0;
+	if (str_equal(had, message))
+		return false;
+	/* text of others may be no UTF-8: then the reason alone is told */
+	if (json_object_set_new(e->problems, reason, json_string(message)) < 0)
+		json_object_set_new(e->problems, reason, json_string(reason));
+	return true;
+}
+
+static json_t *events_json(const struct entry *e)
+{
+	json_t *o = json_object();
+
+	for (enum event ev = 0; ev < _EVENT_MAX; ev++) {
+		unsigned bit = 1u << ev;
+
+		if (e->event_mask & bit)
+			json_object_set_new(o, event_info(ev)->name,
+					    json_pack("{s:b, s:b}", "sampled", !!(e->sampled & bit),
+						      "stored", !!(e->stored & bit)));
+	}
+	return o;
+}
+
+static json_t *all_reasons(const struct entry *e)
+{
+	json_t *list = json_array();
+	const char *reason;
+	json_t *v;
+	size_t i;
+
+	json_object_foreach (e->problems, reason, v) {
+		if (json_array_size(list) < REPORT_MAX_REASONS)
+			json_array_append_new(list, json_pack("{s:s, s:O, s:i}", "reason", reason,
+							      "message", v, "pods", 0));
+	}
+	json_array_foreach (e->reasons, i, v) {
+		if (json_array_size(list) < REPORT_MAX_REASONS)
+			json_array_append(list, v);
+	}
+	return list;
+}
+
+static json_t *entry_json(const struct entry *e)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "uid", e->uid,
+			 "kind", e->kind, "namespace", e->ns, "name", e->name, "generation",
+			 (json_int_t)e->generation, "podsMatched", (int)e->pods_matched, "pods",
+			 (int)e->pods, "containers", (int)e->containers, "events", events_json(e),
+			 "reasons", all_reasons(e));
+}
+
+static int by_uid(const void *a, const void *b)
+{
+	return strcmp((*(const struct entry *const *)a)->uid,
+		      (*(const struct entry *const *)b)->uid);
+}
+
+static const struct entry **sorted(const struct entries *es, size_t *ret_n)
+{
+	size_t n = HASH_COUNT(es->head), i = 0;
+	const struct entry **list = xcalloc(n + 1, sizeof(*list));
+
+	for (const struct entry *e = es->head; e; e = e->hh.next)
+		list[i++] = e;
+	qsort(list, n, sizeof(*list), by_uid);
+	*ret_n = n;
+	return list;
+}
+
+json_t *entries_json(const struct entries *es, unsigned *ret_omitted)
+{
+	size_t n;
+	_cleanup_free_ const struct entry **list = sorted(es, &n);
+	json_t *out = json_array();
+
+	for (size_t i = 0; i < n && i < REPORT_MAX_TARGETS; i++)
+		json_array_append_new(out, entry_json(list[i]));
+	*ret_omitted = n > REPORT_MAX_TARGETS ? (unsigned)(n - REPORT_MAX_TARGETS) : 0;
+	return out;
+}
+
+uint64_t entries_class(const struct entries *es)
+{
+	size_t n;
+	_cleanup_free_ const struct entry **list = sorted(es, &n);
+	_cleanup_buf_ struct buf b = {0};
+
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *e = list[i];
+		_cleanup_json_ json_t *reasons = all_reasons(e);
+		json_t *r;
+		size_t k;
+
+		buf_printf(&b, "%s %lld %d %d %x %x", e->uid, (long long)e->generation, e->pods > 0,
+			   e->containers > 0, e->sampled, e->stored);
+		json_array_foreach (reasons, k, r)
+			buf_printf(&b, " %s", json_str_at(r, "reason", ""));
+		buf_putc(&b, '\n');
+	}
+	return hash_bytes(b.data ? b.data : "", b.len, 0);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The targets of a node report: what the plan says of them and what happened since. */
+#pragma once
+
+#include "node/plan/plan.h"
+
+#define REPORT_MAX_TARGETS 256 /* as crds/profilingnodereports.yaml */
+#define REPORT_MAX_REASONS 4
+
+struct entry;
+struct entries {
+	struct entry *head; /* uthash, by uid */
+};
+void entries_done(struct entries *e);
+/* Takes over what concerns this node from the plan. */
+void entries_plan(struct entries *e, const struct plan *p);
+/* true if it was not known before. */
+bool entries_sampled(struct entries *e, const char *uid, enum event ev);
+bool entries_stored(struct entries *e, const char *uid, enum event ev);
+bool entries_problem(struct entries *e, const char *uid, const char *reason, const char *message);
+/* status.targets, sorted by uid; what did not fit is counted. New reference. */
+json_t *entries_json(const struct entries *e, unsigned *ret_omitted);
+/* What a user waits for: which targets, which generation, sampled, stored, kinds of reasons. No counts. */
+uint64_t entries_class(const struct entries *e);

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When the node's report is written and how: what a user waits for goes at once
+ * (a few times a minute at most), everything else is coalesced and spread over
+ * time, so that a label change on 5,000 nodes is no storm on the API server.
+ */
+#include "node/report/report.h"
+
+#include "node/report/entries.h"
+
+#include <stdlib.h>
+#include <sys/utsname.h>
+
+#define API "/apis/podflame.io/v1alpha1/namespaces/"
+#define URGENT_DELAY_NS                                                                            \
+	(100 * NSEC_PER_MSEC) /* several plans of one kubectl apply make one write */
+#define COALESCE_NS    (5 * NSEC_PER_SEC)
+#define URGENT_BURST   10
+#define BACKOFF_MIN_NS NSEC_PER_SEC
+#define BACKOFF_MAX_NS (60 * NSEC_PER_SEC)
+
+struct report {
+	struct loop *loop;
+	struct kube *kube;
+	char *node_name, *node_uid, *ns, *version, *boot_id, *config_hash;
+	uint64_t min_interval_ns, jitter_ns;
+	char kernel[128];
+
+	struct entries entries;
+	json_t *capabilities;
+	char cgroup_mode[64];
+
+	json_t *written; /* content that the server has; NULL: nothing yet */
+	uint64_t written_class;
+	json_t *sending; /* content of the write in flight; NULL: none */
+	uint64_t sending_class;
+	bool created;	    /* in this write: create was tried */
+	int64_t generation; /* of writes */
+	struct timer timer;
+	uint64_t due_ns; /* of the timer, monotonic; 0: not armed */
+	uint64_t last_write_ns, backoff_ns, tokens_ns;
+	unsigned tokens;
+	int last_status; /* of the last write, to log changes only */
+	bool *gone;	 /* set while a request is out: told when the report is freed */
+};
+
+static void write_now(void *arg);
+
+/* ---- content ---- */
+
+static void sum_lost(const char *name, const char *label, const char *label_value, uint64_t value,
+		     void *arg)
+{
+	uint64_t *lost = arg;
+
+	(void)label;
+	(void)label_value;
+	if (streq(name, "podflame_samples_dropped_total"))
+		lost[0] += value;
+	else if (streq(name, "podflame_profiles_dropped_total"))
+		lost[1] += value;
+}
+
+/* Everything that is worth a write when it changes. */
+static json_t *content(const struct report *r)
+{
+	unsigned omitted;
+	json_t *targets = entries_json(&r->entries, &omitted);
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:o, s:i}", "agentVersion", r->version,
+			 "kernel", r->kernel, "bootID", r->boot_id, "cgroupMode", r->cgroup_mode,
+			 "configHash", r->config_hash, "capabilities", r->capabilities, "targets",
+			 targets, "targetsOmitted", (int)omitted);
+}
+
+/* content plus what rides along. */
+static json_t *status(const struct report *r)
+{
+	json_t *s = content(r);
+	uint64_t lost[2] = {0};
+
+	counter_each(sum_lost, lost);
+	json_object_set_new(s, "reportGeneration", json_integer(r->generation + 1));
+	json_object_set_new(s, "lost",
+			    json_pack("{s:I, s:I}", "samples", (json_int_t)lost[0], "events",
+				      (json_int_t)lost[1]));
+	return s;
+}
+
+static json_t *object(const struct report *r)
+{
+	json_t *o =
+		json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s}}", "apiVersion", "podflame.io/v1alpha1",
+			  "kind", "ProfilingNodeReport", "metadata", "name", r->node_name,
+			  "namespace", r->ns, "spec", "nodeName", r->node_name);
+
+	/* the node owns it: when the node goes, the API server removes the report */
+	if (*r->node_uid)
+		json_object_set_new(json_object_get(o, "metadata"), "ownerReferences",
+				    json_pack("[{s:s, s:s, s:s, s:s}]", "apiVersion", "v1", "kind",
+					      "Node", "name", r->node_name, "uid", r->node_uid));
+	return o;
+}
+
+json_t *report_json(const struct report *r)
+{
+	json_t *o = object(r);
+
+	json_object_set_new(o, "status", status(r));
+	return o;
+}
+
+/* ---- when ---- */
+
+static void arm(struct report *r, uint64_t due_ns)
+{
+	uint64_t now = now_mono_ns();
+
+	if (r->due_ns && r->due_ns <= due_ns)
+		return;
+	r->due_ns = due_ns;
+	timer_set(r->loop, &r->timer, due_ns > now ? due_ns - now : 0, write_now, r);
+}
+
+static void refill_tokens(struct report *r, uint64_t now)
+{
+	uint64_t step = r->min_interval_ns / URGENT_BURST;
+
+	while (r->tokens < URGENT_BURST && now - r->tokens_ns >= step) {
+		r->tokens++;
+		r->tokens_ns += step;
+	}
+	if (r->tokens == URGENT_BURST)
+		r->tokens_ns = now;
+}
+
+/* Something may have changed: arms the timer when it did. */
+static void changed(struct report *r)
+{
+	_cleanup_json_ json_t *c = NULL;
+	uint64_t now = now_mono_ns(), due;
+
+	if (r->sending || r->backoff_ns)
+		return; /* looked at again when that is over */
+	c = content(r);
+	if (r->written && json_equal(c, r->written)) {
+		timer_cancel(&r->timer);
+		r->due_ns = 0;
+		return;
+	}
+	refill_tokens(r, now);
+	if (r->tokens && entries_class(&r->entries) != r->written_class) {
+		arm(r, now + URGENT_DELAY_NS);
+		return;
+	}
+	due = r->last_write_ns ? r->last_write_ns + r->min_interval_ns : 0;
+	due = MAX(due, now + COALESCE_NS);
+	if (!r->due_ns) /* one roll of the dice for a write, not one for a change */
+		arm(r, due + random_below(r->jitter_ns + 1));
+}
+
+/* ---- how ---- */
+
+static void send_patch(struct report *r);
+
+static void log_result(struct report *r, int http, const char *error)
+{
+	bool ok = http >= 200 && http < 300;
+
+	if (!ok && http != r->last_status)
+		log_warn("the report of node %s could not be written: %s (status %d)", r->node_name,
+			 error ? error : "refused", http);
+	else if (ok && r->last_status && r->last_status != http)
+		log_info("the report of node %s is written again", r->node_name);
+	r->last_status = http;
+}
+
+static void failed(struct report *r)
+{
+	json_decref(r->sending);
+	r->sending = NULL;
+	r->backoff_ns = r->backoff_ns ? MIN(r->backoff_ns * 2, BACKOFF_MAX_NS) : BACKOFF_MIN_NS;
+	arm(r, now_mono_ns() + r->backoff_ns / 2 + random_below(r->backoff_ns));
+}
+
+static void succeeded(struct report *r)
+{
+	json_decref(r->written);
+	r->written = TAKE_PTR(r->sending);
+	r->written_class = r->sending_class;
+	r->last_write_ns = now_mono_ns();
+	r->backoff_ns = 0;
+	r->generation++;
+	changed(r);
+}
+
+/* The request's own memory: the report may be freed before the answer. */
+struct request {
+	struct report *report;
+	bool gone;
+};
+
+static struct report *request_end(void *arg)
+{
+	struct request *q = arg;
+	struct report *r = q->gone ? NULL : q->report;
+
+	if (r)
+		r->gone = NULL;
+	free(q);
+	return r;
+}
+
+static int request(struct report *r, const char *method, const char *path, const char *type,
+		   const json_t *body, kube_done_fn *fn)
+{
+	struct request *q = xcalloc(1, sizeof(*q));
+	int err;
+
+	q->report = r;
+	r->gone = &q->gone;
+	err = kube_request(r->kube, method, path, type, body, fn, q);
+	if (err < 0) {
+		r->gone = NULL;
+		free(q);
+	}
+	return err;
+}
+
+static void on_created(int http, const json_t *body, const char *error, void *arg)
+{
+	struct report *r = request_end(arg);
+
+	(void)body;
+	if (!r)
+		return;
+	if ((http >= 200 && http < 300) || http == 409) {
+		send_patch(r);
+		return;
+	}
+	log_result(r, http, error);
+	failed(r);
+}
+
+static void send_create(struct report *r)
+{
+	_cleanup_free_ char *path = xasprintf(API "%s/profilingnodereports", r->ns);
+	_cleanup_json_ json_t *body = object(r);
+
+	r->created = true;
+	if (request(r, "POST", path, NULL, body, on_created) < 0)
+		failed(r);
+}
+
+static void on_patched(int http, const json_t *body, const char *error, void *arg)
+{
+	struct report *r = request_end(arg);
+
+	(void)body;
+	if (!r)
+		return;
+	if (http == 404 && !r->created) {
+		send_create(r);
+		return;
+	}
+	log_result(r, http, error);
+	if (http >= 200 && http < 300)
+		succeeded(r);
+	else
+		failed(r);
+}
+
+static void send_patch(struct report *r)
+{
+	_cleanup_free_ char *path =
+		xasprintf(API "%s/profilingnodereports/%s/status", r->ns, r->node_name);
+	_cleanup_json_ json_t *body = json_pack("{s:o}", "status", status(r));
+
+	/* what is sent is what is true now, which may be newer than what started this write */
+	json_decref(r->sending);
+	r->sending = content(r);
+	r->sending_class = entries_class(&r->entries);
+	if (request(r, "PATCH", path, "application/merge-patch+json", body, on_patched) < 0)
+		failed(r);
+}
+
+static void write_now(void *arg)
+{
+	struct report *r = arg;
+	uint64_t now = now_mono_ns();
+
+	r->due_ns = 0;
+	if (r->sending)
+		return;
+	refill_tokens(r, now);
+	if (r->tokens && now < r->last_write_ns + r->min_interval_ns)
+		r->tokens--;
+	r->created = false;
+	send_patch(r);
+}
+
+/* ---- inputs ---- */
+
+void report_plan(struct report *r, const struct plan *p)
+{
+	entries_plan(&r->entries, p);
+	changed(r);
+}
+
+void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < n && i < 32; i++) {
+		json_t *c = json_pack("{s:s, s:b}", "feature", s[i].feature, "ok", s[i].ok);
+
+		if (s[i].reason && *s[i].reason)
+			json_object_set_new(c, "reason",
+					    json_stringn(s[i].reason, strnlen(s[i].reason, 256)));
+		json_array_append_new(list, c);
+	}
+	json_decref(r->capabilities);
+	r->capabilities = list;
+	snprintf(r->cgroup_mode, sizeof(r->cgroup_mode), "%s", cgroup_mode ? cgroup_mode : "");
+	changed(r);
+}
+
+void report_sampled(struct report *r, const char *target_uid, enum event e, uint64_t n_samples)
+{
+	if (n_samples && entries_sampled(&r->entries, target_uid, e))
+		changed(r);
+}
+
+void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples)
+{
+	if (n_samples && entries_stored(&r->entries, target_uid, e))
+		changed(r);
+}
+
+void report_problem(struct report *r, const char *target_uid, const char *reason,
+		    const char *message)
+{
+	if (entries_problem(&r->entries, target_uid, reason, message))
+		changed(r);
+}
+
+/* ---- life ---- */
+
+int report_new(struct loop *l, struct kube *k, const struct report_config *c, struct report **ret)
+{
+	struct report *r;
+	struct utsname u;
+
+	if (!c->node_name || !*c->node_name || !c->ns || !*c->ns)
+		return -EINVAL;
+	r = xcalloc(1, sizeof(*r));
+	r->loop = l;
+	r->kube = k;
+	r->node_name = xstrdup(c->node_name);
+	r->ns = xstrdup(c->ns);
+	r->node_uid = xstrdup(c->node_uid ? c->node_uid : "");
+	r->version = xstrdup(c->version ? c->version : "");
+	r->boot_id = xstrdup(c->boot_id ? c->boot_id : "");
+	r->config_hash = xstrdup(c->config_hash ? c->config_hash : "");
+	r->min_interval_ns = c->min_interval_ns ? c->min_interval_ns : 60 * NSEC_PER_SEC;
+	r->jitter_ns = c->jitter_ns ? c->jitter_ns : 10 * NSEC_PER_SEC;
+	r->capabilities = json_array();
+	r->tokens = URGENT_BURST;
+	r->tokens_ns = now_mono_ns();
+	r->written_class = entries_class(&r->entries); /* nobody waits for a report of no target */
+	if (uname(&u) == 0)
+		snprintf(r->kernel, sizeof(r->kernel), "%s", u.release);
+	*ret = r;
+	return 0;
+}
+
+struct report *report_free(struct report *r)
+{
+	if (!r)
+		return NULL;
+	if (r->gone)
+		*r->gone = true;
+	timer_cancel(&r->timer);
+	entries_done(&r->entries);
+	json_decref(r->capabilities);
+	json_decref(r->written);
+	json_decref(r->sending);
+	free(r->node_name);
+	free(r->node_uid);
+	free(r->ns);
+	free(r->version);
+	free(r->boot_id);
+	free(r->config_hash);
+	free(r);
+	return NULL;
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the report says, and when it is written: the API server and the timers
+ * are stood in for by the functions below.
+ */
+#include "node/report/report.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define HOUR_NS (3600 * NSEC_PER_SEC)
+
+/* ---- stand-ins: the last request and the one timer ---- */
+
+static struct {
+	unsigned n;
+	char method[8], path[256], type[64];
+	json_t *body;
+	kube_done_fn *fn;
+	void *arg;
+} sent;
+static struct {
+	bool armed;
+	uint64_t delay_ns;
+	timer_fn *fn;
+	void *arg;
+} timer;
+
+int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
+		 const json_t *body, kube_done_fn *fn, void *arg)
+{
+	(void)k;
+	sent.n++;
+	snprintf(sent.method, sizeof(sent.method), "%s", method);
+	snprintf(sent.path, sizeof(sent.path), "%s", path);
+	snprintf(sent.type, sizeof(sent.type), "%s", content_type ? content_type : "");
+	json_decref(sent.body);
+	sent.body = json_deep_copy(body);
+	sent.fn = fn;
+	sent.arg = arg;
+	return 0;
+}
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	(void)l;
+	(void)t;
+	timer.armed = true;
+	timer.delay_ns = delay_ns;
+	timer.fn = fn;
+	timer.arg = arg;
+}
+
+void timer_cancel(struct timer *t)
+{
+	(void)t;
+	timer.armed = false;
+}
+
+static void fire(void)
+{
+	assert_true(timer.armed);
+	timer.armed = false;
+	timer.fn(timer.arg);
+}
+
+static void answer(int status)
+{
+	kube_done_fn *fn = sent.fn;
+
+	assert_non_null(fn);
+	sent.fn = NULL;
+	fn(status, NULL, status < 0 ? "connection refused" : NULL, sent.arg);
+}
+
+static bool urgent(void)
+{
+	return timer.armed && timer.delay_ns <= NSEC_PER_SEC;
+}
+
+/* ---- plans ---- */
+
+static struct plan_reason opted_out = {
+	.reason = (char *)"PodOptedOut", .message = (char *)"says no", .n_pods = 2};
+
+static struct plan_target target(const char *uid, int64_t generation, unsigned pods)
+{
+	return (struct plan_target){.uid = (char *)uid,
+				    .kind = (char *)"ProfilingTarget",
+				    .ns = (char *)"app",
+				    .name = (char *)"web",
+				    .generation = generation,
+				    .accepted = true,
+				    .on_this_node = true,
+				    .event_mask = 1u << EVENT_ON_CPU,
+				    .pods_matched = pods,
+				    .pods_planned = pods,
+				    .containers_planned = pods};
+}
+
+static void give_plan(struct report *r, struct plan_target *t, size_t n)
+{
+	const struct plan p = {.targets = t, .n_targets = n};
+
+	report_plan(r, &p);
+}
+
+static struct report *new_report(void)
+{
+	const struct report_config c = {.node_name = "node1",
+					.node_uid = "node-uid",
+					.ns = "podflame-system",
+					.version = "1.2.3",
+					.boot_id = "boot",
+					.min_interval_ns = HOUR_NS,
+					.jitter_ns = NSEC_PER_SEC};
+	struct report *r = NULL;
+
+	json_decref(sent.body);
+	memset(&sent, 0, sizeof(sent));
+	memset(&timer, 0, sizeof(timer));
+	assert_int_equal(report_new(NULL, NULL, &c, &r), 0);
+	return r;
+}
+
+/* A report whose first write with one target is done. */
+static struct report *written_report(void)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 2);
+
+	give_plan(r, &t, 1);
+	fire();
+	answer(200);
+	assert_false(timer.armed);
+	return r;
+}
+
+static json_t *first_target(const struct report *r)
+{
+	_cleanup_json_ json_t *o = report_json(r);
+
+	return json_incref(
+		json_array_get(json_object_get(json_object_get(o, "status"), "targets"), 0));
+}
+
+/* ---- what it says ---- */
+
+static void test_json(void **state)
+{
+	struct report *r = new_report();
+	const struct support s[] = {{.feature = "on-cpu", .ok = true},
+				    {.feature = "kernel-stacks", .reason = "kptr_restrict is 2"}};
+	struct plan_target t[] = {target("u1", 7, 2), target("u2", 1, 0)};
+	_cleanup_json_ json_t *o = NULL, *want = NULL;
+
+	(void)state;
+	t[0].reasons = &opted_out;
+	t[0].n_reasons = 1;
+	report_support(r, s, ARRAY_SIZE(s), "v2");
+	give_plan(r, t, ARRAY_SIZE(t));
+	report_sampled(r, "u1", EVENT_ON_CPU, 5);
+	report_problem(r, "u1", "Throttled", "over the limit");
+	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 3);
+	o = report_json(r);
+	assert_string_equal(json_str_at(o, "metadata.name", ""), "node1");
+	assert_string_equal(json_str_at(o, "metadata.namespace", ""), "podflame-system");
+	assert_string_equal(json_str_at(o, "spec.nodeName", ""), "node1");
+	assert_string_equal(
+		json_str_at(json_array_get(json_at(o, "metadata.ownerReferences"), 0), "uid", ""),
+		"node-uid");
+	assert_string_equal(json_str_at(o, "status.agentVersion", ""), "1.2.3");
+	assert_string_equal(json_str_at(o, "status.cgroupMode", ""), "v2");
+	assert_int_equal(json_int_at(o, "status.lost.samples", 0), 3);
+	assert_string_not_equal(json_str_at(o, "status.kernel", ""), "");
+	want = json_loads("[{\"feature\": \"on-cpu\", \"ok\": true}, {\"feature\": "
+			  "\"kernel-stacks\", \"ok\": false, \"reason\": \"kptr_restrict is 2\"}]",
+			  0, NULL);
+	assert_true(json_equal(want, json_at(o, "status.capabilities")));
+	json_decref(want);
+	/* u2 matches nothing here: it is not in the report */
+	want = json_loads(
+		"[{\"uid\": \"u1\", \"kind\": \"ProfilingTarget\", \"namespace\": \"app\", "
+		"\"name\": \"web\", \"generation\": 7, \"podsMatched\": 2, \"pods\": 2, "
+		"\"containers\": 2, \"events\": {\"on-cpu\": {\"sampled\": true, \"stored\": "
+		"false}}, \"reasons\": [{\"reason\": \"Throttled\", \"message\": \"over the "
+		"limit\", \"pods\": 0}, {\"reason\": \"PodOptedOut\", \"message\": \"says "
+		"no\", \"pods\": 2}]}]",
+		0, NULL);
+	assert_true(json_equal(want, json_at(o, "status.targets")));
+	report_free(r);
+}
+
+static void test_refused_target_is_told(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 0);
+	_cleanup_json_ json_t *e = NULL;
+
+	(void)state;
+	t.accepted = false;
+	give_plan(r, &t, 1);
+	e = first_target(r);
+	assert_string_equal(json_str_at(e, "uid", ""), "u1");
+	report_free(r);
+}
+
+static void test_many_targets_are_cut_and_counted(void **state)
+{
+	enum { N = 300 };
+	struct report *r = new_report();
+	struct plan_target *t = xcalloc(N, sizeof(*t));
+	_cleanup_json_ json_t *o = NULL;
+	char uids[N][16];
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		snprintf(uids[i], sizeof(uids[i]), "u%03d", i);
+		t[i] = target(uids[i], 1, 1);
+	}
+	give_plan(r, t, N);
+	o = report_json(r);
+	assert_int_equal(json_array_size(json_at(o, "status.targets")), 256);
+	assert_int_equal(json_int_at(o, "status.targetsOmitted", 0), N - 256);
+	free(t);
+	report_free(r);
+}
+
+/* ---- when it is written ---- */
+
+static void test_first_samples_are_urgent_and_once(void **state)
+{
+	struct report *r = written_report();
+	unsigned n = sent.n;
+
+	(void)state;
+	report_sampled(r, "u1", EVENT_ON_CPU, 0);
+	assert_false(timer.armed);
+	report_sampled(r, "u1", EVENT_ON_CPU, 4);
+	assert_true(urgent());
+	fire();
+	answer(200);
+	report_sampled(r, "u1", EVENT_ON_CPU, 9);
+	assert_false(timer.armed);
+	report_stored(r, "u1", EVENT_ON_CPU, 9);
+	assert_true(urgent());
+	fire();
+	assert_string_equal(sent.method, "PATCH");
+	assert_string_equal(sent.type, "application/merge-patch+json");
+	assert_string_equal(sent.path, "/apis/podflame.io/v1alpha1/namespaces/podflame-system/"
+				       "profilingnodereports/node1/status");
+	assert_true(json_is_object(json_object_get(sent.body, "status")));
+	answer(200);
+	report_stored(r, "u1", EVENT_ON_CPU, 9);
+	report_stored(r, "unknown", EVENT_ON_CPU, 9);
+	assert_false(timer.armed);
+	assert_int_equal(sent.n, n + 2);
+	report_free(r);
+}
+
+static void test_counts_wait_and_counters_never_write(void **state)
+{
+	struct report *r = written_report();
+	struct plan_target t = target("u1", 1, 2);
+
+	(void)state;
+	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 1);
+	give_plan(r, &t, 1);
+	assert_false(timer.armed);
+	t.pods_matched = t.pods_planned = 3;
+	give_plan(r, &t, 1);
+	assert_true(timer.armed);
+	assert_false(urgent());
+	assert_in_range(timer.delay_ns, HOUR_NS - 60 * NSEC_PER_SEC, HOUR_NS + NSEC_PER_SEC);
+	/* back to what the server has: nothing to write */
+	t.pods_matched = t.pods_planned = 2;
+	give_plan(r, &t, 1);
+	assert_false(timer.armed);
+	report_free(r);
+}
+
+static void test_a_burst_is_limited(void **state)
+{
+	struct report *r = written_report();
+	unsigned n_urgent = 0;
+
+	(void)state;
+	for (int i = 0; i < 40; i++) {
+		report_problem(r, "u1", "Throttled", i % 2 ? "" : "over the limit");
+		if (!urgent())
+			break;
+		n_urgent++;
+		fire();
+		answer(200);
+	}
+	assert_in_range(n_urgent, 5, 12);
+	assert_true(timer.armed);
+	report_free(r);
+}
+
+static void test_new_generation_starts_anew(void **state)
+{
+	struct report *r = written_report();
+	struct plan_target t = target("u1", 2, 2);
+	_cleanup_json_ json_t *e = NULL;
+
+	(void)state;
+	report_stored(r, "u1", EVENT_ON_CPU, 1);
+	fire();
+	answer(200);
+	give_plan(r, &t, 1);
+	assert_true(urgent());
+	e = first_target(r);
+	assert_int_equal(json_int_at(e, "generation", 0), 2);
+	assert_true(json_is_false(json_object_get(
+		json_object_get(json_object_get(e, "events"), "on-cpu"), "stored")));
+	report_free(r);
+}
+
+static void test_target_that_goes_leaves_the_report(void **state)
+{
+	struct report *r = written_report();
+	_cleanup_json_ json_t *e = NULL;
+
+	(void)state;
+	give_plan(r, NULL, 0);
+	assert_true(urgent());
+	e = first_target(r);
+	assert_null(e);
+	report_free(r);
+}
+
+/* ---- answers ---- */
+
+static void test_absent_report_is_created(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+
+	(void)state;
+	give_plan(r, &t, 1);
+	fire();
+	assert_string_equal(sent.method, "PATCH");
+	answer(404);
+	assert_string_equal(sent.method, "POST");
+	assert_string_equal(
+		sent.path,
+		"/apis/podflame.io/v1alpha1/namespaces/podflame-system/profilingnodereports");
+	assert_string_equal(json_str_at(sent.body, "kind", ""), "ProfilingNodeReport");
+	answer(201);
+	assert_string_equal(sent.method, "PATCH");
+	answer(200);
+	assert_false(timer.armed);
+	report_free(r);
+}
+
+static void test_somebody_else_created_it(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+
+	(void)state;
+	give_plan(r, &t, 1);
+	fire();
+	answer(404);
+	answer(409);
+	assert_string_equal(sent.method, "PATCH");
+	answer(200);
+	assert_false(timer.armed);
+	report_free(r);
+}
+
+static void test_failures_back_off_and_recover(void **state)
+{
+	static const int failures[] = {403, 409, 500, -1, 429, 404};
+	uint64_t longest = 0;
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+
+	(void)state;
+	give_plan(r, &t, 1);
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(failures); i++) {
+			fire();
+			answer(failures[i]);
+			if (failures[i] == 404)
+				answer(404); /* of the create: no CRD or no namespace yet */
+			assert_true(timer.armed);
+			longest = MAX(longest, timer.delay_ns);
+		}
+	}
+	assert_in_range(longest, 30 * NSEC_PER_SEC, 120 * NSEC_PER_SEC);
+	/* a change while it waits does not hurry it */
+	report_sampled(r, "u1", EVENT_ON_CPU, 1);
+	assert_true(timer.delay_ns > NSEC_PER_SEC);
+	fire();
+	answer(200);
+	assert_false(timer.armed);
+	report_free(r);
+}
+
+static void test_change_during_a_write_is_written_after_it(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+	unsigned n;
+
+	(void)state;
+	give_plan(r, &t, 1);
+	fire();
+	n = sent.n;
+	report_stored(r, "u1", EVENT_ON_CPU, 1);
+	assert_int_equal(sent.n, n);
+	answer(200);
+	assert_true(urgent());
+	fire();
+	assert_true(json_is_true(json_object_get(
+		json_object_get(
+			json_object_get(json_array_get(json_at(sent.body, "status.targets"), 0),
+					"events"),
+			"on-cpu"),
+		"stored")));
+	answer(200);
+	report_free(r);
+}
+
+static void test_freed_before_the_answer(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+
+	(void)state;
+	give_plan(r, &t, 1);
+	fire();
+	report_free(r);
+	answer(200);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_refused_target_is_told),
+		cmocka_unit_test(test_many_targets_are_cut_and_counted),
+		cmocka_unit_test(test_first_samples_are_urgent_and_once),
+		cmocka_unit_test(test_counts_wait_and_counters_never_write),
+		cmocka_unit_test(test_a_burst_is_limited),
+		cmocka_unit_test(test_new_generation_starts_anew),
+		cmocka_unit_test(test_target_that_goes_leaves_the_report),
+		cmocka_unit_test(test_absent_report_is_created),
+		cmocka_unit_test(test_somebody_else_created_it),
+		cmocka_unit_test(test_failures_back_off_and_recover),
+		cmocka_unit_test(test_change_during_a_write_is_written_after_it),
+		cmocka_unit_test(test_freed_before_the_answer),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	json_decref(sent.body);
+	return failed;
+}
