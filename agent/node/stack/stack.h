@@ -21,13 +21,24 @@ struct stacks *stacks_free(struct stacks *s);
 void stacks_mappings(struct stacks *s, struct mappings *m);
 /* The process has ended: forgets its mappings after hold_ns, so that late samples still get names. */
 void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns);
-/* true when an address of this stack lies outside the process's known mappings: read them again. */
+/*
+ * true when an address of this stack lies outside the process's known mappings: read them again.
+ * Wild addresses (code without frame pointers) never get a mapping, so the answer is true at most
+ * once a second for a process whose mappings are known.
+ */
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
 /*
  * One sample's frames, root first, kernel frames last, a marker frame where the
  * walk stopped early. The result is interned in b. Either stack may be NULL: with
- * lost set, "[stack trace lost]" stands for it.
+ * lost set, or when there is no frame at all, "[stack trace lost]" stands for it.
+ *
+ * A frame with a name has the start of its function as address, so that equal functions
+ * are equal frames. Without a name: module, build_id and the ELF address to look up
+ * later (of a return address: the byte before it), 0 when the file could not be read
+ * (podflame_symbol_files_failed_total says why); without a mapping the raw address alone.
+ * Names and paths are cleaned: valid UTF-8, no control characters. May block as long as
+ * parser_elf does, once a file.
  */
 int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);

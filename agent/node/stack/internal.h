@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of stack share with each other, their tests and fuzz targets. */
+#pragma once
+
+#include "node/stack/stack.h"
+
+/* ---- kallsyms.c ---- */
+struct kernel_symbols;
+struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k);
+/* Cuts the text in place, keeps nothing of it. When all addresses are zero there are no symbols,
+ * and kernel_symbols_hidden. */
+struct kernel_symbols *kernel_symbols_parse(char *text, size_t n);
+int kernel_symbols_read(const char *path, struct kernel_symbols **ret);
+bool kernel_symbols_hidden(const struct kernel_symbols *k);
+size_t kernel_symbols_count(const struct kernel_symbols *k);
+/* -ENOENT: before the first symbol, or in a hole. Strings are borrowed from k. */
+int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64_t *ret_start,
+			const char **ret_name, const char **ret_module);
+/* Changes when modules or BPF programs come. *newest_bpf is kept between calls, 0 at first. */
+uint64_t kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf);
+
+/* ---- files.c: what is known of a mapped file ---- */
+struct files;
+struct files *files_new(struct parser *parser, size_t cache_bytes);
+struct files *files_free(struct files *f);
+struct file_symbol {
+	const char *name;     /* demangled and clean; NULL: inside no symbol */
+	const char *build_id; /* NULL: none */
+	uint64_t address;     /* of the function, or the one asked for; 0: the file has no index */
+};
+/* address is the process's; strings are valid until the next call. */
+void files_symbol(struct files *f, const struct mapping *m, uint64_t address,
+		  struct file_symbol *ret);
+size_t files_bytes(const struct files *f);
+size_t files_count(const struct files *f);
+
+/* ---- text.c ---- */
+/* Valid UTF-8 without control characters, '?' for what was not; a new string. */
+char *text_clean(const char *s);

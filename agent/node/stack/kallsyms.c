@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /proc/kallsyms -> sorted functions of the kernel, its modules and BPF programs. It has no
+ * sizes: a function reaches to the next symbol, and no further than a hole allows.
+ */
+#include "node/stack/internal.h"
+
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define KALLSYMS_BYTES_MAX   (256u << 20)
+#define KALLSYMS_SYMBOLS_MAX (4u << 20)
+/* Code of a module or BPF program whose next neighbour belongs to another one ends somewhere
+ * before it; nothing says where. */
+#define LAST_SYMBOL_MAX (64u << 10)
+
+struct kernel_symbol {
+	uint64_t address;
+	uint32_t size;
+	uint32_t name, module; /* offsets into text */
+	char type;
+};
+struct kernel_symbols {
+	struct buf text; /* names and modules, NUL-terminated; offset 0: "[kernel]" */
+	struct kernel_symbol *items;
+	size_t n, cap, seen;
+	uint32_t last_module;
+};
+
+struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k)
+{
+	if (k) {
+		buf_done(&k->text);
+		free(k->items);
+		free(k);
+	}
+	return NULL;
+}
+
+bool kernel_symbols_hidden(const struct kernel_symbols *k)
+{
+	return k->seen > 0 && k->n == 0;
+}
+
+size_t kernel_symbols_count(const struct kernel_symbols *k)
+{
+	return k->n;
+}
+
+struct line {
+	uint64_t address;
+	char type;
+	const char *name, *module;
+};
+
+/* "ffffffff81000000 T _stext" or "ffffffffc0201000 t f\t[module]"; cuts line in place. */
+static bool parse_line(char *line, struct line *ret)
+{
+	char *p, *name_end;
+
+	errno = 0;
+	ret->address = strtoull(line, &p, 16);
+	if (errno || p == line || line[0] == '-' || p[0] != ' ' || !p[1] || p[2] != ' ' || !p[3])
+		return false;
+	ret->type = p[1];
+	ret->name = p + 3;
+	ret->module = NULL;
+	name_end = p + 3 + strcspn(p + 3, " \t");
+	if (name_end == ret->name)
+		return false;
+	if (*name_end) {
+		char *open = strchr(name_end + 1, '['), *close = open ? strchr(open, ']') : NULL;
+
+		*name_end = '\0';
+		if (close && close > open + 1) {
+			*close = '\0';
+			ret->module = open + 1;
+		}
+	}
+	return true;
+}
+
+/* Where the text of the kernel ends: nothing between it and the next symbol has a name. */
+static bool is_hole(const char *name)
+{
+	return streq(name, "_etext") || streq(name, "_einittext") || streq(name, "__init_end");
+}
+
+static uint32_t keep(struct kernel_symbols *k, const char *s)
+{
+	uint32_t at = k->text.len;
+
+	buf_add(&k->text, s, strlen(s) + 1);
+	return at;
+}
+
+static uint32_t keep_module(struct kernel_symbols *k, const char *module)
+{
+	if (!module)
+		return 0;
+	if (!streq(k->text.data + k->last_module, module))
+		k->last_module = keep(k, module);
+	return k->last_module;
+}
+
+static void add_line(struct kernel_symbols *k, char *line)
+{
+	struct line l;
+
+	if (!parse_line(line, &l))
+		return;
+	k->seen++;
+	if (l.address == 0 || !strchr("tTwW", l.type) || k->n == KALLSYMS_SYMBOLS_MAX)
+		return;
+	GROW(k->items, k->n, k->cap);
+	k->items[k->n++] = (struct kernel_symbol){
+		.address = l.address,
+		.name = keep(k, l.name),
+		.module = keep_module(k, l.module),
+		.type = l.type,
+	};
+}
+
+static const char *name_of(const struct kernel_symbols *k, const struct kernel_symbol *s)
+{
+	return k->text.data + s->name;
+}
+
+/* Of several names for one address: a hole's end, then public, then plainer, then shorter. */
+static int compare_names(const struct kernel_symbols *k, const struct kernel_symbol *a,
+			 const struct kernel_symbol *b)
+{
+	const char *name_a = name_of(k, a), *name_b = name_of(k, b);
+	size_t under_a = strspn(name_a, "_"), under_b = strspn(name_b, "_");
+	bool hole_a = is_hole(name_a), hole_b = is_hole(name_b);
+	size_t n_a = strlen(name_a), n_b = strlen(name_b);
+
+	if (hole_a != hole_b)
+		return hole_b ? -1 : 1;
+	if ((a->type == 'T') != (b->type == 'T'))
+		return a->type == 'T' ? -1 : 1;
+	if (under_a != under_b)
+		return under_a < under_b ? -1 : 1;
+	if (n_a != n_b)
+		return n_a < n_b ? -1 : 1;
+	return strcmp(name_a, name_b);
+}
+
+static int compare_symbols(const void *left, const void *right, void *arg)
+{
+	const struct kernel_symbol *a = left, *b = right;
+
+	if (a->address != b->address)
+		return a->address < b->address ? -1 : 1;
+	return compare_names(arg, a, b);
+}
+
+static bool same_module(const struct kernel_symbols *k, const struct kernel_symbol *a,
+			const struct kernel_symbol *b)
+{
+	return streq(k->text.data + a->module, k->text.data + b->module);
+}
+
+static void finish(struct kernel_symbols *k)
+{
+	size_t n = 0;
+
+	if (k->n)
+		qsort_r(k->items, k->n, sizeof(*k->items), compare_symbols, k);
+	for (size_t i = 0; i < k->n; i++)
+		if (n == 0 || k->items[n - 1].address != k->items[i].address)
+			k->items[n++] = k->items[i];
+	k->n = n;
+	for (size_t i = 0; i < n; i++) {
+		struct kernel_symbol *s = &k->items[i];
+		uint64_t size = i + 1 < n ? s[1].address - s->address : UINT32_MAX;
+
+		if (is_hole(name_of(k, s)))
+			size = 0;
+		else if (i + 1 == n || !same_module(k, s, &s[1]))
+			size = MIN(size, (uint64_t)LAST_SYMBOL_MAX);
+		s->size = MIN(size, (uint64_t)UINT32_MAX);
+	}
+}
+
+struct kernel_symbols *kernel_symbols_parse(char *text, size_t n)
+{
+	struct kernel_symbols *k = xcalloc(1, sizeof(*k));
+	char *stop = text + n;
+
+	buf_init(&k->text, KALLSYMS_BYTES_MAX);
+	keep(k, "[kernel]");
+	while (text < stop && !k->text.failed) {
+		char *end = memchr(text, '\n', stop - text);
+
+		if (!end)
+			break; /* the kernel ends every line */
+		*end = '\0';
+		add_line(k, text);
+		text = end + 1;
+	}
+	finish(k);
+	return k;
+}
+
+int kernel_symbols_read(const char *path, struct kernel_symbols **ret)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+	int r = file_read(AT_FDCWD, path, KALLSYMS_BYTES_MAX, &text, &n);
+
+	if (r < 0)
+		return r;
+	*ret = kernel_symbols_parse(text, n);
+	return 0;
+}
+
+int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64_t *ret_start,
+			const char **ret_name, const char **ret_module)
+{
+	size_t low = 0, high = k->n;
+	const struct kernel_symbol *s;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (k->items[middle].address <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0 || address - k->items[low - 1].address >= k->items[low - 1].size)
+		return -ENOENT;
+	s = &k->items[low - 1];
+	*ret_start = s->address;
+	*ret_name = name_of(k, s);
+	*ret_module = k->text.data + s->module;
+	return 0;
+}
+
+/* Ids of BPF programs only grow: the newest one changes with each that is loaded. */
+static void find_newest_bpf(uint32_t *id)
+{
+	union bpf_attr attr = {.start_id = *id};
+
+	while (syscall(SYS_bpf, BPF_PROG_GET_NEXT_ID, &attr, sizeof(attr)) == 0) {
+		*id = attr.next_id;
+		attr = (union bpf_attr){.start_id = *id};
+	}
+}
+
+uint64_t kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf)
+{
+	_cleanup_free_ char *modules = NULL;
+	struct stat st;
+	size_t n;
+
+	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file: a test's */
+		return hash_bytes(&st.st_mtim, sizeof(st.st_mtim), st.st_size);
+	find_newest_bpf(newest_bpf);
+	if (file_read(AT_FDCWD, "/proc/modules", 16 << 20, &modules, &n) < 0)
+		n = 0;
+	return hash_bytes(modules ? modules : "", n, *newest_bpf);
+}

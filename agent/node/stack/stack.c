@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Raw stacks -> frames: which process, which mapping, which function, and what could not be told. */
+#include "node/stack/internal.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define PROCESSES_MAX	  32768
+#define EXECS_MAX	  4 /* generations of mappings kept of one process */
+#define MISS_EVERY_NS	  NSEC_PER_SEC
+#define KERNEL_REFRESH_NS (30 * NSEC_PER_SEC)
+/* 32-bit processes have a vdso of their own, which is not the one we know. */
+#define ADDRESS_32BIT (1ULL << 32)
+
+struct process_key {
+	uint64_t start_boottime_ns, tgid;
+};
+struct process {
+	struct process_key key;
+	struct mappings *execs[EXECS_MAX]; /* newest first */
+	uint64_t miss_told_ns;		   /* CLOCK_MONOTONIC */
+	uint64_t forget_ns;		   /* 0: it lives */
+	UT_hash_handle hh;
+};
+struct stacks {
+	struct files *files;
+	struct process *processes;
+	uint64_t next_purge_ns;
+	char *kallsyms_path;
+	struct kernel_symbols *kernel;
+	uint64_t kernel_fingerprint;
+	uint64_t kernel_checked_ns, kernel_missed_ns;
+	uint32_t newest_bpf;
+	char kernel_problem[160];
+	struct frame frames[STACK_MAX_FRAMES];
+	size_t n_frames;
+	struct batch *batch; /* of the call at work */
+};
+
+/* ---- kernel ---- */
+
+static void load_kernel(struct stacks *s)
+{
+	struct kernel_symbols *k;
+	int r = kernel_symbols_read(s->kallsyms_path, &k);
+
+	s->kernel_problem[0] = '\0';
+	if (r < 0) {
+		snprintf(s->kernel_problem, sizeof(s->kernel_problem), "cannot read %s: %s",
+			 s->kallsyms_path, strerror(-r));
+		return;
+	}
+	kernel_symbols_free(s->kernel);
+	s->kernel = k;
+	if (kernel_symbols_hidden(k))
+		snprintf(s->kernel_problem, sizeof(s->kernel_problem),
+			 "%s shows no addresses: CAP_SYSLOG is missing, or kernel.kptr_restrict "
+			 "is 2",
+			 s->kallsyms_path);
+	else if (kernel_symbols_count(k) == 0)
+		snprintf(s->kernel_problem, sizeof(s->kernel_problem), "%s names no function",
+			 s->kallsyms_path);
+}
+
+int stacks_refresh_kernel(struct stacks *s)
+{
+	uint64_t fingerprint = kernel_symbols_fingerprint(s->kallsyms_path, &s->newest_bpf);
+
+	uint64_t now = now_mono_ns();
+	bool problem = s->kernel_problem[0];
+
+	if (s->kernel_checked_ns && fingerprint == s->kernel_fingerprint &&
+	    (!problem || now < s->kernel_checked_ns + KERNEL_REFRESH_NS))
+		return problem ? -ENODATA : 0;
+	s->kernel_checked_ns = now;
+	s->kernel_fingerprint = fingerprint;
+	load_kernel(s);
+	return s->kernel_problem[0] ? -ENODATA : 0;
+}
+
+const char *stacks_kernel_problem(const struct stacks *s)
+{
+	return s->kernel_problem;
+}
+
+/* ---- life ---- */
+
+int stacks_new(const struct stacks_config *c, struct stacks **ret)
+{
+	struct stacks *s = xcalloc(1, sizeof(*s));
+
+	s->files = files_new(c->parser, c->cache_bytes);
+	s->kallsyms_path = xstrdup(c->kallsyms_path ? c->kallsyms_path : "/proc/kallsyms");
+	(void)stacks_refresh_kernel(s); /* stacks_kernel_problem tells */
+	*ret = s;
+	return 0;
+}
+
+static void forget(struct stacks *s, struct process *p)
+{
+	HASH_DEL(s->processes, p);
+	for (size_t i = 0; i < EXECS_MAX; i++)
+		mappings_unref(p->execs[i]);
+	free(p);
+}
+
+struct stacks *stacks_free(struct stacks *s)
+{
+	struct process *p, *next;
+
+	if (!s)
+		return NULL;
+	HASH_ITER (hh, s->processes, p, next)
+		forget(s, p);
+	files_free(s->files);
+	kernel_symbols_free(s->kernel);
+	free(s->kallsyms_path);
+	free(s);
+	return NULL;
+}
+
+/* ---- processes ---- */
+
+static void purge(struct stacks *s)
+{
+	uint64_t now = now_mono_ns();
+	struct process *p, *next;
+
+	if (now < s->next_purge_ns)
+		return;
+	s->next_purge_ns = now + NSEC_PER_SEC;
+	HASH_ITER (hh, s->processes, p, next) {
+		if (p->forget_ns && now >= p->forget_ns)
+			forget(s, p);
+	}
+}
+
+static struct process *find_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct process_key key = {start_boottime_ns, tgid};
+	struct process *p;
+
+	HASH_FIND(hh, s->processes, &key, sizeof(key), p);
+	return p;
+}
+
+static struct mappings *find_exec(const struct process *p, uint32_t exec_id)
+{
+	for (size_t i = 0; p && i < EXECS_MAX; i++)
+		if (p->execs[i] && p->execs[i]->exec_id == exec_id)
+			return p->execs[i];
+	return NULL;
+}
+
+void stacks_mappings(struct stacks *s, struct mappings *m)
+{
+	struct process *p = find_process(s, m->tgid, m->start_boottime_ns);
+	size_t at;
+
+	purge(s);
+	if (!p) {
+		if (HASH_COUNT(s->processes) >= PROCESSES_MAX) {
+			forget(s, s->processes); /* the one known longest */
+			counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL),
+				    1);
+		}
+		p = xcalloc(1, sizeof(*p));
+		p->key = (struct process_key){m->start_boottime_ns, m->tgid};
+		HASH_ADD(hh, s->processes, key, sizeof(p->key), p);
+	}
+	for (at = 0; at < EXECS_MAX - 1; at++)
+		if (!p->execs[at] || p->execs[at]->exec_id == m->exec_id)
+			break;
+	mappings_unref(p->execs[at]);
+	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
+	p->execs[0] = mappings_ref(m);
+}
+
+void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns)
+{
+	struct process *p = find_process(s, tgid, start_boottime_ns);
+
+	if (p)
+		p->forget_ns = now_mono_ns() + hold_ns;
+	s->next_purge_ns = hold_ns ? s->next_purge_ns : 0;
+	purge(s);
+}
+
+bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
+		   const struct raw_stack *ustack)
+{
+	struct process *p = find_process(s, tgid, start_boottime_ns);
+	uint64_t now = now_mono_ns();
+
+	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
+		return false;
+	for (size_t i = 0; i < ustack->n; i++) {
+		const struct raw_frame *f = &ustack->frames[i];
+		const struct mappings *m = f->kernel ? NULL : find_exec(p, f->exec_id);
+
+		if (f->kernel || (m && (m->truncated || mappings_find(m, f->address - (i > 0)))))
+			continue;
+		if (p)
+			p->miss_told_ns = now;
+		return true;
+	}
+	return false;
+}
+
+/* ---- frames ---- */
+
+static void push(struct stacks *s, const struct frame *f)
+{
+	/* 512 user and 127 kernel frames and three markers fit; more comes from nobody. */
+	if (s->n_frames < STACK_MAX_FRAMES)
+		s->frames[s->n_frames++] = *f;
+}
+
+static void push_marker(struct stacks *s, const char *text)
+{
+	struct frame f = {.kind = FRAME_MARKER, .name = text};
+
+	push(s, &f);
+}
+
+static void push_end(struct stacks *s, const struct raw_stack *stack)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (!stack->end_reason)
+		return;
+	if (streq(stack->end_reason, "truncated")) {
+		push_marker(s, "[truncated]");
+		return;
+	}
+	text = xasprintf("[unwind: %s]", stack->end_reason);
+	push_marker(s, batch_str(s->batch, text));
+}
+
+/* The path, clean; interned here because the mapping may be gone before the batch. */
+static const char *module_name(struct stacks *s, const char *path)
+{
+	_cleanup_free_ char *text = text_clean(path);
+
+	return batch_str(s->batch, text);
+}
+
+static void push_user(struct stacks *s, const struct process *p, const struct raw_frame *raw,
+		      bool leaf)
+{
+	const struct mappings *maps = find_exec(p, raw->exec_id);
+	uint64_t address =
+		raw->address - !leaf; /* a return address belongs to the call before it */
+	const struct mapping *m = maps ? mappings_find(maps, address) : NULL;
+	struct frame f = {.kind = FRAME_APP, .address = raw->address};
+	struct file_symbol symbol;
+
+	if (!m || !m->path[0] || (streq(m->path, "[vdso]") && m->start < ADDRESS_32BIT)) {
+		push(s, &f);
+		return;
+	}
+	files_symbol(s->files, m, address, &symbol);
+	f.kind = m->library ? FRAME_LIBRARY : FRAME_APP;
+	f.address = symbol.address;
+	/* Strings of files_symbol live until the next call only. */
+	f.name = batch_str(s->batch, symbol.name);
+	f.build_id = batch_str(s->batch, symbol.build_id);
+	f.module = module_name(s, m->path);
+	push(s, &f);
+}
+
+static int find_kernel(struct stacks *s, uint64_t address, struct frame *f)
+{
+	if (!s->kernel)
+		return -ENOENT;
+	return kernel_symbols_find(s->kernel, address, &f->address, &f->name, &f->module);
+}
+
+static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf)
+{
+	struct frame f = {.kind = FRAME_KERNEL, .address = raw->address};
+	uint64_t address = raw->address - !leaf;
+
+	if (find_kernel(s, address, &f) < 0 &&
+	    now_mono_ns() > s->kernel_missed_ns + KERNEL_REFRESH_NS) {
+		s->kernel_missed_ns = now_mono_ns();
+		(void)stacks_refresh_kernel(s);
+		(void)find_kernel(s, address, &f);
+	}
+	/* A refresh during this stack would free what earlier frames borrow. */
+	f.name = batch_str(s->batch, f.name);
+	f.module = batch_str(s->batch, f.module);
+	push(s, &f);
+}
+
+int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
+		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
+		   uint32_t *ret_stack)
+{
+	const struct process *p;
+
+	purge(s);
+	p = find_process(s, tgid, start_boottime_ns);
+	s->batch = b;
+	s->n_frames = 0;
+	if (!ustack && lost)
+		push_marker(s, "[stack trace lost]");
+	if (ustack) {
+		push_end(s, ustack);
+		for (size_t i = ustack->n; i-- > 0;)
+			push_user(s, p, &ustack->frames[i], i == 0);
+	}
+	if (kstack) {
+		push_end(s, kstack);
+		for (size_t i = kstack->n; i-- > 0;)
+			push_kernel(s, &kstack->frames[i], i == 0);
+	}
+	if (s->n_frames == 0 || (ustack && !kstack && lost))
+		push_marker(s, "[stack trace lost]");
+	s->batch = NULL;
+	return batch_stack(b, s->frames, s->n_frames, ret_stack);
+}

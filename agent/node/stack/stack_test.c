@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stacks as they are rendered: this very process's addresses, with kernel names from a
+ * fixture. The test program is its own parse child (PARSE_CHILD_VERB).
+ */
+#include "node/stack/internal.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define HOLD_NS (3600 * NSEC_PER_SEC)
+
+static char dir[] = "/tmp/podflame-stack-XXXXXX";
+static struct parser *parser;
+
+static const char kallsyms[] = "ffffffff81000000 T _stext\n"
+			       "ffffffff81000000 T _text\n"
+			       "ffffffff81000100 t do_idle\n"
+			       "ffffffff81000200 T ksys_write\n"
+			       "ffffffff81000200 W __weak_ksys_write\n"
+			       "ffffffff81000240 T __x64_sys_write\n"
+			       "ffffffff81000280 T do_syscall_64\n"
+			       "ffffffff81000300 T _etext\n"
+			       "ffffffff82000000 D some_data\n"
+			       "ffffffffc0001000 t nf_hook\t[nf_tables]\n"
+			       "ffffffffc0001100 T nf_last\t[nf_tables]\n"
+			       "ffffffffc0301000 t bpf_prog_6deef7357e7b4530_on_cpu\t[bpf]\n";
+
+static const char *write_kallsyms(const char *text)
+{
+	static char path[64];
+
+	snprintf(path, sizeof(path), "%s/kallsyms", dir);
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0600), 0);
+	return path;
+}
+
+struct fixture {
+	struct stacks *s;
+	struct batch *b;
+	uint32_t tgid;
+	uint64_t start_ns;
+};
+
+static void add_own_mappings(struct fixture *f, uint32_t exec_id)
+{
+	struct mappings *m;
+
+	assert_int_equal(mappings_read(f->tgid, f->start_ns, exec_id, &m), 0);
+	stacks_mappings(f->s, m);
+	mappings_unref(m);
+}
+
+static struct fixture make(const char *symbols)
+{
+	struct stacks_config c = {.parser = parser, .kallsyms_path = write_kallsyms(symbols)};
+	struct fixture f = {.b = batch_new(), .tgid = getpid()};
+
+	assert_int_equal(stacks_new(&c, &f.s), 0);
+	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
+	add_own_mappings(&f, 1);
+	return f;
+}
+
+static void done(struct fixture *f)
+{
+	batch_free(f->b);
+	stacks_free(f->s);
+}
+
+static const struct stack_ref *resolve(struct fixture *f, const struct raw_stack *u,
+				       const struct raw_stack *k, bool lost)
+{
+	uint32_t index;
+
+	assert_int_equal(stacks_resolve(f->s, f->b, f->tgid, f->start_ns, u, k, lost, &index), 0);
+	return &f->b->stacks[index];
+}
+
+static void assert_rendered(struct fixture *f, const struct raw_stack *u, const struct raw_stack *k,
+			    bool lost, const char *expected)
+{
+	const struct stack_ref *r = resolve(f, u, k, lost);
+	struct frame frames[64];
+	struct stack_head head = {0};
+	struct buf text;
+
+	buf_init(&text, 0);
+	for (size_t i = 0; i < r->n; i++)
+		frames[i] = *r->frames[i];
+	stack_render(&head, frames, r->n, &text);
+	assert_string_equal(text.data ? text.data : "", expected);
+	buf_done(&text);
+}
+
+__attribute__((noinline)) int known_function(int x);
+__attribute__((noinline)) int known_function(int x)
+{
+	volatile int y = x;
+
+	return y * 3;
+}
+
+#define USER(a)	  ((struct raw_frame){false, 1, (uintptr_t)(a)})
+#define KERNEL(a) ((struct raw_frame){true, 0, a})
+#define STACK(end, ...)                                                                            \
+	(&(struct raw_stack){1, (struct raw_frame[]){__VA_ARGS__},                                 \
+			     sizeof((struct raw_frame[]){__VA_ARGS__}) / sizeof(struct raw_frame), \
+			     end})
+
+static void user_and_kernel_frames_have_names(void **state)
+{
+	struct fixture f = make(kallsyms);
+
+	(void)state;
+	/* The leaf's address is taken as it is, a return address belongs to the call before it. */
+	assert_rendered(&f, STACK(NULL, USER(known_function), USER((uintptr_t)known_function + 4)),
+			NULL, false, "known_function;known_function");
+	assert_rendered(&f, STACK(NULL, USER(known_function)),
+			STACK(NULL, KERNEL(0xffffffff81000210), KERNEL(0xffffffff81000280),
+			      KERNEL(0xffffffff81000290)),
+			false,
+			"known_function;[k] do_syscall_64;[k] __x64_sys_write;[k] ksys_write");
+	done(&f);
+}
+
+static void frames_carry_module_build_id_and_function_start(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct frame *a, *b;
+
+	(void)state;
+	a = resolve(&f, STACK(NULL, USER(known_function)), NULL, false)->frames[0];
+	assert_int_equal(a->kind, FRAME_APP);
+	assert_non_null(strstr(a->module, "stack_test"));
+	assert_non_null(a->build_id);
+	b = resolve(&f, STACK(NULL, USER((uintptr_t)known_function + 5)), NULL, false)->frames[0];
+	assert_ptr_equal(a, b); /* equal functions are one frame */
+	b = resolve(&f, NULL, STACK(NULL, KERNEL(0xffffffffc0001010)), false)->frames[0];
+	assert_string_equal(b->module, "nf_tables");
+	b = resolve(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false)->frames[0];
+	assert_string_equal(b->module, "[kernel]");
+	done(&f);
+}
+
+static void libraries_and_vdso(void **state)
+{
+	struct fixture f = make(kallsyms);
+	void *vdso = dlopen("linux-vdso.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	void *clock = vdso ? dlsym(vdso, "__vdso_clock_gettime") : NULL;
+	const struct frame *r;
+
+	(void)state;
+	assert_rendered(&f, STACK(NULL, USER(dlsym(RTLD_DEFAULT, "qsort_r"))), NULL, false,
+			"[l] qsort_r");
+	if (!clock) {
+		print_message("skipped: no vdso here\n");
+		done(&f);
+		skip();
+	}
+	r = resolve(&f, STACK(NULL, USER(clock)), NULL, false)->frames[0];
+	assert_string_equal(r->module, "[vdso]");
+	assert_non_null(strstr(r->name, "clock_gettime"));
+	done(&f);
+}
+
+static void what_is_not_known_is_said(void **state)
+{
+	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct fixture f = make(kallsyms);
+	const struct frame *r;
+
+	(void)state;
+	assert_rendered(&f, STACK(NULL, USER(0x1234), USER(0x5678)), NULL, false,
+			"[unknown start_thread?];[unknown] 0x0000000000001234");
+	r = resolve(&f, STACK(NULL, USER(jit)), NULL, false)->frames[0];
+	assert_null(r->module);
+	assert_int_equal(r->address, (uintptr_t)jit);
+	/* Another exec's mappings say nothing about these addresses. */
+	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 2, (uintptr_t)known_function})),
+			NULL, false, "[unknown start_thread?]");
+	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000400)), false,
+			"[k] [unknown] 0xffffffff81000400");
+	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff80000000)), false,
+			"[k] [unknown] 0xffffffff80000000");
+	munmap(jit, 4096);
+	done(&f);
+}
+
+static void markers_stand_where_the_walk_stopped(void **state)
+{
+	struct fixture f = make(kallsyms);
+
+	(void)state;
+	assert_rendered(&f, STACK("truncated", USER(known_function)), NULL, false,
+			"[truncated];known_function");
+	assert_rendered(&f, STACK("no_frame_pointer", USER(known_function)),
+			STACK("truncated", KERNEL(0xffffffff81000110)), false,
+			"[unwind: no_frame_pointer];known_function;[truncated];[k] do_idle");
+	assert_rendered(&f, NULL, NULL, true, "[stack trace lost]");
+	assert_rendered(&f, NULL, NULL, false, "[stack trace lost]");
+	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), true,
+			"[stack trace lost];[k] do_idle");
+	assert_rendered(&f, STACK(NULL, USER(known_function)), NULL, true,
+			"known_function;[stack trace lost]");
+	done(&f);
+}
+
+static void misses_ask_for_mappings_once_a_second(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *known = STACK(NULL, USER(known_function)),
+			       *wild = STACK(NULL, USER(64));
+
+	(void)state;
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, known));
+	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, wild));
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, wild));
+	assert_true(stacks_misses(f.s, f.tgid + 1, f.start_ns, known));
+	done(&f);
+}
+
+static void ended_processes_are_held_then_forgotten(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, USER(known_function));
+
+	(void)state;
+	stacks_exited(f.s, f.tgid, f.start_ns, HOLD_NS);
+	assert_rendered(&f, u, NULL, false, "known_function");
+	stacks_exited(f.s, f.tgid, f.start_ns, 0);
+	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
+	done(&f);
+}
+
+static void newer_mappings_replace_older(void **state)
+{
+	struct fixture f = make(kallsyms);
+
+	(void)state;
+	for (uint32_t i = 0; i < 10; i++)
+		add_own_mappings(&f, i / 2);
+	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 4, (uintptr_t)known_function})),
+			NULL, false, "known_function");
+	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 0, (uintptr_t)known_function})),
+			NULL, false, "[unknown start_thread?]");
+	done(&f);
+}
+
+/* ---- the file cache ---- */
+
+static struct mapping copy_of_program(const char *name)
+{
+	_cleanup_free_ char *command = xasprintf("cp /proc/%d/exe %s/%s", getpid(), dir, name);
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+	struct stat st;
+	struct mapping m = {.start = 0x1000, .end = 0x100000000, .path = "/app"};
+
+	assert_int_equal(system(command), 0);
+	m.fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(fstat(m.fd, &st), 0);
+	m.inode = st.st_ino;
+	m.mtime_ns = st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
+	return m;
+}
+
+static void indexes_are_kept_under_the_limit(void **state)
+{
+	struct counter *evicted = counter("podflame_symbol_files_evicted_total", NULL, NULL);
+	struct files *files = files_new(parser, 4096); /* less than one index */
+	struct mapping a = copy_of_program("a"), b = a;
+	uint64_t before = counter_get(evicted);
+	struct file_symbol symbol;
+	size_t bytes;
+
+	(void)state;
+	b.fd = open("/bin/sh", O_RDONLY | O_CLOEXEC);
+	b.inode++;
+	files_symbol(files, &a, a.start, &symbol);
+	bytes = files_bytes(files);
+	assert_true(bytes > 4096);
+	files_symbol(files, &b, b.start, &symbol);
+	assert_int_equal(files_count(files), 1);
+	assert_int_equal(counter_get(evicted), before + 1);
+	files_symbol(files, &a, a.start, &symbol);
+	assert_int_equal(files_bytes(files), bytes);
+	close(a.fd);
+	close(b.fd);
+	files_free(files);
+}
+
+static void equal_files_share_one_index(void **state)
+{
+	struct files *files = files_new(parser, 0);
+	struct mapping a = copy_of_program("a"), b = copy_of_program("b");
+	struct file_symbol symbol;
+	size_t bytes;
+
+	(void)state;
+	files_symbol(files, &a, a.start, &symbol);
+	bytes = files_bytes(files);
+	assert_true(bytes > 0);
+	files_symbol(files, &b, b.start, &symbol);
+	assert_int_equal(files_count(files), 2);
+	assert_int_equal(files_bytes(files), bytes);
+	close(a.fd);
+	close(b.fd);
+	files_free(files);
+}
+
+static void failed_files_are_counted_once(void **state)
+{
+	struct counter *gone = counter("podflame_symbol_files_failed_total", "reason", "gone");
+	struct mapping m = {.start = 4096,
+			    .end = 8192,
+			    .path = "/gone.so",
+			    .fd = -1,
+			    .open_error = -ENOENT,
+			    .inode = 5};
+	struct files *files = files_new(parser, 0);
+	uint64_t before = counter_get(gone);
+	struct file_symbol symbol;
+
+	(void)state;
+	files_symbol(files, &m, 5000, &symbol);
+	files_symbol(files, &m, 5001, &symbol);
+	assert_int_equal(counter_get(gone), before + 1);
+	assert_null(symbol.name);
+	assert_null(symbol.build_id);
+	assert_int_equal(symbol.address, 0);
+	files_free(files);
+}
+
+/* ---- kernel symbols ---- */
+
+static void assert_kernel(const struct kernel_symbols *k, uint64_t address, const char *name)
+{
+	const char *found = NULL, *module;
+	uint64_t start;
+
+	if (!name) {
+		assert_int_equal(kernel_symbols_find(k, address, &start, &found, &module), -ENOENT);
+		return;
+	}
+	assert_int_equal(kernel_symbols_find(k, address, &start, &found, &module), 0);
+	assert_string_equal(found, name);
+}
+
+static void kernel_symbols_end_at_holes(void **state)
+{
+	_cleanup_free_ char *text = xstrdup(kallsyms);
+	struct kernel_symbols *k = kernel_symbols_parse(text, strlen(text));
+
+	(void)state;
+	assert_kernel(k, 0xffffffff80ffffff, NULL);
+	assert_kernel(k, 0xffffffff81000000, "_text");
+	assert_kernel(k, 0xffffffff810001ff, "do_idle");
+	assert_kernel(k, 0xffffffff81000200, "ksys_write");
+	assert_kernel(k, 0xffffffff810002ff, "do_syscall_64");
+	assert_kernel(k, 0xffffffff81000300, NULL); /* past the text */
+	assert_kernel(k, 0xffffffff82000000, NULL); /* data */
+	assert_kernel(k, 0xffffffffc0001150, "nf_last");
+	assert_kernel(k, 0xffffffffc0201100, NULL); /* far behind the last of its module */
+	assert_kernel(k, 0xffffffffc0301010, "bpf_prog_6deef7357e7b4530_on_cpu");
+	assert_kernel(k, UINT64_MAX, NULL);
+	assert_int_equal(kernel_symbols_count(k), 9);
+	kernel_symbols_free(k);
+}
+
+static void hidden_addresses_are_a_problem_with_a_reason(void **state)
+{
+	struct fixture f = make("0000000000000000 T _stext\n0000000000000000 T do_idle\n");
+
+	(void)state;
+	assert_non_null(strstr(stacks_kernel_problem(f.s), "shows no addresses"));
+	assert_non_null(strstr(stacks_kernel_problem(f.s), "CAP_SYSLOG"));
+	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false,
+			"[k] [unknown] 0xffffffff81000110");
+	/* The administrator grants it: the next refresh sees that. */
+	write_kallsyms(kallsyms);
+	assert_int_equal(stacks_refresh_kernel(f.s), 0);
+	assert_string_equal(stacks_kernel_problem(f.s), "");
+	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false, "[k] do_idle");
+	done(&f);
+}
+
+static void absent_kallsyms_is_a_problem(void **state)
+{
+	struct stacks_config c = {.kallsyms_path = "/nonexistent/kallsyms"};
+	struct stacks *s;
+
+	(void)state;
+	assert_int_equal(stacks_new(&c, &s), 0);
+	assert_non_null(strstr(stacks_kernel_problem(s), "cannot read /nonexistent/kallsyms"));
+	stacks_free(s);
+}
+
+static void real_kallsyms(void **state)
+{
+	struct stacks_config c = {0};
+	struct stacks *s;
+
+	(void)state;
+	assert_int_equal(stacks_new(&c, &s), 0);
+	if (*stacks_kernel_problem(s)) {
+		print_message("skipped: %s\n", stacks_kernel_problem(s));
+		stacks_free(s);
+		skip();
+	}
+	assert_int_equal(stacks_refresh_kernel(s), 0);
+	stacks_free(s);
+}
+
+/* ---- names ---- */
+
+static void mangled_names(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
+		{"_ZN3foo3barEi", "foo::bar(int)"},
+		{"_ZNSt6vectorIiSaIiEE9push_backERKi",
+		 "std::vector<int, std::allocator<int> >::push_back(int const&)"},
+		{"_ZN5clang4Sema5parseEv.llvm.1234567", "clang::Sema::parse()"},
+		{"_ZL6helperv.cold", "helper() [clone .cold]"},
+		{"_GLOBAL__sub_I_main", "global constructors keyed to main"},
+		/* Rust, legacy: the hash stays, as DeepFlow shows it. */
+		{"_ZN14deepflow_agent14flow_generator8flow_map7FlowMap18inject_meta_"
+		 "packet17h553351a860254660E",
+		 "deepflow_agent::flow_generator::flow_map::FlowMap::inject_meta_packet::"
+		 "h553351a860254660"},
+		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE.llvm.987",
+		 "core::fmt::Formatter::pad::h0123456789abcdef"},
+		{"_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$"
+		 "3bar17h930b740aa94f1d3aE",
+		 "<Test + 'static as foo::Bar<Test>>::bar::h930b740aa94f1d3a"},
+		/* Rust, v0 */
+		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function"},
+		{"_RNvMs_CsHhX5_3barNtB4_3Foo3new", "<bar::Foo>::new"},
+		{"main", NULL},
+		{"_start", NULL},
+		{"_Z", NULL},
+		{"_ZN", NULL},
+		{"", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *out = demangle(cases[i].in);
+
+		if (!cases[i].out) {
+			if (out)
+				print_message("%s -> %s\n", cases[i].in, out);
+			assert_null(out);
+			continue;
+		}
+		assert_non_null(out);
+		assert_string_equal(out, cases[i].out);
+	}
+}
+
+/* f<T, T, ...> where each T repeats all before: 20 substitutions would be a million bytes. */
+static void names_that_explode_stay_mangled(void **state)
+{
+	static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	_cleanup_buf_ struct buf name;
+	_cleanup_free_ char *out = NULL, *longest = xmalloc(5001);
+
+	(void)state;
+	buf_init(&name, 0);
+	buf_puts(&name, "_Z1fSt4pairIiiE");
+	for (int i = 0; i < 30; i++)
+		buf_printf(&name, "St4pairIS%c_S%c_E", letters[i], letters[i]);
+	out = demangle(name.data);
+	if (out)
+		assert_true(strlen(out) <= 16384);
+	memset(longest, 'a', 5000);
+	memcpy(longest, "_Z4990", 6);
+	longest[5000] = '\0';
+	assert_null(demangle(longest));
+}
+
+static void text_is_clean(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
+		{"plain", "plain"},
+		{"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5",
+		 "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5"},
+		{"a\nb\tc\x7f", "a?b?c?"},
+		{"\xff\xc3", "??"},
+		{"\xc0\xaf", "??"},	      /* overlong */
+		{"\xed\xa0\x80", "???"},      /* surrogate */
+		{"\xf4\x90\x80\x80", "????"}, /* beyond U+10FFFF */
+		{"\xe2\x82", "??"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *out = text_clean(cases[i].in);
+
+		assert_string_equal(out, cases[i].out);
+	}
+}
+
+static int start(void **state)
+{
+	struct parser_config c = {0};
+
+	(void)state;
+	return mkdtemp(dir) && parser_new(&c, &parser) == 0 ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+	_cleanup_free_ char *command = xasprintf("rm -r %s", dir);
+
+	(void)state;
+	parser_free(parser);
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(user_and_kernel_frames_have_names),
+		cmocka_unit_test(frames_carry_module_build_id_and_function_start),
+		cmocka_unit_test(libraries_and_vdso),
+		cmocka_unit_test(what_is_not_known_is_said),
+		cmocka_unit_test(markers_stand_where_the_walk_stopped),
+		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
+		cmocka_unit_test(ended_processes_are_held_then_forgotten),
+		cmocka_unit_test(newer_mappings_replace_older),
+		cmocka_unit_test(indexes_are_kept_under_the_limit),
+		cmocka_unit_test(equal_files_share_one_index),
+		cmocka_unit_test(failed_files_are_counted_once),
+		cmocka_unit_test(kernel_symbols_end_at_holes),
+		cmocka_unit_test(hidden_addresses_are_a_problem_with_a_reason),
+		cmocka_unit_test(absent_kallsyms_is_a_problem),
+		cmocka_unit_test(real_kallsyms),
+		cmocka_unit_test(mangled_names),
+		cmocka_unit_test(names_that_explode_stay_mangled),
+		cmocka_unit_test(text_is_clean),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, start, stop);
+}
