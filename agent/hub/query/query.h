@@ -8,7 +8,14 @@
 
 #include "hub/store/store.h"
 
-/* tag_filter; reterr->path is "tag_filter:POSITION" (1-based byte). NULL or "" gives *ret = NULL. */
+/*
+ * tag_filter; reterr->path is "tag_filter:POSITION" (1-based byte). NULL or "" gives *ret = NULL.
+ * Known tags that are not stored stay in the tree and match like a tag no row has.
+ */
+#define FILTER_MAX_BYTES      65536
+#define FILTER_MAX_DEPTH      64
+#define FILTER_MAX_VALUE      4096	/* bytes of one value */
+#define FILTER_MAX_CONDITIONS 2000
 int filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };
@@ -18,12 +25,29 @@ struct tracing_request {
 	bool debug;
 	int max_kernel_stack_depth;	/* -1: all */
 	char *app_service;		/* as asked; "" when absent */
+	char **notes;			/* for summary.notes: why nothing can match, ... */
+	size_t n_notes;
 };
+#define QUERY_MAX_BODY_BYTES (1u << 20)
 /* Body of POST /v1/profile/ProfileTracing. Error text is DeepFlow's where it has one. */
 int tracing_parse(const char *body, size_t n, struct tracing_request *ret, struct field_error *reterr);
 void tracing_request_done(struct tracing_request *r);
+/* The body of POST /v1/profile/values: the same selection, and which tag's values. */
+struct values_request {
+	struct tracing_request tracing;
+	char *tag;			/* canonical */
+	bool stored;			/* false: there is nothing to look for */
+	size_t limit;
+};
+int values_parse(const char *body, size_t n, struct values_request *ret, struct field_error *reterr);
+void values_request_done(struct values_request *r);
 
-/* Rows -> reply. Limits: QUERY_MAX_NODES nodes; beyond, the smallest leaves are cut and the reply says so. */
+/*
+ * Rows -> reply. Rows come greatest first; once there are QUERY_MAX_NODES nodes a
+ * row counts for the nodes it finds and the rest of its stack is cut: the smallest
+ * leaves go, totals stay right, and the reply says so.
+ */
+#define QUERY_MAX_NODES 500000
 struct tree;
 struct tree *tree_new(void);
 struct tree *tree_free(struct tree *t);
@@ -32,6 +56,8 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s, size_t *ret_n);
 /* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is the code that goes with it. */
 char *tracing_error(const char *status, const char *description, const struct tracing_request *r, int *ret_http, size_t *ret_n);
+/* The reply to a request that tracing_parse refused: DeepFlow answers 400, and 500 for its tag_filter. */
+char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
 /* The tags tag_filter knows: name, whether we have it, how it compares. */
 struct tag_info {
@@ -43,3 +69,5 @@ struct tag_info {
 };
 const struct tag_info *tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
 const struct tag_info *tag_table(size_t *ret_n);
+const char *tag_canonical(const struct tag_info *t, const char *name);	/* what the store calls it */
+const char *tag_suggest(const char *name);	/* the closest known name; NULL: none is close */

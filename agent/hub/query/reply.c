@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Trees as the JSON of DeepFlow's ProfileTracing: the list form (its v6.3 to
+ * v6.5) with UUIDv5 node ids, and the flat form (v6.6 and later). Written
+ * straight into a buffer: a reply may have half a million nodes.
+ */
+#include "hub/query/tree.h"
+
+#include <inttypes.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+
+#define MAX_DEPTH (STACK_MAX_FRAMES + 4)
+
+/* Names come from files of pods: what is not UTF-8 would break the whole reply. */
+static void put_text(struct buf *b, const char *s)
+{
+	_cleanup_free_ char *clean = NULL;
+	json_t *ok = json_string(s);
+
+	json_decref(ok);
+	if (ok) {
+		buf_json_string(b, s);
+		return;
+	}
+	clean = xstrdup(s);
+	for (char *c = clean; *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	buf_json_string(b, clean);
+}
+
+static void put_int(struct buf *b, int64_t v)
+{
+	char digits[24];
+	char *p = digits + sizeof(digits);
+	uint64_t u = v < 0 ? -(uint64_t)v : (uint64_t)v;
+	size_t n;
+
+	do
+		*--p = (char)('0' + u % 10);
+	while (u /= 10);
+	if (v < 0)
+		*--p = '-';
+	n = (size_t)(digits + sizeof(digits) - p);
+	buf_add(b, p, n);
+}
+
+static const char *function_name(const struct tree *t, uint32_t function, const char *root)
+{
+	return function == ROOT ? root : t->functions[function];
+}
+
+/* ---- a walk: parents before children, greatest total first ---- */
+
+struct walk {
+	const struct tree *t;
+	uint32_t *first, *next;
+	uint32_t path[MAX_DEPTH];		 /* nodes from the root to here */
+	size_t depth;				 /* of the current node; the root has 0 */
+	void (*leave)(uint32_t node, void *arg); /* may be NULL */
+	void *arg;
+};
+
+static void walk_done(struct walk *w)
+{
+	free(w->first);
+	free(w->next);
+}
+
+static uint32_t walk_first(struct walk *w, const struct tree *t)
+{
+	w->t = t;
+	tree_order(t, &w->first, &w->next);
+	w->path[0] = ROOT;
+	w->depth = 0;
+	return ROOT;
+}
+
+static uint32_t walk_next(struct walk *w)
+{
+	uint32_t here = w->path[w->depth], to = w->first[here];
+
+	if (to != NO_NODE && w->depth + 1 < MAX_DEPTH) {
+		w->path[++w->depth] = to;
+		return to;
+	}
+	for (;;) {
+		here = w->path[w->depth];
+		if (w->leave)
+			w->leave(here, w->arg);
+		if (w->depth == 0)
+			return NO_NODE;
+		to = w->next[here];
+		w->depth--;
+		if (to != NO_NODE) {
+			w->path[++w->depth] = to;
+			return to;
+		}
+	}
+}
+
+/* ---- node ids: UUIDv5 in the OID name space of the prefix "a;b;c" without the root ---- */
+
+struct ids {
+	EVP_MD *sha1;
+	EVP_MD_CTX *at[MAX_DEPTH]; /* hash of the prefix down to that depth, not finished */
+	EVP_MD_CTX *last;
+	char text[MAX_DEPTH][37];
+};
+
+static void ids_free(struct ids **ids)
+{
+	if (!*ids)
+		return;
+	for (size_t i = 0; i < MAX_DEPTH; i++)
+		EVP_MD_CTX_free((*ids)->at[i]);
+	EVP_MD_CTX_free((*ids)->last);
+	EVP_MD_free((*ids)->sha1);
+	free(*ids);
+}
+
+static struct ids *ids_new(void)
+{
+	static const uint8_t oid[16] = {0x6b, 0xa7, 0xb8, 0x12, 0x9d, 0xad, 0x11, 0xd1,
+					0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8};
+	struct ids *ids = xcalloc(1, sizeof(*ids));
+
+	ids->sha1 = EVP_MD_fetch(NULL, "SHA1", NULL);
+	ids->at[0] = EVP_MD_CTX_new();
+	ids->last = EVP_MD_CTX_new();
+	if (!ids->sha1 || !EVP_DigestInit_ex2(ids->at[0], ids->sha1, NULL) ||
+	    !EVP_DigestUpdate(ids->at[0], oid, sizeof(oid)))
+		ids_free(&ids);
+	return ids;
+}
+
+static void uuid_text(const uint8_t digest[20], char out[37])
+{
+	uint8_t u[16];
+	char hex[33];
+
+	memcpy(u, digest, sizeof(u));
+	u[6] = (uint8_t)((u[6] & 0x0f) | 0x50);
+	u[8] = (uint8_t)((u[8] & 0x3f) | 0x80);
+	hex_encode(u, sizeof(u), hex);
+	snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
+
+/* The id of a node at this depth, whose parent's was made before. */
+static const char *ids_make(struct ids *ids, size_t depth, const char *name)
+{
+	uint8_t digest[EVP_MAX_MD_SIZE];
+
+	if (depth == 0)
+		return "";
+	if (!ids->at[depth])
+		ids->at[depth] = EVP_MD_CTX_new();
+	EVP_MD_CTX_copy_ex(ids->at[depth], ids->at[depth - 1]);
+	if (depth > 1)
+		EVP_DigestUpdate(ids->at[depth], ";", 1);
+	EVP_DigestUpdate(ids->at[depth], name, strlen(name));
+	EVP_MD_CTX_copy_ex(ids->last, ids->at[depth]);
+	EVP_DigestFinal_ex(ids->last, digest, NULL);
+	uuid_text(digest, ids->text[depth]);
+	return ids->text[depth];
+}
+
+/* ---- the two forms ---- */
+
+static int put_list(struct buf *b, const struct tree *t, const char *root)
+{
+	_cleanup_(ids_free) struct ids *ids = ids_new();
+	_cleanup_(walk_done) struct walk w = {0};
+
+	if (!ids)
+		return -EIO;
+	for (uint32_t i = walk_first(&w, t); i != NO_NODE && !b->failed; i = walk_next(&w)) {
+		const struct node *n = &t->nodes[i];
+		const char *name = function_name(t, n->function, root);
+
+		buf_puts(b,
+			 w.depth ? ",{\"profile_location_str\":" : "[{\"profile_location_str\":");
+		put_text(b, name);
+		buf_puts(b, ",\"node_id\":\"");
+		buf_puts(b, ids_make(ids, w.depth, name));
+		buf_puts(b, "\",\"parent_node_id\":\"");
+		buf_puts(b, w.depth == 0 ? "-1" : w.depth == 1 ? "" : ids->text[w.depth - 1]);
+		buf_puts(b, "\",\"self_value\":");
+		put_int(b, n->self);
+		buf_puts(b, ",\"total_value\":");
+		put_int(b, n->total);
+		buf_putc(b, '}');
+	}
+	buf_putc(b, ']');
+	return 0;
+}
+
+/* DeepFlow's letter for a row of functions, from its text. */
+static char function_type(uint32_t function, const char *name)
+{
+	static const char *const prefixes = "cklpt";
+
+	if (function == ROOT)
+		return streq(name, "Total") ? 'H' : 'P';
+	if (name[0] != '[')
+		return 'A';
+	if (name[1] && strchr(prefixes, name[1]) && name[2] == ']' && name[3] == ' ')
+		return (char)(name[1] - 'a' + 'A');
+	return '?';
+}
+
+struct totals {
+	const struct tree *t;
+	int64_t *self, *total;
+	uint32_t *open; /* how often the function is on the path */
+};
+
+static void totals_done(struct totals *x)
+{
+	free(x->self);
+	free(x->total);
+	free(x->open);
+}
+
+static void leave_function(uint32_t node, void *arg)
+{
+	struct totals *x = arg;
+
+	x->open[x->t->nodes[node].function]--;
+}
+
+/* A function that calls itself counts once: only its outermost node adds to its total. */
+static void sum_functions(const struct tree *t, struct totals *x)
+{
+	_cleanup_(walk_done) struct walk w = {.leave = leave_function, .arg = x};
+
+	x->t = t;
+	x->self = xcalloc(t->n_functions, sizeof(*x->self));
+	x->total = xcalloc(t->n_functions, sizeof(*x->total));
+	x->open = xcalloc(t->n_functions, sizeof(*x->open));
+	for (uint32_t i = walk_first(&w, t); i != NO_NODE; i = walk_next(&w)) {
+		const struct node *n = &t->nodes[i];
+		int64_t *total = &x->total[n->function], *self = &x->self[n->function];
+
+		if (__builtin_add_overflow(*self, n->self, self))
+			*self = INT64_MAX;
+		if (x->open[n->function]++ == 0 && __builtin_add_overflow(*total, n->total, total))
+			*total = INT64_MAX;
+	}
+}
+
+static void put_pair(struct buf *b, int64_t first, int64_t second)
+{
+	put_int(b, first);
+	buf_putc(b, ',');
+	put_int(b, second);
+}
+
+static void put_flat(struct buf *b, const struct tree *t, const char *root)
+{
+	_cleanup_(totals_done) struct totals x = {0};
+
+	sum_functions(t, &x);
+	buf_puts(b, "{\"functions\":");
+	for (uint32_t i = 0; i < t->n_functions; i++) {
+		buf_putc(b, i ? ',' : '[');
+		put_text(b, function_name(t, i, root));
+	}
+	buf_puts(b, "],\"function_types\":");
+	for (uint32_t i = 0; i < t->n_functions; i++) {
+		char type[] = ",\"?\"";
+
+		type[2] = function_type(i, function_name(t, i, root));
+		type[0] = i ? ',' : '[';
+		buf_add(b, type, 4);
+	}
+	buf_puts(b,
+		 "],\"function_values\":{\"columns\":[\"self_value\",\"total_value\"],\"values\":");
+	for (uint32_t i = 0; i < t->n_functions; i++) {
+		buf_puts(b, i ? ",[" : "[[");
+		put_pair(b, x.self[i], x.total[i]);
+		buf_putc(b, ']');
+	}
+	buf_puts(b, "]},\"node_values\":{\"columns\":[\"function_id\",\"parent_node_id\","
+		    "\"self_value\",\"total_value\"],\"values\":");
+	for (uint32_t i = 0; i < t->n_nodes; i++) {
+		const struct node *n = &t->nodes[i];
+
+		buf_puts(b, i ? ",[" : "[[");
+		put_pair(b, n->function, n->parent == NO_NODE ? -1 : (int64_t)n->parent);
+		buf_putc(b, ',');
+		put_pair(b, n->self, n->total);
+		buf_putc(b, ']');
+	}
+	buf_puts(b, "]}}");
+}
+
+#define EMPTY_FLAT                                                                                 \
+	"{\"functions\":null,\"function_types\":null,\"function_values\":{\"columns\":null,"       \
+	"\"values\":null},\"node_values\":{\"columns\":null,\"values\":null}}"
+
+static int put_result(struct buf *b, const struct tree *t, const struct tracing_request *r,
+		      const struct store_summary *s)
+{
+	_cleanup_free_ char *root = NULL;
+
+	if (s->n_rows == 0) {
+		buf_puts(b, r->format == RESULT_FLAT ? EMPTY_FLAT : "null");
+		return 0;
+	}
+	root = tree_root_name(t, r->app_service);
+	if (r->format == RESULT_LIST)
+		return put_list(b, t, root);
+	put_flat(b, t, root);
+	return 0;
+}
+
+/* ---- around the result ---- */
+
+static void put_debug(struct buf *b, const char *sql, uint64_t query_ns, const char *error)
+{
+	uint8_t uuid[20];
+	char text[37];
+
+	random_bytes(uuid, sizeof(uuid));
+	uuid_text(uuid, text);
+	text[14] = '4';
+	buf_puts(b, "{\"querier_debug\":[{\"ip\":\"\",\"sql\":");
+	put_text(b, sql ? sql : "");
+	buf_puts(b, ",\"sql_CH\":\"\"");
+	buf_printf(b, ",\"query_time\":\"%.9fs\",\"query_uuid\":\"%s\",\"error\":",
+		   (double)query_ns / (double)NSEC_PER_SEC, text);
+	put_text(b, error);
+	buf_printf(b, "}],\"format_time\":\"0s\"}");
+}
+
+static void put_losses(struct buf *b, const struct store_summary *s)
+{
+	buf_puts(b, ",\"losses\":[");
+	for (size_t i = 0; i < s->n_losses; i++) {
+		buf_puts(b, i ? ",{\"reason\":" : "{\"reason\":");
+		put_text(b, s->losses[i].reason);
+		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 "}",
+			   s->losses[i].n_samples, s->losses[i].time_ns);
+	}
+	buf_putc(b, ']');
+}
+
+static void put_notes(struct buf *b, const struct tracing_request *r, const struct store_summary *s)
+{
+	buf_puts(b, ",\"notes\":[");
+	for (size_t i = 0; i < r->n_notes; i++) {
+		if (i)
+			buf_putc(b, ',');
+		put_text(b, r->notes[i]);
+	}
+	if (s->n_rows == 0 && r->n_notes == 0)
+		put_text(b,
+			 s->n_profiles
+				 ? "profiles of this selection were stored, but without samples: "
+				   "its processes did not run or every sample was lost"
+				 : "no profile is stored for this time, process and filter");
+	buf_putc(b, ']');
+}
+
+static void put_summary(struct buf *b, const struct tree *t, const struct tracing_request *r,
+			const struct store_summary *s)
+{
+	buf_printf(b, ",\"unit\":\"%s\",\"summary\":{\"samples\":%" PRIu64 ",\"stacks\":%" PRIu64,
+		   event_info(r->selection->event)->unit, s->n_samples, s->n_rows);
+	buf_printf(b, ",\"profiles\":%" PRIu64 ",\"first\":%" PRId64 ",\"last\":%" PRId64,
+		   s->n_profiles, s->first_s, s->last_s);
+	buf_printf(b, ",\"processes\":%zu,\"nodes\":%zu", t->n_apps, t->n_nodes);
+	buf_printf(b, ",\"unnamed_samples\":%" PRIu64 ",\"incomplete_samples\":%" PRIu64,
+		   t->n_unnamed, t->n_marked);
+	buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
+		   s->truncated || t->n_cut_rows ? "true" : "false", t->n_cut_rows);
+	put_losses(b, s);
+	put_notes(b, r, s);
+	buf_putc(b, '}');
+}
+
+char *tracing_reply(const struct tree *t, const struct tracing_request *r,
+		    const struct store_summary *s, size_t *ret_n)
+{
+	_cleanup_buf_ struct buf b = {0};
+	int http;
+
+	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
+	if (put_result(&b, t, r, s))
+		return tracing_error("SERVER_ERROR", "SHA-1 is not available", r, &http, ret_n);
+	buf_puts(&b, ",\"debug\":");
+	if (r->debug)
+		put_debug(&b, s->statement, s->query_ns, "");
+	else
+		buf_puts(&b, "null");
+	put_summary(&b, t, r, s);
+	buf_putc(&b, '}');
+	*ret_n = b.len;
+	return buf_steal(&b);
+}
+
+static int http_of(const char *status)
+{
+	static const struct {
+		const char *status;
+		int http;
+	} table[] = {
+		{"INVALID_POST_DATA", 400}, {"RESOURCE_NOT_FOUND", 404}, {"UNAUTHORIZED", 401},
+		{"FORBIDDEN", 403},	    {"METHOD_NOT_ALLOWED", 405}, {"UNAVAILABLE", 503},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		if (streq(table[i].status, status))
+			return table[i].http;
+	return 500;
+}
+
+char *tracing_error(const char *status, const char *description, const struct tracing_request *r,
+		    int *ret_http, size_t *ret_n)
+{
+	_cleanup_buf_ struct buf b = {0};
+	int http = http_of(status);
+
+	buf_puts(&b, "{\"OPT_STATUS\":");
+	put_text(&b, status);
+	buf_puts(&b, ",\"DESCRIPTION\":");
+	put_text(&b, description);
+	buf_puts(&b, ",\"result\":");
+	buf_puts(&b, http == 500 && r && r->format == RESULT_FLAT ? EMPTY_FLAT : "null");
+	buf_puts(&b, ",\"debug\":");
+	if (http == 500)
+		put_debug(&b, "", 0, description);
+	else
+		buf_puts(&b, "null");
+	buf_putc(&b, '}');
+	*ret_http = http;
+	*ret_n = b.len;
+	return buf_steal(&b);
+}
+
+char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n)
+{
+	static const char filter[] = "tag_filter:";
+	_cleanup_free_ char *text = NULL;
+
+	if (!str_has_prefix(err->path, filter))
+		return tracing_error("INVALID_POST_DATA", err->reason, NULL, ret_http, ret_n);
+	text = xasprintf("tag_filter: position %s: %s", err->path + strlen(filter), err->reason);
+	return tracing_error("FAIL", text, NULL, ret_http, ret_n);
+}

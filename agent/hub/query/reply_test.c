@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replies byte for byte. The golden vector's ids and numbers come from the
+ * project's reference on DeepFlow (its Go algorithm, re-implemented there); the
+ * two ids of the documentation's Total example are DeepFlow's own.
+ */
+#include "hub/query/tree.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define TESTDATA "agent/hub/query/testdata/"
+
+/* A row from the text form: the kinds of frames come from the prefixes. */
+static void add(struct tree *t, const char *app, const char *text, int64_t value, int max_kernel)
+{
+	static struct frame frames[600];
+	static const struct frame *list[600];
+	_cleanup_free_ char *copy = xstrdup(text);
+	struct store_row row = {.app_service = app, .frames = list, .value = value, .n_samples = 1};
+	char *save = NULL;
+
+	for (char *s = strtok_r(copy, ";", &save); s; s = strtok_r(NULL, ";", &save)) {
+		struct frame *f = &frames[row.n_frames];
+
+		*f = (struct frame){.kind = FRAME_APP, .name = s};
+		if (str_has_prefix(s, "[p] ") && streq(app, "Total")) {
+			row.head.process_comm = s + 4;
+			continue;
+		}
+		if (str_has_prefix(s, "[t] ") || str_has_prefix(s, "[p] ")) {
+			row.head.thread_comm = s + 4;
+			row.head.main_thread = s[1] == 'p';
+			continue;
+		}
+		if (str_has_prefix(s, "[k] "))
+			*f = (struct frame){.kind = FRAME_KERNEL, .name = s + 4};
+		else if (str_has_prefix(s, "[l] "))
+			*f = (struct frame){.kind = FRAME_LIBRARY, .name = s + 4};
+		else if (str_has_prefix(s, "[unknown"))
+			f->name = NULL;
+		list[row.n_frames++] = f;
+	}
+	assert_int_equal(tree_add(t, &row, max_kernel), 0);
+}
+
+static struct tree *golden_tree(void)
+{
+	struct tree *t = tree_new();
+	static const char *const rows[] = {
+		"[t] worker;[unknown start_thread?];main_loop;[l] write;[k] do_syscall_64",
+		"[t] worker;[unknown start_thread?];main_loop",
+		"[p] api;main;main_loop",
+	};
+
+	add(t, "api", rows[0], 10101, -1);
+	add(t, "api", rows[1], 20202, -1);
+	add(t, "api", rows[2], 10101, -1);
+	add(t, "api", rows[0], 10101, -1);
+	t->n_unnamed = 4; /* in samples: the second row stands for two */
+	return t;
+}
+
+static struct tracing_request request(enum result_format format, const char *app)
+{
+	static struct selection selection = {.event = EVENT_ON_CPU};
+
+	return (struct tracing_request){.selection = &selection,
+					.format = format,
+					.max_kernel_stack_depth = -1,
+					.app_service = (char *)app};
+}
+
+static json_t *reply_of(struct tree *t, struct tracing_request *r)
+{
+	struct store_summary s = {.n_rows = 1};
+	size_t n = 0;
+	_cleanup_free_ char *text = tracing_reply(t, r, &s, &n);
+	json_t *j = json_loads(text, 0, NULL);
+
+	assert_non_null(j);
+	assert_int_equal(n, strlen(text));
+	return j;
+}
+
+static void golden(enum result_format format, const char *file)
+{
+	struct tracing_request r = request(format, "api");
+	struct loss loss = {.reason = "ring_full", .n_samples = 3};
+	struct store_summary s = {.n_rows = 4,
+				  .n_samples = 5,
+				  .n_profiles = 2,
+				  .first_s = 1700000000,
+				  .last_s = 1700000009,
+				  .losses = &loss,
+				  .n_losses = 1};
+	_cleanup_free_ char *want = NULL, *got = NULL;
+	struct tree *t = golden_tree();
+	size_t n;
+
+	assert_int_equal(file_read(AT_FDCWD, file, 1 << 20, &want, NULL), 0);
+	want[strlen(want) - 1] = '\0'; /* the file ends with a newline */
+	got = tracing_reply(t, &r, &s, &n);
+	assert_string_equal(got, want);
+	tree_free(t);
+}
+
+static void golden_list(void **state)
+{
+	(void)state;
+	golden(RESULT_LIST, TESTDATA "golden_list.json");
+}
+
+static void golden_flat(void **state)
+{
+	(void)state;
+	golden(RESULT_FLAT, TESTDATA "golden_flat.json");
+}
+
+static const char *id_of(const json_t *reply, const char *name)
+{
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach (json_object_get(reply, "result"), i, node)
+		if (streq(json_str_at(node, "profile_location_str", ""), name))
+			return json_str_at(node, "node_id", "");
+	return "none";
+}
+
+static void total_of_the_documentation(void **state)
+{
+	struct tracing_request r = request(RESULT_LIST, "Total");
+	struct tree *t = tree_new();
+	_cleanup_json_ json_t *j = NULL;
+
+	(void)state;
+	add(t, "Total", "[p] process-exporte", 2512, -1);
+	add(t, "Total", "[p] deepflow-agent;[t] stats-collector", 33, -1);
+	j = reply_of(t, &r);
+	assert_string_equal(id_of(j, "[p] process-exporte"),
+			    "9d3c5fd3-4cd2-5d04-be22-e0f27144f638");
+	assert_string_equal(id_of(j, "[t] stats-collector"),
+			    "99e8ce53-e3bf-5b33-a63d-aa47e00e2ff4");
+	json_decref(j);
+	r.format = RESULT_FLAT;
+	j = reply_of(t, &r);
+	assert_string_equal(
+		json_string_value(json_array_get(
+			json_object_get(json_object_get(j, "result"), "function_types"), 0)),
+		"H");
+	tree_free(t);
+}
+
+static void recursion_counts_once(void **state)
+{
+	struct tracing_request r = request(RESULT_FLAT, "api");
+	struct tree *t = tree_new();
+	_cleanup_json_ json_t *j = NULL;
+	const json_t *values;
+
+	(void)state;
+	add(t, "api", "[t] w;f;g;f;f", 100, -1);
+	j = reply_of(t, &r);
+	/* functions: api, f, g, [t] w */
+	values = json_at(j, "result.function_values.values");
+	assert_int_equal(json_integer_value(json_array_get(json_array_get(values, 1), 0)), 100);
+	assert_int_equal(json_integer_value(json_array_get(json_array_get(values, 1), 1)), 100);
+	tree_free(t);
+}
+
+static void kernel_depth_keeps_n_frames(void **state)
+{
+	static const size_t want[] = {3, 4, 5, 5};
+
+	(void)state;
+	for (int depth = 0; depth < 4; depth++) {
+		struct tracing_request r = request(RESULT_LIST, "api");
+		struct tree *t = tree_new();
+		_cleanup_json_ json_t *j = NULL;
+
+		add(t, "api", "[t] w;main;[k] a;[k] b", 7, depth);
+		j = reply_of(t, &r);
+		assert_int_equal(json_array_size(json_object_get(j, "result")), want[depth]);
+		tree_free(t);
+	}
+}
+
+static const char *root_name(int n_apps, const char *asked)
+{
+	static char name[512];
+	struct tree *t = tree_new();
+	_cleanup_free_ char *got = NULL;
+
+	for (int i = n_apps; i-- > 0;) {
+		_cleanup_free_ char *app = xasprintf("app%02d", i);
+
+		add(t, app, "[t] w;main", 1, -1);
+		add(t, app, "[t] w;main", 1, -1);
+	}
+	got = tree_root_name(t, asked);
+	snprintf(name, sizeof(name), "%s", got);
+	tree_free(t);
+	return name;
+}
+
+static void root_names(void **state)
+{
+	(void)state;
+	assert_string_equal(root_name(3, "api"), "api");
+	assert_string_equal(root_name(1, ""), "app00");
+	assert_string_equal(root_name(3, ""), "app00, app01, app02");
+	assert_string_equal(root_name(10, "") + 63, "app09");
+	assert_string_equal(root_name(11, ""), "11 processes");
+}
+
+static void empty_replies(void **state)
+{
+	struct store_summary s = {0};
+	struct tree *t = tree_new();
+	_cleanup_free_ char *list = NULL, *flat = NULL;
+	struct tracing_request r = request(RESULT_LIST, "");
+	size_t n;
+
+	(void)state;
+	list = tracing_reply(t, &r, &s, &n);
+	assert_true(str_has_prefix(list, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\","
+					 "\"result\":null,\"debug\":null,"));
+	assert_non_null(strstr(list, "no profile is stored"));
+	r.format = RESULT_FLAT;
+	flat = tracing_reply(t, &r, &s, &n);
+	assert_non_null(strstr(flat, "\"result\":{\"functions\":null,\"function_types\":null,"
+				     "\"function_values\":{\"columns\":null,\"values\":null},"
+				     "\"node_values\":{\"columns\":null,\"values\":null}},"));
+	tree_free(t);
+}
+
+static void bad_utf8_and_debug(void **state)
+{
+	struct tracing_request r = request(RESULT_LIST, "a\"b\n");
+	struct tree *t = tree_new();
+	_cleanup_json_ json_t *j = NULL;
+
+	(void)state;
+	r.debug = true;
+	add(t, "x", "[t] w;bad\xff\xfename;\"q\"\\", 1, -1);
+	j = reply_of(t, &r);
+	assert_string_not_equal(id_of(j, "bad??name"), "none");
+	assert_string_not_equal(id_of(j, "\"q\"\\"), "none");
+	assert_string_equal(id_of(j, "a\"b\n"), "");
+	assert_int_equal(json_array_size(json_at(j, "debug.querier_debug")), 1);
+	tree_free(t);
+}
+
+/* More stacks than nodes: the smallest are cut, the root's total stays right. */
+static void node_limit(void **state)
+{
+	struct tree *t = tree_new();
+	char text[64];
+
+	(void)state;
+	for (int i = 0; i < QUERY_MAX_NODES + 100; i++) {
+		snprintf(text, sizeof(text), "[t] w;f%d", i);
+		add(t, "api", text, 1, -1);
+	}
+	assert_int_equal(t->n_nodes, QUERY_MAX_NODES);
+	assert_int_equal(t->nodes[0].total, QUERY_MAX_NODES + 100);
+	assert_int_equal(t->n_cut_rows, 102);
+	tree_free(t);
+}
+
+static void deep_stack(void **state)
+{
+	struct tracing_request r = request(RESULT_LIST, "api");
+	_cleanup_buf_ struct buf b = {0};
+	struct tree *t = tree_new();
+	_cleanup_json_ json_t *j = NULL;
+
+	(void)state;
+	buf_puts(&b, "[t] w");
+	for (int i = 0; i < 599; i++)
+		buf_printf(&b, ";f%d", i);
+	add(t, "api", b.data, INT64_MAX, -1);
+	add(t, "api", b.data, INT64_MAX, -1); /* saturates */
+	j = reply_of(t, &r);
+	assert_int_equal(json_array_size(json_object_get(j, "result")), 601);
+	assert_int_equal(t->nodes[0].total, INT64_MAX);
+	tree_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(golden_list),
+		cmocka_unit_test(golden_flat),
+		cmocka_unit_test(total_of_the_documentation),
+		cmocka_unit_test(recursion_counts_once),
+		cmocka_unit_test(kernel_depth_keeps_n_frames),
+		cmocka_unit_test(root_names),
+		cmocka_unit_test(empty_replies),
+		cmocka_unit_test(bad_utf8_and_debug),
+		cmocka_unit_test(node_limit),
+		cmocka_unit_test(deep_stack),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

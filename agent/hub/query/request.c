@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bodies of the query API -> selections. Names, types and error texts are those
+ * of DeepFlow's server/querier/profile; fields it does not know are ignored, as
+ * there. Ours in addition: result_format.
+ */
+#include "hub/query/query.h"
+
+#include <stdlib.h>
+
+#define VALUES_DEFAULT_LIMIT 100
+#define VALUES_MAX_LIMIT     10000
+#define MAX_NOTES	     16
+
+enum field_type { TEXT, NUMBER, FLAG };
+
+/* go_name is NULL for fields that may be absent. */
+static const struct field {
+	const char *name, *go_name;
+	enum field_type type;
+} fields[] = {
+	{"app_service", NULL, TEXT},
+	{"profile_event_type", "ProfileEventType", TEXT},
+	{"profile_language_type", "ProfileLanguageType", TEXT},
+	{"tag_filter", NULL, TEXT},
+	{"group_by", NULL, TEXT},
+	{"time_start", "TimeStart", NUMBER},
+	{"time_end", "TimeEnd", NUMBER},
+	{"debug", NULL, FLAG},
+	{"max_kernel_stack_depth", NULL, NUMBER},
+	{"result_format", NULL, TEXT},
+};
+
+/* DeepFlow's other values of profile_event_type: not an error, but nothing to find. */
+static const char *const other_events[] = {
+	"off-cpu",
+	"on-gpu",
+	"mem-alloc",
+	"mem-inuse",
+	"hbm-alloc",
+	"hbm-inuse",
+	"rdma",
+	"cpu",
+	"itimer",
+	"wall",
+	"inuse_objects",
+	"alloc_objects",
+	"inuse_space",
+	"alloc_space",
+	"goroutines",
+	"mutex_count",
+	"block_count",
+	"lock_count",
+	"mutex_duration",
+	"block_duration",
+	"lock_duration",
+	"alloc_in_new_tlab_objects",
+	"alloc_in_new_tlab_bytes",
+	"alloc_outside_tlab_objects",
+	"alloc_outside_tlab_bytes",
+};
+
+static const char *json_word(const json_t *j)
+{
+	if (json_is_string(j))
+		return "string";
+	if (json_is_boolean(j))
+		return "bool";
+	if (json_is_array(j))
+		return "array";
+	return json_is_object(j) ? "object" : "number";
+}
+
+static int check_type(const json_t *body, const struct field *f, struct field_error *reterr)
+{
+	static const char *const go_types[] = {"string", "int", "bool"};
+	const json_t *j = json_object_get(body, f->name);
+	bool ok;
+
+	if (!j || json_is_null(j))
+		return 0;
+	ok = f->type == TEXT	 ? json_is_string(j)
+	     : f->type == NUMBER ? json_is_integer(j)
+				 : json_is_boolean(j);
+	if (ok)
+		return 0;
+	return field_error_set(
+		reterr, f->name,
+		"json: cannot unmarshal %s into Go struct field Profile.%s of type %s",
+		json_is_real(j) ? "fractional number" : json_word(j), f->name, go_types[f->type]);
+}
+
+static bool is_zero(const json_t *j, enum field_type type)
+{
+	return type == TEXT ? !*(json_string_value(j) ?: "") : json_integer_value(j) == 0;
+}
+
+/* Zero and "" count as missing, as in Go; all that is missing is named, a line each. */
+static int check_required(const json_t *body, struct field_error *reterr)
+{
+	_cleanup_buf_ struct buf text = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const struct field *f = &fields[i];
+
+		if (!f->go_name || !is_zero(json_object_get(body, f->name), f->type))
+			continue;
+		buf_printf(&text,
+			   "%sKey: 'Profile.%s' Error:Field validation for '%s' failed on the "
+			   "'required' tag",
+			   text.len ? "\n" : "", f->go_name, f->go_name);
+	}
+	return text.len ? field_error_set(reterr, "body", "%s", text.data) : 0;
+}
+
+static int parse_body(const char *body, size_t n, json_t **ret, struct field_error *reterr)
+{
+	json_error_t e;
+	json_t *j;
+
+	if (n > QUERY_MAX_BODY_BYTES)
+		return field_error_set(reterr, "body", "longer than %u bytes",
+				       QUERY_MAX_BODY_BYTES);
+	if (!n)
+		return field_error_set(reterr, "body", "EOF: the body is empty, expected JSON");
+	j = json_loadb(body, n, JSON_REJECT_DUPLICATES, &e);
+	if (!j && e.text[0] == '\'') /* jansson says '[' or '{' expected */
+		return field_error_set(reterr, "body", "not a JSON object: line %d, column %d: %s",
+				       e.line, e.column, e.text);
+	if (!j)
+		return field_error_set(reterr, "body", "bad JSON: line %d, column %d: %s", e.line,
+				       e.column, e.text);
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return field_error_set(reterr, "body",
+				       "json: cannot unmarshal array into Go value of type "
+				       "model.Profile");
+	}
+	*ret = j;
+	return 0;
+}
+
+static void note(struct tracing_request *r, const char *fmt, ...) _printf_(2, 3);
+static void note(struct tracing_request *r, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	if (r->n_notes == MAX_NOTES)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	r->notes = xrealloc(r->notes, (r->n_notes + 1) * sizeof(*r->notes));
+	r->notes[r->n_notes++] = xstrdup(text);
+}
+
+/* One note for every tag that can match nothing. */
+static void note_tags(struct tracing_request *r, const struct predicate *p)
+{
+	const struct tag_info *t = p->tag ? tag_lookup(p->tag) : NULL;
+
+	for (size_t i = 0; i < p->n_children; i++)
+		note_tags(r, p->children[i]);
+	if (!t || t->stored)
+		return;
+	for (size_t i = 0; i < r->n_notes; i++)
+		if (str_has_prefix(r->notes[i], "tag_filter: ") && strstr(r->notes[i], p->tag))
+			return;
+	note(r, "tag_filter: %s matches nothing here: %s", p->tag, t->help);
+}
+
+static void nothing(struct tracing_request *r)
+{
+	predicate_free(r->selection->where);
+	r->selection->where = xcalloc(1, sizeof(struct predicate));
+	r->selection->where->op = PRED_FALSE;
+}
+
+static int take_event(const json_t *body, struct tracing_request *r, struct field_error *reterr)
+{
+	const char *name = json_str_at(body, "profile_event_type", "");
+	_cleanup_buf_ struct buf known = {0};
+
+	if (event_from_name(name, &r->selection->event) == 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(other_events); i++) {
+		if (!streq(other_events[i], name))
+			continue;
+		nothing(r);
+		note(r, "profile_event_type: %s is not recorded by this version", name);
+		return 0;
+	}
+	for (int i = 0; i < _EVENT_MAX; i++)
+		buf_printf(&known, "%s%s", i ? ", " : "", event_info((enum event)i)->name);
+	return field_error_set(reterr, "profile_event_type",
+			       "profile_event_type: '%.100s' is not known; known: %s", name,
+			       known.data);
+}
+
+static int take_format(const json_t *body, struct tracing_request *r, struct field_error *reterr)
+{
+	const char *format = json_str_at(body, "result_format", "list");
+
+	if (!streq(format, "flat") && !streq(format, "list"))
+		return field_error_set(reterr, "result_format",
+				       "result_format: '%.100s' is not one of list, flat", format);
+	r->format = streq(format, "flat") ? RESULT_FLAT : RESULT_LIST;
+	return 0;
+}
+
+static int take_times(const json_t *body, struct selection *s, struct field_error *reterr)
+{
+	s->time_start_s = json_int_at(body, "time_start", 0);
+	s->time_end_s = json_int_at(body, "time_end", 0);
+	if (s->time_end_s < s->time_start_s)
+		return field_error_set(reterr, "time_end", "time_end lies before time_start");
+	return 0;
+}
+
+/* What ProfileTracing and values share. The caller has checked the types. */
+static int take_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr)
+{
+	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
+	const char *language = json_str_at(body, "profile_language_type", "eBPF");
+	int e;
+
+	r->app_service = xstrdup(json_str_at(body, "app_service", ""));
+	if (*r->app_service) {
+		s->app_services = xcalloc(1, sizeof(char *));
+		s->app_services[s->n_app_services++] = xstrdup(r->app_service);
+	}
+	e = take_times(body, s, reterr);
+	if (!e)
+		e = filter_parse(json_str_at(body, "tag_filter", ""), &s->where, reterr);
+	if (e)
+		return e;
+	if (s->where)
+		note_tags(r, s->where);
+	if (!streq(language, "eBPF")) {
+		nothing(r);
+		note(r, "profile_language_type: only eBPF is recorded, not %.100s", language);
+	}
+	return take_event(body, r, reterr);
+}
+
+static int check_types(const json_t *body, struct field_error *reterr)
+{
+	int e = 0;
+
+	for (size_t i = 0; !e && i < ARRAY_SIZE(fields); i++)
+		e = check_type(body, &fields[i], reterr);
+	return e;
+}
+
+void tracing_request_done(struct tracing_request *r)
+{
+	selection_free(r->selection);
+	free(r->app_service);
+	for (size_t i = 0; i < r->n_notes; i++)
+		free(r->notes[i]);
+	free(r->notes);
+	*r = (struct tracing_request){0};
+}
+
+int tracing_parse(const char *body, size_t n, struct tracing_request *ret,
+		  struct field_error *reterr)
+{
+	struct tracing_request r = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int64_t depth;
+	int e = parse_body(body, n, &j, reterr);
+
+	if (!e)
+		e = check_types(j, reterr);
+	if (!e)
+		e = check_required(j, reterr);
+	if (!e)
+		e = take_format(j, &r, reterr);
+	if (!e)
+		e = take_selection(j, &r, reterr);
+	if (e) {
+		tracing_request_done(&r);
+		return e;
+	}
+	depth = json_int_at(j, "max_kernel_stack_depth", -1);
+	r.max_kernel_stack_depth = depth < 0 ? -1 : (int)MIN(depth, (int64_t)STACK_MAX_FRAMES);
+	r.debug = json_bool_at(j, "debug", false);
+	*ret = r;
+	return 0;
+}
+
+static int take_tag(const json_t *body, struct values_request *v, struct field_error *reterr)
+{
+	const char *name = json_str_at(body, "tag", "");
+	const struct tag_info *t = tag_lookup(name);
+
+	if (!*name)
+		return field_error_set(reterr, "tag", "tag: the name of a tag is missing");
+	if (!t)
+		return field_error_set(reterr, "tag", "tag: unknown tag '%.100s'", name);
+	v->tag = xstrdup(tag_canonical(t, name));
+	v->stored = t->stored;
+	return 0;
+}
+
+static int take_limit(const json_t *body, struct values_request *v, struct field_error *reterr)
+{
+	const json_t *j = json_object_get(body, "limit");
+
+	v->limit = VALUES_DEFAULT_LIMIT;
+	if (!j)
+		return 0;
+	if (!json_is_integer(j) || json_integer_value(j) < 1 ||
+	    json_integer_value(j) > VALUES_MAX_LIMIT)
+		return field_error_set(reterr, "limit", "limit: expected a number in 1..%d",
+				       VALUES_MAX_LIMIT);
+	v->limit = (size_t)json_integer_value(j);
+	return 0;
+}
+
+void values_request_done(struct values_request *v)
+{
+	tracing_request_done(&v->tracing);
+	free(v->tag);
+	*v = (struct values_request){0};
+}
+
+int values_parse(const char *body, size_t n, struct values_request *ret, struct field_error *reterr)
+{
+	struct values_request v = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = parse_body(body, n, &j, reterr);
+
+	if (!e)
+		e = check_types(j, reterr);
+	/* nothing but the tag is required: by default the last hours of everything */
+	if (!e && !json_object_get(j, "profile_event_type"))
+		json_object_set_new(j, "profile_event_type", json_string(event_info(0)->name));
+	if (!e && !json_object_get(j, "time_end"))
+		json_object_set_new(j, "time_end", json_integer(INT64_MAX));
+	if (!e)
+		e = take_tag(j, &v, reterr);
+	if (!e)
+		e = take_limit(j, &v, reterr);
+	if (!e)
+		e = take_selection(j, &v.tracing, reterr);
+	if (e) {
+		values_request_done(&v);
+		return e;
+	}
+	*ret = v;
+	return 0;
+}

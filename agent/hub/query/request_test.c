@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of the API: what is taken from them, and the words of every refusal. */
+#include "hub/query/query.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define WHOLE                                                                                      \
+	"\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","                    \
+	"\"time_start\":1708479421,\"time_end\":1708480321"
+
+static int parse(const char *body, struct tracing_request *r, struct field_error *e)
+{
+	*e = (struct field_error){0};
+	return tracing_parse(body, strlen(body), r, e);
+}
+
+static void defaults(void **state)
+{
+	struct tracing_request r;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(parse("{" WHOLE "}", &r, &e), 0);
+	assert_int_equal(r.selection->event, EVENT_ON_CPU);
+	assert_int_equal(r.selection->time_start_s, 1708479421);
+	assert_int_equal(r.selection->time_end_s, 1708480321);
+	assert_int_equal(r.selection->n_app_services, 0);
+	assert_null(r.selection->where);
+	assert_int_equal(r.format, RESULT_LIST);
+	assert_int_equal(r.max_kernel_stack_depth, -1);
+	assert_false(r.debug);
+	assert_string_equal(r.app_service, "");
+	assert_int_equal(r.n_notes, 0);
+	tracing_request_done(&r);
+}
+
+static void everything(void **state)
+{
+	struct tracing_request r;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(parse("{" WHOLE ",\"app_service\":\"it's\",\"tag_filter\":\"pod_ns='a'\","
+			       "\"debug\":true,\"max_kernel_stack_depth\":3,\"group_by\":\"\","
+			       "\"result_format\":\"flat\",\"unknown\":[{}]}",
+			       &r, &e),
+			 0);
+	assert_string_equal(r.selection->app_services[0], "it's");
+	assert_string_equal(r.selection->where->tag, "pod_ns");
+	assert_int_equal(r.format, RESULT_FLAT);
+	assert_int_equal(r.max_kernel_stack_depth, 3);
+	assert_true(r.debug);
+	tracing_request_done(&r);
+}
+
+static void nothing_to_find_is_said(void **state)
+{
+	static const struct {
+		const char *body, *note;
+	} cases[] = {
+		{"{\"profile_event_type\":\"off-cpu\",\"profile_language_type\":\"eBPF\","
+		 "\"time_start\":1,\"time_end\":2}",
+		 "off-cpu is not recorded"},
+		{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"Java\","
+		 "\"time_start\":1,\"time_end\":2}",
+		 "only eBPF is recorded"},
+		{"{" WHOLE ",\"tag_filter\":\"pod_service='x' AND pod_service!='y'\"}",
+		 "tag_filter: pod_service matches nothing here"},
+		{"{" WHOLE ",\"tag_filter\":\"pod_ns_id=1\"}", "names, not numbers"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct tracing_request r;
+		struct field_error e;
+
+		if (parse(cases[i].body, &r, &e))
+			fail_msg("%s: %s", cases[i].body, e.reason);
+		assert_int_equal(r.n_notes, 1);
+		assert_non_null(strstr(r.notes[0], cases[i].note));
+		tracing_request_done(&r);
+	}
+}
+
+static const struct {
+	const char *body;
+	int http;
+	const char *status, *description;
+} refused[] = {
+	{"", 400, "INVALID_POST_DATA", "EOF: the body is empty, expected JSON"},
+	{"{", 400, "INVALID_POST_DATA", "bad JSON: line 1, column 1:"},
+	{"[]", 400, "INVALID_POST_DATA",
+	 "json: cannot unmarshal array into Go value of type model.Profile"},
+	{"12", 400, "INVALID_POST_DATA", "not a JSON object"},
+	{"{}", 400, "INVALID_POST_DATA",
+	 "Key: 'Profile.ProfileEventType' Error:Field validation for 'ProfileEventType' failed on "
+	 "the "
+	 "'required' tag\nKey: 'Profile.ProfileLanguageType' Error:"},
+	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":0,"
+	 "\"time_end\":5}",
+	 400, "INVALID_POST_DATA",
+	 "Key: 'Profile.TimeStart' Error:Field validation for 'TimeStart' failed on the 'required' "
+	 "tag"},
+	{"{" WHOLE ",\"debug\":\"yes\"}", 400, "INVALID_POST_DATA",
+	 "json: cannot unmarshal string into Go struct field Profile.debug of type bool"},
+	{"{\"time_start\":\"1\"}", 400, "INVALID_POST_DATA",
+	 "json: cannot unmarshal string into Go struct field Profile.time_start of type int"},
+	{"{\"time_start\":1.5}", 400, "INVALID_POST_DATA", "Profile.time_start of type int"},
+	{"{\"app_service\":[1]}", 400, "INVALID_POST_DATA",
+	 "json: cannot unmarshal array into Go struct field Profile.app_service of type string"},
+	{"{\"profile_event_type\":\"nonsense\",\"profile_language_type\":\"eBPF\",\"time_start\":1,"
+	 "\"time_end\":5}",
+	 400, "INVALID_POST_DATA", "'nonsense' is not known; known: on-cpu"},
+	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
+	 "\"time_end\":5}",
+	 400, "INVALID_POST_DATA", "time_end lies before time_start"},
+	{"{" WHOLE ",\"result_format\":\"xml\"}", 400, "INVALID_POST_DATA",
+	 "not one of list, flat"},
+	{"{" WHOLE ",\"app_service\":\"a\\u0000b\"}", 400, "INVALID_POST_DATA", "bad JSON"},
+	{"{" WHOLE ",\"time_end\":5}", 400, "INVALID_POST_DATA", "duplicate"},
+	{"{" WHOLE ",\"tag_filter\":\"pod_ns='a' AND nope='b'\"}", 500, "FAIL",
+	 "tag_filter: position 16: unknown tag 'nope'"},
+};
+
+static void refusals(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		struct tracing_request r;
+		struct field_error e;
+		_cleanup_free_ char *text = NULL;
+		_cleanup_json_ json_t *reply = NULL;
+		size_t n;
+		int http;
+
+		assert_int_equal(parse(refused[i].body, &r, &e), -EINVAL);
+		text = tracing_refused(&e, &http, &n);
+		assert_int_equal(n, strlen(text));
+		reply = json_loads(text, 0, NULL);
+		assert_non_null(reply);
+		assert_int_equal(http, refused[i].http);
+		assert_string_equal(json_str_at(reply, "OPT_STATUS", ""), refused[i].status);
+		if (!strstr(json_str_at(reply, "DESCRIPTION", ""), refused[i].description))
+			fail_msg("%s: %s", refused[i].body, text);
+		assert_true(json_is_null(json_object_get(reply, "result")));
+	}
+}
+
+static void values_bodies(void **state)
+{
+	static const char good[] =
+		"{\"tag\":\"gprocess\",\"time_start\":5,\"tag_filter\":\"pod='x'\"}";
+	static const char *const bad[] = {"{}",
+					  "{\"tag\":\"x\"}",
+					  "{\"tag\":\"pod\",\"limit\":0}",
+					  "{\"tag\":\"pod\",\"limit\":\"1\"}",
+					  "[",
+					  "{\"tag\":7}"};
+	struct values_request v;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(values_parse(good, strlen(good), &v, &e), 0);
+	assert_string_equal(v.tag, "app_service");
+	assert_int_equal(v.tracing.selection->time_start_s, 5);
+	assert_int_equal(v.limit, 100);
+	values_request_done(&v);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(values_parse(bad[i], strlen(bad[i]), &v, &e), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(everything),
+		cmocka_unit_test(nothing_to_find_is_said),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(values_bodies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tags of tag_filter: DeepFlow's list for profile.in_process (its
+ * db_descriptions/clickhouse/tag/profile/in_process, June 2026) and our own. A
+ * tag DeepFlow knows and we do not have is accepted and matches nothing.
+ */
+#include "hub/query/query.h"
+
+static const struct tag_info table[] = {
+	{"pod_cluster", NULL, true, false, "cluster (clusterName of the install)"},
+	{"pod_ns", NULL, true, false, "namespace"},
+	{"pod_node", NULL, true, false, "node"},
+	{"pod_group", NULL, true, false, "workload that owns the pod"},
+	{"pod_group_type", NULL, true, false, "kind of the workload: Deployment, StatefulSet, ..."},
+	{"pod", NULL, true, false, "pod"},
+	{"container", NULL, true, false, "container name"},
+	{"container_id", NULL, true, false, "container id"},
+	{"image", NULL, true, false, "container image"},
+	{"container_pid", NULL, true, true, "process id inside the container"},
+	{"app_service", NULL, true, false, "process name (comm)"},
+	{"process_id", NULL, true, true, "process id on the host"},
+	{"process_start_time", NULL, true, true, "start of the process, Unix milliseconds"},
+	{"thread", NULL, true, false, "thread name"},
+	{"cpu", NULL, true, true, "CPU, where samples are kept apart by it"},
+	{"time", NULL, true, true, "last second of the window, Unix seconds"},
+	{"profile_event_type", NULL, true, false, "event, as on-cpu"},
+	{"profile_language_type", NULL, true, false, "always eBPF"},
+	{"profile_value_unit", NULL, true, false, "microseconds or bytes"},
+	{"k8s.label.", NULL, true, false,
+	 "k8s.label.X: label X of the pod, if the target keeps it"},
+	{"app_instance", "app_service", true, false, "as app_service"},
+	{"gprocess", "app_service", true, false, "as app_service"},
+	{"comm", "app_service", true, false, "as app_service"},
+	{"auto_instance", "pod", true, false, "as pod"},
+	{"auto_service", "pod_group", true, false, "as pod_group"},
+	{"agent", "pod_node", true, false, "as pod_node: one agent a node"},
+	{"vtap", "pod_node", true, false, "as pod_node"},
+	{"pod_node_hostname", "pod_node", true, false, "as pod_node"},
+#define NOT_STORED(name)                                                                           \
+	{                                                                                          \
+		name, NULL, false, false, "DeepFlow's; not stored here, matches nothing"           \
+	}
+	NOT_STORED("_id"),
+	NOT_STORED("region"),
+	NOT_STORED("az"),
+	NOT_STORED("host"),
+	NOT_STORED("chost"),
+	NOT_STORED("vpc"),
+	NOT_STORED("router"),
+	NOT_STORED("dhcpgw"),
+	NOT_STORED("lb"),
+	NOT_STORED("lb_listener"),
+	NOT_STORED("natgw"),
+	NOT_STORED("redis"),
+	NOT_STORED("rds"),
+	NOT_STORED("subnet"),
+	NOT_STORED("l3_epc"),
+	NOT_STORED("pod_ingress"),
+	NOT_STORED("pod_service"),
+	NOT_STORED("service"),
+	NOT_STORED("auto_instance_type"),
+	NOT_STORED("auto_service_type"),
+	NOT_STORED("host_ip"),
+	NOT_STORED("host_hostname"),
+	NOT_STORED("chost_ip"),
+	NOT_STORED("chost_hostname"),
+	NOT_STORED("pod_node_ip"),
+	NOT_STORED("ip"),
+	NOT_STORED("is_ipv4"),
+	NOT_STORED("trace_id"),
+	NOT_STORED("span_name"),
+	NOT_STORED("profile_id"),
+	NOT_STORED("profile_create_timestamp"),
+	NOT_STORED("profile_in_timestamp"),
+	NOT_STORED("k8s.annotation."),
+	NOT_STORED("k8s.env."),
+	NOT_STORED("cloud.tag."),
+	NOT_STORED("biz_service.group"),
+};
+
+/* region_id, pod_ns_id, ...: numbers of DeepFlow's resource tables. */
+static const struct tag_info number = {"_id", NULL, false, false,
+				       "a number of DeepFlow's; podflame keeps names, not numbers"};
+
+static bool is_map(const struct tag_info *t)
+{
+	return str_has_suffix(t->name, ".");
+}
+
+static const struct tag_info *find(const char *name, size_t n)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		const char *t = table[i].name;
+
+		if (is_map(&table[i]) ? n > strlen(t) && strncmp(name, t, strlen(t)) == 0
+				      : strlen(t) == n && strncmp(name, t, n) == 0)
+			return &table[i];
+	}
+	return NULL;
+}
+
+const struct tag_info *tag_lookup(const char *name)
+{
+	size_t n = strlen(name);
+	const struct tag_info *t = find(name, n);
+
+	if (!t && str_has_suffix(name, "_id") && find(name, n - 3))
+		return &number;
+	return t;
+}
+
+const char *tag_canonical(const struct tag_info *t, const char *name)
+{
+	return t->canonical ? t->canonical : name;
+}
+
+const struct tag_info *tag_table(size_t *ret_n)
+{
+	*ret_n = ARRAY_SIZE(table);
+	return table;
+}
+
+/* Levenshtein; both short. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[64], m = strlen(b), diagonal, above;
+
+	if (m >= ARRAY_SIZE(row))
+		return SIZE_MAX;
+	for (size_t j = 0; j <= m; j++)
+		row[j] = j;
+	for (size_t i = 0; a[i]; i++) {
+		diagonal = row[0];
+		row[0] = i + 1;
+		for (size_t j = 1; j <= m; j++) {
+			above = row[j];
+			row[j] = MIN(MIN(above, row[j - 1]) + 1, diagonal + (a[i] != b[j - 1]));
+			diagonal = above;
+		}
+	}
+	return row[m];
+}
+
+const char *tag_suggest(const char *name)
+{
+	const char *best = NULL;
+	size_t best_distance = strlen(name) / 3 + 2;
+
+	for (size_t i = 0; i < ARRAY_SIZE(table) && strlen(name) < 64; i++) {
+		size_t d = table[i].stored ? distance(name, table[i].name) : SIZE_MAX;
+
+		if (d < best_distance) {
+			best = table[i].name;
+			best_distance = d;
+		}
+	}
+	return best;
+}

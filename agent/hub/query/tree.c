@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows -> tree. Nodes are equal when the texts of their stacks are, so frames are
+ * rendered once here and compared as text. Numbers follow DeepFlow's order of
+ * discovery: for each row its new functions and nodes from the leaf up.
+ */
+#include "hub/query/tree.h"
+
+#include <stdlib.h>
+
+#define MAX_LEVELS (STACK_MAX_FRAMES + 2)
+
+static int64_t add_saturated(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+struct tree *tree_new(void)
+{
+	struct tree *t = xcalloc(1, sizeof(*t));
+
+	random_bytes(&t->seed, sizeof(t->seed));
+	t->n_child_slots = t->n_name_slots = 1024;
+	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
+	t->name_slots = xcalloc(t->n_name_slots, sizeof(*t->name_slots));
+	GROW(t->functions, t->n_functions, t->cap_functions);
+	t->functions[t->n_functions++] = NULL;
+	GROW(t->nodes, t->n_nodes, t->cap_nodes);
+	t->nodes[t->n_nodes++] = (struct node){.function = ROOT, .parent = NO_NODE};
+	return t;
+}
+
+struct tree *tree_free(struct tree *t)
+{
+	if (!t)
+		return NULL;
+	for (size_t i = 0; i < t->n_functions; i++)
+		free(t->functions[i]);
+	for (size_t i = 0; i < MIN(t->n_apps, (size_t)TREE_MAX_APPS); i++)
+		free(t->apps[i]);
+	free(t->apps);
+	free(t->functions);
+	free(t->nodes);
+	free(t->child_slots);
+	free(t->name_slots);
+	free(t);
+	return NULL;
+}
+
+/* ---- functions: text -> number ---- */
+
+static uint64_t name_hash(const struct tree *t, const char *name, size_t n)
+{
+	return hash_bytes(name, n, t->seed);
+}
+
+static void grow_names(struct tree *t)
+{
+	size_t n = t->n_name_slots * 2;
+	uint32_t *slots = xcalloc(n, sizeof(*slots));
+
+	for (size_t i = 1; i < t->n_functions; i++) {
+		const char *name = t->functions[i];
+		size_t at = name_hash(t, name, strlen(name)) & (n - 1);
+
+		while (slots[at])
+			at = (at + 1) & (n - 1);
+		slots[at] = (uint32_t)i + 1;
+	}
+	free(t->name_slots);
+	t->name_slots = slots;
+	t->n_name_slots = n;
+}
+
+static uint32_t function_of(struct tree *t, const char *name, size_t n)
+{
+	size_t at;
+
+	if (t->n_functions * 2 > t->n_name_slots)
+		grow_names(t);
+	at = name_hash(t, name, n) & (t->n_name_slots - 1);
+	for (; t->name_slots[at]; at = (at + 1) & (t->n_name_slots - 1)) {
+		uint32_t i = t->name_slots[at] - 1;
+
+		if (strncmp(t->functions[i], name, n) == 0 && !t->functions[i][n])
+			return i;
+	}
+	GROW(t->functions, t->n_functions, t->cap_functions);
+	t->functions[t->n_functions] = xstrndup(name, n);
+	t->name_slots[at] = (uint32_t)t->n_functions + 1;
+	return (uint32_t)t->n_functions++;
+}
+
+/* ---- nodes: (parent, function) -> number ---- */
+
+static size_t child_slot(const struct tree *t, uint32_t parent, uint32_t function)
+{
+	const uint32_t key[2] = {parent, function};
+	size_t at = hash_bytes(key, sizeof(key), t->seed) & (t->n_child_slots - 1);
+
+	for (; t->child_slots[at]; at = (at + 1) & (t->n_child_slots - 1)) {
+		const struct node *n = &t->nodes[t->child_slots[at] - 1];
+
+		if (n->parent == parent && n->function == function)
+			break;
+	}
+	return at;
+}
+
+static void grow_children(struct tree *t)
+{
+	free(t->child_slots);
+	t->n_child_slots *= 2;
+	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
+	for (size_t i = 1; i < t->n_nodes; i++)
+		t->child_slots[child_slot(t, t->nodes[i].parent, t->nodes[i].function)] =
+			(uint32_t)i + 1;
+}
+
+/* ---- rows ---- */
+
+/* A row as texts, root first: one buffer, ends[i] behind level i. */
+struct levels {
+	struct buf text;
+	size_t ends[MAX_LEVELS];
+	size_t n;
+};
+
+static void levels_done(struct levels *l)
+{
+	buf_done(&l->text);
+}
+
+static void end_level(struct levels *l)
+{
+	l->ends[l->n++] = l->text.len;
+}
+
+static void put_head(struct levels *l, const struct stack_head *h)
+{
+	/* stack_render knows the form of a head; ';' between two of them */
+	struct stack_head process = {.process_comm = h->process_comm};
+	struct stack_head thread = {.thread_comm = h->thread_comm};
+
+	if (h->process_comm) {
+		stack_render(&process, NULL, 0, &l->text);
+		end_level(l);
+	}
+	if (h->thread_comm && !(h->process_comm && h->main_thread)) {
+		thread.main_thread = !h->process_comm && h->main_thread;
+		stack_render(&thread, NULL, 0, &l->text);
+		end_level(l);
+	}
+}
+
+static void put_frames(struct tree *t, struct levels *l, const struct store_row *row,
+		       int max_kernel)
+{
+	bool user_seen = false, marked = false, unnamed = false;
+	int n_kernel = 0;
+
+	for (size_t i = 0; i < row->n_frames && l->n < MAX_LEVELS; i++) {
+		const struct frame *f = row->frames[i];
+		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;
+
+		marked |= f->kind == FRAME_MARKER;
+		unnamed |= !f->name;
+		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)
+			continue;
+		frame_render(f, user && !user_seen, &l->text);
+		user_seen |= user;
+		end_level(l);
+	}
+	t->n_marked += marked ? row->n_samples : 0;
+	t->n_unnamed += unnamed ? row->n_samples : 0;
+}
+
+/* Distinct and few: a sorted array. */
+static void add_app(struct tree *t, const char *app)
+{
+	size_t low = 0, high = t->n_apps;
+
+	if (!app || t->n_apps >= TREE_MAX_APPS)
+		return;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		int order = strcmp(app, t->apps[middle]);
+
+		if (order == 0)
+			return;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	t->apps = xrealloc(t->apps, (t->n_apps + 1) * sizeof(*t->apps));
+	memmove(&t->apps[low + 1], &t->apps[low], (t->n_apps - low) * sizeof(*t->apps));
+	t->apps[low] = xstrdup(app);
+	t->n_apps++;
+}
+
+/* Nodes of a row that exist already, root first; returns how many levels that is. */
+static size_t find_path(const struct tree *t, const uint32_t *functions, size_t n, uint32_t *path)
+{
+	uint32_t parent = ROOT;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t found = t->child_slots[child_slot(t, parent, functions[i])];
+
+		if (!found)
+			return i;
+		parent = path[i] = found - 1;
+	}
+	return n;
+}
+
+/* New nodes for levels from..n-1, numbered from the leaf up. */
+static void make_path(struct tree *t, const uint32_t *functions, size_t from, size_t n,
+		      uint32_t *path)
+{
+	size_t first = t->n_nodes;
+
+	for (size_t i = n; i-- > from;) {
+		path[i] = (uint32_t)(first + (n - 1 - i));
+		GROW(t->nodes, t->n_nodes, t->cap_nodes);
+		t->nodes[t->n_nodes++] = (struct node){.function = functions[i]};
+	}
+	for (size_t i = from; i < n; i++)
+		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
+	for (size_t i = from; i < n; i++) {
+		if (t->n_nodes * 2 > t->n_child_slots) {
+			grow_children(t); /* enters all nodes, these too */
+			continue;
+		}
+		t->child_slots[child_slot(t, t->nodes[path[i]].parent, functions[i])] = path[i] + 1;
+	}
+}
+
+int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
+{
+	uint32_t functions[MAX_LEVELS], path[MAX_LEVELS];
+	_cleanup_(levels_done) struct levels l;
+	size_t found, keep;
+
+	buf_init(&l.text, 0);
+	l.n = 0;
+	put_head(&l, &row->head);
+	put_frames(t, &l, row, max_kernel_stack_depth);
+	for (size_t i = l.n; i-- > 0;) {
+		size_t start = i ? l.ends[i - 1] : 0;
+
+		functions[i] = function_of(t, l.text.data + start, l.ends[i] - start);
+	}
+	add_app(t, row->app_service);
+	found = find_path(t, functions, l.n, path);
+	keep = t->n_nodes + (l.n - found) <= QUERY_MAX_NODES ? l.n : found;
+	make_path(t, functions, found, keep, path);
+	for (size_t i = 0; i < keep; i++)
+		t->nodes[path[i]].total = add_saturated(t->nodes[path[i]].total, row->value);
+	t->nodes[ROOT].total = add_saturated(t->nodes[ROOT].total, row->value);
+	if (keep < l.n) {
+		t->n_cut_rows++;
+	} else {
+		struct node *leaf = &t->nodes[keep ? path[keep - 1] : ROOT];
+
+		leaf->self = add_saturated(leaf->self, row->value);
+	}
+	return 0;
+}
+
+char *tree_root_name(const struct tree *t, const char *app_service)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	if (*app_service)
+		return xstrdup(app_service);
+	if (t->n_apps > TREE_MAX_NAMES)
+		return xasprintf("%zu processes", t->n_apps);
+	for (size_t i = 0; i < t->n_apps; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "", t->apps[i]);
+	return buf_steal(&b);
+}
+
+static int by_total(const void *a, const void *b, void *arg)
+{
+	const struct tree *t = arg;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	const struct node *m = &t->nodes[x], *n = &t->nodes[y];
+
+	if (m->total != n->total)
+		return m->total < n->total ? -1 : 1; /* smallest first: they are pushed in front */
+	return strcmp(t->functions[n->function], t->functions[m->function]);
+}
+
+void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next)
+{
+	uint32_t *first = xmalloc(t->n_nodes * sizeof(*first));
+	uint32_t *next = xmalloc(t->n_nodes * sizeof(*next));
+	uint32_t *order = xmalloc(t->n_nodes * sizeof(*order));
+
+	memset(first, 0xff, t->n_nodes * sizeof(*first));
+	next[ROOT] = NO_NODE;
+	for (size_t i = 1; i < t->n_nodes; i++)
+		order[i - 1] = (uint32_t)i;
+	qsort_r(order, t->n_nodes - 1, sizeof(*order), by_total, (void *)t);
+	for (size_t i = 0; i + 1 < t->n_nodes; i++) {
+		uint32_t parent = t->nodes[order[i]].parent;
+
+		next[order[i]] = first[parent];
+		first[parent] = order[i];
+	}
+	free(order);
+	*ret_first = first;
+	*ret_next = next;
+}

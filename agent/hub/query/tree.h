@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to query/: the tree between tree.c, which builds it, and reply.c, which prints it. */
+#pragma once
+
+#include "hub/query/query.h"
+
+/* Nodes and functions are numbered in the order they are found: the root is 0, then leaf first. */
+struct node {
+	uint32_t function, parent; /* parent: NO_NODE for the root */
+	int64_t self, total;
+};
+#define NO_NODE UINT32_MAX
+/* The root's function: its name is not known before all rows are in. */
+#define ROOT 0
+
+struct tree {
+	struct node *nodes;
+	size_t n_nodes, cap_nodes;
+	char **functions; /* by text */
+	size_t n_functions, cap_functions;
+	/* open addressing over (parent, function) and over names; entries are index + 1 */
+	uint32_t *child_slots, *name_slots;
+	size_t n_child_slots, n_name_slots;
+	char **apps; /* distinct app_services, at most TREE_MAX_APPS + 1 kept */
+	size_t n_apps;
+	uint64_t n_cut_rows;	      /* rows whose stack is not there in full */
+	uint64_t n_marked, n_unnamed; /* samples with a marker frame; with an unresolved one */
+	uint64_t seed;
+};
+#define TREE_MAX_NAMES 10 /* in the root's name */
+#define TREE_MAX_APPS  100000
+
+/* The root's name: as asked, the names joined, or "N processes"; caller frees. */
+char *tree_root_name(const struct tree *t, const char *app_service);
+/* Children of each node: first[node], then next[child]; NO_NODE ends. Greatest total first. */
+void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
