@@ -73,8 +73,7 @@ char *demangle(const char *name)
 
 	if (name[0] != '_' || strnlen(name, MANGLED_MAX + 1) > MANGLED_MAX)
 		return NULL;
-	if (!str_has_prefix(name, "_Z") && !str_has_prefix(name, "_R") &&
-	    !str_has_prefix(name, "_GLOBAL_"))
+	if (!str_has_prefix(name, "_Z") && !str_has_prefix(name, "_R"))
 		return NULL;
 	plain = without_llvm_suffix(name);
 	/* DMGL_VERBOSE keeps the hash, as DeepFlow shows it; in v0 names it would add crate hashes. */
