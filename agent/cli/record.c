@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * podflame record: profiles some processes, or a cgroup, once, into a file; needs
+ * no hub. One thread: samples are drained, named and merged between two polls.
+ */
+#include "cli/record.h"
+
+#include <argp.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_HZ	       4999
+#define MAX_PIDS       256
+#define MAX_DURATION_S (7 * 24 * 3600)
+#define DRAIN_NS       NSEC_PER_SEC
+#define HOLD_NS	       (10 * NSEC_PER_SEC) /* mappings of a process that has ended */
+
+/* ---- options ---- */
+
+static const struct argp_option option_list[] = {
+	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},
+	{"cgroup", 'c', "PATH", 0,
+	 "profile a cgroup and all below it: its directory, or its path in the hierarchy that "
+	 "tells containers apart here",
+	 0},
+	{"hz", 'F', "N", 0, "samples a second and CPU, 1 to 4999 (99)", 0},
+	{"duration", 'd', "S", 0, "seconds, or 500ms, 2m, 1h (until SIGINT)", 0},
+	{"event", 'e', "E", 0, "what is measured: on-cpu (on-cpu)", 0},
+	{"output", 'o', "FILE", 0, "ends in .folded or in .pb.gz (pprof)", 0},
+	{0},
+};
+
+static void parse_pids(struct argp_state *state, struct record_options *o, char *arg)
+{
+	char *save = NULL;
+
+	for (char *s = strtok_r(arg, ",", &save); s; s = strtok_r(NULL, ",", &save)) {
+		bool known = false;
+		uint64_t pid;
+
+		if (str_to_u64(s, 1u << 22, &pid) || !pid)
+			argp_error(state, "--pid: '%s' is not a process id", s);
+		for (size_t i = 0; i < o->n_pids; i++)
+			known |= o->pids[i] == pid;
+		if (known)
+			continue;
+		if (o->n_pids == MAX_PIDS)
+			argp_error(state, "--pid: more than %d processes", MAX_PIDS);
+		GROW(o->pids, o->n_pids, o->cap_pids);
+		o->pids[o->n_pids++] = (uint32_t)pid;
+	}
+}
+
+static void parse_duration(struct argp_state *state, struct record_options *o, const char *arg)
+{
+	uint64_t max_ns = MAX_DURATION_S * NSEC_PER_SEC, s;
+
+	if (!str_to_u64(arg, MAX_DURATION_S, &s))
+		o->duration_ns = s * NSEC_PER_SEC;
+	else if (str_to_duration_ns(arg, &o->duration_ns) || o->duration_ns > max_ns)
+		argp_error(state, "--duration: '%s' is no time of at most %d s (10, 500ms, 2m)",
+			   arg, MAX_DURATION_S);
+	if (!o->duration_ns)
+		argp_error(state, "--duration: 0 records nothing");
+}
+
+static void parse_hz(struct argp_state *state, struct record_options *o, const char *arg)
+{
+	uint64_t hz;
+
+	if (str_to_u64(arg, MAX_HZ, &hz) || !hz)
+		argp_error(state, "--hz: '%s' is not in 1..%d", arg, MAX_HZ);
+	o->hz = (unsigned)hz;
+}
+
+static void check_together(struct argp_state *state, const struct record_options *o)
+{
+	if (!o->n_pids == !o->cgroup)
+		argp_error(state, "one of --pid and --cgroup is needed");
+	if (!o->output)
+		argp_error(state, "--output is needed");
+	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".pb.gz"))
+		argp_error(state, "--output: '%s' ends neither in .folded nor in .pb.gz",
+			   o->output);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct record_options *o = state->input;
+
+	switch (key) {
+	case 'p':
+		parse_pids(state, o, arg);
+		return 0;
+	case 'c':
+		o->cgroup = arg;
+		return 0;
+	case 'F':
+		parse_hz(state, o, arg);
+		return 0;
+	case 'd':
+		parse_duration(state, o, arg);
+		return 0;
+	case 'e':
+		if (event_from_name(arg, &o->event))
+			argp_error(state, "--event: '%s' is none of: on-cpu", arg);
+		return 0;
+	case 'o':
+		o->output = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is not expected here", arg);
+		return EINVAL;
+	case ARGP_KEY_END:
+		check_together(state, o);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* ---- what is profiled ---- */
+
+/* Refuses before anything is recorded; writes nothing yet. */
+static int check_output(const char *path)
+{
+	_cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
+	struct stat st;
+	int fd;
+
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		fprintf(stderr, "podflame record: --output: %s is no regular file\n", path);
+		return -EINVAL;
+	}
+	fd = open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0) {
+		fprintf(stderr, "podflame record: --output: %s: %s\n", path, strerror(errno));
+		return -EINVAL;
+	}
+	close(fd);
+	unlink(tmp);
+	return 0;
+}
+
+/* A thread's id names /proc/TID, too. */
+static uint32_t process_of(uint32_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/status", pid), *text = NULL;
+	const char *line;
+	unsigned tgid;
+
+	if (file_read(AT_FDCWD, path, 65536, &text, NULL) < 0)
+		return 0;
+	line = strstr(text, "\nTgid:");
+	return line && sscanf(line, "\nTgid: %u", &tgid) == 1 ? tgid : 0;
+}
+
+/* pidfd first: it stands for that very process, whatever becomes of the number. */
+static int watch_pid(struct recording *r, uint32_t pid)
+{
+	uint32_t tgid = process_of(pid);
+	uint64_t start_ns;
+	int fd;
+
+	if (tgid && tgid != pid) {
+		fprintf(stderr, "podflame record: --pid: %u is a thread of process %u\n", pid,
+			tgid);
+		return -EINVAL;
+	}
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0 || proc_start_boottime(pid, &start_ns) < 0) {
+		fprintf(stderr, "podflame record: --pid: there is no process %u\n", pid);
+		if (fd >= 0)
+			close(fd);
+		return -ESRCH;
+	}
+	GROW(r->pids, r->n_pids, r->cap_pids);
+	r->pids[r->n_pids++] = (struct watched_pid){
+		.fd = fd,
+		.listed = {pid, start_ns, 1u << r->options->event, r->options->hz},
+	};
+	return 0;
+}
+
+static int open_probes(struct recording *r, const struct probe_config *c)
+{
+	struct field_error err = {0};
+	int e = probes_new(c, &r->probes, &err);
+	const struct support *s;
+	size_t n;
+
+	if (e) {
+		fprintf(stderr, "podflame record: %s: %s\n", err.path, err.reason);
+		return e;
+	}
+	s = probes_support(r->probes, &n);
+	for (size_t i = 0; i < n; i++)
+		if (!s[i].ok)
+			fprintf(stderr, "podflame record: %s does not work here: %s\n",
+				s[i].feature, s[i].reason);
+	return 0;
+}
+
+static int begin_pids(struct recording *r)
+{
+	struct probe_config c = {.use_list = true, .max_sample_hz = r->options->hz};
+	_cleanup_free_ struct listed_process *list = NULL;
+	int e;
+
+	for (size_t i = 0; i < r->options->n_pids; i++)
+		if ((e = watch_pid(r, r->options->pids[i])))
+			return e;
+	e = open_probes(r, &c);
+	if (e)
+		return e;
+	list = xcalloc(r->n_pids, sizeof(*list));
+	for (size_t i = 0; i < r->n_pids; i++)
+		list[i] = r->pids[i].listed;
+	return probes_list(r->probes, list, r->n_pids);
+}
+
+static int begin(struct recording *r)
+{
+	int e = r->options->cgroup ? record_begin_cgroup(r, open_probes) : begin_pids(r);
+
+	if (e && r->probes)
+		fprintf(stderr, "podflame record: sampling could not begin: %s\n", strerror(-e));
+	return e;
+}
+
+/* ---- while it runs ---- */
+
+static void read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id)
+{
+	struct mappings *m = NULL;
+
+	if (mappings_read(tgid, start_ns, exec_id, &m)) {
+		r->n_unmapped++;
+		return;
+	}
+	stacks_mappings(r->stacks, m);
+	mappings_unref(m);
+}
+
+static void take_procs(struct recording *r, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_procs; i++) {
+		const struct raw_proc *p = &d->procs[i];
+
+		if (p->what == RAW_PROC_EXIT)
+			stacks_exited(r->stacks, p->tgid, p->start_boottime_ns, HOLD_NS);
+		else
+			read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id);
+	}
+}
+
+/* Something was mapped after the last look (dlopen): once a process and drain is enough. */
+static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
+{
+	if (r->last_reread == s->tgid || !u->n ||
+	    !stacks_misses(r->stacks, s->tgid, s->start_boottime_ns, u))
+		return;
+	r->last_reread = s->tgid;
+	read_mappings(r, s->tgid, s->start_boottime_ns, u->frames[0].exec_id);
+}
+
+static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)
+{
+	const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
+	const struct raw_stack *k = s->kstack ? drain_stack(d, s->kstack) : NULL;
+	bool lost = (s->ustack && !u) || (s->kstack && !k);
+	uint32_t stack;
+
+	if (u)
+		read_again(r, s, u);
+	r->n_samples += s->n;
+	if (stacks_resolve(r->stacks, r->batch, s->tgid, s->start_boottime_ns, u, k, lost,
+			   &stack) ||
+	    record_add(r, s, drain_names(d, s->names), stack))
+		r->n_too_many += s->n;
+}
+
+static int take(struct recording *r, bool full)
+{
+	struct drain *d = NULL;
+	int e = probes_drain(r->probes, full, &d);
+
+	if (e)
+		return e;
+	take_procs(r, d);
+	r->last_reread = 0;
+	for (size_t i = 0; i < d->n_samples; i++)
+		take_sample(r, d, &d->samples[i]);
+	drain_free(d);
+	return 0;
+}
+
+static bool all_ended(const struct recording *r)
+{
+	for (size_t i = 0; i < r->n_pids; i++) {
+		struct pollfd p = {.fd = r->pids[i].fd, .events = POLLIN};
+
+		if (poll(&p, 1, 0) == 0)
+			return false;
+	}
+	return r->n_pids > 0;
+}
+
+/* Until a signal, the duration's end, or that of the last process. */
+static int run(struct recording *r, int signal_fd)
+{
+	uint64_t start_ns = now_mono_ns(), drain_ns = start_ns + DRAIN_NS;
+	uint64_t end_ns = r->options->duration_ns ? start_ns + r->options->duration_ns : UINT64_MAX;
+	int e = 0;
+
+	while (!e) {
+		struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
+				     {.fd = probes_wake_fd(r->probes), .events = POLLIN}};
+		uint64_t now = now_mono_ns(), until = MIN(drain_ns, end_ns);
+
+		if (now >= end_ns || all_ended(r))
+			break;
+		poll(p, ARRAY_SIZE(p), until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0);
+		if (p[0].revents)
+			break;
+		if (now_mono_ns() >= drain_ns) {
+			e = take(r, true);
+			drain_ns = now_mono_ns() + DRAIN_NS;
+		} else if (p[1].revents) {
+			e = take(r, false);
+		}
+	}
+	return e ? e : take(r, true);
+}
+
+/* ---- the whole ---- */
+
+static void print_drop(const char *name, const char *label, const char *reason, uint64_t n,
+		       void *arg)
+{
+	(void)label;
+	(void)arg;
+	if (n && (streq(name, "podflame_samples_dropped_total") ||
+		  streq(name, "podflame_records_dropped_total")))
+		fprintf(stderr, "podflame record: lost: %" PRIu64 " %s\n", n, reason);
+}
+
+static void summary(const struct recording *r)
+{
+	fprintf(stderr, "podflame record: %s: %" PRIu64 " samples of %zu processes\n",
+		r->options->output, r->n_samples, r->batch->n_profiles);
+	if (!r->n_samples)
+		fprintf(stderr, "podflame record: nothing of it used the CPU in that time\n");
+	if (r->n_unmapped)
+		fprintf(stderr,
+			"podflame record: %u processes ended before their mappings could be read\n",
+			r->n_unmapped);
+	if (r->n_too_many)
+		fprintf(stderr, "podflame record: lost: %" PRIu64 " too many different stacks\n",
+			r->n_too_many);
+	if (*stacks_kernel_problem(r->stacks))
+		fprintf(stderr, "podflame record: kernel names: %s\n",
+			stacks_kernel_problem(r->stacks));
+	counter_each(print_drop, NULL);
+}
+
+static int record(struct recording *r, int signal_fd)
+{
+	struct parser_config pc = {0};
+	struct stacks_config sc = {0};
+	int e = parser_new(&pc, &r->parser);
+
+	sc.parser = r->parser;
+	if (!e)
+		e = stacks_new(&sc, &r->stacks);
+	if (e) {
+		fprintf(stderr, "podflame record: symbols: %s\n", strerror(-e));
+		return e;
+	}
+	r->batch = batch_new();
+	e = begin(r);
+	if (e)
+		return e;
+	r->start_ns = now_wall_ns();
+	fprintf(stderr, "recording\n");
+	e = run(r, signal_fd);
+	r->end_ns = now_wall_ns();
+	if (e)
+		fprintf(stderr, "podflame record: reading samples: %s\n", strerror(-e));
+	e = record_write(r);
+	if (e)
+		fprintf(stderr, "podflame record: --output: %s: %s\n", r->options->output,
+			strerror(-e));
+	summary(r);
+	return e;
+}
+
+static void recording_done(struct recording *r)
+{
+	probes_free(r->probes);
+	stacks_free(r->stacks);
+	parser_free(r->parser);
+	batch_free(r->batch);
+	record_rows_free(r);
+	for (size_t i = 0; i < r->n_pids; i++)
+		close(r->pids[i].fd);
+	free(r->pids);
+}
+
+/* Blocked, so that the parse child, which inherits that, outlives the terminal's Ctrl-C. */
+static int block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int cmd_record(int argc, char **argv)
+{
+	static char name[] = "podflame record";
+	const struct argp argp = {
+		option_list,
+		parse_option,
+		"",
+		"Profile processes or a cgroup once, into a file; no hub is needed.\v"
+		"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT, "
+		"SIGTERM, after the duration, or when all processes of --pid have ended; the file "
+		"is "
+		"complete then. A process of --pid is followed through exec, its children are "
+		"not; below --cgroup everything is, what is made later too.\n\n"
+		"A line of a .folded file is PROCESS;THREAD;FRAME;... and the number of samples; "
+		"a .pb.gz file carries samples and the event's unit (microseconds).",
+		NULL,
+		NULL,
+		NULL};
+	struct record_options o = {.hz = 99, .event = EVENT_ON_CPU};
+	struct recording r = {.options = &o};
+	_cleanup_close_ int signal_fd = -1;
+	int e;
+
+	argv[0] = name;
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	signal_fd = block_signals();
+	e = check_output(o.output);
+	if (!e)
+		e = record(&r, signal_fd);
+	recording_done(&r);
+	free(o.pids);
+	return e ? 1 : 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record: what the files of the verb `record` share. */
+#pragma once
+
+#include "cli/cli.h"
+#include "node/probe/probe.h"
+#include "node/stack/stack.h"
+
+#include <inttypes.h>
+
+struct record_options {
+	uint32_t *pids;
+	size_t n_pids, cap_pids;
+	const char *cgroup; /* instead of pids */
+	unsigned hz;
+	uint64_t duration_ns; /* 0: until a signal */
+	enum event event;
+	const char *output;
+};
+
+struct watched_pid {
+	int fd; /* pidfd: readable when it has ended */
+	struct listed_process listed;
+};
+
+struct record_row; /* which sample of a profile counts for what: record_output.c */
+
+struct recording {
+	const struct record_options *options;
+	struct watched_pid *pids;
+	size_t n_pids, cap_pids;
+
+	struct probes *probes;
+	struct parser *parser;
+	struct stacks *stacks;
+
+	struct batch *batch; /* everything recorded: one profile a process */
+	struct record_row *rows;
+	uint64_t start_ns, end_ns; /* wall time */
+	uint64_t n_samples, n_too_many;
+	unsigned n_unmapped;
+	uint32_t last_reread; /* in this drain */
+};
+
+/* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
+typedef int record_open_fn(struct recording *r, const struct probe_config *c);
+int record_begin_cgroup(struct recording *r, record_open_fn *open);
+
+/* record_output.c */
+/* -E2BIG: the batch is full. */
+int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
+	       uint32_t stack);
+int record_write(struct recording *r);
+void record_rows_free(struct recording *r);

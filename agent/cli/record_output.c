@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record's samples: merged into profiles while it runs, written as folded text or pprof at the end. */
+#include "cli/record.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+#include <zlib.h>
+
+#define MAX_OUTPUT_BYTES (512u << 20)
+
+/* ---- merging ---- */
+
+struct row_key {
+	uint64_t start_boottime_ns;
+	const char *app_service, *thread_comm; /* interned: compared as pointers */
+	uint32_t tgid, stack;
+	uint32_t main_thread, pad;
+};
+struct record_row {
+	struct row_key key;
+	struct profile *profile;
+	size_t sample; /* index in profile->samples; SIZE_MAX: the profile's own row */
+	UT_hash_handle hh;
+};
+
+static struct record_row *find_row(struct recording *r, const struct row_key *key)
+{
+	struct record_row *row;
+
+	HASH_FIND(hh, r->rows, key, sizeof(*key), row);
+	return row;
+}
+
+static struct record_row *add_row(struct recording *r, const struct row_key *key,
+				  struct profile *profile, size_t sample)
+{
+	struct record_row *row = xcalloc(1, sizeof(*row));
+
+	row->key = *key;
+	row->profile = profile;
+	row->sample = sample;
+	HASH_ADD(hh, r->rows, key, sizeof(row->key), row);
+	return row;
+}
+
+/* One profile a process and name: exec makes another one. */
+static struct profile *profile_of(struct recording *r, const struct raw_sample *s,
+				  const char *app_service)
+{
+	struct row_key key = {
+		.start_boottime_ns = s->start_boottime_ns,
+		.app_service = app_service,
+		.tgid = s->tgid,
+		.stack = STACK_NONE,
+	};
+	struct record_row *row = find_row(r, &key);
+	struct profile *p;
+
+	if (row)
+		return row->profile;
+	p = batch_profile(r->batch);
+	if (!p)
+		return NULL;
+	p->event = s->event;
+	p->start_ns = r->start_ns;
+	p->period_ns = NSEC_PER_SEC / r->options->hz;
+	p->app_service = app_service;
+	p->process_id = s->tgid;
+	add_row(r, &key, p, SIZE_MAX);
+	return p;
+}
+
+int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
+	       uint32_t stack)
+{
+	const char *leader = batch_str(r->batch, names ? names->leader_comm : "[unknown]");
+	const char *thread = batch_str(r->batch, names ? names->thread_comm : "[unknown]");
+	struct row_key key = {
+		.start_boottime_ns = s->start_boottime_ns,
+		.app_service = leader,
+		.thread_comm = thread,
+		.tgid = s->tgid,
+		.stack = stack,
+		.main_thread = s->tid == s->tgid,
+	};
+	struct record_row *row;
+	struct profile *p;
+	struct profile_sample *to;
+
+	if (!leader || !thread)
+		return -E2BIG;
+	row = find_row(r, &key);
+	if (!row) {
+		p = profile_of(r, s, leader);
+		to = p ? profile_add(r->batch, p) : NULL;
+		if (!to)
+			return -E2BIG;
+		to->stack = stack;
+		to->thread_comm = thread;
+		to->main_thread = key.main_thread;
+		to->cpu = -1;
+		row = add_row(r, &key, p, p->n_samples - 1);
+	}
+	to = &row->profile->samples[row->sample];
+	to->value += (int64_t)s->value;
+	to->n_samples += s->n;
+	return 0;
+}
+
+void record_rows_free(struct recording *r)
+{
+	struct record_row *row, *next;
+
+	HASH_ITER (hh, r->rows, row, next) {
+		HASH_DEL(r->rows, row);
+		free(row);
+	}
+}
+
+/* ---- folded ---- */
+
+struct line {
+	char *text;
+	uint64_t n;
+};
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(((const struct line *)a)->text, ((const struct line *)b)->text);
+}
+
+/* A name may hold anything; ';' and line ends mean something in this format. */
+static void put_name(struct buf *b, const char *name)
+{
+	for (; *name; name++)
+		buf_putc(b, *name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name);
+}
+
+static char *render_line(const struct recording *r, const struct profile *p,
+			 const struct profile_sample *s)
+{
+	const struct stack_head head = {.thread_comm = s->thread_comm,
+					.main_thread = s->main_thread};
+	const struct stack_ref *stack = &r->batch->stacks[s->stack];
+	_cleanup_free_ struct frame *frames = xcalloc(stack->n + 1, sizeof(*frames));
+	struct buf b;
+
+	buf_init(&b, 1 << 20);
+	put_name(&b, p->app_service);
+	buf_putc(&b, ';');
+	for (size_t i = 0; i < stack->n; i++)
+		frames[i] = *stack->frames[i];
+	stack_render(&head, frames, stack->n, &b);
+	return buf_steal(&b);
+}
+
+static size_t render_all(const struct recording *r, struct line **ret)
+{
+	struct line *lines = NULL;
+	size_t n = 0, cap = 0;
+
+	for (size_t i = 0; i < r->batch->n_profiles; i++) {
+		const struct profile *p = r->batch->profiles[i];
+
+		for (size_t j = 0; j < p->n_samples; j++) {
+			GROW(lines, n, cap);
+			lines[n++] = (struct line){render_line(r, p, &p->samples[j]),
+						   p->samples[j].n_samples};
+		}
+	}
+	*ret = lines;
+	return n;
+}
+
+static void write_folded(const struct recording *r, struct buf *out)
+{
+	_cleanup_free_ struct line *lines = NULL;
+	size_t n = render_all(r, &lines);
+
+	if (n)
+		qsort(lines, n, sizeof(*lines), by_text);
+	for (size_t i = 0; i < n; i++) {
+		/* Processes of one name are one in this form. */
+		if (i + 1 < n && streq(lines[i].text, lines[i + 1].text))
+			lines[i + 1].n += lines[i].n;
+		else
+			buf_printf(out, "%s %" PRIu64 "\n", lines[i].text, lines[i].n);
+		free(lines[i].text);
+	}
+}
+
+/* ---- pprof ---- */
+
+static int gzip(const struct buf *in, struct buf *out)
+{
+	z_stream z = {.next_in = (Bytef *)in->data, .avail_in = (uInt)in->len};
+	char block[65536];
+	int r = deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+
+	if (r != Z_OK)
+		return -ENOMEM;
+	do {
+		z.next_out = (Bytef *)block;
+		z.avail_out = sizeof(block);
+		r = deflate(&z, Z_FINISH);
+		buf_add(out, block, sizeof(block) - z.avail_out);
+	} while (r == Z_OK);
+	deflateEnd(&z);
+	return r == Z_STREAM_END ? 0 : -EIO;
+}
+
+static int write_pprof(struct recording *r, struct buf *out)
+{
+	_cleanup_buf_ struct buf plain = {0};
+	int e;
+
+	buf_init(&plain, MAX_OUTPUT_BYTES);
+	for (size_t i = 0; i < r->batch->n_profiles; i++)
+		r->batch->profiles[i]->end_ns = r->end_ns;
+	e = profile_write_pprof(r->batch, &plain);
+	return e ? e : gzip(&plain, out);
+}
+
+int record_write(struct recording *r)
+{
+	_cleanup_buf_ struct buf out = {0};
+	int e = 0;
+
+	buf_init(&out, MAX_OUTPUT_BYTES);
+	if (str_has_suffix(r->options->output, ".folded"))
+		write_folded(r, &out);
+	else
+		e = write_pprof(r, &out);
+	if (!e && out.failed)
+		e = -EFBIG;
+	return e ? e
+		 : file_write_atomic(r->options->output, out.data ? out.data : "", out.len, 0644);
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+/* podflame record as a user sees it: options, messages, exit status, files, signals. */
+#include "cli/cli.h"
+#include "lib/base/base.h"
+#include "node/parse/parse.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+/* ---- the workload: two functions with names, 1 : 3 ---- */
+
+#define KEEP __attribute__((noinline, noclone, used))
+
+static inline __attribute__((always_inline)) void spin(unsigned n)
+{
+	for (volatile unsigned i = 0; i < n * 1000; i++)
+		;
+}
+
+KEEP void record_test_short(unsigned n);
+void record_test_short(unsigned n)
+{
+	spin(n);
+}
+
+KEEP void record_test_long(unsigned n);
+void record_test_long(unsigned n)
+{
+	spin(n);
+}
+
+KEEP void record_test_main(void);
+void record_test_main(void)
+{
+	unsigned seed = 1;
+
+	for (volatile bool stop = false; !stop;) {
+		record_test_short(100 + rand_r(&seed) % 200);
+		record_test_long(300 + rand_r(&seed) % 600);
+	}
+}
+
+static void *in_thread(void *arg)
+{
+	prctl(PR_SET_NAME, "pf;worker");
+	record_test_main();
+	return arg;
+}
+
+static pid_t workload(bool threads)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		pthread_t t;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "pf-busy");
+		if (threads)
+			pthread_create(&t, NULL, in_thread, NULL);
+		record_test_main();
+	}
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* ---- running the verb in a child: its exit status and what it says ---- */
+
+struct run {
+	pid_t pid;
+	int fd; /* its standard error */
+	struct buf text;
+	int status;
+};
+
+static void run_start(struct run *r, const char *const *args)
+{
+	int fds[2];
+
+	*r = (struct run){};
+	buf_init(&r->text, 1 << 20);
+	assert_int_equal(pipe(fds), 0);
+	r->pid = fork();
+	if (r->pid == 0) {
+		char *argv[16] = {(char *)"record"};
+		int argc = 1;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(fds[1], 2);
+		dup2(fds[1], 1);
+		close(fds[0]);
+		close(fds[1]);
+		for (; args[argc - 1]; argc++)
+			argv[argc] = xstrdup(args[argc - 1]);
+		exit(cmd_record(argc, argv));
+	}
+	close(fds[1]);
+	r->fd = fds[0];
+}
+
+/* Reads what it says until there is `text`, or all of it. */
+static bool run_says(struct run *r, const char *text)
+{
+	char part[512];
+	ssize_t n;
+
+	for (;;) {
+		if (text && r->text.data && strstr(r->text.data, text))
+			return true;
+		n = read(r->fd, part, sizeof(part));
+		if (n <= 0)
+			return false;
+		buf_add(&r->text, part, n);
+	}
+}
+
+static int run_end(struct run *r)
+{
+	run_says(r, NULL);
+	close(r->fd);
+	assert_int_equal(waitpid(r->pid, &r->status, 0), r->pid);
+	assert_true(WIFEXITED(r->status));
+	return WEXITSTATUS(r->status);
+}
+
+static void run_free(struct run *r)
+{
+	buf_done(&r->text);
+}
+
+static char dir[] = "/tmp/pf_record_XXXXXX";
+
+static char *file_in_dir(const char *name)
+{
+	return xasprintf("%s/%s", dir, name);
+}
+
+static bool bpf_works(void)
+{
+	static int works = -1;
+
+	if (works < 0) {
+		_cleanup_free_ char *out = file_in_dir("probe.folded");
+		_cleanup_free_ char *pid = xasprintf("%d", getpid());
+		struct run r;
+
+		run_start(&r, (const char *[]){"-p", pid, "-d", "10ms", "-o", out, NULL});
+		works = run_end(&r) == 0;
+		if (!works)
+			print_message("skipped: %s", r.text.data ? r.text.data : "no BPF here\n");
+		run_free(&r);
+	}
+	return works;
+}
+
+#define NEED_BPF()                                                                                 \
+	do {                                                                                       \
+		if (!bpf_works())                                                                  \
+			skip();                                                                    \
+	} while (0)
+
+/* ---- folded files ---- */
+
+/* Sum of the counts of all lines that hold `text`; NULL: of all. */
+static uint64_t folded_sum(const char *path, const char *text)
+{
+	_cleanup_free_ char *all = NULL;
+	uint64_t sum = 0;
+	char *save = NULL;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
+	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		const char *space = strrchr(line, ' ');
+		uint64_t n;
+
+		assert_non_null(space);
+		assert_int_equal(str_to_u64(space + 1, UINT64_MAX, &n), 0);
+		if (!text || strstr(line, text))
+			sum += n;
+	}
+	return sum;
+}
+
+static void known_functions_threads_and_sigint(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
+	uint64_t all, s, l, main_thread, worker;
+	struct run r;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	pid = workload(true);
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"--pid", pid_text, "--hz", "999", "--output", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	sleep(3);
+	kill(r.pid, SIGINT);
+	assert_int_equal(run_end(&r), 0);
+	all = folded_sum(out, NULL);
+	s = folded_sum(out, "record_test_main;record_test_short ");
+	l = folded_sum(out, "record_test_main;record_test_long ");
+	main_thread = folded_sum(out, "pf-busy;[p] pf-busy;");
+	worker = folded_sum(out, "pf-busy;[t] pf:worker;");
+	assert_true(all > 500);
+	assert_true(s + l > all * 9 / 10);
+	assert_in_range(s * 100 / (s + l), 20, 30);
+	assert_int_equal(main_thread + worker, all);
+	assert_true(main_thread > all / 5 && worker > all / 5);
+	assert_null(strstr(r.text.data, "lost"));
+	run_free(&r);
+	end(pid);
+}
+
+static void pprof_file(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("a.pb.gz"), *pid_text = NULL;
+	char *plain = xmalloc(1 << 20);
+	struct run r;
+	gzFile z;
+	pid_t pid;
+	int n;
+
+	(void)state;
+	NEED_BPF();
+	pid = workload(false);
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-F", "499", "-d", "1", "-o", out, NULL});
+	assert_int_equal(run_end(&r), 0);
+	z = gzopen(out, "r");
+	n = gzread(z, plain, 1 << 20);
+	assert_true(n > 0);
+	assert_int_equal(gzdirect(z), 0);
+	gzclose(z);
+	assert_non_null(memmem(plain, n, "record_test_long", 16));
+	assert_non_null(memmem(plain, n, "microseconds", 12));
+	free(plain);
+	run_free(&r);
+	end(pid);
+}
+
+static void ends_with_its_last_process(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("b.folded"), *pids = NULL;
+	pid_t a, b;
+	struct run r;
+
+	(void)state;
+	NEED_BPF();
+	a = workload(false);
+	b = workload(false);
+	pids = xasprintf("%d,%d,%d", a, b, a);
+	run_start(&r, (const char *[]){"-p", pids, "-F", "999", "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	sleep(1);
+	end(a);
+	end(b);
+	assert_int_equal(run_end(&r), 0);
+	assert_non_null(strstr(r.text.data, " of 2 processes"));
+	assert_true(folded_sum(out, "record_test_long ") > 100);
+	run_free(&r);
+}
+
+/* A process that began in a cgroup that did not exist when the recording did. */
+static void cgroup_with_what_is_made_below(void **state)
+{
+	char top[] = "/sys/fs/cgroup/memory/pf_record_test", below[] = "/sys/fs/cgroup/memory/"
+								       "pf_record_test/below";
+	_cleanup_free_ char *out = file_in_dir("c.folded");
+	_cleanup_free_ char *procs = xasprintf("%s/cgroup.procs", below), *text = NULL;
+	struct run r;
+	pid_t pid;
+	int fd;
+
+	(void)state;
+	NEED_BPF();
+	if (mkdir(top, 0755) && errno != EEXIST) {
+		print_message("skipped: no cgroup v1 memory hierarchy here\n");
+		skip();
+	}
+	pid = workload(false);
+	text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-c", top, "-F", "999", "-d", "2", "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	assert_int_equal(mkdir(below, 0755), 0);
+	fd = open(procs, O_WRONLY);
+	assert_true(write(fd, text, strlen(text)) > 0);
+	close(fd);
+	assert_int_equal(run_end(&r), 0);
+	assert_true(folded_sum(out, "record_test_long ") > 100);
+	end(pid);
+	rmdir(below);
+	rmdir(top);
+	run_free(&r);
+}
+
+/* ---- bad input: status and words ---- */
+
+static void refused(int status, const char *words, const char *const *args)
+{
+	struct run r;
+	int is;
+
+	run_start(&r, args);
+	is = run_end(&r);
+	if (is != status || !r.text.data || !strstr(r.text.data, words))
+		fail_msg("status %d (should be %d), '%s' has no '%s'", is, status,
+			 r.text.data ? r.text.data : "", words);
+	run_free(&r);
+}
+#define REFUSED(status, words, ...) refused(status, words, (const char *[]){__VA_ARGS__, NULL})
+
+static void bad_options_are_named(void **state)
+{
+	(void)state;
+	REFUSED(2, "one of --pid and --cgroup is needed", "-o", "/tmp/x.folded");
+	REFUSED(2, "one of --pid and --cgroup is needed", "-p", "1", "-c", "/", "-o", "x.folded");
+	REFUSED(2, "--output is needed", "-p", "1");
+	REFUSED(2, "'/tmp/x.svg' ends neither in .folded nor in .pb.gz", "-p", "1", "-o",
+		"/tmp/x.svg");
+	REFUSED(2, "--hz: '0' is not in 1..4999", "-F", "0");
+	REFUSED(2, "--hz: '5000' is not in 1..4999", "-F", "5000");
+	REFUSED(2, "--hz: '-1' is not in 1..4999", "-F", "-1");
+	REFUSED(2, "--hz: '99x' is not in 1..4999", "-F", "99x");
+	REFUSED(2, "--pid: 'abc' is not a process id", "-p", "abc");
+	REFUSED(2, "--pid: '0' is not a process id", "-p", "0");
+	REFUSED(2, "--pid: '99999999' is not a process id", "-p", "1,99999999");
+	REFUSED(2, "--duration: 'soon' is no time", "-d", "soon");
+	REFUSED(2, "--duration: 0 records nothing", "-d", "0");
+	REFUSED(2, "--event: 'off-cpu' is none of: on-cpu", "-e", "off-cpu");
+	REFUSED(2, "'more' is not expected here", "more");
+}
+
+static void what_is_not_there_is_named(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("d.folded"), *gone_text = NULL, *self = NULL;
+	_cleanup_free_ char *directory = file_in_dir("directory.folded");
+	pid_t gone = fork();
+
+	(void)state;
+	if (gone == 0)
+		_exit(0);
+	waitpid(gone, NULL, 0);
+	gone_text = xasprintf("%d", gone);
+	self = xasprintf("%d", getpid());
+	REFUSED(1, "there is no process", "-p", gone_text, "-o", out);
+	REFUSED(1, "no such directory/x.folded: No such file or directory", "-p", self, "-o",
+		"/tmp/no such directory/x.folded");
+	assert_int_equal(mkdir(directory, 0755), 0);
+	REFUSED(1, "is no regular file", "-p", self, "-o", directory);
+	REFUSED(1, "is no cgroup", "-c", "/no/such/cgroup", "-o", out);
+	REFUSED(1, "is no cgroup", "-c", "/etc", "-o", out);
+	assert_int_equal(access(out, F_OK), -1);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	_cleanup_free_ char *command = xasprintf("rm -rf %s", dir);
+
+	(void)state;
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_options_are_named),
+		cmocka_unit_test(what_is_not_there_is_named),
+		cmocka_unit_test(known_functions_threads_and_sigint),
+		cmocka_unit_test(pprof_file),
+		cmocka_unit_test(ends_with_its_last_process),
+		cmocka_unit_test(cgroup_with_what_is_made_below),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
