@@ -8,7 +8,7 @@ helm_ uninstall podflame -n podflame-system --wait >/dev/null 2>&1
 left() {
     k api-resources --verbs=list -o name | grep -v -e '^events' -e '^componentstatuses' -e metrics | while read -r kind; do
         k get "$kind" -A -o name --ignore-not-found 2>/dev/null
-    done | grep -i -e podflame -e 'profilingnodereport' | grep -v -e '^namespace/' -e '^customresourcedefinition'
+    done | grep -i -e podflame -e 'profilingnodereport' | grep -v -e '^namespace/' -e '^customresourcedefinition' -e '^apiservice' -e '^profilingtarget'
 }
 gone() { ! left | grep .; }
 wait_check 60 "nothing is left but definitions and targets" gone
