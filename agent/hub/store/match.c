@@ -2,8 +2,8 @@
 /*
  * LIKE and REGEXP on tag values. Patterns come from whoever may ask, so their
  * cost is bounded: LIKE is O(pattern x text); a regular expression is POSIX ERE
- * without back-references and with a limit on what its repetitions multiply to
- * (glibc expands a{n} by copying).
+ * without back-references, and refused when it would expand to too many nodes
+ * (glibc compiles a+ as aa* and a{n} as n copies of a, so that nesting multiplies).
  */
 #include "hub/store/sink.h"
 
@@ -11,7 +11,8 @@
 #include <regex.h>
 #include <stdlib.h>
 
-#define MAX_REPEAT 1000 /* product of all {n} of a pattern */
+#define MAX_NODES  2000
+#define MAX_GROUPS 50 /* open at once */
 
 static bool is_run(char c)
 {
@@ -63,6 +64,56 @@ struct regexp {
 	regex_t re;
 };
 
+/* What a pattern expands to, as it is read: sums of finished atoms, by open group. */
+struct cost {
+	uint64_t sum[MAX_GROUPS + 1], last[MAX_GROUPS + 1];
+	unsigned depth;
+	const char *refused;
+};
+
+static uint64_t capped(uint64_t v)
+{
+	return MIN(v, (uint64_t)MAX_NODES + 1);
+}
+
+static void cost_atom(struct cost *c, uint64_t n)
+{
+	c->sum[c->depth] = capped(c->sum[c->depth] + c->last[c->depth]);
+	c->last[c->depth] = n;
+	if (c->sum[c->depth] + n > MAX_NODES)
+		c->refused = "it expands to too many states (nested or large repetitions)";
+}
+
+static void cost_repeat(struct cost *c, uint64_t n)
+{
+	uint64_t times = capped(c->last[c->depth] * capped(n));
+
+	c->last[c->depth] = 0;
+	cost_atom(c, times);
+}
+
+static void cost_open(struct cost *c)
+{
+	if (c->depth == MAX_GROUPS) {
+		c->refused = "groups are nested too deep";
+		return;
+	}
+	c->depth++;
+	c->sum[c->depth] = c->last[c->depth] = 0;
+}
+
+static void cost_close(struct cost *c)
+{
+	uint64_t group = capped(c->sum[c->depth] + c->last[c->depth] + 1);
+
+	if (c->depth == 0) { /* regcomp() takes or refuses it */
+		cost_atom(c, 1);
+		return;
+	}
+	c->depth--;
+	cost_atom(c, group);
+}
+
 /* {n}, {n,}, {n,m}: what it multiplies by; a brace that is no bound counts 1. */
 static uint64_t bound_value(const char *p)
 {
@@ -70,11 +121,30 @@ static uint64_t bound_value(const char *p)
 	char *end;
 
 	if (!isdigit((unsigned char)p[1]))
-		return 1;
-	low = high = strtoull(p + 1, &end, 10);
+		return p[1] == ',' ? MAX_NODES + 1 : 1;
+	low = strtoull(p + 1, &end, 10);
+	high = low + 1;
 	if (*end == ',' && isdigit((unsigned char)end[1]))
 		high = strtoull(end + 1, &end, 10);
-	return MAX(MAX(low, high), (uint64_t)1);
+	return MAX(MAX(capped(low), capped(high)), (uint64_t)1);
+}
+
+static void cost_of(struct cost *c, const char *p)
+{
+	switch (*p) {
+	case '(':
+		return cost_open(c);
+	case ')':
+		return cost_close(c);
+	case '+':
+	case '*':
+	case '?':
+		return cost_repeat(c, 2);
+	case '{':
+		return cost_repeat(c, bound_value(p));
+	default:
+		return cost_atom(c, 1);
+	}
 }
 
 /* Past a [...] expression; "[]a]" and "[^]a]" hold a bracket, "[[:alpha:]]" a class. */
@@ -98,45 +168,36 @@ static const char *bracket_end(const char *p)
 	return *p ? p + 1 : p;
 }
 
-static int translate_escape(const char *p, struct buf *out, struct field_error *reterr)
+/* Copies one element to out as regcomp() takes it; returns what is behind it. */
+static const char *translate_one(const char *p, struct buf *out, struct cost *c)
 {
+	const char *end = *p == '[' ? bracket_end(p) : p + 1;
+
+	if (*p != '\\') {
+		cost_of(c, p);
+		buf_add(out, p, (size_t)(end - p));
+		return end;
+	}
+	cost_atom(c, 1);
 	if (p[1] >= '1' && p[1] <= '9')
-		return field_error_set(reterr, "regexp", "back-references are not supported");
-	if (p[1] == 'd')
-		return buf_puts(out, "[0-9]");
-	if (p[1] == 'D')
-		return buf_puts(out, "[^0-9]");
-	return buf_add(out, p, p[1] ? 2 : 1);
+		c->refused = "back-references are not supported";
+	if (p[1] == 'd' || p[1] == 'D') {
+		buf_puts(out, p[1] == 'd' ? "[0-9]" : "[^0-9]");
+		return p + 2;
+	}
+	buf_add(out, p, p[1] ? 2 : 1);
+	return p + (p[1] ? 2 : 1);
 }
 
-/* The pattern as regcomp() takes it: \d spelled out; what could explode refused. */
 static int translate(const char *p, struct buf *out, struct field_error *reterr)
 {
-	uint64_t repeat = 1;
-	int r;
+	struct cost c = {0};
 
-	while (*p) {
-		const char *end = p + 1;
-
-		if (*p == '\\') {
-			r = translate_escape(p, out, reterr);
-			if (r)
-				return r;
-			p += p[1] ? 2 : 1;
-			continue;
-		}
-		if (*p == '[')
-			end = bracket_end(p);
-		if (*p == '{')
-			repeat = MIN(repeat, (uint64_t)MAX_REPEAT + 1) *
-				 MIN(bound_value(p), (uint64_t)MAX_REPEAT + 1);
-		if (repeat > MAX_REPEAT)
-			return field_error_set(reterr, "regexp",
-					       "repetitions multiply to more than %d", MAX_REPEAT);
-		buf_add(out, p, (size_t)(end - p));
-		p = end;
-	}
-	return 0;
+	while (*p && !c.refused)
+		p = translate_one(p, out, &c);
+	while (c.depth && !c.refused)
+		cost_close(&c);
+	return c.refused ? field_error_set(reterr, "regexp", "%s", c.refused) : 0;
 }
 
 int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr)

@@ -388,6 +388,10 @@ static void like_and_regexp(void **state)
 	assert_int_equal(predicate_regexp_check("(a", &e), -EINVAL);
 	assert_int_equal(predicate_regexp_check("(a)\\1", &e), -EINVAL);
 	assert_int_equal(predicate_regexp_check("((a{99}){99}){99}", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("a+++++++++++++++++++++++++", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+", &e),
+			 -EINVAL);
+	assert_int_equal(predicate_regexp_check("^([a-z]+-)+[0-9a-f]{8,10}-.+$|^(a|b)*x?$", &e), 0);
 	memset(many, '(', sizeof(many));
 	many[sizeof(many) - 1] = '\0';
 	assert_int_equal(predicate_regexp_check(many, &e), -EINVAL);
