@@ -14,6 +14,7 @@ e2e: cluster-bin $(IMAGE) $(WORKLOADS) ## the end-to-end tests alone; T="02 07" 
 cluster-bin:
 	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
 workloads: $(WORKLOADS)
+workloads: $(WORKLOADS)
 $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
