@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drains on their way from the kernel to the pipeline, in order. New processes
+ * have their mappings read at once; a drain with samples waits for that, up to a
+ * second, so that a process that lives shortly still gets names.
+ */
+#include "node/internal.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_WAIT_NS	  NSEC_PER_SEC
+#define MAX_WAITING	  8 /* full drains */
+#define MAPPINGS_BYTES	  4096
+#define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
+#define MAX_STUCK_WORKERS 4
+#define FILES_MAILBOX	  (16u << 20)
+
+struct feeding {
+	struct task task;
+	struct drains *drains;
+	struct feed feed;
+	uint64_t due_ns; /* CLOCK_BOOTTIME: goes on without mappings then */
+	struct feeding *next;
+};
+
+struct drains {
+	struct node *node;
+	struct feeding *first, **last;
+	size_t n_waiting;
+	unsigned n_reading; /* mappings asked for and not there yet */
+	unsigned n_stuck;   /* files workers left behind */
+	bool feeding;	    /* the pipeline has one: order is kept */
+};
+
+/* ---- mappings ---- */
+
+struct reading {
+	struct task task;
+	struct drains *drains;
+	uint32_t tgid, exec_id;
+	uint64_t start_boottime_ns, cgroup_id;
+	struct mappings *found;
+	unsigned generation; /* of the files worker */
+	int result;
+};
+
+struct learning {
+	struct task task;
+	struct mappings *mappings;
+};
+
+static void learn_run(struct task *t)
+{
+	struct learning *l = (struct learning *)t;
+
+	pipeline_mappings(t->node->pipeline, l->mappings);
+}
+
+static void learn_done(struct task *t)
+{
+	struct learning *l = (struct learning *)t;
+
+	if (t->refused)
+		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
+			    1);
+	mappings_unref(l->mappings);
+}
+
+static void learn(struct node *n, struct mappings *m)
+{
+	struct learning *l = xcalloc(1, sizeof(*l));
+
+	l->mappings = m;
+	l->task.run = learn_run;
+	l->task.done = learn_done;
+	task_post(n, n->pipe, &l->task, m->n * sizeof(*m->items));
+}
+
+static void read_run(struct task *t)
+{
+	struct reading *r = (struct reading *)t;
+
+	r->result = mappings_read(r->tgid, r->start_boottime_ns, r->exec_id, &r->found);
+}
+
+static const char *read_error(const struct reading *r)
+{
+	if (r->task.refused)
+		return "files_full";
+	return r->result == -ESRCH ? "process_gone" : "unreadable";
+}
+
+static void read_done(struct task *t)
+{
+	struct reading *r = (struct reading *)t;
+	struct drains *d = r->drains;
+
+	if (r->generation == d->n_stuck)
+		d->n_reading--;
+	if (r->found)
+		learn(t->node, r->found);
+	else
+		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
+	drains_advance(d);
+}
+
+static void read_mappings(struct drains *d, uint32_t tgid, uint64_t start_boottime_ns,
+			  uint32_t exec_id, uint64_t cgroup_id)
+{
+	struct reading *r;
+
+	if (!tgid)
+		return;
+	r = xcalloc(1, sizeof(*r));
+	r->drains = d;
+	r->tgid = tgid;
+	r->exec_id = exec_id;
+	r->start_boottime_ns = start_boottime_ns;
+	r->cgroup_id = cgroup_id;
+	r->generation = d->n_stuck;
+	r->task.run = read_run;
+	r->task.done = read_done;
+	r->task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	d->n_reading++;
+	task_post(d->node, d->node->files, &r->task, MAPPINGS_BYTES);
+}
+
+static void tell_stuck(struct node *n, const char *uid, void *arg)
+{
+	if (n->report)
+		report_problem(n->report, uid, "ProcessUnreadable", arg);
+}
+
+/*
+ * A file of a pod that blocks whoever opens it: that thread is left behind, and
+ * the pod's target says so. Too many of them, and no more files are opened.
+ */
+static void on_stuck(struct worker *w, struct job *j, void *arg)
+{
+	struct reading *r = (struct reading *)j;
+	struct drains *d = arg;
+	struct node *n = d->node;
+	_cleanup_free_ char *text = NULL;
+	struct worker *fresh;
+	struct owner *o;
+	uint64_t until_ns;
+
+	(void)w;
+	if (!j || d->n_stuck >= MAX_STUCK_WORKERS)
+		return;
+	text = xasprintf("reading the files of process %u takes more than %llu s: it is left out",
+			 r->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
+	log_warn("%s", text);
+	o = procs_owner(n->procs, r->cgroup_id, &until_ns);
+	if (o)
+		node_targets_of(n, o->container_id, o->pod_uid, tell_stuck, text);
+	owner_unref(o);
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
+	d->n_stuck++;
+	d->n_reading = 0;
+	if (worker_new(n->loop, "files", FILES_MAILBOX, &fresh) == 0) {
+		n->files = fresh;
+		worker_on_stuck(fresh, on_stuck, d);
+	}
+	drains_advance(d);
+}
+
+/* ---- owners ---- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The distinct cgroups of the samples; neighbours are mostly the same. */
+static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
+{
+	uint64_t *ids = xcalloc(drain->n_samples + 1, sizeof(*ids));
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < drain->n_samples; i++)
+		if (n == 0 || ids[n - 1] != drain->samples[i].cgroup_id)
+			ids[n++] = drain->samples[i].cgroup_id;
+	qsort(ids, n, sizeof(*ids), compare_ids);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || ids[i] != ids[i - 1])
+			ids[kept++] = ids[i];
+	*ret_n = kept;
+	return ids;
+}
+
+static void attribute(struct node *n, struct feed *f)
+{
+	size_t n_ids;
+	_cleanup_free_ uint64_t *ids = distinct_cgroups(f->drain, &n_ids);
+
+	f->owners = xcalloc(n_ids + 1, sizeof(*f->owners));
+	for (size_t i = 0; i < n_ids; i++) {
+		struct attribution a = {.cgroup_id = ids[i]};
+
+		a.owner = procs_owner(n->procs, ids[i], &a.until_ns);
+		if (a.owner)
+			f->owners[f->n_owners++] = a;
+	}
+	if (n->hosts) {
+		f->hosts = hosts_list(n->hosts);
+		f->host_names = n->hosts;
+	}
+}
+
+/* ---- the queue ---- */
+
+static void feed_handled(struct task *t);
+
+static void feed_run(struct task *t)
+{
+	struct feeding *f = (struct feeding *)t;
+
+	pipeline_feed(t->node->pipeline, &f->feed);
+}
+
+static void tell_sampled(struct node *n, const struct feed *f)
+{
+	if (!n->report)
+		return;
+	for (size_t i = 0; i < f->n_owners; i++)
+		for (size_t k = 0; k < f->owners[i].owner->n_targets; k++)
+			for (enum event e = 0; e < _EVENT_MAX; e++)
+				if (f->owners[i].n_samples[e])
+					report_sampled(n->report,
+						       f->owners[i].owner->target_uids[k], e,
+						       f->owners[i].n_samples[e]);
+}
+
+/* Mappings were out of date: they are read again, and the same drain comes a second time. */
+static void come_again(struct drains *d, struct feed *from)
+{
+	struct feeding *f = xcalloc(1, sizeof(*f));
+
+	*f = (struct feeding){.drains = d, .feed = *from};
+	f->task.run = feed_run;
+	f->task.done = feed_handled;
+	*from = (struct feed){0};
+	f->feed.last_pass = true;
+	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
+	f->next = d->first;
+	if (!d->first)
+		d->last = &f->next;
+	d->first = f;
+	d->n_waiting++;
+	for (size_t i = 0; i < f->feed.n_missing; i++)
+		read_mappings(d, f->feed.missing[i].tgid, f->feed.missing[i].start_boottime_ns,
+			      f->feed.missing[i].exec_id, 0);
+	f->feed.n_missing = 0;
+}
+
+static void feed_handled(struct task *t)
+{
+	struct feeding *f = (struct feeding *)t;
+	struct drains *d = f->drains;
+
+	d->feeding = false;
+	if (t->refused) {
+		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
+	} else if (f->feed.n_missing) {
+		come_again(d, &f->feed);
+	} else {
+		tell_sampled(t->node, &f->feed);
+		node_batch(t->node, TAKE_PTR(f->feed.batch));
+	}
+	feed_done(&f->feed);
+	drains_advance(d);
+}
+
+static size_t feed_bytes(const struct feed *f)
+{
+	const struct drain *d = f->drain;
+
+	if (!d)
+		return 0;
+	return d->n_samples * sizeof(*d->samples) + d->n_stacks * sizeof(*d->stacks) +
+	       (d->memory ? d->memory->cap : 0);
+}
+
+static bool is_due(const struct drains *d, const struct feeding *f)
+{
+	return !f->feed.full || !f->feed.drain || d->n_reading == 0 || d->node->closing ||
+	       d->n_waiting > MAX_WAITING || now_boot_ns() >= f->due_ns;
+}
+
+/* While the node closes a task is done before task_post returns, and its end comes here again. */
+void drains_advance(struct drains *d)
+{
+	while (d->first && !d->feeding && is_due(d, d->first)) {
+		struct feeding *f = d->first;
+
+		d->first = f->next;
+		if (!d->first)
+			d->last = &d->first;
+		d->n_waiting--;
+		d->feeding = true;
+		task_post(d->node, d->node->pipe, &f->task, feed_bytes(&f->feed));
+	}
+}
+
+void drains_add(struct drains *d, struct drain *drain, bool full)
+{
+	struct feeding *f;
+
+	for (size_t i = 0; drain && i < drain->n_procs; i++)
+		if (drain->procs[i].what != RAW_PROC_EXIT)
+			read_mappings(d, drain->procs[i].tgid, drain->procs[i].start_boottime_ns,
+				      drain->procs[i].exec_id, drain->procs[i].cgroup_id);
+	if (!full && !drain->n_procs) {
+		drain_free(drain);
+		return;
+	}
+	f = xcalloc(1, sizeof(*f));
+	f->drains = d;
+	f->feed.drain = drain;
+	f->feed.full = full;
+	if (drain && full)
+		attribute(d->node, &f->feed);
+	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
+	f->task.run = feed_run;
+	f->task.done = feed_handled;
+	*d->last = f;
+	d->last = &f->next;
+	d->n_waiting++;
+	drains_advance(d);
+}
+
+/* ---- life ---- */
+
+struct drains *drains_new(struct node *n)
+{
+	struct drains *d = xcalloc(1, sizeof(*d));
+
+	d->node = n;
+	d->last = &d->first;
+	worker_on_stuck(n->files, on_stuck, d);
+	return d;
+}
+
+struct drains *drains_free(struct drains *d)
+{
+	struct feeding *next;
+
+	if (!d)
+		return NULL;
+	for (struct feeding *f = d->first; f; f = next) {
+		next = f->next;
+		feed_done(&f->feed);
+		free(f);
+	}
+	free(d);
+	return NULL;
+}

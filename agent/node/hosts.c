@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host processes whose name matches a regular expression (podflame local): a
+ * look at /proc every second, less often where that would cost more than one
+ * per cent of a CPU. A process belongs to it from the look that found it.
+ */
+#include "node/internal.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LOOK_NS	    NSEC_PER_SEC
+#define MAX_LOOK_NS (30 * NSEC_PER_SEC)
+#define COST_FACTOR 100
+#define KEEP_NS	    (10 * NSEC_PER_SEC)
+#define MAX_HOSTS   16384
+#define PF_KTHREAD  0x00200000 /* include/linux/sched.h */
+
+struct hosts {
+	struct node *node;
+	regex_t regex;
+	struct timer timer;
+	struct host_list *list;
+	/* os worker only: what the kernel holds */
+	struct listed_process *listed;
+	size_t n_listed;
+};
+
+struct look {
+	struct task task;
+	struct hosts *hosts;
+	struct listed_process *found;
+	size_t n, cap;
+	uint64_t took_ns;
+	int error;
+};
+
+/* ---- the list ---- */
+
+struct host_list *host_list_unref(struct host_list *l)
+{
+	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return NULL;
+	free(l->items);
+	free(l);
+	return NULL;
+}
+
+struct host_list *hosts_list(struct hosts *h)
+{
+	__atomic_add_fetch(&h->list->refs, 1, __ATOMIC_RELAXED);
+	return h->list;
+}
+
+static uint64_t tick_ns(void)
+{
+	return NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
+bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
+		   uint64_t time_ns)
+{
+	uint64_t start = start_boottime_ns - start_boottime_ns % tick_ns();
+	size_t lo = 0, hi = l ? l->n : 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (l->items[mid].tgid < tgid)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; l && lo < l->n && l->items[lo].tgid == tgid; lo++)
+		if (l->items[lo].start_boottime_ns == start)
+			return time_ns <= l->items[lo].until_ns;
+	return false;
+}
+
+bool hosts_match(const struct hosts *h, const char *comm)
+{
+	return h && regexec(&h->regex, comm, 0, NULL, 0) == 0;
+}
+
+static int compare_hosts(const void *a, const void *b)
+{
+	const struct host_process *x = a, *y = b;
+
+	if (x->tgid != y->tgid)
+		return (x->tgid > y->tgid) - (x->tgid < y->tgid);
+	return (x->start_boottime_ns > y->start_boottime_ns) -
+	       (x->start_boottime_ns < y->start_boottime_ns);
+}
+
+static void list_add(struct host_list *l, const struct host_process *p)
+{
+	GROW(l->items, l->n, l->cap);
+	l->items[l->n++] = *p;
+}
+
+/* Found ones, and those that ended lately: their last samples are on the way. */
+static struct host_list *list_make(const struct look *k, const struct host_list *old)
+{
+	struct host_list *l = xcalloc(1, sizeof(*l));
+	uint64_t now_ns = now_boot_ns();
+	size_t n_found;
+
+	l->refs = 1;
+	for (size_t i = 0; i < k->n; i++)
+		list_add(l, &(struct host_process){k->found[i].tgid, k->found[i].start_boottime_ns,
+						   UINT64_MAX});
+	n_found = l->n;
+	for (size_t i = 0; i < old->n; i++) {
+		struct host_process p = old->items[i];
+
+		if (n_found && bsearch(&p, l->items, n_found, sizeof(p), compare_hosts))
+			continue;
+		p.until_ns = MIN(p.until_ns, now_ns);
+		if (now_ns < p.until_ns + KEEP_NS)
+			list_add(l, &p);
+	}
+	if (l->n)
+		qsort(l->items, l->n, sizeof(*l->items), compare_hosts);
+	return l;
+}
+
+/* ---- the look: os worker ---- */
+
+int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, uint64_t *ret_ticks)
+{
+	const char *open = strchr(text, '('), *close = strrchr(text, ')');
+	unsigned long long flags, ticks;
+
+	if (!open || !close || close < open)
+		return -EBADMSG;
+	/* proc(5): 3 state ... 9 flags ... 22 starttime */
+	if (sscanf(close + 1,
+		   " %*c %*d %*d %*d %*d %*d %llu %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+		   "%*d %*d %*d %llu",
+		   &flags, &ticks) != 2)
+		return -EBADMSG;
+	snprintf(ret_comm, 16, "%.*s", (int)MIN(close - open - 1, 15), open + 1);
+	*ret_flags = flags;
+	*ret_ticks = ticks;
+	return 0;
+}
+
+static void look_at(struct look *k, int procfd, const char *pid)
+{
+	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
+	uint64_t flags, ticks, tgid;
+	char comm[16];
+
+	if (file_read(procfd, path, 4096, &text, NULL) < 0 ||
+	    host_parse_stat(text, comm, &flags, &ticks) < 0 || flags & PF_KTHREAD ||
+	    !hosts_match(k->hosts, comm) || str_to_u64(pid, UINT32_MAX, &tgid) < 0)
+		return;
+	if (k->n == MAX_HOSTS) {
+		counter_add(counter("podflame_processes_dropped_total", "reason", "host_limit"), 1);
+		return;
+	}
+	GROW(k->found, k->n, k->cap);
+	k->found[k->n++] = (struct listed_process){
+		.tgid = (uint32_t)tgid,
+		.start_boottime_ns = ticks * tick_ns(),
+		.event_mask = 1u << EVENT_ON_CPU,
+		.sample_hz = k->hosts->node->conf->on_cpu_hz,
+	};
+}
+
+static int compare_listed(const void *a, const void *b)
+{
+	const struct listed_process *x = a, *y = b;
+
+	return (x->tgid > y->tgid) - (x->tgid < y->tgid);
+}
+
+static bool same_list(const struct hosts *h, const struct look *k)
+{
+	if (h->n_listed != k->n)
+		return false;
+	for (size_t i = 0; i < k->n; i++)
+		if (h->listed[i].tgid != k->found[i].tgid ||
+		    h->listed[i].start_boottime_ns != k->found[i].start_boottime_ns)
+			return false;
+	return true;
+}
+
+static void look_run(struct task *t)
+{
+	struct look *k = (struct look *)t;
+	uint64_t start_ns = now_mono_ns();
+	struct hosts *h = k->hosts;
+	struct dirent *e;
+	DIR *d = opendir("/proc");
+
+	if (!d) {
+		k->error = -errno;
+		return;
+	}
+	while ((e = readdir(d)))
+		if (isdigit((unsigned char)e->d_name[0]))
+			look_at(k, dirfd(d), e->d_name);
+	closedir(d);
+	if (k->n)
+		qsort(k->found, k->n, sizeof(*k->found), compare_listed);
+	if (!same_list(h, k)) {
+		k->error = kernel_list(h->node->kernel, k->found, k->n);
+		free(h->listed);
+		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
+		h->n_listed = k->error ? SIZE_MAX : k->n; /* again next time */
+	}
+	k->took_ns = now_mono_ns() - start_ns;
+}
+
+static void look(void *arg);
+
+static void look_done(struct task *t)
+{
+	struct look *k = (struct look *)t;
+	struct hosts *h = k->hosts;
+	struct host_list *old = h->list;
+
+	if (!t->refused && !k->error) {
+		h->list = list_make(k, old);
+		host_list_unref(old);
+	} else if (k->error && k->error != -EAGAIN) {
+		log_warn("host processes: %s", strerror(-k->error));
+	}
+	free(k->found);
+	if (!h->node->closing)
+		timer_set(h->node->loop, &h->timer,
+			  MIN(MAX(LOOK_NS, k->took_ns * COST_FACTOR), MAX_LOOK_NS), look, h);
+}
+
+static void look(void *arg)
+{
+	struct hosts *h = arg;
+	struct look *k = xcalloc(1, sizeof(*k));
+
+	k->hosts = h;
+	k->task.run = look_run;
+	k->task.done = look_done;
+	k->task.job.deadline_ns = 10 * NSEC_PER_SEC;
+	task_post(h->node, h->node->os, &k->task, 0);
+}
+
+/* ---- life ---- */
+
+int hosts_new(struct node *n, const char *regex, struct hosts **ret, struct field_error *reterr)
+{
+	struct hosts *h = xcalloc(1, sizeof(*h));
+	int code = regcomp(&h->regex, regex, REG_EXTENDED | REG_NOSUB);
+	char text[256];
+
+	if (code) {
+		regerror(code, &h->regex, text, sizeof(text));
+		free(h);
+		return field_error_set(reterr, "on-cpu-profile.regex", "%s", text);
+	}
+	h->node = n;
+	h->list = xcalloc(1, sizeof(*h->list));
+	h->list->refs = 1;
+	timer_set(n->loop, &h->timer, 0, look, h);
+	*ret = h;
+	return 0;
+}
+
+struct hosts *hosts_free(struct hosts *h)
+{
+	if (!h)
+		return NULL;
+	timer_cancel(&h->timer);
+	host_list_unref(h->list);
+	regfree(&h->regex);
+	free(h->listed);
+	free(h);
+	return NULL;
+}

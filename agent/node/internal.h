@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of node/ share. Threads: the loop owns struct node; the os
+ * worker alone calls probes; the files worker reads processes of pods (it may be
+ * replaced when one of them blocks it); the pipeline worker owns struct pipeline.
+ * Work goes between them as tasks, with what it is about inside.
+ */
+#pragma once
+
+#include "node/fold/fold.h"
+#include "node/node.h"
+#include "node/report/report.h"
+#include "node/send/send.h"
+
+/* ---- task.c: work on a worker, then on the loop ---- */
+struct task {
+	struct job job;
+	struct node *node;
+	void (*run)(struct task *); /* worker; may be NULL */
+	void (*done)(
+		struct task *); /* loop; releases what is inside, the task itself is freed after */
+	bool refused;		/* the mailbox was full: run was not called */
+	bool ran, handled;
+	struct task *next, **prev;
+};
+/* While the node closes: runs at once. n_bytes counts against the mailbox. */
+void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes);
+/* After the workers have ended: finishes what they ran. */
+void tasks_finish(struct node *n);
+
+/* After the last use of the node: its memory goes when the last task does. */
+void node_unref(struct node *n);
+
+/* ---- hosts.c: host processes by name ---- */
+struct host_process {
+	uint32_t tgid;
+	uint64_t start_boottime_ns; /* grain of /proc/PID/stat */
+	uint64_t until_ns;	    /* UINT64_MAX while it runs and matches */
+};
+/* Immutable once shared; sorted by tgid, then start. */
+struct host_list {
+	unsigned refs;
+	struct host_process *items;
+	size_t n, cap;
+};
+struct hosts;
+int hosts_new(struct node *n, const char *regex, struct hosts **ret, struct field_error *reterr);
+struct hosts *hosts_free(struct hosts *h);
+struct host_list *hosts_list(struct hosts *h); /* new reference */
+struct host_list *host_list_unref(struct host_list *l);
+bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
+		   uint64_t time_ns);
+/* Does a process of this name belong to it? Any thread. */
+bool hosts_match(const struct hosts *h, const char *comm);
+/* Exposed for tests: name, flags and start of /proc/PID/stat. */
+int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, uint64_t *ret_ticks);
+
+/* ---- pipeline.c: samples -> frames -> windows; pipeline worker ---- */
+struct attribution { /* of one cgroup in one drain */
+	uint64_t cgroup_id, until_ns;
+	struct owner *owner;
+	uint64_t n_samples[_EVENT_MAX]; /* out: taken */
+};
+struct missing { /* a process whose mappings are out of date */
+	uint32_t tgid, exec_id;
+	uint64_t start_boottime_ns;
+};
+#define MAX_MISSING 256
+struct feed {
+	struct drain *drain; /* NULL: only looks whether a window ended */
+	bool full, last_pass;
+	struct attribution *owners; /* sorted by cgroup id */
+	size_t n_owners;
+	struct host_list *hosts;
+	const struct hosts *host_names;
+	/* out */
+	struct missing missing[MAX_MISSING]; /* not empty: nothing was folded, come again */
+	size_t n_missing;
+	struct batch *batch; /* a window that ended */
+};
+struct pipeline_config {
+	struct fold_config fold;
+	uint64_t gap_ns; /* how long no agent ran before; 0: not known */
+};
+struct pipeline;
+int pipeline_new(const struct pipeline_config *c, struct pipeline **ret);
+struct pipeline *pipeline_free(struct pipeline *p);
+void pipeline_feed(struct pipeline *p, struct feed *f);
+void pipeline_mappings(struct pipeline *p, struct mappings *m);
+struct batch *pipeline_flush(struct pipeline *p);
+void feed_done(struct feed *f);
+
+/* ---- limit.c: limits.overheadPercent ---- */
+struct limit;
+struct limit *limit_new(struct node *n);
+struct limit *limit_free(struct limit *l);
+/* After each full drain. */
+void limit_stats(struct limit *l, const struct probes_stats *s);
+/* Highest rate that costs at most percent of the CPU it samples; at least 1. */
+unsigned limit_hz(double percent, uint64_t sample_cost_ns);
+
+/* ---- gap.c: how long no agent ran here ---- */
+struct gap {
+	char *path; /* NULL: nowhere to keep it */
+};
+/* Returns the gap in ns, 0: none or not known. */
+uint64_t gap_open(struct gap *g, const struct config *conf, bool local);
+/* A window was handed over; writes it down on the os worker. */
+void gap_note(struct node *n);
+void gap_done(struct gap *g);
+
+/* ---- world.c: what the API server says ---- */
+struct world;
+int world_new(struct node *n, struct world **ret);
+struct world *world_free(struct world *w);
+
+/* ---- kernel.c: probes, filter, scans, drains ---- */
+struct kernel;
+int kernel_new(struct node *n, struct kernel **ret, struct field_error *reterr);
+/* Before the loop runs: loads in place, so that a user without Kubernetes is told at once. */
+int kernel_load_now(struct kernel *k, struct field_error *reterr);
+void kernel_close(struct kernel *k); /* workers have ended: last drain, unload */
+struct kernel *kernel_free(struct kernel *k);
+/* The plan or the list of host processes changed. */
+void kernel_sync(struct kernel *k);
+bool kernel_active(const struct kernel *k);
+/* os worker: the list of host processes; no-op while nothing is loaded. */
+int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);
+/* ---- drains.c: what a drain brought, on its way to the pipeline ---- */
+struct drains;
+struct drains *drains_new(struct node *n);
+struct drains *drains_free(struct drains *d);
+void drains_add(struct drains *d, struct drain *drain, bool full); /* takes drain; NULL: a tick */
+void drains_advance(struct drains *d);
+
+struct node {
+	struct loop *loop;
+	const struct config *conf;
+	struct node_config config;
+	unsigned refs; /* struct node_new's and one a task */
+	bool closing;  /* the workers have ended */
+	bool closed;
+	struct task *tasks, **tasks_tail; /* outstanding, in order */
+
+	struct worker *os, *files, *pipe;
+	struct procs *procs;
+	struct world *world;
+	struct kernel *kernel;
+	struct drains *drains;
+	struct hosts *hosts;
+	struct pipeline *pipeline; /* NULL until node_start */
+	struct sender *sender;
+	struct report *report;
+	struct limit *limit;
+	struct gap gap;
+	uint64_t gap_ns;
+	char boot_id[64];
+};
+/* The node's UID is known: profiles can be named. Once. */
+int node_start(struct node *n, const char *node_uid);
+void node_batch(struct node *n, struct batch *b); /* takes b, may be NULL */
+void node_problem_all(struct node *n, const char *reason, const char *message);
+/* Targets of a container (by id, else by pod) get fn(uid). */
+void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
+		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg);
+bool node_total(const struct node *n);

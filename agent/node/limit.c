@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * limits.overheadPercent. A container that uses one CPU for a second is sampled
+ * `hz` times in it, so what sampling adds to it is hz * (cost of a sample),
+ * whatever it uses. The cost is measured where the kernel's BPF statistics are
+ * on: run time of all our programs over the samples taken from it (what others'
+ * ticks cost is counted in: too much rather than too little), plus the interrupt.
+ */
+#include "node/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+#define ROUND_NS	 (10 * NSEC_PER_SEC)
+#define INTERRUPT_NS	 2000  /* timer interrupt around the program, estimate */
+#define UNMEASURED_NS	 20000 /* 4 us of a warm program, five times that from cold caches */
+#define MIN_SAMPLES	 50    /* fewer say nothing about the mean */
+#define RESTORE_FRACTION 0.8   /* back up only when it is well inside */
+
+struct throttled {
+	char id[CONTAINER_ID_BYTES];
+	unsigned hz;
+	bool seen;
+	UT_hash_handle hh;
+};
+struct limit {
+	struct node *node;
+	struct throttled *throttled;
+	struct probes_stats last;
+	uint64_t round_ns;
+};
+
+struct limit *limit_new(struct node *n)
+{
+	struct limit *l = xcalloc(1, sizeof(*l));
+
+	l->node = n;
+	return l;
+}
+
+struct limit *limit_free(struct limit *l)
+{
+	struct throttled *t, *tmp;
+
+	if (!l)
+		return NULL;
+	HASH_ITER (hh, l->throttled, t, tmp) {
+		HASH_DEL(l->throttled, t);
+		free(t);
+	}
+	free(l);
+	return NULL;
+}
+
+unsigned limit_hz(double percent, uint64_t sample_cost_ns)
+{
+	double hz = floor(percent / 100 * NSEC_PER_SEC / (double)MAX(sample_cost_ns, 1u));
+
+	return hz < 1 ? 1 : hz > 1e6 ? 1000000 : (unsigned)hz;
+}
+
+static uint64_t sample_cost(const struct probes_stats *from, const struct probes_stats *to)
+{
+	uint64_t n = to->delivered - from->delivered, run_ns = to->run_ns - from->run_ns;
+
+	/* Counters fall when the programs were loaded anew. */
+	if (to->delivered < from->delivered || to->run_ns <= from->run_ns || n < MIN_SAMPLES)
+		return UNMEASURED_NS;
+	return run_ns / n + INTERRUPT_NS;
+}
+
+static struct throttled *find(const struct limit *l, const char *id)
+{
+	struct throttled *t;
+
+	HASH_FIND_STR(l->throttled, id, t);
+	return t;
+}
+
+static void tell(struct limit *l, const struct plan_container *c, const char *message)
+{
+	const struct plan *plan = procs_plan(l->node->procs);
+
+	for (size_t i = 0; l->node->report && i < c->n_targets; i++)
+		report_problem(l->node->report, plan->targets[c->targets[i]].uid, "Throttled",
+			       message);
+}
+
+static void throttle(struct limit *l, const struct plan_container *c, unsigned hz, uint64_t cost_ns)
+{
+	struct throttled *t = find(l, c->id);
+	_cleanup_free_ char *text = NULL;
+
+	if (!t) {
+		t = xcalloc(1, sizeof(*t));
+		snprintf(t->id, sizeof(t->id), "%s", c->id);
+		HASH_ADD_STR(l->throttled, id, t);
+	}
+	t->seen = true;
+	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
+		return;
+	t->hz = hz;
+	procs_cap_hz(l->node->procs, c->id, hz);
+	text = xasprintf("container %s is sampled at %u instead of %u Hz to stay within "
+			 "overheadPercent %g: a sample costs about %llu ns here",
+			 c->name, hz, c->sample_hz, c->overhead_percent,
+			 (unsigned long long)cost_ns);
+	tell(l, c, text);
+}
+
+static void release(struct limit *l, const struct plan_container *c)
+{
+	struct throttled *t = find(l, c->id);
+
+	if (!t)
+		return;
+	tell(l, c, "");
+	procs_cap_hz(l->node->procs, c->id, 0);
+	HASH_DEL(l->throttled, t);
+	free(t);
+}
+
+static void look_at(struct limit *l, const struct plan_container *c, uint64_t cost_ns)
+{
+	unsigned hz;
+
+	if (!c->id)
+		return;
+	hz = c->overhead_percent > 0 ? limit_hz(c->overhead_percent, cost_ns) : c->sample_hz;
+	if (hz < c->sample_hz)
+		throttle(l, c, hz, cost_ns);
+	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->overhead_percent <= 0)
+		release(l, c);
+	else if (find(l, c->id))
+		find(l, c->id)->seen = true;
+}
+
+static void forget_gone(struct limit *l)
+{
+	struct throttled *t, *tmp;
+
+	HASH_ITER (hh, l->throttled, t, tmp) {
+		if (!t->seen) {
+			procs_cap_hz(l->node->procs, t->id, 0);
+			HASH_DEL(l->throttled, t);
+			free(t);
+			continue;
+		}
+		t->seen = false;
+	}
+}
+
+void limit_stats(struct limit *l, const struct probes_stats *s)
+{
+	const struct plan *plan = procs_plan(l->node->procs);
+	uint64_t now_ns = now_boot_ns(), cost_ns;
+
+	if (now_ns < l->round_ns + ROUND_NS)
+		return;
+	cost_ns = sample_cost(&l->last, s);
+	counter_set(counter("podflame_sample_cost_ns", NULL, NULL), cost_ns);
+	for (size_t i = 0; plan && i < plan->n_pods; i++)
+		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
+			look_at(l, &plan->pods[i].containers[k], cost_ns);
+	forget_gone(l);
+	l->last = *s;
+	l->round_ns = now_ns;
+}

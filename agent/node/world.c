@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the API server says, as input of the plan: this node's pods, targets,
+ * namespaces, the node itself. Changes are gathered for a moment, then the plan
+ * is made anew from everything.
+ */
+#include "node/internal.h"
+
+#include <stdlib.h>
+
+#define GATHER_NS (50 * NSEC_PER_MSEC)
+
+enum kind { PODS, TARGETS, CLUSTER_TARGETS, NAMESPACES, NODE, _KIND_MAX };
+
+static const struct {
+	const char *what, *path, *node_field;
+	bool metadata_only, optional;
+} kinds[_KIND_MAX] = {
+	[PODS] = {"pods", "/api/v1/pods", "spec.nodeName", false, false},
+	[TARGETS] = {"profilingtargets", "/apis/podflame.io/v1alpha1/profilingtargets", NULL, false,
+		     true},
+	[CLUSTER_TARGETS] = {"clusterprofilingtargets",
+			     "/apis/podflame.io/v1alpha1/clusterprofilingtargets", NULL, false,
+			     true},
+	[NAMESPACES] = {"namespaces", "/api/v1/namespaces", NULL, true, false},
+	[NODE] = {"node", "/api/v1/nodes", "metadata.name", true, false},
+};
+
+struct watched {
+	struct world *world;
+	enum kind kind;
+	struct kube_watch *watch;
+};
+struct world {
+	struct node *node;
+	struct watched watched[_KIND_MAX];
+	struct timer timer;
+	bool timer_armed;
+};
+
+struct objects {
+	const json_t **items;
+	size_t n, cap;
+};
+
+static void add_object(const char *key, const json_t *obj, void *arg)
+{
+	struct objects *o = arg;
+
+	(void)key;
+	GROW(o->items, o->n, o->cap);
+	o->items[o->n++] = obj;
+}
+
+static void gather(const struct world *w, enum kind k, struct objects *o)
+{
+	kube_watch_each(w->watched[k].watch, add_object, o);
+}
+
+static void make_plan(void *arg);
+
+static void plan_soon(struct world *w, uint64_t delay_ns)
+{
+	if (w->timer_armed)
+		return;
+	w->timer_armed = true;
+	timer_set(w->node->loop, &w->timer, delay_ns, make_plan, w);
+}
+
+static void plan_later(struct world *w, uint64_t wall_ns)
+{
+	uint64_t now_ns = now_wall_ns();
+
+	/* No flag: whatever comes before makes a plan, too. */
+	timer_set(w->node->loop, &w->timer, wall_ns > now_ns ? wall_ns - now_ns : GATHER_NS,
+		  make_plan, w);
+}
+
+static bool all_synced(const struct world *w)
+{
+	for (enum kind k = 0; k < _KIND_MAX; k++)
+		if (!w->watched[k].watch || !kube_watch_synced(w->watched[k].watch))
+			return false;
+	return true;
+}
+
+static struct plan_settings settings(const struct config *c)
+{
+	return (struct plan_settings){
+		.cluster_name = c->cluster_name,
+		.node_name = c->node_name,
+		.own_namespace = c->own_namespace,
+		.opt_in_required = c->opt_in_required,
+		.default_target = c->default_target,
+		.default_sample_hz = 99,
+		.max_sample_hz = c->max_sample_hz,
+	};
+}
+
+static void make_plan(void *arg)
+{
+	struct world *w = arg;
+	struct node *n = w->node;
+	struct objects pods = {0}, targets = {0}, namespaces = {0};
+	struct plan_world input = {.settings = settings(n->conf), .now_ns = now_wall_ns()};
+	struct plan *plan;
+	int r;
+
+	w->timer_armed = false;
+	if (!all_synced(w) || !n->pipeline)
+		return;
+	gather(w, PODS, &pods);
+	gather(w, TARGETS, &targets);
+	gather(w, CLUSTER_TARGETS, &targets);
+	gather(w, NAMESPACES, &namespaces);
+	input.pods = pods.items;
+	input.n_pods = pods.n;
+	input.targets = targets.items;
+	input.n_targets = targets.n;
+	input.namespaces = namespaces.items;
+	input.n_namespaces = namespaces.n;
+	input.node = kube_watch_get(w->watched[NODE].watch, n->conf->node_name);
+	r = plan_build(&input, &plan);
+	free(pods.items);
+	free(targets.items);
+	free(namespaces.items);
+	if (r < 0) {
+		log_err("plan: %s", strerror(-r));
+		return;
+	}
+	if (plan->next_change_ns)
+		plan_later(w, plan->next_change_ns);
+	procs_apply(n->procs, plan, now_boot_ns());
+	if (n->report)
+		report_plan(n->report, plan);
+	kernel_sync(n->kernel);
+}
+
+static void changed(struct watched *watched, const json_t *obj)
+{
+	struct world *w = watched->world;
+
+	if (watched->kind == NODE && obj && !w->node->report)
+		node_start(w->node, json_str_at(obj, "metadata.uid", ""));
+	plan_soon(w, GATHER_NS);
+}
+
+static void on_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)key;
+	(void)old;
+	changed(arg, obj);
+}
+
+static void on_remove(const char *key, const json_t *last, void *arg)
+{
+	(void)key;
+	(void)last;
+	changed(arg, NULL);
+}
+
+static void on_synced(void *arg)
+{
+	struct watched *watched = arg;
+	const struct node *n = watched->world->node;
+
+	if (watched->kind == NODE && !kube_watch_get(watched->watch, n->conf->node_name))
+		log_err("the API server knows no node '%s': set node_name or NODE_NAME",
+			n->conf->node_name);
+	changed(watched, NULL);
+}
+
+static void on_state(const char *error, void *arg)
+{
+	const struct watched *watched = arg;
+
+	if (error)
+		log_warn("watching %s: %s", kinds[watched->kind].what, error);
+	else
+		log_info("watching %s", kinds[watched->kind].what);
+}
+
+static const struct kube_watch_ops ops = {on_upsert, on_remove, on_synced, on_state};
+
+static int watch_kind(struct world *w, enum kind k)
+{
+	struct watched *watched = &w->watched[k];
+	_cleanup_free_ char *field = NULL;
+	struct kube_watch_spec spec = {
+		.path = kinds[k].path,
+		.metadata_only = kinds[k].metadata_only,
+		.optional = kinds[k].optional,
+	};
+
+	if (kinds[k].node_field)
+		field = xasprintf("%s=%s", kinds[k].node_field, w->node->conf->node_name);
+	spec.field_selector = field;
+	watched->world = w;
+	watched->kind = k;
+	return kube_watch_new(w->node->config.kube, &spec, &ops, watched, &watched->watch);
+}
+
+int world_new(struct node *n, struct world **ret)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+	int r = 0;
+
+	w->node = n;
+	for (enum kind k = 0; r == 0 && k < _KIND_MAX; k++)
+		r = watch_kind(w, k);
+	if (r < 0) {
+		world_free(w);
+		return r;
+	}
+	*ret = w;
+	return 0;
+}
+
+struct world *world_free(struct world *w)
+{
+	if (!w)
+		return NULL;
+	timer_cancel(&w->timer);
+	for (enum kind k = 0; k < _KIND_MAX; k++)
+		kube_watch_free(w->watched[k].watch);
+	free(w);
+	return NULL;
+}
