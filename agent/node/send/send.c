@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The queue of send: batches become items on the os worker (spool.c), the oldest
+ * goes to the sink (sink.c), one at a time, and stays until it is stored.
+ */
+#include "node/send/send.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "node/send/sink.h"
+#include "node/send/spool.h"
+
+#define MEMORY_MAX_BYTES (8u << 20)
+#define BACKOFF_MIN_NS	 (NSEC_PER_SEC / 2)
+#define BACKOFF_MAX_NS	 (60 * NSEC_PER_SEC)
+#define JOB_DEADLINE_NS	 (30 * NSEC_PER_SEC)
+
+struct sender {
+	struct loop *loop;
+	struct worker *os;
+	size_t max_bytes;
+	const struct sink_type *type;
+	struct sink *sink;
+	struct spool *spool; /* os worker's, but for making and freeing */
+
+	struct spool_item *items; /* oldest first */
+	struct spool_item *sending;
+	size_t n_items, file_bytes, memory_bytes;
+	struct buf body; /* of sending */
+	struct timer retry;
+	bool waiting; /* retry is armed */
+	unsigned n_tries;
+	bool has_losses; /* the account is to be sent once the sink works */
+
+	unsigned n_jobs; /* posted and not done: they hold the sender */
+	bool closed, ready;
+	struct sender_stats stats;
+	char last_error[512];
+	void (*on_stored)(const struct stored_event *e, size_t n, void *arg);
+	void *stored_arg;
+};
+
+/* What the os worker does for a sender. */
+struct send_job {
+	struct job job; /* first */
+	struct sender *s;
+	void (*work)(struct send_job *j); /* os worker */
+	void (*then)(struct send_job *j); /* loop, unless the sender is closed */
+	struct batch *batch;		  /* owned */
+	struct spool_item *item;	  /* owned unless borrowed */
+	struct spool_item *borrowed;	  /* the one being sent */
+	struct spool_item *found;	  /* a list, owned */
+	const char *reason;
+	struct buf body;
+	bool has_losses;
+	int r;
+};
+
+static void kick(struct sender *s);
+
+/* ---- jobs ---- */
+
+static void items_free(struct spool_item *items)
+{
+	for (struct spool_item *next; items; items = next) {
+		next = items->next;
+		spool_item_free(items);
+	}
+}
+
+static void sender_destroy(struct sender *s)
+{
+	items_free(s->items);
+	if (s->sink)
+		s->type->close(s->sink);
+	spool_free(s->spool);
+	buf_done(&s->body);
+	free(s);
+}
+
+static void job_free(struct send_job *j)
+{
+	batch_free(j->batch);
+	spool_item_free(j->item);
+	items_free(j->found);
+	buf_done(&j->body);
+	free(j);
+}
+
+static void job_run(struct job *job)
+{
+	struct send_job *j = (struct send_job *)job;
+
+	j->work(j);
+	j->has_losses = spool_has_losses(j->s->spool);
+}
+
+static void job_done(struct job *job)
+{
+	struct send_job *j = (struct send_job *)job;
+	struct sender *s = j->s;
+
+	s->n_jobs--;
+	s->has_losses = j->has_losses;
+	if (!s->closed && j->then)
+		j->then(j);
+	job_free(j);
+	if (s->closed && s->n_jobs == 0)
+		sender_destroy(s);
+}
+
+static struct send_job *job_new(struct sender *s, void (*work)(struct send_job *),
+				void (*then)(struct send_job *))
+{
+	struct send_job *j = xcalloc(1, sizeof(*j));
+
+	j->job = (struct job){.run = job_run, .done = job_done, .deadline_ns = JOB_DEADLINE_NS};
+	j->s = s;
+	j->work = work;
+	j->then = then;
+	return j;
+}
+
+/* -ENOBUFS: the mailbox is full, the caller still has the job. */
+static int job_post(struct send_job *j, size_t n_bytes)
+{
+	int r;
+
+	j->job.n_bytes = n_bytes;
+	r = worker_post(j->s->os, &j->job);
+	if (r == 0)
+		j->s->n_jobs++;
+	return r;
+}
+
+/* ---- room ---- */
+
+static void unlink_item(struct sender *s, struct spool_item *i)
+{
+	DL_DELETE(s->items, i);
+	s->n_items--;
+	*(i->path ? &s->file_bytes : &s->memory_bytes) -= i->bytes;
+}
+
+static void link_item(struct sender *s, struct spool_item *i)
+{
+	DL_APPEND(s->items, i);
+	s->n_items++;
+	*(i->path ? &s->file_bytes : &s->memory_bytes) += i->bytes;
+}
+
+static void drop_work(struct send_job *j)
+{
+	if (j->item->loss_only) /* an account that is refused is not accounted again */
+		spool_remove(j->s->spool, j->item);
+	else
+		spool_drop(j->s->spool, j->item, j->reason);
+}
+
+static void drop_then(struct send_job *j)
+{
+	kick(j->s); /* the account may want to be sent */
+}
+
+/* false: not now, the mailbox is full. */
+static bool drop_item(struct sender *s, struct spool_item *i, const char *reason)
+{
+	struct send_job *j = job_new(s, drop_work, drop_then);
+	size_t n_profiles = i->n_profiles, n_samples = i->n_samples;
+
+	j->item = i;
+	j->reason = reason;
+	if (job_post(j, i->bytes) < 0) {
+		j->item = NULL;
+		job_free(j);
+		return false;
+	}
+	unlink_item(s, i);
+	s->stats.n_dropped_profiles += n_profiles;
+	s->stats.n_dropped_samples += n_samples;
+	return true;
+}
+
+/* The oldest go first, but not the one on its way and not the account. */
+static void make_room(struct sender *s)
+{
+	struct spool_item *i, *next;
+
+	DL_FOREACH_SAFE(s->items, i, next)
+	{
+		bool full = i->path ? s->file_bytes > s->max_bytes
+				    : s->memory_bytes > MIN(s->max_bytes, (size_t)MEMORY_MAX_BYTES);
+
+		if (full && i != s->sending && !i->loss_only && !drop_item(s, i, "spool_full"))
+			return;
+	}
+}
+
+/* ---- sending ---- */
+
+static void retry_fire(void *arg)
+{
+	struct sender *s = arg;
+
+	s->waiting = false;
+	kick(s);
+}
+
+/* Doubles up to a minute; between half and the whole of it, so that nodes do not come together. */
+static void retry_later(struct sender *s, uint64_t at_least_ns)
+{
+	uint64_t delay_ns = BACKOFF_MIN_NS << MIN(s->n_tries, 10u);
+
+	delay_ns = MIN(delay_ns, (uint64_t)BACKOFF_MAX_NS);
+	delay_ns = delay_ns / 2 + random_below(delay_ns / 2 + 1);
+	delay_ns = MAX(delay_ns, at_least_ns);
+	s->n_tries++;
+	s->waiting = true;
+	timer_set(s->loop, &s->retry, delay_ns, retry_fire, s);
+}
+
+static void set_error(struct sender *s, const char *error)
+{
+	if (*error && !*s->last_error)
+		log_warn("send: %s; batches waiting: %zu", error, s->n_items);
+	else if (!*error && *s->last_error)
+		log_info("send: works again");
+	snprintf(s->last_error, sizeof(s->last_error), "%s", error);
+}
+
+static void remove_work(struct send_job *j)
+{
+	spool_remove(j->s->spool, j->item);
+}
+
+static void remove_item(struct sender *s, struct spool_item *i)
+{
+	struct send_job *j;
+
+	unlink_item(s, i);
+	j = job_new(s, remove_work, NULL);
+	j->item = i;
+	if (job_post(j, 0) <
+	    0) /* the file stays: sent again after a restart, ignored as a repeat */
+		job_free(j);
+}
+
+static void losses_work(struct send_job *j)
+{
+	j->r = spool_take_losses(j->s->spool, &j->item);
+}
+
+static void losses_then(struct send_job *j)
+{
+	if (!j->item)
+		return;
+	link_item(j->s, TAKE_PTR(j->item));
+	kick(j->s);
+}
+
+static void send_losses(struct sender *s)
+{
+	struct send_job *j = job_new(s, losses_work, losses_then);
+
+	s->has_losses = false;
+	if (job_post(j, 0) < 0) {
+		s->has_losses = true;
+		job_free(j);
+	}
+}
+
+static void stored(struct sender *s, struct spool_item *i)
+{
+	s->stats.n_sent++;
+	s->n_tries = 0;
+	set_error(s, "");
+	if (s->on_stored && i->n_events)
+		s->on_stored(i->events, i->n_events, s->stored_arg);
+	remove_item(s, i);
+	if (s->has_losses)
+		send_losses(s);
+	kick(s);
+}
+
+static void answered(const struct sink_answer *a, void *arg)
+{
+	struct sender *s = arg;
+	struct spool_item *i = s->sending;
+
+	if (s->closed)
+		return;
+	buf_reset(&s->body);
+	s->sending = NULL;
+	if (a->result == SINK_STORED) {
+		stored(s, i);
+		return;
+	}
+	s->stats.n_failed++;
+	set_error(s, a->error);
+	if (a->result == SINK_REFUSED && drop_item(s, i, "hub_refused")) {
+		s->n_tries = 0;
+		kick(s);
+		return;
+	}
+	retry_later(s, a->retry_after_ns);
+}
+
+static void fetch_work(struct send_job *j)
+{
+	struct sender *s = j->s;
+
+	j->r = spool_get(s->spool, j->borrowed, &j->body);
+	if (j->r < 0)
+		return;
+	if (s->type->refresh)
+		s->type->refresh(s->sink);
+	if (s->type->in_worker)
+		j->r = s->type->deliver(s->sink, j->body.data, j->body.len);
+}
+
+static void fetch_then(struct send_job *j)
+{
+	struct sender *s = j->s;
+	struct sink_answer a = {SINK_STORED, 0, ""};
+
+	if (s->type->in_worker) {
+		if (j->r < 0)
+			a = (struct sink_answer){j->r == -EBADMSG ? SINK_REFUSED : SINK_RETRY, 0,
+						 strerror(-j->r)};
+		answered(&a, s);
+	} else if (j->r < 0) { /* unreadable: set aside and counted by the spool */
+		unlink_item(s, s->sending);
+		spool_item_free(TAKE_PTR(s->sending));
+		s->stats.n_failed++;
+		kick(s);
+	} else {
+		buf_done(&s->body);
+		s->body = j->body;
+		buf_init(&j->body, 0);
+		s->type->send(s->sink, s->body.data, s->body.len, answered, s);
+	}
+}
+
+/* Starts the oldest item unless one is on its way or it is not time yet. */
+static void kick(struct sender *s)
+{
+	struct send_job *j;
+
+	if (!s->items && s->has_losses && s->ready && !s->n_tries)
+		send_losses(s);
+	if (s->closed || !s->ready || s->sending || s->waiting || !s->items)
+		return;
+	j = job_new(s, fetch_work, fetch_then);
+	j->borrowed = s->sending = s->items;
+	if (job_post(j, s->sending->bytes) < 0) {
+		s->sending = NULL;
+		job_free(j);
+		retry_later(s, 0);
+	}
+}
+
+/* ---- what comes in ---- */
+
+static void put_work(struct send_job *j)
+{
+	struct sender *s = j->s;
+
+	j->r = spool_put(s->spool, j->batch, &j->item);
+	if (j->r < 0)
+		spool_lose(s->spool, j->batch, "too_large");
+	else if (s->type->in_worker) /* at once: there may be no loop any more at the end */
+		j->r = s->type->deliver(s->sink, j->item->body.data, j->item->body.len);
+}
+
+static void count_lost(struct sender *s, const struct batch *b)
+{
+	s->stats.n_dropped_profiles += b->n_profiles;
+	for (size_t i = 0; i < b->n_profiles; i++)
+		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)
+			s->stats.n_dropped_samples += b->profiles[i]->samples[k].n_samples;
+}
+
+static void put_then(struct send_job *j)
+{
+	struct sender *s = j->s;
+
+	if (!j->item) {
+		count_lost(s, j->batch);
+		set_error(s, "a batch is too large to be sent");
+		return;
+	}
+	link_item(s, j->item);
+	if (s->type->in_worker && j->r == 0) {
+		stored(s, TAKE_PTR(j->item));
+		return;
+	}
+	j->item = NULL;
+	if (j->r < 0) {
+		s->stats.n_failed++;
+		set_error(s, strerror(-j->r));
+		if (!s->waiting)
+			retry_later(s, 0);
+	}
+	make_room(s);
+	kick(s);
+}
+
+int sender_send(struct sender *s, struct batch *b)
+{
+	struct send_job *j = job_new(s, put_work, put_then);
+
+	j->batch = b;
+	if (job_post(j, batch_bytes(b)) == 0)
+		return 0;
+	count_lost(s, b);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
+			    1);
+	job_free(j);
+	return -ENOBUFS;
+}
+
+/* ---- start and end ---- */
+
+static void scan_work(struct send_job *j)
+{
+	j->r = spool_scan(j->s->spool, &j->found);
+}
+
+static void scan_then(struct send_job *j)
+{
+	struct sender *s = j->s;
+	struct spool_item *i, *next, *found = TAKE_PTR(j->found);
+
+	DL_FOREACH_SAFE(found, i, next)
+	{
+		DL_DELETE(found, i);
+		link_item(s, i);
+	}
+	if (j->r < 0) {
+		_cleanup_free_ char *text = xasprintf("spool directory: %s", strerror(-j->r));
+
+		set_error(s, text);
+	}
+	s->ready = true;
+	make_room(s);
+	kick(s);
+}
+
+int sender_new(struct loop *l, const struct send_config *c, struct sender **ret,
+	       struct field_error *reterr)
+{
+	struct sender *s = xcalloc(1, sizeof(*s));
+	struct send_job *j;
+	int r;
+
+	s->loop = l;
+	s->os = c->os;
+	s->type = sink_type_for(c);
+	s->max_bytes = c->spool_max_bytes ? c->spool_max_bytes : MEMORY_MAX_BYTES;
+	s->spool = spool_new(s->type->remote ? c->spool_dir : "", s->type->remote);
+	r = s->type->open(l, c, &s->sink, reterr);
+	j = job_new(s, scan_work, scan_then);
+	if (r == 0) {
+		r = job_post(j, 0);
+		if (r < 0)
+			field_error_set(reterr, "spool", "the os worker takes no job");
+	}
+	if (r < 0) {
+		job_free(j);
+		sender_destroy(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+struct sender *sender_free(struct sender *s)
+{
+	if (!s)
+		return NULL;
+	s->closed = true;
+	timer_cancel(&s->retry);
+	if (s->n_jobs == 0)
+		sender_destroy(s);
+	return NULL;
+}
+
+void sender_stats(const struct sender *s, struct sender_stats *ret)
+{
+	*ret = s->stats;
+	ret->spool_bytes = s->file_bytes + s->memory_bytes;
+	ret->n_spooled = s->n_items;
+	ret->last_error = s->last_error;
+}
+
+void sender_on_stored(struct sender *s,
+		      void (*fn)(const struct stored_event *e, size_t n, void *arg), void *arg)
+{
+	s->on_stored = fn;
+	s->stored_arg = arg;
+}

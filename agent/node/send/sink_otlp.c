@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The OTLP sink: POST to the hub or to any OpenTelemetry Collector, with the
+ * bearer token and the CA as the files hold them at each try.
+ */
+#include "node/send/sink.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#define MAX_TOKEN_BYTES	   (64u << 10)
+#define MAX_CA_BYTES	   (1u << 20)
+#define MAX_ANSWER_BYTES   (64u << 10)
+#define MAX_RETRY_AFTER_S  300
+#define REQUEST_TIMEOUT_NS (30 * NSEC_PER_SEC)
+
+struct sink {
+	struct loop *loop;
+	struct http_client *client;
+	struct http_call *call;
+	bool https;
+	char *host, *path, *ca_file, *token_file, *user_agent;
+	uint16_t port;
+	/* Set by refresh on the os worker, used by send afterwards: never both at once. */
+	char *token, *ca, *ca_in_use, *problem;
+	uint64_t retry_after_ns;
+	char error[1024];
+	sink_done_fn *done;
+	void *arg;
+};
+
+/* scheme://host[:port][/path]; IPv6 literals in brackets. */
+static int parse_url(const char *url, struct sink *s, struct field_error *reterr)
+{
+	const char *rest, *host, *end;
+	uint64_t port;
+
+	if (str_has_prefix(url, "https://"))
+		s->https = true;
+	else if (!str_has_prefix(url, "http://"))
+		return field_error_set(reterr, "url",
+				       "\"%s\" does not begin with https:// or http://", url);
+	host = strstr(url, "://") + 3;
+	end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":/?#");
+	if (!end || end == host || strpbrk(host, "@?# "))
+		return field_error_set(reterr, "url", "\"%s\" has no plain host name", url);
+	s->host = xstrndup(host + (*host == '['), (size_t)(end - host) - (*host == '['));
+	rest = end + (*host == '[');
+	s->port = s->https ? 443 : 80;
+	if (*rest == ':') {
+		_cleanup_free_ char *text = xstrndup(rest + 1, strcspn(rest + 1, "/"));
+
+		if (str_to_u64(text, UINT16_MAX, &port) < 0 || port == 0)
+			return field_error_set(reterr, "url", "port \"%s\" is not in 1..65535",
+					       text);
+		s->port = (uint16_t)port;
+		rest += 1 + strlen(text);
+	}
+	if (*rest && *rest != '/')
+		return field_error_set(reterr, "url", "\"%s\" is no URL", url);
+	if (str_has_suffix(rest, OTLP_PATH))
+		s->path = xstrdup(rest);
+	else
+		s->path = xasprintf("%.*s" OTLP_PATH,
+				    (int)(strlen(rest) - str_has_suffix(rest, "/")), rest);
+	return 0;
+}
+
+static void otlp_close(struct sink *s)
+{
+	http_client_free(s->client);
+	free(s->host);
+	free(s->path);
+	free(s->ca_file);
+	free(s->token_file);
+	free(s->user_agent);
+	free(s->token);
+	free(s->ca);
+	free(s->ca_in_use);
+	free(s->problem);
+	free(s);
+}
+
+static int otlp_open(struct loop *l, const struct send_config *c, struct sink **ret,
+		     struct field_error *reterr)
+{
+	struct sink *s = xcalloc(1, sizeof(*s));
+	struct http_client_config hc = {.user_agent = c->user_agent};
+	int r;
+
+	s->loop = l;
+	s->user_agent = xstrdup(c->user_agent);
+	s->ca_file = xstrdup(c->ca_file && *c->ca_file ? c->ca_file : NULL);
+	s->token_file = xstrdup(c->token_file && *c->token_file ? c->token_file : NULL);
+	r = parse_url(c->url, s, reterr);
+	if (r == 0 && !s->https) { /* with https the client is made once the CA is read */
+		hc.address = s->host;
+		hc.port = s->port;
+		r = http_client_new(l, &hc, &s->client);
+	}
+	if (r < 0) {
+		otlp_close(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static char *read_text(struct sink *s, const char *file, size_t max_bytes)
+{
+	char *text = NULL;
+	int r = file_read(AT_FDCWD, file, max_bytes, &text, NULL);
+
+	if (r < 0) {
+		free(s->problem);
+		s->problem = xasprintf("%s: %s", file, strerror(-r));
+	}
+	return text;
+}
+
+static void otlp_refresh(struct sink *s)
+{
+	char *old_token = s->token, *old_ca = s->ca;
+
+	free(TAKE_PTR(s->problem));
+	s->token = s->token_file ? read_text(s, s->token_file, MAX_TOKEN_BYTES) : NULL;
+	s->ca = s->https && s->ca_file ? read_text(s, s->ca_file, MAX_CA_BYTES) : NULL;
+	if (s->token) {
+		s->token[strcspn(s->token, "\r\n")] = '\0';
+		s->token[strspn(s->token, "\t !\"#$%&'()*+,-./0123456789:;<=>?@"
+					  "ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`"
+					  "abcdefghijklmnopqrstuvwxyz{|}~")] = '\0';
+	}
+	free(old_token);
+	free(old_ca);
+}
+
+/* A new CA takes effect with the next connection. */
+static int use_ca(struct sink *s)
+{
+	struct tls_config tc = {.ca_pem = s->ca};
+	struct field_error err = {0};
+	struct tls *tls = NULL;
+	int r;
+
+	if (!s->https || (s->client && str_equal(s->ca, s->ca_in_use)))
+		return 0;
+	r = tls_new(&tc, false, &tls, &err);
+	if (r < 0) {
+		snprintf(s->error, sizeof(s->error), "%s: %s %s", s->ca_file ? s->ca_file : "CA",
+			 err.path, err.reason);
+		return r;
+	}
+	if (s->client) {
+		http_client_set_tls(s->client, tls);
+	} else {
+		struct http_client_config hc = {.address = s->host,
+						.port = s->port,
+						.tls = tls,
+						.user_agent = s->user_agent};
+
+		r = http_client_new(s->loop, &hc, &s->client);
+		if (r < 0)
+			snprintf(s->error, sizeof(s->error), "http client: %s", strerror(-r));
+	}
+	tls_unref(tls);
+	free(s->ca_in_use);
+	s->ca_in_use = xstrdup(s->ca);
+	return r;
+}
+
+static void answer(struct sink *s, enum sink_result result)
+{
+	struct sink_answer a = {result, s->retry_after_ns, result == SINK_STORED ? "" : s->error};
+
+	s->done(&a, s->arg);
+}
+
+static void on_head(int status, const struct http_headers *h, void *arg)
+{
+	const char *text = http_header(h, "Retry-After");
+	struct sink *s = arg;
+	uint64_t seconds;
+
+	(void)status; /* a date instead of seconds is not understood: our own backoff then */
+	if (text && str_to_u64(text, UINT32_MAX, &seconds) == 0)
+		s->retry_after_ns = MIN(seconds, (uint64_t)MAX_RETRY_AFTER_S) * NSEC_PER_SEC;
+}
+
+/*
+ * Only what is said of this batch condemns it. 401, 403, 404, 405, 408 are about us, the
+ * address or the time: the batch waits until they are put right.
+ */
+static enum sink_result judge(int status)
+{
+	static const int about_us[] = {401, 403, 404, 405, 407, 408, 421, 425, 426, 429};
+
+	if (status >= 200 && status < 300)
+		return SINK_STORED;
+	if (status < 400 || status >= 500)
+		return SINK_RETRY;
+	for (size_t i = 0; i < ARRAY_SIZE(about_us); i++)
+		if (status == about_us[i])
+			return SINK_RETRY;
+	return SINK_REFUSED;
+}
+
+static void on_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct sink *s = arg;
+	size_t shown = MIN(n, (size_t)200);
+
+	s->call = NULL;
+	if (status)
+		snprintf(s->error, sizeof(s->error), "%s:%u answered %d: %.*s", s->host, s->port,
+			 status, (int)shown, body ? body : "");
+	else
+		snprintf(s->error, sizeof(s->error), "%s", error ? error : "no answer");
+	for (char *c = s->error; *c; c++)
+		if ((unsigned char)*c < ' ')
+			*c = ' ';
+	answer(s, judge(status));
+}
+
+static void otlp_send(struct sink *s, const void *body, size_t n, sink_done_fn *done, void *arg)
+{
+	_cleanup_free_ char *auth =
+		s->token ? xasprintf("Authorization: Bearer %s", s->token) : NULL;
+	const char *headers[] = {"Content-Type: " OTLP_CONTENT_TYPE, "Content-Encoding: zstd", auth,
+				 NULL};
+	struct http_request req = {.method = "POST",
+				   .path = s->path,
+				   .headers = headers,
+				   .body = body,
+				   .body_bytes = n,
+				   .timeout_ns = REQUEST_TIMEOUT_NS,
+				   .max_body_bytes = MAX_ANSWER_BYTES,
+				   .on_head = on_head,
+				   .on_done = on_done,
+				   .arg = s};
+	int r;
+
+	s->done = done;
+	s->arg = arg;
+	s->retry_after_ns = 0;
+	if (s->problem)
+		snprintf(s->error, sizeof(s->error), "%s", s->problem);
+	r = s->problem ? -ENOENT : use_ca(s);
+	if (r == 0) {
+		r = http_send(s->client, &req, &s->call);
+		if (r < 0)
+			snprintf(s->error, sizeof(s->error), "request: %s", strerror(-r));
+	}
+	if (r < 0)
+		answer(s, SINK_RETRY);
+}
+
+const struct sink_type sink_otlp = {
+	.name = "otlp",
+	.remote = true,
+	.open = otlp_open,
+	.close = otlp_close,
+	.refresh = otlp_refresh,
+	.send = otlp_send,
+};

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of the spool: "SEQUENCE.otlp", a line that says what follows, then the
+ * body. The sequence goes on over restarts, so names sort by age.
+ */
+#include "node/send/spool.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+#include <zlib.h>
+
+#define HEADER	       "podflame-spool 1 %c %08lx %zu\n" /* kind, CRC-32 and bytes of the body */
+#define HEADER_MAX     64
+#define NAME_FORMAT    "%016" PRIx64 ".otlp"
+#define NAME_CHARS     21
+#define LOSS_NAME      "losses.account"
+#define CORRUPT_PREFIX "corrupt-"
+#define CORRUPT_MAX    8     /* set aside; more are deleted */
+#define ITEMS_MAX      65536 /* taken over from an earlier run */
+#define OWNERS_MAX     4096  /* kept apart in the account */
+#define FILE_MAX_BYTES (2 * (size_t)OTLP_MAX_BYTES)
+
+struct spool {
+	char *dir;
+	bool compress;
+	uint64_t next_seq; /* behind all that an earlier run left */
+	unsigned n_corrupt;
+	struct batch *losses; /* one profile a container, no samples; NULL: none */
+};
+
+struct spool_item *spool_item_free(struct spool_item *i)
+{
+	if (!i)
+		return NULL;
+	for (size_t k = 0; k < i->n_events; k++) {
+		free((char *)i->events[k].pod_uid);
+		free((char *)i->events[k].container_id);
+	}
+	free(i->events);
+	free(i->path);
+	buf_done(&i->body);
+	free(i);
+	return NULL;
+}
+
+static void item_freep(struct spool_item **i)
+{
+	spool_item_free(*i);
+}
+
+struct spool *spool_new(const char *dir, bool compress)
+{
+	struct spool *s = xcalloc(1, sizeof(*s));
+
+	s->dir = xstrdup(dir ? dir : "");
+	s->compress = compress;
+	return s;
+}
+
+struct spool *spool_free(struct spool *s)
+{
+	if (!s)
+		return NULL;
+	batch_free(s->losses);
+	free(s->dir);
+	free(s);
+	return NULL;
+}
+
+static char *path_of(const struct spool *s, const char *name)
+{
+	return xasprintf("%s/%s", s->dir, name);
+}
+
+/* ---- one file ---- */
+
+static int write_file(const char *path, bool loss_only, const struct buf *body)
+{
+	_cleanup_buf_ struct buf file = {0};
+	unsigned long crc = crc32(0, (const Bytef *)body->data, (uInt)body->len);
+
+	buf_printf(&file, HEADER, loss_only ? 'L' : 'P', crc, body->len);
+	buf_add(&file, body->data, body->len);
+	return file.failed ? -E2BIG : file_write_atomic(path, file.data, file.len, 0600);
+}
+
+/* -EBADMSG: not what write_file wrote. */
+static int read_file(const char *path, struct buf *ret_body)
+{
+	_cleanup_free_ char *data = NULL;
+	char header[HEADER_MAX];
+	unsigned long crc;
+	size_t n, line, body;
+	int r = file_read(AT_FDCWD, path, FILE_MAX_BYTES, &data, &n);
+
+	if (r < 0)
+		return r == -E2BIG ? -EBADMSG : r;
+	line = strcspn(data, "\n") + 1;
+	if (line > n || line >= sizeof(header))
+		return -EBADMSG;
+	body = n - line;
+	crc = crc32(0, (const Bytef *)data + line, (uInt)body);
+	snprintf(header, sizeof(header), HEADER, data[line > 17 ? 17 : 0], crc, body);
+	if (strncmp(data, header, line) != 0)
+		return -EBADMSG;
+	return buf_add(ret_body, data + line, body);
+}
+
+static void set_aside(struct spool *s, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	_cleanup_free_ char *text = xasprintf(CORRUPT_PREFIX "%s", name);
+	_cleanup_free_ char *to = path_of(s, text);
+
+	counter_add(counter("podflame_spool_files_total", "reason", "corrupt"), 1);
+	if (s->n_corrupt++ >= CORRUPT_MAX || rename(path, to) < 0)
+		unlink(path);
+}
+
+int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body)
+{
+	int r;
+
+	if (!i->path)
+		return buf_add(ret_body, i->body.data, i->body.len);
+	r = read_file(i->path, ret_body);
+	if (r == -EBADMSG)
+		set_aside(s, i->path);
+	else if (r < 0)
+		counter_add(counter("podflame_spool_files_total", "reason", "unreadable"), 1);
+	return r;
+}
+
+void spool_remove(struct spool *s, const struct spool_item *i)
+{
+	(void)s;
+	if (i->path)
+		unlink(i->path);
+}
+
+/* ---- the directory ---- */
+
+static bool parse_name(const char *name, uint64_t *ret_seq)
+{
+	char back[NAME_CHARS + 1], *end;
+
+	*ret_seq = strtoull(name, &end, 16);
+	snprintf(back, sizeof(back), NAME_FORMAT, *ret_seq);
+	return streq(name, back);
+}
+
+static int by_seq(const struct spool_item *a, const struct spool_item *b)
+{
+	return (a->seq > b->seq) - (a->seq < b->seq);
+}
+
+static struct spool_item *found_item(const struct spool *s, const char *name, uint64_t seq)
+{
+	_cleanup_free_ char *path = path_of(s, name);
+	struct spool_item *i;
+	struct stat st;
+
+	if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+		return NULL;
+	i = xcalloc(1, sizeof(*i));
+	i->seq = seq;
+	i->path = TAKE_PTR(path);
+	i->bytes = (size_t)st.st_size;
+	return i;
+}
+
+static void unlink_in(const struct spool *s, const char *name)
+{
+	_cleanup_free_ char *path = path_of(s, name);
+
+	unlink(path);
+}
+
+static void scan_entry(struct spool *s, const char *name, struct spool_item **items, size_t *n)
+{
+	struct spool_item *i;
+	uint64_t seq;
+
+	if (str_has_suffix(name, ".tmp")) { /* a write that was killed */
+		unlink_in(s, name);
+	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
+		s->n_corrupt++;
+	} else if (parse_name(name, &seq) && *n < ITEMS_MAX) {
+		i = found_item(s, name, seq);
+		if (i) {
+			DL_APPEND(*items, i);
+			(*n)++;
+			s->next_seq = MAX(s->next_seq, seq + 1);
+		}
+	}
+}
+
+static void load_losses(struct spool *s)
+{
+	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
+	_cleanup_buf_ struct buf body = {0}, bytes = {0};
+	int r = read_file(path, &body);
+
+	if (r == 0)
+		r = otlp_decompress("zstd", body.data, body.len, OTLP_MAX_BYTES, &bytes);
+	if (r == 0)
+		r = otlp_decode(bytes.data, bytes.len, &s->losses, NULL);
+	if (r < 0 && r != -ENOENT)
+		set_aside(s, path);
+}
+
+int spool_scan(struct spool *s, struct spool_item **ret_items)
+{
+	struct spool_item *items = NULL;
+	const struct dirent *e;
+	size_t n = 0;
+	DIR *d;
+	int r;
+
+	*ret_items = NULL;
+	if (!*s->dir)
+		return 0;
+	r = mkdir_parents(s->dir, 0700);
+	if (r < 0)
+		return r;
+	d = opendir(s->dir);
+	if (!d)
+		return -errno;
+	while ((e = readdir(d)))
+		scan_entry(s, e->d_name, &items, &n);
+	closedir(d);
+	DL_SORT(items, by_seq);
+	load_losses(s);
+	*ret_items = items;
+	return 0;
+}
+
+/* ---- items ---- */
+
+static uint64_t samples_of(const struct profile *p)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < p->n_samples; i++)
+		n += p->samples[i].n_samples;
+	return n;
+}
+
+static struct stored_event *find_event(struct spool_item *i, const char *pod_uid,
+				       const char *container_id, enum event event)
+{
+	for (size_t k = 0; k < i->n_events; k++) {
+		struct stored_event *e = &i->events[k];
+
+		if (e->event == event && streq(e->container_id, container_id) &&
+		    streq(e->pod_uid, pod_uid))
+			return e;
+	}
+	i->events = xrealloc(i->events, (i->n_events + 1) * sizeof(*i->events));
+	i->events[i->n_events] = (struct stored_event){
+		.pod_uid = xstrdup(pod_uid), .container_id = xstrdup(container_id), .event = event};
+	return &i->events[i->n_events++];
+}
+
+/* What the batch says of each container, to be told once it is stored. */
+static void note_events(struct spool_item *i, const struct batch *b)
+{
+	for (size_t k = 0; k < b->n_profiles; k++) {
+		const struct profile *p = b->profiles[k];
+		const char *pod_uid = profile_tag_get(p, "pod_uid");
+		const char *container_id = profile_tag_get(p, "container_id");
+		uint64_t n = samples_of(p);
+
+		i->n_profiles++;
+		i->n_samples += n;
+		if (n && (pod_uid || container_id))
+			find_event(i, pod_uid ? pod_uid : "", container_id ? container_id : "",
+				   p->event)
+				->n_samples += n;
+	}
+}
+
+static int encode(const struct spool *s, const struct batch *b, struct buf *ret_body)
+{
+	_cleanup_buf_ struct buf bytes = {0};
+	int r;
+
+	if (!s->compress)
+		return otlp_encode(b, ret_body);
+	r = otlp_encode(b, &bytes);
+	return r < 0 ? r : otlp_compress(bytes.data, bytes.len, ret_body);
+}
+
+/* Moves body into a file; on failure it stays where it is. */
+static void to_file(const struct spool *s, struct spool_item *i)
+{
+	char name[NAME_CHARS + 1];
+	_cleanup_free_ char *path = NULL;
+
+	if (!*s->dir)
+		return;
+	snprintf(name, sizeof(name), NAME_FORMAT, i->seq);
+	path = path_of(s, name);
+	if (write_file(path, i->loss_only, &i->body) < 0) {
+		unlink(path);
+		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
+		return;
+	}
+	i->path = TAKE_PTR(path);
+	i->bytes = i->body.len + HEADER_MAX;
+	buf_done(&i->body);
+	buf_init(&i->body, 0);
+}
+
+static int put(struct spool *s, const struct batch *b, bool loss_only, struct spool_item **ret)
+{
+	_cleanup_(item_freep) struct spool_item *i = xcalloc(1, sizeof(*i));
+	int r = encode(s, b, &i->body);
+
+	if (r < 0)
+		return r;
+	i->seq = s->next_seq++;
+	i->loss_only = loss_only;
+	i->bytes = i->body.len;
+	if (!loss_only)
+		note_events(i, b);
+	to_file(s, i);
+	*ret = TAKE_PTR(i);
+	return 0;
+}
+
+int spool_put(struct spool *s, const struct batch *b, struct spool_item **ret)
+{
+	return put(s, b, false, ret);
+}
+
+/* ---- the account of what was thrown away ---- */
+
+bool spool_has_losses(const struct spool *s)
+{
+	return s->losses != NULL;
+}
+
+/* Of one container, or the node: everything but the process. */
+static bool same_owner(const struct profile *a, const struct profile *b)
+{
+	size_t i = 0, k = 0;
+
+	if (a->event != b->event)
+		return false;
+	for (;; i++, k++) {
+		i += i < a->tags.n && streq(a->tags.items[i].key, "container_pid");
+		k += k < b->tags.n && streq(b->tags.items[k].key, "container_pid");
+		if (i >= a->tags.n || k >= b->tags.n)
+			return i >= a->tags.n && k >= b->tags.n;
+		if (!streq(a->tags.items[i].key, b->tags.items[k].key) ||
+		    !streq(a->tags.items[i].value, b->tags.items[k].value))
+			return false;
+	}
+}
+
+static bool tag_of_account(const char *key, bool node_only)
+{
+	if (node_only)
+		return streq(key, "pod_node") || streq(key, "pod_cluster");
+	return !streq(key, "container_pid");
+}
+
+static struct profile *new_account(struct batch *b, const struct profile *p, bool node_only)
+{
+	struct profile *a = batch_profile(b);
+
+	random_bytes(a->id, sizeof(a->id));
+	a->event = p->event;
+	a->start_ns = p->start_ns;
+	a->end_ns = p->end_ns;
+	a->app_service = batch_str(b, "");
+	for (size_t i = 0; i < p->tags.n; i++)
+		if (tag_of_account(p->tags.items[i].key, node_only))
+			profile_tag(b, a, p->tags.items[i].key, p->tags.items[i].value);
+	return a;
+}
+
+/* Past OWNERS_MAX containers the last account is the node's. */
+static struct profile *account_of(struct spool *s, const struct profile *p)
+{
+	struct batch *b = s->losses ? s->losses : (s->losses = batch_new());
+
+	for (size_t i = 0; i < b->n_profiles; i++)
+		if (same_owner(b->profiles[i], p))
+			return b->profiles[i];
+	if (b->n_profiles > OWNERS_MAX)
+		return b->profiles[OWNERS_MAX];
+	return new_account(b, p, b->n_profiles == OWNERS_MAX);
+}
+
+static void account(struct spool *s, const struct profile *p, const char *reason)
+{
+	struct profile *a = account_of(s, p);
+	uint64_t n = samples_of(p);
+
+	a->start_ns = MIN(a->start_ns, p->start_ns);
+	a->end_ns = MAX(a->end_ns, p->end_ns);
+	if (n)
+		profile_lose(s->losses, a, reason, n, 0);
+	for (size_t i = 0; i < p->n_losses; i++)
+		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
+			     p->losses[i].time_ns);
+	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), 1);
+	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
+}
+
+/* The account survives a kill; its ids stay, so that sending it twice counts once. */
+static void save_losses(const struct spool *s)
+{
+	_cleanup_buf_ struct buf bytes = {0}, body = {0};
+	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
+
+	if (*s->dir && s->losses && otlp_encode(s->losses, &bytes) == 0 &&
+	    otlp_compress(bytes.data, bytes.len, &body) == 0 && write_file(path, true, &body) < 0)
+		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
+}
+
+void spool_lose(struct spool *s, const struct batch *b, const char *reason)
+{
+	for (size_t i = 0; i < b->n_profiles; i++)
+		account(s, b->profiles[i], reason);
+	save_losses(s);
+}
+
+void spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
+{
+	_cleanup_buf_ struct buf body = {0}, bytes = {0};
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	int r = spool_get(s, i, &body);
+
+	if (r == 0)
+		r = otlp_decompress(s->compress ? "zstd" : "", body.data, body.len, OTLP_MAX_BYTES,
+				    &bytes);
+	if (r == 0 && otlp_decode(bytes.data, bytes.len, &b, NULL) == 0)
+		spool_lose(s, b, reason);
+	spool_remove(s, i);
+}
+
+int spool_take_losses(struct spool *s, struct spool_item **ret)
+{
+	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
+	int r;
+
+	*ret = NULL;
+	if (!s->losses)
+		return 0;
+	r = put(s, s->losses, true, ret);
+	if (r < 0)
+		return r;
+	s->losses = batch_free(s->losses);
+	if (*s->dir)
+		unlink(path);
+	return 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The spool of send: encoded batches as files, oldest first, and the account of
+ * what had to be thrown away. Everything here runs on the os worker; only the
+ * items themselves pass between it and the loop.
+ */
+#pragma once
+
+#include "node/send/send.h"
+
+/* One encoded batch. In a file, or in body where there is no spool or it cannot be written. */
+struct spool_item {
+	uint64_t seq;
+	char *path;	 /* NULL: in body */
+	struct buf body; /* compressed, but for the direct sink */
+	size_t bytes;	 /* of the file or of body */
+	bool loss_only;	 /* the account itself: never thrown away for room */
+	size_t n_profiles, n_samples; /* 0 for one found at the start */
+	struct stored_event *events;  /* strings owned */
+	size_t n_events;
+	struct spool_item *prev, *next;
+};
+struct spool_item *spool_item_free(struct spool_item *i);	/* memory only, not the file */
+
+struct spool;
+/* dir "" or NULL: memory. compress: false for the direct sink. Touches no file yet. */
+struct spool *spool_new(const char *dir, bool compress);
+struct spool *spool_free(struct spool *s);
+/* Makes the directory, loads the account, lists what an earlier run left (utlist DL, oldest first). */
+int spool_scan(struct spool *s, struct spool_item **ret_items);
+/* -E2BIG: not encodable. A file that cannot be written leaves the bytes in body. */
+int spool_put(struct spool *s, const struct batch *b, struct spool_item **ret);
+/* The bytes to send. -EBADMSG: not what was written; the file was set aside and counted. */
+int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body);
+void spool_remove(struct spool *s, const struct spool_item *i);
+/* Throws an item away: its samples go to the account under reason. */
+void spool_drop(struct spool *s, const struct spool_item *i, const char *reason);
+/* A batch that never became an item. */
+void spool_lose(struct spool *s, const struct batch *b, const char *reason);
+bool spool_has_losses(const struct spool *s);
+/* The account as an item to send; it is empty after. *ret NULL when there is none. */
+int spool_take_losses(struct spool *s, struct spool_item **ret);
