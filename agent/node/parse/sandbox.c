@@ -15,7 +15,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifndef __has_feature
+#define __has_feature(x) 0 /* clang's way to ask */
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                     \
+	__has_feature(memory_sanitizer)
 /* A sanitizer's run time maps terabytes and calls what it likes: only its own builds go without. */
 #define SANITIZED 1
 #else

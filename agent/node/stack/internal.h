@@ -19,6 +19,15 @@ int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64
 /* Changes when modules or BPF programs come. *newest_bpf is kept between calls, 0 at first. */
 uint64_t kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf);
 
+/* ---- kernel.c ---- */
+struct kernel_names;
+struct kernel_names *kernel_names_new(const char *path); /* NULL: /proc/kallsyms */
+struct kernel_names *kernel_names_free(struct kernel_names *k);
+int kernel_names_refresh(struct kernel_names *k); /* -ENODATA: see kernel_names_problem */
+const char *kernel_names_problem(const struct kernel_names *k);
+/* Fills name, module and the function's address if they are known; valid until the next call. */
+void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
+
 /* ---- files.c: what is known of a mapped file ---- */
 struct files;
 struct files *files_new(struct parser *parser, size_t cache_bytes);

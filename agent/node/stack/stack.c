@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define PROCESSES_MAX	  32768
-#define EXECS_MAX	  4 /* generations of mappings kept of one process */
-#define MISS_EVERY_NS	  NSEC_PER_SEC
-#define KERNEL_REFRESH_NS (30 * NSEC_PER_SEC)
+#define PROCESSES_MAX 32768
+#define EXECS_MAX     4 /* generations of mappings kept of one process */
+#define MISS_EVERY_NS NSEC_PER_SEC
 /* 32-bit processes have a vdso of their own, which is not the one we know. */
 #define ADDRESS_32BIT (1ULL << 32)
 
@@ -26,62 +25,11 @@ struct stacks {
 	struct files *files;
 	struct process *processes;
 	uint64_t next_purge_ns;
-	char *kallsyms_path;
-	struct kernel_symbols *kernel;
-	uint64_t kernel_fingerprint;
-	uint64_t kernel_checked_ns, kernel_missed_ns;
-	uint32_t newest_bpf;
-	char kernel_problem[160];
+	struct kernel_names *kernel;
 	struct frame frames[STACK_MAX_FRAMES];
 	size_t n_frames;
 	struct batch *batch; /* of the call at work */
 };
-
-/* ---- kernel ---- */
-
-static void load_kernel(struct stacks *s)
-{
-	struct kernel_symbols *k;
-	int r = kernel_symbols_read(s->kallsyms_path, &k);
-
-	s->kernel_problem[0] = '\0';
-	if (r < 0) {
-		snprintf(s->kernel_problem, sizeof(s->kernel_problem), "cannot read %s: %s",
-			 s->kallsyms_path, strerror(-r));
-		return;
-	}
-	kernel_symbols_free(s->kernel);
-	s->kernel = k;
-	if (kernel_symbols_hidden(k))
-		snprintf(s->kernel_problem, sizeof(s->kernel_problem),
-			 "%s shows no addresses: CAP_SYSLOG is missing, or kernel.kptr_restrict "
-			 "is 2",
-			 s->kallsyms_path);
-	else if (kernel_symbols_count(k) == 0)
-		snprintf(s->kernel_problem, sizeof(s->kernel_problem), "%s names no function",
-			 s->kallsyms_path);
-}
-
-int stacks_refresh_kernel(struct stacks *s)
-{
-	uint64_t fingerprint = kernel_symbols_fingerprint(s->kallsyms_path, &s->newest_bpf);
-
-	uint64_t now = now_mono_ns();
-	bool problem = s->kernel_problem[0];
-
-	if (s->kernel_checked_ns && fingerprint == s->kernel_fingerprint &&
-	    (!problem || now < s->kernel_checked_ns + KERNEL_REFRESH_NS))
-		return problem ? -ENODATA : 0;
-	s->kernel_checked_ns = now;
-	s->kernel_fingerprint = fingerprint;
-	load_kernel(s);
-	return s->kernel_problem[0] ? -ENODATA : 0;
-}
-
-const char *stacks_kernel_problem(const struct stacks *s)
-{
-	return s->kernel_problem;
-}
 
 /* ---- life ---- */
 
@@ -90,8 +38,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 	struct stacks *s = xcalloc(1, sizeof(*s));
 
 	s->files = files_new(c->parser, c->cache_bytes);
-	s->kallsyms_path = xstrdup(c->kallsyms_path ? c->kallsyms_path : "/proc/kallsyms");
-	(void)stacks_refresh_kernel(s); /* stacks_kernel_problem tells */
+	s->kernel = kernel_names_new(c->kallsyms_path);
 	*ret = s;
 	return 0;
 }
@@ -113,10 +60,19 @@ struct stacks *stacks_free(struct stacks *s)
 	HASH_ITER (hh, s->processes, p, next)
 		forget(s, p);
 	files_free(s->files);
-	kernel_symbols_free(s->kernel);
-	free(s->kallsyms_path);
+	kernel_names_free(s->kernel);
 	free(s);
 	return NULL;
+}
+
+int stacks_refresh_kernel(struct stacks *s)
+{
+	return kernel_names_refresh(s->kernel);
+}
+
+const char *stacks_kernel_problem(const struct stacks *s)
+{
+	return kernel_names_problem(s->kernel);
 }
 
 /* ---- processes ---- */
@@ -269,25 +225,11 @@ static void push_user(struct stacks *s, const struct process *p, const struct ra
 	push(s, &f);
 }
 
-static int find_kernel(struct stacks *s, uint64_t address, struct frame *f)
-{
-	if (!s->kernel)
-		return -ENOENT;
-	return kernel_symbols_find(s->kernel, address, &f->address, &f->name, &f->module);
-}
-
 static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf)
 {
 	struct frame f = {.kind = FRAME_KERNEL, .address = raw->address};
-	uint64_t address = raw->address - !leaf;
 
-	if (find_kernel(s, address, &f) < 0 &&
-	    now_mono_ns() > s->kernel_missed_ns + KERNEL_REFRESH_NS) {
-		s->kernel_missed_ns = now_mono_ns();
-		(void)stacks_refresh_kernel(s);
-		(void)find_kernel(s, address, &f);
-	}
-	/* A refresh during this stack would free what earlier frames borrow. */
+	kernel_names_find(s->kernel, raw->address - !leaf, &f);
 	f.name = batch_str(s->batch, f.name);
 	f.module = batch_str(s->batch, f.module);
 	push(s, &f);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernel names that stay true: kallsyms is read again when modules or BPF programs came, but
+ * not more often than a node that loads BPF programs all the time can afford.
+ */
+#include "node/stack/internal.h"
+
+#include <stdlib.h>
+
+#define RELOAD_EVERY_NS (30 * NSEC_PER_SEC) /* a reload takes 0.1 s on a busy node */
+#define CHECK_EVERY_NS	(5 * NSEC_PER_SEC)
+
+struct kernel_names {
+	char *path;
+	struct kernel_symbols *symbols;
+	uint64_t fingerprint;
+	uint32_t newest_bpf;
+	bool stale; /* something came since; what lies between BPF programs may be another one */
+	uint64_t next_check_ns, next_reload_ns; /* CLOCK_MONOTONIC */
+	char problem[160];
+};
+
+static void load(struct kernel_names *k)
+{
+	struct kernel_symbols *symbols;
+	int r = kernel_symbols_read(k->path, &symbols);
+
+	k->problem[0] = '\0';
+	if (r < 0) {
+		snprintf(k->problem, sizeof(k->problem), "cannot read %s: %s", k->path,
+			 strerror(-r));
+		return;
+	}
+	kernel_symbols_free(k->symbols);
+	k->symbols = symbols;
+	if (kernel_symbols_hidden(symbols))
+		snprintf(k->problem, sizeof(k->problem),
+			 "%s shows no addresses: CAP_SYSLOG is missing, or kernel.kptr_restrict "
+			 "is 2",
+			 k->path);
+	else if (kernel_symbols_count(symbols) == 0)
+		snprintf(k->problem, sizeof(k->problem), "%s names no function", k->path);
+}
+
+struct kernel_names *kernel_names_new(const char *path)
+{
+	struct kernel_names *k = xcalloc(1, sizeof(*k));
+
+	k->path = xstrdup(path ? path : "/proc/kallsyms");
+	k->fingerprint = kernel_symbols_fingerprint(k->path, &k->newest_bpf);
+	load(k);
+	return k;
+}
+
+struct kernel_names *kernel_names_free(struct kernel_names *k)
+{
+	if (k) {
+		kernel_symbols_free(k->symbols);
+		free(k->path);
+		free(k);
+	}
+	return NULL;
+}
+
+int kernel_names_refresh(struct kernel_names *k)
+{
+	uint64_t fingerprint = kernel_symbols_fingerprint(k->path, &k->newest_bpf);
+	uint64_t now = now_mono_ns();
+	bool changed = fingerprint != k->fingerprint, early = now < k->next_reload_ns;
+
+	k->next_check_ns = now + CHECK_EVERY_NS;
+	if (!k->problem[0] && changed && early)
+		k->stale = true;
+	else if (changed || (k->problem[0] && !early)) {
+		load(k);
+		k->fingerprint = fingerprint;
+		k->stale = false;
+		k->next_reload_ns = now + RELOAD_EVERY_NS;
+	}
+	return k->problem[0] ? -ENODATA : 0;
+}
+
+const char *kernel_names_problem(const struct kernel_names *k)
+{
+	return k->problem;
+}
+
+void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f)
+{
+	const char *name, *module;
+	uint64_t start;
+
+	if (now_mono_ns() >= k->next_check_ns)
+		(void)kernel_names_refresh(k);
+	if (!k->symbols || kernel_symbols_find(k->symbols, address, &start, &name, &module) < 0)
+		return;
+	if (k->stale && streq(module, "bpf"))
+		return;
+	f->address = start;
+	f->name = name;
+	f->module = module;
+}
