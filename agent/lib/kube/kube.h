@@ -19,8 +19,10 @@ struct kube_config {
 	char *token, *token_file;	/* file wins and is re-read */
 	bool insecure, plain_http;
 	char *default_namespace;
+	char *path_prefix;		/* of the server URL ("/k8s/clusters/c-1"); NULL: none */
 };
 int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);	/* -ENOENT: not in a pod */
+/* path NULL: $KUBECONFIG, else ~/.kube/config. context NULL: current-context. */
 int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct field_error *reterr);
 void kube_config_done(struct kube_config *c);
 
@@ -37,6 +39,10 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 
 /* ---- list + watch ---- */
 /*
+ * Objects are kept without metadata.managedFields; a change of nothing but
+ * metadata.resourceVersion is taken into the cache and not reported.
+ * A watch may be freed inside its own callbacks, and is to be freed before its kube.
+ *
  * Delivers the difference between what the server has and what was delivered:
  * upsert for new or changed objects (old is NULL for new), delete with the last
  * known object. An object that comes back under another UID is delete + upsert.
@@ -54,6 +60,7 @@ struct kube_watch_spec {
 	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
 	bool metadata_only;		/* PartialObjectMetadata */
 	bool optional;			/* 404 is an empty list (CRD not installed yet), retried slowly */
+	uint64_t start_jitter_ns;	/* the first list comes after a random part of it; 0: at once */
 };
 struct kube_watch;
 int kube_watch_new(struct kube *k, const struct kube_watch_spec *s, const struct kube_watch_ops *ops,

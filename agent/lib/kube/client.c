@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The connection to one API server: its credentials, which rotate on disk, and
+ * single requests. Token and CA are files of a few KiB in a tmpfs that the
+ * kubelet keeps: reading them on the loop waits on no disk.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <utlist.h>
+
+#include "lib/kube/kube_private.h"
+
+#define MAX_TOKEN_BYTES	 (48 << 10) /* a request's head has 64 KiB */
+#define MAX_PEM_BYTES	 (4 << 20)
+#define MAX_ANSWER_BYTES (64 << 20)
+#define REQUEST_NS	 (30 * NSEC_PER_SEC)
+#define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)
+
+/* client-go: tools/cache/reflector.go, transport/token_source.go, July 2026 */
+const struct kube_times kube_times_default = {
+	.backoff_first_ns = 800 * NSEC_PER_MSEC,
+	.backoff_max_ns = 30 * NSEC_PER_SEC,
+	.backoff_reset_ns = 120 * NSEC_PER_SEC,
+	.slow_ns = 10 * NSEC_PER_SEC,
+	.short_watch_ns = NSEC_PER_SEC,
+	.watchdog_ns = 5 * NSEC_PER_SEC,
+	.probe_ns = 90 * NSEC_PER_SEC,
+	.silence_slack_ns = 30 * NSEC_PER_SEC,
+	.token_max_age_ns = 60 * NSEC_PER_SEC,
+	.ca_poll_ns = 60 * NSEC_PER_SEC,
+	.watch_timeout_s = 300,
+	.page_limit = 500,
+	.max_object_bytes = 16 << 20,
+};
+
+struct request {
+	struct kube *kube;
+	struct http_call *call;
+	char *method, *path, *content_type, *body;
+	bool second; /* after a 401 */
+	kube_done_fn *fn;
+	void *arg;
+	struct request *prev, *next;
+};
+
+struct kube {
+	struct loop *loop;
+	struct kube_config config;
+	struct kube_times times;
+	struct http_client *http;
+	char *token;
+	struct stat token_stat;
+	uint64_t token_read_ns, ca_read_ns, tls_hash;
+	struct timer ca_timer;
+	struct request *requests;
+};
+
+/* ---- token ---- */
+
+/* A file that is missing or empty for a moment (the kubelet swaps a link) keeps the last token. */
+static void read_token(struct kube *k)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+
+	k->token_read_ns = now_mono_ns();
+	if (file_read(AT_FDCWD, k->config.token_file, MAX_TOKEN_BYTES, &text, &n) < 0) {
+		counter_add(counter("kube_credentials_total", "reason", "token_unreadable"), 1);
+		k->token_stat = (struct stat){0};
+		return;
+	}
+	while (n && strchr(" \t\r\n", text[n - 1]))
+		text[--n] = '\0';
+	if (n == 0 || strcspn(text, "\r\n") != n) {
+		counter_add(counter("kube_credentials_total", "reason", "token_empty_or_broken"),
+			    1);
+		k->token_stat = (struct stat){0};
+		return;
+	}
+	free(k->token);
+	k->token = TAKE_PTR(text);
+}
+
+static void refresh_token(struct kube *k)
+{
+	struct stat st;
+
+	if (!k->config.token_file)
+		return;
+	if (stat(k->config.token_file, &st) == 0 && st.st_ino == k->token_stat.st_ino &&
+	    st.st_mtim.tv_sec == k->token_stat.st_mtim.tv_sec &&
+	    st.st_mtim.tv_nsec == k->token_stat.st_mtim.tv_nsec &&
+	    now_mono_ns() - k->token_read_ns < k->times.token_max_age_ns)
+		return;
+	k->token_stat = st;
+	read_token(k);
+}
+
+void kube_reread_token(struct kube *k)
+{
+	if (k->config.token_file)
+		read_token(k);
+}
+
+/* ---- TLS ---- */
+
+/* PEM text from memory or from its file, which wins. */
+static int pem_of(const char *file, const char *text, const char *field, char **ret,
+		  struct field_error *reterr)
+{
+	int r;
+
+	if (!file) {
+		*ret = xstrdup(text);
+		return 0;
+	}
+	r = file_read(AT_FDCWD, file, MAX_PEM_BYTES, ret, NULL);
+	if (r < 0)
+		field_error_set(reterr, field, "%s: %s", file, strerror(-r));
+	return r;
+}
+
+/* *ret_hash tells whether anything has changed since. */
+static int load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash,
+		    struct tls **ret, struct field_error *reterr)
+{
+	_cleanup_free_ char *ca = NULL, *cert = NULL, *key = NULL;
+	struct tls_config t;
+	uint64_t hash;
+	int r;
+
+	r = pem_of(c->ca_file, c->ca_pem, "certificate-authority", &ca, reterr);
+	if (r == 0)
+		r = pem_of(c->cert_file, c->cert_pem, "client-certificate", &cert, reterr);
+	if (r == 0)
+		r = pem_of(c->key_file, c->key_pem, "client-key", &key, reterr);
+	if (r < 0)
+		return r;
+	hash = hash_str(ca ?: "") ^ hash_str(cert ?: "") * 3 ^ hash_str(key ?: "") * 5;
+	hash |= 1; /* 0: nothing loaded */
+	if (hash == known_hash)
+		return -EALREADY;
+	t = (struct tls_config){
+		.ca_pem = ca, .cert_pem = cert, .key_pem = key, .insecure = c->insecure};
+	r = tls_new(&t, false, ret, reterr);
+	if (r == 0)
+		*ret_hash = hash;
+	return r;
+}
+
+static void reload_tls(struct kube *k)
+{
+	struct field_error e = {0};
+	struct tls *t;
+	int r;
+
+	k->ca_read_ns = now_mono_ns();
+	r = load_tls(&k->config, k->tls_hash, &k->tls_hash, &t, &e);
+	if (r == -EALREADY)
+		return;
+	if (r < 0) { /* the last good one stays */
+		counter_add(counter("kube_credentials_total", "reason", "ca_unusable"), 1);
+		return;
+	}
+	http_client_set_tls(k->http, t);
+	tls_unref(t);
+	counter_add(counter("kube_credentials_total", "reason", "ca_rotated"), 1);
+}
+
+static void poll_ca(void *arg)
+{
+	struct kube *k = arg;
+
+	reload_tls(k);
+	timer_set(k->loop, &k->ca_timer, k->times.ca_poll_ns, poll_ca, k);
+}
+
+void kube_look_at_ca(struct kube *k)
+{
+	uint64_t again_ns = MIN(CA_LOOK_AGAIN_NS, k->times.ca_poll_ns);
+
+	if (k->config.ca_file && now_mono_ns() - k->ca_read_ns > again_ns)
+		reload_tls(k);
+}
+
+/* ---- sending ---- */
+
+/* Fills headers (room for 8) and texts to be freed (room for 4). */
+struct head_lines {
+	const char *line[8];
+	char *owned[4];
+	unsigned n, n_owned;
+};
+
+static void head_lines_done(struct head_lines *h)
+{
+	for (unsigned i = 0; i < h->n_owned; i++)
+		free(h->owned[i]);
+}
+
+static void add_line(struct head_lines *h, const char *name, const char *value)
+{
+	char *line = xasprintf("%s: %s", name, value);
+
+	h->owned[h->n_owned++] = line;
+	h->line[h->n++] = line;
+}
+
+static void common_lines(struct kube *k, struct head_lines *h, const char *accept)
+{
+	refresh_token(k);
+	add_line(h, "Accept", accept);
+	if (k->token) {
+		_cleanup_free_ char *bearer = xasprintf("Bearer %s", k->token);
+
+		add_line(h, "Authorization", bearer);
+	}
+}
+
+static char *full_path(const struct kube *k, const char *path)
+{
+	return xasprintf("%s%s", k->config.path_prefix ?: "", path);
+}
+
+int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret)
+{
+	_cleanup_(head_lines_done) struct head_lines h = {0};
+	_cleanup_free_ char *path = full_path(k, s->path);
+	struct http_request r = {
+		.method = "GET",
+		.path = path,
+		.headers = h.line,
+		.timeout_ns = s->timeout_ns,
+		.on_head = s->on_head,
+		.on_data = s->on_data,
+		.on_done = s->on_done,
+		.arg = s->arg,
+	};
+
+	common_lines(k, &h, s->accept);
+	return http_send(k->http, &r, ret);
+}
+
+static void request_free(struct request *q)
+{
+	DL_DELETE(q->kube->requests, q);
+	free(q->method);
+	free(q->path);
+	free(q->content_type);
+	free(q->body);
+	free(q);
+}
+
+static int request_send(struct request *q);
+
+/* "pods is forbidden: ..." of a Status object, or the number. */
+static char *status_error(int status, const json_t *body)
+{
+	const char *message = json_str_at(body, "message", "");
+
+	if (status / 100 == 2)
+		return NULL;
+	return *message ? xasprintf("HTTP %d: %.1000s", status, message)
+			: xasprintf("HTTP %d", status);
+}
+
+static void request_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct request *q = arg;
+	_cleanup_json_ json_t *json = NULL;
+	_cleanup_free_ char *text = NULL;
+	kube_done_fn *fn = q->fn;
+	void *fn_arg = q->arg;
+
+	q->call = NULL;
+	if (status == 401 && !q->second) {
+		q->second = true;
+		kube_reread_token(q->kube);
+		if (request_send(q) == 0)
+			return;
+	}
+	if (status == 0)
+		kube_look_at_ca(q->kube);
+	if (n)
+		json = json_loadb(body, n, 0, NULL);
+	text = error ? xstrdup(error) : status_error(status, json);
+	if (!text && n && !json) {
+		text = xstrdup("the answer is no JSON");
+		status = 0;
+	}
+	request_free(q);
+	if (fn)
+		fn(status, json, text, fn_arg);
+}
+
+static int request_send(struct request *q)
+{
+	_cleanup_(head_lines_done) struct head_lines h = {0};
+	struct http_request r = {
+		.method = q->method,
+		.path = q->path,
+		.headers = h.line,
+		.body = q->body,
+		.body_bytes = q->body ? strlen(q->body) : 0,
+		.timeout_ns = REQUEST_NS,
+		.max_body_bytes = MAX_ANSWER_BYTES,
+		.on_done = request_done,
+		.arg = q,
+	};
+
+	common_lines(q->kube, &h, "application/json");
+	if (q->body)
+		add_line(&h, "Content-Type", q->content_type);
+	return http_send(q->kube->http, &r, &q->call);
+}
+
+int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
+		 const json_t *body, kube_done_fn *fn, void *arg)
+{
+	struct request *q = xcalloc(1, sizeof(*q));
+	int r;
+
+	q->kube = k;
+	q->method = xstrdup(method);
+	q->path = full_path(k, path);
+	q->content_type = xstrdup(content_type ?: "application/json");
+	q->fn = fn;
+	q->arg = arg;
+	DL_APPEND(k->requests, q);
+	if (body)
+		q->body = json_dumps(body, JSON_COMPACT);
+	r = body && !q->body ? -EINVAL : request_send(q);
+	if (r < 0)
+		request_free(q);
+	return r;
+}
+
+/* ---- clients ---- */
+
+static void copy_config(struct kube_config *to, const struct kube_config *from)
+{
+	*to = *from;
+	to->address = xstrdup(from->address);
+	to->host = xstrdup(from->host);
+	to->ca_pem = xstrdup(from->ca_pem);
+	to->ca_file = xstrdup(from->ca_file);
+	to->cert_pem = xstrdup(from->cert_pem);
+	to->key_pem = xstrdup(from->key_pem);
+	to->cert_file = xstrdup(from->cert_file);
+	to->key_file = xstrdup(from->key_file);
+	to->token = xstrdup(from->token);
+	to->token_file = xstrdup(from->token_file);
+	to->default_namespace = xstrdup(from->default_namespace);
+	to->path_prefix = xstrdup(from->path_prefix);
+}
+
+static int connect_client(struct kube *k, const char *user_agent, struct field_error *reterr)
+{
+	struct http_client_config c = {
+		.address = k->config.address,
+		.port = k->config.port,
+		.host = k->config.host,
+		.user_agent = user_agent,
+	};
+	struct tls *t = NULL;
+	int r = 0;
+
+	if (!k->config.plain_http) {
+		r = load_tls(&k->config, 0, &k->tls_hash, &t, reterr);
+		k->ca_read_ns = now_mono_ns();
+	}
+	if (r < 0)
+		return r;
+	c.tls = t;
+	r = http_client_new(k->loop, &c, &k->http);
+	tls_unref(t);
+	if (r < 0)
+		field_error_set(reterr, "server", "address, port or host is unusable");
+	return r;
+}
+
+int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent, struct kube **ret,
+	     struct field_error *reterr)
+{
+	struct kube *k = xcalloc(1, sizeof(*k));
+	int r;
+
+	k->loop = l;
+	k->times = kube_times_default;
+	copy_config(&k->config, c);
+	k->token = xstrdup(c->token);
+	r = connect_client(k, user_agent, reterr);
+	if (r < 0) {
+		kube_free(k);
+		return r;
+	}
+	if (!c->plain_http)
+		timer_set(l, &k->ca_timer, k->times.ca_poll_ns, poll_ca, k);
+	*ret = k;
+	return 0;
+}
+
+struct kube *kube_free(struct kube *k)
+{
+	if (!k)
+		return NULL;
+	timer_cancel(&k->ca_timer);
+	while (k->requests)
+		request_free(k->requests);
+	http_client_free(k->http);
+	kube_config_done(&k->config);
+	free(k->token);
+	free(k);
+	return NULL;
+}
+
+void kube_set_times(struct kube *k, const struct kube_times *t)
+{
+	k->times = *t;
+	if (k->ca_timer.impl)
+		timer_set(k->loop, &k->ca_timer, t->ca_poll_ns, poll_ca, k);
+}
+
+const struct kube_times *kube_get_times(const struct kube *k)
+{
+	return &k->times;
+}
+
+struct loop *kube_loop(struct kube *k)
+{
+	return k->loop;
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Where the API server is and who we are: the pod's service account, or a
+ * kubeconfig file. What we cannot do (plugins, proxies) is refused by name.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/kube/kube_private.h"
+
+#define SERVICE_ACCOUNT	 "/var/run/secrets/kubernetes.io/serviceaccount"
+#define MAX_CONFIG_BYTES (4 << 20)
+
+void kube_config_done(struct kube_config *c)
+{
+	free(c->address);
+	free(c->host);
+	free(c->ca_pem);
+	free(c->ca_file);
+	free(c->cert_pem);
+	free(c->key_pem);
+	free(c->cert_file);
+	free(c->key_file);
+	free(c->token);
+	free(c->token_file);
+	free(c->default_namespace);
+	free(c->path_prefix);
+	*c = (struct kube_config){0};
+}
+
+/* ---- in a pod ---- */
+
+int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr)
+{
+	const char *host = getenv("KUBERNETES_SERVICE_HOST"),
+		   *port = getenv("KUBERNETES_SERVICE_PORT");
+	_cleanup_(kube_config_done) struct kube_config c = {0};
+	_cleanup_free_ char *ns_file = xasprintf("%s/namespace", dir), *ns = NULL;
+	uint64_t n;
+
+	if (!host || !*host || !port || !*port) {
+		field_error_set(reterr, "KUBERNETES_SERVICE_HOST", "is not set: not in a pod");
+		return -ENOENT;
+	}
+	if (str_to_u64(port, 65535, &n) < 0 || n == 0)
+		return field_error_set(reterr, "KUBERNETES_SERVICE_PORT", "\"%s\" is no port",
+				       port);
+	c.token_file = xasprintf("%s/token", dir);
+	c.ca_file = xasprintf("%s/ca.crt", dir);
+	if (access(c.token_file, R_OK) < 0)
+		return field_error_set(reterr, c.token_file,
+				       "%s: does the pod mount its service "
+				       "account token?",
+				       strerror(errno));
+	c.address = xstrdup(host);
+	c.port = (uint16_t)n;
+	/* the address may be an IPv6 literal; this name is in every API server's certificate */
+	c.host = xstrdup("kubernetes.default.svc");
+	if (file_read(AT_FDCWD, ns_file, 256, &ns, NULL) == 0)
+		ns[strcspn(ns, " \r\n")] = '\0';
+	c.default_namespace = xstrdup(ns && *ns ? ns : "default");
+	*ret = c;
+	c = (struct kube_config){0};
+	return 0;
+}
+
+int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr)
+{
+	return kube_config_in_cluster_at(SERVICE_ACCOUNT, ret, reterr);
+}
+
+/* ---- kubeconfig ---- */
+
+struct reading {
+	const json_t *root;
+	char *dir; /* relative file names start here */
+	struct field_error *err;
+	char where[200]; /* "users[2].user" */
+};
+
+static int bad(struct reading *r, const char *field, const char *why)
+{
+	_cleanup_free_ char *path = xasprintf("%s.%s", r->where, field);
+
+	return field_error_set(r->err, path, "%s", why);
+}
+
+/* {clusters: [{name: X, cluster: {...}}]} -> the inner object; r->where names it. */
+static int find_named(struct reading *r, const char *list, const char *inner, const char *name,
+		      const json_t **ret)
+{
+	const json_t *all = json_object_get(r->root, list), *one;
+	size_t i;
+
+	json_array_foreach (all, i, one) {
+		if (!streq(json_str_at(one, "name", ""), name))
+			continue;
+		snprintf(r->where, sizeof(r->where), "%s[%zu].%s", list, i, inner);
+		one = json_object_get(one, inner);
+		if (!json_is_object(one))
+			return field_error_set(r->err, r->where, "is missing or no mapping");
+		*ret = one;
+		return 0;
+	}
+	return field_error_set(r->err, list, "has no entry named \"%s\"", name);
+}
+
+static int get_string(struct reading *r, const json_t *o, const char *field, const char **ret)
+{
+	const json_t *v = json_object_get(o, field);
+
+	if (v && !json_is_null(v) && !json_is_string(v))
+		return bad(r, field, "is no string");
+	*ret = json_string_value(v);
+	if (*ret && !**ret)
+		*ret = NULL;
+	return 0;
+}
+
+/* field-data (base64, wins as in kubectl) or field (a file's name). */
+static int get_pem(struct reading *r, const json_t *o, const char *field, char **ret_pem,
+		   char **ret_file)
+{
+	_cleanup_free_ char *data_field = xasprintf("%s-data", field);
+	const char *data, *file;
+	uint8_t *bytes;
+	size_t n;
+	int e = get_string(r, o, data_field, &data);
+
+	if (e == 0)
+		e = get_string(r, o, field, &file);
+	if (e < 0)
+		return e;
+	if (data) {
+		if (base64_decode(data, &bytes, &n) < 0)
+			return bad(r, data_field, "is no base64");
+		*ret_pem = xstrndup((char *)bytes, n);
+		free(bytes);
+	} else if (file) {
+		*ret_file = file[0] == '/' ? xstrdup(file) : xasprintf("%s/%s", r->dir, file);
+		if (access(*ret_file, R_OK) < 0)
+			return bad(r, field, strerror(errno));
+	}
+	return 0;
+}
+
+static int parse_port(const char *s, uint16_t *ret)
+{
+	uint64_t n;
+	int r = str_to_u64(s, 65535, &n);
+
+	if (r < 0 || n == 0 || s[0] == '0')
+		return -EINVAL;
+	*ret = (uint16_t)n;
+	return 0;
+}
+
+/* https://name-or-ip[:port][/path] */
+static int parse_server(struct reading *r, const char *url, struct kube_config *c)
+{
+	const char *authority, *path;
+	_cleanup_free_ char *host = NULL;
+	char *port = NULL;
+
+	c->plain_http = str_has_prefix(url, "http://");
+	if (!c->plain_http && !str_has_prefix(url, "https://"))
+		return bad(r, "server", "begins neither with https:// nor with http://");
+	authority = strstr(url, "//") + 2;
+	path = authority + strcspn(authority, "/?#");
+	if (*path && *path != '/')
+		return bad(r, "server", "has a query");
+	host = xstrndup(authority, (size_t)(path - authority));
+	if (strchr(host, '@'))
+		return bad(r, "server", "has a user name in it");
+	if (host[0] == '[') {
+		char *end = strchr(host, ']');
+
+		if (!end || (end[1] && end[1] != ':'))
+			return bad(r, "server", "has a broken IPv6 address");
+		*end = '\0';
+		port = end[1] ? end + 2 : NULL;
+		c->address = xstrdup(host + 1);
+	} else {
+		port = strchr(host, ':');
+		if (port)
+			*port++ = '\0';
+		c->address = xstrdup(host);
+	}
+	c->port = c->plain_http ? 80 : 443;
+	if (!*c->address || (port && parse_port(port, &c->port) < 0))
+		return bad(r, "server", "has no valid host and port");
+	if (!streq(path, "") && !streq(path, "/"))
+		c->path_prefix = xstrndup(path, strlen(path) - str_has_suffix(path, "/"));
+	return 0;
+}
+
+static int read_cluster(struct reading *r, const char *name, struct kube_config *c)
+{
+	const json_t *o, *insecure;
+	const char *server, *tls_name, *proxy;
+	int e = find_named(r, "clusters", "cluster", name, &o);
+
+	if (e == 0)
+		e = get_string(r, o, "server", &server);
+	if (e == 0)
+		e = get_string(r, o, "tls-server-name", &tls_name);
+	if (e == 0)
+		e = get_string(r, o, "proxy-url", &proxy);
+	if (e == 0)
+		e = get_pem(r, o, "certificate-authority", &c->ca_pem, &c->ca_file);
+	if (e < 0)
+		return e;
+	if (proxy)
+		return bad(r, "proxy-url", "proxies are not supported");
+	if (!server)
+		return bad(r, "server", "is missing");
+	insecure = json_object_get(o, "insecure-skip-tls-verify");
+	if (insecure && !json_is_boolean(insecure))
+		return bad(r, "insecure-skip-tls-verify", "is neither true nor false");
+	c->insecure = json_is_true(insecure);
+	if (c->insecure && (c->ca_pem || c->ca_file))
+		return bad(r, "insecure-skip-tls-verify", "contradicts certificate-authority");
+	e = parse_server(r, server, c);
+	if (e == 0)
+		c->host = xstrdup(tls_name ?: c->address);
+	return e;
+}
+
+static int refuse_unsupported(struct reading *r, const json_t *o)
+{
+	static const struct {
+		const char *field, *why;
+	} table[] = {
+		{"exec",
+		 "credential plugins are not supported; use a token, a tokenFile or a client "
+		 "certificate (kubectl create token makes one)"},
+		{"auth-provider",
+		 "is no longer part of Kubernetes; use a token or a client certificate"},
+		{"username", "basic authentication is no longer part of Kubernetes"},
+		{"as", "impersonation is not supported"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		const json_t *v = json_object_get(o, table[i].field);
+
+		if (v && !json_is_null(v))
+			return bad(r, table[i].field, table[i].why);
+	}
+	return 0;
+}
+
+static int read_user(struct reading *r, const char *name, struct kube_config *c)
+{
+	const json_t *o;
+	const char *token, *token_file;
+	int e = find_named(r, "users", "user", name, &o);
+
+	if (e == 0)
+		e = refuse_unsupported(r, o);
+	if (e == 0)
+		e = get_string(r, o, "token", &token);
+	if (e == 0)
+		e = get_string(r, o, "tokenFile", &token_file);
+	if (e == 0)
+		e = get_pem(r, o, "client-certificate", &c->cert_pem, &c->cert_file);
+	if (e == 0)
+		e = get_pem(r, o, "client-key", &c->key_pem, &c->key_file);
+	if (e < 0)
+		return e;
+	if (!!(c->cert_pem ?: c->cert_file) != !!(c->key_pem ?: c->key_file))
+		return bad(r, c->cert_pem || c->cert_file ? "client-key" : "client-certificate",
+			   "is missing");
+	if (token_file) {
+		c->token_file = token_file[0] == '/' ? xstrdup(token_file)
+						     : xasprintf("%s/%s", r->dir, token_file);
+		if (access(c->token_file, R_OK) < 0)
+			return bad(r, "tokenFile", strerror(errno));
+	} else if (token) {
+		if (token[strcspn(token, "\r\n")])
+			return bad(r, "token", "holds a line break");
+		c->token = xstrdup(token);
+	}
+	return 0;
+}
+
+static int read_context(struct reading *r, const char *name, struct kube_config *c)
+{
+	const json_t *o;
+	const char *cluster, *user, *ns;
+	int e = find_named(r, "contexts", "context", name, &o);
+
+	if (e == 0)
+		e = get_string(r, o, "cluster", &cluster);
+	if (e == 0)
+		e = get_string(r, o, "user", &user);
+	if (e == 0)
+		e = get_string(r, o, "namespace", &ns);
+	if (e < 0)
+		return e;
+	if (!cluster)
+		return bad(r, "cluster", "is missing");
+	c->default_namespace = xstrdup(ns ?: "default");
+	e = read_cluster(r, cluster, c);
+	return e == 0 && user ? read_user(r, user, c) : e;
+}
+
+static int default_path(char **ret, struct field_error *reterr)
+{
+	const char *env = getenv("KUBECONFIG"), *home = getenv("HOME");
+
+	if (env && strchr(env, ':'))
+		return field_error_set(reterr, "KUBECONFIG",
+				       "names several files; they are not "
+				       "merged here, name one");
+	if (!(env && *env) && !home)
+		return field_error_set(reterr, "KUBECONFIG", "is not set, and HOME neither");
+	*ret = env && *env ? xstrdup(env) : xasprintf("%s/.kube/config", home);
+	return 0;
+}
+
+static int parse_file(const char *path, struct yaml_doc **ret, struct field_error *reterr)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+	int r = file_read(AT_FDCWD, path, MAX_CONFIG_BYTES, &text, &n);
+
+	if (r < 0) {
+		field_error_set(reterr, path, "%s", strerror(-r));
+		return r;
+	}
+	return yaml_parse(text, n, ret, reterr);
+}
+
+static char *dir_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup(".");
+}
+
+int kube_config_file(const char *path, const char *context, struct kube_config *ret,
+		     struct field_error *reterr)
+{
+	_cleanup_(kube_config_done) struct kube_config c = {0};
+	_cleanup_free_ char *found = NULL;
+	struct reading reading = {.err = reterr};
+	struct yaml_doc *doc = NULL;
+	int r = 0;
+
+	if (!path)
+		r = default_path(&found, reterr);
+	if (r == 0)
+		r = parse_file(path ?: found, &doc, reterr);
+	if (r < 0)
+		return r;
+	reading.root = yaml_root(doc);
+	reading.dir = dir_of(path ?: found);
+	if (!context)
+		context = json_str_at(reading.root, "current-context", "");
+	if (!*context)
+		r = field_error_set(reterr, "current-context",
+				    "is missing, and no context was named");
+	else
+		r = read_context(&reading, context, &c);
+	free(reading.dir);
+	yaml_doc_free(doc);
+	if (r < 0)
+		return r;
+	*ret = c;
+	c = (struct kube_config){0};
+	return 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to lib/kube and its tests: the times of the reflector, credentials,
+ * and the decoders between HTTP and objects.
+ */
+#pragma once
+
+#include "lib/kube/kube.h"
+
+/* Tests make these short. Defaults and where they come from: kube_times_default. */
+struct kube_times {
+	uint64_t backoff_first_ns, backoff_max_ns, backoff_reset_ns;
+	uint64_t slow_ns;	   /* retry of 403 and of a kind that is not there */
+	uint64_t short_watch_ns;   /* a watch without events that ends sooner backs off */
+	uint64_t watchdog_ns;	   /* how often silence is looked at */
+	uint64_t probe_ns;	   /* silence after which the server is asked */
+	uint64_t silence_slack_ns; /* beyond timeoutSeconds the stream is given up */
+	uint64_t token_max_age_ns, ca_poll_ns;
+	unsigned watch_timeout_s; /* random in [x, 2x) */
+	unsigned page_limit;
+	size_t max_object_bytes;
+};
+extern const struct kube_times kube_times_default;
+void kube_set_times(struct kube *k, const struct kube_times *t); /* before watches are made */
+const struct kube_times *kube_get_times(const struct kube *k);
+
+int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr);
+
+/* ---- requests below kube_request: streaming, without the retry on 401 ---- */
+struct kube_stream {
+	const char *path, *accept;
+	uint64_t timeout_ns; /* to the head of the answer */
+	void (*on_head)(int status, const struct http_headers *h, void *arg);
+	void (*on_data)(const void *p, size_t n, void *arg);
+	void (*on_done)(int status, const char *body, size_t n, const char *error, void *arg);
+	void *arg;
+};
+int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret);
+void kube_reread_token(struct kube *k); /* after a 401 */
+void kube_look_at_ca(struct kube *k);	/* after a failed connection: it may have rotated */
+struct loop *kube_loop(struct kube *k);
+
+/* ---- backoff: first * 2^n up to max, each plus a random part of itself ---- */
+struct backoff {
+	uint64_t next_ns, last_used_ns;
+};
+uint64_t backoff_next(struct backoff *b, const struct kube_times *t);
+
+/* ---- lines of a watch ---- */
+/* Hands on every line that is not empty, without its end; false from fn stops at once. */
+struct lines {
+	struct buf line;
+	bool skipping; /* to the end of a line that is too long */
+	struct counter *oversized;
+	uint64_t n_lost;
+};
+typedef bool line_fn(const char *line, size_t n, void *arg);
+void lines_init(struct lines *l, size_t max_bytes);
+void lines_done(struct lines *l);
+bool lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg);
+
+/* ---- items of a list ---- */
+/*
+ * Takes a List apart while it comes: fn gets the text of each element of the top
+ * "items"; everything else stays in skeleton. Not a validator: each part is
+ * parsed by jansson afterwards.
+ */
+struct list_split {
+	struct buf item, skeleton, key;
+	unsigned depth;
+	bool in_string, escaped, in_items, is_key, skipping, broken;
+	struct counter *oversized;
+};
+void list_split_init(struct list_split *s, size_t max_item_bytes);
+void list_split_done(struct list_split *s);
+bool list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg);
+
+/* ---- the objects of one watch ---- */
+/* {store}: what has been delivered. All callbacks go through it. */
+struct kube_store;
+struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg);
+struct kube_store *kube_store_free(struct kube_store *s);
+/* Both take a reference where they keep obj. -EINVAL: no name, -E2BIG: too many objects. */
+int kube_store_apply(struct kube_store *s, json_t *obj);
+int kube_store_remove(struct kube_store *s, const json_t *obj);
+/* A relist: begin, apply each, then sweep until it returns false: at most n removals a call. */
+void kube_store_begin(struct kube_store *s);
+bool kube_store_sweep(struct kube_store *s, unsigned n);
+/* Set by the owner when it is freed inside a callback: nothing is delivered from then on. */
+void kube_store_mute(struct kube_store *s);
+const json_t *kube_store_get(const struct kube_store *s, const char *key);
+void kube_store_each(const struct kube_store *s,
+		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a watch has delivered: key -> object, and the rule of what is a change.
+ * All of a user's callbacks about objects are made here.
+ */
+#include <stdlib.h>
+#include <uthash.h>
+
+#include "lib/kube/kube_private.h"
+
+#define MAX_OBJECTS 200000 /* above the 150,000 a kind that Kubernetes supports */
+
+struct entry {
+	char *key;
+	json_t *obj;
+	uint64_t generation;
+	UT_hash_handle hh;
+};
+
+struct kube_store {
+	struct entry *entries;
+	uint64_t generation;
+	bool muted;
+	const struct kube_watch_ops *ops;
+	void *arg;
+};
+
+struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg)
+{
+	struct kube_store *s = xcalloc(1, sizeof(*s));
+
+	s->ops = ops;
+	s->arg = arg;
+	return s;
+}
+
+static void entry_free(struct kube_store *s, struct entry *e)
+{
+	HASH_DEL(s->entries, e);
+	json_decref(e->obj);
+	free(e->key);
+	free(e);
+}
+
+struct kube_store *kube_store_free(struct kube_store *s)
+{
+	struct entry *e, *next;
+
+	if (!s)
+		return NULL;
+	HASH_ITER (hh, s->entries, e, next)
+		entry_free(s, e);
+	free(s);
+	return NULL;
+}
+
+static char *key_of(const json_t *obj)
+{
+	const char *ns = json_str_at(obj, "metadata.namespace", "");
+	const char *name = json_str_at(obj, "metadata.name", "");
+
+	if (!*name)
+		return NULL;
+	return *ns ? xasprintf("%s/%s", ns, name) : xstrdup(name);
+}
+
+static struct entry *find(const struct kube_store *s, const char *key)
+{
+	struct entry *e;
+
+	HASH_FIND_STR(s->entries, key, e);
+	return e;
+}
+
+static void remove_entry(struct kube_store *s, struct entry *e)
+{
+	_cleanup_free_ char *key = TAKE_PTR(e->key);
+	json_t *last = json_incref(e->obj);
+
+	HASH_DEL(s->entries, e);
+	json_decref(e->obj);
+	free(e);
+	if (!s->muted)
+		s->ops->remove(key, last, s->arg);
+	json_decref(last);
+}
+
+/* Equal but for metadata.resourceVersion. */
+static bool same_content(json_t *a, json_t *b)
+{
+	json_t *ma = json_object_get(a, "metadata"), *mb = json_object_get(b, "metadata");
+	json_t *ra = json_incref(json_object_get(ma, "resourceVersion"));
+	json_t *rb = json_incref(json_object_get(mb, "resourceVersion"));
+	bool same;
+
+	json_object_del(ma, "resourceVersion");
+	json_object_del(mb, "resourceVersion");
+	same = json_equal(a, b);
+	if (ra)
+		json_object_set_new(ma, "resourceVersion", ra);
+	if (rb)
+		json_object_set_new(mb, "resourceVersion", rb);
+	return same;
+}
+
+static bool same_uid(const json_t *a, const json_t *b)
+{
+	return streq(json_str_at(a, "metadata.uid", ""), json_str_at(b, "metadata.uid", ""));
+}
+
+static int add_entry(struct kube_store *s, const char *key, json_t *obj)
+{
+	struct entry *e;
+
+	if (HASH_COUNT(s->entries) >= MAX_OBJECTS) {
+		counter_add(counter("kube_dropped_total", "reason", "too_many_objects"), 1);
+		return -E2BIG;
+	}
+	e = xcalloc(1, sizeof(*e));
+	e->key = xstrdup(key);
+	e->obj = json_incref(obj);
+	e->generation = s->generation;
+	HASH_ADD_KEYPTR(hh, s->entries, e->key, strlen(e->key), e);
+	s->ops->upsert(key, obj, NULL, s->arg);
+	return 0;
+}
+
+int kube_store_apply(struct kube_store *s, json_t *obj)
+{
+	_cleanup_free_ char *key = key_of(obj);
+	struct entry *e;
+	json_t *old;
+
+	if (s->muted)
+		return 0;
+	if (!key)
+		return -EINVAL;
+	e = find(s, key);
+	if (e && !same_uid(e->obj, obj)) { /* deleted and made again while we did not look */
+		remove_entry(s, e);
+		if (s->muted)
+			return 0;
+		e = NULL;
+	}
+	if (!e)
+		return add_entry(s, key, obj);
+	e->generation = s->generation;
+	old = e->obj;
+	e->obj = json_incref(obj);
+	if (old != obj && !same_content(old, obj))
+		s->ops->upsert(key, obj, old, s->arg);
+	json_decref(old);
+	return 0;
+}
+
+int kube_store_remove(struct kube_store *s, const json_t *obj)
+{
+	_cleanup_free_ char *key = key_of(obj);
+	struct entry *e;
+
+	if (!key)
+		return -EINVAL;
+	e = find(s, key);
+	if (e)
+		remove_entry(s, e);
+	return 0;
+}
+
+void kube_store_begin(struct kube_store *s)
+{
+	s->generation++;
+}
+
+bool kube_store_sweep(struct kube_store *s, unsigned n)
+{
+	struct entry *e, *next;
+
+	HASH_ITER (hh, s->entries, e, next) {
+		if (s->muted)
+			return false;
+		if (e->generation == s->generation)
+			continue;
+		if (n-- == 0)
+			return true;
+		remove_entry(s, e);
+	}
+	return false;
+}
+
+void kube_store_mute(struct kube_store *s)
+{
+	s->muted = true;
+}
+
+const json_t *kube_store_get(const struct kube_store *s, const char *key)
+{
+	struct entry *e = find(s, key);
+
+	return e ? e->obj : NULL;
+}
+
+void kube_store_each(const struct kube_store *s,
+		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
+{
+	struct entry *e, *next;
+
+	HASH_ITER (hh, s->entries, e, next)
+		fn(e->key, e->obj, arg);
+}
