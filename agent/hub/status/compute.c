@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The status of one target, as a pure function. Ready is Unknown while there is
+ * something to wait for, and its lastTransitionTime says since when; it is False
+ * only with a reason that somebody can do something about.
+ */
+#include "hub/status/internal.h"
+
+#include <stdlib.h>
+
+#define GRACE_NS      (3 * NSEC_PER_SEC)  /* until the agents have seen a new target */
+#define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for so long */
+#define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
+
+struct verdict {
+	const char *status; /* "True", "False", "Unknown" */
+	const char *reason;
+	char *message; /* owned */
+};
+struct subject {
+	const json_t *target;
+	const struct sum *sum;
+	const json_t *ready; /* the condition as it was; NULL: none for this generation */
+	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
+	uint64_t now_ns;
+	unsigned n_reports;
+	const char *events;
+};
+
+static const json_t *condition(const json_t *target, const char *type)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_at(target, "status.conditions"), i, c) {
+		if (streq(json_str_at(c, "type", ""), type))
+			return c;
+	}
+	return NULL;
+}
+
+static bool is(const json_t *cond, const char *status, const char *reason)
+{
+	return streq(json_str_at(cond, "status", ""), status) &&
+	       (!reason || streq(json_str_at(cond, "reason", ""), reason));
+}
+
+static struct verdict verdict(const char *status, const char *reason, char *message)
+{
+	if (strlen(message) > 1024)
+		message[1024] = '\0';
+	for (char *c = message; *c; c++) { /* a cut character would be no JSON */
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	}
+	return (struct verdict){status, reason, message};
+}
+
+/* "3 nodes (node1, node2, ...)" */
+static char *nodes_text(const struct group *g)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	buf_printf(&b, "%u node%s (", g->n_nodes, g->n_nodes == 1 ? "" : "s");
+	for (unsigned i = 0; i < g->n_nodes && i < STATUS_MAX_EXAMPLES; i++)
+		buf_printf(&b, "%s%.253s", i ? ", " : "", g->examples[i]);
+	buf_puts(&b, g->n_nodes > STATUS_MAX_EXAMPLES ? ", ...)" : ")");
+	return buf_steal(&b);
+}
+
+static struct verdict group_verdict(const char *status, const struct group *g)
+{
+	_cleanup_free_ char *nodes = nodes_text(g);
+
+	return verdict(status, g->reason, xasprintf("on %s: %.800s", nodes, g->message));
+}
+
+static const struct group *first_group(const struct sum *s, enum weight at_least)
+{
+	const struct group *best = NULL;
+
+	for (size_t i = 0; i < s->n_groups; i++) {
+		if (s->groups[i].weight >= at_least &&
+		    (!best || s->groups[i].weight > best->weight))
+			best = &s->groups[i];
+	}
+	return best;
+}
+
+static uint64_t time_at(const json_t *j, const char *path)
+{
+	const char *s = json_str_at(j, path, NULL);
+	uint64_t t;
+
+	return s && time_parse(s, &t) == 0 ? t : 0;
+}
+
+/* When stopAfter is over; 0: never or not started. */
+static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
+{
+	const char *after = json_str_at(target, "spec.stopAfter", NULL);
+	uint64_t ns;
+
+	return first_ready_ns && after && str_to_duration_ns(after, &ns) == 0 ? first_ready_ns + ns
+									      : 0;
+}
+
+/* ---- Ready ---- */
+
+static struct verdict no_entries(const struct subject *x)
+{
+	bool was_false =
+		is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents");
+
+	if (!was_false && x->waited_ns < GRACE_NS)
+		return verdict("Unknown", "Pending",
+			       xstrdup(x->sum->n_entries
+					       ? "waiting for the agents to take over the change"
+					       : "waiting for the agents"));
+	if (!x->n_reports)
+		return verdict("False", "NoAgents",
+			       xstrdup("no agent reports; does the DaemonSet podflame-agent run?"));
+	return verdict("False", "NoPodsMatched",
+		       xasprintf("the selectors match no running pod on any of the %u reporting "
+				 "nodes%s",
+				 x->n_reports,
+				 json_at(x->target, "spec.nodeSelector")
+					 ? "; there is a nodeSelector too"
+					 : ""));
+}
+
+/* A reason for which waiting does not help. */
+static const struct group *blocking(const struct sum *s)
+{
+	for (size_t i = 0; i < s->n_groups; i++) {
+		const struct group *g = &s->groups[i];
+		bool pods = streq(g->reason, "ContainersNotRunning") ||
+			    streq(g->reason, "UnsupportedRuntime");
+
+		if (g->weight == WEIGHT_PROBLEM && g->n_nodes >= s->n_current)
+			return g;
+		if (pods && g->n_pods >= s->pods)
+			return g;
+	}
+	return NULL;
+}
+
+static struct verdict waiting(const struct subject *x)
+{
+	const struct group *g = blocking(x->sum);
+
+	if (g)
+		return group_verdict("False", g);
+	if (is(x->ready, "True", "Profiling"))
+		return verdict("True", "Profiling", xstrdup(json_str_at(x->ready, "message", "")));
+	if (is(x->ready, "True", "Idle") || (!x->sum->sampled && x->waited_ns >= IDLE_AFTER_NS))
+		return verdict("True", "Idle",
+			       xasprintf("%u container%s selected; none has used CPU time yet",
+					 x->sum->containers,
+					 x->sum->containers == 1 ? " is" : "s are"));
+	if (!x->sum->sampled)
+		return verdict("Unknown", "WaitingForSamples",
+			       xstrdup("the agents sample and have seen nothing yet"));
+	if (x->waited_ns >= STORE_LATE_NS || is(x->ready, "False", "NotStored"))
+		return verdict(
+			"False", "NotStored",
+			xstrdup("the agents have samples that the hub has not stored; see the "
+				"agents' logs"));
+	return verdict("Unknown", "WaitingForStore",
+		       xstrdup("the agents have samples; the first window ends soon"));
+}
+
+static struct verdict ready(const struct subject *x, bool completed)
+{
+	const struct sum *s = x->sum;
+	const struct group *g = first_group(s, WEIGHT_REFUSED);
+
+	if (g && s->n_refused == s->n_current)
+		return group_verdict("False", g);
+	if (json_bool_at(x->target, "spec.suspend", false))
+		return verdict("False", "Suspended", xstrdup("spec.suspend is true"));
+	if (completed)
+		return verdict("False", "Completed", xstrdup("spec.stopAfter is over"));
+	if (!s->n_current)
+		return no_entries(x);
+	if (!s->containers) {
+		g = first_group(s, WEIGHT_STATE);
+		if (g)
+			return group_verdict("False", g);
+		return no_entries(x);
+	}
+	if (s->stored)
+		return verdict("True", "Profiling",
+			       xasprintf("samples of %s are stored", x->events));
+	return waiting(x);
+}
+
+/* ---- the other conditions ---- */
+
+static struct verdict accepted(const struct sum *s)
+{
+	const struct group *g = first_group(s, WEIGHT_REFUSED);
+
+	if (g && s->n_refused == s->n_current)
+		return group_verdict("False", g);
+	return verdict("True", "Valid", xstrdup("the spec is understood"));
+}
+
+static struct verdict degraded(const struct sum *s)
+{
+	const struct group *g = first_group(s, WEIGHT_MINOR);
+
+	if (g)
+		return group_verdict("True", g);
+	return verdict("False", "AsExpected", xstrdup("nothing works less well than asked for"));
+}
+
+static struct verdict completed_verdict(bool completed, uint64_t end_ns)
+{
+	char text[32];
+
+	if (!completed && !end_ns)
+		return verdict("False", "NotStarted",
+			       xstrdup("spec.stopAfter counts from the first time Ready is True"));
+	time_format(end_ns, text);
+	return completed ? verdict("True", "StopAfter", xasprintf("profiling ended at %s", text))
+			 : verdict("False", "Running", xasprintf("profiling ends at %s", text));
+}
+
+/* ---- putting it together ---- */
+
+static void add_condition(json_t *list, const json_t *target, const char *type, struct verdict v,
+			  const char *now)
+{
+	const json_t *old = condition(target, type);
+	int64_t generation = json_int_at(target, "metadata.generation", 0);
+	bool same = is(old, v.status, NULL);
+
+	/* waiting anew for a new spec is waiting since now */
+	if (streq(v.status, "Unknown") && json_int_at(old, "observedGeneration", -1) != generation)
+		same = false;
+	json_array_append_new(
+		list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "type", type, "status", v.status,
+				"reason", v.reason, "message", v.message, "lastTransitionTime",
+				same ? json_str_at(old, "lastTransitionTime", now) : now,
+				"observedGeneration", (json_int_t)generation));
+	free(v.message);
+}
+
+static json_t *failures(const struct sum *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->n_groups && json_array_size(list) < STATUS_MAX_FAILURES; i++) {
+		const struct group *g = &s->groups[i];
+		json_t *nodes = json_array();
+
+		for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
+			json_array_append_new(nodes, json_string(g->examples[k]));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->reason,
+						"message", g->message, "nodes", (int)g->n_nodes,
+						"pods", (int)g->n_pods, "exampleNodes", nodes));
+	}
+	return list;
+}
+
+static json_t *summary(const struct sum *s)
+{
+	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "podsMatched", (int)s->pods_matched,
+			 "podsProfiling", (int)s->pods, "containersProfiling", (int)s->containers,
+			 "nodesMatched", (int)s->n_entries, "nodesReporting", (int)s->n_current,
+			 "nodesProfiling", (int)s->n_profiling, "nodesFailed", (int)s->n_failed);
+}
+
+static struct subject make_subject(const json_t *target, const struct sum *s, unsigned n_reports,
+				   const char *now, const char *events)
+{
+	const json_t *was = condition(target, "Ready");
+	struct subject x = {.target = target, .sum = s, .n_reports = n_reports, .events = events};
+	uint64_t since = time_at(was, "lastTransitionTime");
+
+	time_parse(now, &x.now_ns);
+	if (json_int_at(was, "observedGeneration", -1) !=
+	    json_int_at(target, "metadata.generation", 0))
+		return x;
+	x.ready = was;
+	if (is(was, "Unknown", NULL) && x.now_ns > since)
+		x.waited_ns = x.now_ns - since;
+	return x;
+}
+
+json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
+		       unsigned n_reports, const char *now)
+{
+	_cleanup_free_ char *events = target_events(target);
+	_cleanup_(sum_done) struct sum s = {0};
+	const char *first = json_str_at(target, "status.firstReadyTime", NULL);
+	json_t *conditions = json_array(), *out;
+	struct subject x;
+	struct verdict v;
+	uint64_t end;
+	bool completed;
+
+	sum_entries(target, entries, n, &s);
+	x = make_subject(target, &s, n_reports, now, events);
+	end = end_time(target, time_at(target, "status.firstReadyTime"));
+	completed = end && end <= x.now_ns;
+	v = ready(&x, completed);
+	if (!first && streq(v.status, "True")) {
+		first = now;
+		end = end_time(target, x.now_ns);
+	}
+	add_condition(conditions, target, "Accepted", accepted(&s), now);
+	add_condition(conditions, target, "Ready", v, now);
+	add_condition(conditions, target, "Degraded", degraded(&s), now);
+	if (json_at(target, "spec.stopAfter"))
+		add_condition(conditions, target, "Completed", completed_verdict(completed, end),
+			      now);
+	out = json_pack("{s:I, s:o, s:s, s:o, s:o}", "observedGeneration",
+			(json_int_t)json_int_at(target, "metadata.generation", 0), "conditions",
+			conditions, "events", events, "summary", summary(&s), "failures",
+			failures(&s));
+	if (first)
+		json_object_set_new(out, "firstReadyTime", json_string(first));
+	return out;
+}
+
+bool status_pending(const json_t *target, const json_t *status)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, "conditions"), i, c) {
+		const char *type = json_str_at(c, "type", "");
+
+		if (streq(type, "Ready") && is(c, "Unknown", NULL))
+			return true;
+		if (streq(type, "Completed") && is(c, "False", "Running") &&
+		    !json_bool_at(target, "spec.suspend", false))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status_compute and status_pending: a table of what nodes say and what a user then sees. */
+#include "hub/status/status.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define NOW "2026-11-21T12:00:30Z"
+/* A target of generation 2 with more of spec and status. */
+#define TARGET(spec, status)                                                                       \
+	"{\"metadata\": {\"uid\": \"u\", \"generation\": 2}, \"spec\": {\"podSelector\": {}" spec  \
+	"}, \"status\": {" status "}}"
+#define READY(status, reason, since)                                                               \
+	"\"conditions\": [{\"type\": \"Ready\", \"status\": \"" status "\", \"reason\": \"" reason \
+	"\", \"message\": \"m\", \"lastTransitionTime\": \"2026-11-21T12:00:" since                \
+	"Z\", \"observedGeneration\": 2}]"
+#define NODE(node, pods, sampled, stored, reasons)                                                 \
+	"{\"node\": \"" node "\", \"generation\": 2, \"podsMatched\": 3, \"pods\": " #pods         \
+	", \"containers\": " #pods ", \"events\": {\"on-cpu\": {\"sampled\": " #sampled            \
+	", \"stored\": " #stored "}}, \"reasons\": [" reasons "]}"
+#define WHY(reason, pods)                                                                          \
+	"{\"reason\": \"" reason "\", \"message\": \"says why\", \"pods\": " #pods "}"
+#define UNKNOWN_SINCE(s) READY("Unknown", "WaitingForSamples", s)
+
+static const struct row {
+	const char *name, *target, *entries;
+	unsigned n_reports;
+	const char *ready, *reason, *accepted, *degraded;
+	bool pending;
+} rows[] = {
+	{"new, nobody has said anything", TARGET("", ""), "[]", 2, "Unknown", "Pending", "True",
+	 "False", true},
+	{"nothing matches after the grace", TARGET("", READY("Unknown", "Pending", "26")), "[]", 2,
+	 "False", "NoPodsMatched", "True", "False", false},
+	{"still within the grace", TARGET("", READY("Unknown", "Pending", "29")), "[]", 2,
+	 "Unknown", "Pending", "True", "False", true},
+	{"nothing matched and still does not", TARGET("", READY("False", "NoPodsMatched", "29")),
+	 "[]", 2, "False", "NoPodsMatched", "True", "False", false},
+	{"no agents at all", TARGET("", READY("Unknown", "Pending", "20")), "[]", 0, "False",
+	 "NoAgents", "True", "False", false},
+	{"the last pod went away", TARGET("", READY("True", "Profiling", "01")), "[]", 2, "Unknown",
+	 "Pending", "True", "False", true},
+	{"agents still have the old spec", TARGET("", ""),
+	 "[{\"node\": \"n1\", \"generation\": 1, \"podsMatched\": 1, \"pods\": 1, \"containers\": "
+	 "1, "
+	 "\"events\": {\"on-cpu\": {\"sampled\": true, \"stored\": true}}}]",
+	 1, "Unknown", "Pending", "True", "False", true},
+	{"planned, nothing sampled", TARGET("", UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 1, false, false, "") "]", 1, "Unknown", "WaitingForSamples", "True",
+	 "False", true},
+	{"sampled, not stored", TARGET("", UNKNOWN_SINCE("20")),
+	 "[" NODE("n1", 1, true, false, "") "]", 1, "Unknown", "WaitingForStore", "True", "False",
+	 true},
+	{"stored on one of two nodes", TARGET("", UNKNOWN_SINCE("20")),
+	 "[" NODE("n1", 1, false, false, "") "," NODE("n2", 1, true, true, "") "]", 2, "True",
+	 "Profiling", "True", "False", false},
+	{"idle after a while", TARGET("", UNKNOWN_SINCE("10")),
+	 "[" NODE("n1", 1, false, false, "") "]", 1, "True", "Idle", "True", "False", false},
+	{"idle stays idle", TARGET("", READY("True", "Idle", "29")),
+	 "[" NODE("n1", 1, false, false, "") "]", 1, "True", "Idle", "True", "False", false},
+	{"idle, then stored", TARGET("", READY("True", "Idle", "10")),
+	 "[" NODE("n1", 1, true, true, "") "]", 1, "True", "Profiling", "True", "False", false},
+	{"sampled is not idle", TARGET("", UNKNOWN_SINCE("10")),
+	 "[" NODE("n1", 1, true, false, "") "]", 1, "Unknown", "WaitingForStore", "True", "False",
+	 true},
+	{"an agent that restarts does not take Ready away",
+	 TARGET("", READY("True", "Profiling", "01")), "[" NODE("n1", 1, false, false, "") "]", 1,
+	 "True", "Profiling", "True", "False", false},
+	{"not stored stays not stored", TARGET("", READY("False", "NotStored", "01")),
+	 "[" NODE("n1", 1, true, false, "") "]", 1, "False", "NotStored", "True", "False", false},
+	{"all pods opted out", TARGET("", UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 0, false, false, WHY("PodOptedOut", 3)) "]", 1, "False", "PodOptedOut",
+	 "True", "False", false},
+	{"some pods opted out", TARGET("", ""),
+	 "[" NODE("n1", 2, true, true, WHY("PodOptedOut", 1)) "]", 1, "True", "Profiling", "True",
+	 "False", false},
+	{"all containers wait", TARGET("", UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 2, false, false, WHY("ContainersNotRunning", 2)) "]", 1, "False",
+	 "ContainersNotRunning", "True", "False", false},
+	{"one of two pods waits", TARGET("", UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 2, false, false, WHY("ContainersNotRunning", 1)) "]", 1, "Unknown",
+	 "WaitingForSamples", "True", "False", true},
+	{"the node cannot profile", TARGET("", UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 1, false, false, WHY("MissingCapability", 0)) "]", 1, "False",
+	 "MissingCapability", "True", "True", false},
+	{"one of two nodes cannot profile", TARGET("", ""),
+	 "[" NODE("n1", 1, false, false, WHY("MissingCapability", 0)) "," NODE("n2", 1, true, true,
+									       "") "]",
+	 2, "True", "Profiling", "True", "True", false},
+	{"the rate is capped", TARGET("", ""),
+	 "[" NODE("n1", 1, true, true, WHY("RateCapped", 0)) "]", 1, "True", "Profiling", "True",
+	 "True", false},
+	{"refused everywhere", TARGET("", ""),
+	 "[" NODE("n1", 0, false, false, WHY("InvalidSelector", 0)) "]", 1, "False",
+	 "InvalidSelector", "False", "True", false},
+	{"refused by one old agent", TARGET("", ""),
+	 "[" NODE("n1", 0, false, false, WHY("InvalidSpec", 0)) "," NODE("n2", 1, true, true,
+									 "") "]",
+	 2, "True", "Profiling", "True", "True", false},
+	{"suspended", TARGET(", \"suspend\": true", READY("True", "Profiling", "01")),
+	 "[" NODE("n1", 0, false, false, WHY("Suspended", 0)) "]", 1, "False", "Suspended", "True",
+	 "False", false},
+	{"before the end of stopAfter",
+	 TARGET(", \"stopAfter\": \"31s\"", "\"firstReadyTime\": \"2026-11-21T12:00:00Z\""),
+	 "[" NODE("n1", 1, true, true, "") "]", 1, "True", "Profiling", "True", "False", true},
+	{"stopAfter is over",
+	 TARGET(", \"stopAfter\": \"30s\"", "\"firstReadyTime\": \"2026-11-21T12:00:00Z\""),
+	 "[" NODE("n1", 1, true, true, "") "]", 1, "False", "Completed", "True", "False", false},
+	{"two events, one stored", TARGET(", \"events\": {\"onCpu\": {}, \"offCpu\": {}}", ""),
+	 "[" NODE("n1", 1, true, true, "") "]", 1, "Unknown", "WaitingForSamples", "True", "False",
+	 true},
+	{"odd entries", TARGET("", ""),
+	 "[{\"node\": \"n1\", \"generation\": 2, \"pods\": -5, \"containers\": \"x\", \"events\": "
+	 "[], "
+	 "\"reasons\": {}}, {\"node\": \"n2\"}]",
+	 2, "Unknown", "Pending", "True", "False", true},
+};
+
+static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
+{
+	_cleanup_json_ json_t *target = json_loads(target_text, 0, NULL);
+	_cleanup_json_ json_t *list = json_loads(entries_text, 0, NULL);
+	const json_t *entries[8];
+	size_t n = json_array_size(list);
+
+	assert_non_null(target);
+	assert_non_null(list);
+	for (size_t i = 0; i < n; i++)
+		entries[i] = json_array_get(list, i);
+	return status_compute(target, entries, n, n_reports, NOW);
+}
+
+static const json_t *condition(const json_t *status, const char *type)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, "conditions"), i, c) {
+		if (streq(json_str_at(c, "type", ""), type))
+			return c;
+	}
+	return NULL;
+}
+
+static void check(const struct row *r, const json_t *status, const char *type, const char *key,
+		  const char *want)
+{
+	const char *got = json_str_at(condition(status, type), key, "missing");
+
+	if (!streq(got, want))
+		fail_msg("%s: %s.%s is %s, not %s", r->name, type, key, got, want);
+}
+
+static void test_table(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct row *r = &rows[i];
+		_cleanup_json_ json_t *target = json_loads(r->target, 0, NULL);
+		_cleanup_json_ json_t *s = compute(r->target, r->entries, r->n_reports);
+
+		check(r, s, "Ready", "status", r->ready);
+		check(r, s, "Ready", "reason", r->reason);
+		check(r, s, "Accepted", "status", r->accepted);
+		check(r, s, "Degraded", "status", r->degraded);
+		assert_int_equal(json_int_at(s, "observedGeneration", 0), 2);
+		if (status_pending(target, s) != r->pending)
+			fail_msg("%s: pending should be %d", r->name, r->pending);
+	}
+}
+
+static void test_counters_and_failures(void **state)
+{
+	_cleanup_json_ json_t *s = compute(
+		TARGET("", ""),
+		"[" NODE("n1", 1, false, false, WHY("PodOptedOut", 2)) "," NODE(
+			"n2", 2, true, true,
+			WHY("PodOptedOut", 1) "," WHY(
+				"RateCapped",
+				0)) "," NODE("n3", 0, false, false,
+					     WHY("MissingCapability",
+						 0)) ","
+						     "{\"node\": \"n4\", \"generation\": 1}]",
+		4);
+	_cleanup_json_ json_t *want =
+		json_loads("{\"podsMatched\": 9, \"podsProfiling\": 3, \"containersProfiling\": 3, "
+			   "\"nodesMatched\": "
+			   "4, \"nodesReporting\": 3, \"nodesProfiling\": 2, \"nodesFailed\": 1}",
+			   0, NULL);
+	const json_t *first;
+
+	(void)state;
+	assert_true(json_equal(want, json_object_get(s, "summary")));
+	assert_int_equal(json_array_size(json_object_get(s, "failures")), 3);
+	first = json_array_get(json_object_get(s, "failures"), 0);
+	assert_string_equal(json_str_at(first, "reason", ""), "PodOptedOut");
+	assert_int_equal(json_int_at(first, "nodes", 0), 2);
+	assert_int_equal(json_int_at(first, "pods", 0), 3);
+	assert_int_equal(json_array_size(json_object_get(first, "exampleNodes")), 2);
+	assert_string_equal(json_str_at(s, "events", ""), "on-cpu");
+}
+
+static void test_failures_are_bounded(void **state)
+{
+	_cleanup_json_ json_t *s = compute(
+		TARGET("", ""),
+		"[" NODE("n1", 0, false, false,
+			 WHY("A", 1) "," WHY("B", 1) "," WHY("C", 1) "," WHY(
+				 "D",
+				 1)) "," NODE("n2", 0, false, false,
+					      WHY("E", 1) "," WHY("F", 1) "," WHY("G", 1) "," WHY(
+						      "H", 1)) "," NODE("n3", 0, false, false,
+									WHY("I", 1)) "]",
+		3);
+
+	(void)state;
+	assert_int_equal(json_array_size(json_object_get(s, "failures")), 8);
+}
+
+static void test_first_ready_time(void **state)
+{
+	_cleanup_json_ json_t *first = compute(TARGET(", \"stopAfter\": \"5m\"", ""),
+					       "[" NODE("n1", 1, true, true, "") "]", 1);
+	_cleanup_json_ json_t *later =
+		compute(TARGET("", "\"firstReadyTime\": \"2026-11-20T00:00:00Z\""), "[]", 1);
+	_cleanup_json_ json_t *never = compute(TARGET("", ""), "[]", 1);
+
+	(void)state;
+	assert_string_equal(json_str_at(first, "firstReadyTime", ""), NOW);
+	assert_non_null(strstr(json_str_at(condition(first, "Completed"), "message", ""),
+			       "2026-11-21T12:05:30Z"));
+	assert_string_equal(json_str_at(later, "firstReadyTime", ""), "2026-11-20T00:00:00Z");
+	assert_null(json_object_get(never, "firstReadyTime"));
+	assert_null(condition(never, "Completed"));
+}
+
+static void test_transition_times(void **state)
+{
+	_cleanup_json_ json_t *same =
+		compute(TARGET("", READY("False", "PodOptedOut", "01")), "[]", 1);
+	_cleanup_json_ json_t *other = compute(TARGET("", READY("True", "Profiling", "01")),
+					       "[" NODE("n1", 0, false, false, WHY("X", 1)) "]", 1);
+	_cleanup_json_ json_t *keeps = compute(TARGET("", READY("True", "Idle", "01")),
+					       "[" NODE("n1", 1, true, true, "") "]", 1);
+
+	(void)state;
+	assert_string_equal(json_str_at(condition(same, "Ready"), "lastTransitionTime", ""), NOW);
+	assert_string_equal(json_str_at(condition(other, "Ready"), "lastTransitionTime", ""), NOW);
+	assert_string_equal(json_str_at(condition(keeps, "Ready"), "lastTransitionTime", ""),
+			    "2026-11-21T12:00:01Z");
+}
+
+/* Waiting for a new spec does not count the time that was waited for the old one. */
+static void test_new_generation_waits_anew(void **state)
+{
+	_cleanup_json_ json_t *s = compute(
+		"{\"metadata\": {\"generation\": 2}, \"spec\": {\"podSelector\": {}}, \"status\": "
+		"{\"conditions\": [{\"type\": \"Ready\", \"status\": \"Unknown\", \"reason\": "
+		"\"Pending\", "
+		"\"message\": \"\", \"lastTransitionTime\": \"2026-11-21T11:00:00Z\", "
+		"\"observedGeneration\": 1}]}}",
+		"[]", 1);
+
+	(void)state;
+	assert_string_equal(json_str_at(condition(s, "Ready"), "reason", ""), "Pending");
+	assert_string_equal(json_str_at(condition(s, "Ready"), "lastTransitionTime", ""), NOW);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_counters_and_failures),
+		cmocka_unit_test(test_failures_are_bounded),
+		cmocka_unit_test(test_first_ready_time),
+		cmocka_unit_test(test_transition_times),
+		cmocka_unit_test(test_new_generation_waits_anew),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

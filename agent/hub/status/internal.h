@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of status/ share: the sum of all nodes' entries about one target. */
+#pragma once
+
+#include "hub/status/status.h"
+
+#define STATUS_MAX_FAILURES 8
+#define STATUS_MAX_EXAMPLES 3
+
+/* How much a reason matters. */
+enum weight {
+	WEIGHT_STATE,	/* somebody's choice or the state of the pods: told, no degradation */
+	WEIGHT_MINOR,	/* works, but less well than asked for */
+	WEIGHT_PROBLEM, /* stops samples on that node */
+	WEIGHT_REFUSED, /* the node does not take the target */
+};
+struct group {			      /* nodes with one reason */
+	const char *reason, *message; /* borrowed, of the first node */
+	enum weight weight;
+	unsigned n_nodes, n_pods;
+	const char *examples[STATUS_MAX_EXAMPLES];
+};
+struct sum {
+	unsigned n_entries, n_current; /* current: of the target's generation */
+	unsigned n_refused, n_profiling, n_failed;
+	unsigned pods_matched, pods, containers;
+	bool sampled, stored; /* every event of the target, each somewhere */
+	struct group *groups; /* owned; most nodes first */
+	size_t n_groups;
+};
+void sum_entries(const json_t *target, const json_t *const *entries, size_t n, struct sum *ret);
+void sum_done(struct sum *s);
+/* "on-cpu,off-cpu": the target's events as queries name them. Caller frees. */
+char *target_events(const json_t *target);

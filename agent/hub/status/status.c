@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller around status_compute: what each node says about each target is
+ * kept by target, a change of a report touches the targets it names and no
+ * others, and a status is written when it differs from what the server has.
+ * Writes carry uid and resourceVersion: a stale one is refused, not merged.
+ */
+#include "hub/status/table.h"
+
+#include <stdlib.h>
+
+#define API	       "/apis/podflame.io/v1alpha1"
+#define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* reports of several nodes make one write */
+#define TICK_NS	       NSEC_PER_SEC	    /* for what changes by time alone */
+#define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of one target that nobody waits for */
+#define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
+
+struct status {
+	struct loop *loop;
+	struct kube *kube;
+	struct kube_watch *targets, *cluster_targets, *reports;
+	struct row *all;
+	unsigned n_reports;
+	struct timer flush, tick;
+	bool flush_armed;
+	struct request *requests; /* in flight */
+};
+struct request {
+	struct status *status; /* NULL: freed meanwhile */
+	char *uid;
+	json_t *sent;
+	struct request *prev, *next;
+};
+
+/* ---- when ---- */
+
+static void flush(void *arg);
+
+static void arm_flush(struct status *s)
+{
+	if (s->flush_armed)
+		return;
+	s->flush_armed = true;
+	timer_set(s->loop, &s->flush, FLUSH_DELAY_NS, flush, s);
+}
+
+static void touch(struct status *s, struct row *t)
+{
+	if (!t->object)
+		return;
+	t->dirty = true;
+	arm_flush(s);
+}
+
+static void touch_all(struct status *s)
+{
+	for (struct row *t = s->all; t; t = t->hh.next)
+		touch(s, t);
+}
+
+static void on_tick(void *arg)
+{
+	struct status *s = arg;
+
+	for (struct row *t = s->all; t; t = t->hh.next) {
+		if (t->pending)
+			touch(s, t);
+	}
+	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
+}
+
+/* ---- writing ---- */
+
+static void request_free(struct request *q)
+{
+	if (q->status) {
+		if (q->prev)
+			q->prev->next = q->next;
+		else
+			q->status->requests = q->next;
+		if (q->next)
+			q->next->prev = q->prev;
+	}
+	free(q->uid);
+	json_decref(q->sent);
+	free(q);
+}
+
+static void write_failed(struct row *t, int http, const char *error)
+{
+	bool first = !t->backoff_ns;
+
+	if (http == 409) /* somebody was faster: what the watch shows counts */
+		row_forget_written(t);
+	t->backoff_ns = first ? NSEC_PER_SEC : MIN(t->backoff_ns * 2, BACKOFF_MAX_NS);
+	t->retry_ns = now_mono_ns() + t->backoff_ns / 2 + random_below(t->backoff_ns);
+	t->pending = true; /* the tick comes back to it */
+	if (first && http != 409)
+		log_warn("status of %s could not be written: %s (status %d)", t->path,
+			 error ? error : "refused", http);
+}
+
+static void on_written(int http, const json_t *body, const char *error, void *arg)
+{
+	struct request *q = arg;
+	struct status *s = q->status;
+	struct row *t = s ? row_find(s->all, q->uid) : NULL;
+
+	if (!t) {
+		request_free(q);
+		return;
+	}
+	t->in_flight = false;
+	if (!t->object) {
+		row_drop_if_unused(&s->all, t);
+	} else if (http >= 200 && http < 300) {
+		const char *rv = json_str_at(body, "metadata.resourceVersion", NULL);
+
+		if (!rv ||
+		    !str_equal(rv, json_str_at(t->object, "metadata.resourceVersion", NULL))) {
+			json_decref(t->written);
+			t->written = json_incref(q->sent);
+			free(t->written_rv);
+			t->written_rv = xstrdup(rv);
+		}
+		t->backoff_ns = t->retry_ns = 0;
+		touch(s, t);
+	} else if (http != 404) {
+		write_failed(t, http, error);
+	}
+	request_free(q);
+}
+
+static void write_status(struct status *s, struct row *t, json_t *status)
+{
+	const char *rv = t->written_rv ? t->written_rv
+				       : json_str_at(t->object, "metadata.resourceVersion", "");
+	_cleanup_json_ json_t *body = json_pack("{s:{s:s, s:s}, s:O}", "metadata", "uid", t->uid,
+						"resourceVersion", rv, "status", status);
+	struct request *q = xcalloc(1, sizeof(*q));
+
+	q->status = s;
+	q->uid = xstrdup(t->uid);
+	q->sent = json_incref(status);
+	q->next = s->requests;
+	if (q->next)
+		q->next->prev = q;
+	s->requests = q;
+	t->in_flight = true;
+	t->last_write_ns = now_mono_ns();
+	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,
+			 on_written, q) < 0) {
+		t->in_flight = false;
+		request_free(q);
+		write_failed(t, -1, "no request could be made");
+	}
+}
+
+/* The object with the status that it will have once the watch caught up. */
+static json_t *as_written(const struct row *t)
+{
+	json_t *o = json_copy(t->object);
+
+	if (t->written)
+		json_object_set(o, "status", t->written);
+	return o;
+}
+
+static const char *ready_of(const json_t *status)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, "conditions"), i, c) {
+		if (streq(json_str_at(c, "type", ""), "Ready"))
+			return json_str_at(c, "reason", "");
+	}
+	return "";
+}
+
+static json_t *compute(struct status *s, const struct row *t, const json_t *object)
+{
+	size_t n = HASH_COUNT(t->heard), i = 0;
+	_cleanup_free_ const json_t **entries = xcalloc(n + 1, sizeof(*entries));
+	char now[32];
+
+	for (const struct heard *h = t->heard; h; h = h->hh.next)
+		entries[i++] = h->entry;
+	time_format(now_wall_ns(), now);
+	return status_compute(object, entries, n, s->n_reports, now);
+}
+
+static void reconcile(struct status *s, struct row *t)
+{
+	_cleanup_json_ json_t *object = NULL, *want = NULL;
+	const json_t *have;
+	uint64_t now = now_mono_ns();
+
+	t->dirty = false;
+	if (t->in_flight)
+		return; /* on_written comes back to it */
+	object = as_written(t);
+	want = compute(s, t, object);
+	have = json_object_get(object, "status");
+	t->pending = status_pending(object, want);
+	if (json_equal(want, have))
+		return;
+	if (now < t->retry_ns ||
+	    (streq(ready_of(want), ready_of(have)) && now < t->last_write_ns + WRITE_GAP_NS)) {
+		t->pending = true;
+		return;
+	}
+	write_status(s, t, want);
+}
+
+static void flush(void *arg)
+{
+	struct status *s = arg;
+	struct row *t, *next;
+
+	s->flush_armed = false;
+	/* before that, a target may look as if it matched nothing */
+	if (!kube_watch_synced(s->reports))
+		return;
+	HASH_ITER (hh, s->all, t, next) {
+		if (t->dirty)
+			reconcile(s, t);
+	}
+}
+
+/* ---- watches ---- */
+
+static void target_upsert(struct status *s, const char *key, const json_t *obj, bool cluster)
+{
+	const char *uid = json_str_at(obj, "metadata.uid", NULL), *slash = strchr(key, '/');
+	struct row *t;
+
+	if (!uid || (!cluster && !slash))
+		return;
+	t = row_find_or_add(&s->all, uid);
+	/* the watch may still tell of what was before our last write */
+	if (!t->written_rv ||
+	    str_equal(t->written_rv, json_str_at(obj, "metadata.resourceVersion", NULL)) ||
+	    json_int_at(obj, "metadata.generation", 0) !=
+		    json_int_at(t->object, "metadata.generation", 0))
+		row_forget_written(t);
+	json_decref(t->object);
+	t->object = json_incref((json_t *)obj);
+	free(t->path);
+	t->path = cluster ? xasprintf(API "/clusterprofilingtargets/%s/status", key)
+			  : xasprintf(API "/namespaces/%.*s/profilingtargets/%s/status",
+				      (int)(slash - key), key, slash + 1);
+	touch(s, t);
+}
+
+static void on_target(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)old;
+	target_upsert(arg, key, obj, false);
+}
+
+static void on_cluster_target(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)old;
+	target_upsert(arg, key, obj, true);
+}
+
+static void on_target_gone(const char *key, const json_t *last, void *arg)
+{
+	struct status *s = arg;
+	struct row *t = row_find(s->all, json_str_at(last, "metadata.uid", ""));
+
+	(void)key;
+	if (!t)
+		return;
+	row_forget_object(t);
+	row_drop_if_unused(&s->all, t);
+}
+
+static const char *node_of(const json_t *report)
+{
+	return json_str_at(report, "spec.nodeName", json_str_at(report, "metadata.name", ""));
+}
+
+static void hear(struct status *s, const char *node, const json_t *entry)
+{
+	const char *uid = json_str_at(entry, "uid", "");
+	struct row *t = *uid ? row_find_or_add(&s->all, uid) : NULL;
+
+	if (t && row_hear(t, node, entry))
+		touch(s, t);
+}
+
+static void unhear(struct status *s, const char *node, const char *uid)
+{
+	struct row *t = row_find(s->all, uid);
+
+	if (!t || !row_unhear(t, node))
+		return;
+	touch(s, t);
+	row_drop_if_unused(&s->all, t);
+}
+
+static bool names(const json_t *report, const char *uid)
+{
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach (json_at(report, "status.targets"), i, e) {
+		if (streq(json_str_at(e, "uid", ""), uid))
+			return true;
+	}
+	return false;
+}
+
+static void unhear_all(struct status *s, const json_t *old, const json_t *still)
+{
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach (json_at(old, "status.targets"), i, e) {
+		const char *uid = json_str_at(e, "uid", "");
+
+		if (!names(still, uid))
+			unhear(s, node_of(old), uid);
+	}
+}
+
+static void on_report(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	struct status *s = arg;
+	const json_t *e;
+	size_t i;
+
+	(void)key;
+	if (!old && s->n_reports++ == 0)
+		touch_all(s);
+	unhear_all(s, old, obj);
+	json_array_foreach (json_at(obj, "status.targets"), i, e)
+		hear(s, node_of(obj), e);
+}
+
+/* Also when a node goes: it owns its report. */
+static void on_report_gone(const char *key, const json_t *last, void *arg)
+{
+	struct status *s = arg;
+
+	(void)key;
+	unhear_all(s, last, NULL);
+	if (s->n_reports && --s->n_reports == 0)
+		touch_all(s);
+}
+
+static void on_synced(void *arg)
+{
+	touch_all(arg);
+}
+
+/* ---- life ---- */
+
+static int watch(struct status *s, const char *path, const struct kube_watch_ops *ops,
+		 struct kube_watch **ret)
+{
+	const struct kube_watch_spec spec = {.path = path, .optional = true};
+
+	return kube_watch_new(s->kube, &spec, ops, s, ret);
+}
+
+int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret)
+{
+	static const struct kube_watch_ops target_ops = {
+		.upsert = on_target, .remove = on_target_gone, .synced = on_synced};
+	static const struct kube_watch_ops cluster_ops = {
+		.upsert = on_cluster_target, .remove = on_target_gone, .synced = on_synced};
+	static const struct kube_watch_ops report_ops = {
+		.upsert = on_report, .remove = on_report_gone, .synced = on_synced};
+	_cleanup_free_ char *reports = xasprintf(API "/namespaces/%s/profilingnodereports", c->ns);
+	struct status *s = xcalloc(1, sizeof(*s));
+	int r;
+
+	s->loop = l;
+	s->kube = k;
+	r = watch(s, reports, &report_ops, &s->reports);
+	if (!r)
+		r = watch(s, API "/profilingtargets", &target_ops, &s->targets);
+	if (!r)
+		r = watch(s, API "/clusterprofilingtargets", &cluster_ops, &s->cluster_targets);
+	if (r < 0) {
+		status_free(s);
+		return r;
+	}
+	timer_set(l, &s->tick, TICK_NS, on_tick, s);
+	*ret = s;
+	return 0;
+}
+
+struct status *status_free(struct status *s)
+{
+	struct row *t, *next;
+
+	if (!s)
+		return NULL;
+	timer_cancel(&s->flush);
+	timer_cancel(&s->tick);
+	kube_watch_free(s->targets);
+	kube_watch_free(s->cluster_targets);
+	kube_watch_free(s->reports);
+	for (struct request *q = s->requests, *q_next; q; q = q_next) {
+		q_next = q->next;
+		q->status = NULL;
+	}
+	HASH_ITER (hh, s->all, t, next)
+		row_free(&s->all, t);
+	free(s);
+	return NULL;
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller: what it writes, when, and how it takes the answers. Watches,
+ * requests and timers are stood in for by the functions below.
+ */
+#include "hub/status/status.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+/* ---- stand-ins ---- */
+
+struct kube_watch {
+	char path[128];
+	struct kube_watch_ops ops;
+	void *arg;
+	bool synced;
+};
+static struct kube_watch watches[3];
+static size_t n_watches;
+static struct {
+	unsigned n;
+	char method[8], path[256], type[64];
+	json_t *body;
+	kube_done_fn *fn;
+	void *arg;
+} sent;
+static struct armed {
+	struct timer *t;
+	timer_fn *fn;
+	void *arg;
+	uint64_t delay_ns;
+} timers[2];
+
+int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
+		   const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
+{
+	struct kube_watch *w = &watches[n_watches++];
+
+	(void)k;
+	assert_true(n_watches <= ARRAY_SIZE(watches));
+	snprintf(w->path, sizeof(w->path), "%s", s->path);
+	w->ops = *ops;
+	w->arg = arg;
+	*ret = w;
+	return 0;
+}
+
+struct kube_watch *kube_watch_free(struct kube_watch *w)
+{
+	(void)w;
+	return NULL;
+}
+
+bool kube_watch_synced(const struct kube_watch *w)
+{
+	return w->synced;
+}
+
+int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
+		 const json_t *body, kube_done_fn *fn, void *arg)
+{
+	(void)k;
+	assert_null(sent.fn); /* one at a time in these tests */
+	sent.n++;
+	snprintf(sent.method, sizeof(sent.method), "%s", method);
+	snprintf(sent.path, sizeof(sent.path), "%s", path);
+	snprintf(sent.type, sizeof(sent.type), "%s", content_type);
+	json_decref(sent.body);
+	sent.body = json_deep_copy(body);
+	sent.fn = fn;
+	sent.arg = arg;
+	return 0;
+}
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	struct armed *a = !timers[0].t || timers[0].t == t ? &timers[0] : &timers[1];
+
+	(void)l;
+	*a = (struct armed){t, fn, arg, delay_ns};
+}
+
+void timer_cancel(struct timer *t)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
+		if (timers[i].t == t)
+			timers[i].fn = NULL;
+	}
+}
+
+/* Runs the timers that are armed now: the tick with its second, and what it arms. */
+static void run(bool tick)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
+		struct armed a = timers[i];
+
+		if (!a.fn || (!tick && a.delay_ns >= NSEC_PER_SEC))
+			continue;
+		timers[i].fn = NULL;
+		a.fn(a.arg);
+	}
+	if (tick)
+		run(false);
+}
+
+/* ---- the world ---- */
+
+static struct kube_watch *watch_of(const char *part)
+{
+	for (size_t i = 0; i < n_watches; i++) {
+		if (strstr(watches[i].path, part))
+			return &watches[i];
+	}
+	fail_msg("nothing watches %s", part);
+	return NULL;
+}
+
+static struct status *start(bool synced)
+{
+	static const struct status_config c = {.ns = "podflame-system"};
+	struct status *s = NULL;
+
+	json_decref(sent.body);
+	memset(&sent, 0, sizeof(sent));
+	memset(watches, 0, sizeof(watches));
+	memset(timers, 0, sizeof(timers));
+	n_watches = 0;
+	assert_int_equal(status_new(NULL, NULL, &c, &s), 0);
+	for (size_t i = 0; i < n_watches; i++)
+		watches[i].synced = synced;
+	return s;
+}
+
+static json_t *target(const char *uid, const char *rv, int generation)
+{
+	return json_pack("{s:{s:s, s:s, s:s, s:s, s:i}, s:{s:{}}}", "metadata", "name", "web",
+			 "namespace", "app", "uid", uid, "resourceVersion", rv, "generation",
+			 generation, "spec", "podSelector");
+}
+
+static json_t *report(const char *node, const char *uid, bool stored)
+{
+	return json_pack("{s:{s:s}, s:{s:s}, s:{s:[{s:s, s:i, s:i, s:i, s:i, s:{s:{s:b, s:b}}}]}}",
+			 "metadata", "name", node, "spec", "nodeName", node, "status", "targets",
+			 "uid", uid, "generation", 1, "podsMatched", 1, "pods", 1, "containers", 1,
+			 "events", "on-cpu", "sampled", 1, "stored", stored);
+}
+
+static void upsert(const char *watch, const char *key, json_t *obj, const json_t *old)
+{
+	struct kube_watch *w = watch_of(watch);
+
+	w->ops.upsert(key, obj, old, w->arg);
+}
+
+static void removed(const char *watch, const char *key, json_t *last)
+{
+	struct kube_watch *w = watch_of(watch);
+
+	w->ops.remove(key, last, w->arg);
+}
+
+/* The API server's answer: the object with the status and a new version. */
+static json_t *answer(int http, json_t *obj, const char *rv)
+{
+	_cleanup_json_ json_t *body = NULL;
+	kube_done_fn *fn = sent.fn;
+
+	assert_non_null(fn);
+	sent.fn = NULL;
+	if (http == 200) {
+		body = json_deep_copy(obj);
+		json_object_set(body, "status", json_object_get(sent.body, "status"));
+		json_object_set_new(json_object_get(body, "metadata"), "resourceVersion",
+				    json_string(rv));
+	}
+	fn(http, body, http == 200 ? NULL : "no", sent.arg);
+	return TAKE_PTR(body);
+}
+
+static const char *sent_reason(void)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_at(sent.body, "status.conditions"), i, c) {
+		if (streq(json_str_at(c, "type", ""), "Ready"))
+			return json_str_at(c, "reason", "");
+	}
+	return "";
+}
+
+/* ---- tests ---- */
+
+static void test_watches(void **state)
+{
+	struct status *s = start(true);
+
+	(void)state;
+	watch_of("/apis/podflame.io/v1alpha1/profilingtargets");
+	watch_of("/apis/podflame.io/v1alpha1/clusterprofilingtargets");
+	watch_of("/apis/podflame.io/v1alpha1/namespaces/podflame-system/profilingnodereports");
+	status_free(s);
+}
+
+static void test_nothing_before_the_reports_are_known(void **state)
+{
+	struct status *s = start(false);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "u1", true);
+	struct kube_watch *w = watch_of("profilingnodereports");
+
+	(void)state;
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(true);
+	assert_int_equal(sent.n, 0);
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	w->synced = true;
+	w->ops.synced(w->arg);
+	run(false);
+	assert_int_equal(sent.n, 1);
+	assert_string_equal(sent_reason(), "Profiling");
+	status_free(s);
+	sent.fn(200, NULL, NULL, sent.arg); /* the answer comes after the end */
+}
+
+static void test_from_new_to_ready(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL;
+	_cleanup_json_ json_t *r1 = report("n1", "u1", false), *r2 = report("n1", "u1", true);
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_string_equal(sent.method, "PATCH");
+	assert_string_equal(sent.type, "application/merge-patch+json");
+	assert_string_equal(
+		sent.path, "/apis/podflame.io/v1alpha1/namespaces/app/profilingtargets/web/status");
+	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u1");
+	assert_string_equal(json_str_at(sent.body, "metadata.resourceVersion", ""), "10");
+	assert_string_equal(sent_reason(), "WaitingForStore");
+	/* the sample is stored while the write is out: seen after the answer, at once */
+	upsert("profilingnodereports", "podflame-system/n1", r2, r1);
+	run(false);
+	assert_int_equal(sent.n, 1);
+	t2 = answer(200, t, "11");
+	run(false);
+	assert_int_equal(sent.n, 2);
+	assert_string_equal(sent_reason(), "Profiling");
+	assert_string_equal(json_str_at(sent.body, "metadata.resourceVersion", ""), "11");
+	assert_string_not_equal(json_str_at(sent.body, "status.firstReadyTime", ""), "");
+	t3 = answer(200, t, "12");
+	/* the watch shows both writes late: no further write */
+	upsert("/profilingtargets", "app/web", t2, t);
+	run(true);
+	upsert("/profilingtargets", "app/web", t3, t2);
+	run(true);
+	assert_int_equal(sent.n, 2);
+	status_free(s);
+}
+
+static void test_cluster_kind(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1);
+
+	(void)state;
+	upsert("/clusterprofilingtargets", "all", t, NULL);
+	run(false);
+	assert_string_equal(sent.path,
+			    "/apis/podflame.io/v1alpha1/clusterprofilingtargets/all/status");
+	sent.fn(404, NULL, "gone", sent.arg);
+	status_free(s);
+}
+
+static void test_only_touched_targets_are_written(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *a = target("u1", "10", 1), *b = target("u2", "20", 1), *a2 = NULL,
+			      *b2 = NULL;
+	_cleanup_json_ json_t *r1 = report("n1", "u1", true), *r2 = report("n2", "u2", true);
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("profilingnodereports", "podflame-system/n2", r2, NULL);
+	upsert("/profilingtargets", "app/web", a, NULL);
+	run(false);
+	a2 = answer(200, a, "11");
+	upsert("/profilingtargets", "app/web", a2, a);
+	upsert("/profilingtargets", "app/web2", b, NULL);
+	run(false);
+	b2 = answer(200, b, "21");
+	upsert("/profilingtargets", "app/web2", b2, b);
+	run(true);
+	assert_int_equal(sent.n, 2);
+	/* the same report again, and one of another node about u2 only */
+	upsert("profilingnodereports", "podflame-system/n1", r1, r1);
+	removed("profilingnodereports", "podflame-system/n2", r2);
+	run(false);
+	assert_int_equal(sent.n, 3);
+	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u2");
+	assert_string_equal(sent_reason(), "Pending");
+	status_free(s);
+	sent.fn(200, NULL, NULL, sent.arg);
+}
+
+static void test_counters_wait_a_second(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL;
+	_cleanup_json_ json_t *r1 = report("n1", "u1", true), *r2 = report("n2", "u1", true);
+	uint64_t deadline;
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	upsert("profilingnodereports", "podflame-system/n2", r2, NULL);
+	run(false);
+	assert_int_equal(sent.n, 1);
+	deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	while (sent.n == 1 && now_mono_ns() < deadline)
+		run(true);
+	assert_int_equal(sent.n, 2);
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", 0), 2);
+	json_decref(answer(200, t2, "12"));
+	status_free(s);
+}
+
+static void test_conflict_and_refusal_are_tried_again(void **state)
+{
+	static const int failures[] = {409, 403, 500, -1};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(failures); i++) {
+		struct status *s = start(true);
+		_cleanup_json_ json_t *t = target("u1", "10", 1), *newer = target("u1", "15", 1);
+		_cleanup_json_ json_t *r = report("n1", "u1", true);
+		uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+
+		upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+		upsert("/profilingtargets", "app/web", t, NULL);
+		run(false);
+		json_decref(answer(failures[i], NULL, NULL));
+		run(false);
+		assert_int_equal(sent.n, 1);
+		upsert("/profilingtargets", "app/web", newer, t);
+		while (sent.n == 1 && now_mono_ns() < deadline)
+			run(true);
+		assert_int_equal(sent.n, 2);
+		assert_string_equal(json_str_at(sent.body, "metadata.resourceVersion", ""), "15");
+		json_decref(answer(200, newer, "16"));
+		run(true);
+		assert_int_equal(sent.n, 2);
+		status_free(s);
+	}
+}
+
+static void test_deleted_target_is_forgotten(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *again = target("u2", "20", 1);
+	_cleanup_json_ json_t *r = report("n1", "u1", true);
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	removed("/profilingtargets", "app/web", t);
+	json_decref(answer(404, NULL, NULL));
+	run(true);
+	assert_int_equal(sent.n, 1);
+	/* one of the same name is another target: what was heard of the old one is not its own */
+	upsert("/profilingtargets", "app/web", again, NULL);
+	run(false);
+	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u2");
+	assert_string_equal(sent_reason(), "Pending");
+	json_decref(answer(200, again, "21"));
+	status_free(s);
+}
+
+static void test_odd_objects(void **state)
+{
+	static const char *const odd[] = {
+		"{}", "{\"metadata\": null}", "{\"metadata\": {\"uid\": 3}}",
+		"{\"status\": {\"targets\": [null, 1, {}, {\"uid\": \"x\"}]}}"};
+	struct status *s = start(true);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		_cleanup_json_ json_t *o = json_loads(odd[i], 0, NULL);
+
+		upsert("/profilingtargets", "app/odd", o, NULL);
+		upsert("/profilingtargets", "no-namespace", o, NULL);
+		upsert("profilingnodereports", "podflame-system/odd", o, NULL);
+		run(true);
+		removed("profilingnodereports", "podflame-system/odd", o);
+		removed("/profilingtargets", "app/odd", o);
+	}
+	assert_int_equal(sent.n, 0);
+	status_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_watches),
+		cmocka_unit_test(test_nothing_before_the_reports_are_known),
+		cmocka_unit_test(test_from_new_to_ready),
+		cmocka_unit_test(test_cluster_kind),
+		cmocka_unit_test(test_only_touched_targets_are_written),
+		cmocka_unit_test(test_counters_wait_a_second),
+		cmocka_unit_test(test_conflict_and_refusal_are_tried_again),
+		cmocka_unit_test(test_deleted_target_is_forgotten),
+		cmocka_unit_test(test_odd_objects),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	json_decref(sent.body);
+	return failed;
+}

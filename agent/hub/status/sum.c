@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adds up what the nodes say about one target. */
+#include "hub/status/internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+static enum weight weigh(const char *reason)
+{
+	static const struct {
+		const char *reason;
+		enum weight weight;
+	} known[] = {
+		{"InvalidSelector", WEIGHT_REFUSED},
+		{"InvalidSpec", WEIGHT_REFUSED},
+		{"InvalidObject", WEIGHT_REFUSED},
+		{"TooManyTargets", WEIGHT_REFUSED},
+		{"NoPodsMatched", WEIGHT_STATE},
+		{"NamespaceNotOptedIn", WEIGHT_STATE},
+		{"NamespaceDisabled", WEIGHT_STATE},
+		{"PodOptedOut", WEIGHT_STATE},
+		{"NodeNotSelected", WEIGHT_STATE},
+		{"NodeUnknown", WEIGHT_STATE},
+		{"Suspended", WEIGHT_STATE},
+		{"Completed", WEIGHT_STATE},
+		{"NoContainersSelected", WEIGHT_STATE},
+		{"ContainersNotRunning", WEIGHT_STATE},
+		{"RateCapped", WEIGHT_MINOR},
+		{"UnknownField", WEIGHT_MINOR},
+		{"TooManyPods", WEIGHT_MINOR},
+		{"TooManyContainers", WEIGHT_MINOR},
+		{"AmbiguousStaticPod", WEIGHT_MINOR},
+		{"UnsupportedRuntime", WEIGHT_MINOR},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		if (streq(known[i].reason, reason))
+			return known[i].weight;
+	}
+	return WEIGHT_PROBLEM;
+}
+
+static unsigned count_at(const json_t *j, const char *key)
+{
+	int64_t v = json_int_at(j, key, 0);
+
+	return v < 0 || v > 1000000 ? 0 : (unsigned)v;
+}
+
+static void add_reason(struct sum *s, const json_t *r, const char *node)
+{
+	const char *reason = json_str_at(r, "reason", "Unknown");
+	struct group *g = NULL;
+
+	for (size_t i = 0; i < s->n_groups && !g; i++) {
+		if (streq(s->groups[i].reason, reason))
+			g = &s->groups[i];
+	}
+	if (!g) {
+		s->groups = xrealloc(s->groups, (s->n_groups + 1) * sizeof(*s->groups));
+		g = &s->groups[s->n_groups++];
+		*g = (struct group){.reason = reason,
+				    .message = json_str_at(r, "message", ""),
+				    .weight = weigh(reason)};
+	}
+	if (g->n_nodes < STATUS_MAX_EXAMPLES)
+		g->examples[g->n_nodes] = node;
+	g->n_nodes++;
+	g->n_pods += count_at(r, "pods");
+}
+
+static void add_entry(struct sum *s, const json_t *e)
+{
+	const json_t *reasons = json_object_get(e, "reasons"), *r;
+	bool refused = false, failed = false;
+	size_t i;
+
+	s->n_current++;
+	s->pods_matched += count_at(e, "podsMatched");
+	s->pods += count_at(e, "pods");
+	s->containers += count_at(e, "containers");
+	json_array_foreach (reasons, i, r) {
+		enum weight w = weigh(json_str_at(r, "reason", ""));
+
+		if (i == 16) /* the schema allows 4 */
+			break;
+		add_reason(s, r, json_str_at(e, "node", ""));
+		refused |= w == WEIGHT_REFUSED;
+		failed |= w == WEIGHT_REFUSED || w == WEIGHT_PROBLEM;
+	}
+	s->n_refused += refused;
+	s->n_failed += failed;
+	s->n_profiling += count_at(e, "containers") > 0 && !failed;
+}
+
+/* Whether some node says `what` of each of the events. */
+static bool each_event(const char *events, const json_t *const *entries, size_t n,
+		       int64_t generation, const char *what)
+{
+	for (const char *e = events; *e; e += strcspn(e, ","), e += *e == ',') {
+		_cleanup_free_ char *name = xstrndup(e, strcspn(e, ","));
+		bool found = false;
+
+		for (size_t i = 0; i < n && !found; i++) {
+			const json_t *of =
+				json_object_get(json_object_get(entries[i], "events"), name);
+
+			found = json_int_at(entries[i], "generation", -1) == generation &&
+				json_bool_at(of, what, false);
+		}
+		if (!found)
+			return false;
+	}
+	return *events != '\0';
+}
+
+static int by_nodes(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	if (x->n_nodes != y->n_nodes)
+		return x->n_nodes < y->n_nodes ? 1 : -1;
+	if (x->n_pods != y->n_pods)
+		return x->n_pods < y->n_pods ? 1 : -1;
+	return strcmp(x->reason, y->reason);
+}
+
+void sum_entries(const json_t *target, const json_t *const *entries, size_t n, struct sum *ret)
+{
+	_cleanup_free_ char *events = target_events(target);
+	int64_t generation = json_int_at(target, "metadata.generation", 0);
+
+	*ret = (struct sum){.n_entries = (unsigned)n};
+	for (size_t i = 0; i < n; i++) {
+		if (json_int_at(entries[i], "generation", -1) == generation)
+			add_entry(ret, entries[i]);
+	}
+	ret->sampled = each_event(events, entries, n, generation, "sampled");
+	ret->stored = each_event(events, entries, n, generation, "stored");
+	if (ret->n_groups)
+		qsort(ret->groups, ret->n_groups, sizeof(*ret->groups), by_nodes);
+}
+
+void sum_done(struct sum *s)
+{
+	free(s->groups);
+}
+
+/* Fields are written onCpu, events on-cpu: the hub need not know which there are. */
+char *target_events(const json_t *target)
+{
+	const json_t *events = json_at(target, "spec.events");
+	_cleanup_buf_ struct buf b = {.max_bytes = 256};
+	const char *key;
+	json_t *v;
+
+	if (json_object_size(events) == 0)
+		return xstrdup("on-cpu");
+	json_object_foreach ((json_t *)events, key, v) {
+		if (b.len)
+			buf_putc(&b, ',');
+		for (const char *c = key; *c; c++) {
+			if (isupper((unsigned char)*c))
+				buf_putc(&b, '-');
+			buf_putc(&b, (char)tolower((unsigned char)*c));
+		}
+	}
+	return buf_steal(&b);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See table.h. */
+#include "hub/status/table.h"
+
+#include <stdlib.h>
+
+struct row *row_find(struct row *all, const char *uid)
+{
+	struct row *t;
+
+	HASH_FIND_STR(all, uid, t);
+	return t;
+}
+
+struct row *row_find_or_add(struct row **all, const char *uid)
+{
+	struct row *t = row_find(*all, uid);
+
+	if (t)
+		return t;
+	t = xcalloc(1, sizeof(*t));
+	t->uid = xstrdup(uid);
+	HASH_ADD_KEYPTR(hh, *all, t->uid, strlen(t->uid), t);
+	return t;
+}
+
+void row_forget_written(struct row *t)
+{
+	json_decref(t->written);
+	free(t->written_rv);
+	t->written = NULL;
+	t->written_rv = NULL;
+}
+
+void row_forget_object(struct row *t)
+{
+	json_decref(t->object);
+	free(t->path);
+	row_forget_written(t);
+	t->object = NULL;
+	t->path = NULL;
+	t->dirty = t->pending = false;
+}
+
+static void heard_free(struct row *t, struct heard *h)
+{
+	HASH_DEL(t->heard, h);
+	free(h->node);
+	json_decref(h->entry);
+	free(h);
+}
+
+void row_free(struct row **all, struct row *t)
+{
+	struct heard *h, *next;
+
+	HASH_ITER (hh, t->heard, h, next)
+		heard_free(t, h);
+	row_forget_object(t);
+	HASH_DEL(*all, t);
+	free(t->uid);
+	free(t);
+}
+
+void row_drop_if_unused(struct row **all, struct row *t)
+{
+	if (!t->object && !t->heard && !t->in_flight)
+		row_free(all, t);
+}
+
+bool row_hear(struct row *t, const char *node, const json_t *entry)
+{
+	json_t *named = json_copy((json_t *)entry);
+	struct heard *h;
+
+	json_object_set_new(named, "node", json_string(node));
+	HASH_FIND_STR(t->heard, node, h);
+	if (h && json_equal(h->entry, named)) {
+		json_decref(named);
+		return false;
+	}
+	if (!h) {
+		h = xcalloc(1, sizeof(*h));
+		h->node = xstrdup(node);
+		HASH_ADD_KEYPTR(hh, t->heard, h->node, strlen(h->node), h);
+	}
+	json_decref(h->entry);
+	h->entry = named;
+	return true;
+}
+
+bool row_unhear(struct row *t, const char *node)
+{
+	struct heard *h;
+
+	HASH_FIND_STR(t->heard, node, h);
+	if (h)
+		heard_free(t, h);
+	return h != NULL;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The controller's memory: a row for each target, with what each node says of it. */
+#pragma once
+
+#include "hub/status/internal.h"
+
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
+struct heard { /* what one node says about one target */
+	char *node;
+	json_t *entry; /* with "node" */
+	UT_hash_handle hh;
+};
+struct row {
+	char *uid;
+	char *path;	 /* of its status; NULL: only heard of, the object is not known (yet) */
+	json_t *object;	 /* as watched; NULL like path */
+	json_t *written; /* status of the last write, until the watch shows it */
+	char *written_rv;
+	struct heard *heard;
+	bool dirty, pending, in_flight;
+	uint64_t last_write_ns, retry_ns, backoff_ns;
+	UT_hash_handle hh;
+};
+
+struct row *row_find(struct row *all, const char *uid);
+struct row *row_find_or_add(struct row **all, const char *uid);
+void row_forget_written(struct row *t);
+void row_forget_object(struct row *t);
+void row_free(struct row **all, struct row *t);
+/* Frees it if nothing is known and nothing is under way. */
+void row_drop_if_unused(struct row **all, struct row *t);
+/* entry: an element of a report's status.targets. true if it says something new. */
+bool row_hear(struct row *t, const char *node, const json_t *entry);
+bool row_unhear(struct row *t, const char *node);
