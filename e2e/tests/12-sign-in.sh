@@ -18,5 +18,19 @@ try() { # PATH CURL_FLAG...
 }
 body='{"profile_event_type": "on-cpu", "profile_language_type": "eBPF", "time_start": 1, "time_end": 2}'
 try /v1/profile/ProfileTracing -d "$body"
-try "/v1/tags?time_start=1&time_end=2"
+try /v1/profile/values -d "$body"
+try /v1/profile/tags
 try /metrics
+try /no/such/path
+check "the page itself, which asks for the token, needs none" test "$(TOKEN='' status /)" = 200
+check "... nor do the probes" test "$(TOKEN='' status /readyz)" = 200
+
+# ingest: only an agent's token for that audience, and only its service account
+ingest() { # TOKEN
+    in_net curl -sS --max-time 20 --cacert "$TK_DIR/hub-ca.crt" --resolve "$HUB:4318:$(hub_ip)" -o /dev/null -w '%{http_code}' \
+        ${1:+-H "Authorization: Bearer $1"} -H 'Content-Type: application/x-protobuf' --data-binary '' \
+        "https://$HUB:4318/v1development/profiles" || true
+}
+check "ingest without a token: 401" test "$(ingest '')" = 401
+check "ingest with a wrong token: 401" test "$(ingest wrong)" = 401
+check "ingest with a token for the API: 401" test "$(ingest "$good")" = 401
