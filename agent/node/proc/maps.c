@@ -6,12 +6,7 @@
 #include "node/proc/maps.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define MAPS_LINES_MAX 1000000
@@ -183,62 +178,6 @@ int maps_parse_line(char *line, struct mapping *ret)
 
 /* ---- opening ---- */
 
-/*
- * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
- * file with the mapping's inode is opened for reading.
- */
-static int open_checked(int path_fd, const struct mapping *m, bool check_device,
-			struct open_file *ret)
-{
-	char self[40];
-	struct stat st;
-	int fd;
-
-	if (fstat(path_fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -ENOTSUP;
-	if (st.st_ino != m->inode)
-		return -ESTALE;
-	if (check_device && (major(st.st_dev) != m->dev_major || minor(st.st_dev) != m->dev_minor))
-		return -EXDEV;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd);
-	fd = open(self, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	ret->mtime_ns = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
-	ret->fd = fd;
-	return 0;
-}
-
-/* Exact: the kernel opens what is mapped, also when it is deleted. Needs CAP_SYS_ADMIN or
- * CAP_CHECKPOINT_RESTORE. The device may differ: overlayfs shows the lower file's in maps. */
-static int open_map_file(int proc_fd, const struct mapping *m, struct open_file *ret)
-{
-	_cleanup_close_ int fd = -1;
-	char name[64];
-
-	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
-	fd = openat(proc_fd, name, O_PATH | O_CLOEXEC);
-	return fd < 0 ? -errno : open_checked(fd, m, false, ret);
-}
-
-/* By name, inside the process's root: what lies there must be what is mapped. */
-static int open_in_root(int proc_fd, const struct mapping *m, struct open_file *ret)
-{
-	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	_cleanup_close_ int root = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_close_ int fd = -1;
-
-	if (root < 0)
-		return -errno;
-	if (m->deleted)
-		return -ENOENT;
-	fd = syscall(SYS_openat2, root, m->path, &how, sizeof(how));
-	return fd < 0 ? -errno : open_checked(fd, m, true, ret);
-}
-
 static struct open_file *find_file(struct reader *r, const struct mapping *m)
 {
 	for (size_t i = r->n_files; i-- > 0;) {
@@ -271,9 +210,7 @@ static void open_mapping(struct reader *r, struct mapping *m)
 					.dev_major = m->dev_major,
 					.dev_minor = m->dev_minor,
 					.fd = -1};
-		f->error = open_map_file(r->proc_fd, m, f);
-		if (f->error < 0)
-			f->error = open_in_root(r->proc_fd, m, f);
+		f->error = maps_file_open(r->proc_fd, m, &f->fd, &f->mtime_ns);
 	}
 	m->fd = f->fd;
 	m->open_error = f->error;
@@ -390,7 +327,7 @@ static void close_files(struct mappings *m)
 	qsort(fds, n, sizeof(*fds), compare_ints);
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || fds[i] != fds[i - 1])
-			close(fds[i]);
+			maps_file_release(fds[i]);
 	free(fds);
 }
 

@@ -11,3 +11,8 @@
 int maps_parse_line(char *line, struct mapping *ret);
 /* Field 22, in clock ticks since boot; the command's name may contain anything. */
 int stat_parse_start(const char *text, uint64_t *ret_ticks);
+
+/* maps_file.c: the regular file behind a mapping, opened for reading, shared between processes.
+ * -ENOENT gone, -EPERM/-EACCES, -ENOTSUP no regular file, -ESTALE/-EXDEV another file by now. */
+int maps_file_open(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns);
+void maps_file_release(int fd);

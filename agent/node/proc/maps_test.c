@@ -178,6 +178,20 @@ static void one_file_has_one_descriptor(void **state)
 	close(fd);
 }
 
+static void processes_share_descriptors(void **state)
+{
+	struct mappings *one = read_of(getpid()), *two = read_of(getpid());
+	int fd = mappings_find(one, (uintptr_t)own_process)->fd;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(mappings_find(two, (uintptr_t)own_process)->fd, fd);
+	mappings_unref(one);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	mappings_unref(two);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+}
+
 /* A shell that waits on a pipe, from a copy of the program that is gone. */
 static void deleted_program(void **state)
 {
@@ -270,6 +284,7 @@ int main(void)
 		cmocka_unit_test(own_process),
 		cmocka_unit_test(anonymous_code_is_known),
 		cmocka_unit_test(one_file_has_one_descriptor),
+		cmocka_unit_test(processes_share_descriptors),
 		cmocka_unit_test(deleted_program),
 		cmocka_unit_test(wrong_process),
 		cmocka_unit_test(kernel_threads_map_nothing),

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files behind mappings, one descriptor a file however many processes map it: a hundred
+ * workers of one server must not cost a hundred times its libraries.
+ */
+#include "node/proc/maps.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include <uthash.h>
+
+/* While it is open its inode number is nobody else's. */
+struct shared {
+	struct {
+		uint64_t dev, inode;
+	} key;
+	int fd;
+	unsigned refs;
+	UT_hash_handle hh, by_fd;
+};
+/* Opened by the os worker, released by whoever drops the last reference to mappings. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shared *files, *descriptors;
+
+static struct shared *take(const struct stat *st)
+{
+	struct shared key = {.key = {st->st_dev, st->st_ino}}, *s;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND(hh, files, &key.key, sizeof(key.key), s);
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&lock);
+	return s;
+}
+
+/* Two threads may have opened the same file meanwhile: the second keeps its own, unshared. */
+static void share(const struct stat *st, int fd)
+{
+	struct shared *s = xcalloc(1, sizeof(*s)), *other;
+
+	s->key.dev = st->st_dev;
+	s->key.inode = st->st_ino;
+	s->fd = fd;
+	s->refs = 1;
+	pthread_mutex_lock(&lock);
+	HASH_FIND(hh, files, &s->key, sizeof(s->key), other);
+	if (other)
+		s->key.inode = s->key.dev = UINT64_MAX - fd;
+	HASH_ADD(hh, files, key, sizeof(s->key), s);
+	HASH_ADD(by_fd, descriptors, fd, sizeof(s->fd), s);
+	pthread_mutex_unlock(&lock);
+}
+
+void maps_file_release(int fd)
+{
+	struct shared *s;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND(by_fd, descriptors, &fd, sizeof(fd), s);
+	if (s && --s->refs == 0) {
+		HASH_DELETE(hh, files, s);
+		HASH_DELETE(by_fd, descriptors, s);
+		close(s->fd);
+		free(s);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
+ * file with the mapping's inode is opened for reading.
+ */
+static int open_checked(int path_fd, const struct mapping *m, bool check_device, int *ret_fd,
+			uint64_t *ret_mtime_ns)
+{
+	struct shared *s;
+	char self[40];
+	struct stat st;
+	int fd;
+
+	if (fstat(path_fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ENOTSUP;
+	if (st.st_ino != m->inode)
+		return -ESTALE;
+	if (check_device && (major(st.st_dev) != m->dev_major || minor(st.st_dev) != m->dev_minor))
+		return -EXDEV;
+	s = take(&st);
+	if (s) {
+		*ret_fd = s->fd;
+	} else {
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd);
+		fd = open(self, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		if (fd < 0)
+			return -errno;
+		share(&st, fd);
+		*ret_fd = fd;
+	}
+	*ret_mtime_ns = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
+	return 0;
+}
+
+/* Exact: the kernel opens what is mapped, also when it is deleted. Needs CAP_SYS_ADMIN or
+ * CAP_CHECKPOINT_RESTORE. The device may differ: overlayfs shows the lower file's in maps. */
+static int open_map_file(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns)
+{
+	_cleanup_close_ int fd = -1;
+	char name[64];
+
+	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
+	fd = openat(proc_fd, name, O_PATH | O_CLOEXEC);
+	return fd < 0 ? -errno : open_checked(fd, m, false, ret_fd, ret_mtime_ns);
+}
+
+/* By name, inside the process's root: what lies there must be what is mapped. */
+static int open_in_root(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	_cleanup_close_ int root = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = -1;
+
+	if (root < 0)
+		return -errno;
+	if (m->deleted)
+		return -ENOENT;
+	fd = syscall(SYS_openat2, root, m->path, &how, sizeof(how));
+	return fd < 0 ? -errno : open_checked(fd, m, true, ret_fd, ret_mtime_ns);
+}
+
+int maps_file_open(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns)
+{
+	if (open_map_file(proc_fd, m, ret_fd, ret_mtime_ns) == 0)
+		return 0;
+	return open_in_root(proc_fd, m, ret_fd, ret_mtime_ns);
+}
