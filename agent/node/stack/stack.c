@@ -108,22 +108,41 @@ static struct mappings *find_exec(const struct process *p, uint32_t exec_id)
 	return NULL;
 }
 
+/* One that has ended, else the one known longest. */
+static void make_room(struct stacks *s)
+{
+	struct process *p, *next;
+
+	if (HASH_COUNT(s->processes) < PROCESSES_MAX)
+		return;
+	HASH_ITER (hh, s->processes, p, next) {
+		if (p->forget_ns)
+			break;
+	}
+	forget(s, p ? p : s->processes);
+	counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL), 1);
+}
+
+static struct process *make_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct process *p = find_process(s, tgid, start_boottime_ns);
+
+	if (p)
+		return p;
+	make_room(s);
+	p = xcalloc(1, sizeof(*p));
+	p->key = (struct process_key){start_boottime_ns, tgid};
+	HASH_ADD(hh, s->processes, key, sizeof(p->key), p);
+	return p;
+}
+
 void stacks_mappings(struct stacks *s, struct mappings *m)
 {
-	struct process *p = find_process(s, m->tgid, m->start_boottime_ns);
+	struct process *p;
 	size_t at;
 
 	purge(s);
-	if (!p) {
-		if (HASH_COUNT(s->processes) >= PROCESSES_MAX) {
-			forget(s, s->processes); /* the one known longest */
-			counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL),
-				    1);
-		}
-		p = xcalloc(1, sizeof(*p));
-		p->key = (struct process_key){m->start_boottime_ns, m->tgid};
-		HASH_ADD(hh, s->processes, key, sizeof(p->key), p);
-	}
+	p = make_process(s, m->tgid, m->start_boottime_ns);
 	for (at = 0; at < EXECS_MAX - 1; at++)
 		if (!p->execs[at] || p->execs[at]->exec_id == m->exec_id)
 			break;
@@ -132,13 +151,14 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	p->execs[0] = mappings_ref(m);
 }
 
+/* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
 void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns)
 {
-	struct process *p = find_process(s, tgid, start_boottime_ns);
+	struct process *p = make_process(s, tgid, start_boottime_ns);
 
-	if (p)
-		p->forget_ns = now_mono_ns() + hold_ns;
-	s->next_purge_ns = hold_ns ? s->next_purge_ns : 0;
+	p->forget_ns = now_mono_ns() + hold_ns;
+	if (!hold_ns)
+		forget(s, p);
 	purge(s);
 }
 

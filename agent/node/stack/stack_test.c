@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -237,6 +238,25 @@ static void ended_processes_are_held_then_forgotten(void **state)
 	stacks_exited(f.s, f.tgid, f.start_ns, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "known_function");
 	stacks_exited(f.s, f.tgid, f.start_ns, 0);
+	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
+	done(&f);
+}
+
+static void mappings_after_the_end_are_held_as_long(void **state)
+{
+	struct stacks_config c = {.parser = parser, .kallsyms_path = write_kallsyms(kallsyms)};
+	struct fixture f = {.b = batch_new(), .tgid = getpid()};
+	const struct raw_stack *u = STACK(NULL, USER(known_function));
+	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+
+	(void)state;
+	assert_int_equal(stacks_new(&c, &f.s), 0);
+	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
+	stacks_exited(f.s, f.tgid, f.start_ns, 2 * NSEC_PER_SEC);
+	add_own_mappings(&f, 1);
+	assert_rendered(&f, u, NULL, false, "known_function");
+	while (resolve(&f, u, NULL, false)->frames[0]->name && now_mono_ns() < deadline)
+		sched_yield();
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);
 }
@@ -568,6 +588,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(markers_stand_where_the_walk_stopped),
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
+		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
 		cmocka_unit_test(equal_files_share_one_index),
