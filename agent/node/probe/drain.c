@@ -141,8 +141,13 @@ static int on_record(void *arg, void *data, size_t n)
 {
 	struct probes *p = arg;
 	const struct pf_record *h = data;
-	struct pending *g = &p->generations[h->generation % PF_GENERATIONS];
+	struct pending *g;
 
+	if (n < sizeof(*h)) {
+		count_record("short");
+		return 0;
+	}
+	g = &p->generations[h->generation % PF_GENERATIONS];
 	switch (h->type) {
 	case PF_REC_STACK:
 		on_stack(g, data);
@@ -159,7 +164,6 @@ static int on_record(void *arg, void *data, size_t n)
 	default:
 		count_record("unknown_type");
 	}
-	(void)n;
 	return 0;
 }
 
@@ -322,8 +326,19 @@ static void finish(struct drain *d)
 	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
 }
 
+/* CPUs take their turns in the ring, not in time. */
+static int by_time(const void *a, const void *b)
+{
+	uint64_t x = ((const struct raw_proc *)a)->time_ns,
+		 y = ((const struct raw_proc *)b)->time_ns;
+
+	return x < y ? -1 : x > y;
+}
+
 static void move_events(struct pending *now, struct drain *to)
 {
+	if (now->d->n_procs)
+		qsort(now->d->procs, now->d->n_procs, sizeof(*now->d->procs), by_time);
 	to->procs = TAKE_PTR(now->d->procs);
 	to->n_procs = now->d->n_procs;
 	to->cgroups = TAKE_PTR(now->d->cgroups);
@@ -373,10 +388,9 @@ static int drain_full(struct probes *p, struct drain **ret)
 	move_events(&p->now, d);
 	finish(d);
 	stats_count_drops(p);
-	if (r < 0 || r2) {
-		drain_free(d);
-		return r < 0 ? r : r2;
-	}
+	/* What was not taken comes with the generation after next. */
+	if (r < 0 || r2)
+		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	*ret = d;
 	return 0;
 }

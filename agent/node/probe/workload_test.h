@@ -178,7 +178,7 @@ static inline void list_pids(struct probes *p, unsigned n, const struct child *c
 struct tally {
 	pid_t pid;
 	uint64_t n, value;
-	uint64_t in_short, in_long, in_loop, with_kernel, lost;
+	uint64_t in_short, in_long, in_loop, with_kernel, lost, nameless;
 	uint64_t others; /* samples of anybody else */
 	uint64_t cgroup_id;
 	unsigned seen, execs, exits;
@@ -221,7 +221,7 @@ static inline void tally_drain(struct tally *t, const struct drain *d)
 		t->n += s->n;
 		t->value += s->value;
 		t->cgroup_id = s->cgroup_id;
-		assert_non_null(drain_names(d, s->names));
+		t->nameless += drain_names(d, s->names) ? 0 : s->n;
 		if (s->ustack)
 			tally_stack(t, drain_stack(d, s->ustack), s->n);
 		if (s->kstack) {

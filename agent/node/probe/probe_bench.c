@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What sampling costs, on this machine: nanoseconds a sample by stack depth, what
+ * a filtered-out tick adds to an empty program, and how much slower a process
+ * runs that is not selected. One JSON object a line. Needs root.
+ */
+#include "node/probe/internal.h"
+
+#include <linux/perf_event.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "oncpu.skel.h"
+
+#define HZ	  999
+#define PAIRS	  51
+#define WINDOW_MS 120
+
+static void report(const char *name, double value, const char *unit, const char *compared_with)
+{
+	printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"%s\",\"compared_with\":\"%s\"}\n", name,
+	       value, unit, compared_with);
+	fflush(stdout);
+}
+
+static void die(const char *what, int err)
+{
+	fprintf(stderr, "probe_bench: %s: %s\n", what, strerror(err < 0 ? -err : err));
+	exit(1);
+}
+
+static void nap(unsigned ms)
+{
+	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+/* ---- workloads ---- */
+
+static volatile uint64_t *shared; /* units of work done */
+
+static __attribute__((noinline)) unsigned work_at_depth(unsigned depth)
+{
+	volatile unsigned below = 0;
+
+	if (depth > 1) {
+		below = work_at_depth(depth - 1) + 1;
+		return below;
+	}
+	for (volatile bool stop = false; !stop;) {
+		for (volatile int i = 0; i < 1000; i++)
+			;
+		shared[0]++;
+	}
+	return 0;
+}
+
+static pid_t start(unsigned depth)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork", errno);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		work_at_depth(depth);
+	}
+	return pid;
+}
+
+static void stop(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* ---- probes on a cgroup of our own, or on one that nobody is in ---- */
+
+static char cgroup_dir[320];
+
+static struct probes *open_probes(struct procs_filter *f)
+{
+	struct probe_config c = {.use_cgroups = true, .max_sample_hz = HZ};
+	struct field_error err = {};
+	struct probes *p;
+	struct stat st;
+
+	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err)) {
+		fprintf(stderr, "probe_bench: %s: %s\n", err.path, err.reason);
+		exit(1);
+	}
+	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench", c.hierarchy.mount);
+	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
+		die(cgroup_dir, errno);
+	*f = (struct procs_filter){st.st_ino, 1u << EVENT_ON_CPU, HZ, false};
+	return p;
+}
+
+static void into_cgroup(pid_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", cgroup_dir);
+	FILE *f = fopen(path, "w");
+
+	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
+		die(path, errno);
+}
+
+struct cost {
+	uint64_t ns, runs;
+};
+
+static struct cost program_cost(int fd)
+{
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &n))
+		die("program info", errno);
+	return (struct cost){info.run_time_ns, info.run_cnt};
+}
+
+static double ns_a_run(struct cost a, struct cost b)
+{
+	return b.runs > a.runs ? (double)(b.ns - a.ns) / (b.runs - a.runs) : 0;
+}
+
+/* ---- an empty program on the same clock: what the kernel itself takes ---- */
+
+static int empty_program(void)
+{
+	const struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = 0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	int fd = bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "pf_empty", "GPL", insns, 2, NULL);
+
+	if (fd < 0)
+		die("empty program", fd);
+	return fd;
+}
+
+static int attach_empty(int prog, int cpu)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.size = sizeof(attr),
+		.sample_period = NSEC_PER_SEC / HZ,
+		.exclude_idle = 1,
+	};
+	int fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0 || bpf_link_create(prog, fd, BPF_PERF_EVENT, NULL) < 0)
+		die("empty program's event", errno);
+	return fd;
+}
+
+/* Both programs tick at once on the same CPUs, so that both see the same caches and neighbours. */
+static double bench_filtered(struct probes *p, const struct procs_filter *nobody)
+{
+	int prog = empty_program(), ours = bpf_program__fd(p->oncpu->progs.pf_oncpu);
+	struct cost a0, b0, a1, b1;
+	pid_t busy = start(8);
+
+	if (probes_filter(p, nobody, 1))
+		die("filter", errno);
+	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++)
+		attach_empty(prog, cpu);
+	nap(500);
+	a0 = program_cost(prog);
+	b0 = program_cost(ours);
+	nap(5000);
+	a1 = program_cost(prog);
+	b1 = program_cost(ours);
+	report("probe.filtered_out", ns_a_run(b0, b1) - ns_a_run(a0, a1), "ns/tick",
+	       "an empty program on the same event");
+	stop(busy);
+	close(prog);
+	return ns_a_run(b0, b1);
+}
+
+/* The program's time less that of ticks that were filtered out, a sample delivered. */
+static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned depth,
+			double filtered_ns)
+{
+	_cleanup_free_ char *name = xasprintf("probe.sample_depth_%u", depth);
+	int ours = bpf_program__fd(p->oncpu->progs.pf_oncpu);
+	struct probes_stats s0, s1;
+	pid_t busy = start(depth);
+	struct cost c0, c1;
+
+	into_cgroup(busy);
+	if (probes_filter(p, f, 1))
+		die("filter", errno);
+	nap(200);
+	c0 = program_cost(ours);
+	probes_stats(p, &s0);
+	for (int i = 0; i < 3; i++) {
+		struct drain *d = NULL;
+
+		nap(1000);
+		if (!probes_drain(p, true, &d))
+			drain_free(d);
+	}
+	c1 = program_cost(ours);
+	probes_stats(p, &s1);
+	stop(busy);
+	report(name,
+	       ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
+		       MAX(s1.delivered - s0.delivered, 1ul),
+	       "ns/sample", "4000 at 30 frames with bpf_get_stackid");
+}
+
+/* ---- slow-down of somebody who is not selected ---- */
+
+static double units_per_cpu_ns(pid_t pid)
+{
+	uint64_t units = shared[0], ns;
+	struct timespec t0, t1;
+	clockid_t clock;
+
+	clock_getcpuclockid(pid, &clock);
+	clock_gettime(clock, &t0);
+	nap(WINDOW_MS);
+	clock_gettime(clock, &t1);
+	ns = (t1.tv_sec - t0.tv_sec) * NSEC_PER_SEC + t1.tv_nsec - t0.tv_nsec;
+	return (double)(shared[0] - units) / MAX(ns, 1ul);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void bench_slowdown(struct probes *p, struct procs_filter nobody)
+{
+	double ratio[PAIRS];
+	pid_t busy = start(8);
+
+	nobody.sample_hz = 199;
+	for (int i = 0; i < PAIRS; i++) {
+		double off, on;
+
+		probes_filter(p, NULL, 0);
+		off = units_per_cpu_ns(busy);
+		probes_filter(p, &nobody, 1);
+		on = units_per_cpu_ns(busy);
+		ratio[i] = (off / on - 1) * 100;
+	}
+	stop(busy);
+	qsort(ratio, PAIRS, sizeof(ratio[0]), by_value);
+	report("probe.unselected_slowdown_199hz", ratio[PAIRS / 2], "percent",
+	       "no target, paired windows, median");
+	report("probe.unselected_slowdown_spread", ratio[PAIRS * 3 / 4] - ratio[PAIRS / 4],
+	       "percent", "interquartile range of the pairs");
+}
+
+/* ---- what it holds ---- */
+
+/* Maps are charged to the agent's memory limit. Lent ones have several descriptors. */
+static uint64_t map_bytes(void)
+{
+	static char counted[1 << 20];
+	uint64_t bytes = 0;
+
+	for (int fd = 3; fd < 256; fd++) {
+		_cleanup_free_ char *path = xasprintf("/proc/self/fdinfo/%d", fd), *info = NULL;
+		const char *id, *size;
+		unsigned n;
+
+		if (file_read(-1, path, 65536, &info, NULL))
+			continue;
+		id = strstr(info, "map_id:");
+		size = strstr(info, "memlock:");
+		n = id ? strtoul(id + strlen("map_id:"), NULL, 10) : 0;
+		if (!size || !n || n >= sizeof(counted) || counted[n]++)
+			continue;
+		bytes += strtoull(size + strlen("memlock:"), NULL, 10);
+	}
+	return bytes;
+}
+
+static void bench_memory(void)
+{
+	uint64_t before = now_mono_ns();
+	struct procs_filter f;
+	struct probes *p = open_probes(&f);
+
+	report("probe.load", (now_mono_ns() - before) / 1e6, "ms", "start of the agent");
+	report("probe.maps_idle", map_bytes() / 1024.0, "KiB", "kernel memory, nobody selected");
+	probes_free(p);
+}
+
+int main(void)
+{
+	static const unsigned depths[] = {1, 16, 30, 64, 128, 256, 512};
+	struct procs_filter own, nobody = {1, 1u << EVENT_ON_CPU, HZ, false};
+	struct probes *p;
+	double filtered_ns;
+	int stats;
+
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		die("mmap", errno);
+	bench_memory();
+	p = open_probes(&own);
+	bench_slowdown(p, nobody);
+	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	if (stats < 0)
+		die("BPF statistics", stats);
+	filtered_ns = bench_filtered(p, &nobody);
+	for (size_t i = 0; i < ARRAY_SIZE(depths); i++)
+		bench_depth(p, &own, depths[i], filtered_ns);
+	close(stats);
+	probes_free(p);
+	nap(50);
+	rmdir(cgroup_dir);
+	return 0;
+}
