@@ -62,7 +62,7 @@ static void expire(void *arg)
 /* ---- who may send ---- */
 
 struct auth_call {
-	void (*done)(bool ok, const char *node, const char *error, void *arg);
+	void (*done)(int status, const char *node, const char *error, void *arg);
 	void *arg;
 };
 
@@ -71,12 +71,12 @@ static void auth_done(int status, const char *user, const char *node, const char
 	struct auth_call *c = arg;
 
 	(void)user;
-	c->done(status == 200, node ? node : "", error, c->arg);
+	c->done(status, node ? node : "", error, c->arg);
 	free(c);
 }
 
 static void auth(const char *authorization,
-		 void (*done)(bool ok, const char *node, const char *error, void *arg),
+		 void (*done)(int status, const char *node, const char *error, void *arg),
 		 void *done_arg, void *arg)
 {
 	struct hub *h = arg;

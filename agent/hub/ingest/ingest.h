@@ -10,8 +10,12 @@
 #include "lib/otlp/otlp.h"
 
 struct ingest;
-/* Decides about a token on the loop; calls done(allowed, node_name or "", error text) once. */
-typedef void ingest_auth_fn(const char *authorization, void (*done)(bool ok, const char *node, const char *error, void *arg),
+/*
+ * Decides about a token on the loop; calls done once, now or later: 200 with the node that the
+ * token is bound to ("": none), else 401, 403 or 503 with a text for people.
+ */
+typedef void ingest_auth_fn(const char *authorization,
+			    void (*done)(int status, const char *node, const char *error, void *arg),
 			    void *done_arg, void *arg);
 struct ingest_config {
 	struct store *store;
@@ -22,5 +26,6 @@ struct ingest_config {
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret);
 struct ingest *ingest_free(struct ingest *i);
 http_handler_fn ingest_http;		/* arg: struct ingest *; POST OTLP_PATH */
-/* local: same bytes without HTTP; any thread that may write. */
+/* local: same bytes without HTTP or compression; any thread but the loop and the writer. Returns
+ * when stored; -EBADMSG, -E2BIG: never will be; -EAGAIN: the writer is behind; else the store's error. */
 int ingest_bytes(struct ingest *i, const void *body, size_t n);

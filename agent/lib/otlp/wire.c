@@ -46,6 +46,7 @@ static const char *read_token(const uint8_t *p, const uint8_t *end, struct token
 {
 	uint64_t tag, n = 0;
 
+	ret->number = 0; /* also for an error: whose it is */
 	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
 	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
@@ -165,11 +166,10 @@ static int walk_message(struct walk *w, const ProtobufCMessageDescriptor *d, con
 		int r = 0;
 
 		l->at = p;
-		l->field = NULL;
 		problem = read_token(p, end, &t);
+		l->field = protobuf_c_message_descriptor_get_field(d, t.number);
 		if (problem)
 			return wrong(w, -EBADMSG, problem);
-		l->field = protobuf_c_message_descriptor_get_field(d, t.number);
 		if (l->field) /* an unknown field is a newer version's: skipped */
 			r = walk_field(w, l->field, &t, &seen, (unsigned)(l->field - d->fields));
 		if (r < 0)

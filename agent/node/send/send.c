@@ -326,8 +326,9 @@ static void fetch_then(struct send_job *j)
 
 	if (s->type->in_worker) {
 		if (j->r < 0)
-			a = (struct sink_answer){j->r == -EBADMSG ? SINK_REFUSED : SINK_RETRY, 0,
-						 strerror(-j->r)};
+			a = (struct sink_answer){j->r == -EBADMSG || j->r == -E2BIG ? SINK_REFUSED
+										    : SINK_RETRY,
+						 0, strerror(-j->r)};
 		answered(&a, s);
 	} else if (j->r < 0) { /* unreadable: set aside and counted by the spool */
 		unlink_item(s, s->sending);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request's way: head checked and sender asked for on the loop, body unpacked,
+ * checked and stored on the writer, answered on the loop. It is answered 200 only
+ * when it is stored, so that a sender may forget it.
+ */
+#include "hub/ingest/ingest.h"
+
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MAX_PENDING_BYTES (128u << 20) /* bodies that wait for an answer about their sender */
+#define RETRY_AFTER	  "Retry-After: 5"
+
+struct ingest {
+	struct ingest_config config;
+	unsigned n_pending; /* requests that hold it */
+	size_t pending_bytes;
+	bool closed;
+};
+
+struct request {
+	struct job job; /* first */
+	struct ingest *ingest;
+	struct http_conn *conn; /* NULL: the peer is gone */
+	char *type, *encoding, *node, *body;
+	size_t n;
+	int status;
+	char message[800];
+};
+
+/* ---- answering ---- */
+
+/* google.rpc.Code of an HTTP status: what OTLP clients find in the body. */
+static int rpc_code(int status)
+{
+	switch (status) {
+	case 401:
+		return 16; /* UNAUTHENTICATED */
+	case 403:
+		return 7; /* PERMISSION_DENIED */
+	case 413:
+		return 8; /* RESOURCE_EXHAUSTED */
+	case 404:
+	case 405:
+		return 12; /* UNIMPLEMENTED */
+	case 400:
+	case 415:
+		return 3; /* INVALID_ARGUMENT */
+	default:
+		return 14; /* UNAVAILABLE */
+	}
+}
+
+static const char *header_of(int status)
+{
+	switch (status) {
+	case 401:
+		return "WWW-Authenticate: Bearer";
+	case 405:
+		return "Allow: POST";
+	case 415:
+		return "Accept-Encoding: zstd, gzip";
+	case 503:
+		return RETRY_AFTER;
+	default:
+		return NULL;
+	}
+}
+
+static void reply(struct http_conn *c, int status, const char *message)
+{
+	const char *headers[] = {header_of(status), NULL};
+	_cleanup_buf_ struct buf b = {0};
+	char code[12];
+
+	snprintf(code, sizeof(code), "%d", status);
+	counter_add(counter("podflame_ingest_requests_total", "code", code), 1);
+	if (status == 200) { /* an empty ExportProfilesServiceResponse has no bytes */
+		http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, "", 0);
+		return;
+	}
+	buf_printf(&b, "{\"code\":%d,\"message\":", rpc_code(status));
+	buf_json_string(&b, message);
+	buf_puts(&b, "}\n");
+	http_reply(c, status, "application/json", headers, b.data, b.len);
+}
+
+static void _printf_(3, 4) verdict(struct request *q, int status, const char *fmt, ...)
+{
+	va_list ap;
+
+	q->status = status;
+	va_start(ap, fmt);
+	vsnprintf(q->message, sizeof(q->message), fmt, ap);
+	va_end(ap);
+}
+
+static void ingest_destroy(struct ingest *i)
+{
+	free(i);
+}
+
+static void request_end(struct request *q)
+{
+	struct ingest *i = q->ingest;
+
+	if (q->conn)
+		reply(q->conn, q->status, q->message);
+	i->pending_bytes -= q->n;
+	i->n_pending--;
+	free(q->type);
+	free(q->encoding);
+	free(q->node);
+	free(q->body);
+	free(q);
+	if (i->closed && i->n_pending == 0)
+		ingest_destroy(i);
+}
+
+/* ---- on the writer ---- */
+
+/* An agent speaks for its own node only. */
+static const char *foreign_node(const struct batch *b, const char *node)
+{
+	for (size_t i = 0; i < b->n_profiles; i++) {
+		const char *said = profile_tag_get(b->profiles[i], "pod_node");
+
+		if (!str_equal(said, node))
+			return said ? said : "";
+	}
+	return NULL;
+}
+
+static void store(struct request *q, const struct batch *b)
+{
+	const char *foreign = *q->node ? foreign_node(b, q->node) : NULL;
+	size_t n_new;
+	int r;
+
+	if (foreign) {
+		verdict(q, 403,
+			"k8s.node.name: the token is of node \"%.100s\", a profile of \"%.100s\"",
+			q->node, foreign);
+		return;
+	}
+	r = store_write(q->ingest->config.store, b, &n_new);
+	if (r < 0)
+		verdict(q, 503, "the store failed: %s", strerror(-r));
+	else
+		q->status = 200;
+}
+
+static void request_run(struct job *job)
+{
+	struct request *q = (struct request *)job;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_buf_ struct buf bytes = {0};
+	struct field_error err = {0};
+	int r = otlp_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
+
+	if (r == -EOPNOTSUPP)
+		verdict(q, 415, "Content-Encoding: \"%.60s\" is not one of zstd, gzip, identity",
+			q->encoding);
+	else if (r == -E2BIG)
+		verdict(q, 413, "body: more than %u bytes when unpacked", OTLP_MAX_BYTES);
+	else if (r < 0)
+		verdict(q, 400, "body: not what Content-Encoding \"%.60s\" says", q->encoding);
+	if (r < 0)
+		return;
+	r = otlp_decode(bytes.data ? bytes.data : "", bytes.len, &b, &err);
+	if (r < 0)
+		verdict(q, r == -E2BIG ? 413 : 400, "%s: %s", err.path, err.reason);
+	else
+		store(q, b);
+}
+
+/* ---- on the loop ---- */
+
+static void request_done(struct job *job)
+{
+	request_end((struct request *)job);
+}
+
+static void peer_gone(void *arg)
+{
+	struct request *q = arg;
+
+	q->conn = NULL; /* what it sent is stored all the same: it will be sent again and known */
+}
+
+static bool is_protobuf(const char *type)
+{
+	size_t n = strcspn(type, "; ");
+
+	return n == strlen(OTLP_CONTENT_TYPE) && strncasecmp(type, OTLP_CONTENT_TYPE, n) == 0;
+}
+
+static void sender_checked(int status, const char *node, const char *error, void *arg)
+{
+	struct request *q = arg;
+
+	if (status != 200)
+		verdict(q, status == 403 || status == 503 ? status : 401, "%s",
+			error && *error ? error : "the bearer token is not accepted");
+	else if (!is_protobuf(q->type))
+		verdict(q, 415, "Content-Type: \"%.100s\" is not " OTLP_CONTENT_TYPE, q->type);
+	else if (q->ingest->closed)
+		verdict(q, 503, "the hub is stopping");
+	if (q->status) {
+		request_end(q);
+		return;
+	}
+	q->node = xstrdup(node ? node : "");
+	q->job = (struct job){.run = request_run, .done = request_done, .n_bytes = q->n};
+	if (worker_post(q->ingest->config.writer, &q->job) < 0) {
+		verdict(q, 503, "the store is behind");
+		request_end(q);
+	}
+}
+
+void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
+{
+	struct ingest *i = arg;
+	struct request *q;
+
+	if (!streq(in->path, OTLP_PATH)) {
+		reply(c, 404, "only " OTLP_PATH " is here");
+		return;
+	}
+	if (!streq(in->method, "POST")) {
+		reply(c, 405, "only POST");
+		return;
+	}
+	if (i->config.auth && !*in->authorization) {
+		reply(c, 401, "no bearer token");
+		return;
+	}
+	if (in->body_bytes > MAX_PENDING_BYTES - i->pending_bytes) {
+		reply(c, 503, "too many requests at once");
+		return;
+	}
+	q = xcalloc(1, sizeof(*q));
+	q->ingest = i;
+	q->conn = c;
+	q->type = xstrdup(in->content_type);
+	q->encoding = xstrdup(in->content_encoding);
+	q->n = in->body_bytes;
+	q->body = xmemdup(in->body_bytes ? in->body : "", MAX(in->body_bytes, (size_t)1));
+	i->n_pending++;
+	i->pending_bytes += q->n;
+	http_conn_on_gone(c, peer_gone, q);
+	if (i->config.auth)
+		i->config.auth(in->authorization, sender_checked, q, i->config.auth_arg);
+	else
+		sender_checked(200, "", NULL, q);
+}
+
+/* ---- without HTTP ---- */
+
+struct write_job {
+	struct job job; /* first */
+	struct store *store;
+	const struct batch *batch;
+	int fd, r;
+};
+
+/* The caller's stack holds the job: nothing of it is touched after the event. */
+static void write_run(struct job *job)
+{
+	struct write_job *w = (struct write_job *)job;
+	uint64_t one = 1;
+	size_t n_new;
+	int fd = w->fd;
+
+	w->r = store_write(w->store, w->batch, &n_new);
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static int write_and_wait(struct ingest *i, const struct batch *b)
+{
+	_cleanup_close_ int fd = eventfd(0, EFD_CLOEXEC);
+	struct write_job w = {.job.run = write_run, .store = i->config.store, .batch = b, .fd = fd};
+	uint64_t value;
+
+	if (fd < 0)
+		return -errno;
+	if (worker_post(i->config.writer, &w.job) < 0)
+		return -EAGAIN;
+	while (read(fd, &value, sizeof(value)) < 0 && errno == EINTR)
+		;
+	return w.r;
+}
+
+int ingest_bytes(struct ingest *i, const void *body, size_t n)
+{
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	int r = otlp_decode(body, n, &b, NULL);
+
+	return r < 0 ? r : write_and_wait(i, b);
+}
+
+int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret)
+{
+	(void)l;
+	*ret = xcalloc(1, sizeof(**ret));
+	(*ret)->config = *c;
+	return 0;
+}
+
+struct ingest *ingest_free(struct ingest *i)
+{
+	if (!i)
+		return NULL;
+	i->closed = true;
+	if (i->n_pending == 0)
+		ingest_destroy(i);
+	return NULL;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests over HTTP to a store that counts: what is stored, and what is said when it is not. */
+#include "hub/ingest/ingest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct world {
+	struct loop *loop;
+	struct worker *writer;
+	struct store *store;
+	struct ingest *ingest;
+	struct http_server *server;
+	struct http_client *client;
+	struct timer guard;
+	/* the request */
+	const char *method, *path, *type, *encoding, *authorization;
+	/* the answer */
+	int status;
+	char body[1024], retry_after[16], authenticate[32], accept[32];
+	/* what auth says, and of which call */
+	int auth_status;
+	const char *auth_node;
+	bool auth_late;
+	void (*auth_done)(int status, const char *node, const char *error, void *arg);
+	void *auth_arg;
+	/* local */
+	struct job local;
+	struct buf *local_body;
+	int local_result;
+};
+
+/* ---- the hub ---- */
+
+static void auth(const char *authorization,
+		 void (*done)(int status, const char *node, const char *error, void *arg),
+		 void *done_arg, void *arg)
+{
+	struct world *w = arg;
+
+	assert_string_equal(authorization, "Bearer t");
+	if (w->auth_late) {
+		w->auth_done = done;
+		w->auth_arg = done_arg;
+		loop_stop(w->loop, 0);
+		return;
+	}
+	done(w->auth_status, w->auth_node, w->auth_status == 200 ? "" : "because", done_arg);
+}
+
+static void start(struct world *w, bool with_auth, size_t writer_bytes)
+{
+	const struct store_config sc = {.kind = "null"};
+	struct ingest_config ic = {.auth = with_auth ? auth : NULL, .auth_arg = w};
+	struct http_server_config hc = {
+		.address = "127.0.0.1", .max_body_bytes = OTLP_MAX_BYTES, .handler = ingest_http};
+	struct http_client_config cc = {.address = "127.0.0.1"};
+
+	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
+	assert_int_equal(worker_new(w->loop, "writer", writer_bytes, &w->writer), 0);
+	ic.store = w->store;
+	ic.writer = w->writer;
+	assert_int_equal(ingest_new(w->loop, &ic, &w->ingest), 0);
+	hc.arg = w->ingest;
+	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
+	cc.port = http_server_port(w->server);
+	assert_int_equal(http_client_new(w->loop, &cc, &w->client), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+
+	assert_int_equal(loop_new(&w->loop), 0);
+	w->method = "POST";
+	w->path = OTLP_PATH;
+	w->type = OTLP_CONTENT_TYPE;
+	w->encoding = "zstd";
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	http_client_free(w->client);
+	http_server_free(w->server);
+	worker_free(w->writer);
+	ingest_free(w->ingest);
+	timer_cancel(&w->guard);
+	loop_free(w->loop);
+	store_close(w->store);
+	free(w);
+	return 0;
+}
+
+/* ---- the sender ---- */
+
+static struct batch *one_profile(const char *node)
+{
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+
+	p->id[0] = 1;
+	p->start_ns = 1763700000 * NSEC_PER_SEC;
+	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "web");
+	if (node)
+		profile_tag(b, p, "pod_node", node);
+	profile_add(b, p)->value = 1;
+	return b;
+}
+
+static void encode(const char *node, bool compress, struct buf *out)
+{
+	_cleanup_(batch_freep) struct batch *b = one_profile(node);
+	_cleanup_buf_ struct buf bytes = {0};
+
+	assert_int_equal(otlp_encode(b, &bytes), 0);
+	if (compress)
+		assert_int_equal(otlp_compress(bytes.data, bytes.len, out), 0);
+	else
+		buf_add(out, bytes.data, bytes.len);
+}
+
+static void on_head(int status, const struct http_headers *h, void *arg)
+{
+	const char *names[] = {"Retry-After", "WWW-Authenticate", "Accept-Encoding"};
+	struct world *w = arg;
+	char *to[] = {w->retry_after, w->authenticate, w->accept};
+	size_t sizes[] = {sizeof(w->retry_after), sizeof(w->authenticate), sizeof(w->accept)};
+
+	(void)status;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *value = http_header(h, names[i]);
+
+		snprintf(to[i], sizes[i], "%s", value ? value : "");
+	}
+}
+
+static void on_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct world *w = arg;
+
+	if (!status)
+		print_message("no answer: %s\n", error);
+	w->status = status;
+	snprintf(w->body, sizeof(w->body), "%.*s", (int)n, body ? body : "");
+	loop_stop(w->loop, 0);
+}
+
+static void guard(void *arg)
+{
+	loop_stop(((struct world *)arg)->loop, 1);
+}
+
+static void run(struct world *w)
+{
+	timer_set(w->loop, &w->guard, 20 * NSEC_PER_SEC, guard, w);
+	assert_int_equal(loop_run(w->loop), 0);
+}
+
+static void send(struct world *w, const void *body, size_t n)
+{
+	_cleanup_free_ char *type = xasprintf("Content-Type: %s", w->type);
+	_cleanup_free_ char *encoding = xasprintf("Content-Encoding: %s", w->encoding);
+	_cleanup_free_ char *authorization =
+		w->authorization ? xasprintf("Authorization: %s", w->authorization) : NULL;
+	const char *headers[] = {type, encoding, authorization, NULL};
+	const struct http_request r = {.method = w->method,
+				       .path = w->path,
+				       .headers = headers,
+				       .body = body,
+				       .body_bytes = n,
+				       .on_head = on_head,
+				       .on_done = on_done,
+				       .arg = w};
+	struct http_call *call;
+
+	assert_int_equal(http_send(w->client, &r, &call), 0);
+	run(w);
+}
+
+static void post(struct world *w, const char *node)
+{
+	_cleanup_buf_ struct buf body = {0};
+
+	encode(node, streq(w->encoding, "zstd"), &body);
+	send(w, body.data, body.len);
+}
+
+static uint64_t n_stored(struct world *w)
+{
+	struct store_stats st;
+
+	store_stats(w->store, &st);
+	return st.n_profiles;
+}
+
+/* ---- tests ---- */
+
+static void test_stores(void **state)
+{
+	struct world *w = *state;
+
+	start(w, false, 1 << 20);
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+	assert_string_equal(w->body, ""); /* an empty ExportProfilesServiceResponse */
+	assert_int_equal(n_stored(w), 1);
+	w->encoding = "identity";
+	w->type = "application/x-protobuf; charset=utf-8";
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+	assert_int_equal(n_stored(w), 2);
+}
+
+static void test_refuses(void **state)
+{
+	struct world *w = *state;
+
+	start(w, false, 1 << 20);
+	w->type = "application/json";
+	post(w, NULL);
+	assert_int_equal(w->status, 415);
+	assert_non_null(strstr(w->body, "Content-Type: \\\"application/json\\\""));
+	w->type = OTLP_CONTENT_TYPE;
+	w->encoding = "br";
+	post(w, NULL);
+	assert_int_equal(w->status, 415);
+	assert_string_equal(w->accept, "zstd, gzip");
+	w->encoding = "zstd";
+	send(w, "garbage", 7);
+	assert_int_equal(w->status, 400);
+	w->encoding = "identity";
+	send(w, "\x0a\x02\x12\x63", 4); /* resource_profiles { scope_profiles: 99 bytes */
+	assert_int_equal(w->status, 400);
+	assert_string_equal(
+		w->body, "{\"code\":3,\"message\":\"resource_profiles[0].scope_profiles[0]: runs "
+			 "past the end of its message\"}\n");
+	w->path = "/v1/traces";
+	post(w, NULL);
+	assert_int_equal(w->status, 404);
+	w->path = OTLP_PATH;
+	w->method = "PUT";
+	post(w, NULL);
+	assert_int_equal(w->status, 405);
+	assert_int_equal(n_stored(w), 0);
+}
+
+static void test_bomb(void **state)
+{
+	struct world *w = *state;
+	size_t n = OTLP_MAX_BYTES + 1;
+	_cleanup_free_ char *zeros = xcalloc(n, 1);
+	_cleanup_buf_ struct buf body = {0};
+
+	start(w, false, 1 << 20);
+	assert_int_equal(otlp_compress(zeros, n, &body), 0);
+	send(w, body.data, body.len);
+	assert_int_equal(w->status, 413);
+}
+
+static void test_empty_body_is_an_empty_request(void **state)
+{
+	struct world *w = *state;
+
+	start(w, false, 1 << 20);
+	w->encoding = "identity";
+	send(w, NULL, 0);
+	assert_int_equal(w->status, 200);
+}
+
+static void test_sender_is_checked(void **state)
+{
+	struct world *w = *state;
+
+	start(w, true, 1 << 20);
+	post(w, "node-a");
+	assert_int_equal(w->status, 401);
+	assert_string_equal(w->authenticate, "Bearer");
+	w->authorization = "Bearer t";
+	w->auth_status = 401;
+	post(w, "node-a");
+	assert_int_equal(w->status, 401);
+	assert_non_null(strstr(w->body, "because"));
+	w->auth_status = 403;
+	post(w, "node-a");
+	assert_int_equal(w->status, 403);
+	w->auth_status = 503; /* the API server is away: not the sender's fault */
+	post(w, "node-a");
+	assert_int_equal(w->status, 503);
+	assert_int_equal(n_stored(w), 0);
+	w->auth_status = 200;
+	w->auth_node = "";
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+	assert_int_equal(n_stored(w), 1);
+}
+
+static void test_agent_speaks_for_its_node(void **state)
+{
+	struct world *w = *state;
+
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_status = 200;
+	w->auth_node = "node-a";
+	post(w, "node-b");
+	assert_int_equal(w->status, 403);
+	assert_non_null(strstr(w->body, "k8s.node.name"));
+	post(w, NULL);
+	assert_int_equal(w->status, 403);
+	assert_int_equal(n_stored(w), 0);
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+}
+
+static void test_writer_is_behind(void **state)
+{
+	struct world *w = *state;
+
+	start(w, false, 1); /* takes no job of more than a byte */
+	post(w, NULL);
+	assert_int_equal(w->status, 503);
+	assert_string_equal(w->retry_after, "5");
+	assert_int_equal(n_stored(w), 0);
+}
+
+/* The peer goes away while its token is looked at: nothing is answered, nothing breaks. */
+static void test_peer_gone(void **state)
+{
+	struct world *w = *state;
+
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_late = true;
+	post(w, "node-a"); /* runs until auth is asked */
+	http_server_free(TAKE_PTR(w->server));
+	w->auth_done(200, "node-a", "", w->auth_arg);
+	worker_free(TAKE_PTR(w->writer));
+	assert_int_equal(n_stored(w), 1);
+}
+
+/* The hub ends while a request waits: its memory goes with the last of them. */
+static void test_freed_while_pending(void **state)
+{
+	struct world *w = *state;
+
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_late = true;
+	post(w, "node-a");
+	w->ingest = ingest_free(w->ingest);
+	w->auth_late = false;
+	w->auth_done(200, "node-a", "", w->auth_arg);
+	run(w);
+	assert_int_equal(w->status, 503);
+	assert_int_equal(n_stored(w), 0);
+}
+
+static void local_run(struct job *j)
+{
+	struct world *w = (struct world *)((char *)j - offsetof(struct world, local));
+
+	w->local_result = ingest_bytes(w->ingest, w->local_body->data, w->local_body->len);
+}
+
+static void local_done(struct job *j)
+{
+	struct world *w = (struct world *)((char *)j - offsetof(struct world, local));
+
+	loop_stop(w->loop, 0);
+}
+
+static void test_bytes_from_another_thread(void **state)
+{
+	struct world *w = *state;
+	_cleanup_buf_ struct buf body = {0};
+	struct worker *os;
+
+	start(w, false, 1 << 20);
+	encode("node-a", false, &body);
+	w->local_body = &body;
+	w->local = (struct job){.run = local_run, .done = local_done};
+	assert_int_equal(worker_new(w->loop, "os", 1 << 20, &os), 0);
+	assert_int_equal(worker_post(os, &w->local), 0);
+	run(w);
+	assert_int_equal(w->local_result, 0);
+	assert_int_equal(n_stored(w), 1);
+	assert_int_equal(ingest_bytes(w->ingest, "x", 1), -EBADMSG);
+	worker_free(os);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_stores),
+		TEST(test_refuses),
+		TEST(test_bomb),
+		TEST(test_empty_body_is_an_empty_request),
+		TEST(test_sender_is_checked),
+		TEST(test_agent_speaks_for_its_node),
+		TEST(test_writer_is_behind),
+		TEST(test_peer_gone),
+		TEST(test_freed_while_pending),
+		TEST(test_bytes_from_another_thread),
+	};
+
+	return cmocka_run_group_tests_name("ingest", tests, NULL, NULL);
+}
