@@ -47,17 +47,22 @@ void values_request_done(struct values_request *r);
  * row counts for the nodes it finds and the rest of its stack is cut: the smallest
  * leaves go, totals stay right, and the reply says so.
  */
-#define QUERY_MAX_NODES 500000
+#define QUERY_MAX_NODES	    200000
+#define QUERY_MAX_REPLY_BYTES (256u << 20)
 struct tree;
 struct tree *tree_new(void);
 struct tree *tree_free(struct tree *t);
 int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /* {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text, caller frees. */
-char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s, size_t *ret_n);
+char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s,
+		    int *ret_http, size_t *ret_n);
 /* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is the code that goes with it. */
 char *tracing_error(const char *status, const char *description, const struct tracing_request *r, int *ret_http, size_t *ret_n);
 /* The reply to a request that tracing_parse refused: DeepFlow answers 400, and 500 for its tag_filter. */
 char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
+
+/* A JSON string; what is not UTF-8 in it (names come from pods) turns to '?'. */
+void query_put_text(struct buf *b, const char *s);
 
 /* The tags tag_filter knows: name, whether we have it, how it compares. */
 struct tag_info {

@@ -12,8 +12,7 @@
 
 #define MAX_DEPTH (STACK_MAX_FRAMES + 4)
 
-/* Names come from files of pods: what is not UTF-8 would break the whole reply. */
-static void put_text(struct buf *b, const char *s)
+void query_put_text(struct buf *b, const char *s)
 {
 	_cleanup_free_ char *clean = NULL;
 	json_t *ok = json_string(s);
@@ -181,7 +180,7 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 
 		buf_puts(b,
 			 w.depth ? ",{\"profile_location_str\":" : "[{\"profile_location_str\":");
-		put_text(b, name);
+		query_put_text(b, name);
 		buf_puts(b, ",\"node_id\":\"");
 		buf_puts(b, ids_make(ids, w.depth, name));
 		buf_puts(b, "\",\"parent_node_id\":\"");
@@ -265,7 +264,7 @@ static void put_flat(struct buf *b, const struct tree *t, const char *root)
 	buf_puts(b, "{\"functions\":");
 	for (uint32_t i = 0; i < t->n_functions; i++) {
 		buf_putc(b, i ? ',' : '[');
-		put_text(b, function_name(t, i, root));
+		query_put_text(b, function_name(t, i, root));
 	}
 	buf_puts(b, "],\"function_types\":");
 	for (uint32_t i = 0; i < t->n_functions; i++) {
@@ -327,11 +326,11 @@ static void put_debug(struct buf *b, const char *sql, uint64_t query_ns, const c
 	uuid_text(uuid, text);
 	text[14] = '4';
 	buf_puts(b, "{\"querier_debug\":[{\"ip\":\"\",\"sql\":");
-	put_text(b, sql ? sql : "");
+	query_put_text(b, sql ? sql : "");
 	buf_puts(b, ",\"sql_CH\":\"\"");
 	buf_printf(b, ",\"query_time\":\"%.9fs\",\"query_uuid\":\"%s\",\"error\":",
 		   (double)query_ns / (double)NSEC_PER_SEC, text);
-	put_text(b, error);
+	query_put_text(b, error);
 	buf_printf(b, "}],\"format_time\":\"0s\"}");
 }
 
@@ -340,7 +339,7 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 	buf_puts(b, ",\"losses\":[");
 	for (size_t i = 0; i < s->n_losses; i++) {
 		buf_puts(b, i ? ",{\"reason\":" : "{\"reason\":");
-		put_text(b, s->losses[i].reason);
+		query_put_text(b, s->losses[i].reason);
 		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 "}",
 			   s->losses[i].n_samples, s->losses[i].time_ns);
 	}
@@ -353,14 +352,14 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 	for (size_t i = 0; i < r->n_notes; i++) {
 		if (i)
 			buf_putc(b, ',');
-		put_text(b, r->notes[i]);
+		query_put_text(b, r->notes[i]);
 	}
 	if (s->n_rows == 0 && r->n_notes == 0)
-		put_text(b,
-			 s->n_profiles
-				 ? "profiles of this selection were stored, but without samples: "
-				   "its processes did not run or every sample was lost"
-				 : "no profile is stored for this time, process and filter");
+		query_put_text(
+			b, s->n_profiles
+				   ? "profiles of this selection were stored, but without samples: "
+				     "its processes did not run or every sample was lost"
+				   : "no profile is stored for this time, process and filter");
 	buf_putc(b, ']');
 }
 
@@ -382,14 +381,14 @@ static void put_summary(struct buf *b, const struct tree *t, const struct tracin
 }
 
 char *tracing_reply(const struct tree *t, const struct tracing_request *r,
-		    const struct store_summary *s, size_t *ret_n)
+		    const struct store_summary *s, int *ret_http, size_t *ret_n)
 {
-	_cleanup_buf_ struct buf b = {0};
-	int http;
+	_cleanup_buf_ struct buf b;
 
+	buf_init(&b, QUERY_MAX_REPLY_BYTES);
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
 	if (put_result(&b, t, r, s))
-		return tracing_error("SERVER_ERROR", "SHA-1 is not available", r, &http, ret_n);
+		return tracing_error("SERVER_ERROR", "SHA-1 is not available", r, ret_http, ret_n);
 	buf_puts(&b, ",\"debug\":");
 	if (r->debug)
 		put_debug(&b, s->statement, s->query_ns, "");
@@ -397,6 +396,13 @@ char *tracing_reply(const struct tree *t, const struct tracing_request *r,
 		buf_puts(&b, "null");
 	put_summary(&b, t, r, s);
 	buf_putc(&b, '}');
+	if (b.failed)
+		return tracing_error(
+			"FAIL",
+			"the reply is larger than 256 MiB; ask for less time, a filter "
+			"or \"result_format\":\"flat\"",
+			r, ret_http, ret_n);
+	*ret_http = 200;
 	*ret_n = b.len;
 	return buf_steal(&b);
 }
@@ -424,9 +430,9 @@ char *tracing_error(const char *status, const char *description, const struct tr
 	int http = http_of(status);
 
 	buf_puts(&b, "{\"OPT_STATUS\":");
-	put_text(&b, status);
+	query_put_text(&b, status);
 	buf_puts(&b, ",\"DESCRIPTION\":");
-	put_text(&b, description);
+	query_put_text(&b, description);
 	buf_puts(&b, ",\"result\":");
 	buf_puts(&b, http == 500 && r && r->format == RESULT_FLAT ? EMPTY_FLAT : "null");
 	buf_puts(&b, ",\"debug\":");

@@ -79,7 +79,8 @@ static json_t *reply_of(struct tree *t, struct tracing_request *r)
 {
 	struct store_summary s = {.n_rows = 1};
 	size_t n = 0;
-	_cleanup_free_ char *text = tracing_reply(t, r, &s, &n);
+	int http = 0;
+	_cleanup_free_ char *text = tracing_reply(t, r, &s, &http, &n);
 	json_t *j = json_loads(text, 0, NULL);
 
 	assert_non_null(j);
@@ -100,12 +101,14 @@ static void golden(enum result_format format, const char *file)
 				  .n_losses = 1};
 	_cleanup_free_ char *want = NULL, *got = NULL;
 	struct tree *t = golden_tree();
+	int http = 0;
 	size_t n;
 
 	assert_int_equal(file_read(AT_FDCWD, file, 1 << 20, &want, NULL), 0);
 	want[strlen(want) - 1] = '\0'; /* the file ends with a newline */
-	got = tracing_reply(t, &r, &s, &n);
+	got = tracing_reply(t, &r, &s, &http, &n);
 	assert_string_equal(got, want);
+	assert_int_equal(http, 200);
 	tree_free(t);
 }
 
@@ -224,15 +227,16 @@ static void empty_replies(void **state)
 	struct tree *t = tree_new();
 	_cleanup_free_ char *list = NULL, *flat = NULL;
 	struct tracing_request r = request(RESULT_LIST, "");
+	int http = 0;
 	size_t n;
 
 	(void)state;
-	list = tracing_reply(t, &r, &s, &n);
+	list = tracing_reply(t, &r, &s, &http, &n);
 	assert_true(str_has_prefix(list, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\","
 					 "\"result\":null,\"debug\":null,"));
 	assert_non_null(strstr(list, "no profile is stored"));
 	r.format = RESULT_FLAT;
-	flat = tracing_reply(t, &r, &s, &n);
+	flat = tracing_reply(t, &r, &s, &http, &n);
 	assert_non_null(strstr(flat, "\"result\":{\"functions\":null,\"function_types\":null,"
 				     "\"function_values\":{\"columns\":null,\"values\":null},"
 				     "\"node_values\":{\"columns\":null,\"values\":null}},"));

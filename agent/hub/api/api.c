@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Routes and who may use them. In a cluster every route but those that tell
+ * nothing of the data asks the API server who is there; without Kubernetes only
+ * requests that name this machine as their host are served, so that no web page
+ * can read profiles by pointing its own name at 127.0.0.1.
+ */
+#include "hub/api/api_private.h"
+
+#include "page.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+static void handle_page(struct call *c)
+{
+	call_reply(c, 200, "text/html; charset=utf-8", page_html, page_html_len);
+}
+
+static void handle_info(struct call *c)
+{
+	const struct api_config *f = &c->api->config;
+
+	call_json(c, 200,
+		  json_pack("{s:s, s:s, s:b, s:s, s:s}", "version", f->version, "cluster_name",
+			    f->cluster_name, "auth_required", c->api->gate != NULL, "token_hint",
+			    f->token_hint, "store_note", f->store_note));
+}
+
+static void handle_health(struct call *c)
+{
+	const struct api_config *f = &c->api->config;
+	json_t *detail = f->health ? f->health(f->health_arg) : NULL;
+
+	if (!detail)
+		detail = json_object();
+	json_object_set_new(detail, "status", json_string("ok"));
+	call_json(c, 200, detail);
+}
+
+static const struct route routes[] = {
+	{"/", "GET", true, handle_page},
+	{"/healthz", "GET", true, handle_health},
+	{"/readyz", "GET", true, handle_health},
+	{"/metrics", "GET", false, handle_metrics},
+	{"/v1/info", "GET", true, handle_info},
+	{"/v1/profile/ProfileTracing", "POST", false, handle_tracing},
+	{"/v1/profile/tags", "GET", false, handle_tags},
+	{"/v1/profile/values", "POST", false, handle_values},
+};
+
+/* ---- replies ---- */
+
+/* The page is one file with its script and style inside; nothing else is loaded. */
+static const char *const headers[] = {
+	"Content-Security-Policy: default-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+	"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	"X-Content-Type-Options: nosniff",
+	"Referrer-Policy: no-referrer",
+	"Cache-Control: no-store",
+	NULL,
+};
+#define N_HEADERS (ARRAY_SIZE(headers) - 1)
+
+static void call_free(struct call *c)
+{
+	free(c->path);
+	free(c->body);
+	free(c);
+}
+
+void call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n)
+{
+	const char *all[N_HEADERS + 3];
+	_cleanup_free_ char *allow = c->route ? xasprintf("Allow: %s", c->route->method) : NULL;
+	size_t i = N_HEADERS;
+
+	memcpy(all, headers, sizeof(headers));
+	if (status == 401)
+		all[i++] = "WWW-Authenticate: Bearer realm=\"podflame\"";
+	if (status == 405 && allow)
+		all[i++] = allow;
+	all[i] = NULL;
+	http_reply(c->conn, status, content_type, all, body, n);
+	call_free(c);
+}
+
+void call_error(struct call *c, const char *status, const char *description)
+{
+	int http;
+	size_t n;
+	_cleanup_free_ char *body = tracing_error(status, description, NULL, &http, &n);
+
+	call_reply(c, http, "application/json", body, n);
+}
+
+void call_json(struct call *c, int status, json_t *body)
+{
+	_cleanup_json_ json_t *owned = body;
+	_cleanup_free_ char *text = json_dumps(owned, JSON_COMPACT);
+
+	if (!text) {
+		call_error(c, "SERVER_ERROR", "the answer is not text");
+		return;
+	}
+	call_reply(c, status, "application/json", text, strlen(text));
+}
+
+/* ---- who asks ---- */
+
+/* "localhost", "127.0.0.1:20416", "[::1]:80" */
+static bool is_loopback_host(const char *host)
+{
+	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t n = strlen(names[i]);
+
+		if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || host[n] == ':'))
+			return true;
+	}
+	return false;
+}
+
+static bool is_loopback_origin(const char *origin)
+{
+	if (!*origin)
+		return true;
+	return str_has_prefix(origin, "http://") && is_loopback_host(origin + strlen("http://"));
+}
+
+static void handle(struct call *c)
+{
+	if (c->route) {
+		c->route->handle(c);
+		return;
+	}
+	for (size_t i = 0; i < c->api->n_pages; i++) {
+		const struct debug_page *p = &c->api->pages[i];
+
+		if (!streq(p->path, c->path))
+			continue;
+		call_json(c, 200, p->fn(p->arg));
+		return;
+	}
+	call_error(c, "RESOURCE_NOT_FOUND", "there is nothing at this path");
+}
+
+static void checked(const struct verdict *v, void *arg)
+{
+	struct call *c = arg;
+	_cleanup_free_ char *text = NULL;
+
+	if (v->status == 200) {
+		handle(c);
+		return;
+	}
+	counter_add(counter("api_refused_total", "reason",
+			    v->status == 401   ? "no_sign_in"
+			    : v->status == 403 ? "not_allowed"
+					       : "sign_in_unavailable"),
+		    1);
+	if (v->status == 401 && *c->api->config.token_hint)
+		text = xasprintf("%s; make one with: %s", v->error, c->api->config.token_hint);
+	call_error(c,
+		   v->status == 401   ? "UNAUTHORIZED"
+		   : v->status == 403 ? "FORBIDDEN"
+				      : "UNAVAILABLE",
+		   text ? text : v->error);
+}
+
+static const struct route *find_route(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
+		if (streq(routes[i].path, path))
+			return &routes[i];
+	return NULL;
+}
+
+static struct call *call_new(struct api *a, struct http_conn *conn, const struct http_in *in)
+{
+	struct call *c = xcalloc(1, sizeof(*c));
+
+	*c = (struct call){
+		.api = a,
+		.conn = conn,
+		.route = find_route(in->path),
+		.path = xstrdup(in->path),
+		.body = xmalloc(in->body_bytes + 1),
+		.n_body = in->body_bytes,
+	};
+	if (in->body_bytes)
+		memcpy(c->body, in->body, in->body_bytes);
+	c->body[c->n_body] = '\0';
+	return c;
+}
+
+void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
+{
+	struct api *a = arg;
+	struct call *c = call_new(a, conn, in);
+
+	counter_add(counter("api_requests_total", "path", c->route ? c->route->path : "other"), 1);
+	if (!a->gate &&
+	    ((*in->host && !is_loopback_host(in->host)) || !is_loopback_origin(in->origin))) {
+		counter_add(counter("api_refused_total", "reason", "foreign_host"), 1);
+		call_error(c, "FORBIDDEN",
+			   "without sign-in only requests to localhost, 127.0.0.1 or [::1] are "
+			   "answered (headers Host and Origin)");
+		return;
+	}
+	if (c->route && !streq(c->route->method, in->method))
+		call_error(c, "METHOD_NOT_ALLOWED",
+			   streq(c->route->method, "POST") ? "use POST" : "use GET");
+	else if (!a->gate || (c->route && c->route->open))
+		handle(c);
+	else
+		gate_check(a->gate, in->authorization, checked, c);
+}
+
+/* ---- life ---- */
+
+int api_new(struct loop *l, const struct api_config *f, struct api **ret)
+{
+	struct api *a = xcalloc(1, sizeof(*a));
+
+	(void)l;
+	a->config = *f;
+	a->config.version = xstrdup(f->version ? f->version : "");
+	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
+	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
+	a->config.store_note = xstrdup(f->store_note ? f->store_note : "");
+	if (f->kube)
+		a->gate = gate_new(f->kube);
+	*ret = a;
+	return 0;
+}
+
+struct api *api_free(struct api *a)
+{
+	if (!a)
+		return NULL;
+	gate_free(a->gate);
+	for (size_t i = 0; i < a->n_pages; i++)
+		free(a->pages[i].path);
+	free(a->pages);
+	free((char *)a->config.version);
+	free((char *)a->config.cluster_name);
+	free((char *)a->config.token_hint);
+	free((char *)a->config.store_note);
+	free(a);
+	return NULL;
+}
+
+void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *arg)
+{
+	GROW(a->pages, a->n_pages, a->cap_pages);
+	a->pages[a->n_pages++] = (struct debug_page){xstrdup(path), fn, arg};
+}

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The API over real HTTP on loopback: routes, replies, who is let in. The API
+ * server of Kubernetes is a stub of kube_request here.
+ */
+#include "hub/api/api.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define T0 1700000000
+
+struct fixture {
+	struct loop *loop;
+	struct store *store;
+	struct worker *query;
+	struct api *api;
+	struct http_server *server;
+	struct http_client *client;
+	struct timer guard;
+	int status;
+	char *body;
+	json_t *json;
+};
+
+/* ---- a Kubernetes that knows three tokens ---- */
+
+static struct {
+	struct loop *loop;
+	bool down;
+	unsigned n_token, n_access;
+} cluster;
+
+struct asked {
+	struct timer timer;
+	kube_done_fn *fn;
+	void *arg;
+	json_t *answer;
+};
+
+static void answer(void *arg)
+{
+	struct asked *a = arg;
+
+	if (a->answer)
+		a->fn(201, a->answer, NULL, a->arg);
+	else
+		a->fn(0, NULL, "connection refused", a->arg);
+	json_decref(a->answer);
+	free(a);
+}
+
+static json_t *review(const char *path, const json_t *body)
+{
+	const char *token = json_str_at(body, "spec.token", "");
+	const char *audience =
+		json_string_value(json_array_get(json_at(body, "spec.audiences"), 0));
+	const char *user = json_str_at(body, "spec.user", "");
+
+	if (cluster.down)
+		return NULL;
+	if (strstr(path, "subjectaccessreviews")) {
+		cluster.n_access++;
+		assert_string_equal(json_str_at(body, "spec.resourceAttributes.resource", ""),
+				    "profiles");
+		assert_string_equal(json_str_at(body, "spec.resourceAttributes.group", ""),
+				    "podflame.io");
+		assert_string_equal(json_str_at(body, "spec.resourceAttributes.verb", ""), "get");
+		assert_int_equal(json_array_size(json_at(body, "spec.groups")), 1);
+		return json_pack("{s:{s:b}}", "status", "allowed", streq(user, "viewer"));
+	}
+	cluster.n_token++;
+	if (!streq(token, "viewer") && !streq(token, "nobody") && !streq(token, "agent"))
+		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
+	if (audience)
+		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
+				 1, "audiences", streq(token, "agent") ? audience : NULL, "user",
+				 "username", token, "extra",
+				 "authentication.kubernetes.io/node-name", "n1");
+	return json_pack("{s:{s:b, s:{s:s, s:[s]}}}", "status", "authenticated", 1, "user",
+			 "username", token, "groups", "system:authenticated");
+}
+
+/* In place of lib/kube's: answers on the loop, as the real one does. */
+int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
+		 const json_t *body, kube_done_fn *fn, void *arg)
+{
+	struct asked *a = xcalloc(1, sizeof(*a));
+
+	assert_non_null(k);
+	assert_string_equal(method, "POST");
+	assert_null(content_type);
+	*a = (struct asked){.fn = fn, .arg = arg, .answer = review(path, body)};
+	timer_set(cluster.loop, &a->timer, 0, answer, a);
+	return 0;
+}
+
+/* ---- fixture ---- */
+
+static void timed_out(void *arg)
+{
+	struct fixture *f = arg;
+
+	loop_stop(f->loop, -ETIMEDOUT);
+}
+
+static void fill(struct store *s)
+{
+	struct frame frames[] = {{.kind = FRAME_APP, .name = "main"},
+				 {.kind = FRAME_LIBRARY, .name = "write"}};
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	struct profile_sample *sample;
+	size_t n_new;
+
+	p->event = EVENT_ON_CPU;
+	p->end_ns = T0 * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "api");
+	p->process_id = 7;
+	profile_tag(b, p, "pod_ns", "app");
+	sample = profile_add(b, p);
+	sample->thread_comm = batch_str(b, "worker");
+	sample->cpu = -1;
+	sample->value = 10101;
+	sample->n_samples = 1;
+	assert_int_equal(batch_stack(b, frames, ARRAY_SIZE(frames), &sample->stack), 0);
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	batch_free(b);
+}
+
+static int setup_with(void **state, struct kube *kube)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
+	struct http_server_config server = {.address = "127.0.0.1", .handler = api_http};
+	struct http_client_config client = {.address = "127.0.0.1"};
+	struct api_config ac = {.kube = kube,
+				.version = "9.9.9",
+				.cluster_name = "c1",
+				.token_hint = kube ? "kubectl create token x" : "",
+				.store_note = "in memory"};
+	struct field_error e = {0};
+
+	assert_int_equal(loop_new(&f->loop), 0);
+	memset(&cluster, 0, sizeof(cluster));
+	cluster.loop = f->loop;
+	assert_int_equal(store_open(&sc, &f->store, &e), 0);
+	fill(f->store);
+	assert_int_equal(worker_new(f->loop, "query", 1 << 20, &f->query), 0);
+	ac.store = f->store;
+	ac.query = f->query;
+	assert_int_equal(api_new(f->loop, &ac, &f->api), 0);
+	server.arg = f->api;
+	assert_int_equal(http_server_new(f->loop, &server, &f->server, &e), 0);
+	client.port = http_server_port(f->server);
+	assert_int_equal(http_client_new(f->loop, &client, &f->client), 0);
+	timer_set(f->loop, &f->guard, 30 * NSEC_PER_SEC, timed_out, f);
+	*state = f;
+	return 0;
+}
+
+static int setup_local(void **state)
+{
+	return setup_with(state, NULL);
+}
+
+static int setup_cluster(void **state)
+{
+	return setup_with(state, (struct kube *)&cluster);
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	timer_cancel(&f->guard);
+	http_client_free(f->client);
+	http_server_free(f->server);
+	worker_free(f->query);
+	api_free(f->api);
+	store_close(f->store);
+	loop_free(f->loop);
+	json_decref(f->json);
+	free(f->body);
+	free(f);
+	return 0;
+}
+
+static void done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)error;
+	f->status = status;
+	free(f->body);
+	f->body = xstrndup(body ? body : "", n);
+	json_decref(f->json);
+	f->json = json_loadb(f->body, n, 0, NULL);
+	loop_stop(f->loop, 0);
+}
+
+static int ask(struct fixture *f, const char *method, const char *path, const char *header,
+	       const char *body)
+{
+	const char *const headers[] = {header, NULL};
+	struct http_request r = {.method = method,
+				 .path = path,
+				 .headers = headers,
+				 .body = body,
+				 .body_bytes = body ? strlen(body) : 0,
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	return f->status;
+}
+
+#define QUERY                                                                                      \
+	"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","                   \
+	"\"time_start\":1699999000,\"time_end\":1700001000"
+#define TRACING "/v1/profile/ProfileTracing"
+
+/* ---- tests ---- */
+
+static void pages_without_sign_in(void **state)
+{
+	static const char *const open[] = {"/", "/healthz", "/readyz", "/v1/info"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(open); i++)
+		assert_int_equal(ask(*state, "GET", open[i], NULL, NULL), 200);
+}
+
+static void info(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);
+	assert_string_equal(json_str_at(f->json, "version", ""), "9.9.9");
+	assert_string_equal(json_str_at(f->json, "store_note", ""), "in memory");
+	assert_false(json_bool_at(f->json, "auth_required", true));
+}
+
+static void tracing(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", TRACING, NULL, QUERY "}"), 200);
+	assert_true(str_has_prefix(
+		f->body, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":["
+			 "{\"profile_location_str\":\"api\",\"node_id\":\"\","
+			 "\"parent_node_id\":\"-1\",\"self_value\":0,\"total_value\":10101},"
+			 "{\"profile_location_str\":\"[t] worker\""));
+	assert_int_equal(ask(f, "POST", TRACING, NULL,
+			     QUERY ",\"tag_filter\":\"pod_ns='app'\",\"result_format\":\"flat\"}"),
+			 200);
+	assert_int_equal(json_array_size(json_at(f->json, "result.functions")), 4);
+	assert_int_equal(ask(f, "POST", TRACING, NULL, QUERY ",\"tag_filter\":\"pod_ns='x'\"}"),
+			 200);
+	assert_true(json_is_null(json_object_get(f->json, "result")));
+}
+
+static void errors(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", TRACING, NULL, "{"), 400);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "INVALID_POST_DATA");
+	assert_int_equal(ask(f, "POST", TRACING, NULL, QUERY ",\"tag_filter\":\"pod_ns=\"}"), 500);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "FAIL");
+	assert_non_null(strstr(f->body, "tag_filter: position 8: expected a value"));
+	assert_int_equal(ask(f, "GET", TRACING, NULL, NULL), 405);
+	assert_int_equal(ask(f, "POST", "/", NULL, "x"), 405);
+	assert_int_equal(ask(f, "GET", "/v1/nothing", NULL, NULL), 404);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "RESOURCE_NOT_FOUND");
+}
+
+static void choices(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(
+		ask(f, "POST", "/v1/profile/values", NULL,
+		    "{\"tag\":\"pod_ns\",\"profile_event_type\":\"on-cpu\",\"app_service\":"
+		    "\"\",\"tag_filter\":\"\",\"time_start\":1699999000,\"time_end\":"
+		    "1700001000,\"limit\":500}"),
+		200);
+	assert_string_equal(f->body, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":["
+				     "{\"value\":\"app\",\"samples\":1}],\"debug\":null}");
+	assert_int_equal(
+		ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"profile_event_type\"}"),
+		200);
+	assert_non_null(strstr(f->body, "on-cpu"));
+	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"nope\"}"), 400);
+	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
+	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
+}
+
+static void metrics(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "GET", "/metrics", NULL, NULL), 200);
+	assert_non_null(strstr(f->body, "# TYPE podflame_store_profiles_total counter\n"
+					"podflame_store_profiles_total 1\n"));
+	assert_non_null(strstr(f->body, "podflame_api_requests_total{path=\"/metrics\"}"));
+}
+
+static json_t *debug_page(void *arg)
+{
+	return json_pack("{s:s}", "said", (const char *)arg);
+}
+
+static void debug_pages(void **state)
+{
+	struct fixture *f = *state;
+
+	api_debug(f->api, "/debug/x", debug_page, (void *)"hello");
+	assert_int_equal(ask(f, "GET", "/debug/x", NULL, NULL), 200);
+	assert_string_equal(json_str_at(f->json, "said", ""), "hello");
+}
+
+static void foreign_hosts_are_refused(void **state)
+{
+	static const struct {
+		const char *header;
+		int status;
+	} cases[] = {
+		{"Origin: http://localhost:20416", 200},
+		{"Origin: http://127.0.0.1:20416", 200},
+		{"Origin: http://evil.example", 403},
+		{"Origin: null", 403},
+		{"Origin: http://localhost.evil.example", 403},
+	};
+	struct fixture *f = *state;
+	const struct http_client_config rebound = {.address = "127.0.0.1",
+						   .port = http_server_port(f->server),
+						   .host = "evil.example"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(ask(f, "POST", TRACING, cases[i].header, QUERY "}"),
+				 cases[i].status);
+	http_client_free(f->client);
+	assert_int_equal(http_client_new(f->loop, &rebound, &f->client), 0);
+	assert_int_equal(ask(f, "GET", "/", NULL, NULL), 403);
+	assert_int_equal(ask(f, "POST", TRACING, NULL, QUERY "}"), 403);
+}
+
+static const char *const guarded[][2] = {
+	{"POST", TRACING},	     {"POST", "/v1/profile/values"},
+	{"GET", "/v1/profile/tags"}, {"GET", "/metrics"},
+	{"GET", "/debug/x"},	     {"GET", "/nothing"},
+};
+
+static void every_endpoint_wants_the_right(void **state)
+{
+	struct fixture *f = *state;
+
+	api_debug(f->api, "/debug/x", debug_page, (void *)"hello");
+	for (size_t i = 0; i < ARRAY_SIZE(guarded); i++) {
+		const char *method = guarded[i][0], *path = guarded[i][1];
+
+		assert_int_equal(ask(f, method, path, NULL, NULL), 401);
+		assert_int_equal(ask(f, method, path, "Authorization: Basic dXNlcg==", NULL), 401);
+		assert_int_equal(ask(f, method, path, "Authorization: Bearer ", NULL), 401);
+		assert_int_equal(ask(f, method, path, "Authorization: Bearer wrong", NULL), 401);
+		assert_int_equal(ask(f, method, path, "Authorization: Bearer nobody", NULL), 403);
+		ask(f, method, path, "Authorization: Bearer viewer", NULL);
+		assert_int_not_equal(f->status, 0);
+		assert_int_not_equal(f->status, 401);
+		assert_int_not_equal(f->status, 403);
+	}
+	/* one question a token, not one a request */
+	assert_int_equal(cluster.n_token, 3);
+	assert_int_equal(cluster.n_access, 2);
+}
+
+static void refusals_say_what_to_do(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", TRACING, NULL, QUERY "}"), 401);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "UNAUTHORIZED");
+	assert_non_null(strstr(f->body, "kubectl create token x"));
+	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer nobody", QUERY "}"), 403);
+	assert_non_null(strstr(f->body, "profiles.podflame.io"));
+	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 200);
+	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);
+	assert_true(json_bool_at(f->json, "auth_required", false));
+}
+
+static void no_answer_is_no_entry(void **state)
+{
+	struct fixture *f = *state;
+
+	cluster.down = true;
+	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 503);
+	assert_non_null(strstr(f->body, "cannot be asked"));
+	assert_int_equal(ask(f, "GET", "/", NULL, NULL), 200);
+	cluster.down = false; /* and is not remembered */
+	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 200);
+	cluster.down = true; /* what was allowed stays so for a while */
+	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 200);
+}
+
+struct authn_got {
+	struct loop *loop;
+	int status;
+	char user[64], node[64];
+};
+
+static void authn_got(int status, const char *user, const char *node, const char *error, void *arg)
+{
+	struct authn_got *g = arg;
+
+	(void)error;
+	g->status = status;
+	snprintf(g->user, sizeof(g->user), "%s", user);
+	snprintf(g->node, sizeof(g->node), "%s", node);
+	loop_stop(g->loop, 0);
+}
+
+static void audience_and_node(void **state)
+{
+	struct fixture *f = *state;
+	struct authn_got g = {.loop = f->loop};
+	struct authn *a;
+
+	assert_int_equal(authn_new((struct kube *)&cluster, "podflame-ingest", &a), 0);
+	authn_check(a, "Bearer agent", authn_got, &g);
+	loop_run(f->loop);
+	assert_int_equal(g.status, 200);
+	assert_string_equal(g.user, "agent");
+	assert_string_equal(g.node, "n1");
+	authn_check(a, "Bearer viewer", authn_got, &g); /* good, but not made for this */
+	loop_run(f->loop);
+	assert_int_equal(g.status, 401);
+	authn_free(a);
+}
+
+/* Everything is freed while questions and queries are open. */
+static void ends_with_open_requests(void **state)
+{
+	struct fixture *f = *state;
+	const char *const headers[] = {"Authorization: Bearer viewer", NULL};
+	struct http_request r = {.method = "POST",
+				 .path = TRACING,
+				 .headers = headers,
+				 .body = QUERY "}",
+				 .body_bytes = strlen(QUERY "}"),
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(http_send(f->client, &r, &call), 0);
+	loop_run(f->loop); /* until the first answer */
+}
+
+int main(void)
+{
+#define LOCAL(t)   cmocka_unit_test_setup_teardown(t, setup_local, teardown)
+#define CLUSTER(t) cmocka_unit_test_setup_teardown(t, setup_cluster, teardown)
+	const struct CMUnitTest tests[] = {
+		LOCAL(pages_without_sign_in),
+		LOCAL(info),
+		LOCAL(tracing),
+		LOCAL(errors),
+		LOCAL(choices),
+		LOCAL(metrics),
+		LOCAL(debug_pages),
+		LOCAL(foreign_hosts_are_refused),
+		CLUSTER(pages_without_sign_in),
+		CLUSTER(every_endpoint_wants_the_right),
+		CLUSTER(refusals_say_what_to_do),
+		CLUSTER(no_answer_is_no_entry),
+		CLUSTER(audience_and_node),
+		CLUSTER(ends_with_open_requests),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

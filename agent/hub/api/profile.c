@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What reads the store: each request is one job of the query worker, which makes
+ * the whole reply; the loop only sends it. A full mailbox answers 503.
+ */
+#include "hub/api/api_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct query_job {
+	struct job job;
+	struct call *call;
+	struct store *store;
+	struct tracing_request tracing;
+	struct values_request values;
+	char *reply;
+	size_t n_reply;
+	int http;
+};
+
+static void query_done(struct job *job)
+{
+	struct query_job *q = (struct query_job *)job;
+
+	call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
+	tracing_request_done(&q->tracing);
+	values_request_done(&q->values);
+	free(q->reply);
+	free(q);
+}
+
+static void post(struct call *c, struct query_job *q, void (*run)(struct job *))
+{
+	q->job = (struct job){.run = run, .done = query_done, .n_bytes = sizeof(*q) + c->n_body};
+	q->call = c;
+	q->store = c->api->config.store;
+	if (worker_post(c->api->config.query, &q->job) == 0)
+		return;
+	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
+	free(q->reply);
+	q->reply = tracing_error("UNAVAILABLE", "too many queries are waiting; try again", NULL,
+				 &q->http, &q->n_reply);
+	query_done(&q->job);
+}
+
+static void refuse(struct call *c, const struct field_error *e)
+{
+	int http;
+	size_t n;
+	_cleanup_free_ char *body = tracing_refused(e, &http, &n);
+
+	call_reply(c, http, "application/json", body, n);
+}
+
+/* ---- ProfileTracing ---- */
+
+struct adding {
+	struct tree *tree;
+	int max_kernel_stack_depth;
+};
+
+static int add_row(const struct store_row *row, void *arg)
+{
+	struct adding *a = arg;
+
+	return tree_add(a->tree, row, a->max_kernel_stack_depth);
+}
+
+static void run_tracing(struct job *job)
+{
+	struct query_job *q = (struct query_job *)job;
+	struct adding a = {tree_new(), q->tracing.max_kernel_stack_depth};
+	struct store_summary s = {0};
+	struct field_error e = {0};
+
+	if (store_read(q->store, q->tracing.selection, add_row, &a, &s, &e))
+		q->reply = tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
+	else
+		q->reply = tracing_reply(a.tree, &q->tracing, &s, &q->http, &q->n_reply);
+	store_summary_done(&s);
+	tree_free(a.tree);
+}
+
+void handle_tracing(struct call *c)
+{
+	struct query_job *q = xcalloc(1, sizeof(*q));
+	struct field_error e = {0};
+
+	if (tracing_parse(c->body, c->n_body, &q->tracing, &e)) {
+		free(q);
+		refuse(c, &e);
+		return;
+	}
+	post(c, q, run_tracing);
+}
+
+/* ---- values ---- */
+
+static int add_value(const char *value, uint64_t n_samples, void *arg)
+{
+	struct buf *b = arg;
+
+	if (b->data[b->len - 1] == '}')
+		buf_putc(b, ',');
+	buf_puts(b, "{\"value\":");
+	query_put_text(b, value);
+	buf_printf(b, ",\"samples\":%" PRIu64 "}", n_samples);
+	return 0;
+}
+
+static void run_values(struct job *job)
+{
+	struct query_job *q = (struct query_job *)job;
+	const struct values_request *v = &q->values;
+	_cleanup_buf_ struct buf b = {0};
+	int r = 0;
+
+	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":[");
+	if (v->stored)
+		r = store_values(q->store, v->tracing.selection, v->tag, v->limit, add_value, &b);
+	buf_puts(&b, "],\"debug\":null}");
+	if (r || b.failed) {
+		q->reply = tracing_error("FAIL",
+					 r == -ETIME ? "the query took too long" : strerror(-r),
+					 NULL, &q->http, &q->n_reply);
+		return;
+	}
+	q->http = 200;
+	q->n_reply = b.len;
+	q->reply = buf_steal(&b);
+}
+
+void handle_values(struct call *c)
+{
+	struct query_job *q = xcalloc(1, sizeof(*q));
+	struct field_error e = {0};
+
+	if (values_parse(c->body, c->n_body, &q->values, &e)) {
+		free(q);
+		refuse(c, &e);
+		return;
+	}
+	post(c, q, run_values);
+}
+
+/* ---- tags ---- */
+
+void handle_tags(struct call *c)
+{
+	json_t *list = json_array();
+	const struct tag_info *t;
+	size_t n;
+
+	t = tag_table(&n);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name",
+						      t[i].name, "stored", t[i].stored, "type",
+						      t[i].numeric ? "int" : "string", "same_as",
+						      t[i].canonical ? t[i].canonical : "", "help",
+						      t[i].help));
+	call_json(c, 200,
+		  json_pack("{s:s, s:s, s:o, s:n}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
+			    "result", list, "debug"));
+}

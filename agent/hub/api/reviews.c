@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cache of reviews. Keyed by a SHA-256, so no token lies in memory for longer
+ * than its request. Bounded twice: how many answers are kept, and how many
+ * questions are open, so that a flood of made-up tokens cannot become a flood
+ * on the API server.
+ */
+#include "hub/api/auth.h"
+
+#include <openssl/sha.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+#define KEEP_YES_NS (60 * NSEC_PER_SEC)
+#define KEEP_NO_NS  (10 * NSEC_PER_SEC)
+#define MAX_KEPT    4096
+#define MAX_OPEN    64
+#define MAX_WAITING 256 /* for one answer */
+
+struct waiter {
+	verdict_fn *fn;
+	void *arg;
+	struct waiter *next;
+};
+
+struct review {
+	uint8_t key[SHA256_DIGEST_LENGTH];
+	struct reviews *all;
+	bool open;
+	struct verdict verdict;
+	char *error;
+	json_t *user;
+	uint64_t until_ns;
+	struct waiter *waiters;
+	unsigned n_waiters;
+	UT_hash_handle hh;
+};
+
+struct reviews {
+	struct reviews_config config;
+	struct review *kept; /* oldest first */
+	unsigned n_open;
+};
+
+struct reviews *reviews_new(const struct reviews_config *c)
+{
+	struct reviews *r = xcalloc(1, sizeof(*r));
+
+	r->config = *c;
+	return r;
+}
+
+/* A waiter may ask again or end everything: nothing of v is touched after the first of them. */
+static void tell(struct waiter *waiters, const struct verdict *v)
+{
+	_cleanup_free_ char *error = xstrdup(v->error);
+	_cleanup_json_ json_t *user = json_incref((json_t *)v->user);
+	const struct verdict out = {.status = v->status, .error = error, .user = user};
+
+	for (struct waiter *w = waiters, *next; w; w = next) {
+		next = w->next;
+		w->fn(&out, w->arg);
+		free(w);
+	}
+}
+
+static void forget(struct waiter *waiters)
+{
+	for (struct waiter *w = waiters, *next; w; w = next) {
+		next = w->next;
+		free(w);
+	}
+}
+
+static void review_free(struct review *v)
+{
+	forget(v->waiters);
+	free(v->error);
+	json_decref(v->user);
+	free(v);
+}
+
+struct reviews *reviews_free(struct reviews *r, bool answer)
+{
+	const struct verdict ending = {.status = 503, .error = "the hub is stopping"};
+	struct review *v, *next;
+
+	if (!r)
+		return NULL;
+	HASH_ITER (hh, r->kept, v, next) {
+		HASH_DEL(r->kept, v);
+		if (v->open && answer)
+			tell(TAKE_PTR(v->waiters), &ending);
+		/* its answer may still come: then answered() frees it */
+		if (v->open)
+			v->all = NULL;
+		else
+			review_free(v);
+	}
+	free(r);
+	return NULL;
+}
+
+static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
+{
+	const struct verdict v = {.status = status, .error = error};
+
+	fn(&v, arg);
+}
+
+/* Room for one more: what is out of date goes, or else the oldest. */
+static void make_room(struct reviews *r)
+{
+	uint64_t now_ns = now_mono_ns();
+	struct review *v, *next, *oldest = NULL;
+
+	if (HASH_COUNT(r->kept) < MAX_KEPT)
+		return;
+	HASH_ITER (hh, r->kept, v, next) {
+		if (v->open)
+			continue;
+		if (!oldest)
+			oldest = v;
+		if (v->until_ns > now_ns)
+			continue;
+		HASH_DEL(r->kept, v);
+		if (v == oldest)
+			oldest = NULL;
+		review_free(v);
+	}
+	if (HASH_COUNT(r->kept) >= MAX_KEPT && oldest) {
+		HASH_DEL(r->kept, oldest);
+		review_free(oldest);
+	}
+}
+
+static void judge(struct review *v, int status, const json_t *body, const char *error)
+{
+	const struct reviews_config *c = &v->all->config;
+
+	v->verdict = (struct verdict){.status = 503};
+	if (status == 200 || status == 201)
+		c->judge(json_object_get(body, "status"), &v->verdict, c->judge_arg);
+	else
+		v->verdict.error = error ? error : "no answer";
+	/* strings of the answer end with it */
+	if (v->verdict.status == 503)
+		v->error = xasprintf("the Kubernetes API server cannot be asked (%s): %s", c->path,
+				     v->verdict.error ? v->verdict.error : "no answer");
+	else
+		v->error = xstrdup(v->verdict.error);
+	v->user = v->verdict.user ? json_deep_copy(v->verdict.user) : NULL;
+	v->verdict.error = v->error;
+	v->verdict.user = v->user;
+}
+
+static void answered(int status, const json_t *body, const char *error, void *arg)
+{
+	struct review *v = arg;
+	struct reviews *r = v->all;
+	struct waiter *waiters = TAKE_PTR(v->waiters);
+	bool keep;
+
+	if (!r) {
+		review_free(v);
+		return;
+	}
+	judge(v, status, body, error);
+	keep = v->verdict.status != 503;
+	v->until_ns = now_mono_ns() + (v->verdict.status == 200 ? KEEP_YES_NS : KEEP_NO_NS);
+	v->open = false;
+	r->n_open--;
+	if (!keep)
+		HASH_DEL(r->kept, v);
+	tell(waiters, &v->verdict);
+	if (!keep) /* and so nobody else's */
+		review_free(v);
+}
+
+static void wait_for(struct review *v, verdict_fn *fn, void *arg)
+{
+	struct waiter *w, **end = &v->waiters;
+
+	if (v->n_waiters == MAX_WAITING) {
+		refuse(fn, arg, 503, "too many requests wait for the same sign-in");
+		return;
+	}
+	w = xcalloc(1, sizeof(*w));
+	*w = (struct waiter){.fn = fn, .arg = arg};
+	while (*end)
+		end = &(*end)->next;
+	*end = w;
+	v->n_waiters++;
+}
+
+static void ask(struct reviews *r, const uint8_t key[SHA256_DIGEST_LENGTH], const json_t *object,
+		verdict_fn *fn, void *arg)
+{
+	struct review *v;
+	int e;
+
+	if (r->n_open >= MAX_OPEN) {
+		counter_add(counter("api_refused_total", "reason", "reviews_busy"), 1);
+		refuse(fn, arg, 503, "too many sign-ins are being checked; try again");
+		return;
+	}
+	make_room(r);
+	v = xcalloc(1, sizeof(*v));
+	memcpy(v->key, key, sizeof(v->key));
+	v->all = r;
+	v->open = true;
+	HASH_ADD(hh, r->kept, key, sizeof(v->key), v);
+	r->n_open++;
+	wait_for(v, fn, arg);
+	e = kube_request(r->config.kube, "POST", r->config.path, NULL, object, answered, v);
+	if (e)
+		answered(0, NULL, strerror(-e), v);
+}
+
+void reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
+		 void *arg)
+{
+	_cleanup_json_ json_t *owned = object;
+	uint8_t hash[SHA256_DIGEST_LENGTH];
+	struct review *v;
+
+	SHA256(key, n, hash);
+	HASH_FIND(hh, r->kept, hash, sizeof(hash), v);
+	if (v && v->open) {
+		wait_for(v, fn, arg);
+		return;
+	}
+	if (v && v->until_ns > now_mono_ns()) {
+		fn(&v->verdict, arg);
+		return;
+	}
+	if (v) {
+		HASH_DEL(r->kept, v);
+		review_free(v);
+	}
+	ask(r, hash, owned, fn, arg);
+}
