@@ -120,13 +120,12 @@ static struct verdict no_entries(const struct subject *x)
 	if (!x->n_reports)
 		return verdict("False", "NoAgents",
 			       xstrdup("no agent reports; does the DaemonSet podflame-agent run?"));
-	return verdict("False", "NoPodsMatched",
-		       xasprintf("the selectors match no running pod on any of the %u reporting "
-				 "nodes%s",
-				 x->n_reports,
-				 json_at(x->target, "spec.nodeSelector")
-					 ? "; there is a nodeSelector too"
-					 : ""));
+	return verdict(
+		"False", "NoPodsMatched",
+		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
+			  x->n_reports, x->n_reports == 1 ? "" : "s", x->n_reports == 1 ? "s" : "",
+			  json_at(x->target, "spec.nodeSelector") ? "; there is a nodeSelector too"
+								  : ""));
 }
 
 /* A reason for which waiting does not help. */
@@ -247,14 +246,24 @@ static void add_condition(json_t *list, const json_t *target, const char *type, 
 	free(v.message);
 }
 
+/* What the target itself says is no failure of it. */
+static bool is_asked_for(const struct group *g)
+{
+	return streq(g->reason, "Suspended") || streq(g->reason, "Completed") ||
+	       streq(g->reason, "NodeNotSelected");
+}
+
 static json_t *failures(const struct sum *s)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < s->n_groups && json_array_size(list) < STATUS_MAX_FAILURES; i++) {
 		const struct group *g = &s->groups[i];
-		json_t *nodes = json_array();
+		json_t *nodes;
 
+		if (is_asked_for(g))
+			continue;
+		nodes = json_array();
 		for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
 			json_array_append_new(nodes, json_string(g->examples[k]));
 		json_array_append_new(list,

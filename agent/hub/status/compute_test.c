@@ -218,6 +218,16 @@ static void test_failures_are_bounded(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 8);
 }
 
+static void test_what_was_asked_for_is_no_failure(void **state)
+{
+	_cleanup_json_ json_t *s =
+		compute(TARGET(", \"suspend\": true", ""),
+			"[" NODE("n1", 0, false, false, WHY("Suspended", 0)) "]", 1);
+
+	(void)state;
+	assert_int_equal(json_array_size(json_object_get(s, "failures")), 0);
+}
+
 static void test_first_ready_time(void **state)
 {
 	_cleanup_json_ json_t *first = compute(TARGET(", \"stopAfter\": \"5m\"", ""),
@@ -273,6 +283,7 @@ int main(void)
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_counters_and_failures),
 		cmocka_unit_test(test_failures_are_bounded),
+		cmocka_unit_test(test_what_was_asked_for_is_no_failure),
 		cmocka_unit_test(test_first_ready_time),
 		cmocka_unit_test(test_transition_times),
 		cmocka_unit_test(test_new_generation_waits_anew),
