@@ -68,7 +68,7 @@ void gap_note(struct node *n)
 			    kernel_active(n->kernel) ? "true" : "false");
 	o->task.run = note_run;
 	o->task.done = note_done;
-	task_post(n, n->os, &o->task, 0);
+	task_post(n, n->disk, &o->task, 0);
 }
 
 void gap_done(struct gap *g)

@@ -2,7 +2,8 @@
 /*
  * What the files of node/ share. Threads: the loop owns struct node; the os
  * worker alone calls probes; the files worker reads processes of pods (it may be
- * replaced when one of them blocks it); the pipeline worker owns struct pipeline.
+ * replaced when one of them blocks it); the disk worker keeps spool and state; the
+ * pipeline worker owns struct pipeline.
  * Work goes between them as tasks, with what it is about inside.
  */
 #pragma once
@@ -105,7 +106,7 @@ struct gap {
 };
 /* Returns the gap in ns, 0: none or not known. */
 uint64_t gap_open(struct gap *g, const struct config *conf, bool local);
-/* A window was handed over; writes it down on the os worker. */
+/* A window was handed over; writes it down on the disk worker. */
 void gap_note(struct node *n);
 void gap_done(struct gap *g);
 
@@ -124,6 +125,7 @@ struct kernel *kernel_free(struct kernel *k);
 /* The plan or the list of host processes changed. */
 void kernel_sync(struct kernel *k);
 bool kernel_active(const struct kernel *k);
+bool kernel_loaded(const struct kernel *k);
 /* os worker: the list of host processes; no-op while nothing is loaded. */
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);
 /* ---- drains.c: what a drain brought, on its way to the pipeline ---- */
@@ -138,11 +140,11 @@ struct node {
 	const struct config *conf;
 	struct node_config config;
 	unsigned refs; /* struct node_new's and one a task */
-	bool closing;  /* the workers have ended */
+	bool closing;  /* os, files and pipeline workers have ended */
 	bool closed;
 	struct task *tasks, **tasks_tail; /* outstanding, in order */
 
-	struct worker *os, *files, *pipe;
+	struct worker *os, *files, *pipe, *disk;
 	struct procs *procs;
 	struct world *world;
 	struct kernel *kernel;
@@ -156,11 +158,15 @@ struct node {
 	uint64_t gap_ns;
 	char boot_id[64];
 };
-/* The node's UID is known: profiles can be named. Once. */
+/* Both do nothing the second time. The node's UID is known: profiles can be named; */
 int node_start(struct node *n, const char *node_uid);
+/* the API server has this node: it can be reported on. */
+int node_start_report(struct node *n, const char *node_uid);
 void node_batch(struct node *n, struct batch *b); /* takes b, may be NULL */
 void node_problem_all(struct node *n, const char *reason, const char *message);
 /* Targets of a container (by id, else by pod) get fn(uid). */
 void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
 		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg);
 bool node_total(const struct node *n);
+/* Pods are profiled, by their cgroups; else host processes only. */
+bool node_has_pods(const struct node *n);

@@ -92,6 +92,11 @@ bool kernel_active(const struct kernel *k)
 	return k->state == ON && is_wanted(k);
 }
 
+bool kernel_loaded(const struct kernel *k)
+{
+	return k->state != OFF;
+}
+
 /* ---- load and unload ---- */
 
 struct load {
@@ -110,7 +115,7 @@ static void load_run(struct task *t)
 	const struct config *conf = k->node->conf;
 	struct probe_config c = {
 		.hierarchy = k->hierarchy,
-		.use_cgroups = k->node->config.kube && k->hierarchy.mount[0],
+		.use_cgroups = node_has_pods(k->node) && k->hierarchy.mount[0],
 		.use_list = k->node->hosts != NULL,
 		.total = node_total(k->node),
 		.per_cpu = conf->on_cpu_per_cpu,
@@ -316,7 +321,7 @@ static void scan(struct kernel *k)
 	uint64_t now_ns = now_boot_ns(), wait_ns = k->blind ? SCAN_BLIND_NS : SCAN_NS;
 	struct scan *s;
 
-	if (k->scan_busy || !k->hierarchy.mount[0] || !k->node->config.kube)
+	if (k->scan_busy || !k->hierarchy.mount[0] || !node_has_pods(k->node))
 		return;
 	if (procs_wants_scan(k->node->procs))
 		wait_ns = SCAN_EARLY_NS;
@@ -495,7 +500,7 @@ int kernel_new(struct node *n, struct kernel **ret, struct field_error *reterr)
 
 	k->node = n;
 	/* Without Kubernetes nobody asks for cgroups, unless the user said which. */
-	if (r < 0 && (n->config.kube || *n->conf->cgroup_hierarchy)) {
+	if (r < 0 && (node_has_pods(n) || *n->conf->cgroup_hierarchy)) {
 		if (reterr)
 			*reterr = err;
 		free(k);

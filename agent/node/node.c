@@ -7,12 +7,18 @@
 
 #define OS_MAILBOX    (64u << 20)
 #define FILES_MAILBOX (16u << 20)
+#define DISK_MAILBOX  (64u << 20)
 #define PIPE_MAILBOX  (256u << 20)
 #define USER_AGENT    "podflame-agent/" PODFLAME_VERSION
 
 bool node_total(const struct node *n)
 {
 	return n->conf->total || n->config.local;
+}
+
+bool node_has_pods(const struct node *n)
+{
+	return n->config.kube || !n->config.local;
 }
 
 /* ---- what is told ---- */
@@ -104,7 +110,7 @@ static void read_id(const char *path, char *out, size_t n)
 	snprintf(out, n, "%s", text);
 }
 
-static int start_report(struct node *n, const char *node_uid)
+int node_start_report(struct node *n, const char *node_uid)
 {
 	struct report_config c = {
 		.node_name = n->conf->node_name,
@@ -114,7 +120,7 @@ static int start_report(struct node *n, const char *node_uid)
 		.boot_id = n->boot_id,
 	};
 
-	return report_new(n->loop, n->config.kube, &c, &n->report);
+	return n->report ? 0 : report_new(n->loop, n->config.kube, &c, &n->report);
 }
 
 int node_start(struct node *n, const char *node_uid)
@@ -128,13 +134,8 @@ int node_start(struct node *n, const char *node_uid)
 			 .per_cpu = n->conf->on_cpu_per_cpu},
 		.gap_ns = n->gap_ns,
 	};
-	int r = n->pipeline ? 0 : pipeline_new(&c, &n->pipeline);
 
-	if (r == 0 && n->config.kube && !n->report && !n->config.local)
-		r = start_report(n, node_uid);
-	if (r < 0)
-		log_err("node: %s", strerror(-r));
-	return r;
+	return n->pipeline ? 0 : pipeline_new(&c, &n->pipeline);
 }
 
 static int start_workers(struct node *n)
@@ -145,6 +146,8 @@ static int start_workers(struct node *n)
 		r = worker_new(n->loop, "files", FILES_MAILBOX, &n->files);
 	if (r == 0)
 		r = worker_new(n->loop, "pipeline", PIPE_MAILBOX, &n->pipe);
+	if (r == 0)
+		r = worker_new(n->loop, "disk", DISK_MAILBOX, &n->disk);
 	return r;
 }
 
@@ -158,7 +161,7 @@ static int start_sender(struct node *n, struct field_error *reterr)
 		.spool_dir = conf->spool_dir,
 		.spool_max_bytes = conf->spool_max_bytes,
 		.user_agent = USER_AGENT,
-		.os = n->os,
+		.os = n->disk,
 		.direct = n->config.direct,
 		.direct_arg = n->config.direct_arg,
 	};
@@ -256,7 +259,10 @@ struct node *node_free(struct node *n)
 	tasks_finish(n);
 	flush(n);
 	report_free(n->report);
+	/* The disk worker still delivers or spools what the sender was given. */
 	sender_free(n->sender);
+	if (n->disk)
+		worker_free(n->disk);
 	hosts_free(n->hosts);
 	kernel_free(n->kernel);
 	drains_free(n->drains);

@@ -136,12 +136,22 @@ static void make_plan(void *arg)
 	kernel_sync(n->kernel);
 }
 
+static void node_is_known(struct node *n, const char *uid)
+{
+	int r = node_start(n, uid);
+
+	if (r == 0)
+		r = node_start_report(n, uid);
+	if (r < 0)
+		log_err("node %s: %s", n->conf->node_name, strerror(-r));
+}
+
 static void changed(struct watched *watched, const json_t *obj)
 {
 	struct world *w = watched->world;
 
-	if (watched->kind == NODE && obj && !w->node->report)
-		node_start(w->node, json_str_at(obj, "metadata.uid", ""));
+	if (watched->kind == NODE && obj)
+		node_is_known(w->node, json_str_at(obj, "metadata.uid", ""));
 	plan_soon(w, GATHER_NS);
 }
 
