@@ -150,9 +150,10 @@ static void back_off(struct kube_watch *w, bool list)
 	wait_ns(w, list, ns);
 }
 
+/* What will not change within seconds is asked for at a steady slow pace. */
 static void slow(struct kube_watch *w, bool list)
 {
-	uint64_t ns = MAX(backoff_next(&w->backoff, w->times), w->times->slow_ns);
+	uint64_t ns = w->times->slow_ns + random_below(w->times->slow_ns / 2 + 1);
 
 	count("backoff");
 	wait_ns(w, list, MAX(ns, w->retry_after_ns));

@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where the server is, who we are, credentials that change, single requests, decoders. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "lib/kube/kube_private.h"
+#include "lib/loop/testserver.h"
+
+static struct test_ca ca, new_ca;
+static struct test_cert cert, new_cert, client_cert;
+static char dir[64];
+
+static void write_file(const char *name, const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0600), 0);
+}
+
+static void remove_file(const char *name)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+
+	unlink(path);
+}
+
+static char *base64(const char *text)
+{
+	char *out = xmalloc(strlen(text) * 4 / 3 + 8);
+
+	EVP_EncodeBlock((unsigned char *)out, (const unsigned char *)text, (int)strlen(text));
+	return out;
+}
+
+static void assert_text(const char *text, const char *part)
+{
+	if (!text || !strstr(text, part))
+		fail_msg("\"%s\" does not contain \"%s\"", text ?: "(null)", part);
+}
+
+/* ---- configuration ---- */
+
+static void in_cluster(void **state)
+{
+	struct kube_config c = {0};
+	struct field_error e = {0};
+
+	(void)state;
+	unsetenv("KUBERNETES_SERVICE_HOST");
+	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), -ENOENT);
+	setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
+	setenv("KUBERNETES_SERVICE_PORT", "443", 1);
+	remove_file("token");
+	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), -EINVAL);
+	assert_text(e.reason, "service account token");
+	write_file("token", "t");
+	write_file("namespace", "podflame-system\n");
+	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
+	assert_string_equal(c.address, "fd00::1");
+	assert_int_equal(c.port, 443);
+	/* never the address: an IPv6 literal is in no certificate */
+	assert_string_equal(c.host, "kubernetes.default.svc");
+	assert_string_equal(c.default_namespace, "podflame-system");
+	assert_text(c.ca_file, "/ca.crt");
+	kube_config_done(&c);
+	setenv("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", 1);
+	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), -EINVAL);
+	assert_string_equal(e.path, "KUBERNETES_SERVICE_PORT");
+}
+
+static int read_config(const char *cluster, const char *user, struct kube_config *c,
+		       struct field_error *e)
+{
+	_cleanup_free_ char *path = xasprintf("%s/config", dir);
+	_cleanup_free_ char *text =
+		xasprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+			  "clusters: [{name: other, cluster: {}}, {name: k, cluster: {%s}}]\n"
+			  "users: [{name: u, user: {%s}}]\n"
+			  "contexts: [{name: x, context: {cluster: k, user: u, namespace: app}}]\n",
+			  cluster, user);
+
+	write_file("config", text);
+	*e = (struct field_error){0};
+	return kube_config_file(path, NULL, c, e);
+}
+
+static void kubeconfig_inline(void **state)
+{
+	_cleanup_free_ char *ca64 = base64(ca.pem), *cert64 = base64(client_cert.cert_pem),
+			    *key64 = base64(client_cert.key_pem);
+	_cleanup_free_ char *cluster =
+		xasprintf("server: 'https://10.0.0.1:6443', tls-server-name: api, "
+			  "certificate-authority-data: %s",
+			  ca64);
+	_cleanup_free_ char *user =
+		xasprintf("client-certificate-data: %s, client-key-data: %s", cert64, key64);
+	struct kube_config c = {0};
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(read_config(cluster, user, &c, &e), 0);
+	assert_string_equal(c.address, "10.0.0.1");
+	assert_int_equal(c.port, 6443);
+	assert_string_equal(c.host, "api");
+	assert_string_equal(c.ca_pem, ca.pem);
+	assert_string_equal(c.cert_pem, client_cert.cert_pem);
+	assert_string_equal(c.key_pem, client_cert.key_pem);
+	assert_string_equal(c.default_namespace, "app");
+	kube_config_done(&c);
+}
+
+static void kubeconfig_files_are_relative_to_it(void **state)
+{
+	struct kube_config c = {0};
+	struct field_error e;
+	_cleanup_free_ char *want = xasprintf("%s/ca.crt", dir);
+
+	(void)state;
+	write_file("ca.crt", ca.pem);
+	write_file("token", "t");
+	assert_int_equal(
+		read_config("server: 'https://[::1]/k8s/c-1/', certificate-authority: ca.crt",
+			    "tokenFile: token", &c, &e),
+		0);
+	assert_string_equal(c.address, "::1");
+	assert_string_equal(c.host, "::1");
+	assert_int_equal(c.port, 443);
+	assert_string_equal(c.path_prefix, "/k8s/c-1");
+	assert_string_equal(c.ca_file, want);
+	kube_config_done(&c);
+}
+
+static void kubeconfig_errors_name_the_field(void **state)
+{
+	static const struct {
+		const char *cluster, *user, *path, *reason;
+	} table[] = {
+		{"", "", "clusters[1].cluster.server", "missing"},
+		{"server: 5", "", "clusters[1].cluster.server", "no string"},
+		{"server: 'ftp://x'", "", "clusters[1].cluster.server", "https://"},
+		{"server: 'https://x:0'", "", "clusters[1].cluster.server", "port"},
+		{"server: 'https://x:y'", "", "clusters[1].cluster.server", "port"},
+		{"server: 'https://u@x'", "", "clusters[1].cluster.server", "user name"},
+		{"server: 'https://[::1'", "", "clusters[1].cluster.server", "IPv6"},
+		{"server: 'https://x', proxy-url: 'http://p'", "", "clusters[1].cluster.proxy-url",
+		 "not supported"},
+		{"server: 'https://x', certificate-authority: gone.crt", "",
+		 "clusters[1].cluster.certificate-authority", "No such file"},
+		{"server: 'https://x', certificate-authority-data: '***'", "",
+		 "clusters[1].cluster.certificate-authority-data", "base64"},
+		{"server: 'https://x', insecure-skip-tls-verify: maybe", "",
+		 "clusters[1].cluster.insecure-skip-tls-verify", "neither true nor false"},
+		{"server: 'https://x'", "exec: {command: aws}", "users[0].user.exec",
+		 "not supported"},
+		{"server: 'https://x'", "auth-provider: {name: gcp}", "users[0].user.auth-provider",
+		 "no longer"},
+		{"server: 'https://x'", "username: a, password: b", "users[0].user.username",
+		 "no longer"},
+		{"server: 'https://x'", "client-certificate-data: YQ==", "users[0].user.client-key",
+		 "missing"},
+		{"server: 'https://x'", "tokenFile: gone", "users[0].user.tokenFile",
+		 "No such file"},
+	};
+	struct kube_config c = {0};
+	struct field_error e;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		assert_int_equal(read_config(table[i].cluster, table[i].user, &c, &e), -EINVAL);
+		assert_string_equal(e.path, table[i].path);
+		assert_text(e.reason, table[i].reason);
+		assert_null(c.address);
+	}
+}
+
+static void kubeconfig_unknown_names_and_files(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/config", dir);
+	struct kube_config c = {0};
+	struct field_error e = {0};
+
+	(void)state;
+	assert_int_equal(kube_config_file("/nonexistent/config", NULL, &c, &e), -ENOENT);
+	assert_string_equal(e.path, "/nonexistent/config");
+	assert_int_equal(read_config("server: 'https://x'", "", &c, &e), 0);
+	kube_config_done(&c);
+	assert_int_equal(kube_config_file(path, "wrong", &c, &e), -EINVAL);
+	assert_text(e.reason, "no entry named \"wrong\"");
+	write_file("config", "clusters: [");
+	assert_int_equal(kube_config_file(path, NULL, &c, &e), -EINVAL);
+	write_file("config", "a: b");
+	assert_int_equal(kube_config_file(path, NULL, &c, &e), -EINVAL);
+	assert_string_equal(e.path, "current-context");
+	setenv("KUBECONFIG", "/a:/b", 1);
+	assert_int_equal(kube_config_file(NULL, NULL, &c, &e), -EINVAL);
+	assert_string_equal(e.path, "KUBECONFIG");
+	unsetenv("KUBECONFIG");
+}
+
+/* ---- a client and a server that knows one token ---- */
+
+struct fixture {
+	struct loop *loop;
+	struct kube *kube;
+	struct test_server *ts;
+	struct timer timer;
+	const char *good_token; /* under ts->lock */
+	int status, n_done;
+	char *error, *name;
+};
+
+static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	struct fixture *f = arg;
+	_cleanup_free_ char *want = NULL;
+
+	pthread_mutex_lock(&f->ts->lock);
+	want = xasprintf("Authorization: Bearer %s\r\n", f->good_token);
+	pthread_mutex_unlock(&f->ts->lock);
+	if (!strstr(r->head, want))
+		ts_reply(c, 401, NULL, "{\"kind\":\"Status\",\"message\":\"Unauthorized\"}");
+	else if (strstr(r->line, "/html"))
+		ts_reply(c, 200, NULL, "<html>");
+	else if (strstr(r->line, "/forbidden"))
+		ts_reply(c, 403, NULL, "{\"kind\":\"Status\",\"message\":\"no right\"}");
+	else
+		ts_reply(c, 200, NULL, "{\"name\":\"answer\"}");
+}
+
+static void set_good_token(struct fixture *f, const char *token)
+{
+	pthread_mutex_lock(&f->ts->lock);
+	f->good_token = token;
+	pthread_mutex_unlock(&f->ts->lock);
+}
+
+static struct fixture *start(const struct test_cert *server_cert, const struct kube_times *times)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	struct ts_config tc = {.cert = server_cert};
+	_cleanup_free_ char *ca_file = xasprintf("%s/ca.crt", dir);
+	_cleanup_free_ char *token_file = xasprintf("%s/token", dir);
+	struct kube_config c = {.address = (char *)"127.0.0.1",
+				.host = (char *)"kubernetes.default.svc",
+				.ca_file = ca_file,
+				.token_file = token_file};
+	struct field_error e = {0};
+
+	write_file("ca.crt", ca.pem);
+	write_file("token", "one\n");
+	f->good_token = "one";
+	assert_int_equal(loop_new(&f->loop), 0);
+	f->ts = ts_start(&tc, serve, f);
+	c.port = f->ts->port;
+	assert_int_equal(kube_new(f->loop, &c, "t", &f->kube, &e), 0);
+	if (times)
+		kube_set_times(f->kube, times);
+	return f;
+}
+
+static void finish(struct fixture *f)
+{
+	timer_cancel(&f->timer);
+	kube_free(f->kube);
+	ts_stop(f->ts);
+	loop_free(f->loop);
+	free(f->error);
+	free(f->name);
+	free(f);
+}
+
+static void done(int status, const json_t *body, const char *error, void *arg)
+{
+	struct fixture *f = arg;
+
+	f->n_done++;
+	f->status = status;
+	free(f->error);
+	f->error = xstrdup(error);
+	free(f->name);
+	f->name = xstrdup(json_str_at(body, "name", NULL));
+	loop_stop(f->loop, 0);
+}
+
+static void ask(struct fixture *f, const char *method, const char *path, const json_t *body)
+{
+	f->n_done = 0;
+	assert_int_equal(kube_request(f->kube, method, path, NULL, body, done, f), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->n_done, 1);
+}
+
+static void request_and_its_errors(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+	_cleanup_json_ json_t *body = json_pack("{s:s}", "a", "b");
+
+	(void)state;
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	assert_null(f->error);
+	assert_string_equal(f->name, "answer");
+	ask(f, "POST", "/x", body);
+	assert_text(ts_request_head(f->ts, 1), "Content-Type: application/json");
+	assert_string_equal(f->ts->requests[1].body, "{\"a\":\"b\"}");
+	ask(f, "GET", "/forbidden", NULL);
+	assert_int_equal(f->status, 403);
+	assert_string_equal(f->error, "HTTP 403: no right");
+	ask(f, "GET", "/html", NULL);
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "no JSON");
+	finish(f);
+}
+
+static void token_52_is_read_again_when_it_changes(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+
+	(void)state;
+	ask(f, "GET", "/x", NULL);
+	write_file("token", "two");
+	set_good_token(f, "two");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	assert_int_equal(ts_n_requests(f->ts), 2); /* without a 401 between */
+	finish(f);
+}
+
+static void token_53_missing_or_empty_for_a_moment(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+
+	(void)state;
+	ask(f, "GET", "/x", NULL);
+	remove_file("token");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	write_file("token", "");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	write_file("token", "three");
+	set_good_token(f, "three");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	finish(f);
+}
+
+static void token_54_401_is_tried_once_more(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+
+	(void)state;
+	set_good_token(f, "never");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 401);
+	assert_int_equal(ts_n_requests(f->ts), 2);
+	finish(f);
+}
+
+static void token_56_sizes(void **state)
+{
+	static const size_t sizes[] = {900, 4000, 8000, 16000};
+	struct fixture *f = start(&cert, NULL);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		_cleanup_free_ char *token = xcalloc(1, sizes[i] + 1);
+
+		memset(token, 'a' + (int)i, sizes[i]);
+		write_file("token", token);
+		set_good_token(f, token);
+		ask(f, "GET", "/x", NULL);
+		assert_int_equal(f->status, 200);
+		set_good_token(f, "");
+	}
+	finish(f);
+}
+
+/* Asks until the answer has this status. */
+static void ask_until(struct fixture *f, int status)
+{
+	uint64_t until_ns = now_mono_ns() + 20 * NSEC_PER_SEC;
+
+	do
+		ask(f, "GET", "/x", NULL);
+	while (f->status != status && now_mono_ns() < until_ns);
+	assert_int_equal(f->status, status);
+}
+
+static void swap_server(struct fixture *f, const struct test_cert *server_cert)
+{
+	struct ts_config tc = {.cert = server_cert, .port = f->ts->port};
+
+	ts_stop(f->ts);
+	f->ts = ts_start(&tc, serve, f);
+}
+
+static void ca_57_rotates(void **state)
+{
+	struct kube_times t = kube_times_default;
+	_cleanup_free_ char *both = xasprintf("%s%s", ca.pem, new_ca.pem);
+	struct fixture *f;
+
+	(void)state;
+	t.ca_poll_ns = 5 * NSEC_PER_MSEC;
+	f = start(&cert, &t);
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	swap_server(f, &new_cert);
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "certificate");
+	write_file("ca.crt", both);
+	ask_until(f, 200);
+	write_file("ca.crt", new_ca.pem);
+	swap_server(f, &cert); /* signed by the one that has gone */
+	ask_until(f, 0);
+	assert_text(f->error, "certificate");
+	swap_server(f, &new_cert);
+	ask_until(f, 200);
+	finish(f);
+}
+
+static void ca_58_garbage_keeps_the_last_good_one(void **state)
+{
+	struct kube_times t = kube_times_default;
+	struct counter *bad = counter("kube_credentials_total", "reason", "ca_unusable");
+	uint64_t before = counter_get(bad), until_ns = now_mono_ns() + 20 * NSEC_PER_SEC;
+	struct fixture *f;
+
+	(void)state;
+	t.ca_poll_ns = 5 * NSEC_PER_MSEC;
+	f = start(&cert, &t);
+	write_file("ca.crt", "garbage");
+	while (counter_get(bad) == before && now_mono_ns() < until_ns) {
+		ask(f, "GET", "/x", NULL);
+		assert_int_equal(f->status, 200);
+	}
+	assert_true(counter_get(bad) > before);
+	finish(f);
+}
+
+static void unusable_ca_is_an_error_at_start(void **state)
+{
+	struct loop *l;
+	struct kube *k = NULL;
+	struct field_error e = {0};
+	struct kube_config c = {.address = (char *)"127.0.0.1",
+				.port = 1,
+				.ca_file = (char *)"/nonexistent/ca.crt"};
+
+	(void)state;
+	assert_int_equal(loop_new(&l), 0);
+	assert_int_equal(kube_new(l, &c, "t", &k, &e), -ENOENT);
+	assert_string_equal(e.path, "certificate-authority");
+	assert_text(e.reason, "/nonexistent/ca.crt");
+	c.ca_file = NULL;
+	c.ca_pem = (char *)"garbage";
+	assert_int_equal(kube_new(l, &c, "t", &k, &e), -EINVAL);
+	assert_string_equal(e.path, "ca");
+	assert_null(k);
+	loop_free(l);
+}
+
+/* ---- decoders: the same result however the bytes are cut ---- */
+
+static bool collect(const char *text, size_t n, void *arg)
+{
+	buf_printf(arg, "[%.*s]", (int)n, text);
+	return true;
+}
+
+static void lines_cut_at_every_byte(void **state)
+{
+	static const char text[] =
+		"{\"a\":1}\n\r\n{\"b\":\"x\\n\"}\r\n\ntoo long, this one is\nlast\nopen";
+	size_t n = strlen(text);
+
+	(void)state;
+	for (size_t cut = 0; cut <= n; cut++) {
+		_cleanup_buf_ struct buf got = {0};
+		struct lines l;
+
+		lines_init(&l, 16);
+		assert_true(lines_feed(&l, text, cut, collect, &got));
+		assert_true(lines_feed(&l, text + cut, n - cut, collect, &got));
+		assert_string_equal(got.data, "[{\"a\":1}][{\"b\":\"x\\n\"}][last]");
+		assert_int_equal(l.n_lost, 1);
+		lines_done(&l);
+	}
+}
+
+static void list_cut_at_every_byte(void **state)
+{
+	static const char text[] = "{ \"kind\" : \"PodList\", \"x\":{\"items\":[9]}, \"items\" : [ "
+				   "{\"a\":\"]}\\\"\"} , {\"b\":[{},[1]]},"
+				   "{\"c\":\"much too long for this\"}, 7, null ],\n "
+				   "\"metadata\":{\"continue\":\"\",\"items\":[]} }";
+	size_t n = strlen(text);
+
+	(void)state;
+	for (size_t cut = 0; cut <= n; cut++) {
+		_cleanup_buf_ struct buf got = {0};
+		_cleanup_json_ json_t *j = NULL;
+		struct list_split s;
+
+		list_split_init(&s, 20);
+		assert_true(list_split_feed(&s, text, cut, collect, &got));
+		assert_true(list_split_feed(&s, text + cut, n - cut, collect, &got));
+		assert_string_equal(got.data, "[{\"a\":\"]}\\\"\"}][{\"b\":[{},[1]]}]");
+		j = json_loads(s.skeleton.data, 0, NULL);
+		assert_int_equal(json_array_size(json_at(j, "items")), 0);
+		assert_int_equal(json_array_size(json_at(j, "x.items")), 1);
+		assert_non_null(json_at(j, "metadata.continue"));
+		list_split_done(&s);
+	}
+}
+
+static void backoff_grows_to_its_maximum(void **state)
+{
+	const struct kube_times *t = &kube_times_default;
+	struct backoff b = {0};
+	uint64_t base = t->backoff_first_ns;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		uint64_t ns = backoff_next(&b, t);
+
+		assert_in_range(ns, base, 2 * base);
+		base = MIN(base * 2, t->backoff_max_ns);
+	}
+	b.last_used_ns -= t->backoff_reset_ns + 1;
+	assert_in_range(backoff_next(&b, t), t->backoff_first_ns, 2 * t->backoff_first_ns);
+}
+
+static int make(void **state)
+{
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	snprintf(dir, sizeof(dir), "/tmp/kube_test.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	test_ca_init(&ca, "ca");
+	test_ca_init(&new_ca, "new ca");
+	test_cert_init(&cert, &ca, "DNS:kubernetes.default.svc");
+	test_cert_init(&new_cert, &new_ca, "DNS:kubernetes.default.svc");
+	test_cert_init(&client_cert, &ca, "DNS:client");
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	static const char *const files[] = {"config", "ca.crt", "token", "namespace"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		remove_file(files[i]);
+	rmdir(dir);
+	test_ca_done(&ca);
+	test_ca_done(&new_ca);
+	test_cert_done(&cert);
+	test_cert_done(&new_cert);
+	test_cert_done(&client_cert);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(in_cluster),
+		cmocka_unit_test(kubeconfig_inline),
+		cmocka_unit_test(kubeconfig_files_are_relative_to_it),
+		cmocka_unit_test(kubeconfig_errors_name_the_field),
+		cmocka_unit_test(kubeconfig_unknown_names_and_files),
+		cmocka_unit_test(request_and_its_errors),
+		cmocka_unit_test(token_52_is_read_again_when_it_changes),
+		cmocka_unit_test(token_53_missing_or_empty_for_a_moment),
+		cmocka_unit_test(token_54_401_is_tried_once_more),
+		cmocka_unit_test(token_56_sizes),
+		cmocka_unit_test(ca_57_rotates),
+		cmocka_unit_test(ca_58_garbage_keeps_the_last_good_one),
+		cmocka_unit_test(unusable_ca_is_an_error_at_start),
+		cmocka_unit_test(lines_cut_at_every_byte),
+		cmocka_unit_test(list_cut_at_every_byte),
+		cmocka_unit_test(backoff_grows_to_its_maximum),
+	};
+
+	return cmocka_run_group_tests_name("kube", tests, make, unmake);
+}
