@@ -7,10 +7,14 @@
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/loop/testcert.h"
 
 #define DEADLINE_NS (20 * NSEC_PER_SEC)
 #define MAX_SEEN    4096
@@ -20,6 +24,7 @@ struct world {
 	struct worker *os;
 	struct sender *sender;
 	struct http_server *hub;
+	struct tls *tls; /* of the hub; NULL: plain */
 	uint16_t port;
 	char dir[64], spool[96], token[96], url[64];
 	struct send_config config;
@@ -140,13 +145,14 @@ static void hub_start(struct world *w)
 {
 	const struct http_server_config hc = {.address = "127.0.0.1",
 					      .port = w->port,
+					      .tls = w->tls,
 					      .max_body_bytes = OTLP_MAX_BYTES,
 					      .handler = hub_http,
 					      .arg = w};
 
 	assert_int_equal(http_server_new(w->loop, &hc, &w->hub, NULL), 0);
 	w->port = http_server_port(w->hub);
-	snprintf(w->url, sizeof(w->url), "http://127.0.0.1:%u", w->port);
+	snprintf(w->url, sizeof(w->url), "http%s://127.0.0.1:%u", w->tls ? "s" : "", w->port);
 }
 
 static void hub_stop(struct world *w)
@@ -303,6 +309,7 @@ static int teardown(void **state)
 
 	sender_free(w->sender);
 	http_server_free(w->hub);
+	tls_unref(w->tls);
 	timer_cancel(&w->poll);
 	loop_free(w->loop);
 	nftw(w->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -599,6 +606,84 @@ static void test_spool_that_cannot_be_written(void **state)
 	assert_int_equal(st.n_dropped_samples, 0);
 }
 
+/* kill -9 while it writes: whole files are sent once, the half one is no harm. */
+static void test_killed(void **state)
+{
+	struct world *w = *state;
+	struct counter *corrupt = counter("podflame_spool_files_total", "reason", "corrupt");
+	uint64_t before = counter_get(corrupt), deadline_ns = now_mono_ns() + DEADLINE_NS;
+	size_t n;
+	pid_t pid;
+
+	hub_stop(w);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (loop_new(&w->loop) < 0)
+			_exit(1);
+		agent_start(w);
+		for (uint32_t i = 1;; i++)
+			send_one(w, i, 1);
+	}
+	while (n_files(w, "0") < 20 && now_mono_ns() < deadline_ns)
+		usleep(1000);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	n = n_files(w, "0");
+	assert_true(n >= 20);
+	hub_start(w);
+	agent_start(w);
+	run_until(w, settled);
+	assert_true(w->n_seen >= n - 1); /* one may have been half written */
+	assert_int_equal(w->n_samples, w->n_seen);
+	assert_int_equal(w->n_repeats, 0);
+	assert_int_equal(counter_get(corrupt), before);
+}
+
+static void hub_with_cert(struct world *w, const struct test_cert *cert)
+{
+	const struct tls_config tc = {.cert_pem = cert->cert_pem, .key_pem = cert->key_pem};
+
+	w->tls = tls_unref(w->tls);
+	assert_int_equal(tls_new(&tc, true, &w->tls, NULL), 0);
+	hub_stop(w);
+	hub_start(w);
+}
+
+/* The hub gets a certificate of another CA: trusted once the file says so, without a restart. */
+static void test_ca_is_read_again(void **state)
+{
+	struct world *w = *state;
+	struct test_ca ca[2];
+	struct test_cert cert[2];
+	char file[96];
+
+	snprintf(file, sizeof(file), "%s/ca.crt", w->dir);
+	for (int i = 0; i < 2; i++) {
+		test_ca_init(&ca[i], "ca");
+		test_cert_init(&cert[i], &ca[i], "IP:127.0.0.1");
+	}
+	assert_int_equal(file_write_atomic(file, ca[0].pem, strlen(ca[0].pem), 0600), 0);
+	w->config.ca_file = file;
+	hub_with_cert(w, &cert[0]);
+	agent_start(w);
+	send_one(w, 1, 1);
+	n_wanted = 1;
+	run_until(w, seen_wanted);
+	run_until(w, settled);
+	hub_with_cert(w, &cert[1]);
+	send_one(w, 2, 1);
+	run_until(w, has_failed);
+	assert_int_equal(w->n_seen, 1);
+	assert_int_equal(file_write_atomic(file, ca[1].pem, strlen(ca[1].pem), 0600), 0);
+	n_wanted = 2;
+	run_until(w, seen_wanted);
+	for (int i = 0; i < 2; i++) {
+		test_ca_done(&ca[i]);
+		test_cert_done(&cert[i]);
+	}
+}
+
 static void test_memory_only(void **state)
 {
 	struct world *w = *state;
@@ -700,6 +785,8 @@ int main(void)
 		TEST(test_account_survives_a_restart),
 		TEST(test_damaged_file_is_set_aside),
 		TEST(test_spool_that_cannot_be_written),
+		TEST(test_killed),
+		TEST(test_ca_is_read_again),
 		TEST(test_memory_only),
 		TEST(test_direct),
 		TEST(test_null),

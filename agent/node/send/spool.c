@@ -181,12 +181,24 @@ static void unlink_in(const struct spool *s, const char *name)
 	unlink(path);
 }
 
+/* A write of ours that was killed; others keep their files here too. */
+static bool is_unfinished(const char *name)
+{
+	_cleanup_free_ char *whole = NULL;
+	uint64_t seq;
+
+	if (!str_has_suffix(name, ".tmp"))
+		return false;
+	whole = xstrndup(name, strlen(name) - strlen(".tmp"));
+	return streq(whole, LOSS_NAME) || parse_name(whole, &seq);
+}
+
 static void scan_entry(struct spool *s, const char *name, struct spool_item **items, size_t *n)
 {
 	struct spool_item *i;
 	uint64_t seq;
 
-	if (str_has_suffix(name, ".tmp")) { /* a write that was killed */
+	if (is_unfinished(name)) {
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
 		s->n_corrupt++;
