@@ -164,7 +164,7 @@ static void one_file_has_one_descriptor(void **state)
 {
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	void *again = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
-	struct mappings *m = read_of(getpid());
+	struct mappings *m = read_of(getpid()), *other = read_of(getpid());
 	const struct mapping *a = mappings_find(m, (uintptr_t)again);
 	const struct mapping *b = mappings_find(m, (uintptr_t)own_process);
 
@@ -173,6 +173,8 @@ static void one_file_has_one_descriptor(void **state)
 	assert_non_null(b);
 	assert_ptr_not_equal(a, b);
 	assert_int_equal(a->fd, b->fd);
+	mappings_unref(other); /* gives back one reference, not one a mapping */
+	assert_int_equal(fcntl(a->fd, F_GETFD), FD_CLOEXEC);
 	mappings_unref(m);
 	munmap(again, 4096);
 	close(fd);

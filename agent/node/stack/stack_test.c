@@ -120,11 +120,16 @@ __attribute__((noinline)) int known_function(int x)
 static void user_and_kernel_frames_have_names(void **state)
 {
 	struct fixture f = make(kallsyms);
+	const struct frame *last_call;
 
 	(void)state;
 	/* The leaf's address is taken as it is, a return address belongs to the call before it. */
 	assert_rendered(&f, STACK(NULL, USER(known_function), USER((uintptr_t)known_function + 4)),
 			NULL, false, "known_function;known_function");
+	last_call =
+		resolve(&f, STACK(NULL, USER(known_function), USER(known_function)), NULL, false)
+			->frames[0];
+	assert_false(str_equal(last_call->name, "known_function"));
 	assert_rendered(&f, STACK(NULL, USER(known_function)),
 			STACK(NULL, KERNEL(0xffffffff81000210), KERNEL(0xffffffff81000280),
 			      KERNEL(0xffffffff81000290)),
