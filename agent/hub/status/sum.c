@@ -31,6 +31,8 @@ static enum weight weigh(const char *reason)
 		{"TooManyContainers", WEIGHT_MINOR},
 		{"AmbiguousStaticPod", WEIGHT_MINOR},
 		{"UnsupportedRuntime", WEIGHT_MINOR},
+		{"Throttled", WEIGHT_MINOR},
+		{"ProcessUnreadable", WEIGHT_MINOR},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {

@@ -77,6 +77,14 @@ static unsigned decode_types(const json_t *spec)
 	return mask;
 }
 
+static unsigned default_hz(void)
+{
+	uint64_t hz = 0;
+
+	(void)str_to_u64(plan_field("events.onCpu.sampleHz")->def, 999, &hz);
+	return (unsigned)hz;
+}
+
 static void decode_events(const json_t *spec, struct target *t)
 {
 	const json_t *events = json_at(spec, "events");
@@ -88,8 +96,7 @@ static void decode_events(const json_t *spec, struct target *t)
 		if (json_object_get(events, event_info(e)->spec_field))
 			t->event_mask |= 1u << e;
 	}
-	t->sample_hz = (unsigned)json_int_at(events, "onCpu.sampleHz",
-					     atoi(plan_field("events.onCpu.sampleHz")->def));
+	t->sample_hz = (unsigned)json_int_at(events, "onCpu.sampleHz", default_hz());
 }
 
 static void decode_spec(const json_t *spec, struct target *t)
@@ -179,9 +186,7 @@ void target_builtin(const struct plan_settings *s, struct target *ret)
 		.name = "default",
 		.type_mask = decode_types(NULL),
 		.event_mask = 1u << EVENT_ON_CPU,
-		.sample_hz = s->default_sample_hz
-				     ? s->default_sample_hz
-				     : (unsigned)atoi(plan_field("events.onCpu.sampleHz")->def),
+		.sample_hz = s->default_sample_hz ? s->default_sample_hz : default_hz(),
 		.ok = true,
 	};
 }
