@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The list half of a watch: pages are taken apart while they come, and only a
+ * whole list is compared with the store, a slice a turn of the loop.
+ */
+#include <stdlib.h>
+
+#include "lib/kube/watch_private.h"
+
+#define LIST_NS	      (60 * NSEC_PER_SEC) /* to the head; a busy server takes its time */
+#define LIST_IDLE_NS  (60 * NSEC_PER_SEC) /* no byte of a list */
+#define DELIVER_SLICE 64		  /* objects a turn of the loop */
+#define MAX_LISTED    200000
+
+static bool on_item(const char *text, size_t n, void *arg)
+{
+	struct kube_watch *w = arg;
+	json_t *obj = watch_parse(w, text, n);
+
+	if (!obj)
+		return true;
+	if (w->n_items >= MAX_LISTED) {
+		json_decref(obj);
+		watch_dropped("too_many_objects");
+		return true;
+	}
+	watch_trim(obj);
+	GROW(w->items, w->n_items, w->cap_items);
+	w->items[w->n_items++] = obj;
+	return true;
+}
+
+static void list_data(const void *p, size_t n, void *arg)
+{
+	struct kube_watch *w = arg;
+
+	if (w->status == 200)
+		list_split_feed(&w->split, p, n, on_item, w);
+	else
+		buf_add(&w->error_body, p, n);
+}
+
+/* Items of built-in kinds come without kind and apiVersion; watch events have them. */
+static void complete_type(const struct kube_watch *w, json_t *obj)
+{
+	if (w->list_kind && !json_object_get(obj, "kind"))
+		json_object_set_new(obj, "kind", json_string(w->list_kind));
+	if (w->list_version && !json_object_get(obj, "apiVersion"))
+		json_object_set_new(obj, "apiVersion", json_string(w->list_version));
+}
+
+static void deliver(void *arg)
+{
+	struct kube_watch *w = arg;
+	bool more = true;
+
+	watch_enter(w);
+	for (unsigned n = 0; n < DELIVER_SLICE && w->i_item < w->n_items && !w->dead; n++) {
+		json_t *obj = w->items[w->i_item++];
+
+		complete_type(w, obj);
+		if (kube_store_apply(w->store, obj) == -EINVAL)
+			watch_dropped("object_without_name");
+		json_decref(obj);
+	}
+	if (w->i_item == w->n_items && !w->dead)
+		more = kube_store_sweep(w->store, DELIVER_SLICE);
+	if (!more && !w->dead) {
+		watch_drop_items(w);
+		watch_tell_synced(w);
+		watch_tell_state(w, NULL);
+	}
+	if (!watch_leave(w))
+		return;
+	if (more)
+		timer_set(w->loop, &w->timer, 0, deliver, w);
+	else
+		watch_start_stream(w);
+}
+
+static void list_complete(struct kube_watch *w)
+{
+	watch_set_text(&w->rv, w->list_rv);
+	w->rv_useless = false;
+	w->event_lost = false;
+	w->n_unauthorized = w->n_missing = 0;
+	kube_store_begin(w->store);
+	w->i_item = 0;
+	w->state = ST_DELIVERING;
+	timer_cancel(&w->watchdog);
+	deliver(w);
+}
+
+/* The list without its items: is it one, and what comes next? */
+static const char *read_skeleton(struct kube_watch *w)
+{
+	const struct buf *b = &w->split.skeleton;
+	_cleanup_json_ json_t *j = json_loadb(b->data ?: "", b->len, 0, NULL);
+	const char *kind = json_str_at(j, "kind", ""),
+		   *rv = json_str_at(j, "metadata.resourceVersion", "");
+	const json_t *items = json_object_get(j, "items");
+	_cleanup_free_ char *item_kind = NULL;
+
+	if (!json_is_object(j) || b->failed)
+		return "the answer is no JSON object";
+	if (!str_has_suffix(kind, "List") ||
+	    (items && !json_is_array(items) && !json_is_null(items)))
+		return "the answer is no list of objects";
+	if (!*rv)
+		return "the list has no resourceVersion";
+	item_kind = xstrndup(kind, strlen(kind) - 4);
+	watch_set_text(&w->list_kind, item_kind);
+	watch_set_text(&w->list_version, json_str_at(j, "apiVersion", ""));
+	watch_set_text(&w->list_rv, rv);
+	watch_set_text(&w->next_page, json_str_at(j, "metadata.continue", ""));
+	return NULL;
+}
+
+static void list_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct kube_watch *w = arg;
+
+	(void)body;
+	(void)n;
+	w->call = NULL;
+	watch_enter(w);
+	if (status == 0) {
+		kube_look_at_ca(w->kube);
+		watch_fail(w, true, "list", error);
+	} else if (status != 200) {
+		watch_on_bad_status(w, true);
+	} else {
+		const char *why = read_skeleton(w);
+
+		if (why)
+			watch_fail(w, true, "list", why);
+		else if (w->next_page)
+			watch_start_list(w);
+		else
+			list_complete(w);
+	}
+	watch_leave(w);
+}
+
+/* Lists have no end time, only a longest silence. */
+static void watch_list(void *arg)
+{
+	struct kube_watch *w = arg;
+
+	if (w->call && http_call_idle_ns(w->call) > MIN(LIST_IDLE_NS, w->times->probe_ns)) {
+		http_cancel(TAKE_PTR(w->call));
+		watch_enter(w);
+		watch_fail(w, true, "list", "the server fell silent");
+		watch_leave(w);
+		return;
+	}
+	timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_list, w);
+}
+
+static char *list_path(struct kube_watch *w)
+{
+	struct buf b = {0};
+	const char *rv = w->quorum ? "" : w->rv ?: "0";
+
+	buf_printf(&b, "%s?", w->path);
+	if (w->next_page) {
+		buf_printf(&b, "limit=%u&continue=", w->times->page_limit);
+		url_encode(&b, w->next_page);
+	} else {
+		if (!w->whole && (!*rv || streq(rv, "0")))
+			buf_printf(&b, "limit=%u&", w->times->page_limit);
+		buf_puts(&b, "resourceVersion=");
+		url_encode(&b, rv);
+	}
+	buf_puts(&b, w->selectors);
+	return buf_steal(&b);
+}
+
+void watch_start_list(struct kube_watch *w)
+{
+	struct kube_stream s = {
+		.accept = w->metadata_only ? "application/json;as=PartialObjectMetadataList;"
+					     "g=meta.k8s.io;v=v1,application/json"
+					   : "application/json",
+		.timeout_ns = LIST_NS,
+		.on_head = watch_remember_head,
+		.on_data = list_data,
+		.on_done = list_done,
+		.arg = w,
+	};
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	if (w->dead)
+		return;
+	if (!w->next_page && !w->whole)
+		w->quorum = w->rv_useless;
+	w->state = ST_LISTING;
+	watch_count("list");
+	watch_reset_answer(w);
+	list_split_done(&w->split);
+	list_split_init(&w->split, w->times->max_object_bytes);
+	path = list_path(w);
+	s.path = path;
+	r = kube_stream(w->kube, &s, &w->call);
+	if (r < 0)
+		watch_fail(w, true, "list", strerror(-r));
+	else
+		timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_list, w);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to the three files of a watch: watch.c (state, waiting, errors),
+ * watch_list.c (lists and what they change), watch_stream.c (events and silence).
+ */
+#pragma once
+
+#include "lib/kube/kube_private.h"
+
+enum watch_state { ST_WAIT, ST_LISTING, ST_DELIVERING, ST_WATCHING };
+
+struct kube_watch {
+	struct kube *kube;
+	struct loop *loop;
+	const struct kube_times *times;
+	char *path, *selectors; /* "&fieldSelector=...", encoded */
+	bool metadata_only, optional;
+	struct kube_watch_ops ops;
+	void *arg;
+	struct kube_store *store;
+	unsigned depth; /* callbacks that we are inside of */
+	bool dead, synced;
+
+	enum watch_state state;
+	bool list_next;	 /* wait goes on with a list, else with a watch */
+	char *rv;	 /* last seen; NULL: none yet */
+	bool rv_useless; /* the server said so: ask for the newest */
+	char *error;	 /* as told to ops.state; NULL: works */
+	bool told;
+	struct backoff backoff;
+	struct timer timer, watchdog;
+	struct http_call *call, *probe;
+	unsigned n_unauthorized, n_missing;
+
+	/* of the answer that is coming */
+	int status;
+	uint64_t retry_after_ns, started_ns, n_events, silence_limit_ns, probed_ns;
+	bool event_lost;
+	struct buf error_body;
+	struct lines lines;
+	struct list_split split;
+
+	/* of the list */
+	char *list_kind, *list_version, *list_rv, *next_page;
+	bool quorum, whole; /* this list asks for "" / without pages */
+	json_t **items;
+	size_t n_items, cap_items, i_item;
+};
+
+void watch_start_list(struct kube_watch *w);
+void watch_start_stream(struct kube_watch *w);
+
+/* Around everything that may call the owner, who may free us; leave: is w still there? */
+void watch_enter(struct kube_watch *w);
+bool watch_leave(struct kube_watch *w);
+void watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
+void watch_tell_synced(struct kube_watch *w);
+
+/* All three go on later: with a list, or with a watch where we are. */
+void watch_wait(struct kube_watch *w, bool list, uint64_t ns);
+void watch_back_off(struct kube_watch *w, bool list);
+void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
+void watch_on_bad_status(struct kube_watch *w, bool listing);
+void watch_hang_up(struct kube_watch *w);
+
+void watch_reset_answer(struct kube_watch *w);
+void watch_remember_head(int status, const struct http_headers *h, void *arg);
+void watch_drop_items(struct kube_watch *w);
+json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);	/* an object, or NULL and counted */
+void watch_trim(json_t *obj);
+bool watch_says_too_large(const char *text);
+void watch_set_text(char **p, const char *s);		/* "" counts as NULL */
+void watch_dropped(const char *reason);
+void watch_count(const char *event);

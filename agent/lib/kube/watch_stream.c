@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The streaming half of a watch: events, how streams end, and what is done about
+ * streams that fall silent.
+ */
+#include <stdlib.h>
+
+#include "lib/kube/watch_private.h"
+
+#define WATCH_HEAD_NS (75 * NSEC_PER_SEC)
+
+/* ---- events ---- */
+
+static void on_error_event(struct kube_watch *w, const json_t *status)
+{
+	int code = (int)json_int_at(status, "code", 0);
+	const char *message = json_str_at(status, "message", "no message");
+	_cleanup_free_ char *text = xasprintf("error %d: %.500s", code, message);
+
+	watch_hang_up(w);
+	if (code == 410) {
+		watch_back_off(w, true);
+	} else if (watch_says_too_large(message)) {
+		w->rv_useless = true;
+		watch_back_off(w, true);
+	} else {
+		watch_fail(w, code != 429 && code < 500, "watch", text);
+	}
+}
+
+static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
+{
+	const char *rv = json_str_at(obj, "metadata.resourceVersion", "");
+	_cleanup_free_ char *next_rv = xstrdup(rv);
+	int r = 0;
+
+	if (streq(json_str_at(obj, "kind", ""), "Table")) {
+		watch_dropped("table_instead_of_object");
+		return;
+	}
+	watch_trim(obj);
+	if (streq(type, "DELETED"))
+		r = kube_store_remove(w->store, obj);
+	else if (!streq(type, "BOOKMARK"))
+		r = kube_store_apply(w->store, obj);
+	if (r == -EINVAL)
+		watch_dropped("object_without_name");
+	if (!w->dead && *next_rv)
+		watch_set_text(&w->rv, next_rv);
+}
+
+/* false: this stream is over */
+static bool on_event(const char *line, size_t n, void *arg)
+{
+	struct kube_watch *w = arg;
+	_cleanup_json_ json_t *event = watch_parse(w, line, n);
+	const char *type = json_str_at(event, "type", "");
+	json_t *obj = json_object_get(event, "object");
+
+	if (!event)
+		return true;
+	if (streq(type, "ERROR")) {
+		on_error_event(w, obj);
+		return false;
+	}
+	if (!streq(type, "ADDED") && !streq(type, "MODIFIED") && !streq(type, "DELETED") &&
+	    !streq(type, "BOOKMARK")) {
+		watch_dropped("unknown_event_type");
+		return true;
+	}
+	if (!json_is_object(obj)) {
+		watch_dropped("event_without_object");
+		return true;
+	}
+	w->n_events++;
+	on_object_event(w, type, obj);
+	return !w->dead;
+}
+
+static void watch_head(int status, const struct http_headers *h, void *arg)
+{
+	struct kube_watch *w = arg;
+
+	watch_remember_head(status, h, arg);
+	if (status != 200)
+		return;
+	w->n_unauthorized = w->n_missing = 0;
+	watch_enter(w);
+	watch_tell_state(w, NULL);
+	watch_leave(w);
+}
+
+static void watch_data(const void *p, size_t n, void *arg)
+{
+	struct kube_watch *w = arg;
+
+	if (w->status != 200) {
+		buf_add(&w->error_body, p, n);
+		return;
+	}
+	watch_enter(w);
+	w->event_lost |= w->lines.n_lost != 0;
+	lines_feed(&w->lines, p, n, on_event, w);
+	watch_leave(w);
+}
+
+/* The stream ended without a word of error: go on where we are, unless it proves nothing. */
+static void watch_ended(struct kube_watch *w, const char *error)
+{
+	bool too_short =
+		w->n_events == 0 && now_mono_ns() - w->started_ns < w->times->short_watch_ns;
+	bool list = w->event_lost || w->lines.n_lost;
+
+	if (error && (too_short || w->status == 0))
+		watch_fail(w, list, "watch", error);
+	else if (too_short || list)
+		watch_back_off(w, list);
+	else
+		watch_wait(w, false, 0);
+}
+
+static void watch_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct kube_watch *w = arg;
+
+	(void)body;
+	(void)n;
+	w->call = NULL;
+	watch_enter(w);
+	if (status == 0)
+		kube_look_at_ca(w->kube);
+	if (status == 200 || status == 0)
+		watch_ended(w, error);
+	else
+		watch_on_bad_status(w, false);
+	watch_leave(w);
+}
+
+/* ---- silence ---- */
+
+static bool is_older(const char *a, const char *b)
+{
+	uint64_t na, nb;
+
+	return str_to_u64(a, UINT64_MAX, &na) == 0 && str_to_u64(b, UINT64_MAX, &nb) == 0 &&
+	       na < nb;
+}
+
+static void probe_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct kube_watch *w = arg;
+	_cleanup_json_ json_t *j = NULL;
+	const char *newest;
+
+	(void)error;
+	w->probe = NULL;
+	if (w->state != ST_WATCHING)
+		return;
+	j = json_loadb(body ?: "", n, 0, NULL);
+	newest = json_str_at(j, "metadata.resourceVersion", "");
+	watch_enter(w);
+	if (status == 0) {
+		watch_hang_up(w);
+		watch_fail(w, false, "watch",
+			   "the stream is silent and the server does not answer");
+	} else if (w->rv && is_older(newest, w->rv)) { /* restored from a backup */
+		watch_hang_up(w);
+		w->rv_useless = true;
+		watch_wait(w, true, 0);
+	}
+	watch_leave(w);
+}
+
+static void start_probe(struct kube_watch *w)
+{
+	_cleanup_free_ char *path = xasprintf("%s?limit=1%s", w->path, w->selectors);
+	struct kube_stream s = {
+		.path = path,
+		.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
+			  "application/json",
+		.on_done = probe_done,
+		.arg = w,
+	};
+
+	w->probed_ns = now_mono_ns();
+	if (kube_stream(w->kube, &s, &w->probe) < 0)
+		w->probe = NULL;
+}
+
+static void watch_silence(void *arg)
+{
+	struct kube_watch *w = arg;
+	uint64_t now_ns = now_mono_ns(), idle_ns = w->call ? http_call_idle_ns(w->call) : 0;
+
+	if (idle_ns > w->silence_limit_ns) {
+		watch_count("silent_stream_closed");
+		watch_enter(w);
+		watch_hang_up(w);
+		watch_wait(w, false, 0);
+		watch_leave(w);
+		return;
+	}
+	if (idle_ns > w->times->probe_ns && now_ns - w->probed_ns > w->times->probe_ns && !w->probe)
+		start_probe(w);
+	timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_silence, w);
+}
+
+void watch_start_stream(struct kube_watch *w)
+{
+	unsigned timeout_s = w->times->watch_timeout_s +
+			     (unsigned)random_below(MAX(w->times->watch_timeout_s, 1u));
+	struct kube_stream s = {
+		.accept = w->metadata_only ? "application/json;as=PartialObjectMetadata;"
+					     "g=meta.k8s.io;v=v1,application/json"
+					   : "application/json",
+		.timeout_ns = WATCH_HEAD_NS,
+		.on_head = watch_head,
+		.on_data = watch_data,
+		.on_done = watch_done,
+		.arg = w,
+	};
+	_cleanup_free_ char *path = NULL;
+	struct buf b = {0};
+	int r;
+
+	if (w->dead)
+		return;
+	w->state = ST_WATCHING;
+	watch_count("watch");
+	watch_reset_answer(w);
+	w->silence_limit_ns = timeout_s * NSEC_PER_SEC + w->times->silence_slack_ns;
+	lines_done(&w->lines);
+	lines_init(&w->lines, w->times->max_object_bytes);
+	buf_printf(&b, "%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=",
+		   w->path, timeout_s);
+	url_encode(&b, w->rv);
+	buf_puts(&b, w->selectors);
+	path = buf_steal(&b);
+	s.path = path;
+	r = kube_stream(w->kube, &s, &w->call);
+	if (r < 0)
+		watch_fail(w, false, "watch", strerror(-r));
+	else
+		timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_silence, w);
+}
