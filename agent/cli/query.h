@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to `podflame query`: a parsed command line, and answers as text. */
+#pragma once
+
+#include "lib/base/base.h"
+
+struct query_url {
+	bool tls;
+	char *host;
+	uint16_t port;
+};
+/* "https://HOST[:PORT][/]"; ret->host is the caller's. */
+int query_url_parse(const char *url, struct query_url *ret, struct field_error *reterr);
+/* "now", "-15m", Unix seconds, RFC 3339. */
+int query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s);
+
+/* The flat form of an answer as text; -EBADMSG when it has no such form. */
+int query_print_folded(const json_t *reply, struct buf *out);
+int query_print_table(const json_t *reply, size_t max_rows, struct buf *out);
+/* What was lost, cut or is worth knowing: a line each. */
+void query_print_notes(const json_t *reply, struct buf *out);

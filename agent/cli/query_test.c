@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* podflame query: what its options mean and how answers are printed. */
+#include "cli/query.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void urls(void **state)
+{
+	static const struct {
+		const char *url, *host;
+		int port;
+		bool tls;
+	} good[] = {
+		{"http://127.0.0.1:20416", "127.0.0.1", 20416, false},
+		{"https://hub.example/", "hub.example", 443, true},
+		{"https://[::1]:8443", "::1", 8443, true},
+		{"http://x", "x", 80, false},
+	};
+	static const char *const bad[] = {"",		"x:1",	      "ftp://x",	"http://",
+					  "http://:80", "http://x:0", "http://x:65536", "http://x:",
+					  "http://x/y", "http://[::1"};
+	struct field_error e;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct query_url u;
+
+		assert_int_equal(query_url_parse(good[i].url, &u, &e), 0);
+		assert_string_equal(u.host, good[i].host);
+		assert_int_equal(u.port, good[i].port);
+		assert_int_equal(u.tls, good[i].tls);
+		free(u.host);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct query_url u;
+
+		assert_int_equal(query_url_parse(bad[i], &u, &e), -EINVAL);
+		assert_string_equal(e.path, "--url");
+	}
+}
+
+static void times(void **state)
+{
+	const uint64_t now = 1700000000 * NSEC_PER_SEC;
+	static const char *const bad[] = {"", "yesterday", "-", "-15", "15m", "-100000000h", "1.5"};
+	int64_t s;
+
+	(void)state;
+	assert_int_equal(query_time_parse("now", now, &s), 0);
+	assert_int_equal(s, 1700000000);
+	assert_int_equal(query_time_parse("-1h30m", now, &s), 0);
+	assert_int_equal(s, 1700000000 - 5400);
+	assert_int_equal(query_time_parse("1708479421", now, &s), 0);
+	assert_int_equal(s, 1708479421);
+	assert_int_equal(query_time_parse("2023-11-14T22:13:20Z", now, &s), 0);
+	assert_int_equal(s, 1700000000);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (query_time_parse(bad[i], now, &s) != -EINVAL)
+			fail_msg("'%s' was taken", bad[i]);
+}
+
+static json_t *golden(void)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *j;
+
+	assert_int_equal(file_read(AT_FDCWD, "agent/hub/query/testdata/golden_flat.json", 1 << 20,
+				   &text, NULL),
+			 0);
+	j = json_loads(text, 0, NULL);
+	assert_non_null(j);
+	return j;
+}
+
+static void folded(void **state)
+{
+	_cleanup_json_ json_t *reply = golden();
+	_cleanup_buf_ struct buf out = {0};
+
+	(void)state;
+	assert_int_equal(query_print_folded(reply, &out), 0);
+	assert_string_equal(out.data, "api;[t] worker;[unknown start_thread?];main_loop;[l] "
+				      "write;[k] do_syscall_64 20202\n"
+				      "api;[t] worker;[unknown start_thread?];main_loop 20202\n"
+				      "api;[p] api;main;main_loop 10101\n");
+}
+
+static void table(void **state)
+{
+	_cleanup_json_ json_t *reply = golden();
+	_cleanup_buf_ struct buf out = {0}, notes = {0};
+
+	(void)state;
+	assert_int_equal(query_print_table(reply, 2, &out), 0);
+	assert_string_equal(out.data,
+			    "api:    50.51 ms  in 5 samples\n"
+			    "        SELF      %         TOTAL      %  FUNCTION\n"
+			    "   30.30 ms   60.00     50.51 ms  100.00  main_loop\n"
+			    "   20.20 ms   40.00     20.20 ms   40.00  [k] do_syscall_64\n"
+			    "... and 3 more (--limit)\n");
+	query_print_notes(reply, &notes);
+	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
+}
+
+static void broken_answers(void **state)
+{
+	static const char *const bad[] = {
+		"{\"result\":[]}",
+		"{}",
+		"{\"result\":{\"functions\":[\"a\"],\"function_types\":[\"P\"],"
+		"\"node_values\":{\"values\":[[7,-1,1,1]]}}}",
+		"{\"result\":{\"functions\":[\"a\"],\"function_types\":[\"P\"],"
+		"\"node_values\":{\"values\":[[0,0,1,1]]}}}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		_cleanup_json_ json_t *reply = json_loads(bad[i], 0, NULL);
+		_cleanup_buf_ struct buf out = {0};
+
+		assert_int_equal(query_print_folded(reply, &out), -EBADMSG);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(urls),	 cmocka_unit_test(times),	   cmocka_unit_test(folded),
+		cmocka_unit_test(table), cmocka_unit_test(broken_answers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
