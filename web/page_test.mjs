@@ -4,12 +4,12 @@
 import { spawn, execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve as absolute } from 'node:path';
 import { createRequire } from 'node:module';
 import assert from 'node:assert/strict';
 
 const build = process.env.BUILD ?? 'build';
-const require = createRequire(new URL(`../${build}/web/package.json`, import.meta.url));
+const require = createRequire(absolute(build, 'web/package.json'));
 const { chromium } = require('playwright-core');
 const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync'];
@@ -28,7 +28,7 @@ function buildWorkload() {
     __attribute__((noinline)) void hot_function(void) { for (int i = 0; i < 3000000; i++) sink += i; sink++; }
     __attribute__((noinline)) void <cold>(void) { for (int i = 0; i < 1000000; i++) sink ^= i; sink++; }
     int main(void) { for (;;) { hot_function(); cold_function(); } }`.replace('<cold>', 'cold_function'));
-  execFileSync('gcc', ['-O1', '-fno-omit-frame-pointer', '-fno-optimize-sibling-calls', '-o', join(dir, 'pagework'), join(dir, 'w.c')]);
+  execFileSync('gcc', ['-O0', '-o', join(dir, 'pagework'), join(dir, 'w.c')]);
   start(join(dir, 'pagework'), [], { stdio: 'ignore' });
 }
 
