@@ -465,107 +465,6 @@ static void real_kallsyms(void **state)
 	stacks_free(s);
 }
 
-/* ---- names ---- */
-
-static void mangled_names(void **state)
-{
-	static const struct {
-		const char *in, *out;
-	} cases[] = {
-		{"_ZN3foo3barEi", "foo::bar(int)"},
-		{"_ZNSt6vectorIiSaIiEE9push_backERKi",
-		 "std::vector<int, std::allocator<int> >::push_back(int const&)"},
-		{"_ZN5clang4Sema5parseEv.llvm.1234567", "clang::Sema::parse()"},
-		{"_ZL6helperv.cold", "helper() [clone .cold]"},
-		{"_GLOBAL__sub_I_main", NULL},
-		/* Rust, legacy: the hash stays, as DeepFlow shows it. */
-		{"_ZN14deepflow_agent14flow_generator8flow_map7FlowMap18inject_meta_"
-		 "packet17h553351a860254660E",
-		 "deepflow_agent::flow_generator::flow_map::FlowMap::inject_meta_packet::"
-		 "h553351a860254660"},
-		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE.llvm.987",
-		 "core::fmt::Formatter::pad::h0123456789abcdef"},
-		{"_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$"
-		 "3bar17h930b740aa94f1d3aE",
-		 "<Test + 'static as foo::Bar<Test>>::bar::h930b740aa94f1d3a"},
-		/* Rust, v0 */
-		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function"},
-		{"_RNvMs_CsHhX5_3barNtB4_3Foo3new", "<bar::Foo>::new"},
-		{"main", NULL},
-		{"_start", NULL},
-		{"_Z", NULL},
-		{"_ZN", NULL},
-		{"", NULL},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_free_ char *out = demangle(cases[i].in);
-
-		if (!cases[i].out) {
-			if (out)
-				print_message("%s -> %s\n", cases[i].in, out);
-			assert_null(out);
-			continue;
-		}
-		assert_non_null(out);
-		assert_string_equal(out, cases[i].out);
-	}
-}
-
-/* f(pair<int, int>, pair<all before, all before>, ...): each parameter is twice as long. */
-static char *nested_pairs(unsigned n)
-{
-	static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-	struct buf name;
-
-	buf_init(&name, 0);
-	buf_puts(&name, "_Z1fSt4pairIiiE");
-	for (unsigned i = 0; i < n; i++)
-		buf_printf(&name, "S_IS%c_S%c_E", letters[i], letters[i]);
-	return buf_steal(&name);
-}
-
-static void names_that_explode_stay_mangled(void **state)
-{
-	_cleanup_free_ char *two = nested_pairs(1), *billion = nested_pairs(30);
-	_cleanup_free_ char *longest = xmalloc(5001);
-	_cleanup_free_ char *out = demangle(two);
-
-	(void)state;
-	assert_string_equal(out, "f(std::pair<int, int>, std::pair<std::pair<int, int>, "
-				 "std::pair<int, int> >)");
-	assert_null(demangle(billion));
-	memset(longest, 'a', 5000);
-	memcpy(longest, "_Z4990", 6);
-	longest[5000] = '\0';
-	assert_null(demangle(longest));
-}
-
-static void text_is_clean(void **state)
-{
-	static const struct {
-		const char *in, *out;
-	} cases[] = {
-		{"plain", "plain"},
-		{"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5",
-		 "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5"},
-		{"a\nb\tc\x7f", "a?b?c?"},
-		{"\xff\xc3", "??"},
-		{"\xc0\xaf", "??"},	      /* overlong */
-		{"\xed\xa0\x80", "???"},      /* surrogate */
-		{"\xf4\x90\x80\x80", "????"}, /* beyond U+10FFFF */
-		{"\xe2\x82", "??"},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_free_ char *out = text_clean(cases[i].in);
-
-		assert_string_equal(out, cases[i].out);
-	}
-}
-
 static int start(void **state)
 {
 	struct parser_config c = {0};
@@ -603,9 +502,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(new_programs_are_not_mistaken_for_old_ones),
 		cmocka_unit_test(absent_kallsyms_is_a_problem),
 		cmocka_unit_test(real_kallsyms),
-		cmocka_unit_test(mangled_names),
-		cmocka_unit_test(names_that_explode_stay_mangled),
-		cmocka_unit_test(text_is_clean),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
