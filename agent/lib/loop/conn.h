@@ -49,3 +49,22 @@ void conn_shutdown(struct conn *c);	 /* ends our side once all is written */
 bool conn_is_idle(const struct conn *c); /* open, and all that was written is gone */
 uint64_t conn_last_read_ns(const struct conn *c);
 uint64_t conn_last_write_ns(const struct conn *c); /* progress, not calls */
+
+/* ---- finished connections that may be used again, for a few seconds ---- */
+struct conn_pool;
+struct conn_pool *conn_pool_new(struct loop *l);
+struct conn_pool *conn_pool_free(struct conn_pool *p);
+void conn_pool_clear(struct conn_pool *p);
+void conn_pool_put(struct conn_pool *p, struct conn *c); /* takes c */
+struct conn *conn_pool_take(struct conn_pool *p);	 /* NULL: none */
+
+/* ---- names ---- */
+/*
+ * An IP literal is answered at once in *ret_now (else NULL); a name by fn, later, on the loop:
+ * found is the receiver's to free, or NULL with a text. The wait can be cancelled.
+ */
+struct lookup;
+typedef void resolve_fn(struct addrinfo *found, const char *error, void *arg);
+int resolve(struct loop *l, const char *name, uint16_t port, resolve_fn *fn, void *arg,
+	    struct addrinfo **ret_now, struct lookup **ret_wait);
+void resolve_cancel(struct lookup *k); /* NULL is fine */

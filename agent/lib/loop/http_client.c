@@ -4,36 +4,16 @@
  * kept for a few seconds and used again. Every call ends exactly once, always
  * from the loop and never inside http_send.
  */
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "lib/loop/conn.h"
 #include "lib/loop/http_parse.h"
 
-#define MAX_IDLE_CONNS	   4
-#define MAX_IDLE_NS	   (15 * NSEC_PER_SEC)
 #define MAX_REQUEST_BYTES  (33 << 20)
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
 #define DEFAULT_MAX_BODY   (16 << 20)
-
-struct idle_conn {
-	struct http_client *client;
-	struct conn *conn;
-	struct timer expire;
-	struct idle_conn *prev, *next;
-};
-
-/* Belongs to the resolver's thread while it runs; call is NULL once nobody waits. */
-struct lookup {
-	struct job job;
-	struct http_call *call;
-	char *name, port[8];
-	struct addrinfo *found;
-	int r;
-};
 
 struct http_client {
 	struct loop *loop;
@@ -42,8 +22,7 @@ struct http_client {
 	struct tls *tls;
 	uint64_t connect_timeout_ns;
 	struct http_call *calls;
-	struct idle_conn *idle;
-	unsigned n_idle;
+	struct conn_pool *idle;
 };
 
 struct http_call {
@@ -76,8 +55,7 @@ static void call_free(struct http_call *c)
 	timer_cancel(&c->start);
 	timer_cancel(&c->timeout);
 	timer_cancel(&c->connect_timeout);
-	if (c->lookup)
-		c->lookup->call = NULL;
+	resolve_cancel(c->lookup);
 	if (c->addresses)
 		freeaddrinfo(c->addresses);
 	conn_free(c->conn);
@@ -117,74 +95,12 @@ static void on_timeout(void *arg)
 			    : "timed out waiting for the answer");
 }
 
-/* ---- idle connections ---- */
-
-static void idle_free(struct idle_conn *i)
-{
-	DL_DELETE(i->client->idle, i);
-	i->client->n_idle--;
-	timer_cancel(&i->expire);
-	conn_free(i->conn);
-	free(i);
-}
-
-static void idle_expired(void *arg)
-{
-	idle_free(arg);
-}
-
-/* Whatever comes on an idle connection, it cannot be used again. */
-static void idle_data(const char *p, size_t n, void *arg)
-{
-	(void)p;
-	(void)n;
-	idle_free(arg);
-}
-
-static void idle_closed(bool eof, const char *error, void *arg)
-{
-	(void)eof;
-	(void)error;
-	idle_free(arg);
-}
-
-static const struct conn_ops idle_ops = {.data = idle_data, .closed = idle_closed};
-
-static void keep_idle(struct http_client *h, struct conn *conn)
-{
-	struct idle_conn *i;
-
-	if (h->n_idle == MAX_IDLE_CONNS) {
-		conn_free(conn);
-		return;
-	}
-	i = xcalloc(1, sizeof(*i));
-	i->client = h;
-	i->conn = conn;
-	conn_set_arg(conn, &idle_ops, i);
-	DL_APPEND(h->idle, i);
-	h->n_idle++;
-	timer_set(h->loop, &i->expire, MAX_IDLE_NS, idle_expired, i);
-}
-
-static struct conn *take_idle(struct http_client *h)
-{
-	struct idle_conn *i = h->idle;
-	struct conn *conn;
-
-	if (!i)
-		return NULL;
-	conn = TAKE_PTR(i->conn);
-	idle_free(i);
-	return conn;
-}
-
 /* ---- the answer ---- */
 
 static void answer_complete(struct http_call *c)
 {
 	if (c->msg.keep_alive && c->conn && conn_is_idle(c->conn))
-		keep_idle(c->client, TAKE_PTR(c->conn));
+		conn_pool_put(c->client->idle, TAKE_PTR(c->conn));
 	finish(c, c->msg.status, NULL);
 }
 
@@ -356,63 +272,25 @@ static void connect_to(struct http_call *c, struct addrinfo *found)
 					   : strerror(-r));
 }
 
-static void lookup_run(struct job *j)
+static void looked_up(struct addrinfo *found, const char *error, void *arg)
 {
-	struct lookup *k = (struct lookup *)j;
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+	struct http_call *c = arg;
 
-	k->r = getaddrinfo(k->name, k->port, &hints, &k->found);
-}
-
-static void lookup_done(struct job *j)
-{
-	struct lookup *k = (struct lookup *)j;
-	struct http_call *c = k->call;
-
-	if (c) {
-		c->lookup = NULL;
-		if (k->r == 0)
-			connect_to(c, TAKE_PTR(k->found));
-		else
-			fail_to_connect(c, gai_strerror(k->r));
-	}
-	if (k->found)
-		freeaddrinfo(k->found);
-	free(k->name);
-	free(k);
-}
-
-static int start_lookup(struct http_call *c)
-{
-	struct lookup *k = xcalloc(1, sizeof(*k));
-	struct worker *w;
-	int r = loop_resolver(c->client->loop, &w);
-
-	k->job = (struct job){.run = lookup_run, .done = lookup_done, .n_bytes = sizeof(*k)};
-	k->call = c;
-	k->name = xstrdup(c->client->address);
-	snprintf(k->port, sizeof(k->port), "%u", c->client->port);
-	if (r == 0)
-		r = worker_post(w, &k->job);
-	if (r < 0) {
-		free(k->name);
-		free(k);
-		return r;
-	}
-	c->lookup = k;
-	return 0;
+	c->lookup = NULL;
+	if (found)
+		connect_to(c, found);
+	else
+		fail_to_connect(c, error);
 }
 
 static void call_start(void *arg)
 {
 	struct http_call *c = arg;
 	struct http_client *h = c->client;
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
-	struct addrinfo *found;
-	char port[8];
+	struct addrinfo *found = NULL;
 	int r;
 
-	c->conn = take_idle(h);
+	c->conn = conn_pool_take(h->idle);
 	if (c->conn) {
 		c->reused = true;
 		conn_set_arg(c->conn, &call_ops, c);
@@ -422,14 +300,11 @@ static void call_start(void *arg)
 	timer_set(h->loop, &c->connect_timeout, h->connect_timeout_ns, connect_timed_out, c);
 	if (c->addresses)
 		freeaddrinfo(TAKE_PTR(c->addresses));
-	snprintf(port, sizeof(port), "%u", h->port);
-	if (getaddrinfo(h->address, port, &hints, &found) == 0) {
-		connect_to(c, found);
-		return;
-	}
-	r = start_lookup(c);
+	r = resolve(h->loop, h->address, h->port, looked_up, c, &found, &c->lookup);
 	if (r < 0)
 		fail_to_connect(c, strerror(-r));
+	else if (found)
+		connect_to(c, found);
 }
 
 /* ---- requests ---- */
@@ -522,15 +397,10 @@ int http_client_new(struct loop *l, const struct http_client_config *c, struct h
 				      : xasprintf(ipv6 ? "[%s]:%u" : "%s:%u", h->host, c->port);
 	h->user_agent = xstrdup(c->user_agent ?: "podflame/" PODFLAME_VERSION);
 	h->tls = tls_ref(c->tls);
+	h->idle = conn_pool_new(l);
 	h->connect_timeout_ns = c->connect_timeout_ns ?: DEFAULT_CONNECT_NS;
 	*ret = h;
 	return 0;
-}
-
-static void drop_idle(struct http_client *h)
-{
-	while (h->idle)
-		idle_free(h->idle);
 }
 
 struct http_client *http_client_free(struct http_client *h)
@@ -539,7 +409,7 @@ struct http_client *http_client_free(struct http_client *h)
 		return NULL;
 	while (h->calls)
 		call_free(h->calls);
-	drop_idle(h);
+	conn_pool_free(h->idle);
 	tls_unref(h->tls);
 	free(h->address);
 	free(h->host);
@@ -555,5 +425,5 @@ void http_client_set_tls(struct http_client *h, struct tls *tls)
 
 	h->tls = tls_ref(tls);
 	tls_unref(old);
-	drop_idle(h);
+	conn_pool_clear(h->idle);
 }

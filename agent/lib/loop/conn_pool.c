@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Connections that wait for their next request. One that says anything, ends or
+ * grows old leaves by itself.
+ */
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "lib/loop/conn.h"
+
+#define MAX_IDLE_CONNS 4
+#define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* below what servers allow */
+
+struct idle_conn {
+	struct conn_pool *pool;
+	struct conn *conn;
+	struct timer expire;
+	struct idle_conn *prev, *next;
+};
+
+struct conn_pool {
+	struct loop *loop;
+	struct idle_conn *idle;
+	unsigned n;
+};
+
+static void idle_free(struct idle_conn *i)
+{
+	DL_DELETE(i->pool->idle, i);
+	i->pool->n--;
+	timer_cancel(&i->expire);
+	conn_free(i->conn);
+	free(i);
+}
+
+static void expired(void *arg)
+{
+	idle_free(arg);
+}
+
+static void unasked_data(const char *p, size_t n, void *arg)
+{
+	(void)p;
+	(void)n;
+	idle_free(arg);
+}
+
+static void closed(bool eof, const char *error, void *arg)
+{
+	(void)eof;
+	(void)error;
+	idle_free(arg);
+}
+
+static const struct conn_ops idle_ops = {.data = unasked_data, .closed = closed};
+
+struct conn_pool *conn_pool_new(struct loop *l)
+{
+	struct conn_pool *p = xcalloc(1, sizeof(*p));
+
+	p->loop = l;
+	return p;
+}
+
+void conn_pool_clear(struct conn_pool *p)
+{
+	while (p->idle)
+		idle_free(p->idle);
+}
+
+struct conn_pool *conn_pool_free(struct conn_pool *p)
+{
+	if (p)
+		conn_pool_clear(p);
+	free(p);
+	return NULL;
+}
+
+void conn_pool_put(struct conn_pool *p, struct conn *c)
+{
+	struct idle_conn *i;
+
+	if (p->n == MAX_IDLE_CONNS) {
+		conn_free(c);
+		return;
+	}
+	i = xcalloc(1, sizeof(*i));
+	i->pool = p;
+	i->conn = c;
+	conn_set_arg(c, &idle_ops, i);
+	DL_APPEND(p->idle, i);
+	p->n++;
+	timer_set(p->loop, &i->expire, MAX_IDLE_NS, expired, i);
+}
+
+struct conn *conn_pool_take(struct conn_pool *p)
+{
+	struct idle_conn *i = p->idle;
+	struct conn *c;
+
+	if (!i)
+		return NULL;
+	c = TAKE_PTR(i->conn);
+	idle_free(i);
+	return c;
+}
