@@ -410,14 +410,17 @@ static void put_then(struct send_job *j)
 int sender_send(struct sender *s, struct batch *b)
 {
 	struct send_job *j = job_new(s, put_work, put_then);
+	uint64_t before;
 
 	j->batch = b;
 	if (job_post(j, batch_bytes(b)) == 0)
 		return 0;
+	before = s->stats.n_dropped_samples;
 	count_lost(s, b);
-	for (size_t i = 0; i < b->n_profiles; i++)
-		counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
-			    1);
+	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
+		    b->n_profiles);
+	counter_add(counter("podflame_samples_dropped_total", "reason", "mailbox_full"),
+		    s->stats.n_dropped_samples - before);
 	job_free(j);
 	return -ENOBUFS;
 }
