@@ -8,6 +8,7 @@
 #include <argp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 struct role {
 	const char *verb, *doc;
@@ -137,6 +138,17 @@ struct parts {
 	struct node *node;
 };
 
+/* Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few. */
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l))
+		return;
+	l.rlim_cur = l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+}
+
 static int start(struct parts *p, const struct role *role, const struct config *c,
 		 struct field_error *err)
 {
@@ -189,6 +201,7 @@ static int run_role(const struct role *role, int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (load_config(&o, &c))
 		return 2;
+	raise_file_limit();
 	r = start(&parts, role, &c, &err);
 	if (r)
 		fprintf(stderr, "podflame: %s%s%s\n", err.path, *err.path ? ": " : "",
