@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to http_server.c (listening, limits, times) and http_conn.c (one
+ * connection: requests and replies).
+ */
+#pragma once
+
+#include "lib/loop/conn.h"
+#include "lib/loop/http_parse.h"
+
+enum phase { IDLE, READING, HANDLING, REPLYING, LINGERING };
+
+struct http_server {
+	struct loop *loop;
+	struct http_server_config config;
+	int fd;
+	uint16_t port;
+	struct io io;
+	struct tls *tls;
+	struct http_conn *conns;
+	unsigned n_conns;
+	struct timer tick, resume_accept;
+	struct counter *refused;
+};
+
+struct http_conn {
+	struct http_server *server; /* NULL: server and connection are gone, the reply is not */
+	struct conn *conn;
+	enum phase phase;
+	uint64_t since_ns;
+	bool refuse, close_after, eof, served;
+	char peer[64];
+	struct http_msg msg;
+	struct buf body, ahead; /* ahead: bytes of the next request */
+	char *path;
+	struct http_in in;
+	void (*on_gone)(void *arg);
+	void *gone_arg;
+	struct http_conn *prev, *next;
+};
+
+/* Takes fd. */
+void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storage *peer,
+		     bool refuse);
+/* The peer is gone. Whoever still owes a reply is told, or keeps c until it replies. */
+void http_conn_drop(struct http_conn *c);
+/* An answer of the server itself; the connection ends after it. */
+void http_conn_refuse(struct http_conn *c, int status, const char *why);
