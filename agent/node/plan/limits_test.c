@@ -129,6 +129,98 @@ static void test_hostile_text(void **state)
 	plan_free(p);
 }
 
+/* ---- objects that are wrong somewhere ---- */
+
+static json_t *odd_value(unsigned i)
+{
+	static const char *const odd[] = {"null",	 "true",      "-1",	   "1e300",
+					  "\"\"",	 "\"x\"",     "[]",	   "[null]",
+					  "[[{}]]",	 "{}",	      "{\"\": 0}", "99999999999999",
+					  "\"enabled\"", "[\"a\", 1]"};
+
+	return json_loads(odd[i % ARRAY_SIZE(odd)], JSON_DECODE_ANY, NULL);
+}
+
+/* Replaces one value somewhere below j. */
+static void spoil(json_t *j, uint64_t *seed)
+{
+	const char *key;
+	json_t *v;
+	size_t n;
+
+	*seed = hash_bytes(seed, sizeof(*seed), 1);
+	n = json_is_object(j) ? json_object_size(j) : json_array_size(j);
+	if (!n)
+		return;
+	n = *seed % n;
+	if (json_is_array(j)) {
+		v = json_array_get(j, n);
+		if ((*seed >> 32) % 4 == 0 || !(json_is_object(v) || json_is_array(v)))
+			json_array_set_new(j, n, odd_value((unsigned)(*seed >> 40)));
+		else
+			spoil(v, seed);
+		return;
+	}
+	json_object_foreach (j, key, v) {
+		if (n--)
+			continue;
+		if ((*seed >> 32) % 4 == 0 || !(json_is_object(v) || json_is_array(v)))
+			json_object_set_new(j, key, odd_value((unsigned)(*seed >> 40)));
+		else
+			spoil(v, seed);
+		return;
+	}
+}
+
+static void test_spoilt_objects(void **state)
+{
+	static const char target_text[] =
+		"{\"kind\": \"ClusterProfilingTarget\", \"metadata\": {\"name\": \"t\", \"uid\": "
+		"\"t\", "
+		"\"generation\": 1}, \"spec\": {\"namespaceSelector\": {\"matchExpressions\": "
+		"[{\"key\": "
+		"\"a\", \"operator\": \"NotIn\", \"values\": [\"x\"]}]}, \"podSelector\": "
+		"{\"matchLabels\": {\"app\": \"web\"}}, \"nodeSelector\": {}, \"containers\": "
+		"{\"include\": [\"main\"], \"types\": [\"Regular\"]}, \"events\": {\"onCpu\": "
+		"{\"sampleHz\": 9}}, \"podLabelTags\": [\"app\"], \"stopAfter\": \"5m\", "
+		"\"limits\": "
+		"{\"overheadPercent\": 1}}, \"status\": {\"firstReadyTime\": "
+		"\"2026-11-21T12:00:00Z\"}}";
+	static const char pod_text[] =
+		"{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\", \"uid\": \"p\", "
+		"\"labels\": "
+		"{\"app\": \"web\", \"pod-template-hash\": \"h\"}, \"annotations\": "
+		"{\"kubernetes.io/config.hash\": \"3e61c214bc3ed9ff81e21474dd6cba17\", "
+		"\"kubernetes.io/config.mirror\": \"x\"}, \"ownerReferences\": [{\"kind\": "
+		"\"ReplicaSet\", \"name\": \"web-h\", \"controller\": true}]}, \"spec\": "
+		"{\"nodeName\": "
+		"\"n\", \"containers\": [{\"name\": \"main\", \"image\": \"i\"}], "
+		"\"initContainers\": "
+		"[{\"name\": \"i\", \"restartPolicy\": \"Always\"}]}, \"status\": {\"phase\": "
+		"\"Running\", \"containerStatuses\": [{\"name\": \"main\", \"containerID\": "
+		"\"containerd://11\", \"state\": {\"waiting\": {\"reason\": \"x\"}}}]}}";
+	uint64_t seed = 42;
+
+	(void)state;
+	for (unsigned i = 0; i < 5000; i++) {
+		json_t *t = json_loads(target_text, 0, NULL), *p = json_loads(pod_text, 0, NULL),
+		       *j;
+		struct plan *plan;
+
+		for (unsigned k = 0; k <= i % 3; k++)
+			spoil(k % 2 ? t : p, &seed);
+		if (i % 2)
+			spoil(t, &seed);
+		plan = build(&t, 1, &p, 1);
+		assert_true(plan->targets[0].accepted || plan->targets[0].n_reasons == 1);
+		assert_true(plan->targets[0].accepted || plan->n_pods == 0);
+		j = plan_to_json(plan);
+		assert_non_null(j);
+		json_decref(j);
+		plan_free(plan);
+	}
+}
+
 static void test_check_names_the_field(void **state)
 {
 	_cleanup_json_ json_t *t = target(0);
@@ -145,11 +237,9 @@ static void test_check_names_the_field(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pods),
-		cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_containers),
-		cmocka_unit_test(test_hostile_text),
-		cmocka_unit_test(test_check_names_the_field),
+		cmocka_unit_test(test_pods),	       cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_containers),     cmocka_unit_test(test_hostile_text),
+		cmocka_unit_test(test_spoilt_objects), cmocka_unit_test(test_check_names_the_field),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
