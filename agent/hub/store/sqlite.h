@@ -70,10 +70,15 @@ int sqlite_values(void *sink, const struct selection *sel, const char *tag, size
 
 /* ---- sqlite_words.c: words of a batch -> row ids, inside the writer's transaction ---- */
 
+struct known {
+	const void **keys;
+	int64_t *ids;
+	size_t n, cap;
+};
 struct writing {
 	struct sqlite_store *s;
 	const struct batch *batch;
-	struct known *strings, *frames;
+	struct known strings, frames;
 	struct buf *stacks; /* encoded frame lists by batch index; data NULL: not yet */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };

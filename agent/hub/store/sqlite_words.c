@@ -6,16 +6,8 @@
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
-#include <uthash.h>
 
 #define TOUCH_EVERY_S 3600
-
-/* Interned pointers of the batch -> row ids. */
-struct known {
-	const void *key;
-	int64_t id;
-	UT_hash_handle hh;
-};
 
 void varint_put(struct buf *b, uint64_t v)
 {
@@ -40,31 +32,52 @@ bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return false;
 }
 
-static int64_t known_get(struct known *table, const void *key)
-{
-	struct known *k;
+/* ---- interned pointers of the batch -> row ids: open addressing, power of two ---- */
 
-	HASH_FIND_PTR(table, &key, k);
-	return k ? k->id : 0;
+static size_t known_slot(const struct known *k, const void *key)
+{
+	size_t i = ((uintptr_t)key >> 4) * 0x9e3779b97f4a7c15ULL >> 20 & (k->cap - 1);
+
+	while (k->keys[i] && k->keys[i] != key)
+		i = (i + 1) & (k->cap - 1);
+	return i;
 }
 
-static void known_put(struct known **table, const void *key, int64_t id)
+static int64_t known_get(const struct known *k, const void *key)
 {
-	struct known *k = xcalloc(1, sizeof(*k));
+	size_t i = k->cap ? known_slot(k, key) : 0;
 
-	k->key = key;
-	k->id = id;
-	HASH_ADD_PTR(*table, key, k);
+	return k->cap && k->keys[i] ? k->ids[i] : 0;
 }
 
-static void known_free(struct known **table)
+static void known_done(struct known *k)
 {
-	struct known *k, *next;
+	free(k->keys);
+	free(k->ids);
+}
 
-	HASH_ITER (hh, *table, k, next) {
-		HASH_DEL(*table, k);
-		free(k);
+static void known_put(struct known *k, const void *key, int64_t id)
+{
+	struct known old = *k;
+	size_t i;
+
+	if (k->n * 2 >= k->cap) {
+		k->cap = old.cap ? old.cap * 2 : 1024;
+		k->keys = xcalloc(k->cap, sizeof(*k->keys));
+		k->ids = xcalloc(k->cap, sizeof(*k->ids));
+		for (i = 0; i < old.cap; i++)
+			if (old.keys[i]) {
+				size_t to = known_slot(k, old.keys[i]);
+
+				k->keys[to] = old.keys[i];
+				k->ids[to] = old.ids[i];
+			}
+		known_done(&old);
 	}
+	i = known_slot(k, key);
+	k->keys[i] = key;
+	k->ids[i] = id;
+	k->n++;
 }
 
 /*
@@ -103,7 +116,7 @@ static void bind_string(sqlite3_stmt *st, const void *arg)
 /* 0 for NULL. */
 int words_string(struct writing *w, const char *text, int64_t *ret_id)
 {
-	int64_t id = text ? known_get(w->strings, text) : 0;
+	int64_t id = text ? known_get(&w->strings, text) : 0;
 	int r;
 
 	if (text && !id) {
@@ -138,7 +151,7 @@ static void bind_frame(sqlite3_stmt *st, const void *arg)
 static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
 {
 	struct frame_row row = {.frame = f};
-	int64_t id = known_get(w->frames, f);
+	int64_t id = known_get(&w->frames, f);
 	int r;
 
 	if (id) {
@@ -356,6 +369,6 @@ void words_done(struct writing *w)
 	for (size_t i = 0; i < w->batch->n_stacks; i++)
 		buf_done(&w->stacks[i]);
 	free(w->stacks);
-	known_free(&w->strings);
-	known_free(&w->frames);
+	known_done(&w->strings);
+	known_done(&w->frames);
 }
