@@ -21,7 +21,8 @@ static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list 
 {
 	char line[sizeof(last_warning)];
 
-	if (level != LIBBPF_WARN)
+	/* The limit does not matter where BPF memory is charged to the cgroup (since 5.11). */
+	if (level != LIBBPF_WARN || strstr(fmt, "RLIMIT_MEMLOCK"))
 		return 0;
 	vsnprintf(line, sizeof(line), fmt, ap);
 	line[strcspn(line, "\n")] = 0;
@@ -97,29 +98,22 @@ static void core_sizes(struct probes *p)
 }
 
 /* task->cgroups->subsys[] is indexed by an enum that depends on the kernel's configuration. */
-static int find_subsys(const char *controller, uint32_t *ret_index)
+static int find_subsys(const struct btf *btf, const char *controller, uint32_t *ret_index)
 {
 	_cleanup_free_ char *want = xasprintf("%s_cgrp_id", controller);
-	struct btf *btf = btf__load_vmlinux_btf();
-	const struct btf_type *t;
-	const struct btf_enum *values;
-	int id, r = -ENOENT;
+	int id = btf__find_by_name_kind(btf, "cgroup_subsys_id", BTF_KIND_ENUM);
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, id) : NULL;
+	const struct btf_enum *values = t ? btf_enum(t) : NULL;
 
-	if (!btf)
-		return -errno;
-	id = btf__find_by_name_kind(btf, "cgroup_subsys_id", BTF_KIND_ENUM);
-	t = id > 0 ? btf__type_by_id(btf, id) : NULL;
-	values = t ? btf_enum(t) : NULL;
-	for (size_t i = 0; r && t && i < btf_vlen(t); i++)
+	for (size_t i = 0; t && i < btf_vlen(t); i++)
 		if (streq(btf__name_by_offset(btf, values[i].name_off), want)) {
 			*ret_index = values[i].val;
-			r = 0;
+			return 0;
 		}
-	btf__free(btf);
-	return r;
+	return -ENOENT;
 }
 
-static int core_config(struct probes *p)
+static int core_config(struct probes *p, const struct btf *btf)
 {
 	const struct probe_config *c = &p->config;
 	bool v1 = c->hierarchy.mount[0] && !c->hierarchy.v2;
@@ -134,7 +128,7 @@ static int core_config(struct probes *p)
 		.hierarchy_id = c->hierarchy.hierarchy_id,
 	};
 	random_bytes(&p->bpf_config.seed, sizeof(p->bpf_config.seed));
-	return v1 ? find_subsys(c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
+	return v1 ? find_subsys(btf, c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
 }
 
 /* Which PID namespace the agent is in: the programs translate PIDs to it. */
@@ -159,14 +153,14 @@ static int who_am_i(struct probes *p)
 	return 0;
 }
 
-static int core_load(struct probes *p, struct field_error *reterr)
+static int core_load(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {
 	int r;
 
 	p->core = core_bpf__open();
 	if (!p->core)
 		return field_error_set(reterr, "bpf", "cannot open: %s", strerror(errno)), -errno;
-	r = core_config(p);
+	r = core_config(p, btf);
 	if (r)
 		return field_error_set(reterr, "cgroup",
 				       "this kernel's types tell no place of controller %s: %s",
@@ -246,11 +240,17 @@ static void tracers(struct probes *p, struct tracer ret[N_TRACERS])
 	memcpy(ret, t, sizeof(t));
 }
 
-static void tracers_choose(struct probes *p, struct tracer t[N_TRACERS])
+static bool has_tracepoint(const struct btf *btf, const char *name)
+{
+	_cleanup_free_ char *type = xasprintf("btf_trace_%s", name);
+
+	return btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
+}
+
+static void tracers_choose(struct probes *p, const struct btf *btf, struct tracer t[N_TRACERS])
 {
 	for (size_t i = 0; i < N_TRACERS; i++) {
-		if (t[i].wanted &&
-		    libbpf_find_vmlinux_btf_id(t[i].tracepoint, BPF_TRACE_RAW_TP) <= 0) {
+		if (t[i].wanted && !has_tracepoint(btf, t[i].tracepoint)) {
 			feature_missing(p, t[i].feature, "this kernel's BTF has no tracepoint %s",
 					t[i].tracepoint);
 			t[i].wanted = false;
@@ -275,7 +275,7 @@ static void tracers_attach(struct probes *p, const struct tracer t[N_TRACERS])
 	}
 }
 
-static void proc_load(struct probes *p)
+static void proc_load(struct probes *p, const struct btf *btf)
 {
 	struct tracer t[N_TRACERS];
 	int r;
@@ -288,7 +288,7 @@ static void proc_load(struct probes *p)
 	}
 	p->proc->rodata->pf_config = p->bpf_config;
 	tracers(p, t);
-	tracers_choose(p, t);
+	tracers_choose(p, btf, t);
 	r = lend_maps(p, p->proc->obj);
 	if (!r)
 		r = proc_bpf__load(p->proc);
@@ -302,24 +302,39 @@ static void proc_load(struct probes *p)
 
 /* ---- all ---- */
 
-int objects_load(struct probes *p, struct field_error *reterr)
+static int load_all(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {
-	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
 	int r;
 
 	last_warning[0] = 0;
-	r = core_load(p, reterr);
-	if (!r) {
-		last_warning[0] = 0;
-		r = oncpu_load(p);
-		if (r) {
-			feature_missing(p, FEATURE_ON_CPU, "%s; %s", why(r), last_warning);
-			feature_missing(p, FEATURE_KERNEL_STACKS, "on-cpu does not work");
-		}
-		last_warning[0] = 0;
-		proc_load(p);
-		r = 0;
+	r = core_load(p, btf, reterr);
+	if (r)
+		return r;
+	last_warning[0] = 0;
+	r = oncpu_load(p);
+	if (r) {
+		feature_missing(p, FEATURE_ON_CPU, "%s; %s", why(r), last_warning);
+		feature_missing(p, FEATURE_KERNEL_STACKS, "on-cpu does not work");
 	}
+	last_warning[0] = 0;
+	proc_load(p, btf);
+	return 0;
+}
+
+int objects_load(struct probes *p, struct field_error *reterr)
+{
+	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
+	struct btf *btf = btf__load_vmlinux_btf();
+	int r;
+
+	if (btf) {
+		r = load_all(p, btf, reterr);
+	} else {
+		r = -errno;
+		field_error_set(reterr, "bpf", "this kernel tells no types (BTF): %s",
+				strerror(-r));
+	}
+	btf__free(btf);
 	libbpf_set_print(before);
 	return r;
 }
