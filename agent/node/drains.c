@@ -11,6 +11,7 @@
 
 #define MAX_WAIT_NS	  NSEC_PER_SEC
 #define MAX_WAITING	  8 /* full drains */
+#define MAX_EXEC_READS	  50
 #define MAPPINGS_BYTES	  4096
 #define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
 #define MAX_STUCK_WORKERS 4
@@ -28,9 +29,10 @@ struct drains {
 	struct node *node;
 	struct feeding *first, **last;
 	size_t n_waiting;
-	unsigned n_reading; /* mappings asked for and not there yet */
-	unsigned n_stuck;   /* files workers left behind */
-	bool feeding;	    /* the pipeline has one: order is kept */
+	unsigned n_reading;    /* mappings asked for and not there yet */
+	unsigned n_exec_reads; /* this second */
+	unsigned n_stuck;      /* files workers left behind */
+	bool feeding;	       /* the pipeline has one: order is kept */
 };
 
 /* ---- mappings ---- */
@@ -306,14 +308,27 @@ void drains_advance(struct drains *d)
 	}
 }
 
+/*
+ * Most processes are read at their first sample. At exec, too, so that one that ends soon after
+ * has names, as long as not too many are started.
+ */
+static void read_process(struct drains *d, const struct raw_proc *p)
+{
+	if (p->what == RAW_PROC_EXIT)
+		return;
+	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
+		return;
+	read_mappings(d, p->tgid, p->start_boottime_ns, p->exec_id, p->cgroup_id);
+}
+
 void drains_add(struct drains *d, struct drain *drain, bool full)
 {
 	struct feeding *f;
 
+	if (full)
+		d->n_exec_reads = 0;
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
-		if (drain->procs[i].what != RAW_PROC_EXIT)
-			read_mappings(d, drain->procs[i].tgid, drain->procs[i].start_boottime_ns,
-				      drain->procs[i].exec_id, drain->procs[i].cgroup_id);
+		read_process(d, &drain->procs[i]);
 	if (!full && !drain->n_procs) {
 		drain_free(drain);
 		return;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long no agent ran on this node: the end of the last window that was handed
- * over is kept in a small file; the next start tells the time since as loss.
+ * How long no agent ran on this node: every window the time is kept in a small
+ * file, and whether somebody was selected; the next start tells the time since
+ * as loss.
  */
 #include "node/internal.h"
 
@@ -55,7 +56,7 @@ static void note_done(struct task *t)
 	free(o->text);
 }
 
-void gap_note(struct node *n)
+static void note_down(struct node *n)
 {
 	struct note *o;
 
@@ -65,10 +66,29 @@ void gap_note(struct node *n)
 	o->path = xstrdup(n->gap.path);
 	o->text = xasprintf("{\"end\": %llu, \"active\": %s}\n",
 			    (unsigned long long)(now_wall_ns() / NSEC_PER_SEC),
-			    kernel_active(n->kernel) ? "true" : "false");
+			    n->gap.active ? "true" : "false");
 	o->task.run = note_run;
 	o->task.done = note_done;
 	task_post(n, n->disk, &o->task, 0);
+}
+
+void gap_note(struct node *n, bool active)
+{
+	uint64_t now_ns = now_boot_ns();
+	bool was = n->gap.active;
+
+	n->gap.active = active;
+	/* While nobody is selected there is nothing that a gap could lose. */
+	if ((!active && !was && n->gap.noted_ns) ||
+	    (active == was && now_ns < n->gap.noted_ns + n->conf->window_ns))
+		return;
+	n->gap.noted_ns = now_ns;
+	note_down(n);
+}
+
+void gap_end(struct node *n)
+{
+	note_down(n);
 }
 
 void gap_done(struct gap *g)

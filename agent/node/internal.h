@@ -89,6 +89,8 @@ struct pipeline *pipeline_free(struct pipeline *p);
 void pipeline_feed(struct pipeline *p, struct feed *f);
 void pipeline_mappings(struct pipeline *p, struct mappings *m);
 struct batch *pipeline_flush(struct pipeline *p);
+/* Before the worker has it: why kernel functions have no names. */
+const char *pipeline_kernel_problem(const struct pipeline *p);
 void feed_done(struct feed *f);
 
 /* ---- limit.c: limits.overheadPercent ---- */
@@ -103,11 +105,14 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns);
 /* ---- gap.c: how long no agent ran here ---- */
 struct gap {
 	char *path; /* NULL: nowhere to keep it */
+	bool active;
+	uint64_t noted_ns;
 };
 /* Returns the gap in ns, 0: none or not known. */
 uint64_t gap_open(struct gap *g, const struct config *conf, bool local);
-/* A window was handed over; writes it down on the disk worker. */
-void gap_note(struct node *n);
+/* Every second; writes down on the disk worker once a window, and when active changes. */
+void gap_note(struct node *n, bool active);
+void gap_end(struct node *n); /* at the end of the node */
 void gap_done(struct gap *g);
 
 /* ---- world.c: what the API server says ---- */
@@ -157,6 +162,7 @@ struct node {
 	struct gap gap;
 	uint64_t gap_ns;
 	char boot_id[64];
+	char kernel_problem[160]; /* why kernel functions have no names here; "" */
 };
 /* Both do nothing the second time. The node's UID is known: profiles can be named; */
 int node_start(struct node *n, const char *node_uid);

@@ -102,10 +102,11 @@ static void throttle(struct limit *l, const struct plan_container *c, unsigned h
 		return;
 	t->hz = hz;
 	procs_cap_hz(l->node->procs, c->id, hz);
-	text = xasprintf("container %s is sampled at %u instead of %u Hz to stay within "
-			 "overheadPercent %g: a sample costs about %llu ns here",
-			 c->name, hz, c->sample_hz, c->overhead_percent,
-			 (unsigned long long)cost_ns);
+	text = xasprintf(
+		"container %s is sampled at %u instead of %u Hz to stay within "
+		"overheadPercent %g: a sample costs about %llu ns here (%s)",
+		c->name, hz, c->sample_hz, c->overhead_percent, (unsigned long long)cost_ns,
+		cost_ns == UNMEASURED_NS ? "estimate: kernel.bpf_stats_enabled is 0" : "measured");
 	tell(l, c, text);
 }
 

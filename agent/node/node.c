@@ -13,7 +13,7 @@
 
 bool node_total(const struct node *n)
 {
-	return n->conf->total || n->config.local;
+	return n->conf->total || (n->config.local && !n->conf->on_cpu_disabled);
 }
 
 bool node_has_pods(const struct node *n)
@@ -32,7 +32,6 @@ void node_batch(struct node *n, struct batch *b)
 	r = sender_send(n->sender, b);
 	if (r < 0)
 		log_warn("profiles of a window could not be queued: %s", strerror(-r));
-	gap_note(n);
 }
 
 void node_problem_all(struct node *n, const char *reason, const char *message)
@@ -134,8 +133,16 @@ int node_start(struct node *n, const char *node_uid)
 			 .per_cpu = n->conf->on_cpu_per_cpu},
 		.gap_ns = n->gap_ns,
 	};
+	const char *problem;
+	int r = n->pipeline ? 0 : pipeline_new(&c, &n->pipeline);
 
-	return n->pipeline ? 0 : pipeline_new(&c, &n->pipeline);
+	if (r < 0 || n->kernel_problem[0])
+		return r;
+	problem = pipeline_kernel_problem(n->pipeline);
+	if (*problem)
+		log_warn("kernel functions have no names: %s", problem);
+	snprintf(n->kernel_problem, sizeof(n->kernel_problem), "%s", problem);
+	return 0;
 }
 
 static int start_workers(struct node *n)
@@ -183,7 +190,7 @@ static int start_local(struct node *n, struct field_error *reterr)
 		r = hosts_new(n, n->conf->on_cpu_regex, &n->hosts, reterr);
 	if (r == 0)
 		r = node_start(n, *machine_id ? machine_id : n->conf->node_name);
-	if (r == 0)
+	if (r == 0 && node_total(n))
 		r = kernel_load_now(n->kernel, reterr);
 	return r;
 }
@@ -242,6 +249,8 @@ static void flush(struct node *n)
 		drains_advance(n->drains);
 	if (n->pipeline && n->sender)
 		node_batch(n, pipeline_flush(n->pipeline));
+	if (n->pipeline)
+		gap_end(n);
 }
 
 struct node *node_free(struct node *n)

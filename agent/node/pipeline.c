@@ -356,6 +356,11 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 		f->batch = NULL;
 }
 
+const char *pipeline_kernel_problem(const struct pipeline *p)
+{
+	return stacks_kernel_problem(p->stacks);
+}
+
 struct batch *pipeline_flush(struct pipeline *p)
 {
 	struct batch *b;

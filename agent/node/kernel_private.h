@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernel.c, kernel_load.c and kernel_drain.c share. */
+#pragma once
+
+#include "node/internal.h"
+
+#define CHANGE_LIMIT_NS (30 * NSEC_PER_SEC)
+#define MAX_SUPPORT	16
+
+enum state { OFF, LOADING, ON, UNLOADING };
+
+struct kernel {
+	struct node *node;
+	struct cgroup_hierarchy hierarchy; /* mount "": none */
+	struct probes *probes;		   /* os worker's, from load to unload */
+	enum state state;
+	uint64_t retry_ns, scanned_ns; /* CLOCK_BOOTTIME */
+	bool filter_stale, filter_busy, scan_busy, drain_busy;
+	bool blind; /* cgroup events do not work */
+	struct watch *wake;
+	int wake_fd;
+	struct timer tick, wake_timer, scan_timer;
+	char last_error[512];
+	char load_error[512]; /* "": loaded the last time */
+};
+
+/* What worked, copied on the os worker: probes may change it there. */
+struct support_copy {
+	struct support items[MAX_SUPPORT];
+	char reasons[MAX_SUPPORT][256];
+	size_t n;
+};
+
+/* kernel.c; each text once, until another comes */
+void kernel_complain(struct kernel *k, const char *what, const char *why);
+
+/* kernel_load.c */
+void kernel_support_take(struct support_copy *c, const struct probes *p);
+void kernel_support_tell(struct kernel *k, struct support_copy *c);
+void kernel_load(struct kernel *k);
+void kernel_unload(struct kernel *k);
+
+/* kernel_drain.c */
+void kernel_watch_wake(struct kernel *k);
+void kernel_drain(struct kernel *k, bool full);
+void kernel_tick(void *kernel);
