@@ -5,9 +5,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,6 +23,7 @@ struct got {
 		uint64_t n;
 	} rows[64];
 	size_t n;
+	int64_t sum;
 	struct store_summary summary;
 };
 
@@ -40,6 +43,7 @@ static int take(const struct store_row *row, void *arg)
 		g->rows[g->n].n = row->n_samples;
 	}
 	g->n++;
+	g->sum += row->value;
 	return 0;
 }
 
@@ -175,7 +179,7 @@ static void read_where(struct store *s, struct predicate *where, struct got *g)
 {
 	struct selection sel = {.event = EVENT_ON_CPU,
 				.time_start_s = T0 - 10,
-				.time_end_s = T0 + 100,
+				.time_end_s = T0 + 1000,
 				.where = where};
 	struct field_error e = {0};
 
@@ -188,13 +192,10 @@ static void read_where(struct store *s, struct predicate *where, struct got *g)
 static int64_t value_where(struct store *s, struct predicate *where)
 {
 	struct got g;
-	int64_t sum = 0;
 
 	read_where(s, where, &g);
-	for (size_t i = 0; i < g.n; i++)
-		sum += g.rows[i].value;
 	store_summary_done(&g.summary);
-	return sum;
+	return g.sum;
 }
 
 static void known_answer(void **state)
@@ -628,6 +629,81 @@ static void damaged_while_open(void **state)
 	remove_dir(dir);
 }
 
+/* A disk that takes no more: the write says so, nothing is half there, the next one works. */
+static void full_disk(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 0, 0);
+	struct rlimit before, small;
+	struct store_stats stats;
+	struct batch *b = batch_new();
+	size_t n_new = 0;
+	char name[32];
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	for (int i = 0; i < 5000; i++) {
+		snprintf(name, sizeof(name), "function_%d", i);
+		add_sample(b, i ? b->profiles[0] : add_profile(b, "big", "api", 10, "app", T0), "w",
+			   false, name, 10);
+	}
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){200 << 10, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_true(store_write(s, b, &n_new) < 0);
+	store_stats(s, &stats);
+	assert_non_null(strstr(stats.error, "write failed"));
+	assert_int_equal(value_where(s, NULL), 240);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	write_batch(s, b, 1);
+	assert_int_equal(value_where(s, NULL), 240 + 50000);
+	store_stats(s, &stats);
+	assert_string_equal(stats.error, "");
+	store_close(s);
+	remove_dir(dir);
+}
+
+/* kill -9 in the middle of writing: what was answered is there, and once. */
+static void killed_while_writing(void **state)
+{
+	char *dir = temp_dir();
+	int pipe_fds[2], status;
+	uint8_t count = 0, got;
+	struct got g;
+	struct store *s;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe(pipe_fds), 0);
+	child = fork();
+	if (child == 0) {
+		s = open_at(dir, 0, 0);
+		for (int i = 0; i < 200; i++) {
+			many_rows(s, i, 1, 300);
+			if (write(pipe_fds[1], "x", 1) != 1)
+				_exit(1);
+		}
+		pause();
+	}
+	close(pipe_fds[1]);
+	while (count < 20 && read(pipe_fds[0], &got, 1) == 1)
+		count++;
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	while (read(pipe_fds[0], &got, 1) == 1)
+		count++;
+	close(pipe_fds[0]);
+	s = open_at(dir, 0, 0);
+	read_where(s, NULL, &g);
+	/* every acknowledged write, and at most the one whose answer was cut off */
+	assert_true(g.summary.n_profiles == count || g.summary.n_profiles == count + 1u);
+	assert_int_equal(g.summary.n_samples, g.summary.n_profiles * 300);
+	store_summary_done(&g.summary);
+	store_close(s);
+	remove_dir(dir);
+}
+
 static void out_of_range_values(void **state)
 {
 	struct store *s = open_at(":memory:", 0, 0);
@@ -676,6 +752,7 @@ int main(void)
 		cmocka_unit_test(retention_by_size),  cmocka_unit_test(hundred_thousand_rows),
 		cmocka_unit_test(survives_reopening), cmocka_unit_test(damaged_file),
 		cmocka_unit_test(damaged_while_open), cmocka_unit_test(out_of_range_values),
+		cmocka_unit_test(full_disk),	      cmocka_unit_test(killed_while_writing),
 		cmocka_unit_test(bad_config),
 	};
 
