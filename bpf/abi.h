@@ -198,16 +198,12 @@ enum pf_drop {
 };
 
 /* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
-enum pf_stat {
-	PF_STAT_FILTERED, /* ticks of nobody who is selected */
-	PF_STAT_THINNED,  /* selected, above its own rate */
-	PF_STAT_TAKEN,	  /* selected and kept: delivered, or dropped with a reason */
-	PF_STAT_DELIVERED,
-	PF_STAT_CROSSED, /* records about a process that went into the ring */
-	_PF_STAT_MAX,
-};
 struct pf_stats {
-	uint64_t stat[_PF_STAT_MAX];
+	uint64_t filtered;		/* ticks of nobody who is selected */
+	uint64_t thinned;		/* selected, above its own rate */
+	uint64_t taken;			/* selected and kept: delivered, or dropped with a reason */
+	uint64_t delivered;
+	uint64_t crossed;		/* records about processes that went into the ring */
 	uint64_t drop[_PF_DROP_MAX];
 };
 

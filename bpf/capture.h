@@ -87,7 +87,7 @@ static __always_inline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
 		pf_ring_full();
 		return;
 	}
-	pf_stat(PF_STAT_CROSSED);
+	PF_STAT(crossed);
 	*slot = pf_seen_word(hash, generation);
 }
 
@@ -111,7 +111,7 @@ static __always_inline uint64_t pf_intern_names(struct task_struct *task, uint64
 		pf_ring_full();
 		return hash;
 	}
-	pf_stat(PF_STAT_CROSSED);
+	PF_STAT(crossed);
 	*slot = pf_seen_word(hash, generation);
 	return hash;
 }
@@ -143,7 +143,7 @@ static __always_inline bool pf_send_proc(struct task_struct *task, uint32_t what
 		pf_ring_full();
 		return false;
 	}
-	pf_stat(PF_STAT_CROSSED);
+	PF_STAT(crossed);
 	return true;
 }
 

@@ -124,13 +124,14 @@ static __always_inline struct pf_stats *pf_stats_here(void)
 	return bpf_map_lookup_elem(&stats, &zero);
 }
 
-static __always_inline void pf_stat(enum pf_stat which)
-{
-	struct pf_stats *s = pf_stats_here();
-
-	if (s)
-		s->stat[which]++;
-}
+/* One more of a member of struct pf_stats. */
+#define PF_STAT(member)                                                                            \
+	do {                                                                                       \
+		struct pf_stats *here_ = pf_stats_here();                                          \
+                                                                                                   \
+		if (here_)                                                                         \
+			here_->member++;                                                           \
+	} while (0)
 
 static __always_inline void pf_drop(enum pf_drop reason)
 {

@@ -39,7 +39,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 			pf_intern_stack(s, key.kstack, generation);
 	}
 	if (pf_count(&key, period_us, generation))
-		pf_stat(PF_STAT_DELIVERED);
+		PF_STAT(delivered);
 	pf_scratch_put(s);
 }
 
@@ -57,17 +57,17 @@ int pf_oncpu(struct bpf_perf_event_data *ctx)
 
 	f = pf_filter_task(task, 1 << PF_EVENT_ON_CPU, &cgroup_id);
 	if (!f) {
-		pf_stat(PF_STAT_FILTERED);
+		PF_STAT(filtered);
 		return 0;
 	}
 	if (f->keep != PF_KEEP_ALL && bpf_get_prandom_u32() > f->keep) {
-		pf_stat(PF_STAT_THINNED);
+		PF_STAT(thinned);
 		return 0;
 	}
 	set = pf_settings_now();
 	if (!set)
 		return 0;
-	pf_stat(PF_STAT_TAKEN);
+	PF_STAT(taken);
 	pf_sample(ctx, task, cgroup_id, f->period_us, set->generation);
 	return 0;
 }

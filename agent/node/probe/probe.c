@@ -103,8 +103,11 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 	if (r)
 		return r;
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++) {
-		for (size_t i = 0; i < _PF_STAT_MAX; i++)
-			sum.stat[i] += cpus[cpu].stat[i];
+		sum.filtered += cpus[cpu].filtered;
+		sum.thinned += cpus[cpu].thinned;
+		sum.taken += cpus[cpu].taken;
+		sum.delivered += cpus[cpu].delivered;
+		sum.crossed += cpus[cpu].crossed;
 		for (size_t i = 0; i < _PF_DROP_MAX; i++)
 			sum.drop[i] += cpus[cpu].drop[i];
 	}
@@ -157,11 +160,11 @@ int probes_stats(struct probes *p, struct probes_stats *ret)
 
 	if (r)
 		return r;
-	s.filtered = k.stat[PF_STAT_FILTERED];
-	s.thinned = k.stat[PF_STAT_THINNED];
-	s.delivered = k.stat[PF_STAT_DELIVERED];
-	s.crossed = k.stat[PF_STAT_CROSSED];
-	s.ticks = s.filtered + s.thinned + k.stat[PF_STAT_TAKEN];
+	s.filtered = k.filtered;
+	s.thinned = k.thinned;
+	s.delivered = k.delivered;
+	s.crossed = k.crossed;
+	s.ticks = s.filtered + s.thinned + k.taken;
 	for (size_t i = 0; i < p->sampler.n_cpus; i++)
 		s.n_links += p->sampler.links[i] != NULL;
 	program_stats(p->core->obj, &s);
