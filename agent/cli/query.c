@@ -347,9 +347,11 @@ int cmd_query(int argc, char **argv)
 				       .from = "-15m",
 				       .to = "now",
 				       .limit = 50}};
+	static char name[] = "podflame query";
 	struct field_error e = {0};
 	int r;
 
+	argv[0] = name;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a.options);
 	r = loop_new(&a.loop);

@@ -38,7 +38,7 @@ static const struct tag_info table[] = {
 	{"pod_node_hostname", "pod_node", true, false, "as pod_node"},
 #define NOT_STORED(name)                                                                           \
 	{                                                                                          \
-		name, NULL, false, false, "DeepFlow's; not stored here, matches nothing"           \
+		name, NULL, false, false, "known to DeepFlow, not stored here"                     \
 	}
 	NOT_STORED("_id"),
 	NOT_STORED("region"),
