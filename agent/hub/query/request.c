@@ -345,6 +345,8 @@ int values_parse(const char *body, size_t n, struct values_request *ret, struct 
 		e = take_limit(j, &v, reterr);
 	if (!e)
 		e = take_selection(j, &v.tracing, reterr);
+	if (!e)
+		v.tracing.selection->with_total = streq(v.tag, "app_service");
 	if (e) {
 		values_request_done(&v);
 		return e;

@@ -230,7 +230,7 @@ void where_selection(struct where *w, const struct selection *sel)
 {
 	if (sel->n_app_services)
 		put_list(w, "app_service", sel->app_services, sel->n_app_services);
-	else
+	else if (!sel->with_total)
 		where_text(w, " AND NOT (se.pid=0 AND se.app IN"
 			      " (SELECT id FROM strings WHERE s='Total'))");
 	if (sel->n_allowed_namespaces)

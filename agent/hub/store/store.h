@@ -34,6 +34,7 @@ struct selection {
 	enum event event;
 	int64_t time_start_s, time_end_s;	/* inclusive */
 	char **app_services;			/* none: every one but Total */
+	bool with_total;		/* none of them named: Total too, for lists of choices */
 	size_t n_app_services;
 	struct predicate *where;		/* NULL: everything */
 	char **allowed_namespaces;		/* NULL: all ("*"); host processes and Total only with all */

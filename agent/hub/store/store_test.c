@@ -424,6 +424,10 @@ static void values(void **state)
 	store_values(s, &sel, "thread", 10, take_value, &v);
 	store_values(s, &sel, "app_service", 1, take_value, &v);
 	assert_string_equal(v.text, "app=17 data=7 on-cpu=24 worker=15 db=7 api=2 api=17 ");
+	v.text[0] = '\0';
+	sel.with_total = true;
+	store_values(s, &sel, "app_service", 10, take_value, &v);
+	assert_non_null(strstr(v.text, "Total="));
 	store_close(s);
 }
 
