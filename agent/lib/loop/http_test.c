@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The client against servers that behave and servers that do not, over real sockets. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -1215,6 +1216,43 @@ static void kept_connection_is_used_and_its_loss_hidden(void **state)
 	assert_int_equal(f->ts->n_conns, 2);
 }
 
+static int n_open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void hang_up(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	(void)arg;
+	if (r->number % 3 == 0)
+		ts_reply(c, 200, "Connection: close\r\n", "hi");
+	else if (r->number % 3 == 1)
+		ts_reset(c);
+	c->over = true;
+}
+
+static void reconnects_leave_no_file_open_64(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config c = {.cert = &local_cert};
+	int before;
+
+	f->ts = ts_start(&c, hang_up, NULL);
+	make_client(f, "127.0.0.1", NULL, f->ts->port, ca.pem, NULL);
+	get(f, "/");
+	before = n_open_files();
+	for (int i = 0; i < 600; i++)
+		get(f, "/");
+	/* the server's side may be a moment behind */
+	assert_in_range(n_open_files(), 1, before + 3);
+}
+
 static void answer_above_the_limit(void **state)
 {
 	struct fixture *f = *state;
@@ -1309,6 +1347,7 @@ int main(void)
 		T(cancel_inside_on_data),
 		T(silent_stream_has_no_timeout_but_its_silence_is_known),
 		T(kept_connection_is_used_and_its_loss_hidden),
+		T(reconnects_leave_no_file_open_64),
 		T(answer_above_the_limit),
 		T(headers_cannot_be_smuggled),
 		T(free_with_calls_under_way),

@@ -2,6 +2,7 @@
 /* What users of the loop rely on: order, ownership, limits, threads. */
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -191,7 +192,7 @@ struct test_job {
 	struct fixture *f;
 	pid_t ran_on, done_on;
 	int id, *n_freed;
-	volatile bool *gate;
+	atomic_bool *gate;
 };
 
 static void job_run(struct job *j)
@@ -246,7 +247,7 @@ static void worker_runs_jobs_in_order_and_reports_on_the_loop(void **state)
 static void full_mailbox_refuses_and_counts(void **state)
 {
 	struct fixture *f = *state;
-	volatile bool gate = false;
+	atomic_bool gate = false;
 	struct test_job *first = new_job(f, 1, 0), *refused = new_job(f, 9, 61);
 	struct worker_stats st;
 	struct worker *w;
@@ -303,7 +304,7 @@ static void job_without_done_frees_itself(void **state)
 	assert_int_equal(n_freed, 1);
 }
 
-static volatile bool stuck_gate;
+static atomic_bool stuck_gate;
 static int n_stuck;
 
 static void on_stuck(struct worker *w, struct job *j, void *arg)
