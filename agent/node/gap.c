@@ -29,6 +29,8 @@ uint64_t gap_open(struct gap *g, const struct config *conf, bool local)
 	*g = (struct gap){0};
 	if (!dir || !*dir)
 		return 0;
+	/* A failure shows when the file cannot be written. */
+	(void)mkdir_parents(dir, 0700);
 	g->path = xasprintf("%s/%s", dir, FILE_NAME);
 	if (file_read(AT_FDCWD, g->path, MAX_FILE_BYTES, &text, &n) < 0)
 		return 0;

@@ -40,11 +40,14 @@ static bool has_option(const char *options, const char *name)
 
 /*
  * The mount of a controller ("" is cgroup2). A whole hierarchy is better than a part of one (a
- * container's own view), /sys/fs/cgroup better than elsewhere.
+ * container's own view; "/.." is what a cgroup namespace shows of the whole), /sys/fs/cgroup
+ * better than elsewhere. A later mount of the same place covers the earlier one.
  */
 static bool find_mount(const char *mountinfo, const char *controller, struct mount *ret)
 {
 	int best = -1;
+
+	*ret = (struct mount){0};
 
 	for (const char *line = mountinfo; line && *line;) {
 		struct mount m;
@@ -53,8 +56,9 @@ static bool find_mount(const char *mountinfo, const char *controller, struct mou
 		if (parse_mount(line, &m) &&
 		    (*controller ? streq(m.type, "cgroup") && has_option(m.options, controller)
 				 : streq(m.type, "cgroup2"))) {
-			score = streq(m.root, "/") * 2 + str_has_prefix(m.point, CGROUP_ROOT);
-			if (score > best) {
+			score = (streq(m.root, "/") || str_has_prefix(m.root, "/..")) * 2 +
+				str_has_prefix(m.point, CGROUP_ROOT);
+			if (score > best || streq(m.point, ret->point)) {
 				best = score;
 				*ret = m;
 			}

@@ -145,9 +145,13 @@ static void test_choose(void **state)
 	static const char view[] =
 		MOUNT("/docker/x", "/sys/fs/cgroup/memory", "cgroup", "rw,memory")
 			MOUNT("/", "/host/memory", "cgroup", "rw,memory");
+	/* In a pod: the host's tree over the container's own view, seen from a cgroup namespace. */
+	static const char covered[] = MOUNT("/", "/sys/fs/cgroup", "cgroup2", "rw")
+		MOUNT("/../../..", "/sys/fs/cgroup", "cgroup2", "ro");
 	struct cgroup_hierarchy h;
 	struct field_error err = {0};
 
+	expect_choice(covered, "", NULL, "/sys/fs/cgroup", 0);
 	expect_choice(pure, "", NULL, "/sys/fs/cgroup", 0);
 	expect_choice(hybrid, "", NULL, "/sys/fs/cgroup/memory", 4);
 	expect_choice(hybrid, "", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/pids", 8);
