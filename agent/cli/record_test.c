@@ -280,8 +280,8 @@ static void ends_with_its_last_process(void **state)
 /* A process that began in a cgroup that did not exist when the recording did. */
 static void cgroup_with_what_is_made_below(void **state)
 {
-	char top[] = "/sys/fs/cgroup/memory/pf_record_test", below[] = "/sys/fs/cgroup/memory/"
-								       "pf_record_test/below";
+	_cleanup_free_ char *top = xasprintf("/sys/fs/cgroup/memory/pf_record-%d", getpid());
+	_cleanup_free_ char *below = xasprintf("%s/below", top);
 	_cleanup_free_ char *out = file_in_dir("c.folded");
 	_cleanup_free_ char *procs = xasprintf("%s/cgroup.procs", below), *text = NULL;
 	struct run r;

@@ -10,10 +10,12 @@
 /* ---- cgroups of a test: made under a hierarchy's mount, removed at the end ---- */
 
 static char mount_v1[256], mount_v2[256];
+static int run; /* of this test: several may run on one machine */
 
-static char *cgroup_make(const char *mount, const char *name)
+static char *cgroup_make(const char *parent, const char *name)
 {
-	char *dir = xasprintf("%s/%s", mount, name);
+	char *dir = streq(name, "child") ? xasprintf("%s/%s", parent, name)
+					 : xasprintf("%s/pf_test-%d-%s", parent, run, name);
 
 	if (mkdir(dir, 0755) && errno != EEXIST)
 		fail_msg("mkdir %s: %s", dir, strerror(errno));
@@ -74,14 +76,14 @@ static void moved(bool v2)
 {
 	struct probe_config config = {
 		.hierarchy = hierarchy(v2), .use_cgroups = true, .max_sample_hz = 999};
-	char *own = cgroup_make(config.hierarchy.mount, "pf_test_own"), *other;
+	char *own = cgroup_make(config.hierarchy.mount, "own"), *other;
 	struct child c[4];
 	struct tally t[4];
 	struct probes *p;
 	uint64_t id = cgroup_id(own);
 
 	hierarchy(!v2);
-	other = cgroup_make(v2 ? mount_v1 : mount_v2, "pf_test_other");
+	other = cgroup_make(v2 ? mount_v1 : mount_v2, "other");
 	for (size_t i = 0; i < ARRAY_SIZE(c); i++) {
 		c[i] = child_start(body_work, NULL);
 		t[i] = (struct tally){.pid = c[i].pid};
@@ -158,7 +160,7 @@ static void children_are_selected_in_the_kernel(void **state)
 {
 	struct probe_config config = {
 		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
-	char *parent = cgroup_make(mount_v1, "pf_test_parent"), *child;
+	char *parent = cgroup_make(mount_v1, "parent"), *child;
 	struct child c = child_start(body_work, NULL);
 	struct tally t = {.pid = c.pid};
 	struct probes *p = open_probes(config);
@@ -200,7 +202,7 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 {
 	struct probe_config config = {
 		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
-	char *parent = cgroup_make(mount_v1, "pf_test_parent"), *child;
+	char *parent = cgroup_make(mount_v1, "parent"), *child;
 	struct probes *p = open_probes(config);
 	uint64_t id = cgroup_id(parent), child_id;
 	struct raw_cgroup made;
@@ -237,10 +239,10 @@ static void pods_are_told_strangers_not(void **state)
 	char *dir, *child;
 
 	(void)state;
-	dir = cgroup_make(mount_v1, "pf_test_stranger");
+	dir = cgroup_make(mount_v1, "stranger");
 	cgroup_remove(dir);
 	assert_int_equal(count_cgroup_records(p), 0);
-	dir = cgroup_make(mount_v1, "pf_test-kubepods.slice");
+	dir = cgroup_make(mount_v1, "kubepods.slice");
 	child = cgroup_make(dir, "child");
 	assert_true(drained_cgroup(p, cgroup_id(child), false, &made));
 	assert_false(made.armed);
@@ -250,7 +252,7 @@ static void pods_are_told_strangers_not(void **state)
 	/* The other hierarchy's pods are the same pods, and not told twice. */
 	hierarchy(true);
 	count_cgroup_records(p);
-	dir = cgroup_make(mount_v2, "pf_test-kubepods.slice");
+	dir = cgroup_make(mount_v2, "kubepods.slice");
 	cgroup_remove(dir);
 	assert_int_equal(count_cgroup_records(p), 0);
 	probes_free(p);
@@ -263,7 +265,7 @@ static void listed_processes_of_a_cgroup(void **state)
 				      .use_cgroups = true,
 				      .use_list = true,
 				      .max_sample_hz = 999};
-	char *dir = cgroup_make(mount_v1, "pf_test_listed");
+	char *dir = cgroup_make(mount_v1, "listed");
 	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
 	struct tally t = {.pid = c[0].pid};
 	struct procs_filter f = {cgroup_id(dir), 1u << EVENT_ON_CPU, 999, true};
@@ -325,7 +327,7 @@ static void body_inner_agent(struct truth *t)
 	CHECK(getpid() == 1);
 	CHECK(!cgroup_choose("v1:memory", &h, &err));
 	config.hierarchy = h;
-	dir = xasprintf("%s/pf_test_ns", h.mount);
+	dir = xasprintf("%s/pf_test-%d-ns", h.mount, run);
 	f.cgroup_id = cgroup_id(dir);
 	pid = fork();
 	if (pid == 0)
@@ -401,7 +403,7 @@ static void pids_are_the_agents_own(void **state)
 
 	(void)state;
 	hierarchy(false);
-	dir = cgroup_make(mount_v1, "pf_test_ns");
+	dir = cgroup_make(mount_v1, "ns");
 	/* One that the inner agent's filter lets through and that it cannot see. */
 	c = child_start(body_work, NULL);
 	cgroup_move(dir, c.pid);
@@ -434,5 +436,6 @@ int main(void)
 		cmocka_unit_test(pids_are_the_agents_own),
 	};
 
+	run = getpid();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
