@@ -66,7 +66,7 @@ static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 /* The parse child's limits leave a sanitizer no room: then frames have no names. */
 static bool names_missing(void)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	return true;
 #else
 	return false;
