@@ -178,20 +178,17 @@ struct pf_rec_cgroup {
 };
 
 /* ---- drops: per-CPU array, index = reason ---- */
+/* X(name, text, whether it is a sample that is lost, not a record that is sent again or found by a scan) */
 #define PF_DROP_REASONS(X)                                                                         \
-	X(RING_FULL,                                                                               \
-	  "ring_full") /* a record did not fit; its stack or name is sent again later */           \
-	X(COUNTS_FULL,                                                                             \
-	  "counts_full") /* a sample did not fit the counts map: the sample is lost */             \
-	X(COUNTS_BUSY,                                                                             \
-	  "counts_busy") /* the counts map refused for another reason (lock, memory) */            \
-	X(SCRATCH_BUSY,                                                                            \
-	  "scratch_busy") /* scratch of this CPU and context in use: the sample is lost */         \
-	X(TOTAL_FULL, "total_full")                                                                \
-	X(NO_PID, "no_pid")	      /* process not visible from the agent's PID namespace */     \
-	X(CGROUP_FULL, "cgroup_full") /* filter table full when a child cgroup was made */
+	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again at its next sight */      \
+	X(COUNTS_FULL, "counts_full", 1)                                                           \
+	X(COUNTS_BUSY, "counts_busy", 1)   /* the counts map refused otherwise (lock, memory) */   \
+	X(SCRATCH_BUSY, "scratch_busy", 1) /* scratch of this CPU and context in use */            \
+	X(TOTAL_FULL, "total_full", 1)                                                             \
+	X(NO_PID, "no_pid", 1)		 /* not visible from the agent's PID namespace */          \
+	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
 enum pf_drop {
-#define X(name, text) PF_DROP_##name,
+#define X(name, text, sample) PF_DROP_##name,
 	PF_DROP_REASONS(X)
 #undef X
 		_PF_DROP_MAX,
@@ -199,11 +196,11 @@ enum pf_drop {
 
 /* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
 struct pf_stats {
-	uint64_t filtered;		/* ticks of nobody who is selected */
-	uint64_t thinned;		/* selected, above its own rate */
-	uint64_t taken;			/* selected and kept: delivered, or dropped with a reason */
+	uint64_t filtered; /* ticks of nobody who is selected */
+	uint64_t thinned;  /* selected, above its own rate */
+	uint64_t taken;	   /* selected and kept: delivered, or dropped with a reason */
 	uint64_t delivered;
-	uint64_t crossed;		/* records about processes that went into the ring */
+	uint64_t crossed; /* records about processes that went into the ring */
 	uint64_t drop[_PF_DROP_MAX];
 };
 

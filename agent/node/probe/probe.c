@@ -117,8 +117,11 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 
 void stats_count_drops(struct probes *p)
 {
-	static const char *const reasons[] = {
-#define X(name, text) text,
+	static const struct {
+		const char *text;
+		bool sample;
+	} reasons[] = {
+#define X(name, reason, is_sample) {reason, is_sample},
 		PF_DROP_REASONS(X)
 #undef X
 	};
@@ -127,7 +130,9 @@ void stats_count_drops(struct probes *p)
 	if (stats_read(p, &s))
 		return;
 	for (size_t i = 0; i < _PF_DROP_MAX; i++)
-		counter_add(counter("podflame_samples_dropped_total", "reason", reasons[i]),
+		counter_add(counter(reasons[i].sample ? "podflame_samples_dropped_total"
+						      : "podflame_records_dropped_total",
+				    "reason", reasons[i].text),
 			    s.drop[i] - p->last_stats.drop[i]);
 	p->last_stats = s;
 }

@@ -99,7 +99,8 @@ struct drain {
  * (os) Quick: only what the ring holds now (processes and cgroups, for prompt
  * reading of mappings); samples stay. Full: swaps the generations, takes the
  * samples of the old one with their stacks and names. Losses go to counters
- * (counter "podflame_samples_dropped_total", reason) and into drops of the report.
+ * "podflame_samples_dropped_total" (and the report's losses) and, where only a record is
+ * concerned, "podflame_records_dropped_total", each by reason.
  */
 int probes_drain(struct probes *p, bool full, struct drain **ret);
 struct drain *drain_free(struct drain *d);

@@ -53,6 +53,13 @@ static void known_shares_and_nobody_else(void **state)
 	child_stop(&c[1]);
 }
 
+/* Lost samples, or records that did not get out. */
+static uint64_t drops_of(const char *reason)
+{
+	return counter_get(counter("podflame_samples_dropped_total", "reason", reason)) +
+	       counter_get(counter("podflame_records_dropped_total", "reason", reason));
+}
+
 static uint64_t dropped(void)
 {
 	static const char *const reasons[] = {"ring_full",    "counts_full", "counts_busy",
@@ -61,7 +68,7 @@ static uint64_t dropped(void)
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
-		n += counter_get(counter("podflame_samples_dropped_total", "reason", reasons[i]));
+		n += drops_of(reasons[i]);
 	return n;
 }
 
@@ -331,11 +338,6 @@ static void body_many_stacks(struct truth *t)
 {
 	for (unsigned seed = 1; !t->ready;)
 		recurse_then_return(rand_r(&seed) % 400);
-}
-
-static uint64_t drops_of(const char *reason)
-{
-	return counter_get(counter("podflame_samples_dropped_total", "reason", reason));
 }
 
 /* A ring of one page and a table of few rows: every sample is delivered or counted as lost. */
