@@ -163,12 +163,11 @@ struct verdict {
  */
 static bool pod_is_ambiguous(const struct procs *p, const struct known *k)
 {
-	struct known *other, *tmp;
 	unsigned n = 0;
 
 	if (strchr(k->ref.pod_uid, '-'))
 		return false;
-	HASH_ITER (hh, p->known, other, tmp)
+	for (const struct known *other = p->known; other; other = other->hh.next)
 		n += !other->removed && !other->ref.container_id[0] &&
 		     streq(other->ref.pod_uid, k->ref.pod_uid);
 	return n > 1;
@@ -263,7 +262,7 @@ static void update(struct procs *p, struct known *k, uint64_t now_ns)
 
 static int by_id(const struct known *a, const struct known *b)
 {
-	return (a->id > b->id) - (a->id < b->id);
+	return a->id < b->id ? -1 : a->id > b->id;
 }
 
 static void forget_ended(struct procs *p, uint64_t now_ns)
@@ -351,9 +350,7 @@ void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
 /* A scan that began after the container was planned answers for it: a finished one has no cgroup. */
 bool procs_wants_scan(const struct procs *p)
 {
-	struct planned_container *c, *tmp;
-
-	HASH_ITER (hh, p->containers, c, tmp)
+	for (const struct planned_container *c = p->containers; c; c = c->hh.next)
 		if (!c->looked_for)
 			return true;
 	return false;
@@ -451,31 +448,26 @@ void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
 	struct cap *c;
 
 	HASH_FIND_STR(p->caps, container_id, c);
-	if (c && hz) {
-		p->next_ns = c->hz == hz ? p->next_ns : 0;
-		c->hz = hz;
-	} else if (c) {
+	if (c) {
 		HASH_DEL(p->caps, c);
 		free(c);
-		p->next_ns = 0;
-	} else if (hz && HASH_COUNT(p->caps) < MAX_CAPS) {
+	}
+	if (hz && HASH_COUNT(p->caps) < MAX_CAPS) {
 		c = xcalloc(1, sizeof(*c));
 		snprintf(c->id, sizeof(c->id), "%s", container_id);
 		c->hz = hz;
 		HASH_ADD_STR(p->caps, id, c);
-		p->next_ns = 0;
 	}
+	p->next_ns = 0; /* looked at again with the filter */
 }
 
 /* ---- answers ---- */
 
 static void filter_build(struct procs *p)
 {
-	struct known *k, *tmp;
-
 	p->n_filter = 0;
 	HASH_SORT(p->known, by_id);
-	HASH_ITER (hh, p->known, k, tmp) {
+	for (const struct known *k = p->known; k; k = k->hh.next) {
 		if (!k->mask)
 			continue;
 		GROW(p->filter, p->n_filter, p->cap_filter);
