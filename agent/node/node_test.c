@@ -173,7 +173,7 @@ struct fixture {
 	struct loop *loop;
 	struct config conf;
 	struct node *node;
-	char dir[64], cgroup[256], pod[512], other_pod[512];
+	char dir[64], cgroup[400], pod[512], other_pod[512];
 	struct timer poll;
 	bool (*until)(struct fixture *f);
 	pid_t busy, other, brief; /* brief ends by itself */
