@@ -70,7 +70,8 @@ up() {
     k get profilingtargets -A
     say "podflame query --tag-filter \"pod_cluster='$CLUSTER' AND pod_ns='app'\""
     "$BUILD/podflame" query --url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt" --token-file "$BUILD/demo/token" \
-        --tag-filter "pod_cluster='$CLUSTER' AND pod_ns='app'" --format table | head -25
+        --tag-filter "pod_cluster='$CLUSTER' AND pod_ns='app'" --format table >"$TK_DIR/answer.txt"
+    head -25 "$TK_DIR/answer.txt"
     say "The page"
     cat <<END
   https://localhost:$PORT/     (its certificate is the hub's own; CA: build/demo/hub-ca.crt)

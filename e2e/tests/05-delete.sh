@@ -3,13 +3,19 @@
 # (5) With the last target gone, no BPF program and no link of an agent's is left in the kernel; the next one works.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace app
-agents() { pgrep -f 'podflame agent --config /etc/podflame/config.yaml' | while read -r p; do
-    [ "$(readlink "/proc/$p/ns/net" || true)" != "$(readlink /proc/self/ns/net)" ] && echo "$p"
-done; }
-ours() { # prog|link: how many the agents of this cluster hold
-    local pids
-    pids=$(agents | jq -s .)
-    bpftool -j "$1" show | jq --argjson p "$pids" '[.[] | select(any(.pids[]?.pid; . as $x | $p | index($x)))] | length'
+others() { # PIDs of whatever else is here (a demo, unit tests)
+    local mine p
+    mine=" $(pids_of agent | tr '\n' ' ')"
+    for p in /proc/[0-9]*; do case $mine in *" ${p#/proc/} "*) ;; *) echo "${p#/proc/}" ;; esac; done
+}
+# Programs in the kernel by the agent's names, unless another process holds them; and the links to them.
+ours() { # prog|link
+    local theirs
+    # shellcheck disable=SC2046
+    theirs=$(held_by prog_id $(others) | jq -s .)
+    bpftool -j prog show | jq --argjson t "$theirs" '[.[] | select((.name // "") | startswith("pf_")) | .id] - $t' >"$W/progs"
+    if [ "$1" = prog ]; then jq length "$W/progs"; return; fi
+    bpftool -j link show | jq --slurpfile p "$W/progs" '[.[] | select(.prog_id as $i | $p[0] | index($i))] | length'
 }
 none() { [ "$(ours prog)" = 0 ] && [ "$(ours link)" = 0 ]; }
 pod app c node1 "/bin/shares c"
@@ -19,7 +25,7 @@ for round in first second; do
     began=$(now)
     target app all '{"podSelector": {}}'
     wait_check 20 "$round target: samples" has_samples "pod='c'" "$began"
-    check "$round target: there are programs ($(ours prog))" test "$(ours prog)" -gt 0
+    check "$round target: there are programs ($(ours prog)) and links ($(ours link))" test "$(ours prog)" -gt 0 -a "$(ours link)" -gt 0
     k -n app delete profilingtarget all >/dev/null
     wait_check 15 "$round target deleted: no program and no link" none
 done

@@ -8,10 +8,7 @@ pod app d node2 "/bin/shares d"
 running app c d
 target app all '{"podSelector": {}}'
 wait_check 30 "samples before" has_samples "pod='d'" "$(now)"
-hub_pid() { pgrep -f 'podflame hub --config /etc/podflame/config.yaml' | while read -r p; do
-    [ "$(readlink "/proc/$p/root/proc/self" || true)" ] && nsenter -t "$p" -n true 2>/dev/null &&
-        in_net curl -sk --max-time 2 -o /dev/null "https://$(k -n podflame-system get pod -l app.kubernetes.io/component=hub -o 'jsonpath={.items[0].status.podIP}'):20416/" && echo "$p"
-done | head -1; }
+hub_pid() { pids_of hub | sort -n | head -1; }
 from=$(($(now) + 2))
 sleep 4
 kill -9 "$(hub_pid)"

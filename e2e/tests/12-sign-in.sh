@@ -14,7 +14,7 @@ try() { # PATH CURL_FLAG...
     check "$1 with a changed token: 401" test "$(TOKEN=${good%?????}AAAAA status "$@")" = 401
     check "$1 with a token for another audience: 401" test "$(TOKEN=$OTHER status "$@")" = 401
     check "$1 with a user without the right: 403" test "$(TOKEN=$NOBODY status "$@")" = 403
-    check "$1 with the right: allowed" between "$(status "$@")" 200 400
+    check "$1 with the right: allowed" between "$(status "$@")" 200 404
 }
 body='{"profile_event_type": "on-cpu", "profile_language_type": "eBPF", "time_start": 1, "time_end": 2}'
 try /v1/profile/ProfileTracing -d "$body"

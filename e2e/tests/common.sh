@@ -31,8 +31,8 @@ check() { # WHAT CMD...
 }
 # wait_check SECONDS WHAT CMD...
 wait_check() {
-    local began=$SECONDS what=$2
-    if until_ "$1" "$2" "${@:3}"; then ok "$what ($((SECONDS - began)) s)"; else fail "$what"; fi
+    local wait_began=$SECONDS what=$2
+    if until_ "$1" "$2" "${@:3}"; then ok "$what ($((SECONDS - wait_began)) s)"; else fail "$what"; fi
 }
 near() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN {exit !(a - b <= d && b - a <= d)}'; }
 between() { awk -v a="$1" -v lo="$2" -v hi="$3" 'BEGIN {exit !(a >= lo && a <= hi)}'; }
@@ -65,7 +65,7 @@ spec:
     - name: main
       image: localhost/podflame-workloads:1
       command: [${word%,}]
-      resources: {limits: {cpu: ${CPU:-500m}, memory: 64Mi}}
+      resources: {requests: {cpu: 100m}, limits: {cpu: ${CPU:-500m}, memory: 64Mi}}
 END
 }
 running() { # NAMESPACE POD...
@@ -85,8 +85,23 @@ condition() { # NAMESPACE NAME TYPE: "True Reason message"
 }
 is_ready() { case $(condition "$1" "$2" Ready) in True*) ;; *) return 1 ;; esac; }
 now() { date +%s; }
+# pids_of COMPONENT: host PIDs of the program in this cluster's agent or hub pods
+pids_of() {
+    local uid p
+    for uid in $(k -n podflame-system get pods -l "app.kubernetes.io/component=$1" -o 'jsonpath={.items[*].metadata.uid}'); do
+        for p in /proc/[0-9]*; do
+            if grep -q "pod$uid/" "$p/cgroup" && grep -q podflame "$p/comm"; then echo "${p#/proc/}"; fi
+        done
+    done 2>/dev/null
+}
 us_of() { profile "$1" "$2" "$3" | tee "$W/answer.json" | total_us; }
 has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
+# held_by KEY PID...: numbers that file descriptors of these processes name: KEY is prog_id, map_id or link_id
+held_by() {
+    local key=$1 p
+    shift
+    for p; do cat /proc/"$p"/fdinfo/* 2>/dev/null || true; done | awk -v k="$key:" '$1 == k {print $2}' | sort -un
+}
 # split_between NAMESPACE POD FROM TO: the program's own microseconds a function, "A B C", from its printed totals
 split_between() {
     k -n "$1" logs "$2" | awk -v s="$3" -v e="$4" '$1 == "split" && $2 >= s && $2 <= e {
