@@ -153,6 +153,7 @@ static int start(struct parts *p, const struct role *role, const struct config *
 		 struct field_error *err)
 {
 	struct node_config nc = {.conf = c, .local = role->hub};
+	struct hub_config hc = {.conf = c, .local = role->node};
 	int r = loop_new(&p->loop);
 
 	if (!r)
@@ -161,11 +162,11 @@ static int start(struct parts *p, const struct role *role, const struct config *
 		r = loop_on_signal(p->loop, SIGINT, stop, p->loop);
 	if (!r)
 		r = connect_kube(p->loop, c, role, &p->kube, err);
+	hc.kube = nc.kube = p->kube;
 	if (!r && role->hub)
-		r = hub_new(p->loop, c, p->kube, &p->hub, err);
+		r = hub_new(p->loop, &hc, &p->hub, err);
 	if (r || !role->node)
 		return r;
-	nc.kube = p->kube;
 	if (p->hub) {
 		nc.direct = hub_ingest;
 		nc.direct_arg = p->hub;

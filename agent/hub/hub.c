@@ -19,6 +19,7 @@ struct hub {
 	struct loop *loop;
 	const struct config *conf;
 	struct kube *kube;
+	bool local;
 	struct store *store;
 	struct worker *writer, *query;
 	struct ingest *ingest;
@@ -166,13 +167,13 @@ static int open_modules(struct hub *h)
 	const struct ingest_config ic = {
 		.store = h->store,
 		.writer = h->writer,
-		.auth = h->kube ? auth : NULL,
+		.auth = h->local ? NULL : auth,
 		.auth_arg = h,
 	};
 	const struct api_config ac = {
 		.store = h->store,
 		.query = h->query,
-		.kube = h->kube,
+		.kube = h->local ? NULL : h->kube,
 		.version = PODFLAME_VERSION,
 		.cluster_name = h->kube ? h->conf->cluster_name : "",
 		.token_hint = h->token_hint,
@@ -185,15 +186,19 @@ static int open_modules(struct hub *h)
 	return r ? r : api_new(h->loop, &ac, &h->api);
 }
 
+static int open_status(struct hub *h)
+{
+	const struct status_config sc = {.ns = h->ns};
+
+	return h->kube ? status_new(h->loop, h->kube, &sc, &h->status) : 0;
+}
+
 static int open_cluster(struct hub *h)
 {
 	const struct certs_config cc = {h->ns, h->conf->tls_secret, h->conf->ca_configmap,
 					h->conf->service_name};
-	const struct status_config sc = {.ns = h->ns};
 	int r = authn_new(h->kube, INGEST_AUDIENCE, &h->authn);
 
-	if (!r)
-		r = status_new(h->loop, h->kube, &sc, &h->status);
 	return r ? r : certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
 }
 
@@ -208,11 +213,10 @@ static int open_local(struct hub *h, struct field_error *reterr)
 	int r;
 
 	if (!is_loopback(h->conf->api_address))
-		return field_error_set(
-			reterr, "api.address",
-			"%s: without Kubernetes nobody can be asked to sign in, so only a loopback "
-			"address is served",
-			h->conf->api_address);
+		return field_error_set(reterr, "api.address",
+				       "%s: nobody is asked to sign in here, so only a loopback "
+				       "address is served",
+				       h->conf->api_address);
 	r = open_api(h, NULL, reterr);
 	if (!r)
 		log_info("serving API and page on http://%s:%u/", h->conf->api_address,
@@ -220,14 +224,15 @@ static int open_local(struct hub *h, struct field_error *reterr)
 	return r;
 }
 
-int hub_new(struct loop *l, const struct config *conf, struct kube *k, struct hub **ret,
+int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	    struct field_error *reterr)
 {
 	struct hub *h = xcalloc(1, sizeof(*h));
 	int r;
 
-	*h = (struct hub){.loop = l, .conf = conf, .kube = k, .ns = xstrdup(conf->own_namespace)};
-	if (k)
+	*h = (struct hub){.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local};
+	h->ns = xstrdup(c->conf->own_namespace);
+	if (!c->local)
 		h->token_hint = xasprintf("kubectl -n %s create token podflame-viewer", h->ns);
 	r = open_store(h, reterr);
 	if (!r)
@@ -237,7 +242,9 @@ int hub_new(struct loop *l, const struct config *conf, struct kube *k, struct hu
 	if (!r)
 		r = open_modules(h);
 	if (!r)
-		r = k ? open_cluster(h) : open_local(h, reterr);
+		r = open_status(h);
+	if (!r)
+		r = c->local ? open_local(h, reterr) : open_cluster(h);
 	if (r) {
 		hub_free(h);
 		return r;

@@ -2,7 +2,7 @@
 /*
  * hub: the centre put together: ingest, store, query, API and page, status
  * controller, certificate. In a cluster everything is TLS and asks who you are;
- * without Kubernetes only loopback is served, openly.
+ * `podflame local` serves loopback only, openly.
  */
 #pragma once
 
@@ -10,8 +10,13 @@
 #include "lib/kube/kube.h"
 
 struct hub;
-/* kube NULL: no Kubernetes, no ingest port: profiles come through hub_ingest. conf is borrowed. */
-int hub_new(struct loop *l, const struct config *conf, struct kube *k, struct hub **ret, struct field_error *reterr);
+struct hub_config {
+	const struct config *conf; /* borrowed */
+	struct kube *kube;	   /* for sign-in and status; NULL: no Kubernetes */
+	bool local; /* loopback only and without sign-in; profiles come through hub_ingest */
+};
+int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
+	    struct field_error *reterr);
 struct hub *hub_free(struct hub *h);
 /* An OTLP request from the same process; any thread; 0 when stored. arg: struct hub *. */
 int hub_ingest(const void *body, size_t n, void *arg);

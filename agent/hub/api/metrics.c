@@ -79,7 +79,7 @@ static void add_worker(struct lines *l, struct worker *query)
 static void put_line(struct buf *b, const struct line *l)
 {
 	buf_puts(b, l->name);
-	if (l->label) {
+	if (l->label && *l->label) {
 		buf_printf(b, "{%s=", l->label);
 		buf_json_string(b, l->label_value ? l->label_value : "");
 		buf_putc(b, '}');
