@@ -21,7 +21,7 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibp
 
 SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
 TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
-BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
+BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
 BPF   := $(wildcard bpf/*.bpf.c)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o
 LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))
@@ -62,12 +62,12 @@ $(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
 
 # ---- C -------------------------------------------------------------------------
 # generated headers first, once; -MMD knows the rest
-$(OBJ) $(TESTS:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+$(OBJ) $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
 $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
--include $(OBJ:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
+-include $(OBJ:.o=.d) $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d)
 
 $(BUILD)/libpodflame.a: $(LIBOBJ)
 	$(call msg,AR,$@)
@@ -93,7 +93,7 @@ test: deps ## set the machine up, then every test (as root)
 unit: $(TESTBIN) ## the unit tests alone
 	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN)
 bench: $(BUILD)/podflame $(BENCHBIN) ## speed: one JSON object a line
-	$(Q)for b in $(BENCHBIN); do $$b || exit; done
+	$(Q)for b in $(BENCHBIN); do BUILD=$(BUILD) $$b || exit; done
 fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SANITIZE=-fsanitize=fuzzer-no-link,address,undefined $(BUILD)/fuzz/$(T)_fuzz
 	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)

@@ -4,18 +4,17 @@
  * a filtered-out tick adds to an empty program, and how much slower a process
  * runs that is not selected. One JSON object a line. Needs root.
  */
+#include "lib/base/bench.h"
 #include "node/probe/internal.h"
 
 #include <linux/perf_event.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "oncpu.skel.h"
@@ -23,24 +22,6 @@
 #define HZ	  999
 #define PAIRS	  51
 #define WINDOW_MS 120
-
-static void report(const char *name, double value, const char *unit, const char *compared_with)
-{
-	printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"%s\",\"compared_with\":\"%s\"}\n", name,
-	       value, unit, compared_with);
-	fflush(stdout);
-}
-
-static void die(const char *what, int err)
-{
-	fprintf(stderr, "probe_bench: %s: %s\n", what, strerror(err < 0 ? -err : err));
-	exit(1);
-}
-
-static void nap(unsigned ms)
-{
-	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
 
 /* ---- workloads ---- */
 
@@ -67,7 +48,7 @@ static pid_t start(unsigned depth)
 	pid_t pid = fork();
 
 	if (pid < 0)
-		die("fork", errno);
+		bench_die("fork", errno);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		work_at_depth(depth);
@@ -98,7 +79,7 @@ static struct probes *open_probes(struct procs_filter *f)
 	}
 	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench", c.hierarchy.mount);
 	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
-		die(cgroup_dir, errno);
+		bench_die(cgroup_dir, errno);
 	*f = (struct procs_filter){st.st_ino, 1u << EVENT_ON_CPU, HZ, false};
 	return p;
 }
@@ -109,7 +90,7 @@ static void into_cgroup(pid_t pid)
 	FILE *f = fopen(path, "w");
 
 	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
-		die(path, errno);
+		bench_die(path, errno);
 }
 
 struct cost {
@@ -122,7 +103,7 @@ static struct cost program_cost(int fd)
 	uint32_t n = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &n))
-		die("program info", errno);
+		bench_die("program info", errno);
 	return (struct cost){info.run_time_ns, info.run_cnt};
 }
 
@@ -142,7 +123,7 @@ static int empty_program(void)
 	int fd = bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "pf_empty", "GPL", insns, 2, NULL);
 
 	if (fd < 0)
-		die("empty program", fd);
+		bench_die("empty program", fd);
 	return fd;
 }
 
@@ -158,7 +139,7 @@ static int attach_empty(int prog, int cpu)
 	int fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
 	if (fd < 0 || bpf_link_create(prog, fd, BPF_PERF_EVENT, NULL) < 0)
-		die("empty program's event", errno);
+		bench_die("empty program's event", errno);
 	return fd;
 }
 
@@ -170,17 +151,17 @@ static double bench_filtered(struct probes *p, const struct procs_filter *nobody
 	pid_t busy = start(8);
 
 	if (probes_filter(p, nobody, 1))
-		die("filter", errno);
+		bench_die("filter", errno);
 	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++)
 		attach_empty(prog, cpu);
-	nap(500);
+	bench_nap(500);
 	a0 = program_cost(prog);
 	b0 = program_cost(ours);
-	nap(5000);
+	bench_nap(5000);
 	a1 = program_cost(prog);
 	b1 = program_cost(ours);
-	report("probe.filtered_out", ns_a_run(b0, b1) - ns_a_run(a0, a1), "ns/tick",
-	       "an empty program on the same event");
+	bench_report("probe.filtered_out", ns_a_run(b0, b1) - ns_a_run(a0, a1), "ns/tick",
+		     "an empty program on the same event");
 	stop(busy);
 	close(prog);
 	return ns_a_run(b0, b1);
@@ -198,24 +179,24 @@ static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned
 
 	into_cgroup(busy);
 	if (probes_filter(p, f, 1))
-		die("filter", errno);
-	nap(200);
+		bench_die("filter", errno);
+	bench_nap(200);
 	c0 = program_cost(ours);
 	probes_stats(p, &s0);
 	for (int i = 0; i < 3; i++) {
 		struct drain *d = NULL;
 
-		nap(1000);
+		bench_nap(1000);
 		if (!probes_drain(p, true, &d))
 			drain_free(d);
 	}
 	c1 = program_cost(ours);
 	probes_stats(p, &s1);
 	stop(busy);
-	report(name,
-	       ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
-		       MAX(s1.delivered - s0.delivered, 1ul),
-	       "ns/sample", "4000 at 30 frames with bpf_get_stackid");
+	bench_report(name,
+		     ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
+			     MAX(s1.delivered - s0.delivered, 1ul),
+		     "ns/sample", "4000 at 30 frames with bpf_get_stackid");
 }
 
 /* ---- slow-down of somebody who is not selected ---- */
@@ -228,7 +209,7 @@ static double units_per_cpu_ns(pid_t pid)
 
 	clock_getcpuclockid(pid, &clock);
 	clock_gettime(clock, &t0);
-	nap(WINDOW_MS);
+	bench_nap(WINDOW_MS);
 	clock_gettime(clock, &t1);
 	ns = (t1.tv_sec - t0.tv_sec) * NSEC_PER_SEC + t1.tv_nsec - t0.tv_nsec;
 	return (double)(shared[0] - units) / MAX(ns, 1ul);
@@ -258,10 +239,10 @@ static void bench_slowdown(struct probes *p, struct procs_filter nobody)
 	}
 	stop(busy);
 	qsort(ratio, PAIRS, sizeof(ratio[0]), by_value);
-	report("probe.unselected_slowdown_199hz", ratio[PAIRS / 2], "percent",
-	       "no target, paired windows, median");
-	report("probe.unselected_slowdown_spread", ratio[PAIRS * 3 / 4] - ratio[PAIRS / 4],
-	       "percent", "interquartile range of the pairs");
+	bench_report("probe.unselected_slowdown_199hz", ratio[PAIRS / 2], "percent",
+		     "no target, paired windows, median");
+	bench_report("probe.unselected_slowdown_spread", ratio[PAIRS * 3 / 4] - ratio[PAIRS / 4],
+		     "percent", "interquartile range of the pairs");
 }
 
 /* ---- what it holds ---- */
@@ -295,8 +276,9 @@ static void bench_memory(void)
 	struct procs_filter f;
 	struct probes *p = open_probes(&f);
 
-	report("probe.load", (now_mono_ns() - before) / 1e6, "ms", "start of the agent");
-	report("probe.maps_idle", map_bytes() / 1024.0, "KiB", "kernel memory, nobody selected");
+	bench_report("probe.load", (now_mono_ns() - before) / 1e6, "ms", "start of the agent");
+	bench_report("probe.maps_idle", map_bytes() / 1024.0, "KiB",
+		     "kernel memory, nobody selected");
 	probes_free(p);
 }
 
@@ -310,19 +292,19 @@ int main(void)
 
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
-		die("mmap", errno);
+		bench_die("mmap", errno);
 	bench_memory();
 	p = open_probes(&own);
 	bench_slowdown(p, nobody);
 	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	if (stats < 0)
-		die("BPF statistics", stats);
+		bench_die("BPF statistics", stats);
 	filtered_ns = bench_filtered(p, &nobody);
 	for (size_t i = 0; i < ARRAY_SIZE(depths); i++)
 		bench_depth(p, &own, depths[i], filtered_ns);
 	close(stats);
 	probes_free(p);
-	nap(50);
+	bench_nap(50);
 	rmdir(cgroup_dir);
 	return 0;
 }
