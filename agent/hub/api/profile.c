@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reads the store: each request is one job of the query worker, which makes
- * the whole reply; the loop only sends it. A full mailbox answers 503.
+ * What reads the store: each request is one job of the query worker, which reads
+ * the body (a filter's regular expressions take a second to compile) and makes the
+ * whole reply; the loop only sends it. A full mailbox answers 503.
  */
 #include "hub/api/api_private.h"
 
@@ -30,27 +31,24 @@ static void query_done(struct job *job)
 	free(q);
 }
 
-static void post(struct call *c, struct query_job *q, void (*run)(struct job *))
+static void post(struct call *c, void (*run)(struct job *))
 {
+	struct query_job *q = xcalloc(1, sizeof(*q));
+
 	q->job = (struct job){.run = run, .done = query_done, .n_bytes = sizeof(*q) + c->n_body};
 	q->call = c;
 	q->store = c->api->config.store;
 	if (worker_post(c->api->config.query, &q->job) == 0)
 		return;
 	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
-	free(q->reply);
 	q->reply = tracing_error("UNAVAILABLE", "too many queries are waiting; try again", NULL,
 				 &q->http, &q->n_reply);
 	query_done(&q->job);
 }
 
-static void refuse(struct call *c, const struct field_error *e)
+static void refuse(struct query_job *q, const struct field_error *e)
 {
-	int http;
-	size_t n;
-	_cleanup_free_ char *body = tracing_refused(e, &http, &n);
-
-	call_reply(c, http, "application/json", body, n);
+	q->reply = tracing_refused(e, &q->http, &q->n_reply);
 }
 
 /* ---- ProfileTracing ---- */
@@ -70,10 +68,15 @@ static int add_row(const struct store_row *row, void *arg)
 static void run_tracing(struct job *job)
 {
 	struct query_job *q = (struct query_job *)job;
-	struct adding a = {tree_new(), q->tracing.max_kernel_stack_depth};
 	struct store_summary s = {0};
 	struct field_error e = {0};
+	struct adding a;
 
+	if (tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
+		refuse(q, &e);
+		return;
+	}
+	a = (struct adding){tree_new(), q->tracing.max_kernel_stack_depth};
 	if (store_read(q->store, q->tracing.selection, add_row, &a, &s, &e))
 		q->reply = tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
 	else
@@ -84,15 +87,7 @@ static void run_tracing(struct job *job)
 
 void handle_tracing(struct call *c)
 {
-	struct query_job *q = xcalloc(1, sizeof(*q));
-	struct field_error e = {0};
-
-	if (tracing_parse(c->body, c->n_body, &q->tracing, &e)) {
-		free(q);
-		refuse(c, &e);
-		return;
-	}
-	post(c, q, run_tracing);
+	post(c, run_tracing);
 }
 
 /* ---- values ---- */
@@ -104,7 +99,7 @@ static int add_value(const char *value, uint64_t n_samples, void *arg)
 	if (b->data[b->len - 1] == '}')
 		buf_putc(b, ',');
 	buf_puts(b, "{\"value\":");
-	query_put_text(b, value);
+	buf_json_string(b, value);
 	buf_printf(b, ",\"samples\":%" PRIu64 "}", n_samples);
 	return 0;
 }
@@ -114,8 +109,13 @@ static void run_values(struct job *job)
 	struct query_job *q = (struct query_job *)job;
 	const struct values_request *v = &q->values;
 	_cleanup_buf_ struct buf b = {0};
+	struct field_error e = {0};
 	int r = 0;
 
+	if (values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
+		refuse(q, &e);
+		return;
+	}
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":[");
 	if (v->stored)
 		r = store_values(q->store, v->tracing.selection, v->tag, v->limit, add_value, &b);
@@ -133,15 +133,7 @@ static void run_values(struct job *job)
 
 void handle_values(struct call *c)
 {
-	struct query_job *q = xcalloc(1, sizeof(*q));
-	struct field_error e = {0};
-
-	if (values_parse(c->body, c->n_body, &q->values, &e)) {
-		free(q);
-		refuse(c, &e);
-		return;
-	}
-	post(c, q, run_values);
+	post(c, run_values);
 }
 
 /* ---- tags ---- */

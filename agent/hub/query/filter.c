@@ -124,8 +124,9 @@ static int read_symbol(struct parser *p)
 		return 0;
 	}
 	if (!strchr("(),", *s)) {
-		buf_putc(&p->word, *s);
-		return fail_at(p, p->start, "'%.1s' is not part of the language of tag_filter", s);
+		buf_add(&p->word, s, MAX(utf8_len(s), (size_t)1));
+		return fail_at(p, p->start, "'%s' is not part of the language of tag_filter",
+			       p->word.data);
 	}
 	p->token = T_PUNCT;
 	buf_putc(&p->word, *s);

@@ -61,9 +61,6 @@ char *tracing_error(const char *status, const char *description, const struct tr
 /* The reply to a request that tracing_parse refused: DeepFlow answers 400, and 500 for its tag_filter. */
 char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
-/* A JSON string; what is not UTF-8 in it (names come from pods) turns to '?'. */
-void query_put_text(struct buf *b, const char *s);
-
 /* The tags tag_filter knows: name, whether we have it, how it compares. */
 struct tag_info {
 	const char *name;

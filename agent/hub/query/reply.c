@@ -12,23 +12,6 @@
 
 #define MAX_DEPTH (STACK_MAX_FRAMES + 4)
 
-void query_put_text(struct buf *b, const char *s)
-{
-	_cleanup_free_ char *clean = NULL;
-	json_t *ok = json_string(s);
-
-	json_decref(ok);
-	if (ok) {
-		buf_json_string(b, s);
-		return;
-	}
-	clean = xstrdup(s);
-	for (char *c = clean; *c; c++)
-		if (*c & 0x80)
-			*c = '?';
-	buf_json_string(b, clean);
-}
-
 static void put_int(struct buf *b, int64_t v)
 {
 	char digits[24];
@@ -180,7 +163,7 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 
 		buf_puts(b,
 			 w.depth ? ",{\"profile_location_str\":" : "[{\"profile_location_str\":");
-		query_put_text(b, name);
+		buf_json_string(b, name);
 		buf_puts(b, ",\"node_id\":\"");
 		buf_puts(b, ids_make(ids, w.depth, name));
 		buf_puts(b, "\",\"parent_node_id\":\"");
@@ -264,7 +247,7 @@ static void put_flat(struct buf *b, const struct tree *t, const char *root)
 	buf_puts(b, "{\"functions\":");
 	for (uint32_t i = 0; i < t->n_functions; i++) {
 		buf_putc(b, i ? ',' : '[');
-		query_put_text(b, function_name(t, i, root));
+		buf_json_string(b, function_name(t, i, root));
 	}
 	buf_puts(b, "],\"function_types\":");
 	for (uint32_t i = 0; i < t->n_functions; i++) {
@@ -326,11 +309,11 @@ static void put_debug(struct buf *b, const char *sql, uint64_t query_ns, const c
 	uuid_text(uuid, text);
 	text[14] = '4';
 	buf_puts(b, "{\"querier_debug\":[{\"ip\":\"\",\"sql\":");
-	query_put_text(b, sql ? sql : "");
+	buf_json_string(b, sql ? sql : "");
 	buf_puts(b, ",\"sql_CH\":\"\"");
 	buf_printf(b, ",\"query_time\":\"%.9fs\",\"query_uuid\":\"%s\",\"error\":",
 		   (double)query_ns / (double)NSEC_PER_SEC, text);
-	query_put_text(b, error);
+	buf_json_string(b, error);
 	buf_printf(b, "}],\"format_time\":\"0s\"}");
 }
 
@@ -339,7 +322,7 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 	buf_puts(b, ",\"losses\":[");
 	for (size_t i = 0; i < s->n_losses; i++) {
 		buf_puts(b, i ? ",{\"reason\":" : "{\"reason\":");
-		query_put_text(b, s->losses[i].reason);
+		buf_json_string(b, s->losses[i].reason);
 		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 "}",
 			   s->losses[i].n_samples, s->losses[i].time_ns);
 	}
@@ -352,10 +335,10 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 	for (size_t i = 0; i < r->n_notes; i++) {
 		if (i)
 			buf_putc(b, ',');
-		query_put_text(b, r->notes[i]);
+		buf_json_string(b, r->notes[i]);
 	}
 	if (s->n_rows == 0 && r->n_notes == 0)
-		query_put_text(
+		buf_json_string(
 			b, s->n_profiles
 				   ? "profiles of this selection were stored, but without samples: "
 				     "its processes did not run or every sample was lost"
@@ -430,9 +413,9 @@ char *tracing_error(const char *status, const char *description, const struct tr
 	int http = http_of(status);
 
 	buf_puts(&b, "{\"OPT_STATUS\":");
-	query_put_text(&b, status);
+	buf_json_string(&b, status);
 	buf_puts(&b, ",\"DESCRIPTION\":");
-	query_put_text(&b, description);
+	buf_json_string(&b, description);
 	buf_puts(&b, ",\"result\":");
 	buf_puts(&b, http == 500 && r && r->format == RESULT_FLAT ? EMPTY_FLAT : "null");
 	buf_puts(&b, ",\"debug\":");

@@ -124,7 +124,7 @@ static int parse_body(const char *body, size_t n, json_t **ret, struct field_err
 	if (!n)
 		return field_error_set(reterr, "body", "EOF: the body is empty, expected JSON");
 	j = json_loadb(body, n, JSON_REJECT_DUPLICATES, &e);
-	if (!j && e.text[0] == '\'') /* jansson says '[' or '{' expected */
+	if (!j && str_has_prefix(e.text, "'[' or '{' expected"))
 		return field_error_set(reterr, "body", "not a JSON object: line %d, column %d: %s",
 				       e.line, e.column, e.text);
 	if (!j)
@@ -290,13 +290,21 @@ int tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 	return 0;
 }
 
+/* null is as good as absent, as for the other fields. */
+static bool is_given(const json_t *body, const char *name)
+{
+	const json_t *j = json_object_get(body, name);
+
+	return j && !json_is_null(j);
+}
+
 static int take_tag(const json_t *body, struct values_request *v, struct field_error *reterr)
 {
 	const char *name = json_str_at(body, "tag", "");
 	const struct tag_info *t = tag_lookup(name);
 
 	if (!*name)
-		return field_error_set(reterr, "tag", "tag: the name of a tag is missing");
+		return field_error_set(reterr, "tag", "tag: expected the name of a tag");
 	if (!t)
 		return field_error_set(reterr, "tag", "tag: unknown tag '%.100s'", name);
 	v->tag = xstrdup(tag_canonical(t, name));
@@ -309,7 +317,7 @@ static int take_limit(const json_t *body, struct values_request *v, struct field
 	const json_t *j = json_object_get(body, "limit");
 
 	v->limit = VALUES_DEFAULT_LIMIT;
-	if (!j)
+	if (!is_given(body, "limit"))
 		return 0;
 	if (!json_is_integer(j) || json_integer_value(j) < 1 ||
 	    json_integer_value(j) > VALUES_MAX_LIMIT)
@@ -335,9 +343,9 @@ int values_parse(const char *body, size_t n, struct values_request *ret, struct 
 	if (!e)
 		e = check_types(j, reterr);
 	/* nothing but the tag is required: by default the last hours of everything */
-	if (!e && !json_object_get(j, "profile_event_type"))
+	if (!e && !is_given(j, "profile_event_type"))
 		json_object_set_new(j, "profile_event_type", json_string(event_info(0)->name));
-	if (!e && !json_object_get(j, "time_end"))
+	if (!e && !is_given(j, "time_end"))
 		json_object_set_new(j, "time_end", json_integer(INT64_MAX));
 	if (!e)
 		e = take_tag(j, &v, reterr);

@@ -96,6 +96,7 @@ static const struct {
 	{"[]", 400, "INVALID_POST_DATA",
 	 "json: cannot unmarshal array into Go value of type model.Profile"},
 	{"12", 400, "INVALID_POST_DATA", "not a JSON object"},
+	{"{\"tag_filter: \"\",1}", 400, "INVALID_POST_DATA", "bad JSON: line 1, column"},
 	{"{}", 400, "INVALID_POST_DATA",
 	 "Key: 'Profile.ProfileEventType' Error:Field validation for 'ProfileEventType' failed on "
 	 "the "
@@ -160,6 +161,8 @@ static void values_bodies(void **state)
 					  "{\"tag\":\"pod\",\"limit\":\"1\"}",
 					  "[",
 					  "{\"tag\":7}"};
+	static const char nulls[] = "{\"tag\":\"pod\",\"limit\":null,\"time_end\":null,"
+				    "\"profile_event_type\":null}";
 	struct values_request v;
 	struct field_error e;
 
@@ -167,6 +170,9 @@ static void values_bodies(void **state)
 	assert_int_equal(values_parse(good, strlen(good), &v, &e), 0);
 	assert_string_equal(v.tag, "app_service");
 	assert_int_equal(v.tracing.selection->time_start_s, 5);
+	assert_int_equal(v.limit, 100);
+	values_request_done(&v);
+	assert_int_equal(values_parse(nulls, strlen(nulls), &v, &e), 0);
 	assert_int_equal(v.limit, 100);
 	values_request_done(&v);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)

@@ -425,7 +425,8 @@ static int read_values(struct reading *r, const struct selection *sel, const cha
 	int rc, e;
 
 	values_where(&w, sel, tag);
-	where_text(&w, " GROUP BY value ORDER BY 2 DESC, 1 LIMIT ");
+	/* by number: "value" is a column of samples too */
+	where_text(&w, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ");
 	where_int(&w, (int64_t)limit);
 	e = where_prepare(&w, r->db, &st);
 	if (e)

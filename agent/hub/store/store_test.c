@@ -416,6 +416,7 @@ static void values(void **state)
 	struct store *s = open_at(":memory:", 0, 0);
 	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL};
 	struct values v = {""};
+	struct batch *more = batch_new();
 
 	(void)state;
 	write_batch(s, two_services(), 3);
@@ -428,6 +429,18 @@ static void values(void **state)
 	sel.with_total = true;
 	store_values(s, &sel, "app_service", 10, take_value, &v);
 	assert_non_null(strstr(v.text, "Total="));
+	/* one line a thread, whatever its samples' values are */
+	add_sample(more, add_profile(more, "more", "api", 10, "app", T0 + 30), "worker", false, "z",
+		   30);
+	write_batch(s, more, 1);
+	v.text[0] = '\0';
+	store_values(s, &sel, "thread", 1, take_value, &v);
+	store_values(s, &sel, "cpu", 10, take_value, &v);
+	assert_string_equal(v.text, "x=100 ");
+	v.text[0] = '\0';
+	sel.with_total = false;
+	store_values(s, &sel, "thread", 10, take_value, &v);
+	assert_string_equal(v.text, "worker=18 db=7 api=2 ");
 	store_close(s);
 }
 

@@ -95,7 +95,8 @@ int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
 char *buf_steal(struct buf *b);			   /* "" when empty; caller frees; buf is empty after */
-void buf_json_string(struct buf *b, const char *s); /* quoted and escaped */
+/* Quoted and escaped; a byte that is not UTF-8 (names come from pods) becomes U+FFFD. */
+void buf_json_string(struct buf *b, const char *s);
 
 /* ---- strings -------------------------------------------------------------- */
 
@@ -106,6 +107,9 @@ static inline bool streq(const char *a, const char *b)
 bool str_equal(const char *a, const char *b);	   /* NULL equals only NULL */
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
+#define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+/* Bytes of the valid UTF-8 character at s (RFC 3629), 0 when there is none; 1 at the end of s. */
+size_t utf8_len(const char *s);
 /* Decimal (or 0x...) without sign, spaces or rest; -EINVAL, -ERANGE above max. */
 int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
 /* "50us", "1h", "10s", "1h30m" as Go writes durations -> ns; -EINVAL, -ERANGE. */

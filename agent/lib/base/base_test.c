@@ -31,6 +31,11 @@ static void test_json_string_is_escaped(void **state)
 	buf_init(&b, 0);
 	buf_json_string(&b, "a\"b\\c\n\x01z");
 	assert_string_equal(b.data, "\"a\\\"b\\\\c\\n\\u0001z\"");
+	/* a byte without a character, a cut one, an overlong one, a surrogate, past the last */
+	buf_reset(&b);
+	buf_json_string(&b, "\xff \xe2\x82 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82\xac");
+#define R UTF8_REPLACEMENT
+	assert_string_equal(b.data, "\"" R " " R R " " R R " " R R R " " R R R R " \xe2\x82\xac\"");
 }
 
 static void test_numbers(void **state)

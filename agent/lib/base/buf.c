@@ -106,26 +106,37 @@ char *buf_steal(struct buf *b)
 	return s;
 }
 
+static void put_escaped(struct buf *b, unsigned char c)
+{
+	if (c == '"' || c == '\\')
+		buf_printf(b, "\\%c", c);
+	else if (c == '\n')
+		buf_puts(b, "\\n");
+	else if (c == '\t')
+		buf_puts(b, "\\t");
+	else if (c < 0x20)
+		buf_printf(b, "\\u%04x", c);
+	else
+		buf_puts(b, UTF8_REPLACEMENT);
+}
+
 void buf_json_string(struct buf *b, const char *s)
 {
-	buf_putc(b, '"');
-	for (const char *plain = s;; s++) {
-		unsigned char c = (unsigned char)*s;
+	const char *plain = s;
 
-		if (c >= 0x20 && c != '"' && c != '\\')
+	buf_putc(b, '"');
+	while (*s) {
+		unsigned char c = (unsigned char)*s;
+		size_t n = c < 0x20 || c == '"' || c == '\\' ? 0 : utf8_len(s);
+
+		if (n) {
+			s += n;
 			continue;
+		}
 		buf_add(b, plain, (size_t)(s - plain));
-		if (!c)
-			break;
-		if (c == '"' || c == '\\')
-			buf_printf(b, "\\%c", c);
-		else if (c == '\n')
-			buf_puts(b, "\\n");
-		else if (c == '\t')
-			buf_puts(b, "\\t");
-		else
-			buf_printf(b, "\\u%04x", c);
-		plain = s + 1;
+		put_escaped(b, c);
+		plain = ++s;
 	}
+	buf_add(b, plain, (size_t)(s - plain));
 	buf_putc(b, '"');
 }

@@ -23,6 +23,24 @@ bool str_has_suffix(const char *s, const char *suffix)
 	return n >= m && streq(s + n - m, suffix);
 }
 
+size_t utf8_len(const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	uint32_t c;
+
+	if (n <= 1 || s[0] > 0xf4)
+		return s[0] > 0xf4 ? 0 : n;
+	c = s[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : n;
+}
+
 static int digit(char c, unsigned base)
 {
 	int d = c >= '0' && c <= '9'	     ? c - '0'

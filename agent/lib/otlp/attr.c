@@ -106,27 +106,9 @@ bool otlp_text_is_number(const char *s, int64_t *ret)
 	return true;
 }
 
-/* Bytes of the valid UTF-8 character at s (RFC 3629), 0 when there is none. */
-static size_t utf8_len(const unsigned char *s)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-	uint32_t c;
-
-	if (n <= 1 || s[0] > 0xf4)
-		return s[0] > 0xf4 ? 0 : n;
-	c = s[0] & (0x7fu >> n);
-	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : n;
-}
-
 const char *otlp_text_utf8(struct pool *pool, const char *s)
 {
-	const unsigned char *p = (const unsigned char *)s;
+	const char *p = s;
 	size_t n, n_bad = 0;
 	char *copy, *out;
 
@@ -134,12 +116,12 @@ const char *otlp_text_utf8(struct pool *pool, const char *s)
 		n_bad += (n = utf8_len(p)) == 0;
 	if (!n_bad)
 		return s;
-	copy = out = otlp_pool_alloc(pool, (size_t)(p - (const unsigned char *)s) + 2 * n_bad + 1);
+	copy = out = otlp_pool_alloc(pool, (size_t)(p - s) + 2 * n_bad + 1);
 	if (!copy)
 		return NULL;
-	for (p = (const unsigned char *)s; *p; p += n ? n : 1) {
+	for (p = s; *p; p += n ? n : 1) {
 		n = utf8_len(p);
-		memcpy(out, n ? (const char *)p : "\xef\xbf\xbd", n ? n : 3);
+		memcpy(out, n ? p : UTF8_REPLACEMENT, n ? n : 3);
 		out += n ? n : 3;
 	}
 	return copy;

@@ -184,7 +184,7 @@ static int read_profile_attrs(struct reading *rd)
 	rd->d->attr_event = NULL;
 	for (size_t i = 0; i < rd->in->n_attribute_indices; i++) {
 		const struct attr *a;
-		char path[160];
+		char path[192];
 		int r;
 
 		snprintf(path, sizeof(path), "%s.attribute_indices[%zu]", rd->path, i);
@@ -365,7 +365,7 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 static int read_samples(struct reading *rd)
 {
 	for (size_t i = 0; i < rd->in->n_samples; i++) {
-		char path[160];
+		char path[192];
 		int r;
 
 		snprintf(path, sizeof(path), "%s.samples[%zu]", rd->path, i);
