@@ -35,6 +35,10 @@ answered() {
     functions <"$TK_DIR/answer.json" | grep -q checkout
 }
 
+plenty() { # eight seconds of CPU: enough for shares that mean something
+    answered && [ "$(total_us <"$TK_DIR/answer.json")" -gt 8000000 ]
+}
+
 up() {
     local started=$SECONDS applied
     if [ -e "$TK_DIR/pid" ]; then
@@ -48,7 +52,7 @@ up() {
     say "kubectl apply -f e2e/demo.yaml    (workloads in namespace app, the neighbour other, a ProfilingTarget)"
     k apply -f "$REPO/e2e/demo.yaml"
     applied=$SECONDS
-    TOKEN=$(token)
+    TOKEN=$(token 24h)
     until_ 120 "an answer with a function's name" answered || {
         k -n app get pods,profilingtargets -o wide
         k -n podflame-system get pods -o wide
@@ -57,6 +61,7 @@ up() {
     }
     echo "first named flame graph $((SECONDS - applied)) s after kubectl apply"
     until_ 30 "the target to be Ready" k -n app wait profilingtarget/web --for=condition=Ready --timeout=1s || true
+    until_ 30 "a few more windows" plenty || true
     forward
     mkdir -p "$BUILD/demo"
     printf '#!/bin/sh\nexec nsenter --net=/run/netns/%s -- %s kubectl --kubeconfig %s "$@"\n' \
