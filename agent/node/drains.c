@@ -272,6 +272,8 @@ static void feed_handled(struct task *t)
 	} else {
 		tell_sampled(t->node, &f->feed);
 		node_batch(t->node, TAKE_PTR(f->feed.batch));
+		if (f->feed.left_ns)
+			gap_left(t->node, f->feed.left_ns);
 	}
 	feed_done(&f->feed);
 	drains_advance(d);

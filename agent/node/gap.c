@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long no agent ran on this node: every window the time is kept in a small
- * file, and whether somebody was selected; the next start tells the time since
- * as loss.
+ * How long no agent ran on this node: a small file says from when on nothing has
+ * left the node yet, and whether somebody is selected; the next start tells the
+ * time since then as loss.
  */
 #include "node/internal.h"
 
@@ -38,6 +38,7 @@ uint64_t gap_open(struct gap *g, const struct config *conf, bool local)
 	end_ns = (uint64_t)json_int_at(j, "end", 0) * NSEC_PER_SEC;
 	if (!end_ns || !json_bool_at(j, "active", false) || end_ns >= now_ns)
 		return 0;
+	g->owed = true;
 	return now_ns - end_ns;
 }
 
@@ -58,39 +59,40 @@ static void note_done(struct task *t)
 	free(o->text);
 }
 
-static void note_down(struct node *n)
+static void note_down(struct node *n, uint64_t end_ns, bool active)
 {
 	struct note *o;
 
+	n->gap.owed = active;
 	if (!n->gap.path)
 		return;
 	o = xcalloc(1, sizeof(*o));
 	o->path = xstrdup(n->gap.path);
 	o->text = xasprintf("{\"end\": %llu, \"active\": %s}\n",
-			    (unsigned long long)(now_wall_ns() / NSEC_PER_SEC),
-			    n->gap.active ? "true" : "false");
+			    (unsigned long long)((end_ns + NSEC_PER_SEC / 2) / NSEC_PER_SEC),
+			    active ? "true" : "false");
 	o->task.run = note_run;
 	o->task.done = note_done;
 	task_post(n, n->disk, &o->task, 0);
 }
 
+/* What was selected stays owed until its window has left, an older gap, too. */
 void gap_note(struct node *n, bool active)
 {
-	uint64_t now_ns = now_boot_ns();
-	bool was = n->gap.active;
-
 	n->gap.active = active;
-	/* While nobody is selected there is nothing that a gap could lose. */
-	if ((!active && !was && n->gap.noted_ns) ||
-	    (active == was && now_ns < n->gap.noted_ns + n->conf->window_ns))
-		return;
-	n->gap.noted_ns = now_ns;
-	note_down(n);
+	if (active && !n->gap.owed)
+		note_down(n, now_wall_ns(), true);
+}
+
+void gap_left(struct node *n, uint64_t end_ns)
+{
+	if (n->gap.owed)
+		note_down(n, end_ns, n->gap.active);
 }
 
 void gap_end(struct node *n)
 {
-	note_down(n);
+	note_down(n, now_wall_ns(), n->gap.active);
 }
 
 void gap_done(struct gap *g)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <regex.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOK_NS	    NSEC_PER_SEC
@@ -35,7 +36,7 @@ struct look {
 	struct hosts *hosts;
 	struct listed_process *found;
 	size_t n, cap;
-	uint64_t took_ns;
+	uint64_t cost_ns;
 	int error;
 };
 
@@ -190,10 +191,18 @@ static bool same_list(const struct hosts *h, const struct look *k)
 	return true;
 }
 
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
 static void look_run(struct task *t)
 {
 	struct look *k = (struct look *)t;
-	uint64_t start_ns = now_mono_ns();
+	uint64_t start_ns = thread_cpu_ns();
 	struct hosts *h = k->hosts;
 	struct dirent *e;
 	DIR *d = opendir("/proc");
@@ -214,7 +223,7 @@ static void look_run(struct task *t)
 		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
 		h->n_listed = k->error ? SIZE_MAX : k->n; /* again next time */
 	}
-	k->took_ns = now_mono_ns() - start_ns;
+	k->cost_ns = thread_cpu_ns() - start_ns;
 }
 
 static void look(void *arg);
@@ -234,7 +243,7 @@ static void look_done(struct task *t)
 	free(k->found);
 	if (!h->node->closing)
 		timer_set(h->node->loop, &h->timer,
-			  MIN(MAX(LOOK_NS, k->took_ns * COST_FACTOR), MAX_LOOK_NS), look, h);
+			  MIN(MAX(LOOK_NS, k->cost_ns * COST_FACTOR), MAX_LOOK_NS), look, h);
 }
 
 static void look(void *arg)

@@ -78,6 +78,7 @@ struct feed {
 	struct missing missing[MAX_MISSING]; /* not empty: nothing was folded, come again */
 	size_t n_missing;
 	struct batch *batch; /* a window that ended */
+	uint64_t left_ns;    /* wall time of that end; 0: none ended. An empty one has no batch */
 };
 struct pipeline_config {
 	struct fold_config fold;
@@ -106,12 +107,14 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns);
 struct gap {
 	char *path; /* NULL: nowhere to keep it */
 	bool active;
-	uint64_t noted_ns;
+	bool owed; /* the file says that what came after its time is a loss */
 };
 /* Returns the gap in ns, 0: none or not known. */
 uint64_t gap_open(struct gap *g, const struct config *conf, bool local);
-/* Every second; writes down on the disk worker once a window, and when active changes. */
+/* Every second. Files are written on the disk worker. */
 void gap_note(struct node *n, bool active);
+/* A window has ended: what was before end_ns (wall time) is with the sender. */
+void gap_left(struct node *n, uint64_t end_ns);
 void gap_end(struct node *n); /* at the end of the node */
 void gap_done(struct gap *g);
 

@@ -329,6 +329,38 @@ static void test_down_time_is_told(void **state)
 	assert_string_equal(arrived.lost, "agent_down");
 }
 
+static json_t *read_state(const struct fixture *f)
+{
+	_cleanup_free_ char *path = xasprintf("%s/node-state.json", f->dir), *text = NULL;
+
+	return file_read(AT_FDCWD, path, 4096, &text, NULL) < 0 ? NULL : json_loads(text, 0, NULL);
+}
+
+static bool first_window_left(struct fixture *f)
+{
+	_cleanup_json_ json_t *j = read_state(f);
+
+	return json_int_at(j, "end", 0) > 1000000000;
+}
+
+/* What kill -9 takes with it: the open window, and a loss that was to be told in it. */
+static void test_open_window_is_owed(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *path = xasprintf("%s/node-state.json", f->dir);
+	static const char text[] = "{\"end\": 1000000000, \"active\": true}\n";
+	_cleanup_json_ json_t *j = NULL;
+
+	f->conf.window_ns = 5 * NSEC_PER_SEC;
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
+	start_node(f, true);
+	assert_false(first_window_left(f));
+	run_until(f, first_window_left, "the end of the first window");
+	j = read_state(f);
+	assert_true(json_bool_at(j, "active", false));
+	assert_int_equal(json_int_at(j, "end", 0) % 5, 0);
+}
+
 /* ---- containers ---- */
 
 static void set_tag(struct tags *t, const char *key, const char *value)
@@ -531,6 +563,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_bad_regex, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_down_time_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_open_window_is_owed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v1, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v2, setup, teardown),
 	};

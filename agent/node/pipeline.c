@@ -332,6 +332,17 @@ static void fold_drain(struct pipeline *p, struct feed *f)
 	counter_each(look_at_loss, p);
 }
 
+static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
+{
+	uint64_t end_ns = fold_next_flush_ns(p->fold);
+	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
+
+	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &f->batch) < 0)
+		f->batch = NULL;
+	if (fold_next_flush_ns(p->fold) != end_ns)
+		f->left_ns = MIN(end_ns, now_ns) + offset_ns;
+}
+
 void pipeline_feed(struct pipeline *p, struct feed *f)
 {
 	uint64_t now_ns = now_boot_ns();
@@ -351,9 +362,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	if (f->drain && !f->full)
 		return;
 	forget_exited(p, now_ns);
-	if (fold_flush(p->fold, now_ns, now_wall_ns() - (now_boot_ns() - now_ns), false,
-		       &f->batch) < 0)
-		f->batch = NULL;
+	end_window(p, f, now_ns);
 }
 
 const char *pipeline_kernel_problem(const struct pipeline *p)
