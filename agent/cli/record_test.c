@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* podflame record as a user sees it: options, messages, exit status, files, signals. */
+#include "lib/base/testdir.h"
 #include "cli/cli.h"
 #include "lib/base/base.h"
 #include "node/parse/parse.h"
@@ -144,7 +145,7 @@ static void run_free(struct run *r)
 	buf_done(&r->text);
 }
 
-static char dir[] = "/tmp/pf_record_XXXXXX";
+static char dir[TESTDIR_BYTES];
 
 static char *file_in_dir(const char *name)
 {
@@ -372,15 +373,13 @@ static void what_is_not_there_is_named(void **state)
 static int make_dir(void **state)
 {
 	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
+	return testdir_make(dir);
 }
 
 static int remove_dir(void **state)
 {
-	_cleanup_free_ char *command = xasprintf("rm -rf %s", dir);
-
 	(void)state;
-	return system(command);
+	return testdir_remove(dir);
 }
 
 int main(int argc, char **argv)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "lib/kube/testkube.h"
+
 /* ---- stand-ins ---- */
 
 struct kube_watch {
@@ -19,13 +21,6 @@ struct kube_watch {
 };
 static struct kube_watch watches[3];
 static size_t n_watches;
-static struct {
-	unsigned n;
-	char method[8], path[256], type[64];
-	json_t *body;
-	kube_done_fn *fn;
-	void *arg;
-} sent;
 static struct armed {
 	struct timer *t;
 	timer_fn *fn;
@@ -56,22 +51,6 @@ struct kube_watch *kube_watch_free(struct kube_watch *w)
 bool kube_watch_synced(const struct kube_watch *w)
 {
 	return w->synced;
-}
-
-int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
-		 const json_t *body, kube_done_fn *fn, void *arg)
-{
-	(void)k;
-	assert_null(sent.fn); /* one at a time in these tests */
-	sent.n++;
-	snprintf(sent.method, sizeof(sent.method), "%s", method);
-	snprintf(sent.path, sizeof(sent.path), "%s", path);
-	snprintf(sent.type, sizeof(sent.type), "%s", content_type);
-	json_decref(sent.body);
-	sent.body = json_deep_copy(body);
-	sent.fn = fn;
-	sent.arg = arg;
-	return 0;
 }
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)

@@ -9,12 +9,13 @@
 
 #include <cmocka.h>
 
+#include "lib/base/testdir.h"
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 
 static struct test_ca ca, new_ca;
 static struct test_cert cert, new_cert, client_cert;
-static char dir[64];
+static char dir[TESTDIR_BYTES];
 
 static void write_file(const char *name, const char *text)
 {
@@ -543,8 +544,7 @@ static int make(void **state)
 {
 	(void)state;
 	signal(SIGPIPE, SIG_IGN);
-	snprintf(dir, sizeof(dir), "/tmp/kube_test.XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	assert_int_equal(testdir_make(dir), 0);
 	test_ca_init(&ca, "ca");
 	test_ca_init(&new_ca, "new ca");
 	test_cert_init(&cert, &ca, "DNS:kubernetes.default.svc");
@@ -555,12 +555,8 @@ static int make(void **state)
 
 static int unmake(void **state)
 {
-	static const char *const files[] = {"config", "ca.crt", "token", "namespace"};
-
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-		remove_file(files[i]);
-	rmdir(dir);
+	testdir_remove(dir);
 	test_ca_done(&ca);
 	test_ca_done(&new_ca);
 	test_cert_done(&cert);

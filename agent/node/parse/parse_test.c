@@ -2,6 +2,7 @@
 /*
  * The parser as its users see it: real files, damaged files, a child that dies or hangs. The test program is its own child (PARSE_CHILD_VERB).
  */
+#include "lib/base/testdir.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
 #include "node/parse/symbols.h"
@@ -22,7 +23,7 @@
 
 #include <cmocka.h>
 
-static char dir[] = "/tmp/podflame-parse-XXXXXX";
+static char dir[TESTDIR_BYTES];
 
 static struct parser *new_parser(uint64_t timeout_ns)
 {
@@ -469,15 +470,13 @@ static void the_child_has_given_everything_up(void **state)
 static int make_dir(void **state)
 {
 	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
+	return testdir_make(dir);
 }
 
 static int remove_dir(void **state)
 {
-	_cleanup_free_ char *command = xasprintf("rm -r %s", dir);
-
 	(void)state;
-	return system(command);
+	return testdir_remove(dir);
 }
 
 int main(int argc, char **argv)

@@ -9,38 +9,18 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "lib/kube/testkube.h"
+
 #define HOUR_NS (3600 * NSEC_PER_SEC)
 
-/* ---- stand-ins: the last request and the one timer ---- */
+/* ---- stand-ins: the one timer ---- */
 
-static struct {
-	unsigned n;
-	char method[8], path[256], type[64];
-	json_t *body;
-	kube_done_fn *fn;
-	void *arg;
-} sent;
 static struct {
 	bool armed;
 	uint64_t delay_ns;
 	timer_fn *fn;
 	void *arg;
 } timer;
-
-int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
-		 const json_t *body, kube_done_fn *fn, void *arg)
-{
-	(void)k;
-	sent.n++;
-	snprintf(sent.method, sizeof(sent.method), "%s", method);
-	snprintf(sent.path, sizeof(sent.path), "%s", path);
-	snprintf(sent.type, sizeof(sent.type), "%s", content_type ? content_type : "");
-	json_decref(sent.body);
-	sent.body = json_deep_copy(body);
-	sent.fn = fn;
-	sent.arg = arg;
-	return 0;
-}
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A hub that is there, is away, refuses, comes back; an agent that is ended and started again. */
+#include "lib/base/testdir.h"
 #include "node/send/send.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ struct world {
 	struct http_server *hub;
 	struct tls *tls; /* of the hub; NULL: plain */
 	uint16_t port;
-	char dir[64], spool[96], token[96], url[64];
+	char dir[TESTDIR_BYTES], spool[96], token[96], url[64];
 	struct send_config config;
 
 	/* what the hub does */
@@ -279,8 +279,7 @@ static int setup(void **state)
 {
 	struct world *w = xcalloc(1, sizeof(*w));
 
-	snprintf(w->dir, sizeof(w->dir), "/tmp/podflame-send-XXXXXX");
-	assert_non_null(mkdtemp(w->dir));
+	assert_int_equal(testdir_make(w->dir), 0);
 	snprintf(w->spool, sizeof(w->spool), "%s/spool", w->dir);
 	snprintf(w->token, sizeof(w->token), "%s/token", w->dir);
 	assert_int_equal(file_write_atomic(w->token, "old\n", 4, 0600), 0);
@@ -295,14 +294,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct world *w = *state;
@@ -312,7 +303,7 @@ static int teardown(void **state)
 	tls_unref(w->tls);
 	timer_cancel(&w->poll);
 	loop_free(w->loop);
-	nftw(w->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+	testdir_remove(w->dir);
 	free(w);
 	return 0;
 }

@@ -3,6 +3,7 @@
  * Stacks as they are rendered: this very process's addresses, with kernel names from a
  * fixture. The test program is its own parse child (PARSE_CHILD_VERB).
  */
+#include "lib/base/testdir.h"
 #include "node/stack/internal.h"
 
 #include <dlfcn.h>
@@ -19,7 +20,7 @@
 
 #define HOLD_NS (3600 * NSEC_PER_SEC)
 
-static char dir[] = "/tmp/podflame-stack-XXXXXX";
+static char dir[TESTDIR_BYTES];
 static struct parser *parser;
 
 static const char kallsyms[] = "ffffffff81000000 T _stext\n"
@@ -37,7 +38,7 @@ static const char kallsyms[] = "ffffffff81000000 T _stext\n"
 
 static const char *write_kallsyms(const char *text)
 {
-	static char path[64];
+	static char path[TESTDIR_BYTES + 16];
 
 	snprintf(path, sizeof(path), "%s/kallsyms", dir);
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0600), 0);
@@ -470,16 +471,14 @@ static int start(void **state)
 	struct parser_config c = {0};
 
 	(void)state;
-	return mkdtemp(dir) && parser_new(&c, &parser) == 0 ? 0 : -1;
+	return testdir_make(dir) || parser_new(&c, &parser);
 }
 
 static int stop(void **state)
 {
-	_cleanup_free_ char *command = xasprintf("rm -r %s", dir);
-
 	(void)state;
 	parser_free(parser);
-	return system(command);
+	return testdir_remove(dir);
 }
 
 int main(int argc, char **argv)
