@@ -28,7 +28,7 @@ struct parser {
 	size_t start; /* of the token */
 	enum token token;
 	struct buf word; /* its text: unquoted, unescaped */
-	unsigned depth, n_conditions;
+	unsigned depth, n_conditions, n_regexps;
 	struct field_error *err;
 };
 
@@ -44,6 +44,11 @@ static int fail_at(struct parser *p, size_t at, const char *fmt, ...)
 	va_end(ap);
 	snprintf(path, sizeof(path), "tag_filter:%zu", at + 1);
 	return field_error_set(p->err, path, "%s", reason);
+}
+
+static bool is_keyword(const struct parser *p, const char *word)
+{
+	return p->token == T_WORD && strcasecmp(p->word.data, word) == 0;
 }
 
 static int expected(struct parser *p, const char *what)
@@ -162,11 +167,6 @@ static int next(struct parser *p)
 	return 0;
 }
 
-static bool is_keyword(const struct parser *p, const char *word)
-{
-	return p->token == T_WORD && strcasecmp(p->word.data, word) == 0;
-}
-
 static bool is_punct(const struct parser *p, char c)
 {
 	return p->token == T_PUNCT && p->word.data[0] == c;
@@ -224,6 +224,9 @@ static int check_regexp(struct parser *p, const struct predicate *leaf)
 
 	if (leaf->op != PRED_REGEXP && leaf->op != PRED_NOT_REGEXP)
 		return 0;
+	if (++p->n_regexps > FILTER_MAX_REGEXPS)
+		return fail_at(p, p->start, "more than %d times REGEXP; 'a|b' is one",
+			       FILTER_MAX_REGEXPS);
 	if (predicate_regexp_check(p->word.data ? p->word.data : "", &e))
 		return fail_at(p, p->start, "bad regular expression: %s", e.reason);
 	return 0;
@@ -265,6 +268,8 @@ static int unknown_tag(struct parser *p)
 {
 	const char *name = p->word.data ? p->word.data : "", *close = tag_suggest(name);
 
+	if (is_keyword(p, "and") || is_keyword(p, "or"))
+		return expected(p, "a tag");
 	if (close)
 		return fail_at(p, p->start, "unknown tag '%.100s'; did you mean %s?", name, close);
 	return fail_at(p, p->start,

@@ -173,13 +173,16 @@ static int parse_repeated(const char *before, int n, const char *between, const 
 static void limits(void **state)
 {
 	(void)state;
-	assert_int_equal(parse_repeated("(", 60, ")", ""), 0);
-	assert_int_equal(parse_repeated("(", 70, ")", ""), -EINVAL);
-	assert_int_equal(parse_repeated("NOT ", 70, "", ""), -EINVAL);
+	assert_int_equal(parse_repeated("(", FILTER_MAX_DEPTH - 1, ")", ""), 0);
+	assert_int_equal(parse_repeated("(", FILTER_MAX_DEPTH, ")", ""), -EINVAL);
+	assert_int_equal(parse_repeated("NOT ", FILTER_MAX_DEPTH, "", ""), -EINVAL);
 	assert_int_equal(parse_repeated("(", 30000, "", ""), -EINVAL);
-	assert_int_equal(parse_repeated("", 1999, " OR pod='x'", ""), 0);
-	assert_int_equal(parse_repeated("", 2000, " OR pod='x'", ""), -EINVAL);
+	assert_int_equal(parse_repeated("", FILTER_MAX_CONDITIONS - 1, " OR pod='x'", ""), 0);
+	assert_int_equal(parse_repeated("", FILTER_MAX_CONDITIONS, " OR pod='x'", ""), -EINVAL);
 	assert_int_equal(parse_repeated("", 70000, " ", ""), -EINVAL);
+	assert_int_equal(parse_repeated("", FILTER_MAX_REGEXPS, " OR pod REGEXP 'a'", ""), 0);
+	assert_int_equal(parse_repeated("", FILTER_MAX_REGEXPS + 1, " OR pod REGEXP 'a'", ""),
+			 -EINVAL);
 }
 
 static void long_values(void **state)

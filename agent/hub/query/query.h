@@ -13,9 +13,10 @@
  * Known tags that are not stored stay in the tree and match like a tag no row has.
  */
 #define FILTER_MAX_BYTES      65536
-#define FILTER_MAX_DEPTH      64
+#define FILTER_MAX_DEPTH      32	/* SQLite's parser takes about 40 */
 #define FILTER_MAX_VALUE      4096	/* bytes of one value */
-#define FILTER_MAX_CONDITIONS 2000
+#define FILTER_MAX_CONDITIONS 500	/* SQLite's time to compile them is quadratic */
+#define FILTER_MAX_REGEXPS    50	/* each is 1 ms and 200 KiB to compile */
 int filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };

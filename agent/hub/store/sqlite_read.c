@@ -346,7 +346,8 @@ static int read_error(int e, const struct selection *sel, struct field_error *re
 				"process with app_service",
 				(double)limit_ns / (double)NSEC_PER_SEC);
 	else if (e == -E2BIG)
-		field_error_set(reterr, "store", "the query has too many conditions");
+		field_error_set(reterr, "store",
+				"the filter is nested too deep or has too many conditions");
 	else
 		field_error_set(reterr, "store", "cannot be read: %s", strerror(-e));
 	return e;

@@ -181,36 +181,101 @@ static void put_leaf(struct where *w, const struct predicate *p)
 
 static void put_predicate(struct where *w, const struct predicate *p);
 
-/* Halved, not chained: SQLite takes expressions 1000 levels deep. */
-static void put_children(struct where *w, const struct predicate *p, size_t from, size_t to)
+static unsigned nesting(const struct predicate *p)
 {
-	size_t middle = from + (to - from) / 2;
+	unsigned deepest = 0;
 
-	if (to - from == 1)
-		return put_predicate(w, p->children[from]);
+	for (size_t i = 0; i < p->n_children; i++)
+		deepest = MAX(deepest, nesting(p->children[i]));
+	return p->n_children ? deepest + 1 : 0;
+}
+
+/*
+ * SQLite's parser keeps 100 symbols, and of all that is left of a nested term three
+ * (parenthesis, term, operator). So the deepest child comes first, and costs one.
+ */
+struct ordered {
+	const struct predicate *p;
+	size_t first;
+};
+
+static const struct predicate *child(const struct ordered *o, size_t i)
+{
+	return o->p->children[i == 0 ? o->first : i <= o->first ? i - 1 : i];
+}
+
+static struct ordered deepest_first(const struct predicate *p)
+{
+	struct ordered o = {.p = p};
+
+	for (size_t i = 1; i < p->n_children; i++)
+		if (nesting(p->children[i]) > nesting(p->children[o.first]))
+			o.first = i;
+	return o;
+}
+
+/* Halved, not chained: SQLite takes expressions 1000 levels deep. */
+static void put_children(struct where *w, const struct ordered *o, size_t from, size_t to)
+{
+	/* the deepest stands alone: parentheses around it add up from level to level */
+	size_t middle = from ? from + (to - from) / 2 : 1;
+
+	if (to - from == 1) {
+		put_predicate(w, child(o, from));
+		return;
+	}
 	where_text(w, "(");
-	put_children(w, p, from, middle);
-	where_text(w, p->op == PRED_AND ? " AND " : " OR ");
-	put_children(w, p, middle, to);
+	put_children(w, o, from, middle);
+	where_text(w, o->p->op == PRED_AND ? " AND " : " OR ");
+	put_children(w, o, middle, to);
 	where_text(w, ")");
 }
 
+/* One pair of parentheses a level at most. */
 static void put_predicate(struct where *w, const struct predicate *p)
 {
-	bool list = p->op == PRED_AND || p->op == PRED_OR;
-
-	where_text(w, "(");
-	if (list && p->n_children) {
-		put_children(w, p, 0, p->n_children);
-	} else if (list) {
-		where_text(w, p->op == PRED_AND ? "1" : "0");
-	} else if (p->op == PRED_NOT) {
+	if (p->op == PRED_NOT) {
 		where_text(w, "NOT ");
 		put_predicate(w, p->children[0]);
+	} else if ((p->op == PRED_AND || p->op == PRED_OR) && p->n_children) {
+		struct ordered o = deepest_first(p);
+
+		put_children(w, &o, 0, p->n_children);
+	} else if (p->op == PRED_AND || p->op == PRED_OR) {
+		where_text(w, p->op == PRED_AND ? "1" : "0");
 	} else {
+		where_text(w, "(");
 		put_leaf(w, p);
+		where_text(w, ")");
 	}
-	where_text(w, ")");
+}
+
+static bool has_sample_tag(const struct predicate *p)
+{
+	bool has = p->tag && is_sample_tag(p->tag);
+
+	for (size_t i = 0; i < p->n_children && !has; i++)
+		has = has_sample_tag(p->children[i]);
+	return has;
+}
+
+/*
+ * What asks for series only is answered once for each series, not for each row; '+' keeps it
+ * from choosing the order of the joins.
+ */
+static void where_predicate(struct where *w, const struct selection *sel)
+{
+	bool once = !has_sample_tag(sel->where);
+
+	if (once) {
+		where_text(w, " AND +se.id IN (SELECT se.id FROM series se WHERE se.last_s>=");
+		where_int(w, sel->time_start_s);
+	}
+	where_text(w, " AND IFNULL(");
+	put_predicate(w, sel->where);
+	where_text(w, w->series_only ? ",1)" : ",0)");
+	if (once)
+		where_text(w, ")");
 }
 
 static void put_list(struct where *w, const char *tag, char *const *items, size_t n)
@@ -235,11 +300,8 @@ void where_selection(struct where *w, const struct selection *sel)
 			      " (SELECT id FROM strings WHERE s='Total'))");
 	if (sel->n_allowed_namespaces)
 		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
-	if (!sel->where)
-		return;
-	where_text(w, " AND IFNULL(");
-	put_predicate(w, sel->where);
-	where_text(w, w->series_only ? ",1)" : ",0)");
+	if (sel->where)
+		where_predicate(w, sel);
 }
 
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
@@ -258,7 +320,8 @@ int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	}
 	if (rc != SQLITE_OK) {
 		sqlite3_finalize(st);
-		return sq_errno(rc);
+		/* the text is ours: all that is wrong with it is its size */
+		return rc == SQLITE_ERROR ? -E2BIG : sq_errno(rc);
 	}
 	*ret = st;
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the store promises: known answers, nothing twice, nothing lost on bad days, no injection. */
 #include "hub/store/sink.h"
+#include "lib/base/testdir.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -63,24 +64,10 @@ static struct store *open_at(const char *path, uint64_t retention_ns, uint64_t m
 
 static char *temp_dir(void)
 {
-	static char dir[64];
+	static char dir[TESTDIR_BYTES];
 
-	snprintf(dir, sizeof(dir), "/tmp/podflame-store-XXXXXX");
-	assert_non_null(mkdtemp(dir));
+	assert_int_equal(testdir_make(dir), 0);
 	return dir;
-}
-
-static void remove_dir(const char *dir)
-{
-	DIR *d = opendir(dir);
-	struct dirent *e;
-
-	while (d && (e = readdir(d)))
-		if (e->d_name[0] != '.')
-			unlinkat(dirfd(d), e->d_name, 0);
-	if (d)
-		closedir(d);
-	rmdir(dir);
 }
 
 static struct profile *add_profile(struct batch *b, const char *id, const char *app, uint32_t pid,
@@ -339,6 +326,38 @@ static void predicates(void **state)
 	store_close(s);
 }
 
+/* As deep as tag_filter allows, NOT and lists in turn, of conditions of the same answer. */
+static struct predicate *nested(const char *tag, const char *value)
+{
+	struct predicate *p = leaf(PRED_EQ, tag, value);
+
+	for (int i = 0; i < 10; i++) {
+		p = join(i % 2 ? PRED_AND : PRED_OR, leaf(PRED_NE, tag, value),
+			 join(PRED_NOT, p, NULL));
+		p = join(PRED_NOT, p, NULL);
+	}
+	return p;
+}
+
+static void deep_predicates(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct predicate *p = leaf(PRED_EQ, "pod_ns", "app");
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, nested("thread", "worker")), 150);
+	assert_int_equal(value_where(s, nested("pod_ns", "app")), 170);
+	for (int i = 0; i < 31; i++)
+		p = join(i % 2 ? PRED_AND : PRED_OR, leaf(PRED_EQ, "pod_ns", "app"), p);
+	assert_int_equal(value_where(s, p), 170);
+	p = leaf(PRED_EQ, "pod_ns", "app");
+	for (int i = 0; i < 32; i++)
+		p = join(PRED_NOT, p, NULL);
+	assert_int_equal(value_where(s, p), 170);
+	store_close(s);
+}
+
 static void hostile_values(void **state)
 {
 	static const char *const hostile[] = {
@@ -490,7 +509,7 @@ static void retention_by_age(void **state)
 	write_batch(s, two_services(), 3);
 	assert_int_equal(value_where(s, NULL), 240);
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 static void many_rows(struct store *s, int from_s, int n_profiles, int n_stacks)
@@ -525,7 +544,7 @@ static void retention_by_size(void **state)
 	assert_true(stats.n_expired > 0 && stats.n_expired < 60);
 	assert_true(stats.oldest_ns > T0 * NSEC_PER_SEC); /* the oldest went, the newest stayed */
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 static void hundred_thousand_rows(void **state)
@@ -544,7 +563,7 @@ static void hundred_thousand_rows(void **state)
 	sel.max_time_ns = 1;
 	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 static void survives_reopening(void **state)
@@ -563,7 +582,7 @@ static void survives_reopening(void **state)
 	s = open_at(dir, 0, 0);
 	assert_int_equal(value_where(s, NULL), 240);
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 static void overwrite(const char *dir, off_t at, size_t n)
@@ -614,7 +633,7 @@ static void damaged_file(void **state)
 		write_batch(s, two_services(), 3);
 		assert_int_equal(value_where(s, NULL), 240);
 		store_close(s);
-		remove_dir(dir);
+		assert_int_equal(testdir_remove(dir), 0);
 	}
 }
 
@@ -643,7 +662,7 @@ static void damaged_while_open(void **state)
 	assert_int_equal(value_where(s, NULL), 240);
 	store_close(second);
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 /* A disk that takes no more: the write says so, nothing is half there, the next one works. */
@@ -678,7 +697,7 @@ static void full_disk(void **state)
 	store_stats(s, &stats);
 	assert_string_equal(stats.error, "");
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 /* kill -9 in the middle of writing: what was answered is there, and once. */
@@ -718,7 +737,7 @@ static void killed_while_writing(void **state)
 	assert_int_equal(g.summary.n_samples, g.summary.n_profiles * 300);
 	store_summary_done(&g.summary);
 	store_close(s);
-	remove_dir(dir);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 static void out_of_range_values(void **state)
@@ -761,15 +780,25 @@ static void bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_answer),	      cmocka_unit_test(bounds_and_services),
-		cmocka_unit_test(truncation),	      cmocka_unit_test(duplicates),
-		cmocka_unit_test(predicates),	      cmocka_unit_test(hostile_values),
-		cmocka_unit_test(like_and_regexp),    cmocka_unit_test(values),
-		cmocka_unit_test(node_losses),	      cmocka_unit_test(retention_by_age),
-		cmocka_unit_test(retention_by_size),  cmocka_unit_test(hundred_thousand_rows),
-		cmocka_unit_test(survives_reopening), cmocka_unit_test(damaged_file),
-		cmocka_unit_test(damaged_while_open), cmocka_unit_test(out_of_range_values),
-		cmocka_unit_test(full_disk),	      cmocka_unit_test(killed_while_writing),
+		cmocka_unit_test(known_answer),
+		cmocka_unit_test(bounds_and_services),
+		cmocka_unit_test(truncation),
+		cmocka_unit_test(duplicates),
+		cmocka_unit_test(predicates),
+		cmocka_unit_test(deep_predicates),
+		cmocka_unit_test(hostile_values),
+		cmocka_unit_test(like_and_regexp),
+		cmocka_unit_test(values),
+		cmocka_unit_test(node_losses),
+		cmocka_unit_test(retention_by_age),
+		cmocka_unit_test(retention_by_size),
+		cmocka_unit_test(hundred_thousand_rows),
+		cmocka_unit_test(survives_reopening),
+		cmocka_unit_test(damaged_file),
+		cmocka_unit_test(damaged_while_open),
+		cmocka_unit_test(out_of_range_values),
+		cmocka_unit_test(full_disk),
+		cmocka_unit_test(killed_while_writing),
 		cmocka_unit_test(bad_config),
 	};
 
