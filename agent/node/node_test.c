@@ -4,6 +4,7 @@
  * by name and by cgroup, and what arrives at the hub's side.
  */
 #include "node/internal.h"
+#include "node/plan/testplan.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -363,50 +364,6 @@ static void test_open_window_is_owed(void **state)
 
 /* ---- containers ---- */
 
-static void set_tag(struct tags *t, const char *key, const char *value)
-{
-	GROW(t->items, t->n, t->cap);
-	t->items[t->n++] = (struct tag){xstrdup(key), xstrdup(value)};
-}
-
-/* Pod UID with container ID_A "main" of 99 Hz; further containers are wanted as well. */
-static struct plan *make_plan(void)
-{
-	struct plan *p = xcalloc(1, sizeof(*p));
-	struct plan_pod *pod = xcalloc(1, sizeof(*pod));
-	struct plan_container *c = xcalloc(1, sizeof(*c));
-
-	p->n_targets = 1;
-	p->targets = xcalloc(1, sizeof(*p->targets));
-	*p->targets = (struct plan_target){.uid = xstrdup("t1"),
-					   .kind = xstrdup("ProfilingTarget"),
-					   .ns = xstrdup("app"),
-					   .name = xstrdup("web"),
-					   .accepted = true,
-					   .containers_planned = 1};
-	p->n_pods = 1;
-	p->pods = pod;
-	*pod = (struct plan_pod){.uid = xstrdup(UID),
-				 .cgroup_uid = xstrdup(UID),
-				 .ns = xstrdup("app"),
-				 .name = xstrdup("web-1"),
-				 .arm_pod = true,
-				 .arm_event_mask = 1,
-				 .arm_sample_hz = 99};
-	set_tag(&pod->tags, "pod", "web-1");
-	pod->n_containers = 1;
-	pod->containers = c;
-	*c = (struct plan_container){.id = xstrdup(ID_A),
-				     .name = xstrdup("main"),
-				     .event_mask = 1,
-				     .sample_hz = 99,
-				     .n_targets = 1,
-				     .targets = xcalloc(1, sizeof(size_t))};
-	set_tag(&c->tags, "container", "main");
-	set_tag(&c->tags, "pod", "web-1");
-	return p;
-}
-
 static bool make_dir(char *out, size_t n, const char *parent, const char *name)
 {
 	snprintf(out, n, "%s/%s", parent, name);
@@ -474,7 +431,7 @@ static void by_cgroup(struct fixture *f, const char *force)
 	f->other = start_busy(OTHER, f->other_dir, 0);
 	start_node(f, false);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	procs_apply(f->node->procs, make_plan(), now_boot_ns());
+	procs_apply(f->node->procs, testplan(UID, UID, ID_A, true), now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, main_seen, "100 samples of the selected container");
 	/* A container that nobody has named yet, and that lives shorter than a window. */

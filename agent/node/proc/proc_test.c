@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cgroup paths as runtimes write them, made cgroup trees, and who owns whose samples. */
+#include "node/plan/testplan.h"
 #include "node/proc/internal.h"
 
 #include <setjmp.h>
@@ -245,48 +246,6 @@ static void test_id_of_missing(void **state)
 
 #define S NSEC_PER_SEC
 
-static void set_tag(struct tags *t, const char *key, const char *value)
-{
-	GROW(t->items, t->n, t->cap);
-	t->items[t->n++] = (struct tag){xstrdup(key), xstrdup(value)};
-}
-
-/* One pod with one container of 99 Hz for target "t1"; container id may be NULL. */
-static struct plan *make_plan(const char *uid, const char *cgroup_uid, const char *id, bool arm)
-{
-	struct plan *p = xcalloc(1, sizeof(*p));
-	struct plan_pod *pod = xcalloc(1, sizeof(*pod));
-	struct plan_container *c = xcalloc(1, sizeof(*c));
-
-	p->n_targets = 1;
-	p->targets = xcalloc(1, sizeof(*p->targets));
-	*p->targets = (struct plan_target){.uid = xstrdup("t1"),
-					   .kind = xstrdup("ProfilingTarget"),
-					   .ns = xstrdup("app"),
-					   .name = xstrdup("web")};
-	p->n_pods = 1;
-	p->pods = pod;
-	*pod = (struct plan_pod){.uid = xstrdup(uid),
-				 .cgroup_uid = xstrdup(cgroup_uid),
-				 .ns = xstrdup("app"),
-				 .name = xstrdup("web-1"),
-				 .arm_pod = arm,
-				 .arm_event_mask = 1,
-				 .arm_sample_hz = 99};
-	set_tag(&pod->tags, "pod", "web-1");
-	pod->n_containers = 1;
-	pod->containers = c;
-	*c = (struct plan_container){.id = xstrdup(id),
-				     .name = xstrdup("main"),
-				     .event_mask = 1,
-				     .sample_hz = 99,
-				     .n_targets = 1,
-				     .targets = xcalloc(1, sizeof(size_t))};
-	set_tag(&c->tags, "container", "main");
-	set_tag(&c->tags, "pod", "web-1");
-	return p;
-}
-
 static struct procs *make_procs(void)
 {
 	struct procs *p;
@@ -333,7 +292,7 @@ static void test_selected_container(void **state)
 	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
 	procs_cgroup(p, 20, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
 	assert_int_equal(n_filter(p, 1 * S, false), 0);
-	procs_apply(p, make_plan(UID, UID, ID, false), 2 * S);
+	procs_apply(p, testplan(UID, UID, ID, false), 2 * S);
 	assert_true(procs_wants_scan(p));
 	f = procs_filter(p, 2 * S, &n, &changed);
 	assert_true(changed);
@@ -351,7 +310,7 @@ static void test_selected_container(void **state)
 	assert_string_equal(container_of(p, 10, &until), "nobody");
 	assert_string_equal(container_of(p, 20, &until), "nobody");
 	/* The same plan again: nothing to write to the kernel. */
-	procs_apply(p, make_plan(UID, UID, ID, false), 3 * S);
+	procs_apply(p, testplan(UID, UID, ID, false), 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 2);
 	/* Deselected: what was taken before still has its owner. */
 	procs_apply(p, NULL, 4 * S);
@@ -371,7 +330,7 @@ static void test_armed_pod(void **state)
 	uint64_t until;
 	struct owner *o;
 
-	procs_apply(p, make_plan(UID, UID, NULL, true), 1 * S);
+	procs_apply(p, testplan(UID, UID, NULL, true), 1 * S);
 	assert_false(procs_wants_scan(p));
 	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
 	assert_int_equal(n_filter(p, 2 * S, true), 1);
@@ -387,7 +346,7 @@ static void test_armed_pod(void **state)
 	assert_string_equal(container_of(p, 12, &until), "");
 	assert_string_equal(container_of(p, 13, &until), "nobody");
 	/* Named: tags get the container. The sandbox stays unnamed and is dropped after a while. */
-	procs_apply(p, make_plan(UID, UID, ID, true), 4 * S);
+	procs_apply(p, testplan(UID, UID, ID, true), 4 * S);
 	assert_string_equal(container_of(p, 12, &until), "main");
 	assert_int_equal(n_filter(p, 40 * S, true), 2);
 	container_of(p, 11, &until);
@@ -424,7 +383,7 @@ static void test_scanned(void **state)
 	struct cgroup_scan *s = make_scan(2 * S);
 	uint64_t until;
 
-	procs_apply(p, make_plan(UID, UID, ID, true), 1 * S);
+	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
 	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2); /* sandbox: everybody else is named */
@@ -455,7 +414,7 @@ static void test_static_pod(void **state)
 	struct procs *p = make_procs();
 	uint64_t until;
 
-	procs_apply(p, make_plan(UID, HASH, ID, true), 1 * S);
+	procs_apply(p, testplan(UID, HASH, ID, true), 1 * S);
 	procs_cgroup(p, 10, 1, "/kubepods/pod" HASH, false, 1 * S);
 	procs_cgroup(p, 11, 10, "/kubepods/pod" HASH "/" ID, false, 1 * S);
 	assert_int_equal(n_filter(p, 1 * S, true), 2);
@@ -474,7 +433,7 @@ static void test_cluster_in_container(void **state)
 	struct procs *p = make_procs();
 	uint64_t until;
 
-	procs_apply(p, make_plan(UID, UID, ID, false), 1 * S);
+	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
 	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/kubepods", false, 1 * S);
 	procs_cgroup(p, 13, 12, INNER, false, 1 * S);
@@ -492,7 +451,7 @@ static void test_cap(void **state)
 	bool changed;
 	size_t n;
 
-	procs_apply(p, make_plan(UID, UID, ID, false), 1 * S);
+	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
 	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	n_filter(p, 1 * S, true);
 	procs_cap_hz(p, ID, 7);
@@ -515,7 +474,7 @@ static void test_many_ended(void **state)
 	uint64_t until;
 	char path[128];
 
-	procs_apply(p, make_plan(UID, UID, ID, false), 1 * S);
+	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
 	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	for (unsigned i = 0; i < 5000; i++) {
 		snprintf(path, sizeof(path), "/kubepods/pod" UID "/" ID "/%u", i);
