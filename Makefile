@@ -4,7 +4,7 @@ MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .SUFFIXES:
 Q := $(if $(V),,@)
-msg = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
+msg = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)' >&2)
 
 VERSION := 0.1.0
 BUILD   := build
