@@ -176,7 +176,7 @@ static void samples_of(struct where *w, const struct selection *sel)
 
 static int64_t clamp(double v)
 {
-	return v >= (double)MAX_VALUE ? MAX_VALUE : (int64_t)v;
+	return v >= (double)MAX_VALUE ? MAX_VALUE : v > 0 ? (int64_t)v : 0;
 }
 
 static void summarize(struct store_summary *s, sqlite3_stmt *st, uint64_t n_samples)

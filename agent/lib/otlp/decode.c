@@ -14,6 +14,7 @@
 #define MAX_TAGS	 2000000 /* of all profiles together */
 #define MAX_LOSSES	 500000
 #define MAX_TIME_NS	 (UINT64_C(1) << 62)
+#define MAX_VALUE	 (INT64_C(1) << 53) /* of a sample: exact in every reader of JSON */
 
 /* One profile of the request: samples of several processes make several of ours. */
 struct reading {
@@ -235,6 +236,20 @@ static void sample_attr(struct sample_attrs *s, const struct attr *a)
 		s->pid = (uint32_t)a->number;
 }
 
+static int check_sample_attrs(struct reading *rd, const struct sample_attrs *s, const char *path)
+{
+	const char *const keys[] = {ATTR_THREAD, ATTR_PROCESS, ATTR_EXE, ATTR_CONTAINER};
+	const char *const texts[] = {s->thread, s->process_comm, s->exe, s->container};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (texts[i] && strlen(texts[i]) > MAX_TAG_BYTES)
+			return otlp_decode_wrong(rd->d, -E2BIG, path, "%s is longer than %d bytes",
+						 keys[i], MAX_TAG_BYTES);
+	if (s->count > MAX_VALUE)
+		return otlp_decode_wrong(rd->d, -EBADMSG, path, "%s is too large", ATTR_COUNT);
+	return 0;
+}
+
 /* NULL past a limit. */
 static struct profile *new_profile(struct reading *rd)
 {
@@ -268,7 +283,7 @@ static struct profile *unsplit_profile(struct reading *rd)
 /* OpenTelemetry's eBPF profiler puts the process on the sample: one profile of ours a process. */
 static struct profile *profile_of(struct reading *rd, const struct sample_attrs *s)
 {
-	char key[1024], hex[33];
+	char key[2 * MAX_TAG_BYTES + 16], hex[33];
 	struct profile *p;
 	struct id *id;
 
@@ -303,7 +318,7 @@ static bool sample_value(const struct reading *rd, const Otlp__Sample *in, int64
 		if (in->values[i] < 0 || __builtin_add_overflow(sum, in->values[i], &sum))
 			return false;
 	scaled = (double)sum * unit;
-	if (scaled >= 9.2e18)
+	if (scaled > (double)MAX_VALUE)
 		return false;
 	*ret = unit == 1 ? sum : (int64_t)llround(scaled);
 	return true;
@@ -341,6 +356,9 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 			return r;
 		sample_attr(&s, a);
 	}
+	r = check_sample_attrs(rd, &s, path);
+	if (r < 0)
+		return r;
 	r = otlp_decode_stack(rd->d, in->stack_index, path, &stack);
 	if (r < 0)
 		return r;

@@ -4,6 +4,8 @@
 
 #include "lib/otlp/internal.h"
 
+#define MAX_TAG_BYTES 4096 /* of a tag's value, a thread's or a process's name */
+
 /* An attribute that was checked; one of text, is_number, is_bool, or none for other types. */
 struct attr {
 	const char *key, *text;
@@ -45,8 +47,9 @@ int otlp_decode_dictionary(struct decoder *d, const Otlp__ProfilesDictionary *di
 /* path: where the index stands. */
 int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const char **ret);
 int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const struct attr **ret);
-int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path, struct attr *ret);
+int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
+		      struct attr *ret);
 int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
 /* Fills a zeroed *ret. */
 int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
-		    struct decode_resource *ret);
+			 struct decode_resource *ret);

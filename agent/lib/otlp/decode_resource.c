@@ -5,7 +5,7 @@
  */
 #include "lib/otlp/decode.h"
 
-#define MAX_TAG_BYTES 4096
+#define MAX_TAG_KEY_BYTES 317 /* a label's key in Kubernetes: 253 / 63 */
 
 static void put_tag(struct decode_resource *r, const char *key, const char *value)
 {
@@ -54,29 +54,48 @@ static const char *tag_key(struct decoder *d, const char *attr)
 	return str_has_prefix(attr, ATTR_TAG) ? batch_str(d->batch, attr + strlen(ATTR_TAG)) : NULL;
 }
 
-static void resource_attr(struct decoder *d, struct decode_resource *r, const char *key,
-			  const struct attr *a)
+/* Limits hold for what is kept: a command line of any length does no harm. */
+static int put_checked(struct decoder *d, struct decode_resource *r, const char *tag,
+		       const char *text, const char *path)
 {
-	const char *kind, *tag, *text = value_text(d, a);
+	if (strlen(tag) > sizeof(TAG_LABEL) - 1 + MAX_TAG_KEY_BYTES)
+		return otlp_decode_wrong(d, -E2BIG, path, "a key longer than %d bytes",
+					 MAX_TAG_KEY_BYTES);
+	if (r->n_tags + 2 >= MAX_RESOURCE_TAGS)
+		return otlp_decode_wrong(d, -E2BIG, path, "more than 254 tags");
+	put_tag(r, tag, text);
+	return 0;
+}
+
+static int resource_attr(struct decoder *d, struct decode_resource *r, const char *key,
+			 const struct attr *a, const char *path)
+{
+	const char *kind, *tag = NULL, *text = NULL;
+	bool service = streq(key, ATTR_SERVICE) || (!r->app_service && streq(key, ATTR_EXE));
 	unsigned rank;
 
-	if (!text)
-		return;
-	if (streq(key, ATTR_SERVICE) || (!r->app_service && streq(key, ATTR_EXE))) {
-		r->app_service = text;
-	} else if (streq(key, ATTR_PID)) {
-		if (a->is_number && a->number > 0 && a->number <= UINT32_MAX)
-			r->process_id = (uint32_t)a->number;
-	} else if (streq(key, ATTR_START)) {
-		uint64_t start;
-
-		if (time_parse(text, &start) == 0)
-			r->process_start_ns = start;
-	} else if ((kind = otlp_owner_of_attr(key, &rank))) {
-		put_owner(r, kind, rank, text);
-	} else if ((tag = tag_key(d, key))) {
-		put_tag(r, tag, text);
+	kind = otlp_owner_of_attr(key, &rank);
+	if (!service && !kind)
+		tag = tag_key(d, key);
+	if (service || kind || tag || streq(key, ATTR_START)) {
+		if (a->text && strlen(a->text) > MAX_TAG_BYTES)
+			return otlp_decode_wrong(d, -E2BIG, path, "is longer than %d bytes",
+						 MAX_TAG_BYTES);
+		text = value_text(d, a);
 	}
+	if (streq(key, ATTR_PID) && a->is_number && a->number > 0 && a->number <= UINT32_MAX)
+		r->process_id = (uint32_t)a->number;
+	if (!text)
+		return 0;
+	if (tag)
+		return put_checked(d, r, tag, text, path);
+	if (service)
+		r->app_service = text;
+	else if (kind)
+		put_owner(r, kind, rank, text);
+	else
+		(void)time_parse(text, &r->process_start_ns); /* untouched by a bad one */
+	return 0;
 }
 
 int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
@@ -98,13 +117,10 @@ int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *
 			r = (key = otlp_text_utf8(&d->pool, key)) ? 0 : -E2BIG;
 		if (r >= 0)
 			r = otlp_decode_value(d, kv->value, path, &a);
+		if (r >= 0)
+			r = resource_attr(d, ret, key, &a, path);
 		if (r < 0)
 			return r;
-		if (a.text && strlen(a.text) > MAX_TAG_BYTES)
-			return otlp_decode_wrong(d, -E2BIG, path, "is longer than 4096 bytes");
-		if (ret->n_tags + 2 >= MAX_RESOURCE_TAGS)
-			return otlp_decode_wrong(d, -E2BIG, path, "more than 254 tags");
-		resource_attr(d, ret, key, &a);
 	}
 	return 0;
 }

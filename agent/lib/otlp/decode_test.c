@@ -349,6 +349,49 @@ static void test_bad_values(void **state)
 	assert_refused(&f, profile);
 }
 
+/* What is kept is bounded, and the answer names what is not; the rest may be long. */
+static void test_long_texts(void **state)
+{
+	(void)state;
+	static char text[5000], key[400];
+	static const struct {
+		char *key;
+		int r;
+	} keys[] = {
+		{"k8s.pod.name", -E2BIG},   {"service.name", -E2BIG},	 {"k8s.job.name", -E2BIG},
+		{"podflame.tag.x", -E2BIG}, {"process.command_line", 0}, {key, -E2BIG},
+	};
+	const char *profile = "resource_profiles[0].scope_profiles[0].profiles[0]";
+	struct field_error err;
+	struct foreign f;
+
+	memset(text, 'x', sizeof(text) - 1);
+	memset(key, 'k', sizeof(key) - 1);
+	memcpy(key, "k8s.pod.label.", 14);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		_cleanup_(batch_freep) struct batch *b = NULL;
+
+		foreign_init(&f);
+		f.kv.key = keys[i].key;
+		f.kv_value.value_case = OTLP__ANY_VALUE__VALUE_STRING_VALUE;
+		f.kv_value.string_value = keys[i].key == key ? "v" : text;
+		err = (struct field_error){0};
+		assert_int_equal(foreign_decode(&f, &b, &err), keys[i].r);
+		if (keys[i].r)
+			assert_string_equal(err.path,
+					    "resource_profiles[0].resource.attributes[0]");
+	}
+	for (unsigned i = 2; i <= 3; i++) { /* process.executable.name, thread.name */
+		struct batch *b = NULL;
+
+		foreign_init(&f);
+		attr_text(&f, i, i == 2 ? 6 : 7, text);
+		assert_int_equal(foreign_decode(&f, &b, &err), -E2BIG);
+		assert_true(str_has_prefix(err.path, profile));
+		assert_true(str_has_prefix(err.reason, strings[i == 2 ? 6 : 7]));
+	}
+}
+
 static void test_deep_stack_is_cut_with_a_marker(void **state)
 {
 	(void)state;
@@ -512,6 +555,7 @@ int main(void)
 		cmocka_unit_test(test_unsupported_event_is_counted),
 		cmocka_unit_test(test_index_out_of_range),
 		cmocka_unit_test(test_bad_values),
+		cmocka_unit_test(test_long_texts),
 		cmocka_unit_test(test_deep_stack_is_cut_with_a_marker),
 		cmocka_unit_test(test_truncated_everywhere),
 		cmocka_unit_test(test_any_byte_changed),

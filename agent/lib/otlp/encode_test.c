@@ -233,8 +233,8 @@ static void random_profile(struct batch *b)
 		assert_int_equal(batch_stack(b, frames, n, &s->stack), 0);
 		if (!random_below(8))
 			s->stack = STACK_NONE;
-		s->value = (int64_t)random_below(UINT64_C(1) << random_below(61));
-		s->n_samples = random_below(UINT64_C(1) << random_below(61));
+		s->value = (int64_t)random_below(UINT64_C(1) << random_below(54));
+		s->n_samples = random_below(UINT64_C(1) << random_below(54));
 		s->cpu = (int32_t)random_below(3) - 1;
 		s->main_thread = random_below(2);
 		s->thread_comm = batch_str(b, pick(comms, 4));
