@@ -53,7 +53,7 @@ static double metric(const char *name)
 		n += r;
 	text[n] = '\0';
 	at = strstr(text, key);
-	return at ? atof(at + strlen(key)) : -1;
+	return at ? strtod(at + strlen(key), NULL) : -1;
 }
 
 static pid_t start_agent(const char *program, const char *regex)

@@ -121,7 +121,8 @@ int main(void)
 	if (store_expire(s, now_wall_ns())) /* counts what it holds */
 		bench_die("expire", EIO);
 	store_stats(s, &stats);
-	bench_report("store.bytes_a_row", stats.bytes / (2 * ROWS), "bytes", "its stacks as text: 500");
+	bench_report("store.bytes_a_row", stats.bytes / (2 * ROWS), "bytes",
+		     "its stacks as text: 500");
 	store_close(s);
 	return execlp("rm", "rm", "-r", dir, NULL);
 }
