@@ -32,7 +32,7 @@ BENCHBIN := $(BENCHES:%.c=$(BUILD)/%)
 .PHONY: all help
 all: $(BUILD)/podflame ## build the program (default)
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile $(wildcard */rules.mk)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile $(wildcard */rules.mk) .ci/rules.mk
 
 # ---- BPF: object -> skeleton -------------------------------------------------
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile

@@ -156,8 +156,12 @@ static void make(struct certs *c)
 			   c->resource_version, "data", "tls.crt", base64_json(c->server.cert_pem),
 			   "tls.key", base64_json(c->server.key_pem), "ca.crt",
 			   base64_json(c->ca.cert_pem), "ca.key", base64_json(c->ca.key_pem));
-	kube_request(c->kube, c->resource_version ? "PUT" : "POST", c->resource_version ? one : all,
-		     NULL, object, written, c);
+	/* A patch keeps what others wrote on the Secret; its version makes two hubs notice each other. */
+	if (c->resource_version)
+		kube_request(c->kube, "PATCH", one, "application/merge-patch+json", object, written,
+			     c);
+	else
+		kube_request(c->kube, "POST", all, NULL, object, written, c);
 }
 
 static void forget(struct certs *c)

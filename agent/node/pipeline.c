@@ -21,7 +21,7 @@ struct process_key {
 struct process {
 	struct process_key key;
 	uint32_t container_pid;
-	bool initial_pid_ns; /* it sees itself as the host sees it */
+	bool nodes_pid_ns; /* it sees itself as the agent sees it: of the node, not of a container */
 	char comm[16];
 	uint64_t exited_ns; /* 0: lives */
 	UT_hash_handle hh;
@@ -144,7 +144,7 @@ static void note_process(struct pipeline *p, const struct raw_proc *r)
 		HASH_ADD(hh, p->processes, key, sizeof(proc->key), proc);
 	}
 	proc->container_pid = r->tgid_own;
-	proc->initial_pid_ns = r->tgid_own == r->tgid_root;
+	proc->nodes_pid_ns = r->tgid_own == r->tgid;
 	memcpy(proc->comm, r->comm, sizeof(proc->comm));
 	proc->comm[sizeof(proc->comm) - 1] = '\0';
 }
@@ -198,7 +198,7 @@ static bool is_runtime_helper(const struct process *proc, const char *comm)
 {
 	if (str_has_prefix(comm, "runc:["))
 		return true;
-	return proc && proc->initial_pid_ns && (streq(comm, "runc") || streq(comm, "crun"));
+	return proc && proc->nodes_pid_ns && (streq(comm, "runc") || streq(comm, "crun"));
 }
 
 struct accepted {
