@@ -178,8 +178,10 @@ int main(int argc, char **argv)
 		busy[i] = start_busy();
 	idle = bench_agent(program, "^nobody is called so$", "nothing_selected");
 	selected = bench_agent(program, "^pfbusy$", "20_selected");
-	for (int i = 0; i < BUSY; i++)
+	for (int i = 0; i < BUSY; i++) {
 		kill(busy[i], SIGKILL);
+		waitpid(busy[i], NULL, 0);
+	}
 	bench_report("node.cpu_ratio", selected / idle, "times", "Total alone, same load");
 	return execlp("rm", "rm", "-r", dir, NULL);
 }
