@@ -53,8 +53,9 @@ static const struct route routes[] = {
 
 /* The page is one file with its script and style inside; nothing else is loaded. */
 static const char *const headers[] = {
-	"Content-Security-Policy: default-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-	"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	"Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
+	"style-src 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+	"form-action 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options: nosniff",
 	"Referrer-Policy: no-referrer",
 	"Cache-Control: no-store",
