@@ -132,10 +132,14 @@ const tests = {
     await page.goto(origin);
     await page.waitForSelector('#sign-in[open]');
     assert.equal(await page.textContent('#token-hint'), 'kubectl create token t');
+    await page.fill('#token', 'wrong');
+    await page.click('#sign-in-form button');
+    await page.waitForSelector('#sign-in[open] #sign-in-why:not([hidden])');
     assert.equal(await page.textContent('#sign-in-why'), 'no token');
   },
   async 'losses are shown'(page, origin) {
     await page.unroute('**/v1/profile/*');
+    await page.unroute('**/v1/info');
     await page.route('**/v1/profile/ProfileTracing', async (r) => {
       const answer = await r.fetch();
       const body = await answer.json();

@@ -32,6 +32,8 @@ export function setToken(token: string): void {
   sessionStorage.setItem(TOKEN, token.trim());
 }
 
+export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
+
 async function call<T>(path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(TOKEN);

@@ -38,12 +38,15 @@ async function load(): Promise<void> {
 }
 
 function fail(e: unknown): void {
-  if (e instanceof api.SignInError) {
-    element<HTMLDialogElement>('sign-in').showModal();
-    say('sign-in-why', e.message);
-  } else {
-    say('error', e instanceof Error ? e.message : String(e));
-  }
+  if (e instanceof api.SignInError) signIn(e.message);
+  else say('error', e instanceof Error ? e.message : String(e));
+}
+
+function signIn(why: string): void {
+  const dialog = element<HTMLDialogElement>('sign-in');
+
+  if (!dialog.open) dialog.showModal();
+  say('sign-in-why', why);
 }
 
 function show(reply: Reply): void {
@@ -143,6 +146,10 @@ async function start(): Promise<void> {
     say('version', `podflame ${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);
     say('store-note', i.store_note);
     element('token-hint').textContent = i.token_hint;
+    if (i.auth_required && !api.hasToken()) {
+      signIn('');
+      return;
+    }
   } catch (e) {
     fail(e);
   }
