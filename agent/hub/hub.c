@@ -8,6 +8,7 @@
 #include "hub/status/status.h"
 #include "hub/store/store.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #define INGEST_AUDIENCE "podflame-ingest"
@@ -21,6 +22,7 @@ struct hub {
 	struct kube *kube;
 	bool local;
 	struct store *store;
+	int lock_fd; /* one hub a data_dir */
 	struct worker *writer, *query;
 	struct ingest *ingest;
 	struct api *api;
@@ -146,6 +148,21 @@ static json_t *health(void *arg)
 
 /* ---- life ---- */
 
+/* A POSIX lock: it ends with this process, whatever its children inherited. */
+static int lock_data_dir(struct hub *h, struct field_error *reterr)
+{
+	_cleanup_free_ char *path = xasprintf("%s/lock", h->conf->data_dir);
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	h->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (h->lock_fd < 0)
+		return field_error_set(reterr, "data_dir", "%s: %s", path, strerror(errno));
+	if (fcntl(h->lock_fd, F_SETLK, &lock) < 0)
+		return field_error_set(reterr, "data_dir", "%s: another podflame uses it",
+				       h->conf->data_dir);
+	return 0;
+}
+
 static int open_store(struct hub *h, struct field_error *reterr)
 {
 	const struct store_config c = {
@@ -159,7 +176,8 @@ static int open_store(struct hub *h, struct field_error *reterr)
 	if (r)
 		return field_error_set(reterr, "data_dir", "%s: %s", h->conf->data_dir,
 				       strerror(-r));
-	return store_open(&c, &h->store, reterr);
+	r = lock_data_dir(h, reterr);
+	return r ? r : store_open(&c, &h->store, reterr);
 }
 
 static int open_modules(struct hub *h)
@@ -230,7 +248,8 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	struct hub *h = xcalloc(1, sizeof(*h));
 	int r;
 
-	*h = (struct hub){.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local};
+	*h = (struct hub){
+		.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local, .lock_fd = -1};
 	h->ns = xstrdup(c->conf->own_namespace);
 	if (!c->local)
 		h->token_hint = xasprintf("kubectl -n %s create token podflame-viewer", h->ns);
@@ -269,6 +288,7 @@ struct hub *hub_free(struct hub *h)
 	ingest_free(h->ingest);
 	authn_free(h->authn);
 	store_close(h->store);
+	closep(&h->lock_fd);
 	free(h->ns);
 	free(h->token_hint);
 	free(h);
