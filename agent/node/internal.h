@@ -170,7 +170,7 @@ struct node {
 /* Both do nothing the second time. The node's UID is known: profiles can be named; */
 int node_start(struct node *n, const char *node_uid);
 /* the API server has this node: it can be reported on. */
-int node_start_report(struct node *n, const char *node_uid);
+int node_start_report(struct node *n);
 void node_batch(struct node *n, struct batch *b); /* takes b, may be NULL */
 void node_problem_all(struct node *n, const char *reason, const char *message);
 /* Targets of a container (by id, else by pod) get fn(uid). */

@@ -109,11 +109,11 @@ static void read_id(const char *path, char *out, size_t n)
 	snprintf(out, n, "%s", text);
 }
 
-int node_start_report(struct node *n, const char *node_uid)
+int node_start_report(struct node *n)
 {
 	struct report_config c = {
 		.node_name = n->conf->node_name,
-		.node_uid = node_uid,
+		.pod_name = getenv("POD_NAME"),
 		.ns = n->conf->own_namespace,
 		.version = PODFLAME_VERSION,
 		.boot_id = n->boot_id,
@@ -138,6 +138,8 @@ int node_start(struct node *n, const char *node_uid)
 
 	if (r < 0 || n->kernel_problem[0])
 		return r;
+	if (*mappings_problem())
+		log_warn("functions of processes have no names: %s", mappings_problem());
 	problem = pipeline_kernel_problem(n->pipeline);
 	if (*problem)
 		log_warn("kernel functions have no names: %s", problem);

@@ -141,7 +141,7 @@ static void node_is_known(struct node *n, const char *uid)
 	int r = node_start(n, uid);
 
 	if (r == 0)
-		r = node_start_report(n, uid);
+		r = node_start_report(n);
 	if (r < 0)
 		log_err("node %s: %s", n->conf->node_name, strerror(-r));
 }

@@ -22,12 +22,13 @@
 struct report {
 	struct loop *loop;
 	struct kube *kube;
-	char *node_name, *node_uid, *ns, *version, *boot_id, *config_hash;
+	char *node_name, *pod_name, *ns, *version, *boot_id, *config_hash;
 	uint64_t min_interval_ns, jitter_ns;
 	char kernel[128];
 
 	struct entries entries;
 	json_t *capabilities;
+	json_t *owner; /* reference to the agent's DaemonSet; NULL: not known */
 	char cgroup_mode[64];
 
 	json_t *written; /* content that the server has; NULL: nothing yet */
@@ -94,11 +95,11 @@ static json_t *object(const struct report *r)
 			  "kind", "ProfilingNodeReport", "metadata", "name", r->node_name,
 			  "namespace", r->ns, "spec", "nodeName", r->node_name);
 
-	/* the node owns it: when the node goes, the API server removes the report */
-	if (*r->node_uid)
+	/* the DaemonSet owns it: uninstalled, the API server removes it. The hub looks after
+	 * reports of nodes that are gone. */
+	if (r->owner)
 		json_object_set_new(json_object_get(o, "metadata"), "ownerReferences",
-				    json_pack("[{s:s, s:s, s:s, s:s}]", "apiVersion", "v1", "kind",
-					      "Node", "name", r->node_name, "uid", r->node_uid));
+				    json_pack("[O]", r->owner));
 	return o;
 }
 
@@ -247,8 +248,56 @@ static void send_create(struct report *r)
 	_cleanup_free_ char *path = xasprintf(API "%s/profilingnodereports", r->ns);
 	_cleanup_json_ json_t *body = object(r);
 
-	r->created = true;
 	if (request(r, "POST", path, NULL, body, on_created) < 0)
+		failed(r);
+}
+
+/* Not as controller: the reports are not what the DaemonSet counts. */
+static json_t *owner_of(const json_t *pod)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach (json_at(pod, "metadata.ownerReferences"), i, o) {
+		if (streq(json_str_at(o, "kind", ""), "DaemonSet") &&
+		    json_bool_at(o, "controller", false))
+			return json_pack("{s:s, s:s, s:s, s:s}", "apiVersion",
+					 json_str_at(o, "apiVersion", "apps/v1"), "kind",
+					 "DaemonSet", "name", json_str_at(o, "name", ""), "uid",
+					 json_str_at(o, "uid", ""));
+	}
+	return NULL;
+}
+
+static void on_pod(int http, const json_t *body, const char *error, void *arg)
+{
+	struct report *r = request_end(arg);
+
+	if (!r)
+		return;
+	if (http < 200 || http >= 500 ||
+	    http == 429) { /* without an owner it would stay for good */
+		log_result(r, http, error);
+		failed(r);
+		return;
+	}
+	json_decref(r->owner);
+	r->owner = http < 300 ? owner_of(body) : NULL;
+	send_create(r);
+}
+
+/* A report is made once in a node's life: who owns it is asked only then. */
+static void start_create(struct report *r)
+{
+	_cleanup_free_ char *path = NULL;
+
+	r->created = true;
+	if (!*r->pod_name) {
+		send_create(r);
+		return;
+	}
+	path = xasprintf("/api/v1/namespaces/%s/pods/%s", r->ns, r->pod_name);
+	if (request(r, "GET", path, NULL, NULL, on_pod) < 0)
 		failed(r);
 }
 
@@ -260,7 +309,7 @@ static void on_patched(int http, const json_t *body, const char *error, void *ar
 	if (!r)
 		return;
 	if (http == 404 && !r->created) {
-		send_create(r);
+		start_create(r);
 		return;
 	}
 	log_result(r, http, error);
@@ -358,7 +407,7 @@ int report_new(struct loop *l, struct kube *k, const struct report_config *c, st
 	r->kube = k;
 	r->node_name = xstrdup(c->node_name);
 	r->ns = xstrdup(c->ns);
-	r->node_uid = xstrdup(c->node_uid ? c->node_uid : "");
+	r->pod_name = xstrdup(c->pod_name ? c->pod_name : "");
 	r->version = xstrdup(c->version ? c->version : "");
 	r->boot_id = xstrdup(c->boot_id ? c->boot_id : "");
 	r->config_hash = xstrdup(c->config_hash ? c->config_hash : "");
@@ -383,10 +432,11 @@ struct report *report_free(struct report *r)
 	timer_cancel(&r->timer);
 	entries_done(&r->entries);
 	json_decref(r->capabilities);
+	json_decref(r->owner);
 	json_decref(r->written);
 	json_decref(r->sending);
 	free(r->node_name);
-	free(r->node_uid);
+	free(r->pod_name);
 	free(r->ns);
 	free(r->version);
 	free(r->boot_id);

@@ -9,7 +9,8 @@
 #include "node/probe/probe.h"
 
 struct report_config {			/* strings are copied */
-	const char *node_name, *node_uid, *ns, *version, *boot_id;
+	const char *node_name, *ns, *version, *boot_id;
+	const char *pod_name;		/* the agent's: its DaemonSet owns the report; may be NULL */
 	const char *config_hash;	/* of the agent's settings; may be NULL */
 	uint64_t min_interval_ns, jitter_ns;	/* 0: 60 s, 10 s */
 };

@@ -45,13 +45,32 @@ static void fire(void)
 	timer.fn(timer.arg);
 }
 
-static void answer(int status)
+static void answer_with(int status, const json_t *body)
 {
 	kube_done_fn *fn = sent.fn;
 
 	assert_non_null(fn);
 	sent.fn = NULL;
-	fn(status, NULL, status < 0 ? "connection refused" : NULL, sent.arg);
+	fn(status, body, status < 0 ? "connection refused" : NULL, sent.arg);
+}
+
+static void answer(int status)
+{
+	answer_with(status, NULL);
+}
+
+/* The answer to who the agent's pod belongs to: its node (a static pod has that), a DaemonSet. */
+static void answer_pod(void)
+{
+	_cleanup_json_ json_t *pod = json_pack(
+		"{s:{s:[{s:s, s:s, s:s, s:s}, {s:s, s:s, s:s, s:s, s:b, s:b}]}}", "metadata",
+		"ownerReferences", "apiVersion", "v1", "kind", "Node", "name", "node1", "uid", "n",
+		"apiVersion", "apps/v1", "kind", "DaemonSet", "name", "podflame-agent", "uid",
+		"ds-uid", "controller", 1, "blockOwnerDeletion", 1);
+
+	assert_string_equal(sent.method, "GET");
+	assert_string_equal(sent.path, "/api/v1/namespaces/podflame-system/pods/agent-x");
+	answer_with(200, pod);
 }
 
 static bool urgent(void)
@@ -89,7 +108,7 @@ static void give_plan(struct report *r, struct plan_target *t, size_t n)
 static struct report *new_report(void)
 {
 	const struct report_config c = {.node_name = "node1",
-					.node_uid = "node-uid",
+					.pod_name = "agent-x",
 					.ns = "podflame-system",
 					.version = "1.2.3",
 					.boot_id = "boot",
@@ -147,9 +166,6 @@ static void test_json(void **state)
 	assert_string_equal(json_str_at(o, "metadata.name", ""), "node1");
 	assert_string_equal(json_str_at(o, "metadata.namespace", ""), "podflame-system");
 	assert_string_equal(json_str_at(o, "spec.nodeName", ""), "node1");
-	assert_string_equal(
-		json_str_at(json_array_get(json_at(o, "metadata.ownerReferences"), 0), "uid", ""),
-		"node-uid");
 	assert_string_equal(json_str_at(o, "status.agentVersion", ""), "1.2.3");
 	assert_string_equal(json_str_at(o, "status.cgroupMode", ""), "v2");
 	assert_int_equal(json_int_at(o, "status.lost.samples", 0), 3);
@@ -317,21 +333,48 @@ static void test_absent_report_is_created(void **state)
 {
 	struct report *r = new_report();
 	struct plan_target t = target("u1", 1, 1);
+	_cleanup_json_ json_t *want = NULL;
 
 	(void)state;
 	give_plan(r, &t, 1);
 	fire();
 	assert_string_equal(sent.method, "PATCH");
 	answer(404);
+	answer_pod();
 	assert_string_equal(sent.method, "POST");
 	assert_string_equal(
 		sent.path,
 		"/apis/podflame.io/v1alpha1/namespaces/podflame-system/profilingnodereports");
 	assert_string_equal(json_str_at(sent.body, "kind", ""), "ProfilingNodeReport");
+	want = json_loads("[{\"apiVersion\": \"apps/v1\", \"kind\": \"DaemonSet\", \"name\": "
+			  "\"podflame-agent\", \"uid\": \"ds-uid\"}]",
+			  0, NULL);
+	assert_true(json_equal(want, json_at(sent.body, "metadata.ownerReferences")));
 	answer(201);
 	assert_string_equal(sent.method, "PATCH");
 	answer(200);
 	assert_false(timer.armed);
+	report_free(r);
+}
+
+static void test_without_a_daemonset_it_has_no_owner(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+
+	(void)state;
+	give_plan(r, &t, 1);
+	fire();
+	answer(404);
+	answer(503); /* not known for now: no report without an owner */
+	assert_string_equal(sent.method, "GET");
+	fire();
+	answer(404);
+	answer(404); /* no such pod */
+	assert_string_equal(sent.method, "POST");
+	assert_null(json_at(sent.body, "metadata.ownerReferences"));
+	answer(201);
+	answer(200);
 	report_free(r);
 }
 
@@ -344,6 +387,7 @@ static void test_somebody_else_created_it(void **state)
 	give_plan(r, &t, 1);
 	fire();
 	answer(404);
+	answer_pod();
 	answer(409);
 	assert_string_equal(sent.method, "PATCH");
 	answer(200);
@@ -364,8 +408,10 @@ static void test_failures_back_off_and_recover(void **state)
 		for (size_t i = 0; i < ARRAY_SIZE(failures); i++) {
 			fire();
 			answer(failures[i]);
-			if (failures[i] == 404)
+			if (failures[i] == 404) {
+				answer_pod();
 				answer(404); /* of the create: no CRD or no namespace yet */
+			}
 			assert_true(timer.armed);
 			longest = MAX(longest, timer.delay_ns);
 		}
@@ -429,6 +475,7 @@ int main(void)
 		cmocka_unit_test(test_new_generation_starts_anew),
 		cmocka_unit_test(test_target_that_goes_leaves_the_report),
 		cmocka_unit_test(test_absent_report_is_created),
+		cmocka_unit_test(test_without_a_daemonset_it_has_no_owner),
 		cmocka_unit_test(test_somebody_else_created_it),
 		cmocka_unit_test(test_failures_back_off_and_recover),
 		cmocka_unit_test(test_change_during_a_write_is_written_after_it),
