@@ -179,6 +179,8 @@ int cmd_doctor(int argc, char **argv)
 		check_kernel(&d);
 		check_probes(&d);
 		check_symbols(&d, parser);
+		tell(&d, "process files", !*mappings_problem(),
+		     *mappings_problem() ? mappings_problem() : "may be read");
 	}
 	print(&d);
 	parser_free(parser);

@@ -359,11 +359,15 @@ static void summary(const struct recording *r)
 		fprintf(stderr, "podflame record: nothing of it used the CPU in that time\n");
 	if (r->n_unmapped)
 		fprintf(stderr,
-			"podflame record: %u processes ended before their mappings could be read\n",
+			"podflame record: %u processes had no mappings to read: ended already, or "
+			"of the kernel\n",
 			r->n_unmapped);
 	if (r->n_too_many)
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " too many different stacks\n",
 			r->n_too_many);
+	if (*mappings_problem())
+		fprintf(stderr, "podflame record: names of processes' functions: %s\n",
+			mappings_problem());
 	if (*stacks_kernel_problem(r->stacks))
 		fprintf(stderr, "podflame record: kernel names: %s\n",
 			stacks_kernel_problem(r->stacks));

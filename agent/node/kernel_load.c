@@ -37,6 +37,12 @@ void kernel_support_tell(struct kernel *k, struct support_copy *c)
 			.ok = !k->node->kernel_problem[0],
 			.reason = k->node->kernel_problem[0] ? k->node->kernel_problem : NULL,
 		};
+	if (c->n < MAX_SUPPORT)
+		c->items[c->n++] = (struct support){
+			.feature = "process-files",
+			.ok = !*mappings_problem(),
+			.reason = *mappings_problem() ? mappings_problem() : NULL,
+		};
 	if (k->node->report)
 		report_support(k->node->report, c->items, c->n, mode);
 }

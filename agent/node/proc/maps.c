@@ -239,6 +239,14 @@ static int add_line(struct reader *r, char *line)
 	return 0;
 }
 
+/* One that is ending has no mappings any more: what was read may lack some, or all. */
+static bool has_ended(FILE *maps)
+{
+	char c;
+
+	return pread(fileno(maps), &c, 1, 0) < 1;
+}
+
 static int read_lines(struct reader *r)
 {
 	_cleanup_free_ char *line = NULL;
@@ -259,7 +267,7 @@ static int read_lines(struct reader *r)
 			break;
 		e = add_line(r, line);
 	}
-	if (!e && ferror(f))
+	if (!e && (ferror(f) || has_ended(f)))
 		e = -ESRCH;
 	fclose(f);
 	return e == -E2BIG ? 0 : e;

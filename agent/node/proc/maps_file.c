@@ -5,6 +5,7 @@
  */
 #include "node/proc/maps.h"
 
+#include <cap-ng.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/openat2.h>
@@ -142,4 +143,11 @@ int maps_file_open(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *
 	if (open_map_file(proc_fd, m, ret_fd, ret_mtime_ns) == 0)
 		return 0;
 	return open_in_root(proc_fd, m, ret_fd, ret_mtime_ns);
+}
+
+const char *mappings_problem(void)
+{
+	if (capng_get_caps_process() < 0 || capng_have_capability(CAPNG_EFFECTIVE, CAP_SYS_PTRACE))
+		return "";
+	return "CAP_SYS_PTRACE is missing: files of processes with other rights cannot be read";
 }

@@ -54,9 +54,11 @@ struct mappings {
 	unsigned refs;			/* atomic */
 };
 #define MAPPINGS_MAX 16384
-/* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or another process by now.
+/* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
+/* Why frames of other processes have no names here; "": nothing known. */
+const char *mappings_problem(void);
 struct mappings *mappings_ref(struct mappings *m);
 struct mappings *mappings_unref(struct mappings *m);
 const struct mapping *mappings_find(const struct mappings *m, uint64_t address);
