@@ -75,7 +75,12 @@ struct http_server_config {
 	uint16_t port;			/* 0: any; see http_server_port */
 	struct tls *tls;		/* NULL: plain */
 	size_t max_body_bytes;		/* 0: 1 MiB */
-	unsigned max_connections;	/* 0: 256; more are refused with 503 and counted */
+	/*
+	 * 0: 256. One more takes the place of the oldest whose request is not in yet or that
+	 * was answered; where all are being answered it is refused with 503. Both are counted.
+	 */
+	unsigned max_connections;
+	uint64_t max_request_ns;	/* 0: 60 s, from a request's first byte to its last; past it 408 */
 	http_handler_fn *handler;
 	void *arg;
 };

@@ -31,6 +31,7 @@ static void detach(struct http_conn *c)
 {
 	DL_DELETE(c->server->conns, c);
 	c->server->n_conns--;
+	c->server->n_refused -= c->refuse;
 	c->server = NULL;
 	c->conn = conn_free(c->conn);
 }
@@ -386,6 +387,7 @@ void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storag
 	enter(c, IDLE);
 	DL_APPEND(s->conns, c);
 	s->n_conns++;
+	s->n_refused += refuse;
 	if (conn_accept(s->loop, fd, s->tls, &server_ops, c, &c->conn) < 0)
 		http_conn_drop(c);
 }

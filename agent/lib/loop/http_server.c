@@ -15,9 +15,9 @@
 #define ACCEPT_BATCH		16
 #define ACCEPT_PAUSE_NS		(100 * NSEC_PER_MSEC)
 #define TICK_NS			(1 * NSEC_PER_SEC)
-#define HEAD_LIMIT_NS		(20 * NSEC_PER_SEC)  /* first byte (or connect) to end of head */
-#define REQUEST_LIMIT_NS	(300 * NSEC_PER_SEC) /* and to the end of the body */
-#define RX_IDLE_NS		(30 * NSEC_PER_SEC)  /* no byte of an unfinished request */
+#define HEAD_LIMIT_NS		(20 * NSEC_PER_SEC) /* first byte (or connect) to end of head */
+#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* and to the end of the body, by default */
+#define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* no byte of an unfinished request */
 #define KEEP_ALIVE_NS		(75 * NSEC_PER_SEC)
 #define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* no byte of the reply taken */
 #define LINGER_NS		(2 * NSEC_PER_SEC)  /* so that a refused upload sees its reply */
@@ -27,6 +27,27 @@ static void resume_accept(void *arg)
 	struct http_server *s = arg;
 
 	io_set(&s->io, EPOLLIN);
+}
+
+/*
+ * Ends the connection that has waited longest to be of use: its request is not in
+ * yet, or it was answered. Who only holds connections open shuts nobody out.
+ */
+static bool make_room(struct http_server *s)
+{
+	struct http_conn *c, *oldest = NULL;
+
+	DL_FOREACH (s->conns, c) {
+		if (c->refuse || c->phase == HANDLING || c->phase == REPLYING)
+			continue;
+		if (!oldest || c->since_ns < oldest->since_ns)
+			oldest = c;
+	}
+	if (!oldest)
+		return false;
+	counter_add(s->made_room, 1);
+	http_conn_drop(oldest);
+	return true;
 }
 
 static void on_listen(uint32_t events, void *arg)
@@ -46,10 +67,10 @@ static void on_listen(uint32_t events, void *arg)
 		}
 		if (fd < 0)
 			return;
-		full = s->n_conns >= s->config.max_connections;
+		full = s->n_conns - s->n_refused >= s->config.max_connections && !make_room(s);
 		if (full)
 			counter_add(s->refused, 1);
-		if (s->n_conns < s->config.max_connections + MAX_REFUSING)
+		if (!full || s->n_refused < MAX_REFUSING)
 			http_conn_start(s, fd, &sa, full);
 		else
 			close(fd);
@@ -65,7 +86,7 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	case IDLE: /* a fresh connection has not even shaken hands */
 		return in_phase_ns > (c->served ? KEEP_ALIVE_NS : HEAD_LIMIT_NS);
 	case READING:
-		return rx_idle_ns > RX_IDLE_NS || in_phase_ns > REQUEST_LIMIT_NS ||
+		return rx_idle_ns > RX_IDLE_NS || in_phase_ns > c->server->config.max_request_ns ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
 	case HANDLING:
 		return false;
@@ -154,9 +175,11 @@ int http_server_new(struct loop *l, const struct http_server_config *c, struct h
 	s->config = *c;
 	s->config.max_body_bytes = c->max_body_bytes ?: DEFAULT_MAX_BODY;
 	s->config.max_connections = c->max_connections ?: DEFAULT_MAX_CONNECTIONS;
+	s->config.max_request_ns = c->max_request_ns ?: REQUEST_LIMIT_NS;
 	s->tls = tls_ref(c->tls);
 	s->port = bound_port(fd);
 	s->refused = counter("http_refused_total", "reason", "too_many_connections");
+	s->made_room = counter("http_refused_total", "reason", "made_room");
 	r = io_add(l, &s->io, fd, EPOLLIN, on_listen, s);
 	if (r < 0) {
 		http_server_free(s);

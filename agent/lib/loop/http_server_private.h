@@ -18,9 +18,9 @@ struct http_server {
 	struct io io;
 	struct tls *tls;
 	struct http_conn *conns;
-	unsigned n_conns;
+	unsigned n_conns, n_refused; /* n_refused: of these, beyond the maximum */
 	struct timer tick, resume_accept;
-	struct counter *refused;
+	struct counter *refused, *made_room;
 };
 
 struct http_conn {

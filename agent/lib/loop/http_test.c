@@ -32,6 +32,7 @@ struct fixture {
 	bool hold, cancel_in_data;
 	const char *big;
 	size_t n_big;
+	uint64_t max_request_ns;
 };
 
 static struct test_ca ca, other_ca;
@@ -166,6 +167,7 @@ static void start_server(struct fixture *f, const struct test_cert *cert, size_t
 	}
 	c.max_body_bytes = max_body;
 	c.max_connections = max_connections;
+	c.max_request_ns = f->max_request_ns;
 	assert_int_equal(http_server_new(f->loop, &c, &f->server, &e), 0);
 }
 
@@ -587,6 +589,62 @@ static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_c
 	run(f);
 	close(r.fd);
 	return buf_steal(&r.got);
+}
+
+static const char half_open[] = "GET / HTTP/1.1\r\nHost: a\r\nX-Half: ";
+
+/* Whoever only holds connections open shuts nobody out. */
+static void half_open_requests_make_room(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *made = counter("http_refused_total", "reason", "made_room");
+	uint64_t before = counter_get(made);
+	int fds[8];
+	char byte;
+
+	start_server(f, NULL, 0, ARRAY_SIZE(fds));
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), NULL, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = raw_connect(http_server_port(f->server));
+		assert_int_equal(send(fds[i], half_open, strlen(half_open), 0), strlen(half_open));
+	}
+	get(f, "/");
+	assert_int_equal(f->status, 200);
+	assert_int_equal(counter_get(made), before + 1);
+	/* it was the oldest that had to go, and no other */
+	assert_true(recv(fds[0], &byte, 1, 0) <= 0);
+	for (size_t i = 1; i < ARRAY_SIZE(fds); i++)
+		assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), -1);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+}
+
+static void idle_connections_make_room(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+	static const char text[] = "GET /new HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+	start_server(f, NULL, 0, 1);
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), NULL, NULL);
+	get(f, "/kept");
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "HTTP/1.1 200");
+	get(f, "/kept"); /* the client sees nothing of it */
+	assert_int_equal(f->status, 200);
+}
+
+static void slow_body_gets_408(void **state)
+{
+	static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	f->max_request_ns = NSEC_PER_MSEC;
+	start_server(f, NULL, 0, 0);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "HTTP/1.1 408");
+	assert_int_equal(f->n_in, 0);
 }
 
 static void bad_requests_get_their_status(void **state)
@@ -1312,6 +1370,9 @@ int main(void)
 		T(held_reply_survives_the_server),
 		T(connections_are_bounded),
 		T(server_certificate_rotates),
+		T(half_open_requests_make_room),
+		T(idle_connections_make_room),
+		T(slow_body_gets_408),
 		T(bad_requests_get_their_status),
 		T(too_large_a_head_gets_431),
 		T(chunked_request_body_is_decoded),
