@@ -117,10 +117,20 @@ static void put_value(struct buf *out, int64_t v, bool bytes)
 		   (bytes ? sizes : times)[i].unit);
 }
 
-/* Levels that are no functions: the root, processes, threads. */
-static bool is_function(const char *type)
+/*
+ * The root, processes and threads are no functions. Total has nothing but them: below its
+ * root stand the processes and threads of a host.
+ */
+static bool is_row(const struct flat *f, size_t i)
 {
-	return !strchr("PHT", *type);
+	bool total = *text(f->types, 0) == 'H';
+
+	return !strchr(total ? "H" : "PHT", *text(f->types, i));
+}
+
+static const char *row_title(const struct flat *f)
+{
+	return f->n_functions && *text(f->types, 0) == 'H' ? "PROCESS, THREAD" : "FUNCTION";
 }
 
 static size_t read_rows(const struct flat *f, struct row *rows)
@@ -128,7 +138,7 @@ static size_t read_rows(const struct flat *f, struct row *rows)
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_functions; i++)
-		if (is_function(text(f->types, i)))
+		if (is_row(f, i))
 			rows[n++] =
 				(struct row){text(f->functions, i), cell(f->function_values, i, 0),
 					     cell(f->function_values, i, 1)};
@@ -153,7 +163,7 @@ int query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	buf_printf(out, "%s: ", f.n_functions ? text(f.functions, 0) : "nothing");
 	put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, bytes);
 	buf_printf(out, " in %" PRId64 " samples\n", json_int_at(reply, "summary.samples", 0));
-	buf_printf(out, "%12s %6s  %12s %6s  %s\n", "SELF", "%", "TOTAL", "%", "FUNCTION");
+	buf_printf(out, "%12s %6s  %12s %6s  %s\n", "SELF", "%", "TOTAL", "%", row_title(&f));
 	for (size_t i = 0; i < n && (!max_rows || i < max_rows); i++) {
 		put_value(out, rows[i].self, bytes);
 		buf_printf(out, " %6.2f  ", 100. * (double)rows[i].self / (double)whole);

@@ -107,6 +107,28 @@ static void table(void **state)
 	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
 }
 
+/* A host as a whole has no functions: what there is to show are its processes and threads. */
+static void table_of_total(void **state)
+{
+	_cleanup_json_ json_t *reply = json_loads(
+		"{\"unit\":\"microseconds\",\"summary\":{\"samples\":4},\"result\":{"
+		"\"functions\":[\"Total\",\"[t] worker\",\"[p] api\",\"[p] sh\"],"
+		"\"function_types\":[\"H\",\"T\",\"P\",\"P\"],\"function_values\":{\"values\":"
+		"[[0,40],[30,30],[0,30],[10,10]]},\"node_values\":{\"values\":"
+		"[[0,-1,0,40],[1,2,30,30],[2,0,0,30],[3,0,10,10]]}}}",
+		0, NULL);
+	_cleanup_buf_ struct buf out = {0};
+
+	(void)state;
+	assert_non_null(reply);
+	assert_int_equal(query_print_table(reply, 0, &out), 0);
+	assert_string_equal(out.data, "Total:    40.00 us  in 4 samples\n"
+				      "        SELF      %         TOTAL      %  PROCESS, THREAD\n"
+				      "   30.00 us   75.00     30.00 us   75.00  [t] worker\n"
+				      "   10.00 us   25.00     10.00 us   25.00  [p] sh\n"
+				      "    0.00 us    0.00     30.00 us   75.00  [p] api\n");
+}
+
 static void broken_answers(void **state)
 {
 	static const char *const bad[] = {
@@ -130,8 +152,9 @@ static void broken_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(urls),	 cmocka_unit_test(times),	   cmocka_unit_test(folded),
-		cmocka_unit_test(table), cmocka_unit_test(broken_answers),
+		cmocka_unit_test(urls),		  cmocka_unit_test(times),
+		cmocka_unit_test(folded),	  cmocka_unit_test(table),
+		cmocka_unit_test(table_of_total), cmocka_unit_test(broken_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
