@@ -5,6 +5,7 @@
  * others, and a status is written when it differs from what the server has.
  * Writes carry uid and resourceVersion: a stale one is refused, not merged.
  */
+#include "hub/status/reports.h"
 #include "hub/status/table.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@
 struct status {
 	struct loop *loop;
 	struct kube *kube;
-	struct kube_watch *targets, *cluster_targets, *reports;
+	struct kube_watch *targets, *cluster_targets;
+	struct reports *reports;
 	struct row *all;
 	unsigned n_reports;
 	struct timer flush, tick;
@@ -66,6 +68,7 @@ static void on_tick(void *arg)
 		if (t->pending)
 			touch(s, t);
 	}
+	reports_tick(s->reports);
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
 }
 
@@ -220,7 +223,7 @@ static void flush(void *arg)
 
 	s->flush_armed = false;
 	/* before that, a target may look as if it matched nothing */
-	if (!kube_watch_synced(s->reports))
+	if (!reports_synced(s->reports))
 		return;
 	HASH_ITER (hh, s->all, t, next) {
 		if (t->dirty)
@@ -340,7 +343,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 		hear(s, node_of(obj), e);
 }
 
-/* Also when a node goes: it owns its report. */
+/* Also when its node goes. */
 static void on_report_gone(const char *key, const json_t *last, void *arg)
 {
 	struct status *s = arg;
@@ -374,13 +377,12 @@ int status_new(struct loop *l, struct kube *k, const struct status_config *c, st
 		.upsert = on_cluster_target, .remove = on_target_gone, .synced = on_synced};
 	static const struct kube_watch_ops report_ops = {
 		.upsert = on_report, .remove = on_report_gone, .synced = on_synced};
-	_cleanup_free_ char *reports = xasprintf(API "/namespaces/%s/profilingnodereports", c->ns);
 	struct status *s = xcalloc(1, sizeof(*s));
 	int r;
 
 	s->loop = l;
 	s->kube = k;
-	r = watch(s, reports, &report_ops, &s->reports);
+	r = reports_new(k, c->ns, &report_ops, s, &s->reports);
 	if (!r)
 		r = watch(s, API "/profilingtargets", &target_ops, &s->targets);
 	if (!r)
@@ -404,7 +406,7 @@ struct status *status_free(struct status *s)
 	timer_cancel(&s->tick);
 	kube_watch_free(s->targets);
 	kube_watch_free(s->cluster_targets);
-	kube_watch_free(s->reports);
+	reports_free(s->reports);
 	for (struct request *q = s->requests, *q_next; q; q = q_next) {
 		q_next = q->next;
 		q->status = NULL;

@@ -18,8 +18,13 @@ struct kube_watch {
 	struct kube_watch_ops ops;
 	void *arg;
 	bool synced;
+	struct {
+		char key[64];
+		const json_t *obj; /* NULL: gone; the test has the reference */
+	} items[8];
+	size_t n_items;
 };
-static struct kube_watch watches[3];
+static struct kube_watch watches[4];
 static size_t n_watches;
 static struct armed {
 	struct timer *t;
@@ -51,6 +56,37 @@ struct kube_watch *kube_watch_free(struct kube_watch *w)
 bool kube_watch_synced(const struct kube_watch *w)
 {
 	return w->synced;
+}
+
+const json_t *kube_watch_get(const struct kube_watch *w, const char *key)
+{
+	for (size_t i = 0; i < w->n_items; i++) {
+		if (streq(w->items[i].key, key))
+			return w->items[i].obj;
+	}
+	return NULL;
+}
+
+void kube_watch_each(const struct kube_watch *w,
+		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
+{
+	for (size_t i = 0; i < w->n_items; i++) {
+		if (w->items[i].obj)
+			fn(w->items[i].key, w->items[i].obj, arg);
+	}
+}
+
+/* obj NULL: it goes. */
+static void keep(struct kube_watch *w, const char *key, const json_t *obj)
+{
+	size_t i = 0;
+
+	while (i < w->n_items && !streq(w->items[i].key, key))
+		i++;
+	assert_true(i < ARRAY_SIZE(w->items));
+	w->n_items = MAX(w->n_items, i + 1);
+	snprintf(w->items[i].key, sizeof(w->items[i].key), "%s", key);
+	w->items[i].obj = obj;
 }
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
@@ -96,9 +132,12 @@ static struct kube_watch *watch_of(const char *part)
 	return NULL;
 }
 
+static json_t *no_object;
+
 static struct status *start(bool synced)
 {
 	static const struct status_config c = {.ns = "podflame-system"};
+	static const char *const nodes[] = {"n1", "n2", "odd"};
 	struct status *s = NULL;
 
 	json_decref(sent.body);
@@ -109,6 +148,8 @@ static struct status *start(bool synced)
 	assert_int_equal(status_new(NULL, NULL, &c, &s), 0);
 	for (size_t i = 0; i < n_watches; i++)
 		watches[i].synced = synced;
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+		keep(watch_of("/nodes"), nodes[i], no_object);
 	return s;
 }
 
@@ -121,16 +162,18 @@ static json_t *target(const char *uid, const char *rv, int generation)
 
 static json_t *report(const char *node, const char *uid, bool stored)
 {
-	return json_pack("{s:{s:s}, s:{s:s}, s:{s:[{s:s, s:i, s:i, s:i, s:i, s:{s:{s:b, s:b}}}]}}",
-			 "metadata", "name", node, "spec", "nodeName", node, "status", "targets",
-			 "uid", uid, "generation", 1, "podsMatched", 1, "pods", 1, "containers", 1,
-			 "events", "on-cpu", "sampled", 1, "stored", stored);
+	return json_pack(
+		"{s:{s:s, s:s}, s:{s:s}, s:{s:[{s:s, s:i, s:i, s:i, s:i, s:{s:{s:b, s:b}}}]}}",
+		"metadata", "name", node, "uid", "report-uid", "spec", "nodeName", node, "status",
+		"targets", "uid", uid, "generation", 1, "podsMatched", 1, "pods", 1, "containers",
+		1, "events", "on-cpu", "sampled", 1, "stored", stored);
 }
 
 static void upsert(const char *watch, const char *key, json_t *obj, const json_t *old)
 {
 	struct kube_watch *w = watch_of(watch);
 
+	keep(w, key, obj);
 	w->ops.upsert(key, obj, old, w->arg);
 }
 
@@ -138,6 +181,7 @@ static void removed(const char *watch, const char *key, json_t *last)
 {
 	struct kube_watch *w = watch_of(watch);
 
+	keep(w, key, NULL);
 	w->ops.remove(key, last, w->arg);
 }
 
@@ -178,6 +222,7 @@ static void test_watches(void **state)
 	struct status *s = start(true);
 
 	(void)state;
+	watch_of("/api/v1/nodes");
 	watch_of("/apis/podflame.io/v1alpha1/profilingtargets");
 	watch_of("/apis/podflame.io/v1alpha1/clusterprofilingtargets");
 	watch_of("/apis/podflame.io/v1alpha1/namespaces/podflame-system/profilingnodereports");
@@ -363,6 +408,105 @@ static void test_deleted_target_is_forgotten(void **state)
 	status_free(s);
 }
 
+static struct status *start_with_two_nodes(json_t *r1, json_t *r2)
+{
+	struct status *s = start(true);
+
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("profilingnodereports", "podflame-system/n2", r2, NULL);
+	return s;
+}
+
+/* How many nodes count for a target that comes now. */
+static int64_t nodes_reporting(void)
+{
+	_cleanup_json_ json_t *t = target("u1", "10", 1);
+
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_string_equal(sent.method, "PATCH");
+	json_decref(answer(200, t, "11"));
+	removed("/profilingtargets", "app/web", t);
+	return json_int_at(sent.body, "status.summary.nodesReporting", 0);
+}
+
+static void refuse(int http)
+{
+	kube_done_fn *fn = sent.fn;
+
+	sent.fn = NULL;
+	fn(http, NULL, "no", sent.arg);
+}
+
+static void test_report_of_a_gone_node_is_deleted_once(void **state)
+{
+	_cleanup_json_ json_t *r1 = report("n1", "u1", true), *r2 = report("n2", "u1", true),
+			      *newer = report("n1", "u1", false);
+	struct status *s = start_with_two_nodes(r1, r2);
+	unsigned n;
+
+	(void)state;
+	assert_int_equal(nodes_reporting(), 2);
+	removed("/nodes", "n1", no_object);
+	run(true);
+	assert_string_equal(sent.method, "GET");
+	assert_string_equal(sent.path, "/api/v1/nodes/n1");
+	refuse(404);
+	assert_string_equal(sent.method, "DELETE");
+	assert_string_equal(sent.path, "/apis/podflame.io/v1alpha1/namespaces/podflame-system/"
+				       "profilingnodereports/n1");
+	assert_string_equal(json_str_at(sent.body, "preconditions.uid", ""), "report-uid");
+	n = sent.n;
+	refuse(200);
+	run(true);
+	assert_int_equal(sent.n, n);
+	/* until the watch shows that: what it still says counts for nothing */
+	upsert("profilingnodereports", "podflame-system/n1", newer, r1);
+	assert_int_equal(nodes_reporting(), 1);
+	removed("profilingnodereports", "podflame-system/n1", newer);
+	assert_int_equal(nodes_reporting(), 1);
+	status_free(s);
+}
+
+static void test_report_before_its_node_counts_when_that_comes(void **state)
+{
+	_cleanup_json_ json_t *r1 = report("n1", "u1", true), *r2 = report("n2", "u1", true),
+			      *r3 = report("n3", "u1", true);
+	struct status *s = start_with_two_nodes(r1, r2);
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n3", r3, NULL);
+	run(true);
+	assert_string_equal(sent.path, "/api/v1/nodes/n3");
+	refuse(200); /* there is: only the watch is behind, nothing is deleted */
+	assert_string_equal(sent.method, "GET");
+	upsert("/nodes", "n3", no_object, NULL);
+	assert_int_equal(nodes_reporting(), 3);
+	status_free(s);
+}
+
+static void test_nodes_known_late(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *r1 = report("n1", "u1", true), *gone = report("gone", "u1", true);
+	struct kube_watch *w = watch_of("/nodes");
+
+	(void)state;
+	w->synced = false;
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("profilingnodereports", "podflame-system/gone", gone, NULL);
+	run(true);
+	assert_int_equal(sent.n, 0);
+	w->synced = true;
+	w->ops.synced(w->arg);
+	run(true);
+	assert_int_equal(sent.n, 1);
+	assert_string_equal(sent.path, "/api/v1/nodes/gone");
+	status_free(s);
+	refuse(404); /* after the end */
+	assert_int_equal(sent.n, 1);
+}
+
 static void test_odd_objects(void **state)
 {
 	static const char *const odd[] = {
@@ -396,10 +540,16 @@ int main(void)
 		cmocka_unit_test(test_counters_wait_a_second),
 		cmocka_unit_test(test_conflict_and_refusal_are_tried_again),
 		cmocka_unit_test(test_deleted_target_is_forgotten),
+		cmocka_unit_test(test_report_of_a_gone_node_is_deleted_once),
+		cmocka_unit_test(test_report_before_its_node_counts_when_that_comes),
+		cmocka_unit_test(test_nodes_known_late),
 		cmocka_unit_test(test_odd_objects),
 	};
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	int failed;
 
+	no_object = json_object();
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	json_decref(no_object);
 	json_decref(sent.body);
 	return failed;
 }

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See reports.h. A report has the name of its node. */
+#include "hub/status/reports.h"
+
+#include <stdlib.h>
+
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
+#define API	 "/apis/podflame.io/v1alpha1/namespaces/"
+#define AGAIN_NS (60 * NSEC_PER_SEC) /* by then both watches will have caught up */
+
+struct orphan { /* hidden from the owner */
+	char *name, *uid;
+	uint64_t due_ns;
+	UT_hash_handle hh;
+};
+struct query {			 /* may outlive the rest */
+	struct reports *reports; /* NULL: freed meanwhile */
+	char *name, *uid;
+};
+struct reports {
+	struct kube *kube;
+	char *ns;
+	struct kube_watch_ops ops;
+	void *arg;
+	struct kube_watch *watch, *nodes;
+	struct orphan *orphans;
+	struct query *query; /* one at a time: a pool of nodes that goes is no burst */
+};
+
+/* ---- orphans ---- */
+
+static struct orphan *find(const struct reports *r, const char *name)
+{
+	struct orphan *o;
+
+	HASH_FIND_STR(r->orphans, name, o);
+	return o;
+}
+
+/* true: it was one */
+static bool forget(struct reports *r, const char *name)
+{
+	struct orphan *o = find(r, name);
+
+	if (!o)
+		return false;
+	HASH_DEL(r->orphans, o);
+	free(o->name);
+	free(o->uid);
+	free(o);
+	return true;
+}
+
+static void hide(struct reports *r, const char *name, const json_t *report)
+{
+	struct orphan *o = xcalloc(1, sizeof(*o));
+
+	o->name = xstrdup(name);
+	o->uid = xstrdup(json_str_at(report, "metadata.uid", ""));
+	HASH_ADD_KEYPTR(hh, r->orphans, o->name, strlen(o->name), o);
+}
+
+/* ---- their end ---- */
+
+static struct reports *query_free(struct query *q)
+{
+	struct reports *r = q->reports;
+
+	if (r)
+		r->query = NULL;
+	free(q->name);
+	free(q->uid);
+	free(q);
+	return r;
+}
+
+static void on_deleted(int http, const json_t *body, const char *error, void *arg)
+{
+	struct query *q = arg;
+	struct reports *r;
+
+	(void)body;
+	if (http >= 200 && http < 300)
+		log_info("the report of node %s is deleted: the node is gone", q->name);
+	else if (http != 404 && http != 409) /* 409: by now it is another one */
+		log_warn("the report of node %s, which is gone, could not be deleted: %s", q->name,
+			 error ? error : "refused");
+	r = query_free(q);
+	if (r)
+		reports_tick(r);
+}
+
+static void delete_report(struct query *q)
+{
+	_cleanup_free_ char *path =
+		xasprintf(API "%s/profilingnodereports/%s", q->reports->ns, q->name);
+	_cleanup_json_ json_t *options =
+		json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
+			  "preconditions", "uid", q->uid);
+
+	if (kube_request(q->reports->kube, "DELETE", path, NULL, options, on_deleted, q) < 0)
+		query_free(q);
+}
+
+static void on_asked(int http, const json_t *body, const char *error, void *arg)
+{
+	struct query *q = arg;
+	struct reports *r = q->reports;
+
+	(void)body;
+	(void)error;
+	if (r && http == 404 && find(r, q->name)) {
+		delete_report(q);
+		return;
+	}
+	r = query_free(q);
+	if (r)
+		reports_tick(r);
+}
+
+static void ask(struct reports *r, const struct orphan *o)
+{
+	_cleanup_free_ char *path = xasprintf("/api/v1/nodes/%s", o->name);
+
+	r->query = xcalloc(1, sizeof(*r->query));
+	*r->query = (struct query){r, xstrdup(o->name), xstrdup(o->uid)};
+	if (kube_request(r->kube, "GET", path, NULL, NULL, on_asked, r->query) < 0)
+		query_free(r->query);
+}
+
+void reports_tick(struct reports *r)
+{
+	uint64_t now = now_mono_ns();
+
+	if (r->query)
+		return;
+	for (struct orphan *o = r->orphans; o; o = o->hh.next) {
+		if (o->due_ns > now)
+			continue;
+		o->due_ns = now + AGAIN_NS;
+		ask(r, o);
+		return;
+	}
+}
+
+/* ---- watches ---- */
+
+static const char *name_of(const char *key)
+{
+	const char *slash = strchr(key, '/');
+
+	return slash ? slash + 1 : key;
+}
+
+/* Before the nodes are known, every report counts. */
+static bool has_node(const struct reports *r, const char *name)
+{
+	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);
+}
+
+static void on_report(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	struct reports *r = arg;
+	const char *name = name_of(key);
+
+	if (has_node(r, name)) {
+		r->ops.upsert(key, obj, forget(r, name) ? NULL : old, r->arg);
+	} else if (!find(r, name)) {
+		if (old)
+			r->ops.remove(key, old, r->arg);
+		hide(r, name, obj);
+	}
+}
+
+static void on_report_gone(const char *key, const json_t *last, void *arg)
+{
+	struct reports *r = arg;
+
+	if (!forget(r, name_of(key)))
+		r->ops.remove(key, last, r->arg);
+}
+
+static void on_synced(void *arg)
+{
+	struct reports *r = arg;
+
+	r->ops.synced(r->arg);
+}
+
+static void on_node(const char *name, const json_t *obj, const json_t *old, void *arg)
+{
+	struct reports *r = arg;
+	_cleanup_free_ char *key = xasprintf("%s/%s", r->ns, name);
+
+	(void)obj;
+	(void)old;
+	if (forget(r, name))
+		r->ops.upsert(key, kube_watch_get(r->watch, key), NULL, r->arg);
+}
+
+static void hide_orphan(const char *key, const json_t *report, void *arg)
+{
+	struct reports *r = arg;
+	const char *name = name_of(key);
+
+	if (has_node(r, name) || find(r, name))
+		return;
+	r->ops.remove(key, report, r->arg);
+	hide(r, name, report);
+}
+
+static void on_node_gone(const char *name, const json_t *last, void *arg)
+{
+	struct reports *r = arg;
+	_cleanup_free_ char *key = xasprintf("%s/%s", r->ns, name);
+	const json_t *report = kube_watch_get(r->watch, key);
+
+	(void)last;
+	if (report)
+		hide_orphan(key, report, r);
+}
+
+static void on_nodes_synced(void *arg)
+{
+	struct reports *r = arg;
+
+	kube_watch_each(r->watch, hide_orphan, r);
+}
+
+/* ---- life ---- */
+
+int reports_new(struct kube *k, const char *ns, const struct kube_watch_ops *ops, void *arg,
+		struct reports **ret)
+{
+	static const struct kube_watch_ops report_ops = {
+		.upsert = on_report, .remove = on_report_gone, .synced = on_synced};
+	static const struct kube_watch_ops node_ops = {
+		.upsert = on_node, .remove = on_node_gone, .synced = on_nodes_synced};
+	static const struct kube_watch_spec nodes = {.path = "/api/v1/nodes",
+						     .metadata_only = true};
+	_cleanup_free_ char *path = xasprintf(API "%s/profilingnodereports", ns);
+	const struct kube_watch_spec reports = {.path = path, .optional = true};
+	struct reports *r = xcalloc(1, sizeof(*r));
+	int err;
+
+	r->kube = k;
+	r->ns = xstrdup(ns);
+	r->ops = *ops;
+	r->arg = arg;
+	err = kube_watch_new(k, &reports, &report_ops, r, &r->watch);
+	if (err == 0)
+		err = kube_watch_new(k, &nodes, &node_ops, r, &r->nodes);
+	if (err < 0) {
+		reports_free(r);
+		return err;
+	}
+	*ret = r;
+	return 0;
+}
+
+struct reports *reports_free(struct reports *r)
+{
+	if (!r)
+		return NULL;
+	kube_watch_free(r->watch);
+	kube_watch_free(r->nodes);
+	while (r->orphans)
+		forget(r, r->orphans->name);
+	if (r->query)
+		r->query->reports = NULL;
+	free(r->ns);
+	free(r);
+	return NULL;
+}
+
+bool reports_synced(const struct reports *r)
+{
+	return kube_watch_synced(r->watch);
+}
