@@ -22,9 +22,8 @@ began=$(now)
 until_ 60 "an answer" has_samples "pod='steady'" $((down + 1)) || true
 got=$(profile "pod='steady'" $((down + 2)) "$up" | total_us)
 check "profiling went on without it ($got us in $((up - down - 2)) s of half a CPU)" test "$got" -gt $(((up - down - 4) * 300000))
-# the watches come back with backoff: up to a minute after an outage
 target app later '{"podSelector": {"matchLabels": {"app": "later"}}}'
-wait_check 120 "a target made after is taken up" has_samples "pod='later'" "$began"
+wait_check 60 "a target made after is taken up" has_samples "pod='later'" "$began"
 k -n app delete profilingtarget steady >/dev/null
 stopped() { [ "$(us_of "pod='steady'" $(($(now) - 6)) "$(now)")" = 0 ]; }
-wait_check 120 "a target deleted after is gone" stopped
+wait_check 60 "a target deleted after is gone" stopped

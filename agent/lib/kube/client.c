@@ -22,6 +22,7 @@ const struct kube_times kube_times_default = {
 	.backoff_first_ns = 800 * NSEC_PER_MSEC,
 	.backoff_max_ns = 30 * NSEC_PER_SEC,
 	.backoff_reset_ns = 120 * NSEC_PER_SEC,
+	.hurry_ns = NSEC_PER_SEC,
 	.slow_ns = 10 * NSEC_PER_SEC,
 	.short_watch_ns = NSEC_PER_SEC,
 	.watchdog_ns = 5 * NSEC_PER_SEC,
@@ -54,6 +55,7 @@ struct kube {
 	uint64_t token_read_ns, ca_read_ns, tls_hash;
 	struct timer ca_timer;
 	struct request *requests;
+	struct kube_listener *listeners;
 };
 
 /* ---- token ---- */
@@ -184,6 +186,26 @@ void kube_look_at_ca(struct kube *k)
 		reload_tls(k);
 }
 
+/* ---- who waits for the server ---- */
+
+void kube_listen(struct kube *k, struct kube_listener *l)
+{
+	DL_APPEND(k->listeners, l);
+}
+
+void kube_unlisten(struct kube *k, struct kube_listener *l)
+{
+	DL_DELETE(k->listeners, l);
+}
+
+void kube_server_works(struct kube *k)
+{
+	struct kube_listener *l;
+
+	DL_FOREACH (k->listeners, l)
+		l->fn(l->arg);
+}
+
 /* ---- sending ---- */
 
 /* Fills headers (room for 8) and texts to be freed (room for 4). */
@@ -282,6 +304,8 @@ static void request_done(int status, const char *body, size_t n, const char *err
 	}
 	if (status == 0)
 		kube_look_at_ca(q->kube);
+	else if (status / 100 == 2)
+		kube_server_works(q->kube);
 	if (n)
 		json = json_loadb(body, n, 0, NULL);
 	text = error ? xstrdup(error) : status_error(status, json);

@@ -10,6 +10,7 @@
 /* Tests make these short. Defaults and where they come from: kube_times_default. */
 struct kube_times {
 	uint64_t backoff_first_ns, backoff_max_ns, backoff_reset_ns;
+	uint64_t hurry_ns;	   /* who waits for the server goes on within this once it answers */
 	uint64_t slow_ns;	   /* retry of 403 and of a kind that is not there */
 	uint64_t short_watch_ns;   /* a watch without events that ends sooner backs off */
 	uint64_t watchdog_ns;	   /* how often silence is looked at */
@@ -39,6 +40,16 @@ int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **
 void kube_reread_token(struct kube *k); /* after a 401 */
 void kube_look_at_ca(struct kube *k);	/* after a failed connection: it may have rotated */
 struct loop *kube_loop(struct kube *k);
+
+/* ---- told whenever the server has done what was asked for, also of others ---- */
+struct kube_listener {
+	void (*fn)(void *arg); /* frees nothing */
+	void *arg;
+	struct kube_listener *prev, *next;
+};
+void kube_listen(struct kube *k, struct kube_listener *l);
+void kube_unlisten(struct kube *k, struct kube_listener *l);
+void kube_server_works(struct kube *k);
 
 /* ---- backoff: first * 2^n up to max, each plus a random part of itself ---- */
 struct backoff {

@@ -13,6 +13,7 @@
 
 #define MAX_RETRY_AFTER_S 600
 #define MAX_ERROR_BYTES	  (64 << 10)
+#define MAX_HURRIED	  3 /* what fails while all else works has its own reason */
 
 static void go_on(void *arg);
 static void really_free(struct kube_watch *w);
@@ -82,6 +83,8 @@ void watch_wait(struct kube_watch *w, bool list, uint64_t ns)
 	watch_drop_items(w);
 	w->state = ST_WAIT;
 	w->list_next = list;
+	w->awaits_server = false;
+	w->due_ns = now_mono_ns() + ns;
 	timer_cancel(&w->watchdog);
 	if (w->probe)
 		http_cancel(TAKE_PTR(w->probe));
@@ -100,6 +103,35 @@ void watch_back_off(struct kube_watch *w, bool list)
 
 	watch_count("backoff");
 	watch_wait(w, list, ns);
+}
+
+void watch_await_server(struct kube_watch *w)
+{
+	w->awaits_server = true;
+	w->not_before_ns = now_mono_ns() + w->retry_after_ns;
+}
+
+void watch_worked(struct kube_watch *w)
+{
+	w->n_unauthorized = w->n_missing = w->n_hurried = 0;
+}
+
+/* The server is back, as another request has found: no reason to wait for the rest of it. */
+static void on_server_works(void *arg)
+{
+	struct kube_watch *w = arg;
+	uint64_t now = now_mono_ns(), due;
+
+	if (w->state != ST_WAIT || !w->awaits_server || w->n_hurried == MAX_HURRIED)
+		return;
+	due = MAX(now, w->not_before_ns) + random_below(w->times->hurry_ns + 1);
+	w->awaits_server = false;
+	if (due >= w->due_ns)
+		return;
+	w->n_hurried++;
+	w->backoff = (struct backoff){0};
+	watch_count("hurry");
+	timer_set(w->loop, &w->timer, due - now, go_on, w);
 }
 
 /* What will not change within seconds is asked for at a steady slow pace. */
@@ -185,9 +217,10 @@ void watch_on_bad_status(struct kube_watch *w, bool listing)
 		watch_tell_state(w, text);
 		slow(w, listing);
 		return;
-	case 403:
+	case 403: /* also what a server says that has not read its roles yet */
 		watch_tell_state(w, text);
 		slow(w, listing);
+		watch_await_server(w);
 		return;
 	case 404:
 		on_missing(w, text);
@@ -216,6 +249,8 @@ void watch_on_bad_status(struct kube_watch *w, bool listing)
 		}
 		watch_tell_state(w, text);
 		watch_back_off(w, listing);
+		if (w->status >= 500)
+			watch_await_server(w);
 	}
 }
 
@@ -229,6 +264,8 @@ void watch_remember_head(int status, const struct http_headers *h, void *arg)
 	w->retry_after_ns = 0;
 	if (retry && str_to_u64(retry, MAX_RETRY_AFTER_S, &s) == 0)
 		w->retry_after_ns = s * NSEC_PER_SEC;
+	if (status == 200)
+		kube_server_works(w->kube);
 }
 
 /* ---- objects ---- */
@@ -308,6 +345,8 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	w->arg = arg;
 	w->store = kube_store_new(&w->ops, arg);
 	buf_init(&w->error_body, MAX_ERROR_BYTES);
+	w->listener = (struct kube_listener){.fn = on_server_works, .arg = w};
+	kube_listen(k, &w->listener);
 	watch_wait(w, true, s->start_jitter_ns ? random_below(s->start_jitter_ns) : 0);
 	*ret = w;
 	return 0;
@@ -335,6 +374,7 @@ struct kube_watch *kube_watch_free(struct kube_watch *w)
 	if (!w)
 		return NULL;
 	w->dead = true;
+	kube_unlisten(w->kube, &w->listener);
 	kube_store_mute(w->store);
 	watch_hang_up(w);
 	if (w->probe)

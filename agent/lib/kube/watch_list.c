@@ -83,7 +83,7 @@ static void list_complete(struct kube_watch *w)
 	watch_set_text(&w->rv, w->list_rv);
 	w->rv_useless = false;
 	w->event_lost = false;
-	w->n_unauthorized = w->n_missing = 0;
+	watch_worked(w);
 	kube_store_begin(w->store);
 	w->i_item = 0;
 	w->state = ST_DELIVERING;
@@ -127,6 +127,7 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	if (status == 0) {
 		kube_look_at_ca(w->kube);
 		watch_fail(w, true, "list", error);
+		watch_await_server(w);
 	} else if (status != 200) {
 		watch_on_bad_status(w, true);
 	} else {
@@ -151,6 +152,7 @@ static void watch_list(void *arg)
 		http_cancel(TAKE_PTR(w->call));
 		watch_enter(w);
 		watch_fail(w, true, "list", "the server fell silent");
+		watch_await_server(w);
 		watch_leave(w);
 		return;
 	}

@@ -29,6 +29,11 @@ struct kube_watch {
 	bool told;
 	struct backoff backoff;
 	struct timer timer, watchdog;
+	struct kube_listener listener;
+	bool awaits_server; /* waits because the server was away or not ready */
+	unsigned n_hurried; /* since it last worked */
+	uint64_t due_ns;    /* of the wait */
+	uint64_t not_before_ns; /* what Retry-After says of it */
 	struct http_call *call, *probe;
 	unsigned n_unauthorized, n_missing;
 
@@ -60,6 +65,8 @@ void watch_tell_synced(struct kube_watch *w);
 void watch_wait(struct kube_watch *w, bool list, uint64_t ns);
 void watch_back_off(struct kube_watch *w, bool list);
 void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
+void watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
+void watch_worked(struct kube_watch *w);
 void watch_on_bad_status(struct kube_watch *w, bool listing);
 void watch_hang_up(struct kube_watch *w);
 

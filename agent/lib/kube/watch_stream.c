@@ -84,7 +84,7 @@ static void watch_head(int status, const struct http_headers *h, void *arg)
 	watch_remember_head(status, h, arg);
 	if (status != 200)
 		return;
-	w->n_unauthorized = w->n_missing = 0;
+	watch_worked(w);
 	watch_enter(w);
 	watch_tell_state(w, NULL);
 	watch_leave(w);
@@ -117,6 +117,8 @@ static void watch_ended(struct kube_watch *w, const char *error)
 		watch_back_off(w, list);
 	else
 		watch_wait(w, false, 0);
+	if (error && w->status == 0)
+		watch_await_server(w);
 }
 
 static void watch_done(int status, const char *body, size_t n, const char *error, void *arg)
@@ -163,6 +165,7 @@ static void probe_done(int status, const char *body, size_t n, const char *error
 		watch_hang_up(w);
 		watch_fail(w, false, "watch",
 			   "the stream is silent and the server does not answer");
+		watch_await_server(w);
 	} else if (w->rv && is_older(newest, w->rv)) { /* restored from a backup */
 		watch_hang_up(w);
 		w->rv_useless = true;

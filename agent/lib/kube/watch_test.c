@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -857,6 +858,162 @@ static void watch_36_ten_thousand_objects(void **state)
 	finish(f);
 }
 
+/* After an outage: whoever finds the server back tells the rest. Their own time is an hour away. */
+static const char *const away_paths[] = {"/closed", "/unready", "/forbidden", "/busy"};
+enum { BUSY = 3, N_AWAY };
+
+struct outage {
+	struct fixture *f;
+	struct kube_watch *watches[N_AWAY];
+	atomic_bool away;
+	atomic_int n_tries;
+	int n_failed, n_synced, n_pings;
+	bool pinging;
+};
+
+static void serve_outage(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	struct outage *o = arg;
+	bool away = atomic_load(&o->away) && !strstr(r->line, "/ping");
+
+	o->n_tries += !strstr(r->line, "/ping");
+	if (away && strstr(r->line, "/closed"))
+		c->over = true;
+	else if (away && strstr(r->line, "/unready"))
+		ts_reply(c, 503, NULL, "");
+	else if (away && strstr(r->line, "/forbidden"))
+		ts_reply(c, 403, NULL, STATUS("403", "no roles yet"));
+	else if (away)
+		ts_reply(c, 429, "Retry-After: 0\r\n", "");
+	else if (strstr(r->line, "watch=true"))
+		perform(c, &(struct step){HOLD, ""});
+	else
+		ts_reply(c, 200, NULL, LIST("10", ""));
+}
+
+static void pinged(int status, const json_t *body, const char *error, void *arg)
+{
+	struct outage *o = arg;
+
+	(void)body;
+	(void)error;
+	assert_int_equal(status, 200);
+	o->n_pings++;
+	o->pinging = false;
+}
+
+static void ping(struct outage *o)
+{
+	if (o->pinging)
+		return;
+	o->pinging = true;
+	assert_int_equal(kube_request(o->f->kube, "GET", "/ping", NULL, NULL, pinged, o), 0);
+}
+
+static void outage_state(const char *error, void *arg)
+{
+	struct outage *o = arg;
+
+	if (!error || ++o->n_failed < N_AWAY)
+		return;
+	atomic_store(&o->away, false);
+	ping(o);
+}
+
+static void outage_synced(void *arg)
+{
+	struct outage *o = arg;
+
+	if (++o->n_synced == N_AWAY - 1)
+		loop_stop(o->f->loop, 0);
+}
+
+static void too_late(void *arg)
+{
+	loop_stop(((struct outage *)arg)->f->loop, -ETIMEDOUT);
+}
+
+static void nobody(const char *key, const json_t *obj, void *arg)
+{
+	(void)key;
+	(void)obj;
+	(void)arg;
+}
+
+static struct outage *start_outage(void)
+{
+	struct outage *o = xcalloc(1, sizeof(*o));
+	struct ts_config tc = {.cert = &cert};
+	struct kube_times t = fast;
+
+	t.backoff_first_ns = t.backoff_max_ns = t.slow_ns = 3600 * NSEC_PER_SEC;
+	o->away = true;
+	o->f = xcalloc(1, sizeof(*o->f));
+	assert_int_equal(loop_new(&o->f->loop), 0);
+	o->f->ts = ts_start(&tc, serve_outage, o);
+	make_kube(o->f, &t);
+	timer_set(o->f->loop, &o->f->guard, 20 * NSEC_PER_SEC, too_late, o);
+	return o;
+}
+
+static void end_outage(struct outage *o)
+{
+	for (size_t i = 0; i < N_AWAY; i++)
+		kube_watch_free(o->watches[i]);
+	finish(o->f);
+	free(o);
+}
+
+static void watch_45_all_come_back_with_the_first(void **state)
+{
+	static const struct kube_watch_ops outage_ops = {
+		.remove = nobody, .synced = outage_synced, .state = outage_state};
+	uint64_t before = total("kube_watch_total", "event", "hurry");
+	struct outage *o = start_outage();
+
+	(void)state;
+	for (size_t i = 0; i < N_AWAY; i++) {
+		struct kube_watch_spec spec = {.path = away_paths[i]};
+
+		assert_int_equal(kube_watch_new(o->f->kube, &spec, &outage_ops, o, &o->watches[i]),
+				 0);
+	}
+	assert_int_equal(loop_run(o->f->loop), 0);
+	assert_int_equal(total("kube_watch_total", "event", "hurry") - before, N_AWAY - 1);
+	/* who was told to slow down was not meant */
+	assert_false(kube_watch_synced(o->watches[BUSY]));
+	end_outage(o);
+}
+
+/* Until the watch has had its quick tries, and 20 times more. */
+static void ping_on(void *arg)
+{
+	struct outage *o = arg;
+
+	if (atomic_load(&o->n_tries) < 4)
+		o->n_pings = 0;
+	if (o->n_pings >= 20) {
+		loop_stop(o->f->loop, 0);
+		return;
+	}
+	ping(o);
+	timer_set(o->f->loop, &o->f->check, NSEC_PER_MSEC, ping_on, o);
+}
+
+static void watch_45_a_failure_of_its_own_is_not_hurried_for_good(void **state)
+{
+	static const struct kube_watch_ops quiet = {.remove = nobody};
+	static const struct kube_watch_spec spec = {.path = "/unready"};
+	struct outage *o = start_outage();
+
+	(void)state;
+	assert_int_equal(kube_watch_new(o->f->kube, &spec, &quiet, o, &o->watches[0]), 0);
+	ping_on(o);
+	assert_int_equal(loop_run(o->f->loop), 0);
+	assert_int_equal(o->n_tries, 4);
+	end_outage(o);
+}
+
 static int make_certs(void **state)
 {
 	(void)state;
@@ -881,6 +1038,8 @@ int main(void)
 		cmocka_unit_test(watch_18_silent_server_is_probed),
 		cmocka_unit_test(watch_34_restored_backup_is_noticed),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
+		cmocka_unit_test(watch_45_all_come_back_with_the_first),
+		cmocka_unit_test(watch_45_a_failure_of_its_own_is_not_hurried_for_good),
 		cmocka_unit_test(watch_46_list_that_stops_coming),
 		cmocka_unit_test(freed_inside_its_own_callback),
 		cmocka_unit_test(freed_inside_a_stream),
