@@ -63,7 +63,7 @@ static const char *const headers[] = {
 };
 #define N_HEADERS (ARRAY_SIZE(headers) - 1)
 
-static void call_free(struct call *c)
+void call_free(struct call *c)
 {
 	free(c->path);
 	free(c->body);

@@ -31,6 +31,7 @@ struct route {
 	void (*handle)(struct call *c);
 };
 
+void call_free(struct call *c); /* whose caller has left: there is no reply */
 void call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n);
 /* An envelope of query/ with status, e.g. "RESOURCE_NOT_FOUND". */
 void call_error(struct call *c, const char *status, const char *description);

@@ -5,6 +5,7 @@
  */
 #include "hub/api/api.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -443,6 +444,69 @@ static void audience_and_node(void **state)
 	authn_free(a);
 }
 
+struct blocker {
+	struct job job;
+	sem_t release;
+};
+
+static void block(struct job *job)
+{
+	struct blocker *b = (struct blocker *)job;
+
+	while (sem_wait(&b->release) && errno == EINTR)
+		;
+}
+
+static void nothing(struct job *job)
+{
+	(void)job;
+}
+
+static void stop_waiting(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+static void await_more(struct fixture *f, const struct counter *c, uint64_t before)
+{
+	uint64_t deadline_ns = now_mono_ns() + 20 * NSEC_PER_SEC;
+	struct timer t = {0};
+
+	while (counter_get(c) == before && now_mono_ns() < deadline_ns) {
+		timer_set(f->loop, &t, NSEC_PER_MSEC, stop_waiting, f->loop);
+		loop_run(f->loop);
+	}
+	assert_true(counter_get(c) > before);
+}
+
+/* A query whose caller has left is told to end; the next one is answered. */
+static void callers_may_leave(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *asked = counter("api_requests_total", "path", TRACING);
+	struct counter *left = counter("api_refused_total", "reason", "caller_left");
+	uint64_t n_asked = counter_get(asked), n_left = counter_get(left);
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct http_request r = {.method = "POST",
+				 .path = TRACING,
+				 .body = QUERY "}",
+				 .body_bytes = strlen(QUERY "}"),
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(f->query, &b.job), 0);
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	await_more(f, asked, n_asked);
+	http_cancel(call);
+	await_more(f, left, n_left);
+	sem_post(&b.release);
+	assert_int_equal(ask(f, "POST", TRACING, NULL, QUERY "}"), 200);
+	assert_non_null(strstr(f->body, "[t] worker"));
+	sem_destroy(&b.release);
+}
+
 /* Everything is freed while questions and queries are open. */
 static void ends_with_open_requests(void **state)
 {
@@ -475,6 +539,7 @@ int main(void)
 		LOCAL(metrics),
 		LOCAL(debug_pages),
 		LOCAL(foreign_hosts_are_refused),
+		LOCAL(callers_may_leave),
 		CLUSTER(pages_without_sign_in),
 		CLUSTER(every_endpoint_wants_the_right),
 		CLUSTER(refusals_say_what_to_do),

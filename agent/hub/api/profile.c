@@ -3,6 +3,7 @@
  * What reads the store: each request is one job of the query worker, which reads
  * the body (a filter's regular expressions take a second to compile) and makes the
  * whole reply; the loop only sends it. A full mailbox answers 503.
+ * A query ends early when its caller leaves.
  */
 #include "hub/api/api_private.h"
 
@@ -18,17 +19,29 @@ struct query_job {
 	char *reply;
 	size_t n_reply;
 	int http;
+	atomic_bool given_up; /* the caller has left */
 };
 
 static void query_done(struct job *job)
 {
 	struct query_job *q = (struct query_job *)job;
 
-	call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
+	if (atomic_load(&q->given_up))
+		call_free(q->call);
+	else
+		call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
 	tracing_request_done(&q->tracing);
 	values_request_done(&q->values);
 	free(q->reply);
 	free(q);
+}
+
+static void caller_left(void *arg)
+{
+	struct query_job *q = arg;
+
+	atomic_store(&q->given_up, true);
+	counter_add(counter("api_refused_total", "reason", "caller_left"), 1);
 }
 
 static void post(struct call *c, void (*run)(struct job *))
@@ -38,8 +51,10 @@ static void post(struct call *c, void (*run)(struct job *))
 	q->job = (struct job){.run = run, .done = query_done, .n_bytes = sizeof(*q) + c->n_body};
 	q->call = c;
 	q->store = c->api->config.store;
-	if (worker_post(c->api->config.query, &q->job) == 0)
+	if (worker_post(c->api->config.query, &q->job) == 0) {
+		http_conn_on_gone(c->conn, caller_left, q);
 		return;
+	}
 	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
 	q->reply = tracing_error("UNAVAILABLE", "too many queries are waiting; try again", NULL,
 				 &q->http, &q->n_reply);
@@ -72,10 +87,13 @@ static void run_tracing(struct job *job)
 	struct field_error e = {0};
 	struct adding a;
 
+	if (atomic_load(&q->given_up))
+		return;
 	if (tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
 		refuse(q, &e);
 		return;
 	}
+	q->tracing.selection->given_up = &q->given_up;
 	a = (struct adding){tree_new(), q->tracing.max_kernel_stack_depth};
 	if (store_read(q->store, q->tracing.selection, add_row, &a, &s, &e))
 		q->reply = tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
@@ -112,13 +130,17 @@ static void run_values(struct job *job)
 	struct field_error e = {0};
 	int r = 0;
 
+	if (atomic_load(&q->given_up))
+		return;
 	if (values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
 		refuse(q, &e);
 		return;
 	}
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":[");
-	if (v->stored)
+	if (v->stored) {
+		v->tracing.selection->given_up = &q->given_up;
 		r = store_values(q->store, v->tracing.selection, v->tag, v->limit, add_value, &b);
+	}
 	buf_puts(&b, "],\"debug\":null}");
 	if (r || b.failed) {
 		q->reply = tracing_error("FAIL",

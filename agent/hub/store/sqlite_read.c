@@ -23,6 +23,7 @@ struct reading {
 	size_t n_strings, n_frames;
 	const struct frame *list[STACK_MAX_FRAMES];
 	uint64_t deadline_ns;
+	const atomic_bool *given_up;
 	struct store_summary summary;
 };
 
@@ -144,11 +145,11 @@ static int prepare_dictionaries(struct reading *r)
 	return sq_errno(rc);
 }
 
-static int past_deadline(void *arg)
+static int must_end(void *arg)
 {
 	const struct reading *r = arg;
 
-	return now_mono_ns() > r->deadline_ns;
+	return now_mono_ns() > r->deadline_ns || (r->given_up && atomic_load(r->given_up));
 }
 
 /* FROM and WHERE of everything that reads samples. */
@@ -319,7 +320,8 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct rea
 	r->db = s->reader;
 	r->deadline_ns =
 		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
-	sqlite3_progress_handler(r->db, PROGRESS_STEPS, past_deadline, r);
+	r->given_up = sel->given_up;
+	sqlite3_progress_handler(r->db, PROGRESS_STEPS, must_end, r);
 	/* in memory there is one connection, and the writer may be inside its transaction */
 	if (s->file)
 		(void)sq_exec(r->db, "BEGIN");

@@ -8,6 +8,8 @@
 
 #include "lib/profile/profile.h"
 
+#include <stdatomic.h>
+
 /* ---- what is asked: the language between query/ and the sinks ---- */
 enum predicate_op {
 	PRED_AND, PRED_OR, PRED_NOT,		/* children */
@@ -41,6 +43,7 @@ struct selection {
 	size_t n_allowed_namespaces;
 	size_t max_rows;			/* 0: 4,000,000 folded rows; past it the answer says truncated */
 	uint64_t max_time_ns;			/* 0: 30 s; past it -ETIME */
+	const atomic_bool *given_up;		/* nobody waits any more: -ETIME soon; may be NULL */
 };
 struct selection *selection_free(struct selection *s);
 

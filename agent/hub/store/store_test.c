@@ -254,6 +254,30 @@ static void bounds_and_services(void **state)
 	store_close(s);
 }
 
+/* A process may call itself Total; the host's Total stays what it is, and the process is not lost. */
+static void process_named_total(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL};
+	char *total[] = {"Total"};
+	struct batch *b = two_services();
+	struct got g = {0};
+
+	(void)state;
+	add_sample(b, add_profile(b, "4", "Total", 12, NULL, T0), "Total", true, "mine", 5);
+	write_batch(s, b, 4);
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 4);
+	store_summary_done(&g.summary);
+	g.n = 0;
+	sel.app_services = total;
+	sel.n_app_services = 1;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.n, 1);
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
 static void truncation(void **state)
 {
 	struct store *s = open_at(":memory:", 0, 0);
@@ -552,6 +576,7 @@ static void hundred_thousand_rows(void **state)
 	char *dir = temp_dir();
 	struct store *s = open_at(dir, 0, 0);
 	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL};
+	const atomic_bool given_up = true;
 	struct got g = {0};
 
 	(void)state;
@@ -561,6 +586,9 @@ static void hundred_thousand_rows(void **state)
 	assert_int_equal(g.n, 2000 + 49 * 7);
 	store_summary_done(&g.summary);
 	sel.max_time_ns = 1;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
+	sel.max_time_ns = 0;
+	sel.given_up = &given_up;
 	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
 	store_close(s);
 	assert_int_equal(testdir_remove(dir), 0);
@@ -780,25 +808,16 @@ static void bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_answer),
-		cmocka_unit_test(bounds_and_services),
-		cmocka_unit_test(truncation),
-		cmocka_unit_test(duplicates),
-		cmocka_unit_test(predicates),
-		cmocka_unit_test(deep_predicates),
-		cmocka_unit_test(hostile_values),
-		cmocka_unit_test(like_and_regexp),
-		cmocka_unit_test(values),
-		cmocka_unit_test(node_losses),
-		cmocka_unit_test(retention_by_age),
-		cmocka_unit_test(retention_by_size),
-		cmocka_unit_test(hundred_thousand_rows),
-		cmocka_unit_test(survives_reopening),
-		cmocka_unit_test(damaged_file),
-		cmocka_unit_test(damaged_while_open),
-		cmocka_unit_test(out_of_range_values),
-		cmocka_unit_test(full_disk),
-		cmocka_unit_test(killed_while_writing),
+		cmocka_unit_test(known_answer),	       cmocka_unit_test(bounds_and_services),
+		cmocka_unit_test(process_named_total), cmocka_unit_test(truncation),
+		cmocka_unit_test(duplicates),	       cmocka_unit_test(predicates),
+		cmocka_unit_test(deep_predicates),     cmocka_unit_test(hostile_values),
+		cmocka_unit_test(like_and_regexp),     cmocka_unit_test(values),
+		cmocka_unit_test(node_losses),	       cmocka_unit_test(retention_by_age),
+		cmocka_unit_test(retention_by_size),   cmocka_unit_test(hundred_thousand_rows),
+		cmocka_unit_test(survives_reopening),  cmocka_unit_test(damaged_file),
+		cmocka_unit_test(damaged_while_open),  cmocka_unit_test(out_of_range_values),
+		cmocka_unit_test(full_disk),	       cmocka_unit_test(killed_while_writing),
 		cmocka_unit_test(bad_config),
 	};
 
