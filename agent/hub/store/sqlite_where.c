@@ -293,11 +293,17 @@ static void put_list(struct where *w, const char *tag, char *const *items, size_
 
 void where_selection(struct where *w, const struct selection *sel)
 {
-	if (sel->n_app_services)
+	/* The host's Total has no process; a process may bear its name all the same. */
+	static const char total[] = "se.app IN (SELECT id FROM strings WHERE s='Total'))";
+
+	if (sel->n_app_services) {
 		put_list(w, "app_service", sel->app_services, sel->n_app_services);
-	else if (!sel->with_total)
-		where_text(w, " AND NOT (se.pid=0 AND se.app IN"
-			      " (SELECT id FROM strings WHERE s='Total'))");
+		where_text(w, " AND NOT (se.pid<>0 AND ");
+		where_text(w, total);
+	} else if (!sel->with_total) {
+		where_text(w, " AND NOT (se.pid=0 AND ");
+		where_text(w, total);
+	}
 	if (sel->n_allowed_namespaces)
 		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
 	if (sel->where)
