@@ -29,3 +29,11 @@ for round in first second; do
     k -n app delete profilingtarget all >/dev/null
     wait_check 15 "$round target deleted: no program and no link" none
 done
+# reports go with the DaemonSet, and with their node
+owner() { [ "$(k -n podflame-system get profilingnodereports -o jsonpath='{.items[*].metadata.ownerReferences[*].kind}')" = "DaemonSet DaemonSet" ]; }
+check "the agents' DaemonSet owns the reports" owner
+k apply -f - >/dev/null <<EOF
+{apiVersion: podflame.io/v1alpha1, kind: ProfilingNodeReport, metadata: {name: gone, namespace: podflame-system}, spec: {nodeName: gone}}
+EOF
+only_theirs() { [ "$(k -n podflame-system get profilingnodereports -o jsonpath='{.items[*].metadata.name}')" = "node1 node2" ]; }
+wait_check 20 "the report of a node that is gone is deleted, no other" only_theirs
