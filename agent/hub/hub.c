@@ -26,7 +26,7 @@ struct hub {
 	struct worker *writer, *query;
 	struct ingest *ingest;
 	struct api *api;
-	struct authn *authn;
+	struct gate *gate; /* of ingest */
 	struct status *status;
 	struct certs *certs;
 	struct http_server *api_server, *ingest_server;
@@ -64,29 +64,11 @@ static void expire(void *arg)
 
 /* ---- who may send ---- */
 
-struct auth_call {
-	void (*done)(int status, const char *node, const char *error, void *arg);
-	void *arg;
-};
-
-static void auth_done(int status, const char *user, const char *node, const char *error, void *arg)
-{
-	struct auth_call *c = arg;
-
-	(void)user;
-	c->done(status, node ? node : "", error, c->arg);
-	free(c);
-}
-
-static void auth(const char *authorization,
-		 void (*done)(int status, const char *node, const char *error, void *arg),
-		 void *done_arg, void *arg)
+static void auth(const char *authorization, gate_fn *done, void *done_arg, void *arg)
 {
 	struct hub *h = arg;
-	struct auth_call *c = xcalloc(1, sizeof(*c));
 
-	*c = (struct auth_call){done, done_arg};
-	authn_check(h->authn, authorization, auth_done, c);
+	gate_check(h->gate, authorization, done, done_arg);
 }
 
 /* ---- servers ---- */
@@ -215,9 +197,10 @@ static int open_cluster(struct hub *h)
 {
 	const struct certs_config cc = {h->ns, h->conf->tls_secret, h->conf->ca_configmap,
 					h->conf->service_name};
-	int r = authn_new(h->kube, INGEST_AUDIENCE, &h->authn);
+	const struct gate_config gc = {h->kube, INGEST_AUDIENCE, "create"};
 
-	return r ? r : certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
+	h->gate = gate_new(&gc);
+	return certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
 }
 
 static bool is_loopback(const char *address)
@@ -286,7 +269,7 @@ struct hub *hub_free(struct hub *h)
 	worker_free(h->writer);
 	api_free(h->api);
 	ingest_free(h->ingest);
-	authn_free(h->authn);
+	gate_free(h->gate, false);
 	store_close(h->store);
 	closep(&h->lock_fd);
 	free(h->ns);

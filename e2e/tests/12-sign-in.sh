@@ -33,4 +33,6 @@ ingest() { # TOKEN
 }
 check "ingest without a token: 401" test "$(ingest '')" = 401
 check "ingest with a wrong token: 401" test "$(ingest wrong)" = 401
+STRANGER=$(k -n app create token nobody --audience podflame-ingest)
+check "ingest with a user without the right: 403" test "$(ingest "$STRANGER")" = 403
 check "ingest with a token for the API: 401" test "$(ingest "$good")" = 401

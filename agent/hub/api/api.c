@@ -147,27 +147,28 @@ static void handle(struct call *c)
 	call_error(c, "RESOURCE_NOT_FOUND", "there is nothing at this path");
 }
 
-static void checked(const struct verdict *v, void *arg)
+static void checked(int status, const char *node, const char *error, void *arg)
 {
 	struct call *c = arg;
 	_cleanup_free_ char *text = NULL;
 
-	if (v->status == 200) {
+	(void)node;
+	if (status == 200) {
 		handle(c);
 		return;
 	}
 	counter_add(counter("api_refused_total", "reason",
-			    v->status == 401   ? "no_sign_in"
-			    : v->status == 403 ? "not_allowed"
-					       : "sign_in_unavailable"),
+			    status == 401   ? "no_sign_in"
+			    : status == 403 ? "not_allowed"
+					    : "sign_in_unavailable"),
 		    1);
-	if (v->status == 401 && *c->api->config.token_hint)
-		text = xasprintf("%s; make one with: %s", v->error, c->api->config.token_hint);
+	if (status == 401 && *c->api->config.token_hint)
+		text = xasprintf("%s; make one with: %s", error, c->api->config.token_hint);
 	call_error(c,
-		   v->status == 401   ? "UNAUTHORIZED"
-		   : v->status == 403 ? "FORBIDDEN"
-				      : "UNAVAILABLE",
-		   text ? text : v->error);
+		   status == 401   ? "UNAUTHORIZED"
+		   : status == 403 ? "FORBIDDEN"
+				   : "UNAVAILABLE",
+		   text ? text : error);
 }
 
 static const struct route *find_route(const char *path)
@@ -232,7 +233,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
 	a->config.store_note = xstrdup(f->store_note ? f->store_note : "");
 	if (f->kube)
-		a->gate = gate_new(f->kube);
+		a->gate = gate_new(&(struct gate_config){.kube = f->kube, .verb = "get"});
 	*ret = a;
 	return 0;
 }
@@ -241,7 +242,7 @@ struct api *api_free(struct api *a)
 {
 	if (!a)
 		return NULL;
-	gate_free(a->gate);
+	gate_free(a->gate, true);
 	for (size_t i = 0; i < a->n_pages; i++)
 		free(a->pages[i].path);
 	free(a->pages);

@@ -26,11 +26,18 @@ http_handler_fn api_http;		/* arg: struct api * */
 void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *arg);
 
 /*
- * TokenReview (audience NULL: API server's own) with a cache: yes 60 s, no 10 s;
- * node from the token's node claim ("" if it has none). fn may be called at once.
+ * A door: sign-in (TokenReview; audience NULL: the API server's own), then the right
+ * to `verb` profiles.podflame.io in all namespaces (SubjectAccessReview). Answers are
+ * kept: yes 60 s, no 10 s, "could not ask" not at all. fn is called once, maybe at once:
+ * status 200, 401, 403, 503; node from the token's node claim, "" if it has none.
  */
-struct authn;
-int authn_new(struct kube *k, const char *audience, struct authn **ret);
-struct authn *authn_free(struct authn *a);	/* checks in flight are not answered */
-typedef void authn_fn(int status, const char *user, const char *node, const char *error, void *arg);	/* 200, 401, 503 */
-void authn_check(struct authn *a, const char *authorization, authn_fn *fn, void *arg);
+struct gate;
+struct gate_config {
+	struct kube *kube;
+	const char *audience, *verb;	/* borrowed for as long as the gate lives */
+};
+struct gate *gate_new(const struct gate_config *c);
+/* answer: who still waits is told 503; else they are forgotten. */
+struct gate *gate_free(struct gate *g, bool answer);
+typedef void gate_fn(int status, const char *node, const char *error, void *arg);
+void gate_check(struct gate *g, const char *authorization, gate_fn *fn, void *arg);

@@ -27,7 +27,7 @@ struct fixture {
 	json_t *json;
 };
 
-/* ---- a Kubernetes that knows three tokens ---- */
+/* ---- a Kubernetes that knows four tokens ---- */
 
 static struct {
 	struct loop *loop;
@@ -59,7 +59,8 @@ static json_t *review(const char *path, const json_t *body)
 	const char *token = json_str_at(body, "spec.token", "");
 	const char *audience =
 		json_string_value(json_array_get(json_at(body, "spec.audiences"), 0));
-	const char *user = json_str_at(body, "spec.user", "");
+	const char *user = json_str_at(body, "spec.user", ""), *verb;
+	bool for_ingest = streq(token, "agent") || streq(token, "stranger");
 
 	if (cluster.down)
 		return NULL;
@@ -69,18 +70,19 @@ static json_t *review(const char *path, const json_t *body)
 				    "profiles");
 		assert_string_equal(json_str_at(body, "spec.resourceAttributes.group", ""),
 				    "podflame.io");
-		assert_string_equal(json_str_at(body, "spec.resourceAttributes.verb", ""), "get");
-		assert_int_equal(json_array_size(json_at(body, "spec.groups")), 1);
-		return json_pack("{s:{s:b}}", "status", "allowed", streq(user, "viewer"));
+		verb = json_str_at(body, "spec.resourceAttributes.verb", "");
+		if (streq(verb, "get"))
+			assert_int_equal(json_array_size(json_at(body, "spec.groups")), 1);
+		return json_pack("{s:{s:b}}", "status", "allowed",
+				 streq(user, streq(verb, "get") ? "viewer" : "agent"));
 	}
 	cluster.n_token++;
-	if (!streq(token, "viewer") && !streq(token, "nobody") && !streq(token, "agent"))
+	if (!streq(token, "viewer") && !streq(token, "nobody") && !for_ingest)
 		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
 	if (audience)
 		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
-				 1, "audiences", streq(token, "agent") ? audience : NULL, "user",
-				 "username", token, "extra",
-				 "authentication.kubernetes.io/node-name", "n1");
+				 1, "audiences", for_ingest ? audience : NULL, "user", "username",
+				 token, "extra", "authentication.kubernetes.io/node-name", "n1");
 	return json_pack("{s:{s:b, s:{s:s, s:[s]}}}", "status", "authenticated", 1, "user",
 			 "username", token, "groups", "system:authenticated");
 }
@@ -409,39 +411,40 @@ static void no_answer_is_no_entry(void **state)
 	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 200);
 }
 
-struct authn_got {
+struct gate_got {
 	struct loop *loop;
 	int status;
-	char user[64], node[64];
+	char node[64];
 };
 
-static void authn_got(int status, const char *user, const char *node, const char *error, void *arg)
+static void gate_got(int status, const char *node, const char *error, void *arg)
 {
-	struct authn_got *g = arg;
+	struct gate_got *g = arg;
 
 	(void)error;
 	g->status = status;
-	snprintf(g->user, sizeof(g->user), "%s", user);
 	snprintf(g->node, sizeof(g->node), "%s", node);
 	loop_stop(g->loop, 0);
 }
 
-static void audience_and_node(void **state)
+static void audience_right_and_node(void **state)
 {
+	const struct gate_config c = {(struct kube *)&cluster, "podflame-ingest", "create"};
 	struct fixture *f = *state;
-	struct authn_got g = {.loop = f->loop};
-	struct authn *a;
+	struct gate_got g = {.loop = f->loop};
+	struct gate *gate = gate_new(&c);
 
-	assert_int_equal(authn_new((struct kube *)&cluster, "podflame-ingest", &a), 0);
-	authn_check(a, "Bearer agent", authn_got, &g);
+	gate_check(gate, "Bearer agent", gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 200);
-	assert_string_equal(g.user, "agent");
 	assert_string_equal(g.node, "n1");
-	authn_check(a, "Bearer viewer", authn_got, &g); /* good, but not made for this */
+	gate_check(gate, "Bearer viewer", gate_got, &g); /* good, but not made for this */
 	loop_run(f->loop);
 	assert_int_equal(g.status, 401);
-	authn_free(a);
+	gate_check(gate, "Bearer stranger", gate_got, &g); /* made for this, without the right */
+	loop_run(f->loop);
+	assert_int_equal(g.status, 403);
+	gate_free(gate, false);
 }
 
 struct blocker {
@@ -546,7 +549,7 @@ int main(void)
 		CLUSTER(every_endpoint_wants_the_right),
 		CLUSTER(refusals_say_what_to_do),
 		CLUSTER(no_answer_is_no_entry),
-		CLUSTER(audience_and_node),
+		CLUSTER(audience_right_and_node),
 		CLUSTER(ends_with_open_requests),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sign-in (TokenReview) and the right to read profiles (SubjectAccessReview:
- * get profiles.podflame.io in all namespaces). Nothing is allowed on an answer
- * that could not be had.
+ * Sign-in (TokenReview) and the right to read or send profiles (SubjectAccessReview on
+ * profiles.podflame.io in all namespaces). Nothing is allowed on an answer that could
+ * not be had.
  */
 #include "hub/api/auth.h"
 
@@ -12,10 +12,20 @@
 #define MAX_TOKEN_BYTES (16 << 10)
 #define NODE_CLAIM	"authentication.kubernetes.io/node-name"
 
-struct authn {
-	struct reviews *reviews;
-	char *audience; /* NULL: the API server's own */
+struct gate {
+	struct gate_config config;
+	struct reviews *tokens, *access;
+	char *forbidden; /* what a user without the right is told */
 };
+
+struct gate_call {
+	struct gate *gate;
+	gate_fn *fn;
+	void *arg;
+	char *node;
+};
+
+/* ---- whose token ---- */
 
 static bool has_text(const json_t *array, const char *text)
 {
@@ -31,12 +41,12 @@ static bool has_text(const json_t *array, const char *text)
 /* An authenticator that knows no audiences answers without any: that is a no. */
 static void judge_token(const json_t *status, struct verdict *v, void *arg)
 {
-	const struct authn *a = arg;
+	const char *audience = ((const struct gate *)arg)->config.audience;
 
 	v->status = 401;
 	if (!json_bool_at(status, "authenticated", false)) {
 		v->error = json_str_at(status, "error", "the token is not valid");
-	} else if (a->audience && !has_text(json_object_get(status, "audiences"), a->audience)) {
+	} else if (audience && !has_text(json_object_get(status, "audiences"), audience)) {
 		v->error = "the token is not made for this audience";
 	} else {
 		v->status = 200;
@@ -44,150 +54,49 @@ static void judge_token(const json_t *status, struct verdict *v, void *arg)
 	}
 }
 
-int authn_new(struct kube *k, const char *audience, struct authn **ret)
-{
-	struct authn *a = xcalloc(1, sizeof(*a));
-	const struct reviews_config c = {
-		.kube = k,
-		.path = "/apis/authentication.k8s.io/v1/tokenreviews",
-		.judge = judge_token,
-		.judge_arg = a,
-	};
-
-	a->audience = xstrdup(audience);
-	a->reviews = reviews_new(&c);
-	*ret = a;
-	return 0;
-}
-
-static struct authn *authn_end(struct authn *a, bool answer)
-{
-	if (!a)
-		return NULL;
-	reviews_free(a->reviews, answer);
-	free(a->audience);
-	free(a);
-	return NULL;
-}
-
-struct authn *authn_free(struct authn *a)
-{
-	return authn_end(a, false);
-}
-
-static void refuse(verdict_fn *fn, void *arg, const char *error)
-{
-	const struct verdict v = {.status = 401, .error = error};
-
-	fn(&v, arg);
-}
-
-void authn_review(struct authn *a, const char *authorization, verdict_fn *fn, void *arg)
+/* The token of a header, or NULL and what is wrong with it. */
+static const char *bearer(const char *authorization, const char **ret_error)
 {
 	static const char scheme[] = "Bearer ";
 	const char *token = authorization + strlen(scheme);
-	json_t *object, *spec;
 
+	*ret_error = "a bearer token is needed";
 	if (!*authorization)
-		return refuse(fn, arg, "a bearer token is needed");
+		return NULL;
+	*ret_error = "Authorization must be 'Bearer TOKEN'";
 	if (strncasecmp(authorization, scheme, strlen(scheme)) != 0)
-		return refuse(fn, arg, "Authorization must be 'Bearer TOKEN'");
+		return NULL;
 	token += strspn(token, " ");
-	if (!*token || strlen(token) > MAX_TOKEN_BYTES)
-		return refuse(fn, arg, "the bearer token is empty or longer than 16 KiB");
-	spec = json_pack("{s:s}", "token", token);
+	*ret_error = "the bearer token is empty or longer than 16 KiB";
+	return *token && strlen(token) <= MAX_TOKEN_BYTES ? token : NULL;
+}
+
+static json_t *token_review(const char *token, const char *audience)
+{
+	json_t *spec = json_pack("{s:s}", "token", token);
+
 	if (!spec)
-		return refuse(fn, arg, "the bearer token is not text");
-	if (a->audience)
-		json_object_set_new(spec, "audiences", json_pack("[s]", a->audience));
-	object = json_pack("{s:s, s:s, s:o}", "apiVersion", "authentication.k8s.io/v1", "kind",
-			   "TokenReview", "spec", spec);
-	reviews_ask(a->reviews, token, strlen(token), object, fn, arg);
+		return NULL;
+	if (audience)
+		json_object_set_new(spec, "audiences", json_pack("[s]", audience));
+	return json_pack("{s:s, s:s, s:o}", "apiVersion", "authentication.k8s.io/v1", "kind",
+			 "TokenReview", "spec", spec);
 }
 
-struct authn_call {
-	authn_fn *fn;
-	void *arg;
-};
-
-static void authn_done(const struct verdict *v, void *arg)
-{
-	struct authn_call *c = arg;
-	const json_t *claim = json_object_get(json_object_get(v->user, "extra"), NODE_CLAIM);
-	const char *node = json_string_value(json_array_get(claim, 0));
-
-	c->fn(v->status, json_str_at(v->user, "username", ""), node ? node : "", v->error, c->arg);
-	free(c);
-}
-
-void authn_check(struct authn *a, const char *authorization, authn_fn *fn, void *arg)
-{
-	struct authn_call *c = xcalloc(1, sizeof(*c));
-
-	*c = (struct authn_call){fn, arg};
-	authn_review(a, authorization, authn_done, c);
-}
-
-/* ---- the right to read ---- */
-
-struct gate {
-	struct authn *authn;
-	struct reviews *access;
-};
-
-struct gate_call {
-	struct gate *gate;
-	verdict_fn *fn;
-	void *arg;
-};
+/* ---- what the user may do ---- */
 
 static void judge_access(const json_t *status, struct verdict *v, void *arg)
 {
-	(void)arg;
 	v->status = json_bool_at(status, "allowed", false) ? 200 : 403;
 	if (v->status == 403)
-		v->error = "this user may not read profiles: a ClusterRole with verb get on "
-			   "profiles.podflame.io is needed";
-}
-
-struct gate *gate_new(struct kube *k)
-{
-	struct gate *g = xcalloc(1, sizeof(*g));
-	const struct reviews_config c = {
-		.kube = k,
-		.path = "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-		.judge = judge_access,
-	};
-
-	(void)authn_new(k, NULL, &g->authn);
-	g->access = reviews_new(&c);
-	return g;
-}
-
-struct gate *gate_free(struct gate *g)
-{
-	if (!g)
-		return NULL;
-	/* in this order: what ends the first asks nothing of the second any more */
-	authn_end(g->authn, true);
-	reviews_free(g->access, true);
-	free(g);
-	return NULL;
-}
-
-static void access_done(const struct verdict *v, void *arg)
-{
-	struct gate_call *c = arg;
-
-	c->fn(v, c->arg);
-	free(c);
+		v->error = ((const struct gate *)arg)->forbidden;
 }
 
 /* "username" of a TokenReview is "user" of a SubjectAccessReview; the rest has the same names. */
-static json_t *access_review(const json_t *user)
+static json_t *access_review(const json_t *user, const char *verb)
 {
 	json_t *spec = json_pack("{s:{s:s, s:s, s:s}, s:O}", "resourceAttributes", "group",
-				 "podflame.io", "resource", "profiles", "verb", "get", "user",
+				 "podflame.io", "resource", "profiles", "verb", verb, "user",
 				 json_object_get(user, "username"));
 	static const char *const same[] = {"uid", "groups", "extra"};
 
@@ -203,26 +112,83 @@ static json_t *access_review(const json_t *user)
 			 "SubjectAccessReview", "spec", spec);
 }
 
+/* ---- the gate ---- */
+
+static void finish(const struct verdict *v, void *arg)
+{
+	struct gate_call *c = arg;
+
+	c->fn(v->status, c->node ? c->node : "", v->error, c->arg);
+	free(c->node);
+	free(c);
+}
+
 static void user_known(const struct verdict *v, void *arg)
 {
 	struct gate_call *c = arg;
-	json_t *object = v->status == 200 ? access_review(v->user) : NULL;
+	const json_t *claim = json_object_get(json_object_get(v->user, "extra"), NODE_CLAIM);
+	json_t *object = v->status == 200 ? access_review(v->user, c->gate->config.verb) : NULL;
 	_cleanup_free_ char *key = object ? json_dumps(object, JSON_SORT_KEYS) : NULL;
 	const struct verdict odd = {.status = 503,
 				    .error = "the API server named no user for the token"};
 
 	if (!object || !key) {
 		json_decref(object);
-		access_done(v->status == 200 ? &odd : v, c);
+		finish(v->status == 200 ? &odd : v, c);
 		return;
 	}
-	reviews_ask(c->gate->access, key, strlen(key), object, access_done, c);
+	c->node = xstrdup(json_string_value(json_array_get(claim, 0)));
+	reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
 }
 
-void gate_check(struct gate *g, const char *authorization, verdict_fn *fn, void *arg)
+void gate_check(struct gate *g, const char *authorization, gate_fn *fn, void *arg)
 {
-	struct gate_call *c = xcalloc(1, sizeof(*c));
+	const char *error, *token = bearer(authorization, &error);
+	json_t *object = token ? token_review(token, g->config.audience) : NULL;
+	struct gate_call *c;
 
-	*c = (struct gate_call){g, fn, arg};
-	authn_review(g->authn, authorization, user_known, c);
+	if (!object) {
+		fn(401, "", token ? "the bearer token is not text" : error, arg);
+		return;
+	}
+	c = xcalloc(1, sizeof(*c));
+	*c = (struct gate_call){g, fn, arg, NULL};
+	reviews_ask(g->tokens, token, strlen(token), object, user_known, c);
+}
+
+struct gate *gate_new(const struct gate_config *c)
+{
+	struct gate *g = xcalloc(1, sizeof(*g));
+	const struct reviews_config tokens = {
+		.kube = c->kube,
+		.path = "/apis/authentication.k8s.io/v1/tokenreviews",
+		.judge = judge_token,
+		.judge_arg = g,
+	};
+	const struct reviews_config access = {
+		.kube = c->kube,
+		.path = "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+		.judge = judge_access,
+		.judge_arg = g,
+	};
+
+	g->config = *c;
+	g->forbidden = xasprintf("this user may not do that: a ClusterRole with verb %s on "
+				 "profiles.podflame.io is needed",
+				 c->verb);
+	g->tokens = reviews_new(&tokens);
+	g->access = reviews_new(&access);
+	return g;
+}
+
+struct gate *gate_free(struct gate *g, bool answer)
+{
+	if (!g)
+		return NULL;
+	/* in this order: what ends the first asks nothing of the second any more */
+	reviews_free(g->tokens, answer);
+	reviews_free(g->access, answer);
+	free(g->forbidden);
+	free(g);
+	return NULL;
 }

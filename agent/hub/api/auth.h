@@ -33,12 +33,3 @@ struct reviews *reviews_free(struct reviews *r, bool answer);
  */
 void reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
 		 void *arg);
-
-/* Whose token it is. */
-void authn_review(struct authn *a, const char *authorization, verdict_fn *fn, void *arg);
-
-/* Sign-in and right to read profiles of the whole cluster, in one. */
-struct gate;
-struct gate *gate_new(struct kube *k);
-struct gate *gate_free(struct gate *g);
-void gate_check(struct gate *g, const char *authorization, verdict_fn *fn, void *arg);
