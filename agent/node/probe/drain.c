@@ -376,7 +376,9 @@ static int drain_full(struct probes *p, struct drain **ret)
 	uint32_t old;
 	int r, r2;
 
-	sampler_check_cpus(p);
+	for (size_t i = 0; i < _EVENT_MAX; i++)
+		if (p->events[i].hz)
+			p->events[i].ops->check(&p->events[i]);
 	r = swap_generation(p, &old);
 	if (r)
 		return r;

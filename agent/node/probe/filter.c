@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * filter: brings what is wanted into the kernel's filter maps, decides the rate
- * at which the node's event ticks, and with it how much each entry is thinned.
+ * filter: brings what is wanted into the kernel's filter maps, and has each event
+ * tick at the rate that this needs, or not at all.
  */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
 
-/* Total alone: the rate of the built-in target. */
-#define TOTAL_HZ	99
 #define MAX_FILTER_KEYS 16384 /* maps.h */
 
 static int by_key(const void *a, const void *b)
@@ -33,34 +31,16 @@ static void wanted_replace(struct wanted_set *s, struct wanted *items, size_t n)
 		qsort(items, n, sizeof(*items), by_key);
 }
 
-/* ---- rates ---- */
-
-static unsigned highest_hz(const struct wanted_set *s)
+static struct pf_filter to_filter(const struct probes *p, const struct wanted *w)
 {
-	unsigned hz = 0;
-
-	for (size_t i = 0; i < s->n; i++)
-		if (s->items[i].event_mask & 1 << PF_EVENT_ON_CPU && s->items[i].sample_hz > hz)
-			hz = s->items[i].sample_hz;
-	return hz;
-}
-
-static unsigned node_hz(const struct probes *p)
-{
-	unsigned hz = MAX(highest_hz(&p->cgroups), highest_hz(&p->list));
-
-	return hz || !p->config.total ? hz : MIN(TOTAL_HZ, p->config.max_sample_hz);
-}
-
-static struct pf_filter to_filter(const struct wanted *w, unsigned hz)
-{
-	return (struct pf_filter){
+	struct pf_filter f = {
 		.event_mask = w->event_mask,
 		.flags = w->listed ? PF_FILTER_LISTED : 0,
-		.keep = w->sample_hz >= hz ? PF_KEEP_ALL
-					   : (uint32_t)(((uint64_t)w->sample_hz << 32) / hz - 1),
-		.period_us = USEC_PER_SEC / w->sample_hz,
 	};
+
+	for (size_t i = 0; i < _EVENT_MAX; i++)
+		p->events[i].ops->fill(&p->events[i], w, &f);
+	return f;
 }
 
 /* ---- cgroups ---- */
@@ -141,7 +121,7 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 	}
 }
 
-static int sync_cgroups(struct probes *p, const struct wanted_set *before, unsigned hz)
+static int sync_cgroups(struct probes *p, const struct wanted_set *before)
 {
 	int map = bpf_map__fd(p->core->maps.filter_cgroups), first_error = 0;
 
@@ -150,7 +130,7 @@ static int sync_cgroups(struct probes *p, const struct wanted_set *before, unsig
 	remove_cgroups(p, map, before);
 	for (size_t i = 0; i < p->cgroups.n; i++) {
 		const struct wanted *w = &p->cgroups.items[i];
-		struct pf_filter f = to_filter(w, hz), is;
+		struct pf_filter f = to_filter(p, w), is;
 		int r;
 
 		if (!bpf_map_lookup_elem(map, &w->key, &is) && !memcmp(&f, &is, sizeof(f)))
@@ -164,7 +144,7 @@ static int sync_cgroups(struct probes *p, const struct wanted_set *before, unsig
 
 /* ---- listed processes ---- */
 
-static int sync_list(struct probes *p, unsigned hz)
+static int sync_list(struct probes *p)
 {
 	int map = bpf_map__fd(p->core->maps.filter_tgids), first_error = 0;
 	_cleanup_free_ uint64_t *keys = NULL;
@@ -182,7 +162,7 @@ static int sync_list(struct probes *p, unsigned hz)
 	for (size_t i = 0; i < p->list.n; i++) {
 		const struct wanted *w = &p->list.items[i];
 		struct pf_listed l = {.start_boottime_ns = w->start_boottime_ns,
-				      .filter = to_filter(w, hz)};
+				      .filter = to_filter(p, w)};
 		uint32_t tgid = w->key;
 		int r = bpf_map_update_elem(map, &tgid, &l, BPF_ANY);
 
@@ -194,24 +174,48 @@ static int sync_list(struct probes *p, unsigned hz)
 
 /* ---- both ---- */
 
+void event_stop(struct event_probe *e)
+{
+	if (e->hz)
+		e->ops->detach(e);
+	e->hz = 0;
+}
+
+static int event_tick(struct probes *p, struct event_probe *e)
+{
+	if (!e->want_hz)
+		return 0;
+	if (e->hz)
+		return e->ops->check(e);
+	if (!e->loaded)
+		return -EOPNOTSUPP;
+	e->hz = e->want_hz;
+	return e->ops->attach(p, e);
+}
+
 /*
  * Thinning is relative to the rate of the event: while that changes nothing may
  * tick, or some samples would count for too much.
  */
 static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 {
-	unsigned hz = node_hz(p);
 	int r, r2;
 
-	if (hz != p->sampler.hz)
-		sampler_stop(p);
-	r = sync_cgroups(p, cgroups_before, hz);
-	r2 = sync_list(p, hz);
+	for (size_t i = 0; i < _EVENT_MAX; i++) {
+		struct event_probe *e = &p->events[i];
+
+		e->want_hz = e->ops->rate(p);
+		if (e->want_hz != e->hz)
+			event_stop(e);
+	}
+	r = sync_cgroups(p, cgroups_before);
+	r2 = sync_list(p);
 	r = r ? r : r2;
-	if (!hz)
-		return r;
-	r2 = p->sampler.hz ? sampler_check_cpus(p) : sampler_start(p, hz);
-	return r ? r : r2;
+	for (size_t i = 0; i < _EVENT_MAX; i++) {
+		r2 = event_tick(p, &p->events[i]);
+		r = r ? r : r2;
+	}
+	return r;
 }
 
 static unsigned held_hz(const struct probes *p, unsigned hz)

@@ -33,16 +33,32 @@ struct pending {
 	size_t cap_stacks, cap_names, cap_procs, cap_cgroups;
 };
 
-/* ---- the event as it ticks ---- */
-struct sampler {
-	struct bpf_link **links; /* by CPU; NULL: not attached there */
-	size_t n_cpus;
-	unsigned hz; /* 0: detached */
+/* ---- events: a file and a row of the table in probe.c each ---- */
+struct event_probe {
+	const struct probe_ops *ops;
+	struct bpf_object *obj; /* NULL: not even opened */
+	void *own;		/* what the file keeps from load to unload */
+	bool loaded;
+	unsigned want_hz, hz; /* 0: detached */
+	unsigned n_links;
 };
+struct probe_ops {
+	/* Sets own, and obj when it opens; with bpf_config and core's maps (lend_maps). */
+	int (*load)(struct probes *p, struct event_probe *e);
+	void (*unload)(struct event_probe *e);
+	/* The rate that the wanted sets ask of it; 0: nobody wants it. */
+	unsigned (*rate)(const struct probes *p);
+	/* Its fields of the filter's entry, relative to want_hz. */
+	void (*fill)(const struct event_probe *e, const struct wanted *w, struct pf_filter *f);
+	int (*attach)(struct probes *p, struct event_probe *e); /* at hz */
+	void (*detach)(struct event_probe *e);
+	int (*check)(struct event_probe *e); /* while attached: CPUs that came or went */
+};
+extern const struct probe_ops oncpu_ops;
 
+/* An event is a feature too, by its number. */
 enum feature {
-	FEATURE_ON_CPU,
-	FEATURE_KERNEL_STACKS,
+	FEATURE_KERNEL_STACKS = _EVENT_MAX,
 	FEATURE_PROCESS_EVENTS,
 	FEATURE_CGROUP_EVENTS,
 	_FEATURE_MAX,
@@ -54,9 +70,8 @@ struct probes {
 	struct probe_config config;
 	struct pf_config bpf_config;
 	struct core_bpf *core;
-	struct oncpu_bpf *oncpu;
 	struct proc_bpf *proc;
-	bool oncpu_loaded;
+	struct event_probe events[_EVENT_MAX];
 	struct bpf_link *links[MAX_PROGRAM_LINKS];
 	size_t n_links;
 	struct support support[_FEATURE_MAX];
@@ -67,7 +82,6 @@ struct probes {
 
 	struct wanted_set cgroups, list;
 	struct told *told;
-	struct sampler sampler;
 
 	struct ring_buffer *ring;
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
@@ -79,16 +93,13 @@ struct probes {
 /* load.c: objects, features, log of libbpf */
 int objects_load(struct probes *p, struct field_error *reterr);
 void objects_unload(struct probes *p);
-void feature_missing(struct probes *p, enum feature f, const char *fmt, ...) _printf_(3, 4);
+int lend_maps(struct probes *p, struct bpf_object *to);
+void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
 
 /* filter.c */
 void filter_told(struct probes *p, const struct pf_rec_cgroup *r);
 void filter_done(struct probes *p);
-
-/* sampler.c: attaches the on-CPU program to every online CPU */
-int sampler_start(struct probes *p, unsigned hz);
-void sampler_stop(struct probes *p);
-int sampler_check_cpus(struct probes *p);
+void event_stop(struct event_probe *e);
 
 /* drain.c */
 int drain_open(struct probes *p);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "core.skel.h"
-#include "oncpu.skel.h"
 #include "proc.skel.h"
 
 /* ---- libbpf's warnings are the reasons that we pass on ---- */
@@ -33,7 +32,7 @@ static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list 
 	return 0;
 }
 
-void feature_missing(struct probes *p, enum feature f, const char *fmt, ...)
+void feature_missing(struct probes *p, int f, const char *fmt, ...)
 {
 	va_list ap;
 	char text[512];
@@ -179,7 +178,7 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 
 /* ---- the objects that borrow core's maps ---- */
 
-static int lend_maps(struct probes *p, struct bpf_object *to)
+int lend_maps(struct probes *p, struct bpf_object *to)
 {
 	struct bpf_map *m;
 
@@ -200,19 +199,18 @@ static int lend_maps(struct probes *p, struct bpf_object *to)
 	return 0;
 }
 
-static int oncpu_load(struct probes *p)
+static void events_load(struct probes *p)
 {
-	int r;
+	for (int i = 0; i < _EVENT_MAX; i++) {
+		struct event_probe *e = &p->events[i];
+		int r;
 
-	p->oncpu = oncpu_bpf__open();
-	if (!p->oncpu)
-		return -errno;
-	p->oncpu->rodata->pf_config = p->bpf_config;
-	r = lend_maps(p, p->oncpu->obj);
-	if (!r)
-		r = oncpu_bpf__load(p->oncpu);
-	p->oncpu_loaded = !r;
-	return r;
+		last_warning[0] = 0;
+		r = e->ops->load(p, e);
+		e->loaded = !r;
+		if (r)
+			feature_missing(p, i, "%s; %s", why(r), last_warning);
+	}
 }
 
 /* What each program of proc.bpf.c is for; attached one by one so that each can fail alone. */
@@ -310,12 +308,7 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	r = core_load(p, btf, reterr);
 	if (r)
 		return r;
-	last_warning[0] = 0;
-	r = oncpu_load(p);
-	if (r) {
-		feature_missing(p, FEATURE_ON_CPU, "%s; %s", why(r), last_warning);
-		feature_missing(p, FEATURE_KERNEL_STACKS, "on-cpu does not work");
-	}
+	events_load(p);
 	last_warning[0] = 0;
 	proc_load(p, btf);
 	return 0;
@@ -344,10 +337,11 @@ void objects_unload(struct probes *p)
 	for (size_t i = 0; i < p->n_links; i++)
 		bpf_link__destroy(p->links[i]);
 	p->n_links = 0;
-	oncpu_bpf__destroy(p->oncpu);
+	for (size_t i = 0; i < _EVENT_MAX; i++)
+		if (p->events[i].own)
+			p->events[i].ops->unload(&p->events[i]);
 	proc_bpf__destroy(p->proc);
 	core_bpf__destroy(p->core);
-	p->oncpu = NULL;
 	p->proc = NULL;
 	p->core = NULL;
 }

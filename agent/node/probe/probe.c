@@ -6,15 +6,24 @@
 #include <unistd.h>
 
 #include "core.skel.h"
-#include "oncpu.skel.h"
 #include "proc.skel.h"
 
+/* The table of events: what event_info() is to their names, this is to their programs. */
+static const struct probe_ops *const table[] = {
+	[EVENT_ON_CPU] = &oncpu_ops,
+};
+_Static_assert(ARRAY_SIZE(table) == _EVENT_MAX, "an event without a probe");
+
 static const char *const feature_names[_FEATURE_MAX] = {
-	[FEATURE_ON_CPU] = "on-cpu",
 	[FEATURE_KERNEL_STACKS] = "kernel-stacks",
 	[FEATURE_PROCESS_EVENTS] = "process-events",
 	[FEATURE_CGROUP_EVENTS] = "cgroup-events",
 };
+
+static const char *feature_name(int f)
+{
+	return f < _EVENT_MAX ? event_info(f)->name : feature_names[f];
+}
 
 static int settings_map(struct probes *p)
 {
@@ -53,8 +62,10 @@ int probes_new(const struct probe_config *c, struct probes **ret, struct field_e
 	if (!p->config.max_sample_hz)
 		p->config.max_sample_hz = 199;
 	p->n_possible_cpus = libbpf_num_possible_cpus();
-	for (size_t i = 0; i < _FEATURE_MAX; i++)
-		p->support[i] = (struct support){feature_names[i], true, NULL};
+	for (int i = 0; i < _FEATURE_MAX; i++)
+		p->support[i] = (struct support){feature_name(i), true, NULL};
+	for (size_t i = 0; i < _EVENT_MAX; i++)
+		p->events[i].ops = table[i];
 	if (p->n_possible_cpus < 1) {
 		r = p->n_possible_cpus;
 		field_error_set(reterr, "/sys/devices/system/cpu/possible", "cannot be read");
@@ -73,7 +84,8 @@ struct probes *probes_free(struct probes *p)
 {
 	if (!p)
 		return NULL;
-	sampler_stop(p);
+	for (size_t i = 0; i < _EVENT_MAX; i++)
+		event_stop(&p->events[i]);
 	drain_close(p);
 	filter_done(p);
 	if (p->settings)
@@ -159,7 +171,7 @@ static void program_stats(struct bpf_object *o, struct probes_stats *s)
 
 int probes_stats(struct probes *p, struct probes_stats *ret)
 {
-	struct probes_stats s = {.node_hz = p->sampler.hz, .n_links = p->n_links};
+	struct probes_stats s = {.n_links = p->n_links};
 	struct pf_stats k;
 	int r = stats_read(p, &k);
 
@@ -170,10 +182,12 @@ int probes_stats(struct probes *p, struct probes_stats *ret)
 	s.delivered = k.delivered;
 	s.crossed = k.crossed;
 	s.ticks = s.filtered + s.thinned + k.taken;
-	for (size_t i = 0; i < p->sampler.n_cpus; i++)
-		s.n_links += p->sampler.links[i] != NULL;
 	program_stats(p->core->obj, &s);
-	program_stats(p->oncpu ? p->oncpu->obj : NULL, &s);
+	for (size_t i = 0; i < _EVENT_MAX; i++) {
+		s.node_hz = MAX(s.node_hz, p->events[i].hz);
+		s.n_links += p->events[i].n_links;
+		program_stats(p->events[i].obj, &s);
+	}
 	program_stats(p->proc ? p->proc->obj : NULL, &s);
 	*ret = s;
 	return 0;

@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "oncpu.skel.h"
-
 #define HZ	  999
 #define PAIRS	  51
 #define WINDOW_MS 120
@@ -143,10 +141,16 @@ static int attach_empty(int prog, int cpu)
 	return fd;
 }
 
+static int oncpu_fd(struct probes *p)
+{
+	return bpf_program__fd(
+		bpf_object__find_program_by_name(p->events[EVENT_ON_CPU].obj, "pf_oncpu"));
+}
+
 /* Both programs tick at once on the same CPUs, so that both see the same caches and neighbours. */
 static double bench_filtered(struct probes *p, const struct procs_filter *nobody)
 {
-	int prog = empty_program(), ours = bpf_program__fd(p->oncpu->progs.pf_oncpu);
+	int prog = empty_program(), ours = oncpu_fd(p);
 	struct cost a0, b0, a1, b1;
 	pid_t busy = start(8);
 
@@ -172,7 +176,7 @@ static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned
 			double filtered_ns)
 {
 	_cleanup_free_ char *name = xasprintf("probe.sample_depth_%u", depth);
-	int ours = bpf_program__fd(p->oncpu->progs.pf_oncpu);
+	int ours = oncpu_fd(p);
 	struct probes_stats s0, s1;
 	pid_t busy = start(depth);
 	struct cost c0, c1;

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "core.skel.h"
-#include "oncpu.skel.h"
 #include "proc.skel.h"
 
 #define LISTED                                                                                     \
@@ -405,8 +404,9 @@ static void idle_detaches_and_free_unloads(void **state)
 	struct child c = child_start(body_work, NULL);
 	struct probes *p = open_probes(LISTED);
 	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
-	uint32_t ids[] = {id_of(p->oncpu->progs.pf_oncpu), id_of(p->proc->progs.pf_exec),
-			  id_of(p->proc->progs.pf_exit)};
+	uint32_t ids[] = {
+		id_of(bpf_object__find_program_by_name(p->events[EVENT_ON_CPU].obj, "pf_oncpu")),
+		id_of(p->proc->progs.pf_exec), id_of(p->proc->progs.pf_exit)};
 	struct probes_stats s;
 	unsigned idle_links;
 	bool lives = true;
