@@ -227,9 +227,9 @@ static inline void tally_drain(struct tally *t, const struct drain *d)
 		if (s->kstack) {
 			const struct raw_stack *k = drain_stack(d, s->kstack);
 
-			assert_non_null(k);
-			assert_true(k->n > 0 && k->frames[0].kernel);
-			t->with_kernel += s->n;
+			assert_true(!k || (k->n > 0 && k->frames[0].kernel));
+			t->with_kernel += k ? s->n : 0;
+			t->lost += k ? 0 : s->n;
 		}
 	}
 	for (size_t i = 0; i < d->n_procs; i++) {
