@@ -161,8 +161,12 @@ static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgro
 {
 	struct pf_proc_state now = {.exec_id = task->self_exec_id, .sampled = 1};
 	struct pf_proc_key key = pf_proc_key_of(task);
-	struct pf_proc_state *was = bpf_map_lookup_elem(&procs, &key);
+	struct pf_proc_state *was;
 
+	/* Its exit may have been told already, and its memory is going: nothing to be read. */
+	if (task->flags & PF_EXITING)
+		return;
+	was = bpf_map_lookup_elem(&procs, &key);
 	if (was && was->sampled && was->exec_id == now.exec_id)
 		return;
 	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))

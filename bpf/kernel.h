@@ -25,7 +25,9 @@ typedef _Bool bool;
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
-#define PF_KTHREAD 0x00200000 /* task_struct.flags, include/linux/sched.h */
+/* task_struct.flags, include/linux/sched.h */
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
 #define EEXIST	   17
 #define E2BIG	   7
 

@@ -130,7 +130,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 /* Refuses before anything is recorded; writes nothing yet. */
 static int check_output(const char *path)
 {
-	_cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
+	_cleanup_free_ char *tmp = xasprintf("%s.XXXXXX", path);
 	struct stat st;
 	int fd;
 
@@ -138,7 +138,7 @@ static int check_output(const char *path)
 		fprintf(stderr, "podflame record: --output: %s is no regular file\n", path);
 		return -EINVAL;
 	}
-	fd = open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	fd = mkostemp(tmp, O_CLOEXEC);
 	if (fd < 0) {
 		fprintf(stderr, "podflame record: --output: %s: %s\n", path, strerror(errno));
 		return -EINVAL;
@@ -351,10 +351,10 @@ static void print_drop(const char *name, const char *label, const char *reason, 
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " %s\n", n, reason);
 }
 
-static void summary(const struct recording *r)
+static void summary(const struct recording *r, bool written)
 {
 	fprintf(stderr, "podflame record: %s: %" PRIu64 " samples of %zu processes\n",
-		r->options->output, r->n_samples, r->batch->n_profiles);
+		written ? r->options->output : "not written", r->n_samples, r->batch->n_profiles);
 	if (!r->n_samples)
 		fprintf(stderr, "podflame record: nothing of it used the CPU in that time\n");
 	if (r->n_unmapped)
@@ -401,7 +401,7 @@ static int record(struct recording *r, int signal_fd)
 	if (e)
 		fprintf(stderr, "podflame record: --output: %s: %s\n", r->options->output,
 			strerror(-e));
-	summary(r);
+	summary(r, !e);
 	return e;
 }
 

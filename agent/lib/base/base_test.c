@@ -128,6 +128,8 @@ static void test_file_limit(void **state)
 	assert_true(n > 0 && data[n] == '\0');
 	assert_int_equal(file_read(AT_FDCWD, "/proc/self/stat", 4, &data, &n), -E2BIG);
 	assert_int_equal(file_read(AT_FDCWD, "/nowhere", 4, &data, &n), -ENOENT);
+	assert_int_equal(mkdir_parents("/proc/self/stat", 0700), -ENOTDIR);
+	assert_int_equal(mkdir_parents("/proc/self", 0700), 0);
 }
 
 static void test_yaml_types_and_positions(void **state)

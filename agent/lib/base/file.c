@@ -84,6 +84,7 @@ int file_write_atomic(const char *path, const void *data, size_t n, mode_t mode)
 int mkdir_parents(const char *path, mode_t mode)
 {
 	_cleanup_free_ char *p = xstrdup(path);
+	struct stat st;
 
 	for (char *s = p + 1;; s++) {
 		char c = *s;
@@ -95,8 +96,11 @@ int mkdir_parents(const char *path, mode_t mode)
 			return -errno;
 		*s = c;
 		if (!c)
-			return 0;
+			break;
 	}
+	if (stat(path, &st) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
 void random_bytes(void *p, size_t n)
