@@ -6,9 +6,7 @@
  */
 #pragma once
 
-#ifndef __bpf__
-#include <stdint.h>
-#endif
+#include "tables.h"
 
 #define PF_MAX_USER_FRAMES   512
 #define PF_MAX_KERNEL_FRAMES 127
@@ -136,12 +134,24 @@ enum pf_frame_kind {
 #define PF_FRAME_HEADER(kind, words, gen)                                                          \
 	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(gen) << 32)
 
+/* X(name, text of the marker "[unwind: text]"; NULL: the stack is finished) */
+#define PF_STACK_ENDS(X)                                                                           \
+	X(ROOT, NULL)			/* the outermost frame: return address undefined or 0 */   \
+	X(DEPTH, "truncated")		/* PF_MAX_USER_FRAMES reached: shown as [truncated] */     \
+	X(READ, "read")			/* stack memory could not be read */                       \
+	X(FP, "no_frame_pointer")	/* no table for this code, and rbp leads nowhere */        \
+	X(PENDING, "tables_pending")	/* the tables of its process or file are being made */     \
+	X(NO_TABLE, "no_table")		/* the file's table was refused or is over the budget */   \
+	X(EXPRESSION, "expression")	/* a rule that we don't evaluate */                        \
+	X(REGISTER, "register")		/* a rule needs a register that only a leaf has */         \
+	X(STUCK, "stack_not_growing")	/* the caller's frame is not above this one */             \
+	X(BAD_PC, "bad_address")	/* a return address that no code can have */               \
+	X(COMPAT, "32_bit_code")
 enum pf_stack_end {
-	PF_END_ROOT = 0, /* return address or frame pointer 0: the outermost frame */
-	PF_END_DEPTH,	 /* PF_MAX_USER_FRAMES reached: [truncated] */
-	PF_END_READ,	 /* stack memory could not be read */
-	PF_END_FP,	 /* frame pointer does not grow: no frame pointers in this code */
-	_PF_END_MAX,
+#define X(name, text) PF_END_##name,
+	PF_STACK_ENDS(X)
+#undef X
+		_PF_END_MAX,
 };
 
 struct pf_rec_names {
@@ -151,7 +161,12 @@ struct pf_rec_names {
 	char thread_comm[PF_COMM_BYTES];
 };
 
-enum pf_proc_what { PF_PROC_SEEN = 1, PF_PROC_EXEC, PF_PROC_EXIT };
+enum pf_proc_what {
+	PF_PROC_SEEN = 1,
+	PF_PROC_EXEC,
+	PF_PROC_EXIT,
+	PF_PROC_MAPS, /* its executable mappings are not those of unwind_procs any more */
+};
 struct pf_rec_proc {
 	struct pf_record h;
 	uint64_t start_boottime_ns;

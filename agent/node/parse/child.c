@@ -36,13 +36,37 @@ static bool is_socket(int fd)
 	return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-static int answer(const struct parse_request *request, int fd)
+/* The descriptors came in order, without those that are missing. */
+static void place_fds(const struct parse_request *request, const int *got, size_t n_got,
+		      int ret[PARSE_FDS_MAX])
+{
+	uint64_t has = request->has | (uint64_t)request->has_high << 32;
+	size_t next = 0;
+
+	for (size_t i = 0; i < PARSE_FDS_MAX; i++)
+		ret[i] = has >> i & 1 && next < n_got ? got[next++] : -1;
+}
+
+static enum parse_reason work(const struct parse_request *request, const int *got, size_t n_got,
+			      int *ret_memfd)
+{
+	int fds[PARSE_FDS_MAX];
+
+	if (n_got == 0)
+		return PARSE_IO;
+	if (request->what != PARSE_DEBUG)
+		return elf_to_index(got[0], request->max_index_bytes, ret_memfd);
+	place_fds(request, got, n_got, fds);
+	return elf_to_debug_index(fds, PARSE_FDS_MAX, request->max_index_bytes, ret_memfd);
+}
+
+static int answer(const struct parse_request *request, const int *fds, size_t n_fds)
 {
 	struct parse_reply reply = {.sequence = request->sequence};
 	_cleanup_close_ int memfd = -1;
 
-	reply.reason = fd < 0 ? PARSE_IO : elf_to_index(fd, request->max_index_bytes, &memfd);
-	return parse_send(PARSE_SOCKET_FD, &reply, sizeof(reply), memfd);
+	reply.reason = work(request, fds, n_fds, &memfd);
+	return parse_send(PARSE_SOCKET_FD, &reply, sizeof(reply), &memfd, memfd >= 0);
 }
 
 int parse_child_main(int argc, char **argv)
@@ -57,16 +81,22 @@ int parse_child_main(int argc, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "podflame-parse");
 	close_others();
-	if (parse_sandbox(INDEX_STRINGS_MAX + (uint64_t)INDEX_SYMBOLS_MAX * 16 + (1 << 20)) < 0)
+	if (parse_sandbox(INDEX_BYTES_MAX) < 0)
 		ready.reason = PARSE_SANDBOX;
-	if (parse_send(PARSE_SOCKET_FD, &ready, sizeof(ready), -1) < 0 || ready.reason)
+	if (parse_send(PARSE_SOCKET_FD, &ready, sizeof(ready), NULL, 0) < 0 || ready.reason)
 		_exit(1);
 	for (;;) {
-		_cleanup_close_ int fd = -1;
 		struct parse_request request;
+		int fds[PARSE_FDS_MAX], r;
+		size_t n_fds;
 
-		if (parse_receive(PARSE_SOCKET_FD, &request, sizeof(request), &fd) < 0 ||
-		    answer(&request, fd) < 0)
+		if (parse_receive(PARSE_SOCKET_FD, &request, sizeof(request), fds, PARSE_FDS_MAX,
+				  &n_fds) < 0)
+			_exit(0);
+		r = answer(&request, fds, n_fds);
+		for (size_t i = 0; i < n_fds; i++)
+			close(fds[i]);
+		if (r < 0)
 			_exit(0);
 		malloc_trim(0);
 	}

@@ -3,43 +3,15 @@
  * ELF file -> index, in the parse child: the only code that hands a pod's bytes to
  * elfutils. Reads what the ELF says, limits everything, names what is wrong.
  */
-#include "node/parse/format.h"
-#include "node/parse/symbols.h"
+#include "node/parse/build.h"
 
-#include <fcntl.h>
-#include <gelf.h>
-#include <sys/mman.h>
+#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#define SECTIONS_MAX 65536
-#define TEXTS_MAX    4096
+#define SECTIONS_MAX	 65536
+#define SECTION_INFLATED (1u << 30) /* a compressed section's bytes, at most */
 
-struct range {
-	uint64_t start, end;
-};
-struct elf_file {
-	Elf *elf;
-	struct index_header header;
-	struct index_segment segments[INDEX_SEGMENTS_MAX];
-	struct range texts[TEXTS_MAX]; /* executable sections, sorted */
-	size_t n_texts;
-	size_t symbols_total; /* looked at, of both tables */
-	struct symbols symbols;
-	struct index_symbol *parts;
-	size_t n_parts;
-	struct buf strings;
-};
-
-static void elf_file_done(struct elf_file *f)
-{
-	elf_end(f->elf);
-	free(f->symbols.items);
-	free(f->parts);
-	buf_done(&f->strings);
-}
-
-static enum parse_reason open_elf(struct elf_file *f, int fd)
+static enum parse_reason open_elf(struct elf_build *b, int fd)
 {
 	struct stat st;
 	GElf_Ehdr ehdr;
@@ -48,8 +20,8 @@ static enum parse_reason open_elf(struct elf_file *f, int fd)
 		return PARSE_IO;
 	if ((uint64_t)st.st_size > PARSE_FILE_MAX)
 		return PARSE_FILE_BYTES;
-	f->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (!f->elf || elf_kind(f->elf) != ELF_K_ELF || !gelf_getehdr(f->elf, &ehdr))
+	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (!b->elf || elf_kind(b->elf) != ELF_K_ELF || !gelf_getehdr(b->elf, &ehdr))
 		return PARSE_NOT_ELF;
 	if (ehdr.e_machine != EM_X86_64 || ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB)
@@ -59,24 +31,24 @@ static enum parse_reason open_elf(struct elf_file *f, int fd)
 	return PARSE_OK;
 }
 
-static enum parse_reason read_segments(struct elf_file *f)
+static enum parse_reason read_segments(struct elf_build *b)
 {
 	size_t n;
 
-	if (elf_getphdrnum(f->elf, &n) < 0)
+	if (elf_getphdrnum(b->elf, &n) < 0)
 		return PARSE_DAMAGED;
 	for (size_t i = 0; i < n; i++) {
 		GElf_Phdr p;
 
-		if (!gelf_getphdr(f->elf, i, &p))
+		if (!gelf_getphdr(b->elf, i, &p))
 			return PARSE_DAMAGED;
 		if (p.p_type != PT_LOAD || p.p_filesz == 0)
 			continue;
-		if (f->header.n_segments == INDEX_SEGMENTS_MAX)
+		if (b->n_segments == INDEX_SEGMENTS_MAX)
 			return PARSE_SEGMENTS;
 		if (p.p_vaddr + p.p_filesz < p.p_vaddr || p.p_offset + p.p_filesz < p.p_offset)
 			return PARSE_DAMAGED;
-		f->segments[f->header.n_segments++] = (struct index_segment){
+		b->segments[b->n_segments++] = (struct index_segment){
 			.address = p.p_vaddr,
 			.offset = p.p_offset,
 			.bytes = p.p_filesz,
@@ -87,7 +59,7 @@ static enum parse_reason read_segments(struct elf_file *f)
 }
 
 /* The build id lies in a PT_NOTE, so a file without section headers has it too. */
-static bool build_id_in_notes(struct elf_file *f, Elf_Data *notes)
+static bool build_id_in_notes(struct elf_build *b, Elf_Data *notes)
 {
 	size_t offset = 0, name, desc;
 	GElf_Nhdr n;
@@ -100,28 +72,28 @@ static bool build_id_in_notes(struct elf_file *f, Elf_Data *notes)
 			continue;
 		if (n.n_descsz == 0 || n.n_descsz > INDEX_BUILD_ID_MAX)
 			return false;
-		memcpy(f->header.build_id, bytes + desc, n.n_descsz);
-		f->header.build_id_bytes = n.n_descsz;
+		memcpy(b->header.build_id, bytes + desc, n.n_descsz);
+		b->header.build_id_bytes = n.n_descsz;
 		return true;
 	}
 	return false;
 }
 
-static void read_build_id(struct elf_file *f)
+static void read_build_id(struct elf_build *b)
 {
 	size_t n;
 
-	if (elf_getphdrnum(f->elf, &n) < 0)
+	if (elf_getphdrnum(b->elf, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
 		GElf_Phdr p;
 		Elf_Data *notes;
 
-		if (!gelf_getphdr(f->elf, i, &p) || p.p_type != PT_NOTE)
+		if (!gelf_getphdr(b->elf, i, &p) || p.p_type != PT_NOTE)
 			continue;
-		notes = elf_getdata_rawchunk(f->elf, p.p_offset, p.p_filesz,
+		notes = elf_getdata_rawchunk(b->elf, p.p_offset, p.p_filesz,
 					     p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-		if (notes && build_id_in_notes(f, notes))
+		if (notes && build_id_in_notes(b, notes))
 			return;
 	}
 }
@@ -133,12 +105,12 @@ static int compare_ranges(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-static enum parse_reason read_texts(struct elf_file *f)
+static enum parse_reason read_texts(struct elf_build *b)
 {
 	Elf_Scn *section = NULL;
 	size_t seen = 0;
 
-	while ((section = elf_nextscn(f->elf, section))) {
+	while ((section = elf_nextscn(b->elf, section))) {
 		GElf_Shdr s;
 
 		if (++seen > SECTIONS_MAX)
@@ -148,27 +120,27 @@ static enum parse_reason read_texts(struct elf_file *f)
 		if (!(s.sh_flags & SHF_EXECINSTR) || !(s.sh_flags & SHF_ALLOC) || s.sh_size == 0 ||
 		    s.sh_addr + s.sh_size < s.sh_addr)
 			continue;
-		if (f->n_texts == TEXTS_MAX)
+		if (b->n_texts == TEXTS_MAX)
 			return PARSE_SECTIONS;
-		f->texts[f->n_texts++] = (struct range){s.sh_addr, s.sh_addr + s.sh_size};
+		b->texts[b->n_texts++] = (struct range){s.sh_addr, s.sh_addr + s.sh_size};
 	}
-	qsort(f->texts, f->n_texts, sizeof(f->texts[0]), compare_ranges);
+	qsort(b->texts, b->n_texts, sizeof(b->texts[0]), compare_ranges);
 	return PARSE_OK;
 }
 
-static const struct range *find_text(const struct elf_file *f, uint64_t address)
+static const struct range *find_text(const struct elf_build *b, uint64_t address)
 {
-	size_t low = 0, high = f->n_texts;
+	size_t low = 0, high = b->n_texts;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (f->texts[middle].start <= address)
+		if (b->texts[middle].start <= address)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low && address < f->texts[low - 1].end ? &f->texts[low - 1] : NULL;
+	return low && address < b->texts[low - 1].end ? &b->texts[low - 1] : NULL;
 }
 
 /*
@@ -188,10 +160,10 @@ static bool is_function(const GElf_Sym *y, bool dynamic)
 	return type == STT_NOTYPE && (y->st_size || GELF_ST_BIND(y->st_info) != STB_LOCAL);
 }
 
-static enum parse_reason add_symbol(struct elf_file *f, const GElf_Sym *y, size_t names)
+static enum parse_reason add_symbol(struct elf_build *b, const GElf_Sym *y, size_t names)
 {
-	const struct range *text = find_text(f, y->st_value);
-	const char *name = elf_strptr(f->elf, names, y->st_name);
+	const struct range *text = find_text(b, y->st_value);
+	const char *name = elf_strptr(b->elf, names, y->st_name);
 
 	if (!text)
 		return PARSE_OK;
@@ -199,10 +171,10 @@ static enum parse_reason add_symbol(struct elf_file *f, const GElf_Sym *y, size_
 		return PARSE_DAMAGED;
 	if (!*name)
 		return PARSE_OK;
-	if (f->symbols.n == INDEX_SYMBOLS_MAX)
+	if (b->symbols.n == INDEX_SYMBOLS_MAX)
 		return PARSE_SYMBOLS;
-	GROW(f->symbols.items, f->symbols.n, f->symbols.cap);
-	f->symbols.items[f->symbols.n++] = (struct symbol){
+	GROW(b->symbols.items, b->symbols.n, b->symbols.cap);
+	b->symbols.items[b->symbols.n++] = (struct symbol){
 		.address = y->st_value,
 		.end = y->st_value + MIN(y->st_size, text->end - y->st_value),
 		.limit = text->end,
@@ -214,7 +186,7 @@ static enum parse_reason add_symbol(struct elf_file *f, const GElf_Sym *y, size_
 	return PARSE_OK;
 }
 
-static enum parse_reason read_table(struct elf_file *f, Elf_Scn *section, const GElf_Shdr *s)
+static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s)
 {
 	Elf_Data *data = elf_getdata(section, NULL);
 	size_t n;
@@ -222,8 +194,8 @@ static enum parse_reason read_table(struct elf_file *f, Elf_Scn *section, const 
 	if (!data || s->sh_entsize != sizeof(Elf64_Sym))
 		return PARSE_DAMAGED;
 	n = data->d_size / sizeof(Elf64_Sym);
-	f->symbols_total += n;
-	if (f->symbols_total > 4 * (size_t)INDEX_SYMBOLS_MAX)
+	b->symbols_total += n;
+	if (b->symbols_total > 4 * (size_t)INDEX_SYMBOLS_MAX)
 		return PARSE_SYMBOLS;
 	for (size_t i = 1; i < n; i++) {
 		GElf_Sym y;
@@ -233,18 +205,18 @@ static enum parse_reason read_table(struct elf_file *f, Elf_Scn *section, const 
 			return PARSE_DAMAGED;
 		if (!is_function(&y, s->sh_type == SHT_DYNSYM))
 			continue;
-		reason = add_symbol(f, &y, s->sh_link);
+		reason = add_symbol(b, &y, s->sh_link);
 		if (reason)
 			return reason;
 	}
 	return PARSE_OK;
 }
 
-static enum parse_reason read_tables(struct elf_file *f)
+enum parse_reason build_symbols(struct elf_build *b)
 {
 	Elf_Scn *section = NULL;
 
-	while ((section = elf_nextscn(f->elf, section))) {
+	while ((section = elf_nextscn(b->elf, section))) {
 		enum parse_reason reason;
 		GElf_Shdr s;
 
@@ -252,76 +224,178 @@ static enum parse_reason read_tables(struct elf_file *f)
 			return PARSE_DAMAGED;
 		if (s.sh_type != SHT_SYMTAB && s.sh_type != SHT_DYNSYM)
 			continue;
-		reason = read_table(f, section, &s);
+		reason = read_table(b, section, &s);
 		if (reason)
 			return reason;
 	}
 	return PARSE_OK;
 }
 
-static int write_at(int fd, const void *data, size_t n, off_t *offset)
+/* ---- what the readers share ---- */
+
+uint32_t build_string(struct elf_build *b, const char *s, size_t n)
 {
-	const char *p = data;
+	uint32_t at = b->strings.len;
 
-	while (n) {
-		ssize_t done = pwrite(fd, p, n, *offset);
-
-		if (done <= 0)
-			return done < 0 ? -errno : -EIO;
-		p += done;
-		n -= done;
-		*offset += done;
+	if (n == 0)
+		return 0;
+	if (n <= INDEX_NAME_MAX) {
+		buf_add(&b->strings, s, n);
+	} else {
+		buf_add(&b->strings, s, INDEX_NAME_MAX - 3);
+		buf_puts(&b->strings, "...");
 	}
-	return 0;
+	buf_putc(&b->strings, '\0');
+	return at;
 }
 
-static enum parse_reason write_index(struct elf_file *f, uint64_t max_bytes, int *ret_memfd)
+static Elf_Scn *find_section(struct elf_build *b, const char *name, GElf_Shdr *ret)
 {
-	struct index_header *h = &f->header;
-	_cleanup_close_ int fd = -1;
-	uint64_t bytes;
-	off_t at = 0;
+	Elf_Scn *section = NULL;
+	size_t names, seen = 0;
 
-	memcpy(h->magic, INDEX_MAGIC, sizeof(h->magic));
-	h->n_symbols = f->n_parts;
-	h->string_bytes = f->strings.len;
-	bytes = sizeof(*h) + h->n_segments * sizeof(f->segments[0]) +
-		f->n_parts * sizeof(f->parts[0]) + f->strings.len;
-	if (bytes > max_bytes)
-		return PARSE_INDEX_BYTES;
-	fd = memfd_create("podflame-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || write_at(fd, h, sizeof(*h), &at) < 0 ||
-	    write_at(fd, f->segments, h->n_segments * sizeof(f->segments[0]), &at) < 0 ||
-	    write_at(fd, f->parts, f->n_parts * sizeof(f->parts[0]), &at) < 0 ||
-	    write_at(fd, f->strings.data, f->strings.len, &at) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return PARSE_IO;
-	*ret_memfd = TAKE_FD(fd);
-	return PARSE_OK;
+	if (elf_getshdrstrndx(b->elf, &names) < 0)
+		return NULL;
+	while ((section = elf_nextscn(b->elf, section)) && ++seen <= SECTIONS_MAX) {
+		const char *own;
+
+		if (!gelf_getshdr(section, ret))
+			return NULL;
+		own = elf_strptr(b->elf, names, ret->sh_name);
+		if (own && streq(own, name))
+			return section;
+	}
+	return NULL;
+}
+
+bool build_section(struct elf_build *b, const char *name, struct section *ret)
+{
+	GElf_Shdr s;
+	Elf_Scn *section = find_section(b, name, &s);
+	Elf_Data *data;
+	GElf_Chdr c;
+
+	if (!section || s.sh_type == SHT_NOBITS)
+		return false;
+	if (s.sh_flags & SHF_COMPRESSED &&
+	    (!gelf_getchdr(section, &c) || c.ch_size > SECTION_INFLATED ||
+	     elf_compress(section, 0, 0) < 0))
+		return false;
+	data = elf_rawdata(section, NULL);
+	if (!data || !data->d_buf || data->d_size == 0)
+		return false;
+	*ret = (struct section){data->d_buf, data->d_size, s.sh_addr};
+	return true;
+}
+
+const uint8_t *build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n)
+{
+	size_t file_bytes;
+	const char *file = elf_rawfile(b->elf, &file_bytes);
+
+	for (size_t i = 0; file && i < b->n_segments; i++) {
+		const struct index_segment *s = &b->segments[i];
+		uint64_t inside = address - s->address, offset = s->offset + inside;
+
+		if (address < s->address || inside >= s->bytes || offset >= file_bytes)
+			continue;
+		*ret_n = MIN(s->bytes - inside, file_bytes - offset);
+		return (const uint8_t *)file + offset;
+	}
+	return NULL;
+}
+
+static void read_debuglink(struct elf_build *b)
+{
+	struct section s;
+	size_t n;
+
+	if (!build_section(b, ".gnu_debuglink", &s))
+		return;
+	n = strnlen((const char *)s.data, s.n);
+	if (n == 0 || n > 255 || memchr(s.data, '/', n) || ((n + 4) & ~3ull) + 4 > s.n)
+		return;
+	b->header.debuglink = build_string(b, (const char *)s.data, n);
+	memcpy(&b->header.debuglink_crc, s.data + ((n + 4) & ~3ull), 4);
+}
+
+/* ---- the two kinds of index ---- */
+
+static struct elf_build *build_new(void)
+{
+	struct elf_build *b = xcalloc(1, sizeof(*b));
+
+	elf_version(EV_CURRENT);
+	buf_init(&b->strings, INDEX_STRINGS_MAX);
+	buf_putc(&b->strings, '\0');
+	b->rows = rows_new();
+	b->inlines = inlines_new();
+	return b;
+}
+
+static void build_free(struct elf_build *b)
+{
+	elf_end(b->elf);
+	free(b->symbols.items);
+	free(b->wanted);
+	rows_free(b->rows);
+	inlines_free(b->inlines);
+	buf_done(&b->strings);
+	free(b);
+}
+
+static enum parse_reason read_head(struct elf_build *b, int fd)
+{
+	enum parse_reason reason = open_elf(b, fd);
+
+	if (!reason)
+		reason = read_segments(b);
+	if (!reason)
+		reason = read_texts(b);
+	if (!reason)
+		read_build_id(b);
+	return reason;
 }
 
 enum parse_reason elf_to_index(int fd, uint64_t max_index_bytes, int *ret_memfd)
 {
-	struct elf_file *f;
-	enum parse_reason reason;
+	struct elf_build *b = build_new();
+	struct section s;
+	enum parse_reason reason = read_head(b, fd);
 
-	elf_version(EV_CURRENT);
-	f = xcalloc(1, sizeof(*f));
-	buf_init(&f->strings, INDEX_STRINGS_MAX);
-	reason = open_elf(f, fd);
 	if (!reason)
-		reason = read_segments(f);
+		reason = build_symbols(b);
 	if (!reason)
-		reason = read_texts(f);
+		reason = build_go(b);
 	if (!reason)
-		reason = read_tables(f);
+		reason = build_frames(b);
 	if (!reason)
-		reason = symbols_flatten(&f->symbols, &f->parts, &f->n_parts, &f->strings);
+		reason = build_debugdata(b);
 	if (!reason) {
-		read_build_id(f);
-		reason = write_index(f, max_index_bytes, ret_memfd);
+		read_debuglink(b);
+		if (build_section(b, ".debug_info", &s))
+			b->header.flags |= ELF_INDEX_HAS_DWARF;
+		reason = build_write(b, max_index_bytes, ret_memfd);
 	}
-	elf_file_done(f);
-	free(f);
+	build_free(b);
+	return reason;
+}
+
+enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
+				     int *ret_memfd)
+{
+	struct elf_build *b = build_new();
+	/* The names and inlined functions of the debug file, when there is one. */
+	int fd = n_fds > 1 && fds[1] >= 0 ? fds[1] : fds[0];
+	enum parse_reason reason = read_head(b, fd);
+
+	b->header.flags |= ELF_INDEX_DEBUG;
+	if (!reason)
+		reason = build_symbols(b);
+	if (!reason)
+		reason = build_dwarf(b, n_fds > 2 ? fds + 2 : NULL, n_fds > 2 ? n_fds - 2 : 0);
+	if (!reason)
+		reason = build_write(b, max_index_bytes, ret_memfd);
+	build_free(b);
 	return reason;
 }

@@ -1,38 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse: the bytes that cross between the parse child and its parent.
- * Index file: header, segments, symbols (sorted, disjoint), strings; nothing else.
+ * Private to parse: the messages between the parse child and its parent. The answer's
+ * bytes are lib/symbols/format.h.
  */
 #pragma once
 
-#include "lib/base/base.h"
+#include "lib/symbols/format.h"
+#include "node/parse/parse.h"
 
-#define INDEX_MAGIC	   "pfindex1"
-#define INDEX_SYMBOLS_MAX  (4u << 20)
-#define INDEX_SEGMENTS_MAX 1024
-#define INDEX_STRINGS_MAX  (64u << 20)
-#define INDEX_NAME_MAX	   16384 /* longer names are cut and end in "..." */
-#define INDEX_BUILD_ID_MAX 64
-#define PARSE_FILE_MAX	   (4ULL << 30)
-
-struct index_header {
-	char magic[8];
-	uint32_t n_symbols, n_segments;
-	uint32_t string_bytes;
-	uint32_t build_id_bytes;
-	uint8_t build_id[INDEX_BUILD_ID_MAX];
-};
-struct index_segment {
-	uint64_t address, offset, bytes; /* bytes: of the file */
-	uint32_t executable, pad;
-};
-struct index_symbol {
-	uint64_t address;
-	uint32_t size, name; /* name: offset into the strings */
-};
-_Static_assert(sizeof(struct index_header) == 88, "index");
-_Static_assert(sizeof(struct index_segment) == 32, "index");
-_Static_assert(sizeof(struct index_symbol) == 16, "index");
+#define PARSE_FILE_MAX	(4ULL << 30)
+#define INDEX_BYTES_MAX (256ULL << 20) /* largest memfd of the child */
 
 /* Why a file has no index. X(enum, word in counters, errno) */
 #define PARSE_REASONS(X)                                                                           \
@@ -60,21 +37,28 @@ enum parse_reason {
 };
 
 #define PARSE_SOCKET_FD 3 /* in the child */
+enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {
 	uint64_t sequence;
 	uint64_t max_index_bytes;
+	uint32_t what; /* enum parse_what */
+	uint32_t has;  /* PARSE_DEBUG: bit k: descriptor k (main, debug, .dwo files) came along */
+	uint32_t has_high, pad;
 };
 struct parse_reply { /* sequence 0: the child is ready, or why it is not */
 	uint64_t sequence;
 	uint32_t reason, pad;
 };
 
-/* Child: ELF -> sealed memfd. Links elfutils; call it elsewhere only from tests. */
+/* Child: file -> sealed memfd. Links elfutils; call it elsewhere only from tests. */
 enum parse_reason elf_to_index(int fd, uint64_t max_index_bytes, int *ret_memfd);
+/* fds: main, debug or -1, .dwo files or -1 each. */
+enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
+				     int *ret_memfd);
 /* Child: gives up everything but reading what it is sent. max_file_bytes: largest memfd. */
 int parse_sandbox(uint64_t max_file_bytes);
 
-/* One message with at most one descriptor (-1: none). 0, -EPIPE when the other end is gone,
+/* One message with at most PARSE_FDS_MAX descriptors. 0, -EPIPE when the other end is gone,
  * -EBADMSG when the size or the number of descriptors is wrong. */
-int parse_send(int sock, const void *message, size_t n, int fd);
-int parse_receive(int sock, void *message, size_t n, int *ret_fd);
+int parse_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds);
+int parse_receive(int sock, void *message, size_t n, int *ret_fds, size_t max_fds, size_t *ret_n_fds);

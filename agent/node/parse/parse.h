@@ -3,35 +3,11 @@
  * parse: hostile ELF files, read in a child without capabilities, file system or
  * network. The only directory that links elfutils. The parent sends descriptors,
  * the child answers with a sealed memfd: an index whose reader here checks every
- * bound. A hang or crash of the child costs one file.
+ * bound (lib/symbols). A hang or crash of the child costs one file.
  */
 #pragma once
 
-#include "lib/base/base.h"
-
-/* ---- the index ---- */
-struct elf_index;			/* immutable, reference counted, mmapped */
-/*
- * The part of a symbol around the address asked for. Symbols inside a larger one
- * cut it into parts; one without size (hand-written assembly, .symtab only) reaches
- * to the next symbol or its section's end, never into a symbol that has a size.
- */
-struct elf_symbol {
-	uint64_t address, size;		/* ELF virtual address */
-	const char *name;		/* mangled, no symbol version, borrowed from the index */
-};
-struct elf_index *elf_index_ref(struct elf_index *i);
-struct elf_index *elf_index_unref(struct elf_index *i);
-size_t elf_index_bytes(const struct elf_index *i);
-const char *elf_index_build_id(const struct elf_index *i);	/* hex, "" if none */
-/* File offset -> ELF virtual address by the PT_LOAD headers; -ENOENT outside of all. */
-int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address);
-/* -ENOENT: inside no symbol. Never a neighbour. */
-int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret);
-/* Reads a child's answer; refuses (-EBADMSG) whatever is not consistent. Takes fd. */
-int elf_index_open(int memfd, struct elf_index **ret);
-/* Same bytes: files may share an index only then; a build id alone can be forged. */
-bool elf_index_equal(const struct elf_index *a, const struct elf_index *b);
+#include "lib/symbols/symbols.h"
 
 /* ---- parent ---- */
 struct parser;
@@ -49,6 +25,18 @@ struct parser *parser_free(struct parser *p);
  * Failures are counted by reason in podflame_parse_failures_total.
  */
 int parser_elf(struct parser *p, int main_fd, struct elf_index **ret);
+/*
+ * The debug index of a file: symbols and inlined functions, no tables. debug_fd: its separate
+ * debug file, -1 when the DWARF is in the file itself; dwo_fds: of elf_index_wanted, in its order,
+ * -1 where one is missing; the first answer of a file with split DWARF has none and says what it wants.
+ */
+#define PARSE_FDS_MAX 64
+struct parse_debug_files {
+	int main_fd, debug_fd;
+	const int *dwo_fds;
+	size_t n_dwo_fds;		/* at most PARSE_FDS_MAX - 2 */
+};
+int parser_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret);
 /* Why the last file failed, one word ("timeout", "too_many_symbols", ...); "" when it did not. */
 const char *parser_reason(const struct parser *p);
 /* Children lost (killed for a timeout, crashed, or killed by others). */

@@ -5,7 +5,7 @@
 #include "lib/base/testdir.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
-#include "node/parse/symbols.h"
+#include "node/parse/build.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -204,16 +204,17 @@ static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
 
 static void symbols_become_disjoint_parts(void **state)
 {
-	struct symbol nested[] = {{10, 100, 200, "outer", 0, 0, 0, 0},
-				  {20, 30, 200, "inner", 0, 0, 0, 0}};
-	struct symbol crossing[] = {{10, 50, 200, "a", 0, 0, 0, 0}, {40, 80, 200, "b", 0, 0, 0, 0}};
-	struct symbol aliases[] = {{10, 20, 200, "__libc_write", 0, 0, 0, 0},
-				   {10, 20, 200, "write@@GLIBC_2.2.5", 0, 1, 0, 0},
-				   {10, 20, 200, "local", 0, 0, 1, 0}};
-	struct symbol sizeless[] = {{10, 10, 60, "bare", 0, 0, 0, 0},
-				    {30, 40, 60, "sized", 0, 0, 0, 0},
-				    {35, 35, 60, "label_inside", 0, 0, 0, 0},
-				    {50, 50, 60, "last", 0, 0, 0, 0}};
+	struct symbol nested[] = {{10, 100, 200, "outer", 0, 0, 0, 0, 0, 0},
+				  {20, 30, 200, "inner", 0, 0, 0, 0, 0, 0}};
+	struct symbol crossing[] = {{10, 50, 200, "a", 0, 0, 0, 0, 0, 0},
+				    {40, 80, 200, "b", 0, 0, 0, 0, 0, 0}};
+	struct symbol aliases[] = {{10, 20, 200, "__libc_write", 0, 0, 0, 0, 0, 0},
+				   {10, 20, 200, "write@@GLIBC_2.2.5", 0, 0, 0, 1, 0, 0},
+				   {10, 20, 200, "local", 0, 0, 0, 0, 1, 0}};
+	struct symbol sizeless[] = {{10, 10, 60, "bare", 0, 0, 0, 0, 0, 0},
+				    {30, 40, 60, "sized", 0, 0, 0, 0, 0, 0},
+				    {35, 35, 60, "label_inside", 0, 0, 0, 0, 0, 0},
+				    {50, 50, 60, "last", 0, 0, 0, 0, 0, 0}};
 
 	(void)state;
 	assert_parts(NULL, 0, "");

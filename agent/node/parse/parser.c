@@ -113,6 +113,7 @@ static enum parse_reason wait_reply(struct parser *p, uint64_t sequence, int *re
 	uint64_t deadline = now_mono_ns() + p->timeout_ns;
 	_cleanup_close_ int fd = -1;
 	struct parse_reply reply;
+	size_t n_fds = 0;
 	int r;
 
 	for (;;) {
@@ -128,7 +129,7 @@ static enum parse_reason wait_reply(struct parser *p, uint64_t sequence, int *re
 		if (r > 0)
 			break;
 	}
-	r = parse_receive(p->sock, &reply, sizeof(reply), &fd);
+	r = parse_receive(p->sock, &reply, sizeof(reply), &fd, 1, &n_fds);
 	if (r < 0)
 		return r == -EBADMSG ? PARSE_ANSWER : PARSE_DIED;
 	if (reply.sequence != sequence || reply.reason >= _PARSE_REASON_MAX)
@@ -196,31 +197,30 @@ struct parser *parser_free(struct parser *p)
 	return NULL;
 }
 
-static enum parse_reason ask(struct parser *p, int main_fd, int *ret_memfd)
+static enum parse_reason ask(struct parser *p, struct parse_request *request, const int *fds,
+			     size_t n_fds, int *ret_memfd)
 {
-	struct parse_request request = {.max_index_bytes = p->max_index_bytes};
-
+	request->max_index_bytes = p->max_index_bytes;
 	/* A child that died while it had nothing to do is not this file's fault: once more. */
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (!p->pid && start_child(p) < 0)
 			return PARSE_DIED;
-		request.sequence = ++p->sequence;
-		if (parse_send(p->sock, &request, sizeof(request), main_fd) == 0)
-			return wait_reply(p, request.sequence, ret_memfd);
+		request->sequence = ++p->sequence;
+		if (parse_send(p->sock, request, sizeof(*request), fds, n_fds) == 0)
+			return wait_reply(p, request->sequence, ret_memfd);
 		lose_child(p);
 	}
 	return PARSE_DIED;
 }
 
-int parser_elf(struct parser *p, int main_fd, struct elf_index **ret)
+static int parse(struct parser *p, struct parse_request *request, const int *fds, size_t n_fds,
+		 struct elf_index **ret)
 {
 	enum parse_reason reason;
 	int memfd = -1;
 
 	p->reason = PARSE_OK;
-	if (main_fd < 0)
-		return -EBADF;
-	reason = ask(p, main_fd, &memfd);
+	reason = ask(p, request, fds, n_fds, &memfd);
 	if (!reason && elf_index_open(memfd, ret) < 0)
 		reason = PARSE_ANSWER;
 	if (reason == PARSE_TIMEOUT || reason == PARSE_DIED || reason == PARSE_ANSWER) {
@@ -230,6 +230,37 @@ int parser_elf(struct parser *p, int main_fd, struct elf_index **ret)
 		p->lost_in_a_row = 0;
 	}
 	return reason ? fail(p, reason) : 0;
+}
+
+int parser_elf(struct parser *p, int main_fd, struct elf_index **ret)
+{
+	struct parse_request request = {.what = PARSE_MAIN};
+
+	if (main_fd < 0)
+		return -EBADF;
+	return parse(p, &request, &main_fd, 1, ret);
+}
+
+int parser_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret)
+{
+	struct parse_request request = {.what = PARSE_DEBUG};
+	int fds[PARSE_FDS_MAX];
+	uint64_t has = 0;
+	size_t n = 0;
+
+	if (f->main_fd < 0)
+		return -EBADF;
+	for (size_t i = 0; i < MIN(f->n_dwo_fds + 2, (size_t)PARSE_FDS_MAX); i++) {
+		int fd = i == 0 ? f->main_fd : i == 1 ? f->debug_fd : f->dwo_fds[i - 2];
+
+		if (fd < 0)
+			continue;
+		has |= 1ull << i;
+		fds[n++] = fd;
+	}
+	request.has = has;
+	request.has_high = has >> 32;
+	return parse(p, &request, fds, n, ret);
 }
 
 const char *parser_reason(const struct parser *p)

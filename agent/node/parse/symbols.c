@@ -4,7 +4,7 @@
  * address, each named by the innermost symbol, so that a look-up is one binary search
  * whatever the file contains.
  */
-#include "node/parse/symbols.h"
+#include "node/parse/build.h"
 
 #include <stdlib.h>
 
@@ -126,6 +126,8 @@ static void emit(struct sweep *w, uint64_t end)
 		.address = w->place,
 		.size = MIN(end - w->place, (uint64_t)UINT32_MAX),
 		.name = y->name_offset,
+		.file = y->file,
+		.line = y->line,
 	};
 	w->place = end;
 }

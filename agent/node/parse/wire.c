@@ -1,37 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between parser and child: fixed size, at most one descriptor each. */
+/* Messages between parser and child: fixed size, a limited number of descriptors. */
 #include "node/parse/format.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-int parse_send(int sock, const void *message, size_t n, int fd)
+union control {
+	char bytes[CMSG_SPACE(PARSE_FDS_MAX * sizeof(int))];
+	struct cmsghdr align;
+};
+
+int parse_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
+	union control control = {0};
 	struct iovec iov = {.iov_base = (void *)message, .iov_len = n};
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	if (fd >= 0) {
+	if (n_fds > PARSE_FDS_MAX)
+		return -E2BIG;
+	if (n_fds) {
 		struct cmsghdr *c;
 
 		m.msg_control = control.bytes;
-		m.msg_controllen = sizeof(control.bytes);
+		m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
 		c = CMSG_FIRSTHDR(&m);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
 	}
 	if (sendmsg(sock, &m, MSG_NOSIGNAL) < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
 	return 0;
 }
 
-/* Takes every descriptor out of a message; all but the first are closed. */
-static size_t take_fds(struct msghdr *m, int *ret_fd)
+/* Takes every descriptor out of a message; those beyond max are closed. */
+static size_t take_fds(struct msghdr *m, int *fds, size_t max)
 {
 	size_t n = 0;
 
@@ -45,8 +49,8 @@ static size_t take_fds(struct msghdr *m, int *ret_fd)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (n == 0)
-				*ret_fd = fd;
+			if (n < max)
+				fds[n] = fd;
 			else
 				close(fd);
 		}
@@ -54,18 +58,17 @@ static size_t take_fds(struct msghdr *m, int *ret_fd)
 	return n;
 }
 
-int parse_receive(int sock, void *message, size_t n, int *ret_fd)
+int parse_receive(int sock, void *message, size_t n, int *ret_fds, size_t max_fds,
+		  size_t *ret_n_fds)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
+	union control control;
 	struct iovec iov = {.iov_base = message, .iov_len = n};
 	struct msghdr m = {.msg_iov = &iov,
 			   .msg_iovlen = 1,
 			   .msg_control = control.bytes,
 			   .msg_controllen = sizeof(control.bytes)};
-	_cleanup_close_ int fd = -1;
+	int fds[PARSE_FDS_MAX], r = 0;
+	size_t n_fds;
 	ssize_t got;
 
 	do
@@ -73,12 +76,20 @@ int parse_receive(int sock, void *message, size_t n, int *ret_fd)
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
-	if (take_fds(&m, &fd) > 1 || m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		return -EBADMSG;
-	if (got == 0)
-		return -EPIPE;
-	if ((size_t)got != n)
-		return -EBADMSG;
-	*ret_fd = TAKE_FD(fd);
+	max_fds = MIN(max_fds, (size_t)PARSE_FDS_MAX);
+	n_fds = take_fds(&m, fds, max_fds);
+	if (n_fds > max_fds || m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		r = -EBADMSG;
+	else if (got == 0)
+		r = -EPIPE;
+	else if ((size_t)got != n)
+		r = -EBADMSG;
+	if (r < 0) {
+		for (size_t i = 0; i < MIN(n_fds, max_fds); i++)
+			close(fds[i]);
+		return r;
+	}
+	memcpy(ret_fds, fds, n_fds * sizeof(int));
+	*ret_n_fds = n_fds;
 	return 0;
 }

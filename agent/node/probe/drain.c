@@ -12,10 +12,9 @@
 #define BATCH		4096
 
 static const char *const end_reasons[_PF_END_MAX] = {
-	[PF_END_ROOT] = NULL,
-	[PF_END_DEPTH] = "truncated",
-	[PF_END_READ] = "read",
-	[PF_END_FP] = "no_frame_pointer",
+#define X(name, text) [PF_END_##name] = text,
+	PF_STACK_ENDS(X)
+#undef X
 };
 
 static void count_record(const char *reason)

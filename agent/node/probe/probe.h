@@ -48,7 +48,8 @@ struct raw_stack {
 	uint64_t hash;
 	const struct raw_frame *frames; /* leaf first */
 	size_t n;
-	const char *end_reason; /* NULL: finished; else "truncated", "read", "no_frame_pointer" */
+	const char *
+		end_reason; /* NULL: finished; else a text of PF_STACK_ENDS: "truncated", "read" ... */
 };
 struct raw_names {
 	uint64_t hash;
@@ -65,7 +66,12 @@ struct raw_total {
 	bool main_thread;
 	uint64_t n, value;
 };
-enum raw_proc_what { RAW_PROC_SEEN, RAW_PROC_EXEC, RAW_PROC_EXIT };
+enum raw_proc_what {
+	RAW_PROC_SEEN, /* first sample, or probes_announce */
+	RAW_PROC_EXEC,
+	RAW_PROC_EXIT,
+	RAW_PROC_MAPS, /* its executable mappings have changed: read them again */
+};
 struct raw_proc {
 	enum raw_proc_what what;
 	uint32_t tgid, tgid_root, tgid_own, exec_id;
@@ -108,6 +114,25 @@ const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *drain_names(const struct drain *d, uint64_t hash);
 /* Becomes readable when the kernel asks for a quick drain (new process, new cgroup). */
 int probes_wake_fd(const struct probes *p);
+
+/* ---- unwind tables: the kernel's side of node/unwind's ops; all (os) ---- */
+struct pf_file; /* bpf/tables.h */
+struct pf_process;
+struct pf_process_key;
+int probes_chunk_write(struct probes *p, uint32_t chunk, uint32_t offset, const void *bytes,
+		       size_t n);
+int probes_chunk_flush(struct probes *p);
+int probes_chunk_drop(struct probes *p, uint32_t chunk);
+int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f);
+int probes_process_set(struct probes *p, const struct pf_process_key *k,
+		       const struct pf_process *v);
+int probes_process_remove(struct probes *p, const struct pf_process_key *k);
+int probes_grace(struct probes *p);
+/*
+ * (os) Every selected process that no drain has told of yet is told of by the next quick drain
+ * (RAW_PROC_SEEN), sampled or not: its tables are there before its first sample then.
+ */
+int probes_announce(struct probes *p);
 
 /* ---- what works here ---- */
 struct support {

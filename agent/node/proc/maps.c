@@ -294,6 +294,7 @@ int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 				 .exec_id = exec_id,
 				 .start_boottime_ns = start_boottime_ns,
 				 .read_at_ns = now_boot_ns(),
+				 .root_fd = -1,
 				 .refs = 1};
 	e = check_start(r.proc_fd, start_boottime_ns);
 	if (!e)

@@ -51,6 +51,10 @@ struct mappings {
 	struct mapping *items;		/* sorted by start */
 	size_t n;
 	bool truncated;			/* more than MAPPINGS_MAX */
+	/* As the kernel counts them in mm->exec_vm (not writable, not a stack): when it differs,
+	 * mappings have changed since. */
+	uint64_t exec_pages;
+	int root_fd;			/* O_PATH of the process's root directory; -1: none */
 	unsigned refs;			/* atomic */
 };
 #define MAPPINGS_MAX 16384

@@ -4,6 +4,7 @@
  * and change time; files with the same bytes share one index. A forged build id gets nobody
  * another file's names.
  */
+#include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <elf.h>

@@ -42,7 +42,3 @@ void files_symbol(struct files *f, const struct mapping *m, uint64_t address,
 		  struct file_symbol *ret);
 size_t files_bytes(const struct files *f);
 size_t files_count(const struct files *f);
-
-/* ---- text.c ---- */
-/* Valid UTF-8 without control characters, '?' for what was not; a new string. */
-char *text_clean(const char *s);

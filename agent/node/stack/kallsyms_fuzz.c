@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as /proc/kallsyms; and as a symbol's name, through demangling and cleaning. */
+#include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <stdlib.h>

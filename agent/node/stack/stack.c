@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raw stacks -> frames: which process, which mapping, which function, and what could not be told. */
+#include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <stdlib.h>

@@ -46,5 +46,3 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 int stacks_refresh_kernel(struct stacks *s);
 /* "" when all is well, else why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."). */
 const char *stacks_kernel_problem(const struct stacks *s);
-/* C++ (Itanium), Rust legacy and v0; NULL when it is no mangled name. Caller frees. */
-char *demangle(const char *name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names as compilers mangle them and as they are shown; and as an attacker would. */
-#include "node/stack/internal.h"
+#include "lib/symbols/symbols.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

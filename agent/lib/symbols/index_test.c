@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reader of a child's answer: exact look-ups, and answers that lie. */
-#include "node/parse/format.h"
-#include "node/parse/parse.h"
+#include "lib/symbols/format.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -35,19 +34,36 @@ struct small_index {
 	struct index_header header;
 	struct index_segment segment;
 	struct index_symbol symbols[2];
-	char strings[8];
+	struct index_inline_range range;
+	struct index_inline_node nodes[2];
+	struct elf_page page;
+	struct pf_row rows[2];
+	struct pf_rule rule;
+	char strings[16];
 };
 
 static struct small_index valid_index(void)
 {
 	struct small_index x = {
-		.header = {.n_symbols = 2, .n_segments = 1, .string_bytes = 8, .build_id_bytes = 2},
+		.header = {.string_bytes = 16, .build_id_bytes = 2},
 		.segment = {.address = 0x1000, .offset = 0, .bytes = 0x1000, .executable = 1},
-		.symbols = {{0x1000, 16, 0}, {0x1010, 16, 4}},
-		.strings = "one\0two",
+		.symbols = {{0x1000, 16, 1, 0, 0}, {0x1010, 16, 5, 12, 7}},
+		.range = {0x1004, 4, 1},
+		.nodes = {{1, 12, 3, 0}, {5, 12, 4, 1}},
+		.page = {.number = 0, .n_rows = 2},
+		.rows = {{0, PF_RULE_GAP}, {0x1000, 0}},
+		.rule = {.cfa_offset = 8},
+		.strings = "\0one\0two\0ab\0c.c",
 	};
 
 	memcpy(x.header.magic, INDEX_MAGIC, 8);
+	x.header.n[INDEX_segments] = 1;
+	x.header.n[INDEX_symbols] = 2;
+	x.header.n[INDEX_inline_ranges] = 1;
+	x.header.n[INDEX_inline_nodes] = 2;
+	x.header.n[INDEX_pages] = 1;
+	x.header.n[INDEX_rows] = 2;
+	x.header.n[INDEX_rules] = 1;
 	x.header.build_id[0] = 0xab;
 	return x;
 }
@@ -82,18 +98,33 @@ static void lying_answers_are_refused(void **state)
 		change;                                                                            \
 		assert_int_equal(open_bytes(&x, sizeof(x)), -EBADMSG);                             \
 	} while (0)
-	REFUSED(x.header.magic[7] = '2');
-	REFUSED(x.header.n_symbols = 3);
-	REFUSED(x.header.n_symbols = UINT32_MAX);
-	REFUSED(x.header.n_segments = UINT32_MAX);
+	REFUSED(x.header.magic[7] = '1');
+	REFUSED(x.header.n[INDEX_symbols] = 3);
+	REFUSED(x.header.n[INDEX_symbols] = UINT32_MAX);
+	REFUSED(x.header.n[INDEX_segments] = UINT32_MAX);
 	REFUSED(x.header.string_bytes = UINT32_MAX);
 	REFUSED(x.header.build_id_bytes = 65);
 	REFUSED(x.symbols[0].address = 0x1008);		/* overlaps the next */
 	REFUSED(x.symbols[1].address = 0);		/* not sorted */
 	REFUSED(x.symbols[1].address = UINT64_MAX - 3); /* wraps */
 	REFUSED(x.symbols[1].size = 0);
-	REFUSED(x.symbols[1].name = 8);
-	REFUSED(x.strings[7] = 'x'); /* last string has no end */
+	REFUSED(x.symbols[1].name = 16);
+	REFUSED(x.symbols[1].file = 16);
+	REFUSED(x.strings[15] = 'x'); /* last string has no end */
+	REFUSED(x.strings[0] = 'x');
+	REFUSED(x.range.node = 2);
+	REFUSED(x.range.size = 0);
+	REFUSED(x.nodes[0].parent = 1); /* its own parent */
+	REFUSED(x.nodes[1].parent = 2);
+	REFUSED(x.nodes[1].name = 16);
+	REFUSED(x.page.n_rows = 0);
+	REFUSED(x.page.n_rows = 3);
+	REFUSED(x.page.first_row = 1);
+	REFUSED(x.rows[0].address = 1); /* nothing says what holds before */
+	REFUSED(x.rows[1].address = 0);
+	REFUSED(x.rows[1].rule = 1);
+	REFUSED(x.rule.cfa = _PF_CFA_MAX);
+	REFUSED(x.rule.reg = 17);
 	REFUSED(x.segment.bytes = UINT64_MAX);
 }
 
@@ -101,6 +132,8 @@ static void index_answers_are_exact(void **state)
 {
 	struct small_index x = valid_index();
 	struct elf_index *i, *j;
+	struct elf_inline inlined[ELF_INLINES_MAX];
+	struct elf_tables tables;
 	struct elf_symbol s;
 	int a = make_memfd(&x, sizeof(x)), b;
 
@@ -112,6 +145,18 @@ static void index_answers_are_exact(void **state)
 	assert_symbol(i, 0x1010, "two");
 	assert_int_equal(elf_index_symbol(i, 0xfff, &s), -ENOENT);
 	assert_int_equal(elf_index_symbol(i, 0x1020, &s), -ENOENT);
+	assert_int_equal(elf_index_symbol(i, 0x1010, &s), 0);
+	assert_string_equal(s.file, "c.c");
+	assert_int_equal(s.line, 7);
+	assert_int_equal(elf_index_inlines(i, 0x1003, inlined), 0);
+	assert_int_equal(elf_index_inlines(i, 0x1008, inlined), 0);
+	assert_int_equal(elf_index_inlines(i, 0x1007, inlined), 2);
+	assert_string_equal(inlined[0].name, "two");
+	assert_int_equal(inlined[0].line, 4);
+	assert_string_equal(inlined[1].name, "one");
+	elf_index_tables(i, &tables);
+	assert_int_equal(tables.n_pages, 1);
+	assert_int_equal(tables.rows[1].rule, 0);
 	assert_string_equal(elf_index_build_id(i), "ab00");
 	x.symbols[1].size = 8;
 	b = make_memfd(&x, sizeof(x));

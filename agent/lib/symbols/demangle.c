@@ -13,7 +13,7 @@
 #undef xmemdup
 #undef ARRAY_SIZE
 
-#include "node/stack/stack.h"
+#include "lib/symbols/symbols.h"
 
 #define MANGLED_MAX   4096
 #define DEMANGLED_MAX 16384

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and paths of pods hold any bytes; what leaves this module is text that JSON and protobuf take. */
-#include "node/stack/internal.h"
+#include "lib/symbols/symbols.h"
 
 char *text_clean(const char *s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a child's answer: refused, or read without a step outside. */
-#include "node/parse/parse.h"
+#include "lib/symbols/symbols.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

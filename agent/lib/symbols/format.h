@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bytes of an index: header, then the sections in the order of INDEX_SECTIONS, each an
+ * array of its type, then strings; nothing else. Included by the reader and by the writer (node/parse).
+ */
+#pragma once
+
+#include "lib/symbols/symbols.h"
+
+#define INDEX_MAGIC	   "pfindex2"
+#define INDEX_STRINGS_MAX  (64u << 20)
+#define INDEX_NAME_MAX	   16384 /* longer names are cut and end in "..." */
+#define INDEX_BUILD_ID_MAX 64
+#define INDEX_SYMBOLS_MAX  (4u << 20)
+#define INDEX_SEGMENTS_MAX 1024
+#define INDEX_WANTED_MAX   4096
+
+struct index_segment {
+	uint64_t address, offset, bytes; /* bytes: of the file */
+	uint32_t executable, pad;
+};
+struct index_symbol { /* sorted, disjoint */
+	uint64_t address;
+	uint32_t size, name; /* names and files: offsets into the strings */
+	uint32_t file, line;
+};
+struct index_inline_range { /* sorted, disjoint: the innermost inlined function there */
+	uint64_t address;
+	uint32_t size, node;
+};
+struct index_inline_node { /* one inlining: a function inlined at one place */
+	uint32_t name, file, line;
+	uint32_t
+		parent; /* the inlining around it + 1, always an earlier one; 0: the symbol itself */
+};
+struct index_wanted {
+	uint64_t dwo_id;
+	uint32_t path, pad;
+};
+
+/* X(name, type, most). Sections are padded to 8 bytes. */
+#define INDEX_SECTIONS(X)                                                                          \
+	X(segments, struct index_segment, INDEX_SEGMENTS_MAX)                                      \
+	X(symbols, struct index_symbol, INDEX_SYMBOLS_MAX)                                         \
+	X(inline_ranges, struct index_inline_range, 4u << 20)                                      \
+	X(inline_nodes, struct index_inline_node, 4u << 20)                                        \
+	X(wanted, struct index_wanted, INDEX_WANTED_MAX)                                           \
+	X(pages, struct elf_page, 1u << 20)                                                        \
+	X(rows, struct pf_row, 16u << 20)                                                          \
+	X(rules, struct pf_rule, PF_RULES_MAX)
+
+enum index_section {
+#define X(name, type, most) INDEX_##name,
+	INDEX_SECTIONS(X)
+#undef X
+		_INDEX_SECTIONS,
+};
+
+struct index_header {
+	char magic[8];
+	uint32_t n[_INDEX_SECTIONS]; /* items of each section */
+	uint32_t string_bytes;	     /* the first byte is NUL: offset 0 is "" */
+	uint32_t flags;		     /* enum elf_index_flag */
+	uint32_t debuglink, debuglink_crc;
+	uint32_t build_id_bytes;
+	uint32_t pad;
+	uint8_t build_id[INDEX_BUILD_ID_MAX];
+};
+_Static_assert(sizeof(struct index_header) == 8 + 4 * _INDEX_SECTIONS + 24 + INDEX_BUILD_ID_MAX,
+	       "index");
+_Static_assert(sizeof(struct index_header) % 8 == 0, "index");
+_Static_assert(sizeof(struct index_segment) == 32, "index");
+_Static_assert(sizeof(struct index_symbol) == 24, "index");
+_Static_assert(sizeof(struct index_inline_range) == 16, "index");
+_Static_assert(sizeof(struct index_inline_node) == 16, "index");
+_Static_assert(sizeof(struct index_wanted) == 16, "index");
+_Static_assert(sizeof(struct elf_page) == 16, "index");

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reader of an index. Whoever wrote it read a hostile file and may be hostile by
+ * now: seals and every bound are checked once at the start, and sealed bytes stay.
+ */
+#include "lib/symbols/format.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct elf_index {
+	atomic_uint refs;
+	const void *data;
+	size_t bytes;
+	void (*release)(void *arg); /* NULL: data is our own mapping */
+	void *arg;
+	const struct index_header *header;
+#define X(name, type, most) const type *name;
+	INDEX_SECTIONS(X)
+#undef X
+	const char *strings;
+	char build_id[2 * INDEX_BUILD_ID_MAX + 1];
+};
+
+/* ---- life ---- */
+
+struct elf_index *elf_index_ref(struct elf_index *i)
+{
+	atomic_fetch_add(&i->refs, 1);
+	return i;
+}
+
+static void give_back(const void *data, size_t bytes, void (*release)(void *), void *arg)
+{
+	if (release)
+		release(arg);
+	else
+		munmap((void *)data, bytes);
+}
+
+struct elf_index *elf_index_unref(struct elf_index *i)
+{
+	if (i && atomic_fetch_sub(&i->refs, 1) == 1) {
+		give_back(i->data, i->bytes, i->release, i->arg);
+		free(i);
+	}
+	return NULL;
+}
+
+size_t elf_index_bytes(const struct elf_index *i)
+{
+	return i->bytes;
+}
+
+const void *elf_index_data(const struct elf_index *i)
+{
+	return i->data;
+}
+
+const char *elf_index_build_id(const struct elf_index *i)
+{
+	return i->build_id;
+}
+
+unsigned elf_index_flags(const struct elf_index *i)
+{
+	return i->header->flags;
+}
+
+bool elf_index_equal(const struct elf_index *a, const struct elf_index *b)
+{
+	return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
+}
+
+/* ---- checks, once ---- */
+
+static bool place_sections(struct elf_index *i)
+{
+	const struct index_header *h = i->header;
+	uint64_t at = sizeof(*h);
+
+	if (h->string_bytes == 0 || h->string_bytes > INDEX_STRINGS_MAX ||
+	    h->build_id_bytes > INDEX_BUILD_ID_MAX || h->debuglink >= h->string_bytes)
+		return false;
+#define X(name, type, most)                                                                        \
+	if (h->n[INDEX_##name] > (most))                                                           \
+		return false;                                                                      \
+	i->name = (const void *)((const char *)i->data + at);                                      \
+	at += ((uint64_t)h->n[INDEX_##name] * sizeof(type) + 7) & ~7ull;
+	INDEX_SECTIONS(X)
+#undef X
+	i->strings = (const char *)i->data + at;
+	if (at + h->string_bytes != i->bytes)
+		return false;
+	/* With NUL at both ends every offset inside starts a string that ends inside. */
+	return !i->strings[0] && !i->strings[h->string_bytes - 1];
+}
+
+static bool segments_valid(const struct elf_index *i)
+{
+	for (uint32_t k = 0; k < i->header->n[INDEX_segments]; k++) {
+		const struct index_segment *s = &i->segments[k];
+
+		if (s->address + s->bytes < s->address || s->offset + s->bytes < s->offset)
+			return false;
+	}
+	return true;
+}
+
+static bool symbols_valid(const struct elf_index *i)
+{
+	uint32_t strings = i->header->string_bytes;
+	uint64_t end = 0;
+
+	for (uint32_t k = 0; k < i->header->n[INDEX_symbols]; k++) {
+		const struct index_symbol *s = &i->symbols[k];
+
+		if (s->address < end || s->size == 0 || s->address + s->size < s->address ||
+		    s->name >= strings || s->file >= strings)
+			return false;
+		end = s->address + s->size;
+	}
+	return true;
+}
+
+static bool inlines_valid(const struct elf_index *i)
+{
+	uint32_t strings = i->header->string_bytes;
+	uint64_t end = 0;
+
+	for (uint32_t k = 0; k < i->header->n[INDEX_inline_nodes]; k++) {
+		const struct index_inline_node *n = &i->inline_nodes[k];
+
+		if (n->parent > k || n->name >= strings || n->file >= strings)
+			return false;
+	}
+	for (uint32_t k = 0; k < i->header->n[INDEX_inline_ranges]; k++) {
+		const struct index_inline_range *r = &i->inline_ranges[k];
+
+		if (r->address < end || r->size == 0 || r->address + r->size < r->address ||
+		    r->node >= i->header->n[INDEX_inline_nodes])
+			return false;
+		end = r->address + r->size;
+	}
+	for (uint32_t k = 0; k < i->header->n[INDEX_wanted]; k++)
+		if (i->wanted[k].path >= strings)
+			return false;
+	return true;
+}
+
+static bool rows_valid(const struct pf_row *rows, uint32_t n, uint32_t n_rules)
+{
+	if (rows[0].address != 0)
+		return false;
+	for (uint32_t k = 0; k < n; k++) {
+		if (k && rows[k].address <= rows[k - 1].address)
+			return false;
+		if (rows[k].rule >= n_rules && rows[k].rule < PF_RULE_SPECIAL_MIN)
+			return false;
+	}
+	return true;
+}
+
+static bool tables_valid(const struct elf_index *i)
+{
+	uint32_t n_rows = i->header->n[INDEX_rows], n_rules = i->header->n[INDEX_rules];
+
+	for (uint32_t k = 0; k < i->header->n[INDEX_pages]; k++) {
+		const struct elf_page *p = &i->pages[k];
+
+		if ((k && p->number <= p[-1].number) || p->n_rows == 0 ||
+		    p->n_rows > PF_PAGE_ROWS_MAX || p->first_row > n_rows ||
+		    p->n_rows > n_rows - p->first_row ||
+		    !rows_valid(i->rows + p->first_row, p->n_rows, n_rules))
+			return false;
+	}
+	for (uint32_t k = 0; k < n_rules; k++) {
+		const struct pf_rule *r = &i->rules[k];
+
+		if (r->cfa >= _PF_CFA_MAX || r->fp >= _PF_FP_MAX || r->ra >= _PF_RA_MAX ||
+		    r->reg > 16)
+			return false;
+	}
+	return true;
+}
+
+int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), void *arg,
+		     struct elf_index **ret)
+{
+	struct elf_index *i;
+
+	if (n < sizeof(struct index_header) || n > UINT32_MAX ||
+	    memcmp(data, INDEX_MAGIC, sizeof(i->header->magic)) != 0) {
+		give_back(data, n, release, arg);
+		return -EBADMSG;
+	}
+	i = xcalloc(1, sizeof(*i));
+	atomic_init(&i->refs, 1);
+	i->data = data;
+	i->bytes = n;
+	i->release = release;
+	i->arg = arg;
+	i->header = data;
+	if (!place_sections(i) || !segments_valid(i) || !symbols_valid(i) || !inlines_valid(i) ||
+	    !tables_valid(i)) {
+		elf_index_unref(i);
+		return -EBADMSG;
+	}
+	hex_encode(i->header->build_id, i->header->build_id_bytes, i->build_id);
+	*ret = i;
+	return 0;
+}
+
+static int map_sealed(int fd, void **ret_map, size_t *ret_bytes)
+{
+	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+	int have = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+	void *map;
+
+	if (have < 0 || (have & seals) != seals)
+		return -EBADMSG;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < (off_t)sizeof(struct index_header) || st.st_size > UINT32_MAX)
+		return -EBADMSG;
+	map = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	*ret_map = map;
+	*ret_bytes = st.st_size;
+	return 0;
+}
+
+int elf_index_open(int memfd, struct elf_index **ret)
+{
+	_cleanup_close_ int fd = memfd;
+	size_t bytes = 0;
+	void *map = NULL;
+	int r = map_sealed(fd, &map, &bytes);
+
+	return r < 0 ? r : elf_index_borrow(map, bytes, NULL, NULL, ret);
+}
+
+/* ---- look-ups ---- */
+
+int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address)
+{
+	/* Data segments may repeat a page of the text in the file: text first. */
+	for (int executable = 1; executable >= 0; executable--) {
+		for (uint32_t k = 0; k < i->header->n[INDEX_segments]; k++) {
+			const struct index_segment *s = &i->segments[k];
+
+			if ((s->executable != 0) != executable || file_offset < s->offset ||
+			    file_offset - s->offset >= s->bytes)
+				continue;
+			*ret_address = s->address + (file_offset - s->offset);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* The last item that starts at or before address, among items that begin with their address. */
+static const void *last_before(const void *items, uint32_t n, size_t stride, uint64_t address)
+{
+	const char *base = items;
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (*(const uint64_t *)(base + middle * stride) <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? base + (low - 1) * stride : NULL;
+}
+
+size_t elf_index_n_symbols(const struct elf_index *i)
+{
+	return i->header->n[INDEX_symbols];
+}
+
+int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret)
+{
+	const struct index_symbol *s =
+		last_before(i->symbols, i->header->n[INDEX_symbols], sizeof(*s), address);
+
+	if (!s || address - s->address >= s->size)
+		return -ENOENT;
+	*ret = (struct elf_symbol){
+		.address = s->address,
+		.size = s->size,
+		.name = i->strings + s->name,
+		.file = i->strings + s->file,
+		.line = s->line,
+	};
+	return 0;
+}
+
+size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
+			 struct elf_inline ret[ELF_INLINES_MAX])
+{
+	const struct index_inline_range *r = last_before(
+		i->inline_ranges, i->header->n[INDEX_inline_ranges], sizeof(*r), address);
+	uint32_t node;
+	size_t n = 0;
+
+	if (!r || address - r->address >= r->size)
+		return 0;
+	for (node = r->node + 1; node && n < ELF_INLINES_MAX;) {
+		const struct index_inline_node *x = &i->inline_nodes[node - 1];
+
+		ret[n++] = (struct elf_inline){i->strings + x->name, i->strings + x->file, x->line};
+		node = x->parent;
+	}
+	return n;
+}
+
+void elf_index_tables(const struct elf_index *i, struct elf_tables *ret)
+{
+	*ret = (struct elf_tables){
+		.pages = i->pages,
+		.rows = i->rows,
+		.rules = i->rules,
+		.n_pages = i->header->n[INDEX_pages],
+		.n_rows = i->header->n[INDEX_rows],
+		.n_rules = i->header->n[INDEX_rules],
+	};
+}
+
+const char *elf_index_debuglink(const struct elf_index *i, uint32_t *ret_crc)
+{
+	if (ret_crc)
+		*ret_crc = i->header->debuglink_crc;
+	return i->strings + i->header->debuglink;
+}
+
+size_t elf_index_n_wanted(const struct elf_index *i)
+{
+	return i->header->n[INDEX_wanted];
+}
+
+struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k)
+{
+	return (struct elf_wanted){i->strings + i->wanted[k].path, i->wanted[k].dwo_id};
+}

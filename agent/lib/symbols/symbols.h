@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symbols: what is known of one ELF file, as an index: functions, inlined functions, unwind
+ * tables. The parse child of the node writes it from a hostile file; the reader here checks every
+ * bound once. The hub reads the same bytes of uploaded files.
+ */
+#pragma once
+
+#include "bpf/tables.h"
+#include "lib/base/base.h"
+
+/* ---- the index ---- */
+struct elf_index;			/* immutable, reference counted, mmapped */
+struct elf_index *elf_index_ref(struct elf_index *i);
+struct elf_index *elf_index_unref(struct elf_index *i);
+/* Reads a child's answer; refuses (-EBADMSG) whatever is not consistent. Takes fd, which is sealed. */
+int elf_index_open(int memfd, struct elf_index **ret);
+/* The same of bytes that the caller keeps until the last unref has called release(arg). */
+int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), void *arg,
+		     struct elf_index **ret);
+size_t elf_index_bytes(const struct elf_index *i);
+const void *elf_index_data(const struct elf_index *i);	/* elf_index_bytes of them: to store or to send */
+const char *elf_index_build_id(const struct elf_index *i);	/* hex, "" if none */
+/* Same bytes: files may share an index only then; a build id alone can be forged. */
+bool elf_index_equal(const struct elf_index *a, const struct elf_index *b);
+/* File offset -> ELF virtual address by the PT_LOAD headers; -ENOENT outside of all. */
+int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address);
+
+/* ---- names ---- */
+/*
+ * The part of a symbol around the address asked for. Symbols inside a larger one
+ * cut it into parts; one without size (hand-written assembly, .symtab only) reaches
+ * to the next symbol or its section's end, never into a symbol that has a size.
+ */
+struct elf_symbol {
+	uint64_t address, size;		/* ELF virtual address */
+	const char *name;		/* mangled, no symbol version, borrowed from the index */
+	const char *file;		/* where it is declared; "" not known */
+	uint32_t line;			/* 0: not known */
+};
+size_t elf_index_n_symbols(const struct elf_index *i);
+/* -ENOENT: inside no symbol. Never a neighbour. */
+int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret);
+/* A function that was inlined around an address. */
+struct elf_inline {
+	const char *name;		/* mangled or plain, as the file has it */
+	const char *file;		/* where it is declared; "" not known */
+	uint32_t line;			/* 0: not known */
+};
+#define ELF_INLINES_MAX 64
+/* Innermost first, at most ELF_INLINES_MAX; 0: nothing is inlined there. The symbol is around them. */
+size_t elf_index_inlines(const struct elf_index *i, uint64_t address, struct elf_inline ret[ELF_INLINES_MAX]);
+
+/* ---- unwind tables ---- */
+struct elf_page {			/* ascending by number */
+	uint32_t number;		/* ELF virtual address >> PF_PAGE_BITS */
+	uint32_t n_rows;		/* 1..PF_PAGE_ROWS_MAX */
+	uint32_t first_row;
+	uint32_t pad;
+};
+struct elf_tables {			/* borrowed from the index */
+	const struct elf_page *pages;
+	const struct pf_row *rows;
+	const struct pf_rule *rules;
+	size_t n_pages, n_rows, n_rules;
+};
+/* n_pages 0: the file has none; why is elf_index_flags. */
+void elf_index_tables(const struct elf_index *i, struct elf_tables *ret);
+
+/* ---- what the file says of itself ---- */
+enum elf_index_flag {
+	ELF_INDEX_GO = 1 << 0,			/* names and rows come from .gopclntab */
+	ELF_INDEX_HAS_DWARF = 1 << 1,		/* .debug_info of its own: a debug index is worth asking for */
+	ELF_INDEX_DEBUG = 1 << 2,		/* this is the debug index: symbols and inlined functions, no tables */
+	ELF_INDEX_NO_UNWIND = 1 << 3,		/* neither .eh_frame nor .debug_frame nor .gopclntab */
+	ELF_INDEX_UNWIND_CUT = 1 << 4,		/* tables are not complete: limits, or damage on the way */
+	ELF_INDEX_DWARF_CUT = 1 << 5,		/* inlined functions are not complete: limits, time, or damage */
+	ELF_INDEX_DWO = 1 << 6,			/* split DWARF: elf_index_wanted says which files */
+	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
+};
+unsigned elf_index_flags(const struct elf_index *i);
+/* .gnu_debuglink; "" none. A plain file name, no '/'. */
+const char *elf_index_debuglink(const struct elf_index *i, uint32_t *ret_crc);
+/* Files that the debug index would need too (.dwo: path as the compiler wrote it and its id). */
+struct elf_wanted {
+	const char *path;
+	uint64_t dwo_id;
+};
+size_t elf_index_n_wanted(const struct elf_index *i);
+struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
+
+/* ---- text ---- */
+/* C++ (Itanium), Rust legacy and v0; NULL when it is no mangled name. Caller frees. */
+char *demangle(const char *name);
+/* Valid UTF-8 without control characters, '?' for what was not; a new string. */
+char *text_clean(const char *s);

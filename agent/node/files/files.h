@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * files: what is known of the ELF files that are mapped on this node, parsed once each: device,
+ * inode and change time tell them apart, equal indexes are shared. A forged build id gets nobody another
+ * file's names. Finds separate debug files. Any thread.
+ */
+#pragma once
+
+#include "lib/symbols/symbols.h"
+#include "node/parse/parse.h"
+#include "node/proc/proc.h"
+
+struct files_config {
+	struct parser_config parser;
+	size_t cache_bytes;		/* indexes and names kept; 0: 256 MiB. Least recently used go first */
+	const char *host_debug_dir;	/* "" or NULL: no debug files of the host; "/usr/lib/debug" */
+	const char *debuginfod_url;	/* "" or NULL: off. Asked by build id, in the background */
+	const char *debuginfod_cache;	/* directory for what came from there */
+	uint64_t debug_timeout_ns;	/* for the debug index of a file; 0: 10 s */
+	size_t debug_max_bytes;		/* largest debug file read; 0: 2 GiB */
+};
+struct files;
+int files_new(const struct files_config *c, struct files **ret);
+struct files *files_free(struct files *f);	/* nobody may be in a call */
+
+/*
+ * The index of a mapping's file, parsed at its first use (blocks as long as parser_elf). New
+ * reference. -ENOENT: no file (anonymous). Other errors are remembered for a minute and counted by reason in
+ * podflame_symbol_files_failed_total.
+ */
+int files_index(struct files *f, const struct mapping *m, struct elf_index **ret);
+/*
+ * Looks for the file's debug index now (its own DWARF, .gnu_debuglink, build id, in the container's
+ * and the host's debug directories, .dwo files), once a file; blocks. For a worker that nobody waits
+ * for. debuginfod answers later by itself.
+ */
+void files_debug(struct files *f, const struct mapping *m, int root_fd);
+
+/* ---- names ---- */
+struct file_name {
+	const char *name;		/* demangled and clean; NULL: inside no symbol */
+	const char *file;		/* where it is declared; NULL: not known */
+	uint32_t line;			/* 0: not known */
+	bool inlined;
+};
+struct file_names {
+	size_t n;			/* of names; innermost first, the function itself last; 0: no symbol */
+	struct file_name names[ELF_INLINES_MAX + 1];
+	char build_id[129];		/* hex; "" none */
+	uint64_t address;		/* of the function, or the one asked for; 0: the file has no index */
+	void *held;			/* private */
+};
+/*
+ * address is the process's. Parses the file if need be (blocks). With a debug index, its names; while
+ * one is being made, without. Strings live until files_names_done(ret), which must follow each call.
+ */
+void files_names(struct files *f, const struct mapping *m, uint64_t address, struct file_names *ret);
+void files_names_done(struct files *f, struct file_names *n);
+size_t files_bytes(const struct files *f);
+size_t files_count(const struct files *f);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the readers of a file have found -> sealed memfd with an index. */
+#include "node/parse/build.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct output {
+	int fd;
+	off_t at;
+	bool failed;
+};
+
+static void put_bytes(struct output *o, const void *data, size_t n)
+{
+	const char *p = data;
+
+	while (n && !o->failed) {
+		ssize_t done = pwrite(o->fd, p, n, o->at);
+
+		if (done <= 0) {
+			o->failed = true;
+			return;
+		}
+		p += done;
+		n -= done;
+		o->at += done;
+	}
+}
+
+static void put_section(struct output *o, const void *data, size_t n)
+{
+	static const char zeros[8];
+
+	put_bytes(o, data, n);
+	put_bytes(o, zeros, -n & 7);
+}
+
+/* The sections' items, in the order of INDEX_SECTIONS. */
+struct arrays {
+	const void *items[_INDEX_SECTIONS];
+};
+
+static uint64_t bytes_of(const struct index_header *h)
+{
+	uint64_t bytes = sizeof(*h) + h->string_bytes;
+
+#define X(name, type, most) bytes += ((uint64_t)h->n[INDEX_##name] * sizeof(type) + 7) & ~7ull;
+	INDEX_SECTIONS(X)
+#undef X
+	return bytes;
+}
+
+static int write_all(const struct index_header *h, const struct arrays *a,
+		     const struct buf *strings, int fd)
+{
+	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	struct output o = {.fd = fd};
+
+	put_bytes(&o, h, sizeof(*h));
+#define X(name, type, most)                                                                        \
+	put_section(&o, a->items[INDEX_##name], h->n[INDEX_##name] * sizeof(type));
+	INDEX_SECTIONS(X)
+#undef X
+	put_bytes(&o, strings->data, strings->len);
+	if (o.failed || fcntl(fd, F_ADD_SEALS, seals) < 0)
+		return -EIO;
+	return 0;
+}
+
+static enum parse_reason write_index(struct elf_build *b, const struct arrays *a,
+				     uint64_t max_bytes, int *ret_memfd)
+{
+	_cleanup_close_ int fd = -1;
+
+	memcpy(b->header.magic, INDEX_MAGIC, sizeof(b->header.magic));
+	b->header.string_bytes = b->strings.len;
+	if (b->strings.failed)
+		return PARSE_STRINGS;
+	if (bytes_of(&b->header) > max_bytes)
+		return PARSE_INDEX_BYTES;
+	fd = memfd_create("podflame-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || write_all(&b->header, a, &b->strings, fd) < 0)
+		return PARSE_IO;
+	*ret_memfd = TAKE_FD(fd);
+	return PARSE_OK;
+}
+
+enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_memfd)
+{
+	struct index_symbol *symbols = NULL;
+	struct paged_rows rows = {0};
+	struct flat_inlines inlines = {0};
+	size_t n_symbols = 0;
+	enum parse_reason reason;
+
+	reason = symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
+	if (!reason)
+		reason = rows_finish(b->rows, &rows);
+	if (!reason)
+		reason = inlines_finish(b->inlines, &inlines);
+	if (!reason) {
+		const struct arrays a = {{
+			[INDEX_segments] = b->segments,
+			[INDEX_symbols] = symbols,
+			[INDEX_inline_ranges] = inlines.ranges,
+			[INDEX_inline_nodes] = inlines.nodes,
+			[INDEX_wanted] = b->wanted,
+			[INDEX_pages] = rows.pages,
+			[INDEX_rows] = rows.rows,
+			[INDEX_rules] = rows.rules,
+		}};
+		uint32_t *n = b->header.n;
+
+		n[INDEX_segments] = b->n_segments;
+		n[INDEX_symbols] = n_symbols;
+		n[INDEX_inline_ranges] = inlines.n_ranges;
+		n[INDEX_inline_nodes] = inlines.n_nodes;
+		n[INDEX_wanted] = b->n_wanted;
+		n[INDEX_pages] = rows.n_pages;
+		n[INDEX_rows] = rows.n_rows;
+		n[INDEX_rules] = rows.n_rules;
+		reason = write_index(b, &a, max_bytes, ret_memfd);
+	}
+	free(symbols);
+	free(rows.pages);
+	free(rows.rows);
+	free(inlines.ranges);
+	free(inlines.nodes);
+	return reason;
+}

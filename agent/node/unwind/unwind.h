@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unwind: which unwind tables the kernel has. Gives out chunks (bpf/tables.h), puts files'
+ * tables and processes' mappings into them, takes unused ones out when the byte budget is
+ * reached. Knows no BPF: what it decides is written through ops, to the kernel or, in tests and
+ * fuzzers, to memory. One thread (os worker).
+ */
+#pragma once
+
+#include "lib/symbols/symbols.h"
+#include "node/proc/proc.h"
+
+struct unwind_ops {
+	/* Copies n bytes to a chunk, which is made at its first use. May be kept back until flush. */
+	int (*write)(void *arg, uint32_t chunk, uint32_t offset, const void *bytes, size_t n);
+	int (*flush)(void *arg);
+	int (*drop_chunk)(void *arg, uint32_t chunk);	/* nobody refers to it any more */
+	int (*set_file)(void *arg, uint32_t slot, const struct pf_file *f);
+	int (*set_process)(void *arg, const struct pf_process_key *k, const struct pf_process *p);
+	int (*remove_process)(void *arg, const struct pf_process_key *k);
+	/* Returns after everyone has left who may still see what was replaced before (RCU). */
+	int (*grace)(void *arg);
+};
+struct unwind;
+/* budget_bytes: of chunks in the kernel; 0: 64 MiB */
+int unwind_new(const struct unwind_ops *ops, void *arg, size_t budget_bytes, struct unwind **ret);
+struct unwind *unwind_free(struct unwind *u);
+
+/*
+ * A process's executable mappings (of one exec), with the index of each one's file: NULL where it
+ * has none (anonymous, not readable) or not yet (pending[i]). Called again when more is known, or when
+ * mappings changed; replaces. Files are told apart by their index's bytes. A file's table goes in
+ * whole or not at all: -ENOSPC goes to the counter and leaves that file on frame pointers.
+ */
+int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+		   const bool *pending);
+/* All execs of it. Its tables stay until room is needed. */
+void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns);
+
+struct unwind_stats {
+	size_t table_bytes, chunk_bytes;	/* used of; in the kernel */
+	size_t n_files, n_files_without;	/* with tables; that got none (budget, slots, limits) */
+	size_t n_processes, n_mappings;
+	uint64_t n_evicted;			/* files, since the start */
+};
+void unwind_stats(const struct unwind *u, struct unwind_stats *ret);

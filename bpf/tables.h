@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tables: unwind tables, as the parse child makes them and the unwinder reads them. Fixed-width
+ * types only. A file's text is cut into pages of 64 KiB; a page has rows, a row says which rule
+ * holds from its address on, a rule says where the caller's frame is. Rules are kept once a file.
+ * Row layout after the field's densest (4 bytes: address within the page, rule).
+ */
+#pragma once
+
+#ifndef __bpf__
+#include <stdint.h>
+#endif
+
+/* ---- one file's table ---- */
+#define PF_PAGE_BITS	 16
+#define PF_PAGE_BYTES	 (1u << PF_PAGE_BITS)
+#define PF_RULES_MAX	 4096  /* of a file; real ones have 8 to 600 */
+#define PF_PAGE_ROWS_MAX 16384 /* of a page: one chunk; real ones have about 1,000 */
+
+struct pf_row {
+	uint16_t address; /* low bits of the first address that it holds for */
+	uint16_t rule;	  /* index into the file's rules, or one of enum pf_rule_special */
+};
+
+/* Ascending by address; the first row of a page has address 0 (what the page before left). */
+enum pf_rule_special {
+	PF_RULE_GAP = 0xffff,  /* no information: frame pointer, or the code bytes tell */
+	PF_RULE_ROOT = 0xfffe, /* the outermost frame: its return address is undefined */
+	PF_RULE_UNSUPPORTED =
+		0xfffd,		 /* an expression that we don't evaluate, or over PF_RULES_MAX */
+	PF_RULE_SIGNAL = 0xfffc, /* rt_sigreturn stub: all registers lie in the ucontext at rsp */
+	PF_RULE_FP = 0xfffb,	 /* rbp points to a frame record for certain (Go bodies) */
+	PF_RULE_SPECIAL_MIN = 0xfff0,
+};
+
+/* Where the canonical frame address is. Registers by their DWARF numbers (x86-64 psABI 3.6.2). */
+enum pf_cfa {
+	PF_CFA_RSP,	  /* rsp + cfa_offset */
+	PF_CFA_RBP,	  /* rbp + cfa_offset */
+	PF_CFA_REG,	  /* reg + cfa_offset: known in a leaf only */
+	PF_CFA_DEREF_RSP, /* *(rsp + cfa_offset) + extra */
+	PF_CFA_DEREF_RBP, /* *(rbp + cfa_offset) + extra (stack realignment) */
+	PF_CFA_DEREF_REG, /* *(reg + cfa_offset) + extra */
+	PF_CFA_PLT,	  /* rsp + cfa_offset + ((rip & 15) >= extra ? 8 : 0) */
+	_PF_CFA_MAX,
+};
+/* Where the caller's rbp is. */
+enum pf_fp {
+	PF_FP_SAME,   /* rbp unchanged */
+	PF_FP_CFA,    /* at cfa + fp_offset */
+	PF_FP_AT_RBP, /* at rbp + fp_offset (expression: realigned frames) */
+	PF_FP_AT_RSP, /* at rsp + fp_offset */
+	PF_FP_UNKNOWN,
+	_PF_FP_MAX,
+};
+/* Where the return address is. */
+enum pf_ra {
+	PF_RA_CFA8, /* at cfa - 8 */
+	PF_RA_CFA,  /* at cfa + extra */
+	PF_RA_REG,  /* in reg (vfork): a leaf only */
+	_PF_RA_MAX,
+};
+struct pf_rule {
+	uint8_t cfa, fp, ra; /* enum pf_cfa, pf_fp, pf_ra */
+	uint8_t reg;
+	int32_t cfa_offset, fp_offset, extra;
+};
+
+/* ---- in the kernel: everything lies in chunks ---- */
+/*
+ * Map `chunks`: array of maps; each inner one an array of one value of PF_CHUNK_BYTES, made when
+ * needed. A reference is chunk << 14 | byte offset / 4. What it points to lies wholly in its chunk.
+ */
+#define PF_CHUNK_BYTES	     65536u
+#define PF_CHUNKS_MAX	     4096u
+#define PF_REF(chunk, bytes) ((uint32_t)(chunk) << 14 | (uint32_t)(bytes) >> 2)
+#define PF_REF_CHUNK(ref)    ((ref) >> 14)
+#define PF_REF_BYTES(ref)    (((ref)&0x3fff) << 2)
+
+struct pf_page {
+	uint32_t rows;	 /* reference to struct pf_row[n_rows] */
+	uint32_t n_rows; /* 0: a gap all over */
+};
+
+/* Map `unwind_files`: array, index = slot that mappings name. */
+#define PF_FILES_MAX	  8192u
+#define PF_FILE_PAGES_MAX 8192u /* one chunk of struct pf_page; larger text takes several slots */
+enum pf_file_state {
+	PF_FILE_PENDING = 0, /* its table is being made */
+	PF_FILE_READY,
+	PF_FILE_NONE, /* no table to be had (refused, over the budget): frame pointers, and say so */
+};
+struct pf_file {
+	uint32_t state;
+	uint32_t first_page, n_pages; /* ELF virtual address >> PF_PAGE_BITS */
+	uint32_t pages;		      /* reference to struct pf_page[n_pages] */
+	uint32_t rules;		      /* reference to struct pf_rule[n_rules] */
+	uint32_t n_rules;
+};
+
+/* File-backed executable mappings, sorted by start, disjoint. Others: frame pointers. */
+struct pf_mapping {
+	uint64_t start, end; /* of the process */
+	uint64_t bias;	     /* process address - ELF virtual address, modulo 2^64 */
+	uint32_t file;	     /* slot of unwind_files */
+	uint32_t pad;
+};
+#define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 32)
+#define PF_PARTS_MAX	     8
+
+/* Map `unwind_procs`: hash. A fork's child that is not in it yet has its parent's. */
+struct pf_process_key {
+	uint64_t start_boottime_ns; /* of the thread group leader, exact */
+	uint32_t tgid;		    /* agent's PID namespace */
+	uint32_t exec_id;	    /* task->self_exec_id */
+};
+struct pf_part {
+	uint64_t start;	   /* of its first mapping */
+	uint32_t mappings; /* reference to struct pf_mapping[n] */
+	uint32_t n;
+};
+struct pf_process {
+	uint64_t
+		exec_pages; /* mm->exec_vm when the mappings were read: another value, read them again */
+	uint32_t n_parts;
+	uint32_t pad;
+	struct pf_part parts[PF_PARTS_MAX];
+};
+
+_Static_assert(sizeof(struct pf_row) == 4, "tables");
+_Static_assert(sizeof(struct pf_rule) == 16, "tables");
+_Static_assert(sizeof(struct pf_page) == 8, "tables");
+_Static_assert(sizeof(struct pf_file) == 24, "tables");
+_Static_assert(sizeof(struct pf_mapping) == 32, "tables");
+_Static_assert(sizeof(struct pf_process_key) == 16, "tables");
+_Static_assert(sizeof(struct pf_process) == 144, "tables");
