@@ -265,6 +265,30 @@ int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t 
 	return -ENOENT;
 }
 
+/* The loader maps each segment by itself, from the start of the page that it begins in. */
+int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
+			      uint64_t *ret_address)
+{
+	const struct index_segment *found = NULL;
+
+	for (uint32_t k = 0; k < i->header->n[INDEX_segments]; k++) {
+		const struct index_segment *s = &i->segments[k];
+		bool starts_here = s->offset >= file_offset && s->offset - file_offset < 4096;
+		bool overlaps =
+			s->offset < file_offset + bytes && file_offset < s->offset + s->bytes;
+
+		if (!s->executable || !overlaps || (found && !starts_here))
+			continue;
+		found = s;
+		if (starts_here)
+			break;
+	}
+	if (!found)
+		return elf_index_address(i, file_offset, ret_address);
+	*ret_address = found->address - (found->offset - file_offset);
+	return 0;
+}
+
 /* The last item that starts at or before address, among items that begin with their address. */
 static const void *last_before(const void *items, uint32_t n, size_t stride, uint64_t address)
 {

@@ -168,9 +168,45 @@ static void index_answers_are_exact(void **state)
 	elf_index_unref(j);
 }
 
+/* As lld lays files out: the text begins inside a page whose first bytes are another segment's. */
+static void text_inside_a_page(void **state)
+{
+	struct {
+		struct index_header header;
+		struct index_segment segments[3];
+		char strings[1];
+	} x = {
+		.header = {.string_bytes = 1},
+		.segments = {{0, 0, 0x1230, 0, 0},
+			     {0x2230, 0x1230, 0x5000, 1, 0},
+			     {0x9000, 0x8000, 0x1000, 1, 0}},
+	};
+	size_t n = offsetof(__typeof__(x), strings) + 1;
+	struct elf_index *i;
+	uint64_t address;
+	int fd;
+
+	(void)state;
+	memcpy(x.header.magic, INDEX_MAGIC, 8);
+	x.header.n[INDEX_segments] = 3;
+	fd = make_memfd(&x, n);
+	assert_int_equal(seal(fd), 0);
+	assert_int_equal(elf_index_open(fd, &i), 0);
+	assert_int_equal(elf_index_mapping_address(i, 0x1000, 0x6000, &address), 0);
+	assert_int_equal(address, 0x2000);
+	/* a mapping that was cut by mprotect begins in the middle */
+	assert_int_equal(elf_index_mapping_address(i, 0x3000, 0x1000, &address), 0);
+	assert_int_equal(address, 0x4000);
+	assert_int_equal(elf_index_mapping_address(i, 0x8000, 0x1000, &address), 0);
+	assert_int_equal(address, 0x9000);
+	assert_int_equal(elf_index_mapping_address(i, 0x20000, 0x1000, &address), -ENOENT);
+	elf_index_unref(i);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_inside_a_page),
 		cmocka_unit_test(lying_answers_are_refused),
 		cmocka_unit_test(index_answers_are_exact),
 	};

@@ -25,6 +25,9 @@ const char *elf_index_build_id(const struct elf_index *i);	/* hex, "" if none */
 bool elf_index_equal(const struct elf_index *a, const struct elf_index *b);
 /* File offset -> ELF virtual address by the PT_LOAD headers; -ENOENT outside of all. */
 int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address);
+/* Of the first byte of an executable mapping: its segment may begin inside that page, behind another's end. */
+int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
+			      uint64_t *ret_address);
 
 /* ---- names ---- */
 /*
