@@ -55,6 +55,8 @@ struct inlines *inlines_free(struct inlines *x);
  * node, UINT32_MAX: the symbol itself. Returns its number, UINT32_MAX: too many (inlines_cut). */
 uint32_t inlines_node(struct inlines *x, uint32_t name, uint32_t file, uint32_t line,
 		      uint32_t parent);
+/* A name not known before. A node without one (0) is left out: the one around it stands there. */
+void inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file, uint32_t line);
 void inlines_range(struct inlines *x, uint64_t start, uint64_t end, uint32_t node);
 bool inlines_cut(const struct inlines *x);
 struct flat_inlines {
