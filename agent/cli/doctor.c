@@ -62,9 +62,9 @@ static void check_kernel(struct doctor *d)
 	     "/sys/kernel/btf/vmlinux");
 }
 
-static void check_symbols(struct doctor *d, struct parser *parser)
+static void check_symbols(struct doctor *d, struct files *files)
 {
-	const struct stacks_config c = {.parser = parser};
+	const struct stacks_config c = {.files = files};
 	struct stacks *s = NULL;
 
 	if (stacks_new(&c, &s)) {
@@ -101,11 +101,11 @@ static void check_probes(struct doctor *d)
 	probes_free(p);
 }
 
-static void check_mapping(struct doctor *d, struct parser *parser, const struct mapping *m)
+static void check_mapping(struct doctor *d, struct files *files, const struct mapping *m)
 {
 	_cleanup_free_ char *detail = NULL;
 	struct elf_index *index = NULL;
-	int r = m->fd < 0 ? m->open_error : parser_elf(parser, m->fd, &index);
+	int r = files_index(files, m, &index);
 
 	if (r)
 		detail = xasprintf("not readable: %s", strerror(-r));
@@ -116,7 +116,7 @@ static void check_mapping(struct doctor *d, struct parser *parser, const struct 
 	elf_index_unref(index);
 }
 
-static void check_process(struct doctor *d, struct parser *parser)
+static void check_process(struct doctor *d, struct files *files)
 {
 	struct mappings *m = NULL;
 	uint64_t start;
@@ -133,7 +133,7 @@ static void check_process(struct doctor *d, struct parser *parser)
 	for (size_t i = 0; i < m->n; i++)
 		if (i == 0 || !streq(m->items[i].path, m->items[i - 1].path))
 			if (m->items[i].path[0] == '/')
-				check_mapping(d, parser, &m->items[i]);
+				check_mapping(d, files, &m->items[i]);
 	mappings_unref(m);
 }
 
@@ -164,26 +164,26 @@ int cmd_doctor(int argc, char **argv)
 		NULL,
 		NULL,
 		NULL};
-	const struct parser_config pc = {0};
+	const struct files_config fc = {0};
 	struct doctor d = {0};
-	struct parser *parser = NULL;
+	struct files *files = NULL;
 
 	argv[0] = name;
 	argp_parse(&argp, argc, argv, 0, NULL, &d);
 	d.checks = json_array();
-	if (parser_new(&pc, &parser))
+	if (files_new(&fc, &files))
 		tell(&d, "parse child", false, "could not be started");
-	if (d.pid && parser) {
-		check_process(&d, parser);
-	} else if (parser) {
+	if (d.pid && files) {
+		check_process(&d, files);
+	} else if (files) {
 		check_kernel(&d);
 		check_probes(&d);
-		check_symbols(&d, parser);
+		check_symbols(&d, files);
 		tell(&d, "process files", !*mappings_problem(),
 		     *mappings_problem() ? mappings_problem() : "may be read");
 	}
 	print(&d);
-	parser_free(parser);
+	files_free(files);
 	json_decref(d.checks);
 	return d.n_bad ? 1 : 0;
 }

@@ -376,11 +376,11 @@ static void summary(const struct recording *r, bool written)
 
 static int record(struct recording *r, int signal_fd)
 {
-	struct parser_config pc = {0};
+	struct files_config fc = {0};
 	struct stacks_config sc = {0};
-	int e = parser_new(&pc, &r->parser);
+	int e = files_new(&fc, &r->files);
 
-	sc.parser = r->parser;
+	sc.files = r->files;
 	if (!e)
 		e = stacks_new(&sc, &r->stacks);
 	if (e) {
@@ -409,7 +409,7 @@ static void recording_done(struct recording *r)
 {
 	probes_free(r->probes);
 	stacks_free(r->stacks);
-	parser_free(r->parser);
+	files_free(r->files);
 	batch_free(r->batch);
 	record_rows_free(r);
 	for (size_t i = 0; i < r->n_pids; i++)

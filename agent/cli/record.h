@@ -31,7 +31,7 @@ struct recording {
 	size_t n_pids, cap_pids;
 
 	struct probes *probes;
-	struct parser *parser;
+	struct files *files;
 	struct stacks *stacks;
 
 	struct batch *batch; /* everything recorded: one profile a process */

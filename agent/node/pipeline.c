@@ -31,7 +31,7 @@ struct known_loss {
 	uint64_t value;
 };
 struct pipeline {
-	struct parser *parser;
+	struct files *files;
 	struct stacks *stacks;
 	struct fold *fold;
 	struct process *processes;
@@ -71,11 +71,11 @@ static void look_at_loss(const char *name, const char *label, const char *reason
 int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
 {
 	struct pipeline *p = xcalloc(1, sizeof(*p));
-	struct parser_config parser = {0};
+	struct files_config files = {0};
 	struct stacks_config stacks = {0};
-	int r = parser_new(&parser, &p->parser);
+	int r = files_new(&files, &p->files);
 
-	stacks.parser = p->parser;
+	stacks.files = p->files;
 	if (r == 0)
 		r = stacks_new(&stacks, &p->stacks);
 	if (r == 0)
@@ -102,7 +102,7 @@ struct pipeline *pipeline_free(struct pipeline *p)
 	}
 	fold_free(p->fold);
 	stacks_free(p->stacks);
-	parser_free(p->parser);
+	files_free(p->files);
 	free(p);
 	return NULL;
 }

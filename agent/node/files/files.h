@@ -50,11 +50,15 @@ struct file_names {
 	uint64_t address;		/* of the function, or the one asked for; 0: the file has no index */
 	void *held;			/* private */
 };
+/* Tells processes' roots apart (of mappings.root_fd): a container's debug files name its own processes only. 0: none. */
+uint64_t files_root(int root_fd);
 /*
- * address is the process's. Parses the file if need be (blocks). With a debug index, its names; while
- * one is being made, without. Strings live until files_names_done(ret), which must follow each call.
+ * address is the process's, root its files_root. Parses the file if need be (blocks). With a debug
+ * index, its names; while one is being made, without. Strings live until files_names_done(ret), which
+ * must follow each call.
  */
-void files_names(struct files *f, const struct mapping *m, uint64_t address, struct file_names *ret);
+void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t address,
+		 struct file_names *ret);
 void files_names_done(struct files *f, struct file_names *n);
-size_t files_bytes(const struct files *f);
-size_t files_count(const struct files *f);
+size_t files_bytes(struct files *f);
+size_t files_count(struct files *f);

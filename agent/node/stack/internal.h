@@ -27,18 +27,3 @@ int kernel_names_refresh(struct kernel_names *k); /* -ENODATA: see kernel_names_
 const char *kernel_names_problem(const struct kernel_names *k);
 /* Fills name, module and the function's address if they are known; valid until the next call. */
 void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
-
-/* ---- files.c: what is known of a mapped file ---- */
-struct files;
-struct files *files_new(struct parser *parser, size_t cache_bytes);
-struct files *files_free(struct files *f);
-struct file_symbol {
-	const char *name;     /* demangled and clean; NULL: inside no symbol */
-	const char *build_id; /* NULL: none */
-	uint64_t address;     /* of the function, or the one asked for; 0: the file has no index */
-};
-/* address is the process's; strings are valid until the next call. */
-void files_symbol(struct files *f, const struct mapping *m, uint64_t address,
-		  struct file_symbol *ret);
-size_t files_bytes(const struct files *f);
-size_t files_count(const struct files *f);

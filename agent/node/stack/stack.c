@@ -8,6 +8,7 @@
 
 #define PROCESSES_MAX 32768
 #define EXECS_MAX     4 /* generations of mappings kept of one process */
+#define MARKERS_MAX   3 /* of one stack */
 #define MISS_EVERY_NS NSEC_PER_SEC
 /* 32-bit processes have a vdso of their own, which is not the one we know. */
 #define ADDRESS_32BIT (1ULL << 32)
@@ -17,9 +18,12 @@ struct process_key {
 };
 struct process {
 	struct process_key key;
-	struct mappings *execs[EXECS_MAX]; /* newest first */
-	uint64_t miss_told_ns;		   /* CLOCK_MONOTONIC */
-	uint64_t forget_ns;		   /* 0: it lives */
+	struct exec {
+		struct mappings *maps;
+		uint64_t root; /* of files_root */
+	} execs[EXECS_MAX];    /* newest first */
+	uint64_t miss_told_ns; /* CLOCK_MONOTONIC */
+	uint64_t forget_ns;    /* 0: it lives */
 	UT_hash_handle hh;
 };
 struct stacks {
@@ -29,6 +33,7 @@ struct stacks {
 	struct kernel_names *kernel;
 	struct frame frames[STACK_MAX_FRAMES];
 	size_t n_frames;
+	size_t inlined_room; /* of frames: each function has its own, the inlined ones share the rest */
 	struct batch *batch; /* of the call at work */
 };
 
@@ -38,7 +43,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 {
 	struct stacks *s = xcalloc(1, sizeof(*s));
 
-	s->files = files_new(c->parser, c->cache_bytes);
+	s->files = c->files;
 	s->kernel = kernel_names_new(c->kallsyms_path);
 	*ret = s;
 	return 0;
@@ -48,7 +53,7 @@ static void forget(struct stacks *s, struct process *p)
 {
 	HASH_DEL(s->processes, p);
 	for (size_t i = 0; i < EXECS_MAX; i++)
-		mappings_unref(p->execs[i]);
+		mappings_unref(p->execs[i].maps);
 	free(p);
 }
 
@@ -60,7 +65,6 @@ struct stacks *stacks_free(struct stacks *s)
 		return NULL;
 	HASH_ITER (hh, s->processes, p, next)
 		forget(s, p);
-	files_free(s->files);
 	kernel_names_free(s->kernel);
 	free(s);
 	return NULL;
@@ -101,11 +105,11 @@ static struct process *find_process(struct stacks *s, uint32_t tgid, uint64_t st
 	return p;
 }
 
-static struct mappings *find_exec(const struct process *p, uint32_t exec_id)
+static const struct exec *find_exec(const struct process *p, uint32_t exec_id)
 {
 	for (size_t i = 0; p && i < EXECS_MAX; i++)
-		if (p->execs[i] && p->execs[i]->exec_id == exec_id)
-			return p->execs[i];
+		if (p->execs[i].maps && p->execs[i].maps->exec_id == exec_id)
+			return &p->execs[i];
 	return NULL;
 }
 
@@ -145,11 +149,11 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	purge(s);
 	p = make_process(s, m->tgid, m->start_boottime_ns);
 	for (at = 0; at < EXECS_MAX - 1; at++)
-		if (!p->execs[at] || p->execs[at]->exec_id == m->exec_id)
+		if (!p->execs[at].maps || p->execs[at].maps->exec_id == m->exec_id)
 			break;
-	mappings_unref(p->execs[at]);
+	mappings_unref(p->execs[at].maps);
 	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
-	p->execs[0] = mappings_ref(m);
+	p->execs[0] = (struct exec){mappings_ref(m), files_root(m->root_fd)};
 }
 
 /* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
@@ -173,9 +177,10 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		return false;
 	for (size_t i = 0; i < ustack->n; i++) {
 		const struct raw_frame *f = &ustack->frames[i];
-		const struct mappings *m = f->kernel ? NULL : find_exec(p, f->exec_id);
+		const struct exec *e = f->kernel ? NULL : find_exec(p, f->exec_id);
 
-		if (f->kernel || (m && (m->truncated || mappings_find(m, f->address - (i > 0)))))
+		if (f->kernel ||
+		    (e && (e->maps->truncated || mappings_find(e->maps, f->address - (i > 0)))))
 			continue;
 		if (p)
 			p->miss_told_ns = now;
@@ -222,28 +227,50 @@ static const char *module_name(struct stacks *s, const char *path)
 	return batch_str(s->batch, text);
 }
 
+/* Root first: the function, then what is inlined in it, the innermost last. */
+static void push_names(struct stacks *s, const struct file_names *names, struct frame f)
+{
+	if (names->n == 0)
+		push(s, &f);
+	for (size_t i = names->n; i-- > 0;) {
+		const struct file_name *n = &names->names[i];
+
+		if (n->inlined && s->inlined_room == 0) {
+			counter_add(counter("podflame_inlined_frames_dropped_total", NULL, NULL),
+				    i + 1);
+			break;
+		}
+		s->inlined_room -= n->inlined;
+		/* Strings of files_names live until its end only. */
+		f.name = batch_str(s->batch, n->name);
+		f.file = batch_str(s->batch, n->file);
+		f.line = n->line;
+		f.inlined = n->inlined;
+		push(s, &f);
+	}
+}
+
 static void push_user(struct stacks *s, const struct process *p, const struct raw_frame *raw,
 		      bool leaf)
 {
-	const struct mappings *maps = find_exec(p, raw->exec_id);
+	const struct exec *exec = find_exec(p, raw->exec_id);
 	uint64_t address =
 		raw->address - !leaf; /* a return address belongs to the call before it */
-	const struct mapping *m = maps ? mappings_find(maps, address) : NULL;
+	const struct mapping *m = exec ? mappings_find(exec->maps, address) : NULL;
 	struct frame f = {.kind = FRAME_APP, .address = raw->address};
-	struct file_symbol symbol;
+	struct file_names names;
 
 	if (!m || !m->path[0] || (streq(m->path, "[vdso]") && m->start < ADDRESS_32BIT)) {
 		push(s, &f);
 		return;
 	}
-	files_symbol(s->files, m, address, &symbol);
+	files_names(s->files, m, exec->root, address, &names);
 	f.kind = m->library ? FRAME_LIBRARY : FRAME_APP;
-	f.address = symbol.address;
-	/* Strings of files_symbol live until the next call only. */
-	f.name = batch_str(s->batch, symbol.name);
-	f.build_id = batch_str(s->batch, symbol.build_id);
+	f.address = names.address;
+	f.build_id = *names.build_id ? batch_str(s->batch, names.build_id) : NULL;
 	f.module = module_name(s, m->path);
-	push(s, &f);
+	push_names(s, &names, f);
+	files_names_done(s->files, &names);
 }
 
 static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf)
@@ -256,6 +283,13 @@ static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf
 	push(s, &f);
 }
 
+static size_t inlined_room(const struct raw_stack *ustack, const struct raw_stack *kstack)
+{
+	size_t n = MARKERS_MAX + (ustack ? ustack->n : 0) + (kstack ? kstack->n : 0);
+
+	return n < STACK_MAX_FRAMES ? STACK_MAX_FRAMES - n : 0;
+}
+
 int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
 		   uint32_t *ret_stack)
@@ -266,6 +300,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 	p = find_process(s, tgid, start_boottime_ns);
 	s->batch = b;
 	s->n_frames = 0;
+	s->inlined_room = inlined_room(ustack, kstack);
 	if (!ustack && lost)
 		push_marker(s, "[stack trace lost]");
 	if (ustack) {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stack: raw addresses -> frames with names. Owns the symbol caches. Pipeline
- * worker only (record: the main thread).
+ * stack: raw addresses -> frames with names. Owns the kernel's symbols and what is mapped in which
+ * process; files has the rest. Pipeline worker only (record: the main thread).
  */
 #pragma once
 
-#include "node/parse/parse.h"
+#include "node/files/files.h"
 #include "node/probe/probe.h"
 
 struct stacks_config {
-	struct parser *parser;		/* borrowed */
-	size_t cache_bytes;		/* indexes kept; 0: 256 MiB. Least recently used go first */
+	struct files *files;		/* borrowed: names of processes' functions */
 	const char *kallsyms_path;	/* NULL: /proc/kallsyms */
 };
 struct stacks;
@@ -34,11 +33,12 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
  * lost set, or when there is no frame at all, "[stack trace lost]" stands for it.
  *
  * A frame with a name has the start of its function as address, so that equal functions
- * are equal frames. Without a name: module, build_id and the ELF address to look up
+ * are equal frames; a function inlined there follows the one it was inlined into, with the same
+ * address. Without a name: module, build_id and the ELF address to look up
  * later (of a return address: the byte before it), 0 when the file could not be read
  * (podflame_symbol_files_failed_total says why); without a mapping the raw address alone.
  * Names and paths are cleaned: valid UTF-8, no control characters. May block as long as
- * parser_elf does, once a file.
+ * files_names does, once a file.
  */
 int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);

@@ -49,9 +49,9 @@ static int find_libc(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-static struct stacks *open_stacks(struct parser *parser, uint64_t *ret_start_ns)
+static struct stacks *open_stacks(struct files *files, uint64_t *ret_start_ns)
 {
-	struct stacks_config c = {.parser = parser};
+	struct stacks_config c = {.files = files};
 	struct mappings *m = NULL;
 	struct stacks *s;
 	int r = stacks_new(&c, &s);
@@ -85,12 +85,12 @@ static double resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw_f
 	return (double)from / STACKS / DEPTH;
 }
 
-static void bench_resolve(struct parser *parser)
+static void bench_resolve(struct files *files)
 {
 	_cleanup_free_ struct raw_frame *frames = xcalloc(STACKS * DEPTH, sizeof(*frames));
 	struct text text = {};
 	uint64_t start_ns;
-	struct stacks *s = open_stacks(parser, &start_ns);
+	struct stacks *s = open_stacks(files, &start_ns);
 	double sum = 0;
 
 	if (!dl_iterate_phdr(find_libc, &text))
@@ -110,7 +110,9 @@ static void bench_resolve(struct parser *parser)
 int main(int argc, char **argv)
 {
 	struct parser_config c = {};
+	struct files_config fc = {};
 	struct parser *parser;
+	struct files *files;
 	int r;
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
@@ -122,7 +124,11 @@ int main(int argc, char **argv)
 		    "once a file and node");
 	bench_index(parser, "index_libLLVM", "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
 		    "its deadline of 10000");
-	bench_resolve(parser);
 	parser_free(parser);
+	r = files_new(&fc, &files);
+	if (r)
+		bench_die("files", r);
+	bench_resolve(files);
+	files_free(files);
 	return 0;
 }

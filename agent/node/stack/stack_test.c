@@ -21,7 +21,7 @@
 #define HOLD_NS (3600 * NSEC_PER_SEC)
 
 static char dir[TESTDIR_BYTES];
-static struct parser *parser;
+static struct files *files;
 
 static const char kallsyms[] = "ffffffff81000000 T _stext\n"
 			       "ffffffff81000000 T _text\n"
@@ -63,7 +63,7 @@ static void add_own_mappings(struct fixture *f, uint32_t exec_id)
 
 static struct fixture make(const char *symbols)
 {
-	struct stacks_config c = {.parser = parser, .kallsyms_path = write_kallsyms(symbols)};
+	struct stacks_config c = {.files = files, .kallsyms_path = write_kallsyms(symbols)};
 	struct fixture f = {.b = batch_new(), .tgid = getpid()};
 
 	assert_int_equal(stacks_new(&c, &f.s), 0);
@@ -250,7 +250,7 @@ static void ended_processes_are_held_then_forgotten(void **state)
 
 static void mappings_after_the_end_are_held_as_long(void **state)
 {
-	struct stacks_config c = {.parser = parser, .kallsyms_path = write_kallsyms(kallsyms)};
+	struct stacks_config c = {.files = files, .kallsyms_path = write_kallsyms(kallsyms)};
 	struct fixture f = {.b = batch_new(), .tgid = getpid()};
 	const struct raw_stack *u = STACK(NULL, USER(known_function));
 	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
@@ -279,90 +279,6 @@ static void newer_mappings_replace_older(void **state)
 	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 0, (uintptr_t)known_function})),
 			NULL, false, "[unknown start_thread?]");
 	done(&f);
-}
-
-/* ---- the file cache ---- */
-
-static struct mapping copy_of_program(const char *name)
-{
-	_cleanup_free_ char *command = xasprintf("cp /proc/%d/exe %s/%s", getpid(), dir, name);
-	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
-	struct stat st;
-	struct mapping m = {.start = 0x1000, .end = 0x100000000, .path = "/app"};
-
-	assert_int_equal(system(command), 0);
-	m.fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(fstat(m.fd, &st), 0);
-	m.inode = st.st_ino;
-	m.mtime_ns = st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
-	return m;
-}
-
-static void indexes_are_kept_under_the_limit(void **state)
-{
-	struct counter *evicted = counter("podflame_symbol_files_evicted_total", NULL, NULL);
-	struct files *files = files_new(parser, 4096); /* less than one index */
-	struct mapping a = copy_of_program("a"), b = a;
-	uint64_t before = counter_get(evicted);
-	struct file_symbol symbol;
-	size_t bytes;
-
-	(void)state;
-	b.fd = open("/bin/sh", O_RDONLY | O_CLOEXEC);
-	b.inode++;
-	files_symbol(files, &a, a.start, &symbol);
-	bytes = files_bytes(files);
-	assert_true(bytes > 4096);
-	files_symbol(files, &b, b.start, &symbol);
-	assert_int_equal(files_count(files), 1);
-	assert_int_equal(counter_get(evicted), before + 1);
-	files_symbol(files, &a, a.start, &symbol);
-	assert_int_equal(files_bytes(files), bytes);
-	close(a.fd);
-	close(b.fd);
-	files_free(files);
-}
-
-static void equal_files_share_one_index(void **state)
-{
-	struct files *files = files_new(parser, 0);
-	struct mapping a = copy_of_program("a"), b = copy_of_program("b");
-	struct file_symbol symbol;
-	size_t bytes;
-
-	(void)state;
-	files_symbol(files, &a, a.start, &symbol);
-	bytes = files_bytes(files);
-	assert_true(bytes > 0);
-	files_symbol(files, &b, b.start, &symbol);
-	assert_int_equal(files_count(files), 2);
-	assert_int_equal(files_bytes(files), bytes);
-	close(a.fd);
-	close(b.fd);
-	files_free(files);
-}
-
-static void failed_files_are_counted_once(void **state)
-{
-	struct counter *gone = counter("podflame_symbol_files_failed_total", "reason", "gone");
-	struct mapping m = {.start = 4096,
-			    .end = 8192,
-			    .path = "/gone.so",
-			    .fd = -1,
-			    .open_error = -ENOENT,
-			    .inode = 5};
-	struct files *files = files_new(parser, 0);
-	uint64_t before = counter_get(gone);
-	struct file_symbol symbol;
-
-	(void)state;
-	files_symbol(files, &m, 5000, &symbol);
-	files_symbol(files, &m, 5001, &symbol);
-	assert_int_equal(counter_get(gone), before + 1);
-	assert_null(symbol.name);
-	assert_null(symbol.build_id);
-	assert_int_equal(symbol.address, 0);
-	files_free(files);
 }
 
 /* ---- kernel symbols ---- */
@@ -468,16 +384,16 @@ static void real_kallsyms(void **state)
 
 static int start(void **state)
 {
-	struct parser_config c = {0};
+	struct files_config c = {0};
 
 	(void)state;
-	return testdir_make(dir) || parser_new(&c, &parser);
+	return testdir_make(dir) || files_new(&c, &files);
 }
 
 static int stop(void **state)
 {
 	(void)state;
-	parser_free(parser);
+	files_free(files);
 	return testdir_remove(dir);
 }
 
@@ -493,9 +409,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
-		cmocka_unit_test(indexes_are_kept_under_the_limit),
-		cmocka_unit_test(equal_files_share_one_index),
-		cmocka_unit_test(failed_files_are_counted_once),
 		cmocka_unit_test(kernel_symbols_end_at_holes),
 		cmocka_unit_test(hidden_addresses_are_a_problem_with_a_reason),
 		cmocka_unit_test(new_programs_are_not_mistaken_for_old_ones),

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of mapped files: their index, or when to try again. Whoever asks first parses,
+ * others who want the same file wait for that; nobody waits for a file he did not ask for.
+ */
+#include "node/files/internal.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_CACHE_BYTES (256u << 20)
+#define FILES_MAX	    65536
+#define RETRY_NS	    (60 * NSEC_PER_SEC)
+/* 32-bit processes have a vdso of their own, which is not the one we know. */
+#define ADDRESS_32BIT (1ULL << 32)
+
+/* ---- parsers ---- */
+
+int slow_parser_lock(struct slow_parser *p)
+{
+	pthread_mutex_lock(&p->lock);
+	return p->parser ? 0 : parser_new(&p->config, &p->parser);
+}
+
+static void slow_parser_done(struct slow_parser *p)
+{
+	parser_free(p->parser);
+	pthread_mutex_destroy(&p->lock);
+}
+
+/* ---- entries ---- */
+
+struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root)
+{
+	struct file_key key = {0};
+
+	key.kind = kind;
+	key.root = root;
+	if (kind == FILE_VDSO)
+		return key;
+	key.inode = m->inode;
+	key.mtime_ns = m->mtime_ns;
+	key.dev_major = m->dev_major;
+	key.dev_minor = m->dev_minor;
+	return key;
+}
+
+struct file *file_find(struct files *f, const struct file_key *key)
+{
+	struct file *x;
+
+	HASH_FIND(hh, f->by_key, key, sizeof(*key), x);
+	if (x) {
+		HASH_DEL(f->by_key, x);
+		HASH_ADD(hh, f->by_key, key, sizeof(x->key), x);
+	}
+	return x;
+}
+
+struct file *file_get(struct files *f, const struct file_key *key)
+{
+	struct file *x = file_find(f, key);
+
+	if (!x) {
+		x = xcalloc(1, sizeof(*x));
+		x->key = *key;
+		HASH_ADD(hh, f->by_key, key, sizeof(x->key), x);
+	}
+	return x;
+}
+
+static void file_drop(struct files *f, struct file *x)
+{
+	HASH_DEL(f->by_key, x);
+	image_unref(f, x->image);
+	free(x);
+}
+
+static void evict(struct files *f, struct file *x)
+{
+	file_drop(f, x);
+	counter_add(counter("podflame_symbol_files_evicted_total", NULL, NULL), 1);
+}
+
+/*
+ * The least recently used go, never the one in use, which is the last. Failed ones hold no
+ * bytes, and must not be tried again too soon.
+ */
+void files_trim(struct files *f)
+{
+	struct file *x, *next;
+
+	if (f->bytes > f->cache_bytes || HASH_COUNT(f->by_key) > FILES_MAX) {
+		HASH_ITER (hh, f->by_key, x, next) {
+			bool too_many = HASH_COUNT(f->by_key) > FILES_MAX;
+
+			if (!next || (f->bytes <= f->cache_bytes && !too_many))
+				break;
+			if (!x->busy && (x->image || too_many))
+				evict(f, x);
+		}
+	}
+	counter_set(f->bytes_gauge, f->bytes);
+}
+
+/* ---- parsing ---- */
+
+static void count_failure(const char *reason)
+{
+	counter_add(counter("podflame_symbol_files_failed_total", "reason", reason), 1);
+}
+
+static const char *open_reason(int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return "gone";
+	case -EACCES:
+	case -EPERM:
+		return "not_permitted";
+	case -ENOTSUP:
+		return "not_a_file";
+	case -ESTALE:
+	case -EXDEV:
+		return "replaced";
+	case -EMFILE:
+	case -ENFILE:
+		return "too_many_files";
+	default:
+		return "open";
+	}
+}
+
+static int parse(struct files *f, int fd, struct elf_index **ret)
+{
+	int r = slow_parser_lock(&f->main);
+
+	if (r < 0) {
+		count_failure("no_parser");
+	} else {
+		r = parser_elf(f->main.parser, fd, ret);
+		if (r < 0) {
+			const char *reason = parser_reason(f->main.parser);
+
+			count_failure(*reason ? reason : "parse");
+		}
+	}
+	pthread_mutex_unlock(&f->main.lock);
+	return r;
+}
+
+static void load(struct files *f, const struct mapping *m, struct file *x)
+{
+	bool vdso = x->key.kind == FILE_VDSO;
+	int fd = vdso ? f->vdso_fd : m->fd;
+	struct elf_index *index;
+
+	x->error = vdso ? -ENODATA : m->open_error ? m->open_error : -EBADF;
+	x->retry_ns = now_mono_ns() + RETRY_NS;
+	if (fd < 0) {
+		count_failure(open_reason(x->error));
+		return;
+	}
+	x->busy = true;
+	pthread_mutex_unlock(&f->lock);
+	x->error = parse(f, fd, &index);
+	pthread_mutex_lock(&f->lock);
+	if (x->error == 0)
+		x->image = image_of(f, index);
+	x->busy = false;
+	pthread_cond_broadcast(&f->changed);
+}
+
+int file_of(struct files *f, const struct mapping *m, struct file **ret)
+{
+	bool vdso = streq(m->path, "[vdso]");
+	struct file_key key = file_key_of(m, vdso ? FILE_VDSO : FILE_MAIN, 0);
+	struct file *x;
+
+	if (vdso ? m->start < ADDRESS_32BIT : !m->path[0] || (m->fd < 0 && m->inode == 0))
+		return -ENOENT;
+	for (x = file_get(f, &key); x->busy; x = file_get(f, &key))
+		pthread_cond_wait(&f->changed, &f->lock);
+	if (!x->image && now_mono_ns() >= x->retry_ns)
+		load(f, m, x);
+	if (x->image)
+		*ret = x;
+	return x->image ? 0 : x->error;
+}
+
+int files_index(struct files *f, const struct mapping *m, struct elf_index **ret)
+{
+	struct file *x;
+	int r;
+
+	pthread_mutex_lock(&f->lock);
+	r = file_of(f, m, &x);
+	if (r == 0)
+		*ret = elf_index_ref(x->image->index);
+	files_trim(f);
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
+/* ---- life ---- */
+
+int files_new(const struct files_config *c, struct files **ret)
+{
+	struct files *f = xcalloc(1, sizeof(*f));
+	int r;
+
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_cond_init(&f->changed, NULL);
+	pthread_mutex_init(&f->main.lock, NULL);
+	pthread_mutex_init(&f->debug.lock, NULL);
+	f->main.config = f->debug.config = c->parser;
+	f->debug.config.timeout_ns = c->debug_timeout_ns;
+	f->self_exe = xstrdup(c->parser.self_exe);
+	f->main.config.self_exe = f->debug.config.self_exe = f->self_exe;
+	f->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
+	f->vdso_fd = vdso_copy();
+	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);
+	r = parser_new(&f->main.config, &f->main.parser);
+	if (r < 0) {
+		files_free(f);
+		return r;
+	}
+	*ret = f;
+	return 0;
+}
+
+struct files *files_free(struct files *f)
+{
+	if (!f)
+		return NULL;
+	while (f->by_key)
+		file_drop(f, f->by_key);
+	slow_parser_done(&f->main);
+	slow_parser_done(&f->debug);
+	closep(&f->vdso_fd);
+	free(f->self_exe);
+	pthread_cond_destroy(&f->changed);
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+	return NULL;
+}
+
+size_t files_bytes(struct files *f)
+{
+	size_t n;
+
+	pthread_mutex_lock(&f->lock);
+	n = f->bytes;
+	pthread_mutex_unlock(&f->lock);
+	return n;
+}
+
+size_t files_count(struct files *f)
+{
+	size_t n;
+
+	pthread_mutex_lock(&f->lock);
+	n = HASH_COUNT(f->by_key);
+	pthread_mutex_unlock(&f->lock);
+	return n;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Indexes in memory: equal ones are one, each with the names that were asked for, made readable. */
+#include "node/files/internal.h"
+
+#include <stdlib.h>
+
+#define NAMES_MAX 65536 /* kept with an index; all are forgotten beyond */
+
+/* ---- names ---- */
+
+static struct names *names_new(struct elf_index *index)
+{
+	struct names *n = xcalloc(1, sizeof(*n));
+
+	n->refs = 1;
+	n->index = elf_index_ref(index);
+	return n;
+}
+
+void names_unref(struct names *n)
+{
+	struct shown *s, *next;
+
+	if (!n || --n->refs > 0)
+		return;
+	HASH_ITER (hh, n->items, s, next) {
+		HASH_DEL(n->items, s);
+		free(s->text);
+		free(s);
+	}
+	elf_index_unref(n->index);
+	free(n);
+}
+
+static void forget_names(struct files *f, struct image *i)
+{
+	f->bytes -= i->names->bytes;
+	names_unref(i->names);
+	i->names = names_new(i->index);
+}
+
+const char *image_shown(struct files *f, struct image *i, const char *raw)
+{
+	_cleanup_free_ char *text = NULL;
+	struct shown *s;
+	size_t bytes;
+
+	if (!*raw)
+		return NULL;
+	HASH_FIND_PTR(i->names->items, &raw, s);
+	if (s)
+		return s->text;
+	text = demangle(raw);
+	s = xcalloc(1, sizeof(*s));
+	s->raw = raw;
+	s->text = text_clean(text ? text : raw);
+	HASH_ADD_PTR(i->names->items, raw, s);
+	bytes = sizeof(*s) + strlen(s->text);
+	i->names->bytes += bytes;
+	f->bytes += bytes;
+	return s->text;
+}
+
+struct names *image_names(struct files *f, struct image *i)
+{
+	if (HASH_COUNT(i->names->items) >= NAMES_MAX)
+		forget_names(f, i);
+	i->names->refs++;
+	return i->names;
+}
+
+/* ---- images ---- */
+
+struct image *image_of(struct files *f, struct elf_index *index)
+{
+	struct image *i;
+
+	for (i = f->images; i; i = i->next) {
+		if (elf_index_equal(i->index, index)) {
+			elf_index_unref(index);
+			i->refs++;
+			return i;
+		}
+	}
+	i = xcalloc(1, sizeof(*i));
+	*i = (struct image){
+		.refs = 1, .index = index, .names = names_new(index), .next = f->images};
+	if (f->images)
+		f->images->prev = i;
+	f->images = i;
+	f->bytes += elf_index_bytes(index);
+	return i;
+}
+
+void image_unref(struct files *f, struct image *i)
+{
+	if (!i || --i->refs > 0)
+		return;
+	f->bytes -= elf_index_bytes(i->index) + i->names->bytes;
+	names_unref(i->names);
+	if (i->next)
+		i->next->prev = i->prev;
+	*(i->prev ? &i->prev->next : &f->images) = i->next;
+	elf_index_unref(i->index);
+	free(i);
+}

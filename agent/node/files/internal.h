@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of node/files share. One lock guards the cache; nobody holds it while a file is
+ * parsed, opened or fetched: the entry that waits for that is busy, and stays.
+ */
+#pragma once
+
+#include "node/files/files.h"
+
+#include <pthread.h>
+#include <uthash.h>
+
+/* ---- image.c: an index with its names as they are shown; all under the lock ---- */
+struct shown {
+	const char *raw; /* its place in the index */
+	char *text;
+	UT_hash_handle hh;
+};
+struct names { /* may outlive its image: whoever was given names holds a reference */
+	unsigned refs;
+	struct elf_index *index;
+	struct shown *items;
+	size_t bytes;
+};
+struct image { /* files with the same bytes share one */
+	unsigned refs;
+	struct elf_index *index;
+	struct names *names;
+	struct image *prev, *next;
+};
+/* Takes over the index. */
+struct image *image_of(struct files *f, struct elf_index *index);
+void image_unref(struct files *f, struct image *i);
+/* For one answer: what image_shown gives until names_unref is the reference's. */
+struct names *image_names(struct files *f, struct image *i);
+/* Demangled and clean; NULL for "". */
+const char *image_shown(struct files *f, struct image *i, const char *raw);
+void names_unref(struct names *n);
+
+/* ---- files.c: the cache ---- */
+enum file_kind {
+	FILE_MAIN,
+	FILE_VDSO,
+	FILE_DEBUG,
+};
+struct file_key {
+	uint64_t inode, mtime_ns;
+	uint64_t root; /* FILE_DEBUG: whose debug directories; 0: nobody's, good for everyone */
+	uint32_t dev_major, dev_minor;
+	uint64_t kind; /* enum file_kind */
+};
+struct file {
+	struct file_key key;
+	struct image *image; /* NULL: failed */
+	int error;
+	uint64_t retry_ns;
+	bool busy;
+	UT_hash_handle hh; /* in order of use: the head was used least recently */
+};
+struct slow_parser { /* one file at a time, each by one thread */
+	pthread_mutex_t lock;
+	struct parser_config config;
+	struct parser *parser; /* NULL: not yet, or it could not be started */
+};
+struct files {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a file is not busy any more */
+	size_t cache_bytes, bytes;
+	struct file *by_key;
+	struct image *images;
+	int vdso_fd;
+	char *self_exe; /* of both parsers; NULL: the default */
+	struct counter *bytes_gauge;
+	struct slow_parser main, debug;
+};
+/* Found or made, and now the one used last. */
+struct file *file_get(struct files *f, const struct file_key *key);
+/* NULL, or used last by now. */
+struct file *file_find(struct files *f, const struct file_key *key);
+/* A mapping's file, parsed if need be: waits, without the lock. -ENOENT: it has none. */
+int file_of(struct files *f, const struct mapping *m, struct file **ret);
+struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
+/* To be called after the last use of what file_get gave. */
+void files_trim(struct files *f);
+/* Returns locked; makes the parser at its first use. -errno: it cannot be started. */
+int slow_parser_lock(struct slow_parser *p);
+
+/* ---- vdso.c ---- */
+/* A copy of the vdso as a file; -1: there is none. */
+int vdso_copy(void);

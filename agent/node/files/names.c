@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of an address: the symbol and what is inlined there. A debug index knows more than the
+ * file's own, but is not trusted further: outside of its symbols, the file's own are asked.
+ */
+#include "node/files/internal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+uint64_t files_root(int root_fd)
+{
+	struct statx x;
+	uint64_t words[3];
+
+	if (root_fd < 0 || statx(root_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &x) < 0)
+		return 0;
+	words[0] = makedev(x.stx_dev_major, x.stx_dev_minor);
+	words[1] = x.stx_ino;
+	words[2] = x.stx_mnt_id;
+	return hash_bytes(words, sizeof(words), 0) | 1;
+}
+
+static struct image *debug_image(struct files *f, const struct mapping *m, uint64_t root)
+{
+	uint64_t roots[] = {root, 0};
+
+	for (size_t i = root ? 0 : 1; i < 2; i++) {
+		struct file_key key = file_key_of(m, FILE_DEBUG, roots[i]);
+		struct file *x = file_find(f, &key);
+
+		if (x && x->image)
+			return x->image;
+	}
+	return NULL;
+}
+
+static void add(struct files *f, struct image *i, const struct elf_inline *x, bool inlined,
+		struct file_names *ret)
+{
+	const char *name = image_shown(f, i, x->name);
+
+	if (name)
+		ret->names[ret->n++] = (struct file_name){.name = name,
+							  .file = image_shown(f, i, x->file),
+							  .line = x->line,
+							  .inlined = inlined};
+}
+
+static bool fill(struct files *f, struct image *i, uint64_t address, struct file_names *ret)
+{
+	struct elf_inline inlines[ELF_INLINES_MAX];
+	struct elf_symbol symbol;
+	size_t n;
+
+	if (elf_index_symbol(i->index, address, &symbol) < 0)
+		return false;
+	ret->held = image_names(f, i);
+	n = elf_index_inlines(i->index, address, inlines);
+	for (size_t k = 0; k < n; k++)
+		add(f, i, &inlines[k], true, ret);
+	add(f, i, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false, ret);
+	ret->address = symbol.address;
+	return true;
+}
+
+void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t address,
+		 struct file_names *ret)
+{
+	struct image *debug;
+	struct file *x;
+
+	ret->n = 0;
+	ret->build_id[0] = '\0';
+	ret->address = 0;
+	ret->held = NULL;
+	pthread_mutex_lock(&f->lock);
+	if (file_of(f, m, &x) == 0) {
+		snprintf(ret->build_id, sizeof(ret->build_id), "%s",
+			 elf_index_build_id(x->image->index));
+		if (elf_index_address(x->image->index, address - m->start + m->file_offset,
+				      &ret->address) == 0) {
+			debug = x->key.kind == FILE_MAIN ? debug_image(f, m, root) : NULL;
+			if (!debug || !fill(f, debug, ret->address, ret))
+				fill(f, x->image, ret->address, ret);
+		}
+	}
+	files_trim(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void files_names_done(struct files *f, struct file_names *n)
+{
+	pthread_mutex_lock(&f->lock);
+	names_unref(n->held);
+	n->held = NULL;
+	n->n = 0;
+	pthread_mutex_unlock(&f->lock);
+}
