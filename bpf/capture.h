@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "filter.h"
-#include "unwind_fp.h"
+#include "user.h"
 
 /* ---- scratch: one a CPU and context, too big for the BPF stack ---- */
 
@@ -24,12 +23,10 @@ static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context)
 {
 	struct pf_scratch *s = bpf_map_lookup_elem(&scratch, &context);
 
-	if (!s || s->busy) {
-		pf_drop(PF_DROP_SCRATCH_BUSY);
-		return NULL;
-	}
-	s->busy = 1;
-	return s;
+	if (s && !__sync_val_compare_and_swap(&s->busy, 0, 1))
+		return s;
+	pf_drop(PF_DROP_SCRATCH_BUSY);
+	return NULL;
 }
 
 static __always_inline void pf_scratch_put(struct pf_scratch *s)
@@ -134,8 +131,8 @@ static __always_inline bool pf_send_proc(struct task_struct *task, uint32_t what
 		.what = what,
 		.time_ns = bpf_ktime_get_boot_ns(),
 	};
-	struct upid *own = (void *)pid + bpf_core_field_offset(pid->numbers) +
-			   pid->level * bpf_core_type_size(struct upid);
+	unsigned int level;
+	struct upid *own = pf_own_upid(leader, &level);
 
 	bpf_core_read(&r.tgid_own, sizeof(r.tgid_own), &own->nr);
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), leader->comm);
@@ -147,6 +144,9 @@ static __always_inline bool pf_send_proc(struct task_struct *task, uint32_t what
 	return true;
 }
 
+#define PF_MAPS_NS	 1000000000ull
+#define PF_MAPS_AGAIN_NS 10000000000ull
+
 static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *task)
 {
 	return (struct pf_proc_key){
@@ -155,22 +155,40 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 	};
 }
 
-/* First sample of a process, or of what it became by exec. */
+/*
+ * First sample of a process, or of what it became by exec; later, that its mappings are others
+ * than those that user space gave (known: for this exec; exec_pages: of then). At most one a
+ * second, or in ten when told already.
+ */
 static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
-					 uint32_t generation)
+					 const struct pf_walk *w, uint32_t generation)
 {
 	struct pf_proc_state now = {.exec_id = task->self_exec_id, .sampled = 1};
 	struct pf_proc_key key = pf_proc_key_of(task);
 	struct pf_proc_state *was;
+	struct mm_struct *mm = task->mm;
 
 	/* Its exit may have been told already, and its memory is going: nothing to be read. */
-	if (task->flags & PF_EXITING)
+	if (task->flags & PF_EXITING || !mm)
 		return;
+	now.exec_pages = mm->exec_vm;
 	was = bpf_map_lookup_elem(&procs, &key);
-	if (was && was->sampled && was->exec_id == now.exec_id)
+	if (!was || !was->sampled || was->exec_id != now.exec_id) {
+		now.maps_told_ns = bpf_ktime_get_boot_ns();
+		if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
+			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
-	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
-		bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
+	}
+	if (w->known && w->process.exec_pages == now.exec_pages)
+		return;
+	now.maps_told_ns = bpf_ktime_get_boot_ns();
+	if (now.maps_told_ns - was->maps_told_ns <
+	    (was->exec_pages == now.exec_pages ? PF_MAPS_AGAIN_NS : PF_MAPS_NS))
+		return;
+	if (pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation)) {
+		was->maps_told_ns = now.maps_told_ns;
+		was->exec_pages = now.exec_pages;
+	}
 }
 
 /* ---- counts ---- */

@@ -9,11 +9,9 @@ SEC("raw_tp")
 int pf_whoami(void *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct pid *pid = task->thread_pid;
 	struct pid_namespace *ns = NULL;
-	struct pf_self me = {.pid_level = pid->level};
-	struct upid *at = (void *)pid + bpf_core_field_offset(pid->numbers) +
-			  me.pid_level * bpf_core_type_size(struct upid);
+	struct pf_self me = {};
+	struct upid *at = pf_own_upid(task, &me.pid_level);
 	uint32_t zero = 0;
 
 	if (bpf_core_read(&ns, sizeof(ns), &at->ns))

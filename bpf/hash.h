@@ -6,7 +6,11 @@
  */
 #pragma once
 
+#ifdef __bpf__
 #include "maps.h"
+#else
+#include "host.h"
+#endif
 
 #define PF_HASH_K 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio: odd, so multiplying loses nothing */
 

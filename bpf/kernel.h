@@ -76,11 +76,14 @@ typedef struct {
 struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
 };
-struct mm_struct;
+struct mm_struct {
+	unsigned long exec_vm; /* pages of code: executable, not writable */
+};
 struct task_struct {
 	unsigned int flags;
 	struct mm_struct *mm;
 	int pid, tgid;
+	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	__u64 start_boottime;
@@ -92,8 +95,30 @@ struct task_struct {
 
 /* The kernel's names; the uapi structure of the same name has others (x86-64). */
 struct pt_regs___kernel {
-	unsigned long bp, ip, sp;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, ip, sp;
 	unsigned short cs;
 };
 
 #pragma clang attribute pop
+
+/*
+ * A process's number in its own, innermost PID namespace. The pointer is read as a plain number:
+ * 6.1 adds nothing that it does not know to a typed one.
+ */
+static __always_inline struct upid *pf_own_upid(struct task_struct *task, unsigned int *ret_level)
+{
+	struct pid *pid = NULL;
+
+	*ret_level = 0;
+	if (bpf_core_read(&pid, sizeof(pid), &task->thread_pid) ||
+	    bpf_core_read(ret_level, sizeof(*ret_level), &pid->level))
+		return NULL;
+	return (void *)pid + bpf_core_field_offset(pid->numbers) +
+	       (unsigned long)*ret_level * bpf_core_type_size(struct upid);
+}
+
+/* Context of an iter/task program, include/linux/bpf.h: both members padded to 8 bytes. */
+struct pf_iter_task {
+	void *meta;
+	struct task_struct *task;
+};

@@ -82,6 +82,8 @@ struct pf_proc_key {
 struct pf_proc_state {
 	uint32_t exec_id;
 	uint32_t sampled;
+	uint64_t maps_told_ns; /* when its mappings were last told to be others, */
+	uint64_t exec_pages;   /* and which mm->exec_vm it had then */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -89,6 +91,36 @@ struct {
 	__type(key, struct pf_proc_key);
 	__type(value, struct pf_proc_state);
 } procs SEC(".maps");
+
+/* ---- unwind tables: tables.h says what lies where ---- */
+
+struct chunk_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__uint(value_size, PF_CHUNK_BYTES);
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, PF_CHUNKS_MAX);
+	__type(key, uint32_t);
+	__array(values, struct chunk_map);
+} chunks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_FILES_MAX);
+	__type(key, uint32_t);
+	__type(value, struct pf_file);
+} unwind_files SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct pf_process_key);
+	__type(value, struct pf_process);
+} unwind_procs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -17,7 +17,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 		.event = PF_EVENT_ON_CPU,
 	};
 	uint64_t seed = pf_hash_start(key.start_boottime_ns, task->tgid);
-	struct pf_user_regs regs = {};
+	bool user = pf_context_is_user(&ctx->regs), compat = false;
 	struct pf_scratch *s;
 
 	if (!key.tgid) {
@@ -27,13 +27,16 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	s = pf_scratch_get(PF_CONTEXT_INTERRUPT);
 	if (!s)
 		return;
-	pf_note_proc(task, cgroup_id, generation);
+	pf_find_process(&s->walk, task);
+	pf_note_proc(task, cgroup_id, &s->walk, generation);
 	key.names = pf_intern_names(task, seed, generation);
-	if (pf_user_regs(ctx, task, &regs)) {
-		key.ustack = pf_walk_user(s, &regs, task->self_exec_id, seed);
+	if (user)
+		compat = pf_regs_of_context(&s->walk, &ctx->regs);
+	if (user || pf_regs_of_task(&s->walk, task, &compat)) {
+		key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
 		pf_intern_stack(s, key.ustack, generation);
 	}
-	if (!pf_regs_user(ctx)) {
+	if (!user) {
 		key.kstack = pf_walk_kernel(s, ctx);
 		if (key.kstack)
 			pf_intern_stack(s, key.kstack, generation);

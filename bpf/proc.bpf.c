@@ -44,6 +44,34 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	return 0;
 }
 
+/* Run over all tasks when the agent asks: who is selected and was not told of yet. */
+SEC("iter/task")
+int pf_announce(struct pf_iter_task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct pf_proc_state now = {.sampled = 1}, *was;
+	const struct pf_settings *set;
+	struct mm_struct *mm;
+	struct pf_proc_key key;
+	uint64_t cgroup_id = 0;
+
+	if (!task || task->pid != task->tgid || !pf_filter_task(task, PF_ANY_EVENT, &cgroup_id))
+		return 0;
+	mm = task->mm;
+	if (task->flags & PF_EXITING || !mm || !(set = pf_settings_now()))
+		return 0;
+	now.exec_id = task->self_exec_id;
+	now.exec_pages = mm->exec_vm;
+	now.maps_told_ns = bpf_ktime_get_boot_ns();
+	key = pf_proc_key_of(task);
+	was = bpf_map_lookup_elem(&procs, &key);
+	if (was && was->sampled && was->exec_id == now.exec_id)
+		return 0;
+	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, set->generation))
+		bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
+	return 0;
+}
+
 /* Does the path name a pod's cgroup, anywhere: /kubepods.slice/..., /kubelet/kubepods/...? */
 static __always_inline bool pf_path_has_pods(const char *path)
 {

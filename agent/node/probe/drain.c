@@ -109,6 +109,7 @@ static void on_proc(struct pending *now, const struct pf_rec_proc *r)
 	*p = (struct raw_proc){
 		.what = r->what == PF_PROC_EXIT	  ? RAW_PROC_EXIT
 			: r->what == PF_PROC_EXEC ? RAW_PROC_EXEC
+			: r->what == PF_PROC_MAPS ? RAW_PROC_MAPS
 						  : RAW_PROC_SEEN,
 		.tgid = r->tgid,
 		.tgid_root = r->tgid_root,

@@ -61,10 +61,23 @@ enum feature {
 	FEATURE_KERNEL_STACKS = _EVENT_MAX,
 	FEATURE_PROCESS_EVENTS,
 	FEATURE_CGROUP_EVENTS,
+	FEATURE_PROCESS_LIST,
 	_FEATURE_MAX,
 };
 
 #define MAX_PROGRAM_LINKS 8
+
+/* ---- unwind tables on their way into the kernel ---- */
+struct chunk_writer {
+	uint32_t chunk; /* the one at hand */
+	int fd;
+	uint8_t *bytes;		 /* its PF_CHUNK_BYTES */
+	bool dirty;		 /* they are not in the kernel yet */
+	bool is_new;		 /* fd is one of new_fds */
+	uint32_t new_chunks[64]; /* made, but not in the outer map yet */
+	int new_fds[64];
+	size_t n_new;
+};
 
 struct probes {
 	struct probe_config config;
@@ -74,6 +87,8 @@ struct probes {
 	struct event_probe events[_EVENT_MAX];
 	struct bpf_link *links[MAX_PROGRAM_LINKS];
 	size_t n_links;
+	struct bpf_link *announce; /* NULL: this kernel cannot list processes */
+	struct chunk_writer writer;
 	struct support support[_FEATURE_MAX];
 	char *reasons[_FEATURE_MAX];
 
@@ -104,6 +119,10 @@ void event_stop(struct event_probe *e);
 /* drain.c */
 int drain_open(struct probes *p);
 void drain_close(struct probes *p);
+
+/* tables.c */
+void tables_open(struct probes *p);
+void tables_close(struct probes *p);
 
 /* stats.c: sums the per-CPU statistics */
 int stats_read(struct probes *p, struct pf_stats *ret);

@@ -216,41 +216,42 @@ static void events_load(struct probes *p)
 /* What each program of proc.bpf.c is for; attached one by one so that each can fail alone. */
 struct tracer {
 	struct bpf_program *program;
-	const char *tracepoint;
+	const char *needs; /* a type of the kernel's BTF */
 	enum feature feature;
 	bool wanted;
 };
-#define N_TRACERS 4
+#define N_TRACERS 5
 
 static void tracers(struct probes *p, struct tracer ret[N_TRACERS])
 {
 	const struct probe_config *c = &p->config;
 	bool procs = c->use_cgroups || c->use_list;
 	struct tracer t[N_TRACERS] = {
-		{p->proc->progs.pf_exec, "sched_process_exec", FEATURE_PROCESS_EVENTS, procs},
-		{p->proc->progs.pf_exit, "sched_process_exit", FEATURE_PROCESS_EVENTS, procs},
-		{p->proc->progs.pf_cgroup_mkdir, "cgroup_mkdir", FEATURE_CGROUP_EVENTS,
+		{p->proc->progs.pf_exec, "btf_trace_sched_process_exec", FEATURE_PROCESS_EVENTS,
+		 procs},
+		{p->proc->progs.pf_exit, "btf_trace_sched_process_exit", FEATURE_PROCESS_EVENTS,
+		 procs},
+		{p->proc->progs.pf_cgroup_mkdir, "btf_trace_cgroup_mkdir", FEATURE_CGROUP_EVENTS,
 		 c->use_cgroups},
-		{p->proc->progs.pf_cgroup_rmdir, "cgroup_rmdir", FEATURE_CGROUP_EVENTS,
+		{p->proc->progs.pf_cgroup_rmdir, "btf_trace_cgroup_rmdir", FEATURE_CGROUP_EVENTS,
 		 c->use_cgroups},
+		{p->proc->progs.pf_announce, "bpf_iter__task", FEATURE_PROCESS_LIST, procs},
 	};
 
 	memcpy(ret, t, sizeof(t));
 }
 
-static bool has_tracepoint(const struct btf *btf, const char *name)
+static bool has_type(const struct btf *btf, const char *name)
 {
-	_cleanup_free_ char *type = xasprintf("btf_trace_%s", name);
-
-	return btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
+	return btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF) > 0 ||
+	       btf__find_by_name_kind(btf, name, BTF_KIND_STRUCT) > 0;
 }
 
 static void tracers_choose(struct probes *p, const struct btf *btf, struct tracer t[N_TRACERS])
 {
 	for (size_t i = 0; i < N_TRACERS; i++) {
-		if (t[i].wanted && !has_tracepoint(btf, t[i].tracepoint)) {
-			feature_missing(p, t[i].feature, "this kernel's BTF has no tracepoint %s",
-					t[i].tracepoint);
+		if (t[i].wanted && !has_type(btf, t[i].needs)) {
+			feature_missing(p, t[i].feature, "this kernel's BTF has no %s", t[i].needs);
 			t[i].wanted = false;
 		}
 		bpf_program__set_autoload(t[i].program, t[i].wanted);
@@ -265,11 +266,13 @@ static void tracers_attach(struct probes *p, const struct tracer t[N_TRACERS])
 		if (!t[i].wanted)
 			continue;
 		l = bpf_program__attach(t[i].program);
-		if (l)
-			p->links[p->n_links++] = l;
+		if (!l)
+			feature_missing(p, t[i].feature, "cannot attach %s: %s",
+					bpf_program__name(t[i].program), why(-errno));
+		else if (t[i].feature == FEATURE_PROCESS_LIST)
+			p->announce = l;
 		else
-			feature_missing(p, t[i].feature, "cannot attach to %s: %s", t[i].tracepoint,
-					why(-errno));
+			p->links[p->n_links++] = l;
 	}
 }
 
@@ -282,6 +285,7 @@ static void proc_load(struct probes *p, const struct btf *btf)
 	if (!p->proc) {
 		feature_missing(p, FEATURE_PROCESS_EVENTS, "cannot open: %s", why(-errno));
 		feature_missing(p, FEATURE_CGROUP_EVENTS, "cannot open: %s", why(-errno));
+		feature_missing(p, FEATURE_PROCESS_LIST, "cannot open: %s", why(-errno));
 		return;
 	}
 	p->proc->rodata->pf_config = p->bpf_config;
@@ -293,6 +297,7 @@ static void proc_load(struct probes *p, const struct btf *btf)
 	if (r) {
 		feature_missing(p, FEATURE_PROCESS_EVENTS, "%s; %s", why(r), last_warning);
 		feature_missing(p, FEATURE_CGROUP_EVENTS, "%s; %s", why(r), last_warning);
+		feature_missing(p, FEATURE_PROCESS_LIST, "%s; %s", why(r), last_warning);
 		return;
 	}
 	tracers_attach(p, t);
@@ -337,6 +342,8 @@ void objects_unload(struct probes *p)
 	for (size_t i = 0; i < p->n_links; i++)
 		bpf_link__destroy(p->links[i]);
 	p->n_links = 0;
+	bpf_link__destroy(p->announce);
+	p->announce = NULL;
 	for (size_t i = 0; i < _EVENT_MAX; i++)
 		if (p->events[i].own)
 			p->events[i].ops->unload(&p->events[i]);

@@ -18,6 +18,7 @@ static const char *const feature_names[_FEATURE_MAX] = {
 	[FEATURE_KERNEL_STACKS] = "kernel-stacks",
 	[FEATURE_PROCESS_EVENTS] = "process-events",
 	[FEATURE_CGROUP_EVENTS] = "cgroup-events",
+	[FEATURE_PROCESS_LIST] = "process-list",
 };
 
 static const char *feature_name(int f)
@@ -59,6 +60,7 @@ int probes_new(const struct probe_config *c, struct probes **ret, struct field_e
 	int r;
 
 	p->config = *c;
+	tables_open(p);
 	if (!p->config.max_sample_hz)
 		p->config.max_sample_hz = 199;
 	p->n_possible_cpus = libbpf_num_possible_cpus();
@@ -88,6 +90,7 @@ struct probes *probes_free(struct probes *p)
 		event_stop(&p->events[i]);
 	drain_close(p);
 	filter_done(p);
+	tables_close(p);
 	if (p->settings)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
 	objects_unload(p);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * host: what unwind.h needs of the kernel, so that it also compiles as a plain program: its tests
+ * and its fuzzer run under sanitizers. The includer defines the two functions over an image of a
+ * process's memory and over chunks of its own.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+#define __always_inline inline __attribute__((always_inline))
+
+static const struct pf_config pf_config = {.seed = 1};
+
+/* What a map is here: only its address counts. */
+static char chunks, unwind_files;
+
+static long bpf_probe_read_user(void *to, uint32_t n, const void *address);
+/* chunks: what it returns is a map again, of one value. */
+static void *bpf_map_lookup_elem(void *map, const void *key);
+
+static inline long bpf_loop(uint32_t n, void *step, void *arg, uint64_t flags)
+{
+	uint32_t i;
+
+	(void)flags;
+	for (i = 0; i < n; i++)
+		if (((long (*)(uint32_t, void *))step)(i, arg))
+			return i + 1;
+	return n;
+}

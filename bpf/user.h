@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * user: where the walk of a user stack starts from: the registers of each kind of program, and
+ * the process's tables; and the kernel's part of a stack. Knows x86-64.
+ */
+#pragma once
+
+#include "filter.h"
+#include "unwind.h"
+
+/* X(DWARF number, name in the uapi's pt_regs, in the kernel's) */
+#define PF_REGISTERS(X)                                                                            \
+	X(0, rax, ax)                                                                              \
+	X(1, rdx, dx)                                                                              \
+	X(2, rcx, cx)                                                                              \
+	X(3, rbx, bx)                                                                              \
+	X(4, rsi, si)                                                                              \
+	X(5, rdi, di)                                                                              \
+	X(6, rbp, bp)                                                                              \
+	X(7, rsp, sp)                                                                              \
+	X(8, r8, r8)                                                                               \
+	X(9, r9, r9)                                                                               \
+	X(10, r10, r10)                                                                            \
+	X(11, r11, r11)                                                                            \
+	X(12, r12, r12)                                                                            \
+	X(13, r13, r13)                                                                            \
+	X(14, r14, r14)                                                                            \
+	X(15, r15, r15)
+
+#define PF_USER_CS_64 0x33 /* arch/x86/include/asm/segment.h */
+
+/* volatile: clang folds neighbouring reads into ctx + offset, which the verifier refuses. */
+#define PF_CONTEXT_REG(regs, name) (*(volatile const unsigned long *)&(regs)->name)
+
+static __always_inline bool pf_context_is_user(const struct pt_regs *regs)
+{
+	return PF_CONTEXT_REG(regs, cs) & 3;
+}
+
+/* Of a program's context: what a tick or a uprobe interrupted. Returns whether it is 32-bit code. */
+static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct pt_regs *regs)
+{
+#define X(number, name, kernel_name) w->regs[number] = PF_CONTEXT_REG(regs, name);
+	PF_REGISTERS(X)
+#undef X
+	w->ip = PF_CONTEXT_REG(regs, rip);
+	return PF_CONTEXT_REG(regs, cs) != PF_USER_CS_64;
+}
+
+/* What the kernel saved when the task entered it; false: it has no user side. */
+static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struct *task,
+					    bool *ret_compat)
+{
+	struct pt_regs___kernel *saved;
+
+	if (task->flags & PF_KTHREAD || !task->mm)
+		return false;
+	saved = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
+#define X(number, name, kernel_name) w->regs[number] = saved->kernel_name;
+	PF_REGISTERS(X)
+#undef X
+	w->ip = saved->ip;
+	*ret_compat = saved->cs != PF_USER_CS_64;
+	return w->ip != 0; /* io_uring's and vhost's workers have an mm but no user side */
+}
+
+static __always_inline const struct pf_process *pf_process_of(struct task_struct *leader)
+{
+	struct pf_process_key key = {
+		.start_boottime_ns = leader->start_boottime,
+		.tgid = pf_pid_seen(leader->thread_pid),
+		.exec_id = leader->self_exec_id,
+	};
+
+	return bpf_map_lookup_elem(&unwind_procs, &key);
+}
+
+/*
+ * Its mappings into the walk. Who has just been forked has its parent's until its own are
+ * there: self_exec_id is inherited, and raised by every exec (begin_new_exec).
+ */
+static __always_inline void pf_find_process(struct pf_walk *w, struct task_struct *task)
+{
+	struct task_struct *leader = task->group_leader, *parent;
+	const struct pf_process *p = pf_process_of(leader);
+	struct mm_struct *mm = task->mm;
+
+	if (!p) {
+		parent = leader->real_parent;
+		parent = parent->group_leader;
+		if (parent->self_exec_id == leader->self_exec_id)
+			p = pf_process_of(parent);
+		if (p && (!mm || p->exec_pages != mm->exec_vm))
+			p = NULL;
+	}
+	w->known = p != NULL;
+	if (p)
+		w->process = *p;
+}
+
+/* ---- the kernel's part ---- */
+
+static long pf_kernel_step(uint32_t i, struct pf_loop *loop)
+{
+	if (i >= PF_MAX_KERNEL_FRAMES)
+		return 1;
+	return pf_push(loop->s, PF_FRAME_KERNEL, loop->s->kernel[i]) ? 1 : 0;
+}
+
+/* Fills s->stack with the kernel's part; 0 when there is none. */
+static __always_inline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx)
+{
+	struct pf_loop loop = {.s = s};
+	long bytes;
+
+	bytes = bpf_get_stack(ctx, s->kernel, PF_MAX_KERNEL_FRAMES * sizeof(uint64_t), 0);
+	if (bytes <= 0)
+		return 0;
+	pf_stack_begin(&s->walk, pf_hash_start(PF_FRAME_KERNEL, 0), 0);
+	bpf_loop(bytes / sizeof(uint64_t), pf_kernel_step, &loop, 0);
+	s->walk.end = s->walk.n_frames == PF_MAX_KERNEL_FRAMES ? PF_END_DEPTH : PF_END_ROOT;
+	return pf_hash_end(s->walk.hash);
+}
