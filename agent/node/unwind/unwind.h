@@ -14,7 +14,7 @@ struct unwind_ops {
 	/* Copies n bytes to a chunk, which is made at its first use. May be kept back until flush. */
 	int (*write)(void *arg, uint32_t chunk, uint32_t offset, const void *bytes, size_t n);
 	int (*flush)(void *arg);
-	int (*drop_chunk)(void *arg, uint32_t chunk);	/* nobody refers to it any more */
+	int (*drop_chunk)(void *arg, uint32_t chunk); /* nobody refers to it any more */
 	int (*set_file)(void *arg, uint32_t slot, const struct pf_file *f);
 	int (*set_process)(void *arg, const struct pf_process_key *k, const struct pf_process *p);
 	int (*remove_process)(void *arg, const struct pf_process_key *k);
@@ -29,18 +29,28 @@ struct unwind *unwind_free(struct unwind *u);
 /*
  * A process's executable mappings (of one exec), with the index of each one's file: NULL where it
  * has none (anonymous, not readable) or not yet (pending[i]). Called again when more is known, or when
- * mappings changed; replaces. Files are told apart by their index's bytes. A file's table goes in
- * whole or not at all: -ENOSPC goes to the counter and leaves that file on frame pointers.
+ * mappings changed; replaces, also an older exec's; -ESTALE: a newer exec's are there. Files are
+ * told apart by their index's bytes. A file's table goes in whole or not at all: reason to
+ * podflame_unwind_files_refused_total, and that file is left on frame pointers. -ENOSPC: no room
+ * even for the mappings.
  */
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		   const bool *pending);
 /* All execs of it. Its tables stay until room is needed. */
 void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns);
+/* Processes whose end nobody told (a full ring): lives says who is there. */
+typedef bool unwind_lives_fn(uint32_t tgid, uint64_t start_boottime_ns, void *arg);
+void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg);
+/*
+ * Why a file of a process has no table: "budget" (tried again when there is room), "too_large",
+ * "too_spread" (text over too many addresses), "slots", "kernel" (refused the memory); NULL: it has.
+ */
+const char *unwind_why_not(const struct unwind *u, const struct elf_index *index);
 
 struct unwind_stats {
-	size_t table_bytes, chunk_bytes;	/* used of; in the kernel */
-	size_t n_files, n_files_without;	/* with tables; that got none (budget, slots, limits) */
+	size_t table_bytes, chunk_bytes, budget_bytes; /* used of; in the kernel; of at most */
+	size_t n_files, n_files_without; /* with tables; that got none (budget, slots, limits) */
 	size_t n_processes, n_mappings;
-	uint64_t n_evicted;			/* files, since the start */
+	uint64_t n_evicted; /* files, since the start */
 };
 void unwind_stats(const struct unwind *u, struct unwind_stats *ret);

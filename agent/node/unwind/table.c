@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files and their tables in the kernel. What goes out of use is overwritten only after everyone
+ * who may still read it has left; that wait is shared by as many changes as possible.
+ */
+#include "node/unwind/internal.h"
+
+#define OLD_BYTES_MAX	 (1u << 20) /* out of use and not free yet: more, and it is freed */
+#define OLD_EXTENTS_MAX	 1024
+#define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
+#define EVICT_SHARE	 16 /* what is evicted at once: one wait for all of it */
+#define MAPPINGS_RESERVE 8  /* 1/8 of the budget */
+#define REFUSED		 "podflame_unwind_files_refused_total"
+
+/* ---- room ---- */
+
+void room_leave(struct unwind *u, struct extent e)
+{
+	if (!e.bytes)
+		return;
+	GROW(u->old_extents, u->n_old_extents, u->cap_old_extents);
+	u->old_extents[u->n_old_extents++] = e;
+	u->old_bytes += e.bytes;
+}
+
+static bool free_old(struct unwind *u)
+{
+	if (!u->n_old_extents && !u->n_old_slots)
+		return false;
+	/* It cannot fail where the kernel has RCU: that is, never. */
+	(void)u->ops.grace(u->arg);
+	for (size_t i = 0; i < u->n_old_extents; i++)
+		space_give(u->space, u->old_extents[i]);
+	for (size_t i = 0; i < u->n_old_slots; i++)
+		u->free_slots[u->n_free_slots++] = u->old_slots[i];
+	u->n_old_extents = u->n_old_slots = u->old_bytes = 0;
+	u->has_room = true;
+	return true;
+}
+
+void room_tidy(struct unwind *u)
+{
+	uint32_t chunk;
+
+	if (u->old_bytes < OLD_BYTES_MAX && u->n_old_extents < OLD_EXTENTS_MAX)
+		return;
+	free_old(u);
+	while (space_empty_chunk(u->space, &chunk) == 0)
+		(void)u->ops.drop_chunk(u->arg, chunk);
+}
+
+static size_t table_bytes(const struct file *f)
+{
+	return f->extents ? f->need_bytes : 0;
+}
+
+static void evict(struct unwind *u, struct file *f)
+{
+	for (size_t i = 0; i < f->n_extents; i++)
+		room_leave(u, f->extents[i]);
+	for (size_t i = 0; i < f->n_slots; i++) {
+		GROW(u->old_slots, u->n_old_slots, u->cap_old_slots);
+		u->old_slots[u->n_old_slots++] = f->slots[i].number;
+	}
+	u->n_evicted += f->extents != NULL;
+	file_free(u, f);
+}
+
+static struct file *longest_unused(const struct unwind *u)
+{
+	struct file *found = NULL;
+
+	for (struct file *f = u->files; f; f = f->hh.next)
+		if (!f->n_users && (!found || f->used < found->used))
+			found = f;
+	return found;
+}
+
+/* What is going already, else files that nobody uses; false: there is neither. */
+static bool make_room(struct unwind *u, size_t bytes)
+{
+	size_t want = MAX(bytes, u->budget_bytes / EVICT_SHARE), n = 0;
+	struct file *f;
+
+	if (free_old(u))
+		return true;
+	while (n < want && (f = longest_unused(u))) {
+		n += table_bytes(f) + 1;
+		evict(u, f);
+	}
+	return free_old(u);
+}
+
+int room_take(struct unwind *u, size_t bytes, struct extent *ret)
+{
+	int r;
+
+	do
+		r = space_take(u->space, bytes, ret);
+	while (r == -ENOSPC && make_room(u, bytes));
+	return r;
+}
+
+/* Whether it is worth evicting: what is free, what is going and what nobody uses. Some of it is
+ * not for tables: the next process's mappings must find a place. */
+static bool fits(const struct unwind *u, size_t bytes)
+{
+	size_t room = u->budget_bytes - u->budget_bytes / MAPPINGS_RESERVE + u->old_bytes;
+
+	for (const struct file *f = u->files; f; f = f->hh.next)
+		room += f->n_users ? 0 : table_bytes(f);
+	return space_used_bytes(u->space) + bytes <= room;
+}
+
+/* ---- a table ---- */
+
+static int take_extent(struct unwind *u, struct file *f, size_t bytes)
+{
+	struct extent e;
+	int r = room_take(u, bytes, &e);
+
+	if (r < 0)
+		return r;
+	GROW(f->extents, f->n_extents, f->cap_extents);
+	f->extents[f->n_extents++] = e;
+	return 0;
+}
+
+static uint32_t slot_pages(const struct file *f, size_t k, const struct elf_tables *t)
+{
+	uint32_t last = t->pages[t->n_pages - 1].number;
+
+	/* The page before the next slot's first one. */
+	for (size_t i = 0; k + 1 < f->n_slots && i < t->n_pages; i++) {
+		if (t->pages[i].number >= f->slots[k + 1].first_page)
+			break;
+		last = t->pages[i].number;
+	}
+	return last - f->slots[k].first_page + 1;
+}
+
+/* In this order: rules, page arrays of the slots, rows of the pages. */
+static int take_extents(struct unwind *u, struct file *f, const struct elf_tables *t)
+{
+	int r = take_extent(u, f, MAX(t->n_rules, 1u) * sizeof(*t->rules));
+
+	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
+		r = take_extent(u, f, slot_pages(f, k, t) * sizeof(struct pf_page));
+	for (size_t i = 0; r == 0 && i < t->n_pages; i++)
+		r = take_extent(u, f, t->pages[i].n_rows * sizeof(*t->rows));
+	return r;
+}
+
+static int write_extent(struct unwind *u, struct extent e, const void *bytes, size_t n)
+{
+	return u->ops.write(u->arg, PF_REF_CHUNK(e.ref), PF_REF_BYTES(e.ref), bytes, n);
+}
+
+static int write_pages(struct unwind *u, const struct file *f, size_t k, const struct elf_tables *t)
+{
+	const struct extent *rows = &f->extents[1 + f->n_slots];
+	uint32_t first = f->slots[k].first_page, n = slot_pages(f, k, t);
+	_cleanup_free_ struct pf_page *pages = xcalloc(n, sizeof(*pages));
+
+	for (size_t i = 0; i < t->n_pages; i++)
+		if (t->pages[i].number >= first && t->pages[i].number - first < n)
+			pages[t->pages[i].number - first] =
+				(struct pf_page){rows[i].ref, t->pages[i].n_rows};
+	return write_extent(u, f->extents[1 + k], pages, n * sizeof(*pages));
+}
+
+static int write_extents(struct unwind *u, const struct file *f, const struct elf_tables *t)
+{
+	const struct extent *rows = &f->extents[1 + f->n_slots];
+	int r = 0;
+
+	if (t->n_rules)
+		r = write_extent(u, f->extents[0], t->rules, t->n_rules * sizeof(*t->rules));
+	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
+		r = write_pages(u, f, k, t);
+	for (size_t i = 0; r == 0 && i < t->n_pages; i++)
+		r = write_extent(u, rows[i], t->rows + t->pages[i].first_row,
+				 t->pages[i].n_rows * sizeof(*t->rows));
+	return r < 0 ? r : u->ops.flush(u->arg);
+}
+
+static int set_slot(struct unwind *u, const struct file *f, size_t k, const struct elf_tables *t)
+{
+	struct pf_file x = {
+		.first_page = f->slots[k].first_page,
+		.n_pages = slot_pages(f, k, t),
+		.pages = f->extents[1 + k].ref,
+		.rules = f->extents[0].ref,
+		.n_rules = t->n_rules,
+	};
+	/* An array's value is copied while it is read: first all of it, then the word that says so. */
+	int r = u->ops.set_file(u->arg, f->slots[k].number, &x);
+
+	if (r < 0)
+		return r;
+	x.state = PF_FILE_READY;
+	return u->ops.set_file(u->arg, f->slots[k].number, &x);
+}
+
+/* Nobody in the kernel knows of these extents yet. */
+static void give_back(struct unwind *u, struct file *f)
+{
+	for (size_t i = 0; i < f->n_extents; i++)
+		space_give(u->space, f->extents[i]);
+	free(f->extents);
+	f->extents = NULL;
+	f->n_extents = f->cap_extents = 0;
+}
+
+static void set_none(struct unwind *u, const struct file *f)
+{
+	static const struct pf_file none = {.state = PF_FILE_NONE};
+
+	for (size_t i = 0; i < f->n_slots; i++)
+		(void)u->ops.set_file(u->arg, f->slots[i].number, &none);
+}
+
+static void go_without(struct file *f, const char *why)
+{
+	if (!f->without)
+		counter_add(counter(REFUSED, "reason", why), 1);
+	f->without = why;
+}
+
+static void make_table(struct unwind *u, struct file *f)
+{
+	struct elf_tables t;
+	int r = -ENOSPC;
+
+	elf_index_tables(f->index, &t);
+	if (fits(u, f->need_bytes))
+		r = take_extents(u, f, &t);
+	if (r == 0)
+		r = write_extents(u, f, &t);
+	if (r < 0) {
+		give_back(u, f);
+		set_none(u, f);
+		go_without(f, r == -ENOSPC ? "budget" : "kernel");
+		return;
+	}
+	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
+		r = set_slot(u, f, k, &t);
+	if (r < 0) { /* some may be set: as long as the file is used, that is where its table is */
+		set_none(u, f);
+		go_without(f, "kernel");
+		return;
+	}
+	f->without = NULL;
+}
+
+void files_retry(struct unwind *u)
+{
+	if (!u->has_room)
+		return;
+	u->has_room = false;
+	for (struct file *f = u->files; f; f = f->hh.next)
+		if (f->n_users && f->n_slots && str_equal(f->without, "budget"))
+			make_table(u, f);
+}
+
+/* ---- a file ---- */
+
+/* The parts of its text, each of which a slot's page array covers; false: too many. */
+static bool lay_out(struct file *f, const struct elf_tables *t)
+{
+	f->need_bytes = space_rounded(MAX(t->n_rules, 1u) * sizeof(*t->rules));
+	for (size_t i = 0; i < t->n_pages; i++) {
+		uint32_t page = t->pages[i].number;
+
+		if (!f->n_slots ||
+		    page - f->slots[f->n_slots - 1].first_page >= PF_FILE_PAGES_MAX) {
+			if (f->n_slots == FILE_SLOTS_MAX)
+				return false;
+			f->slots[f->n_slots++].first_page = page;
+		}
+		f->need_bytes += space_rounded(t->pages[i].n_rows * sizeof(*t->rows));
+	}
+	for (size_t k = 0; k < f->n_slots; k++)
+		f->need_bytes += space_rounded(slot_pages(f, k, t) * sizeof(struct pf_page));
+	return true;
+}
+
+static bool take_slots(struct unwind *u, struct file *f)
+{
+	while (u->n_free_slots < f->n_slots)
+		if (!make_room(u, 1))
+			return false;
+	for (size_t i = 0; i < f->n_slots; i++)
+		f->slots[i].number = u->free_slots[--u->n_free_slots];
+	return true;
+}
+
+static void place(struct unwind *u, struct file *f)
+{
+	struct elf_tables t;
+	const char *why = NULL;
+
+	elf_index_tables(f->index, &t);
+	if (t.n_pages == 0)
+		return;
+	if (!lay_out(f, &t))
+		why = "too_spread";
+	else if (f->need_bytes > u->budget_bytes / FILE_SHARE)
+		why = "too_large";
+	else if (!take_slots(u, f))
+		why = "slots";
+	if (why) {
+		f->n_slots = 0;
+		go_without(f, why);
+		return;
+	}
+	make_table(u, f);
+}
+
+/* The same file may come with another index of the same bytes: that one is kept from then on. */
+static struct file *find_equal(struct unwind *u, struct elf_index *index)
+{
+	struct file *f;
+
+	for (f = u->files; f; f = f->hh.next)
+		if (elf_index_equal(f->index, index))
+			break;
+	if (!f)
+		return NULL;
+	HASH_DEL(u->files, f);
+	elf_index_unref(f->index);
+	f->index = elf_index_ref(index);
+	HASH_ADD_PTR(u->files, index, f);
+	return f;
+}
+
+struct file *file_use(struct unwind *u, struct elf_index *index)
+{
+	struct file *f;
+
+	HASH_FIND_PTR(u->files, &index, f);
+	if (!f)
+		f = find_equal(u, index);
+	if (!f) {
+		f = xcalloc(1, sizeof(*f));
+		f->index = elf_index_ref(index);
+		f->n_users = 1; /* before room is made: it is not the one to go */
+		HASH_ADD_PTR(u->files, index, f);
+		place(u, f);
+		f->n_users = 0;
+	}
+	f->n_users++;
+	f->used = ++u->turn;
+	return f;
+}
+
+void file_leave(struct unwind *u, struct file *f)
+{
+	f->n_users--;
+	f->used = ++u->turn;
+	u->has_room |= !f->n_users;
+}
+
+void file_free(struct unwind *u, struct file *f)
+{
+	HASH_DEL(u->files, f);
+	elf_index_unref(f->index);
+	free(f->extents);
+	free(f);
+}
+
+uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end)
+{
+	size_t k = 0;
+
+	*ret_end = UINT64_MAX;
+	if (!f->n_slots)
+		return f->without ? SLOT_NONE : SLOT_EMPTY;
+	while (k + 1 < f->n_slots && address >> PF_PAGE_BITS >= f->slots[k + 1].first_page)
+		k++;
+	if (k + 1 < f->n_slots)
+		*ret_end = (uint64_t)f->slots[k + 1].first_page << PF_PAGE_BITS;
+	return f->slots[k].number;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes: their mappings as the kernel looks them up. See unwind.h. */
+#include "node/unwind/internal.h"
+
+#define DEFAULT_BUDGET	  (64u << 20)
+#define MIN_BUDGET	  (1u << 20)
+#define PROCESSES_MAX	  16384
+#define PROCESS_MAPPINGS  (PF_PART_MAPPINGS_MAX * PF_PARTS_MAX)
+#define SMALL_MAPPINGS	  512 /* what a process always may have */
+#define MAPPINGS_SHARE	  4   /* all mappings together get at most 1/4 of the budget */
+#define REFUSED		  "podflame_unwind_processes_refused_total"
+#define PROCESS_KEY_BYTES offsetof(struct pf_process_key, exec_id)
+
+/* ---- life ---- */
+
+static int set_special_slots(struct unwind *u)
+{
+	static const struct pf_file special[SLOT_FIRST] = {
+		[SLOT_PENDING] = {.state = PF_FILE_PENDING},
+		[SLOT_NONE] = {.state = PF_FILE_NONE},
+		[SLOT_EMPTY] = {.state = PF_FILE_READY},
+	};
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < SLOT_FIRST; i++)
+		r = u->ops.set_file(u->arg, i, &special[i]);
+	return r;
+}
+
+int unwind_new(const struct unwind_ops *ops, void *arg, size_t budget_bytes, struct unwind **ret)
+{
+	struct unwind *u = xcalloc(1, sizeof(*u));
+	int r;
+
+	u->ops = *ops;
+	u->arg = arg;
+	u->budget_bytes = budget_bytes ? MAX(budget_bytes, MIN_BUDGET) : DEFAULT_BUDGET;
+	u->budget_bytes = MIN(u->budget_bytes, (size_t)PF_CHUNKS_MAX * PF_CHUNK_BYTES);
+	u->space = space_new(u->budget_bytes);
+	u->free_slots = xcalloc(PF_FILES_MAX, sizeof(*u->free_slots));
+	for (uint32_t i = PF_FILES_MAX; i-- > SLOT_FIRST;)
+		u->free_slots[u->n_free_slots++] = i;
+	r = set_special_slots(u);
+	if (r < 0) {
+		unwind_free(u);
+		return r;
+	}
+	*ret = u;
+	return 0;
+}
+
+static void process_free(struct process *p)
+{
+	free(p->files);
+	free(p);
+}
+
+struct unwind *unwind_free(struct unwind *u)
+{
+	struct process *p, *next_p;
+	struct file *f, *next_f;
+
+	if (!u)
+		return NULL;
+	HASH_ITER (hh, u->processes, p, next_p) {
+		HASH_DEL(u->processes, p);
+		process_free(p);
+	}
+	HASH_ITER (hh, u->files, f, next_f)
+		file_free(u, f);
+	space_free(u->space);
+	free(u->free_slots);
+	free(u->old_extents);
+	free(u->old_slots);
+	free(u);
+	return NULL;
+}
+
+/* ---- mappings as the kernel has them ---- */
+
+struct list {
+	struct pf_mapping *items;
+	size_t n, cap;
+	struct file **files; /* one user each; neighbours differ */
+	size_t n_files, cap_files;
+	bool cut;
+};
+
+static void list_leave(struct unwind *u, struct list *l)
+{
+	for (size_t i = 0; i < l->n_files; i++)
+		file_leave(u, l->files[i]);
+	free(l->files);
+	free(l->items);
+}
+
+static void add_piece(struct list *l, const struct pf_mapping *x)
+{
+	struct pf_mapping *last = l->n ? &l->items[l->n - 1] : NULL;
+
+	if (last && last->end == x->start && last->file == x->file && last->bias == x->bias) {
+		last->end = x->end;
+		return;
+	}
+	if (l->n == PROCESS_MAPPINGS) {
+		l->cut = true;
+		return;
+	}
+	GROW(l->items, l->n, l->cap);
+	l->items[l->n++] = *x;
+}
+
+static struct file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
+{
+	struct file *f = file_use(u, index);
+
+	if (l->n_files && l->files[l->n_files - 1] == f) {
+		file_leave(u, f);
+		return f;
+	}
+	GROW(l->files, l->n_files, l->cap_files);
+	l->files[l->n_files++] = f;
+	return f;
+}
+
+/* A mapping of more text than a slot covers goes in as several. */
+static void add_file(struct unwind *u, struct list *l, const struct mapping *m, uint64_t start,
+		     struct elf_index *index)
+{
+	struct file *f = use_once(u, l, index);
+	uint64_t address, bias;
+
+	/* No part of the file that runs: nothing is known of it. */
+	if (elf_index_mapping_address(index, m->file_offset, m->end - m->start, &address) < 0)
+		return;
+	bias = m->start - address;
+	while (start < m->end) {
+		uint64_t slot_end, left = m->end - start;
+		uint32_t slot = file_slot(f, start - bias, &slot_end);
+		struct pf_mapping x = {
+			.start = start,
+			.end = start + MIN(left, slot_end - (start - bias)),
+			.bias = bias,
+			.file = slot,
+		};
+
+		add_piece(l, &x);
+		start = x.end;
+	}
+}
+
+static void build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+		  const bool *pending, struct list *l)
+{
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+		uint64_t start =
+			MAX(x->start, end); /* read while it changed: the first one holds */
+
+		if (start >= x->end)
+			continue;
+		end = x->end;
+		if (indexes[i])
+			add_file(u, l, x, start, indexes[i]);
+		else if (x->path[0] == '/' || pending[i])
+			add_piece(l, &(struct pf_mapping){
+					     .start = start,
+					     .end = x->end,
+					     .file = pending[i] ? SLOT_PENDING : SLOT_NONE,
+				     });
+	}
+	if (l->cut)
+		counter_add(counter("podflame_unwind_mappings_dropped_total", "reason", "limit"),
+			    1);
+}
+
+/* ---- processes ---- */
+
+static struct process *find_process(const struct unwind *u, uint32_t tgid, uint64_t start)
+{
+	struct pf_process_key key = {.start_boottime_ns = start, .tgid = tgid};
+	struct process *p;
+
+	HASH_FIND(hh, u->processes, &key, PROCESS_KEY_BYTES, p);
+	return p;
+}
+
+/* Takes it out of the kernel unless its place there belongs to heir, which replaced it. */
+static void process_leave(struct unwind *u, struct process *p, const struct process *heir)
+{
+	if (!heir || memcmp(&heir->key, &p->key, sizeof(p->key)) != 0)
+		(void)u->ops.remove_process(u->arg, &p->key);
+	for (size_t i = 0; i < PF_PARTS_MAX; i++)
+		room_leave(u, p->extents[i]);
+	for (size_t i = 0; i < p->n_files; i++)
+		file_leave(u, p->files[i]);
+	u->n_mappings -= p->n_mappings;
+	HASH_DEL(u->processes, p);
+	process_free(p);
+}
+
+static int write_part(struct unwind *u, struct process *p, const struct pf_mapping *items, size_t n)
+{
+	struct extent *e = &p->extents[p->value.n_parts];
+	int r = room_take(u, n * sizeof(*items), e);
+
+	if (r < 0)
+		return r;
+	p->value.parts[p->value.n_parts++] =
+		(struct pf_part){.start = items[0].start, .mappings = e->ref, .n = n};
+	return u->ops.write(u->arg, PF_REF_CHUNK(e->ref), PF_REF_BYTES(e->ref), items,
+			    n * sizeof(*items));
+}
+
+/* A pod with thousands of mappings in each of many processes does not get everyone's memory. */
+static bool over_share(const struct unwind *u, size_t n)
+{
+	return n > SMALL_MAPPINGS &&
+	       (u->n_mappings + n) * sizeof(struct pf_mapping) > u->budget_bytes / MAPPINGS_SHARE;
+}
+
+static int process_write(struct unwind *u, struct process *p, const struct list *l)
+{
+	int r = over_share(u, l->n) ? -ENOSPC : 0;
+
+	for (size_t i = 0; r == 0 && i < l->n; i += PF_PART_MAPPINGS_MAX)
+		r = write_part(u, p, l->items + i, MIN(l->n - i, PF_PART_MAPPINGS_MAX));
+	if (r == 0)
+		r = u->ops.flush(u->arg);
+	return r < 0 ? r : u->ops.set_process(u->arg, &p->key, &p->value);
+}
+
+static void make_process_room(struct unwind *u)
+{
+	if (HASH_COUNT(u->processes) < PROCESSES_MAX)
+		return;
+	counter_add(counter(REFUSED, "reason", "table_full"), 1);
+	process_leave(u, u->processes, NULL);
+}
+
+/* Only the number of pages is another one, or nothing. */
+static int set_again(struct unwind *u, struct process *p, uint64_t exec_pages)
+{
+	if (p->value.exec_pages == exec_pages)
+		return 0;
+	p->value.exec_pages = exec_pages;
+	return u->ops.set_process(u->arg, &p->key, &p->value);
+}
+
+static struct process *process_new(const struct mappings *m, const struct list *l)
+{
+	struct process *p = xcalloc(1, sizeof(*p));
+
+	p->key = (struct pf_process_key){m->start_boottime_ns, m->tgid, m->exec_id};
+	p->value.exec_pages = m->exec_pages;
+	p->n_mappings = l->n;
+	p->hash = hash_bytes(l->items, l->n * sizeof(*l->items), 0);
+	return p;
+}
+
+static bool is_same(const struct process *old, const struct process *p)
+{
+	return old && memcmp(&old->key, &p->key, sizeof(p->key)) == 0 && old->hash == p->hash &&
+	       old->n_mappings == p->n_mappings;
+}
+
+/*
+ * What is in the kernel stays valid until the new is there. When that fails the process has no
+ * tables: old ones would be another program's.
+ */
+static int replace(struct unwind *u, struct process *old, struct process *p, struct list *l)
+{
+	int r = process_write(u, p, l);
+
+	if (r < 0) {
+		for (size_t i = 0; i < PF_PARTS_MAX; i++)
+			if (p->extents[i].bytes)
+				space_give(u->space, p->extents[i]);
+		process_free(p);
+		list_leave(u, l);
+		if (old)
+			process_leave(u, old, NULL);
+		counter_add(counter(REFUSED, "reason", r == -ENOSPC ? "budget" : "kernel"), 1);
+		return r;
+	}
+	p->files = TAKE_PTR(l->files);
+	p->n_files = l->n_files;
+	free(l->items);
+	if (old)
+		process_leave(u, old, p);
+	make_process_room(u);
+	HASH_ADD(hh, u->processes, key, PROCESS_KEY_BYTES, p);
+	u->n_mappings += p->n_mappings;
+	return 0;
+}
+
+int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+		   const bool *pending)
+{
+	struct process *old = find_process(u, m->tgid, m->start_boottime_ns), *p;
+	struct list l = {0};
+	int r;
+
+	if (old && (int32_t)(m->exec_id - old->key.exec_id) < 0)
+		return -ESTALE;
+	build(u, m, indexes, pending, &l);
+	p = process_new(m, &l);
+	if (is_same(old, p)) {
+		process_free(p);
+		list_leave(u, &l);
+		r = set_again(u, old, m->exec_pages);
+	} else {
+		r = replace(u, old, p, &l);
+	}
+	room_tidy(u);
+	files_retry(u);
+	return r;
+}
+
+void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct process *p = find_process(u, tgid, start_boottime_ns);
+
+	if (!p)
+		return;
+	process_leave(u, p, NULL);
+	room_tidy(u);
+	files_retry(u);
+}
+
+void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
+{
+	struct process *p, *next;
+
+	HASH_ITER (hh, u->processes, p, next) {
+		if (!lives(p->key.tgid, p->key.start_boottime_ns, arg))
+			unwind_exited(u, p->key.tgid, p->key.start_boottime_ns);
+	}
+}
+
+const char *unwind_why_not(const struct unwind *u, const struct elf_index *index)
+{
+	const struct file *f;
+
+	HASH_FIND_PTR(u->files, &index, f);
+	return f ? f->without : NULL;
+}
+
+void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
+{
+	struct unwind_stats s = {
+		.budget_bytes = u->budget_bytes,
+		.table_bytes = space_used_bytes(u->space),
+		.chunk_bytes = space_chunk_bytes(u->space),
+		.n_processes = HASH_COUNT(u->processes),
+		.n_mappings = u->n_mappings,
+		.n_evicted = u->n_evicted,
+	};
+
+	for (const struct file *f = u->files; f; f = f->hh.next) {
+		s.n_files += f->extents != NULL;
+		s.n_files_without += f->without != NULL;
+	}
+	*ret = s;
+}
