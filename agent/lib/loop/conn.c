@@ -465,6 +465,11 @@ bool conn_is_idle(const struct conn *c)
 	return c->state == OPEN && c->out.len == c->out_off;
 }
 
+bool conn_has_tls(const struct conn *c, const struct tls *tls)
+{
+	return (c->ssl ? SSL_get_SSL_CTX(c->ssl) : NULL) == (tls ? tls->ctx : NULL);
+}
+
 uint64_t conn_last_read_ns(const struct conn *c)
 {
 	return c->last_read_ns;

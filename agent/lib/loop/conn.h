@@ -47,6 +47,7 @@ void conn_write(struct conn *c, struct buf *b);
 void conn_read_enable(struct conn *c, bool on);
 void conn_shutdown(struct conn *c);	 /* ends our side once all is written */
 bool conn_is_idle(const struct conn *c); /* open, and all that was written is gone */
+bool conn_has_tls(const struct conn *c, const struct tls *tls); /* made with it; NULL: plain */
 uint64_t conn_last_read_ns(const struct conn *c);
 uint64_t conn_last_write_ns(const struct conn *c); /* progress, not calls */
 

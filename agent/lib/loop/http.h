@@ -32,7 +32,7 @@ struct http_client_config {
 };
 int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret);
 struct http_client *http_client_free(struct http_client *h);	/* cancels requests without calling back */
-void http_client_set_tls(struct http_client *h, struct tls *tls);	/* for new connections */
+void http_client_set_tls(struct http_client *h, struct tls *tls);	/* for all requests from now on */
 
 struct http_request {
 	const char *method, *path;	/* path with query, already encoded */

@@ -99,7 +99,9 @@ static void on_timeout(void *arg)
 
 static void answer_complete(struct http_call *c)
 {
-	if (c->msg.keep_alive && c->conn && conn_is_idle(c->conn))
+	/* what set_tls has replaced meanwhile must not serve another request */
+	if (c->msg.keep_alive && c->conn && conn_is_idle(c->conn) &&
+	    conn_has_tls(c->conn, c->client->tls))
 		conn_pool_put(c->client->idle, TAKE_PTR(c->conn));
 	finish(c, c->msg.status, NULL);
 }

@@ -541,6 +541,39 @@ static void server_certificate_rotates(void **state)
 	assert_int_equal(f->status, 200);
 }
 
+static void change_trust_and_reply(void *arg)
+{
+	struct fixture *f = arg;
+	struct tls_config t = {.ca_pem = other_ca.pem};
+	struct field_error e;
+	struct tls *next;
+
+	if (!f->held) { /* not there yet */
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, change_trust_and_reply, f);
+		return;
+	}
+	assert_int_equal(tls_new(&t, false, &next, &e), 0);
+	http_client_set_tls(f->client, next);
+	tls_unref(next);
+	reply_later(f);
+}
+
+static void trust_changes_while_a_request_is_answered(void **state)
+{
+	struct fixture *f = *state;
+
+	start_server(f, &local_cert, 0, 0);
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), ca.pem, NULL);
+	f->hold = true;
+	timer_set(f->loop, &f->step, 0, change_trust_and_reply, f);
+	get(f, "/");
+	assert_int_equal(f->status, 202);
+	f->hold = false;
+	get(f, "/"); /* not on the connection of before */
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "certificate");
+}
+
 /* ---- raw requests to our server ---- */
 
 static int raw_connect(uint16_t port)
@@ -1370,6 +1403,7 @@ int main(void)
 		T(held_reply_survives_the_server),
 		T(connections_are_bounded),
 		T(server_certificate_rotates),
+		T(trust_changes_while_a_request_is_answered),
 		T(half_open_requests_make_room),
 		T(idle_connections_make_room),
 		T(slow_body_gets_408),

@@ -64,6 +64,13 @@ struct ts_config {
 	uint16_t port;
 };
 
+/* In a thread of the server cmocka can end nothing: the log must say why the program does. */
+_test_util_ __attribute__((noreturn)) void ts_fatal(const char *why)
+{
+	fprintf(stderr, "test server: %s\n", why);
+	abort();
+}
+
 _test_util_ bool ts_write(struct ts_conn *c, const void *p, size_t n)
 {
 	while (n) {
@@ -222,7 +229,7 @@ _test_util_ void *ts_conn_main(void *arg)
 				break;
 			pthread_mutex_lock(&s->lock);
 			if (s->n_requests == TS_MAX_REQUESTS)
-				abort();
+				ts_fatal("more requests than TS_MAX_REQUESTS");
 			got.number = s->n_requests;
 			r = &s->requests[s->n_requests++];
 			*r = got;
@@ -247,13 +254,13 @@ _test_util_ void *ts_accept_main(void *arg)
 		struct ts_conn *c = xcalloc(1, sizeof(*c));
 
 		if (s->n_conns == TS_MAX_CONNS)
-			abort();
+			ts_fatal("more connections than TS_MAX_CONNS");
 		*c = (struct ts_conn){.server = s, .fd = fd};
+		pthread_mutex_lock(&s->lock);
 		if (s->ctx) {
 			c->ssl = SSL_new(s->ctx);
 			SSL_set_fd(c->ssl, fd);
 		}
-		pthread_mutex_lock(&s->lock);
 		s->conns[s->n_conns++] = c;
 		pthread_mutex_unlock(&s->lock);
 		pthread_create(&c->thread, NULL, ts_conn_main, c);
@@ -315,7 +322,7 @@ _test_util_ int ts_listen(const struct ts_config *cfg, uint16_t *ret_port)
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (fd < 0 || bind(fd, sa, n) < 0 || listen(fd, 64) < 0)
-		abort();
+		ts_fatal("no socket to listen on");
 	getsockname(fd, sa, &n);
 	*ret_port = ntohs(cfg->ipv6 ? v6.sin6_port : v4.sin_port);
 	return fd;
@@ -336,6 +343,28 @@ _test_util_ struct test_server *ts_start(const struct ts_config *cfg, ts_handler
 	return s;
 }
 
+/* Ends all open connections; called with the lock held. */
+_test_util_ void ts_end_conns(struct test_server *s)
+{
+	for (int i = 0; i < s->n_conns; i++)
+		if (s->conns[i]->fd >= 0)
+			shutdown(s->conns[i]->fd, SHUT_RDWR);
+}
+
+/* Another certificate from now on, as of a server that was started again; open connections
+ * are ended. The port stays bound, so that no other program can take it meanwhile. */
+_test_util_ void ts_set_cert(struct test_server *s, const struct test_cert *cert)
+{
+	struct ts_config cfg = {.cert = cert};
+	SSL_CTX *ctx = ts_tls(&cfg);
+
+	pthread_mutex_lock(&s->lock);
+	SSL_CTX_free(s->ctx);
+	s->ctx = ctx;
+	ts_end_conns(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* New connections are refused from now on, open ones are ended. */
 _test_util_ void ts_stop(struct test_server *s)
 {
@@ -349,9 +378,7 @@ _test_util_ void ts_stop(struct test_server *s)
 	pthread_join(s->thread, NULL);
 	close(s->fd);
 	pthread_mutex_lock(&s->lock);
-	for (int i = 0; i < s->n_conns; i++)
-		if (s->conns[i]->fd >= 0)
-			shutdown(s->conns[i]->fd, SHUT_RDWR);
+	ts_end_conns(s);
 	pthread_mutex_unlock(&s->lock);
 	for (int i = 0; i < s->n_conns; i++) {
 		pthread_join(s->conns[i]->thread, NULL);
