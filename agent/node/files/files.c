@@ -5,9 +5,12 @@
  */
 #include "node/files/internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #define DEFAULT_CACHE_BYTES (256u << 20)
+#define DEFAULT_DEBUG_NS    (10 * NSEC_PER_SEC)
+#define DEFAULT_DEBUG_BYTES ((size_t)2 << 30)
 #define FILES_MAX	    65536
 #define RETRY_NS	    (60 * NSEC_PER_SEC)
 /* 32-bit processes have a vdso of their own, which is not the one we know. */
@@ -213,10 +216,15 @@ int files_new(const struct files_config *c, struct files **ret)
 	pthread_mutex_init(&f->main.lock, NULL);
 	pthread_mutex_init(&f->debug.lock, NULL);
 	f->main.config = f->debug.config = c->parser;
-	f->debug.config.timeout_ns = c->debug_timeout_ns;
 	f->self_exe = xstrdup(c->parser.self_exe);
 	f->main.config.self_exe = f->debug.config.self_exe = f->self_exe;
 	f->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
+	f->debug_timeout_ns = c->debug_timeout_ns ? c->debug_timeout_ns : DEFAULT_DEBUG_NS;
+	f->debug_max_bytes = c->debug_max_bytes ? c->debug_max_bytes : DEFAULT_DEBUG_BYTES;
+	f->debug.config.timeout_ns = f->debug_timeout_ns;
+	f->host_debug_fd = c->host_debug_dir && *c->host_debug_dir
+				   ? open(c->host_debug_dir, O_PATH | O_DIRECTORY | O_CLOEXEC)
+				   : -1;
 	f->vdso_fd = vdso_copy();
 	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);
 	r = parser_new(&f->main.config, &f->main.parser);
@@ -237,6 +245,7 @@ struct files *files_free(struct files *f)
 	slow_parser_done(&f->main);
 	slow_parser_done(&f->debug);
 	closep(&f->vdso_fd);
+	closep(&f->host_debug_fd);
 	free(f->self_exe);
 	pthread_cond_destroy(&f->changed);
 	pthread_mutex_destroy(&f->lock);

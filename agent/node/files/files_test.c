@@ -5,7 +5,10 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +35,24 @@ static void run(const char *fmt, ...)
 	vsnprintf(command, sizeof(command), fmt, ap);
 	va_end(ap);
 	assert_int_equal(system(command), 0);
+}
+
+static char *line_of(const char *fmt, ...) _printf_(1, 2);
+static char *line_of(const char *fmt, ...)
+{
+	char command[1024], line[512] = "";
+	va_list ap;
+	FILE *p;
+
+	va_start(ap, fmt);
+	vsnprintf(command, sizeof(command), fmt, ap);
+	va_end(ap);
+	p = popen(command, "r");
+	assert_non_null(p);
+	assert_non_null(fgets(line, sizeof(line), p));
+	pclose(p);
+	line[strcspn(line, "\n")] = '\0';
+	return xstrdup(line);
 }
 
 static struct mapping map_of(const char *path)
@@ -183,6 +204,245 @@ static void many_threads_parse_a_file_once(void **state)
 	close(m.fd);
 }
 
+/* Our only child: the parser of main indexes; it is stopped as a hostile file would keep it. */
+static void others_do_not_wait_for_a_parse(void **state)
+{
+	struct mapping known = copy_of_program("a"), slow = map_of("/bin/sh");
+	struct asker asker = {.m = &slow};
+	_cleanup_free_ char *child = NULL;
+	struct elf_index *index;
+	struct files *f = make(0);
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(files_index(f, &known, &index), 0);
+	elf_index_unref(index);
+	child = line_of("pgrep -P %d -f %s", getpid(), PARSE_CHILD_VERB);
+	assert_int_equal(kill(atoi(child), SIGSTOP), 0);
+	asker.f = f;
+	assert_int_equal(pthread_create(&thread, NULL, ask_for_index, &asker), 0);
+	while (files_count(f) < 2)
+		sched_yield();
+	ask(f, &known); /* answered while the other one waits */
+	assert_int_equal(files_count(f), 2);
+	assert_int_equal(kill(atoi(child), SIGCONT), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_non_null(asker.index);
+	elf_index_unref(asker.index);
+	files_free(f);
+	close(known.fd);
+	close(slow.fd);
+}
+
+/* ---- debug files ---- */
+
+/*
+ * A container's root with /app/prog: stripped, with build id and .gnu_debuglink; prog.full and
+ * prog.debug lie outside of it. The address of a function that only the debug file names.
+ */
+struct container {
+	char root[TESTDIR_BYTES + 16];
+	int root_fd;
+	struct mapping m;
+	uint64_t hidden;
+	char build_id[129];
+};
+
+static const char source[] =
+	"static volatile int sink;\n"
+	"static inline __attribute__((always_inline)) void inner(void) { sink++; }\n"
+	"static inline __attribute__((always_inline)) void outer(void) { inner(); sink += 2; }\n"
+	"static __attribute__((noinline)) void hidden_function(void) { outer(); sink += 3; }\n"
+	"int main(void) { hidden_function(); return sink; }\n";
+
+static void compile(const char *flags)
+{
+	_cleanup_free_ char *path = xasprintf("%s/prog.c", dir);
+
+	assert_int_equal(file_write_atomic(path, source, strlen(source), 0600), 0);
+	run("cd %s && gcc -g -O2 -Wl,--build-id %s -o prog.full prog.c && "
+	    "objcopy --only-keep-debug prog.full prog.debug && "
+	    "objcopy --strip-all --add-gnu-debuglink=prog.debug prog.full prog",
+	    dir, flags);
+}
+
+/* program: prog or prog.full */
+static struct container make_container(const char *name, const char *program)
+{
+	struct container c = {0};
+	_cleanup_free_ char *path = NULL, *address = NULL, *id = NULL;
+
+	snprintf(c.root, sizeof(c.root), "%s/%s", dir, name);
+	run("rm -rf %s && mkdir -p %s/app %s/usr/lib/debug && cp %s/%s %s/app/prog", c.root, c.root,
+	    c.root, dir, program, c.root);
+	c.root_fd = open(c.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_true(c.root_fd >= 0);
+	path = xasprintf("%s/app/prog", c.root);
+	c.m = map_of(path);
+	c.m.path = "/app/prog";
+	address = line_of("nm %s/prog.full | sed -n 's/ t hidden_function//p'", dir);
+	c.hidden = c.m.start + strtoull(address, NULL, 16);
+	id = line_of("readelf -n %s/prog.full | sed -n 's/.*Build ID: //p'", dir);
+	snprintf(c.build_id, sizeof(c.build_id), "%s", id);
+	return c;
+}
+
+static void container_done(struct container *c)
+{
+	close(c->m.fd);
+	close(c->root_fd);
+}
+
+/* Where a file of this build id belongs, below the directory of debug files. */
+static void put_by_build_id(const struct container *c, const char *debug_dir, const char *how)
+{
+	run("mkdir -p %s/.build-id/%.2s && cd %s && %s %s/.build-id/%.2s/%s.debug", debug_dir,
+	    c->build_id, dir, how, debug_dir, c->build_id, c->build_id + 2);
+}
+
+static char *name_of(struct files *f, const struct container *c)
+{
+	struct file_names names;
+	char *name;
+
+	files_names(f, &c->m, files_root(c->root_fd), c->hidden, &names);
+	assert_string_equal(names.build_id, c->build_id);
+	assert_int_equal(names.address, c->hidden - c->m.start);
+	name = xstrdup(names.n ? names.names[names.n - 1].name : "(none)");
+	files_names_done(f, &names);
+	return name;
+}
+
+static void assert_name(struct files *f, const struct container *c, const char *expected)
+{
+	_cleanup_free_ char *name = name_of(f, c);
+
+	assert_string_equal(name, expected);
+}
+
+static uint64_t result(const char *word)
+{
+	return counter_get(counter("podflame_debug_files_total", "result", word));
+}
+
+/* What a container with these debug files gives, in a cache of its own. */
+static void assert_search(const struct container *c, const char *word, const char *name)
+{
+	struct files *f = make(0);
+	uint64_t before = result(word);
+
+	assert_name(f, c, "(none)");
+	files_debug(f, &c->m, c->root_fd);
+	assert_int_equal(result(word), before + 1);
+	assert_name(f, c, name);
+	files_debug(f, &c->m, c->root_fd); /* once a file */
+	assert_int_equal(result(word), before + 1);
+	files_free(f);
+}
+
+static void debug_files_are_found(void **state)
+{
+	_cleanup_free_ char *debug_dir = NULL;
+	struct container c;
+
+	(void)state;
+	compile("");
+	c = make_container("a", "prog");
+	assert_search(&c, "none", "(none)");
+	run("cp %s/prog.debug %s/app/", dir, c.root);
+	assert_search(&c, "debuglink", "hidden_function");
+	run("mkdir %s/app/.debug && mv %s/app/prog.debug %s/app/.debug/", c.root, c.root, c.root);
+	assert_search(&c, "debuglink", "hidden_function");
+	run("mkdir %s/usr/lib/debug/app && mv %s/app/.debug/prog.debug %s/usr/lib/debug/app/",
+	    c.root, c.root, c.root);
+	assert_search(&c, "debuglink", "hidden_function");
+	run("rm %s/usr/lib/debug/app/prog.debug", c.root);
+	debug_dir = xasprintf("%s/usr/lib/debug", c.root);
+	put_by_build_id(&c, debug_dir, "cp prog.debug");
+	assert_search(&c, "build_id", "hidden_function");
+	/* A link leads to where it would lead inside the container. */
+	run("mkdir %s/opt && cp %s/prog.debug %s/opt/", c.root, dir, c.root);
+	put_by_build_id(&c, debug_dir, "ln -sf /opt/prog.debug");
+	assert_search(&c, "build_id", "hidden_function");
+	container_done(&c);
+}
+
+static void debug_files_that_do_not_belong_are_refused(void **state)
+{
+	_cleanup_free_ char *debug_dir = NULL, *out = NULL;
+	struct container c;
+
+	(void)state;
+	compile("");
+	c = make_container("a", "prog");
+	debug_dir = xasprintf("%s/usr/lib/debug", c.root);
+	out = xasprintf("ln -sf %s/prog.debug", dir);
+	run("cp %s/prog.debug %s/app/ && echo >>%s/app/prog.debug", dir, c.root, c.root);
+	assert_search(&c, "wrong_crc", "(none)");
+	run("rm %s/app/prog.debug", c.root);
+	put_by_build_id(&c, debug_dir, out);
+	assert_search(&c, "none", "(none)"); /* out of the root: there is nothing */
+	put_by_build_id(&c, debug_dir, "rm");
+	put_by_build_id(&c, debug_dir, "mkfifo");
+	assert_search(&c, "not_a_file", "(none)");
+	put_by_build_id(&c, debug_dir, "rm");
+	put_by_build_id(&c, debug_dir, "cp /bin/sh");
+	assert_search(&c, "wrong_build_id", "(none)");
+	put_by_build_id(&c, debug_dir, "cp prog.c");
+	assert_search(&c, "not_elf", "(none)");
+	put_by_build_id(&c, debug_dir, "truncate -s 3G");
+	assert_search(&c, "too_big", "(none)");
+	container_done(&c);
+}
+
+static void a_containers_debug_file_names_its_own_processes(void **state)
+{
+	_cleanup_free_ char *debug_dir = NULL;
+	struct container a, b;
+	struct files *f;
+
+	(void)state;
+	compile("");
+	a = make_container("a", "prog");
+	b = make_container("b", "prog");
+	debug_dir = xasprintf("%s/usr/lib/debug", a.root);
+	put_by_build_id(&a, debug_dir, "cp prog.debug");
+	f = make(0);
+	close(b.m.fd);
+	b.m = a.m; /* one file of one image, seen from two containers */
+	files_debug(f, &a.m, a.root_fd);
+	files_debug(f, &b.m, b.root_fd);
+	assert_name(f, &a, "hidden_function");
+	assert_name(f, &b, "(none)");
+	files_free(f);
+	close(b.root_fd);
+	container_done(&a);
+}
+
+static void the_hosts_debug_files_name_everyones_processes(void **state)
+{
+	_cleanup_free_ char *host = xasprintf("%s/host", dir);
+	struct files_config config = {.host_debug_dir = host};
+	uint64_t before = result("host_build_id");
+	struct container a, b;
+	struct files *f;
+
+	(void)state;
+	compile("");
+	a = make_container("a", "prog");
+	b = make_container("b", "prog");
+	put_by_build_id(&a, host, "cp prog.debug");
+	assert_int_equal(files_new(&config, &f), 0);
+	files_debug(f, &a.m, a.root_fd);
+	files_debug(f, &b.m, b.root_fd);
+	assert_name(f, &a, "hidden_function");
+	assert_name(f, &b, "hidden_function");
+	assert_int_equal(result("host_build_id"), before + 2); /* two copies: two files */
+	files_free(f);
+	container_done(&a);
+	container_done(&b);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -203,6 +463,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(failed_files_are_counted_once),
 		cmocka_unit_test(what_is_no_file_is_no_failure),
 		cmocka_unit_test(many_threads_parse_a_file_once),
+		cmocka_unit_test(others_do_not_wait_for_a_parse),
+		cmocka_unit_test(debug_files_are_found),
+		cmocka_unit_test(debug_files_that_do_not_belong_are_refused),
+		cmocka_unit_test(a_containers_debug_file_names_its_own_processes),
+		cmocka_unit_test(the_hosts_debug_files_name_everyones_processes),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

@@ -72,6 +72,9 @@ struct files {
 	char *self_exe; /* of both parsers; NULL: the default */
 	struct counter *bytes_gauge;
 	struct slow_parser main, debug;
+	int host_debug_fd; /* -1: none */
+	uint64_t debug_timeout_ns;
+	size_t debug_max_bytes;
 };
 /* Found or made, and now the one used last. */
 struct file *file_get(struct files *f, const struct file_key *key);
@@ -88,3 +91,19 @@ int slow_parser_lock(struct slow_parser *p);
 /* ---- vdso.c ---- */
 /* A copy of the vdso as a file; -1: there is none. */
 int vdso_copy(void);
+
+/* ---- find.c: files beside another one. 0; -ENOENT, -ENOTDIR: no such file; -ENOTSUP: no regular
+ * one; -E2BIG; -EBADMSG: wrong checksum; -ETIMEDOUT; -errno ---- */
+struct place {
+	int dir_fd;	       /* what is looked up is below it; -1: nowhere */
+	const char *debug_dir; /* as it is called there; "": itself */
+	bool beside;	       /* looks beside the file too */
+	uint64_t resolve;      /* of openat2 */
+	size_t max_bytes;      /* of a file */
+	uint64_t timeout_ns;   /* to check one */
+};
+int find_open(const struct place *p, const char *path, int *ret_fd);
+int find_build_id(const struct place *p, const char *build_id, int *ret_fd);
+/* path: of the file that has the link */
+int find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
+		   int *ret_fd);

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Debug indexes. What is the file's own, or comes from the host or debuginfod, is good for every
+ * process with that file; what lies in a container names that container's processes only.
+ */
+#include "node/files/internal.h"
+
+#include <linux/openat2.h>
+
+#define RETRY_NS (3600 * NSEC_PER_SEC) /* packages with debug files may be installed later */
+#define DWOS_MAX (PARSE_FDS_MAX - 2)
+
+/* One file whose debug index is looked for. */
+struct search {
+	struct files *f;
+	const struct mapping *m;
+	struct elf_index *main;
+	struct place root; /* of the container; dir_fd -1: none */
+};
+
+static void debug_count(const char *result)
+{
+	counter_add(counter("podflame_debug_files_total", "result", result), 1);
+}
+
+static const char *find_reason(int error)
+{
+	switch (error) {
+	case -EBADMSG:
+		return "wrong_crc";
+	case -E2BIG:
+		return "too_big";
+	case -ENOTSUP:
+		return "not_a_file";
+	case -EXDEV:
+		return "other_file_system";
+	case -ETIMEDOUT:
+		return "timeout";
+	default:
+		return "open";
+	}
+}
+
+static void count_find(int error)
+{
+	if (error != -ENOENT && error != -ENOTDIR)
+		debug_count(find_reason(error));
+}
+
+/* ---- entries ---- */
+
+/* An entry to fill: nobody else does, and it is time. */
+static bool claim(struct files *f, const struct file_key *key)
+{
+	struct file *x;
+	bool mine;
+
+	pthread_mutex_lock(&f->lock);
+	x = file_get(f, key);
+	mine = !x->busy && !x->image && now_mono_ns() >= x->retry_ns;
+	x->busy |= mine;
+	files_trim(f);
+	pthread_mutex_unlock(&f->lock);
+	return mine;
+}
+
+/* Takes over the index; NULL: not now. */
+static void settle(struct files *f, const struct file_key *key, struct elf_index *index)
+{
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = file_get(f, key);
+	x->busy = false;
+	x->retry_ns = now_mono_ns() + RETRY_NS;
+	if (index && !x->image)
+		x->image = image_of(f, index);
+	else
+		elf_index_unref(index);
+	files_trim(f);
+	pthread_cond_broadcast(&f->changed);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* New reference, NULL: none. */
+static struct elf_index *known(struct files *f, const struct file_key *key)
+{
+	struct elf_index *index = NULL;
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = file_find(f, key);
+	if (x && x->image)
+		index = elf_index_ref(x->image->index);
+	pthread_mutex_unlock(&f->lock);
+	return index;
+}
+
+/* ---- parsing ---- */
+
+static int parse_debug(struct files *f, const struct parse_debug_files *p, struct elf_index **ret)
+{
+	int r = slow_parser_lock(&f->debug);
+
+	if (r < 0) {
+		debug_count("no_parser");
+	} else {
+		r = parser_debug(f->debug.parser, p, ret);
+		if (r < 0)
+			debug_count(parser_reason(f->debug.parser));
+	}
+	pthread_mutex_unlock(&f->debug.lock);
+	return r;
+}
+
+/* The index of one with the same build id as the main file, if it has one. */
+static int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
+		       struct elf_index **ret)
+{
+	struct parse_debug_files p = {.main_fd = main_fd, .debug_fd = debug_fd};
+	struct elf_index *index;
+	int r = parse_debug(f, &p, &index);
+
+	if (r < 0)
+		return r;
+	if (*build_id && !streq(elf_index_build_id(index), build_id)) {
+		elf_index_unref(index);
+		debug_count("wrong_build_id");
+		return -EBADMSG;
+	}
+	*ret = index;
+	return 0;
+}
+
+/* ---- split DWARF ---- */
+
+static int open_dwo(const struct search *s, const char *path, int *ret_fd)
+{
+	_cleanup_free_ char *beside = NULL;
+	const char *slash = strrchr(s->m->path, '/');
+
+	if (*path == '/')
+		return find_open(&s->root, path, ret_fd);
+	beside = xasprintf("%.*s/%s", (int)(slash ? slash - s->m->path : 0), s->m->path, path);
+	return find_open(&s->root, beside, ret_fd);
+}
+
+static size_t open_dwos(const struct search *s, const struct elf_index *index, int fds[DWOS_MAX])
+{
+	size_t n = elf_index_n_wanted(index), n_open = 0;
+
+	for (size_t i = 0; i < MIN(n, (size_t)DWOS_MAX); i++) {
+		fds[i] = -1;
+		if (open_dwo(s, elf_index_wanted(index, i).path, &fds[i]) == 0)
+			n_open++;
+		else
+			debug_count("dwo_missing");
+	}
+	for (size_t i = DWOS_MAX; i < n; i++)
+		debug_count("dwo_too_many");
+	return n_open;
+}
+
+/* DWP packages cannot be read; whoever has one shall know why names are missing. */
+static void count_dwp(const struct search *s)
+{
+	_cleanup_free_ char *path = xasprintf("%s.dwp", s->m->path);
+	_cleanup_close_ int fd = -1;
+
+	if (find_open(&s->root, path, &fd) == 0)
+		debug_count("dwp_unsupported");
+}
+
+/* With what the .dwo files of this container add; replaces *index. */
+static bool add_dwos(const struct search *s, int debug_fd, struct elf_index **index)
+{
+	struct parse_debug_files p = {.main_fd = s->m->fd, .debug_fd = debug_fd};
+	struct elf_index *more;
+	int fds[DWOS_MAX], r = -ENOENT;
+
+	if (!(elf_index_flags(*index) & ELF_INDEX_DWO) || s->root.dir_fd < 0)
+		return false;
+	p.dwo_fds = fds;
+	p.n_dwo_fds = MIN(elf_index_n_wanted(*index), (size_t)DWOS_MAX);
+	if (open_dwos(s, *index, fds) > 0)
+		r = parse_debug(s->f, &p, &more);
+	else
+		count_dwp(s);
+	for (size_t i = 0; i < p.n_dwo_fds; i++)
+		closep(&fds[i]);
+	if (r < 0)
+		return false;
+	debug_count("dwo");
+	elf_index_unref(*index);
+	*index = more;
+	return true;
+}
+
+/* ---- where ---- */
+
+static void try_own(const struct search *s, uint64_t root)
+{
+	struct file_key everyone = file_key_of(s->m, FILE_DEBUG, 0);
+	struct file_key container = file_key_of(s->m, FILE_DEBUG, root);
+	struct elf_index *index = NULL;
+
+	if (claim(s->f, &everyone)) {
+		if (debug_parse(s->f, s->m->fd, -1, "", &index) == 0)
+			debug_count("own");
+		settle(s->f, &everyone, index);
+	}
+	index = known(s->f, &everyone);
+	if (index && elf_index_flags(index) & ELF_INDEX_DWO && root && claim(s->f, &container)) {
+		if (!add_dwos(s, -1, &index))
+			index = elf_index_unref(index);
+		settle(s->f, &container, TAKE_PTR(index));
+	}
+	elf_index_unref(index);
+}
+
+static int try_place(const struct search *s, const struct place *p, struct elf_index **ret)
+{
+	const char *build_id = elf_index_build_id(s->main), *link;
+	_cleanup_close_ int fd = -1;
+	uint32_t crc;
+	int r = find_build_id(p, build_id, &fd);
+
+	if (r == 0)
+		r = debug_parse(s->f, s->m->fd, fd, build_id, ret);
+	else
+		count_find(r);
+	if (r == 0) {
+		debug_count(p == &s->root ? "build_id" : "host_build_id");
+	} else {
+		closep(&fd);
+		fd = -1;
+		link = elf_index_debuglink(s->main, &crc);
+		r = find_debuglink(p, s->m->path, link, crc, &fd);
+		count_find(r);
+		if (r == 0)
+			r = debug_parse(s->f, s->m->fd, fd, "", ret);
+		if (r == 0)
+			debug_count(p == &s->root ? "debuglink" : "host_debuglink");
+	}
+	/* What a container adds is that container's. */
+	if (r == 0 && p == &s->root)
+		add_dwos(s, fd, ret);
+	return r;
+}
+
+static bool try_container(const struct search *s, uint64_t root)
+{
+	struct file_key key = file_key_of(s->m, FILE_DEBUG, root);
+	struct elf_index *index = NULL;
+	bool found;
+
+	if (!root)
+		return false;
+	if (claim(s->f, &key)) {
+		try_place(s, &s->root, &index);
+		settle(s->f, &key, TAKE_PTR(index));
+	}
+	index = known(s->f, &key);
+	found = index != NULL;
+	elf_index_unref(index);
+	return found;
+}
+
+/* The host's debug packages, as the administrator left them. */
+static void try_host(const struct search *s, struct elf_index **ret)
+{
+	struct place p = s->root;
+
+	p.dir_fd = s->f->host_debug_fd;
+	p.debug_dir = "";
+	p.beside = false;
+	p.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+	if (p.dir_fd >= 0)
+		try_place(s, &p, ret);
+}
+
+static void try_everyones(const struct search *s)
+{
+	struct file_key key = file_key_of(s->m, FILE_DEBUG, 0);
+	struct elf_index *index = NULL;
+
+	if (!claim(s->f, &key))
+		return;
+	try_host(s, &index);
+	if (!index)
+		debug_count("none");
+	settle(s->f, &key, index);
+}
+
+void files_debug(struct files *f, const struct mapping *m, int root_fd)
+{
+	struct search s = {.f = f, .m = m};
+	uint64_t root = files_root(root_fd);
+	unsigned flags;
+
+	if (m->fd < 0 || files_index(f, m, &s.main) < 0)
+		return;
+	s.root = (struct place){
+		.dir_fd = root_fd,
+		.debug_dir = "/usr/lib/debug",
+		.beside = true,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+		.max_bytes = f->debug_max_bytes,
+		.timeout_ns = f->debug_timeout_ns,
+	};
+	flags = elf_index_flags(s.main);
+	/* Go's own tables say as much as its DWARF. */
+	if (flags & ELF_INDEX_HAS_DWARF && !(flags & ELF_INDEX_GO))
+		try_own(&s, root);
+	else if (!(flags & ELF_INDEX_GO) && !try_container(&s, root))
+		try_everyones(&s);
+	elf_index_unref(s.main);
+}
