@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to the readers of Go's .gopclntab: the table once found and checked, one function of it,
+ * and the tables "value by pc" that everything in it is made of. Facts from the Go sources:
+ * src/runtime/symtab.go, runtime2.go (_func), symtabinl.go, src/internal/abi/symtab.go.
+ */
+#pragma once
+
+#include "node/parse/build.h"
+
+/* By layout: the first Go release of each. */
+enum go_layout {
+	GO_1_16, /* absolute addresses, inlined calls of 20 bytes */
+	GO_1_18, /* offsets from runtime.text and go:func.* */
+	GO_1_20, /* start lines, inlined calls of 16 bytes */
+};
+
+struct span {
+	const uint8_t *data;
+	size_t n;
+};
+
+struct go_table {
+	struct elf_build *b;
+	enum go_layout layout;
+	struct span whole;			/* as in the file, from the magic on */
+	struct span names, units, files, pcs;	/* funcnametab, cutab, filetab, pctab */
+	struct span functions;			/* functab and the _func behind it; relocated */
+	uint8_t *relocated;			/* what functions lies in, when it had to be */
+	uint64_t address;			/* of the magic */
+	uint64_t offsets[5];			/* of names, units, files, pcs, functions in whole */
+	uint64_t text;				/* runtime.text */
+	struct span code;			/* the segment that text lies in */
+	uint64_t code_address;
+	struct span inline_calls;		/* from go:func.* on; empty: not known */
+	size_t n_functions;
+	struct go_strings *strings;
+};
+
+/* _func.flag, since 1.17 */
+#define GO_TOP_FRAME (1 << 0)
+#define GO_SP_WRITE  (1 << 1)
+
+struct go_function {
+	uint64_t entry, end; /* end: of its code, without the padding behind it */
+	const char *name;
+	uint32_t start_line, unit;
+	uint32_t sp, file, line, inline_index; /* offsets into pcs; 0: none */
+	uint32_t flags;
+	uint64_t inline_calls; /* offset into go_table.inline_calls, 1.16: address */
+	bool has_inline_calls;
+};
+
+/* One row of a table "value by pc": value holds in [start, end), offsets from the entry. */
+struct go_values {
+	const uint8_t *at, *stop;
+	uint64_t start, end;
+	int32_t value;
+	bool begun;
+};
+struct go_values go_values(const struct go_table *t, uint32_t offset);
+bool go_values_next(struct go_values *v);
+/* The value at an offset from the entry; -1 when there is none. */
+int32_t go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc);
+
+uint32_t go_u32(struct span s, uint64_t offset); /* little endian; 0 out of bounds */
+uint64_t go_u64(struct span s, uint64_t offset);
+/* A NUL-terminated string, at most 64 KiB; NULL: none. */
+const char *go_string(struct span s, uint64_t offset);
+/* The path of a value of the file table; NULL: none. */
+const char *go_file(const struct go_table *t, const struct go_function *f, int32_t value);
+
+/* gopclntab_find.c: false: no Go, or none that can be read. Then go_table_done. */
+bool go_table_find(struct elf_build *b, struct go_table *ret);
+void go_table_done(struct go_table *t);
+/* Function i; false: damaged. */
+bool go_function(const struct go_table *t, size_t i, struct go_function *ret);
+uint64_t go_entry(const struct go_table *t, size_t i); /* i up to n_functions */
+
+/* A name or path of the table as a string of the index, written once. */
+uint32_t go_intern(struct go_table *t, const char *s);
+
+/* gopclntab_rows.c */
+void go_rows(const struct go_table *t, const struct go_function *f);
+
+/* gopclntab_inlines.c */
+struct go_inlines;
+struct go_inlines *go_inlines_new(struct go_table *t);
+struct go_inlines *go_inlines_free(struct go_inlines *x);
+void go_inlines_add(struct go_inlines *x, const struct go_function *f);
+/* Do all inlined calls of a function lie in s, with names and places of the function? */
+bool go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s);

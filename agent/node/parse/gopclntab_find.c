@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the .gopclntab of a file is, also when its section has no name or there are no sections:
+ * by its header, in files that look like Go's. What only the runtime's moduledata knows (where the
+ * text begins since 1.26, where go:func.* begins) is found by the pointers to the table in it.
+ */
+#include "node/parse/gopclntab.h"
+
+#include <stdlib.h>
+
+#define MAGIC_1_16	  0xfffffffa
+#define MAGIC_1_18	  0xfffffff0
+#define MAGIC_1_20	  0xfffffff1
+#define HEADER_MAX	  72
+#define RELOCATIONS_MAX	  (64u << 20)
+#define CANDIDATES_MAX	  64
+#define FUNCTIONS_CHECKED 256 /* of those with inlined calls, for go:func.* */
+
+/* moduledata, in words. The same up to etext in all releases; gofunc moves on, 1.18 to 1.27. */
+enum {
+	MODULE_NAMES = 1,
+	MODULE_UNITS = 4,
+	MODULE_FILES = 7,
+	MODULE_PCS = 10,
+	MODULE_FUNCTIONS = 13,
+	MODULE_TEXT = 22,
+	MODULE_GOFUNC_FIRST = 36,
+	MODULE_WORDS = 48,
+};
+
+/* ---- relocations: in a PIE of an external linker the bytes of a pointer are zero ---- */
+
+static struct span relocations(struct elf_build *b)
+{
+	uint64_t address = 0, bytes = 0;
+	size_t n = 0, n_headers = 0;
+	struct span dynamic = {0}, r = {0};
+
+	elf_getphdrnum(b->elf, &n_headers);
+	for (size_t i = 0; i < n_headers && !dynamic.data; i++) {
+		GElf_Phdr p;
+
+		if (!gelf_getphdr(b->elf, i, &p) || p.p_type != PT_DYNAMIC)
+			continue;
+		dynamic.data = build_bytes(b, p.p_vaddr, &n);
+		dynamic.n = dynamic.data ? MIN(n, p.p_filesz) : 0;
+	}
+	for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= dynamic.n; at += sizeof(Elf64_Dyn)) {
+		if (go_u64(dynamic, at) == DT_RELA)
+			address = go_u64(dynamic, at + 8);
+		else if (go_u64(dynamic, at) == DT_RELASZ)
+			bytes = go_u64(dynamic, at + 8);
+	}
+	if (bytes)
+		r.data = build_bytes(b, address, &n);
+	r.n = r.data ? MIN(MIN(n, bytes), (uint64_t)RELOCATIONS_MAX * sizeof(Elf64_Rela)) : 0;
+	return r;
+}
+
+/* Writes the addends that belong into the n bytes at address. */
+static void relocate(struct elf_build *b, uint64_t address, uint8_t *bytes, size_t n)
+{
+	struct span r = relocations(b);
+
+	for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= r.n; at += sizeof(Elf64_Rela)) {
+		uint64_t inside = go_u64(r, at) - address, addend = go_u64(r, at + 16);
+
+		if (inside < n && n - inside >= 8 && (uint32_t)go_u64(r, at + 8) == R_X86_64_RELATIVE)
+			memcpy(bytes + inside, &addend, 8);
+	}
+}
+
+/* ---- moduledata ---- */
+
+struct module {
+	uint64_t words[MODULE_WORDS];
+};
+
+static bool read_module(const struct go_table *t, uint64_t address, struct module *ret)
+{
+	static const uint8_t slices[] = {MODULE_NAMES, MODULE_UNITS, MODULE_FILES, MODULE_PCS,
+					 MODULE_FUNCTIONS};
+	struct module m;
+	size_t n;
+	const uint8_t *bytes = build_bytes(t->b, address, &n);
+
+	if (!bytes || n < sizeof(m))
+		return false;
+	memcpy(&m, bytes, sizeof(m));
+	if (m.words[0] != t->address || m.words[MODULE_NAMES] != t->address + t->offsets[0])
+		relocate(t->b, address, (uint8_t *)&m, sizeof(m));
+	for (size_t i = 0; i < ARRAY_SIZE(slices); i++)
+		if (m.words[slices[i]] != t->address + t->offsets[i])
+			return false;
+	*ret = m;
+	return true;
+}
+
+/* From the last segment on: it is among the data. */
+static bool find_module_in_place(const struct go_table *t, struct module *ret)
+{
+	for (size_t i = t->b->n_segments; i-- > 0;) {
+		const struct index_segment *s = &t->b->segments[i];
+		struct span bytes;
+
+		bytes.data = build_bytes(t->b, s->address, &bytes.n);
+		if (!bytes.data || s->executable)
+			continue;
+		for (uint64_t at = -s->address & 7; at + 8 <= bytes.n; at += 8)
+			if (go_u64(bytes, at) == t->address &&
+			    read_module(t, s->address + at, ret))
+				return true;
+	}
+	return false;
+}
+
+static bool find_module(const struct go_table *t, struct module *ret)
+{
+	struct span r = relocations(t->b);
+	size_t candidates = 0;
+
+	for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= r.n; at += sizeof(Elf64_Rela))
+		if (go_u64(r, at + 16) == t->address && candidates++ < CANDIDATES_MAX &&
+		    read_module(t, go_u64(r, at), ret))
+			return true;
+	return find_module_in_place(t, ret);
+}
+
+/* ---- the header ---- */
+
+static bool set_layout(struct go_table *t, struct span s)
+{
+	uint32_t magic = go_u32(s, 0);
+
+	/* Two zeros, instructions of 1 byte, pointers of 8 bytes: x86-64. */
+	if (s.n < HEADER_MAX || go_u32(s, 4) != 0x08010000)
+		return false;
+	if (magic == MAGIC_1_16)
+		t->layout = GO_1_16;
+	else if (magic == MAGIC_1_18)
+		t->layout = GO_1_18;
+	else if (magic == MAGIC_1_20)
+		t->layout = GO_1_20;
+	else
+		return false;
+	return true;
+}
+
+static size_t function_entry_bytes(const struct go_table *t)
+{
+	return t->layout == GO_1_16 ? 16 : 8;
+}
+
+static bool read_header(struct go_table *t, struct span s, uint64_t address)
+{
+	struct span *parts[] = {&t->names, &t->units, &t->files, &t->pcs, &t->functions};
+	uint64_t first;
+
+	if (!set_layout(t, s))
+		return false;
+	t->whole = s;
+	t->address = address;
+	t->n_functions = go_u64(s, 8);
+	first = t->layout == GO_1_16 ? 24 : 32;
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		t->offsets[i] = go_u64(s, first + 8 * i);
+		if (t->offsets[i] < first + 40 || t->offsets[i] >= s.n)
+			return false;
+		*parts[i] = (struct span){s.data + t->offsets[i], s.n - t->offsets[i]};
+	}
+	/* In this order, so that each ends where the next one begins. */
+	for (size_t i = 0; i + 1 < ARRAY_SIZE(parts); i++) {
+		if (t->offsets[i] > t->offsets[i + 1])
+			return false;
+		parts[i]->n = t->offsets[i + 1] - t->offsets[i];
+	}
+	return t->n_functions > 0 && t->n_functions < INDEX_SYMBOLS_MAX &&
+	       (t->n_functions + 1) * function_entry_bytes(t) <= t->functions.n;
+}
+
+/* ---- where the table is ---- */
+
+static bool is_go(struct elf_build *b)
+{
+	struct section s;
+	size_t n = 0;
+
+	if (b->n_texts == 0) /* no section headers: nothing else would tell */
+		return true;
+	if (build_section(b, ".go.buildinfo", &s) || build_section(b, ".note.go.buildid", &s))
+		return true;
+	elf_getphdrnum(b->elf, &n);
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr p;
+		const uint8_t *note;
+		size_t bytes;
+
+		if (!gelf_getphdr(b->elf, i, &p) || p.p_type != PT_NOTE)
+			continue;
+		note = build_bytes(b, p.p_vaddr, &bytes);
+		if (note && bytes >= 16 && memcmp(note + 12, "Go\0", 4) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool search_table(struct go_table *t)
+{
+	for (size_t i = 0; i < t->b->n_segments; i++) {
+		const struct index_segment *s = &t->b->segments[i];
+		struct span bytes;
+
+		bytes.data = build_bytes(t->b, s->address, &bytes.n);
+		if (!bytes.data || s->executable)
+			continue;
+		for (uint64_t at = -s->address & 15; at + HEADER_MAX <= bytes.n; at += 16) {
+			struct span rest = {bytes.data + at, bytes.n - at};
+
+			if (go_u32(bytes, at + 4) == 0x08010000 &&
+			    read_header(t, rest, s->address + at))
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool find_header(struct go_table *t)
+{
+	static const char *const names[] = {".gopclntab", ".data.rel.ro.gopclntab"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct section s;
+
+		if (build_section(t->b, names[i], &s) &&
+		    read_header(t, (struct span){s.data, s.n}, s.address))
+			return true;
+	}
+	return is_go(t->b) && search_table(t);
+}
+
+/* ---- what moduledata adds ---- */
+
+static bool find_code(struct go_table *t)
+{
+	for (size_t i = 0; i < t->b->n_segments; i++) {
+		const struct index_segment *s = &t->b->segments[i];
+
+		if (!s->executable || t->text < s->address || t->text - s->address >= s->bytes)
+			continue;
+		t->code_address = s->address;
+		t->code.data = build_bytes(t->b, s->address, &t->code.n);
+		return t->code.data != NULL;
+	}
+	return false;
+}
+
+/* A place is go:func.* when all that functions have there are inlined calls. */
+static bool is_gofunc(const struct go_table *t, struct span s)
+{
+	size_t checked = 0;
+
+	for (size_t i = 0; i < t->n_functions && checked < FUNCTIONS_CHECKED; i++) {
+		struct go_function f;
+
+		if (!go_function(t, i, &f) || !f.has_inline_calls || !f.inline_index)
+			continue;
+		if (!go_inlines_valid(t, &f, s))
+			return false;
+		checked++;
+	}
+	return checked > 0;
+}
+
+static void find_gofunc(struct go_table *t, const struct module *m)
+{
+	for (size_t i = MODULE_GOFUNC_FIRST; i < MODULE_WORDS && !t->inline_calls.data; i++) {
+		struct span s;
+
+		s.data = build_bytes(t->b, m->words[i], &s.n);
+		if (s.data && is_gofunc(t, s))
+			t->inline_calls = s;
+	}
+}
+
+/* Before 1.18 the table is full of pointers. */
+static void relocate_functions(struct go_table *t)
+{
+	uint64_t address = t->address + t->offsets[4];
+
+	if (go_u64(t->functions, 0) != 0)
+		return;
+	t->relocated = xmemdup(t->functions.data, t->functions.n);
+	relocate(t->b, address, t->relocated, t->functions.n);
+	t->functions.data = t->relocated;
+}
+
+bool go_table_find(struct elf_build *b, struct go_table *ret)
+{
+	struct go_table t = {.b = b};
+	struct module m;
+	bool has_module;
+
+	if (!find_header(&t))
+		return false;
+	has_module = find_module(&t, &m);
+	if (t.layout == GO_1_16)
+		relocate_functions(&t);
+	if (has_module)
+		t.text = m.words[MODULE_TEXT];
+	else
+		t.text = t.layout == GO_1_16 ? go_u64(t.functions, 0) : go_u64(t.whole, 24);
+	if (!find_code(&t)) {
+		go_table_done(&t);
+		return false;
+	}
+	if (has_module && t.layout != GO_1_16)
+		find_gofunc(&t, &m);
+	*ret = t;
+	return true;
+}
+
+void go_table_done(struct go_table *t)
+{
+	free(t->relocated);
+	t->relocated = NULL;
+}
