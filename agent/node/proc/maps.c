@@ -13,12 +13,14 @@
 /* Different files of one process that are held open; more are mapped by nobody but an attacker. */
 #define MAPS_FILES_MAX 1024
 /* What /proc/PID/stat counts in, USER_HZ, is 100 on every x86-64 kernel. */
-#define TICK_NS (NSEC_PER_SEC / 100)
+#define TICK_NS	   (NSEC_PER_SEC / 100)
+#define PAGE_BYTES 4096
 
 struct open_file {
-	uint64_t inode, mtime_ns;
+	uint64_t inode;
 	uint32_t dev_major, dev_minor;
-	int fd, error;
+	struct maps_file file;
+	int error;
 };
 struct reader {
 	int proc_fd; /* /proc/PID: stays this process's, also when the number is used again */
@@ -163,6 +165,7 @@ int maps_parse_line(char *line, struct mapping *ret)
 		return -EINVAL;
 	if (permissions[2] != 'x')
 		return -ENOENT;
+	m.writable = permissions[1] == 'w';
 	m.dev_major = major;
 	m.dev_minor = minor;
 	p += strspn(p, " ");
@@ -209,15 +212,25 @@ static void open_mapping(struct reader *r, struct mapping *m)
 		*f = (struct open_file){.inode = m->inode,
 					.dev_major = m->dev_major,
 					.dev_minor = m->dev_minor,
-					.fd = -1};
-		f->error = maps_file_open(r->proc_fd, m, &f->fd, &f->mtime_ns);
+					.file.fd = -1};
+		f->error = maps_file_open(r->proc_fd, m, &f->file);
 	}
-	m->fd = f->fd;
+	m->fd = f->file.fd;
 	m->open_error = f->error;
-	m->mtime_ns = f->mtime_ns;
+	m->mtime_ns = f->file.mtime_ns;
+	m->file_bytes = f->file.bytes;
 }
 
 /* ---- the whole ---- */
+
+/*
+ * What the kernel counts in mm->exec_vm: is_exec_mapping(), mm/internal.h (include/linux/mm.h
+ * before 6.9). vsyscall is in no mm.
+ */
+static bool is_counted(const struct mapping *m)
+{
+	return !m->writable && !streq(m->path, "[stack]") && !streq(m->path, "[vsyscall]");
+}
 
 static int add_line(struct reader *r, char *line)
 {
@@ -228,10 +241,12 @@ static int add_line(struct reader *r, char *line)
 		return 0;
 	if (e < 0)
 		return e;
+	if (is_counted(&x))
+		r->m->exec_pages += (x.end - x.start) / PAGE_BYTES;
 	if (r->m->n == MAPPINGS_MAX) {
 		free(x.path);
 		r->m->truncated = true;
-		return -E2BIG;
+		return 0;
 	}
 	open_mapping(r, &x);
 	GROW(r->m->items, r->m->n, r->cap);
@@ -270,7 +285,7 @@ static int read_lines(struct reader *r)
 	if (!e && (ferror(f) || has_ended(f)))
 		e = -ESRCH;
 	fclose(f);
-	return e == -E2BIG ? 0 : e;
+	return e;
 }
 
 /* The kernel lists them so; a mapping made while we read may break it. */
@@ -301,6 +316,8 @@ int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 		e = read_lines(&r);
 	if (!e)
 		e = check_start(r.proc_fd, start_boottime_ns);
+	if (!e && maps_root_open(r.proc_fd, &r.m->root_fd) < 0)
+		r.m->root_fd = -1; /* then its container's debug files are not looked for */
 	close(r.proc_fd);
 	free(r.files);
 	if (e < 0) {
@@ -345,6 +362,8 @@ struct mappings *mappings_unref(struct mappings *m)
 	if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
 	close_files(m);
+	if (m->root_fd >= 0)
+		maps_file_release(m->root_fd);
 	for (size_t i = 0; i < m->n; i++)
 		free(m->items[i].path);
 	free(m->items);

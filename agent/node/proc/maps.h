@@ -14,5 +14,11 @@ int stat_parse_start(const char *text, uint64_t *ret_ticks);
 
 /* maps_file.c: the regular file behind a mapping, opened for reading, shared between processes.
  * -ENOENT gone, -EPERM/-EACCES, -ENOTSUP no regular file, -ESTALE/-EXDEV another file by now. */
-int maps_file_open(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns);
+struct maps_file {
+	int fd;
+	uint64_t mtime_ns, bytes;
+};
+int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
+/* The process's root directory (O_PATH), shared between the processes of a container. */
+int maps_root_open(int proc_fd, int *ret_fd);
 void maps_file_release(int fd);

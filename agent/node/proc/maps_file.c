@@ -79,8 +79,8 @@ void maps_file_release(int fd)
  * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
  * file with the mapping's inode is opened for reading.
  */
-static int open_checked(int path_fd, const struct mapping *m, bool check_device, int *ret_fd,
-			uint64_t *ret_mtime_ns)
+static int open_checked(int path_fd, const struct mapping *m, bool check_device,
+			struct maps_file *ret)
 {
 	struct shared *s;
 	char self[40];
@@ -97,33 +97,36 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 		return -EXDEV;
 	s = take(&st);
 	if (s) {
-		*ret_fd = s->fd;
+		fd = s->fd;
 	} else {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd);
 		fd = open(self, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 		if (fd < 0)
 			return -errno;
 		share(&st, fd);
-		*ret_fd = fd;
 	}
-	*ret_mtime_ns = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
+	*ret = (struct maps_file){
+		.fd = fd,
+		.mtime_ns = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec,
+		.bytes = (uint64_t)st.st_size,
+	};
 	return 0;
 }
 
 /* Exact: the kernel opens what is mapped, also when it is deleted. Needs CAP_SYS_ADMIN or
  * CAP_CHECKPOINT_RESTORE. The device may differ: overlayfs shows the lower file's in maps. */
-static int open_map_file(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns)
+static int open_map_file(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
 	_cleanup_close_ int fd = -1;
 	char name[64];
 
 	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
 	fd = openat(proc_fd, name, O_PATH | O_CLOEXEC);
-	return fd < 0 ? -errno : open_checked(fd, m, false, ret_fd, ret_mtime_ns);
+	return fd < 0 ? -errno : open_checked(fd, m, false, ret);
 }
 
 /* By name, inside the process's root: what lies there must be what is mapped. */
-static int open_in_root(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns)
+static int open_in_root(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
 	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -135,14 +138,38 @@ static int open_in_root(int proc_fd, const struct mapping *m, int *ret_fd, uint6
 	if (m->deleted)
 		return -ENOENT;
 	fd = syscall(SYS_openat2, root, m->path, &how, sizeof(how));
-	return fd < 0 ? -errno : open_checked(fd, m, true, ret_fd, ret_mtime_ns);
+	return fd < 0 ? -errno : open_checked(fd, m, true, ret);
 }
 
-int maps_file_open(int proc_fd, const struct mapping *m, int *ret_fd, uint64_t *ret_mtime_ns)
+int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
-	if (open_map_file(proc_fd, m, ret_fd, ret_mtime_ns) == 0)
+	if (open_map_file(proc_fd, m, ret) == 0)
 		return 0;
-	return open_in_root(proc_fd, m, ret_fd, ret_mtime_ns);
+	return open_in_root(proc_fd, m, ret);
+}
+
+/* Nothing is opened by it but the directory itself, which the agent made sure of by /proc. */
+int maps_root_open(int proc_fd, int *ret_fd)
+{
+	int fd = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct shared *s;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0) {
+		close(fd);
+		return -errno;
+	}
+	s = take(&st);
+	if (s) {
+		close(fd);
+		fd = s->fd;
+	} else {
+		share(&st, fd);
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 const char *mappings_problem(void)

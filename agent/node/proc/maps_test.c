@@ -146,6 +146,60 @@ static void own_process(void **state)
 	mappings_unref(m);
 }
 
+/* VmExe and VmLib say what /proc shows of exec_vm in KiB: task_mem() of fs/proc/task_mmu.c. */
+static uint64_t exec_kib(pid_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%d/status", pid), *text = NULL;
+	unsigned long long exe, lib;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 65536, &text, NULL), 0);
+	assert_int_equal(sscanf(strstr(text, "VmExe:"), "VmExe: %llu", &exe), 1);
+	assert_int_equal(sscanf(strstr(text, "VmLib:"), "VmLib: %llu", &lib), 1);
+	return exe + lib;
+}
+
+static void executable_pages_as_the_kernel_counts_them(void **state)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	void *code = mmap(NULL, 5 * 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), *jit;
+	struct mappings *before, *after;
+
+	(void)state;
+	close(fd);
+	before = read_of(getpid());
+	/* VmExe is cut to whole KiB and VmLib is the rest: the sum is exact */
+	assert_int_equal(before->exec_pages * 4, exec_kib(getpid()));
+	jit = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+		   -1, 0);
+	after = read_of(getpid());
+	assert_int_equal(after->exec_pages, before->exec_pages); /* writable: not counted */
+	mappings_unref(after);
+	mprotect(jit, 4096, PROT_READ | PROT_EXEC);
+	after = read_of(getpid());
+	assert_int_equal(after->exec_pages, before->exec_pages + 1);
+	assert_int_equal(after->exec_pages * 4, exec_kib(getpid()));
+	mappings_unref(after);
+	mappings_unref(before);
+	munmap(jit, 3 * 4096);
+	munmap(code, 5 * 4096);
+}
+
+static void root_directory(void **state)
+{
+	struct mappings *one = read_of(getpid()), *two = read_of(getpid());
+	struct stat ours, theirs;
+
+	(void)state;
+	assert_int_equal(stat("/", &ours), 0);
+	assert_int_equal(fstat(one->root_fd, &theirs), 0);
+	assert_int_equal(ours.st_ino, theirs.st_ino);
+	assert_int_equal(ours.st_dev, theirs.st_dev);
+	assert_int_equal(one->root_fd, two->root_fd);
+	mappings_unref(one);
+	assert_int_equal(fcntl(two->root_fd, F_GETFD), FD_CLOEXEC);
+	mappings_unref(two);
+}
+
 static void anonymous_code_is_known(void **state)
 {
 	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -287,6 +341,8 @@ int main(void)
 		cmocka_unit_test(bad_lines_of_maps),
 		cmocka_unit_test(start_time_of_stat),
 		cmocka_unit_test(own_process),
+		cmocka_unit_test(executable_pages_as_the_kernel_counts_them),
+		cmocka_unit_test(root_directory),
 		cmocka_unit_test(anonymous_code_is_known),
 		cmocka_unit_test(one_file_has_one_descriptor),
 		cmocka_unit_test(processes_share_descriptors),

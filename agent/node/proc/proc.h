@@ -37,10 +37,11 @@ int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *r
 /* ---- a process ---- */
 struct mapping {			/* executable mappings only */
 	uint64_t start, end, file_offset;
-	uint64_t inode, mtime_ns;
+	uint64_t inode, mtime_ns, file_bytes;
 	uint32_t dev_major, dev_minor;
 	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]"; "" anonymous (JIT) */
 	bool deleted, library;		/* library: path contains ".so" */
+	bool writable;
 	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno with fd == -1 */
 };
