@@ -12,6 +12,7 @@
 
 #include "abi.h"
 
+#undef __always_inline /* glibc has one, too */
 #define __always_inline inline __attribute__((always_inline))
 
 static const struct pf_config pf_config = {.seed = 1};

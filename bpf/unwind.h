@@ -125,7 +125,7 @@ static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
 static __always_inline bool pf_mapping_in_part(struct pf_walk *w, const struct pf_part *part,
 					       uint64_t pc)
 {
-	uint64_t at = PF_REF_BYTES(part->mappings);
+	uint64_t at = PF_REF_BYTES(part->mappings) & ~7u;
 	const uint8_t *chunk = pf_chunk(part->mappings);
 	const struct pf_mapping *m;
 	uint32_t n = part->n;
@@ -159,7 +159,7 @@ static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
 		return true;
 	if (!w->known || pc >> 63)
 		return false;
-	for (int k = 0; k < PF_PARTS_MAX; k++)
+	for (uint32_t k = 0; k < PF_PARTS_MAX; k++)
 		if (k < w->process.n_parts && w->process.parts[k].start <= pc)
 			part = &w->process.parts[k];
 	if (!part || !pf_mapping_in_part(w, part, pc))
@@ -421,19 +421,23 @@ static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 	return bytes == 0x0f0000000fc0c748 || (bytes & 0xffffffffffffff) == 0x050f0000000fb8;
 }
 
+/* Words of the kernel's struct sigcontext_64, in struct ucontext at 40, and whose register each is. */
+/* clang-format off */
+#define PF_SIGCONTEXT(X) \
+	X(0, 8) X(1, 9) X(2, 10) X(3, 11) X(4, 12) X(5, 13) X(6, 14) X(7, 15) \
+	X(8, 5) X(9, 4) X(10, 6) X(11, 3) X(12, 1) X(13, 0) X(14, 2) X(15, 7)
+/* clang-format on */
+
 /* The frame at hand is a signal's: the kernel has put all registers into a ucontext at rsp. */
 static __always_inline int pf_by_signal(struct pf_scratch *s)
 {
-	/* struct ucontext: uc_mcontext at 40; in the order of the kernel's struct sigcontext_64 */
-	static const uint8_t order[PF_REGS] = {8, 9, 10, 11, 12, 13, 14, 15,
-					       5, 4, 6,	 3,  1,	 0,  2,	 7};
 	struct pf_walk *w = &s->walk;
 
 	if (!pf_read(s->user, (PF_REGS + 1) * 8, w->sp + 40))
 		return pf_end(w, PF_END_READ);
-#pragma unroll
-	for (int i = 0; i < PF_REGS; i++)
-		w->regs[order[i]] = s->user[i];
+#define X(word, number) w->regs[number] = s->user[word];
+	PF_SIGCONTEXT(X)
+#undef X
 	w->ip = s->user[PF_REGS];
 	w->sp = w->regs[PF_REG_RSP];
 	w->bp = w->regs[PF_REG_RBP];
@@ -501,6 +505,7 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 	struct pf_scratch *s = loop->s;
 	struct pf_walk *w = &s->walk;
 
+	(void)i;
 	if (pf_to_caller(s))
 		return 1;
 	w->at_entry = false;

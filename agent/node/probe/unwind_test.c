@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: Apache-2.0
+/* bpf/unwind.h on the host: every kind of rule and every way to end, over hand-made stacks. */
+#include "node/probe/unwind_image.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/*
+ * One file, mapped at MAPPED with its ELF addresses from ELF_TEXT on: two pages. Chunk 0: pages;
+ * 1: rows; 2: rules; 3: mappings.
+ */
+#define MAPPED	  (CODE_BASE + 0x1000)
+#define ELF_TEXT  0x30000ull
+#define TEXT_SIZE 0x20000ull
+#define PAGES	  2
+
+static struct pf_scratch scratch;
+static struct pf_row *rows;
+static struct pf_rule *rules;
+static struct pf_page *pages;
+static struct pf_mapping *mappings;
+
+#define STACK_WORDS 4096
+static uint64_t stack_words[STACK_WORDS];
+static uint8_t code[TEXT_SIZE + 0x2000];
+
+/* Process address of an ELF address of the file. */
+static uint64_t at(uint64_t elf)
+{
+	return MAPPED + elf - ELF_TEXT;
+}
+
+static uint64_t stack_at(size_t word)
+{
+	return STACK_BASE + 8 * word;
+}
+
+static void row(uint32_t page, uint16_t address, uint16_t rule)
+{
+	struct pf_page *p = &pages[page];
+	struct pf_row *first = rows + page * 256;
+
+	p->rows = PF_REF(1, page * 1024);
+	first[p->n_rows++] = (struct pf_row){address, rule};
+}
+
+static uint16_t rule(struct pf_rule r)
+{
+	rules[image.files[1].n_rules] = r;
+	return image.files[1].n_rules++;
+}
+
+#define RSP(offset)                                                                                \
+	(struct pf_rule)                                                                           \
+	{                                                                                          \
+		.cfa = PF_CFA_RSP, .cfa_offset = (offset)                                          \
+	}
+
+static int setup(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < IMAGE_CHUNKS; i++) {
+		free(image.chunks[i]);
+		image.chunks[i] = calloc(1, PF_CHUNK_BYTES);
+		assert_non_null(image.chunks[i]);
+	}
+	memset(code, 0x90, sizeof(code)); /* nop */
+	memset(stack_words, 0, sizeof(stack_words));
+	image.code = code;
+	image.n_code = sizeof(code);
+	image.stack = (uint8_t *)stack_words;
+	image.n_stack = sizeof(stack_words);
+	pages = (struct pf_page *)image.chunks[0];
+	rows = (struct pf_row *)image.chunks[1];
+	rules = (struct pf_rule *)image.chunks[2];
+	mappings = (struct pf_mapping *)image.chunks[3];
+	image.files[1] = (struct pf_file){
+		.state = PF_FILE_READY,
+		.first_page = ELF_TEXT >> PF_PAGE_BITS,
+		.n_pages = PAGES,
+		.pages = PF_REF(0, 0),
+		.rules = PF_REF(2, 0),
+	};
+	mappings[0] = (struct pf_mapping){MAPPED, MAPPED + TEXT_SIZE, MAPPED - ELF_TEXT, 1, 0};
+	memset(&scratch, 0, sizeof(scratch));
+	scratch.walk.known = true;
+	scratch.walk.process = (struct pf_process){
+		.n_parts = 1,
+		.parts = {{MAPPED, PF_REF(3, 0), 1}},
+	};
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < IMAGE_CHUNKS; i++) {
+		free(image.chunks[i]);
+		image.chunks[i] = NULL;
+	}
+	return 0;
+}
+
+static void walk_at_entry(uint64_t ip, uint64_t sp, uint64_t bp, bool at_entry)
+{
+	scratch.walk.ip = ip;
+	scratch.walk.regs[PF_REG_RSP] = sp;
+	scratch.walk.regs[PF_REG_RBP] = bp;
+	assert_true(pf_walk_user(&scratch, 7, 1, at_entry, false) != 0);
+}
+
+static void walk(uint64_t ip, uint64_t sp, uint64_t bp)
+{
+	walk_at_entry(ip, sp, bp, false);
+}
+
+static void assert_stack(uint32_t end, size_t n, const uint64_t *want)
+{
+	for (size_t i = 0; i < n && i < scratch.walk.n_frames; i++)
+		assert_int_equal(scratch.stack.words[2 * i + 1], want[i]);
+	assert_int_equal(scratch.walk.n_frames, n);
+	assert_int_equal(scratch.walk.end, end);
+}
+#define ASSERT_STACK(end, ...)                                                                     \
+	assert_stack(end, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (uint64_t[]){__VA_ARGS__})
+
+/* The frames of most tests end in this function: the outermost one. */
+#define START 0x3f000
+static void row_start(void)
+{
+	row(0, START & 0xffff, PF_RULE_ROOT);
+}
+
+/* ---- rows and rules ---- */
+
+static void frames_without_frame_pointers(void **state)
+{
+	uint16_t r8, r24;
+
+	(void)state;
+	r8 = rule(RSP(8));
+	r24 = rule(RSP(24));
+	row(0, 0, PF_RULE_GAP);
+	row(0, 0x100, r8);
+	row(0, 0x104, r24);
+	row_start();
+	row(1, 0, r8);
+	/* leaf in page 1 -> 0x3010a (24 byte frame) -> start */
+	stack_words[10] = at(0x3010a);
+	stack_words[11 + 2] = at(START + 0x10);
+	walk(at(0x40020), stack_at(10), 0x1234);
+	ASSERT_STACK(PF_END_ROOT, at(0x40020), at(0x3010a), at(START + 0x10));
+}
+
+/* A call at a function's very end returns to the next one's first byte. */
+static void a_caller_is_looked_up_before_its_return_address(void **state)
+{
+	uint16_t r8, r24;
+
+	(void)state;
+	r8 = rule(RSP(8));
+	r24 = rule(RSP(24));
+	row(0, 0, r24);
+	row(0, 0x200, r8); /* another function */
+	row_start();
+	stack_words[0] = at(0x30200); /* the leaf has r8 and is at its first byte: exact */
+	stack_words[3] = at(START + 1);
+	walk(at(0x30200), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30200), at(0x30200), at(START + 1));
+	/* Across pages: the byte before the first of page 1 lies in page 0. */
+	row(1, 0, r8);
+	pages[0].n_rows--;
+	stack_words[0] = at(0x40000);
+	stack_words[1 + 0] = at(0x30250);
+	walk(at(0x30250), stack_at(0), 0);
+	assert_int_equal(scratch.stack.words[3], at(0x40000));
+	assert_int_equal(scratch.stack.words[5], at(0x30250));
+}
+
+static void rbp_is_restored_from_wherever_it_is(void **state)
+{
+	static const struct {
+		uint8_t fp;
+		int32_t offset;
+		size_t word; /* of the stack where it lies, from sp */
+	} cases[] = {{PF_FP_CFA, -16, 2}, {PF_FP_CFA, -24, 1}, {PF_FP_AT_RSP, 8, 1}};
+	uint16_t by_bp;
+
+	(void)state;
+	by_bp = rule((struct pf_rule){.cfa = PF_CFA_RBP, .cfa_offset = 16});
+	row(0, 0, by_bp);
+	row_start();
+	for (size_t i = 0; i < 3; i++) {
+		uint16_t r = rule((struct pf_rule){.cfa = PF_CFA_RSP,
+						   .cfa_offset = 32,
+						   .fp = cases[i].fp,
+						   .fp_offset = cases[i].offset});
+
+		pages[1].n_rows = 0;
+		row(1, 0, r);
+		memset(stack_words, 0, sizeof(stack_words));
+		stack_words[cases[i].word] = stack_at(50);
+		stack_words[3] = at(0x30010);
+		stack_words[51] = at(START + 4);
+		walk(at(0x40000), stack_at(0), 0xbad);
+		ASSERT_STACK(PF_END_ROOT, at(0x40000), at(0x30010), at(START + 4));
+	}
+}
+
+static void an_unknown_rbp_ends_the_walk_where_it_is_needed(void **state)
+{
+	uint16_t lost, by_bp, plain;
+
+	(void)state;
+	lost = rule((struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN});
+	by_bp = rule((struct pf_rule){.cfa = PF_CFA_RBP, .cfa_offset = 16});
+	plain = rule(RSP(8));
+	row(0, 0, lost);
+	row(0, 0x100, plain);
+	row(0, 0x200, by_bp);
+	stack_words[0] = at(0x30110);
+	stack_words[1] = at(0x30210);
+	walk(at(0x30000), stack_at(0), stack_at(20));
+	ASSERT_STACK(PF_END_REGISTER, at(0x30000), at(0x30110), at(0x30210));
+}
+
+static void registers_are_known_in_a_leaf_only(void **state)
+{
+	uint16_t by_r10, deref_r10, plain;
+
+	(void)state;
+	by_r10 = rule((struct pf_rule){.cfa = PF_CFA_REG, .reg = 10, .cfa_offset = 8});
+	deref_r10 = rule((struct pf_rule){
+		.cfa = PF_CFA_DEREF_REG, .reg = 10, .cfa_offset = -8, .extra = 16});
+	plain = rule(RSP(8));
+	row(0, 0, by_r10);
+	row(0, 0x100, deref_r10);
+	row(0, 0x200, plain);
+	row_start();
+	scratch.walk.regs[10] = stack_at(5);
+	stack_words[5] = at(START + 1);
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 1));
+	stack_words[4] = stack_at(5);
+	stack_words[6] = at(START + 2);
+	walk(at(0x30100), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30100), at(START + 2));
+	stack_words[0] = at(0x30050);
+	walk(at(0x30200), stack_at(0), 0);
+	ASSERT_STACK(PF_END_REGISTER, at(0x30200), at(0x30050));
+}
+
+/* gcc's realigned frame: CFA = *(rbp - 8), rbp = *(rbp). */
+static void realigned_stacks(void **state)
+{
+	uint16_t r;
+
+	(void)state;
+	r = rule((struct pf_rule){
+		.cfa = PF_CFA_DEREF_RBP, .cfa_offset = -8, .fp = PF_FP_AT_RBP, .fp_offset = 0});
+	row(0, 0, r);
+	row_start();
+	stack_words[10] = 0x77;	       /* rbp of the caller */
+	stack_words[9] = stack_at(16); /* the CFA */
+	stack_words[15] = at(START + 9);
+	walk(at(0x30000), stack_at(2), stack_at(10));
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 9));
+	assert_int_equal(scratch.walk.bp, 0x77);
+}
+
+static void plt_entries(void **state)
+{
+	uint16_t plt;
+
+	(void)state;
+	plt = rule((struct pf_rule){.cfa = PF_CFA_PLT, .cfa_offset = 8, .extra = 11});
+	row(0, 0, plt);
+	row_start();
+	stack_words[0] = at(START + 1);
+	walk(at(0x30006), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30006), at(START + 1));
+	stack_words[0] = 3; /* index pushed */
+	stack_words[1] = at(START + 1);
+	walk(at(0x3000b), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x3000b), at(START + 1));
+}
+
+/* vfork: the return address is kept in a register, the stack is as it was before the call. */
+static void return_address_in_a_register(void **state)
+{
+	uint16_t r, plain;
+
+	(void)state;
+	r = rule((struct pf_rule){.cfa = PF_CFA_RSP, .ra = PF_RA_REG, .reg = 5});
+	plain = rule(RSP(16));
+	row(0, 0, r);
+	row(0, 0x100, plain);
+	row_start();
+	scratch.walk.regs[5] = at(0x30110);
+	stack_words[1] = at(START + 1);
+	walk(at(0x30004), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30004), at(0x30110), at(START + 1));
+	row(0, 0xf100, r);
+	stack_words[1] = at(0x3f110);
+	walk(at(0x30004), stack_at(0), 0);
+	ASSERT_STACK(PF_END_REGISTER, at(0x30004), at(0x30110), at(0x3f110));
+}
+
+static void return_address_at_an_offset(void **state)
+{
+	uint16_t r;
+
+	(void)state;
+	r = rule(
+		(struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 16, .ra = PF_RA_CFA, .extra = 8});
+	row(0, 0, r);
+	row_start();
+	stack_words[3] = at(START + 1);
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 1));
+}
+
+/* ---- signals ---- */
+
+#define UCONTEXT 100 /* word of the stack */
+static void put_ucontext(uint64_t rip, uint64_t rsp, uint64_t rbp)
+{
+	uint64_t *gregs = stack_words + UCONTEXT + 5;
+
+	for (size_t i = 0; i < 17; i++)
+		gregs[i] = 0x1000 + i;
+	gregs[10] = rbp;
+	gregs[15] = rsp;
+	gregs[16] = rip;
+}
+
+static void a_signal_frame_gives_all_registers(void **state)
+{
+	uint16_t handler, by_r15;
+
+	(void)state;
+	handler = rule(RSP(8));
+	by_r15 = rule((struct pf_rule){.cfa = PF_CFA_REG, .reg = 12, .cfa_offset = 0});
+	row(0, 0, handler);
+	row(0, 0x100, PF_RULE_SIGNAL); /* as musl's: the stub begins where the handler returns to */
+	row(0, 0x110, by_r15);
+	row_start();
+	stack_words[UCONTEXT - 1] = at(0x30100);
+	/* The handler ran on another stack, above: the interrupted one lies lower. */
+	put_ucontext(at(0x30110), stack_at(20), 0);
+	stack_words[UCONTEXT + 5 + 4] = stack_at(31); /* r12 */
+	stack_words[30] = at(START + 1);
+	walk(at(0x30000), stack_at(UCONTEXT - 1), 0);
+	/* The interrupted address is one more, as if a call had been there: its first byte counts. */
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30110) + 1, at(START + 1));
+}
+
+static void a_signal_stub_without_a_table_is_known_by_its_code(void **state)
+{
+	static const uint8_t stub[] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
+	uint16_t handler;
+
+	(void)state;
+	handler = rule(RSP(8));
+	row(0, 0, handler);
+	row(0, 0x40, PF_RULE_GAP);
+	row_start();
+	memcpy(code + (at(0x30100) - CODE_BASE), stub, sizeof(stub));
+	stack_words[UCONTEXT - 1] = at(0x30100);
+	put_ucontext(at(0x30010), stack_at(20), 0);
+	stack_words[20] = at(START + 1);
+	walk(at(0x30000), stack_at(UCONTEXT - 1), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30011), at(START + 1));
+}
+
+/* A call through a null pointer raised it: the caller is at [rsp]. */
+static void a_call_that_went_astray(void **state)
+{
+	uint16_t plain;
+
+	(void)state;
+	plain = rule(RSP(8));
+	row(0, 0, plain);
+	row(0, 0x100, PF_RULE_SIGNAL);
+	row_start();
+	stack_words[UCONTEXT - 1] = at(0x30101);
+	put_ucontext(0, stack_at(20), stack_at(50));
+	stack_words[20] = at(START + 1);
+	walk(at(0x30000), stack_at(UCONTEXT - 1), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30101), 1, at(START + 1));
+}
+
+/* ---- code without a table ---- */
+
+#define JIT (CODE_BASE + 0x100)
+static void put_record(size_t word, uint64_t fp, uint64_t ra)
+{
+	stack_words[word] = fp;
+	stack_words[word + 1] = ra;
+}
+
+static void frame_pointers_where_there_is_no_table(void **state)
+{
+	(void)state;
+	put_record(4, stack_at(8), JIT + 0x20);
+	put_record(8, stack_at(12), JIT + 0x40);
+	put_record(12, 0, JIT + 0x60);
+	walk(JIT, stack_at(0), stack_at(4));
+	ASSERT_STACK(PF_END_ROOT, JIT, JIT + 0x20, JIT + 0x40, JIT + 0x60);
+	put_record(12, 0, 0);
+	walk(JIT, stack_at(0), stack_at(4));
+	ASSERT_STACK(PF_END_ROOT, JIT, JIT + 0x20, JIT + 0x40);
+	put_record(12, 0x1234567, JIT + 0x60);
+	walk(JIT, stack_at(0), stack_at(4));
+	ASSERT_STACK(PF_END_FP, JIT, JIT + 0x20, JIT + 0x40, JIT + 0x60);
+	put_record(12, stack_at(8), JIT + 0x60); /* down */
+	walk(JIT, stack_at(0), stack_at(4));
+	ASSERT_STACK(PF_END_FP, JIT, JIT + 0x20, JIT + 0x40, JIT + 0x60);
+}
+
+/* Wherever in its prologue or epilogue a function is, its caller is there. */
+static void prologue_and_epilogue_keep_the_caller(void **state)
+{
+	static const struct {
+		uint8_t bytes[8];
+		uint8_t ip;   /* offset of the instruction in bytes */
+		uint8_t kind; /* 0: return address at [rsp]; 1: at [rsp + 8]; 2: a frame record */
+	} cases[] = {
+		{{0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89}, 1, 0}, /* endbr64 */
+		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 1, 0}, /* push %rbp */
+		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 2, 1}, /* mov %rsp,%rbp */
+		{{0x90, 0x55, 0x48, 0x8b, 0xec, 0x90, 0x90, 0x90}, 2, 1}, /* its other encoding */
+		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 5, 2}, /* body */
+		{{0x90, 0x90, 0x5d, 0xc3, 0x90, 0x90, 0x90, 0x90}, 2, 2}, /* pop %rbp */
+		{{0x90, 0x90, 0x5d, 0xc3, 0x90, 0x90, 0x90, 0x90}, 3, 0}, /* ret */
+		{{0x90, 0x90, 0x5d, 0xc2, 0x08, 0x00, 0x90, 0x90}, 3, 0}, /* ret 8 */
+		{{0x90, 0x90, 0x5d, 0xe9, 0x08, 0x00, 0x90, 0x90}, 3, 0}, /* pop; jmp */
+		{{0x90, 0x90, 0xc9, 0xc3, 0x90, 0x90, 0x90, 0x90}, 2, 2}, /* leave */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t own = stack_at(4), sp = stack_at(2);
+
+		memcpy(code + 0x100, cases[i].bytes, 8);
+		memset(stack_words, 0, sizeof(stack_words));
+		put_record(8, 0, JIT + 0x60); /* the caller's record */
+		if (cases[i].kind == 0) {
+			stack_words[2] = JIT + 0x40;
+			own = stack_at(8);
+		} else if (cases[i].kind == 1) {
+			put_record(2, stack_at(8), JIT + 0x40);
+			own = stack_at(8);
+		} else {
+			put_record(4, stack_at(8), JIT + 0x40);
+		}
+		walk(JIT + cases[i].ip, sp, own);
+		ASSERT_STACK(PF_END_ROOT, JIT + cases[i].ip, JIT + 0x40, JIT + 0x60);
+	}
+}
+
+static void a_uprobe_at_entry_keeps_the_caller(void **state)
+{
+	static const uint8_t cmp[] = {0x83, 0x3d, 0, 0, 0, 0, 0, 0x74}; /* libcuda's way to begin */
+	uint16_t r;
+
+	(void)state;
+	memcpy(code + 0x100, cmp, sizeof(cmp));
+	stack_words[2] = JIT + 0x40;
+	put_record(8, 0, JIT + 0x60);
+	walk_at_entry(JIT, stack_at(2), stack_at(8), true);
+	ASSERT_STACK(PF_END_ROOT, JIT, JIT + 0x40, JIT + 0x60);
+	/* A row knows it anyway. */
+	r = rule(RSP(8));
+	row(0, 0, r);
+	row_start();
+	stack_words[2] = at(START + 1);
+	walk_at_entry(at(0x30000), stack_at(2), stack_at(8), true);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 1));
+}
+
+/* rows -> JIT by frame pointers -> a gap -> rows that find rbp again. */
+static void mixed_code(void **state)
+{
+	uint16_t leaf, outer;
+
+	(void)state;
+	leaf = rule(RSP(8));
+	outer = rule((struct pf_rule){
+		.cfa = PF_CFA_RBP, .cfa_offset = 16, .fp = PF_FP_CFA, .fp_offset = -16});
+	row(0, 0, leaf);
+	row(0, 0x100, PF_RULE_GAP);
+	row(0, 0x200, outer);
+	row_start();
+	stack_words[0] = JIT + 8;
+	put_record(4, stack_at(8), at(0x30120));
+	put_record(8, stack_at(12), at(0x30220));
+	put_record(12, 0, at(START + 1));
+	walk(at(0x30000), stack_at(0), stack_at(4));
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), JIT + 8, at(0x30120), at(0x30220), at(START + 1));
+}
+
+/* Go: rbp leads to certain, also from the system stack to the goroutine's below. */
+static void frame_pointers_for_certain_may_switch_stacks(void **state)
+{
+	(void)state;
+	row(0, 0, PF_RULE_FP);
+	put_record(100, stack_at(10), at(0x30010));
+	put_record(10, stack_at(20), at(0x30020));
+	put_record(20, 0, at(0x30030));
+	walk(at(0x30000), stack_at(90), stack_at(100));
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30010), at(0x30020), at(0x30030));
+	put_record(20, stack_at(20), at(0x30030)); /* itself */
+	walk(at(0x30000), stack_at(90), stack_at(100));
+	ASSERT_STACK(PF_END_STUCK, at(0x30000), at(0x30010), at(0x30020));
+}
+
+/* ---- ends ---- */
+
+static void what_is_not_there_yet_is_pending(void **state)
+{
+	(void)state;
+	image.files[1].state = PF_FILE_PENDING;
+	walk(at(0x30000), stack_at(0), 0x1234560);
+	ASSERT_STACK(PF_END_PENDING, at(0x30000));
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_PENDING, at(0x30000));
+	image.files[1].state = PF_FILE_NONE;
+	walk(at(0x30000), stack_at(0), 0x1234561);
+	ASSERT_STACK(PF_END_NO_TABLE, at(0x30000));
+	/* Frame pointers that lead to the end are as good. */
+	put_record(4, 0, at(0x30100));
+	walk(at(0x30000), stack_at(0), stack_at(4));
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100));
+	scratch.walk.known = false;
+	walk(at(0x30000), stack_at(0), 0x1234561);
+	ASSERT_STACK(PF_END_PENDING, at(0x30000));
+}
+
+static void every_end_has_its_reason(void **state)
+{
+	uint16_t plain, zero;
+
+	(void)state;
+	plain = rule(RSP(8));
+	zero = rule(RSP(0));
+	row(0, 0, plain);
+	row(0, 0x100, zero);
+	row(0, 0x200, PF_RULE_UNSUPPORTED);
+	row(0, 0x300, 4000); /* no such rule */
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000)); /* return address 0 */
+	stack_words[0] = 1ull << 60;
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_BAD_PC, at(0x30000));
+	walk(at(0x30000), STACK_BASE - 64, 0);
+	ASSERT_STACK(PF_END_READ, at(0x30000));
+	walk(at(0x30100), stack_at(0), 0);
+	ASSERT_STACK(PF_END_STUCK, at(0x30100));
+	walk(at(0x30200), stack_at(0), 0);
+	ASSERT_STACK(PF_END_EXPRESSION, at(0x30200));
+	walk(at(0x30300), stack_at(0), 0);
+	ASSERT_STACK(PF_END_EXPRESSION, at(0x30300));
+	scratch.walk.ip = at(0x30000);
+	pf_walk_user(&scratch, 7, 1, false, true);
+	ASSERT_STACK(PF_END_COMPAT, at(0x30000));
+}
+
+static void depth_ends_at_512(void **state)
+{
+	uint16_t plain;
+	size_t deep[] = {511, 512};
+
+	(void)state;
+	plain = rule(RSP(8));
+	row(0, 0, plain);
+	row_start();
+	for (size_t k = 0; k < 2; k++) {
+		memset(stack_words, 0, sizeof(stack_words));
+		for (size_t i = 0; i + 1 < deep[k]; i++)
+			stack_words[i] = at(0x30010);
+		stack_words[deep[k] - 1] = at(START + 1);
+		walk(at(0x30000), stack_at(0), 0);
+		assert_int_equal(scratch.walk.n_frames, 512);
+		assert_int_equal(scratch.walk.end, k ? PF_END_DEPTH : PF_END_ROOT);
+	}
+}
+
+/* ---- many mappings, many rows ---- */
+
+static void the_right_mapping_of_many(void **state)
+{
+	enum { N = PF_PART_MAPPINGS_MAX };
+	uint16_t plain;
+
+	(void)state;
+	plain = rule(RSP(8));
+	row(0, 0, plain);
+	row(0, 0x800, PF_RULE_ROOT);
+	for (size_t i = 0; i < N; i++) /* with holes between them */
+		mappings[i] = (struct pf_mapping){MAPPED + i * 0x2000, MAPPED + i * 0x2000 + 0x1000,
+						  MAPPED + i * 0x2000 - ELF_TEXT, 1, 0};
+	scratch.walk.process = (struct pf_process){
+		.n_parts = 2,
+		.parts = {{MAPPED, PF_REF(3, 0), N / 2},
+			  {MAPPED + N / 2 * 0x2000, PF_REF(3, N / 2 * 32), N / 2}},
+	};
+	for (size_t i = 1; i < N; i++) {
+		uint64_t leaf = mappings[i].start + 4, caller = mappings[N - i].start + 0x801;
+
+		stack_words[0] = caller;
+		walk(leaf, stack_at(0), 0);
+		ASSERT_STACK(PF_END_ROOT, leaf, caller);
+		assert_false(pf_find_mapping(&scratch.walk, mappings[i].end));
+	}
+	assert_false(pf_find_mapping(&scratch.walk, MAPPED - 1));
+}
+
+static void the_right_row_of_many(void **state)
+{
+	(void)state;
+	pages[0] = (struct pf_page){PF_REF(1, 0), PF_PAGE_ROWS_MAX};
+	for (size_t n = 1; n <= PF_PAGE_ROWS_MAX; n = n * 2 + (n % 3 == 1)) {
+		pages[0].n_rows = n;
+		for (size_t i = 0; i < n; i++)
+			rows[i] = (struct pf_row){i * 4, i};
+		for (size_t low = 0; low < 65536; low += 1 + low / 7) {
+			size_t want = low / 4 < n ? low / 4 : n - 1;
+
+			assert_int_equal(pf_search_rows(&pages[0], low, false), want);
+		}
+	}
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(frames_without_frame_pointers),
+		T(a_caller_is_looked_up_before_its_return_address),
+		T(rbp_is_restored_from_wherever_it_is),
+		T(an_unknown_rbp_ends_the_walk_where_it_is_needed),
+		T(registers_are_known_in_a_leaf_only),
+		T(realigned_stacks),
+		T(plt_entries),
+		T(return_address_in_a_register),
+		T(return_address_at_an_offset),
+		T(a_signal_frame_gives_all_registers),
+		T(a_signal_stub_without_a_table_is_known_by_its_code),
+		T(a_call_that_went_astray),
+		T(frame_pointers_where_there_is_no_table),
+		T(prologue_and_epilogue_keep_the_caller),
+		T(a_uprobe_at_entry_keeps_the_caller),
+		T(mixed_code),
+		T(frame_pointers_for_certain_may_switch_stacks),
+		T(what_is_not_there_yet_is_pending),
+		T(every_end_has_its_reason),
+		T(depth_ends_at_512),
+		T(the_right_mapping_of_many),
+		T(the_right_row_of_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
