@@ -147,10 +147,6 @@ static bool make_room(struct go_inlines *x, uint32_t index)
 	return true;
 }
 
-/*
- * The calls around the code at pc, innermost first, until one that has a node already (its number
- * in ret_parent). A damaged table's loop ends at the limit.
- */
 struct chain {
 	struct inline_call calls[ELF_INLINES_MAX];
 	uint32_t index[ELF_INLINES_MAX];
@@ -158,12 +154,25 @@ struct chain {
 	size_t n;
 };
 
+static bool in_chain(const struct chain *c, uint32_t index)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (c->index[i] == index)
+			return true;
+	return false;
+}
+
+/*
+ * The calls around the code at pc, innermost first, until one that has a node already (its number
+ * in ret_parent). A caller of which no instruction is left has place 0, where there may
+ * be the call itself (package init functions): then the function is around it.
+ */
 static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t *ret_parent)
 {
 	int32_t index;
 
 	c->n = 0;
-	while ((index = value_at(&x->indexes, pc)) >= 0) {
+	while ((index = value_at(&x->indexes, pc)) >= 0 && !in_chain(c, index)) {
 		if (!make_room(x, index) || c->n == ELF_INLINES_MAX)
 			return false;
 		if (x->nodes[index] != NO_NODE) {

@@ -137,6 +137,8 @@ static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t
 
 	if (!code || code[0] != 0x48 || code[1] != 0x89 || code[3] != 0x24)
 		return 0;
+	if (code[2] == 0x2c && size == 8)
+		return 4;
 	if (code[2] == 0x6c && (int8_t)code[4] == size - 8)
 		return 5;
 	memcpy(&offset, code + 4, 4);
@@ -144,6 +146,18 @@ static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t
 }
 
 /* ---- rows ---- */
+
+/* rawVforkSyscall keeps its return address in a register: pop %r8 to %r15 before start. */
+static uint16_t popped_rule(const struct frame_state *s, uint64_t start)
+{
+	const uint8_t *code = code_at(s, start - 2, 2);
+	struct pf_rule rule = {.cfa = PF_CFA_RSP, .fp = PF_FP_SAME, .ra = PF_RA_REG};
+
+	if (!code || code[0] != 0x41 || (code[1] & 0xf8) != 0x58)
+		return PF_RULE_UNSUPPORTED;
+	rule.reg = 8 + (code[1] & 7);
+	return rows_rule(s->t->b->rows, &rule);
+}
 
 static uint16_t frame_rule(const struct frame_state *s, int32_t size)
 {
@@ -176,7 +190,8 @@ static void add_rows(const struct frame_state *s, uint64_t start, uint64_t end, 
 	uint64_t middle = MIN(MAX(s->switched, start), end);
 
 	if (start < middle)
-		rows_add(s->t->b->rows, start, middle, frame_rule(s, size));
+		rows_add(s->t->b->rows, start, middle,
+			 size == -8 ? popped_rule(s, start) : frame_rule(s, size));
 	if (middle < end)
 		rows_add(s->t->b->rows, middle, end, switched_rule(s, size));
 }
