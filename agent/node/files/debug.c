@@ -5,6 +5,7 @@
  */
 #include "node/files/internal.h"
 
+#include <fcntl.h>
 #include <linux/openat2.h>
 
 #define RETRY_NS (3600 * NSEC_PER_SEC) /* packages with debug files may be installed later */
@@ -18,7 +19,7 @@ struct search {
 	struct place root; /* of the container; dir_fd -1: none */
 };
 
-static void debug_count(const char *result)
+void debug_count(const char *result)
 {
 	counter_add(counter("podflame_debug_files_total", "result", result), 1);
 }
@@ -64,8 +65,7 @@ static bool claim(struct files *f, const struct file_key *key)
 	return mine;
 }
 
-/* Takes over the index; NULL: not now. */
-static void settle(struct files *f, const struct file_key *key, struct elf_index *index)
+void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
 {
 	struct file *x;
 
@@ -113,9 +113,8 @@ static int parse_debug(struct files *f, const struct parse_debug_files *p, struc
 	return r;
 }
 
-/* The index of one with the same build id as the main file, if it has one. */
-static int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
-		       struct elf_index **ret)
+int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
+		struct elf_index **ret)
 {
 	struct parse_debug_files p = {.main_fd = main_fd, .debug_fd = debug_fd};
 	struct elf_index *index;
@@ -207,13 +206,13 @@ static void try_own(const struct search *s, uint64_t root)
 	if (claim(s->f, &everyone)) {
 		if (debug_parse(s->f, s->m->fd, -1, "", &index) == 0)
 			debug_count("own");
-		settle(s->f, &everyone, index);
+		debug_settle(s->f, &everyone, index);
 	}
 	index = known(s->f, &everyone);
 	if (index && elf_index_flags(index) & ELF_INDEX_DWO && root && claim(s->f, &container)) {
 		if (!add_dwos(s, -1, &index))
 			index = elf_index_unref(index);
-		settle(s->f, &container, TAKE_PTR(index));
+		debug_settle(s->f, &container, TAKE_PTR(index));
 	}
 	elf_index_unref(index);
 }
@@ -258,7 +257,7 @@ static bool try_container(const struct search *s, uint64_t root)
 		return false;
 	if (claim(s->f, &key)) {
 		try_place(s, &s->root, &index);
-		settle(s->f, &key, TAKE_PTR(index));
+		debug_settle(s->f, &key, TAKE_PTR(index));
 	}
 	index = known(s->f, &key);
 	found = index != NULL;
@@ -269,27 +268,37 @@ static bool try_container(const struct search *s, uint64_t root)
 /* The host's debug packages, as the administrator left them. */
 static void try_host(const struct search *s, struct elf_index **ret)
 {
+	const char *path = s->f->host_debug_dir;
 	struct place p = s->root;
+	_cleanup_close_ int fd = -1;
 
-	p.dir_fd = s->f->host_debug_fd;
+	if (!path || !*path)
+		return;
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	p.dir_fd = fd;
 	p.debug_dir = "";
 	p.beside = false;
 	p.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-	if (p.dir_fd >= 0)
-		try_place(s, &p, ret);
+	try_place(s, &p, ret);
 }
 
 static void try_everyones(const struct search *s)
 {
 	struct file_key key = file_key_of(s->m, FILE_DEBUG, 0);
+	const char *build_id = elf_index_build_id(s->main);
 	struct elf_index *index = NULL;
 
 	if (!claim(s->f, &key))
 		return;
 	try_host(s, &index);
+	if (!index && s->f->debuginfod && *build_id &&
+	    debuginfod_ask(s->f->debuginfod, &key, build_id, s->m->fd) == 0)
+		return;
 	if (!index)
 		debug_count("none");
-	settle(s->f, &key, index);
+	debug_settle(s->f, &key, index);
 }
 
 void files_debug(struct files *f, const struct mapping *m, int root_fd)

@@ -5,7 +5,6 @@
  */
 #include "node/files/internal.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 
 #define DEFAULT_CACHE_BYTES (256u << 20)
@@ -173,14 +172,24 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	pthread_cond_broadcast(&f->changed);
 }
 
-int file_of(struct files *f, const struct mapping *m, struct file **ret)
+static int key_of(const struct mapping *m, struct file_key *ret)
 {
 	bool vdso = streq(m->path, "[vdso]");
-	struct file_key key = file_key_of(m, vdso ? FILE_VDSO : FILE_MAIN, 0);
-	struct file *x;
 
 	if (vdso ? m->start < ADDRESS_32BIT : !m->path[0] || (m->fd < 0 && m->inode == 0))
 		return -ENOENT;
+	*ret = file_key_of(m, vdso ? FILE_VDSO : FILE_MAIN, 0);
+	return 0;
+}
+
+int file_of(struct files *f, const struct mapping *m, struct file **ret)
+{
+	struct file_key key;
+	struct file *x;
+	int r = key_of(m, &key);
+
+	if (r < 0)
+		return r;
 	for (x = file_get(f, &key); x->busy; x = file_get(f, &key))
 		pthread_cond_wait(&f->changed, &f->lock);
 	if (!x->image && now_mono_ns() >= x->retry_ns)
@@ -204,6 +213,26 @@ int files_index(struct files *f, const struct mapping *m, struct elf_index **ret
 	return r;
 }
 
+int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret)
+{
+	struct file_key key;
+	struct file *x;
+	int r = key_of(m, &key);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	x = file_find(f, &key);
+	if (x && x->image)
+		*ret = elf_index_ref(x->image->index);
+	else if (!x || x->busy || now_mono_ns() >= x->retry_ns)
+		r = -EAGAIN;
+	else
+		r = x->error;
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
 /* ---- life ---- */
 
 int files_new(const struct files_config *c, struct files **ret)
@@ -222,12 +251,12 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->debug_timeout_ns = c->debug_timeout_ns ? c->debug_timeout_ns : DEFAULT_DEBUG_NS;
 	f->debug_max_bytes = c->debug_max_bytes ? c->debug_max_bytes : DEFAULT_DEBUG_BYTES;
 	f->debug.config.timeout_ns = f->debug_timeout_ns;
-	f->host_debug_fd = c->host_debug_dir && *c->host_debug_dir
-				   ? open(c->host_debug_dir, O_PATH | O_DIRECTORY | O_CLOEXEC)
-				   : -1;
+	f->host_debug_dir = xstrdup(c->host_debug_dir);
 	f->vdso_fd = vdso_copy();
 	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);
 	r = parser_new(&f->main.config, &f->main.parser);
+	if (r == 0 && c->debuginfod_url && *c->debuginfod_url)
+		r = debuginfod_new(f, c, &f->debuginfod);
 	if (r < 0) {
 		files_free(f);
 		return r;
@@ -240,12 +269,13 @@ struct files *files_free(struct files *f)
 {
 	if (!f)
 		return NULL;
+	debuginfod_free(f->debuginfod);
 	while (f->by_key)
 		file_drop(f, f->by_key);
 	slow_parser_done(&f->main);
 	slow_parser_done(&f->debug);
 	closep(&f->vdso_fd);
-	closep(&f->host_debug_fd);
+	free(f->host_debug_dir);
 	free(f->self_exe);
 	pthread_cond_destroy(&f->changed);
 	pthread_mutex_destroy(&f->lock);

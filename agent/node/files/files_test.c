@@ -170,6 +170,31 @@ struct asker {
 	struct elf_index *index;
 };
 
+static void what_is_known_needs_no_parser(void **state)
+{
+	struct files *f = make(0);
+	struct mapping good = copy_of_program("known"), bad, jit = {.path = ""};
+	struct elf_index *one, *two;
+	_cleanup_free_ char *path = xasprintf("%s/unknown", dir);
+
+	(void)state;
+	assert_int_equal(file_write_atomic(path, "no ELF", 6, 0644), 0);
+	bad = map_of(path);
+	assert_int_equal(files_index_known(f, &good, &one), -EAGAIN);
+	assert_int_equal(files_index(f, &good, &one), 0);
+	assert_int_equal(files_index_known(f, &good, &two), 0);
+	assert_ptr_equal(one, two);
+	elf_index_unref(one);
+	elf_index_unref(two);
+	assert_int_equal(files_index_known(f, &bad, &one), -EAGAIN);
+	assert_int_equal(files_index(f, &bad, &one), -ENOEXEC);
+	assert_int_equal(files_index_known(f, &bad, &one), -ENOEXEC);
+	assert_int_equal(files_index_known(f, &jit, &one), -ENOENT);
+	close(good.fd);
+	close(bad.fd);
+	files_free(f);
+}
+
 static void *ask_for_index(void *arg)
 {
 	struct asker *a = arg;
@@ -462,6 +487,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(equal_files_share_one_index),
 		cmocka_unit_test(failed_files_are_counted_once),
 		cmocka_unit_test(what_is_no_file_is_no_failure),
+		cmocka_unit_test(what_is_known_needs_no_parser),
 		cmocka_unit_test(many_threads_parse_a_file_once),
 		cmocka_unit_test(others_do_not_wait_for_a_parse),
 		cmocka_unit_test(debug_files_are_found),

@@ -8,6 +8,7 @@
 #include "node/files/files.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <uthash.h>
 
 /* ---- image.c: an index with its names as they are shown; all under the lock ---- */
@@ -72,7 +73,8 @@ struct files {
 	char *self_exe; /* of both parsers; NULL: the default */
 	struct counter *bytes_gauge;
 	struct slow_parser main, debug;
-	int host_debug_fd; /* -1: none */
+	char *host_debug_dir;
+	struct debuginfod *debuginfod; /* NULL: off */
 	uint64_t debug_timeout_ns;
 	size_t debug_max_bytes;
 };
@@ -107,3 +109,39 @@ int find_build_id(const struct place *p, const char *build_id, int *ret_fd);
 /* path: of the file that has the link */
 int find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
 		   int *ret_fd);
+
+/* ---- debug.c ---- */
+void debug_count(const char *result); /* podflame_debug_files_total */
+/* The index of a debug file; it must have this build id, unless "". */
+int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
+		struct elf_index **ret);
+/* Ends the search for a debug index that began with a claim; takes over the index, NULL: none. */
+void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index);
+
+/* ---- fetch.c ---- */
+struct fetch_url {
+	bool tls;
+	uint16_t port;
+	char *host, *path; /* path: "" or "/...", no '/' at its end */
+};
+int fetch_url_parse(const char *url, struct fetch_url *ret); /* -EINVAL */
+void fetch_url_done(struct fetch_url *u);
+struct fetch_request {
+	const struct fetch_url *url;
+	const char *path;   /* below the URL's */
+	const char *ca_pem; /* NULL: the system's */
+	int fd;		    /* written to */
+	size_t max_bytes;
+	uint64_t timeout_ns; /* of the whole */
+	const atomic_bool *stopping;
+};
+/* 0; -ENOENT: the server says so; -E2BIG; -ETIMEDOUT; -ECANCELED: stopping; -errno */
+int fetch(const struct fetch_request *r);
+
+/* ---- debuginfod.c ---- */
+struct debuginfod;
+int debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret);
+struct debuginfod *debuginfod_free(struct debuginfod *d);
+/* Later calls debug_settle, unless it fails now or the program ends. */
+int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
+		   int main_fd);

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * debuginfod: debug files by build id from a server of the administrator's choice, asked by a
+ * thread that nobody waits for, and kept in a directory of limited size. What the server does not
+ * have is not asked for again for a while.
+ */
+#include "node/files/internal.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define QUEUE_MAX	    256 /* each has a descriptor open */
+#define NEGATIVE_NS	    (3600 * NSEC_PER_SEC)
+#define DEFAULT_TIMEOUT_NS  (60 * NSEC_PER_SEC)
+#define DEFAULT_CACHE_BYTES ((uint64_t)1 << 30)
+#define BUILD_ID_MAX	    128	   /* hex digits */
+#define PART_NAME	    "part" /* what is on its way */
+
+struct wanted {
+	struct file_key key;
+	char build_id[BUILD_ID_MAX + 1];
+	int main_fd;
+	struct wanted *next;
+};
+struct debuginfod {
+	struct files *f;
+	struct fetch_url url;
+	char *dir, *ca_pem;
+	uint64_t cache_bytes, timeout_ns;
+	int dir_fd; /* -1: cannot be made */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct wanted *queue, **tail;
+	size_t n_queued;
+	atomic_bool stopping;
+};
+
+/* ---- the directory ---- */
+
+struct cached {
+	char name[BUILD_ID_MAX + 16];
+	uint64_t bytes, used_ns;
+};
+struct listing {
+	struct cached *items;
+	size_t n, cap;
+	uint64_t bytes;
+};
+
+static uint64_t ns_of(const struct timespec *t)
+{
+	return t->tv_sec * NSEC_PER_SEC + t->tv_nsec;
+}
+
+static void list(int dir_fd, struct listing *ret)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+	struct stat st;
+
+	if (!dir)
+		closep(&fd);
+	while (dir && (e = readdir(dir))) {
+		struct cached *c;
+
+		if (strlen(e->d_name) >= sizeof(c->name) ||
+		    fstatat(dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		GROW(ret->items, ret->n, ret->cap);
+		c = &ret->items[ret->n++];
+		strcpy(c->name, e->d_name);
+		c->bytes = (uint64_t)st.st_blocks * 512;
+		c->used_ns = ns_of(&st.st_mtim);
+		ret->bytes += c->bytes;
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static int compare_used(const void *left, const void *right)
+{
+	const struct cached *a = left, *b = right;
+
+	return a->used_ns < b->used_ns ? -1 : a->used_ns > b->used_ns;
+}
+
+/* Those used least recently go, and old notes that there is nothing. */
+static void trim(const struct debuginfod *d)
+{
+	struct listing l = {0};
+	uint64_t now = now_wall_ns();
+
+	list(d->dir_fd, &l);
+	if (l.n)
+		qsort(l.items, l.n, sizeof(*l.items), compare_used);
+	for (size_t i = 0; i < l.n; i++) {
+		const struct cached *c = &l.items[i];
+		bool old = str_has_suffix(c->name, ".none") && c->used_ns + NEGATIVE_NS < now;
+
+		if (l.bytes <= d->cache_bytes && !old)
+			continue;
+		unlinkat(d->dir_fd, c->name, 0);
+		l.bytes -= c->bytes;
+	}
+	free(l.items);
+}
+
+static void cache_name(char out[BUILD_ID_MAX + 16], const char *build_id, const char *kind)
+{
+	snprintf(out, BUILD_ID_MAX + 16, "%s.%s", build_id, kind);
+}
+
+static int cache_open(const struct debuginfod *d, const char *build_id, int *ret_fd)
+{
+	char name[BUILD_ID_MAX + 16];
+	int fd;
+
+	cache_name(name, build_id, "debug");
+	fd = openat(d->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	utimensat(d->dir_fd, name, NULL, 0); /* used now */
+	*ret_fd = fd;
+	return 0;
+}
+
+static bool is_known_absent(const struct debuginfod *d, const char *build_id)
+{
+	char name[BUILD_ID_MAX + 16];
+	uint64_t now = now_wall_ns(), at;
+	struct stat st;
+
+	cache_name(name, build_id, "none");
+	if (fstatat(d->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	at = ns_of(&st.st_mtim);
+	return at <= now && now - at < NEGATIVE_NS;
+}
+
+static void note_absent(const struct debuginfod *d, const char *build_id)
+{
+	char name[BUILD_ID_MAX + 16];
+	int fd;
+
+	cache_name(name, build_id, "debug");
+	unlinkat(d->dir_fd, name, 0);
+	cache_name(name, build_id, "none");
+	fd = openat(d->dir_fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	closep(&fd);
+	utimensat(d->dir_fd, name, NULL, 0);
+}
+
+/* ---- one file ---- */
+
+static int download(const struct debuginfod *d, const char *build_id)
+{
+	_cleanup_free_ char *path = xasprintf("/buildid/%s/debuginfo", build_id);
+	struct fetch_request r = {.url = &d->url,
+				  .path = path,
+				  .ca_pem = d->ca_pem,
+				  .max_bytes = MIN(d->f->debug_max_bytes, d->cache_bytes),
+				  .timeout_ns = d->timeout_ns,
+				  .stopping = &d->stopping};
+	char name[BUILD_ID_MAX + 16];
+	int e;
+
+	unlinkat(d->dir_fd, PART_NAME, 0);
+	r.fd = openat(d->dir_fd, PART_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (r.fd < 0)
+		return -errno;
+	e = fetch(&r);
+	close(r.fd);
+	cache_name(name, build_id, "debug");
+	if (e == 0 && renameat(d->dir_fd, PART_NAME, d->dir_fd, name) < 0)
+		e = -errno;
+	if (e < 0)
+		unlinkat(d->dir_fd, PART_NAME, 0);
+	return e;
+}
+
+static const char *download_reason(int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return "debuginfod_none";
+	case -E2BIG:
+		return "debuginfod_too_big";
+	case -ETIMEDOUT:
+		return "debuginfod_timeout";
+	case -ECANCELED:
+		return "debuginfod_stopped";
+	default:
+		return "debuginfod_failed";
+	}
+}
+
+static int get(const struct debuginfod *d, const char *build_id, int *ret_fd)
+{
+	int r;
+
+	if (d->dir_fd < 0)
+		return -EIO;
+	r = cache_open(d, build_id, ret_fd);
+	if (r == 0)
+		return 0;
+	if (is_known_absent(d, build_id))
+		return -ENOENT;
+	r = download(d, build_id);
+	if (r == 0)
+		r = cache_open(d, build_id, ret_fd);
+	if (r == -ENOENT || r == -E2BIG)
+		note_absent(d, build_id);
+	trim(d);
+	return r;
+}
+
+static void answer(const struct debuginfod *d, const struct wanted *w)
+{
+	struct elf_index *index = NULL;
+	_cleanup_close_ int fd = -1;
+	int r = get(d, w->build_id, &fd);
+
+	if (r < 0) {
+		debug_count(download_reason(r));
+	} else {
+		r = debug_parse(d->f, w->main_fd, fd, w->build_id, &index);
+		debug_count(r < 0 ? "debuginfod_refused" : "debuginfod");
+		if (r == -EBADMSG || r == -ENOEXEC || r == -E2BIG)
+			note_absent(d, w->build_id);
+	}
+	debug_settle(d->f, &w->key, index);
+}
+
+/* ---- the thread ---- */
+
+static struct wanted *next_wanted(struct debuginfod *d)
+{
+	struct wanted *w;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->queue && !atomic_load(&d->stopping))
+		pthread_cond_wait(&d->changed, &d->lock);
+	w = atomic_load(&d->stopping) ? NULL : d->queue;
+	if (w) {
+		d->queue = w->next;
+		if (!d->queue)
+			d->tail = &d->queue;
+		d->n_queued--;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return w;
+}
+
+static void wanted_free(struct wanted *w)
+{
+	close(w->main_fd);
+	free(w);
+}
+
+static void *work(void *arg)
+{
+	struct debuginfod *d = arg;
+	struct wanted *w;
+
+	pthread_setname_np(pthread_self(), "debuginfod");
+	if (mkdir_parents(d->dir, 0700) == 0)
+		d->dir_fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->dir_fd < 0)
+		log_warn("debuginfod: %s cannot be used: %s", d->dir, strerror(errno));
+	while ((w = next_wanted(d))) {
+		answer(d, w);
+		wanted_free(w);
+	}
+	return NULL;
+}
+
+int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
+		   int main_fd)
+{
+	struct wanted *w;
+	int r = 0;
+
+	if (strlen(build_id) < 4 || strlen(build_id) > BUILD_ID_MAX)
+		return -EINVAL;
+	w = xcalloc(1, sizeof(*w));
+	w->key = *key;
+	strcpy(w->build_id, build_id);
+	w->main_fd = fcntl(main_fd, F_DUPFD_CLOEXEC, 3);
+	if (w->main_fd < 0) {
+		r = -errno;
+		free(w);
+		return r;
+	}
+	pthread_mutex_lock(&d->lock);
+	if (d->n_queued == QUEUE_MAX) {
+		r = -ENOBUFS;
+	} else {
+		*d->tail = w;
+		d->tail = &w->next;
+		d->n_queued++;
+		pthread_cond_signal(&d->changed);
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (r < 0) {
+		debug_count("debuginfod_queue_full");
+		wanted_free(w);
+	}
+	return r;
+}
+
+int debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret)
+{
+	struct debuginfod *d = xcalloc(1, sizeof(*d));
+	int r = fetch_url_parse(c->debuginfod_url, &d->url);
+
+	if (r == 0 && (!c->debuginfod_cache || !*c->debuginfod_cache))
+		r = -EINVAL;
+	if (r < 0)
+		goto fail;
+	d->f = f;
+	d->dir = xstrdup(c->debuginfod_cache);
+	d->ca_pem = xstrdup(c->debuginfod_ca_pem);
+	d->dir_fd = -1;
+	d->cache_bytes =
+		c->debuginfod_cache_bytes ? c->debuginfod_cache_bytes : DEFAULT_CACHE_BYTES;
+	d->timeout_ns = c->debuginfod_timeout_ns ? c->debuginfod_timeout_ns : DEFAULT_TIMEOUT_NS;
+	d->tail = &d->queue;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->changed, NULL);
+	r = -pthread_create(&d->thread, NULL, work, d);
+	if (r < 0) {
+		free(d->dir);
+		free(d->ca_pem);
+		goto fail;
+	}
+	*ret = d;
+	return 0;
+fail:
+	fetch_url_done(&d->url);
+	free(d);
+	return r;
+}
+
+struct debuginfod *debuginfod_free(struct debuginfod *d)
+{
+	struct wanted *w;
+
+	if (!d)
+		return NULL;
+	pthread_mutex_lock(&d->lock);
+	atomic_store(&d->stopping, true);
+	pthread_cond_signal(&d->changed);
+	pthread_mutex_unlock(&d->lock);
+	pthread_join(d->thread, NULL);
+	while ((w = d->queue)) {
+		d->queue = w->next;
+		wanted_free(w);
+	}
+	closep(&d->dir_fd);
+	fetch_url_done(&d->url);
+	free(d->dir);
+	free(d->ca_pem);
+	pthread_mutex_destroy(&d->lock);
+	pthread_cond_destroy(&d->changed);
+	free(d);
+	return NULL;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One file by HTTP, within its time and size, on a loop of its own: for a thread that may wait. */
+#include "lib/loop/http.h"
+#include "node/files/internal.h"
+
+#include <stdlib.h>
+
+#define LOOK_NS                                                                                    \
+	(200 * NSEC_PER_MSEC) /* how often limits and the end of the program are looked at */
+
+struct fetch {
+	const struct fetch_request *request;
+	struct loop *loop;
+	struct http_client *client;
+	struct http_call *call;
+	struct timer timer;
+	uint64_t deadline_ns;
+	int status, error;
+	size_t n;
+};
+
+/* ---- the address ---- */
+
+void fetch_url_done(struct fetch_url *u)
+{
+	free(u->host);
+	free(u->path);
+}
+
+int fetch_url_parse(const char *url, struct fetch_url *ret)
+{
+	bool tls = str_has_prefix(url, "https://");
+	const char *host, *end, *port;
+	uint64_t number = tls ? 443 : 80;
+
+	if (!tls && !str_has_prefix(url, "http://"))
+		return -EINVAL;
+	host = strstr(url, "://") + 3;
+	end = host + strcspn(host, "/");
+	port = memchr(host, ':', end - host);
+	if (port) {
+		_cleanup_free_ char *text = xstrndup(port + 1, end - port - 1);
+
+		if (str_to_u64(text, 65535, &number) < 0 || number == 0)
+			return -EINVAL;
+	} else {
+		port = end;
+	}
+	if (port == host || strpbrk(url, "?#@[] "))
+		return -EINVAL;
+	*ret = (struct fetch_url){
+		.tls = tls,
+		.port = number,
+		.host = xstrndup(host, port - host),
+		.path = xstrndup(end, strlen(end) - str_has_suffix(end, "/")),
+	};
+	return 0;
+}
+
+/* ---- the transfer ---- */
+
+static void end(struct fetch *x, int error)
+{
+	if (x->call)
+		http_cancel(x->call);
+	x->call = NULL;
+	x->error = error;
+	loop_stop(x->loop, 0);
+}
+
+static void on_timer(void *arg)
+{
+	struct fetch *x = arg;
+
+	if (atomic_load(x->request->stopping))
+		end(x, -ECANCELED);
+	else if (now_mono_ns() > x->deadline_ns)
+		end(x, -ETIMEDOUT);
+	else
+		timer_set(x->loop, &x->timer, LOOK_NS, on_timer, x);
+}
+
+static void on_head(int status, const struct http_headers *h, void *arg)
+{
+	struct fetch *x = arg;
+
+	(void)h;
+	x->status = status;
+}
+
+static void on_data(const void *p, size_t n, void *arg)
+{
+	struct fetch *x = arg;
+	int r;
+
+	if (x->status != 200)
+		return;
+	if (n > x->request->max_bytes - x->n) {
+		end(x, -E2BIG);
+		return;
+	}
+	r = fd_write_all(x->request->fd, p, n);
+	x->n += n;
+	if (r < 0)
+		end(x, r);
+}
+
+static void on_done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct fetch *x = arg;
+
+	(void)body;
+	(void)n;
+	x->call = NULL;
+	if (error)
+		log_debug("debuginfod: %s", error);
+	end(x, status == 200 ? 0 : status == 404 || status == 410 ? -ENOENT : -EIO);
+}
+
+static int transfer(struct fetch *x, const char *path)
+{
+	static const char *const headers[] = {"Accept: application/octet-stream", NULL};
+	struct http_request r = {.method = "GET",
+				 .path = path,
+				 .headers = headers,
+				 .timeout_ns = x->request->timeout_ns,
+				 .on_head = on_head,
+				 .on_data = on_data,
+				 .on_done = on_done,
+				 .arg = x};
+	int e = http_send(x->client, &r, &x->call);
+
+	if (e < 0)
+		return e;
+	x->deadline_ns = now_mono_ns() + x->request->timeout_ns;
+	timer_set(x->loop, &x->timer, LOOK_NS, on_timer, x);
+	e = loop_run(x->loop);
+	timer_cancel(&x->timer);
+	return e < 0 ? e : x->error;
+}
+
+int fetch(const struct fetch_request *r)
+{
+	_cleanup_free_ char *path = xasprintf("%s%s", r->url->path, r->path);
+	struct tls_config tc = {.ca_pem = r->ca_pem};
+	struct http_client_config cc = {.address = r->url->host,
+					.port = r->url->port,
+					.user_agent = "podflame/" PODFLAME_VERSION};
+	struct fetch x = {.request = r};
+	struct tls *tls = NULL;
+	int e = loop_new(&x.loop);
+
+	if (e < 0)
+		return e;
+	if (r->url->tls)
+		e = tls_new(&tc, false, &tls, NULL);
+	cc.tls = tls;
+	if (e == 0)
+		e = http_client_new(x.loop, &cc, &x.client);
+	if (e == 0)
+		e = transfer(&x, path);
+	http_client_free(x.client);
+	tls_unref(tls);
+	loop_free(x.loop);
+	return e;
+}
