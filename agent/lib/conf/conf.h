@@ -23,6 +23,10 @@ struct config {
 	/* sending */
 	char *hub_url, *hub_ca_file, *hub_token_file, *spool_dir;
 	uint64_t spool_max_bytes;
+	/* native stacks */
+	uint64_t unwind_table_bytes;	/* of the kernel's memory, at most */
+	uint64_t symbol_cache_bytes;
+	char *host_debug_dir, *debuginfod_url, *debuginfod_cache;
 	/* hub */
 	char *data_dir;
 	char *store_kind;
