@@ -1,11 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unwind rows -> pages. */
+/*
+ * Unwind rows -> pages. Readers add ranges nearly in order: runs are merged, never sorted blindly,
+ * and a file of a million rows costs a few milliseconds here.
+ */
 #include "node/parse/build.h"
 
 #include <stdlib.h>
 
+#define RANGES_MAX (8u << 20) /* real files have up to 2.5 million */
+#define PAGES_MAX  (1u << 20)
+#define ROWS_MAX   (16u << 20)
+#define GAP_CLOSED 16 /* padding between functions */
+#define RULE_SLOTS (4 * PF_RULES_MAX)
+
+struct rule_range {
+	uint64_t start;
+	uint32_t bytes;
+	uint16_t rule, pad;
+};
+
 struct rows {
-	size_t n;
+	struct rule_range *ranges; /* ascending in runs, in the order added */
+	size_t n, cap;
+	size_t n_runs;
+	struct pf_rule rules[PF_RULES_MAX];
+	size_t n_rules;
+	uint16_t slots[RULE_SLOTS]; /* hash table of rules: number + 1 */
+	bool cut;
 };
 
 struct rows *rows_new(void)
@@ -15,13 +36,286 @@ struct rows *rows_new(void)
 
 struct rows *rows_free(struct rows *r)
 {
+	if (r)
+		free(r->ranges);
 	free(r);
 	return NULL;
 }
 
+size_t rows_count(const struct rows *r)
+{
+	return r->n;
+}
+
+bool rows_cut(const struct rows *r)
+{
+	return r->cut;
+}
+
+/* ---- rules ---- */
+
+static uint32_t hash_rule(const struct pf_rule *rule)
+{
+	uint64_t w[2];
+
+	memcpy(w, rule, sizeof(w));
+	w[0] = (w[0] ^ w[1] * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+	return (uint32_t)(w[0] >> 32);
+}
+
+uint16_t rows_rule(struct rows *r, const struct pf_rule *rule)
+{
+	uint32_t slot = hash_rule(rule) % RULE_SLOTS;
+
+	for (; r->slots[slot]; slot = (slot + 1) % RULE_SLOTS)
+		if (memcmp(&r->rules[r->slots[slot] - 1], rule, sizeof(*rule)) == 0)
+			return r->slots[slot] - 1;
+	if (r->n_rules == PF_RULES_MAX) {
+		r->cut = true;
+		return PF_RULE_UNSUPPORTED;
+	}
+	r->rules[r->n_rules++] = *rule;
+	r->slots[slot] = r->n_rules;
+	return r->n_rules - 1;
+}
+
+/* ---- ranges ---- */
+
+void rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule)
+{
+	const uint64_t address_max = (uint64_t)1 << (32 + PF_PAGE_BITS); /* of elf_page.number */
+
+	if (start >= end)
+		return;
+	if (end > address_max || end - start > UINT32_MAX || r->n == RANGES_MAX) {
+		r->cut = true;
+		return;
+	}
+	if (r->n == 0 || start < r->ranges[r->n - 1].start)
+		r->n_runs++;
+	GROW(r->ranges, r->n, r->cap);
+	r->ranges[r->n++] = (struct rule_range){start, end - start, rule, 0};
+}
+
+static size_t run_end(const struct rule_range *a, size_t at, size_t n)
+{
+	if (at < n)
+		at++;
+	while (at < n && a[at].start >= a[at - 1].start)
+		at++;
+	return at;
+}
+
+/* [from, middle) and [middle, to), each ascending, into out; of equal ones the left is first. */
+static void merge_runs(const struct rule_range *a, size_t from, size_t middle, size_t to,
+		       struct rule_range *out)
+{
+	size_t left = from, right = middle;
+
+	for (size_t k = from; k < to; k++) {
+		if (right == to || (left < middle && a[left].start <= a[right].start))
+			out[k] = a[left++];
+		else
+			out[k] = a[right++];
+	}
+}
+
+/* Natural merge sort: as many passes as the logarithm of the runs, none when there is one. */
+static void sort_ranges(struct rows *r)
+{
+	struct rule_range *other = r->n_runs > 1 ? xmalloc(r->n * sizeof(*other)) : NULL;
+
+	while (r->n_runs > 1) {
+		struct rule_range *merged = other;
+
+		r->n_runs = 0;
+		for (size_t from = 0, to; from < r->n; from = to) {
+			size_t middle = run_end(r->ranges, from, r->n);
+
+			to = run_end(r->ranges, middle, r->n);
+			merge_runs(r->ranges, from, middle, to, merged);
+			r->n_runs++;
+		}
+		other = r->ranges;
+		r->ranges = merged;
+		r->cap = r->n;
+	}
+	free(other);
+}
+
+/* ---- pages ---- */
+
+struct pager {
+	struct rows *r;
+	struct paged_rows out;
+	size_t cap_pages, cap_rows;
+	uint64_t end;  /* of what was put last */
+	uint16_t rule; /* of what was put last */
+};
+
+/* The page of the last row is complete: hold it to its limit. */
+static void close_page(struct pager *p)
+{
+	struct elf_page *page;
+
+	if (p->out.n_pages == 0)
+		return;
+	page = &p->out.pages[p->out.n_pages - 1];
+	if (page->n_rows <= PF_PAGE_ROWS_MAX)
+		return;
+	p->out.rows[page->first_row] = (struct pf_row){0, PF_RULE_UNSUPPORTED};
+	page->n_rows = 1;
+	p->out.n_rows = page->first_row + 1;
+	p->r->cut = true;
+}
+
+static void put_row(struct pager *p, uint16_t address, uint16_t rule)
+{
+	GROW(p->out.rows, p->out.n_rows, p->cap_rows);
+	p->out.rows[p->out.n_rows++] = (struct pf_row){address, rule};
+	p->out.pages[p->out.n_pages - 1].n_rows++;
+}
+
+static bool open_page(struct pager *p, uint64_t number)
+{
+	close_page(p);
+	if (p->out.n_pages == PAGES_MAX || p->out.n_rows + PF_PAGE_BYTES > ROWS_MAX) {
+		p->r->cut = true;
+		return false;
+	}
+	GROW(p->out.pages, p->out.n_pages, p->cap_pages);
+	p->out.pages[p->out.n_pages++] = (struct elf_page){
+		.number = number,
+		.first_row = p->out.n_rows,
+	};
+	return true;
+}
+
+static bool last_page_is(const struct pager *p, uint64_t number)
+{
+	return p->out.n_pages && p->out.pages[p->out.n_pages - 1].number == number;
+}
+
+/* The rule from start on, up to the end of its page; a new page begins with what the one before
+ * left. */
+static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
+{
+	uint64_t number = start >> PF_PAGE_BITS;
+	uint16_t low = start & (PF_PAGE_BYTES - 1);
+
+	if (!last_page_is(p, number)) {
+		if (!open_page(p, number))
+			return false;
+		if (low)
+			put_row(p, 0, PF_RULE_GAP);
+	}
+	put_row(p, low, rule);
+	return true;
+}
+
+/* Nothing is known from here on. A page that begins there needs not be. */
+static void end_rows(struct pager *p)
+{
+	if (last_page_is(p, p->end >> PF_PAGE_BITS))
+		put_row(p, p->end & (PF_PAGE_BYTES - 1), PF_RULE_GAP);
+	p->rule = PF_RULE_GAP;
+}
+
+/* The rule put last holds up to end: the pages that it reaches begin with it. */
+static bool extend_row(struct pager *p, uint64_t end)
+{
+	uint64_t start = (p->end + PF_PAGE_BYTES - 1) & ~(uint64_t)(PF_PAGE_BYTES - 1);
+
+	for (; start < end; start += PF_PAGE_BYTES) {
+		if (!start_row(p, start, p->rule)) {
+			p->end = start;
+			return false;
+		}
+	}
+	p->end = end;
+	return true;
+}
+
+/* Ranges come disjoint and ascending. False: a limit of the whole is met. */
+static bool put_range(struct pager *p, uint64_t start, uint64_t end, uint16_t rule)
+{
+	if (rule == PF_RULE_GAP)
+		return true;
+	if (p->rule != PF_RULE_GAP && start != p->end) {
+		if (start - p->end >= GAP_CLOSED)
+			end_rows(p);
+		else if (!extend_row(p, start))
+			return false;
+	}
+	if (p->rule != rule || start != p->end) {
+		if (!start_row(p, start, rule))
+			return false;
+		p->rule = rule;
+		p->end = start + 1;
+	}
+	return extend_row(p, end);
+}
+
+/* ---- overlaps ---- */
+
+struct open_range {
+	uint64_t end;
+	uint16_t rule;
+};
+/* Ranges that have begun and not ended; the last one holds. */
+struct sweep {
+	struct open_range *open;
+	size_t n, cap;
+	uint64_t at;
+	struct pager *pager;
+};
+
+static bool sweep_to(struct sweep *s, uint64_t address)
+{
+	while (s->n && s->at < address) {
+		struct open_range top = s->open[s->n - 1];
+		uint64_t end = MIN(top.end, address);
+
+		if (s->at < end && !put_range(s->pager, s->at, end, top.rule))
+			return false;
+		s->at = MAX(s->at, end);
+		if (top.end <= s->at)
+			s->n--;
+	}
+	s->at = address;
+	return true;
+}
+
+/* Of ranges with one start the first one added holds: it is opened last. */
+static void sweep_open(struct sweep *s, const struct rule_range *from, const struct rule_range *to)
+{
+	while (to-- > from) {
+		GROW(s->open, s->n, s->cap);
+		s->open[s->n++] = (struct open_range){to->start + to->bytes, to->rule};
+	}
+}
+
 enum parse_reason rows_finish(struct rows *r, struct paged_rows *ret)
 {
-	(void)r;
-	*ret = (struct paged_rows){0};
+	struct pager p = {.r = r, .rule = PF_RULE_GAP};
+	struct sweep s = {.pager = &p};
+	bool going = true;
+
+	sort_ranges(r);
+	for (size_t k = 0, next; k < r->n && going; k = next) {
+		for (next = k + 1; next < r->n && r->ranges[next].start == r->ranges[k].start;)
+			next++;
+		going = sweep_to(&s, r->ranges[k].start);
+		sweep_open(&s, r->ranges + k, r->ranges + next);
+	}
+	if (going)
+		sweep_to(&s, UINT64_MAX);
+	if (p.rule != PF_RULE_GAP)
+		end_rows(&p);
+	close_page(&p);
+	free(s.open);
+	p.out.rules = r->rules;
+	p.out.n_rules = r->n_rules;
+	*ret = p.out;
 	return PARSE_OK;
 }

@@ -99,6 +99,8 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 	reason = symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
 	if (!reason)
 		reason = rows_finish(b->rows, &rows);
+	if (rows_cut(b->rows))
+		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	if (!reason)
 		reason = inlines_finish(b->inlines, &inlines);
 	if (!reason) {

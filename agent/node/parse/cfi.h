@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to parse: call frame information (DWARF 5, 6.4; LSB 5, 10.6 for .eh_frame) of one section.
+ * Only what becomes a row is followed: the CFA, rbp and the return address.
+ */
+#pragma once
+
+#include "node/parse/build.h"
+
+#define CFI_RBP		   6
+#define CFI_RSP		   7
+#define CFI_RA		   16 /* the return address column of x86-64 */
+#define CFI_EXPRESSION_MAX 64 /* bytes; those that we know have up to 20 */
+
+/* ---- bytes of a hostile section ---- */
+
+struct bytes {
+	const uint8_t *p, *end;
+	bool bad; /* read past the end, or a number that is too long; reads give 0 from then on */
+};
+
+static inline const uint8_t *bytes_take(struct bytes *b, uint64_t n)
+{
+	const uint8_t *p = b->p;
+
+	if (n > (uint64_t)(b->end - b->p)) {
+		b->bad = true;
+		b->p = b->end;
+		return NULL;
+	}
+	b->p += n;
+	return p;
+}
+
+/* n bytes, little endian, at most 8 */
+static inline uint64_t bytes_fixed(struct bytes *b, unsigned n)
+{
+	const uint8_t *p = bytes_take(b, n);
+	uint64_t value = 0;
+
+	if (p)
+		memcpy(&value, p, n);
+	return value;
+}
+
+static inline int64_t bytes_signed(struct bytes *b, unsigned n)
+{
+	unsigned unused = 64 - 8 * n;
+
+	return (int64_t)(bytes_fixed(b, n) << unused) >> unused;
+}
+
+uint64_t bytes_leb(struct bytes *b, bool is_signed);
+
+static inline uint64_t bytes_uleb(struct bytes *b)
+{
+	if (b->p < b->end && *b->p < 0x80)
+		return *b->p++;
+	return bytes_leb(b, false);
+}
+
+static inline int64_t bytes_sleb(struct bytes *b)
+{
+	return (int64_t)bytes_leb(b, true);
+}
+
+/* ---- where registers of the caller are, at one place ---- */
+
+enum cfi_how {
+	CFI_UNSET,
+	CFI_SAME,
+	CFI_UNDEFINED,
+	CFI_REGISTER,	    /* cfa: reg + offset; others: in reg */
+	CFI_OFFSET,	    /* at cfa + offset */
+	CFI_VAL_OFFSET,	    /* cfa + offset */
+	CFI_EXPRESSION,	    /* cfa: its value; others: at its value */
+	CFI_VAL_EXPRESSION, /* its value */
+};
+struct cfi_where {
+	uint8_t how; /* enum cfi_how */
+	uint8_t reg; /* 255: and above */
+	uint32_t expression_bytes;
+	int64_t offset;
+	const uint8_t *expression;
+};
+struct cfi_state {
+	struct cfi_where cfa, fp, sp, ra;
+};
+/* cfi_rule.c: its rule, or one of enum pf_rule_special. signal: the CIE says 'S'. */
+uint16_t cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows);
+
+/* ---- entries ---- */
+
+struct cfi_cie {
+	uint64_t at; /* offset in the section */
+	uint64_t code_align;
+	int64_t data_align;
+	uint8_t pointers; /* DW_EH_PE_ of FDEs */
+	bool sized;	  /* FDEs have the length of their augmentation: 'z' */
+	bool signal;	  /* 'S' */
+	struct cfi_state initial;
+};
+struct cfi_fde {
+	uint64_t start, end;
+	struct bytes program;
+	uint32_t cie;
+};
+struct cfi_section {
+	const uint8_t *data;
+	size_t n;
+	uint64_t address;	  /* of data: for pointers relative to themselves */
+	uint64_t text, data_base; /* for pointers relative to these */
+	bool eh;		  /* .eh_frame, not .debug_frame */
+	bool until_zero;	  /* a zero length ends it: its size is not known */
+};
+struct cfi {
+	struct cfi_section section;
+	struct cfi_cie *cies; /* ascending by offset */
+	size_t n_cies, cap_cies;
+	struct cfi_fde *fdes;
+	size_t n, cap;
+	size_t damaged; /* entries left out, FDEs that are not followed to their end */
+	bool cut;	/* too many entries */
+};
+/* cfi.c: the CIEs and FDEs of a section, sorted by start. */
+void cfi_read(struct cfi *c, const struct cfi_section *s);
+void cfi_done(struct cfi *c);
+uint64_t cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding);
+
+/* cfi_program.c: the state that a CIE begins with; false: damaged. */
+bool cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program);
+/* The rows of an FDE up to `end`. */
+void cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows);

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of hand-written assembly whose rules are known. Real files: oracle_test.c. */
+#include "lib/base/testdir.h"
+#include "node/parse/format.h"
+#include "node/parse/testrows.h"
+
+#include <fcntl.h>
+#include <gelf.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[TESTDIR_BYTES];
+
+static char *in_dir(const char *name)
+{
+	return xasprintf("%s/%s", dir, name);
+}
+
+static void assemble(const char *source, const char *name, const char *flags)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s.S", dir, name);
+	_cleanup_free_ char *command = xasprintf(
+		"gcc -shared -nostdlib -nostartfiles %s -o %s/%s %s", flags, dir, name, path);
+
+	assert_int_equal(file_write_atomic(path, source, strlen(source), 0600), 0);
+	assert_int_equal(system(command), 0);
+}
+
+static uint64_t symbol(const char *name, const char *function)
+{
+	_cleanup_free_ char *command =
+		xasprintf("nm %s/%s | awk '$3 == \"%s\" {print $1}'", dir, name, function);
+	FILE *f = popen(command, "r");
+	unsigned long long address = 0;
+
+	assert_int_equal(fscanf(f, "%llx", &address), 1);
+	pclose(f);
+	return address;
+}
+
+static struct elf_index *index_of(const char *name, struct elf_tables *ret)
+{
+	_cleanup_free_ char *path = in_dir(name);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct elf_index *i;
+	int memfd;
+
+	assert_true(fd >= 0);
+	assert_int_equal(elf_to_index(fd, 1 << 20, &memfd), PARSE_OK);
+	assert_int_equal(elf_index_open(memfd, &i), 0);
+	elf_index_tables(i, ret);
+	return i;
+}
+
+/* Each function is 32 bytes of nop; `at` is how far inside. */
+static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_rule want)
+{
+	uint16_t number = rule_at(t, address);
+	const struct pf_rule *have;
+
+	assert_in_range(number, 0, t->n_rules - 1);
+	have = &t->rules[number];
+	assert_int_equal(have->cfa, want.cfa);
+	assert_int_equal(have->fp, want.fp);
+	assert_int_equal(have->ra, want.ra);
+	assert_int_equal(have->reg, want.reg);
+	assert_int_equal(have->cfa_offset, want.cfa_offset);
+	assert_int_equal(have->fp_offset, want.fp_offset);
+	assert_int_equal(have->extra, want.extra);
+}
+
+#define FUNCTION(name, cfi)                                                                        \
+	".globl " name "\n.type " name ",@function\n" name ":\n.cfi_startproc\n"                   \
+	".skip 8,0x90\n" cfi "\n.skip 24,0x90\n.cfi_endproc\n.size " name ",32\n"
+#define BARE(name, code)                                                                           \
+	".globl " name "\n.type " name ",@function\n" name ":\n" code "\n.size " name ",.-" name   \
+	"\n"
+
+struct known {
+	const char *name, *cfi;
+	struct pf_rule rule; /* 8 bytes inside */
+	uint16_t special;    /* or this, if not 0 */
+};
+static const struct known known[] = {
+	{"saved",
+	 ".cfi_adjust_cfa_offset 8\n.cfi_offset rbp,-16",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 16, .fp = PF_FP_CFA, .fp_offset = -16},
+	 0},
+	{"framed",
+	 ".cfi_offset rbp,-16\n.cfi_def_cfa rbp,16",
+	 {.cfa = PF_CFA_RBP, .cfa_offset = 16, .fp = PF_FP_CFA, .fp_offset = -16},
+	 0},
+	{"register_cfa", ".cfi_def_cfa r10,0", {.cfa = PF_CFA_REG, .reg = 10, .cfa_offset = 0}, 0},
+	{"far", ".cfi_def_cfa_offset 1181312", {.cfa = PF_CFA_RSP, .cfa_offset = 1181312}, 0},
+	{"restored",
+	 ".cfi_offset rbp,-16\n.cfi_remember_state\n.cfi_def_cfa_offset 64\n"
+	 ".cfi_undefined rbp\n.cfi_restore_state",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_CFA, .fp_offset = -16},
+	 0},
+	{"fp_restored",
+	 ".cfi_offset rbp,-16\n.cfi_restore rbp",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8},
+	 0},
+	{"fp_lost",
+	 ".cfi_undefined rbp",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN},
+	 0},
+	{"fp_moved",
+	 ".cfi_register rbp,rax",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN},
+	 0},
+	{"fp_value",
+	 ".cfi_val_offset rbp,-16",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN},
+	 0},
+	/* the old way to say offset: uleb 2, data alignment -8: +16 */
+	{"fp_negative",
+	 ".cfi_escape 0x2f,6,2",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_CFA, .fp_offset = 16},
+	 0},
+	{"args_size",
+	 ".cfi_escape 0x2e,16\n.cfi_def_cfa_offset 24",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 24},
+	 0},
+	{"ra_moved",
+	 ".cfi_register rip,rdi",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .ra = PF_RA_REG, .reg = 5},
+	 0},
+	{"ra_elsewhere",
+	 ".cfi_offset rip,-24",
+	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .ra = PF_RA_CFA, .extra = -24},
+	 0},
+	/* breg6 -8; deref, and rbp at breg6 0 */
+	{"realigned",
+	 ".cfi_escape 0xf,3,0x76,0x78,6\n.cfi_escape 0x10,6,2,0x76,0",
+	 {.cfa = PF_CFA_DEREF_RBP, .cfa_offset = -8, .fp = PF_FP_AT_RBP},
+	 0},
+	/* breg7 40; deref; plus_uconst 8 */
+	{"deref_rsp",
+	 ".cfi_escape 0xf,5,0x77,40,6,0x23,8",
+	 {.cfa = PF_CFA_DEREF_RSP, .cfa_offset = 40, .extra = 8},
+	 0},
+	/* breg12 0; lit 16; minus; deref */
+	{"deref_other",
+	 ".cfi_escape 0xf,5,0x7c,0,0x40,0x1c,6",
+	 {.cfa = PF_CFA_DEREF_REG, .reg = 12, .cfa_offset = -16},
+	 0},
+	{"plt",
+	 ".cfi_escape 0xf,0xb,0x77,8,0x80,0,0x3f,0x1a,0x3b,0x2a,0x33,0x24,0x22",
+	 {.cfa = PF_CFA_PLT, .cfa_offset = 8, .extra = 11},
+	 0},
+	{"root", ".cfi_undefined rip", {0}, PF_RULE_ROOT},
+	/* breg7 8; breg9 0; lit8; mul; plus; deref */
+	{"scaled", ".cfi_escape 0xf,8,0x77,8,0x79,0,0x38,0x1e,0x22,6", {0}, PF_RULE_UNSUPPORTED},
+	{"sp_moved", ".cfi_register rsp,r8", {0}, PF_RULE_UNSUPPORTED},
+	/* glibc's: CFA, rbp and rip lie in the ucontext; breg7 160; deref and so on */
+	{"restore_rt",
+	 ".cfi_signal_frame\n.cfi_escape 0xf,4,0x77,0xa0,1,6\n"
+	 ".cfi_escape 0x10,6,3,0x77,0xf8,0\n.cfi_escape 0x10,16,3,0x77,0xa8,1",
+	 {0},
+	 PF_RULE_SIGNAL},
+};
+
+static void assert_known(const struct elf_tables *t, const char *file)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(known); k++) {
+		uint64_t address = symbol(file, known[k].name);
+
+		assert_rule(t, address, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 8});
+		if (known[k].special)
+			assert_int_equal(rule_at(t, address + 8), known[k].special);
+		else
+			assert_rule(t, address + 8, known[k].rule);
+	}
+}
+
+/* All known functions in one file, with what comes before them. */
+static void assemble_known(const char *before, const char *name, const char *flags)
+{
+	_cleanup_buf_ struct buf source = {0};
+
+	buf_printf(&source, "%s.text\n", before);
+	for (size_t k = 0; k < ARRAY_SIZE(known); k++)
+		buf_printf(&source, FUNCTION("%s", "%s"), known[k].name, known[k].name,
+			   known[k].name, known[k].cfi, known[k].name);
+	assemble(source.data, name, flags);
+}
+
+static void rules_of_known_functions(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i;
+
+	(void)state;
+	assemble_known("", "known.so", "");
+	i = index_of("known.so", &t);
+	assert_known(&t, "known.so");
+	assert_int_equal(elf_index_flags(i) & (ELF_INDEX_NO_UNWIND | ELF_INDEX_UNWIND_CUT), 0);
+	elf_index_unref(i);
+}
+
+static void the_same_from_debug_frame_plain_and_compressed(void **state)
+{
+	static const char *const flags[] = {"", "-Wl,--compress-debug-sections=zlib"};
+	struct elf_tables t;
+	struct elf_index *i;
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_SIZE(flags); k++) {
+		assemble_known(".cfi_sections .debug_frame\n", "debug.so", flags[k]);
+		i = index_of("debug.so", &t);
+		assert_known(&t, "debug.so");
+		elf_index_unref(i);
+	}
+}
+
+static void the_same_without_section_headers(void **state)
+{
+	_cleanup_free_ char *from = in_dir("known2.so"), *to = in_dir("headless.so"), *data = NULL;
+	struct elf_tables t;
+	struct elf_index *i;
+	Elf64_Ehdr *h;
+	size_t n;
+
+	(void)state;
+	assemble_known("", "known2.so", "");
+	assert_int_equal(file_read(AT_FDCWD, from, 1 << 20, &data, &n), 0);
+	h = (Elf64_Ehdr *)data;
+	h->e_shoff = h->e_shnum = h->e_shstrndx = 0;
+	assert_int_equal(file_write_atomic(to, data, n, 0700), 0);
+	i = index_of("headless.so", &t);
+	assert_known(&t, "known2.so");
+	elf_index_unref(i);
+}
+
+static void one_damaged_function_does_not_cost_the_others(void **state)
+{
+	static const char source[] = ".text\n" FUNCTION("before", ".cfi_def_cfa_offset 16")
+		FUNCTION("damaged", ".cfi_def_cfa_offset 24\n.cfi_escape 0x3f")
+			FUNCTION("after", ".cfi_def_cfa_offset 32");
+	struct elf_tables t;
+	struct elf_index *i;
+	uint64_t damaged;
+
+	(void)state;
+	assemble(source, "damaged.so", "2>/dev/null"); /* ld complains of it */
+	damaged = symbol("damaged.so", "damaged");
+	i = index_of("damaged.so", &t);
+	assert_rule(&t, symbol("damaged.so", "before") + 8,
+		    (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 16});
+	assert_rule(&t, damaged, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 8});
+	assert_int_equal(rule_at(&t, damaged + 8), PF_RULE_UNSUPPORTED);
+	assert_rule(&t, symbol("damaged.so", "after") + 8,
+		    (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 32});
+	assert_true(elf_index_flags(i) & ELF_INDEX_UNWIND_CUT);
+	elf_index_unref(i);
+}
+
+/* musl's stub for the return from a signal has no CFI, nor has most hand-written assembly. */
+static void code_without_cfi_is_a_gap_but_for_signal_stubs(void **state)
+{
+	static const char source[] = ".text\n" FUNCTION("first", "") BARE("bare", ".skip 64,0x90")
+		BARE("restore", "mov $15,%rax\nsyscall") BARE("bare2", ".skip 64,0x90");
+	struct elf_tables t;
+	struct elf_index *i;
+	uint64_t restore;
+
+	(void)state;
+	assemble(source, "bare.so", "");
+	restore = symbol("bare.so", "restore");
+	i = index_of("bare.so", &t);
+	assert_int_equal(rule_at(&t, symbol("bare.so", "bare")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, restore - 1), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, restore), PF_RULE_SIGNAL);
+	assert_int_equal(rule_at(&t, restore + 8), PF_RULE_SIGNAL);
+	assert_int_equal(rule_at(&t, symbol("bare.so", "bare2") + 32), PF_RULE_GAP);
+	elf_index_unref(i);
+}
+
+static uint64_t section_of(const char *name, const char *section)
+{
+	_cleanup_free_ char *command =
+		xasprintf("readelf -WS %s/%s | sed 's/^ *\\[ *[0-9]*\\] *//' | "
+			  "awk '$1 == \"%s\" {print $3}'",
+			  dir, name, section);
+	FILE *f = popen(command, "r");
+	unsigned long long address = 0;
+
+	assert_int_equal(fscanf(f, "%llx", &address), 1);
+	pclose(f);
+	return address;
+}
+
+static void plt_without_cfi_is_worked_out(void **state)
+{
+	static const char source[] = ".text\n" FUNCTION("caller", "")
+		BARE("call", "call outside@PLT\ncall outside2@PLT\nret");
+	struct elf_tables t;
+	struct elf_index *i;
+	uint64_t plt, sec;
+
+	(void)state;
+	assemble(source, "plt.so", "-Wl,--no-ld-generated-unwind-info,-z,lazy");
+	i = index_of("plt.so", &t);
+	plt = section_of("plt.so", ".plt");
+	assert_rule(&t, plt, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 16});
+	assert_rule(&t, plt + 6, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 24});
+	assert_rule(&t, plt + 16,
+		    (struct pf_rule){.cfa = PF_CFA_PLT, .cfa_offset = 8, .extra = 11});
+	elf_index_unref(i);
+
+	assemble(source, "ibt.so", "-Wl,--no-ld-generated-unwind-info,-z,lazy,-z,ibtplt");
+	i = index_of("ibt.so", &t);
+	plt = section_of("ibt.so", ".plt");
+	sec = section_of("ibt.so", ".plt.sec");
+	assert_rule(&t, plt + 16, (struct pf_rule){.cfa = PF_CFA_PLT, .cfa_offset = 8, .extra = 9});
+	assert_rule(&t, sec + 16, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 8});
+	elf_index_unref(i);
+}
+
+static void a_file_without_frames_says_so(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i;
+
+	(void)state;
+	assemble(".text\n" BARE("alone", ".skip 64,0x90"), "alone.so", "");
+	i = index_of("alone.so", &t);
+	assert_true(elf_index_flags(i) & ELF_INDEX_NO_UNWIND);
+	assert_int_equal(t.n_pages, 0);
+	elf_index_unref(i);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	testdir_remove(dir);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rules_of_known_functions),
+		cmocka_unit_test(the_same_from_debug_frame_plain_and_compressed),
+		cmocka_unit_test(the_same_without_section_headers),
+		cmocka_unit_test(one_damaged_function_does_not_cost_the_others),
+		cmocka_unit_test(code_without_cfi_is_a_gap_but_for_signal_stubs),
+		cmocka_unit_test(plt_without_cfi_is_worked_out),
+		cmocka_unit_test(a_file_without_frames_says_so),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
