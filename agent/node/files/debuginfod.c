@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,8 +17,9 @@
 #define NEGATIVE_NS	    (3600 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS  (60 * NSEC_PER_SEC)
 #define DEFAULT_CACHE_BYTES ((uint64_t)1 << 30)
-#define BUILD_ID_MAX	    128	   /* hex digits */
-#define PART_NAME	    "part" /* what is on its way */
+#define MEMORY_BYTES	    (64u << 20) /* of a file, where there is no directory */
+#define BUILD_ID_MAX	    128		/* hex digits */
+#define PART_NAME	    "part"	/* what is on its way */
 
 struct wanted {
 	struct file_key key;
@@ -30,7 +32,7 @@ struct debuginfod {
 	struct fetch_url url;
 	char *dir, *ca_pem;
 	uint64_t cache_bytes, timeout_ns;
-	int dir_fd; /* -1: cannot be made */
+	int dir_fd; /* -1: nothing is kept */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -158,30 +160,47 @@ static void note_absent(const struct debuginfod *d, const char *build_id)
 
 /* ---- one file ---- */
 
-static int download(const struct debuginfod *d, const char *build_id)
+static int download(const struct debuginfod *d, const char *build_id, int fd, uint64_t max_bytes)
 {
 	_cleanup_free_ char *path = xasprintf("/buildid/%s/debuginfo", build_id);
 	struct fetch_request r = {.url = &d->url,
 				  .path = path,
 				  .ca_pem = d->ca_pem,
-				  .max_bytes = MIN(d->f->debug_max_bytes, d->cache_bytes),
+				  .fd = fd,
+				  .max_bytes = MIN(d->f->debug_max_bytes, max_bytes),
 				  .timeout_ns = d->timeout_ns,
 				  .stopping = &d->stopping};
+
+	return fetch(&r);
+}
+
+static int download_to_cache(const struct debuginfod *d, const char *build_id)
+{
 	char name[BUILD_ID_MAX + 16];
-	int e;
+	int fd, r;
 
 	unlinkat(d->dir_fd, PART_NAME, 0);
-	r.fd = openat(d->dir_fd, PART_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (r.fd < 0)
+	fd = openat(d->dir_fd, PART_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
 		return -errno;
-	e = fetch(&r);
-	close(r.fd);
+	r = download(d, build_id, fd, d->cache_bytes);
+	close(fd);
 	cache_name(name, build_id, "debug");
-	if (e == 0 && renameat(d->dir_fd, PART_NAME, d->dir_fd, name) < 0)
-		e = -errno;
-	if (e < 0)
+	if (r == 0 && renameat(d->dir_fd, PART_NAME, d->dir_fd, name) < 0)
+		r = -errno;
+	if (r < 0)
 		unlinkat(d->dir_fd, PART_NAME, 0);
-	return e;
+	return r;
+}
+
+static int download_to_memory(const struct debuginfod *d, const char *build_id, int *ret_fd)
+{
+	_cleanup_close_ int fd = memfd_create("podflame-debuginfod", MFD_CLOEXEC);
+	int r = fd < 0 ? -errno : download(d, build_id, fd, MEMORY_BYTES);
+
+	if (r == 0)
+		*ret_fd = TAKE_FD(fd);
+	return r;
 }
 
 static const char *download_reason(int error)
@@ -205,13 +224,13 @@ static int get(const struct debuginfod *d, const char *build_id, int *ret_fd)
 	int r;
 
 	if (d->dir_fd < 0)
-		return -EIO;
+		return download_to_memory(d, build_id, ret_fd);
 	r = cache_open(d, build_id, ret_fd);
 	if (r == 0)
 		return 0;
 	if (is_known_absent(d, build_id))
 		return -ENOENT;
-	r = download(d, build_id);
+	r = download_to_cache(d, build_id);
 	if (r == 0)
 		r = cache_open(d, build_id, ret_fd);
 	if (r == -ENOENT || r == -E2BIG)
@@ -231,7 +250,7 @@ static void answer(const struct debuginfod *d, const struct wanted *w)
 	} else {
 		r = debug_parse(d->f, w->main_fd, fd, w->build_id, &index);
 		debug_count(r < 0 ? "debuginfod_refused" : "debuginfod");
-		if (r == -EBADMSG || r == -ENOEXEC || r == -E2BIG)
+		if (d->dir_fd >= 0 && (r == -EBADMSG || r == -ENOEXEC || r == -E2BIG))
 			note_absent(d, w->build_id);
 	}
 	debug_settle(d->f, &w->key, index);
@@ -263,16 +282,28 @@ static void wanted_free(struct wanted *w)
 	free(w);
 }
 
+static void open_dir(struct debuginfod *d)
+{
+	int r;
+
+	if (!d->dir || !*d->dir)
+		return;
+	r = mkdir_parents(d->dir, 0700);
+	if (r == 0) {
+		d->dir_fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = d->dir_fd < 0 ? -errno : 0;
+	}
+	if (r < 0)
+		log_warn("debuginfod: nothing is kept: %s: %s", d->dir, strerror(-r));
+}
+
 static void *work(void *arg)
 {
 	struct debuginfod *d = arg;
 	struct wanted *w;
 
 	pthread_setname_np(pthread_self(), "debuginfod");
-	if (mkdir_parents(d->dir, 0700) == 0)
-		d->dir_fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (d->dir_fd < 0)
-		log_warn("debuginfod: %s cannot be used: %s", d->dir, strerror(errno));
+	open_dir(d);
 	while ((w = next_wanted(d))) {
 		answer(d, w);
 		wanted_free(w);
@@ -319,8 +350,6 @@ int debuginfod_new(struct files *f, const struct files_config *c, struct debugin
 	struct debuginfod *d = xcalloc(1, sizeof(*d));
 	int r = fetch_url_parse(c->debuginfod_url, &d->url);
 
-	if (r == 0 && (!c->debuginfod_cache || !*c->debuginfod_cache))
-		r = -EINVAL;
 	if (r < 0)
 		goto fail;
 	d->f = f;

@@ -15,14 +15,14 @@ struct files_config {
 	size_t cache_bytes;		/* indexes and names kept; 0: 256 MiB. Least recently used go first */
 	const char *host_debug_dir;	/* "" or NULL: no debug files of the host; "/usr/lib/debug" */
 	const char *debuginfod_url;	/* "" or NULL: off. Asked by build id, in the background */
-	const char *debuginfod_cache;	/* directory for what came from there; needed */
+	const char *debuginfod_cache;	/* directory for what came from there; "" or NULL: not kept */
 	const char *debuginfod_ca_pem;	/* NULL: the system's */
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;	/* 0: 1 GiB; 60 s a file */
 	uint64_t debug_timeout_ns;	/* for the debug index of a file; 0: 10 s */
 	size_t debug_max_bytes;		/* largest debug file read; 0: 2 GiB */
 };
 struct files;
-/* -EINVAL: debuginfod_url is no http:// or https:// URL, or has no directory. */
+/* -EINVAL: debuginfod_url is no http:// or https:// URL. */
 int files_new(const struct files_config *c, struct files **ret);
 struct files *files_free(struct files *f);	/* nobody may be in a call */
 
