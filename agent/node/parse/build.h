@@ -85,7 +85,10 @@ struct elf_build {
 	struct inlines *inlines;
 	struct index_wanted *wanted;
 	size_t n_wanted, cap_wanted;
-	struct buf strings; /* begins with one NUL: offset 0 is "" */
+	struct buf strings;  /* begins with one NUL: offset 0 is "" */
+	char *dwarf_names;   /* of symbols that only DWARF has */
+	Elf *debugdata;	     /* .gnu_debugdata: names of symbols lie in it */
+	void *debugdata_bytes;
 };
 /* A name or path, cut to INDEX_NAME_MAX; its offset. */
 uint32_t build_string(struct elf_build *b, const char *s, size_t n);

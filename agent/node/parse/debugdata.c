@@ -1,9 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .gnu_debugdata -> symbols. */
+/*
+ * .gnu_debugdata: an ELF file packed with xz whose .symtab has what .dynsym leaves out. A few
+ * bytes may inflate to anything, so memory and output have limits; without it nothing is lost.
+ */
 #include "node/parse/build.h"
+
+#include <lzma.h>
+#include <stdlib.h>
+
+#define UNPACKED_MAX (64u << 20)
+#define MEMORY_MAX   (64u << 20) /* of the decoder; xz -9 needs that much */
+
+/* All of the stream into *out, which grows; false: damaged, or past a limit. */
+static bool unpack_stream(lzma_stream *z, struct buf *out)
+{
+	uint8_t piece[65536];
+	lzma_ret r = LZMA_OK;
+
+	while (r == LZMA_OK) {
+		z->next_out = piece;
+		z->avail_out = sizeof(piece);
+		r = lzma_code(z, LZMA_FINISH);
+		if (r != LZMA_OK && r != LZMA_STREAM_END)
+			return false;
+		if (buf_add(out, piece, sizeof(piece) - z->avail_out) < 0)
+			return false;
+	}
+	return out->len > 0;
+}
+
+static bool unpack(const struct section *s, struct buf *out)
+{
+	lzma_stream z = LZMA_STREAM_INIT;
+	bool done;
+
+	if (lzma_stream_decoder(&z, MEMORY_MAX + (8u << 20), 0) != LZMA_OK)
+		return false;
+	z.next_in = s->data;
+	z.avail_in = s->n;
+	buf_init(out, UNPACKED_MAX);
+	done = unpack_stream(&z, out);
+	lzma_end(&z);
+	return done;
+}
+
+static bool is_like(Elf *elf)
+{
+	GElf_Ehdr e;
+
+	return elf && elf_kind(elf) == ELF_K_ELF && gelf_getehdr(elf, &e) &&
+	       e.e_machine == EM_X86_64 && e.e_ident[EI_CLASS] == ELFCLASS64 &&
+	       e.e_ident[EI_DATA] == ELFDATA2LSB;
+}
 
 enum parse_reason build_debugdata(struct elf_build *b)
 {
-	(void)b;
+	_cleanup_buf_ struct buf out = {0};
+	Elf *file = b->elf;
+	struct section s;
+	size_t n;
+
+	if (!build_section(b, ".gnu_debugdata", &s) || !unpack(&s, &out))
+		return PARSE_OK;
+	n = out.len;
+	b->debugdata_bytes = buf_steal(&out);
+	b->debugdata = elf_memory(b->debugdata_bytes, n);
+	if (!is_like(b->debugdata))
+		return PARSE_OK;
+	b->elf = b->debugdata;
+	(void)build_symbols(b); /* damage there costs only what is behind it */
+	b->elf = file;
 	return PARSE_OK;
 }

@@ -336,6 +336,9 @@ static struct elf_build *build_new(void)
 static void build_free(struct elf_build *b)
 {
 	elf_end(b->elf);
+	elf_end(b->debugdata);
+	free(b->debugdata_bytes);
+	free(b->dwarf_names);
 	free(b->symbols.items);
 	free(b->wanted);
 	rows_free(b->rows);

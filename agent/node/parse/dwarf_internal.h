@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to the DWARF reader (dwarf*.c). Every byte is hostile: all reading goes through a
+ * cursor that stops at the end of its section, and all work is counted against a time budget.
+ */
+#pragma once
+
+#include "node/parse/build.h"
+
+#include <dwarf.h>
+
+/* ---- cursor: reads zeros once it has failed ---- */
+struct cursor {
+	const uint8_t *at, *end;
+	bool failed;
+};
+
+static inline bool cursor_has(struct cursor *c, uint64_t n)
+{
+	if ((uint64_t)(c->end - c->at) >= n)
+		return true;
+	c->at = c->end;
+	c->failed = true;
+	return false;
+}
+
+static inline void cursor_skip(struct cursor *c, uint64_t n)
+{
+	if (cursor_has(c, n))
+		c->at += n;
+}
+
+/* Little endian, 1 to 8 bytes. */
+static inline uint64_t cursor_uint(struct cursor *c, unsigned n_bytes)
+{
+	uint64_t value = 0;
+
+	if (!cursor_has(c, n_bytes))
+		return 0;
+	memcpy(&value, c->at, n_bytes);
+	c->at += n_bytes;
+	return value;
+}
+
+/* A version; one that no unit has for those that do not fit. */
+static inline uint8_t cursor_version(struct cursor *c)
+{
+	uint64_t version = cursor_uint(c, 2);
+
+	return version > UINT8_MAX ? UINT8_MAX : version;
+}
+
+uint64_t cursor_uleb_long(struct cursor *c);
+static inline uint64_t cursor_uleb(struct cursor *c)
+{
+	if (c->at < c->end && *c->at < 0x80)
+		return *c->at++;
+	return cursor_uleb_long(c);
+}
+int64_t cursor_sleb(struct cursor *c);
+/* Behind the NUL of the string there; s is not NULL. */
+struct text {
+	const char *s;
+	size_t n;
+};
+struct text cursor_string(struct cursor *c);
+
+/* ---- a file: the one with the code, or a .dwo ---- */
+enum dw_section {
+	DW_INFO,
+	DW_ABBREV,
+	DW_STR,
+	DW_LINE_STR,
+	DW_STR_OFFSETS,
+	DW_ADDR,
+	DW_RANGES,
+	DW_RNGLISTS,
+	DW_LINE,
+	_DW_SECTIONS,
+};
+
+struct dw_unit {
+	uint64_t offset, first_die, end; /* in .debug_info */
+	uint64_t abbrev_offset, dwo_id;
+	uint8_t version, offset_size, type;
+	bool has_dwo_id, has_lines, root_read;
+	bool done; /* nothing to walk: its .dwo has it */
+	/* of the root DIE, or inherited from the skeleton unit */
+	uint64_t low_pc, str_offsets_base, addr_base, rnglists_base, ranges_base, lines;
+	struct text comp_dir, dwo_name;
+};
+
+struct dw_spec { /* an attribute of an abbreviation */
+	int64_t implicit;
+	uint16_t name, form;
+	uint8_t bytes; /* DW_VARIABLE: see there */
+};
+#define DW_VARIABLE 0xff
+
+struct dw_abbrev {
+	uint64_t code;
+	uint32_t first_spec, n_specs;
+	int32_t bytes; /* of all attributes; -1: not always the same */
+	uint16_t tag;
+	bool children;
+	bool has_code, has_name, has_linkage_name;
+};
+
+struct dw_abbrevs {
+	uint64_t offset;
+	uint8_t offset_size, version_2;
+	struct dw_abbrev *items; /* by code */
+	struct dw_spec *specs;
+	size_t n, n_specs, cap, cap_specs;
+};
+
+#define DW_ABBREVS_KEPT 256
+struct dw_file {
+	struct section sections[_DW_SECTIONS];
+	void *inflated[_DW_SECTIONS]; /* of .zdebug_* */
+	/* Where addresses, ranges of version 4 and line tables are: itself, or the file of the skeleton. */
+	const struct dw_file *base;
+	const struct dw_unit *skeleton; /* of a .dwo */
+	struct dw_unit *units;		/* by offset */
+	size_t n_units, cap_units, last_unit;
+	struct dw_abbrevs *abbrevs[DW_ABBREVS_KEPT];
+	size_t specs_kept;
+};
+
+/* ---- map: 64-bit keys of a file, spread with a seed that it cannot know ---- */
+struct dw_map {
+	struct dw_map_slot {
+		uint64_t key;
+		uint32_t value; /* + 1; 0: free */
+	} * slots;
+	size_t n, cap;
+};
+/* The value of key: an earlier one, or this one. */
+uint32_t dw_map_put(struct dw_map *m, uint64_t key, uint32_t value);
+void dw_map_done(struct dw_map *m);
+
+/* ---- a run over one ELF file and its .dwo files ---- */
+struct dw_function { /* one range of a function that is there */
+	uint64_t start, end;
+	uint32_t name, file, line;
+};
+
+struct dw {
+	struct elf_build *b;
+	struct dw_function *functions;
+	size_t n_functions, cap_functions;
+	struct dw_map starts; /* of functions */
+	uint32_t *strings;    /* open hash of what b->strings has of us */
+	size_t n_strings, cap_strings;
+	size_t string_bytes_max; /* b->strings.len may grow to this */
+	uint64_t work, next_check, deadline_ns;
+	bool stop; /* the budget is spent */
+	bool cut;  /* something was left out */
+};
+
+/* Counts work; true once the time is over. */
+bool dw_spent_slow(struct dw *d);
+static inline bool dw_spent(struct dw *d, uint64_t work)
+{
+	d->work += work;
+	return d->work >= d->next_check ? dw_spent_slow(d) : d->stop;
+}
+/* The offset of a string in b->strings, written once; 0: no room, or empty. */
+uint32_t dw_string(struct dw *d, const char *s, size_t n);
+
+/* ---- dwarf_abbrev.c ---- */
+/* Valid until the next call; NULL: damaged. */
+const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u);
+const struct dw_abbrev *dw_abbrev(const struct dw_abbrevs *t, uint64_t code);
+void dw_abbrevs_drop(struct dw_file *f);
+
+/* ---- dwarf_form.c ---- */
+struct dw_value {
+	uint64_t u;
+	struct text text; /* DW_FORM_string */
+	uint16_t form;	  /* 0: absent */
+};
+uint8_t dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2);
+void dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s,
+		   struct dw_value *ret);
+void dw_value_skip(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s);
+static inline void dw_attributes_skip(struct cursor *c, const struct dw_unit *u,
+				      const struct dw_abbrevs *t, const struct dw_abbrev *a)
+{
+	if (a->bytes >= 0) {
+		cursor_skip(c, a->bytes);
+		return;
+	}
+	for (uint32_t i = 0; i < a->n_specs; i++)
+		dw_value_skip(c, u, &t->specs[a->first_spec + i]);
+}
+/* {NULL, 0} when it is no string or not known. */
+struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
+			  const struct dw_value *v);
+bool dw_value_address(const struct dw_file *f, const struct dw_unit *u, const struct dw_value *v,
+		      uint64_t *ret);
+/* The offset of a DIE in .debug_info. */
+bool dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret);
+/* The string at an offset of a section. */
+struct text dw_section_text(const struct section *s, uint64_t offset);
+
+/* ---- dwarf_unit.c ---- */
+void dw_units_read(struct dw *d, struct dw_file *f);
+/* The unit around an offset, its root read; NULL: none. */
+struct dw_unit *dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset);
+bool dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u);
+
+/* ---- dwarf_ranges.c ---- */
+typedef void dw_range_fn(void *arg, uint64_t start, uint64_t end);
+struct dw_place { /* the attributes that say where code is */
+	struct dw_value low, high, ranges;
+};
+/* fn for each range; its number. */
+size_t dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
+		      const struct dw_place *p, dw_range_fn *fn, void *arg);
+
+/* ---- dwarf_line.c ---- */
+struct dw_lines { /* the file table of one line program */
+	const struct dw_file *base;
+	uint64_t offset;
+	uint32_t *files; /* offsets into b->strings; UINT32_MAX: not written yet */
+	struct text *names, *dirs;
+	uint32_t *dir_of;
+	size_t n_files, n_dirs, cap_files, cap_dirs;
+	bool from_zero; /* version 5 */
+};
+/* b->strings' offset of a file of the unit; 0: not known. */
+uint32_t dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_file *f,
+		       const struct dw_unit *u, uint64_t number);
+void dw_lines_done(struct dw_lines *l);
+
+/* ---- dwarf_names.c: what DIEs are called ---- */
+struct dw_origin {
+	uint64_t die;
+	uint32_t name, file, line;
+};
+
+struct dw_scope { /* a namespace or type around functions */
+	uint64_t die;
+	uint32_t parent; /* + 1 */
+	uint32_t name;	 /* UINT32_MAX: not looked for yet */
+};
+
+struct dw_scoped { /* a function's DIE with a plain name, inside a scope; by DIE */
+	uint64_t die;
+	uint32_t scope;
+};
+
+struct dw_names {
+	struct dw_origin *origins;
+	size_t n_origins, cap_origins;
+	struct dw_map by_die;
+	struct dw_scope *scopes;
+	size_t n_scopes, cap_scopes;
+	struct dw_scoped *scoped;
+	size_t n_scoped, cap_scoped;
+	struct dw_lines lines;
+};
+/* The number of a DIE that will need a name. */
+uint32_t dw_names_want(struct dw_names *n, uint64_t die);
+void dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n);
+void dw_names_done(struct dw_names *n);
+
+/* ---- dwarf_walk.c ---- */
+/* All units of a file -> b->inlines, d->functions. */
+void dw_walk(struct dw *d, struct dw_file *f);
+
+/* ---- dwarf_apply.c ---- */
+/* d->functions -> file and line of b->symbols, and symbols for those that have none. */
+void dw_functions_apply(struct dw *d);

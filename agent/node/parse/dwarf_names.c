@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DWARF: the names of DIEs. A walk only notes which ones it will need: what is inlined a thousand
+ * times is looked up once, after the walk, in the order of the file.
+ */
+#include "node/parse/dwarf_internal.h"
+
+#include <stdlib.h>
+
+#define HOPS_MAX   16 /* abstract_origin and specification: two or three in practice */
+#define SCOPES_MAX 32 /* around one function */
+#define NOT_YET	   UINT32_MAX
+
+/* ---- which DIEs need a name ---- */
+
+uint32_t dw_names_want(struct dw_names *n, uint64_t die)
+{
+	uint32_t origin = dw_map_put(&n->by_die, die, n->n_origins);
+
+	if (origin == n->n_origins) {
+		GROW(n->origins, n->n_origins, n->cap_origins);
+		n->origins[n->n_origins++] = (struct dw_origin){.die = die};
+	}
+	return origin;
+}
+
+void dw_names_done(struct dw_names *n)
+{
+	free(n->origins);
+	dw_map_done(&n->by_die);
+	free(n->scopes);
+	free(n->scoped);
+	dw_lines_done(&n->lines);
+}
+
+/* ---- what one DIE says ---- */
+
+struct said {
+	struct text name, linkage_name;
+	uint64_t file, line, next; /* next: the DIE that says the rest */
+	bool has_file, has_line, has_next;
+};
+
+static void take_attribute(const struct dw_file *f, const struct dw_unit *u, uint16_t name,
+			   const struct dw_value *v, struct said *s)
+{
+	switch (name) {
+	case DW_AT_name:
+		s->name = dw_value_text(f, u, v);
+		break;
+	case DW_AT_linkage_name:
+	case DW_AT_MIPS_linkage_name:
+		s->linkage_name = dw_value_text(f, u, v);
+		break;
+	case DW_AT_decl_file:
+		s->file = v->u;
+		s->has_file = true;
+		break;
+	case DW_AT_decl_line:
+		s->line = v->u;
+		s->has_line = true;
+		break;
+	case DW_AT_abstract_origin:
+	case DW_AT_specification:
+	case DW_AT_extension:
+		if (!s->has_next)
+			s->has_next = dw_value_reference(u, v, &s->next);
+		break;
+	}
+}
+
+static struct dw_unit *read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said *ret)
+{
+	struct dw_unit *u = dw_unit_at(d, f, die);
+	const struct dw_abbrevs *t = u ? dw_abbrevs_of(d, f, u) : NULL;
+	const struct dw_abbrev *a;
+	struct cursor c;
+
+	*ret = (struct said){0};
+	if (!t)
+		return NULL;
+	c = (struct cursor){
+		.at = f->sections[DW_INFO].data + die,
+		.end = f->sections[DW_INFO].data + u->end,
+	};
+	a = dw_abbrev(t, cursor_uleb(&c));
+	if (!a || dw_spent(d, 1 + a->n_specs))
+		return NULL;
+	for (uint32_t i = 0; i < a->n_specs; i++) {
+		const struct dw_spec *s = &t->specs[a->first_spec + i];
+		struct dw_value v;
+
+		dw_value_read(&c, u, s, &v);
+		if (c.failed)
+			break;
+		take_attribute(f, u, s->name, &v, ret);
+	}
+	return u;
+}
+
+/* ---- plain names get the namespaces and types around them ---- */
+
+static uint32_t scope_of(const struct dw_names *n, uint64_t die)
+{
+	size_t low = 0, high = n->n_scoped;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (n->scoped[middle].die < die)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n->n_scoped && n->scoped[low].die == die ? n->scoped[low].scope + 1 : 0;
+}
+
+static uint32_t scope_name(struct dw *d, struct dw_file *f, struct dw_scope *scope)
+{
+	struct text name = {"(anonymous)", 11};
+	uint64_t die = scope->die;
+	struct said s;
+
+	if (scope->name != NOT_YET)
+		return scope->name;
+	for (int hop = 0; hop < HOPS_MAX && read_die(d, f, die, &s); hop++) {
+		if (s.name.n)
+			name = s.name;
+		if (s.name.n || !s.has_next)
+			break;
+		die = s.next;
+	}
+	scope->name = dw_string(d, name.s, name.n);
+	return scope->name;
+}
+
+static uint32_t qualified(struct dw *d, struct dw_file *f, struct dw_names *n, uint32_t scope,
+			  struct text name)
+{
+	_cleanup_buf_ struct buf b = {0};
+	uint32_t around[SCOPES_MAX], parts = 0;
+
+	buf_init(&b, INDEX_NAME_MAX);
+	for (; scope && parts < SCOPES_MAX; scope = n->scopes[scope - 1].parent)
+		around[parts++] = scope_name(d, f, &n->scopes[scope - 1]);
+	while (parts) {
+		buf_puts(&b, d->b->strings.data + around[--parts]);
+		buf_puts(&b, "::");
+	}
+	buf_add(&b, name.s, name.n);
+	return b.failed ? dw_string(d, name.s, name.n) : dw_string(d, b.data, b.len);
+}
+
+/* ---- all of them ---- */
+
+/* What takes a lambda's operator() to its place is the type around it. */
+static void place_of_scope(struct dw *d, struct dw_file *f, struct dw_names *n, uint32_t scope,
+			   struct dw_origin *o)
+{
+	struct said s;
+	const struct dw_unit *u = read_die(d, f, n->scopes[scope - 1].die, &s);
+
+	if (!u || !s.has_file || !s.has_line)
+		return;
+	o->file = dw_lines_file(d, &n->lines, f, u, s.file);
+	o->line = MIN(s.line, (uint64_t)UINT32_MAX);
+}
+
+static void resolve(struct dw *d, struct dw_file *f, struct dw_names *n, struct dw_origin *o)
+{
+	struct said s = {.next = o->die, .has_next = true};
+	struct text name = {0}, linkage_name = {0};
+	bool has_file = false, has_line = false;
+	uint32_t scope = 0;
+
+	for (int hop = 0; hop < HOPS_MAX && s.has_next; hop++) {
+		uint64_t die = s.next;
+		const struct dw_unit *u = read_die(d, f, die, &s);
+
+		if (!u)
+			break;
+		if (!has_file && s.has_file)
+			o->file = dw_lines_file(d, &n->lines, f, u, s.file);
+		if (!has_line && s.has_line)
+			o->line = MIN(s.line, (uint64_t)UINT32_MAX);
+		has_file = has_file || s.has_file;
+		has_line = has_line || s.has_line;
+		if (!linkage_name.n)
+			linkage_name = s.linkage_name;
+		if (!name.n)
+			name = s.name;
+		if (!scope)
+			scope = scope_of(n, die);
+		if (linkage_name.n && has_file && has_line)
+			break;
+	}
+	if (scope && !has_file && !has_line)
+		place_of_scope(d, f, n, scope, o);
+	if (linkage_name.n)
+		o->name = dw_string(d, linkage_name.s, linkage_name.n);
+	else if (scope)
+		o->name = qualified(d, f, n, scope, name);
+	else
+		o->name = dw_string(d, name.s, name.n);
+}
+
+struct place {
+	uint64_t die;
+	uint32_t origin;
+};
+
+static int compare_places(const void *left, const void *right)
+{
+	const struct place *a = left, *b = right;
+
+	return a->die < b->die ? -1 : a->die > b->die;
+}
+
+void dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n)
+{
+	struct place *places = xmalloc(n->n_origins * sizeof(*places));
+
+	for (size_t i = 0; i < n->n_origins; i++)
+		places[i] = (struct place){n->origins[i].die, i};
+	if (n->n_origins)
+		qsort(places, n->n_origins, sizeof(*places), compare_places);
+	for (size_t i = 0; i < n->n_origins && !dw_spent(d, 1); i++)
+		resolve(d, f, n, &n->origins[places[i].origin]);
+	free(places);
+}

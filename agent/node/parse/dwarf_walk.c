@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DWARF: one pass over the DIEs of a file. Functions that are in the file give their ranges; what
+ * was inlined into them becomes a tree of nodes with ranges; everything else is stepped over.
+ */
+#include "node/parse/dwarf_internal.h"
+
+#include <stdlib.h>
+
+#define LEVELS_MAX    512	 /* of nested DIEs */
+#define INLINED_MAX   64	 /* ELF_INLINES_MAX: deeper ones could not be answered */
+#define FUNCTIONS_MAX (2u << 20) /* ranges of functions: 64 MiB */
+#define NONE	      UINT32_MAX
+
+struct level {
+	uint64_t die;
+	uint32_t node;	  /* the inlined function around; NONE: the function itself */
+	uint32_t scope;	  /* + 1, once it has a number */
+	uint16_t inlined; /* inlined functions around */
+	uint16_t tag;
+	bool in_function; /* one that has code */
+};
+
+struct unnamed { /* a range of d->functions or an inlined node, and the DIE that names it */
+	uint32_t which, origin;
+};
+
+struct walk {
+	struct dw *d;
+	struct dw_file *f;
+	const struct dw_unit *u;
+	const struct dw_abbrevs *abbrevs;
+	struct level levels[LEVELS_MAX];
+	size_t depth; /* levels in use; may go past LEVELS_MAX, where nothing is kept */
+	struct dw_names names;
+	struct unnamed *nodes, *functions;
+	size_t n_nodes, cap_nodes, n_functions, cap_functions;
+	struct at_hand { /* of the DIE at hand */
+		uint32_t origin, node;
+		bool alive; /* has code that is in the file */
+	} now;
+};
+
+/* ---- what a DIE with code says ---- */
+
+struct code {
+	struct dw_place place;
+	uint64_t origin;
+	bool has_origin;
+};
+
+static void read_code(struct walk *w, struct cursor *c, const struct dw_abbrev *a, struct code *ret)
+{
+	*ret = (struct code){0};
+	for (uint32_t i = 0; i < a->n_specs; i++) {
+		const struct dw_spec *s = &w->abbrevs->specs[a->first_spec + i];
+		struct dw_value v;
+
+		switch (s->name) {
+		case DW_AT_low_pc:
+			dw_value_read(c, w->u, s, &ret->place.low);
+			break;
+		case DW_AT_high_pc:
+			dw_value_read(c, w->u, s, &ret->place.high);
+			break;
+		case DW_AT_ranges:
+			dw_value_read(c, w->u, s, &ret->place.ranges);
+			break;
+		case DW_AT_abstract_origin:
+			dw_value_read(c, w->u, s, &v);
+			ret->has_origin = dw_value_reference(w->u, &v, &ret->origin);
+			break;
+		default:
+			dw_value_skip(c, w->u, s);
+		}
+	}
+}
+
+/* Code that the linker has thrown away lies at 0, or at the end of the address space. */
+static bool clip_to_text(const struct elf_build *b, uint64_t start, uint64_t *end)
+{
+	size_t low = 0, high = b->n_texts;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (b->texts[middle].start <= start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low || start >= b->texts[low - 1].end)
+		return false;
+	*end = MIN(*end, b->texts[low - 1].end);
+	return true;
+}
+
+/* ---- functions ---- */
+
+static void add_function(void *arg, uint64_t start, uint64_t end)
+{
+	struct walk *w = arg;
+	struct dw *d = w->d;
+
+	if (!clip_to_text(d->b, start, &end))
+		return;
+	if (d->n_functions == FUNCTIONS_MAX) {
+		d->cut = true;
+		return;
+	}
+	/* A function that several units have (templates, identical code folding): the first one. */
+	if (dw_map_put(&d->starts, start, d->n_functions) != d->n_functions)
+		return;
+	GROW(d->functions, d->n_functions, d->cap_functions);
+	GROW(w->functions, w->n_functions, w->cap_functions);
+	w->functions[w->n_functions++] = (struct unnamed){d->n_functions, w->now.origin};
+	d->functions[d->n_functions++] = (struct dw_function){.start = start, .end = end};
+	w->now.alive = true;
+}
+
+static void enter_function(struct walk *w, struct cursor *c, const struct dw_abbrev *a,
+			   struct level *level)
+{
+	struct code code;
+
+	read_code(w, c, a, &code);
+	if (c->failed)
+		return;
+	w->now = (struct at_hand){.origin = dw_names_want(&w->names, level->die)};
+	dw_ranges_each(w->d, w->f, w->u, &code.place, add_function, w);
+	level->in_function = w->now.alive;
+	level->node = NONE;
+	level->inlined = 0;
+}
+
+/* ---- inlined functions ---- */
+
+static void add_inlined(void *arg, uint64_t start, uint64_t end)
+{
+	struct walk *w = arg;
+
+	if (clip_to_text(w->d->b, start, &end))
+		inlines_range(w->d->b->inlines, start, end, w->now.node);
+}
+
+static void enter_inlined(struct walk *w, struct cursor *c, const struct dw_abbrev *a,
+			  struct level *level)
+{
+	uint32_t node = NONE;
+	struct code code;
+
+	read_code(w, c, a, &code);
+	if (code.has_origin && level->inlined < INLINED_MAX)
+		node = inlines_node(w->d->b->inlines, 0, 0, 0, level->node);
+	if (node == NONE) {
+		w->d->cut = true;
+		return;
+	}
+	w->now = (struct at_hand){.node = node};
+	GROW(w->nodes, w->n_nodes, w->cap_nodes);
+	w->nodes[w->n_nodes++] = (struct unnamed){node, dw_names_want(&w->names, code.origin)};
+	dw_ranges_each(w->d, w->f, w->u, &code.place, add_inlined, w);
+	level->node = node;
+	level->inlined++;
+}
+
+/* ---- scopes ---- */
+
+static bool is_type(uint16_t tag)
+{
+	return tag == DW_TAG_class_type || tag == DW_TAG_structure_type ||
+	       tag == DW_TAG_union_type || tag == DW_TAG_enumeration_type;
+}
+
+/* The number + 1 of the innermost scope around the DIE at hand; 0: none. */
+static uint32_t scope_here(struct walk *w)
+{
+	struct dw_names *n = &w->names;
+	size_t end_of_types = w->depth;
+	uint32_t parent = 0;
+
+	while (end_of_types && !is_type(w->levels[end_of_types - 1].tag))
+		end_of_types--;
+	for (size_t i = 0; i < w->depth; i++) {
+		struct level *level = &w->levels[i];
+
+		/* A function is a scope for the types in it. */
+		if (!is_type(level->tag) && level->tag != DW_TAG_namespace &&
+		    !(level->tag == DW_TAG_subprogram && i < end_of_types))
+			continue;
+		if (!level->scope) {
+			GROW(n->scopes, n->n_scopes, n->cap_scopes);
+			n->scopes[n->n_scopes] = (struct dw_scope){level->die, parent, UINT32_MAX};
+			level->scope = ++n->n_scopes;
+		}
+		parent = level->scope;
+	}
+	return parent;
+}
+
+static void note_scope(struct walk *w, uint64_t die)
+{
+	struct dw_names *n = &w->names;
+	uint32_t scope = scope_here(w);
+
+	if (!scope || dw_spent(w->d, w->depth / 8))
+		return;
+	GROW(n->scoped, n->n_scoped, n->cap_scoped);
+	n->scoped[n->n_scoped++] = (struct dw_scoped){die, scope - 1};
+}
+
+/* ---- the walk ---- */
+
+static void enter(struct walk *w, struct cursor *c, const struct dw_abbrev *a, uint64_t die)
+{
+	struct level level = {.node = NONE};
+
+	if (!a->children && a->tag != DW_TAG_subprogram && a->tag != DW_TAG_inlined_subroutine) {
+		dw_attributes_skip(c, w->u, w->abbrevs, a);
+		return;
+	}
+	if (w->depth)
+		level = w->levels[w->depth - 1];
+	level.die = die;
+	level.tag = a->tag;
+	level.scope = 0;
+	if (a->tag == DW_TAG_subprogram) {
+		if (a->has_name && !a->has_linkage_name)
+			note_scope(w, die);
+		level.in_function = false;
+		if (a->has_code)
+			enter_function(w, c, a, &level);
+		else
+			dw_attributes_skip(c, w->u, w->abbrevs, a);
+	} else if (a->tag == DW_TAG_inlined_subroutine && level.in_function) {
+		enter_inlined(w, c, a, &level);
+	} else {
+		dw_attributes_skip(c, w->u, w->abbrevs, a);
+	}
+	if (a->children)
+		w->levels[w->depth++] = level;
+}
+
+static bool walk_dies(struct walk *w)
+{
+	const struct section *s = &w->f->sections[DW_INFO];
+	struct cursor c = {.at = s->data + w->u->first_die, .end = s->data + w->u->end};
+	size_t too_deep = 0;
+
+	w->depth = 0;
+	while (c.at < c.end) {
+		uint64_t die = c.at - s->data, code = cursor_uleb(&c);
+		const struct dw_abbrev *a;
+
+		if (!code) {
+			if (too_deep)
+				too_deep--;
+			else if (!w->depth || !--w->depth)
+				break;
+			continue;
+		}
+		a = dw_abbrev(w->abbrevs, code);
+		if (!a || dw_spent(w->d, 1 + (a->bytes < 0 ? a->n_specs : 0)))
+			return false;
+		if (w->depth < LEVELS_MAX) {
+			enter(w, &c, a, die);
+		} else {
+			w->d->cut = true;
+			dw_attributes_skip(&c, w->u, w->abbrevs, a);
+			too_deep += a->children;
+		}
+		if (c.failed)
+			return false;
+		if (!w->depth)
+			break;
+	}
+	return true;
+}
+
+static void name_all(struct walk *w)
+{
+	dw_names_resolve(w->d, w->f, &w->names);
+	for (size_t i = 0; i < w->n_nodes; i++) {
+		const struct dw_origin *o = &w->names.origins[w->nodes[i].origin];
+
+		if (!o->name)
+			w->d->cut = true;
+		inlines_name(w->d->b->inlines, w->nodes[i].which, o->name, o->file, o->line);
+	}
+	for (size_t i = 0; i < w->n_functions; i++) {
+		const struct dw_origin *o = &w->names.origins[w->functions[i].origin];
+		struct dw_function *f = &w->d->functions[w->functions[i].which];
+
+		f->name = o->name;
+		f->file = o->file;
+		f->line = o->line;
+	}
+}
+
+static bool has_code(const struct dw_unit *u)
+{
+	return u->first_die < u->end && !u->done && u->type != DW_UT_type &&
+	       u->type != DW_UT_split_type;
+}
+
+void dw_walk(struct dw *d, struct dw_file *f)
+{
+	struct walk *w = xcalloc(1, sizeof(*w));
+
+	w->d = d;
+	w->f = f;
+	for (size_t i = 0; i < f->n_units && !dw_spent(d, 1); i++) {
+		struct dw_unit *u = &f->units[i];
+
+		if (!has_code(u))
+			continue;
+		w->u = u;
+		if (!dw_unit_root(d, f, u) || !(w->abbrevs = dw_abbrevs_of(d, f, u)) ||
+		    !walk_dies(w))
+			d->cut = true;
+	}
+	name_all(w);
+	dw_names_done(&w->names);
+	free(w->nodes);
+	free(w->functions);
+	free(w);
+}
