@@ -10,6 +10,7 @@
 
 #define NAME_MAX_BYTES 65536
 #define NO_FILE	       UINT32_MAX
+#define PADDING_MAX    64 /* functions are aligned to 16, 32 or 64 bytes */
 
 /* ---- bytes ---- */
 
@@ -160,6 +161,7 @@ bool go_function(const struct go_table *t, size_t i, struct go_function *ret)
 		f.start_line = go_u32(t->functions, tables + 20);
 	f.flags = go_u32(t->functions, tables + (t->layout == GO_1_20 ? 24 : 20)) >> 8 & 0xff;
 	f.end = code_end(t, &f, next);
+	f.padded_end = next - f.end < PADDING_MAX ? next : f.end;
 	read_inline_tables(t, at, &f);
 	*ret = f;
 	return f.name != NULL;
@@ -183,7 +185,7 @@ struct go_strings {
 	struct {
 		const char *key;
 		uint32_t offset;
-	} *slots;
+	} * slots;
 	size_t n, cap;
 };
 

@@ -23,16 +23,16 @@ struct span {
 struct go_table {
 	struct elf_build *b;
 	enum go_layout layout;
-	struct span whole;			/* as in the file, from the magic on */
-	struct span names, units, files, pcs;	/* funcnametab, cutab, filetab, pctab */
-	struct span functions;			/* functab and the _func behind it; relocated */
-	uint8_t *relocated;			/* what functions lies in, when it had to be */
-	uint64_t address;			/* of the magic */
-	uint64_t offsets[5];			/* of names, units, files, pcs, functions in whole */
-	uint64_t text;				/* runtime.text */
-	struct span code;			/* the segment that text lies in */
+	struct span whole;		      /* as in the file, from the magic on */
+	struct span names, units, files, pcs; /* funcnametab, cutab, filetab, pctab */
+	struct span functions;		      /* functab and the _func behind it; relocated */
+	uint8_t *relocated;		      /* what functions lies in, when it had to be */
+	uint64_t address;		      /* of the magic */
+	uint64_t offsets[5];		      /* of names, units, files, pcs, functions in whole */
+	uint64_t text;			      /* runtime.text */
+	struct span code;		      /* the segment that text lies in */
 	uint64_t code_address;
-	struct span inline_calls;		/* from go:func.* on; empty: not known */
+	struct span inline_calls; /* from go:func.* on; empty: not known */
 	size_t n_functions;
 	struct go_strings *strings;
 };
@@ -42,7 +42,8 @@ struct go_table {
 #define GO_SP_WRITE  (1 << 1)
 
 struct go_function {
-	uint64_t entry, end; /* end: of its code, without the padding behind it */
+	uint64_t entry, end; /* end: of its code */
+	uint64_t padded_end; /* of the padding behind it */
 	const char *name;
 	uint32_t start_line, unit;
 	uint32_t sp, file, line, inline_index; /* offsets into pcs; 0: none */

@@ -65,7 +65,8 @@ static void relocate(struct elf_build *b, uint64_t address, uint8_t *bytes, size
 	for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= r.n; at += sizeof(Elf64_Rela)) {
 		uint64_t inside = go_u64(r, at) - address, addend = go_u64(r, at + 16);
 
-		if (inside < n && n - inside >= 8 && (uint32_t)go_u64(r, at + 8) == R_X86_64_RELATIVE)
+		if (inside < n && n - inside >= 8 &&
+		    (uint32_t)go_u64(r, at + 8) == R_X86_64_RELATIVE)
 			memcpy(bytes + inside, &addend, 8);
 	}
 }
@@ -107,8 +108,7 @@ static bool find_module_in_place(const struct go_table *t, struct module *ret)
 		if (!bytes.data || s->executable)
 			continue;
 		for (uint64_t at = -s->address & 7; at + 8 <= bytes.n; at += 8)
-			if (go_u64(bytes, at) == t->address &&
-			    read_module(t, s->address + at, ret))
+			if (go_u64(bytes, at) == t->address && read_module(t, s->address + at, ret))
 				return true;
 	}
 	return false;
@@ -213,7 +213,7 @@ static bool search_table(struct go_table *t)
 		bytes.data = build_bytes(t->b, s->address, &bytes.n);
 		if (!bytes.data || s->executable)
 			continue;
-		for (uint64_t at = -s->address & 15; at + HEADER_MAX <= bytes.n; at += 16) {
+		for (uint64_t at = -s->address & 7; at + HEADER_MAX <= bytes.n; at += 8) {
 			struct span rest = {bytes.data + at, bytes.n - at};
 
 			if (go_u32(bytes, at + 4) == 0x08010000 &&

@@ -80,18 +80,18 @@ struct frame_state {
 	const struct go_table *t;
 	const struct go_function *f;
 	enum switch_kind kind;
-	uint64_t switched;	/* rsp is written before this address; UINT64_MAX: never */
-	int32_t established;	/* size of the frame since rbp is saved; 0: not yet */
-	int32_t fp_offset;	/* where, from the CFA */
+	uint64_t switched;   /* rsp is written before this address; UINT64_MAX: never */
+	int32_t established; /* size of the frame since rbp is saved; 0: not yet */
+	int32_t fp_offset;   /* where, from the CFA */
 };
 
 static const uint8_t *code_at(const struct frame_state *s, uint64_t address, size_t n)
 {
 	uint64_t inside = address - s->t->code_address;
 
-	return address >= s->f->entry && address < s->f->end && n <= s->t->code.n - inside ?
-		       s->t->code.data + inside :
-		       NULL;
+	return address >= s->f->entry && address < s->f->end && n <= s->t->code.n - inside
+		       ? s->t->code.data + inside
+		       : NULL;
 }
 
 /* mov X,%rsp; lea X,%rsp; and $X,%rsp: all ways that occur besides add, sub, push and pop. */
@@ -206,7 +206,8 @@ static void add_frames(struct frame_state *s)
 	while (go_values_next(&v) && v.start < f->end - f->entry) {
 		uint64_t start = f->entry + v.start, end = f->entry + v.end;
 
-		end = MIN(end, f->end);
+		/* Over the padding, where nothing runs: one row less than a gap. */
+		end = end >= f->end ? f->padded_end : end;
 		if (!s->established && v.value > size) {
 			unsigned n = saves_rbp(s, start, v.value);
 
@@ -230,7 +231,7 @@ void go_rows(const struct go_table *t, const struct go_function *f)
 	struct frame_state s = {.t = t, .f = f, .kind = kind_of(f), .switched = UINT64_MAX};
 
 	if (s.kind == WHOLE_ROOT || s.kind == WHOLE_SIGNAL) {
-		rows_add(t->b->rows, f->entry, f->end,
+		rows_add(t->b->rows, f->entry, f->padded_end,
 			 s.kind == WHOLE_ROOT ? PF_RULE_ROOT : PF_RULE_SIGNAL);
 		return;
 	}
