@@ -18,3 +18,19 @@ workloads: $(WORKLOADS)
 $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
+
+# Are stacks whole and shares right? e2e/accuracy/run.py says what is tested.
+STACKOF := $(BUILD)/accuracy/stackof
+.PHONY: accuracy test-long
+$(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)
+	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --report docs
+
+# Unwind rows of every ELF file of this machine against two other readers of the same bytes.
+.PHONY: rows-check
+rows-check: $(BUILD)/agent/node/parse/oracle_test ## unwind rows of all of /usr against readelf and elfutils: writes build/rows-check.md
+	$(Q)find /usr/bin /usr/lib /usr/sbin -type f | sort | $< - >$(BUILD)/rows-check.md; s=$$?; sed -n 3,20p $(BUILD)/rows-check.md; exit $$s
+test-long: rows-check

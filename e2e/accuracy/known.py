@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a known-answer program under `podflame record` and compares what was seen with what the program says of itself."""
+import math
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+
+HZ = 999
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(HERE, "../../build")))
+PODFLAME = os.path.join(BUILD, "podflame")
+# Where a stack may begin, in any language: entry points of programs, of threads, of Go's own stacks.
+ROOTS = re.compile(r"_start(_c)?|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[.*\]")
+MARKER = re.compile(r"\[unwind: .*\]|\[truncated\]")
+
+
+class Skip(Exception):
+    """What a program needs is not there."""
+
+
+def need(commands):
+    for command in commands:
+        if not shutil.which(command):
+            raise Skip(f"no {command} on this machine")
+
+
+# ---- build ----
+
+def build(p):
+    need(p.needs)
+    folder = os.path.join(BUILD, "accuracy", re.sub(r"\W+", "-", f"{p.language} {p.name}").strip("-").lower())
+    os.makedirs(folder, exist_ok=True)
+    out, source = os.path.join(folder, "program"), os.path.join(HERE, "programs", p.source)
+    for command in p.build:
+        words = command.format(src=source, out=out, dir=folder)
+        done = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=300, env={**os.environ, **p.env})
+        if done.returncode:
+            text = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+            raise Skip(f"does not build here: {text[-1][:150]}")
+    return folder, out
+
+
+# ---- run ----
+
+def wait_line(stream, line, what, seconds):
+    """Reads lines of an unbuffered pipe until one is the one; what came before is returned."""
+    seen, end = b"", time.monotonic() + seconds
+    with selectors.DefaultSelector() as s:
+        s.register(stream, selectors.EVENT_READ)
+        while not re.search(rb"(?m)^" + line + rb"$", seen):
+            if not s.select(max(0, end - time.monotonic())):
+                raise RuntimeError(f"{what}: no '{line.decode()}' in {seconds} s: {seen.decode(errors='replace')}")
+            part = os.read(stream.fileno(), 4096)
+            if not part:
+                raise RuntimeError(f"{what}: ended before '{line.decode()}': {seen.decode(errors='replace')}")
+            seen += part
+    return seen
+
+
+def new_cgroup():
+    """In the hierarchy that podflame looks at."""
+    top = "/sys/fs/cgroup"
+    base = top if os.path.exists(f"{top}/cgroup.controllers") else f"{top}/memory"
+    path = f"{base}/podflame-accuracy-{os.getpid()}"
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+class Recording:
+    """`podflame record` of a process, or of a cgroup."""
+
+    def __init__(self, what, output, hz=HZ):
+        self.output = output
+        self.p = subprocess.Popen([PODFLAME, "record", *what, "-F", str(hz), "-o", output], stdin=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, bufsize=0)
+        wait_line(self.p.stderr, b"recording", "podflame record", 60)
+
+    def stop(self):
+        """Its own account of losses."""
+        self.p.send_signal(signal.SIGINT)
+        text = self.p.communicate(timeout=120)[1].decode()
+        if self.p.returncode:
+            raise RuntimeError(f"podflame record: status {self.p.returncode}: {text}")
+        return text
+
+
+def run(p, folder, out, seconds, hz=HZ):
+    """The lines of the .folded file, {share: ns}, and what record said."""
+    told, folded = os.path.join(folder, "told"), os.path.join(folder, "samples.folded")
+    for f in (told, folded):
+        if os.path.exists(f):
+            os.unlink(f)
+    program = os.path.join(folder, "program")
+    args = [a.format(dir=folder) for a in p.args]
+    cgroup = new_cgroup() if p.processes else None
+
+    def enter():
+        if cgroup:
+            with open(f"{cgroup}/cgroup.procs", "w") as f:
+                f.write("0")
+    child = subprocess.Popen([program, told, str(seconds), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                             preexec_fn=enter)
+    recording = None
+    try:
+        wait_line(child.stdout, b"ready", p.name, 30)
+        if p.unlink:
+            os.unlink(program)
+        recording = Recording(["--cgroup", cgroup] if cgroup else ["--pid", str(child.pid)], folded, hz)
+        child.stdin.write(b"\n")
+        wait_line(child.stdout, b"done", p.name, 60 + 20 * seconds)
+        said = recording.stop()
+        child.stdin.close()
+        child.wait(30)
+    finally:
+        if recording and recording.p.poll() is None:
+            recording.p.kill()
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        if cgroup:
+            os.rmdir(cgroup)
+    return read_folded(folded), read_told(told), said
+
+
+def read_folded(path):
+    """[(user frames from the outermost on, number)]"""
+    rows = []
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            stack, n = line.rstrip("\n").rsplit(" ", 1)
+            frames = [x.removeprefix("[l] ") for x in stack.split(";")[2:] if not x.startswith("[k] ")]
+            rows.append((frames, int(n)))
+    return rows
+
+
+def read_told(path):
+    told = {}
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            name, ns = line.split()
+            told[name] = told.get(name, 0) + int(ns)
+    return told
+
+
+# ---- compare ----
+
+def frame_pattern(token, program):
+    if token == "@program":
+        return re.escape(f"[{program}]")
+    if token.endswith("~"):
+        return re.escape(token[:-1]) + "[^;]*"
+    return re.escape(token) + r"(?:\.[a-z_]+(?:\.\d+)?)*(?:[(<\[][^;]*)?(?:::<[^;]*)?"
+
+
+def chain_pattern(chain, program):
+    """A chain as a regular expression for frames that each end in ';'."""
+    text = ""
+    for token in chain.split(" > "):
+        name, times = re.fullmatch(r"(.*?)(?:\*(\d+))?", token).groups()
+        if token == "...":
+            text += "(?:[^;]*;)*?"
+        elif token == "@others":
+            text += f"(?:(?!{frame_pattern('@program', program)})[^;]*;)+"
+        else:
+            text += f"(?:{frame_pattern(name, program)};){{{times or 1}}}"
+    return re.compile(text)
+
+
+def unfinished(frames):
+    """Why a stack is not finished; None: it is, or there is none (the process was ending, or not yet in its program)."""
+    for f in frames:
+        if MARKER.fullmatch(f):
+            return f
+    if frames and not ROOTS.fullmatch(frames[0]):
+        return f"begins at {frames[0]}"
+    return None
+
+
+class Share:
+    def __init__(self, name, told, program):
+        frame, chain = told if isinstance(told, tuple) else (told.split(" > ")[-1].split("*")[0], told)
+        self.name, self.n, self.complete, self.odd = name, 0, 0, {}
+        self.chain = chain_pattern(chain, program)
+        self.frame = re.compile("(?:^|.*;)" + frame_pattern(frame, program) + ";") if frame else None
+
+    def take(self, text, n):
+        whole = self.chain.fullmatch(text)
+        if not (self.frame.match(text) if self.frame else whole):
+            return False
+        self.n += n
+        self.complete += n if whole else 0
+        if not whole:
+            self.odd[text] = self.odd.get(text, 0) + n
+        return True
+
+
+def compare(p, out, rows, told):
+    """What was seen of each share beside what the program told."""
+    shares = [Share(name, what, out) for name, what in p.shares.items()]
+    total = sum(n for _, n in rows)
+    reasons, rest = {}, 0
+    for frames, n in rows:
+        text = "".join(f + ";" for f in frames)
+        why = unfinished(frames)
+        if why:
+            reasons[why] = reasons.get(why, 0) + n
+        if not any([s.take(text, n) for s in shares]):
+            rest += n
+    results = []
+    for name, n, ns in [(s.name, s.n, told[s.name]) for s in shares] + \
+            [("(rest)", rest, told["total"] - sum(told[s.name] for s in shares))]:
+        part = max(0.0, ns / told["total"])
+        sigma = math.sqrt(total * part * (1 - part))
+        results.append({"name": name, "told": round(part, 5), "seen": round(n / total, 5) if total else 0, "samples": n,
+                        "sigmas": round((n - total * part) / max(sigma, 1.5), 2)})
+    for s, r in zip(shares, results):
+        r["complete"] = round(s.complete / s.n, 5) if s.n else 0
+        r["odd"] = [f"{n} {t}" for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3]]
+    bad = sum(reasons.values())
+    return {"samples": total, "finished": round(1 - bad / total, 5) if total else 0, "reasons": reasons, "shares": results,
+            "cpu_s": round(told["total"] / 1e9, 3)}
+
+
+def verdict(p, r, least):
+    """What is not as it must be."""
+    wrong = []
+    if r["samples"] < least:
+        wrong.append(f"{r['samples']} samples, {least} wanted")
+    for s in r["shares"]:
+        if abs(s["sigmas"]) > 3:
+            wrong.append(f"{s['name']}: {s['seen']:.4f} seen, {s['told']:.4f} told: {s['sigmas']} sigma")
+        if not p.excluded and s.get("complete", 1) < p.complete:
+            wrong.append(f"{s['name']}: {s['complete']:.4f} of its stacks are whole")
+    if not p.excluded and r["finished"] < p.finished:
+        why = ", ".join(f"{n} {k}" for k, n in sorted(r["reasons"].items(), key=lambda x: -x[1])[:3])
+        wrong.append(f"{r['finished']:.4f} finished: {why}")
+    return wrong
+
+
+def test(p, seconds, least, hz=HZ):
+    """A result for the report; raises Skip."""
+    folder, out = build(p)
+    rows, told, said = run(p, folder, out, seconds, hz)
+    r = compare(p, out, rows, told)
+    r.update(name=p.name, language=p.language, source=p.source, excluded=p.excluded, hz=hz,
+             lost=[x for x in said.splitlines() if "lost" in x], wrong=verdict(p, r, least))
+    return r

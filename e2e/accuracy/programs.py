@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The known-answer programs: how each is built and run, and what is true of its stacks.
+
+A share is a part of the program's CPU time under the name that it tells. It has a frame that is in every stack of it and in
+no other (by default the chain's last one; None: the chain itself tells), and a chain: every frame from the outermost to
+the leaf. In a chain `...` is any number of frames, `name*40` as many in a row, `name~` whatever begins so, `@program` a
+frame without a name in the program's file, `@others` one or more frames that are not. A name stands for its parameters and
+for a compiler's suffix (.constprop.0), too.
+"""
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Program:
+    name: str
+    language: str
+    source: str
+    build: list                     # commands; {src} {out} {dir}: source, program, directory of its own
+    shares: dict                    # name of a share -> chain, or (frame, chain)
+    args: list = field(default_factory=list)
+    needs: list = field(default_factory=list)       # commands without which it is skipped
+    env: dict = field(default_factory=dict)
+    complete: float = 0.995         # least part of a share's stacks that are the chain
+    finished: float = 0.995
+    excluded: str = ""              # why its stacks cannot be finished: reported with its part, nothing asserted of it
+    processes: bool = False         # more than one: selected by cgroup
+    unlink: bool = False            # its file is deleted when it runs
+    sample: bool = False            # in `make test`, too
+
+
+MAIN = "_start > ... > main > "
+SHARES = {
+    "alpha": MAIN + "work > alpha",
+    "beta": MAIN + "work > beta_1 > beta_2 > beta_3 > beta_4 > beta_5 > beta_6 > beta_7 > beta",
+    "gamma_": MAIN + "work > gamma_*40",
+}
+CFLAGS = "-std=gnu17 -D_GNU_SOURCE"
+
+
+def shares_c(name, flags, cc="gcc", **more):
+    build = [f"{cc} {CFLAGS} {flags} -o {{out}} {{src}}"]
+    return Program(name, "C", "shares.c", build + more.pop("then", []), more.pop("shares", SHARES),
+                   needs=[cc] + more.pop("needs", []), **more)
+
+
+def c(name, source, flags, shares, **more):
+    return Program(name, "C", source, [f"gcc {CFLAGS} {flags} -o {{out}} {{src}} -lpthread -ldl"], shares, **more)
+
+
+def with_library(name, source, flags, shares, library, **more):
+    """The same source twice: a library with -DLIBRARY, and the program."""
+    lib = f"gcc {CFLAGS} {flags} -fPIC -shared -DLIBRARY -o {{dir}}/{library} {{src}}"
+    link = "" if more.get("args") else f"{{dir}}/{library} -Wl,-rpath,{{dir}}"
+    return Program(name, "C", source, [lib, f"gcc {CFLAGS} {flags} -o {{out}} {{src}} {link} -ldl"], shares, **more)
+
+
+STRIPPED = {    # no names: its frames are its file's, told apart by how many there are
+    "alpha": (None, "@program > @others > @program*3"),
+    "beta": (None, "@program > @others > @program*10"),
+    "gamma_": (None, "@program > @others > @program*42"),
+}
+NO_TABLES = "-fno-asynchronous-unwind-tables -fno-unwind-tables"
+
+C_PROGRAMS = [
+    shares_c("gcc -O0", "-O0"),
+    shares_c("gcc -O1", "-O1"),
+    shares_c("gcc -O2", "-O2 -g", sample=True),
+    shares_c("gcc -O3", "-O3"),
+    shares_c("gcc -O2 LTO", "-O2 -flto"),
+    shares_c("gcc -O2 -fno-omit-frame-pointer", "-O2 -fno-omit-frame-pointer"),
+    shares_c("gcc -O2 -fcf-protection", "-O2 -fcf-protection=full -Wl,-z,ibtplt"),
+    shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
+    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer"),
+    shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}", excluded="no unwind tables and no frame pointers in the program"),
+    shares_c("clang -O0", "-O0", "clang"),
+    shares_c("clang -O2", "-O2", "clang"),
+    shares_c("clang -O3 LTO, lld", "-O3 -flto -fuse-ld=lld", "clang"),
+    shares_c("non-PIE", "-O2 -no-pie -fno-pie"),
+    shares_c("static", "-O2 -static"),
+    shares_c("static-pie", "-O2 -static-pie -fPIE"),
+    shares_c("stripped", "-O2 -s", shares=STRIPPED),
+    shares_c("musl static", "-O2 -static", "musl-gcc"),
+    shares_c("musl dynamic", "-O2", "musl-gcc"),
+    shares_c("deleted", "-O2", unlink=True),
+    shares_c("file of 120 MB", "-O2", then=[
+        "truncate -s 120M {dir}/pad", "objcopy --add-section .pad={dir}/pad {out} {out}", "rm {dir}/pad"]),
+    c("memfd", "memfd.c", "-O2", {"first": MAIN + "first", "second": MAIN + "second"}),
+    c("4,000 mappings", "mappings.c", "-O2", {"in_copy": MAIN + "in_copy > copied", "in_place": MAIN + "in_place"}),
+    c("recursion", "recursion.c", "-O2", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, sample=True),
+    c("recursion -O0", "recursion.c", "-O0", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}),
+    c("tail calls", "tailcall.c", "-O2", {"last": MAIN + "last", "other": MAIN + "other"}),
+    c("signal handlers", "signals.c", "-O2", {
+        "work": MAIN + "round_of_work > work",
+        "on_same_stack": MAIN + "... > handler_same > on_same_stack",
+        "on_own_stack": MAIN + "... > handler_own > on_own_stack"}, sample=True),
+    Program("signal handlers, musl static", "C", "signals.c", [f"musl-gcc {CFLAGS} -O2 -static -o {{out}} {{src}}"], {
+        "work": MAIN + "round_of_work > work",
+        "on_same_stack": MAIN + "... > handler_same > on_same_stack",
+        "on_own_stack": MAIN + "... > handler_own > on_own_stack"}, needs=["musl-gcc"]),
+    c("alloca, arrays, realigned stacks", "frames.c", "-O2", {
+        "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
+        "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}, sample=True),
+    c("-mstackrealign", "frames.c", "-O2 -mstackrealign", {
+        "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
+        "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}),
+    c("realigned stacks -O0", "frames.c", "-O0", {
+        "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
+        "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}),
+    c("hand-written assembly", "assembly.c", "-O2", {
+        "with_cfi": MAIN + "with_cfi > with_cfi_inner",
+        "without_cfi": MAIN + "without_cfi",
+        "prologues": ("prologues", MAIN + "prologues > ...")}),
+    with_library("PLT", "plt.c", "-O2 -fcf-protection=none", {
+        "calls": ("calls", MAIN + "calls > ..."), "plain": MAIN + "plain"}, "libnothing.so"),
+    with_library("PLT with IBT", "plt.c", "-O2 -fcf-protection=full -Wl,-z,ibtplt", {
+        "calls": ("calls", MAIN + "calls > ..."), "plain": MAIN + "plain"}, "libnothing.so"),
+    with_library("dlopen", "plugin.c", "-O2", {
+        "plugin": MAIN + "plugin", "callback": MAIN + "plugin_calls > callback", "before": MAIN + "before"},
+        "plugin.so", args=["{dir}/plugin.so"]),
+    c("vDSO", "vdso.c", "-O2", {"asks": ("asks", MAIN + "asks > ..."), "plain": MAIN + "plain"}),
+    c("threads, clone()", "threads.c", "-O2", {
+        "in_main": MAIN + "in_main", "in_pthread": "... > pthread_body > in_pthread",
+        "in_clone": "... > clone_body > in_clone"}),
+    c("fork, vfork, exec", "processes.c", "-O2", {
+        "in_parent": MAIN + "part > in_parent", "in_fork": MAIN + "forks > part > in_fork",
+        "in_vfork": MAIN + "vforks > part > in_vfork", "in_exec": MAIN + "part > in_exec"}, processes=True),
+]
+
+CC_SHARES = {
+    "lambda": ("main::{lambda~", MAIN + "main::{lambda~"),
+    "template": ("shop::Tower<long, 6>::climb", MAIN + " > ".join(f"shop::Tower<long, {i}>::climb" for i in range(6, 0, -1))),
+    "inlined": ("shop::around_inlined", MAIN + "shop::around_inlined > shop::inlined_outer > shop::inlined_inner"),
+    "virtual": ("shop::Circle::draw", MAIN + "shop::Circle::draw"),
+    "catches": ("shop::catches", MAIN + "shop::catches > ..."),
+}
+CC_PLAIN = dict(CC_SHARES, inlined=("shop::around_inlined", MAIN + "shop::around_inlined"))
+CXXFLAGS = "-std=c++17 -D_GNU_SOURCE"
+
+
+def cxx(name, command, shares=None, **more):
+    return Program(name, "C++", "shares.cc", [f"{command} {CXXFLAGS} -o {{out}} {{src}}"], shares or CC_SHARES,
+                   needs=[command.split()[0]], **more)
+
+
+RUST_MAIN = "_start > ... > shares::main > ... > "
+RUST = {
+    "generic": ("shares::generic", RUST_MAIN + "shares::generic > ..."),
+    "recursive": ("shares::recursive", RUST_MAIN + "shares::recursive*30 > ..."),
+    "inlined": ("shares::around_inlined", RUST_MAIN + "shares::around_inlined > shares::inlined > ..."),
+    "closure": ("shares::calls", RUST_MAIN + "shares::calls > shares::main::{{closure}} > ..."),
+    "in_thread": ("shares::in_thread", "... > shares::in_thread > ..."),
+}
+RUST_PLAIN = dict(RUST, inlined=("shares::around_inlined", RUST_MAIN + "shares::around_inlined"))
+
+
+def rust(name, flags, shares=None, rustc="rustc", **more):
+    return Program(name, "Rust", "shares.rs", [f"{rustc} {flags} -o {{out}} {{src}}"], shares or RUST,
+                   needs=[rustc], **more)
+
+
+GO_MAIN = "runtime.goexit > runtime.main > main.main > ... > "
+GO = {
+    "leaf": ("main.leaf", GO_MAIN + "main.callsLeaf > main.leaf"),
+    "recursive": ("main.recursive", GO_MAIN + "main.recursive*30"),
+    "inlined": ("main.aroundInlined", GO_MAIN + "main.aroundInlined > main.inlined"),
+    "goroutine": ("main.inGoroutine", "runtime.goexit > main.main.func~ > ... > main.inGoroutine"),
+}
+CGO = {
+    "in_c": ("in_c", "... > in_c"),
+    "called_back": ("main.calledBack", "... > main.calledBack"),
+    "in_go": ("main.inGo", "runtime.goexit > runtime.main > main.main > main.inGo"),
+}
+
+
+def go(name, flags="", source="shares.go", shares=None, toolchain=None, **more):
+    env = {"GOFLAGS": "-mod=mod", "GO111MODULE": "off", "CGO_ENABLED": "1" if source == "cgo.go" else "0"}
+    if toolchain:
+        env["GOTOOLCHAIN"] = toolchain
+        env["GO111MODULE"] = "auto"
+    return Program(name, "Go", source, [f"go build {flags} -o {{out}} {{src}}"], shares or GO, needs=["go"], env=env,
+                   complete=0.95, **more)
+
+
+PROGRAMS = C_PROGRAMS + [
+    cxx("g++ -O2 -g", "g++ -O2 -g", sample=True),
+    cxx("g++ -O0", "g++ -O0 -g"),
+    cxx("g++ -O2 without DWARF", "g++ -O2", CC_PLAIN),
+    cxx("clang++ -O2 -g", "clang++ -O2 -g"),
+    rust("rustc -O -g", "-O -g"),
+    rust("rustc -O", "-O", RUST_PLAIN),
+    rust("rustc debug build", "-g"),
+    rust("rustc -O -g, LTO, v0 names", "-O -g -C lto=fat -C symbol-mangling-version=v0"),
+    rust("rustc -O -g, frame pointers", "-O -g -C force-frame-pointers=yes"),
+    rust("rustc -O -g, static", "-O -g -C target-feature=+crt-static"),
+    rust("rustc -O -g, panic=abort", "-O -g -C panic=abort"),
+    rust("rustc of Debian -O -g", "-O -g", rustc="/usr/bin/rustc"),
+    go("go", sample=True),
+    go("go -ldflags '-s -w'", "-ldflags='-s -w'"),
+    go("go, no optimization", "-gcflags='-N -l'", shares=dict(GO, inlined=("main.aroundInlined", GO_MAIN + "main.aroundInlined > main.inlined"))),
+    go("go PIE", "-buildmode=pie"),
+    go("go 1.22", toolchain="go1.22.0"),
+    go("go 1.20", toolchain="go1.20.14"),
+    go("go 1.18", toolchain="go1.18.10"),
+    go("cgo", source="cgo.go", shares=CGO),
+]

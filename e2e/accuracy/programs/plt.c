@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plt: calls into a library of nothing, so that much of the time is the PLT's. Its own library with -DLIBRARY. */
+#include "burn.h"
+
+#ifdef LIBRARY
+int nothing(int x)
+{
+	return x + 1;
+}
+#else
+int nothing(int x);
+
+static ALONE void calls(uint64_t n)
+{
+	int x = 0;
+
+	for (uint64_t i = n / 2; i; i--)
+		x = nothing(x);
+	burn_sink = (uint64_t)x;
+}
+
+static ALONE void plain(uint64_t n)
+{
+	SPIN(n);
+}
+
+int main(int argc, char **argv)
+{
+	struct share shares[] = {{"calls", 0}, {"plain", 0}};
+
+	(void)argc;
+	burn_begin(argv);
+	while (burn_more())
+		if (burn_random(10) < 7)
+			BURN(shares[0], calls(burn_steps()));
+		else
+			BURN(shares[1], plain(burn_steps()));
+	return burn_end(shares, 2);
+}
+#endif

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/accuracy.md and docs/accuracy.json from results."""
+import datetime
+import json
+import os
+import platform
+import subprocess
+
+INTRO = """# Accuracy
+
+Written by `make accuracy` on {date} (numbers of one run on one machine, not edited; the same in `accuracy.json`).
+Kernel {kernel}, {cpus} CPUs, {system}; {versions}.
+
+**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in functions of planned depth, in steps
+drawn by chance, measure by the thread's CPU clock what each function had, and are sampled meanwhile by
+`podflame record` at {hz} Hz. A share is right when what was seen is within 3 sigma (binomial) of what the program measured. A
+stack is *finished* when it has no marker (`[unwind: …]`, `[truncated]`) and begins where programs or threads begin; it is
+*whole* when every frame from there to the leaf is the one that the source says, as often as it says. Wanted: 99.5 % of both
+(Go whole: 95 %).
+
+**Stopped processes**: real programs under load are stopped at moments drawn by chance; `bpf/unwind.h`, compiled for the host,
+walks all threads over tables made as the agent makes them, and each address is compared with `eu-stack`'s. Where they
+differ gdb is asked, too.
+"""
+ENDING = """
+## What a number here does not say
+
+The programs are small and the machine is shared: they show that nothing is lost or misplaced, not what sampling costs (`make
+bench` does). A share's error shrinks with the root of the samples; with 5,000 of them one sigma of a share of 20 % is 0.57
+points.
+"""
+
+
+def version(command):
+    try:
+        out = subprocess.run(command.split(), capture_output=True, text=True, timeout=20)
+        return (out.stdout or out.stderr).splitlines()[0].strip()
+    except (OSError, IndexError, subprocess.TimeoutExpired):
+        return ""
+
+
+def machine():
+    with open("/etc/os-release", encoding="utf-8") as f:
+        system = dict(x.rstrip().split("=", 1) for x in f if "=" in x)["PRETTY_NAME"].strip('"')
+    commands = ("gcc --version", "clang --version", "rustc --version", "go version", "eu-stack --version", "gdb --version")
+    return {"date": datetime.date.today().isoformat(), "kernel": platform.release(), "cpus": os.cpu_count(), "system": system,
+            "versions": [v for v in map(version, commands) if v]}
+
+
+def percent(x):
+    return f"{100 * x:.2f} %"
+
+
+def worst(r):
+    return max((abs(s["sigmas"]) for s in r["shares"]), default=0)
+
+
+def off(r):
+    """Largest difference of a share, in points."""
+    return max((abs(s["seen"] - s["told"]) * 100 for s in r["shares"]), default=0)
+
+
+def whole(r):
+    n = sum(s["samples"] for s in r["shares"] if "complete" in s)
+    return sum(s["samples"] * s["complete"] for s in r["shares"] if "complete" in s) / n if n else 0
+
+
+def known_table(language, results):
+    yield f"\n### {language}\n"
+    yield "| program | samples | finished | whole | largest error of a share | |"
+    yield "| --- | ---: | ---: | ---: | ---: | --- |"
+    for r in results:
+        if "samples" not in r:
+            yield f"| {r['name']} | – | – | – | – | FAILED: {r['wrong'][0]} |"
+            continue
+        state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "excluded, see below" if r["excluded"] else "ok"
+        yield (f"| {r['name']} | {r['samples']} | {percent(r['finished'])} | {percent(whole(r))} | "
+               f"{off(r):.2f} points, {worst(r):.1f} sigma | {state} |")
+
+
+def excluded_table(results):
+    rows = [r for r in results if r.get("excluded")]
+    if rows:
+        yield "\n### Excluded\n"
+        yield "Files whose code cannot be unwound by anybody; the part of the program's stacks that is not finished, and what ends them.\n"
+        yield "| program | why | not finished | marker |"
+        yield "| --- | --- | ---: | --- |"
+    for r in rows:
+        marks = ", ".join(f"`{k}` {n}" for k, n in r["reasons"].items()) or "–"
+        yield f"| {r['language']}: {r['name']} | {r['excluded']} | {percent(1 - r['finished'])} | {marks} |"
+
+
+def stopped_table(results):
+    yield "\n## Stopped processes\n"
+    yield "| program | stops | threads' stacks | frames | equal | ours longer | theirs longer | different | finished by us | |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
+    for r in results:
+        state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok"
+        yield "| " + " | ".join([r["name"]] + [str(r.get(k, "–")) for k in (
+            "moments", "threads", "frames", "equal", "ours longer", "theirs longer", "different", "finished")] + [state]) + " |"
+
+
+def differences(results):
+    rows = [(r["name"], key, d) for r in results for key, d in r.get("differences", {}).items()]
+    if not rows:
+        return
+    yield "\n### Differences\n"
+    yield "One of each kind, from two frames before they part; gdb: how often it had what whom had, where it was asked."
+    for name, key, d in rows:
+        votes = ", ".join(f"{n} {who}" for who, n in d["gdb"].items()) or "not asked"
+        yield f"\n- {name}: {d['n']} {key}; gdb: {votes}."
+        for who in ("ours", "theirs"):
+            yield f"  - {who}: " + (" ← ".join(f"`{f}`" for f in d[who]) or "nothing")
+        if why := explained(key, d):
+            yield f"  - {why}"
+
+
+EXPLAINED = [   # (in the key or in our frames, what it is)
+    ("runtime.mstart", "`runtime.mstart` is where the runtime says its own stacks begin (TOPFRAME in the pclntab); what eu-stack "
+     "shows beyond is the frame that started the thread, or what was on the stack before."),
+    ("runtime.systemstack", "The runtime has switched stacks: the goroutine's own stack goes on below `runtime.systemstack`. DWARF "
+     "cannot say so; podflame follows the switch, eu-stack stops or reads what lies on the system stack."),
+    ("runtime.mcall", "The runtime has switched to its scheduler's stack (`runtime.mcall`), which begins there."),
+    ("runtime.sigtramp", "Go's signal trampoline has no CFI; podflame knows it by its code, eu-stack guesses or stops."),
+    ("JIT code", "Code that a JIT made has no unwind tables; by frame pointers podflame sees more or fewer frames than nothing."),
+]
+
+
+def explained(key, d):
+    text = key + " " + " ".join(d["ours"])
+    return next((why for what, why in EXPLAINED if what in text), "")
+
+
+def write(folder, known, stopped, skips):
+    m = machine()
+    hz = next((r["hz"] for r in known if "hz" in r), 0)
+    text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
+    for language in dict.fromkeys(r["language"] for r in known):
+        text += known_table(language, [r for r in known if r["language"] == language])
+    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped)]
+    if skips:
+        text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]
+    with open(os.path.join(folder, "accuracy.md"), "w", encoding="utf-8") as f:
+        f.write("\n".join(text) + "\n" + ENDING)
+    with open(os.path.join(folder, "accuracy.json"), "w", encoding="utf-8") as f:
+        json.dump({"machine": m, "known": known, "stopped": stopped, "skipped": [{"what": a, "why": b} for a, b in skips]}, f,
+                  indent=1, ensure_ascii=False)
+        f.write("\n")
