@@ -8,7 +8,7 @@
 #include <dwarf.h>
 #include <stdlib.h>
 
-#define SCAN_BYTES_MAX (8u << 20) /* looked at for signal stubs; a libc has 1 MB of text */
+#define SCAN_BYTES_MAX (32u << 20) /* looked at for signal stubs; a libc has 1 MB of text */
 
 /* ---- the sections ---- */
 
@@ -220,10 +220,36 @@ static void scan_gaps(struct elf_build *b, const struct cfi *c, uint64_t start, 
 		scan(b, start, end, budget);
 }
 
+/* The stub is part of libc: what needs another library doesn't have it, and its text, which may be
+ * large, is not touched. */
+static bool needs_libraries(struct elf_build *b)
+{
+	size_t n_headers = 0, n = 0;
+
+	elf_getphdrnum(b->elf, &n_headers);
+	for (size_t k = 0; k < n_headers; k++) {
+		const uint8_t *p;
+		Elf64_Dyn d;
+		GElf_Phdr h;
+
+		if (!gelf_getphdr(b->elf, k, &h) || h.p_type != PT_DYNAMIC)
+			continue;
+		p = build_bytes(b, h.p_vaddr, &n);
+		for (; p && n >= sizeof(d); p += sizeof(d), n -= sizeof(d)) {
+			memcpy(&d, p, sizeof(d));
+			if (d.d_tag == DT_NULL || d.d_tag == DT_NEEDED)
+				return d.d_tag == DT_NEEDED;
+		}
+	}
+	return false;
+}
+
 static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 {
 	uint64_t budget = SCAN_BYTES_MAX;
 
+	if (needs_libraries(b))
+		return;
 	for (size_t k = 0; k < b->n_texts; k++)
 		scan_gaps(b, c, b->texts[k].start, b->texts[k].end, &budget);
 	for (size_t k = 0; b->n_texts == 0 && k < b->n_segments; k++)

@@ -75,7 +75,7 @@ struct file {
 	size_t n_fdes, cap_fdes;
 	size_t outcomes[_OUTCOMES];
 	size_t elfutils_equal, elfutils_none, elfutils_refuses, gaps;
-	struct buf notes;
+	struct buf notes, unsupported;
 };
 
 /* ---- our side ---- */
@@ -508,6 +508,9 @@ static void check_row(struct file *f, const struct expected *e)
 	f->outcomes[o]++;
 	if (o == EQUAL)
 		compare_elfutils(f, e);
+	if (o == UNSUPPORTED)
+		buf_printf(&f->unsupported, "| %s | %#lx | %s | %s | %s |\n", f->path, e->at,
+			   e->cfa, e->sp, e->ra);
 	if (o == DIFFERENT && f->outcomes[o] <= 3) {
 		uint16_t number = our_rule(f, e->at);
 		struct expected ours = {.cfa = "-"};
@@ -593,6 +596,7 @@ static void close_file(struct file *f)
 	free(f->rows);
 	free(f->fdes);
 	buf_done(&f->notes);
+	buf_done(&f->unsupported);
 }
 
 static bool check_file(struct file *f)
@@ -673,28 +677,30 @@ struct total {
 	size_t outcomes[_OUTCOMES];
 	uint64_t *seen;
 	size_t n_seen, cap_seen;
-	struct buf table, notes;
+	struct buf table, unsupported, notes;
 };
 
-static bool seen_before(struct total *t, int fd)
+static bool seen_or_no_elf(struct total *t, int fd)
 {
 	struct stat st;
+	char magic[SELFMAG];
 	uint64_t hash;
 	void *data;
 
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < SELFMAG)
+	if (pread(fd, magic, SELFMAG, 0) != SELFMAG || memcmp(magic, ELFMAG, SELFMAG) != 0 ||
+	    fstat(fd, &st) < 0)
 		return true;
 	data = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (data == MAP_FAILED)
 		return true;
-	hash = memcmp(data, ELFMAG, SELFMAG) == 0 ? hash_bytes(data, st.st_size, st.st_size) : 0;
+	hash = hash_bytes(data, st.st_size, 0);
 	munmap(data, st.st_size);
-	for (size_t k = 0; hash && k < t->n_seen; k++)
+	for (size_t k = 0; k < t->n_seen; k++)
 		if (t->seen[k] == hash)
 			return true;
 	GROW(t->seen, t->n_seen, t->cap_seen);
 	t->seen[t->n_seen++] = hash;
-	return !hash;
+	return false;
 }
 
 static void add_file(struct total *t, const char *path)
@@ -703,7 +709,7 @@ static void add_file(struct total *t, const char *path)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	bool odd = false;
 
-	if (fd < 0 || seen_before(t, fd))
+	if (fd < 0 || seen_or_no_elf(t, fd))
 		return;
 	if (!check_file(&f)) {
 		close_file(&f);
@@ -727,6 +733,8 @@ static void add_file(struct total *t, const char *path)
 				buf_printf(&t->table, " %zu |", f.outcomes[k]);
 		buf_puts(&t->table, "\n");
 	}
+	if (f.unsupported.len)
+		buf_puts(&t->unsupported, f.unsupported.data);
 	if (f.notes.len)
 		buf_puts(&t->notes, f.notes.data);
 	close_file(&f);
@@ -752,6 +760,9 @@ static void print_report(const struct total *t)
 		if (k != SIGNAL && k != GO_TEXT)
 			printf(" %s |", outcome_words[k]);
 	printf("\n|---|---|---|---|---|---|---|\n%s", t->table.data ?: "");
+	printf("\nRows that no rule can say, as readelf has them:\n\n"
+	       "| file | address | CFA | rsp | ra |\n|---|---|---|---|---|\n%s",
+	       t->unsupported.data ?: "");
 	printf("\nUnexplained:\n\n```\n%s```\n", t->notes.data ?: "none\n");
 }
 
@@ -770,6 +781,7 @@ static int check_all(void)
 	free(line);
 	free(t.seen);
 	buf_done(&t.table);
+	buf_done(&t.unsupported);
 	buf_done(&t.notes);
 	return t.unexplained || t.files == 0;
 }
