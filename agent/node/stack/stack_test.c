@@ -3,24 +3,22 @@
  * Stacks as they are rendered: this very process's addresses, with kernel names from a
  * fixture. The test program is its own parse child (PARSE_CHILD_VERB).
  */
-#include "lib/base/testdir.h"
-#include "node/stack/internal.h"
-
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
-#include <stdlib.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "node/files/testfiles.h"
+#include "node/stack/internal.h"
+
 #define HOLD_NS (3600 * NSEC_PER_SEC)
 
-static char dir[TESTDIR_BYTES];
 static struct files *files;
 
 static const char kallsyms[] = "ffffffff81000000 T _stext\n"
@@ -281,6 +279,91 @@ static void newer_mappings_replace_older(void **state)
 	done(&f);
 }
 
+/* ---- inlined functions ---- */
+
+static const char inlined_source[] =
+	"static volatile int sink;\n"
+	"#define ALWAYS static inline __attribute__((always_inline))\n"
+	"#define NEVER __attribute__((noinline))\n"
+	"ALWAYS void inner(void) { sink++; __asm__ volatile(\"in_inner: nop\"); sink++; }\n"
+	"ALWAYS void outer(void) { inner(); sink += 2; }\n"
+	"NEVER void work(void) { outer(); sink += 3; }\n"
+	"ALWAYS void wrapper(void) { work(); }\n"
+	"int main(void) { wrapper(); __asm__ volatile(\"after_call: nop\"); return sink; }\n";
+
+static uint64_t address_of(const struct mapping *m, const char *symbol)
+{
+	_cleanup_free_ char *line = line_of("nm %s/inlined | sed -n 's/ . %s$//p'", dir, symbol);
+
+	return m->start + strtoull(line, NULL, 16);
+}
+
+/* What mappings_read would say of a process that has this program at this place. */
+static struct mapping map_program(struct fixture *f, uint32_t exec_id)
+{
+	_cleanup_free_ char *path = xasprintf("%s/inlined", dir);
+	struct mappings *maps = xcalloc(1, sizeof(*maps));
+	struct mapping m = map_of(path);
+
+	*maps = (struct mappings){.tgid = f->tgid,
+				  .exec_id = exec_id,
+				  .start_boottime_ns = f->start_ns,
+				  .items = xmemdup(&m, sizeof(m)),
+				  .n = 1,
+				  .root_fd = -1,
+				  .refs = 1};
+	maps->items[0].path = xstrdup("/app/inlined");
+	stacks_mappings(f->s, maps);
+	mappings_unref(maps);
+	return m;
+}
+
+static void assert_frame(const struct frame *f, const char *name, bool inlined, uint64_t address,
+			 uint32_t line)
+{
+	assert_string_equal(f->name, name);
+	assert_int_equal(f->inlined, inlined);
+	assert_int_equal(f->address, address);
+	assert_string_equal(f->module, "/app/inlined");
+	assert_int_equal(f->line, line);
+	assert_non_null(strstr(f->file, "inlined.c"));
+}
+
+/* The call is the last thing that wrapper does: its return address is behind it, in main. */
+static void inlined_functions_are_frames(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/inlined.c", dir);
+	struct fixture f = make(kallsyms);
+	uint64_t in_inner, after_call, main_start, work_start;
+	const struct frame *const *frames;
+	const struct raw_stack *stack;
+	const struct stack_ref *r;
+	struct mapping m;
+
+	(void)state;
+	assert_int_equal(file_write_atomic(path, inlined_source, strlen(inlined_source), 0600), 0);
+	run("gcc -g -O2 -o %s/inlined %s", dir, path);
+	m = map_program(&f, 7);
+	in_inner = address_of(&m, "in_inner");
+	after_call = address_of(&m, "after_call");
+	main_start = address_of(&m, "main") - m.start;
+	work_start = address_of(&m, "work") - m.start;
+	stack = STACK(NULL, ((struct raw_frame){false, 7, in_inner}),
+		      ((struct raw_frame){false, 7, after_call}));
+	assert_rendered(&f, stack, NULL, false, "main;work");
+	files_debug(files, &m, -1);
+	assert_rendered(&f, stack, NULL, false, "main;wrapper;work;outer;inner");
+	r = resolve(&f, stack, NULL, false);
+	frames = r->frames;
+	assert_frame(frames[0], "main", false, main_start, 8);
+	assert_frame(frames[1], "wrapper", true, main_start, 7);
+	assert_frame(frames[2], "work", false, work_start, 6);
+	assert_frame(frames[3], "outer", true, work_start, 5);
+	assert_frame(frames[4], "inner", true, work_start, 4);
+	done(&f);
+	close(m.fd);
+}
+
 /* ---- kernel symbols ---- */
 
 static void assert_kernel(const struct kernel_symbols *k, uint64_t address, const char *name)
@@ -409,6 +492,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
+		cmocka_unit_test(inlined_functions_are_frames),
 		cmocka_unit_test(kernel_symbols_end_at_holes),
 		cmocka_unit_test(hidden_addresses_are_a_problem_with_a_reason),
 		cmocka_unit_test(new_programs_are_not_mistaken_for_old_ones),
