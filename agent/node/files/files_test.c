@@ -333,6 +333,72 @@ static void the_hosts_debug_files_name_everyones_processes(void **state)
 	container_done(&b);
 }
 
+/* inner is inlined somewhere near the start of hidden_function. */
+static bool knows_inlined(struct files *f, const struct container *c)
+{
+	bool found = false;
+
+	for (uint64_t i = 0; i < 32 && !found; i++) {
+		struct file_names names;
+
+		files_names(f, &c->m, files_root(c->root_fd), c->hidden + i, &names);
+		found = names.n == 3 && streq(names.names[0].name, "inner") &&
+			names.names[0].inlined && streq(names.names[1].name, "outer") &&
+			names.names[1].inlined && streq(names.names[2].name, "hidden_function") &&
+			!names.names[2].inlined;
+		files_names_done(f, &names);
+	}
+	return found;
+}
+
+static void the_files_own_dwarf_is_used(void **state)
+{
+	uint64_t before = result("own");
+	struct container c;
+	struct files *f;
+
+	(void)state;
+	compile("");
+	c = make_container("a", "prog.full");
+	f = make(0);
+	assert_name(f, &c, "hidden_function");
+	assert_false(knows_inlined(f, &c));
+	files_debug(f, &c.m, c.root_fd);
+	assert_int_equal(result("own"), before + 1);
+	assert_true(knows_inlined(f, &c));
+	files_free(f);
+	container_done(&c);
+}
+
+static void dwo_files_come_from_the_container(void **state)
+{
+	uint64_t missing = result("dwo_missing"), used = result("dwo");
+	uint64_t packages = result("dwp_unsupported");
+	struct container a, b;
+	struct files *f;
+
+	(void)state;
+	compile("-gsplit-dwarf");
+	a = make_container("a", "prog.full");
+	b = make_container("b", "prog.full");
+	run("mkdir -p %s/%s && cp %s/*.dwo %s/%s/ && touch %s/app/prog.dwp", a.root, dir, dir,
+	    a.root, dir, b.root);
+	f = make(0);
+	close(b.m.fd);
+	b.m = a.m;
+	files_debug(f, &a.m, a.root_fd);
+	files_debug(f, &b.m, b.root_fd);
+	assert_int_equal(result("dwo"), used + 1);
+	assert_int_equal(result("dwo_missing"), missing + 1);
+	assert_int_equal(result("dwp_unsupported"), packages + 1);
+	assert_true(knows_inlined(f, &a));
+	assert_false(knows_inlined(f, &b));
+	assert_name(f, &b, "hidden_function");
+	files_free(f);
+	close(b.root_fd);
+	container_done(&a);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -359,6 +425,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(debug_files_that_do_not_belong_are_refused),
 		cmocka_unit_test(a_containers_debug_file_names_its_own_processes),
 		cmocka_unit_test(the_hosts_debug_files_name_everyones_processes),
+		cmocka_unit_test(the_files_own_dwarf_is_used),
+		cmocka_unit_test(dwo_files_come_from_the_container),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
