@@ -140,7 +140,7 @@ static void evaluate_op(struct values *s, struct bytes *b, uint8_t op)
 }
 
 /*
- * Binutils' and mold's lazy PLT: an entry of 16 bytes pushes a number in its middle.
+ * Binutils' lazy PLT: an entry of 16 bytes pushes a number in its middle.
  * breg7 A; breg16 0; lit15; and; lit B; ge; lit3; shl; plus
  */
 static bool is_plt(struct bytes b, struct value *ret)
