@@ -39,7 +39,7 @@ cluster_down() { "$REPO/e2e/cluster/down.sh" "$@"; }
 install_chart() {
     k create namespace podflame-system --dry-run=client -o yaml | k apply -f - >/dev/null
     k label namespace podflame-system --overwrite pod-security.kubernetes.io/enforce=privileged >/dev/null
-    helm_ upgrade --install podflame "$REPO/charts/podflame" -n podflame-system --wait --timeout 120s \
+    helm_ upgrade --install podflame "$REPO/charts/podflame" -n podflame-system --wait --timeout 300s \
         --set clusterName=$CLUSTER "$@" >"$TK_DIR/helm.log" 2>&1 || { cat "$TK_DIR/helm.log" >&2; return 1; }
 }
 

@@ -1,18 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Ends what up.sh started: the processes named by its own pid files and the containers of its own containerds, then
-# its mounts, network namespaces, cgroups and bridge.
+# its mounts, network namespaces, cgroups and bridge. It does so too when a part of that is dead already (a test run
+# that was killed): what is left is found by the cluster's own files, network namespace and cgroups.
 #   down.sh [keep]         (with the word: $TK_DIR with its logs stays, under $TK_DIR.last)
-# shellcheck disable=SC2046,SC2086     # lists of names
+# shellcheck disable=SC2046,SC2086,SC2317     # lists of names; functions called by name
 set -u
 TK_DIR=${TK_DIR:?a folder for all that the cluster writes}
-BRIDGE=${BRIDGE:-tk0}
 PID=$TK_DIR/pid
 [ -d "$PID" ] || exit 0
 NETNS=${NETNS:-tk}
-if [ -e "/run/netns/$NETNS" ] && [ ! /proc/self/ns/net -ef "/run/netns/$NETNS" ]; then
-    nsenter --net="/run/netns/$NETNS" -- "$0" "$@"; ip netns del "$NETNS"; exit 0
-fi
+# all that runs in it ends, so not from there
+if [ /proc/self/ns/net -ef "/run/netns/$NETNS" ]; then echo "down.sh: run it outside of the network namespace $NETNS" >&2; exit 1; fi
 stop() { # NAME...: SIGTERM to each group, SIGKILL after a second (an API server with open watches takes a minute to leave by itself)
     local n p i left
     for i in TERM 0 0 0 0 0 0 0 0 0 0 KILL; do
@@ -27,26 +26,53 @@ stop() { # NAME...: SIGTERM to each group, SIGKILL after a second (an API server
     done
 }
 names() { (cd "$PID" && ls -d $1 2>/dev/null); }
+cgroups() { # the pods' cgroups; an empty line is the root itself: only its kubepods are ours
+    local root c
+    while read -r root; do
+        for c in /sys/fs/cgroup /sys/fs/cgroup/*/; do find "${c%/}${root:-/kubepods}" -depth -type d; done
+    done 2>/dev/null <"$TK_DIR/cgroups"
+}
+killed() { # FUNCTION: SIGKILL to the processes that it prints, until it prints none
+    local i p
+    for i in {1..50}; do
+        p=$($1)
+        [ -n "$p" ] || return 0
+        kill -9 $p 2>/dev/null
+        sleep .1
+    done
+}
+in_pods() { cgroups | while read -r c; do cat "$c/cgroup.procs"; done 2>/dev/null | grep -vx 0 | sort -u; }
+in_netns() { ip netns pids "$NETNS" 2>/dev/null; }
 stop $(names 'kubelet-*') $(names coredns) kube-proxy kube-scheduler kube-controller-manager
 nodes=$(cd "$TK_DIR" && ls -d node* 2>/dev/null)
+bundles=$(cd "$TK_DIR" && ls -d node*/containerd-state/io.containerd.runtime.v2.task/k8s.io/* 2>/dev/null)
+ns=$(cd "$TK_DIR" && grep -ohE 'netns/cni-[0-9a-f-]+' $(printf '%s/config.json ' $bundles) /dev/null 2>/dev/null | sort -u)
+sockets=$(cd "$TK_DIR" && sed 's#^unix://##' $(printf '%s/address ' $bundles) /dev/null 2>/dev/null)
 for n in $nodes; do
     c() { ctr --address "$TK_DIR/$n/containerd.sock" -n k8s.io "$@" 2>/dev/null; }
-    # the pods' network namespaces, as this containerd knows them
-    ns=$(c containers ls -q | while read -r id; do c containers info "$id"; done | grep -oE '/run/netns/cni-[0-9a-f-]+' | sort -u)
     c tasks ls -q | while read -r t; do c tasks kill -s KILL "$t"; done >/dev/null
     sleep .3
     c tasks ls -q | while read -r t; do c tasks delete -f "$t"; done >/dev/null      # its shim leaves with it
-    for x in $ns; do ip netns del "${x##*/}" 2>/dev/null; done
 done
 stop $(names "containerd-*") kube-apiserver etcd $(names unshare)
+killed in_pods
+killed in_netns
+for x in $ns; do ip netns del "${x##*/}" 2>/dev/null; done
+for x in $bundles; do rm -rf "/run/containerd/runc/k8s.io/${x##*/}" /var/lib/cni/results/*"-${x##*/}-"*; done
+rm -f $sockets
 awk -v d="$TK_DIR/" 'index($5, d) == 1 {print $5}' /proc/self/mountinfo | sort -r | while read -r m; do umount -l "$m"; done
-ip link del "$BRIDGE" 2>/dev/null
-nft delete table ip kube-proxy 2>/dev/null; nft delete table ip6 kube-proxy 2>/dev/null
-while read -r root; do             # an empty line is the root itself: only its kubepods are ours
-    for c in /sys/fs/cgroup /sys/fs/cgroup/*/; do find "${c%/}${root:-/kubepods}" -depth -type d -exec rmdir {} + 2>/dev/null; done
-done <"$TK_DIR/cgroups"
+ip netns del "$NETNS" 2>/dev/null     # with the bridge and kube-proxy's tables in it
+for _ in {1..50}; do               # a cgroup goes when the last of its dead is reaped
+    c=$(cgroups)
+    [ -n "$c" ] || break
+    rmdir $c 2>/dev/null || sleep .1
+done
 while read -r k v; do echo "$v" >"/proc/sys/${k//.//}"; done 2>/dev/null <"$TK_DIR/sysctl"
 find /var/log/containers -lname "$TK_DIR/*" -delete 2>/dev/null
 rmdir /run/containerd/runc/k8s.io /run/containerd/runc /run/containerd/s /run/containerd 2>/dev/null
-if [ "${1:-}" = keep ]; then rm -rf "$TK_DIR.last"; mv "$TK_DIR" "$TK_DIR.last"; else rm -rf "$TK_DIR"; fi
+if [ "${1:-}" = keep ]; then rm -rf "$TK_DIR.last"; mv "$TK_DIR" "$TK_DIR.last"; else
+    # the folder that says that there is something to take away goes last
+    find "$TK_DIR" -mindepth 1 -maxdepth 1 ! -name pid -exec rm -rf {} +
+    rm -rf "$TK_DIR"
+fi
 exit 0

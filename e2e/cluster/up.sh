@@ -19,7 +19,10 @@ export TK_BIN TK_DIR
 # packet for a pod or service address can leave the machine, also before kube-proxy's rules exist.
 # (nsenter, not "ip netns exec": that one hides /sys/fs/cgroup.) Reach it with: nsenter --net=/run/netns/$NETNS COMMAND
 NETNS=${NETNS:-tk}
-[ -e "/run/netns/$NETNS" ] || ip netns add "$NETNS"
+if ! nsenter --net="/run/netns/$NETNS" true 2>/dev/null; then      # the name alone may be left of before a reboot
+    ip netns del "$NETNS" 2>/dev/null || true
+    ip netns add "$NETNS"
+fi
 if [ ! /proc/self/ns/net -ef "/run/netns/$NETNS" ]; then
     exec nsenter --net="/run/netns/$NETNS" -- "$0" "$@"
 fi
@@ -65,9 +68,8 @@ wait_for() { # SECONDS WHAT CMD...
 if [ -e "$PID/kube-apiserver" ]; then echo "not started: $TK_DIR is in use; run down.sh first" >&2; exit 1; fi
 mkdir -p "$PKI" "$LOG" "$PID"; chmod 700 "$TK_DIR"
 
-# the kernel settings that the kubelet, kube-proxy and the bridge plugin change: down.sh puts them back
-for k in net.ipv4.ip_forward vm.overcommit_memory kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes \
-    net.netfilter.nf_conntrack_max net.netfilter.nf_conntrack_tcp_timeout_established net.netfilter.nf_conntrack_tcp_timeout_close_wait; do
+# the machine's settings that the kubelet changes: down.sh puts them back (those of the network go with its namespace)
+for k in vm.overcommit_memory kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes; do
     if v=$(cat "/proc/sys/${k//.//}" 2>/dev/null); then echo "$k $v"; fi
 done >"$TK_DIR/sysctl"
 

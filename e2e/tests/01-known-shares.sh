@@ -9,8 +9,8 @@ pod app go node2 /bin/shares-go
 running app c c-fixed go
 applied=$(now)
 target app everything '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
-wait_check 30 "the target becomes Ready" is_ready app everything
-wait_check 30 "an answer by cluster and namespace" has_samples "pod_cluster='$CLUSTER' AND pod_ns='app'" "$applied"
+wait_check 90 "the target becomes Ready" is_ready app everything
+wait_check 90 "an answer by cluster and namespace" has_samples "pod_cluster='$CLUSTER' AND pod_ns='app'" "$applied"
 note "first answer $(($(now) - applied)) s after kubectl apply (windows of 2 s)"
 from=$(($(now) + 2))
 # long enough for the scatter of sampling to stay well under 5 points: 1500 samples each, whatever CPU there is
@@ -18,9 +18,9 @@ enough() {
     local p
     for p in c c-fixed go; do [ "$(us_of "pod='$p'" "$from" "$(now)")" -gt $((1500 * 5025)) ] || return 1; done
 }
-until_ 90 "1500 samples of each" enough || true
+until_ 150 "1500 samples of each" enough || true
 to=$(now)
-sleep 6
+for p in c c-fixed go; do until_ 60 "the last windows of $p" stored_after $p "$to" || true; done
 for p in c c-fixed go; do
     profile "pod_cluster='$CLUSTER' AND pod_ns='app' AND pod='$p'" $((from + 1)) "$to" >"$W/$p.json"
     read -r a b c <<<"$(split_between app $p "$from" "$to")"

@@ -41,35 +41,55 @@ filtered_cgroups() {
         find /sys/fs/cgroup/ /sys/fs/cgroup/*/ -xdev -inum "$((16#$hex))" 2>/dev/null || true
     done | sort -u
 }
-signal() { # SIGNAL POD_UID: to the pod's own processes
+processes() { # POD_UID: the pod's own
     local p
     for p in /proc/[0-9]*; do
-        if grep -q "pod$2/" "$p/cgroup" && ! grep -qx pause "$p/comm"; then kill "-$1" "${p#/proc/}"; fi
+        if grep -q "pod$1/" "$p/cgroup" && ! grep -qx pause "$p/comm"; then echo "${p#/proc/}"; fi
     done 2>/dev/null
+}
+states() { # PID...: of all threads
+    local p
+    for p; do cat /proc/"$p"/task/*/status; done | awk '$1 == "State:" {print $2}' | sort -u
+}
+all_stopped() { [ "$(states "$@")" = T ]; }
+stop() { # POD_UID: and waits until not one thread runs
+    local pids
+    mapfile -t pids < <(processes "$1")
+    kill -STOP "${pids[@]}"
+    until_ 60 "stopped processes" all_stopped "${pids[@]}"
+}
+go_on() { # shellcheck disable=SC2046
+    kill -CONT $(processes "$1")
+}
+# All that the pod gave since FROM is stored: the sum does not grow for five seconds.
+settled() { # FROM
+    local sum
+    sum=$(us_of "pod='wanted'" "$1" "$(now)")
+    sleep 5
+    [ "$(us_of "pod='wanted'" "$1" "$(now)")" = "$sum" ]
 }
 stored_since() { [ "$(profile "app_service != 'Total'" "$1" "$(now)" | jq .summary.samples)" = "$2" ]; } # FROM SAMPLES
 round() { # WHAT
-    local from to all wanted uid p before after
+    local began from to all wanted uid p before after
+    began=$(now)
     target app one '{"podSelector": {"matchLabels": {"app": "wanted"}}, "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
-    wait_check 30 "$1: samples of the pod that was asked for" has_samples "pod='wanted'" "$(now)"
+    wait_check 90 "$1: samples of the pod that was asked for" has_samples "pod='wanted'" "$(now)"
     uid=$(k -n app get pod wanted -o 'jsonpath={.metadata.uid}')
     filtered_cgroups >"$W/cgroups"
     check "$1: the kernel's filter holds cgroups of that pod and no other" \
         bash -c "grep -q 'pod$uid' '$W/cgroups' && ! grep -v 'pod$uid' '$W/cgroups'"
     STATS=$(maps stats)
     # Stopped at both ends, so that not one sample lies on an edge: what the kernel delivered is what is stored, exactly.
-    signal STOP "$uid"
-    sleep 5                              # its last window of 2 s is stored
+    stop "$uid"
+    until_ 60 "its last window" settled "$began"
     from=$(now)
     before=$(kernel_stat $DELIVERED)
-    signal CONT "$uid"
+    go_on "$uid"
     sleep 10
-    signal STOP "$uid"
-    sleep 1
+    stop "$uid"
     after=$(kernel_stat $DELIVERED)
     check "$1: the kernel delivered all it took" test "$(kernel_stat $TAKEN)" = "$after"
-    wait_check 10 "$1: the kernel delivered what was stored: $((after - before)) samples" stored_since "$from" $((after - before))
-    signal CONT "$uid"
+    wait_check 60 "$1: the kernel delivered what was stored: $((after - before)) samples" stored_since "$from" $((after - before))
     to=$(now)
     profile "app_service != 'Total'" "$from" "$to" >"$W/all.json"
     all=$(total_us <"$W/all.json")
@@ -79,15 +99,16 @@ round() { # WHAT
         check "$1: not one sample of $p" test "$(us_of "pod='$p'" "$from" "$to")" = 0
         check "$1: no process named $p" bash -c "! grep -qF '\"[p] $p\"' '$W/all.json'"
     done
+    go_on "$uid"
     k -n app delete profilingtarget one >/dev/null
 }
 round "Total off"
 check "Total off: no rows of it" test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0
 install_chart --set agent.window=2s --set total=true
-k -n podflame-system rollout status daemonset/podflame-agent --timeout=60s >/dev/null
+k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null
 round "Total on"
 check "Total on: rows of the whole node" test "$(profile "" $(($(now) - 30)) "$(now)" Total | total_us)" -gt 1000000
 profile "pod_node='node1'" $(($(now) - 30)) "$(now)" Total | functions >"$W/total" || true
 check "Total on: processes and threads by name" bash -c "grep -q '^\[p\] near' '$W/total' && grep -q '^\[t\] ' '$W/total'"
 install_chart --set agent.window=2s
-k -n podflame-system rollout status daemonset/podflame-agent --timeout=60s >/dev/null
+k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null

@@ -16,7 +16,7 @@ began=$(now)
 sleep 3
 check "before the label: nothing" test "$(us_of "pod_ns='labelled'" "$began" "$(now)")" = 0
 k label namespace labelled podflame.io/profiling=enabled >/dev/null
-wait_check 15 "the label alone starts profiling" has_samples "pod='plain'" "$began"
+wait_check 60 "the label alone starts profiling" has_samples "pod='plain'" "$began"
 target labelled all '{"podSelector": {}}'
 target refused all '{"podSelector": {}}'
 sleep 8
@@ -24,7 +24,7 @@ check "a pod with the label podflame.io/profiling: disabled gives nothing" test 
 check "a pod with the annotation podflame.io/profiling: off gives nothing" test "$(us_of "pod='out-annotation'" "$began" "$(now)")" = 0
 check "a namespace with the label disabled refuses its tenants' targets" test "$(us_of "pod_ns='refused'" "$began" "$(now)")" = 0
 refusal() { case $(condition refused all Ready) in False*) ;; *) return 1 ;; esac; }
-wait_check 15 "... and the target says so" refusal
+wait_check 60 "... and the target says so" refusal
 note "$(condition refused all Ready)"
 k -n labelled delete profilingtarget all >/dev/null
 k label namespace labelled podflame.io/profiling- >/dev/null

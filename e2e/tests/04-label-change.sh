@@ -11,7 +11,7 @@ began=$(now)
 k -n app label pod moving role=web >/dev/null
 # a row's time is the last second of its window of 2 s
 starts() { [ "$(us_of "pod='moving'" "$began" $((began + 7)))" -gt 0 ]; }
-wait_check 15 "a label added: samples from within 5 s" starts
+wait_check 60 "a label added: samples from within 5 s" starts
 k -n app label pod moving role- >/dev/null
 ended=$(now)
 sleep 14

@@ -7,7 +7,7 @@ pod app steady node1 "/bin/shares steady"
 pod app later node2 "/bin/shares later" "labels: {app: later}"
 running app steady later
 target app steady '{"podSelector": {"matchLabels": {"app": "steady"}}}'
-wait_check 30 "samples before" has_samples "pod='steady'" "$(now)"
+wait_check 90 "samples before" has_samples "pod='steady'" "$(now)"
 p=$(cat "$TK_DIR/pid/kube-apiserver")
 mapfile -d '' -t command <"/proc/$p/cmdline"
 kill -9 "$p"
@@ -19,9 +19,15 @@ echo $! >"$TK_DIR/pid/kube-apiserver"
 until_ 60 "the API server" k get --raw /readyz
 note "API server away for $(($(now) - down)) s"
 began=$(now)
-until_ 60 "an answer" has_samples "pod='steady'" $((down + 1)) || true
-got=$(profile "pod='steady'" $((down + 2)) "$up" | total_us)
-check "profiling went on without it ($got us in $((up - down - 2)) s of half a CPU)" test "$got" -gt $(((up - down - 4) * 300000))
+went_on() { # what is stored of that time is what the program used then, but for the seconds at the edges
+    local a b c got
+    read -r a b c <<<"$(split_between app steady $((down + 2)) "$up")"
+    got=$(us_of "pod='steady'" $((down + 2)) "$up")
+    echo "$got us stored, $((a + b + c)) us used in $((up - down - 2)) s"
+    [ "$got" -gt $(((a + b + c) * 65 / 100)) ] && [ "$got" -gt 0 ]
+}
+wait_check 90 "profiling went on without it" went_on
+note "$(went_on || true)"
 target app later '{"podSelector": {"matchLabels": {"app": "later"}}}'
 wait_check 60 "a target made after is taken up" has_samples "pod='later'" "$began"
 k -n app delete profilingtarget steady >/dev/null

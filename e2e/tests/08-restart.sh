@@ -7,7 +7,7 @@ pod app c node2 "/bin/shares c"
 running app c
 target app all '{"podSelector": {}}'
 began=$(now)
-wait_check 30 "samples before" has_samples "pod='c'" "$began"
+wait_check 90 "samples before" has_samples "pod='c'" "$began"
 id() { k -n app get pod c -o 'jsonpath={.status.containerStatuses[0].containerID}' | sed 's#.*//##'; }
 first=$(id)
 for p in /proc/[0-9]*; do
@@ -16,7 +16,7 @@ done
 changed() { [ -n "$(id)" ] && [ "$(id)" != "$first" ] && k -n app wait pod/c --for=condition=Ready --timeout=1s; }
 wait_check 60 "the kubelet restarts the container" changed
 second=$(id)
-wait_check 30 "samples of the new container" has_samples "container_id='$second'" "$began"
+wait_check 90 "samples of the new container" has_samples "container_id='$second'" "$began"
 check "samples of the old one are kept" has_samples "container_id='$first'" "$began"
 a=$(us_of "container_id='$first'" "$began" "$(now)") b=$(us_of "container_id='$second'" "$began" $(($(now) - 3)))
 check "... and both are the pod's" test "$(us_of "pod='c'" "$began" "$(now)")" -ge $((a + b))

@@ -19,15 +19,15 @@ END
 says() { # NAME PATTERN
     condition app "$1" Ready | grep -qE "$2"
 }
-wait_check 20 "no pod matches: Ready is False, and why" says nobody '^False [A-Za-z]*(NoPods|Matched)[A-Za-z]* .+'
-wait_check 20 "all opted out: Ready is False, and why" says out '^False [A-Za-z]*OptedOut .+'
-wait_check 40 "nothing to sample: reason Idle" says quiet '^[A-Z][a-z]+ Idle .+'
-wait_check 20 "suspended: says so" says resting '^False Suspended .+'
+wait_check 60 "no pod matches: Ready is False, and why" says nobody '^False [A-Za-z]*(NoPods|Matched)[A-Za-z]* .+'
+wait_check 60 "all opted out: Ready is False, and why" says out '^False [A-Za-z]*OptedOut .+'
+wait_check 90 "nothing to sample: reason Idle" says quiet '^[A-Z][a-z]+ Idle .+'
+wait_check 60 "suspended: says so" says resting '^False Suspended .+'
 cluster_says() {
     k get clusterprofilingtarget no-namespace -o json | jq -r '.status.conditions[]? | select(.type == "Ready") | .reason' |
         grep -qE 'OptedIn'
 }
-wait_check 20 "a cluster target of a namespace that is not labelled: says so" cluster_says
+wait_check 60 "a cluster target of a namespace that is not labelled: says so" cluster_says
 for t in nobody out quiet resting; do note "$t: $(condition app $t Ready)"; done
 check "kubectl get shows it" bash -c "[ -n '$(k -n app get ptgt nobody --no-headers | awk '{print $3}')' ]"
 note "$(k -n app get ptgt nobody --no-headers)"

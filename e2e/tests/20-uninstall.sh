@@ -11,10 +11,10 @@ left() {
     done | grep -i -e podflame -e 'profilingnodereport' | grep -v -e '^namespace/' -e '^customresourcedefinition' -e '^apiservice' -e '^profilingtarget'
 }
 gone() { ! left | grep .; }
-wait_check 60 "nothing is left but definitions and targets" gone
+wait_check 120 "nothing is left but definitions and targets" gone
 left | sed 's/^/     /' || true
 check "the user's target is still there" k -n app get profilingtarget mine
 k -n app delete profilingtarget mine >/dev/null
 k apply -k "$REPO/manifests" >/dev/null 2>"$W/err" && ok "kubectl apply -k manifests" || { fail "kubectl apply -k manifests"; tail -5 "$W/err"; }
-check "... and the agents start" k -n podflame-system rollout status daemonset/podflame-agent --timeout=90s
+check "... and the agents start" k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s
 k delete -k "$REPO/manifests" --ignore-not-found >/dev/null 2>&1 || true

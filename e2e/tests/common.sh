@@ -71,7 +71,7 @@ END
 running() { # NAMESPACE POD...
     local ns=$1 p
     shift
-    for p; do k -n "$ns" wait "pod/$p" --for=condition=Ready --timeout=60s >/dev/null; done
+    for p; do k -n "$ns" wait "pod/$p" --for=condition=Ready --timeout=180s >/dev/null; done
 }
 # target NAMESPACE NAME SPEC_AS_JSON
 target() {
@@ -96,6 +96,8 @@ pids_of() {
 }
 us_of() { profile "$1" "$2" "$3" | tee "$W/answer.json" | total_us; }
 has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
+# stored_after POD TIME: the windows of its node up to that time are stored, as a later one is
+stored_after() { has_samples "pod='$1'" $(($2 + 1)); }
 # held_by KEY PID...: numbers that file descriptors of these processes name: KEY is prog_id, map_id or link_id
 held_by() {
     local key=$1 p
