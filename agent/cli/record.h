@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
+#include "node/tables.h"
 
 #include <inttypes.h>
 
@@ -33,11 +34,13 @@ struct recording {
 	struct probes *probes;
 	struct files *files;
 	struct stacks *stacks;
+	struct unwind *unwind; /* NULL: frame pointers alone */
 
 	struct batch *batch; /* everything recorded: one profile a process */
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
-	uint64_t n_samples, n_too_many;
+	uint64_t n_samples, n_too_many, n_stacks, n_whole;
+	char *missing; /* a file without unwind tables, and why */
 	unsigned n_unmapped;
 	uint32_t last_reread; /* in this drain */
 };

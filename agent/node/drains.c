@@ -100,10 +100,12 @@ static void read_done(struct task *t)
 
 	if (r->generation == d->n_stuck)
 		d->n_reading--;
-	if (r->found)
+	if (r->found) {
+		follow_process(t->node->follow, r->found, r->cgroup_id);
 		learn(t->node, r->found);
-	else
+	} else {
 		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
+	}
 	drains_advance(d);
 }
 
@@ -224,17 +226,21 @@ static void feed_run(struct task *t)
 	pipeline_feed(t->node->pipeline, &f->feed);
 }
 
+static void tell_target(struct report *r, const char *uid, const struct attribution *a)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (a->n_samples[e])
+			report_sampled(r, uid, e, a->n_samples[e]);
+	report_stacks(r, uid, a->n_stacks, a->n_finished);
+}
+
 static void tell_sampled(struct node *n, const struct feed *f)
 {
 	if (!n->report)
 		return;
 	for (size_t i = 0; i < f->n_owners; i++)
 		for (size_t k = 0; k < f->owners[i].owner->n_targets; k++)
-			for (enum event e = 0; e < _EVENT_MAX; e++)
-				if (f->owners[i].n_samples[e])
-					report_sampled(n->report,
-						       f->owners[i].owner->target_uids[k], e,
-						       f->owners[i].n_samples[e]);
+			tell_target(n->report, f->owners[i].owner->target_uids[k], &f->owners[i]);
 }
 
 /* Mappings were out of date: they are read again, and the same drain comes a second time. */
@@ -331,6 +337,8 @@ void drains_add(struct drains *d, struct drain *drain, bool full)
 		d->n_exec_reads = 0;
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
+	if (drain && drain->n_procs)
+		follow_exits(d->node->follow, drain);
 	if (!full && !drain->n_procs) {
 		drain_free(drain);
 		return;

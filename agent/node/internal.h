@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of node/ share. Threads: the loop owns struct node; the os
- * worker alone calls probes; the files worker reads processes of pods (it may be
- * replaced when one of them blocks it); the disk worker keeps spool and state; the
- * pipeline worker owns struct pipeline.
+ * worker alone calls probes and unwind; the files worker reads processes of pods (it may be
+ * replaced when one of them blocks it); the tables worker has their files parsed, the debug worker
+ * looks for debug files; the disk worker keeps spool and state; the pipeline worker owns struct
+ * pipeline.
  * Work goes between them as tasks, with what it is about inside.
  */
 #pragma once
@@ -12,6 +13,7 @@
 #include "node/node.h"
 #include "node/report/report.h"
 #include "node/send/send.h"
+#include "node/tables.h"
 
 /* ---- task.c: work on a worker, then on the loop ---- */
 struct task {
@@ -61,6 +63,7 @@ struct attribution { /* of one cgroup in one drain */
 	uint64_t cgroup_id, until_ns;
 	struct owner *owner;
 	uint64_t n_samples[_EVENT_MAX]; /* out: taken */
+	uint64_t n_stacks, n_finished;	/* out: of these with a user stack; with a whole one */
 };
 struct missing { /* a process whose mappings are out of date */
 	uint32_t tgid, exec_id;
@@ -82,7 +85,8 @@ struct feed {
 };
 struct pipeline_config {
 	struct fold_config fold;
-	uint64_t gap_ns; /* how long no agent ran before; 0: not known */
+	struct files *files; /* borrowed */
+	uint64_t gap_ns;     /* how long no agent ran before; 0: not known */
 };
 struct pipeline;
 int pipeline_new(const struct pipeline_config *c, struct pipeline **ret);
@@ -136,6 +140,22 @@ bool kernel_active(const struct kernel *k);
 bool kernel_loaded(const struct kernel *k);
 /* os worker: the list of host processes; no-op while nothing is loaded. */
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);
+/* os worker: NULL while nothing is loaded. */
+struct unwind *kernel_unwind(const struct kernel *k);
+
+/* ---- follow.c: unwind tables of the processes that are seen ---- */
+struct follow;
+struct follow *follow_new(struct node *n);
+/* Its workers are about to end: what they have not begun is left. */
+void follow_stop(struct follow *f);
+struct follow *follow_free(struct follow *f);
+/* A process's mappings are known (again); takes a reference. cgroup_id 0: as told before. */
+void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id);
+/* Who has ended, of all that a drain tells. */
+void follow_exits(struct follow *f, const struct drain *d);
+void follow_tick(struct follow *f); /* every second */
+void follow_unloaded(struct follow *f);
+
 /* ---- drains.c: what a drain brought, on its way to the pipeline ---- */
 struct drains;
 struct drains *drains_new(struct node *n);
@@ -152,11 +172,13 @@ struct node {
 	bool closed;
 	struct task *tasks, **tasks_tail; /* outstanding, in order */
 
-	struct worker *os, *files, *pipe, *disk;
+	struct worker *os, *files, *tables, *debug, *pipe, *disk;
+	struct files *known_files; /* any thread; NULL until node_start */
 	struct procs *procs;
 	struct world *world;
 	struct kernel *kernel;
 	struct drains *drains;
+	struct follow *follow;
 	struct hosts *hosts;
 	struct pipeline *pipeline; /* NULL until node_start */
 	struct sender *sender;
@@ -164,6 +186,7 @@ struct node {
 	struct limit *limit;
 	struct gap gap;
 	uint64_t gap_ns;
+	size_t table_bytes; /* of unwind tables, at most */
 	char boot_id[64];
 	char kernel_problem[160]; /* why kernel functions have no names here; "" */
 };

@@ -54,6 +54,9 @@ static void push_run(struct task *t)
 	struct push *p = (struct push *)t;
 
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);
+	/* Who runs in a cgroup that was just selected has tables before its first sample. */
+	if (p->result == 0)
+		p->result = probes_announce(p->kernel->probes);
 	kernel_support_take(&p->support, p->kernel->probes);
 }
 
@@ -100,7 +103,14 @@ static void push_filter(struct kernel *k)
 
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
 {
-	return k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
+	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
+
+	return r < 0 ? r : probes_announce(k->probes);
+}
+
+struct unwind *kernel_unwind(const struct kernel *k)
+{
+	return k->unwind;
 }
 
 /* ---- scan ---- */
@@ -211,6 +221,7 @@ void kernel_close(struct kernel *k)
 	if (!k->probes)
 		return;
 	kernel_drain(k, true);
+	k->unwind = unwind_free(k->unwind);
 	k->probes = probes_free(k->probes);
 	k->state = OFF;
 }
@@ -223,6 +234,7 @@ struct kernel *kernel_free(struct kernel *k)
 	timer_cancel(&k->tick);
 	timer_cancel(&k->wake_timer);
 	timer_cancel(&k->scan_timer);
+	unwind_free(k->unwind);
 	probes_free(k->probes);
 	free(k);
 	return NULL;

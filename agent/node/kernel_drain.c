@@ -158,4 +158,5 @@ void kernel_tick(void *arg)
 	else
 		drains_add(n->drains, NULL, true);
 	drains_advance(n->drains);
+	follow_tick(n->follow);
 }

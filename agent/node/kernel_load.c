@@ -43,6 +43,12 @@ void kernel_support_tell(struct kernel *k, struct support_copy *c)
 			.ok = !*mappings_problem(),
 			.reason = *mappings_problem() ? mappings_problem() : NULL,
 		};
+	if (c->n < MAX_SUPPORT)
+		c->items[c->n++] = (struct support){
+			.feature = "unwind-tables",
+			.ok = !k->tables_problem[0],
+			.reason = k->tables_problem[0] ? k->tables_problem : NULL,
+		};
 	if (k->node->report)
 		report_support(k->node->report, c->items, c->n, mode);
 }
@@ -53,7 +59,7 @@ struct load {
 	struct field_error error;
 	struct support_copy support;
 	struct drain *drain; /* unload: the last one */
-	int result;
+	int result, tables_result;
 };
 
 static void load_run(struct task *t)
@@ -72,8 +78,10 @@ static void load_run(struct task *t)
 	};
 
 	l->result = probes_new(&c, &k->probes, &l->error);
-	if (l->result == 0)
-		kernel_support_take(&l->support, k->probes);
+	if (l->result < 0)
+		return;
+	l->tables_result = tables_kernel(k->probes, k->node->table_bytes, &k->unwind);
+	kernel_support_take(&l->support, k->probes);
 }
 
 static void load_done(struct task *t)
@@ -99,6 +107,8 @@ static void load_done(struct task *t)
 	if (k->load_error[0])
 		node_problem_all(k->node, "ProfilerNotLoaded", "");
 	k->load_error[0] = '\0';
+	snprintf(k->tables_problem, sizeof(k->tables_problem), "%s",
+		 l->tables_result < 0 ? strerror(-l->tables_result) : "");
 	kernel_support_tell(k, &l->support);
 	k->wake_fd = probes_wake_fd(k->probes);
 	if (k->node->closing)
@@ -132,6 +142,7 @@ static void unload_run(struct task *t)
 
 	probes_filter(l->kernel->probes, NULL, 0);
 	l->result = probes_drain(l->kernel->probes, true, &l->drain);
+	l->kernel->unwind = unwind_free(l->kernel->unwind);
 	l->kernel->probes = probes_free(l->kernel->probes);
 }
 
@@ -145,6 +156,7 @@ static void unload_done(struct task *t)
 		return;
 	}
 	k->state = OFF;
+	follow_unloaded(k->node->follow);
 	if (l->drain)
 		drains_add(k->node->drains, l->drain, true);
 	if (!k->node->closing)

@@ -5,7 +5,7 @@
 #include "node/internal.h"
 
 #define CHANGE_LIMIT_NS (30 * NSEC_PER_SEC)
-#define MAX_SUPPORT	16
+#define MAX_SUPPORT	24
 
 enum state { OFF, LOADING, ON, UNLOADING };
 
@@ -13,6 +13,7 @@ struct kernel {
 	struct node *node;
 	struct cgroup_hierarchy hierarchy; /* mount "": none */
 	struct probes *probes;		   /* os worker's, from load to unload */
+	struct unwind *unwind;		   /* the same's; NULL: no tables here */
 	enum state state;
 	uint64_t retry_ns, scanned_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;
@@ -22,6 +23,7 @@ struct kernel {
 	struct timer tick, wake_timer, scan_timer;
 	char last_error[512];
 	char load_error[512]; /* "": loaded the last time */
+	char tables_problem[128];
 };
 
 /* What worked, copied on the os worker: probes may change it there. */

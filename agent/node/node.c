@@ -7,6 +7,7 @@
 
 #define OS_MAILBOX    (64u << 20)
 #define FILES_MAILBOX (16u << 20)
+#define PARSE_MAILBOX (1u << 20)
 #define DISK_MAILBOX  (64u << 20)
 #define PIPE_MAILBOX  (256u << 20)
 #define USER_AGENT    "podflame-agent/" PODFLAME_VERSION
@@ -117,13 +118,28 @@ int node_start_report(struct node *n)
 		.ns = n->conf->own_namespace,
 		.version = PODFLAME_VERSION,
 		.boot_id = n->boot_id,
+		.unwind_table_bytes = n->table_bytes,
 	};
 
 	return n->report ? 0 : report_new(n->loop, n->config.kube, &c, &n->report);
 }
 
+static int open_files(struct node *n)
+{
+	const struct config *conf = n->conf;
+	struct files_config c = {
+		.cache_bytes = conf->symbol_cache_bytes,
+		.host_debug_dir = conf->host_debug_dir,
+		.debuginfod_url = conf->debuginfod_url,
+		.debuginfod_cache = conf->debuginfod_cache,
+	};
+
+	return n->known_files ? 0 : files_new(&c, &n->known_files);
+}
+
 int node_start(struct node *n, const char *node_uid)
 {
+	int r = open_files(n);
 	struct pipeline_config c = {
 		.fold = {.node_uid = node_uid,
 			 .boot_id = n->boot_id,
@@ -131,11 +147,13 @@ int node_start(struct node *n, const char *node_uid)
 			 .cluster_name = n->conf->cluster_name,
 			 .window_ns = n->conf->window_ns,
 			 .per_cpu = n->conf->on_cpu_per_cpu},
+		.files = n->known_files,
 		.gap_ns = n->gap_ns,
 	};
 	const char *problem;
-	int r = n->pipeline ? 0 : pipeline_new(&c, &n->pipeline);
 
+	if (r == 0 && !n->pipeline)
+		r = pipeline_new(&c, &n->pipeline);
 	if (r < 0 || n->kernel_problem[0])
 		return r;
 	if (*mappings_problem())
@@ -153,6 +171,10 @@ static int start_workers(struct node *n)
 
 	if (r == 0)
 		r = worker_new(n->loop, "files", FILES_MAILBOX, &n->files);
+	if (r == 0)
+		r = worker_new(n->loop, "tables", PARSE_MAILBOX, &n->tables);
+	if (r == 0)
+		r = worker_new(n->loop, "debug", PARSE_MAILBOX, &n->debug);
 	if (r == 0)
 		r = worker_new(n->loop, "pipeline", PIPE_MAILBOX, &n->pipe);
 	if (r == 0)
@@ -210,6 +232,7 @@ static int start(struct node *n, struct field_error *reterr)
 	if (r < 0)
 		return r;
 	n->drains = drains_new(n);
+	n->follow = follow_new(n);
 	n->limit = limit_new(n);
 	if (n->config.local)
 		r = start_local(n, reterr);
@@ -230,6 +253,7 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 	n->refs = 1;
 	n->tasks_tail = &n->tasks;
 	read_id("/proc/sys/kernel/random/boot_id", n->boot_id, sizeof(n->boot_id));
+	n->table_bytes = tables_budget(c->conf->unwind_table_bytes);
 	n->gap_ns = gap_open(&n->gap, c->conf, c->local);
 	r = start(n, reterr);
 	if (r < 0) {
@@ -260,6 +284,12 @@ struct node *node_free(struct node *n)
 	if (!n)
 		return NULL;
 	n->world = world_free(n->world);
+	if (n->follow)
+		follow_stop(n->follow);
+	if (n->tables)
+		worker_free(n->tables);
+	if (n->debug)
+		worker_free(n->debug);
 	if (n->os)
 		worker_free(n->os);
 	if (n->files)
@@ -277,8 +307,10 @@ struct node *node_free(struct node *n)
 	hosts_free(n->hosts);
 	kernel_free(n->kernel);
 	drains_free(n->drains);
+	follow_free(n->follow);
 	limit_free(n->limit);
 	pipeline_free(n->pipeline);
+	files_free(n->known_files);
 	procs_free(n->procs);
 	gap_done(&n->gap);
 	n->closed = true;

@@ -31,7 +31,6 @@ struct known_loss {
 	uint64_t value;
 };
 struct pipeline {
-	struct files *files;
 	struct stacks *stacks;
 	struct fold *fold;
 	struct process *processes;
@@ -71,13 +70,9 @@ static void look_at_loss(const char *name, const char *label, const char *reason
 int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
 {
 	struct pipeline *p = xcalloc(1, sizeof(*p));
-	struct files_config files = {0};
-	struct stacks_config stacks = {0};
-	int r = files_new(&files, &p->files);
+	struct stacks_config stacks = {.files = c->files};
+	int r = stacks_new(&stacks, &p->stacks);
 
-	stacks.files = p->files;
-	if (r == 0)
-		r = stacks_new(&stacks, &p->stacks);
 	if (r == 0)
 		r = fold_new(&c->fold, &p->fold);
 	if (r < 0) {
@@ -102,7 +97,6 @@ struct pipeline *pipeline_free(struct pipeline *p)
 	}
 	fold_free(p->fold);
 	stacks_free(p->stacks);
-	files_free(p->files);
 	free(p);
 	return NULL;
 }
@@ -253,6 +247,23 @@ static const char *judge(struct pipeline *p, const struct feed *f, const struct 
 
 /* ---- frames and folding ---- */
 
+/* Whether the walk of the user's stack came to its end, and why not. */
+static void count_end(const struct accepted *a, const struct raw_sample *s,
+		      const struct raw_stack *user)
+{
+	const char *reason = user ? user->end_reason : "lost";
+
+	if (!s->ustack)
+		return;
+	counter_add(counter("podflame_stacks_total", NULL, NULL), s->n);
+	if (reason)
+		counter_add(counter("podflame_stacks_unfinished_total", "reason", reason), s->n);
+	if (!a->attribution)
+		return;
+	a->attribution->n_stacks += s->n;
+	a->attribution->n_finished += reason ? 0 : s->n;
+}
+
 static void fold_sample(struct pipeline *p, const struct drain *d, const struct raw_sample *s,
 			const struct accepted *a)
 {
@@ -275,6 +286,7 @@ static void fold_sample(struct pipeline *p, const struct drain *d, const struct 
 		return;
 	}
 	fold_add(p->fold, &who, s, a->have_names ? &a->names : NULL, stack);
+	count_end(a, s, user);
 	if (a->attribution)
 		a->attribution->n_samples[s->event] += s->n;
 	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);

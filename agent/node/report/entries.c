@@ -4,6 +4,11 @@
 
 #include <stdlib.h>
 
+/* A share means something from so many samples on; what is counted is halved beyond the other. */
+#define STACKS_MIN 200
+#define STACKS_MAX 20000
+#define SHARE_STEP 10 /* per mille */
+
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
@@ -12,8 +17,11 @@ struct entry {
 	int64_t generation;
 	unsigned event_mask, pods_matched, pods, containers;
 	unsigned sampled, stored; /* masks of events */
-	json_t *reasons;	  /* [{reason, message, pods}] of the plan */
-	json_t *problems;	  /* reason -> message */
+	uint64_t n_stacks, n_finished;
+	uint64_t told_stacks; /* 0: no share is told yet */
+	unsigned told_share;  /* per mille */
+	json_t *reasons;      /* [{reason, message, pods}] of the plan */
+	json_t *problems;     /* reason -> message */
 	bool in_plan;
 	UT_hash_handle hh;
 };
@@ -81,7 +89,7 @@ static void entry_update(struct entry *e, const struct plan_target *t)
 {
 	/* what was seen of another spec, or of pods that are gone, proves nothing now */
 	if (e->generation != t->generation || !t->containers_planned)
-		e->sampled = e->stored = 0;
+		e->sampled = e->stored = e->n_stacks = e->n_finished = e->told_stacks = 0;
 	replace(&e->kind, t->kind);
 	replace(&e->ns, t->ns);
 	replace(&e->name, t->name);
@@ -138,6 +146,31 @@ bool entries_stored(struct entries *es, const char *uid, enum event ev)
 	return true;
 }
 
+/* Lately, and still of enough samples: halved when they are many. */
+bool entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
+{
+	struct entry *e = find(es, uid);
+	unsigned share;
+
+	if (!e)
+		return false;
+	e->n_stacks += n;
+	e->n_finished += n_finished;
+	if (e->n_stacks < STACKS_MIN)
+		return false;
+	share = e->n_finished * 1000 / e->n_stacks;
+	if (e->n_stacks > STACKS_MAX) {
+		e->n_stacks /= 2;
+		e->n_finished /= 2;
+	}
+	if (e->told_stacks && share < e->told_share + SHARE_STEP &&
+	    share + SHARE_STEP > e->told_share)
+		return false;
+	e->told_share = share;
+	e->told_stacks = e->n_stacks;
+	return true;
+}
+
 bool entries_problem(struct entries *es, const char *uid, const char *reason, const char *message)
 {
 	struct entry *e = find(es, uid);
@@ -190,13 +223,25 @@ static json_t *all_reasons(const struct entry *e)
 	return list;
 }
 
+static json_t *stacks_json(const struct entry *e)
+{
+	char share[16];
+
+	snprintf(share, sizeof(share), "%u.%u%%", e->told_share / 10, e->told_share % 10);
+	return json_pack("{s:I, s:s}", "samples", (json_int_t)e->told_stacks, "finished", share);
+}
+
 static json_t *entry_json(const struct entry *e)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "uid", e->uid,
-			 "kind", e->kind, "namespace", e->ns, "name", e->name, "generation",
-			 (json_int_t)e->generation, "podsMatched", (int)e->pods_matched, "pods",
-			 (int)e->pods, "containers", (int)e->containers, "events", events_json(e),
-			 "reasons", all_reasons(e));
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "uid", e->uid,
+			      "kind", e->kind, "namespace", e->ns, "name", e->name, "generation",
+			      (json_int_t)e->generation, "podsMatched", (int)e->pods_matched,
+			      "pods", (int)e->pods, "containers", (int)e->containers, "events",
+			      events_json(e), "reasons", all_reasons(e));
+
+	if (e->told_stacks)
+		json_object_set_new(j, "stacks", stacks_json(e));
+	return j;
 }
 
 static int by_uid(const void *a, const void *b)

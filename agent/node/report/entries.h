@@ -17,6 +17,8 @@ void entries_plan(struct entries *e, const struct plan *p);
 /* true if it was not known before. */
 bool entries_sampled(struct entries *e, const char *uid, enum event ev);
 bool entries_stored(struct entries *e, const char *uid, enum event ev);
+/* true when the share is to be told anew. */
+bool entries_stacks(struct entries *e, const char *uid, uint64_t n, uint64_t n_finished);
 bool entries_problem(struct entries *e, const char *uid, const char *reason, const char *message);
 /* status.targets, sorted by uid; what did not fit is counted. New reference. */
 json_t *entries_json(const struct entries *e, unsigned *ret_omitted);

@@ -25,6 +25,7 @@ struct report {
 	char *node_name, *pod_name, *ns, *version, *boot_id, *config_hash;
 	uint64_t min_interval_ns, jitter_ns;
 	char kernel[128];
+	uint64_t unwind_table_bytes;
 
 	struct entries entries;
 	json_t *capabilities;
@@ -68,10 +69,11 @@ static json_t *content(const struct report *r)
 	unsigned omitted;
 	json_t *targets = entries_json(&r->entries, &omitted);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:o, s:i}", "agentVersion", r->version,
-			 "kernel", r->kernel, "bootID", r->boot_id, "cgroupMode", r->cgroup_mode,
-			 "configHash", r->config_hash, "capabilities", r->capabilities, "targets",
-			 targets, "targetsOmitted", (int)omitted);
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:i}", "agentVersion",
+			 r->version, "kernel", r->kernel, "bootID", r->boot_id, "cgroupMode",
+			 r->cgroup_mode, "configHash", r->config_hash, "capabilities",
+			 r->capabilities, "unwindTableBytes", (json_int_t)r->unwind_table_bytes,
+			 "targets", targets, "targetsOmitted", (int)omitted);
 }
 
 /* content plus what rides along. */
@@ -386,6 +388,12 @@ void report_stored(struct report *r, const char *target_uid, enum event e, uint6
 		changed(r);
 }
 
+void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_t n_finished)
+{
+	if (n && entries_stacks(&r->entries, target_uid, n, n_finished))
+		changed(r);
+}
+
 void report_problem(struct report *r, const char *target_uid, const char *reason,
 		    const char *message)
 {
@@ -411,6 +419,7 @@ int report_new(struct loop *l, struct kube *k, const struct report_config *c, st
 	r->version = xstrdup(c->version ? c->version : "");
 	r->boot_id = xstrdup(c->boot_id ? c->boot_id : "");
 	r->config_hash = xstrdup(c->config_hash ? c->config_hash : "");
+	r->unwind_table_bytes = c->unwind_table_bytes;
 	r->min_interval_ns = c->min_interval_ns ? c->min_interval_ns : 60 * NSEC_PER_SEC;
 	r->jitter_ns = c->jitter_ns ? c->jitter_ns : 10 * NSEC_PER_SEC;
 	r->capabilities = json_array();

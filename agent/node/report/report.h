@@ -12,6 +12,7 @@ struct report_config {			/* strings are copied */
 	const char *node_name, *ns, *version, *boot_id;
 	const char *pod_name;		/* the agent's: its DaemonSet owns the report; may be NULL */
 	const char *config_hash;	/* of the agent's settings; may be NULL */
+	uint64_t unwind_table_bytes;
 	uint64_t min_interval_ns, jitter_ns;	/* 0: 60 s, 10 s */
 };
 struct report;
@@ -28,6 +29,8 @@ void report_plan(struct report *r, const struct plan *p);
 void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode);
 void report_sampled(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* kernel delivered */
 void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* hub has it */
+/* Of n samples with a user stack, n_finished have a whole one. Told when the share has moved by a point. */
+void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_t n_finished);
 /* A problem of one target here: reason CamelCase; message "" or NULL removes it. */
 void report_problem(struct report *r, const char *target_uid, const char *reason, const char *message);
 /* The JSON that would be written now (tests, /debug/report); new reference. */

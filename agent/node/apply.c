@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See tables.h: indexes of a process's files, and what is said where one has no tables. */
+#include "node/tables.h"
+
+#include <stdlib.h>
+
+#define PATH_SHOWN 200
+
+/* ---- the kernel's side ---- */
+
+static int op_write(void *p, uint32_t chunk, uint32_t offset, const void *bytes, size_t n)
+{
+	return probes_chunk_write(p, chunk, offset, bytes, n);
+}
+
+static int op_flush(void *p)
+{
+	return probes_chunk_flush(p);
+}
+
+static int op_drop_chunk(void *p, uint32_t chunk)
+{
+	return probes_chunk_drop(p, chunk);
+}
+
+static int op_set_file(void *p, uint32_t slot, const struct pf_file *f)
+{
+	return probes_file_set(p, slot, f);
+}
+
+static int op_set_process(void *p, const struct pf_process_key *k, const struct pf_process *v)
+{
+	return probes_process_set(p, k, v);
+}
+
+static int op_remove_process(void *p, const struct pf_process_key *k)
+{
+	return probes_process_remove(p, k);
+}
+
+static int op_grace(void *p)
+{
+	return probes_grace(p);
+}
+
+int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret)
+{
+	static const struct unwind_ops ops = {
+		.write = op_write,
+		.flush = op_flush,
+		.drop_chunk = op_drop_chunk,
+		.set_file = op_set_file,
+		.set_process = op_set_process,
+		.remove_process = op_remove_process,
+		.grace = op_grace,
+	};
+
+	return unwind_new(&ops, p, budget_bytes, ret);
+}
+
+/* ---- why a file has none ---- */
+
+static const char *why_text(const char *why)
+{
+	static const struct {
+		const char *why, *text;
+	} texts[] = {
+		{"budget", "the tables of all files do not fit into unwind.table_bytes"},
+		{"too_large", "its table is larger than a quarter of unwind.table_bytes"},
+		{"too_spread", "its code lies too far apart"},
+		{"slots", "too many different files are in use"},
+		{"kernel", "the kernel did not give the memory"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (streq(texts[i].why, why))
+			return texts[i].text;
+	return why;
+}
+
+static void note_missing(struct applied *a, const struct mapping *m, const char *why)
+{
+	_cleanup_free_ char *path = NULL;
+	size_t n = strlen(m->path);
+
+	if (a->missing)
+		return;
+	path = text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
+	a->missing = xasprintf("%s%s: %s", n > PATH_SHOWN ? "..." : "", path, why);
+}
+
+/* What is no program or library (-ENOEXEC) has no tables by its nature. */
+static void note_error(struct applied *a, const struct mapping *m, int error)
+{
+	if (m->path[0] != '/' || error == -ENOEXEC || error == -ENOENT)
+		return;
+	note_missing(a, m,
+		     error == -ETIMEDOUT ? "reading it took too long"
+		     : error == -EPIPE	 ? "reading it ended the parser"
+		     : error == -EBADMSG ? "it is damaged"
+		     : error == -E2BIG	 ? "it is over a limit"
+					 : strerror(-error));
+}
+
+static void note_tables(struct applied *a, const struct unwind *u, const struct mapping *m,
+			const struct elf_index *index)
+{
+	const char *why = unwind_why_not(u, index);
+
+	if (why)
+		note_missing(a, m, why_text(why));
+	else if (elf_index_flags(index) & ELF_INDEX_UNWIND_CUT)
+		note_missing(a, m, "its unwind information is damaged or over a limit");
+}
+
+/* ---- a process ---- */
+
+static bool same_file(const struct mapping *a, const struct mapping *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor && a->fd == b->fd && streq(a->path, b->path);
+}
+
+static void add_unknown(struct applied *a, const struct mappings *m, size_t k)
+{
+	for (size_t i = 0; i < a->n_unknown; i++)
+		if (same_file(&m->items[a->unknown[i]], &m->items[k]))
+			return;
+	a->unknown[a->n_unknown++] = k;
+}
+
+int tables_apply(struct unwind *u, struct files *f, const struct mappings *m, struct applied *ret)
+{
+	_cleanup_free_ struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
+	_cleanup_free_ bool *pending = xcalloc(m->n + 1, sizeof(*pending));
+	struct applied a = {.unknown = xcalloc(m->n + 1, sizeof(*a.unknown))};
+	int r;
+
+	for (size_t i = 0; i < m->n; i++) {
+		r = files_index_known(f, &m->items[i], &indexes[i]);
+		pending[i] = r == -EAGAIN;
+		if (pending[i])
+			add_unknown(&a, m, i);
+		else if (r < 0)
+			note_error(&a, &m->items[i], r);
+	}
+	r = unwind_process(u, m, indexes, pending);
+	for (size_t i = 0; i < m->n; i++) {
+		if (indexes[i])
+			note_tables(&a, u, &m->items[i], indexes[i]);
+		elf_index_unref(indexes[i]);
+	}
+	if (r == -ENOSPC && m->n)
+		note_missing(&a, &m->items[0], "the process has too many mappings of code");
+	*ret = a;
+	return r;
+}
+
+void applied_done(struct applied *a)
+{
+	free(a->unknown);
+	free(a->missing);
+	*a = (struct applied){0};
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unwind tables follow the processes that are seen: what is known of their files goes to the
+ * kernel at once, the rest when it is parsed, and debug files are looked for after that. What has
+ * no tables is told to the targets.
+ */
+#include "node/follow.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_TRACKED  32768
+#define MAX_TRIES    4 /* for each file, should the cache forget what it has just learnt */
+#define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
+#define SWEEP_NS     (60 * NSEC_PER_SEC)
+#define SET_LIMIT_NS (30 * NSEC_PER_SEC)
+#define MAX_TOLD     256
+#define PROBLEM	     "UnwindTablesMissing"
+
+struct tracked {
+	struct process_id id;
+	uint64_t cgroup_id, set_ns;
+	struct mappings *m; /* NULL: all of it is in the kernel */
+	bool setting, again;
+	unsigned n_waiting, n_tries; /* files wanted */
+	char *missing;
+	UT_hash_handle hh;
+};
+struct told {
+	char *uid, *text;
+};
+struct follow {
+	struct node *node;
+	struct tracked *tracked;
+	struct parse_queue *files, *debug;
+	uint64_t swept_ns;
+	struct told *told;
+	size_t n_told;
+};
+
+static struct tracked *find_tracked(const struct follow *f, struct process_id id)
+{
+	struct tracked *t;
+
+	HASH_FIND(hh, f->tracked, &id, sizeof(id), t);
+	return t;
+}
+
+/* ---- into the kernel ---- */
+
+struct setting {
+	struct task task;
+	struct follow *follow;
+	struct process_id id;
+	struct mappings *m;
+	struct applied out;
+	struct unwind_stats stats;
+	bool loaded;
+};
+
+static void set_run(struct task *t)
+{
+	struct setting *s = (struct setting *)t;
+	struct unwind *u = kernel_unwind(t->node->kernel);
+
+	if (!u)
+		return;
+	s->loaded = true;
+	/* What it refused is counted there, and told by what is missing. */
+	(void)tables_apply(u, t->node->known_files, s->m, &s->out);
+	unwind_stats(u, &s->stats);
+}
+
+static void show_stats(const struct unwind_stats *s)
+{
+	static const char bytes[] = "podflame_unwind_bytes", files[] = "podflame_unwind_files";
+
+	counter_set(counter(bytes, "state", "used"), s->table_bytes);
+	counter_set(counter(bytes, "state", "kernel"), s->chunk_bytes);
+	counter_set(counter(bytes, "state", "budget"), s->budget_bytes);
+	counter_set(counter(files, "state", "tables"), s->n_files);
+	counter_set(counter(files, "state", "without"), s->n_files_without);
+	counter_set(counter("podflame_unwind_processes", NULL, NULL), s->n_processes);
+	counter_set(counter("podflame_unwind_mappings", NULL, NULL), s->n_mappings);
+	counter_set(counter("podflame_unwind_files_evicted_total", NULL, NULL), s->n_evicted);
+}
+
+/* Everything is in: its debug files may be looked for now. */
+static void settle(struct follow *f, struct tracked *t)
+{
+	int fd = -1;
+
+	for (size_t i = 0; i < t->m->n; i++) {
+		const struct mapping *x = &t->m->items[i];
+
+		if (x->fd >= 0 && x->fd != fd)
+			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
+		fd = x->fd;
+	}
+	t->m = mappings_unref(t->m);
+	parse_queue_start(f->debug);
+}
+
+static void take_unknown(struct follow *f, struct tracked *t, const struct applied *a)
+{
+	t->n_waiting = 0;
+	for (size_t i = 0; i < a->n_unknown; i++)
+		t->n_waiting +=
+			parse_queue_add(f->files, t->m, a->unknown[i], t->cgroup_id, &t->id);
+	parse_queue_start(f->files);
+}
+
+static void set_soon(struct follow *f, struct tracked *t);
+
+static void set_done(struct task *task)
+{
+	struct setting *s = (struct setting *)task;
+	struct follow *f = s->follow;
+	struct tracked *t = find_tracked(f, s->id);
+
+	if (s->loaded)
+		show_stats(&s->stats);
+	if (t) {
+		t->setting = false;
+		t->set_ns = now_mono_ns();
+		free(t->missing);
+		t->missing = TAKE_PTR(s->out.missing);
+	}
+	if (!t || !t->m || !s->loaded || f->node->closing)
+		; /* gone, or nothing to set it in */
+	else if (t->again || t->m != s->m)
+		set_soon(f, t);
+	else if (s->out.n_unknown && ++t->n_tries < MAX_TRIES * (1 + t->m->n))
+		take_unknown(f, t, &s->out);
+	else
+		settle(f, t);
+	applied_done(&s->out);
+	mappings_unref(s->m);
+}
+
+static void set_soon(struct follow *f, struct tracked *t)
+{
+	struct setting *s;
+
+	t->again = t->setting;
+	if (t->setting)
+		return;
+	s = xcalloc(1, sizeof(*s));
+	s->follow = f;
+	s->id = t->id;
+	s->m = mappings_ref(t->m);
+	s->task.run = set_run;
+	s->task.done = set_done;
+	s->task.job.deadline_ns = SET_LIMIT_NS;
+	t->setting = true;
+	task_post(f->node, f->node->os, &s->task, 0);
+}
+
+/* Several libraries of a process come one after the other: not each is worth a change. */
+static void parsed(struct process_id who, void *arg)
+{
+	struct follow *f = arg;
+	struct tracked *t = find_tracked(f, who);
+
+	if (!t || !t->m || f->node->closing)
+		return;
+	t->n_waiting -= t->n_waiting > 0;
+	if (!t->n_waiting || now_mono_ns() >= t->set_ns + SET_AGAIN_NS)
+		set_soon(f, t);
+}
+
+/* ---- processes ---- */
+
+static void forget(struct follow *f, struct tracked *t)
+{
+	HASH_DEL(f->tracked, t);
+	mappings_unref(t->m);
+	free(t->missing);
+	free(t);
+}
+
+static struct tracked *track(struct follow *f, struct process_id id)
+{
+	struct tracked *t = find_tracked(f, id);
+
+	if (t)
+		return t;
+	if (HASH_COUNT(f->tracked) >= MAX_TRACKED)
+		forget(f, f->tracked);
+	t = xcalloc(1, sizeof(*t));
+	t->id = id;
+	HASH_ADD(hh, f->tracked, id, sizeof(t->id), t);
+	return t;
+}
+
+void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
+{
+	struct tracked *t;
+
+	if (!kernel_loaded(f->node->kernel) || f->node->closing)
+		return;
+	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
+	if (t->m && (int32_t)(m->exec_id - t->m->exec_id) < 0)
+		return; /* read before it became another program */
+	mappings_unref(t->m);
+	t->m = mappings_ref(m);
+	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
+	t->n_waiting = t->n_tries = 0;
+	set_soon(f, t);
+}
+
+struct leaving {
+	struct task task;
+	struct follow *follow;
+	struct process_id *ids; /* who has ended; out, of a sweep: who was gone */
+	size_t n, cap;
+	bool sweep;
+};
+
+static bool lives(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
+{
+	struct leaving *l = arg;
+	uint64_t start_ns;
+	/* /proc tells it in grains of 10 ms */
+	bool is = proc_start_boottime(tgid, &start_ns) == 0 && start_boottime_ns >= start_ns &&
+		  start_boottime_ns - start_ns < 20 * NSEC_PER_MSEC;
+
+	if (is)
+		return true;
+	GROW(l->ids, l->n, l->cap);
+	l->ids[l->n++] = (struct process_id){start_boottime_ns, tgid};
+	return false;
+}
+
+static void leave_run(struct task *t)
+{
+	struct leaving *l = (struct leaving *)t;
+	struct unwind *u = kernel_unwind(t->node->kernel);
+
+	if (u && l->sweep)
+		unwind_sweep(u, lives, l);
+	for (size_t i = 0; u && !l->sweep && i < l->n; i++)
+		unwind_exited(u, l->ids[i].tgid, l->ids[i].start_boottime_ns);
+}
+
+static void leave_done(struct task *task)
+{
+	struct leaving *l = (struct leaving *)task;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct tracked *t = find_tracked(l->follow, l->ids[i]);
+
+		if (t)
+			forget(l->follow, t);
+	}
+	free(l->ids);
+}
+
+static struct leaving *leaving_new(struct follow *f)
+{
+	struct leaving *l = xcalloc(1, sizeof(*l));
+
+	l->follow = f;
+	l->task.run = leave_run;
+	l->task.done = leave_done;
+	l->task.job.deadline_ns = SET_LIMIT_NS;
+	return l;
+}
+
+void follow_exits(struct follow *f, const struct drain *d)
+{
+	struct leaving *l = leaving_new(f);
+
+	for (size_t i = 0; i < d->n_procs; i++)
+		if (d->procs[i].what == RAW_PROC_EXIT) {
+			GROW(l->ids, l->n, l->cap);
+			l->ids[l->n++] = (struct process_id){d->procs[i].start_boottime_ns,
+							     d->procs[i].tgid};
+		}
+	if (l->n)
+		task_post(f->node, f->node->os, &l->task, l->n * sizeof(*l->ids));
+	else
+		free(l);
+}
+
+/* ---- what is told ---- */
+
+struct telling {
+	struct follow *follow;
+	const char *text;
+	struct told *items;
+	size_t n;
+};
+
+static void add_told(struct node *n, const char *uid, void *arg)
+{
+	struct telling *x = arg;
+
+	(void)n;
+	for (size_t i = 0; i < x->n; i++)
+		if (streq(x->items[i].uid, uid))
+			return;
+	if (x->n < MAX_TOLD)
+		x->items[x->n++] = (struct told){xstrdup(uid), xstrdup(x->text)};
+}
+
+static bool is_told(const struct told *items, size_t n, const char *uid)
+{
+	for (size_t i = 0; i < n; i++)
+		if (streq(items[i].uid, uid))
+			return true;
+	return false;
+}
+
+static void told_free(struct told *items, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(items[i].uid);
+		free(items[i].text);
+	}
+	free(items);
+}
+
+/* One file of one process for each target: who mends it sees the next. */
+static void tell_missing(struct follow *f)
+{
+	struct telling x = {.follow = f, .items = xcalloc(MAX_TOLD, sizeof(*x.items))};
+	struct node *n = f->node;
+	uint64_t until_ns;
+
+	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
+		struct owner *o =
+			t->missing ? procs_owner(n->procs, t->cgroup_id, &until_ns) : NULL;
+
+		x.text = t->missing;
+		if (o)
+			node_targets_of(n, o->container_id, o->pod_uid, add_told, &x);
+		owner_unref(o);
+	}
+	for (size_t i = 0; i < f->n_told; i++)
+		if (!is_told(x.items, x.n, f->told[i].uid))
+			report_problem(n->report, f->told[i].uid, PROBLEM, "");
+	for (size_t i = 0; i < x.n; i++)
+		report_problem(n->report, x.items[i].uid, PROBLEM, x.items[i].text);
+	told_free(f->told, f->n_told);
+	f->told = x.items;
+	f->n_told = x.n;
+}
+
+static void sweep(struct follow *f)
+{
+	struct leaving *l;
+	uint64_t now_ns = now_mono_ns();
+
+	if (now_ns < f->swept_ns + SWEEP_NS)
+		return;
+	f->swept_ns = now_ns;
+	l = leaving_new(f);
+	l->sweep = true;
+	task_post(f->node, f->node->os, &l->task, 0);
+}
+
+void follow_tick(struct follow *f)
+{
+	struct tracked *t, *next;
+
+	if (f->node->report)
+		tell_missing(f);
+	if (!kernel_loaded(f->node->kernel))
+		return;
+	sweep(f);
+	parse_queue_tick(f->files);
+	parse_queue_tick(f->debug);
+	/* a mailbox that was full, a queue that was full */
+	HASH_ITER (hh, f->tracked, t, next) {
+		if (t->m && !t->setting && !t->n_waiting)
+			set_soon(f, t);
+	}
+}
+
+void follow_unloaded(struct follow *f)
+{
+	struct tracked *t, *next;
+
+	HASH_ITER (hh, f->tracked, t, next)
+		forget(f, t);
+}
+
+/* ---- life ---- */
+
+struct follow *follow_new(struct node *n)
+{
+	struct follow *f = xcalloc(1, sizeof(*f));
+
+	f->node = n;
+	f->swept_ns = now_mono_ns();
+	f->files = parse_queue_new(n, n->tables, false, parsed, f);
+	f->debug = parse_queue_new(n, n->debug, true, parsed, f);
+	return f;
+}
+
+void follow_stop(struct follow *f)
+{
+	parse_queue_stop(f->files);
+	parse_queue_stop(f->debug);
+}
+
+struct follow *follow_free(struct follow *f)
+{
+	if (!f)
+		return NULL;
+	follow_unloaded(f);
+	parse_queue_free(f->files);
+	parse_queue_free(f->debug);
+	told_free(f->told, f->n_told);
+	free(f);
+	return NULL;
+}

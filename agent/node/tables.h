@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tables: from what a process maps to unwind tables in the kernel: the step that the node and
+ * `podflame record` share. The os worker's (record: the main thread).
+ */
+#pragma once
+
+#include "node/files/files.h"
+#include "node/probe/probe.h"
+#include "node/unwind/unwind.h"
+
+/* A manager whose tables lie in p's maps; it must be freed before p. */
+int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret);
+
+struct applied {
+	size_t *unknown; /* mappings whose files are not parsed yet, one of each file */
+	size_t n_unknown;
+	char *missing; /* a file that has no tables and why; NULL: none */
+};
+void applied_done(struct applied *a);
+/*
+ * Gives the kernel what is known of the process's files by now. Parses nothing: what is unknown
+ * is for the caller to ask files_index for, and then to come again.
+ */
+int tables_apply(struct unwind *u, struct files *f, const struct mappings *m, struct applied *ret);
+
+/*
+ * What tables may take: wanted_bytes, but at most a quarter of the memory limit of this
+ * process's cgroup, which they are charged to.
+ */
+size_t tables_budget(uint64_t wanted_bytes);
+/* The same of given texts: /proc/self/cgroup, and files below a mount of cgroups; exposed for tests. */
+uint64_t tables_memory_limit(const char *self_cgroup, const char *mount);
