@@ -156,13 +156,13 @@ static __always_inline struct pf_stats *pf_stats_here(void)
 	return bpf_map_lookup_elem(&stats, &zero);
 }
 
-/* One more of a member of struct pf_stats. */
+/* One more of a member of struct pf_stats. Atomic: a tick may come between reading and writing. */
 #define PF_STAT(member)                                                                            \
 	do {                                                                                       \
 		struct pf_stats *here_ = pf_stats_here();                                          \
                                                                                                    \
 		if (here_)                                                                         \
-			here_->member++;                                                           \
+			__sync_fetch_and_add(&here_->member, 1);                                   \
 	} while (0)
 
 static __always_inline void pf_drop(enum pf_drop reason)
@@ -170,7 +170,7 @@ static __always_inline void pf_drop(enum pf_drop reason)
 	struct pf_stats *s = pf_stats_here();
 
 	if (s)
-		s->drop[reason]++;
+		__sync_fetch_and_add(&s->drop[reason], 1);
 }
 
 static __always_inline const struct pf_settings *pf_settings_now(void)

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The unwinder in the kernel: tables of hand-written code, their way into the maps, what the
+ * kernel tells of mappings, and uprobes and ticks on one CPU. What each rule does: unwind_test.c.
+ */
+#include "node/probe/workload_test.h"
+
+#include <sched.h>
+#include <sys/time.h>
+
+#include "node/probe/rows_test.h"
+
+#include "core.skel.h"
+#include "uprobe_test.skel.h"
+
+#define LISTED                                                                                     \
+	(struct probe_config)                                                                      \
+	{                                                                                          \
+		.use_list = true, .max_sample_hz = 999                                             \
+	}
+#define TEST_EVENT 15 /* uprobe_test.bpf.c */
+
+/* ---- one process's drains, sample by sample ---- */
+
+typedef void stack_fn(const struct raw_sample *s, const struct raw_stack *stack, void *arg);
+
+struct watch {
+	pid_t pid;
+	unsigned seen, maps;
+	struct raw_proc proc;
+	uint64_t samples;
+	stack_fn *each;
+	void *arg;
+};
+
+static void watch_take(struct watch *w, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_procs; i++) {
+		if ((pid_t)d->procs[i].tgid != w->pid)
+			continue;
+		w->seen += d->procs[i].what == RAW_PROC_SEEN;
+		w->maps += d->procs[i].what == RAW_PROC_MAPS;
+		w->proc = d->procs[i];
+	}
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+
+		if ((pid_t)s->tgid != w->pid)
+			continue;
+		w->samples += s->n;
+		if (w->each && s->ustack)
+			w->each(s, drain_stack(d, s->ustack), w->arg);
+	}
+}
+
+static void watch_drain(struct probes *p, struct watch *w, size_t n, bool full)
+{
+	struct drain *d = NULL;
+
+	assert_int_equal(probes_drain(p, full, &d), 0);
+	for (size_t i = 0; i < n; i++)
+		watch_take(&w[i], d);
+	drain_free(d);
+}
+
+static void watch_until(struct probes *p, struct watch *w, const uint64_t *what, uint64_t n)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, start = *what;
+
+	while (*what - start < n) {
+		if (now_mono_ns() > deadline)
+			fail_msg("%lu of %lu in 60 s", *what - start, n);
+		nap(50);
+		watch_drain(p, w, 1, true);
+	}
+}
+
+static uint64_t exec_pages_of(const struct raw_proc *r)
+{
+	struct mappings *m = NULL;
+	uint64_t pages;
+
+	assert_int_equal(mappings_read(r->tgid, r->start_boottime_ns, r->exec_id, &m), 0);
+	pages = m->exec_pages;
+	mappings_unref(m);
+	return pages;
+}
+
+/* ---- rows ---- */
+
+#define DEPTH 20
+
+IN_SECTION(pf_short) static void spin_forever(void)
+{
+	for (volatile bool stop = false; !stop;)
+		spin(100);
+}
+
+IN_SECTION(pf_loop) static void body_rows(struct truth *t)
+{
+	t->ready = 1;
+	pf_rows_enter(DEPTH, spin_forever);
+	t->ready = 2; /* no tail call */
+}
+
+struct rows_tally {
+	uint64_t n, in_work, whole, pending;
+	unsigned least, most; /* frames in pf_rows, of stacks from spin_forever */
+};
+
+static void tally_rows(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
+{
+	struct rows_tally *t = arg;
+	unsigned rows = 0;
+	bool entered = false;
+
+	if (!stack)
+		return;
+	t->n += s->n;
+	if (!IN_RANGE(stack->frames[0].address, pf_short))
+		return;
+	t->in_work += s->n;
+	for (size_t i = 0; i < stack->n; i++) {
+		rows += IN_RANGE(stack->frames[i].address, pf_rows);
+		entered |= rows && IN_RANGE(stack->frames[i].address, pf_loop);
+	}
+	t->least = MIN(t->least, rows);
+	t->most = MAX(t->most, rows);
+	t->whole += entered && rows == DEPTH + 1 ? s->n : 0;
+	t->pending += stack->end_reason && streq(stack->end_reason, "tables_pending") ? s->n : 0;
+}
+
+static void rows_lead_where_frame_pointers_do_not(void **state)
+{
+	struct child c = child_start(body_rows, NULL);
+	struct rows_tally t = {.least = 1000};
+	struct watch w = {.pid = c.pid, .each = tally_rows, .arg = &t};
+	struct probes *p = open_probes(LISTED);
+	struct pf_process_key key;
+
+	(void)state;
+	list_pids(p, 1, &c, (unsigned[]){999});
+	watch_until(p, &w, &t.in_work, 100);
+	assert_int_equal(t.whole, 0);
+	assert_int_equal(t.pending, t.in_work);
+	assert_int_equal(t.most, 1); /* rbp is spoilt above it */
+
+	rows_install(p);
+	key = rows_process(p, &w.proc, exec_pages_of(&w.proc));
+	watch_drain(p, &w, 1, true);
+	watch_drain(p, &w, 1, true);
+	t = (struct rows_tally){.least = 1000};
+	watch_until(p, &w, &t.in_work, 500);
+	assert_int_equal(t.whole, t.in_work);
+	assert_int_equal(t.pending, 0);
+	assert_int_equal(t.least, DEPTH + 1);
+
+	assert_int_equal(probes_process_remove(p, &key), 0);
+	assert_int_equal(probes_process_remove(p, &key), 0); /* gone already: as wanted */
+	watch_drain(p, &w, 1, true);
+	watch_drain(p, &w, 1, true);
+	t = (struct rows_tally){};
+	watch_until(p, &w, &t.in_work, 100);
+	assert_int_equal(t.pending, t.in_work);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* Forks a child when told; says its PID in long_ns. */
+IN_SECTION(pf_loop) static void body_fork(struct truth *t)
+{
+	pid_t pid;
+
+	t->ready = 1;
+	while (t->ready != 2)
+		spin(10);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pf_rows_enter(DEPTH, spin_forever);
+		t->ready = 4; /* no tail call */
+	}
+	t->long_ns = pid;
+	spin_forever();
+}
+
+static void a_fork_has_its_parents_tables(void **state)
+{
+	struct child c[2] = {child_start(body_fork, NULL)};
+	struct rows_tally t = {.least = 1000};
+	struct watch w = {.pid = c[0].pid};
+	struct probes *p = open_probes(LISTED);
+
+	(void)state;
+	list_pids(p, 1, c, (unsigned[]){999});
+	watch_until(p, &w, &w.samples, 10);
+	rows_install(p);
+	rows_process(p, &w.proc, exec_pages_of(&w.proc));
+	c[0].truth->ready = 2;
+	while (!c[0].truth->long_ns)
+		nap(1);
+	c[1].pid = c[0].truth->long_ns;
+	c[1].start_ns = start_of(c[1].pid);
+	list_pids(p, 2, c, (unsigned[]){999, 999});
+	w = (struct watch){.pid = c[1].pid, .each = tally_rows, .arg = &t};
+	watch_until(p, &w, &t.in_work, 200);
+	assert_int_equal(w.seen, 1); /* its own are asked for all the same */
+	assert_int_equal(t.whole, t.in_work);
+	probes_free(p);
+	kill(c[1].pid, SIGKILL);
+	child_stop(&c[0]);
+}
+
+/* ---- what the kernel tells of mappings ---- */
+
+static void body_maps(struct truth *t)
+{
+	t->ready = 1;
+	for (;;) {
+		spin(10);
+		if (t->ready == 2) {
+			if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				 0) == MAP_FAILED)
+				_exit(1);
+			t->ready = 3;
+		}
+	}
+}
+
+static void new_code_is_told_of(void **state)
+{
+	struct child c = child_start(body_maps, NULL);
+	struct watch w = {.pid = c.pid};
+	struct probes *p = open_probes(LISTED);
+	uint64_t started, pages;
+
+	(void)state;
+	list_pids(p, 1, &c, (unsigned[]){999});
+	watch_until(p, &w, &w.samples, 10);
+	pages = exec_pages_of(&w.proc);
+	rows_install(p);
+	rows_process(p, &w.proc, pages);
+	started = now_mono_ns();
+	watch_until(p, &w, &w.samples, 1200);
+	assert_int_equal(w.maps, 0);
+	c.truth->ready = 2;
+	while (!w.maps) {
+		if (now_mono_ns() - started > 60 * NSEC_PER_SEC)
+			fail_msg("no word of it");
+		nap(20);
+		watch_drain(p, &w, 1, false);
+	}
+	assert_int_equal(exec_pages_of(&w.proc), pages + 1);
+	/* Not again before ten seconds have passed. */
+	started = now_mono_ns();
+	watch_until(p, &w, &w.samples, 1500);
+	if (now_mono_ns() - started < 9 * NSEC_PER_SEC)
+		assert_int_equal(w.maps, 1);
+	/* Once user space has them, silence. */
+	rows_process(p, &w.proc, pages + 1);
+	assert_int_equal(w.seen, 1);
+	probes_free(p);
+	child_stop(&c);
+}
+
+static void body_sleep(struct truth *t)
+{
+	t->ready = 1;
+	for (;;)
+		pause();
+}
+
+static void who_sleeps_is_announced(void **state)
+{
+	struct child c = child_start(body_sleep, NULL), other = child_start(body_sleep, NULL);
+	struct watch w[2] = {{.pid = c.pid}, {.pid = other.pid}};
+	struct probes *p = open_probes(LISTED);
+
+	(void)state;
+	if (!p->announce) {
+		print_message("skipped: no iterator over tasks\n");
+		skip();
+	}
+	while (!c.truth->ready || !other.truth->ready)
+		nap(1);
+	list_pids(p, 1, &c, (unsigned[]){99});
+	watch_drain(p, w, 2, true);
+	assert_int_equal(w[0].seen, 0);
+	assert_int_equal(probes_announce(p), 0);
+	assert_int_equal(probes_announce(p), 0);
+	watch_drain(p, w, 2, false);
+	assert_int_equal(w[0].seen, 1);
+	assert_int_equal(w[0].proc.what, RAW_PROC_SEEN);
+	assert_true(w[0].proc.start_boottime_ns - c.start_ns < PF_USER_HZ_NS);
+	assert_int_equal(w[1].seen, 0);
+	probes_free(p);
+	child_stop(&c);
+	child_stop(&other);
+}
+
+/* ---- chunks ---- */
+
+static int chunk_read_back(struct probes *p, uint32_t chunk, uint8_t bytes[PF_CHUNK_BYTES])
+{
+	uint32_t id, zero = 0;
+	int fd, r;
+
+	r = bpf_map_lookup_elem(bpf_map__fd(p->core->maps.chunks), &chunk, &id);
+	if (r)
+		return r;
+	fd = bpf_map_get_fd_by_id(id);
+	assert_true(fd >= 0);
+	r = bpf_map_lookup_elem(fd, &zero, bytes);
+	close(fd);
+	return r;
+}
+
+static void chunks_hold_what_was_written(void **state)
+{
+	enum { N = 150 }; /* more than are published at once */
+	_cleanup_free_ uint8_t *bytes = xmalloc(PF_CHUNK_BYTES);
+	struct probes *p = open_probes(LISTED);
+	uint32_t x;
+
+	(void)state;
+	for (uint32_t i = 0; i < N; i++) {
+		x = 1000 + i;
+		assert_int_equal(probes_chunk_write(p, i, 4 * i, &x, 4), 0);
+	}
+	for (uint32_t i = 0; i < N; i += 7) { /* back to some, published or not */
+		x = 2000 + i;
+		assert_int_equal(probes_chunk_write(p, i, PF_CHUNK_BYTES - 4, &x, 4), 0);
+	}
+	assert_int_equal(probes_chunk_flush(p), 0);
+	for (uint32_t i = 0; i < N; i++) {
+		assert_int_equal(chunk_read_back(p, i, bytes), 0);
+		assert_int_equal(*(uint32_t *)(bytes + 4 * i), 1000 + i);
+		assert_int_equal(*(uint32_t *)(bytes + PF_CHUNK_BYTES - 4), i % 7 ? 0 : 2000 + i);
+	}
+	assert_int_equal(probes_chunk_drop(p, 3), 0);
+	assert_int_equal(probes_chunk_drop(p, 3), 0);
+	assert_int_equal(chunk_read_back(p, 3, bytes), -ENOENT);
+	x = 5; /* made again, empty */
+	assert_int_equal(probes_chunk_write(p, 3, 0, &x, 4), 0);
+	assert_int_equal(probes_chunk_flush(p), 0);
+	assert_int_equal(chunk_read_back(p, 3, bytes), 0);
+	assert_int_equal(*(uint32_t *)bytes, 5);
+	assert_int_equal(*(uint32_t *)(bytes + 12), 0);
+	assert_int_equal(probes_chunk_write(p, 1, PF_CHUNK_BYTES - 2, &x, 4), -EINVAL);
+	assert_int_equal(probes_chunk_write(p, PF_CHUNKS_MAX, 0, &x, 4), -EINVAL);
+	assert_int_equal(probes_grace(p), 0);
+	probes_free(p);
+}
+
+/* ---- signals ---- */
+
+IN_SECTION(pf_long) static void on_signal(int signal)
+{
+	(void)signal;
+	spin(2000);
+}
+
+IN_SECTION(pf_loop) static void body_signal(struct truth *t)
+{
+	static uint8_t other_stack[65536];
+	stack_t alternate = {.ss_sp = other_stack, .ss_size = sizeof(other_stack)};
+	struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_RESTART};
+	struct itimerval every = {{0, 5000}, {0, 5000}};
+
+	sigaltstack(&alternate, NULL);
+	sigaction(SIGPROF, &a, NULL);
+	setitimer(ITIMER_PROF, &every, NULL);
+	t->ready = 1;
+	spin_forever();
+	t->ready = 2; /* no tail call */
+}
+
+struct signal_tally {
+	uint64_t in_handler, through, n;
+};
+
+static void tally_signal(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
+{
+	struct signal_tally *t = arg;
+	bool handler = false, interrupted = false, body = false;
+
+	if (!stack)
+		return;
+	t->n += s->n;
+	for (size_t i = 0; i < stack->n; i++) {
+		handler |= IN_RANGE(stack->frames[i].address, pf_long);
+		interrupted |= handler && IN_RANGE(stack->frames[i].address, pf_short);
+		body |= interrupted && IN_RANGE(stack->frames[i].address, pf_loop);
+	}
+	t->in_handler += handler ? s->n : 0;
+	t->through += body ? s->n : 0;
+}
+
+/* The handler runs on its own stack; who was interrupted, and that one's caller, are behind it. */
+static void stacks_go_through_signal_handlers(void **state)
+{
+	struct child c = child_start(body_signal, NULL);
+	struct signal_tally t = {};
+	struct watch w = {.pid = c.pid, .each = tally_signal, .arg = &t};
+	struct probes *p = open_probes(LISTED);
+
+	(void)state;
+	list_pids(p, 1, &c, (unsigned[]){999});
+	watch_until(p, &w, &t.in_handler, 300);
+	assert_near("handlers with who they interrupted", (double)t.through / t.in_handler, 1,
+		    0.01);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- uprobes and ticks on one CPU ---- */
+
+SECTION_BOUNDS(pf_target);
+/* Begins like libcuda's functions: no frame record, no push. A frame-pointer walk loses its caller. */
+__asm__(".pushsection pf_target,\"ax\",@progbits\n"
+	"pf_target_fn:\n"
+	"	cmpl $0,(%rsp)\n"
+	"	ret\n"
+	".popsection\n");
+void pf_target_fn(void);
+
+IN_SECTION(pf_short) static void left_calls(void)
+{
+	pf_target_fn();
+	spin(2);
+}
+
+IN_SECTION(pf_long) static void right_calls(unsigned n)
+{
+	volatile unsigned below = n;
+
+	if (below)
+		right_calls(n - 1);
+	else
+		pf_target_fn();
+	spin(1);
+}
+
+static void on_first_cpu(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(1);
+}
+
+IN_SECTION(pf_loop) static void body_left(struct truth *t)
+{
+	on_first_cpu();
+	for (t->ready = 1;;)
+		left_calls();
+}
+
+IN_SECTION(pf_loop) static void body_right(struct truth *t)
+{
+	on_first_cpu();
+	for (t->ready = 1;;)
+		right_calls(10);
+}
+
+struct mix {
+	bool left;
+	uint64_t hits, ticks, wrong, lost;
+};
+
+/* A hit: pf_target, then exactly its own chain. A tick: nothing of the other process's. */
+static void tally_mix(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
+{
+	struct mix *m = arg;
+	bool hit = (int)s->event == TEST_EVENT;
+	size_t own = 0, others = 0, want = m->left ? 1 : 11;
+
+	*(hit ? &m->hits : &m->ticks) += s->n;
+	if (!stack) {
+		m->lost += s->n;
+		return;
+	}
+	for (size_t i = 0; i < stack->n; i++) {
+		bool left = IN_RANGE(stack->frames[i].address, pf_short);
+		bool right = IN_RANGE(stack->frames[i].address, pf_long);
+
+		own += m->left ? left : right;
+		others += m->left ? right : left;
+	}
+	if (others || own > want)
+		m->wrong += s->n;
+	else if (hit && (own != want || stack->frames[0].address != (uintptr_t)pf_target_fn ||
+			 !IN_RANGE(stack->frames[1 + want].address, pf_loop)))
+		m->wrong += s->n;
+}
+
+static struct uprobe_test_bpf *attach_uprobes(struct probes *p, const struct child c[2],
+					      struct bpf_link *links[2])
+{
+	struct uprobe_test_bpf *u = uprobe_test_bpf__open();
+	struct mappings *m = NULL;
+	struct raw_proc self = {.tgid = getpid()};
+	const struct mapping *of;
+	size_t offset;
+
+	assert_non_null(u);
+	u->rodata->pf_config = p->bpf_config;
+	assert_int_equal(lend_maps(p, u->obj), 0);
+	assert_int_equal(uprobe_test_bpf__load(u), 0);
+	assert_int_equal(mappings_read(self.tgid, start_of(getpid()), 0, &m), 0);
+	of = mappings_find(m, (uintptr_t)pf_target_fn);
+	assert_non_null(of);
+	offset = (uintptr_t)pf_target_fn - of->start + of->file_offset;
+	mappings_unref(m);
+	for (size_t i = 0; i < 2; i++) {
+		links[i] = bpf_program__attach_uprobe(u->progs.pf_uprobe_test, false, c[i].pid,
+						      "/proc/self/exe", offset);
+		if (!links[i]) {
+			print_message("skipped: no uprobes here (%s)\n", strerror(errno));
+			skip();
+		}
+	}
+	return u;
+}
+
+static uint64_t samples_dropped(struct probes *p)
+{
+	static const bool is_sample[] = {
+#define X(name, text, sample) sample,
+		PF_DROP_REASONS(X)
+#undef X
+	};
+	struct pf_stats s;
+	uint64_t n = 0;
+
+	assert_int_equal(stats_read(p, &s), 0);
+	for (size_t i = 0; i < _PF_DROP_MAX; i++)
+		n += is_sample[i] ? s.drop[i] : 0;
+	assert_int_equal(s.taken, s.delivered + n);
+	return n;
+}
+
+static void uprobes_and_ticks_never_mix(void **state)
+{
+	struct child c[2] = {child_start(body_left, NULL), child_start(body_right, NULL)};
+	struct mix m[2] = {{.left = true}, {.left = false}};
+	struct watch w[2] = {{.pid = c[0].pid, .each = tally_mix, .arg = &m[0]},
+			     {.pid = c[1].pid, .each = tally_mix, .arg = &m[1]}};
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct probes *p = open_probes(LISTED);
+	struct bpf_link *links[2];
+	struct uprobe_test_bpf *u = attach_uprobes(p, c, links);
+
+	(void)state;
+	list_pids(p, 2, c, (unsigned[]){999, 999});
+	while (MIN(m[0].ticks, m[1].ticks) < 500 || MIN(m[0].hits, m[1].hits) < 5000) {
+		if (now_mono_ns() > deadline)
+			fail_msg("%lu + %lu ticks, %lu + %lu hits in 60 s", m[0].ticks, m[1].ticks,
+				 m[0].hits, m[1].hits);
+		nap(100);
+		watch_drain(p, w, 2, true);
+	}
+	assert_int_equal(m[0].wrong + m[1].wrong, 0);
+	assert_int_equal(m[0].lost + m[1].lost, 0);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+	assert_int_equal(samples_dropped(p), 0);
+	bpf_link__destroy(links[0]);
+	bpf_link__destroy(links[1]);
+	uprobe_test_bpf__destroy(u);
+	probes_free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rows_lead_where_frame_pointers_do_not),
+		cmocka_unit_test(a_fork_has_its_parents_tables),
+		cmocka_unit_test(new_code_is_told_of),
+		cmocka_unit_test(who_sleeps_is_announced),
+		cmocka_unit_test(chunks_hold_what_was_written),
+		cmocka_unit_test(stacks_go_through_signal_handlers),
+		cmocka_unit_test(uprobes_and_ticks_never_mix),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
