@@ -132,6 +132,8 @@ static int open_files(struct node *n)
 		.host_debug_dir = conf->host_debug_dir,
 		.debuginfod_url = conf->debuginfod_url,
 		.debuginfod_cache = conf->debuginfod_cache,
+		.debuginfod_cache_bytes = conf->debuginfod_cache_bytes,
+		.debuginfod_timeout_ns = conf->debuginfod_timeout_ns,
 	};
 
 	return n->known_files ? 0 : files_new(&c, &n->known_files);

@@ -12,7 +12,7 @@
 #define MAX_STRING_BYTES 4096
 #define OFF		 "static_config.ebpf."
 
-enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, WARN };
+enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, WARN };
 
 struct key {
 	const char *path;
@@ -64,12 +64,16 @@ static const struct key keys[] = {
 	 "limit"},
 	{"symbols.cache_bytes", BYTES, AT(symbol_cache_bytes), "256Mi", 8, 1 << 16, NULL,
 	 "names and tables of files, kept by the agent; the least recently used go first"},
-	{"symbols.host_debug_dir", STRING, AT(host_debug_dir), "/usr/lib/debug", 0, 0, NULL,
-	 "debug files of the host, by build id and .gnu_debuglink; empty: none"},
-	{"symbols.debuginfod_url", STRING, AT(debuginfod_url), "", 0, 0, NULL,
+	{"symbols.host_debug_dir", STRING, AT(host_debug_dir), "/proc/1/root/usr/lib/debug", 0, 0,
+	 NULL, "debug files of the host, by build id and .gnu_debuglink; empty: none"},
+	{"symbols.debuginfod_url", URL, AT(debuginfod_url), "", 0, 0, NULL,
 	 "a debuginfod server that is asked for debug files by build id; empty: none is asked"},
 	{"symbols.debuginfod_cache", STRING, AT(debuginfod_cache), "", 0, 0, NULL,
 	 "directory for what it sent; empty: nothing is kept"},
+	{"symbols.debuginfod_cache_bytes", BYTES, AT(debuginfod_cache_bytes), "1Gi", 1, 1 << 20,
+	 NULL, "of that directory; the least recently used go first"},
+	{"symbols.debuginfod_timeout", DURATION, AT(debuginfod_timeout_ns), "60s", 1, 3600, NULL,
+	 "for one file"},
 	{"data_dir", STRING, AT(data_dir), "/var/lib/podflame", 0, 0, NULL,
 	 "state of hub and local"},
 	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|null",
@@ -177,6 +181,14 @@ static int parse_bytes(const char *s, uint64_t *ret)
 	return -EINVAL;
 }
 
+/* A server and perhaps a path: no user, query or IPv6 address. */
+static bool is_url(const char *s)
+{
+	size_t scheme = str_has_prefix(s, "https://") ? 8 : str_has_prefix(s, "http://") ? 7 : 0;
+
+	return scheme && !strchr("/:", s[scheme]) && !strpbrk(s, "?#@[] ");
+}
+
 /* Sets a key from its text form; false: not of its type or out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
@@ -193,6 +205,11 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		if (strlen(s) > 256 || regcomp(&re, s, REG_EXTENDED | REG_NOSUB))
 			return false;
 		regfree(&re);
+		set_string(c, k, s);
+		return true;
+	case URL:
+		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_url(s)))
+			return false;
 		set_string(c, k, s);
 		return true;
 	case CHOICE:
@@ -251,6 +268,9 @@ static void allowed(const struct key *k, char out[256])
 	case REGEX:
 		snprintf(out, 256, "a POSIX extended regular expression, at most 256 bytes");
 		break;
+	case URL:
+		snprintf(out, 256, "empty, or http://HOST[:PORT][/PATH] or the same with https");
+		break;
 	default:
 		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
 	}
@@ -270,7 +290,8 @@ static int set_json(struct walk *w, const struct key *k, const json_t *v)
 {
 	char text[64], range[256], reason[512];
 	const char *s = json_string_value(v);
-	bool wants_text = k->type == STRING || k->type == CHOICE || k->type == REGEX;
+	bool wants_text =
+		k->type == STRING || k->type == CHOICE || k->type == REGEX || k->type == URL;
 
 	if (k->type == WARN) {
 		if (w->warnings)
@@ -353,7 +374,7 @@ void conf_done(struct config *c)
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct key *k = &keys[i];
 
-		if (k->type == STRING || k->type == REGEX ||
+		if (k->type == STRING || k->type == REGEX || k->type == URL ||
 		    (k->type == CHOICE && k->offset != AT(opt_in_required))) {
 			char **s = member(c, k);
 

@@ -27,6 +27,7 @@ struct config {
 	uint64_t unwind_table_bytes;	/* of the kernel's memory, at most */
 	uint64_t symbol_cache_bytes;
 	char *host_debug_dir, *debuginfod_url, *debuginfod_cache;
+	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;
 	/* hub */
 	char *data_dir;
 	char *store_kind;

@@ -81,6 +81,8 @@ static void test_mistakes(void **state)
 		 "0 to 1"},
 		{"a: [\n", "f.yaml:2:1", ""},
 		{"- a\n", "f.yaml:1:1", "must be a mapping"},
+		{"symbols:\n  debuginfod_url: ftp://x/\n", "f.yaml:2:3", "http://HOST"},
+		{"symbols:\n  debuginfod_url: http://\n", "f.yaml:2:3", "http://HOST"},
 		{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
 	};
 
