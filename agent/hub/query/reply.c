@@ -346,6 +346,16 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 	buf_putc(b, ']');
 }
 
+/* Per cent of the samples whose stack is whole; null: there are none. */
+static void put_finished(struct buf *b, uint64_t n, uint64_t n_marked)
+{
+	if (n == 0 || n_marked > n)
+		buf_puts(b, ",\"finished_percent\":null");
+	else
+		buf_printf(b, ",\"finished_percent\":%.2f",
+			   100.0 * (double)(n - n_marked) / (double)n);
+}
+
 static void put_summary(struct buf *b, const struct tree *t, const struct tracing_request *r,
 			const struct store_summary *s)
 {
@@ -356,6 +366,7 @@ static void put_summary(struct buf *b, const struct tree *t, const struct tracin
 	buf_printf(b, ",\"processes\":%zu,\"nodes\":%zu", t->n_apps, t->n_nodes);
 	buf_printf(b, ",\"unnamed_samples\":%" PRIu64 ",\"incomplete_samples\":%" PRIu64,
 		   t->n_unnamed, t->n_marked);
+	put_finished(b, s->n_samples, t->n_marked);
 	buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
 		   s->truncated || t->n_cut_rows ? "true" : "false", t->n_cut_rows);
 	put_losses(b, s);

@@ -282,6 +282,19 @@ static json_t *summary(const struct sum *s)
 			 "nodesProfiling", (int)s->n_profiling, "nodesFailed", (int)s->n_failed);
 }
 
+/* As last told: a node that starts anew says nothing for a while. NULL: nothing was told yet. */
+static json_t *stacks(const struct sum *s, const json_t *target)
+{
+	char share[16];
+
+	if (!s->stacks)
+		return json_incref(json_object_get(json_object_get(target, "status"), "stacks"));
+
+	snprintf(share, sizeof(share), "%.1f%%",
+		 100.0 * (double)s->whole_stacks / (double)s->stacks);
+	return json_pack("{s:I, s:s}", "samples", (json_int_t)s->stacks, "finished", share);
+}
+
 static struct subject make_subject(const json_t *target, const struct sum *s, unsigned n_reports,
 				   const char *now, const char *events)
 {
@@ -305,7 +318,7 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	_cleanup_free_ char *events = target_events(target);
 	_cleanup_(sum_done) struct sum s = {0};
 	const char *first = json_str_at(target, "status.firstReadyTime", NULL);
-	json_t *conditions = json_array(), *out;
+	json_t *conditions = json_array(), *out, *told;
 	struct subject x;
 	struct verdict v;
 	uint64_t end;
@@ -332,6 +345,9 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 			failures(&s));
 	if (first)
 		json_object_set_new(out, "firstReadyTime", json_string(first));
+	told = stacks(&s, target);
+	if (told)
+		json_object_set_new(out, "stacks", told);
 	return out;
 }
 

@@ -75,6 +75,9 @@ static const struct row {
 	{"some pods opted out", TARGET("", ""),
 	 "[" NODE("n1", 2, true, true, WHY("PodOptedOut", 1)) "]", 1, "True", "Profiling", "True",
 	 "False", false},
+	{"a file has no unwind tables", TARGET("", ""),
+	 "[" NODE("n1", 2, true, true, WHY("UnwindTablesMissing", 0)) "]", 1, "True", "Profiling",
+	 "True", "True", false},
 	{"all containers wait", TARGET("", UNKNOWN_SINCE("29")),
 	 "[" NODE("n1", 2, false, false, WHY("ContainersNotRunning", 2)) "]", 1, "False",
 	 "ContainersNotRunning", "True", "False", false},
@@ -280,6 +283,38 @@ static void test_new_generation_waits_anew(void **state)
 	assert_string_equal(json_str_at(condition(s, "Ready"), "lastTransitionTime", ""), NOW);
 }
 
+#define STACKS(node, samples, share)                                                               \
+	"{\"node\": \"" node "\", \"generation\": 2, \"stacks\": {\"samples\": " #samples          \
+	", \"finished\": \"" share "\"}}"
+
+static void assert_stacks(const char *target, const char *entries, int64_t samples,
+			  const char *share)
+{
+	_cleanup_json_ json_t *s = compute(target, entries, 3);
+
+	assert_int_equal(json_int_at(s, "stacks.samples", 0), samples);
+	assert_string_equal(json_str_at(s, "stacks.finished", "none"), share);
+}
+
+static void test_whole_stacks(void **state)
+{
+	static const char had[] =
+		TARGET("", "\"stacks\": {\"samples\": 7, \"finished\": \"85.7%\"}");
+
+	(void)state;
+	assert_stacks(TARGET("", ""), "[" STACKS("n1", 1000, "99.0%") "]", 1000, "99.0%");
+	/* by samples, not by nodes */
+	assert_stacks(had, "[" STACKS("n1", 1000, "100.0%") "," STACKS("n2", 3000, "96.0%") "]",
+		      4000, "97.0%");
+	assert_stacks(TARGET("", ""), "[" NODE("n1", 1, true, true, "") "]", 0, "none");
+	assert_stacks(had, "[" NODE("n1", 1, true, true, "") "]", 7, "85.7%");
+	/* a node that says nonsense counts for nothing */
+	assert_stacks(TARGET("", ""),
+		      "[" STACKS("n1", 10, "50.0%") "," STACKS("n2", -5, "x") "," STACKS(
+			      "n3", 10, "700%") "," STACKS("n4", 9, "nan") "]",
+		      10, "50.0%");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_failures_are_bounded),
 		cmocka_unit_test(test_what_was_asked_for_is_no_failure),
 		cmocka_unit_test(test_first_ready_time),
+		cmocka_unit_test(test_whole_stacks),
 		cmocka_unit_test(test_transition_times),
 		cmocka_unit_test(test_new_generation_waits_anew),
 	};

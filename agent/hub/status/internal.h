@@ -24,6 +24,7 @@ struct sum {
 	unsigned n_entries, n_current; /* current: of the target's generation */
 	unsigned n_refused, n_profiling, n_failed;
 	unsigned pods_matched, pods, containers;
+	uint64_t stacks, whole_stacks; /* samples; those with a whole user stack, estimated */
 	bool sampled, stored; /* every event of the target, each somewhere */
 	struct group *groups; /* owned; most nodes first */
 	size_t n_groups;

@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 
+#define MAX_STACKS 1000000000 /* of a node */
+
 static enum weight weigh(const char *reason)
 {
 	static const struct {
@@ -33,6 +35,7 @@ static enum weight weigh(const char *reason)
 		{"UnsupportedRuntime", WEIGHT_MINOR},
 		{"Throttled", WEIGHT_MINOR},
 		{"ProcessUnreadable", WEIGHT_MINOR},
+		{"UnwindTablesMissing", WEIGHT_MINOR},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
@@ -71,6 +74,21 @@ static void add_reason(struct sum *s, const json_t *r, const char *node)
 	g->n_pods += count_at(r, "pods");
 }
 
+/* "99.7%" of so many samples. */
+static void add_stacks(struct sum *s, const json_t *stacks)
+{
+	int64_t samples = json_int_at(stacks, "samples", 0);
+	const char *share = json_str_at(stacks, "finished", "");
+	char *end;
+	double percent = strtod(share, &end);
+
+	if (end == share || !(percent >= 0 && percent <= 100) || samples <= 0 ||
+	    samples > MAX_STACKS)
+		return;
+	s->stacks += (uint64_t)samples;
+	s->whole_stacks += (uint64_t)((double)samples * percent / 100);
+}
+
 static void add_entry(struct sum *s, const json_t *e)
 {
 	const json_t *reasons = json_object_get(e, "reasons"), *r;
@@ -81,6 +99,7 @@ static void add_entry(struct sum *s, const json_t *e)
 	s->pods_matched += count_at(e, "podsMatched");
 	s->pods += count_at(e, "pods");
 	s->containers += count_at(e, "containers");
+	add_stacks(s, json_object_get(e, "stacks"));
 	json_array_foreach (reasons, i, r) {
 		enum weight w = weigh(json_str_at(r, "reason", ""));
 
