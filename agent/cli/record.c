@@ -19,7 +19,6 @@
 #define MAX_PIDS       256
 #define MAX_DURATION_S (7 * 24 * 3600)
 #define DRAIN_NS       NSEC_PER_SEC
-#define TABLE_BYTES    (64u << 20)
 #define HOLD_NS	       (10 * NSEC_PER_SEC) /* mappings of a process that has ended */
 
 /* ---- options ---- */
@@ -200,10 +199,7 @@ static int open_probes(struct recording *r, const struct probe_config *c)
 		fprintf(stderr, "podflame record: %s: %s\n", err.path, err.reason);
 		return e;
 	}
-	e = tables_kernel(r->probes, tables_budget(TABLE_BYTES), &r->unwind);
-	if (e)
-		fprintf(stderr, "podflame record: unwind tables do not work here: %s\n",
-			strerror(-e));
+	record_open_tables(r);
 	s = probes_support(r->probes, &n);
 	for (size_t i = 0; i < n; i++)
 		if (!s[i].ok)
@@ -241,40 +237,6 @@ static int begin(struct recording *r)
 
 /* ---- while it runs ---- */
 
-/* Files are parsed here, once each; samples wait in the kernel meanwhile. */
-static bool parse_unknown(struct recording *r, const struct mappings *m, const struct applied *a)
-{
-	struct elf_index *index;
-
-	for (size_t i = 0; i < a->n_unknown; i++)
-		if (files_index(r->files, &m->items[a->unknown[i]], &index) == 0)
-			elf_index_unref(index);
-	return a->n_unknown > 0;
-}
-
-/* What is known at once, so that few samples go without. */
-static void give_tables(struct recording *r, const struct mappings *m)
-{
-	bool again = r->unwind != NULL;
-
-	for (unsigned round = 0; again && round < 3; round++) {
-		struct applied a;
-
-		(void)tables_apply(r->unwind, r->files, m, &a);
-		again = parse_unknown(r, m, &a);
-		if (!again && a.missing && !r->missing)
-			r->missing = TAKE_PTR(a.missing);
-		applied_done(&a);
-	}
-}
-
-static void find_debug_files(struct recording *r, const struct mappings *m)
-{
-	for (size_t i = 0; i < m->n; i++)
-		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
-			files_debug(r->files, &m->items[i], m->root_fd);
-}
-
 static void read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id)
 {
 	struct mappings *m = NULL;
@@ -284,8 +246,7 @@ static void read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns,
 		return;
 	}
 	stacks_mappings(r->stacks, m);
-	give_tables(r, m);
-	find_debug_files(r, m);
+	record_give_tables(r, m);
 	mappings_unref(m);
 }
 
@@ -321,18 +282,6 @@ static int prepare(struct recording *r)
 	return e;
 }
 
-static void count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
-{
-	const char *reason = u ? u->end_reason : "lost";
-
-	if (!s->ustack)
-		return;
-	r->n_stacks += s->n;
-	r->n_whole += reason ? 0 : s->n;
-	if (reason)
-		counter_add(counter("podflame_stacks_unfinished_total", "reason", reason), s->n);
-}
-
 /* Something was mapped after the last look (dlopen): once a process and drain is enough. */
 static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {
@@ -353,7 +302,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	if (u)
 		read_again(r, s, u);
 	r->n_samples += s->n;
-	count_end(r, s, u);
+	record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, s->tgid, s->start_boottime_ns, u, k, lost,
 			   &stack) ||
 	    record_add(r, s, drain_names(d, s->names), stack))
@@ -425,37 +374,13 @@ static void print_drop(const char *name, const char *label, const char *reason, 
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " %s\n", n, reason);
 }
 
-static void print_end(const char *name, const char *label, const char *reason, uint64_t n,
-		      void *arg)
-{
-	(void)label;
-	(void)arg;
-	if (n && streq(name, "podflame_stacks_unfinished_total"))
-		fprintf(stderr, "podflame record: stacks that end early: %" PRIu64 " %s\n", n,
-			reason);
-}
-
-static void print_stacks(const struct recording *r)
-{
-	uint64_t share = r->n_stacks ? r->n_whole * 1000 / r->n_stacks : 0;
-
-	if (!r->n_stacks)
-		return;
-	fprintf(stderr,
-		"podflame record: %" PRIu64 ".%" PRIu64 " %% of %" PRIu64 " stacks are whole\n",
-		share / 10, share % 10, r->n_stacks);
-	counter_each(print_end, NULL);
-	if (r->missing)
-		fprintf(stderr, "podflame record: no unwind tables: %s\n", r->missing);
-}
-
 static void summary(const struct recording *r, bool written)
 {
 	fprintf(stderr, "podflame record: %s: %" PRIu64 " samples of %zu processes\n",
 		written ? r->options->output : "not written", r->n_samples, r->batch->n_profiles);
 	if (!r->n_samples)
 		fprintf(stderr, "podflame record: nothing of it used the CPU in that time\n");
-	print_stacks(r);
+	record_print_stacks(r);
 	if (r->n_unmapped)
 		fprintf(stderr,
 			"podflame record: %u processes had no mappings to read: ended already, or "

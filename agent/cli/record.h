@@ -49,6 +49,13 @@ struct recording {
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
 int record_begin_cgroup(struct recording *r, record_open_fn *open);
 
+/* record_tables.c */
+void record_open_tables(struct recording *r);
+/* Tables and debug files of a process's files; blocks as long as that takes. */
+void record_give_tables(struct recording *r, const struct mappings *m);
+void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
+void record_print_stacks(const struct recording *r);
+
 /* record_output.c */
 /* -E2BIG: the batch is full. */
 int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
