@@ -20,14 +20,14 @@ ours() { # prog|link
 none() { [ "$(ours prog)" = 0 ] && [ "$(ours link)" = 0 ]; }
 pod app c node1 "/bin/shares c"
 running app c
-wait_check 60 "without a target there is no program and no link" none
+wait_check 120 "without a target there is no program and no link" none
 for round in first second; do
     began=$(now)
     target app all '{"podSelector": {}}'
-    wait_check 60 "$round target: samples" has_samples "pod='c'" "$began"
+    wait_check 120 "$round target: samples" has_samples "pod='c'" "$began"
     check "$round target: there are programs ($(ours prog)) and links ($(ours link))" test "$(ours prog)" -gt 0 -a "$(ours link)" -gt 0
     k -n app delete profilingtarget all >/dev/null
-    wait_check 60 "$round target deleted: no program and no link" none
+    wait_check 120 "$round target deleted: no program and no link" none
 done
 # reports go with the DaemonSet, and with their node
 owner() { [ "$(k -n podflame-system get profilingnodereports -o jsonpath='{.items[*].metadata.ownerReferences[*].kind}')" = "DaemonSet DaemonSet" ]; }
@@ -36,4 +36,4 @@ k apply -f - >/dev/null <<EOF
 {apiVersion: podflame.io/v1alpha1, kind: ProfilingNodeReport, metadata: {name: gone, namespace: podflame-system}, spec: {nodeName: gone}}
 EOF
 only_theirs() { [ "$(k -n podflame-system get profilingnodereports -o jsonpath='{.items[*].metadata.name}')" = "node1 node2" ]; }
-wait_check 60 "the report of a node that is gone is deleted, no other" only_theirs
+wait_check 120 "the report of a node that is gone is deleted, no other" only_theirs

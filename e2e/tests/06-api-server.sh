@@ -29,7 +29,7 @@ went_on() { # what is stored of that time is what the program used then, but for
 wait_check 90 "profiling went on without it" went_on
 note "$(went_on || true)"
 target app later '{"podSelector": {"matchLabels": {"app": "later"}}}'
-wait_check 60 "a target made after is taken up" has_samples "pod='later'" "$began"
+wait_check 120 "a target made after is taken up" has_samples "pod='later'" "$began"
 k -n app delete profilingtarget steady >/dev/null
 stopped() { [ "$(us_of "pod='steady'" $(($(now) - 6)) "$(now)")" = 0 ]; }
-wait_check 60 "a target deleted after is gone" stopped
+wait_check 120 "a target deleted after is gone" stopped
