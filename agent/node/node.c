@@ -131,6 +131,7 @@ static int open_files(struct node *n)
 		.cache_bytes = conf->symbol_cache_bytes,
 		.host_debug_dir = conf->host_debug_dir,
 		.debuginfod_url = conf->debuginfod_url,
+		.debuginfod_ca_file = conf->debuginfod_ca_file,
 		.debuginfod_cache = conf->debuginfod_cache,
 		.debuginfod_cache_bytes = conf->debuginfod_cache_bytes,
 		.debuginfod_timeout_ns = conf->debuginfod_timeout_ns,

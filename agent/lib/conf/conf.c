@@ -68,6 +68,8 @@ static const struct key keys[] = {
 	 NULL, "debug files of the host, by build id and .gnu_debuglink; empty: none"},
 	{"symbols.debuginfod_url", URL, AT(debuginfod_url), "", 0, 0, NULL,
 	 "a debuginfod server that is asked for debug files by build id; empty: none is asked"},
+	{"symbols.debuginfod_ca_file", STRING, AT(debuginfod_ca_file), "", 0, 0, NULL,
+	 "CA of its certificate (PEM); empty: the system's"},
 	{"symbols.debuginfod_cache", STRING, AT(debuginfod_cache), "", 0, 0, NULL,
 	 "directory for what it sent; empty: nothing is kept"},
 	{"symbols.debuginfod_cache_bytes", BYTES, AT(debuginfod_cache_bytes), "1Gi", 1, 1 << 20,

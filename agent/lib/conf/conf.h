@@ -26,7 +26,7 @@ struct config {
 	/* native stacks */
 	uint64_t unwind_table_bytes;	/* of the kernel's memory, at most */
 	uint64_t symbol_cache_bytes;
-	char *host_debug_dir, *debuginfod_url, *debuginfod_cache;
+	char *host_debug_dir, *debuginfod_url, *debuginfod_ca_file, *debuginfod_cache;
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;
 	/* hub */
 	char *data_dir;

@@ -30,7 +30,7 @@ struct wanted {
 struct debuginfod {
 	struct files *f;
 	struct fetch_url url;
-	char *dir, *ca_pem;
+	char *dir, *ca_file;
 	uint64_t cache_bytes, timeout_ns;
 	int dir_fd; /* -1: nothing is kept */
 	pthread_t thread;
@@ -165,7 +165,7 @@ static int download(const struct debuginfod *d, const char *build_id, int fd, ui
 	_cleanup_free_ char *path = xasprintf("/buildid/%s/debuginfo", build_id);
 	struct fetch_request r = {.url = &d->url,
 				  .path = path,
-				  .ca_pem = d->ca_pem,
+				  .ca_file = d->ca_file,
 				  .fd = fd,
 				  .max_bytes = MIN(d->f->debug_max_bytes, max_bytes),
 				  .timeout_ns = d->timeout_ns,
@@ -354,7 +354,7 @@ int debuginfod_new(struct files *f, const struct files_config *c, struct debugin
 		goto fail;
 	d->f = f;
 	d->dir = xstrdup(c->debuginfod_cache);
-	d->ca_pem = xstrdup(c->debuginfod_ca_pem);
+	d->ca_file = xstrdup(c->debuginfod_ca_file);
 	d->dir_fd = -1;
 	d->cache_bytes =
 		c->debuginfod_cache_bytes ? c->debuginfod_cache_bytes : DEFAULT_CACHE_BYTES;
@@ -365,7 +365,7 @@ int debuginfod_new(struct files *f, const struct files_config *c, struct debugin
 	r = -pthread_create(&d->thread, NULL, work, d);
 	if (r < 0) {
 		free(d->dir);
-		free(d->ca_pem);
+		free(d->ca_file);
 		goto fail;
 	}
 	*ret = d;
@@ -394,7 +394,7 @@ struct debuginfod *debuginfod_free(struct debuginfod *d)
 	closep(&d->dir_fd);
 	fetch_url_done(&d->url);
 	free(d->dir);
-	free(d->ca_pem);
+	free(d->ca_file);
 	pthread_mutex_destroy(&d->lock);
 	pthread_cond_destroy(&d->changed);
 	free(d);

@@ -20,7 +20,7 @@ struct fixture {
 	struct container c;
 	enum how how;
 	uint64_t timeout_ns;
-	const char *ca_pem;
+	const char *ca_file;
 	uint64_t cache_bytes;
 	char url[96], cache[TESTDIR_BYTES + 16];
 };
@@ -101,7 +101,7 @@ static struct files *open_files(const struct fixture *f)
 {
 	struct files_config c = {.debuginfod_url = f->url,
 				 .debuginfod_cache = f->cache,
-				 .debuginfod_ca_pem = f->ca_pem,
+				 .debuginfod_ca_file = f->ca_file,
 				 .debuginfod_timeout_ns = f->timeout_ns,
 				 .debuginfod_cache_bytes = f->cache_bytes,
 				 .debug_max_bytes = MAX_BYTES};
@@ -241,15 +241,19 @@ static void only_the_given_ca_is_trusted(void **state)
 	struct fixture f = {.how = GOOD};
 	struct test_ca ca, other;
 	struct test_cert cert;
+	_cleanup_free_ char *path = NULL;
 
 	(void)state;
 	test_ca_init(&ca, "ca");
 	test_ca_init(&other, "other");
 	test_cert_init(&cert, &ca, "IP:127.0.0.1");
 	begin(&f, &cert);
-	f.ca_pem = other.pem;
+	path = xasprintf("%s/ca.pem", dir);
+	f.ca_file = path;
+	assert_answer(&f, "debuginfod_failed", "(none)"); /* there is no such file */
+	assert_int_equal(file_write_atomic(path, other.pem, strlen(other.pem), 0600), 0);
 	assert_answer(&f, "debuginfod_failed", "(none)");
-	f.ca_pem = ca.pem;
+	assert_int_equal(file_write_atomic(path, ca.pem, strlen(ca.pem), 0600), 0);
 	assert_answer(&f, "debuginfod", "hidden_function");
 	finish(&f);
 	test_cert_done(&cert);

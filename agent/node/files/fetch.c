@@ -3,8 +3,10 @@
 #include "lib/loop/http.h"
 #include "node/files/internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
+#define CA_BYTES_MAX (8u << 20)
 #define LOOK_NS                                                                                    \
 	(200 * NSEC_PER_MSEC) /* how often limits and the end of the program are looked at */
 
@@ -139,10 +141,29 @@ static int transfer(struct fetch *x, const char *path)
 	return e < 0 ? e : x->error;
 }
 
+/* Read each time: it may be replaced. */
+static int open_tls(const char *ca_file, struct tls **ret)
+{
+	_cleanup_free_ char *pem = NULL;
+	struct tls_config c = {0};
+	struct field_error err = {0};
+	int r = 0;
+
+	if (ca_file && *ca_file)
+		r = file_read(AT_FDCWD, ca_file, CA_BYTES_MAX, &pem, NULL);
+	if (r < 0)
+		log_warn("debuginfod: %s: %s", ca_file, strerror(-r));
+	c.ca_pem = pem;
+	if (r == 0)
+		r = tls_new(&c, false, ret, &err);
+	if (err.reason[0])
+		log_warn("debuginfod: %s: %s", err.path, err.reason);
+	return r < 0 ? -EIO : 0; /* -ENOENT is the server's */
+}
+
 int fetch(const struct fetch_request *r)
 {
 	_cleanup_free_ char *path = xasprintf("%s%s", r->url->path, r->path);
-	struct tls_config tc = {.ca_pem = r->ca_pem};
 	struct http_client_config cc = {.address = r->url->host,
 					.port = r->url->port,
 					.user_agent = "podflame/" PODFLAME_VERSION};
@@ -153,7 +174,7 @@ int fetch(const struct fetch_request *r)
 	if (e < 0)
 		return e;
 	if (r->url->tls)
-		e = tls_new(&tc, false, &tls, NULL);
+		e = open_tls(r->ca_file, &tls);
 	cc.tls = tls;
 	if (e == 0)
 		e = http_client_new(x.loop, &cc, &x.client);

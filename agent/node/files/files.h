@@ -16,7 +16,7 @@ struct files_config {
 	const char *host_debug_dir;	/* "" or NULL: no debug files of the host; "/usr/lib/debug" */
 	const char *debuginfod_url;	/* "" or NULL: off. Asked by build id, in the background */
 	const char *debuginfod_cache;	/* directory for what came from there; "" or NULL: not kept */
-	const char *debuginfod_ca_pem;	/* NULL: the system's */
+	const char *debuginfod_ca_file;	/* PEM, read for each file; "" or NULL: the system's */
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;	/* 0: 1 GiB; 60 s a file */
 	uint64_t debug_timeout_ns;	/* for the debug index of a file; 0: 10 s */
 	size_t debug_max_bytes;		/* largest debug file read; 0: 2 GiB */

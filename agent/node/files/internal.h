@@ -128,9 +128,9 @@ int fetch_url_parse(const char *url, struct fetch_url *ret); /* -EINVAL */
 void fetch_url_done(struct fetch_url *u);
 struct fetch_request {
 	const struct fetch_url *url;
-	const char *path;   /* below the URL's */
-	const char *ca_pem; /* NULL: the system's */
-	int fd;		    /* written to */
+	const char *path;    /* below the URL's */
+	const char *ca_file; /* "" or NULL: the system's */
+	int fd;		     /* written to */
 	size_t max_bytes;
 	uint64_t timeout_ns; /* of the whole */
 	const atomic_bool *stopping;
