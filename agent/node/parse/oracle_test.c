@@ -560,7 +560,9 @@ static void check_gaps(struct file *f)
 			uint16_t number = our_rule(f, end);
 
 			f->gaps++;
-			if (number != PF_RULE_GAP && number != PF_RULE_SIGNAL && !in_plt(f, end)) {
+			/* a PLT without FDE may begin behind less than 16 bytes */
+			if (number != PF_RULE_GAP && number != PF_RULE_SIGNAL &&
+			    !in_plt(f, end + 15)) {
 				f->outcomes[NOT_GAP]++;
 				buf_printf(&f->notes, "%s %#lx: no FDE, ours %#x\n", f->path, end,
 					   number);
