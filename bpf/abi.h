@@ -40,6 +40,8 @@ struct pf_config {
 struct pf_settings {
 	uint32_t generation;
 	uint32_t node_period_us; /* of the event as it ticks: what one tick of Total is worth */
+	uint32_t tables; /* raised after every change of unwind_files: looked-up rules are void */
+	uint32_t pad;
 };
 /* Answer of program `whoami`, run by the agent on itself: map `self`. */
 struct pf_self {
@@ -136,16 +138,16 @@ enum pf_frame_kind {
 
 /* X(name, text of the marker "[unwind: text]"; NULL: the stack is finished) */
 #define PF_STACK_ENDS(X)                                                                           \
-	X(ROOT, NULL)			/* the outermost frame: return address undefined or 0 */   \
-	X(DEPTH, "truncated")		/* PF_MAX_USER_FRAMES reached: shown as [truncated] */     \
-	X(READ, "read")			/* stack memory could not be read */                       \
-	X(FP, "no_frame_pointer")	/* no table for this code, and rbp leads nowhere */        \
-	X(PENDING, "tables_pending")	/* the tables of its process or file are being made */     \
-	X(NO_TABLE, "no_table")		/* the file's table was refused or is over the budget */   \
-	X(EXPRESSION, "expression")	/* a rule that we don't evaluate */                        \
-	X(REGISTER, "register")		/* a rule needs a register that only a leaf has */         \
-	X(STUCK, "stack_not_growing")	/* the caller's frame is not above this one */             \
-	X(BAD_PC, "bad_address")	/* a return address that no code can have */               \
+	X(ROOT, NULL)		      /* the outermost frame: return address undefined or 0 */     \
+	X(DEPTH, "truncated")	      /* PF_MAX_USER_FRAMES reached: shown as [truncated] */       \
+	X(READ, "read")		      /* stack memory could not be read */                         \
+	X(FP, "no_frame_pointer")     /* no table for this code, and rbp leads nowhere */          \
+	X(PENDING, "tables_pending")  /* the tables of its process or file are being made */       \
+	X(NO_TABLE, "no_table")	      /* the file's table was refused or is over the budget */     \
+	X(EXPRESSION, "expression")   /* a rule that we don't evaluate */                          \
+	X(REGISTER, "register")	      /* a rule needs a register that only a leaf has */           \
+	X(STUCK, "stack_not_growing") /* the caller's frame is not above this one */               \
+	X(BAD_PC, "bad_address")      /* a return address that no code can have */                 \
 	X(COMPAT, "32_bit_code")
 enum pf_stack_end {
 #define X(name, text) PF_END_##name,
@@ -220,7 +222,7 @@ struct pf_stats {
 };
 
 _Static_assert(sizeof(struct pf_config) == 56, "abi");
-_Static_assert(sizeof(struct pf_settings) == 8, "abi");
+_Static_assert(sizeof(struct pf_settings) == 16, "abi");
 _Static_assert(sizeof(struct pf_filter) == 16, "abi");
 _Static_assert(sizeof(struct pf_listed) == 24, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");

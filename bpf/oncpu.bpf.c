@@ -6,7 +6,8 @@
 #include "capture.h"
 
 static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct task_struct *task,
-				      uint64_t cgroup_id, uint32_t period_us, uint32_t generation)
+				      uint64_t cgroup_id, uint32_t period_us,
+				      const struct pf_settings *set)
 {
 	struct pf_count_key key = {
 		.start_boottime_ns = task->group_leader->start_boottime,
@@ -18,6 +19,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	};
 	uint64_t seed = pf_hash_start(key.start_boottime_ns, task->tgid);
 	bool user = pf_context_is_user(&ctx->regs), compat = false;
+	uint32_t generation = set->generation;
 	struct pf_scratch *s;
 
 	if (!key.tgid) {
@@ -27,7 +29,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	s = pf_scratch_get(PF_CONTEXT_INTERRUPT);
 	if (!s)
 		return;
-	pf_find_process(&s->walk, task);
+	pf_find_process(&s->walk, task, set);
 	pf_note_proc(task, cgroup_id, &s->walk, generation);
 	key.names = pf_intern_names(task, seed, generation);
 	if (user)
@@ -71,7 +73,7 @@ int pf_oncpu(struct bpf_perf_event_data *ctx)
 	if (!set)
 		return 0;
 	PF_STAT(taken);
-	pf_sample(ctx, task, cgroup_id, f->period_us, set->generation);
+	pf_sample(ctx, task, cgroup_id, f->period_us, set);
 	return 0;
 }
 

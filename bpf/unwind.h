@@ -13,6 +13,16 @@
 #define PF_REG_RBP 6
 #define PF_REG_RSP 7
 
+/* A rule that was looked up before: one cache line instead of the ten that a look-up touches. */
+struct pf_recent {
+	uint64_t address; /* ELF virtual address */
+	uint32_t file;
+	uint32_t tables; /* pf_settings.tables then */
+	struct pf_rule rule;
+};
+#define PF_RECENT_BITS	   9
+#define PF_RULE_IS_SPECIAL 0xff /* pf_recent.rule.cfa: extra is an enum pf_rule_special */
+
 struct pf_walk {
 	/* The frame at hand. */
 	uint64_t ip, sp, bp;
@@ -25,6 +35,7 @@ struct pf_walk {
 	bool in_file;		/* ip may be code of a file: not known to be JIT code */
 	uint32_t no_table;	/* enum pf_stack_end: what to say where nothing leads on */
 
+	uint32_t tables; /* pf_settings.tables when the walk began */
 	struct pf_process process;
 	struct pf_mapping mapping; /* the one that the last address was in */
 	struct pf_file file;	   /* of that mapping */
@@ -45,6 +56,7 @@ struct pf_scratch {
 	struct pf_walk walk;
 	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
 	uint64_t user[24]; /* what was read of the process's memory */
+	struct pf_recent recent[1 << PF_RECENT_BITS];
 	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
 	struct {
 		struct pf_record h;
@@ -213,49 +225,63 @@ static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint3
 	return row ? row->rule : PF_RULE_GAP;
 }
 
-/* The number of the rule for the frame at hand; sets no_table for where it is a gap. */
-static __always_inline uint32_t pf_rule_number(struct pf_walk *w)
+/* By the file's pages, rows and rules; a special rule as pf_recent has it. */
+static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, struct pf_rule *ret)
 {
-	uint64_t pc = w->exact ? w->ip : w->ip - 1;
+	uint64_t n = (address >> PF_PAGE_BITS) - w->file.first_page;
+	const struct pf_rule *rule = NULL;
 	const struct pf_page *page;
 	const uint8_t *chunk;
-	uint64_t address, n;
+	uint32_t number;
+
+	ret->cfa = PF_RULE_IS_SPECIAL;
+	ret->extra = PF_RULE_GAP;
+	if (n >= w->file.n_pages || !(chunk = pf_chunk(w->file.pages)))
+		return;
+	page = pf_in_chunk(chunk, PF_REF_BYTES(w->file.pages) + n * sizeof(*page), sizeof(*page));
+	if (!page)
+		return;
+	number = pf_search_rows(page, address & (PF_PAGE_BYTES - 1), !w->exact);
+	ret->extra = number;
+	if (number >= PF_RULE_SPECIAL_MIN)
+		return;
+	ret->extra = PF_RULE_UNSUPPORTED;
+	if (number >= w->file.n_rules || !(chunk = pf_chunk(w->file.rules)))
+		return;
+	rule = pf_in_chunk(chunk, PF_REF_BYTES(w->file.rules) + (uint64_t)number * sizeof(*rule),
+			   sizeof(*rule));
+	if (rule)
+		*ret = *rule;
+}
+
+/* The rule for the frame at hand; NULL: code without a table, no_table says why. */
+static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t pc = w->exact ? w->ip : w->ip - 1, address, slot;
+	struct pf_recent *r;
 
 	w->no_table = w->known ? PF_END_FP : PF_END_PENDING;
 	w->in_file = !w->known;
 	if (!pf_find_mapping(w, pc))
-		return PF_RULE_GAP;
+		return NULL;
 	w->in_file = true;
 	if (w->file.state != PF_FILE_READY) {
 		w->no_table = w->file.state == PF_FILE_NONE ? PF_END_NO_TABLE : PF_END_PENDING;
-		return PF_RULE_GAP;
+		return NULL;
 	}
 	w->no_table = PF_END_FP;
-	address = pc - w->mapping.bias;
-	n = (address >> PF_PAGE_BITS) - w->file.first_page;
-	if (n >= w->file.n_pages)
-		return PF_RULE_GAP;
-	chunk = pf_chunk(w->file.pages);
-	if (!chunk)
-		return PF_RULE_GAP;
-	page = pf_in_chunk(chunk, PF_REF_BYTES(w->file.pages) + n * sizeof(*page), sizeof(*page));
-	if (!page)
-		return PF_RULE_GAP;
-	return pf_search_rows(page, address & (PF_PAGE_BYTES - 1), !w->exact);
-}
-
-static __always_inline const struct pf_rule *pf_rule_get(const struct pf_walk *w, uint32_t number)
-{
-	const uint8_t *chunk;
-
-	if (number >= w->file.n_rules)
-		return NULL;
-	chunk = pf_chunk(w->file.rules);
-	if (!chunk)
-		return NULL;
-	return pf_in_chunk(chunk,
-			   PF_REF_BYTES(w->file.rules) + (uint64_t)number * sizeof(struct pf_rule),
-			   sizeof(struct pf_rule));
+	/* A leaf and a caller at one address may have two rules: pf_search_rows. */
+	address = (pc - w->mapping.bias) << 1 | w->exact;
+	slot = (address + w->mapping.file) * PF_HASH_K >> (64 - PF_RECENT_BITS);
+	r = &s->recent[slot];
+	if (r->address != address || r->file != w->mapping.file || r->tables != w->tables) {
+		pf_look_up(w, address >> 1, &r->rule);
+		r->address = address;
+		r->file = w->mapping.file;
+		r->tables = w->tables;
+	}
+	return &r->rule;
 }
 
 /* ---- from a frame to its caller: each sets ip, sp and bp, or ends the walk (1) ---- */
@@ -415,7 +441,7 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 	return PF_IN_BODY;
 }
 
-/* mov $15,%eax or %rax; syscall: rt_sigreturn */
+/* mov $15,%eax or %rax; syscall: rt_sigreturn. C libraries align it, or put one nop before it. */
 static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 {
 	return bytes == 0x0f0000000fc0c748 || (bytes & 0xffffffffffffff) == 0x050f0000000fb8;
@@ -463,7 +489,8 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 			place = PF_AT_ENTRY;
 		else
 			place = pf_place_of(code, before);
-	} else if (w->in_file && pf_read(&bytes, sizeof(bytes), w->ip) && pf_is_sigreturn(bytes)) {
+	} else if (w->in_file && (w->ip & 15) <= 1 && pf_read(&bytes, sizeof(bytes), w->ip) &&
+		   pf_is_sigreturn(bytes)) {
 		return pf_by_signal(s);
 	}
 	if (place == PF_IN_BODY)
@@ -480,24 +507,24 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 
 static __always_inline int pf_to_caller(struct pf_scratch *s)
 {
+	const struct pf_rule *r = pf_rule_of(s);
 	struct pf_walk *w = &s->walk;
-	uint32_t number = pf_rule_number(w);
-	const struct pf_rule *r;
 
-	switch (number) {
+	if (!r)
+		return pf_by_guess(s);
+	if (r->cfa != PF_RULE_IS_SPECIAL)
+		return pf_by_rule(w, r);
+	switch (r->extra) {
 	case PF_RULE_GAP:
 		return pf_by_guess(s);
 	case PF_RULE_ROOT:
 		return pf_end(w, PF_END_ROOT);
-	case PF_RULE_UNSUPPORTED:
-		return pf_end(w, PF_END_EXPRESSION);
 	case PF_RULE_SIGNAL:
 		return pf_by_signal(s);
 	case PF_RULE_FP:
 		return pf_by_record(w, true);
 	}
-	r = pf_rule_get(w, number);
-	return r ? pf_by_rule(w, r) : pf_end(w, PF_END_EXPRESSION);
+	return pf_end(w, PF_END_EXPRESSION);
 }
 
 static long pf_step(uint32_t i, struct pf_loop *loop)

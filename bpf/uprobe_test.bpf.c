@@ -25,7 +25,7 @@ int pf_uprobe_test(struct pt_regs *ctx)
 	key.start_boottime_ns = task->group_leader->start_boottime;
 	key.tgid = pf_pid_seen(task->group_leader->thread_pid);
 	seed = pf_hash_start(key.start_boottime_ns, task->tgid);
-	pf_find_process(&s->walk, task);
+	pf_find_process(&s->walk, task, set);
 	pf_regs_of_context(&s->walk, ctx);
 	key.ustack = pf_walk_user(s, task->self_exec_id, seed, true, false);
 	pf_intern_stack(s, key.ustack, set->generation);

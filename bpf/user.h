@@ -79,7 +79,8 @@ static __always_inline const struct pf_process *pf_process_of(struct task_struct
  * Its mappings into the walk. Who has just been forked has its parent's until its own are
  * there: self_exec_id is inherited, and raised by every exec (begin_new_exec).
  */
-static __always_inline void pf_find_process(struct pf_walk *w, struct task_struct *task)
+static __always_inline void pf_find_process(struct pf_walk *w, struct task_struct *task,
+					    const struct pf_settings *set)
 {
 	struct task_struct *leader = task->group_leader, *parent;
 	const struct pf_process *p = pf_process_of(leader);
@@ -93,6 +94,8 @@ static __always_inline void pf_find_process(struct pf_walk *w, struct task_struc
 		if (p && (!mm || p->exec_pages != mm->exec_vm))
 			p = NULL;
 	}
+	/* Before any table is read: what is looked up may be newer than this says, never older. */
+	w->tables = *(volatile const uint32_t *)&set->tables;
 	w->known = p != NULL;
 	if (p)
 		w->process = *p;

@@ -34,6 +34,7 @@ static int settings_map(struct probes *p)
 	if (m == MAP_FAILED)
 		return -errno;
 	p->settings = m;
+	p->settings->tables = 1; /* 0: what an empty cache of rules would be of */
 	return 0;
 }
 

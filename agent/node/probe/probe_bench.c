@@ -5,7 +5,7 @@
  * runs that is not selected. One JSON object a line. Needs root.
  */
 #include "lib/base/bench.h"
-#include "node/probe/internal.h"
+#include "node/probe/rows_test.h"
 
 #include <linux/perf_event.h>
 #include <sched.h>
@@ -16,6 +16,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "core.skel.h"
+#include "proc.skel.h"
 
 #define HZ	  999
 #define PAIRS	  51
@@ -172,19 +175,12 @@ static double bench_filtered(struct probes *p, const struct procs_filter *nobody
 }
 
 /* The program's time less that of ticks that were filtered out, a sample delivered. */
-static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned depth,
-			double filtered_ns)
+static double ns_a_sample(struct probes *p, double filtered_ns)
 {
-	_cleanup_free_ char *name = xasprintf("probe.sample_depth_%u", depth);
 	int ours = oncpu_fd(p);
 	struct probes_stats s0, s1;
-	pid_t busy = start(depth);
 	struct cost c0, c1;
 
-	into_cgroup(busy);
-	if (probes_filter(p, f, 1))
-		bench_die("filter", errno);
-	bench_nap(200);
 	c0 = program_cost(ours);
 	probes_stats(p, &s0);
 	for (int i = 0; i < 3; i++) {
@@ -196,11 +192,127 @@ static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned
 	}
 	c1 = program_cost(ours);
 	probes_stats(p, &s1);
+	return ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
+	       MAX(s1.delivered - s0.delivered, 1ul);
+}
+
+static void sample_only(struct probes *p, const struct procs_filter *f, pid_t pid)
+{
+	into_cgroup(pid);
+	if (probes_filter(p, f, 1))
+		bench_die("filter", errno);
+	bench_nap(200);
+}
+
+static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned depth,
+			double filtered_ns)
+{
+	_cleanup_free_ char *name = xasprintf("probe.sample_depth_%u", depth);
+	pid_t busy = start(depth);
+
+	sample_only(p, f, busy);
+	bench_report(name, ns_a_sample(p, filtered_ns), "ns/sample",
+		     "4000 at 30 frames with bpf_get_stackid");
 	stop(busy);
-	bench_report(name,
-		     ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
-			     MAX(s1.delivered - s0.delivered, 1ul),
-		     "ns/sample", "4000 at 30 frames with bpf_get_stackid");
+}
+
+/* ---- the same by unwind tables ---- */
+
+static void rows_work(void)
+{
+	for (volatile bool end = false; !end;)
+		;
+}
+
+static pid_t start_rows(unsigned depth)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		bench_die("fork", errno);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pf_rows_enter(depth, rows_work);
+	}
+	return pid;
+}
+
+/* Its key, and the pages of code it had then. */
+static void rows_process_of(struct probes *p, pid_t pid)
+{
+	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
+	struct mappings *m = NULL;
+
+	while (!m && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		if (probes_drain(p, false, &d))
+			break;
+		for (size_t i = 0; i < d->n_procs && !m; i++)
+			if ((pid_t)d->procs[i].tgid == pid &&
+			    !mappings_read(pid, d->procs[i].start_boottime_ns, d->procs[i].exec_id,
+					   &m))
+				rows_process(p, &d->procs[i], m->exec_pages);
+		drain_free(d);
+		bench_nap(20);
+	}
+	if (!m)
+		bench_die("process's mappings", ENOENT);
+	mappings_unref(m);
+}
+
+static double rows_ns(struct probes *p, const struct procs_filter *f, unsigned depth,
+		      double filtered_ns)
+{
+	pid_t busy = start_rows(depth);
+	double ns;
+
+	sample_only(p, f, busy);
+	rows_process_of(p, busy);
+	ns = ns_a_sample(p, filtered_ns);
+	stop(busy);
+	return ns;
+}
+
+/* A page of a real library has about 1,000 rows, at most 16,384. */
+static void bench_rows(struct probes *p, const struct procs_filter *f, double filtered_ns)
+{
+	static const unsigned depths[] = {8, 33, 128, 500}, sizes[] = {8, 1000, 16000};
+
+	for (size_t k = 0; k < ARRAY_SIZE(sizes); k++) {
+		double ns[ARRAY_SIZE(depths)];
+		_cleanup_free_ char *frame = xasprintf("probe.rows_frame_page_of_%u", sizes[k]);
+
+		rows_install_among(p, sizes[k]);
+		for (size_t i = 0; i < ARRAY_SIZE(depths); i++) {
+			_cleanup_free_ char *name =
+				xasprintf("probe.rows_depth_%u_page_of_%u", depths[i], sizes[k]);
+
+			ns[i] = rows_ns(p, f, depths[i], filtered_ns);
+			bench_report(name, ns[i], "ns/sample",
+				     "goal at depth 33: 7000, the best peer 13000");
+		}
+		bench_report(frame, (ns[3] - ns[0]) / (depths[3] - depths[0]), "ns/frame",
+			     "goal 100, the best peer 400");
+	}
+}
+
+/* ---- what the verifier had to look at ---- */
+
+static void bench_verified(struct bpf_object *o)
+{
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, o)
+	{
+		_cleanup_free_ char *name = xasprintf("probe.verified_%s", bpf_program__name(prog));
+		struct bpf_prog_info info = {};
+		uint32_t n = sizeof(info);
+
+		if (bpf_program__fd(prog) >= 0 &&
+		    !bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &n))
+			bench_report(name, info.verified_insns, "instructions", "limit 1000000");
+	}
 }
 
 /* ---- slow-down of somebody who is not selected ---- */
@@ -306,7 +418,10 @@ int main(void)
 	filtered_ns = bench_filtered(p, &nobody);
 	for (size_t i = 0; i < ARRAY_SIZE(depths); i++)
 		bench_depth(p, &own, depths[i], filtered_ns);
+	bench_rows(p, &own, filtered_ns);
 	close(stats);
+	bench_verified(p->events[EVENT_ON_CPU].obj);
+	bench_verified(p->proc->obj);
 	probes_free(p);
 	bench_nap(50);
 	rmdir(cgroup_dir);

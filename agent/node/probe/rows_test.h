@@ -43,7 +43,6 @@ extern const char pf_rows_ret[], __start_pf_rows[], __stop_pf_rows[];
 #define ROWS_FILE  7
 #define ROWS_CHUNK 0 /* 4 chunks: pages, rows, rules, mappings */
 
-/* rows that repeat: as many as asked for, so that look-ups cost what they cost in large files */
 static inline void rows_write(struct probes *p, const struct pf_row *rows, uint32_t n_rows,
 			      const struct pf_rule *rules, uint32_t n_rules)
 {
@@ -61,8 +60,8 @@ static inline void rows_write(struct probes *p, const struct pf_row *rows, uint3
 		abort();
 }
 
-/* The table of pf_rows; its first page is where it is mapped. */
-static inline void rows_install(struct probes *p)
+/* The table of pf_rows, with rows of code that never runs behind it: n in all. */
+static inline void rows_install_among(struct probes *p, uint32_t n)
 {
 	static const struct pf_rule rules[] = {
 		{.cfa = PF_CFA_RSP, .cfa_offset = 8},
@@ -70,10 +69,20 @@ static inline void rows_install(struct probes *p)
 		{.cfa = PF_CFA_RSP, .cfa_offset = 32},
 	};
 	uint16_t ret = pf_rows_ret - (const char *)__start_pf_rows;
-	struct pf_row rows[] = {
+	const struct pf_row own[] = {
 		{0, 0}, {1, 1}, {12, 0}, {64, 0}, {68, 2}, {ret, 0}, {ret + 1, PF_RULE_GAP}};
+	_cleanup_free_ struct pf_row *rows = xcalloc(PF_PAGE_ROWS_MAX, sizeof(*rows));
 
-	rows_write(p, rows, ARRAY_SIZE(rows), rules, ARRAY_SIZE(rules));
+	memcpy(rows, own, sizeof(own));
+	n = MAX(n, (uint32_t)ARRAY_SIZE(own));
+	for (uint32_t i = ARRAY_SIZE(own); i < n; i++)
+		rows[i] = (struct pf_row){256 + i * (65000 / n), i % 3};
+	rows_write(p, rows, n, rules, ARRAY_SIZE(rules));
+}
+
+static inline void rows_install(struct probes *p)
+{
+	rows_install_among(p, 0);
 }
 
 /* A process forked from this one gets a mapping of that section, and nothing else. */

@@ -199,7 +199,9 @@ int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f)
 		if (r)
 			return r;
 	}
-	return bpf_map_update_elem(map, &slot, f, BPF_ANY);
+	r = bpf_map_update_elem(map, &slot, f, BPF_ANY);
+	__atomic_add_fetch(&p->settings->tables, 1, __ATOMIC_RELEASE);
+	return r;
 }
 
 int probes_process_set(struct probes *p, const struct pf_process_key *k, const struct pf_process *v)

@@ -103,12 +103,25 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void walk_at_entry(uint64_t ip, uint64_t sp, uint64_t bp, bool at_entry)
+static uint64_t walk_once(uint64_t ip, uint64_t sp, uint64_t bp, bool at_entry)
 {
 	scratch.walk.ip = ip;
 	scratch.walk.regs[PF_REG_RSP] = sp;
 	scratch.walk.regs[PF_REG_RBP] = bp;
-	assert_true(pf_walk_user(&scratch, 7, 1, at_entry, false) != 0);
+	return pf_walk_user(&scratch, 7, 1, at_entry, false);
+}
+
+static void walk_at_entry(uint64_t ip, uint64_t sp, uint64_t bp, bool at_entry)
+{
+	uint64_t regs[PF_REGS], hash;
+
+	memcpy(regs, scratch.walk.regs, sizeof(regs));
+	scratch.walk.tables++; /* nothing that was looked up before holds */
+	hash = walk_once(ip, sp, bp, at_entry);
+	assert_true(hash != 0);
+	/* Again, by what was just looked up. */
+	memcpy(scratch.walk.regs, regs, sizeof(regs));
+	assert_true(walk_once(ip, sp, bp, at_entry) == hash);
 }
 
 static void walk(uint64_t ip, uint64_t sp, uint64_t bp)
