@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(HERE, "../../build")))
 PODFLAME = os.path.join(BUILD, "podflame")
 # Where a stack may begin, in any language: entry points of programs, of threads, of Go's own stacks.
-ROOTS = re.compile(r"_start(_c)?|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[.*\]")
+ROOTS = re.compile(r"_start(_c)?|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[(?!unknown).*\]")
 MARKER = re.compile(r"\[unwind: .*\]|\[truncated\]")
 
 
@@ -208,15 +208,17 @@ def compare(p, out, rows, told):
         why = unfinished(frames)
         if why:
             reasons[why] = reasons.get(why, 0) + n
-        if not any([s.take(text, n) for s in shares]):
+        if not any(s.take(text, n) for s in shares):
             rest += n
     results = []
-    for name, n, ns in [(s.name, s.n, told[s.name]) for s in shares] + \
-            [("(rest)", rest, told["total"] - sum(told[s.name] for s in shares))]:
+    parts = [(s.name, s.n, told[s.name], 1.5) for s in shares]
+    # The rest also has what came before and after the program looked at the clock: some milliseconds.
+    parts.append(("(rest)", rest, told["total"] - sum(told[s.name] for s in shares), 4))
+    for name, n, ns, least in parts:
         part = max(0.0, ns / told["total"])
         sigma = math.sqrt(total * part * (1 - part))
         results.append({"name": name, "told": round(part, 5), "seen": round(n / total, 5) if total else 0, "samples": n,
-                        "sigmas": round((n - total * part) / max(sigma, 1.5), 2)})
+                        "sigmas": round((n - total * part) / max(sigma, least), 2)})
     for s, r in zip(shares, results):
         r["complete"] = round(s.complete / s.n, 5) if s.n else 0
         r["odd"] = [f"{n} {t}" for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3]]

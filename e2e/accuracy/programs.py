@@ -2,7 +2,7 @@
 """The known-answer programs: how each is built and run, and what is true of its stacks.
 
 A share is a part of the program's CPU time under the name that it tells. It has a frame that is in every stack of it and in
-no other (by default the chain's last one; None: the chain itself tells), and a chain: every frame from the outermost to
+none of those listed after it (by default the chain's last one; None: the chain itself tells), and a chain: every frame from the outermost to
 the leaf. In a chain `...` is any number of frames, `name*40` as many in a row, `name~` whatever begins so, `@program` a
 frame without a name in the program's file, `@others` one or more frames that are not. A name stands for its parameters and
 for a compiler's suffix (.constprop.0), too.
@@ -90,13 +90,13 @@ C_PROGRAMS = [
     c("recursion -O0", "recursion.c", "-O0", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}),
     c("tail calls", "tailcall.c", "-O2", {"last": MAIN + "last", "other": MAIN + "other"}),
     c("signal handlers", "signals.c", "-O2", {
-        "work": MAIN + "round_of_work > work",
         "on_same_stack": MAIN + "... > handler_same > on_same_stack",
-        "on_own_stack": MAIN + "... > handler_own > on_own_stack"}, sample=True),
+        "on_own_stack": MAIN + "... > handler_own > on_own_stack",
+        "work": MAIN + "round_of_work > work"}, sample=True),
     Program("signal handlers, musl static", "C", "signals.c", [f"musl-gcc {CFLAGS} -O2 -static -o {{out}} {{src}}"], {
-        "work": MAIN + "round_of_work > work",
         "on_same_stack": MAIN + "... > handler_same > on_same_stack",
-        "on_own_stack": MAIN + "... > handler_own > on_own_stack"}, needs=["musl-gcc"]),
+        "on_own_stack": MAIN + "... > handler_own > on_own_stack",
+        "work": MAIN + "round_of_work > work"}, needs=["musl-gcc"]),
     c("alloca, arrays, realigned stacks", "frames.c", "-O2", {
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
         "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}, sample=True),
@@ -173,10 +173,9 @@ CGO = {
 
 
 def go(name, flags="", source="shares.go", shares=None, toolchain=None, **more):
-    env = {"GOFLAGS": "-mod=mod", "GO111MODULE": "off", "CGO_ENABLED": "1" if source == "cgo.go" else "0"}
+    env = {"CGO_ENABLED": "1" if source == "cgo.go" else "0"}
     if toolchain:
         env["GOTOOLCHAIN"] = toolchain
-        env["GO111MODULE"] = "auto"
     return Program(name, "Go", source, [f"go build {flags} -o {{out}} {{src}}"], shares or GO, needs=["go"], env=env,
                    complete=0.95, **more)
 

@@ -2,8 +2,12 @@
 // shares: Rust: a generic function, a closure behind a pointer, recursion, an inlined function, a thread.
 // Its protocol is burn.h's.
 use std::fs::OpenOptions;
-use std::hint::black_box;
 use std::io::{Read, Write};
+
+/* std has one from 1.66 on. */
+fn black_box<T: Copy>(x: T) -> T {
+    unsafe { std::ptr::read_volatile(&x) }
+}
 
 #[repr(C)]
 struct Timespec {
@@ -38,11 +42,12 @@ impl Dice {
     }
 }
 
+/* odd: no two are the same, or the compiler would merge functions. */
 macro_rules! spin {
-    ($n:expr) => {{
+    ($n:expr, $odd:expr) => {{
         let mut x: u64 = black_box(1);
         for _ in 0..$n {
-            x = black_box(x.wrapping_mul(6364136223846793005).wrapping_add(1));
+            x = black_box(x.wrapping_mul(6364136223846793005).wrapping_add($odd));
         }
         x
     }};
@@ -59,7 +64,7 @@ impl Number for u64 {
 
 #[inline(never)]
 fn generic<T: Number>(n: T) -> u64 {
-    spin!(n.steps())
+    spin!(n.steps(), 3)
 }
 
 #[inline(never)]
@@ -67,14 +72,14 @@ fn recursive(depth: u32, n: u64) -> u64 {
     let x = if depth > 1 {
         recursive(depth - 1, n)
     } else {
-        spin!(n)
+        spin!(n, 5)
     };
     black_box(x) + 1
 }
 
 #[inline(always)]
 fn inlined(n: u64) -> u64 {
-    spin!(n)
+    spin!(n, 7)
 }
 
 #[inline(never)]
@@ -89,7 +94,7 @@ fn calls(f: &dyn Fn(u64) -> u64, n: u64) -> u64 {
 
 #[inline(never)]
 fn in_thread(n: u64) -> u64 {
-    spin!(n)
+    spin!(n, 9)
 }
 
 fn timed(total: &mut u64, f: impl FnOnce() -> u64) {
@@ -114,7 +119,7 @@ fn main() {
     });
     let mut spent = [0u64; 4];
     let mut dice = Dice(first | 1);
-    let closure = |n: u64| spin!(n);
+    let closure = |n: u64| spin!(n, 11);
     while process_ns() - first < budget {
         let n = dice.steps();
         match dice.below(10) {
