@@ -46,26 +46,33 @@ struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64
 	return key;
 }
 
-struct file *file_find(struct files *f, const struct file_key *key)
+/* The one used last stands last. */
+static struct file *find(struct files *f, const struct file_key *key, unsigned hash)
 {
 	struct file *x;
 
-	HASH_FIND(hh, f->by_key, key, sizeof(*key), x);
-	if (x) {
+	HASH_FIND_BYHASHVALUE(hh, f->by_key, key, sizeof(*key), hash, x);
+	if (x && x->hh.next) {
 		HASH_DEL(f->by_key, x);
-		HASH_ADD(hh, f->by_key, key, sizeof(x->key), x);
+		HASH_ADD_BYHASHVALUE(hh, f->by_key, key, sizeof(x->key), hash, x);
 	}
 	return x;
 }
 
+struct file *file_find(struct files *f, const struct file_key *key)
+{
+	return find(f, key, hash_bytes(key, sizeof(*key), f->seed));
+}
+
 struct file *file_get(struct files *f, const struct file_key *key)
 {
-	struct file *x = file_find(f, key);
+	unsigned hash = hash_bytes(key, sizeof(*key), f->seed);
+	struct file *x = find(f, key, hash);
 
 	if (!x) {
 		x = xcalloc(1, sizeof(*x));
 		x->key = *key;
-		HASH_ADD(hh, f->by_key, key, sizeof(x->key), x);
+		HASH_ADD_BYHASHVALUE(hh, f->by_key, key, sizeof(x->key), hash, x);
 	}
 	return x;
 }
@@ -244,6 +251,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	pthread_cond_init(&f->changed, NULL);
 	pthread_mutex_init(&f->main.lock, NULL);
 	pthread_mutex_init(&f->debug.lock, NULL);
+	random_bytes(&f->seed, sizeof(f->seed));
 	f->main.config = f->debug.config = c->parser;
 	f->self_exe = xstrdup(c->parser.self_exe);
 	f->main.config.self_exe = f->debug.config.self_exe = f->self_exe;

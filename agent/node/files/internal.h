@@ -68,6 +68,7 @@ struct files {
 	pthread_cond_t changed; /* a file is not busy any more */
 	size_t cache_bytes, bytes;
 	struct file *by_key;
+	uint64_t seed; /* of its hash: pods choose inodes and times */
 	struct image *images;
 	int vdso_fd;
 	char *self_exe; /* of both parsers; NULL: the default */
