@@ -26,11 +26,13 @@ $(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+test-now: $(STACKOF)
 accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)
-	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --report docs
+	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
+test-long: deps ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases (as root)
+	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 # Unwind rows of every ELF file of this machine against two other readers of the same bytes.
 .PHONY: rows-check
 rows-check: $(BUILD)/agent/node/parse/oracle_test ## unwind rows of all of /usr against readelf and elfutils: writes build/rows-check.md
 	$(Q)find /usr/bin /usr/lib /usr/sbin -type f | sort | $< - >$(BUILD)/rows-check.md; s=$$?; sed -n 3,20p $(BUILD)/rows-check.md; exit $$s
-test-long: rows-check

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--sample] [--only TEXT] [--report DIR]: are podflame's stacks whole, and its shares right?
+"""run.py [--all] [--only TEXT] [--report DIR]: are podflame's stacks whole, and its shares right?
 
 Part c: programs that know their own answer (programs.py, known.py). Part b: stopped processes beside eu-stack (stopped.py).
---sample: a few of each, for `make test`. --report DIR: writes DIR/accuracy.md and DIR/accuracy.json.
+A few of each, for `make test`, or --all. --report DIR: writes DIR/accuracy.md and DIR/accuracy.json.
 """
 import argparse
 import sys
@@ -69,13 +69,14 @@ def run_stopped(options):
 
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--sample", action="store_true")
+    a.add_argument("--all", action="store_true")
     a.add_argument("--only", default="", help="programs whose title has this in it")
     a.add_argument("--part", choices=["b", "c"])
     a.add_argument("--seconds", type=float, help="of CPU time a program, instead of what 5,000 samples need")
     a.add_argument("--report", metavar="DIR")
     a.add_argument("-v", "--verbose", action="store_true")
     options = a.parse_args()
+    options.sample = not (options.all or options.only)
     results, skips, stopped_results = [], [], []
     if options.part != "b":
         results, skips = run_known(options)

@@ -1,0 +1,40 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# long.sh: what takes long, one after another, each with a line; then all of it added up. Run by `make test-long`, as root.
+# FUZZ_S: seconds a fuzzer (60).
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+build=${BUILD:-build}
+log=$build/long
+mkdir -p "$log"
+passed=0 failed=0 skipped=0 broken=()
+
+# step NAME COMMAND...: what it says at its end counts ("N passed, N failed, N skipped"); where it says nothing, its status.
+step() {
+    local name=$1 out counts p f s status=0 begin=$SECONDS
+    out=$log/${name//\//_}.log
+    shift
+    timeout 3600 "$@" </dev/null >"$out" 2>&1 || status=$?
+    counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out" | tail -1)
+    read -r p f s <<<"$(tr -dc '0-9 ' <<<"${counts:-$((status == 0)) $((status != 0)) 0}")"
+    if [ $status != 0 ] && [ "$f" = 0 ]; then f=1; fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    printf '%-44s %4d passed, %d failed, %d skipped, %d s\n' "$name" "$p" "$f" "$s" $((SECONDS - begin))
+    grep -E '^ *skip: ' "$out" | sort -u | sed 's/^ */    /'
+    if [ "$f" != 0 ]; then
+        broken+=("$name")
+        tail -n 40 "$out" | sed 's/^/    | /'
+    fi
+}
+
+make=(make --no-print-directory BUILD="$build")
+LONG=1 step unit "${make[@]}" unit
+step rows-check "${make[@]}" rows-check
+step accuracy "${make[@]}" accuracy
+step test-kernels "${make[@]}" test-kernels
+for f in agent/*/*/*_fuzz.c; do
+    step "fuzz ${f%_fuzz.c}" "${make[@]}" fuzz T="${f%_fuzz.c}" S="${FUZZ_S:-60}"
+done
+[ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $log)"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
