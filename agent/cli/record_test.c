@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* podflame record as a user sees it: options, messages, exit status, files, signals. */
-#include "lib/base/testdir.h"
-#include "cli/cli.h"
-#include "lib/base/base.h"
+#include "cli/testrun.h"
 #include "node/parse/parse.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 /* ---- the workload: two functions with names, 1 : 3 ---- */
 
@@ -81,123 +71,6 @@ static void end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* ---- running the verb in a child: its exit status and what it says ---- */
-
-struct run {
-	pid_t pid;
-	int fd; /* its standard error */
-	struct buf text;
-	int status;
-};
-
-static void run_start(struct run *r, const char *const *args)
-{
-	int fds[2];
-
-	*r = (struct run){};
-	buf_init(&r->text, 1 << 20);
-	assert_int_equal(pipe(fds), 0);
-	r->pid = fork();
-	if (r->pid == 0) {
-		char *argv[16] = {(char *)"record"};
-		int argc = 1;
-
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(fds[1], 2);
-		dup2(fds[1], 1);
-		close(fds[0]);
-		close(fds[1]);
-		for (; args[argc - 1]; argc++)
-			argv[argc] = xstrdup(args[argc - 1]);
-		exit(cmd_record(argc, argv));
-	}
-	close(fds[1]);
-	r->fd = fds[0];
-}
-
-/* Reads what it says until there is `text`, or all of it. */
-static bool run_says(struct run *r, const char *text)
-{
-	char part[512];
-	ssize_t n;
-
-	for (;;) {
-		if (text && r->text.data && strstr(r->text.data, text))
-			return true;
-		n = read(r->fd, part, sizeof(part));
-		if (n <= 0)
-			return false;
-		buf_add(&r->text, part, n);
-	}
-}
-
-static int run_end(struct run *r)
-{
-	run_says(r, NULL);
-	close(r->fd);
-	assert_int_equal(waitpid(r->pid, &r->status, 0), r->pid);
-	assert_true(WIFEXITED(r->status));
-	return WEXITSTATUS(r->status);
-}
-
-static void run_free(struct run *r)
-{
-	buf_done(&r->text);
-}
-
-static char dir[TESTDIR_BYTES];
-
-static char *file_in_dir(const char *name)
-{
-	return xasprintf("%s/%s", dir, name);
-}
-
-static bool bpf_works(void)
-{
-	static int works = -1;
-
-	if (works < 0) {
-		_cleanup_free_ char *out = file_in_dir("probe.folded");
-		_cleanup_free_ char *pid = xasprintf("%d", getpid());
-		struct run r;
-
-		run_start(&r, (const char *[]){"-p", pid, "-d", "10ms", "-o", out, NULL});
-		works = run_end(&r) == 0;
-		if (!works)
-			print_message("skipped: %s", r.text.data ? r.text.data : "no BPF here\n");
-		run_free(&r);
-	}
-	return works;
-}
-
-#define NEED_BPF()                                                                                 \
-	do {                                                                                       \
-		if (!bpf_works())                                                                  \
-			skip();                                                                    \
-	} while (0)
-
-/* ---- folded files ---- */
-
-/* Sum of the counts of all lines that hold `text`; NULL: of all. */
-static uint64_t folded_sum(const char *path, const char *text)
-{
-	_cleanup_free_ char *all = NULL;
-	uint64_t sum = 0;
-	char *save = NULL;
-
-	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
-	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		const char *space = strrchr(line, ' ');
-		uint64_t n;
-
-		assert_non_null(space);
-		assert_int_equal(str_to_u64(space + 1, UINT64_MAX, &n), 0);
-		if (!text || strstr(line, text))
-			sum += n;
-	}
-	return sum;
-}
-
 static void known_functions_threads_and_sigint(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
@@ -215,8 +88,8 @@ static void known_functions_threads_and_sigint(void **state)
 	kill(r.pid, SIGINT);
 	assert_int_equal(run_end(&r), 0);
 	all = folded_sum(out, NULL);
-	s = folded_sum(out, "record_test_main;record_test_short ");
-	l = folded_sum(out, "record_test_main;record_test_long ");
+	s = folded_sum(out, "record_test_main;record_test_short");
+	l = folded_sum(out, "record_test_main;record_test_long");
 	main_thread = folded_sum(out, "pf-busy;[p] pf-busy;");
 	worker = folded_sum(out, "pf-busy;[t] pf:worker;");
 	assert_true(all > 500);
@@ -274,7 +147,7 @@ static void ends_with_its_last_process(void **state)
 	end(b);
 	assert_int_equal(run_end(&r), 0);
 	assert_non_null(strstr(r.text.data, " of 2 processes"));
-	assert_true(folded_sum(out, "record_test_long ") > 100);
+	assert_true(folded_sum(out, "record_test_long") > 100);
 	run_free(&r);
 }
 
@@ -304,7 +177,7 @@ static void cgroup_with_what_is_made_below(void **state)
 	assert_true(write(fd, text, strlen(text)) > 0);
 	close(fd);
 	assert_int_equal(run_end(&r), 0);
-	assert_true(folded_sum(out, "record_test_long ") > 100);
+	assert_true(folded_sum(out, "record_test_long") > 100);
 	end(pid);
 	rmdir(below);
 	rmdir(top);
