@@ -29,7 +29,8 @@ $(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
 test-now: $(STACKOF)
 accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
-test-long: deps ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases (as root)
+test-long: ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases (as root)
+	$(Q).ci/deps long
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 # Unwind rows of every ELF file of this machine against two other readers of the same bytes.
