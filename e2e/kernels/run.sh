@@ -1,0 +1,134 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# kernels: boots other kernels of Debian's archive in qemu and tries podflame in each: Debian 12's own, the oldest that is
+# supported, and the newest there is. Everything (binary, libraries, tests) lies in an initramfs; the machine has no disk
+# and no network. Usage: run.sh [oldest] [newest]; default both. Prints one line a check and "N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+BUILD=${BUILD:-build}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/kernels
+work=$BUILD/kernels
+timeout_s=${KERNEL_TIMEOUT:-600}
+passed=0 failed=0 skipped=0
+
+check() { # name, 0 or not
+    if [ "$2" = 0 ]; then printf 'ok   %s\n' "$1"; passed=$((passed + 1)); else printf 'FAIL %s\n' "$1"; failed=$((failed + 1)); fi
+}
+
+# ---- a kernel: its image, out of a package that is unpacked and not installed ----
+archive() { # prints "URI" of Debian's archive as this machine reaches it
+    { sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) +bookworm +.*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null
+      awk '$1 == "URIs:" {u = $2} $1 == "Suites:" {for (i = 2; i <= NF; i++) if ($i == "bookworm") {print u; exit}}' \
+          /etc/apt/sources.list.d/*.sources 2>/dev/null; } | head -1
+}
+
+apt_of() { # suite, command...: apt with lists of that suite alone
+    local a=$cache/apt-$1 suite=$1
+    shift
+    mkdir -p "$a/lists/partial" "$a/cache/archives/partial"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(archive) $suite main" >"$a/sources.list"
+    "$1" -o "Dir::Etc::sourcelist=$a/sources.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$a/lists" \
+        -o "Dir::Cache=$a/cache" -o APT::Sandbox::User=root -q "${@:2}"
+}
+
+version_of() { # suite: the cloud kernel's name there, "6.1.0-50-cloud-amd64"
+    apt_of "$1" apt-get update >/dev/null 2>&1
+    apt_of "$1" apt-cache depends linux-image-cloud-amd64 2>/dev/null |
+        sed -nE 's/.*Depends: linux-image-([0-9].*-cloud-amd64)$/\1/p' | head -1
+}
+
+fetch() { # suite, version: the path of its vmlinuz
+    local to=$cache/vmlinuz-$2 dir p
+    if [ -s "$to" ]; then echo "$to"; return; fi
+    dir=$(mktemp -d)
+    # Before 7 the image is in linux-image-*, then in linux-binary-*.
+    for p in linux-binary-"$2" linux-image-"$2"; do
+        (cd "$dir" && apt_of "$1" apt-get download "$p" >/dev/null 2>&1) || continue
+        dpkg -x "$dir/$p"_*.deb "$dir/root" && find "$dir/root" -name 'vmlinuz*' -type f -exec cp {} "$to" \; -quit
+        [ -s "$to" ] && break
+    done
+    rm -rf "$dir"
+    [ -s "$to" ] && echo "$to"
+}
+
+newest() { # prints "suite version"
+    local suite version
+    for suite in sid trixie-backports; do
+        version=$(version_of $suite)
+        [ -n "$version" ] && echo "$version $suite"
+    done | sort -V | tail -1 | awk '{print $2, $1}'
+}
+
+# ---- the initramfs: /init, busybox, podflame, the tests, and every library that they link ----
+TESTS="agent/node/probe/unwind_kernel_test agent/node/probe/unwind_test agent/node/probe/filter_test"
+
+add() { # file, path inside
+    mkdir -p "$work/root/$(dirname "$2")"
+    cp -L "$1" "$work/root/$2"
+}
+
+initramfs() {
+    local f lib
+    rm -rf "$work/root"
+    mkdir -p "$work/root"/{proc,sys,dev,tmp,run,bin,etc,root,usr/bin,lib64}
+    add "$(command -v busybox)" bin/busybox
+    add e2e/kernels/init init
+    chmod 755 "$work/root/init"
+    gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -static -o "$work/root/bin/answer-static" e2e/kernels/answer.c
+    gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -o "$work/root/bin/answer" e2e/kernels/answer.c
+    add "$BUILD/podflame" bin/podflame
+    for f in $TESTS; do add "$BUILD/$f" "tests/$(basename "$f")"; done
+    [ -x "$BUILD/agent/node/probe/probe_bench" ] && add "$BUILD/agent/node/probe/probe_bench" tests/probe_bench
+    for f in "$work"/root/bin/answer "$work/root/bin/podflame" "$work"/root/tests/*; do
+        ldd "$f" | grep -oE '/[^ ]+' | while read -r lib; do [ -e "$work/root$lib" ] || add "$lib" "${lib#/}"; done
+    done
+    (cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initramfs.gz"
+}
+
+# ---- one kernel ----
+try() { # name, vmlinuz, version
+    local log=$work/$1.log line
+    timeout "$timeout_s" qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 3072 -nographic -no-reboot \
+        -kernel "$2" -initrd "$work/initramfs.gz" -append "console=ttyS0 quiet panic=-1 loglevel=3" </dev/null >"$log" 2>&1
+    tr -d '\r' <"$log" >"$log.txt"
+    if ! grep -q '^KERNEL-DONE' "$log.txt"; then
+        check "$3: the guest came to its end (log: $log)" 1
+        tail -5 "$log.txt" | sed 's/^/   | /'
+    fi
+    while read -r line; do
+        case $line in
+        "CHECK ok "*) check "$3: ${line#CHECK ok }" 0 ;;
+        "CHECK FAIL "*) check "$3: ${line#CHECK FAIL }" 1 ;;
+        "CHECK skip "*) echo "skip $3: ${line#CHECK skip }"; skipped=$((skipped + 1)) ;;
+        "NOTE "*) echo "     $3: ${line#NOTE }" ;;
+        esac
+    done <"$log.txt"
+}
+
+main() {
+    local which=("${@:-}") name suite version image
+    [ -n "${which[0]}" ] || which=(oldest newest)
+    if ! command -v qemu-system-x86_64 >/dev/null; then
+        echo "skip kernels: no qemu-system-x86_64: .ci/deps long"
+        echo "0 passed, 0 failed, 1 skipped"
+        exit 0
+    fi
+    mkdir -p "$work" "$cache"
+    initramfs
+    for name in "${which[@]}"; do
+        case $name in
+        oldest) suite=bookworm version=$(version_of bookworm) ;;
+        newest) read -r suite version < <(newest) ;;
+        *) echo "run.sh: $name: oldest or newest" >&2; exit 2 ;;
+        esac
+        image=$(fetch "$suite" "$version")
+        if [ -z "$image" ]; then
+            check "$name: a kernel from Debian's archive ($suite ${version:-unknown})" 1
+            continue
+        fi
+        try "$name" "$image" "$version"
+    done
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ]
+}
+main "$@"
