@@ -313,7 +313,8 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 		.dir_fd = root_fd,
 		.debug_dir = "/usr/lib/debug",
 		.beside = true,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS |
+			   (root == f->own_root ? 0 : RESOLVE_NO_XDEV),
 		.max_bytes = f->debug_max_bytes,
 		.timeout_ns = f->debug_timeout_ns,
 	};

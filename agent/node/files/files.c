@@ -5,6 +5,7 @@
  */
 #include "node/files/internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #define DEFAULT_CACHE_BYTES (256u << 20)
@@ -242,6 +243,13 @@ int files_index_known(struct files *f, const struct mapping *m, struct elf_index
 
 /* ---- life ---- */
 
+static uint64_t own_root(void)
+{
+	_cleanup_close_ int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return files_root(fd);
+}
+
 int files_new(const struct files_config *c, struct files **ret)
 {
 	struct files *f = xcalloc(1, sizeof(*f));
@@ -259,6 +267,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->debug_timeout_ns = c->debug_timeout_ns ? c->debug_timeout_ns : DEFAULT_DEBUG_NS;
 	f->debug_max_bytes = c->debug_max_bytes ? c->debug_max_bytes : DEFAULT_DEBUG_BYTES;
 	f->debug.config.timeout_ns = f->debug_timeout_ns;
+	f->own_root = own_root();
 	f->host_debug_dir = xstrdup(c->host_debug_dir);
 	f->vdso_fd = vdso_copy();
 	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);

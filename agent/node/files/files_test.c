@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mount.h>
 
 #include <cmocka.h>
 
@@ -399,6 +400,29 @@ static void dwo_files_come_from_the_container(void **state)
 	container_done(&a);
 }
 
+/* The last one: mounts are of this process alone from here on. */
+static void other_file_systems_are_not_entered(void **state)
+{
+	_cleanup_free_ char *debug_dir = NULL;
+	struct container c;
+
+	(void)state;
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		print_message("skipped: no mounts of our own: %s\n", strerror(errno));
+		skip();
+	}
+	compile("");
+	c = make_container("a", "prog");
+	debug_dir = xasprintf("%s/usr/lib/debug", c.root);
+	assert_int_equal(mount("none", debug_dir, "tmpfs", 0, NULL), 0);
+	put_by_build_id(&c, debug_dir, "cp prog.debug");
+	assert_search(&c, "none", "(none)");
+	assert_int_equal(umount2(debug_dir, MNT_DETACH), 0);
+	put_by_build_id(&c, debug_dir, "cp prog.debug");
+	assert_search(&c, "build_id", "hidden_function");
+	container_done(&c);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -427,6 +451,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_hosts_debug_files_name_everyones_processes),
 		cmocka_unit_test(the_files_own_dwarf_is_used),
 		cmocka_unit_test(dwo_files_come_from_the_container),
+		cmocka_unit_test(other_file_systems_are_not_entered),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

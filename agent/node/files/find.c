@@ -2,7 +2,8 @@
 /*
  * Opening files that belong to another one: debug files by build id and .gnu_debuglink, .dwo files.
  * Names come from hostile files and are looked up in a hostile container's root: no way leads out
- * of it, only regular files are opened, and none of another file system (FUSE could keep us waiting).
+ * of it, only regular files are opened, and none of another file system (FUSE could keep us waiting;
+ * what shares our own root may have several).
  */
 #include "node/files/internal.h"
 

@@ -75,6 +75,7 @@ struct files {
 	struct counter *bytes_gauge;
 	struct slow_parser main, debug;
 	char *host_debug_dir;
+	uint64_t own_root;	       /* of files_root: podflame's own */
 	struct debuginfod *debuginfod; /* NULL: off */
 	uint64_t debug_timeout_ns;
 	size_t debug_max_bytes;
