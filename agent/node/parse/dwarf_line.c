@@ -61,9 +61,11 @@ struct entry_format {
 static void read_format(struct cursor *c, unsigned offset_size, struct entry_format *ret)
 {
 	ret->n = cursor_uint(c, 1);
-	if (ret->n > FORMATS_MAX)
+	if (ret->n > FORMATS_MAX) {
+		ret->n = 0;
 		c->failed = true;
-	for (size_t i = 0; i < ret->n && !c->failed; i++) {
+	}
+	for (size_t i = 0; i < ret->n; i++) {
 		uint64_t name = cursor_uleb(c), form = cursor_uleb(c);
 
 		if (name > UINT16_MAX || form > UINT16_MAX)
@@ -106,6 +108,8 @@ static void read_tables_5(struct dw *d, struct dw_lines *l, struct cursor *c,
 
 		read_format(c, u->offset_size, &format);
 		n = cursor_uleb(c);
+		if (c->failed)
+			return;
 		if (!format.n)
 			continue;
 		for (uint64_t i = 0; i < n && i < FILES_MAX; i++) {

@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DWARF as compilers write it: for every address tried, the chain of inlined functions and their
+ * declarations must be those that llvm-symbolizer says. And what no compiler writes: cycles, depth.
+ */
+#include "lib/base/testdir.h"
+#include "node/parse/format.h"
+#include "node/parse/parse.h"
+#include "node/parse/testelf.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#define DATA	  "agent/node/parse/testdata"
+#define TRIED_MAX 1500
+
+static char dir[TESTDIR_BYTES], source[4096];
+
+static bool has_tool(const char *name)
+{
+	_cleanup_free_ char *command = xasprintf("command -v %s >/dev/null", name);
+
+	return system(command) == 0;
+}
+
+/* Runs in the test's own folder. */
+static void run(const char *what)
+{
+	_cleanup_free_ char *command = xasprintf("cd %s && %s", dir, what);
+
+	if (system(command) != 0)
+		fail_msg("%s", command);
+}
+
+static int open_in_dir(const char *name)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static struct elf_index *index_of(const int *fds, size_t n)
+{
+	struct elf_index *i;
+	int memfd;
+
+	assert_int_equal(elf_to_debug_index(fds, n, 64 << 20, &memfd), PARSE_OK);
+	assert_int_equal(elf_index_open(memfd, &i), 0);
+	return i;
+}
+
+static struct elf_index *index_of_file(const char *name)
+{
+	int fds[] = {open_in_dir(name), -1};
+	struct elf_index *i = index_of(fds, 2);
+
+	close(fds[0]);
+	return i;
+}
+
+/* The .dwo files that the first answer wants go along the second time. */
+static struct elf_index *index_with_dwo(const char *name)
+{
+	int fds[PARSE_FDS_MAX] = {open_in_dir(name), -1};
+	struct elf_index *first = index_of(fds, 2), *second;
+	size_t n = 2;
+
+	assert_true(elf_index_flags(first) & ELF_INDEX_DWO);
+	assert_true(elf_index_n_wanted(first) > 0);
+	for (size_t k = 0; k < elf_index_n_wanted(first); k++, n++) {
+		fds[n] = open(elf_index_wanted(first, k).path, O_RDONLY | O_CLOEXEC);
+		assert_true(fds[n] >= 0);
+		assert_true(elf_index_wanted(first, k).dwo_id != 0);
+	}
+	second = index_of(fds, n);
+	assert_false(elf_index_flags(second) & ELF_INDEX_DWO);
+	for (size_t k = 0; k < n; k++)
+		if (fds[k] >= 0)
+			close(fds[k]);
+	elf_index_unref(first);
+	return second;
+}
+
+/* ---- the oracle ---- */
+
+/* Two names of one address: the compiler folded them, or has both for a constructor. */
+static bool are_aliases(const char *file, const char *a, const char *b)
+{
+	_cleanup_free_ char *command = xasprintf("nm %s/%s | awk '$3 == \"%s\" || $3 == \"%s\" "
+						 "{print $1}' | uniq -c | awk '{print $1}'",
+						 dir, file, a, b);
+	FILE *f = popen(command, "r");
+	int n = 0;
+
+	if (fscanf(f, "%d", &n) != 1)
+		n = 0;
+	pclose(f);
+	return n == 2;
+}
+
+/* llvm-symbolizer knows no namespaces of a plain name. */
+static bool same_name(const char *ours, const char *theirs)
+{
+	size_t n = strlen(ours), m = strlen(theirs);
+
+	if (streq(ours, theirs))
+		return true;
+	return n > m + 2 && streq(ours + n - m, theirs) && strncmp(ours + n - m - 2, "::", 2) == 0;
+}
+
+/* Of a file without or with an odd form of its number llvm-symbolizer 14 says "", and 0 of a line. */
+static bool same_place(const struct elf_inline *ours, const json_t *theirs)
+{
+	const char *file = json_str_at(theirs, "StartFileName", "");
+	int64_t line = json_int_at(theirs, "StartLine", 0);
+
+	return (!*file || streq(ours->file, file)) && (!line || ours->line == line);
+}
+
+/* Our chain at an address, the symbol last. */
+static size_t chain_at(const struct elf_index *i, uint64_t address, struct elf_inline ret[])
+{
+	size_t n = elf_index_inlines(i, address, ret);
+	struct elf_symbol s;
+
+	if (elf_index_symbol(i, address, &s) == 0)
+		ret[n++] = (struct elf_inline){s.name, s.file, s.line};
+	return n;
+}
+
+static void compare_chain(const struct elf_index *i, const char *file, const json_t *answer,
+			  size_t *n_inlined)
+{
+	uint64_t address = strtoull(json_str_at(answer, "Address", "0"), NULL, 0);
+	const json_t *symbols = json_object_get(answer, "Symbol");
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	size_t n = chain_at(i, address, chain);
+
+	if (!*json_str_at(json_array_get(symbols, 0), "FunctionName", "")) {
+		assert_int_equal(n, 0);
+		return;
+	}
+	if (n != json_array_size(symbols))
+		fail_msg("%s %#lx: %zu frames, not %zu", file, address, n,
+			 json_array_size(symbols));
+	for (size_t k = 0; k < n; k++) {
+		const json_t *theirs = json_array_get(symbols, k);
+		const char *name = json_str_at(theirs, "FunctionName", "");
+
+		if (!same_name(chain[k].name, name) &&
+		    !(k == n - 1 && are_aliases(file, chain[k].name, name)))
+			fail_msg("%s %#lx frame %zu: %s, not %s", file, address, k, chain[k].name,
+				 name);
+		if (!same_place(&chain[k], theirs))
+			fail_msg("%s %#lx %s: %s:%u, not %s:%ld", file, address, name,
+				 chain[k].file, chain[k].line,
+				 json_str_at(theirs, "StartFileName", ""),
+				 (long)json_int_at(theirs, "StartLine", 0));
+	}
+	*n_inlined += n > 1;
+}
+
+/* Addresses of .text, evenly spread. */
+static void write_addresses(const char *file)
+{
+	_cleanup_free_ char *command = xasprintf(
+		"readelf -SW %s/%s | sed -nE 's/.* \\.text +PROGBITS +([0-9a-f]+) [0-9a-f]+ "
+		"([0-9a-f]+).*/\\1 \\2/p'",
+		dir, file);
+	_cleanup_free_ char *path = xasprintf("%s/addresses", dir);
+	FILE *f = popen(command, "r"), *out = fopen(path, "w");
+	unsigned long start, bytes;
+
+	assert_int_equal(fscanf(f, "%lx %lx", &start, &bytes), 2);
+	for (unsigned long a = 0; a < bytes; a += bytes / TRIED_MAX + 1)
+		fprintf(out, "%#lx\n", start + a);
+	pclose(f);
+	fclose(out);
+}
+
+static void compare_with_oracle(const struct elf_index *i, const char *file)
+{
+	_cleanup_free_ char *command = xasprintf(
+		"llvm-symbolizer --obj=%s/%s --functions=linkage --inlines --output-style=JSON "
+		"--no-demangle <%s/addresses",
+		dir, file, dir);
+	_cleanup_free_ char *line = NULL;
+	size_t cap = 0, n_answers = 0, n_inlined = 0;
+	FILE *f;
+
+	write_addresses(file);
+	f = popen(command, "r");
+	while (getline(&line, &cap, f) > 0) {
+		json_t *j = json_loads(line, JSON_DECODE_ANY, NULL), *answer;
+		size_t k;
+
+		if (!j)
+			continue;
+		if (!json_is_array(j))
+			j = json_pack("[o]", j);
+		json_array_foreach (j, k, answer) {
+			compare_chain(i, file, answer, &n_inlined);
+			n_answers++;
+		}
+		json_decref(j);
+	}
+	pclose(f);
+	assert_true(n_answers > 300);
+	assert_true(n_inlined > n_answers / 4);
+}
+
+static uint64_t address_of(const char *file, const char *name)
+{
+	_cleanup_free_ char *command =
+		xasprintf("nm %s/%s | awk '$3 == \"%s\" {print $1}'", dir, file, name);
+	FILE *f = popen(command, "r");
+	unsigned long address = 0;
+
+	assert_int_equal(fscanf(f, "%lx", &address), 1);
+	pclose(f);
+	return address;
+}
+
+/* ---- compilers ---- */
+
+static void build(const char *compiler, const char *flags, const char *sources, const char *name)
+{
+	_cleanup_free_ char *tool = xstrndup(compiler, strcspn(compiler, " "));
+	_cleanup_free_ char *command = xasprintf("cd %s && %s %s %s -o %s 2>compiler.log", dir,
+						 compiler, flags, sources, name);
+
+	if (!has_tool(tool) || !has_tool("llvm-symbolizer")) {
+		print_message("no %s or no llvm-symbolizer\n", tool);
+		skip();
+	}
+	if (system(command) != 0)
+		fail_msg("%s", command);
+}
+
+static void check_build(const char *compiler, const char *flags, const char *sources)
+{
+	struct elf_index *i;
+
+	build(compiler, flags, sources, "program");
+	i = index_of_file("program");
+	assert_false(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	compare_with_oracle(i, "program");
+	elf_index_unref(i);
+}
+
+static void check_cxx(const char *compiler, const char *flags)
+{
+	_cleanup_free_ char *sources =
+		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
+
+	check_build(compiler, flags, sources);
+}
+
+/* llvm-symbolizer 14 misses ranges in .dwo files: the same program without -gsplit-dwarf is right. */
+static void check_split(const char *compiler, const char *flags)
+{
+	_cleanup_free_ char *split_flags = xasprintf("%s -gsplit-dwarf", flags);
+	_cleanup_free_ char *sources =
+		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
+	struct elf_inline a[ELF_INLINES_MAX + 1], b[ELF_INLINES_MAX + 1];
+	struct elf_index *whole, *split;
+	uint64_t start, end;
+
+	build(compiler, flags, sources, "whole");
+	build(compiler, split_flags, sources, "split");
+	whole = index_of_file("whole");
+	split = index_with_dwo("split");
+	assert_false(elf_index_flags(split) & ELF_INDEX_DWARF_CUT);
+	compare_with_oracle(whole, "whole");
+	start = address_of("whole", "_init");
+	end = address_of("whole", "_fini");
+	for (uint64_t p = start; p < end; p++) {
+		size_t n = chain_at(whole, p, a);
+
+		assert_int_equal(n, chain_at(split, p, b));
+		for (size_t k = 0; k < n; k++) {
+			assert_string_equal(a[k].name, b[k].name);
+			assert_string_equal(a[k].file, b[k].file);
+			assert_int_equal(a[k].line, b[k].line);
+		}
+	}
+	elf_index_unref(whole);
+	elf_index_unref(split);
+}
+
+static void gcc_5(void **state)
+{
+	(void)state;
+	check_cxx("g++ -O2", "-gdwarf-5");
+}
+
+static void gcc_4(void **state)
+{
+	(void)state;
+	check_cxx("g++ -O3", "-gdwarf-4");
+}
+
+static void gcc_2(void **state)
+{
+	(void)state;
+	check_cxx("g++ -O2", "-gdwarf-2");
+}
+
+static void gcc_compressed(void **state)
+{
+	(void)state;
+	check_cxx("g++ -O2", "-g -gz");
+}
+
+static void gcc_link_time(void **state)
+{
+	(void)state;
+	check_cxx("g++ -O2", "-g -flto");
+}
+
+static void gcc_types_apart(void **state)
+{
+	(void)state;
+	check_cxx("g++ -O2", "-gdwarf-5 -fdebug-types-section");
+	check_cxx("g++ -O2", "-gdwarf-4 -fdebug-types-section");
+}
+
+static void gcc_split(void **state)
+{
+	(void)state;
+	check_split("g++ -O2", "-gdwarf-5");
+	check_split("g++ -O2", "-gdwarf-4");
+}
+
+static void clang_5(void **state)
+{
+	(void)state;
+	check_cxx("clang++ -O2", "-gdwarf-5");
+}
+
+static void clang_4(void **state)
+{
+	(void)state;
+	check_cxx("clang++ -O2", "-gdwarf-4");
+}
+
+static void clang_link_time(void **state)
+{
+	(void)state;
+	if (!has_tool("ld.lld")) {
+		print_message("no ld.lld\n");
+		skip();
+	}
+	check_cxx("clang++ -O2 -fuse-ld=lld", "-g -flto");
+}
+
+static void clang_split(void **state)
+{
+	(void)state;
+	check_split("clang++ -O2", "-gdwarf-5");
+	check_split("clang++ -O2", "-gdwarf-4");
+	check_split("clang++ -O2", "-gdwarf-5 -fsplit-dwarf-inlining");
+}
+
+static void rust(void **state)
+{
+	_cleanup_free_ char *sources = xasprintf("%s/%s/inlined.rs", source, DATA);
+
+	(void)state;
+	check_build("rustc -O", "-g", sources);
+}
+
+/* ---- what is said of a file ---- */
+
+static const char nested[] =
+	"extern int printf(const char *, ...);\n"
+	"static inline __attribute__((always_inline)) int\n"
+	"inner(int x) { for (int i = 0; i < x; i++) printf(\"%d\", i); return x; }\n"
+	"static __attribute__((noinline)) int outer(int x) { return inner(x) + 1; }\n"
+	"int main(int c, char **v) { (void)v; return outer(c); }\n";
+
+static void write_source(const char *name, const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0600), 0);
+}
+
+static void a_function_without_symbol_has_its_name(void **state)
+{
+	struct elf_symbol s;
+	struct elf_index *i;
+	uint64_t outer;
+
+	(void)state;
+	write_source("n.c", nested);
+	run("gcc -O2 -g n.c -o n && objcopy -N outer n bare");
+	outer = address_of("n", "outer");
+	i = index_of_file("bare");
+	assert_int_equal(elf_index_symbol(i, outer, &s), 0);
+	assert_string_equal(s.name, "outer");
+	assert_int_equal(s.address, outer);
+	assert_int_equal(s.line, 4);
+	assert_true(str_has_suffix(s.file, "/n.c"));
+	assert_true(s.file[0] == '/');
+	assert_int_equal(elf_index_symbol(i, outer + s.size, &s), -ENOENT);
+	elf_index_unref(i);
+	/* With its symbol, the symbol has file and line. */
+	i = index_of_file("n");
+	assert_int_equal(elf_index_symbol(i, outer + 1, &s), 0);
+	assert_string_equal(s.name, "outer");
+	assert_int_equal(s.line, 4);
+	elf_index_unref(i);
+}
+
+static void the_debug_file_has_the_names(void **state)
+{
+	struct elf_inline a[ELF_INLINES_MAX + 1], b[ELF_INLINES_MAX + 1];
+	struct elf_index *i, *whole;
+	int fds[] = {-1, -1};
+	uint64_t start;
+
+	(void)state;
+	write_source("n.c", nested);
+	run("gcc -O2 -g n.c -o n && objcopy --only-keep-debug n n.debug && strip -o n.stripped n");
+	fds[0] = open_in_dir("n.stripped");
+	fds[1] = open_in_dir("n.debug");
+	i = index_of(fds, 2);
+	assert_true(elf_index_flags(i) & ELF_INDEX_DEBUG);
+	whole = index_of_file("n");
+	start = address_of("n", "outer");
+	for (uint64_t p = start; p < start + 64; p++) {
+		size_t n = chain_at(i, p, a);
+
+		assert_int_equal(n, chain_at(whole, p, b));
+		for (size_t k = 0; k < n; k++) {
+			assert_string_equal(a[k].name, b[k].name);
+			assert_int_equal(a[k].line, b[k].line);
+		}
+	}
+	elf_index_unref(whole);
+	elf_index_unref(i);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void plain_names_get_their_scope(void **state)
+{
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct elf_index *i;
+	uint64_t start;
+	bool found = false;
+
+	(void)state;
+	write_source("s.cc", "namespace a { namespace { struct T { int k;\n"
+			     "int twice(int x) { volatile int y = x; return y * k; } }; } }\n"
+			     "__attribute__((noinline)) int f(int x) { return a::T{x}.twice(x); }\n"
+			     "int main(int c, char **) { return f(c); }\n");
+	run("g++ -O2 -g s.cc -o s");
+	start = address_of("s", "_Z1fi");
+	i = index_of_file("s");
+	for (uint64_t p = start; p < start + 32; p++)
+		if (chain_at(i, p, chain) == 2 &&
+		    streq(chain[0].name, "a::(anonymous)::T::twice") && chain[0].line == 2)
+			found = true;
+	assert_true(found);
+	elf_index_unref(i);
+}
+
+static void another_dwo_is_not_believed(void **state)
+{
+	int fds[4] = {-1, -1, -1, -1};
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct elf_index *i;
+	uint64_t outer;
+
+	(void)state;
+	write_source("n.c", nested);
+	write_source("other.c", "int main(void) { return 3; }\n");
+	run("gcc -O2 -g -gsplit-dwarf n.c -o n && gcc -O2 -g -gsplit-dwarf other.c -o o");
+	outer = address_of("n", "outer");
+	fds[0] = open_in_dir("n");
+	fds[2] = open_in_dir("o-other.dwo");
+	i = index_of(fds, 4);
+	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	assert_int_equal(elf_index_n_wanted(i), 0);
+	assert_int_equal(chain_at(i, outer, chain), 1);
+	assert_string_equal(chain[0].name, "outer");
+	elf_index_unref(i);
+	close(fds[0]);
+	close(fds[2]);
+}
+
+static void a_package_is_told(void **state)
+{
+	const struct test_section s[] = {
+		TESTELF_TEXT, {".debug_cu_index", "....", 4, 0, 0}, {NULL, NULL, 0, 0, 0}};
+	int fds[] = {testelf_memfd(s, ET_DYN), -1};
+	struct elf_index *i = index_of(fds, 2);
+
+	(void)state;
+	assert_true(elf_index_flags(i) & ELF_INDEX_DWP);
+	elf_index_unref(i);
+	close(fds[0]);
+}
+
+/* ---- what no compiler writes ---- */
+
+static const uint8_t abbrevs[] = {
+	1, 0x11, 1, 0,	  0,				/* compile_unit, children */
+	2, 0x2e, 1, 3,	  8,	0x11, 1, 0x12, 6, 0, 0, /* subprogram: name, low_pc, high_pc */
+	3, 0x1d, 1, 0x31, 0x13, 0x11, 1, 0x12, 6, 0, 0, /* inlined: abstract_origin, low, high */
+	4, 0x2e, 0, 0x31, 0x13, 0,    0,		/* subprogram: abstract_origin */
+	5, 0x2e, 0, 3,	  8,	0,    0,		/* subprogram: name */
+	6, 0x0b, 1, 0,	  0,				/* lexical_block, children */
+	0,
+};
+
+static void add_u(struct buf *b, uint64_t value, size_t n)
+{
+	buf_add(b, &value, n);
+}
+
+static void begin_unit(struct buf *b)
+{
+	buf_init(b, 0);
+	add_u(b, 0, 4);
+	add_u(b, 4, 2);
+	add_u(b, 0, 4);
+	add_u(b, 8, 1);
+	add_u(b, 1, 1);
+}
+
+static void add_function(struct buf *b, const char *name, uint64_t start, uint32_t bytes)
+{
+	add_u(b, 2, 1);
+	buf_add(b, name, strlen(name) + 1);
+	add_u(b, start, 8);
+	add_u(b, bytes, 4);
+}
+
+static void add_inlined(struct buf *b, uint32_t origin, uint64_t start, uint32_t bytes)
+{
+	add_u(b, 3, 1);
+	add_u(b, origin, 4);
+	add_u(b, start, 8);
+	add_u(b, bytes, 4);
+}
+
+static struct elf_index *index_of_unit(struct buf *b)
+{
+	const struct test_section s[] = {TESTELF_TEXT,
+					 {".debug_info", b->data, b->len, 0, 0},
+					 {".debug_abbrev", abbrevs, sizeof(abbrevs), 0, 0},
+					 {NULL, NULL, 0, 0, 0}};
+	uint32_t bytes = b->len - 4;
+	struct elf_index *i;
+	int fds[2] = {-1, -1};
+
+	memcpy(b->data, &bytes, 4);
+	fds[0] = testelf_memfd(s, ET_DYN);
+	i = index_of(fds, 2);
+	close(fds[0]);
+	buf_done(b);
+	return i;
+}
+
+static void a_cycle_of_origins_ends(void **state)
+{
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct elf_index *i;
+	struct buf b;
+	uint32_t at;
+
+	(void)state;
+	begin_unit(&b);
+	at = b.len;
+	add_u(&b, 4, 1); /* each is the other's origin */
+	add_u(&b, at + 5, 4);
+	add_u(&b, 4, 1);
+	add_u(&b, at, 4);
+	add_function(&b, "f", 0x1000, 64);
+	add_inlined(&b, at, 0x1010, 16);
+	add_inlined(&b, b.len, 0x1014, 4); /* of itself */
+	add_u(&b, 0, 4);
+	i = index_of_unit(&b);
+	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	assert_int_equal(chain_at(i, 0x1014, chain), 1);
+	assert_string_equal(chain[0].name, "f");
+	elf_index_unref(i);
+}
+
+static void nesting_without_end_is_cut(void **state)
+{
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct elf_index *i;
+	struct buf b;
+	uint32_t at;
+
+	(void)state;
+	begin_unit(&b);
+	at = b.len;
+	add_u(&b, 5, 1);
+	buf_add(&b, "in", 3);
+	add_function(&b, "f", 0x1000, 0x1000);
+	for (int i_ = 0; i_ < 100; i_++)
+		add_inlined(&b, at, 0x1100, 0x100);
+	for (int i_ = 0; i_ < 100000; i_++)
+		add_u(&b, 6, 1);
+	for (int i_ = 0; i_ < 100000 + 101; i_++)
+		add_u(&b, 0, 1);
+	add_function(&b, "g", 0x2000, 0x10); /* behind it all */
+	add_u(&b, 0, 2);
+	i = index_of_unit(&b);
+	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	assert_int_equal(chain_at(i, 0x1100, chain), ELF_INLINES_MAX + 1);
+	assert_string_equal(chain[0].name, "in");
+	assert_string_equal(chain[ELF_INLINES_MAX].name, "f");
+	assert_int_equal(chain_at(i, 0x2000, chain), 1);
+	assert_string_equal(chain[0].name, "g");
+	elf_index_unref(i);
+}
+
+/* Code that a linker has thrown away is at 0; a function of two units is taken once. */
+static void code_that_is_not_there_is_left_out(void **state)
+{
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct elf_index *i;
+	struct buf b;
+	uint32_t at;
+
+	(void)state;
+	begin_unit(&b);
+	at = b.len;
+	add_u(&b, 5, 1);
+	buf_add(&b, "in", 3);
+	add_function(&b, "gone", 0, 0x10);
+	add_inlined(&b, at, 0x1004, 4);
+	add_u(&b, 0, 2);
+	add_function(&b, "f", 0x1000, 0x10);
+	add_u(&b, 0, 1);
+	add_function(&b, "again", 0x1000, 0x10);
+	add_inlined(&b, at, 0x1008, 4);
+	add_u(&b, 0, 3);
+	i = index_of_unit(&b);
+	assert_false(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	assert_int_equal(chain_at(i, 0x1004, chain), 1);
+	assert_int_equal(chain_at(i, 0x1008, chain), 1);
+	assert_string_equal(chain[0].name, "f");
+	assert_int_equal(chain_at(i, 8, chain), 0);
+	elf_index_unref(i);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	if (!getcwd(source, sizeof(source)))
+		return -1;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gcc_5),
+		cmocka_unit_test(gcc_4),
+		cmocka_unit_test(gcc_2),
+		cmocka_unit_test(gcc_compressed),
+		cmocka_unit_test(gcc_link_time),
+		cmocka_unit_test(gcc_types_apart),
+		cmocka_unit_test(gcc_split),
+		cmocka_unit_test(clang_5),
+		cmocka_unit_test(clang_4),
+		cmocka_unit_test(clang_link_time),
+		cmocka_unit_test(clang_split),
+		cmocka_unit_test(rust),
+		cmocka_unit_test(a_function_without_symbol_has_its_name),
+		cmocka_unit_test(the_debug_file_has_the_names),
+		cmocka_unit_test(plain_names_get_their_scope),
+		cmocka_unit_test(another_dwo_is_not_believed),
+		cmocka_unit_test(a_package_is_told),
+		cmocka_unit_test(a_cycle_of_origins_ends),
+		cmocka_unit_test(nesting_without_end_is_cut),
+		cmocka_unit_test(code_that_is_not_there_is_left_out),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
