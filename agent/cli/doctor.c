@@ -101,17 +101,33 @@ static void check_probes(struct doctor *d)
 	probes_free(p);
 }
 
+/* What a stack through this file will be like. */
+static char *describe(const struct elf_index *index)
+{
+	const char *build_id = elf_index_build_id(index);
+	unsigned flags = elf_index_flags(index);
+	struct elf_tables tables;
+
+	elf_index_tables(index, &tables);
+	return xasprintf("%zu functions%s, %zu unwind rows%s, build id %s",
+			 elf_index_n_symbols(index),
+			 flags & ELF_INDEX_GO	       ? " (Go)"
+			 : flags & ELF_INDEX_HAS_DWARF ? " (DWARF)"
+						       : "",
+			 tables.n_rows,
+			 flags & ELF_INDEX_UNWIND_CUT ? " (not all)"
+			 : tables.n_rows	      ? ""
+						      : " (frame pointers only)",
+			 *build_id ? build_id : "none");
+}
+
 static void check_mapping(struct doctor *d, struct files *files, const struct mapping *m)
 {
 	_cleanup_free_ char *detail = NULL;
 	struct elf_index *index = NULL;
 	int r = files_index(files, m, &index);
 
-	if (r)
-		detail = xasprintf("not readable: %s", strerror(-r));
-	else
-		detail = xasprintf("build id %s",
-				   *elf_index_build_id(index) ? elf_index_build_id(index) : "none");
+	detail = r ? xasprintf("not readable: %s", strerror(-r)) : describe(index);
 	tell(d, m->path, r == 0, detail);
 	elf_index_unref(index);
 }
