@@ -23,6 +23,13 @@ struct pf_recent {
 #define PF_RECENT_BITS	   9
 #define PF_RULE_IS_SPECIAL 0xff /* pf_recent.rule.cfa: extra is an enum pf_rule_special */
 
+/*
+ * Stack memory is read in pieces: a read costs 70 ns, whatever it reads, more than all the rest
+ * that is done for a frame.
+ */
+#define PF_WINDOW_BYTES 256
+#define PF_USER_PAGE	4096
+
 struct pf_walk {
 	/* The frame at hand. */
 	uint64_t ip, sp, bp;
@@ -40,6 +47,9 @@ struct pf_walk {
 	struct pf_mapping mapping; /* the one that the last address was in */
 	struct pf_file file;	   /* of that mapping */
 
+	uint64_t window; /* user address of what s->window has, */
+	uint64_t window_bytes;
+
 	/* What came out. */
 	uint64_t hash;
 	uint32_t exec_id;
@@ -55,7 +65,7 @@ struct pf_scratch {
 	uint32_t pad;
 	struct pf_walk walk;
 	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
-	uint64_t user[24]; /* what was read of the process's memory */
+	uint64_t window[PF_WINDOW_BYTES / 8];
 	struct pf_recent recent[1 << PF_RECENT_BITS];
 	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
 	struct {
@@ -291,6 +301,30 @@ static __always_inline bool pf_read(void *to, uint32_t n, uint64_t address)
 	return !bpf_probe_read_user(to, n, (const void *)address);
 }
 
+/* A word of the stack; the window moves up with the walk, and never reaches into another page. */
+static __always_inline bool pf_word(struct pf_scratch *s, uint64_t address, uint64_t *ret)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t offset = address - w->window;
+
+	if (address & 7)
+		return pf_read(ret, sizeof(*ret), address);
+	if (offset >= w->window_bytes) {
+		uint32_t n = PF_USER_PAGE - (address & (PF_USER_PAGE - 1));
+
+		if (n > PF_WINDOW_BYTES)
+			n = PF_WINDOW_BYTES;
+		w->window_bytes = 0;
+		if (!pf_read(s->window, n, address))
+			return false;
+		w->window = address;
+		w->window_bytes = n;
+		offset = 0;
+	}
+	*ret = s->window[offset / 8 % (PF_WINDOW_BYTES / 8)];
+	return true;
+}
+
 static __always_inline int pf_caller(struct pf_walk *w, uint64_t ip, uint64_t sp)
 {
 	if (!ip)
@@ -321,8 +355,9 @@ static __always_inline bool pf_rule_base(const struct pf_walk *w, const struct p
 	}
 }
 
-static __always_inline int pf_rule_cfa(struct pf_walk *w, const struct pf_rule *r, uint64_t *ret)
+static __always_inline int pf_rule_cfa(struct pf_scratch *s, const struct pf_rule *r, uint64_t *ret)
 {
+	struct pf_walk *w = &s->walk;
 	uint64_t cfa;
 
 	if (!pf_rule_base(w, r, &cfa))
@@ -331,7 +366,7 @@ static __always_inline int pf_rule_cfa(struct pf_walk *w, const struct pf_rule *
 	if (r->cfa == PF_CFA_PLT) {
 		cfa += (int)(w->ip & 15) >= r->extra ? 8 : 0;
 	} else if (r->cfa >= PF_CFA_DEREF_RSP) {
-		if (!pf_read(&cfa, sizeof(cfa), cfa))
+		if (!pf_word(s, cfa, &cfa))
 			return pf_end(w, PF_END_READ);
 		cfa += r->extra;
 	}
@@ -340,8 +375,9 @@ static __always_inline int pf_rule_cfa(struct pf_walk *w, const struct pf_rule *
 }
 
 /* The caller's rbp, when it does not lie beside the return address. Reads nothing when it is the same. */
-static __always_inline int pf_rule_bp(struct pf_walk *w, const struct pf_rule *r, uint64_t cfa)
+static __always_inline int pf_rule_bp(struct pf_scratch *s, const struct pf_rule *r, uint64_t cfa)
 {
+	struct pf_walk *w = &s->walk;
 	uint64_t at = cfa, bp;
 
 	if (r->fp == PF_FP_SAME)
@@ -357,41 +393,41 @@ static __always_inline int pf_rule_bp(struct pf_walk *w, const struct pf_rule *r
 	} else if (r->fp == PF_FP_AT_RSP) {
 		at = w->sp;
 	}
-	if (!pf_read(&bp, sizeof(bp), at + r->fp_offset))
+	if (!pf_word(s, at + r->fp_offset, &bp))
 		return pf_end(w, PF_END_READ);
 	w->bp = bp;
 	w->bp_lost = false;
 	return 0;
 }
 
-static __always_inline int pf_by_rule(struct pf_walk *w, const struct pf_rule *r)
+static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule *r)
 {
+	struct pf_walk *w = &s->walk;
+	bool in_register = r->ra == PF_RA_REG;
 	uint64_t cfa, ra;
 
 	w->by_record = false;
-	if (pf_rule_cfa(w, r, &cfa))
+	if (pf_rule_cfa(s, r, &cfa))
 		return 1;
-	if (r->ra == PF_RA_REG) {
-		if (!w->exact)
-			return pf_end(w, PF_END_REGISTER);
-		if (cfa < w->sp)
-			return pf_end(w, PF_END_STUCK);
+	if (in_register && !w->exact)
+		return pf_end(w, PF_END_REGISTER);
+	if (cfa < w->sp + (in_register ? 0 : 8))
+		return pf_end(w, PF_END_STUCK);
+	/* rbp first: it lies below the return address, which is in the same piece of memory then. */
+	if (pf_rule_bp(s, r, cfa))
+		return 1;
+	if (in_register)
 		ra = w->regs[r->reg % PF_REGS];
-	} else {
-		if (cfa <= w->sp)
-			return pf_end(w, PF_END_STUCK);
-		if (!pf_read(&ra, sizeof(ra), r->ra == PF_RA_CFA ? cfa + r->extra : cfa - 8))
-			return pf_end(w, PF_END_READ);
-	}
-	if (pf_rule_bp(w, r, cfa))
-		return 1;
+	else if (!pf_word(s, r->ra == PF_RA_CFA ? cfa + r->extra : cfa - 8, &ra))
+		return pf_end(w, PF_END_READ);
 	return pf_caller(w, ra, cfa);
 }
 
 /* rbp points to {caller's rbp, return address}. may_switch: the caller's stack may be another. */
-static __always_inline int pf_by_record(struct pf_walk *w, bool may_switch)
+static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 {
-	uint64_t record[2], fp = w->bp;
+	struct pf_walk *w = &s->walk;
+	uint64_t fp = w->bp, bp, ra;
 	bool first = !w->by_record && (w->no_table != PF_END_FP || w->n_frames == 1);
 
 	if (w->bp_lost)
@@ -401,15 +437,15 @@ static __always_inline int pf_by_record(struct pf_walk *w, bool may_switch)
 		return pf_end(w, first && !may_switch ? w->no_table : PF_END_ROOT);
 	if (fp & 7 || (fp < w->sp && !may_switch))
 		return pf_end(w, may_switch ? PF_END_STUCK : w->no_table);
-	if (!pf_read(record, sizeof(record), fp))
+	if (!pf_word(s, fp, &bp) || !pf_word(s, fp + 8, &ra))
 		return pf_end(w, w->no_table == PF_END_FP ? PF_END_READ : w->no_table);
-	if (record[0] == fp)
+	if (bp == fp)
 		return pf_end(w, PF_END_STUCK);
-	if (record[1] && (record[1] >> 56 || record[1] < 4096))
+	if (ra && (ra >> 56 || ra < 4096))
 		return pf_end(w, may_switch ? PF_END_BAD_PC : w->no_table);
-	w->bp = record[0];
+	w->bp = bp;
 	w->by_record = true;
-	return pf_caller(w, record[1], fp + sizeof(record));
+	return pf_caller(w, ra, fp + 16);
 }
 
 enum pf_place {
@@ -459,12 +495,13 @@ static __always_inline int pf_by_signal(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 
-	if (!pf_read(s->user, (PF_REGS + 1) * 8, w->sp + 40))
+	w->window_bytes = 0;
+	if (!pf_read(s->window, (PF_REGS + 1) * 8, w->sp + 40))
 		return pf_end(w, PF_END_READ);
-#define X(word, number) w->regs[number] = s->user[word];
+#define X(word, number) w->regs[number] = s->window[word];
 	PF_SIGCONTEXT(X)
 #undef X
-	w->ip = s->user[PF_REGS];
+	w->ip = s->window[PF_REGS];
 	w->sp = w->regs[PF_REG_RSP];
 	w->bp = w->regs[PF_REG_RBP];
 	w->bp_lost = false;
@@ -480,7 +517,7 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 	uint32_t place = PF_IN_BODY;
 	uint8_t before = 0;
 	uint32_t code;
-	uint64_t bytes;
+	uint64_t bytes, top, ra;
 
 	if (w->exact) {
 		pf_read(&before, 1, w->ip - 1);
@@ -494,15 +531,17 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 		return pf_by_signal(s);
 	}
 	if (place == PF_IN_BODY)
-		return pf_by_record(w, false);
-	if (!pf_read(s->user, 16, w->sp))
+		return pf_by_record(s, false);
+	if (!pf_word(s, w->sp, &top))
 		return pf_end(w, PF_END_READ);
 	w->by_record = false;
 	if (place == PF_AT_ENTRY)
-		return pf_caller(w, s->user[0], w->sp + 8);
-	w->bp = s->user[0];
+		return pf_caller(w, top, w->sp + 8);
+	if (!pf_word(s, w->sp + 8, &ra))
+		return pf_end(w, PF_END_READ);
+	w->bp = top;
 	w->bp_lost = false;
-	return pf_caller(w, s->user[1], w->sp + 16);
+	return pf_caller(w, ra, w->sp + 16);
 }
 
 static __always_inline int pf_to_caller(struct pf_scratch *s)
@@ -513,7 +552,7 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 	if (!r)
 		return pf_by_guess(s);
 	if (r->cfa != PF_RULE_IS_SPECIAL)
-		return pf_by_rule(w, r);
+		return pf_by_rule(s, r);
 	switch (r->extra) {
 	case PF_RULE_GAP:
 		return pf_by_guess(s);
@@ -522,7 +561,7 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 	case PF_RULE_SIGNAL:
 		return pf_by_signal(s);
 	case PF_RULE_FP:
-		return pf_by_record(w, true);
+		return pf_by_record(s, true);
 	}
 	return pf_end(w, PF_END_EXPRESSION);
 }
@@ -558,6 +597,7 @@ static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec
 	w->bp_lost = false;
 	w->by_record = false;
 	w->mapping.start = w->mapping.end = 0;
+	w->window_bytes = 0;
 	pf_stack_begin(w, pf_hash_add(hash_seed, exec_id), exec_id);
 	pf_push(s, PF_FRAME_NATIVE, w->ip);
 	if (compat)

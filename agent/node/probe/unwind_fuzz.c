@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		w->regs[i] = take_address(&in);
 	image.n_code = 512;
 	image.code = fill(&in, 128, image.n_code);
-	image.n_stack = 2048;
+	image.n_stack = 4096; /* a page */
 	image.stack = fill(&in, 1024, image.n_stack);
 	for (size_t i = 0; i < IMAGE_CHUNKS; i++)
 		image.chunks[i] = fill(&in, 256, PF_CHUNK_BYTES);
