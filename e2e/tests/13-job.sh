@@ -3,7 +3,7 @@
 # A job that lives for one second of CPU gives at least 80 % of its samples, named and attributed.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace jobs
-target jobs all '{"podSelector": {}}'
+target jobs all '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 499}}}'      # 100 samples scatter by 10 %, 500 by 4
 sleep 3
 began=$(now)
 i=0
@@ -13,14 +13,13 @@ for node in node1 node2 node1; do
 done
 for i in 1 2 3; do k -n jobs wait pod/job$i --for='jsonpath={.status.phase}=Succeeded' --timeout=120s >/dev/null; done
 sleep 8
-most() { # POD US_USED
+most() { # POD US_USED: in its function; beside it the pod has what runc does before the program starts
     profile "pod='$1'" "$began" "$(now)" >"$W/job.json"
-    us=$(total_us <"$W/job.json")
+    us=$(awk -v t="$(total_us <"$W/job.json")" -v p="$(share_of job_work <"$W/job.json")" 'BEGIN {printf "%d", t * p / 100}')
     between "$us" $(($2 * 80 / 100)) $(($2 * 115 / 100))
 }
 for i in 1 2 3; do
     used=$(k -n jobs logs job$i | awk '{printf "%d", $2 * 1000000}')
     wait_check 60 "job$i: at least 80 % of $used us" most job$i "$used"
-    note "job$i: $us us"
-    check "job$i: its function is named" test "$(share_of job_work <"$W/job.json" | cut -d. -f1)" -ge 80
+    note "job$i: $us us in job_work, $(total_us <"$W/job.json") us in all"
 done
