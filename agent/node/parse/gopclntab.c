@@ -235,7 +235,7 @@ static uint64_t own_code(const struct go_table *t, const struct go_function *f)
 {
 	struct go_values v = go_values(t, f->inline_index);
 
-	while (go_values_next(&v))
+	while (go_values_next(&v) && v.start < f->end - f->entry)
 		if (v.value < 0)
 			return v.start;
 	return 0;
@@ -289,14 +289,18 @@ static void drop_symtab(const struct go_table *t)
 
 static void add_functions(struct go_table *t, struct go_inlines *inlines)
 {
+	uint64_t covered = 0;
+
 	for (size_t i = 0; i < t->n_functions; i++) {
 		struct go_function f;
 
+		/* Disjoint ones only: the work is bounded by the bytes of the text. */
 		if (t->b->symbols.n >= INDEX_SYMBOLS_MAX || t->b->strings.failed ||
-		    !go_function(t, i, &f)) {
+		    go_entry(t, i) < covered || !go_function(t, i, &f)) {
 			t->b->header.flags |= ELF_INDEX_UNWIND_CUT;
 			continue;
 		}
+		covered = f.end;
 		add_symbol(t, &f);
 		go_rows(t, &f);
 		go_inlines_add(inlines, &f);

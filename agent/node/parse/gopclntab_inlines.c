@@ -82,7 +82,7 @@ bool go_inlines_valid(const struct go_table *t, const struct go_function *f, str
 	struct span calls = calls_from(s, f->inline_calls);
 	struct go_values v = go_values(t, f->inline_index);
 
-	while (go_values_next(&v)) {
+	while (go_values_next(&v) && v.start < f->end - f->entry) {
 		struct inline_call c;
 
 		if (v.value < 0)
