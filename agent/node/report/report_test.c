@@ -276,6 +276,44 @@ static void test_counts_wait_and_counters_never_write(void **state)
 	report_free(r);
 }
 
+static void assert_stacks(const struct report *r, int64_t samples, const char *finished)
+{
+	_cleanup_json_ json_t *t = first_target(r);
+
+	assert_int_equal(json_int_at(t, "stacks.samples", 0), samples);
+	assert_string_equal(json_str_at(t, "stacks.finished", "none"), finished);
+}
+
+/* The share is told in steps of a point; that more samples came is no news. */
+static void test_share_of_whole_stacks(void **state)
+{
+	struct report *r = written_report();
+	struct plan_target next = target("u1", 2, 2);
+
+	(void)state;
+	report_stacks(r, "u1", 199, 199);
+	report_stacks(r, "unknown", 1000, 1000);
+	assert_stacks(r, 0, "none"); /* too few to mean anything */
+	assert_false(timer.armed);
+	report_stacks(r, "u1", 1, 0);
+	assert_stacks(r, 200, "99.5%");
+	assert_true(timer.armed);
+	assert_false(urgent());
+	fire();
+	answer(200);
+	report_stacks(r, "u1", 800, 796);
+	report_stacks(r, "u1", 9000, 8950);
+	assert_false(timer.armed);
+	assert_stacks(r, 200, "99.5%");
+	report_stacks(r, "u1", 1000, 500);
+	assert_true(timer.armed);
+	assert_stacks(r, 11000, "94.9%");
+	/* another spec: nothing is known of it yet */
+	give_plan(r, &next, 1);
+	assert_stacks(r, 0, "none");
+	report_free(r);
+}
+
 static void test_a_burst_is_limited(void **state)
 {
 	struct report *r = written_report();
@@ -471,6 +509,7 @@ int main(void)
 		cmocka_unit_test(test_many_targets_are_cut_and_counted),
 		cmocka_unit_test(test_first_samples_are_urgent_and_once),
 		cmocka_unit_test(test_counts_wait_and_counters_never_write),
+		cmocka_unit_test(test_share_of_whole_stacks),
 		cmocka_unit_test(test_a_burst_is_limited),
 		cmocka_unit_test(test_new_generation_starts_anew),
 		cmocka_unit_test(test_target_that_goes_leaves_the_report),
