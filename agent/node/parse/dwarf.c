@@ -10,8 +10,10 @@
 #include <time.h>
 #include <zlib.h>
 
-#define CPU_NS_MAX   (5 * NSEC_PER_SEC) /* of one file with its .dwo files */
-#define CHECK_EVERY  4096		/* units of work: about as many DIEs */
+/* Of one file with its .dwo files: 5 s, of which the names of what was found get the last. */
+#define WALK_NS_MAX  (4 * NSEC_PER_SEC)
+#define NAMES_NS_MAX NSEC_PER_SEC
+#define CHECK_EVERY  4096 /* units of work: about as many DIEs */
 #define INFLATED_MAX (1u << 30)
 
 /* ---- budget ---- */
@@ -30,6 +32,13 @@ bool dw_spent_slow(struct dw *d)
 	if (!d->stop && cpu_ns() >= d->deadline_ns)
 		d->stop = d->cut = true;
 	return d->stop;
+}
+
+void dw_last_second(struct dw *d)
+{
+	d->deadline_ns = MAX(d->deadline_ns, cpu_ns() + NAMES_NS_MAX);
+	d->next_check = d->work;
+	d->stop = false;
 }
 
 /* ---- sections ---- */
@@ -213,7 +222,7 @@ static void set_flags(const struct dw *d)
 
 enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_dwo_fds)
 {
-	struct dw d = {.b = b, .deadline_ns = cpu_ns() + CPU_NS_MAX};
+	struct dw d = {.b = b, .deadline_ns = cpu_ns() + WALK_NS_MAX};
 	struct dw_file *f = xcalloc(1, sizeof(*f));
 	struct section s;
 

@@ -165,6 +165,8 @@ static inline bool dw_spent(struct dw *d, uint64_t work)
 	d->work += work;
 	return d->work >= d->next_check ? dw_spent_slow(d) : d->stop;
 }
+/* Time for the names of what a walk has found, even if that was cut short. */
+void dw_last_second(struct dw *d);
 /* The offset of a string in b->strings, written once; 0: no room, or empty. */
 uint32_t dw_string(struct dw *d, const char *s, size_t n);
 

@@ -279,17 +279,24 @@ static bool walk_dies(struct walk *w)
 
 static void name_all(struct walk *w)
 {
-	dw_names_resolve(w->d, w->f, &w->names);
+	struct dw *d = w->d;
+	uint64_t deadline_ns = d->deadline_ns;
+	bool stopped = d->stop;
+
+	dw_last_second(d);
+	dw_names_resolve(d, w->f, &w->names);
+	d->deadline_ns = deadline_ns; /* of the walks that follow */
+	d->stop |= stopped;
 	for (size_t i = 0; i < w->n_nodes; i++) {
 		const struct dw_origin *o = &w->names.origins[w->nodes[i].origin];
 
 		if (!o->name)
-			w->d->cut = true;
-		inlines_name(w->d->b->inlines, w->nodes[i].which, o->name, o->file, o->line);
+			d->cut = true;
+		inlines_name(d->b->inlines, w->nodes[i].which, o->name, o->file, o->line);
 	}
 	for (size_t i = 0; i < w->n_functions; i++) {
 		const struct dw_origin *o = &w->names.origins[w->functions[i].origin];
-		struct dw_function *f = &w->d->functions[w->functions[i].which];
+		struct dw_function *f = &d->functions[w->functions[i].which];
 
 		f->name = o->name;
 		f->file = o->file;
