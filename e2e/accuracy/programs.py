@@ -70,7 +70,9 @@ C_PROGRAMS = [
     shares_c("gcc -O2 -fno-omit-frame-pointer", "-O2 -fno-omit-frame-pointer"),
     shares_c("gcc -O2 -fcf-protection", "-O2 -fcf-protection=full -Wl,-z,ibtplt"),
     shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
-    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer"),
+    shares_c("clang -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
+    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer",
+             excluded="no unwind tables, and gcc makes no frame in a leaf: its caller cannot be known"),
     shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}", excluded="no unwind tables and no frame pointers in the program"),
     shares_c("clang -O0", "-O0", "clang"),
     shares_c("clang -O2", "-O2", "clang"),
@@ -155,7 +157,7 @@ RUST_PLAIN = dict(RUST, inlined=("shares::around_inlined", RUST_MAIN + "shares::
 
 def rust(name, flags, shares=None, rustc="rustc", **more):
     return Program(name, "Rust", "shares.rs", [f"{rustc} {flags} -o {{out}} {{src}}"], shares or RUST,
-                   needs=[rustc], **more)
+                   needs=[rustc.split()[0]], **more)
 
 
 GO_MAIN = "runtime.goexit > runtime.main > main.main > ... > "
@@ -193,6 +195,7 @@ PROGRAMS = C_PROGRAMS + [
     rust("rustc -O -g, static", "-O -g -C target-feature=+crt-static"),
     rust("rustc -O -g, panic=abort", "-O -g -C panic=abort"),
     rust("rustc of Debian -O -g", "-O -g", rustc="/usr/bin/rustc"),
+    rust("rustc nightly -O -g", "-O -g", rustc="rustc +nightly"),
     go("go", sample=True),
     go("go -ldflags '-s -w'", "-ldflags='-s -w'"),
     go("go, no optimization", "-gcflags='-N -l'", shares=dict(GO, inlined=("main.aroundInlined", GO_MAIN + "main.aroundInlined > main.inlined"))),

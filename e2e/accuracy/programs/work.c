@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * work: the same steps each time, in stacks of 3, 33 and 62 frames; says what CPU time each took. What a profiler
+ * adds is in them, and more in the deep ones. work ROUNDS; waits for a byte on standard input first.
+ */
+#include "burn.h"
+
+#define STEPS 2000000ull
+
+static ALONE void shallow(uint64_t n)
+{
+	SPIN(n);
+}
+
+#define DOWN(name)                                                                                 \
+	static ALONE void name(int depth, uint64_t n)                                              \
+	{                                                                                          \
+		if (depth > 1)                                                                     \
+			name(depth - 1, n);                                                        \
+		else                                                                               \
+			SPIN(n);                                                                   \
+		STAY();                                                                            \
+	}
+DOWN(middle)
+DOWN(deep)
+
+int main(int argc, char **argv)
+{
+	struct share shares[] = {{"shallow", 0}, {"middle", 0}, {"deep", 0}};
+	char c;
+
+	if (argc != 2 || write(1, "ready\n", 6) != 6 || read(0, &c, 1) != 1)
+		return 3;
+	for (int i = atoi(argv[1]); i; i--) {
+		BURN(shares[0], shallow(STEPS));
+		BURN(shares[1], middle(31, STEPS));
+		BURN(shares[2], deep(60, STEPS));
+	}
+	for (int i = 0; i < 3; i++)
+		printf("%s %llu\n", shares[i].name, (unsigned long long)shares[i].ns);
+	printf("done\n");
+	fflush(stdout);
+	return read(0, &c, 1) < 0;
+}
