@@ -130,7 +130,8 @@ struct pf_rec_stack {
 };
 /* Frame header: kind in bits 0..7, payload words in 8..15, mapping generation (exec id) in 32..63. */
 enum pf_frame_kind {
-	PF_FRAME_NATIVE = 1, /* one word: user address */
+	PF_FRAME_NATIVE = 1, /* one word: user address; callers': a return address, or one more than
+				what a signal interrupted */
 	PF_FRAME_KERNEL = 2, /* one word: kernel address */
 };
 #define PF_FRAME_HEADER(kind, words, gen)                                                          \

@@ -42,7 +42,8 @@ struct raw_frame {
 	bool kernel;
 	uint32_t exec_id; /* mappings' generation; user frames only */
 	uint64_t
-		address; /* leaf: the instruction; callers: return addresses (look up address - 1) */
+		address; /* leaf: the instruction; callers: look up address - 1 (a return address, or
+			    one more than the instruction that a signal interrupted) */
 };
 struct raw_stack {
 	uint64_t hash;
