@@ -76,7 +76,7 @@ static void list(int dir_fd, struct listing *ret)
 			continue;
 		GROW(ret->items, ret->n, ret->cap);
 		c = &ret->items[ret->n++];
-		strcpy(c->name, e->d_name);
+		snprintf(c->name, sizeof(c->name), "%s", e->d_name);
 		c->bytes = (uint64_t)st.st_blocks * 512;
 		c->used_ns = ns_of(&st.st_mtim);
 		ret->bytes += c->bytes;
@@ -321,7 +321,7 @@ int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char 
 		return -EINVAL;
 	w = xcalloc(1, sizeof(*w));
 	w->key = *key;
-	strcpy(w->build_id, build_id);
+	snprintf(w->build_id, sizeof(w->build_id), "%s", build_id);
 	w->main_fd = fcntl(main_fd, F_DUPFD_CLOEXEC, 3);
 	if (w->main_fd < 0) {
 		r = -errno;
