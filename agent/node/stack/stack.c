@@ -167,6 +167,14 @@ void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
 	purge(s);
 }
 
+/* Of a program that the process was before: what is read now would be the present one's. */
+static bool is_past(const struct process *p, uint32_t exec_id)
+{
+	const struct mappings *newest = p ? p->execs[0].maps : NULL;
+
+	return newest && (int32_t)(exec_id - newest->exec_id) < 0;
+}
+
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack)
 {
@@ -179,7 +187,7 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		const struct raw_frame *f = &ustack->frames[i];
 		const struct exec *e = f->kernel ? NULL : find_exec(p, f->exec_id);
 
-		if (f->kernel ||
+		if (f->kernel || is_past(p, f->exec_id) ||
 		    (e && (e->maps->truncated || mappings_find(e->maps, f->address - (i > 0)))))
 			continue;
 		if (p)

@@ -233,6 +233,18 @@ static void misses_ask_for_mappings_once_a_second(void **state)
 	done(&f);
 }
 
+/* Its present mappings are another program's. */
+static void a_past_program_is_not_read_again(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *wild = STACK(NULL, USER(64));
+
+	(void)state;
+	add_own_mappings(&f, 2);
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, wild));
+	done(&f);
+}
+
 static void ended_processes_are_held_then_forgotten(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -489,6 +501,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_not_known_is_said),
 		cmocka_unit_test(markers_stand_where_the_walk_stopped),
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
+		cmocka_unit_test(a_past_program_is_not_read_again),
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
