@@ -64,6 +64,41 @@ static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 	}
 }
 
+/* Distribution code: no frame pointers. Who forks gives its child the tables that it has itself. */
+static const char no_frame_pointers[] =
+	"#include <unistd.h>\n"
+	"#define KEEP __attribute__((noinline, noclone))\n"
+	"static volatile unsigned long sink;\n"
+	"KEEP void leaf(void) { for (int i = 0; i < 2000; i++) sink += i * sink; }\n"
+	"KEEP void two(void) { for (;;) { leaf(); __asm__(\"\"); } }\n"
+	"KEEP void one(void) { two(); __asm__(\"\"); }\n"
+	"int main(void) { if (fork() > 0) for (;;) pause(); one(); return 0; }\n";
+
+static bool compile(const char *dir)
+{
+	_cleanup_free_ char *source = xasprintf("%s/chain.c", dir);
+	_cleanup_free_ char *command =
+		xasprintf("gcc -O2 -fomit-frame-pointer -o %s/nodetest-chain %s", dir, source);
+
+	return file_write_atomic(source, no_frame_pointers, strlen(no_frame_pointers), 0644) == 0 &&
+	       system(command) == 0;
+}
+
+/* In a process group of its own: its child ends with it. */
+static pid_t start_chain(const char *dir, const char *cgroup)
+{
+	_cleanup_free_ char *path = xasprintf("%s/nodetest-chain", dir);
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	join_cgroup(cgroup);
+	execl(path, path, NULL);
+	_exit(3);
+}
+
 /* The parse child's limits leave a sanitizer no room: then frames have no names. */
 static bool names_missing(void)
 {
@@ -80,6 +115,7 @@ struct seen {
 	char app_service[32], container[64], container_id[80], pod[64], node[64];
 	uint32_t process_id;
 	uint64_t n_samples, n_named; /* named: node_test_burn is a frame */
+	uint64_t n_whole, n_chain;   /* no marker; main, one, two, leaf */
 	int64_t value;
 };
 static struct {
@@ -106,6 +142,29 @@ static bool is_named(const struct batch *b, const struct profile_sample *s)
 	return false;
 }
 
+static bool is_whole(const struct batch *b, const struct profile_sample *s)
+{
+	if (s->stack == STACK_NONE)
+		return false;
+	for (size_t i = 0; i < b->stacks[s->stack].n; i++)
+		if (b->stacks[s->stack].frames[i]->kind == FRAME_MARKER)
+			return false;
+	return true;
+}
+
+static bool is_chain(const struct batch *b, const struct profile_sample *s)
+{
+	static const char *const chain[] = {"main", "one", "two", "leaf"};
+	size_t at = 0;
+
+	if (s->stack == STACK_NONE)
+		return false;
+	for (size_t i = 0; i < b->stacks[s->stack].n && at < ARRAY_SIZE(chain); i++)
+		if (str_equal(b->stacks[s->stack].frames[i]->name, chain[at]))
+			at++;
+	return at >= ARRAY_SIZE(chain) - 1; /* two itself is sampled now and then */
+}
+
 static void note_profile(const struct batch *b, const struct profile *p)
 {
 	struct seen *s = &arrived.items[arrived.n];
@@ -124,6 +183,10 @@ static void note_profile(const struct batch *b, const struct profile *p)
 	for (size_t i = 0; i < p->n_samples; i++) {
 		s->n_samples += p->samples[i].n_samples;
 		s->value += p->samples[i].value;
+		if (is_whole(b, &p->samples[i]))
+			s->n_whole += p->samples[i].n_samples;
+		if (is_chain(b, &p->samples[i]))
+			s->n_chain += p->samples[i].n_samples;
 		if (is_named(b, &p->samples[i]))
 			s->n_named += p->samples[i].n_samples;
 	}
@@ -160,6 +223,8 @@ static bool find_seen(const char *app_service, const char *container_id, struct 
 			continue;
 		sum.n_samples += ret->n_samples;
 		sum.n_named += ret->n_named;
+		sum.n_whole += ret->n_whole;
+		sum.n_chain += ret->n_chain;
 		sum.value += ret->value;
 		*ret = sum;
 		found = true;
@@ -266,6 +331,8 @@ static int teardown(void **state)
 	loop_free(f->loop);
 	conf_done(&f->conf);
 	remove_file(f->dir, "node-state.json");
+	remove_file(f->dir, "chain.c");
+	remove_file(f->dir, "nodetest-chain");
 	rmdir(f->dir);
 	free(f);
 	return 0;
@@ -461,6 +528,43 @@ static void by_cgroup(struct fixture *f, const char *force)
 	assert_false(find_seen("Total", NULL, &s));
 }
 
+static bool chain_seen(struct fixture *f)
+{
+	struct seen s;
+
+	(void)f;
+	return find_seen("nodetest-chain", ID_A, &s) && s.n_samples >= 300;
+}
+
+/* From the first sample on: its files are parsed when its pod is selected, or it starts. */
+static void test_whole_stacks(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s;
+
+	make_cgroups(f, "v1:memory");
+	if (!compile(f->dir)) {
+		print_message("skipped: gcc does not work here\n");
+		skip();
+	}
+	assert_true(make_dir(f->main_dir, sizeof(f->main_dir), f->pod, ID_A));
+	f->busy = start_chain(f->dir, f->main_dir);
+	start_node(f, false);
+	assert_int_equal(node_start(f->node, "node-uid"), 0);
+	procs_apply(f->node->procs, testplan(UID, UID, ID_A, true), now_boot_ns());
+	kernel_sync(f->node->kernel);
+	run_until(f, chain_seen, "300 samples of the chain");
+	assert_true(counter_get(counter("podflame_unwind_processes", NULL, NULL)) >= 2);
+	assert_true(counter_get(counter("podflame_unwind_files", "state", "tables")) >= 2);
+	kill(-f->busy, SIGKILL);
+	stop_busy(f);
+	f->node = node_free(f->node);
+	assert_true(find_seen("nodetest-chain", ID_A, &s));
+	if (!names_missing() && (s.n_whole * 100 < s.n_samples * 97 || s.n_chain < s.n_whole))
+		fail_msg("of %lu stacks %lu are whole, %lu have the chain", s.n_samples, s.n_whole,
+			 s.n_chain);
+}
+
 static void test_by_cgroup_v1(void **state)
 {
 	by_cgroup(*state, "v1:memory");
@@ -521,6 +625,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_by_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_down_time_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open_window_is_owed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_whole_stacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v1, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v2, setup, teardown),
 	};
