@@ -2,7 +2,8 @@
 /*
  * Drains on their way from the kernel to the pipeline, in order. New processes
  * have their mappings read at once; a drain with samples waits for that, up to a
- * second, so that a process that lives shortly still gets names.
+ * second, and for its files to be parsed, up to two more, so that a process that lives shortly
+ * still gets names.
  */
 #include "node/internal.h"
 
@@ -10,7 +11,8 @@
 #include <uthash.h>
 
 #define MAX_WAIT_NS	  NSEC_PER_SEC
-#define MAX_WAITING	  8 /* full drains */
+#define MAX_PARSE_NS	  (2 * NSEC_PER_SEC) /* more, when it is files that are waited for */
+#define MAX_WAITING	  8		     /* full drains */
 #define MAX_EXEC_READS	  50
 #define MAPPINGS_BYTES	  4096
 #define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
@@ -297,8 +299,12 @@ static size_t feed_bytes(const struct feed *f)
 
 static bool is_due(const struct drains *d, const struct feeding *f)
 {
-	return !f->feed.full || !f->feed.drain || d->n_reading == 0 || d->node->closing ||
-	       d->n_waiting > MAX_WAITING || now_boot_ns() >= f->due_ns;
+	uint64_t now_ns = now_boot_ns();
+
+	if (!f->feed.full || !f->feed.drain || d->node->closing || d->n_waiting > MAX_WAITING ||
+	    now_ns >= f->due_ns + MAX_PARSE_NS)
+		return true;
+	return (d->n_reading == 0 || now_ns >= f->due_ns) && !follow_parses(d->node->follow);
 }
 
 /* While the node closes a task is done before task_post returns, and its end comes here again. */

@@ -162,7 +162,10 @@ static void parsed(struct process_id who, void *arg)
 	struct follow *f = arg;
 	struct tracked *t = find_tracked(f, who);
 
-	if (!t || !t->m || f->node->closing)
+	if (f->node->closing)
+		return;
+	drains_advance(f->node->drains);
+	if (!t || !t->m)
 		return;
 	t->n_waiting -= t->n_waiting > 0;
 	if (!t->n_waiting || now_mono_ns() >= t->set_ns + SET_AGAIN_NS)
@@ -376,6 +379,11 @@ void follow_tick(struct follow *f)
 		if (t->m && !t->setting && !t->n_waiting)
 			set_soon(f, t);
 	}
+}
+
+bool follow_parses(const struct follow *f)
+{
+	return parse_queue_works(f->files);
 }
 
 void follow_unloaded(struct follow *f)

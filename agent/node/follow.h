@@ -20,6 +20,8 @@ struct parse_queue *parse_queue_free(struct parse_queue *q);
 bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
 		     const struct process_id *who);
 void parse_queue_start(struct parse_queue *q); /* after parse_queue_add */
+/* Something is under way or waits. */
+bool parse_queue_works(const struct parse_queue *q);
 void parse_queue_tick(struct parse_queue *q);
 /* What runs is the last: the worker is about to end. */
 void parse_queue_stop(struct parse_queue *q);

@@ -155,6 +155,8 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id);
 void follow_exits(struct follow *f, const struct drain *d);
 void follow_tick(struct follow *f); /* every second */
 void follow_unloaded(struct follow *f);
+/* Files are being parsed: names will be there in a moment. */
+bool follow_parses(const struct follow *f);
 
 /* ---- drains.c: what a drain brought, on its way to the pipeline ---- */
 struct drains;

@@ -143,6 +143,8 @@ static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, siz
 	w->k = k;
 	w->cgroup_id = cgroup_id;
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
+	if (!q->debug)
+		files_expect(q->node->known_files, x);
 	return w;
 }
 
@@ -220,6 +222,11 @@ void parse_queue_start(struct parse_queue *q)
 	p->task.done = parse_done;
 	q->busy = true;
 	task_post(q->node, q->worker, &p->task, 0);
+}
+
+bool parse_queue_works(const struct parse_queue *q)
+{
+	return q->busy || q->wanted;
 }
 
 /* What was long ago counts less and less. */

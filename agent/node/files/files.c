@@ -167,6 +167,7 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	x->error = vdso ? -ENODATA : m->open_error ? m->open_error : -EBADF;
 	x->retry_ns = now_mono_ns() + RETRY_NS;
 	if (fd < 0) {
+		x->expected = false;
 		count_failure(open_reason(x->error));
 		return;
 	}
@@ -176,7 +177,7 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	pthread_mutex_lock(&f->lock);
 	if (x->error == 0)
 		x->image = image_of(f, index);
-	x->busy = false;
+	x->busy = x->expected = false;
 	pthread_cond_broadcast(&f->changed);
 }
 
@@ -219,6 +220,27 @@ int files_index(struct files *f, const struct mapping *m, struct elf_index **ret
 	files_trim(f);
 	pthread_mutex_unlock(&f->lock);
 	return r;
+}
+
+void files_expect(struct files *f, const struct mapping *m)
+{
+	struct file_key key;
+	struct file *x;
+
+	if (key_of(m, &key) < 0)
+		return;
+	pthread_mutex_lock(&f->lock);
+	x = file_get(f, &key);
+	x->expected = !x->image && now_mono_ns() >= x->retry_ns;
+	pthread_mutex_unlock(&f->lock);
+}
+
+bool file_is_expected(struct files *f, const struct mapping *m)
+{
+	struct file_key key;
+	struct file *x = key_of(m, &key) < 0 ? NULL : file_find(f, &key);
+
+	return x && x->expected;
 }
 
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret)

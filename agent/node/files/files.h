@@ -32,6 +32,9 @@ struct files *files_free(struct files *f);	/* nobody may be in a call */
  * podflame_symbol_files_failed_total.
  */
 int files_index(struct files *f, const struct mapping *m, struct elf_index **ret);
+/* Somebody will ask files_index for it: until then files_names answers without, and nobody waits for a
+ * file that takes long but who asked for it. */
+void files_expect(struct files *f, const struct mapping *m);
 /* The same at once: -EAGAIN when the file would have to be parsed, or is being parsed. */
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*

@@ -150,6 +150,34 @@ static void what_is_known_needs_no_parser(void **state)
 	files_free(f);
 }
 
+/* Names do not wait for a file that somebody else will parse. */
+static void what_is_expected_is_not_waited_for(void **state)
+{
+	struct files *f = make(0);
+	struct mapping m = copy_of_program("expected"), jit = {.path = ""};
+	struct file_names names;
+	struct elf_index *index;
+
+	(void)state;
+	files_expect(f, &jit);
+	files_expect(f, &m);
+	files_names(f, &m, 0, m.start, &names);
+	assert_string_equal(names.build_id, "");
+	files_names_done(f, &names);
+	assert_int_equal(files_index_known(f, &m, &index), -EAGAIN);
+	assert_int_equal(files_index(f, &m, &index), 0);
+	files_names(f, &m, 0, m.start, &names);
+	assert_string_equal(names.build_id, elf_index_build_id(index));
+	files_names_done(f, &names);
+	files_expect(f, &m); /* it is there: nothing is to come */
+	files_names(f, &m, 0, m.start, &names);
+	assert_string_equal(names.build_id, elf_index_build_id(index));
+	files_names_done(f, &names);
+	elf_index_unref(index);
+	close(m.fd);
+	files_free(f);
+}
+
 static void *ask_for_index(void *arg)
 {
 	struct asker *a = arg;
@@ -443,6 +471,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(failed_files_are_counted_once),
 		cmocka_unit_test(what_is_no_file_is_no_failure),
 		cmocka_unit_test(what_is_known_needs_no_parser),
+		cmocka_unit_test(what_is_expected_is_not_waited_for),
 		cmocka_unit_test(many_threads_parse_a_file_once),
 		cmocka_unit_test(others_do_not_wait_for_a_parse),
 		cmocka_unit_test(debug_files_are_found),

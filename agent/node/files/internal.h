@@ -55,7 +55,7 @@ struct file {
 	struct image *image; /* NULL: failed */
 	int error;
 	uint64_t retry_ns;
-	bool busy;
+	bool busy, expected; /* being parsed; to be parsed by files_index */
 	UT_hash_handle hh; /* in order of use: the head was used least recently */
 };
 struct slow_parser { /* one file at a time, each by one thread */
@@ -86,6 +86,8 @@ struct file *file_get(struct files *f, const struct file_key *key);
 struct file *file_find(struct files *f, const struct file_key *key);
 /* A mapping's file, parsed if need be: waits, without the lock. -ENOENT: it has none. */
 int file_of(struct files *f, const struct mapping *m, struct file **ret);
+/* files_index will be asked for it; under the lock. */
+bool file_is_expected(struct files *f, const struct mapping *m);
 struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
 /* To be called after the last use of what file_get gave. */
 void files_trim(struct files *f);

@@ -76,7 +76,7 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 	ret->address = 0;
 	ret->held = NULL;
 	pthread_mutex_lock(&f->lock);
-	if (file_of(f, m, &x) == 0) {
+	if (!file_is_expected(f, m) && file_of(f, m, &x) == 0) {
 		snprintf(ret->build_id, sizeof(ret->build_id), "%s",
 			 elf_index_build_id(x->image->index));
 		if (elf_index_address(x->image->index, address - m->start + m->file_offset,

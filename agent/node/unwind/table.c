@@ -186,19 +186,15 @@ static int write_extents(struct unwind *u, const struct file *f, const struct el
 
 static int set_slot(struct unwind *u, const struct file *f, size_t k, const struct elf_tables *t)
 {
-	struct pf_file x = {
+	const struct pf_file x = {
+		.state = PF_FILE_READY,
 		.first_page = f->slots[k].first_page,
 		.n_pages = slot_pages(f, k, t),
 		.pages = f->extents[1 + k].ref,
 		.rules = f->extents[0].ref,
 		.n_rules = t->n_rules,
 	};
-	/* An array's value is copied while it is read: first all of it, then the word that says so. */
-	int r = u->ops.set_file(u->arg, f->slots[k].number, &x);
 
-	if (r < 0)
-		return r;
-	x.state = PF_FILE_READY;
 	return u->ops.set_file(u->arg, f->slots[k].number, &x);
 }
 

@@ -15,6 +15,7 @@ struct unwind_ops {
 	int (*write)(void *arg, uint32_t chunk, uint32_t offset, const void *bytes, size_t n);
 	int (*flush)(void *arg);
 	int (*drop_chunk)(void *arg, uint32_t chunk); /* nobody refers to it any more */
+	/* Whoever sees PF_FILE_READY sees the rest, too. */
 	int (*set_file)(void *arg, uint32_t slot, const struct pf_file *f);
 	int (*set_process)(void *arg, const struct pf_process_key *k, const struct pf_process *p);
 	int (*remove_process)(void *arg, const struct pf_process_key *k);
