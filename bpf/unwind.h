@@ -1,298 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unwind: walks user stacks, one bpf_loop step a frame, by the tables of tables.h and, where code
- * has none, by frame pointers. The one unwinder of all programs; its state lies in the scratch
- * map, so the verifier sees one step however deep the stack is. Knows x86-64. docs/unwinding.md.
+ * unwind: walks user stacks, one bpf_loop step a frame, by unwind rules and, where code has none,
+ * by frame pointers. The one unwinder of all programs. Knows x86-64. docs/unwinding.md.
  */
 #pragma once
 
-#include "hash.h"
-
-/* Registers by their DWARF numbers (psABI 3.6.2). */
-#define PF_REGS	   16
-#define PF_REG_RBP 6
-#define PF_REG_RSP 7
-
-/* A rule that was looked up before: one cache line instead of the ten that a look-up touches. */
-struct pf_recent {
-	uint64_t address; /* ELF virtual address */
-	uint32_t file;
-	uint32_t tables; /* pf_settings.tables then */
-	struct pf_rule rule;
-};
-#define PF_RECENT_BITS	   9
-#define PF_RULE_IS_SPECIAL 0xff /* pf_recent.rule.cfa: extra is an enum pf_rule_special */
-
-/*
- * Stack memory is read in pieces: a read costs 70 ns, whatever it reads, more than all the rest
- * that is done for a frame.
- */
-#define PF_WINDOW_BYTES 256
-#define PF_USER_PAGE	4096
-
-struct pf_walk {
-	/* The frame at hand. */
-	uint64_t ip, sp, bp;
-	uint64_t regs[PF_REGS]; /* valid when `exact` */
-	bool exact;		/* ip is where it stands, not where a call returns to */
-	bool at_entry;		/* the first instruction of a function, for certain */
-	bool bp_lost;		/* rbp is not known any more */
-	bool by_record;		/* the last step followed a frame record */
-	bool known;		/* the process has mappings */
-	bool in_file;		/* ip may be code of a file: not known to be JIT code */
-	uint32_t no_table;	/* enum pf_stack_end: what to say where nothing leads on */
-
-	uint32_t tables; /* pf_settings.tables when the walk began */
-	struct pf_process process;
-	struct pf_mapping mapping; /* the one that the last address was in */
-	struct pf_file file;	   /* of that mapping */
-
-	uint64_t window; /* user address of what s->window has, */
-	uint64_t window_bytes;
-
-	/* What came out. */
-	uint64_t hash;
-	uint32_t exec_id;
-	uint32_t n_frames;
-	uint32_t n_words;
-	uint32_t end; /* enum pf_stack_end */
-};
-
-#define PF_STACK_WORDS (2 * PF_MAX_USER_FRAMES) /* header and address */
-
-struct pf_scratch {
-	uint32_t busy;
-	uint32_t pad;
-	struct pf_walk walk;
-	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
-	uint64_t window[PF_WINDOW_BYTES / 8];
-	struct pf_recent recent[1 << PF_RECENT_BITS];
-	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
-	struct {
-		struct pf_record h;
-		uint64_t hash;
-		uint32_t n_words;
-		uint16_t n_frames, end;
-		uint64_t words[PF_STACK_WORDS];
-	} stack;
-};
-
-/* The loop's context must lie on the stack; it holds no state, only where the state is. */
-struct pf_loop {
-	struct pf_scratch *s;
-};
-
-/* ---- what comes out ---- */
-
-static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uint32_t exec_id)
-{
-	w->hash = hash;
-	w->exec_id = exec_id;
-	w->n_frames = 0;
-	w->n_words = 0;
-	w->end = PF_END_DEPTH;
-}
-
-/* 0, or -1 when the stack is full. */
-static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
-{
-	uint32_t n = s->walk.n_words;
-
-	if (n > PF_STACK_WORDS - 2)
-		return -1;
-	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, kind == PF_FRAME_NATIVE ? s->walk.exec_id : 0);
-	s->stack.words[n + 1] = address;
-	s->walk.hash = pf_hash_add(s->walk.hash, address);
-	s->walk.n_words = n + 2;
-	s->walk.n_frames++;
-	return 0;
-}
-
-/* The walk is over: returns what ends a bpf_loop. */
-static __always_inline int pf_end(struct pf_walk *w, uint32_t end)
-{
-	w->end = end;
-	return 1;
-}
-
-/* ---- tables ---- */
-
-/* The bytes of the chunk that a reference names; NULL: not there. */
-static __always_inline const uint8_t *pf_chunk(uint32_t ref)
-{
-	uint32_t chunk = PF_REF_CHUNK(ref), zero = 0;
-	void *inner = bpf_map_lookup_elem(&chunks, &chunk);
-
-	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
-}
-
-/* Keeps the verifier's bound and the compiler's copy of it one register. */
-#define PF_BARRIER(x) asm volatile("" : "+r"(x))
-
-/* bytes at an offset of a chunk, for reads of `size`; NULL outside of it. */
-static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t offset, uint32_t size)
-{
-	PF_BARRIER(offset);
-	if (offset > PF_CHUNK_BYTES - size)
-		return NULL;
-	return chunk + offset;
-}
-
-/* All ones when a <= b, else 0: searches without branches that nobody can predict. */
-static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
-{
-	return (int64_t)(a - b - 1) >> 63; /* both below 2^63 */
-}
-
-static __always_inline bool pf_mapping_in_part(struct pf_walk *w, const struct pf_part *part,
-					       uint64_t pc)
-{
-	uint64_t at = PF_REF_BYTES(part->mappings) & ~7u;
-	const uint8_t *chunk = pf_chunk(part->mappings);
-	const struct pf_mapping *m;
-	uint32_t n = part->n;
-
-	if (!chunk || !n)
-		return false;
-	for (int k = 0; k < 11 && n > 1; k++) { /* 2^11 == PF_PART_MAPPINGS_MAX */
-		uint64_t half = n / 2;
-		uint64_t next = at + half * sizeof(*m);
-
-		m = pf_in_chunk(chunk, next, sizeof(*m));
-		if (!m)
-			return false;
-		at += half * sizeof(*m) & pf_mask_le(m->start, pc);
-		n -= half;
-	}
-	m = pf_in_chunk(chunk, at, sizeof(*m));
-	if (!m || pc < m->start || pc >= m->end)
-		return false;
-	w->mapping = *m;
-	return true;
-}
-
-/* Makes w->mapping and w->file those of pc; false: there is none. */
-static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
-{
-	const struct pf_part *part = NULL;
-	const struct pf_file *f;
-
-	if (pc >= w->mapping.start && pc < w->mapping.end)
-		return true;
-	if (!w->known || pc >> 63)
-		return false;
-	for (uint32_t k = 0; k < PF_PARTS_MAX; k++)
-		if (k < w->process.n_parts && w->process.parts[k].start <= pc)
-			part = &w->process.parts[k];
-	if (!part || !pf_mapping_in_part(w, part, pc))
-		return false;
-	f = bpf_map_lookup_elem(&unwind_files, &w->mapping.file);
-	if (!f) {
-		w->mapping.end = 0;
-		return false;
-	}
-	/* The state first: whoever makes it ready has written the rest before. */
-	w->file.state = *(volatile const uint32_t *)&f->state;
-	w->file.first_page = f->first_page;
-	w->file.n_pages = f->n_pages;
-	w->file.pages = f->pages;
-	w->file.rules = f->rules;
-	w->file.n_rules = f->n_rules;
-	return true;
-}
-
-/*
- * The rule of an address by the rows of its page. Callers ask for the byte before a return
- * address; but a signal's return goes to the first byte of the stub, which no call precedes.
- */
-static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint32_t low,
-					       bool caller)
-{
-	const uint8_t *chunk = pf_chunk(page->rows);
-	uint64_t at = PF_REF_BYTES(page->rows);
-	uint64_t end = at + (uint64_t)page->n_rows * sizeof(struct pf_row);
-	const struct pf_row *row;
-	uint32_t n = page->n_rows;
-
-	if (!chunk || !n)
-		return PF_RULE_GAP;
-	for (int k = 0; k < 14 && n > 1; k++) { /* 2^14 == PF_PAGE_ROWS_MAX */
-		uint64_t half = n / 2;
-		uint64_t next = at + half * sizeof(*row);
-
-		row = pf_in_chunk(chunk, next, sizeof(*row));
-		if (!row)
-			return PF_RULE_GAP;
-		at += half * sizeof(*row) & pf_mask_le(row->address, low);
-		n -= half;
-	}
-	if (caller && at + sizeof(*row) < end) {
-		row = pf_in_chunk(chunk, at + sizeof(*row), sizeof(*row));
-		if (row && row->rule == PF_RULE_SIGNAL && row->address == low + 1)
-			return PF_RULE_SIGNAL;
-	}
-	row = pf_in_chunk(chunk, at, sizeof(*row));
-	return row ? row->rule : PF_RULE_GAP;
-}
-
-/* By the file's pages, rows and rules; a special rule as pf_recent has it. */
-static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, struct pf_rule *ret)
-{
-	uint64_t n = (address >> PF_PAGE_BITS) - w->file.first_page;
-	const struct pf_rule *rule = NULL;
-	const struct pf_page *page;
-	const uint8_t *chunk;
-	uint32_t number;
-
-	ret->cfa = PF_RULE_IS_SPECIAL;
-	ret->extra = PF_RULE_GAP;
-	if (n >= w->file.n_pages || !(chunk = pf_chunk(w->file.pages)))
-		return;
-	page = pf_in_chunk(chunk, PF_REF_BYTES(w->file.pages) + n * sizeof(*page), sizeof(*page));
-	if (!page)
-		return;
-	number = pf_search_rows(page, address & (PF_PAGE_BYTES - 1), !w->exact);
-	ret->extra = number;
-	if (number >= PF_RULE_SPECIAL_MIN)
-		return;
-	ret->extra = PF_RULE_UNSUPPORTED;
-	if (number >= w->file.n_rules || !(chunk = pf_chunk(w->file.rules)))
-		return;
-	rule = pf_in_chunk(chunk, PF_REF_BYTES(w->file.rules) + (uint64_t)number * sizeof(*rule),
-			   sizeof(*rule));
-	if (rule)
-		*ret = *rule;
-}
-
-/* The rule for the frame at hand; NULL: code without a table, no_table says why. */
-static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t pc = w->exact ? w->ip : w->ip - 1, address, slot;
-	struct pf_recent *r;
-
-	w->no_table = w->known ? PF_END_FP : PF_END_PENDING;
-	w->in_file = !w->known;
-	if (!pf_find_mapping(w, pc))
-		return NULL;
-	w->in_file = true;
-	if (w->file.state != PF_FILE_READY) {
-		w->no_table = w->file.state == PF_FILE_NONE ? PF_END_NO_TABLE : PF_END_PENDING;
-		return NULL;
-	}
-	w->no_table = PF_END_FP;
-	/* A leaf and a caller at one address may have two rules: pf_search_rows. */
-	address = (pc - w->mapping.bias) << 1 | w->exact;
-	slot = (address + w->mapping.file) * PF_HASH_K >> (64 - PF_RECENT_BITS);
-	r = &s->recent[slot];
-	if (r->address != address || r->file != w->mapping.file || r->tables != w->tables) {
-		pf_look_up(w, address >> 1, &r->rule);
-		r->address = address;
-		r->file = w->mapping.file;
-		r->tables = w->tables;
-	}
-	return &r->rule;
-}
+#include "rules.h"
 
 /* ---- from a frame to its caller: each sets ip, sp and bp, or ends the walk (1) ---- */
 
@@ -374,7 +87,7 @@ static __always_inline int pf_rule_cfa(struct pf_scratch *s, const struct pf_rul
 	return 0;
 }
 
-/* The caller's rbp, when it does not lie beside the return address. Reads nothing when it is the same. */
+/* Makes rbp the caller's. */
 static __always_inline int pf_rule_bp(struct pf_scratch *s, const struct pf_rule *r, uint64_t cfa)
 {
 	struct pf_walk *w = &s->walk;
@@ -428,17 +141,19 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t fp = w->bp, bp, ra;
-	bool first = !w->by_record && (w->no_table != PF_END_FP || w->n_frames == 1);
+	/* Whether rbp may be 0 for other reasons than that this is the outermost frame. */
+	bool unsure = !w->by_record && !may_switch &&
+		      (w->no_table != PF_END_FP || !w->in_file || w->n_frames == 1);
 
 	if (w->bp_lost)
 		return pf_end(w, may_switch ? PF_END_REGISTER : w->no_table);
 	/* No record: the outermost frame, where frame pointers are kept. */
 	if (!fp)
-		return pf_end(w, first && !may_switch ? w->no_table : PF_END_ROOT);
+		return pf_end(w, unsure ? w->no_table : PF_END_ROOT);
 	if (fp & 7 || (fp < w->sp && !may_switch))
 		return pf_end(w, may_switch ? PF_END_STUCK : w->no_table);
 	if (!pf_word(s, fp, &bp) || !pf_word(s, fp + 8, &ra))
-		return pf_end(w, w->no_table == PF_END_FP ? PF_END_READ : w->no_table);
+		return pf_end(w, may_switch ? PF_END_READ : w->no_table);
 	if (bp == fp)
 		return pf_end(w, PF_END_STUCK);
 	if (ra && (ra >> 56 || ra < 4096))
@@ -447,6 +162,8 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 	w->by_record = true;
 	return pf_caller(w, ra, fp + 16);
 }
+
+#define PF_LEAF_BYTES 2048 /* a longer function that never touches the stack has not been seen */
 
 enum pf_place {
 	PF_IN_BODY,   /* rbp points to the frame's record, if it has one */
@@ -467,8 +184,10 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 		return PF_AT_ENTRY;
 	if (first == 0xc3 || first == 0xc2 || (first == 0xf3 && second == 0xc3)) /* ret */
 		return PF_AT_ENTRY;
-	/* pop %rbp; jmp: a tail call */
-	if (before == 0x5d && (first == 0xe9 || first == 0xeb || (first == 0xff && second == 0x25)))
+	/* jmp *n(%rip): a PLT entry without a row (static programs), or a tail call */
+	if ((first == 0xff && second == 0x25) || (bytes & 0xffffff) == 0x25fff2)
+		return PF_AT_ENTRY;
+	if (before == 0x5d && (first == 0xe9 || first == 0xeb)) /* pop %rbp; jmp: a tail call */
 		return PF_AT_ENTRY;
 	/* push %rbp; mov %rsp,%rbp in its two encodings */
 	bytes &= 0xffffff;
@@ -510,6 +229,25 @@ static __always_inline int pf_by_signal(struct pf_scratch *s)
 	return 0;
 }
 
+/*
+ * Whether the leaf is a function that never touches the stack (memcpy and the like, written by
+ * hand): then [rsp] is behind a call of a place shortly before ip.
+ */
+static __always_inline bool pf_called_from_top(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t top, distance;
+	struct {
+		uint8_t pad[3], call; /* the displacement is aligned */
+		int32_t displacement;
+	} code;
+
+	if (!pf_word(s, w->sp, &top) || !pf_read(&code.call, 5, top - 5) || code.call != 0xe8)
+		return false;
+	distance = w->ip - (top + code.displacement);
+	return distance < PF_LEAF_BYTES;
+}
+
 /* Code without a table. */
 static __always_inline int pf_by_guess(struct pf_scratch *s)
 {
@@ -526,6 +264,8 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 			place = PF_AT_ENTRY;
 		else
 			place = pf_place_of(code, before);
+		if (place == PF_IN_BODY && w->in_file && pf_called_from_top(s))
+			place = PF_AT_ENTRY;
 	} else if (w->in_file && (w->ip & 15) <= 1 && pf_read(&bytes, sizeof(bytes), w->ip) &&
 		   pf_is_sigreturn(bytes)) {
 		return pf_by_signal(s);

@@ -451,6 +451,8 @@ static void prologue_and_epilogue_keep_the_caller(void **state)
 		{{0x90, 0x90, 0x5d, 0xc2, 0x08, 0x00, 0x90, 0x90}, 3, 0}, /* ret 8 */
 		{{0x90, 0x90, 0x5d, 0xe9, 0x08, 0x00, 0x90, 0x90}, 3, 0}, /* pop; jmp */
 		{{0x90, 0x90, 0xc9, 0xc3, 0x90, 0x90, 0x90, 0x90}, 2, 2}, /* leave */
+		{{0x90, 0xff, 0x25, 0x00, 0x10, 0x00, 0x00, 0x66}, 1, 0}, /* PLT */
+		{{0x90, 0xf2, 0xff, 0x25, 0x00, 0x10, 0x00, 0x00}, 1, 0}, /* PLT with bnd */
 	};
 
 	(void)state;
@@ -472,6 +474,33 @@ static void prologue_and_epilogue_keep_the_caller(void **state)
 		walk(JIT + cases[i].ip, sp, own);
 		ASSERT_STACK(PF_END_ROOT, JIT + cases[i].ip, JIT + 0x40, JIT + 0x60);
 	}
+}
+
+/* memcpy of musl: no row, no frame; its caller's call names it. */
+static void a_leaf_that_never_touches_the_stack(void **state)
+{
+	uint8_t call[5] = {0xe8};
+	int32_t to_leaf;
+	uint16_t r;
+
+	(void)state;
+	r = rule(RSP(8));
+	row(0, 0, PF_RULE_GAP);
+	row(0, 0x100, r);
+	row_start();
+	to_leaf = (int32_t)(0x30010 - 0x30120);
+	memcpy(call + 1, &to_leaf, 4);
+	memcpy(code + (at(0x3011b) - CODE_BASE), call, 5);
+	stack_words[2] = at(0x30120);
+	stack_words[3] = at(START + 1);
+	put_record(8, 0, at(START + 1)); /* rbp may be good, too: it would lose the caller */
+	walk(at(0x30020), stack_at(2), stack_at(8));
+	ASSERT_STACK(PF_END_ROOT, at(0x30020), at(0x30120), at(START + 1));
+	/* A call of something else: what lies there is no return address of this function. */
+	to_leaf -= 0x4000;
+	memcpy(code + (at(0x3011c) - CODE_BASE), &to_leaf, 4);
+	walk(at(0x30020), stack_at(2), stack_at(8));
+	ASSERT_STACK(PF_END_ROOT, at(0x30020), at(START + 1));
 }
 
 static void a_uprobe_at_entry_keeps_the_caller(void **state)
@@ -665,6 +694,7 @@ int main(void)
 		T(a_call_that_went_astray),
 		T(frame_pointers_where_there_is_no_table),
 		T(prologue_and_epilogue_keep_the_caller),
+		T(a_leaf_that_never_touches_the_stack),
 		T(a_uprobe_at_entry_keeps_the_caller),
 		T(mixed_code),
 		T(frame_pointers_for_certain_may_switch_stacks),

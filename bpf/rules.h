@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* rules: from an address to its unwind rule, by the tables of tables.h. */
+#pragma once
+
+#include "walk.h"
+
+/* The bytes of the chunk that a reference names; NULL: not there. */
+static __always_inline const uint8_t *pf_chunk(uint32_t ref)
+{
+	uint32_t chunk = PF_REF_CHUNK(ref), zero = 0;
+	void *inner = bpf_map_lookup_elem(&chunks, &chunk);
+
+	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
+}
+
+/* Keeps the verifier's bound and the compiler's copy of it one register. */
+#define PF_BARRIER(x) asm volatile("" : "+r"(x))
+
+/* bytes at an offset of a chunk, for reads of `size`; NULL outside of it. */
+static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t offset, uint32_t size)
+{
+	PF_BARRIER(offset);
+	if (offset > PF_CHUNK_BYTES - size)
+		return NULL;
+	return chunk + offset;
+}
+
+/* All ones when a <= b, else 0: searches without branches that nobody can predict. */
+static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
+{
+	return (int64_t)(a - b - 1) >> 63; /* both below 2^63 */
+}
+
+static __always_inline bool pf_mapping_in_part(struct pf_walk *w, const struct pf_part *part,
+					       uint64_t pc)
+{
+	uint64_t at = PF_REF_BYTES(part->mappings) & ~7u;
+	const uint8_t *chunk = pf_chunk(part->mappings);
+	const struct pf_mapping *m;
+	uint32_t n = part->n;
+
+	if (!chunk || !n)
+		return false;
+	for (int k = 0; k < 11 && n > 1; k++) { /* 2^11 == PF_PART_MAPPINGS_MAX */
+		uint64_t half = n / 2;
+		uint64_t next = at + half * sizeof(*m);
+
+		m = pf_in_chunk(chunk, next, sizeof(*m));
+		if (!m)
+			return false;
+		at += half * sizeof(*m) & pf_mask_le(m->start, pc);
+		n -= half;
+	}
+	m = pf_in_chunk(chunk, at, sizeof(*m));
+	if (!m || pc < m->start || pc >= m->end)
+		return false;
+	w->mapping = *m;
+	return true;
+}
+
+/* Makes w->mapping and w->file those of pc; false: there is none. */
+static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
+{
+	const struct pf_part *part = NULL;
+	const struct pf_file *f;
+
+	if (pc >= w->mapping.start && pc < w->mapping.end)
+		return true;
+	if (!w->known || pc >> 63)
+		return false;
+	for (uint32_t k = 0; k < PF_PARTS_MAX; k++)
+		if (k < w->process.n_parts && w->process.parts[k].start <= pc)
+			part = &w->process.parts[k];
+	if (!part || !pf_mapping_in_part(w, part, pc))
+		return false;
+	f = bpf_map_lookup_elem(&unwind_files, &w->mapping.file);
+	if (!f) {
+		w->mapping.end = 0;
+		return false;
+	}
+	/* The state first: whoever makes it ready has written the rest before. */
+	w->file.state = *(volatile const uint32_t *)&f->state;
+	w->file.first_page = f->first_page;
+	w->file.n_pages = f->n_pages;
+	w->file.pages = f->pages;
+	w->file.rules = f->rules;
+	w->file.n_rules = f->n_rules;
+	return true;
+}
+
+/*
+ * The rule of an address by the rows of its page. Callers ask for the byte before a return
+ * address; but a signal's return goes to the first byte of the stub, which no call precedes.
+ */
+static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint32_t low,
+					       bool caller)
+{
+	const uint8_t *chunk = pf_chunk(page->rows);
+	uint64_t at = PF_REF_BYTES(page->rows);
+	uint64_t end = at + (uint64_t)page->n_rows * sizeof(struct pf_row);
+	const struct pf_row *row;
+	uint32_t n = page->n_rows;
+
+	if (!chunk || !n)
+		return PF_RULE_GAP;
+	for (int k = 0; k < 14 && n > 1; k++) { /* 2^14 == PF_PAGE_ROWS_MAX */
+		uint64_t half = n / 2;
+		uint64_t next = at + half * sizeof(*row);
+
+		row = pf_in_chunk(chunk, next, sizeof(*row));
+		if (!row)
+			return PF_RULE_GAP;
+		at += half * sizeof(*row) & pf_mask_le(row->address, low);
+		n -= half;
+	}
+	if (caller && at + sizeof(*row) < end) {
+		row = pf_in_chunk(chunk, at + sizeof(*row), sizeof(*row));
+		if (row && row->rule == PF_RULE_SIGNAL && row->address == low + 1)
+			return PF_RULE_SIGNAL;
+	}
+	row = pf_in_chunk(chunk, at, sizeof(*row));
+	return row ? row->rule : PF_RULE_GAP;
+}
+
+/* By the file's pages, rows and rules; a special rule as pf_recent has it. */
+static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, struct pf_rule *ret)
+{
+	uint64_t n = (address >> PF_PAGE_BITS) - w->file.first_page;
+	const struct pf_rule *rule = NULL;
+	const struct pf_page *page;
+	const uint8_t *chunk;
+	uint32_t number;
+
+	ret->cfa = PF_RULE_IS_SPECIAL;
+	ret->extra = PF_RULE_GAP;
+	if (n >= w->file.n_pages || !(chunk = pf_chunk(w->file.pages)))
+		return;
+	page = pf_in_chunk(chunk, PF_REF_BYTES(w->file.pages) + n * sizeof(*page), sizeof(*page));
+	if (!page)
+		return;
+	number = pf_search_rows(page, address & (PF_PAGE_BYTES - 1), !w->exact);
+	ret->extra = number;
+	if (number >= PF_RULE_SPECIAL_MIN)
+		return;
+	ret->extra = PF_RULE_UNSUPPORTED;
+	if (number >= w->file.n_rules || !(chunk = pf_chunk(w->file.rules)))
+		return;
+	rule = pf_in_chunk(chunk, PF_REF_BYTES(w->file.rules) + (uint64_t)number * sizeof(*rule),
+			   sizeof(*rule));
+	if (rule)
+		*ret = *rule;
+}
+
+/* The rule for the frame at hand; NULL: code without a table, no_table says why. */
+static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t pc = w->exact ? w->ip : w->ip - 1, address, slot;
+	struct pf_recent *r;
+
+	w->no_table = w->known ? PF_END_FP : PF_END_PENDING;
+	w->in_file = !w->known;
+	if (!pf_find_mapping(w, pc))
+		return NULL;
+	w->in_file = true;
+	if (w->file.state != PF_FILE_READY) {
+		w->no_table = w->file.state == PF_FILE_NONE ? PF_END_NO_TABLE : PF_END_PENDING;
+		return NULL;
+	}
+	w->no_table = PF_END_FP;
+	/* A leaf and a caller at one address may have two rules: pf_search_rows. */
+	address = (pc - w->mapping.bias) << 1 | w->exact;
+	slot = (address + w->mapping.file) * PF_HASH_K >> (64 - PF_RECENT_BITS);
+	r = &s->recent[slot];
+	if (r->address != address || r->file != w->mapping.file || r->tables != w->tables) {
+		pf_look_up(w, address >> 1, &r->rule);
+		r->address = address;
+		r->file = w->mapping.file;
+		r->tables = w->tables;
+	}
+	return &r->rule;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * walk: the state of a walk over a stack, and what comes out of it. It lies in the scratch map, so
+ * the verifier sees one step however deep the stack is.
+ */
+#pragma once
+
+#include "hash.h"
+
+/* Registers by their DWARF numbers (psABI 3.6.2). */
+#define PF_REGS	   16
+#define PF_REG_RBP 6
+#define PF_REG_RSP 7
+
+/* A rule that was looked up before: one cache line instead of the ten that a look-up touches. */
+struct pf_recent {
+	uint64_t address; /* ELF virtual address << 1 | leaf */
+	uint32_t file;
+	uint32_t tables; /* pf_settings.tables then */
+	struct pf_rule rule;
+};
+#define PF_RECENT_BITS	   9
+#define PF_RULE_IS_SPECIAL 0xff /* pf_recent.rule.cfa: extra is an enum pf_rule_special */
+
+/*
+ * Stack memory is read in pieces: a read costs 70 ns, whatever it reads, more than all the rest
+ * that is done for a frame.
+ */
+#define PF_WINDOW_BYTES 256
+#define PF_USER_PAGE	4096
+
+struct pf_walk {
+	/* The frame at hand. */
+	uint64_t ip, sp, bp;
+	uint64_t regs[PF_REGS]; /* valid when `exact` */
+	bool exact;		/* ip is where it stands, not where a call returns to */
+	bool at_entry;		/* the first instruction of a function, for certain */
+	bool bp_lost;		/* rbp is not known any more */
+	bool by_record;		/* the last step followed a frame record */
+	bool known;		/* the process has mappings */
+	bool in_file;		/* ip may be code of a file: not known to be JIT code */
+	uint32_t no_table;	/* enum pf_stack_end: what to say where nothing leads on */
+
+	uint32_t tables; /* pf_settings.tables when the walk began */
+	struct pf_process process;
+	struct pf_mapping mapping; /* the one that the last address was in */
+	struct pf_file file;	   /* of that mapping */
+
+	uint64_t window; /* user address of what s->window has, */
+	uint64_t window_bytes;
+
+	/* What came out. */
+	uint64_t hash;
+	uint32_t exec_id;
+	uint32_t n_frames;
+	uint32_t n_words;
+	uint32_t end; /* enum pf_stack_end */
+};
+
+#define PF_STACK_WORDS (2 * PF_MAX_USER_FRAMES) /* header and address */
+
+struct pf_scratch {
+	uint32_t busy;
+	uint32_t pad;
+	struct pf_walk walk;
+	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
+	uint64_t window[PF_WINDOW_BYTES / 8];
+	struct pf_recent recent[1 << PF_RECENT_BITS];
+	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
+	struct {
+		struct pf_record h;
+		uint64_t hash;
+		uint32_t n_words;
+		uint16_t n_frames, end;
+		uint64_t words[PF_STACK_WORDS];
+	} stack;
+};
+
+/* The loop's context must lie on the stack; it holds no state, only where the state is. */
+struct pf_loop {
+	struct pf_scratch *s;
+};
+
+/* ---- what comes out ---- */
+
+static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uint32_t exec_id)
+{
+	w->hash = hash;
+	w->exec_id = exec_id;
+	w->n_frames = 0;
+	w->n_words = 0;
+	w->end = PF_END_DEPTH;
+}
+
+/* 0, or -1 when the stack is full. */
+static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
+{
+	uint32_t n = s->walk.n_words;
+
+	if (n > PF_STACK_WORDS - 2)
+		return -1;
+	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, kind == PF_FRAME_NATIVE ? s->walk.exec_id : 0);
+	s->stack.words[n + 1] = address;
+	s->walk.hash = pf_hash_add(s->walk.hash, address);
+	s->walk.n_words = n + 2;
+	s->walk.n_frames++;
+	return 0;
+}
+
+/* The walk is over: returns what ends a bpf_loop. */
+static __always_inline int pf_end(struct pf_walk *w, uint32_t end)
+{
+	w->end = end;
+	return 1;
+}
