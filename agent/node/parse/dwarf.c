@@ -43,7 +43,7 @@ void dw_last_second(struct dw *d)
 
 /* ---- sections ---- */
 
-static const char *const main_names[_DW_SECTIONS] = {
+const char *const dw_main_names[_DW_SECTIONS] = {
 	[DW_INFO] = ".debug_info",
 	[DW_ABBREV] = ".debug_abbrev",
 	[DW_STR] = ".debug_str",
@@ -53,12 +53,6 @@ static const char *const main_names[_DW_SECTIONS] = {
 	[DW_RANGES] = ".debug_ranges",
 	[DW_RNGLISTS] = ".debug_rnglists",
 	[DW_LINE] = ".debug_line",
-};
-
-static const char *const dwo_names[_DW_SECTIONS] = {
-	[DW_INFO] = ".debug_info.dwo",	       [DW_ABBREV] = ".debug_abbrev.dwo",
-	[DW_STR] = ".debug_str.dwo",	       [DW_STR_OFFSETS] = ".debug_str_offsets.dwo",
-	[DW_RNGLISTS] = ".debug_rnglists.dwo",
 };
 
 /* .zdebug_info: "ZLIB", the size in 8 bytes of big endian, the stream (before SHF_COMPRESSED). */
@@ -85,116 +79,19 @@ static void *inflate_section(struct elf_build *b, const char *name, struct secti
 	return data;
 }
 
-static void read_sections(struct elf_build *b, const char *const *names, struct dw_file *f)
+void dw_sections_read(struct elf_build *b, const char *const *names, struct dw_file *f)
 {
 	for (size_t i = 0; i < _DW_SECTIONS; i++)
 		if (names[i] && !build_section(b, names[i], &f->sections[i]))
 			f->inflated[i] = inflate_section(b, names[i], &f->sections[i]);
 }
 
-static void file_done(struct dw_file *f)
+void dw_file_done(struct dw_file *f)
 {
 	dw_abbrevs_drop(f);
 	for (size_t i = 0; i < _DW_SECTIONS; i++)
 		free(f->inflated[i]);
 	free(f->units);
-}
-
-/* ---- split DWARF ---- */
-
-static void want(struct dw *d, const struct dw_unit *u)
-{
-	_cleanup_buf_ struct buf path = {0};
-	struct elf_build *b = d->b;
-
-	if (b->n_wanted == INDEX_WANTED_MAX) {
-		d->cut = true;
-		return;
-	}
-	buf_init(&path, INDEX_NAME_MAX);
-	if (u->dwo_name.s[0] != '/' && u->comp_dir.n) {
-		buf_add(&path, u->comp_dir.s, u->comp_dir.n);
-		buf_putc(&path, '/');
-	}
-	buf_add(&path, u->dwo_name.s, u->dwo_name.n);
-	GROW(b->wanted, b->n_wanted, b->cap_wanted);
-	b->wanted[b->n_wanted++] = (struct index_wanted){
-		.dwo_id = u->dwo_id,
-		.path = dw_string(d, path.data, path.len),
-	};
-}
-
-/* The one unit with the skeleton's id; nothing else in the file is believed. */
-static bool keep_unit(struct dw *d, struct dw_file *f, uint64_t dwo_id)
-{
-	bool found = false;
-
-	for (size_t i = 0; i < f->n_units; i++) {
-		struct dw_unit *u = &f->units[i];
-
-		u->done = found || u->first_die == u->end || !dw_unit_root(d, f, u) ||
-			  !u->has_dwo_id || u->dwo_id != dwo_id;
-		found = found || !u->done;
-	}
-	return found;
-}
-
-static bool walk_dwo_elf(struct dw *d, const struct dw_file *base, const struct dw_unit *skeleton,
-			 struct elf_build *b)
-{
-	struct dw_file *f;
-	bool found;
-
-	if (elf_kind(b->elf) != ELF_K_ELF)
-		return false;
-	f = xcalloc(1, sizeof(*f));
-	f->base = base;
-	f->skeleton = skeleton;
-	read_sections(b, dwo_names, f);
-	dw_units_read(d, f);
-	found = keep_unit(d, f, skeleton->dwo_id);
-	if (found)
-		dw_walk(d, f);
-	file_done(f);
-	free(f);
-	return found;
-}
-
-static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_unit *skeleton,
-		     int fd)
-{
-	struct elf_build *b = xcalloc(1, sizeof(*b)); /* of it, only the ELF file */
-	bool found = false;
-
-	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (b->elf)
-		found = walk_dwo_elf(d, base, skeleton, b);
-	elf_end(b->elf);
-	free(b);
-	return found;
-}
-
-/* Units whose DIEs are elsewhere: read there, or asked for. */
-static void split_units(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds)
-{
-	bool asked = false;
-	size_t k = 0;
-
-	for (size_t i = 0; i < n_fds; i++)
-		asked = asked || fds[i] >= 0;
-	for (size_t i = 0; i < f->n_units && !dw_spent(d, 1); i++) {
-		struct dw_unit *u = &f->units[i];
-
-		if (u->first_die == u->end || !dw_unit_root(d, f, u) || !u->dwo_name.n ||
-		    !u->has_dwo_id)
-			continue;
-		if (!asked)
-			want(d, u);
-		else if (k < n_fds && fds[k] >= 0)
-			u->done = walk_dwo(d, f, u, fds[k]);
-		d->cut = d->cut || (asked && !u->done);
-		k++;
-	}
 }
 
 /* ---- all ---- */
@@ -224,19 +121,21 @@ enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_
 {
 	struct dw d = {.b = b, .deadline_ns = cpu_ns() + WALK_NS_MAX};
 	struct dw_file *f = xcalloc(1, sizeof(*f));
+	struct dw_others others = {0};
 	struct section s;
 
 	if (build_section(b, ".debug_cu_index", &s))
 		b->header.flags |= ELF_INDEX_DWP;
 	f->base = f;
 	d.string_bytes_max = string_room(b);
-	read_sections(b, main_names, f);
+	dw_sections_read(b, dw_main_names, f);
 	dw_units_read(&d, f);
-	split_units(&d, f, dwo_fds, n_dwo_fds);
+	dw_others_open(&d, f, dwo_fds, n_dwo_fds, &others);
 	dw_walk(&d, f);
 	dw_functions_apply(&d);
 	set_flags(&d);
-	file_done(f);
+	dw_others_close(&others);
+	dw_file_done(f);
 	free(f);
 	free(d.functions);
 	free(d.strings);

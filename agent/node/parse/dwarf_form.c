@@ -217,6 +217,8 @@ struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 		return dw_section_text(&f->sections[DW_STR], v->u);
 	case DW_FORM_line_strp:
 		return dw_section_text(&f->sections[DW_LINE_STR], v->u);
+	case DW_FORM_GNU_strp_alt:
+		return f->alt ? dw_section_text(&f->alt->sections[DW_STR], v->u) : (struct text){0};
 	case DW_FORM_strx:
 	case DW_FORM_strx1:
 	case DW_FORM_strx2:
@@ -227,7 +229,7 @@ struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 			     u->offset_size, &offset))
 			return (struct text){0};
 		return dw_section_text(&f->sections[DW_STR], offset);
-	default: /* of a file of dwz, too */
+	default:
 		return (struct text){0};
 	}
 }
@@ -266,7 +268,10 @@ bool dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint6
 	case DW_FORM_ref_addr:
 		*ret = v->u;
 		return true;
-	default: /* a type unit's signature, or a DIE of a file of dwz */
+	case DW_FORM_GNU_ref_alt:
+		*ret = v->u | DW_IN_ALT;
+		return true;
+	default: /* a type unit's signature */
 		return false;
 	}
 }

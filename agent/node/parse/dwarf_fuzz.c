@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the DWARF sections of a file and of its .dwo file. The input is a list of sections,
- * each a length in two bytes and its bytes, so that a mutation stays inside of one; gcc makes the
- * first inputs from a small program in each version of DWARF.
+ * Any bytes as the DWARF sections of a file, of its .dwo file and of its file of dwz. The input is
+ * a byte (1: dwz) and a list of sections, each a length in two bytes and its bytes, so that a
+ * mutation stays inside of one; g++ makes the first inputs, one in each kind of DWARF.
  */
+#include "lib/base/testdir.h"
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"
 
@@ -24,11 +25,14 @@ static const char *const dwo_names[] = {
 	".debug_str_offsets.dwo", ".debug_rnglists.dwo",
 };
 
-static int make(const char *const *names, size_t n_names, uint16_t type, const uint8_t **data,
-		size_t *n)
+#define ID_NOTE "\4\0\0\0\2\0\0\0\3\0\0\0GNU\0id"
+
+/* The sections of a list that come next in the input, and one more. */
+static int make(const char *const *names, size_t n_names, uint16_t type, struct test_section more,
+		const uint8_t **data, size_t *n)
 {
-	struct test_section sections[TESTELF_SECTIONS_MAX] = {TESTELF_TEXT};
-	size_t k = 1;
+	struct test_section sections[TESTELF_SECTIONS_MAX] = {TESTELF_TEXT, more};
+	size_t k = more.name ? 2 : 1;
 
 	for (size_t i = 0; i < n_names && *n >= 2; i++) {
 		size_t bytes = (*data)[0] | (*data)[1] << 8;
@@ -42,21 +46,43 @@ static int make(const char *const *names, size_t n_names, uint16_t type, const u
 	return testelf_memfd(sections, type);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static void parse(const int *fds, size_t n_fds)
 {
-	_cleanup_close_ int file = make(main_names, ARRAY_SIZE(main_names), ET_DYN, &data, &n);
-	_cleanup_close_ int dwo = make(dwo_names, ARRAY_SIZE(dwo_names), ET_REL, &data, &n);
-	const int fds[] = {file, -1, dwo, dwo};
 	struct elf_index *i;
 	int memfd;
 
-	for (size_t n_fds = 2; n_fds <= ARRAY_SIZE(fds); n_fds += 2) {
-		if (elf_to_debug_index(fds, n_fds, 64 << 20, &memfd) != PARSE_OK)
-			continue;
-		if (elf_index_open(memfd, &i) < 0)
-			abort();
-		elf_index_unref(i);
+	if (elf_to_debug_index(fds, n_fds, 64 << 20, &memfd) != PARSE_OK)
+		return;
+	if (elf_index_open(memfd, &i) < 0)
+		abort();
+	elf_index_unref(i);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	const struct test_section link = {".gnu_debugaltlink", "a\0id", 4, 0, 0};
+	const struct test_section id = {".note.gnu.build-id", ID_NOTE, sizeof(ID_NOTE) - 1, 0, 0};
+	const struct test_section none = {0};
+	const size_t n_main = ARRAY_SIZE(main_names), n_dwo = ARRAY_SIZE(dwo_names);
+	bool has_alt = n && data[0] & 1;
+	int fds[5], k = 2;
+
+	data += n > 0;
+	n -= n > 0;
+	fds[0] = make(main_names, n_main, ET_DYN, has_alt ? link : none, &data, &n);
+	fds[1] = -1;
+	fds[k++] = make(dwo_names, n_dwo, ET_REL, none, &data, &n);
+	if (has_alt) {
+		fds[k++] = fds[2];
+		fds[2] = make(main_names, n_main, ET_DYN, id, &data, &n);
+	} else {
+		fds[k++] = dup(fds[2]);
 	}
+	parse(fds, 2);
+	parse(fds, k);
+	for (int i = 0; i < k; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 	return 0;
 }
 
@@ -68,15 +94,17 @@ static const char program[] =
 	"extern int g(int);\n"
 	"int f(int a, int b) { for (int i = 0; i < a; i++) b += twice(b) + g(i);\n"
 	"  auto l = [&](int c) { return twice(c) * g(c); }; return l(b) + l(a); }\n";
-static const char *const flags[] = {
-	"-gdwarf-5",
-	"-gdwarf-4",
-	"-gdwarf-2 -gstrict-dwarf",
-	"-gdwarf-5 -gsplit-dwarf",
-	"-gdwarf-4 -gsplit-dwarf",
-	"-gdwarf-5 -gz",
+static const char *const commands[] = {
+	"g++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so",
+	"g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so",
+	"g++ -O2 -shared -fPIC -gdwarf-2 a.cc -o a.so",
+	"g++ -O2 -shared -fPIC -gdwarf-5 -gsplit-dwarf a.cc -o a.so",
+	"g++ -O2 -shared -fPIC -gdwarf-4 -gsplit-dwarf a.cc -o a.so",
+	"clang++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so",
+	"clang++ -O2 -shared -fPIC -gdwarf-5 -gsplit-dwarf a.cc -o a.so; mv -f a.dwo a.so-a.dwo",
+	"g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so && cp a.so b.so && dwz -m alt a.so b.so",
 };
-static struct buf seeds[ARRAY_SIZE(flags)];
+static struct buf seeds[ARRAY_SIZE(commands)];
 
 static Elf_Data *find(Elf *elf, const char *name)
 {
@@ -113,32 +141,38 @@ static void add(struct buf *seed, const char *path, const char *const *names, si
 	elf_end(elf);
 }
 
+static void make_seed(const char *dir, const char *make_it, struct buf *seed)
+{
+	_cleanup_free_ char *command =
+		xasprintf("cd %s && rm -f a.so a.so-a.dwo alt && %s", dir, make_it);
+	_cleanup_free_ char *so = xasprintf("%s/a.so", dir), *alt = xasprintf("%s/alt", dir);
+	_cleanup_free_ char *dwo = xasprintf("%s/a.so-a.dwo", dir);
+
+	if (system(command) != 0)
+		fprintf(stderr, "no first input: %s\n", command);
+	buf_init(seed, 0);
+	buf_putc(seed, access(alt, F_OK) == 0);
+	add(seed, so, main_names, ARRAY_SIZE(main_names));
+	add(seed, dwo, dwo_names, ARRAY_SIZE(dwo_names));
+	add(seed, alt, main_names, ARRAY_SIZE(main_names));
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	char dir[] = "/tmp/dwarf_fuzz.XXXXXX";
+	char dir[TESTDIR_BYTES];
+	_cleanup_free_ char *c = NULL;
 
 	(void)argc;
 	(void)argv;
 	elf_version(EV_CURRENT);
-	if (!mkdtemp(dir))
+	if (testdir_make(dir) < 0)
 		abort();
-	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
-		_cleanup_free_ char *c = xasprintf("%s/a.cc", dir), *so = xasprintf("%s/a.so", dir);
-		_cleanup_free_ char *dwo = xasprintf("%s/a.so-a.dwo", dir);
-		_cleanup_free_ char *command =
-			xasprintf("cd %s && g++ -O2 -shared -fPIC %s a.cc -o a.so", dir, flags[i]);
-
-		if (file_write_atomic(c, program, strlen(program), 0600) < 0 ||
-		    system(command) != 0)
-			fprintf(stderr, "no first input: %s\n", command);
-		buf_init(&seeds[i], 0);
-		add(&seeds[i], so, main_names, ARRAY_SIZE(main_names));
-		add(&seeds[i], dwo, dwo_names, ARRAY_SIZE(dwo_names));
-		unlink(c);
-		unlink(so);
-		unlink(dwo);
-	}
-	rmdir(dir);
+	c = xasprintf("%s/a.cc", dir);
+	if (file_write_atomic(c, program, strlen(program), 0600) < 0)
+		abort();
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		make_seed(dir, commands[i], &seeds[i]);
+	testdir_remove(dir);
 	return 0;
 }
 

@@ -121,7 +121,9 @@ struct dw_file {
 	/* Where addresses, ranges of version 4 and line tables are: itself, or the file of the skeleton. */
 	const struct dw_file *base;
 	const struct dw_unit *skeleton; /* of a .dwo */
-	struct dw_unit *units;		/* by offset */
+	struct dw_file *alt;		/* of dwz; NULL: none, or not known */
+	bool is_alt;
+	struct dw_unit *units; /* by offset */
 	size_t n_units, cap_units, last_unit;
 	struct dw_abbrevs *abbrevs[DW_ABBREVS_KEPT];
 	size_t specs_kept;
@@ -170,6 +172,22 @@ void dw_last_second(struct dw *d);
 /* The offset of a string in b->strings, written once; 0: no room, or empty. */
 uint32_t dw_string(struct dw *d, const char *s, size_t n);
 
+/* ---- dwarf.c ---- */
+extern const char *const dw_main_names[_DW_SECTIONS];
+/* NULL: no such section. */
+void dw_sections_read(struct elf_build *b, const char *const *names, struct dw_file *f);
+void dw_file_done(struct dw_file *f);
+
+/* ---- dwarf_others.c ---- */
+struct dw_others { /* the alt file */
+	struct elf_build *b;
+	struct dw_file *f;
+};
+/* Walks the .dwo files, opens the alt file; wants them when there are no descriptors at all. */
+void dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
+		    struct dw_others *others);
+void dw_others_close(struct dw_others *others);
+
 /* ---- dwarf_abbrev.c ---- */
 /* Valid until the next call; NULL: damaged. */
 const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u);
@@ -201,7 +219,8 @@ struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 			  const struct dw_value *v);
 bool dw_value_address(const struct dw_file *f, const struct dw_unit *u, const struct dw_value *v,
 		      uint64_t *ret);
-/* The offset of a DIE in .debug_info. */
+/* The offset of a DIE in .debug_info, or in that of the alt file. */
+#define DW_IN_ALT (1ULL << 63)
 bool dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret);
 /* The string at an offset of a section. */
 struct text dw_section_text(const struct section *s, uint64_t offset);

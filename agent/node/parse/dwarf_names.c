@@ -36,21 +36,22 @@ void dw_names_done(struct dw_names *n)
 /* ---- what one DIE says ---- */
 
 struct said {
+	struct dw_file *f; /* of the DIE */
+	struct dw_unit *u;
 	struct text name, linkage_name;
 	uint64_t file, line, next; /* next: the DIE that says the rest */
 	bool has_file, has_line, has_next;
 };
 
-static void take_attribute(const struct dw_file *f, const struct dw_unit *u, uint16_t name,
-			   const struct dw_value *v, struct said *s)
+static void take_attribute(struct said *s, uint16_t name, const struct dw_value *v)
 {
 	switch (name) {
 	case DW_AT_name:
-		s->name = dw_value_text(f, u, v);
+		s->name = dw_value_text(s->f, s->u, v);
 		break;
 	case DW_AT_linkage_name:
 	case DW_AT_MIPS_linkage_name:
-		s->linkage_name = dw_value_text(f, u, v);
+		s->linkage_name = dw_value_text(s->f, s->u, v);
 		break;
 	case DW_AT_decl_file:
 		s->file = v->u;
@@ -64,38 +65,48 @@ static void take_attribute(const struct dw_file *f, const struct dw_unit *u, uin
 	case DW_AT_specification:
 	case DW_AT_extension:
 		if (!s->has_next)
-			s->has_next = dw_value_reference(u, v, &s->next);
+			s->has_next = dw_value_reference(s->u, v, &s->next);
+		if (s->f->is_alt)
+			s->next |= DW_IN_ALT;
 		break;
 	}
 }
 
-static struct dw_unit *read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said *ret)
+static void take_attributes(struct said *s, struct cursor *c, const struct dw_abbrevs *t,
+			    const struct dw_abbrev *a)
 {
-	struct dw_unit *u = dw_unit_at(d, f, die);
-	const struct dw_abbrevs *t = u ? dw_abbrevs_of(d, f, u) : NULL;
-	const struct dw_abbrev *a;
-	struct cursor c;
-
-	*ret = (struct said){0};
-	if (!t)
-		return NULL;
-	c = (struct cursor){
-		.at = f->sections[DW_INFO].data + die,
-		.end = f->sections[DW_INFO].data + u->end,
-	};
-	a = dw_abbrev(t, cursor_uleb(&c));
-	if (!a || dw_spent(d, 1 + a->n_specs))
-		return NULL;
 	for (uint32_t i = 0; i < a->n_specs; i++) {
-		const struct dw_spec *s = &t->specs[a->first_spec + i];
+		const struct dw_spec *spec = &t->specs[a->first_spec + i];
 		struct dw_value v;
 
-		dw_value_read(&c, u, s, &v);
-		if (c.failed)
+		dw_value_read(c, s->u, spec, &v);
+		if (c->failed)
 			break;
-		take_attribute(f, u, s->name, &v, ret);
+		take_attribute(s, spec->name, &v);
 	}
-	return u;
+}
+
+/* false: there is no DIE, and ret says nothing. */
+static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said *ret)
+{
+	const struct dw_abbrevs *t;
+	const struct dw_abbrev *a;
+	const struct section *s;
+	struct cursor c;
+
+	*ret = (struct said){.f = die & DW_IN_ALT && !f->is_alt ? f->alt : f};
+	die &= ~DW_IN_ALT;
+	ret->u = ret->f ? dw_unit_at(d, ret->f, die) : NULL;
+	t = ret->u ? dw_abbrevs_of(d, ret->f, ret->u) : NULL;
+	if (!t)
+		return false;
+	s = &ret->f->sections[DW_INFO];
+	c = (struct cursor){.at = s->data + die, .end = s->data + ret->u->end};
+	a = dw_abbrev(t, cursor_uleb(&c));
+	if (!a || dw_spent(d, 1 + a->n_specs))
+		return false;
+	take_attributes(ret, &c, t, a);
+	return true;
 }
 
 /* ---- plain names get the namespaces and types around them ---- */
@@ -158,11 +169,10 @@ static void place_of_scope(struct dw *d, struct dw_file *f, struct dw_names *n, 
 			   struct dw_origin *o)
 {
 	struct said s;
-	const struct dw_unit *u = read_die(d, f, n->scopes[scope - 1].die, &s);
 
-	if (!u || !s.has_file || !s.has_line)
+	if (!read_die(d, f, n->scopes[scope - 1].die, &s) || !s.has_file || !s.has_line)
 		return;
-	o->file = dw_lines_file(d, &n->lines, f, u, s.file);
+	o->file = dw_lines_file(d, &n->lines, s.f, s.u, s.file);
 	o->line = MIN(s.line, (uint64_t)UINT32_MAX);
 }
 
@@ -175,12 +185,11 @@ static void resolve(struct dw *d, struct dw_file *f, struct dw_names *n, struct 
 
 	for (int hop = 0; hop < HOPS_MAX && s.has_next; hop++) {
 		uint64_t die = s.next;
-		const struct dw_unit *u = read_die(d, f, die, &s);
 
-		if (!u)
+		if (!read_die(d, f, die, &s))
 			break;
 		if (!has_file && s.has_file)
-			o->file = dw_lines_file(d, &n->lines, f, u, s.file);
+			o->file = dw_lines_file(d, &n->lines, s.f, s.u, s.file);
 		if (!has_line && s.has_line)
 			o->line = MIN(s.line, (uint64_t)UINT32_MAX);
 		has_file = has_file || s.has_file;

@@ -63,8 +63,8 @@ static struct elf_index *index_of_file(const char *name)
 	return i;
 }
 
-/* The .dwo files that the first answer wants go along the second time. */
-static struct elf_index *index_with_dwo(const char *name)
+/* The files that the first answer wants (.dwo, dwz) go along the second time. */
+static struct elf_index *index_with_others(const char *name)
 {
 	int fds[PARSE_FDS_MAX] = {open_in_dir(name), -1};
 	struct elf_index *first = index_of(fds, 2), *second;
@@ -75,7 +75,6 @@ static struct elf_index *index_with_dwo(const char *name)
 	for (size_t k = 0; k < elf_index_n_wanted(first); k++, n++) {
 		fds[n] = open(elf_index_wanted(first, k).path, O_RDONLY | O_CLOEXEC);
 		assert_true(fds[n] >= 0);
-		assert_true(elf_index_wanted(first, k).dwo_id != 0);
 	}
 	second = index_of(fds, n);
 	assert_false(elf_index_flags(second) & ELF_INDEX_DWO);
@@ -261,36 +260,77 @@ static void check_cxx(const char *compiler, const char *flags)
 	check_build(compiler, flags, sources);
 }
 
-/* llvm-symbolizer 14 misses ranges in .dwo files: the same program without -gsplit-dwarf is right. */
-static void check_split(const char *compiler, const char *flags)
+static void assert_same_answers(const struct elf_index *x, const struct elf_index *y,
+				const char *file)
 {
-	_cleanup_free_ char *split_flags = xasprintf("%s -gsplit-dwarf", flags);
-	_cleanup_free_ char *sources =
-		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
 	struct elf_inline a[ELF_INLINES_MAX + 1], b[ELF_INLINES_MAX + 1];
-	struct elf_index *whole, *split;
-	uint64_t start, end;
+	uint64_t end = address_of(file, "_fini");
 
-	build(compiler, flags, sources, "whole");
-	build(compiler, split_flags, sources, "split");
-	whole = index_of_file("whole");
-	split = index_with_dwo("split");
-	assert_false(elf_index_flags(split) & ELF_INDEX_DWARF_CUT);
-	compare_with_oracle(whole, "whole");
-	start = address_of("whole", "_init");
-	end = address_of("whole", "_fini");
-	for (uint64_t p = start; p < end; p++) {
-		size_t n = chain_at(whole, p, a);
+	for (uint64_t p = address_of(file, "_init"); p < end; p++) {
+		size_t n = chain_at(x, p, a);
 
-		assert_int_equal(n, chain_at(split, p, b));
+		assert_int_equal(n, chain_at(y, p, b));
 		for (size_t k = 0; k < n; k++) {
 			assert_string_equal(a[k].name, b[k].name);
 			assert_string_equal(a[k].file, b[k].file);
 			assert_int_equal(a[k].line, b[k].line);
 		}
 	}
+}
+
+/* llvm-symbolizer 14 misses ranges in .dwo files: the same program without -gsplit-dwarf is right. */
+static void check_split(const char *compiler, const char *flags)
+{
+	_cleanup_free_ char *split_flags = xasprintf("%s -gsplit-dwarf", flags);
+	_cleanup_free_ char *sources =
+		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
+	struct elf_index *whole, *split;
+
+	build(compiler, flags, sources, "whole");
+	build(compiler, split_flags, sources, "split");
+	whole = index_of_file("whole");
+	split = index_with_others("split");
+	assert_false(elf_index_flags(split) & ELF_INDEX_DWARF_CUT);
+	compare_with_oracle(whole, "whole");
+	assert_same_answers(whole, split, "whole");
 	elf_index_unref(whole);
 	elf_index_unref(split);
+}
+
+/* dwz moves what two files share into a third one, and within a file into units of their own. */
+static void check_dwz(const char *flags)
+{
+	_cleanup_free_ char *sources =
+		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
+	struct elf_index *whole, *small;
+
+	build("g++ -O2", flags, sources, "whole");
+	build("g++ -O0", flags, sources, "second");
+	run("cp whole small && dwz small 2>/dev/null");
+	whole = index_of_file("whole");
+	small = index_of_file("small");
+	assert_same_answers(whole, small, "whole");
+	elf_index_unref(small);
+	run("cp whole small && dwz -m shared -M $PWD/shared small second 2>/dev/null");
+	small = index_of_file("small");
+	assert_true(elf_index_flags(small) & ELF_INDEX_DWARF_CUT);
+	elf_index_unref(small);
+	small = index_with_others("small");
+	assert_false(elf_index_flags(small) & ELF_INDEX_DWARF_CUT);
+	assert_same_answers(whole, small, "whole");
+	elf_index_unref(small);
+	elf_index_unref(whole);
+}
+
+static void dwz(void **state)
+{
+	(void)state;
+	if (!has_tool("dwz")) {
+		print_message("no dwz\n");
+		skip();
+	}
+	check_dwz("-gdwarf-4");
+	check_dwz("-gdwarf-5");
 }
 
 static void gcc_5(void **state)
@@ -685,6 +725,7 @@ int main(void)
 		cmocka_unit_test(clang_link_time),
 		cmocka_unit_test(clang_split),
 		cmocka_unit_test(rust),
+		cmocka_unit_test(dwz),
 		cmocka_unit_test(a_function_without_symbol_has_its_name),
 		cmocka_unit_test(the_debug_file_has_the_names),
 		cmocka_unit_test(plain_names_get_their_scope),

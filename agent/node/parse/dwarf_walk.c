@@ -28,6 +28,7 @@ struct unnamed { /* a range of d->functions or an inlined node, and the DIE that
 struct walk {
 	struct dw *d;
 	struct dw_file *f;
+	uint64_t die_base; /* DW_IN_ALT in that file */
 	const struct dw_unit *u;
 	const struct dw_abbrevs *abbrevs;
 	struct level levels[LEVELS_MAX];
@@ -69,6 +70,7 @@ static void read_code(struct walk *w, struct cursor *c, const struct dw_abbrev *
 		case DW_AT_abstract_origin:
 			dw_value_read(c, w->u, s, &v);
 			ret->has_origin = dw_value_reference(w->u, &v, &ret->origin);
+			ret->origin |= w->die_base;
 			break;
 		default:
 			dw_value_skip(c, w->u, s);
@@ -263,7 +265,7 @@ static bool walk_dies(struct walk *w)
 		if (!a || dw_spent(w->d, 1 + (a->bytes < 0 ? a->n_specs : 0)))
 			return false;
 		if (w->depth < LEVELS_MAX) {
-			enter(w, &c, a, die);
+			enter(w, &c, a, w->die_base | die);
 		} else {
 			w->d->cut = true;
 			dw_attributes_skip(&c, w->u, w->abbrevs, a);
@@ -277,14 +279,14 @@ static bool walk_dies(struct walk *w)
 	return true;
 }
 
-static void name_all(struct walk *w)
+static void name_all(struct walk *w, struct dw_file *file)
 {
 	struct dw *d = w->d;
 	uint64_t deadline_ns = d->deadline_ns;
 	bool stopped = d->stop;
 
 	dw_last_second(d);
-	dw_names_resolve(d, w->f, &w->names);
+	dw_names_resolve(d, file, &w->names);
 	d->deadline_ns = deadline_ns; /* of the walks that follow */
 	d->stop |= stopped;
 	for (size_t i = 0; i < w->n_nodes; i++) {
@@ -310,23 +312,31 @@ static bool has_code(const struct dw_unit *u)
 	       u->type != DW_UT_split_type;
 }
 
-void dw_walk(struct dw *d, struct dw_file *f)
+static void walk_units(struct walk *w, struct dw_file *f)
 {
-	struct walk *w = xcalloc(1, sizeof(*w));
-
-	w->d = d;
 	w->f = f;
-	for (size_t i = 0; i < f->n_units && !dw_spent(d, 1); i++) {
+	w->die_base = f->is_alt ? DW_IN_ALT : 0;
+	for (size_t i = 0; i < f->n_units && !dw_spent(w->d, 1); i++) {
 		struct dw_unit *u = &f->units[i];
 
 		if (!has_code(u))
 			continue;
 		w->u = u;
-		if (!dw_unit_root(d, f, u) || !(w->abbrevs = dw_abbrevs_of(d, f, u)) ||
+		if (!dw_unit_root(w->d, f, u) || !(w->abbrevs = dw_abbrevs_of(w->d, f, u)) ||
 		    !walk_dies(w))
-			d->cut = true;
+			w->d->cut = true;
 	}
-	name_all(w);
+}
+
+void dw_walk(struct dw *d, struct dw_file *f)
+{
+	struct walk *w = xcalloc(1, sizeof(*w));
+
+	w->d = d;
+	walk_units(w, f);
+	if (f->alt) /* has no code, but the scopes of names; by DIE it comes after all of f */
+		walk_units(w, f->alt);
+	name_all(w, f);
 	dw_names_done(&w->names);
 	free(w->nodes);
 	free(w->functions);
