@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A known answer: 70 % of the CPU time in deep70, 30 % in deep30, below ten functions each. */
+/*
+ * A known answer: about 70 % of the CPU time in deep70 and 30 % in deep30, below ten functions each. It measures
+ * itself, and tells the exact share (in percent) at SIGTERM.
+ */
+#include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-static volatile uint64_t sink;
+static volatile uint64_t sink, spent70, spent30;
+static volatile sig_atomic_t stopped;
 
 static uint64_t cpu_ns(void)
 {
@@ -22,19 +28,21 @@ __attribute__((noinline)) static void spin(void)
 
 __attribute__((noinline)) static int deep70(uint64_t ns)
 {
-	uint64_t end = cpu_ns() + ns;
+	uint64_t begin = cpu_ns();
 
-	while (cpu_ns() < end)
+	while (cpu_ns() < begin + ns)
 		spin();
+	spent70 += cpu_ns() - begin;
 	return 1;
 }
 
 __attribute__((noinline)) static int deep30(uint64_t ns)
 {
-	uint64_t end = cpu_ns() + ns;
+	uint64_t begin = cpu_ns();
 
-	while (cpu_ns() < end)
+	while (cpu_ns() < begin + ns)
 		spin();
+	spent30 += cpu_ns() - begin;
 	return 2;
 }
 
@@ -57,13 +65,22 @@ CHAIN(3, chain_4(f, ns))
 CHAIN(2, chain_3(f, ns))
 CHAIN(1, chain_2(f, ns))
 
+static void on_term(int signal)
+{
+	(void)signal;
+	stopped = 1;
+}
+
 int main(void)
 {
-	for (;;) {
+	signal(SIGTERM, on_term);
+	while (!stopped) {
 		/* jittered, so that no rate of sampling falls into step */
 		uint64_t unit = 1000000 + rand() % 1000000;
 
 		sink += chain_1(deep70, 7 * unit);
 		sink += chain_1(deep30, 3 * unit);
 	}
+	printf("%.2f\n", 100.0 * spent70 / (spent70 + spent30));
+	return 0;
 }

@@ -4,7 +4,7 @@
 # supported, and the newest there is. Everything (binary, libraries, tests) lies in an initramfs; the machine has no disk
 # and no network. Usage: run.sh [oldest] [newest]; default both. Prints one line a check and "N passed, N failed, N skipped".
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 BUILD=${BUILD:-build}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/kernels
 work=$BUILD/kernels
@@ -60,7 +60,7 @@ newest() { # prints "suite version"
 }
 
 # ---- the initramfs: /init, busybox, podflame, the tests, and every library that they link ----
-TESTS="agent/node/probe/unwind_kernel_test agent/node/probe/unwind_test agent/node/probe/filter_test"
+TESTS="agent/node/probe/unwind_kernel_test agent/node/probe/unwind_test"
 
 add() { # file, path inside
     mkdir -p "$work/root/$(dirname "$2")"
@@ -78,7 +78,7 @@ initramfs() {
     gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -o "$work/root/bin/answer" e2e/kernels/answer.c
     add "$BUILD/podflame" bin/podflame
     for f in $TESTS; do add "$BUILD/$f" "tests/$(basename "$f")"; done
-    [ -x "$BUILD/agent/node/probe/probe_bench" ] && add "$BUILD/agent/node/probe/probe_bench" tests/probe_bench
+    add "$BUILD/agent/node/probe/probe_bench" tests/probe_bench
     for f in "$work"/root/bin/answer "$work/root/bin/podflame" "$work"/root/tests/*; do
         ldd "$f" | grep -oE '/[^ ]+' | while read -r lib; do [ -e "$work/root$lib" ] || add "$lib" "${lib#/}"; done
     done
@@ -109,7 +109,7 @@ main() {
     local which=("${@:-}") name suite version image
     [ -n "${which[0]}" ] || which=(oldest newest)
     if ! command -v qemu-system-x86_64 >/dev/null; then
-        echo "skip kernels: no qemu-system-x86_64: .ci/deps long"
+        echo "skip kernels: no qemu-system-x86_64 (.ci/deps installs it)"
         echo "0 passed, 0 failed, 1 skipped"
         exit 0
     fi
