@@ -144,6 +144,7 @@ static __always_inline bool pf_send_proc(struct task_struct *task, uint32_t what
 	return true;
 }
 
+#define PF_MAPS_MIN_NS	 10000000ull
 #define PF_MAPS_NS	 1000000000ull
 #define PF_MAPS_AGAIN_NS 10000000000ull
 
@@ -156,9 +157,23 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 }
 
 /*
+ * How long not to tell of other mappings. A program that starts maps its libraries within
+ * milliseconds, one that runs has JIT code at most: the longer it runs, the rarer, up to a second.
+ */
+static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, uint64_t now_ns,
+					     uint64_t exec_pages)
+{
+	uint64_t wait = (now_ns - was->seen_ns) / 4;
+
+	if (was->exec_pages == exec_pages)
+		return PF_MAPS_AGAIN_NS;
+	return wait < PF_MAPS_MIN_NS ? PF_MAPS_MIN_NS : wait > PF_MAPS_NS ? PF_MAPS_NS : wait;
+}
+
+/*
  * First sample of a process, or of what it became by exec; later, that its mappings are others
- * than those that user space gave (known: for this exec; exec_pages: of then). At most one a
- * second, or in ten when told already.
+ * than those that user space gave (known: for this exec; exec_pages: of then). At most one in
+ * pf_maps_wait(), or in ten seconds when told already.
  */
 static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
 					 const struct pf_walk *w, uint32_t generation)
@@ -174,7 +189,7 @@ static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgro
 	now.exec_pages = mm->exec_vm;
 	was = bpf_map_lookup_elem(&procs, &key);
 	if (!was || !was->sampled || was->exec_id != now.exec_id) {
-		now.maps_told_ns = bpf_ktime_get_boot_ns();
+		now.seen_ns = now.maps_told_ns = bpf_ktime_get_boot_ns();
 		if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
@@ -183,7 +198,7 @@ static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgro
 		return;
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
 	if (now.maps_told_ns - was->maps_told_ns <
-	    (was->exec_pages == now.exec_pages ? PF_MAPS_AGAIN_NS : PF_MAPS_NS))
+	    pf_maps_wait(was, now.maps_told_ns, now.exec_pages))
 		return;
 	if (pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation)) {
 		was->maps_told_ns = now.maps_told_ns;

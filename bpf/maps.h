@@ -82,6 +82,7 @@ struct pf_proc_key {
 struct pf_proc_state {
 	uint32_t exec_id;
 	uint32_t sampled;
+	uint64_t seen_ns;      /* first sample of this exec, or announced */
 	uint64_t maps_told_ns; /* when its mappings were last told to be others, */
 	uint64_t exec_pages;   /* and which mm->exec_vm it had then */
 };
