@@ -141,6 +141,24 @@ static struct process *make_process(struct stacks *s, uint32_t tgid, uint64_t st
 	return p;
 }
 
+/* Files at the same places: every program keeps some, and none has another one's by chance (ASLR). */
+static bool is_one_program(const struct mappings *a, const struct mappings *b)
+{
+	bool has_files = false;
+
+	for (size_t i = 0, k = 0; i < a->n; i++) {
+		const struct mapping *x = &a->items[i];
+
+		while (k < b->n && b->items[k].start < x->start)
+			k++;
+		has_files |= x->inode != 0;
+		if (x->inode && k < b->n && b->items[k].start == x->start &&
+		    b->items[k].inode == x->inode)
+			return true;
+	}
+	return !has_files;
+}
+
 void stacks_mappings(struct stacks *s, struct mappings *m)
 {
 	struct process *p;
@@ -151,6 +169,10 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	for (at = 0; at < EXECS_MAX - 1; at++)
 		if (!p->execs[at].maps || p->execs[at].maps->exec_id == m->exec_id)
 			break;
+	/* Read as what it was, when it was becoming another program. */
+	if (p->execs[at].maps && p->execs[at].maps->exec_id == m->exec_id &&
+	    !is_one_program(p->execs[at].maps, m))
+		return;
 	mappings_unref(p->execs[at].maps);
 	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
 	p->execs[0] = (struct exec){mappings_ref(m), files_root(m->root_fd)};

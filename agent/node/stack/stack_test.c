@@ -291,6 +291,27 @@ static void newer_mappings_replace_older(void **state)
 	done(&f);
 }
 
+/* An exec was under way when they were read: told as the old program's, they are the new one's. */
+static void another_programs_mappings_do_not_replace(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct mapping item = {
+		.start = 0x1000, .end = 0x2000, .inode = 1, .path = "/new", .fd = -1};
+	struct mappings other = {.tgid = f.tgid,
+				 .exec_id = 1,
+				 .start_boottime_ns = f.start_ns,
+				 .items = &item,
+				 .n = 1,
+				 .root_fd = -1,
+				 .refs = 1};
+
+	(void)state;
+	stacks_mappings(f.s, &other);
+	assert_int_equal(other.refs, 1);
+	assert_rendered(&f, STACK(NULL, USER(known_function)), NULL, false, "known_function");
+	done(&f);
+}
+
 /* ---- inlined functions ---- */
 
 static const char inlined_source[] =
@@ -505,6 +526,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
+		cmocka_unit_test(another_programs_mappings_do_not_replace),
 		cmocka_unit_test(inlined_functions_are_frames),
 		cmocka_unit_test(kernel_symbols_end_at_holes),
 		cmocka_unit_test(hidden_addresses_are_a_problem_with_a_reason),
