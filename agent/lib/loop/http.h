@@ -81,6 +81,11 @@ struct http_server_config {
 	 */
 	unsigned max_connections;
 	uint64_t max_request_ns;	/* 0: 60 s, from a request's first byte to its last; past it 408 */
+	/*
+	 * Asked once the head of a request with a body is in (in->body is empty then): reading waits
+	 * until http_accept_body or http_reply, now or later. NULL: every body may have max_body_bytes.
+	 */
+	http_handler_fn *head;
 	http_handler_fn *handler;
 	void *arg;
 };
@@ -92,5 +97,7 @@ void http_server_set_tls(struct http_server *s, struct tls *tls);
 /* headers like the request's; body is copied. */
 void http_reply(struct http_conn *c, int status, const char *content_type, const char *const *headers,
 		const void *body, size_t n);
-/* Called when the peer goes away before the reply: then http_reply must not be called. */
+void http_accept_body(struct http_conn *c, size_t max_body_bytes);
+/* Called when the peer goes away before the reply, or the server itself answered (a body too large or
+ * too late): then http_reply must not be called. */
 void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);

@@ -10,7 +10,7 @@
 #include "lib/loop/conn.h"
 #include "lib/loop/http_parse.h"
 
-#define MAX_REQUEST_BYTES  (33 << 20)
+#define MAX_REQUEST_BYTES  (65 << 20) /* uploaded symbols are the largest */
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
 #define DEFAULT_MAX_BODY   (16 << 20)

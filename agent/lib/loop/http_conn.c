@@ -38,13 +38,13 @@ static void detach(struct http_conn *c)
 
 void http_conn_drop(struct http_conn *c)
 {
-	bool owed = c->phase == HANDLING;
+	bool owed = c->phase == ASKING || c->phase == HANDLING;
 
 	detach(c);
-	if (owed && !c->on_gone)
-		return;
-	if (owed)
+	if (c->on_gone)
 		c->on_gone(c->gone_arg);
+	else if (owed)
+		return;
 	destroy(c);
 }
 
@@ -139,6 +139,7 @@ void http_reply(struct http_conn *c, int status, const char *content_type,
 		return;
 	}
 	c->on_gone = NULL;
+	c->close_after |= c->phase == ASKING; /* the body is still on its way */
 	write_reply(c, status, content_type, headers, body, n);
 }
 
@@ -151,7 +152,10 @@ void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg)
 void http_conn_refuse(struct http_conn *c, int status, const char *why)
 {
 	_cleanup_buf_ struct buf b = {0};
+	void (*on_gone)(void *arg) = TAKE_PTR(c->on_gone);
 
+	if (on_gone)
+		on_gone(c->gone_arg);
 	buf_puts(&b, "{\"error\":");
 	buf_json_string(&b, why);
 	buf_puts(&b, "}\n");
@@ -215,7 +219,7 @@ static bool split_target(struct http_conn *c)
 	return decode_path(t, n, &c->path);
 }
 
-static void dispatch(struct http_conn *c)
+static void fill_in(struct http_conn *c)
 {
 	const struct http_headers *h = &c->msg.headers;
 	const char *query = c->in.query;
@@ -233,26 +237,22 @@ static void dispatch(struct http_conn *c)
 		.body = c->body.data ?: "",
 		.body_bytes = c->body.len,
 	};
+}
+
+static void dispatch(struct http_conn *c)
+{
+	fill_in(c);
 	enter(c, HANDLING);
 	conn_read_enable(c->conn, c->ahead.len == 0);
 	c->server->config.handler(c, &c->in, c->server->config.arg);
 }
 
 /* true: go on with the body */
-static bool on_head(struct http_conn *c)
+static bool accept_body(struct http_conn *c)
 {
 	struct buf b;
 
-	c->close_after |= !c->msg.keep_alive;
-	if (c->refuse) {
-		http_conn_refuse(c, 503, "too many connections");
-		return false;
-	}
-	if (!split_target(c)) {
-		http_conn_refuse(c, 400, "the target is no path");
-		return false;
-	}
-	if (c->msg.length != UINT64_MAX && c->msg.length > c->server->config.max_body_bytes) {
+	if (c->msg.length != UINT64_MAX && c->msg.length > c->body.max_bytes) {
 		http_conn_refuse(c, 413, "the body is larger than the limit");
 		return false;
 	}
@@ -262,6 +262,38 @@ static bool on_head(struct http_conn *c)
 		conn_write(c->conn, &b);
 	}
 	return true;
+}
+
+/* The same; or later, with http_accept_body. */
+static bool ask_head(struct http_conn *c)
+{
+	bool now;
+
+	fill_in(c);
+	enter(c, ASKING);
+	c->in_head = true;
+	c->server->config.head(c, &c->in, c->server->config.arg);
+	c->in_head = false;
+	now = c->phase == READING;
+	if (c->phase == ASKING)
+		conn_read_enable(c->conn, false);
+	return now && accept_body(c);
+}
+
+static bool on_head(struct http_conn *c)
+{
+	c->close_after |= !c->msg.keep_alive;
+	if (c->refuse) {
+		http_conn_refuse(c, 503, "too many connections");
+		return false;
+	}
+	if (!split_target(c)) {
+		http_conn_refuse(c, 400, "the target is no path");
+		return false;
+	}
+	if (c->server->config.head && c->msg.has_body)
+		return ask_head(c);
+	return accept_body(c);
 }
 
 /* Consumes what belongs to the current request. */
@@ -316,8 +348,21 @@ static void serve_ahead(struct http_conn *c)
 
 	c->ahead = (struct buf){0};
 	conn_read_enable(c->conn, true);
-	if (b.len)
-		on_data(b.data, b.len, c);
+	on_data(b.data ?: "", b.len, c);
+}
+
+void http_accept_body(struct http_conn *c, size_t max_body_bytes)
+{
+	if (!c->server) { /* the peer went away meanwhile */
+		if (c->on_gone)
+			c->on_gone(c->gone_arg);
+		destroy(c);
+		return;
+	}
+	enter(c, READING);
+	c->body.max_bytes = max_body_bytes;
+	if (!c->in_head && accept_body(c))
+		serve_ahead(c);
 }
 
 static void on_drained(void *arg)

@@ -38,7 +38,7 @@ static bool make_room(struct http_server *s)
 	struct http_conn *c, *oldest = NULL;
 
 	DL_FOREACH (s->conns, c) {
-		if (c->refuse || c->phase == HANDLING || c->phase == REPLYING)
+		if (c->refuse || c->phase == ASKING || c->phase == HANDLING || c->phase == REPLYING)
 			continue;
 		if (!oldest || c->since_ns < oldest->since_ns)
 			oldest = c;
@@ -88,6 +88,7 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	case READING:
 		return rx_idle_ns > RX_IDLE_NS || in_phase_ns > c->server->config.max_request_ns ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
+	case ASKING:
 	case HANDLING:
 		return false;
 	case REPLYING:

@@ -8,7 +8,8 @@
 #include "lib/loop/conn.h"
 #include "lib/loop/http_parse.h"
 
-enum phase { IDLE, READING, HANDLING, REPLYING, LINGERING };
+/* ASKING: whether the body may come */
+enum phase { IDLE, READING, ASKING, HANDLING, REPLYING, LINGERING };
 
 struct http_server {
 	struct loop *loop;
@@ -28,7 +29,7 @@ struct http_conn {
 	struct conn *conn;
 	enum phase phase;
 	uint64_t since_ns;
-	bool refuse, close_after, eof, served;
+	bool refuse, close_after, eof, served, in_head;
 	char peer[64];
 	struct http_msg msg;
 	struct buf body, ahead; /* ahead: bytes of the next request */

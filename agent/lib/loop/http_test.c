@@ -33,6 +33,7 @@ struct fixture {
 	const char *big;
 	size_t n_big;
 	uint64_t max_request_ns;
+	http_handler_fn *head;
 };
 
 static struct test_ca ca, other_ca;
@@ -168,6 +169,7 @@ static void start_server(struct fixture *f, const struct test_cert *cert, size_t
 	c.max_body_bytes = max_body;
 	c.max_connections = max_connections;
 	c.max_request_ns = f->max_request_ns;
+	c.head = f->head;
 	assert_int_equal(http_server_new(f->loop, &c, &f->server, &e), 0);
 }
 
@@ -822,6 +824,110 @@ static void expect_100_continue(void **state)
 	assert_true(str_has_prefix(got, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"));
 }
 
+/* ---- who asks before a body comes ---- */
+
+#define LARGE (8 << 20)
+
+static void accept_later(void *arg)
+{
+	struct fixture *f = arg;
+
+	http_accept_body(TAKE_PTR(f->held), LARGE);
+}
+
+/* "/now", "/later": a large body; "/no": none; "/never": until the test says; else a small one. */
+static void judge_head(struct http_conn *c, const struct http_in *in, void *arg)
+{
+	struct fixture *f = arg;
+
+	assert_int_equal(in->body_bytes, 0);
+	f->n_heads++;
+	f->held = c;
+	if (streq(in->path, "/now"))
+		accept_later(f);
+	else if (streq(in->path, "/later"))
+		timer_set(f->loop, &f->step, 20 * NSEC_PER_MSEC, accept_later, f);
+	else if (streq(in->path, "/no"))
+		http_reply(c, 403, "text/plain", NULL, "not you", 7);
+	else if (!streq(in->path, "/never"))
+		http_accept_body(c, 1000);
+}
+
+static void start_with_head(struct fixture *f)
+{
+	f->head = judge_head;
+	start_server(f, NULL, 0, 0);
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), NULL, NULL);
+}
+
+static void a_head_decides_how_large_the_body_may_be(void **state)
+{
+	static const char *const large[] = {"/now", "/later"};
+	struct fixture *f = *state;
+	_cleanup_free_ char *p = pattern(LARGE);
+
+	start_with_head(f);
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
+		call(f, "PUT", large[i], p, LARGE);
+		assert_int_equal(f->status, 200);
+		assert_int_equal(f->in_bytes, LARGE);
+		assert_true(f->in_hash == hash_bytes(p, LARGE, 0));
+		call(f, "PUT", large[i], p, 1);
+		assert_int_equal(f->in_bytes, 1);
+	}
+	call(f, "PUT", "/", p, 1001);
+	assert_int_equal(f->status, 413);
+	call(f, "PUT", "/no", p, LARGE);
+	assert_int_equal(f->status, 403);
+	assert_string_equal(f->body.data, "not you");
+	f->n_heads = 0;
+	get(f, "/no"); /* has no body */
+	assert_int_equal(f->status, 200);
+	assert_int_equal(f->n_heads, 1); /* the answer's */
+}
+
+static void a_refused_body_ends_the_connection(void **state)
+{
+	static const char text[] = "PUT /no HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+				   "Content-Length: 5\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_with_head(f);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_true(str_has_prefix(got, "HTTP/1.1 403"));
+	assert_int_equal(f->n_in, 0);
+}
+
+/* The peer leaves while it waits for the word: the word is harmless, and gone is told. */
+static void who_waits_for_the_word_may_leave(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *p = pattern(LARGE);
+	struct http_conn *held;
+
+	start_with_head(f);
+	for (int watched = 0; watched < 2; watched++) {
+		start(f, "PUT", "/never", p, LARGE);
+		while (!f->held) {
+			timer_set(f->loop, &f->guard, NSEC_PER_MSEC, guard, f);
+			loop_run(f->loop);
+		}
+		held = TAKE_PTR(f->held);
+		http_cancel(f->call);
+		timer_set(f->loop, &f->guard, 50 * NSEC_PER_MSEC, guard, f);
+		loop_run(f->loop); /* until the server has seen it, or not: both must do */
+		if (watched)
+			http_conn_on_gone(held, gone, f);
+		http_accept_body(held, LARGE);
+		if (watched && f->n_gone == 0)
+			run(f);
+	}
+	assert_int_equal(f->n_gone, 1);
+	call(f, "PUT", "/now", "abc", 3);
+	assert_int_equal(f->status, 200);
+}
+
 static void port_in_use_names_the_address(void **state)
 {
 	struct fixture *f = *state;
@@ -1415,6 +1521,9 @@ int main(void)
 		T(half_closed_client_still_gets_its_answer),
 		T(cut_request_is_dropped),
 		T(expect_100_continue),
+		T(a_head_decides_how_large_the_body_may_be),
+		T(a_refused_body_ends_the_connection),
+		T(who_waits_for_the_word_may_leave),
 		T(port_in_use_names_the_address),
 		T(tls_by_ip),
 		T(tls_by_name_other_than_the_address),
