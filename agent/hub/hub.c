@@ -7,6 +7,7 @@
 #include "hub/ingest/ingest.h"
 #include "hub/status/status.h"
 #include "hub/store/store.h"
+#include "hub/symbols/symbols.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #define INGEST_AUDIENCE "podflame-ingest"
 #define WRITER_BYTES	(128u << 20)
 #define QUERY_BYTES	(16u << 20)
+#define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20)) /* bodies that wait to be written */
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 
 struct hub {
@@ -23,7 +25,8 @@ struct hub {
 	bool local;
 	struct store *store;
 	int lock_fd; /* one hub a data_dir */
-	struct worker *writer, *query;
+	struct symbols *symbols;
+	struct worker *writer, *query, *uploads;
 	struct ingest *ingest;
 	struct api *api;
 	struct gate *gate; /* of ingest */
@@ -68,20 +71,23 @@ static void auth(const char *authorization, gate_fn *done, void *done_arg, void 
 {
 	struct hub *h = arg;
 
-	gate_check(h->gate, authorization, done, done_arg);
+	static const struct gate_right send = {"create", "profiles"};
+
+	gate_check(h->gate, authorization, &send, done, done_arg);
 }
 
 /* ---- servers ---- */
 
 static int serve(struct hub *h, const char *address, unsigned port, struct tls *tls,
-		 size_t max_body, http_handler_fn *handler, void *arg, struct http_server **ret,
-		 struct field_error *reterr)
+		 size_t max_body, http_handler_fn *head, http_handler_fn *handler, void *arg,
+		 struct http_server **ret, struct field_error *reterr)
 {
 	const struct http_server_config c = {
 		.address = address,
 		.port = (uint16_t)port,
 		.tls = tls,
 		.max_body_bytes = max_body,
+		.head = head,
 		.handler = handler,
 		.arg = arg,
 	};
@@ -95,8 +101,8 @@ static int serve(struct hub *h, const char *address, unsigned port, struct tls *
 
 static int open_api(struct hub *h, struct tls *tls, struct field_error *reterr)
 {
-	return serve(h, h->conf->api_address, h->conf->api_port, tls, 0, api_http, h->api,
-		     &h->api_server, reterr);
+	return serve(h, h->conf->api_address, h->conf->api_port, tls, 0, api_http_head, api_http,
+		     h->api, &h->api_server, reterr);
 }
 
 static void certificate_ready(struct tls *tls, void *arg)
@@ -107,7 +113,7 @@ static void certificate_ready(struct tls *tls, void *arg)
 
 	if (!r)
 		r = serve(h, h->conf->ingest_address, h->conf->ingest_port, tls, OTLP_MAX_BYTES,
-			  ingest_http, h->ingest, &h->ingest_server, &err);
+			  NULL, ingest_http, h->ingest, &h->ingest_server, &err);
 	if (r) {
 		log_err("%s: %s", err.path, err.reason);
 		loop_stop(h->loop, 1);
@@ -145,6 +151,14 @@ static int lock_data_dir(struct hub *h, struct field_error *reterr)
 	return 0;
 }
 
+static int open_symbols(struct hub *h, struct field_error *reterr)
+{
+	_cleanup_free_ char *dir = xasprintf("%s/symbols", h->conf->data_dir);
+	const struct symbols_config c = {dir, h->conf->symbols_max_bytes};
+
+	return symbols_open(&c, &h->symbols, reterr);
+}
+
 static int open_store(struct hub *h, struct field_error *reterr)
 {
 	const struct store_config c = {
@@ -159,7 +173,9 @@ static int open_store(struct hub *h, struct field_error *reterr)
 		return field_error_set(reterr, "data_dir", "%s: %s", h->conf->data_dir,
 				       strerror(-r));
 	r = lock_data_dir(h, reterr);
-	return r ? r : store_open(&c, &h->store, reterr);
+	if (!r)
+		r = store_open(&c, &h->store, reterr);
+	return r ? r : open_symbols(h, reterr);
 }
 
 static int open_modules(struct hub *h)
@@ -173,6 +189,8 @@ static int open_modules(struct hub *h)
 	const struct api_config ac = {
 		.store = h->store,
 		.query = h->query,
+		.symbols = h->symbols,
+		.uploads = h->uploads,
 		.kube = h->local ? NULL : h->kube,
 		.version = PODFLAME_VERSION,
 		.cluster_name = h->kube ? h->conf->cluster_name : "",
@@ -197,7 +215,7 @@ static int open_cluster(struct hub *h)
 {
 	const struct certs_config cc = {h->ns, h->conf->tls_secret, h->conf->ca_configmap,
 					h->conf->service_name};
-	const struct gate_config gc = {h->kube, INGEST_AUDIENCE, "create"};
+	const struct gate_config gc = {h->kube, INGEST_AUDIENCE};
 
 	h->gate = gate_new(&gc);
 	return certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
@@ -242,6 +260,8 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	if (!r)
 		r = worker_new(l, "query", QUERY_BYTES, &h->query);
 	if (!r)
+		r = worker_new(l, "uploads", UPLOAD_BYTES, &h->uploads);
+	if (!r)
 		r = open_modules(h);
 	if (!r)
 		r = open_status(h);
@@ -266,10 +286,12 @@ struct hub *hub_free(struct hub *h)
 	http_server_free(h->api_server);
 	http_server_free(h->ingest_server);
 	worker_free(h->query);
+	worker_free(h->uploads);
 	worker_free(h->writer);
 	api_free(h->api);
 	ingest_free(h->ingest);
 	gate_free(h->gate, false);
+	symbols_close(h->symbols);
 	store_close(h->store);
 	closep(&h->lock_fd);
 	free(h->ns);

@@ -38,15 +38,23 @@ static void handle_health(struct call *c)
 	call_json(c, 200, detail);
 }
 
+static const struct gate_right read_profiles = {"get", "profiles"},
+			       list_symbols = {"get", "symbols"},
+			       put_symbols = {"create", "symbols"},
+			       delete_symbols = {"delete", "symbols"};
+
 static const struct route routes[] = {
-	{"/", "GET", true, handle_page},
-	{"/healthz", "GET", true, handle_health},
-	{"/readyz", "GET", true, handle_health},
-	{"/metrics", "GET", false, handle_metrics},
-	{"/v1/info", "GET", true, handle_info},
-	{"/v1/profile/ProfileTracing", "POST", false, handle_tracing},
-	{"/v1/profile/tags", "GET", false, handle_tags},
-	{"/v1/profile/values", "POST", false, handle_values},
+	{"/", "GET", NULL, handle_page, false},
+	{"/healthz", "GET", NULL, handle_health, false},
+	{"/readyz", "GET", NULL, handle_health, false},
+	{"/metrics", "GET", &read_profiles, handle_metrics, false},
+	{"/v1/info", "GET", NULL, handle_info, false},
+	{"/v1/profile/ProfileTracing", "POST", &read_profiles, handle_tracing, false},
+	{"/v1/profile/tags", "GET", &read_profiles, handle_tags, false},
+	{"/v1/profile/values", "POST", &read_profiles, handle_values, false},
+	{"/v1/symbols", "GET", &list_symbols, handle_symbols_list, false},
+	{"/v1/symbols/", "PUT", &put_symbols, handle_symbols_put, true},
+	{"/v1/symbols/", "DELETE", &delete_symbols, handle_symbols_delete, false},
 };
 
 /* ---- replies ---- */
@@ -70,16 +78,37 @@ void call_free(struct call *c)
 	free(c);
 }
 
+static bool is_at(const struct route *r, const char *path)
+{
+	size_t n = strlen(r->path);
+
+	if (n == 1 || r->path[n - 1] != '/')
+		return streq(r->path, path);
+	return str_has_prefix(path, r->path) && path[n] && !strchr(path + n, '/');
+}
+
+static char *allowed_methods(const char *path)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	buf_puts(&b, "Allow:");
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
+		if (is_at(&routes[i], path))
+			buf_printf(&b, "%s %s", b.data[b.len - 1] == ':' ? "" : ",",
+				   routes[i].method);
+	return buf_steal(&b);
+}
+
 void call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n)
 {
 	const char *all[N_HEADERS + 3];
-	_cleanup_free_ char *allow = c->route ? xasprintf("Allow: %s", c->route->method) : NULL;
+	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
 	size_t i = N_HEADERS;
 
 	memcpy(all, headers, sizeof(headers));
 	if (status == 401)
 		all[i++] = "WWW-Authenticate: Bearer realm=\"podflame\"";
-	if (status == 405 && allow)
+	if (allow)
 		all[i++] = allow;
 	all[i] = NULL;
 	http_reply(c->conn, status, content_type, all, body, n);
@@ -171,12 +200,19 @@ static void checked(int status, const char *node, const char *error, void *arg)
 		   text ? text : error);
 }
 
-static const struct route *find_route(const char *path)
+/* One with this path; with this method, if there is one. */
+static const struct route *find_route(const char *path, const char *method)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
-		if (streq(routes[i].path, path))
-			return &routes[i];
-	return NULL;
+	const struct route *found = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+		if (!is_at(&routes[i], path))
+			continue;
+		found = &routes[i];
+		if (streq(found->method, method))
+			break;
+	}
+	return found;
 }
 
 static struct call *call_new(struct api *a, struct http_conn *conn, const struct http_in *in)
@@ -186,7 +222,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 	*c = (struct call){
 		.api = a,
 		.conn = conn,
-		.route = find_route(in->path),
+		.route = find_route(in->path, in->method),
 		.path = xstrdup(in->path),
 		.body = xmalloc(in->body_bytes + 1),
 		.n_body = in->body_bytes,
@@ -197,12 +233,11 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 	return c;
 }
 
-void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
+/* done, or a refusal: whether this call is for us, and who makes it. */
+static void check(struct call *c, const struct http_in *in, gate_fn *done)
 {
-	struct api *a = arg;
-	struct call *c = call_new(a, conn, in);
+	struct api *a = c->api;
 
-	counter_add(counter("api_requests_total", "path", c->route ? c->route->path : "other"), 1);
 	if (!a->gate &&
 	    ((*in->host && !is_loopback_host(in->host)) || !is_loopback_origin(in->origin))) {
 		counter_add(counter("api_refused_total", "reason", "foreign_host"), 1);
@@ -212,12 +247,74 @@ void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
 		return;
 	}
 	if (c->route && !streq(c->route->method, in->method))
-		call_error(c, "METHOD_NOT_ALLOWED",
-			   streq(c->route->method, "POST") ? "use POST" : "use GET");
-	else if (!a->gate || (c->route && c->route->open))
-		handle(c);
+		call_error(c, "METHOD_NOT_ALLOWED", "another method is needed, see Allow");
+	else if (!a->gate || (c->route && !c->route->right))
+		done(200, "", NULL, c);
 	else
-		gate_check(a->gate, in->authorization, checked, c);
+		gate_check(a->gate, in->authorization, c->route ? c->route->right : &read_profiles,
+			   done, c);
+}
+
+/* Its body is in; from here the number of bytes that wait is what bounds it. */
+static void end_upload(struct api *a, struct http_conn *conn)
+{
+	for (size_t i = 0; i < MAX_UPLOADS; i++) {
+		if (a->uploads[i] != conn)
+			continue;
+		a->uploads[i] = NULL;
+		http_conn_on_gone(conn, NULL, NULL);
+	}
+}
+
+void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
+{
+	struct call *c = call_new(arg, conn, in);
+
+	end_upload(arg, conn);
+	counter_add(counter("api_requests_total", "path", c->route ? c->route->path : "other"), 1);
+	check(c, in, checked);
+}
+
+/* ---- large bodies: only of who may send them, and few at a time ---- */
+
+static void uploader_left(void *arg)
+{
+	struct http_conn **slot = arg;
+
+	*slot = NULL;
+}
+
+static void head_checked(int status, const char *node, const char *error, void *arg)
+{
+	struct call *c = arg;
+
+	if (status != 200) {
+		checked(status, node, error, c);
+		return;
+	}
+	for (size_t i = 0; i < MAX_UPLOADS; i++) {
+		struct http_conn **slot = &c->api->uploads[i];
+
+		if (*slot)
+			continue;
+		*slot = c->conn;
+		http_conn_on_gone(c->conn, uploader_left, slot);
+		http_accept_body(c->conn, SYMBOLS_UPLOAD_BYTES);
+		call_free(c);
+		return;
+	}
+	counter_add(counter("api_refused_total", "reason", "uploads_busy"), 1);
+	call_error(c, "UNAVAILABLE", "other uploads are under way; try again");
+}
+
+void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
+{
+	const struct route *r = find_route(in->path, in->method);
+
+	if (r && r->upload && streq(r->method, in->method))
+		check(call_new(arg, conn, in), in, head_checked);
+	else
+		http_accept_body(conn, QUERY_MAX_BODY_BYTES);
 }
 
 /* ---- life ---- */
@@ -233,7 +330,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
 	a->config.store_note = xstrdup(f->store_note ? f->store_note : "");
 	if (f->kube)
-		a->gate = gate_new(&(struct gate_config){.kube = f->kube, .verb = "get"});
+		a->gate = gate_new(&(struct gate_config){.kube = f->kube});
 	*ret = a;
 	return 0;
 }

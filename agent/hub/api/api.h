@@ -11,6 +11,8 @@ struct api;
 struct api_config {
 	struct store *store;
 	struct worker *query;		/* reads run there */
+	struct symbols *symbols;	/* uploaded files; NULL: they are refused */
+	struct worker *uploads;		/* they are checked and written there */
 	struct kube *kube;		/* TokenReview, SubjectAccessReview; NULL: open (local on loopback) */
 	const char *version;
 	const char *cluster_name;	/* "" in local */
@@ -21,23 +23,28 @@ struct api_config {
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);
-http_handler_fn api_http;		/* arg: struct api * */
+/* For struct http_server_config; arg: struct api *. */
+http_handler_fn api_http, api_http_head;
 /* Node's own debug pages when both roles share a process. */
 void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *arg);
 
 /*
  * A door: sign-in (TokenReview; audience NULL: the API server's own), then the right
- * to `verb` profiles.podflame.io in all namespaces (SubjectAccessReview). Answers are
- * kept: yes 60 s, no 10 s, "could not ask" not at all. fn is called once, maybe at once:
- * status 200, 401, 403, 503; node from the token's node claim, "" if it has none.
+ * to do something with a resource of podflame.io in all namespaces (SubjectAccessReview).
+ * Answers are kept: yes 60 s, no 10 s, "could not ask" not at all. fn is called once, maybe
+ * at once: status 200, 401, 403, 503; node from the token's node claim, "" if it has none.
  */
 struct gate;
 struct gate_config {
 	struct kube *kube;
-	const char *audience, *verb;	/* borrowed for as long as the gate lives */
+	const char *audience;		/* borrowed for as long as the gate lives */
+};
+struct gate_right {			/* static: borrowed until fn is called */
+	const char *verb, *resource;	/* "get", "profiles" */
 };
 struct gate *gate_new(const struct gate_config *c);
 /* answer: who still waits is told 503; else they are forgotten. */
 struct gate *gate_free(struct gate *g, bool answer);
 typedef void gate_fn(int status, const char *node, const char *error, void *arg);
-void gate_check(struct gate *g, const char *authorization, gate_fn *fn, void *arg);
+void gate_check(struct gate *g, const char *authorization, const struct gate_right *right, gate_fn *fn,
+		void *arg);

@@ -4,15 +4,19 @@
 
 #include "hub/api/auth.h"
 #include "hub/query/query.h"
+#include "hub/symbols/symbols.h"
 
 struct debug_page {
 	char *path;
 	json_t *(*fn)(void *arg);
 	void *arg;
 };
+/* Bodies of uploads are large: few are in memory at a time. */
+#define MAX_UPLOADS 2
 struct api {
 	struct api_config config; /* strings copied */
 	struct gate *gate;	  /* NULL: open */
+	struct http_conn *uploads[MAX_UPLOADS]; /* whose body may be large; NULL: free */
 	struct debug_page *pages;
 	size_t n_pages, cap_pages;
 };
@@ -26,9 +30,11 @@ struct call {
 	size_t n_body;
 };
 struct route {
-	const char *path, *method;
-	bool open; /* no sign-in */
+	const char *path; /* ends in '/': and one more part */
+	const char *method;
+	const struct gate_right *right; /* NULL: no sign-in */
 	void (*handle)(struct call *c);
+	bool upload;
 };
 
 void call_free(struct call *c); /* whose caller has left: there is no reply */
@@ -41,5 +47,9 @@ void call_json(struct call *c, int status, json_t *body); /* takes body */
 void handle_tracing(struct call *c);
 void handle_values(struct call *c);
 void handle_tags(struct call *c);
+/* symbols.c: uploaded symbol files */
+void handle_symbols_list(struct call *c);
+void handle_symbols_put(struct call *c);
+void handle_symbols_delete(struct call *c);
 /* metrics.c: Prometheus text */
 void handle_metrics(struct call *c);

@@ -4,6 +4,9 @@
  * server of Kubernetes is a stub of kube_request here.
  */
 #include "hub/api/api.h"
+#include "hub/symbols/symbols.h"
+#include "hub/symbols/testindex.h"
+#include "lib/base/testdir.h"
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -12,12 +15,15 @@
 
 #include <cmocka.h>
 
-#define T0 1700000000
+#define T0	 1700000000
+#define BUILD_ID "00112233445566778899aabbccddeeff00112233"
 
 struct fixture {
 	struct loop *loop;
 	struct store *store;
-	struct worker *query;
+	struct symbols *symbols;
+	char dir[TESTDIR_BYTES];
+	struct worker *query, *uploads;
 	struct api *api;
 	struct http_server *server;
 	struct http_client *client;
@@ -27,7 +33,7 @@ struct fixture {
 	json_t *json;
 };
 
-/* ---- a Kubernetes that knows four tokens ---- */
+/* ---- a Kubernetes that knows five tokens ---- */
 
 static struct {
 	struct loop *loop;
@@ -59,25 +65,28 @@ static json_t *review(const char *path, const json_t *body)
 	const char *token = json_str_at(body, "spec.token", "");
 	const char *audience =
 		json_string_value(json_array_get(json_at(body, "spec.audiences"), 0));
-	const char *user = json_str_at(body, "spec.user", ""), *verb;
+	const char *user = json_str_at(body, "spec.user", ""), *verb, *resource;
 	bool for_ingest = streq(token, "agent") || streq(token, "stranger");
 
 	if (cluster.down)
 		return NULL;
 	if (strstr(path, "subjectaccessreviews")) {
 		cluster.n_access++;
-		assert_string_equal(json_str_at(body, "spec.resourceAttributes.resource", ""),
-				    "profiles");
+		resource = json_str_at(body, "spec.resourceAttributes.resource", "");
 		assert_string_equal(json_str_at(body, "spec.resourceAttributes.group", ""),
 				    "podflame.io");
 		verb = json_str_at(body, "spec.resourceAttributes.verb", "");
 		if (streq(verb, "get"))
 			assert_int_equal(json_array_size(json_at(body, "spec.groups")), 1);
+		if (streq(resource, "symbols"))
+			return json_pack("{s:{s:b}}", "status", "allowed", streq(user, "uploader"));
+		assert_string_equal(resource, "profiles");
 		return json_pack("{s:{s:b}}", "status", "allowed",
 				 streq(user, streq(verb, "get") ? "viewer" : "agent"));
 	}
 	cluster.n_token++;
-	if (!streq(token, "viewer") && !streq(token, "nobody") && !for_ingest)
+	if (!streq(token, "viewer") && !streq(token, "uploader") && !streq(token, "nobody") &&
+	    !for_ingest)
 		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
 	if (audience)
 		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
@@ -114,6 +123,11 @@ static void fill(struct store *s)
 {
 	struct frame frames[] = {{.kind = FRAME_APP, .name = "main"},
 				 {.kind = FRAME_LIBRARY, .name = "write"}};
+	struct frame stripped[] = {{.kind = FRAME_APP, .name = "main"},
+				   {.kind = FRAME_APP,
+				    .module = "/bin/stripped",
+				    .build_id = BUILD_ID,
+				    .address = 0x1011}};
 	struct batch *b = batch_new();
 	struct profile *p = batch_profile(b);
 	struct profile_sample *sample;
@@ -131,6 +145,18 @@ static void fill(struct store *s)
 	sample->value = 10101;
 	sample->n_samples = 1;
 	assert_int_equal(batch_stack(b, frames, ARRAY_SIZE(frames), &sample->stack), 0);
+	p = batch_profile(b);
+	p->event = EVENT_ON_CPU;
+	p->id[0] = 1;
+	p->end_ns = (T0 + 5000) * NSEC_PER_SEC; /* outside of QUERY */
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "stripped");
+	p->process_id = 8;
+	sample = profile_add(b, p);
+	sample->cpu = -1;
+	sample->value = 20202;
+	sample->n_samples = 2;
+	assert_int_equal(batch_stack(b, stripped, ARRAY_SIZE(stripped), &sample->stack), 0);
 	assert_int_equal(store_write(s, b, &n_new), 0);
 	batch_free(b);
 }
@@ -139,7 +165,9 @@ static int setup_with(void **state, struct kube *kube)
 {
 	struct fixture *f = xcalloc(1, sizeof(*f));
 	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
-	struct http_server_config server = {.address = "127.0.0.1", .handler = api_http};
+	struct http_server_config server = {
+		.address = "127.0.0.1", .head = api_http_head, .handler = api_http};
+	struct symbols_config symbols = {.dir = f->dir, .max_bytes = 1 << 20};
 	struct http_client_config client = {.address = "127.0.0.1"};
 	struct api_config ac = {.kube = kube,
 				.version = "9.9.9",
@@ -154,7 +182,12 @@ static int setup_with(void **state, struct kube *kube)
 	assert_int_equal(store_open(&sc, &f->store, &e), 0);
 	fill(f->store);
 	assert_int_equal(worker_new(f->loop, "query", 1 << 20, &f->query), 0);
+	assert_int_equal(worker_new(f->loop, "uploads", 2 * SYMBOLS_UPLOAD_BYTES, &f->uploads), 0);
+	assert_int_equal(testdir_make(f->dir), 0);
+	assert_int_equal(symbols_open(&symbols, &f->symbols, &e), 0);
 	ac.store = f->store;
+	ac.symbols = f->symbols;
+	ac.uploads = f->uploads;
 	ac.query = f->query;
 	assert_int_equal(api_new(f->loop, &ac, &f->api), 0);
 	server.arg = f->api;
@@ -184,6 +217,9 @@ static int teardown(void **state)
 	http_client_free(f->client);
 	http_server_free(f->server);
 	worker_free(f->query);
+	worker_free(f->uploads);
+	symbols_close(f->symbols);
+	assert_int_equal(testdir_remove(f->dir), 0);
 	api_free(f->api);
 	store_close(f->store);
 	loop_free(f->loop);
@@ -206,15 +242,15 @@ static void done(int status, const char *body, size_t n, const char *error, void
 	loop_stop(f->loop, 0);
 }
 
-static int ask(struct fixture *f, const char *method, const char *path, const char *header,
-	       const char *body)
+static int ask_bytes(struct fixture *f, const char *method, const char *path, const char *header,
+		     const void *body, size_t n)
 {
 	const char *const headers[] = {header, NULL};
 	struct http_request r = {.method = method,
 				 .path = path,
 				 .headers = headers,
 				 .body = body,
-				 .body_bytes = body ? strlen(body) : 0,
+				 .body_bytes = n,
 				 .on_done = done,
 				 .arg = f};
 	struct http_call *call;
@@ -222,6 +258,12 @@ static int ask(struct fixture *f, const char *method, const char *path, const ch
 	assert_int_equal(http_send(f->client, &r, &call), 0);
 	assert_int_equal(loop_run(f->loop), 0);
 	return f->status;
+}
+
+static int ask(struct fixture *f, const char *method, const char *path, const char *header,
+	       const char *body)
+{
+	return ask_bytes(f, method, path, header, body, body ? strlen(body) : 0);
 }
 
 #define QUERY                                                                                      \
@@ -310,7 +352,7 @@ static void metrics(void **state)
 
 	assert_int_equal(ask(f, "GET", "/metrics", NULL, NULL), 200);
 	assert_non_null(strstr(f->body, "# TYPE podflame_store_profiles_total counter\n"
-					"podflame_store_profiles_total 1\n"));
+					"podflame_store_profiles_total 2\n"));
 	assert_non_null(strstr(f->body, "podflame_api_requests_total{path=\"/metrics\"}"));
 }
 
@@ -411,6 +453,135 @@ static void no_answer_is_no_entry(void **state)
 	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 200);
 }
 
+/* ---- uploaded symbols ---- */
+
+#define SYMBOLS "/v1/symbols/" BUILD_ID
+#define STRIPPED_QUERY                                                                             \
+	"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","                   \
+	"\"time_start\":1700004000,\"time_end\":1700006000,\"result_format\":\"flat\"}"
+
+static int upload(struct fixture *f, const char *path, const char *header)
+{
+	size_t n;
+	_cleanup_free_ void *body = test_upload(BUILD_ID, &n);
+
+	return ask_bytes(f, "PUT", path, header, body, n);
+}
+
+static void assert_functions(struct fixture *f, const char *functions, int64_t unnamed)
+{
+	_cleanup_free_ char *text = NULL;
+
+	assert_int_equal(ask(f, "POST", TRACING, NULL, STRIPPED_QUERY), 200);
+	text = json_dumps(json_at(f->json, "result.functions"), JSON_COMPACT);
+	assert_string_equal(text, functions);
+	assert_int_equal(json_int_at(f->json, "summary.unnamed_samples", -1), unnamed);
+}
+
+static void uploads_name_what_is_stored(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_functions(f, "[\"stripped\",\"[/bin/stripped]\",\"main\"]", 2);
+	assert_int_equal(upload(f, SYMBOLS, NULL), 200);
+	assert_functions(f, "[\"stripped\",\"inner()\",\"app::work()\",\"main\"]", 0);
+	assert_int_equal(ask(f, "GET", "/v1/symbols", NULL, NULL), 200);
+	assert_int_equal(json_array_size(json_object_get(f->json, "result")), 1);
+	assert_non_null(strstr(f->body, BUILD_ID));
+	assert_int_equal(ask(f, "DELETE", SYMBOLS, NULL, NULL), 200);
+	assert_functions(f, "[\"stripped\",\"[/bin/stripped]\",\"main\"]", 2);
+	assert_int_equal(ask(f, "DELETE", SYMBOLS, NULL, NULL), 404);
+}
+
+static void bad_uploads(void **state)
+{
+	static const char *const bad[] = {"/v1/symbols/xyz", "/v1/symbols/0011", "/v1/symbols/.."};
+	struct fixture *f = *state;
+	_cleanup_free_ char *large = xcalloc(1, SYMBOLS_UPLOAD_BYTES + 1);
+	struct test_index index = test_index("0011");
+	size_t n;
+	_cleanup_free_ void *other = test_compressed(&index, sizeof(index), &n);
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(upload(f, bad[i], NULL), 400);
+	assert_int_equal(ask(f, "PUT", SYMBOLS, NULL, "no index"), 400);
+	assert_non_null(strstr(f->body, "zstd"));
+	assert_int_equal(ask_bytes(f, "PUT", SYMBOLS, NULL, other, n), 400);
+	assert_non_null(strstr(f->body, "build id '0011'"));
+	assert_int_equal(ask_bytes(f, "PUT", SYMBOLS, NULL, large, SYMBOLS_UPLOAD_BYTES + 1), 413);
+	assert_int_equal(ask_bytes(f, "PUT", SYMBOLS, NULL, large, SYMBOLS_UPLOAD_BYTES), 400);
+	assert_int_equal(ask_bytes(f, "POST", TRACING, NULL, large, 2 << 20), 413);
+	assert_int_equal(ask(f, "POST", SYMBOLS, NULL, "x"), 405);
+	assert_int_equal(ask(f, "PUT", "/v1/symbols/", NULL, "x"), 404);
+	assert_int_equal(ask(f, "PUT", "/v1/symbols/a/b", NULL, "x"), 404);
+	assert_int_equal(upload(f, SYMBOLS, "Origin: http://evil.example"), 403);
+}
+
+static void uploads_want_their_own_right(void **state)
+{
+	static const char uploader[] = "Authorization: Bearer uploader";
+	static const char viewer[] = "Authorization: Bearer viewer";
+	struct fixture *f = *state;
+
+	assert_int_equal(upload(f, SYMBOLS, NULL), 401);
+	assert_int_equal(upload(f, SYMBOLS, viewer), 403);
+	assert_non_null(strstr(f->body, "verb create on symbols.podflame.io"));
+	assert_int_equal(upload(f, SYMBOLS, uploader), 200);
+	assert_int_equal(ask(f, "GET", "/v1/symbols", viewer, NULL), 403);
+	assert_int_equal(ask(f, "GET", "/v1/symbols", uploader, NULL), 200);
+	assert_int_equal(ask(f, "DELETE", SYMBOLS, viewer, NULL), 403);
+	assert_int_equal(ask(f, "DELETE", SYMBOLS, uploader, NULL), 200);
+	assert_int_equal(ask(f, "POST", TRACING, uploader, STRIPPED_QUERY), 403);
+}
+
+/* Who has no right cannot make the hub take a large body. */
+static void a_large_body_waits_for_the_right(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *large = xcalloc(1, 8 << 20);
+
+	assert_int_equal(
+		ask_bytes(f, "PUT", SYMBOLS, "Authorization: Bearer wrong", large, 8 << 20), 401);
+	assert_int_equal(
+		ask_bytes(f, "PUT", SYMBOLS, "Authorization: Bearer nobody", large, 8 << 20), 403);
+	cluster.down = true;
+	assert_int_equal(
+		ask_bytes(f, "PUT", SYMBOLS, "Authorization: Bearer uploader", large, 8 << 20),
+		503);
+}
+
+/* More at a time than there is memory for are told to wait; who leaves makes room. */
+static void few_uploads_at_a_time(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *busy = counter("api_refused_total", "reason", "uploads_busy");
+	uint64_t n_busy = counter_get(busy);
+	_cleanup_free_ char *large = xcalloc(1, (16u << 20));
+	struct http_request r = {.method = "PUT",
+				 .path = SYMBOLS,
+				 .body = large,
+				 .body_bytes = (16u << 20),
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *calls[6];
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		assert_int_equal(http_send(f->client, &r, &calls[i]), 0);
+	loop_run(f->loop); /* the first answer is a refusal */
+	assert_int_equal(f->status, 503);
+	assert_true(counter_get(busy) > n_busy);
+	http_client_free(f->client);
+	assert_int_equal(
+		http_client_new(f->loop,
+				&(struct http_client_config){.address = "127.0.0.1",
+							     .port = http_server_port(f->server)},
+				&f->client),
+		0);
+	for (int i = 0; i < 200 && upload(f, SYMBOLS, NULL) == 503; i++)
+		; /* until the server has seen that they are gone */
+	assert_int_equal(f->status, 200);
+}
+
 struct gate_got {
 	struct loop *loop;
 	int status;
@@ -429,19 +600,21 @@ static void gate_got(int status, const char *node, const char *error, void *arg)
 
 static void audience_right_and_node(void **state)
 {
-	const struct gate_config c = {(struct kube *)&cluster, "podflame-ingest", "create"};
+	const struct gate_config c = {(struct kube *)&cluster, "podflame-ingest"};
+	const struct gate_right send = {"create", "profiles"};
 	struct fixture *f = *state;
 	struct gate_got g = {.loop = f->loop};
 	struct gate *gate = gate_new(&c);
 
-	gate_check(gate, "Bearer agent", gate_got, &g);
+	gate_check(gate, "Bearer agent", &send, gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 200);
 	assert_string_equal(g.node, "n1");
-	gate_check(gate, "Bearer viewer", gate_got, &g); /* good, but not made for this */
+	gate_check(gate, "Bearer viewer", &send, gate_got, &g); /* good, but not made for this */
 	loop_run(f->loop);
 	assert_int_equal(g.status, 401);
-	gate_check(gate, "Bearer stranger", gate_got, &g); /* made for this, without the right */
+	gate_check(gate, "Bearer stranger", &send, gate_got,
+		   &g); /* made for this, without the right */
 	loop_run(f->loop);
 	assert_int_equal(g.status, 403);
 	gate_free(gate, false);
@@ -545,6 +718,11 @@ int main(void)
 		LOCAL(debug_pages),
 		LOCAL(foreign_hosts_are_refused),
 		LOCAL(callers_may_leave),
+		LOCAL(uploads_name_what_is_stored),
+		LOCAL(bad_uploads),
+		LOCAL(few_uploads_at_a_time),
+		CLUSTER(uploads_want_their_own_right),
+		CLUSTER(a_large_body_waits_for_the_right),
 		CLUSTER(pages_without_sign_in),
 		CLUSTER(every_endpoint_wants_the_right),
 		CLUSTER(refusals_say_what_to_do),

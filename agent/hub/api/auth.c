@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sign-in (TokenReview) and the right to read or send profiles (SubjectAccessReview on
- * profiles.podflame.io in all namespaces). Nothing is allowed on an answer that could
+ * Sign-in (TokenReview) and the right to do what is asked for (SubjectAccessReview on a
+ * resource of podflame.io in all namespaces). Nothing is allowed on an answer that could
  * not be had.
  */
 #include "hub/api/auth.h"
@@ -15,11 +15,11 @@
 struct gate {
 	struct gate_config config;
 	struct reviews *tokens, *access;
-	char *forbidden; /* what a user without the right is told */
 };
 
 struct gate_call {
 	struct gate *gate;
+	const struct gate_right *right;
 	gate_fn *fn;
 	void *arg;
 	char *node;
@@ -87,17 +87,16 @@ static json_t *token_review(const char *token, const char *audience)
 
 static void judge_access(const json_t *status, struct verdict *v, void *arg)
 {
+	(void)arg;
 	v->status = json_bool_at(status, "allowed", false) ? 200 : 403;
-	if (v->status == 403)
-		v->error = ((const struct gate *)arg)->forbidden;
 }
 
 /* "username" of a TokenReview is "user" of a SubjectAccessReview; the rest has the same names. */
-static json_t *access_review(const json_t *user, const char *verb)
+static json_t *access_review(const json_t *user, const struct gate_right *right)
 {
 	json_t *spec = json_pack("{s:{s:s, s:s, s:s}, s:O}", "resourceAttributes", "group",
-				 "podflame.io", "resource", "profiles", "verb", verb, "user",
-				 json_object_get(user, "username"));
+				 "podflame.io", "resource", right->resource, "verb", right->verb,
+				 "user", json_object_get(user, "username"));
 	static const char *const same[] = {"uid", "groups", "extra"};
 
 	for (size_t i = 0; spec && i < ARRAY_SIZE(same); i++) {
@@ -117,8 +116,13 @@ static json_t *access_review(const json_t *user, const char *verb)
 static void finish(const struct verdict *v, void *arg)
 {
 	struct gate_call *c = arg;
+	_cleanup_free_ char *forbidden = NULL;
 
-	c->fn(v->status, c->node ? c->node : "", v->error, c->arg);
+	if (v->status == 403)
+		forbidden = xasprintf("this user may not do that: a ClusterRole with verb %s on "
+				      "%s.podflame.io is needed",
+				      c->right->verb, c->right->resource);
+	c->fn(v->status, c->node ? c->node : "", forbidden ? forbidden : v->error, c->arg);
 	free(c->node);
 	free(c);
 }
@@ -127,7 +131,7 @@ static void user_known(const struct verdict *v, void *arg)
 {
 	struct gate_call *c = arg;
 	const json_t *claim = json_object_get(json_object_get(v->user, "extra"), NODE_CLAIM);
-	json_t *object = v->status == 200 ? access_review(v->user, c->gate->config.verb) : NULL;
+	json_t *object = v->status == 200 ? access_review(v->user, c->right) : NULL;
 	_cleanup_free_ char *key = object ? json_dumps(object, JSON_SORT_KEYS) : NULL;
 	const struct verdict odd = {.status = 503,
 				    .error = "the API server named no user for the token"};
@@ -141,7 +145,8 @@ static void user_known(const struct verdict *v, void *arg)
 	reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
 }
 
-void gate_check(struct gate *g, const char *authorization, gate_fn *fn, void *arg)
+void gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
+		gate_fn *fn, void *arg)
 {
 	const char *error, *token = bearer(authorization, &error);
 	json_t *object = token ? token_review(token, g->config.audience) : NULL;
@@ -152,7 +157,7 @@ void gate_check(struct gate *g, const char *authorization, gate_fn *fn, void *ar
 		return;
 	}
 	c = xcalloc(1, sizeof(*c));
-	*c = (struct gate_call){g, fn, arg, NULL};
+	*c = (struct gate_call){g, right, fn, arg, NULL};
 	reviews_ask(g->tokens, token, strlen(token), object, user_known, c);
 }
 
@@ -169,13 +174,9 @@ struct gate *gate_new(const struct gate_config *c)
 		.kube = c->kube,
 		.path = "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 		.judge = judge_access,
-		.judge_arg = g,
 	};
 
 	g->config = *c;
-	g->forbidden = xasprintf("this user may not do that: a ClusterRole with verb %s on "
-				 "profiles.podflame.io is needed",
-				 c->verb);
 	g->tokens = reviews_new(&tokens);
 	g->access = reviews_new(&access);
 	return g;
@@ -188,7 +189,6 @@ struct gate *gate_free(struct gate *g, bool answer)
 	/* in this order: what ends the first asks nothing of the second any more */
 	reviews_free(g->tokens, answer);
 	reviews_free(g->access, answer);
-	free(g->forbidden);
 	free(g);
 	return NULL;
 }

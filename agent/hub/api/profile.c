@@ -14,6 +14,7 @@ struct query_job {
 	struct job job;
 	struct call *call;
 	struct store *store;
+	struct symbols *symbols; /* NULL: none */
 	struct tracing_request tracing;
 	struct values_request values;
 	char *reply;
@@ -51,6 +52,7 @@ static void post(struct call *c, void (*run)(struct job *))
 	q->job = (struct job){.run = run, .done = query_done, .n_bytes = sizeof(*q) + c->n_body};
 	q->call = c;
 	q->store = c->api->config.store;
+	q->symbols = c->api->config.symbols;
 	if (worker_post(c->api->config.query, &q->job) == 0) {
 		http_conn_on_gone(c->conn, caller_left, q);
 		return;
@@ -85,6 +87,7 @@ static void run_tracing(struct job *job)
 	struct query_job *q = (struct query_job *)job;
 	struct store_summary s = {0};
 	struct field_error e = {0};
+	struct symbols_names *names = NULL;
 	struct adding a;
 
 	if (atomic_load(&q->given_up))
@@ -95,12 +98,17 @@ static void run_tracing(struct job *job)
 	}
 	q->tracing.selection->given_up = &q->given_up;
 	a = (struct adding){tree_new(), q->tracing.max_kernel_stack_depth};
+	if (q->symbols && symbols_any(q->symbols)) {
+		names = symbols_names_new(q->symbols);
+		tree_set_names(a.tree, symbols_name, names);
+	}
 	if (store_read(q->store, q->tracing.selection, add_row, &a, &s, &e))
 		q->reply = tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
 	else
 		q->reply = tracing_reply(a.tree, &q->tracing, &s, &q->http, &q->n_reply);
 	store_summary_done(&s);
 	tree_free(a.tree);
+	symbols_names_free(names);
 }
 
 void handle_tracing(struct call *c)

@@ -53,6 +53,12 @@ void values_request_done(struct values_request *r);
 struct tree;
 struct tree *tree_new(void);
 struct tree *tree_free(struct tree *t);
+/*
+ * Asked for each frame without a name: the frames that take its place, root first, which live as
+ * long as rows are added; 0: the frame stays. NULL: nobody is asked.
+ */
+typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
+void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
 int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /* {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text, caller frees. */
 char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s,

@@ -409,6 +409,7 @@ static int http_of(const char *status)
 	} table[] = {
 		{"INVALID_POST_DATA", 400}, {"RESOURCE_NOT_FOUND", 404}, {"UNAUTHORIZED", 401},
 		{"FORBIDDEN", 403},	    {"METHOD_NOT_ALLOWED", 405}, {"UNAVAILABLE", 503},
+		{"TOO_LARGE", 413},	    {"STORE_FULL", 507},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)

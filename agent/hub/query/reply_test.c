@@ -296,6 +296,69 @@ static void deep_stack(void **state)
 	tree_free(t);
 }
 
+/* A stand-in for uploaded symbols: two frames for build id "known". */
+static size_t two_names(const struct frame *f, void *arg, const struct frame **ret)
+{
+	static const struct frame names[] = {{.kind = FRAME_APP, .name = "outer"},
+					     {.kind = FRAME_APP, .name = "inner", .inlined = true}};
+
+	++*(unsigned *)arg;
+	*ret = names;
+	return str_equal(f->build_id, "known") ? 2 : 0;
+}
+
+static void names_come_when_asked(void **state)
+{
+	const struct frame named = {.kind = FRAME_APP, .name = "main"};
+	const struct frame known = {.kind = FRAME_APP, .module = "/bin/a", .build_id = "known"};
+	const struct frame other = {.kind = FRAME_APP, .module = "/bin/b", .build_id = "other"};
+	const struct frame *const first[] = {&known, &named}, *const second[] = {&named, &other};
+	struct store_row row = {.app_service = "a", .frames = first, .n_frames = 2, .value = 1};
+	struct tree *t = tree_new();
+	unsigned n_asked = 0;
+
+	(void)state;
+	row.n_samples = 5;
+	tree_set_names(t, two_names, &n_asked);
+	assert_int_equal(tree_add(t, &row, -1), 0);
+	row.frames = second;
+	row.n_samples = 7;
+	assert_int_equal(tree_add(t, &row, -1), 0);
+	assert_int_equal(n_asked, 2); /* never for a frame that has its name */
+	assert_int_equal(t->n_functions, 5);
+	assert_string_equal(t->functions[1], "main");
+	assert_string_equal(t->functions[2], "inner");
+	assert_string_equal(t->functions[3], "outer");
+	assert_string_equal(t->functions[4], "[/bin/b]");
+	assert_int_equal(t->n_unnamed, 7);
+	/* outer;inner;main and main;[/bin/b] */
+	assert_int_equal(t->n_nodes, 6);
+	assert_int_equal(t->nodes[t->nodes[1].parent].function, 2);
+	tree_free(t);
+}
+
+/* What is inlined never takes the level of a frame that follows. */
+static void inlined_names_leave_room(void **state)
+{
+	static const struct frame unknown = {.kind = FRAME_APP, .build_id = "known"};
+	static const struct frame leaf = {.kind = FRAME_APP, .name = "leaf"};
+	static const struct frame *frames[STACK_MAX_FRAMES];
+	struct store_row row = {
+		.app_service = "a", .frames = frames, .n_frames = STACK_MAX_FRAMES, .value = 1};
+	struct tree *t = tree_new();
+	unsigned n_asked = 0;
+
+	(void)state;
+	for (size_t i = 0; i < STACK_MAX_FRAMES; i++)
+		frames[i] = i + 1 < STACK_MAX_FRAMES ? &unknown : &leaf;
+	tree_set_names(t, two_names, &n_asked);
+	assert_int_equal(tree_add(t, &row, -1), 0);
+	assert_int_equal(n_asked, STACK_MAX_FRAMES - 1);
+	assert_string_equal(t->functions[1], "leaf");
+	assert_int_equal(t->n_nodes, 1 + STACK_MAX_FRAMES + 2);
+	tree_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +372,8 @@ int main(void)
 		cmocka_unit_test(bad_utf8_and_debug),
 		cmocka_unit_test(node_limit),
 		cmocka_unit_test(deep_stack),
+		cmocka_unit_test(names_come_when_asked),
+		cmocka_unit_test(inlined_names_leave_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,6 +155,24 @@ static void put_head(struct levels *l, const struct stack_head *h)
 	}
 }
 
+/* The function and what is inlined there, with a level left for each of n_after frames; false: no name. */
+static bool put_named(struct tree *t, struct levels *l, const struct frame *f, size_t n_after)
+{
+	const struct frame *named;
+	size_t n = t->names(f, t->names_arg, &named), left = MAX_LEVELS - l->n;
+	size_t room = left > n_after ? left - n_after : 1;
+
+	if (n > room) {
+		counter_add(counter("inlined_frames_dropped_total", NULL, NULL), n - room);
+		n = room;
+	}
+	for (size_t i = 0; i < n; i++) {
+		frame_render(&named[i], false, &l->text);
+		end_level(l);
+	}
+	return n > 0;
+}
+
 static void put_frames(struct tree *t, struct levels *l, const struct store_row *row,
 		       int max_kernel)
 {
@@ -164,13 +182,16 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 	for (size_t i = 0; i < row->n_frames && l->n < MAX_LEVELS; i++) {
 		const struct frame *f = row->frames[i];
 		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;
+		bool outermost = user && !user_seen;
 
 		marked |= f->kind == FRAME_MARKER;
+		user_seen |= user;
+		if (!f->name && t->names && put_named(t, l, f, row->n_frames - i - 1))
+			continue;
 		unnamed |= !f->name;
 		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)
 			continue;
-		frame_render(f, user && !user_seen, &l->text);
-		user_seen |= user;
+		frame_render(f, outermost, &l->text);
 		end_level(l);
 	}
 	t->n_marked += marked ? row->n_samples : 0;
@@ -236,6 +257,12 @@ static void make_path(struct tree *t, const uint32_t *functions, size_t from, si
 		}
 		t->child_slots[child_slot(t, t->nodes[path[i]].parent, functions[i])] = path[i] + 1;
 	}
+}
+
+void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg)
+{
+	t->names = fn;
+	t->names_arg = arg;
 }
 
 int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)

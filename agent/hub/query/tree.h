@@ -26,6 +26,8 @@ struct tree {
 	uint64_t n_cut_rows;	      /* rows whose stack is not there in full */
 	uint64_t n_marked, n_unnamed; /* samples with a marker frame; with an unresolved one */
 	uint64_t seed;
+	tree_names_fn *names; /* of frames without one; NULL: none */
+	void *names_arg;
 };
 #define TREE_MAX_NAMES 10 /* in the root's name */
 #define TREE_MAX_APPS  100000

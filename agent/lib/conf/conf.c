@@ -84,6 +84,8 @@ static const struct key keys[] = {
 	 "profiles older than this are deleted"},
 	{"store.max_bytes", BYTES, AT(store_max_bytes), "10Gi", 16, 1 << 24, NULL,
 	 "the oldest are deleted beyond this"},
+	{"store.symbols_max_bytes", BYTES, AT(symbols_max_bytes), "1Gi", 1, 1 << 24, NULL,
+	 "of uploaded symbol files; beyond this they are refused"},
 	{"store.note", STRING, AT(store_note), "", 0, 0, NULL, "a sentence that the page shows"},
 	{"api.address", STRING, AT(api_address), "127.0.0.1", 0, 0, NULL, "API and page"},
 	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL, "0: any free one"},

@@ -31,7 +31,7 @@ struct config {
 	/* hub */
 	char *data_dir;
 	char *store_kind;
-	uint64_t store_retention_ns, store_max_bytes;
+	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;
 	char *api_address, *ingest_address;
 	unsigned api_port, ingest_port;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names for the frames of one query: each address is looked up once, each name made readable once. */
+#include "hub/symbols/symbols.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+struct file { /* an index that a frame asked for; NULL: nobody uploaded it */
+	char *build_id;
+	struct elf_index *index;
+	UT_hash_handle hh;
+};
+
+struct shown {
+	const char *raw; /* in an index */
+	char *text;
+	UT_hash_handle hh;
+};
+
+struct named {
+	const struct frame *key;
+	size_t n;
+	UT_hash_handle hh;
+	struct frame frames[];
+};
+
+struct symbols_names {
+	struct symbols *symbols;
+	struct file *files;
+	struct shown *shown;
+	struct named *named;
+};
+
+struct symbols_names *symbols_names_new(struct symbols *s)
+{
+	struct symbols_names *n = xcalloc(1, sizeof(*n));
+
+	n->symbols = s;
+	return n;
+}
+
+struct symbols_names *symbols_names_free(struct symbols_names *n)
+{
+	struct named *a, *next_a;
+	struct shown *b, *next_b;
+	struct file *c, *next_c;
+
+	if (!n)
+		return NULL;
+	HASH_ITER (hh, n->named, a, next_a) {
+		HASH_DEL(n->named, a);
+		free(a);
+	}
+	HASH_ITER (hh, n->shown, b, next_b) {
+		HASH_DEL(n->shown, b);
+		free(b->text);
+		free(b);
+	}
+	HASH_ITER (hh, n->files, c, next_c) {
+		HASH_DEL(n->files, c);
+		elf_index_unref(c->index);
+		free(c->build_id);
+		free(c);
+	}
+	free(n);
+	return NULL;
+}
+
+static const struct elf_index *file_of(struct symbols_names *n, const char *build_id)
+{
+	struct file *f;
+
+	HASH_FIND_STR(n->files, build_id, f);
+	if (!f) {
+		f = xcalloc(1, sizeof(*f));
+		f->build_id = xstrdup(build_id);
+		symbols_index(n->symbols, build_id, &f->index);
+		HASH_ADD_KEYPTR(hh, n->files, f->build_id, strlen(f->build_id), f);
+	}
+	return f->index;
+}
+
+static const char *show(struct symbols_names *n, const char *raw)
+{
+	_cleanup_free_ char *text = NULL;
+	struct shown *s;
+
+	HASH_FIND_PTR(n->shown, &raw, s);
+	if (s)
+		return s->text;
+	text = demangle(raw);
+	s = xcalloc(1, sizeof(*s));
+	s->raw = raw;
+	s->text = text_clean(text ? text : raw);
+	HASH_ADD_PTR(n->shown, raw, s);
+	return s->text;
+}
+
+static void add(struct symbols_names *n, struct named *x, const struct elf_inline *function,
+		bool inlined)
+{
+	struct frame *f = &x->frames[x->n];
+
+	if (!*function->name)
+		return;
+	*f = *x->key;
+	f->name = show(n, function->name);
+	f->file = *function->file ? show(n, function->file) : NULL;
+	f->line = function->line;
+	f->inlined = inlined;
+	x->n++;
+}
+
+static struct named *name(struct symbols_names *n, const struct elf_index *index,
+			  const struct frame *f)
+{
+	struct elf_inline inlines[ELF_INLINES_MAX];
+	struct elf_symbol symbol;
+	struct named *x;
+	size_t n_inlines = 0;
+	bool found = elf_index_symbol(index, f->address, &symbol) == 0;
+
+	if (found)
+		n_inlines = elf_index_inlines(index, f->address, inlines);
+	x = xcalloc(1, sizeof(*x) + (n_inlines + 1) * sizeof(x->frames[0]));
+	x->key = f;
+	if (found)
+		add(n, x, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false);
+	while (x->n && n_inlines-- > 0)
+		add(n, x, &inlines[n_inlines], true);
+	HASH_ADD_PTR(n->named, key, x);
+	return x;
+}
+
+size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret)
+{
+	struct symbols_names *n = arg;
+	const struct elf_index *index;
+	struct named *x;
+
+	if (f->name || !f->build_id || f->kind == FRAME_KERNEL)
+		return 0;
+	index = file_of(n, f->build_id);
+	if (!index)
+		return 0;
+	HASH_FIND_PTR(n->named, &f, x);
+	if (!x)
+		x = name(n, index, f);
+	*ret = x->frames;
+	return x->n;
+}

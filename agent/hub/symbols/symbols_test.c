@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uploaded files: what is kept, for how long, what is refused, and the names they give. */
+#include "hub/symbols/symbols.h"
+#include "hub/symbols/testindex.h"
+#include "lib/base/testdir.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ID    "00112233445566778899aabbccddeeff00112233"
+#define OTHER "ff112233445566778899aabbccddeeff00112233"
+
+struct fixture {
+	char dir[TESTDIR_BYTES];
+	struct symbols_config config;
+	struct symbols *s;
+	struct field_error e;
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+
+	assert_int_equal(testdir_make(f->dir), 0);
+	f->config = (struct symbols_config){xasprintf("%s/a/symbols", f->dir), 1 << 20};
+	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	symbols_close(f->s);
+	free((char *)f->config.dir);
+	assert_int_equal(testdir_remove(f->dir), 0);
+	free(f);
+	return 0;
+}
+
+static int put(struct fixture *f, const char *build_id, const void *data, size_t n)
+{
+	size_t n_compressed;
+	_cleanup_free_ void *compressed = test_compressed(data, n, &n_compressed);
+
+	return symbols_put(f->s, build_id, compressed, n_compressed, &f->e);
+}
+
+static int put_good(struct fixture *f, const char *build_id)
+{
+	struct test_index x = test_index(build_id);
+
+	return put(f, build_id, &x, sizeof(x));
+}
+
+static size_t n_listed(struct fixture *f)
+{
+	_cleanup_json_ json_t *list = symbols_list(f->s);
+
+	return json_array_size(list);
+}
+
+static void kept_until_deleted(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_json_ json_t *list = NULL;
+	struct elf_index *index;
+
+	assert_false(symbols_any(f->s));
+	assert_int_equal(symbols_index(f->s, ID, &index), -ENOENT);
+	assert_int_equal(put_good(f, OTHER), 0);
+	assert_int_equal(put_good(f, ID), 0);
+	assert_true(symbols_any(f->s));
+	list = symbols_list(f->s);
+	assert_int_equal(json_array_size(list), 2);
+	assert_string_equal(json_str_at(json_array_get(list, 0), "build_id", ""), ID);
+	assert_int_equal(json_int_at(json_array_get(list, 0), "bytes", 0),
+			 sizeof(struct test_index));
+	assert_int_not_equal(json_int_at(json_array_get(list, 0), "uploaded", 0), 0);
+	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_string_equal(elf_index_build_id(index), ID);
+	assert_int_equal(symbols_delete(f->s, ID), 0);
+	assert_int_equal(symbols_delete(f->s, ID), -ENOENT);
+	assert_int_equal(symbols_delete(f->s, "../../x"), -ENOENT);
+	assert_int_equal(elf_index_n_symbols(index), 1); /* for who still reads it */
+	elf_index_unref(index);
+	assert_int_equal(symbols_index(f->s, ID, &index), -ENOENT);
+	assert_int_equal(n_listed(f), 1);
+}
+
+static void survive_a_restart(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *leftover = xasprintf("%s/.upload-abcdef", f->config.dir);
+	_cleanup_free_ char *foreign = xasprintf("%s/README", f->config.dir);
+	struct elf_index *index;
+
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(file_write_atomic(leftover, "x", 1, 0600), 0);
+	assert_int_equal(file_write_atomic(foreign, "x", 1, 0600), 0);
+	symbols_close(f->s);
+	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
+	assert_int_equal(n_listed(f), 1);
+	assert_int_equal(access(leftover, F_OK), -1);
+	assert_int_equal(access(foreign, F_OK), 0);
+	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	elf_index_unref(index);
+}
+
+static void an_upload_replaces(void **state)
+{
+	struct fixture *f = *state;
+	struct test_index x = test_index(ID);
+	struct elf_symbol symbol;
+	struct elf_index *index;
+
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	elf_index_unref(index);
+	x.symbol.address = 0x2000;
+	x.header.n[INDEX_symbols] = 1;
+	assert_int_equal(put(f, ID, &x, sizeof(x)), 0);
+	assert_int_equal(n_listed(f), 1);
+	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_int_equal(elf_index_symbol(index, 0x1000, &symbol), -ENOENT);
+	assert_int_equal(elf_index_symbol(index, 0x2000, &symbol), 0);
+	elf_index_unref(index);
+}
+
+static void the_limit_of_all(void **state)
+{
+	struct fixture *f = *state;
+
+	symbols_close(f->s);
+	f->config.max_bytes = 2 * sizeof(struct test_index) - 1;
+	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(put_good(f, ID), 0); /* instead of itself */
+	assert_int_equal(put_good(f, OTHER), -ENOSPC);
+	assert_string_equal(f->e.path, "store.symbols_max_bytes");
+	assert_int_equal(n_listed(f), 1);
+	assert_int_equal(symbols_delete(f->s, ID), 0);
+	assert_int_equal(put_good(f, OTHER), 0);
+}
+
+static void the_limit_of_one(void **state)
+{
+	struct fixture *f = *state;
+	size_t n = SYMBOLS_FILE_BYTES + (1u << 20);
+	_cleanup_free_ char *zeros = xcalloc(1, n);
+
+	assert_int_equal(put(f, ID, zeros, n), -E2BIG); /* a bomb of some KiB */
+	assert_non_null(strstr(f->e.reason, "256 MiB"));
+	assert_int_equal(n_listed(f), 0);
+}
+
+static void lies_are_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct test_index good = test_index(ID), x;
+	size_t n;
+	_cleanup_free_ void *whole = test_upload(ID, &n);
+
+	x = good;
+	x.symbol.name = sizeof(x.strings);
+	assert_int_equal(put(f, ID, &x, sizeof(x)), -EBADMSG);
+	x = good;
+	x.range.node = 1;
+	assert_int_equal(put(f, ID, &x, sizeof(x)), -EBADMSG);
+	x = good;
+	x.header.n[INDEX_symbols] = 1000;
+	assert_int_equal(put(f, ID, &x, sizeof(x)), -EBADMSG);
+	assert_int_equal(put(f, ID, &good, sizeof(good) - 1), -EBADMSG);
+	assert_int_equal(put(f, ID, "", 0), -EBADMSG);
+	assert_int_equal(symbols_put(f->s, ID, "not zstd", 8, &f->e), -EBADMSG);
+	assert_int_equal(symbols_put(f->s, ID, whole, n - 1, &f->e), -EBADMSG);
+	assert_int_equal(put(f, OTHER, &good, sizeof(good)), -EBADMSG);
+	assert_non_null(strstr(f->e.reason, ID));
+	assert_int_equal(n_listed(f), 0);
+	assert_false(symbols_any(f->s));
+}
+
+static void build_ids(void **state)
+{
+	static const char *const bad[] = {"", "abc", "AB", "zz", "../ab", "ab/cd", "ab\n"};
+	struct fixture *f = *state;
+	char id[2 * 65 + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(put_good(f, bad[i]), -EINVAL);
+	memset(id, 'a', sizeof(id) - 1);
+	id[sizeof(id) - 1] = '\0';
+	assert_int_equal(put_good(f, id), -EINVAL);
+	id[2 * 64] = '\0';
+	assert_int_equal(put_good(f, id), 0);
+}
+
+/* Damage on the disk costs its names, not the query. */
+static void damage_is_seen(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *path = xasprintf("%s/" ID ".pfindex", f->config.dir);
+	struct elf_index *index;
+
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(truncate(path, 100), 0);
+	assert_int_equal(symbols_index(f->s, ID, &index), -EBADMSG);
+	assert_int_equal(symbols_index(f->s, ID, &index), -EBADMSG);
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	elf_index_unref(index);
+}
+
+/* More files than stay open at once: all of them answer. */
+static void many_files(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 50; i++) {
+			struct elf_index *index;
+			char id[9];
+
+			snprintf(id, sizeof(id), "%08x", i);
+			if (round == 0) {
+				assert_int_equal(put_good(f, id), 0);
+				continue;
+			}
+			assert_int_equal(symbols_index(f->s, id, &index), 0);
+			assert_string_equal(elf_index_build_id(index), id);
+			elf_index_unref(index);
+		}
+	}
+}
+
+static void names(void **state)
+{
+	struct fixture *f = *state;
+	const struct frame in_inline = {.kind = FRAME_APP, .build_id = ID, .address = 0x1010},
+			   behind_it = {.kind = FRAME_LIBRARY, .build_id = ID, .address = 0x1020},
+			   outside = {.kind = FRAME_APP, .build_id = ID, .address = 0x1100},
+			   other = {.kind = FRAME_APP, .build_id = OTHER, .address = 0x1010},
+			   no_id = {.kind = FRAME_APP, .address = 0x1010},
+			   kernel = {.kind = FRAME_KERNEL, .build_id = ID, .address = 0x1010};
+	struct symbols_names *n;
+	const struct frame *got, *again;
+
+	assert_int_equal(put_good(f, ID), 0);
+	n = symbols_names_new(f->s);
+	assert_int_equal(symbols_name(&in_inline, n, &got), 2);
+	assert_string_equal(got[0].name, "app::work()");
+	assert_string_equal(got[0].file, "work.cc");
+	assert_int_equal(got[0].line, 7);
+	assert_false(got[0].inlined);
+	assert_string_equal(got[1].name, "inner()");
+	assert_int_equal(got[1].line, 3);
+	assert_true(got[1].inlined);
+	assert_int_equal(got[1].kind, FRAME_APP);
+	assert_int_equal(symbols_delete(f->s, ID), 0); /* not for a query that began before */
+	assert_int_equal(symbols_name(&in_inline, n, &again), 2);
+	assert_ptr_equal(got, again);
+	assert_int_equal(symbols_name(&behind_it, n, &got), 1);
+	assert_int_equal(got[0].kind, FRAME_LIBRARY);
+	assert_int_equal(symbols_name(&outside, n, &got), 0); /* never a neighbour */
+	assert_int_equal(symbols_name(&other, n, &got), 0);
+	assert_int_equal(symbols_name(&no_id, n, &got), 0);
+	assert_int_equal(symbols_name(&kernel, n, &got), 0);
+	symbols_names_free(n);
+}
+
+int main(void)
+{
+#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(kept_until_deleted), TEST(survive_a_restart),
+		TEST(an_upload_replaces), TEST(the_limit_of_all),
+		TEST(the_limit_of_one),	  TEST(lies_are_refused),
+		TEST(build_ids),	  TEST(damage_is_seen),
+		TEST(many_files),	  TEST(names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
