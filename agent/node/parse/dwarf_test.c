@@ -696,6 +696,42 @@ static void code_that_is_not_there_is_left_out(void **state)
 	elf_index_unref(i);
 }
 
+/* ---- in the child, with nothing but its system calls ---- */
+
+static void the_child_reads_split_and_compressed_files(void **state)
+{
+	struct parse_debug_files files = {.debug_fd = -1};
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct parser_config c = {0};
+	struct elf_index *i, *first;
+	struct parser *p;
+	int dwo;
+
+	(void)state;
+	write_source("n.c", nested);
+	run("gcc -O2 -g -gz -gsplit-dwarf n.c -o n");
+	assert_int_equal(parser_new(&c, &p), 0);
+	files.main_fd = open_in_dir("n");
+	assert_int_equal(parser_debug(p, &files, &first), 0);
+	assert_int_equal(elf_index_n_wanted(first), 1);
+	dwo = open(elf_index_wanted(first, 0).path, O_RDONLY | O_CLOEXEC);
+	assert_true(dwo >= 0);
+	files.dwo_fds = &dwo;
+	files.n_dwo_fds = 1;
+	assert_int_equal(parser_debug(p, &files, &i), 0);
+	assert_int_equal(elf_index_n_wanted(i), 0);
+	assert_int_equal(chain_at(first, address_of("n", "outer"), chain), 1);
+	assert_string_equal(chain[0].name, "outer");
+	assert_int_equal(chain_at(i, address_of("n", "outer"), chain), 1);
+	assert_int_equal(chain[0].line, 4);
+	assert_int_equal(parser_restarts(p), 0);
+	elf_index_unref(first);
+	elf_index_unref(i);
+	parser_free(p);
+	close(dwo);
+	close(files.main_fd);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -710,7 +746,7 @@ static int remove_dir(void **state)
 	return testdir_remove(dir);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gcc_5),
@@ -734,7 +770,11 @@ int main(void)
 		cmocka_unit_test(a_cycle_of_origins_ends),
 		cmocka_unit_test(nesting_without_end_is_cut),
 		cmocka_unit_test(code_that_is_not_there_is_left_out),
+		cmocka_unit_test(the_child_reads_split_and_compressed_files),
 	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
