@@ -71,12 +71,14 @@ enum feature {
 struct chunk_writer {
 	uint32_t chunk; /* the one at hand */
 	int fd;
-	uint8_t *bytes;		 /* its PF_CHUNK_BYTES */
-	bool dirty;		 /* they are not in the kernel yet */
-	bool is_new;		 /* fd is one of new_fds */
-	uint32_t new_chunks[64]; /* made, but not in the outer map yet */
-	int new_fds[64];
-	size_t n_new;
+	uint8_t *bytes;		  /* its PF_CHUNK_BYTES */
+	bool dirty;		  /* they are not in the kernel yet */
+	bool is_new;		  /* fd is one of told_fds */
+	uint32_t told_chunks[64]; /* the outer map is not told of yet */
+	int told_fds[64];	  /* what they are: made, or empty_fd */
+	size_t n_told;
+	int empty_fd; /* of dropped chunks; -1: not made */
+	uint32_t empty_id;
 };
 
 struct probes {

@@ -2,7 +2,9 @@
 /*
  * tables: the kernel's side of node/unwind's ops. A chunk is an array map of one value, made at
  * its first use; the one written last is kept in a buffer until another's turn or a flush. New
- * chunks become reachable by a flush, many at once: each update of an outer map waits for RCU.
+ * chunks and dropped ones are told to the outer map by a flush, many at once: each update of it
+ * waits for RCU (10 ms). A dropped chunk's place is taken by one empty map for all: batches can
+ * update, but not delete.
  */
 #include "node/probe/internal.h"
 
@@ -45,8 +47,8 @@ static void chunk_close(struct chunk_writer *w)
 /* One by one on kernels that cannot batch updates of an outer map. */
 static int publish_each(struct probes *p, struct chunk_writer *w)
 {
-	for (size_t i = 0; i < w->n_new; i++) {
-		int r = bpf_map_update_elem(chunk_map(p), &w->new_chunks[i], &w->new_fds[i],
+	for (size_t i = 0; i < w->n_told; i++) {
+		int r = bpf_map_update_elem(chunk_map(p), &w->told_chunks[i], &w->told_fds[i],
 					    BPF_ANY);
 
 		if (r)
@@ -55,45 +57,102 @@ static int publish_each(struct probes *p, struct chunk_writer *w)
 	return 0;
 }
 
+static void told_clear(struct chunk_writer *w)
+{
+	for (size_t i = 0; i < w->n_told; i++)
+		if (w->told_fds[i] != w->empty_fd)
+			close(w->told_fds[i]);
+	w->n_told = 0;
+	if (w->is_new) { /* its descriptor is closed now */
+		w->fd = -1;
+		chunk_close(w);
+	}
+}
+
 static int publish(struct probes *p)
 {
 	struct chunk_writer *w = &p->writer;
-	uint32_t n = w->n_new;
+	uint32_t n = w->n_told;
 	int r;
 
 	if (!n)
 		return 0;
-	r = bpf_map_update_batch(chunk_map(p), w->new_chunks, w->new_fds, &n, NULL);
+	r = chunk_put(w);
+	if (r)
+		return r;
+	r = bpf_map_update_batch(chunk_map(p), w->told_chunks, w->told_fds, &n, NULL);
 	if (r)
 		r = publish_each(p, w);
-	for (size_t i = 0; i < w->n_new; i++)
-		close(w->new_fds[i]);
-	w->n_new = 0;
-	if (w->is_new)
-		w->fd = -1;
-	chunk_close(w);
+	told_clear(w);
 	return r;
+}
+
+/* Where the chunk will be in the outer map: a place in told_*, kept for it. */
+static int told_place(struct probes *p, uint32_t chunk, size_t *ret)
+{
+	struct chunk_writer *w = &p->writer;
+	size_t i = 0;
+	int r;
+
+	while (i < w->n_told && w->told_chunks[i] != chunk)
+		i++;
+	if (i == ARRAY_SIZE(w->told_fds)) {
+		r = publish(p);
+		if (r)
+			return r;
+		i = 0;
+	}
+	if (i == w->n_told) {
+		w->told_chunks[w->n_told] = chunk;
+		w->told_fds[w->n_told++] = w->empty_fd;
+	}
+	*ret = i;
+	return 0;
+}
+
+static int chunk_create(const char *name)
+{
+	return bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(uint32_t), PF_CHUNK_BYTES, 1, NULL);
 }
 
 static int chunk_make(struct probes *p, uint32_t chunk)
 {
 	struct chunk_writer *w = &p->writer;
-	int r, fd;
+	int fd = chunk_create("pf_chunk"), r;
+	size_t i;
 
-	if (w->n_new == ARRAY_SIZE(w->new_fds)) {
-		r = publish(p);
-		if (r)
-			return r;
-	}
-	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pf_chunk", sizeof(uint32_t), PF_CHUNK_BYTES, 1,
-			    NULL);
 	if (fd < 0)
 		return fd;
-	w->new_chunks[w->n_new] = chunk;
-	w->new_fds[w->n_new++] = fd;
-	w->fd = fd;
+	r = told_place(p, chunk, &i);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	w->told_fds[i] = w->fd = fd;
 	w->is_new = true;
 	memset(w->bytes, 0, PF_CHUNK_BYTES);
+	return 0;
+}
+
+/* What dropped chunks become, and how it is told from a real one. */
+static int empty_open(struct chunk_writer *w)
+{
+	struct bpf_map_info info = {};
+	uint32_t n = sizeof(info);
+	int fd, r;
+
+	if (w->empty_fd >= 0)
+		return 0;
+	fd = chunk_create("pf_no_chunk");
+	if (fd < 0)
+		return fd;
+	r = bpf_obj_get_info_by_fd(fd, &info, &n);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	w->empty_fd = fd;
+	w->empty_id = info.id;
 	return 0;
 }
 
@@ -110,14 +169,17 @@ static int chunk_find(struct probes *p, uint32_t chunk)
 	uint32_t id;
 	int r;
 
-	for (size_t i = 0; i < w->n_new; i++)
-		if (w->new_chunks[i] == chunk) {
-			w->fd = w->new_fds[i];
-			w->is_new = true;
-			return chunk_read(w);
-		}
+	for (size_t i = 0; i < w->n_told; i++) {
+		if (w->told_chunks[i] != chunk)
+			continue;
+		if (w->told_fds[i] == w->empty_fd)
+			return chunk_make(p, chunk);
+		w->fd = w->told_fds[i];
+		w->is_new = true;
+		return chunk_read(w);
+	}
 	r = bpf_map_lookup_elem(chunk_map(p), &chunk, &id);
-	if (r == -ENOENT)
+	if (r == -ENOENT || (!r && w->empty_fd >= 0 && id == w->empty_id))
 		return chunk_make(p, chunk);
 	if (r)
 		return r;
@@ -175,14 +237,22 @@ int probes_chunk_flush(struct probes *p)
 int probes_chunk_drop(struct probes *p, uint32_t chunk)
 {
 	struct chunk_writer *w = &p->writer;
-	int r = probes_chunk_flush(p);
+	size_t i;
+	int r;
 
-	if (r)
-		return r;
+	if (chunk >= PF_CHUNKS_MAX)
+		return -EINVAL;
 	if (w->chunk == chunk)
 		chunk_close(w);
-	r = bpf_map_delete_elem(chunk_map(p), &chunk);
-	return r == -ENOENT ? 0 : r;
+	r = empty_open(w);
+	if (!r)
+		r = told_place(p, chunk, &i);
+	if (r)
+		return r;
+	if (w->told_fds[i] != w->empty_fd)
+		close(w->told_fds[i]);
+	w->told_fds[i] = w->empty_fd;
+	return 0;
 }
 
 /* A program that sees READY sees the rest: it reads the state first, this writes it last. */
@@ -231,7 +301,7 @@ int probes_grace(struct probes *p)
 void tables_open(struct probes *p)
 {
 	p->writer.chunk = NO_CHUNK;
-	p->writer.fd = -1;
+	p->writer.fd = p->writer.empty_fd = -1;
 }
 
 void tables_close(struct probes *p)
@@ -239,9 +309,9 @@ void tables_close(struct probes *p)
 	struct chunk_writer *w = &p->writer;
 
 	chunk_close(w);
-	for (size_t i = 0; i < w->n_new; i++)
-		close(w->new_fds[i]);
-	w->n_new = 0;
+	told_clear(w);
+	if (w->empty_fd >= 0)
+		close(w->empty_fd);
 	free(w->bytes);
 	w->bytes = NULL;
 }

@@ -300,55 +300,106 @@ static void who_sleeps_is_announced(void **state)
 
 /* ---- chunks ---- */
 
-static int chunk_read_back(struct probes *p, uint32_t chunk, uint8_t bytes[PF_CHUNK_BYTES])
+static int chunk_map_of(struct probes *p, uint32_t chunk)
 {
-	uint32_t id, zero = 0;
-	int fd, r;
+	uint32_t id;
+	int r = bpf_map_lookup_elem(bpf_map__fd(p->core->maps.chunks), &chunk, &id);
 
-	r = bpf_map_lookup_elem(bpf_map__fd(p->core->maps.chunks), &chunk, &id);
-	if (r)
-		return r;
-	fd = bpf_map_get_fd_by_id(id);
-	assert_true(fd >= 0);
-	r = bpf_map_lookup_elem(fd, &zero, bytes);
-	close(fd);
-	return r;
+	return r ? r : bpf_map_get_fd_by_id(id);
 }
+
+static void chunk_read_back(struct probes *p, uint32_t chunk, uint8_t bytes[PF_CHUNK_BYTES])
+{
+	int fd = chunk_map_of(p, chunk);
+	uint32_t zero = 0;
+
+	assert_true(fd >= 0);
+	assert_int_equal(bpf_map_lookup_elem(fd, &zero, bytes), 0);
+	close(fd);
+}
+
+static uint32_t map_id(int fd)
+{
+	struct bpf_map_info info = {};
+	uint32_t n = sizeof(info);
+
+	assert_int_equal(bpf_obj_get_info_by_fd(fd, &info, &n), 0);
+	close(fd);
+	return info.id;
+}
+
+enum { CHUNKS = 150 }; /* more than the outer map is told of at once */
 
 static void chunks_hold_what_was_written(void **state)
 {
-	enum { N = 150 }; /* more than are published at once */
 	_cleanup_free_ uint8_t *bytes = xmalloc(PF_CHUNK_BYTES);
 	struct probes *p = open_probes(LISTED);
 	uint32_t x;
 
 	(void)state;
-	for (uint32_t i = 0; i < N; i++) {
+	for (uint32_t i = 0; i < CHUNKS; i++) {
 		x = 1000 + i;
 		assert_int_equal(probes_chunk_write(p, i, 4 * i, &x, 4), 0);
 	}
-	for (uint32_t i = 0; i < N; i += 7) { /* back to some, published or not */
+	for (uint32_t i = 0; i < CHUNKS; i += 7) { /* back to some, published or not */
 		x = 2000 + i;
 		assert_int_equal(probes_chunk_write(p, i, PF_CHUNK_BYTES - 4, &x, 4), 0);
 	}
 	assert_int_equal(probes_chunk_flush(p), 0);
-	for (uint32_t i = 0; i < N; i++) {
-		assert_int_equal(chunk_read_back(p, i, bytes), 0);
+	for (uint32_t i = 0; i < CHUNKS; i++) {
+		chunk_read_back(p, i, bytes);
 		assert_int_equal(*(uint32_t *)(bytes + 4 * i), 1000 + i);
 		assert_int_equal(*(uint32_t *)(bytes + PF_CHUNK_BYTES - 4), i % 7 ? 0 : 2000 + i);
 	}
-	assert_int_equal(probes_chunk_drop(p, 3), 0);
-	assert_int_equal(probes_chunk_drop(p, 3), 0);
-	assert_int_equal(chunk_read_back(p, 3, bytes), -ENOENT);
-	x = 5; /* made again, empty */
-	assert_int_equal(probes_chunk_write(p, 3, 0, &x, 4), 0);
-	assert_int_equal(probes_chunk_flush(p), 0);
-	assert_int_equal(chunk_read_back(p, 3, bytes), 0);
-	assert_int_equal(*(uint32_t *)bytes, 5);
-	assert_int_equal(*(uint32_t *)(bytes + 12), 0);
 	assert_int_equal(probes_chunk_write(p, 1, PF_CHUNK_BYTES - 2, &x, 4), -EINVAL);
 	assert_int_equal(probes_chunk_write(p, PF_CHUNKS_MAX, 0, &x, 4), -EINVAL);
 	assert_int_equal(probes_grace(p), 0);
+	probes_free(p);
+}
+
+/* Their memory goes back, and they can be made again, before or after the kernel has heard of it. */
+static void dropped_chunks_are_gone(void **state)
+{
+	_cleanup_free_ uint8_t *bytes = xmalloc(PF_CHUNK_BYTES);
+	struct probes *p = open_probes(LISTED);
+	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
+	uint32_t ids[CHUNKS], x = 5;
+	size_t alive = CHUNKS;
+
+	(void)state;
+	for (uint32_t i = 0; i < CHUNKS; i++)
+		assert_int_equal(probes_chunk_write(p, i, 0, &x, 4), 0);
+	assert_int_equal(probes_chunk_flush(p), 0);
+	for (uint32_t i = 0; i < CHUNKS; i++)
+		ids[i] = map_id(chunk_map_of(p, i));
+	assert_int_equal(probes_chunk_write(p, CHUNKS, 12, &x, 4), 0); /* at hand meanwhile */
+	for (uint32_t i = 0; i < CHUNKS; i++)
+		assert_int_equal(probes_chunk_drop(p, i), 0);
+	assert_int_equal(probes_chunk_drop(p, 2000), 0); /* never there */
+	assert_int_equal(probes_chunk_write(p, CHUNKS - 1, 8, &x, 4), 0);
+	assert_int_equal(probes_chunk_flush(p), 0);
+	chunk_read_back(p, CHUNKS - 1, bytes);
+	assert_int_equal(*(uint32_t *)bytes, 0);
+	assert_int_equal(*(uint32_t *)(bytes + 8), 5);
+	chunk_read_back(p, CHUNKS, bytes);
+	assert_int_equal(*(uint32_t *)(bytes + 12), 5);
+	assert_int_equal(probes_chunk_write(p, 3, 4, &x, 4), 0);
+	assert_int_equal(probes_chunk_flush(p), 0);
+	chunk_read_back(p, 3, bytes);
+	assert_int_equal(*(uint32_t *)bytes, 0);
+	assert_int_equal(*(uint32_t *)(bytes + 4), 5);
+	while (alive && now_mono_ns() < deadline) {
+		alive = 0;
+		for (uint32_t i = 0; i < CHUNKS; i++) {
+			int fd = bpf_map_get_fd_by_id(ids[i]);
+
+			alive += fd >= 0;
+			if (fd >= 0)
+				close(fd);
+		}
+		nap(10);
+	}
+	assert_int_equal(alive, 0);
 	probes_free(p);
 }
 
@@ -581,6 +632,7 @@ int main(void)
 		cmocka_unit_test(new_code_is_told_of),
 		cmocka_unit_test(who_sleeps_is_announced),
 		cmocka_unit_test(chunks_hold_what_was_written),
+		cmocka_unit_test(dropped_chunks_are_gone),
 		cmocka_unit_test(stacks_go_through_signal_handlers),
 		cmocka_unit_test(uprobes_and_ticks_never_mix),
 	};
