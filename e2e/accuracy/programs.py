@@ -4,8 +4,8 @@
 A share is a part of the program's CPU time under the name that it tells. It has a frame that is in every stack of it and in
 none of those listed after it (by default the chain's last one; None: the chain itself tells), and a chain: every frame from the outermost to
 the leaf. In a chain `...` is any number of frames, `name*40` as many in a row, `name~` whatever begins so, `@program` a
-frame without a name in the program's file, `@others` one or more frames that are not. A name stands for its parameters and
-for a compiler's suffix (.constprop.0), too.
+frame without a name in the program's file, `@others` one or more frames that are not. A name stands for its parameters, a
+compiler's suffix (.constprop.0) and Rust's hash, too.
 """
 from dataclasses import dataclass, field
 
@@ -22,7 +22,8 @@ class Program:
     env: dict = field(default_factory=dict)
     complete: float = 0.995         # least part of a share's stacks that are the chain
     finished: float = 0.995
-    excluded: str = ""              # why its stacks cannot be finished: reported with its part, nothing asserted of it
+    excluded: str = ""              # why its stacks cannot be finished: that part is reported, not asserted
+    runtime: bool = False           # has threads of its own, whose many switches no timer samples: shares are of the named parts
     processes: bool = False         # more than one: selected by cgroup
     unlink: bool = False            # its file is deleted when it runs
     sample: bool = False            # in `make test`, too
@@ -59,6 +60,8 @@ STRIPPED = {    # no names: its frames are its file's, told apart by how many th
     "beta": (None, "@program > @others > @program*10"),
     "gamma_": (None, "@program > @others > @program*42"),
 }
+MUSL = "Debian builds musl's libc without tables: from its function that calls main nothing leads on. All of the program's frames are there"
+MUSL_SHARES = {name: chain.removeprefix("_start > ") for name, chain in SHARES.items()}
 NO_TABLES = "-fno-asynchronous-unwind-tables -fno-unwind-tables"
 
 C_PROGRAMS = [
@@ -71,9 +74,9 @@ C_PROGRAMS = [
     shares_c("gcc -O2 -fcf-protection", "-O2 -fcf-protection=full -Wl,-z,ibtplt"),
     shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
     shares_c("clang -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
-    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer",
-             excluded="no unwind tables, and gcc makes no frame in a leaf: its caller cannot be known"),
-    shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}", excluded="no unwind tables and no frame pointers in the program"),
+    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer"),     # none in leaf functions
+    shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}", complete=0,
+             excluded="no unwind tables and no frame pointers in the program"),
     shares_c("clang -O0", "-O0", "clang"),
     shares_c("clang -O2", "-O2", "clang"),
     shares_c("clang -O3 LTO, lld", "-O3 -flto -fuse-ld=lld", "clang"),
@@ -81,8 +84,8 @@ C_PROGRAMS = [
     shares_c("static", "-O2 -static"),
     shares_c("static-pie", "-O2 -static-pie -fPIE"),
     shares_c("stripped", "-O2 -s", shares=STRIPPED),
-    shares_c("musl static", "-O2 -static", "musl-gcc"),
-    shares_c("musl dynamic", "-O2", "musl-gcc"),
+    shares_c("musl static", "-O2 -static", "musl-gcc", shares=MUSL_SHARES, excluded=MUSL),
+    shares_c("musl dynamic", "-O2", "musl-gcc", shares=MUSL_SHARES, excluded=MUSL),
     shares_c("deleted", "-O2", unlink=True),
     shares_c("file of 120 MB", "-O2", then=[
         "truncate -s 120M {dir}/pad", "objcopy --add-section .pad={dir}/pad {out} {out}", "rm {dir}/pad"]),
@@ -96,9 +99,9 @@ C_PROGRAMS = [
         "on_own_stack": MAIN + "... > handler_own > on_own_stack",
         "work": MAIN + "round_of_work > work"}, sample=True),
     Program("signal handlers, musl static", "C", "signals.c", [f"musl-gcc {CFLAGS} -O2 -static -o {{out}} {{src}}"], {
-        "on_same_stack": MAIN + "... > handler_same > on_same_stack",
-        "on_own_stack": MAIN + "... > handler_own > on_own_stack",
-        "work": MAIN + "round_of_work > work"}, needs=["musl-gcc"]),
+        "on_same_stack": "... > main > round_of_work > ... > handler_same > on_same_stack",
+        "on_own_stack": "... > main > round_of_work > ... > handler_own > on_own_stack",
+        "work": "... > main > round_of_work > work"}, needs=["musl-gcc"], excluded=MUSL),
     c("alloca, arrays, realigned stacks", "frames.c", "-O2", {
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
         "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}, sample=True),
@@ -109,9 +112,10 @@ C_PROGRAMS = [
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
         "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}),
     c("hand-written assembly", "assembly.c", "-O2", {
-        "with_cfi": MAIN + "with_cfi > with_cfi_inner",
-        "without_cfi": MAIN + "without_cfi",
-        "prologues": ("prologues", MAIN + "prologues > ...")}),
+        "with_cfi": MAIN + "with_cfi > with_cfi_inner", "prologues": ("prologues", MAIN + "prologues > ...")}),
+    c("hand-written assembly, a leaf without CFI", "assembly.c", "-O2 -DWITHOUT_CFI", {
+        "with_cfi": MAIN + "with_cfi > with_cfi_inner", "prologues": ("prologues", MAIN + "prologues > ..."),
+        "without_cfi": MAIN + "without_cfi"}),
     with_library("PLT", "plt.c", "-O2 -fcf-protection=none", {
         "calls": ("calls", MAIN + "calls > ..."), "plain": MAIN + "plain"}, "libnothing.so"),
     with_library("PLT with IBT", "plt.c", "-O2 -fcf-protection=full -Wl,-z,ibtplt", {
@@ -135,6 +139,7 @@ CC_SHARES = {
     "virtual": ("shop::Circle::draw", MAIN + "shop::Circle::draw"),
     "catches": ("shop::catches", MAIN + "shop::catches > ..."),
 }
+CC_CLANG = dict(CC_SHARES, **{"lambda": ("main::$_0::operator()", MAIN + "main::$_0::operator()")})
 CC_PLAIN = dict(CC_SHARES, inlined=("shop::around_inlined", MAIN + "shop::around_inlined"))
 CXXFLAGS = "-std=c++17 -D_GNU_SOURCE"
 
@@ -149,10 +154,11 @@ RUST = {
     "generic": ("shares::generic", RUST_MAIN + "shares::generic > ..."),
     "recursive": ("shares::recursive", RUST_MAIN + "shares::recursive*30 > ..."),
     "inlined": ("shares::around_inlined", RUST_MAIN + "shares::around_inlined > shares::inlined > ..."),
-    "closure": ("shares::calls", RUST_MAIN + "shares::calls > shares::main::{{closure}} > ..."),
+    "closure": ("shares::calls", RUST_MAIN + "shares::calls > shares::main::{~ > ..."),
     "in_thread": ("shares::in_thread", "... > shares::in_thread > ..."),
 }
-RUST_PLAIN = dict(RUST, inlined=("shares::around_inlined", RUST_MAIN + "shares::around_inlined"))
+RUST_PLAIN = dict(RUST, inlined=("shares::around_inlined", RUST_MAIN + "shares::around_inlined"),
+                  closure=("shares::calls", RUST_MAIN + "shares::calls"))
 
 
 def rust(name, flags, shares=None, rustc="rustc", **more):
@@ -166,6 +172,7 @@ GO = {
     "recursive": ("main.recursive", GO_MAIN + "main.recursive*30"),
     "inlined": ("main.aroundInlined", GO_MAIN + "main.aroundInlined > main.inlined"),
     "goroutine": ("main.inGoroutine", "runtime.goexit > main.main.func~ > ... > main.inGoroutine"),
+    "garbage": ("main.makesGarbage", GO_MAIN + "main.makesGarbage > ..."),
 }
 CGO = {
     "in_c": ("in_c", "... > in_c"),
@@ -179,14 +186,14 @@ def go(name, flags="", source="shares.go", shares=None, toolchain=None, **more):
     if toolchain:
         env["GOTOOLCHAIN"] = toolchain
     return Program(name, "Go", source, [f"go build {flags} -o {{out}} {{src}}"], shares or GO, needs=["go"], env=env,
-                   complete=0.95, **more)
+                   complete=0.95, runtime=True, **more)
 
 
 PROGRAMS = C_PROGRAMS + [
     cxx("g++ -O2 -g", "g++ -O2 -g", sample=True),
     cxx("g++ -O0", "g++ -O0 -g"),
     cxx("g++ -O2 without DWARF", "g++ -O2", CC_PLAIN),
-    cxx("clang++ -O2 -g", "clang++ -O2 -g"),
+    cxx("clang++ -O2 -g", "clang++ -O2 -g", CC_CLANG),
     rust("rustc -O -g", "-O -g"),
     rust("rustc -O", "-O", RUST_PLAIN),
     rust("rustc debug build", "-g"),

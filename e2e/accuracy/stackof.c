@@ -91,7 +91,8 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 	return map; /* a chunk: one value */
 }
 
-static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
+/* noinline: it reads over the members of a struct from one on, which gcc takes for too much. */
+__attribute__((noinline)) static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
 {
 	return pread(memory_fd, to, n, (off_t)(uintptr_t)address) == n ? 0 : -EFAULT;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * assembly: written by hand. with_cfi pushes and says so; without_cfi is a leaf that has no frame and
- * no tables; prologues is mostly `push %rbp`, `ret` and what is between.
+ * assembly: written by hand. with_cfi pushes and says so; without_cfi (with -DWITHOUT_CFI) is a leaf that
+ * has no frame and no tables; prologues is mostly `push %rbp`, `ret` and what is between.
  */
 #include "burn.h"
 
@@ -71,20 +71,24 @@ __asm__(".text\n"
 
 int main(int argc, char **argv)
 {
-	struct share shares[] = {{"with_cfi", 0}, {"without_cfi", 0}, {"prologues", 0}};
+	struct share shares[] = {{"with_cfi", 0}, {"prologues", 0}, {"without_cfi", 0}};
+	int n = 2;
 
 	(void)argc;
+#ifdef WITHOUT_CFI
+	n = 3;
+#endif
 	burn_begin(argv);
 	while (burn_more())
-		switch (burn_random(4)) {
+		switch (burn_random((uint64_t)n)) {
 		case 0:
-			BURN(shares[1], without_cfi(burn_steps() / 4));
+			BURN(shares[0], with_cfi(burn_steps()));
 			break;
 		case 1:
-			BURN(shares[2], prologues(burn_steps() / 2));
+			BURN(shares[1], prologues(burn_steps() / 2));
 			break;
 		default:
-			BURN(shares[0], with_cfi(burn_steps()));
+			BURN(shares[2], without_cfi(burn_steps() / 4));
 		}
-	return burn_end(shares, 3);
+	return burn_end(shares, n);
 }

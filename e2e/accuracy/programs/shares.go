@@ -80,10 +80,11 @@ var sink uint64
 var kept [64][]byte
 
 //go:noinline
-func makesGarbage(n uint64) {
+func makesGarbage(n uint64) uint64 {
 	for i := uint64(0); i < n/400; i++ {
 		kept[i%64] = make([]byte, 512+i%1024)
 	}
+	return n
 }
 
 func timed(total *uint64, f func(uint64) uint64, n uint64) {
@@ -100,7 +101,7 @@ func main() {
 	os.Stdin.Read(make([]byte, 1))
 	first := clock(processClock)
 	var wait sync.WaitGroup
-	spent := make([]uint64, 4)
+	spent := make([]uint64, 5)
 	wait.Add(1)
 	go func() {
 		defer wait.Done()
@@ -122,12 +123,12 @@ func main() {
 		case 6, 7:
 			timed(&spent[2], aroundInlined, n)
 		default:
-			makesGarbage(n)
+			timed(&spent[4], makesGarbage, n)
 		}
 	}
 	wait.Wait()
 	out, _ := os.OpenFile(os.Args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0666)
-	for i, name := range []string{"leaf", "recursive", "inlined", "goroutine"} {
+	for i, name := range []string{"leaf", "recursive", "inlined", "goroutine", "garbage"} {
 		fmt.Fprintln(out, name, spent[i])
 	}
 	fmt.Fprintln(out, "total", clock(processClock)-first)
