@@ -23,6 +23,7 @@ struct tracked {
 	struct mappings *m; /* NULL: all of it is in the kernel */
 	bool setting, again;
 	unsigned n_waiting, n_tries; /* files wanted */
+	uint64_t debugged;	     /* hash of the files whose debug files were asked for */
 	char *missing;
 	UT_hash_handle hh;
 };
@@ -85,18 +86,30 @@ static void show_stats(const struct unwind_stats *s)
 	counter_set(counter("podflame_unwind_files_evicted_total", NULL, NULL), s->n_evicted);
 }
 
-/* Everything is in: its debug files may be looked for now. */
+static uint64_t hash_files(const struct mappings *m)
+{
+	uint64_t hash = 0;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].fd >= 0)
+			hash = hash_bytes(&m->items[i].inode, sizeof(m->items[i].inode), hash);
+	return hash;
+}
+
+/* Everything is in: its debug files may be looked for now. JIT code comes and goes, files seldom do. */
 static void settle(struct follow *f, struct tracked *t)
 {
+	uint64_t hash = hash_files(t->m);
 	int fd = -1;
 
-	for (size_t i = 0; i < t->m->n; i++) {
+	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
 		const struct mapping *x = &t->m->items[i];
 
 		if (x->fd >= 0 && x->fd != fd)
 			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
 		fd = x->fd;
 	}
+	t->debugged = hash;
 	t->m = mappings_unref(t->m);
 	parse_queue_start(f->debug);
 }
