@@ -119,6 +119,7 @@ static void walk_at_entry(uint64_t ip, uint64_t sp, uint64_t bp, bool at_entry)
 	scratch.walk.tables++; /* nothing that was looked up before holds */
 	hash = walk_once(ip, sp, bp, at_entry);
 	assert_true(hash != 0);
+	assert_true(scratch.walk.window_bytes <= sizeof(scratch.window));
 	/* Again, by what was just looked up. */
 	memcpy(scratch.walk.regs, regs, sizeof(regs));
 	assert_true(walk_once(ip, sp, bp, at_entry) == hash);
@@ -368,6 +369,22 @@ static void a_signal_frame_gives_all_registers(void **state)
 	walk(at(0x30000), stack_at(UCONTEXT - 1), 0);
 	/* The interrupted address is one more, as if a call had been there: its first byte counts. */
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30110) + 1, at(START + 1));
+}
+
+/* Each of them, by its DWARF number: struct sigcontext_64 of asm/sigcontext.h has its own order. */
+static void a_signal_frame_gives_each_register(void **state)
+{
+	static const uint8_t order[15] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2};
+
+	(void)state;
+	row(0, 0, PF_RULE_SIGNAL);
+	put_ucontext(at(0x30000), STACK_BASE - 8, 0); /* no further than this */
+	stack_words[UCONTEXT + 5 + 10] = 0x1000 + 10;
+	walk(at(0x30000), stack_at(UCONTEXT), 0);
+	assert_int_equal(scratch.walk.end, PF_END_READ);
+	for (size_t i = 0; i < 15; i++)
+		assert_int_equal(scratch.walk.regs[order[i]], 0x1000 + i);
+	assert_int_equal(scratch.walk.regs[PF_REG_RSP], STACK_BASE - 8);
 }
 
 static void a_signal_stub_without_a_table_is_known_by_its_code(void **state)
@@ -690,6 +707,7 @@ int main(void)
 		T(return_address_in_a_register),
 		T(return_address_at_an_offset),
 		T(a_signal_frame_gives_all_registers),
+		T(a_signal_frame_gives_each_register),
 		T(a_signal_stub_without_a_table_is_known_by_its_code),
 		T(a_call_that_went_astray),
 		T(frame_pointers_where_there_is_no_table),
