@@ -378,13 +378,13 @@ static void a_signal_frame_gives_each_register(void **state)
 
 	(void)state;
 	row(0, 0, PF_RULE_SIGNAL);
-	put_ucontext(at(0x30000), STACK_BASE - 8, 0); /* no further than this */
+	put_ucontext(at(0x30000), STACK_BASE - 4096, 0); /* no further than this */
 	stack_words[UCONTEXT + 5 + 10] = 0x1000 + 10;
 	walk(at(0x30000), stack_at(UCONTEXT), 0);
 	assert_int_equal(scratch.walk.end, PF_END_READ);
 	for (size_t i = 0; i < 15; i++)
 		assert_int_equal(scratch.walk.regs[order[i]], 0x1000 + i);
-	assert_int_equal(scratch.walk.regs[PF_REG_RSP], STACK_BASE - 8);
+	assert_int_equal(scratch.walk.regs[PF_REG_RSP], STACK_BASE - 4096);
 }
 
 static void a_signal_stub_without_a_table_is_known_by_its_code(void **state)
