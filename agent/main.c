@@ -231,6 +231,7 @@ static const struct {
 } tools[] = {
 	{"record", cmd_record, "profile some processes once, into a file"},
 	{"query", cmd_query, "ask a hub: folded stacks, a table, or JSON"},
+	{"symbols", cmd_symbols, "give a hub the symbols of stripped programs"},
 	{"doctor", cmd_doctor, "what can be profiled here, and why not"},
 	{"version", version, "print the version"},
 };

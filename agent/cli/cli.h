@@ -7,4 +7,5 @@
 
 int cmd_record(int argc, char **argv);
 int cmd_query(int argc, char **argv);
+int cmd_symbols(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

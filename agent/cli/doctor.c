@@ -104,21 +104,28 @@ static void check_probes(struct doctor *d)
 /* What a stack through this file will be like. */
 static char *describe(const struct elf_index *index)
 {
+	size_t unsupported = elf_index_unsupported_rows(index), n;
 	const char *build_id = elf_index_build_id(index);
+	struct elf_lack lacks[ELF_LACKS_MAX];
+	_cleanup_buf_ struct buf out = {0};
 	unsigned flags = elf_index_flags(index);
 	struct elf_tables tables;
 
 	elf_index_tables(index, &tables);
-	return xasprintf("%zu functions%s, %zu unwind rows%s, build id %s",
-			 elf_index_n_symbols(index),
-			 flags & ELF_INDEX_GO	       ? " (Go)"
-			 : flags & ELF_INDEX_HAS_DWARF ? " (DWARF)"
-						       : "",
-			 tables.n_rows,
-			 flags & ELF_INDEX_UNWIND_CUT ? " (not all)"
-			 : tables.n_rows	      ? ""
-						      : " (frame pointers only)",
-			 *build_id ? build_id : "none");
+	buf_printf(&out, "%zu functions%s, %zu unwind rows", elf_index_n_symbols(index),
+		   flags & ELF_INDEX_GO		 ? " (Go)"
+		   : flags & ELF_INDEX_HAS_DWARF ? " (DWARF)"
+						 : "",
+		   tables.n_rows);
+	if (unsupported)
+		buf_printf(&out, " (%zu not supported)", unsupported);
+	if (!tables.n_rows)
+		buf_puts(&out, " (frame pointers only)");
+	buf_printf(&out, ", build id %s", *build_id ? build_id : "none");
+	n = elf_index_lacks(index, lacks);
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&out, "; %s", lacks[i].text);
+	return buf_steal(&out);
 }
 
 static void check_mapping(struct doctor *d, struct files *files, const struct mapping *m)

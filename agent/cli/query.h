@@ -4,13 +4,6 @@
 
 #include "lib/base/base.h"
 
-struct query_url {
-	bool tls;
-	char *host;
-	uint16_t port;
-};
-/* "https://HOST[:PORT][/]"; ret->host is the caller's. */
-int query_url_parse(const char *url, struct query_url *ret, struct field_error *reterr);
 /* "now", "-15m", Unix seconds, RFC 3339. */
 int query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s);
 

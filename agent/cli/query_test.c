@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* podflame query: what its options mean and how answers are printed. */
+#include "cli/client.h"
 #include "cli/query.h"
 
 #include <fcntl.h>
@@ -28,18 +29,18 @@ static void urls(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		struct query_url u;
+		struct client_url u;
 
-		assert_int_equal(query_url_parse(good[i].url, &u, &e), 0);
+		assert_int_equal(client_url_parse(good[i].url, &u, &e), 0);
 		assert_string_equal(u.host, good[i].host);
 		assert_int_equal(u.port, good[i].port);
 		assert_int_equal(u.tls, good[i].tls);
 		free(u.host);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct query_url u;
+		struct client_url u;
 
-		assert_int_equal(query_url_parse(bad[i], &u, &e), -EINVAL);
+		assert_int_equal(client_url_parse(bad[i], &u, &e), -EINVAL);
 		assert_string_equal(e.path, "--url");
 	}
 }

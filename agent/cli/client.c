@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking a hub: options, sign-in, one question at a time on a loop of its own. */
+#include "cli/client.h"
+
+#include "lib/loop/http.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#define MAX_TOKEN_BYTES	 (16 << 10)
+#define MAX_PEM_BYTES	 (1 << 20)
+#define MAX_ANSWER_BYTES (300u << 20)
+#define TIMEOUT_NS	 (90 * NSEC_PER_SEC) /* the hub gives up after 30 s */
+
+struct client {
+	const struct client_options *options;
+	struct loop *loop;
+	struct http_client *http;
+	struct tls *tls;
+	char *authorization; /* NULL: none */
+	struct client_answer *answer;
+};
+
+/* ---- options ---- */
+
+static const struct argp_option option_list[] = {
+	{"url", 'u', "URL", 0, "the hub (" CLIENT_DEFAULT_URL ")", 0},
+	{"server", 0, NULL, OPTION_ALIAS, NULL, 0},
+	{"token-file", 't', "FILE", 0, "bearer token for a hub in a cluster", 0},
+	{"ca-file", 'c', "FILE", 0, "CA of the hub's certificate (the system's)", 0},
+	{"insecure", 'k', NULL, 0, "do not check the hub's certificate", 0},
+	{0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct client_options *o = state->input;
+
+	switch (key) {
+	case 'u':
+		o->url = arg;
+		return 0;
+	case 't':
+		o->token_file = arg;
+		return 0;
+	case 'c':
+		o->ca_file = arg;
+		return 0;
+	case 'k':
+		o->insecure = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp client_argp = {option_list, parse_option, NULL, NULL, NULL, NULL, NULL};
+
+int client_url_parse(const char *url, struct client_url *ret, struct field_error *reterr)
+{
+	bool tls = str_has_prefix(url, "https://");
+	const char *host = strstr(url, "://"), *end, *port;
+	uint64_t number = tls ? 443 : 80;
+
+	if (!host || (!tls && !str_has_prefix(url, "http://")))
+		return field_error_set(reterr, "--url",
+				       "'%.200s' does not begin with http:// or https://", url);
+	host += strlen("://");
+	if (*host == '[') {
+		end = strchr(++host, ']');
+		port = end ? end + 1 : NULL;
+	} else {
+		port = end = host + strcspn(host, ":/");
+	}
+	if (!end || end == host)
+		return field_error_set(reterr, "--url", "'%.200s' names no host", url);
+	if (*port == ':') {
+		_cleanup_free_ char *digits = xstrndup(port + 1, strcspn(port + 1, "/"));
+
+		if (str_to_u64(digits, 65535, &number) || !number)
+			return field_error_set(reterr, "--url", "port '%.20s' is not in 1..65535",
+					       digits);
+		port += 1 + strlen(digits);
+	}
+	if (*port && !streq(port, "/"))
+		return field_error_set(reterr, "--url",
+				       "'%.200s': nothing may follow host and port", url);
+	*ret = (struct client_url){tls, xstrndup(host, (size_t)(end - host)), (uint16_t)number};
+	return 0;
+}
+
+static int read_text(const char *option, const char *path, size_t max, char **ret,
+		     struct field_error *reterr)
+{
+	int r = path ? file_read(AT_FDCWD, path, max, ret, NULL) : 0;
+
+	return r ? field_error_set(reterr, option, "%s: %s", path, strerror(-r)) : 0;
+}
+
+static int make_authorization(const struct client_options *o, char **ret,
+			      struct field_error *reterr)
+{
+	_cleanup_free_ char *token = NULL;
+	int r = read_text("--token-file", o->token_file, MAX_TOKEN_BYTES, &token, reterr);
+	size_t n;
+
+	if (r || !token)
+		return r;
+	n = strlen(token);
+	while (n && isspace((unsigned char)token[n - 1]))
+		token[--n] = '\0';
+	for (const char *c = token; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			return field_error_set(reterr, "--token-file", "%s: is no token",
+					       o->token_file);
+	if (!n)
+		return field_error_set(reterr, "--token-file", "%s: is empty", o->token_file);
+	*ret = xasprintf("Authorization: Bearer %s", token);
+	return 0;
+}
+
+/* ---- asking ---- */
+
+static int connect_hub(struct client *c, struct field_error *reterr)
+{
+	const struct client_options *o = c->options;
+	_cleanup_free_ char *ca = NULL;
+	struct client_url url = {0};
+	struct http_client_config h = {.user_agent = "podflame/" PODFLAME_VERSION};
+	struct tls_config t = {.insecure = o->insecure};
+	int r = client_url_parse(o->url, &url, reterr);
+
+	if (!r)
+		r = read_text("--ca-file", o->ca_file, MAX_PEM_BYTES, &ca, reterr);
+	t.ca_pem = ca;
+	if (!r && url.tls)
+		r = tls_new(&t, false, &c->tls, reterr);
+	if (!r) {
+		h.address = url.host;
+		h.port = url.port;
+		h.tls = c->tls;
+		r = http_client_new(c->loop, &h, &c->http);
+		if (r)
+			field_error_set(reterr, "--url", "'%.200s' cannot be used: %s", o->url,
+					strerror(-r));
+	}
+	free(url.host);
+	return r;
+}
+
+int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr)
+{
+	struct client *c = xcalloc(1, sizeof(*c));
+	int r = loop_new(&c->loop);
+
+	c->options = o;
+	if (r)
+		field_error_set(reterr, "loop", "%s", strerror(-r));
+	if (!r)
+		r = make_authorization(o, &c->authorization, reterr);
+	if (!r)
+		r = connect_hub(c, reterr);
+	if (r) {
+		client_free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+struct client *client_free(struct client *c)
+{
+	if (!c)
+		return NULL;
+	http_client_free(c->http);
+	tls_unref(c->tls);
+	loop_free(c->loop);
+	free(c->authorization);
+	free(c);
+	return NULL;
+}
+
+static void answered(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct client *c = arg;
+
+	*c->answer = (struct client_answer){.status = status,
+					    .body = xstrndup(body ? body : "", n),
+					    .n = n,
+					    .error = xstrdup(error)};
+	loop_stop(c->loop, 0);
+}
+
+int client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
+	       struct field_error *reterr)
+{
+	_cleanup_free_ char *type =
+		q->content_type ? xasprintf("Content-Type: %s", q->content_type) : NULL;
+	const char *headers[] = {type ? type : c->authorization, type ? c->authorization : NULL,
+				 NULL};
+	struct http_request h = {.method = q->method,
+				 .path = q->path,
+				 .headers = headers,
+				 .body = q->body,
+				 .body_bytes = q->n_body,
+				 .timeout_ns = TIMEOUT_NS,
+				 .max_body_bytes = MAX_ANSWER_BYTES,
+				 .on_done = answered,
+				 .arg = c};
+	struct http_call *call;
+	int r;
+
+	c->answer = ret;
+	r = http_send(c->http, &h, &call);
+	if (!r)
+		r = loop_run(c->loop);
+	return r ? field_error_set(reterr, c->options->url, "%s", strerror(-r)) : 0;
+}
+
+void client_answer_done(struct client_answer *a)
+{
+	free(a->body);
+	free(a->error);
+	*a = (struct client_answer){0};
+}
+
+void client_print_refusal(const struct client *c, const struct client_answer *a, const char *who)
+{
+	_cleanup_json_ json_t *reply = json_loadb(a->body, a->n, 0, NULL);
+	const char *why = json_str_at(reply, "DESCRIPTION", NULL);
+
+	if (!why)
+		why = json_str_at(reply, "error", "not podflame's API");
+	if (!a->status)
+		fprintf(stderr, "%s: %s: %s\n", who, c->options->url,
+			a->error ? a->error : "no answer");
+	else
+		fprintf(stderr, "%s: %s (HTTP %d)\n", who, why, a->status);
+	if (a->status == 401 && !c->options->token_file)
+		fprintf(stderr, "%s: give the token with --token-file\n", who);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to the verbs that ask a hub over its API: where it is, who asks, question and answer. */
+#pragma once
+
+#include "lib/base/base.h"
+
+#include <argp.h>
+
+#define CLIENT_DEFAULT_URL "http://127.0.0.1:20416"
+
+struct client_options {
+	const char *url, *token_file, *ca_file;
+	bool insecure;
+};
+extern const struct argp client_argp;	/* a child parser; input: struct client_options * */
+
+struct client_url {
+	bool tls;
+	char *host;
+	uint16_t port;
+};
+/* "https://HOST[:PORT][/]"; ret->host is the caller's. */
+int client_url_parse(const char *url, struct client_url *ret, struct field_error *reterr);
+
+struct client;
+int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);	/* o: borrowed */
+struct client *client_free(struct client *c);
+
+struct client_question {
+	const char *method, *path;
+	const char *content_type;	/* NULL: no body */
+	const void *body;
+	size_t n_body;
+};
+struct client_answer {
+	int status;			/* HTTP; 0: none came, error says why */
+	char *body;
+	size_t n;
+	char *error;
+};
+/* Waits for the answer; fails only when the question could not be sent at all. */
+int client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
+	       struct field_error *reterr);
+void client_answer_done(struct client_answer *a);
+/* "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, as the hub says it. */
+void client_print_refusal(const struct client *c, const struct client_answer *a, const char *who);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* podflame symbols: sends symbols of local files to a hub by build id, lists and deletes them there. */
+#include "cli/symbols.h"
+
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "lib/otlp/otlp.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WHO	       "podflame symbols"
+#define PARSE_NS       (120 * NSEC_PER_SEC)
+#define MAX_INDEX      (256u << 20) /* as the hub takes it */
+#define MAX_COMPRESSED (64u << 20)
+#define BUSY_TRIES     10 /* a second apart: others are uploading */
+
+struct options {
+	struct client_options hub;
+	const char *verb;
+	char **args;
+	int n_args;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	static const char *const verbs[] = {"upload", "list", "delete"};
+	struct options *o = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &o->hub;
+		return 0;
+	case ARGP_KEY_ARG:
+		for (size_t i = 0; !o->verb && i < ARRAY_SIZE(verbs); i++)
+			if (streq(arg, verbs[i]))
+				o->verb = verbs[i];
+		if (!o->verb)
+			argp_error(state, "'%s' is not one of upload, list, delete", arg);
+		o->args = &state->argv[state->next];
+		o->n_args = state->argc - state->next;
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "one of upload, list, delete is needed");
+		return EINVAL;
+	case ARGP_KEY_END:
+		if (streq(o->verb, "list") != (o->n_args == 0))
+			argp_error(state, "%s",
+				   o->n_args ? "list takes no more"
+					     : "what to upload or delete is missing");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* A question; again while other uploads keep the hub busy. Says why when the answer is no 200. */
+static bool ask(struct client *c, const struct client_question *q, struct client_answer *ret)
+{
+	struct field_error e = {0};
+
+	for (int i = 0; i < BUSY_TRIES; i++) {
+		if (client_ask(c, q, ret, &e)) {
+			fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
+			return false;
+		}
+		if (ret->status != 503 || i + 1 == BUSY_TRIES)
+			break;
+		client_answer_done(ret);
+		sleep(1);
+	}
+	if (ret->status != 200)
+		client_print_refusal(c, ret, WHO);
+	return ret->status == 200;
+}
+
+/* ---- upload ---- */
+
+static bool send_index(struct client *c, const char *path, const struct elf_index *index)
+{
+	_cleanup_free_ char *target = xasprintf("/v1/symbols/%s", elf_index_build_id(index));
+	_cleanup_buf_ struct buf body = {0};
+	struct client_question q = {
+		.method = "PUT", .path = target, .content_type = "application/vnd.podflame.index"};
+	struct client_answer a = {0};
+	bool sent;
+
+	buf_init(&body, MAX_COMPRESSED);
+	if (otlp_compress(elf_index_data(index), elf_index_bytes(index), &body)) {
+		fprintf(stderr, WHO ": %s: its symbols are larger than %u MiB compressed\n", path,
+			MAX_COMPRESSED >> 20);
+		return false;
+	}
+	q.body = body.data;
+	q.n_body = body.len;
+	sent = ask(c, &q, &a);
+	if (sent)
+		printf("%s: build id %s, %zu symbols, %zu KiB sent\n", path,
+		       elf_index_build_id(index), elf_index_n_symbols(index),
+		       (body.len + 1023) >> 10);
+	client_answer_done(&a);
+	return sent;
+}
+
+static bool upload(struct client *c, const struct options *o)
+{
+	const struct parser_config config = {.timeout_ns = PARSE_NS, .max_index_bytes = MAX_INDEX};
+	struct parser *p;
+	bool all = true;
+	int r = parser_new(&config, &p);
+
+	if (r < 0) {
+		fprintf(stderr, WHO ": the parser cannot start: %s\n", strerror(-r));
+		return false;
+	}
+	for (int i = 0; i < o->n_args; i++) {
+		struct field_error e = {0};
+		struct elf_index *index;
+
+		if (symbols_of_file(p, o->args[i], &index, &e) < 0) {
+			fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
+			all = false;
+			continue;
+		}
+		all = send_index(c, o->args[i], index) && all;
+		elf_index_unref(index);
+	}
+	parser_free(p);
+	return all;
+}
+
+/* ---- list, delete ---- */
+
+static bool list(struct client *c)
+{
+	const struct client_question q = {.method = "GET", .path = "/v1/symbols"};
+	_cleanup_json_ json_t *reply = NULL;
+	struct client_answer a = {0};
+	bool got = ask(c, &q, &a);
+	const json_t *item;
+	size_t i;
+
+	reply = got ? json_loadb(a.body, a.n, 0, NULL) : NULL;
+	if (reply)
+		printf("%-40s  %10s  UPLOADED\n", "BUILD ID", "KIB");
+	json_array_foreach (json_object_get(reply, "result"), i, item) {
+		char when[32];
+
+		time_format((uint64_t)json_int_at(item, "uploaded", 0) * NSEC_PER_SEC, when);
+		printf("%-40s  %10" PRId64 "  %s\n", json_str_at(item, "build_id", "?"),
+		       (json_int_at(item, "bytes", 0) + 1023) >> 10, when);
+	}
+	client_answer_done(&a);
+	return got;
+}
+
+static bool delete (struct client *c, const struct options *o)
+{
+	bool all = true;
+
+	for (int i = 0; i < o->n_args; i++) {
+		_cleanup_buf_ struct buf path = {0};
+		struct client_answer a = {0};
+		struct client_question q = {.method = "DELETE"};
+
+		buf_puts(&path, "/v1/symbols/");
+		url_encode(&path, o->args[i]);
+		q.path = path.data;
+		all = ask(c, &q, &a) && all;
+		client_answer_done(&a);
+	}
+	return all;
+}
+
+int cmd_symbols(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&client_argp, 0, "The hub:", 0}, {0}};
+	static const struct argp argp = {
+		NULL,
+		parse_option,
+		"upload FILE...\nlist\ndelete BUILD_ID...",
+		"Keeps symbols of programs at a hub, by build id, so that stripped images get "
+		"names; "
+		"also in profiles that are stored already.\v"
+		"FILE is the program or library before it was stripped, or its debug file. It is "
+		"read "
+		"here; what is sent are names, files and lines.\n"
+		"Exit status: 0 done, 1 not all of it, 2 bad usage. Rights: docs/symbols.md.",
+		children,
+		NULL,
+		NULL};
+	struct options o = {.hub = {.url = CLIENT_DEFAULT_URL}};
+	static char name[] = WHO;
+	struct client *client = NULL;
+	struct field_error e = {0};
+	bool done;
+
+	argv[0] = name;
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	if (client_new(&o.hub, &client, &e)) {
+		fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
+		return 2;
+	}
+	done = streq(o.verb, "upload") ? upload(client, &o)
+	       : streq(o.verb, "list") ? list(client)
+				       : delete (client, &o);
+	client_free(client);
+	return done && fflush(stdout) == 0 ? 0 : 1;
+}
