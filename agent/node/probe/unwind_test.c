@@ -647,6 +647,25 @@ static void depth_ends_at_512(void **state)
 	}
 }
 
+/* Memory is read in pieces, which end with their page: whatever lies behind it. */
+static void stacks_at_the_end_of_memory(void **state)
+{
+	enum { PAGE = 4096, WORDS = PAGE / 8 };
+	uint16_t plain;
+
+	(void)state;
+	plain = rule(RSP(8));
+	row(0, 0, plain);
+	row_start();
+	image.n_stack = PAGE;
+	for (size_t word = 0; word + 1 < WORDS; word++) {
+		stack_words[word] = at(0x30010);
+		stack_words[word + 1] = at(START + 1);
+		walk(at(0x30000), stack_at(word), 0);
+		ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30010), at(START + 1));
+	}
+}
+
 /* ---- many mappings, many rows ---- */
 
 static void the_right_mapping_of_many(void **state)
@@ -719,6 +738,7 @@ int main(void)
 		T(what_is_not_there_yet_is_pending),
 		T(every_end_has_its_reason),
 		T(depth_ends_at_512),
+		T(stacks_at_the_end_of_memory),
 		T(the_right_mapping_of_many),
 		T(the_right_row_of_many),
 	};
