@@ -10,6 +10,8 @@
 
 #include <fcntl.h>
 #include <gelf.h>
+#include <spawn.h>
+#include <sys/wait.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -141,6 +143,16 @@ static void add(struct buf *seed, const char *path, const char *const *names, si
 	elf_end(elf);
 }
 
+static bool run(char *command)
+{
+	char *argv[] = {"sh", "-c", command, NULL};
+	int status;
+	pid_t pid;
+
+	return posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ) == 0 &&
+	       waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 static void make_seed(const char *dir, const char *make_it, struct buf *seed)
 {
 	_cleanup_free_ char *command =
@@ -148,7 +160,7 @@ static void make_seed(const char *dir, const char *make_it, struct buf *seed)
 	_cleanup_free_ char *so = xasprintf("%s/a.so", dir), *alt = xasprintf("%s/alt", dir);
 	_cleanup_free_ char *dwo = xasprintf("%s/a.so-a.dwo", dir);
 
-	if (system(command) != 0)
+	if (!run(command))
 		fprintf(stderr, "no first input: %s\n", command);
 	buf_init(seed, 0);
 	buf_putc(seed, access(alt, F_OK) == 0);
