@@ -11,7 +11,7 @@
 #define ROUND_NS     (60 * NSEC_PER_SEC)
 
 struct file_key {
-	uint64_t inode, mtime_ns;
+	uint64_t inode, ctime_ns;
 	uint32_t dev_major, dev_minor;
 	uint64_t root; /* of a debug file: whose directories it is looked for in */
 };
@@ -124,7 +124,7 @@ static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, siz
 	struct wanted *w;
 
 	key.inode = x->inode;
-	key.mtime_ns = x->mtime_ns;
+	key.ctime_ns = x->ctime_ns;
 	key.dev_major = x->dev_major;
 	key.dev_minor = x->dev_minor;
 	key.root = q->debug ? files_root(m->root_fd) : 0;

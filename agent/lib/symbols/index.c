@@ -71,6 +71,38 @@ unsigned elf_index_flags(const struct elf_index *i)
 	return i->header->flags;
 }
 
+size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX])
+{
+	static const struct {
+		unsigned flag;
+		struct elf_lack lack;
+	} lacks[ELF_LACKS_MAX] = {
+		{ELF_INDEX_NO_UNWIND, {"no_unwind", "it has no unwind information"}},
+		{ELF_INDEX_UNWIND_CUT,
+		 {"unwind_cut", "its unwind information is damaged or over a limit"}},
+		{ELF_INDEX_DWARF_CUT,
+		 {"inlines_cut", "its inlined functions are damaged, missing or over a limit"}},
+		{ELF_INDEX_DWP, {"dwp", "its DWARF is in a .dwp package, which is not read"}},
+		{ELF_INDEX_NAMES_CUT,
+		 {"names_cut", "its .gnu_debugdata is damaged or over a limit"}},
+	};
+	size_t n = 0;
+
+	for (size_t k = 0; k < ARRAY_SIZE(lacks); k++)
+		if (i->header->flags & lacks[k].flag)
+			ret[n++] = lacks[k].lack;
+	return n;
+}
+
+size_t elf_index_unsupported_rows(const struct elf_index *i)
+{
+	size_t n = 0;
+
+	for (uint32_t k = 0; k < i->header->n[INDEX_rows]; k++)
+		n += i->rows[k].rule == PF_RULE_UNSUPPORTED;
+	return n;
+}
+
 bool elf_index_equal(const struct elf_index *a, const struct elf_index *b)
 {
 	return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
@@ -168,16 +200,19 @@ static bool rows_valid(const struct pf_row *rows, uint32_t n, uint32_t n_rules)
 static bool tables_valid(const struct elf_index *i)
 {
 	uint32_t n_rows = i->header->n[INDEX_rows], n_rules = i->header->n[INDEX_rules];
+	uint32_t next = 0; /* pages have rows of their own, one after the other */
 
 	for (uint32_t k = 0; k < i->header->n[INDEX_pages]; k++) {
 		const struct elf_page *p = &i->pages[k];
 
 		if ((k && p->number <= p[-1].number) || p->n_rows == 0 ||
-		    p->n_rows > PF_PAGE_ROWS_MAX || p->first_row > n_rows ||
-		    p->n_rows > n_rows - p->first_row ||
-		    !rows_valid(i->rows + p->first_row, p->n_rows, n_rules))
+		    p->n_rows > PF_PAGE_ROWS_MAX || p->first_row != next ||
+		    p->n_rows > n_rows - next || !rows_valid(i->rows + next, p->n_rows, n_rules))
 			return false;
+		next += p->n_rows;
 	}
+	if (next != n_rows)
+		return false;
 	for (uint32_t k = 0; k < n_rules; k++) {
 		const struct pf_rule *r = &i->rules[k];
 

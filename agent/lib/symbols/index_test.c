@@ -120,6 +120,7 @@ static void lying_answers_are_refused(void **state)
 	REFUSED(x.page.n_rows = 0);
 	REFUSED(x.page.n_rows = 3);
 	REFUSED(x.page.first_row = 1);
+	REFUSED(x.page.n_rows = 1);	/* a row of no page */
 	REFUSED(x.rows[0].address = 1); /* nothing says what holds before */
 	REFUSED(x.rows[1].address = 0);
 	REFUSED(x.rows[1].rule = 1);
@@ -168,6 +169,26 @@ static void index_answers_are_exact(void **state)
 	elf_index_unref(j);
 }
 
+static void what_is_missing_is_said(void **state)
+{
+	struct small_index x = valid_index();
+	struct elf_lack lacks[ELF_LACKS_MAX];
+	struct elf_index *i;
+	int fd;
+
+	(void)state;
+	x.header.flags = ELF_INDEX_GO | ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;
+	x.rows[1].rule = PF_RULE_UNSUPPORTED;
+	fd = make_memfd(&x, sizeof(x));
+	assert_int_equal(seal(fd), 0);
+	assert_int_equal(elf_index_open(fd, &i), 0);
+	assert_int_equal(elf_index_lacks(i, lacks), 2);
+	assert_string_equal(lacks[0].word, "unwind_cut");
+	assert_string_equal(lacks[1].word, "inlines_cut");
+	assert_int_equal(elf_index_unsupported_rows(i), 1);
+	elf_index_unref(i);
+}
+
 /* As lld lays files out: the text begins inside a page whose first bytes are another segment's. */
 static void text_inside_a_page(void **state)
 {
@@ -209,6 +230,7 @@ int main(void)
 		cmocka_unit_test(text_inside_a_page),
 		cmocka_unit_test(lying_answers_are_refused),
 		cmocka_unit_test(index_answers_are_exact),
+		cmocka_unit_test(what_is_missing_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ size_t elf_index_inlines(const struct elf_index *i, uint64_t address, struct elf
 struct elf_page {			/* ascending by number */
 	uint32_t number;		/* ELF virtual address >> PF_PAGE_BITS */
 	uint32_t n_rows;		/* 1..PF_PAGE_ROWS_MAX */
-	uint32_t first_row;
+	uint32_t first_row;	/* behind those of the page before */
 	uint32_t pad;
 };
 struct elf_tables {			/* borrowed from the index */
@@ -80,8 +80,17 @@ enum elf_index_flag {
 	ELF_INDEX_DWARF_CUT = 1 << 5,		/* inlined functions are not complete: limits, time, or damage */
 	ELF_INDEX_DWO = 1 << 6,			/* split DWARF: elf_index_wanted says which files */
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
+	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 };
 unsigned elf_index_flags(const struct elf_index *i);
+/* What users shall know that it lacks: a word for counters, a text for people. Both are constants. */
+struct elf_lack {
+	const char *word, *text;
+};
+#define ELF_LACKS_MAX 5
+size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
+/* Rows of PF_RULE_UNSUPPORTED. Looks at all rows. */
+size_t elf_index_unsupported_rows(const struct elf_index *i);
 /* .gnu_debuglink; "" none. A plain file name, no '/'. */
 const char *elf_index_debuglink(const struct elf_index *i, uint32_t *ret_crc);
 /* Files that the debug index would need too (.dwo: path as the compiler wrote it and its id). */

@@ -67,6 +67,7 @@ static bool claim(struct files *f, const struct file_key *key)
 
 void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
 {
+	uint64_t hash = index ? image_hash(f, index) : 0;
 	struct file *x;
 
 	pthread_mutex_lock(&f->lock);
@@ -74,7 +75,7 @@ void debug_settle(struct files *f, const struct file_key *key, struct elf_index 
 	x->busy = false;
 	x->retry_ns = now_mono_ns() + RETRY_NS;
 	if (index && !x->image)
-		x->image = image_of(f, index);
+		x->image = image_of(f, index, hash);
 	else
 		elf_index_unref(index);
 	files_trim(f);
@@ -108,6 +109,8 @@ static int parse_debug(struct files *f, const struct parse_debug_files *p, struc
 		r = parser_debug(f->debug.parser, p, ret);
 		if (r < 0)
 			debug_count(parser_reason(f->debug.parser));
+		else
+			files_count_incomplete(*ret);
 	}
 	pthread_mutex_unlock(&f->debug.lock);
 	return r;

@@ -41,7 +41,7 @@ struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64
 	if (kind == FILE_VDSO)
 		return key;
 	key.inode = m->inode;
-	key.mtime_ns = m->mtime_ns;
+	key.ctime_ns = m->ctime_ns;
 	key.dev_major = m->dev_major;
 	key.dev_minor = m->dev_minor;
 	return key;
@@ -119,6 +119,18 @@ static void count_failure(const char *reason)
 	counter_add(counter("podflame_symbol_files_failed_total", "reason", reason), 1);
 }
 
+void files_count_incomplete(const struct elf_index *index)
+{
+	static const char name[] = "podflame_symbol_files_incomplete_total";
+	struct elf_lack lacks[ELF_LACKS_MAX];
+	size_t n = elf_index_lacks(index, lacks);
+
+	for (size_t i = 0; i < n; i++)
+		counter_add(counter(name, "reason", lacks[i].word), 1);
+	counter_add(counter("podflame_unwind_rows_unsupported_total", NULL, NULL),
+		    elf_index_unsupported_rows(index));
+}
+
 static const char *open_reason(int error)
 {
 	switch (error) {
@@ -163,6 +175,7 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	bool vdso = x->key.kind == FILE_VDSO;
 	int fd = vdso ? f->vdso_fd : m->fd;
 	struct elf_index *index;
+	uint64_t hash = 0;
 
 	x->error = vdso ? -ENODATA : m->open_error ? m->open_error : -EBADF;
 	x->retry_ns = now_mono_ns() + RETRY_NS;
@@ -174,9 +187,13 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	x->busy = true;
 	pthread_mutex_unlock(&f->lock);
 	x->error = parse(f, fd, &index);
+	if (x->error == 0) {
+		files_count_incomplete(index);
+		hash = image_hash(f, index);
+	}
 	pthread_mutex_lock(&f->lock);
 	if (x->error == 0)
-		x->image = image_of(f, index);
+		x->image = image_of(f, index, hash);
 	x->busy = x->expected = false;
 	pthread_cond_broadcast(&f->changed);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * files: what is known of the ELF files that are mapped on this node, parsed once each: device,
- * inode and change time tell them apart, equal indexes are shared. A forged build id gets nobody another
+ * inode and change time (ctime) tell them apart, equal indexes are shared. A forged build id gets nobody another
  * file's names. Finds separate debug files. Any thread.
  */
 #pragma once

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "node/files/testfiles.h"
+#include "node/parse/testelf.h"
 
 static struct files *make(size_t cache_bytes)
 {
@@ -102,6 +103,28 @@ static void failed_files_are_counted_once(void **state)
 	files_names_done(f, &names);
 	assert_int_equal(files_index(f, &m, &index), -ENOENT);
 	assert_int_equal(counter_get(gone), before + 1);
+	files_free(f);
+}
+
+static void what_a_file_lacks_is_counted(void **state)
+{
+	static const char name[] = "podflame_symbol_files_incomplete_total";
+	const struct test_section s[] = {
+		TESTELF_TEXT, {".gnu_debugdata", "?", 1, 0, 0}, {NULL, NULL, 0, 0, 0}};
+	_cleanup_close_ int fd = testelf_memfd(s, ET_DYN);
+	struct mapping m = {.start = 4096, .end = 8192, .path = "/app", .fd = fd, .inode = 6};
+	uint64_t names_cut = counter_get(counter(name, "reason", "names_cut"));
+	uint64_t no_unwind = counter_get(counter(name, "reason", "no_unwind"));
+	struct files *f = make(0);
+	struct elf_index *index;
+
+	(void)state;
+	for (int times = 0; times < 2; times++) {
+		assert_int_equal(files_index(f, &m, &index), 0);
+		elf_index_unref(index);
+	}
+	assert_int_equal(counter_get(counter(name, "reason", "names_cut")), names_cut + 1);
+	assert_int_equal(counter_get(counter(name, "reason", "no_unwind")), no_unwind + 1);
 	files_free(f);
 }
 
@@ -469,6 +492,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
 		cmocka_unit_test(equal_files_share_one_index),
 		cmocka_unit_test(failed_files_are_counted_once),
+		cmocka_unit_test(what_a_file_lacks_is_counted),
 		cmocka_unit_test(what_is_no_file_is_no_failure),
 		cmocka_unit_test(what_is_known_needs_no_parser),
 		cmocka_unit_test(what_is_expected_is_not_waited_for),

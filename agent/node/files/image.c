@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
-#define NAMES_MAX 65536 /* kept with an index; all are forgotten beyond */
+/* Kept with an index; all are forgotten beyond. A hostile file's are long. */
+#define NAMES_MAX	65536
+#define NAMES_BYTES_MAX (16u << 20)
 
 /* ---- names ---- */
 
@@ -63,7 +65,7 @@ const char *image_shown(struct files *f, struct image *i, const char *raw)
 
 struct names *image_names(struct files *f, struct image *i)
 {
-	if (HASH_COUNT(i->names->items) >= NAMES_MAX)
+	if (HASH_COUNT(i->names->items) >= NAMES_MAX || i->names->bytes >= NAMES_BYTES_MAX)
 		forget_names(f, i);
 	i->names->refs++;
 	return i->names;
@@ -71,23 +73,27 @@ struct names *image_names(struct files *f, struct image *i)
 
 /* ---- images ---- */
 
-struct image *image_of(struct files *f, struct elf_index *index)
+uint64_t image_hash(const struct files *f, const struct elf_index *index)
+{
+	return hash_bytes(elf_index_data(index), elf_index_bytes(index), f->seed);
+}
+
+struct image *image_of(struct files *f, struct elf_index *index, uint64_t hash)
 {
 	struct image *i;
 
-	for (i = f->images; i; i = i->next) {
-		if (elf_index_equal(i->index, index)) {
-			elf_index_unref(index);
-			i->refs++;
-			return i;
-		}
+	HASH_FIND(hh, f->images, &hash, sizeof(hash), i);
+	if (i && elf_index_equal(i->index, index)) {
+		elf_index_unref(index);
+		i->refs++;
+		return i;
 	}
 	i = xcalloc(1, sizeof(*i));
-	*i = (struct image){
-		.refs = 1, .index = index, .names = names_new(index), .next = f->images};
-	if (f->images)
-		f->images->prev = i;
-	f->images = i;
+	i->hash = hash;
+	i->refs = 1;
+	i->index = index;
+	i->names = names_new(index);
+	HASH_ADD(hh, f->images, hash, sizeof(i->hash), i);
 	f->bytes += elf_index_bytes(index);
 	return i;
 }
@@ -97,10 +103,8 @@ void image_unref(struct files *f, struct image *i)
 	if (!i || --i->refs > 0)
 		return;
 	f->bytes -= elf_index_bytes(i->index) + i->names->bytes;
+	HASH_DEL(f->images, i);
 	names_unref(i->names);
-	if (i->next)
-		i->next->prev = i->prev;
-	*(i->prev ? &i->prev->next : &f->images) = i->next;
 	elf_index_unref(i->index);
 	free(i);
 }

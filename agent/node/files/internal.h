@@ -23,14 +23,17 @@ struct names { /* may outlive its image: whoever was given names holds a referen
 	struct shown *items;
 	size_t bytes;
 };
-struct image { /* files with the same bytes share one */
+struct image {	       /* files with the same bytes share one */
+	uint64_t hash; /* of them */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
-	struct image *prev, *next;
+	UT_hash_handle hh;
 };
-/* Takes over the index. */
-struct image *image_of(struct files *f, struct elf_index *index);
+/* Reads the whole index: not under the lock. */
+uint64_t image_hash(const struct files *f, const struct elf_index *index);
+/* Takes over the index; hash is its image_hash. */
+struct image *image_of(struct files *f, struct elf_index *index, uint64_t hash);
 void image_unref(struct files *f, struct image *i);
 /* For one answer: what image_shown gives until names_unref is the reference's. */
 struct names *image_names(struct files *f, struct image *i);
@@ -45,7 +48,7 @@ enum file_kind {
 	FILE_DEBUG,
 };
 struct file_key {
-	uint64_t inode, mtime_ns;
+	uint64_t inode, ctime_ns;
 	uint64_t root; /* FILE_DEBUG: whose debug directories; 0: nobody's, good for everyone */
 	uint32_t dev_major, dev_minor;
 	uint64_t kind; /* enum file_kind */
@@ -56,7 +59,7 @@ struct file {
 	int error;
 	uint64_t retry_ns;
 	bool busy, expected; /* being parsed; to be parsed by files_index */
-	UT_hash_handle hh; /* in order of use: the head was used least recently */
+	UT_hash_handle hh;   /* in order of use: the head was used least recently */
 };
 struct slow_parser { /* one file at a time, each by one thread */
 	pthread_mutex_t lock;
@@ -68,7 +71,7 @@ struct files {
 	pthread_cond_t changed; /* a file is not busy any more */
 	size_t cache_bytes, bytes;
 	struct file *by_key;
-	uint64_t seed; /* of its hash: pods choose inodes and times */
+	uint64_t seed; /* of its hash and of the images': pods choose what is hashed */
 	struct image *images;
 	int vdso_fd;
 	char *self_exe; /* of both parsers; NULL: the default */
@@ -89,6 +92,8 @@ int file_of(struct files *f, const struct mapping *m, struct file **ret);
 /* files_index will be asked for it; under the lock. */
 bool file_is_expected(struct files *f, const struct mapping *m);
 struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
+/* podflame_symbol_files_incomplete_total: what a new index lacks. */
+void files_count_incomplete(const struct elf_index *index);
 /* To be called after the last use of what file_get gave. */
 void files_trim(struct files *f);
 /* Returns locked; makes the parser at its first use. -errno: it cannot be started. */

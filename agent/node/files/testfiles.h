@@ -74,7 +74,7 @@ _test_util_ struct mapping map_of(const char *path)
 	m.fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(fstat(m.fd, &st), 0);
 	m.inode = st.st_ino;
-	m.mtime_ns = st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec;
+	m.ctime_ns = st.st_ctim.tv_sec * NSEC_PER_SEC + st.st_ctim.tv_nsec;
 	return m;
 }
 

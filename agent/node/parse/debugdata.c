@@ -56,19 +56,25 @@ static bool is_like(Elf *elf)
 enum parse_reason build_debugdata(struct elf_build *b)
 {
 	_cleanup_buf_ struct buf out = {0};
+	enum parse_reason reason = PARSE_DAMAGED;
 	Elf *file = b->elf;
 	struct section s;
 	size_t n;
 
-	if (!build_section(b, ".gnu_debugdata", &s) || !unpack(&s, &out))
+	if (!build_section(b, ".gnu_debugdata", &s))
 		return PARSE_OK;
-	n = out.len;
-	b->debugdata_bytes = buf_steal(&out);
-	b->debugdata = elf_memory(b->debugdata_bytes, n);
-	if (!is_like(b->debugdata))
-		return PARSE_OK;
-	b->elf = b->debugdata;
-	(void)build_symbols(b); /* damage there costs only what is behind it */
-	b->elf = file;
+	if (unpack(&s, &out)) {
+		n = out.len;
+		b->debugdata_bytes = buf_steal(&out);
+		b->debugdata = elf_memory(b->debugdata_bytes, n);
+	}
+	if (is_like(b->debugdata)) {
+		b->elf = b->debugdata;
+		reason = build_symbols(b);
+		b->elf = file;
+	}
+	/* Damage there costs only what is behind it. */
+	if (reason)
+		b->header.flags |= ELF_INDEX_NAMES_CUT;
 	return PARSE_OK;
 }

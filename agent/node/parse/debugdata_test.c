@@ -78,6 +78,7 @@ static void local_functions_of_a_stripped_program_have_names(void **state)
 	assert_string_equal(b.name, "hidden");
 	assert_int_equal(b.address, a.address);
 	assert_int_equal(b.size, a.size);
+	assert_false(elf_index_flags(mini) & ELF_INDEX_NAMES_CUT);
 	elf_index_unref(whole);
 	elf_index_unref(bare);
 	elf_index_unref(mini);
@@ -106,6 +107,7 @@ static void what_is_no_elf_file_costs_nothing_else(void **state)
 		struct elf_index *i = index_of_section(packed, bytes);
 
 		assert_int_equal(elf_index_n_symbols(i), 0);
+		assert_true(elf_index_flags(i) & ELF_INDEX_NAMES_CUT);
 		elf_index_unref(i);
 	}
 }
@@ -123,6 +125,7 @@ static void a_bomb_is_given_up(void **state)
 	assert_true(n < 1 << 20);
 	i = index_of_section(packed, n);
 	assert_int_equal(elf_index_n_symbols(i), 0);
+	assert_true(elf_index_flags(i) & ELF_INDEX_NAMES_CUT);
 	elf_index_unref(i);
 }
 

@@ -217,7 +217,7 @@ static void open_mapping(struct reader *r, struct mapping *m)
 	}
 	m->fd = f->file.fd;
 	m->open_error = f->error;
-	m->mtime_ns = f->file.mtime_ns;
+	m->ctime_ns = f->file.ctime_ns;
 	m->file_bytes = f->file.bytes;
 }
 

@@ -16,7 +16,7 @@ int stat_parse_start(const char *text, uint64_t *ret_ticks);
  * -ENOENT gone, -EPERM/-EACCES, -ENOTSUP no regular file, -ESTALE/-EXDEV another file by now. */
 struct maps_file {
 	int fd;
-	uint64_t mtime_ns, bytes;
+	uint64_t ctime_ns, bytes;
 };
 int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
 /* The process's root directory (O_PATH), shared between the processes of a container. */

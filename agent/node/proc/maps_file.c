@@ -107,7 +107,7 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 	}
 	*ret = (struct maps_file){
 		.fd = fd,
-		.mtime_ns = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + st.st_mtim.tv_nsec,
+		.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + st.st_ctim.tv_nsec,
 		.bytes = (uint64_t)st.st_size,
 	};
 	return 0;

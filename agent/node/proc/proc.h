@@ -37,7 +37,8 @@ int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *r
 /* ---- a process ---- */
 struct mapping {			/* executable mappings only */
 	uint64_t start, end, file_offset;
-	uint64_t inode, mtime_ns, file_bytes;
+	uint64_t inode, file_bytes;
+	uint64_t ctime_ns;		/* of the inode: unlike mtime, its owner cannot set it */
 	uint32_t dev_major, dev_minor;
 	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]"; "" anonymous (JIT) */
 	bool deleted, library;		/* library: path contains ".so" */
