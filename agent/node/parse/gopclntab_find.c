@@ -100,6 +100,8 @@ static bool read_module(const struct go_table *t, uint64_t address, struct modul
 /* From the last segment on: it is among the data. */
 static bool find_module_in_place(const struct go_table *t, struct module *ret)
 {
+	size_t candidates = 0; /* each may cost a look at all relocations */
+
 	for (size_t i = t->b->n_segments; i-- > 0;) {
 		const struct index_segment *s = &t->b->segments[i];
 		struct span bytes;
@@ -108,7 +110,8 @@ static bool find_module_in_place(const struct go_table *t, struct module *ret)
 		if (!bytes.data || s->executable)
 			continue;
 		for (uint64_t at = -s->address & 7; at + 8 <= bytes.n; at += 8)
-			if (go_u64(bytes, at) == t->address && read_module(t, s->address + at, ret))
+			if (go_u64(bytes, at) == t->address && candidates++ < CANDIDATES_MAX &&
+			    read_module(t, s->address + at, ret))
 				return true;
 	}
 	return false;

@@ -468,6 +468,25 @@ static void the_child_has_given_everything_up(void **state)
 	parser_free(p);
 }
 
+#ifndef __SANITIZE_ADDRESS__
+/* Two children and the agent share it. */
+static void the_child_takes_a_share_of_the_pods_memory(void **state)
+{
+	_cleanup_free_ char *path = NULL, *text = NULL;
+	struct parser *p;
+
+	(void)state;
+	setenv("MEMORY_LIMIT", "536870912", 1);
+	p = new_parser(0);
+	unsetenv("MEMORY_LIMIT");
+	assert_works(p);
+	path = xasprintf("/proc/%d/limits", child_pid());
+	assert_int_equal(file_read(AT_FDCWD, path, 65536, &text, NULL), 0);
+	assert_non_null(strstr(text, "Max data size             134217728            134217728"));
+	parser_free(p);
+}
+#endif
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -496,6 +515,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_killed_at_rest_costs_nothing),
 		cmocka_unit_test(a_program_that_is_no_child_is_refused),
 		cmocka_unit_test(the_child_has_given_everything_up),
+#ifndef __SANITIZE_ADDRESS__
+		cmocka_unit_test(the_child_takes_a_share_of_the_pods_memory),
+#endif
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

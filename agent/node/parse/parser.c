@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -213,6 +214,18 @@ static enum parse_reason ask(struct parser *p, struct parse_request *request, co
 	return PARSE_DIED;
 }
 
+/* The child keeps to the limit, unless a file has taken it over. */
+static int open_answer(const struct parser *p, int memfd, struct elf_index **ret)
+{
+	struct stat st;
+
+	if (fstat(memfd, &st) < 0 || (uint64_t)st.st_size > p->max_index_bytes) {
+		close(memfd);
+		return -EBADMSG;
+	}
+	return elf_index_open(memfd, ret);
+}
+
 static int parse(struct parser *p, struct parse_request *request, const int *fds, size_t n_fds,
 		 struct elf_index **ret)
 {
@@ -221,7 +234,7 @@ static int parse(struct parser *p, struct parse_request *request, const int *fds
 
 	p->reason = PARSE_OK;
 	reason = ask(p, request, fds, n_fds, &memfd);
-	if (!reason && elf_index_open(memfd, ret) < 0)
+	if (!reason && open_answer(p, memfd, ret) < 0)
 		reason = PARSE_ANSWER;
 	if (reason == PARSE_TIMEOUT || reason == PARSE_DIED || reason == PARSE_ANSWER) {
 		if (p->pid)

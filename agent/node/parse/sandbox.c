@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -28,6 +29,8 @@
 #endif
 
 #define PARSE_DATA_BYTES (1ULL << 30)
+#define PARSE_DATA_MIN	 (64ULL << 20)
+#define DATA_SHARE	 4 /* of the pod's memory; chromium, 300 MB, takes less than 128 MiB */
 
 static int limit(int resource, uint64_t value)
 {
@@ -38,6 +41,20 @@ static int limit(int resource, uint64_t value)
 	l.rlim_max = MIN(l.rlim_max, (rlim_t)value);
 	l.rlim_cur = l.rlim_max;
 	return setrlimit(resource, &l) < 0 ? -errno : 0;
+}
+
+/*
+ * Two children share the pod's memory with the agent, and a kernel that finds it used up may end all
+ * of them (memory.oom.group): the child must meet its own limit first.
+ */
+static uint64_t data_bytes(void)
+{
+	const char *pod = getenv("MEMORY_LIMIT"); /* set by the chart */
+	uint64_t limit = 0;
+
+	if (!pod || str_to_u64(pod, UINT64_MAX, &limit) < 0 || limit == 0)
+		return PARSE_DATA_BYTES;
+	return MIN(MAX(limit / DATA_SHARE, PARSE_DATA_MIN), PARSE_DATA_BYTES);
 }
 
 static int set_limits(uint64_t max_file_bytes)
@@ -53,7 +70,7 @@ static int set_limits(uint64_t max_file_bytes)
 	if (!r && !SANITIZED)
 		r = limit(RLIMIT_AS, PARSE_FILE_MAX + 2 * PARSE_DATA_BYTES);
 	if (!r && !SANITIZED)
-		r = limit(RLIMIT_DATA, PARSE_DATA_BYTES);
+		r = limit(RLIMIT_DATA, data_bytes());
 	signal(SIGXFSZ, SIG_IGN);
 	return r;
 }
