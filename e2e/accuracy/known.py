@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(HERE, "../../build")))
 PODFLAME = os.path.join(BUILD, "podflame")
 # Where a stack may begin, in any language: entry points of programs, of threads, of Go's own stacks.
-ROOTS = re.compile(r"_start(_c)?|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[(?!unknown).*\]")
+ROOTS = re.compile(r"_start(_c)?|libc_start_main_stage2|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[(?!unknown).*\]")
 MARKER = re.compile(r"\[unwind: .*\]|\[truncated\]")
 
 
@@ -228,7 +228,7 @@ def compare(p, out, rows, told):
     results.append(one_share("(rest)", rest, total, told["total"] - named_ns, told["total"], 4))
     for s, r in zip(shares, results):
         r["complete"] = round(s.complete / s.n, 5) if s.n else 0
-        r["odd"] = [f"{n} {t}" for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3]]
+        r["odd"] = [f"{n} {t if len(t) < 300 else t[:80] + ' ... ' + t[-200:]}" for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3]]
     bad = sum(reasons.values())
     return {"samples": total, "finished": round(1 - bad / total, 5) if total else 0, "reasons": reasons, "shares": results,
             "cpu_s": round(told["total"] / 1e9, 3)}

@@ -124,6 +124,8 @@ C_PROGRAMS = [
         "plugin": MAIN + "plugin", "callback": MAIN + "plugin_calls > callback", "before": MAIN + "before"},
         "plugin.so", args=["{dir}/plugin.so"]),
     c("vDSO", "vdso.c", "-O2", {"asks": ("asks", MAIN + "asks > ..."), "plain": MAIN + "plain"}),
+    c("system calls", "syscalls.c", "-O2", {
+        "reads": ("reads", MAIN + "reads > ..."), "asks": ("asks", MAIN + "asks > ..."), "plain": MAIN + "plain"}),
     c("threads, clone()", "threads.c", "-O2", {
         "in_main": MAIN + "in_main", "in_pthread": "... > pthread_body > in_pthread",
         "in_clone": "... > clone_body > in_clone"}),
