@@ -82,6 +82,7 @@ static const char *status_text(int status)
 		{503, "Service Unavailable"},
 		{504, "Gateway Timeout"},
 		{505, "HTTP Version Not Supported"},
+		{507, "Insufficient Storage"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
