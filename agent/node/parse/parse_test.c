@@ -468,6 +468,23 @@ static void the_child_has_given_everything_up(void **state)
 	parser_free(p);
 }
 
+static void the_child_takes_all_files_of_a_request(void **state)
+{
+	struct parser *p = new_parser(0);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), dwo_fds[PARSE_FDS_MAX - 2];
+	struct parse_debug_files files = {fd, fd, dwo_fds, ARRAY_SIZE(dwo_fds)};
+	struct elf_index *i;
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_SIZE(dwo_fds); k++)
+		dwo_fds[k] = fd;
+	assert_int_equal(parser_debug(p, &files, &i), 0);
+	assert_int_equal(parser_restarts(p), 0);
+	elf_index_unref(i);
+	parser_free(p);
+	close(fd);
+}
+
 #ifndef __SANITIZE_ADDRESS__
 /* Two children and the agent share it. */
 static void the_child_takes_a_share_of_the_pods_memory(void **state)
@@ -515,6 +532,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_killed_at_rest_costs_nothing),
 		cmocka_unit_test(a_program_that_is_no_child_is_refused),
 		cmocka_unit_test(the_child_has_given_everything_up),
+		cmocka_unit_test(the_child_takes_all_files_of_a_request),
 #ifndef __SANITIZE_ADDRESS__
 		cmocka_unit_test(the_child_takes_a_share_of_the_pods_memory),
 #endif

@@ -62,7 +62,7 @@ static int set_limits(uint64_t max_file_bytes)
 	int r = limit(RLIMIT_CORE, 0);
 
 	if (!r)
-		r = limit(RLIMIT_NOFILE, 16);
+		r = limit(RLIMIT_NOFILE, PARSE_FDS_MAX + 16);
 	if (!r)
 		r = limit(RLIMIT_NPROC, 0);
 	if (!r)
