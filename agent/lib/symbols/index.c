@@ -82,6 +82,8 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		 {"unwind_cut", "its unwind information is damaged or over a limit"}},
 		{ELF_INDEX_DWARF_CUT,
 		 {"inlines_cut", "its inlined functions are damaged, missing or over a limit"}},
+		{ELF_INDEX_DWO,
+		 {"split_dwarf", "its DWARF lies in other files too, which were not read"}},
 		{ELF_INDEX_DWP, {"dwp", "its DWARF is in a .dwp package, which is not read"}},
 		{ELF_INDEX_NAMES_CUT,
 		 {"names_cut", "its .gnu_debugdata is damaged or over a limit"}},

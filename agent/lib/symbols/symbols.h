@@ -87,7 +87,7 @@ unsigned elf_index_flags(const struct elf_index *i);
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 5
+#define ELF_LACKS_MAX 6
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Rows of PF_RULE_UNSUPPORTED. Looks at all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

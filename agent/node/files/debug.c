@@ -70,6 +70,8 @@ void debug_settle(struct files *f, const struct file_key *key, struct elf_index 
 	uint64_t hash = index ? image_hash(f, index) : 0;
 	struct file *x;
 
+	if (index)
+		files_count_incomplete(index);
 	pthread_mutex_lock(&f->lock);
 	x = file_get(f, key);
 	x->busy = false;
@@ -109,8 +111,6 @@ static int parse_debug(struct files *f, const struct parse_debug_files *p, struc
 		r = parser_debug(f->debug.parser, p, ret);
 		if (r < 0)
 			debug_count(parser_reason(f->debug.parser));
-		else
-			files_count_incomplete(*ret);
 	}
 	pthread_mutex_unlock(&f->debug.lock);
 	return r;
@@ -134,29 +134,42 @@ int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id
 	return 0;
 }
 
-/* ---- split DWARF ---- */
+/* ---- split DWARF, dwz ---- */
 
-static int open_dwo(const struct search *s, const char *path, int *ret_fd)
+/*
+ * dwz's file lies in .dwz of a directory of debug files, whatever the way to it that is written
+ * down; .dwo files where the compiler put them.
+ */
+static int open_wanted(const struct search *s, const struct place *p, const struct elf_wanted *w,
+		       int *ret_fd)
 {
-	_cleanup_free_ char *beside = NULL;
+	const char *dwz = w->dwo_id ? NULL : strstr(w->path, "/.dwz/");
 	const char *slash = strrchr(s->m->path, '/');
+	_cleanup_free_ char *path = NULL;
 
-	if (*path == '/')
-		return find_open(&s->root, path, ret_fd);
-	beside = xasprintf("%.*s/%s", (int)(slash ? slash - s->m->path : 0), s->m->path, path);
-	return find_open(&s->root, beside, ret_fd);
+	if (dwz)
+		path = xasprintf("%s%s", p->debug_dir, dwz);
+	else if (*w->path == '/')
+		path = xstrdup(w->path);
+	else
+		path = xasprintf("%.*s/%s", (int)(slash ? slash - s->m->path : 0), s->m->path,
+				 w->path);
+	return find_open(p, path, ret_fd);
 }
 
-static size_t open_dwos(const struct search *s, const struct elf_index *index, int fds[DWOS_MAX])
+static size_t open_all_wanted(const struct search *s, const struct place *p,
+			      const struct elf_index *index, int fds[DWOS_MAX])
 {
 	size_t n = elf_index_n_wanted(index), n_open = 0;
 
 	for (size_t i = 0; i < MIN(n, (size_t)DWOS_MAX); i++) {
+		struct elf_wanted w = elf_index_wanted(index, i);
+
 		fds[i] = -1;
-		if (open_dwo(s, elf_index_wanted(index, i).path, &fds[i]) == 0)
+		if (open_wanted(s, p, &w, &fds[i]) == 0)
 			n_open++;
 		else
-			debug_count("dwo_missing");
+			debug_count(w.dwo_id ? "dwo_missing" : "dwz_missing");
 	}
 	for (size_t i = DWOS_MAX; i < n; i++)
 		debug_count("dwo_too_many");
@@ -173,22 +186,23 @@ static void count_dwp(const struct search *s)
 		debug_count("dwp_unsupported");
 }
 
-/* With what the .dwo files of this container add; replaces *index. */
-static bool add_dwos(const struct search *s, int debug_fd, struct elf_index **index)
+/* With what the .dwo files and dwz's file of a place add; replaces *index. */
+static bool add_wanted(const struct search *s, const struct place *p, int debug_fd,
+		       struct elf_index **index)
 {
-	struct parse_debug_files p = {.main_fd = s->m->fd, .debug_fd = debug_fd};
+	struct parse_debug_files files = {.main_fd = s->m->fd, .debug_fd = debug_fd};
 	struct elf_index *more;
 	int fds[DWOS_MAX], r = -ENOENT;
 
-	if (!(elf_index_flags(*index) & ELF_INDEX_DWO) || s->root.dir_fd < 0)
+	if (!(elf_index_flags(*index) & ELF_INDEX_DWO) || p->dir_fd < 0)
 		return false;
-	p.dwo_fds = fds;
-	p.n_dwo_fds = MIN(elf_index_n_wanted(*index), (size_t)DWOS_MAX);
-	if (open_dwos(s, *index, fds) > 0)
-		r = parse_debug(s->f, &p, &more);
+	files.dwo_fds = fds;
+	files.n_dwo_fds = MIN(elf_index_n_wanted(*index), (size_t)DWOS_MAX);
+	if (open_all_wanted(s, p, *index, fds) > 0)
+		r = parse_debug(s->f, &files, &more);
 	else
 		count_dwp(s);
-	for (size_t i = 0; i < p.n_dwo_fds; i++)
+	for (size_t i = 0; i < files.n_dwo_fds; i++)
 		closep(&fds[i]);
 	if (r < 0)
 		return false;
@@ -213,7 +227,7 @@ static void try_own(const struct search *s, uint64_t root)
 	}
 	index = known(s->f, &everyone);
 	if (index && elf_index_flags(index) & ELF_INDEX_DWO && root && claim(s->f, &container)) {
-		if (!add_dwos(s, -1, &index))
+		if (!add_wanted(s, &s->root, -1, &index))
 			index = elf_index_unref(index);
 		debug_settle(s->f, &container, TAKE_PTR(index));
 	}
@@ -244,9 +258,8 @@ static int try_place(const struct search *s, const struct place *p, struct elf_i
 		if (r == 0)
 			debug_count(p == &s->root ? "debuglink" : "host_debuglink");
 	}
-	/* What a container adds is that container's. */
-	if (r == 0 && p == &s->root)
-		add_dwos(s, fd, ret);
+	if (r == 0)
+		add_wanted(s, p, fd, ret);
 	return r;
 }
 

@@ -451,6 +451,47 @@ static void dwo_files_come_from_the_container(void **state)
 	container_done(&a);
 }
 
+/* Names that dwz moved out of many debug files into one. */
+static void dwz_files_come_from_where_the_debug_file_is(void **state)
+{
+	_cleanup_free_ char *debug_dir = NULL, *host = xasprintf("%s/dwz-host", dir);
+	uint64_t missing = result("dwz_missing");
+	struct files_config config = {.host_debug_dir = host};
+	struct container a, b;
+	struct files *f;
+
+	(void)state;
+	if (access("/usr/bin/dwz", X_OK) < 0) {
+		print_message("skipped: no dwz\n");
+		skip();
+	}
+	compile("");
+	run("cd %s && gcc -g -O1 -o second prog.c && "
+	    "dwz -m shared -M /usr/lib/debug/.dwz/shared prog.full second && "
+	    "objcopy --only-keep-debug prog.full prog.debug && mkdir -p %s/.dwz",
+	    dir, host);
+	a = make_container("a", "prog");
+	b = make_container("b", "prog");
+	debug_dir = xasprintf("%s/usr/lib/debug", a.root);
+	put_by_build_id(&a, debug_dir, "cp prog.debug");
+	put_by_build_id(&b, host, "cp prog.debug");
+	run("cp %s/shared %s/.dwz/", dir, host);
+	assert_int_equal(files_new(&config, &f), 0);
+	files_debug(f, &a.m, a.root_fd);
+	files_debug(f, &b.m, b.root_fd);
+	assert_int_equal(result("dwz_missing"), missing + 1);
+	assert_false(knows_inlined(f, &a));
+	assert_true(knows_inlined(f, &b));
+	files_free(f);
+	run("mkdir %s/.dwz && cp %s/shared %s/.dwz/", debug_dir, dir, debug_dir);
+	f = make(0);
+	files_debug(f, &a.m, a.root_fd);
+	assert_true(knows_inlined(f, &a));
+	files_free(f);
+	container_done(&a);
+	container_done(&b);
+}
+
 /* The last one: mounts are of this process alone from here on. */
 static void other_file_systems_are_not_entered(void **state)
 {
@@ -504,6 +545,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_hosts_debug_files_name_everyones_processes),
 		cmocka_unit_test(the_files_own_dwarf_is_used),
 		cmocka_unit_test(dwo_files_come_from_the_container),
+		cmocka_unit_test(dwz_files_come_from_where_the_debug_file_is),
 		cmocka_unit_test(other_file_systems_are_not_entered),
 	};
 
