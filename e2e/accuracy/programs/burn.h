@@ -54,8 +54,10 @@ static inline uint64_t burn_clock(clockid_t id)
 	do {                                                                                       \
 		uint64_t burn_x = burn_sink | 1;                                                   \
                                                                                                    \
-		for (uint64_t burn_i = (n); burn_i; burn_i--)                                      \
+		for (uint64_t burn_i = (n); burn_i; burn_i--) {                                    \
 			burn_x = burn_x * 6364136223846793005ull + 2 * __LINE__ + 1;               \
+			__asm__ volatile("" : "+r"(burn_x)); /* no two steps at once */            \
+		}                                                                                  \
 		burn_sink = burn_x;                                                                \
 	} while (0)
 
