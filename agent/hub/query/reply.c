@@ -30,7 +30,7 @@ static void put_int(struct buf *b, int64_t v)
 
 static const char *function_name(const struct tree *t, uint32_t function, const char *root)
 {
-	return function == ROOT ? root : t->functions[function];
+	return function == ROOT ? root : t->functions[function].name;
 }
 
 /* ---- a walk: parents before children, greatest total first ---- */
@@ -389,6 +389,8 @@ char *tracing_reply(const struct tree *t, const struct tracing_request *r,
 	else
 		buf_puts(&b, "null");
 	put_summary(&b, t, r, s);
+	if (r->format == RESULT_FLAT)
+		put_sources(&b, t);
 	buf_putc(&b, '}');
 	if (b.failed)
 		return tracing_error(

@@ -299,8 +299,9 @@ static void deep_stack(void **state)
 /* A stand-in for uploaded symbols: two frames for build id "known". */
 static size_t two_names(const struct frame *f, void *arg, const struct frame **ret)
 {
-	static const struct frame names[] = {{.kind = FRAME_APP, .name = "outer"},
-					     {.kind = FRAME_APP, .name = "inner", .inlined = true}};
+	static const struct frame names[] = {
+		{.kind = FRAME_APP, .name = "outer", .file = "o.c", .line = 7},
+		{.kind = FRAME_APP, .name = "inner", .file = "o.c", .line = 3, .inlined = true}};
 
 	++*(unsigned *)arg;
 	*ret = names;
@@ -314,6 +315,7 @@ static void names_come_when_asked(void **state)
 	const struct frame other = {.kind = FRAME_APP, .module = "/bin/b", .build_id = "other"};
 	const struct frame *const first[] = {&known, &named}, *const second[] = {&named, &other};
 	struct store_row row = {.app_service = "a", .frames = first, .n_frames = 2, .value = 1};
+	_cleanup_buf_ struct buf b = {0};
 	struct tree *t = tree_new();
 	unsigned n_asked = 0;
 
@@ -326,14 +328,18 @@ static void names_come_when_asked(void **state)
 	assert_int_equal(tree_add(t, &row, -1), 0);
 	assert_int_equal(n_asked, 2); /* never for a frame that has its name */
 	assert_int_equal(t->n_functions, 5);
-	assert_string_equal(t->functions[1], "main");
-	assert_string_equal(t->functions[2], "inner");
-	assert_string_equal(t->functions[3], "outer");
-	assert_string_equal(t->functions[4], "[/bin/b]");
+	assert_string_equal(t->functions[1].name, "main");
+	assert_string_equal(t->functions[2].name, "inner");
+	assert_string_equal(t->functions[3].name, "outer");
+	assert_string_equal(t->functions[4].name, "[/bin/b]");
 	assert_int_equal(t->n_unnamed, 7);
 	/* outer;inner;main and main;[/bin/b] */
 	assert_int_equal(t->n_nodes, 6);
 	assert_int_equal(t->nodes[t->nodes[1].parent].function, 2);
+	put_sources(&b, t);
+	assert_string_equal(b.data, ",\"sources\":{\"files\":[\"o.c\"],\"columns\":[\"file_id\","
+				    "\"line\"],\"values\":[[-1,0],[-1,0],[0,3],[0,7],[-1,0]],"
+				    "\"inlined_nodes\":[2]}");
 	tree_free(t);
 }
 
@@ -354,7 +360,7 @@ static void inlined_names_leave_room(void **state)
 	tree_set_names(t, two_names, &n_asked);
 	assert_int_equal(tree_add(t, &row, -1), 0);
 	assert_int_equal(n_asked, STACK_MAX_FRAMES - 1);
-	assert_string_equal(t->functions[1], "leaf");
+	assert_string_equal(t->functions[1].name, "leaf");
 	assert_int_equal(t->n_nodes, 1 + STACK_MAX_FRAMES + 2);
 	tree_free(t);
 }

@@ -26,7 +26,7 @@ struct tree *tree_new(void)
 	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
 	t->name_slots = xcalloc(t->n_name_slots, sizeof(*t->name_slots));
 	GROW(t->functions, t->n_functions, t->cap_functions);
-	t->functions[t->n_functions++] = NULL;
+	t->functions[t->n_functions++] = (struct function){0};
 	GROW(t->nodes, t->n_nodes, t->cap_nodes);
 	t->nodes[t->n_nodes++] = (struct node){.function = ROOT, .parent = NO_NODE};
 	return t;
@@ -36,8 +36,10 @@ struct tree *tree_free(struct tree *t)
 {
 	if (!t)
 		return NULL;
-	for (size_t i = 0; i < t->n_functions; i++)
-		free(t->functions[i]);
+	for (size_t i = 0; i < t->n_functions; i++) {
+		free(t->functions[i].name);
+		free(t->functions[i].file);
+	}
 	for (size_t i = 0; i < MIN(t->n_apps, (size_t)TREE_MAX_APPS); i++)
 		free(t->apps[i]);
 	free(t->apps);
@@ -62,7 +64,7 @@ static void grow_names(struct tree *t)
 	uint32_t *slots = xcalloc(n, sizeof(*slots));
 
 	for (size_t i = 1; i < t->n_functions; i++) {
-		const char *name = t->functions[i];
+		const char *name = t->functions[i].name;
 		size_t at = name_hash(t, name, strlen(name)) & (n - 1);
 
 		while (slots[at])
@@ -84,13 +86,21 @@ static uint32_t function_of(struct tree *t, const char *name, size_t n)
 	for (; t->name_slots[at]; at = (at + 1) & (t->n_name_slots - 1)) {
 		uint32_t i = t->name_slots[at] - 1;
 
-		if (strncmp(t->functions[i], name, n) == 0 && !t->functions[i][n])
+		if (strncmp(t->functions[i].name, name, n) == 0 && !t->functions[i].name[n])
 			return i;
 	}
 	GROW(t->functions, t->n_functions, t->cap_functions);
-	t->functions[t->n_functions] = xstrndup(name, n);
+	t->functions[t->n_functions] = (struct function){.name = xstrndup(name, n)};
 	t->name_slots[at] = (uint32_t)t->n_functions + 1;
 	return (uint32_t)t->n_functions++;
+}
+
+static void learn_source(struct function *function, const struct frame *f)
+{
+	if (function->file)
+		return;
+	function->file = xstrdup(f->file);
+	function->line = f->line;
 }
 
 /* ---- nodes: (parent, function) -> number ---- */
@@ -125,6 +135,7 @@ static void grow_children(struct tree *t)
 struct levels {
 	struct buf text;
 	size_t ends[MAX_LEVELS];
+	const struct frame *frames[MAX_LEVELS]; /* NULL: a process or thread */
 	size_t n;
 };
 
@@ -133,8 +144,9 @@ static void levels_done(struct levels *l)
 	buf_done(&l->text);
 }
 
-static void end_level(struct levels *l)
+static void end_level(struct levels *l, const struct frame *f)
 {
+	l->frames[l->n] = f;
 	l->ends[l->n++] = l->text.len;
 }
 
@@ -146,12 +158,12 @@ static void put_head(struct levels *l, const struct stack_head *h)
 
 	if (h->process_comm) {
 		stack_render(&process, NULL, 0, &l->text);
-		end_level(l);
+		end_level(l, NULL);
 	}
 	if (h->thread_comm && !(h->process_comm && h->main_thread)) {
 		thread.main_thread = !h->process_comm && h->main_thread;
 		stack_render(&thread, NULL, 0, &l->text);
-		end_level(l);
+		end_level(l, NULL);
 	}
 }
 
@@ -168,7 +180,7 @@ static bool put_named(struct tree *t, struct levels *l, const struct frame *f, s
 	}
 	for (size_t i = 0; i < n; i++) {
 		frame_render(&named[i], false, &l->text);
-		end_level(l);
+		end_level(l, &named[i]);
 	}
 	return n > 0;
 }
@@ -192,7 +204,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)
 			continue;
 		frame_render(f, outermost, &l->text);
-		end_level(l);
+		end_level(l, f);
 	}
 	t->n_marked += marked ? row->n_samples : 0;
 	t->n_unnamed += unnamed ? row->n_samples : 0;
@@ -238,15 +250,16 @@ static size_t find_path(const struct tree *t, const uint32_t *functions, size_t 
 }
 
 /* New nodes for levels from..n-1, numbered from the leaf up. */
-static void make_path(struct tree *t, const uint32_t *functions, size_t from, size_t n,
-		      uint32_t *path)
+static void make_path(struct tree *t, const struct levels *l, const uint32_t *functions,
+		      size_t from, size_t n, uint32_t *path)
 {
 	size_t first = t->n_nodes;
 
 	for (size_t i = n; i-- > from;) {
 		path[i] = (uint32_t)(first + (n - 1 - i));
 		GROW(t->nodes, t->n_nodes, t->cap_nodes);
-		t->nodes[t->n_nodes++] = (struct node){.function = functions[i]};
+		t->nodes[t->n_nodes++] = (struct node){
+			.function = functions[i], .inlined = l->frames[i] && l->frames[i]->inlined};
 	}
 	for (size_t i = from; i < n; i++)
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
@@ -279,11 +292,13 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 		size_t start = i ? l.ends[i - 1] : 0;
 
 		functions[i] = function_of(t, l.text.data + start, l.ends[i] - start);
+		if (l.frames[i] && l.frames[i]->file)
+			learn_source(&t->functions[functions[i]], l.frames[i]);
 	}
 	add_app(t, row->app_service);
 	found = find_path(t, functions, l.n, path);
 	keep = t->n_nodes + (l.n - found) <= QUERY_MAX_NODES ? l.n : found;
-	make_path(t, functions, found, keep, path);
+	make_path(t, &l, functions, found, keep, path);
 	for (size_t i = 0; i < keep; i++)
 		t->nodes[path[i]].total = add_saturated(t->nodes[path[i]].total, row->value);
 	t->nodes[ROOT].total = add_saturated(t->nodes[ROOT].total, row->value);
@@ -318,7 +333,7 @@ static int by_total(const void *a, const void *b, void *arg)
 
 	if (m->total != n->total)
 		return m->total < n->total ? -1 : 1; /* smallest first: they are pushed in front */
-	return strcmp(t->functions[n->function], t->functions[m->function]);
+	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
 }
 
 void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next)

@@ -6,17 +6,24 @@
 
 /* Nodes and functions are numbered in the order they are found: the root is 0, then leaf first. */
 struct node {
-	uint32_t function, parent; /* parent: NO_NODE for the root */
+	uint32_t function : 31, inlined : 1; /* inlined: into the function of its parent */
+	uint32_t parent;		     /* NO_NODE for the root */
 	int64_t self, total;
 };
 #define NO_NODE UINT32_MAX
 /* The root's function: its name is not known before all rows are in. */
 #define ROOT 0
 
+struct function {
+	char *name; /* as text; NULL for the root's */
+	char *file; /* where it is declared, of the first frame that knew; NULL: not known */
+	uint32_t line;
+};
+
 struct tree {
 	struct node *nodes;
 	size_t n_nodes, cap_nodes;
-	char **functions; /* by text */
+	struct function *functions;
 	size_t n_functions, cap_functions;
 	/* open addressing over (parent, function) and over names; entries are index + 1 */
 	uint32_t *child_slots, *name_slots;
@@ -34,5 +41,7 @@ struct tree {
 
 /* The root's name: as asked, the names joined, or "N processes"; caller frees. */
 char *tree_root_name(const struct tree *t, const char *app_service);
+/* ,"sources":{...}: files and lines, which nodes are inlined; nothing when no file is known. */
+void put_sources(struct buf *b, const struct tree *t);
 /* Children of each node: first[node], then next[child]; NO_NODE ends. Greatest total first. */
 void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
