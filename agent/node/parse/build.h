@@ -91,7 +91,7 @@ struct elf_build {
 	void *debugdata_bytes;
 };
 /* A name or path, cut to INDEX_NAME_MAX; its offset. */
-uint32_t build_string(struct elf_build *b, const char *s, size_t n);
+uint32_t strings_put(struct buf *strings, const char *s, size_t n);
 /* The bytes of a section by name, inflated when it is compressed (within a limit); false: none.
  * ret->address is sh_addr. */
 struct section {

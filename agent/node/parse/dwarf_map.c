@@ -100,7 +100,7 @@ uint32_t dw_string(struct dw *d, const char *s, size_t n)
 		d->cut = true;
 		return 0;
 	}
-	*slot = build_string(d->b, s, n);
+	*slot = strings_put(&d->b->strings, s, n);
 	d->n_strings++;
 	return *slot;
 }

@@ -233,19 +233,19 @@ enum parse_reason build_symbols(struct elf_build *b)
 
 /* ---- what the readers share ---- */
 
-uint32_t build_string(struct elf_build *b, const char *s, size_t n)
+uint32_t strings_put(struct buf *strings, const char *s, size_t n)
 {
-	uint32_t at = b->strings.len;
+	uint32_t at = strings->len;
 
 	if (n == 0)
 		return 0;
 	if (n <= INDEX_NAME_MAX) {
-		buf_add(&b->strings, s, n);
+		buf_add(strings, s, n);
 	} else {
-		buf_add(&b->strings, s, INDEX_NAME_MAX - 3);
-		buf_puts(&b->strings, "...");
+		buf_add(strings, s, INDEX_NAME_MAX - 3);
+		buf_puts(strings, "...");
 	}
-	buf_putc(&b->strings, '\0');
+	buf_putc(strings, '\0');
 	return at;
 }
 
@@ -315,7 +315,7 @@ static void read_debuglink(struct elf_build *b)
 	n = strnlen((const char *)s.data, s.n);
 	if (n == 0 || n > 255 || memchr(s.data, '/', n) || ((n + 4) & ~3ull) + 4 > s.n)
 		return;
-	b->header.debuglink = build_string(b, (const char *)s.data, n);
+	b->header.debuglink = strings_put(&b->strings, (const char *)s.data, n);
 	memcpy(&b->header.debuglink_crc, s.data + ((n + 4) & ~3ull), 4);
 }
 

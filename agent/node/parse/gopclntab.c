@@ -222,7 +222,7 @@ uint32_t go_intern(struct go_table *t, const char *key)
 	at = find_slot(s, key);
 	if (!s->slots[at].key) {
 		s->slots[at].key = key;
-		s->slots[at].offset = build_string(t->b, key, strlen(key));
+		s->slots[at].offset = strings_put(&t->b->strings, key, strlen(key));
 		s->n++;
 	}
 	return s->slots[at].offset;

@@ -260,12 +260,17 @@ static bool find_code(struct go_table *t)
 /* A place is go:func.* when all that functions have there are inlined calls. */
 static bool is_gofunc(const struct go_table *t, struct span s)
 {
+	uint64_t covered = 0;
 	size_t checked = 0;
 
 	for (size_t i = 0; i < t->n_functions && checked < FUNCTIONS_CHECKED; i++) {
 		struct go_function f;
 
-		if (!go_function(t, i, &f) || !f.has_inline_calls || !f.inline_index)
+		if (go_entry(t, i) < covered || !go_function(t, i, &f))
+			continue;
+		covered =
+			f.end; /* disjoint ones only: the work is bounded by the bytes of the text */
+		if (!f.has_inline_calls || !f.inline_index)
 			continue;
 		if (!go_inlines_valid(t, &f, s))
 			return false;

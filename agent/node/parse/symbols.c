@@ -102,14 +102,7 @@ static void write_name(struct symbol *y, struct buf *strings)
 
 	if (n == 0)
 		n = strlen(y->name);
-	y->name_offset = strings->len;
-	if (n <= INDEX_NAME_MAX) {
-		buf_add(strings, y->name, n);
-	} else {
-		buf_add(strings, y->name, INDEX_NAME_MAX - 3);
-		buf_puts(strings, "...");
-	}
-	buf_putc(strings, '\0');
+	y->name_offset = strings_put(strings, y->name, n);
 }
 
 /* The innermost open symbol has [place, end). */
