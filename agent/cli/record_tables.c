@@ -8,7 +8,7 @@
 
 void record_open_tables(struct recording *r)
 {
-	int e = tables_kernel(r->probes, tables_budget(TABLE_BYTES), &r->unwind);
+	int e = tables_kernel(r->probes, memory_share(TABLE_BYTES), &r->unwind);
 
 	if (e)
 		fprintf(stderr, "podflame record: unwind tables do not work here: %s\n",

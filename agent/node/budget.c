@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much kernel memory tables may take: it is charged to the cgroup of whoever makes the maps,
- * and an agent over its limit is killed.
+ * How much memory tables and caches may take: the kernel's is charged to the cgroup of whoever makes
+ * the maps, and an agent over its limit is killed.
  */
 #include "node/tables.h"
 
@@ -70,7 +70,7 @@ uint64_t tables_memory_limit(const char *self_cgroup, const char *mount)
 	return limit;
 }
 
-size_t tables_budget(uint64_t wanted_bytes)
+size_t memory_share(uint64_t wanted_bytes)
 {
 	const char *told = getenv("MEMORY_LIMIT"); /* of the pod's spec: the host's cgroup tree
 						    * does not show a container which part is its own */

@@ -51,9 +51,9 @@ static void what_the_pods_spec_says(void **state)
 {
 	(void)state;
 	setenv("MEMORY_LIMIT", "100000000", 1);
-	assert_true(tables_budget(64 << 20) <= 25000000);
+	assert_true(memory_share(64 << 20) <= 25000000);
 	setenv("MEMORY_LIMIT", "nonsense", 1);
-	assert_int_equal(tables_budget(4096), 4096);
+	assert_int_equal(memory_share(4096), 4096);
 	unsetenv("MEMORY_LIMIT");
 }
 

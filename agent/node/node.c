@@ -128,7 +128,7 @@ static int open_files(struct node *n)
 {
 	const struct config *conf = n->conf;
 	struct files_config c = {
-		.cache_bytes = conf->symbol_cache_bytes,
+		.cache_bytes = memory_share(conf->symbol_cache_bytes),
 		.host_debug_dir = conf->host_debug_dir,
 		.debuginfod_url = conf->debuginfod_url,
 		.debuginfod_ca_file = conf->debuginfod_ca_file,
@@ -256,7 +256,7 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 	n->refs = 1;
 	n->tasks_tail = &n->tasks;
 	read_id("/proc/sys/kernel/random/boot_id", n->boot_id, sizeof(n->boot_id));
-	n->table_bytes = tables_budget(c->conf->unwind_table_bytes);
+	n->table_bytes = memory_share(c->conf->unwind_table_bytes);
 	n->gap_ns = gap_open(&n->gap, c->conf, c->local);
 	r = start(n, reterr);
 	if (r < 0) {

@@ -25,9 +25,9 @@ void applied_done(struct applied *a);
 int tables_apply(struct unwind *u, struct files *f, const struct mappings *m, struct applied *ret);
 
 /*
- * What tables may take: wanted_bytes, but at most a quarter of the memory limit of this
- * process's cgroup, which they are charged to.
+ * What tables may take, or the cache of symbols: wanted_bytes, but at most a quarter of the memory
+ * limit of this process's cgroup, which they are charged to. Each parse child takes as much.
  */
-size_t tables_budget(uint64_t wanted_bytes);
+size_t memory_share(uint64_t wanted_bytes);
 /* The same of given texts: /proc/self/cgroup, and files below a mount of cgroups; exposed for tests. */
 uint64_t tables_memory_limit(const char *self_cgroup, const char *mount);
