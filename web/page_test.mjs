@@ -137,9 +137,50 @@ const tests = {
     await page.waitForSelector('#sign-in[open] #sign-in-why:not([hidden])');
     assert.equal(await page.textContent('#sign-in-why'), 'no token');
   },
-  async 'losses are shown'(page, origin) {
+  async 'short names on request; details and search keep the full ones'(page, origin) {
+    const full = [
+      'std::vector<int, std::allocator<int> >::push_back(int const&)', 'std::operator<< <std::char_traits<char> >(std::ostream&)',
+      '<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend::h0123456789abcdef', 'core::num::<impl core::fmt::Display for u32>::fmt',
+      'main.Map[go.shape.string,go.shape.int]', 'A<int>::operator->', 'main::{lambda(int)#1}::operator()(int) const',
+      'std::string[abi:cxx11]', 'a < b',
+    ];
+    const short = [
+      'std::vector<…>::push_back(int const&)', 'std::operator<< <…>(std::ostream&)',
+      '<alloc::vec::Vec<…> as core::iter::Extend<…>>::extend', 'core::num::<impl core::fmt::Display for u32>::fmt',
+      'main.Map[…]', 'A<…>::operator->', 'main::{lambda(int)#1}::operator()(int) const', 'std::string[abi:cxx11]', 'a < b',
+    ];
+    const shown = () => page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent).sort());
     await page.unroute('**/v1/profile/*');
     await page.unroute('**/v1/info');
+    await page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ json: {
+      OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds', summary: { samples: 9 },
+      result: {
+        functions: ['p', ...full], function_types: ['P', ...full.map(() => 'A')],
+        node_values: { values: [[0, -1, 0, 90], ...full.map((_, i) => [i + 1, 0, 10, 10])] },
+      },
+      sources: { files: ['stl_vector.h'], values: [[-1, 0], [0, 42], ...full.slice(1).map(() => [-1, 0])], inlined_nodes: [1] },
+    } }));
+    await page.goto(`${origin}/#`);
+    await page.reload();
+    await page.waitForFunction((n) => document.querySelectorAll('#functions tr').length === n, full.length);
+    assert.deepEqual(await shown(), [...full].sort());
+    await page.check('#short');
+    assert.deepEqual(await shown(), [...short].sort());
+    await page.waitForFunction((want) => [...document.querySelectorAll('#chart .d3-flame-graph-label')].some((e) => e.textContent === want), short[0]);
+    await page.fill('#search', 'allocator<int>');
+    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 1);
+    assert.equal(await page.$eval('#functions td', (e) => e.title), `${full[0]}\nstl_vector.h:42`);
+    await page.evaluate((name) => {
+      const g = [...document.querySelectorAll('#chart g.frame')].find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === name);
+      g.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
+    }, short[0]);
+    await page.waitForFunction((text) => document.querySelector('#details').textContent.startsWith(text), `${full[0]} (inlined, stl_vector.h:42) — `);
+    await page.uncheck('#short');
+    await page.click('#reset');
+    assert.deepEqual(await shown(), [...full].sort());
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'losses are shown'(page, origin) {
     await page.route('**/v1/profile/ProfileTracing', async (r) => {
       const answer = await r.fetch();
       const body = await answer.json();

@@ -27,6 +27,8 @@ export function color(kind: string, name: string): string {
 export class Chart {
   private graph: FlameGraph<Node> | null = null;
   private total = 0;
+  /** Type arguments left out of what the frames show; colours, search and details keep the full name. */
+  short = false;
 
   constructor(
     private readonly element: HTMLElement,
@@ -35,7 +37,7 @@ export class Chart {
 
   draw(root: Node, unit: string): void {
     const label = (d: Cell<Node>): string =>
-      `${d.data.name} — ${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
+      `${d.data.name}${where(d.data)} — ${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
       `itself ${formatValue(d.data.self, unit)}`;
 
     this.clear();
@@ -49,6 +51,7 @@ export class Chart {
       .sort(true)
       .selfValue(false)
       .title('')
+      .getName((d) => (this.short ? d.data.short : d.data.name))
       .tooltip(false)
       .setLabelHandler(label)
       .setColorMapper((d) => (d.highlight ? '#e600e6' : color(d.data.kind, d.data.name)))
@@ -75,6 +78,13 @@ export class Chart {
     this.graph = null;
     this.element.replaceChildren();
   }
+}
+
+/** " (inlined, work.cc:7)" */
+function where(n: Node): string {
+  const parts = [n.inlined ? 'inlined' : '', n.source].filter(Boolean);
+
+  return parts.length ? ` (${parts.join(', ')})` : '';
 }
 
 export function percent(part: number, whole: number): string {

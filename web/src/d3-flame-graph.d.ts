@@ -19,6 +19,7 @@ declare module 'd3-flame-graph' {
     selfValue(on: boolean): this;
     title(text: string): this;
     tooltip(on: boolean): this;
+    getName(fn: (d: Cell<T>) => string): this;
     setLabelHandler(fn: (d: Cell<T>) => string): this;
     setColorMapper(fn: (d: Cell<T>, original: string) => string): this;
     setSearchMatch(fn: (d: Cell<T>, term: string) => boolean): this;

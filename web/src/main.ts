@@ -17,6 +17,7 @@ const say = (id: string, text: string): void => {
 
 const chart = new Chart(element('chart'), (text) => say('details', text || ' '));
 const choices = new Choices(() => void load());
+let shown: Reply | null = null;
 let rows: FunctionRow[] = [];
 let unit = 'microseconds';
 let total = 0;
@@ -50,9 +51,10 @@ function signIn(why: string): void {
 }
 
 function show(reply: Reply): void {
-  const root = toTree(reply.result);
+  const root = toTree(reply.result, reply.sources);
   const samples = reply.summary?.samples ?? 0;
 
+  shown = reply;
   say('error', '');
   unit = reply.unit ?? unit;
   total = root?.value ?? 0;
@@ -89,8 +91,8 @@ function tableRow(r: FunctionRow): HTMLTableRowElement {
   const row = document.createElement('tr');
   const name = row.insertCell();
 
-  name.textContent = r.name;
-  name.title = r.name;
+  name.textContent = chart.short ? r.short : r.name;
+  name.title = r.source ? `${r.name}\n${r.source}` : r.name;
   name.style.borderLeft = `6px solid ${color(r.kind, r.name)}`;
   for (const value of [r.self, r.total]) {
     row.insertCell().textContent = formatValue(value, unit);
@@ -123,6 +125,10 @@ function wire(): void {
   element('sign-in-form').addEventListener('submit', () => {
     api.setToken(element<HTMLInputElement>('token').value);
     void load();
+  });
+  element<HTMLInputElement>('short').addEventListener('change', (e) => {
+    chart.short = (e.target as HTMLInputElement).checked;
+    if (shown) show(shown);
   });
   window.setInterval(() => live.checked && !document.hidden && void load(), REFRESH_MS);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flat form of ProfileTracing as a tree and a table of functions.
+import { shorten } from './names';
 
 export interface FlatResult {
   functions: string[] | null;
@@ -20,16 +21,27 @@ export interface Summary {
   notes?: string[];
 }
 
+/** Ours, beside the flat form: where functions are declared, which nodes are inlined. */
+export interface Sources {
+  files: string[];
+  values: [number, number][];
+  inlined_nodes: number[];
+}
+
 export interface Reply {
   OPT_STATUS: string;
   DESCRIPTION: string;
   result: FlatResult;
   unit?: string;
   summary?: Summary;
+  sources?: Sources;
 }
 
 export interface Node {
   name: string;
+  short: string;
+  source: string; // "file:line", "" when not known
+  inlined: boolean;
   kind: string;
   self: number;
   value: number;
@@ -38,19 +50,26 @@ export interface Node {
 
 export interface FunctionRow {
   name: string;
+  short: string;
+  source: string;
   kind: string;
   self: number;
   total: number;
 }
 
 /** null when the answer holds nothing. */
-export function toTree(result: FlatResult): Node | null {
+export function toTree(result: FlatResult, sources?: Sources): Node | null {
   const { functions, function_types: kinds } = result;
   const values = result.node_values.values;
 
   if (!functions || !kinds || !values || values.length === 0) return null;
-  const nodes = values.map(([fn, , self, total]): Node => ({
+  const short = functions.map(shorten);
+  const inlined = new Set(sources?.inlined_nodes);
+  const nodes = values.map(([fn, , self, total], i): Node => ({
     name: functions[fn],
+    short: short[fn],
+    source: sourceText(fn, sources),
+    inlined: inlined.has(i),
     kind: frameKind(functions[fn], kinds[fn]),
     self,
     value: total,
@@ -60,6 +79,12 @@ export function toTree(result: FlatResult): Node | null {
     if (parent >= 0) nodes[parent].children.push(nodes[i]);
   });
   return nodes[0];
+}
+
+function sourceText(fn: number, sources?: Sources): string {
+  const [file, line] = sources?.values[fn] ?? [-1, 0];
+
+  return file < 0 ? '' : `${sources!.files[file]}${line ? `:${line}` : ''}`;
 }
 
 /** "?" of the API is an unresolved address or a marker such as [truncated]. */
@@ -80,7 +105,7 @@ export function functionTable(root: Node): FunctionRow[] {
   const visit = (node: Node): void => {
     if (node.kind !== 'process' && node.kind !== 'root') {
       let row = rows.get(node.name);
-      if (!row) rows.set(node.name, (row = { name: node.name, kind: node.kind, self: 0, total: 0 }));
+      if (!row) rows.set(node.name, (row = { name: node.name, short: node.short, source: node.source, kind: node.kind, self: 0, total: 0 }));
       row.self += node.self;
       if (!open.get(node.name)) row.total += node.value;
     }

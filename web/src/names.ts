@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names made short: C++ and Rust type arguments, Rust's hashes, very long Go type arguments. Linear: names are hostile.
+
+const MAX_GO_ARGUMENTS = 16;
+const OPERATOR = /\boperator(?:<=>|<<=|>>=|->\*|<<|>>|<=|>=|->|<|>) ?/y;
+const closer: Record<string, string> = { '<': '>', '[': ']', '(': ')', '{': '}' };
+const isWord = (c: string | undefined): boolean => c !== undefined && /\w/.test(c);
+
+/** `std::vector<int, std::allocator<int> >::push_back` -> `std::vector<…>::push_back`. */
+export function shorten(name: string): string {
+  const s = name.replace(/::h[0-9a-f]{16}(?=$|[.\s])/, '');
+  const ends = pairs(s);
+  let out = '';
+  let named = -1; // behind operator<: what follows are its arguments
+
+  for (let i = 0; i < s.length; ) {
+    const skip = operatorAt(s, i);
+
+    if (skip) {
+      out += s.slice(i, i + skip);
+      i += skip;
+      named = i;
+    } else if (ends[i] > i && ((named === i && s[i] === '<') || isArguments(s, i, ends[i]))) {
+      out += `${s[i]}…${s[ends[i]]}`;
+      i = ends[i] + 1;
+    } else {
+      out += s[i++];
+    }
+  }
+  return out;
+}
+
+/** Arguments follow a name; `<T as Trait>`, `::<impl …>`, `::<lambda(int)>`, `[abi:cxx11]` and `[clone …]` are names. */
+function isArguments(s: string, open: number, end: number): boolean {
+  if (s[open] === '[') return isWord(s[open - 1]) && end - open > MAX_GO_ARGUMENTS && !s.startsWith('abi:', open + 1);
+  if (s[open] !== '<') return false;
+  return isWord(s[open - 1]) || (s.startsWith('::', open - 2) && !s.startsWith('impl ', open + 1) && !s.startsWith('lambda', open + 1));
+}
+
+function operatorAt(s: string, i: number): number {
+  OPERATOR.lastIndex = i;
+  return s[i] === 'o' ? (OPERATOR.exec(s)?.[0].length ?? 0) : 0;
+}
+
+/** For each bracket where it closes; 0: nowhere, or no bracket. */
+function pairs(s: string): Int32Array {
+  const ends = new Int32Array(s.length);
+  const open: number[] = [];
+  const waiting: Record<string, number> = { '>': 0, ']': 0, ')': 0, '}': 0 };
+
+  for (let i = 0; i < s.length; i++) {
+    const c = s[i];
+
+    i += Math.max(operatorAt(s, i) - 1, 0);
+    if (closer[c]) {
+      open.push(i);
+      waiting[closer[c]]++;
+    } else if (waiting[c] && !(c === '>' && (s[i - 1] === '-' || closer[s[open[open.length - 1]]] !== '>'))) {
+      for (let top = -1; top < 0 || closer[s[top]] !== c; ) {
+        top = open.pop()!;
+        waiting[closer[s[top]]]--;
+        if (closer[s[top]] === c) ends[top] = i;
+      }
+    }
+  }
+  return ends;
+}
