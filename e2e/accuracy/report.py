@@ -127,11 +127,14 @@ EXPLAINED = [   # (in the key or in our frames, what it is)
      "cannot say so; podflame follows the switch, eu-stack stops or reads what lies on the system stack."),
     ("runtime.mcall", "The runtime has switched to its scheduler's stack (`runtime.mcall`), which begins there."),
     ("runtime.sigtramp", "Go's signal trampoline has no CFI; podflame knows it by its code, eu-stack guesses or stops."),
-    ("JIT code", "Code that a JIT made has no unwind tables; by frame pointers podflame sees more or fewer frames than nothing."),
+    ("JIT code", "Code that a JIT made has no unwind tables; both go by frame pointers there."),
 ]
 
 
 def explained(key, d):
+    here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2      # both begin two frames before
+    if here and d["ours"][3:] == d["theirs"][2:len(d["ours"]) - 1]:
+        return "eu-stack has one frame less: it followed rbp from a function that has not made its frame yet, or has none."
     text = key + " " + " ".join(d["ours"])
     return next((why for what, why in EXPLAINED if what in text), "")
 
