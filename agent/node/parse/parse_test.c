@@ -17,8 +17,10 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -361,6 +363,50 @@ static void a_hanging_child_costs_one_file(void **state)
 	parser_free(p);
 }
 
+/* Stands in its exit until it is let go, as in a read that nothing interrupts. */
+static pid_t hold_at_exit(pid_t pid)
+{
+	int ready[2];
+	pid_t tracer;
+	char byte;
+
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	tracer = fork();
+	assert_true(tracer >= 0);
+	if (tracer == 0) {
+		if (ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) == 0)
+			(void)!write(ready[1], "", 1);
+		close(ready[1]);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return tracer;
+}
+
+static void a_child_that_does_not_end_is_not_waited_for(void **state)
+{
+	struct counter *stuck = counter("podflame_parse_children_stuck_total", NULL, NULL);
+	struct parser *p = new_parser(300 * NSEC_PER_MSEC);
+	uint64_t before = counter_get(stuck);
+	struct elf_index *i;
+	pid_t pid = child_pid(), tracer = hold_at_exit(pid);
+
+	(void)state;
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(parse_path(p, "/proc/self/exe", &i), -ETIMEDOUT);
+	assert_int_equal(counter_get(stuck), before + 1);
+	parser_free(p);
+	p = new_parser(0);
+	assert_works(p);
+	parser_free(p);
+	kill(tracer, SIGKILL);
+	assert_int_equal(waitpid(tracer, NULL, 0), tracer);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 /* The parser's end of the socket: the only one of its kind that this program has. */
 static bool request_waits(void)
 {
@@ -528,6 +574,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(wild_headers_are_survived),
 		cmocka_unit_test(other_files_get_a_named_error),
 		cmocka_unit_test(a_hanging_child_costs_one_file),
+		cmocka_unit_test(a_child_that_does_not_end_is_not_waited_for),
 		cmocka_unit_test(a_child_killed_at_work_costs_one_file),
 		cmocka_unit_test(a_child_killed_at_rest_costs_nothing),
 		cmocka_unit_test(a_program_that_is_no_child_is_refused),

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #define DEFAULT_INDEX_BYTES (64u << 20)
 #define BACKOFF_MIN_NS	    (10 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS	    (500 * NSEC_PER_MSEC)
+#define END_NS		    NSEC_PER_SEC
 
 struct parser {
 	uint64_t timeout_ns;
@@ -49,13 +51,29 @@ static int fail(struct parser *p, enum parse_reason reason)
 	return reasons[reason].error;
 }
 
+/*
+ * A killed child ends at once, unless it reads a page of a file system whose server (a pod's FUSE)
+ * does not answer: then it stays until that one does, and is not waited for.
+ */
+static void reap(pid_t pid)
+{
+	uint64_t deadline = now_mono_ns() + END_NS, now;
+	struct pollfd ended = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+
+	while ((now = now_mono_ns()) < deadline)
+		if (poll(&ended, 1, (deadline - now) / NSEC_PER_MSEC + 1) >= 0 || errno != EINTR)
+			break;
+	closep(&ended.fd);
+	if (waitpid(pid, NULL, WNOHANG) != pid)
+		counter_add(counter("podflame_parse_children_stuck_total", NULL, NULL), 1);
+}
+
 /* The child is ours and not reaped yet, so its pid cannot be another process's. */
 static void end_child(struct parser *p)
 {
 	if (p->pid > 0) {
 		kill(p->pid, SIGKILL);
-		while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
-			;
+		reap(p->pid);
 	}
 	closep(&p->sock);
 	p->sock = -1;
