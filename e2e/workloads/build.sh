@@ -13,6 +13,7 @@ for f in *.c; do
     gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/${f%.c}" "$f"
 done
 gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -no-pie -Wall -o "$root/bin/shares-no-pie" shares.c
+strip -o "$root/bin/shares-stripped" "$root/bin/shares"
 for f in *.go; do
     CGO_ENABLED=0 go build -trimpath -o "$root/bin/${f%.go}-go" "$f"
 done
