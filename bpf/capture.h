@@ -34,6 +34,26 @@ static __always_inline void pf_scratch_put(struct pf_scratch *s)
 	s->busy = 0;
 }
 
+/*
+ * What a uprobe's program does first and last. Since 6.13 a program of its type may have a stack of
+ * the CPU's own, although, since 6.0, another task may run it on that CPU in the middle: its variables
+ * change then (seen on 7.3 as a wild pointer, an oops). Where such stacks are, so are these two (6.10).
+ */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+static __always_inline void pf_alone_begin(void)
+{
+	if (bpf_preempt_disable)
+		bpf_preempt_disable();
+}
+
+static __always_inline void pf_alone_end(void)
+{
+	if (bpf_preempt_enable)
+		bpf_preempt_enable();
+}
+
 /* ---- interning ---- */
 
 /* The slot of a hash, to look whether it was sent and to note that it is now. */
@@ -215,11 +235,10 @@ static __always_inline void pf_count_more(struct pf_count *c, uint64_t value, ui
 	c->last_ns = now;
 }
 
-static __always_inline bool pf_count(const struct pf_count_key *key, uint64_t value,
-				     uint32_t generation)
+/* One more of s->key. */
+static __always_inline bool pf_count(struct pf_scratch *s, uint64_t value, uint32_t generation)
 {
 	uint64_t now = bpf_ktime_get_boot_ns();
-	struct pf_count first = {.n = 1, .value = value, .first_ns = now, .last_ns = now};
 	uint32_t slot = generation % PF_GENERATIONS;
 	void *map = bpf_map_lookup_elem(&counts, &slot);
 	struct pf_count *c;
@@ -227,13 +246,14 @@ static __always_inline bool pf_count(const struct pf_count_key *key, uint64_t va
 
 	if (!map)
 		return false;
-	c = bpf_map_lookup_elem(map, key);
+	c = bpf_map_lookup_elem(map, &s->key);
 	if (c) {
 		pf_count_more(c, value, now);
 		return true;
 	}
-	err = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
-	if (err == -EEXIST && (c = bpf_map_lookup_elem(map, key))) {
+	s->first = (struct pf_count){.n = 1, .value = value, .first_ns = now, .last_ns = now};
+	err = bpf_map_update_elem(map, &s->key, &s->first, BPF_NOEXIST);
+	if (err == -EEXIST && (c = bpf_map_lookup_elem(map, &s->key))) {
 		pf_count_more(c, value, now);
 		return true;
 	}

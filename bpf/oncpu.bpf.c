@@ -9,41 +9,43 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 				      uint64_t cgroup_id, uint32_t period_us,
 				      const struct pf_settings *set)
 {
-	struct pf_count_key key = {
-		.start_boottime_ns = task->group_leader->start_boottime,
-		.cgroup_id = cgroup_id,
-		.tgid = pf_pid_seen(task->group_leader->thread_pid),
-		.tid = pf_pid_seen(task->thread_pid),
-		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
-		.event = PF_EVENT_ON_CPU,
-	};
-	uint64_t seed = pf_hash_start(key.start_boottime_ns, task->tgid);
+	uint32_t tgid = pf_pid_seen(task->group_leader->thread_pid);
+	uint64_t start = task->group_leader->start_boottime;
+	uint64_t seed = pf_hash_start(start, task->tgid);
 	bool user = pf_context_is_user(&ctx->regs), compat = false;
 	uint32_t generation = set->generation;
 	struct pf_scratch *s;
 
-	if (!key.tgid) {
+	if (!tgid) {
 		pf_drop(PF_DROP_NO_PID);
 		return;
 	}
 	s = pf_scratch_get(PF_CONTEXT_INTERRUPT);
 	if (!s)
 		return;
+	s->key = (struct pf_count_key){
+		.start_boottime_ns = start,
+		.cgroup_id = cgroup_id,
+		.tgid = tgid,
+		.tid = pf_pid_seen(task->thread_pid),
+		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
+		.event = PF_EVENT_ON_CPU,
+	};
 	pf_find_process(&s->walk, task, set);
 	pf_note_proc(task, cgroup_id, &s->walk, generation);
-	key.names = pf_intern_names(task, seed, generation);
+	s->key.names = pf_intern_names(task, seed, generation);
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);
 	if (user || pf_regs_of_task(&s->walk, task, &compat)) {
-		key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
-		pf_intern_stack(s, key.ustack, generation);
+		s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
+		pf_intern_stack(s, s->key.ustack, generation);
 	}
 	if (!user) {
-		key.kstack = pf_walk_kernel(s, ctx);
-		if (key.kstack)
-			pf_intern_stack(s, key.kstack, generation);
+		s->key.kstack = pf_walk_kernel(s, ctx);
+		if (s->key.kstack)
+			pf_intern_stack(s, s->key.kstack, generation);
 	}
-	if (pf_count(&key, period_us, generation))
+	if (pf_count(s, period_us, generation))
 		PF_STAT(delivered);
 	pf_scratch_put(s);
 }

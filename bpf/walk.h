@@ -62,6 +62,8 @@ struct pf_walk {
 struct pf_scratch {
 	uint32_t busy;
 	uint32_t pad;
+	struct pf_count_key key; /* of the sample at hand */
+	struct pf_count first;
 	struct pf_walk walk;
 	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
 	uint64_t window[PF_WINDOW_BYTES / 8];
