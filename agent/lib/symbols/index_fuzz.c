@@ -9,12 +9,52 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
+static void look_up(const struct elf_index *i, size_t n)
+{
+	struct elf_inline inlined[ELF_INLINES_MAX];
+	struct elf_symbol s;
+	uint64_t address = 0;
+
+	for (uint64_t offset = 0; offset < 1 << 20; offset += 0x1fff) {
+		if (elf_index_address(i, offset, &address) < 0)
+			continue;
+		if (elf_index_symbol(i, address, &s) == 0 && strlen(s.name) > n)
+			abort();
+		for (size_t k = elf_index_inlines(i, address, inlined); k-- > 0;)
+			if (strlen(inlined[k].name) > n || strlen(inlined[k].file) > n)
+				abort();
+		(void)elf_index_mapping_address(i, offset, 4096, &address);
+	}
+	for (size_t k = 0; k < elf_index_n_wanted(i); k++)
+		if (strlen(elf_index_wanted(i, k).path) > n)
+			abort();
+}
+
+/* Every page begins at its first byte, every row has a rule. */
+static void read_tables(const struct elf_index *i)
+{
+	struct elf_lack lacks[ELF_LACKS_MAX];
+	struct elf_tables t;
+
+	elf_index_tables(i, &t);
+	for (size_t p = 0; p < t.n_pages; p++) {
+		const struct pf_row *rows = t.rows + t.pages[p].first_row;
+
+		if (rows[0].address != 0)
+			abort();
+		for (size_t k = 0; k < t.pages[p].n_rows; k++)
+			if (rows[k].rule < PF_RULE_SPECIAL_MIN &&
+			    t.rules[rows[k].rule].cfa >= _PF_CFA_MAX)
+				abort();
+	}
+	if (elf_index_lacks(i, lacks) > ELF_LACKS_MAX || elf_index_unsupported_rows(i) > t.n_rows)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct elf_index *i;
-	struct elf_symbol s;
-	uint64_t address = 0;
 
 	if (fd < 0)
 		return 0;
@@ -25,11 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
 	if (elf_index_open(fd, &i) < 0)
 		return 0;
-	for (uint64_t offset = 0; offset < 1 << 20; offset += 0x1fff) {
-		if (elf_index_address(i, offset, &address) == 0 &&
-		    elf_index_symbol(i, address, &s) == 0 && strlen(s.name) > n)
-			abort();
-	}
+	look_up(i, n);
+	read_tables(i);
 	elf_index_unref(i);
 	return 0;
 }
