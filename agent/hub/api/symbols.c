@@ -86,11 +86,30 @@ static void run_list(struct job *job)
 	j->list = symbols_list(j->symbols);
 }
 
+static const char *put_result(int r)
+{
+	switch (r) {
+	case 0:
+		return "kept";
+	case -E2BIG:
+		return "too_large";
+	case -ENOSPC:
+	case -EDQUOT:
+		return "full";
+	case -EINVAL:
+	case -EBADMSG:
+		return "bad";
+	default:
+		return "not_written";
+	}
+}
+
 static void run_put(struct job *job)
 {
 	struct symbols_job *j = (struct symbols_job *)job;
 
 	j->r = symbols_put(j->symbols, j->build_id, j->call->body, j->call->n_body, &j->error);
+	counter_add(counter("symbols_uploads_total", "result", put_result(j->r)), 1);
 }
 
 static void run_delete(struct job *job)
