@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a child's answer: refused, or read without a step outside. */
-#include "lib/symbols/symbols.h"
+#include "lib/symbols/format.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,6 +8,30 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* With a size that fits, which is seldom found by chance. */
+static void make_plausible(uint8_t *bytes, size_t n)
+{
+	struct index_header h;
+	uint64_t at = sizeof(h);
+
+	if (n < sizeof(h))
+		return;
+	memcpy(&h, bytes, sizeof(h));
+	memcpy(h.magic, INDEX_MAGIC, sizeof(h.magic));
+	h.build_id_bytes %= INDEX_BUILD_ID_MAX + 1;
+	h.debuglink = 0;
+#define X(name, type, most)                                                                        \
+	h.n[INDEX_##name] %= 8;                                                                    \
+	at += (h.n[INDEX_##name] * sizeof(type) + 7) & ~7ull;
+	INDEX_SECTIONS(X)
+#undef X
+	if (at >= n)
+		return;
+	h.string_bytes = n - at;
+	memcpy(bytes, &h, sizeof(h));
+	bytes[at] = bytes[n - 1] = '\0';
+}
 
 static void look_up(const struct elf_index *i, size_t n)
 {
@@ -54,11 +78,14 @@ static void read_tables(const struct elf_index *i)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_free_ uint8_t *bytes = xmemdup(data, n);
 	struct elf_index *i;
 
 	if (fd < 0)
 		return 0;
-	if (fd_write_all(fd, data, n) < 0) {
+	if (n && data[0] == 'p')
+		make_plausible(bytes, n);
+	if (fd_write_all(fd, bytes, n) < 0) {
 		close(fd);
 		return 0;
 	}
