@@ -32,7 +32,9 @@ static void *make_upload(size_t *ret_n)
 	for (unsigned i = 0; i < FUNCTIONS; i++) {
 		x->symbols[i] = (struct index_symbol){
 			.address = (i + 1) * SIZE, .size = SIZE, .name = (uint32_t)at};
-		at += (size_t)sprintf(x->strings + at, "_ZN3app6module%02u4work%04uEv", 10, i) + 1;
+		at += (size_t)snprintf(x->strings + at, sizeof(x->strings) - at,
+				       "_ZN3app8work%04uEv", i) +
+		      1;
 	}
 	*ret_n = ZSTD_compress(out, bound, x, sizeof(*x), 3);
 	free(x);
