@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include "bpf/tables.h"
-
 static char dir[TESTDIR_BYTES];
 
 /* ---- a kernel that takes everything, and keeps the last process ---- */

@@ -63,26 +63,26 @@ newest() { # prints "suite version"
 TESTS="agent/node/probe/unwind_kernel_test agent/node/probe/unwind_test"
 
 add() { # file, path inside
-    mkdir -p "$work/root/$(dirname "$2")"
-    cp -L "$1" "$work/root/$2"
+    mkdir -p "$work/tree/$(dirname "$2")"
+    cp -L "$1" "$work/tree/$2"
 }
 
 initramfs() {
     local f lib
-    rm -rf "$work/root"
-    mkdir -p "$work/root"/{proc,sys,dev,tmp,run,bin,etc,root,usr/bin,lib64}
+    rm -rf "$work/tree"
+    mkdir -p "$work/tree"/{proc,sys,dev,tmp,run,bin,etc,root,usr/bin,lib64}
     add "$(command -v busybox)" bin/busybox
     add e2e/kernels/init init
-    chmod 755 "$work/root/init"
-    gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -static -o "$work/root/bin/answer-static" e2e/kernels/answer.c
-    gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -o "$work/root/bin/answer" e2e/kernels/answer.c
+    chmod 755 "$work/tree/init"
+    gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -static -o "$work/tree/bin/answer-static" e2e/kernels/answer.c
+    gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -o "$work/tree/bin/answer" e2e/kernels/answer.c
     add "$BUILD/podflame" bin/podflame
     for f in $TESTS; do add "$BUILD/$f" "tests/$(basename "$f")"; done
     add "$BUILD/agent/node/probe/probe_bench" tests/probe_bench
-    for f in "$work"/root/bin/answer "$work/root/bin/podflame" "$work"/root/tests/*; do
-        ldd "$f" | grep -oE '/[^ ]+' | while read -r lib; do [ -e "$work/root$lib" ] || add "$lib" "${lib#/}"; done
+    for f in "$work"/tree/bin/answer "$work/tree/bin/podflame" "$work"/tree/tests/*; do
+        ldd "$f" | grep -oE '/[^ ]+' | while read -r lib; do [ -e "$work/tree$lib" ] || add "$lib" "${lib#/}"; done
     done
-    (cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initramfs.gz"
+    (cd "$work/tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initramfs.gz"
 }
 
 # ---- one kernel ----
