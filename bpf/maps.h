@@ -118,7 +118,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
+	__uint(max_entries, PF_PROCESSES_MAX);
 	__type(key, struct pf_process_key);
 	__type(value, struct pf_process);
 } unwind_procs SEC(".maps");

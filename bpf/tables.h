@@ -108,6 +108,7 @@ struct pf_mapping {
 #define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 32)
 #define PF_PARTS_MAX	     8
 
+#define PF_PROCESSES_MAX 16384u
 /* Map `unwind_procs`: hash. A fork's child that is not in it yet has its parent's. */
 struct pf_process_key {
 	uint64_t start_boottime_ns; /* of the thread group leader, exact */

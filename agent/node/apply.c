@@ -70,6 +70,7 @@ static const char *why_text(const char *why)
 		{"too_spread", "its code lies too far apart"},
 		{"slots", "too many different files are in use"},
 		{"kernel", "the kernel did not give the memory"},
+		{"memory", "the names of all files take more than three times unwind.table_bytes"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)

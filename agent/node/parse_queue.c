@@ -6,6 +6,7 @@
 #include <uthash.h>
 
 #define MAX_WANTED   32768
+#define MAX_EACH     4096 /* of a cgroup's: one that makes up files fills no queue of others */
 #define MAX_COSTS    4096
 #define COST_STEP_NS (100 * NSEC_PER_MSEC)
 #define ROUND_NS     (60 * NSEC_PER_SEC)
@@ -24,8 +25,9 @@ struct wanted {
 	size_t n_waiting, cap_waiting;
 	UT_hash_handle hh;
 };
-struct cost { /* of a cgroup's files: time of the worker */
+struct cost { /* of a cgroup's files: time of the worker, and how many wait */
 	uint64_t cgroup_id, ns;
+	size_t n_wanted;
 	UT_hash_handle hh;
 };
 struct parse_queue {
@@ -62,18 +64,29 @@ static void forget_cost(struct parse_queue *q, struct cost *c)
 	free(c);
 }
 
-static void add_cost(struct parse_queue *q, uint64_t cgroup_id, uint64_t ns)
+/* The oldest one of whom nothing waits. */
+static void make_cost_room(struct parse_queue *q)
+{
+	struct cost *c = q->costs;
+
+	while (c && c->n_wanted)
+		c = c->hh.next;
+	if (c)
+		forget_cost(q, c);
+}
+
+static struct cost *get_cost(struct parse_queue *q, uint64_t cgroup_id)
 {
 	struct cost *c = find_cost(q, cgroup_id);
 
-	if (!c) {
-		if (HASH_COUNT(q->costs) >= MAX_COSTS)
-			forget_cost(q, q->costs);
-		c = xcalloc(1, sizeof(*c));
-		c->cgroup_id = cgroup_id;
-		HASH_ADD(hh, q->costs, cgroup_id, sizeof(c->cgroup_id), c);
-	}
-	c->ns += ns;
+	if (c)
+		return c;
+	if (HASH_COUNT(q->costs) >= MAX_COSTS)
+		make_cost_room(q);
+	c = xcalloc(1, sizeof(*c));
+	c->cgroup_id = cgroup_id;
+	HASH_ADD(hh, q->costs, cgroup_id, sizeof(c->cgroup_id), c);
+	return c;
 }
 
 static void halve_costs(struct parse_queue *q)
@@ -82,7 +95,7 @@ static void halve_costs(struct parse_queue *q)
 
 	HASH_ITER (hh, q->costs, c, next) {
 		c->ns /= 2;
-		if (c->ns < COST_STEP_NS)
+		if (c->ns < COST_STEP_NS && !c->n_wanted)
 			forget_cost(q, c);
 	}
 }
@@ -111,8 +124,10 @@ static struct wanted *take_next(struct parse_queue *q)
 	for (struct wanted *w = q->wanted; w; w = w->hh.next)
 		if (is_before(q, w, best))
 			best = w;
-	if (best)
-		HASH_DEL(q->wanted, best);
+	if (!best)
+		return NULL;
+	HASH_DEL(q->wanted, best);
+	get_cost(q, best->cgroup_id)->n_wanted--;
 	return best;
 }
 
@@ -122,6 +137,7 @@ static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, siz
 	const struct mapping *x = &m->items[k];
 	struct file_key key = {0};
 	struct wanted *w;
+	struct cost *c;
 
 	key.inode = x->inode;
 	key.ctime_ns = x->ctime_ns;
@@ -131,12 +147,17 @@ static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, siz
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
 		/* the one who has cost least decides */
-		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id))
+		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
+			get_cost(q, w->cgroup_id)->n_wanted--;
+			get_cost(q, cgroup_id)->n_wanted++;
 			w->cgroup_id = cgroup_id;
+		}
 		return w;
 	}
-	if (HASH_COUNT(q->wanted) >= MAX_WANTED)
+	c = get_cost(q, cgroup_id);
+	if (c->n_wanted >= MAX_EACH || HASH_COUNT(q->wanted) >= MAX_WANTED)
 		return NULL;
+	c->n_wanted++;
 	w = xcalloc(1, sizeof(*w));
 	w->key = key;
 	w->m = mappings_ref(m);
@@ -201,7 +222,7 @@ static void parse_done(struct task *t)
 	struct parse_queue *q = p->queue;
 
 	q->busy = false;
-	add_cost(q, p->wanted->cgroup_id, p->ns);
+	get_cost(q, p->wanted->cgroup_id)->ns += p->ns;
 	for (size_t i = 0; i < p->wanted->n_waiting; i++)
 		q->fn(p->wanted->waiting[i], q->arg);
 	wanted_free(p->wanted);

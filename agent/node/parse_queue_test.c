@@ -182,6 +182,30 @@ static void debug_files_belong_to_a_root(void **state)
 	mappings_unref(m);
 }
 
+/* A pod that makes up files fills its own part of the queue. */
+static void a_cgroup_has_a_share_of_the_queue(void **state)
+{
+	struct parse_queue *q = start(false);
+	size_t n = 0;
+
+	(void)state;
+	for (uint64_t i = 1; i <= 10000; i++) {
+		struct mappings *m = file(2 * i, 1000);
+
+		n += parse_queue_add(q, m, 0, 66, NULL);
+		mappings_unref(m);
+	}
+	assert_int_equal(n, 4096);
+	add(q, 1 << 20, 1 << 20, 1, 1);
+	/* one that is looked at makes room for another */
+	parse_queue_start(q);
+	work(1);
+	add(q, 1 << 21, 1000, 66, 6);
+	parse_queue_stop(q);
+	work(10);
+	parse_queue_free(q);
+}
+
 static void nothing_after_the_end(void **state)
 {
 	struct parse_queue *q = start(false);
@@ -203,6 +227,7 @@ int main(void)
 		cmocka_unit_test(a_file_is_looked_at_once_for_all),
 		cmocka_unit_test(who_cost_much_waits),
 		cmocka_unit_test(debug_files_belong_to_a_root),
+		cmocka_unit_test(a_cgroup_has_a_share_of_the_queue),
 		cmocka_unit_test(nothing_after_the_end),
 	};
 

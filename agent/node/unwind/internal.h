@@ -75,14 +75,20 @@ struct unwind {
 	size_t n_old_extents, cap_old_extents, old_bytes;
 	uint32_t *old_slots;
 	size_t n_old_slots, cap_old_slots;
-	bool has_room; /* something became free since files without a table were tried */
+	size_t index_bytes, unused_index_bytes; /* of files; of those that nobody uses */
+	struct file refused; /* stands for each file whose index is not kept for want of memory */
+	bool has_room;	     /* something became free since files without a table were tried */
 	uint64_t n_evicted;
 };
 
 /* The file of an index, with one user more; never NULL. It may have no table. */
 struct file *file_use(struct unwind *u, struct elf_index *index);
 void file_leave(struct unwind *u, struct file *f);
+/* Files that nobody uses and that are not worth their indexes: without a table, or too large together. */
+void files_tidy(struct unwind *u);
 void file_free(struct unwind *u, struct file *f);
+/* Whether one more may be kept: a pod's file has up to 256 MiB. */
+bool index_fits(const struct unwind *u, const struct elf_index *index);
 /* Files in use that found no room get their tables if there is room now. */
 void files_retry(struct unwind *u);
 /* The slot for an ELF address, and where the next slot's part begins (UINT64_MAX: nowhere). */

@@ -10,6 +10,7 @@
 #define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
 #define EVICT_SHARE	 16 /* what is evicted at once: one wait for all of it */
 #define MAPPINGS_RESERVE 8  /* 1/8 of the budget */
+#define INDEXES_SHARE	 3  /* the indexes of files in use are at most 3 budgets, others 1 */
 #define REFUSED		 "podflame_unwind_files_refused_total"
 
 /* ---- room ---- */
@@ -64,6 +65,13 @@ static void evict(struct unwind *u, struct file *f)
 	}
 	u->n_evicted += f->extents != NULL;
 	file_free(u, f);
+}
+
+/* An index may be much larger than its table: symbols. */
+bool index_fits(const struct unwind *u, const struct elf_index *index)
+{
+	return u->index_bytes - u->unused_index_bytes + elf_index_bytes(index) <=
+	       u->budget_bytes * INDEXES_SHARE;
 }
 
 static struct file *longest_unused(const struct unwind *u)
@@ -330,6 +338,25 @@ static struct file *find_equal(struct unwind *u, struct elf_index *index)
 	return f;
 }
 
+static struct file *file_new(struct unwind *u, struct elf_index *index)
+{
+	struct file *f;
+
+	if (!index_fits(u, index)) {
+		u->refused.n_users++;
+		go_without(&u->refused, "memory");
+		return &u->refused;
+	}
+	f = xcalloc(1, sizeof(*f));
+	f->index = elf_index_ref(index);
+	f->n_users = 1; /* before room is made: it is not the one to go */
+	f->used = ++u->turn;
+	u->index_bytes += elf_index_bytes(index);
+	HASH_ADD_PTR(u->files, index, f);
+	place(u, f);
+	return f;
+}
+
 struct file *file_use(struct unwind *u, struct elf_index *index)
 {
 	struct file *f;
@@ -337,28 +364,38 @@ struct file *file_use(struct unwind *u, struct elf_index *index)
 	HASH_FIND_PTR(u->files, &index, f);
 	if (!f)
 		f = find_equal(u, index);
-	if (!f) {
-		f = xcalloc(1, sizeof(*f));
-		f->index = elf_index_ref(index);
-		f->n_users = 1; /* before room is made: it is not the one to go */
-		HASH_ADD_PTR(u->files, index, f);
-		place(u, f);
-		f->n_users = 0;
-	}
-	f->n_users++;
+	if (!f)
+		return file_new(u, index);
+	if (!f->n_users++)
+		u->unused_index_bytes -= elf_index_bytes(f->index);
 	f->used = ++u->turn;
 	return f;
 }
 
+void files_tidy(struct unwind *u)
+{
+	struct file *f, *next;
+
+	HASH_ITER (hh, u->files, f, next)
+		if (!f->n_users && !f->extents)
+			evict(u, f);
+	while (u->unused_index_bytes > u->budget_bytes && (f = longest_unused(u)))
+		evict(u, f);
+}
+
 void file_leave(struct unwind *u, struct file *f)
 {
-	f->n_users--;
 	f->used = ++u->turn;
-	u->has_room |= !f->n_users;
+	if (--f->n_users || f == &u->refused)
+		return;
+	u->has_room = true;
+	u->unused_index_bytes += elf_index_bytes(f->index);
 }
 
 void file_free(struct unwind *u, struct file *f)
 {
+	u->index_bytes -= elf_index_bytes(f->index);
+	u->unused_index_bytes -= f->n_users ? 0 : elf_index_bytes(f->index);
 	HASH_DEL(u->files, f);
 	elf_index_unref(f->index);
 	free(f->extents);

@@ -4,10 +4,10 @@
 
 #define DEFAULT_BUDGET	  (64u << 20)
 #define MIN_BUDGET	  (1u << 20)
-#define PROCESSES_MAX	  16384
 #define PROCESS_MAPPINGS  (PF_PART_MAPPINGS_MAX * PF_PARTS_MAX)
 #define SMALL_MAPPINGS	  512 /* what a process always may have */
-#define MAPPINGS_SHARE	  4   /* all mappings together get at most 1/4 of the budget */
+#define MAPPINGS_SHARE	  4   /* all mappings together get at most 1/4 of the budget, */
+#define SMALL_SHARE	  2   /* or 1/2 by processes that have few */
 #define REFUSED		  "podflame_unwind_processes_refused_total"
 #define PROCESS_KEY_BYTES offsetof(struct pf_process_key, exec_id)
 
@@ -217,8 +217,9 @@ static int write_part(struct unwind *u, struct process *p, const struct pf_mappi
 /* A pod with thousands of mappings in each of many processes does not get everyone's memory. */
 static bool over_share(const struct unwind *u, size_t n)
 {
-	return n > SMALL_MAPPINGS &&
-	       (u->n_mappings + n) * sizeof(struct pf_mapping) > u->budget_bytes / MAPPINGS_SHARE;
+	size_t share = u->budget_bytes / (n > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
+
+	return (u->n_mappings + n) * sizeof(struct pf_mapping) > share;
 }
 
 static int process_write(struct unwind *u, struct process *p, const struct list *l)
@@ -232,12 +233,15 @@ static int process_write(struct unwind *u, struct process *p, const struct list 
 	return r < 0 ? r : u->ops.set_process(u->arg, &p->key, &p->value);
 }
 
-static void make_process_room(struct unwind *u)
+/* The kernel's map has room for one more: also for a new exec, whose old one is still there. */
+static void make_process_room(struct unwind *u, const struct process *keep)
 {
-	if (HASH_COUNT(u->processes) < PROCESSES_MAX)
+	struct process *oldest = u->processes;
+
+	if (HASH_COUNT(u->processes) < PF_PROCESSES_MAX)
 		return;
 	counter_add(counter(REFUSED, "reason", "table_full"), 1);
-	process_leave(u, u->processes, NULL);
+	process_leave(u, oldest == keep ? oldest->hh.next : oldest, NULL);
 }
 
 /* Only the number of pages is another one, or nothing. */
@@ -272,8 +276,10 @@ static bool is_same(const struct process *old, const struct process *p)
  */
 static int replace(struct unwind *u, struct process *old, struct process *p, struct list *l)
 {
-	int r = process_write(u, p, l);
+	int r;
 
+	make_process_room(u, old);
+	r = process_write(u, p, l);
 	if (r < 0) {
 		for (size_t i = 0; i < PF_PARTS_MAX; i++)
 			if (p->extents[i].bytes)
@@ -290,7 +296,6 @@ static int replace(struct unwind *u, struct process *old, struct process *p, str
 	free(l->items);
 	if (old)
 		process_leave(u, old, p);
-	make_process_room(u);
 	HASH_ADD(hh, u->processes, key, PROCESS_KEY_BYTES, p);
 	u->n_mappings += p->n_mappings;
 	return 0;
@@ -305,6 +310,7 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 
 	if (old && (int32_t)(m->exec_id - old->key.exec_id) < 0)
 		return -ESTALE;
+	files_tidy(u);
 	build(u, m, indexes, pending, &l);
 	p = process_new(m, &l);
 	if (is_same(old, p)) {
@@ -326,6 +332,7 @@ void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns)
 	if (!p)
 		return;
 	process_leave(u, p, NULL);
+	files_tidy(u);
 	room_tidy(u);
 	files_retry(u);
 }
@@ -345,7 +352,9 @@ const char *unwind_why_not(const struct unwind *u, const struct elf_index *index
 	const struct file *f;
 
 	HASH_FIND_PTR(u->files, &index, f);
-	return f ? f->without : NULL;
+	if (f)
+		return f->without;
+	return u->refused.n_users && !index_fits(u, index) ? u->refused.without : NULL;
 }
 
 void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
@@ -363,5 +372,6 @@ void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
 		s.n_files += f->extents != NULL;
 		s.n_files_without += f->without != NULL;
 	}
+	s.n_files_without += u->refused.n_users > 0;
 	*ret = s;
 }

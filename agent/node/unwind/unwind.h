@@ -44,7 +44,8 @@ typedef bool unwind_lives_fn(uint32_t tgid, uint64_t start_boottime_ns, void *ar
 void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg);
 /*
  * Why a file of a process has no table: "budget" (tried again when there is room), "too_large",
- * "too_spread" (text over too many addresses), "slots", "kernel" (refused the memory); NULL: it has.
+ * "too_spread" (text over too many addresses), "slots", "kernel" (refused the memory), "memory" (the
+ * indexes of all files in use are too large); NULL: it has.
  */
 const char *unwind_why_not(const struct unwind *u, const struct elf_index *index);
 

@@ -24,7 +24,8 @@ static struct kernel {
 	uint8_t *chunks[PF_CHUNKS_MAX];
 	uint8_t (*read)[GRANULES]; /* of each chunk: reachable, or was since the last grace */
 	struct pf_file files[PF_FILES_MAX];
-	struct slot_value processes[256];
+	struct slot_value processes[PF_PROCESSES_MAX];
+	size_t n_slots; /* the others were never set */
 	unsigned n_graces, n_chunks;
 	size_t n_written;
 	int fail; /* of writes: -errno */
@@ -117,7 +118,7 @@ static struct slot_value *find(const struct pf_process_key *k, bool add)
 {
 	struct slot_value *free_one = NULL;
 
-	for (size_t i = 0; i < ARRAY_SIZE(kernel.processes); i++) {
+	for (size_t i = 0; i < kernel.n_slots; i++) {
 		struct slot_value *s = &kernel.processes[i];
 
 		if (s->set && memcmp(&s->key, k, sizeof(*k)) == 0)
@@ -125,6 +126,8 @@ static struct slot_value *find(const struct pf_process_key *k, bool add)
 		if (!s->set && !free_one)
 			free_one = s;
 	}
+	if (add && !free_one && kernel.n_slots < ARRAY_SIZE(kernel.processes))
+		free_one = &kernel.processes[kernel.n_slots++];
 	return add ? free_one : NULL;
 }
 
@@ -133,7 +136,8 @@ static int k_set_process(void *arg, const struct pf_process_key *k, const struct
 	struct slot_value *s = find(k, true);
 
 	(void)arg;
-	assert_non_null(s);
+	if (!s)
+		return -E2BIG;
 	*s = (struct slot_value){*k, *p, true};
 	mark_process(p);
 	return 0;
@@ -151,7 +155,7 @@ static int k_remove_process(void *arg, const struct pf_process_key *k)
 
 static void mark_all(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(kernel.processes); i++)
+	for (size_t i = 0; i < kernel.n_slots; i++)
 		if (kernel.processes[i].set)
 			mark_process(&kernel.processes[i].value);
 }
@@ -763,6 +767,68 @@ static void mappings_have_a_share(void **state)
 	free(q);
 }
 
+static void exec(struct proc *p)
+{
+	p->m.exec_id++;
+}
+
+/* The kernel's table is full: the one that changed longest ago goes, a new exec finds a place, too. */
+static void processes_make_room(void **state)
+{
+	struct unwind *u = start(64 << 20);
+	struct elf_index *a = small_index(1);
+	struct proc *p = proc_new(0);
+	struct unwind_stats s;
+
+	(void)state;
+	map(p, 0x400000, 0x60000, 0, a);
+	for (p->m.tgid = 0; p->m.tgid < PF_PROCESSES_MAX; p->m.tgid++)
+		assert_int_equal(put(u, p), 0);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(look_up(&p->m, 0x410000).what, ROW);
+	p->m.tgid = 0;
+	assert_int_equal(look_up(&p->m, 0x410000).what, NO_PROCESS);
+	p->m.tgid = 1;
+	exec(p);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(look_up(&p->m, 0x410000).what, ROW);
+	unwind_stats(u, &s);
+	assert_true(s.n_processes >= PF_PROCESSES_MAX - 1);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+}
+
+/* Names may be far larger than tables: a pod's files do not take the agent's memory. */
+static void indexes_have_a_limit(void **state)
+{
+	struct unwind *u = start(1 << 20);
+	struct elf_index *big[8];
+	struct proc *p[8];
+	size_t n_without = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
+		big[i] = index_of(600 << 10, i);
+		p[i] = proc_new(i);
+		map(p[i], 0x400000, 0x60000, 0, big[i]);
+		assert_int_equal(put(u, p[i]), 0);
+		n_without += str_equal(unwind_why_not(u, big[i]), "memory");
+	}
+	assert_in_range(n_without, 2, 6);
+	assert_int_equal(look_up(&p[7]->m, 0x400000).what, NONE);
+	/* what nobody uses makes room */
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++)
+		unwind_exited(u, i, p[i]->m.start_boottime_ns);
+	assert_int_equal(put(u, p[7]), 0);
+	assert_false(str_equal(unwind_why_not(u, big[7]), "memory"));
+	end(u);
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
+		elf_index_unref(big[i]);
+		free(p[i]);
+	}
+}
+
 static void refusing_kernel(void **state)
 {
 	struct unwind *u = start(0);
@@ -794,7 +860,7 @@ static void refusing_kernel(void **state)
 /* ---- anything, in any order ---- */
 
 #define N_RANDOM_FILES 24
-#define N_RANDOM_PROCS 40
+#define N_RANDOM_PROCS 16
 
 static void random_process(struct proc *p, struct elf_index **index)
 {
@@ -835,7 +901,7 @@ static void any_order(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < N_RANDOM_FILES; i++)
-		index[i] = index_of(16384 + random_below(200 << 10), i);
+		index[i] = index_of(16384 + random_below(160 << 10), i);
 	for (uint32_t i = 0; i < N_RANDOM_PROCS; i++)
 		p[i] = proc_new(i);
 	for (unsigned round = 0; round < 2000; round++) {
@@ -924,6 +990,8 @@ int main(void)
 		cmocka_unit_test(unused_files_make_room),
 		cmocka_unit_test(over_budget_is_told_and_tried_again),
 		cmocka_unit_test(mappings_have_a_share),
+		cmocka_unit_test(processes_make_room),
+		cmocka_unit_test(indexes_have_a_limit),
 		cmocka_unit_test(refusing_kernel),
 		cmocka_unit_test(any_order),
 	};
