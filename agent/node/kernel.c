@@ -49,14 +49,20 @@ struct push {
 	int result;
 };
 
+/* Who runs in a cgroup that was just selected has tables before its first sample. No more than that. */
+static void announce(struct kernel *k)
+{
+	if (probes_announce(k->probes) < 0)
+		counter_add(counter("podflame_process_lists_failed_total", NULL, NULL), 1);
+}
+
 static void push_run(struct task *t)
 {
 	struct push *p = (struct push *)t;
 
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);
-	/* Who runs in a cgroup that was just selected has tables before its first sample. */
 	if (p->result == 0)
-		p->result = probes_announce(p->kernel->probes);
+		announce(p->kernel);
 	kernel_support_take(&p->support, p->kernel->probes);
 }
 
@@ -105,7 +111,9 @@ int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
 {
 	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
 
-	return r < 0 ? r : probes_announce(k->probes);
+	if (r == 0)
+		announce(k);
+	return r;
 }
 
 struct unwind *kernel_unwind(const struct kernel *k)
