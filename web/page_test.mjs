@@ -81,7 +81,7 @@ const tests = {
     assert.ok(share > 60 && share < 90, `hot_function has ${share} % itself, 75 expected`);
   },
   async 'unit, samples and the store note are said'(page) {
-    assert.match(await page.textContent('#total'), /\(microseconds\) in [\d,.]+ samples/);
+    assert.match(await page.textContent('#total'), /\(microseconds\) in [\d,.]+ samples, [\d.]+ % with a whole stack/);
     assert.equal(await page.textContent('#store-note'), 'kept for this test only');
   },
   async 'search marks frames and narrows the table'(page) {

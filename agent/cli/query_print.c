@@ -145,6 +145,16 @@ static size_t read_rows(const struct flat *f, struct row *rows)
 	return n;
 }
 
+/* A host as a whole has processes and threads, no stacks. */
+static void put_whole(const json_t *reply, const struct flat *f, struct buf *out)
+{
+	const json_t *percent = json_at(reply, "summary.finished_percent");
+
+	if (json_is_number(percent) && f->n_functions && *text(f->types, 0) != 'H')
+		buf_printf(out, ", %.2f %% with a whole stack", json_number_value(percent));
+	buf_putc(out, '\n');
+}
+
 int query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 {
 	_cleanup_free_ struct row *rows = NULL;
@@ -162,7 +172,8 @@ int query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	whole = f.n_nodes ? MAX(cell(f.nodes, 0, 3), (int64_t)1) : 1;
 	buf_printf(out, "%s: ", f.n_functions ? text(f.functions, 0) : "nothing");
 	put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, bytes);
-	buf_printf(out, " in %" PRId64 " samples\n", json_int_at(reply, "summary.samples", 0));
+	buf_printf(out, " in %" PRId64 " samples", json_int_at(reply, "summary.samples", 0));
+	put_whole(reply, &f, out);
 	buf_printf(out, "%12s %6s  %12s %6s  %s\n", "SELF", "%", "TOTAL", "%", row_title(&f));
 	for (size_t i = 0; i < n && (!max_rows || i < max_rows); i++) {
 		put_value(out, rows[i].self, bytes);

@@ -99,7 +99,7 @@ static void table(void **state)
 	(void)state;
 	assert_int_equal(query_print_table(reply, 2, &out), 0);
 	assert_string_equal(out.data,
-			    "api:    50.51 ms  in 5 samples\n"
+			    "api:    50.51 ms  in 5 samples, 100.00 % with a whole stack\n"
 			    "        SELF      %         TOTAL      %  FUNCTION\n"
 			    "   30.30 ms   60.00     50.51 ms  100.00  main_loop\n"
 			    "   20.20 ms   40.00     20.20 ms   40.00  [k] do_syscall_64\n"
@@ -112,7 +112,8 @@ static void table(void **state)
 static void table_of_total(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(
-		"{\"unit\":\"microseconds\",\"summary\":{\"samples\":4},\"result\":{"
+		"{\"unit\":\"microseconds\",\"summary\":{\"samples\":4,\"finished_percent\":100},"
+		"\"result\":{"
 		"\"functions\":[\"Total\",\"[t] worker\",\"[p] api\",\"[p] sh\"],"
 		"\"function_types\":[\"H\",\"T\",\"P\",\"P\"],\"function_values\":{\"values\":"
 		"[[0,40],[30,30],[0,30],[10,10]]},\"node_values\":{\"values\":"

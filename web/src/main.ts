@@ -62,11 +62,18 @@ function show(reply: Reply): void {
   say('losses', lossText(reply));
   say('notes', (reply.summary?.notes ?? []).join(' · '));
   element('empty').hidden = root !== null;
-  say('total', root ? `${formatValue(total, unit)} (${unit}) in ${samples.toLocaleString()} samples` : '');
+  say('total', root ? `${formatValue(total, unit)} (${unit}) in ${samples.toLocaleString()} samples${wholeText(reply)}` : '');
   if (root) chart.draw(root, unit);
   else chart.clear();
   chart.search(element<HTMLInputElement>('search').value);
   showTable();
+}
+
+/** A host as a whole has processes and threads, no stacks. */
+function wholeText(reply: Reply): string {
+  const percent = reply.summary?.finished_percent;
+
+  return percent == null || reply.result.function_types?.[0] === 'H' ? '' : `, ${percent.toFixed(2)} % with a whole stack`;
 }
 
 function lossText(reply: Reply): string {

@@ -16,6 +16,7 @@ export interface Loss {
 
 export interface Summary {
   samples: number;
+  finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
   losses?: Loss[];
   notes?: string[];
