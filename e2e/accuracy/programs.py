@@ -23,7 +23,7 @@ class Program:
     complete: float = 0.995         # least part of a share's stacks that are the chain
     finished: float = 0.995
     excluded: str = ""              # why its stacks cannot be finished: that part is reported, not asserted
-    runtime: bool = False           # has threads of its own, whose many switches no timer samples: shares are of the named parts
+    runtime: bool = False           # stops and wakes threads (for garbage), which no timer samples: shares are of the named parts
     processes: bool = False         # more than one: selected by cgroup
     unlink: bool = False            # its file is deleted when it runs
     sample: bool = False            # in `make test`, too
@@ -174,7 +174,6 @@ GO = {
     "recursive": ("main.recursive", GO_MAIN + "main.recursive*30"),
     "inlined": ("main.aroundInlined", GO_MAIN + "main.aroundInlined > main.inlined"),
     "goroutine": ("main.inGoroutine", "runtime.goexit > main.main.func~ > ... > main.inGoroutine"),
-    "garbage": ("main.makesGarbage", GO_MAIN + "main.makesGarbage > ..."),
 }
 CGO = {
     "in_c": ("in_c", "... > in_c"),

@@ -8,7 +8,7 @@ import subprocess
 
 INTRO = """# Accuracy
 
-Written by `make accuracy` on {date} (numbers of one run on one machine, not edited; the same in `accuracy.json`).
+Written by `make accuracy` on {date} (measured on one machine, not edited; the same in `accuracy.json`).
 Kernel {kernel}, {cpus} CPUs, {system}; {versions}.
 
 **Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in functions of planned depth, in steps
@@ -16,7 +16,7 @@ drawn by chance, measure by the thread's CPU clock what each function had, and a
 `podflame record` at {hz} Hz. A share is right when what was seen is within 3 sigma (binomial) of what the program measured. A
 stack is *finished* when it has no marker (`[unwind: …]`, `[truncated]`) and begins where programs or threads begin; it is
 *whole* when every frame from there to the leaf is the one that the source says, as often as it says. Wanted: 99.5 % of both
-(Go whole: 95 %). What Go's runtime does in threads of its own is left out of the shares: they switch thousands of times a
+(Go whole: 95 %). Making and collecting garbage in Go is left out of the shares: it stops and wakes threads thousands of times a
 second, and no timer samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of the samples).
 
 **Stopped processes**: real programs under load are stopped at moments drawn by chance; `bpf/unwind.h`, compiled for the host,
@@ -139,8 +139,21 @@ def explained(key, d):
     return next((why for what, why in EXPLAINED if what in text), "")
 
 
-def write(folder, known, stopped, skips):
+def merged(before, results):
+    """Results of some in place of theirs in the report before."""
+    new = {(r["language"], r["name"]): r for r in results}
+    kept = [new.pop((r["language"], r["name"]), r) for r in before]
+    return kept + list(new.values())
+
+
+def write(folder, known, stopped, skips, some):
+    """some: not all were run; the others are those of the report that is there."""
     m = machine()
+    if some:
+        with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
+            before = json.load(f)
+        known, stopped = merged(before["known"], known), merged(before["stopped"], stopped)
+        skips = skips + [(s["what"], s["why"]) for s in before["skipped"] if s["what"] not in dict(skips)]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
     text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
