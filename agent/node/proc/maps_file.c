@@ -11,6 +11,7 @@
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -26,7 +27,7 @@ struct shared {
 	unsigned refs;
 	UT_hash_handle hh, by_fd;
 };
-/* Opened by the os worker, released by whoever drops the last reference to mappings. */
+/* Opened by the files worker, released by whoever drops the last reference to mappings. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared *files, *descriptors;
 
@@ -58,6 +59,18 @@ static void share(const struct stat *st, int fd)
 	HASH_ADD(hh, files, key, sizeof(s->key), s);
 	HASH_ADD(by_fd, descriptors, fd, sizeof(s->fd), s);
 	pthread_mutex_unlock(&lock);
+}
+
+/* Pods that map very many files leave the agent half of its descriptors: for its connections. */
+static bool is_full(void)
+{
+	struct rlimit l;
+	size_t n;
+
+	pthread_mutex_lock(&lock);
+	n = HASH_CNT(by_fd, descriptors);
+	pthread_mutex_unlock(&lock);
+	return getrlimit(RLIMIT_NOFILE, &l) == 0 && n >= l.rlim_cur / 2;
 }
 
 void maps_file_release(int fd)
@@ -98,6 +111,8 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 	s = take(&st);
 	if (s) {
 		fd = s->fd;
+	} else if (is_full()) {
+		return -EMFILE;
 	} else {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd);
 		fd = open(self, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

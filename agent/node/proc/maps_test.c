@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -363,6 +364,42 @@ static void ended_process(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+/* However many files are mapped, half of the descriptors are left for others. */
+static void descriptors_are_left(void **state)
+{
+	struct mappings *m;
+	struct rlimit old, few;
+	size_t n_open = 0, n_refused = 0;
+	void *code[20];
+	uint64_t start;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(code); i++) {
+		int fd = memfd_create("code", MFD_CLOEXEC);
+
+		assert_int_equal(ftruncate(fd, 4096), 0);
+		code[i] = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+		assert_ptr_not_equal(code[i], MAP_FAILED);
+		close(fd);
+	}
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few = old;
+	few.rlim_cur = 32;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(mappings_read((uint32_t)getpid(), start, 0, &m), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	for (size_t i = 0; i < m->n; i++) {
+		n_open += m->items[i].fd >= 0;
+		n_refused += m->items[i].open_error == -EMFILE;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(code); i++)
+		munmap(code[i], 4096);
+	assert_int_equal(n_open, 16);
+	assert_true(n_refused > 0);
+	mappings_unref(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +413,7 @@ int main(void)
 		cmocka_unit_test(one_file_has_one_descriptor),
 		cmocka_unit_test(changed_file_is_another_one),
 		cmocka_unit_test(processes_share_descriptors),
+		cmocka_unit_test(descriptors_are_left),
 		cmocka_unit_test(deleted_program),
 		cmocka_unit_test(wrong_process),
 		cmocka_unit_test(ended_process),
