@@ -180,7 +180,8 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 {
 	uint8_t first = bytes, second = bytes >> 8;
 
-	if (first == 0x55 || bytes == 0xfa1e0ff3) /* push %rbp, endbr64 */
+	/* push %rbp, unless it is one of several: then rbp is no frame pointer; endbr64 */
+	if ((first == 0x55 && (before & 0xf8) != 0x50) || bytes == 0xfa1e0ff3)
 		return PF_AT_ENTRY;
 	if (first == 0xc3 || first == 0xc2 || (first == 0xf3 && second == 0xc3)) /* ret */
 		return PF_AT_ENTRY;
