@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a hostile file costs: the child is killed, stopped and has its file cut off in the middle of each
+ * kind of file, and reads each kind damaged. The test program is its own child (PARSE_CHILD_VERB).
+ */
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "node/parse/format.h"
+#include "node/parse/testkinds.h"
+
+#define TIMEOUT_NS (300 * NSEC_PER_MSEC)
+#define HEAP_SLACK 16384 /* what malloc keeps counts as used; an index is more */
+#define CUTS	   20
+#define FLIPS	   200
+#define TRIES	   20 /* to hit the child before it is done, on a busy machine */
+
+static char dir[TESTDIR_BYTES];
+
+static struct parser *new_parser(uint64_t timeout_ns)
+{
+	struct parser_config c = {.timeout_ns = timeout_ns};
+	struct parser *p;
+
+	assert_int_equal(parser_new(&c, &p), 0);
+	return p;
+}
+
+static int parse(struct parser *p, const struct test_kind *k, const struct test_files *t,
+		 struct elf_index **ret)
+{
+	int dwo_fds[PARSE_FDS_MAX - 2];
+	struct parse_debug_files f = {t->main_fd, t->debug_fd, dwo_fds, ARRAY_SIZE(dwo_fds)};
+
+	if (!k->debug)
+		return parser_elf(p, t->main_fd, ret);
+	for (size_t i = 0; i < ARRAY_SIZE(dwo_fds); i++)
+		dwo_fds[i] = t->dwo_fd;
+	return parser_debug(p, &f, ret);
+}
+
+/* ---- what the child did ---- */
+
+static uint64_t failures(const char *word)
+{
+	return counter_get(counter("podflame_parse_failures_total", "reason", word));
+}
+
+/* What the kind's reader has found: not nothing. */
+static size_t assert_found(const struct test_kind *k, struct elf_index *i)
+{
+	struct elf_tables tables;
+	size_t n;
+
+	elf_index_tables(i, &tables);
+	if (streq(k->name, "notes"))
+		n = streq(elf_index_build_id(i), "abcd");
+	else if (strstr(k->name, "frame"))
+		n = tables.n_rows;
+	else
+		n = elf_index_n_symbols(i);
+	assert_true(n > 0);
+	elf_index_unref(i);
+	return n;
+}
+
+/* As before, whatever happened. A busy machine may need longer than the timeout. */
+static void assert_works(struct parser *p, const struct test_kind *k, const struct test_files *t,
+			 size_t found)
+{
+	struct elf_index *i;
+	int r = -ETIMEDOUT;
+
+	for (int tries = 0; r == -ETIMEDOUT && tries < TRIES; tries++)
+		r = parse(p, k, t, &i);
+	assert_int_equal(r, 0);
+	assert_string_equal(parser_reason(p), "");
+	assert_int_equal(assert_found(k, i), found);
+}
+
+/* The CPU time of the child for a file; its second one, so that it has started. */
+static uint64_t cpu_of(const struct test_kind *k, const struct test_files *t)
+{
+	struct parser *p = new_parser(60 * NSEC_PER_SEC);
+	struct elf_index *i;
+	pid_t child = test_child();
+	uint64_t start = 0;
+
+	for (int times = 0; times < 2; times++) {
+		start = test_cpu_ns(child);
+		assert_int_equal(parse(p, k, t, &i), 0);
+		assert_found(k, i);
+	}
+	start = test_cpu_ns(child) - start;
+	assert_int_equal(parser_restarts(p), 0);
+	parser_free(p);
+	return start;
+}
+
+/* ---- in the middle ---- */
+
+struct owned { /* by the test program */
+	size_t fds, maps, heap;
+};
+
+static size_t count_entries(const char *path)
+{
+	DIR *d = opendir(path);
+	size_t n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static struct owned owned_now(void)
+{
+	return (struct owned){count_entries("/proc/self/fd"), count_entries("/proc/self/map_files"),
+			      mallinfo2().uordblks};
+}
+
+/*
+ * The answer for a file whose child is hit after ns, by a parser of its own; -EAGAIN: the blow came
+ * too late each time.
+ */
+static int hit(const struct test_kind *k, struct test_files *t, uint64_t ns, enum test_blow blow,
+	       struct parser **ret)
+{
+	for (int tries = 0; tries < TRIES; tries++) {
+		struct parser *p = new_parser(blow == TEST_STOP ? TIMEOUT_NS : 0);
+		pid_t child = test_child();
+		pid_t striker = test_strike(child, ns, blow, *test_files_subject(t));
+		struct elf_index *i;
+		int r = parse(p, k, t, &i);
+
+		test_strike_done(striker);
+		if (r == 0)
+			elf_index_unref(i);
+		if (r < 0 || blow == TEST_TRUNCATE) {
+			assert_int_equal(kill(child, 0), parser_restarts(p) ? -1 : 0);
+			*ret = p;
+			return r;
+		}
+		parser_free(p);
+	}
+	return -EAGAIN;
+}
+
+/* One failure, one child, for one reason; the next file is read as before. */
+static void costs_one_file(const struct test_kind *k, struct test_files *big,
+			   struct test_files *small, uint64_t ns, size_t found, enum test_blow blow)
+{
+	const char *reason = blow == TEST_KILL ? "child_died" : "timeout";
+	uint64_t before = failures(reason);
+	struct parser *p = NULL;
+
+	assert_int_equal(hit(k, big, ns, blow, &p), blow == TEST_KILL ? -EPIPE : -ETIMEDOUT);
+	assert_string_equal(parser_reason(p), reason);
+	assert_int_equal(failures(reason), before + 1);
+	assert_int_equal(parser_restarts(p), 1);
+	assert_works(p, k, small, found);
+	if (blow == TEST_KILL)
+		assert_int_equal(parser_restarts(p), 1);
+	parser_free(p);
+}
+
+/* Ends the big file. */
+static void cut_off(const struct test_kind *k, struct test_files *big, struct test_files *small,
+		    uint64_t ns, size_t found)
+{
+	struct parser *p = NULL;
+	int r = hit(k, big, ns, TEST_TRUNCATE, &p);
+
+	assert_true(r == 0 || *parser_reason(p));
+	assert_int_equal(parser_restarts(p), r == -EPIPE);
+	print_message("%s: file cut off at work: %s\n", k->name, r ? parser_reason(p) : "no loss");
+	assert_works(p, k, small, found);
+	parser_free(p);
+}
+
+static void hit_in_the_middle_it_costs_one_file(void **state)
+{
+	const struct test_kind *k = *state;
+	struct test_files small = test_kind_make(k, dir, 1);
+	struct test_files big = test_kind_make(k, dir, k->copies);
+	struct parser *p = new_parser(0);
+	struct owned before, after;
+	struct elf_index *i;
+	uint64_t ns;
+	size_t found;
+
+	assert_int_equal(parse(p, k, &small, &i), 0);
+	found = assert_found(k, i);
+	parser_free(p);
+	ns = cpu_of(k, &big);
+	print_message("%s: %.1f ms of CPU time\n", k->name, ns / 1e6);
+	assert_true(ns > 4 * cpu_of(k, &small)); /* the half is spent in this kind's reader */
+	failures("child_died");			 /* counters are made once */
+	failures("timeout");
+	before = owned_now();
+	costs_one_file(k, &big, &small, ns / 2, found, TEST_KILL);
+	costs_one_file(k, &big, &small, ns / 2, found, TEST_STOP);
+	cut_off(k, &big, &small, ns / 2, found);
+	after = owned_now();
+	assert_int_equal(after.fds, before.fds);
+	assert_int_equal(after.maps, before.maps);
+	assert_true(after.heap < before.heap + HEAP_SLACK);
+	assert_int_equal(test_child(), 0);
+	test_files_done(&small);
+	test_files_done(&big);
+}
+
+/* ---- damaged ---- */
+
+#define RANGES_MAX 64
+struct subject { /* bytes that a test may write, in a file of its own */
+	struct test_files files;
+	int fd;
+	char *data;
+	size_t n, n_ranges;
+	struct {
+		size_t start, n;
+	} ranges[RANGES_MAX];
+};
+
+static void find_ranges(struct subject *s, const char *prefix)
+{
+	const Elf64_Ehdr *e = (const Elf64_Ehdr *)s->data;
+	const Elf64_Shdr *h = (const Elf64_Shdr *)(s->data + e->e_shoff);
+
+	for (int i = 0; i < e->e_shnum && s->n_ranges < RANGES_MAX; i++) {
+		const char *name = s->data + h[e->e_shstrndx].sh_offset + h[i].sh_name;
+
+		if (*prefix && strncmp(name, prefix, strlen(prefix)) == 0 &&
+		    h[i].sh_type != SHT_NOBITS && h[i].sh_size) {
+			s->ranges[s->n_ranges].start = h[i].sh_offset;
+			s->ranges[s->n_ranges++].n = h[i].sh_size;
+		}
+	}
+	if (!*prefix) {
+		s->n_ranges = 2;
+		s->ranges[0].n = sizeof(*e) + e->e_phnum * sizeof(Elf64_Phdr);
+		s->ranges[1].n = s->n;
+	}
+	assert_true(s->n_ranges > 0);
+}
+
+static struct subject subject_of(const struct test_kind *k)
+{
+	struct subject s = {.files = test_kind_make(k, dir, 1)};
+	int *fd = test_files_subject(&s.files);
+
+	s.fd = memfd_create("damaged", MFD_CLOEXEC);
+	assert_true(s.fd >= 0);
+	s.n = lseek(*fd, 0, SEEK_END);
+	s.data = xmalloc(s.n);
+	assert_int_equal(pread(*fd, s.data, s.n, 0), s.n);
+	assert_int_equal(fd_write_all(s.fd, s.data, s.n), 0);
+	close(*fd);
+	*fd = s.fd;
+	find_ranges(&s, k->section);
+	return s;
+}
+
+/* One damaged file: it may have no index, for a reason, and may cost the child, in its time. */
+static void read_damaged(struct parser *p, const struct test_kind *k, const struct subject *s,
+			 unsigned results[3])
+{
+	uint64_t start = now_mono_ns(), restarts = parser_restarts(p);
+	struct elf_index *i;
+	int r = parse(p, k, &s->files, &i);
+	bool lost = parser_restarts(p) != restarts;
+
+	if (r == 0)
+		elf_index_unref(i);
+	assert_true(r == 0 || *parser_reason(p));
+	assert_true(!lost || r == -ETIMEDOUT || r == -EPIPE ||
+		    streq(parser_reason(p), "answer_refused"));
+	assert_true(parser_restarts(p) <= restarts + 1);
+	assert_true(now_mono_ns() - start < 20 * TIMEOUT_NS); /* on any machine */
+	results[lost ? 2 : r < 0]++;
+	if (lost)
+		print_message("%s: a child lost: %s\n", k->name, parser_reason(p));
+}
+
+static uint64_t random_of(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	return *seed ^= *seed << 17;
+}
+
+/* One to eight bytes of a section. */
+static void flip(struct parser *p, const struct test_kind *k, const struct subject *s,
+		 uint64_t *seed, unsigned results[3])
+{
+	size_t which = random_of(seed) % s->n_ranges, start = s->ranges[which].start;
+
+	for (size_t n = 1 + random_of(seed) % 8; n; n--) {
+		uint8_t byte = random_of(seed);
+
+		assert_int_equal(
+			pwrite(s->fd, &byte, 1, start + random_of(seed) % s->ranges[which].n), 1);
+	}
+	read_damaged(p, k, s, results);
+	assert_int_equal(pwrite(s->fd, s->data + start, s->ranges[which].n, start),
+			 s->ranges[which].n);
+}
+
+static void damaged_it_costs_its_time_at_most(void **state)
+{
+	const struct test_kind *k = *state;
+	struct subject s = subject_of(k);
+	struct parser *p = new_parser(TIMEOUT_NS);
+	unsigned flips[3] = {0}, cuts[3] = {0};
+	uint64_t seed = 0x706f64666c616d65;
+	struct elf_index *i;
+	size_t found;
+
+	assert_int_equal(parse(p, k, &s.files, &i), 0);
+	found = assert_found(k, i);
+	for (int times = 0; times < FLIPS; times++)
+		flip(p, k, &s, &seed, flips);
+	assert_works(p, k, &s.files, found);
+	for (int cut = CUTS - 1; cut >= 0; cut--) {
+		assert_int_equal(ftruncate(s.fd, s.n * cut / CUTS), 0);
+		read_damaged(p, k, &s, cuts);
+	}
+	assert_int_equal(pwrite(s.fd, s.data, s.n, 0), s.n);
+	assert_works(p, k, &s.files, found);
+	print_message("%s: %d damaged: %u read, %u refused, %u children lost; "
+		      "%d cut: %u read, %u refused, %u children lost\n",
+		      k->name, FLIPS, flips[0], flips[1], flips[2], CUTS, cuts[0], cuts[1],
+		      cuts[2]);
+	parser_free(p);
+	free(s.data);
+	test_files_done(&s.files);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+	struct CMUnitTest tests[2 * ARRAY_SIZE(test_kinds)];
+	size_t n = 0;
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	for (size_t i = 0; i < ARRAY_SIZE(test_kinds); i++) {
+		void *kind = (void *)&test_kinds[i];
+
+		tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
+			hit_in_the_middle_it_costs_one_file, kind);
+		tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
+			damaged_it_costs_its_time_at_most, kind);
+	}
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

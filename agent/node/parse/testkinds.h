@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests only: a file of each kind that the parse child reads, as big as one likes, and a blow that
+ * hits the child in the middle of it: after half of the CPU time that the whole file takes. Include
+ * cmocka.h first.
+ */
+#pragma once
+
+#include "lib/base/testdir.h"
+#include "node/parse/parse.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define _test_kind_ static __attribute__((unused))
+
+struct test_kind {
+	const char *name;
+	const char *tool;    /* that may lack on a machine; NULL: none */
+	const char *section; /* what its sections' names begin with; "": the whole file */
+	int copies;	     /* of the object that a big file is linked from */
+	bool debug;	     /* read by parser_debug */
+};
+
+static const struct test_kind test_kinds[] = {
+	{"eh_frame", NULL, ".eh_frame", 300, false},
+	{"debug_frame", NULL, ".debug_frame", 300, false},
+	{"gopclntab", "go", ".gopclntab", 200, false},
+	{"symtab", NULL, ".symtab", 60, false},
+	{"gnu_debugdata", "xz", ".gnu_debugdata", 60, false},
+	{"notes", NULL, "", 200, false},
+	{"dwarf", NULL, ".debug_", 60, true},
+	{"separate", NULL, ".debug_", 60, true},
+	{"dwo", NULL, ".debug_", 62, true},
+};
+
+/*
+ * One object, linked many times: there is nothing public in it. KIND, N: copies; makes main, and debug
+ * or dwo when the kind has one.
+ */
+static const char test_kind_script[] =
+	"set -e; PATH=$PATH:/usr/local/go/bin; rm -f main main.xz debug dwo\n"
+	"compile() {\n"
+	"  o=$1.o; shift; [ -e $o ] || gcc -O1 -fPIC \"$@\" -c kind.c -o $o\n"
+	"  gcc -shared -nostdlib -Wl,--build-id $(yes $o | head -n $N) -o main\n"
+	"}\n"
+	"bare=-fno-asynchronous-unwind-tables\n"
+	"case $KIND in\n"
+	"eh_frame) compile eh_frame; strip main;;\n"
+	"debug_frame) compile debug_frame -DDEBUG_FRAME\n"
+	"  objcopy --strip-all --keep-section=.debug_frame main;;\n"
+	"gopclntab) program=go; [ $N != 1 ] || program=gofmt\n"
+	"  strip -o main \"$(go env GOROOT)/bin/$program\";;\n"
+	"symtab) compile bare $bare;;\n"
+	"gnu_debugdata) compile bare $bare; xz -0 -k main; strip main\n"
+	"  objcopy --add-section .gnu_debugdata=main.xz main;;\n"
+	"dwarf) compile dwarf $bare -g;;\n"
+	"separate) compile dwarf $bare -g; objcopy --only-keep-debug main debug; strip main;;\n"
+	"dwo) compile split $bare -g -gsplit-dwarf; cp split.dwo dwo;;\n"
+	"esac\n";
+
+static const char test_kind_source[] =
+	"#ifdef DEBUG_FRAME\n__asm__(\".cfi_sections .debug_frame\");\n#endif\n"
+	"#define F(n) static inline __attribute__((always_inline)) int in##n(int x) \\\n"
+	"{ volatile int y = x; return y * n; } \\\n"
+	"static __attribute__((noinline, used)) int f##n(int x) { return in##n(x) + in##n(n); } "
+	"\\\n"
+	"static __attribute__((noinline, used)) int g##n(int x) { return f##n(f##n(x)) + x; }\n"
+	"#define G(n) F(n##0) F(n##1) F(n##2) F(n##3) F(n##4) F(n##5) F(n##6) F(n##7)\n"
+	"#define H(n) G(n##0) G(n##1) G(n##2) G(n##3) G(n##4) G(n##5) G(n##6) G(n##7)\n"
+	"H(1) H(2) H(3) H(4) H(5) H(6) H(7)\n";
+
+struct test_files {
+	int main_fd, debug_fd, dwo_fd; /* -1: the kind has none */
+};
+
+/* The last is the one that the kind is about. */
+_test_kind_ int *test_files_subject(struct test_files *t)
+{
+	return t->dwo_fd >= 0 ? &t->dwo_fd : t->debug_fd >= 0 ? &t->debug_fd : &t->main_fd;
+}
+
+_test_kind_ void test_files_done(struct test_files *t)
+{
+	closep(&t->main_fd);
+	closep(&t->debug_fd);
+	closep(&t->dwo_fd);
+}
+
+/* n segments of notes, all of them the same 1 MiB, and one with a build id. */
+_test_kind_ void test_notes_make(const char *path, int n)
+{
+	static const Elf64_Nhdr empty = {0, 0, 1}, id = {4, 2, 3};
+	_cleanup_buf_ struct buf file = {0};
+	Elf64_Ehdr e = {
+		.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+		.e_type = ET_DYN,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_phoff = sizeof(e),
+		.e_phentsize = sizeof(Elf64_Phdr),
+		.e_phnum = n + 1,
+		.e_ehsize = sizeof(e),
+	};
+	Elf64_Phdr p = {.p_type = PT_NOTE, .p_align = 4};
+
+	buf_init(&file, 0);
+	buf_add(&file, &e, sizeof(e));
+	p.p_offset = sizeof(e) + (n + 1) * sizeof(p);
+	p.p_filesz = (1 << 20) / sizeof(empty) * sizeof(empty);
+	for (int i = 0; i < n; i++)
+		buf_add(&file, &p, sizeof(p));
+	p.p_offset += p.p_filesz;
+	p.p_filesz = sizeof(id) + 8;
+	buf_add(&file, &p, sizeof(p));
+	while (file.len < p.p_offset)
+		buf_add(&file, &empty, sizeof(empty));
+	buf_add(&file, &id, sizeof(id));
+	buf_add(&file, "GNU\0\xab\xcd\0\0", 8);
+	assert_int_equal(file_write_atomic(path, file.data, file.len, 0600), 0);
+}
+
+_test_kind_ int test_kind_open(const char *folder, const char *name)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", folder, name);
+
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* copies: 1: as small as it can be. Skips the test where a tool lacks. */
+_test_kind_ struct test_files test_kind_make(const struct test_kind *k, const char *folder,
+					     int copies)
+{
+	_cleanup_free_ char *c = xasprintf("%s/kind.c", folder),
+			    *path = xasprintf("%s/main", folder);
+	_cleanup_free_ char *script = xasprintf("%s/make.sh", folder);
+	_cleanup_free_ char *command =
+		xasprintf("cd %s && KIND=%s N=%d sh make.sh", folder, k->name, copies);
+	_cleanup_free_ char *has =
+		xasprintf("PATH=$PATH:/usr/local/go/bin; command -v %s >/dev/null", k->tool);
+
+	if (k->tool && system(has) != 0) {
+		print_message("skipped: no %s on this machine\n", k->tool);
+		skip();
+	}
+	assert_int_equal(file_write_atomic(c, test_kind_source, strlen(test_kind_source), 0600), 0);
+	assert_int_equal(
+		file_write_atomic(script, test_kind_script, strlen(test_kind_script), 0600), 0);
+	assert_int_equal(system(command), 0);
+	if (streq(k->name, "notes"))
+		test_notes_make(path, copies);
+	return (struct test_files){test_kind_open(folder, "main"), test_kind_open(folder, "debug"),
+				   test_kind_open(folder, "dwo")};
+}
+
+/* ---- the child ---- */
+
+/* The newest child of this program that parses; 0: none. */
+_test_kind_ pid_t test_child(void)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	pid_t found = 0;
+
+	while ((e = readdir(d))) {
+		_cleanup_free_ char *path = xasprintf("/proc/%s/stat", e->d_name);
+		_cleanup_free_ char *text = NULL;
+		int pid, parent;
+		char state;
+
+		if (file_read(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
+		    sscanf(text, "%d (podflame-parse) %c %d", &pid, &state, &parent) == 3 &&
+		    parent == getpid() && state != 'Z')
+			found = MAX(found, pid);
+	}
+	closedir(d);
+	return found;
+}
+
+/* CPU time used so far. */
+_test_kind_ uint64_t test_cpu_ns(pid_t pid)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &ts) < 0)
+		return UINT64_MAX;
+	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+}
+
+enum test_blow { TEST_KILL, TEST_STOP, TEST_TRUNCATE };
+
+/* A process that hits the child (or the file fd) once the child has used ns more of CPU time. */
+_test_kind_ pid_t test_strike(pid_t child, uint64_t ns, enum test_blow blow, int fd)
+{
+	uint64_t start = test_cpu_ns(child);
+	const struct timespec nap = {.tv_nsec = 100000};
+	pid_t striker = fork();
+
+	assert_true(striker >= 0);
+	if (striker > 0)
+		return striker;
+	(void)!nice(-10);
+	while (test_cpu_ns(child) < start + ns)
+		nanosleep(&nap, NULL);
+	if (blow == TEST_TRUNCATE)
+		(void)!ftruncate(fd, 0);
+	else
+		kill(child, blow == TEST_KILL ? SIGKILL : SIGSTOP);
+	_exit(0);
+}
+
+_test_kind_ void test_strike_done(pid_t striker)
+{
+	kill(striker, SIGKILL);
+	waitpid(striker, NULL, 0);
+}
