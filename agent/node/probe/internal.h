@@ -69,16 +69,13 @@ enum feature {
 
 /* ---- unwind tables on their way into the kernel ---- */
 struct chunk_writer {
-	uint32_t chunk; /* the one at hand */
-	int fd;
-	uint8_t *bytes;		  /* its PF_CHUNK_BYTES */
-	bool dirty;		  /* they are not in the kernel yet */
-	bool is_new;		  /* fd is one of told_fds */
-	uint32_t told_chunks[64]; /* the outer map is not told of yet */
-	int told_fds[64];	  /* what they are: made, or empty_fd */
+	int *fds;	   /* of each chunk; -1: there is none */
+	uint32_t chunk;	   /* the one at hand */
+	uint8_t *bytes;	   /* its PF_CHUNK_BYTES */
+	bool dirty;	   /* they are not in the kernel yet */
+	uint32_t told[64]; /* chunks made or dropped that the outer map is not told of yet */
 	size_t n_told;
-	int empty_fd; /* of dropped chunks; -1: not made */
-	uint32_t empty_id;
+	int empty_fd; /* what stands for dropped ones; -1: not made */
 };
 
 struct probes {
