@@ -10,7 +10,7 @@
 #define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
 #define EVICT_SHARE	 16 /* what is evicted at once: one wait for all of it */
 #define MAPPINGS_RESERVE 8  /* 1/8 of the budget */
-#define INDEXES_SHARE	 3  /* the indexes of files in use are at most 3 budgets, others 1 */
+#define INDEXES_SHARE	 3  /* indexes of all files: 3 budgets, of unused ones 1 */
 #define REFUSED		 "podflame_unwind_files_refused_total"
 
 /* ---- room ---- */
@@ -379,7 +379,9 @@ void files_tidy(struct unwind *u)
 	HASH_ITER (hh, u->files, f, next)
 		if (!f->n_users && !f->extents)
 			evict(u, f);
-	while (u->unused_index_bytes > u->budget_bytes && (f = longest_unused(u)))
+	while ((u->unused_index_bytes > u->budget_bytes ||
+		u->index_bytes > u->budget_bytes * INDEXES_SHARE) &&
+	       (f = longest_unused(u)))
 		evict(u, f);
 }
 
