@@ -37,6 +37,10 @@ for p in c c-fixed go; do
     check "$p: the time adds up: $(total_us <"$W/$p.json") us of $sum us" \
         between "$(total_us <"$W/$p.json")" $((sum * 85 / 100)) $((sum * 115 / 100))
 done
+for p in c c-fixed go; do
+    whole=$(jq -r .summary.finished_percent "$W/$p.json")
+    check "$p: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 99)}"
+done
 check "C: [p] process, main, work, then the function" bash -c "jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx '\[p\] c-shares' &&
     jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx main && jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx work"
 check "no other cluster's name answers" test "$(us_of "pod_cluster='other' AND pod_ns='app'" "$from" "$to")" = 0
