@@ -57,7 +57,7 @@ void record_give_tables(struct recording *r, const struct mappings *m)
 
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {
-	const char *reason = u ? u->end_reason : "lost";
+	const char *reason = u ? stacks_end(r->stacks, s->tgid, s->start_boottime_ns, u) : "lost";
 
 	if (!s->ustack)
 		return;

@@ -248,10 +248,11 @@ static const char *judge(struct pipeline *p, const struct feed *f, const struct 
 /* ---- frames and folding ---- */
 
 /* Whether the walk of the user's stack came to its end, and why not. */
-static void count_end(const struct accepted *a, const struct raw_sample *s,
+static void count_end(struct pipeline *p, const struct accepted *a, const struct raw_sample *s,
 		      const struct raw_stack *user)
 {
-	const char *reason = user ? user->end_reason : "lost";
+	const char *reason =
+		user ? stacks_end(p->stacks, s->tgid, s->start_boottime_ns, user) : "lost";
 
 	if (!s->ustack)
 		return;
@@ -286,7 +287,7 @@ static void fold_sample(struct pipeline *p, const struct drain *d, const struct 
 		return;
 	}
 	fold_add(p->fold, &who, s, a->have_names ? &a->names : NULL, stack);
-	count_end(a, s, user);
+	count_end(p, a, s, user);
 	if (a->attribution)
 		a->attribution->n_samples[s->event] += s->n;
 	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);

@@ -235,17 +235,35 @@ static void push_marker(struct stacks *s, const char *text)
 	push(s, &f);
 }
 
-static void push_end(struct stacks *s, const struct raw_stack *stack)
+static const char *end_of(const struct process *p, const struct raw_stack *stack)
+{
+	const struct raw_frame *last = stack->n ? &stack->frames[stack->n - 1] : NULL;
+	const struct exec *e = last && !last->kernel ? find_exec(p, last->exec_id) : NULL;
+
+	if (stack->end_reason || !e || e->maps->truncated ||
+	    mappings_find(e->maps, last->address - (stack->n > 1)))
+		return stack->end_reason;
+	return "bad_address";
+}
+
+const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
+		       const struct raw_stack *ustack)
+{
+	return end_of(find_process(s, tgid, start_boottime_ns), ustack);
+}
+
+static void push_end(struct stacks *s, const struct process *p, const struct raw_stack *stack)
 {
 	_cleanup_free_ char *text = NULL;
+	const char *reason = end_of(p, stack);
 
-	if (!stack->end_reason)
+	if (!reason)
 		return;
-	if (streq(stack->end_reason, "truncated")) {
+	if (streq(reason, "truncated")) {
 		push_marker(s, "[truncated]");
 		return;
 	}
-	text = xasprintf("[unwind: %s]", stack->end_reason);
+	text = xasprintf("[unwind: %s]", reason);
 	push_marker(s, batch_str(s->batch, text));
 }
 
@@ -334,12 +352,12 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 	if (!ustack && lost)
 		push_marker(s, "[stack trace lost]");
 	if (ustack) {
-		push_end(s, ustack);
+		push_end(s, p, ustack);
 		for (size_t i = ustack->n; i-- > 0;)
 			push_user(s, p, &ustack->frames[i], i == 0);
 	}
 	if (kstack) {
-		push_end(s, kstack);
+		push_end(s, NULL, kstack);
 		for (size_t i = kstack->n; i-- > 0;)
 			push_kernel(s, &kstack->frames[i], i == 0);
 	}

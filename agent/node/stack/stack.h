@@ -28,6 +28,12 @@ void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
 /*
+ * NULL: the stack is whole; else why it is not. The walk's own reason, or "bad_address": it ended
+ * well, but at an address where the process has no code. A frame pointer that was none led there.
+ */
+const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+
+/*
  * One sample's frames, root first, kernel frames last, a marker frame where the
  * walk stopped early. The result is interned in b. Either stack may be NULL: with
  * lost set, or when there is no frame at all, "[stack trace lost]" stands for it.

@@ -184,8 +184,10 @@ static void what_is_not_known_is_said(void **state)
 	const struct frame *r;
 
 	(void)state;
+	/* It ended well, but where the process has no code. */
 	assert_rendered(&f, STACK(NULL, USER(0x1234), USER(0x5678)), NULL, false,
-			"[unknown start_thread?];[unknown] 0x0000000000001234");
+			"[unwind: bad_address];[unknown start_thread?];"
+			"[unknown] 0x0000000000001234");
 	r = resolve(&f, STACK(NULL, USER(jit)), NULL, false)->frames[0];
 	assert_null(r->module);
 	assert_int_equal(r->address, (uintptr_t)jit);
