@@ -77,7 +77,8 @@ struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
 };
 struct mm_struct {
-	unsigned long exec_vm; /* pages of code: executable, not writable */
+	unsigned long exec_vm;	   /* pages of code: executable, not writable */
+	unsigned long start_stack; /* where argc lies */
 };
 struct task_struct {
 	unsigned int flags;

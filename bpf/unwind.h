@@ -249,6 +249,15 @@ static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 	return distance < PF_LEAF_BYTES;
 }
 
+/* So few bytes are left to argc that only start-up code lies between (musl's, without rows: 48 to 56). */
+#define PF_START_BYTES 64
+
+static __always_inline bool pf_at_start(const struct pf_walk *w)
+{
+	return !w->exact && w->in_file && w->no_table == PF_END_FP &&
+	       w->stack_start - w->sp <= PF_START_BYTES;
+}
+
 /* Code without a table. */
 static __always_inline int pf_by_guess(struct pf_scratch *s)
 {
@@ -271,6 +280,8 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 		   pf_is_sigreturn(bytes)) {
 		return pf_by_signal(s);
 	}
+	if (pf_at_start(w))
+		return pf_end(w, PF_END_ROOT);
 	if (place == PF_IN_BODY)
 		return pf_by_record(s, false);
 	if (!pf_word(s, w->sp, &top))

@@ -96,6 +96,7 @@ static __always_inline void pf_find_process(struct pf_walk *w, struct task_struc
 	}
 	/* Before any table is read: what is looked up may be newer than this says, never older. */
 	w->tables = *(volatile const uint32_t *)&set->tables;
+	w->stack_start = mm ? mm->start_stack : 0;
 	w->known = p != NULL;
 	if (p)
 		w->process = *p;

@@ -42,6 +42,8 @@ struct pf_walk {
 	uint32_t no_table;	/* enum pf_stack_end: what to say where nothing leads on */
 
 	uint32_t tables; /* pf_settings.tables when the walk began */
+	uint64_t
+		stack_start; /* mm->start_stack: argc, above the program's first frame; 0: not known */
 	struct pf_process process;
 	struct pf_mapping mapping; /* the one that the last address was in */
 	struct pf_file file;	   /* of that mapping */
