@@ -60,7 +60,6 @@ STRIPPED = {    # no names: its frames are its file's, told apart by how many th
     "beta": (None, "@program > @others > @program*10"),
     "gamma_": (None, "@program > @others > @program*42"),
 }
-MUSL = "Debian builds musl's libc without tables: from its function that calls main nothing leads on. All of the program's frames are there"
 MUSL_SHARES = {name: chain.removeprefix("_start > ") for name, chain in SHARES.items()}
 NO_TABLES = "-fno-asynchronous-unwind-tables -fno-unwind-tables"
 
@@ -84,8 +83,8 @@ C_PROGRAMS = [
     shares_c("static", "-O2 -static"),
     shares_c("static-pie", "-O2 -static-pie -fPIE"),
     shares_c("stripped", "-O2 -s", shares=STRIPPED),
-    shares_c("musl static", "-O2 -static", "musl-gcc", shares=MUSL_SHARES, excluded=MUSL),
-    shares_c("musl dynamic", "-O2", "musl-gcc", shares=MUSL_SHARES, excluded=MUSL),
+    shares_c("musl static", "-O2 -static", "musl-gcc", shares=MUSL_SHARES),
+    shares_c("musl dynamic", "-O2", "musl-gcc", shares=MUSL_SHARES),
     shares_c("deleted", "-O2", unlink=True),
     shares_c("file of 120 MB", "-O2", then=[
         "truncate -s 120M {dir}/pad", "objcopy --add-section .pad={dir}/pad {out} {out}", "rm {dir}/pad"]),
@@ -101,7 +100,7 @@ C_PROGRAMS = [
     Program("signal handlers, musl static", "C", "signals.c", [f"musl-gcc {CFLAGS} -O2 -static -o {{out}} {{src}}"], {
         "on_same_stack": "... > main > round_of_work > ... > handler_same > on_same_stack",
         "on_own_stack": "... > main > round_of_work > ... > handler_own > on_own_stack",
-        "work": "... > main > round_of_work > work"}, needs=["musl-gcc"], excluded=MUSL),
+        "work": "... > main > round_of_work > work"}, needs=["musl-gcc"]),
     c("alloca, arrays, realigned stacks", "frames.c", "-O2", {
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
         "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}, sample=True),
