@@ -38,7 +38,12 @@ uint16_t rows_rule(struct rows *r, const struct pf_rule *rule);
 void rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule);
 size_t rows_count(const struct rows *r);
 bool rows_cut(const struct rows *r); /* a limit was met */
-/* Sorts, joins equal neighbours, closes gaps of fewer than 16 bytes, cuts into pages. */
+/* The stretches of `in` (ascending) of at least min bytes that have no range. Allocates *ret. */
+struct range;
+size_t rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
+		 struct range **ret);
+/* Sorts, joins equal neighbours, closes gaps of fewer than 16 bytes (but for ranges added as
+ * PF_RULE_GAP), cuts into pages. */
 struct paged_rows {
 	struct elf_page *pages;
 	struct pf_row *rows;
@@ -111,6 +116,8 @@ enum parse_reason
 build_frames(struct elf_build *b); /* frames.c: .eh_frame, .debug_frame, PLT, signal frames */
 enum parse_reason
 build_go(struct elf_build *b); /* gopclntab.c: Go's rows, names, inlined functions */
+/* code.c: rows of functions without any, from their instructions; behind all that knows functions */
+enum parse_reason build_code(struct elf_build *b);
 /* dwarf.c: inlined functions, files and lines; b is of the debug file, or the file itself */
 enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_dwo_fds);
 /* elf.c: .symtab and .dynsym into b->symbols */

@@ -374,6 +374,8 @@ enum parse_reason elf_to_index(int fd, uint64_t max_index_bytes, int *ret_memfd)
 		reason = build_frames(b);
 	if (!reason)
 		reason = build_debugdata(b);
+	if (!reason)
+		reason = build_code(b);
 	if (!reason) {
 		read_debuglink(b);
 		if (build_section(b, ".debug_info", &s))

@@ -143,6 +143,32 @@ static void sort_ranges(struct rows *r)
 	free(other);
 }
 
+size_t rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
+		 struct range **ret)
+{
+	uint64_t covered = 0;
+	size_t k = 0, n = 0, cap = 0;
+
+	*ret = NULL;
+	sort_ranges(r);
+	for (size_t i = 0; i < n_in; i++) {
+		covered = MAX(covered, in[i].start);
+		for (;; k++) {
+			uint64_t next = k < r->n ? MIN(r->ranges[k].start, in[i].end) : in[i].end;
+
+			if (next > covered && next - covered >= min) {
+				GROW(*ret, n, cap);
+				(*ret)[n++] = (struct range){covered, next};
+			}
+			covered = MAX(covered, next);
+			if (next == in[i].end)
+				break;
+			covered = MAX(covered, r->ranges[k].start + r->ranges[k].bytes);
+		}
+	}
+	return n;
+}
+
 /* ---- pages ---- */
 
 struct pager {
@@ -239,8 +265,11 @@ static bool extend_row(struct pager *p, uint64_t end)
 /* Ranges come disjoint and ascending. False: a limit of the whole is met. */
 static bool put_range(struct pager *p, uint64_t start, uint64_t end, uint16_t rule)
 {
-	if (rule == PF_RULE_GAP)
+	if (rule == PF_RULE_GAP) { /* said so: not padding */
+		if (p->rule != PF_RULE_GAP)
+			end_rows(p);
 		return true;
+	}
 	if (p->rule != PF_RULE_GAP && start != p->end) {
 		if (start - p->end >= GAP_CLOSED)
 			end_rows(p);

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unwind rows for code that has none (musl's C functions, hand-written assembly): functions are what a
+ * symbol says, or what other such code calls or jumps to. Found in rounds until nothing new appears,
+ * then followed once more for their rows.
+ */
+#include "node/parse/code.h"
+
+#include <stdlib.h>
+
+#define CODE_BYTES_MAX (16u << 20) /* without rows, of a file; what lies behind stays a gap */
+#define INSNS_MAX      (32u << 20) /* decoded, of a file, all rounds together: about 2 s */
+#define ROUNDS	       64
+#define GAP_BYTES_MIN  16 /* less is padding */
+
+struct function {
+	uint64_t start, end;
+	bool sized;
+	uint64_t seen; /* what its entries were when it was followed: a hash */
+};
+struct functions {
+	struct function *items;
+	size_t n, cap;
+};
+struct follower {
+	struct elf_build *b;
+	const struct code_gaps *gaps;
+	struct functions sized, all, last; /* last: of the round before */
+	struct code_entries entries;
+	uint64_t *noreturn;
+	size_t n_noreturn, cap_noreturn;
+	uint64_t budget;
+};
+
+static int compare_functions(const void *left, const void *right)
+{
+	const struct function *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->end > b->end ? -1 : a->end < b->end;
+}
+
+static int compare_entries(const void *left, const void *right)
+{
+	const struct code_entry *a = left, *b = right;
+
+	if (a->address != b->address)
+		return a->address < b->address ? -1 : 1;
+	return b->certain - a->certain;
+}
+
+static const struct range *find_gap(const struct follower *w, uint64_t address)
+{
+	size_t low = 0, high = w->gaps->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (w->gaps->items[middle].start <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && address < w->gaps->items[low - 1].end ? &w->gaps->items[low - 1] : NULL;
+}
+
+static void add_function(struct functions *f, uint64_t start, uint64_t end, bool sized)
+{
+	GROW(f->items, f->n, f->cap);
+	f->items[f->n++] = (struct function){.start = start, .end = end, .sized = sized};
+}
+
+static void add_entry(struct follower *w, uint64_t address, const struct code_state *s)
+{
+	struct code_entries *e = &w->entries;
+
+	GROW(e->items, e->n, e->cap);
+	e->items[e->n++] = (struct code_entry){address, *s, true};
+}
+
+/* The parts that compilers split off (".cold") are jumped to, with anything on the stack. */
+static bool is_start(const struct symbol *y)
+{
+	return !y->untyped && !strstr(y->name, ".cold");
+}
+
+/* Symbols inside others are left out: they may be labels. */
+static void add_symbols(struct follower *w)
+{
+	struct functions *f = &w->sized;
+	size_t n = 0;
+
+	for (size_t k = 0; k < w->b->symbols.n; k++) {
+		const struct symbol *y = &w->b->symbols.items[k];
+		const struct range *gap = find_gap(w, y->address);
+
+		if (!gap)
+			continue;
+		if (y->end > y->address)
+			add_function(f, y->address, MIN(y->end, gap->end), true);
+		if (is_start(y))
+			add_entry(w, y->address, &code_entered);
+	}
+	if (f->n)
+		qsort(f->items, f->n, sizeof(*f->items), compare_functions);
+	for (size_t k = 0; k < f->n; k++)
+		if (n == 0 || f->items[k].start >= f->items[n - 1].end)
+			f->items[n++] = f->items[k];
+	f->n = n;
+}
+
+/* Nothing called the program's first instruction. */
+static void add_program_start(struct follower *w)
+{
+	const struct code_state root = {.root = true};
+	GElf_Ehdr e;
+
+	if (!gelf_getehdr(w->b->elf, &e) || !find_gap(w, e.e_entry))
+		return;
+	for (size_t k = 0; k < w->entries.n; k++)
+		if (w->entries.items[k].address == e.e_entry)
+			w->entries.items[k].state = root;
+	add_entry(w, e.e_entry, &root);
+}
+
+/* Each place once. A certain one holds; of others, what they agree on. */
+static void sort_entries(struct follower *w)
+{
+	struct code_entries *e = &w->entries;
+	size_t n = 0;
+
+	if (e->n)
+		qsort(e->items, e->n, sizeof(*e->items), compare_entries);
+	for (size_t k = 0; k < e->n; k++) {
+		struct code_entry *last = n ? &e->items[n - 1] : NULL;
+
+		if (!last || last->address != e->items[k].address)
+			e->items[n++] = e->items[k];
+		else if (!last->certain && !code_merge(&last->state, &e->items[k].state))
+			last->state = (struct code_state){0};
+	}
+	e->n = n;
+}
+
+/* The functions of a round: those with a size, and from each other entry to the next one. */
+static void make_functions(struct follower *w)
+{
+	struct functions swap = w->last;
+	size_t s = 0;
+
+	w->last = w->all;
+	w->all = swap;
+	w->all.n = 0;
+	for (size_t k = 0; k < w->entries.n; k++) {
+		uint64_t at = w->entries.items[k].address, end = find_gap(w, at)->end;
+
+		for (; s < w->sized.n && w->sized.items[s].end <= at; s++)
+			add_function(&w->all, w->sized.items[s].start, w->sized.items[s].end, true);
+		if (s < w->sized.n && w->sized.items[s].start <= at)
+			continue;
+		if (s < w->sized.n)
+			end = MIN(end, w->sized.items[s].start);
+		if (k + 1 < w->entries.n)
+			end = MIN(end, w->entries.items[k + 1].address);
+		add_function(&w->all, at, end, false);
+	}
+	for (; s < w->sized.n; s++)
+		add_function(&w->all, w->sized.items[s].start, w->sized.items[s].end, true);
+}
+
+static uint64_t hash_entries(const struct function *f, const struct code_entry *e, size_t n)
+{
+	uint64_t hash = f->end;
+
+	for (size_t k = 0; k < n; k++) {
+		const struct code_state *s = &e[k].state;
+		uint64_t words[] = {e[k].address,    s->bp_is,	      s->sp_known,	s->root,
+				    (uint64_t)s->sp, (uint64_t)s->bp, (uint64_t)s->slot};
+
+		hash = hash_bytes(words, sizeof(words), hash);
+	}
+	return hash;
+}
+
+static uint64_t hash_before(const struct follower *w, const struct function *f)
+{
+	size_t low = 0, high = w->last.n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (w->last.items[middle].start <= f->start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && w->last.items[low - 1].start == f->start ? w->last.items[low - 1].seen : 0;
+}
+
+enum pass { DISCOVER, NORETURN, EMIT };
+
+static bool follow_one(struct follower *w, const struct function *f, const struct code_entry *e,
+		       size_t n_entries, struct code_entries *out, flow_emit *emit, void *arg)
+{
+	struct flow_input in = {
+		.start = f->start,
+		.n = f->end - f->start,
+		.sized = f->sized,
+		.entries = e,
+		.n_entries = n_entries,
+		.noreturn = w->noreturn,
+		.n_noreturn = w->n_noreturn,
+	};
+	size_t n_bytes = 0;
+
+	in.code = build_bytes(w->b, f->start, &n_bytes);
+	if (!in.code || n_bytes < in.n || in.n > FLOW_BYTES_MAX || n_entries == 0)
+		return true;
+	return flow_follow(&in, out, emit, arg, &w->budget);
+}
+
+static void follow_all(struct follower *w, enum pass pass, struct code_entries *out,
+		       flow_emit *emit, void *arg)
+{
+	size_t at = 0, end;
+
+	for (size_t k = 0; k < w->all.n; k++) {
+		struct function *f = &w->all.items[k];
+		const struct code_entry *e;
+		bool returns;
+
+		while (at < w->entries.n && w->entries.items[at].address < f->start)
+			at++;
+		for (end = at; end < w->entries.n && w->entries.items[end].address < f->end;)
+			end++;
+		e = &w->entries.items[at];
+		f->seen = hash_entries(f, e, end - at);
+		if (pass == DISCOVER && f->seen == hash_before(w, f))
+			continue;
+		returns = follow_one(w, f, e, end - at, out, emit, arg);
+		if (pass == NORETURN && !returns && end > at && e->address == f->start) {
+			GROW(w->noreturn, w->n_noreturn, w->cap_noreturn);
+			w->noreturn[w->n_noreturn++] = f->start;
+		}
+	}
+}
+
+/* Takes what a round found; false: nothing new. */
+static bool take_entries(struct follower *w, const struct code_entries *found)
+{
+	size_t before = w->entries.n;
+
+	for (size_t k = 0; k < found->n; k++) {
+		const struct code_entry *e = &found->items[k];
+
+		if (!find_gap(w, e->address))
+			continue;
+		GROW(w->entries.items, w->entries.n, w->entries.cap);
+		w->entries.items[w->entries.n++] = *e;
+	}
+	sort_entries(w);
+	return w->entries.n > before;
+}
+
+void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg)
+{
+	struct follower w = {.b = b, .gaps = gaps, .budget = INSNS_MAX};
+	struct code_entries found = {0};
+	bool more = true;
+
+	add_symbols(&w);
+	add_program_start(&w);
+	sort_entries(&w);
+	for (size_t k = 0; k < ROUNDS && more; k++) {
+		found.n = 0;
+		make_functions(&w);
+		follow_all(&w, DISCOVER, &found, NULL, NULL);
+		more = take_entries(&w, &found);
+	}
+	make_functions(&w);
+	follow_all(&w, NORETURN, NULL, NULL, NULL);
+	follow_all(&w, EMIT, NULL, emit, arg);
+	if (w.budget == 0)
+		b->header.flags |= ELF_INDEX_UNWIND_CUT;
+	free(found.items);
+	free(w.sized.items);
+	free(w.all.items);
+	free(w.last.items);
+	free(w.entries.items);
+	free(w.noreturn);
+}
+
+/* ---- rows ---- */
+
+uint16_t code_rule(struct rows *rows, const struct code_state *s)
+{
+	struct pf_rule rule = {.cfa = PF_CFA_RSP, .cfa_offset = s->sp};
+
+	if (s->root)
+		return PF_RULE_ROOT;
+	if (!s->sp_known && s->bp_is == CODE_BP_FRAME)
+		rule = (struct pf_rule){.cfa = PF_CFA_RBP, .cfa_offset = s->bp};
+	else if (!s->sp_known)
+		return PF_RULE_GAP;
+	if (rule.cfa_offset < 8)
+		return PF_RULE_GAP;
+	if (s->bp_is == CODE_BP_CALLER) {
+		rule.fp = PF_FP_SAME;
+	} else if (s->slot) {
+		rule.fp = PF_FP_CFA;
+		rule.fp_offset = -s->slot;
+	} else {
+		rule.fp = PF_FP_UNKNOWN;
+	}
+	return rows_rule(rows, &rule);
+}
+
+/* A gap is put, too: rows_finish would close a small one, but here it is code, not padding. */
+static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
+{
+	struct rows *rows = arg;
+
+	rows_add(rows, start, end, s ? code_rule(rows, s) : PF_RULE_GAP);
+}
+
+enum parse_reason build_code(struct elf_build *b)
+{
+	_cleanup_free_ struct range *items = NULL;
+	struct code_gaps gaps = {0};
+	uint64_t bytes = 0;
+	size_t n;
+
+	n = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
+	for (size_t k = 0; k < n; k++) {
+		bytes += items[k].end - items[k].start;
+		if (bytes > CODE_BYTES_MAX) {
+			b->header.flags |= ELF_INDEX_UNWIND_CUT;
+			break;
+		}
+		gaps.n++;
+	}
+	gaps.items = items;
+	if (gaps.n)
+		code_follow(b, &gaps, put_rows, b->rows);
+	return PARSE_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to parse: unwind rows of functions that come without any, by following their instructions
+ * (docs/unwind-rows.md). Only what control flow proves becomes a row.
+ */
+#pragma once
+
+#include "node/parse/build.h"
+#include "node/parse/insn.h"
+
+/* What is known before an instruction. */
+enum code_bp {
+	CODE_BP_OTHER,
+	CODE_BP_CALLER, /* the caller's, not touched */
+	CODE_BP_FRAME,	/* CFA - bp */
+};
+struct code_state {
+	uint8_t bp_is; /* enum code_bp */
+	bool sp_known;
+	bool root;    /* the outermost frame */
+	int32_t sp;   /* rsp = CFA - sp */
+	int32_t bp;   /* rbp = CFA - bp */
+	int32_t slot; /* the caller's rbp is at CFA - slot; 0: not saved */
+};
+extern const struct code_state code_entered; /* a function's first instruction */
+/* What holds in both; false: rsp cannot be at two places. */
+bool code_merge(struct code_state *into, const struct code_state *s);
+
+/* A place that code comes to from elsewhere. */
+struct code_entry {
+	uint64_t address;
+	struct code_state state;
+	bool certain; /* a function's start for certain: a symbol, or called */
+};
+struct code_entries {
+	struct code_entry *items;
+	size_t n, cap;
+};
+
+/* flow.c: one function */
+struct flow_input {
+	const uint8_t *code;
+	uint64_t start;
+	size_t n;
+	bool sized;			  /* it ends there for certain */
+	const struct code_entry *entries; /* inside it */
+	size_t n_entries;
+	const uint64_t *noreturn; /* functions that never return, ascending */
+	size_t n_noreturn;
+};
+/* state NULL: not known */
+typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *state, void *arg);
+/*
+ * Follows a function. What it calls and jumps to outside of itself goes to out, what is known to emit;
+ * both may be NULL. Takes what it decodes from *budget. Returns whether it may come back to its caller.
+ */
+bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
+		 uint64_t *budget);
+#define FLOW_BYTES_MAX (1u << 20) /* of a function; larger ones are not followed */
+
+/* code.c: all of [start, end) ranges without rows. A test passes its own. */
+struct code_gaps {
+	const struct range *items;
+	size_t n;
+};
+void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg);
+/* The rule of a state; PF_RULE_GAP: none. */
+uint16_t code_rule(struct rows *rows, const struct code_state *s);

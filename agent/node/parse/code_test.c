@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows from instructions, against what compilers say: files that have call frame information are followed as
+ * if they had none, and each state must be that of their FDEs. Lengths of instructions against
+ * objdump. Arguments: other files to compare.
+ */
+#include "node/parse/cfi.h"
+#include "node/parse/code.h"
+#include "node/parse/testrows.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LIBRARIES "/usr/lib/x86_64-linux-gnu/"
+
+/* ---- lengths ---- */
+
+/* What objdump has no instruction for (tables between functions), and two things that it sees otherwise:
+ * fwait and what follows as one, and a jump of 16 bits, which processors disagree on. */
+static bool is_data(const char *text)
+{
+	static const char *const words[] = {"(bad)", "rex", ".byte", "jmpw", "callw"};
+
+	for (size_t k = 0; k < ARRAY_SIZE(words); k++)
+		if (strstr(text, words[k]))
+			return true;
+	return false;
+}
+
+/* Lines of `objdump -d`: address, bytes, and the instruction; what it does not know is left out. */
+static size_t compare_lengths(const char *path, size_t *ret_different)
+{
+	_cleanup_free_ char *command = xasprintf("objdump -d -w %s", path);
+	FILE *out;
+	char *line = NULL;
+	size_t cap = 0, n = 0, different = 0;
+
+	out = popen(command, "r");
+	assert_non_null(out);
+	while (getline(&line, &cap, out) > 0) {
+		char *p = strchr(line, ':');
+		uint8_t bytes[32] = {0};
+		size_t n_bytes = 0;
+		struct insn i;
+		char *text;
+
+		if (!p || p[1] != '\t' || line[0] != ' ')
+			continue;
+		text = strchr(p + 2, '\t');
+		if (!text || is_data(text))
+			continue;
+		for (p += 2; p < text && n_bytes < 16;) {
+			char *end;
+
+			bytes[n_bytes++] = strtoul(p, &end, 16);
+			for (p = end; *p == ' ';)
+				p++;
+		}
+		n++;
+		if (bytes[0] == 0x9b)
+			continue;
+		if (!insn_decode(bytes, sizeof(bytes), &i) || i.bytes != n_bytes) {
+			if (different++ < 20)
+				print_error("%s: %s", path, line);
+		} else if (insn_decode(bytes, n_bytes - 1, &i) && n_bytes == i.bytes) {
+			different++;
+		}
+	}
+	free(line);
+	pclose(out);
+	*ret_different = different;
+	return n;
+}
+
+static void instructions_have_objdumps_lengths(void **state)
+{
+	static const char *const files[] = {LIBRARIES "libc.so.6", "/usr/bin/python3",
+					    LIBRARIES "libcrypto.so.3"};
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_SIZE(files); k++) {
+		size_t different, n;
+
+		if (access(files[k], R_OK) < 0)
+			continue;
+		n = compare_lengths(files[k], &different);
+		print_message("%s: %zu instructions, %zu different\n", files[k], n, different);
+		assert_true(n > 100000);
+		assert_int_equal(different, 0);
+	}
+}
+
+/* ---- against FDEs ---- */
+
+#define OUTCOMES(X)                                                                                \
+	X(EQUAL)                                                                                   \
+	X(RBP_NOT_KNOWN) X(NOT_COMPARED) X(NO_FDE) X(OUTERMOST) X(PADDING) X(UNKNOWN) X(DIFFERENT)
+enum outcome {
+#define X(name) name,
+	OUTCOMES(X)
+#undef X
+		_OUTCOMES,
+};
+#define SHOWN_MAX 12
+struct compare {
+	struct elf_build *b;
+	struct elf_index *index;
+	struct elf_tables t;
+	size_t bytes[_OUTCOMES], covered, all;
+	const char *path;
+	int shown;
+};
+
+static enum outcome compare_state(const struct code_state *s, const struct pf_rule *r)
+{
+	int slot = r->fp == PF_FP_CFA ? -r->fp_offset : 0;
+
+	if (r->cfa == PF_CFA_RSP && s->sp_known && s->sp != r->cfa_offset)
+		return DIFFERENT;
+	if (r->cfa == PF_CFA_RBP && s->bp_is == CODE_BP_FRAME && s->bp != r->cfa_offset)
+		return DIFFERENT;
+	if (!(r->cfa == PF_CFA_RSP && s->sp_known) &&
+	    !(r->cfa == PF_CFA_RBP && s->bp_is == CODE_BP_FRAME))
+		return NOT_COMPARED;
+	/* Popped: its slot below rsp has it still. */
+	if (r->fp == PF_FP_SAME)
+		return s->bp_is == CODE_BP_CALLER ? EQUAL : s->slot ? DIFFERENT : RBP_NOT_KNOWN;
+	if (s->bp_is == CODE_BP_CALLER)
+		return slot ? EQUAL : NOT_COMPARED;
+	if (s->slot == 0)
+		return RBP_NOT_KNOWN;
+	return s->slot == slot ? EQUAL : DIFFERENT;
+}
+
+static uint64_t padding_end(struct elf_build *b, uint64_t at, uint64_t end)
+{
+	size_t n;
+	const uint8_t *p = build_bytes(b, at, &n);
+	struct insn i;
+
+	while (p && at < end && insn_decode(p, MIN(n, end - at), &i) &&
+	       ((i.map == INSN_ONE && i.opcode == 0x90) ||
+		(i.map == INSN_0F && i.opcode == 0x1f))) {
+		p += i.bytes;
+		n -= i.bytes;
+		at += i.bytes;
+	}
+	return at;
+}
+
+static void compare_range(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
+{
+	struct compare *c = arg;
+	uint64_t padding = s ? start : padding_end(c->b, start, end);
+
+	for (uint64_t at = start; at < end; at++) {
+		uint16_t number = rule_at(&c->t, at);
+		enum outcome o = NO_FDE;
+
+		if (number < PF_RULE_SPECIAL_MIN) {
+			if (at < padding)
+				o = PADDING;
+			else if (!s || (s->root ? 0 : code_rule(c->b->rows, s) == PF_RULE_GAP))
+				o = UNKNOWN;
+			else if (s->root)
+				o = OUTERMOST;
+			else
+				o = compare_state(s, &c->t.rules[number]);
+		} else if (number == PF_RULE_ROOT) {
+			o = s && s->root ? EQUAL : UNKNOWN;
+		}
+		c->bytes[o]++;
+		if (o == DIFFERENT && c->shown++ < SHOWN_MAX)
+			print_error(
+				"%s: 0x%lx: ours sp %d bp %d/%d slot %d; cfa %d %d fp %d %d (%x)\n",
+				c->path, at, s ? s->sp_known ? s->sp : -1 : -2, s ? s->bp_is : -1,
+				s ? s->bp : 0, s ? s->slot : 0, c->t.rules[number].cfa,
+				c->t.rules[number].cfa_offset, c->t.rules[number].fp,
+				c->t.rules[number].fp_offset, number);
+	}
+}
+
+static void read_file(struct elf_build *b, int fd)
+{
+	Elf_Scn *section = NULL;
+	size_t n = 0, names;
+
+	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	assert_non_null(b->elf);
+	elf_getphdrnum(b->elf, &n);
+	elf_getshdrstrndx(b->elf, &names);
+	for (size_t k = 0; k < n && b->n_segments < INDEX_SEGMENTS_MAX; k++) {
+		GElf_Phdr p;
+
+		if (gelf_getphdr(b->elf, k, &p) && p.p_type == PT_LOAD)
+			b->segments[b->n_segments++] = (struct index_segment){
+				p.p_vaddr, p.p_offset, p.p_filesz, !!(p.p_flags & PF_X), 0};
+	}
+	while ((section = elf_nextscn(b->elf, section)) && b->n_texts < TEXTS_MAX) {
+		GElf_Shdr s;
+
+		gelf_getshdr(section, &s);
+		if (s.sh_flags & SHF_EXECINSTR && s.sh_flags & SHF_ALLOC &&
+		    strncmp(elf_strptr(b->elf, names, s.sh_name) ?: "", ".plt", 4) != 0)
+			b->texts[b->n_texts++] = (struct range){s.sh_addr, s.sh_addr + s.sh_size};
+	}
+}
+
+/* FDEs as the symbols that a file would have that is not stripped. */
+static void add_fdes_as_symbols(struct compare *c)
+{
+	struct elf_build *b = c->b;
+	struct cfi_section in = {.eh = true};
+	struct cfi cfi = {0};
+	struct section s;
+	bool found = build_section(b, ".eh_frame", &s);
+
+	if (!found)
+		return;
+	in.data = s.data;
+	in.n = s.n;
+	in.address = s.address;
+	cfi_read(&cfi, &in);
+	for (size_t k = 0; k < cfi.n; k++) {
+		uint16_t number = rule_at(&c->t, cfi.fdes[k].start);
+		const struct pf_rule *r = number < c->t.n_rules ? &c->t.rules[number] : NULL;
+		size_t n = 0;
+		const uint8_t *code = build_bytes(b, cfi.fdes[k].start, &n);
+		/* Parts split off have other rows, or begin with padding. */
+		bool cold = (r &&
+			     (r->cfa != PF_CFA_RSP || r->cfa_offset != 8 || r->fp != PF_FP_SAME)) ||
+			    (code && n && *code == 0x90);
+
+		GROW(b->symbols.items, b->symbols.n, b->symbols.cap);
+		b->symbols.items[b->symbols.n++] = (struct symbol){
+			.address = cfi.fdes[k].start,
+			.end = cfi.fdes[k].end,
+			.name = cold ? "x.cold" : "x",
+		};
+	}
+	cfi_done(&cfi);
+}
+
+static bool compare_file(const char *path, bool with_symbols, struct compare *c)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct elf_build *b;
+	struct code_gaps gaps;
+	int memfd;
+
+	if (fd < 0 || elf_to_index(fd, INDEX_BYTES_MAX, &memfd) != PARSE_OK)
+		return false;
+	b = xcalloc(1, sizeof(*b));
+	*c = (struct compare){.b = b, .path = path};
+	assert_int_equal(elf_index_open(memfd, &c->index), 0);
+	elf_index_tables(c->index, &c->t);
+	b->rows = rows_new();
+	buf_init(&b->strings, INDEX_STRINGS_MAX);
+	read_file(b, fd);
+	if (with_symbols)
+		add_fdes_as_symbols(c);
+	else
+		build_symbols(b);
+	gaps = (struct code_gaps){b->texts, b->n_texts};
+	code_follow(b, &gaps, compare_range, c);
+	for (size_t k = 0; k < c->t.n_pages; k++)
+		for (uint64_t at = (uint64_t)c->t.pages[k].number << PF_PAGE_BITS,
+			      end = at + PF_PAGE_BYTES;
+		     at < end; at++)
+			c->all += rule_at(&c->t, at) != PF_RULE_GAP;
+	c->covered = c->bytes[EQUAL] + c->bytes[RBP_NOT_KNOWN] + c->bytes[NOT_COMPARED];
+	elf_index_unref(c->index);
+	elf_end(b->elf);
+	free(b->symbols.items);
+	rows_free(b->rows);
+	buf_done(&b->strings);
+	free(b);
+	return true;
+}
+
+static double percent(const struct compare *c)
+{
+	return 100.0 * c->covered / (c->covered + c->bytes[UNKNOWN] + c->bytes[DIFFERENT] ?: 1);
+}
+
+static void print_outcomes(const struct compare *c, const char *how)
+{
+	print_message("%s, %s: %.1f %% of %zu bytes with an FDE covered;", c->path, how, percent(c),
+		      c->all);
+#define X(name) print_message(" " #name " %zu", c->bytes[name]);
+	OUTCOMES(X)
+#undef X
+	print_message("\n");
+}
+
+/* What is not equal, each looked at: hand-written assembly whose FDE does not follow its own pushes
+ * (glibc's __mpn_mul_1 and its like, 450 bytes). */
+static const struct {
+	const char *path;
+	size_t different;
+	double covered, covered_stripped; /* percent, at least */
+} known[] = {
+	{LIBRARIES "libc.so.6", 450, 99, 70},
+	{"/usr/bin/bash", 0, 99, 85},
+	{"/usr/bin/python3", 0, 98, 35},
+	{LIBRARIES "libstdc++.so.6", 0, 94, 85}, /* landing pads: only the unwinder gets there */
+	{"/usr/bin/redis-server", 0, 99, 90},
+};
+
+static void states_are_those_of_fdes(void **state)
+{
+	size_t found = 0;
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_SIZE(known); k++) {
+		struct compare c;
+
+		for (int with = 0; with < 2; with++) {
+			if (!compare_file(known[k].path, with, &c))
+				continue;
+			found++;
+			print_outcomes(&c, with ? "with symbols" : "stripped");
+			assert_int_equal(c.bytes[DIFFERENT], known[k].different);
+			assert_true(percent(&c) >=
+				    (with ? known[k].covered : known[k].covered_stripped));
+		}
+	}
+	if (!found) {
+		print_message("none of the files is here\n");
+		skip();
+	}
+}
+
+/* ---- small functions ---- */
+
+#define TEXT 0x1000
+static struct code_state seen[64];
+static bool known_at[64];
+
+static void keep(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
+{
+	(void)arg;
+	for (uint64_t at = start; at < end; at++) {
+		known_at[at - TEXT] = s;
+		seen[at - TEXT] = s ? *s : (struct code_state){0};
+	}
+}
+
+static void follow(const uint8_t *code, size_t n, bool sized)
+{
+	struct code_entry entry = {TEXT, code_entered, true};
+	struct flow_input in = {.code = code,
+				.start = TEXT,
+				.n = n,
+				.sized = sized,
+				.entries = &entry,
+				.n_entries = 1};
+	uint64_t budget = 1000;
+
+	assert_true(n <= 64);
+	flow_follow(&in, NULL, keep, NULL, &budget);
+}
+
+static void pushes_and_pops_move_the_cfa(void **state)
+{
+	/* push rbx; push rbp; sub $24,rsp; call; add $24,rsp; pop rbp; pop rbx; ret */
+	static const uint8_t code[] = {0x53, 0x55, 0x48, 0x83, 0xec, 0x18, 0xe8, 0,    0,
+				       0,    0x10, 0x48, 0x83, 0xc4, 0x18, 0x5d, 0x5b, 0xc3};
+
+	(void)state;
+	follow(code, sizeof(code), true);
+	assert_int_equal(seen[1].sp, 16);
+	assert_int_equal(seen[2].sp, 24);
+	assert_int_equal(seen[2].slot, 24); /* the caller's rbp is at CFA - 24 */
+	assert_int_equal(seen[6].sp, 48);
+	assert_int_equal(seen[11].sp, 48);
+	assert_int_equal(seen[15].sp, 24);
+	assert_int_equal(seen[17].sp, 8);
+	assert_int_equal(seen[17].bp_is, CODE_BP_CALLER);
+}
+
+static void alloca_is_followed_with_a_frame_pointer(void **state)
+{
+	/* push rbp; mov rsp,rbp; sub rdi,rsp; nop; leave; ret */
+	static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x29, 0xfc, 0x90, 0xc9, 0xc3};
+
+	(void)state;
+	follow(code, sizeof(code), true);
+	assert_false(seen[7].sp_known);
+	assert_int_equal(seen[7].bp_is, CODE_BP_FRAME);
+	assert_int_equal(seen[7].bp, 16);
+	assert_int_equal(seen[9].sp, 8);
+}
+
+static void unknown_stack_pointers_give_nothing(void **state)
+{
+	/* sub rdi,rsp; nop; ret */
+	static const uint8_t code[] = {0x48, 0x29, 0xfc, 0x90, 0xc3};
+	/* push rax; je -3 (the push): two depths at one place */
+	static const uint8_t loop[] = {0x50, 0x74, 0xfd, 0x58, 0xc3};
+
+	(void)state;
+	follow(code, sizeof(code), true);
+	assert_true(known_at[0]);
+	assert_false(seen[3].sp_known);
+	follow(loop, sizeof(loop), true);
+	for (size_t k = 0; k < sizeof(loop); k++)
+		assert_false(known_at[k]);
+}
+
+/* push rax; call; then another function: push rbx; pop rbx; ret */
+static void what_follows_a_call_that_never_returns_is_not_guessed(void **state)
+{
+	static const uint8_t code[] = {0x50, 0xe8, 0, 0, 0, 0x10, 0x53, 0x5b, 0xc3};
+
+	(void)state;
+	follow(code, sizeof(code), true);
+	assert_true(known_at[1]);
+	for (size_t k = 6; k < sizeof(code); k++)
+		assert_false(known_at[k]);
+	follow(code, sizeof(code), false);
+	assert_true(known_at[1]);
+	assert_false(known_at[6]);
+}
+
+static void bytes_that_are_no_instruction_end_a_path(void **state)
+{
+	static const uint8_t code[] = {0x50, 0x06, 0x58, 0xc3};
+
+	(void)state;
+	follow(code, sizeof(code), true);
+	assert_true(known_at[0]);
+	assert_false(known_at[1]);
+	assert_false(known_at[2]);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(instructions_have_objdumps_lengths),
+		cmocka_unit_test(states_are_those_of_fdes),
+		cmocka_unit_test(pushes_and_pops_move_the_cfa),
+		cmocka_unit_test(alloca_is_followed_with_a_frame_pointer),
+		cmocka_unit_test(unknown_stack_pointers_give_nothing),
+		cmocka_unit_test(what_follows_a_call_that_never_returns_is_not_guessed),
+		cmocka_unit_test(bytes_that_are_no_instruction_end_a_path),
+	};
+	struct compare c;
+
+	elf_version(EV_CURRENT);
+	for (int k = 1; k < argc; k++)
+		for (int with = 0; with < 2; with++)
+			if (compare_file(argv[k], with, &c))
+				print_outcomes(&c, with ? "with symbols" : "stripped");
+	return argc > 1 ? 0 : cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,682 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Follows one function's instructions from where it is entered: how far rsp is below the CFA, and
+ * where the caller's rbp is. Each instruction gets one answer; where two ways to it disagree, a call
+ * right before it does not return, or the function is given up.
+ */
+#include "node/parse/code.h"
+
+#include <stdlib.h>
+
+#define RSP	       4
+#define RBP	       5
+#define DEPTH_MAX      (1 << 28)
+#define TABLE_LOAD_MAX 8	  /* instructions before a jump where its table is looked for */
+#define ATTEMPTS       64	  /* of a function: each finds calls that don't return */
+#define EDGES_MAX      (4u << 20) /* of a function */
+#define NOWHERE	       UINT32_MAX
+#define FROM_ORPHAN    (UINT32_MAX - 1)
+
+const struct code_state code_entered = {.bp_is = CODE_BP_CALLER, .sp_known = true, .sp = 8};
+
+enum {
+	SEEN = 1,
+	BY_CALL = 2,   /* first reached from the call before it */
+	NO_RETURN = 4, /* a call that does not come back */
+	IN_WORK = 8,
+	COMES_BACK = 16, /* a return with nothing on the stack can be reached */
+	ACCEPTED = 32,
+};
+struct edge {
+	uint32_t from, to;
+	bool by_call;
+};
+struct place {
+	struct code_state state;
+	uint32_t from; /* the instruction that led here first */
+	uint8_t flags, bytes;
+};
+struct flow {
+	const struct flow_input *in;
+	struct place *places;
+	uint32_t *work;
+	size_t n_work;
+	struct edge *edges;
+	size_t n_edges, cap_edges;
+	struct code_entries out;
+	uint32_t *out_from; /* the instruction that an item of out is of */
+	size_t n_out_from, cap_out_from;
+	uint64_t *budget;
+	struct code_state jump; /* of jumps through tables */
+	uint8_t jumps;		/* how many that don't go together, up to 2 */
+	bool keep_jump;		/* for the next attempt: followed with more than holds */
+	bool again, give_up, no_orphans, returns;
+};
+
+/* ---- states ---- */
+
+static bool states_equal(const struct code_state *a, const struct code_state *b)
+{
+	return a->bp_is == b->bp_is && a->sp_known == b->sp_known && a->root == b->root &&
+	       a->sp == b->sp && a->bp == b->bp && a->slot == b->slot;
+}
+
+/* One form for one meaning, so that states can be compared. */
+static void normalize(struct code_state *s)
+{
+	if (s->sp_known && (s->sp < -DEPTH_MAX || s->sp > DEPTH_MAX))
+		s->sp_known = false;
+	if (s->bp_is == CODE_BP_FRAME && (s->bp < 8 || s->bp > DEPTH_MAX))
+		s->bp_is = CODE_BP_OTHER;
+	if (!s->sp_known)
+		s->sp = 0;
+	if (s->bp_is != CODE_BP_FRAME)
+		s->bp = 0;
+	/* What lies below rsp is not kept. */
+	if (s->sp_known && s->slot > s->sp)
+		s->slot = 0;
+}
+
+static void forget(struct code_state *s)
+{
+	*s = (struct code_state){0};
+}
+
+bool code_merge(struct code_state *into, const struct code_state *s)
+{
+	if (into->root != s->root) {
+		forget(into);
+		return true;
+	}
+	if (into->sp_known && s->sp_known && into->sp != s->sp) {
+		/* With a frame pointer rsp may be anywhere (alloca in a loop). */
+		if (into->bp_is != CODE_BP_FRAME || s->bp_is != CODE_BP_FRAME || into->bp != s->bp)
+			return false;
+		into->sp_known = false;
+	}
+	into->sp_known &= s->sp_known;
+	if (into->bp_is != s->bp_is || into->bp != s->bp)
+		into->bp_is = CODE_BP_OTHER;
+	if (into->slot != s->slot)
+		into->slot = 0;
+	normalize(into);
+	return true;
+}
+
+/* ---- what an instruction does ---- */
+
+static void move_sp(struct code_state *s, int64_t by)
+{
+	if (by < -DEPTH_MAX || by > DEPTH_MAX)
+		s->sp_known = false;
+	else
+		s->sp += by;
+	normalize(s);
+}
+
+static void do_push(struct code_state *s, const struct insn *i, unsigned reg)
+{
+	move_sp(s, i->operand16 ? 2 : 8);
+	if (reg == RBP && s->bp_is == CODE_BP_CALLER && s->sp_known && !s->slot && !i->operand16)
+		s->slot = s->sp;
+}
+
+static void do_pop(struct code_state *s, const struct insn *i, unsigned reg)
+{
+	if (reg == RBP) {
+		s->bp_is = s->sp_known && s->slot && s->slot == s->sp && !i->operand16
+				   ? CODE_BP_CALLER
+				   : CODE_BP_OTHER;
+		if (s->bp_is == CODE_BP_CALLER)
+			s->slot = 0;
+	}
+	move_sp(s, i->operand16 ? -2 : -8);
+	if (reg == RSP)
+		s->sp_known = false;
+	normalize(s);
+}
+
+static void do_leave(struct code_state *s, const struct insn *i)
+{
+	s->sp_known = s->bp_is == CODE_BP_FRAME;
+	s->sp = s->bp;
+	normalize(s);
+	do_pop(s, i, RBP);
+}
+
+/* rsp or rbp = a base register + offset; where it is known. */
+static void set_from(struct code_state *s, unsigned to, unsigned base, int64_t offset)
+{
+	bool known = false;
+	int64_t below = 0;
+
+	if (base == RSP) {
+		known = s->sp_known;
+		below = s->sp - offset;
+	} else if (base == RBP) {
+		known = s->bp_is == CODE_BP_FRAME;
+		below = s->bp - offset;
+	}
+	if (below < -DEPTH_MAX || below > DEPTH_MAX)
+		known = false;
+	if (to == RSP) {
+		s->sp_known = known;
+		s->sp = below;
+	} else {
+		s->bp_is = known ? CODE_BP_FRAME : CODE_BP_OTHER;
+		s->bp = below;
+	}
+	normalize(s);
+}
+
+static bool one_byte(const struct insn *i, uint8_t opcode)
+{
+	return i->map == INSN_ONE && i->opcode == opcode;
+}
+
+/* add, sub of a number; lea; mov between registers, and of rbp to and from its slot. False: none of these. */
+static bool do_known(struct code_state *s, const struct insn *i)
+{
+	bool wide = i->rex & 8 && !i->address32;
+	unsigned group = i->reg & 7;
+
+	if (!wide || !i->has_modrm || i->map != INSN_ONE || i->segment)
+		return false;
+	if ((i->opcode == 0x83 || i->opcode == 0x81) && i->mod == 3 && i->rm == RSP &&
+	    (group == 0 || group == 5)) {
+		move_sp(s, group ? i->immediate : -i->immediate);
+		return true;
+	}
+	if (i->mod == 3 && (i->opcode == 0x89 || i->opcode == 0x8b)) {
+		unsigned to = i->opcode == 0x89 ? i->rm : i->reg,
+			 of = i->opcode == 0x89 ? i->reg : i->rm;
+
+		if (to == RSP || to == RBP)
+			set_from(s, to, of, 0);
+		return true;
+	}
+	if (i->opcode == 0x8d && i->mod != 3 && (i->reg == RSP || i->reg == RBP)) {
+		set_from(s, i->reg, i->base, i->displacement);
+		return true;
+	}
+	if (i->reg != RBP || i->mod == 3 || i->base != RSP || !s->sp_known)
+		return false;
+	if (i->opcode == 0x89 && s->bp_is == CODE_BP_CALLER && !s->slot) {
+		if (s->sp - i->displacement > 8 && i->displacement >= 0)
+			s->slot = s->sp - i->displacement;
+		return true;
+	}
+	if (i->opcode == 0x8b && s->slot && s->sp - i->displacement == s->slot) {
+		s->bp_is = CODE_BP_CALLER;
+		s->slot = s->bp = 0;
+		return true;
+	}
+	return false;
+}
+
+/* rbp cleared where nothing is on the stack: how the psABI marks the outermost frame. */
+static bool clears_rbp(const struct code_state *s, const struct insn *i)
+{
+	return s->sp_known && s->sp == 8 && s->bp_is == CODE_BP_CALLER &&
+	       (one_byte(i, 0x31) || one_byte(i, 0x33)) && i->mod == 3 && i->reg == RBP &&
+	       i->rm == RBP;
+}
+
+static void do_stack(struct code_state *s, const struct insn *i, bool *ret_done)
+{
+	unsigned opcode_reg = (i->opcode & 7) | (i->rex & 1) << 3, group = i->reg & 7;
+	uint8_t c = i->opcode;
+
+	*ret_done = true;
+	if (i->map == INSN_0F && (c == 0xa0 || c == 0xa8))
+		do_push(s, i, INSN_NO_REG);
+	else if (i->map == INSN_0F && (c == 0xa1 || c == 0xa9))
+		do_pop(s, i, INSN_NO_REG);
+	else if (i->map != INSN_ONE)
+		*ret_done = false;
+	else if (c >= 0x50 && c <= 0x57)
+		do_push(s, i, opcode_reg);
+	else if (c >= 0x58 && c <= 0x5f)
+		do_pop(s, i, opcode_reg);
+	else if (c == 0x68 || c == 0x6a || c == 0x9c || (c == 0xff && group == 6))
+		do_push(s, i, INSN_NO_REG);
+	else if (c == 0x9d || c == 0x8f)
+		do_pop(s, i, c == 0x8f && i->mod == 3 ? i->rm : INSN_NO_REG);
+	else if (c == 0xc9)
+		do_leave(s, i);
+	else if (c == 0xc8)
+		forget(s);
+	else
+		*ret_done = false;
+}
+
+static void step(struct code_state *s, const struct insn *i)
+{
+	bool done;
+
+	if (s->root)
+		return;
+	if (clears_rbp(s, i)) {
+		*s = (struct code_state){.root = true};
+		return;
+	}
+	do_stack(s, i, &done);
+	if (done || do_known(s, i))
+		return;
+	if (i->written & 1u << RSP)
+		s->sp_known = false;
+	if (i->written & 1u << RBP)
+		s->bp_is = CODE_BP_OTHER;
+	normalize(s);
+}
+
+/* ---- where it goes on ---- */
+
+/* Work besides decoding, in instructions. */
+static void charge(struct flow *f, uint64_t n)
+{
+	*f->budget -= MIN(*f->budget, n);
+}
+
+/* Every call on the way here came back only by our belief: one of them did not. */
+static void blame_calls(struct flow *f, uint32_t at)
+{
+	bool any = false;
+
+	for (size_t k = 0; at < f->in->n && k <= f->in->n; k++) {
+		const struct place *p = &f->places[at];
+
+		if (p->flags & BY_CALL) {
+			f->places[p->from].flags |= NO_RETURN;
+			any = true;
+		}
+		at = p->from;
+	}
+	if (at == FROM_ORPHAN)
+		f->no_orphans = any = true;
+	if (any)
+		f->again = true;
+	else
+		f->give_up = true;
+}
+
+static void put_out(struct flow *f, uint32_t from, uint64_t address, const struct code_state *s,
+		    bool certain)
+{
+	GROW(f->out.items, f->out.n, f->out.cap);
+	f->out.items[f->out.n++] = (struct code_entry){address, *s, certain};
+	GROW(f->out_from, f->n_out_from, f->cap_out_from);
+	f->out_from[f->n_out_from++] = from;
+}
+
+static void put_edge(struct flow *f, uint32_t from, uint32_t to, bool by_call)
+{
+	if (from >= f->in->n)
+		return;
+	if (f->n_edges == EDGES_MAX) {
+		f->give_up = true;
+		return;
+	}
+	GROW(f->edges, f->n_edges, f->cap_edges);
+	f->edges[f->n_edges++] = (struct edge){from, to, by_call};
+}
+
+static void requeue(struct flow *f, uint32_t at)
+{
+	if (f->places[at].flags & IN_WORK)
+		return;
+	f->places[at].flags |= IN_WORK;
+	f->work[f->n_work++] = at;
+}
+
+static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint32_t from,
+		  bool by_call)
+{
+	struct place *p;
+	struct code_state before;
+
+	if (to >= f->in->n) { /* also before its start */
+		if (by_call)
+			return;
+		f->returns = true;
+		put_out(f, from, f->in->start + to, s, false);
+		if (from < f->in->n && s->sp_known && s->sp == 8)
+			f->places[from].flags |= COMES_BACK;
+		return;
+	}
+	put_edge(f, from, to, by_call);
+	p = &f->places[to];
+	if (!(p->flags & SEEN)) {
+		p->state = *s;
+		p->from = from;
+		p->flags |= SEEN | (by_call ? BY_CALL : 0);
+		requeue(f, to);
+		return;
+	}
+	before = p->state;
+	if (code_merge(&p->state, s)) {
+		if (!states_equal(&p->state, &before))
+			requeue(f, to);
+	} else if (by_call) {
+		f->places[from].flags |= NO_RETURN;
+	} else if (p->flags & BY_CALL) {
+		f->places[p->from].flags |= NO_RETURN;
+		f->again = true;
+	} else if (f->places[to].from == FROM_ORPHAN || from == FROM_ORPHAN) {
+		f->no_orphans = f->again = true;
+	} else {
+		f->give_up = true;
+	}
+}
+
+static bool calls_noreturn(const struct flow *f, uint64_t target)
+{
+	size_t low = 0, high = f->in->n_noreturn;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (f->in->noreturn[middle] <= target)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && f->in->noreturn[low - 1] == target;
+}
+
+static void go_call(struct flow *f, uint32_t at, const struct insn *i, const struct code_state *s)
+{
+	uint64_t next = at + i->bytes, target = f->in->start + next + i->immediate;
+
+	if (one_byte(i, 0xe8)) {
+		put_out(f, at, target, &code_entered, true);
+		if (calls_noreturn(f, target))
+			return;
+	}
+	if (!(f->places[at].flags & NO_RETURN))
+		reach(f, next, s, at, true);
+}
+
+/*
+ * A jump through a table, as compilers write it, not a call that comes last: with something on the
+ * stack it cannot be the latter; without, the table shows (its entries are loaded, relative to it, right
+ * before; or it is the memory operand).
+ */
+static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *i,
+			  const struct code_state *s)
+{
+	struct insn before;
+
+	if (!(s->sp_known && s->sp == 8) || i->notrack)
+		return true;
+	if (i->mod != 3)
+		return i->mod == 0 && (i->rm & 7) == 4 && i->base == INSN_NO_REG;
+	for (unsigned k = 0; k < TABLE_LOAD_MAX; k++) {
+		at = f->places[at].from;
+		if (at >= f->in->n || !insn_decode(f->in->code + at, f->in->n - at, &before))
+			return false;
+		if (one_byte(&before, 0x63) && before.mod != 3 && (before.rm & 7) == 4)
+			return true;
+	}
+	return false;
+}
+
+static void go_indirect(struct flow *f, uint32_t at, const struct insn *i,
+			const struct code_state *s)
+{
+	f->returns = true;
+	if (s->sp_known && s->sp == 8)
+		f->places[at].flags |= COMES_BACK;
+	if (!is_table_jump(f, at, i, s))
+		return;
+	if (f->jumps == 0) {
+		f->jump = *s;
+		f->jumps = 1;
+	} else if (!code_merge(&f->jump, s)) {
+		f->jumps = 2;
+	}
+}
+
+static void go_return(struct flow *f, uint32_t at, const struct code_state *s)
+{
+	f->returns = true;
+	if (!s->root && s->sp_known && s->sp != 8)
+		blame_calls(f, at);
+	else if (s->sp_known)
+		f->places[at].flags |= COMES_BACK;
+}
+
+static void go(struct flow *f, uint32_t at, const struct insn *i, const struct code_state *s)
+{
+	uint64_t next = at + i->bytes;
+	uint8_t c = i->opcode, group = i->reg & 7;
+
+	if (i->map == INSN_0F && c == 0x0b) /* ud2 */
+		return;
+	if (i->map == INSN_0F && c >= 0x80 && c <= 0x8f) {
+		reach(f, next + i->immediate, s, at, false);
+		reach(f, next, s, at, false);
+		return;
+	}
+	if (i->map != INSN_ONE) {
+		reach(f, next, s, at, false);
+		return;
+	}
+	if (c == 0xc3 || c == 0xc2 || c == 0xcb || c == 0xca || c == 0xcf) {
+		go_return(f, at, s);
+	} else if (c == 0xe9 || c == 0xeb) {
+		reach(f, next + i->immediate, s, at, false);
+	} else if (c == 0xff && (group == 4 || group == 5)) {
+		go_indirect(f, at, i, s);
+	} else if (c == 0xe8 || (c == 0xff && (group == 2 || group == 3))) {
+		go_call(f, at, i, s);
+	} else if (c != 0xf4 && c != 0xcc) { /* hlt, int3 */
+		if ((c >= 0x70 && c <= 0x7f) || (c >= 0xe0 && c <= 0xe3))
+			reach(f, next + i->immediate, s, at, false);
+		reach(f, next, s, at, false);
+	}
+}
+
+static void run(struct flow *f)
+{
+	while (f->n_work && !f->again && !f->give_up) {
+		uint32_t at = f->work[--f->n_work];
+		struct place *p = &f->places[at];
+		struct code_state s = p->state;
+		struct insn i;
+
+		p->flags &= ~IN_WORK;
+		if (*f->budget == 0) {
+			f->give_up = true;
+			return;
+		}
+		--*f->budget;
+		if (!insn_decode(f->in->code + at, f->in->n - at, &i)) {
+			p->bytes = 0;
+			f->returns = true; /* not known */
+			continue;
+		}
+		p->bytes = i.bytes;
+		step(&s, &i);
+		go(f, at, &i, &s);
+	}
+}
+
+/* ---- targets of tables ---- */
+
+/* Padding between blocks: nop of any length, int3. */
+static bool is_padding(const struct insn *i)
+{
+	return one_byte(i, 0x90) || one_byte(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
+}
+
+/* Code that nothing led to is reached by the indirect jumps, which have one state. */
+static void follow_orphans(struct flow *f)
+{
+	const struct code_state before = f->jump;
+	struct insn i;
+
+	if (f->jumps != 1 || f->no_orphans)
+		return;
+	for (size_t at = 0; at < f->in->n && !f->again && !f->give_up;) {
+		const struct place *p = &f->places[at];
+
+		if (p->flags & SEEN && p->bytes) {
+			at += p->bytes;
+		} else if (p->flags & SEEN || !insn_decode(f->in->code + at, f->in->n - at, &i)) {
+			return;
+		} else if (is_padding(&i)) {
+			at += i.bytes;
+		} else {
+			reach(f, at, &f->jump, FROM_ORPHAN, false);
+			run(f);
+		}
+		if (f->jumps != 1)
+			f->no_orphans = f->again = true;
+		else if (!f->again && !states_equal(&before, &f->jump))
+			f->keep_jump = f->again = true;
+	}
+}
+
+/* ---- where a function ends is not known ---- */
+
+/*
+ * A call that does not return may be the last instruction, and what follows another function. So a
+ * call is only taken to return where the stack comes out even behind it: a return can be reached.
+ */
+static void close_back(struct flow *f)
+{
+	bool more = true;
+
+	for (size_t round = 0; more && round < ATTEMPTS; round++) {
+		more = false;
+		charge(f, f->n_edges / 8);
+		for (size_t k = f->n_edges; k-- > 0;) {
+			const struct edge *e = &f->edges[k];
+
+			if (f->places[e->from].flags & COMES_BACK ||
+			    !(f->places[e->to].flags & COMES_BACK))
+				continue;
+			f->places[e->from].flags |= COMES_BACK;
+			more = true;
+		}
+	}
+}
+
+static void close_forward(struct flow *f)
+{
+	bool more = true;
+
+	for (size_t k = 0; k < f->in->n_entries; k++)
+		f->places[f->in->entries[k].address - f->in->start].flags |= ACCEPTED;
+	for (size_t round = 0; more && round < ATTEMPTS; round++) {
+		more = false;
+		charge(f, f->n_edges / 8);
+		for (size_t k = 0; k < f->n_edges; k++) {
+			const struct edge *e = &f->edges[k];
+			struct place *to = &f->places[e->to];
+
+			if (to->flags & ACCEPTED || !(f->places[e->from].flags & ACCEPTED) ||
+			    (e->by_call && !(to->flags & COMES_BACK)))
+				continue;
+			to->flags |= ACCEPTED;
+			more = true;
+		}
+	}
+}
+
+static void accept(struct flow *f)
+{
+	if (f->in->sized) {
+		for (size_t k = 0; k < f->in->n; k++)
+			f->places[k].flags |= ACCEPTED;
+		return;
+	}
+	close_back(f);
+	close_forward(f);
+}
+
+/* ---- all of a function ---- */
+
+static void attempt(struct flow *f)
+{
+	charge(f, f->in->n / 8);
+	for (size_t k = 0; k < f->in->n; k++) {
+		f->places[k].flags &= NO_RETURN;
+		f->places[k].bytes = 0;
+	}
+	f->n_work = f->n_edges = f->out.n = f->n_out_from = 0;
+	if (!f->keep_jump)
+		f->jumps = 0;
+	f->keep_jump = false;
+	f->again = f->returns = false;
+	for (size_t k = 0; k < f->in->n_entries; k++)
+		reach(f, f->in->entries[k].address - f->in->start, &f->in->entries[k].state,
+		      NOWHERE, false);
+	run(f);
+	if (f->in->sized)
+		follow_orphans(f);
+}
+
+static void emit_all(const struct flow *f, flow_emit *emit, void *arg)
+{
+	uint64_t start = f->in->start;
+	const struct code_state *last = NULL;
+	size_t from = 0, end = 0; /* of the instruction */
+
+	for (size_t at = 0; at < f->in->n; at++) {
+		const struct place *p = &f->places[at];
+		const struct code_state *now = at < end ? last : NULL;
+
+		if (!f->give_up && p->flags & SEEN && p->flags & ACCEPTED && p->bytes) {
+			now = &p->state;
+			end = at + p->bytes;
+		}
+		if (now == last || (now && last && states_equal(now, last)))
+			continue;
+		if (at > from)
+			emit(start + from, start + at, last, arg);
+		from = at;
+		last = now;
+	}
+	emit(start + from, start + f->in->n, last, arg);
+}
+
+static void give_out(const struct flow *f, struct code_entries *out)
+{
+	for (size_t k = 0; k < f->out.n; k++) {
+		if (f->out_from[k] >= f->in->n || !(f->places[f->out_from[k]].flags & ACCEPTED))
+			continue;
+		GROW(out->items, out->n, out->cap);
+		out->items[out->n++] = f->out.items[k];
+	}
+}
+
+bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
+		 uint64_t *budget)
+{
+	_cleanup_free_ struct place *places = xcalloc(in->n, sizeof(*places));
+	_cleanup_free_ uint32_t *work = xcalloc(in->n, sizeof(*work));
+	struct flow f = {.in = in, .places = places, .work = work, .budget = budget};
+
+	for (size_t k = 0; k < ATTEMPTS; k++) {
+		attempt(&f);
+		if (f.give_up && !f.no_orphans && f.jumps) {
+			f.no_orphans = f.again = true;
+			f.give_up = false;
+		}
+		if (f.give_up || !f.again)
+			break;
+	}
+	f.give_up |= f.again;
+	if (!f.give_up)
+		accept(&f);
+	if (out && !f.give_up)
+		give_out(&f, out);
+	if (emit)
+		emit_all(&f, emit, arg);
+	free(f.edges);
+	free(f.out.items);
+	free(f.out_from);
+	return f.returns || f.give_up;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to parse: one x86-64 instruction (AMD64 manual, volume 3): how long it is, where it goes
+ * on, and which of the registers of unwinding it touches. What it computes is not looked at.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+#define INSN_BYTES_MAX 15
+#define INSN_NO_REG    255
+
+enum insn_map { INSN_ONE, INSN_0F, INSN_0F38, INSN_0F3A, INSN_VEX };
+struct insn {
+	uint8_t bytes;
+	uint8_t map; /* enum insn_map; INSN_VEX: any of VEX's and EVEX's */
+	uint8_t opcode;
+	uint8_t rex;
+	bool operand16, lock_or_rep; /* prefixes 66; f0, f2, f3 */
+	bool address32;		     /* prefix 67 */
+	bool notrack;		     /* prefix 3e: before jumps, the compiler made their table */
+	bool segment;		     /* fs or gs: memory is not where its registers say */
+	bool has_modrm;
+	uint8_t mod, reg, rm; /* of modrm; with their bits of REX: 0..15 */
+	uint8_t base;	      /* of a memory operand without index, else INSN_NO_REG */
+	int32_t displacement;
+	int64_t immediate; /* sign-extended; of jumps: from the end of the instruction */
+	uint32_t written;  /* general registers, by number as encoded, that its operands name */
+};
+
+/* False: no instruction that we know, or it ends behind p[n]. */
+bool insn_decode(const uint8_t *p, size_t n, struct insn *ret);
