@@ -99,7 +99,7 @@ fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
 	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) image workloads
-	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) web/page_test.mjs e2e/accuracy/run.py e2e/run.sh
+	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) web/page_test.mjs e2e/accuracy/run.py e2e/kernels/run.sh e2e/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:

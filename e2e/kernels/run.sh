@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # kernels: boots other kernels of Debian's archive in qemu and tries podflame in each: Debian 12's own, the oldest that is
 # supported, and the newest there is. Everything (binary, libraries, tests) lies in an initramfs; the machine has no disk
-# and no network. Usage: run.sh [oldest] [newest]; default both. Prints one line a check and "N passed, N failed, N skipped".
+# and no network. Usage: run.sh [oldest|newest|all]; default the oldest. Prints one line a check and "N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 BUILD=${BUILD:-build}
@@ -106,8 +106,8 @@ try() { # name, vmlinuz, version
 }
 
 main() {
-    local which=("${@:-}") name suite version image
-    [ -n "${which[0]}" ] || which=(oldest newest)
+    local which=("${1:-oldest}") name suite version image
+    [ "${which[0]}" != all ] || which=(oldest newest)
     if ! command -v qemu-system-x86_64 >/dev/null; then
         echo "skip kernels: no qemu-system-x86_64 (.ci/deps installs it)"
         echo "0 passed, 0 failed, 1 skipped"
@@ -119,7 +119,7 @@ main() {
         case $name in
         oldest) suite=bookworm version=$(version_of bookworm) ;;
         newest) read -r suite version < <(newest) ;;
-        *) echo "run.sh: $name: oldest or newest" >&2; exit 2 ;;
+        *) echo "run.sh: $name: oldest, newest or all" >&2; exit 2 ;;
         esac
         image=$(fetch "$suite" "$version")
         if [ -z "$image" ]; then
