@@ -22,9 +22,12 @@ struct code_state {
 	int32_t bp;   /* rbp = CFA - bp */
 	int32_t slot; /* the caller's rbp is at CFA - slot; 0: not saved */
 };
+/* code_state.c */
 extern const struct code_state code_entered; /* a function's first instruction */
 /* What holds in both; false: rsp cannot be at two places. */
 bool code_merge(struct code_state *into, const struct code_state *s);
+bool code_equal(const struct code_state *a, const struct code_state *b);
+void code_step(struct code_state *s, const struct insn *i);
 
 /* A place that code comes to from elsewhere. */
 struct code_entry {

@@ -8,16 +8,11 @@
 
 #include <stdlib.h>
 
-#define RSP	       4
-#define RBP	       5
-#define DEPTH_MAX      (1 << 28)
 #define TABLE_LOAD_MAX 8	  /* instructions before a jump where its table is looked for */
 #define ATTEMPTS       64	  /* of a function: each finds calls that don't return */
 #define EDGES_MAX      (4u << 20) /* of a function */
 #define NOWHERE	       UINT32_MAX
 #define FROM_ORPHAN    (UINT32_MAX - 1)
-
-const struct code_state code_entered = {.bp_is = CODE_BP_CALLER, .sp_known = true, .sp = 8};
 
 enum {
 	SEEN = 1,
@@ -52,223 +47,6 @@ struct flow {
 	bool keep_jump;		/* for the next attempt: followed with more than holds */
 	bool again, give_up, no_orphans, returns;
 };
-
-/* ---- states ---- */
-
-static bool states_equal(const struct code_state *a, const struct code_state *b)
-{
-	return a->bp_is == b->bp_is && a->sp_known == b->sp_known && a->root == b->root &&
-	       a->sp == b->sp && a->bp == b->bp && a->slot == b->slot;
-}
-
-/* One form for one meaning, so that states can be compared. */
-static void normalize(struct code_state *s)
-{
-	if (s->sp_known && (s->sp < -DEPTH_MAX || s->sp > DEPTH_MAX))
-		s->sp_known = false;
-	if (s->bp_is == CODE_BP_FRAME && (s->bp < 8 || s->bp > DEPTH_MAX))
-		s->bp_is = CODE_BP_OTHER;
-	if (!s->sp_known)
-		s->sp = 0;
-	if (s->bp_is != CODE_BP_FRAME)
-		s->bp = 0;
-	/* What lies below rsp is not kept. */
-	if (s->sp_known && s->slot > s->sp)
-		s->slot = 0;
-}
-
-static void forget(struct code_state *s)
-{
-	*s = (struct code_state){0};
-}
-
-bool code_merge(struct code_state *into, const struct code_state *s)
-{
-	if (into->root != s->root) {
-		forget(into);
-		return true;
-	}
-	if (into->sp_known && s->sp_known && into->sp != s->sp) {
-		/* With a frame pointer rsp may be anywhere (alloca in a loop). */
-		if (into->bp_is != CODE_BP_FRAME || s->bp_is != CODE_BP_FRAME || into->bp != s->bp)
-			return false;
-		into->sp_known = false;
-	}
-	into->sp_known &= s->sp_known;
-	if (into->bp_is != s->bp_is || into->bp != s->bp)
-		into->bp_is = CODE_BP_OTHER;
-	if (into->slot != s->slot)
-		into->slot = 0;
-	normalize(into);
-	return true;
-}
-
-/* ---- what an instruction does ---- */
-
-static void move_sp(struct code_state *s, int64_t by)
-{
-	if (by < -DEPTH_MAX || by > DEPTH_MAX)
-		s->sp_known = false;
-	else
-		s->sp += by;
-	normalize(s);
-}
-
-static void do_push(struct code_state *s, const struct insn *i, unsigned reg)
-{
-	move_sp(s, i->operand16 ? 2 : 8);
-	if (reg == RBP && s->bp_is == CODE_BP_CALLER && s->sp_known && !s->slot && !i->operand16)
-		s->slot = s->sp;
-}
-
-static void do_pop(struct code_state *s, const struct insn *i, unsigned reg)
-{
-	if (reg == RBP) {
-		s->bp_is = s->sp_known && s->slot && s->slot == s->sp && !i->operand16
-				   ? CODE_BP_CALLER
-				   : CODE_BP_OTHER;
-		if (s->bp_is == CODE_BP_CALLER)
-			s->slot = 0;
-	}
-	move_sp(s, i->operand16 ? -2 : -8);
-	if (reg == RSP)
-		s->sp_known = false;
-	normalize(s);
-}
-
-static void do_leave(struct code_state *s, const struct insn *i)
-{
-	s->sp_known = s->bp_is == CODE_BP_FRAME;
-	s->sp = s->bp;
-	normalize(s);
-	do_pop(s, i, RBP);
-}
-
-/* rsp or rbp = a base register + offset; where it is known. */
-static void set_from(struct code_state *s, unsigned to, unsigned base, int64_t offset)
-{
-	bool known = false;
-	int64_t below = 0;
-
-	if (base == RSP) {
-		known = s->sp_known;
-		below = s->sp - offset;
-	} else if (base == RBP) {
-		known = s->bp_is == CODE_BP_FRAME;
-		below = s->bp - offset;
-	}
-	if (below < -DEPTH_MAX || below > DEPTH_MAX)
-		known = false;
-	if (to == RSP) {
-		s->sp_known = known;
-		s->sp = below;
-	} else {
-		s->bp_is = known ? CODE_BP_FRAME : CODE_BP_OTHER;
-		s->bp = below;
-	}
-	normalize(s);
-}
-
-static bool one_byte(const struct insn *i, uint8_t opcode)
-{
-	return i->map == INSN_ONE && i->opcode == opcode;
-}
-
-/* add, sub of a number; lea; mov between registers, and of rbp to and from its slot. False: none of these. */
-static bool do_known(struct code_state *s, const struct insn *i)
-{
-	bool wide = i->rex & 8 && !i->address32;
-	unsigned group = i->reg & 7;
-
-	if (!wide || !i->has_modrm || i->map != INSN_ONE || i->segment)
-		return false;
-	if ((i->opcode == 0x83 || i->opcode == 0x81) && i->mod == 3 && i->rm == RSP &&
-	    (group == 0 || group == 5)) {
-		move_sp(s, group ? i->immediate : -i->immediate);
-		return true;
-	}
-	if (i->mod == 3 && (i->opcode == 0x89 || i->opcode == 0x8b)) {
-		unsigned to = i->opcode == 0x89 ? i->rm : i->reg,
-			 of = i->opcode == 0x89 ? i->reg : i->rm;
-
-		if (to == RSP || to == RBP)
-			set_from(s, to, of, 0);
-		return true;
-	}
-	if (i->opcode == 0x8d && i->mod != 3 && (i->reg == RSP || i->reg == RBP)) {
-		set_from(s, i->reg, i->base, i->displacement);
-		return true;
-	}
-	if (i->reg != RBP || i->mod == 3 || i->base != RSP || !s->sp_known)
-		return false;
-	if (i->opcode == 0x89 && s->bp_is == CODE_BP_CALLER && !s->slot) {
-		if (s->sp - i->displacement > 8 && i->displacement >= 0)
-			s->slot = s->sp - i->displacement;
-		return true;
-	}
-	if (i->opcode == 0x8b && s->slot && s->sp - i->displacement == s->slot) {
-		s->bp_is = CODE_BP_CALLER;
-		s->slot = s->bp = 0;
-		return true;
-	}
-	return false;
-}
-
-/* rbp cleared where nothing is on the stack: how the psABI marks the outermost frame. */
-static bool clears_rbp(const struct code_state *s, const struct insn *i)
-{
-	return s->sp_known && s->sp == 8 && s->bp_is == CODE_BP_CALLER &&
-	       (one_byte(i, 0x31) || one_byte(i, 0x33)) && i->mod == 3 && i->reg == RBP &&
-	       i->rm == RBP;
-}
-
-static void do_stack(struct code_state *s, const struct insn *i, bool *ret_done)
-{
-	unsigned opcode_reg = (i->opcode & 7) | (i->rex & 1) << 3, group = i->reg & 7;
-	uint8_t c = i->opcode;
-
-	*ret_done = true;
-	if (i->map == INSN_0F && (c == 0xa0 || c == 0xa8))
-		do_push(s, i, INSN_NO_REG);
-	else if (i->map == INSN_0F && (c == 0xa1 || c == 0xa9))
-		do_pop(s, i, INSN_NO_REG);
-	else if (i->map != INSN_ONE)
-		*ret_done = false;
-	else if (c >= 0x50 && c <= 0x57)
-		do_push(s, i, opcode_reg);
-	else if (c >= 0x58 && c <= 0x5f)
-		do_pop(s, i, opcode_reg);
-	else if (c == 0x68 || c == 0x6a || c == 0x9c || (c == 0xff && group == 6))
-		do_push(s, i, INSN_NO_REG);
-	else if (c == 0x9d || c == 0x8f)
-		do_pop(s, i, c == 0x8f && i->mod == 3 ? i->rm : INSN_NO_REG);
-	else if (c == 0xc9)
-		do_leave(s, i);
-	else if (c == 0xc8)
-		forget(s);
-	else
-		*ret_done = false;
-}
-
-static void step(struct code_state *s, const struct insn *i)
-{
-	bool done;
-
-	if (s->root)
-		return;
-	if (clears_rbp(s, i)) {
-		*s = (struct code_state){.root = true};
-		return;
-	}
-	do_stack(s, i, &done);
-	if (done || do_known(s, i))
-		return;
-	if (i->written & 1u << RSP)
-		s->sp_known = false;
-	if (i->written & 1u << RBP)
-		s->bp_is = CODE_BP_OTHER;
-	normalize(s);
-}
 
 /* ---- where it goes on ---- */
 
@@ -355,7 +133,7 @@ static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint3
 	}
 	before = p->state;
 	if (code_merge(&p->state, s)) {
-		if (!states_equal(&p->state, &before))
+		if (!code_equal(&p->state, &before))
 			requeue(f, to);
 	} else if (by_call) {
 		f->places[from].flags |= NO_RETURN;
@@ -388,7 +166,7 @@ static void go_call(struct flow *f, uint32_t at, const struct insn *i, const str
 {
 	uint64_t next = at + i->bytes, target = f->in->start + next + i->immediate;
 
-	if (one_byte(i, 0xe8)) {
+	if (insn_is(i, 0xe8)) {
 		put_out(f, at, target, &code_entered, true);
 		if (calls_noreturn(f, target))
 			return;
@@ -415,7 +193,7 @@ static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *
 		at = f->places[at].from;
 		if (at >= f->in->n || !insn_decode(f->in->code + at, f->in->n - at, &before))
 			return false;
-		if (one_byte(&before, 0x63) && before.mod != 3 && (before.rm & 7) == 4)
+		if (insn_is(&before, 0x63) && before.mod != 3 && (before.rm & 7) == 4)
 			return true;
 	}
 	return false;
@@ -497,7 +275,7 @@ static void run(struct flow *f)
 			continue;
 		}
 		p->bytes = i.bytes;
-		step(&s, &i);
+		code_step(&s, &i);
 		go(f, at, &i, &s);
 	}
 }
@@ -507,7 +285,7 @@ static void run(struct flow *f)
 /* Padding between blocks: nop of any length, int3. */
 static bool is_padding(const struct insn *i)
 {
-	return one_byte(i, 0x90) || one_byte(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
+	return insn_is(i, 0x90) || insn_is(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
 }
 
 /* Code that nothing led to is reached by the indirect jumps, which have one state. */
@@ -533,7 +311,7 @@ static void follow_orphans(struct flow *f)
 		}
 		if (f->jumps != 1)
 			f->no_orphans = f->again = true;
-		else if (!f->again && !states_equal(&before, &f->jump))
+		else if (!f->again && !code_equal(&before, &f->jump))
 			f->keep_jump = f->again = true;
 	}
 }
@@ -632,7 +410,7 @@ static void emit_all(const struct flow *f, flow_emit *emit, void *arg)
 			now = &p->state;
 			end = at + p->bytes;
 		}
-		if (now == last || (now && last && states_equal(now, last)))
+		if (now == last || (now && last && code_equal(now, last)))
 			continue;
 		if (at > from)
 			emit(start + from, start + at, last, arg);

@@ -30,3 +30,8 @@ struct insn {
 
 /* False: no instruction that we know, or it ends behind p[n]. */
 bool insn_decode(const uint8_t *p, size_t n, struct insn *ret);
+
+static inline bool insn_is(const struct insn *i, uint8_t one_byte_opcode)
+{
+	return i->map == INSN_ONE && i->opcode == one_byte_opcode;
+}
