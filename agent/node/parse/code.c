@@ -281,8 +281,6 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
 	make_functions(&w);
 	follow_all(&w, NORETURN, NULL, NULL, NULL);
 	follow_all(&w, EMIT, NULL, emit, arg);
-	if (w.budget == 0)
-		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	free(found.items);
 	free(w.sized.items);
 	free(w.all.items);
@@ -331,13 +329,15 @@ enum parse_reason build_code(struct elf_build *b)
 	uint64_t bytes = 0;
 	size_t n;
 
+	/* .gopclntab has all of Go's functions; what is between them is no code. */
+	if (b->header.flags & ELF_INDEX_GO)
+		return PARSE_OK;
 	n = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
 	for (size_t k = 0; k < n; k++) {
 		bytes += items[k].end - items[k].start;
-		if (bytes > CODE_BYTES_MAX) {
-			b->header.flags |= ELF_INDEX_UNWIND_CUT;
+		/* No loss of what the file says: the rest goes by frame pointers, as all of it would. */
+		if (bytes > CODE_BYTES_MAX)
 			break;
-		}
 		gaps.n++;
 	}
 	gaps.items = items;
