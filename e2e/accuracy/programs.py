@@ -74,8 +74,7 @@ C_PROGRAMS = [
     shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
     shares_c("clang -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
     shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer"),     # none in leaf functions
-    shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}", complete=0,
-             excluded="no unwind tables and no frame pointers in the program"),
+    shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}"),
     shares_c("clang -O0", "-O0", "clang"),
     shares_c("clang -O2", "-O2", "clang"),
     shares_c("clang -O3 LTO, lld", "-O3 -flto -fuse-ld=lld", "clang"),
