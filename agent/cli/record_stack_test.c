@@ -128,12 +128,14 @@ static void check(const struct way *w)
 	compile(program, w->name, w->flags);
 	pid = start(w, path, library);
 	pid_text = xasprintf("%d", pid);
-	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-d", "3", "-o", out, NULL});
+	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-o", out, NULL});
 	assert_true(run_says(&r, "recording\n"));
 	if (w->told) {
-		usleep(500000);
+		wait_cpu(pid, 400 * NSEC_PER_MSEC);
 		kill(pid, SIGUSR1);
 	}
+	wait_cpu(pid, 2 * NSEC_PER_SEC);
+	kill(r.pid, SIGINT);
 	assert_int_equal(run_end(&r), 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

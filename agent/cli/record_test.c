@@ -84,7 +84,7 @@ static void known_functions_threads_and_sigint(void **state)
 	pid_text = xasprintf("%d", pid);
 	run_start(&r, (const char *[]){"--pid", pid_text, "--hz", "999", "--output", out, NULL});
 	assert_true(run_says(&r, "recording\n"));
-	sleep(3);
+	wait_cpu(pid, 1500 * NSEC_PER_MSEC);
 	kill(r.pid, SIGINT);
 	assert_int_equal(run_end(&r), 0);
 	all = folded_sum(out, NULL);
@@ -142,7 +142,8 @@ static void ends_with_its_last_process(void **state)
 	pids = xasprintf("%d,%d,%d", a, b, a);
 	run_start(&r, (const char *[]){"-p", pids, "-F", "999", "-o", out, NULL});
 	assert_true(run_says(&r, "recording\n"));
-	sleep(1);
+	wait_cpu(a, 500 * NSEC_PER_MSEC);
+	wait_cpu(b, 100 * NSEC_PER_MSEC);
 	end(a);
 	end(b);
 	assert_int_equal(run_end(&r), 0);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -130,4 +131,27 @@ static inline uint64_t folded_sum(const char *path, const char *text)
 			sum += n;
 	}
 	return sum;
+}
+
+/* Waits until a process has used so much more CPU time; a loaded machine takes longer, not less. */
+static inline void wait_cpu(pid_t pid, uint64_t ns)
+{
+	const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, begin = 0;
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	for (bool first = true; now_mono_ns() < deadline; first = false) {
+		uint64_t used;
+
+		assert_int_equal(clock_gettime(clock, &t), 0);
+		used = t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+		if (first)
+			begin = used;
+		if (used - begin >= ns)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	fail_msg("process %d used too little CPU time in a minute", pid);
 }
