@@ -82,16 +82,14 @@ static const struct elf_index *file_of(struct symbols_names *n, const char *buil
 
 static const char *show(struct symbols_names *n, const char *raw)
 {
-	_cleanup_free_ char *text = NULL;
 	struct shown *s;
 
 	HASH_FIND_PTR(n->shown, &raw, s);
 	if (s)
 		return s->text;
-	text = demangle(raw);
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = text_clean(text ? text : raw);
+	s->text = symbol_text(raw);
 	HASH_ADD_PTR(n->shown, raw, s);
 	return s->text;
 }

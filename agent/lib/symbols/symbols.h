@@ -106,3 +106,5 @@ struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
 char *demangle(const char *name);
 /* Valid UTF-8 without control characters, '?' for what was not; a new string. */
 char *text_clean(const char *s);
+/* A name of an index as it is shown: demangled where it was mangled, clean; a new string. */
+char *symbol_text(const char *name);

@@ -2,6 +2,8 @@
 /* Names and paths of pods hold any bytes; what leaves this module is text that JSON and protobuf take. */
 #include "lib/symbols/symbols.h"
 
+#include <stdlib.h>
+
 char *text_clean(const char *s)
 {
 	char *text = xstrdup(s);
@@ -21,4 +23,11 @@ char *text_clean(const char *s)
 		p += n;
 	}
 	return text;
+}
+
+char *symbol_text(const char *name)
+{
+	_cleanup_free_ char *plain = demangle(name);
+
+	return text_clean(plain ? plain : name);
 }

@@ -43,7 +43,6 @@ static void forget_names(struct files *f, struct image *i)
 
 const char *image_shown(struct files *f, struct image *i, const char *raw)
 {
-	_cleanup_free_ char *text = NULL;
 	struct shown *s;
 	size_t bytes;
 
@@ -52,10 +51,9 @@ const char *image_shown(struct files *f, struct image *i, const char *raw)
 	HASH_FIND_PTR(i->names->items, &raw, s);
 	if (s)
 		return s->text;
-	text = demangle(raw);
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = text_clean(text ? text : raw);
+	s->text = symbol_text(raw);
 	HASH_ADD_PTR(i->names->items, raw, s);
 	bytes = sizeof(*s) + strlen(s->text);
 	i->names->bytes += bytes;
