@@ -80,7 +80,11 @@ struct mm_struct {
 	unsigned long exec_vm;	   /* pages of code: executable, not writable */
 	unsigned long start_stack; /* where argc lies */
 };
+struct thread_struct {
+	unsigned long fsbase; /* x86-64: where thread-local variables are */
+};
 struct task_struct {
+	struct thread_struct thread;
 	unsigned int flags;
 	struct mm_struct *mm;
 	int pid, tgid;

@@ -151,16 +151,22 @@ static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, stru
 		*ret = *rule;
 }
 
-/* The rule for the frame at hand; NULL: code without a table, no_table says why. */
+/* An address inside the instruction that the frame at hand stands at: of callers, the call. */
+static __always_inline uint64_t pf_pc(const struct pf_walk *w)
+{
+	return w->exact ? w->ip : w->ip - 1;
+}
+
+/* The rule for the frame at hand, whose mapping was looked for; NULL: code without a table, no_table says why. */
 static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
-	uint64_t pc = w->exact ? w->ip : w->ip - 1, address, slot;
+	uint64_t pc = pf_pc(w), address, slot;
 	struct pf_recent *r;
 
 	w->no_table = w->known ? PF_END_FP : PF_END_PENDING;
 	w->in_file = !w->known;
-	if (!pf_find_mapping(w, pc))
+	if (!w->found)
 		return NULL;
 	w->in_file = true;
 	if (w->file.state != PF_FILE_READY) {

@@ -98,13 +98,18 @@ struct pf_file {
 	uint32_t n_rules;
 };
 
-/* File-backed executable mappings, sorted by start, disjoint. Others: frame pointers. */
+/*
+ * File-backed executable mappings and the code of runtimes, sorted by start, disjoint. Others: frame
+ * pointers. A mapping is cut where a runtime's code begins and ends.
+ */
 struct pf_mapping {
 	uint64_t start, end; /* of the process */
 	uint64_t bias;	     /* process address - ELF virtual address, modulo 2^64 */
 	uint32_t file;	     /* slot of unwind_files */
-	uint32_t pad;
+	uint32_t runtime;    /* 0: none; else 1 + index into pf_process.runtimes, PF_MANAGED */
 };
+/* Code made at run time: its runtime unwinds it and names it; else its file's rules do, as any code. */
+#define PF_MANAGED	     0x100u
 #define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 32)
 #define PF_PARTS_MAX	     8
 
@@ -120,12 +125,19 @@ struct pf_part {
 	uint32_t mappings; /* reference to struct pf_mapping[n] */
 	uint32_t n;
 };
+/* What a runtime's part (runtimes.h) needs to know of this process. */
+struct pf_runtime {
+	uint32_t kind; /* enum pf_runtime_kind */
+	uint32_t data; /* reference to its structure, at a multiple of 8 */
+};
+#define PF_RUNTIMES_MAX 4 /* of one process */
 struct pf_process {
 	uint64_t
 		exec_pages; /* mm->exec_vm when the mappings were read: another value, read them again */
 	uint32_t n_parts;
-	uint32_t pad;
+	uint32_t n_runtimes;
 	struct pf_part parts[PF_PARTS_MAX];
+	struct pf_runtime runtimes[PF_RUNTIMES_MAX];
 };
 
 _Static_assert(sizeof(struct pf_row) == 4, "tables");
@@ -134,4 +146,4 @@ _Static_assert(sizeof(struct pf_page) == 8, "tables");
 _Static_assert(sizeof(struct pf_file) == 24, "tables");
 _Static_assert(sizeof(struct pf_mapping) == 32, "tables");
 _Static_assert(sizeof(struct pf_process_key) == 16, "tables");
-_Static_assert(sizeof(struct pf_process) == 144, "tables");
+_Static_assert(sizeof(struct pf_process) == 176, "tables");

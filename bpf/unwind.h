@@ -318,18 +318,52 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 	return pf_end(w, PF_END_EXPRESSION);
 }
 
+/* ---- one frame after the other ---- */
+
+/* Each frame of a runtime's program may stand between two native ones, and each asks once in vain. */
+#define PF_STEPS (4 * PF_MAX_USER_FRAMES)
+
+#define PF_WALKER
+#include "runtimes.h"
+
+/* The frame at hand into the stack, and on to its caller. */
+static __always_inline int pf_native(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */
+	uint64_t shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
+
+	if (pf_push(s, PF_FRAME_NATIVE, shown))
+		return pf_end(w, PF_END_DEPTH);
+	return pf_to_caller(s);
+}
+
+/* The runtime's next frame; when it has no more, the native walk goes on. */
+static __always_inline int pf_ask(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+
+	w->asking = !pf_runtime_frame(s);
+	w->first = false;
+	return !w->asking && w->over != 0;
+}
+
 static long pf_step(uint32_t i, struct pf_loop *loop)
 {
 	struct pf_scratch *s = loop->s;
 	struct pf_walk *w = &s->walk;
 
 	(void)i;
-	if (pf_to_caller(s))
-		return 1;
+	if (w->asking)
+		return pf_ask(s);
+	w->found = pf_find_mapping(w, pf_pc(w));
+	w->runtime = w->found ? w->mapping.runtime : 0;
+	w->frame_sp = w->sp;
+	w->frame_bp = w->bp;
+	w->over = w->runtime & PF_MANAGED ? pf_runtime_unwind(s) : pf_native(s);
 	w->at_entry = false;
-	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */
-	return pf_push(s, PF_FRAME_NATIVE, w->exact ? w->ip + 1 : w->ip) ? pf_end(w, PF_END_DEPTH)
-									 : 0;
+	w->asking = w->first = w->runtime != 0;
+	return !w->asking && w->over != 0;
 }
 
 /*
@@ -351,10 +385,14 @@ static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec
 	w->mapping.start = w->mapping.end = 0;
 	w->window_bytes = 0;
 	pf_stack_begin(w, pf_hash_add(hash_seed, exec_id), exec_id);
-	pf_push(s, PF_FRAME_NATIVE, w->ip);
-	if (compat)
+	w->asking = false;
+	for (int k = 0; k < PF_RUNTIMES_MAX; k++)
+		w->runtimes[k] = (struct pf_runtime_walk){0};
+	if (compat) {
+		pf_push(s, PF_FRAME_NATIVE, w->ip);
 		w->end = PF_END_COMPAT;
-	else
-		bpf_loop(PF_MAX_USER_FRAMES, pf_step, &loop, 0);
+	} else {
+		bpf_loop(PF_STEPS, pf_step, &loop, 0);
+	}
 	return pf_hash_end(pf_hash_add(w->hash, w->end));
 }

@@ -98,8 +98,12 @@ static __always_inline void pf_find_process(struct pf_walk *w, struct task_struc
 	w->tables = *(volatile const uint32_t *)&set->tables;
 	w->stack_start = mm ? mm->start_stack : 0;
 	w->known = p != NULL;
-	if (p)
-		w->process = *p;
+	w->thread_pointer = 0;
+	if (!p)
+		return;
+	w->process = *p;
+	if (p->n_runtimes)
+		w->thread_pointer = task->thread.fsbase;
 }
 
 /* ---- the kernel's part ---- */

@@ -29,6 +29,12 @@ struct pf_recent {
 #define PF_WINDOW_BYTES 256
 #define PF_USER_PAGE	4096
 
+/* What a runtime keeps from one of its frames to the next; zero when the walk begins. */
+struct pf_runtime_walk {
+	uint64_t at; /* where it stands: a frame's address */
+	uint64_t own[5];
+};
+
 struct pf_walk {
 	/* The frame at hand. */
 	uint64_t ip, sp, bp;
@@ -40,6 +46,18 @@ struct pf_walk {
 	bool known;		/* the process has mappings */
 	bool in_file;		/* ip may be code of a file: not known to be JIT code */
 	uint32_t no_table;	/* enum pf_stack_end: what to say where nothing leads on */
+
+	/* Runtimes: see runtimes.h. */
+	uint32_t runtime; /* of the frame at hand: pf_mapping.runtime */
+	bool found;	  /* `mapping` is that of the frame at hand */
+	bool asking;	  /* its runtime has more frames to tell */
+	bool first;	  /* it is asked for the first of them */
+	uint32_t over;	  /* not 0: the native walk has ended; `end` says why */
+	uint64_t
+		frame_sp; /* rsp and rbp of the frame at hand; its caller's are sp and bp already */
+	uint64_t frame_bp;
+	uint64_t thread_pointer; /* %fs base; 0: the process has no runtimes */
+	struct pf_runtime_walk runtimes[PF_RUNTIMES_MAX];
 
 	uint32_t tables; /* pf_settings.tables when the walk began */
 	uint64_t
@@ -59,7 +77,7 @@ struct pf_walk {
 	uint32_t end; /* enum pf_stack_end */
 };
 
-#define PF_STACK_WORDS (2 * PF_MAX_USER_FRAMES) /* header and address */
+#define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* header and at most two words */
 
 struct pf_scratch {
 	uint32_t busy;
@@ -96,18 +114,41 @@ static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uin
 	w->end = PF_END_DEPTH;
 }
 
-/* 0, or -1 when the stack is full. */
+/* 0, or -1 when the stack is full. A native or kernel frame. */
 static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
 {
-	uint32_t n = s->walk.n_words;
+	struct pf_walk *w = &s->walk;
+	uint32_t n = w->n_words;
 
-	if (n > PF_STACK_WORDS - 2)
+	if (n > PF_STACK_WORDS - 2 || w->n_frames >= PF_MAX_USER_FRAMES)
 		return -1;
-	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, kind == PF_FRAME_NATIVE ? s->walk.exec_id : 0);
+	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, kind == PF_FRAME_NATIVE ? w->exec_id : 0);
 	s->stack.words[n + 1] = address;
-	s->walk.hash = pf_hash_add(s->walk.hash, address);
-	s->walk.n_words = n + 2;
-	s->walk.n_frames++;
+	w->hash = pf_hash_add(w->hash, address);
+	w->n_words = n + 2;
+	w->n_frames++;
+	return 0;
+}
+
+/* The same of a runtime's: equal functions at equal places have equal words. */
+static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtime, uint32_t type,
+					   uint64_t a, uint64_t b)
+{
+	struct pf_walk *w = &s->walk;
+	uint32_t n = w->n_words;
+
+	if (n > PF_STACK_WORDS - 3 || w->n_frames >= PF_MAX_USER_FRAMES)
+		return -1;
+	s->stack.words[n] = PF_FRAME_RUNTIME_HEADER(runtime, type, w->exec_id);
+	s->stack.words[n + 1] = a;
+	s->stack.words[n + 2] = b;
+	w->hash = pf_hash_add(w->hash, (uint64_t)runtime << 8 | type);
+	w->hash = pf_hash_add(w->hash, a);
+	/* The address of trouble differs from time to time: one of them is enough. */
+	if (type != PF_TYPE_TROUBLE)
+		w->hash = pf_hash_add(w->hash, b);
+	w->n_words = n + 3;
+	w->n_frames++;
 	return 0;
 }
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* lua: PUC Lua's part of the walk. */
+#pragma once
+
+#include "tables.h"
+
+/* What agent/node/runtime/lua.c tells of a process. */
+struct pf_lua {
+	uint64_t todo;
+};
+
+#ifdef PF_WALKER
+static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
+					 struct pf_runtime_walk *r)
+{
+	(void)d;
+	(void)r;
+	(void)s;
+	return 1;
+}
+
+static __always_inline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
+					struct pf_runtime_walk *r)
+{
+	(void)s;
+	(void)d;
+	(void)r;
+	return 1;
+}
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * runtimes: programs that run inside other programs (Python, Java, Lua), a row and a file each:
+ * bpf/<name>.h has struct pf_<name>, what user space tells it of a process, and with PF_WALKER its part
+ * of the walk. Its other half is agent/node/runtime/<name>.c. docs/adding-a-language.md.
+ *
+ * A runtime's code is told by the mapping that the frame at hand is in:
+ * - an interpreter's loop is a file's: walked by the file's rules and shown as any native frame; then
+ *   its runtime is asked, frame by frame, which functions of its program this loop runs;
+ * - generated code is PF_MANAGED: its runtime unwinds it first, and is asked then.
+ *
+ * pf_<name>_unwind: makes ip, sp and bp those of the caller, as the rules do: 0, or pf_end(). Pushes
+ *	nothing. w->exact says whether ip is where it stands (then w->regs are valid) or a return address.
+ * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: no more of this
+ *	loop. w->first: the first of this frame at hand, of which frame_sp and frame_bp are still there.
+ * Both get their data of this process and their state of this walk. They are read by bpf_loop's one
+ * step, so they loop over a few things at most; longer searches take several frames' turns.
+ */
+#pragma once
+
+#include "tables.h"
+
+/* X(NAME, name) */
+#define PF_RUNTIMES(X)                                                                             \
+	X(PYTHON, python)                                                                          \
+	X(JVM, jvm)                                                                                \
+	X(LUA, lua)                                                                                \
+	X(LUAJIT, luajit)
+
+enum pf_runtime_kind {
+	PF_RUNTIME_NONE,
+#define X(NAME, name) PF_RUNTIME_##NAME,
+	PF_RUNTIMES(X)
+#undef X
+		_PF_RUNTIME_MAX,
+};
+
+#ifdef PF_WALKER
+static __always_inline int pf_trouble(struct pf_scratch *s, uint32_t runtime, uint32_t trouble,
+				      uint64_t address)
+{
+	return pf_push_runtime(s, runtime, PF_TYPE_TROUBLE, trouble, address);
+}
+#endif
+
+#include "jvm.h"
+#include "lua.h"
+#include "luajit.h"
+#include "python.h"
+
+#ifdef PF_WALKER
+
+/* Index into the walk's and the process's runtimes of the one at hand. */
+static __always_inline uint32_t pf_runtime_slot(const struct pf_walk *w)
+{
+	return ((w->runtime & 0xff) - 1) % PF_RUNTIMES_MAX;
+}
+
+/* size bytes that user space wrote for it; NULL: not there. */
+static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
+{
+	const uint8_t *chunk = pf_chunk(ref);
+
+	return chunk ? pf_in_chunk(chunk, PF_REF_BYTES(ref) & ~7u, size) : NULL;
+}
+
+/* Nothing is known of the code at hand but that it may keep frame pointers. */
+static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
+{
+	s->walk.no_table = PF_END_FP;
+	s->walk.in_file = false;
+	return pf_by_guess(s);
+}
+
+static __always_inline int pf_runtime_unwind(struct pf_scratch *s)
+{
+	uint32_t slot = pf_runtime_slot(&s->walk);
+	uint32_t ref = s->walk.process.runtimes[slot].data;
+
+	switch (s->walk.process.runtimes[slot].kind) {
+#define X(NAME, name)                                                                              \
+	case PF_RUNTIME_##NAME: {                                                                  \
+		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
+                                                                                                   \
+		if (d)                                                                             \
+			return pf_##name##_unwind(s, d, &s->walk.runtimes[slot]);                  \
+		break;                                                                             \
+	}
+		PF_RUNTIMES(X)
+#undef X
+	}
+	return pf_runtime_unknown(s);
+}
+
+static __always_inline int pf_runtime_frame(struct pf_scratch *s)
+{
+	uint32_t slot = pf_runtime_slot(&s->walk);
+	uint32_t ref = s->walk.process.runtimes[slot].data;
+
+	switch (s->walk.process.runtimes[slot].kind) {
+#define X(NAME, name)                                                                              \
+	case PF_RUNTIME_##NAME: {                                                                  \
+		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
+                                                                                                   \
+		if (d)                                                                             \
+			return pf_##name##_frame(s, d, &s->walk.runtimes[slot]);                   \
+		break;                                                                             \
+	}
+		PF_RUNTIMES(X)
+#undef X
+	}
+	return 1;
+}
+#endif
