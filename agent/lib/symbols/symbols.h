@@ -54,6 +54,17 @@ struct elf_inline {
 /* Innermost first, at most ELF_INLINES_MAX; 0: nothing is inlined there. The symbol is around them. */
 size_t elf_index_inlines(const struct elf_index *i, uint64_t address, struct elf_inline ret[ELF_INLINES_MAX]);
 
+/* ---- marks: what the parser was asked to find (parser_config.marks) ---- */
+struct elf_mark {
+	const char *name;		/* of the symbol; of a text the pattern as it was asked for, '"' first */
+	uint64_t address, size;		/* ELF virtual address; a thread-local symbol's: its offset in the TLS image */
+	bool thread_local;
+};
+size_t elf_index_n_marks(const struct elf_index *i);
+struct elf_mark elf_index_mark(const struct elf_index *i, size_t k);
+/* The first of this very name; -ENOENT. */
+int elf_index_find_mark(const struct elf_index *i, const char *name, struct elf_mark *ret);
+
 /* ---- unwind tables ---- */
 struct elf_page {			/* ascending by number */
 	uint32_t number;		/* ELF virtual address >> PF_PAGE_BITS */

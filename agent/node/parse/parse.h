@@ -15,6 +15,11 @@ struct parser_config {
 	uint64_t timeout_ns;		/* a file; 0: 10 s */
 	size_t max_index_bytes;		/* a file; 0: 64 MiB */
 	const char *self_exe;		/* re-executed as the child; NULL: /proc/self/exe */
+	/*
+	 * What else to look for in each file, NULL at the end (NULL: nothing): a symbol of any kind by name, a last '*' stands
+	 * for any rest; after a '"', a text of read-only data. elf_index_mark has what was found.
+	 */
+	const char *const *marks;
 };
 int parser_new(const struct parser_config *c, struct parser **ret);
 struct parser *parser_free(struct parser *p);
