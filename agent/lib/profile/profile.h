@@ -89,8 +89,14 @@ struct profile_sample {
 	const char *thread_comm;
 	bool main_thread;
 	int32_t cpu;			/* -1: not kept apart */
+	uint32_t link;			/* 0: none; else 1 + index into the batch's links */
 };
 #define STACK_NONE UINT32_MAX
+
+/* The call that a sample was taken in: W3C trace context. Samples differ by it on their way; stores keep it apart. */
+struct profile_link {
+	uint8_t trace_id[16], span_id[8];
+};
 
 struct loss {
 	const char *reason;		/* "ring_full", "agent_down", ... */
@@ -122,6 +128,8 @@ struct batch {
 	size_t n_profiles, cap_profiles;
 	struct stack_ref *stacks;
 	size_t n_stacks, cap_stacks;
+	struct profile_link *links;	/* distinct */
+	size_t n_links, cap_links;
 	struct batch_arena *arena;
 };
 struct batch *batch_new(void);
@@ -132,6 +140,9 @@ size_t batch_bytes(const struct batch *b);	/* what its arena holds */
 const char *batch_str(struct batch *b, const char *s);
 const char *batch_strn(struct batch *b, const char *s, size_t n);
 int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
+/* profile_sample.link of a context, made if need be; -E2BIG: BATCH_MAX_LINKS. */
+#define BATCH_MAX_LINKS 65536
+int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
 struct profile *batch_profile(struct batch *b);	/* zeroed, owned by b */
 void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);	/* copies; replaces */
 const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */
