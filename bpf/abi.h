@@ -142,22 +142,6 @@ enum pf_frame_kind {
 	(PF_FRAME_HEADER(PF_FRAME_RUNTIME, 2, gen) | (uint64_t)(runtime) << 16 |                   \
 	 (uint64_t)(type) << 24)
 
-/* Type of a frame that stands for what a runtime could not tell: enum pf_trouble, address or 0. */
-#define PF_TYPE_TROUBLE 0xff
-/* X(name, text of the marker "[python: text]") */
-#define PF_TROUBLES(X)                                                                             \
-	X(READ, "not_in_memory")     /* a page is not there: user space reads it, and it is */     \
-	X(THREAD, "no_thread_state") /* the runtime does not know the thread (yet) */              \
-	X(DAMAGED, "inconsistent") /* read in the middle of a change, or not what it should be */  \
-	X(LONG, "too_long")	   /* a list or a search over its limit */                         \
-	X(CODE, "unknown_code")	   /* generated code of which nothing is known */
-enum pf_trouble {
-#define X(name, text) PF_TROUBLE_##name,
-	PF_TROUBLES(X)
-#undef X
-		_PF_TROUBLE_MAX,
-};
-
 /* X(name, text of the marker "[unwind: text]"; NULL: the stack is finished) */
 #define PF_STACK_ENDS(X)                                                                           \
 	X(ROOT, NULL)		      /* the outermost frame: return address undefined or 0 */     \

@@ -299,14 +299,36 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	bool lost = (s->ustack && !u) || (s->kstack && !k);
 	uint32_t stack;
 
-	if (u)
-		read_again(r, s, u);
 	r->n_samples += s->n;
 	record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, s->tgid, s->start_boottime_ns, u, k, lost,
 			   &stack) ||
 	    record_add(r, s, drain_names(d, s->names), stack))
 		r->n_too_many += s->n;
+}
+
+/* What names need: mappings that have changed, and names of runtimes' functions. */
+static void read_missing(struct recording *r, const struct drain *d)
+{
+	struct names_wanted **wanted;
+	size_t n_wanted;
+
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
+
+		if (!u)
+			continue;
+		read_again(r, s, u);
+		stacks_want(r->stacks, s->tgid, s->start_boottime_ns, u);
+	}
+	wanted = stacks_wanted(r->stacks, &n_wanted);
+	for (size_t i = 0; i < n_wanted; i++) {
+		wanted_read(wanted[i]);
+		stacks_named(r->stacks, wanted[i]);
+		wanted_free(wanted[i]);
+	}
+	free(wanted);
 }
 
 static int take(struct recording *r, bool full)
@@ -318,6 +340,7 @@ static int take(struct recording *r, bool full)
 		return e;
 	take_procs(r, d);
 	r->last_reread = 0;
+	read_missing(r, d);
 	for (size_t i = 0; i < d->n_samples; i++)
 		take_sample(r, d, &d->samples[i]);
 	drain_free(d);

@@ -132,6 +132,63 @@ static void read_mappings(struct drains *d, uint32_t tgid, uint64_t start_bootti
 	task_post(d->node, d->node->files, &r->task, MAPPINGS_BYTES);
 }
 
+/* ---- names of runtimes' functions ---- */
+
+struct naming {
+	struct reading reading; /* of the process: who blocks its reader is told as for its files */
+	struct names_wanted *wanted;
+};
+struct taking_in {
+	struct task task;
+	struct names_wanted *wanted;
+};
+
+static void take_in_run(struct task *t)
+{
+	pipeline_named(t->node->pipeline, ((struct taking_in *)t)->wanted);
+}
+
+static void take_in_done(struct task *t)
+{
+	wanted_free(((struct taking_in *)t)->wanted);
+}
+
+static void name_run(struct task *t)
+{
+	wanted_read(((struct naming *)t)->wanted);
+}
+
+static void name_done(struct task *t)
+{
+	struct naming *n = (struct naming *)t;
+	struct drains *d = n->reading.drains;
+	struct taking_in *in = xcalloc(1, sizeof(*in));
+
+	if (n->reading.generation == d->n_stuck)
+		d->n_reading--;
+	in->wanted = TAKE_PTR(n->wanted);
+	in->task.run = take_in_run;
+	in->task.done = take_in_done;
+	task_post(t->node, t->node->pipe, &in->task,
+		  in->wanted->n_asks * sizeof(*in->wanted->asks));
+	drains_advance(d);
+}
+
+static void read_names(struct drains *d, struct names_wanted *w)
+{
+	struct naming *n = xcalloc(1, sizeof(*n));
+
+	n->wanted = w;
+	n->reading.drains = d;
+	n->reading.tgid = w->tgid;
+	n->reading.generation = d->n_stuck;
+	n->reading.task.run = name_run;
+	n->reading.task.done = name_done;
+	n->reading.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	d->n_reading++;
+	task_post(d->node, d->node->files, &n->reading.task, w->n_asks * sizeof(*w->asks));
+}
+
 static void tell_stuck(struct node *n, const char *uid, void *arg)
 {
 	if (n->report)
@@ -245,7 +302,7 @@ static void tell_sampled(struct node *n, const struct feed *f)
 			tell_target(n->report, f->owners[i].owner->target_uids[k], &f->owners[i]);
 }
 
-/* Mappings were out of date: they are read again, and the same drain comes a second time. */
+/* Mappings or names were missing: they are read, and the same drain comes a second time. */
 static void come_again(struct drains *d, struct feed *from)
 {
 	struct feeding *f = xcalloc(1, sizeof(*f));
@@ -265,6 +322,11 @@ static void come_again(struct drains *d, struct feed *from)
 		read_mappings(d, f->feed.missing[i].tgid, f->feed.missing[i].start_boottime_ns,
 			      f->feed.missing[i].exec_id, 0);
 	f->feed.n_missing = 0;
+	for (size_t i = 0; i < f->feed.n_wanted; i++)
+		read_names(d, f->feed.wanted[i]);
+	free(f->feed.wanted);
+	f->feed.wanted = NULL;
+	f->feed.n_wanted = 0;
 }
 
 static void feed_handled(struct task *t)
@@ -275,7 +337,7 @@ static void feed_handled(struct task *t)
 	d->feeding = false;
 	if (t->refused) {
 		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
-	} else if (f->feed.n_missing) {
+	} else if (f->feed.n_missing || f->feed.n_wanted) {
 		come_again(d, &f->feed);
 	} else {
 		tell_sampled(t->node, &f->feed);

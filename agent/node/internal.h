@@ -80,6 +80,9 @@ struct feed {
 	/* out */
 	struct missing missing[MAX_MISSING]; /* not empty: nothing was folded, come again */
 	size_t n_missing;
+	struct names_wanted *
+		*wanted; /* not empty: names to be read from processes, come again too */
+	size_t n_wanted;
 	struct batch *batch; /* a window that ended */
 	uint64_t left_ns;    /* wall time of that end; 0: none ended. An empty one has no batch */
 };
@@ -93,6 +96,9 @@ int pipeline_new(const struct pipeline_config *c, struct pipeline **ret);
 struct pipeline *pipeline_free(struct pipeline *p);
 void pipeline_feed(struct pipeline *p, struct feed *f);
 void pipeline_mappings(struct pipeline *p, struct mappings *m);
+void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+		       uint32_t exec_id, struct runtime_process *r);
+void pipeline_named(struct pipeline *p, struct names_wanted *w);
 struct batch *pipeline_flush(struct pipeline *p);
 /* Before the worker has it: why kernel functions have no names. */
 const char *pipeline_kernel_problem(const struct pipeline *p);

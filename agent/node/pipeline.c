@@ -108,6 +108,9 @@ void feed_done(struct feed *f)
 	free(f->owners);
 	drain_free(f->drain);
 	host_list_unref(f->hosts);
+	for (size_t i = 0; i < f->n_wanted; i++)
+		wanted_free(f->wanted[i]);
+	free(f->wanted);
 	batch_free(f->batch);
 }
 
@@ -175,6 +178,17 @@ static void forget_exited(struct pipeline *p, uint64_t now_boot_ns)
 void pipeline_mappings(struct pipeline *p, struct mappings *m)
 {
 	stacks_mappings(p->stacks, m);
+}
+
+void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+		       uint32_t exec_id, struct runtime_process *r)
+{
+	stacks_runtimes(p->stacks, tgid, start_boottime_ns, exec_id, r);
+}
+
+void pipeline_named(struct pipeline *p, struct names_wanted *w)
+{
+	stacks_named(p->stacks, w);
 }
 
 /* ---- which samples count ---- */
@@ -312,7 +326,7 @@ static void note_missing(struct feed *f, const struct raw_sample *s, const struc
 }
 
 /* A library that was loaded since the mappings were read: they are read again before names are
- * made, at most once a drain. */
+ * made, and names of runtimes' functions are read, at most once a drain. */
 static void find_missing(struct pipeline *p, struct feed *f)
 {
 	for (size_t i = 0; i < f->drain->n_samples; i++) {
@@ -320,10 +334,13 @@ static void find_missing(struct pipeline *p, struct feed *f)
 		const struct raw_stack *user = s->ustack ? drain_stack(f->drain, s->ustack) : NULL;
 		struct accepted a;
 
-		if (user && !judge(p, f, s, &a) &&
-		    stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
+		if (!user || judge(p, f, s, &a))
+			continue;
+		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
 			note_missing(f, s, user);
+		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
 	}
+	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
 }
 
 static void fold_drain(struct pipeline *p, struct feed *f)
@@ -366,7 +383,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	if (f->drain && f->full) {
 		if (!f->last_pass)
 			find_missing(p, f);
-		if (f->n_missing)
+		if (f->n_missing || f->n_wanted)
 			return;
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
 		fold_drain(p, f);

@@ -57,15 +57,22 @@ static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t 
 
 	for (uint32_t i = 0; i + 1 < r->n_words; n++) {
 		uint64_t header = r->words[i];
+		uint32_t n_words = header >> 8 & 0xff;
 		struct raw_frame f = {
 			.kernel = (header & 0xff) == PF_FRAME_KERNEL,
 			.exec_id = header >> 32,
-			.address = r->words[i + 1],
 		};
 
+		if ((header & 0xff) != PF_FRAME_RUNTIME) {
+			f.address = r->words[i + 1];
+		} else if (i + 2 < r->n_words) {
+			f.runtime = header >> 16;
+			f.type = header >> 24;
+			memcpy(f.words, &r->words[i + 1], sizeof(f.words));
+		}
 		if (buf_add(memory, &f, sizeof(f)))
 			return false;
-		i += 1 + (header >> 8 & 0xff);
+		i += 1 + n_words;
 	}
 	*ret_n = n;
 	return true;

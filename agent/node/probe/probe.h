@@ -40,10 +40,15 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n); 
 /* ---- drain ---- */
 struct raw_frame {
 	bool kernel;
+	uint8_t runtime;  /* enum pf_runtime_kind; 0: a native or kernel frame */
+	uint8_t type;	  /* of a runtime's frame: its own, or PF_TYPE_TROUBLE */
 	uint32_t exec_id; /* mappings' generation; user frames only */
-	uint64_t
-		address; /* leaf: the instruction; callers: look up address - 1 (a return address, or
-			    one more than the instruction that a signal interrupted) */
+	union {
+		uint64_t
+			address; /* leaf: the instruction; callers: look up address - 1 (a return address, or
+				     one more than the instruction that a signal interrupted) */
+		uint64_t words[2]; /* of a runtime's frame */
+	};
 };
 struct raw_stack {
 	uint64_t hash;

@@ -98,6 +98,7 @@ struct runtime_ops {
 	const char *name;  /* "python": of counters, markers, messages */
 	const char *title; /* "CPython" */
 	enum frame_kind frame_kind;
+	bool by_caller; /* a function has the name that its caller calls it by: resolve needs the caller */
 	/*
 	 * What its learn needs to find in files: names of symbols of any kind ("_PyRuntime"; a last '*'
 	 * stands for any rest), and, after a '"', texts of read-only data ("\"$LuaVersion: Lua 5."). NULL at the end.

@@ -27,3 +27,16 @@ int kernel_names_refresh(struct kernel_names *k); /* -ENODATA: see kernel_names_
 const char *kernel_names_problem(const struct kernel_names *k);
 /* Fills name, module and the function's address if they are known; valid until the next call. */
 void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
+
+/* ---- named.c: names of the runtimes' frames of one process ---- */
+struct named;
+struct named *named_new(void);
+struct named *named_free(struct named *n);
+/* The frame of a runtime that called it: the next one of the same runtime; NULL: none, or it does not matter. */
+const struct raw_frame *named_caller(const struct raw_stack *stack, size_t i);
+/* Its names; NULL: not known (yet). Borrowed until the next call. */
+const struct runtime_names *named_find(struct named *n, const struct raw_frame *f,
+				       const struct raw_frame *caller);
+/* What is not known of a stack goes into w, once. */
+void named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
+void named_take(struct named *n, struct names_wanted *w);

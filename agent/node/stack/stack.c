@@ -20,10 +20,13 @@ struct process {
 	struct process_key key;
 	struct exec {
 		struct mappings *maps;
-		uint64_t root; /* of files_root */
-	} execs[EXECS_MAX];    /* newest first */
-	uint64_t miss_told_ns; /* CLOCK_MONOTONIC */
-	uint64_t forget_ns;    /* 0: it lives */
+		uint64_t root;			  /* of files_root */
+		struct runtime_process *runtimes; /* NULL: native code only */
+		struct named *named;		  /* with runtimes */
+	} execs[EXECS_MAX];			  /* newest first */
+	uint64_t miss_told_ns;			  /* CLOCK_MONOTONIC */
+	uint64_t forget_ns;			  /* 0: it lives */
+	struct names_wanted *wanted;		  /* NULL: nothing */
 	UT_hash_handle hh;
 };
 struct stacks {
@@ -49,11 +52,20 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 	return 0;
 }
 
+static void exec_done(struct exec *e)
+{
+	mappings_unref(e->maps);
+	runtime_process_unref(e->runtimes);
+	named_free(e->named);
+	*e = (struct exec){0};
+}
+
 static void forget(struct stacks *s, struct process *p)
 {
 	HASH_DEL(s->processes, p);
 	for (size_t i = 0; i < EXECS_MAX; i++)
-		mappings_unref(p->execs[i].maps);
+		exec_done(&p->execs[i]);
+	wanted_free(p->wanted);
 	free(p);
 }
 
@@ -105,7 +117,7 @@ static struct process *find_process(struct stacks *s, uint32_t tgid, uint64_t st
 	return p;
 }
 
-static const struct exec *find_exec(const struct process *p, uint32_t exec_id)
+static struct exec *find_exec(struct process *p, uint32_t exec_id)
 {
 	for (size_t i = 0; p && i < EXECS_MAX; i++)
 		if (p->execs[i].maps && p->execs[i].maps->exec_id == exec_id)
@@ -161,6 +173,7 @@ static bool is_one_program(const struct mappings *a, const struct mappings *b)
 
 void stacks_mappings(struct stacks *s, struct mappings *m)
 {
+	struct exec *old, fresh = {.maps = m};
 	struct process *p;
 	size_t at;
 
@@ -169,13 +182,33 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	for (at = 0; at < EXECS_MAX - 1; at++)
 		if (!p->execs[at].maps || p->execs[at].maps->exec_id == m->exec_id)
 			break;
-	/* Read as what it was, when it was becoming another program. */
-	if (p->execs[at].maps && p->execs[at].maps->exec_id == m->exec_id &&
-	    !is_one_program(p->execs[at].maps, m))
-		return;
-	mappings_unref(p->execs[at].maps);
+	old = &p->execs[at];
+	if (old->maps && old->maps->exec_id == m->exec_id) {
+		/* Read as what it was, when it was becoming another program. */
+		if (!is_one_program(old->maps, m))
+			return;
+		fresh.runtimes = TAKE_PTR(old->runtimes);
+		fresh.named = TAKE_PTR(old->named);
+	}
+	mappings_ref(m);
+	fresh.root = files_root(m->root_fd);
+	exec_done(old);
 	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
-	p->execs[0] = (struct exec){mappings_ref(m), files_root(m->root_fd)};
+	p->execs[0] = fresh;
+}
+
+void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		     struct runtime_process *r)
+{
+	struct exec *e = find_exec(find_process(s, tgid, start_boottime_ns), exec_id);
+
+	if (!e)
+		return;
+	runtime_process_ref(r);
+	runtime_process_unref(e->runtimes);
+	e->runtimes = r;
+	if (!e->named)
+		e->named = named_new();
 }
 
 /* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
@@ -209,7 +242,7 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		const struct raw_frame *f = &ustack->frames[i];
 		const struct exec *e = f->kernel ? NULL : find_exec(p, f->exec_id);
 
-		if (f->kernel || is_past(p, f->exec_id) ||
+		if (f->kernel || f->runtime || is_past(p, f->exec_id) ||
 		    (e && (e->maps->truncated || mappings_find(e->maps, f->address - (i > 0)))))
 			continue;
 		if (p)
@@ -217,6 +250,63 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		return true;
 	}
 	return false;
+}
+
+/* ---- names that must be read from processes ---- */
+
+static bool has_runtimes(const struct raw_stack *stack)
+{
+	for (size_t i = 0; i < stack->n; i++)
+		if (stack->frames[i].runtime)
+			return true;
+	return false;
+}
+
+void stacks_want(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
+		 const struct raw_stack *ustack)
+{
+	struct process *p = has_runtimes(ustack) ? find_process(s, tgid, start_boottime_ns) : NULL;
+	struct exec *e = p ? &p->execs[0] : NULL;
+
+	/* Only of what it is now can anything be read. */
+	if (!e || !e->runtimes || ustack->frames[0].exec_id != e->maps->exec_id)
+		return;
+	if (!p->wanted) {
+		p->wanted = xcalloc(1, sizeof(*p->wanted));
+		p->wanted->tgid = tgid;
+		p->wanted->start_boottime_ns = start_boottime_ns;
+		p->wanted->exec_id = e->maps->exec_id;
+		p->wanted->runtimes = runtime_process_ref(e->runtimes);
+	}
+	named_want(e->named, ustack, p->wanted);
+}
+
+struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
+{
+	struct names_wanted **all = NULL;
+	struct process *p, *next;
+	size_t n = 0, cap = 0;
+
+	HASH_ITER (hh, s->processes, p, next) {
+		struct names_wanted *w = TAKE_PTR(p->wanted);
+
+		if (!w || (!w->n_asks && !w->n_touch)) {
+			wanted_free(w);
+			continue;
+		}
+		GROW(all, n, cap);
+		all[n++] = w;
+	}
+	*ret_n = n;
+	return all;
+}
+
+void stacks_named(struct stacks *s, struct names_wanted *w)
+{
+	struct exec *e = find_exec(find_process(s, w->tgid, w->start_boottime_ns), w->exec_id);
+
+	if (e && e->named)
+		named_take(e->named, w);
 }
 
 /* ---- frames ---- */
@@ -235,10 +325,20 @@ static void push_marker(struct stacks *s, const char *text)
 	push(s, &f);
 }
 
-static const char *end_of(const struct process *p, const struct raw_stack *stack)
+/* What a runtime could not tell: its own frames are not all there. */
+static const char *trouble_of(const struct raw_stack *stack)
+{
+	for (size_t i = 0; i < stack->n; i++)
+		if (stack->frames[i].runtime && stack->frames[i].type == PF_TYPE_TROUBLE)
+			return runtime_trouble_word(stack->frames[i].words[0]);
+	return NULL;
+}
+
+static const char *end_of(struct process *p, const struct raw_stack *stack)
 {
 	const struct raw_frame *last = stack->n ? &stack->frames[stack->n - 1] : NULL;
-	const struct exec *e = last && !last->kernel ? find_exec(p, last->exec_id) : NULL;
+	const struct exec *e =
+		last && !last->kernel && !last->runtime ? find_exec(p, last->exec_id) : NULL;
 
 	if (stack->end_reason || !e || e->maps->truncated ||
 	    mappings_find(e->maps, last->address - (stack->n > 1)))
@@ -249,10 +349,12 @@ static const char *end_of(const struct process *p, const struct raw_stack *stack
 const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		       const struct raw_stack *ustack)
 {
-	return end_of(find_process(s, tgid, start_boottime_ns), ustack);
+	const char *reason = end_of(find_process(s, tgid, start_boottime_ns), ustack);
+
+	return reason ? reason : trouble_of(ustack);
 }
 
-static void push_end(struct stacks *s, const struct process *p, const struct raw_stack *stack)
+static void push_end(struct stacks *s, struct process *p, const struct raw_stack *stack)
 {
 	_cleanup_free_ char *text = NULL;
 	const char *reason = end_of(p, stack);
@@ -298,8 +400,7 @@ static void push_names(struct stacks *s, const struct file_names *names, struct 
 	}
 }
 
-static void push_user(struct stacks *s, const struct process *p, const struct raw_frame *raw,
-		      bool leaf)
+static void push_native(struct stacks *s, struct process *p, const struct raw_frame *raw, bool leaf)
 {
 	const struct exec *exec = find_exec(p, raw->exec_id);
 	uint64_t address =
@@ -319,6 +420,58 @@ static void push_user(struct stacks *s, const struct process *p, const struct ra
 	f.module = module_name(s, m->path);
 	push_names(s, &names, f);
 	files_names_done(s->files, &names);
+}
+
+static void push_runtime_marker(struct stacks *s, const struct raw_frame *raw)
+{
+	const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)raw->runtime);
+	_cleanup_free_ char *text = NULL;
+
+	if (raw->type == PF_TYPE_TROUBLE)
+		text = runtime_trouble_text((enum pf_runtime_kind)raw->runtime, raw->words[0]);
+	else
+		text = xasprintf("[%s: no_name]", ops ? ops->name : "runtime");
+	push_marker(s, batch_str(s->batch, text));
+}
+
+/* The function of a runtime's program, and what its compiler has inlined there. */
+static void push_runtime(struct stacks *s, struct process *p, const struct raw_stack *stack,
+			 size_t i)
+{
+	const struct raw_frame *raw = &stack->frames[i];
+	const struct exec *exec = find_exec(p, raw->exec_id);
+	const struct runtime_names *names = NULL;
+
+	if (exec && raw->type != PF_TYPE_TROUBLE)
+		names = named_find(exec->named, raw, named_caller(stack, i));
+	if (!names)
+		push_runtime_marker(s, raw);
+	for (size_t k = 0; names && k < names->n; k++) {
+		const struct runtime_name *n = &names->items[k];
+		struct frame f = {
+			.kind = names->kind,
+			.name = batch_str(s->batch, n->name),
+			.file = batch_str(s->batch, n->file),
+			.line = n->line,
+			.inlined = n->inlined,
+		};
+
+		if (n->inlined && s->inlined_room == 0) {
+			counter_add(counter("podflame_inlined_frames_dropped_total", NULL, NULL),
+				    names->n - k);
+			break;
+		}
+		s->inlined_room -= n->inlined;
+		push(s, &f);
+	}
+}
+
+static void push_user(struct stacks *s, struct process *p, const struct raw_stack *stack, size_t i)
+{
+	if (stack->frames[i].runtime)
+		push_runtime(s, p, stack, i);
+	else
+		push_native(s, p, &stack->frames[i], i == 0);
 }
 
 static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf)
@@ -342,7 +495,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
 		   uint32_t *ret_stack)
 {
-	const struct process *p;
+	struct process *p;
 
 	purge(s);
 	p = find_process(s, tgid, start_boottime_ns);
@@ -354,7 +507,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 	if (ustack) {
 		push_end(s, p, ustack);
 		for (size_t i = ustack->n; i-- > 0;)
-			push_user(s, p, &ustack->frames[i], i == 0);
+			push_user(s, p, ustack, i);
 	}
 	if (kstack) {
 		push_end(s, NULL, kstack);

@@ -7,6 +7,7 @@
 
 #include "node/files/files.h"
 #include "node/probe/probe.h"
+#include "node/runtime/runtime.h"
 
 struct stacks_config {
 	struct files *files;		/* borrowed: names of processes' functions */
@@ -18,6 +19,9 @@ struct stacks *stacks_free(struct stacks *s);
 
 /* Mappings of a process become known or replace older ones of the same exec id. Takes a reference. */
 void stacks_mappings(struct stacks *s, struct mappings *m);
+/* What else this exec of a process runs; NULL: nothing. Takes a reference; names known before stay. */
+void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		     struct runtime_process *r);
 /* The process has ended: forgets its mappings after hold_ns, so that late samples still get names. */
 void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns);
 /*
@@ -28,8 +32,30 @@ void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
 /*
+ * Names of runtimes' frames must be read from the process, which may block: stacks_want notes what a stack
+ * lacks, stacks_wanted hands all of it out, whoever may read does (wanted_read), stacks_named takes it in. A name
+ * that could not be read is asked for again after ten seconds.
+ */
+struct names_wanted {
+	uint32_t tgid, exec_id;
+	uint64_t start_boottime_ns;
+	struct runtime_process *runtimes;	/* a reference */
+	struct runtime_ask *asks;
+	size_t n_asks, cap_asks;
+	uint64_t touch[8];			/* pages that the kernel's part found absent */
+	size_t n_touch;
+};
+void stacks_want(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+/* One a process; caller frees each with wanted_free, and the array. */
+struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
+void wanted_read(struct names_wanted *w);	/* reader's thread */
+void stacks_named(struct stacks *s, struct names_wanted *w);	/* takes the names out of w */
+struct names_wanted *wanted_free(struct names_wanted *w);
+
+/*
  * NULL: the stack is whole; else why it is not. The walk's own reason, or "bad_address": it ended
- * well, but at an address where the process has no code. A frame pointer that was none led there.
+ * well, but at an address where the process has no code. A frame pointer that was none led there. Or what a runtime could
+ * not tell ("no_thread_state").
  */
 const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a process's memory, a limited amount at a time: whoever owns it may change it under us. */
+#include "node/runtime/internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define READ_COST_BYTES 64
+#define PAGE_BYTES	4096
+#define START_GRAIN_NS	(20 * NSEC_PER_MSEC) /* /proc tells start times in grains of 10 ms */
+
+int memory_read(struct memory *m, uint64_t address, void *to, size_t n)
+{
+	if (n > SIZE_MAX - READ_COST_BYTES || n + READ_COST_BYTES > m->budget_bytes)
+		return -E2BIG;
+	m->budget_bytes -= n + READ_COST_BYTES;
+	return m->read(m->arg, address, to, n);
+}
+
+#define READER(type, name)                                                                         \
+	int memory_##name(struct memory *m, uint64_t address, type *ret)                           \
+	{                                                                                          \
+		type value;                                                                        \
+		int r = memory_read(m, address, &value, sizeof(value));                            \
+                                                                                                   \
+		if (r == 0)                                                                        \
+			*ret = value;                                                              \
+		return r;                                                                          \
+	}
+READER(uint8_t, u8)
+READER(uint16_t, u16)
+READER(uint32_t, u32)
+READER(uint64_t, u64)
+#undef READER
+
+/* Pieces end where pages end: what lies behind the text may not be there. */
+int memory_string(struct memory *m, uint64_t address, size_t max, char **ret)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n = 0;
+
+	if (max == 0)
+		return -EINVAL;
+	text = xmalloc(max);
+	while (n < max - 1) {
+		size_t piece = MIN(PAGE_BYTES - (address + n) % PAGE_BYTES, (size_t)256);
+		const char *end;
+		int r;
+
+		piece = MIN(piece, max - 1 - n);
+		r = memory_read(m, address + n, text + n, piece);
+		if (r < 0)
+			return r;
+		end = memchr(text + n, '\0', piece);
+		if (end) {
+			*ret = TAKE_PTR(text);
+			return 0;
+		}
+		n += piece;
+	}
+	text[n] = '\0';
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
+/* ---- a live process ---- */
+
+struct process_memory {
+	struct memory memory;
+	int fd;
+};
+
+static int read_process(void *arg, uint64_t address, void *to, size_t n)
+{
+	const struct process_memory *p = arg;
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r;
+
+		if (address + done > INT64_MAX)
+			return -EFAULT;
+		r = pread64(p->fd, (char *)to + done, n - done, (off64_t)(address + done));
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return errno == EIO ? -EFAULT : -errno;
+		if (r == 0)
+			return -ESRCH; /* its memory is gone */
+		done += r;
+	}
+	return 0;
+}
+
+int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct process_memory **ret)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/mem", tgid);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	uint64_t start_ns;
+	struct process_memory *p;
+	int r;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	/* After opening: the descriptor stands for the memory of whoever has the number now. */
+	r = proc_start_boottime(tgid, &start_ns);
+	if (r < 0)
+		return r;
+	if (start_boottime_ns + START_GRAIN_NS < start_ns ||
+	    start_boottime_ns > start_ns + START_GRAIN_NS)
+		return -ESRCH;
+	p = xcalloc(1, sizeof(*p));
+	p->fd = TAKE_FD(fd);
+	p->memory = (struct memory){.read = read_process, .arg = p};
+	*ret = p;
+	return 0;
+}
+
+struct process_memory *process_memory_close(struct process_memory *p)
+{
+	if (p) {
+		close(p->fd);
+		free(p);
+	}
+	return NULL;
+}
+
+struct memory *process_memory(struct process_memory *p)
+{
+	p->memory.budget_bytes = MEMORY_BUDGET;
+	return &p->memory;
+}

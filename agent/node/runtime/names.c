@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of runtimes, and names of frames as they give them. */
+#include "node/runtime/internal.h"
+
+#include <stdlib.h>
+
+static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
+#define X(NAME, name) [PF_RUNTIME_##NAME] = &name##_runtime,
+	PF_RUNTIMES(X)
+#undef X
+};
+
+const struct runtime_ops *runtime_ops(enum pf_runtime_kind k)
+{
+	return (unsigned)k < ARRAY_SIZE(table) ? table[k] : NULL;
+}
+
+/* ---- names ---- */
+
+void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t line, bool inlined)
+{
+	if (n->n == RUNTIME_NAMES_MAX) {
+		free(name);
+		free(file);
+		return;
+	}
+	if ((n->n & (n->n - 1)) == 0) /* mostly one: grows at powers of two */
+		n->items = xrealloc(n->items, (n->n ? 2 * n->n : 1) * sizeof(*n->items));
+	n->items[n->n++] = (struct runtime_name){name, file, line, inlined};
+}
+
+void runtime_names_done(struct runtime_names *n)
+{
+	for (size_t i = 0; i < n->n; i++) {
+		free(n->items[i].name);
+		free(n->items[i].file);
+	}
+	free(n->items);
+	*n = (struct runtime_names){.kind = n->kind};
+}
+
+/* ---- troubles ---- */
+
+static const char *const troubles[_PF_TROUBLE_MAX] = {
+#define X(name, text) [PF_TROUBLE_##name] = text,
+	PF_TROUBLES(X)
+#undef X
+};
+
+const char *runtime_trouble_word(uint64_t trouble)
+{
+	return trouble < ARRAY_SIZE(troubles) ? troubles[trouble] : "unknown";
+}
+
+char *runtime_trouble_text(enum pf_runtime_kind k, uint64_t trouble)
+{
+	const struct runtime_ops *ops = runtime_ops(k);
+
+	return xasprintf("[%s: %s]", ops ? ops->name : "runtime", runtime_trouble_word(trouble));
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of the runtimes' frames of one exec of a process, by the words that the kernel sent: what is known,
+ * what was asked for, what could not be told.
+ */
+#include "node/stack/internal.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define NAMED_MAX	16384 /* places in code, of one process */
+#define ASKS_MAX	4096  /* at once */
+#define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
+#define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
+
+struct key { /* zeroed before use */
+	uint64_t words[2], caller_words[2];
+	uint8_t runtime, type, caller_type, has_caller;
+};
+struct entry {
+	struct key key;
+	bool known;
+	struct runtime_names names;
+	uint64_t again_ns; /* CLOCK_MONOTONIC; not known: when to ask (again) */
+	UT_hash_handle hh;
+};
+struct named {
+	struct entry *entries; /* oldest first */
+};
+
+struct named *named_new(void)
+{
+	return xcalloc(1, sizeof(struct named));
+}
+
+static void forget(struct named *n, struct entry *e)
+{
+	HASH_DEL(n->entries, e);
+	runtime_names_done(&e->names);
+	free(e);
+}
+
+struct named *named_free(struct named *n)
+{
+	struct entry *e, *next;
+
+	if (!n)
+		return NULL;
+	HASH_ITER (hh, n->entries, e, next)
+		forget(n, e);
+	free(n);
+	return NULL;
+}
+
+static bool is_asked(const struct raw_frame *f)
+{
+	return f->runtime && f->type != PF_TYPE_TROUBLE;
+}
+
+const struct raw_frame *named_caller(const struct raw_stack *stack, size_t i)
+{
+	const struct raw_frame *f = &stack->frames[i];
+	const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)f->runtime);
+
+	if (!ops || !ops->by_caller)
+		return NULL;
+	while (++i < stack->n)
+		if (stack->frames[i].runtime == f->runtime)
+			return is_asked(&stack->frames[i]) ? &stack->frames[i] : NULL;
+	return NULL;
+}
+
+static struct key key_of(const struct raw_frame *f, const struct raw_frame *caller)
+{
+	struct key k;
+
+	memset(&k, 0, sizeof(k)); /* padding is compared too */
+	memcpy(k.words, f->words, sizeof(k.words));
+	k.runtime = f->runtime;
+	k.type = f->type;
+	if (caller) {
+		memcpy(k.caller_words, caller->words, sizeof(k.caller_words));
+		k.caller_type = caller->type;
+		k.has_caller = 1;
+	}
+	return k;
+}
+
+static struct entry *find(struct named *n, const struct key *k)
+{
+	struct entry *e;
+
+	HASH_FIND(hh, n->entries, k, sizeof(*k), e);
+	return e;
+}
+
+static struct entry *find_or_make(struct named *n, const struct key *k)
+{
+	struct entry *e = find(n, k);
+
+	if (e)
+		return e;
+	if (HASH_COUNT(n->entries) >= NAMED_MAX) {
+		counter_add(counter("podflame_runtime_names_evicted_total", NULL, NULL), 1);
+		forget(n, n->entries);
+	}
+	e = xcalloc(1, sizeof(*e));
+	e->key = *k;
+	HASH_ADD(hh, n->entries, key, sizeof(e->key), e);
+	return e;
+}
+
+const struct runtime_names *named_find(struct named *n, const struct raw_frame *f,
+				       const struct raw_frame *caller)
+{
+	struct key k = key_of(f, caller);
+	struct entry *e = n ? find(n, &k) : NULL;
+	const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)f->runtime);
+
+	if (e && e->known)
+		return &e->names;
+	counter_add(counter(UNNAMED_COUNTER, "runtime", ops ? ops->name : "unknown"), 1);
+	return NULL;
+}
+
+static void want_page(struct names_wanted *w, uint64_t address)
+{
+	if (address && w->n_touch < ARRAY_SIZE(w->touch))
+		w->touch[w->n_touch++] = address;
+}
+
+static void want_frame(struct named *n, const struct raw_frame *f, const struct raw_frame *caller,
+		       struct names_wanted *w, uint64_t now_ns)
+{
+	struct key k = key_of(f, caller);
+	struct entry *e = find_or_make(n, &k);
+	struct runtime_ask *a;
+
+	if (e->known || now_ns < e->again_ns || w->n_asks >= ASKS_MAX)
+		return;
+	e->again_ns = now_ns + ASK_AGAIN_NS;
+	GROW(w->asks, w->n_asks, w->cap_asks);
+	a = &w->asks[w->n_asks++];
+	*a = (struct runtime_ask){
+		.kind = (enum pf_runtime_kind)f->runtime,
+		.frame = {f->type, f->words[0], f->words[1]},
+		.has_caller = caller != NULL,
+	};
+	if (caller)
+		a->caller =
+			(struct runtime_words){caller->type, caller->words[0], caller->words[1]};
+}
+
+void named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w)
+{
+	uint64_t now_ns = now_mono_ns();
+
+	for (size_t i = 0; i < stack->n; i++) {
+		const struct raw_frame *f = &stack->frames[i];
+
+		if (is_asked(f))
+			want_frame(n, f, named_caller(stack, i), w, now_ns);
+		else if (f->runtime && f->words[0] == PF_TROUBLE_READ)
+			want_page(w, f->words[1]);
+	}
+}
+
+static struct raw_frame raw_of(enum pf_runtime_kind kind, const struct runtime_words *w)
+{
+	return (struct raw_frame){.runtime = kind, .type = w->type, .words = {w->a, w->b}};
+}
+
+void named_take(struct named *n, struct names_wanted *w)
+{
+	for (size_t i = 0; i < w->n_asks; i++) {
+		struct runtime_ask *a = &w->asks[i];
+		struct raw_frame frame = raw_of(a->kind, &a->frame);
+		struct raw_frame caller = raw_of(a->kind, &a->caller);
+		struct key k = key_of(&frame, a->has_caller ? &caller : NULL);
+		struct entry *e = find(n, &k);
+
+		if (!e || e->known || a->error)
+			continue;
+		e->known = true;
+		e->names = a->names;
+		a->names = (struct runtime_names){0};
+	}
+}
+
+/* ---- what is asked for ---- */
+
+void wanted_read(struct names_wanted *w)
+{
+	int r = runtimes_resolve(w->runtimes, w->asks, w->n_asks);
+
+	for (size_t i = 0; r < 0 && i < w->n_asks; i++)
+		w->asks[i].error = r;
+	if (w->n_touch)
+		runtimes_touch(w->runtimes, w->touch, w->n_touch);
+}
+
+struct names_wanted *wanted_free(struct names_wanted *w)
+{
+	if (!w)
+		return NULL;
+	for (size_t i = 0; i < w->n_asks; i++)
+		runtime_names_done(&w->asks[i].names);
+	free(w->asks);
+	runtime_process_unref(w->runtimes);
+	free(w);
+	return NULL;
+}
