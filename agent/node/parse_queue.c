@@ -102,7 +102,7 @@ static void halve_costs(struct parse_queue *q)
 
 /* ---- the queue ---- */
 
-static struct wanted *wanted_free(struct wanted *w)
+static struct wanted *wanted_done(struct wanted *w)
 {
 	mappings_unref(w->m);
 	free(w->waiting);
@@ -225,7 +225,7 @@ static void parse_done(struct task *t)
 	get_cost(q, p->wanted->cgroup_id)->ns += p->ns;
 	for (size_t i = 0; i < p->wanted->n_waiting; i++)
 		q->fn(p->wanted->waiting[i], q->arg);
-	wanted_free(p->wanted);
+	wanted_done(p->wanted);
 	parse_queue_start(q);
 }
 
@@ -289,7 +289,7 @@ struct parse_queue *parse_queue_free(struct parse_queue *q)
 		return NULL;
 	HASH_ITER (hh, q->wanted, w, next_w) {
 		HASH_DEL(q->wanted, w);
-		wanted_free(w);
+		wanted_done(w);
 	}
 	HASH_ITER (hh, q->costs, c, next_c)
 		forget_cost(q, c);

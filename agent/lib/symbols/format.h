@@ -7,13 +7,14 @@
 
 #include "lib/symbols/symbols.h"
 
-#define INDEX_MAGIC	   "pfindex2"
+#define INDEX_MAGIC	   "pfindex3"
 #define INDEX_STRINGS_MAX  (64u << 20)
 #define INDEX_NAME_MAX	   16384 /* longer names are cut and end in "..." */
 #define INDEX_BUILD_ID_MAX 64
 #define INDEX_SYMBOLS_MAX  (4u << 20)
 #define INDEX_SEGMENTS_MAX 1024
 #define INDEX_WANTED_MAX   4096
+#define INDEX_MARKS_MAX	   4096
 
 struct index_segment {
 	uint64_t address, offset, bytes; /* bytes: of the file */
@@ -38,6 +39,11 @@ struct index_wanted {
 	uint32_t path, pad;
 };
 
+struct index_mark { /* sorted by name, then address */
+	uint64_t address, size;
+	uint32_t name, thread_local;
+};
+
 /* X(name, type, most). Sections are padded to 8 bytes. */
 #define INDEX_SECTIONS(X)                                                                          \
 	X(segments, struct index_segment, INDEX_SEGMENTS_MAX)                                      \
@@ -45,6 +51,7 @@ struct index_wanted {
 	X(inline_ranges, struct index_inline_range, 4u << 20)                                      \
 	X(inline_nodes, struct index_inline_node, 4u << 20)                                        \
 	X(wanted, struct index_wanted, INDEX_WANTED_MAX)                                           \
+	X(marks, struct index_mark, INDEX_MARKS_MAX)                                               \
 	X(pages, struct elf_page, 1u << 20)                                                        \
 	X(rows, struct pf_row, 16u << 20)                                                          \
 	X(rules, struct pf_rule, PF_RULES_MAX)
@@ -63,10 +70,9 @@ struct index_header {
 	uint32_t flags;		     /* enum elf_index_flag */
 	uint32_t debuglink, debuglink_crc;
 	uint32_t build_id_bytes;
-	uint32_t pad;
 	uint8_t build_id[INDEX_BUILD_ID_MAX];
 };
-_Static_assert(sizeof(struct index_header) == 8 + 4 * _INDEX_SECTIONS + 24 + INDEX_BUILD_ID_MAX,
+_Static_assert(sizeof(struct index_header) == 8 + 4 * _INDEX_SECTIONS + 20 + INDEX_BUILD_ID_MAX,
 	       "index");
 _Static_assert(sizeof(struct index_header) % 8 == 0, "index");
 _Static_assert(sizeof(struct index_segment) == 32, "index");
@@ -74,4 +80,5 @@ _Static_assert(sizeof(struct index_symbol) == 24, "index");
 _Static_assert(sizeof(struct index_inline_range) == 16, "index");
 _Static_assert(sizeof(struct index_inline_node) == 16, "index");
 _Static_assert(sizeof(struct index_wanted) == 16, "index");
+_Static_assert(sizeof(struct index_mark) == 24, "index");
 _Static_assert(sizeof(struct elf_page) == 16, "index");

@@ -87,6 +87,8 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		{ELF_INDEX_DWP, {"dwp", "its DWARF is in a .dwp package, which is not read"}},
 		{ELF_INDEX_NAMES_CUT,
 		 {"names_cut", "its .gnu_debugdata is damaged or over a limit"}},
+		{ELF_INDEX_MARKS_CUT,
+		 {"marks_cut", "it has more symbols that runtimes are told by than are kept"}},
 	};
 	size_t n = 0;
 
@@ -186,6 +188,19 @@ static bool inlines_valid(const struct elf_index *i)
 	return true;
 }
 
+static bool marks_valid(const struct elf_index *i)
+{
+	for (uint32_t k = 0; k < i->header->n[INDEX_marks]; k++) {
+		const struct index_mark *m = &i->marks[k];
+
+		if (m->name >= i->header->string_bytes || m->address + m->size < m->address)
+			return false;
+		if (k && strcmp(i->strings + m[-1].name, i->strings + m->name) > 0)
+			return false;
+	}
+	return true;
+}
+
 static bool rows_valid(const struct pf_row *rows, uint32_t n, uint32_t n_rules)
 {
 	if (rows[0].address != 0)
@@ -243,7 +258,7 @@ int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), voi
 	i->arg = arg;
 	i->header = data;
 	if (!place_sections(i) || !segments_valid(i) || !symbols_valid(i) || !inlines_valid(i) ||
-	    !tables_valid(i)) {
+	    !marks_valid(i) || !tables_valid(i)) {
 		elf_index_unref(i);
 		return -EBADMSG;
 	}
@@ -382,6 +397,41 @@ size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
 		node = x->parent;
 	}
 	return n;
+}
+
+size_t elf_index_n_marks(const struct elf_index *i)
+{
+	return i->header->n[INDEX_marks];
+}
+
+struct elf_mark elf_index_mark(const struct elf_index *i, size_t k)
+{
+	const struct index_mark *m = &i->marks[k];
+
+	return (struct elf_mark){
+		.name = i->strings + m->name,
+		.address = m->address,
+		.size = m->size,
+		.thread_local = m->thread_local != 0,
+	};
+}
+
+int elf_index_find_mark(const struct elf_index *i, const char *name, struct elf_mark *ret)
+{
+	size_t low = 0, high = elf_index_n_marks(i);
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (strcmp(i->strings + i->marks[middle].name, name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == elf_index_n_marks(i) || !streq(i->strings + i->marks[low].name, name))
+		return -ENOENT;
+	*ret = elf_index_mark(i, low);
+	return 0;
 }
 
 void elf_index_tables(const struct elf_index *i, struct elf_tables *ret)

@@ -49,6 +49,13 @@ static void look_up(const struct elf_index *i, size_t n)
 				abort();
 		(void)elf_index_mapping_address(i, offset, 4096, &address);
 	}
+	for (size_t k = 0; k < elf_index_n_marks(i); k++) {
+		struct elf_mark m = elf_index_mark(i, k), found;
+
+		if (strlen(m.name) > n || elf_index_find_mark(i, m.name, &found) < 0 ||
+		    !streq(found.name, m.name) || found.address + found.size < found.address)
+			abort();
+	}
 	for (size_t k = 0; k < elf_index_n_wanted(i); k++)
 		if (strlen(elf_index_wanted(i, k).path) > n)
 			abort();

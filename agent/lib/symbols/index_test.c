@@ -36,6 +36,7 @@ struct small_index {
 	struct index_symbol symbols[2];
 	struct index_inline_range range;
 	struct index_inline_node nodes[2];
+	struct index_mark marks[3];
 	struct elf_page page;
 	struct pf_row rows[2];
 	struct pf_rule rule;
@@ -50,6 +51,7 @@ static struct small_index valid_index(void)
 		.symbols = {{0x1000, 16, 1, 0, 0}, {0x1010, 16, 5, 12, 7}},
 		.range = {0x1004, 4, 1},
 		.nodes = {{1, 12, 3, 0}, {5, 12, 4, 1}},
+		.marks = {{0x1000, 4, 9, 0}, {0x20, 8, 1, 1}, {0x28, 8, 1, 0}},
 		.page = {.number = 0, .n_rows = 2},
 		.rows = {{0, PF_RULE_GAP}, {0x1000, 0}},
 		.rule = {.cfa_offset = 8},
@@ -61,6 +63,7 @@ static struct small_index valid_index(void)
 	x.header.n[INDEX_symbols] = 2;
 	x.header.n[INDEX_inline_ranges] = 1;
 	x.header.n[INDEX_inline_nodes] = 2;
+	x.header.n[INDEX_marks] = 3;
 	x.header.n[INDEX_pages] = 1;
 	x.header.n[INDEX_rows] = 2;
 	x.header.n[INDEX_rules] = 1;
@@ -98,7 +101,7 @@ static void lying_answers_are_refused(void **state)
 		change;                                                                            \
 		assert_int_equal(open_bytes(&x, sizeof(x)), -EBADMSG);                             \
 	} while (0)
-	REFUSED(x.header.magic[7] = '1');
+	REFUSED(x.header.magic[7] = '2');
 	REFUSED(x.header.n[INDEX_symbols] = 3);
 	REFUSED(x.header.n[INDEX_symbols] = UINT32_MAX);
 	REFUSED(x.header.n[INDEX_segments] = UINT32_MAX);
@@ -117,6 +120,9 @@ static void lying_answers_are_refused(void **state)
 	REFUSED(x.nodes[0].parent = 1); /* its own parent */
 	REFUSED(x.nodes[1].parent = 2);
 	REFUSED(x.nodes[1].name = 16);
+	REFUSED(x.marks[0].name = 16);
+	REFUSED(x.marks[0].name = 5); /* not sorted */
+	REFUSED(x.marks[2].size = UINT64_MAX);
 	REFUSED(x.page.n_rows = 0);
 	REFUSED(x.page.n_rows = 3);
 	REFUSED(x.page.first_row = 1);
@@ -135,6 +141,7 @@ static void index_answers_are_exact(void **state)
 	struct elf_index *i, *j;
 	struct elf_inline inlined[ELF_INLINES_MAX];
 	struct elf_tables tables;
+	struct elf_mark mark;
 	struct elf_symbol s;
 	int a = make_memfd(&x, sizeof(x)), b;
 
@@ -159,6 +166,17 @@ static void index_answers_are_exact(void **state)
 	assert_int_equal(tables.n_pages, 1);
 	assert_int_equal(tables.rows[1].rule, 0);
 	assert_string_equal(elf_index_build_id(i), "ab00");
+	assert_int_equal(elf_index_n_marks(i), 3);
+	assert_string_equal(elf_index_mark(i, 0).name, "ab");
+	assert_int_equal(elf_index_find_mark(i, "one", &mark), 0);
+	assert_int_equal(mark.address, 0x20); /* of two the first */
+	assert_int_equal(mark.size, 8);
+	assert_true(mark.thread_local);
+	assert_int_equal(elf_index_find_mark(i, "ab", &mark), 0);
+	assert_false(mark.thread_local);
+	assert_int_equal(elf_index_find_mark(i, "on", &mark), -ENOENT);
+	assert_int_equal(elf_index_find_mark(i, "two", &mark), -ENOENT);
+	assert_int_equal(elf_index_find_mark(i, "", &mark), -ENOENT);
 	x.symbols[1].size = 8;
 	b = make_memfd(&x, sizeof(x));
 	assert_int_equal(seal(b), 0);

@@ -61,7 +61,7 @@ struct elf_mark {
 	bool thread_local;
 };
 size_t elf_index_n_marks(const struct elf_index *i);
-struct elf_mark elf_index_mark(const struct elf_index *i, size_t k);
+struct elf_mark elf_index_mark(const struct elf_index *i, size_t k);	/* by name, then address */
 /* The first of this very name; -ENOENT. */
 int elf_index_find_mark(const struct elf_index *i, const char *name, struct elf_mark *ret);
 
@@ -92,13 +92,14 @@ enum elf_index_flag {
 	ELF_INDEX_DWO = 1 << 6,			/* split DWARF: elf_index_wanted says which files */
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
+	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
 };
 unsigned elf_index_flags(const struct elf_index *i);
 /* What users shall know that it lacks: a word for counters, a text for people. Both are constants. */
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 6
+#define ELF_LACKS_MAX 7
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Rows of PF_RULE_UNSUPPORTED. Looks at all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

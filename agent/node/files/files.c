@@ -300,6 +300,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	pthread_mutex_init(&f->debug.lock, NULL);
 	random_bytes(&f->seed, sizeof(f->seed));
 	f->main.config = f->debug.config = c->parser;
+	f->debug.config.marks = NULL;
 	f->self_exe = xstrdup(c->parser.self_exe);
 	f->main.config.self_exe = f->debug.config.self_exe = f->self_exe;
 	f->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;

@@ -71,6 +71,15 @@ struct flat_inlines {
 };
 enum parse_reason inlines_finish(struct inlines *x, struct flat_inlines *ret);
 
+/* ---- marks.c: what the parent asked for (parser_config.marks) ---- */
+struct mark;
+struct marks {
+	const char *const *patterns; /* NULL: none */
+	struct mark *items;
+	size_t n;
+	bool cut; /* a limit was met */
+};
+
 /* ---- elf.c: the file ---- */
 #define TEXTS_MAX 4096
 struct range {
@@ -90,6 +99,7 @@ struct elf_build {
 	struct inlines *inlines;
 	struct index_wanted *wanted;
 	size_t n_wanted, cap_wanted;
+	struct marks marks;
 	struct buf strings;  /* begins with one NUL: offset 0 is "" */
 	char *dwarf_names;   /* of symbols that only DWARF has */
 	Elf *debugdata;	     /* .gnu_debugdata: names of symbols lie in it */
@@ -124,6 +134,13 @@ enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_
 enum parse_reason build_symbols(struct elf_build *b);
 /* debugdata.c: .gnu_debugdata (xz) into b->symbols */
 enum parse_reason build_debugdata(struct elf_build *b);
+
+/* marks.c: a symbol of the file; its name stays where it is. Versions (@...) don't count. */
+void build_mark(struct elf_build *b, const GElf_Sym *y, const char *name);
+/* Texts of read-only data. */
+void build_mark_texts(struct elf_build *b);
+/* Sorted; names go to b->strings. */
+void marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n);
 
 /* ---- write.c ---- */
 enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_memfd);

@@ -47,25 +47,26 @@ static void place_fds(const struct parse_request *request, const int *got, size_
 		ret[i] = has >> i & 1 && next < n_got ? got[next++] : -1;
 }
 
-static enum parse_reason work(const struct parse_request *request, const int *got, size_t n_got,
-			      int *ret_memfd)
+static enum parse_reason work(const struct parse_request *request, char **marks, const int *got,
+			      size_t n_got, int *ret_memfd)
 {
 	int fds[PARSE_FDS_MAX];
 
 	if (n_got == 0)
 		return PARSE_IO;
 	if (request->what != PARSE_DEBUG)
-		return elf_to_index(got[0], request->max_index_bytes, ret_memfd);
+		return elf_to_index(got[0], (const char *const *)marks, request->max_index_bytes,
+				    ret_memfd);
 	place_fds(request, got, n_got, fds);
 	return elf_to_debug_index(fds, PARSE_FDS_MAX, request->max_index_bytes, ret_memfd);
 }
 
-static int answer(const struct parse_request *request, const int *fds, size_t n_fds)
+static int answer(const struct parse_request *request, char **marks, const int *fds, size_t n_fds)
 {
 	struct parse_reply reply = {.sequence = request->sequence};
 	_cleanup_close_ int memfd = -1;
 
-	reply.reason = work(request, fds, n_fds, &memfd);
+	reply.reason = work(request, marks, fds, n_fds, &memfd);
 	return parse_send(PARSE_SOCKET_FD, &reply, sizeof(reply), &memfd, memfd >= 0);
 }
 
@@ -73,8 +74,7 @@ int parse_child_main(int argc, char **argv)
 {
 	struct parse_reply ready = {0};
 
-	(void)argv;
-	if (argc != 2 || !is_socket(PARSE_SOCKET_FD)) {
+	if (argc < 2 || !is_socket(PARSE_SOCKET_FD)) {
 		log_err("%s is started by podflame itself, not by hand", PARSE_CHILD_VERB);
 		return 2;
 	}
@@ -93,7 +93,7 @@ int parse_child_main(int argc, char **argv)
 		if (parse_receive(PARSE_SOCKET_FD, &request, sizeof(request), fds, PARSE_FDS_MAX,
 				  &n_fds) < 0)
 			_exit(0);
-		r = answer(&request, fds, n_fds);
+		r = answer(&request, argc > 2 ? argv + 2 : NULL, fds, n_fds);
 		for (size_t i = 0; i < n_fds; i++)
 			close(fds[i]);
 		if (r < 0)

@@ -252,7 +252,7 @@ static bool compare_file(const char *path, bool with_symbols, struct compare *c)
 	struct code_gaps gaps;
 	int memfd;
 
-	if (fd < 0 || elf_to_index(fd, INDEX_BYTES_MAX, &memfd) != PARSE_OK)
+	if (fd < 0 || elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd) != PARSE_OK)
 		return false;
 	b = xcalloc(1, sizeof(*b));
 	*c = (struct compare){.b = b, .path = path};

@@ -9,6 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max);
 
+static const char *const marks[] = {"a", "b*", NULL};
+
 static void parse(const void *section, size_t n)
 {
 	const struct test_section s[] = {
@@ -17,7 +19,7 @@ static void parse(const void *section, size_t n)
 	struct elf_index *i;
 	int memfd;
 
-	if (elf_to_index(fd, 64 << 20, &memfd) != PARSE_OK)
+	if (elf_to_index(fd, marks, 64 << 20, &memfd) != PARSE_OK)
 		return;
 	if (elf_index_open(memfd, &i) < 0)
 		abort();

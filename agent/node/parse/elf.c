@@ -203,6 +203,8 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 
 		if (!gelf_getsym(data, i, &y))
 			return PARSE_DAMAGED;
+		if (b->marks.patterns)
+			build_mark(b, &y, elf_strptr(b->elf, s->sh_link, y.st_name));
 		if (!is_function(&y, s->sh_type == SHT_DYNSYM))
 			continue;
 		reason = add_symbol(b, &y, s->sh_link);
@@ -340,6 +342,7 @@ static void build_free(struct elf_build *b)
 	free(b->debugdata_bytes);
 	free(b->dwarf_names);
 	free(b->symbols.items);
+	free(b->marks.items);
 	free(b->wanted);
 	rows_free(b->rows);
 	inlines_free(b->inlines);
@@ -360,11 +363,14 @@ static enum parse_reason read_head(struct elf_build *b, int fd)
 	return reason;
 }
 
-enum parse_reason elf_to_index(int fd, uint64_t max_index_bytes, int *ret_memfd)
+enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
+			       int *ret_memfd)
 {
 	struct elf_build *b = build_new();
 	struct section s;
 	enum parse_reason reason = read_head(b, fd);
+
+	b->marks.patterns = marks;
 
 	if (!reason)
 		reason = build_symbols(b);
@@ -377,6 +383,7 @@ enum parse_reason elf_to_index(int fd, uint64_t max_index_bytes, int *ret_memfd)
 	if (!reason)
 		reason = build_code(b);
 	if (!reason) {
+		build_mark_texts(b);
 		read_debuglink(b);
 		if (build_section(b, ".debug_info", &s))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;

@@ -9,6 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
+static const char *const marks[] = {"_*", "a", "\"GCC: ", "\"a", NULL};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	_cleanup_close_ int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -16,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	int memfd;
 
 	if (fd < 0 || fd_write_all(fd, data, n) < 0 ||
-	    elf_to_index(fd, 64 << 20, &memfd) != PARSE_OK)
+	    elf_to_index(fd, marks, 64 << 20, &memfd) != PARSE_OK)
 		return 0;
 	if (elf_index_open(memfd, &i) < 0)
 		abort();

@@ -36,6 +36,9 @@ enum parse_reason {
 	_PARSE_REASON_MAX,
 };
 
+#define PARSE_MARKS_MAX 256 /* patterns */
+#define PARSE_MARK_HITS 64  /* of one pattern in a file */
+
 #define PARSE_SOCKET_FD 3 /* in the child */
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {
@@ -51,7 +54,8 @@ struct parse_reply { /* sequence 0: the child is ready, or why it is not */
 };
 
 /* Child: file -> sealed memfd. Links elfutils; call it elsewhere only from tests. */
-enum parse_reason elf_to_index(int fd, uint64_t max_index_bytes, int *ret_memfd);
+enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
+			       int *ret_memfd);
 /* fds: main, debug or -1, .dwo files or -1 each. */
 enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
 				     int *ret_memfd);

@@ -180,6 +180,120 @@ static void assembly_without_size_ends_at_its_neighbour(void **state)
 	parser_free(p);
 }
 
+/* ---- marks ---- */
+
+static const char marked[] =
+	"int plain = 7;\n"
+	"static __attribute__((used)) int hidden_one = 1, hidden_two = 2;\n"
+	"__thread long mine = 3;\n"
+	"const char text[] = \"$Version: Thing 5.4.6 $ and more\";\n"
+	"char written[] = \"$Version: Thing 9\";\n"
+	"extern int missing __attribute__((weak));\n"
+	"__attribute__((noinline)) int run(int x) { volatile int y = x; return y; }\n"
+	"int main(int c, char **v) { (void)v; return run(c) + plain + (int)mine + !!&missing; }\n";
+
+static const char *const marks[] = {
+	"plain", "hidden_*", "mine", "run", "missing", "\"$Version: Thing ", "printf", NULL,
+};
+
+static struct elf_index *index_of_marked(const char *name, const char *flags, const char *then)
+{
+	struct parser_config c = {.marks = marks};
+	struct parser *p;
+	struct elf_index *i;
+
+	compile(marked, name, flags);
+	if (then) {
+		_cleanup_free_ char *command = xasprintf("cd %s && %s", dir, then);
+
+		assert_int_equal(system(command), 0);
+	}
+	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_path(p, in_dir(name), &i), 0);
+	parser_free(p);
+	return i;
+}
+
+static struct elf_mark find_mark(const struct elf_index *i, const char *name)
+{
+	struct elf_mark m;
+
+	assert_int_equal(elf_index_find_mark(i, name, &m), 0);
+	return m;
+}
+
+static void marks_are_found_where_they_are(void **state)
+{
+	struct elf_index *i = index_of_marked("marked", "", NULL);
+	struct elf_mark m;
+
+	(void)state;
+	assert_int_equal(find_mark(i, "plain").address, nm_address(in_dir("marked"), "plain"));
+	assert_int_equal(find_mark(i, "plain").size, 4);
+	assert_int_equal(find_mark(i, "run").address, nm_address(in_dir("marked"), "run"));
+	assert_int_equal(find_mark(i, "hidden_one").address,
+			 nm_address(in_dir("marked"), "hidden_one"));
+	assert_false(find_mark(i, "plain").thread_local);
+	m = find_mark(i, "mine");
+	assert_true(m.thread_local);
+	assert_int_equal(m.address, 0); /* the only one of its image */
+	assert_int_equal(m.size, sizeof(long));
+	m = find_mark(i, "\"$Version: Thing ");
+	assert_int_equal(m.address, nm_address(in_dir("marked"), "text"));
+	assert_int_equal(m.size, strlen("$Version: Thing 5.4.6 $ and more"));
+	assert_int_equal(elf_index_find_mark(i, "missing", &m), -ENOENT);
+	assert_int_equal(elf_index_find_mark(i, "printf", &m), -ENOENT);
+	/* not one twice, and none of data that may change */
+	assert_int_equal(elf_index_n_marks(i), 6);
+	assert_false(elf_index_flags(i) & ELF_INDEX_MARKS_CUT);
+	elf_index_unref(i);
+}
+
+static void stripped_files_have_marks(void **state)
+{
+	struct elf_index *i = index_of_marked("bare_marked", "-shared -fPIC", "strip bare_marked");
+	struct elf_mark m;
+
+	(void)state;
+	assert_true(find_mark(i, "run").address != 0);
+	assert_true(find_mark(i, "mine").thread_local);
+	assert_int_equal(elf_index_find_mark(i, "hidden_one", &m), -ENOENT);
+	assert_int_equal(find_mark(i, "\"$Version: Thing ").size, 32);
+	elf_index_unref(i);
+	i = index_of_marked("headless", "-Wl,-z,separate-code",
+			    "strip headless && "
+			    "printf '\\0\\0\\0\\0\\0\\0\\0\\0' | "
+			    "dd of=headless bs=1 seek=40 conv=notrunc 2>/dev/null && "
+			    "printf '\\0\\0\\0\\0' | "
+			    "dd of=headless bs=1 seek=60 conv=notrunc 2>/dev/null");
+	assert_int_equal(elf_index_n_symbols(i), 0);
+	assert_int_equal(find_mark(i, "\"$Version: Thing ").size, 32);
+	elf_index_unref(i);
+}
+
+static void marks_of_a_file_have_a_limit(void **state)
+{
+	static const char source[] = "#define V(n) int hidden_##n;\n"
+				     "#define W(n) V(n##0) V(n##1) V(n##2) V(n##3) V(n##4)\n"
+				     "#define X(n) W(n##0) W(n##1) W(n##2) W(n##3) W(n##4)\n"
+				     "X(1) X(2) X(3) int plain; int main(void) { return 0; }\n";
+	struct parser_config c = {.marks = marks};
+	struct parser *p;
+	struct elf_index *i;
+
+	(void)state;
+	compile(source, "many_marks", "");
+	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_path(p, in_dir("many_marks"), &i), 0);
+	assert_int_equal(elf_index_n_marks(i), PARSE_MARK_HITS + 1);
+	assert_true(elf_index_flags(i) & ELF_INDEX_MARKS_CUT);
+	find_mark(i, "plain");
+	elf_index_unref(i);
+	parser_free(p);
+	c.marks = (const char *const[]){"", NULL};
+	assert_int_equal(parser_new(&c, &p), -EINVAL);
+}
+
 /* ---- choosing and flattening: known answers ---- */
 
 static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
@@ -569,6 +683,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(file_offsets_become_addresses),
 		cmocka_unit_test(stripped_file_guesses_nothing),
 		cmocka_unit_test(assembly_without_size_ends_at_its_neighbour),
+		cmocka_unit_test(marks_are_found_where_they_are),
+		cmocka_unit_test(stripped_files_have_marks),
+		cmocka_unit_test(marks_of_a_file_have_a_limit),
 		cmocka_unit_test(symbols_become_disjoint_parts),
 		cmocka_unit_test(truncated_files_cost_no_child),
 		cmocka_unit_test(wild_headers_are_survived),

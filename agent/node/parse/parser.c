@@ -27,6 +27,7 @@
 struct parser {
 	uint64_t timeout_ns;
 	size_t max_index_bytes;
+	char **argv; /* of a child: its verb and the marks */
 	char *self_exe;
 	pid_t pid; /* 0: no child */
 	int sock;
@@ -105,7 +106,6 @@ static void wait_backoff(const struct parser *p)
  * Ctrl-C is for the recorder, not for its child. */
 static int spawn(const struct parser *p, int child_sock, pid_t *ret_pid)
 {
-	char *argv[] = {"podflame", PARSE_CHILD_VERB, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
@@ -121,7 +121,7 @@ static int spawn(const struct parser *p, int child_sock, pid_t *ret_pid)
 	posix_spawnattr_setpgroup(&attr, 0);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, child_sock, PARSE_SOCKET_FD);
-	r = posix_spawn(ret_pid, p->self_exe, &actions, &attr, argv, environ);
+	r = posix_spawn(ret_pid, p->self_exe, &actions, &attr, p->argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);
 	return -r;
@@ -188,6 +188,21 @@ static int start_child(struct parser *p)
 	return 0;
 }
 
+static int make_argv(struct parser *p, const char *const *marks)
+{
+	size_t n = 0;
+
+	while (marks && marks[n])
+		if (!marks[n][0] || n++ == PARSE_MARKS_MAX)
+			return -EINVAL;
+	p->argv = xcalloc(n + 3, sizeof(*p->argv));
+	p->argv[0] = xstrdup("podflame");
+	p->argv[1] = xstrdup(PARSE_CHILD_VERB);
+	for (size_t i = 0; i < n; i++)
+		p->argv[i + 2] = xstrdup(marks[i]);
+	return 0;
+}
+
 int parser_new(const struct parser_config *c, struct parser **ret)
 {
 	struct parser *p = xcalloc(1, sizeof(*p));
@@ -197,7 +212,9 @@ int parser_new(const struct parser_config *c, struct parser **ret)
 	p->max_index_bytes = c->max_index_bytes ? c->max_index_bytes : DEFAULT_INDEX_BYTES;
 	p->self_exe = xstrdup(c->self_exe ? c->self_exe : "/proc/self/exe");
 	p->sock = -1;
-	r = start_child(p);
+	r = make_argv(p, c->marks);
+	if (r == 0)
+		r = start_child(p);
 	if (r < 0) {
 		parser_free(p);
 		return r;
@@ -210,6 +227,9 @@ struct parser *parser_free(struct parser *p)
 {
 	if (p) {
 		end_child(p);
+		for (char **a = p->argv; a && *a; a++)
+			free(*a);
+		free(p->argv);
 		free(p->self_exe);
 		free(p);
 	}

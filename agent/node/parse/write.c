@@ -93,7 +93,8 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 	struct index_symbol *symbols = NULL;
 	struct paged_rows rows = {0};
 	struct flat_inlines inlines = {0};
-	size_t n_symbols = 0;
+	struct index_mark *marks = NULL;
+	size_t n_symbols = 0, n_marks = 0;
 	enum parse_reason reason;
 
 	reason = symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
@@ -103,6 +104,7 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	if (!reason)
 		reason = inlines_finish(b->inlines, &inlines);
+	marks_finish(b, &marks, &n_marks);
 	if (!reason) {
 		const struct arrays a = {{
 			[INDEX_segments] = b->segments,
@@ -110,6 +112,7 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 			[INDEX_inline_ranges] = inlines.ranges,
 			[INDEX_inline_nodes] = inlines.nodes,
 			[INDEX_wanted] = b->wanted,
+			[INDEX_marks] = marks,
 			[INDEX_pages] = rows.pages,
 			[INDEX_rows] = rows.rows,
 			[INDEX_rules] = rows.rules,
@@ -121,12 +124,14 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 		n[INDEX_inline_ranges] = inlines.n_ranges;
 		n[INDEX_inline_nodes] = inlines.n_nodes;
 		n[INDEX_wanted] = b->n_wanted;
+		n[INDEX_marks] = n_marks;
 		n[INDEX_pages] = rows.n_pages;
 		n[INDEX_rows] = rows.n_rows;
 		n[INDEX_rules] = rows.n_rules;
 		reason = write_index(b, &a, max_bytes, ret_memfd);
 	}
 	free(symbols);
+	free(marks);
 	free(rows.pages);
 	free(rows.rows);
 	free(inlines.ranges);

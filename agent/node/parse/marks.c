@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Marks: the symbols and texts of a file that tell which runtimes it has and where their structures are.
+ * The patterns are the parent's; what matches them is the file's, so it has limits.
+ */
+#include "node/parse/build.h"
+
+#include <stdlib.h>
+
+#define TEXT_BYTES_MAX (1ull << 30) /* looked at, of one file: hostile sections may overlap */
+
+struct mark {
+	struct index_mark m;
+	const char *name;
+	size_t name_n; /* of a symbol: without its version */
+	size_t pattern;
+};
+
+static int compare_marks(const void *left, const void *right)
+{
+	const struct mark *a = left, *b = right;
+	int r = memcmp(a->name, b->name, MIN(a->name_n, b->name_n));
+
+	if (r)
+		return r;
+	if (a->name_n != b->name_n)
+		return a->name_n < b->name_n ? -1 : 1;
+	return a->m.address < b->m.address ? -1 : a->m.address > b->m.address;
+}
+
+/* .symtab repeats what .dynsym has. */
+static bool room_for(struct marks *x, const struct mark *new)
+{
+	size_t hits = 0;
+
+	for (size_t i = 0; i < x->n; i++) {
+		if (x->items[i].pattern != new->pattern)
+			continue;
+		if (compare_marks(&x->items[i], new) == 0)
+			return false;
+		hits++;
+	}
+	if (hits < PARSE_MARK_HITS && x->n < INDEX_MARKS_MAX)
+		return true;
+	x->cut = true;
+	return false;
+}
+
+static void add(struct marks *x, struct mark new)
+{
+	if (new.m.address + new.m.size < new.m.address || new.name_n > INDEX_NAME_MAX ||
+	    !room_for(x, &new))
+		return;
+	if (!x->items)
+		x->items = xcalloc(INDEX_MARKS_MAX, sizeof(*x->items));
+	x->items[x->n++] = new;
+}
+
+/* Of a symbol's name; texts are no symbols. */
+static bool matches(const char *pattern, const char *name, size_t n)
+{
+	size_t stem;
+
+	if (pattern[0] != name[0]) /* most of them */
+		return false;
+	stem = strlen(pattern);
+	if (pattern[stem - 1] == '*')
+		return n >= stem - 1 && memcmp(pattern, name, stem - 1) == 0;
+	return n == stem && memcmp(pattern, name, n) == 0;
+}
+
+static bool has_address(const GElf_Sym *y)
+{
+	switch (GELF_ST_TYPE(y->st_info)) {
+	case STT_NOTYPE:
+	case STT_OBJECT:
+	case STT_FUNC:
+	case STT_TLS:
+	case STT_GNU_IFUNC:
+		return y->st_shndx != SHN_UNDEF && y->st_shndx != SHN_COMMON &&
+		       y->st_shndx != SHN_ABS;
+	default:
+		return false;
+	}
+}
+
+void build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
+{
+	struct marks *x = &b->marks;
+	size_t n;
+
+	if (!name || !*name || !has_address(y))
+		return;
+	n = strcspn(name, "@");
+	for (size_t i = 0; x->patterns[i]; i++) {
+		if (!matches(x->patterns[i], name, n))
+			continue;
+		add(x, (struct mark){
+			       .m = {.address = y->st_value,
+				     .size = y->st_size,
+				     .thread_local = GELF_ST_TYPE(y->st_info) == STT_TLS},
+			       .name = name,
+			       .name_n = n,
+			       .pattern = i,
+		       });
+		return;
+	}
+}
+
+/* A text reaches to its NUL. */
+static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, size_t n,
+		      uint64_t address)
+{
+	const char *quoted = b->marks.patterns[pattern], *text = quoted + 1;
+	size_t text_n = strlen(text), hits = 0;
+	const uint8_t *at = data, *end = data + n;
+
+	while (text_n && hits++ <= PARSE_MARK_HITS && (at = memmem(at, end - at, text, text_n))) {
+		add(&b->marks, (struct mark){
+				       .m = {.address = address + (at - data),
+					     .size = strnlen((const char *)at, end - at)},
+				       .name = quoted,
+				       .name_n = text_n + 1,
+				       .pattern = pattern,
+			       });
+		at += text_n;
+	}
+}
+
+static void find_texts(struct elf_build *b, const uint8_t *data, size_t n, uint64_t address,
+		       uint64_t *left)
+{
+	for (size_t i = 0; b->marks.patterns[i]; i++) {
+		if (b->marks.patterns[i][0] != '"')
+			continue;
+		if (n > *left) {
+			b->marks.cut = true;
+			return;
+		}
+		*left -= n;
+		find_text(b, i, data, n, address);
+	}
+}
+
+static bool is_constant(const GElf_Shdr *s)
+{
+	return s->sh_type == SHT_PROGBITS && (s->sh_flags & SHF_ALLOC) &&
+	       !(s->sh_flags & (SHF_WRITE | SHF_EXECINSTR | SHF_COMPRESSED));
+}
+
+void build_mark_texts(struct elf_build *b)
+{
+	uint64_t left = TEXT_BYTES_MAX;
+	Elf_Scn *section = NULL;
+	bool sections = false;
+	size_t n;
+
+	if (!b->marks.patterns)
+		return;
+	while ((section = elf_nextscn(b->elf, section))) {
+		GElf_Shdr s;
+		const uint8_t *data;
+
+		if (!gelf_getshdr(section, &s))
+			break;
+		sections = true;
+		if (is_constant(&s) && (data = build_bytes(b, s.sh_addr, &n)))
+			find_texts(b, data, MIN(n, s.sh_size), s.sh_addr, &left);
+	}
+	/* Without section headers: wherever it may be. */
+	for (size_t i = 0; !sections && i < b->n_segments; i++) {
+		const uint8_t *data = build_bytes(b, b->segments[i].address, &n);
+
+		if (data)
+			find_texts(b, data, n, b->segments[i].address, &left);
+	}
+}
+
+void marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n)
+{
+	struct marks *x = &b->marks;
+
+	if (x->cut)
+		b->header.flags |= ELF_INDEX_MARKS_CUT;
+	if (!x->n)
+		return;
+	qsort(x->items, x->n, sizeof(*x->items), compare_marks);
+	*ret = xcalloc(x->n, sizeof(**ret));
+	*ret_n = x->n;
+	for (size_t i = 0; i < x->n; i++) {
+		bool again =
+			i && x->items[i].name_n == x->items[i - 1].name_n &&
+			memcmp(x->items[i].name, x->items[i - 1].name, x->items[i].name_n) == 0;
+
+		(*ret)[i] = x->items[i].m;
+		(*ret)[i].name =
+			again ? (*ret)[i - 1].name
+			      : strings_put(&b->strings, x->items[i].name, x->items[i].name_n);
+	}
+}
