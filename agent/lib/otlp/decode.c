@@ -343,7 +343,7 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 {
 	struct sample_attrs s = {.cpu = -1, .count = -1};
 	struct batch *b = rd->d->batch;
-	uint32_t stack = STACK_NONE;
+	uint32_t stack = STACK_NONE, link = 0;
 	struct profile_sample *out;
 	const struct attr *a;
 	struct profile *p;
@@ -360,6 +360,8 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 	if (r < 0)
 		return r;
 	r = otlp_decode_stack(rd->d, in->stack_index, path, &stack);
+	if (r >= 0)
+		r = otlp_decode_link(rd->d, in->link_index, path, &link);
 	if (r < 0)
 		return r;
 	if (!sample_value(rd, in, &value))
@@ -377,6 +379,7 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 	out->process_comm = batch_str(b, s.process_comm);
 	out->main_thread = s.main_thread;
 	out->cpu = s.cpu;
+	out->link = link;
 	return 0;
 }
 

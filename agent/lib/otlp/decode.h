@@ -50,6 +50,8 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
 		      struct attr *ret);
 int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
+/* *ret is 0 for a link without ids, and for those over BATCH_MAX_LINKS, which are counted. */
+int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
 /* Fills a zeroed *ret. */
 int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
 			 struct decode_resource *ret);

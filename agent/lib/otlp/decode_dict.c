@@ -192,11 +192,31 @@ static int check_stacks(struct decoder *d)
 	return r;
 }
 
+/* An id may be missing. */
+static int check_links(struct decoder *d)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < d->dict->n_link_table && r >= 0; i++) {
+		const Otlp__Link *l = d->dict->link_table[i];
+		char path[80];
+
+		snprintf(path, sizeof(path), "dictionary.link_table[%zu]", i);
+		if (l->trace_id.len &&
+		    l->trace_id.len != sizeof(((struct profile_link *)0)->trace_id))
+			r = otlp_decode_wrong(d, -EBADMSG, path, "trace_id is not 16 bytes");
+		else if (l->span_id.len &&
+			 l->span_id.len != sizeof(((struct profile_link *)0)->span_id))
+			r = otlp_decode_wrong(d, -EBADMSG, path, "span_id is not 8 bytes");
+	}
+	return r;
+}
+
 int otlp_decode_dictionary(struct decoder *d, const Otlp__ProfilesDictionary *dict)
 {
-	static int (*const checks[])(struct decoder *) = {check_strings,   check_attrs,
-							  check_mappings,  check_functions,
-							  check_locations, check_stacks};
+	static int (*const checks[])(struct decoder *) = {
+		check_strings,	 check_attrs,  check_mappings, check_functions,
+		check_locations, check_stacks, check_links};
 	int r = 0;
 
 	d->dict = dict;
@@ -330,5 +350,30 @@ int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32
 			return r;
 	}
 	*ret = d->stacks[index];
+	return 0;
+}
+
+int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_t *ret)
+{
+	static const struct profile_link none;
+	struct profile_link l = none;
+	const Otlp__Link *row;
+	int r;
+
+	if (index == 0) { /* "none" also where there is no table */
+		*ret = 0;
+		return 0;
+	}
+	r = check_index(d, index, d->dict ? d->dict->n_link_table : 0, path, "link_table");
+	if (r < 0)
+		return r;
+	row = d->dict->link_table[index];
+	if (row->trace_id.len)
+		memcpy(l.trace_id, row->trace_id.data, sizeof(l.trace_id));
+	if (row->span_id.len)
+		memcpy(l.span_id, row->span_id.data, sizeof(l.span_id));
+	*ret = 0;
+	if (memcmp(&l, &none, sizeof(l)) != 0 && batch_link(d->batch, &l, ret) < 0)
+		counter_add(counter("podflame_links_dropped_total", "reason", "request"), 1);
 	return 0;
 }

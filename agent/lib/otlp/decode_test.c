@@ -29,7 +29,6 @@ struct foreign {
 	Otlp__Line line, *lines[1];
 	Otlp__KeyValueAndUnit attrs[8], *attr_ptrs[8];
 	Otlp__Stack stacks[2], *stack_ptrs[2];
-	Otlp__Link link, *links[1];
 	int32_t sample_attrs[2][3], frame_attrs[2][1], mapping_attrs[1], locations_of_stack[2];
 	int64_t values[1];
 	uint64_t timestamps[3];
@@ -329,6 +328,47 @@ static void test_index_out_of_range(void **state)
 	}
 }
 
+static void test_links(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	uint8_t trace[16] = {0xa1, [15] = 0xaf}, span[8] = {0xb1, [7] = 0xb8};
+	Otlp__Link none = OTLP__LINK__INIT, row = OTLP__LINK__INIT, *rows[] = {&none, &row};
+	const struct profile_sample *s;
+	struct foreign f;
+
+	foreign_init(&f);
+	f.dict.link_table = rows;
+	f.dict.n_link_table = 2;
+	f.samples[1].link_index = 1;
+	row.trace_id = (ProtobufCBinaryData){sizeof(trace), trace};
+	row.span_id = (ProtobufCBinaryData){sizeof(span), span};
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_links, 1);
+	assert_int_equal(b->profiles[0]->samples[0].link, 0);
+	s = &b->profiles[b->n_profiles - 1]->samples[b->profiles[b->n_profiles - 1]->n_samples - 1];
+	assert_int_equal(s->link, 1);
+	assert_memory_equal(b->links[0].trace_id, trace, sizeof(trace));
+	assert_memory_equal(b->links[0].span_id, span, sizeof(span));
+
+	row.span_id.len = 0; /* a trace alone is one, nothing at all is none */
+	b = batch_free(b);
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_links, 1);
+	row.trace_id.len = 0;
+	b = batch_free(b);
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_links, 0);
+
+	row.trace_id.len = 15;
+	assert_refused(&f, "dictionary.link_table[1]");
+	row.trace_id.len = 16;
+	f.samples[1].link_index = 2;
+	assert_refused(&f, "resource_profiles[0].scope_profiles[0].profiles[0].samples[1]");
+	f.samples[1].link_index = -1;
+	assert_refused(&f, "resource_profiles[0].scope_profiles[0].profiles[0].samples[1]");
+}
+
 static void test_bad_values(void **state)
 {
 	(void)state;
@@ -554,6 +594,7 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_unsupported_event_is_counted),
 		cmocka_unit_test(test_index_out_of_range),
+		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_long_texts),
 		cmocka_unit_test(test_deep_stack_is_cut_with_a_marker),

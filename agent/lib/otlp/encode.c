@@ -125,6 +125,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
+	out->link_index = (int32_t)s->link; /* row 0 of the table is "none", too */
 	if (s->thread_comm)
 		attrs[n++] = otlp_put_attr(e, ATTR_THREAD, s->thread_comm, NULL);
 	if (s->main_thread)

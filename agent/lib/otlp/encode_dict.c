@@ -221,6 +221,24 @@ void **otlp_encode_rows(struct encoder *e, const struct ids *t, void *row0, size
 	return rows;
 }
 
+/* Rows are the batch's links in their order. */
+static Otlp__Link **make_links(struct encoder *e, size_t *ret_n)
+{
+	const struct batch *b = e->batch;
+	Otlp__Link **rows = otlp_pool_alloc(&e->pool, (b->n_links + 1) * sizeof(*rows));
+
+	rows[0] = NEW(e, Link, link);
+	for (size_t i = 0; i < b->n_links; i++) {
+		struct profile_link *l = &b->links[i];
+		Otlp__Link *row = rows[i + 1] = NEW(e, Link, link);
+
+		row->trace_id = (ProtobufCBinaryData){sizeof(l->trace_id), l->trace_id};
+		row->span_id = (ProtobufCBinaryData){sizeof(l->span_id), l->span_id};
+	}
+	*ret_n = b->n_links + 1;
+	return rows;
+}
+
 Otlp__ProfilesDictionary *otlp_encode_dictionary(struct encoder *e)
 {
 	Otlp__ProfilesDictionary *d = NEW(e, ProfilesDictionary, profiles_dictionary);
@@ -235,8 +253,7 @@ Otlp__ProfilesDictionary *otlp_encode_dictionary(struct encoder *e)
 		e, &e->attrs, NEW(e, KeyValueAndUnit, key_value_and_unit), &d->n_attribute_table);
 	d->string_table = (char **)otlp_encode_rows(e, &e->strings, otlp_pool_str(&e->pool, ""),
 						    &d->n_string_table);
-	d->link_table = (Otlp__Link **)otlp_encode_rows(e, &(struct ids){0}, NEW(e, Link, link),
-							&d->n_link_table);
+	d->link_table = make_links(e, &d->n_link_table);
 	e->stack_rows[-1] = NEW(e, Stack, stack);
 	d->stack_table = &e->stack_rows[-1];
 	d->n_stack_table = e->n_stack_rows + 1;

@@ -128,6 +128,10 @@ static void samples_equal(const struct batch *ab, const struct profile *a, const
 		text_equal(s->process_comm, t->process_comm);
 		text_equal(s->thread_comm, t->thread_comm);
 		stacks_equal(ab, s->stack, bb, t->stack);
+		assert_int_equal(!s->link, !t->link);
+		if (s->link)
+			assert_memory_equal(&ab->links[s->link - 1], &bb->links[t->link - 1],
+					    sizeof(struct profile_link));
 	}
 }
 
@@ -239,6 +243,11 @@ static void random_profile(struct batch *b)
 		s->main_thread = random_below(2);
 		s->thread_comm = batch_str(b, pick(comms, 4));
 		s->process_comm = batch_str(b, pick(comms, 4));
+		if (random_below(2)) {
+			struct profile_link l = {{1, (uint8_t)random_below(3)}, {2}};
+
+			assert_int_equal(batch_link(b, &l, &s->link), 0);
+		}
 	}
 	if (random_below(2))
 		profile_lose(b, p, "ring_full", random_below(3), random_below(3));
@@ -336,6 +345,34 @@ static void test_says_what_collectors_read(void **state)
 	otlp__export_profiles_service_request__free_unpacked(req, NULL);
 }
 
+/* A consumer of OTLP finds the ids behind the sample's link_index; row 0 is none. */
+static void test_links_are_rows_of_the_dictionary(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_buf_ struct buf bytes = {0};
+	const struct profile_link l = {"0123456789abcde", "1234567"};
+	Otlp__ExportProfilesServiceRequest *req;
+	const Otlp__ProfilesDictionary *d;
+	const Otlp__Profile *p;
+
+	assert_int_equal(batch_link(b, &l, &b->profiles[0]->samples[1].link), 0);
+	assert_int_equal(otlp_encode(b, &bytes), 0);
+	req = otlp__export_profiles_service_request__unpack(NULL, bytes.len, (uint8_t *)bytes.data);
+	assert_non_null(req);
+	d = req->dictionary;
+	p = req->resource_profiles[0]->scope_profiles[0]->profiles[0];
+	assert_int_equal(d->n_link_table, 2);
+	assert_int_equal(d->link_table[0]->trace_id.len, 0);
+	assert_int_equal(p->samples[0]->link_index, 0);
+	assert_int_equal(p->samples[1]->link_index, 1);
+	assert_int_equal(d->link_table[1]->trace_id.len, 16);
+	assert_memory_equal(d->link_table[1]->trace_id.data, l.trace_id, 16);
+	assert_int_equal(d->link_table[1]->span_id.len, 8);
+	assert_memory_equal(d->link_table[1]->span_id.data, l.span_id, 8);
+	otlp__export_profiles_service_request__free_unpacked(req, NULL);
+}
+
 /*
  * The same bytes were read by pdata/pprofile v0.150.0 (see docs/otlp.md): another
  * hash means another wire form, or another version of the messages.
@@ -391,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_round_trip_random),
 		cmocka_unit_test(test_says_what_collectors_read),
+		cmocka_unit_test(test_links_are_rows_of_the_dictionary),
 		cmocka_unit_test(test_known_answer),
 		cmocka_unit_test(test_bad_text_is_replaced),
 		cmocka_unit_test(test_too_large_for_the_buffer),

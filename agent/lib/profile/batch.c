@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches: an arena with three interning tables (strings, frames, stacks), all
+ * Batches: an arena with four interning tables (strings, frames, stacks, links), all
  * open addressing over pointers into the arena, freed at once.
  */
 #include "lib/profile/profile.h"
@@ -27,10 +27,15 @@ struct interned_stack {
 	struct stack_ref ref;
 };
 
+struct interned_link {
+	struct profile_link link;
+	uint32_t index;
+};
+
 struct batch_arena {
 	struct chunk *chunks;
 	size_t bytes;
-	struct table strings, frames, stacks;
+	struct table strings, frames, stacks, links;
 	uint64_t seed;
 };
 
@@ -142,9 +147,11 @@ struct batch *batch_free(struct batch *b)
 	table_done(&b->arena->strings);
 	table_done(&b->arena->frames);
 	table_done(&b->arena->stacks);
+	table_done(&b->arena->links);
 	free(b->arena);
 	free(b->profiles);
 	free(b->stacks);
+	free(b->links);
 	free(b);
 	return NULL;
 }
@@ -258,6 +265,32 @@ int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint3
 		b->stacks[b->n_stacks++] = s->ref;
 	}
 	*ret_index = s->index;
+	return 0;
+}
+
+static bool link_equal(const void *entry, const void *key, size_t n)
+{
+	return memcmp(&((const struct interned_link *)entry)->link, key, n) == 0;
+}
+
+int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link)
+{
+	struct batch_arena *a = b->arena;
+	uint64_t hash = hash_bytes(l, sizeof(*l), a->seed);
+	struct interned_link *found;
+	size_t slot;
+
+	found = table_find(a, &a->links, hash, link_equal, l, sizeof(*l), &slot);
+	if (!found) {
+		if (b->n_links == BATCH_MAX_LINKS)
+			return -E2BIG;
+		found = arena_alloc(a, sizeof(*found));
+		*found = (struct interned_link){*l, (uint32_t)b->n_links};
+		table_put(&a->links, slot, hash, found);
+		GROW(b->links, b->n_links, b->cap_links);
+		b->links[b->n_links++] = *l;
+	}
+	*ret_link = found->index + 1;
 	return 0;
 }
 

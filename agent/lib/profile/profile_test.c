@@ -111,6 +111,32 @@ static void test_batch_grows_and_refuses(void **state)
 	assert_int_equal(index, 4999);
 }
 
+static void test_links_are_interned_and_limited(void **state)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	struct profile_link l = {{1}, {2}};
+	uint32_t first, again = 0, other;
+
+	(void)state;
+	assert_int_equal(batch_link(b, &l, &first), 0);
+	assert_int_equal(first, 1);
+	assert_int_equal(batch_link(b, &l, &again), 0);
+	assert_int_equal(again, 1);
+	for (uint32_t i = 1; i < BATCH_MAX_LINKS; i++) {
+		memcpy(l.span_id, &i, sizeof(i));
+		l.span_id[7] = 1;
+		assert_int_equal(batch_link(b, &l, &other), 0);
+		assert_int_equal(other, i + 1);
+	}
+	l.trace_id[5] = 1;
+	assert_int_equal(batch_link(b, &l, &other), -E2BIG);
+	l = (struct profile_link){{1}, {2}};
+	assert_int_equal(batch_link(b, &l, &again), 0);
+	assert_int_equal(again, 1);
+	assert_int_equal(b->n_links, BATCH_MAX_LINKS);
+	assert_memory_equal(&b->links[0], &l, sizeof(l));
+}
+
 static void test_tags_are_sorted_and_replaced(void **state)
 {
 	_cleanup_(batch_freep) struct batch *b = batch_new();
@@ -187,6 +213,7 @@ int main(void)
 		cmocka_unit_test(test_marker_does_not_hide_the_outermost_frame),
 		cmocka_unit_test(test_batch_interns),
 		cmocka_unit_test(test_batch_grows_and_refuses),
+		cmocka_unit_test(test_links_are_interned_and_limited),
 		cmocka_unit_test(test_tags_are_sorted_and_replaced),
 		cmocka_unit_test(test_losses_add_up_by_reason),
 		cmocka_unit_test(test_profile_id_is_sha256),
