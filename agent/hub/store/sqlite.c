@@ -12,9 +12,16 @@
 #include <unistd.h>
 
 #define FILE_NAME	"profiles.sqlite"
-#define SCHEMA_VERSION	1
+#define SCHEMA_VERSION	2
 #define BUSY_MS		5000
 #define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
+
+/* Since version 2: samples taken in a call, beside the same ones in `samples`. */
+#define LINKS_SCHEMA                                                                               \
+	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"    \
+	" cpu INT, value INT NOT NULL, n INT NOT NULL,"                                            \
+	" PRIMARY KEY(trace, span, event, series, time, stack, cpu)) WITHOUT ROWID;"               \
+	"CREATE INDEX links_time ON links(time);"
 
 static const char schema[] =
 	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
@@ -40,7 +47,7 @@ static const char schema[] =
 	" PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
 	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
 	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
-	"CREATE INDEX losses_time ON losses(time);"
+	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA
 	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
 
 static const char *const statements[_ST_MAX] = {
@@ -72,6 +79,9 @@ static const char *const statements[_ST_MAX] = {
 	[ST_SAMPLE_PUT] = "INSERT INTO samples(event, series, time, stack, cpu, value, n) "
 			  "VALUES(?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
 			  "value=value+excluded.value, n=n+excluded.n",
+	[ST_LINK_PUT] = "INSERT INTO links(trace, span, event, series, time, stack, cpu, value, n) "
+			"VALUES(?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
+			"value=value+excluded.value, n=n+excluded.n",
 	[ST_LOSS_PUT] = "INSERT INTO losses(time, start_s, event, series, reason, n, time_ns) "
 			"VALUES(?,?,?,?,?,?,?)",
 };
@@ -169,6 +179,19 @@ static int schema_make(sqlite3 *db)
 	return r ? r : sq_exec(db, version);
 }
 
+/* A file of the version before gets what is new. */
+static int schema_raise(sqlite3 *db, int64_t *version)
+{
+	int r;
+
+	if (*version != 1)
+		return 0;
+	r = sq_exec(db, "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT");
+	if (!r)
+		*version = 2;
+	return r;
+}
+
 /* Damaged pages are better found now than by the first query. */
 static int quick_check(sqlite3 *db)
 {
@@ -195,6 +218,8 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 
 	if (!r)
 		r = sq_int(s->writer, "SELECT COUNT(*) FROM sqlite_schema", &tables);
+	if (!r)
+		r = schema_raise(s->writer, &version);
 	if (!r && version == 0 && tables == 0)
 		r = schema_make(s->writer);
 	else if (!r && version != SCHEMA_VERSION)

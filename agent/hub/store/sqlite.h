@@ -30,6 +30,7 @@ enum writer_statement {
 	ST_PROFILE_PUT,
 	ST_PROFILE_GET,
 	ST_SAMPLE_PUT,
+	ST_LINK_PUT,
 	ST_LOSS_PUT,
 	_ST_MAX,
 };
@@ -53,7 +54,7 @@ int sq_exec(sqlite3 *db, const char *sql);
 int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
 int sq_run(sqlite3_stmt *st);
-void sq_finalize(sqlite3_stmt **st); /* for _cleanup_ */
+void sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
 void sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
 void sq_disconnect(struct sqlite_store *s);
 int sq_connect(struct sqlite_store *s, struct field_error *reterr);
@@ -109,15 +110,19 @@ struct where {
 	/* Rows of `samples` are not at hand (losses, profiles): their tags compare as
 	 * unknown, and an unknown answer counts as a match. */
 	bool series_only;
+	bool links;	    /* `sa` is a row of links: it has trace and span */
 	bool needs_samples; /* out: some tag is one of samples */
 };
 void where_done(struct where *w);
 void where_text(struct where *w, const char *sql);
-void where_int(struct where *w, int64_t value);	 /* "?" and its value */
+void where_int(struct where *w, int64_t value); /* "?" and its value */
 void where_str(struct where *w, const char *value);
 /* The SQL value of a tag; NULL when a row has none. */
 void where_tag(struct where *w, const char *tag);
 /* " AND ..." for app_services, allowed namespaces and the predicate; series is `se`. */
 void where_selection(struct where *w, const struct selection *sel);
+/* Tags that only rows of `links` have; whether a selection names one of them. */
+bool where_is_link_tag(const char *tag);
+bool where_wants_links(const struct selection *sel);
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp */

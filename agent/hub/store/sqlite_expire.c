@@ -6,12 +6,16 @@
  */
 #include "hub/store/sqlite.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define MAX_ROUNDS    30    /* tenths: 0.9^30 leaves 4 % */
 #define VACUUM_PAGES  25000 /* 100 MB a call */
 #define STACK_GRACE_S 3600  /* last_s of a stack is exact to an hour */
 #define SLACK_MAX_S   600
+#define LINK_BYTES    192 /* of a row of links with its index, about */
+#define LINKS_SHARE   8	  /* of max_bytes: at most 1/8 */
+#define LINKS_BYTES   (256ULL << 20)
 
 /* Row ids in use. */
 struct ids {
@@ -136,6 +140,7 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 {
 	static const char *const steps[] = {
 		"DELETE FROM losses WHERE time<=?1",
+		"DELETE FROM links WHERE time<=?1",
 		"DELETE FROM series WHERE last_s<=?1",
 		"UPDATE series SET first_s=?1+1 WHERE first_s<=?1",
 	};
@@ -234,6 +239,27 @@ static int expire_size(struct sqlite_store *s)
 	return r;
 }
 
+/* Links have a budget of their own: what a busy tracer makes does not shorten the profiles' time. */
+static int expire_links(struct sqlite_store *s)
+{
+	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;
+	int64_t most = (int64_t)(budget / LINK_BYTES), n = 0, cut_s = 0;
+	char sql[96];
+	int r = sq_int(s->writer, "SELECT COUNT(*) FROM links", &n);
+
+	if (r || n <= most)
+		return r;
+	snprintf(sql, sizeof(sql), "SELECT time FROM links ORDER BY time LIMIT 1 OFFSET %" PRId64,
+		 n - most);
+	r = sq_int(s->writer, sql, &cut_s);
+	if (!r)
+		r = run_with(s->writer, "DELETE FROM links WHERE time<=?1", cut_s);
+	if (!r)
+		counter_add(counter("store_links_expired_total", "reason", "budget"),
+			    (uint64_t)sqlite3_changes64(s->writer));
+	return r;
+}
+
 static int vacuum(struct sqlite_store *s)
 {
 	char sql[64];
@@ -250,6 +276,8 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!s->writer)
 		return -ENOTCONN;
 	r = expire_age(s, now_wall_ns);
+	if (!r)
+		r = expire_links(s);
 	if (!r)
 		r = expire_size(s);
 	if (!r)

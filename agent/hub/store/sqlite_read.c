@@ -155,7 +155,9 @@ static int must_end(void *arg)
 /* FROM and WHERE of everything that reads samples. */
 static void samples_of(struct where *w, const struct selection *sel)
 {
-	where_text(w, " FROM series se CROSS JOIN samples sa WHERE sa.event=");
+	/* who asks for a trace asks among samples that have one */
+	where_text(w, w->links ? " FROM links sa CROSS JOIN series se WHERE sa.event="
+			       : " FROM series se CROSS JOIN samples sa WHERE sa.event=");
 	where_int(w, sel->event);
 	where_text(w, " AND sa.series=se.id AND sa.time>=");
 	where_int(w, sel->time_start_s);
@@ -218,7 +220,8 @@ static int read_rows(struct reading *r, sqlite3_stmt *st, uint64_t max_rows, sto
 
 static int read_samples(struct reading *r, const struct selection *sel, store_row_fn *fn, void *arg)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event};
+	_cleanup_(where_done) struct where w = {.event = sel->event,
+						.links = where_wants_links(sel)};
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
 	uint64_t max_rows = sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS;
 	int e;
@@ -391,7 +394,7 @@ static void values_where(struct where *w, const struct selection *sel, const cha
 		where_text(w, "p.event");
 	else
 		where_tag(w, tag);
-	if (w->needs_samples) {
+	if (w->needs_samples || w->links) {
 		where_text(w, " AS value, TOTAL(sa.n)");
 		samples_of(w, sel);
 		return;
@@ -423,7 +426,10 @@ static const char *value_text(sqlite3_stmt *st, bool events)
 static int read_values(struct reading *r, const struct selection *sel, const char *tag,
 		       size_t limit, store_value_fn *fn, void *arg)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event};
+	_cleanup_(where_done) struct where w = {
+		.event = sel->event,
+		.links = where_is_link_tag(tag) || where_wants_links(sel),
+	};
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
 	int rc, e;
 

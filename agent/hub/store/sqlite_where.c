@@ -50,7 +50,15 @@ static const struct {
 	{"thread",
 	 "(SELECT (SELECT s FROM strings WHERE id=x.thread) FROM stacks x WHERE x.id=sa.stack)",
 	 true},
+	{"sample_id", "(SELECT printf('%016x',x.hash) FROM stacks x WHERE x.id=sa.stack)", true},
+	{"trace_id", "sa.trace", true},
+	{"profile_id", "sa.span", true},
 };
+
+bool where_is_link_tag(const char *tag)
+{
+	return streq(tag, "trace_id") || streq(tag, "profile_id");
+}
 
 static bool where_constant(struct where *w, const char *tag)
 {
@@ -75,7 +83,11 @@ void where_tag(struct where *w, const char *tag)
 		if (!streq(columns[i].tag, tag))
 			continue;
 		w->needs_samples |= columns[i].of_sample;
-		where_text(w, columns[i].of_sample && w->series_only ? "NULL" : columns[i].sql);
+		if ((columns[i].of_sample && w->series_only) ||
+		    (where_is_link_tag(tag) && !w->links))
+			where_text(w, "NULL");
+		else
+			where_text(w, columns[i].sql);
 		return;
 	}
 	where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
@@ -250,13 +262,30 @@ static void put_predicate(struct where *w, const struct predicate *p)
 	}
 }
 
-static bool has_sample_tag(const struct predicate *p)
+static bool has_tag(const struct predicate *p, bool (*is)(const char *tag))
 {
-	bool has = p->tag && is_sample_tag(p->tag);
+	bool has = p->tag && is(p->tag);
 
 	for (size_t i = 0; i < p->n_children && !has; i++)
-		has = has_sample_tag(p->children[i]);
+		has = has_tag(p->children[i], is);
 	return has;
+}
+
+bool where_wants_links(const struct selection *sel)
+{
+	return sel->where && has_tag(sel->where, where_is_link_tag);
+}
+
+/* The trace that every match has, where the predicate says so at its top; NULL: none. */
+static const char *one_trace(const struct predicate *p)
+{
+	const char *trace = NULL;
+
+	if (p->op == PRED_EQ && streq(p->tag, "trace_id"))
+		return p->values[0];
+	for (size_t i = 0; p->op == PRED_AND && i < p->n_children && !trace; i++)
+		trace = one_trace(p->children[i]);
+	return trace;
 }
 
 /*
@@ -265,11 +294,16 @@ static bool has_sample_tag(const struct predicate *p)
  */
 static void where_predicate(struct where *w, const struct selection *sel)
 {
-	bool once = !has_sample_tag(sel->where);
+	const char *trace = w->links ? one_trace(sel->where) : NULL;
+	bool once = !has_tag(sel->where, is_sample_tag);
 
 	if (once) {
 		where_text(w, " AND +se.id IN (SELECT se.id FROM series se WHERE se.last_s>=");
 		where_int(w, sel->time_start_s);
+	}
+	if (trace) { /* as the index wants it */
+		where_text(w, " AND sa.trace=");
+		where_str(w, trace);
 	}
 	where_text(w, " AND IFNULL(");
 	put_predicate(w, sel->where);

@@ -10,6 +10,34 @@
 
 #define VALUE_MAX (1LL << 53) /* beyond, sums of doubles are not exact; nothing real is */
 
+static void put_hex(char *to, const uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		snprintf(to + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* The sample once more, by the call that it was taken in. */
+static int put_link(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
+		    int64_t stack, const struct profile_sample *sample)
+{
+	const struct profile_link *l = &w->batch->links[sample->link - 1];
+	sqlite3_stmt *st = w->s->st[ST_LINK_PUT];
+	char trace[2 * sizeof(l->trace_id) + 1], span[2 * sizeof(l->span_id) + 1];
+
+	put_hex(trace, l->trace_id, sizeof(l->trace_id));
+	put_hex(span, l->span_id, sizeof(l->span_id));
+	sqlite3_bind_text(st, 1, trace, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, span, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 3, p->event);
+	sqlite3_bind_int64(st, 4, series);
+	sqlite3_bind_int64(st, 5, time_s);
+	sqlite3_bind_int64(st, 6, stack);
+	sqlite3_bind_int64(st, 7, sample->cpu);
+	sqlite3_bind_int64(st, 8, sample->value);
+	sqlite3_bind_int64(st, 9, (int64_t)sample->n_samples);
+	return sq_run(st);
+}
+
 static int put_sample(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
 		      const struct profile_sample *sample)
 {
@@ -33,7 +61,10 @@ static int put_sample(struct writing *w, const struct profile *p, int64_t series
 	sqlite3_bind_int64(st, 6, sample->value);
 	sqlite3_bind_int64(st, 7, (int64_t)sample->n_samples);
 	w->n_samples += sample->n_samples;
-	return sq_run(st);
+	r = sq_run(st);
+	if (!r && sample->link && sample->link <= w->batch->n_links)
+		r = put_link(w, p, series, time_s, stack, sample);
+	return r;
 }
 
 static int put_losses(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)

@@ -254,6 +254,128 @@ static void bounds_and_services(void **state)
 	store_close(s);
 }
 
+static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
+{
+	struct profile_link l = {.trace_id = {[15] = trace}, .span_id = {[7] = span}};
+	uint32_t link;
+
+	assert_int_equal(batch_link(b, &l, &link), 0);
+	return link;
+}
+
+#define TRACE_1 "00000000000000000000000000000001"
+
+/* One stack in two calls and outside of any: one row, and each call finds its part. */
+static struct batch *two_calls(void)
+{
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
+
+	add_sample(b, p, "worker", false, "write", 100);
+	add_sample(b, p, "worker", false, "write", 50);
+	p->samples[1].link = a_link(b, 1, 7);
+	add_sample(b, p, "worker", false, "write", 30);
+	p->samples[2].link = a_link(b, 2, 8);
+	add_sample(b, p, "worker", false, "read", 20);
+	p->samples[3].link = a_link(b, 1, 9);
+	return b;
+}
+
+static int64_t value_and_rows(struct store *s, struct predicate *where, size_t want_rows)
+{
+	struct got g;
+
+	read_where(s, where, &g);
+	assert_int_equal(g.n, want_rows);
+	store_summary_done(&g.summary);
+	return g.sum;
+}
+
+static int count_value(const char *value, uint64_t n_samples, void *arg)
+{
+	(void)n_samples;
+	assert_int_equal(strlen(value), 32);
+	++*(size_t *)arg;
+	return 0;
+}
+
+static void traces(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	size_t n_traces = 0;
+
+	(void)state;
+	write_batch(s, two_calls(), 1);
+	assert_int_equal(value_and_rows(s, NULL, 2), 200);
+	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "trace_id", TRACE_1), 2), 70);
+	assert_int_equal(value_and_rows(s,
+					join(PRED_AND, leaf(PRED_EQ, "pod_ns", "app"),
+					     leaf(PRED_EQ, "trace_id", TRACE_1)),
+					2),
+			 70);
+	assert_int_equal(value_where(s, join(PRED_AND, leaf(PRED_EQ, "pod_ns", "other"),
+					     leaf(PRED_EQ, "trace_id", TRACE_1))),
+			 0);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "profile_id", "0000000000000008")), 30);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", "0")), 0);
+	assert_int_equal(store_values(s, &sel, "trace_id", 10, count_value, &n_traces), 0);
+	assert_int_equal(n_traces, 2);
+	assert_int_equal(store_expire(s, (uint64_t)(T0 + 10) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", TRACE_1)), 70);
+	store_close(s);
+}
+
+/* What tracers make has a budget of its own: oldest go, the profiles stay. */
+static void links_have_a_budget(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 8 << 20); /* 1 MiB of links */
+
+	(void)state;
+	for (int window = 0; window < 2; window++) {
+		struct batch *b = batch_new();
+		struct profile *p =
+			add_profile(b, window ? "2" : "1", "api", 10, "app", T0 + 10 * window);
+
+		for (int i = 0; i < 5000; i++) {
+			struct profile_link l = {.trace_id = {i, i >> 8, window, 1},
+						 .span_id = {1}};
+
+			add_sample(b, p, "worker", false, "write", 10);
+			assert_int_equal(batch_link(b, &l, &p->samples[i].link), 0);
+		}
+		write_batch(s, b, 1);
+	}
+	assert_int_equal(value_where(s, leaf(PRED_NOT_NULL, "trace_id", NULL)), 100000);
+	assert_int_equal(store_expire(s, (uint64_t)(T0 + 20) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_NULL, "trace_id", NULL)), 50000);
+	assert_int_equal(value_where(s, NULL), 100000);
+	store_close(s);
+}
+
+static int keep_value(const char *value, uint64_t n_samples, void *arg)
+{
+	(void)n_samples;
+	snprintf(arg, 33, "%s", value);
+	return 0;
+}
+
+static void samples_have_an_identity(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	char last[33] = "";
+
+	(void)state;
+	write_batch(s, two_calls(), 1);
+	assert_int_equal(store_values(s, &sel, "sample_id", 1, keep_value, last), 0);
+	assert_int_equal(strlen(last), 16);
+	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "sample_id", last), 1), 180);
+	store_close(s);
+}
+
 /* A process may call itself Total; the host's Total stays what it is, and the process is not lost. */
 static void process_named_total(void **state)
 {
@@ -818,7 +940,8 @@ int main(void)
 		cmocka_unit_test(survives_reopening),  cmocka_unit_test(damaged_file),
 		cmocka_unit_test(damaged_while_open),  cmocka_unit_test(out_of_range_values),
 		cmocka_unit_test(full_disk),	       cmocka_unit_test(killed_while_writing),
-		cmocka_unit_test(bad_config),
+		cmocka_unit_test(bad_config),	       cmocka_unit_test(traces),
+		cmocka_unit_test(links_have_a_budget), cmocka_unit_test(samples_have_an_identity),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
