@@ -343,6 +343,29 @@ static void names_come_when_asked(void **state)
 	tree_free(t);
 }
 
+/* Colours need more than DeepFlow's letters: to it they are all application functions. */
+static void languages_are_told(void **state)
+{
+	const struct frame java = {.kind = FRAME_JVM, .name = "a/B::c"};
+	const struct frame python = {
+		.kind = FRAME_PYTHON, .name = "m.f", .file = "m.py", .line = 9};
+	const struct frame later = {.kind = FRAME_PYTHON, .name = "m.f", .file = "m.py", .line = 3};
+	const struct frame native = {.kind = FRAME_APP, .name = "main"};
+	const struct frame *const frames[] = {&native, &python, &later, &java};
+	struct store_row row = {.app_service = "a", .frames = frames, .n_frames = 4, .value = 1};
+	_cleanup_buf_ struct buf b = {0};
+	struct tree *t = tree_new();
+
+	(void)state;
+	assert_int_equal(tree_add(t, &row, -1), 0);
+	put_sources(&b, t);
+	assert_string_equal(b.data,
+			    ",\"sources\":{\"files\":[\"m.py\"],\"columns\":[\"file_id\","
+			    "\"line\"],\"values\":[[-1,0],[-1,0],[0,3],[-1,0]],"
+			    "\"inlined_nodes\":[],\"languages\":{\"jvm\":[1],\"python\":[2]}}");
+	tree_free(t);
+}
+
 /* What is inlined never takes the level of a frame that follows. */
 static void inlined_names_leave_room(void **state)
 {
@@ -379,6 +402,7 @@ int main(void)
 		cmocka_unit_test(node_limit),
 		cmocka_unit_test(deep_stack),
 		cmocka_unit_test(names_come_when_asked),
+		cmocka_unit_test(languages_are_told),
 		cmocka_unit_test(inlined_names_leave_room),
 	};
 

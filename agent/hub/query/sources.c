@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where functions are declared and which nodes are inlined: ours, beside the flat form of DeepFlow. */
+/* Where functions are, in which language, which nodes are inlined: ours, beside the flat form of DeepFlow. */
 #include "hub/query/tree.h"
 
 #include <inttypes.h>
@@ -38,9 +38,32 @@ static void free_files(struct file *files)
 	}
 }
 
+/* "jvm":[3,5],"python":[7] */
+static void put_languages(struct buf *b, const struct tree *t)
+{
+	static const enum frame_kind kinds[] = {FRAME_JVM, FRAME_PYTHON, FRAME_LUA};
+
+	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+		size_t n = 0;
+
+		for (size_t i = 0; i < t->n_functions; i++) {
+			if (t->functions[i].kind != kinds[k])
+				continue;
+			if (n++)
+				buf_putc(b, ',');
+			else
+				buf_printf(b, "%s\"%s\":[", b->len ? "," : "",
+					   frame_kind_name(kinds[k]));
+			buf_printf(b, "%zu", i);
+		}
+		if (n)
+			buf_putc(b, ']');
+	}
+}
+
 void put_sources(struct buf *b, const struct tree *t)
 {
-	_cleanup_buf_ struct buf names = {0}, values = {0};
+	_cleanup_buf_ struct buf names = {0}, values = {0}, languages = {0};
 	struct file *files = NULL;
 	bool first = true;
 
@@ -53,8 +76,9 @@ void put_sources(struct buf *b, const struct tree *t)
 		else
 			buf_puts(&values, i ? ",[-1,0]" : "[-1,0]");
 	}
-	if (files) {
-		buf_printf(b, ",\"sources\":{\"files\":[%s],", names.data);
+	put_languages(&languages, t);
+	if (files || languages.len) {
+		buf_printf(b, ",\"sources\":{\"files\":[%s],", files ? names.data : "");
 		buf_printf(b, "\"columns\":[\"file_id\",\"line\"],\"values\":[%s],", values.data);
 		buf_puts(b, "\"inlined_nodes\":[");
 		for (size_t i = 0; i < t->n_nodes; i++) {
@@ -63,7 +87,10 @@ void put_sources(struct buf *b, const struct tree *t)
 			buf_printf(b, first ? "%zu" : ",%zu", i);
 			first = false;
 		}
-		buf_puts(b, "]}");
+		buf_puts(b, "]");
+		if (languages.len)
+			buf_printf(b, ",\"languages\":{%s}", languages.data);
+		buf_puts(b, "}");
 	}
 	free_files(files);
 }

@@ -97,7 +97,9 @@ static uint32_t function_of(struct tree *t, const char *name, size_t n)
 
 static void learn_source(struct function *function, const struct frame *f)
 {
-	if (function->file)
+	if (function->kind == FRAME_APP)
+		function->kind = f->kind;
+	if (function->file || !f->file)
 		return;
 	function->file = xstrdup(f->file);
 	function->line = f->line;
@@ -292,7 +294,7 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 		size_t start = i ? l.ends[i - 1] : 0;
 
 		functions[i] = function_of(t, l.text.data + start, l.ends[i] - start);
-		if (l.frames[i] && l.frames[i]->file)
+		if (l.frames[i])
 			learn_source(&t->functions[functions[i]], l.frames[i]);
 	}
 	add_app(t, row->app_service);

@@ -16,8 +16,10 @@ struct node {
 
 struct function {
 	char *name; /* as text; NULL for the root's */
-	char *file; /* where it is declared, of the first frame that knew; NULL: not known */
-	uint32_t line;
+	char *file; /* of the first frame that knew; NULL: not known */
+	uint32_t
+		line; /* where it is declared; in a runtime's program, where it stood: in the greatest stack */
+	enum frame_kind kind; /* of its first frame */
 };
 
 struct tree {
@@ -41,7 +43,7 @@ struct tree {
 
 /* The root's name: as asked, the names joined, or "N processes"; caller frees. */
 char *tree_root_name(const struct tree *t, const char *app_service);
-/* ,"sources":{...}: files and lines, which nodes are inlined; nothing when no file is known. */
+/* ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is known. */
 void put_sources(struct buf *b, const struct tree *t);
 /* Children of each node: first[node], then next[child]; NO_NODE ends. Greatest total first. */
 void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
