@@ -180,6 +180,38 @@ const tests = {
     assert.deepEqual(await shown(), [...full].sort());
     await page.unroute('**/v1/profile/ProfileTracing');
   },
+  async 'a trace from the address, its links, and languages in their own form'(page, origin) {
+    const trace = '0af7651916cd43dd8448eb211c80319c';
+    let asked = '';
+    await page.route('**/v1/profile/ProfileTracing', (r) => {
+      asked = r.request().postDataJSON().tag_filter;
+      return r.fulfill({ json: {
+        OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds', summary: { samples: 9 },
+        result: {
+          functions: ['java', 'java/util/HashMap::get', 'json.loads', 'fib'], function_types: ['P', 'A', 'A', 'A'],
+          node_values: { values: [[0, -1, 0, 90], [1, 0, 30, 30], [2, 0, 30, 30], [3, 0, 30, 30]] },
+        },
+        sources: { files: [], values: [[-1, 0], [-1, 0], [-1, 0], [-1, 0]], inlined_nodes: [], languages: { jvm: [1], python: [2], lua: [3] } },
+      } });
+    });
+    await page.route('**/v1/profile/values', (r) => r.fulfill({ json: { result: [{ value: r.request().postDataJSON().tag === 'trace_id' ? trace : 'x', samples: 9 }] } }));
+    await page.route('**/v1/info', async (r) => {
+      const answer = await r.fetch();
+      await r.fulfill({ response: answer, json: { ...(await answer.json()), links: { trace: 'https://traces.test/t/{trace_id}?from={start_ms}', logs: '' } } });
+    });
+    await page.goto(`${origin}/#trace_id=${trace}`);
+    await page.reload();
+    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
+    assert.equal(asked, `trace_id='${trace}'`);
+    assert.equal(await page.inputValue('#choice-trace_id'), trace);
+    assert.match(await page.getAttribute('#link-trace', 'href'), new RegExp(`^https://traces.test/t/${trace}\\?from=\\d+$`));
+    assert.equal(await page.isVisible('#link-logs'), false);
+    const rows = await page.$$eval('#functions tr', (all) => all.map((r) => [r.cells[0].textContent, r.cells[0].style.borderLeftColor]));
+    assert.deepEqual(rows.map((r) => r[0]).sort(), ['fib', 'java.util.HashMap.get', 'json.loads']);
+    assert.equal(new Set(rows.map((r) => r[1])).size, 3);
+    await page.unroute('**/v1/profile/*');
+    await page.unroute('**/v1/info');
+  },
   async 'losses are shown'(page, origin) {
     await page.route('**/v1/profile/ProfileTracing', async (r) => {
       const answer = await r.fetch();

@@ -196,6 +196,8 @@ static int open_modules(struct hub *h)
 		.cluster_name = h->kube ? h->conf->cluster_name : "",
 		.token_hint = h->token_hint,
 		.store_note = h->conf->store_note,
+		.link_trace = h->conf->link_trace,
+		.link_logs = h->conf->link_logs,
 		.health = health,
 		.health_arg = h,
 	};

@@ -8,6 +8,7 @@ export interface Info {
   auth_required: boolean;
   token_hint: string;
   store_note: string;
+  links?: { trace: string; logs: string };
 }
 
 export interface Choice {

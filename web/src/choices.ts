@@ -15,6 +15,7 @@ const dimensions: Dimension[] = [
   { tag: 'pod', label: 'Pod' },
   { tag: 'app_service', label: 'Process' },
   { tag: 'pod_node', label: 'Node' },
+  { tag: 'trace_id', label: 'Trace' },
 ];
 
 const ranges: [string, string][] = [
@@ -64,6 +65,17 @@ export class Choices {
         this.fill(tag, await api.values(tag, { ...s, app_service, tag_filter: this.filter(tag) }));
       }),
     );
+  }
+
+  /** What a link's template may name; '' where nothing is chosen. */
+  words(): Record<string, string> {
+    const [start, end] = this.interval();
+    const chosen = (tag: string): string => this.state.get(tag) ?? '';
+
+    return {
+      trace_id: chosen('trace_id'), pod_ns: chosen('pod_ns'), pod: chosen('pod'),
+      start_ms: String(start * 1000), end_ms: String(end * 1000),
+    };
   }
 
   private interval(): [number, number] {
@@ -125,6 +137,7 @@ export class Choices {
     const chosen = this.state.get(tag) ?? '';
     const options = found.filter((c) => c.value).map((c) => new Option(c.value, c.value));
 
+    if (tag === 'trace_id') picker.parentElement!.hidden = !chosen && options.length === 0;
     if (chosen && !found.some((c) => c.value === chosen)) options.unshift(new Option(`${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
     else if (options.length === 0) options.push(new Option('on-cpu', 'on-cpu'));

@@ -23,6 +23,7 @@ let unit = 'microseconds';
 let total = 0;
 let order: 'self' | 'total' = 'self';
 let asked = 0;
+let links: Record<string, string> = {};
 
 async function load(): Promise<void> {
   const turn = ++asked;
@@ -67,6 +68,19 @@ function show(reply: Reply): void {
   else chart.clear();
   chart.search(element<HTMLInputElement>('search').value);
   showTable();
+  showLinks();
+}
+
+/** From a trace to where it and its logs are shown. */
+function showLinks(): void {
+  const words = choices.words();
+
+  for (const name of ['trace', 'logs']) {
+    const link = element<HTMLAnchorElement>(`link-${name}`);
+
+    link.hidden = !links[name] || !words.trace_id;
+    link.href = (links[name] ?? '').replace(/\{(\w+)\}/g, (all, word: string) => (word in words ? encodeURIComponent(words[word]) : all));
+  }
 }
 
 /** A host as a whole has processes and threads, no stacks. */
@@ -158,6 +172,7 @@ async function start(): Promise<void> {
     const i = await api.info();
     say('version', `podflame ${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);
     say('store-note', i.store_note);
+    links = i.links ?? {};
     element('token-hint').textContent = i.token_hint;
     if (i.auth_required && !api.hasToken()) {
       signIn('');

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names made short: C++ and Rust type arguments, Rust's hashes, very long Go type arguments. Linear: names are hostile.
+// Names in their language's own form, and made short: C++ and Rust type arguments, Rust's hashes, very long Go type arguments. Linear: names are hostile.
 
 const MAX_GO_ARGUMENTS = 16;
 const OPERATOR = /\boperator(?:<=>|<<=|>>=|->\*|<<|>>|<=|>=|->|<|>) ?/y;
 const closer: Record<string, string> = { '<': '>', '[': ']', '(': ')', '{': '}' };
 const isWord = (c: string | undefined): boolean => c !== undefined && /\w/.test(c);
+
+/** The API's `java/lang/String::hashCode` as Java writes it; other names stay. */
+export function inOwnForm(name: string, language?: string): string {
+  return language === 'jvm' ? name.replaceAll('/', '.').replace('::', '.') : name;
+}
 
 /** `std::vector<int, std::allocator<int> >::push_back` -> `std::vector<…>::push_back`. */
 export function shorten(name: string): string {

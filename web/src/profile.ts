@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flat form of ProfileTracing as a tree and a table of functions.
-import { shorten } from './names';
+import { inOwnForm, shorten } from './names';
 
 export interface FlatResult {
   functions: string[] | null;
@@ -22,11 +22,12 @@ export interface Summary {
   notes?: string[];
 }
 
-/** Ours, beside the flat form: where functions are declared, which nodes are inlined. */
+/** Ours, beside the flat form: where functions are, which nodes are inlined, what is neither C nor the like. */
 export interface Sources {
   files: string[];
   values: [number, number][];
   inlined_nodes: number[];
+  languages?: Record<string, number[]>; // kind -> functions
 }
 
 export interface Reply {
@@ -64,14 +65,16 @@ export function toTree(result: FlatResult, sources?: Sources): Node | null {
   const values = result.node_values.values;
 
   if (!functions || !kinds || !values || values.length === 0) return null;
-  const short = functions.map(shorten);
+  const languages = languagesOf(functions.length, sources);
+  const names = functions.map((name, fn) => inOwnForm(name, languages[fn]));
+  const short = names.map(shorten);
   const inlined = new Set(sources?.inlined_nodes);
   const nodes = values.map(([fn, , self, total], i): Node => ({
-    name: functions[fn],
+    name: names[fn],
     short: short[fn],
     source: sourceText(fn, sources),
     inlined: inlined.has(i),
-    kind: frameKind(functions[fn], kinds[fn]),
+    kind: languages[fn] ?? frameKind(functions[fn], kinds[fn]),
     self,
     value: total,
     children: [],
@@ -80,6 +83,13 @@ export function toTree(result: FlatResult, sources?: Sources): Node | null {
     if (parent >= 0) nodes[parent].children.push(nodes[i]);
   });
   return nodes[0];
+}
+
+function languagesOf(n: number, sources?: Sources): (string | undefined)[] {
+  const of = new Array<string | undefined>(n);
+
+  for (const [kind, list] of Object.entries(sources?.languages ?? {})) for (const fn of list) of[fn] = kind;
+  return of;
 }
 
 function sourceText(fn: number, sources?: Sources): string {

@@ -22,9 +22,10 @@ static void handle_info(struct call *c)
 	const struct api_config *f = &c->api->config;
 
 	call_json(c, 200,
-		  json_pack("{s:s, s:s, s:b, s:s, s:s}", "version", f->version, "cluster_name",
-			    f->cluster_name, "auth_required", c->api->gate != NULL, "token_hint",
-			    f->token_hint, "store_note", f->store_note));
+		  json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,
+			    "cluster_name", f->cluster_name, "auth_required", c->api->gate != NULL,
+			    "token_hint", f->token_hint, "store_note", f->store_note, "links",
+			    "trace", f->link_trace, "logs", f->link_logs));
 }
 
 static void handle_health(struct call *c)
@@ -329,6 +330,8 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
 	a->config.store_note = xstrdup(f->store_note ? f->store_note : "");
+	a->config.link_trace = xstrdup(f->link_trace ? f->link_trace : "");
+	a->config.link_logs = xstrdup(f->link_logs ? f->link_logs : "");
 	if (f->kube)
 		a->gate = gate_new(&(struct gate_config){.kube = f->kube});
 	*ret = a;
@@ -347,6 +350,8 @@ struct api *api_free(struct api *a)
 	free((char *)a->config.cluster_name);
 	free((char *)a->config.token_hint);
 	free((char *)a->config.store_note);
+	free((char *)a->config.link_trace);
+	free((char *)a->config.link_logs);
 	free(a);
 	return NULL;
 }

@@ -18,6 +18,7 @@ struct api_config {
 	const char *cluster_name;	/* "" in local */
 	const char *token_hint;		/* the `kubectl create token` line the page shows */
 	const char *store_note;		/* said on the page: "kept in memory of the pod", ... ; "" none */
+	const char *link_trace, *link_logs;	/* templates for the page; "" none */
 	json_t *(*health)(void *arg);	/* /healthz detail, may be NULL */
 	void *health_arg;
 };

@@ -12,7 +12,7 @@
 #define MAX_STRING_BYTES 4096
 #define OFF		 "static_config.ebpf."
 
-enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, WARN };
+enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WARN };
 
 struct key {
 	const char *path;
@@ -89,6 +89,10 @@ static const struct key keys[] = {
 	{"store.symbols_max_bytes", BYTES, AT(symbols_max_bytes), "1Gi", 1, 1 << 24, NULL,
 	 "of uploaded symbol files; beyond this they are refused"},
 	{"store.note", STRING, AT(store_note), "", 0, 0, NULL, "a sentence that the page shows"},
+	{"links.trace", LINK, AT(link_trace), "", 0, 0, NULL,
+	 "where the page leads from a trace: {trace_id} {pod_ns} {pod} {start_ms} {end_ms} are put "
+	 "in"},
+	{"links.logs", LINK, AT(link_logs), "", 0, 0, NULL, "the same for its logs"},
 	{"api.address", STRING, AT(api_address), "127.0.0.1", 0, 0, NULL, "API and page"},
 	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL, "0: any free one"},
 	{"ingest.address", STRING, AT(ingest_address), "0.0.0.0", 0, 0, NULL, "OTLP profiles"},
@@ -195,6 +199,17 @@ static bool is_url(const char *s)
 	return scheme && !strchr("/:", s[scheme]) && !strpbrk(s, "?#@[] ");
 }
 
+/* A page of a browser, never javascript: and the like. */
+static bool is_link(const char *s)
+{
+	if (!str_has_prefix(s, "http://") && !str_has_prefix(s, "https://"))
+		return false;
+	for (; *s; s++)
+		if ((unsigned char)*s <= ' ' || strchr("\"'<>`\\", *s))
+			return false;
+	return true;
+}
+
 /* Sets a key from its text form; false: not of its type or out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
@@ -215,6 +230,11 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		return true;
 	case URL:
 		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_url(s)))
+			return false;
+		set_string(c, k, s);
+		return true;
+	case LINK:
+		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_link(s)))
 			return false;
 		set_string(c, k, s);
 		return true;
@@ -277,6 +297,9 @@ static void allowed(const struct key *k, char out[256])
 	case URL:
 		snprintf(out, 256, "empty, or http://HOST[:PORT][/PATH] or the same with https");
 		break;
+	case LINK:
+		snprintf(out, 256, "empty, or an address that begins with http:// or https://");
+		break;
 	default:
 		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
 	}
@@ -296,8 +319,8 @@ static int set_json(struct walk *w, const struct key *k, const json_t *v)
 {
 	char text[64], range[256], reason[512];
 	const char *s = json_string_value(v);
-	bool wants_text =
-		k->type == STRING || k->type == CHOICE || k->type == REGEX || k->type == URL;
+	bool wants_text = k->type == STRING || k->type == CHOICE || k->type == REGEX ||
+			  k->type == URL || k->type == LINK;
 
 	if (k->type == WARN) {
 		if (w->warnings)
@@ -380,7 +403,7 @@ void conf_done(struct config *c)
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct key *k = &keys[i];
 
-		if (k->type == STRING || k->type == REGEX || k->type == URL ||
+		if (k->type == STRING || k->type == REGEX || k->type == URL || k->type == LINK ||
 		    (k->type == CHOICE && k->offset != AT(opt_in_required))) {
 			char **s = member(c, k);
 

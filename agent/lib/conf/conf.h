@@ -33,6 +33,7 @@ struct config {
 	char *store_kind;
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;
+	char *link_trace, *link_logs;	/* templates of addresses, "" none */
 	char *api_address, *ingest_address;
 	unsigned api_port, ingest_port;
 	char *tls_secret, *ca_configmap, *service_name;
