@@ -94,17 +94,21 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 	X(pcdesc_scope, "PcDesc", "_scope_decode_offset")                                          \
 	X(method_const, "Method", "_constMethod")                                                  \
 	X(const_constants, "ConstMethod", "_constants")                                            \
+	X(const_size, "ConstMethod", "_constMethod_size")                                          \
 	X(const_flags, "ConstMethod", "_flags|_flags._flags")                                      \
 	X(const_code_size, "ConstMethod", "_code_size")                                            \
 	X(const_name, "ConstMethod", "_name_index")                                                \
 	X(const_signature, "ConstMethod", "_signature_index")                                      \
 	X(pool_holder, "ConstantPool", "_pool_holder")                                             \
 	X(pool_length, "ConstantPool", "_length")                                                  \
+	X(pool_tags, "ConstantPool", "_tags")                                                      \
 	X(pool_source_file, "ConstantPool", "_source_file_name_index") /* 15+ */                   \
 	X(class_source_file, "InstanceKlass", "_source_file_name_index")                           \
 	X(klass_name, "Klass", "_name")                                                            \
 	X(symbol_length, "Symbol", "_length")		       /* 8-11: u2 */                      \
 	X(symbol_length_ref, "Symbol", "_length_and_refcount") /* 12+: upper half of a u4 */       \
+	X(symbol_hash, "Symbol", "_identity_hash")	       /* -14 */                           \
+	X(symbol_hash_ref, "Symbol", "_hash_and_refcount")     /* 15+: upper half of a u4 */       \
 	X(symbol_body, "Symbol", "_body")
 
 /* Sizes: X(member, type). */
