@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to runtime: perf maps, files in which programs with generated code write "START SIZE NAME"
+ * lines (tools/perf/Documentation/jit-interface.txt). Everything in them is hostile.
+ */
+#pragma once
+
+#include "node/runtime/runtime.h"
+
+/* ---- perfmap_lines.c: what the lines say ---- */
+#define PERF_MAP_LIVE_BYTES (16u << 20) /* of one map's functions; more are refused */
+#define PERF_MAP_ALL_BYTES  (64u << 20) /* of all maps */
+#define PERF_MAP_LINE_MAX   1024	/* longer ones are cut */
+
+struct perf_map;
+struct perf_map *perf_map_new(void);
+struct perf_map *perf_map_free(struct perf_map *m);
+/* More of the file; lines may be cut anywhere. A line ends all that lay in its range before. */
+void perf_map_add(struct perf_map *m, const char *bytes, size_t n);
+/* Name of the function at an address, as the file has it; NULL: none is known. Until the next add. */
+const char *perf_map_find(const struct perf_map *m, uint64_t address);
+size_t perf_map_n(const struct perf_map *m); /* functions */
+/* How often an address was given to another function. */
+uint64_t perf_map_replaced(const struct perf_map *m);
+
+/* ---- perfmap_file.c: the file of a process ---- */
+#define PERF_MAP_FILE_MAX    (256ull << 20)
+#define PERF_MAP_SLICE_BYTES (8u << 20) /* read at once */
+
+struct perf_file {
+	uint32_t tgid;
+	uint64_t start_boottime_ns;
+	uint32_t own_pid;	     /* what the process calls itself */
+	uint64_t dev, inode, offset; /* what was read, up to where */
+	char tail[64];		     /* the bytes before offset */
+	uint64_t restarted_ns;	     /* CLOCK_MONOTONIC: when it was last read from its begin */
+	struct perf_map *map;
+};
+/* NULL map; -ESRCH. */
+int perf_file_init(uint32_t tgid, uint64_t start_boottime_ns, struct perf_file *ret);
+void perf_file_done(struct perf_file *f);
+/*
+ * Reads on, a slice at a time: 0: all is read; -EAGAIN: there is more. -ENOENT: there is no file. -ELOOP: a symbolic
+ * link; -ENOTSUP: no regular file; -EPERM: of another user; -EFBIG: over PERF_MAP_FILE_MAX.
+ */
+int perf_file_read(struct perf_file *f);
+/* The file, opened as perf_file_read does; also for attach. Name of the file in the process's root: path. */
+#define PERF_MAP_PATH_BYTES 32
+void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES]);
+/* Why such a file is not used, for people; NULL: nothing is wrong with it. */
+const char *perf_file_problem(int error);
+
+/* ---- perfmap_names.c: what a name means ---- */
+enum perf_map_writer { PERF_MAP_ANY, PERF_MAP_HOTSPOT };
+void perf_map_names(const char *line_name, enum perf_map_writer writer, struct runtime_names *ret);

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/runtime/perfmap.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- lines ---- */
+
+static struct perf_map *map_of(const char *text)
+{
+	struct perf_map *m = perf_map_new();
+
+	perf_map_add(m, text, strlen(text));
+	return m;
+}
+
+static void test_number_forms(void **state)
+{
+	struct perf_map *m = map_of("0x00007f0000001000 0x0000000000000338 long Spin.f(int)\n"
+				    "7f0000002000 1a4 JS:~f a.js:1:1\n"
+				    "7F00000030A0 1F upper\r\n");
+
+	(void)state;
+	assert_int_equal(perf_map_n(m), 3);
+	assert_string_equal(perf_map_find(m, 0x7f0000001000), "long Spin.f(int)");
+	assert_string_equal(perf_map_find(m, 0x7f0000001337), "long Spin.f(int)");
+	assert_null(perf_map_find(m, 0x7f0000001338));
+	assert_null(perf_map_find(m, 0x7f0000000fff));
+	assert_string_equal(perf_map_find(m, 0x7f00000021a3), "JS:~f a.js:1:1");
+	assert_string_equal(perf_map_find(m, 0x7f00000030a0), "upper");
+	perf_map_free(m);
+}
+
+/* What was written last holds, and what lay below it has ended as a whole. */
+static void test_newest_wins(void **state)
+{
+	struct perf_map *m = map_of("1000 100 old\n1100 100 next\n2000 10 other\n"
+				    "1080 100 new\n");
+
+	(void)state;
+	assert_int_equal(perf_map_n(m), 2);
+	assert_null(perf_map_find(m, 0x1000));
+	assert_string_equal(perf_map_find(m, 0x1080), "new");
+	assert_string_equal(perf_map_find(m, 0x117f), "new");
+	assert_null(perf_map_find(m, 0x1180));
+	assert_string_equal(perf_map_find(m, 0x2000), "other");
+	assert_int_equal(perf_map_replaced(m), 2);
+	perf_map_free(m);
+}
+
+static void test_bad_lines_are_left_out(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"x",
+		"1000",
+		"1000 10",
+		"1000 10 ",
+		"1000  ",
+		"g000 10 f",
+		"-1000 10 f",
+		"1000 0 f",		  /* no bytes */
+		"1000 40000001 f",	  /* no function is so large */
+		"fffffffffffffff0 20 f",  /* past the end of memory */
+		"11000000000001000 10 f", /* more than 64 bits */
+		"0x 10 f",
+	};
+	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "malformed");
+	uint64_t before = counter_get(c);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		_cleanup_free_ char *text = xasprintf("%s\n2000 10 good\n", bad[i]);
+		struct perf_map *m = map_of(text);
+
+		assert_int_equal(perf_map_n(m), 1);
+		assert_string_equal(perf_map_find(m, 0x2000), "good");
+		perf_map_free(m);
+	}
+	assert_int_equal(counter_get(c) - before, ARRAY_SIZE(bad));
+}
+
+static void test_lines_may_be_cut_anywhere(void **state)
+{
+	static const char text[] = "1000 10 one\n2000 10 two\n3000 10 not whole";
+	struct perf_map *m = perf_map_new();
+
+	(void)state;
+	for (size_t i = 0; i < strlen(text); i++)
+		perf_map_add(m, text + i, 1);
+	assert_int_equal(perf_map_n(m), 2);
+	assert_string_equal(perf_map_find(m, 0x1005), "one");
+	assert_string_equal(perf_map_find(m, 0x2005), "two");
+	perf_map_add(m, ", now\n", 6);
+	assert_string_equal(perf_map_find(m, 0x3000), "not whole, now");
+	perf_map_free(m);
+}
+
+static void test_long_line_is_cut(void **state)
+{
+	_cleanup_free_ char *name = xmalloc(100001), *text = NULL;
+	struct perf_map *m;
+
+	(void)state;
+	memset(name, 'a', 100000);
+	name[100000] = '\0';
+	text = xasprintf("1000 10 %s\n2000 10 two\n", name);
+	m = map_of(text);
+	assert_int_equal(strlen(perf_map_find(m, 0x1000)), PERF_MAP_LINE_MAX - strlen("1000 10 "));
+	assert_string_equal(perf_map_find(m, 0x2000), "two");
+	perf_map_free(m);
+}
+
+static void test_functions_have_a_limit(void **state)
+{
+	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "limit");
+	struct perf_map *m = perf_map_new();
+	uint64_t before = counter_get(c);
+	char line[64];
+
+	(void)state;
+	for (unsigned i = 0; i < 300000; i++) {
+		int n = snprintf(line, sizeof(line), "%x 10 f\n", 0x10000 + 16 * i);
+
+		perf_map_add(m, line, n);
+	}
+	assert_true(perf_map_n(m) > 100000 && perf_map_n(m) < 300000);
+	assert_true(counter_get(c) - before == 300000 - perf_map_n(m));
+	/* What is known still ends when its place is given to others. */
+	assert_string_equal(perf_map_find(m, 0x10000), "f");
+	perf_map_add(m, "10000 20 bigger\n", 16);
+	assert_string_equal(perf_map_find(m, 0x10010), "bigger");
+	perf_map_free(m);
+}
+
+/* ---- names ---- */
+
+static void test_names(void **state)
+{
+	static const struct {
+		const char *line;
+		enum perf_map_writer writer;
+		enum frame_kind kind;
+		const char *name, *file;
+		unsigned at;
+	} cases[] = {
+		{"long Spin.f(int)", PERF_MAP_HOTSPOT, FRAME_JVM, "Spin::f", NULL, 0},
+		{"java.lang.String java.util.Map$1.get(java.lang.Object, int)", PERF_MAP_HOTSPOT,
+		 FRAME_JVM, "java/util/Map$1::get", NULL, 0},
+		{"void a.B$$Lambda/0x00007f12.run()", PERF_MAP_HOTSPOT, FRAME_JVM,
+		 "a/B$$Lambda/0x00007f12::run", NULL, 0},
+		{"void a.B.<init>()", PERF_MAP_HOTSPOT, FRAME_JVM, "a/B::<init>", NULL, 0},
+		{"Interpreter", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "Interpreter", NULL, 0},
+		{"StubRoutines (1)", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "StubRoutines (1)", NULL, 0},
+		{"C1 Runtime throw_range_check_failed blob", PERF_MAP_HOTSPOT, FRAME_LIBRARY,
+		 "C1 Runtime throw_range_check_failed blob", NULL, 0},
+		{"JS:*leaf /tmp/spin.js:1:14", PERF_MAP_ANY, FRAME_APP, "leaf", "/tmp/spin.js", 1},
+		{"JS:~get bar /tmp/my spin.js:3:20", PERF_MAP_ANY, FRAME_APP, "get bar",
+		 "/tmp/my spin.js", 3},
+		{"JS:^ /tmp/spin.js:5:74", PERF_MAP_ANY, FRAME_APP, "(anonymous)", "/tmp/spin.js",
+		 5},
+		{"LazyCompile:*fn file.js:12:3", PERF_MAP_ANY, FRAME_APP, "fn", "file.js", 12},
+		{"JS:~hot file:///srv/app/x.mjs:7:1", PERF_MAP_ANY, FRAME_APP, "hot",
+		 "file:///srv/app/x.mjs", 7},
+		{"Eval:~ node:internal/main:1:1", PERF_MAP_ANY, FRAME_APP, "(anonymous)",
+		 "node:internal/main", 1},
+		{"Function:~", PERF_MAP_ANY, FRAME_APP, "(anonymous)", NULL, 0},
+		{"JS:~bare", PERF_MAP_ANY, FRAME_APP, "bare", NULL, 0},
+		{"Builtin:ArrayMap", PERF_MAP_ANY, FRAME_LIBRARY, "ArrayMap", NULL, 0},
+		{"BytecodeHandler:Ldar.Wide", PERF_MAP_ANY, FRAME_LIBRARY, "Ldar.Wide", NULL, 0},
+		{"int32 [hello] Program::Main(string[])[Tier0]", PERF_MAP_ANY, FRAME_APP,
+		 "Program::Main", NULL, 0},
+		{"instance void [System.Private.CoreLib] System.Threading.Thread::StartCallback()"
+		 "[PreJIT]",
+		 PERF_MAP_ANY, FRAME_APP, "System.Threading.Thread::StartCallback", NULL, 0},
+		{"wasm[0]::function[3]", PERF_MAP_ANY, FRAME_APP, "wasm[0]::function[3]", NULL, 0},
+		{"bad\x1b[31m\xff", PERF_MAP_ANY, FRAME_APP, "bad?[31m?", NULL, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct runtime_names n = {0};
+
+		perf_map_names(cases[i].line, cases[i].writer, &n);
+		assert_int_equal(n.n, 1);
+		assert_string_equal(n.items[0].name, cases[i].name);
+		assert_int_equal(n.kind, cases[i].kind);
+		assert_true(str_equal(n.items[0].file, cases[i].file));
+		assert_int_equal(n.items[0].line, cases[i].at);
+		runtime_names_done(&n);
+	}
+}
+
+/* ---- the file of a process ---- */
+
+struct place { /* this process's own map */
+	struct perf_file file;
+	char path[64];
+};
+
+static int set_up(void **state)
+{
+	struct place *p = xcalloc(1, sizeof(*p));
+	uint64_t start;
+
+	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
+	assert_int_equal(perf_file_init(getpid(), start, &p->file), 0);
+	assert_int_equal(p->file.own_pid, getpid());
+	snprintf(p->path, sizeof(p->path), "/tmp/perf-%d.map", getpid());
+	unlink(p->path);
+	*state = p;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct place *p = *state;
+
+	unlink(p->path);
+	perf_file_done(&p->file);
+	free(p);
+	return 0;
+}
+
+static void write_file(const char *path, const char *text, int flags)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static void test_file_grows(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	write_file(p->path, "1000 10 one\n2000 10 tw", 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "one");
+	assert_null(perf_map_find(p->file.map, 0x2000));
+	write_file(p->path, "o\n1000 8 again\n", O_APPEND);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x2000), "two");
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "again");
+	/* It is gone: what was read stays. */
+	unlink(p->path);
+	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	assert_string_equal(perf_map_find(p->file.map, 0x2000), "two");
+}
+
+/* As HotSpot does: the same file, another content, not shorter. */
+static void test_file_written_anew(void **state)
+{
+	struct place *p = *state;
+
+	write_file(p->path, "1000 10 one\n2000 10 two\n", 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	write_file(p->path, "4000 10 four\n5000 10 five\n6000 10 six\n", O_TRUNC);
+	assert_int_equal(perf_file_read(&p->file), -EBUSY); /* not all the time */
+	p->file.restarted_ns -= 61 * NSEC_PER_SEC;
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_null(perf_map_find(p->file.map, 0x1000));
+	assert_string_equal(perf_map_find(p->file.map, 0x4000), "four");
+	assert_string_equal(perf_map_find(p->file.map, 0x6000), "six");
+}
+
+static void test_hostile_files(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(symlink("/etc/passwd", p->path), 0);
+	assert_int_equal(perf_file_read(&p->file), -ELOOP);
+	unlink(p->path);
+	assert_int_equal(mkfifo(p->path, 0666), 0);
+	assert_int_equal(perf_file_read(&p->file), -ENOTSUP);
+	unlink(p->path);
+	assert_int_equal(mkdir(p->path, 0700), 0);
+	assert_int_equal(perf_file_read(&p->file), -ENOTSUP);
+	rmdir(p->path);
+	write_file(p->path, "1000 10 one\n", 0);
+	assert_int_equal(truncate(p->path, 10ll << 30), 0);
+	assert_int_equal(perf_file_read(&p->file), -EFBIG);
+	assert_null(p->file.map);
+	assert_string_equal(perf_file_problem(-EFBIG), "it is larger than 256 MiB");
+}
+
+static void test_file_of_another_user(void **state)
+{
+	struct place *p = *state;
+
+	if (geteuid() != 0) {
+		print_message("skipped: only root can make a file of another user\n");
+		skip();
+	}
+	write_file(p->path, "1000 10 one\n", 0);
+	assert_int_equal(chown(p->path, 12345, 12345), 0);
+	assert_int_equal(perf_file_read(&p->file), -EPERM);
+	assert_int_equal(chown(p->path, 0, 0), 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+}
+
+/* Large ones are read a piece at a time, and no name is told before all is. */
+static void test_large_file_in_slices(void **state)
+{
+	struct place *p = *state;
+	unsigned turns = 0;
+	FILE *f = fopen(p->path, "we");
+	int r;
+
+	for (unsigned i = 0; i < 400000; i++)
+		fprintf(f, "%x 10 the same place, another function\n", 0x1000 + i % 64 * 16);
+	fprintf(f, "1000 10 last\n");
+	fclose(f);
+	while ((r = perf_file_read(&p->file)) == -EAGAIN)
+		turns++;
+	assert_int_equal(r, 0);
+	assert_true(turns >= 1);
+	assert_int_equal(perf_map_n(p->file.map), 64);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "last");
+}
+
+static void test_process_is_gone(void **state)
+{
+	struct place *p = *state;
+	struct perf_file f;
+	uint64_t start = p->file.start_boottime_ns;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(perf_file_init(pid, start, &f), -ESRCH);
+	/* The number is another process's by now. */
+	assert_int_equal(perf_file_init(getpid(), start + NSEC_PER_SEC, &f), -ESRCH);
+}
+
+int main(void)
+{
+#define FILE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_number_forms),
+		cmocka_unit_test(test_newest_wins),
+		cmocka_unit_test(test_bad_lines_are_left_out),
+		cmocka_unit_test(test_lines_may_be_cut_anywhere),
+		cmocka_unit_test(test_long_line_is_cut),
+		cmocka_unit_test(test_functions_have_a_limit),
+		cmocka_unit_test(test_names),
+		FILE_TEST(test_file_grows),
+		FILE_TEST(test_file_written_anew),
+		FILE_TEST(test_hostile_files),
+		FILE_TEST(test_file_of_another_user),
+		FILE_TEST(test_large_file_in_slices),
+		FILE_TEST(test_process_is_gone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
