@@ -77,6 +77,9 @@ struct pf_walk {
 	uint32_t end; /* enum pf_stack_end */
 };
 
+/* What a runtime reads at once: a structure of its own, while it tells one frame. */
+#define PF_PIECE_BYTES 384
+
 #define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* header and at most two words */
 
 struct pf_scratch {
@@ -87,6 +90,7 @@ struct pf_scratch {
 	struct pf_walk walk;
 	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
 	uint64_t window[PF_WINDOW_BYTES / 8];
+	uint64_t piece[PF_PIECE_BYTES / 8];
 	struct pf_recent recent[1 << PF_RECENT_BITS];
 	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
 	struct {
