@@ -46,7 +46,7 @@ up() {
         down
     fi
     say "A Kubernetes of two nodes"
-    cluster_up "$BUILD/images/podflame.tar" "$BUILD/images/workloads.tar"
+    cluster_up "$BUILD/images/podflame.tar" "$BUILD/images/workloads.tar" "$BUILD/images/languages.tar"
     say "helm install podflame charts/podflame"
     install_chart
     say "kubectl apply -f e2e/demo.yaml    (workloads in namespace app, the neighbour other, a ProfilingTarget)"

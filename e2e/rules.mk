@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 # A real Kubernetes on this machine: to show podflame in, and to test it in.
 WORKLOADS := $(BUILD)/images/workloads.tar
+LANGUAGES := $(BUILD)/images/languages.tar
 .PHONY: demo demo-now demo-down e2e workloads cluster-bin
 demo: deps ## set the machine up, start a Kubernetes, install, profile, print an answer and the page's address (as root)
 	$(Q)$(MAKE) --no-print-directory demo-now
-demo-now: cluster-bin $(IMAGE) $(WORKLOADS)
+demo-now: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES)
 	$(Q)e2e/demo.sh up
 demo-down: ## take all of the demo away
 	$(Q)e2e/demo.sh down
-e2e: cluster-bin $(IMAGE) $(WORKLOADS) ## the end-to-end tests alone; T="02 07" runs some of them
+e2e: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES) ## the end-to-end tests alone; T="02 07" runs some of them
 	$(Q)e2e/run.sh $(T)
 # the first time this takes minutes: it starts at once and goes on beside the rest
 cluster-bin:
 	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
-workloads: $(WORKLOADS)
-workloads: $(WORKLOADS)
+workloads: $(WORKLOADS) $(LANGUAGES)
 $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
+$(LANGUAGES): $(wildcard e2e/workloads/languages/*) e2e/cluster/mkimage.sh
+	$(call msg,IMAGE,$@)
+	$(Q)e2e/workloads/languages/build.sh $@
 
 # Are stacks whole and shares right? e2e/accuracy/run.py says what is tested.
 STACKOF := $(BUILD)/accuracy/stackof

@@ -5,7 +5,7 @@
 # N skipped". KEEP=1 leaves the cluster up; a second run then uses it, with the image of now.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar
+IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar LANGUAGES=$BUILD/images/languages.tar
 OUT=$BUILD/e2e
 mkdir -p "$OUT"
 
@@ -31,10 +31,10 @@ export TK_BIN
 if [ -z "${KEEP:-}" ] || ! k get --raw /readyz >/dev/null 2>&1; then
     cluster_down
     trap finish EXIT
-    cluster_up "$IMAGE" "$WORKLOADS" 2>"$OUT/up.log" || { cat "$OUT/up.log" >&2; exit 1; }
+    cluster_up "$IMAGE" "$WORKLOADS" "$LANGUAGES" 2>"$OUT/up.log" || { cat "$OUT/up.log" >&2; exit 1; }
 else
     for n in 1 2; do
-        for t in "$IMAGE" "$WORKLOADS"; do
+        for t in "$IMAGE" "$WORKLOADS" "$LANGUAGES"; do
             ctr --address "$TK_DIR/node$n/containerd.sock" -n k8s.io images import "$t" >/dev/null
         done
     done

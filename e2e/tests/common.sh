@@ -45,7 +45,7 @@ namespace() { # NAME...
         k create namespace "$n" >/dev/null
     done
 }
-# pod NAMESPACE NAME NODE "COMMAND ARG" [MORE_YAML_OF_METADATA]: half a CPU at most
+# pod NAMESPACE NAME NODE "COMMAND ARG" [MORE_YAML_OF_METADATA]: half a CPU at most; $WORKLOAD is another image
 pod() {
     local words word
     read -ra words <<<"$4"
@@ -63,9 +63,9 @@ spec:
   restartPolicy: ${RESTART:-Always}
   containers:
     - name: main
-      image: localhost/podflame-workloads:1
+      image: localhost/podflame-${WORKLOAD:-workloads}:1
       command: [${word%,}]
-      resources: {requests: {cpu: 100m}, limits: {cpu: ${CPU:-500m}, memory: 64Mi}}
+      resources: {requests: {cpu: 100m}, limits: {cpu: ${CPU:-500m}, memory: ${MEMORY:-64Mi}}}
 END
 }
 running() { # NAMESPACE POD...

@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Java, Python, Lua and LuaJIT in pods that know nothing of podflame: whole stacks, names and shares of their own functions.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace tongues
+WORKLOAD=languages
+MEMORY=256Mi pod tongues java node1 "/jre/bin/java -cp /app Shares"
+pod tongues python node2 "/bin/python3 /app/shares.py"
+pod tongues lua node1 "/bin/lua /app/shares.lua"
+pod tongues luajit node2 "/bin/luajit -joff /app/shares.lua"
+running tongues java python lua luajit
+began=$(now)
+target tongues all '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
+# The name of a function in each language, without its number.
+declare -A name=([java]=Shares::share_ [python]=__main__.share_ [lua]=share_ [luajit]=share_)
+enough() {
+    profile "pod_ns='tongues' AND pod='$1'" "$began" "$(now)" >"$W/$1.json"
+    functions <"$W/$1.json" | grep -qxF "${name[$1]}50" && [ "$(total_us <"$W/$1.json")" -gt 8000000 ]
+}
+for p in java python lua luajit; do
+    wait_check 90 "$p: 8 s of it, with the names of its functions" enough $p
+    n50=$(share_of "${name[$p]}50" <"$W/$p.json") n30=$(share_of "${name[$p]}30" <"$W/$p.json") n20=$(share_of "${name[$p]}20" <"$W/$p.json")
+    sum=$(awk -v a="$n50" -v b="$n30" -v c="$n20" 'BEGIN {print a + b + c}')
+    check "$p: its three functions have $sum % of all" between "$sum" 75 100
+    for n in 50 30 20; do
+        var=n$n
+        part=$(awk -v a="${!var}" -v s="$sum" 'BEGIN {printf "%.1f", s ? a * 100 / s : 0}')
+        check "$p: ${name[$p]}$n has $part % of them" near "$part" $n 6
+    done
+    whole=$(jq -r .summary.finished_percent "$W/$p.json")
+    check "$p: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 98)}"
+done
