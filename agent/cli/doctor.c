@@ -187,7 +187,7 @@ int cmd_doctor(int argc, char **argv)
 		NULL,
 		NULL,
 		NULL};
-	const struct files_config fc = {0};
+	const struct files_config fc = {.parser.marks = runtime_marks()};
 	struct doctor d = {0};
 	struct files *files = NULL;
 

@@ -423,7 +423,8 @@ static void summary(const struct recording *r, bool written)
 
 static int record(struct recording *r, int signal_fd)
 {
-	struct files_config fc = {.host_debug_dir = "/usr/lib/debug"};
+	struct files_config fc = {.parser.marks = runtime_marks(),
+				  .host_debug_dir = "/usr/lib/debug"};
 	struct stacks_config sc = {0};
 	int e = files_new(&fc, &r->files);
 

@@ -7,3 +7,17 @@
 #define X(NAME, name) extern const struct runtime_ops name##_runtime;
 PF_RUNTIMES(X)
 #undef X
+
+/* By enum pf_runtime_kind, _PF_RUNTIME_MAX of them; a test puts its own here. */
+extern const struct runtime_ops *const *runtime_table;
+
+/* ranges.c */
+/*
+ * Sorts, and cuts to executable mappings and to what nobody has taken. -EINVAL: empty or overlapping ranges.
+ * -E2BIG: more than most.
+ */
+int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
+	       size_t *n);
+
+/* Why something was not read, for counters. */
+const char *runtime_error_word(int error);

@@ -10,23 +10,35 @@ static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
 #undef X
 };
 
+const struct runtime_ops *const *runtime_table = table;
+
 const struct runtime_ops *runtime_ops(enum pf_runtime_kind k)
 {
-	return (unsigned)k < ARRAY_SIZE(table) ? table[k] : NULL;
+	return (unsigned)k < ARRAY_SIZE(table) ? runtime_table[k] : NULL;
 }
 
 /* ---- names ---- */
 
+/* What programs call themselves may be anything. */
+static char *take_clean(char *s)
+{
+	char *clean = s ? text_clean(s) : NULL;
+
+	free(s);
+	return clean;
+}
+
 void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t line, bool inlined)
 {
 	if (n->n == RUNTIME_NAMES_MAX) {
+		counter_add(counter("podflame_inlined_frames_dropped_total", NULL, NULL), 1);
 		free(name);
 		free(file);
 		return;
 	}
 	if ((n->n & (n->n - 1)) == 0) /* mostly one: grows at powers of two */
 		n->items = xrealloc(n->items, (n->n ? 2 * n->n : 1) * sizeof(*n->items));
-	n->items[n->n++] = (struct runtime_name){name, file, line, inlined};
+	n->items[n->n++] = (struct runtime_name){take_clean(name), take_clean(file), line, inlined};
 }
 
 void runtime_names_done(struct runtime_names *n)

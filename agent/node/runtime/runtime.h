@@ -53,6 +53,8 @@ struct runtime_look {
 	const struct mappings *maps;
 	struct elf_index *const *indexes; /* of each mapping */
 	struct memory *memory;
+	const struct runtime_range *taken; /* what the runtimes of the rows before have */
+	size_t n_taken;
 };
 /* The first mapping of a file with this mark, and where the mark is in the process; -ENOENT. */
 int runtime_find_mark(const struct runtime_look *look, const char *mark,
@@ -138,8 +140,8 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p);
  */
 int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
 		   struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again);
-/* Whether a look would find anything: some index has a mark. Any thread. */
-bool runtimes_likely(struct elf_index *const *indexes, size_t n);
+/* Whether a look may find anything: some file has a mark, or there is generated code. Any thread. */
+bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes);
 
 /* Any thread; borrowed from p. */
 struct runtime_view {

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runtimes are told by: marks of files, in the process. */
+#include "node/runtime/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define MARKS_MAX 256 /* of all runtimes: as many as the parser takes */
+
+static const char *marks[MARKS_MAX + 1];
+
+static void collect(void)
+{
+	size_t n = 0;
+
+	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++) {
+		const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)k);
+
+		for (size_t i = 0; ops && ops->marks[i] && n < MARKS_MAX; i++)
+			marks[n++] = ops->marks[i];
+	}
+}
+
+const char *const *runtime_marks(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, collect);
+	return marks;
+}
+
+/* Generated code, as far as a mapping shows it. */
+static bool is_generated(const struct mapping *m)
+{
+	return m->path[0] != '/' && m->path[0] != '[';
+}
+
+bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes)
+{
+	for (size_t i = 0; i < maps->n; i++)
+		if ((indexes[i] && elf_index_n_marks(indexes[i])) || is_generated(&maps->items[i]))
+			return true;
+	return false;
+}
+
+static int bias_of(const struct runtime_look *look, const struct mapping *m, uint64_t *ret)
+{
+	const struct elf_index *index = look->indexes[m - look->maps->items];
+	uint64_t address;
+	int r = index ? elf_index_mapping_address(index, m->file_offset, m->end - m->start,
+						  &address)
+		      : -ENOENT;
+
+	if (r == 0)
+		*ret = m->start - address;
+	return r;
+}
+
+uint64_t runtime_bias(const struct runtime_look *look, const struct mapping *m)
+{
+	uint64_t bias = 0;
+
+	(void)bias_of(look, m, &bias);
+	return bias;
+}
+
+int runtime_find_mark(const struct runtime_look *look, const char *mark,
+		      const struct mapping **ret_mapping, uint64_t *ret_address, uint64_t *ret_size)
+{
+	for (size_t i = 0; i < look->maps->n; i++) {
+		const struct mapping *m = &look->maps->items[i];
+		struct elf_mark found;
+		uint64_t bias = 0;
+
+		if (!look->indexes[i] || elf_index_find_mark(look->indexes[i], mark, &found) < 0 ||
+		    bias_of(look, m, &bias) < 0)
+			continue;
+		*ret_mapping = m;
+		*ret_address = found.thread_local ? found.address : bias + found.address;
+		*ret_size = found.size;
+		return 0;
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory as runtimes read it: an image, and a child's own. */
+#include "node/runtime/internal.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- an image: bytes at BASE, nothing elsewhere ---- */
+
+#define BASE 0x7000
+
+static char image[8192];
+
+static int read_image(void *arg, uint64_t address, void *to, size_t n)
+{
+	unsigned *reads = arg;
+
+	++*reads;
+	if (address < BASE || address - BASE > sizeof(image) ||
+	    n > sizeof(image) - (address - BASE))
+		return -EFAULT;
+	memcpy(to, image + (address - BASE), n);
+	return 0;
+}
+
+static void numbers_cost_budget(void **state)
+{
+	unsigned reads = 0;
+	struct memory m = {read_image, &reads, 2 * (64 + 8)};
+	uint64_t u64 = 0;
+	uint32_t u32 = 0;
+
+	(void)state;
+	memcpy(image, "\x01\x02\x03\x04\x05\x06\x07\x08", 8);
+	assert_int_equal(memory_u64(&m, BASE, &u64), 0);
+	assert_int_equal(u64, 0x0807060504030201);
+	assert_int_equal(memory_u32(&m, 0, &u32), -EFAULT); /* that cost, too */
+	assert_int_equal(u32, 0);
+	assert_int_equal(memory_u8(&m, BASE, (uint8_t *)&u32), -E2BIG);
+	assert_int_equal(memory_read(&m, BASE, image, SIZE_MAX), -E2BIG);
+	assert_int_equal(reads, 2);
+}
+
+static void texts_end_where_they_end(void **state)
+{
+	unsigned reads = 0;
+	struct memory m = {read_image, &reads, 1 << 20};
+	char *text = NULL;
+
+	(void)state;
+	memset(image, 'x', sizeof(image));
+	strcpy(image + sizeof(image) - 4, "end"); /* nothing is mapped behind it */
+	assert_int_equal(memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), 0);
+	assert_string_equal(text, "end");
+	freep(&text);
+	text = NULL;
+	assert_int_equal(memory_string(&m, BASE + 10, 9, &text), 0);
+	assert_string_equal(text, "xxxxxxxx"); /* cut */
+	freep(&text);
+	text = NULL;
+	assert_int_equal(memory_string(&m, BASE + 10, 8192, &text), 0);
+	assert_int_equal(strlen(text), sizeof(image) - 4 - 10 + 3);
+	freep(&text);
+	text = NULL;
+	image[sizeof(image) - 1] = 'x';
+	assert_int_equal(memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), -EFAULT);
+	assert_int_equal(memory_string(&m, BASE, 0, &text), -EINVAL);
+	assert_null(text);
+	m.budget_bytes = 1000;
+	assert_int_equal(memory_string(&m, BASE, 8192, &text), -E2BIG);
+}
+
+/* ---- a process ---- */
+
+static pid_t child_with(const void *page)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)page;
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void a_process_is_read(void **state)
+{
+	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct process_memory *p;
+	uint64_t start, value;
+	char *text, both[16];
+	pid_t pid;
+
+	(void)state;
+	strcpy(page + 4096 - 8, "seven b");
+	munmap(page + 4096, 4096);
+	pid = child_with(page);
+	memset(page, 0, 4096); /* here; the child keeps its own */
+	assert_int_equal(proc_start_boottime(pid, &start), 0);
+	assert_int_equal(process_memory_open(pid, start, &p), 0);
+	assert_int_equal(process_memory(p)->budget_bytes, MEMORY_BUDGET);
+	assert_int_equal(memory_string(process_memory(p), (uintptr_t)page + 4096 - 8, 100, &text),
+			 0);
+	assert_string_equal(text, "seven b");
+	free(text);
+	assert_int_equal(memory_u64(process_memory(p), 16, &value), -EFAULT);
+	assert_int_equal(memory_u64(process_memory(p), UINT64_MAX - 3, &value), -EFAULT);
+	/* all or nothing */
+	assert_int_equal(
+		memory_read(process_memory(p), (uintptr_t)page + 4096 - 8, both, sizeof(both)),
+		-EFAULT);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)page, &value), -ESRCH);
+	process_memory_close(p);
+	assert_int_equal(process_memory_open(pid, start, &p), -ESRCH);
+	munmap(page, 4096);
+}
+
+static void another_process_of_that_number_is_not_read(void **state)
+{
+	struct process_memory *p;
+	uint64_t start;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
+	assert_int_equal(process_memory_open(getpid(), start + 9999999, &p),
+			 0); /* BPF's is exact */
+	process_memory_close(p);
+	assert_int_equal(process_memory_open(getpid(), start + NSEC_PER_SEC, &p), -ESRCH);
+	assert_int_equal(process_memory_open(getpid(), start - NSEC_PER_SEC, &p), -ESRCH);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_cost_budget),
+		cmocka_unit_test(texts_end_where_they_end),
+		cmocka_unit_test(a_process_is_read),
+		cmocka_unit_test(another_process_of_that_number_is_not_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
