@@ -25,7 +25,8 @@
 	X(PYTHON, python)                                                                          \
 	X(JVM, jvm)                                                                                \
 	X(LUA, lua)                                                                                \
-	X(LUAJIT, luajit)
+	X(LUAJIT, luajit)                                                                          \
+	X(PERFMAP, perfmap)
 
 enum pf_runtime_kind {
 	PF_RUNTIME_NONE,
@@ -46,6 +47,7 @@ static __always_inline int pf_trouble(struct pf_scratch *s, uint32_t runtime, ui
 #include "jvm.h"
 #include "lua.h"
 #include "luajit.h"
+#include "perfmap.h"
 #include "python.h"
 
 #ifdef PF_WALKER

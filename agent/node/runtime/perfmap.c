@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generated code by perf maps: what no other runtime walks, of whatever process writes such a file.
+ * docs/perf-maps.md.
+ */
+#include "node/runtime/perfmap.h"
+
+#include "node/runtime/internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+#define REFRESH_NS NSEC_PER_SEC /* a file is looked at no more often */
+
+struct state {
+	struct perf_file file;
+	enum perf_map_writer writer;
+	uint64_t looked_ns; /* CLOCK_MONOTONIC */
+	int error;	    /* of that look */
+};
+
+/* ---- which code ---- */
+
+/* .NET writes its code through one mapping and runs it in another, of a file in memory. */
+static bool is_generated(const struct mapping *m)
+{
+	return !*m->path || str_has_prefix(m->path, "[anon:") ||
+	       str_has_prefix(m->path, "/memfd:") || str_has_prefix(m->path, "/dev/zero");
+}
+
+static bool is_taken(const struct runtime_look *look, const struct mapping *m)
+{
+	for (size_t i = 0; i < look->n_taken; i++)
+		if (look->taken[i].start < m->end && m->start < look->taken[i].end)
+			return true;
+	return false;
+}
+
+static void find_ranges(const struct runtime_look *look, struct runtime_learnt *ret)
+{
+	struct runtime_range *ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ranges));
+	size_t n = 0;
+
+	for (size_t i = 0; i < look->maps->n && n < RUNTIME_RANGES_MAX; i++) {
+		const struct mapping *m = &look->maps->items[i];
+
+		if (look->indexes[i] || !is_generated(m) || is_taken(look, m))
+			continue;
+		if (n && ranges[n - 1].end == m->start)
+			ranges[n - 1].end = m->end;
+		else
+			ranges[n++] = (struct runtime_range){m->start, m->end, true};
+	}
+	ret->ranges = ranges;
+	ret->n_ranges = n;
+}
+
+/* ---- who writes it ---- */
+
+static bool has_mark(const struct runtime_look *look, const char *mark, uint64_t *ret_address)
+{
+	const struct mapping *m;
+	uint64_t address, size;
+
+	if (runtime_find_mark(look, mark, &m, &address, &size) < 0)
+		return false;
+	if (ret_address)
+		*ret_address = address;
+	return true;
+}
+
+#define NODE_TEXT "node.js/v" /* its release's name and version, of src/node_metadata.cc */
+
+static bool node_version(const struct runtime_look *look, char ret[16])
+{
+	_cleanup_free_ char *text = NULL;
+	const char *version;
+	uint64_t address;
+	size_t n;
+
+	if (!has_mark(look, "_ZN4node5StartEiPPc", NULL))
+		return false;
+	*ret = '\0';
+	if (!has_mark(look, "\"" NODE_TEXT, &address) ||
+	    memory_string(look->memory, address, 32, &text) < 0)
+		return true;
+	version = text + MIN(strlen(text), strlen(NODE_TEXT));
+	n = strspn(version, "0123456789.");
+	snprintf(ret, 16, "%.*s", (int)n, version);
+	return true;
+}
+
+/* What the process is, and what its user could do to see names. */
+static void tell_writer(const struct runtime_look *look, bool has_map, struct runtime_learnt *ret)
+{
+	char version[16];
+
+	if (node_version(look, version)) {
+		snprintf(ret->version, sizeof(ret->version), "Node.js %s", version);
+		if (!has_map)
+			snprintf(ret->problem, sizeof(ret->problem),
+				 "node %s: JavaScript functions have no names: start it with "
+				 "--perf-basic-prof (and --interpreted-frames-native-stack)",
+				 version);
+	} else if (has_mark(look, "coreclr_initialize", NULL)) {
+		snprintf(ret->version, sizeof(ret->version), ".NET");
+		if (!has_map)
+			snprintf(ret->problem, sizeof(ret->problem),
+				 ".NET: functions have no names: start it with "
+				 "DOTNET_PerfMapEnabled=1 in its environment");
+	}
+}
+
+/* ---- learn ---- */
+
+static bool has_map(const struct state *s)
+{
+	return s->file.map && !perf_file_problem(s->error);
+}
+
+static void look_at_file(struct state *s)
+{
+	s->looked_ns = now_mono_ns();
+	s->error = perf_file_read(&s->file);
+}
+
+static int make_state(const struct runtime_look *look, struct state **ret)
+{
+	struct state *s = xcalloc(1, sizeof(*s));
+	int r = perf_file_init(look->maps->tgid, look->maps->start_boottime_ns, &s->file);
+
+	if (r < 0) {
+		free(s);
+		return r;
+	}
+	s->writer = has_mark(look, "gHotSpotVMStructs", NULL) ? PERF_MAP_HOTSPOT : PERF_MAP_ANY;
+	*ret = s;
+	return 0;
+}
+
+static void forget(void *state)
+{
+	struct state *s = state;
+
+	if (s)
+		perf_file_done(&s->file);
+	free(s);
+}
+
+static void walk(struct state *s, struct runtime_learnt *ret)
+{
+	struct pf_perfmap *data = xcalloc(1, sizeof(*data));
+
+	data->generation = perf_map_replaced(s->file.map);
+	ret->data = data;
+	ret->data_bytes = sizeof(*data);
+	ret->state = s;
+}
+
+static void tell_file_problem(const struct state *s, struct runtime_learnt *ret)
+{
+	char path[PERF_MAP_PATH_BYTES];
+
+	perf_map_path(s->file.own_pid, path);
+	snprintf(ret->problem, sizeof(ret->problem), "/%s is not used: %s", path,
+		 perf_file_problem(s->error));
+}
+
+static int learn(const struct runtime_look *look, struct runtime_learnt *old,
+		 struct runtime_learnt *ret)
+{
+	struct state *s = old ? TAKE_PTR(old->state) : NULL;
+	int r = s ? 0 : make_state(look, &s);
+
+	if (r < 0)
+		return r;
+	look_at_file(s);
+	tell_writer(look, has_map(s), ret);
+	if (perf_file_problem(s->error))
+		tell_file_problem(s, ret);
+	find_ranges(look, ret);
+	if (has_map(s) && ret->n_ranges) {
+		walk(s, ret);
+		return 0;
+	}
+	forget(s);
+	free(TAKE_PTR(ret->ranges));
+	ret->n_ranges = 0;
+	return *ret->problem ? 0 : -ENOENT;
+}
+
+/* ---- resolve ---- */
+
+static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
+		   const struct runtime_words *caller, struct runtime_names *ret)
+{
+	struct state *s = state;
+	const char *name;
+
+	(void)m;
+	(void)caller;
+	if (now_mono_ns() >= s->looked_ns + REFRESH_NS || s->error == -EAGAIN)
+		look_at_file(s);
+	/* A file that is gone has said what it had to say. */
+	if (s->error < 0 && s->error != -ENOENT)
+		return s->error;
+	name = perf_map_find(s->file.map, frame->a);
+	if (!name)
+		return -ENOENT;
+	perf_map_names(name, s->writer, ret);
+	return 0;
+}
+
+static const char *const marks[] = {
+	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "coreclr_initialize", "gHotSpotVMStructs", NULL,
+};
+
+const struct runtime_ops perfmap_runtime = {
+	.name = "perfmap",
+	.title = "perf map",
+	.frame_kind = FRAME_APP,
+	.marks = marks,
+	.learn = learn,
+	.resolve = resolve,
+	.forget = forget,
+};
