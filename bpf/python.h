@@ -1,30 +1,401 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* python: CPython's part of the walk. */
+/*
+ * python: CPython's part of the walk. A thread's frames are a list, leaf first; each activation of the
+ * evaluation loop runs a piece of it. Where a piece ends is told by what the activation has on the C
+ * stack, so a piece is never shown with another activation's native frame:
+ * - up to 3.10 it is one frame object;
+ * - 3.11 and 3.12 have a _PyCFrame there, from which the piece begins; a frame with is_entry ends it
+ *   (3.11), a shim frame does (3.12);
+ * - from 3.13 on a shim frame there ends it (_PyEval_EvalFrameDefault of each version, pycore_frame.h).
+ */
 #pragma once
 
 #include "tables.h"
 
-/* What agent/node/runtime/python.c tells of a process. */
-struct pf_python {
-	uint64_t todo;
+enum pf_python_pieces {
+	PF_PYTHON_OBJECT,
+	PF_PYTHON_ENTRY,  /* 3.11 */
+	PF_PYTHON_CFRAME, /* 3.12 */
+	PF_PYTHON_SHIM,
 };
 
+#define PF_PYTHON_READ 256 /* what is read of a thread state and of a frame, at most */
+
+/* What agent/node/runtime/python.c tells of a process. Offsets in bytes. */
+struct pf_python {
+	uint64_t interpreters; /* address of the pointer to the first interpreter */
+	uint64_t
+		holder; /* address of the pointer to the thread state that has the GIL; 0: not known */
+	uint64_t eval;	  /* address of the evaluation loop */
+	uint32_t entered; /* up to here it may not have made its frame the thread's: up to 3.10 */
+	uint16_t pieces;  /* enum pf_python_pieces */
+	uint16_t instruction_shift; /* up to 3.10: f_lasti in bytes (1) or code units (0) */
+	uint16_t interpreter_next, interpreter_threads;
+	uint16_t thread_bytes, thread_next, thread_id, thread_frame;
+	uint16_t cframe_frame, cframe_previous;
+	uint16_t frame_bytes, frame_code, frame_back, frame_globals, frame_instruction;
+	uint16_t frame_last;	    /* the byte that ends a piece: is_entry, owner */
+	uint16_t code_counts;	    /* co_argcount and what follows: constant while it lives */
+	uint16_t code_instructions; /* co_code_adaptive; 0: f_lasti is a number */
+	uint32_t pad;
+};
+_Static_assert(sizeof(struct pf_python) == 72, "python");
+
+/* frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; 3.14 has FRAME_OWNED_BY_INTERPRETER there and CSTACK next */
+#define PF_PYTHON_OWNER_SHIM 3
+
+/*
+ * Words of a frame. a: code object, and a cookie of it, so that another one at its address is told.
+ * b: dictionary of its globals, and the code unit it stands at, plus one.
+ */
+#define PF_PYTHON_ADDRESS(word) ((word)&0xffffffffffffull)
+#define PF_PYTHON_HIGH(word)	((uint32_t)((word) >> 48))
+#define PF_PYTHON_UNIT_UNKNOWN	0xffffu
+#define PF_PYTHON_COUNTS	4 /* words of a code object that the cookie is made of */
+
+static inline __attribute__((always_inline)) uint64_t
+pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS])
+{
+	uint64_t h = 0;
+
+	for (int i = 0; i < PF_PYTHON_COUNTS; i++)
+		h = (h ^ counts[i]) * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
+	return h >> 48;
+}
+
 #ifdef PF_WALKER
+#define PF_PYTHON_THREADS_MAX 1024 /* looked at for one that is the sampled thread's */
+#define PF_PYTHON_TRIES	      4	   /* thread states of one thread: subinterpreters */
+#define PF_PYTHON_NONE	      1	   /* no thread state, or its frames cannot be read */
+
+/* pf_runtime_walk.at: the next frame. */
+struct pf_python_walk {
+	uint64_t thread; /* 0: not looked for yet */
+	uint64_t cframe; /* the next activation's */
+	uint64_t code;	 /* of the last frame, with its cookie */
+	/* How all was when the piece at hand was begun. */
+	uint64_t start, hash;
+	uint16_t n_words, n_frames;
+	uint8_t begin; /* the next piece is to be begun */
+	uint8_t inner; /* the piece at hand is of an activation that the native walk has not met */
+	uint8_t tries; /* other thread states that were asked for this activation's piece */
+	uint8_t skip;
+	/* Where the search for a thread state stands. */
+	uint64_t look_interpreter, look_thread;
+};
+_Static_assert(sizeof(struct pf_python_walk) <= sizeof(((struct pf_runtime_walk *)0)->own), "");
+
+struct pf_python_loop {
+	struct pf_scratch *s;
+	const struct pf_python *d;
+	struct pf_runtime_walk *r;
+};
+
+static __always_inline struct pf_python_walk *pf_python_walk(struct pf_runtime_walk *r)
+{
+	return (struct pf_python_walk *)r->own;
+}
+
+/* Up to PF_PYTHON_READ bytes into s->piece; a word and a byte of them. */
+static __always_inline bool pf_python_read(struct pf_scratch *s, uint64_t address, uint32_t n)
+{
+	return n <= PF_PYTHON_READ && pf_read(s->piece, n, address);
+}
+static __always_inline uint64_t pf_python_word(const struct pf_scratch *s, uint32_t offset)
+{
+	return s->piece[offset / 8 % (PF_PYTHON_READ / 8)];
+}
+static __always_inline uint8_t pf_python_byte(const struct pf_scratch *s, uint32_t offset)
+{
+	return pf_python_word(s, offset) >> (offset % 8 * 8);
+}
+
+/* ---- the thread's state ---- */
+
+/* thread_id is pthread_self(), which is where %fs points to, in glibc and musl. */
+static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct pf_python *d,
+					      uint64_t thread)
+{
+	return pf_python_read(s, thread, d->thread_bytes) &&
+	       pf_python_word(s, d->thread_id) == s->walk.thread_pointer;
+}
+
+/* One thread state of the interpreters' lists; ends at the one that is wanted, or where nothing is. */
+static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
+{
+	struct pf_python_walk *x = pf_python_walk(loop->r);
+	const struct pf_python *d = loop->d;
+	uint64_t first = 0, next = 0;
+
+	(void)i;
+	if (x->look_thread) {
+		if (pf_python_is_mine(loop->s, d, x->look_thread) && x->look_thread != x->thread &&
+		    !x->skip--)
+			return 1;
+		x->look_thread = pf_python_word(loop->s, d->thread_next);
+		return 0;
+	}
+	if (!x->look_interpreter ||
+	    !pf_read(&first, 8, x->look_interpreter + d->interpreter_threads) ||
+	    !pf_read(&next, 8, x->look_interpreter + d->interpreter_next))
+		return 1;
+	x->look_interpreter = next;
+	x->look_thread = first;
+	return 0;
+}
+
+/* Goes to the skip-th thread state of this thread that is not the one at hand; false: there is none. */
+static __attribute__((noinline)) bool pf_python_search(struct pf_scratch *s,
+						       const struct pf_python *d,
+						       struct pf_runtime_walk *r, uint8_t skip)
+{
+	struct pf_python_loop loop = {s, d, r};
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	if (!pf_read(&x->look_interpreter, 8, d->interpreters))
+		return false;
+	x->look_thread = 0;
+	x->skip = skip;
+	bpf_loop(PF_PYTHON_THREADS_MAX, pf_python_look, &loop, 0);
+	if (!x->look_thread || !pf_python_is_mine(s, d, x->look_thread))
+		return false;
+	x->thread = x->look_thread;
+	return true;
+}
+
+/* Its thread state was just read: its frames begin with the leaf. */
+static __always_inline void pf_python_enter(struct pf_scratch *s, const struct pf_python *d,
+					    struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	x->cframe = r->at = pf_python_word(s, d->thread_frame);
+	x->begin = true;
+}
+
+/*
+ * Whoever has the GIL is on a CPU most of the time: one thread state is read then. Else (it waits for
+ * the GIL, or has released it around a computation) all are looked at.
+ */
+static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct pf_python *d,
+					     struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	if (d->holder && pf_read(&x->thread, 8, d->holder) && x->thread &&
+	    pf_python_is_mine(s, d, x->thread))
+		return true;
+	x->thread = 0;
+	return pf_python_search(s, d, r, 0);
+}
+
+/*
+ * The activation at hand is not of this thread state: it has just been entered, or is just being
+ * left, or another interpreter's.
+ */
+static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
+					   struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	uint64_t head, next;
+
+	if (x->tries >= PF_PYTHON_TRIES || !pf_read(&head, 8, d->interpreters) ||
+	    !pf_read(&next, 8, head + d->interpreter_next) || !next ||
+	    !pf_python_search(s, d, r, x->tries))
+		return 1;
+	x->tries++;
+	pf_python_enter(s, d, r);
+	return 0;
+}
+
+/* ---- pieces ---- */
+
+static __always_inline void pf_python_keep(struct pf_walk *w, struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	x->start = r->at;
+	x->hash = w->hash;
+	x->n_words = w->n_words;
+	x->n_frames = w->n_frames;
+}
+
+/* As if this piece had not been begun. */
+static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	r->at = x->start;
+	w->hash = x->hash;
+	w->n_words = x->n_words;
+	w->n_frames = x->n_frames;
+}
+
+/* Whether the leaf is an activation that has not made its frame the thread's yet: up to 3.10. */
+static __always_inline bool pf_python_entering(const struct pf_scratch *s,
+					       const struct pf_python *d)
+{
+	return s->walk.n_frames == 1 && s->stack.words[1] - d->eval < d->entered;
+}
+
+/* Whether there is a piece for the activation at hand; r->at 0: one without frames. */
+static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct pf_python *d,
+					    struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	struct pf_walk *w = &s->walk;
+
+	if (d->pieces == PF_PYTHON_OBJECT)
+		return r->at && !pf_python_entering(s, d);
+	if (d->pieces == PF_PYTHON_SHIM) {
+		pf_python_keep(w, r);
+		return r->at;
+	}
+	if (!x->cframe || x->cframe >= w->sp)
+		return false;
+	if (!pf_python_read(s, x->cframe, 24)) {
+		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, x->cframe);
+		x->cframe = 0;
+		return false;
+	}
+	x->inner = x->cframe < w->frame_sp;
+	x->cframe = pf_python_word(s, d->cframe_previous);
+	/* What was told with another thread state before is not told again. */
+	r->at = x->inner && x->tries ? 0 : pf_python_word(s, d->cframe_frame);
+	return true;
+}
+
+/* A piece of a _PyCFrame is over; the activation's own comes after those that were not met. */
+static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	r->at = 0;
+	x->begin = x->inner;
+	return !x->inner;
+}
+
+/* From 3.13 on: what has been told belongs to the activation on whose stack this shim is. */
+static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_python *d,
+					  struct pf_runtime_walk *r, uint64_t back)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t shim = r->at;
+
+	if (shim >= w->sp) {
+		pf_python_undo(w, r);
+		return pf_python_other(s, d, r);
+	}
+	if (shim >= w->frame_sp) {
+		r->at = back;
+		return 1;
+	}
+	/* Of an activation that the native walk has not met, or that was told before. */
+	if (pf_python_walk(r)->tries)
+		pf_python_undo(w, r);
+	r->at = back;
+	pf_python_keep(w, r);
+	return 0;
+}
+
+/* ---- frames ---- */
+
+/* The code unit it stands at, plus one: the word of a frame is in s->piece. */
+static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
+					       const struct pf_python *d, uint64_t code)
+{
+	uint64_t at = pf_python_word(s, d->frame_instruction);
+	int64_t unit;
+
+	if (d->code_instructions)
+		unit = (int64_t)(at - code - d->code_instructions) >> 1;
+	else
+		unit = (int32_t)at >> (d->instruction_shift & 31);
+	return unit < -1 || unit >= (int64_t)PF_PYTHON_UNIT_UNKNOWN - 1 ? PF_PYTHON_UNIT_UNKNOWN
+									: (uint64_t)unit + 1;
+}
+
+/* The frame in s->piece. */
+static __always_inline int pf_python_push(struct pf_scratch *s, const struct pf_python *d,
+					  struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	uint64_t code = pf_python_word(s, d->frame_code) & ~7ull; /* 3.14: tags of _PyStackRef */
+	uint64_t globals = pf_python_word(s, d->frame_globals);
+	uint64_t unit = pf_python_unit(s, d, code);
+	uint64_t counts[PF_PYTHON_COUNTS];
+
+	if (!code || code >> 47 || globals >> 47)
+		return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_DAMAGED, r->at);
+	if (code != PF_PYTHON_ADDRESS(x->code)) {
+		if (!pf_read(counts, sizeof(counts), code + d->code_counts))
+			return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, code);
+		x->code = code | pf_python_cookie(counts) << 48;
+	}
+	return pf_push_runtime(s, PF_RUNTIME_PYTHON, 0, x->code, globals | unit << 48);
+}
+
+static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_python *d,
+					  struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	uint64_t back;
+	uint8_t last;
+
+	if (!r->at)
+		return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME
+			       ? pf_python_piece_end(r)
+			       : 1;
+	if (!pf_python_read(s, r->at, d->frame_bytes)) {
+		x->thread = PF_PYTHON_NONE;
+		return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, r->at);
+	}
+	back = pf_python_word(s, d->frame_back);
+	last = pf_python_byte(s, d->frame_last);
+	if (d->pieces == PF_PYTHON_SHIM && last >= PF_PYTHON_OWNER_SHIM)
+		return pf_python_shim(s, d, r, back);
+	if (d->pieces == PF_PYTHON_CFRAME && last >= PF_PYTHON_OWNER_SHIM)
+		return pf_python_piece_end(r);
+	if (pf_python_push(s, d, r))
+		return 1;
+	r->at = back;
+	if (d->pieces == PF_PYTHON_ENTRY && last)
+		return pf_python_piece_end(r);
+	return d->pieces == PF_PYTHON_OBJECT;
+}
+
+/* Only an evaluation loop is Python's code: that is in a file. */
 static __always_inline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
 	(void)d;
 	(void)r;
-	(void)s;
-	return 1;
+	return pf_end(&s->walk, PF_END_FP);
 }
 
-static __always_inline int pf_python_frame(struct pf_scratch *s, const struct pf_python *d,
-					   struct pf_runtime_walk *r)
+static __attribute__((noinline)) int
+pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
 {
-	(void)s;
-	(void)d;
-	(void)r;
-	return 1;
+	struct pf_python_walk *x = pf_python_walk(r);
+
+	if (x->thread == PF_PYTHON_NONE)
+		return 1;
+	if (!x->thread) {
+		if (!pf_python_thread(s, d, r)) {
+			x->thread = PF_PYTHON_NONE;
+			return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_THREAD, 0);
+		}
+		pf_python_enter(s, d, r);
+	}
+	if (s->walk.first) {
+		x->tries = 0;
+		x->begin = true;
+	}
+	if (x->begin) {
+		x->begin = false;
+		if (!pf_python_piece(s, d, r))
+			return pf_python_other(s, d, r);
+	}
+	return pf_python_next(s, d, r);
 }
 #endif
