@@ -34,7 +34,7 @@ static void give_tables(struct recording *r, const struct mappings *m)
 	for (unsigned round = 0; again && round < 3; round++) {
 		struct applied a;
 
-		(void)tables_apply(r->unwind, r->files, m, &a);
+		(void)tables_apply(r->unwind, r->files, m, NULL, &a);
 		again = parse_unknown(r, m, &a);
 		if (!again && a.missing && !r->missing)
 			r->missing = TAKE_PTR(a.missing);

@@ -130,7 +130,8 @@ static void add_unknown(struct applied *a, const struct mappings *m, size_t k)
 	a->unknown[a->n_unknown++] = k;
 }
 
-int tables_apply(struct unwind *u, struct files *f, const struct mappings *m, struct applied *ret)
+int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
+		 const struct runtime_process *runtimes, struct applied *ret)
 {
 	_cleanup_free_ struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
 	_cleanup_free_ bool *pending = xcalloc(m->n + 1, sizeof(*pending));
@@ -145,7 +146,7 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m, st
 		else if (r < 0)
 			note_error(&a, &m->items[i], r);
 	}
-	r = unwind_process(u, m, indexes, pending);
+	r = unwind_process(u, m, indexes, pending, runtimes);
 	for (size_t i = 0; i < m->n; i++) {
 		if (indexes[i])
 			note_tables(&a, u, &m->items[i], indexes[i]);

@@ -68,7 +68,7 @@ static void set_run(struct task *t)
 		return;
 	s->loaded = true;
 	/* What it refused is counted there, and told by what is missing. */
-	(void)tables_apply(u, t->node->known_files, s->m, &s->out);
+	(void)tables_apply(u, t->node->known_files, s->m, NULL, &s->out);
 	unwind_stats(u, &s->stats);
 }
 

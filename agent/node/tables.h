@@ -20,9 +20,10 @@ struct applied {
 void applied_done(struct applied *a);
 /*
  * Gives the kernel what is known of the process's files by now. Parses nothing: what is unknown
- * is for the caller to ask files_index for, and then to come again.
+ * is for the caller to ask files_index for, and then to come again. runtimes: what it runs besides; NULL: nothing.
  */
-int tables_apply(struct unwind *u, struct files *f, const struct mappings *m, struct applied *ret);
+int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
+		 const struct runtime_process *runtimes, struct applied *ret);
 
 /*
  * What tables may take, or the cache of symbols: wanted_bytes, but at most a quarter of the memory

@@ -21,3 +21,8 @@ int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_rang
 
 /* Why something was not read, for counters. */
 const char *runtime_error_word(int error);
+
+/* Adds what l says to what p runs (NULL: a new one, of m's process); takes over l's memory. Tests make theirs so. */
+struct runtime_process *runtime_process_with(struct runtime_process *p, const struct mappings *m,
+					     enum pf_runtime_kind k,
+					     const struct runtime_learnt *l);

@@ -303,6 +303,15 @@ static struct runtime_process *process_new(const struct mappings *m, struct stat
 	return p;
 }
 
+struct runtime_process *runtime_process_with(struct runtime_process *p, const struct mappings *m,
+					     enum pf_runtime_kind k, const struct runtime_learnt *l)
+{
+	if (!p)
+		p = process_new(m, NULL);
+	p->items[p->n++] = (struct item){k, *l};
+	return p;
+}
+
 /* With the lock of new's states. */
 static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes, bool *ret_again)

@@ -52,10 +52,10 @@ struct file {
 struct process {
 	struct pf_process_key key;
 	struct pf_process value;
-	struct extent extents[PF_PARTS_MAX];
+	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
 	struct file **files; /* distinct, each with one user counted */
-	size_t n_files, n_mappings;
-	uint64_t hash; /* of its mappings as the kernel has them */
+	size_t n_files, n_mappings, data_bytes;
+	uint64_t hash; /* of its mappings and runtimes as the kernel has them */
 	UT_hash_handle hh;
 };
 
@@ -65,8 +65,8 @@ struct unwind {
 	struct space *space;
 	size_t budget_bytes;
 	struct file *files;
-	struct process *processes; /* in order of their last change */
-	size_t n_mappings;
+	struct process *processes;     /* in order of their last change */
+	size_t n_mappings, data_bytes; /* data: of runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;
 	uint64_t turn;
@@ -93,6 +93,18 @@ bool index_fits(const struct unwind *u, const struct elf_index *index);
 void files_retry(struct unwind *u);
 /* The slot for an ELF address, and where the next slot's part begins (UINT64_MAX: nowhere). */
 uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
+
+/* ---- mappings.c ---- */
+struct list {
+	struct pf_mapping *items;
+	size_t n, cap;
+	struct file **files; /* one user each; neighbours differ */
+	size_t n_files, cap_files;
+	bool cut;
+};
+void list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+		const bool *pending, const struct runtime_process *runtimes, struct list *l);
+void list_leave(struct unwind *u, struct list *l);
 
 /* ---- room: table.c ---- */
 /* bytes in one chunk: waits for what is going, evicts what nobody uses. */

@@ -4,7 +4,6 @@
 
 #define DEFAULT_BUDGET	  (64u << 20)
 #define MIN_BUDGET	  (1u << 20)
-#define PROCESS_MAPPINGS  (PF_PART_MAPPINGS_MAX * PF_PARTS_MAX)
 #define SMALL_MAPPINGS	  512 /* what a process always may have */
 #define MAPPINGS_SHARE	  4   /* all mappings together get at most 1/4 of the budget, */
 #define SMALL_SHARE	  2   /* or 1/2 by processes that have few */
@@ -76,106 +75,6 @@ struct unwind *unwind_free(struct unwind *u)
 	return NULL;
 }
 
-/* ---- mappings as the kernel has them ---- */
-
-struct list {
-	struct pf_mapping *items;
-	size_t n, cap;
-	struct file **files; /* one user each; neighbours differ */
-	size_t n_files, cap_files;
-	bool cut;
-};
-
-static void list_leave(struct unwind *u, struct list *l)
-{
-	for (size_t i = 0; i < l->n_files; i++)
-		file_leave(u, l->files[i]);
-	free(l->files);
-	free(l->items);
-}
-
-static void add_piece(struct list *l, const struct pf_mapping *x)
-{
-	struct pf_mapping *last = l->n ? &l->items[l->n - 1] : NULL;
-
-	if (last && last->end == x->start && last->file == x->file && last->bias == x->bias) {
-		last->end = x->end;
-		return;
-	}
-	if (l->n == PROCESS_MAPPINGS) {
-		l->cut = true;
-		return;
-	}
-	GROW(l->items, l->n, l->cap);
-	l->items[l->n++] = *x;
-}
-
-static struct file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
-{
-	struct file *f = file_use(u, index);
-
-	if (l->n_files && l->files[l->n_files - 1] == f) {
-		file_leave(u, f);
-		return f;
-	}
-	GROW(l->files, l->n_files, l->cap_files);
-	l->files[l->n_files++] = f;
-	return f;
-}
-
-/* A mapping of more text than a slot covers goes in as several. */
-static void add_file(struct unwind *u, struct list *l, const struct mapping *m, uint64_t start,
-		     struct elf_index *index)
-{
-	struct file *f = use_once(u, l, index);
-	uint64_t address, bias;
-
-	/* No part of the file that runs: nothing is known of it. */
-	if (elf_index_mapping_address(index, m->file_offset, m->end - m->start, &address) < 0)
-		return;
-	bias = m->start - address;
-	while (start < m->end) {
-		uint64_t slot_end, left = m->end - start;
-		uint32_t slot = file_slot(f, start - bias, &slot_end);
-		struct pf_mapping x = {
-			.start = start,
-			.end = start + MIN(left, slot_end - (start - bias)),
-			.bias = bias,
-			.file = slot,
-		};
-
-		add_piece(l, &x);
-		start = x.end;
-	}
-}
-
-static void build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		  const bool *pending, struct list *l)
-{
-	uint64_t end = 0;
-
-	for (size_t i = 0; i < m->n; i++) {
-		const struct mapping *x = &m->items[i];
-		uint64_t start =
-			MAX(x->start, end); /* read while it changed: the first one holds */
-
-		if (start >= x->end)
-			continue;
-		end = x->end;
-		if (indexes[i])
-			add_file(u, l, x, start, indexes[i]);
-		else if (x->path[0] == '/' || pending[i])
-			add_piece(l, &(struct pf_mapping){
-					     .start = start,
-					     .end = x->end,
-					     .file = pending[i] ? SLOT_PENDING : SLOT_NONE,
-				     });
-	}
-	if (l->cut)
-		counter_add(counter("podflame_unwind_mappings_dropped_total", "reason", "limit"),
-			    1);
-}
-
 /* ---- processes ---- */
 
 static struct process *find_process(const struct unwind *u, uint32_t tgid, uint64_t start)
@@ -196,7 +95,10 @@ static void process_leave(struct unwind *u, struct process *p, const struct proc
 		room_leave(u, p->extents[i]);
 	for (size_t i = 0; i < p->n_files; i++)
 		file_leave(u, p->files[i]);
+	for (size_t i = 0; i < PF_RUNTIMES_MAX; i++)
+		room_leave(u, p->data[i]);
 	u->n_mappings -= p->n_mappings;
+	u->data_bytes -= p->data_bytes;
 	HASH_DEL(u->processes, p);
 	process_free(p);
 }
@@ -215,17 +117,40 @@ static int write_part(struct unwind *u, struct process *p, const struct pf_mappi
 }
 
 /* A pod with thousands of mappings in each of many processes does not get everyone's memory. */
-static bool over_share(const struct unwind *u, size_t n)
+static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
 {
 	size_t share = u->budget_bytes / (n > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
 
-	return (u->n_mappings + n) * sizeof(struct pf_mapping) > share;
+	return (u->n_mappings + n) * sizeof(struct pf_mapping) + u->data_bytes + data_bytes > share;
 }
 
-static int process_write(struct unwind *u, struct process *p, const struct list *l)
+/* A runtime that is known but not walked has its place, without a kind. */
+static int write_data(struct unwind *u, struct process *p, const struct runtime_view *v)
 {
-	int r = over_share(u, l->n) ? -ENOSPC : 0;
+	uint32_t i = p->value.n_runtimes++;
+	struct extent *e = &p->data[i];
+	int r;
 
+	if (!v->learnt->data_bytes)
+		return 0;
+	r = room_take(u, v->learnt->data_bytes, e);
+	if (r < 0)
+		return r;
+	p->value.runtimes[i] = (struct pf_runtime){.kind = v->kind, .data = e->ref};
+	return u->ops.write(u->arg, PF_REF_CHUNK(e->ref), PF_REF_BYTES(e->ref), v->learnt->data,
+			    v->learnt->data_bytes);
+}
+
+static int process_write(struct unwind *u, struct process *p, const struct list *l,
+			 const struct runtime_process *runtimes)
+{
+	int r = over_share(u, l->n, p->data_bytes) ? -ENOSPC : 0;
+
+	for (size_t i = 0; r == 0 && i < runtime_process_n(runtimes); i++) {
+		struct runtime_view v = runtime_process_at(runtimes, i);
+
+		r = write_data(u, p, &v);
+	}
 	for (size_t i = 0; r == 0 && i < l->n; i += PF_PART_MAPPINGS_MAX)
 		r = write_part(u, p, l->items + i, MIN(l->n - i, PF_PART_MAPPINGS_MAX));
 	if (r == 0)
@@ -253,7 +178,8 @@ static int set_again(struct unwind *u, struct process *p, uint64_t exec_pages)
 	return u->ops.set_process(u->arg, &p->key, &p->value);
 }
 
-static struct process *process_new(const struct mappings *m, const struct list *l)
+static struct process *process_new(const struct mappings *m, const struct list *l,
+				   const struct runtime_process *runtimes)
 {
 	struct process *p = xcalloc(1, sizeof(*p));
 
@@ -261,29 +187,40 @@ static struct process *process_new(const struct mappings *m, const struct list *
 	p->value.exec_pages = m->exec_pages;
 	p->n_mappings = l->n;
 	p->hash = hash_bytes(l->items, l->n * sizeof(*l->items), 0);
+	for (size_t i = 0; i < runtime_process_n(runtimes); i++) {
+		struct runtime_view v = runtime_process_at(runtimes, i);
+
+		p->data_bytes += v.learnt->data_bytes;
+		p->hash = hash_bytes(&v.kind, sizeof(v.kind), p->hash);
+		p->hash = hash_bytes(v.learnt->data, v.learnt->data_bytes, p->hash);
+	}
 	return p;
 }
 
 static bool is_same(const struct process *old, const struct process *p)
 {
 	return old && memcmp(&old->key, &p->key, sizeof(p->key)) == 0 && old->hash == p->hash &&
-	       old->n_mappings == p->n_mappings;
+	       old->n_mappings == p->n_mappings && old->data_bytes == p->data_bytes;
 }
 
 /*
  * What is in the kernel stays valid until the new is there. When that fails the process has no
  * tables: old ones would be another program's.
  */
-static int replace(struct unwind *u, struct process *old, struct process *p, struct list *l)
+static int replace(struct unwind *u, struct process *old, struct process *p, struct list *l,
+		   const struct runtime_process *runtimes)
 {
 	int r;
 
 	make_process_room(u, old);
-	r = process_write(u, p, l);
+	r = process_write(u, p, l, runtimes);
 	if (r < 0) {
 		for (size_t i = 0; i < PF_PARTS_MAX; i++)
 			if (p->extents[i].bytes)
 				space_give(u->space, p->extents[i]);
+		for (size_t i = 0; i < PF_RUNTIMES_MAX; i++)
+			if (p->data[i].bytes)
+				space_give(u->space, p->data[i]);
 		process_free(p);
 		list_leave(u, l);
 		if (old)
@@ -298,11 +235,12 @@ static int replace(struct unwind *u, struct process *old, struct process *p, str
 		process_leave(u, old, p);
 	HASH_ADD(hh, u->processes, key, PROCESS_KEY_BYTES, p);
 	u->n_mappings += p->n_mappings;
+	u->data_bytes += p->data_bytes;
 	return 0;
 }
 
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		   const bool *pending)
+		   const bool *pending, const struct runtime_process *runtimes)
 {
 	struct process *old = find_process(u, m->tgid, m->start_boottime_ns), *p;
 	struct list l = {0};
@@ -311,14 +249,14 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 	if (old && (int32_t)(m->exec_id - old->key.exec_id) < 0)
 		return -ESTALE;
 	files_tidy(u);
-	build(u, m, indexes, pending, &l);
-	p = process_new(m, &l);
+	list_build(u, m, indexes, pending, runtimes, &l);
+	p = process_new(m, &l, runtimes);
 	if (is_same(old, p)) {
 		process_free(p);
 		list_leave(u, &l);
 		r = set_again(u, old, m->exec_pages);
 	} else {
-		r = replace(u, old, p, &l);
+		r = replace(u, old, p, &l, runtimes);
 	}
 	room_tidy(u);
 	files_retry(u);

@@ -9,6 +9,7 @@
 
 #include "lib/symbols/symbols.h"
 #include "node/proc/proc.h"
+#include "node/runtime/runtime.h"
 
 struct unwind_ops {
 	/* Copies n bytes to a chunk, which is made at its first use. May be kept back until flush. */
@@ -33,10 +34,10 @@ struct unwind *unwind_free(struct unwind *u);
  * mappings changed; replaces, also an older exec's; -ESTALE: a newer exec's are there. Files are
  * told apart by their index's bytes. A file's table goes in whole or not at all: reason to
  * podflame_unwind_files_refused_total, and that file is left on frame pointers. -ENOSPC: no room
- * even for the mappings.
+ * even for the mappings. runtimes: what it runs besides, as far as that is known; NULL: nothing.
  */
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		   const bool *pending);
+		   const bool *pending, const struct runtime_process *runtimes);
 /* All execs of it. Its tables stay until room is needed. */
 void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns);
 /* Processes whose end nobody told (a full ring): lives says who is there. */

@@ -5,6 +5,7 @@
  * write may go there.
  */
 #include "lib/symbols/format.h"
+#include "node/runtime/internal.h"
 #include "node/unwind/internal.h"
 
 #include <setjmp.h>
@@ -63,6 +64,9 @@ static void mark_file(const struct pf_file *f)
 
 static void mark_process(const struct pf_process *p)
 {
+	for (uint32_t i = 0; i < p->n_runtimes; i++)
+		if (p->runtimes[i].kind)
+			mark(p->runtimes[i].data, sizeof(uint64_t));
 	for (uint32_t i = 0; i < p->n_parts; i++) {
 		const struct pf_mapping *m = at(p->parts[i].mappings);
 
@@ -361,6 +365,7 @@ struct proc {
 	struct mapping items[MAX_MAPPINGS];
 	struct elf_index *indexes[MAX_MAPPINGS];
 	bool pending[MAX_MAPPINGS];
+	struct runtime_process *runtimes;
 };
 
 static char path_of_file[] = "/usr/lib/x.so", path_of_jit[] = "";
@@ -388,7 +393,7 @@ static void map(struct proc *p, uint64_t begin, uint64_t bytes, uint64_t offset,
 
 static int put(struct unwind *u, const struct proc *p)
 {
-	return unwind_process(u, &p->m, p->indexes, p->pending);
+	return unwind_process(u, &p->m, p->indexes, p->pending, p->runtimes);
 }
 
 static void assert_same(const struct proc *p, size_t k, uint64_t address)
@@ -630,6 +635,114 @@ static void exec_replaces_and_never_goes_back(void **state)
 	free(after);
 }
 
+static const struct slot_value *value_of(const struct proc *p)
+{
+	const struct pf_process_key key = {p->m.start_boottime_ns, p->m.tgid, p->m.exec_id};
+	const struct slot_value *s = find(&key, false);
+
+	assert_non_null(s);
+	return s;
+}
+
+static uint32_t runtime_at(const struct proc *p, uint64_t address)
+{
+	const struct pf_mapping *m = find_mapping(&value_of(p)->value, address);
+
+	assert_non_null(m);
+	return m->runtime;
+}
+
+static void runs(struct proc *p, enum pf_runtime_kind k, uint64_t data, uint64_t start,
+		 uint64_t end, bool managed)
+{
+	struct runtime_learnt l = {.data_bytes = data ? sizeof(data) : 0, .n_ranges = 1};
+
+	l.data = data ? xmemdup(&data, sizeof(data)) : NULL;
+	l.ranges = xmemdup(&(struct runtime_range){start, end, managed}, sizeof(*l.ranges));
+	p->runtimes = runtime_process_with(p->runtimes, &p->m, k, &l);
+}
+
+static void runtimes_cut_mappings(void **state)
+{
+	struct unwind *u = start(0);
+	struct elf_index *a = small_index(1);
+	struct proc *p = proc_new(1);
+	const struct pf_process *v;
+	struct unwind_stats s, without;
+
+	(void)state;
+	map(p, 0x400000, 0x60000, 0, a);
+	map(p, 0x701000, 0x3000, 0, NULL);
+	map(p, 0x801000, 0x1000, 0, NULL);
+	p->items[1].path = p->items[2].path = path_of_jit;
+	assert_int_equal(put(u, p), 0);
+	unwind_stats(u, &without);
+	runs(p, PF_RUNTIME_PYTHON, 0x1122, 0x410001, 0x412000, false);
+	runs(p, PF_RUNTIME_JVM, 0x3344, 0x702000, 0x703000, true);
+	runs(p, PF_RUNTIME_LUA, 0, 0x801000, 0x802000, false);
+	assert_int_equal(put(u, p), 0);
+	assert_mapping(p, 0, 29); /* its rules hold as before */
+	assert_int_equal(runtime_at(p, 0x410000), 0);
+	assert_int_equal(runtime_at(p, 0x410001), 1);
+	assert_int_equal(runtime_at(p, 0x411fff), 1);
+	assert_int_equal(runtime_at(p, 0x412000), 0);
+	/* of generated code only what is a runtime's is told */
+	assert_int_equal(look_up(&p->m, 0x701fff).what, NO_MAPPING);
+	assert_int_equal(look_up(&p->m, 0x702000).what, GAP);
+	assert_int_equal(runtime_at(p, 0x702fff), 2 | PF_MANAGED);
+	assert_int_equal(look_up(&p->m, 0x703000).what, NO_MAPPING);
+	assert_int_equal(look_up(&p->m, 0x801000).what, NO_MAPPING);
+	v = &value_of(p)->value;
+	assert_int_equal(v->n_runtimes, 3);
+	assert_int_equal(v->runtimes[0].kind, PF_RUNTIME_PYTHON);
+	assert_int_equal(v->runtimes[1].kind, PF_RUNTIME_JVM);
+	assert_int_equal(v->runtimes[2].kind, PF_RUNTIME_NONE); /* known, not walked */
+	assert_int_equal(PF_REF_BYTES(v->runtimes[1].data) % 8, 0);
+	assert_int_equal(*(const uint64_t *)at(v->runtimes[0].data), 0x1122);
+	assert_int_equal(*(const uint64_t *)at(v->runtimes[1].data), 0x3344);
+	p->runtimes = runtime_process_unref(p->runtimes);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(value_of(p)->value.n_runtimes, 0);
+	assert_int_equal(runtime_at(p, 0x410001), 0);
+	unwind_stats(u, &s);
+	assert_int_equal(s.n_mappings, without.n_mappings);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+}
+
+static void what_a_runtime_says_is_written_when_it_changes(void **state)
+{
+	struct unwind *u = start(0);
+	struct proc *p = proc_new(1);
+	size_t written;
+
+	(void)state;
+	map(p, 0x701000, 0x3000, 0, NULL);
+	p->items[0].path = path_of_jit;
+	runs(p, PF_RUNTIME_JVM, 1, 0x701000, 0x702000, true);
+	assert_int_equal(put(u, p), 0);
+	written = kernel.n_written;
+	runtime_process_unref(p->runtimes);
+	p->runtimes = NULL;
+	runs(p, PF_RUNTIME_JVM, 1, 0x701000, 0x702000, true);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(kernel.n_written, written);
+	runtime_process_unref(p->runtimes);
+	p->runtimes = NULL;
+	runs(p, PF_RUNTIME_JVM, 2, 0x701000, 0x702000, true);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(*(const uint64_t *)at(value_of(p)->value.runtimes[0].data), 2);
+	runtime_process_unref(p->runtimes);
+	p->runtimes = NULL;
+	runs(p, PF_RUNTIME_LUA, 2, 0x701000, 0x702000, true);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(value_of(p)->value.runtimes[0].kind, PF_RUNTIME_LUA);
+	runtime_process_unref(p->runtimes);
+	end(u);
+	free(p);
+}
+
 static bool is_even(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
 {
 	(void)arg;
@@ -862,6 +975,28 @@ static void refusing_kernel(void **state)
 #define N_RANDOM_FILES 24
 #define N_RANDOM_PROCS 16
 
+/* Cuts mappings anywhere, into each other's too: the files' rows hold all the same. */
+static void random_runtimes(struct proc *p)
+{
+	p->runtimes = runtime_process_unref(p->runtimes);
+	for (size_t n = random_below(PF_RUNTIMES_MAX + 1); n > 0; n--) {
+		struct runtime_learnt l = {.data_bytes = 8 + 8 * random_below(300),
+					   .n_ranges = random_below(8)};
+
+		l.data = xcalloc(1, l.data_bytes);
+		memset(l.data, (int)random_below(2), l.data_bytes);
+		l.ranges = xcalloc(l.n_ranges + 1, sizeof(*l.ranges));
+		for (size_t i = 0; i < l.n_ranges; i++) {
+			uint64_t start = 0x400000 + random_below(0x100000);
+
+			l.ranges[i] = (struct runtime_range){start, start + 1 + random_below(99999),
+							     random_below(2)};
+		}
+		p->runtimes = runtime_process_with(p->runtimes, &p->m,
+						   (enum pf_runtime_kind)(1 + random_below(2)), &l);
+	}
+}
+
 static void random_process(struct proc *p, struct elf_index **index)
 {
 	uint64_t at = 0x400000;
@@ -877,6 +1012,7 @@ static void random_process(struct proc *p, struct elf_index **index)
 		map(p, at, pages << 12, random_below(32) << 12, index[k]);
 		at += pages << 12;
 	}
+	random_runtimes(p);
 }
 
 static void assert_process(struct unwind *u, const struct proc *p)
@@ -925,6 +1061,7 @@ static void any_order(void **state)
 	assert_true(s.chunk_bytes <= 1 << 20);
 	for (uint32_t i = 0; i < N_RANDOM_PROCS; i++) {
 		unwind_exited(u, p[i]->m.tgid, p[i]->m.start_boottime_ns);
+		runtime_process_unref(p[i]->runtimes);
 		free(p[i]);
 	}
 	unwind_stats(u, &s);
@@ -986,6 +1123,8 @@ int main(void)
 		cmocka_unit_test(large_text_takes_several_slots),
 		cmocka_unit_test(made_up_text_is_refused),
 		cmocka_unit_test(exec_replaces_and_never_goes_back),
+		cmocka_unit_test(runtimes_cut_mappings),
+		cmocka_unit_test(what_a_runtime_says_is_written_when_it_changes),
 		cmocka_unit_test(gone_processes_are_swept),
 		cmocka_unit_test(unused_files_make_room),
 		cmocka_unit_test(over_budget_is_told_and_tried_again),

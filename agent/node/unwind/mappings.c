@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process's code as the kernel looks it up: mappings of files, cut where a slot's part of a large file ends and
+ * where the code of a runtime begins and ends, and generated code.
+ */
+#include "node/unwind/internal.h"
+
+#define PROCESS_MAPPINGS (PF_PART_MAPPINGS_MAX * PF_PARTS_MAX)
+
+void list_leave(struct unwind *u, struct list *l)
+{
+	for (size_t i = 0; i < l->n_files; i++)
+		file_leave(u, l->files[i]);
+	free(l->files);
+	free(l->items);
+}
+
+static void add_piece(struct list *l, const struct pf_mapping *x)
+{
+	struct pf_mapping *last = l->n ? &l->items[l->n - 1] : NULL;
+
+	if (last && last->end == x->start && last->file == x->file && last->bias == x->bias &&
+	    last->runtime == x->runtime) {
+		last->end = x->end;
+		return;
+	}
+	if (l->n == PROCESS_MAPPINGS) {
+		l->cut = true;
+		return;
+	}
+	GROW(l->items, l->n, l->cap);
+	l->items[l->n++] = *x;
+}
+
+static struct file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
+{
+	struct file *f = file_use(u, index);
+
+	if (l->n_files && l->files[l->n_files - 1] == f) {
+		file_leave(u, f);
+		return f;
+	}
+	GROW(l->files, l->n_files, l->cap_files);
+	l->files[l->n_files++] = f;
+	return f;
+}
+
+/* ---- code of runtimes ---- */
+
+/* All ranges of a process by their start; whose it is: pf_mapping.runtime. */
+struct piece {
+	uint64_t start, end;
+	uint32_t runtime;
+};
+struct pieces {
+	struct piece items[PF_RUNTIMES_MAX * RUNTIME_RANGES_MAX];
+	size_t n, next; /* next: the first that does not end before the place at hand */
+};
+
+static int compare_pieces(const void *left, const void *right)
+{
+	const struct piece *a = left, *b = right;
+
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+static void collect(const struct runtime_process *runtimes, struct pieces *ret)
+{
+	ret->n = ret->next = 0;
+	for (uint32_t i = 0; i < runtime_process_n(runtimes); i++) {
+		const struct runtime_learnt *l = runtime_process_at(runtimes, i).learnt;
+
+		for (size_t k = 0; k < l->n_ranges && ret->n < ARRAY_SIZE(ret->items); k++)
+			ret->items[ret->n++] =
+				(struct piece){l->ranges[k].start, l->ranges[k].end,
+					       (i + 1) | (l->ranges[k].managed ? PF_MANAGED : 0)};
+	}
+	qsort(ret->items, ret->n, sizeof(ret->items[0]), compare_pieces);
+}
+
+/* Whose the code at start is, and up to where that holds; places ascend from call to call. */
+static uint32_t runtime_at(struct pieces *p, uint64_t start, uint64_t end, uint64_t *ret_end)
+{
+	const struct piece *x;
+
+	while (p->next < p->n && p->items[p->next].end <= start)
+		p->next++;
+	x = &p->items[p->next];
+	if (p->next == p->n || x->start >= end) {
+		*ret_end = end;
+		return 0;
+	}
+	*ret_end = MIN(end, x->start > start ? x->start : x->end);
+	return x->start > start ? 0 : x->runtime;
+}
+
+/* ---- mappings ---- */
+
+struct at {
+	const struct mapping *m;
+	struct elf_index *index;
+	uint64_t start, end; /* a piece of it */
+	uint32_t runtime;
+	bool pending;
+};
+
+/* A mapping of more text than a slot covers goes in as several. */
+static void add_file(struct unwind *u, struct list *l, const struct at *a)
+{
+	struct file *f = use_once(u, l, a->index);
+	uint64_t address, bias, start = a->start;
+
+	/* No part of the file that runs: nothing is known of it. */
+	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
+				      &address) < 0)
+		return;
+	bias = a->m->start - address;
+	while (start < a->end) {
+		uint64_t slot_end, left = a->end - start;
+		uint32_t slot = file_slot(f, start - bias, &slot_end);
+		struct pf_mapping x = {
+			.start = start,
+			.end = start + MIN(left, slot_end - (start - bias)),
+			.bias = bias,
+			.file = slot,
+			.runtime = a->runtime,
+		};
+
+		add_piece(l, &x);
+		start = x.end;
+	}
+}
+
+static void add_at(struct unwind *u, struct list *l, const struct at *a)
+{
+	struct pf_mapping x = {.start = a->start, .end = a->end, .runtime = a->runtime};
+
+	if (a->index) {
+		add_file(u, l, a);
+		return;
+	}
+	if (a->pending)
+		x.file = SLOT_PENDING;
+	else if (a->m->path[0] == '/')
+		x.file = SLOT_NONE;
+	else if (a->runtime & PF_MANAGED)
+		x.file = SLOT_EMPTY;
+	else
+		return;
+	add_piece(l, &x);
+}
+
+void list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+		const bool *pending, const struct runtime_process *runtimes, struct list *l)
+{
+	_cleanup_free_ struct pieces *pieces = xmalloc(sizeof(*pieces));
+	uint64_t end = 0;
+
+	collect(runtimes, pieces);
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+		struct at a = {.m = x, .index = indexes[i], .pending = pending[i]};
+
+		/* read while it changed: the first one holds */
+		for (a.start = MAX(x->start, end); a.start < x->end; a.start = a.end) {
+			a.runtime = runtime_at(pieces, a.start, x->end, &a.end);
+			add_at(u, l, &a);
+		}
+		end = MAX(end, x->end);
+	}
+	if (l->cut)
+		counter_add(counter("podflame_unwind_mappings_dropped_total", "reason", "limit"),
+			    1);
+}
