@@ -53,6 +53,7 @@ struct pf_self {
 enum pf_filter_flags {
 	PF_FILTER_LISTED =
 		1 << 0, /* ask the process list too: only listed processes of this cgroup */
+	PF_FILTER_CONTEXT = 1 << 1, /* samples carry the call they were taken in */
 };
 
 /* Value of map `filter_cgroups`, key: u64 cgroup id (kernfs id == st_ino of the directory). */
@@ -111,6 +112,7 @@ enum pf_record_type {
 	PF_REC_NAMES,	  /* pf_rec_names */
 	PF_REC_PROC,	  /* pf_rec_proc: a selected process's first sample, exec or exit */
 	PF_REC_CGROUP, /* pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path */
+	PF_REC_CONTEXT, /* pf_rec_context: a call's first sight in this generation */
 };
 
 struct pf_record {
@@ -169,6 +171,17 @@ struct pf_rec_names {
 	char thread_comm[PF_COMM_BYTES];
 };
 
+enum pf_ids_form {
+	PF_IDS_BYTES = 1, /* 16 and 8 bytes, the first of trace and span */
+	PF_IDS_HEX,	      /* 32 and 16 hexadecimal digits, as the program wrote them; zero: it gave none */
+};
+struct pf_rec_context {
+	struct pf_record h;
+	uint64_t hash;
+	uint32_t form, pad;
+	uint64_t trace[4], span[2];
+};
+
 enum pf_proc_what {
 	PF_PROC_SEEN = 1,
 	PF_PROC_EXEC,
@@ -224,6 +237,7 @@ struct pf_stats {
 	uint64_t taken;	   /* selected and kept: delivered, or dropped with a reason */
 	uint64_t delivered;
 	uint64_t crossed; /* records about processes that went into the ring */
+	uint64_t contexts_unread; /* samples without their context: it was not in memory */
 	uint64_t drop[_PF_DROP_MAX];
 };
 
@@ -237,5 +251,6 @@ _Static_assert(sizeof(struct pf_total_key) == 40, "abi");
 _Static_assert(sizeof(struct pf_record) == 8, "abi");
 _Static_assert(sizeof(struct pf_rec_stack) == 24, "abi");
 _Static_assert(sizeof(struct pf_rec_names) == 48, "abi");
+_Static_assert(sizeof(struct pf_rec_context) == 72, "abi");
 _Static_assert(sizeof(struct pf_rec_proc) == 72, "abi");
 _Static_assert(sizeof(struct pf_rec_cgroup) == 32 + PF_PATH_BYTES, "abi");

@@ -133,6 +133,31 @@ static __always_inline uint64_t pf_intern_names(struct task_struct *task, uint64
 	return hash;
 }
 
+/* The hash of the call that the thread works on, where its program publishes it; 0: none known. */
+static __always_inline uint64_t pf_intern_context(struct pf_scratch *s, uint64_t hash_seed,
+						  uint32_t generation)
+{
+	int found = pf_call_context(s);
+	uint64_t hash, *slot;
+
+	if (found == PF_CALL_UNREAD)
+		PF_STAT(contexts_unread);
+	if (found != PF_CALL_FOUND)
+		return 0;
+	s->context.hash = hash = pf_context_hash(s, hash_seed);
+	slot = pf_seen_slot(hash);
+	if (!slot || *slot == pf_seen_word(hash, generation))
+		return hash;
+	s->context.h = (struct pf_record){.type = PF_REC_CONTEXT, .generation = generation};
+	if (bpf_ringbuf_output(&ring, &s->context, sizeof(s->context), pf_ring_flags())) {
+		pf_ring_full();
+		return hash;
+	}
+	PF_STAT(crossed);
+	*slot = pf_seen_word(hash, generation);
+	return hash;
+}
+
 /* ---- processes ---- */
 
 /* Tells user space of a selected process, at once. Returns whether it went out. */

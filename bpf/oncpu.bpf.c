@@ -6,7 +6,7 @@
 #include "capture.h"
 
 static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct task_struct *task,
-				      uint64_t cgroup_id, uint32_t period_us,
+				      uint64_t cgroup_id, uint32_t period_us, bool context,
 				      const struct pf_settings *set)
 {
 	uint32_t tgid = pf_pid_seen(task->group_leader->thread_pid);
@@ -34,6 +34,8 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_find_process(&s->walk, task, set);
 	pf_note_proc(task, cgroup_id, &s->walk, generation);
 	s->key.names = pf_intern_names(task, seed, generation);
+	if (context)
+		s->key.ctx = pf_intern_context(s, seed, generation);
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);
 	if (user || pf_regs_of_task(&s->walk, task, &compat)) {
@@ -75,7 +77,7 @@ int pf_oncpu(struct bpf_perf_event_data *ctx)
 	if (!set)
 		return 0;
 	PF_STAT(taken);
-	pf_sample(ctx, task, cgroup_id, f->period_us, set);
+	pf_sample(ctx, task, cgroup_id, f->period_us, f->flags & PF_FILTER_CONTEXT, set);
 	return 0;
 }
 

@@ -28,10 +28,15 @@
 	X(LUAJIT, luajit)                                                                          \
 	X(PERFMAP, perfmap)
 
+/* What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs, no code. */
+#define PF_CONTEXTS(X)                                                                             \
+	X(OTEL, otel)                                                                              \
+	X(GOLABELS, golabels)
+
 enum pf_runtime_kind {
 	PF_RUNTIME_NONE,
 #define X(NAME, name) PF_RUNTIME_##NAME,
-	PF_RUNTIMES(X)
+	PF_RUNTIMES(X) PF_CONTEXTS(X)
 #undef X
 		_PF_RUNTIME_MAX,
 };
@@ -114,3 +119,5 @@ static __always_inline int pf_runtime_frame(struct pf_scratch *s)
 	return 1;
 }
 #endif
+
+#include "context.h"

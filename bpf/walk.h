@@ -77,6 +77,13 @@ struct pf_walk {
 	uint32_t end; /* enum pf_stack_end */
 };
 
+/* Where a program's labels lie, while they are read (context.h). */
+struct pf_labels {
+	uint64_t at;
+	uint32_t n;
+	bool is_map, unread;
+};
+
 /* What a runtime reads at once: a structure of its own, while it tells one frame. */
 #define PF_PIECE_BYTES 384
 
@@ -87,6 +94,9 @@ struct pf_scratch {
 	uint32_t pad;
 	struct pf_count_key key; /* of the sample at hand */
 	struct pf_count first;
+	struct pf_rec_context context;
+	struct pf_labels labels;
+	uint32_t context_read; /* PF_CALL_* of context.h */
 	struct pf_walk walk;
 	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
 	uint64_t window[PF_WINDOW_BYTES / 8];

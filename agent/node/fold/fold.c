@@ -10,7 +10,8 @@
 
 #define STEP_NS	      (500 * NSEC_PER_MSEC) /* wall and boot time apart by more: the clock was set */
 #define ENTRY_BYTES   (sizeof(struct profile_sample) + sizeof(struct sample_entry) + 64)
-#define PROFILE_BYTES 2048 /* a profile with its tags, about */
+#define PROFILE_BYTES 2048	 /* a profile with its tags, about */
+#define LINKED_BYTES  (4u << 20) /* of a window's samples that differ by their link: about 18,000 */
 #define LATE_COUNTER  "podflame_samples_late_total"
 #define ID_PARTS      7
 #define PROCESS_TOTAL "Total"
@@ -35,6 +36,7 @@ struct sample_key {
 	uint32_t stack;
 	int32_t cpu;
 	uint32_t main_thread;
+	uint32_t link;
 };
 struct sample_entry {
 	UT_hash_handle hh;
@@ -53,7 +55,7 @@ struct fold {
 	struct batch *batch;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t offset_ns;	   /* wall = boot + offset, modulo 2^64 */
-	size_t sample_bytes;
+	size_t sample_bytes, linked_bytes;
 	struct profile_entry *profiles;
 	struct sample_entry *samples;
 };
@@ -66,7 +68,7 @@ static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns)
 	f->offset_ns = wall_ns - boot_ns;
 	f->start_ns = wall_ns - wall_ns % f->window_ns;
 	f->end_ns = f->start_ns + f->window_ns;
-	f->sample_bytes = 0;
+	f->sample_bytes = f->linked_bytes = 0;
 }
 
 static void window_forget(struct fold *f)
@@ -281,11 +283,13 @@ static bool add_sample(struct fold *f, struct profile *p, const struct profile_s
 	key.stack = s->stack;
 	key.cpu = s->cpu;
 	key.main_thread = s->main_thread;
+	key.link = s->link;
 	HASH_FIND(hh, f->samples, &key, sizeof(key), e);
 	if (!e) {
 		if (window_is_full(f, ENTRY_BYTES))
 			return false;
 		f->sample_bytes += ENTRY_BYTES;
+		f->linked_bytes += s->link ? ENTRY_BYTES : 0;
 		e = xcalloc(1, sizeof(*e));
 		e->key = key;
 		e->index = p->n_samples;
@@ -297,6 +301,24 @@ static bool add_sample(struct fold *f, struct profile *p, const struct profile_s
 	sum->value = add_saturated(sum->value, (uint64_t)s->value);
 	sum->n_samples += s->n_samples;
 	return true;
+}
+
+static void count_links(const char *reason, uint64_t n)
+{
+	counter_add(counter("podflame_links_dropped_total", "reason", reason), n);
+}
+
+/* The sample's link; 0 where it has none, or when links have used up their budget. */
+static uint32_t link_of(struct fold *f, const struct raw_sample *s)
+{
+	uint32_t link = 0;
+
+	if (!s->link)
+		return 0;
+	if (f->linked_bytes + ENTRY_BYTES > LINKED_BYTES ||
+	    batch_link(f->batch, s->link, &link) < 0)
+		count_links("budget", s->n);
+	return link;
 }
 
 static void count_late(const struct fold *f, uint64_t time_ns, uint64_t n)
@@ -333,6 +355,7 @@ void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 		.thread_comm = names ? text16(f->batch, names->thread_comm) : NULL,
 		.main_thread = main_thread,
 		.cpu = f->per_cpu && s->cpu != UINT32_MAX ? (int32_t)s->cpu : -1,
+		.link = link_of(f, s),
 	};
 	struct profile_key key;
 	struct profile *profile;
@@ -353,8 +376,15 @@ void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 	profile = find_profile(f, &key, p->owner, p->container_pid);
 	if (!profile->period_ns && s->event == EVENT_ON_CPU && s->n)
 		profile->period_ns = s->value / s->n * 1000; /* value: microseconds */
-	if (!add_sample(f, profile, &sample))
-		fold_lose(f, p->owner, "window_full", s->n, 0);
+	if (add_sample(f, profile, &sample))
+		return;
+	if (sample.link) { /* there may be a sample that differs by the link alone */
+		count_links("window_full", s->n);
+		sample.link = 0;
+		if (add_sample(f, profile, &sample))
+			return;
+	}
+	fold_lose(f, p->owner, "window_full", s->n, 0);
 }
 
 void fold_total(struct fold *f, const struct raw_total *t, uint64_t time_ns)

@@ -26,7 +26,8 @@ struct fold_process {
 };
 /*
  * Adds a sample; its time is last_ns (CLOCK_BOOTTIME). stack is an index of fold_batch().
- * A sample of an earlier window than the open one goes to the open one and is counted late.
+ * A sample of an earlier window than the open one goes to the open one and is counted late. Samples
+ * that differ by their link are kept apart up to a budget; over it they go without, and are counted.
  */
 void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s, const struct raw_names *names,
 	      uint32_t stack);

@@ -226,6 +226,7 @@ static void add_target(struct build *b, size_t ti, struct plan_container *c)
 
 	c->event_mask |= t->event_mask;
 	c->sample_hz = MAX(c->sample_hz, capped_hz(b, t));
+	c->trace_context |= t->trace_context;
 	if (t->overhead_percent > 0 &&
 	    (c->overhead_percent <= 0 || t->overhead_percent < c->overhead_percent))
 		c->overhead_percent = t->overhead_percent;
@@ -313,6 +314,7 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
 static void arm(const struct pod_view *p, const struct plan_container *all, struct plan_pod *out)
 {
 	unsigned mask = ~0u, hz = 0;
+	bool trace_context = true;
 
 	for (size_t i = 0; i < p->n_containers; i++) {
 		const struct container_view *c = &p->containers[i];
@@ -323,12 +325,14 @@ static void arm(const struct pod_view *p, const struct plan_container *all, stru
 			continue;
 		mask &= all[i].event_mask;
 		hz = hz ? MIN(hz, all[i].sample_hz) : all[i].sample_hz;
+		trace_context = trace_context && all[i].trace_context;
 	}
 	out->arm_pod = mask && !p->containers_cut;
 	if (!out->arm_pod)
 		return;
 	out->arm_event_mask = mask;
 	out->arm_sample_hz = hz;
+	out->arm_trace_context = trace_context;
 }
 
 static void finish_container(const struct pod_view *p, const struct container_view *c,

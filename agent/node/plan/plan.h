@@ -43,6 +43,7 @@ struct plan_container {
 	unsigned event_mask;		/* 1 << enum event */
 	unsigned sample_hz;		/* on-cpu */
 	double overhead_percent;	/* smallest of its targets' limits; 0: none */
+	bool trace_context;		/* a target wants samples to carry the call they were taken in */
 	struct tags tags;		/* owned: pod_cluster, pod_ns, pod, ..., container, container_id, image */
 	size_t *targets;		/* indexes into plan.targets */
 	size_t n_targets;
@@ -53,6 +54,7 @@ struct plan_pod {
 	char *ns, *name;
 	bool arm_pod;			/* every container of it is wanted: the pod-level cgroup may arm the filter */
 	unsigned arm_event_mask, arm_sample_hz;	/* with arm_pod */
+	bool arm_trace_context;			/* all of its containers want it */
 	struct tags tags;		/* pod-level tags, owned: for containers not named yet */
 	struct plan_container *containers;
 	size_t n_containers;

@@ -41,6 +41,7 @@ struct drain *drain_free(struct drain *d)
 	free(d->totals);
 	free(d->stacks);
 	free(d->names);
+	free(d->contexts);
 	free(d->procs);
 	free(d->cgroups);
 	buf_done(d->memory);
@@ -162,6 +163,9 @@ static int on_record(void *arg, void *data, size_t n)
 	case PF_REC_NAMES:
 		on_names(g, data);
 		break;
+	case PF_REC_CONTEXT:
+		contexts_add(g, data);
+		break;
 	case PF_REC_PROC:
 		on_proc(&p->now, data);
 		break;
@@ -239,6 +243,7 @@ static void take_sample(const void *key, const void *value, void *arg)
 		.value = c->value,
 		.first_ns = c->first_ns,
 		.last_ns = c->last_ns,
+		.ctx = k->ctx,
 	};
 }
 
@@ -297,12 +302,13 @@ static int swap_generation(struct probes *p, uint32_t *ret_old)
 
 static int by_hash(const void *a, const void *b)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b; /* hash is first in both */
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b; /* hash is first in all */
 
 	return x < y ? -1 : x > y;
 }
 _Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
+_Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
 
 /* Sorts by hash and drops repeats: whoever was displaced from the kernel's cache was sent again. */
 static size_t sort_unique(void *items, size_t n, size_t size)
@@ -331,6 +337,8 @@ static void finish(struct drain *d)
 	}
 	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
 	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
+	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
+	contexts_link(d);
 }
 
 /* CPUs take their turns in the ring, not in time. */

@@ -35,7 +35,7 @@ static struct pf_filter to_filter(const struct probes *p, const struct wanted *w
 {
 	struct pf_filter f = {
 		.event_mask = w->event_mask,
-		.flags = w->listed ? PF_FILTER_LISTED : 0,
+		.flags = (w->listed ? PF_FILTER_LISTED : 0) | (w->context ? PF_FILTER_CONTEXT : 0),
 	};
 
 	for (size_t i = 0; i < _EVENT_MAX; i++)
@@ -238,6 +238,7 @@ int probes_filter(struct probes *p, const struct procs_filter *want, size_t n)
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
 			.listed = want[i].listed,
+			.context = want[i].context,
 		};
 	p->cgroups = (struct wanted_set){};
 	wanted_replace(&p->cgroups, items, n);
@@ -261,6 +262,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 			.start_boottime_ns = start - start % PF_USER_HZ_NS,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
+			.context = want[i].context,
 		};
 	}
 	wanted_replace(&p->list, items, n);

@@ -14,7 +14,7 @@ struct wanted {
 	uint64_t key; /* cgroup id, or tgid */
 	uint64_t start_boottime_ns;
 	unsigned event_mask, sample_hz;
-	bool listed;
+	bool listed, context;
 };
 struct wanted_set {
 	struct wanted *items;
@@ -30,7 +30,7 @@ struct told {
 /* ---- drain: records of one generation, still growing ---- */
 struct pending {
 	struct drain *d; /* .frames of stacks are offsets into memory until the end */
-	size_t cap_stacks, cap_names, cap_procs, cap_cgroups;
+	size_t cap_stacks, cap_names, cap_contexts, cap_procs, cap_cgroups;
 };
 
 /* ---- events: a file and a row of the table in probe.c each ---- */
@@ -118,6 +118,10 @@ void event_stop(struct event_probe *e);
 /* drain.c */
 int drain_open(struct probes *p);
 void drain_close(struct probes *p);
+
+/* contexts.c: a record, and, when all are sorted, the samples' links */
+void contexts_add(struct pending *g, const struct pf_rec_context *r);
+void contexts_link(struct drain *d);
 
 /* tables.c */
 void tables_open(struct probes *p);

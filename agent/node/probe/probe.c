@@ -124,6 +124,7 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 		sum.taken += cpus[cpu].taken;
 		sum.delivered += cpus[cpu].delivered;
 		sum.crossed += cpus[cpu].crossed;
+		sum.contexts_unread += cpus[cpu].contexts_unread;
 		for (size_t i = 0; i < _PF_DROP_MAX; i++)
 			sum.drop[i] += cpus[cpu].drop[i];
 	}
@@ -150,6 +151,8 @@ void stats_count_drops(struct probes *p)
 						      : "podflame_records_dropped_total",
 				    "reason", reasons[i].text),
 			    s.drop[i] - p->last_stats.drop[i]);
+	counter_add(counter("podflame_contexts_failed_total", "reason", "not_in_memory"),
+		    s.contexts_unread - p->last_stats.contexts_unread);
 	p->last_stats = s;
 }
 

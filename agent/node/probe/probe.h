@@ -34,6 +34,7 @@ struct listed_process {
 	uint32_t tgid;
 	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
 	unsigned event_mask, sample_hz;
+	bool context; /* its samples carry the call they were taken in */
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
 
@@ -61,11 +62,18 @@ struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
 };
+/* The call that a sample was taken in. */
+struct raw_context {
+	uint64_t hash;
+	struct profile_link link;
+};
 struct raw_sample {
 	enum event event;
 	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
 	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: not kept apart */
 	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
+	uint64_t ctx;			      /* 0: none */
+	const struct profile_link *link;      /* of ctx, in the drain; NULL: not known */
 };
 struct raw_total {
 	char leader_comm[16], thread_comm[16];
@@ -100,6 +108,8 @@ struct drain {
 	size_t n_stacks; /* sorted by hash */
 	struct raw_names *names;
 	size_t n_names; /* sorted by hash */
+	struct raw_context *contexts;
+	size_t n_contexts; /* sorted by hash */
 	struct raw_proc *procs;
 	size_t n_procs; /* in order of time */
 	struct raw_cgroup *cgroups;

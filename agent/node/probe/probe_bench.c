@@ -81,7 +81,7 @@ static struct probes *open_probes(struct procs_filter *f)
 	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench", c.hierarchy.mount);
 	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
 		bench_die(cgroup_dir, errno);
-	*f = (struct procs_filter){st.st_ino, 1u << EVENT_ON_CPU, HZ, false};
+	*f = (struct procs_filter){st.st_ino, 1u << EVENT_ON_CPU, HZ, false, false};
 	return p;
 }
 

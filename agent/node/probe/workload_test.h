@@ -169,7 +169,8 @@ static inline void list_pids(struct probes *p, unsigned n, const struct child *c
 	struct listed_process l[8];
 
 	for (unsigned i = 0; i < n; i++)
-		l[i] = (struct listed_process){c[i].pid, c[i].start_ns, 1u << EVENT_ON_CPU, hz[i]};
+		l[i] = (struct listed_process){c[i].pid, c[i].start_ns, 1u << EVENT_ON_CPU, hz[i],
+					       false};
 	assert_int_equal(probes_list(p, l, n), 0);
 }
 

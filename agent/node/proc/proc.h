@@ -91,6 +91,7 @@ struct procs_filter {			/* wanted content of the BPF filter */
 	uint64_t cgroup_id;
 	unsigned event_mask, sample_hz;
 	bool listed;
+	bool context;			/* samples carry the call they were taken in */
 };
 int procs_new(struct procs **ret);
 struct procs *procs_free(struct procs *p);

@@ -25,6 +25,7 @@ struct known {
 	struct owner *owner; /* also after the end, for late samples */
 	uint64_t until_ns;   /* UINT64_MAX while selected */
 	unsigned mask, hz;   /* 0: not in the filter */
+	bool context;	     /* samples carry their calls */
 	UT_hash_handle hh;
 };
 
@@ -155,6 +156,7 @@ static struct planned_pod *find_pod(const struct procs *p, const char *uid)
 struct verdict {
 	struct owner *owner; /* one reference, or NULL */
 	unsigned mask, hz;
+	bool context;
 };
 
 /*
@@ -201,6 +203,7 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
 	v->owner = owner_make(p->plan, pod, NULL, k->ref.container_id, k->owner);
 	v->mask = pod->arm_event_mask;
 	v->hz = capped(p, k->ref.container_id, pod->arm_sample_hz);
+	v->context = pod->arm_trace_context;
 }
 
 static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
@@ -217,6 +220,7 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 		v->owner = owner_ref(c->owner);
 		v->mask = c->container->event_mask;
 		v->hz = capped(p, c->id, c->container->sample_hz);
+		v->context = c->container->trace_context;
 		return;
 	}
 	/* A cluster inside a container: the outer container may be the one that is known here. */
@@ -225,6 +229,7 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 		v->owner = owner_ref(parent->owner);
 		v->mask = parent->mask;
 		v->hz = parent->hz;
+		v->context = parent->context;
 		return;
 	}
 	pod = find_pod(p, k->ref.pod_uid);
@@ -236,6 +241,7 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 	}
 	v->mask = pod->pod->arm_event_mask;
 	v->hz = pod->pod->arm_sample_hz;
+	v->context = pod->pod->arm_trace_context;
 }
 
 /* Ids grow with time, so a parent has been judged before its children when in order of id. */
@@ -246,9 +252,10 @@ static void update(struct procs *p, struct known *k, uint64_t now_ns)
 	if (k->removed)
 		return;
 	judge(p, k, now_ns, &v);
-	if (v.mask != k->mask || v.hz != k->hz) {
+	if (v.mask != k->mask || v.hz != k->hz || v.context != k->context) {
 		k->mask = v.mask;
 		k->hz = v.hz;
+		k->context = v.context;
 		p->dirty = true;
 	}
 	if (v.owner) {
@@ -471,8 +478,10 @@ static void filter_build(struct procs *p)
 		if (!k->mask)
 			continue;
 		GROW(p->filter, p->n_filter, p->cap_filter);
-		p->filter[p->n_filter++] = (struct procs_filter){
-			.cgroup_id = k->id, .event_mask = k->mask, .sample_hz = k->hz};
+		p->filter[p->n_filter++] = (struct procs_filter){.cgroup_id = k->id,
+								 .event_mask = k->mask,
+								 .sample_hz = k->hz,
+								 .context = k->context};
 	}
 }
 

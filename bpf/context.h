@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * context: the call that a thread works on, where its program publishes it. A row of PF_CONTEXTS
+ * (runtimes.h) each; agent/node/runtime/context_<name>.c finds where it lies. docs/trace-context.md.
+ */
+#pragma once
+
+#include "tables.h"
+
+/*
+ * OpenTelemetry's thread context (OTEP 4947): the thread-local pointer otel_thread_ctx_v1 to a record
+ * {trace id 16, span id 8, valid 1, ...}, the bytes packed.
+ */
+struct pf_otel {
+	int64_t offset;	 /* of the pointer: from the thread pointer, or in its module's block */
+	uint32_t module; /* its number in the thread's DTV; 0: in the static block */
+	uint32_t entry_bytes; /* of the DTV: 16 in glibc, 8 in musl */
+};
+
+/* Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. */
+struct pf_golabels {
+	int64_t g;		  /* from the thread pointer */
+	uint32_t m, curg, labels; /* offsets in struct g, m, g */
+	uint32_t is_map;	  /* before 1.24: map[string]string; else a slice of {key, value} */
+};
+
+#ifdef PF_WALKER
+
+#define PF_DTV_AT      8 /* tcbhead_t.dtv (glibc sysdeps/x86_64/nptl/tls.h), struct pthread.dtv (musl) */
+#define PF_CALL_NONE   0
+#define PF_CALL_FOUND  1
+#define PF_CALL_UNREAD 2 /* not in memory, or not what it should be */
+
+/* The block of its module for this thread; *ret 0: the thread has not used it yet. */
+static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, uint64_t *ret)
+{
+	uint64_t dtv, n, block = 0;
+
+	if (!pf_read(&dtv, sizeof(dtv), tp + PF_DTV_AT))
+		return PF_CALL_UNREAD;
+	/* How many modules this thread's vector has: glibc dtv[-1].counter, musl dtv[0]. */
+	if (!pf_read(&n, sizeof(n), d->entry_bytes == 16 ? dtv - 16 : dtv))
+		return PF_CALL_UNREAD;
+	if (d->module <= n &&
+	    !pf_read(&block, sizeof(block), dtv + (uint64_t)d->module * d->entry_bytes))
+		return PF_CALL_UNREAD;
+	*ret = block + 1 ? block : 0; /* TLS_DTV_UNALLOCATED */
+	return PF_CALL_FOUND;
+}
+
+static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_otel *d)
+{
+	uint64_t *record = s->window; /* free before the walk; the BPF stack is short */
+	uint64_t at = s->walk.thread_pointer, pointer;
+
+	if (d->module && pf_tls_block(d, at, &at) == PF_CALL_UNREAD)
+		return PF_CALL_UNREAD;
+	if (!at)
+		return PF_CALL_NONE;
+	if (!pf_read(&pointer, sizeof(pointer), at + d->offset))
+		return PF_CALL_UNREAD;
+	if (!pointer)
+		return PF_CALL_NONE;
+	record[3] = 0;
+	if (!pf_read(record, 25, pointer))
+		return PF_CALL_UNREAD;
+	if (record[3] != 1 || !(record[0] | record[1]) || !record[2])
+		return PF_CALL_NONE;
+	s->context.form = PF_IDS_BYTES;
+	s->context.trace[0] = record[0];
+	s->context.trace[1] = record[1];
+	s->context.span[0] = record[2];
+	return PF_CALL_FOUND;
+}
+
+/* ---- Go ---- */
+
+#define PF_LABELS_MAX	16
+#define PF_BUCKET_ITEMS 8
+#define PF_BUCKET_BYTES 272 /* tophash, keys, values, overflow (runtime/map.go, bmap) */
+
+/* Eight characters as they lie in memory. */
+#define PF_TEXT8(a, b, c, d, e, f, g, h)                                                           \
+	((uint64_t)(a) | (uint64_t)(b) << 8 | (uint64_t)(c) << 16 | (uint64_t)(d) << 24 |          \
+	 (uint64_t)(e) << 32 | (uint64_t)(f) << 40 | (uint64_t)(g) << 48 | (uint64_t)(h) << 56)
+
+static __always_inline bool pf_is_trace_key(const uint64_t key[2])
+{
+	return !key[1] && (key[0] == PF_TEXT8('t', 'r', 'a', 'c', 'e', '_', 'i', 'd') ||
+			   key[0] == PF_TEXT8('t', 'r', 'a', 'c', 'e', ' ', 'i', 'd') ||
+			   key[0] == PF_TEXT8('t', 'r', 'a', 'c', 'e', 'i', 'd', 0));
+}
+
+/* profile_id: Grafana's otel-profiling-go called the span's id so. */
+static __always_inline bool pf_is_span_key(const uint64_t key[2])
+{
+	if (key[0] == PF_TEXT8('p', 'r', 'o', 'f', 'i', 'l', 'e', '_'))
+		return key[1] == PF_TEXT8('i', 'd', 0, 0, 0, 0, 0, 0);
+	return !key[1] && (key[0] == PF_TEXT8('s', 'p', 'a', 'n', '_', 'i', 'd', 0) ||
+			   key[0] == PF_TEXT8('s', 'p', 'a', 'n', ' ', 'i', 'd', 0) ||
+			   key[0] == PF_TEXT8('s', 'p', 'a', 'n', 'i', 'd', 0, 0));
+}
+
+/* One label; ends the loop when it cannot be read. Go's strings are {address, bytes}. */
+static long pf_label_step(uint32_t i, struct pf_loop *loop)
+{
+	struct pf_scratch *s = loop->s;
+	struct pf_labels *l = &s->labels;
+	uint64_t *strings = s->window, *key = s->window + 4;
+	uint64_t at = l->at, apart = 16;
+	uint32_t n;
+
+	if (i >= l->n)
+		return 1;
+	if (l->is_map) {
+		at += (i / PF_BUCKET_ITEMS) * PF_BUCKET_BYTES + 8 + (i % PF_BUCKET_ITEMS) * 16;
+		apart = PF_BUCKET_ITEMS * 16;
+	} else {
+		at += i * 32;
+	}
+	l->unread = true;
+	if (!pf_read(&strings[0], 16, at) || !pf_read(&strings[2], 16, at + apart))
+		return 1;
+	n = strings[1] & 15;
+	if (strings[1] == n && n >= 6 && (strings[3] == 32 || strings[3] == 16)) {
+		key[0] = key[1] = 0;
+		if (!pf_read(key, n, strings[0]))
+			return 1;
+		if (strings[3] == 32 && pf_is_trace_key(key) &&
+		    !pf_read(s->context.trace, 32, strings[2]))
+			return 1;
+		if (strings[3] == 16 && pf_is_span_key(key) &&
+		    !pf_read(s->context.span, 16, strings[2]))
+			return 1;
+	}
+	l->unread = false;
+	return 0;
+}
+
+/* The labels of the goroutine that runs on this thread; *ret 0: none. */
+static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf_golabels *d,
+					uint64_t *ret)
+{
+	uint64_t at;
+
+	*ret = 0;
+	if (!pf_read(&at, sizeof(at), w->thread_pointer + d->g))
+		return PF_CALL_UNREAD;
+	if (!at) /* a thread that C made */
+		return PF_CALL_NONE;
+	/* g is the scheduler's or the signal handler's at times; m->curg is the goroutine then, too. */
+	if (!pf_read(&at, sizeof(at), at + d->m))
+		return PF_CALL_UNREAD;
+	if (!at)
+		return PF_CALL_NONE;
+	if (!pf_read(&at, sizeof(at), at + d->curg))
+		return PF_CALL_UNREAD;
+	if (!at)
+		return PF_CALL_NONE;
+	if (!pf_read(&at, sizeof(at), at + d->labels))
+		return PF_CALL_UNREAD;
+	*ret = at;
+	return at ? PF_CALL_FOUND : PF_CALL_NONE;
+}
+
+/* Where the labels lie and how many: a slice's head {address, n, capacity}, or a map behind a pointer. */
+static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_golabels *d,
+				       uint64_t at)
+{
+	struct pf_labels *l = &s->labels;
+	uint64_t *head = s->window;
+
+	l->is_map = d->is_map;
+	if (l->is_map && !pf_read(&at, sizeof(at), at))
+		return false;
+	if (!pf_read(head, 24, at))
+		return false;
+	if (!l->is_map) {
+		l->at = head[0];
+		l->n = head[1] < PF_LABELS_MAX ? head[1] : PF_LABELS_MAX;
+	} else { /* count, flags and log2 of the buckets, buckets: any place of them may be used */
+		l->at = head[2];
+		l->n = head[1] & 0xff00 ? PF_LABELS_MAX : PF_BUCKET_ITEMS;
+	}
+	return true;
+}
+
+static __always_inline int pf_golabels_read(struct pf_scratch *s, const struct pf_golabels *d)
+{
+	struct pf_loop loop = {.s = s};
+	uint64_t at;
+	int r = pf_go_labels(&s->walk, d, &at);
+
+	if (r != PF_CALL_FOUND)
+		return r;
+	if (!pf_go_list(s, d, at))
+		return PF_CALL_UNREAD;
+	s->labels.unread = false;
+	s->context.form = PF_IDS_HEX;
+	bpf_loop(PF_LABELS_MAX, pf_label_step, &loop, 0);
+	if (s->labels.unread)
+		return PF_CALL_UNREAD;
+	return s->context.trace[0] || s->context.span[0] ? PF_CALL_FOUND : PF_CALL_NONE;
+}
+
+/* ---- any ---- */
+
+static long pf_context_step(uint32_t i, struct pf_loop *loop)
+{
+	struct pf_scratch *s = loop->s;
+	uint32_t slot = i % PF_RUNTIMES_MAX;
+	uint32_t ref = s->walk.process.runtimes[slot].data;
+
+	s->context_read = PF_CALL_NONE;
+	switch (s->walk.process.runtimes[slot].kind) {
+#define X(NAME, name)                                                                              \
+	case PF_RUNTIME_##NAME: {                                                                  \
+		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
+                                                                                                   \
+		if (d)                                                                             \
+			s->context_read = pf_##name##_read(s, d);                                  \
+		break;                                                                             \
+	}
+		PF_CONTEXTS(X)
+#undef X
+	}
+	return s->context_read != PF_CALL_NONE;
+}
+
+/*
+ * Fills s->context from what the process publishes (its row first that has one); s->walk.process is
+ * set. PF_CALL_*.
+ */
+static __always_inline int pf_call_context(struct pf_scratch *s)
+{
+	struct pf_loop loop = {.s = s};
+
+	if (!s->walk.known || !s->walk.thread_pointer)
+		return PF_CALL_NONE;
+	__builtin_memset(&s->context, 0, sizeof(s->context));
+	s->context_read = PF_CALL_NONE;
+	bpf_loop(PF_RUNTIMES_MAX, pf_context_step, &loop, 0);
+	return s->context_read;
+}
+
+/* The name of s->context. */
+static __always_inline uint64_t pf_context_hash(const struct pf_scratch *s, uint64_t seed)
+{
+	const struct pf_rec_context *c = &s->context;
+	uint64_t hash = pf_hash_add(seed, c->form);
+
+	for (int i = 0; i < 4; i++)
+		hash = pf_hash_add(hash, c->trace[i]);
+	hash = pf_hash_add(hash, c->span[0]);
+	return pf_hash_end(pf_hash_add(hash, c->span[1]));
+}
+#endif
