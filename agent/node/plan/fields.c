@@ -40,6 +40,7 @@ static const struct field fields[] = {
 	F("podLabelTags[]", STRING, .min = 1, .max = 317, .format = FORMAT_LABEL_KEY),
 	F("stopAfter", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION),
 	F("suspend", BOOL, .def = "false"),
+	F("javaAttach", STRING, .choices = "Never|Allowed", .def = "\"Never\""),
 	F("traceContext", BOOL, .def = "false"),
 	F("limits", OBJECT),
 	F("limits.overheadPercent", NUMBER, .min = 0, .max = 100, .min_exclusive = true),

@@ -73,7 +73,7 @@ struct target {
 	const json_t *include, *exclude, *label_tags;
 	unsigned type_mask;
 	unsigned event_mask, sample_hz;
-	bool suspend, trace_context;
+	bool suspend, java_attach, trace_context;
 	double overhead_percent;
 	uint64_t stop_after_ns, first_ready_ns; /* 0: none */
 	bool ok;

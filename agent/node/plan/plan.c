@@ -226,6 +226,7 @@ static void add_target(struct build *b, size_t ti, struct plan_container *c)
 
 	c->event_mask |= t->event_mask;
 	c->sample_hz = MAX(c->sample_hz, capped_hz(b, t));
+	c->java_attach |= t->java_attach;
 	c->trace_context |= t->trace_context;
 	if (t->overhead_percent > 0 &&
 	    (c->overhead_percent <= 0 || t->overhead_percent < c->overhead_percent))

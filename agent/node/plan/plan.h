@@ -43,6 +43,7 @@ struct plan_container {
 	unsigned event_mask;		/* 1 << enum event */
 	unsigned sample_hz;		/* on-cpu */
 	double overhead_percent;	/* smallest of its targets' limits; 0: none */
+	bool java_attach;		/* a target allows to ask JVMs for their perf maps */
 	bool trace_context;		/* a target wants samples to carry the call they were taken in */
 	struct tags tags;		/* owned: pod_cluster, pod_ns, pod, ..., container, container_id, image */
 	size_t *targets;		/* indexes into plan.targets */

@@ -112,6 +112,7 @@ static void decode_spec(const json_t *spec, struct target *t)
 	t->type_mask = decode_types(spec);
 	decode_events(spec, t);
 	t->suspend = json_bool_at(spec, "suspend", false);
+	t->java_attach = streq(json_str_at(spec, "javaAttach", "Never"), "Allowed");
 	t->trace_context = json_bool_at(spec, "traceContext", false);
 	t->overhead_percent = json_number_value(json_at(spec, "limits.overheadPercent"));
 	if (stop && str_to_duration_ns(stop, &t->stop_after_ns) < 0)
