@@ -260,8 +260,7 @@ static void take_procs(struct recording *r, const struct drain *d)
 			continue;
 		}
 		stacks_exited(r->stacks, p->tgid, p->start_boottime_ns, HOLD_NS);
-		if (r->unwind)
-			unwind_exited(r->unwind, p->tgid, p->start_boottime_ns);
+		record_forget(r, p->tgid, p->start_boottime_ns);
 	}
 }
 
@@ -339,6 +338,7 @@ static int take(struct recording *r, bool full)
 	if (e)
 		return e;
 	take_procs(r, d);
+	record_look_again(r);
 	r->last_reread = 0;
 	read_missing(r, d);
 	for (size_t i = 0; i < d->n_samples; i++)
@@ -460,13 +460,12 @@ static int record(struct recording *r, int signal_fd)
 
 static void recording_done(struct recording *r)
 {
-	unwind_free(r->unwind);
+	record_tables_free(r);
 	probes_free(r->probes);
 	stacks_free(r->stacks);
 	files_free(r->files);
 	batch_free(r->batch);
 	record_rows_free(r);
-	free(r->missing);
 	for (size_t i = 0; i < r->n_pids; i++)
 		close(r->pids[i].fd);
 	free(r->pids);

@@ -24,7 +24,8 @@ struct watched_pid {
 	struct listed_process listed;
 };
 
-struct record_row; /* which sample of a profile counts for what: record_output.c */
+struct record_process; /* which runtimes it has: record_tables.c */
+struct record_row;     /* which sample of a profile counts for what: record_output.c */
 
 struct recording {
 	const struct record_options *options;
@@ -40,7 +41,10 @@ struct recording {
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
-	char *missing; /* a file without unwind tables, and why */
+	struct record_process *processes;
+	size_t n_processes, cap_processes;
+	char *missing;	  /* a file without unwind tables, and why */
+	char *not_walked; /* a runtime, and why */
 	unsigned n_unmapped;
 	uint32_t last_reread; /* in this drain */
 };
@@ -51,8 +55,12 @@ int record_begin_cgroup(struct recording *r, record_open_fn *open);
 
 /* record_tables.c */
 void record_open_tables(struct recording *r);
-/* Tables and debug files of a process's files; blocks as long as that takes. */
-void record_give_tables(struct recording *r, const struct mappings *m);
+/* Tables and debug files of a process's files, and its runtimes; blocks as long as that takes. */
+void record_give_tables(struct recording *r, struct mappings *m);
+/* Runtimes that were just starting. */
+void record_look_again(struct recording *r);
+void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
+void record_tables_free(struct recording *r);
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
 void record_print_stacks(const struct recording *r);
 

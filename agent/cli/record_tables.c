@@ -26,15 +26,71 @@ static bool parse_unknown(struct recording *r, const struct mappings *m, const s
 	return a->n_unknown > 0;
 }
 
-/* What is known at once, so that few samples go without. */
-static void give_tables(struct recording *r, const struct mappings *m)
+/* ---- what runs in a process ---- */
+
+struct record_process {
+	uint32_t tgid;
+	uint64_t start_boottime_ns;
+	struct runtime_process *runtimes;
+	struct mappings *m; /* to be looked at again; NULL: not now */
+};
+
+static struct record_process *find_process(struct recording *r, uint32_t tgid, uint64_t start)
 {
+	for (size_t i = 0; i < r->n_processes; i++)
+		if (r->processes[i].tgid == tgid && r->processes[i].start_boottime_ns == start)
+			return &r->processes[i];
+	return NULL;
+}
+
+static struct record_process *get_process(struct recording *r, const struct mappings *m)
+{
+	struct record_process *p = find_process(r, m->tgid, m->start_boottime_ns);
+
+	if (p)
+		return p;
+	GROW(r->processes, r->n_processes, r->cap_processes);
+	p = &r->processes[r->n_processes++];
+	*p = (struct record_process){.tgid = m->tgid, .start_boottime_ns = m->start_boottime_ns};
+	return p;
+}
+
+static void process_done(struct record_process *p)
+{
+	runtime_process_unref(p->runtimes);
+	mappings_unref(p->m);
+}
+
+static void look(struct recording *r, struct record_process *p, struct mappings *m)
+{
+	struct runtime_process *found = NULL;
+	bool again = false;
+
+	if (tables_runtimes(r->files, m, p->runtimes, &found, &again) < 0)
+		return; /* counted; what was known holds */
+	runtime_process_unref(p->runtimes);
+	p->runtimes = found;
+	mappings_ref(m);
+	mappings_unref(p->m);
+	p->m = again ? m : mappings_unref(m);
+	stacks_runtimes(r->stacks, m->tgid, m->start_boottime_ns, m->exec_id, found);
+	if (!r->not_walked)
+		r->not_walked = tables_runtimes_problem(m, found);
+}
+
+/* ---- tables ---- */
+
+/* What is known at once, so that few samples go without. */
+static void give_tables(struct recording *r, struct mappings *m)
+{
+	struct record_process *p = get_process(r, m);
 	bool again = r->unwind != NULL;
 
 	for (unsigned round = 0; again && round < 3; round++) {
 		struct applied a;
 
-		(void)tables_apply(r->unwind, r->files, m, NULL, &a);
+		look(r, p, m);
+		(void)tables_apply(r->unwind, r->files, m, p->runtimes, &a);
 		again = parse_unknown(r, m, &a);
 		if (!again && a.missing && !r->missing)
 			r->missing = TAKE_PTR(a.missing);
@@ -49,10 +105,43 @@ static void find_debug_files(struct recording *r, const struct mappings *m)
 			files_debug(r->files, &m->items[i], m->root_fd);
 }
 
-void record_give_tables(struct recording *r, const struct mappings *m)
+void record_give_tables(struct recording *r, struct mappings *m)
 {
 	give_tables(r, m);
 	find_debug_files(r, m);
+}
+
+void record_look_again(struct recording *r)
+{
+	for (size_t i = 0; i < r->n_processes; i++) {
+		struct mappings *m = TAKE_PTR(r->processes[i].m);
+
+		if (m)
+			give_tables(r, m);
+		mappings_unref(m);
+	}
+}
+
+void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct record_process *p = find_process(r, tgid, start_boottime_ns);
+
+	if (r->unwind)
+		unwind_exited(r->unwind, tgid, start_boottime_ns);
+	if (!p)
+		return;
+	process_done(p);
+	*p = r->processes[--r->n_processes];
+}
+
+void record_tables_free(struct recording *r)
+{
+	for (size_t i = 0; i < r->n_processes; i++)
+		process_done(&r->processes[i]);
+	free(r->processes);
+	free(r->missing);
+	free(r->not_walked);
+	unwind_free(r->unwind);
 }
 
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
@@ -89,4 +178,6 @@ void record_print_stacks(const struct recording *r)
 	counter_each(print_end, NULL);
 	if (r->missing)
 		fprintf(stderr, "podflame record: no unwind tables: %s\n", r->missing);
+	if (r->not_walked)
+		fprintf(stderr, "podflame record: only native frames: %s\n", r->not_walked);
 }

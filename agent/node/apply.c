@@ -146,6 +146,7 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 		else if (r < 0)
 			note_error(&a, &m->items[i], r);
 	}
+	a.runs = runtimes_likely(m, indexes);
 	r = unwind_process(u, m, indexes, pending, runtimes);
 	for (size_t i = 0; i < m->n; i++) {
 		if (indexes[i])

@@ -16,6 +16,7 @@ struct applied {
 	size_t *unknown; /* mappings whose files are not parsed yet, one of each file */
 	size_t n_unknown;
 	char *missing; /* a file that has no tables and why; NULL: none */
+	bool runs;     /* it may run more than native code: tables_runtimes is worth a look */
 };
 void applied_done(struct applied *a);
 /*
@@ -24,6 +25,14 @@ void applied_done(struct applied *a);
  */
 int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 		 const struct runtime_process *runtimes, struct applied *ret);
+/*
+ * runs.c: what the process runs besides native code, of the files that are known by now. Reads its memory, which may
+ * block: the files worker's (record: the main thread). old, ret and ret_again as runtimes_learn has them.
+ */
+int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+		    struct runtime_process **ret, bool *ret_again);
+/* What of it is not walked, and why; a new string. NULL: all is. */
+char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p);
 
 /*
  * What tables may take, or the cache of symbols: wanted_bytes, but at most a quarter of the memory
