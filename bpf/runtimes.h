@@ -47,6 +47,14 @@ static __always_inline int pf_trouble(struct pf_scratch *s, uint32_t runtime, ui
 {
 	return pf_push_runtime(s, runtime, PF_TYPE_TROUBLE, trouble, address);
 }
+
+/* Nothing is known of the code at hand but that it may keep frame pointers. */
+static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
+{
+	s->walk.no_table = PF_END_FP;
+	s->walk.in_file = false;
+	return pf_by_guess(s);
+}
 #endif
 
 #include "jvm.h"
@@ -69,14 +77,6 @@ static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 	const uint8_t *chunk = pf_chunk(ref);
 
 	return chunk ? pf_in_chunk(chunk, PF_REF_BYTES(ref) & ~7u, size) : NULL;
-}
-
-/* Nothing is known of the code at hand but that it may keep frame pointers. */
-static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
-{
-	s->walk.no_table = PF_END_FP;
-	s->walk.in_file = false;
-	return pf_by_guess(s);
 }
 
 static __always_inline int pf_runtime_unwind(struct pf_scratch *s)
