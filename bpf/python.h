@@ -19,27 +19,31 @@ enum pf_python_pieces {
 	PF_PYTHON_SHIM,
 };
 
-#define PF_PYTHON_READ 256 /* what is read of a thread state and of a frame, at most */
+#define PF_PYTHON_OUTSIDE_MAX 3
+#define PF_PYTHON_READ	      256 /* what is read of a thread state and of a frame, at most */
 
 /* What agent/node/runtime/python.c tells of a process. Offsets in bytes. */
 struct pf_python {
-	uint64_t interpreters; /* address of the pointer to the first interpreter */
-	uint64_t
-		holder; /* address of the pointer to the thread state that has the GIL; 0: not known */
-	uint64_t eval;	  /* address of the evaluation loop */
-	uint32_t entered; /* up to here it may not have made its frame the thread's: up to 3.10 */
-	uint16_t pieces;  /* enum pf_python_pieces */
-	uint16_t instruction_shift; /* up to 3.10: f_lasti in bytes (1) or code units (0) */
+	/* Addresses: the first interpreter; the thread state that has the GIL (0: not known). */
+	uint64_t interpreters, holder;
+	/* The evaluation loop, and up to 3.10 where in it its frame is not the thread's yet, or any more. */
+	uint64_t eval;
+	struct {
+		uint32_t start, end;
+	} outside[PF_PYTHON_OUTSIDE_MAX];
+	uint16_t pieces; /* enum pf_python_pieces */
 	uint16_t interpreter_next, interpreter_threads;
 	uint16_t thread_bytes, thread_next, thread_id, thread_frame;
 	uint16_t cframe_frame, cframe_previous;
-	uint16_t frame_bytes, frame_code, frame_back, frame_globals, frame_instruction;
-	uint16_t frame_last;	    /* the byte that ends a piece: is_entry, owner */
-	uint16_t code_counts;	    /* co_argcount and what follows: constant while it lives */
-	uint16_t code_instructions; /* co_code_adaptive; 0: f_lasti is a number */
+	uint16_t frame_bytes, frame_code, frame_back, frame_globals;
+	uint16_t frame_last; /* the byte that ends a piece: is_entry, owner */
+	uint16_t frame_instruction;
+	/* co_code_adaptive; 0: f_lasti is a number, of bytes (shift 1) or of code units (0). */
+	uint16_t code_instructions, instruction_shift;
+	uint16_t code_counts; /* co_argcount and what follows: constant while it lives */
 	uint32_t pad;
 };
-_Static_assert(sizeof(struct pf_python) == 72, "python");
+_Static_assert(sizeof(struct pf_python) == 88, "python");
 
 /* frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; 3.14 has FRAME_OWNED_BY_INTERPRETER there and CSTACK next */
 #define PF_PYTHON_OWNER_SHIM 3
@@ -80,6 +84,7 @@ struct pf_python_walk {
 	uint8_t inner; /* the piece at hand is of an activation that the native walk has not met */
 	uint8_t tries; /* other thread states that were asked for this activation's piece */
 	uint8_t skip;
+	uint8_t met; /* an activation before this one */
 	/* Where the search for a thread state stands. */
 	uint64_t look_interpreter, look_thread;
 };
@@ -231,11 +236,19 @@ static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_
 	w->n_frames = x->n_frames;
 }
 
-/* Whether the leaf is an activation that has not made its frame the thread's yet: up to 3.10. */
-static __always_inline bool pf_python_entering(const struct pf_scratch *s,
-					       const struct pf_python *d)
+/* Whether the first activation that is met has no frame of its own: only up to 3.10 it must be told so. */
+static __always_inline bool pf_python_outside(const struct pf_scratch *s, const struct pf_python *d)
 {
-	return s->walk.n_frames == 1 && s->stack.words[1] - d->eval < d->entered;
+	uint32_t n = s->walk.n_words - 1;
+	uint64_t at;
+
+	if (n >= PF_STACK_WORDS)
+		return false;
+	at = s->stack.words[n] - d->eval;
+	for (int i = 0; i < PF_PYTHON_OUTSIDE_MAX; i++)
+		if (at - d->outside[i].start < d->outside[i].end - d->outside[i].start)
+			return true;
+	return false;
 }
 
 /* Whether there is a piece for the activation at hand; r->at 0: one without frames. */
@@ -246,7 +259,7 @@ static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct p
 	struct pf_walk *w = &s->walk;
 
 	if (d->pieces == PF_PYTHON_OBJECT)
-		return r->at && !pf_python_entering(s, d);
+		return r->at && (x->met || !pf_python_outside(s, d));
 	if (d->pieces == PF_PYTHON_SHIM) {
 		pf_python_keep(w, r);
 		return r->at;
@@ -377,6 +390,7 @@ static __attribute__((noinline)) int
 pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
+	bool here;
 
 	if (x->thread == PF_PYTHON_NONE)
 		return 1;
@@ -393,7 +407,9 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 	}
 	if (x->begin) {
 		x->begin = false;
-		if (!pf_python_piece(s, d, r))
+		here = pf_python_piece(s, d, r);
+		x->met = true;
+		if (!here)
 			return pf_python_other(s, d, r);
 	}
 	return pf_python_next(s, d, r);

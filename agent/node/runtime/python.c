@@ -1,33 +1,286 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPython: see runtime.h. */
-#include "node/runtime/internal.h"
+/* CPython: see runtime.h; python.h has what is where. docs/python.md. */
+#include "node/runtime/python.h"
+
+#include <stdlib.h>
+
+#define LOOP	   "_PyEval_EvalFrameDefault" /* Python/ceval.c, since 3.6 */
+#define RANGES_MAX 8
+
+struct file {
+	const struct mapping *mapping; /* its first */
+	const struct elf_index *index;
+	uint64_t bias;
+};
+
+/* ---- marks ---- */
+
+static bool find_mark(const struct file *f, const char *name, uint64_t *ret, uint64_t *ret_size)
+{
+	struct elf_mark m;
+
+	if (elf_index_find_mark(f->index, name, &m) < 0)
+		return false;
+	*ret = f->bias + m.address;
+	if (ret_size)
+		*ret_size = m.size;
+	return true;
+}
+
+static int find_file(const struct runtime_look *look, const char *mark, struct file *ret)
+{
+	uint64_t address, size;
+	int r = runtime_find_mark(look, mark, &ret->mapping, &address, &size);
+
+	if (r < 0)
+		return r;
+	ret->index = look->indexes[ret->mapping - look->maps->items];
+	ret->bias = runtime_bias(look, ret->mapping);
+	return 0;
+}
+
+/* ---- the version ---- */
+
+static void version_text(uint32_t hex, char ret[static 48])
+{
+	static const char *const levels[16] = {[0xa] = "a", [0xb] = "b", [0xc] = "rc"};
+	const char *level = levels[hex >> 4 & 15];
+	int n = snprintf(ret, 48, "%u.%u.%u", hex >> 24, hex >> 16 & 255, hex >> 8 & 255);
+
+	if (level)
+		snprintf(ret + n, 48 - (size_t)n, "%s%u", level, hex & 15);
+}
+
+static uint32_t version_number(const char *text)
+{
+	unsigned major, minor;
+
+	if (sscanf(text, "%u.%u", &major, &minor) != 2 || major > 255 || minor > 255)
+		return 0;
+	return major << 24 | minor << 16;
+}
+
+/* Py_Version is there since 3.11; before, the function that tells it knows. 0: not found out. */
+static uint32_t find_version(const struct file *f, struct memory *m, char ret[static 48])
+{
+	uint64_t address, size;
+	uint32_t hex;
+
+	if (find_mark(f, "Py_Version", &address, NULL) && memory_u32(m, address, &hex) == 0 &&
+	    hex >> 24 == 3) {
+		version_text(hex, ret);
+		return hex;
+	}
+	if (find_mark(f, "Py_GetVersion", &address, &size) &&
+	    python_code_version(m, address, size, ret) == 0)
+		return version_number(ret);
+	return 0;
+}
+
+static int not_known(struct runtime_learnt *ret)
+{
+	snprintf(
+		ret->problem, sizeof(ret->problem),
+		"CPython %s is not known: 3.8 to 3.14 are, and later ones that describe themselves "
+		"as these do",
+		ret->version[0] ? ret->version : "of an unknown version");
+	return 0;
+}
+
+/* ---- the evaluation loop ---- */
+
+/* The row of unwind rules that holds for an address: where it begins and ends. */
+static bool find_row(const struct elf_tables *t, uint64_t address, uint64_t *ret_start,
+		     uint64_t *ret_end)
+{
+	for (size_t i = 0; i < t->n_pages; i++) {
+		const struct elf_page *p = &t->pages[i];
+		const struct pf_row *rows = t->rows + p->first_row;
+		uint64_t base = (uint64_t)p->number << PF_PAGE_BITS;
+		size_t k = 0;
+
+		if (address >> PF_PAGE_BITS != p->number)
+			continue;
+		while (k + 1 < p->n_rows && base + rows[k + 1].address <= address)
+			k++;
+		*ret_start = base + rows[k].address;
+		*ret_end = k + 1 < p->n_rows ? base + rows[k + 1].address : base + PF_PAGE_BYTES;
+		return true;
+	}
+	return false;
+}
+
+#define COLD_MAX 65536
+
+/* A file without names of local symbols: the cold part is where the loop jumps to. */
+static bool guess_cold(const struct file *f, const uint8_t *code, uint64_t address, uint64_t size,
+		       struct runtime_range *ret)
+{
+	uint64_t lowest, highest, start, end, other;
+	struct elf_tables t;
+
+	elf_index_tables(f->index, &t);
+	if (!python_code_cold(code, size, address - f->bias, &lowest, &highest) ||
+	    highest - lowest > COLD_MAX || !find_row(&t, lowest, &start, &other) ||
+	    !find_row(&t, highest, &other, &end))
+		return false;
+	*ret = (struct runtime_range){f->bias + start, f->bias + end, false};
+	return true;
+}
+
+static void add_range(struct runtime_learnt *ret, uint64_t start, uint64_t end)
+{
+	for (size_t i = 0; i < ret->n_ranges; i++) /* a symbol of another name */
+		if (start < ret->ranges[i].end && ret->ranges[i].start < end)
+			return;
+	if (ret->n_ranges < RANGES_MAX)
+		ret->ranges[ret->n_ranges++] = (struct runtime_range){start, end, false};
+}
+
+/* All symbols of that name; the loop itself is the first. -ENOENT: there is none. */
+static int add_symbols(const struct file *f, struct runtime_learnt *ret, bool *ret_cold)
+{
+	uint64_t address, size;
+
+	if (!find_mark(f, LOOP, &address, &size) || !size)
+		return -ENOENT;
+	ret->ranges = xcalloc(RANGES_MAX, sizeof(*ret->ranges));
+	add_range(ret, address, address + size);
+	for (size_t i = 0; i < elf_index_n_marks(f->index); i++) {
+		struct elf_mark m = elf_index_mark(f->index, i);
+
+		if (!str_has_prefix(m.name, LOOP ".") || !m.size)
+			continue;
+		add_range(ret, f->bias + m.address, f->bias + m.address + m.size);
+		*ret_cold = true;
+	}
+	return 0;
+}
+
+static int find_loop(const struct file *f, const struct python_layout *l, struct memory *m,
+		     struct runtime_learnt *ret, struct pf_python *k)
+{
+	_cleanup_free_ uint8_t *code = NULL;
+	struct runtime_range cold;
+	bool has_cold = false;
+	uint64_t start;
+	size_t n;
+	int r = add_symbols(f, ret, &has_cold);
+
+	if (r < 0)
+		return r;
+	start = k->eval = ret->ranges[0].start;
+	n = ret->ranges[0].end - start;
+	if ((has_cold && k->pieces != PF_PYTHON_OBJECT) || n > PYTHON_CODE_BYTES)
+		return 0;
+	code = xmalloc(n);
+	r = memory_read(m, start, code, n);
+	if (r < 0)
+		return r;
+	if (!has_cold && guess_cold(f, code, start, n, &cold))
+		add_range(ret, cold.start, cold.end);
+	if (k->pieces == PF_PYTHON_OBJECT)
+		python_code_outside(code, n, l->kernel.thread_frame, k);
+	return 0;
+}
+
+/* ---- what the process runs ---- */
+
+/* A problem is told when it is not 0; other errors are the caller's. */
+static int find_layout(const struct python_places *at, struct memory *m, uint32_t version,
+		       struct python_layout *l, struct runtime_learnt *ret)
+{
+	uint8_t offsets[PYTHON_OFFSETS_BYTES];
+	int r;
+
+	if (version >> 16 < 0x030d)
+		return python_layout_of(version, l) < 0 ? not_known(ret), 1 : 0;
+	r = memory_read(m, at->runtime, offsets, sizeof(offsets));
+	if (r < 0)
+		return r;
+	r = python_layout_read(offsets, sizeof(offsets), l);
+	if (r == -ENOTSUP)
+		snprintf(ret->problem, sizeof(ret->problem),
+			 "CPython %s is a free-threaded build, which is not read yet",
+			 ret->version);
+	else if (r < 0)
+		not_known(ret);
+	return r < 0 ? 1 : 0;
+}
+
+static void keep(struct runtime_learnt *old, const struct python_layout *l,
+		 const struct python_places *at, struct runtime_learnt *ret)
+{
+	struct python_state *s = old ? old->state : NULL;
+
+	if (s)
+		old->state = NULL;
+	else
+		s = python_state_new();
+	python_state_set(s, l, at);
+	ret->state = s;
+}
+
+static int learn_runtime(const struct file *f, struct memory *m, struct runtime_learnt *old,
+			 struct runtime_learnt *ret)
+{
+	uint32_t version = find_version(f, m, ret->version);
+	struct python_places at = {};
+	struct python_layout l;
+	struct pf_python k;
+	int r;
+
+	if (!find_mark(f, "_PyRuntime", &at.runtime, NULL))
+		return not_known(ret);
+	find_mark(f, "PyCode_Type", &at.code_type, NULL);
+	find_mark(f, "PyDict_Type", &at.dict_type, NULL);
+	r = find_layout(&at, m, version, &l, ret);
+	if (r)
+		return MIN(r, 0);
+	r = python_layout_check(&l, &at, m, &k);
+	if (r == 0)
+		r = find_loop(f, &l, m, ret, &k);
+	if (r == -EBADMSG)
+		snprintf(ret->problem, sizeof(ret->problem),
+			 "CPython %s: its structures are not those of that version", ret->version);
+	else if (r == -ENOENT)
+		snprintf(ret->problem, sizeof(ret->problem),
+			 "CPython %s: its file has no symbol " LOOP, ret->version);
+	if (r < 0)
+		return ret->problem[0] ? 0 : r;
+	ret->data = xmemdup(&k, sizeof(k));
+	ret->data_bytes = sizeof(k);
+	keep(old, &l, &at, ret);
+	return 0;
+}
 
 static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		 struct runtime_learnt *ret)
 {
-	(void)look;
-	(void)old;
-	(void)ret;
-	return -ENOENT;
-}
+	struct runtime_learnt found = {};
+	struct file f;
+	int r;
 
-static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
-		   const struct runtime_words *caller, struct runtime_names *ret)
-{
-	(void)state;
-	(void)m;
-	(void)frame;
-	(void)caller;
-	(void)ret;
-	return -ENOENT;
+	/* 2.7 and 3.6 have no _PyRuntime, but PyEval_EvalFrameEx. */
+	if (find_file(look, "_PyRuntime", &f) < 0 && find_file(look, "PyEval_EvalFrameEx", &f) < 0)
+		return -ENOENT;
+	r = learn_runtime(&f, look->memory, old, &found);
+	if (r < 0) {
+		free(found.ranges);
+		return r;
+	}
+	*ret = found;
+	return 0;
 }
 
 static void forget(void *state)
 {
-	(void)state;
+	python_state_free(state);
 }
 
-static const char *const marks[] = {NULL};
+static const char *const marks[] = {
+	"_PyRuntime",	      LOOP "*",	     "Py_Version",  "Py_GetVersion",
+	"PyEval_EvalFrameEx", "PyCode_Type", "PyDict_Type", NULL};
 
 const struct runtime_ops python_runtime = {
 	.name = "python",
@@ -35,6 +288,6 @@ const struct runtime_ops python_runtime = {
 	.frame_kind = FRAME_PYTHON,
 	.marks = marks,
 	.learn = learn,
-	.resolve = resolve,
+	.resolve = python_resolve,
 	.forget = forget,
 };
