@@ -1,30 +1,651 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* jvm: HotSpot's part of the walk. */
+/*
+ * jvm: HotSpot's part of the walk, JDK 8 to 25. All generated code lies in the code cache: heaps of
+ * CodeBlobs, found by a map of segments. A blob's header says how large its frames are. Where in its
+ * prologue or epilogue an interrupted method stands is told by the bytes around it, and what was found is
+ * checked: who calls Java code is generated code, too. docs/java.md; the facts are of the JDK's
+ * share/memory/heap.cpp, share/code/codeBlob.hpp, cpu/x86/frame_x86.hpp and macroAssembler_x86.cpp.
+ */
 #pragma once
 
 #include "tables.h"
 
-/* What agent/node/runtime/jvm.c tells of a process. */
-struct pf_jvm {
-	uint64_t todo;
+#define PF_JVM_HEAPS 8
+struct pf_jvm_heap {
+	uint64_t start, end; /* as reserved */
+	uint64_t segmap;     /* a byte a segment: how far back its block begins, in steps */
+	uint32_t shift;	     /* log2 of a segment's bytes */
+	uint32_t pad;
 };
 
+#define PF_JVM_READ 384 /* of a blob's header, an nmethod's included */
+/* Offsets that there are not in this JDK. */
+#define PF_JVM_NONE 0xffff
+
+/* What agent/node/runtime/jvm.c tells of a process. */
+struct pf_jvm {
+	struct pf_jvm_heap heaps[PF_JVM_HEAPS];
+	uint64_t low, high;			   /* of all of them */
+	uint64_t interpreter, interpreter_end;	   /* its code */
+	uint64_t entries, entries_end;		   /* in it, where methods' frames are made */
+	uint16_t block_bytes;			   /* HeapBlock, before each blob */
+	uint16_t name, size, frame_size, complete; /* CodeBlob; frame_size in words */
+	uint16_t complete_short;		   /* complete is an int16_t, not an int */
+	uint16_t code_begin, code_offset;   /* an address, or from the blob on: one of them */
+	uint16_t compile_id, orig_pc;	    /* nmethod; orig_pc is an offset from rsp */
+	uint16_t deopt_begin, deopt_offset; /* an address, or from the blob (24+: its code) on */
+	uint16_t deopt_mh_begin, deopt_mh_offset; /* the same of calls of method handles */
+	uint16_t method_const,
+		const_method_bytes; /* Method; bytecodes lie behind the ConstMethod */
+	uint16_t bcp_slot;	    /* words below the frame pointer */
+	uint16_t pad[3];
+};
+_Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 6 * 8 + 20 * 2, "jvm");
+
+/* Types of its frames; their words: agent/node/runtime/jvm.h. */
+enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB };
+
 #ifdef PF_WALKER
+
+_Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
+
+#define PF_JVM_HOPS	   16 /* of the segment map: 254 segments each, fewer after merging */
+#define PF_JVM_PUSHED	   7  /* words that code may have pushed below its frame, and one */
+#define PF_JVM_LOOP_FRAME  (1 << 20) /* an interpreted method's frame is smaller */
+#define PF_JVM_PARAMETERS  (1 << 14) /* and so are its arguments */
+#define PF_JVM_BCI_UNKNOWN 0xffffull
+
+
+/* Registers by their DWARF numbers. */
+enum { PF_JVM_RAX = 0, PF_JVM_RBX = 3, PF_JVM_R13 = 13 };
+
+enum pf_jvm_place {
+	PF_JVM_BODY = PF_AFTER_PUSH + 1, /* the frame is complete */
+	PF_JVM_SAVING,			 /* its space is there, the caller's rbp not in it yet */
+};
+
+/* The blob at hand. */
+struct pf_jvm_code {
+	uint64_t blob, begin,
+		frame;		  /* frame: its bytes with return address and rbp; 0: rbp tells */
+	uint64_t text;		  /* its name's first 8 bytes */
+	uint64_t deopt, deopt_mh; /* where returns to a deoptimized frame lead */
+	int32_t complete;
+	uint32_t orig_pc, compile_id;
+	bool method;
+};
+
+/* What r->own has. */
+enum { PF_JVM_TYPE, PF_JVM_A, PF_JVM_B, PF_JVM_NAME, PF_JVM_OTHER_NAME };
+
+static __always_inline void pf_jvm_show(struct pf_runtime_walk *r, uint32_t type, uint64_t a,
+					uint64_t b)
+{
+	r->own[PF_JVM_TYPE] = type;
+	r->own[PF_JVM_A] = a;
+	r->own[PF_JVM_B] = b;
+}
+
+static __always_inline void pf_jvm_trouble(struct pf_runtime_walk *r, uint32_t trouble,
+					   uint64_t address)
+{
+	pf_jvm_show(r, PF_TYPE_TROUBLE, trouble, address);
+}
+
+static __always_inline bool pf_jvm_generated(const struct pf_jvm *d, uint64_t address)
+{
+	return address - d->low < d->high - d->low;
+}
+
+static __always_inline bool pf_jvm_interprets(const struct pf_jvm *d, uint64_t address)
+{
+	return address - d->interpreter < d->interpreter_end - d->interpreter;
+}
+
+/* What the instruction before would be: call rel32, or one of the forms of call r/m64. */
+static __noinline bool pf_jvm_behind_call(uint64_t address)
+{
+	uint64_t bytes;
+
+	if (!pf_read(&bytes, sizeof(bytes), address - 8))
+		return false;
+	if ((bytes >> 24 & 0xff) == 0xe8)
+		return true;
+	/* modrm.reg is 2; by how many bytes its operand has */
+	return (bytes >> 48 & 0xf8ff) == 0xd0ff || (bytes >> 48 & 0xf8ff) == 0x10ff ||
+	       (bytes >> 40 & 0xf8ff) == 0x50ff || (bytes >> 32 & 0xf8ff) == 0x50ff ||
+	       (bytes >> 16 & 0xf8ff) == 0x90ff || (bytes >> 16 & 0xffff) == 0x15ff;
+}
+
+/* Java code is called by generated code alone; the interpreter jumps after it has pushed the address. */
+static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t address)
+{
+	return pf_jvm_generated(d, address) &&
+	       (pf_jvm_interprets(d, address) || pf_jvm_behind_call(address));
+}
+
+/* ---- from an address to its blob ---- */
+
+/* A field of the header in s->piece. */
+static __always_inline uint64_t pf_jvm_field(const struct pf_scratch *s, uint32_t offset)
+{
+	return s->piece[offset / 8 % (PF_JVM_READ / 8)] >> offset % 8 * 8;
+}
+
+/* 0, or 1 + enum pf_trouble. CodeHeap::find_block_for. */
+static __noinline int pf_jvm_find(const struct pf_jvm *d, uint64_t pc, uint64_t *ret)
+{
+	uint64_t start = 0, segmap = 0, segment;
+	uint32_t shift = 0;
+	uint8_t back;
+
+	for (int k = 0; k < PF_JVM_HEAPS; k++) {
+		const struct pf_jvm_heap *h = &d->heaps[k];
+
+		if (pc - h->start < h->end - h->start) {
+			start = h->start;
+			segmap = h->segmap;
+			shift = h->shift & 31;
+		}
+	}
+	if (!segmap)
+		return 1 + PF_TROUBLE_CODE;
+	segment = (pc - start) >> shift;
+	for (int k = 0; k < PF_JVM_HOPS; k++) {
+		if (!pf_read(&back, 1, segmap + segment))
+			return 1 + PF_TROUBLE_READ;
+		if (back == 0xff)
+			return 1 + PF_TROUBLE_CODE;
+		if (back == 0) {
+			*ret = start + (segment << shift) + d->block_bytes;
+			return 0;
+		}
+		segment -= back;
+	}
+	return 1 + PF_TROUBLE_LONG;
+}
+
+/* The header, as far as its page and the next are there: all fields of interest are at its start. */
+static __always_inline bool pf_jvm_read_blob(struct pf_scratch *s, uint64_t blob)
+{
+	uint64_t rest = PF_USER_PAGE - blob % PF_USER_PAGE;
+
+	if (pf_read(s->piece, PF_JVM_READ, blob))
+		return true;
+	return rest < PF_JVM_READ && pf_read(s->piece, rest % PF_JVM_READ, blob);
+}
+
+/* "nmethod" and "native nmethod": texts of libjvm, so their addresses tell after the first time. */
+static __always_inline bool pf_jvm_is_method(struct pf_runtime_walk *r, struct pf_jvm_code *c,
+					     uint64_t name)
+{
+	c->text = 0;
+	if (name == r->own[PF_JVM_NAME] || name == r->own[PF_JVM_OTHER_NAME])
+		return true;
+	if (!pf_read(&c->text, 8, name))
+		return false;
+	if (c->text != 0x00646f6874656d6e && c->text != 0x6e2065766974616e)
+		return false;
+	r->own[PF_JVM_OTHER_NAME] = r->own[PF_JVM_NAME];
+	r->own[PF_JVM_NAME] = name;
+	return true;
+}
+
+static __always_inline uint64_t pf_jvm_either(const struct pf_scratch *s, uint64_t blob,
+					      uint32_t address, uint32_t offset)
+{
+	if (address != PF_JVM_NONE)
+		return pf_jvm_field(s, address);
+	return offset == PF_JVM_NONE ? 0 : blob + (uint32_t)pf_jvm_field(s, offset);
+}
+
+/* 0, or 1 + enum pf_trouble. */
+static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
+				   struct pf_runtime_walk *r, struct pf_jvm_code *c)
+{
+	uint64_t pc = pf_pc(&s->walk);
+	int trouble = pf_jvm_find(d, pc, &c->blob);
+	uint32_t frame;
+
+	if (trouble)
+		return trouble;
+	if (!pf_jvm_read_blob(s, c->blob))
+		return 1 + PF_TROUBLE_READ;
+	if (pc - c->blob >= (uint32_t)pf_jvm_field(s, d->size))
+		return 1 + PF_TROUBLE_CODE;
+	c->begin = pf_jvm_either(s, c->blob, d->code_begin, d->code_offset);
+	frame = pf_jvm_field(s, d->frame_size);
+	c->frame = frame < 1 << 20 ? frame * 8 : 0;
+	c->complete = pf_jvm_field(s, d->complete);
+	if (d->complete_short)
+		c->complete = (int16_t)c->complete;
+	c->method = pf_jvm_is_method(r, c, pf_jvm_field(s, d->name));
+	c->deopt = pf_jvm_either(s, c->blob, d->deopt_begin, d->deopt_offset);
+	c->deopt_mh = pf_jvm_either(s, c->blob, d->deopt_mh_begin, d->deopt_mh_offset);
+	c->orig_pc = pf_jvm_field(s, d->orig_pc);
+	c->compile_id = pf_jvm_field(s, d->compile_id);
+	return 0;
+}
+
+/* ---- from a frame to its caller ---- */
+
+/* The return address lies below cfa, and below it the caller's rbp, when `saved`. */
+static __noinline int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t bp, ra;
+
+	w->by_record = false;
+	if (cfa < w->sp + 8)
+		return pf_end(w, PF_END_STUCK);
+	if (saved) {
+		if (!pf_word(s, cfa - 16, &bp))
+			return pf_end(w, PF_END_READ);
+		w->bp = bp;
+		w->bp_lost = false;
+	}
+	if (!pf_word(s, cfa - 8, &ra))
+		return pf_end(w, PF_END_READ);
+	return pf_caller(w, ra, cfa);
+}
+
+static __noinline int pf_jvm_guess(struct pf_scratch *s)
+{
+	return pf_runtime_unknown(s);
+}
+
+/* Code pushes a few words now and then, around calls too. 0: no return address is there. */
+static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa)
+{
+	uint64_t ra;
+
+	for (int k = 0; k < PF_JVM_PUSHED; k++) {
+		if (!pf_word(s, cfa - 8, &ra))
+			return 0;
+		if (k ? pf_jvm_returns(d, ra) : pf_jvm_generated(d, ra))
+			return cfa;
+		cfa += 8;
+	}
+	return 0;
+}
+
+/* ---- where an interrupted method stands ---- */
+
+#define PF_JVM_BEFORE 32
+#define PF_JVM_BYTES  48
+/* Code around ip, in s->piece: byte k behind it, or before. */
+#define PF_JVM_AT(k) (((const uint8_t *)s->piece)[PF_JVM_BEFORE + (k)])
+
+static __always_inline uint32_t pf_jvm_u24(const struct pf_scratch *s, int k)
+{
+	return PF_JVM_AT(k) | PF_JVM_AT(k + 1) << 8 | PF_JVM_AT(k + 2) << 16;
+}
+
+static __always_inline uint32_t pf_jvm_u32(const struct pf_scratch *s, int k)
+{
+	return pf_jvm_u24(s, k) | (uint32_t)PF_JVM_AT(k + 3) << 24;
+}
+
+/* sub $n, %rsp in either encoding at byte k. */
+static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uint32_t n)
+{
+	uint32_t code = pf_jvm_u24(s, k);
+
+	return code == 0xec8148 ? pf_jvm_u32(s, k + 3) == n
+				: code == 0xec8348 && PF_JVM_AT(k + 3) == n;
+}
+
+/* Whether ip is behind the sub that makes this frame; with saved_late it also has rbp's place. */
+static __always_inline bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
+{
+	bool made = false;
+
+	for (int k = -28; k <= -4; k++)
+		made |= pf_jvm_is_sub(s, k, frame - 16) || pf_jvm_is_sub(s, k, frame - 8);
+	return made;
+}
+
+/*
+ * Prologues: [bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier], or without a bang
+ * sub $n,%rsp; mov %rbp,n-16(%rsp). In front of them the receiver's class is checked.
+ */
+static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, uint64_t frame)
+{
+	uint32_t code = pf_jvm_u24(s, 0);
+
+	if (PF_JVM_AT(0) == 0x55)
+		return PF_AT_ENTRY;
+	if (code == 0xec8b48 || code == 0xe58948) /* mov %rsp,%rbp */
+		return PF_AFTER_PUSH;
+	if (pf_jvm_is_sub(s, 0, frame - 16) && PF_JVM_AT(-1) == 0x55)
+		return PF_AFTER_PUSH;
+	if (pf_jvm_is_sub(s, 0, frame - 16) && /* mov %rsp,%rbp before it */
+	    (pf_jvm_u24(s, -3) == 0xec8b48 || pf_jvm_u24(s, -3) == 0xe58948))
+		return PF_AFTER_PUSH;
+	if (code == 0x6c8948 || code == 0xac8948) /* mov %rbp,n(%rsp) */
+		return PF_JVM_SAVING;
+	if (frame == 16 && PF_JVM_AT(-1) == 0x55)
+		return PF_AFTER_PUSH;
+	return pf_jvm_made(s, frame) ? PF_JVM_BODY : PF_AT_ENTRY;
+}
+
+/* test %eax,(%r10); ret: a return's safepoint poll before JDK 16 */
+static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
+{
+	return pf_jvm_u32(s, k) == 0xc3028541;
+}
+
+/*
+ * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Polls before JDK 16 read from a page whose
+ * address is near, or in r10; since then cmp n(%r15),%rsp; ja. All of them stand before returns alone.
+ */
+static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
+{
+	uint32_t code = pf_jvm_u24(s, 0);
+	uint32_t first = code & 0xff;
+	bool jumps = first == 0x77 || (code & 0xffff) == 0x870f;
+
+	if (first == 0xc3 || first == 0xc2 || (code & 0xffff) == 0xc3f3)
+		return PF_AT_ENTRY;
+	if (first == 0x5d)
+		return PF_AFTER_PUSH;
+	if (PF_JVM_AT(-1) == 0x5d &&
+	    (pf_jvm_u24(s, -5) == 0xc48348 || pf_jvm_u24(s, -8) == 0xc48148))
+		return PF_AT_ENTRY;
+	if (code == 0x673b49 || code == 0xa73b49) /* cmp n(%r15),%rsp */
+		return PF_AT_ENTRY;
+	if (jumps && (pf_jvm_u24(s, -4) == 0x673b49 || pf_jvm_u24(s, -7) == 0xa73b49))
+		return PF_AT_ENTRY;
+	if (pf_jvm_is_poll(s, 0) || ((code & 0xffff) == 0x0585 && PF_JVM_AT(6) == 0xc3))
+		return PF_AT_ENTRY;
+	if ((code == 0x578b4d && pf_jvm_is_poll(s, 4)) || /* mov n(%r15),%r10 */
+	    (code == 0x978b4d && pf_jvm_is_poll(s, 7)) ||
+	    ((code & 0xffff) == 0xba49 && pf_jvm_is_poll(s, 10))) /* mov $n,%r10 */
+		return PF_AT_ENTRY;
+	/* leave; cmp of the pending exception; jne; ret */
+	if (PF_JVM_AT(-1) == 0xc9 && (first == 0x49 || first == 0x4d))
+		return PF_AT_ENTRY;
+	if ((code & 0xffff) == 0x850f && PF_JVM_AT(6) == 0xc3)
+		return PF_AT_ENTRY;
+	return PF_JVM_BODY;
+}
+
+/* enum pf_place or enum pf_jvm_place of an interrupted method. */
+static __noinline uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
+{
+	if (!pf_read(s->piece, PF_JVM_BYTES, s->walk.ip - PF_JVM_BEFORE))
+		return PF_JVM_BODY;
+	return prologue ? pf_jvm_in_prologue(s, frame) : pf_jvm_in_epilogue(s);
+}
+
+/* Whether it stands behind its call: nothing is on its frame yet, or no more. */
+static __noinline bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	uint64_t top;
+
+	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
+}
+
+/* Frames of compiled methods, and of stubs that know their size. */
+static __noinline int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
+				      uint32_t place)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t cfa;
+
+	if (place == PF_AT_ENTRY)
+		return pf_jvm_caller(s, w->sp + 8, false);
+	if (place == PF_AFTER_PUSH)
+		return pf_jvm_caller(s, w->sp + 16, true);
+	if (place == PF_JVM_SAVING)
+		return pf_jvm_caller(s, w->sp + frame, false);
+	cfa = pf_jvm_cfa(s, d, w->sp + frame);
+	if (cfa)
+		return pf_jvm_caller(s, cfa, true);
+	if (w->exact && pf_jvm_on_top(s, d))
+		return pf_jvm_caller(s, w->sp + 8, false);
+	return pf_jvm_guess(s);
+}
+
+/* ---- stubs: everything that is no method ---- */
+
+/* By the first eight bytes of a blob's name: "I2C/C2I ", "MethodHa", "vtable c", "VtableBl", "InlineCa" */
+static __always_inline bool pf_jvm_is_adapter(uint64_t text)
+{
+	return text == 0x204932432f433249 || text == 0x6148646f6874654d ||
+	       text == 0x6320656c62617476 || text == 0x6c42656c62617456 ||
+	       text == 0x6143656e696c6e49;
+}
+
+/*
+ * Between methods: no frame. Adapters of compiled and interpreted code have the return address in rax
+ * while they move arguments, and what rsp was in r13.
+ */
+static __always_inline int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t sp = w->regs[PF_JVM_R13];
+
+	if (pf_jvm_on_top(s, d))
+		return pf_jvm_caller(s, w->sp + 8, false);
+	if (!pf_jvm_returns(d, w->regs[PF_JVM_RAX]))
+		return pf_jvm_guess(s);
+	w->by_record = false;
+	return pf_caller(w, w->regs[PF_JVM_RAX], sp - w->sp < PF_JVM_PARAMETERS ? sp : w->sp);
+}
+
+/* A stub without a frame: whoever called it, generated or not, called a place of this blob before ip. */
+static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, uint64_t begin)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t top, bytes;
+
+	if (!pf_word(s, w->sp, &top) || !pf_jvm_behind_call(top))
+		return false;
+	if (!pf_read(&bytes, sizeof(bytes), top - 8) || (bytes >> 24 & 0xff) != 0xe8)
+		return true;
+	top += (int32_t)(bytes >> 32);
+	return top >= begin && top <= w->ip;
+}
+
+/* rbp points to a frame record whose return address can be one. */
+static __always_inline bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t ra;
+
+	return !w->bp_lost && !(w->bp & 7) && w->bp - w->sp < PF_JVM_LOOP_FRAME &&
+	       pf_word(s, w->bp + 8, &ra) && (pf_jvm_interprets(d, ra) || pf_jvm_behind_call(ra));
+}
+
+/* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
+static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
+				      const struct pf_jvm_code *c)
+{
+	struct pf_walk *w = &s->walk;
+	uint32_t code = 0, place;
+	uint8_t before = 0;
+
+	if (pf_jvm_is_adapter(c->text))
+		return pf_jvm_by_adapter(s, d);
+	pf_read(&before, 1, w->ip - 1);
+	if (!pf_read(&code, sizeof(code), w->ip))
+		return pf_jvm_guess(s);
+	place = pf_place_of(code, before);
+	if (place == PF_IN_BODY && (before == 0xc9 || w->ip == c->begin))
+		place = PF_AT_ENTRY;
+	if (place != PF_IN_BODY)
+		return pf_jvm_caller(s, w->sp + (place == PF_AT_ENTRY ? 8 : 16),
+				     place != PF_AT_ENTRY);
+	if (pf_jvm_is_called(s, c->begin))
+		return pf_jvm_caller(s, w->sp + 8, false);
+	if (pf_jvm_has_record(s, d))
+		return pf_jvm_caller(s, w->bp + 16, true);
+	return c->frame ? pf_jvm_by_size(s, d, c->frame, PF_JVM_BODY) : pf_jvm_guess(s);
+}
+
+/* ---- the interpreter ---- */
+
+/* The method and where it stands. bcp 0: not known. */
+static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runtime_walk *r,
+					   uint64_t method, uint64_t bcp)
+{
+	uint64_t code;
+
+	if (!method || method & 7 || method >> 48) {
+		pf_jvm_trouble(r, PF_TROUBLE_DAMAGED, method);
+		return;
+	}
+	if (!pf_read(&code, sizeof(code), method + d->method_const)) {
+		pf_jvm_trouble(r, PF_TROUBLE_READ, method + d->method_const);
+		return;
+	}
+	bcp -= code + d->const_method_bytes;
+	if (bcp >= PF_JVM_BCI_UNKNOWN)
+		bcp = PF_JVM_BCI_UNKNOWN;
+	pf_jvm_show(r, PF_JVM_INTERPRETED, method, (code & 0xffffffffffff) | bcp << 48);
+}
+
+/*
+ * Where a method's frame is being made: its caller's rsp is in r13 until bytecodes begin, its Method in
+ * rbx, its return address on top or in rax. -1: the frame is complete.
+ */
+static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf_jvm *d,
+					   struct pf_runtime_walk *r)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t made = w->bp - w->sp, sender = w->regs[PF_JVM_R13], top;
+
+	if (made < 8 * (d->bcp_slot + 1u)) {
+		if (made >= 8 && !pf_word(s, w->bp - 8, &sender))
+			return -1;
+		pf_jvm_show_method(d, r, w->regs[PF_JVM_RBX], 0);
+		if (pf_jvm_caller(s, w->bp + 16, true))
+			return 1;
+		w->sp = sender;
+		return 0;
+	}
+	if (sender - w->sp >= PF_JVM_PARAMETERS)
+		return -1;
+	if (!pf_word(s, w->sp, &top) || !pf_jvm_generated(d, top))
+		top = w->regs[PF_JVM_RAX];
+	if (!pf_jvm_generated(d, top))
+		return -1;
+	pf_jvm_show_method(d, r, w->regs[PF_JVM_RBX], 0);
+	w->by_record = false;
+	return pf_caller(w, top, sender);
+}
+
+/*
+ * Where a method's frame is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13. It is shown as code of the interpreter.
+ * -1: it is not there.
+ */
+static __always_inline int pf_jvm_leaving(struct pf_scratch *s, struct pf_runtime_walk *r)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t at = w->regs[PF_JVM_R13], sp = w->regs[PF_JVM_RBX], bytes;
+	uint32_t before, code;
+
+	if (!pf_read(&bytes, sizeof(bytes), w->ip - 4))
+		return -1;
+	before = bytes;
+	code = bytes >> 32 & 0xffffff;
+	if (before >> 24 == 0xc9 && (code & 0xffff) == 0x5d41) {
+		if (!pf_word(s, w->sp, &at))
+			return -1;
+	} else if (code == 0xe5ff41 && before >> 8 == 0xe38b48) {
+		sp = w->sp;
+	} else if (code != 0xe38b48 || before >> 8 != 0x5d41c9) {
+		return -1;
+	}
+	(void)r;
+	w->by_record = false;
+	return pf_caller(w, at, sp);
+}
+
+/* frame_x86.hpp: words below rbp: sender's rsp, last rsp, Method, ..., bytecode pointer. */
+static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *d,
+				      struct pf_runtime_walk *r)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t fp = w->bp, method, bcp, sender, bytecode = w->regs[PF_JVM_R13];
+	int over = -1;
+
+	if (w->exact)
+		over = w->ip - d->entries < d->entries_end - d->entries ? pf_jvm_entering(s, d, r)
+									: pf_jvm_leaving(s, r);
+	if (over >= 0)
+		return over;
+	if (w->bp_lost || fp & 7 || fp - w->sp >= PF_JVM_LOOP_FRAME)
+		return pf_end(w, w->bp_lost ? PF_END_REGISTER : PF_END_STUCK);
+	if (!pf_word(s, fp - 8 * d->bcp_slot, &bcp) || !pf_word(s, fp - 24, &method) ||
+	    !pf_word(s, fp - 8, &sender))
+		return pf_end(w, PF_END_READ);
+	/* While it runs, the bytecode pointer is in r13; where that is something else it is no bytecode's. */
+	pf_jvm_show_method(d, r, method, w->exact ? bytecode : bcp);
+	if (w->exact && r->own[PF_JVM_B] >> 48 == PF_JVM_BCI_UNKNOWN)
+		pf_jvm_show_method(d, r, method, bcp);
+	if (pf_jvm_caller(s, fp + 16, true))
+		return 1;
+	if (sender > fp)
+		w->sp = sender;
+	return 0;
+}
+
+/* ---- what runtimes.h asks for ---- */
+
+static __always_inline void pf_jvm_show_code(struct pf_scratch *s, const struct pf_jvm_code *c,
+					     struct pf_runtime_walk *r)
+{
+	const struct pf_walk *w = &s->walk;
+	uint64_t pc = w->exact ? w->ip + 1 : w->ip, original;
+
+	if (!c->method) {
+		pf_jvm_show(r, PF_JVM_STUB, c->blob, pc);
+		return;
+	}
+	if (!w->exact && (pc == c->deopt || pc == c->deopt_mh) &&
+	    pf_word(s, w->sp + c->orig_pc, &original) && original - c->begin < 1 << 28)
+		pc = original;
+	pf_jvm_show(r, PF_JVM_COMPILED, c->blob | (uint64_t)(c->compile_id & 0xffff) << 48,
+		    pc | (uint64_t)(c->compile_id >> 16) << 48);
+}
+
 static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_jvm *d,
 					 struct pf_runtime_walk *r)
 {
-	(void)d;
-	(void)r;
-	(void)s;
-	return 1;
+	struct pf_walk *w = &s->walk;
+	struct pf_jvm_code c;
+	uint32_t place = PF_JVM_BODY;
+	int trouble;
+
+	pf_jvm_show(r, PF_JVM_STUB, d->interpreter, w->exact ? w->ip + 1 : w->ip);
+	if (pf_jvm_interprets(d, pf_pc(w)))
+		return pf_jvm_by_loop(s, d, r);
+	trouble = pf_jvm_code(s, d, r, &c);
+	if (trouble) {
+		pf_jvm_trouble(r, trouble - 1, w->ip);
+		return pf_jvm_guess(s);
+	}
+	pf_jvm_show_code(s, &c, r);
+	if (!c.method && w->exact)
+		return pf_jvm_by_stub(s, d, &c);
+	if (!c.frame)
+		return pf_jvm_guess(s);
+	if (w->exact)
+		place = pf_jvm_place(s, c.frame, (int64_t)(w->ip - c.begin) < c.complete);
+	return pf_jvm_by_size(s, d, c.frame, place);
 }
 
 static __always_inline int pf_jvm_frame(struct pf_scratch *s, const struct pf_jvm *d,
 					struct pf_runtime_walk *r)
 {
-	(void)s;
 	(void)d;
-	(void)r;
-	return 1;
+	if (!s->walk.first)
+		return 1;
+	return pf_push_runtime(s, PF_RUNTIME_JVM, r->own[PF_JVM_TYPE], r->own[PF_JVM_A],
+			       r->own[PF_JVM_B])
+		       ? 1
+		       : 0;
 }
 #endif

@@ -15,11 +15,11 @@
  */
 enum jvm_frame {
 	/* a: Method*; b: its ConstMethod* then, and the bytecode's index << 48, 0xffff: not known. */
-	JVM_FRAME_INTERPRETED = 1,
+	JVM_FRAME_INTERPRETED = PF_JVM_INTERPRETED,
 	/* A compiled method, or the wrapper of a native one. a: nmethod*; b: pc. Both have a half of
 	 * nmethod._compile_id above bit 48, a the lower one. Deoptimized: pc is the original one. */
-	JVM_FRAME_COMPILED,
-	JVM_FRAME_STUB, /* any other code. a: CodeBlob*; b: pc */
+	JVM_FRAME_COMPILED = PF_JVM_COMPILED,
+	JVM_FRAME_STUB = PF_JVM_STUB, /* any other code. a: CodeBlob*; b: pc */
 };
 #define JVM_ADDRESS(word) ((word)&0xffffffffffffull)
 #define JVM_UPPER(word)	  ((uint32_t)((word) >> 48))
