@@ -96,9 +96,10 @@ static void bench_resolve(struct files *files)
 	if (!dl_iterate_phdr(find_libc, &text))
 		bench_die("libc", ENOENT);
 	for (unsigned i = 0; i < STACKS * DEPTH; i++)
-		frames[i] = (struct raw_frame){false, 1,
-					       text.from + (i / DEPTH % 100 * DEPTH + i % DEPTH) *
-								   997 % text.n_bytes};
+		frames[i] = (struct raw_frame){.exec_id = 1,
+					       .address = text.from +
+							  (i / DEPTH % 100 * DEPTH + i % DEPTH) *
+								  997 % text.n_bytes};
 	bench_report("symbol.first_stacks", resolve_ns(s, start_ns, frames), "ns/frame",
 		     "with the index of libc made");
 	for (unsigned i = 0; i < ROUNDS; i++)

@@ -4,6 +4,7 @@
  * fixture. The test program is its own parse child (PARSE_CHILD_VERB).
  */
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "node/files/testfiles.h"
+#include "node/runtime/internal.h"
 #include "node/stack/internal.h"
 
 #define HOLD_NS (3600 * NSEC_PER_SEC)
@@ -109,8 +111,8 @@ __attribute__((noinline)) int known_function(int x)
 	return y * 3;
 }
 
-#define USER(a)	  ((struct raw_frame){false, 1, (uintptr_t)(a)})
-#define KERNEL(a) ((struct raw_frame){true, 0, a})
+#define USER(a)	  ((struct raw_frame){.exec_id = 1, .address = (uintptr_t)(a)})
+#define KERNEL(a) ((struct raw_frame){.kernel = true, .address = a})
 #define STACK(end, ...)                                                                            \
 	(&(struct raw_stack){1, (struct raw_frame[]){__VA_ARGS__},                                 \
 			     sizeof((struct raw_frame[]){__VA_ARGS__}) / sizeof(struct raw_frame), \
@@ -192,7 +194,9 @@ static void what_is_not_known_is_said(void **state)
 	assert_null(r->module);
 	assert_int_equal(r->address, (uintptr_t)jit);
 	/* Another exec's mappings say nothing about these addresses. */
-	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 2, (uintptr_t)known_function})),
+	assert_rendered(&f,
+			STACK(NULL, ((struct raw_frame){.exec_id = 2,
+							.address = (uintptr_t)known_function})),
 			NULL, false, "[unknown start_thread?]");
 	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000400)), false,
 			"[k] [unknown] 0xffffffff81000400");
@@ -286,9 +290,13 @@ static void newer_mappings_replace_older(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 10; i++)
 		add_own_mappings(&f, i / 2);
-	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 4, (uintptr_t)known_function})),
+	assert_rendered(&f,
+			STACK(NULL, ((struct raw_frame){.exec_id = 4,
+							.address = (uintptr_t)known_function})),
 			NULL, false, "known_function");
-	assert_rendered(&f, STACK(NULL, ((struct raw_frame){false, 0, (uintptr_t)known_function})),
+	assert_rendered(&f,
+			STACK(NULL, ((struct raw_frame){.exec_id = 0,
+							.address = (uintptr_t)known_function})),
 			NULL, false, "[unknown start_thread?]");
 	done(&f);
 }
@@ -383,8 +391,8 @@ static void inlined_functions_are_frames(void **state)
 	after_call = address_of(&m, "after_call");
 	main_start = address_of(&m, "main") - m.start;
 	work_start = address_of(&m, "work") - m.start;
-	stack = STACK(NULL, ((struct raw_frame){false, 7, in_inner}),
-		      ((struct raw_frame){false, 7, after_call}));
+	stack = STACK(NULL, ((struct raw_frame){.exec_id = 7, .address = in_inner}),
+		      ((struct raw_frame){.exec_id = 7, .address = after_call}));
 	assert_rendered(&f, stack, NULL, false, "main;work");
 	files_debug(files, &m, -1);
 	assert_rendered(&f, stack, NULL, false, "main;wrapper;work;outer;inner");
@@ -500,6 +508,166 @@ static void real_kallsyms(void **state)
 	stacks_free(s);
 }
 
+/* ---- frames of a runtime's program ---- */
+
+/* Words {1, n} are function "f<n>" that inlined "g"; {2, n} can never be read; {3, n}: as the caller says. */
+static int fake_resolve(void *own, struct memory *m, const struct runtime_words *f,
+			const struct runtime_words *caller, struct runtime_names *ret)
+{
+	(void)own;
+	(void)m;
+	if (f->a == 2)
+		return -ESTALE;
+	runtime_names_add(ret,
+			  f->a == 1 ? xasprintf("f%" PRIu64, f->b)
+				    : xasprintf("called_by_%" PRIu64, caller ? caller->b : 0),
+			  xstrdup("f.py"), (uint32_t)f->b, false);
+	if (f->a == 1)
+		runtime_names_add(ret, xstrdup("g"), NULL, 0, true);
+	return 0;
+}
+
+static void fake_forget(void *own)
+{
+	(void)own;
+}
+
+static const struct runtime_ops fake = {
+	.name = "fake",
+	.frame_kind = FRAME_PYTHON,
+	.by_caller = true,
+	.resolve = fake_resolve,
+	.forget = fake_forget,
+};
+static const struct runtime_ops *const fakes[_PF_RUNTIME_MAX] = {[1] = &fake};
+#define RUN(a_, b_) ((struct raw_frame){.runtime = 1, .type = 5, .exec_id = 1, .words = {a_, b_}})
+#define TROUBLE(reason, a_)                                                                        \
+	((struct raw_frame){                                                                       \
+		.runtime = 1, .type = PF_TYPE_TROUBLE, .exec_id = 1, .words = {reason, a_}})
+
+static void run_fake(struct fixture *f)
+{
+	struct runtime_learnt learnt = {.data = xcalloc(1, 8), .data_bytes = 8};
+	struct runtime_process *r;
+	struct mappings *m;
+
+	runtime_table = fakes;
+	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	r = runtime_process_with(NULL, m, (enum pf_runtime_kind)1, &learnt);
+	stacks_runtimes(f->s, f->tgid, f->start_ns, 1, r);
+	runtime_process_unref(r);
+	mappings_unref(m);
+}
+
+/* What is wanted of the one process there is, read and taken in; returns how many frames were asked for. */
+static size_t read_wanted(struct fixture *f, const struct raw_stack *u)
+{
+	struct names_wanted **w;
+	size_t n, n_asks = 0;
+
+	stacks_want(f->s, f->tgid, f->start_ns, u);
+	w = stacks_wanted(f->s, &n);
+	assert_true(n <= 1);
+	if (n) {
+		n_asks = w[0]->n_asks;
+		wanted_read(w[0]);
+		stacks_named(f->s, w[0]);
+		wanted_free(w[0]);
+	}
+	free(w);
+	return n_asks;
+}
+
+static void names_of_runtimes_are_read_once(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u =
+		STACK(NULL, RUN(1, 7), USER(known_function), RUN(1, 7), RUN(1, 8));
+	const struct frame *inlined;
+
+	(void)state;
+	run_fake(&f);
+	assert_rendered(&f, u, NULL, false,
+			"[fake: no_name];[fake: no_name];known_function;[fake: no_name]");
+	assert_int_equal(read_wanted(&f, u), 3); /* by_caller: f7 by f7, f7 by f8, f8 */
+	assert_int_equal(read_wanted(&f, u), 0);
+	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
+	inlined = resolve(&f, u, NULL, false)->frames[6];
+	assert_true(inlined->inlined);
+	assert_int_equal(inlined->kind, FRAME_PYTHON);
+	assert_null(stacks_end(f.s, f.tgid, f.start_ns, u));
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	/* Mappings of the same program again: names stay. */
+	add_own_mappings(&f, 1);
+	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
+	done(&f);
+}
+
+static void a_function_has_its_callers_name_for_it(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(3, 1), RUN(1, 4), RUN(3, 1));
+
+	(void)state;
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 3);
+	assert_rendered(&f, u, NULL, false, "called_by_0;f4;g;called_by_4");
+	done(&f);
+}
+
+static void what_a_runtime_cannot_tell_is_said(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, TROUBLE(PF_TROUBLE_THREAD, 0), USER(known_function),
+					  RUN(2, 1), USER((uintptr_t)known_function + 4));
+
+	(void)state;
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_int_equal(read_wanted(&f, u), 0); /* not again for a while */
+	assert_rendered(&f, u, NULL, false,
+			"known_function;[fake: no_name];known_function;[fake: no_thread_state]");
+	assert_string_equal(stacks_end(f.s, f.tgid, f.start_ns, u), "no_thread_state");
+	done(&f);
+}
+
+static void absent_pages_are_touched(void **state)
+{
+	struct fixture f = make(kallsyms);
+	static char page[2];
+	const struct raw_stack *u =
+		STACK(NULL, TROUBLE(PF_TROUBLE_READ, (uintptr_t)page), USER(known_function));
+	struct counter *touched = counter("podflame_runtime_pages_touched_total", NULL, NULL);
+	uint64_t before = counter_get(touched);
+
+	(void)state;
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 0);
+	assert_int_equal(counter_get(touched), before + 1);
+	done(&f);
+}
+
+static void names_of_another_exec_are_not_taken(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
+	struct names_wanted **w;
+	size_t n;
+
+	(void)state;
+	run_fake(&f);
+	stacks_want(f.s, f.tgid, f.start_ns, u);
+	w = stacks_wanted(f.s, &n);
+	assert_int_equal(n, 1);
+	w[0]->exec_id = 2; /* an answer that came too late */
+	wanted_read(w[0]);
+	stacks_named(f.s, w[0]);
+	wanted_free(w[0]);
+	free(w);
+	assert_rendered(&f, u, NULL, false, "[fake: no_name]");
+	done(&f);
+}
+
 static int start(void **state)
 {
 	struct files_config c = {0};
@@ -535,6 +703,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(new_programs_are_not_mistaken_for_old_ones),
 		cmocka_unit_test(absent_kallsyms_is_a_problem),
 		cmocka_unit_test(real_kallsyms),
+		cmocka_unit_test(names_of_runtimes_are_read_once),
+		cmocka_unit_test(a_function_has_its_callers_name_for_it),
+		cmocka_unit_test(what_a_runtime_cannot_tell_is_said),
+		cmocka_unit_test(absent_pages_are_touched),
+		cmocka_unit_test(names_of_another_exec_are_not_taken),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
