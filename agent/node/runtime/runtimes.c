@@ -308,6 +308,8 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 {
 	if (!p)
 		p = process_new(m, NULL);
+	p->states->of[k] = l->state;
+	p->states->here[k] = runtime_ops(k) != NULL;
 	p->items[p->n++] = (struct item){k, *l};
 	return p;
 }

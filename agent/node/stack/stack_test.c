@@ -582,7 +582,7 @@ static void names_of_runtimes_are_read_once(void **state)
 {
 	struct fixture f = make(kallsyms);
 	const struct raw_stack *u =
-		STACK(NULL, RUN(1, 7), USER(known_function), RUN(1, 7), RUN(1, 8));
+		STACK(NULL, RUN(1, 7), USER((uintptr_t)known_function + 4), RUN(1, 7), RUN(1, 8));
 	const struct frame *inlined;
 
 	(void)state;
@@ -618,8 +618,9 @@ static void a_function_has_its_callers_name_for_it(void **state)
 static void what_a_runtime_cannot_tell_is_said(void **state)
 {
 	struct fixture f = make(kallsyms);
-	const struct raw_stack *u = STACK(NULL, TROUBLE(PF_TROUBLE_THREAD, 0), USER(known_function),
-					  RUN(2, 1), USER((uintptr_t)known_function + 4));
+	const struct raw_stack *u =
+		STACK(NULL, TROUBLE(PF_TROUBLE_THREAD, 0), USER((uintptr_t)known_function + 4),
+		      RUN(2, 1), USER((uintptr_t)known_function + 4));
 
 	(void)state;
 	run_fake(&f);
