@@ -363,6 +363,17 @@ size_t elf_index_n_symbols(const struct elf_index *i)
 	return i->header->n[INDEX_symbols];
 }
 
+static struct elf_symbol symbol_at(const struct elf_index *i, const struct index_symbol *s)
+{
+	return (struct elf_symbol){
+		.address = s->address,
+		.size = s->size,
+		.name = i->strings + s->name,
+		.file = i->strings + s->file,
+		.line = s->line,
+	};
+}
+
 int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret)
 {
 	const struct index_symbol *s =
@@ -370,14 +381,19 @@ int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_sym
 
 	if (!s || address - s->address >= s->size)
 		return -ENOENT;
-	*ret = (struct elf_symbol){
-		.address = s->address,
-		.size = s->size,
-		.name = i->strings + s->name,
-		.file = i->strings + s->file,
-		.line = s->line,
-	};
+	*ret = symbol_at(i, s);
 	return 0;
+}
+
+int elf_index_find_symbol(const struct elf_index *i, const char *name, struct elf_symbol *ret)
+{
+	for (uint32_t k = 0; k < i->header->n[INDEX_symbols]; k++) {
+		if (!streq(i->strings + i->symbols[k].name, name))
+			continue;
+		*ret = symbol_at(i, &i->symbols[k]);
+		return 0;
+	}
+	return -ENOENT;
 }
 
 size_t elf_index_inlines(const struct elf_index *i, uint64_t address,

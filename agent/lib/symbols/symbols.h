@@ -44,6 +44,8 @@ struct elf_symbol {
 size_t elf_index_n_symbols(const struct elf_index *i);
 /* -ENOENT: inside no symbol. Never a neighbour. */
 int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret);
+/* The first of this very name: -ENOENT. Looks at all of them. */
+int elf_index_find_symbol(const struct elf_index *i, const char *name, struct elf_symbol *ret);
 /* A function that was inlined around an address. */
 struct elf_inline {
 	const char *name;		/* mangled or plain, as the file has it */

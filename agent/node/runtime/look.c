@@ -38,7 +38,9 @@ static bool is_generated(const struct mapping *m)
 bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes)
 {
 	for (size_t i = 0; i < maps->n; i++)
-		if ((indexes[i] && elf_index_n_marks(indexes[i])) || is_generated(&maps->items[i]))
+		if ((indexes[i] && (elf_index_n_marks(indexes[i]) ||
+				    elf_index_flags(indexes[i]) & ELF_INDEX_GO)) ||
+		    is_generated(&maps->items[i]))
 			return true;
 	return false;
 }

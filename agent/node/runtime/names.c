@@ -6,7 +6,7 @@
 
 static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
 #define X(NAME, name) [PF_RUNTIME_##NAME] = &name##_runtime,
-	PF_RUNTIMES(X)
+	PF_RUNTIMES(X) PF_CONTEXTS(X)
 #undef X
 };
 
