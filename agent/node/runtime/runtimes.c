@@ -368,7 +368,7 @@ static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a
 	const struct runtime_ops *ops = runtime_ops(a->kind);
 	int r;
 
-	if (!ops || !s->here[a->kind])
+	if (!ops || !ops->resolve || !s->here[a->kind])
 		return -ESTALE;
 	a->names = (struct runtime_names){.kind = ops->frame_kind};
 	r = ops->resolve(s->of[a->kind], m, &a->frame, a->has_caller ? &a->caller : NULL,
