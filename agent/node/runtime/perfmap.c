@@ -3,8 +3,7 @@
  * Generated code by perf maps: what no other runtime walks, of whatever process writes such a file.
  * docs/perf-maps.md.
  */
-#include "node/runtime/perfmap.h"
-
+#include "node/runtime/attach.h"
 #include "node/runtime/internal.h"
 
 #include <ctype.h>
@@ -15,6 +14,7 @@
 struct state {
 	struct perf_file file;
 	enum perf_map_writer writer;
+	bool given;	    /* the JVM was asked for it */
 	uint64_t looked_ns; /* CLOCK_MONOTONIC */
 	int error;	    /* of that look */
 };
@@ -120,6 +120,12 @@ static bool has_map(const struct state *s)
 
 static void look_at_file(struct state *s)
 {
+	struct perf_map *given = java_map_take(s->file.tgid, s->file.start_boottime_ns);
+
+	if (given) {
+		perf_file_set(&s->file, given);
+		s->given = true;
+	}
 	s->looked_ns = now_mono_ns();
 	s->error = perf_file_read(&s->file);
 }
@@ -151,7 +157,7 @@ static void walk(struct state *s, struct runtime_learnt *ret)
 {
 	struct pf_perfmap *data = xcalloc(1, sizeof(*data));
 
-	data->generation = perf_map_replaced(s->file.map);
+	data->generation = perf_file_generation(&s->file);
 	ret->data = data;
 	ret->data_bytes = sizeof(*data);
 	ret->state = s;
@@ -183,6 +189,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		walk(s, ret);
 		return 0;
 	}
+	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && !*ret->problem)
+		java_map_want(s->file.tgid, s->file.start_boottime_ns);
 	forget(s);
 	free(TAKE_PTR(ret->ranges));
 	ret->n_ranges = 0;
@@ -205,6 +213,8 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	if (s->error < 0 && s->error != -ENOENT)
 		return s->error;
 	name = perf_map_find(s->file.map, frame->a);
+	if (!name && s->given)
+		java_map_want(s->file.tgid, s->file.start_boottime_ns);
 	if (!name)
 		return -ENOENT;
 	perf_map_names(name, s->writer, ret);

@@ -34,11 +34,16 @@ struct perf_file {
 	uint64_t dev, inode, offset; /* what was read, up to where */
 	char tail[64];		     /* the bytes before offset */
 	uint64_t restarted_ns;	     /* CLOCK_MONOTONIC: when it was last read from its begin */
+	uint64_t generation;	     /* of the maps before this one */
 	struct perf_map *map;
 };
 /* NULL map; -ESRCH. */
 int perf_file_init(uint32_t tgid, uint64_t start_boottime_ns, struct perf_file *ret);
 void perf_file_done(struct perf_file *f);
+/* Another map than so far; takes it. */
+void perf_file_set(struct perf_file *f, struct perf_map *map);
+/* Raised when an address may have been given to another function. */
+uint64_t perf_file_generation(const struct perf_file *f);
 /*
  * Reads on, a slice at a time: 0: all is read; -EAGAIN: there is more. -ENOENT: there is no file. -ELOOP: a symbolic
  * link; -ENOTSUP: no regular file; -EPERM: of another user; -EFBIG: over PERF_MAP_FILE_MAX.
@@ -47,6 +52,14 @@ int perf_file_read(struct perf_file *f);
 /* The file, opened as perf_file_read does; also for attach. Name of the file in the process's root: path. */
 #define PERF_MAP_PATH_BYTES 32
 void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES]);
+/* Of its process; also for attach. */
+int perf_file_status(uint32_t tgid, char **ret); /* /proc/PID/status */
+/* The k-th number behind a field's name ("\nUid:"); the last one for k < 0. */
+bool perf_status_number(const char *status, const char *field, int k, uint32_t *ret);
+bool perf_file_same_process(const struct perf_file *f);
+int perf_file_root(const struct perf_file *f, int *ret_fd); /* O_PATH */
+/* O_PATH of what is there, itself when it is a link; no way leads out of the root. */
+int perf_file_open_path(int root_fd, const char *path, uint64_t flags, int *ret_fd);
 /* Why such a file is not used, for people; NULL: nothing is wrong with it. */
 const char *perf_file_problem(int error);
 

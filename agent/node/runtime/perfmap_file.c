@@ -48,7 +48,7 @@ const char *perf_file_problem(int error)
 
 /* ---- the process ---- */
 
-static int status_of(uint32_t tgid, char **ret)
+int perf_file_status(uint32_t tgid, char **ret)
 {
 	char path[40];
 	int r;
@@ -58,8 +58,7 @@ static int status_of(uint32_t tgid, char **ret)
 	return r == -ENOENT ? -ESRCH : r;
 }
 
-/* The k-th number behind a field's name; the last one for k < 0. */
-static bool status_number(const char *status, const char *field, int k, uint32_t *ret)
+bool perf_status_number(const char *status, const char *field, int k, uint32_t *ret)
 {
 	const char *p = strstr(status, field);
 	bool found = false;
@@ -77,7 +76,7 @@ static bool status_number(const char *status, const char *field, int k, uint32_t
 	return found;
 }
 
-static bool same_process(const struct perf_file *f)
+bool perf_file_same_process(const struct perf_file *f)
 {
 	uint64_t now_ns;
 
@@ -90,13 +89,13 @@ int perf_file_init(uint32_t tgid, uint64_t start_boottime_ns, struct perf_file *
 {
 	struct perf_file f = {.tgid = tgid, .start_boottime_ns = start_boottime_ns};
 	_cleanup_free_ char *status = NULL;
-	int r = status_of(tgid, &status);
+	int r = perf_file_status(tgid, &status);
 
 	if (r < 0)
 		return r;
-	if (!status_number(status, "\nNSpid:", -1, &f.own_pid))
+	if (!perf_status_number(status, "\nNSpid:", -1, &f.own_pid))
 		f.own_pid = tgid;
-	if (!same_process(&f))
+	if (!perf_file_same_process(&f))
 		return -ESRCH;
 	*ret = f;
 	return 0;
@@ -107,9 +106,22 @@ void perf_file_done(struct perf_file *f)
 	f->map = perf_map_free(f->map);
 }
 
+void perf_file_set(struct perf_file *f, struct perf_map *map)
+{
+	if (f->map)
+		f->generation = perf_file_generation(f) + 1;
+	perf_map_free(f->map);
+	f->map = map;
+}
+
+uint64_t perf_file_generation(const struct perf_file *f)
+{
+	return f->generation + (f->map ? perf_map_replaced(f->map) : 0);
+}
+
 /* ---- opening ---- */
 
-static int root_of(const struct perf_file *f, int *ret_fd)
+int perf_file_root(const struct perf_file *f, int *ret_fd)
 {
 	_cleanup_close_ int fd = -1;
 	char path[40];
@@ -118,16 +130,16 @@ static int root_of(const struct perf_file *f, int *ret_fd)
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	if (!same_process(f))
+	if (!perf_file_same_process(f))
 		return -ESRCH;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-static int open_path(int root_fd, const char *path, int *ret_fd)
+int perf_file_open_path(int root_fd, const char *path, uint64_t flags, int *ret_fd)
 {
 	struct open_how how = {
-		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC | flags,
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
 	int fd = -1;
@@ -148,8 +160,8 @@ static bool is_trusted(const struct perf_file *f, uid_t owner)
 	_cleanup_free_ char *status = NULL;
 	uint32_t uid;
 
-	return owner == 0 || (status_of(f->tgid, &status) == 0 &&
-			      status_number(status, "\nUid:", 1, &uid) && owner == uid);
+	return owner == 0 || (perf_file_status(f->tgid, &status) == 0 &&
+			      perf_status_number(status, "\nUid:", 1, &uid) && owner == uid);
 }
 
 /* Nothing is opened for reading before it is known what it is: a FIFO would wait, a device act. */
@@ -160,10 +172,10 @@ static int open_map(const struct perf_file *f, struct stat *ret_st, int *ret_fd)
 	int r, fd;
 
 	perf_map_path(f->own_pid, path);
-	r = root_of(f, &root_fd);
+	r = perf_file_root(f, &root_fd);
 	if (r < 0)
 		return r;
-	r = open_path(root_fd, path, &path_fd);
+	r = perf_file_open_path(root_fd, path, 0, &path_fd);
 	if (r < 0)
 		return r;
 	if (fstat(path_fd, ret_st) < 0)
@@ -208,8 +220,7 @@ static int start_anew(struct perf_file *f, const struct stat *st)
 
 	if (f->map && now_ns < f->restarted_ns + RESTART_NS)
 		return -EBUSY;
-	perf_map_free(f->map);
-	f->map = perf_map_new();
+	perf_file_set(f, perf_map_new());
 	f->dev = st->st_dev;
 	f->inode = st->st_ino;
 	f->offset = 0;

@@ -63,6 +63,7 @@ int runtime_find_mark(const struct runtime_look *look, const char *mark,
 /* Process address - ELF virtual address of a mapping with an index. */
 uint64_t runtime_bias(const struct runtime_look *look, const struct mapping *m);
 
+#define RUNTIME_PROBLEM_BYTES 160
 struct runtime_learnt {
 	void *data; /* struct pf_<name> for the kernel; malloc'd; NULL: it is not walked, problem says why */
 	size_t data_bytes;
@@ -70,7 +71,7 @@ struct runtime_learnt {
 	size_t n_ranges;
 	char version[48]; /* "3.11.2", "17.0.15+6-LTS" */
 	/* Why it is not (wholly) walked, for its user, one sentence; "": all is well. */
-	char problem[160];
+	char problem[RUNTIME_PROBLEM_BYTES];
 	void *state; /* its own, for resolve; forget() releases it */
 };
 
@@ -115,13 +116,14 @@ struct runtime_ops {
 		     struct runtime_learnt *ret);
 	/*
 	 * Names of one frame; caller: the next frame of the same runtime towards the root, NULL: none. -ESTALE: what is
-	 * there now is something else (freed, used again): never a wrong name. May keep what it reads in its state.
+	 * there now is something else (freed, used again): never a wrong name. May keep what it reads in its state. NULL, as
+	 * forget, of a row of PF_CONTEXTS: it has no frames.
 	 */
 	int (*resolve)(void *state, struct memory *m, const struct runtime_words *frame,
 		       const struct runtime_words *caller, struct runtime_names *ret);
 	void (*forget)(void *state);
 };
-/* NULL: no such kind. One variable name_runtime a row of PF_RUNTIMES. */
+/* NULL: no such kind. One variable name_runtime a row of PF_RUNTIMES and PF_CONTEXTS. */
 const struct runtime_ops *runtime_ops(enum pf_runtime_kind k);
 /* All marks of all runtimes, for parser_config.marks; NULL at the end. */
 const char *const *runtime_marks(void);
@@ -165,3 +167,13 @@ struct runtime_ask {
 int runtimes_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n);
 /* Reads one byte at each address, so that the pages are there for the kernel's part next time. */
 void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t n);
+
+/* ---- javaAttach: a JVM is asked for its perf map; docs/perf-maps.md ---- */
+/* A JVM with generated code that nobody can name: not walked and without a map, or names are missing in it. Any thread. */
+bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns);
+/*
+ * Blocks for 20 s at most: a thread that may wait. version: of the JVM, as its runtime learnt it. 0: the next
+ * runtimes_learn and runtimes_resolve have the map. -EAGAIN: may work later; other errors: it won't. Why not, for its user, in ret_problem.
+ */
+int runtime_java_attach(uint32_t tgid, uint64_t start_boottime_ns, const char *version,
+			char ret_problem[RUNTIME_PROBLEM_BYTES]);

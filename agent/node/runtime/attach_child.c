@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The part of attaching that is done as the JVM's user: HotSpot talks only to its own effective user and
+ * group, or root of its own user namespace. A child of ours takes them; it makes system calls only, since
+ * it is a fork of a program with threads. All names are looked up in the JVM's /tmp, never through a link.
+ */
+#include "node/runtime/attach.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP_NS	    (50 * NSEC_PER_MSEC)
+#define SPARE_NS    (3 * NSEC_PER_SEC) /* of the child, over what it waits for itself */
+#define REPLY_BYTES 512
+
+/* Attach protocol 1: version, command, three arguments, each ends with NUL. */
+static const char command[] = "1\0jcmd\0Compiler.perfmap\0\0";
+
+/* ---- in the child ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
+
+static void set(struct attach_answer *a, enum attach_result result, int error)
+{
+	a->result = result;
+	a->error = error;
+}
+
+/* The libc's functions change all threads; none of them is here. */
+static bool become(const struct attach *a)
+{
+	if (geteuid() == a->uid && getegid() == a->gid)
+		return true;
+	return syscall(SYS_setgroups, 0, NULL) == 0 &&
+	       syscall(SYS_setresgid, a->gid, a->gid, a->gid) == 0 &&
+	       syscall(SYS_setresuid, a->uid, a->uid, a->uid) == 0;
+}
+
+static bool make_file(const struct attach *a, const char *name)
+{
+	int fd =
+		openat(a->tmp_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+/* 1: it is there; 0: not yet; -1: it is something else. */
+static int has_socket(const struct attach *a)
+{
+	struct stat st;
+
+	if (fstatat(a->tmp_fd, a->socket, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -1;
+	return S_ISSOCK(st.st_mode) && (st.st_uid == a->uid || st.st_uid == 0) ? 1 : -1;
+}
+
+static void wait_for_socket(const struct attach *a, struct attach_answer *ret)
+{
+	uint64_t until_ns = now_ns() + a->listener_ns;
+	const struct timespec step = {.tv_nsec = STEP_NS};
+	int r;
+
+	while ((r = has_socket(a)) == 0 && now_ns() < until_ns)
+		nanosleep(&step, NULL);
+	if (r == 0)
+		set(ret, ATTACH_NO_LISTENER, 0);
+}
+
+/* SIGQUIT with that file makes HotSpot listen; without it, it would print its threads. */
+static void start_listener(const struct attach *a, struct attach_answer *ret)
+{
+	bool made = make_file(a, a->trigger);
+
+	if (!made && errno != EEXIST) {
+		set(ret, ATTACH_NO_TRIGGER, errno);
+		return;
+	}
+	if (syscall(SYS_pidfd_send_signal, a->pidfd, SIGQUIT, NULL, 0) < 0)
+		set(ret, ATTACH_NO_SIGNAL, errno);
+	else
+		wait_for_socket(a, ret);
+	if (made)
+		unlinkat(a->tmp_fd, a->trigger, 0);
+}
+
+/* The name that bind() gave it is in another root: the way there is by the descriptor. */
+static int connect_to(const struct attach *a, const char *self_path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval most = {.tv_sec = (time_t)(a->reply_ns / NSEC_PER_SEC) + 1};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+	memcpy(address.sun_path, self_path, strlen(self_path) + 1);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int open_socket(const struct attach *a)
+{
+	/* "/proc/self/fd/N": no printf here. */
+	char path[24] = "/proc/self/fd/", digits[12];
+	int place = openat(a->tmp_fd, a->socket, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
+	size_t n = 0, at = strlen(path);
+
+	if (place < 0)
+		return -1;
+	for (int k = place; n == 0 || k; k /= 10)
+		digits[n++] = (char)('0' + k % 10);
+	while (n)
+		path[at++] = digits[--n];
+	path[at] = '\0';
+	fd = connect_to(a, path);
+	close(place);
+	return fd;
+}
+
+/* "0\n" and what the command printed, which is nothing; or another number and why. */
+static void read_reply(const struct attach *a, int fd, struct attach_answer *ret)
+{
+	uint64_t until_ns = now_ns() + a->reply_ns, now;
+	char reply[REPLY_BYTES + 1];
+	size_t have = 0;
+
+	while (have < REPLY_BYTES && (now = now_ns()) < until_ns) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		ssize_t n;
+
+		if (poll(&p, 1, (int)((until_ns - now) / NSEC_PER_MSEC) + 1) <= 0)
+			continue;
+		n = read(fd, reply + have, REPLY_BYTES - have);
+		if (n <= 0)
+			break;
+		have += n;
+	}
+	reply[have] = '\0';
+	if (have == 0) {
+		set(ret, ATTACH_NO_REPLY, 0);
+	} else if (have < 2 || memcmp(reply, "0\n", 2) != 0) {
+		const char *text = strchr(reply, '\n');
+		size_t n;
+
+		text = text && text[1] ? text + 1 : reply;
+		n = strcspn(text, "\n");
+		set(ret, ATTACH_REFUSED, 0);
+		memcpy(ret->text, text, MIN(n, sizeof(ret->text) - 1));
+	}
+}
+
+static void talk(const struct attach *a, struct attach_answer *ret)
+{
+	int fd = open_socket(a);
+
+	if (fd < 0 || write(fd, command, sizeof(command)) != (ssize_t)sizeof(command))
+		set(ret, ATTACH_NO_CONNECTION, errno);
+	else
+		read_reply(a, fd, ret);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void ask(const struct attach *a, struct attach_answer *ret)
+{
+	/* HotSpot follows links when it writes; in a /tmp as it should be nobody else can replace this. */
+	if (!make_file(a, a->map)) {
+		set(ret, ATTACH_MAP_THERE, errno);
+		return;
+	}
+	if (has_socket(a) == 0)
+		start_listener(a, ret);
+	if (ret->result == ATTACH_OK && has_socket(a) != 1)
+		set(ret, ATTACH_NOT_ITS_SOCKET, 0);
+	if (ret->result == ATTACH_OK)
+		talk(a, ret);
+	if (ret->result != ATTACH_OK)
+		unlinkat(a->tmp_fd, a->map, 0);
+}
+
+static void remove_map(const struct attach *a, struct attach_answer *ret)
+{
+	(void)ret;
+	unlinkat(a->tmp_fd, a->map, 0);
+}
+
+/* ---- in the parent ---- */
+
+typedef void child_fn(const struct attach *a, struct attach_answer *ret);
+
+static void in_child(const struct attach *a, child_fn *fn, int to)
+{
+	struct attach_answer answer = {.result = ATTACH_OK};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (become(a))
+		fn(a, &answer);
+	else
+		set(&answer, ATTACH_NO_USER, errno);
+	if (write(to, &answer, sizeof(answer)) != sizeof(answer))
+		_exit(1);
+	_exit(0);
+}
+
+static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct attach_answer answer;
+
+	if (poll(&p, 1, (int)(wait_ns / NSEC_PER_MSEC)) <= 0 ||
+	    read(fd, &answer, sizeof(answer)) != sizeof(answer))
+		return false;
+	answer.text[sizeof(answer.text) - 1] = '\0';
+	*ret = answer;
+	return true;
+}
+
+static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+{
+	uint64_t wait_ns = a->listener_ns + a->reply_ns + SPARE_NS;
+	int fds[2];
+	pid_t pid;
+
+	*ret = (struct attach_answer){.result = ATTACH_STUCK};
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		ret->error = errno;
+		return;
+	}
+	pid = fork();
+	if (pid == 0)
+		in_child(a, fn, fds[1]);
+	close(fds[1]);
+	if (pid > 0) {
+		if (!read_answer(fds[0], wait_ns, ret))
+			kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	} else {
+		ret->error = errno;
+	}
+	close(fds[0]);
+}
+
+void attach_ask(const struct attach *a, struct attach_answer *ret)
+{
+	as_user(a, ask, ret);
+}
+
+void attach_remove_map(const struct attach *a)
+{
+	struct attach_answer ignored;
+
+	as_user(a, remove_map, &ignored);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What goes between the runtime of perf maps (reader's thread) and who asks JVMs for them (a thread that
+ * may wait): whose names are missing one way, maps the other.
+ */
+#include "node/runtime/attach.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define JVMS_MAX 256 /* beyond this the oldest is forgotten */
+#define TICK_NS	 (NSEC_PER_SEC / 100)
+
+struct jvm {
+	uint32_t tgid;
+	uint64_t start_boottime_ns;
+	bool unnamed;
+	struct perf_map *map; /* given, not taken yet */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct jvm jvms[JVMS_MAX];
+static size_t n_jvms; /* all that ever were */
+
+/* The kernel and /proc tell start times in different grains. */
+static struct jvm *find(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	for (size_t i = 0; i < MIN(n_jvms, (size_t)JVMS_MAX); i++) {
+		struct jvm *j = &jvms[i];
+
+		if (j->tgid == tgid && j->start_boottime_ns < start_boottime_ns + TICK_NS &&
+		    start_boottime_ns < j->start_boottime_ns + TICK_NS)
+			return j;
+	}
+	return NULL;
+}
+
+static struct jvm *find_or_make(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct jvm *j = find(tgid, start_boottime_ns);
+
+	if (j)
+		return j;
+	j = &jvms[n_jvms++ % JVMS_MAX];
+	perf_map_free(j->map);
+	*j = (struct jvm){.tgid = tgid, .start_boottime_ns = start_boottime_ns};
+	return j;
+}
+
+void java_map_want(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	pthread_mutex_lock(&lock);
+	find_or_make(tgid, start_boottime_ns)->unnamed = true;
+	pthread_mutex_unlock(&lock);
+}
+
+bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	const struct jvm *j;
+	bool unnamed;
+
+	pthread_mutex_lock(&lock);
+	j = find(tgid, start_boottime_ns);
+	unnamed = j && j->unnamed;
+	pthread_mutex_unlock(&lock);
+	return unnamed;
+}
+
+void java_map_give(uint32_t tgid, uint64_t start_boottime_ns, struct perf_map *map)
+{
+	struct jvm *j;
+
+	pthread_mutex_lock(&lock);
+	j = find_or_make(tgid, start_boottime_ns);
+	perf_map_free(j->map);
+	j->map = map;
+	j->unnamed = false;
+	pthread_mutex_unlock(&lock);
+}
+
+struct perf_map *java_map_take(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct perf_map *map;
+	struct jvm *j;
+
+	pthread_mutex_lock(&lock);
+	j = find(tgid, start_boottime_ns);
+	map = j ? TAKE_PTR(j->map) : NULL;
+	pthread_mutex_unlock(&lock);
+	return map;
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/runtime/attach.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void test_versions(void **state)
+{
+	static const struct {
+		const char *version;
+		int r;
+	} cases[] = {{"17", 0},
+		     {"17.0.15+6-LTS", 0},
+		     {"25.0.2", 0},
+		     {"21.0.8", 0},
+		     {"16.0.2", -ENOTSUP},
+		     {"11.0.13", -ENOTSUP},
+		     {"8u504", -ENOTSUP},
+		     {"", -ENOTSUP},
+		     {"1.8.0_504", -ENOTSUP},
+		     {"OpenJ9 17", -ENOTSUP}};
+	char text[ATTACH_TEXT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(attach_check_version(cases[i].version, text), cases[i].r);
+	attach_check_version("11.0.13", text);
+	assert_string_equal(text, "JDK 11.0.13 cannot write perf maps: 17 and newer can");
+}
+
+#define WORDS(s)	      s, sizeof(s)
+#define STATUS(state, caught) "Name:\tjava\nState:\t" state "\nSigCgt:\t" caught "\n"
+
+static void test_who_is_not_asked(void **state)
+{
+	static const char fine[] = STATUS("S (sleeping)", "2000000181005ccf");
+	char text[ATTACH_TEXT_BYTES];
+
+	(void)state;
+	assert_int_equal(attach_check_process(fine, WORDS("java\0-jar\0a.jar"), text), 0);
+	assert_int_equal(
+		attach_check_process(STATUS("T (stopped)", "2000000181005ccf"), WORDS(""), text),
+		-EAGAIN);
+	assert_int_equal(
+		attach_check_process(STATUS("S (sleeping)", "2000000181005ccb"), WORDS(""), text),
+		-ENOTSUP);
+	assert_string_equal(text, "the JVM does not handle SIGQUIT (-Xrs, or it is just starting)");
+	assert_int_equal(attach_check_process("", WORDS(""), text), -EAGAIN);
+	assert_int_equal(
+		attach_check_process(fine, WORDS("java\0-XX:+DisableAttachMechanism\0A"), text),
+		-ENOTSUP);
+	assert_string_equal(text, "the JVM runs with -XX:+DisableAttachMechanism");
+	assert_int_equal(
+		attach_check_process(fine,
+				     WORDS("JAVA_TOOL_OPTIONS=-Xmx1g -XX:+DisableAttachMechanism\0"
+					   "java\0A"),
+				     text),
+		-ENOTSUP);
+	assert_int_equal(attach_check_process(fine,
+					      WORDS("java\0-XX:+DisableAttachMechanism\0"
+						    "-XX:-DisableAttachMechanism\0A"),
+					      text),
+			 0);
+}
+
+/* ---- processes that are no JVM ---- */
+
+struct fake {
+	pid_t pid;
+	struct attach a;
+	char socket[64], trigger[64], map[64];
+	int listening;
+};
+
+static void ignore(int signo)
+{
+	(void)signo;
+}
+
+static int set_up(void **state)
+{
+	struct fake *f = xcalloc(1, sizeof(*f));
+	char text[ATTACH_TEXT_BYTES];
+	uint64_t start;
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	f->pid = fork();
+	if (f->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGQUIT, ignore);
+		if (write(fds[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(proc_start_boottime(f->pid, &start), 0);
+	assert_int_equal(attach_open(f->pid, start, &f->a, text), 0);
+	f->a.listener_ns = f->a.reply_ns = 300 * NSEC_PER_MSEC;
+	snprintf(f->socket, sizeof(f->socket), "/tmp/.java_pid%d", f->pid);
+	snprintf(f->trigger, sizeof(f->trigger), "/tmp/.attach_pid%d", f->pid);
+	snprintf(f->map, sizeof(f->map), "/tmp/perf-%d.map", f->pid);
+	f->listening = -1;
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fake *f = *state;
+
+	/* Whatever happened, nothing of ours is left. */
+	assert_int_equal(access(f->trigger, F_OK), -1);
+	unlink(f->socket);
+	unlink(f->map);
+	closep(&f->listening);
+	attach_done(&f->a);
+	kill(f->pid, SIGKILL);
+	waitpid(f->pid, NULL, 0);
+	free(f);
+	return 0;
+}
+
+static void listen_there(struct fake *f)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	strcpy(a.sun_path, f->socket);
+	f->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(f->listening, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(f->listening, 1), 0);
+}
+
+/* Answers once: with text, then with nothing more. */
+static pid_t answer(const struct fake *f, const char *text)
+{
+	pid_t pid = fork();
+	char got[64];
+	int fd;
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = accept(f->listening, NULL, NULL);
+	if (read(fd, got, sizeof(got)) != 26 || memcmp(got, "1\0jcmd\0Compiler.perfmap\0\0", 26))
+		_exit(2);
+	if (write(fd, text, strlen(text)) < 0)
+		_exit(1);
+	if (!*text)
+		pause();
+	_exit(0);
+}
+
+static void expect(struct fake *f, int r, const char *text)
+{
+	char said[ATTACH_TEXT_BYTES] = "";
+	struct perf_map *map = NULL;
+
+	assert_int_equal(attach_run(&f->a, &map, said), r);
+	assert_string_equal(said, text);
+	assert_int_equal(access(f->map, F_OK), -1);
+}
+
+static void test_nobody_listens(void **state)
+{
+	expect(*state, -EPROTO, "it does not answer SIGQUIT");
+}
+
+static void test_socket_is_something_else(void **state)
+{
+	struct fake *f = *state;
+
+	assert_int_equal(symlink("/run/other.sock", f->socket), 0);
+	expect(f, -EPROTO, "what lies at /tmp/.java_pid is not its socket");
+}
+
+static void test_socket_of_another_user(void **state)
+{
+	struct fake *f = *state;
+
+	if (geteuid() != 0) {
+		print_message("skipped: only root can give a file away\n");
+		skip();
+	}
+	listen_there(f);
+	assert_int_equal(chown(f->socket, 12345, 12345), 0);
+	expect(f, -EPROTO, "what lies at /tmp/.java_pid is not its socket");
+}
+
+static void test_socket_is_dead(void **state)
+{
+	struct fake *f = *state;
+
+	listen_there(f);
+	closep(&f->listening);
+	expect(f, -EPROTO, "it cannot be connected to: Connection refused");
+}
+
+static void test_no_reply(void **state)
+{
+	struct fake *f = *state;
+	pid_t pid;
+
+	listen_there(f);
+	pid = answer(f, "");
+	expect(f, -EPROTO, "it does not reply");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_refusal(void **state)
+{
+	struct fake *f = *state;
+	int status;
+	pid_t pid;
+
+	listen_there(f);
+	pid = answer(f, "1\njava.lang.Exception: \x1b[1mno\nmore");
+	expect(f, -EPROTO, "it refuses: java.lang.Exception: ?[1mno");
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void test_agreed_but_no_map(void **state)
+{
+	struct fake *f = *state;
+	pid_t pid;
+
+	listen_there(f);
+	pid = answer(f, "0\n");
+	expect(f, -ENODATA, "its perf map cannot be read: No data available");
+	waitpid(pid, NULL, 0);
+}
+
+/* Somebody's own file, or a trap: it stays as it is. */
+static void test_map_is_there(void **state)
+{
+	struct fake *f = *state;
+	char said[ATTACH_TEXT_BYTES];
+	struct perf_map *map;
+	struct stat st;
+
+	assert_int_equal(symlink("/tmp/not-to-be-written", f->map), 0);
+	assert_int_equal(attach_run(&f->a, &map, said), -EEXIST);
+	assert_string_equal(said, "its perf map cannot be made: File exists");
+	assert_int_equal(lstat(f->map, &st), 0);
+	assert_int_equal(access("/tmp/not-to-be-written", F_OK), -1);
+}
+
+/* ---- real ones ---- */
+
+static const char program[] = "public class Spin {\n"
+			      "  static long f(int n) { long s = 0; for (int i = 0; i < n; i++) s "
+			      "+= i * s + 1; return s; }\n"
+			      "  public static void main(String[] a) {\n"
+			      "    long t = 0;\n"
+			      "    for (int i = 0; i < 30000; i++) t += f(100);\n"
+			      "    System.out.println(\"ready\");\n"
+			      "    for (;;) t += f(100000);\n"
+			      "  }\n"
+			      "}\n";
+
+struct jvm {
+	pid_t shell; /* of the namespaces; the JVM is below it */
+	uint32_t tgid;
+	uint64_t start;
+	FILE *out;
+};
+
+static uint32_t child_of(uint32_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/task/%u/children", pid, pid), *text = NULL;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 4096, &text, NULL), 0);
+	return (uint32_t)atoi(text);
+}
+
+/* As a container has it: its own PIDs, /tmp and user. */
+static void start_jvm(const char *java, const char *option, const char *dir, struct jvm *ret)
+{
+	_cleanup_free_ char *command =
+		xasprintf("mount -t tmpfs -o mode=1777 none /tmp && exec setpriv --reuid=12345 "
+			  "--regid=12346 --clear-groups %s -Xbatch -Xmx64m %s %s/Spin.java",
+			  java, option, dir);
+	char line[64];
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	ret->shell = fork();
+	if (ret->shell == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(fds[1], 1);
+		close(fds[0]);
+		execlp("unshare", "unshare", "--pid", "--mount", "--fork", "--kill-child",
+		       "--mount-proc", "sh", "-c", command, NULL);
+		_exit(127);
+	}
+	close(fds[1]);
+	ret->out = fdopen(fds[0], "r");
+	assert_non_null(fgets(line, sizeof(line), ret->out));
+	assert_string_equal(line, "ready\n");
+	ret->tgid = child_of(ret->shell);
+	assert_int_equal(proc_start_boottime(ret->tgid, &ret->start), 0);
+}
+
+static void stop_jvm(struct jvm *j)
+{
+	kill(j->tgid, SIGKILL);
+	kill(j->shell, SIGKILL);
+	waitpid(j->shell, NULL, 0);
+	fclose(j->out);
+}
+
+/* Of the attaching: the socket is the JVM's own. */
+static void assert_nothing_left(const struct jvm *j)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/root/tmp", j->tgid);
+	DIR *d = opendir(path);
+	const struct dirent *e;
+
+	assert_non_null(d);
+	while ((e = readdir(d)))
+		assert_true(e->d_name[0] == '.' ? !str_has_prefix(e->d_name, ".attach")
+						: str_has_prefix(e->d_name, "hsperfdata_"));
+	closedir(d);
+}
+
+/* Looks for a name all over the JVM's generated code. */
+static bool names(const struct jvm *j, const struct perf_map *m, const char *name)
+{
+	struct mappings *maps;
+	bool found = false;
+
+	assert_int_equal(mappings_read(j->tgid, j->start, 0, &maps), 0);
+	for (size_t i = 0; i < maps->n; i++) {
+		const struct mapping *x = &maps->items[i];
+
+		for (uint64_t a = x->start; !*x->path && !found && a < x->end; a += 32) {
+			const char *line = perf_map_find(m, a);
+			struct runtime_names n = {0};
+
+			if (!line)
+				continue;
+			perf_map_names(line, PERF_MAP_HOTSPOT, &n);
+			found = n.kind == FRAME_JVM && streq(n.items[0].name, name);
+			runtime_names_done(&n);
+		}
+	}
+	mappings_unref(maps);
+	return found;
+}
+
+static void ask_jvm(const struct jvm *j)
+{
+	char text[ATTACH_TEXT_BYTES] = "";
+	struct perf_map *map = NULL;
+	struct attach a;
+
+	assert_int_equal(attach_open(j->tgid, j->start, &a, text), 0);
+	assert_int_equal(a.uid, 12345);
+	assert_int_equal(a.gid, 12346);
+	assert_int_equal(a.file.own_pid, 1);
+	assert_int_equal(attach_run(&a, &map, text), 0);
+	assert_true(names(j, map, "Spin::f"));
+	assert_nothing_left(j);
+	perf_map_free(map);
+	attach_done(&a);
+}
+
+static void test_jvm_gives_its_map(const char *java, const char *dir)
+{
+	struct jvm j;
+
+	start_jvm(java, "-Xms32m", dir, &j);
+	ask_jvm(&j);
+	ask_jvm(&j); /* it listens already */
+	stop_jvm(&j);
+}
+
+static void assert_not_asked(const char *java, const char *option, const char *dir, const char *why)
+{
+	char text[ATTACH_TEXT_BYTES] = "";
+	struct attach a;
+	struct jvm j;
+
+	start_jvm(java, option, dir, &j);
+	assert_int_equal(attach_open(j.tgid, j.start, &a, text), -ENOTSUP);
+	assert_string_equal(text, why);
+	stop_jvm(&j);
+}
+
+static void test_jvm_is_left_alone(const char *java, const char *dir)
+{
+	assert_not_asked(java, "-XX:+DisableAttachMechanism", dir,
+			 "the JVM runs with -XX:+DisableAttachMechanism");
+	assert_not_asked(java, "-Xrs", dir,
+			 "the JVM does not handle SIGQUIT (-Xrs, or it is just starting)");
+}
+
+static void with_each_jdk(void (*test)(const char *java, const char *dir))
+{
+	char dir[] = "/var/tmp/podflame-attach-XXXXXX"; /* /tmp is another one in the test */
+	_cleanup_free_ char *source = NULL;
+	glob_t found = {0};
+
+	if (geteuid() != 0 || glob("/usr/lib/jvm/*-[12][0-9]-*jdk*/bin/javac", 0, NULL, &found)) {
+		print_message("skipped: needs root and a JDK in /usr/lib/jvm\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chmod(dir, 0755), 0);
+	source = xasprintf("%s/Spin.java", dir);
+	assert_int_equal(file_write_atomic(source, program, strlen(program), 0644), 0);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		_cleanup_free_ char *java = /* beside its compiler */
+			xstrndup(found.gl_pathv[i], strlen(found.gl_pathv[i]) - 1);
+
+		print_message("%s\n", java);
+		test(java, dir);
+	}
+	globfree(&found);
+	unlink(source);
+	rmdir(dir);
+}
+
+static void test_real_jvms(void **state)
+{
+	(void)state;
+	with_each_jdk(test_jvm_gives_its_map);
+}
+
+static void test_real_jvms_left_alone(void **state)
+{
+	(void)state;
+	with_each_jdk(test_jvm_is_left_alone);
+}
+
+/* ---- between the threads ---- */
+
+static void test_wanted_and_given(void **state)
+{
+	struct perf_map *m = perf_map_new();
+
+	(void)state;
+	assert_false(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
+	java_map_want(7, 1000 * NSEC_PER_SEC);
+	assert_true(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
+	assert_false(runtime_java_unnamed(7, 1001 * NSEC_PER_SEC)); /* another process */
+	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
+	java_map_give(7, 1000 * NSEC_PER_SEC, m);
+	assert_false(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
+	assert_ptr_equal(java_map_take(7, 1000 * NSEC_PER_SEC), m);
+	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
+	perf_map_free(m);
+	java_map_give(7, 1000 * NSEC_PER_SEC, perf_map_new());
+	for (uint32_t i = 0; i < 256; i++) /* many others: the oldest is forgotten */
+		java_map_want(1000 + i, NSEC_PER_SEC);
+	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
+	assert_true(runtime_java_unnamed(1255, NSEC_PER_SEC));
+}
+
+int main(void)
+{
+#define FAKE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_who_is_not_asked),
+		cmocka_unit_test(test_wanted_and_given),
+		FAKE_TEST(test_nobody_listens),
+		FAKE_TEST(test_socket_is_something_else),
+		FAKE_TEST(test_socket_of_another_user),
+		FAKE_TEST(test_socket_is_dead),
+		FAKE_TEST(test_no_reply),
+		FAKE_TEST(test_refusal),
+		FAKE_TEST(test_agreed_but_no_map),
+		FAKE_TEST(test_map_is_there),
+		cmocka_unit_test(test_real_jvms),
+		cmocka_unit_test(test_real_jvms_left_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
