@@ -14,6 +14,9 @@
 
 #undef __always_inline /* glibc has one, too */
 #define __always_inline inline __attribute__((always_inline))
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
 
 static const struct pf_config pf_config = {.seed = 1};
 
