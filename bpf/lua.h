@@ -1,30 +1,318 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* lua: PUC Lua's part of the walk. */
+/*
+ * lua: PUC Lua's part of the walk. Each native frame of luaV_execute runs a part of its lua_State's
+ * list of calls (struct CallInfo, lstate.h): from the innermost one that no inner loop has run to the
+ * one that this loop was entered for. Which lua_State it is its caller knows: docs/lua.md.
+ */
 #pragma once
 
 #include "tables.h"
 
+/* Where a loop's caller has its lua_State when it gets control back at an address. */
+struct pf_lua_site {
+	uint64_t address;
+	int32_t offset; /* from rsp then, or from rbp */
+	uint8_t by_rbp;
+	uint8_t outermost; /* of its lua_State: all that is left of the list is this loop's */
+	uint8_t pad[2];
+};
+#define PF_LUA_SITES 8
+
 /* What agent/node/runtime/lua.c tells of a process. */
 struct pf_lua {
-	uint64_t todo;
+	uint64_t start;	    /* of luaV_execute */
+	uint64_t settled;   /* from here on its first call is marked as such */
+	uint32_t frame;	    /* bytes of its stack frame, once it is made */
+	uint32_t opcode_5_1; /* not 0: Lua 5.1, whose OP_CALL this is */
+	struct pf_lua_site sites[PF_LUA_SITES];
+	/* lua_State, CallInfo */
+	uint16_t l_ci, ci_func, ci_previous, ci_savedpc, ci_status;
+	/* of CallInfo.callstatus: a Lua function; the loop was entered for it; part of frames' words */
+	uint16_t lua_mask, lua_is, entry_mask, entry_is, own_mask, caller_mask;
+	/* LClosure; Proto: code, and what its cookie is made of (sizecode to lastlinedefined) */
+	uint16_t closure_proto, proto_code, proto_sizes, proto_line;
+	uint16_t pad;
 };
 
+/* Word a: Proto, its cookie in bits 48 to 63. Word b: index of the instruction, and: */
+#define PF_LUA_PC(b)	     ((uint32_t)(b) & 0xffffff)
+#define PF_LUA_STATUS(b)     ((uint16_t)((b) >> 24)) /* its own callstatus & own_mask */
+#define PF_LUA_CALLER(b)     ((uint16_t)((b) >> 40)) /* its caller's & caller_mask */
+#define PF_LUA_CALLER_IS_LUA (1ull << 56)
+#define PF_LUA_NO_PC	     0xffffff
+/* Lua 5.1 has no callstatus; what stands for it. */
+#define PF_LUA_5_1_LUA	1
+#define PF_LUA_5_1_TAIL 2
+
+/* Tells that the memory at a Proto's address is still the same function. */
+static inline uint16_t pf_lua_cookie(uint64_t code, uint32_t sizecode, uint32_t line, uint32_t last)
+{
+	uint64_t x = (code >> 4) + sizecode * 0x9e3779b1ull + line * 0x85ebca6bull +
+		     last * 0xc2b2ae35ull;
+
+	return x ^ x >> 16 ^ x >> 32;
+}
+
 #ifdef PF_WALKER
+#define PF_LUA_THREAD 8 /* LUA_TTHREAD, lua.h of all versions */
+
+/* One call of a list. In struct pf_runtime_walk: `at` its CallInfo, own[] the rest. */
+struct pf_lua_call {
+	uint64_t ci; /* 0: the list is at its end */
+	uint64_t proto; /* 0: a C function */
+	uint64_t savedpc, previous, status;
+};
+#define PF_LUA_OWN_STATE  0 /* lua_State */
+#define PF_LUA_OWN_PROTO  1
+#define PF_LUA_OWN_PC	  2
+#define PF_LUA_OWN_BEFORE 3 /* CallInfo before; 5.1: base_ci */
+#define PF_LUA_OWN_FLAGS  4 /* status, and: */
+#define PF_LUA_OUTERMOST  (1ull << 32)
+#define PF_LUA_ONE	  (1ull << 33) /* the loop has just begun: it has one call */
+#define PF_LUA_DONE	  (1ull << 34) /* of this loop */
+#define PF_LUA_INNER	  (1ull << 35) /* a Lua function was told */
+#define PF_LUA_STATUSES	  0xffffull
+
 static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
 					 struct pf_runtime_walk *r)
 {
 	(void)d;
 	(void)r;
-	(void)s;
-	return 1;
+	return pf_end(&s->walk, PF_END_NO_TABLE);
 }
 
-static __always_inline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
-					struct pf_runtime_walk *r)
+/* Its Proto: of the closure that the value at func is. 0: none. */
+static __always_inline uint64_t pf_lua_proto(const struct pf_lua *d, uint64_t func, uint8_t *ret_is_c)
 {
-	(void)s;
-	(void)d;
-	(void)r;
-	return 1;
+	struct {
+		uint64_t next;
+		uint8_t tt, marked, is_c, upvalues; /* is_c: 5.1 */
+	} head;
+	uint64_t closure, proto;
+
+	if (!pf_read(&closure, 8, func) || !pf_read(&head, sizeof(head), closure) ||
+	    !pf_read(&proto, 8, closure + d->closure_proto))
+		return 0;
+	*ret_is_c = head.is_c;
+	return head.tt == 6 && !(proto >> 47) ? proto : 0; /* LUA_TFUNCTION */
+}
+
+/* CallInfo of 5.1: an array. The innermost one's pc is the lua_State's. */
+static __always_inline bool pf_lua_read_5_1(struct pf_lua_call *c, const struct pf_lua *d, uint64_t l,
+					    bool top)
+{
+	struct {
+		uint64_t base, func, top, savedpc;
+		int32_t results, tailcalls;
+	} ci;
+	uint64_t base_ci;
+	uint8_t is_c = 1;
+
+	if (!pf_read(&base_ci, 8, l + 80) || !pf_read(&ci, sizeof(ci), c->ci))
+		return false;
+	if (c->ci <= base_ci) {
+		c->ci = 0;
+		return true;
+	}
+	c->previous = c->ci - sizeof(ci);
+	c->proto = pf_lua_proto(d, ci.func, &is_c);
+	if (is_c)
+		c->proto = 0;
+	c->status = (is_c ? 0 : PF_LUA_5_1_LUA) | (ci.tailcalls ? PF_LUA_5_1_TAIL : 0);
+	c->savedpc = ci.savedpc;
+	return !top || pf_read(&c->savedpc, 8, l + 48);
+}
+
+static __always_inline bool pf_lua_read_list(struct pf_lua_call *c, const struct pf_lua *d)
+{
+	struct {
+		uint64_t func, top, previous;
+	} ci;
+	uint16_t status;
+	uint8_t is_c;
+
+	if (!pf_read(&ci, sizeof(ci), c->ci) || !pf_read(&status, 2, c->ci + d->ci_status))
+		return false;
+	if (!ci.previous) { /* base_ci */
+		c->ci = 0;
+		return true;
+	}
+	c->previous = ci.previous;
+	c->status = status;
+	c->proto = 0;
+	if ((status & d->lua_mask) != d->lua_is)
+		return true;
+	c->proto = pf_lua_proto(d, ci.func, &is_c);
+	return pf_read(&c->savedpc, 8, c->ci + d->ci_savedpc);
+}
+
+/* Fills the rest of a call. */
+static __noinline bool pf_lua_read(struct pf_lua_call *c, const struct pf_lua *d, uint64_t l, bool top)
+{
+	c->proto = c->savedpc = c->previous = c->status = 0;
+	if (d->opcode_5_1)
+		return pf_lua_read_5_1(c, d, l, top);
+	return pf_lua_read_list(c, d);
+}
+
+static __always_inline bool pf_lua_is_lua(const struct pf_lua *d, const struct pf_lua_call *c)
+{
+	return c->ci && (c->status & d->lua_mask) == d->lua_is;
+}
+
+/* Whether c is the call that its loop was entered for. 5.1 does not say: its caller calls otherwise. */
+static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct pf_lua_call *c,
+					    const struct pf_lua_call *caller)
+{
+	uint32_t code;
+
+	if (!d->opcode_5_1)
+		return (c->status & d->entry_mask) == d->entry_is;
+	if (!pf_lua_is_lua(d, caller))
+		return true;
+	return !pf_read(&code, 4, caller->savedpc - 4) || (code & 0x3f) != d->opcode_5_1;
+}
+
+/*
+ * Loops keep the pc in a register and store it before they call something. It is in one that calls
+ * preserve, and tells itself: nothing else points into a function's code.
+ */
+static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t code, uint64_t bytes,
+					     uint64_t *pc)
+{
+	uint64_t newest = 0;
+
+#define X(number)                                                                                  \
+	if (w->regs[number] - code <= bytes && !(w->regs[number] & 3) && w->regs[number] > newest) \
+		newest = w->regs[number];
+	X(3) X(6) X(12) X(13) X(14) X(15)
+#undef X
+	if (newest)
+		*pc = newest;
+}
+
+static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
+				  struct pf_runtime_walk *r, struct pf_lua_call *c, uint64_t caller)
+{
+	uint32_t sizes[8];
+	uint64_t code, pc, index = PF_LUA_NO_PC;
+	uint16_t cookie;
+
+	if (!c->proto || !pf_read(&code, 8, c->proto + d->proto_code) ||
+	    !pf_read(sizes, sizeof(sizes), c->proto + d->proto_sizes))
+		return pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_READ, c->proto);
+	pc = c->savedpc;
+	if (!(r->own[PF_LUA_OWN_FLAGS] & PF_LUA_INNER))
+		pf_lua_newest_pc(&s->walk, code, sizes[0] * 4ull, &pc);
+	r->own[PF_LUA_OWN_FLAGS] |= PF_LUA_INNER;
+	if (pc - code > sizes[0] * 4ull)
+		return pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_DAMAGED, c->ci);
+	if (pc > code) /* it is the next one's */
+		index = (pc - code) / 4 - 1;
+	else
+		index = 0;
+	if (index > PF_LUA_NO_PC)
+		index = PF_LUA_NO_PC;
+	/* sizecode is the first; linedefined and lastlinedefined follow each other */
+	cookie = d->proto_line == 20 ? pf_lua_cookie(code, sizes[0], sizes[5], sizes[6]) :
+				       pf_lua_cookie(code, sizes[0], sizes[4], sizes[5]);
+	return pf_push_runtime(s, PF_RUNTIME_LUA, 0, c->proto | (uint64_t)cookie << 48,
+			       index | (c->status & d->own_mask) << 24 | caller);
+}
+
+/* Which lua_State the loop at hand runs; 0: not known, and said so. */
+static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lua *d,
+					uint64_t *flags)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t at = 0, l = 0;
+
+	for (uint32_t k = 0; k < PF_LUA_SITES; k++) {
+		if (d->sites[k].address != w->ip)
+			continue;
+		if (d->sites[k].by_rbp && w->bp_lost)
+			continue;
+		at = (d->sites[k].by_rbp ? w->bp : w->sp) + (int64_t)d->sites[k].offset;
+		if (d->sites[k].outermost)
+			*flags |= PF_LUA_OUTERMOST;
+	}
+	if (at && !pf_word(s, at, &l))
+		l = 0;
+	return l;
+}
+
+/* A loop's frame comes up. False: it has nothing to tell. */
+static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d,
+				    struct pf_runtime_walk *r)
+{
+	struct pf_walk *w = &s->walk;
+	bool leaf = w->n_frames == 1, made = w->sp - w->frame_sp >= d->frame;
+	uint64_t ip = s->stack.words[1], l, flags = 0;
+	struct pf_lua_call c;
+	uint8_t tt;
+
+	l = pf_lua_state(s, d, &flags);
+	if (leaf && ip < d->settled) {
+		flags |= PF_LUA_ONE;
+		if (!made)
+			l = w->regs[5]; /* rdi: its first argument */
+	} else if (leaf && !made) {
+		return false; /* it has taken its call off the list, and returns */
+	}
+	flags |= r->own[PF_LUA_OWN_FLAGS] & (PF_LUA_INNER | PF_LUA_STATUSES);
+	if (l && l == r->own[PF_LUA_OWN_STATE]) {
+		r->own[PF_LUA_OWN_FLAGS] = flags;
+		return true;
+	}
+	r->at = 0;
+	if (!l || !pf_read(&tt, 1, l + 8) || tt != PF_LUA_THREAD || !pf_read(&c.ci, 8, l + d->l_ci) ||
+	    !pf_lua_read(&c, d, l, true)) {
+		pf_trouble(s, PF_RUNTIME_LUA, l ? PF_TROUBLE_DAMAGED : PF_TROUBLE_THREAD, l);
+		return false;
+	}
+	r->own[PF_LUA_OWN_STATE] = l;
+	r->at = c.ci;
+	r->own[PF_LUA_OWN_PROTO] = c.proto;
+	r->own[PF_LUA_OWN_PC] = c.savedpc;
+	r->own[PF_LUA_OWN_BEFORE] = c.previous;
+	r->own[PF_LUA_OWN_FLAGS] = (flags & ~PF_LUA_STATUSES) | c.status;
+	return true;
+}
+
+static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
+				   struct pf_runtime_walk *r)
+{
+	struct pf_lua_call c, caller;
+	uint64_t flags, words = 0;
+
+	if (s->walk.first && !pf_lua_enter(s, d, r))
+		return 1;
+	flags = r->own[PF_LUA_OWN_FLAGS];
+	if (!r->at || flags & PF_LUA_DONE)
+		return 1;
+	c = (struct pf_lua_call){r->at, r->own[PF_LUA_OWN_PROTO], r->own[PF_LUA_OWN_PC],
+				 r->own[PF_LUA_OWN_BEFORE], flags & PF_LUA_STATUSES};
+	caller.ci = c.previous;
+	if (!pf_lua_read(&caller, d, r->own[PF_LUA_OWN_STATE], false)) {
+		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_READ, c.previous);
+		caller.ci = 0;
+	}
+	if (pf_lua_is_lua(d, &c)) {
+		if (caller.ci)
+			words = (uint64_t)(caller.status & d->caller_mask) << 40;
+		if (pf_lua_is_lua(d, &caller))
+			words |= PF_LUA_CALLER_IS_LUA;
+		pf_lua_push(s, d, r, &c, words);
+		flags = r->own[PF_LUA_OWN_FLAGS];
+		if (!(flags & PF_LUA_OUTERMOST) &&
+		    (flags & PF_LUA_ONE || pf_lua_is_entry(d, &c, &caller)))
+			flags |= PF_LUA_DONE;
+	}
+	r->at = caller.ci;
+	r->own[PF_LUA_OWN_PROTO] = caller.proto;
+	r->own[PF_LUA_OWN_PC] = caller.savedpc;
+	r->own[PF_LUA_OWN_BEFORE] = caller.previous;
+	r->own[PF_LUA_OWN_FLAGS] = (flags & ~PF_LUA_STATUSES) | caller.status;
+	return 0;
 }
 #endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to runtime: what the files of Lua share. */
+#pragma once
+
+#include "node/runtime/internal.h"
+
+/* ---- layout: what differs from version to version (lobject.h, lstate.h, lopcodes.h) ---- */
+
+struct lua_layout {
+	unsigned minor; /* of 5.x */
+	struct pf_lua kernel;
+	/* Proto: arrays; abslines 0: lines are not compressed */
+	uint16_t k, code, protos, lines, abslines, locals, upvalues, source;
+	/* the sizes of these, and of lines an int or, with abslines, a byte */
+	uint16_t n_k, n_protos, n_lines, n_abslines, n_locals, n_upvalues;
+	uint16_t line_defined;
+	uint8_t proto_tag;    /* of its header */
+	uint8_t upvalue_size; /* the name's pointer is its first member */
+	uint8_t nups;	      /* 5.1: offset of Proto.nups */
+	uint8_t op_bits;      /* the rest is A, and by lua_name.c's own knowledge */
+	uint8_t dispatch_mask;
+	/* callstatus */
+	uint16_t tail, hooked, finalizer;
+};
+/* NULL: not known. */
+const struct lua_layout *lua_layout(unsigned minor);
+
+/* ---- lua_code.c: the interpreter's loop in machine code ---- */
+
+struct lua_text {
+	const uint8_t *code;
+	uint64_t address; /* ELF virtual address */
+	size_t n;
+	const struct elf_index *index;
+	uint64_t loop, loop_bytes; /* luaV_execute by its symbol; 0: not known */
+	uint64_t resume;	   /* lua_resume by its symbol; 0: not known */
+};
+struct lua_loop {
+	uint64_t start, end, settled; /* ELF virtual addresses, as the sites' are */
+	uint32_t frame;
+	struct pf_lua_site sites[PF_LUA_SITES];
+	size_t n_sites;
+};
+/* -ENOENT: no loop; -ENOTSUP: its callers are not as any known compiler makes them. */
+int lua_find_loop(const struct lua_text *t, const struct lua_layout *l, struct lua_loop *ret);
+
+/* lua_insn.c: what functions do first */
+#define LUA_REGS 16 /* as instructions number them */
+enum lua_home { LUA_HOME_NONE, LUA_HOME_REG, LUA_HOME_CFA, LUA_HOME_RBP };
+struct lua_prologue {
+	uint32_t saved[LUA_REGS]; /* at CFA - saved; 0: not saved */
+	uint32_t frame;		  /* CFA - rsp when it is over */
+	size_t bytes;
+	/* Where the first argument is kept: in a register that calls preserve, at CFA - or rbp + home_at. */
+	enum lua_home home;
+	int32_t home_at;
+};
+void lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret);
+/* Offset behind the first call through a register or memory; 0: none. */
+size_t lua_indirect_call(const uint8_t *code, size_t n);
+/* Offset behind `or $value, disp(reg)`; 0: none. */
+size_t lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value);
+
+/* lua_rows.c: unwind rows of a file */
+/* False: no row says where the CFA is there. */
+bool lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret);
+/* Where the function ends that has its body at an address, at most at end. */
+uint64_t lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end);
+
+/* ---- lua_proto.c: functions of a program, as its memory has them ---- */
+
+struct lua_proto {
+	uint64_t address;
+	uint16_t cookie;
+	uint64_t k, protos, lines, abslines, locals, upvalues, source;
+	uint32_t n_code, n_k, n_protos, n_lines, n_abslines, n_locals, n_upvalues;
+	uint32_t line_defined;
+	uint32_t *code;
+};
+#define LUA_CODE_MAX   (1u << 20) /* instructions of a function; the language's limit is 2^25 */
+#define LUA_LOCALS_MAX 65536
+struct lua_state {
+	const struct lua_layout *layout;
+	struct lua_proto *protos; /* a direct-mapped cache */
+	/* what learn() found, so that the next one need not look */
+	uint64_t ident, text, text_end;
+};
+struct lua_reader {
+	struct lua_state *state;
+	const struct lua_layout *l;
+	struct memory *m;
+};
+/* Borrowed until the next one. -ESTALE: it is another function by now. */
+int lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret);
+void lua_protos_free(struct lua_state *s);
+uint32_t lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc);
+/* Name of the n-th (from 1) local variable that is alive at pc; -ENOENT. */
+int lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, uint32_t pc,
+	      char **ret);
+/* -ENOENT: it is no string. */
+int lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
+int lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
+/* ret_file: the file's path, or what stands for it; ret_short: as messages of Lua show it (luaO_chunkid). */
+int lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
+	       char **ret_short);
+
+/* ---- lua_name.c: how a function was called, by the code that called it ---- */
+
+/* -ENOENT: the call does not tell. A new string. */
+int lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
+		    char **ret);
