@@ -128,6 +128,9 @@ struct pf_rec_stack {
 	uint32_t n_words; /* u64 words that follow */
 	uint16_t n_frames;
 	uint16_t end; /* enum pf_stack_end: why the walk stopped */
+	/* With frames of a runtime, of a young process: names must be read before it ends. Else 0. */
+	uint64_t young_start_boottime_ns;
+	uint32_t young_tgid, pad;
 	uint64_t words[];
 };
 /* Frame header: kind in bits 0..7, payload words in 8..15, mapping generation (exec id) in 32..63. */
@@ -173,7 +176,7 @@ struct pf_rec_names {
 
 enum pf_ids_form {
 	PF_IDS_BYTES = 1, /* 16 and 8 bytes, the first of trace and span */
-	PF_IDS_HEX,	      /* 32 and 16 hexadecimal digits, as the program wrote them; zero: it gave none */
+	PF_IDS_HEX, /* 32 and 16 hexadecimal digits, as the program wrote them; zero: it gave none */
 };
 struct pf_rec_context {
 	struct pf_record h;
@@ -236,7 +239,7 @@ struct pf_stats {
 	uint64_t thinned;  /* selected, above its own rate */
 	uint64_t taken;	   /* selected and kept: delivered, or dropped with a reason */
 	uint64_t delivered;
-	uint64_t crossed; /* records about processes that went into the ring */
+	uint64_t crossed;	  /* records about processes that went into the ring */
 	uint64_t contexts_unread; /* samples without their context: it was not in memory */
 	uint64_t drop[_PF_DROP_MAX];
 };
@@ -249,7 +252,7 @@ _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");
 _Static_assert(sizeof(struct pf_record) == 8, "abi");
-_Static_assert(sizeof(struct pf_rec_stack) == 24, "abi");
+_Static_assert(sizeof(struct pf_rec_stack) == 40, "abi");
 _Static_assert(sizeof(struct pf_rec_names) == 48, "abi");
 _Static_assert(sizeof(struct pf_rec_context) == 72, "abi");
 _Static_assert(sizeof(struct pf_rec_proc) == 72, "abi");

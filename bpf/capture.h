@@ -82,6 +82,26 @@ static __always_inline void pf_ring_full(void)
 	pf_drop(PF_DROP_RING_FULL);
 }
 
+/*
+ * Functions of a runtime's program have their names in the process's memory: one that may end soon
+ * has them read within PF_YOUNG_WAKE_NS, not at the generation's end.
+ */
+#define PF_YOUNG_NS	 10000000000ull
+#define PF_YOUNG_WAKE_NS 50000000ull
+
+static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
+{
+	uint64_t now = s->walk.n_runtime ? bpf_ktime_get_boot_ns() : 0;
+	bool young = now && now - s->key.start_boottime_ns < PF_YOUNG_NS;
+
+	s->stack.young_start_boottime_ns = young ? s->key.start_boottime_ns : 0;
+	s->stack.young_tgid = young ? s->key.tgid : 0;
+	if (!young || now - s->woke_ns < PF_YOUNG_WAKE_NS)
+		return pf_ring_flags();
+	s->woke_ns = now;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
 /* Sends s->stack unless this generation has it already. */
 static __always_inline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
 					    uint32_t generation)
@@ -100,7 +120,7 @@ static __always_inline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
 	bytes = sizeof(struct pf_rec_stack) + n * sizeof(uint64_t);
 	if (bytes > sizeof(s->stack))
 		return;
-	if (bpf_ringbuf_output(&ring, &s->stack, bytes, pf_ring_flags())) {
+	if (bpf_ringbuf_output(&ring, &s->stack, bytes, pf_note_young(s))) {
 		pf_ring_full();
 		return;
 	}

@@ -74,7 +74,8 @@ struct pf_walk {
 	uint32_t exec_id;
 	uint32_t n_frames;
 	uint32_t n_words;
-	uint32_t end; /* enum pf_stack_end */
+	uint32_t n_runtime; /* frames of runtimes */
+	uint32_t end;	    /* enum pf_stack_end */
 };
 
 /* Where a program's labels lie, while they are read (context.h). */
@@ -92,6 +93,7 @@ struct pf_labels {
 struct pf_scratch {
 	uint32_t busy;
 	uint32_t pad;
+	uint64_t woke_ns;	 /* when it last woke the reader for a young process */
 	struct pf_count_key key; /* of the sample at hand */
 	struct pf_count first;
 	struct pf_rec_context context;
@@ -108,6 +110,8 @@ struct pf_scratch {
 		uint64_t hash;
 		uint32_t n_words;
 		uint16_t n_frames, end;
+		uint64_t young_start_boottime_ns;
+		uint32_t young_tgid, pad;
 		uint64_t words[PF_STACK_WORDS];
 	} stack;
 };
@@ -125,6 +129,7 @@ static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uin
 	w->exec_id = exec_id;
 	w->n_frames = 0;
 	w->n_words = 0;
+	w->n_runtime = 0;
 	w->end = PF_END_DEPTH;
 }
 
@@ -163,6 +168,7 @@ static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtim
 		w->hash = pf_hash_add(w->hash, b);
 	w->n_words = n + 3;
 	w->n_frames++;
+	w->n_runtime++;
 	return 0;
 }
 

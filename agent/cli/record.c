@@ -321,6 +321,9 @@ static void read_missing(struct recording *r, const struct drain *d)
 		read_again(r, s, u);
 		stacks_want(r->stacks, s->tgid, s->start_boottime_ns, u);
 	}
+	for (size_t i = 0; i < d->n_young; i++)
+		stacks_want(r->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,
+			    &d->young[i].stack);
 	wanted = stacks_wanted(r->stacks, &n_wanted);
 	for (size_t i = 0; i < n_wanted; i++) {
 		wanted_read(wanted[i]);

@@ -343,6 +343,17 @@ static void find_missing(struct pipeline *p, struct feed *f)
 	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
 }
 
+/* Who may end soon has its names read now. */
+static void want_young(struct pipeline *p, struct feed *f)
+{
+	const struct drain *d = f->drain;
+
+	for (size_t i = 0; i < d->n_young; i++)
+		stacks_want(p->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,
+			    &d->young[i].stack);
+	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
+}
+
 static void fold_drain(struct pipeline *p, struct feed *f)
 {
 	const struct drain *d = f->drain;
@@ -389,8 +400,10 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 		fold_drain(p, f);
 		now_ns = f->drain->to_ns;
 	}
-	if (f->drain && !f->full)
+	if (f->drain && !f->full) {
+		want_young(p, f);
 		return;
+	}
 	forget_exited(p, now_ns);
 	end_window(p, f, now_ns);
 }

@@ -10,6 +10,7 @@
 
 #define MAX_FRAME_BYTES (64u << 20) /* of one generation */
 #define BATCH		4096
+#define MAX_YOUNG	4096
 
 static const char *const end_reasons[_PF_END_MAX] = {
 #define X(name, text) [PF_END_##name] = text,
@@ -37,6 +38,9 @@ struct drain *drain_free(struct drain *d)
 		return NULL;
 	for (size_t i = 0; i < d->n_cgroups; i++)
 		free(d->cgroups[i].path);
+	for (size_t i = 0; i < d->n_young; i++)
+		free(d->young[i].frames);
+	free(d->young);
 	free(d->samples);
 	free(d->totals);
 	free(d->stacks);
@@ -79,7 +83,24 @@ static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t 
 	return true;
 }
 
-static void on_stack(struct pending *g, const struct pf_rec_stack *r)
+/* A copy that does not wait for its generation's end. */
+static void on_young(struct pending *now, const struct pf_rec_stack *r,
+		     const struct raw_frame *frames, size_t n)
+{
+	struct raw_young *y;
+
+	if (!r->young_tgid || now->d->n_young >= MAX_YOUNG)
+		return;
+	GROW(now->d->young, now->d->n_young, now->cap_young);
+	y = &now->d->young[now->d->n_young++];
+	*y = (struct raw_young){.tgid = r->young_tgid,
+				.start_boottime_ns = r->young_start_boottime_ns,
+				.frames = xmemdup(frames, n * sizeof(*frames)),
+				.stack = {.hash = r->hash, .n = n}};
+	y->stack.frames = y->frames;
+}
+
+static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_stack *r)
 {
 	struct drain *d = g->d;
 	size_t at = d->memory->len, n;
@@ -88,6 +109,7 @@ static void on_stack(struct pending *g, const struct pf_rec_stack *r)
 		count_record("memory");
 		return;
 	}
+	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
 	GROW(d->stacks, d->n_stacks, g->cap_stacks);
 	d->stacks[d->n_stacks++] = (struct raw_stack){
 		.hash = r->hash,
@@ -158,7 +180,7 @@ static int on_record(void *arg, void *data, size_t n)
 	g = &p->generations[h->generation % PF_GENERATIONS];
 	switch (h->type) {
 	case PF_REC_STACK:
-		on_stack(g, data);
+		on_stack(p, g, data);
 		break;
 	case PF_REC_NAMES:
 		on_names(g, data);
@@ -358,8 +380,10 @@ static void move_events(struct pending *now, struct drain *to)
 	to->n_procs = now->d->n_procs;
 	to->cgroups = TAKE_PTR(now->d->cgroups);
 	to->n_cgroups = now->d->n_cgroups;
-	now->d->n_procs = now->d->n_cgroups = 0;
-	now->cap_procs = now->cap_cgroups = 0;
+	to->young = TAKE_PTR(now->d->young);
+	to->n_young = now->d->n_young;
+	now->d->n_procs = now->d->n_cgroups = now->d->n_young = 0;
+	now->cap_procs = now->cap_cgroups = now->cap_young = 0;
 }
 
 static struct drain *pending_take(struct pending *g)

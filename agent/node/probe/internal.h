@@ -30,7 +30,7 @@ struct told {
 /* ---- drain: records of one generation, still growing ---- */
 struct pending {
 	struct drain *d; /* .frames of stacks are offsets into memory until the end */
-	size_t cap_stacks, cap_names, cap_contexts, cap_procs, cap_cgroups;
+	size_t cap_stacks, cap_names, cap_contexts, cap_procs, cap_cgroups, cap_young;
 };
 
 /* ---- events: a file and a row of the table in probe.c each ---- */

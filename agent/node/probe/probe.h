@@ -98,6 +98,13 @@ struct raw_cgroup {
 	bool armed; /* below a selected one: selected in the kernel when it was made */
 	char *path; /* relative to the hierarchy's mount, "/..." */
 };
+/* Of a process that may end soon, with frames whose names must be read from it. */
+struct raw_young {
+	uint32_t tgid;
+	uint64_t start_boottime_ns;
+	struct raw_stack stack;
+	struct raw_frame *frames; /* of stack */
+};
 /* Everything that left the kernel since the last drain; owned. */
 struct drain {
 	struct raw_sample *samples;
@@ -114,6 +121,8 @@ struct drain {
 	size_t n_procs; /* in order of time */
 	struct raw_cgroup *cgroups;
 	size_t n_cgroups;
+	struct raw_young *young; /* quick drains have them, too */
+	size_t n_young;
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
 	struct buf *memory;	 /* the frames */
 };
