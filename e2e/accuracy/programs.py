@@ -7,6 +7,9 @@ the leaf. In a chain `...` is any number of frames, `name*40` as many in a row, 
 frame without a name in the program's file, `@others` one or more frames that are not. A name stands for its parameters, a
 compiler's suffix (.constprop.0) and Rust's hash, too.
 """
+import glob
+import os
+import re
 from dataclasses import dataclass, field
 
 
@@ -188,6 +191,66 @@ def go(name, flags="", source="shares.go", shares=None, toolchain=None, **more):
                    complete=0.95, runtime=True, **more)
 
 
+JAVA_MAIN = "... > Shares::main > Shares::part > "
+JAVA = {
+    "leaf": ("Shares::leaf", JAVA_MAIN + "Shares::leaf > ..."),
+    "recursive": ("Shares::recursive", JAVA_MAIN + "Shares::recursive*30 > ..."),
+    "inlined": ("Shares::aroundInlined", JAVA_MAIN + "Shares::aroundInlined > ..."),
+    "exceptions": ("Shares::catches", JAVA_MAIN + "Shares::catches > ..."),
+    "lambda": ("Shares::streams", JAVA_MAIN + "Shares::streams > ..."),
+    "deflate": ("Shares::deflates", JAVA_MAIN + "Shares::deflates > ..."),
+    "copies": ("Shares::copies", JAVA_MAIN + "Shares::copies > ..."),
+    "garbage": ("Shares::makesGarbage", JAVA_MAIN + "Shares::makesGarbage > ..."),
+    "thread": ("Shares::inThread", "... > java/lang/Thread::run > ... > Shares::lambda$main$~ > Shares::part > Shares::inThread > ..."),
+}
+DEOPT = {
+    "rounds": ("Deopt::rounds", "... > Deopt::main > Deopt::rounds > ..."),
+    "steady": ("Deopt::steady", "... > Deopt::main > Deopt::steady > ..."),
+}
+VIRTUAL_ROOT = "... > java/lang/VirtualThread::run~ > ... > Virtual::lambda$main$~ > Virtual::body > "
+VIRTUAL = {
+    "shallow": ("Virtual::shallow", VIRTUAL_ROOT + "Virtual::shallow > ..."),
+    "deep": ("Virtual::deep", VIRTUAL_ROOT + "Virtual::deep*20 > ..."),
+}
+CARRIER = "-Djdk.virtualThreadScheduler.parallelism=1 -Djdk.virtualThreadScheduler.maxPoolSize=1"
+
+
+def find_jdks():
+    """{major: home}: Debian's, those of `.ci/deps long`, and those that $JDKS names."""
+    tools = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/tools")
+    found = {}
+    homes = glob.glob("/usr/lib/jvm/*-amd64") + glob.glob(f"{tools}/jdk-*") + os.environ.get("JDKS", "").split(":")
+    for home in filter(None, homes):
+        try:
+            with open(f"{home}/release", encoding="utf-8") as f:
+                major = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', f.read())
+        except OSError:
+            continue
+        if major:
+            found.setdefault(int(major.group(1)), home)
+    return found
+
+
+JDKS = find_jdks()
+
+
+def java(name, major, flags="", source="Shares.java", shares=None, release=8, **more):
+    """javac of the oldest JDK that will do; the program is a script, and then the JVM in its place."""
+    with_javac = [m for m in sorted(JDKS) if os.path.exists(f"{JDKS[m]}/bin/javac") and m >= release]
+    javac = f"{JDKS[with_javac[0]]}/bin/javac" if with_javac else f"javac of JDK {release}"
+    runs = f"{JDKS[major]}/bin/java" if major in JDKS else f"JDK {major}"
+    build = [f"{javac} --release {release} -d {{dir}} {{src}}",
+             f"printf '#!/bin/sh\\nexec {runs} {flags} -cp {{dir}} {source.removesuffix('.java')} \"$@\"\\n' >{{out}}",
+             "chmod 755 {out}"]
+    return Program(f"JDK {major}{name and ', '}{name}", "Java", source, build, shares or JAVA, needs=[runs, javac], complete=0.95,
+                   finished=0.99, runtime=True, **more)
+
+
+NOT_INLINED = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Shares.notInlined"
+# What calls it was inlined: its frames are told by what the compiler left beside the code.
+JAVA_INLINED = dict(JAVA, inlined=("Shares::notInlined",
+    JAVA_MAIN + "Shares::aroundInlined > Shares::inlinedOuter > Shares::inlinedInner > Shares::notInlined"))
+
 PROGRAMS = C_PROGRAMS + [
     cxx("g++ -O2 -g", "g++ -O2 -g", sample=True),
     cxx("g++ -O0", "g++ -O0 -g"),
@@ -210,4 +273,15 @@ PROGRAMS = C_PROGRAMS + [
     go("go 1.20", toolchain="go1.20.14"),
     go("go 1.18", toolchain="go1.18.10"),
     go("cgo", source="cgo.go", shares=CGO),
+    *(java("", major, sample=major == 17) for major in (8, 11, 17, 21, 25)),
+    java("interpreter", 17, "-Xint", args=["30"]),
+    java("interpreter", 8, "-Xint", args=["30"]),
+    java("interpreter", 25, "-Xint", args=["30"]),
+    java("C1", 17, "-XX:TieredStopAtLevel=1"),
+    java("C2", 17, "-XX:-TieredCompilation"),
+    *(java("inlined", major, NOT_INLINED, shares=JAVA_INLINED) for major in (8, 11, 17, 21, 25)),
+    java("parallel collector", 17, "-XX:+UseParallelGC"),
+    java("Z collector", 25, "-XX:+UseZGC"),
+    *(java("deoptimization", major, source="Deopt.java", shares=DEOPT) for major in (8, 17, 25)),
+    *(java("virtual threads", major, CARRIER, "Virtual.java", VIRTUAL, 21) for major in (21, 25)),
 ]
