@@ -218,6 +218,7 @@ const struct runtime_ops lua_runtime = {
 	.name = "lua",
 	.title = "Lua",
 	.frame_kind = FRAME_LUA,
+	.by_caller = true,
 	.marks = marks,
 	.learn = learn,
 	.resolve = resolve,
