@@ -216,17 +216,16 @@ CARRIER = "-Djdk.virtualThreadScheduler.parallelism=1 -Djdk.virtualThreadSchedul
 
 
 def find_jdks():
-    """{major: home}: Debian's, those of `.ci/deps long`, and those that $JDKS names."""
-    tools = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/tools")
+    """{major: home}: this machine's, those that .ci/deps fetched, and those that $JDKS names, called jdk-MAJOR."""
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame")
     found = {}
-    homes = glob.glob("/usr/lib/jvm/*-amd64") + glob.glob(f"{tools}/jdk-*") + os.environ.get("JDKS", "").split(":")
+    homes = glob.glob("/usr/lib/jvm/*-amd64") + glob.glob(f"{cache}/jdk-*") + os.environ.get("JDKS", "").split(":")
     for home in filter(None, homes):
-        try:
+        major = re.search(r"jdk-(\d+)$", home)
+        if os.path.exists(f"{home}/release"):
             with open(f"{home}/release", encoding="utf-8") as f:
                 major = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', f.read())
-        except OSError:
-            continue
-        if major:
+        if major and os.access(f"{home}/bin/java", os.X_OK):
             found.setdefault(int(major.group(1)), home)
     return found
 
@@ -239,9 +238,10 @@ def java(name, major, flags="", source="Shares.java", shares=None, release=8, **
     with_javac = [m for m in sorted(JDKS) if os.path.exists(f"{JDKS[m]}/bin/javac") and m >= release]
     javac = f"{JDKS[with_javac[0]]}/bin/javac" if with_javac else f"javac of JDK {release}"
     runs = f"{JDKS[major]}/bin/java" if major in JDKS else f"JDK {major}"
-    build = [f"{javac} --release {release} -d {{dir}} {{src}}",
-             f"printf '#!/bin/sh\\nexec {runs} {flags} -cp {{dir}} {source.removesuffix('.java')} \"$@\"\\n' >{{out}}",
-             "chmod 755 {out}"]
+    # That of JDK 8 has a root of its own, and /proc in it.
+    root = "/proc/$PPID/root" if major == 8 else ""
+    command = f'exec {runs} {flags} -cp {root}{{dir}} {source.removesuffix(".java")} {root}$1 $2 $3'
+    build = [f"{javac} --release {release} -d {{dir}} {{src}}", f"printf '#!/bin/sh\\n{command}\\n' >{{out}}", "chmod 755 {out}"]
     return Program(f"JDK {major}{name and ', '}{name}", "Java", source, build, shares or JAVA, needs=[runs, javac], complete=0.95,
                    finished=0.99, runtime=True, **more)
 

@@ -2,7 +2,7 @@
 /*
  * Real JVMs: every place of all code that one has compiled is given to jvm_names(): all of them have names,
  * and inlined methods of a known program stand on the lines where its source has them. Java of this machine,
- * and those that JDKS names (folders, ':' between).
+ * and what .ci/deps fetched.
  */
 #include "node/runtime/jvm.h"
 
@@ -291,18 +291,11 @@ static bool compiled(void)
 	return system(command) == 0;
 }
 
-static void every_place_has_a_name(void **state)
+static void check_all(const char *pattern)
 {
-	_cleanup_free_ char *more = xstrdup(getenv("JDKS"));
 	glob_t g = {0};
-	char *next = more;
 
-	(void)state;
-	if (!compiled()) {
-		print_message("no javac on this machine\n");
-		skip();
-	}
-	(void)glob("/usr/lib/jvm/*-amd64/bin/java", 0, NULL, &g);
+	(void)glob(pattern, 0, NULL, &g);
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		struct stat s, other;
 		bool again = false;
@@ -313,12 +306,22 @@ static void every_place_has_a_name(void **state)
 		if (!again)
 			check(g.gl_pathv[i]);
 	}
-	while (next && *next) {
-		_cleanup_free_ char *java = xasprintf("%s/bin/java", strsep(&next, ":"));
-
-		check(java);
-	}
 	globfree(&g);
+}
+
+static void every_place_has_a_name(void **state)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	_cleanup_free_ char *fetched = xasprintf("%s%s/podflame/jdk-*/bin/java",
+						 cache ? cache : home, cache ? "" : "/.cache");
+
+	(void)state;
+	if (!compiled()) {
+		print_message("no javac on this machine\n");
+		skip();
+	}
+	check_all("/usr/lib/jvm/*-amd64/bin/java");
+	check_all(fetched);
 }
 
 static int setup(void **state)
