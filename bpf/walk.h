@@ -86,7 +86,7 @@ struct pf_labels {
 };
 
 /* What a runtime reads at once: a structure of its own, while it tells one frame. */
-#define PF_PIECE_BYTES 384
+#define PF_PIECE_BYTES 512 /* a power of two */
 
 #define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* header and at most two words */
 
