@@ -2,18 +2,18 @@
 /*
  * stackof PID: the stacks of all threads of a process that stands still, walked by the very code
  * that the kernel runs (bpf/unwind.h), over tables made as the agent makes them. For comparison
- * with other unwinders: prints "TID n", then "0x... name" a frame, then "end: REASON".
+ * with other unwinders: prints "TID n", then "0x... name" a frame, "python NAME FILE:LINE" one of a
+ * runtime's, then "end: REASON".
  */
-#include "node/files/files.h"
-#include "node/unwind/unwind.h"
-
-#undef __always_inline
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-compare" /* written for clang's BPF target */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#include "bpf/unwind.h"
+#include "bpf/unwind.h" /* first: runtime.h includes a part of it */
 #pragma GCC diagnostic pop
+
+#include "node/files/files.h"
+#include "node/unwind/unwind.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -34,6 +34,7 @@ static struct pf_process process;
 static int memory_fd = -1;
 static struct mappings *maps;
 static struct files *files;
+static struct runtime_process *runtimes;
 
 static int write_chunk(void *arg, uint32_t n, uint32_t offset, const void *bytes, size_t size)
 {
@@ -103,9 +104,10 @@ static int load_tables(uint32_t pid)
 {
 	static const struct unwind_ops ops = {write_chunk, nothing,	   drop_chunk, set_file,
 					      set_process, remove_process, nothing};
-	struct files_config config = {0};
+	struct files_config config = {.parser.marks = runtime_marks()};
 	struct unwind *u = NULL;
 	struct elf_index **indexes;
+	bool again;
 	uint64_t start_ns;
 	bool *pending;
 	int e = proc_start_boottime(pid, &start_ns);
@@ -123,7 +125,8 @@ static int load_tables(uint32_t pid)
 	for (size_t i = 0; i < maps->n; i++)
 		if (files_index(files, &maps->items[i], &indexes[i]))
 			indexes[i] = NULL;
-	return unwind_process(u, maps, indexes, pending);
+	e = runtimes_learn(NULL, maps, indexes, &runtimes, &again);
+	return e ? e : unwind_process(u, maps, indexes, pending, runtimes);
 }
 
 /* ---- a thread ---- */
@@ -164,6 +167,60 @@ static void print_frame(uint64_t address, bool leaf)
 	files_names_done(files, &names);
 }
 
+static bool is_runtime(const uint64_t *word)
+{
+	return (word[0] & 0xff) == PF_FRAME_RUNTIME;
+}
+
+static size_t n_words(const uint64_t *word)
+{
+	return 1 + (word[0] >> 8 & 0xff);
+}
+
+static struct runtime_words words_of(const uint64_t *word)
+{
+	return (struct runtime_words){word[0] >> 24 & 0xff, word[1], word[2]};
+}
+
+/* The frame's words: header, a, b. end: behind the stack's. */
+static void print_runtime_frame(const uint64_t *word, const uint64_t *end)
+{
+	struct runtime_ask ask = {.kind = word[0] >> 16 & 0xff, .frame = words_of(word)};
+	const uint64_t *next = word + n_words(word);
+	const char *name = runtime_ops(ask.kind)->name;
+	_cleanup_free_ char *trouble = NULL;
+
+	if (ask.frame.type == PF_TYPE_TROUBLE) {
+		trouble = runtime_trouble_text(ask.kind, ask.frame.a);
+		printf("%s %s\n", name, trouble);
+		return;
+	}
+	while (next < end && (!is_runtime(next) || (next[0] >> 16 & 0xff) != ask.kind))
+		next += n_words(next);
+	ask.has_caller = next < end;
+	if (ask.has_caller)
+		ask.caller = words_of(next);
+	runtimes_resolve(runtimes, &ask, 1);
+	if (ask.error)
+		printf("%s [%s]\n", name, strerror(-ask.error));
+	for (size_t i = ask.names.n; i-- > 0;)
+		printf("%s %s %s:%u\n", name, ask.names.items[i].name,
+		       ask.names.items[i].file ? ask.names.items[i].file : "",
+		       ask.names.items[i].line);
+	runtime_names_done(&ask.names);
+}
+
+static void print_frames(const struct pf_scratch *s)
+{
+	const uint64_t *word = s->stack.words, *end = word + s->walk.n_words;
+
+	for (; word < end; word += n_words(word))
+		if (is_runtime(word))
+			print_runtime_frame(word, end);
+		else
+			print_frame(word[1], word == s->stack.words);
+}
+
 static void print_stack(pid_t tid, const struct user_regs_struct *r)
 {
 	static struct pf_scratch s;
@@ -172,10 +229,10 @@ static void print_stack(pid_t tid, const struct user_regs_struct *r)
 	registers(r, &s.walk);
 	s.walk.known = true;
 	s.walk.process = process;
+	s.walk.thread_pointer = r->fs_base;
 	pf_walk_user(&s, 0, pf_hash_start(1, 1), false, r->cs != 0x33);
 	printf("TID %d\n", tid);
-	for (uint32_t i = 1; i < s.walk.n_words; i += 2)
-		print_frame(s.stack.words[i], i == 1);
+	print_frames(&s);
 	printf("end: %s\n", end_name(s.walk.end));
 }
 

@@ -184,7 +184,7 @@ def ours(pid):
             stacks[tid] = ([], "")
         elif line.startswith("end: "):
             stacks[tid] = (stacks[tid][0], line[5:])
-        else:
+        elif line.startswith("0x"):     # else a runtime's frame
             address, _, name = line.partition(" ")
             stacks[tid][0].append(int(address, 16))
             names[int(address, 16)] = name
