@@ -55,7 +55,6 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 #define PF_JVM_PARAMETERS  (1 << 14) /* and so are its arguments */
 #define PF_JVM_BCI_UNKNOWN 0xffffull
 
-
 /* Registers by their DWARF numbers. */
 enum { PF_JVM_RAX = 0, PF_JVM_RBX = 3, PF_JVM_R13 = 13 };
 
@@ -129,7 +128,7 @@ static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t addr
 /* A field of the header in s->piece. */
 static __always_inline uint64_t pf_jvm_field(const struct pf_scratch *s, uint32_t offset)
 {
-	return s->piece[offset / 8 % (PF_JVM_READ / 8)] >> offset % 8 * 8;
+	return s->piece[offset / 8 % (PF_PIECE_BYTES / 8)] >> offset % 8 * 8;
 }
 
 /* 0, or 1 + enum pf_trouble. CodeHeap::find_block_for. */
@@ -165,14 +164,10 @@ static __noinline int pf_jvm_find(const struct pf_jvm *d, uint64_t pc, uint64_t 
 	return 1 + PF_TROUBLE_LONG;
 }
 
-/* The header, as far as its page and the next are there: all fields of interest are at its start. */
+/* The header; a small blob may be the last that there is: what all blobs have. */
 static __always_inline bool pf_jvm_read_blob(struct pf_scratch *s, uint64_t blob)
 {
-	uint64_t rest = PF_USER_PAGE - blob % PF_USER_PAGE;
-
-	if (pf_read(s->piece, PF_JVM_READ, blob))
-		return true;
-	return rest < PF_JVM_READ && pf_read(s->piece, rest % PF_JVM_READ, blob);
+	return pf_read(s->piece, PF_JVM_READ, blob) || pf_read(s->piece, 128, blob);
 }
 
 /* "nmethod" and "native nmethod": texts of libjvm, so their addresses tell after the first time. */
@@ -201,7 +196,7 @@ static __always_inline uint64_t pf_jvm_either(const struct pf_scratch *s, uint64
 
 /* 0, or 1 + enum pf_trouble. */
 static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
-				   struct pf_runtime_walk *r, struct pf_jvm_code *c)
+				  struct pf_runtime_walk *r, struct pf_jvm_code *c)
 {
 	uint64_t pc = pf_pc(&s->walk);
 	int trouble = pf_jvm_find(d, pc, &c->blob);
@@ -218,7 +213,7 @@ static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
 	c->frame = frame < 1 << 20 ? frame * 8 : 0;
 	c->complete = pf_jvm_field(s, d->complete);
 	if (d->complete_short)
-		c->complete = (int16_t)c->complete;
+		c->complete = (short)c->complete;
 	c->method = pf_jvm_is_method(r, c, pf_jvm_field(s, d->name));
 	c->deopt = pf_jvm_either(s, c->blob, d->deopt_begin, d->deopt_offset);
 	c->deopt_mh = pf_jvm_either(s, c->blob, d->deopt_mh_begin, d->deopt_mh_offset);
@@ -362,8 +357,8 @@ static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 	    (code == 0x978b4d && pf_jvm_is_poll(s, 7)) ||
 	    ((code & 0xffff) == 0xba49 && pf_jvm_is_poll(s, 10))) /* mov $n,%r10 */
 		return PF_AT_ENTRY;
-	/* leave; cmp of the pending exception; jne; ret */
-	if (PF_JVM_AT(-1) == 0xc9 && (first == 0x49 || first == 0x4d))
+	/* leave; cmp $0,n(%r15), the pending exception; jne; ret */
+	if (PF_JVM_AT(-1) == 0xc9 && ((code & 0x3ffdff) == 0x3f8149))
 		return PF_AT_ENTRY;
 	if ((code & 0xffff) == 0x850f && PF_JVM_AT(6) == 0xc3)
 		return PF_AT_ENTRY;
@@ -388,7 +383,7 @@ static __noinline bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *
 
 /* Frames of compiled methods, and of stubs that know their size. */
 static __noinline int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
-				      uint32_t place)
+				     uint32_t place)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t cfa;
@@ -460,7 +455,7 @@ static __always_inline bool pf_jvm_has_record(struct pf_scratch *s, const struct
 
 /* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
 static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
-				      const struct pf_jvm_code *c)
+				     const struct pf_jvm_code *c)
 {
 	struct pf_walk *w = &s->walk;
 	uint32_t code = 0, place;
@@ -488,7 +483,7 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 
 /* The method and where it stands. bcp 0: not known. */
 static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runtime_walk *r,
-					   uint64_t method, uint64_t bcp)
+					  uint64_t method, uint64_t bcp)
 {
 	uint64_t code;
 
@@ -565,7 +560,7 @@ static __always_inline int pf_jvm_leaving(struct pf_scratch *s, struct pf_runtim
 
 /* frame_x86.hpp: words below rbp: sender's rsp, last rsp, Method, ..., bytecode pointer. */
 static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *d,
-				      struct pf_runtime_walk *r)
+				     struct pf_runtime_walk *r)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t fp = w->bp, method, bcp, sender, bytecode = w->regs[PF_JVM_R13];
