@@ -167,6 +167,7 @@ struct jvm_names; /* of jvm_names.c: what it keeps from one name to the next */
 struct jvm {
 	struct jvm_structs structs;
 	unsigned major, update;	 /* 8, 11, 17, ... and 452 of 8u452, 15 of 17.0.15 */
+	uint64_t stub_list;	 /* address of StubCodeDesc::_list; 0: not known */
 	struct jvm_names *names; /* NULL at first */
 };
 /* runtime_ops.resolve: see runtime.h. */

@@ -6,6 +6,7 @@
 #include "node/runtime/jvm.h"
 #include "node/runtime/jvm_method.h"
 #include "node/runtime/jvm_scopes.h"
+#include "node/runtime/jvm_stubs.h"
 
 #include <stdlib.h>
 
@@ -13,6 +14,7 @@
 
 struct jvm_names {
 	struct jvm_methods *methods;
+	struct jvm_stubs *stubs; /* NULL: not asked for yet */
 };
 
 /* Fields that have been there in all versions: without one of them this is no HotSpot that we know. */
@@ -187,20 +189,35 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 
 /* ---- stubs ---- */
 
-static int name_stub(const struct jvm *jvm, struct memory *m, const struct runtime_words *w,
+static const char *find_stub(struct jvm *jvm, struct memory *m, uint64_t address)
+{
+	if (!jvm->stub_list)
+		return NULL;
+	if (!jvm->names->stubs)
+		jvm->names->stubs = jvm_stubs_read(m, jvm->stub_list);
+	return jvm_stubs_find(jvm->names->stubs, address);
+}
+
+static int name_stub(struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 		     struct runtime_names *ret)
 {
+	const char *stub = find_stub(jvm, m, JVM_ADDRESS(w->b) - 1);
 	_cleanup_free_ char *name = NULL;
 	uint64_t address;
-	int r = memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.blob_name, &address);
+	int r = 0;
 
+	ret->kind = FRAME_LIBRARY;
+	if (stub) {
+		runtime_names_add(ret, xstrdup(stub), NULL, 0, false);
+		return 0;
+	}
+	r = memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.blob_name, &address);
 	if (r == 0)
 		r = memory_string(m, address, BLOB_NAME_MAX, &name);
 	if (r < 0)
 		return r;
 	if (!*name)
 		return -ESTALE;
-	ret->kind = FRAME_LIBRARY;
 	runtime_names_add(ret, text_clean(name), NULL, 0, false);
 	return 0;
 }
@@ -233,8 +250,10 @@ int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *fra
 
 void jvm_names_forget(struct jvm *jvm)
 {
-	if (jvm->names)
+	if (jvm->names) {
 		jvm_methods_free(jvm->names->methods);
+		jvm_stubs_free(jvm->names->stubs);
+	}
 	free(jvm->names);
 	jvm->names = NULL;
 }

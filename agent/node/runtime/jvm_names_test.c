@@ -146,6 +146,37 @@ static void other_code_has_its_blob_s_name(void **state)
 	}
 }
 
+static void stubs_have_names_of_their_own(void **state)
+{
+	struct image *i = *state;
+
+	FOR_MAJORS(i)
+	{
+		static const char *const names[] = {"call_stub", "jint_fill"};
+		static const uint32_t first[] = {64, 16}, end[] = {96, 48};
+		struct runtime_names n = {0};
+		uint64_t blob = image_room(i, 128), next = 0;
+
+		for (size_t s = 0; s < 2; s++) {
+			uint64_t name = image_bytes(i, names[s], strlen(names[s]) + 1);
+			const uint64_t desc[] = {next, 0, name, blob + first[s], blob + end[s]};
+
+			next = image_bytes(i, desc, sizeof(desc));
+		}
+		i->jvm.stub_list = image_bytes(i, &next, sizeof(next));
+		image_u64(i, blob + i->jvm.structs.blob_name,
+			  image_bytes(i, "StubRoutines (1)", 17));
+		for (uint32_t pc = 1; pc < 128; pc++) {
+			assert_int_equal(name_of(i, JVM_FRAME_STUB, blob, blob + pc, &n), 0);
+			assert_string_equal(n.items[0].name, pc > 16 && pc <= 48 ? "jint_fill"
+							     : pc > 64 && pc <= 96
+								     ? "call_stub"
+								     : "StubRoutines (1)");
+			runtime_names_done(&n);
+		}
+	}
+}
+
 /* ---- never a wrong name ---- */
 
 static void what_was_used_again_has_no_name(void **state)
@@ -293,6 +324,7 @@ int main(void)
 		TEST(a_compiled_frame_is_all_its_inlined_methods),
 		TEST(a_native_method_s_wrapper_is_the_method),
 		TEST(other_code_has_its_blob_s_name),
+		TEST(stubs_have_names_of_their_own),
 		TEST(what_was_used_again_has_no_name),
 		TEST(a_new_class_at_an_old_address_has_its_own_name),
 		TEST(damage_is_no_name),
