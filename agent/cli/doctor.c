@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor: what can be profiled on this machine, or in one process, and why not. */
-#include "cli/cli.h"
+/* podflame doctor: what can be profiled on this machine, or in one process, and why not. docs/doctor.md. */
+#include "cli/doctor.h"
 
+#include "cli/cli.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
 
 #include <argp.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-struct doctor {
-	uint32_t pid; /* 0: the machine */
-	bool as_json;
-	json_t *checks; /* [{check, ok, detail}] */
-	unsigned n_bad;
-};
 
 static const struct argp_option option_list[] = {
 	{"pid", 'p', "PID", 0, "look at this process", 0},
@@ -45,11 +41,47 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
+json_t *doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail)
+{
+	json_t *c = json_pack("{s:s, s:b, s:s}", "check", check, "ok", ok, "detail", detail);
+
+	json_array_append_new(d->checks, c);
+	d->n_bad += !ok;
+	return c;
+}
+
 static void tell(struct doctor *d, const char *check, bool ok, const char *detail)
 {
-	json_array_append_new(d->checks, json_pack("{s:s, s:b, s:s}", "check", check, "ok", ok,
-						   "detail", detail));
-	d->n_bad += !ok;
+	doctor_tell(d, check, ok, detail);
+}
+
+/* What podflame itself lacks; include/uapi/linux/capability.h. SYS_ADMIN has what was split from it. */
+static void check_capabilities(struct doctor *d)
+{
+	static const struct {
+		unsigned bit, also;
+		const char *name, *without;
+	} wanted[] = {
+		{39, 21, "BPF", "no program is loaded"},
+		{38, 21, "PERFMON", "nothing is sampled"},
+		{19, 19, "SYS_PTRACE", "memory and files of other users' processes cannot be read"},
+		{2, 1, "DAC_READ_SEARCH", "files of other users cannot be read"},
+		{40, 21, "CHECKPOINT_RESTORE", "deleted files of other users cannot be read"},
+		{34, 21, "SYSLOG", "kernel functions have no names"},
+	};
+	_cleanup_free_ char *status = NULL;
+	_cleanup_buf_ struct buf out = {0};
+	const char *p = NULL;
+	uint64_t have;
+
+	if (file_read(AT_FDCWD, "/proc/self/status", 65536, &status, NULL) == 0)
+		p = strstr(status, "CapEff:");
+	have = p ? strtoull(p + strlen("CapEff:"), NULL, 16) : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (!(have & (1ull << wanted[i].bit | 1ull << wanted[i].also)))
+			buf_printf(&out, "%s%s is missing: %s", out.len ? "; " : "", wanted[i].name,
+				   wanted[i].without);
+	tell(d, "capabilities", !out.len, out.len ? out.data : "all that are needed");
 }
 
 static void check_kernel(struct doctor *d)
@@ -101,63 +133,14 @@ static void check_probes(struct doctor *d)
 	probes_free(p);
 }
 
-/* What a stack through this file will be like. */
-static char *describe(const struct elf_index *index)
+static void check_machine(struct doctor *d, struct files *files)
 {
-	size_t unsupported = elf_index_unsupported_rows(index), n;
-	const char *build_id = elf_index_build_id(index);
-	struct elf_lack lacks[ELF_LACKS_MAX];
-	_cleanup_buf_ struct buf out = {0};
-	unsigned flags = elf_index_flags(index);
-	struct elf_tables tables;
-
-	elf_index_tables(index, &tables);
-	buf_printf(&out, "%zu functions%s, %zu unwind rows", elf_index_n_symbols(index),
-		   flags & ELF_INDEX_GO		 ? " (Go)"
-		   : flags & ELF_INDEX_HAS_DWARF ? " (DWARF)"
-						 : "",
-		   tables.n_rows);
-	if (unsupported)
-		buf_printf(&out, " (%zu not supported)", unsupported);
-	if (!tables.n_rows)
-		buf_puts(&out, " (frame pointers only)");
-	buf_printf(&out, ", build id %s", *build_id ? build_id : "none");
-	n = elf_index_lacks(index, lacks);
-	for (size_t i = 0; i < n; i++)
-		buf_printf(&out, "; %s", lacks[i].text);
-	return buf_steal(&out);
-}
-
-static void check_mapping(struct doctor *d, struct files *files, const struct mapping *m)
-{
-	_cleanup_free_ char *detail = NULL;
-	struct elf_index *index = NULL;
-	int r = files_index(files, m, &index);
-
-	detail = r ? xasprintf("not readable: %s", strerror(-r)) : describe(index);
-	tell(d, m->path, r == 0, detail);
-	elf_index_unref(index);
-}
-
-static void check_process(struct doctor *d, struct files *files)
-{
-	struct mappings *m = NULL;
-	uint64_t start;
-	int r = proc_start_boottime(d->pid, &start);
-
-	if (!r)
-		r = mappings_read(d->pid, start, 0, &m);
-	if (r) {
-		tell(d, "process", false,
-		     r == -ESRCH || r == -ENOENT ? "there is no such process" : strerror(-r));
-		return;
-	}
-	tell(d, "process", true, "its mappings can be read");
-	for (size_t i = 0; i < m->n; i++)
-		if (i == 0 || !streq(m->items[i].path, m->items[i - 1].path))
-			if (m->items[i].path[0] == '/')
-				check_mapping(d, files, &m->items[i]);
-	mappings_unref(m);
+	check_kernel(d);
+	check_capabilities(d);
+	check_probes(d);
+	check_symbols(d, files);
+	tell(d, "process files", !*mappings_problem(),
+	     *mappings_problem() ? mappings_problem() : "may be read");
 }
 
 static void print(const struct doctor *d)
@@ -178,16 +161,17 @@ static void print(const struct doctor *d)
 int cmd_doctor(int argc, char **argv)
 {
 	static char name[] = "podflame doctor";
-	const struct argp argp = {
-		option_list,
-		parse_option,
-		"",
-		"What can be profiled on this machine, or with --pid in one process, and why not.\v"
-		"Ends with 0 when everything works, 1 when something does not.",
-		NULL,
-		NULL,
-		NULL};
-	const struct files_config fc = {.parser.marks = runtime_marks()};
+	const struct argp argp = {option_list,
+				  parse_option,
+				  "",
+				  "What can be profiled on this machine, or with --pid in one "
+				  "process of it, and why not.\v"
+				  "Ends with 0 when everything works, 1 when something does not.",
+				  NULL,
+				  NULL,
+				  NULL};
+	const struct files_config fc = {.parser.marks = runtime_marks(),
+					.host_debug_dir = "/usr/lib/debug"};
 	struct doctor d = {0};
 	struct files *files = NULL;
 
@@ -196,15 +180,10 @@ int cmd_doctor(int argc, char **argv)
 	d.checks = json_array();
 	if (files_new(&fc, &files))
 		tell(&d, "parse child", false, "could not be started");
-	if (d.pid && files) {
-		check_process(&d, files);
-	} else if (files) {
-		check_kernel(&d);
-		check_probes(&d);
-		check_symbols(&d, files);
-		tell(&d, "process files", !*mappings_problem(),
-		     *mappings_problem() ? mappings_problem() : "may be read");
-	}
+	if (d.pid && files)
+		doctor_process(&d, files);
+	if (files)
+		check_machine(&d, files);
 	print(&d);
 	files_free(files);
 	json_decref(d.checks);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to doctor*.c: what is told, and of what. */
+#pragma once
+
+#include "node/files/files.h"
+#include "node/proc/proc.h"
+
+struct doctor {
+	uint32_t pid; /* 0: the machine */
+	bool as_json;
+	json_t *checks; /* [{check, ok, detail, ...}] */
+	unsigned n_bad;
+};
+/* Borrowed: a caller may add members for programs. */
+json_t *doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);
+
+/* doctor_process.c */
+void doctor_process(struct doctor *d, struct files *files);
+
+/* doctor_file.c: its names and tables; index NULL: it could not be read, error says why. */
+void doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
+		 const struct elf_index *index, int error);

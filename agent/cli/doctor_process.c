@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* podflame doctor --pid: one process: who it is, what it runs, which files it has mapped. */
+#include "cli/doctor.h"
+#include "node/runtime/runtime.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define KERNEL_THREAD 0x00200000 /* PF_KTHREAD, include/linux/sched.h */
+#define LEARN_TURNS   20	 /* of 100 ms, for a runtime that is just starting */
+
+/* ---- who it is ---- */
+
+static int read_proc(uint32_t pid, const char *what, char **ret)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/%s", pid, what);
+	return file_read(AT_FDCWD, path, 1 << 20, ret, NULL);
+}
+
+static bool is_kernel_thread(const char *stat)
+{
+	const char *rest = strrchr(stat, ')');
+	unsigned long flags;
+
+	return rest && sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+	       flags & KERNEL_THREAD;
+}
+
+static char *problem_text(int error)
+{
+	switch (error) {
+	case -ESRCH:
+	case -ENOENT:
+		return xstrdup("there is no such process");
+	case -EPERM:
+	case -EACCES:
+		return xstrdup("its mappings may not be read: run as root, or with capability "
+			       "SYS_PTRACE");
+	default:
+		return xasprintf("its mappings cannot be read: %s", strerror(-error));
+	}
+}
+
+static char *status_field(const char *status, const char *name)
+{
+	const char *p = strstr(status, name);
+
+	p = p ? p + strlen(name) : "";
+	p += strspn(p, " \t");
+	return xstrndup(p, strcspn(p, "\n"));
+}
+
+static void tell_process(struct doctor *d, uint64_t start_ns)
+{
+	_cleanup_free_ char *status = NULL, *name = NULL, *uids = NULL, *pids = NULL, *shown = NULL;
+	_cleanup_free_ char *detail = NULL;
+	const char *own;
+
+	if (read_proc(d->pid, "status", &status) < 0)
+		return;
+	name = status_field(status, "Name:");
+	shown = text_clean(name);
+	uids = status_field(status, "\nUid:");
+	pids = status_field(status, "\nNSpid:");
+	own = strrchr(pids, '\t');
+	detail = xasprintf("%s, PID %" PRIu32 "%s%s, user %.*s, running for %" PRIu64 " s", shown,
+			   d->pid, own ? ", in its own namespace " : "", own ? own + 1 : "",
+			   (int)strcspn(uids, "\t"), uids,
+			   (uint64_t)((now_boot_ns() - start_ns) / NSEC_PER_SEC));
+	doctor_tell(d, "process", true, detail);
+}
+
+/* Each line of /proc/PID/cgroup is one hierarchy's: ID:CONTROLLERS:PATH. */
+static void tell_container(struct doctor *d)
+{
+	_cleanup_free_ char *text = NULL, *detail = NULL, *path = NULL, *raw = NULL;
+	struct cgroup_ref ref = {0};
+	char *save = NULL;
+	json_t *c;
+
+	if (read_proc(d->pid, "cgroup", &text) < 0)
+		return;
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		const char *p = strchr(line, ':');
+
+		p = p ? strchr(p + 1, ':') : NULL;
+		if (!p || (raw && cgroup_parse_path(p + 1, &ref) < 0))
+			continue;
+		free(raw);
+		raw = xstrdup(p + 1);
+		if (cgroup_parse_path(raw, &ref) == 0)
+			break;
+	}
+	path = text_clean(raw ? raw : "");
+	detail = *ref.pod_uid ? xasprintf("%s of pod %s",
+					  *ref.container_id ? ref.container_id : "?", ref.pod_uid)
+			      : xstrdup("none of a pod: record --pid and local profile it");
+	c = doctor_tell(d, "container", true, detail);
+	json_object_set_new(c, "containerId", json_string(ref.container_id));
+	json_object_set_new(c, "podUid", json_string(ref.pod_uid));
+	json_object_set_new(c, "cgroup", json_string(path));
+	doctor_tell(d, "cgroup", true, path);
+}
+
+/* ---- what it runs ---- */
+
+/* What tells which call a thread works on has no functions to show. */
+static bool is_context(const struct runtime_view *v)
+{
+	return !runtime_ops(v->kind)->resolve;
+}
+
+static void tell_runtime(struct doctor *d, const struct runtime_view *v)
+{
+	const struct runtime_ops *ops = runtime_ops(v->kind);
+	const struct runtime_learnt *l = v->learnt;
+	const char *fine = is_context(v) ? "traceContext: true links samples to calls"
+					 : "its functions are shown, between native ones";
+	_cleanup_free_ char *check = xasprintf("%s %s%s%s", is_context(v) ? "context" : "runtime",
+					       ops->title, *l->version ? " " : "", l->version);
+	json_t *c = doctor_tell(d, check, !*l->problem, *l->problem ? l->problem : fine);
+
+	json_object_set_new(c, is_context(v) ? "context" : "runtime", json_string(ops->name));
+	json_object_set_new(c, "version", json_string(l->version));
+	json_object_set_new(c, "works", json_boolean(l->data != NULL));
+}
+
+static void tell_native(struct doctor *d, const struct mappings *m,
+			struct elf_index *const *indexes)
+{
+	bool go = false, generated = false;
+
+	for (size_t i = 0; i < m->n; i++) {
+		go |= indexes[i] && elf_index_flags(indexes[i]) & ELF_INDEX_GO;
+		generated |= !*m->items[i].path;
+	}
+	if (generated)
+		doctor_tell(d, "runtime", false,
+			    "code made at run time, of a runtime that is not known: stacks go "
+			    "through it by frame pointers, and a perf map would name it");
+	else
+		doctor_tell(d, "runtime", true, go ? "Go" : "native code only");
+}
+
+static int learn(const struct mappings *m, struct elf_index *const *indexes,
+		 struct runtime_process **ret)
+{
+	const struct timespec pause = {.tv_nsec = 100 * NSEC_PER_MSEC};
+	struct runtime_process *p = NULL;
+
+	for (int i = 0; i < LEARN_TURNS; i++) {
+		struct runtime_process *next = NULL;
+		bool again = false;
+		int r = runtimes_learn(p, m, indexes, &next, &again);
+
+		if (r < 0) {
+			runtime_process_unref(p);
+			return r;
+		}
+		runtime_process_unref(p);
+		p = next;
+		if (!again)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	*ret = p;
+	return 0;
+}
+
+static void tell_runtimes(struct doctor *d, const struct mappings *m,
+			  struct elf_index *const *indexes)
+{
+	struct runtime_process *p = NULL;
+	size_t n_runtimes = 0;
+	int r = learn(m, indexes, &p);
+
+	if (r < 0) {
+		_cleanup_free_ char *detail =
+			xasprintf("its memory cannot be read: %s", strerror(-r));
+
+		doctor_tell(d, "runtime", false, detail);
+		return;
+	}
+	for (size_t i = 0; i < runtime_process_n(p); i++) {
+		struct runtime_view v = runtime_process_at(p, i);
+
+		tell_runtime(d, &v);
+		n_runtimes += !is_context(&v);
+	}
+	if (n_runtimes == 0)
+		tell_native(d, m, indexes);
+	if (runtime_java_unnamed(m->tgid, m->start_boottime_ns))
+		doctor_tell(d, "Java names", false,
+			    "the JVM's code has no names; a target with javaAttach: Allowed lets "
+			    "the agent ask the JVM for them (17 and newer)");
+	runtime_process_unref(p);
+}
+
+/* ---- its files ---- */
+
+static bool is_first(const struct mappings *m, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (streq(m->items[k].path, m->items[i].path))
+			return false;
+	return true;
+}
+
+static void tell_mapped(struct doctor *d, struct files *files, const struct mappings *m)
+{
+	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
+	int *errors = xcalloc(m->n + 1, sizeof(int));
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].path[0] == '/')
+			errors[i] = files_index(files, &m->items[i], &indexes[i]);
+	tell_runtimes(d, m, indexes);
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].path[0] == '/' && is_first(m, i))
+			doctor_file(d, files, &m->items[i], m->root_fd, indexes[i], errors[i]);
+	for (size_t i = 0; i < m->n; i++)
+		elf_index_unref(indexes[i]);
+	free(indexes);
+	free(errors);
+}
+
+void doctor_process(struct doctor *d, struct files *files)
+{
+	_cleanup_free_ char *stat = NULL, *why = NULL;
+	struct mappings *m = NULL;
+	uint64_t start;
+	int r = proc_start_boottime(d->pid, &start);
+
+	if (!r)
+		r = read_proc(d->pid, "stat", &stat);
+	if (!r && is_kernel_thread(stat)) {
+		doctor_tell(d, "process", false,
+			    "it is a kernel thread: its samples have kernel functions only");
+		return;
+	}
+	if (!r)
+		r = mappings_read(d->pid, start, 0, &m);
+	if (r) {
+		why = problem_text(r);
+		doctor_tell(d, "process", false, why);
+		return;
+	}
+	tell_process(d, start);
+	tell_container(d);
+	tell_mapped(d, files, m);
+	mappings_unref(m);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* podflame doctor --pid as a user sees it, of real programs. */
+#include "cli/cli.h"
+#include "lib/base/testdir.h"
+#include "node/parse/parse.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct answer {
+	json_t *checks;
+	int status;
+};
+
+static struct answer ask(pid_t pid, uid_t uid)
+{
+	_cleanup_free_ char *number = xasprintf("%d", pid), *text = NULL;
+	char *argv[] = {(char *)"doctor", (char *)"--json", (char *)"--pid", number, NULL};
+	struct answer a = {0};
+	FILE *out = tmpfile();
+	size_t n;
+	pid_t child = fork();
+
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(fileno(out), 1);
+		if (uid && setuid(uid) < 0)
+			_exit(99);
+		exit(cmd_doctor(4, argv));
+	}
+	assert_int_equal(waitpid(child, &a.status, 0), child);
+	assert_true(WIFEXITED(a.status));
+	a.status = WEXITSTATUS(a.status);
+	n = (size_t)lseek(fileno(out), 0, SEEK_END);
+	text = xcalloc(1, n + 1);
+	assert_int_equal(pread(fileno(out), text, n, 0), n);
+	fclose(out);
+	a.checks = json_loads(text, 0, NULL);
+	assert_true(json_is_array(a.checks));
+	return a;
+}
+
+/* The first check whose name begins or ends with a text. */
+static const json_t *check_of(const struct answer *a, const char *name)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (a->checks, i, c) {
+		const char *check = json_str_at(c, "check", "");
+
+		if (str_has_prefix(check, name) || str_has_suffix(check, name))
+			return c;
+	}
+	print_message("no check '%s'\n", name);
+	fail();
+	return NULL;
+}
+
+static void expect(const struct answer *a, const char *name, bool ok, const char *detail)
+{
+	const json_t *c = check_of(a, name);
+	const char *said = json_str_at(c, "detail", "");
+
+	if (json_bool_at(c, "ok", !ok) != ok || !strstr(said, detail)) {
+		print_message("%s: %s, not '%s'\n", name, said, detail);
+		fail();
+	}
+}
+
+static void test_no_such_process(void **state)
+{
+	struct answer a;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	a = ask(pid, 0);
+	assert_int_equal(a.status, 1);
+	expect(&a, "process", false, "there is no such process");
+	json_decref(a.checks);
+}
+
+static void test_kernel_thread(void **state)
+{
+	_cleanup_free_ char *name = NULL;
+	struct answer a;
+
+	(void)state;
+	if (file_read(AT_FDCWD, "/proc/2/comm", 64, &name, NULL) < 0 ||
+	    !streq(name, "kthreadd\n")) {
+		print_message("skipped: no kernel threads are to be seen here\n");
+		skip();
+	}
+	a = ask(2, 0);
+	expect(&a, "process", false, "it is a kernel thread");
+	json_decref(a.checks);
+}
+
+static void test_no_permission(void **state)
+{
+	struct answer a;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: needs root\n");
+		skip();
+	}
+	a = ask(getpid(), 65534);
+	assert_int_equal(a.status, 1);
+	expect(&a, "process", false, "run as root, or with capability SYS_PTRACE");
+	expect(&a, "capabilities", false, "BPF is missing");
+	json_decref(a.checks);
+}
+
+/* ---- real programs ---- */
+
+static char dir[TESTDIR_BYTES];
+
+static bool have(const char *program)
+{
+	_cleanup_free_ char *command = xasprintf("command -v %s >/dev/null 2>&1", program);
+
+	if (system(command) == 0)
+		return true;
+	print_message("skipped: no %s here\n", program);
+	return false;
+}
+
+static int said[2] = {-1, -1};
+
+/* Runs it; back when it has said something on standard output. */
+static pid_t start(const char *command)
+{
+	_cleanup_free_ char *line = xasprintf("exec %s", command);
+	pid_t pid;
+
+	assert_int_equal(pipe2(said, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(said[1], 1);
+		assert_int_equal(chdir(dir), 0);
+		execl("/bin/sh", "sh", "-c", line, NULL);
+		_exit(127);
+	}
+	closep(&said[1]);
+	assert_int_equal(read(said[0], &(char){0}, 1), 1);
+	return pid;
+}
+
+static void stop(pid_t pid, struct answer *a)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	closep(&said[0]);
+	json_decref(a->checks);
+}
+
+static void write_program(const char *name, const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
+}
+
+static void test_python(void **state)
+{
+	struct answer a;
+	pid_t pid;
+
+	(void)state;
+	if (!have("python3"))
+		skip();
+	pid = start("python3 -uc 'import time; print(1); time.sleep(600)'");
+	a = ask(pid, 0);
+	expect(&a, "process", true, "running for");
+	expect(&a, "container", true, "none of a pod");
+	expect(&a, "runtime CPython 3.", true, "its functions are shown");
+	expect(&a, "/libc.so.6", true, "unwind rows");
+	stop(pid, &a);
+}
+
+static void test_node(void **state)
+{
+	static const char program[] = "console.log(1); setInterval(() => {}, 1000)";
+	_cleanup_free_ char *command = NULL;
+	struct answer a;
+	pid_t pid;
+
+	(void)state;
+	if (!have("node"))
+		skip();
+	command = xasprintf("node -e '%s'", program);
+	pid = start(command);
+	a = ask(pid, 0);
+	expect(&a, "runtime perf map Node.js", false,
+	       "JavaScript functions have no names: start it with --perf-basic-prof");
+	assert_true(json_is_false(json_at(check_of(&a, "runtime perf map"), "works")));
+	stop(pid, &a);
+	free(command);
+	command = xasprintf("node --perf-basic-prof -e '%s'", program);
+	pid = start(command);
+	a = ask(pid, 0);
+	expect(&a, "runtime perf map Node.js", true, "its functions are shown");
+	stop(pid, &a);
+	free(command);
+	command = xasprintf("/tmp/perf-%d.map", pid);
+	unlink(command);
+}
+
+static void test_java(void **state)
+{
+	const json_t *c;
+	struct answer a;
+	pid_t pid;
+
+	(void)state;
+	if (!have("java") || !have("javac"))
+		skip();
+	write_program("Sleep.java",
+		      "public class Sleep { public static void main(String[] a) throws "
+		      "Exception { System.out.println(1); Thread.sleep(600000); } }\n");
+	pid = start("java Sleep.java");
+	a = ask(pid, 0);
+	c = check_of(&a, "runtime HotSpot");
+	assert_string_equal(json_str_at(c, "runtime", ""), "jvm");
+	expect(&a, "libjvm.so symbol table", true, "it has a .symtab");
+	c = check_of(&a, "/libjvm.so");
+	assert_true(json_bool_at(c, "symtab", false));
+	assert_true(json_int_at(c, "unwindRows", 0) > 10000);
+	stop(pid, &a);
+}
+
+static void test_stripped_go(void **state)
+{
+	const json_t *c;
+	struct answer a;
+	pid_t pid;
+
+	(void)state;
+	if (!have("go"))
+		skip();
+	write_program("main.go", "package main\n\nimport \"time\"\n\nfunc main() {\n\tprintln(1)\n"
+				 "\ttime.Sleep(600 * time.Second)\n}\n");
+	pid = start("sh -c 'go build -ldflags \"-s -w\" -o gone main.go && exec ./gone 2>&1'");
+	a = ask(pid, 0);
+	expect(&a, "runtime", true, "Go");
+	expect(&a, "/gone", true, "functions from .gopclntab (Go)");
+	c = check_of(&a, "/gone");
+	assert_false(json_bool_at(c, "symtab", true));
+	assert_true(json_bool_at(c, "go", false));
+	stop(pid, &a);
+}
+
+/* A C program without symbols, as distributions ship them. */
+static void test_nginx(void **state)
+{
+	struct answer a;
+	pid_t pid;
+
+	(void)state;
+	if (!have("nginx"))
+		skip();
+	write_program("nginx.conf", "pid nginx.pid; error_log /dev/stdout notice; daemon off; "
+				    "master_process off; events {} http { access_log off; server { "
+				    "listen unix:nginx.sock; } }\n");
+	pid = start("nginx -p . -c nginx.conf");
+	a = ask(pid, 0);
+	expect(&a, "runtime", true, "native code only");
+	expect(&a, "/nginx", true, "unwind rows");
+	stop(pid, &a);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_such_process),
+		cmocka_unit_test(test_kernel_thread),
+		cmocka_unit_test(test_no_permission),
+		cmocka_unit_test(test_python),
+		cmocka_unit_test(test_node),
+		cmocka_unit_test(test_java),
+		cmocka_unit_test(test_stripped_go),
+		cmocka_unit_test(test_nginx),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
