@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define MAJOR_MIN     8
+#define STUB_LIST     "_ZN12StubCodeDesc5_listE" /* not exported: where there is a symbol table */
 #define MAJOR_MAX     25
 #define HOPS_MAX      4096 /* of a segment map, in user space */
 #define CODELETS_MAX  4096 /* of the interpreter; real ones have about 280 */
@@ -395,6 +396,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 			return r;
 		j = xcalloc(1, sizeof(*j));
 		j->structs = structs;
+		if (runtime_find_mark(look, STUB_LIST, &mapping, &address, &size) == 0)
+			j->stub_list = address;
 	}
 	r = look_at(j, look, &l);
 	if (r < 0) {
@@ -416,7 +419,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	return jvm_names(state, m, frame, ret);
 }
 
-static const char *const marks[] = {"gHotSpotVM*", "J9VMDllMain", NULL};
+static const char *const marks[] = {"gHotSpotVM*", STUB_LIST, "J9VMDllMain", NULL};
 
 const struct runtime_ops jvm_runtime = {
 	.name = "jvm",

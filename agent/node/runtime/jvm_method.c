@@ -247,7 +247,7 @@ static int read_lines(const struct jvm *jvm, struct memory *m, const struct cons
 static int identify(const struct jvm_structs *s, struct memory *m, uint64_t method,
 		    struct const_method *ret, struct jvm_method_id *id)
 {
-	uint64_t address, pool;
+	uint64_t address = 0, pool;
 	uint16_t name;
 	int r = read_const_method(s, m, method, &address, ret);
 
