@@ -208,7 +208,9 @@ static void expect_profiled(const json_t *want, const json_t *plan, const char *
 
 		if (!json_object_get(got, key))
 			fail_msg("%s: is not profiled", at);
-		only_keys(v, "events sampleHz overheadPercent javaAttach traceContext targets tags id", at);
+		only_keys(v,
+			  "events sampleHz overheadPercent javaAttach traceContext targets tags id",
+			  at);
 		if (!json_is_null(v))
 			expect(v, json_object_get(got, key), at);
 	}
