@@ -63,7 +63,8 @@ static bool owner_equal(const struct owner *a, const struct owner *b)
 {
 	if (a->tags.n != b->tags.n || a->n_targets != b->n_targets ||
 	    a->sample_hz != b->sample_hz || a->unnamed != b->unnamed ||
-	    !str_equal(a->container_id, b->container_id) || !str_equal(a->pod_uid, b->pod_uid))
+	    a->java_attach != b->java_attach || !str_equal(a->container_id, b->container_id) ||
+	    !str_equal(a->pod_uid, b->pod_uid))
 		return false;
 	for (size_t i = 0; i < a->tags.n; i++)
 		if (!str_equal(a->tags.items[i].key, b->tags.items[i].key) ||
@@ -84,6 +85,7 @@ struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
 
 	o->refs = 1;
 	o->unnamed = !c;
+	o->java_attach = c && c->java_attach;
 	o->sample_hz = c ? c->sample_hz : pod->arm_sample_hz;
 	o->container_id = xstrdup(c ? c->id : unnamed_id);
 	o->pod_uid = xstrdup(pod->uid);

@@ -80,6 +80,7 @@ struct owner {
 	size_t n_targets;
 	char **target_uids;
 	unsigned sample_hz;
+	bool java_attach;		/* JVMs may be asked for their perf maps */
 	bool unnamed;			/* the API server does not name this container (yet): may be the sandbox */
 };
 struct owner *owner_ref(struct owner *o);	/* any thread */

@@ -66,6 +66,18 @@ bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns)
 	return unnamed;
 }
 
+size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < MIN(n_jvms, (size_t)JVMS_MAX) && n < max; i++)
+		if (jvms[i].unnamed)
+			ret[n++] = (struct runtime_java){jvms[i].tgid, jvms[i].start_boottime_ns};
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 void java_map_give(uint32_t tgid, uint64_t start_boottime_ns, struct perf_map *map)
 {
 	struct jvm *j;

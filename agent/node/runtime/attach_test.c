@@ -455,15 +455,20 @@ static void test_real_jvms_left_alone(void **state)
 static void test_wanted_and_given(void **state)
 {
 	struct perf_map *m = perf_map_new();
+	struct runtime_java all[8];
 
 	(void)state;
 	assert_false(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
 	java_map_want(7, 1000 * NSEC_PER_SEC);
 	assert_true(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
 	assert_false(runtime_java_unnamed(7, 1001 * NSEC_PER_SEC)); /* another process */
+	assert_int_equal(runtime_java_all_unnamed(all, 8), 1);
+	assert_int_equal(all[0].tgid, 7);
+	assert_true(all[0].start_boottime_ns == 1000 * NSEC_PER_SEC);
 	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
 	java_map_give(7, 1000 * NSEC_PER_SEC, m);
 	assert_false(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
+	assert_int_equal(runtime_java_all_unnamed(all, 8), 0);
 	assert_ptr_equal(java_map_take(7, 1000 * NSEC_PER_SEC), m);
 	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
 	perf_map_free(m);

@@ -171,6 +171,12 @@ void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t
 /* ---- javaAttach: a JVM is asked for its perf map; docs/perf-maps.md ---- */
 /* A JVM with generated code that nobody can name: not walked and without a map, or names are missing in it. Any thread. */
 bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns);
+/* All of them, at most max; returns how many. */
+struct runtime_java {
+	uint32_t tgid;
+	uint64_t start_boottime_ns; /* of the mappings that were looked at */
+};
+size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max);
 /*
  * Blocks for 20 s at most: a thread that may wait. version: of the JVM, as its runtime learnt it. 0: the next
  * runtimes_learn and runtimes_resolve have the map. -EAGAIN: may work later; other errors: it won't. Why not, for its user, in ret_problem.
