@@ -2,7 +2,7 @@
 /*
  * stackof PID: the stacks of all threads of a process that stands still, walked by the very code
  * that the kernel runs (bpf/unwind.h), over tables made as the agent makes them. For comparison
- * with other unwinders: prints "TID n", then "0x... name" a frame, "python NAME FILE:LINE" one of a
+ * with other unwinders: prints "TID n", its thread pointer, then "0x... name" a frame, "python NAME FILE:LINE" one of a
  * runtime's, then "end: REASON".
  */
 #pragma GCC diagnostic push
@@ -231,7 +231,7 @@ static void print_stack(pid_t tid, const struct user_regs_struct *r)
 	s.walk.process = process;
 	s.walk.thread_pointer = r->fs_base;
 	pf_walk_user(&s, 0, pf_hash_start(1, 1), false, r->cs != 0x33);
-	printf("TID %d\n", tid);
+	printf("TID %d %#llx\n", tid, r->fs_base);
 	print_frames(&s);
 	printf("end: %s\n", end_name(s.walk.end));
 }

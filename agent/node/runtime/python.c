@@ -89,45 +89,6 @@ static int not_known(struct runtime_learnt *ret)
 
 /* ---- the evaluation loop ---- */
 
-/* The row of unwind rules that holds for an address: where it begins and ends. */
-static bool find_row(const struct elf_tables *t, uint64_t address, uint64_t *ret_start,
-		     uint64_t *ret_end)
-{
-	for (size_t i = 0; i < t->n_pages; i++) {
-		const struct elf_page *p = &t->pages[i];
-		const struct pf_row *rows = t->rows + p->first_row;
-		uint64_t base = (uint64_t)p->number << PF_PAGE_BITS;
-		size_t k = 0;
-
-		if (address >> PF_PAGE_BITS != p->number)
-			continue;
-		while (k + 1 < p->n_rows && base + rows[k + 1].address <= address)
-			k++;
-		*ret_start = base + rows[k].address;
-		*ret_end = k + 1 < p->n_rows ? base + rows[k + 1].address : base + PF_PAGE_BYTES;
-		return true;
-	}
-	return false;
-}
-
-#define COLD_MAX 65536
-
-/* A file without names of local symbols: the cold part is where the loop jumps to. */
-static bool guess_cold(const struct file *f, const uint8_t *code, uint64_t address, uint64_t size,
-		       struct runtime_range *ret)
-{
-	uint64_t lowest, highest, start, end, other;
-	struct elf_tables t;
-
-	elf_index_tables(f->index, &t);
-	if (!python_code_cold(code, size, address - f->bias, &lowest, &highest) ||
-	    highest - lowest > COLD_MAX || !find_row(&t, lowest, &start, &other) ||
-	    !find_row(&t, highest, &other, &end))
-		return false;
-	*ret = (struct runtime_range){f->bias + start, f->bias + end, false};
-	return true;
-}
-
 static void add_range(struct runtime_learnt *ret, uint64_t start, uint64_t end)
 {
 	for (size_t i = 0; i < ret->n_ranges; i++) /* a symbol of another name */
@@ -161,9 +122,8 @@ static int find_loop(const struct file *f, const struct python_layout *l, struct
 		     struct runtime_learnt *ret, struct pf_python *k)
 {
 	_cleanup_free_ uint8_t *code = NULL;
-	struct runtime_range cold;
 	bool has_cold = false;
-	uint64_t start;
+	uint64_t start, cold, end;
 	size_t n;
 	int r = add_symbols(f, ret, &has_cold);
 
@@ -177,8 +137,9 @@ static int find_loop(const struct file *f, const struct python_layout *l, struct
 	r = memory_read(m, start, code, n);
 	if (r < 0)
 		return r;
-	if (!has_cold && guess_cold(f, code, start, n, &cold))
-		add_range(ret, cold.start, cold.end);
+	/* Without names of local symbols it is where the loop jumps to. */
+	if (!has_cold && python_code_cold(m, code, n, start, f->mapping->end, &cold, &end))
+		add_range(ret, cold, end);
 	if (k->pieces == PF_PYTHON_OBJECT)
 		python_code_outside(code, n, l->kernel.thread_frame, k);
 	return 0;

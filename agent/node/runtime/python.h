@@ -28,8 +28,8 @@ struct python_layout {
 
 /* Addresses in the process. */
 struct python_places {
-	uint64_t runtime;	/* _PyRuntime */
-	uint64_t code_type;	/* PyCode_Type, PyDict_Type; 0: not known */
+	uint64_t runtime;   /* _PyRuntime */
+	uint64_t code_type; /* PyCode_Type, PyDict_Type; 0: not known */
 	uint64_t dict_type;
 };
 
@@ -53,9 +53,9 @@ int python_code_version(struct memory *m, uint64_t function, size_t n, char ret[
 /* Up to 3.10: where the loop's frame is not the thread's (tstate->frame), see struct pf_python. */
 void python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
 			 struct pf_python *ret);
-/* Where conditional jumps lead that leave the function: its cold part; false: none do. */
-bool python_code_cold(const uint8_t *code, size_t n, uint64_t address, uint64_t *ret_lowest,
-		      uint64_t *ret_highest);
+/* The cold part of a function at an address, without symbols: limit is its mapping's end. false: none. */
+bool python_code_cold(struct memory *m, const uint8_t *code, size_t n, uint64_t address,
+		      uint64_t limit, uint64_t *ret_start, uint64_t *ret_end);
 
 /* ---- python_objects.c ---- */
 #define PYTHON_STRING_MAX 4096 /* characters; longer ones are cut */
@@ -67,8 +67,7 @@ int python_module(struct memory *m, const struct python_layout *l, const struct 
 
 /* ---- python_lines.c ---- */
 /* unit: -1 before the first. 0: no line. table: co_lnotab, or co_linetable from 3.10 on. */
-uint32_t python_line(unsigned minor, const uint8_t *table, size_t n, uint32_t first_line,
-		     int unit);
+uint32_t python_line(unsigned minor, const uint8_t *table, size_t n, uint32_t first_line, int unit);
 
 /* ---- python_names.c ---- */
 struct python_state;

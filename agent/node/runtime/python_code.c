@@ -123,25 +123,94 @@ void python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
 
 /* ---- the cold part, where no symbol says it ---- */
 
-bool python_code_cold(const uint8_t *code, size_t n, uint64_t address, uint64_t *ret_lowest,
-		      uint64_t *ret_highest)
+#define COLD_GAP   1024 /* a stretch of it without a jump of its own */
+#define TABLES_MAX 4
+
+struct cold {
+	uint64_t hot_start, hot_end;
+	uint64_t start, end;	    /* as far as it is known */
+	int32_t tables[TABLES_MAX]; /* through which the hot part jumps */
+	size_t n_tables;
+};
+
+static bool is_condition(const struct insn *i)
 {
-	uint64_t lowest = UINT64_MAX, highest = 0;
+	return (i->map == INSN_0F && (i->opcode & 0xf0) == 0x80) ||
+	       (i->map == INSN_ONE && (i->opcode & 0xf0) == 0x70);
+}
+
+/* jmp *table(,%reg,8): where code has fixed addresses the table's is there. */
+static bool is_table_jump(const struct insn *i)
+{
+	return insn_is(i, 0xff) && i->has_modrm && (i->reg & 7) == 4 && i->mod == 0 &&
+	       i->base == INSN_NO_REG && i->displacement;
+}
+
+static bool is_of_table(const struct cold *c, const struct insn *i)
+{
+	for (size_t k = 0; k < c->n_tables; k++)
+		if (is_table_jump(i) && c->tables[k] == i->displacement)
+			return true;
+	return false;
+}
+
+/* Only jumps of the function itself go to it with a condition: compilers make calls of others so. */
+static bool scan_hot(struct cold *c, const uint8_t *code, size_t n)
+{
+	struct insn i;
+
+	c->start = UINT64_MAX;
+	c->end = 0;
+	for (size_t at = 0; at < n && insn_decode(code + at, n - at, &i); at += i.bytes) {
+		uint64_t to = c->hot_start + at + i.bytes + (uint64_t)i.immediate;
+
+		if (is_table_jump(&i) && !is_of_table(c, &i) && c->n_tables < TABLES_MAX)
+			c->tables[c->n_tables++] = i.displacement;
+		if (!is_condition(&i) || to - c->hot_start < n)
+			continue;
+		c->start = MIN(c->start, to);
+		c->end = MAX(c->end, to + 1);
+	}
+	return c->end;
+}
+
+/* Goes on while jumps lead back into the function. */
+static void scan_cold(struct cold *c, const uint8_t *code, size_t n)
+{
 	struct insn i;
 
 	for (size_t at = 0; at < n && insn_decode(code + at, n - at, &i); at += i.bytes) {
-		uint64_t to = address + at + i.bytes + (uint64_t)i.immediate;
+		uint64_t here = c->start + at, next = here + i.bytes;
+		uint64_t to = next + (uint64_t)i.immediate;
+		bool jumps = is_condition(&i) || is_jump(&i);
 
-		if (i.map != INSN_0F || (i.opcode & 0xf0) != 0x80) /* jcc rel32 */
-			continue;
-		if (to - address < n)
-			continue;
-		lowest = MIN(lowest, to);
-		highest = MAX(highest, to);
+		if (here > c->end + COLD_GAP)
+			return;
+		if ((jumps && (to - c->hot_start < c->hot_end - c->hot_start ||
+			       to - c->start < c->end - c->start)) ||
+		    is_of_table(c, &i))
+			c->end = MAX(c->end, next);
+		if (here < c->end && is_condition(&i) && to > here && to - c->start < n)
+			c->end = MAX(c->end, to + 1);
 	}
-	if (!highest)
+}
+
+bool python_code_cold(struct memory *m, const uint8_t *code, size_t n, uint64_t address,
+		      uint64_t limit, uint64_t *ret_start, uint64_t *ret_end)
+{
+	struct cold c = {.hot_start = address, .hot_end = address + n};
+	_cleanup_free_ uint8_t *cold = NULL;
+	size_t most;
+
+	if (!scan_hot(&c, code, n) || c.end > limit || c.end - c.start > PYTHON_CODE_BYTES)
 		return false;
-	*ret_lowest = lowest;
-	*ret_highest = highest;
+	/* It ends where the hot part begins, at the latest. */
+	most = MIN((c.start < address ? address : limit) - c.start, (uint64_t)PYTHON_CODE_BYTES);
+	cold = xmalloc(most);
+	if (memory_read(m, c.start, cold, most) < 0)
+		return false;
+	scan_cold(&c, cold, most);
+	*ret_start = c.start;
+	*ret_end = c.end;
 	return true;
 }
