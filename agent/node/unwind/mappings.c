@@ -6,6 +6,7 @@
 #include "node/unwind/internal.h"
 
 #define PROCESS_MAPPINGS (PF_PART_MAPPINGS_MAX * PF_PARTS_MAX)
+#define GROWTH_BYTES	 (256u << 20) /* HotSpot's code cache is 240 MiB, V8's code range 128 MiB */
 
 void list_leave(struct unwind *u, struct list *l)
 {
@@ -100,6 +101,7 @@ struct at {
 	const struct mapping *m;
 	struct elf_index *index;
 	uint64_t start, end; /* a piece of it */
+	uint64_t room;	     /* up to where nothing else is mapped that runs */
 	uint32_t runtime;
 	bool pending;
 };
@@ -135,6 +137,12 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 {
 	struct pf_mapping x = {.start = a->start, .end = a->end, .runtime = a->runtime};
 
+	/*
+	 * Generated code grows upwards into what its runtime has reserved. Where that is writable, too, the
+	 * kernel does not count it (exec_pages), and nobody would look again.
+	 */
+	if (a->runtime & PF_MANAGED && !*a->m->path && a->end == a->m->end)
+		x.end = MAX(a->end, a->room);
 	if (a->index) {
 		add_file(u, l, a);
 		return;
@@ -150,6 +158,13 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 	add_piece(l, &x);
 }
 
+static uint64_t room_behind(const struct mappings *m, size_t i)
+{
+	uint64_t most = m->items[i].end + GROWTH_BYTES;
+
+	return i + 1 < m->n ? MIN(m->items[i + 1].start, most) : most;
+}
+
 void list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		const bool *pending, const struct runtime_process *runtimes, struct list *l)
 {
@@ -159,7 +174,10 @@ void list_build(struct unwind *u, const struct mappings *m, struct elf_index *co
 	collect(runtimes, pieces);
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mapping *x = &m->items[i];
-		struct at a = {.m = x, .index = indexes[i], .pending = pending[i]};
+		struct at a = {.m = x,
+			       .index = indexes[i],
+			       .pending = pending[i],
+			       .room = room_behind(m, i)};
 
 		/* read while it changed: the first one holds */
 		for (a.start = MAX(x->start, end); a.start < x->end; a.start = a.end) {

@@ -711,6 +711,34 @@ static void runtimes_cut_mappings(void **state)
 	free(p);
 }
 
+/* What is made behind it is a runtime's, too, before anyone has looked again. */
+static void generated_code_grows(void **state)
+{
+	struct unwind *u = start(0);
+	struct elf_index *a = small_index(1);
+	struct proc *p = proc_new(1);
+
+	(void)state;
+	map(p, 0x701000, 0x3000, 0, NULL);
+	map(p, 0x800000, 0x60000, 0, a);
+	map(p, 0x901000, 0x1000, 0, NULL);
+	p->items[0].path = p->items[2].path = path_of_jit;
+	runs(p, PF_RUNTIME_JVM, 1, 0x701000, 0x704000, true);
+	runs(p, PF_RUNTIME_LUA, 1, 0x901000, 0x902000, true);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(runtime_at(p, 0x704000), 1 | PF_MANAGED);
+	assert_int_equal(runtime_at(p, 0x7fffff), 1 | PF_MANAGED);
+	assert_mapping(p, 1, 29);
+	assert_int_equal(runtime_at(p, 0x800000), 0);
+	assert_int_equal(look_up(&p->m, 0x900000).what, NO_MAPPING);
+	assert_int_equal(runtime_at(p, 0x902000), 2 | PF_MANAGED);
+	assert_int_equal(look_up(&p->m, 0x902000 + (256 << 20)).what, NO_MAPPING);
+	p->runtimes = runtime_process_unref(p->runtimes);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+}
+
 static void what_a_runtime_says_is_written_when_it_changes(void **state)
 {
 	struct unwind *u = start(0);
@@ -1124,6 +1152,7 @@ int main(void)
 		cmocka_unit_test(made_up_text_is_refused),
 		cmocka_unit_test(exec_replaces_and_never_goes_back),
 		cmocka_unit_test(runtimes_cut_mappings),
+		cmocka_unit_test(generated_code_grows),
 		cmocka_unit_test(what_a_runtime_says_is_written_when_it_changes),
 		cmocka_unit_test(gone_processes_are_swept),
 		cmocka_unit_test(unused_files_make_room),
