@@ -40,10 +40,10 @@ struct drains {
 /* ---- mappings ---- */
 
 struct reading {
-	struct task task;
+	struct process_task process;
 	struct drains *drains;
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns, cgroup_id;
+	uint32_t exec_id;
+	uint64_t start_boottime_ns;
 	struct mappings *found;
 	unsigned generation; /* of the files worker */
 	int result;
@@ -85,12 +85,12 @@ static void read_run(struct task *t)
 {
 	struct reading *r = (struct reading *)t;
 
-	r->result = mappings_read(r->tgid, r->start_boottime_ns, r->exec_id, &r->found);
+	r->result = mappings_read(r->process.tgid, r->start_boottime_ns, r->exec_id, &r->found);
 }
 
 static const char *read_error(const struct reading *r)
 {
-	if (r->task.refused)
+	if (r->process.task.refused)
 		return "files_full";
 	return r->result == -ESRCH ? "process_gone" : "unreadable";
 }
@@ -103,7 +103,7 @@ static void read_done(struct task *t)
 	if (r->generation == d->n_stuck)
 		d->n_reading--;
 	if (r->found) {
-		follow_process(t->node->follow, r->found, r->cgroup_id);
+		follow_process(t->node->follow, r->found, r->process.cgroup_id);
 		learn(t->node, r->found);
 	} else {
 		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
@@ -120,16 +120,16 @@ static void read_mappings(struct drains *d, uint32_t tgid, uint64_t start_bootti
 		return;
 	r = xcalloc(1, sizeof(*r));
 	r->drains = d;
-	r->tgid = tgid;
+	r->process.tgid = tgid;
 	r->exec_id = exec_id;
 	r->start_boottime_ns = start_boottime_ns;
-	r->cgroup_id = cgroup_id;
+	r->process.cgroup_id = cgroup_id;
 	r->generation = d->n_stuck;
-	r->task.run = read_run;
-	r->task.done = read_done;
-	r->task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	r->process.task.run = read_run;
+	r->process.task.done = read_done;
+	r->process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
 	d->n_reading++;
-	task_post(d->node, d->node->files, &r->task, MAPPINGS_BYTES);
+	task_post(d->node, d->node->files, &r->process.task, MAPPINGS_BYTES);
 }
 
 /* ---- names of runtimes' functions ---- */
@@ -180,13 +180,13 @@ static void read_names(struct drains *d, struct names_wanted *w)
 
 	n->wanted = w;
 	n->reading.drains = d;
-	n->reading.tgid = w->tgid;
+	n->reading.process.tgid = w->tgid;
 	n->reading.generation = d->n_stuck;
-	n->reading.task.run = name_run;
-	n->reading.task.done = name_done;
-	n->reading.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	n->reading.process.task.run = name_run;
+	n->reading.process.task.done = name_done;
+	n->reading.process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
 	d->n_reading++;
-	task_post(d->node, d->node->files, &n->reading.task, w->n_asks * sizeof(*w->asks));
+	task_post(d->node, d->node->files, &n->reading.process.task, w->n_asks * sizeof(*w->asks));
 }
 
 static void tell_stuck(struct node *n, const char *uid, void *arg)
@@ -201,7 +201,7 @@ static void tell_stuck(struct node *n, const char *uid, void *arg)
  */
 static void on_stuck(struct worker *w, struct job *j, void *arg)
 {
-	struct reading *r = (struct reading *)j;
+	struct process_task *p = (struct process_task *)j;
 	struct drains *d = arg;
 	struct node *n = d->node;
 	_cleanup_free_ char *text = NULL;
@@ -213,9 +213,9 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	if (!j || d->n_stuck >= MAX_STUCK_WORKERS)
 		return;
 	text = xasprintf("reading the files of process %u takes more than %llu s: it is left out",
-			 r->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
+			 p->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
 	log_warn("%s", text);
-	o = procs_owner(n->procs, r->cgroup_id, &until_ns);
+	o = procs_owner(n->procs, p->cgroup_id, &until_ns);
 	if (o)
 		node_targets_of(n, o->container_id, o->pod_uid, tell_stuck, text);
 	owner_unref(o);
@@ -302,6 +302,15 @@ static void tell_sampled(struct node *n, const struct feed *f)
 			tell_target(n->report, f->owners[i].owner->target_uids[k], &f->owners[i]);
 }
 
+static void read_wanted(struct drains *d, struct feed *f)
+{
+	for (size_t i = 0; i < f->n_wanted; i++)
+		read_names(d, f->wanted[i]);
+	free(f->wanted);
+	f->wanted = NULL;
+	f->n_wanted = 0;
+}
+
 /* Mappings or names were missing: they are read, and the same drain comes a second time. */
 static void come_again(struct drains *d, struct feed *from)
 {
@@ -322,11 +331,7 @@ static void come_again(struct drains *d, struct feed *from)
 		read_mappings(d, f->feed.missing[i].tgid, f->feed.missing[i].start_boottime_ns,
 			      f->feed.missing[i].exec_id, 0);
 	f->feed.n_missing = 0;
-	for (size_t i = 0; i < f->feed.n_wanted; i++)
-		read_names(d, f->feed.wanted[i]);
-	free(f->feed.wanted);
-	f->feed.wanted = NULL;
-	f->feed.n_wanted = 0;
+	read_wanted(d, &f->feed);
 }
 
 static void feed_handled(struct task *t)
@@ -337,6 +342,8 @@ static void feed_handled(struct task *t)
 	d->feeding = false;
 	if (t->refused) {
 		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
+	} else if (!f->feed.full) {
+		read_wanted(d, &f->feed);
 	} else if (f->feed.n_missing || f->feed.n_wanted) {
 		come_again(d, &f->feed);
 	} else {
@@ -407,7 +414,7 @@ void drains_add(struct drains *d, struct drain *drain, bool full)
 		read_process(d, &drain->procs[i]);
 	if (drain && drain->n_procs)
 		follow_exits(d->node->follow, drain);
-	if (!full && !drain->n_procs) {
+	if (!full && !drain->n_procs && !drain->n_young) {
 		drain_free(drain);
 		return;
 	}

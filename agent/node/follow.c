@@ -7,7 +7,6 @@
 #include "node/follow.h"
 
 #include <stdlib.h>
-#include <uthash.h>
 
 #define MAX_TRACKED  32768
 #define MAX_TRIES    4 /* for each file, should the cache forget what it has just learnt */
@@ -15,31 +14,8 @@
 #define SWEEP_NS     (60 * NSEC_PER_SEC)
 #define SET_LIMIT_NS (30 * NSEC_PER_SEC)
 #define MAX_TOLD     256
-#define PROBLEM	     "UnwindTablesMissing"
 
-struct tracked {
-	struct process_id id;
-	uint64_t cgroup_id, set_ns;
-	struct mappings *m; /* NULL: all of it is in the kernel */
-	bool setting, again;
-	unsigned n_waiting, n_tries; /* files wanted */
-	uint64_t debugged;	     /* hash of the files whose debug files were asked for */
-	char *missing;
-	UT_hash_handle hh;
-};
-struct told {
-	char *uid, *text;
-};
-struct follow {
-	struct node *node;
-	struct tracked *tracked;
-	struct parse_queue *files, *debug;
-	uint64_t swept_ns;
-	struct told *told;
-	size_t n_told;
-};
-
-static struct tracked *find_tracked(const struct follow *f, struct process_id id)
+struct tracked *follow_find(const struct follow *f, struct process_id id)
 {
 	struct tracked *t;
 
@@ -54,6 +30,7 @@ struct setting {
 	struct follow *follow;
 	struct process_id id;
 	struct mappings *m;
+	struct runtime_process *runtimes;
 	struct applied out;
 	struct unwind_stats stats;
 	bool loaded;
@@ -68,7 +45,7 @@ static void set_run(struct task *t)
 		return;
 	s->loaded = true;
 	/* What it refused is counted there, and told by what is missing. */
-	(void)tables_apply(u, t->node->known_files, s->m, NULL, &s->out);
+	(void)tables_apply(u, t->node->known_files, s->m, s->runtimes, &s->out);
 	unwind_stats(u, &s->stats);
 }
 
@@ -129,7 +106,7 @@ static void set_done(struct task *task)
 {
 	struct setting *s = (struct setting *)task;
 	struct follow *f = s->follow;
-	struct tracked *t = find_tracked(f, s->id);
+	struct tracked *t = follow_find(f, s->id);
 
 	if (s->loaded)
 		show_stats(&s->stats);
@@ -138,6 +115,8 @@ static void set_done(struct task *task)
 		t->set_ns = now_mono_ns();
 		free(t->missing);
 		t->missing = TAKE_PTR(s->out.missing);
+		if (s->loaded && t->m == s->m && !f->node->closing)
+			runs_look(t, s->m, s->out.runs);
 	}
 	if (!t || !t->m || !s->loaded || f->node->closing)
 		; /* gone, or nothing to set it in */
@@ -148,6 +127,7 @@ static void set_done(struct task *task)
 	else
 		settle(f, t);
 	applied_done(&s->out);
+	runtime_process_unref(s->runtimes);
 	mappings_unref(s->m);
 }
 
@@ -162,6 +142,7 @@ static void set_soon(struct follow *f, struct tracked *t)
 	s->follow = f;
 	s->id = t->id;
 	s->m = mappings_ref(t->m);
+	s->runtimes = runtime_process_ref(t->runs.known);
 	s->task.run = set_run;
 	s->task.done = set_done;
 	s->task.job.deadline_ns = SET_LIMIT_NS;
@@ -169,11 +150,18 @@ static void set_soon(struct follow *f, struct tracked *t)
 	task_post(f->node, f->node->os, &s->task, 0);
 }
 
+void follow_set(struct tracked *t, struct mappings *m)
+{
+	if (!t->m)
+		t->m = mappings_ref(m);
+	set_soon(t->follow, t);
+}
+
 /* Several libraries of a process come one after the other: not each is worth a change. */
 static void parsed(struct process_id who, void *arg)
 {
 	struct follow *f = arg;
-	struct tracked *t = find_tracked(f, who);
+	struct tracked *t = follow_find(f, who);
 
 	if (f->node->closing)
 		return;
@@ -181,6 +169,7 @@ static void parsed(struct process_id who, void *arg)
 	if (!t || !t->m)
 		return;
 	t->n_waiting -= t->n_waiting > 0;
+	t->runs.due = true;
 	if (!t->n_waiting || now_mono_ns() >= t->set_ns + SET_AGAIN_NS)
 		set_soon(f, t);
 }
@@ -192,18 +181,20 @@ static void forget(struct follow *f, struct tracked *t)
 	HASH_DEL(f->tracked, t);
 	mappings_unref(t->m);
 	free(t->missing);
+	runs_reset(t);
 	free(t);
 }
 
 static struct tracked *track(struct follow *f, struct process_id id)
 {
-	struct tracked *t = find_tracked(f, id);
+	struct tracked *t = follow_find(f, id);
 
 	if (t)
 		return t;
 	if (HASH_COUNT(f->tracked) >= MAX_TRACKED)
 		forget(f, f->tracked);
 	t = xcalloc(1, sizeof(*t));
+	t->follow = f;
 	t->id = id;
 	HASH_ADD(hh, f->tracked, id, sizeof(t->id), t);
 	return t;
@@ -218,6 +209,10 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
 	if (t->m && (int32_t)(m->exec_id - t->m->exec_id) < 0)
 		return; /* read before it became another program */
+	if (t->exec_id != m->exec_id)
+		runs_reset(t);
+	t->exec_id = m->exec_id;
+	t->runs.due = true;
 	mappings_unref(t->m);
 	t->m = mappings_ref(m);
 	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
@@ -264,7 +259,7 @@ static void leave_done(struct task *task)
 	struct leaving *l = (struct leaving *)task;
 
 	for (size_t i = 0; i < l->n; i++) {
-		struct tracked *t = find_tracked(l->follow, l->ids[i]);
+		struct tracked *t = follow_find(l->follow, l->ids[i]);
 
 		if (t)
 			forget(l->follow, t);
@@ -302,65 +297,70 @@ void follow_exits(struct follow *f, const struct drain *d)
 /* ---- what is told ---- */
 
 struct telling {
-	struct follow *follow;
 	const char *text;
-	struct told *items;
-	size_t n;
+	struct told_list list;
 };
+
+static bool is_told(const struct told_list *l, const char *uid)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (streq(l->items[i].uid, uid))
+			return true;
+	return false;
+}
 
 static void add_told(struct node *n, const char *uid, void *arg)
 {
 	struct telling *x = arg;
 
 	(void)n;
-	for (size_t i = 0; i < x->n; i++)
-		if (streq(x->items[i].uid, uid))
-			return;
-	if (x->n < MAX_TOLD)
-		x->items[x->n++] = (struct told){xstrdup(uid), xstrdup(x->text)};
+	if (!is_told(&x->list, uid) && x->list.n < MAX_TOLD)
+		x->list.items[x->list.n++] = (struct told){xstrdup(uid), xstrdup(x->text)};
 }
 
-static bool is_told(const struct told *items, size_t n, const char *uid)
+static void told_free(struct told_list *l)
 {
-	for (size_t i = 0; i < n; i++)
-		if (streq(items[i].uid, uid))
-			return true;
-	return false;
-}
-
-static void told_free(struct told *items, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		free(items[i].uid);
-		free(items[i].text);
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->items[i].uid);
+		free(l->items[i].text);
 	}
-	free(items);
+	free(l->items);
 }
 
-/* One file of one process for each target: who mends it sees the next. */
-static void tell_missing(struct follow *f)
+/* One process's for each target: who mends it sees the next. */
+static void tell(struct follow *f, struct told_list *before, const char *problem,
+		 const char *(*text)(const struct tracked *t))
 {
-	struct telling x = {.follow = f, .items = xcalloc(MAX_TOLD, sizeof(*x.items))};
+	struct telling x = {.list.items = xcalloc(MAX_TOLD, sizeof(*x.list.items))};
 	struct node *n = f->node;
 	uint64_t until_ns;
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
-		struct owner *o =
-			t->missing ? procs_owner(n->procs, t->cgroup_id, &until_ns) : NULL;
+		struct owner *o;
 
-		x.text = t->missing;
+		x.text = text(t);
+		o = x.text ? procs_owner(n->procs, t->cgroup_id, &until_ns) : NULL;
 		if (o)
 			node_targets_of(n, o->container_id, o->pod_uid, add_told, &x);
 		owner_unref(o);
 	}
-	for (size_t i = 0; i < f->n_told; i++)
-		if (!is_told(x.items, x.n, f->told[i].uid))
-			report_problem(n->report, f->told[i].uid, PROBLEM, "");
-	for (size_t i = 0; i < x.n; i++)
-		report_problem(n->report, x.items[i].uid, PROBLEM, x.items[i].text);
-	told_free(f->told, f->n_told);
-	f->told = x.items;
-	f->n_told = x.n;
+	for (size_t i = 0; i < before->n; i++)
+		if (!is_told(&x.list, before->items[i].uid))
+			report_problem(n->report, before->items[i].uid, problem, "");
+	for (size_t i = 0; i < x.list.n; i++)
+		report_problem(n->report, x.list.items[i].uid, problem, x.list.items[i].text);
+	told_free(before);
+	*before = x.list;
+}
+
+static const char *no_tables(const struct tracked *t)
+{
+	return t->missing;
+}
+
+static const char *not_walked(const struct tracked *t)
+{
+	return t->runs.problem;
 }
 
 static void sweep(struct follow *f)
@@ -380,8 +380,10 @@ void follow_tick(struct follow *f)
 {
 	struct tracked *t, *next;
 
-	if (f->node->report)
-		tell_missing(f);
+	if (f->node->report) {
+		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
+		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
+	}
 	if (!kernel_loaded(f->node->kernel))
 		return;
 	sweep(f);
@@ -433,7 +435,8 @@ struct follow *follow_free(struct follow *f)
 	follow_unloaded(f);
 	parse_queue_free(f->files);
 	parse_queue_free(f->debug);
-	told_free(f->told, f->n_told);
+	told_free(&f->no_tables);
+	told_free(&f->not_walked);
 	free(f);
 	return NULL;
 }

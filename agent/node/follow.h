@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follow.c and parse_queue.c share. */
+/* What follow.c, follow_runs.c and parse_queue.c share. */
 #pragma once
 
 #include "node/internal.h"
+
+#include <uthash.h>
 
 struct process_id {
 	uint64_t start_boottime_ns, tgid;
@@ -25,3 +27,52 @@ bool parse_queue_works(const struct parse_queue *q);
 void parse_queue_tick(struct parse_queue *q);
 /* What runs is the last: the worker is about to end. */
 void parse_queue_stop(struct parse_queue *q);
+
+/* ---- follow_runs.c: what else a process runs; the files worker looks, one look a process at a time ---- */
+struct runs {
+	struct runtime_process *known; /* NULL: nothing */
+	char *problem;		       /* what of it is not walked, and why; NULL: all is */
+	bool due;		       /* mappings or files are new since the last look */
+	bool looking;
+	bool unset;	    /* known is not in the kernel yet */
+	struct mappings *m; /* to be looked at next */
+	unsigned n_again;   /* looks in a row that found one just starting */
+	struct timer timer; /* until the next of these */
+};
+
+/* ---- follow.c ---- */
+struct tracked {
+	struct follow *follow;
+	struct process_id id;
+	uint64_t cgroup_id, set_ns;
+	uint32_t exec_id;   /* of the last mappings */
+	struct mappings *m; /* NULL: all of it is in the kernel */
+	bool setting, again;
+	unsigned n_waiting, n_tries; /* files wanted */
+	uint64_t debugged;	     /* hash of the files whose debug files were asked for */
+	char *missing;
+	struct runs runs;
+	UT_hash_handle hh;
+};
+struct told {
+	char *uid, *text;
+};
+struct told_list { /* targets that have been told of one kind of problem */
+	struct told *items;
+	size_t n;
+};
+struct follow {
+	struct node *node;
+	struct tracked *tracked;
+	struct parse_queue *files, *debug;
+	uint64_t swept_ns;
+	struct told_list no_tables, not_walked;
+};
+struct tracked *follow_find(const struct follow *f, struct process_id id);
+/* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */
+void follow_set(struct tracked *t, struct mappings *m);
+
+/* Looks, unless nothing is new; likely: as struct applied says. */
+void runs_look(struct tracked *t, struct mappings *m, bool likely);
+/* Forgets what was known: it has become another program, or is not tracked any more. */
+void runs_reset(struct tracked *t);

@@ -164,6 +164,13 @@ void follow_unloaded(struct follow *f);
 /* Files are being parsed: names will be there in a moment. */
 bool follow_parses(const struct follow *f);
 
+/* A task of the files worker: who blocks it is told (drains.c). */
+struct process_task {
+	struct task task;
+	uint32_t tgid;
+	uint64_t cgroup_id;
+};
+
 /* ---- drains.c: what a drain brought, on its way to the pipeline ---- */
 struct drains;
 struct drains *drains_new(struct node *n);
