@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/runtime/perfmap.h"
+#include "node/runtime/attach.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -343,6 +344,162 @@ static void test_process_is_gone(void **state)
 	assert_int_equal(perf_file_init(getpid(), start + NSEC_PER_SEC, &f), -ESRCH);
 }
 
+/* ---- a process with generated code: this one ---- */
+
+#define CODE_BYTES 8192
+
+struct code {
+	struct place *place;
+	uint8_t *at;
+	struct mappings *maps;
+	struct elf_index **indexes;
+};
+
+static void make_code(struct place *p, struct code *ret)
+{
+	ret->place = p;
+	ret->at = mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(ret->at != MAP_FAILED);
+	assert_int_equal(mappings_read(getpid(), p->file.start_boottime_ns, 0, &ret->maps), 0);
+	ret->indexes = xcalloc(ret->maps->n + 1, sizeof(struct elf_index *));
+}
+
+static void code_done(struct code *c)
+{
+	munmap(c->at, CODE_BYTES);
+	mappings_unref(c->maps);
+	free(c->indexes);
+}
+
+static struct runtime_process *learn(const struct code *c, struct runtime_process *old)
+{
+	struct runtime_process *p = NULL;
+	bool again;
+
+	assert_int_equal(runtimes_learn(old, c->maps, c->indexes, &p, &again), 0);
+	assert_false(again);
+	runtime_process_unref(old);
+	return p;
+}
+
+/* NULL: it has no name. */
+static char *name_of(struct runtime_process *p, uint64_t address)
+{
+	struct runtime_ask a = {.kind = PF_RUNTIME_PERFMAP, .frame = {0, address, 0}};
+	char *name;
+
+	assert_int_equal(runtimes_resolve(p, &a, 1), 0);
+	if (a.error)
+		return NULL;
+	name = xstrdup(a.names.items[0].name);
+	runtime_names_done(&a.names);
+	return name;
+}
+
+static void write_lines(const struct place *p, uint64_t address, const char *name, int flags)
+{
+	_cleanup_free_ char *line = xasprintf("%" PRIx64 " 10 %s\n", address, name);
+
+	write_file(p->path, line, flags);
+}
+
+static void test_process_with_a_map(void **state)
+{
+	_cleanup_free_ char *name = NULL;
+	struct runtime_process *p;
+	struct runtime_view v;
+	struct code c;
+
+	make_code(*state, &c);
+	write_lines(c.place, (uintptr_t)c.at, "JS:*one /a.js:1:1", 0);
+	p = learn(&c, NULL);
+	assert_int_equal(runtime_process_n(p), 1);
+	v = runtime_process_at(p, 0);
+	assert_int_equal(v.kind, PF_RUNTIME_PERFMAP);
+	assert_non_null(v.learnt->data);
+	assert_string_equal(v.learnt->problem, "");
+	assert_int_equal(v.learnt->n_ranges, 1);
+	assert_true(v.learnt->ranges[0].start == (uintptr_t)c.at);
+	assert_true(v.learnt->ranges[0].end == (uintptr_t)c.at + CODE_BYTES);
+	assert_true(v.learnt->ranges[0].managed);
+	name = name_of(p, (uintptr_t)c.at + 15);
+	assert_string_equal(name, "one");
+	assert_null(name_of(p, (uintptr_t)c.at + 16));
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+/* A name that is missing may have been written meanwhile; one that was replaced is another frame's. */
+static void test_map_grows(void **state)
+{
+	_cleanup_free_ char *name = NULL, *second = NULL;
+	uint64_t generation, now_ns = now_mono_ns();
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	write_lines(c.place, (uintptr_t)c.at, "one", 0);
+	p = learn(&c, NULL);
+	generation = ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation;
+	write_lines(c.place, (uintptr_t)c.at + 0x100, "two", O_APPEND);
+	while (!(name = name_of(p, (uintptr_t)c.at + 0x100))) {
+		assert_true(now_mono_ns() < now_ns + 10 * NSEC_PER_SEC);
+		usleep(20000);
+	}
+	assert_string_equal(name, "two");
+	p = learn(&c, p);
+	assert_true(generation ==
+		    ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation);
+	write_lines(c.place, (uintptr_t)c.at, "three", O_APPEND);
+	p = learn(&c, p);
+	assert_true(generation <
+		    ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation);
+	second = name_of(p, (uintptr_t)c.at);
+	assert_string_equal(second, "three");
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+static void test_map_is_refused(void **state)
+{
+	_cleanup_free_ char *want = NULL;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	assert_null(learn(&c, NULL)); /* code, but nobody names it */
+	assert_int_equal(symlink("/etc/passwd", c.place->path), 0);
+	p = learn(&c, NULL);
+	assert_int_equal(runtime_process_n(p), 1);
+	assert_null(runtime_process_at(p, 0).learnt->data);
+	want = xasprintf("%s is not used: it is a symbolic link", c.place->path);
+	assert_string_equal(runtime_process_at(p, 0).learnt->problem, want);
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+/* What a JVM was asked for is used as a file would be, and outlives it. */
+static void test_given_map(void **state)
+{
+	_cleanup_free_ char *text = NULL, *name = NULL;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	text = xasprintf("%" PRIx64 " 10 given\n", (uint64_t)(uintptr_t)c.at);
+	java_map_give(getpid(), c.maps->start_boottime_ns, map_of(text));
+	p = learn(&c, NULL);
+	p = learn(&c, p);
+	name = name_of(p, (uintptr_t)c.at);
+	assert_string_equal(name, "given");
+	assert_false(runtime_java_unnamed(getpid(), c.maps->start_boottime_ns));
+	assert_null(name_of(p, (uintptr_t)c.at + 0x100));
+	assert_true(runtime_java_unnamed(getpid(), c.maps->start_boottime_ns));
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
 int main(void)
 {
 #define FILE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -360,6 +517,10 @@ int main(void)
 		FILE_TEST(test_file_of_another_user),
 		FILE_TEST(test_large_file_in_slices),
 		FILE_TEST(test_process_is_gone),
+		FILE_TEST(test_process_with_a_map),
+		FILE_TEST(test_map_grows),
+		FILE_TEST(test_map_is_refused),
+		FILE_TEST(test_given_map),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
