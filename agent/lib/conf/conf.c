@@ -114,7 +114,7 @@ static const struct key keys[] = {
 	 "`local`: process names to profile (POSIX extended)"},
 	{OFF "on-cpu-profile.java-symbol-file-refresh-defer-interval", DURATION,
 	 AT(java_refresh_ns), "600s", 5, 3600, NULL,
-	 "least time between two symbol files of a JVM"},
+	 "least time between two perf maps that a JVM is asked for (javaAttach: Allowed)"},
 	{OFF "java-symbol-file-refresh-defer-interval", DURATION, AT(java_refresh_ns), "600s", 5,
 	 3600, NULL, "the same, where DeepFlow 6.5 has it"},
 	{OFF "off-cpu-profile", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
