@@ -28,6 +28,7 @@ struct pf_jvm {
 	uint64_t low, high;			   /* of all of them */
 	uint64_t interpreter, interpreter_end;	   /* its code */
 	uint64_t entries, entries_end;		   /* in it, where methods' frames are made */
+	uint64_t call_stub;			   /* around it is the stub that calls Java code */
 	uint16_t block_bytes;			   /* HeapBlock, before each blob */
 	uint16_t name, size, frame_size, complete; /* CodeBlob; frame_size in words */
 	uint16_t complete_short;		   /* complete is an int16_t, not an int */
@@ -40,10 +41,10 @@ struct pf_jvm {
 	uint16_t bcp_slot;	    /* words below the frame pointer */
 	uint16_t pad[3];
 };
-_Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 6 * 8 + 20 * 2, "jvm");
+_Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 7 * 8 + 20 * 2, "jvm");
 
 /* Types of its frames; their words: agent/node/runtime/jvm.h. */
-enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB };
+enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_INTERRUPTED };
 
 #ifdef PF_WALKER
 
@@ -52,11 +53,14 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 #define PF_JVM_HOPS	   16 /* of the segment map: 254 segments each, fewer after merging */
 #define PF_JVM_PUSHED	   7  /* words that code may have pushed below its frame, and one */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* an interpreted method's frame is smaller */
+#define PF_JVM_CALL_STUB   448	     /* bytes of it, and of its like behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* and so are its arguments */
 #define PF_JVM_BCI_UNKNOWN 0xffffull
+/* The barrier of methods' entries pushes it between its return address and its frame (JDK 15+). */
+#define PF_JVM_NO_ADDRESS 0xffffffffffffffffull
 
 /* Registers by their DWARF numbers. */
-enum { PF_JVM_RAX = 0, PF_JVM_RBX = 3, PF_JVM_R13 = 13 };
+enum { PF_JVM_RAX = 0, PF_JVM_RBX = 3, PF_JVM_RDI = 5, PF_JVM_R11 = 11, PF_JVM_R13 = 13 };
 
 enum pf_jvm_place {
 	PF_JVM_BODY = PF_AFTER_PUSH + 1, /* the frame is complete */
@@ -241,6 +245,11 @@ static __noinline int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool sav
 	}
 	if (!pf_word(s, cfa - 8, &ra))
 		return pf_end(w, PF_END_READ);
+	if (ra == PF_JVM_NO_ADDRESS) {
+		if (!pf_word(s, cfa, &ra))
+			return pf_end(w, PF_END_READ);
+		cfa += 8;
+	}
 	return pf_caller(w, ra, cfa);
 }
 
@@ -450,7 +459,8 @@ static __always_inline bool pf_jvm_has_record(struct pf_scratch *s, const struct
 	uint64_t ra;
 
 	return !w->bp_lost && !(w->bp & 7) && w->bp - w->sp < PF_JVM_LOOP_FRAME &&
-	       pf_word(s, w->bp + 8, &ra) && (pf_jvm_interprets(d, ra) || pf_jvm_behind_call(ra));
+	       pf_word(s, w->bp + 8, &ra) &&
+	       (ra == PF_JVM_NO_ADDRESS || pf_jvm_interprets(d, ra) || pf_jvm_behind_call(ra));
 }
 
 /* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
@@ -469,10 +479,13 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 	place = pf_place_of(code, before);
 	if (place == PF_IN_BODY && (before == 0xc9 || w->ip == c->begin))
 		place = PF_AT_ENTRY;
+	if (before == 0x5d && (code & 0xf8ff) == 0xe0ff) /* pop %rbp; jmp *%reg */
+		place = PF_AT_ENTRY;
 	if (place != PF_IN_BODY)
 		return pf_jvm_caller(s, w->sp + (place == PF_AT_ENTRY ? 8 : 16),
 				     place != PF_AT_ENTRY);
-	if (pf_jvm_is_called(s, c->begin))
+	/* What the stub that calls Java has on top may look like a return address. */
+	if (w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, c->begin))
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (pf_jvm_has_record(s, d))
 		return pf_jvm_caller(s, w->bp + 16, true);
@@ -532,28 +545,33 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 }
 
 /*
- * Where a method's frame is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13. It is shown as code of the interpreter.
- * -1: it is not there.
+ * Where a method's frame is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks of JDK 24 and later
+ * between; of native ones leave; pop %rdi; mov %r11,%rsp; jmp *%rdi. -1: it is there.
  */
-static __always_inline int pf_jvm_leaving(struct pf_scratch *s, struct pf_runtime_walk *r)
+static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_jvm *d, bool native)
 {
 	struct pf_walk *w = &s->walk;
-	uint64_t at = w->regs[PF_JVM_R13], sp = w->regs[PF_JVM_RBX], bytes;
+	uint64_t at = w->regs[native ? PF_JVM_RDI : PF_JVM_R13];
+	uint64_t sp = w->regs[native ? PF_JVM_R11 : PF_JVM_RBX], bytes;
 	uint32_t before, code;
 
 	if (!pf_read(&bytes, sizeof(bytes), w->ip - 4))
 		return -1;
-	before = bytes;
+	before = bytes >> 24 & 0xff;
 	code = bytes >> 32 & 0xffffff;
-	if (before >> 24 == 0xc9 && (code & 0xffff) == 0x5d41) {
+	if (before == 0xc9 || (code & 0xffff) == 0x5d41) {
 		if (!pf_word(s, w->sp, &at))
 			return -1;
-	} else if (code == 0xe5ff41 && before >> 8 == 0xe38b48) {
+	} else if (native && (code & 0xffff) == 0xe7ff) {
 		sp = w->sp;
-	} else if (code != 0xe38b48 || before >> 8 != 0x5d41c9) {
+	} else if (native && (code != 0xe38b49 || before != 0x5f)) {
 		return -1;
+	} else if (!native && code != 0xe38b48) { /* mov %rbx,%rsp */
+		sp = w->sp;
 	}
-	(void)r;
+	/* r13 has a bytecode's pointer else, but for the first few instructions behind a call. */
+	if (!pf_jvm_generated(d, at) || w->ip - at < 64)
+		return -1;
 	w->by_record = false;
 	return pf_caller(w, at, sp);
 }
@@ -566,9 +584,13 @@ static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *
 	uint64_t fp = w->bp, method, bcp, sender, bytecode = w->regs[PF_JVM_R13];
 	int over = -1;
 
-	if (w->exact)
-		over = w->ip - d->entries < d->entries_end - d->entries ? pf_jvm_entering(s, d, r)
-									: pf_jvm_leaving(s, r);
+	if (w->exact) {
+		bool entry = w->ip - d->entries < d->entries_end - d->entries;
+
+		over = pf_jvm_leaving(s, d, entry);
+		if (over < 0 && entry)
+			over = pf_jvm_entering(s, d, r);
+	}
 	if (over >= 0)
 		return over;
 	if (w->bp_lost || fp & 7 || fp - w->sp >= PF_JVM_LOOP_FRAME)
@@ -602,7 +624,8 @@ static __always_inline void pf_jvm_show_code(struct pf_scratch *s, const struct 
 	if (!w->exact && (pc == c->deopt || pc == c->deopt_mh) &&
 	    pf_word(s, w->sp + c->orig_pc, &original) && original - c->begin < 1 << 28)
 		pc = original;
-	pf_jvm_show(r, PF_JVM_COMPILED, c->blob | (uint64_t)(c->compile_id & 0xffff) << 48,
+	pf_jvm_show(r, w->exact ? PF_JVM_INTERRUPTED : PF_JVM_COMPILED,
+		    c->blob | (uint64_t)(c->compile_id & 0xffff) << 48,
 		    pc | (uint64_t)(c->compile_id >> 16) << 48);
 }
 
@@ -626,7 +649,8 @@ static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_j
 	if (!c.method && w->exact)
 		return pf_jvm_by_stub(s, d, &c);
 	if (!c.frame)
-		return pf_jvm_guess(s);
+		return pf_jvm_has_record(s, d) ? pf_jvm_caller(s, w->bp + 16, true)
+					       : pf_jvm_guess(s);
 	if (w->exact)
 		place = pf_jvm_place(s, c.frame, (int64_t)(w->ip - c.begin) < c.complete);
 	return pf_jvm_by_size(s, d, c.frame, place);

@@ -7,13 +7,14 @@
 
 #include <stdlib.h>
 
-#define MAJOR_MIN     8
-#define STUB_LIST     "_ZN12StubCodeDesc5_listE" /* not exported: where there is a symbol table */
-#define MAJOR_MAX     25
-#define HOPS_MAX      4096 /* of a segment map, in user space */
-#define CODELETS_MAX  4096 /* of the interpreter; real ones have about 280 */
-#define VERSION_BYTES 48
-#define ENTRY_CODELET "method entry point"
+#define MAJOR_MIN	   8
+#define STUB_LIST	   "_ZN12StubCodeDesc5_listE" /* not exported: where there is a symbol table */
+#define MAJOR_MAX	   25
+#define HOPS_MAX	   4096 /* of a segment map, in user space */
+#define CODELETS_MAX	   4096 /* of the interpreter; real ones have about 280 */
+#define VERSION_BYTES	   48
+#define CALL_STUB_BYTES	   192 /* before its call; real ones have up to 190 */
+#define CODELET_NAME_BYTES 32
 
 static int find_symbol(void *arg, const char *name, uint64_t *ret)
 {
@@ -160,6 +161,13 @@ static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address,
 
 /* ---- the interpreter ---- */
 
+/* Those of native methods have a name of their own since JDK 22; they all lie together. */
+static bool is_entry(const char *name)
+{
+	return str_has_prefix(name, "method entry point") ||
+	       str_has_prefix(name, "native method entry point");
+}
+
 /* Codelets follow each other: each begins with its size. */
 static int read_codelets(struct pf_jvm *d, const struct jvm_structs *s, struct memory *m,
 			 uint64_t buffer, uint32_t bytes, uint32_t n)
@@ -178,8 +186,8 @@ static int read_codelets(struct pf_jvm *d, const struct jvm_structs *s, struct m
 		if (r == 0 && (size < s->bytes.codelet || size > bytes - (at - buffer)))
 			r = -EBADMSG;
 		if (r == 0 && name)
-			r = memory_string(m, name, sizeof(ENTRY_CODELET), &text);
-		if (r == 0 && text && streq(text, ENTRY_CODELET)) {
+			r = memory_string(m, name, CODELET_NAME_BYTES, &text);
+		if (r == 0 && text && is_entry(text)) {
 			if (!d->entries)
 				d->entries = at;
 			d->entries_end = at + size;
@@ -266,6 +274,7 @@ static const char *lacking(const struct jvm_structs *s)
 	NEED(space_low)
 	NEED(space_high)
 	NEED(interpreter_code)
+	NEED(call_stub_return)
 	NEED(queue_buffer)
 	NEED(queue_limit)
 	NEED(queue_count)
@@ -287,7 +296,12 @@ static int read_data(struct jvm *j, struct memory *m, struct pf_jvm *d)
 
 	/* frame_x86.hpp: JDK 9 put the class's mirror between the Method and the bytecode pointer. */
 	d->bcp_slot = j->major == 8 ? 7 : 8;
-	return r < 0 ? r : read_interpreter(d, &j->structs, m);
+	if (r == 0)
+		r = read_interpreter(d, &j->structs, m);
+	if (r == 0)
+		r = pointer(m, j->structs.call_stub_return, &d->call_stub);
+	d->call_stub -= CALL_STUB_BYTES;
+	return r;
 }
 
 /* ---- learn ---- */

@@ -10,8 +10,7 @@
 /* ---- the words of a frame ---- */
 /*
  * Where a pc is told, the byte before it belongs to what runs: it is a return address, or one more than
- * what was interrupted. So its PcDesc is the first with _pc_offset >= pc - code_begin, as calls have
- * theirs at the return address. Cookies tell whether what is there at reading is what was there.
+ * what was interrupted. Cookies tell whether what is there at reading is what was there.
  */
 enum jvm_frame {
 	/* a: Method*; b: its ConstMethod* then, and the bytecode's index << 48, 0xffff: not known. */
@@ -20,6 +19,8 @@ enum jvm_frame {
 	 * nmethod._compile_id above bit 48, a the lower one. Deoptimized: pc is the original one. */
 	JVM_FRAME_COMPILED = PF_JVM_COMPILED,
 	JVM_FRAME_STUB = PF_JVM_STUB, /* any other code. a: CodeBlob*; b: pc */
+	/* As COMPILED, but it stands at pc - 1. */
+	JVM_FRAME_INTERRUPTED = PF_JVM_INTERRUPTED,
 };
 #define JVM_ADDRESS(word) ((word)&0xffffffffffffull)
 #define JVM_UPPER(word)	  ((uint32_t)((word) >> 48))
@@ -54,6 +55,7 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 	X(array_len, "GrowableArrayBase|GenericGrowableArray", "_len") /* 16+, -15 */              \
 	X(array_data, "GrowableArray<int>", "_data")                                               \
 	X(interpreter_code, "AbstractInterpreter", "_code")                                        \
+	X(call_stub_return, "StubRoutines", "_call_stub_return_address")                           \
 	X(queue_buffer, "StubQueue", "_stub_buffer")                                               \
 	X(queue_limit, "StubQueue", "_buffer_limit")                                               \
 	X(queue_count, "StubQueue", "_number_of_stubs")                                            \
