@@ -10,7 +10,7 @@
 #define BUILD_INFO	 "\xff Go buildinf:" /* debug/buildinfo */
 #define BUILD_INFO_ALIGN 16
 #define BUILD_INFO_HEAD	 32
-#define SEARCH_MAX	 (2u << 20)
+#define SEARCH_MAX	 (4u << 20)
 #define SEARCH_AT_ONCE	 (64u << 10)
 #define INLINE_VERSION	 2 /* bit of the head's flags: since Go 1.18 */
 
@@ -54,33 +54,43 @@ static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 	return r;
 }
 
-/* In the first writable segment: the linker puts it there (debug/buildinfo looks there, too). */
-static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
+/* Where it begins in one segment. */
+static int search_segment(const struct loaded_elf *e, const Elf64_Phdr *s, char *bytes,
+			  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
 {
-	_cleanup_free_ char *bytes = xmalloc(SEARCH_AT_ONCE);
-	const Elf64_Phdr *s = e->segments, *end = e->segments + e->n;
-	uint64_t size;
+	uint64_t start = e->bias + s->p_vaddr, size = MIN(s->p_filesz, *left);
 
-	while (s < end && !(s->p_type == PT_LOAD && s->p_flags & PF_W))
-		s++;
-	size = s < end ? MIN(s->p_filesz, (uint64_t)SEARCH_MAX) : 0;
-	for (uint64_t at = 0, have; at < size; at += have) {
+	*left -= size;
+	for (uint64_t at = start, have; at < start + size; at += have) {
 		int r;
 
-		have = MIN(size - at, (uint64_t)SEARCH_AT_ONCE);
-		r = memory_read(e->memory, e->bias + s->p_vaddr + at, bytes, have);
+		have = MIN(start + size - at, (uint64_t)SEARCH_AT_ONCE);
+		r = memory_read(e->memory, at, bytes, have);
 		if (r < 0)
 			return r;
-		for (uint64_t k = -(s->p_vaddr + at) % BUILD_INFO_ALIGN; k + 16 <= have;
+		for (uint64_t k = -at % BUILD_INFO_ALIGN; k + BUILD_INFO_ALIGN <= have;
 		     k += BUILD_INFO_ALIGN) {
 			if (memcmp(bytes + k, BUILD_INFO, strlen(BUILD_INFO)) != 0)
 				continue;
-			*ret = e->bias + s->p_vaddr + at + k;
+			*ret = at + k;
 			*ret_flags = (uint8_t)bytes[k + 15];
 			return 0;
 		}
 	}
 	return -ENOENT;
+}
+
+/* In a writable segment, mostly where it begins (debug/buildinfo looks there, too). */
+static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
+{
+	_cleanup_free_ char *bytes = xmalloc(SEARCH_AT_ONCE);
+	uint64_t left = SEARCH_MAX;
+	int r = -ENOENT;
+
+	for (size_t i = 0; i < e->n && r == -ENOENT; i++)
+		if (e->segments[i].p_type == PT_LOAD && e->segments[i].p_flags & PF_W)
+			r = search_segment(e, &e->segments[i], bytes, &left, ret, ret_flags);
+	return r;
 }
 
 /* 0: no release that is known by number. */

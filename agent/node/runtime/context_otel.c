@@ -17,12 +17,13 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+/* Alpine's is ld-musl-x86_64.so.1, Debian's libc.so; glibc's has a version. */
 static bool is_musl(const struct mappings *maps)
 {
 	for (size_t i = 0; i < maps->n; i++) {
 		const char *name = base_name(maps->items[i].path);
 
-		if (str_has_prefix(name, "ld-musl-") || str_has_prefix(name, "libc.musl-"))
+		if (str_has_prefix(name, "ld-musl-") || streq(name, "libc.so"))
 			return true;
 	}
 	return false;
