@@ -36,6 +36,7 @@ static enum weight weigh(const char *reason)
 		{"Throttled", WEIGHT_MINOR},
 		{"ProcessUnreadable", WEIGHT_MINOR},
 		{"UnwindTablesMissing", WEIGHT_MINOR},
+		{"RuntimeNotWalked", WEIGHT_MINOR},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
