@@ -201,6 +201,9 @@ static void look_at_blob(struct live *l, uint64_t blob, struct seen *seen)
 					  code | (uint64_t)(id >> 16) << 48};
 
 		look_at_place(l, &w, seen);
+		w.type = JVM_FRAME_INTERRUPTED;
+		w.b++;
+		look_at_place(l, &w, seen);
 	}
 }
 

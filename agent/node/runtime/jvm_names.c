@@ -137,7 +137,8 @@ static int scopes_of(const struct jvm *jvm, struct memory *m, const struct runti
 {
 	const struct jvm_structs *s = &jvm->structs;
 	struct jvm_debug debug = {.no_zero = jvm_no_zero(jvm)};
-	uint64_t nm = JVM_ADDRESS(w->a), pc = JVM_ADDRESS(w->b), begin;
+	bool interrupted = w->type == JVM_FRAME_INTERRUPTED;
+	uint64_t nm = JVM_ADDRESS(w->a), pc = JVM_ADDRESS(w->b) - interrupted, begin;
 	int r = code_begin(s, m, nm, &begin);
 
 	if (r == 0 && (pc < begin || pc - begin > INT32_MAX))
@@ -146,7 +147,10 @@ static int scopes_of(const struct jvm *jvm, struct memory *m, const struct runti
 		r = debug_outside(s, m, nm, &debug);
 	else if (r == 0)
 		r = debug_behind(s, m, nm, &debug);
-	return r < 0 ? r : jvm_scopes_at(m, &debug, (uint32_t)(pc - begin), scopes, ret_n);
+	if (r < 0)
+		return r;
+	debug.code = begin;
+	return jvm_scopes_at(m, &debug, (uint32_t)(pc - begin), interrupted, scopes, ret_n);
 }
 
 static int check_compile_id(const struct jvm *jvm, struct memory *m, const struct runtime_words *w)
@@ -236,7 +240,7 @@ int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *fra
 	}
 	if (frame->type == JVM_FRAME_INTERPRETED)
 		r = name_interpreted(jvm, m, frame, &names);
-	else if (frame->type == JVM_FRAME_COMPILED)
+	else if (frame->type == JVM_FRAME_COMPILED || frame->type == JVM_FRAME_INTERRUPTED)
 		r = name_compiled(jvm, m, frame, &names);
 	else if (frame->type == JVM_FRAME_STUB)
 		r = name_stub(jvm, m, frame, &names);

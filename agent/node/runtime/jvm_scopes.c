@@ -39,8 +39,7 @@ int jvm_stream_i32(struct jvm_stream *s, int32_t *ret)
 	return r;
 }
 
-/* The first entry at or behind pc. */
-static int find_pc(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret)
+int jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret)
 {
 	struct jvm_pc pcs[PCS_AT_ONCE];
 	uint64_t first = 0, n = (d->pcs_end - d->pcs) / sizeof(*pcs);
@@ -101,13 +100,13 @@ static int read_scope(struct memory *m, const struct jvm_debug *d, uint32_t *at,
 	return 0;
 }
 
-int jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc,
+int jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc, bool interrupted,
 		  struct jvm_scope ret[JVM_SCOPES_MAX], size_t *ret_n)
 {
 	struct jvm_pc at = {0};
 	uint32_t scope;
 	size_t n = 0;
-	int r = find_pc(m, d, pc, &at);
+	int r = interrupted ? jvm_pc_ahead(m, d, pc, &at) : jvm_pc_find(m, d, pc, &at);
 
 	if (r < 0)
 		return r;

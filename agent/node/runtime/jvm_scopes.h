@@ -26,6 +26,7 @@ struct jvm_debug {
 		pcs_end; /* struct jvm_pc[], ascending; the first and the last are sentinels */
 	uint64_t data, data_end;	 /* scopes */
 	uint64_t metadata, metadata_end; /* Method *[], which scopes name by their index + 1 */
+	uint64_t code;			 /* the numbers of places count from here */
 	bool no_zero;
 };
 struct jvm_pc { /* pcDesc.hpp */
@@ -38,10 +39,17 @@ struct jvm_scope {
 	int32_t bci;	 /* -1: at its entry */
 };
 #define JVM_SCOPES_MAX RUNTIME_NAMES_MAX
+/* The first entry at or behind pc, which counts from where the code begins. */
+int jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret);
 /*
- * Leaf first. pc: from where the code begins. An address that a call returns to has an entry of its own;
- * for any other HotSpot itself takes the next entry (nmethod::find_pc_desc, approximate), and so do we.
+ * The entry that tells of code that was interrupted at pc: the first that it would have come to. Only places
+ * where a thread can be stopped have entries, so what is told may be a little ahead.
+ */
+int jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret);
+
+/*
+ * Leaf first. pc: where a call returns to, which has an entry of its own, or, interrupted, where it stands.
  * -ENOENT: no entry, or it tells nothing. -EBADMSG: not what it should be. -E2BIG: too many scopes.
  */
-int jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc,
+int jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc, bool interrupted,
 		  struct jvm_scope ret[JVM_SCOPES_MAX], size_t *ret_n);

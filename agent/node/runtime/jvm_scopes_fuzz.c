@@ -64,12 +64,12 @@ static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 
 	image_structs(major, &jvm.structs);
 	for (size_t i = 0; i + 16 <= n && i < 64; i += 16)
-		for (uint8_t type = 0; type <= JVM_FRAME_STUB; type++) {
+		for (uint8_t type = 0; type <= JVM_FRAME_INTERRUPTED; type++) {
 			struct runtime_words w = {.type = type};
 
 			memcpy(&w.a, data + i, sizeof(w.a));
 			memcpy(&w.b, data + i + 8, sizeof(w.b));
-			if (type == JVM_FRAME_COMPILED)
+			if (type == JVM_FRAME_COMPILED || type == JVM_FRAME_INTERRUPTED)
 				set_compile_id(&jvm, &m, &w);
 			name(&jvm, &m, &w);
 		}
@@ -102,6 +102,8 @@ static void damaged(unsigned major, const uint8_t *data, size_t n)
 		struct runtime_words w = {JVM_FRAME_COMPILED, nm, code + pc};
 
 		set_compile_id(&i.jvm, &i.memory, &w);
+		name(&i.jvm, &i.memory, &w);
+		w.type = JVM_FRAME_INTERRUPTED;
 		name(&i.jvm, &i.memory, &w);
 	}
 	name(&i.jvm, &i.memory,

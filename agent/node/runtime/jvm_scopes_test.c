@@ -117,7 +117,7 @@ static void build(struct image *i, bool no_zero, struct jvm_debug *ret)
 static int at(struct image *i, const struct jvm_debug *d, uint32_t pc, struct jvm_scope *ret,
 	      size_t *ret_n)
 {
-	return jvm_scopes_at(&i->memory, d, pc, ret, ret_n);
+	return jvm_scopes_at(&i->memory, d, pc, false, ret, ret_n);
 }
 
 static void places_are_in_their_scopes(void **state)
@@ -217,6 +217,48 @@ static void what_is_not_right_is_no_name(void **state)
 	free(i);
 }
 
+/* An inlined loop, and behind it a call: where it was interrupted in its last jump it goes on in the loop. */
+static void interrupted_code_is_where_it_goes_on(void **state)
+{
+	static const uint8_t code[] = {
+		0x83, 0xc0, 1,		/* 0: add $1,%eax */
+		0x85, 0x00,		/* 3: test %eax,(%rax): a poll, the loop's */
+		0x83, 0xf8, 9,		/* 5: cmp $9,%eax */
+		0x7c, 0xf6,		/* 8: jl 0 */
+		0x90,			/* 10: nop */
+		0xe8, 0,    0, 0,    0, /* 11: call; 16 */
+		0x74, 0x02,		/* 16: je 20, not taken */
+		0xeb, 0xec,		/* 18: jmp 0 */
+		0xc3,			/* 20: ret */
+		0x83, 0xc0, 1, 0xc3,	/* 21: another loop has no entry: the next by address */
+		0xeb, 0xfe,		/* 25: jmp 25 */
+	};
+	static const struct {
+		uint32_t pc, place;
+	} cases[] = {{0, 3},   {3, 3},	{5, 3},	  {8, 3},   {10, 16},
+		     {11, 16}, {18, 3}, {20, 60}, {21, 60}, {25, 60}};
+	const struct jvm_pc pcs[] = {
+		{.pc = -1}, {.pc = 3}, {.pc = 16}, {.pc = 60}, {.pc = INT32_MAX}};
+	struct image *i = xmalloc(sizeof(*i));
+	struct jvm_debug d = {0};
+	struct jvm_pc found;
+
+	(void)state;
+	image_init(i, 17);
+	d.code = image_bytes(i, code, sizeof(code));
+	(void)image_room(i, 128);
+	d.pcs = image_bytes(i, pcs, sizeof(pcs));
+	d.pcs_end = d.pcs + sizeof(pcs);
+	for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
+		assert_int_equal(jvm_pc_ahead(&i->memory, &d, cases[k].pc, &found), 0);
+		assert_int_equal(found.pc, cases[k].place);
+	}
+	d.code = 8; /* not mapped: by address */
+	assert_int_equal(jvm_pc_ahead(&i->memory, &d, 5, &found), 0);
+	assert_int_equal(found.pc, 16);
+	free(i);
+}
+
 /* ---- lines ---- */
 
 static void lines_are_those_of_the_nearest_place_before(void **state)
@@ -256,6 +298,7 @@ int main(void)
 		cmocka_unit_test(places_are_in_their_scopes),
 		cmocka_unit_test(of_many_places_it_is_the_first_behind),
 		cmocka_unit_test(what_is_not_right_is_no_name),
+		cmocka_unit_test(interrupted_code_is_where_it_goes_on),
 		cmocka_unit_test(lines_are_those_of_the_nearest_place_before),
 	};
 
