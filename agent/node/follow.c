@@ -182,6 +182,7 @@ static void forget(struct follow *f, struct tracked *t)
 	mappings_unref(t->m);
 	free(t->missing);
 	runs_reset(t);
+	java_reset(t);
 	free(t);
 }
 
@@ -209,8 +210,10 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
 	if (t->m && (int32_t)(m->exec_id - t->m->exec_id) < 0)
 		return; /* read before it became another program */
-	if (t->exec_id != m->exec_id)
+	if (t->exec_id != m->exec_id) {
 		runs_reset(t);
+		java_reset(t);
+	}
 	t->exec_id = m->exec_id;
 	t->runs.due = true;
 	mappings_unref(t->m);
@@ -363,6 +366,11 @@ static const char *not_walked(const struct tracked *t)
 	return t->runs.problem;
 }
 
+static const char *not_attached(const struct tracked *t)
+{
+	return t->java.problem;
+}
+
 static void sweep(struct follow *f)
 {
 	struct leaving *l;
@@ -383,10 +391,12 @@ void follow_tick(struct follow *f)
 	if (f->node->report) {
 		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
+		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
 	}
 	if (!kernel_loaded(f->node->kernel))
 		return;
 	sweep(f);
+	java_tick(f);
 	parse_queue_tick(f->files);
 	parse_queue_tick(f->debug);
 	/* a mailbox that was full, a queue that was full */
@@ -437,6 +447,7 @@ struct follow *follow_free(struct follow *f)
 	parse_queue_free(f->debug);
 	told_free(&f->no_tables);
 	told_free(&f->not_walked);
+	told_free(&f->not_attached);
 	free(f);
 	return NULL;
 }

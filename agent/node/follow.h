@@ -40,6 +40,14 @@ struct runs {
 	struct timer timer; /* until the next of these */
 };
 
+/* ---- follow_java.c: JVMs that are asked for their perf maps (javaAttach) ---- */
+struct java {
+	bool asking, refused;
+	unsigned n_tries;
+	uint64_t next_ns; /* not before */
+	char *problem;	  /* why it is not asked any more; NULL */
+};
+
 /* ---- follow.c ---- */
 struct tracked {
 	struct follow *follow;
@@ -52,6 +60,7 @@ struct tracked {
 	uint64_t debugged;	     /* hash of the files whose debug files were asked for */
 	char *missing;
 	struct runs runs;
+	struct java java;
 	UT_hash_handle hh;
 };
 struct told {
@@ -66,7 +75,7 @@ struct follow {
 	struct tracked *tracked;
 	struct parse_queue *files, *debug;
 	uint64_t swept_ns;
-	struct told_list no_tables, not_walked;
+	struct told_list no_tables, not_walked, not_attached;
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */
@@ -76,3 +85,7 @@ void follow_set(struct tracked *t, struct mappings *m);
 void runs_look(struct tracked *t, struct mappings *m, bool likely);
 /* Forgets what was known: it has become another program, or is not tracked any more. */
 void runs_reset(struct tracked *t);
+
+/* Every second. */
+void java_tick(struct follow *f);
+void java_reset(struct tracked *t);
