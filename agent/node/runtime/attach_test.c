@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/runtime/attach.h"
+#include "node/parse/parse.h"
+#include "node/runtime/internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -365,6 +367,64 @@ static bool names(const struct jvm *j, const struct perf_map *m, const char *nam
 	return found;
 }
 
+/* ---- a JVM that no other runtime walks ---- */
+
+static struct runtime_process *learn_alone(const struct jvm *j, struct parser *parser)
+{
+	static const struct runtime_ops *const alone[_PF_RUNTIME_MAX] = {[PF_RUNTIME_PERFMAP] =
+										 &perfmap_runtime};
+	const struct runtime_ops *const *all = runtime_table;
+	struct runtime_process *p = NULL;
+	struct elf_index **indexes;
+	struct mappings *maps;
+	bool again;
+
+	assert_int_equal(mappings_read(j->tgid, j->start, 0, &maps), 0);
+	indexes = xcalloc(maps->n + 1, sizeof(struct elf_index *));
+	for (size_t i = 0; i < maps->n; i++)
+		if (str_has_suffix(maps->items[i].path, "/libjvm.so"))
+			assert_int_equal(parser_elf(parser, maps->items[i].fd, &indexes[i]), 0);
+	runtime_table = alone;
+	assert_int_equal(runtimes_learn(NULL, maps, indexes, &p, &again), 0);
+	runtime_table = all;
+	for (size_t i = 0; i < maps->n; i++)
+		elf_index_unref(indexes[i]);
+	free(indexes);
+	mappings_unref(maps);
+	return p;
+}
+
+static void test_jvm_without_names(const char *java, const char *dir)
+{
+	const struct parser_config config = {.marks = runtime_marks()};
+	char text[ATTACH_TEXT_BYTES] = "";
+	struct runtime_process *p;
+	struct perf_map *map;
+	struct parser *parser;
+	struct attach a;
+	struct jvm j;
+
+	assert_int_equal(parser_new(&config, &parser), 0);
+	start_jvm(java, "-Xms32m", dir, &j);
+	assert_null(learn_alone(&j, parser));
+	assert_true(runtime_java_unnamed(j.tgid, j.start));
+	/* too young for runtime_java_attach */
+	assert_int_equal(runtime_java_attach(j.tgid, j.start, "17.0.1", text), -EAGAIN);
+	assert_string_equal(text, "the JVM is just starting");
+	assert_int_equal(attach_open(j.tgid, j.start, &a, text), 0);
+	assert_int_equal(attach_run(&a, &map, text), 0);
+	attach_done(&a);
+	java_map_give(j.tgid, j.start, map);
+	p = learn_alone(&j, parser);
+	assert_int_equal(runtime_process_n(p), 1);
+	assert_non_null(runtime_process_at(p, 0).learnt->data);
+	assert_true(runtime_process_at(p, 0).learnt->n_ranges >= 1);
+	assert_false(runtime_java_unnamed(j.tgid, j.start));
+	runtime_process_unref(p);
+	stop_jvm(&j);
+	parser_free(parser);
+}
+
 static void ask_jvm(const struct jvm *j)
 {
 	char text[ATTACH_TEXT_BYTES] = "";
@@ -444,6 +504,12 @@ static void test_real_jvms(void **state)
 	with_each_jdk(test_jvm_gives_its_map);
 }
 
+static void test_real_jvms_without_names(void **state)
+{
+	(void)state;
+	with_each_jdk(test_jvm_without_names);
+}
+
 static void test_real_jvms_left_alone(void **state)
 {
 	(void)state;
@@ -479,7 +545,7 @@ static void test_wanted_and_given(void **state)
 	assert_true(runtime_java_unnamed(1255, NSEC_PER_SEC));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define FAKE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
@@ -495,8 +561,11 @@ int main(void)
 		FAKE_TEST(test_agreed_but_no_map),
 		FAKE_TEST(test_map_is_there),
 		cmocka_unit_test(test_real_jvms),
+		cmocka_unit_test(test_real_jvms_without_names),
 		cmocka_unit_test(test_real_jvms_left_alone),
 	};
 
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
