@@ -170,6 +170,7 @@ static void look_at(struct look *k, int procfd, const char *pid)
 		.start_boottime_ns = ticks * tick_ns(),
 		.event_mask = 1u << EVENT_ON_CPU,
 		.sample_hz = k->hosts->node->conf->on_cpu_hz,
+		.context = k->hosts->node->conf->trace_context,
 	};
 }
 

@@ -48,6 +48,9 @@ static const struct key keys[] = {
 	{"max_sample_hz", UINT, AT(max_sample_hz), "199", 1, 999, NULL,
 	 "cap of any target's sampleHz"},
 	{"window", DURATION, AT(window_ns), "10s", 1, 60, NULL, "length of one profile"},
+	{"trace_context", BOOL, AT(trace_context), "false", 0, 0, NULL,
+	 "`local`: samples carry the call they were taken in, where a program publishes it; "
+	 "targets say traceContext"},
 	{"cgroup_hierarchy", CHOICE, AT(cgroup_hierarchy), "", 0, 0, "|v2|v1:memory|v1:cpu|v1:pids",
 	 "which hierarchy tells containers apart; empty: found out"},
 	{"hub.url", STRING, AT(hub_url), "", 0, 0, NULL, "where profiles go; empty: nowhere"},

@@ -43,6 +43,7 @@ struct config {
 	unsigned on_cpu_hz;
 	unsigned on_cpu_per_cpu;	/* 0, 1 */
 	char *on_cpu_regex;		/* POSIX extended, checked */
+	bool trace_context;		/* of these processes */
 	uint64_t java_refresh_ns;
 };
 

@@ -347,7 +347,7 @@ static void check_go(const char *line)
 {
 	const struct runtime_learnt *d;
 	struct learnt l;
-	int out, tids[2], r;
+	int out, tids[2], r = PF_CALL_NONE;
 	pid_t pid = start(line, &out);
 
 	read_tids(out, tids, 2);
@@ -357,7 +357,12 @@ static void check_go(const char *line)
 	assert_true(str_has_prefix(d->version, "go1."));
 	print_message("%s\n", d->version);
 	assert_int_equal(d->data_bytes, sizeof(struct pf_golabels));
-	r = host_context(pid, thread_pointer(tids[0]), PF_RUNTIME_GOLABELS, d->data, d->data_bytes);
+	/* While a goroutine is being preempted its thread has none. */
+	for (unsigned i = 0; i < 500 && r != PF_CALL_FOUND; i++) {
+		usleep(10000 * (i > 0));
+		r = host_context(pid, thread_pointer(tids[0]), PF_RUNTIME_GOLABELS, d->data,
+				 d->data_bytes);
+	}
 	assert_int_equal(r, PF_CALL_FOUND);
 	assert_memory_equal(host_scratch.context.trace, "a1b2c3d4e5f60718293a4b5c6d7e8f90", 32);
 	assert_memory_equal(host_scratch.context.span, "0011223344556677", 16);
