@@ -37,6 +37,7 @@ static enum weight weigh(const char *reason)
 		{"ProcessUnreadable", WEIGHT_MINOR},
 		{"UnwindTablesMissing", WEIGHT_MINOR},
 		{"RuntimeNotWalked", WEIGHT_MINOR},
+		{"JavaAttachFailed", WEIGHT_MINOR},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {

@@ -99,14 +99,13 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 		snprintf(ret->version, sizeof(ret->version), "Node.js %s", version);
 		if (!has_map)
 			snprintf(ret->problem, sizeof(ret->problem),
-				 "node %s: JavaScript functions have no names: start it with "
-				 "--perf-basic-prof (and --interpreted-frames-native-stack)",
-				 version);
+				 "JavaScript functions have no names: start it with "
+				 "--perf-basic-prof (and --interpreted-frames-native-stack)");
 	} else if (has_mark(look, "coreclr_initialize", NULL)) {
 		snprintf(ret->version, sizeof(ret->version), ".NET");
 		if (!has_map)
 			snprintf(ret->problem, sizeof(ret->problem),
-				 ".NET: functions have no names: start it with "
+				 "functions have no names: start it with "
 				 "DOTNET_PerfMapEnabled=1 in its environment");
 	}
 }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* podflame record of Node.js: whole stacks with and without a perf map, and its functions' names with one. */
+#include "cli/testrun.h"
+#include "node/parse/parse.h"
+
+#include <stdlib.h>
+
+/* hot and cold are called 3 : 1; each is long enough not to be inlined. */
+static const char program[] = "function work(n) { let s = 0; for (let i = 0; i < n; i++) s += "
+			      "Math.sqrt(i * s % 7); return s }\n"
+			      "function hot(n) { return work(3 * n) + 1 }\n"
+			      "function cold(n) { return work(n) + 1 }\n"
+			      "function turn() { const end = Date.now() + 50; let s = 0;\n"
+			      "  while (Date.now() < end) s += hot(1000) + cold(1000);\n"
+			      "  setImmediate(turn); return s }\n"
+			      "turn()\n";
+
+static bool have_node(void)
+{
+	if (system("command -v node >/dev/null 2>&1") == 0)
+		return true;
+	print_message("skipped: no node here\n");
+	return false;
+}
+
+static pid_t start_node(const char *options)
+{
+	_cleanup_free_ char *path = file_in_dir("turn.js"), *command = NULL;
+	pid_t pid;
+
+	assert_int_equal(file_write_atomic(path, program, strlen(program), 0644), 0);
+	command = xasprintf("exec node %s %s", options, path);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(127);
+	}
+	wait_cpu(pid, 500 * NSEC_PER_MSEC); /* started, and compiled */
+	return pid;
+}
+
+static char *record(pid_t pid)
+{
+	_cleanup_free_ char *number = xasprintf("%d", pid), *out = file_in_dir("node.folded");
+	struct run r;
+
+	run_start(&r, (const char *[]){"-p", number, "-F", "499", "-o", out, NULL});
+	assert_true(run_says(&r, "recording"));
+	wait_cpu(pid, 2000 * NSEC_PER_MSEC);
+	kill(r.pid, SIGINT);
+	assert_int_equal(run_end(&r), 0);
+	run_free(&r);
+	return TAKE_PTR(out);
+}
+
+static void end_node(pid_t pid)
+{
+	_cleanup_free_ char *map = xasprintf("/tmp/perf-%d.map", pid);
+
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	unlink(map);
+}
+
+static void assert_whole(const char *folded)
+{
+	uint64_t all = folded_sum(folded, NULL);
+
+	assert_true(all > 100);
+	assert_true(100 * folded_sum(folded, "[unwind: ") <= all);
+	assert_true(100 * folded_sum(folded, "node::Start") >= 80 * all); /* others: its helpers */
+}
+
+static void node_without_a_map(void **state)
+{
+	_cleanup_free_ char *folded = NULL;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	if (!have_node())
+		skip();
+	pid = start_node("");
+	folded = record(pid);
+	assert_whole(folded);
+	assert_int_equal(folded_sum(folded, ";hot"), 0);
+	end_node(pid);
+}
+
+static void node_with_a_map(void **state)
+{
+	_cleanup_free_ char *folded = NULL;
+	uint64_t all, hot, cold;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	if (!have_node())
+		skip();
+	pid = start_node("--perf-basic-prof --interpreted-frames-native-stack "
+			 "--max-inlined-bytecode-size=0");
+	folded = record(pid);
+	assert_whole(folded);
+	all = folded_sum(folded, NULL);
+	hot = folded_sum(folded, ";turn;hot;work");
+	cold = folded_sum(folded, ";turn;cold;work");
+	print_message("%llu samples, %llu in hot, %llu in cold\n", (unsigned long long)all,
+		      (unsigned long long)hot, (unsigned long long)cold);
+	assert_true(100 * (hot + cold) > 90 * folded_sum(folded, ";turn"));
+	assert_true(100 * hot > 65 * (hot + cold) && 100 * hot < 85 * (hot + cold));
+	end_node(pid);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(node_without_a_map),
+		cmocka_unit_test(node_with_a_map),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
