@@ -99,6 +99,25 @@ static pid_t start_chain(const char *dir, const char *cgroup)
 	_exit(3);
 }
 
+static const char python[] = "/usr/bin/python3";
+static const char python_program[] = "def leaf():\n return sum(range(20000))\n"
+				     "def two():\n while True: leaf()\n"
+				     "def one(): two()\n"
+				     "def main(): one()\n"
+				     "main()\n";
+
+static pid_t start_python(const char *cgroup)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	join_cgroup(cgroup);
+	execl(python, "nodetest-python", "-c", python_program, NULL);
+	_exit(3);
+}
+
 /* The parse child's limits leave a sanitizer no room: then frames have no names. */
 static bool names_missing(void)
 {
@@ -152,6 +171,16 @@ static bool is_whole(const struct batch *b, const struct profile_sample *s)
 	return true;
 }
 
+static bool has_name(const struct frame *f, const char *name)
+{
+	static const char module[] = "__main__.";
+	const char *own = f->name;
+
+	if (f->kind == FRAME_PYTHON && own && str_has_prefix(own, module))
+		own += strlen(module);
+	return str_equal(own, name);
+}
+
 static bool is_chain(const struct batch *b, const struct profile_sample *s)
 {
 	static const char *const chain[] = {"main", "one", "two", "leaf"};
@@ -160,7 +189,7 @@ static bool is_chain(const struct batch *b, const struct profile_sample *s)
 	if (s->stack == STACK_NONE)
 		return false;
 	for (size_t i = 0; i < b->stacks[s->stack].n && at < ARRAY_SIZE(chain); i++)
-		if (str_equal(b->stacks[s->stack].frames[i]->name, chain[at]))
+		if (has_name(b->stacks[s->stack].frames[i], chain[at]))
 			at++;
 	return at >= ARRAY_SIZE(chain) - 1; /* two itself is sampled now and then */
 }
@@ -565,6 +594,44 @@ static void test_whole_stacks(void **state)
 			 s.n_chain);
 }
 
+static bool python_seen(struct fixture *f)
+{
+	struct seen s;
+
+	(void)f;
+	return find_seen("python3", ID_A, &s) && s.n_chain > 0 && s.n_samples >= 100;
+}
+
+/* One that starts while the node runs: its runtime is learnt, walked and named. */
+static void test_python_functions(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s;
+
+	make_cgroups(f, "v1:memory");
+	if (access(python, X_OK) < 0 || names_missing()) {
+		print_message("skipped: no %s, or no names\n", python);
+		skip();
+	}
+	assert_true(make_dir(f->main_dir, sizeof(f->main_dir), f->pod, ID_A));
+	start_node(f, false);
+	assert_int_equal(node_start(f->node, "node-uid"), 0);
+	procs_apply(f->node->procs, testplan(UID, UID, ID_A, true), now_boot_ns());
+	kernel_sync(f->node->kernel);
+	f->busy = start_python(f->main_dir);
+	run_until(f, python_seen, "functions of the Python program");
+	pthread_mutex_lock(&arrived.lock);
+	arrived.n = 0; /* what came before it was learnt has native frames */
+	pthread_mutex_unlock(&arrived.lock);
+	run_until(f, python_seen, "100 samples more");
+	stop_busy(f);
+	f->node = node_free(f->node);
+	assert_true(find_seen("python3", ID_A, &s));
+	if (s.n_chain * 100 < s.n_samples * 95 || s.n_whole * 100 < s.n_samples * 95)
+		fail_msg("of %lu stacks %lu are whole, %lu have the chain", s.n_samples, s.n_whole,
+			 s.n_chain);
+}
+
 static void test_by_cgroup_v1(void **state)
 {
 	by_cgroup(*state, "v1:memory");
@@ -626,6 +693,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_down_time_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open_window_is_owed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_whole_stacks, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_python_functions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v1, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v2, setup, teardown),
 	};
