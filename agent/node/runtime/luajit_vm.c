@@ -12,13 +12,15 @@
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 
-#define CFRAME_SPACE 40
-#define STATE_GLREF  0x10 /* lua_State */
-#define STATE_CFRAME 0x50
-#define TRACE_MCODE  0x58 /* GCtrace */
-#define CF_PC	     0x18 /* SAVE_PC */
-#define CALL_DECODE  128  /* bytes of lj_vm_call up to where all is set up */
-#define EXIT_DECODE  512
+#define CFRAME_SPACE   40
+#define STATE_GLREF    0x10 /* lua_State */
+#define STATE_CFRAME   0x50
+#define TRACE_MCODE    0x58 /* GCtrace */
+#define CF_PC	       0x18 /* SAVE_PC */
+#define CALL_DECODE    128  /* bytes of lj_vm_call up to where all is set up */
+#define EXIT_DECODE    512
+#define STRAIGHT_BYTES 256
+#define CALLBACK_BYTES 40
 
 /* lj_vm_call behind saveregs: mov $FRAME_C,%ebx; mov %edx,8(%rsp); mov %rdi,%rbp; mov %rdi,0x10(%rsp) */
 static const uint8_t call_bytes[LUAJIT_CALL_BYTES + 1] =
@@ -150,23 +152,6 @@ static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 
 /* ---- where C frames are made, and what calls leave behind ---- */
 
-static void read_entries(const struct luajit_code *c, struct pf_luajit *d)
-{
-	size_t n = 0, from = 2;
-	const uint8_t *p;
-
-	memset(d->entries, 0xff, sizeof(d->entries));
-	while (n < PF_LUAJIT_ENTRIES && from < c->n) {
-		p = memmem(c->bytes + from, c->n - from, save_bytes, sizeof(save_bytes));
-		if (!p)
-			return;
-		from = (size_t)(p - c->bytes) + sizeof(save_bytes);
-		/* lj_vm_ffi_callback: rbp was pushed by who jumps there. */
-		if (p[-1] == 0x53)
-			d->entries[n++] = (uint16_t)(p - c->bytes - 2);
-	}
-}
-
 static bool is_call(const struct insn *i)
 {
 	return insn_is(i, 0xe8) || (insn_is(i, 0xff) && (i->reg & 7) == 2);
@@ -184,6 +169,89 @@ static bool is_over(const struct insn *i)
 {
 	return insn_is(i, 0xe9) || insn_is(i, 0xeb) || insn_is(i, 0xc3) ||
 	       (insn_is(i, 0xff) && (i->reg & 7) == 4);
+}
+
+/* Bytes from `at` to behind the jump that ends it. */
+static uint16_t straight_bytes(const struct luajit_code *c, size_t at)
+{
+	size_t from = at;
+	struct insn i;
+
+	while (at < c->n && at - from < STRAIGHT_BYTES &&
+	       insn_decode(c->bytes + at, c->n - at, &i)) {
+		at += i.bytes;
+		if (is_over(&i))
+			break;
+	}
+	return (uint16_t)(at - from);
+}
+
+static void read_entries(const struct luajit_code *c, struct pf_luajit *d)
+{
+	size_t n = 0, from = 2;
+	const uint8_t *p;
+
+	memset(d->entries, 0xff, sizeof(d->entries));
+	while (n < PF_LUAJIT_ENTRIES && from < c->n) {
+		p = memmem(c->bytes + from, c->n - from, save_bytes, sizeof(save_bytes));
+		if (!p)
+			break;
+		from = (size_t)(p - c->bytes) + sizeof(save_bytes);
+		/* push %rbx. lj_vm_ffi_callback: rbp was pushed by who jumps there. */
+		if (p[-1] != 0x53)
+			continue;
+		d->entries[n].start = (uint16_t)(p - c->bytes - 2);
+		d->entries[n++].bytes = (uint16_t)(straight_bytes(c, (size_t)(p - c->bytes)) + 2);
+	}
+	for (; n < PF_LUAJIT_ENTRIES; n++)
+		d->entries[n] = (struct pf_luajit_part){0xffff, 0};
+}
+
+static bool is_leave(const struct insn *i)
+{
+	return insn_is(i, 0x83) && i->mod == 3 && i->rm == RSP && (i->reg & 7) == 0 &&
+	       i->immediate == CFRAME_SPACE;
+}
+
+static void add_quiet(struct pf_luajit *d, size_t start, size_t end)
+{
+	for (size_t k = 0; k < PF_LUAJIT_QUIETS; k++)
+		if (!d->quiets[k].bytes) {
+			d->quiets[k] =
+				(struct pf_luajit_part){(uint16_t)start, (uint16_t)(end - start)};
+			return;
+		}
+}
+
+/*
+ * add $CFRAME_SPACE,%rsp ends the return to C, which begins where vmstate becomes ~LJ_VMST_C; the end
+ * of a callback of FFI jumps there (cont_ffi_callback), right after it has called C.
+ */
+static void read_leaves(const struct luajit_code *c, struct pf_luajit *d)
+{
+	size_t n = 0, returns = 0, called = 0, step;
+	struct insn i;
+
+	memset(d->leaves, 0xff, sizeof(d->leaves));
+	for (size_t at = 0; at < c->n; at += step) {
+		step = insn_decode(c->bytes + at, c->n - at, &i) ? i.bytes : 1;
+		if (step == 1)
+			continue;
+		if (is_call(&i))
+			called = at + step;
+		if (insn_is(&i, 0xc7) && i.mod != 3 && i.base == R14 && i.immediate == ~1 &&
+		    i.displacement == d->vmstate - d->dispatch)
+			returns = at;
+		if (is_leave(&i) && n < PF_LUAJIT_LEAVES) {
+			d->leaves[n++] = (uint16_t)at;
+			if (returns && at - returns < STRAIGHT_BYTES)
+				add_quiet(d, returns, at);
+			returns = 0;
+		}
+		if (n && insn_is(&i, 0xe9) && called && at - called < CALLBACK_BYTES &&
+		    at + step + (uint64_t)i.immediate == d->leaves[0])
+			add_quiet(d, called, at + step);
+	}
 }
 
 /* One bit a byte: whether a jump goes there. */
@@ -266,6 +334,7 @@ int luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d
 	if (r)
 		return r;
 	read_entries(c, &read);
+	read_leaves(c, &read);
 	read_calls(c, &read);
 	*d = read;
 	return 0;

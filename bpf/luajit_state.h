@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * luajit_state: which C frame LuaJIT's code runs in, and which function of the program it is at.
+ * Included by luajit.h alone.
+ */
+#pragma once
+
+/* pf_runtime_walk.own */
+enum {
+	PF_LUAJIT_L,	 /* whose frames; its next frame is r->at, the address of its base[0] */
+	PF_LUAJIT_FRAME, /* its last C frame */
+	PF_LUAJIT_PC, /* bytecode address behind the instruction that r->at executes; 0: not known */
+	PF_LUAJIT_SHOWN, /* native address in the interpreter, to be shown first */
+	PF_LUAJIT_STATE,
+};
+enum {
+	PF_LUAJIT_NOTHING,  /* this C frame runs nothing (yet), or nothing more */
+	PF_LUAJIT_RUNS,	    /* r->at is to be told */
+	PF_LUAJIT_IN_TRACE, /* the same, and before it the trace */
+	PF_LUAJIT_LOST,	    /* what it runs is not known */
+};
+
+/* In a C frame, from its rsp. */
+#define PF_LUAJIT_CF_NRES 8
+#define PF_LUAJIT_CF_L	  16
+#define PF_LUAJIT_CF_PC	  24
+#define PF_LUAJIT_CF_PREV 32
+
+#define PF_LUAJIT_REG_RDX 1
+#define PF_LUAJIT_REG_RBX 3
+#define PF_LUAJIT_REG_R14 14
+
+/* How far below its C frame a trace or the exit handler may stand: spill slots, all registers. */
+#define PF_LUAJIT_BELOW_MAX 1536
+
+/* lua_State, up to what is used. */
+struct pf_luajit_state {
+	uint64_t next;
+	uint8_t marked, gct, ffid, status;
+	uint32_t pad;
+	uint64_t glref, gclist, base, top, maxstack, stack, openupval, env, cframe;
+};
+
+/* GCfunc's beginning. */
+struct pf_luajit_func {
+	uint64_t next;
+	uint8_t marked, gct, ffid, nupvalues;
+	uint32_t pad;
+	uint64_t env, gclist, pc;
+};
+
+/* Type of a link, in its low bits. */
+enum {
+	PF_LUAJIT_LINK_LUA,
+	PF_LUAJIT_LINK_C,
+	PF_LUAJIT_LINK_CONT, /* with PF_LUAJIT_LINK_P: pcall */
+	PF_LUAJIT_LINK_VARG,
+	PF_LUAJIT_LINK_P,
+};
+
+/* The four slots below base[0]. */
+struct pf_luajit_slots {
+	uint64_t continuation, pc, func, link;
+};
+
+static __always_inline bool pf_luajit_is_pointer(uint64_t v)
+{
+	return v >= PF_USER_PAGE && v < 1ull << 47 && !(v & 7);
+}
+
+/* Address of the function in a slot; 0: it holds none. */
+static __always_inline uint64_t pf_luajit_func_of(uint64_t slot)
+{
+	return slot >> 47 == 0x1ffff - PF_LUAJIT_GCT_FUNC ? slot & ((1ull << 47) - 1) : 0;
+}
+
+static __always_inline bool pf_luajit_in_stack(const struct pf_luajit_state *l, uint64_t base)
+{
+	/* LJ_STACK_EXTRA slots lie behind maxstack; a C function may be called there, too. */
+	return !(base & 7) && base > l->stack + 8 && base <= l->maxstack + 64 * 8;
+}
+
+/* l is the Lua thread whose next C frame lies at `at`. */
+static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_runtime_walk *r,
+					 uint64_t at, struct pf_luajit_state *l)
+{
+	uint64_t state, next;
+
+	if (!pf_word(s, at + PF_LUAJIT_CF_L, &state) || !pf_luajit_is_pointer(state) ||
+	    !pf_read(l, sizeof(*l), state) || l->gct != PF_LUAJIT_GCT_THREAD)
+		return false;
+	next = l->cframe;
+	if (state == r->own[PF_LUAJIT_L] &&
+	    !pf_read(&next, 8, r->own[PF_LUAJIT_FRAME] + PF_LUAJIT_CF_PREV))
+		return false;
+	l->next = state; /* where it is, from here on */
+	return (next & ~3ull) == at;
+}
+
+struct pf_luajit_scan {
+	struct pf_scratch *s;
+	const struct pf_runtime_walk *r;
+	struct pf_luajit_state *l;
+	uint64_t at;
+	bool found;
+};
+
+static long pf_luajit_try(uint32_t i, struct pf_luajit_scan *c)
+{
+	(void)i;
+	c->found = pf_luajit_certain(c->s, c->r, c->at, c->l);
+	if (!c->found)
+		c->at += 16;
+	return c->found;
+}
+
+/* The C frame that lies somewhere above rsp, while a trace or the exit handler runs. */
+static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, const struct pf_runtime_walk *r,
+					   struct pf_luajit_state *l)
+{
+	struct pf_luajit_scan c = {.s = s, .r = r, .l = l, .at = (s->walk.sp + 15) & ~15ull};
+
+	bpf_loop(PF_LUAJIT_BELOW_MAX / 16, pf_luajit_try, &c, 0);
+	return c.found ? c.at : 0;
+}
+
+/* saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: from rsp to the C frame, modulo 2^64. */
+static __always_inline bool pf_luajit_in_entry(const struct pf_luajit *d, uint64_t ip,
+					       uint64_t *ret_above)
+{
+	uint32_t saved = d->frame_bytes - 48, pushed;
+
+	for (int i = 0; i < PF_LUAJIT_ENTRIES; i++) {
+		uint64_t at = ip - d->vm_start - d->entries[i].start;
+
+		if (at >= d->entries[i].bytes)
+			continue;
+		pushed = at < 3 ? 8 * at : 8 * (1 + at / 2);
+		*ret_above = pushed > saved ? 0 : pushed + 8ull - d->frame_bytes;
+		return true;
+	}
+	return false;
+}
+
+/* add rsp; pop (r12, r13,) r14, r15, rbx, rbp; ret. */
+static __always_inline bool pf_luajit_in_leave(const struct pf_luajit *d, uint64_t ip,
+					       uint64_t *ret_above)
+{
+	uint32_t long_pops = d->frame_bytes / 8 - 8, popped;
+
+	for (int i = 0; i < PF_LUAJIT_LEAVES; i++) {
+		uint64_t at = ip - d->vm_start - d->leaves[i];
+
+		if (at > 6u + 2 * long_pops)
+			continue;
+		at -= 4;
+		popped = at <= 2 * long_pops ? at / 2 : at - long_pops;
+		*ret_above = at >> 63 ? 0 : -(40 + 8ull * popped);
+		return true;
+	}
+	return false;
+}
+
+static __always_inline bool pf_luajit_in_quiet(const struct pf_luajit *d, uint64_t ip)
+{
+	for (int i = 0; i < PF_LUAJIT_QUIETS; i++)
+		if (ip - d->vm_start - d->quiets[i].start < d->quiets[i].bytes)
+			return true;
+	return false;
+}
+
+static __always_inline bool pf_luajit_in_exit(const struct pf_luajit *d, uint64_t pc)
+{
+	return pc - d->exit_start < d->exit_end - d->exit_start;
+}
+
+static __always_inline bool pf_luajit_in_vm(const struct pf_luajit *d, uint64_t pc)
+{
+	return pc - d->vm_start < d->vm_end - d->vm_start;
+}
+
+/* The C frame of a trace: it keeps r14, and runs on top of all other C frames of its thread. */
+static __noinline uint64_t pf_luajit_trace_frame(struct pf_scratch *s, const struct pf_luajit *d,
+						 struct pf_luajit_state *l)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t g = w->regs[PF_LUAJIT_REG_R14] - d->dispatch, state, base, at;
+
+	if (!d->jit_base || !pf_read(&base, 8, g + d->jit_base) || !base ||
+	    !pf_read(&state, 8, g + d->cur_l) || !pf_luajit_is_pointer(state) ||
+	    !pf_read(l, sizeof(*l), state) || l->gct != PF_LUAJIT_GCT_THREAD || l->glref != g)
+		return 0;
+	l->next = state;
+	at = l->cframe & ~3ull;
+	return at - w->sp <= PF_LUAJIT_BELOW_MAX ? at : 0;
+}
+
+/* The C frame at hand of the interpreter's code; 0: none. */
+static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const struct pf_luajit *d,
+						   const struct pf_runtime_walk *r,
+						   struct pf_luajit_state *l)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t top;
+
+	if (pf_luajit_in_exit(d, w->exact ? w->ip : w->ip - 1))
+		return pf_luajit_above(s, r, l);
+	if (pf_luajit_certain(s, r, w->sp, l))
+		return w->sp;
+	if (!w->exact || !pf_word(s, w->sp, &top))
+		return 0;
+	/* One of its subroutines, called by itself or by a trace; or on the way into a trace. */
+	if (pf_luajit_in_vm(d, top))
+		return pf_luajit_certain(s, r, w->sp + 8, l) ? w->sp + 8 : 0;
+	if (pf_luajit_certain(s, r, w->sp + 16, l))
+		return w->sp + 16;
+	return pf_luajit_trace_frame(s, d, l);
+}
+
+/* ---- which of its frames is the innermost ---- */
+
+enum pf_luajit_what { PF_LUAJIT_NO_FUNC, PF_LUAJIT_C_FUNC, PF_LUAJIT_LUA_FUNC };
+
+/* What function a slot holds, and its bytecode; a C function's is a stub. */
+static __noinline uint32_t pf_luajit_func_in(uint64_t slot, struct pf_luajit_proto *ret,
+					     uint64_t *ret_bc)
+{
+	uint64_t at = pf_luajit_func_of(slot);
+	struct pf_luajit_func f;
+
+	if (!at || !pf_read(&f, sizeof(f), at) || f.gct != PF_LUAJIT_GCT_FUNC)
+		return PF_LUAJIT_NO_FUNC;
+	*ret_bc = f.pc;
+	if (f.ffid != 0)
+		return PF_LUAJIT_C_FUNC;
+	return pf_read(ret, sizeof(*ret), f.pc - PF_LUAJIT_PROTO_BYTES) &&
+			       ret->gct == PF_LUAJIT_GCT_PROTO
+		       ? PF_LUAJIT_LUA_FUNC
+		       : PF_LUAJIT_NO_FUNC;
+}
+
+/* base runs the instruction before pc; its first one is at hand when pc is not behind it yet. */
+static __noinline bool pf_luajit_fits(const struct pf_luajit_state *l, uint64_t base, uint64_t pc)
+{
+	struct pf_luajit_proto p = {};
+	uint64_t slots[2], bc; /* function, link */
+
+	if (!pf_luajit_in_stack(l, base) || !pf_read(slots, 16, base - 16))
+		return false;
+	switch (pf_luajit_func_in(slots[0], &p, &bc)) {
+	case PF_LUAJIT_LUA_FUNC:
+		return !(pc & 3) && pc - bc <= 4ull * p.sizebc;
+	case PF_LUAJIT_C_FUNC:
+		return pc == slots[1] || pc - bc <= 4;
+	}
+	return false;
+}
+
+/* The frame before base, by a link; *ret_pc: what it executes. 0: there is none. */
+static __noinline uint64_t pf_luajit_before(const struct pf_luajit_state *l, uint64_t base,
+					    uint64_t link, uint64_t *ret_pc)
+{
+	uint32_t instruction = 0;
+
+	*ret_pc = link;
+	if (!(link & 3)) {
+		if (!pf_read(&instruction, 4, link - 4))
+			return 0;
+		base -= 16 + 8 * (instruction >> 8 & 0xff);
+		return pf_luajit_fits(l, base, link) ? base : 0;
+	}
+	if ((link & 7) == PF_LUAJIT_LINK_CONT && !pf_read(ret_pc, 8, base - 24))
+		return 0;
+	if (link > l->maxstack - l->stack || !pf_luajit_in_stack(l, base - (link & ~7ull)))
+		return 0;
+	return base - (link & ~7ull);
+}
+
+/* It holds a function, and its link leads to another. */
+static __always_inline bool pf_luajit_linked(const struct pf_luajit_state *l, uint64_t base)
+{
+	uint64_t slots[2], pc; /* function, link */
+
+	return pf_luajit_in_stack(l, base) && pf_read(slots, 16, base - 16) &&
+	       pf_luajit_func_of(slots[0]) && pf_luajit_before(l, base, slots[1], &pc);
+}
+
+/*
+ * In the interpreter itself rdx is base and rbx the bytecode address, but around calls and returns
+ * one of them is already, or still, the other function's; behind calls of C, rdx may be anything.
+ */
+static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runtime_walk *r,
+					   const struct pf_luajit_state *l, uint64_t at)
+{
+	uint64_t base = s->walk.regs[PF_LUAJIT_REG_RDX], pc = s->walk.regs[PF_LUAJIT_REG_RBX];
+	bool linked = pf_luajit_linked(l, base);
+
+	r->at = base;
+	r->own[PF_LUAJIT_PC] = pc;
+	if (linked && pf_luajit_fits(l, base, pc))
+		return true;
+	/* A call whose frame is not made, or a return whose frame is gone. */
+	if (!linked && pf_luajit_in_stack(l, base)) {
+		r->at = pf_luajit_before(l, base, pc, &r->own[PF_LUAJIT_PC]);
+		if (r->at && pf_luajit_fits(l, r->at, r->own[PF_LUAJIT_PC]))
+			return true;
+		r->own[PF_LUAJIT_PC] = pc;
+	}
+	r->at = s->walk.regs[PF_REG_RBP];
+	if (pf_luajit_fits(l, r->at, pc))
+		return true;
+	r->at = l->base;
+	if (pf_luajit_fits(l, r->at, pc))
+		return true;
+	/* A metamethod is about to be called. */
+	if (pf_word(s, at + PF_LUAJIT_CF_PC, &r->own[PF_LUAJIT_PC]) &&
+	    pf_luajit_fits(l, r->at, r->own[PF_LUAJIT_PC]))
+		return true;
+	/* Just called, or about to return. */
+	r->at = base;
+	r->own[PF_LUAJIT_PC] = 0;
+	return linked;
+}
+
+/* What is known of the call that returns to ip. */
+static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, uint64_t ip)
+{
+	uint64_t offset = ip - d->vm_start;
+	uint32_t at = 0;
+
+	for (uint32_t step = PF_LUAJIT_CALLS / 2; step; step /= 2)
+		if (d->calls[(at + step) % PF_LUAJIT_CALLS].offset <= offset)
+			at += step;
+	return d->calls[at % PF_LUAJIT_CALLS].offset == offset
+		       ? d->calls[at % PF_LUAJIT_CALLS].flags
+		       : 0;
+}
+
+/* C code was called from the interpreter. */
+static __always_inline bool pf_luajit_called_c(struct pf_scratch *s, const struct pf_luajit *d,
+					       struct pf_runtime_walk *r,
+					       const struct pf_luajit_state *l, uint64_t at)
+{
+	uint32_t flags = pf_luajit_call_flags(d, s->walk.ip);
+	bool again = l->next == r->own[PF_LUAJIT_L];
+
+	r->own[PF_LUAJIT_PC] = 0;
+	if (flags & PF_LUAJIT_PC_SAVED)
+		pf_word(s, at + PF_LUAJIT_CF_PC, &r->own[PF_LUAJIT_PC]);
+	if (again)
+		return true;
+	r->at = l->base;
+	if (flags & PF_LUAJIT_BASE_IN_RBP) {
+		r->at = s->walk.bp;
+		return !s->walk.bp_lost && pf_luajit_in_stack(l, r->at);
+	}
+	return true;
+}
+
+/* Whether the C frame at `at` has frames at all: lj_vm_cpcall calls C first (lj_err.c, err_unwind). */
+static __always_inline bool pf_luajit_has_frames(struct pf_scratch *s, uint64_t at, uint64_t base,
+						 const struct pf_luajit_state *l)
+{
+	uint64_t both;
+	int32_t nres;
+
+	if (!pf_word(s, at + PF_LUAJIT_CF_NRES, &both))
+		return true;
+	nres = (int32_t)(uint32_t)both;
+	return nres >= 0 || base - 8 >= l->stack + (uint32_t)-nres;
+}
+
+/* Where the program's frames of the C frame at `at` begin. */
+static __always_inline uint32_t pf_luajit_begin(struct pf_scratch *s, const struct pf_luajit *d,
+						struct pf_runtime_walk *r,
+						const struct pf_luajit_state *l, uint64_t at)
+{
+	uint64_t above, trace_base = 0, shown = r->own[PF_LUAJIT_SHOWN];
+	struct pf_walk *w = &s->walk;
+
+	if (!w->exact && shown)
+		return pf_luajit_called_c(s, d, r, l, at) ? PF_LUAJIT_RUNS : PF_LUAJIT_LOST;
+	r->at = l->base;
+	r->own[PF_LUAJIT_PC] = 0;
+	if (shown && pf_luajit_in_quiet(d, w->ip))
+		return PF_LUAJIT_NOTHING;
+	if (d->jit_base)
+		pf_read(&trace_base, 8, l->glref + d->jit_base);
+	if (trace_base || pf_luajit_in_exit(d, w->ip)) {
+		if (trace_base)
+			r->at = trace_base;
+		if (!pf_luajit_in_stack(l, r->at))
+			return PF_LUAJIT_LOST;
+		return trace_base ? PF_LUAJIT_IN_TRACE : PF_LUAJIT_RUNS;
+	}
+	if (!shown)
+		return PF_LUAJIT_LOST;
+	if (pf_luajit_innermost(s, r, l, at))
+		return PF_LUAJIT_RUNS;
+	r->at = l->base;
+	return pf_luajit_in_entry(d, w->ip, &above) ? PF_LUAJIT_NOTHING : PF_LUAJIT_LOST;
+}
+
+/* Finds the C frame at hand and what it runs; 0: not known. */
+static __noinline uint64_t pf_luajit_c_frame(struct pf_scratch *s, const struct pf_luajit *d,
+					     struct pf_runtime_walk *r)
+{
+	uint64_t before = r->own[PF_LUAJIT_L], shown = r->own[PF_LUAJIT_SHOWN], at, above = 0;
+	bool lost = r->own[PF_LUAJIT_STATE] == PF_LUAJIT_LOST;
+	struct pf_walk *w = &s->walk;
+	struct pf_luajit_state l = {};
+	uint32_t state;
+
+	r->own[PF_LUAJIT_STATE] = PF_LUAJIT_LOST;
+	if (shown)
+		at = pf_luajit_vm_frame(s, d, r, &l);
+	else
+		at = w->exact ? pf_luajit_trace_frame(s, d, &l) : pf_luajit_above(s, r, &l);
+	if (at) {
+		state = pf_luajit_begin(s, d, r, &l, at);
+		if (state == PF_LUAJIT_RUNS && !pf_luajit_has_frames(s, at, r->at, &l))
+			state = PF_LUAJIT_NOTHING;
+		r->own[PF_LUAJIT_L] = l.next;
+		r->own[PF_LUAJIT_FRAME] = at;
+		/* A thread's outer frames are found from its inner ones. */
+		r->own[PF_LUAJIT_STATE] = lost && before == l.next ? PF_LUAJIT_LOST : state;
+		return at;
+	}
+	if (!shown)
+		return 0;
+	if (pf_luajit_in_entry(d, w->ip, &above) || pf_luajit_in_quiet(d, w->ip) ||
+	    (w->exact && pf_luajit_in_leave(d, w->ip, &above))) {
+		r->own[PF_LUAJIT_STATE] = PF_LUAJIT_NOTHING;
+		return w->sp + (w->exact ? above : 0);
+	}
+	return pf_luajit_in_exit(d, w->ip) ? 0 : w->sp; /* its .eh_frame says the same */
+}
