@@ -19,7 +19,7 @@ class Program:
     language: str
     source: str
     build: list                     # commands; {src} {out} {dir}: source, program, directory of its own
-    shares: dict                    # name of a share -> chain, or (frame, chain)
+    shares: dict                    # name of a share -> chain, or (frame, chain); none: the program tells (TOLD.stacks)
     args: list = field(default_factory=list)
     needs: list = field(default_factory=list)       # commands without which it is skipped
     env: dict = field(default_factory=dict)
@@ -207,10 +207,11 @@ DEOPT = {
     "rounds": ("Deopt::rounds", "... > Deopt::main > Deopt::rounds > ..."),
     "steady": ("Deopt::steady", "... > Deopt::main > Deopt::steady > ..."),
 }
-VIRTUAL_ROOT = "... > java/lang/VirtualThread::run~ > ... > Virtual::lambda$main$~ > Virtual::body > "
-VIRTUAL = {
-    "shallow": ("Virtual::shallow", VIRTUAL_ROOT + "Virtual::shallow > ..."),
-    "deep": ("Virtual::deep", VIRTUAL_ROOT + "Virtual::deep*20 > ..."),
+CONTINUED = "... > java/lang/VirtualThread::runContinuation > jdk/internal/vm/Continuation::run > "
+VIRTUAL = {     # what slept has its last few frames on the stack
+    "shallow": ("Virtual::shallow", CONTINUED + "[jvm: frames_in_heap] > Virtual::body > Virtual::shallow > ..."),
+    "deep": ("Virtual::deep", CONTINUED + "[jvm: frames_in_heap] > ... > Virtual::deep > ..."),
+    "fresh": ("Virtual::fresh", CONTINUED + "... > java/lang/VirtualThread::run > ... > Virtual::fresh*20 > ..."),
 }
 CARRIER = "-Djdk.virtualThreadScheduler.parallelism=1 -Djdk.virtualThreadScheduler.maxPoolSize=1"
 
@@ -251,7 +252,34 @@ NOT_INLINED = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Shares.not
 JAVA_INLINED = dict(JAVA, inlined=("Shares::notInlined",
     JAVA_MAIN + "Shares::aroundInlined > Shares::inlinedOuter > Shares::inlinedInner > Shares::notInlined"))
 
-PROGRAMS = C_PROGRAMS + [
+# A host of its own, with whatever Lua is linked into it: {lua} is the version, {src} the script.
+LUA_HOST = "gcc -O2 -w -x c - -I/usr/include/lua{v} -o {{dir}}/host {link} <<'END'\n" \
+    "#include <lua.h>\n#include <lualib.h>\n#include <lauxlib.h>\n" \
+    "int main(int n, char **v) {{{{ lua_State *L = luaL_newstate(), *other = luaL_newstate(); int i; luaL_openlibs(L);\n" \
+    "luaL_openlibs(other); luaL_loadstring(other, \"return 1\"); lua_pcall(other, 0, 1, 0); lua_newtable(L);\n" \
+    "for (i = 2; i < n; i++) {{{{ lua_pushstring(L, v[i]); lua_rawseti(L, -2, i - 1); }}}} lua_setglobal(L, \"arg\");\n" \
+    "if (luaL_loadfile(L, v[1]) || lua_pcall(L, 0, 0, 0)) {{{{ puts(lua_tostring(L, -1)); return 1; }}}} return 0; }}}}\nEND"
+
+
+def lua(name, version, runs, build=(), needs=(), **more):
+    """The stacks are what debug.traceback says of them."""
+    script = f"printf '#!/bin/sh\\ncd {{dir}} && exec {runs} lua_shares.lua \"$@\"\\n' >{{out}} && chmod 755 {{out}}"
+    return Program(f"{version}, {name}" if name else version, "Lua", "lua_shares.lua", [*build, "cp {src} {dir}", script], {},
+                   needs=[*needs], complete=0.99, finished=0.99, **more)
+
+
+def lua_host(name, version, link):
+    return lua(name, version, "./host", [LUA_HOST.format(v=version, link=link)], ["gcc"])
+
+
+LUAS = ("5.1", "5.2", "5.3", "5.4")
+LUA_PROGRAMS = [
+    *(lua("", v, f"lua{v}", needs=[f"lua{v}"], sample=v == "5.4") for v in LUAS),
+    *(lua_host("library", v, f"-llua{v}") for v in LUAS),
+    *(lua_host("static, stripped", v, f"-s -l:liblua{v}.a -lm -ldl") for v in LUAS),
+]
+
+PROGRAMS = C_PROGRAMS + LUA_PROGRAMS + [
     cxx("g++ -O2 -g", "g++ -O2 -g", sample=True),
     cxx("g++ -O0", "g++ -O0 -g"),
     cxx("g++ -O2 without DWARF", "g++ -O2", CC_PLAIN),

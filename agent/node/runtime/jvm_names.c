@@ -202,15 +202,29 @@ static const char *find_stub(struct jvm *jvm, struct memory *m, uint64_t address
 	return jvm_stubs_find(jvm->names->stubs, address);
 }
 
+/*
+ * A virtual thread that waited: its frames are in the heap, and come back one by one as they are returned
+ * to, which this stub does (stubGenerator_x86_64.cpp, JDK 21 and 25).
+ */
+static bool is_return_barrier(const char *stub)
+{
+	return streq(stub, "Cont thaw return barrier") || streq(stub, "cont_returnBarrier");
+}
+
 static int name_stub(struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 		     struct runtime_names *ret)
 {
-	const char *stub = find_stub(jvm, m, JVM_ADDRESS(w->b) - 1);
+	const char *stub = find_stub(jvm, m, JVM_ADDRESS(w->b));
 	_cleanup_free_ char *name = NULL;
 	uint64_t address;
 	int r = 0;
 
 	ret->kind = FRAME_LIBRARY;
+	if (stub && is_return_barrier(stub)) {
+		ret->kind = FRAME_MARKER;
+		runtime_names_add(ret, xstrdup("[jvm: frames_in_heap]"), NULL, 0, false);
+		return 0;
+	}
 	if (stub) {
 		runtime_names_add(ret, xstrdup(stub), NULL, 0, false);
 		return 0;

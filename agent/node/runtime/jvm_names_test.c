@@ -166,10 +166,10 @@ static void stubs_have_names_of_their_own(void **state)
 		i->jvm.stub_list = image_bytes(i, &next, sizeof(next));
 		image_u64(i, blob + i->jvm.structs.blob_name,
 			  image_bytes(i, "StubRoutines (1)", 17));
-		for (uint32_t pc = 1; pc < 128; pc++) {
+		for (uint32_t pc = 0; pc < 128; pc++) {
 			assert_int_equal(name_of(i, JVM_FRAME_STUB, blob, blob + pc, &n), 0);
-			assert_string_equal(n.items[0].name, pc > 16 && pc <= 48 ? "jint_fill"
-							     : pc > 64 && pc <= 96
+			assert_string_equal(n.items[0].name, pc >= 16 && pc <= 48 ? "jint_fill"
+							     : pc >= 64 && pc <= 96
 								     ? "call_stub"
 								     : "StubRoutines (1)");
 			runtime_names_done(&n);

@@ -62,18 +62,22 @@ struct jvm_stubs *jvm_stubs_free(struct jvm_stubs *s)
 	return NULL;
 }
 
-const char *jvm_stubs_find(const struct jvm_stubs *s, uint64_t address)
+const char *jvm_stubs_find(const struct jvm_stubs *s, uint64_t pc)
 {
 	size_t low = 0, high = s->n;
+	const struct stub *stub;
 
 	/* The last that begins at or before it. */
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (s->items[middle].begin <= address)
+		if (s->items[middle].begin <= pc)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low && address < s->items[low - 1].end ? s->items[low - 1].name : NULL;
+	if (low == 0)
+		return NULL;
+	stub = &s->items[low - 1];
+	return pc <= stub->end ? stub->name : NULL;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Virtual: Java: virtual threads that sleep and go on, their frames copied to the heap and back, on one carrier.
+// Virtual: Java: virtual threads on one carrier: some that never wait, and some that sleep and go on: their frames are
+// copied to the heap, and come back one by one as they are returned to, so most of them are not on the stack.
 // Its protocol is burn.h's. From JDK 21 on. The CPU clock is the carrier's: virtual threads have none.
 
 import java.io.FileWriter;
@@ -13,7 +14,7 @@ import java.util.List;
 
 public class Virtual {
     static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
-    static final long[] SPENT = new long[2];
+    static final long[] SPENT = new long[3];
     static volatile long sink;
     static long carrier;
 
@@ -36,6 +37,17 @@ public class Virtual {
         return x;
     }
 
+    static long fresh(int depth, long n) {
+        if (depth > 1)
+            return fresh(depth - 1, n) + 1;
+        long at = THREADS.getThreadCpuTime(carrier);
+        long x = n | 1;
+        for (; n > 0; n--)
+            x = x * 3202034522624059733L + 1;
+        SPENT[2] += THREADS.getThreadCpuTime(carrier) - at;
+        return x;
+    }
+
     static void body(long seed, long first, long budget) {
         long state = seed | 1;
         try {
@@ -48,6 +60,7 @@ public class Virtual {
                 sink += shallow(n);
                 SPENT[0] += THREADS.getThreadCpuTime(carrier) - at;
                 sink += deep(20, n);
+                Thread.ofVirtual().start(() -> sink += fresh(20, n)).join();
             }
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
@@ -76,7 +89,7 @@ public class Virtual {
             t.join();
         long total = THREADS.getThreadCpuTime(carrier) - first;
         try (FileWriter out = new FileWriter(args[0], true)) {
-            out.write("shallow " + SPENT[0] + "\ndeep " + SPENT[1] + "\ntotal " + total + "\n");
+            out.write("shallow " + SPENT[0] + "\ndeep " + SPENT[1] + "\nfresh " + SPENT[2] + "\ntotal " + total + "\n");
         }
         System.out.println("done");
         System.in.read();
