@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 
 HZ = 999
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -148,6 +149,12 @@ def read_told(path):
 
 # ---- compare ----
 
+def read_stacks(path):
+    """What a program told of its own stacks: {share: (frame, chain)}."""
+    with open(path, encoding="utf-8") as f:
+        return {name: (frame, chain) for name, frame, chain in (line.rstrip("\n").split("\t") for line in f)}
+
+
 def frame_pattern(token, program):
     if token == "@program":
         return re.escape(f"[{program}]")
@@ -255,6 +262,8 @@ def test(p, seconds, least, hz=HZ):
     """A result for the report; raises Skip."""
     folder, out = build(p)
     rows, told, said = run(p, folder, out, seconds, hz)
+    if not p.shares:
+        p = replace(p, shares=read_stacks(os.path.join(folder, "told.stacks")))
     r = compare(p, out, rows, told)
     r.update(name=p.name, runtime=p.runtime, language=p.language, source=p.source, excluded=p.excluded, hz=hz,
              lost=[x for x in said.splitlines() if "lost" in x], wrong=verdict(p, r, least))

@@ -265,7 +265,7 @@ def lua(name, version, runs, build=(), needs=(), **more):
     """The stacks are what debug.traceback says of them."""
     script = f"printf '#!/bin/sh\\ncd {{dir}} && exec {runs} lua_shares.lua \"$@\"\\n' >{{out}} && chmod 755 {{out}}"
     return Program(f"{version}, {name}" if name else version, "Lua", "lua_shares.lua", [*build, "cp {src} {dir}", script], {},
-                   needs=[*needs], complete=0.99, finished=0.99, **more)
+                   needs=[*needs], complete=0.99, finished=0.99, runtime=True, **more)
 
 
 def lua_host(name, version, link):
