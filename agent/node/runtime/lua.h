@@ -19,6 +19,7 @@ struct lua_layout {
 	uint8_t nups;	      /* 5.1: offset of Proto.nups */
 	uint8_t op_bits;      /* the rest is A, and by lua_name.c's own knowledge */
 	uint8_t dispatch_mask;
+	uint8_t n_opcodes;
 	/* callstatus */
 	uint16_t tail, hooked, finalizer;
 };

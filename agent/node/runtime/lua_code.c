@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define DISPATCH_BEFORE 64   /* bytes: the opcode is cut out, checked, looked up */
+#define DISPATCH_BEFORE 96   /* bytes: the opcode is cut out, checked, looked up */
 #define LOOP_BYTES_MIN	2000 /* of the smallest compiled loop: 3 KiB */
 #define LOOP_HEAD_MAX	4096 /* of it before its first jump by opcode */
 #define FUNCTION_MAX	65536
@@ -88,6 +88,24 @@ static bool is_jump(const uint8_t *p)
 	return p[0] == 0xff && ((p[1] >= 0xe0 && p[1] <= 0xe7) || (p[1] == 0x24 && (p[2] & 7) == 5));
 }
 
+/* cmp or sub of a register and an immediate byte */
+static bool is_compare(const uint8_t *p)
+{
+	return p[0] == 0x83 && ((p[1] & 0xf8) == 0xf8 || (p[1] & 0xf8) == 0xe8);
+}
+
+/* Between the opcode's being cut out and the jump: if it is checked, then against the last opcode. */
+static bool checks_opcode(const struct search *s, size_t at, size_t jump)
+{
+	const uint8_t *p = s->t->code;
+	unsigned n = s->l->n_opcodes;
+
+	for (; at + 3 <= jump; at++)
+		if (is_compare(p + at))
+			return p[at + 2] < n && p[at + 2] + 4u > n;
+	return true;
+}
+
 /* and $mask, a 32-bit register: shortly before. */
 static bool cuts_opcode(const struct search *s, size_t jump)
 {
@@ -96,7 +114,7 @@ static bool cuts_opcode(const struct search *s, size_t jump)
 
 	for (size_t at = from; at + 3 <= jump; at++)
 		if (p[at] == 0x83 && (p[at + 1] & 0xf8) == 0xe0 && p[at + 2] == s->l->dispatch_mask)
-			return true;
+			return checks_opcode(s, at + 3, jump);
 	return false;
 }
 

@@ -28,6 +28,7 @@ static const struct lua_layout layouts[] = {
 		.upvalue_size = 8,
 		.op_bits = 6,
 		.dispatch_mask = 0x3f,
+		.n_opcodes = 38,
 		.tail = PF_LUA_5_1_TAIL,
 	},
 	{
@@ -52,6 +53,7 @@ static const struct lua_layout layouts[] = {
 		.upvalue_size = 16,
 		.op_bits = 6,
 		.dispatch_mask = 0x3f,
+		.n_opcodes = 40,
 		.tail = 64,
 	},
 	{
@@ -78,6 +80,7 @@ static const struct lua_layout layouts[] = {
 		.upvalue_size = 16,
 		.op_bits = 6,
 		.dispatch_mask = 0x3f,
+		.n_opcodes = 47,
 		.tail = 32,
 		.hooked = 4,
 		.finalizer = 256,
@@ -105,6 +108,7 @@ static const struct lua_layout layouts[] = {
 		.upvalue_size = 16,
 		.op_bits = 7,
 		.dispatch_mask = 0x7f,
+		.n_opcodes = 83,
 		.tail = 32,
 		.hooked = 8,
 		.finalizer = 128,
