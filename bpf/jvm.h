@@ -51,7 +51,7 @@ enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_
 _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
 #define PF_JVM_HOPS	   16 /* of the segment map: 254 segments each, fewer after merging */
-#define PF_JVM_PUSHED	   7  /* words that code may have pushed below its frame, and one */
+#define PF_JVM_PUSHED	   11 /* words that code may have pushed below its frame, and one */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* an interpreted method's frame is smaller */
 #define PF_JVM_CALL_STUB   448	     /* bytes of it, and of its like behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* and so are its arguments */
@@ -60,7 +60,15 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 #define PF_JVM_NO_ADDRESS 0xffffffffffffffffull
 
 /* Registers by their DWARF numbers. */
-enum { PF_JVM_RAX = 0, PF_JVM_RBX = 3, PF_JVM_RDI = 5, PF_JVM_R11 = 11, PF_JVM_R13 = 13 };
+enum {
+	PF_JVM_RAX = 0,
+	PF_JVM_RDX = 1,
+	PF_JVM_RCX = 2,
+	PF_JVM_RBX = 3,
+	PF_JVM_RDI = 5,
+	PF_JVM_R11 = 11,
+	PF_JVM_R13 = 13
+};
 
 enum pf_jvm_place {
 	PF_JVM_BODY = PF_AFTER_PUSH + 1, /* the frame is complete */
@@ -105,19 +113,20 @@ static __always_inline bool pf_jvm_interprets(const struct pf_jvm *d, uint64_t a
 	return address - d->interpreter < d->interpreter_end - d->interpreter;
 }
 
-/* What the instruction before would be: call rel32, or one of the forms of call r/m64. */
+/* The eight bytes before an address: they end with a form of call r/m64, by how many bytes its operand has. */
+static __always_inline bool pf_jvm_calls_indirectly(uint64_t bytes)
+{
+	return (bytes >> 48 & 0xf8ff) == 0xd0ff || (bytes >> 48 & 0xf8ff) == 0x10ff ||
+	       (bytes >> 40 & 0xf8ff) == 0x50ff || (bytes >> 32 & 0xf8ff) == 0x50ff ||
+	       (bytes >> 16 & 0xf8ff) == 0x90ff || (bytes >> 16 & 0xffff) == 0x15ff;
+}
+
 static __noinline bool pf_jvm_behind_call(uint64_t address)
 {
 	uint64_t bytes;
 
-	if (!pf_read(&bytes, sizeof(bytes), address - 8))
-		return false;
-	if ((bytes >> 24 & 0xff) == 0xe8)
-		return true;
-	/* modrm.reg is 2; by how many bytes its operand has */
-	return (bytes >> 48 & 0xf8ff) == 0xd0ff || (bytes >> 48 & 0xf8ff) == 0x10ff ||
-	       (bytes >> 40 & 0xf8ff) == 0x50ff || (bytes >> 32 & 0xf8ff) == 0x50ff ||
-	       (bytes >> 16 & 0xf8ff) == 0x90ff || (bytes >> 16 & 0xffff) == 0x15ff;
+	return pf_read(&bytes, sizeof(bytes), address - 8) &&
+	       ((bytes >> 24 & 0xff) == 0xe8 || pf_jvm_calls_indirectly(bytes));
 }
 
 /* Java code is called by generated code alone; the interpreter jumps after it has pushed the address. */
@@ -226,271 +235,7 @@ static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
 	return 0;
 }
 
-/* ---- from a frame to its caller ---- */
-
-/* The return address lies below cfa, and below it the caller's rbp, when `saved`. */
-static __noinline int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t bp, ra;
-
-	w->by_record = false;
-	if (cfa < w->sp + 8)
-		return pf_end(w, PF_END_STUCK);
-	if (saved) {
-		if (!pf_word(s, cfa - 16, &bp))
-			return pf_end(w, PF_END_READ);
-		w->bp = bp;
-		w->bp_lost = false;
-	}
-	if (!pf_word(s, cfa - 8, &ra))
-		return pf_end(w, PF_END_READ);
-	if (ra == PF_JVM_NO_ADDRESS) {
-		if (!pf_word(s, cfa, &ra))
-			return pf_end(w, PF_END_READ);
-		cfa += 8;
-	}
-	return pf_caller(w, ra, cfa);
-}
-
-static __noinline int pf_jvm_guess(struct pf_scratch *s)
-{
-	return pf_runtime_unknown(s);
-}
-
-/* Code pushes a few words now and then, around calls too. 0: no return address is there. */
-static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa)
-{
-	uint64_t ra;
-
-	for (int k = 0; k < PF_JVM_PUSHED; k++) {
-		if (!pf_word(s, cfa - 8, &ra))
-			return 0;
-		if (k ? pf_jvm_returns(d, ra) : pf_jvm_generated(d, ra))
-			return cfa;
-		cfa += 8;
-	}
-	return 0;
-}
-
-/* ---- where an interrupted method stands ---- */
-
-#define PF_JVM_BEFORE 32
-#define PF_JVM_BYTES  48
-/* Code around ip, in s->piece: byte k behind it, or before. */
-#define PF_JVM_AT(k) (((const uint8_t *)s->piece)[PF_JVM_BEFORE + (k)])
-
-static __always_inline uint32_t pf_jvm_u24(const struct pf_scratch *s, int k)
-{
-	return PF_JVM_AT(k) | PF_JVM_AT(k + 1) << 8 | PF_JVM_AT(k + 2) << 16;
-}
-
-static __always_inline uint32_t pf_jvm_u32(const struct pf_scratch *s, int k)
-{
-	return pf_jvm_u24(s, k) | (uint32_t)PF_JVM_AT(k + 3) << 24;
-}
-
-/* sub $n, %rsp in either encoding at byte k. */
-static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uint32_t n)
-{
-	uint32_t code = pf_jvm_u24(s, k);
-
-	return code == 0xec8148 ? pf_jvm_u32(s, k + 3) == n
-				: code == 0xec8348 && PF_JVM_AT(k + 3) == n;
-}
-
-/* Whether ip is behind the sub that makes this frame; with saved_late it also has rbp's place. */
-static __always_inline bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
-{
-	bool made = false;
-
-	for (int k = -28; k <= -4; k++)
-		made |= pf_jvm_is_sub(s, k, frame - 16) || pf_jvm_is_sub(s, k, frame - 8);
-	return made;
-}
-
-/*
- * Prologues: [bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier], or without a bang
- * sub $n,%rsp; mov %rbp,n-16(%rsp). In front of them the receiver's class is checked.
- */
-static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, uint64_t frame)
-{
-	uint32_t code = pf_jvm_u24(s, 0);
-
-	if (PF_JVM_AT(0) == 0x55)
-		return PF_AT_ENTRY;
-	if (code == 0xec8b48 || code == 0xe58948) /* mov %rsp,%rbp */
-		return PF_AFTER_PUSH;
-	if (pf_jvm_is_sub(s, 0, frame - 16) && PF_JVM_AT(-1) == 0x55)
-		return PF_AFTER_PUSH;
-	if (pf_jvm_is_sub(s, 0, frame - 16) && /* mov %rsp,%rbp before it */
-	    (pf_jvm_u24(s, -3) == 0xec8b48 || pf_jvm_u24(s, -3) == 0xe58948))
-		return PF_AFTER_PUSH;
-	if (code == 0x6c8948 || code == 0xac8948) /* mov %rbp,n(%rsp) */
-		return PF_JVM_SAVING;
-	if (frame == 16 && PF_JVM_AT(-1) == 0x55)
-		return PF_AFTER_PUSH;
-	return pf_jvm_made(s, frame) ? PF_JVM_BODY : PF_AT_ENTRY;
-}
-
-/* test %eax,(%r10); ret: a return's safepoint poll before JDK 16 */
-static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
-{
-	return pf_jvm_u32(s, k) == 0xc3028541;
-}
-
-/*
- * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Polls before JDK 16 read from a page whose
- * address is near, or in r10; since then cmp n(%r15),%rsp; ja. All of them stand before returns alone.
- */
-static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
-{
-	uint32_t code = pf_jvm_u24(s, 0);
-	uint32_t first = code & 0xff;
-	bool jumps = first == 0x77 || (code & 0xffff) == 0x870f;
-
-	if (first == 0xc3 || first == 0xc2 || (code & 0xffff) == 0xc3f3)
-		return PF_AT_ENTRY;
-	if (first == 0x5d)
-		return PF_AFTER_PUSH;
-	if (PF_JVM_AT(-1) == 0x5d &&
-	    (pf_jvm_u24(s, -5) == 0xc48348 || pf_jvm_u24(s, -8) == 0xc48148))
-		return PF_AT_ENTRY;
-	if (code == 0x673b49 || code == 0xa73b49) /* cmp n(%r15),%rsp */
-		return PF_AT_ENTRY;
-	if (jumps && (pf_jvm_u24(s, -4) == 0x673b49 || pf_jvm_u24(s, -7) == 0xa73b49))
-		return PF_AT_ENTRY;
-	if (pf_jvm_is_poll(s, 0) || ((code & 0xffff) == 0x0585 && PF_JVM_AT(6) == 0xc3))
-		return PF_AT_ENTRY;
-	if ((code == 0x578b4d && pf_jvm_is_poll(s, 4)) || /* mov n(%r15),%r10 */
-	    (code == 0x978b4d && pf_jvm_is_poll(s, 7)) ||
-	    ((code & 0xffff) == 0xba49 && pf_jvm_is_poll(s, 10))) /* mov $n,%r10 */
-		return PF_AT_ENTRY;
-	/* leave; cmp $0,n(%r15), the pending exception; jne; ret */
-	if (PF_JVM_AT(-1) == 0xc9 && ((code & 0x3ffdff) == 0x3f8149))
-		return PF_AT_ENTRY;
-	if ((code & 0xffff) == 0x850f && PF_JVM_AT(6) == 0xc3)
-		return PF_AT_ENTRY;
-	return PF_JVM_BODY;
-}
-
-/* enum pf_place or enum pf_jvm_place of an interrupted method. */
-static __noinline uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
-{
-	if (!pf_read(s->piece, PF_JVM_BYTES, s->walk.ip - PF_JVM_BEFORE))
-		return PF_JVM_BODY;
-	return prologue ? pf_jvm_in_prologue(s, frame) : pf_jvm_in_epilogue(s);
-}
-
-/* Whether it stands behind its call: nothing is on its frame yet, or no more. */
-static __noinline bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
-{
-	uint64_t top;
-
-	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
-}
-
-/* Frames of compiled methods, and of stubs that know their size. */
-static __noinline int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
-				     uint32_t place)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t cfa;
-
-	if (place == PF_AT_ENTRY)
-		return pf_jvm_caller(s, w->sp + 8, false);
-	if (place == PF_AFTER_PUSH)
-		return pf_jvm_caller(s, w->sp + 16, true);
-	if (place == PF_JVM_SAVING)
-		return pf_jvm_caller(s, w->sp + frame, false);
-	cfa = pf_jvm_cfa(s, d, w->sp + frame);
-	if (cfa)
-		return pf_jvm_caller(s, cfa, true);
-	if (w->exact && pf_jvm_on_top(s, d))
-		return pf_jvm_caller(s, w->sp + 8, false);
-	return pf_jvm_guess(s);
-}
-
-/* ---- stubs: everything that is no method ---- */
-
-/* By the first eight bytes of a blob's name: "I2C/C2I ", "MethodHa", "vtable c", "VtableBl", "InlineCa" */
-static __always_inline bool pf_jvm_is_adapter(uint64_t text)
-{
-	return text == 0x204932432f433249 || text == 0x6148646f6874654d ||
-	       text == 0x6320656c62617476 || text == 0x6c42656c62617456 ||
-	       text == 0x6143656e696c6e49;
-}
-
-/*
- * Between methods: no frame. Adapters of compiled and interpreted code have the return address in rax
- * while they move arguments, and what rsp was in r13.
- */
-static __always_inline int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t sp = w->regs[PF_JVM_R13];
-
-	if (pf_jvm_on_top(s, d))
-		return pf_jvm_caller(s, w->sp + 8, false);
-	if (!pf_jvm_returns(d, w->regs[PF_JVM_RAX]))
-		return pf_jvm_guess(s);
-	w->by_record = false;
-	return pf_caller(w, w->regs[PF_JVM_RAX], sp - w->sp < PF_JVM_PARAMETERS ? sp : w->sp);
-}
-
-/* A stub without a frame: whoever called it, generated or not, called a place of this blob before ip. */
-static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, uint64_t begin)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t top, bytes;
-
-	if (!pf_word(s, w->sp, &top) || !pf_jvm_behind_call(top))
-		return false;
-	if (!pf_read(&bytes, sizeof(bytes), top - 8) || (bytes >> 24 & 0xff) != 0xe8)
-		return true;
-	top += (int32_t)(bytes >> 32);
-	return top >= begin && top <= w->ip;
-}
-
-/* rbp points to a frame record whose return address can be one. */
-static __always_inline bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t ra;
-
-	return !w->bp_lost && !(w->bp & 7) && w->bp - w->sp < PF_JVM_LOOP_FRAME &&
-	       pf_word(s, w->bp + 8, &ra) &&
-	       (ra == PF_JVM_NO_ADDRESS || pf_jvm_interprets(d, ra) || pf_jvm_behind_call(ra));
-}
-
-/* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
-static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
-				     const struct pf_jvm_code *c)
-{
-	struct pf_walk *w = &s->walk;
-	uint32_t code = 0, place;
-	uint8_t before = 0;
-
-	if (pf_jvm_is_adapter(c->text))
-		return pf_jvm_by_adapter(s, d);
-	pf_read(&before, 1, w->ip - 1);
-	if (!pf_read(&code, sizeof(code), w->ip))
-		return pf_jvm_guess(s);
-	place = pf_place_of(code, before);
-	if (place == PF_IN_BODY && (before == 0xc9 || w->ip == c->begin))
-		place = PF_AT_ENTRY;
-	if (before == 0x5d && (code & 0xf8ff) == 0xe0ff) /* pop %rbp; jmp *%reg */
-		place = PF_AT_ENTRY;
-	if (place != PF_IN_BODY)
-		return pf_jvm_caller(s, w->sp + (place == PF_AT_ENTRY ? 8 : 16),
-				     place != PF_AT_ENTRY);
-	/* What the stub that calls Java has on top may look like a return address. */
-	if (w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, c->begin))
-		return pf_jvm_caller(s, w->sp + 8, false);
-	if (pf_jvm_has_record(s, d))
-		return pf_jvm_caller(s, w->bp + 16, true);
-	return c->frame ? pf_jvm_by_size(s, d, c->frame, PF_JVM_BODY) : pf_jvm_guess(s);
-}
+#include "jvm_code.h"
 
 /* ---- the interpreter ---- */
 
@@ -537,6 +282,10 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 		return -1;
 	if (!pf_word(s, w->sp, &top) || !pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RAX];
+	if (!pf_jvm_generated(d, top)) /* those that are done without a frame leave by rdi or rcx */
+		top = w->regs[PF_JVM_RDI];
+	if (!pf_jvm_generated(d, top))
+		top = w->regs[PF_JVM_RCX];
 	if (!pf_jvm_generated(d, top))
 		return -1;
 	pf_jvm_show_method(d, r, w->regs[PF_JVM_RBX], 0);
@@ -559,7 +308,7 @@ static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_
 		return -1;
 	before = bytes >> 24 & 0xff;
 	code = bytes >> 32 & 0xffffff;
-	if (before == 0xc9 || (code & 0xffff) == 0x5d41) {
+	if (before == 0xc9 || (code & 0xffff) == 0x5d41 || (native && (code & 0xff) == 0x5f)) {
 		if (!pf_word(s, w->sp, &at))
 			return -1;
 	} else if (native && (code & 0xffff) == 0xe7ff) {
@@ -643,14 +392,15 @@ static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_j
 	trouble = pf_jvm_code(s, d, r, &c);
 	if (trouble) {
 		pf_jvm_trouble(r, trouble - 1, w->ip);
-		return pf_jvm_guess(s);
+		return pf_jvm_guess(s, d);
 	}
 	pf_jvm_show_code(s, &c, r);
-	if (!c.method && w->exact)
+	if (w->exact && c.method && !c.frame) /* a method handle's way to its method */
+		return pf_jvm_by_adapter(s, d);
+	if (w->exact && !c.method)
 		return pf_jvm_by_stub(s, d, &c);
 	if (!c.frame)
-		return pf_jvm_has_record(s, d) ? pf_jvm_caller(s, w->bp + 16, true)
-					       : pf_jvm_guess(s);
+		return pf_jvm_guess(s, d);
 	if (w->exact)
 		place = pf_jvm_place(s, c.frame, (int64_t)(w->ip - c.begin) < c.complete);
 	return pf_jvm_by_size(s, d, c.frame, place);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * jvm_code: from a frame of HotSpot's compiled code or of its stubs to the caller's; a part of jvm.h. A
+ * blob says how large its frames are once they are complete. Where in its prologue or epilogue an interrupted
+ * method stands is told by the bytes around it, as HotSpot's assembler writes them (cpu/x86/x86_64.ad,
+ * c1_MacroAssembler_x86.cpp, sharedRuntime_x86_64.cpp); return addresses are checked.
+ */
+#pragma once
+
+/* ---- from a frame to its caller ---- */
+
+/* The return address lies below cfa, and below it the caller's rbp, when `saved`. */
+static __noinline int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t bp, ra;
+
+	w->by_record = false;
+	if (cfa < w->sp + 8)
+		return pf_end(w, PF_END_STUCK);
+	if (saved) {
+		if (!pf_word(s, cfa - 16, &bp))
+			return pf_end(w, PF_END_READ);
+		w->bp = bp;
+		w->bp_lost = false;
+	}
+	if (!pf_word(s, cfa - 8, &ra))
+		return pf_end(w, PF_END_READ);
+	if (ra == PF_JVM_NO_ADDRESS) {
+		if (!pf_word(s, cfa, &ra))
+			return pf_end(w, PF_END_READ);
+		cfa += 8;
+	}
+	return pf_caller(w, ra, cfa);
+}
+
+/* rbp points to a frame record whose return address can be one; that of any generated code, when not strict. */
+static __noinline bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, bool strict)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t ra;
+
+	if (w->bp_lost || w->bp & 7 || w->bp - w->sp >= PF_JVM_LOOP_FRAME ||
+	    !pf_word(s, w->bp + 8, &ra))
+		return false;
+	return ra == PF_JVM_NO_ADDRESS || pf_jvm_interprets(d, ra) || pf_jvm_behind_call(ra) ||
+	       (!strict && pf_jvm_generated(d, ra));
+}
+
+/* Nothing is known of this place: a frame record, if there is one, or an honest end. */
+static __noinline int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	if (pf_jvm_has_record(s, d, true))
+		return pf_jvm_caller(s, s->walk.bp + 16, true);
+	return pf_end(&s->walk, PF_END_FP);
+}
+
+/* Code pushes a few words now and then, around calls too. 0: no return address is there. */
+static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa)
+{
+	uint64_t ra;
+
+	for (int k = 0; k < PF_JVM_PUSHED; k++) {
+		if (!pf_word(s, cfa - 8, &ra))
+			return 0;
+		if (k ? pf_jvm_returns(d, ra) : pf_jvm_generated(d, ra))
+			return cfa;
+		cfa += 8;
+	}
+	return 0;
+}
+
+/* ---- where an interrupted method stands ---- */
+
+#define PF_JVM_BEFORE 32
+#define PF_JVM_BYTES  48
+/* Code around ip, in s->piece: byte k behind it, or before. */
+#define PF_JVM_AT(k) (((const uint8_t *)s->piece)[PF_JVM_BEFORE + (k)])
+
+static __always_inline uint32_t pf_jvm_u24(const struct pf_scratch *s, int k)
+{
+	return PF_JVM_AT(k) | PF_JVM_AT(k + 1) << 8 | PF_JVM_AT(k + 2) << 16;
+}
+
+static __always_inline uint32_t pf_jvm_u32(const struct pf_scratch *s, int k)
+{
+	return pf_jvm_u24(s, k) | (uint32_t)PF_JVM_AT(k + 3) << 24;
+}
+
+/* sub $n, %rsp in either encoding at byte k. */
+static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uint32_t n)
+{
+	uint32_t code = pf_jvm_u24(s, k);
+
+	return code == 0xec8148 ? pf_jvm_u32(s, k + 3) == n
+				: code == 0xec8348 && PF_JVM_AT(k + 3) == n;
+}
+
+/* Whether ip is behind the sub that makes this frame; with saved_late it also has rbp's place. */
+static __always_inline bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
+{
+	bool made = false;
+
+	for (int k = -28; k <= -4; k++)
+		made |= pf_jvm_is_sub(s, k, frame - 16) || pf_jvm_is_sub(s, k, frame - 8);
+	return made;
+}
+
+/*
+ * Prologues: [bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier], or without a bang
+ * sub $n,%rsp; mov %rbp,n-16(%rsp). In front of them the receiver's class is checked.
+ */
+static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, uint64_t frame)
+{
+	uint32_t code = pf_jvm_u24(s, 0);
+
+	if (PF_JVM_AT(0) == 0x55)
+		return PF_AT_ENTRY;
+	if (code == 0xec8b48 || code == 0xe58948) /* mov %rsp,%rbp */
+		return PF_AFTER_PUSH;
+	if (pf_jvm_is_sub(s, 0, frame - 16) && PF_JVM_AT(-1) == 0x55)
+		return PF_AFTER_PUSH;
+	if (pf_jvm_is_sub(s, 0, frame - 16) && /* mov %rsp,%rbp before it */
+	    (pf_jvm_u24(s, -3) == 0xec8b48 || pf_jvm_u24(s, -3) == 0xe58948))
+		return PF_AFTER_PUSH;
+	if (code == 0x6c8948 || code == 0xac8948) /* mov %rbp,n(%rsp) */
+		return PF_JVM_SAVING;
+	if (frame == 16 && PF_JVM_AT(-1) == 0x55)
+		return PF_AFTER_PUSH;
+	return pf_jvm_made(s, frame) ? PF_JVM_BODY : PF_AT_ENTRY;
+}
+
+/* test %eax,(%r10); ret: a return's safepoint poll before JDK 16 */
+static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
+{
+	return pf_jvm_u32(s, k) == 0xc3028541;
+}
+
+/*
+ * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Polls before JDK 16 read from a page whose
+ * address is near, or in r10; since then cmp n(%r15),%rsp; ja. All of them stand before returns alone.
+ */
+static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
+{
+	uint32_t code = pf_jvm_u24(s, 0);
+	uint32_t first = code & 0xff;
+	bool jumps = first == 0x77 || (code & 0xffff) == 0x870f;
+
+	if (first == 0xc3 || first == 0xc2 || (code & 0xffff) == 0xc3f3)
+		return PF_AT_ENTRY;
+	if (first == 0x5d)
+		return PF_AFTER_PUSH;
+	if (PF_JVM_AT(-1) == 0x5d &&
+	    (pf_jvm_u24(s, -5) == 0xc48348 || pf_jvm_u24(s, -8) == 0xc48148))
+		return PF_AT_ENTRY;
+	if (code == 0x673b49 || code == 0xa73b49) /* cmp n(%r15),%rsp */
+		return PF_AT_ENTRY;
+	if (jumps && (pf_jvm_u24(s, -4) == 0x673b49 || pf_jvm_u24(s, -7) == 0xa73b49))
+		return PF_AT_ENTRY;
+	if (pf_jvm_is_poll(s, 0) || ((code & 0xffff) == 0x0585 && PF_JVM_AT(6) == 0xc3))
+		return PF_AT_ENTRY;
+	if ((code == 0x578b4d && pf_jvm_is_poll(s, 4)) || /* mov n(%r15),%r10 */
+	    (code == 0x978b4d && pf_jvm_is_poll(s, 7)) ||
+	    ((code & 0xffff) == 0xba49 && pf_jvm_is_poll(s, 10))) /* mov $n,%r10 */
+		return PF_AT_ENTRY;
+	/* leave; cmp $0,n(%r15), the pending exception; jne; ret */
+	if (PF_JVM_AT(-1) == 0xc9 && ((code & 0x3ffdff) == 0x3f8149))
+		return PF_AT_ENTRY;
+	if ((code & 0xffff) == 0x850f && PF_JVM_AT(6) == 0xc3)
+		return PF_AT_ENTRY;
+	return PF_JVM_BODY;
+}
+
+/* enum pf_place or enum pf_jvm_place of an interrupted method. */
+static __noinline uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
+{
+	if (!pf_read(s->piece, PF_JVM_BYTES, s->walk.ip - PF_JVM_BEFORE))
+		return PF_JVM_BODY;
+	return prologue ? pf_jvm_in_prologue(s, frame) : pf_jvm_in_epilogue(s);
+}
+
+/* Whether it stands behind its call: nothing is on its frame yet, or no more. */
+static __noinline bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	uint64_t top;
+
+	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
+}
+
+/* Frames of compiled methods, and of stubs that know their size. */
+static __noinline int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
+				     uint32_t place)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t cfa;
+
+	if (place == PF_AT_ENTRY)
+		return pf_jvm_caller(s, w->sp + 8, false);
+	if (place == PF_AFTER_PUSH)
+		return pf_jvm_caller(s, w->sp + 16, true);
+	if (place == PF_JVM_SAVING)
+		return pf_jvm_caller(s, w->sp + frame, false);
+	cfa = pf_jvm_cfa(s, d, w->sp + frame);
+	if (cfa)
+		return pf_jvm_caller(s, cfa, frame > 8);
+	if (w->exact && pf_jvm_on_top(s, d))
+		return pf_jvm_caller(s, w->sp + 8, false);
+	return pf_jvm_guess(s, d);
+}
+
+/* ---- stubs: everything that is no method ---- */
+
+#define PF_JVM_STUBROUTINES 0x74756f5262757453 /* "StubRout" */
+
+/* By the first eight bytes of a blob's name: "I2C/C2I ", "MethodHa", "vtable c", "VtableBl", "InlineCa" */
+static __always_inline bool pf_jvm_is_adapter(uint64_t text)
+{
+	return text == 0x204932432f433249 || text == 0x6148646f6874654d ||
+	       text == 0x6320656c62617476 || text == 0x6c42656c62617456 ||
+	       text == 0x6143656e696c6e49;
+}
+
+/*
+ * Between methods: no frame. Adapters of compiled and interpreted code have the return address in rax
+ * while they move arguments, and what rsp was in r13.
+ */
+static __noinline int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t sp = w->regs[PF_JVM_R13];
+
+	if (pf_jvm_on_top(s, d))
+		return pf_jvm_caller(s, w->sp + 8, false);
+	if (!pf_jvm_generated(d, w->regs[PF_JVM_RAX]))
+		return pf_jvm_guess(s, d);
+	w->by_record = false;
+	return pf_caller(w, w->regs[PF_JVM_RAX], sp - w->sp < PF_JVM_PARAMETERS ? sp : w->sp);
+}
+
+/* A stub without a frame: whoever called it, generated or not, called a place of this blob before ip. */
+static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct pf_jvm *d,
+					     const struct pf_jvm_code *c)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t top, bytes, target;
+
+	if (!pf_word(s, w->sp, &top) || !pf_read(&bytes, sizeof(bytes), top - 8))
+		return false;
+	target = top + ((int64_t)bytes >> 32);
+	if ((bytes >> 24 & 0xff) == 0xe8 &&
+	    ((target >= c->begin && target <= w->ip) || /* libjvm jumps to its stubs, too */
+	     (c->text != PF_JVM_STUBROUTINES && !pf_jvm_generated(d, top))))
+		return true;
+	return pf_jvm_calls_indirectly(bytes);
+}
+
+/* The many stubs of "StubRoutines" make one or leave rbp alone; others begin with push %rbp; mov %rsp,%rbp. */
+static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
+{
+	uint32_t code;
+
+	return c->text == PF_JVM_STUBROUTINES ||
+	       (pf_read(&code, sizeof(code), c->begin) && code == 0xec8b4855);
+}
+
+/* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
+static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
+				     const struct pf_jvm_code *c)
+{
+	struct pf_walk *w = &s->walk;
+	uint32_t code = 0, place;
+	uint8_t before = 0;
+	uint64_t at, ra;
+
+	if (pf_jvm_is_adapter(c->text))
+		return pf_jvm_by_adapter(s, d);
+	pf_read(&before, 1, w->ip - 1);
+	if (!pf_read(&code, sizeof(code), w->ip))
+		return pf_jvm_guess(s, d);
+	place = pf_place_of(code, before);
+	if ((before == 0xc9 && code == 0x08c48348) ||	   /* leave; add $8,%rsp */
+	    (before == 0x5d && (code & 0xf8ff) == 0xe0ff)) /* pop %rbp; jmp *%reg */
+		place = PF_AT_ENTRY;
+	if ((code & 0xff) == 0x5d) /* pop %rbp */
+		place = PF_AFTER_PUSH;
+	at = w->sp + (place == PF_AT_ENTRY ? 0 : 8);
+	if (place != PF_IN_BODY && pf_word(s, at, &ra) &&
+	    (ra == PF_JVM_NO_ADDRESS || pf_jvm_generated(d, ra) || pf_jvm_behind_call(ra)))
+		return pf_jvm_caller(s, at + 8, place != PF_AT_ENTRY);
+	/* What the stub that calls Java has on top may look like a return address. */
+	if (w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, d, c))
+		return pf_jvm_caller(s, w->sp + 8, false);
+	if (pf_jvm_keeps_record(c) && pf_jvm_has_record(s, d, c->text == PF_JVM_STUBROUTINES))
+		return pf_jvm_caller(s, w->bp + 16, true);
+	/* push %rdx, the address of a throw: the frame at hand is that of the method which jumped here. */
+	if ((code & 0xff) == 0x52 && pf_jvm_generated(d, w->regs[PF_JVM_RDX]))
+		return pf_caller(w, w->regs[PF_JVM_RDX], w->sp);
+	return pf_jvm_by_size(s, d, c->frame ? c->frame : 8, PF_JVM_BODY);
+}
