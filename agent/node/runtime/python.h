@@ -10,6 +10,8 @@
 
 #include "node/runtime/internal.h"
 
+#define PYTHON_THREAD_IDS 4
+
 /* Offsets in bytes. */
 struct python_layout {
 	struct pf_python kernel; /* without addresses */
@@ -20,6 +22,9 @@ struct python_layout {
 	/* From 3.12 on: the pointer to an interpreter's GIL, and its last_holder. */
 	uint32_t interpreter_gil, gil_holder;
 	uint16_t thread_interpreter;
+	/* Where thread_id may be; when there are several, kernel.thread_id is told by the live process. */
+	uint16_t thread_ids[PYTHON_THREAD_IDS];
+	size_t n_thread_ids;
 	uint16_t code_file, code_name, code_qualname; /* 0: none */
 	uint16_t code_first_line, code_lines;
 	uint16_t string_ascii, string_compact; /* sizes of PyASCIIObject, PyCompactUnicodeObject */

@@ -157,22 +157,28 @@ static bool is_string(const uint64_t *w)
 	return w[1] == 32 && w[2] == 16 && w[3] == 40 && w[0] > w[3];
 }
 
-/* thread_id and native_thread_id follow each other, in the structure and here. */
-static int read_thread(const struct words *w, size_t at, struct python_layout *l)
+/*
+ * {size, prev, next, interp, current_frame, ..., thread_id, native_thread_id, ...}: these two follow each
+ * other, in the structure, too. Others may do so (3.15: base_frame, last_profiled_frame).
+ */
+static int read_thread(const struct words *w, size_t at, size_t end, struct python_layout *l)
 {
 	const uint64_t *t = w->items + at;
+	uint64_t last = t[4];
 
-	for (size_t i = 5; at + i + 1 < w->n && i < 16; i++)
+	for (size_t i = 5; at + i + 1 < end && l->n_thread_ids < PYTHON_THREAD_IDS; i++)
 		if (t[i] > 16 && t[i] < t[0] && t[i] + 8 == t[i + 1] && t[i] % 8 == 0) {
-			l->kernel.thread_next = (uint16_t)t[2];
-			l->kernel.thread_frame = (uint16_t)t[4];
-			l->kernel.thread_id = (uint16_t)t[i];
-			l->kernel.thread_bytes = (uint16_t)(MAX(t[4], t[i]) + 8);
-			l->thread_interpreter = (uint16_t)t[3];
-			return t[i] <= PF_PYTHON_READ - 8 && t[4] <= PF_PYTHON_READ - 8 ? 0
-											: -EBADMSG;
+			l->thread_ids[l->n_thread_ids++] = (uint16_t)t[i];
+			last = MAX(last, t[i]);
 		}
-	return -EBADMSG;
+	if (!l->n_thread_ids || last > PF_PYTHON_READ - 8)
+		return -EBADMSG;
+	l->kernel.thread_next = (uint16_t)t[2];
+	l->kernel.thread_frame = (uint16_t)t[4];
+	l->kernel.thread_id = l->thread_ids[0];
+	l->kernel.thread_bytes = (uint16_t)(last + 8);
+	l->thread_interpreter = (uint16_t)t[3];
+	return 0;
 }
 
 /* {size, id, next, threads_head, ..., ceval_gil, gil_runtime_state, ..., its last_holder, ...} */
@@ -249,7 +255,7 @@ int python_layout_read(const uint8_t *offsets, size_t n, struct python_layout *r
 	code = frame ? find_section(&w, frame + 6, 10, is_code) : 0;
 	if (!code || !find_section(&w, code + 10, 4, is_string) ||
 	    items[RUNTIME + 2] >= SIZE_LIMIT || read_interpreter(&w, thread, &l) < 0 ||
-	    read_thread(&w, thread, &l) < 0 || read_frame(&w, frame, &l) < 0 ||
+	    read_thread(&w, thread, frame, &l) < 0 || read_frame(&w, frame, &l) < 0 ||
 	    read_code(&w, code, &l) < 0)
 		return -EBADMSG;
 	*ret = l;
@@ -371,6 +377,24 @@ static int check_once(struct check *c, uint64_t head)
 	return r;
 }
 
+/* A thread's control block begins with its own address, in glibc and musl: pthread_self() is known by that. */
+static int find_thread_id(const struct check *c, uint16_t *ret)
+{
+	uint64_t thread, id, self;
+
+	if (c->l->n_thread_ids < 2)
+		return 0;
+	if (memory_u64(c->m, c->main + c->l->kernel.interpreter_threads, &thread) < 0)
+		return -EBADMSG;
+	for (size_t i = 0; i < c->l->n_thread_ids; i++)
+		if (memory_u64(c->m, thread + c->l->thread_ids[i], &id) == 0 &&
+		    memory_u64(c->m, id, &self) == 0 && self == id) {
+			*ret = c->l->thread_ids[i];
+			return 0;
+		}
+	return -EAGAIN;
+}
+
 #define CHECKS_MAX 5 /* it runs on meanwhile */
 
 int python_layout_check(const struct python_layout *l, const struct python_places *at,
@@ -388,6 +412,8 @@ int python_layout_check(const struct python_layout *l, const struct python_place
 	if (!l->checked && !c.saw_frame)
 		return -EAGAIN;
 	k.holder = find_holder(&c);
-	*ret = k;
-	return 0;
+	r = find_thread_id(&c, &k.thread_id);
+	if (r == 0)
+		*ret = k;
+	return r;
 }

@@ -91,6 +91,8 @@ uint32_t python_line(unsigned minor, const uint8_t *table, size_t n, uint32_t fi
 {
 	if (unit < 0)
 		return first_line;
+	if (n == 0)
+		return minor <= 9 ? first_line : 0;
 	if (minor >= 11)
 		return line_of_locations(table, n, first_line, (uint32_t)unit);
 	if (minor == 10)

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The walk over Python's frames, and what is checked before it: made-up processes of every version. */
+#include <stdlib.h>
+
+#include "node/runtime/python_host.h"
+
+#include "node/runtime/python_image.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define FOR_MINORS(minor, first, last)                                                             \
+	for (unsigned minor = (first); minor <= (last) && make(minor); minor++)
+
+static bool make(unsigned minor)
+{
+	image_make(minor);
+	assert_int_equal(image_check(), 0);
+	image.kernel.eval = LOOP_AT;
+	return true;
+}
+
+static void activation(uint64_t sp, uint64_t caller_sp)
+{
+	host_activation(&image.kernel, LOOP_AT + 0x1000, sp, caller_sp);
+}
+
+/* Both activations; up to 3.10 main has one of its own. */
+static void walk(void)
+{
+	host_begin(THREAD_POINTER);
+	activation(INNER, INNER_CALLER);
+	activation(OUTER, OUTER_CALLER);
+	if (image.layout.minor <= 10)
+		activation(OUTER_CALLER, OUTER_CALLER + 0x100);
+}
+
+/* The frames of the walk from the leaf on: 'n': a native one; else the first letter of a function; '!': trouble. */
+static const char *letters(void)
+{
+	static char text[PF_MAX_USER_FRAMES + 1];
+	uint32_t k = 0;
+
+	for (; host_frame(k).kind; k++) {
+		struct host_frame f = host_frame(k);
+		uint64_t code = PF_PYTHON_ADDRESS(f.a), string = 0, text_at;
+
+		if (f.kind != PF_FRAME_RUNTIME || f.type == PF_TYPE_TROUBLE) {
+			text[k] = f.kind == PF_FRAME_RUNTIME ? '!' : 'n';
+			continue;
+		}
+		assert_true(
+			image_read(code + (image.layout.code_qualname ? image.layout.code_qualname
+								      : image.layout.code_name),
+				   &string, 8));
+		text_at = string + image.layout.string_ascii;
+		assert_true(image_read(text_at, &text[k], 1));
+	}
+	text[k] = '\0';
+	return text;
+}
+
+static void assert_trouble(uint32_t frame, uint32_t trouble, uint64_t address)
+{
+	struct host_frame f = host_frame(frame);
+
+	assert_int_equal(f.kind, PF_FRAME_RUNTIME);
+	assert_int_equal(f.type, PF_TYPE_TROUBLE);
+	assert_int_equal(f.a, trouble);
+	assert_int_equal(f.b, address);
+}
+
+/* ---- the walk ---- */
+
+static void each_activation_has_its_frames(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+	}
+}
+
+static void words_say_which_code_and_where(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		uint64_t counts[PF_PYTHON_COUNTS];
+
+		walk();
+		assert_true(image_read(image.code_g + image.kernel.code_counts, counts,
+				       sizeof(counts)));
+		assert_int_equal(host_frame(1).a, image.code_g | pf_python_cookie(counts) << 48);
+		assert_int_equal(host_frame(1).b, image.globals); /* not begun: unit -1 */
+		assert_int_equal(host_frame(3).b, image.globals | 3ull << 48);
+		assert_int_not_equal(PF_PYTHON_HIGH(host_frame(1).a),
+				     PF_PYTHON_HIGH(host_frame(3).a));
+	}
+}
+
+/* Its frame is not the thread's yet, or not any more: it must not get its caller's. */
+static void an_activation_that_is_just_entered_has_none(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		host_begin(THREAD_POINTER);
+		image.kernel.outside[0].end = 0x40;
+		host_activation(&image.kernel, LOOP_AT + 0x30, STACK, INNER);
+		activation(INNER, INNER_CALLER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), minor <= 10 ? "nnTnf" : "nnTnfm");
+	}
+}
+
+/* Code of the loop that was not known as such: its frames come with the next activation. */
+static void frames_of_an_unseen_activation_are_not_lost(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 11, 15)
+	{
+		host_begin(THREAD_POINTER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "nTfm");
+	}
+}
+
+static void another_thread_has_the_gil(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		uint64_t other = put_thread(INTERPRETER_AT, 0x7f0000009999, image.thread);
+
+		image_holder(other);
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+	}
+}
+
+static void whoever_has_the_gil_is_found_at_once(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		unsigned by_holder;
+
+		for (uint64_t i = 0, last = image.thread; i < 50; i++)
+			last = put_thread(INTERPRETER_AT, 0x7f0000002000 + i, last);
+		walk();
+		by_holder = host_reads;
+		image_holder(0);
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+		assert_true(host_reads >= by_holder + 50);
+	}
+}
+
+static void a_thread_that_python_does_not_know(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		host_begin(THREAD_POINTER + 8);
+		activation(INNER, INNER_CALLER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "n!n"); /* said once */
+		assert_trouble(1, PF_TROUBLE_THREAD, 0);
+	}
+}
+
+/* A list that goes in circles, or far beyond what any process has. */
+static void a_search_for_the_thread_ends(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		image_holder(0);
+		put_u64(image.thread + image.kernel.thread_next, image.thread);
+		host_begin(THREAD_POINTER + 8);
+		activation(INNER, INNER_CALLER);
+		assert_trouble(1, PF_TROUBLE_THREAD, 0);
+		assert_true(host_reads < 2 * PF_PYTHON_THREADS_MAX);
+	}
+}
+
+/* g runs in another interpreter, in the same thread: the GIL's holder is either's state. */
+static void one_thread_in_two_interpreters(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		const struct pf_python *k = &image.layout.kernel;
+		bool cframes = k->pieces == PF_PYTHON_ENTRY || k->pieces == PF_PYTHON_CFRAME;
+		uint64_t other;
+
+		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+		put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
+		other = put_thread(OTHER_AT, THREAD_POINTER, 0);
+		/* g's chain ends in its own interpreter; f's and main's is the other's. */
+		put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
+		put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
+		if (k->pieces >= PF_PYTHON_CFRAME)
+			put_shim(INNER + 0x40, 0);
+		else
+			put_u64(image.g + k->frame_back, 0);
+		if (cframes)
+			put_cframe(INNER + 0x20, image.g, 0);
+		image_holder(other);
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+		if (minor <= 10)
+			continue; /* its GIL is everybody's: the holder is the one that runs */
+		image_holder(image.thread);
+		walk();
+		assert_string_equal(letters(), "nTnfm");
+	}
+}
+
+static void what_is_not_in_memory_is_said(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		put_u64(image.f + image.kernel.frame_back, 0xdead000);
+		walk();
+		if (image.kernel.pieces == PF_PYTHON_SHIM || minor <= 10) /* main's frame */
+			assert_string_equal(letters(), minor <= 10 ? "nTnfn!" : "nTnf!");
+		for (uint32_t i = 0; host_frame(i).kind; i++)
+			if (host_frame(i).type == PF_TYPE_TROUBLE)
+				assert_trouble(i, PF_TROUBLE_READ, 0xdead000);
+	}
+	FOR_MINORS(minor, 8, 15)
+	{
+		put_u64(image.g + image.kernel.frame_code, 0xdead000); /* a code object: goes on */
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
+		assert_trouble(1, PF_TROUBLE_READ, 0xdead000);
+	}
+}
+
+static void what_is_no_frame_is_damage(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		put_u64(image.g + image.kernel.frame_code, 0xffff880000000000);
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
+		assert_trouble(1, PF_TROUBLE_DAMAGED, image.g);
+	}
+}
+
+static void a_circle_of_frames_ends(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		put_u64(image.f + image.kernel.frame_back, image.f);
+		walk();
+		assert_true(host.walk.n_frames <= PF_MAX_USER_FRAMES);
+		assert_true(host_reads < 2 * PF_STEPS);
+	}
+}
+
+/* ---- what is checked ---- */
+
+static void a_live_process_is_as_its_layout(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		assert_int_equal(image.layout.minor, minor);
+		assert_int_equal(image.kernel.thread_id, minor <= 10   ? 176
+							 : minor == 12 ? 136
+								       : 152);
+		assert_int_equal(image.kernel.interpreters,
+				 RUNTIME_AT + image.layout.runtime_interpreters);
+		assert_int_equal(image.kernel.holder,
+				 minor <= 11 ? RUNTIME_AT + image.layout.runtime_holder
+					     : GIL_AT + 8);
+	}
+}
+
+static void it_is_not_that_far_yet(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		put_u64(INTERPRETER_AT + image.kernel.interpreter_threads, 0);
+		assert_int_equal(image_check(), -EAGAIN);
+		put_u64(image.kernel.interpreters, 0);
+		assert_int_equal(image_check(), -EAGAIN);
+	}
+}
+
+static void other_structures_are_found_out(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		put_u64(image.thread + image.layout.thread_interpreter, INTERPRETER_AT + 8);
+		assert_int_equal(image_check(), -EBADMSG);
+		make(minor);
+		put_u64(image.g + image.kernel.frame_code, image.globals); /* no code object */
+		assert_int_equal(image_check(), -EBADMSG);
+		make(minor);
+		put_u64(INTERPRETER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		assert_int_equal(image_check(), -EBADMSG);
+	}
+}
+
+/* Of a version that nobody has seen only a frame proves that it is so. */
+static void a_later_version_needs_proof(void **state)
+{
+	(void)state;
+	make(15);
+	assert_false(image.layout.checked);
+	put_u64(image.thread + image.kernel.thread_frame, 0);
+	assert_int_equal(image_check(), -EAGAIN);
+	make(14);
+	put_u64(image.thread + image.kernel.thread_frame, 0);
+	assert_int_equal(image_check(), 0);
+}
+
+static void versions_that_are_not_known(void **state)
+{
+	static const uint32_t hexversions[] = {0x02070000, 0x03060000, 0x03070000, 0x04080000, 0};
+	struct python_layout l;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(hexversions); i++)
+		assert_int_equal(python_layout_of(hexversions[i], &l), -ENOENT);
+}
+
+static void offsets_that_a_process_tells(void **state)
+{
+	uint64_t w[OFFSETS_WORDS];
+	struct python_layout l;
+
+	(void)state;
+	for (unsigned minor = 13; minor <= 15; minor++) {
+		image_offsets(minor, w);
+		assert_int_equal(python_layout_read((uint8_t *)w, sizeof(w), &l), 0);
+		assert_int_equal(l.runtime_interpreters, minor == 13 ? 632 : 808);
+		assert_int_equal(l.kernel.interpreter_next, minor == 13 ? 7264 : 7272);
+		assert_int_equal(l.kernel.interpreter_threads, 7344);
+		assert_int_equal(l.interpreter_gil, 16);
+		assert_int_equal(l.gil_holder, 8);
+		assert_int_equal(l.kernel.thread_frame, 72);
+		assert_int_equal(l.kernel.frame_last, minor == 13 ? 70 : 74);
+		assert_int_equal(l.kernel.frame_instruction, 56);
+		assert_int_equal(l.code_qualname, 128);
+		assert_int_equal(l.kernel.code_counts, 52);
+		assert_int_equal(l.kernel.code_instructions, minor == 13 ? 200 : 208);
+	}
+	w[2] = 1;
+	assert_int_equal(python_layout_read((uint8_t *)w, sizeof(w), &l), -ENOTSUP);
+	w[2] = 0;
+	w[0]++;
+	assert_int_equal(python_layout_read((uint8_t *)w, sizeof(w), &l), -EBADMSG);
+	assert_int_equal(python_layout_read((uint8_t *)w, 100, &l), -EBADMSG);
+}
+
+/* Any word wrong: refused, or it has no bearing; never read outside, nor taken over blindly. */
+static void damaged_offsets(void **state)
+{
+	uint64_t w[OFFSETS_WORDS];
+	struct python_layout l;
+
+	(void)state;
+	for (unsigned minor = 13; minor <= 15; minor++)
+		for (size_t i = 0; i < OFFSETS_WORDS; i++) {
+			image_offsets(minor, w);
+			w[i] = UINT64_MAX;
+			if (python_layout_read((uint8_t *)w, sizeof(w), &l) == 0)
+				assert_true(l.kernel.thread_bytes <= PF_PYTHON_READ &&
+					    l.kernel.frame_bytes <= PF_PYTHON_READ);
+		}
+}
+
+/* ---- machine code ---- */
+
+static void a_version_in_machine_code(void **state)
+{
+	/* lea n(%rip),%rdx; mov $n,%edi; ret */
+	uint8_t relative[] = {0x48, 0x8d, 0x15, 0, 0, 0, 0, 0xc3};
+	uint8_t absolute[] = {0xbf, 0, 0, 0, 0, 0xc3};
+	uint64_t text = FREE_AT + 0x200, at = FREE_AT + 0x100;
+	uint32_t distance = (uint32_t)(text - (at + 7)), address = (uint32_t)text;
+	char version[48];
+
+	(void)state;
+	make(8);
+	put(text, "3.8.18 (default, Dec  1 2026)", 30);
+	memcpy(relative + 3, &distance, 4);
+	put(at, relative, sizeof(relative));
+	assert_int_equal(python_code_version(&image.memory, at, sizeof(relative), version), 0);
+	assert_string_equal(version, "3.8.18");
+	memcpy(absolute + 1, &address, 4);
+	put(at, absolute, sizeof(absolute));
+	assert_int_equal(python_code_version(&image.memory, at, sizeof(absolute), version), 0);
+	assert_string_equal(version, "3.8.18");
+	put(text, "no version", 11);
+	assert_int_equal(python_code_version(&image.memory, at, sizeof(absolute), version),
+			 -ENOENT);
+	assert_int_equal(python_code_version(&image.memory, 0, 64, version), -EFAULT);
+}
+
+static void where_the_frame_is_not_the_threads(void **state)
+{
+	static const uint8_t code[] = {
+		0x55,			      /* 0: push %rbp */
+		0x49, 0x89, 0x5c, 0x24, 0x18, /* 1: mov %rbx,0x18(%r12) */
+		0x90,			      /* 6: nop */
+		0x49, 0x89, 0x44, 0x24, 0x18, /* 7: mov %rax,0x18(%r12) */
+		0xe8, 0,    0,	  0,	0,    /* 12: call */
+		0xeb, 1,		      /* 17: jmp 20 */
+		0x90,			      /* 19 */
+		0x5d, 0xc3,		      /* 20: pop %rbp; ret */
+		0x90,
+	};
+	struct pf_python k = {0};
+
+	(void)state;
+	python_code_outside(code, sizeof(code), 0x18, &k);
+	assert_int_equal(k.outside[0].start, 0);
+	assert_int_equal(k.outside[0].end, 6);
+	assert_int_equal(k.outside[1].start, 12);
+	assert_int_equal(k.outside[1].end, 19);
+	assert_int_equal(k.outside[2].start, 20);
+	assert_int_equal(k.outside[2].end, 22);
+	python_code_outside(code, sizeof(code), 0x20, &k);
+	assert_int_equal(k.outside[0].end, 0);
+}
+
+/* hot: je cold; ret. cold: nops; jmp back; then another function's code. */
+static void a_cold_part_ends_where_jumps_lead_elsewhere(void **state)
+{
+	uint64_t cold = FREE_AT, hot = FREE_AT + 0x4000, start, end;
+	uint8_t code[] = {0x0f, 0x84, 0, 0, 0, 0, 0xc3};
+	uint8_t back[] = {0x90, 0x90, 0xe9, 0, 0, 0, 0};
+	uint32_t to_cold = (uint32_t)(cold - (hot + 6)), to_hot = (uint32_t)(hot + 6 - (cold + 7));
+
+	(void)state;
+	make(14);
+	memcpy(code + 2, &to_cold, 4);
+	memcpy(back + 3, &to_hot, 4);
+	for (uint64_t at = cold; at < hot; at++)
+		put(at, "\x90", 1);
+	put(cold, back, sizeof(back));
+	put(hot, code, sizeof(code));
+	assert_true(python_code_cold(&image.memory, code, sizeof(code), hot, HEAP + HEAP_BYTES,
+				     &start, &end));
+	assert_int_equal(start, cold);
+	assert_int_equal(end, cold + 7);
+	code[1] = 0x05; /* syscall is no jump */
+	assert_false(python_code_cold(&image.memory, code, sizeof(code), hot, HEAP + HEAP_BYTES,
+				      &start, &end));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_activation_has_its_frames),
+		cmocka_unit_test(words_say_which_code_and_where),
+		cmocka_unit_test(an_activation_that_is_just_entered_has_none),
+		cmocka_unit_test(frames_of_an_unseen_activation_are_not_lost),
+		cmocka_unit_test(another_thread_has_the_gil),
+		cmocka_unit_test(whoever_has_the_gil_is_found_at_once),
+		cmocka_unit_test(a_thread_that_python_does_not_know),
+		cmocka_unit_test(a_search_for_the_thread_ends),
+		cmocka_unit_test(one_thread_in_two_interpreters),
+		cmocka_unit_test(what_is_not_in_memory_is_said),
+		cmocka_unit_test(what_is_no_frame_is_damage),
+		cmocka_unit_test(a_circle_of_frames_ends),
+		cmocka_unit_test(a_live_process_is_as_its_layout),
+		cmocka_unit_test(it_is_not_that_far_yet),
+		cmocka_unit_test(other_structures_are_found_out),
+		cmocka_unit_test(a_later_version_needs_proof),
+		cmocka_unit_test(versions_that_are_not_known),
+		cmocka_unit_test(offsets_that_a_process_tells),
+		cmocka_unit_test(damaged_offsets),
+		cmocka_unit_test(a_version_in_machine_code),
+		cmocka_unit_test(where_the_frame_is_not_the_threads),
+		cmocka_unit_test(a_cold_part_ends_where_jumps_lead_elsewhere),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
