@@ -89,6 +89,88 @@ static void add(struct fold *f, const struct fold_process *p, uint32_t tid, cons
 	fold_add(f, p, &s, &names, stack(f, function));
 }
 
+/* ---- links ---- */
+
+static void add_linked(struct fold *f, const struct fold_process *p, const struct profile_link *l,
+		       uint64_t n, const char *function)
+{
+	struct raw_sample s = {.event = EVENT_ON_CPU,
+			       .start_boottime_ns = p->start_boottime_ns,
+			       .tgid = p->tgid,
+			       .tid = 43,
+			       .cpu = 0,
+			       .n = n,
+			       .value = n * 10101,
+			       .last_ns = 1001 * S,
+			       .ctx = 1,
+			       .link = l};
+
+	fold_add(f, p, &s, NULL, stack(f, function));
+}
+
+static void test_samples_of_other_calls_are_kept_apart(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct fold_process p = process(NULL);
+	const struct profile_link one = {{1}, {2}}, other = {{1}, {3}};
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile_sample *s;
+
+	add_linked(f, &p, &one, 2, "f");
+	add_linked(f, &p, &other, 3, "f");
+	add_linked(f, &p, NULL, 4, "f");
+	add_linked(f, &p, &one, 5, "f");
+	add_linked(f, &p, &one, 6, "g");
+	b = flush(f, 1010 * S, false);
+	assert_int_equal(b->n_profiles, 1);
+	assert_int_equal(b->profiles[0]->n_samples, 4);
+	s = b->profiles[0]->samples;
+	assert_int_equal(s[0].n_samples, 7);
+	assert_memory_equal(&b->links[s[0].link - 1], &one, sizeof(one));
+	assert_int_equal(s[1].n_samples, 3);
+	assert_memory_equal(&b->links[s[1].link - 1], &other, sizeof(other));
+	assert_int_equal(s[2].link, 0);
+	assert_int_equal(s[2].n_samples, 4);
+	assert_int_equal(s[3].link, s[0].link);
+	assert_int_equal(s[3].n_samples, 6);
+	fold_free(f);
+}
+
+/* Over the budget of links no sample is lost, and the rows without link stay few. */
+static void test_links_have_a_budget(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct fold_process p = process(NULL);
+	uint64_t dropped = counter_get(counter("podflame_links_dropped_total", "reason", "budget"));
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	uint64_t n = 0, without = 0;
+
+	for (uint32_t i = 1; i <= 50000; i++) {
+		struct profile_link l = {{1}, {2}};
+
+		memcpy(l.span_id, &i, sizeof(i));
+		add_linked(f, &p, &l, 1, i % 2 ? "f" : "g");
+	}
+	b = flush(f, 1010 * S, false);
+	for (size_t i = 0; i < b->profiles[0]->n_samples; i++) {
+		const struct profile_sample *s = &b->profiles[0]->samples[i];
+
+		n += s->n_samples;
+		without += s->link ? 0 : s->n_samples;
+	}
+	assert_int_equal(n, 50000);
+	assert_in_range(b->n_links, 10000, 40000);
+	assert_int_equal(b->profiles[0]->n_samples, b->n_links + 2);
+	assert_int_equal(without, 50000 - b->n_links);
+	assert_int_equal(counter_get(counter("podflame_links_dropped_total", "reason", "budget")) -
+				 dropped,
+			 without);
+	assert_int_equal(b->profiles[0]->n_losses, 0);
+	fold_free(f);
+}
+
 static void test_threads_of_one_name_merge(void **state)
 {
 	(void)state;
@@ -406,6 +488,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_threads_of_one_name_merge),
+		cmocka_unit_test(test_samples_of_other_calls_are_kept_apart),
+		cmocka_unit_test(test_links_have_a_budget),
 		cmocka_unit_test(test_tags_and_process),
 		cmocka_unit_test(test_window_is_aligned_to_wall_time),
 		cmocka_unit_test(test_next_window),

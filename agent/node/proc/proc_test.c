@@ -278,6 +278,40 @@ static const char *container_of(struct procs *p, uint64_t id, uint64_t *ret_unti
 	return text;
 }
 
+/* Of a container and all below it; the pod's own cgroup when all of its containers want it. */
+static void test_trace_context_reaches_the_filter(void **state)
+{
+	(void)state;
+	struct procs *p = NULL;
+	const struct procs_filter *f;
+	struct plan *plan;
+	bool changed;
+	size_t n;
+
+	assert_int_equal(procs_new(&p), 0);
+	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
+	procs_apply(p, testplan(UID, UID, ID, true), 2 * S);
+	f = procs_filter(p, 2 * S, &n, &changed);
+	assert_int_equal(n, 3);
+	assert_false(f[0].context || f[1].context || f[2].context);
+	plan = testplan(UID, UID, ID, true);
+	plan->pods[0].containers[0].trace_context = true;
+	procs_apply(p, plan, 3 * S);
+	f = procs_filter(p, 3 * S, &n, &changed);
+	assert_true(changed);
+	assert_int_equal(n, 3);
+	assert_false(f[0].context);
+	assert_true(f[1].context && f[2].context);
+	plan = testplan(UID, UID, ID, true);
+	plan->pods[0].containers[0].trace_context = plan->pods[0].arm_trace_context = true;
+	procs_apply(p, plan, 4 * S);
+	f = procs_filter(p, 4 * S, &n, &changed);
+	assert_true(f[0].context && f[1].context && f[2].context);
+	procs_free(p);
+}
+
 static void test_selected_container(void **state)
 {
 	struct procs *p = make_procs();
@@ -491,6 +525,7 @@ static void test_many_ended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_trace_context_reaches_the_filter),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_long_names),
 		cmocka_unit_test(test_choose),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 module podflame.io/e2e/trace/calls
 
 go 1.26.0

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Records of calls, as the kernel's part sends them, and the samples they belong to. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "node/probe/internal.h"
+
+static struct pf_rec_context hex(uint64_t hash, const char *trace, const char *span)
+{
+	struct pf_rec_context r = {.hash = hash, .form = PF_IDS_HEX};
+
+	memcpy(r.trace, trace, strlen(trace));
+	memcpy(r.span, span, strlen(span));
+	return r;
+}
+
+static uint64_t failed(const char *reason)
+{
+	return counter_get(counter("podflame_contexts_failed_total", "reason", reason));
+}
+
+/* What samples of this context get. */
+static void check(const struct pf_rec_context *r, const struct profile_link *want)
+{
+	struct drain d = {0};
+	struct pending g = {.d = &d};
+	struct raw_sample s = {.ctx = r->hash, .n = 3};
+	uint64_t invalid = failed("invalid_ids");
+
+	contexts_add(&g, r);
+	d.samples = &s;
+	d.n_samples = 1;
+	contexts_link(&d);
+	assert_int_equal(!s.link, !want);
+	if (want)
+		assert_memory_equal(s.link, want, sizeof(*want));
+	assert_int_equal(failed("invalid_ids") - invalid, want ? 0 : 3);
+	free(d.contexts);
+}
+
+static void ids_as_text(void **state)
+{
+	const char *trace = "0af7651916cd43dd8448eb211c80319c", *span = "b7ad6b7169203331";
+	const struct profile_link both = {{0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84,
+					   0x48, 0xeb, 0x21, 0x1c, 0x80, 0x31, 0x9c},
+					  {0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31}};
+	struct profile_link one = both;
+	struct pf_rec_context r = hex(1, trace, span);
+
+	(void)state;
+	check(&r, &both);
+	r = hex(1, "", span);
+	memset(one.trace_id, 0, sizeof(one.trace_id));
+	check(&r, &one);
+	r = hex(1, "0af7651916cd43dd8448eb211c80319x", span);
+	check(&r, NULL);
+	r = hex(1, trace, "b7ad6b716920333\n");
+	check(&r, NULL);
+	r = hex(1, "00000000000000000000000000000000", "0000000000000000");
+	check(&r, NULL);
+	r = hex(1, "", "");
+	check(&r, NULL);
+}
+
+static void ids_as_bytes(void **state)
+{
+	struct pf_rec_context r = {.hash = 7, .form = PF_IDS_BYTES};
+	const struct profile_link want = {"0123456789abcde", "1234567"};
+
+	(void)state;
+	memcpy(r.trace, want.trace_id, sizeof(want.trace_id));
+	memcpy(r.span, want.span_id, sizeof(want.span_id));
+	check(&r, &want);
+	r.form = 9;
+	check(&r, NULL);
+}
+
+static void a_lost_record_is_counted(void **state)
+{
+	struct raw_sample s[3] = {{.ctx = 5, .n = 2}, {.ctx = 6, .n = 4}, {.n = 8}};
+	struct raw_context c = {5, {{1}, {2}}};
+	struct drain d = {.samples = s, .n_samples = 3, .contexts = &c, .n_contexts = 1};
+	uint64_t lost = failed("record_lost");
+
+	(void)state;
+	contexts_link(&d);
+	assert_ptr_equal(s[0].link, &c.link);
+	assert_null(s[1].link);
+	assert_null(s[2].link);
+	assert_int_equal(failed("record_lost") - lost, 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ids_as_text),
+		cmocka_unit_test(ids_as_bytes),
+		cmocka_unit_test(a_lost_record_is_counted),
+	};
+
+	return cmocka_run_group_tests_name("contexts", tests, NULL, NULL);
+}
