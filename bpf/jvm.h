@@ -52,6 +52,7 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
 #define PF_JVM_HOPS	   16 /* of the segment map: 254 segments each, fewer after merging */
 #define PF_JVM_PUSHED	   11 /* words that code may have pushed below its frame, and one */
+#define PF_JVM_ENTRY_WORDS 24 /* of a ContinuationEntry and what is around it; real ones have 12 */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* an interpreted method's frame is smaller */
 #define PF_JVM_CALL_STUB   448	     /* bytes of it, and of its like behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* and so are its arguments */
@@ -400,7 +401,7 @@ static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_j
 	if (w->exact && !c.method)
 		return pf_jvm_by_stub(s, d, &c);
 	if (!c.frame)
-		return pf_jvm_guess(s, d);
+		return pf_jvm_by_barrier(s, d);
 	if (w->exact)
 		place = pf_jvm_place(s, c.frame, (int64_t)(w->ip - c.begin) < c.complete);
 	return pf_jvm_by_size(s, d, c.frame, place);

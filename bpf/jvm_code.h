@@ -55,12 +55,16 @@ static __noinline int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_end(&s->walk, PF_END_FP);
 }
 
-/* Code pushes a few words now and then, around calls too. 0: no return address is there. */
-static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa)
+/*
+ * cfa, or as many of words above it: code pushes a few now and then, around calls too. 0: no return
+ * address is there.
+ */
+static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
+				      uint32_t words)
 {
 	uint64_t ra;
 
-	for (int k = 0; k < PF_JVM_PUSHED; k++) {
+	for (uint32_t k = 0; k < PF_JVM_ENTRY_WORDS && k < words; k++) {
 		if (!pf_word(s, cfa - 8, &ra))
 			return 0;
 		if (k ? pf_jvm_returns(d, ra) : pf_jvm_generated(d, ra))
@@ -68,6 +72,20 @@ static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm 
 		cfa += 8;
 	}
 	return 0;
+}
+
+/*
+ * Where a virtual thread's frames go on in the heap, its frames here return to a stub
+ * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry lies above, and behind it
+ * the frame of who runs the thread.
+ */
+static __noinline int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
+{
+	uint64_t cfa = 0;
+
+	if (!pf_jvm_behind_call(s->walk.ip))
+		cfa = pf_jvm_cfa(s, d, s->walk.sp + 16, PF_JVM_ENTRY_WORDS);
+	return cfa ? pf_jvm_caller(s, cfa, true) : pf_jvm_guess(s, d);
 }
 
 /* ---- where an interrupted method stands ---- */
@@ -200,7 +218,7 @@ static __noinline int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *
 		return pf_jvm_caller(s, w->sp + 16, true);
 	if (place == PF_JVM_SAVING)
 		return pf_jvm_caller(s, w->sp + frame, false);
-	cfa = pf_jvm_cfa(s, d, w->sp + frame);
+	cfa = pf_jvm_cfa(s, d, w->sp + frame, PF_JVM_PUSHED);
 	if (cfa)
 		return pf_jvm_caller(s, cfa, frame > 8);
 	if (w->exact && pf_jvm_on_top(s, d))
