@@ -45,7 +45,8 @@ char *tables_runtimes_problem(const struct mappings *m, const struct runtime_pro
 		const struct runtime_ops *ops = runtime_ops(v.kind);
 		_cleanup_free_ char *path = NULL;
 
-		if (!v.learnt->problem[0] || !ops)
+		/* Contexts take no functions away: `doctor` tells of theirs. */
+		if (!v.learnt->problem[0] || !ops || !ops->resolve)
 			continue;
 		path = path_of(m, v.learnt);
 		return xasprintf("%s%s%s%s%s: %s", ops->title, *v.learnt->version ? " " : "",
