@@ -408,7 +408,7 @@ static void bench_programs(const struct probes *p)
 int main(int argc, char **argv)
 {
 	static const unsigned depths[] = {1, 16, 30, 64, 128, 256, 512};
-	struct procs_filter own, nobody = {1, 1u << EVENT_ON_CPU, HZ, false};
+	struct procs_filter own, nobody = {1, 1u << EVENT_ON_CPU, HZ, false, false};
 	struct probes *p;
 	double filtered_ns;
 	int stats;
