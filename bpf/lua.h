@@ -20,9 +20,9 @@ struct pf_lua_site {
 
 /* What agent/node/runtime/lua.c tells of a process. */
 struct pf_lua {
-	uint64_t start;	    /* of luaV_execute */
-	uint64_t settled;   /* from here on its first call is marked as such */
-	uint32_t frame;	    /* bytes of its stack frame, once it is made */
+	uint64_t start;	     /* of luaV_execute */
+	uint64_t settled;    /* from here on its first call is marked as such */
+	uint32_t frame;	     /* bytes of its stack frame, once it is made */
 	uint32_t opcode_5_1; /* not 0: Lua 5.1, whose OP_CALL this is */
 	struct pf_lua_site sites[PF_LUA_SITES];
 	/* lua_State, CallInfo */
@@ -35,7 +35,7 @@ struct pf_lua {
 };
 
 /* Word a: Proto, its cookie in bits 48 to 63. Word b: index of the instruction, and: */
-#define PF_LUA_PC(b)	     ((uint32_t)(b) & 0xffffff)
+#define PF_LUA_PC(b)	     ((uint32_t)(b)&0xffffff)
 #define PF_LUA_STATUS(b)     ((uint16_t)((b) >> 24)) /* its own callstatus & own_mask */
 #define PF_LUA_CALLER(b)     ((uint16_t)((b) >> 40)) /* its caller's & caller_mask */
 #define PF_LUA_CALLER_IS_LUA (1ull << 56)
@@ -58,7 +58,7 @@ static inline uint16_t pf_lua_cookie(uint64_t code, uint32_t sizecode, uint32_t 
 
 /* One call of a list. In struct pf_runtime_walk: `at` its CallInfo, own[] the rest. */
 struct pf_lua_call {
-	uint64_t ci; /* 0: the list is at its end */
+	uint64_t ci;	/* 0: the list is at its end */
 	uint64_t proto; /* 0: a C function */
 	uint64_t savedpc, previous, status;
 };
@@ -82,7 +82,8 @@ static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_l
 }
 
 /* Its Proto: of the closure that the value at func is. 0: none. */
-static __always_inline uint64_t pf_lua_proto(const struct pf_lua *d, uint64_t func, uint8_t *ret_is_c)
+static __always_inline uint64_t pf_lua_proto(const struct pf_lua *d, uint64_t func,
+					     uint8_t *ret_is_c)
 {
 	struct {
 		uint64_t next;
@@ -98,8 +99,8 @@ static __always_inline uint64_t pf_lua_proto(const struct pf_lua *d, uint64_t fu
 }
 
 /* CallInfo of 5.1: an array. The innermost one's pc is the lua_State's. */
-static __always_inline bool pf_lua_read_5_1(struct pf_lua_call *c, const struct pf_lua *d, uint64_t l,
-					    bool top)
+static __always_inline bool pf_lua_read_5_1(struct pf_lua_call *c, const struct pf_lua *d,
+					    uint64_t l, bool top)
 {
 	struct {
 		uint64_t base, func, top, savedpc;
@@ -147,7 +148,8 @@ static __always_inline bool pf_lua_read_list(struct pf_lua_call *c, const struct
 }
 
 /* Fills the rest of a call. */
-static __noinline bool pf_lua_read(struct pf_lua_call *c, const struct pf_lua *d, uint64_t l, bool top)
+static __noinline bool pf_lua_read(struct pf_lua_call *c, const struct pf_lua *d, uint64_t l,
+				   bool top)
 {
 	c->proto = c->savedpc = c->previous = c->status = 0;
 	if (d->opcode_5_1)
@@ -185,10 +187,10 @@ static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t c
 #define X(number)                                                                                  \
 	if (w->regs[number] - code <= bytes && !(w->regs[number] & 3) && w->regs[number] > newest) \
 		newest = w->regs[number];
-	X(3) X(6) X(12) X(13) X(14) X(15)
+	X(3)
+	X(6) X(12) X(13) X(14) X(15)
 #undef X
-	if (newest)
-		*pc = newest;
+		if (newest) *pc = newest;
 }
 
 static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
@@ -214,8 +216,8 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 	if (index > PF_LUA_NO_PC)
 		index = PF_LUA_NO_PC;
 	/* sizecode is the first; linedefined and lastlinedefined follow each other */
-	cookie = d->proto_line == 20 ? pf_lua_cookie(code, sizes[0], sizes[5], sizes[6]) :
-				       pf_lua_cookie(code, sizes[0], sizes[4], sizes[5]);
+	cookie = d->proto_line == 20 ? pf_lua_cookie(code, sizes[0], sizes[5], sizes[6])
+				     : pf_lua_cookie(code, sizes[0], sizes[4], sizes[5]);
 	return pf_push_runtime(s, PF_RUNTIME_LUA, 0, c->proto | (uint64_t)cookie << 48,
 			       index | (c->status & d->own_mask) << 24 | caller);
 }
@@ -265,8 +267,8 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 		return true;
 	}
 	r->at = 0;
-	if (!l || !pf_read(&tt, 1, l + 8) || tt != PF_LUA_THREAD || !pf_read(&c.ci, 8, l + d->l_ci) ||
-	    !pf_lua_read(&c, d, l, true)) {
+	if (!l || !pf_read(&tt, 1, l + 8) || tt != PF_LUA_THREAD ||
+	    !pf_read(&c.ci, 8, l + d->l_ci) || !pf_lua_read(&c, d, l, true)) {
 		pf_trouble(s, PF_RUNTIME_LUA, l ? PF_TROUBLE_DAMAGED : PF_TROUBLE_THREAD, l);
 		return false;
 	}

@@ -85,7 +85,8 @@ static size_t function_of(const struct search *s, size_t at, size_t max)
 /* A jump through a register or a table. */
 static bool is_jump(const uint8_t *p)
 {
-	return p[0] == 0xff && ((p[1] >= 0xe0 && p[1] <= 0xe7) || (p[1] == 0x24 && (p[2] & 7) == 5));
+	return p[0] == 0xff &&
+	       ((p[1] >= 0xe0 && p[1] <= 0xe7) || (p[1] == 0x24 && (p[2] & 7) == 5));
 }
 
 /* cmp or sub of a register and an immediate byte */

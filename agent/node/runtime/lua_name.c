@@ -35,9 +35,10 @@ static const char *const callers[] = {
 /* In the order of ltm.h (5.4), '!' for what no instruction calls. */
 static const char events[] = "in!!#e+-*%^/d&|x<>ublL.!c";
 static const char *const event_names[] = {
-	"__index", "__newindex", "__gc",   "__mode", "__len", "__eq",  "__add",	   "__sub",  "__mul",
-	"__mod",   "__pow",	 "__div",  "__idiv", "__band", "__bor", "__bxor",   "__shl",  "__shr",
-	"__unm",   "__bnot",	 "__lt",   "__le",   "__concat", "__call", "__close",
+	"__index", "__newindex", "__gc",   "__mode",  "__len", "__eq",	 "__add",
+	"__sub",   "__mul",	 "__mod",  "__pow",   "__div", "__idiv", "__band",
+	"__bor",   "__bxor",	 "__shl",  "__shr",   "__unm", "__bnot", "__lt",
+	"__le",	   "__concat",	 "__call", "__close",
 };
 _Static_assert(ARRAY_SIZE(event_names) == sizeof(events) - 1, "lua");
 
@@ -204,8 +205,8 @@ static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint3
 	if (r->l->minor == 4) {
 		bool constant = kind == 's' ? i >> 15 & 1 : kind != 't';
 
-		return constant ? lua_constant(r, p, c, ret) :
-				  register_text(r, p, pc, c, depth, ret);
+		return constant ? lua_constant(r, p, c, ret)
+				: register_text(r, p, pc, c, depth, ret);
 	}
 	if (c & IS_K)
 		return lua_constant(r, p, c & (IS_K - 1), ret);
@@ -244,8 +245,8 @@ static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_
 			return -ENOENT;
 		ret->constant = true;
 		return lua_constant(r, p,
-				    kind_of(r->l, i) == 'k' ? arg_bx(r->l, i) :
-							      arg_ax(r->l, p->code[pc + 1]),
+				    kind_of(r->l, i) == 'k' ? arg_bx(r->l, i)
+							    : arg_ax(r->l, p->code[pc + 1]),
 				    &ret->name);
 	}
 	return -ENOENT;

@@ -233,9 +233,9 @@ int lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t
 int lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret)
 {
 	uint64_t name;
-	int e = n < p->n_upvalues ?
-			memory_u64(r->m, p->upvalues + (uint64_t)r->l->upvalue_size * n, &name) :
-			-ENOENT;
+	int e = n < p->n_upvalues
+			? memory_u64(r->m, p->upvalues + (uint64_t)r->l->upvalue_size * n, &name)
+			: -ENOENT;
 
 	return e < 0 ? e : string_at(r, name, NAME_BYTES, ret);
 }
@@ -280,8 +280,8 @@ int lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret
 		*ret_short = short_path(r->l->minor, text + 1);
 		*ret_file = xstrdup(text + 1);
 	} else {
-		*ret_short = first == '=' ? xstrndup(text + 1, IDSIZE - 1) :
-					    short_text(r->l->minor, text);
+		*ret_short = first == '=' ? xstrndup(text + 1, IDSIZE - 1)
+					  : short_text(r->l->minor, text);
 		*ret_file = xstrdup(*ret_short);
 	}
 	return 0;

@@ -13,7 +13,8 @@ static uint64_t row_address(const struct place *p)
 {
 	const struct elf_page *page = &p->t.pages[p->page];
 
-	return ((uint64_t)page->number << PF_PAGE_BITS) + p->t.rows[page->first_row + p->row].address;
+	return ((uint64_t)page->number << PF_PAGE_BITS) +
+	       p->t.rows[page->first_row + p->row].address;
 }
 
 static uint16_t row_rule(const struct place *p)
