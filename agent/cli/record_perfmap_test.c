@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 /* hot and cold are called 3 : 1; each is long enough not to be inlined. */
-static const char program[] = "function work(n) { let s = 0; for (let i = 0; i < n; i++) s += "
-			      "Math.sqrt(i * s % 7); return s }\n"
+static const char program[] = "function work(n) { let s = 0; for (let i = 0; i < n; i++) s = (31 * "
+			      "s + i) | 0; return s }\n"
 			      "function hot(n) { return work(3 * n) + 1 }\n"
 			      "function cold(n) { return work(n) + 1 }\n"
 			      "function turn() { const end = Date.now() + 50; let s = 0;\n"
-			      "  while (Date.now() < end) s += hot(1000) + cold(1000);\n"
+			      "  while (Date.now() < end) s += hot(10000) + cold(10000);\n"
 			      "  setImmediate(turn); return s }\n"
 			      "turn()\n";
 

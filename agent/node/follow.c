@@ -434,6 +434,7 @@ struct follow *follow_new(struct node *n)
 
 void follow_stop(struct follow *f)
 {
+	__atomic_store_n(&f->node->attach_stopped, true, __ATOMIC_RELAXED);
 	parse_queue_stop(f->files);
 	parse_queue_stop(f->debug);
 }

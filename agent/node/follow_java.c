@@ -11,6 +11,7 @@
 #define LISTED_MAX     256
 #define TRIES_MAX      5 /* in a row, of what may work later */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
+#define MAILBOX_BYTES  (1u << 16)
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* it takes 20 s at most */
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
@@ -41,6 +42,9 @@ static void ask_run(struct task *task)
 	struct asking *a = (struct asking *)task;
 	uint32_t tgid = (uint32_t)a->id.tgid;
 
+	a->result = -EAGAIN;
+	if (__atomic_load_n(&task->node->attach_stopped, __ATOMIC_RELAXED))
+		return;
 	a->result = runtime_java_attach(tgid, a->id.start_boottime_ns, version_of(a->runtimes),
 					a->problem);
 	if (a->result == 0) /* without them the next look has what was asked for */
@@ -83,8 +87,12 @@ static void ask_done(struct task *task)
 
 static void ask(struct follow *f, struct tracked *t)
 {
-	struct asking *a = xcalloc(1, sizeof(*a));
+	struct node *n = f->node;
+	struct asking *a;
 
+	if (!n->attach && worker_new(n->loop, "attach", MAILBOX_BYTES, &n->attach) < 0)
+		return;
+	a = xcalloc(1, sizeof(*a));
 	a->follow = f;
 	a->id = t->id;
 	a->exec_id = t->exec_id;
@@ -93,7 +101,7 @@ static void ask(struct follow *f, struct tracked *t)
 	a->task.done = ask_done;
 	a->task.job.deadline_ns = ASK_LIMIT_NS;
 	t->java.asking = true;
-	task_post(f->node, f->node->debug, &a->task, 0);
+	task_post(n, n->attach, &a->task, 0);
 }
 
 static bool is_allowed(const struct follow *f, const struct tracked *t)

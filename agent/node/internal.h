@@ -188,6 +188,8 @@ struct node {
 	struct task *tasks, **tasks_tail; /* outstanding, in order */
 
 	struct worker *os, *files, *tables, *debug, *pipe, *disk;
+	struct worker *attach;	   /* NULL until a JVM is asked for its perf map; it may block it */
+	bool attach_stopped;	   /* atomic: what it has not begun is left */
 	struct files *known_files; /* any thread; NULL until node_start */
 	struct procs *procs;
 	struct world *world;

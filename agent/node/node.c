@@ -294,6 +294,8 @@ struct node *node_free(struct node *n)
 		worker_free(n->tables);
 	if (n->debug)
 		worker_free(n->debug);
+	if (n->attach)
+		worker_free(n->attach);
 	if (n->os)
 		worker_free(n->os);
 	if (n->files)

@@ -236,6 +236,20 @@ static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
 	return true;
 }
 
+/* One that a file system of the pod's keeps in the kernel ends when that lets go of it; nobody waits then. */
+static void reap(pid_t pid)
+{
+	const struct timespec step = {.tv_nsec = STEP_NS};
+
+	for (uint64_t until_ns = now_ns() + SPARE_NS; waitpid(pid, NULL, WNOHANG) == 0;) {
+		if (now_ns() >= until_ns) {
+			counter_add(counter("podflame_java_attach_stuck_total", NULL, NULL), 1);
+			return;
+		}
+		nanosleep(&step, NULL);
+	}
+}
+
 static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *ret)
 {
 	uint64_t wait_ns = a->listener_ns + a->reply_ns + SPARE_NS;
@@ -254,7 +268,7 @@ static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *
 	if (pid > 0) {
 		if (!read_answer(fds[0], wait_ns, ret))
 			kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		reap(pid);
 	} else {
 		ret->error = errno;
 	}
