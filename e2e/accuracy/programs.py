@@ -279,7 +279,59 @@ LUA_PROGRAMS = [
     *(lua_host("static, stripped", v, f"-s -l:liblua{v}.a -lm -ldl") for v in LUAS),
 ]
 
-PROGRAMS = C_PROGRAMS + LUA_PROGRAMS + [
+PYTHON_MAIN = "_start > ... > __main__.<module> > __main__.main > __main__.work > __main__.spend > "
+PYTHON = {
+    "alpha": PYTHON_MAIN + "__main__.alpha > ...",
+    "beta": PYTHON_MAIN + "__main__.beta > __main__.beta_*9 > ...",
+    "gamma_": ("__main__.gamma_", PYTHON_MAIN + "... > __main__.gamma_*40 > ..."),
+    "generate": PYTHON_MAIN + "__main__.generate > ... > __main__.delegate > ... > __main__.numbers > ...",
+    "coroutine": PYTHON_MAIN + "__main__.coroutine > asyncio.base_events.BaseEventLoop.run_until_complete > ...",
+    "callback": PYTHON_MAIN + "__main__.callback > ...",
+    "objects": PYTHON_MAIN + "__main__.objects > ...",
+    "catcher": PYTHON_MAIN + "__main__.catcher > ...",
+    "comprehend": PYTHON_MAIN + "__main__.comprehend > ...",
+    "collect": PYTHON_MAIN + "__main__.collect > ...",
+    "sub": PYTHON_MAIN + "__main__.sub > ... > __main__.sub_work > ...",
+    "in_thread": "... > threading.Thread.run > ... > __main__.in_thread > ...",
+}
+PYTHON = {name: chain if isinstance(chain, tuple) else (f"__main__.{name}", chain) for name, chain in PYTHON.items()}
+
+
+def in_c(chain):
+    """Up to 3.10 every call goes through C, and methods are not qualified."""
+    chain = re.sub(r" > (?!\.\.\.)", " > ... > ", chain).replace("BaseEventLoop.", "").replace("Thread.run", "run")
+    return re.sub(r"(__main__\.\w+)\*\d+", r"\1", chain).replace("... > ... >", "... >")
+
+
+PYTHON_IN_C = {name: (frame, in_c(chain)) for name, (frame, chain) in PYTHON.items()}
+PYENV = os.path.join(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"), "versions")
+PYTHON_ROOT = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/python-3.14/root")
+
+
+def python(minor, runs, name="", root="", **more):
+    if root:    # it cannot write into the folder
+        run = f'cp {{src}} {root}/tmp; told=$1; shift; chroot {root} {runs} /tmp/python_shares.py /tmp/told "$@"; cp {root}/tmp/told "$told"'
+    else:
+        run = f'exec {runs} {{src}} "$@"'
+    shares = PYTHON if minor >= 11 else PYTHON_IN_C
+    return Program(f"CPython 3.{minor}{name and ', '}{name}", "Python", "python_shares.py",
+                   [f"cat >{{out}} <<'END'\n#!/bin/sh\n{run}\nEND", "chmod 755 {out}"], shares, needs=[root + runs],
+                   processes=bool(root), complete=0.95, finished=0.99, **more)
+
+
+def of_pyenv(minor):
+    found = sorted(glob.glob(f"{PYENV}/3.{minor}.*/bin/python3.{minor}"))
+    return found[-1] if found else f"python3.{minor} of pyenv"
+
+
+PYTHON_PROGRAMS = [
+    *(python(minor, of_pyenv(minor), "libpython") for minor in range(8, 14)),
+    python(11, "/usr/bin/python3.11", "Debian's", sample=True),
+    python(11, "/usr/bin/python3.11-dbg", "debug build"),
+    python(14, "/usr/bin/python3.14", "another root", PYTHON_ROOT),
+]
+
+PROGRAMS = C_PROGRAMS + LUA_PROGRAMS + PYTHON_PROGRAMS + [
     cxx("g++ -O2 -g", "g++ -O2 -g", sample=True),
     cxx("g++ -O0", "g++ -O0 -g"),
     cxx("g++ -O2 without DWARF", "g++ -O2", CC_PLAIN),
