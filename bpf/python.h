@@ -68,9 +68,9 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS])
 }
 
 #ifdef PF_WALKER
-#define PF_PYTHON_THREADS_MAX 1024 /* looked at for one that is the sampled thread's */
-#define PF_PYTHON_TRIES	      4	   /* thread states of one thread: subinterpreters */
-#define PF_PYTHON_NONE	      1	   /* no thread state, or its frames cannot be read */
+#define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, in one walk */
+#define PF_PYTHON_TRIES	    4	 /* thread states of one thread: subinterpreters */
+#define PF_PYTHON_NONE	    1	 /* no thread state, or its frames cannot be read */
 
 /* pf_runtime_walk.at: the next frame. */
 struct pf_python_walk {
@@ -84,7 +84,8 @@ struct pf_python_walk {
 	uint8_t inner; /* the piece at hand is of an activation that the native walk has not met */
 	uint8_t tries; /* other thread states that were asked for this activation's piece */
 	uint8_t skip;
-	uint8_t met; /* an activation before this one */
+	uint8_t met;	/* an activation before this one */
+	uint16_t looks; /* at thread states, in all searches of this walk */
 	/* Where the search for a thread state stands. */
 	uint64_t look_interpreter, look_thread;
 };
@@ -133,6 +134,11 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 	uint64_t first = 0, next = 0;
 
 	(void)i;
+	if (x->looks >= PF_PYTHON_LOOKS_MAX) {
+		x->look_thread = 0;
+		return 1;
+	}
+	x->looks++;
 	if (x->look_thread) {
 		if (pf_python_is_mine(loop->s, d, x->look_thread) && x->look_thread != x->thread &&
 		    !x->skip--)
@@ -161,7 +167,7 @@ static __attribute__((noinline)) bool pf_python_search(struct pf_scratch *s,
 		return false;
 	x->look_thread = 0;
 	x->skip = skip;
-	bpf_loop(PF_PYTHON_THREADS_MAX, pf_python_look, &loop, 0);
+	bpf_loop(PF_PYTHON_LOOKS_MAX, pf_python_look, &loop, 0);
 	if (!x->look_thread || !pf_python_is_mine(s, d, x->look_thread))
 		return false;
 	x->thread = x->look_thread;
@@ -378,7 +384,7 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 }
 
 /* Only an evaluation loop is Python's code: that is in a file. */
-static __always_inline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
+static __noinline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
 	(void)d;
@@ -397,7 +403,10 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 	if (!x->thread) {
 		if (!pf_python_thread(s, d, r)) {
 			x->thread = PF_PYTHON_NONE;
-			return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_THREAD, 0);
+			return pf_trouble(s, PF_RUNTIME_PYTHON,
+					  x->looks < PF_PYTHON_LOOKS_MAX ? PF_TROUBLE_THREAD
+									 : PF_TROUBLE_LONG,
+					  0);
 		}
 		pf_python_enter(s, d, r);
 	}

@@ -40,7 +40,8 @@ static void walk_and_name(void)
 	host_begin(THREAD_POINTER);
 	for (uint64_t sp = INNER; sp < STACK + STACK_BYTES; sp += 0x100)
 		host_activation(&image.kernel, LOOP_AT, sp, sp + 0x100);
-	if (host.walk.n_frames > PF_MAX_USER_FRAMES || host_reads > 20 * PF_PYTHON_THREADS_MAX)
+	if (host.walk.n_frames > PF_MAX_USER_FRAMES ||
+	    host_reads > 3 * PF_PYTHON_LOOKS_MAX + 8 * (host_turns + 64))
 		abort();
 	for (uint32_t k = 0; k < 64 && host_frame(k).kind; k++) {
 		struct host_frame f = host_frame(k);

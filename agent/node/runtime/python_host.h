@@ -10,7 +10,7 @@
 #include "bpf/host.h"
 
 static bool (*host_read)(uint64_t address, void *to, size_t n);
-static unsigned host_reads;
+static unsigned host_reads, host_turns;
 
 static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
 {
@@ -37,7 +37,7 @@ static inline void host_begin(uint64_t thread_pointer)
 {
 	memset(&host.walk, 0, sizeof(host.walk));
 	host.walk.thread_pointer = thread_pointer;
-	host_reads = 0;
+	host_reads = host_turns = 0;
 }
 
 /* It meets an activation of the evaluation loop, as pf_step does. Returns how many frames came of it. */
@@ -55,6 +55,7 @@ static inline uint32_t host_activation(const struct pf_python *d, uint64_t addre
 		if (pf_python_frame(&host, d, &w->runtimes[0]))
 			break;
 		w->first = false;
+		host_turns++;
 	}
 	return w->n_frames - before;
 }

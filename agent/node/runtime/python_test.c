@@ -183,8 +183,8 @@ static void a_search_for_the_thread_ends(void **state)
 		put_u64(image.thread + image.kernel.thread_next, image.thread);
 		host_begin(THREAD_POINTER + 8);
 		activation(INNER, INNER_CALLER);
-		assert_trouble(1, PF_TROUBLE_THREAD, 0);
-		assert_true(host_reads < 2 * PF_PYTHON_THREADS_MAX);
+		assert_trouble(1, PF_TROUBLE_LONG, 0);
+		assert_true(host_reads < PF_PYTHON_LOOKS_MAX + 10);
 	}
 }
 
