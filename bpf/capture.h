@@ -103,7 +103,7 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 }
 
 /* Sends s->stack unless this generation has it already. */
-static __always_inline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
+static __noinline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
 					    uint32_t generation)
 {
 	uint64_t *slot = pf_seen_slot(hash);
@@ -129,8 +129,8 @@ static __always_inline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
 }
 
 /* Returns the names' hash. */
-static __always_inline uint64_t pf_intern_names(struct task_struct *task, uint64_t hash_seed,
-						uint32_t generation)
+static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t hash_seed,
+					   uint32_t generation)
 {
 	struct pf_rec_names r = {.h = {.type = PF_REC_NAMES, .generation = generation}};
 	const uint64_t *words = (const uint64_t *)r.leader_comm;
@@ -181,8 +181,8 @@ static __always_inline uint64_t pf_intern_context(struct pf_scratch *s, uint64_t
 /* ---- processes ---- */
 
 /* Tells user space of a selected process, at once. Returns whether it went out. */
-static __always_inline bool pf_send_proc(struct task_struct *task, uint32_t what,
-					 uint64_t cgroup_id, uint32_t generation)
+static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uint64_t cgroup_id,
+				    uint32_t generation)
 {
 	struct task_struct *leader = task->group_leader;
 	struct pid *pid = leader->thread_pid;
@@ -240,7 +240,7 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, ui
  * than those that user space gave (known: for this exec; exec_pages: of then). At most one in
  * pf_maps_wait(), or in ten seconds when told already.
  */
-static __always_inline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
+static __noinline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
 					 const struct pf_walk *w, uint32_t generation)
 {
 	struct pf_proc_state now = {.exec_id = task->self_exec_id, .sampled = 1};
@@ -281,7 +281,7 @@ static __always_inline void pf_count_more(struct pf_count *c, uint64_t value, ui
 }
 
 /* One more of s->key. */
-static __always_inline bool pf_count(struct pf_scratch *s, uint64_t value, uint32_t generation)
+static __noinline bool pf_count(struct pf_scratch *s, uint64_t value, uint32_t generation)
 {
 	uint64_t now = bpf_ktime_get_boot_ns();
 	uint32_t slot = generation % PF_GENERATIONS;
@@ -309,7 +309,7 @@ static __always_inline bool pf_count(struct pf_scratch *s, uint64_t value, uint3
 
 /* ---- Total: everything that ticks, by name alone ---- */
 
-static __always_inline void pf_total_add(struct task_struct *task, const struct pf_settings *set)
+static __noinline void pf_total_add(struct task_struct *task, const struct pf_settings *set)
 {
 	uint32_t slot = set->generation % PF_GENERATIONS;
 	void *map = bpf_map_lookup_elem(&totals, &slot);

@@ -45,7 +45,7 @@ static __always_inline uint32_t pf_pid_seen(struct pid *pid)
 	return nr;
 }
 
-static __always_inline const struct pf_filter *pf_filter_listed(struct task_struct *task)
+static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
 	uint32_t tgid = pf_pid_seen(leader->thread_pid);

@@ -73,8 +73,8 @@ struct pf_lua_call {
 #define PF_LUA_INNER	  (1ull << 35) /* a Lua function was told */
 #define PF_LUA_STATUSES	  0xffffull
 
-static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
-					 struct pf_runtime_walk *r)
+static __noinline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
+				    struct pf_runtime_walk *r)
 {
 	(void)d;
 	(void)r;
@@ -188,7 +188,8 @@ static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t c
 	if (w->regs[number] - code <= bytes && !(w->regs[number] & 3) && w->regs[number] > newest) \
 		newest = w->regs[number];
 	X(3)
-	X(6) X(12) X(13) X(14) X(15)
+	X(6)
+	X(12) X(13) X(14) X(15)
 #undef X
 		if (newest) *pc = newest;
 }

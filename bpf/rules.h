@@ -13,9 +13,6 @@ static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
 }
 
-/* Keeps the verifier's bound and the compiler's copy of it one register. */
-#define PF_BARRIER(x) asm volatile("" : "+r"(x))
-
 /* bytes at an offset of a chunk, for reads of `size`; NULL outside of it. */
 static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t offset, uint32_t size)
 {

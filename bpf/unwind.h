@@ -327,7 +327,7 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 #include "runtimes.h"
 
 /* The frame at hand into the stack, and on to its caller. */
-static __always_inline int pf_native(struct pf_scratch *s)
+static __noinline int pf_native(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */

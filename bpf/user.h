@@ -79,7 +79,7 @@ static __always_inline const struct pf_process *pf_process_of(struct task_struct
  * Its mappings into the walk. Who has just been forked has its parent's until its own are
  * there: self_exec_id is inherited, and raised by every exec (begin_new_exec).
  */
-static __always_inline void pf_find_process(struct pf_walk *w, struct task_struct *task,
+static __noinline void pf_find_process(struct pf_walk *w, struct task_struct *task,
 					    const struct pf_settings *set)
 {
 	struct task_struct *leader = task->group_leader, *parent;
@@ -116,7 +116,7 @@ static long pf_kernel_step(uint32_t i, struct pf_loop *loop)
 }
 
 /* Fills s->stack with the kernel's part; 0 when there is none. */
-static __always_inline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx)
+static __noinline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx)
 {
 	struct pf_loop loop = {.s = s};
 	long bytes;

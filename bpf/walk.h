@@ -121,6 +121,9 @@ struct pf_loop {
 	struct pf_scratch *s;
 };
 
+/* Keeps the verifier's bound and the compiler's copy of it one register. */
+#define PF_BARRIER(x) asm volatile("" : "+r"(x))
+
 /* ---- what comes out ---- */
 
 static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uint32_t exec_id)
@@ -137,8 +140,9 @@ static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uin
 static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
 {
 	struct pf_walk *w = &s->walk;
-	uint32_t n = w->n_words;
+	uint64_t n = w->n_words;
 
+	PF_BARRIER(n);
 	if (n > PF_STACK_WORDS - 2 || w->n_frames >= PF_MAX_USER_FRAMES)
 		return -1;
 	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, kind == PF_FRAME_NATIVE ? w->exec_id : 0);
@@ -154,8 +158,9 @@ static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtim
 					   uint64_t a, uint64_t b)
 {
 	struct pf_walk *w = &s->walk;
-	uint32_t n = w->n_words;
+	uint64_t n = w->n_words;
 
+	PF_BARRIER(n);
 	if (n > PF_STACK_WORDS - 3 || w->n_frames >= PF_MAX_USER_FRAMES)
 		return -1;
 	s->stack.words[n] = PF_FRAME_RUNTIME_HEADER(runtime, type, w->exec_id);
