@@ -103,8 +103,7 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 }
 
 /* Sends s->stack unless this generation has it already. */
-static __noinline void pf_intern_stack(struct pf_scratch *s, uint64_t hash,
-					    uint32_t generation)
+static __noinline void pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t generation)
 {
 	uint64_t *slot = pf_seen_slot(hash);
 	uint32_t n = s->walk.n_words;
@@ -241,7 +240,7 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, ui
  * pf_maps_wait(), or in ten seconds when told already.
  */
 static __noinline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
-					 const struct pf_walk *w, uint32_t generation)
+				    const struct pf_walk *w, uint32_t generation)
 {
 	struct pf_proc_state now = {.exec_id = task->self_exec_id, .sampled = 1};
 	struct pf_proc_key key = pf_proc_key_of(task);

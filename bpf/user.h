@@ -80,7 +80,7 @@ static __always_inline const struct pf_process *pf_process_of(struct task_struct
  * there: self_exec_id is inherited, and raised by every exec (begin_new_exec).
  */
 static __noinline void pf_find_process(struct pf_walk *w, struct task_struct *task,
-					    const struct pf_settings *set)
+				       const struct pf_settings *set)
 {
 	struct task_struct *leader = task->group_leader, *parent;
 	const struct pf_process *p = pf_process_of(leader);
