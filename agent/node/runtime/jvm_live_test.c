@@ -6,8 +6,8 @@
  */
 #include "node/runtime/jvm.h"
 
+#include <elf.h>
 #include <fcntl.h>
-#include <gelf.h>
 #include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -40,10 +40,10 @@ struct live {
 	int mem;
 	struct memory memory;
 	struct jvm jvm;
-	Elf *elf;
-	Elf_Data *symbols;
+	char *elf; /* libjvm */
+	const Elf64_Sym *symbols;
 	size_t n_symbols;
-	uint32_t strings;
+	const char *strings;
 	uint64_t base;
 };
 
@@ -57,12 +57,10 @@ static int read_live(void *arg, uint64_t address, void *to, size_t n)
 static int symbol(void *arg, const char *name, uint64_t *ret)
 {
 	struct live *l = arg;
-	GElf_Sym s;
 
 	for (size_t i = 0; i < l->n_symbols; i++)
-		if (gelf_getsym(l->symbols, (int)i, &s) && s.st_value &&
-		    streq(elf_strptr(l->elf, l->strings, s.st_name), name)) {
-			*ret = l->base + s.st_value;
+		if (l->symbols[i].st_value && streq(l->strings + l->symbols[i].st_name, name)) {
+			*ret = l->base + l->symbols[i].st_value;
 			return 0;
 		}
 	return -ENOENT;
@@ -91,20 +89,18 @@ static bool find_library(struct live *l, char path[512])
 
 static void open_symbols(struct live *l, const char *path)
 {
-	Elf_Scn *section = NULL;
-	GElf_Shdr h;
+	const Elf64_Ehdr *h;
+	const Elf64_Shdr *sections;
 
-	elf_version(EV_CURRENT);
-	l->elf = elf_begin(open(path, O_RDONLY | O_CLOEXEC), ELF_C_READ, NULL);
-	assert_non_null(l->elf);
-	while ((section = elf_nextscn(l->elf, section))) {
-		assert_non_null(gelf_getshdr(section, &h));
-		if (h.sh_type != SHT_DYNSYM)
-			continue;
-		l->symbols = elf_getdata(section, NULL);
-		l->n_symbols = h.sh_size / h.sh_entsize;
-		l->strings = h.sh_link;
-	}
+	assert_int_equal(file_read(AT_FDCWD, path, 256u << 20, &l->elf, NULL), 0);
+	h = (const Elf64_Ehdr *)l->elf;
+	sections = (const Elf64_Shdr *)(l->elf + h->e_shoff);
+	for (size_t i = 0; i < h->e_shnum; i++)
+		if (sections[i].sh_type == SHT_DYNSYM) {
+			l->symbols = (const Elf64_Sym *)(l->elf + sections[i].sh_offset);
+			l->n_symbols = sections[i].sh_size / sizeof(*l->symbols);
+			l->strings = l->elf + sections[sections[i].sh_link].sh_offset;
+		}
 	assert_non_null(l->symbols);
 }
 
@@ -133,7 +129,7 @@ static void stop(struct live *l)
 	kill(l->pid, SIGKILL);
 	waitpid(l->pid, NULL, 0);
 	close(l->mem);
-	elf_end(l->elf);
+	free(l->elf);
 	jvm_names_forget(&l->jvm);
 	jvm_structs_done(&l->jvm.structs);
 }
