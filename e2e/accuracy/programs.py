@@ -279,6 +279,11 @@ LUA_PROGRAMS = [
     *(lua_host("static, stripped", v, f"-s -l:liblua{v}.a -lm -ldl") for v in LUAS),
 ]
 
+LUAJIT_PROGRAMS = [
+    lua("interpreter", "LuaJIT 2.1", "luajit -joff", needs=["luajit"], sample=True),
+    lua("traces", "LuaJIT 2.1", "luajit", needs=["luajit"]),
+]
+
 PYTHON_MAIN = "_start > ... > __main__.<module> > __main__.main > __main__.work > __main__.spend > "
 PYTHON = {
     "alpha": PYTHON_MAIN + "__main__.alpha > ...",
@@ -331,7 +336,7 @@ PYTHON_PROGRAMS = [
     python(14, "/usr/bin/python3.14", "another root", PYTHON_ROOT),
 ]
 
-PROGRAMS = C_PROGRAMS + LUA_PROGRAMS + PYTHON_PROGRAMS + [
+PROGRAMS = C_PROGRAMS + LUA_PROGRAMS + LUAJIT_PROGRAMS + PYTHON_PROGRAMS + [
     cxx("g++ -O2 -g", "g++ -O2 -g", sample=True),
     cxx("g++ -O0", "g++ -O0 -g"),
     cxx("g++ -O2 without DWARF", "g++ -O2", CC_PLAIN),

@@ -299,7 +299,7 @@ static int called_name(struct memory *m, const struct runtime_words *caller, cha
 	a = c.code[index] >> 8 & 0xff;
 	r = -ENOENT;
 	if (op < BC_MAX && calls[op] && calls[op][0] != 'c') {
-		*ret = xstrdup(calls[op]);
+		*ret = xasprintf("metamethod '%s'", calls[op]);
 		r = 0;
 	} else if (op >= BC_CALLM && op < BC_MAX && calls[op]) {
 		r = slot_name(m, &c, at, index, op == BC_ITERC ? a - 3 : a, ret);

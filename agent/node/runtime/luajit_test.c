@@ -468,7 +468,7 @@ static void test_called_names(void **unused)
 					  .locals_bytes = 9},
 		      "b");
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_ABC(TGETV, 3, 1, 2))},
-		      "__index");
+		      "metamethod '__index'");
 	/* A value that comes from nowhere. */
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_ABC(TGETV, 4, 1, 2), call)},
 		      "function <main.lua:10>");
