@@ -121,6 +121,8 @@ def differences(results):
 
 
 EXPLAINED = [   # (in the key or in our frames, what it is)
+    ("another line", "Line 0: the code object's table says that the instruction has none; py-spy shows the line before. Else, of 3.10: "
+     "podflame's lines are PyCode_Addr2Line's for every instruction (python_live_test.c)."),
     ("runtime.mstart", "`runtime.mstart` is where the runtime says its own stacks begin (TOPFRAME in the pclntab); what eu-stack "
      "shows beyond is the frame that started the thread, or what was on the stack before."),
     ("runtime.systemstack", "The runtime has switched stacks: the goroutine's own stack goes on below `runtime.systemstack`. DWARF "

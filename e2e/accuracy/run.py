@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--all] [--only TEXT] [--report DIR]: are podflame's stacks whole, and its shares right?
 
-Part c: programs that know their own answer (programs.py, known.py). Part b: stopped processes beside eu-stack (stopped.py).
+Part c: programs that know their own answer (programs.py, known.py). Part b: stopped processes beside eu-stack (stopped.py)
+and, Python's, beside py-spy (pyspy.py).
 A few of each, for `make test`, or --all. --report DIR: writes DIR/accuracy.md and DIR/accuracy.json; what is not run now stays
 there as it was.
 """
@@ -12,6 +13,7 @@ import traceback
 
 import known
 import programs
+import pyspy
 import report
 import stopped
 
@@ -44,12 +46,12 @@ def run_known(options):
 
 def run_stopped(options):
     results, skips = [], []
-    for t in stopped.TARGETS:
+    for by, t in [(stopped, t) for t in stopped.TARGETS] + [(pyspy, t) for t in pyspy.TARGETS]:
         title = f"stopped: {t.name}"
         if options.only not in title or (options.sample and not t.sample):
             continue
         try:
-            r = stopped.test(t, 4 if options.sample else 30)
+            r = by.test(t, 4 if options.sample else 30)
         except known.Skip as why:
             skips.append((title, str(why)))
             print(f"skip: {title}: {why}", flush=True)
