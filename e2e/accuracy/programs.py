@@ -282,6 +282,8 @@ LUA_PROGRAMS = [
 LUAJIT_PROGRAMS = [
     lua("interpreter", "LuaJIT 2.1", "luajit -joff", needs=["luajit"], sample=True),
     lua("traces", "LuaJIT 2.1", "luajit", needs=["luajit"]),
+    *(lua(name, "LuaJIT 2.1", "./host", [LUA_HOST.format(v="jit-2.1", link=link)], ["gcc"])
+      for name, link in (("library", "-lluajit-5.1"), ("static, stripped", "-s -l:libluajit-5.1.a -lm -ldl"))),
 ]
 
 PYTHON_MAIN = "_start > ... > __main__.<module> > __main__.main > __main__.work > __main__.spend > "
