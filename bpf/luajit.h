@@ -86,8 +86,8 @@ static inline uint64_t pf_luajit_cookie(const struct pf_luajit_proto *p)
 #ifdef PF_WALKER
 #include "luajit_state.h"
 
-static __always_inline int pf_luajit_unwind(struct pf_scratch *s, const struct pf_luajit *d,
-					    struct pf_runtime_walk *r)
+static __noinline int pf_luajit_unwind(struct pf_scratch *s, const struct pf_luajit *d,
+				       struct pf_runtime_walk *r)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t at, bp, ra;
@@ -139,23 +139,12 @@ static __always_inline int pf_luajit_push(struct pf_scratch *s, uint32_t type,
 	return pf_push_runtime(s, PF_RUNTIME_LUAJIT, type, a, b);
 }
 
-/* GCtrace (lj_jit.h), from startpt on. */
-struct pf_luajit_trace {
-	uint64_t start_proto, start_pc;
-	uint32_t start_instruction, code_bytes;
-	uint64_t code;
-	uint32_t loop;
-	uint16_t n_children, sp_adjust, number;
-	uint16_t pad[3];
-};
-#define PF_LUAJIT_TRACE_START 64
-
 /* The trace that runs, as a frame of its own; its start is where its function stands, as far as is known. */
 static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luajit *d,
 				      struct pf_runtime_walk *r)
 {
-	struct pf_luajit_trace t;
-	struct pf_luajit_proto p;
+	struct pf_luajit_trace *t = &pf_luajit_read(s)->trace;
+	struct pf_luajit_proto *p = &pf_luajit_read(s)->proto;
 	uint64_t g, traces, at, bc;
 	int32_t number;
 
@@ -163,14 +152,14 @@ static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luaj
 	if (!d->traces || !pf_read(&g, 8, r->own[PF_LUAJIT_L] + 16) ||
 	    !pf_read(&number, 4, g + d->vmstate) || number <= 0 ||
 	    !pf_read(&traces, 8, g + d->traces) || !pf_read(&at, 8, traces + 8ull * number) ||
-	    !pf_read(&t, sizeof(t), at + PF_LUAJIT_TRACE_START) || t.number != number)
+	    !pf_read(t, sizeof(*t), at + PF_LUAJIT_TRACE_START) || t->number != number)
 		return 0;
-	bc = t.start_proto + PF_LUAJIT_PROTO_BYTES;
-	if (!pf_read(&p, sizeof(p), t.start_proto) || p.gct != PF_LUAJIT_GCT_PROTO)
+	bc = t->start_proto + PF_LUAJIT_PROTO_BYTES;
+	if (!pf_read(p, sizeof(*p), t->start_proto) || p->gct != PF_LUAJIT_GCT_PROTO)
 		return 0;
-	/* It starts at this instruction, not behind it. */
-	r->own[PF_LUAJIT_PC] = t.start_pc + 4;
-	pf_luajit_push(s, PF_LUAJIT_TRACE, &p, bc, pf_luajit_index(&p, bc, t.start_pc + 4));
+	/* It starts at this instruction, not behind it-> */
+	r->own[PF_LUAJIT_PC] = t->start_pc + 4;
+	pf_luajit_push(s, PF_LUAJIT_TRACE, p, bc, pf_luajit_index(p, bc, t->start_pc + 4));
 	return 0;
 }
 
@@ -206,36 +195,38 @@ static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 
 static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_walk *r)
 {
+	struct pf_luajit_slots *f = &pf_luajit_read(s)->slots;
+	struct pf_luajit_proto *p = &pf_luajit_read(s)->proto;
 	uint64_t at = r->at, pc = r->own[PF_LUAJIT_PC], bc, flags;
-	struct pf_luajit_slots f;
-	struct pf_luajit_proto p;
 	int over;
 
-	if (!pf_read(&f, sizeof(f), at - sizeof(f)))
-		return pf_luajit_lost(s, r, PF_TROUBLE_READ, at - sizeof(f));
-	if (f.func >> 47 == 0x1ffff - PF_LUAJIT_GCT_THREAD) { /* the bottom of its stack */
+	if (!pf_read(f, sizeof(*f), at - sizeof(*f)))
+		return pf_luajit_lost(s, r, PF_TROUBLE_READ, at - sizeof(*f));
+	if (f->func >> 47 == 0x1ffff - PF_LUAJIT_GCT_THREAD) { /* the bottom of its stack */
 		r->own[PF_LUAJIT_STATE] = PF_LUAJIT_NOTHING;
 		return 1;
 	}
-	if (!pf_luajit_func_of(f.func))
+	if (!pf_luajit_func_of(f->func))
 		return pf_luajit_lost(s, r, PF_TROUBLE_DAMAGED, at);
-	over = pf_luajit_back(r, &f, &flags);
+	over = pf_luajit_back(r, f, &flags);
 	if (over < 0)
 		return pf_luajit_lost(s, r, PF_TROUBLE_DAMAGED, at);
 	/* The frame that holds varargs is followed by the same function's own. */
-	if ((f.link & 7) == PF_LUAJIT_LINK_VARG) {
+	if ((f->link & 7) == PF_LUAJIT_LINK_VARG) {
 		r->own[PF_LUAJIT_PC] = pc;
 		return 0;
 	}
-	if (pf_luajit_func_in(f.func, &p, &bc) == PF_LUAJIT_LUA_FUNC)
-		pf_luajit_push(s, PF_LUAJIT_FUNCTION, &p, bc, pf_luajit_index(&p, bc, pc) | flags);
+	if (pf_luajit_func_in(s, f->func) == PF_LUAJIT_LUA_FUNC) {
+		bc = pf_luajit_read(s)->func.pc;
+		pf_luajit_push(s, PF_LUAJIT_FUNCTION, p, bc, pf_luajit_index(p, bc, pc) | flags);
+	}
 	if (over)
 		r->own[PF_LUAJIT_STATE] = PF_LUAJIT_NOTHING;
 	return over;
 }
 
-static __always_inline int pf_luajit_frame(struct pf_scratch *s, const struct pf_luajit *d,
-					   struct pf_runtime_walk *r)
+static __noinline int pf_luajit_frame(struct pf_scratch *s, const struct pf_luajit *d,
+				      struct pf_runtime_walk *r)
 {
 	uint64_t shown = r->own[PF_LUAJIT_SHOWN];
 

@@ -63,6 +63,32 @@ struct pf_luajit_slots {
 	uint64_t continuation, pc, func, link;
 };
 
+/* GCtrace (lj_jit.h), from startpt on. */
+struct pf_luajit_trace {
+	uint64_t start_proto, start_pc;
+	uint32_t start_instruction, code_bytes;
+	uint64_t code;
+	uint32_t loop;
+	uint16_t n_children, sp_adjust, number;
+	uint16_t pad[3];
+};
+#define PF_LUAJIT_TRACE_START 64
+
+/* What was read last, in s->piece: it would not fit on the stack. */
+struct pf_luajit_read {
+	struct pf_luajit_state state;
+	struct pf_luajit_proto proto;
+	struct pf_luajit_func func;
+	struct pf_luajit_slots slots;
+	struct pf_luajit_trace trace;
+};
+_Static_assert(sizeof(struct pf_luajit_read) <= PF_PIECE_BYTES, "luajit");
+
+static __always_inline struct pf_luajit_read *pf_luajit_read(struct pf_scratch *s)
+{
+	return (struct pf_luajit_read *)s->piece;
+}
+
 static __always_inline bool pf_luajit_is_pointer(uint64_t v)
 {
 	return v >= PF_USER_PAGE && v < 1ull << 47 && !(v & 7);
@@ -221,45 +247,45 @@ static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const s
 
 enum pf_luajit_what { PF_LUAJIT_NO_FUNC, PF_LUAJIT_C_FUNC, PF_LUAJIT_LUA_FUNC };
 
-/* What function a slot holds, and its bytecode; a C function's is a stub. */
-static __noinline uint32_t pf_luajit_func_in(uint64_t slot, struct pf_luajit_proto *ret,
-					     uint64_t *ret_bc)
+/* What function a slot holds: func.pc is its bytecode, a C function's is a stub. */
+static __noinline uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 {
+	struct pf_luajit_proto *p = &pf_luajit_read(s)->proto;
+	struct pf_luajit_func *f = &pf_luajit_read(s)->func;
 	uint64_t at = pf_luajit_func_of(slot);
-	struct pf_luajit_func f;
 
-	if (!at || !pf_read(&f, sizeof(f), at) || f.gct != PF_LUAJIT_GCT_FUNC)
+	if (!at || !pf_read(f, sizeof(*f), at) || f->gct != PF_LUAJIT_GCT_FUNC)
 		return PF_LUAJIT_NO_FUNC;
-	*ret_bc = f.pc;
-	if (f.ffid != 0)
+	if (f->ffid != 0)
 		return PF_LUAJIT_C_FUNC;
-	return pf_read(ret, sizeof(*ret), f.pc - PF_LUAJIT_PROTO_BYTES) &&
-			       ret->gct == PF_LUAJIT_GCT_PROTO
+	return pf_read(p, sizeof(*p), f->pc - PF_LUAJIT_PROTO_BYTES) &&
+			       p->gct == PF_LUAJIT_GCT_PROTO
 		       ? PF_LUAJIT_LUA_FUNC
 		       : PF_LUAJIT_NO_FUNC;
 }
 
 /* base runs the instruction before pc; its first one is at hand when pc is not behind it yet. */
-static __noinline bool pf_luajit_fits(const struct pf_luajit_state *l, uint64_t base, uint64_t pc)
+static __noinline bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 {
-	struct pf_luajit_proto p = {};
-	uint64_t slots[2], bc; /* function, link */
+	struct pf_luajit_read *k = pf_luajit_read(s);
+	uint64_t slots[2]; /* function, link */
 
-	if (!pf_luajit_in_stack(l, base) || !pf_read(slots, 16, base - 16))
+	if (!pf_luajit_in_stack(&k->state, base) || !pf_read(slots, 16, base - 16))
 		return false;
-	switch (pf_luajit_func_in(slots[0], &p, &bc)) {
+	switch (pf_luajit_func_in(s, slots[0])) {
 	case PF_LUAJIT_LUA_FUNC:
-		return !(pc & 3) && pc - bc <= 4ull * p.sizebc;
+		return !(pc & 3) && pc - k->func.pc <= 4ull * k->proto.sizebc;
 	case PF_LUAJIT_C_FUNC:
-		return pc == slots[1] || pc - bc <= 4;
+		return pc == slots[1] || pc - k->func.pc <= 4;
 	}
 	return false;
 }
 
 /* The frame before base, by a link; *ret_pc: what it executes. 0: there is none. */
-static __noinline uint64_t pf_luajit_before(const struct pf_luajit_state *l, uint64_t base,
-					    uint64_t link, uint64_t *ret_pc)
+static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base, uint64_t link,
+					    uint64_t *ret_pc)
 {
+	const struct pf_luajit_state *l = &pf_luajit_read(s)->state;
 	uint32_t instruction = 0;
 
 	*ret_pc = link;
@@ -267,7 +293,7 @@ static __noinline uint64_t pf_luajit_before(const struct pf_luajit_state *l, uin
 		if (!pf_read(&instruction, 4, link - 4))
 			return 0;
 		base -= 16 + 8 * (instruction >> 8 & 0xff);
-		return pf_luajit_fits(l, base, link) ? base : 0;
+		return pf_luajit_fits(s, base, link) ? base : 0;
 	}
 	if ((link & 7) == PF_LUAJIT_LINK_CONT && !pf_read(ret_pc, 8, base - 24))
 		return 0;
@@ -277,12 +303,13 @@ static __noinline uint64_t pf_luajit_before(const struct pf_luajit_state *l, uin
 }
 
 /* It holds a function, and its link leads to another. */
-static __always_inline bool pf_luajit_linked(const struct pf_luajit_state *l, uint64_t base)
+static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base)
 {
 	uint64_t slots[2], pc; /* function, link */
 
-	return pf_luajit_in_stack(l, base) && pf_read(slots, 16, base - 16) &&
-	       pf_luajit_func_of(slots[0]) && pf_luajit_before(l, base, slots[1], &pc);
+	return pf_luajit_in_stack(&pf_luajit_read(s)->state, base) &&
+	       pf_read(slots, 16, base - 16) && pf_luajit_func_of(slots[0]) &&
+	       pf_luajit_before(s, base, slots[1], &pc);
 }
 
 /*
@@ -290,31 +317,32 @@ static __always_inline bool pf_luajit_linked(const struct pf_luajit_state *l, ui
  * one of them is already, or still, the other function's; behind calls of C, rdx may be anything.
  */
 static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runtime_walk *r,
-					   const struct pf_luajit_state *l, uint64_t at)
+					   uint64_t at)
 {
+	const struct pf_luajit_state *l = &pf_luajit_read(s)->state;
 	uint64_t base = s->walk.regs[PF_LUAJIT_REG_RDX], pc = s->walk.regs[PF_LUAJIT_REG_RBX];
-	bool linked = pf_luajit_linked(l, base);
+	bool linked = pf_luajit_linked(s, base);
 
 	r->at = base;
 	r->own[PF_LUAJIT_PC] = pc;
-	if (linked && pf_luajit_fits(l, base, pc))
+	if (linked && pf_luajit_fits(s, base, pc))
 		return true;
 	/* A call whose frame is not made, or a return whose frame is gone. */
 	if (!linked && pf_luajit_in_stack(l, base)) {
-		r->at = pf_luajit_before(l, base, pc, &r->own[PF_LUAJIT_PC]);
-		if (r->at && pf_luajit_fits(l, r->at, r->own[PF_LUAJIT_PC]))
+		r->at = pf_luajit_before(s, base, pc, &r->own[PF_LUAJIT_PC]);
+		if (r->at && pf_luajit_fits(s, r->at, r->own[PF_LUAJIT_PC]))
 			return true;
 		r->own[PF_LUAJIT_PC] = pc;
 	}
 	r->at = s->walk.regs[PF_REG_RBP];
-	if (pf_luajit_fits(l, r->at, pc))
+	if (pf_luajit_fits(s, r->at, pc))
 		return true;
 	r->at = l->base;
-	if (pf_luajit_fits(l, r->at, pc))
+	if (pf_luajit_fits(s, r->at, pc))
 		return true;
 	/* A metamethod is about to be called. */
 	if (pf_word(s, at + PF_LUAJIT_CF_PC, &r->own[PF_LUAJIT_PC]) &&
-	    pf_luajit_fits(l, r->at, r->own[PF_LUAJIT_PC]))
+	    pf_luajit_fits(s, r->at, r->own[PF_LUAJIT_PC]))
 		return true;
 	/* Just called, or about to return. */
 	r->at = base;
@@ -395,7 +423,7 @@ static __always_inline uint32_t pf_luajit_begin(struct pf_scratch *s, const stru
 	}
 	if (!shown)
 		return PF_LUAJIT_LOST;
-	if (pf_luajit_innermost(s, r, l, at))
+	if (pf_luajit_innermost(s, r, at))
 		return PF_LUAJIT_RUNS;
 	r->at = l->base;
 	return pf_luajit_in_entry(d, w->ip, &above) ? PF_LUAJIT_NOTHING : PF_LUAJIT_LOST;
@@ -408,22 +436,23 @@ static __noinline uint64_t pf_luajit_c_frame(struct pf_scratch *s, const struct 
 	uint64_t before = r->own[PF_LUAJIT_L], shown = r->own[PF_LUAJIT_SHOWN], at, above = 0;
 	bool lost = r->own[PF_LUAJIT_STATE] == PF_LUAJIT_LOST;
 	struct pf_walk *w = &s->walk;
-	struct pf_luajit_state l = {};
+	struct pf_luajit_state *l = &pf_luajit_read(s)->state;
 	uint32_t state;
 
+	*l = (struct pf_luajit_state){};
 	r->own[PF_LUAJIT_STATE] = PF_LUAJIT_LOST;
 	if (shown)
-		at = pf_luajit_vm_frame(s, d, r, &l);
+		at = pf_luajit_vm_frame(s, d, r, l);
 	else
-		at = w->exact ? pf_luajit_trace_frame(s, d, &l) : pf_luajit_above(s, r, &l);
+		at = w->exact ? pf_luajit_trace_frame(s, d, l) : pf_luajit_above(s, r, l);
 	if (at) {
-		state = pf_luajit_begin(s, d, r, &l, at);
-		if (state == PF_LUAJIT_RUNS && !pf_luajit_has_frames(s, at, r->at, &l))
+		state = pf_luajit_begin(s, d, r, l, at);
+		if (state == PF_LUAJIT_RUNS && !pf_luajit_has_frames(s, at, r->at, l))
 			state = PF_LUAJIT_NOTHING;
-		r->own[PF_LUAJIT_L] = l.next;
+		r->own[PF_LUAJIT_L] = l->next;
 		r->own[PF_LUAJIT_FRAME] = at;
 		/* A thread's outer frames are found from its inner ones. */
-		r->own[PF_LUAJIT_STATE] = lost && before == l.next ? PF_LUAJIT_LOST : state;
+		r->own[PF_LUAJIT_STATE] = lost && before == l->next ? PF_LUAJIT_LOST : state;
 		return at;
 	}
 	if (!shown)
