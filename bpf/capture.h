@@ -152,18 +152,21 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 	return hash;
 }
 
-/* The hash of the call that the thread works on, where its program publishes it; 0: none known. */
-static __always_inline uint64_t pf_intern_context(struct pf_scratch *s, uint64_t hash_seed,
-						  uint32_t generation)
+/* The hash of the call that the thread works on, where that is wanted and its program publishes it; 0: none known. */
+static __noinline uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 {
-	int found = pf_call_context(s);
 	uint64_t hash, *slot;
+	int found;
 
+	if (!s->context_wanted)
+		return 0;
+	found = pf_call_context(s);
 	if (found == PF_CALL_UNREAD)
 		PF_STAT(contexts_unread);
 	if (found != PF_CALL_FOUND)
 		return 0;
-	s->context.hash = hash = pf_context_hash(s, hash_seed);
+	hash = pf_context_hash(s, pf_hash_start(s->key.start_boottime_ns, s->key.tgid));
+	s->context.hash = hash;
 	slot = pf_seen_slot(hash);
 	if (!slot || *slot == pf_seen_word(hash, generation))
 		return hash;

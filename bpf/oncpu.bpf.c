@@ -6,7 +6,7 @@
 #include "capture.h"
 
 static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct task_struct *task,
-				      uint64_t cgroup_id, uint32_t period_us, bool context,
+				      uint64_t cgroup_id, const struct pf_filter *f,
 				      const struct pf_settings *set)
 {
 	uint32_t tgid = pf_pid_seen(task->group_leader->thread_pid);
@@ -23,6 +23,8 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	s = pf_scratch_get(PF_CONTEXT_INTERRUPT);
 	if (!s)
 		return;
+	s->value = f->period_us; /* the BPF stack is short */
+	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
 	s->key = (struct pf_count_key){
 		.start_boottime_ns = start,
 		.cgroup_id = cgroup_id,
@@ -34,8 +36,6 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_find_process(&s->walk, task, set);
 	pf_note_proc(task, cgroup_id, &s->walk, generation);
 	s->key.names = pf_intern_names(task, seed, generation);
-	if (context)
-		s->key.ctx = pf_intern_context(s, seed, generation);
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);
 	if (user || pf_regs_of_task(&s->walk, task, &compat)) {
@@ -47,7 +47,8 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 		if (s->key.kstack)
 			pf_intern_stack(s, s->key.kstack, generation);
 	}
-	if (pf_count(s, period_us, generation))
+	s->key.ctx = pf_intern_context(s, generation);
+	if (pf_count(s, s->value, generation))
 		PF_STAT(delivered);
 	pf_scratch_put(s);
 }
@@ -77,7 +78,7 @@ int pf_oncpu(struct bpf_perf_event_data *ctx)
 	if (!set)
 		return 0;
 	PF_STAT(taken);
-	pf_sample(ctx, task, cgroup_id, f->period_us, f->flags & PF_FILTER_CONTEXT, set);
+	pf_sample(ctx, task, cgroup_id, f, set);
 	return 0;
 }
 
