@@ -16,8 +16,9 @@ drawn by chance, measure by the thread's CPU clock what each function had, and a
 `podflame record` at {hz} Hz. A share is right when what was seen is within 3 sigma (binomial) of what the program measured. A
 stack is *finished* when it has no marker (`[unwind: …]`, `[truncated]`) and begins where programs or threads begin; it is
 *whole* when every frame from there to the leaf is the one that the source says, as often as it says. Wanted: 99.5 % of both
-(Go whole: 95 %). Making and collecting garbage in Go is left out of the shares: it stops and wakes threads thousands of times a
-second, and no timer samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of the samples).
+(Go and Java whole: 95 %; Java finished: 99 %). Making and collecting garbage in Go is left out of the shares: it stops and
+wakes threads thousands of times a second, and no timer samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of
+the samples).
 
 **Stopped processes**: real programs under load are stopped at moments drawn by chance; `bpf/unwind.h`, compiled for the host,
 walks all threads over tables made as the agent makes them, and each address is compared with `eu-stack`'s. Where they
@@ -141,6 +142,28 @@ def explained(key, d):
     return next((why for what, why in EXPLAINED if what in text), "")
 
 
+BESIDE = """
+## Beside async-profiler
+
+The same process, sampled from outside by podflame and from inside by async-profiler: how much of the time each method is on the
+stack. Both know only the places where a thread can be stopped; for others async-profiler takes the next of them by address, and
+podflame the next that the code comes to, so the innermost inlined method may differ. Of JDK 11's `Shares::lambda$streams$1` it is
+async-profiler's that is wrong: with `-XX:+DebugNonSafepoints`, where every place is known, it has nothing.
+
+| program | samples | theirs | methods | most apart | whole stacks that are the same | |
+| --- | ---: | ---: | ---: | --- | ---: | --- |"""
+
+
+def beside_table(results):
+    if results:
+        yield BESIDE
+    for r in results:
+        state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok"
+        most = ", ".join(f"`{x['method']}` {x['points']:.2f} points" for x in r.get("largest", [])[:1]) or "–"
+        yield (f"| {r['name']} | {r.get('samples', '–')} | {r.get('their samples', '–')} | {r.get('methods', '–')} | {most} | "
+               f"{percent(r.get('overlap', 0))} | {state} |")
+
+
 def merged(before, results):
     """Results of some in place of theirs in the report before."""
     new = {(r["language"], r["name"]): r for r in results}
@@ -148,24 +171,26 @@ def merged(before, results):
     return kept + list(new.values())
 
 
-def write(folder, known, stopped, skips, some):
+def write(folder, known, stopped, beside, skips, some):
     """some: not all were run; the others are those of the report that is there."""
     m = machine()
     if some:
         with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
             before = json.load(f)
         known, stopped = merged(before["known"], known), merged(before["stopped"], stopped)
+        beside = merged(before.get("beside", []), beside)
         skips = skips + [(s["what"], s["why"]) for s in before["skipped"] if s["what"] not in dict(skips)]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
     text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
         text += known_table(language, [r for r in known if r["language"] == language])
-    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped)]
+    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(beside)]
     if skips:
         text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]
     with open(os.path.join(folder, "accuracy.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text) + "\n" + ENDING)
     with open(os.path.join(folder, "accuracy.json"), "w", encoding="utf-8") as f:
-        json.dump({"machine": m, "known": known, "stopped": stopped, "skipped": [{"what": a, "why": b} for a, b in skips]}, f,
+        skipped = [{"what": a, "why": b} for a, b in skips]
+        json.dump({"machine": m, "known": known, "stopped": stopped, "beside": beside, "skipped": skipped}, f,
                   indent=1, ensure_ascii=False)
         f.write("\n")

@@ -3,7 +3,7 @@
 """run.py [--all] [--only TEXT] [--report DIR]: are podflame's stacks whole, and its shares right?
 
 Part c: programs that know their own answer (programs.py, known.py). Part b: stopped processes beside eu-stack (stopped.py)
-and, Python's, beside py-spy (pyspy.py).
+and, Python's, beside py-spy (pyspy.py). Part d: JVMs beside async-profiler (beside.py).
 A few of each, for `make test`, or --all. --report DIR: writes DIR/accuracy.md and DIR/accuracy.json; what is not run now stays
 there as it was.
 """
@@ -11,6 +11,7 @@ import argparse
 import sys
 import traceback
 
+import beside
 import known
 import programs
 import pyspy
@@ -70,26 +71,52 @@ def run_stopped(options):
     return results, skips
 
 
+def run_beside(options):
+    results, skips = [], []
+    for t in beside.TARGETS:
+        title = f"beside: {t.name}"
+        if options.only not in title or (options.sample and not t.sample):
+            continue
+        try:
+            r = beside.test(t, 5.5)
+        except known.Skip as why:
+            skips.append((title, str(why)))
+            print(f"skip: {title}: {why}", flush=True)
+            continue
+        except Exception as why:
+            traceback.print_exc()
+            r = {"name": t.name, "language": t.language, "wrong": [f"{type(why).__name__}: {why}"]}
+        results.append(r)
+        print(f"{'FAILED' if r['wrong'] else 'ok    '} {title}: " + ", ".join(
+            f"{k}: {r.get(k)}" for k in ("samples", "their samples", "methods", "overlap")), flush=True)
+        for w in r["wrong"]:
+            print(f"         {w}")
+    return results, skips
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--all", action="store_true")
     a.add_argument("--only", default="", help="programs whose title has this in it")
-    a.add_argument("--part", choices=["b", "c"])
+    a.add_argument("--part", choices=["b", "c", "d"])
     a.add_argument("--seconds", type=float, help="of CPU time a program, instead of what 5,000 samples need")
     a.add_argument("--report", metavar="DIR")
     a.add_argument("-v", "--verbose", action="store_true")
     options = a.parse_args()
     options.sample = not (options.all or options.only)
-    results, skips, stopped_results = [], [], []
-    if options.part != "b":
+    results, skips, stopped_results, beside_results = [], [], [], []
+    if options.part in (None, "c"):
         results, skips = run_known(options)
-    if options.part != "c":
+    if options.part in (None, "b"):
         stopped_results, more = run_stopped(options)
         skips += more
+    if options.part in (None, "d"):
+        beside_results, more = run_beside(options)
+        skips += more
     if options.report:
-        report.write(options.report, results, stopped_results, skips, not options.all)
-    failed = sum(1 for r in results + stopped_results if r["wrong"])
-    print(f"{len(results) + len(stopped_results) - failed} passed, {failed} failed, {len(skips)} skipped")
+        report.write(options.report, results, stopped_results, beside_results, skips, not options.all)
+    failed = sum(1 for r in results + stopped_results + beside_results if r["wrong"])
+    print(f"{len(results + stopped_results + beside_results) - failed} passed, {failed} failed, {len(skips)} skipped")
     return failed > 0
 
 
