@@ -90,14 +90,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	uint64_t ip = take_address(&in), sp = take_address(&in), bp = take_address(&in);
 
 	memset(&vm, 0, sizeof(vm));
-	host_process(&d);
+	vm_process(&d);
 	for (size_t k = 0; k < PF_REGS; k++)
 		host.walk.regs[k] = take_address(&in);
 	for (size_t k = 0; k < SEGMAP_BYTES; k++)
 		vm.segmap[k] = k % 16;
 	take_memory(&in);
 	host_walk(ip, sp, bp);
-	if (host.walk.n_frames > PF_MAX_USER_FRAMES || vm.reads > 100 * (PF_MAX_USER_FRAMES + 1))
+	if (host.walk.n_frames > PF_MAX_USER_FRAMES || host_reads > 100 * (PF_MAX_USER_FRAMES + 1))
 		abort();
 	return 0;
 }

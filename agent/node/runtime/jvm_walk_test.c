@@ -190,7 +190,7 @@ static void assert_callers(uint32_t k)
 
 #define FOR_JDKS                                                                                   \
 	for (size_t jdk_ = 0; jdk_ < sizeof(jdks) / sizeof(*jdks); jdk_++)                         \
-		for (bool once_ = (make_callers(jdks[jdk_]), host_process(&layout), true); once_;  \
+		for (bool once_ = (make_callers(jdks[jdk_]), vm_process(&layout), true); once_;    \
 		     once_ = false)
 
 /* ---- compiled methods ---- */
@@ -205,7 +205,7 @@ static void compiled_frames_have_their_size(void **state)
 		put64(SP + 2 * 8, 0x1234); /* rbp as outer had it */
 		put64(SP + 3 * 8, outer_ra());
 		put_callers(SP + 4 * 8);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(inner.begin + 0x20, SP, 99);
 		assert_frame(0, PF_JVM_INTERRUPTED, inner.at | 0x2345ull << 48,
 			     (inner.begin + 0x21) | 1ull << 48);
@@ -243,7 +243,7 @@ static void step(const struct instruction *is, size_t n, size_t complete)
 		code(&inner, at, is[k].bytes);
 		at += length(is[k].bytes);
 	}
-	host_process(&layout);
+	vm_process(&layout);
 	at = inner.begin + 0x20;
 	for (size_t k = 0; k < n; k++) {
 		host_walk(at, sp, bp);
@@ -329,7 +329,7 @@ static void words_pushed_below_a_frame(void **state)
 		put64(SP + 7 * 8, outer_ra());
 		put64(SP + 6 * 8, 0x1234);
 		put_callers(SP + 8 * 8);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(inner.begin + 0x20, SP, 99);
 		assert_callers(1);
 	}
@@ -351,7 +351,7 @@ static void deoptimized_frames_say_where_they_were(void **state)
 		put64(SP + 3 * 8, handler);
 		put_callers(SP + 4 * 8);
 		put64(SP + 4 * 8 + 8, outer_ra());
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(inner.begin + 0x20, SP, 99);
 		assert_callers(1);
 	}
@@ -366,7 +366,7 @@ static void large_methods_take_hops(void **state)
 
 		put64(SP + 3 * 8, outer_ra());
 		put_callers(SP + 4 * 8);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(inner.begin + 0x17f00, SP, 99);
 		assert_callers(1);
 	}
@@ -394,7 +394,7 @@ static void code_that_is_no_blob_is_trouble(void **state)
 		host_walk(CODE_AT + 0x20000, SP, 99);
 		assert_trouble(PF_TROUBLE_LONG);
 		layout.heaps[0].segmap = 0x1000; /* not there */
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(CODE_AT + 0x20000, SP, 99);
 		assert_trouble(PF_TROUBLE_READ);
 	}
@@ -421,7 +421,7 @@ static void interpreted_frames_tell_their_bytecode(void **state)
 		uint64_t fp = SP + 0x100;
 
 		put_interpreted(fp, fp + 0x40, 17);
-		host_process(&layout);
+		vm_process(&layout);
 		/* It runs: r13 has the bytecode's address. */
 		host.walk.regs[13] = CONST + layout.const_method_bytes + 33;
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
@@ -450,7 +450,7 @@ static void interpreted_callers(void **state)
 		put64(SP + 2 * 8, fp);
 		put64(SP + 3 * 8, layout.interpreter + 0x300);
 		put_interpreted(fp, fp + 0x40, 17);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(inner.begin + 0x20, SP, 99);
 		assert_frame(1, PF_JVM_INTERPRETED, METHOD, CONST | 17ull << 48);
 		assert_callers(2);
@@ -466,7 +466,7 @@ static void a_method_without_sense_is_trouble(void **state)
 
 		put_interpreted(fp, fp + 0x40, 17);
 		put64(fp - 24, 0x7123456789abull);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
 		assert_frame(0, PF_TYPE_TROUBLE, PF_TROUBLE_DAMAGED, 0x7123456789abull);
 		assert_callers(1);
@@ -483,7 +483,7 @@ static void interpreted_frames_being_made(void **state)
 	{
 		uint64_t sp = SP + 0x100, sender = sp + 0x18;
 
-		host_process(&layout);
+		vm_process(&layout);
 		put_callers(sender);
 		host.walk.regs[PF_JVM_RBX] = METHOD;
 		host.walk.regs[PF_JVM_R13] = sender;
@@ -516,7 +516,7 @@ static void interpreted_frames_that_are_left(void **state)
 		struct blob i = {.begin = at};
 
 		code(&i, 0, "c9 41 5d 48 8b e3 41 ff e5");
-		host_process(&layout);
+		vm_process(&layout);
 		put64(sp, outer_ra());
 		put_callers(sender);
 		host.walk.regs[PF_JVM_RBX] = sender;
@@ -543,7 +543,7 @@ static void stubs_with_a_frame(void **state)
 		code(&stub, 0, "55 48 8b ec 48 81 ec 80 00 00 00");
 		put64(bp + 8, outer_ra());
 		put_callers(bp + 16);
-		host_process(&layout);
+		vm_process(&layout);
 		put64(bp, 0x5555);
 		host_walk(stub.begin, bp + 8, 0x5555);
 		assert_frame(0, PF_JVM_STUB, stub.at, stub.begin + 1);
@@ -568,7 +568,7 @@ static void stubs_without_a_frame(void **state)
 		put(outer.begin + 0x41, stub.begin + 0x10 - outer_ra(), 4);
 		put64(SP, outer_ra());
 		put_callers(SP + 8);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(stub.begin + 0x30, SP, 0x5555);
 		assert_callers(1);
 	}
@@ -606,7 +606,7 @@ static void entry_barriers_have_a_word_more(void **state)
 		put64(bp + 16, outer_ra());
 		put64(bp, 0x5555);
 		put_callers(bp + 24);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(stub.begin + 0x30, SP, bp);
 		assert_callers(1);
 	}
@@ -619,7 +619,7 @@ static void adapters_hold_the_return_address(void **state)
 	{
 		struct blob adapter = blob("I2C/C2I adapters", 0, -1, 0x100);
 
-		host_process(&layout);
+		vm_process(&layout);
 		put64(SP, outer_ra());
 		put_callers(SP + 8);
 		host_walk(adapter.begin + 0x10, SP, 0x5555);
@@ -645,7 +645,7 @@ static void frames_that_go_on_in_the_heap(void **state)
 		put64(cfa - 16, 0x5555);
 		put64(cfa - 8, outer_ra());
 		put_callers(cfa);
-		host_process(&layout);
+		vm_process(&layout);
 		host_walk(inner.begin + 0x20, SP, 99);
 		assert_frame(1, PF_JVM_STUB, stub.at, stub.begin + 0x20);
 		assert_callers(2);
