@@ -385,7 +385,7 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 
 /* Only an evaluation loop is Python's code: that is in a file. */
 static __noinline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
-					    struct pf_runtime_walk *r)
+				       struct pf_runtime_walk *r)
 {
 	(void)d;
 	(void)r;
@@ -411,7 +411,9 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 		pf_python_enter(s, d, r);
 	}
 	if (s->walk.first) {
-		x->tries = 0;
+		/* Up to 3.10 nothing says what was told before: no thread state is gone through twice. */
+		if (d->pieces != PF_PYTHON_OBJECT)
+			x->tries = 0;
 		x->begin = true;
 	}
 	if (x->begin) {

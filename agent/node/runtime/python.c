@@ -79,11 +79,10 @@ static uint32_t find_version(const struct file *f, struct memory *m, char ret[st
 
 static int not_known(struct runtime_learnt *ret)
 {
-	snprintf(
-		ret->problem, sizeof(ret->problem),
-		"CPython %s is not known: 3.8 to 3.14 are, and later ones that describe themselves "
-		"as these do",
-		ret->version[0] ? ret->version : "of an unknown version");
+	snprintf(ret->problem, sizeof(ret->problem),
+		 "CPython %s is not known: 3.8 to 3.14 are, and later ones that describe "
+		 "themselves as these do",
+		 ret->version[0] ? ret->version : "of an unknown version");
 	return 0;
 }
 

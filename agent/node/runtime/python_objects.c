@@ -149,7 +149,7 @@ int python_module(struct memory *m, const struct python_layout *l, const struct 
 		  uint64_t dict, char **ret)
 {
 	uint64_t head[DICT_HEAD_BYTES / 8];
-	struct entries e;
+	struct entries e = {0};
 	int r = memory_read(m, dict, head, sizeof(head));
 
 	if (r < 0)
