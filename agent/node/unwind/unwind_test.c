@@ -679,7 +679,7 @@ static void runtimes_cut_mappings(void **state)
 	unwind_stats(u, &without);
 	runs(p, PF_RUNTIME_PYTHON, 0x1122, 0x410001, 0x412000, false);
 	runs(p, PF_RUNTIME_JVM, 0x3344, 0x702000, 0x703000, true);
-	runs(p, PF_RUNTIME_LUA, 0, 0x801000, 0x802000, false);
+	runs(p, PF_RUNTIME_PERFMAP, 0, 0x801000, 0x802000, false);
 	assert_int_equal(put(u, p), 0);
 	assert_mapping(p, 0, 29); /* its rules hold as before */
 	assert_int_equal(runtime_at(p, 0x410000), 0);
@@ -724,7 +724,7 @@ static void generated_code_grows(void **state)
 	map(p, 0x901000, 0x1000, 0, NULL);
 	p->items[0].path = p->items[2].path = path_of_jit;
 	runs(p, PF_RUNTIME_JVM, 1, 0x701000, 0x704000, true);
-	runs(p, PF_RUNTIME_LUA, 1, 0x901000, 0x902000, true);
+	runs(p, PF_RUNTIME_PERFMAP, 1, 0x901000, 0x902000, true);
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(runtime_at(p, 0x704000), 1 | PF_MANAGED);
 	assert_int_equal(runtime_at(p, 0x7fffff), 1 | PF_MANAGED);
@@ -763,9 +763,9 @@ static void what_a_runtime_says_is_written_when_it_changes(void **state)
 	assert_int_equal(*(const uint64_t *)at(value_of(p)->value.runtimes[0].data), 2);
 	runtime_process_unref(p->runtimes);
 	p->runtimes = NULL;
-	runs(p, PF_RUNTIME_LUA, 2, 0x701000, 0x702000, true);
+	runs(p, PF_RUNTIME_PERFMAP, 2, 0x701000, 0x702000, true);
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(value_of(p)->value.runtimes[0].kind, PF_RUNTIME_LUA);
+	assert_int_equal(value_of(p)->value.runtimes[0].kind, PF_RUNTIME_PERFMAP);
 	runtime_process_unref(p->runtimes);
 	end(u);
 	free(p);
