@@ -16,7 +16,7 @@ struct pf_lua_site {
 	uint8_t outermost; /* of its lua_State: all that is left of the list is this loop's */
 	uint8_t pad[2];
 };
-#define PF_LUA_SITES 8
+#define PF_LUA_SITES 16
 
 /* What agent/node/runtime/lua.c tells of a process. */
 struct pf_lua {
@@ -189,7 +189,8 @@ static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t c
 		newest = w->regs[number];
 	X(3)
 	X(6)
-	X(12) X(13) X(14) X(15)
+	X(12)
+	X(13) X(14) X(15)
 #undef X
 		if (newest) *pc = newest;
 }

@@ -20,6 +20,7 @@ struct lua_layout {
 	uint8_t op_bits;      /* the rest is A, and by lua_name.c's own knowledge */
 	uint8_t dispatch_mask;
 	uint8_t n_opcodes;
+	uint8_t l_calls; /* lua_State.nCcalls */
 	/* callstatus */
 	uint16_t tail, hooked, finalizer;
 };
@@ -57,8 +58,12 @@ struct lua_prologue {
 	int32_t home_at;
 };
 void lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret);
+/* Of one instruction; 1 where there is none. */
+size_t lua_insn_bytes(const uint8_t *code, size_t n);
 /* Offset behind the first call through a register or memory; 0: none. */
 size_t lua_indirect_call(const uint8_t *code, size_t n);
+/* Whether one of the instructions from `at` on uses a member at this offset of anything. */
+bool lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement);
 /* Offset behind `or $value, disp(reg)`; 0: none. */
 size_t lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value);
 

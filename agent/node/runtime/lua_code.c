@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-#define DISPATCH_BEFORE 96   /* bytes: the opcode is cut out, checked, looked up */
-#define LOOP_BYTES_MIN	2000 /* of the smallest compiled loop: 3 KiB */
-#define LOOP_HEAD_MAX	4096 /* of it before its first jump by opcode */
+#define DISPATCH_BEFORE 96    /* bytes: the opcode is cut out, checked, looked up */
+#define LOOP_BYTES_MIN	2000  /* of the smallest compiled loop: 3 KiB */
+#define LOOP_HEAD_MAX	32768 /* of it before its first jump by opcode */
 #define FUNCTION_MAX	65536
 #define CALLER_BYTES	512 /* of a caller that are looked at */
 #define TAKEN_TO_CALL	40  /* bytes from an argument's instruction to its call */
@@ -58,11 +58,15 @@ static size_t taken_at(const struct search *s, size_t at)
 	return to < s->t->n && to % 16 == 0 ? to : SIZE_MAX;
 }
 
+/* Instruction by instruction: bytes inside of one look like calls, too. */
 static void mark_functions(struct search *s)
 {
-	for (size_t at = 0; at + 8 <= s->t->n; at++) {
+	size_t bytes;
+
+	for (size_t at = 0; at + 8 <= s->t->n; at += bytes) {
 		size_t to = SIZE_MAX;
 
+		bytes = lua_insn_bytes(s->t->code + at, s->t->n - at);
 		if (s->t->code[at] == 0xe8 && (to = target_of(s, at + 1)) != SIZE_MAX)
 			s->marks[to] |= CALLED;
 		to = taken_at(s, at);
@@ -85,8 +89,8 @@ static size_t function_of(const struct search *s, size_t at, size_t max)
 /* A jump through a register or a table. */
 static bool is_jump(const uint8_t *p)
 {
-	return p[0] == 0xff &&
-	       ((p[1] >= 0xe0 && p[1] <= 0xe7) || (p[1] == 0x24 && (p[2] & 7) == 5));
+	/* modrm: jmp; a register, or memory by an index */
+	return p[0] == 0xff && (p[1] & 0x38) == 0x20 && (p[1] >= 0xe0 || (p[1] & 7) == 4);
 }
 
 /* cmp or sub of a register and an immediate byte */
@@ -257,10 +261,15 @@ static void add_runner(struct search *s, size_t taken)
 	}
 }
 
-/* What is run protected is resume() or unroll() of ldo.c, if it is not made part of lua_resume(). */
-static bool is_coroutines(const struct search *s, size_t start)
+/*
+ * What is run protected is resume() or unroll() of ldo.c (lua_resume() has them in it sometimes), unless it counts its
+ * calls: then it has luaD_call() in it.
+ */
+static bool is_coroutines(const struct search *s, size_t start, size_t back)
 {
-	return s->marks[start] & TAKEN || s->t->address + start == s->t->resume;
+	if (!(s->marks[start] & TAKEN) && s->t->address + start != s->t->resume)
+		return false;
+	return !lua_touches(s->t->code, s->t->n, back, s->l->l_calls);
 }
 
 static void find_sites(struct search *s)
@@ -274,7 +283,7 @@ static void find_sites(struct search *s)
 			continue;
 		start = function_of(s, at, FUNCTION_MAX);
 		if (start != SIZE_MAX)
-			add_site(s, start, at + 5, is_coroutines(s, start));
+			add_site(s, start, at + 5, is_coroutines(s, start, at + 5));
 	}
 }
 

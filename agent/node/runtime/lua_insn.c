@@ -4,6 +4,7 @@
 #include "node/runtime/lua.h"
 
 #define PROLOGUE_INSNS 48 /* compilers move it between other work */
+#define TOUCH_INSNS    8
 #define RSP	       4
 #define RBP	       5
 #define RDI	       7
@@ -85,6 +86,13 @@ void lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret)
 	*ret = p;
 }
 
+size_t lua_insn_bytes(const uint8_t *code, size_t n)
+{
+	struct insn i;
+
+	return insn_decode(code, n, &i) ? i.bytes : 1;
+}
+
 size_t lua_indirect_call(const uint8_t *code, size_t n)
 {
 	size_t at = 0;
@@ -98,6 +106,22 @@ size_t lua_indirect_call(const uint8_t *code, size_t n)
 			break;
 	}
 	return 0;
+}
+
+bool lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement)
+{
+	struct insn i;
+
+	for (unsigned k = 0; k < TOUCH_INSNS && at < n; k++) {
+		if (!insn_decode(code + at, n - at, &i) || insn_is(&i, 0xc3) || insn_is(&i, 0xe8))
+			break;
+		at += i.bytes;
+		if (i.has_modrm && i.mod != 3 && i.displacement == displacement)
+			return true;
+		if (insn_is(&i, 0xe9) || insn_is(&i, 0xeb))
+			at += (size_t)i.immediate;
+	}
+	return false;
 }
 
 size_t lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value)

@@ -41,6 +41,7 @@ static const struct lua_layout layouts[] = {
 		.op_bits = 6,
 		.dispatch_mask = 0x3f,
 		.n_opcodes = 38,
+		.l_calls = 96,
 		.tail = PF_LUA_5_1_TAIL,
 	},
 	{
@@ -77,6 +78,7 @@ static const struct lua_layout layouts[] = {
 		.op_bits = 6,
 		.dispatch_mask = 0x3f,
 		.n_opcodes = 40,
+		.l_calls = 70,
 		.tail = 64,
 	},
 	{
@@ -115,6 +117,7 @@ static const struct lua_layout layouts[] = {
 		.op_bits = 6,
 		.dispatch_mask = 0x3f,
 		.n_opcodes = 47,
+		.l_calls = 198,
 		.tail = 32,
 		.hooked = 4,
 		.finalizer = 256,
@@ -156,6 +159,7 @@ static const struct lua_layout layouts[] = {
 		.op_bits = 7,
 		.dispatch_mask = 0x7f,
 		.n_opcodes = 83,
+		.l_calls = 176,
 		.tail = 32,
 		.hooked = 8,
 		.finalizer = 128,
