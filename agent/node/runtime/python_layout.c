@@ -395,7 +395,7 @@ static int find_thread_id(const struct check *c, uint16_t *ret)
 	return -EAGAIN;
 }
 
-#define CHECKS_MAX 5 /* it runs on meanwhile */
+#define CHECKS_MAX 20 /* it runs on meanwhile: one look in some meets a frame that is just going */
 
 int python_layout_check(const struct python_layout *l, const struct python_places *at,
 			struct memory *m, struct pf_python *ret)
