@@ -18,12 +18,13 @@ CACHE = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")) + "/pod
 SDK = "opentelemetry-sdk==1.45.2"
 SECONDS = int(os.environ.get("SECONDS_EACH", "20"))
 HZ = 99
-bad = 0
+good = bad = 0
 
 
 def check(ok, text):
-    global bad
+    global good, bad
     print(("ok   " if ok else "FAIL ") + text, flush=True)
+    good += bool(ok)
     bad += not ok
 
 
@@ -120,6 +121,7 @@ def main():
             c.wait(timeout=20)
         if not os.environ.get("KEEP"):
             shutil.rmtree(work)
+    print(f"{good} passed, {bad} failed, 0 skipped")
     sys.exit(bad > 0)
 
 
