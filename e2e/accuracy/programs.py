@@ -261,11 +261,11 @@ LUA_HOST = "gcc -O2 -w -x c - -I/usr/include/lua{v} -o {{dir}}/host {link} <<'EN
     "if (luaL_loadfile(L, v[1]) || lua_pcall(L, 0, 0, 0)) {{{{ puts(lua_tostring(L, -1)); return 1; }}}} return 0; }}}}\nEND"
 
 
-def lua(name, version, runs, build=(), needs=(), **more):
+def lua(name, version, runs, build=(), needs=(), finished=0.99, **more):
     """The stacks are what debug.traceback says of them."""
     script = f"printf '#!/bin/sh\\ncd {{dir}} && exec {runs} lua_shares.lua \"$@\"\\n' >{{out}} && chmod 755 {{out}}"
     return Program(f"{version}, {name}" if name else version, "Lua", "lua_shares.lua", [*build, "cp {src} {dir}", script], {},
-                   needs=[*needs], complete=0.99, finished=0.99, runtime=True, **more)
+                   needs=[*needs], complete=0.99, finished=finished, runtime=True, **more)
 
 
 def lua_host(name, version, link):
@@ -276,14 +276,30 @@ LUAS = ("5.1", "5.2", "5.3", "5.4")
 LUA_PROGRAMS = [
     *(lua("", v, f"lua{v}", needs=[f"lua{v}"], sample=v == "5.4") for v in LUAS),
     *(lua_host("library", v, f"-llua{v}") for v in LUAS),
+    *(lua_host("library, as C++", v, f"-llua{v}-c++") for v in LUAS),
     *(lua_host("static, stripped", v, f"-s -l:liblua{v}.a -lm -ldl") for v in LUAS),
 ]
 
+LUAJITS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/luajit")
+
+
+def luajit_of(suite):
+    """With a C library of its own."""
+    lib = f"{LUAJITS}/{suite}/usr/lib/x86_64-linux-gnu"
+    return f"{lib}/ld-linux-x86-64.so.2 --library-path {lib} {LUAJITS}/{suite}/usr/bin/luajit"
+
+
+# Traces lie in memory that is mapped while the program is recorded, and is known a moment later.
+WITH_TRACES = 0.97
 LUAJIT_PROGRAMS = [
     lua("interpreter", "LuaJIT 2.1", "luajit -joff", needs=["luajit"], sample=True),
-    lua("traces", "LuaJIT 2.1", "luajit", needs=["luajit"]),
-    *(lua(name, "LuaJIT 2.1", "./host", [LUA_HOST.format(v="jit-2.1", link=link)], ["gcc"])
+    lua("traces", "LuaJIT 2.1", "luajit", needs=["luajit"], finished=WITH_TRACES),
+    *(lua(name, "LuaJIT 2.1", "./host", [LUA_HOST.format(v="jit-2.1", link=link)], ["gcc"], WITH_TRACES)
       for name, link in (("library", "-lluajit-5.1"), ("static, stripped", "-s -l:libluajit-5.1.a -lm -ldl"))),
+    lua("", "OpenResty's LuaJIT 2.1", f"{LUAJITS}/luajit2/usr/bin/luajit", needs=[f"{LUAJITS}/luajit2/usr/bin/luajit"],
+        finished=WITH_TRACES),
+    *(lua(f"of {suite}", "LuaJIT 2.1", luajit_of(suite), needs=[f"{LUAJITS}/{suite}/usr/bin/luajit"], finished=WITH_TRACES)
+      for suite in ("trixie", "sid")),
 ]
 
 PYTHON_MAIN = "_start > ... > __main__.<module> > __main__.main > __main__.work > __main__.spend > "
