@@ -276,7 +276,6 @@ LUAS = ("5.1", "5.2", "5.3", "5.4")
 LUA_PROGRAMS = [
     *(lua("", v, f"lua{v}", needs=[f"lua{v}"], sample=v == "5.4") for v in LUAS),
     *(lua_host("library", v, f"-llua{v}") for v in LUAS),
-    *(lua_host("library, as C++", v, f"-llua{v}-c++") for v in LUAS),
     *(lua_host("static, stripped", v, f"-s -l:liblua{v}.a -lm -ldl") for v in LUAS),
 ]
 
