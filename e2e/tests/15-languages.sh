@@ -3,7 +3,7 @@
 # Java, Python, Lua and LuaJIT in pods that know nothing of podflame: whole stacks, names and shares of their own functions.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace tongues
-WORKLOAD=languages
+export WORKLOAD=languages
 MEMORY=256Mi pod tongues java node1 "/jre/bin/java -cp /app Shares"
 pod tongues python node2 "/bin/python3 /app/shares.py"
 pod tongues lua node1 "/bin/lua /app/shares.lua"
