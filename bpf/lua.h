@@ -190,7 +190,8 @@ static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t c
 	X(3)
 	X(6)
 	X(12)
-	X(13) X(14) X(15)
+	X(13)
+	X(14) X(15)
 #undef X
 		if (newest) *pc = newest;
 }
