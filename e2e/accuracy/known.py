@@ -235,8 +235,9 @@ def compare(p, out, rows, told):
     results.append(one_share("(rest)", rest, total, told["total"] - named_ns, told["total"], 4))
     for s, r in zip(shares, results):
         r["complete"] = round(s.complete / s.n, 5) if s.n else 0
-        r["odd"] = [f"{n} {t if len(t) < 300 else t[:80] + ' ... ' + t[-200:]}" for t, n in
-                    ((t.replace(out, "program").replace(os.path.expanduser("~"), "~"), n) for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3])]
+        worst = [(t.replace(out, "program").replace(os.path.expanduser("~"), "~"), n)
+                 for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3]]
+        r["odd"] = [f"{n} {t if len(t) < 300 else t[:80] + ' ... ' + t[-200:]}" for t, n in worst]
     bad = sum(reasons.values())
     return {"samples": total, "finished": round(1 - bad / total, 5) if total else 0, "reasons": reasons, "shares": results,
             "cpu_s": round(told["total"] / 1e9, 3)}
