@@ -186,14 +186,16 @@ static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t c
 
 #define X(number)                                                                                  \
 	if (w->regs[number] - code <= bytes && !(w->regs[number] & 3) && w->regs[number] > newest) \
-		newest = w->regs[number];
-	X(3)
-	X(6)
-	X(12)
-	X(13)
-	X(14) X(15)
+	newest = w->regs[number]
+	X(3);
+	X(6);
+	X(12);
+	X(13);
+	X(14);
+	X(15);
 #undef X
-		if (newest) *pc = newest;
+	if (newest)
+		*pc = newest;
 }
 
 static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
