@@ -197,13 +197,14 @@ static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 		old.state = s->of[k];
 	}
 	r = ops->learn(look, known ? &old : NULL, &new);
+	if (known)
+		s->of[k] = old.state; /* not, if it was moved or released */
 	if (r < 0 && (r == -ENOENT || !known))
 		return r;
 	if (r < 0) {
 		*ret = copy_of(known);
 		return r;
 	}
-	s->of[k] = old.state;
 	state_forget(s, k);
 	s->of[k] = TAKE_PTR(new.state);
 	s->here[k] = true;

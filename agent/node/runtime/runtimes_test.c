@@ -19,7 +19,7 @@ struct fake {
 	size_t n_ranges, data_bytes;
 	uint64_t data;
 	char *version;
-	bool saw_old, saw_state;
+	bool saw_old, saw_state, releases;
 	unsigned n_learns, n_forgets;
 	size_t n_taken; /* as it saw them */
 	uint64_t reads; /* what resolve reads first */
@@ -33,6 +33,10 @@ static int fake_learn(struct fake *f, const struct runtime_look *look, struct ru
 	f->saw_old = old != NULL;
 	f->saw_state = old && old->state == f;
 	f->n_taken = look->n_taken;
+	if (old && f->releases) {
+		f->n_forgets++;
+		old->state = NULL;
+	}
 	if (f->learn_result < 0)
 		return f->learn_result;
 	ret->data = xcalloc(1, MAX(f->data_bytes, sizeof(f->data)));
@@ -204,6 +208,21 @@ static void refuse(const char *reason)
 	assert_null(learn(NULL, NULL));
 	assert_int_equal(failures(name, reason), before + 1);
 	assert_int_equal(fakes[0].n_forgets, forgets + 1);
+}
+
+static void a_state_is_released_once(void **state)
+{
+	struct runtime_process *p, *q;
+
+	(void)state;
+	fakes[0].learn_result = 0;
+	p = learn(NULL, NULL);
+	fakes[0].learn_result = -ENOENT;
+	fakes[0].releases = true;
+	q = learn(p, NULL);
+	runtime_process_unref(p);
+	runtime_process_unref(q);
+	assert_int_equal(fakes[0].n_forgets, 1);
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -459,6 +478,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup(name, set_up)
 		T(a_process_without_a_runtime_has_none),
 		T(ranges_are_cut_to_code_that_nobody_has),
+		T(a_state_is_released_once),
 		T(what_cannot_be_is_refused),
 		T(ranges_have_a_limit),
 		T(what_does_not_change_is_the_same),
