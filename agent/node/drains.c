@@ -166,6 +166,9 @@ static void name_done(struct task *t)
 
 	if (n->reading.generation == d->n_stuck)
 		d->n_reading--;
+	if (t->refused)
+		counter_add(counter("podflame_runtime_names_failed_total", "reason", "files_full"),
+			    n->wanted->n_asks);
 	in->wanted = TAKE_PTR(n->wanted);
 	in->task.run = take_in_run;
 	in->task.done = take_in_done;
@@ -344,10 +347,11 @@ static void feed_handled(struct task *t)
 		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
 	} else if (!f->feed.full) {
 		read_wanted(d, &f->feed);
-	} else if (f->feed.n_missing || f->feed.n_wanted) {
+	} else if (f->feed.waits) {
 		come_again(d, &f->feed);
 	} else {
 		tell_sampled(t->node, &f->feed);
+		read_wanted(d, &f->feed);
 		node_batch(t->node, TAKE_PTR(f->feed.batch));
 		if (f->feed.left_ns)
 			gap_left(t->node, f->feed.left_ns);

@@ -78,10 +78,10 @@ struct feed {
 	struct host_list *hosts;
 	const struct hosts *host_names;
 	/* out */
-	struct missing missing[MAX_MISSING]; /* not empty: nothing was folded, come again */
+	bool waits; /* nothing was folded: come again with what is missing and wanted */
+	struct missing missing[MAX_MISSING]; /* mappings to be read */
 	size_t n_missing;
-	struct names_wanted *
-		*wanted; /* not empty: names to be read from processes, come again too */
+	struct names_wanted **wanted; /* names to be read from processes */
 	size_t n_wanted;
 	struct batch *batch; /* a window that ended */
 	uint64_t left_ns;    /* wall time of that end; 0: none ended. An empty one has no batch */

@@ -341,6 +341,9 @@ static void find_missing(struct pipeline *p, struct feed *f)
 		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
 	}
 	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
+	f->waits = f->n_missing > 0;
+	for (size_t i = 0; i < f->n_wanted; i++)
+		f->waits |= f->wanted[i]->fresh;
 }
 
 /* Who may end soon has its names read now. */
@@ -389,12 +392,13 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	uint64_t now_ns = now_boot_ns();
 
 	f->n_missing = 0;
+	f->waits = false;
 	if (f->drain && !f->last_pass)
 		note_processes(p, f->drain);
 	if (f->drain && f->full) {
 		if (!f->last_pass)
 			find_missing(p, f);
-		if (f->n_missing || f->n_wanted)
+		if (f->waits)
 			return;
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
 		fold_drain(p, f);

@@ -9,7 +9,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define REFRESH_NS NSEC_PER_SEC /* a file is looked at no more often */
+#define REFRESH_NS    NSEC_PER_SEC	    /* a file is looked at no more often */
+#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large one: many names are asked for at once */
 
 struct state {
 	struct perf_file file;
@@ -125,8 +126,8 @@ static void look_at_file(struct state *s)
 		perf_file_set(&s->file, given);
 		s->given = true;
 	}
-	s->looked_ns = now_mono_ns();
 	s->error = perf_file_read(&s->file);
+	s->looked_ns = now_mono_ns();
 }
 
 static int make_state(const struct runtime_look *look, struct state **ret)
@@ -206,7 +207,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 
 	(void)m;
 	(void)caller;
-	if (now_mono_ns() >= s->looked_ns + REFRESH_NS || s->error == -EAGAIN)
+	if (now_mono_ns() >= s->looked_ns + (s->error == -EAGAIN ? NEXT_SLICE_NS : REFRESH_NS))
 		look_at_file(s);
 	/* A file that is gone has said what it had to say. */
 	if (s->error < 0 && s->error != -ENOENT)
@@ -228,6 +229,7 @@ const struct runtime_ops perfmap_runtime = {
 	.name = "perfmap",
 	.title = "perf map",
 	.frame_kind = FRAME_APP,
+	.names_last_ns = 5 * NSEC_PER_SEC, /* code is replaced, its address says nothing of it */
 	.marks = marks,
 	.learn = learn,
 	.resolve = resolve,

@@ -101,6 +101,8 @@ struct runtime_ops {
 	const char *name;  /* "python": of counters, markers, messages */
 	const char *title; /* "CPython" */
 	enum frame_kind frame_kind;
+	/* How long a name holds before it is asked for again; 0: a minute, where words tell what was at an address. */
+	uint64_t names_last_ns;
 	bool by_caller; /* a function has the name that its caller calls it by: resolve needs the caller */
 	/*
 	 * What its learn needs to find in files: names of symbols of any kind ("_PyRuntime"; a last '*'

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of the runtimes' frames of one exec of a process, by the words that the kernel sent: what is known,
- * what was asked for, what could not be told.
+ * what was asked for, what could not be told. Words tell nearly all that may be at an address one after the
+ * other, but not all, so what is known is asked for again in a while.
  */
 #include "node/stack/internal.h"
 
@@ -11,6 +12,7 @@
 #define NAMED_MAX	16384 /* places in code, of one process */
 #define ASKS_MAX	4096  /* at once */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
+#define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
 
 struct key { /* zeroed before use */
@@ -21,11 +23,11 @@ struct entry {
 	struct key key;
 	bool known;
 	struct runtime_names names;
-	uint64_t again_ns; /* CLOCK_MONOTONIC; not known: when to ask (again) */
+	uint64_t again_ns; /* CLOCK_MONOTONIC: when to ask (again) */
 	UT_hash_handle hh;
 };
 struct named {
-	struct entry *entries; /* oldest first */
+	struct entry *entries; /* longest not asked for first */
 };
 
 struct named *named_new(void)
@@ -125,6 +127,9 @@ const struct runtime_names *named_find(struct named *n, const struct raw_frame *
 
 static void want_page(struct names_wanted *w, uint64_t address)
 {
+	for (size_t i = 0; i < w->n_touch; i++)
+		if (w->touch[i] == address)
+			return;
 	if (address && w->n_touch < ARRAY_SIZE(w->touch))
 		w->touch[w->n_touch++] = address;
 }
@@ -136,15 +141,19 @@ static void want_frame(struct named *n, const struct raw_frame *f, const struct 
 	struct entry *e = find_or_make(n, &k);
 	struct runtime_ask *a;
 
-	if (e->known || now_ns < e->again_ns || w->n_asks >= ASKS_MAX)
+	if (now_ns < e->again_ns || w->n_asks >= ASKS_MAX)
 		return;
 	e->again_ns = now_ns + ASK_AGAIN_NS;
+	w->fresh |= !e->known;
+	HASH_DEL(n->entries, e);
+	HASH_ADD(hh, n->entries, key, sizeof(e->key), e);
 	GROW(w->asks, w->n_asks, w->cap_asks);
 	a = &w->asks[w->n_asks++];
 	*a = (struct runtime_ask){
 		.kind = (enum pf_runtime_kind)f->runtime,
 		.frame = {f->type, f->words[0], f->words[1]},
 		.has_caller = caller != NULL,
+		.error = -EAGAIN, /* until someone has asked */
 	};
 	if (caller)
 		a->caller =
@@ -170,6 +179,27 @@ static struct raw_frame raw_of(enum pf_runtime_kind kind, const struct runtime_w
 	return (struct raw_frame){.runtime = kind, .type = w->type, .words = {w->a, w->b}};
 }
 
+static uint64_t known_ns(enum pf_runtime_kind k)
+{
+	const struct runtime_ops *ops = runtime_ops(k);
+
+	return ops && ops->names_last_ns ? ops->names_last_ns : KNOWN_NS;
+}
+
+static void take(struct entry *e, struct runtime_ask *a)
+{
+	/* Where nobody could look, what was known stays. */
+	if (a->error && a->error != -ESTALE && a->error != -ENOENT)
+		return;
+	runtime_names_done(&e->names);
+	e->known = !a->error;
+	if (!e->known)
+		return;
+	e->again_ns = now_mono_ns() + known_ns(a->kind);
+	e->names = a->names;
+	a->names = (struct runtime_names){0};
+}
+
 void named_take(struct named *n, struct names_wanted *w)
 {
 	for (size_t i = 0; i < w->n_asks; i++) {
@@ -179,11 +209,8 @@ void named_take(struct named *n, struct names_wanted *w)
 		struct key k = key_of(&frame, a->has_caller ? &caller : NULL);
 		struct entry *e = find(n, &k);
 
-		if (!e || e->known || a->error)
-			continue;
-		e->known = true;
-		e->names = a->names;
-		a->names = (struct runtime_names){0};
+		if (e)
+			take(e, a);
 	}
 }
 

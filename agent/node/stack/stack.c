@@ -230,6 +230,16 @@ static bool is_past(const struct process *p, uint32_t exec_id)
 	return newest && (int32_t)(exec_id - newest->exec_id) < 0;
 }
 
+/* Of a runtime's frame: what is known of it was lost on its way here; who reads mappings tells it again. */
+static bool misses(const struct exec *e, const struct raw_frame *f, bool leaf)
+{
+	if (!e)
+		return true;
+	if (f->runtime)
+		return !e->runtimes;
+	return !e->maps->truncated && !mappings_find(e->maps, f->address - !leaf);
+}
+
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack)
 {
@@ -240,10 +250,9 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		return false;
 	for (size_t i = 0; i < ustack->n; i++) {
 		const struct raw_frame *f = &ustack->frames[i];
-		const struct exec *e = f->kernel ? NULL : find_exec(p, f->exec_id);
 
-		if (f->kernel || f->runtime || is_past(p, f->exec_id) ||
-		    (e && (e->maps->truncated || mappings_find(e->maps, f->address - (i > 0)))))
+		if (f->kernel || is_past(p, f->exec_id) ||
+		    !misses(find_exec(p, f->exec_id), f, i == 0))
 			continue;
 		if (p)
 			p->miss_told_ns = now;
@@ -334,16 +343,41 @@ static const char *trouble_of(const struct raw_stack *stack)
 	return NULL;
 }
 
+static bool is_in(const struct runtime_learnt *l, uint64_t address)
+{
+	for (size_t i = 0; l->data && i < l->n_ranges; i++)
+		if (address >= l->ranges[i].start && address < l->ranges[i].end)
+			return true;
+	return false;
+}
+
+/* Taken before the kernel knew of the runtime whose code is in it: native frames only, its program's are not there. */
+static bool is_too_early(struct process *p, const struct raw_stack *stack)
+{
+	const struct exec *e = stack->n ? find_exec(p, stack->frames[0].exec_id) : NULL;
+	size_t n = e ? runtime_process_n(e->runtimes) : 0;
+
+	if (n == 0 || has_runtimes(stack))
+		return false;
+	for (size_t i = 0; i < stack->n; i++)
+		for (size_t k = 0; k < n; k++)
+			if (is_in(runtime_process_at(e->runtimes, k).learnt,
+				  stack->frames[i].address - (i > 0)))
+				return true;
+	return false;
+}
+
 static const char *end_of(struct process *p, const struct raw_stack *stack)
 {
 	const struct raw_frame *last = stack->n ? &stack->frames[stack->n - 1] : NULL;
 	const struct exec *e =
 		last && !last->kernel && !last->runtime ? find_exec(p, last->exec_id) : NULL;
 
-	if (stack->end_reason || !e || e->maps->truncated ||
-	    mappings_find(e->maps, last->address - (stack->n > 1)))
+	if (stack->end_reason)
 		return stack->end_reason;
-	return "bad_address";
+	if (e && !e->maps->truncated && !mappings_find(e->maps, last->address - (stack->n > 1)))
+		return "bad_address";
+	return is_too_early(p, stack) ? "runtime_pending" : NULL;
 }
 
 const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,

@@ -34,7 +34,7 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
 /*
  * Names of runtimes' frames must be read from the process, which may block: stacks_want notes what a stack
  * lacks, stacks_wanted hands all of it out, whoever may read does (wanted_read), stacks_named takes it in. A name
- * that could not be read is asked for again after ten seconds.
+ * that could not be read is asked for again after ten seconds, a known one after runtime_ops.names_last_ns.
  */
 struct names_wanted {
 	uint32_t tgid, exec_id;
@@ -42,6 +42,7 @@ struct names_wanted {
 	struct runtime_process *runtimes;	/* a reference */
 	struct runtime_ask *asks;
 	size_t n_asks, cap_asks;
+	bool fresh;				/* not only what is known is asked for again */
 	uint64_t touch[8];			/* pages that the kernel's part found absent */
 	size_t n_touch;
 };
@@ -54,8 +55,9 @@ struct names_wanted *wanted_free(struct names_wanted *w);
 
 /*
  * NULL: the stack is whole; else why it is not. The walk's own reason, or "bad_address": it ended
- * well, but at an address where the process has no code. A frame pointer that was none led there. Or what a runtime could
- * not tell ("no_thread_state").
+ * well, but at an address where the process has no code. A frame pointer that was none led there. "runtime_pending": it
+ * has code of a runtime that the kernel did not know of yet, so that its program's frames are not there. Or what a runtime
+ * could not tell ("no_thread_state").
  */
 const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 

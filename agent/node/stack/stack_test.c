@@ -547,7 +547,16 @@ static const struct runtime_ops *const fakes[_PF_RUNTIME_MAX] = {[1] = &fake};
 
 static void run_fake(struct fixture *f)
 {
-	struct runtime_learnt learnt = {.data = xcalloc(1, 8), .data_bytes = 8};
+	struct runtime_range loop = {
+		.start = (uintptr_t)known_function,
+		.end = (uintptr_t)known_function + 8,
+	};
+	struct runtime_learnt learnt = {
+		.data = xcalloc(1, 8),
+		.data_bytes = 8,
+		.ranges = xmemdup(&loop, sizeof(loop)),
+		.n_ranges = 1,
+	};
 	struct runtime_process *r;
 	struct mappings *m;
 
@@ -600,6 +609,99 @@ static void names_of_runtimes_are_read_once(void **state)
 	/* Mappings of the same program again: names stay. */
 	add_own_mappings(&f, 1);
 	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
+	done(&f);
+}
+
+/* Words {4, _} are another function each time. */
+static size_t n_resolved;
+static int changing_resolve(void *own, struct memory *m, const struct runtime_words *f,
+			    const struct runtime_words *caller, struct runtime_names *ret)
+{
+	(void)own;
+	(void)m;
+	(void)f;
+	(void)caller;
+	if (++n_resolved == 3)
+		return -ESTALE;
+	runtime_names_add(ret, xasprintf("f%zu", n_resolved), NULL, 0, false);
+	return 0;
+}
+static const struct runtime_ops changing = {
+	.name = "changing",
+	.frame_kind = FRAME_PYTHON,
+	.names_last_ns = 1,
+	.resolve = changing_resolve,
+	.forget = fake_forget,
+};
+
+static void names_are_asked_for_again(void **state)
+{
+	static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {[1] = &changing};
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(4, 0));
+
+	(void)state;
+	run_fake(&f);
+	runtime_table = table;
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_rendered(&f, u, NULL, false, "f1");
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_rendered(&f, u, NULL, false, "f2");
+	assert_int_equal(read_wanted(&f, u), 1); /* freed: no name is better than that one */
+	assert_rendered(&f, u, NULL, false, "[changing: no_name]");
+	done(&f);
+}
+
+/* The reader's mailbox was full, say: that is no answer. */
+static void names_that_nobody_read_are_not_known(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
+	struct names_wanted **w;
+	size_t n;
+
+	(void)state;
+	run_fake(&f);
+	stacks_want(f.s, f.tgid, f.start_ns, u);
+	w = stacks_wanted(f.s, &n);
+	assert_int_equal(n, 1);
+	stacks_named(f.s, w[0]);
+	wanted_free(w[0]);
+	free(w);
+	assert_rendered(&f, u, NULL, false, "[fake: no_name]");
+	done(&f);
+}
+
+static void runtimes_that_are_not_known_are_a_miss(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
+
+	(void)state;
+	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	done(&f);
+	f = make(kallsyms);
+	run_fake(&f);
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	done(&f);
+}
+
+static void stacks_taken_before_their_runtime_was_known_are_told(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *early =
+		STACK(NULL, USER(run_fake), USER((uintptr_t)known_function + 4));
+	const struct raw_stack *whole =
+		STACK(NULL, USER(run_fake), USER((uintptr_t)known_function + 4), RUN(1, 7));
+
+	(void)state;
+	assert_null(stacks_end(f.s, f.tgid, f.start_ns, early));
+	run_fake(&f);
+	assert_string_equal(stacks_end(f.s, f.tgid, f.start_ns, early), "runtime_pending");
+	assert_rendered(&f, early, NULL, false,
+			"[unwind: runtime_pending];known_function;run_fake");
+	assert_null(stacks_end(f.s, f.tgid, f.start_ns, whole));
+	assert_null(stacks_end(f.s, f.tgid, f.start_ns, STACK(NULL, USER(run_fake))));
 	done(&f);
 }
 
@@ -705,6 +807,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(absent_kallsyms_is_a_problem),
 		cmocka_unit_test(real_kallsyms),
 		cmocka_unit_test(names_of_runtimes_are_read_once),
+		cmocka_unit_test(names_are_asked_for_again),
+		cmocka_unit_test(names_that_nobody_read_are_not_known),
+		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
+		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
 		cmocka_unit_test(a_function_has_its_callers_name_for_it),
 		cmocka_unit_test(what_a_runtime_cannot_tell_is_said),
 		cmocka_unit_test(absent_pages_are_touched),
