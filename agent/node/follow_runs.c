@@ -45,13 +45,13 @@ static void tell_done(struct task *task)
 	runtime_process_unref(((struct telling *)task)->runtimes);
 }
 
-static void tell_pipeline(const struct tracked *t)
+static void tell_pipeline(const struct tracked *t, struct runtime_process *found)
 {
 	struct telling *x = xcalloc(1, sizeof(*x));
 
 	x->id = t->id;
 	x->exec_id = t->exec_id;
-	x->runtimes = runtime_process_ref(t->runs.known);
+	x->runtimes = runtime_process_ref(found);
 	x->task.run = tell_run;
 	x->task.done = tell_done;
 	task_post(t->follow->node, t->follow->node->pipe, &x->task, 0);
@@ -74,12 +74,12 @@ static void take(struct tracked *t, struct look *l)
 
 	free(r->problem);
 	r->problem = TAKE_PTR(l->problem);
-	if (l->found == r->known)
-		return;
+	r->unset |= l->found != r->known;
+	if (l->found ||
+	    r->known) /* also what it was told: it may have forgotten the process since */
+		tell_pipeline(t, l->found);
 	runtime_process_unref(r->known);
 	r->known = TAKE_PTR(l->found);
-	r->unset = true;
-	tell_pipeline(t);
 }
 
 static void start(struct tracked *t, struct mappings *m);
