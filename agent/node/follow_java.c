@@ -79,7 +79,7 @@ static void ask_done(struct task *task)
 
 	if (t)
 		t->java.asking = false;
-	if (t && !task->refused && !task->node->closing)
+	if (t && a->exec_id == t->exec_id && !task->refused && !task->node->closing)
 		take(a->follow, t, a);
 	runtime_process_unref(a->runtimes);
 	mappings_unref(a->m);

@@ -178,6 +178,19 @@ static void pass(uint64_t ns)
 	tracked->java.next_ns -= MIN(ns, tracked->java.next_ns);
 }
 
+static void an_answer_of_a_past_program_is_not_taken(void **state)
+{
+	(void)state;
+	attach.result = -ENOTSUP;
+	java_tick(&follow);
+	java_reset(tracked);
+	tracked->exec_id = 6;
+	work();
+	assert_false(tracked->java.asking);
+	assert_false(tracked->java.refused);
+	assert_null(tracked->java.problem);
+}
+
 static void asked_once_an_interval(void **state)
 {
 	(void)state;
@@ -267,7 +280,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(asked_once_an_interval),	 TEST(not_asked_without_leave),
 		TEST(refusal_is_told_and_final), TEST(tried_again_a_few_times),
-		TEST(process_ends_meanwhile),
+		TEST(process_ends_meanwhile),	 TEST(an_answer_of_a_past_program_is_not_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
