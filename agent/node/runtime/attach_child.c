@@ -213,11 +213,12 @@ static void in_child(const struct attach *a, child_fn *fn, int to)
 {
 	struct attach_answer answer = {.result = ATTACH_OK};
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (become(a))
+	if (become(a)) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* becoming another user undoes it */
 		fn(a, &answer);
-	else
+	} else {
 		set(&answer, ATTACH_NO_USER, errno);
+	}
 	if (write(to, &answer, sizeof(answer)) != sizeof(answer))
 		_exit(1);
 	_exit(0);

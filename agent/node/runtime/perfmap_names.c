@@ -14,12 +14,8 @@
 static void add(struct runtime_names *ret, enum frame_kind kind, const char *name, size_t n,
 		const char *file, size_t file_n, uint32_t line)
 {
-	_cleanup_free_ char *raw_name = xstrndup(name, n), *raw_file = NULL;
-
-	if (file_n)
-		raw_file = xstrndup(file, file_n);
 	ret->kind = kind;
-	runtime_names_add(ret, text_clean(raw_name), raw_file ? text_clean(raw_file) : NULL, line,
+	runtime_names_add(ret, xstrndup(name, n), file_n ? xstrndup(file, file_n) : NULL, line,
 			  false);
 }
 

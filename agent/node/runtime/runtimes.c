@@ -427,10 +427,13 @@ void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t
 	size_t touched = 0;
 	uint8_t byte;
 
-	if (process_memory_open(p->tgid, p->start_boottime_ns, &pm) < 0)
+	if (pthread_mutex_trylock(&p->states->lock)) /* one thread at most is blocked by it */
 		return;
-	for (size_t i = 0; i < n; i++)
-		touched += memory_u8(process_memory(pm), addresses[i], &byte) == 0;
-	process_memory_close(pm);
+	if (process_memory_open(p->tgid, p->start_boottime_ns, &pm) == 0) {
+		for (size_t i = 0; i < n; i++)
+			touched += memory_u8(process_memory(pm), addresses[i], &byte) == 0;
+		process_memory_close(pm);
+	}
+	pthread_mutex_unlock(&p->states->lock);
 	counter_add(counter("podflame_runtime_pages_touched_total", NULL, NULL), touched);
 }

@@ -139,7 +139,8 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 
 	/*
 	 * Generated code grows upwards into what its runtime has reserved. Where that is writable, too, the
-	 * kernel does not count it (exec_pages), and nobody would look again.
+	 * kernel does not count it (exec_pages): who looks again is told by a sample in it only, once a second,
+	 * and a JVM that is warming up would lose those. No other code is there, and the runtime knows what is its.
 	 */
 	if (a->runtime & PF_MANAGED && !*a->m->path && a->end == a->m->end)
 		x.end = MAX(a->end, a->room);
