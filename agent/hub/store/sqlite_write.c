@@ -10,12 +10,6 @@
 
 #define VALUE_MAX (1LL << 53) /* beyond, sums of doubles are not exact; nothing real is */
 
-static void put_hex(char *to, const uint8_t *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		snprintf(to + 2 * i, 3, "%02x", bytes[i]);
-}
-
 /* The sample once more, by the call that it was taken in. */
 static int put_link(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
 		    int64_t stack, const struct profile_sample *sample)
@@ -24,8 +18,8 @@ static int put_link(struct writing *w, const struct profile *p, int64_t series, 
 	sqlite3_stmt *st = w->s->st[ST_LINK_PUT];
 	char trace[2 * sizeof(l->trace_id) + 1], span[2 * sizeof(l->span_id) + 1];
 
-	put_hex(trace, l->trace_id, sizeof(l->trace_id));
-	put_hex(span, l->span_id, sizeof(l->span_id));
+	hex_encode(l->trace_id, sizeof(l->trace_id), trace);
+	hex_encode(l->span_id, sizeof(l->span_id), span);
 	sqlite3_bind_text(st, 1, trace, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 2, span, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 3, p->event);
