@@ -343,6 +343,9 @@ static __always_inline int pf_ask(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 
+	/* Of what else there is, however deep, nothing would be kept. */
+	if (w->n_frames >= PF_MAX_USER_FRAMES)
+		return pf_end(w, PF_END_DEPTH);
 	w->asking = !pf_runtime_frame(s);
 	w->first = false;
 	return !w->asking && w->over != 0;
