@@ -157,7 +157,7 @@ static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luaj
 	bc = t->start_proto + PF_LUAJIT_PROTO_BYTES;
 	if (!pf_read(p, sizeof(*p), t->start_proto) || p->gct != PF_LUAJIT_GCT_PROTO)
 		return 0;
-	/* It starts at this instruction, not behind it-> */
+	/* It starts at this instruction, not behind it. */
 	r->own[PF_LUAJIT_PC] = t->start_pc + 4;
 	pf_luajit_push(s, PF_LUAJIT_TRACE, p, bc, pf_luajit_index(p, bc, t->start_pc + 4));
 	return 0;
@@ -193,6 +193,15 @@ static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 	return type == PF_LUAJIT_LINK_C;
 }
 
+/* What could not be read of the function in a slot: where reads fail there are zeros. */
+static __always_inline uint64_t pf_luajit_absent(struct pf_scratch *s, uint64_t slot)
+{
+	const struct pf_luajit_func *f = &pf_luajit_read(s)->func;
+
+	return f->gct == PF_LUAJIT_GCT_FUNC ? f->pc - PF_LUAJIT_PROTO_BYTES
+					    : pf_luajit_func_of(slot);
+}
+
 static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_walk *r)
 {
 	struct pf_luajit_slots *f = &pf_luajit_read(s)->slots;
@@ -216,9 +225,14 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 		r->own[PF_LUAJIT_PC] = pc;
 		return 0;
 	}
-	if (pf_luajit_func_in(s, f->func) == PF_LUAJIT_LUA_FUNC) {
+	switch (pf_luajit_func_in(s, f->func)) {
+	case PF_LUAJIT_LUA_FUNC:
 		bc = pf_luajit_read(s)->func.pc;
 		pf_luajit_push(s, PF_LUAJIT_FUNCTION, p, bc, pf_luajit_index(p, bc, pc) | flags);
+		break;
+	case PF_LUAJIT_NO_FUNC: /* left out, its caller would give its callee a name */
+		pf_trouble(s, PF_RUNTIME_LUAJIT, PF_TROUBLE_READ, pf_luajit_absent(s, f->func));
+		break;
 	}
 	if (over)
 		r->own[PF_LUAJIT_STATE] = PF_LUAJIT_NOTHING;

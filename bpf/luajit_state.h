@@ -12,6 +12,7 @@ enum {
 	PF_LUAJIT_PC, /* bytecode address behind the instruction that r->at executes; 0: not known */
 	PF_LUAJIT_SHOWN, /* native address in the interpreter, to be shown first */
 	PF_LUAJIT_STATE,
+	PF_LUAJIT_TRIES, /* places that pf_luajit_above() has looked at */
 };
 enum {
 	PF_LUAJIT_NOTHING,  /* this C frame runs nothing (yet), or nothing more */
@@ -32,6 +33,8 @@ enum {
 
 /* How far below its C frame a trace or the exit handler may stand: spill slots, all registers. */
 #define PF_LUAJIT_BELOW_MAX 1536
+/* Of one walk: a stack can be made so that each frame is found by the last of them. */
+#define PF_LUAJIT_TRIES_MAX 512
 
 /* lua_State, up to what is used. */
 struct pf_luajit_state {
@@ -141,12 +144,16 @@ static long pf_luajit_try(uint32_t i, struct pf_luajit_scan *c)
 }
 
 /* The C frame that lies somewhere above rsp, while a trace or the exit handler runs. */
-static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, const struct pf_runtime_walk *r,
+static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   struct pf_luajit_state *l)
 {
 	struct pf_luajit_scan c = {.s = s, .r = r, .l = l, .at = (s->walk.sp + 15) & ~15ull};
+	long tries;
 
-	bpf_loop(PF_LUAJIT_BELOW_MAX / 16, pf_luajit_try, &c, 0);
+	if (r->own[PF_LUAJIT_TRIES] >= PF_LUAJIT_TRIES_MAX)
+		return 0;
+	tries = bpf_loop(PF_LUAJIT_BELOW_MAX / 16, pf_luajit_try, &c, 0);
+	r->own[PF_LUAJIT_TRIES] += (uint64_t)tries;
 	return c.found ? c.at : 0;
 }
 
@@ -223,7 +230,7 @@ static __noinline uint64_t pf_luajit_trace_frame(struct pf_scratch *s, const str
 
 /* The C frame at hand of the interpreter's code; 0: none. */
 static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const struct pf_luajit *d,
-						   const struct pf_runtime_walk *r,
+						   struct pf_runtime_walk *r,
 						   struct pf_luajit_state *l)
 {
 	struct pf_walk *w = &s->walk;

@@ -17,6 +17,9 @@
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
+#define ANOTHER	  "its interpreter is not that of LuaJIT 2.1 for x86-64 with GC64"
+#define TOO_LARGE "the program is too large to look for its interpreter"
+
 /* What does not change while the file is mapped. */
 struct state {
 	uint64_t start, end, inode, ctime_ns; /* of the mapping */
@@ -188,20 +191,21 @@ static size_t find_areas(const struct runtime_look *look, struct runtime_range *
 
 /* ---- learn ---- */
 
-static void read_version(const struct runtime_look *look, char *ret, size_t n)
+/* *ret_mapping: of the file that says so. A program that looks for LuaJIT has a text without its last number. */
+static int read_version(const struct runtime_look *look, char *ret, size_t n,
+			const struct mapping **ret_mapping)
 {
+	size_t prefix = strlen(VERSION_MARK) - 1;
 	_cleanup_free_ char *text = NULL;
-	const struct mapping *m;
 	uint64_t address, size;
 
-	snprintf(ret, n, "2.1");
-	if (runtime_find_mark(look, VERSION_MARK, &m, &address, &size) ||
-	    memory_string(look->memory, address, n, &text))
-		return;
-	if (!strncmp(text, "LuaJIT ", 7)) {
-		text[7 + strcspn(text + 7, " \t\n")] = '\0';
-		snprintf(ret, n, "%s", text + 7);
-	}
+	if (runtime_find_mark(look, VERSION_MARK, ret_mapping, &address, &size) ||
+	    memory_string(look->memory, address, n, &text) ||
+	    strncmp(text, VERSION_MARK + 1, prefix) || text[prefix] < '0' || text[prefix] > '9')
+		return -ENOENT;
+	text[7 + strcspn(text + 7, " \t\n")] = '\0';
+	snprintf(ret, n, "%s", text + strlen("LuaJIT "));
+	return 0;
 }
 
 static bool is_same(const struct state *s, const struct mapping *m)
@@ -217,27 +221,27 @@ static bool still_mapped(const struct runtime_look *look, const struct state *s)
 	return m && is_same(s, m);
 }
 
-/* *ret_state NULL: it is here, but not as we know it. */
+/* -ENOEXEC: it is here, but not as we know it; -E2BIG: it may be. */
 static int find_vm(const struct runtime_look *look, struct state **ret)
 {
 	_cleanup_free_ struct state *s = xcalloc(1, sizeof(*s));
-	const struct mapping *m;
-	uint64_t call, size;
-	int r;
+	const struct mapping *m, *named;
+	int version = read_version(look, s->version, sizeof(s->version), &named);
+	uint64_t call;
+	int r = find_by_symbol(look, &m, &call);
 
-	*ret = NULL;
-	r = find_by_symbol(look, &m, &call);
-	if (r == -ENOENT) {
-		r = runtime_find_mark(look, VERSION_MARK, &m, &call, &size);
-		if (r)
-			return r;
+	if (r && version)
+		return -ENOENT;
+	if (version)
+		snprintf(s->version, sizeof(s->version), "2.1");
+	if (r) {
+		m = named;
 		r = find_by_bytes(look, m, &call);
 	}
-	read_version(look, s->version, sizeof(s->version));
 	if (!r)
 		r = read_vm(look, m, call, &s->vm);
 	if (r)
-		return r == -EFAULT || r == -ESRCH ? r : 0;
+		return r == -ENOENT ? -ENOEXEC : r;
 	s->start = m->start;
 	s->end = m->end;
 	s->inode = m->inode;
@@ -257,15 +261,15 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		old->state = NULL;
 	} else {
 		r = find_vm(look, &s);
+		if (r == -ENOEXEC || r == -E2BIG) {
+			snprintf(l.version, sizeof(l.version), "2.1");
+			snprintf(l.problem, sizeof(l.problem), "%s",
+				 r == -E2BIG ? TOO_LARGE : ANOTHER);
+			*ret = l;
+			return 0;
+		}
 		if (r)
 			return r;
-	}
-	if (!s) {
-		snprintf(l.version, sizeof(l.version), "2.1");
-		snprintf(l.problem, sizeof(l.problem),
-			 "its interpreter is not that of LuaJIT 2.1 for x86-64 with GC64");
-		*ret = l;
-		return 0;
 	}
 	snprintf(l.version, sizeof(l.version), "%s", s->version);
 	l.ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*l.ranges));
@@ -290,7 +294,7 @@ static void forget(void *state)
 	free(state);
 }
 
-static const char *const marks[] = {"lua_call", "luaJIT_setmode", VERSION_MARK, NULL};
+static const char *const marks[] = {"lua_call", VERSION_MARK, NULL};
 
 const struct runtime_ops luajit_runtime = {
 	.name = "luajit",

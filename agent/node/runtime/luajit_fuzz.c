@@ -93,7 +93,7 @@ static void walk(uint64_t ip, uint64_t sp)
 	memcpy(regs, w->regs, sizeof(regs));
 	image.reads = 0;
 	image_walk(ip, sp, sp);
-	if (w->n_frames > PF_MAX_USER_FRAMES || image.reads > 64u * PF_STEPS)
+	if (w->n_frames > PF_MAX_USER_FRAMES || image.reads > 8u * PF_STEPS)
 		abort();
 	name_all();
 	memcpy(w->regs, regs, sizeof(regs));

@@ -404,6 +404,72 @@ static void test_troubles(void **unused)
 	assert_int_equal(image.scratch.walk.end, PF_END_FP);
 }
 
+/* A function that cannot be read stands in its place: its callee is not its caller's. */
+static void test_absent_function(void **unused)
+{
+	uint64_t gone = TAGGED(0x1000, PF_LUAJIT_GCT_FUNC), base;
+
+	(void)unused;
+	image_frame(state, 3, outer, 8 + PF_LUAJIT_LINK_C);
+	image_frame(state, 10, gone, outer_proto.bc + 12);
+	base = image_frame(state, 17, inner, outer_proto.bc + 12);
+	image_set(state, base, FRAME);
+	regs(base, inner_proto.bc + 8);
+	image_walk(VM + 0x80, FRAME, 0);
+	assert_function(1, &inner_proto, 1 | PF_LUAJIT_CALLED);
+	assert_trouble(2, PF_TROUBLE_READ);
+	assert_int_equal(image_frame_at(2).b, 0x1000);
+	assert_function(3, &outer_proto, 2);
+	/* Its prototype alone. */
+	image_frame(state, 10, image_function(0x2000, false), outer_proto.bc + 12);
+	image_walk(VM + 0x80, FRAME, 0);
+	assert_trouble(2, PF_TROUBLE_READ);
+	assert_int_equal(image_frame_at(2).b, 0x2000 - PF_LUAJIT_PROTO_BYTES);
+	assert_over(4, PF_END_ROOT);
+}
+
+/* A stack that is deeper than what is kept is not read on. */
+static void test_deep(void **unused)
+{
+	uint32_t slot = 3, frames = PF_MAX_USER_FRAMES + 200;
+	uint64_t stack, base;
+
+	(void)unused;
+	stack = room(8 * (3 + 3 * frames));
+	put64(stack, TAGGED(state, PF_LUAJIT_GCT_THREAD));
+	put64(state + 48, stack + 8 * (2 + 3 * frames));
+	put64(state + 56, stack);
+	base = image_frame(state, slot, outer, 8 + PF_LUAJIT_LINK_C);
+	for (uint32_t k = 1; k < frames; k++)
+		base = image_frame(state, slot += 3, outer,
+				   3 * 8 + PF_LUAJIT_LINK_CONT + PF_LUAJIT_LINK_P);
+	image_set(state, base, FRAME);
+	regs(base, outer_proto.bc + 8);
+	image_walk(VM + 0x80, FRAME, 0);
+	assert_over(PF_MAX_USER_FRAMES, PF_END_DEPTH);
+	assert_in_range(image.reads, PF_MAX_USER_FRAMES, 3 * PF_MAX_USER_FRAMES + 100);
+}
+
+/* C frames that are each found by the last word that may hold them. */
+static void test_far_frames(void **unused)
+{
+	uint64_t at = C_STACK, other = image_state(g), previous = 0;
+
+	(void)unused;
+	for (; at + 0x640 <= BASE + BYTES; at += 0x640) {
+		for (uint64_t word = at; word < at + 0x600; word += 16)
+			put64(word, other);
+		image_c_frame(at + 0x5f0, state, at + 0x640 + 0x5f0, 0, 1, 0, TRACES + 0x80);
+		previous = previous ? previous : at + 0x5f0;
+	}
+	image_set(state, stack_of(state) + 16, previous);
+	put64(C_STACK - 8, TRACES + 0x80);
+	image.reads = 0;
+	image_walk(0x400100, C_STACK - 8, 0);
+	assert_int_equal(image.scratch.walk.end, PF_END_FP);
+	assert_in_range(image.reads, PF_LUAJIT_TRIES_MAX, 3 * PF_LUAJIT_TRIES_MAX / 2);
+}
+
 /* ---- names ---- */
 
 static struct memory memory = {image_read, NULL, MEMORY_BUDGET};
@@ -568,6 +634,9 @@ int main(void)
 		cmocka_unit_test_setup(test_trace, setup),
 		cmocka_unit_test_setup(test_entry_and_leave, setup),
 		cmocka_unit_test_setup(test_troubles, setup),
+		cmocka_unit_test_setup(test_absent_function, setup),
+		cmocka_unit_test_setup(test_deep, setup),
+		cmocka_unit_test_setup(test_far_frames, setup),
 		cmocka_unit_test_setup(test_called_names, setup),
 		cmocka_unit_test_setup(test_own_names, setup),
 		cmocka_unit_test(test_installed),

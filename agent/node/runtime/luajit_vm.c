@@ -291,7 +291,8 @@ static unsigned flags_after(unsigned flags, const struct insn *i)
 	return flags;
 }
 
-static void read_calls(const struct luajit_code *c, struct pf_luajit *d)
+/* A call that is not known would be taken for one that leaves L->base as it is. */
+static int read_calls(const struct luajit_code *c, struct pf_luajit *d)
 {
 	_cleanup_free_ uint8_t *targets = xcalloc(1, c->n / 8 + 1);
 	unsigned flags = 0;
@@ -309,12 +310,16 @@ static void read_calls(const struct luajit_code *c, struct pf_luajit *d)
 		}
 		step = i.bytes;
 		flags = flags_after(flags, &i);
-		if (is_call(&i) && flags && d->n_calls < PF_LUAJIT_CALLS)
-			d->calls[d->n_calls++] =
-				(struct pf_luajit_call){(uint16_t)(at + step), (uint16_t)flags};
+		if (!is_call(&i) || !flags)
+			continue;
+		if (d->n_calls == PF_LUAJIT_CALLS)
+			return -ENOEXEC;
+		d->calls[d->n_calls++] =
+			(struct pf_luajit_call){(uint16_t)(at + step), (uint16_t)flags};
 	}
 	for (size_t k = d->n_calls; k < PF_LUAJIT_CALLS; k++)
 		d->calls[k].offset = 0xffff;
+	return 0;
 }
 
 int luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d)
@@ -331,11 +336,12 @@ int luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d
 		r = read_exit(c, &read);
 	if (!r)
 		r = read_traces(c, &read);
+	if (!r)
+		r = read_calls(c, &read);
 	if (r)
 		return r;
 	read_entries(c, &read);
 	read_leaves(c, &read);
-	read_calls(c, &read);
 	*d = read;
 	return 0;
 }
