@@ -208,7 +208,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	if (!kernel_loaded(f->node->kernel) || f->node->closing)
 		return;
 	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
-	if (t->m && (int32_t)(m->exec_id - t->m->exec_id) < 0)
+	if ((int32_t)(m->exec_id - t->exec_id) < 0)
 		return; /* read before it became another program */
 	if (t->exec_id != m->exec_id) {
 		runs_reset(t);
@@ -234,12 +234,8 @@ struct leaving {
 static bool lives(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
 {
 	struct leaving *l = arg;
-	uint64_t start_ns;
-	/* /proc tells it in grains of 10 ms */
-	bool is = proc_start_boottime(tgid, &start_ns) == 0 && start_boottime_ns >= start_ns &&
-		  start_boottime_ns - start_ns < 20 * NSEC_PER_MSEC;
 
-	if (is)
+	if (proc_check(tgid, start_boottime_ns) == 0)
 		return true;
 	GROW(l->ids, l->n, l->cap);
 	l->ids[l->n++] = (struct process_id){start_boottime_ns, tgid};

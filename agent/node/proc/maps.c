@@ -108,6 +108,14 @@ static int check_start(int proc_fd, uint64_t want_ns)
 	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS ? 0 : -ESRCH;
 }
 
+int proc_check(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	_cleanup_close_ int fd = -1;
+	int r = open_proc(tgid, &fd);
+
+	return r < 0 ? r : check_start(fd, start_boottime_ns);
+}
+
 /* ---- one line ---- */
 
 static int take_number(char **p, int base, char end, uint64_t *ret)

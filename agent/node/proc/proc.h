@@ -70,6 +70,8 @@ struct mappings *mappings_unref(struct mappings *m);
 const struct mapping *mappings_find(const struct mappings *m, uint64_t address);
 /* Start time of a process as BPF's task->start_boottime (10 ms grain of /proc/PID/stat: compare with tolerance). */
 int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
+/* 0: it is the process that started then, by that tolerance; -ESRCH: gone, or another one. */
+int proc_check(uint32_t tgid, uint64_t start_boottime_ns);
 
 /* ---- who a sample belongs to ---- */
 /* Immutable, shared by reference: what fold needs to know of a container. */

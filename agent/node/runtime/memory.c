@@ -8,7 +8,6 @@
 
 #define READ_COST_BYTES 64
 #define PAGE_BYTES	4096
-#define START_GRAIN_NS	(20 * NSEC_PER_MSEC) /* /proc tells start times in grains of 10 ms */
 
 int memory_read(struct memory *m, uint64_t address, void *to, size_t n)
 {
@@ -97,19 +96,15 @@ int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct proces
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/mem", tgid);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	uint64_t start_ns;
 	struct process_memory *p;
 	int r;
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	/* After opening: the descriptor stands for the memory of whoever has the number now. */
-	r = proc_start_boottime(tgid, &start_ns);
+	r = proc_check(tgid, start_boottime_ns);
 	if (r < 0)
 		return r;
-	if (start_boottime_ns + START_GRAIN_NS < start_ns ||
-	    start_boottime_ns > start_ns + START_GRAIN_NS)
-		return -ESRCH;
 	p = xcalloc(1, sizeof(*p));
 	p->fd = TAKE_FD(fd);
 	p->memory = (struct memory){.read = read_process, .arg = p};

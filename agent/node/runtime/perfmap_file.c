@@ -17,7 +17,6 @@
 #define OPEN_ATTEMPTS 8 /* the kernel gives up where names change meanwhile */
 #define STEP_BYTES    65536
 #define RESTART_NS    (60 * NSEC_PER_SEC) /* a file that is always another one is not read all day */
-#define TICK_NS	      (NSEC_PER_SEC / 100)
 
 void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
 {
@@ -78,11 +77,7 @@ bool perf_status_number(const char *status, const char *field, int k, uint32_t *
 
 bool perf_file_same_process(const struct perf_file *f)
 {
-	uint64_t now_ns;
-
-	return proc_start_boottime(f->tgid, &now_ns) == 0 &&
-	       now_ns < f->start_boottime_ns + 2 * TICK_NS &&
-	       f->start_boottime_ns < now_ns + 2 * TICK_NS;
+	return proc_check(f->tgid, f->start_boottime_ns) == 0;
 }
 
 int perf_file_init(uint32_t tgid, uint64_t start_boottime_ns, struct perf_file *ret)
