@@ -40,8 +40,8 @@ struct pf_python {
 	uint16_t frame_instruction;
 	/* co_code_adaptive; 0: f_lasti is a number, of bytes (shift 1) or of code units (0). */
 	uint16_t code_instructions, instruction_shift;
-	uint16_t code_counts; /* co_argcount and what follows: constant while it lives */
-	uint32_t pad;
+	uint16_t code_counts; /* co_argcount's word and what follows: constant while it lives */
+	uint16_t code_name, pad;
 };
 _Static_assert(sizeof(struct pf_python) == 88, "python");
 
@@ -55,12 +55,13 @@ _Static_assert(sizeof(struct pf_python) == 88, "python");
 #define PF_PYTHON_ADDRESS(word) ((word)&0xffffffffffffull)
 #define PF_PYTHON_HIGH(word)	((uint32_t)((word) >> 48))
 #define PF_PYTHON_UNIT_UNKNOWN	0xffffu
-#define PF_PYTHON_COUNTS	4 /* words of a code object that the cookie is made of */
+#define PF_PYTHON_COUNTS	4  /* words of a code object that the cookie is made of */
+#define PF_PYTHON_HASH		24 /* PyASCIIObject.hash: of its name, the cookie's other part */
 
 static inline __attribute__((always_inline)) uint64_t
-pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS])
+pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 {
-	uint64_t h = 0;
+	uint64_t h = name_hash;
 
 	for (int i = 0; i < PF_PYTHON_COUNTS; i++)
 		h = (h ^ counts[i]) * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
@@ -334,6 +335,22 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 									: (uint64_t)unit + 1;
 }
 
+/* The code object with its cookie, into x->code. 0, or the address that could not be read. */
+static __always_inline uint64_t pf_python_code(struct pf_scratch *s, const struct pf_python *d,
+					       struct pf_python_walk *x, uint64_t code)
+{
+	uint32_t name = (uint32_t)d->code_name - d->code_counts;
+	uint64_t at = code + d->code_counts, hash;
+
+	if (!pf_python_read(s, at, name + 8))
+		return at;
+	at = pf_python_word(s, name) + PF_PYTHON_HASH;
+	if (!pf_read(&hash, sizeof(hash), at))
+		return at;
+	x->code = code | pf_python_cookie(s->piece, hash) << 48;
+	return 0;
+}
+
 /* The frame in s->piece. */
 static __always_inline int pf_python_push(struct pf_scratch *s, const struct pf_python *d,
 					  struct pf_runtime_walk *r)
@@ -341,15 +358,14 @@ static __always_inline int pf_python_push(struct pf_scratch *s, const struct pf_
 	struct pf_python_walk *x = pf_python_walk(r);
 	uint64_t code = pf_python_word(s, d->frame_code) & ~7ull; /* 3.14: tags of _PyStackRef */
 	uint64_t globals = pf_python_word(s, d->frame_globals);
-	uint64_t unit = pf_python_unit(s, d, code);
-	uint64_t counts[PF_PYTHON_COUNTS];
+	uint64_t unit = pf_python_unit(s, d, code), absent;
 
 	if (!code || code >> 47 || globals >> 47)
 		return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_DAMAGED, r->at);
 	if (code != PF_PYTHON_ADDRESS(x->code)) {
-		if (!pf_read(counts, sizeof(counts), code + d->code_counts))
-			return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, code);
-		x->code = code | pf_python_cookie(counts) << 48;
+		absent = pf_python_code(s, d, x, code);
+		if (absent)
+			return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, absent);
 	}
 	return pf_push_runtime(s, PF_RUNTIME_PYTHON, 0, x->code, globals | unit << 48);
 }

@@ -25,7 +25,7 @@ struct python_layout {
 	/* Where thread_id may be; when there are several, kernel.thread_id is told by the live process. */
 	uint16_t thread_ids[PYTHON_THREAD_IDS];
 	size_t n_thread_ids;
-	uint16_t code_file, code_name, code_qualname; /* 0: none */
+	uint16_t code_file, code_qualname; /* 0: none */
 	uint16_t code_first_line, code_lines;
 	uint16_t string_ascii, string_compact; /* sizes of PyASCIIObject, PyCompactUnicodeObject */
 	bool checked; /* of a version that is known; else only a live frame can prove it */

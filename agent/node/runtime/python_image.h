@@ -104,6 +104,7 @@ static inline uint64_t put_string_of(const void *data, size_t n, unsigned kind, 
 	uint64_t at = image_alloc(head + (n + 1) * kind);
 
 	put_u64(at + 16, n);
+	put_u64(at + PF_PYTHON_HASH, hash_bytes(data, n * kind, 1));
 	put_u32(at + 32, kind << 2 | 1u << 5 | (uint32_t)ascii << 6);
 	put(at + head, data, n * kind);
 	return at;
@@ -165,11 +166,26 @@ static inline uint64_t put_code(const char *name, uint32_t line)
 
 	put_u64(at + 8, CODE_TYPE_AT);
 	put_u64(at + l->code_file, put_string("/srv/app/shop.py"));
-	put_u64(at + (l->code_qualname ? l->code_qualname : l->code_name), put_string(name));
+	put_u64(at + l->kernel.code_name, put_string(name));
+	if (l->code_qualname)
+		put_u64(at + l->code_qualname, put_string(name));
 	put_u64(at + l->code_lines, put_lines());
 	put_u32(at + l->code_first_line, line);
 	put_u32(at + l->kernel.code_counts, line % 7);
 	return at;
+}
+
+/* A frame's word of a code object, as the walk makes it. */
+static inline uint64_t image_word(uint64_t code)
+{
+	const struct pf_python *k = &image.layout.kernel;
+	uint64_t counts[PF_PYTHON_COUNTS], name, hash;
+
+	if (!image_read(code + k->code_counts, counts, sizeof(counts)) ||
+	    !image_read(code + k->code_name, &name, sizeof(name)) ||
+	    !image_read(name + PF_PYTHON_HASH, &hash, sizeof(hash)))
+		abort();
+	return code | pf_python_cookie(counts, hash) << 48;
 }
 
 /* A frame at an address, that stands at a unit. last: is_entry or owner. */

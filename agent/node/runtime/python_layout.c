@@ -16,12 +16,12 @@
 #define STRINGS_NEW .string_ascii = 40, .string_compact = 56 /* 3.12: without wstr */
 
 #define CODE_OLD                                                                                   \
-	.code_file = 104, .code_name = 112, .code_lines = 120, .code_first_line = 40, STRINGS_OLD, \
+	.code_file = 104, .code_lines = 120, .code_first_line = 40, STRINGS_OLD,                   \
 	.thread_interpreter = 16, .checked = true
 #define KERNEL_OLD                                                                                 \
 	.pieces = PF_PYTHON_OBJECT, .interpreter_threads = 8, .thread_next = 8, .thread_id = 176,  \
 	.thread_frame = 24, .thread_bytes = 184, .frame_bytes = 112, .frame_code = 32,             \
-	.frame_back = 24, .frame_globals = 48, .code_counts = 16
+	.frame_back = 24, .frame_globals = 48, .code_counts = 16, .code_name = 112
 
 static const struct python_layout layouts[] = {
 	{.minor = 8,
@@ -43,7 +43,6 @@ static const struct python_layout layouts[] = {
 	 .runtime_interpreters = 40,
 	 .runtime_holder = 576,
 	 .code_file = 112,
-	 .code_name = 120,
 	 .code_qualname = 128,
 	 .code_lines = 136,
 	 .code_first_line = 72,
@@ -65,13 +64,13 @@ static const struct python_layout layouts[] = {
 		    .frame_last = 68,
 		    .frame_instruction = 56,
 		    .code_instructions = 184,
-		    .code_counts = 56}},
+		    .code_counts = 56,
+		    .code_name = 120}},
 	{.minor = 12,
 	 .runtime_interpreters = 40,
 	 .interpreter_gil = 384,
 	 .gil_holder = 8,
 	 .code_file = 112,
-	 .code_name = 120,
 	 .code_qualname = 128,
 	 .code_lines = 136,
 	 .code_first_line = 68,
@@ -93,7 +92,8 @@ static const struct python_layout layouts[] = {
 		    .frame_last = 70,
 		    .frame_instruction = 56,
 		    .code_instructions = 192,
-		    .code_counts = 52}},
+		    .code_counts = 48,
+		    .code_name = 120}},
 };
 
 int python_layout_of(uint32_t hexversion, struct python_layout *ret)
@@ -147,7 +147,7 @@ static bool is_frame(const uint64_t *w)
 /* {size, filename, name, qualname, linetable, firstlineno, argcount, ..., co_code_adaptive} */
 static bool is_code(const uint64_t *w)
 {
-	return w[0] > 128 && w[1] > 16 && w[2] == w[1] + 8 && w[3] == w[1] + 16 &&
+	return w[0] > 128 && w[1] > 16 && w[1] % 8 == 0 && w[2] == w[1] + 8 && w[3] == w[1] + 16 &&
 	       w[4] == w[1] + 24 && w[5] < w[0] && w[6] < w[0] && w[9] > w[4] && w[9] <= w[0];
 }
 
@@ -209,11 +209,11 @@ static int read_code(const struct words *w, size_t at, struct python_layout *l)
 	if (c[0] > PIECE_OFFSET)
 		return -EBADMSG;
 	l->code_file = (uint16_t)c[1];
-	l->code_name = (uint16_t)c[2];
+	l->kernel.code_name = (uint16_t)c[2];
 	l->code_qualname = (uint16_t)c[3];
 	l->code_lines = (uint16_t)c[4];
 	l->code_first_line = (uint16_t)c[5];
-	l->kernel.code_counts = (uint16_t)c[6];
+	l->kernel.code_counts = (uint16_t)c[6] & ~7;
 	l->kernel.code_instructions = (uint16_t)c[9];
 	return 0;
 }

@@ -219,7 +219,7 @@ static size_t check_lines(char *text, uint64_t globals)
 {
 	static struct runtime_ask asks[UNITS_MAX];
 	static uint32_t lines[UNITS_MAX];
-	uint64_t counts[PF_PYTHON_COUNTS];
+	uint64_t counts[PF_PYTHON_COUNTS], name, hash;
 	char *save = NULL, *word = strtok_r(text, " ", &save);
 	uint64_t code = strtoull(word, NULL, 10);
 	size_t n = 0;
@@ -227,11 +227,13 @@ static size_t check_lines(char *text, uint64_t globals)
 	strtok_r(NULL, " ", &save);
 	strtok_r(NULL, " ", &save);
 	assert_true(read_live(code + data()->code_counts, counts, sizeof(counts)));
+	assert_true(read_live(code + data()->code_name, &name, sizeof(name)));
+	assert_true(read_live(name + PF_PYTHON_HASH, &hash, sizeof(hash)));
 	for (; (word = strtok_r(NULL, " ", &save)) && n < UNITS_MAX; n++) {
 		lines[n] = (uint32_t)strtoul(word, NULL, 10);
 		asks[n] = (struct runtime_ask){
 			.kind = PF_RUNTIME_PYTHON,
-			.frame = {0, code | pf_python_cookie(counts) << 48,
+			.frame = {0, code | pf_python_cookie(counts, hash) << 48,
 				  globals | (n + 1) << 48},
 		};
 	}

@@ -94,7 +94,7 @@ static uint64_t head_word(const struct head *h, size_t offset)
 static int read_head(const struct python_state *s, struct memory *m, uint64_t word,
 		     struct head *ret)
 {
-	uint64_t counts[PF_PYTHON_COUNTS];
+	uint64_t counts[PF_PYTHON_COUNTS], hash;
 	size_t offset = s->layout.kernel.code_counts;
 	int r = memory_read(m, PF_PYTHON_ADDRESS(word), ret->bytes, sizeof(ret->bytes));
 
@@ -102,11 +102,13 @@ static int read_head(const struct python_state *s, struct memory *m, uint64_t wo
 		return r;
 	if (offset > sizeof(ret->bytes) - sizeof(counts))
 		return -EINVAL;
-	memcpy(counts, ret->bytes + offset, sizeof(counts));
-	if (pf_python_cookie(counts) != PF_PYTHON_HIGH(word) ||
-	    (s->at.code_type && head_word(ret, OBJECT_TYPE) != s->at.code_type))
+	if (s->at.code_type && head_word(ret, OBJECT_TYPE) != s->at.code_type)
 		return -ESTALE;
-	return 0;
+	r = memory_u64(m, head_word(ret, s->layout.kernel.code_name) + PF_PYTHON_HASH, &hash);
+	if (r < 0)
+		return r;
+	memcpy(counts, ret->bytes + offset, sizeof(counts));
+	return pf_python_cookie(counts, hash) == PF_PYTHON_HIGH(word) ? 0 : -ESTALE;
 }
 
 static int read_lines(struct memory *m, struct code *c)
@@ -186,7 +188,7 @@ static void fill(const struct python_state *s, const struct head *h, struct code
 	const struct python_layout *l = &s->layout;
 
 	ret->file_at = head_word(h, l->code_file);
-	ret->name_at = head_word(h, l->code_qualname ? l->code_qualname : l->code_name);
+	ret->name_at = head_word(h, l->code_qualname ? l->code_qualname : l->kernel.code_name);
 	ret->lines_at = head_word(h, l->code_lines);
 	ret->first_line = (uint32_t)head_word(h, l->code_first_line);
 }

@@ -34,10 +34,7 @@ static int teardown(void **state)
 /* The words that the walk gives of a code object's frame; unit: -1 before the first. */
 static struct runtime_words words(uint64_t code, int unit)
 {
-	uint64_t counts[PF_PYTHON_COUNTS];
-
-	assert_true(image_read(code + image.layout.kernel.code_counts, counts, sizeof(counts)));
-	return (struct runtime_words){0, code | pf_python_cookie(counts) << 48,
+	return (struct runtime_words){0, image_word(code),
 				      image.globals | (uint64_t)(unit + 1) << 48};
 }
 
@@ -80,7 +77,7 @@ static uint64_t name_field(uint64_t code)
 {
 	const struct python_layout *l = &image.layout;
 
-	return code + (l->code_qualname ? l->code_qualname : l->code_name);
+	return code + (l->code_qualname ? l->code_qualname : l->kernel.code_name);
 }
 
 /* ---- names ---- */
@@ -132,14 +129,37 @@ static void another_object_at_its_address_is_no_name(void **state)
 	}
 }
 
-/* The same counts: its strings are others, so what was kept of it does not hold. */
-static void another_function_with_the_same_counts_is_read_anew(void **state)
+/* exec of ever new functions of one form: memory is used again, the counts are the same. */
+static void another_function_with_the_same_counts_is_no_name(void **state)
 {
 	(void)state;
 	FOR_MINORS(minor)
 	{
+		struct runtime_words w = words(image.code_g, 0);
+		uint64_t other = put_string("other");
+
+		expect(w, "shop.till.Till.g", 30);
+		put_u64(image.code_g + image.layout.kernel.code_name, other);
+		put_u64(name_field(image.code_g), other);
+		expect_error(w, -ESTALE);
+		expect(words(image.code_g, 0), "shop.till.other", 30);
+		put_u64(image.code_g + image.layout.kernel.code_name, 0x1000); /* not there */
+		expect_error(w, -EFAULT);
+	}
+}
+
+/* Its strings are others, so what was kept of it does not hold. */
+static void a_function_with_other_strings_is_read_anew(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor)
+	{
+		uint64_t other = put_string("other");
+
 		expect(words(image.code_g, 0), "shop.till.Till.g", 30);
-		put_u64(name_field(image.code_g), put_string("other"));
+		put_u64(other + PF_PYTHON_HASH,
+			word_at(word_at(name_field(image.code_g)) + PF_PYTHON_HASH));
+		put_u64(name_field(image.code_g), other);
 		expect(words(image.code_g, 0), "shop.till.other", 30);
 	}
 }
@@ -313,7 +333,8 @@ int main(void)
 		TEST(a_frame_is_module_name_file_and_line),
 		TEST(what_was_read_is_kept),
 		TEST(another_object_at_its_address_is_no_name),
-		TEST(another_function_with_the_same_counts_is_read_anew),
+		TEST(another_function_with_the_same_counts_is_no_name),
+		TEST(a_function_with_other_strings_is_read_anew),
 		TEST(without_a_module_it_is_the_files_name),
 		TEST(the_interpreters_own_code_is_not_shown),
 		TEST(a_unit_that_was_too_far_has_no_line),

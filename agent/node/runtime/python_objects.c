@@ -139,8 +139,12 @@ static int find_name(struct memory *m, const struct python_layout *l, const stru
 		uint64_t pair[2];
 
 		memcpy(pair, bytes + i * e->bytes + e->key, sizeof(pair));
-		if (pair[0] && python_string(m, l, pair[0], &key) == 0 && streq(key, "__name__"))
-			return python_string(m, l, pair[1], ret) < 0 ? -ENOENT : 0;
+		if (!pair[0])
+			continue;
+		r = python_string(m, l, pair[0], &key);
+		if (r == 0 && streq(key, "__name__"))
+			return python_string(m, l, pair[1], ret);
+		r = r == -E2BIG ? r : 0; /* another kind of key */
 	}
 	return r < 0 ? r : -ENOENT;
 }

@@ -51,10 +51,10 @@ static const char *letters(void)
 			text[k] = f.kind == PF_FRAME_RUNTIME ? '!' : 'n';
 			continue;
 		}
-		assert_true(
-			image_read(code + (image.layout.code_qualname ? image.layout.code_qualname
-								      : image.layout.code_name),
-				   &string, 8));
+		assert_true(image_read(code + (image.layout.code_qualname
+						       ? image.layout.code_qualname
+						       : image.layout.kernel.code_name),
+				       &string, 8));
 		text_at = string + image.layout.string_ascii;
 		assert_true(image_read(text_at, &text[k], 1));
 	}
@@ -89,12 +89,8 @@ static void words_say_which_code_and_where(void **state)
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
 	{
-		uint64_t counts[PF_PYTHON_COUNTS];
-
 		walk();
-		assert_true(image_read(image.code_g + image.kernel.code_counts, counts,
-				       sizeof(counts)));
-		assert_int_equal(host_frame(1).a, image.code_g | pf_python_cookie(counts) << 48);
+		assert_int_equal(host_frame(1).a, image_word(image.code_g));
 		assert_int_equal(host_frame(1).b, image.globals); /* not begun: unit -1 */
 		assert_int_equal(host_frame(3).b, image.globals | 3ull << 48);
 		assert_int_not_equal(PF_PYTHON_HIGH(host_frame(1).a),
@@ -236,10 +232,16 @@ static void what_is_not_in_memory_is_said(void **state)
 	}
 	FOR_MINORS(minor, 8, 15)
 	{
-		put_u64(image.g + image.kernel.frame_code, 0xdead000); /* a code object: goes on */
+		uint64_t frame_code = image.g + image.kernel.frame_code;
+
+		put_u64(image.code_g + image.kernel.code_name, 0xbeef000); /* its name: goes on */
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
-		assert_trouble(1, PF_TROUBLE_READ, 0xdead000);
+		assert_trouble(1, PF_TROUBLE_READ, 0xbeef000 + PF_PYTHON_HASH);
+		put_u64(frame_code, 0xdead000); /* a code object: so, too */
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
+		assert_trouble(1, PF_TROUBLE_READ, 0xdead000 + image.kernel.code_counts);
 	}
 }
 
@@ -355,7 +357,8 @@ static void offsets_that_a_process_tells(void **state)
 		assert_int_equal(l.kernel.frame_last, minor == 13 ? 70 : 74);
 		assert_int_equal(l.kernel.frame_instruction, 56);
 		assert_int_equal(l.code_qualname, 128);
-		assert_int_equal(l.kernel.code_counts, 52);
+		assert_int_equal(l.kernel.code_counts, 48); /* co_argcount: 52 */
+		assert_int_equal(l.kernel.code_name, 120);
 		assert_int_equal(l.kernel.code_instructions, minor == 13 ? 200 : 208);
 	}
 	w[2] = 1;
