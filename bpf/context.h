@@ -50,7 +50,7 @@ static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, ui
 
 static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_otel *d)
 {
-	uint64_t *record = s->window; /* free before the walk; the BPF stack is short */
+	uint64_t *record = s->window; /* free when the walk is over; the BPF stack is short */
 	uint64_t at = s->walk.thread_pointer, pointer;
 
 	if (d->module && pf_tls_block(d, at, &at) == PF_CALL_UNREAD)
