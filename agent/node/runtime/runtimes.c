@@ -18,7 +18,7 @@
 struct states {
 	atomic_uint refs;
 	pthread_mutex_t lock;
-	bool here[_PF_RUNTIME_MAX];
+	bool walked[_PF_RUNTIME_MAX]; /* only of these are there frames, and a state to ask */
 	void *of[_PF_RUNTIME_MAX];
 };
 struct item {
@@ -93,7 +93,7 @@ static void state_forget(struct states *s, enum pf_runtime_kind k)
 
 	if (state && ops)
 		ops->forget(state);
-	s->here[k] = false;
+	s->walked[k] = false;
 }
 
 static void states_unref(struct states *s)
@@ -207,7 +207,7 @@ static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 	}
 	state_forget(s, k);
 	s->of[k] = TAKE_PTR(new.state);
-	s->here[k] = true;
+	s->walked[k] = new.data != NULL;
 	*ret = new;
 	return 0;
 }
@@ -310,7 +310,7 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 	if (!p)
 		p = process_new(m, NULL);
 	p->states->of[k] = l->state;
-	p->states->here[k] = runtime_ops(k) != NULL;
+	p->states->walked[k] = l->data != NULL;
 	p->items[p->n++] = (struct item){k, *l};
 	return p;
 }
@@ -369,7 +369,7 @@ static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a
 	const struct runtime_ops *ops = runtime_ops(a->kind);
 	int r;
 
-	if (!ops || !ops->resolve || !s->here[a->kind])
+	if (!ops || !ops->resolve || !s->walked[a->kind])
 		return -ESTALE;
 	a->names = (struct runtime_names){.kind = ops->frame_kind};
 	r = ops->resolve(s->of[a->kind], m, &a->frame, a->has_caller ? &a->caller : NULL,

@@ -20,7 +20,7 @@ struct fake {
 	size_t n_ranges, data_bytes;
 	uint64_t data;
 	char *version;
-	bool saw_old, saw_state, releases;
+	bool saw_old, saw_state, releases, refuses;
 	unsigned n_learns, n_forgets;
 	size_t n_taken; /* as it saw them */
 	uint64_t reads; /* what resolve reads first */
@@ -40,12 +40,16 @@ static int fake_learn(struct fake *f, const struct runtime_look *look, struct ru
 	}
 	if (f->learn_result < 0)
 		return f->learn_result;
+	snprintf(ret->version, sizeof(ret->version), "%s", f->version);
+	if (f->refuses) {
+		snprintf(ret->problem, sizeof(ret->problem), "too new");
+		return 0;
+	}
 	ret->data = xcalloc(1, MAX(f->data_bytes, sizeof(f->data)));
 	memcpy(ret->data, &f->data, sizeof(f->data));
 	ret->data_bytes = f->data_bytes;
 	ret->ranges = xmemdup(f->ranges, sizeof(f->ranges));
 	ret->n_ranges = f->n_ranges;
-	snprintf(ret->version, sizeof(ret->version), "%s", f->version);
 	ret->state = f;
 	if (old)
 		old->state = NULL; /* moved */
@@ -224,6 +228,24 @@ static void a_state_is_released_once(void **state)
 	runtime_process_unref(p);
 	runtime_process_unref(q);
 	assert_int_equal(fakes[0].n_forgets, 1);
+}
+
+/* Its frames from before may still come: there is nobody to ask. */
+static void who_is_not_walked_any_more_is_not_asked(void **state)
+{
+	struct runtime_ask a = {.kind = FIRST};
+	struct runtime_process *p, *q;
+
+	(void)state;
+	fakes[0].learn_result = 0;
+	p = learn(NULL, NULL);
+	fakes[0].refuses = fakes[0].releases = true;
+	q = learn(p, NULL);
+	assert_int_equal(runtime_process_n(q), 1);
+	assert_int_equal(runtimes_resolve(p, &a, 1), 0);
+	assert_int_equal(a.error, -ESTALE);
+	runtime_process_unref(p);
+	runtime_process_unref(q);
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -481,6 +503,7 @@ int main(void)
 		T(a_process_without_a_runtime_has_none),
 		T(ranges_are_cut_to_code_that_nobody_has),
 		T(a_state_is_released_once),
+		T(who_is_not_walked_any_more_is_not_asked),
 		T(what_cannot_be_is_refused),
 		T(ranges_have_a_limit),
 		T(what_does_not_change_is_the_same),
