@@ -15,7 +15,9 @@ forward() { # the page on the machine's own loopback; the cluster's network has 
         "EXEC:nsenter --net=/run/netns/$NETNS -- socat STDIO TCP\:$(hub_ip)\:20416" >"$TK_DIR/log/forward.log" 2>&1 </dev/null &
     echo $! >"$TK_DIR/pid/socat"
     PORT=$port
+    until_ 30 "the page's port" listens
 }
+listens() { ss -Hltn "sport = :$PORT" | grep -q .; }
 
 stop_forward() {
     local p
