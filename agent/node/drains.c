@@ -123,7 +123,8 @@ static void read_mappings(struct drains *d, uint32_t tgid, uint64_t start_bootti
 	r->process.tgid = tgid;
 	r->exec_id = exec_id;
 	r->start_boottime_ns = start_boottime_ns;
-	r->process.cgroup_id = cgroup_id;
+	r->process.cgroup_id =
+		cgroup_id ? cgroup_id : follow_cgroup(d->node->follow, tgid, start_boottime_ns);
 	r->generation = d->n_stuck;
 	r->process.task.run = read_run;
 	r->process.task.done = read_done;
@@ -184,6 +185,8 @@ static void read_names(struct drains *d, struct names_wanted *w)
 	n->wanted = w;
 	n->reading.drains = d;
 	n->reading.process.tgid = w->tgid;
+	n->reading.process.cgroup_id =
+		follow_cgroup(d->node->follow, w->tgid, w->start_boottime_ns);
 	n->reading.generation = d->n_stuck;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;

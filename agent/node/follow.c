@@ -201,6 +201,13 @@ static struct tracked *track(struct follow *f, struct process_id id)
 	return t;
 }
 
+uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	const struct tracked *t = follow_find(f, (struct process_id){start_boottime_ns, tgid});
+
+	return t ? t->cgroup_id : 0;
+}
+
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 {
 	struct tracked *t;

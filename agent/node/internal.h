@@ -157,6 +157,8 @@ void follow_stop(struct follow *f);
 struct follow *follow_free(struct follow *f);
 /* A process's mappings are known (again); takes a reference. cgroup_id 0: as told before. */
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id);
+/* The cgroup of a process that is followed; 0: it is not. */
+uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns);
 /* Who has ended, of all that a drain tells. */
 void follow_exits(struct follow *f, const struct drain *d);
 void follow_tick(struct follow *f); /* every second */
