@@ -72,6 +72,7 @@ struct pf_lua_call {
 #define PF_LUA_DONE	  (1ull << 34) /* of this loop */
 #define PF_LUA_INNER	  (1ull << 35) /* a Lua function was told */
 #define PF_LUA_STATUSES	  0xffffull
+#define PF_LUA_OWN_LEFT	  5 /* {lua_State, CallInfo}, twice: where the walk left those before */
 
 static __noinline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
 				    struct pf_runtime_walk *r)
@@ -207,7 +208,9 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 
 	if (!c->proto || !pf_read(&code, 8, c->proto + d->proto_code) ||
 	    !pf_read(sizes, sizeof(sizes), c->proto + d->proto_sizes))
-		return pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_READ, c->proto);
+		return pf_trouble(s, PF_RUNTIME_LUA,
+				  c->proto ? PF_TROUBLE_READ : PF_TROUBLE_DAMAGED,
+				  c->proto ?: c->ci);
 	pc = c->savedpc;
 	if (!(r->own[PF_LUA_OWN_FLAGS] & PF_LUA_INNER))
 		pf_lua_newest_pc(&s->walk, code, sizes[0] * 4ull, &pc);
@@ -248,6 +251,23 @@ static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lu
 	return l;
 }
 
+/* The walk goes on in l. True: it was there, at *ret_ci: C had l call what has been told (a loop of events). */
+static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l, uint64_t *ret_ci)
+{
+	uint64_t *left = &r->own[PF_LUA_OWN_LEFT];
+	bool last = l == left[0], before = l == left[2];
+
+	if (last || before)
+		*ret_ci = last ? left[1] : left[3];
+	left[2] = left[0];
+	left[3] = left[1];
+	left[0] = r->own[PF_LUA_OWN_STATE];
+	left[1] = r->at;
+	r->own[PF_LUA_OWN_STATE] = l;
+	r->at = 0;
+	return last || before;
+}
+
 /* A loop's frame comes up. False: it has nothing to tell. */
 static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d,
 				    struct pf_runtime_walk *r)
@@ -256,6 +276,7 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 	bool leaf = w->n_frames == 1, made = w->sp - w->frame_sp >= d->frame;
 	uint64_t ip = s->stack.words[1], l, flags = 0;
 	struct pf_lua_call c;
+	bool back;
 	uint8_t tt;
 
 	l = pf_lua_state(s, d, &flags);
@@ -271,13 +292,19 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 		r->own[PF_LUA_OWN_FLAGS] = flags;
 		return true;
 	}
-	r->at = 0;
-	if (!l || !pf_read(&tt, 1, l + 8) || tt != PF_LUA_THREAD ||
-	    !pf_read(&c.ci, 8, l + d->l_ci) || !pf_lua_read(&c, d, l, true)) {
-		pf_trouble(s, PF_RUNTIME_LUA, l ? PF_TROUBLE_DAMAGED : PF_TROUBLE_THREAD, l);
+	if (!l) { /* whichever it was, where its calls go on is not known any more */
+		r->at = r->own[PF_LUA_OWN_LEFT + 1] = r->own[PF_LUA_OWN_LEFT + 3] = 0;
+		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_THREAD, 0);
 		return false;
 	}
-	r->own[PF_LUA_OWN_STATE] = l;
+	back = pf_lua_turn_to(r, l, &c.ci);
+	if (back && !c.ci)
+		return false;
+	if (!pf_read(&tt, 1, l + 8) || tt != PF_LUA_THREAD ||
+	    (!back && !pf_read(&c.ci, 8, l + d->l_ci)) || !pf_lua_read(&c, d, l, !back)) {
+		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_DAMAGED, l);
+		return false;
+	}
 	r->at = c.ci;
 	r->own[PF_LUA_OWN_PROTO] = c.proto;
 	r->own[PF_LUA_OWN_PC] = c.savedpc;
@@ -291,6 +318,7 @@ static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
 {
 	struct pf_lua_call c, caller;
 	uint64_t flags, words = 0;
+	bool read;
 
 	if (s->walk.first && !pf_lua_enter(s, d, r))
 		return 1;
@@ -300,10 +328,9 @@ static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
 	c = (struct pf_lua_call){r->at, r->own[PF_LUA_OWN_PROTO], r->own[PF_LUA_OWN_PC],
 				 r->own[PF_LUA_OWN_BEFORE], flags & PF_LUA_STATUSES};
 	caller.ci = c.previous;
-	if (!pf_lua_read(&caller, d, r->own[PF_LUA_OWN_STATE], false)) {
-		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_READ, c.previous);
+	read = pf_lua_read(&caller, d, r->own[PF_LUA_OWN_STATE], false);
+	if (!read)
 		caller.ci = 0;
-	}
 	if (pf_lua_is_lua(d, &c)) {
 		if (caller.ci)
 			words = (uint64_t)(caller.status & d->caller_mask) << 40;
@@ -315,6 +342,8 @@ static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
 		    (flags & PF_LUA_ONE || pf_lua_is_entry(d, &c, &caller)))
 			flags |= PF_LUA_DONE;
 	}
+	if (!read)
+		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_READ, c.previous);
 	r->at = caller.ci;
 	r->own[PF_LUA_OWN_PROTO] = caller.proto;
 	r->own[PF_LUA_OWN_PC] = caller.savedpc;

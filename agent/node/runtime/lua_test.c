@@ -82,6 +82,39 @@ static void each_loop_tells_its_own_calls(void **state)
 	assert_frame(5, "main chunk", 2);
 }
 
+/* C that another lua_State had called has called this one again: its calls are told once. */
+static void a_state_goes_on_where_it_was_left(void **state)
+{
+	uint64_t other = image_take(256), ci = image_take(80), middle = STACK + 0x180;
+
+	(void)state;
+	image_put(other + 8, 8, 1);
+	image_put(other + image.kernel.l_ci, ci, 8); /* it has no calls */
+	image_put(other + 80, ci, 8);
+	image_put(middle - 48, other, 8);
+	assert_int_equal(inner_loop(), 1);
+	assert_int_equal(
+		host_loop(&image.kernel, LOOP_AT + 0x100, middle - LOOP_FRAME, BACK, middle), 0);
+	assert_int_equal(outer_loop(), 3);
+	assert_frame(1, "function <bank.lua:30>", 31);
+	assert_frame(4, "deposit", 22);
+	assert_frame(6, "main chunk", 2);
+}
+
+/* A call is there, its caller's page is not. */
+static void what_is_absent_stands_where_it_was(void **state)
+{
+	(void)state;
+	if (minor == 1)
+		return; /* its calls are an array: no pointer leads to the one before */
+	image_put(image.calls[3] + 16, 0x1000, 8);
+	assert_int_equal(inner_loop(), 1);
+	assert_int_equal(outer_loop(), 2);
+	assert_frame(3, "function <bank.lua:20>", 22);
+	assert_trouble(4, PF_TROUBLE_READ);
+	assert_int_equal(host_frame(4).b, 0x1000);
+}
+
 /* What a coroutine's resume runs is all that is left of it: what it called before it yielded, too. */
 static void a_resumed_coroutine_is_whole(void **state)
 {
@@ -255,6 +288,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 		TEST(each_loop_tells_its_own_calls),
+		TEST(a_state_goes_on_where_it_was_left),
+		TEST(what_is_absent_stands_where_it_was),
 		TEST(a_resumed_coroutine_is_whole),
 		TEST(a_loop_that_begins_has_one_call_and_one_that_returns_none),
 		TEST(the_innermost_line_is_that_of_the_register),
