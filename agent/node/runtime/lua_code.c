@@ -75,15 +75,6 @@ static void mark_functions(struct search *s)
 	}
 }
 
-/* The function that an address is in begins there; SIZE_MAX: not known. */
-static size_t function_of(const struct search *s, size_t at, size_t max)
-{
-	for (size_t k = 0; k < max && k <= at; k++)
-		if (s->marks[at - k])
-			return at - k;
-	return SIZE_MAX;
-}
-
 /* ---- the loop ---- */
 
 /* A jump through a register or a table. */
@@ -130,6 +121,8 @@ static void set_loop(struct search *s, size_t start, size_t jump)
 
 	while (next < s->t->n && !s->marks[next])
 		next++;
+	if (next - start < LOOP_BYTES_MIN)
+		return;
 	end = lua_function_end(s->t->index, s->t->address + jump, s->t->address + next);
 	if (end - at < LOOP_BYTES_MIN || end - at <= s->out.end - s->out.start)
 		return;
@@ -139,7 +132,8 @@ static void set_loop(struct search *s, size_t start, size_t jump)
 
 static int find_loop(struct search *s)
 {
-	size_t last = SIZE_MAX;
+	size_t start = 0,
+	       last = SIZE_MAX; /* of the function at hand; the last one that was looked at */
 
 	if (s->t->loop_bytes) {
 		s->out.start = s->t->loop;
@@ -147,13 +141,12 @@ static int find_loop(struct search *s)
 		return 0;
 	}
 	for (size_t at = 0; at + 4 <= s->t->n; at++) {
-		size_t start;
-
-		if (!is_jump(s->t->code + at) || !cuts_opcode(s, at))
+		if (s->marks[at])
+			start = at;
+		if (start == last || at - start >= LOOP_HEAD_MAX || !is_jump(s->t->code + at) ||
+		    !cuts_opcode(s, at))
 			continue;
-		start = function_of(s, at, LOOP_HEAD_MAX);
-		if (start != SIZE_MAX && start != last)
-			set_loop(s, start, at);
+		set_loop(s, start, at);
 		last = start;
 	}
 	return s->out.end ? 0 : -ENOENT;
@@ -232,16 +225,16 @@ static bool is_alias(const struct search *s, size_t to)
 static void find_aliases(struct search *s)
 {
 	size_t loop = s->out.start - s->t->address, end = s->out.end - s->t->address;
+	size_t start = 0; /* of the function at hand */
 
 	s->aliases[s->n_aliases++] = loop;
 	for (size_t at = 0; at + 8 <= s->t->n; at++) {
-		size_t start;
-
+		if (s->marks[at])
+			start = at;
 		if (s->t->code[at] != 0xe9 || target_of(s, at + 1) != loop ||
 		    (at >= loop && at < end))
 			continue;
-		start = function_of(s, at, FUNCTION_MAX);
-		if (start != SIZE_MAX && !is_alias(s, start) && s->n_aliases < ALIASES_MAX)
+		if (at - start < FUNCTION_MAX && !is_alias(s, start) && s->n_aliases < ALIASES_MAX)
 			s->aliases[s->n_aliases++] = start;
 	}
 }
@@ -274,15 +267,18 @@ static bool is_coroutines(const struct search *s, size_t start, size_t back)
 
 static void find_sites(struct search *s)
 {
-	for (size_t at = 0; at + 8 <= s->t->n; at++) {
-		size_t to = taken_at(s, at), start;
+	size_t start = 0; /* of the function at hand */
 
+	for (size_t at = 0; at + 8 <= s->t->n; at++) {
+		size_t to = taken_at(s, at);
+
+		if (s->marks[at])
+			start = at;
 		if (to != SIZE_MAX && is_alias(s, to))
 			add_runner(s, at);
 		if (s->t->code[at] != 0xe8 || !is_alias(s, target_of(s, at + 1)))
 			continue;
-		start = function_of(s, at, FUNCTION_MAX);
-		if (start != SIZE_MAX)
+		if (at - start < FUNCTION_MAX)
 			add_site(s, start, at + 5, is_coroutines(s, start, at + 5));
 	}
 }
