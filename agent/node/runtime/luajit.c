@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION_MARK "\"LuaJIT 2.1."
+#define VERSION_MARK "\"LuaJIT 2."
 #define CALLER_BYTES 512	/* of lua_call: it is 60 to 100 bytes long */
 #define TEXT_BYTES   65536	/* read at a time */
 #define TEXT_MAX     (6u << 20) /* of a file without lua_call: the budget of memory is 8 MiB */
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
+#define MANY	  "it has more pieces of traces than are told"
 #define ANOTHER	  "its interpreter is not that of LuaJIT 2.1 for x86-64 with GC64"
 #define TOO_LARGE "the program is too large to look for its interpreter"
 
@@ -221,8 +222,8 @@ static bool still_mapped(const struct runtime_look *look, const struct state *s)
 	return m && is_same(s, m);
 }
 
-/* -ENOEXEC: it is here, but not as we know it; -E2BIG: it may be. */
-static int find_vm(const struct runtime_look *look, struct state **ret)
+/* -ENOEXEC: it is here, but not as we know it; -E2BIG: it may be. Its version is known in both cases. */
+static int find_vm(const struct runtime_look *look, char *ret_version, struct state **ret)
 {
 	_cleanup_free_ struct state *s = xcalloc(1, sizeof(*s));
 	const struct mapping *m, *named;
@@ -234,6 +235,7 @@ static int find_vm(const struct runtime_look *look, struct state **ret)
 		return -ENOENT;
 	if (version)
 		snprintf(s->version, sizeof(s->version), "2.1");
+	snprintf(ret_version, sizeof(s->version), "%s", s->version);
 	if (r) {
 		m = named;
 		r = find_by_bytes(look, m, &call);
@@ -260,9 +262,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	if (s && still_mapped(look, s)) {
 		old->state = NULL;
 	} else {
-		r = find_vm(look, &s);
+		r = find_vm(look, l.version, &s);
 		if (r == -ENOEXEC || r == -E2BIG) {
-			snprintf(l.version, sizeof(l.version), "2.1");
 			snprintf(l.problem, sizeof(l.problem), "%s",
 				 r == -E2BIG ? TOO_LARGE : ANOTHER);
 			*ret = l;
@@ -275,6 +276,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	l.ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*l.ranges));
 	l.ranges[0] = (struct runtime_range){s->vm.vm_start, s->vm.vm_end, true};
 	l.n_ranges = find_areas(look, l.ranges, 1);
+	if (l.n_ranges == AREAS_MAX)
+		snprintf(l.problem, sizeof(l.problem), "%s", MANY);
 	l.data = xmemdup(&s->vm, sizeof(s->vm));
 	l.data_bytes = sizeof(s->vm);
 	l.state = s;
