@@ -9,13 +9,17 @@
  *   its runtime is asked, frame by frame, which functions of its program this loop runs;
  * - generated code is PF_MANAGED: its runtime unwinds it first, and is asked then.
  *
- * pf_<name>_unwind: makes ip, sp and bp those of the caller, as the rules do: 0, or pf_end(). Pushes
- *	nothing. w->exact says whether ip is where it stands (then w->regs are valid) or a return address.
+ * pf_<name>_unwind: makes ip, sp and bp those of the caller, as the rules do, by pf_caller(): 0, or
+ *	pf_end(). Pushes nothing. w->exact says whether ip is where it stands (then w->regs are valid) or a
+ *	return address. bp_lost and by_record are its to set, too. sp only grows: nothing else ends a cycle
+ *	but PF_STEPS.
  * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: no more of this
  *	loop. w->first: the first of this frame at hand, of which frame_sp and frame_bp are still there.
+ *	What does not fit into the stack any more may be pushed in vain: the walk ends by itself.
  * Both are __noinline: kernels give a program and all that it calls 512 bytes of stack and 8 levels, of which two
- * and 160 bytes are taken here. They get their data of this process and their state of this walk. They are read by bpf_loop's one
- * step, so they loop over a few things at most; longer searches take several frames' turns.
+ * and 160 bytes are taken here. They get their data of this process and their state of this walk. They run in bpf_loop's one
+ * step, so they loop over a few things at most; longer searches take several frames' turns. What a walk can be made to
+ * read by hostile memory has a limit: it runs in an interrupt.
  */
 #pragma once
 
