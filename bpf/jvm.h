@@ -384,7 +384,8 @@ static __noinline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_jvm *d
 {
 	struct pf_walk *w = &s->walk;
 	struct pf_jvm_code c;
-	uint32_t place = PF_JVM_BODY;
+	uint32_t place = PF_JVM_BODY, code;
+	bool by_stub = r->own[PF_JVM_TYPE] == PF_JVM_STUB;
 	int trouble;
 
 	pf_jvm_show(r, PF_JVM_STUB, d->interpreter, w->exact ? w->ip + 1 : w->ip);
@@ -402,8 +403,13 @@ static __noinline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_jvm *d
 		return pf_jvm_by_stub(s, d, &c);
 	if (!c.frame)
 		return pf_jvm_by_barrier(s, d);
-	if (w->exact)
+	if (w->exact && pf_read(s->piece, PF_JVM_BYTES, w->ip - PF_JVM_BEFORE)) {
 		place = pf_jvm_place(s, c.frame, (int64_t)(w->ip - c.begin) < c.complete);
+		if (place == PF_JVM_BODY)
+			c.frame += pf_jvm_arguments(s);
+	} else if (by_stub && pf_read(&code, sizeof(code), w->ip) && pf_jvm_drops(code)) {
+		c.frame += 16;
+	}
 	return pf_jvm_by_size(s, d, c.frame, place);
 }
 

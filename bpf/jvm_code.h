@@ -189,12 +189,38 @@ static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 	return PF_JVM_BODY;
 }
 
-/* enum pf_place or enum pf_jvm_place of an interrupted method. */
+/* enum pf_place or enum pf_jvm_place of an interrupted method; code around it is in s->piece. */
 static __noinline uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
 {
-	if (!pf_read(s->piece, PF_JVM_BYTES, s->walk.ip - PF_JVM_BEFORE))
-		return PF_JVM_BODY;
 	return prologue ? pf_jvm_in_prologue(s, frame) : pf_jvm_in_epilogue(s);
+}
+
+/*
+ * C1 pushes both arguments of slow_subtype_check, and drops them by two pops of one register
+ * (c1_LIRAssembler_x86.cpp, emit_typecheck_helper), which no other code has: pop %r; pop %r.
+ */
+static __always_inline bool pf_jvm_drops(uint32_t code)
+{
+	return ((code & 0xf8) == 0x58 && (code & 0xff) == (code >> 8 & 0xff)) ||
+	       ((code & 0xf8ff) == 0x5841 && (code & 0xffff) == code >> 16);
+}
+
+/* Bytes of these arguments below an interrupted method's frame. */
+static __noinline uint32_t pf_jvm_arguments(const struct pf_scratch *s)
+{
+	if ((PF_JVM_AT(0) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 5))) ||
+	    (PF_JVM_AT(-5) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 0))))
+		return 16;
+	/* At the second push or pop, of a register up to rdi, or above. */
+	if (PF_JVM_AT(0) == 0x41)
+		return (PF_JVM_AT(2) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 7))) ||
+				       (PF_JVM_AT(-7) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, -2)))
+			       ? 8
+			       : 0;
+	return (PF_JVM_AT(1) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 6))) ||
+			       (PF_JVM_AT(-6) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, -1)))
+		       ? 8
+		       : 0;
 }
 
 /* Whether it stands behind its call: nothing is on its frame yet, or no more. */
@@ -281,20 +307,33 @@ static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 	       (pf_read(&code, sizeof(code), c->begin) && code == 0xec8b4855);
 }
 
+/* A sub $n,%rsp shortly before: what was on the stack before is still in there, old return addresses too. */
+static __noinline uint32_t pf_jvm_room(const struct pf_scratch *s)
+{
+	uint32_t room = 0;
+
+	for (int k = -24; k <= -4; k++)
+		if (pf_jvm_u24(s, k) == 0xec8348)
+			room = PF_JVM_AT(k + 3);
+	return room;
+}
+
 /* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
 static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
 				     const struct pf_jvm_code *c)
 {
 	struct pf_walk *w = &s->walk;
-	uint32_t code = 0, place;
-	uint8_t before = 0;
+	uint32_t code, place, room;
+	uint8_t before;
 	uint64_t at, ra;
 
 	if (pf_jvm_is_adapter(c->text))
 		return pf_jvm_by_adapter(s, d);
-	pf_read(&before, 1, w->ip - 1);
-	if (!pf_read(&code, sizeof(code), w->ip))
+	if (!pf_read(s->piece, PF_JVM_BYTES, w->ip - PF_JVM_BEFORE))
 		return pf_jvm_guess(s, d);
+	code = pf_jvm_u32(s, 0);
+	before = PF_JVM_AT(-1);
+	room = pf_jvm_room(s);
 	place = pf_place_of(code, before);
 	if ((before == 0xc9 && code == 0x08c48348) ||	   /* leave; add $8,%rsp */
 	    (before == 0x5d && (code & 0xf8ff) == 0xe0ff)) /* pop %rbp; jmp *%reg */
@@ -306,12 +345,12 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 	    (ra == PF_JVM_NO_ADDRESS || pf_jvm_generated(d, ra) || pf_jvm_behind_call(ra)))
 		return pf_jvm_caller(s, at + 8, place != PF_AT_ENTRY);
 	/* What the stub that calls Java has on top may look like a return address. */
-	if (w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, d, c))
+	if (!room && w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, d, c))
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (pf_jvm_keeps_record(c) && pf_jvm_has_record(s, d, c->text == PF_JVM_STUBROUTINES))
 		return pf_jvm_caller(s, w->bp + 16, true);
 	/* push %rdx, the address of a throw: the frame at hand is that of the method which jumped here. */
 	if ((code & 0xff) == 0x52 && pf_jvm_generated(d, w->regs[PF_JVM_RDX]))
 		return pf_caller(w, w->regs[PF_JVM_RDX], w->sp);
-	return pf_jvm_by_size(s, d, c->frame ? c->frame : 8, PF_JVM_BODY);
+	return pf_jvm_by_size(s, d, c->frame ? c->frame : 8 + room, PF_JVM_BODY);
 }

@@ -152,21 +152,31 @@ static pid_t main_thread(void)
 	return found;
 }
 
-static void stop(void)
+/* Also after a failure, wherever it was. */
+static int stop(void)
 {
 	int status;
 
+	if (live.pid <= 0)
+		return 0;
 	kill(live.pid, SIGKILL);
 	while (live.thread && waitpid(live.thread, &status, __WALL) == live.thread &&
 	       WIFSTOPPED(status))
 		;
 	waitpid(live.pid, NULL, __WALL);
 	runtime_process_unref(live.process);
-	for (size_t i = 0; i < live.maps->n; i++)
+	for (size_t i = 0; live.indexes && i < live.maps->n; i++)
 		elf_index_unref(live.indexes[i]);
 	free(live.indexes);
 	mappings_unref(live.maps);
 	memset(&live, 0, sizeof(live));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return stop();
 }
 
 /* ---- a step ---- */
@@ -283,9 +293,9 @@ static void step_jvm(const char *java, const char *mode)
 	print_message("%s %s: %u steps, %u stacks not to the end, %u changed\n",
 		      live.learnt->version, mode, r.steps, r.ended, r.changed);
 	assert_true(r.steps > 1000);
-	/* JDK 25's C1 alone comes near: around slow_subtype_check, docs/java.md. Others: 0 to 0.2 %. */
-	assert_true(r.ended * 40 <= r.steps);
-	assert_true(r.changed * 200 <= r.steps);
+	/* 0 to 0.2 %: blobs without a frame of their own yet, docs/java.md. */
+	assert_true(r.ended * 500 <= r.steps);
+	assert_true(r.changed * 1000 <= r.steps);
 	stop();
 }
 
@@ -333,7 +343,7 @@ static void every_instruction_has_its_callers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_instruction_has_its_callers),
+		cmocka_unit_test_teardown(every_instruction_has_its_callers, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -335,6 +335,65 @@ static void words_pushed_below_a_frame(void **state)
 	}
 }
 
+/* C1 pushes a stub's arguments and drops them; what lies in its frame may be old return addresses. */
+static void arguments_below_a_frame(void **state)
+{
+	static const char *const codes[] = {"56 53 e8 00 00 00 00 5e 5e 85 f6 90",
+					    "41 53 41 50 e8 00 00 00 00 41 5b 41 5b 90"};
+	static const uint8_t places[2][6] = {{0, 1, 2, 7, 8, 9}, {0, 2, 4, 9, 11, 13}};
+	static const uint8_t pushed[6] = {0, 1, 2, 2, 1, 0};
+
+	(void)state;
+	FOR_JDKS
+	{
+		struct blob inner = method(4, 12, INNER_ID, 0x100);
+		uint64_t frame = SP + 0x80;
+
+		put64(frame, outer_ra());
+		put64(frame + 8, outer_ra());
+		put64(frame + 16, outer_ra()); /* rbp */
+		put64(frame + 24, outer_ra());
+		put_callers(frame + 32);
+		vm_process(&layout);
+		for (size_t c = 0; c < 2; c++)
+			for (size_t k = 0; k < 6; k++) {
+				code(&inner, 0x40, codes[c]);
+				host_walk(inner.begin + 0x40 + places[c][k], frame - 8 * pushed[k],
+					  99);
+				assert_callers(1);
+			}
+	}
+}
+
+/* The stub that they are for; room that it makes on the stack has what was there before. */
+static void stubs_with_arguments(void **state)
+{
+	(void)state;
+	FOR_JDKS
+	{
+		struct blob inner = method(4, 12, INNER_ID, 0x100);
+		struct blob stub = blob("slow_subtype_check Runtime1 stub", UINT32_MAX, -1, 0x100);
+		uint64_t frame = SP + 0x80, ra = inner.begin + 0x47, sp = frame - 24 - 4 * 8 - 0x20;
+
+		code(&inner, 0x40, "56 53 e8 00 00 00 00 5e 5e 85 f6");
+		put(ra - 4, stub.begin - ra, 4);
+		code(&stub, 0, "57 56 51 50 48 83 ec 20 48 89 14 24 4c 89 44 24 08");
+		put64(frame + 8, outer_ra());
+		put64(frame + 24, outer_ra());
+		put_callers(frame + 32);
+		put64(frame - 24, ra);
+		for (uint64_t old = sp; old < sp + 0x20; old += 8)
+			put64(old, ra);
+		vm_process(&layout);
+		host_walk(stub.begin + 8, sp, 99);
+		assert_frame(0, PF_JVM_STUB, stub.at, stub.begin + 9);
+		assert_frame(1, PF_JVM_COMPILED, inner.at | 0x2345ull << 48, ra | 1ull << 48);
+		assert_callers(2);
+		host_walk(stub.begin, frame - 24, 99);
+		assert_callers(2);
+	}
+}
+
 static void deoptimized_frames_say_where_they_were(void **state)
 {
 	(void)state;
@@ -661,6 +720,8 @@ int main(void)
 		cmocka_unit_test(native_wrappers),
 		cmocka_unit_test(constants_are_no_epilogues),
 		cmocka_unit_test(words_pushed_below_a_frame),
+		cmocka_unit_test(arguments_below_a_frame),
+		cmocka_unit_test(stubs_with_arguments),
 		cmocka_unit_test(deoptimized_frames_say_where_they_were),
 		cmocka_unit_test(large_methods_take_hops),
 		cmocka_unit_test(code_that_is_no_blob_is_trouble),
