@@ -8,7 +8,8 @@
 #include <uthash.h>
 
 #define METHODS_MAX	 8192
-#define CONST_METHOD_MAX 128 /* bytes of its fixed part */
+#define KEPT_BYTES_MAX	 (16u << 20) /* of line numbers: real methods have 100 bytes each */
+#define CONST_METHOD_MAX 128	     /* bytes of its fixed part */
 #define LINES_MAX	 (128u << 10)
 #define SYMBOL_MAX	 1024
 #define ARRAY_DATA	 4 /* Array<u1>: an int, then the data (array.hpp) */
@@ -320,6 +321,7 @@ struct known {
 };
 struct jvm_methods {
 	struct known *known;
+	size_t kept_bytes; /* of their line numbers */
 };
 
 struct jvm_methods *jvm_methods_new(void)
@@ -336,6 +338,7 @@ static void empty(struct jvm_methods *c)
 		method_done(&k->method);
 		free(k);
 	}
+	c->kept_bytes = 0;
 }
 
 struct jvm_methods *jvm_methods_free(struct jvm_methods *c)
@@ -375,8 +378,10 @@ int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory 
 		free(k);
 		return r;
 	}
-	if (HASH_COUNT(c->known) >= METHODS_MAX)
+	if (HASH_COUNT(c->known) >= METHODS_MAX ||
+	    c->kept_bytes + k->method.n_lines > KEPT_BYTES_MAX)
 		empty(c);
+	c->kept_bytes += k->method.n_lines;
 	HASH_ADD(hh, c->known, method.id, sizeof(k->method.id), k);
 	*ret = &k->method;
 	return 0;

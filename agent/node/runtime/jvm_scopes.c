@@ -6,7 +6,7 @@
 #define PCS_AT_ONCE	64
 #define U5_BYTES	5
 #define U5_HIGH		192  /* this byte and those above it are not the last of a number */
-#define BCI_OF_NO_SCOPE (-1) /* InvocationEntryBci: what a number 0 stands for */
+#define BCI_OFFSET	1u   /* a number 0 stands for InvocationEntryBci, -1 */
 
 int jvm_stream_u32(struct jvm_stream *s, uint32_t *ret)
 {
@@ -95,7 +95,7 @@ static int read_scope(struct memory *m, const struct jvm_debug *d, uint32_t *at,
 	r = memory_u64(m, d->metadata + (index - 1) * sizeof(uint64_t), &ret->method);
 	if (r < 0)
 		return r;
-	ret->bci = (int32_t)bci + BCI_OF_NO_SCOPE;
+	ret->bci = (int32_t)(bci - BCI_OFFSET);
 	*at = caller;
 	return 0;
 }

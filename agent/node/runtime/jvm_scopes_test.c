@@ -186,6 +186,8 @@ static void what_is_not_right_is_no_name(void **state)
 	struct jvm_scope s[JVM_SCOPES_MAX];
 	struct jvm_debug d, good;
 	const uint8_t itself[] = {0xff, 1, 1, 1};
+	uint8_t far[16] = {0xff, 0, 1};
+	size_t n_far = 3;
 	size_t n = 77;
 
 	(void)state;
@@ -210,6 +212,13 @@ static void what_is_not_right_is_no_name(void **state)
 	d.data = image_bytes(i, itself, sizeof(itself));
 	d.data_end = d.data + sizeof(itself);
 	assert_int_equal(at(i, &d, 16, s, &n), -E2BIG);
+	d = good; /* a bytecode's number of 2^31 */
+	image_number(far, &n_far, 0x80000000, false);
+	d.data = image_bytes(i, far, n_far);
+	d.data_end = d.data + n_far;
+	assert_int_equal(at(i, &d, 16, s, &n), 0);
+	assert_int_equal(s[0].bci, INT32_MAX);
+	n = 77;
 	d = good;
 	d.pcs_end = d.pcs; /* a native method's wrapper */
 	assert_int_equal(at(i, &d, 16, s, &n), -ENOENT);

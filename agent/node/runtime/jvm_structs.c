@@ -85,7 +85,7 @@ static int read_table(struct reader *r, const struct table *t)
 	/* Pointers are relocated and the others set by constructors, as libjvm is loaded. */
 	if (base == 0 || stride == 0)
 		return -EAGAIN;
-	if (stride > ENTRY_BYTES_MAX)
+	if (stride < sizeof(uint64_t) || stride > ENTRY_BYTES_MAX)
 		return -EBADMSG;
 	for (size_t k = 0; k < COLUMNS_MAX && t->columns[k]; k++) {
 		error = symbol_value(r, t->prefix, t->columns[k], "Offset", &offsets[k]);
