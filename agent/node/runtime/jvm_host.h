@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bpf/jvm.h as a plain program, for tests and the fuzzer: over whatever host_read reads. Include it
  * first and once: the headers that it brings declare the walk.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A made-up JVM for jvm_host.h: one code heap, a stack and some other memory. */
 #pragma once
 
