@@ -266,7 +266,7 @@ static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct p
 	struct pf_walk *w = &s->walk;
 
 	if (d->pieces == PF_PYTHON_OBJECT)
-		return r->at && (x->met || !pf_python_outside(s, d));
+		return r->at;
 	if (d->pieces == PF_PYTHON_SHIM) {
 		pf_python_keep(w, r);
 		return r->at;
@@ -412,7 +412,7 @@ static __attribute__((noinline)) int
 pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
-	bool here;
+	bool here, first;
 
 	if (x->thread == PF_PYTHON_NONE)
 		return 1;
@@ -434,8 +434,11 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 	}
 	if (x->begin) {
 		x->begin = false;
-		here = pf_python_piece(s, d, r);
+		first = !x->met;
 		x->met = true;
+		if (first && d->pieces == PF_PYTHON_OBJECT && pf_python_outside(s, d))
+			return 1;
+		here = pf_python_piece(s, d, r);
 		if (!here)
 			return pf_python_other(s, d, r);
 	}

@@ -98,18 +98,30 @@ static void words_say_which_code_and_where(void **state)
 	}
 }
 
+static void expect_just_entered(unsigned minor)
+{
+	host_begin(THREAD_POINTER);
+	image.kernel.outside[0].end = 0x40;
+	host_activation(&image.kernel, LOOP_AT + 0x30, STACK, INNER);
+	activation(INNER, INNER_CALLER);
+	activation(OUTER, OUTER_CALLER);
+	assert_string_equal(letters(), minor <= 10 ? "nnTnf" : "nnTnfm");
+}
+
 /* Its frame is not the thread's yet, or not any more: it must not get its caller's. */
 static void an_activation_that_is_just_entered_has_none(void **state)
 {
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
 	{
-		host_begin(THREAD_POINTER);
-		image.kernel.outside[0].end = 0x40;
-		host_activation(&image.kernel, LOOP_AT + 0x30, STACK, INNER);
-		activation(INNER, INNER_CALLER);
-		activation(OUTER, OUTER_CALLER);
-		assert_string_equal(letters(), minor <= 10 ? "nnTnf" : "nnTnfm");
+		const struct pf_python *k = &image.layout.kernel;
+
+		expect_just_entered(minor);
+		/* Nor is it another interpreter's, where this thread runs nothing now. */
+		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+		put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
+		put_thread(OTHER_AT, THREAD_POINTER, 0);
+		expect_just_entered(minor);
 	}
 }
 
