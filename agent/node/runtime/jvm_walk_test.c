@@ -349,9 +349,8 @@ static void arguments_below_a_frame(void **state)
 		struct blob inner = method(4, 12, INNER_ID, 0x100);
 		uint64_t frame = SP + 0x80;
 
-		put64(frame, outer_ra());
-		put64(frame + 8, outer_ra());
-		put64(frame + 16, outer_ra()); /* rbp */
+		for (uint64_t old = frame; old < frame + 24; old += 8)
+			put64(old, call_stub.begin + 0x40);
 		put64(frame + 24, outer_ra());
 		put_callers(frame + 32);
 		vm_process(&layout);
@@ -378,7 +377,7 @@ static void stubs_with_arguments(void **state)
 		code(&inner, 0x40, "56 53 e8 00 00 00 00 5e 5e 85 f6");
 		put(ra - 4, stub.begin - ra, 4);
 		code(&stub, 0, "57 56 51 50 48 83 ec 20 48 89 14 24 4c 89 44 24 08");
-		put64(frame + 8, outer_ra());
+		put64(frame + 8, call_stub.begin + 0x40);
 		put64(frame + 24, outer_ra());
 		put_callers(frame + 32);
 		put64(frame - 24, ra);
