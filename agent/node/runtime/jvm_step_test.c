@@ -293,8 +293,8 @@ static void step_jvm(const char *java, const char *mode)
 	print_message("%s %s: %u steps, %u stacks not to the end, %u changed\n",
 		      live.learnt->version, mode, r.steps, r.ended, r.changed);
 	assert_true(r.steps > 1000);
-	/* 0 to 0.2 %: blobs without a frame of their own yet, docs/java.md. */
-	assert_true(r.ended * 500 <= r.steps);
+	/* C2's code is deoptimized: by a blob that has no frame of its own yet, docs/java.md. */
+	assert_true(r.ended * (streq(mode, "-Xmixed") ? 100 : 1000) <= r.steps);
 	assert_true(r.changed * 1000 <= r.steps);
 	stop();
 }
