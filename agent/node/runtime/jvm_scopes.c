@@ -2,11 +2,11 @@
 /* Debug information of HotSpot's compiled methods: see jvm_scopes.h. */
 #include "node/runtime/jvm_scopes.h"
 
-#define PCS_MAX		(1u << 20) /* of one method; real ones have up to some 10,000 */
-#define PCS_AT_ONCE	64
-#define U5_BYTES	5
-#define U5_HIGH		192  /* this byte and those above it are not the last of a number */
-#define BCI_OFFSET	1u   /* a number 0 stands for InvocationEntryBci, -1 */
+#define PCS_MAX	    (1u << 20) /* of one method; real ones have up to some 10,000 */
+#define PCS_AT_ONCE 64
+#define U5_BYTES    5
+#define U5_HIGH	    192 /* this byte and those above it are not the last of a number */
+#define BCI_OFFSET  1u	/* a number 0 stands for InvocationEntryBci, -1 */
 
 int jvm_stream_u32(struct jvm_stream *s, uint32_t *ret)
 {
