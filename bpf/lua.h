@@ -82,26 +82,47 @@ static __noinline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d
 	return pf_end(&s->walk, PF_END_NO_TABLE);
 }
 
-/* Its Proto: of the closure that the value at func is. 0: none. */
-static __always_inline uint64_t pf_lua_proto(const struct pf_lua *d, uint64_t func,
-					     uint8_t *ret_is_c)
+/*
+ * A structure up to the bytes before `end`, into s->piece: a read costs more than all the rest. Its word
+ * at an offset of the layout.
+ */
+#define PF_LUA_READ 128
+static __always_inline bool pf_lua_piece(struct pf_scratch *s, uint32_t end, uint64_t address)
 {
-	struct {
-		uint64_t next;
-		uint8_t tt, marked, is_c, upvalues; /* is_c: 5.1 */
-	} head;
+	return end <= PF_LUA_READ && pf_read(s->piece, end, address);
+}
+
+static __always_inline uint64_t pf_lua_word(const struct pf_scratch *s, uint32_t offset)
+{
+	return s->piece[offset / 8 % (PF_LUA_READ / 8)];
+}
+
+static __always_inline uint32_t pf_lua_half(const struct pf_scratch *s, uint32_t offset)
+{
+	return pf_lua_word(s, offset) >> offset % 8 * 8;
+}
+
+static __always_inline uint32_t pf_lua_end(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Its Proto: of the closure that the value at func is. 0: none. */
+static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct pf_lua *d,
+					     uint64_t func, uint8_t *ret_is_c)
+{
 	uint64_t closure, proto;
 
-	if (!pf_read(&closure, 8, func) || !pf_read(&head, sizeof(head), closure) ||
-	    !pf_read(&proto, 8, closure + d->closure_proto))
+	if (!pf_read(&closure, 8, func) || !pf_lua_piece(s, d->closure_proto + 8, closure))
 		return 0;
-	*ret_is_c = head.is_c;
-	return head.tt == 6 && !(proto >> 47) ? proto : 0; /* LUA_TFUNCTION */
+	proto = pf_lua_word(s, d->closure_proto);
+	*ret_is_c = pf_lua_half(s, 10);					      /* isC: 5.1 */
+	return (uint8_t)pf_lua_half(s, 8) == 6 && !(proto >> 47) ? proto : 0; /* LUA_TFUNCTION */
 }
 
 /* CallInfo of 5.1: an array. The innermost one's pc is the lua_State's. */
-static __always_inline bool pf_lua_read_5_1(struct pf_lua_call *c, const struct pf_lua *d,
-					    uint64_t l, bool top)
+static __always_inline bool pf_lua_read_5_1(struct pf_scratch *s, struct pf_lua_call *c,
+					    const struct pf_lua *d, uint64_t l, bool top)
 {
 	struct {
 		uint64_t base, func, top, savedpc;
@@ -117,7 +138,7 @@ static __always_inline bool pf_lua_read_5_1(struct pf_lua_call *c, const struct 
 		return true;
 	}
 	c->previous = c->ci - sizeof(ci);
-	c->proto = pf_lua_proto(d, ci.func, &is_c);
+	c->proto = pf_lua_proto(s, d, ci.func, &is_c);
 	if (is_c)
 		c->proto = 0;
 	c->status = (is_c ? 0 : PF_LUA_5_1_LUA) | (ci.tailcalls ? PF_LUA_5_1_TAIL : 0);
@@ -125,37 +146,35 @@ static __always_inline bool pf_lua_read_5_1(struct pf_lua_call *c, const struct 
 	return !top || pf_read(&c->savedpc, 8, l + 48);
 }
 
-static __always_inline bool pf_lua_read_list(struct pf_lua_call *c, const struct pf_lua *d)
+static __always_inline bool pf_lua_read_list(struct pf_scratch *s, struct pf_lua_call *c,
+					     const struct pf_lua *d)
 {
-	struct {
-		uint64_t func, top, previous;
-	} ci;
-	uint16_t status;
+	uint32_t end = pf_lua_end(d->ci_savedpc + 8, d->ci_status + 2);
 	uint8_t is_c;
 
-	if (!pf_read(&ci, sizeof(ci), c->ci) || !pf_read(&status, 2, c->ci + d->ci_status))
+	if (!pf_lua_piece(s, end, c->ci))
 		return false;
-	if (!ci.previous) { /* base_ci */
+	c->previous = s->piece[2];
+	if (!c->previous) { /* base_ci */
 		c->ci = 0;
 		return true;
 	}
-	c->previous = ci.previous;
-	c->status = status;
-	c->proto = 0;
-	if ((status & d->lua_mask) != d->lua_is)
+	c->status = (uint16_t)pf_lua_half(s, d->ci_status);
+	if ((c->status & d->lua_mask) != d->lua_is)
 		return true;
-	c->proto = pf_lua_proto(d, ci.func, &is_c);
-	return pf_read(&c->savedpc, 8, c->ci + d->ci_savedpc);
+	c->savedpc = pf_lua_word(s, d->ci_savedpc);
+	c->proto = pf_lua_proto(s, d, s->piece[0], &is_c);
+	return true;
 }
 
 /* Fills the rest of a call. */
-static __noinline bool pf_lua_read(struct pf_lua_call *c, const struct pf_lua *d, uint64_t l,
-				   bool top)
+static __noinline bool pf_lua_read(struct pf_scratch *s, struct pf_lua_call *c,
+				   const struct pf_lua *d, uint64_t l, bool top)
 {
 	c->proto = c->savedpc = c->previous = c->status = 0;
 	if (d->opcode_5_1)
-		return pf_lua_read_5_1(c, d, l, top);
-	return pf_lua_read_list(c, d);
+		return pf_lua_read_5_1(s, c, d, l, top);
+	return pf_lua_read_list(s, c, d);
 }
 
 static __always_inline bool pf_lua_is_lua(const struct pf_lua *d, const struct pf_lua_call *c)
@@ -202,15 +221,16 @@ static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t c
 static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 				  struct pf_runtime_walk *r, struct pf_lua_call *c, uint64_t caller)
 {
-	uint32_t sizes[8];
+	const uint32_t *sizes = (const uint32_t *)&s->piece[d->proto_sizes / 8 % (PF_LUA_READ / 8)];
+	uint32_t end = pf_lua_end(d->proto_code + 8, d->proto_sizes + 32);
 	uint64_t code, pc, index = PF_LUA_NO_PC;
 	uint16_t cookie;
 
-	if (!c->proto || !pf_read(&code, 8, c->proto + d->proto_code) ||
-	    !pf_read(sizes, sizeof(sizes), c->proto + d->proto_sizes))
+	if (!c->proto || !pf_lua_piece(s, end, c->proto))
 		return pf_trouble(s, PF_RUNTIME_LUA,
 				  c->proto ? PF_TROUBLE_READ : PF_TROUBLE_DAMAGED,
 				  c->proto ?: c->ci);
+	code = pf_lua_word(s, d->proto_code);
 	pc = c->savedpc;
 	if (!(r->own[PF_LUA_OWN_FLAGS] & PF_LUA_INNER))
 		pf_lua_newest_pc(&s->walk, code, sizes[0] * 4ull, &pc);
@@ -301,7 +321,7 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 	if (back && !c.ci)
 		return false;
 	if (!pf_read(&tt, 1, l + 8) || tt != PF_LUA_THREAD ||
-	    (!back && !pf_read(&c.ci, 8, l + d->l_ci)) || !pf_lua_read(&c, d, l, !back)) {
+	    (!back && !pf_read(&c.ci, 8, l + d->l_ci)) || !pf_lua_read(s, &c, d, l, !back)) {
 		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_DAMAGED, l);
 		return false;
 	}
@@ -328,7 +348,7 @@ static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
 	c = (struct pf_lua_call){r->at, r->own[PF_LUA_OWN_PROTO], r->own[PF_LUA_OWN_PC],
 				 r->own[PF_LUA_OWN_BEFORE], flags & PF_LUA_STATUSES};
 	caller.ci = c.previous;
-	read = pf_lua_read(&caller, d, r->own[PF_LUA_OWN_STATE], false);
+	read = pf_lua_read(s, &caller, d, r->own[PF_LUA_OWN_STATE], false);
 	if (!read)
 		caller.ci = 0;
 	if (pf_lua_is_lua(d, &c)) {
@@ -336,7 +356,8 @@ static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
 			words = (uint64_t)(caller.status & d->caller_mask) << 40;
 		if (pf_lua_is_lua(d, &caller))
 			words |= PF_LUA_CALLER_IS_LUA;
-		pf_lua_push(s, d, r, &c, words);
+		if (pf_lua_push(s, d, r, &c, words))
+			return 1; /* the stack is full */
 		flags = r->own[PF_LUA_OWN_FLAGS];
 		if (!(flags & PF_LUA_OUTERMOST) &&
 		    (flags & PF_LUA_ONE || pf_lua_is_entry(d, &c, &caller)))
