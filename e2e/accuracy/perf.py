@@ -193,10 +193,15 @@ COMMANDS = [
 ]
 
 
+def bpftool(what):
+    """All maps ("map") or programs ("prog") of the kernel."""
+    program = shutil.which("bpftool", path="/usr/sbin:/sbin:" + os.environ["PATH"])
+    return json.loads(subprocess.run([program, what, "show", "-j"], capture_output=True, text=True, check=True).stdout or "[]")
+
+
 def memory_of_maps(after_id):
     """Bytes of BPF maps newer than that, and the newest one's id."""
-    bpftool = shutil.which("bpftool", path="/usr/sbin:/sbin:" + os.environ["PATH"])
-    maps = json.loads(subprocess.run([bpftool, "map", "show", "-j"], capture_output=True, text=True, check=True).stdout or "[]")
+    maps = bpftool("map")
     return sum(m.get("bytes_memlock", 0) for m in maps if m["id"] > after_id), max((m["id"] for m in maps), default=0)
 
 
