@@ -37,7 +37,7 @@ DEPTH, DEEP = 30, 130               # frames of the program's own, main and leaf
 LEARN_FOR = "300ms"
 LEARN_S, WORK_S = 0.2, 0.7          # CPU time of the work while a profiler learns the process, and of what is measured
 SYS_BPF, BPF_ENABLE_STATS = 321, 32         # of x86-64
-SETTLE_S = 1.1                      # names of the first second's stacks are looked up at its end
+SETTLE_S = 2.2                      # names of the first second's stacks are looked up at its end
 
 PYTHON = """
 import sys
@@ -432,13 +432,13 @@ def children_cpu():
     return used.ru_utime + used.ru_stime
 
 
-def watch(work, profiler, hz, folder, depth=DEPTH, settle_s=SETTLE_S):
+def watch(work, profiler, hz, folder, depth=DEPTH):
     """(CPU seconds a unit of the target, the profiler, {what else was measured})"""
     used, all_before = {}, children_cpu()
     work.gap()
     watcher = profiler(work.p.pid, folder, hz)
     pids = getattr(watcher, "pids", [])
-    known_from = time.monotonic() + (settle_s if pids else 0)
+    known_from = time.monotonic() + (SETTLE_S if isinstance(watcher, Podflame) and hz == HZ else 0)
     work.cpu(depth, LEARN_S)
     time.sleep(max(0, known_from - time.monotonic()))
     if isinstance(watcher, Podflame):
@@ -485,7 +485,7 @@ def one_round(language, folder, filtered_ns, results):
             if "bpf" in used:
                 results.add(("ns", DEPTH), ns_a_sample(watcher, used, filtered_ns))
         # async-profiler has ended, but is still there; nobody's CPU time is told from here on
-        *_, watcher, used = watch(work, Podflame, FAST_HZ, folder, DEEP, settle_s=0)
+        *_, watcher, used = watch(work, Podflame, FAST_HZ, folder, DEEP)
         results.add(("ns", DEEP), ns_a_sample(watcher, used, filtered_ns))
         results.add(("ns", "frame"), (results.rows["ns", DEEP][-1] - results.rows["ns", DEPTH][-1]) / (DEEP - DEPTH))
         learn_language(work, folder, results)
@@ -510,7 +510,7 @@ def tell(language, results):
         of = f"{prefix}.{name.replace(' ', '_')}_{hz}hz"
         n, whole = sum(results.rows[kind, name, hz]), sum(results.rows["whole", name, hz])
         perf.report(f"{of}.whole", 100 * whole / max(1, n), "percent", f"of {n} samples: all {DEPTH} frames of the program, in order")
-        if name != "async-profiler":
+        if hz == HZ and name != "async-profiler":
             results.report(f"{of}.cpu", ("cpu", name, hz), "percent of a CPU", "while the target works, once it is known")
             results.report(f"{of}.rss", ("rss", name, hz), "MiB", "as above")
         results.report(f"{of}.cpu_in_all", ("all", name, hz), "CPU s", "from exec to exit, what it started among it")
