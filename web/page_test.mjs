@@ -233,7 +233,7 @@ try {
   await waitForData(origin);
   const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags });
   const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(60_000);
   page.on('pageerror', (e) => console.log(`page error: ${e}`));
   await page.goto(origin);
   for (const [name, test] of Object.entries(tests)) {
