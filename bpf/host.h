@@ -17,6 +17,7 @@
 #ifndef __noinline
 #define __noinline __attribute__((noinline))
 #endif
+#define PF_ONCE static __noinline
 
 static const struct pf_config pf_config = {.seed = 1};
 

@@ -379,8 +379,8 @@ static __always_inline void pf_jvm_show_code(struct pf_scratch *s, const struct 
 		    pc | (uint64_t)(c->compile_id >> 16) << 48);
 }
 
-static __noinline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_jvm *d,
-				    struct pf_runtime_walk *r)
+static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_jvm *d,
+					 struct pf_runtime_walk *r)
 {
 	struct pf_walk *w = &s->walk;
 	struct pf_jvm_code c;
@@ -413,8 +413,8 @@ static __noinline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_jvm *d
 	return pf_jvm_by_size(s, d, c.frame, place);
 }
 
-static __noinline int pf_jvm_frame(struct pf_scratch *s, const struct pf_jvm *d,
-				   struct pf_runtime_walk *r)
+static __always_inline int pf_jvm_frame(struct pf_scratch *s, const struct pf_jvm *d,
+					struct pf_runtime_walk *r)
 {
 	(void)d;
 	if (!s->walk.first)

@@ -74,8 +74,8 @@ struct pf_lua_call {
 #define PF_LUA_STATUSES	  0xffffull
 #define PF_LUA_OWN_LEFT	  5 /* {lua_State, CallInfo}, twice: where the walk left those before */
 
-static __noinline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
-				    struct pf_runtime_walk *r)
+static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
+					 struct pf_runtime_walk *r)
 {
 	(void)d;
 	(void)r;
@@ -333,8 +333,8 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 	return true;
 }
 
-static __noinline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
-				   struct pf_runtime_walk *r)
+static __always_inline int pf_lua_frame(struct pf_scratch *s, const struct pf_lua *d,
+					struct pf_runtime_walk *r)
 {
 	struct pf_lua_call c, caller;
 	uint64_t flags, words = 0;

@@ -86,8 +86,8 @@ static inline uint64_t pf_luajit_cookie(const struct pf_luajit_proto *p)
 #ifdef PF_WALKER
 #include "luajit_state.h"
 
-static __noinline int pf_luajit_unwind(struct pf_scratch *s, const struct pf_luajit *d,
-				       struct pf_runtime_walk *r)
+static __always_inline int pf_luajit_unwind(struct pf_scratch *s, const struct pf_luajit *d,
+					    struct pf_runtime_walk *r)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t at, bp, ra;
@@ -239,8 +239,8 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 	return over;
 }
 
-static __noinline int pf_luajit_frame(struct pf_scratch *s, const struct pf_luajit *d,
-				      struct pf_runtime_walk *r)
+static __always_inline int pf_luajit_frame(struct pf_scratch *s, const struct pf_luajit *d,
+					   struct pf_runtime_walk *r)
 {
 	uint64_t shown = r->own[PF_LUAJIT_SHOWN];
 

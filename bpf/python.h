@@ -400,8 +400,8 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 }
 
 /* Only an evaluation loop is Python's code: that is in a file. */
-static __noinline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
-				       struct pf_runtime_walk *r)
+static __always_inline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
+					    struct pf_runtime_walk *r)
 {
 	(void)d;
 	(void)r;

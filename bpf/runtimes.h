@@ -16,7 +16,7 @@
  * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: no more of this
  *	loop. w->first: the first of this frame at hand, of which frame_sp and frame_bp are still there.
  *	What does not fit into the stack any more may be pushed in vain: the walk ends by itself.
- * Both are __noinline: kernels give a program and all that it calls 512 bytes of stack and 8 levels, of which two
+ * Kernels give a program and all that it calls 512 bytes of stack and 8 levels, of which two
  * and 160 bytes are taken here. They get their data of this process and their state of this walk. They run in bpf_loop's one
  * step, so they loop over a few things at most; longer searches take several frames' turns. What a walk can be made to
  * read by hostile memory has a limit: it runs in an interrupt.
@@ -84,6 +84,20 @@ static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 	return chunk ? pf_in_chunk(chunk, PF_REF_BYTES(ref) & ~7u, size) : NULL;
 }
 
+#define X(NAME, name)                                                                              \
+	PF_ONCE int pf_##name##_unwind_once(struct pf_scratch *s, const struct pf_##name *d,       \
+					    struct pf_runtime_walk *r)                             \
+	{                                                                                          \
+		return s && d && r ? pf_##name##_unwind(s, d, r) : 1;                              \
+	}                                                                                          \
+	PF_ONCE int pf_##name##_frame_once(struct pf_scratch *s, const struct pf_##name *d,        \
+					   struct pf_runtime_walk *r)                              \
+	{                                                                                          \
+		return s && d && r ? pf_##name##_frame(s, d, r) : 1;                               \
+	}
+PF_RUNTIMES(X)
+#undef X
+
 static __always_inline int pf_runtime_unwind(struct pf_scratch *s)
 {
 	uint32_t slot = pf_runtime_slot(&s->walk);
@@ -95,7 +109,7 @@ static __always_inline int pf_runtime_unwind(struct pf_scratch *s)
 		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
                                                                                                    \
 		if (d)                                                                             \
-			return pf_##name##_unwind(s, d, &s->walk.runtimes[slot]);                  \
+			return pf_##name##_unwind_once(s, d, &s->walk.runtimes[slot]);             \
 		break;                                                                             \
 	}
 		PF_RUNTIMES(X)
@@ -115,7 +129,7 @@ static __always_inline int pf_runtime_frame(struct pf_scratch *s)
 		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
                                                                                                    \
 		if (d)                                                                             \
-			return pf_##name##_frame(s, d, &s->walk.runtimes[slot]);                   \
+			return pf_##name##_frame_once(s, d, &s->walk.runtimes[slot]);              \
 		break;                                                                             \
 	}
 		PF_RUNTIMES(X)

@@ -327,12 +327,15 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 #include "runtimes.h"
 
 /* The frame at hand into the stack, and on to its caller. */
-static __noinline int pf_native(struct pf_scratch *s)
+PF_ONCE int pf_native(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
-	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */
-	uint64_t shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
+	uint64_t shown;
 
+	if (!s)
+		return 1;
+	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */
+	shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
 	if (pf_push(s, PF_FRAME_NATIVE, shown))
 		return pf_end(w, PF_END_DEPTH);
 	return pf_to_caller(s);

@@ -123,6 +123,14 @@ struct pf_loop {
 	struct pf_scratch *s;
 };
 
+/*
+ * The verifier looks at such a function once, not once for each state that its callers may be in: it knows
+ * no more of the arguments than their types, and that they may be NULL.
+ */
+#ifndef PF_ONCE
+#define PF_ONCE __noinline
+#endif
+
 /* Keeps the verifier's bound and the compiler's copy of it one register. */
 #define PF_BARRIER(x) asm volatile("" : "+r"(x))
 
