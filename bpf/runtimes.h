@@ -16,10 +16,10 @@
  * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: no more of this
  *	loop. w->first: the first of this frame at hand, of which frame_sp and frame_bp are still there.
  *	What does not fit into the stack any more may be pushed in vain: the walk ends by itself.
- * Kernels give a program and all that it calls 512 bytes of stack and 8 levels, of which two
- * and 160 bytes are taken here. They get their data of this process and their state of this walk. They run in bpf_loop's one
- * step, so they loop over a few things at most; longer searches take several frames' turns. What a walk can be made to
- * read by hostile memory has a limit: it runs in an interrupt.
+ * Kernels give a program and all that it calls 512 bytes of stack and 8 levels, of which two and 160
+ * bytes are taken here. They get their data of this process and their state of this walk. They run in
+ * bpf_loop's one step, so they loop over a few things at most; longer searches take several frames'
+ * turns. What a walk can be made to read by hostile memory has a limit: it runs in an interrupt.
  */
 #pragma once
 
@@ -33,7 +33,10 @@
 	X(LUAJIT, luajit)                                                                          \
 	X(PERFMAP, perfmap)
 
-/* What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs, no code. */
+/*
+ * What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs, no
+ * code.
+ */
 #define PF_CONTEXTS(X)                                                                             \
 	X(OTEL, otel)                                                                              \
 	X(GOLABELS, golabels)
@@ -98,10 +101,12 @@ static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 PF_RUNTIMES(X)
 #undef X
 
-static __always_inline int pf_runtime_unwind(struct pf_scratch *s)
+/* Asks the runtime at hand: to unwind (true), or for its next frame. */
+static __always_inline int pf_runtime_call(struct pf_scratch *s, bool unwind)
 {
 	uint32_t slot = pf_runtime_slot(&s->walk);
 	uint32_t ref = s->walk.process.runtimes[slot].data;
+	struct pf_runtime_walk *r = &s->walk.runtimes[slot];
 
 	switch (s->walk.process.runtimes[slot].kind) {
 #define X(NAME, name)                                                                              \
@@ -109,33 +114,14 @@ static __always_inline int pf_runtime_unwind(struct pf_scratch *s)
 		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
                                                                                                    \
 		if (d)                                                                             \
-			return pf_##name##_unwind_once(s, d, &s->walk.runtimes[slot]);             \
+			return unwind ? pf_##name##_unwind_once(s, d, r)                           \
+				      : pf_##name##_frame_once(s, d, r);                           \
 		break;                                                                             \
 	}
 		PF_RUNTIMES(X)
 #undef X
 	}
-	return pf_runtime_unknown(s);
-}
-
-static __always_inline int pf_runtime_frame(struct pf_scratch *s)
-{
-	uint32_t slot = pf_runtime_slot(&s->walk);
-	uint32_t ref = s->walk.process.runtimes[slot].data;
-
-	switch (s->walk.process.runtimes[slot].kind) {
-#define X(NAME, name)                                                                              \
-	case PF_RUNTIME_##NAME: {                                                                  \
-		const struct pf_##name *d = pf_runtime_data(ref, sizeof(*d));                      \
-                                                                                                   \
-		if (d)                                                                             \
-			return pf_##name##_frame_once(s, d, &s->walk.runtimes[slot]);              \
-		break;                                                                             \
-	}
-		PF_RUNTIMES(X)
-#undef X
-	}
-	return 1;
+	return unwind ? pf_runtime_unknown(s) : 1;
 }
 #endif
 

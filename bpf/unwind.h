@@ -349,7 +349,7 @@ static __always_inline int pf_ask(struct pf_scratch *s)
 	/* Of what else there is, however deep, nothing would be kept. */
 	if (w->n_frames >= PF_MAX_USER_FRAMES)
 		return pf_end(w, PF_END_DEPTH);
-	w->asking = !pf_runtime_frame(s);
+	w->asking = !pf_runtime_call(s, false);
 	w->first = false;
 	return !w->asking && w->over != 0;
 }
@@ -366,7 +366,7 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 	w->runtime = w->found ? w->mapping.runtime : 0;
 	w->frame_sp = w->sp;
 	w->frame_bp = w->bp;
-	w->over = w->runtime & PF_MANAGED ? pf_runtime_unwind(s) : pf_native(s);
+	w->over = w->runtime & PF_MANAGED ? pf_runtime_call(s, true) : pf_native(s);
 	w->at_entry = false;
 	w->asking = w->first = w->runtime != 0;
 	return !w->asking && w->over != 0;
@@ -392,8 +392,9 @@ static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec
 	w->window_bytes = 0;
 	pf_stack_begin(w, pf_hash_add(hash_seed, exec_id), exec_id);
 	w->asking = false;
-	for (int k = 0; k < PF_RUNTIMES_MAX; k++)
-		w->runtimes[k] = (struct pf_runtime_walk){0};
+	if (w->known && w->process.n_runtimes)
+		for (int k = 0; k < PF_RUNTIMES_MAX; k++)
+			w->runtimes[k] = (struct pf_runtime_walk){0};
 	if (compat) {
 		pf_push(s, PF_FRAME_NATIVE, w->ip);
 		w->end = PF_END_COMPAT;
