@@ -4,6 +4,8 @@
 
 #include "node/proc/proc.h"
 
+#include <uthash.h>
+
 /* cgroup_choose over given texts of /proc/self/mountinfo and /proc/cgroups; has_pods tells whether
  * a hierarchy mounted there carries pods. */
 typedef bool cgroup_has_pods_fn(const char *mount);
@@ -26,3 +28,24 @@ struct cgroup_scan {
 struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
 			 const struct plan_container *c, const char *unnamed_id,
 			 struct owner *reuse);
+
+/* planned.c: the containers and pods of a plan, found by what a cgroup's path names. */
+struct planned_container {
+	const char *id;
+	const struct plan_container *container;
+	struct owner *owner;
+	uint64_t planned_ns; /* since when plans have it */
+	bool looked_for;     /* by a scan that began after that */
+	UT_hash_handle hh;
+};
+struct planned {
+	struct planned_container *containers;
+	struct planned_pod *pods;
+};
+/* Borrows from the plan, which may be NULL; old: of the plan before, whose owners are taken over. */
+void planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
+		  uint64_t now_ns);
+void planned_done(struct planned *p);
+/* NULL: the plan has none of that name. */
+struct planned_container *planned_container(const struct planned *p, const char *id);
+const struct plan_pod *planned_pod(const struct planned *p, const char *cgroup_uid);

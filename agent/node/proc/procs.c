@@ -29,21 +29,6 @@ struct known {
 	UT_hash_handle hh;
 };
 
-struct planned_container {
-	const char *id;
-	const struct plan_container *container;
-	struct owner *owner;
-	uint64_t planned_ns;
-	bool looked_for;
-	UT_hash_handle hh;
-};
-
-struct planned_pod {
-	const char *cgroup_uid;
-	const struct plan_pod *pod;
-	UT_hash_handle hh;
-};
-
 struct cap {
 	char id[CONTAINER_ID_BYTES];
 	unsigned hz;
@@ -52,8 +37,7 @@ struct cap {
 
 struct procs {
 	struct plan *plan;
-	struct planned_container *containers;
-	struct planned_pod *pods;
+	struct planned planned; /* the plan's containers and pods */
 	struct known *known;
 	struct cap *caps;
 	struct procs_filter *filter;
@@ -70,27 +54,6 @@ int procs_new(struct procs **ret)
 	p->next_ns = UINT64_MAX;
 	*ret = p;
 	return 0;
-}
-
-static void containers_free(struct planned_container *containers)
-{
-	struct planned_container *c, *tmp;
-
-	HASH_ITER (hh, containers, c, tmp) {
-		HASH_DEL(containers, c);
-		owner_unref(c->owner);
-		free(c);
-	}
-}
-
-static void pods_free(struct planned_pod *pods)
-{
-	struct planned_pod *pod, *tmp;
-
-	HASH_ITER (hh, pods, pod, tmp) {
-		HASH_DEL(pods, pod);
-		free(pod);
-	}
 }
 
 static void forget(struct procs *p, struct known *k)
@@ -114,8 +77,7 @@ struct procs *procs_free(struct procs *p)
 		HASH_DEL(p->caps, c);
 		free(c);
 	}
-	containers_free(p->containers);
-	pods_free(p->pods);
+	planned_done(&p->planned);
 	plan_free(p->plan);
 	free(p->filter);
 	free(p);
@@ -133,22 +95,6 @@ static struct known *find_known(const struct procs *p, uint64_t id)
 
 	HASH_FIND(hh, p->known, &id, sizeof(id), k);
 	return k;
-}
-
-static struct planned_container *find_container(const struct procs *p, const char *id)
-{
-	struct planned_container *c;
-
-	HASH_FIND_STR(p->containers, id, c);
-	return c;
-}
-
-static struct planned_pod *find_pod(const struct procs *p, const char *uid)
-{
-	struct planned_pod *pod;
-
-	HASH_FIND_STR(p->pods, uid, pod);
-	return pod;
 }
 
 /* ---- what one cgroup is to the plan ---- */
@@ -209,13 +155,13 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
 static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
 {
 	const struct planned_container *c;
-	const struct planned_pod *pod;
 	const struct known *parent;
+	const struct plan_pod *pod;
 
 	*v = (struct verdict){0};
 	if (k->ref.runtime_helper)
 		return;
-	c = k->ref.container_id[0] ? find_container(p, k->ref.container_id) : NULL;
+	c = k->ref.container_id[0] ? planned_container(&p->planned, k->ref.container_id) : NULL;
 	if (c) {
 		v->owner = owner_ref(c->owner);
 		v->mask = c->container->event_mask;
@@ -232,16 +178,16 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 		v->context = parent->context;
 		return;
 	}
-	pod = find_pod(p, k->ref.pod_uid);
-	if (!pod || !pod->pod->arm_pod || pod_is_ambiguous(p, k))
+	pod = planned_pod(&p->planned, k->ref.pod_uid);
+	if (!pod || !pod->arm_pod || pod_is_ambiguous(p, k))
 		return;
 	if (k->ref.container_id[0]) {
-		judge_unnamed(p, k, pod->pod, now_ns, v);
+		judge_unnamed(p, k, pod, now_ns, v);
 		return;
 	}
-	v->mask = pod->pod->arm_event_mask;
-	v->hz = pod->pod->arm_sample_hz;
-	v->context = pod->pod->arm_trace_context;
+	v->mask = pod->arm_event_mask;
+	v->hz = pod->arm_sample_hz;
+	v->context = pod->arm_trace_context;
 }
 
 /* Ids grow with time, so a parent has been judged before its children when in order of id. */
@@ -304,60 +250,22 @@ static void update_all(struct procs *p, uint64_t now_ns)
 
 /* ---- the plan ---- */
 
-static void plan_add_container(struct procs *p, const struct plan_pod *pod,
-			       const struct plan_container *c,
-			       const struct planned_container *old_containers, uint64_t now_ns)
-{
-	struct planned_container *entry, *old = NULL;
-
-	if (!c->id || find_container(p, c->id))
-		return;
-	HASH_FIND_STR(old_containers, c->id, old);
-	entry = xcalloc(1, sizeof(*entry));
-	*entry = (struct planned_container){.id = c->id, .container = c, .planned_ns = now_ns};
-	if (old) {
-		entry->planned_ns = old->planned_ns;
-		entry->looked_for = old->looked_for;
-	}
-	entry->owner = owner_make(p->plan, pod, c, NULL, old ? old->owner : NULL);
-	HASH_ADD_KEYPTR(hh, p->containers, entry->id, strlen(entry->id), entry);
-}
-
-static void plan_add_pod(struct procs *p, const struct plan_pod *pod)
-{
-	struct planned_pod *entry;
-
-	if (!pod->cgroup_uid || find_pod(p, pod->cgroup_uid))
-		return;
-	entry = xcalloc(1, sizeof(*entry));
-	*entry = (struct planned_pod){.cgroup_uid = pod->cgroup_uid, .pod = pod};
-	HASH_ADD_KEYPTR(hh, p->pods, entry->cgroup_uid, strlen(entry->cgroup_uid), entry);
-}
-
 void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
 {
-	struct planned_container *old_containers = TAKE_PTR(p->containers);
-	struct planned_pod *old_pods = TAKE_PTR(p->pods);
+	struct planned old = p->planned;
 	struct plan *old_plan = p->plan;
 
 	p->plan = plan;
-	for (size_t i = 0; plan && i < plan->n_pods; i++) {
-		const struct plan_pod *pod = &plan->pods[i];
-
-		plan_add_pod(p, pod);
-		for (size_t k = 0; k < pod->n_containers; k++)
-			plan_add_container(p, pod, &pod->containers[k], old_containers, now_ns);
-	}
+	planned_fill(&p->planned, plan, &old, now_ns);
 	update_all(p, now_ns);
-	containers_free(old_containers);
-	pods_free(old_pods);
+	planned_done(&old);
 	plan_free(old_plan);
 }
 
 /* A scan that began after the container was planned answers for it: a finished one has no cgroup. */
 bool procs_wants_scan(const struct procs *p)
 {
-	for (const struct planned_container *c = p->containers; c; c = c->hh.next)
+	for (const struct planned_container *c = p->planned.containers; c; c = c->hh.next)
 		if (!c->looked_for)
 			return true;
 	return false;
@@ -426,7 +334,7 @@ void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns
 		    !bsearch(&k->id, ids, s->n, sizeof(*ids), compare_ids))
 			end(p, k, now_ns);
 	free(ids);
-	HASH_ITER (hh, p->containers, c, ctmp)
+	HASH_ITER (hh, p->planned.containers, c, ctmp)
 		c->looked_for |= s->started_ns >= c->planned_ns;
 	for (size_t i = 0; i < s->n; i++)
 		add(p, s->items[i].id, s->items[i].parent_id, &s->items[i].ref, false, now_ns);
