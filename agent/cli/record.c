@@ -5,7 +5,6 @@
  */
 #include "cli/record.h"
 
-#include <argp.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,115 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_HZ	       4999
-#define MAX_PIDS       256
-#define MAX_DURATION_S (7 * 24 * 3600)
-#define DRAIN_NS       NSEC_PER_SEC
-#define HOLD_NS	       (10 * NSEC_PER_SEC) /* mappings of a process that has ended */
-
-/* ---- options ---- */
-
-static const struct argp_option option_list[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},
-	{"cgroup", 'c', "PATH", 0,
-	 "profile a cgroup and all below it: its directory, or its path in the hierarchy that "
-	 "tells containers apart here",
-	 0},
-	{"hz", 'F', "N", 0, "samples a second and CPU, 1 to 4999 (99)", 0},
-	{"duration", 'd', "S", 0, "seconds, or 500ms, 2m, 1h (until SIGINT)", 0},
-	{"event", 'e', "E", 0, "what is measured: on-cpu (on-cpu)", 0},
-	{"output", 'o', "FILE", 0, "ends in .folded or in .pb.gz (pprof)", 0},
-	{0},
-};
-
-static void parse_pids(struct argp_state *state, struct record_options *o, char *arg)
-{
-	char *save = NULL;
-
-	for (char *s = strtok_r(arg, ",", &save); s; s = strtok_r(NULL, ",", &save)) {
-		bool known = false;
-		uint64_t pid;
-
-		if (str_to_u64(s, 1u << 22, &pid) || !pid)
-			argp_error(state, "--pid: '%s' is not a process id", s);
-		for (size_t i = 0; i < o->n_pids; i++)
-			known |= o->pids[i] == pid;
-		if (known)
-			continue;
-		if (o->n_pids == MAX_PIDS)
-			argp_error(state, "--pid: more than %d processes", MAX_PIDS);
-		GROW(o->pids, o->n_pids, o->cap_pids);
-		o->pids[o->n_pids++] = (uint32_t)pid;
-	}
-}
-
-static void parse_duration(struct argp_state *state, struct record_options *o, const char *arg)
-{
-	uint64_t max_ns = MAX_DURATION_S * NSEC_PER_SEC, s;
-
-	if (!str_to_u64(arg, MAX_DURATION_S, &s))
-		o->duration_ns = s * NSEC_PER_SEC;
-	else if (str_to_duration_ns(arg, &o->duration_ns) || o->duration_ns > max_ns)
-		argp_error(state, "--duration: '%s' is no time of at most %d s (10, 500ms, 2m)",
-			   arg, MAX_DURATION_S);
-	if (!o->duration_ns)
-		argp_error(state, "--duration: 0 records nothing");
-}
-
-static void parse_hz(struct argp_state *state, struct record_options *o, const char *arg)
-{
-	uint64_t hz;
-
-	if (str_to_u64(arg, MAX_HZ, &hz) || !hz)
-		argp_error(state, "--hz: '%s' is not in 1..%d", arg, MAX_HZ);
-	o->hz = (unsigned)hz;
-}
-
-static void check_together(struct argp_state *state, const struct record_options *o)
-{
-	if (!o->n_pids == !o->cgroup)
-		argp_error(state, "one of --pid and --cgroup is needed");
-	if (!o->output)
-		argp_error(state, "--output is needed");
-	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".pb.gz"))
-		argp_error(state, "--output: '%s' ends neither in .folded nor in .pb.gz",
-			   o->output);
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct record_options *o = state->input;
-
-	switch (key) {
-	case 'p':
-		parse_pids(state, o, arg);
-		return 0;
-	case 'c':
-		o->cgroup = arg;
-		return 0;
-	case 'F':
-		parse_hz(state, o, arg);
-		return 0;
-	case 'd':
-		parse_duration(state, o, arg);
-		return 0;
-	case 'e':
-		if (event_from_name(arg, &o->event))
-			argp_error(state, "--event: '%s' is none of: on-cpu", arg);
-		return 0;
-	case 'o':
-		o->output = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not expected here", arg);
-		return EINVAL;
-	case ARGP_KEY_END:
-		check_together(state, o);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
+#define DRAIN_NS NSEC_PER_SEC
+#define HOLD_NS	 (10 * NSEC_PER_SEC) /* mappings of a process that has ended */
 
 /* ---- what is profiled ---- */
 
@@ -488,35 +380,17 @@ static int block_signals(void)
 
 int cmd_record(int argc, char **argv)
 {
-	static char name[] = "podflame record";
-	const struct argp argp = {
-		option_list,
-		parse_option,
-		"",
-		"Profile processes or a cgroup once, into a file; no hub is needed.\v"
-		"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT, "
-		"SIGTERM, after the duration, or when all processes of --pid have ended; the file "
-		"is "
-		"complete then. A process of --pid is followed through exec, its children are "
-		"not; below --cgroup everything is, what is made later too.\n\n"
-		"A line of a .folded file is PROCESS;THREAD;FRAME;... and the number of samples; "
-		"a .pb.gz file carries samples and the event's unit (microseconds).",
-		NULL,
-		NULL,
-		NULL};
-	struct record_options o = {.hz = 99, .event = EVENT_ON_CPU};
+	struct record_options o;
 	struct recording r = {.options = &o};
 	_cleanup_close_ int signal_fd = -1;
 	int e;
 
-	argv[0] = name;
-	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	record_parse(argc, argv, &o);
 	signal_fd = block_signals();
 	e = check_output(o.output);
 	if (!e)
 		e = record(&r, signal_fd);
 	recording_done(&r);
-	free(o.pids);
+	record_options_done(&o);
 	return e ? 1 : 0;
 }

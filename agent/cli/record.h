@@ -18,6 +18,9 @@ struct record_options {
 	enum event event;
 	const char *output;
 };
+/* record_options.c. Ends the program where they are wrong, or help was asked for. */
+void record_parse(int argc, char **argv, struct record_options *ret);
+void record_options_done(struct record_options *o);
 
 struct watched_pid {
 	int fd; /* pidfd: readable when it has ended */
