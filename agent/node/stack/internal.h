@@ -4,6 +4,51 @@
 
 #include "node/stack/stack.h"
 
+#include <uthash.h>
+
+#define EXECS_MAX 4 /* generations of mappings kept of one process */
+
+struct exec {
+	struct mappings *maps;
+	uint64_t root;			  /* of files_root */
+	struct runtime_process *runtimes; /* NULL: native code only */
+	struct named *named;		  /* with runtimes */
+};
+struct process {
+	struct process_key {
+		uint64_t start_boottime_ns, tgid;
+	} key;
+	struct exec execs[EXECS_MAX]; /* newest first */
+	uint64_t miss_told_ns;	      /* CLOCK_MONOTONIC */
+	uint64_t forget_ns;	      /* 0: it lives */
+	struct names_wanted *wanted;  /* NULL: nothing */
+	struct process *prev_wanting, *next_wanting;
+	UT_hash_handle hh;
+};
+struct stacks {
+	struct files *files;
+	struct process *processes;
+	struct process *wanting; /* those with `wanted` */
+	uint64_t next_purge_ns;
+	struct kernel_names *kernel;
+	struct frame frames[STACK_MAX_FRAMES];
+	size_t n_frames;
+	size_t inlined_room; /* of frames: each function has its own, the inlined ones share the rest */
+	struct batch *batch; /* of the call at work */
+};
+
+/* ---- processes.c ---- */
+/* NULL: not known. */
+struct process *stacks_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns);
+struct exec *process_exec(struct process *p, uint32_t exec_id);
+/* Forgets who has ended long enough ago: no process that was found before is valid then. */
+void stacks_purge(struct stacks *s);
+void stacks_forget_all(struct stacks *s);
+
+/* ---- wanted.c ---- */
+bool stack_has_runtimes(const struct raw_stack *stack);
+void stacks_unwant(struct stacks *s, struct process *p);
+
 /* ---- kallsyms.c ---- */
 struct kernel_symbols;
 struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k);

@@ -213,27 +213,3 @@ void named_take(struct named *n, struct names_wanted *w)
 			take(e, a);
 	}
 }
-
-/* ---- what is asked for ---- */
-
-void wanted_read(struct names_wanted *w)
-{
-	int r = runtimes_resolve(w->runtimes, w->asks, w->n_asks);
-
-	for (size_t i = 0; r < 0 && i < w->n_asks; i++)
-		w->asks[i].error = r;
-	if (w->n_touch)
-		runtimes_touch(w->runtimes, w->touch, w->n_touch);
-}
-
-struct names_wanted *wanted_free(struct names_wanted *w)
-{
-	if (!w)
-		return NULL;
-	for (size_t i = 0; i < w->n_asks; i++)
-		runtime_names_done(&w->asks[i].names);
-	free(w->asks);
-	runtime_process_unref(w->runtimes);
-	free(w);
-	return NULL;
-}

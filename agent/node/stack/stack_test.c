@@ -771,6 +771,22 @@ static void names_of_another_exec_are_not_taken(void **state)
 	done(&f);
 }
 
+static void names_of_who_has_ended_are_not_wanted(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct names_wanted **w;
+	size_t n;
+
+	(void)state;
+	run_fake(&f);
+	stacks_want(f.s, f.tgid, f.start_ns, STACK(NULL, RUN(1, 7)));
+	stacks_exited(f.s, f.tgid, f.start_ns, 0);
+	w = stacks_wanted(f.s, &n);
+	assert_int_equal(n, 0);
+	free(w);
+	done(&f);
+}
+
 static int start(void **state)
 {
 	struct files_config c = {0};
@@ -815,6 +831,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_a_runtime_cannot_tell_is_said),
 		cmocka_unit_test(absent_pages_are_touched),
 		cmocka_unit_test(names_of_another_exec_are_not_taken),
+		cmocka_unit_test(names_of_who_has_ended_are_not_wanted),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

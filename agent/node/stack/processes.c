@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is mapped in which process, and what it runs: of each program that it became by exec, for some. */
+#include "node/stack/internal.h"
+
+#include <stdlib.h>
+
+#define PROCESSES_MAX 32768
+#define MISS_EVERY_NS NSEC_PER_SEC
+
+static void exec_done(struct exec *e)
+{
+	mappings_unref(e->maps);
+	runtime_process_unref(e->runtimes);
+	named_free(e->named);
+	*e = (struct exec){0};
+}
+
+static void forget(struct stacks *s, struct process *p)
+{
+	HASH_DEL(s->processes, p);
+	for (size_t i = 0; i < EXECS_MAX; i++)
+		exec_done(&p->execs[i]);
+	stacks_unwant(s, p);
+	free(p);
+}
+
+void stacks_forget_all(struct stacks *s)
+{
+	struct process *p, *next;
+
+	HASH_ITER (hh, s->processes, p, next)
+		forget(s, p);
+}
+
+void stacks_purge(struct stacks *s)
+{
+	uint64_t now = now_mono_ns();
+	struct process *p, *next;
+
+	if (now < s->next_purge_ns)
+		return;
+	s->next_purge_ns = now + NSEC_PER_SEC;
+	HASH_ITER (hh, s->processes, p, next) {
+		if (p->forget_ns && now >= p->forget_ns)
+			forget(s, p);
+	}
+}
+
+struct process *stacks_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct process_key key = {start_boottime_ns, tgid};
+	struct process *p;
+
+	HASH_FIND(hh, s->processes, &key, sizeof(key), p);
+	return p;
+}
+
+struct exec *process_exec(struct process *p, uint32_t exec_id)
+{
+	for (size_t i = 0; p && i < EXECS_MAX; i++)
+		if (p->execs[i].maps && p->execs[i].maps->exec_id == exec_id)
+			return &p->execs[i];
+	return NULL;
+}
+
+/* One that has ended, else the one known longest. */
+static void make_room(struct stacks *s)
+{
+	struct process *p, *next;
+
+	if (HASH_COUNT(s->processes) < PROCESSES_MAX)
+		return;
+	HASH_ITER (hh, s->processes, p, next) {
+		if (p->forget_ns)
+			break;
+	}
+	forget(s, p ? p : s->processes);
+	counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL), 1);
+}
+
+static struct process *make_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+
+	if (p)
+		return p;
+	make_room(s);
+	p = xcalloc(1, sizeof(*p));
+	p->key = (struct process_key){start_boottime_ns, tgid};
+	HASH_ADD(hh, s->processes, key, sizeof(p->key), p);
+	return p;
+}
+
+/* Files at the same places: every program keeps some, and none has another one's by chance (ASLR). */
+static bool is_one_program(const struct mappings *a, const struct mappings *b)
+{
+	bool has_files = false;
+
+	for (size_t i = 0, k = 0; i < a->n; i++) {
+		const struct mapping *x = &a->items[i];
+
+		while (k < b->n && b->items[k].start < x->start)
+			k++;
+		has_files |= x->inode != 0;
+		if (x->inode && k < b->n && b->items[k].start == x->start &&
+		    b->items[k].inode == x->inode)
+			return true;
+	}
+	return !has_files;
+}
+
+void stacks_mappings(struct stacks *s, struct mappings *m)
+{
+	struct exec *old, fresh = {.maps = m};
+	struct process *p;
+	size_t at;
+
+	stacks_purge(s);
+	p = make_process(s, m->tgid, m->start_boottime_ns);
+	for (at = 0; at < EXECS_MAX - 1; at++)
+		if (!p->execs[at].maps || p->execs[at].maps->exec_id == m->exec_id)
+			break;
+	old = &p->execs[at];
+	if (old->maps && old->maps->exec_id == m->exec_id) {
+		/* Read as what it was, when it was becoming another program. */
+		if (!is_one_program(old->maps, m))
+			return;
+		fresh.runtimes = TAKE_PTR(old->runtimes);
+		fresh.named = TAKE_PTR(old->named);
+	}
+	mappings_ref(m);
+	fresh.root = files_root(m->root_fd);
+	exec_done(old);
+	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
+	p->execs[0] = fresh;
+}
+
+void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		     struct runtime_process *r)
+{
+	struct exec *e = process_exec(stacks_process(s, tgid, start_boottime_ns), exec_id);
+
+	if (!e)
+		return;
+	runtime_process_ref(r);
+	runtime_process_unref(e->runtimes);
+	e->runtimes = r;
+	if (!e->named)
+		e->named = named_new();
+}
+
+/* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
+void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns)
+{
+	struct process *p = make_process(s, tgid, start_boottime_ns);
+
+	p->forget_ns = now_mono_ns() + hold_ns;
+	if (!hold_ns)
+		forget(s, p);
+	stacks_purge(s);
+}
+
+/* Of a program that the process was before: what is read now would be the present one's. */
+static bool is_past(const struct process *p, uint32_t exec_id)
+{
+	const struct mappings *newest = p ? p->execs[0].maps : NULL;
+
+	return newest && (int32_t)(exec_id - newest->exec_id) < 0;
+}
+
+/* Of a runtime's frame: what is known of it was lost on its way here; who reads mappings tells it again. */
+static bool misses(const struct exec *e, const struct raw_frame *f, bool leaf)
+{
+	if (!e)
+		return true;
+	if (f->runtime)
+		return !e->runtimes;
+	return !e->maps->truncated && !mappings_find(e->maps, f->address - !leaf);
+}
+
+bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
+		   const struct raw_stack *ustack)
+{
+	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	uint64_t now = now_mono_ns();
+
+	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
+		return false;
+	for (size_t i = 0; i < ustack->n; i++) {
+		const struct raw_frame *f = &ustack->frames[i];
+
+		if (f->kernel || is_past(p, f->exec_id) ||
+		    !misses(process_exec(p, f->exec_id), f, i == 0))
+			continue;
+		if (p)
+			p->miss_told_ns = now;
+		return true;
+	}
+	return false;
+}
