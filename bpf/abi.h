@@ -19,6 +19,22 @@
 /* Event numbers are those of enum event in agent/lib/profile/profile.h. */
 enum pf_event {
 	PF_EVENT_ON_CPU = 0,
+	PF_EVENT_OFF_CPU,
+	PF_EVENT_MEM_ALLOC,
+	PF_EVENT_MEM_INUSE,
+};
+
+/* What a thread waited for: pf_count_key.cause of off-cpu; numbers of enum wait in profile.h. */
+enum pf_wait {
+	PF_WAIT_NONE = 0,
+	PF_WAIT_RUNQUEUE, /* it could have run: from its wake-up until it did */
+	PF_WAIT_DISK,	  /* uninterruptible */
+	PF_WAIT_LOCK,
+	PF_WAIT_SLEEP,
+	PF_WAIT_POLL,
+	PF_WAIT_SOCKET,
+	PF_WAIT_PIPE,
+	PF_WAIT_OTHER,
 };
 
 /* ---- settings: fixed at load (read-only data of each object, so dead branches cost nothing) ---- */
@@ -63,6 +79,13 @@ struct pf_filter {
 	uint32_t
 		keep; /* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
 	uint32_t period_us; /* what one kept sample is worth: trunc(1e6 / hz) */
+	uint32_t
+		off_keep; /* off-cpu: a switch is kept when prandom_u32() <= off_keep; then it counts
+				 2^32 / (off_keep + 1) times */
+	uint32_t off_min_us; /* shorter waits are left out */
+	uint64_t off_max_us; /* a wait counts until it is so long */
+	uint64_t mem_bytes;  /* mem-*: an allocation of S bytes is taken with probability
+				 min(1, S / mem_bytes) and counts max(S, mem_bytes); 0, 1: each is */
 };
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
@@ -85,7 +108,7 @@ struct pf_count_key {
 	uint32_t tid;
 	uint32_t cpu; /* or PF_CPU_ANY */
 	uint16_t event;
-	uint16_t cause;
+	uint16_t cause; /* enum pf_wait */
 };
 
 struct pf_count {
@@ -216,6 +239,63 @@ struct pf_rec_cgroup {
 		[PF_PATH_BYTES]; /* relative to the hierarchy's root, NUL-terminated, cut if longer */
 };
 
+/* ---- what events cost and how sure they are: map `usage`, per-CPU hash, never drained ---- */
+struct pf_usage_key {
+	uint64_t cgroup_id; /* as the filter was asked */
+	uint32_t event, pad;
+};
+struct pf_usage {
+	uint64_t hits;	/* switches of a selected task, traps of a selected process */
+	uint64_t taken; /* of these, kept: a stack was taken */
+	uint64_t value; /* what those count for together, in the event's unit */
+	uint64_t
+		square; /* sum over the kept ones of (1 - p) * (what it counts for)^2, in units^2 >> 20: the
+			    estimate's variance */
+};
+
+/* ---- uprobes of allocators: what a hit means is in its cookie ---- */
+enum pf_site_kind {
+	PF_SITE_ALLOC = 1, /* returns the memory */
+	PF_SITE_REALLOC,   /* frees one, returns one */
+	PF_SITE_OUT, /* argument ptr_arg says where the memory's address is put (posix_memalign) */
+	PF_SITE_FREE,
+	PF_SITE_GO,  /* runtime.mallocgc: Go's registers: size rax, type rbx */
+	PF_SITE_JVM, /* slow path of HotSpot: ptr_arg is the class (Klass*), never freed here */
+};
+/* The cookie of a uprobe, 8 bytes. Arguments from 1 (rdi); 0: none. Sizes are the product of both. */
+struct pf_site {
+	uint8_t kind, size_arg, count_arg, ptr_arg;
+	uint16_t max_bytes; /* only allocations up to it are meant; 0: all */
+	uint16_t flags;	    /* enum pf_site_flags */
+};
+enum pf_site_flags {
+	PF_SITE_NULL_IS_ALLOC =
+		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
+};
+/*
+ * Map `mem_procs`, key: struct pf_proc_key: a process whose allocations are probed. Code between the bounds is
+ * an allocator's own: a hit that returns there is a part of a call that was counted already.
+ */
+#define PF_MEM_INNER_MAX 12
+struct pf_mem_proc {
+	uint32_t event_mask;
+	uint32_t n_inner;
+	struct {
+		uint64_t start, end;
+	} inner[PF_MEM_INNER_MAX];
+};
+/* Map `live`, LRU hash: sampled allocations that were not freed yet. */
+struct pf_live_key {
+	uint64_t start_boottime_ns; /* of the process */
+	uint32_t tgid_root, pad;
+	uint64_t address;
+};
+struct pf_live {
+	struct pf_count_key key; /* event PF_EVENT_MEM_INUSE */
+	uint64_t value;		 /* bytes that it stands for */
+	uint64_t time_ns;
+};
+
 /* ---- drops: per-CPU array, index = reason ---- */
 /* X(name, text, whether it is a sample that is lost, not a record that is sent again or found by a scan) */
 #define PF_DROP_REASONS(X)                                                                         \
@@ -246,8 +326,12 @@ struct pf_stats {
 
 _Static_assert(sizeof(struct pf_config) == 56, "abi");
 _Static_assert(sizeof(struct pf_settings) == 16, "abi");
-_Static_assert(sizeof(struct pf_filter) == 16, "abi");
-_Static_assert(sizeof(struct pf_listed) == 24, "abi");
+_Static_assert(sizeof(struct pf_filter) == 40, "abi");
+_Static_assert(sizeof(struct pf_listed) == 48, "abi");
+_Static_assert(sizeof(struct pf_site) == 8, "abi");
+_Static_assert(sizeof(struct pf_usage) == 32, "abi");
+_Static_assert(sizeof(struct pf_live_key) == 24, "abi");
+_Static_assert(sizeof(struct pf_live) == 80, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

@@ -33,9 +33,10 @@ static const struct {
 };
 
 static const char *const frame_types[_FRAME_KIND_MAX] = {
-	[FRAME_APP] = "native", [FRAME_LIBRARY] = "native",  [FRAME_KERNEL] = "kernel",
-	[FRAME_JVM] = "jvm",	[FRAME_PYTHON] = "cpython",  [FRAME_LUA] = "lua",
-	[FRAME_CUDA] = "cuda",	[FRAME_OBJECT] = "podflame", [FRAME_MARKER] = "podflame",
+	[FRAME_APP] = "native",	   [FRAME_LIBRARY] = "native",	[FRAME_KERNEL] = "kernel",
+	[FRAME_JVM] = "jvm",	   [FRAME_PYTHON] = "cpython",	[FRAME_LUA] = "lua",
+	[FRAME_CUDA] = "cuda",	   [FRAME_OBJECT] = "podflame", [FRAME_MARKER] = "podflame",
+	[FRAME_WAIT] = "podflame",
 };
 
 const struct attr_name *otlp_attr_by_tag(const char *tag)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of events: a new one is one row here, one probe and one BPF program. */
+/* The tables of events and of what threads wait for: a new event is one row here, one probe and one BPF program. */
 #include "lib/profile/profile.h"
 
 static const struct event_info events[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false},
+	[EVENT_OFF_CPU] = {"off-cpu", "offCpu", "microseconds", "off_cpu", false},
+	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false},
+	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true},
 };
 
 const struct event_info *event_info(enum event e)
@@ -17,6 +20,28 @@ int event_from_name(const char *name, enum event *ret)
 		if (!streq(events[i].name, name))
 			continue;
 		*ret = (enum event)i;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static const char *const waits[_WAIT_MAX] = {
+	[WAIT_NONE] = "",	  [WAIT_RUNQUEUE] = "runqueue", [WAIT_DISK] = "disk",
+	[WAIT_LOCK] = "lock",	  [WAIT_SLEEP] = "sleep",	[WAIT_POLL] = "poll",
+	[WAIT_SOCKET] = "socket", [WAIT_PIPE] = "pipe",		[WAIT_OTHER] = "other",
+};
+
+const char *wait_name(enum wait w)
+{
+	return w >= 0 && w < _WAIT_MAX ? waits[w] : waits[WAIT_OTHER];
+}
+
+int wait_from_name(const char *s, enum wait *ret)
+{
+	for (int i = 0; i < _WAIT_MAX; i++) {
+		if (!streq(waits[i], s))
+			continue;
+		*ret = (enum wait)i;
 		return 0;
 	}
 	return -ENOENT;

@@ -11,7 +11,7 @@ static const struct {
 	[FRAME_KERNEL] = {"kernel", "[k] "}, [FRAME_JVM] = {"jvm", ""},
 	[FRAME_PYTHON] = {"python", ""},     [FRAME_LUA] = {"lua", ""},
 	[FRAME_CUDA] = {"cuda", "[c] "},     [FRAME_OBJECT] = {"object", ""},
-	[FRAME_MARKER] = {"marker", ""},
+	[FRAME_WAIT] = {"wait", ""},	     [FRAME_MARKER] = {"marker", ""},
 };
 
 const char *frame_kind_name(enum frame_kind k)

@@ -10,6 +10,9 @@
 /* ---- events ---- */
 enum event {
 	EVENT_ON_CPU,
+	EVENT_OFF_CPU,
+	EVENT_MEM_ALLOC,
+	EVENT_MEM_INUSE,
 	_EVENT_MAX,
 };
 struct event_info {
@@ -22,6 +25,22 @@ struct event_info {
 const struct event_info *event_info(enum event e);
 int event_from_name(const char *name, enum event *ret);
 
+/* What a thread waited for, of off-cpu: tag `wait` of a sample. */
+enum wait {
+	WAIT_NONE,			/* other events */
+	WAIT_RUNQUEUE,			/* woken, but not running yet */
+	WAIT_DISK,			/* uninterruptible */
+	WAIT_LOCK,			/* futex */
+	WAIT_SLEEP,
+	WAIT_POLL,			/* poll, select, epoll */
+	WAIT_SOCKET,
+	WAIT_PIPE,
+	WAIT_OTHER,
+	_WAIT_MAX,
+};
+const char *wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
+int wait_from_name(const char *s, enum wait *ret);
+
 /* ---- frames ---- */
 enum frame_kind {
 	FRAME_APP,
@@ -32,6 +51,7 @@ enum frame_kind {
 	FRAME_LUA,
 	FRAME_CUDA,
 	FRAME_OBJECT,
+	FRAME_WAIT,			/* made by whoever renders, of the sample's wait: "[wait: lock]" */
 	FRAME_MARKER,			/* [truncated], [unwind: reason], [stack trace lost] */
 	_FRAME_KIND_MAX,
 };
@@ -89,6 +109,7 @@ struct profile_sample {
 	const char *thread_comm;
 	bool main_thread;
 	int32_t cpu;			/* -1: not kept apart */
+	enum wait wait;			/* off-cpu; samples differ by it */
 	uint32_t link;			/* 0: none; else 1 + index into the batch's links */
 };
 #define STACK_NONE UINT32_MAX
@@ -109,6 +130,12 @@ struct profile {
 	enum event event;
 	uint64_t start_ns, end_ns;	/* wall time; [k*W, (k+1)*W) */
 	uint64_t period_ns;		/* nominal; 0: none */
+	/*
+	 * Values are estimates: of which share of what happened, in ppm (0: all of it was looked at), and
+	 * one standard error of the sum, in the event's unit.
+	 */
+	uint32_t estimate_ppm;
+	uint64_t estimate_error;
 	const char *app_service;	/* process comm, or "Total" */
 	uint32_t process_id;		/* host PID; 0 for Total and for loss without a process */
 	uint64_t process_start_ns;	/* wall time; 0: not known */

@@ -37,11 +37,23 @@ struct plan_event {
 	enum event event;
 	unsigned sample_hz;
 };
+/*
+ * What events besides on-cpu are set to; of several targets the finest counts: the smallest, of max_block the
+ * greatest. Of events that nobody asks for: 0.
+ */
+struct event_settings {
+	uint32_t min_block_us;		/* off-cpu: shorter waits are left out */
+	uint64_t max_block_us;		/* a wait counts until it is so long */
+	uint64_t alloc_sample_bytes;	/* mem-alloc: mean distance of samples; 1: each allocation */
+	uint64_t inuse_sample_bytes;	/* mem-inuse */
+	uint32_t max_stall_us;		/* latency that an attached span may add */
+};
 struct plan_container {
 	char *id;			/* 64 hex, without "containerd://"; NULL: not started yet */
 	char *name;
 	unsigned event_mask;		/* 1 << enum event */
 	unsigned sample_hz;		/* on-cpu */
+	struct event_settings settings;
 	double overhead_percent;	/* smallest of its targets' limits; 0: none */
 	bool java_attach;		/* a target allows to ask JVMs for their perf maps */
 	bool trace_context;		/* a target wants samples to carry the call they were taken in */
@@ -55,6 +67,7 @@ struct plan_pod {
 	char *ns, *name;
 	bool arm_pod;			/* every container of it is wanted: the pod-level cgroup may arm the filter */
 	unsigned arm_event_mask, arm_sample_hz;	/* with arm_pod */
+	struct event_settings arm_settings;
 	bool arm_trace_context;			/* all of its containers want it */
 	struct tags tags;		/* pod-level tags, owned: for containers not named yet */
 	struct plan_container *containers;

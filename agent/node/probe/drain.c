@@ -253,6 +253,7 @@ static void take_sample(const void *key, const void *value, void *arg)
 	GROW(t->d->samples, t->d->n_samples, t->cap);
 	t->d->samples[t->d->n_samples++] = (struct raw_sample){
 		.event = (enum event)k->event,
+		.wait = (enum wait)k->cause,
 		.start_boottime_ns = k->start_boottime_ns,
 		.cgroup_id = k->cgroup_id,
 		.names = k->names,

@@ -14,6 +14,8 @@ struct wanted {
 	uint64_t key; /* cgroup id, or tgid */
 	uint64_t start_boottime_ns;
 	unsigned event_mask, sample_hz;
+	struct event_settings settings;
+	uint32_t off_keep;
 	bool listed, context;
 };
 struct wanted_set {
@@ -54,7 +56,7 @@ struct probe_ops {
 	void (*detach)(struct event_probe *e);
 	int (*check)(struct event_probe *e); /* while attached: CPUs that came or went */
 };
-extern const struct probe_ops oncpu_ops;
+extern const struct probe_ops oncpu_ops, offcpu_ops, mem_alloc_ops, mem_inuse_ops;
 
 /* An event is a feature too, by its number. */
 enum feature {

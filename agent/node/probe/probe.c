@@ -11,6 +11,9 @@
 /* The table of events: what event_info() is to their names, this is to their programs. */
 static const struct probe_ops *const table[] = {
 	[EVENT_ON_CPU] = &oncpu_ops,
+	[EVENT_OFF_CPU] = &offcpu_ops,
+	[EVENT_MEM_ALLOC] = &mem_alloc_ops,
+	[EVENT_MEM_INUSE] = &mem_inuse_ops,
 };
 _Static_assert(ARRAY_SIZE(table) == _EVENT_MAX, "an event without a probe");
 

@@ -34,9 +34,47 @@ struct listed_process {
 	uint32_t tgid;
 	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
 	unsigned event_mask, sample_hz;
-	bool context; /* its samples carry the call they were taken in */
+	struct event_settings settings;
+	uint32_t off_keep; /* as procs_filter has it; 0: all are kept */
+	bool context;	   /* its samples carry the call they were taken in */
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
+
+/* ---- uprobes of a process: memory events ---- */
+struct pf_mem_proc; /* bpf/abi.h */
+struct probe_site {
+	uint64_t file_offset, cookie; /* cookie: struct pf_site */
+};
+struct probe_file {
+	int fd; /* borrowed: the file, as the process maps it */
+	const struct probe_site *sites;
+	size_t n_sites;
+};
+struct attached; /* the probes of one process */
+/*
+ * Any one thread that may wait, not the os worker: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
+ * what works is attached; *ret_refused: how many sites were not (the kernel refuses what it cannot decode).
+ */
+int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
+		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
+		  struct attached **ret, size_t *ret_refused);
+/*
+ * The same thread; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
+ * forgets what lives.
+ */
+struct attached *probes_detach(struct probes *p, struct attached *a);
+/* Detaches by itself soon after so many hits, from any thread's wake-up: see probes_attach's span (memory.c). 0: never. */
+void probes_attached_max_hits(struct attached *a, uint64_t n);
+
+/* ---- what events cost: bpf/abi.h, struct pf_usage; (os) ---- */
+struct probe_usage {
+	uint64_t cgroup_id;
+	enum event event;
+	uint64_t hits, taken, value, square; /* since the cgroup was first seen */
+};
+int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n); /* caller frees */
+/* What one hit of a uprobe costs its process, measured once by probing ourselves; ns. */
+uint64_t probes_trap_ns(struct probes *p);
 
 /* ---- drain ---- */
 struct raw_frame {
@@ -71,6 +109,7 @@ struct raw_sample {
 	enum event event;
 	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
 	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: not kept apart */
+	enum wait wait;			      /* off-cpu */
 	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
 	uint64_t ctx;			      /* 0: none */
 	const struct profile_link *link;      /* of ctx, in the drain; NULL: not known */

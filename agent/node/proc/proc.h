@@ -81,7 +81,10 @@ struct owner {
 	char *container_id, *pod_uid;
 	size_t n_targets;
 	char **target_uids;
-	unsigned sample_hz;
+	unsigned event_mask, sample_hz;
+	struct event_settings settings;
+	uint32_t off_keep;
+	double overhead_percent;	/* 0: no limit */
 	bool java_attach;		/* JVMs may be asked for their perf maps */
 	bool unnamed;			/* the API server does not name this container (yet): may be the sandbox */
 };
@@ -93,6 +96,8 @@ struct procs;
 struct procs_filter {			/* wanted content of the BPF filter */
 	uint64_t cgroup_id;
 	unsigned event_mask, sample_hz;
+	struct event_settings settings;
+	uint32_t off_keep;		/* off-cpu: share of switches that are kept, of 2^32 - 1 (procs_keep_off) */
 	bool listed;
 	bool context;			/* samples carry the call they were taken in */
 };
@@ -115,6 +120,8 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 		  uint64_t now_ns);
 /* Never more than hz for this container, whatever the plan says; 0 lifts the cap. */
 void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
+/* Off-cpu of this container keeps a switch with probability (keep + 1) / 2^32; UINT32_MAX: each. */
+void procs_keep_off(struct procs *p, const char *container_id, uint32_t keep);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
 const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
 /*
