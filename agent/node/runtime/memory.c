@@ -107,7 +107,7 @@ int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct proces
 		return r;
 	p = xcalloc(1, sizeof(*p));
 	p->fd = TAKE_FD(fd);
-	p->memory = (struct memory){.read = read_process, .arg = p};
+	p->memory = (struct memory){.read = read_process, .arg = p, .opened_ns = now_mono_ns()};
 	*ret = p;
 	return 0;
 }

@@ -9,8 +9,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define REFRESH_NS    NSEC_PER_SEC	    /* a file is looked at no more often */
-#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large one: many names are asked for at once */
+#define REFRESH_NS    NSEC_PER_SEC	    /* what is known may have been replaced */
+#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large file: many names are asked for at once */
 
 struct state {
 	struct perf_file file;
@@ -199,20 +199,37 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 /* ---- resolve ---- */
 
+static uint64_t look_again_ns(const struct state *s)
+{
+	return s->looked_ns + (s->error == -EAGAIN ? NEXT_SLICE_NS : REFRESH_NS);
+}
+
+static const char *find(const struct state *s, uint64_t address)
+{
+	/* A file that is gone has said what it had to say. */
+	return s->error < 0 && s->error != -ENOENT ? NULL : perf_map_find(s->file.map, address);
+}
+
+/*
+ * Code has its line before it runs: what is missing though the file was read after it ran has none. Looking
+ * once for all that is asked for at once is enough.
+ */
 static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
 		   const struct runtime_words *caller, struct runtime_names *ret)
 {
 	struct state *s = state;
 	const char *name;
 
-	(void)m;
 	(void)caller;
-	if (now_mono_ns() >= s->looked_ns + (s->error == -EAGAIN ? NEXT_SLICE_NS : REFRESH_NS))
+	if (now_mono_ns() >= look_again_ns(s))
 		look_at_file(s);
-	/* A file that is gone has said what it had to say. */
-	if (s->error < 0 && s->error != -ENOENT)
+	name = find(s, frame->a);
+	if (!name && !s->error && s->looked_ns < m->opened_ns) {
+		look_at_file(s);
+		name = find(s, frame->a);
+	}
+	if (!name && s->error < 0 && s->error != -ENOENT)
 		return s->error;
-	name = perf_map_find(s->file.map, frame->a);
 	if (!name && s->given)
 		java_map_want(s->file.tgid, s->file.start_boottime_ns);
 	if (!name)

@@ -21,6 +21,7 @@ struct memory {
 		    size_t n); /* 0 or -errno; all or nothing */
 	void *arg;
 	size_t budget_bytes; /* what may still be read; each read costs 64 bytes more */
+	uint64_t opened_ns;  /* CLOCK_MONOTONIC; the frames that are asked for were there before */
 };
 #define MEMORY_BUDGET (8u << 20) /* of one learn or resolve */
 /* -E2BIG: the budget is used up. -EFAULT: not mapped. */
