@@ -234,7 +234,7 @@ static bool check_program(const char *line)
 	assert_int_equal(d->data_bytes, sizeof(struct pf_otel));
 	assert_string_equal(d->problem, "");
 	for (int n = 0; n < 3; n++) {
-		const uint8_t *trace = (const uint8_t *)host_scratch.context.trace;
+		const uint8_t *trace = (const uint8_t *)host.context.trace;
 		int r = host_context(pid, thread_pointer(tids[n]), PF_RUNTIME_OTEL, d->data,
 				     d->data_bytes);
 
@@ -243,7 +243,7 @@ static bool check_program(const char *line)
 			continue;
 		assert_int_equal(trace[0], 0xa0 + n);
 		assert_int_equal(trace[15], 1);
-		assert_int_equal(host_scratch.context.span[0], 0xb0 + n);
+		assert_int_equal(host.context.span[0], 0xb0 + n);
 	}
 	dynamic = ((const struct pf_otel *)d->data)->module != 0;
 	stop(pid);
@@ -364,8 +364,8 @@ static void check_go(const char *line)
 				 d->data_bytes);
 	}
 	assert_int_equal(r, PF_CALL_FOUND);
-	assert_memory_equal(host_scratch.context.trace, "a1b2c3d4e5f60718293a4b5c6d7e8f90", 32);
-	assert_memory_equal(host_scratch.context.span, "0011223344556677", 16);
+	assert_memory_equal(host.context.trace, "a1b2c3d4e5f60718293a4b5c6d7e8f90", 32);
+	assert_memory_equal(host.context.span, "0011223344556677", 16);
 	r = host_context(pid, thread_pointer(tids[1]), PF_RUNTIME_GOLABELS, d->data, d->data_bytes);
 	assert_int_equal(r, PF_CALL_NONE);
 	stop(pid);

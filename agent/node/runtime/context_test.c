@@ -82,7 +82,7 @@ static int read_slice(const struct label *items, size_t n)
 static void assert_ids(const char *trace, const char *span)
 {
 	static const char none[32];
-	const struct pf_rec_context *c = &host_scratch.context;
+	const struct pf_rec_context *c = &host.context;
 
 	assert_int_equal(c->form, PF_IDS_HEX);
 	assert_memory_equal(c->trace, trace ? trace : none, 32);
@@ -187,16 +187,16 @@ static void a_hash_names_the_ids(void **state)
 
 	(void)state;
 	read_slice(l, 2);
-	hash = pf_context_hash(&host_scratch, 1);
+	hash = pf_context_hash(&host, 1);
 	read_slice(l, 2);
-	assert_int_equal(pf_context_hash(&host_scratch, 1), hash);
-	assert_int_not_equal(pf_context_hash(&host_scratch, 2), hash);
+	assert_int_equal(pf_context_hash(&host, 1), hash);
+	assert_int_not_equal(pf_context_hash(&host, 2), hash);
 	other[15] = '1';
 	l[1] = label("span_id", other);
 	read_slice(l, 2);
-	assert_int_not_equal(pf_context_hash(&host_scratch, 1), hash);
+	assert_int_not_equal(pf_context_hash(&host, 1), hash);
 	assert_int_equal(read_slice(l, 1), PF_CALL_FOUND);
-	assert_int_not_equal(pf_context_hash(&host_scratch, 1), hash);
+	assert_int_not_equal(pf_context_hash(&host, 1), hash);
 }
 
 /* ---- OpenTelemetry ---- */
@@ -224,9 +224,9 @@ static void a_valid_record_is_one(void **state)
 	(void)state;
 	control.in_static = &r;
 	assert_int_equal(read_otel(&d), PF_CALL_FOUND);
-	assert_int_equal(host_scratch.context.form, PF_IDS_BYTES);
-	assert_memory_equal(host_scratch.context.trace, r.trace, 16);
-	assert_memory_equal(host_scratch.context.span, r.span, 8);
+	assert_int_equal(host.context.form, PF_IDS_BYTES);
+	assert_memory_equal(host.context.trace, r.trace, 16);
+	assert_memory_equal(host.context.span, r.span, 8);
 	r.valid = 0;
 	assert_int_equal(read_otel(&d), PF_CALL_NONE);
 	r.valid = 2;
@@ -269,7 +269,7 @@ static void blocks_of_modules(void **state)
 
 static void no_data_no_context(void **state)
 {
-	struct pf_walk *w = &host_scratch.walk;
+	struct pf_walk *w = &host.walk;
 	const struct pf_otel d = {.offset = -16};
 	struct record r = {.trace = "0123456789abcde", .span = "1234567", .valid = 1};
 
@@ -277,14 +277,14 @@ static void no_data_no_context(void **state)
 	control.in_static = &r;
 	assert_int_equal(read_otel(&d), PF_CALL_FOUND);
 	w->known = false;
-	assert_int_equal(pf_call_context(&host_scratch), PF_CALL_NONE);
+	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 	w->known = true;
 	w->process.runtimes[0].data = PF_REF(1, 0); /* no such chunk */
-	assert_int_equal(pf_call_context(&host_scratch), PF_CALL_NONE);
+	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 	w->process.runtimes[2] = (struct pf_runtime){PF_RUNTIME_OTEL, PF_REF(0, 0)};
-	assert_int_equal(pf_call_context(&host_scratch), PF_CALL_FOUND);
+	assert_int_equal(pf_call_context(&host), PF_CALL_FOUND);
 	w->process.runtimes[2].kind = PF_RUNTIME_PYTHON;
-	assert_int_equal(pf_call_context(&host_scratch), PF_CALL_NONE);
+	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 }
 
 int main(void)

@@ -1,34 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * bpf/lua.h as a plain program, for tests and the fuzzer, over the image of lua_image.h. Include it
- * first and once: the headers that it brings declare the walk.
- */
+/* bpf/lua.h over walk_host.h, for tests and the fuzzer. */
 #pragma once
 
-#include <string.h>
-
-#include "bpf/host.h"
-
-static bool (*host_read)(uint64_t address, void *to, size_t n);
-
-static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
-{
-	if (host_read((uintptr_t)address, to, n))
-		return 0;
-	memset(to, 0, n); /* as the kernel does */
-	return -14;
-}
-
-static void *bpf_map_lookup_elem(void *map, const void *key)
-{
-	(void)map;
-	(void)key;
-	return NULL;
-}
-
-#include "bpf/unwind.h"
-
-static struct pf_scratch host;
+#include "node/runtime/walk_host.h"
 
 static inline void host_begin(void)
 {
@@ -56,21 +30,4 @@ static inline uint32_t host_loop(const struct pf_lua *d, uint64_t address, uint6
 		w->first = false;
 	}
 	return w->n_frames - before;
-}
-
-struct host_frame {
-	uint32_t kind, type; /* enum pf_frame_kind; of a runtime's frame */
-	uint64_t a, b;
-};
-
-/* The n-th frame of the walk, leaf first; kind 0: there is none. */
-static inline struct host_frame host_frame(uint32_t n)
-{
-	const uint64_t *word = host.stack.words, *end = word + host.walk.n_words;
-
-	for (; word < end; word += 1 + (word[0] >> 8 & 0xff))
-		if (n-- == 0)
-			return (struct host_frame){word[0] & 0xff, word[0] >> 24 & 0xff, word[1],
-						   (word[0] >> 8 & 0xff) > 1 ? word[2] : 0};
-	return (struct host_frame){0};
 }
