@@ -4,18 +4,6 @@
 
 #include "node/runtime/walk_host.h"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
-static pid_t host_pid; /* whose memory is read */
-
-static bool host_read_process(uint64_t address, void *to, size_t n)
-{
-	struct iovec here = {to, n}, there = {(void *)(uintptr_t)address, n};
-
-	return process_vm_readv(host_pid, &here, 1, &there, 1, 0) == (ssize_t)n;
-}
-
 /* What a sample of the thread with this thread pointer gets of a process with this data. */
 static inline int host_context(pid_t pid, uint64_t thread_pointer, uint32_t kind, const void *data,
 			       size_t n)

@@ -20,10 +20,7 @@
 
 #include <cmocka.h>
 
-#include "node/parse/format.h"
-#include "node/runtime/internal.h"
-
-#define FILES_MAX 64
+#include "node/runtime/live_host.h"
 
 static char dir[] = "/tmp/podflame-context-XXXXXX";
 
@@ -92,52 +89,6 @@ static uint64_t thread_pointer(pid_t tid)
 	assert_int_equal(ptrace(PTRACE_GETREGS, tid, NULL, &regs), 0);
 	assert_int_equal(ptrace(PTRACE_DETACH, tid, NULL, NULL), 0);
 	return regs.fs_base;
-}
-
-/* ---- what is learnt of one ---- */
-
-struct learnt {
-	struct runtime_process *process;
-	struct mappings *maps;
-	struct elf_index *indexes[FILES_MAX];
-};
-
-static void learn(pid_t pid, struct learnt *l)
-{
-	uint64_t start_ns;
-	bool again = true;
-
-	memset(l, 0, sizeof(*l));
-	assert_int_equal(proc_start_boottime(pid, &start_ns), 0);
-	assert_int_equal(mappings_read(pid, start_ns, 1, &l->maps), 0);
-	assert_true(l->maps->n <= FILES_MAX);
-	for (size_t i = 0; i < l->maps->n; i++) {
-		int memfd;
-
-		if (l->maps->items[i].fd >= 0 && elf_to_index(l->maps->items[i].fd, runtime_marks(),
-							      64 << 20, &memfd) == PARSE_OK)
-			assert_int_equal(elf_index_open(memfd, &l->indexes[i]), 0);
-	}
-	assert_true(runtimes_likely(l->maps, l->indexes));
-	assert_int_equal(runtimes_learn(NULL, l->maps, l->indexes, &l->process, &again), 0);
-	assert_false(again);
-}
-
-static void forget(struct learnt *l)
-{
-	runtime_process_unref(l->process);
-	for (size_t i = 0; i < l->maps->n; i++)
-		elf_index_unref(l->indexes[i]);
-	mappings_unref(l->maps);
-}
-
-static const struct runtime_learnt *data_of(const struct learnt *l, enum pf_runtime_kind kind)
-{
-	for (size_t i = 0; i < runtime_process_n(l->process); i++)
-		if (runtime_process_at(l->process, i).kind == kind)
-			return runtime_process_at(l->process, i).learnt;
-	fail_msg("nothing of kind %d was learnt", kind);
-	return NULL;
 }
 
 /* ---- OpenTelemetry's thread context ---- */
@@ -223,14 +174,14 @@ static void read_tids(int fd, int *ret, size_t n)
 static bool check_program(const char *line)
 {
 	const struct runtime_learnt *d;
-	struct learnt l;
+	struct live_process l = {0};
 	int out, tids[3];
 	pid_t pid = start(line, &out);
 	bool dynamic;
 
 	read_tids(out, tids, 3);
-	learn(pid, &l);
-	d = data_of(&l, PF_RUNTIME_OTEL);
+	live_learn(&l, pid);
+	d = live_find(&l, PF_RUNTIME_OTEL);
 	assert_int_equal(d->data_bytes, sizeof(struct pf_otel));
 	assert_string_equal(d->problem, "");
 	for (int n = 0; n < 3; n++) {
@@ -247,7 +198,7 @@ static bool check_program(const char *line)
 	}
 	dynamic = ((const struct pf_otel *)d->data)->module != 0;
 	stop(pid);
-	forget(&l);
+	live_forget(&l);
 	return dynamic;
 }
 
@@ -346,13 +297,13 @@ static const char go_program[] =
 static void check_go(const char *line)
 {
 	const struct runtime_learnt *d;
-	struct learnt l;
+	struct live_process l = {0};
 	int out, tids[2], r = PF_CALL_NONE;
 	pid_t pid = start(line, &out);
 
 	read_tids(out, tids, 2);
-	learn(pid, &l);
-	d = data_of(&l, PF_RUNTIME_GOLABELS);
+	live_learn(&l, pid);
+	d = live_find(&l, PF_RUNTIME_GOLABELS);
 	assert_string_equal(d->problem, "");
 	assert_true(str_has_prefix(d->version, "go1."));
 	print_message("%s\n", d->version);
@@ -369,7 +320,7 @@ static void check_go(const char *line)
 	r = host_context(pid, thread_pointer(tids[1]), PF_RUNTIME_GOLABELS, d->data, d->data_bytes);
 	assert_int_equal(r, PF_CALL_NONE);
 	stop(pid);
-	forget(&l);
+	live_forget(&l);
 }
 
 static bool have_go(void)

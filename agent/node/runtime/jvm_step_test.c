@@ -14,15 +14,15 @@
 #include <stdio.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "node/parse/format.h"
+#include "lib/base/testdir.h"
 #include "node/runtime/jvm.h"
+#include "node/runtime/live_host.h"
 
 #define ROUNDS	   12
 #define STEPS	   2500
@@ -57,21 +57,12 @@ static const char source[] =
 	"  }\n"
 	"}\n";
 
-static char folder[64];
+static char folder[TESTDIR_BYTES];
 static struct {
 	pid_t pid, thread;
-	struct mappings *maps;
-	struct elf_index **indexes;
-	struct runtime_process *process;
+	struct live_process process;
 	const struct runtime_learnt *learnt;
 } live;
-
-static bool read_live(uint64_t address, void *to, size_t n)
-{
-	struct iovec here = {to, n}, there = {(void *)(uintptr_t)address, n};
-
-	return process_vm_readv(live.pid, &here, 1, &there, 1, 0) == (ssize_t)n;
-}
 
 /* ---- a JVM ---- */
 
@@ -95,31 +86,14 @@ static void start(const char *java, const char *mode)
 	assert_non_null(from);
 	assert_non_null(fgets(line, sizeof(line), from));
 	fclose(from);
-	host_read = read_live;
+	host_pid = live.pid;
+	host_read = host_read_process;
 }
 
 static void learn(void)
 {
-	uint64_t start_ns;
-	bool again = true;
-
-	assert_int_equal(proc_start_boottime((uint32_t)live.pid, &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)live.pid, start_ns, 1, &live.maps), 0);
-	live.indexes = xcalloc(live.maps->n, sizeof(*live.indexes));
-	for (size_t i = 0; i < live.maps->n; i++) {
-		int memfd;
-
-		if (strstr(live.maps->items[i].path, "/libjvm.so") &&
-		    elf_to_index(live.maps->items[i].fd, runtime_marks(), 64 << 20, &memfd) ==
-			    PARSE_OK)
-			assert_int_equal(elf_index_open(memfd, &live.indexes[i]), 0);
-	}
-	assert_int_equal(runtimes_learn(NULL, live.maps, live.indexes, &live.process, &again), 0);
-	assert_false(again);
-	for (size_t i = 0; i < runtime_process_n(live.process); i++)
-		if (runtime_process_at(live.process, i).kind == PF_RUNTIME_JVM)
-			live.learnt = runtime_process_at(live.process, i).learnt;
-	assert_non_null(live.learnt);
+	live_learn(&live.process, live.pid);
+	live.learnt = live_find(&live.process, PF_RUNTIME_JVM);
 	assert_string_equal(live.learnt->problem, "");
 }
 
@@ -153,30 +127,26 @@ static pid_t main_thread(void)
 }
 
 /* Also after a failure, wherever it was. */
-static int stop(void)
+static void stop(void)
 {
 	int status;
 
 	if (live.pid <= 0)
-		return 0;
+		return;
 	kill(live.pid, SIGKILL);
 	while (live.thread && waitpid(live.thread, &status, __WALL) == live.thread &&
 	       WIFSTOPPED(status))
 		;
 	waitpid(live.pid, NULL, __WALL);
-	runtime_process_unref(live.process);
-	for (size_t i = 0; live.indexes && i < live.maps->n; i++)
-		elf_index_unref(live.indexes[i]);
-	free(live.indexes);
-	mappings_unref(live.maps);
+	live_forget(&live.process);
 	memset(&live, 0, sizeof(live));
-	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	return stop();
+	stop();
+	return *folder ? testdir_remove(folder) : 0;
 }
 
 /* ---- a step ---- */
@@ -199,7 +169,7 @@ static void walk(const struct user_regs_struct *u, struct stack *ret)
 	memcpy(host.walk.regs, regs, sizeof(regs));
 	host_walk(u->rip, u->rsp, u->rbp);
 	*ret = (struct stack){.ip = u->rip};
-	read_live(u->rip, ret->code, sizeof(ret->code));
+	host_read_process(u->rip, ret->code, sizeof(ret->code));
 	for (; (f = host_frame(ret->n)).kind == PF_FRAME_RUNTIME && ret->n < FRAMES_MAX; ret->n++) {
 		ret->frames[ret->n] = f;
 		last = f.type;
@@ -303,8 +273,7 @@ static bool compile(void)
 {
 	_cleanup_free_ char *path = NULL, *command = NULL;
 
-	strcpy(folder, "/tmp/jvm_step_XXXXXX");
-	assert_non_null(mkdtemp(folder));
+	assert_int_equal(testdir_make(folder), 0);
 	path = xasprintf("%s/Step.java", folder);
 	assert_int_equal(file_write_atomic(path, source, strlen(source), 0644), 0);
 	command = xasprintf("javac -nowarn --release 8 -d %s %s 2>/dev/null", folder, path);

@@ -13,13 +13,12 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "node/parse/format.h"
+#include "node/runtime/live_host.h"
 #include "node/runtime/python.h"
 
 #define SCRIPT	    "agent/node/runtime/testdata/python_calls.py"
@@ -32,19 +31,10 @@ struct live {
 	pid_t pid;
 	FILE *from;
 	int to;
-	struct mappings *maps;
-	struct elf_index **indexes;
-	struct runtime_process *process;
+	struct live_process process;
 	const struct runtime_learnt *learnt;
 };
 static struct live live;
-
-static bool read_live(uint64_t address, void *to, size_t n)
-{
-	struct iovec here = {to, n}, there = {(void *)(uintptr_t)address, n};
-
-	return process_vm_readv(live.pid, &here, 1, &there, 1, 0) == (ssize_t)n;
-}
 
 /* root: changed to before; NULL: this one. */
 static void start(const char *root, const char *program, const char *script)
@@ -63,7 +53,8 @@ static void start(const char *root, const char *program, const char *script)
 		_exit(127);
 	}
 	assert_true(live.pid > 0);
-	host_read = read_live;
+	host_pid = live.pid;
+	host_read = host_read_process;
 	close(in[0]);
 	close(out[1]);
 	live.to = in[1];
@@ -73,35 +64,13 @@ static void start(const char *root, const char *program, const char *script)
 
 static void learn(void)
 {
-	uint64_t start_ns;
-	bool again = true;
-
-	assert_int_equal(proc_start_boottime((uint32_t)live.pid, &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)live.pid, start_ns, 1, &live.maps), 0);
-	live.indexes = xcalloc(live.maps->n, sizeof(*live.indexes));
-	for (size_t i = 0; i < live.maps->n; i++) {
-		int memfd;
-
-		if (live.maps->items[i].fd >= 0 &&
-		    elf_to_index(live.maps->items[i].fd, runtime_marks(), 64 << 20, &memfd) ==
-			    PARSE_OK)
-			assert_int_equal(elf_index_open(memfd, &live.indexes[i]), 0);
-	}
-	assert_int_equal(runtimes_learn(NULL, live.maps, live.indexes, &live.process, &again), 0);
-	assert_false(again);
-	for (size_t i = 0; i < runtime_process_n(live.process); i++)
-		if (runtime_process_at(live.process, i).kind == PF_RUNTIME_PYTHON)
-			live.learnt = runtime_process_at(live.process, i).learnt;
-	assert_non_null(live.learnt);
+	live_learn(&live.process, live.pid);
+	live.learnt = live_find(&live.process, PF_RUNTIME_PYTHON);
 }
 
 static void stop(void)
 {
-	runtime_process_unref(live.process);
-	for (size_t i = 0; live.maps && i < live.maps->n; i++)
-		elf_index_unref(live.indexes[i]);
-	free(live.indexes);
-	mappings_unref(live.maps);
+	live_forget(&live.process);
 	fclose(live.from);
 	close(live.to);
 	kill(live.pid, SIGKILL);
@@ -125,7 +94,7 @@ static char *text_of(const struct host_frame *f)
 
 	if (f->type == PF_TYPE_TROUBLE)
 		fail_msg("%s: %s", live.title, runtime_trouble_word(f->a));
-	assert_int_equal(runtimes_resolve(live.process, &ask, 1), 0);
+	assert_int_equal(runtimes_resolve(live.process.runtimes, &ask, 1), 0);
 	assert_int_equal(ask.error, 0);
 	if (ask.names.n)
 		text = xasprintf("%s %s:%u", ask.names.items[0].name, ask.names.items[0].file,
@@ -226,9 +195,9 @@ static size_t check_lines(char *text, uint64_t globals)
 
 	strtok_r(NULL, " ", &save);
 	strtok_r(NULL, " ", &save);
-	assert_true(read_live(code + data()->code_counts, counts, sizeof(counts)));
-	assert_true(read_live(code + data()->code_name, &name, sizeof(name)));
-	assert_true(read_live(name + PF_PYTHON_HASH, &hash, sizeof(hash)));
+	assert_true(host_read_process(code + data()->code_counts, counts, sizeof(counts)));
+	assert_true(host_read_process(code + data()->code_name, &name, sizeof(name)));
+	assert_true(host_read_process(name + PF_PYTHON_HASH, &hash, sizeof(hash)));
 	for (; (word = strtok_r(NULL, " ", &save)) && n < UNITS_MAX; n++) {
 		lines[n] = (uint32_t)strtoul(word, NULL, 10);
 		asks[n] = (struct runtime_ask){
@@ -237,7 +206,7 @@ static size_t check_lines(char *text, uint64_t globals)
 				  globals | (n + 1) << 48},
 		};
 	}
-	assert_int_equal(runtimes_resolve(live.process, asks, n), 0);
+	assert_int_equal(runtimes_resolve(live.process.runtimes, asks, n), 0);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(asks[i].error, 0);
 		if (asks[i].names.items[0].line != lines[i])

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 #include "bpf/host.h"
 
@@ -38,6 +40,15 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 #include "bpf/unwind.h"
 
 static struct pf_scratch host;
+
+/* For host_read: the memory of a live process. */
+static pid_t host_pid;
+static inline bool host_read_process(uint64_t address, void *to, size_t n)
+{
+	struct iovec here = {to, n}, there = {(void *)(uintptr_t)address, n};
+
+	return process_vm_readv(host_pid, &here, 1, &there, 1, 0) == (ssize_t)n;
+}
 
 struct host_frame {
 	uint32_t kind, type; /* enum pf_frame_kind; of a runtime's frame */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests: what a live process runs, learnt as the agent learns it. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "node/parse/format.h"
+#include "node/runtime/internal.h"
+
+struct live_process {
+	struct mappings *maps;
+	struct elf_index **indexes;
+	struct runtime_process *runtimes;
+};
+
+static inline void live_learn(struct live_process *l, pid_t pid)
+{
+	uint64_t start_ns;
+	bool again = true;
+
+	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
+	assert_int_equal(mappings_read((uint32_t)pid, start_ns, 1, &l->maps), 0);
+	l->indexes = xcalloc(l->maps->n, sizeof(*l->indexes));
+	for (size_t i = 0; i < l->maps->n; i++) {
+		int fd = l->maps->items[i].fd, memfd;
+
+		if (fd >= 0 && elf_to_index(fd, runtime_marks(), 64 << 20, &memfd) == PARSE_OK)
+			assert_int_equal(elf_index_open(memfd, &l->indexes[i]), 0);
+	}
+	assert_true(runtimes_likely(l->maps, l->indexes));
+	assert_int_equal(runtimes_learn(NULL, l->maps, l->indexes, &l->runtimes, &again), 0);
+	assert_false(again);
+}
+
+/* Also of one that was not learnt. */
+static inline void live_forget(struct live_process *l)
+{
+	runtime_process_unref(l->runtimes);
+	for (size_t i = 0; l->indexes && i < l->maps->n; i++)
+		elf_index_unref(l->indexes[i]);
+	free(l->indexes);
+	mappings_unref(l->maps);
+	*l = (struct live_process){0};
+}
+
+static inline const struct runtime_learnt *live_find(const struct live_process *l,
+						     enum pf_runtime_kind kind)
+{
+	for (size_t i = 0; i < runtime_process_n(l->runtimes); i++)
+		if (runtime_process_at(l->runtimes, i).kind == kind)
+			return runtime_process_at(l->runtimes, i).learnt;
+	fail_msg("nothing of kind %d was learnt", kind);
+	return NULL;
+}
