@@ -82,6 +82,18 @@ static inline void run_free(struct run *r)
 
 static char dir[TESTDIR_BYTES];
 
+static inline int dir_make(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static inline int dir_remove(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
 static inline char *file_in_dir(const char *name)
 {
 	return xasprintf("%s/%s", dir, name);
