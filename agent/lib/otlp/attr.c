@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names: tags <-> OpenTelemetry semantic conventions (k8s.*, container.*,
- * process.*, profile.frame.type), and text that is valid UTF-8.
+ * process.*, profile.frame.type), events and units of other profilers, and text that
+ * is valid UTF-8.
  */
 #include "lib/otlp/internal.h"
 
@@ -91,6 +92,62 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 	if (str_equal(type, "lua"))
 		return FRAME_LUA;
 	return module && strstr(module, ".so") ? FRAME_LIBRARY : FRAME_APP;
+}
+
+/*
+ * Other profilers' names: OpenTelemetry's eBPF profiler says samples/count for on-CPU and
+ * events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go), events/count for probes that we have not;
+ * alloc_space and inuse_space are pprof's of Go (runtime/pprof/protomem.go).
+ */
+bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
+{
+	static const struct {
+		const char *type, *unit; /* NULL: any */
+		enum event event;
+	} others[] = {
+		{"", NULL, EVENT_ON_CPU},
+		{"samples", NULL, EVENT_ON_CPU},
+		{"cpu", NULL, EVENT_ON_CPU},
+		{"process_cpu", NULL, EVENT_ON_CPU},
+		{"on-cpu", NULL, EVENT_ON_CPU},
+		{"events", "nanoseconds", EVENT_OFF_CPU},
+		{"alloc_space", "bytes", EVENT_MEM_ALLOC},
+		{"inuse_space", "bytes", EVENT_MEM_INUSE},
+	};
+
+	for (int e = 0; e < _EVENT_MAX; e++) {
+		if (streq(type, event_info((enum event)e)->otlp_sample_type)) {
+			*ret = (enum event)e;
+			return true;
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		if (!streq(type, others[i].type) ||
+		    (others[i].unit && !streq(unit, others[i].unit)))
+			continue;
+		*ret = others[i].event;
+		return true;
+	}
+	return false;
+}
+
+double otlp_unit_in(const char *unit, const char *to)
+{
+	static const struct {
+		const char *unit, *to;
+		double factor;
+	} units[] = {
+		{"nanoseconds", "microseconds", 1e-3},
+		{"microseconds", "microseconds", 1},
+		{"milliseconds", "microseconds", 1e3},
+		{"seconds", "microseconds", 1e6},
+		{"bytes", "bytes", 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (streq(unit, units[i].unit) && streq(to, units[i].to))
+			return units[i].factor;
+	return 0;
 }
 
 bool otlp_text_is_number(const char *s, int64_t *ret)

@@ -14,7 +14,6 @@
 #define MAX_TAGS	 2000000 /* of all profiles together */
 #define MAX_LOSSES	 500000
 #define MAX_TIME_NS	 (UINT64_C(1) << 62)
-#define MAX_VALUE	 (INT64_C(1) << 53) /* of a sample: exact in every reader of JSON */
 
 /* One profile of the request: samples of several processes make several of ours. */
 struct reading {
@@ -23,7 +22,7 @@ struct reading {
 	const Otlp__Profile *in;
 	const char *path;
 	struct profile base; /* without samples: what each of ours starts with */
-	double to_unit;	     /* value -> microseconds; 0: values are counts of samples */
+	double to_unit;	     /* value -> the event's unit; 0: values are counts of samples */
 	struct ids processes;
 	struct profile *unsplit;
 };
@@ -43,38 +42,6 @@ int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char
 }
 
 /* ---- event, unit, time ---- */
-
-/* Other profilers' on-CPU profiles: OpenTelemetry's eBPF profiler says samples/count. */
-static bool event_of_type(const char *type, enum event *ret)
-{
-	static const char *const on_cpu[] = {"samples", "cpu", "process_cpu", "on-cpu"};
-
-	for (int e = 0; e < _EVENT_MAX; e++) {
-		if (streq(type, event_info((enum event)e)->otlp_sample_type)) {
-			*ret = (enum event)e;
-			return true;
-		}
-	}
-	*ret = EVENT_ON_CPU;
-	for (size_t i = 0; i < ARRAY_SIZE(on_cpu); i++)
-		if (streq(type, on_cpu[i]))
-			return true;
-	return !*type;
-}
-
-static double ns_of_unit(const char *unit)
-{
-	static const struct {
-		const char *unit;
-		double ns;
-	} units[] = {
-		{"nanoseconds", 1}, {"microseconds", 1e3}, {"milliseconds", 1e6}, {"seconds", 1e9}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-		if (streq(unit, units[i].unit))
-			return units[i].ns;
-	return 0;
-}
 
 static int type_strings(struct reading *rd, const Otlp__ValueType *v, const char *name,
 			const char **ret_type, const char **ret_unit)
@@ -100,7 +67,7 @@ static int read_period(struct reading *rd)
 		return r;
 	if (rd->in->period < 0)
 		return otlp_decode_wrong(rd->d, -EBADMSG, rd->path, "period is negative");
-	ns = (double)rd->in->period * ns_of_unit(unit);
+	ns = (double)rd->in->period * otlp_unit_in(unit, "microseconds") * 1e3;
 	if (ns < 1e18)
 		rd->base.period_ns =
 			streq(unit, "nanoseconds") ? (uint64_t)rd->in->period : (uint64_t)ns;
@@ -122,10 +89,10 @@ static int read_event(struct reading *rd)
 	if (r < 0)
 		return r;
 	if (name ? event_from_name(name, &rd->base.event) < 0
-		 : !event_of_type(type, &rd->base.event))
+		 : !otlp_event_of_type(type, unit, &rd->base.event))
 		return skip_profile("unsupported_event");
-	rd->to_unit = name ? 1 : ns_of_unit(unit) / 1e3;
-	r = read_period(rd);
+	rd->to_unit = name ? 1 : otlp_unit_in(unit, event_info(rd->base.event)->unit);
+	r = rd->base.event == EVENT_ON_CPU ? read_period(rd) : 0;
 	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile("no_unit") : r;
 }
 
@@ -180,6 +147,20 @@ static int read_loss(struct reading *rd, const char *path, const struct attr *a)
 	return 0;
 }
 
+static int read_estimate(struct reading *rd, const char *path, const struct attr *a)
+{
+	bool share = streq(a->key, ATTR_ESTIMATE);
+
+	if (!a->is_number || a->number < 0 || (share && a->number > 1000000))
+		return otlp_decode_wrong(rd->d, -EBADMSG, path, "%s is %s", a->key,
+					 share ? "not in 0..1000000" : "no count");
+	if (share)
+		rd->base.estimate_ppm = (uint32_t)a->number;
+	else
+		rd->base.estimate_error = (uint64_t)a->number;
+	return 0;
+}
+
 static int read_profile_attrs(struct reading *rd)
 {
 	rd->d->attr_event = NULL;
@@ -197,6 +178,8 @@ static int read_profile_attrs(struct reading *rd)
 		else if (str_has_prefix(a->key, ATTR_LOSS_N) ||
 			 str_has_prefix(a->key, ATTR_LOSS_NS))
 			r = read_loss(rd, path, a);
+		else if (streq(a->key, ATTR_ESTIMATE) || streq(a->key, ATTR_ERROR))
+			r = read_estimate(rd, path, a);
 		if (r < 0)
 			return r;
 	}
@@ -207,7 +190,7 @@ static int read_profile_attrs(struct reading *rd)
 
 /* What the attributes of one sample say; process, exe and container choose its profile. */
 struct sample_attrs {
-	const char *thread, *process_comm, *exe, *container;
+	const char *thread, *process_comm, *exe, *container, *wait;
 	uint32_t pid;
 	bool main_thread;
 	int32_t cpu;
@@ -224,6 +207,8 @@ static void sample_attr(struct sample_attrs *s, const struct attr *a)
 		s->exe = a->text;
 	else if (a->text && streq(a->key, ATTR_CONTAINER))
 		s->container = a->text;
+	else if (a->text && streq(a->key, ATTR_WAIT))
+		s->wait = a->text;
 	else if (a->is_bool && streq(a->key, ATTR_MAIN_THREAD))
 		s->main_thread = a->number;
 	else if (a->is_number && a->number >= 0 && streq(a->key, ATTR_COUNT))
@@ -245,7 +230,7 @@ static int check_sample_attrs(struct reading *rd, const struct sample_attrs *s, 
 		if (texts[i] && strlen(texts[i]) > MAX_TAG_BYTES)
 			return otlp_decode_wrong(rd->d, -E2BIG, path, "%s is longer than %d bytes",
 						 keys[i], MAX_TAG_BYTES);
-	if (s->count > MAX_VALUE)
+	if (s->count > PROFILE_MAX_VALUE)
 		return otlp_decode_wrong(rd->d, -EBADMSG, path, "%s is too large", ATTR_COUNT);
 	return 0;
 }
@@ -318,7 +303,7 @@ static bool sample_value(const struct reading *rd, const Otlp__Sample *in, int64
 		if (in->values[i] < 0 || __builtin_add_overflow(sum, in->values[i], &sum))
 			return false;
 	scaled = (double)sum * unit;
-	if (scaled > (double)MAX_VALUE)
+	if (scaled > (double)PROFILE_MAX_VALUE)
 		return false;
 	*ret = unit == 1 ? sum : (int64_t)llround(scaled);
 	return true;
@@ -337,6 +322,17 @@ static uint64_t sample_count(const struct reading *rd, const struct sample_attrs
 		return (uint64_t)llround(count < 1e18 ? count : 1e18);
 	}
 	return in->n_timestamps_unix_nano ? in->n_timestamps_unix_nano : value > 0;
+}
+
+/* What a newer or another agent says: "other", counted. */
+static enum wait sample_wait(const struct reading *rd, const struct sample_attrs *a)
+{
+	enum wait wait = WAIT_NONE;
+
+	if (!a->wait || rd->base.event != EVENT_OFF_CPU || wait_from_name(a->wait, &wait) == 0)
+		return wait;
+	counter_add(counter("podflame_otlp_waits_unknown_total", NULL, NULL), 1);
+	return WAIT_OTHER;
 }
 
 static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *path)
@@ -379,6 +375,7 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 	out->process_comm = batch_str(b, s.process_comm);
 	out->main_thread = s.main_thread;
 	out->cpu = s.cpu;
+	out->wait = sample_wait(rd, &s);
 	out->link = link;
 	return 0;
 }

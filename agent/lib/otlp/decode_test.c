@@ -49,7 +49,28 @@ static char *strings[] = {"",
 			  "go",
 			  "foo",
 			  "feed",
-			  "native"};
+			  "native",
+			  "off_cpu",
+			  "events",
+			  "alloc_space",
+			  "inuse_space",
+			  "bytes",
+			  "podflame.wait",
+			  "podflame.estimate.share_ppm",
+			  "podflame.estimate.error"};
+enum {
+	TEXT_SAMPLES = 1,
+	TEXT_COUNT,
+	TEXT_NANOSECONDS = 4,
+	TEXT_OFF_CPU = 16,
+	TEXT_EVENTS,
+	TEXT_ALLOC_SPACE,
+	TEXT_INUSE_SPACE,
+	TEXT_BYTES,
+	TEXT_WAIT,
+	TEXT_SHARE,
+	TEXT_ERROR
+};
 
 static void attr_text(struct foreign *f, unsigned i, int32_t key, char *text)
 {
@@ -287,6 +308,110 @@ static void test_unsupported_event_is_counted(void **state)
 	assert_int_equal(counter_get(skipped), before + 1);
 }
 
+/* Types and units as OpenTelemetry's eBPF profiler and Go's heap profile have them. */
+static void test_events_of_others(void **state)
+{
+	(void)state;
+	static const struct {
+		int32_t type, unit;
+		bool taken;
+		enum event event;
+		int64_t value; /* of two values, 3000 and 4000 */
+	} cases[] = {
+		{TEXT_EVENTS, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
+		{TEXT_OFF_CPU, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
+		{TEXT_ALLOC_SPACE, TEXT_BYTES, true, EVENT_MEM_ALLOC, 7000},
+		{TEXT_INUSE_SPACE, TEXT_BYTES, true, EVENT_MEM_INUSE, 7000},
+		{TEXT_EVENTS, TEXT_COUNT, false, 0, 0},	 /* a probe's hits */
+		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* its period would make no time of it */
+		{TEXT_INUSE_SPACE, TEXT_COUNT, false, 0, 0},
+	};
+	int64_t values[] = {3000, 4000};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(batch_freep) struct batch *b = NULL;
+		struct foreign f;
+
+		foreign_init(&f);
+		f.sample_type.type_strindex = cases[i].type;
+		f.sample_type.unit_strindex = cases[i].unit;
+		f.samples[0].values = values;
+		f.samples[0].n_values = 2;
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		assert_int_equal(b->n_profiles, cases[i].taken ? 2 : 0);
+		if (!cases[i].taken)
+			continue;
+		assert_int_equal(b->profiles[0]->event, cases[i].event);
+		assert_int_equal(b->profiles[0]->period_ns, 0);
+		assert_int_equal(b->profiles[0]->samples[0].value, cases[i].value);
+	}
+}
+
+/* A cause that this version has no name for is "other", and counted; of other events it says nothing. */
+static void test_waits(void **state)
+{
+	(void)state;
+	struct counter *unknown = counter("podflame_otlp_waits_unknown_total", NULL, NULL);
+	uint64_t before = counter_get(unknown);
+	static const struct {
+		char *text;
+		int32_t type;
+		enum wait wait;
+		unsigned n_unknown;
+	} cases[] = {
+		{"lock", TEXT_OFF_CPU, WAIT_LOCK, 0},
+		{"runqueue", TEXT_OFF_CPU, WAIT_RUNQUEUE, 0},
+		{"io_uring", TEXT_OFF_CPU, WAIT_OTHER, 1},
+		{"lock", TEXT_SAMPLES, WAIT_NONE, 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(batch_freep) struct batch *b = NULL;
+		struct foreign f;
+
+		foreign_init(&f);
+		f.sample_type.type_strindex = cases[i].type;
+		f.sample_type.unit_strindex = TEXT_NANOSECONDS;
+		attr_text(&f, 3, TEXT_WAIT, cases[i].text);
+		f.samples[1].n_attribute_indices = 0;
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		assert_int_equal(b->profiles[0]->samples[0].wait, cases[i].wait);
+		assert_int_equal(b->profiles[1]->samples[0].wait, WAIT_NONE);
+		assert_int_equal(counter_get(unknown) - before, cases[i].n_unknown);
+	}
+}
+
+static void test_bad_estimates(void **state)
+{
+	(void)state;
+	static const struct {
+		int32_t key;
+		int64_t value;
+		bool ok;
+	} cases[] = {{TEXT_SHARE, 1000000, true},
+		     {TEXT_SHARE, 1000001, false},
+		     {TEXT_SHARE, -1, false},
+		     {TEXT_ERROR, INT64_MAX, true},
+		     {TEXT_ERROR, -1, false}};
+	int32_t of_profile[] = {7};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(batch_freep) struct batch *b = NULL;
+		struct foreign f;
+
+		foreign_init(&f);
+		f.samples[1].n_attribute_indices = 0;
+		attr_number(&f, 7, cases[i].key, cases[i].value);
+		f.profile.attribute_indices = of_profile;
+		f.profile.n_attribute_indices = 1;
+		if (cases[i].ok)
+			assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		else
+			assert_refused(&f, "resource_profiles[0].scope_profiles[0].profiles[0]"
+					   ".attribute_indices[0]");
+	}
+}
+
 /* Every index that a message holds, one past its table and negative. */
 static void test_index_out_of_range(void **state)
 {
@@ -319,7 +444,7 @@ static void test_index_out_of_range(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		foreign_init(&f);
-		*cases[i].index = 16;
+		*cases[i].index = (int32_t)ARRAY_SIZE(strings);
 		assert_refused(&f, cases[i].path);
 		*cases[i].index = -1;
 		assert_refused(&f, cases[i].path);
@@ -593,6 +718,9 @@ int main(void)
 		cmocka_unit_test(test_other_profiler),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_unsupported_event_is_counted),
+		cmocka_unit_test(test_events_of_others),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_bad_estimates),
 		cmocka_unit_test(test_index_out_of_range),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_bad_values),

@@ -121,7 +121,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 				 const struct profile_sample *s)
 {
 	Otlp__Sample *out = NEW(e, Sample, sample);
-	int32_t *attrs = otlp_pool_alloc(&e->pool, 5 * sizeof(*attrs));
+	int32_t *attrs = otlp_pool_alloc(&e->pool, 6 * sizeof(*attrs));
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
@@ -134,6 +134,8 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 		attrs[n++] = otlp_put_attr(e, ATTR_PROCESS, s->process_comm, NULL);
 	if (s->cpu >= 0)
 		attrs[n++] = otlp_put_attr(e, ATTR_CPU, NULL, &(int64_t){s->cpu});
+	if (s->wait)
+		attrs[n++] = otlp_put_attr(e, ATTR_WAIT, wait_name(s->wait), NULL);
 	if (!count_derivable(p, s))
 		attrs[n++] = otlp_put_attr(e, ATTR_COUNT, NULL, &(int64_t){(int64_t)s->n_samples});
 	out->attribute_indices = attrs;
@@ -144,22 +146,30 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 	return out;
 }
 
-static void put_losses(struct encoder *e, Otlp__Profile *out, const struct profile *p)
+static int32_t put_count(struct encoder *e, const char *name, uint64_t count)
 {
-	int32_t *attrs = otlp_pool_alloc(&e->pool, (2 * p->n_losses + 1) * sizeof(*attrs));
+	return otlp_put_attr(e, name, NULL, &(int64_t){(int64_t)MIN(count, (uint64_t)INT64_MAX)});
+}
+
+static void put_profile_attrs(struct encoder *e, Otlp__Profile *out, const struct profile *p)
+{
+	int32_t *attrs = otlp_pool_alloc(&e->pool, (2 * p->n_losses + 3) * sizeof(*attrs));
 	size_t n = 0;
 
 	attrs[n++] = otlp_put_attr(e, ATTR_EVENT, event_info(p->event)->name, NULL);
+	if (p->estimate_ppm)
+		attrs[n++] = put_count(e, ATTR_ESTIMATE, p->estimate_ppm);
+	if (p->estimate_error)
+		attrs[n++] = put_count(e, ATTR_ERROR, p->estimate_error);
 	for (size_t i = 0; i < p->n_losses; i++) {
 		const struct loss *l = &p->losses[i];
 		_cleanup_free_ char *samples = xasprintf(ATTR_LOSS_N "%s", l->reason);
 		_cleanup_free_ char *time = xasprintf(ATTR_LOSS_NS "%s", l->reason);
 
 		if (l->n_samples || !l->time_ns)
-			attrs[n++] =
-				otlp_put_attr(e, samples, NULL, &(int64_t){(int64_t)l->n_samples});
+			attrs[n++] = put_count(e, samples, l->n_samples);
 		if (l->time_ns)
-			attrs[n++] = otlp_put_attr(e, time, NULL, &(int64_t){(int64_t)l->time_ns});
+			attrs[n++] = put_count(e, time, l->time_ns);
 	}
 	out->attribute_indices = attrs;
 	out->n_attribute_indices = n;
@@ -182,13 +192,13 @@ static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
 	out->sample_type = value_type(e, info->otlp_sample_type, info->unit);
 	out->time_unix_nano = p->start_ns;
 	out->duration_nano = p->end_ns - p->start_ns;
-	if (p->period_ns) {
+	if (p->period_ns && p->event == EVENT_ON_CPU) {
 		out->period_type = value_type(e, "cpu", "nanoseconds");
 		out->period = (int64_t)p->period_ns;
 	}
 	out->profile_id.len = sizeof(p->id);
 	out->profile_id.data = (uint8_t *)p->id;
-	put_losses(e, out, p);
+	put_profile_attrs(e, out, p);
 	out->samples = otlp_pool_alloc(&e->pool, p->n_samples * sizeof(*out->samples));
 	for (size_t i = 0; i < p->n_samples; i++)
 		out->samples[out->n_samples++] = make_sample(e, p, &p->samples[i]);

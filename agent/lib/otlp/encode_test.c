@@ -125,6 +125,7 @@ static void samples_equal(const struct batch *ab, const struct profile *a, const
 		assert_true(s->n_samples == t->n_samples);
 		assert_int_equal(s->main_thread, t->main_thread);
 		assert_int_equal(s->cpu, t->cpu);
+		assert_int_equal(s->wait, t->wait);
 		text_equal(s->process_comm, t->process_comm);
 		text_equal(s->thread_comm, t->thread_comm);
 		stacks_equal(ab, s->stack, bb, t->stack);
@@ -141,6 +142,8 @@ static void profiles_equal(const struct batch *ab, const struct profile *a, cons
 	assert_int_equal(a->event, b->event);
 	assert_true(a->start_ns == b->start_ns && a->end_ns == b->end_ns);
 	assert_true(a->period_ns == b->period_ns);
+	assert_int_equal(a->estimate_ppm, b->estimate_ppm);
+	assert_true(a->estimate_error == b->estimate_error);
 	assert_string_equal(a->app_service, b->app_service);
 	assert_int_equal(a->process_id, b->process_id);
 	assert_true(a->process_start_ns == b->process_start_ns);
@@ -221,7 +224,10 @@ static void random_profile(struct batch *b)
 	random_bytes(p->id, sizeof(p->id));
 	p->start_ns = 1 + random_below(UINT64_C(1) << 61);
 	p->end_ns = p->start_ns + 1 + random_below(60 * NSEC_PER_SEC);
-	p->period_ns = random_below(2) ? 10101000 : 0;
+	p->event = (enum event)random_below(_EVENT_MAX);
+	p->period_ns = p->event == EVENT_ON_CPU && random_below(2) ? 10101000 : 0;
+	p->estimate_ppm = (uint32_t)random_below(2) * (uint32_t)random_below(1000001);
+	p->estimate_error = random_below(2) * random_below(UINT64_C(1) << 62);
 	p->app_service = batch_str(b, pick(comms + 1, 3));
 	p->process_id = (uint32_t)random_below(UINT32_MAX);
 	p->process_start_ns = random_below(2) * WINDOW_NS;
@@ -241,6 +247,8 @@ static void random_profile(struct batch *b)
 		s->n_samples = random_below(UINT64_C(1) << random_below(54));
 		s->cpu = (int32_t)random_below(3) - 1;
 		s->main_thread = random_below(2);
+		if (p->event == EVENT_OFF_CPU)
+			s->wait = (enum wait)random_below(_WAIT_MAX);
 		s->thread_comm = batch_str(b, pick(comms, 4));
 		s->process_comm = batch_str(b, pick(comms, 4));
 		if (random_below(2)) {
@@ -276,6 +284,26 @@ static void test_round_trip_random(void **state)
 		b = through_the_wire(a);
 		batches_equal(a, b);
 	}
+}
+
+/* What a process's memory is when nothing of it lives: a report all the same, or the last one would stay. */
+static void test_an_empty_snapshot_arrives(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *a = batch_new(), *b = NULL;
+	struct profile *p = batch_profile(a);
+
+	p->id[0] = 1;
+	p->event = EVENT_MEM_INUSE;
+	p->start_ns = WINDOW_NS;
+	p->end_ns = WINDOW_NS + NSEC_PER_SEC;
+	p->app_service = batch_str(a, "web");
+	p->process_id = 7;
+	b = through_the_wire(a);
+	assert_int_equal(b->n_profiles, 1);
+	assert_int_equal(b->profiles[0]->event, EVENT_MEM_INUSE);
+	assert_int_equal(b->profiles[0]->process_id, 7);
+	assert_int_equal(b->profiles[0]->n_samples, 0);
 }
 
 static const char *resource_text(const Otlp__Resource *r, const char *key)
@@ -343,6 +371,40 @@ static void test_says_what_collectors_read(void **state)
 		d->string_table[d->mapping_table[root->mapping_index]->filename_strindex],
 		"/usr/bin/web");
 	otlp__export_profiles_service_request__free_unpacked(req, NULL);
+}
+
+/* Types and units of all events, and that only ticks have a period. */
+static void test_types_of_events(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *type, *unit;
+	} want[] = {
+		[EVENT_ON_CPU] = {"on_cpu", "microseconds"},
+		[EVENT_OFF_CPU] = {"off_cpu", "microseconds"},
+		[EVENT_MEM_ALLOC] = {"mem_alloc", "bytes"},
+		[EVENT_MEM_INUSE] = {"mem_inuse", "bytes"},
+	};
+
+	for (enum event ev = 0; ev < _EVENT_MAX; ev++) {
+		_cleanup_(batch_freep) struct batch *b = small_batch();
+		_cleanup_buf_ struct buf bytes = {0};
+		Otlp__ExportProfilesServiceRequest *req;
+		const Otlp__Profile *p;
+		char **texts;
+
+		b->profiles[0]->event = ev;
+		assert_int_equal(otlp_encode(b, &bytes), 0);
+		req = otlp__export_profiles_service_request__unpack(NULL, bytes.len,
+								    (uint8_t *)bytes.data);
+		assert_non_null(req);
+		texts = req->dictionary->string_table;
+		p = req->resource_profiles[0]->scope_profiles[0]->profiles[0];
+		assert_string_equal(texts[p->sample_type->type_strindex], want[ev].type);
+		assert_string_equal(texts[p->sample_type->unit_strindex], want[ev].unit);
+		assert_int_equal(p->period_type != NULL, ev == EVENT_ON_CPU);
+		otlp__export_profiles_service_request__free_unpacked(req, NULL);
+	}
 }
 
 /* A consumer of OTLP finds the ids behind the sample's link_index; row 0 is none. */
@@ -427,6 +489,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_round_trip_random),
+		cmocka_unit_test(test_an_empty_snapshot_arrives),
+		cmocka_unit_test(test_types_of_events),
 		cmocka_unit_test(test_says_what_collectors_read),
 		cmocka_unit_test(test_links_are_rows_of_the_dictionary),
 		cmocka_unit_test(test_known_answer),

@@ -50,9 +50,12 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_MAIN_THREAD "podflame.main_thread"
 #define ATTR_PROCESS	 "podflame.process.comm"
 #define ATTR_COUNT	 "podflame.sample.count"
+#define ATTR_WAIT	 "podflame.wait"
 #define ATTR_FRAME_KIND	 "podflame.frame.kind"
 #define ATTR_INLINED	 "podflame.frame.inlined"
 #define ATTR_EVENT	 "podflame.event"
+#define ATTR_ESTIMATE	 "podflame.estimate.share_ppm"
+#define ATTR_ERROR	 "podflame.estimate.error"
 #define ATTR_LOSS_N	 "podflame.loss.samples." /* + reason */
 #define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* + reason */
 #define ATTR_LABEL	 "k8s.pod.label."	  /* + label: tag k8s.label.X */
@@ -72,6 +75,10 @@ const char *otlp_attr_of_owner(const char *kind);
 const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank);
 const char *otlp_frame_type_of(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
+/* Which event a profile of this type and unit is, of us or of another profiler. */
+bool otlp_event_of_type(const char *type, const char *unit, enum event *ret);
+/* How much of `to` one `unit` is; 0: nothing, or not known. */
+double otlp_unit_in(const char *unit, const char *to);
 /* Decimal text that a number gives back unchanged. */
 bool otlp_text_is_number(const char *s, int64_t *ret);
 /* s itself, or a copy in pool with U+FFFD for bytes that are not UTF-8. NULL: memory. */

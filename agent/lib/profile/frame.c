@@ -58,6 +58,19 @@ void frame_render(const struct frame *f, bool outermost_user, struct buf *out)
 	}
 }
 
+#define WAIT_FRAME(w, text) [w] = {.kind = FRAME_WAIT, .name = "[wait: " text "]"}
+static const struct frame wait_frames[_WAIT_MAX] = {
+	WAIT_FRAME(WAIT_RUNQUEUE, "runqueue"), WAIT_FRAME(WAIT_DISK, "disk"),
+	WAIT_FRAME(WAIT_LOCK, "lock"),	       WAIT_FRAME(WAIT_SLEEP, "sleep"),
+	WAIT_FRAME(WAIT_POLL, "poll"),	       WAIT_FRAME(WAIT_SOCKET, "socket"),
+	WAIT_FRAME(WAIT_PIPE, "pipe"),	       WAIT_FRAME(WAIT_OTHER, "other"),
+};
+
+const struct frame *wait_frame(enum wait w)
+{
+	return w > WAIT_NONE && w < _WAIT_MAX ? &wait_frames[w] : NULL;
+}
+
 static void put_comm(bool process, const char *comm, struct buf *out)
 {
 	buf_puts(out, process ? "[p] " : "[t] ");
@@ -85,5 +98,10 @@ void stack_render(const struct stack_head *h, const struct frame *root_first, si
 			buf_putc(out, ';');
 		frame_render(&root_first[i], user && !user_seen, out);
 		user_seen |= user;
+	}
+	if (wait_frame(h->wait)) {
+		if (out->len > start)
+			buf_putc(out, ';');
+		frame_render(wait_frame(h->wait), false, out);
 	}
 }

@@ -176,6 +176,8 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	_cleanup_buf_ struct buf ids;
 
 	buf_init(&ids, 0);
+	if (wait_frame(s->wait))
+		put_varint(&ids, location_id(w, wait_frame(s->wait)));
 	if (s->stack != STACK_NONE) {
 		const struct stack_ref *st = &b->stacks[s->stack];
 
@@ -189,6 +191,7 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	put_bytes(&w->message, 2, ids.data, ids.len);
 	put_label(w, "process", p->app_service);
 	put_label(w, "thread", s->thread_comm);
+	put_label(w, "wait", s->wait ? wait_name(s->wait) : NULL);
 	for (size_t i = 0; i < p->tags.n; i++)
 		put_label(w, p->tags.items[i].key, p->tags.items[i].value);
 	put_message(w->out, PROFILE_SAMPLE, &w->message);
@@ -229,8 +232,10 @@ int profile_write_pprof(const struct batch *b, struct buf *out)
 	if (b->n_profiles) {
 		put_int(out, PROFILE_TIME, start);
 		put_int(out, PROFILE_DURATION, end - start);
-		put_value_type(&w, PROFILE_PERIOD_TYPE, e->name, "nanoseconds");
-		put_int(out, PROFILE_PERIOD, period);
+		if (period) {
+			put_value_type(&w, PROFILE_PERIOD_TYPE, e->name, "nanoseconds");
+			put_int(out, PROFILE_PERIOD, period);
+		}
 	}
 	numbers_done(&w.strings);
 	numbers_done(&w.locations);

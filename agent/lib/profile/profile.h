@@ -41,8 +41,11 @@ enum wait {
 const char *wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
 int wait_from_name(const char *s, enum wait *ret);
 
+/* Greatest value of a sample: exact in every reader of JSON. Who adds up stops there. */
+#define PROFILE_MAX_VALUE (INT64_C(1) << 53)
+
 /* ---- frames ---- */
-enum frame_kind {
+enum frame_kind {			/* numbers stand in stores: a new kind goes to the end */
 	FRAME_APP,
 	FRAME_LIBRARY,
 	FRAME_KERNEL,
@@ -51,8 +54,8 @@ enum frame_kind {
 	FRAME_LUA,
 	FRAME_CUDA,
 	FRAME_OBJECT,
-	FRAME_WAIT,			/* made by whoever renders, of the sample's wait: "[wait: lock]" */
 	FRAME_MARKER,			/* [truncated], [unwind: reason], [stack trace lost] */
+	FRAME_WAIT,			/* made by whoever renders, of the sample's wait: "[wait: lock]" */
 	_FRAME_KIND_MAX,
 };
 const char *frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
@@ -75,6 +78,7 @@ struct stack_head {
 	const char *process_comm;	/* Total only: the level above the thread; else NULL */
 	const char *thread_comm;	/* NULL: no such level */
 	bool main_thread;		/* "[p] comm" instead of "[t] comm" */
+	enum wait wait;			/* of off-cpu: "[wait: lock]" below all frames */
 };
 
 /*
@@ -82,7 +86,9 @@ struct stack_head {
  * [unknown start_thread?] for the outermost user frame); ';' becomes ':'.
  */
 void frame_render(const struct frame *f, bool outermost_user, struct buf *out);
-/* A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64". */
+/* The leaf that says what was waited for: "[wait: lock]"; NULL for WAIT_NONE. Lives as long as the program. */
+const struct frame *wait_frame(enum wait w);
+/* A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait: lock]". */
 void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n, struct buf *out);
 
 /* ---- profiles ---- */

@@ -52,6 +52,28 @@ static void test_total_has_three_levels(void **state)
 	check(&leader, NULL, 0, "[p] redis");
 }
 
+static void test_what_was_waited_for_is_the_leaf(void **state)
+{
+	struct stack_head h = {.thread_comm = "worker", .wait = WAIT_LOCK};
+	const struct frame f[] = {{.kind = FRAME_APP, .name = "main"},
+				  {.kind = FRAME_KERNEL, .name = "futex_wait"}};
+
+	(void)state;
+	check(&h, f, 2, "[t] worker;main;[k] futex_wait;[wait: lock]");
+	for (enum wait w = WAIT_NONE + 1; w < _WAIT_MAX; w++) {
+		char text[64];
+		enum wait back;
+
+		h.wait = w;
+		snprintf(text, sizeof(text), "[t] worker;[wait: %s]", wait_name(w));
+		check(&h, NULL, 0, text);
+		assert_int_equal(wait_from_name(wait_name(w), &back), 0);
+		assert_int_equal(back, w);
+	}
+	h.wait = WAIT_NONE;
+	check(&h, f, 1, "[t] worker;main");
+}
+
 static void test_semicolon_cannot_split_a_frame(void **state)
 {
 	const struct stack_head h = {.thread_comm = "a;b"};
@@ -196,6 +218,12 @@ static void test_pprof(void **state)
 	assert_int_equal(profile_write_pprof(b, &out), 0);
 	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
 	assert_non_null(memmem(out.data, out.len, "on-cpu", 6));
+	assert_null(memmem(out.data, out.len, "[wait", 5));
+	p->event = EVENT_OFF_CPU;
+	s->wait = WAIT_DISK;
+	buf_reset(&out);
+	assert_int_equal(profile_write_pprof(b, &out), 0);
+	assert_non_null(memmem(out.data, out.len, "[wait: disk]", 12));
 	if (getenv("PPROF_OUT")) {
 		FILE *file = fopen(getenv("PPROF_OUT"), "w");
 
@@ -209,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms_of_the_documents),
 		cmocka_unit_test(test_total_has_three_levels),
+		cmocka_unit_test(test_what_was_waited_for_is_the_leaf),
 		cmocka_unit_test(test_semicolon_cannot_split_a_frame),
 		cmocka_unit_test(test_marker_does_not_hide_the_outermost_frame),
 		cmocka_unit_test(test_batch_interns),
