@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of alloc share. A way to allocate is one file and one row of ALLOC_FINDERS: it looks for itself in the
+ * process and adds its sites; alloc.c joins them.
+ */
+#pragma once
+
+#include "node/alloc/alloc.h"
+
+/* X(name): a variable name_finder each; asked in this order. */
+#define ALLOC_FINDERS(X)                                                                           \
+	X(table)  /* C, C++, Rust */                                                               \
+	X(python) /* CPython's allocator of small objects */
+
+struct alloc_finder {
+	const char *name;	  /* "python" */
+	const char *const *marks; /* as parser_config.marks, NULL at the end */
+	/*
+	 * Adds sites, inner ranges and a problem to ret, by the functions below. -ENOENT: not in this process. -EAGAIN: the
+	 * process is just starting. Other errors: nothing of it is probed; a problem may say why.
+	 */
+	int (*find)(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret);
+};
+#define X(name) extern const struct alloc_finder name##_finder;
+ALLOC_FINDERS(X)
+#undef X
+
+/*
+ * address: where a function begins in the process. 0 also when the place has a site already (the first one stays). -EFAULT: it is
+ * not in an executable mapping of a file. -E2BIG: ALLOC_SITES_MAX.
+ */
+int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
+		   struct pf_site site, struct alloc_sites *ret);
+/* A hit that returns to there is part of another call. -E2BIG: PF_MEM_INNER_MAX. */
+int alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
+/* The first one is kept. */
+void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
