@@ -86,6 +86,7 @@ static void settle(struct follow *f, struct tracked *t)
 			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
 		fd = x->fd;
 	}
+	alloc_look(t, t->m);
 	t->debugged = hash;
 	t->m = mappings_unref(t->m);
 	parse_queue_start(f->debug);
@@ -183,6 +184,7 @@ static void forget(struct follow *f, struct tracked *t)
 	free(t->missing);
 	runs_reset(t);
 	java_reset(t);
+	alloc_reset(t);
 	free(t);
 }
 
@@ -220,6 +222,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	if (t->exec_id != m->exec_id) {
 		runs_reset(t);
 		java_reset(t);
+		alloc_reset(t);
 	}
 	t->exec_id = m->exec_id;
 	t->runs.due = true;
@@ -374,6 +377,11 @@ static const char *not_attached(const struct tracked *t)
 	return t->java.problem;
 }
 
+static const char *not_probed(const struct tracked *t)
+{
+	return t->allocs.problem;
+}
+
 static void sweep(struct follow *f)
 {
 	struct leaving *l;
@@ -395,11 +403,13 @@ void follow_tick(struct follow *f)
 		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
 		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
+		tell(f, &f->not_probed, "MemoryNotSeen", not_probed);
 	}
 	if (!kernel_loaded(f->node->kernel))
 		return;
 	sweep(f);
 	java_tick(f);
+	alloc_tick(f);
 	parse_queue_tick(f->files);
 	parse_queue_tick(f->debug);
 	/* a mailbox that was full, a queue that was full */
@@ -412,6 +422,12 @@ void follow_tick(struct follow *f)
 bool follow_parses(const struct follow *f)
 {
 	return parse_queue_works(f->files);
+}
+
+bool follow_idle(struct follow *f)
+{
+	alloc_stop(f);
+	return alloc_idle(f);
 }
 
 void follow_unloaded(struct follow *f)
@@ -452,6 +468,7 @@ struct follow *follow_free(struct follow *f)
 	told_free(&f->no_tables);
 	told_free(&f->not_walked);
 	told_free(&f->not_attached);
+	told_free(&f->not_probed);
 	free(f);
 	return NULL;
 }

@@ -48,6 +48,22 @@ struct java {
 	char *problem;	  /* why it is not asked any more; NULL */
 };
 
+/* ---- follow_alloc.c: probes of allocators, of processes whose memory is asked for ---- */
+struct alloc_sites;
+struct attached;
+struct allocs {
+	bool looking, busy;	   /* where it allocates; probes are on their way */
+	bool stale;		   /* attached are the sites of a look before */
+	bool reading_go;	   /* sites are lent */
+	unsigned looked_mask;	   /* events that sites were looked for */
+	struct mappings *m;	   /* of sites */
+	struct alloc_sites *sites; /* NULL: not known */
+	struct attached *attached; /* NULL: not, or in a span */
+	unsigned attached_mask;
+	uint64_t next_span_ns, next_go_ns;
+	char *problem; /* what of its memory is not seen; NULL */
+};
+
 /* ---- follow.c ---- */
 struct tracked {
 	struct follow *follow;
@@ -61,6 +77,7 @@ struct tracked {
 	char *missing;
 	struct runs runs;
 	struct java java;
+	struct allocs allocs;
 	UT_hash_handle hh;
 };
 struct told {
@@ -75,7 +92,8 @@ struct follow {
 	struct tracked *tracked;
 	struct parse_queue *files, *debug;
 	uint64_t swept_ns;
-	struct told_list no_tables, not_walked, not_attached;
+	struct told_list no_tables, not_walked, not_attached, not_probed;
+	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */
@@ -89,3 +107,13 @@ void runs_reset(struct tracked *t);
 /* Every second. */
 void java_tick(struct follow *f);
 void java_reset(struct tracked *t);
+
+/* Its files are known. */
+void alloc_look(struct tracked *t, struct mappings *m);
+/* Whatever is to be done next: look, attach, detach, read. */
+void alloc_advance(struct tracked *t);
+void alloc_tick(struct follow *f); /* every second */
+void alloc_reset(struct tracked *t);
+/* Takes all probes away: they go before the maps that they write to. */
+void alloc_stop(struct follow *f);
+bool alloc_idle(const struct follow *f);

@@ -148,6 +148,8 @@ bool kernel_loaded(const struct kernel *k);
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);
 /* os worker: NULL while nothing is loaded. */
 struct unwind *kernel_unwind(const struct kernel *k);
+/* probes worker: loaded as long as follow_idle is not true. */
+struct probes *kernel_probes(const struct kernel *k);
 
 /* ---- follow.c: unwind tables of the processes that are seen ---- */
 struct follow;
@@ -162,6 +164,8 @@ uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boo
 /* Who has ended, of all that a drain tells. */
 void follow_exits(struct follow *f, const struct drain *d);
 void follow_tick(struct follow *f); /* every second */
+/* Before the programs are unloaded: no probe of a process is left. Takes them away; ask again until it is so. */
+bool follow_idle(struct follow *f);
 void follow_unloaded(struct follow *f);
 /* Files are being parsed: names will be there in a moment. */
 bool follow_parses(const struct follow *f);
@@ -192,6 +196,7 @@ struct node {
 	struct worker *os, *files, *tables, *debug, *pipe, *disk;
 	struct worker *attach;	   /* NULL until a JVM is asked for its perf map; it may block it */
 	bool attach_stopped;	   /* atomic: what it has not begun is left */
+	struct worker *probing;	   /* attaches probes to processes and takes them away: that waits for RCU */
 	struct files *known_files; /* any thread; NULL until node_start */
 	struct procs *procs;
 	struct world *world;
@@ -203,6 +208,7 @@ struct node {
 	struct sender *sender;
 	struct report *report;
 	struct limit *limit;
+	struct overhead *overhead; /* overhead.h */
 	struct gap gap;
 	uint64_t gap_ns;
 	size_t table_bytes; /* of unwind tables, at most */

@@ -121,6 +121,11 @@ struct unwind *kernel_unwind(const struct kernel *k)
 	return k->unwind;
 }
 
+struct probes *kernel_probes(const struct kernel *k)
+{
+	return k->probes;
+}
+
 /* ---- scan ---- */
 
 struct scan {
@@ -191,7 +196,7 @@ void kernel_sync(struct kernel *k)
 		node_problem_all(k->node, "ProfilerNotLoaded", k->load_error);
 	if (k->state == OFF && wanted && now_boot_ns() >= k->retry_ns)
 		kernel_load(k);
-	else if (k->state == ON && !wanted)
+	else if (k->state == ON && !wanted && follow_idle(k->node->follow))
 		kernel_unload(k);
 	if (k->state != ON)
 		return;

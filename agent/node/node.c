@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's side put together: who is made when, who is told what, who ends first. */
-#include "node/internal.h"
+#include "node/overhead.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define OS_MAILBOX    (64u << 20)
-#define FILES_MAILBOX (16u << 20)
-#define PARSE_MAILBOX (1u << 20)
-#define DISK_MAILBOX  (64u << 20)
-#define PIPE_MAILBOX  (256u << 20)
-#define USER_AGENT    "podflame-agent/" PODFLAME_VERSION
+#define OS_MAILBOX     (64u << 20)
+#define FILES_MAILBOX  (16u << 20)
+#define PARSE_MAILBOX  (1u << 20)
+#define DISK_MAILBOX   (64u << 20)
+#define PIPE_MAILBOX   (256u << 20)
+#define PROBES_MAILBOX (1u << 20)
+#define USER_AGENT     "podflame-agent/" PODFLAME_VERSION
 
 bool node_total(const struct node *n)
 {
@@ -182,6 +183,8 @@ static int start_workers(struct node *n)
 	if (r == 0)
 		r = worker_new(n->loop, "pipeline", PIPE_MAILBOX, &n->pipe);
 	if (r == 0)
+		r = worker_new(n->loop, "probes", PROBES_MAILBOX, &n->probing);
+	if (r == 0)
 		r = worker_new(n->loop, "disk", DISK_MAILBOX, &n->disk);
 	return r;
 }
@@ -238,6 +241,7 @@ static int start(struct node *n, struct field_error *reterr)
 	n->drains = drains_new(n);
 	n->follow = follow_new(n);
 	n->limit = limit_new(n);
+	n->overhead = overhead_new(n);
 	if (n->config.local)
 		r = start_local(n, reterr);
 	if (r == 0 && n->config.kube)
@@ -296,6 +300,8 @@ struct node *node_free(struct node *n)
 		worker_free(n->debug);
 	if (n->attach)
 		worker_free(n->attach);
+	if (n->probing)
+		worker_free(n->probing);
 	if (n->os)
 		worker_free(n->os);
 	if (n->files)
@@ -304,6 +310,8 @@ struct node *node_free(struct node *n)
 		worker_free(n->pipe);
 	n->closing = true;
 	tasks_finish(n);
+	if (n->follow)
+		(void)follow_idle(n->follow);
 	flush(n);
 	report_free(n->report);
 	/* The disk worker still delivers or spools what the sender was given. */
@@ -315,6 +323,7 @@ struct node *node_free(struct node *n)
 	drains_free(n->drains);
 	follow_free(n->follow);
 	limit_free(n->limit);
+	overhead_free(n->overhead);
 	pipeline_free(n->pipeline);
 	files_free(n->known_files);
 	procs_free(n->procs);

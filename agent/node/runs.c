@@ -2,26 +2,60 @@
 /* See tables.h: what a process runs besides native code, and what is said where that is not walked. */
 #include "node/tables.h"
 
+#include "node/alloc/alloc.h"
+
 #include <stdlib.h>
 
 #define PATH_SHOWN 200
 
-int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		    struct runtime_process **ret, bool *ret_again)
+/* Of each mapping; NULL where none is known. */
+static struct elf_index **indexes_known(struct files *f, const struct mappings *m)
 {
-	_cleanup_free_ struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
-	int r = 0;
+	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
 
 	for (size_t i = 0; i < m->n; i++)
 		(void)files_index_known(f, &m->items[i], &indexes[i]);
+	return indexes;
+}
+
+static void indexes_done(struct elf_index **indexes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		elf_index_unref(indexes[i]);
+}
+
+int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+		    struct runtime_process **ret, bool *ret_again)
+{
+	_cleanup_free_ struct elf_index **indexes = indexes_known(f, m);
+	int r = 0;
+
 	if (old || runtimes_likely(m, indexes)) {
 		r = runtimes_learn(old, m, indexes, ret, ret_again);
 	} else {
 		*ret = NULL;
 		*ret_again = false;
 	}
-	for (size_t i = 0; i < m->n; i++)
-		elf_index_unref(indexes[i]);
+	indexes_done(indexes, m->n);
+	return r;
+}
+
+int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		       struct alloc_sites **ret)
+{
+	_cleanup_free_ struct elf_index **indexes = NULL;
+	struct process_memory *memory;
+	struct runtime_look look = {.maps = m};
+	int r = process_memory_open(m->tgid, m->start_boottime_ns, &memory);
+
+	if (r < 0)
+		return r;
+	indexes = indexes_known(f, m);
+	look.indexes = indexes;
+	look.memory = process_memory(memory);
+	r = alloc_sites_find(&look, event_mask, ret);
+	indexes_done(indexes, m->n);
+	process_memory_close(memory);
 	return r;
 }
 

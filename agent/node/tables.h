@@ -35,6 +35,14 @@ int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_pr
 char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p);
 
 /*
+ * runs.c: where the process allocates memory, of the files that are known by now; the same thread. event_mask as
+ * alloc_sites_find has it.
+ */
+struct alloc_sites;
+int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		       struct alloc_sites **ret);
+
+/*
  * What tables may take, or the cache of symbols: wanted_bytes, but at most a quarter of the memory
  * limit of this process's cgroup, which they are charged to. Each parse child takes as much.
  */

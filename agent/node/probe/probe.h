@@ -63,8 +63,12 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
  * forgets what lives.
  */
 struct attached *probes_detach(struct probes *p, struct attached *a);
-/* Detaches by itself soon after so many hits, from any thread's wake-up: see probes_attach's span (memory.c). 0: never. */
-void probes_attached_max_hits(struct attached *a, uint64_t n);
+/*
+ * The same thread, of a span: waits until it is attached for max_ns, or was hit max_hits times (looked at each
+ * millisecond or sooner); then the caller detaches. Since probes_attach returned: how long, how many hits.
+ */
+void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
+			  uint64_t *ret_ns, uint64_t *ret_hits);
 
 /* ---- what events cost: bpf/abi.h, struct pf_usage; (os) ---- */
 struct probe_usage {

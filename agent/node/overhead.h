@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * overhead: limits.overheadPercent of events whose cost is the pod's: off-cpu and memory. What a container paid (hits
+ * and their cost) over the CPU that it used decides: all of it, a part (off-cpu: fewer switches; mem-alloc: short
+ * spans), or nothing (OverBudget). Loop thread. docs/memory.md, docs/off-cpu.md.
+ */
+#pragma once
+
+#include "node/internal.h"
+
+struct overhead *overhead_new(struct node *n);
+struct overhead *overhead_free(struct overhead *b);
+/* After each full drain: what probes_usage said. Reads the CPU time of containers on the files worker, tells targets. */
+void overhead_usage(struct overhead *b, const struct probe_usage *u, size_t n, uint64_t trap_ns);
+
+enum overhead_mode {
+	OVERHEAD_STEADY,
+	OVERHEAD_SPANS, /* mem-alloc only: as ret_span says; also the first time, to see what it costs */
+	OVERHEAD_REFUSED, /* OverBudget */
+};
+struct overhead_span {
+	uint64_t span_ns;  /* attached so long */
+	uint64_t max_hits; /* at most so many hits: what maxStall allows */
+	uint64_t wait_ns;  /* until the next, at random around the period */
+};
+enum overhead_mode overhead_mode(struct overhead *b, uint64_t cgroup_id, enum event e,
+				 struct overhead_span *ret_span);
+/* A span has ended: how long it was attached, and how often it was hit. */
+void overhead_spent(struct overhead *b, uint64_t cgroup_id, unsigned event_mask,
+		    uint64_t attached_ns, uint64_t hits);
+/*
+ * What values of this event stand for: of which share of what happened, in ppm (0: all), and one standard error
+ * relative to the sum in ppm. mem-alloc in spans: values are to be multiplied by 1e6 / ppm; off-cpu's are already.
+ */
+struct estimate {
+	uint32_t ppm, error_ppm;
+};
+struct estimate overhead_estimate(const struct overhead *b, uint64_t cgroup_id, enum event e);
