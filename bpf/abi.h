@@ -84,8 +84,11 @@ struct pf_filter {
 				 2^32 / (off_keep + 1) times */
 	uint32_t off_min_us; /* shorter waits are left out */
 	uint64_t off_max_us; /* a wait counts until it is so long */
-	uint64_t mem_bytes;  /* mem-*: an allocation of S bytes is taken with probability
-				 min(1, S / mem_bytes) and counts max(S, mem_bytes); 0, 1: each is */
+	/*
+	 * mem-*: an allocation of S bytes is taken with probability min(1, S / these) and counts
+	 * max(S, these); 0, 1: each is.
+	 */
+	uint32_t alloc_bytes, inuse_bytes;
 };
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
@@ -272,17 +275,24 @@ enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
 };
+/* Greater ones cannot succeed: more than a process's addresses. */
+#define PF_MEM_SIZE_MAX (1ull << 47)
 /*
- * Map `mem_procs`, key: struct pf_proc_key: a process whose allocations are probed. Code between the bounds is
- * an allocator's own: a hit that returns there is a part of a call that was counted already.
+ * Map `mem_procs`, key: struct pf_process_key: a process whose allocations are probed; what it becomes
+ * by exec is another one. Code between the bounds is an allocator's own: a hit that returns there is a
+ * part of a call that was counted already.
  */
 #define PF_MEM_INNER_MAX 12
 struct pf_mem_proc {
+	uint32_t exec_id; /* of the key */
 	uint32_t event_mask;
-	uint32_t n_inner;
+	uint32_t n_inner, pad;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
+	/* The kernel's: */
+	uint64_t cgroup_id; /* of its last hit; 0: there was none */
+	uint64_t hits;
 };
 /* Map `live`, LRU hash: sampled allocations that were not freed yet. */
 struct pf_live_key {
@@ -293,7 +303,12 @@ struct pf_live_key {
 struct pf_live {
 	struct pf_count_key key; /* event PF_EVENT_MEM_INUSE */
 	uint64_t value;		 /* bytes that it stands for */
-	uint64_t time_ns;
+	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
+};
+/* Map `live_stats`, per-CPU array of one. Who was added, not removed and is not there was evicted. */
+struct pf_live_stats {
+	uint64_t added, removed;
+	uint64_t unknown; /* frees of what is not in there: not taken, or older than the probes */
 };
 
 /* ---- drops: per-CPU array, index = reason ---- */
@@ -305,6 +320,8 @@ struct pf_live {
 	X(SCRATCH_BUSY, "scratch_busy", 1) /* scratch of this CPU and context in use */            \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
 	X(NO_PID, "no_pid", 1)		 /* not visible from the agent's PID namespace */          \
+	X(PENDING_FULL, "pending_full", 1) /* allocations between entry and return */              \
+	X(LIVE_EVICTED, "live_evicted", 1) /* living memory that had no room; user space counts */ \
 	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
@@ -332,6 +349,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 32, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 224, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

@@ -123,6 +123,15 @@ struct {
 	__type(value, struct pf_process);
 } unwind_procs SEC(".maps");
 
+/* What events cost and how sure they are: never drained; user space takes a cgroup's away with the cgroup. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct pf_usage_key);
+	__type(value, struct pf_usage);
+} usage SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -179,4 +188,16 @@ static __always_inline const struct pf_settings *pf_settings_now(void)
 	uint32_t zero = 0;
 
 	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+/* What a selected task's event is added to; NULL: no room for one more cgroup. */
+static __noinline struct pf_usage *pf_usage_of(uint64_t cgroup_id, uint32_t event)
+{
+	struct pf_usage_key key = {.cgroup_id = cgroup_id, .event = event};
+	struct pf_usage *u = bpf_map_lookup_elem(&usage, &key), none = {};
+
+	if (u)
+		return u;
+	bpf_map_update_elem(&usage, &key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&usage, &key);
 }

@@ -134,6 +134,8 @@ struct pf_runtime {
 
 /* Type of a frame that stands for what a runtime could not tell: enum pf_trouble, address or 0. */
 #define PF_TYPE_TROUBLE 0xff
+/* Type of the first frame of an allocation: what was allocated, as its runtime names it (class, type); 0. */
+#define PF_TYPE_OBJECT 0xfe
 /* X(name, text of the marker "[python: text]") */
 #define PF_TROUBLES(X)                                                                             \
 	X(READ, "not_in_memory")     /* a page is not there: user space reads it, and it is */     \

@@ -291,6 +291,7 @@ static void attach(struct tracked *t, unsigned event_mask, const struct overhead
 
 	a->attach = true;
 	a->m = mappings_ref(t->allocs.m);
+	a->proc.exec_id = t->exec_id;
 	a->proc.event_mask = event_mask;
 	a->proc.n_inner = (uint32_t)s->n_inner;
 	for (size_t i = 0; i < s->n_inner; i++) {

@@ -190,8 +190,8 @@ int lend_maps(struct probes *p, struct bpf_object *to)
 		if (bpf_map__is_internal(m))
 			continue;
 		own = bpf_object__find_map_by_name(p->core->obj, bpf_map__name(m));
-		if (!own)
-			return -ENOENT;
+		if (!own) /* an event's own */
+			continue;
 		r = bpf_map__reuse_fd(m, bpf_map__fd(own));
 		if (r)
 			return r;
