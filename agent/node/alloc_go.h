@@ -13,5 +13,6 @@ struct go_process {
 /*
  * mem-alloc: what was allocated since the last call; mem-inuse: a snapshot, all its samples with one last_ns, one of
  * n 0 when nothing lives. *ret NULL: nothing to tell. -ESRCH: the process is gone.
+ * -E2BIG: more than a limit, *ret is what there is. Others of alloc_go_read.
  */
 int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);

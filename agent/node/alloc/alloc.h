@@ -47,7 +47,8 @@ struct alloc_sites *alloc_sites_free(struct alloc_sites *s);
 /* Symbols that it looks for, for parser_config.marks, which get them besides runtime_marks(); NULL at the end. */
 const char *const *alloc_marks(void);
 
-/* ---- Go's heap profile: alloc_go.c ---- */
+/* ---- Go's heap profile: go_heap.c ---- */
+struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g); /* by alloc_sites_free */
 /* One stack of the profile. Values are scaled to what they stand for, as pprof does (scaleHeapSample). */
 struct alloc_go_record {
 	const uint64_t *addresses; /* return addresses, leaf first */
@@ -59,5 +60,6 @@ typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);
 /*
  * Reads the whole profile; the first read tells alloc 0 for all (what was before is nobody's). Values of memory that is
  * changed while it is read are told when they are consistent. -E2BIG: more buckets than a limit; what was told counts.
+ * -EAGAIN: it changed all the time: nothing was told, next time is. -ENODATA: the profile is off by now: alloc_sites_find again.
  */
 int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg);

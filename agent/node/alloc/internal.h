@@ -10,7 +10,8 @@
 /* X(name): a variable name_finder each; asked in this order. */
 #define ALLOC_FINDERS(X)                                                                           \
 	X(table)  /* C, C++, Rust */                                                               \
-	X(python) /* CPython's allocator of small objects */
+	X(python) /* CPython's allocator of small objects */                                       \
+	X(go)	  /* Go: its own heap profile, or its allocator */
 
 struct alloc_finder {
 	const char *name;	  /* "python" */

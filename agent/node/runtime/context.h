@@ -35,3 +35,11 @@ struct tls_place {
  * is not filled yet. -ENOTSUP: e has no way to it that is known here.
  */
 int tls_find(const struct loaded_elf *e, const char *name, uint64_t offset, struct tls_place *ret);
+
+/* ---- Go: go_version.c ---- */
+/* The first mapping of a Go program or library; NULL: none. */
+const struct mapping *go_find(const struct runtime_look *look, const struct elf_index **ret_index);
+/* "go1.26.8"; "": of a Go before 1.18. -ENOENT: it does not say. */
+int go_version(const struct loaded_elf *e, char *ret, size_t n);
+/* Of "go1.26.8" 26; 0: no release that is known by number. */
+unsigned go_minor(const char *version);

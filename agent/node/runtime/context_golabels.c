@@ -7,13 +7,6 @@
 
 #include <stdlib.h>
 
-#define BUILD_INFO	 "\xff Go buildinf:" /* debug/buildinfo */
-#define BUILD_INFO_ALIGN 16
-#define BUILD_INFO_HEAD	 32
-#define SEARCH_MAX	 (4u << 20)
-#define SEARCH_AT_ONCE	 (64u << 10)
-#define INLINE_VERSION	 2 /* bit of the head's flags: since Go 1.18 */
-
 /*
  * Offsets in runtime.g and runtime.m of linux/amd64, read from the DWARF of programs built with the
  * first and, to 1.22, the last release of each version; these structures do not change within one.
@@ -35,74 +28,6 @@ static const struct version *version_of(unsigned minor)
 	for (size_t i = 0; i < ARRAY_SIZE(versions) && versions[i].minor <= minor; i++)
 		found = &versions[i];
 	return minor <= NEWEST_MINOR ? found : NULL;
-}
-
-/* ---- the version ---- */
-
-/* A varint, then so many bytes: "go1.26.8". */
-static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
-{
-	uint8_t length;
-	int r = memory_u8(m, head + BUILD_INFO_HEAD, &length);
-
-	if (r < 0)
-		return r;
-	if (length >= n || length & 0x80)
-		return -EBADMSG;
-	r = memory_read(m, head + BUILD_INFO_HEAD + 1, ret, length);
-	ret[r < 0 ? 0 : length] = '\0';
-	return r;
-}
-
-/* Where it begins in one segment. */
-static int search_segment(const struct loaded_elf *e, const Elf64_Phdr *s, char *bytes,
-			  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
-{
-	uint64_t start = e->bias + s->p_vaddr, size = MIN(s->p_filesz, *left);
-
-	*left -= size;
-	for (uint64_t at = start, have; at < start + size; at += have) {
-		int r;
-
-		have = MIN(start + size - at, (uint64_t)SEARCH_AT_ONCE);
-		r = memory_read(e->memory, at, bytes, have);
-		if (r < 0)
-			return r;
-		for (uint64_t k = -at % BUILD_INFO_ALIGN; k + BUILD_INFO_ALIGN <= have;
-		     k += BUILD_INFO_ALIGN) {
-			if (memcmp(bytes + k, BUILD_INFO, strlen(BUILD_INFO)) != 0)
-				continue;
-			*ret = at + k;
-			*ret_flags = (uint8_t)bytes[k + 15];
-			return 0;
-		}
-	}
-	return -ENOENT;
-}
-
-/* In a writable segment, mostly where it begins (debug/buildinfo looks there, too). */
-static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
-{
-	_cleanup_free_ char *bytes = xmalloc(SEARCH_AT_ONCE);
-	uint64_t left = SEARCH_MAX;
-	int r = -ENOENT;
-
-	for (size_t i = 0; i < e->n && r == -ENOENT; i++)
-		if (e->segments[i].p_type == PT_LOAD && e->segments[i].p_flags & PF_W)
-			r = search_segment(e, &e->segments[i], bytes, &left, ret, ret_flags);
-	return r;
-}
-
-/* 0: no release that is known by number. */
-static unsigned minor_of(const char *version)
-{
-	unsigned minor = 0;
-
-	if (!str_has_prefix(version, "go1."))
-		return 0;
-	for (const char *s = version + 4; *s >= '0' && *s <= '9' && minor < 1000; s++)
-		minor = minor * 10 + (unsigned)(*s - '0');
-	return minor;
 }
 
 /* ---- where g is ---- */
@@ -155,32 +80,17 @@ static int find_g(const struct loaded_elf *e, const struct elf_index *index, int
 
 /* ---- both ---- */
 
-static const struct mapping *find_go(const struct runtime_look *look,
-				     const struct elf_index **ret_index)
-{
-	for (size_t i = 0; i < look->maps->n; i++) {
-		*ret_index = look->indexes[i];
-		if (*ret_index && elf_index_flags(*ret_index) & ELF_INDEX_GO)
-			return &look->maps->items[i];
-	}
-	return NULL;
-}
-
 static int learn_program(const struct loaded_elf *e, const struct elf_index *index,
 			 struct runtime_learnt *ret)
 {
 	const struct version *v;
 	struct pf_golabels *d;
-	uint8_t flags;
-	uint64_t head;
 	int64_t g;
-	int r = find_build_info(e, &head, &flags);
+	int r = go_version(e, ret->version, sizeof(ret->version));
 
-	if (r == 0 && flags & INLINE_VERSION)
-		r = read_version(e->memory, head, ret->version, sizeof(ret->version));
 	if (r < 0)
 		return r;
-	v = version_of(minor_of(ret->version));
+	v = version_of(go_minor(ret->version));
 	if (!v) {
 		snprintf(ret->problem, sizeof(ret->problem),
 			 "where labels are is known for Go 1.18 to 1.%u; this is %s", NEWEST_MINOR,
@@ -201,7 +111,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		 struct runtime_learnt *ret)
 {
 	const struct elf_index *index;
-	const struct mapping *m = find_go(look, &index);
+	const struct mapping *m = go_find(look, &index);
 	_cleanup_free_ struct loaded_elf *e = NULL;
 	int r;
 

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Go programs: where their own heap profile is. Where it is off (the linker turns it off in programs that don't ask for
+ * it) or cannot be found, runtime.mallocgc and its variants are probed instead: Go's frees are its collector's,
+ * so that tells mem-alloc only. docs/memory.md.
+ */
+#include "node/alloc/go.h"
+#include "node/alloc/internal.h"
+#include "node/runtime/context.h"
+
+#include <stdlib.h>
+
+#define NEWEST_MINOR	 27
+#define RATE_MAX	 (1ull << 40)
+#define CODE_BYTES	 512 /* of a function: what is looked for stands near its beginning */
+#define SIZE_CLASSES_MAX 67  /* internal/runtime/gc */
+#define REX_W		 0x48
+#define MOV_LOAD	 0x8b
+
+static const struct layout {
+	unsigned minor; /* go1.minor and later */
+	unsigned counts_bytes;
+	const char *cycle; /* the variable */
+	unsigned cycle_shift;
+	const char *cycle_reader; /* begins with loading it */
+} layouts[] = {
+	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
+	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
+	{27, 16, "runtime.mProfCycle", 1,
+	 "runtime.mProf_Flush"}, /* bytes are not counted any more */
+};
+
+static const struct layout *layout_of(unsigned minor)
+{
+	const struct layout *found = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(layouts) && layouts[i].minor <= minor; i++)
+		found = &layouts[i];
+	return minor <= NEWEST_MINOR ? found : NULL;
+}
+
+struct program {
+	const struct runtime_look *look;
+	const struct elf_index *index;
+	struct loaded_elf elf;
+	unsigned minor;
+	char version[48];
+};
+
+/* ---- variables by the code that reads them: stripped programs have the names of functions still ---- */
+
+static bool is_variable(const struct loaded_elf *e, uint64_t address)
+{
+	for (size_t i = 0; i < e->n; i++) {
+		const Elf64_Phdr *s = &e->segments[i];
+
+		if (s->p_type == PT_LOAD && s->p_flags & PF_W && address - e->bias >= s->p_vaddr &&
+		    address - e->bias - s->p_vaddr < s->p_memsz)
+			return true;
+	}
+	return false;
+}
+
+/* mov N(%rip),%r of 4 or 8 bytes: which variable; 0: it is none. */
+static uint64_t loaded_variable(const struct program *p, uint64_t at, const uint8_t *code,
+				bool wide)
+{
+	bool has_wide = (code[0] & 0xfb) == REX_W; /* any register */
+	int32_t by;
+	uint64_t address;
+
+	if (has_wide != wide || code[has_wide] != MOV_LOAD || (code[has_wide + 1] & 0xc7) != 0x05)
+		return 0;
+	memcpy(&by, code + has_wide + 2, sizeof(by));
+	address = at + has_wide + 6 + (uint64_t)(int64_t)by;
+	return is_variable(&p->elf, address) ? address : 0;
+}
+
+/* The nth variable that a function loads. */
+static int find_load(const struct program *p, const char *function, bool wide, unsigned nth,
+		     uint64_t *ret)
+{
+	uint8_t code[CODE_BYTES + 8] = {0};
+	uint64_t last = 0, at;
+	struct elf_symbol y;
+	size_t n;
+	int r = elf_index_find_symbol(p->index, function, &y);
+
+	if (r < 0)
+		return r;
+	at = p->elf.bias + y.address;
+	n = MIN(y.size, CODE_BYTES);
+	r = memory_read(p->elf.memory, at, code, n);
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		uint64_t found = loaded_variable(p, at + i, code + i, wide);
+
+		if (found)
+			i += wide + 5;
+		if (!found || found == last)
+			continue;
+		last = found;
+		if (--nth == 0) {
+			*ret = found;
+			return 0;
+		}
+	}
+	return r < 0 ? r : -ENOENT;
+}
+
+/* ---- the profile ---- */
+
+static int find_variable(const struct program *p, const char *name, const char *function, bool wide,
+			 unsigned nth, uint64_t *ret)
+{
+	const struct mapping *mapping;
+	uint64_t size;
+
+	if (runtime_find_mark(p->look, name, &mapping, ret, &size) == 0)
+		return 0;
+	return find_load(p, function, wide, nth, ret);
+}
+
+static int find_profile(const struct program *p, const struct layout *l, struct go_profile *ret)
+{
+	struct go_profile f = {.cycle_shift = l->cycle_shift, .counts_bytes = l->counts_bytes};
+	int r = find_variable(p, "runtime.mbuckets", "runtime.mProf_FlushLocked", true, 1,
+			      &f.buckets);
+
+	/* Before it runtime.mcache0 is loaded. */
+	if (r == 0)
+		r = find_variable(p, "runtime.MemProfileRate", "runtime.profilealloc", true, 2,
+				  &f.rate);
+	if (r == 0)
+		r = find_variable(p, l->cycle, l->cycle_reader, false, 1, &f.cycle);
+	if (r == 0)
+		*ret = f;
+	return r;
+}
+
+/* 0: the profile is being written. *ret_why: why it is not known. */
+static int find_heap(const struct program *p, struct alloc_go_heap **ret, const char **ret_why)
+{
+	const struct mapping *m = go_find(p->look, NULL);
+	struct go_profile profile = {0};
+	uint64_t rate = 0;
+	int r = find_profile(p, layout_of(p->minor), &profile);
+
+	*ret_why = "cannot be found in its code";
+	if (r == 0)
+		r = memory_u64(p->elf.memory, profile.rate, &rate);
+	if (r == 0 && rate > RATE_MAX)
+		r = -EBADMSG;
+	if (r == 0 && rate == 0) {
+		*ret_why = "is off (the program does not use it, or MemProfileRate is 0)";
+		r = -ENODATA;
+	}
+	if (r == 0)
+		*ret = go_heap_new(&profile, p->look->indexes[m - p->look->maps->items],
+				   p->elf.bias);
+	return r;
+}
+
+/* ---- probes ---- */
+
+static int add_function(const struct program *p, const char *name, struct alloc_sites *s)
+{
+	const struct pf_site site = {.kind = PF_SITE_GO};
+	struct elf_symbol y;
+	int r = elf_index_find_symbol(p->index, name, &y);
+
+	if (r == 0)
+		r = alloc_add_site(p->look, p->elf.bias + y.address, name, site, s);
+	return r;
+}
+
+/* One function a size class, which compilers from 1.26 on call in its place (internal/ssagen). */
+static int add_variants(const struct program *p, const char *family, struct alloc_sites *s)
+{
+	int r = 0;
+
+	for (unsigned k = 1; r == 0 && k <= SIZE_CLASSES_MAX; k++) {
+		_cleanup_free_ char *name = xasprintf("%s%u", family, k);
+
+		r = add_function(p, name, s);
+		if (r == -ENOENT && k <= 2) /* some begin with 2 */
+			r = 0;
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
+static int add_inner(const struct program *p, const char *name, struct alloc_sites *s)
+{
+	struct elf_symbol y;
+
+	if (elf_index_find_symbol(p->index, name, &y) < 0)
+		return 0;
+	return alloc_add_inner(s, p->elf.bias + y.address, p->elf.bias + y.address + y.size);
+}
+
+static int add_probes(const struct program *p, struct alloc_sites *s)
+{
+	static const char *const families[] = {
+		"runtime.mallocgcSmallNoScanSC",
+		"runtime.mallocgcSmallScanNoHeaderSC",
+		"runtime.mallocgcTinySC",
+		"runtime.mallocgcTinySize",
+	};
+	/* Those that call another one of them. */
+	static const char *const callers[] = {"runtime.mallocgc", "runtime.mallocgcTinySlowPath"};
+	int r = add_function(p, "runtime.mallocgc", s);
+
+	for (size_t i = 0; p->minor >= 26 && r == 0 && i < ARRAY_SIZE(families); i++)
+		r = add_variants(p, families[i], s);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(callers); i++)
+		r = add_inner(p, callers[i], s);
+	return r;
+}
+
+/* ---- both ---- */
+
+static int open_program(const struct runtime_look *look, struct program *ret)
+{
+	const struct mapping *m = go_find(look, &ret->index);
+	int r;
+
+	if (!m)
+		return -ENOENT;
+	ret->look = look;
+	r = loaded_elf_read(look, m, &ret->elf);
+	if (r == 0)
+		r = go_version(&ret->elf, ret->version, sizeof(ret->version));
+	ret->minor = r == 0 ? go_minor(ret->version) : 0;
+	return r;
+}
+
+static int find_program(const struct program *p, unsigned event_mask, struct alloc_sites *ret)
+{
+	const char *why;
+	int r;
+
+	/* Arguments are in registers, and the version is where it is read, from 1.18 on. */
+	if (!layout_of(p->minor)) {
+		alloc_add_problem(ret, "how Go allocates is known for Go 1.18 to 1.%u; this is %s",
+				  NEWEST_MINOR, *p->version ? p->version : "older");
+		return -ENOTSUP;
+	}
+	if (find_heap(p, &ret->go, &why) == 0)
+		return 0;
+	if (event_mask & 1u << PF_EVENT_MEM_INUSE)
+		alloc_add_problem(ret, "mem-inuse of Go: its heap profile %s", why);
+	if (!(event_mask & 1u << PF_EVENT_MEM_ALLOC))
+		return 0;
+	r = add_probes(p, ret);
+	if (r < 0)
+		alloc_add_problem(ret, "Go's runtime.mallocgc cannot be probed: %s", strerror(-r));
+	return r;
+}
+
+static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
+{
+	_cleanup_free_ struct program *p = xcalloc(1, sizeof(*p));
+	int r = open_program(look, p);
+
+	return r < 0 ? r : find_program(p, event_mask, ret);
+}
+
+static const char *const marks[] = {"runtime.mbuckets", "runtime.MemProfileRate",
+				    "runtime.mProfCycle", "runtime.mProf", NULL};
+
+const struct alloc_finder go_finder = {.name = "go", .marks = marks, .find = find};

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads a Go program's heap profile (runtime.mbuckets) out of its memory. A bucket is a stack and a size: which
+ * never change, and how many such objects were sampled and freed. New ones come to the list's head, so each
+ * is learnt once; its counts are read each time. They change under the reader: they are read until two passes agree.
+ */
+#include "node/alloc/go.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define BUCKETS_MAX	 65536
+#define ADDRESSES_MAX	 (2u << 20) /* of all stacks */
+#define BUCKET_WORDS	 6	    /* next, allnext, typ, hash, size, nstk: of all versions */
+#define MEM_PROFILE	 1	    /* bucketType */
+#define STACK_MAX	 1100	    /* maxProfStackDepth and what is left for inlined frames */
+#define STACK_TOLD_MAX	 PF_MAX_USER_FRAMES
+#define CYCLES		 4 /* active, and a ring of three that become active later */
+#define COUNTS_BYTES_MAX 32
+#define PASSES_MAX	 5
+#define RATE_MAX	 (1ull << 40)
+#define OBJECT_MAX	 (1ull << 47)
+#define WINDOW_BYTES	 (16u << 10)
+
+struct bucket {
+	uint64_t counts;   /* where they are */
+	uint64_t size;	   /* of one object */
+	uint32_t first, n; /* of addresses */
+	uint64_t told;	   /* objects, by reads before */
+};
+/* What one pass saw of a bucket: objects. */
+struct seen {
+	uint64_t allocs, frees;		  /* all */
+	uint64_t live_allocs, live_frees; /* as of the last finished collection */
+};
+
+struct alloc_go_heap {
+	struct go_profile at;
+	struct elf_index *index;
+	uint64_t bias;
+	uint64_t head; /* of the list, when it was last walked */
+	bool told_once, full;
+	struct bucket *buckets; /* by where they are */
+	size_t n, cap;
+	uint64_t *addresses;
+	size_t n_addresses, cap_addresses;
+};
+
+struct alloc_go_heap *go_heap_new(const struct go_profile *p, struct elf_index *index,
+				  uint64_t bias)
+{
+	struct alloc_go_heap *g = xcalloc(1, sizeof(*g));
+
+	g->at = *p;
+	g->index = elf_index_ref(index);
+	g->bias = bias;
+	return g;
+}
+
+struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
+{
+	if (g) {
+		elf_index_unref(g->index);
+		free(g->buckets);
+		free(g->addresses);
+		free(g);
+	}
+	return NULL;
+}
+
+/* ---- stacks ---- */
+
+/*
+ * Go notes one address for each function, inlined ones too: those of the functions around an inlined call are
+ * made up. A frame here stands for all that is inlined at its address: keep the real ones. Of two that follow each
+ * other in one function, the second with fewer inlined functions around it is made up.
+ */
+static uint32_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32_t n)
+{
+	struct elf_inline inlines[ELF_INLINES_MAX];
+	uint64_t function = 0;
+	size_t depth = 0;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t address = stack[i] - 1 - g->bias;
+		struct elf_symbol symbol = {.address = UINT64_MAX};
+		size_t inlined = elf_index_inlines(g->index, address, inlines);
+		bool same;
+
+		(void)elf_index_symbol(g->index, address, &symbol);
+		same = symbol.address == function && i > 0;
+		if (!same || inlined >= depth)
+			stack[kept++] = stack[i];
+		function = symbol.address;
+		depth = inlined;
+	}
+	return MIN(kept, (uint32_t)STACK_TOLD_MAX);
+}
+
+/* stkbucket()'s: what is no bucket does not have it. */
+static uint64_t hash_of(const uint64_t *stack, size_t n, uint64_t size)
+{
+	uint64_t h = 0;
+
+	for (size_t i = 0; i <= n; i++) {
+		h += i < n ? stack[i] : size;
+		h += h << 10;
+		h ^= h >> 6;
+	}
+	h += h << 3;
+	return h ^ h >> 11;
+}
+
+/* ---- learning buckets ---- */
+
+static bool is_full(const struct alloc_go_heap *g)
+{
+	return g->n == BUCKETS_MAX || g->n_addresses > ADDRESSES_MAX - STACK_TOLD_MAX;
+}
+
+static int learn_bucket(struct alloc_go_heap *g, struct memory *m, uint64_t at, uint64_t *ret_next)
+{
+	enum { NEXT, ALLNEXT, TYPE, HASH, SIZE, DEPTH };
+	uint64_t head[BUCKET_WORDS], stack[STACK_MAX];
+	struct bucket b;
+	int r = at % sizeof(uint64_t) ? -EBADMSG : memory_read(m, at, head, sizeof(head));
+
+	if (r == 0 && (head[TYPE] != MEM_PROFILE || head[DEPTH] > STACK_MAX || head[SIZE] == 0 ||
+		       head[SIZE] > OBJECT_MAX))
+		r = -EBADMSG;
+	if (r == 0)
+		r = memory_read(m, at + sizeof(head), stack, head[DEPTH] * sizeof(*stack));
+	if (r == 0 && hash_of(stack, head[DEPTH], head[SIZE]) != head[HASH])
+		r = -EBADMSG;
+	if (r < 0)
+		return r;
+	b = (struct bucket){.counts = at + sizeof(head) + head[DEPTH] * sizeof(*stack),
+			    .size = head[SIZE],
+			    .first = (uint32_t)g->n_addresses,
+			    .n = keep_real(g, stack, (uint32_t)head[DEPTH])};
+	if (is_full(g))
+		return -E2BIG;
+	GROW(g->buckets, g->n, g->cap);
+	g->buckets[g->n++] = b;
+	for (uint32_t i = 0; i < b.n; i++) {
+		GROW(g->addresses, g->n_addresses, g->cap_addresses);
+		g->addresses[g->n_addresses++] = stack[i];
+	}
+	*ret_next = head[ALLNEXT];
+	return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct bucket *x = a, *y = b;
+
+	return x->counts < y->counts ? -1 : x->counts > y->counts;
+}
+
+/* A list that leads back into itself. */
+static bool has_twice(const struct alloc_go_heap *g)
+{
+	for (size_t i = 1; i < g->n; i++)
+		if (g->buckets[i].counts == g->buckets[i - 1].counts)
+			return true;
+	return false;
+}
+
+/* Those that came since the last time; all or none of them, but for what is over a limit: the oldest. */
+static int learn_new(struct alloc_go_heap *g, struct memory *m)
+{
+	size_t n = g->n, n_addresses = g->n_addresses;
+	uint64_t head, at;
+	int r = memory_u64(m, g->at.buckets, &head);
+
+	for (at = head; r == 0 && at && at != g->head;)
+		r = learn_bucket(g, m, at, &at);
+	if (r == -E2BIG && is_full(g)) {
+		g->full = true;
+	} else if (r < 0) {
+		g->n = n;
+		g->n_addresses = n_addresses;
+		return r;
+	}
+	g->head = head;
+	if (g->n > n)
+		qsort(g->buckets, g->n, sizeof(*g->buckets), by_place);
+	return has_twice(g) ? -EBADMSG : 0;
+}
+
+/* ---- one pass over all counts ---- */
+
+/* They lie close to each other, and are asked for in order: many with one read. */
+struct window {
+	struct memory *m;
+	uint64_t at;
+	size_t n;
+	uint8_t bytes[WINDOW_BYTES];
+};
+
+static int window_read(struct window *w, uint64_t at, void *to, size_t n)
+{
+	int r = 0;
+
+	if (at < w->at || at - w->at > w->n || n > w->n - (at - w->at)) {
+		w->at = at;
+		w->n = WINDOW_BYTES;
+		r = memory_read(w->m, at, w->bytes, w->n);
+		if (r == -EFAULT) { /* nothing is behind it */
+			w->n = n;
+			r = memory_read(w->m, at, w->bytes, n);
+		}
+	}
+	if (r < 0) {
+		w->n = 0;
+		return r;
+	}
+	memcpy(to, w->bytes + (at - w->at), n);
+	return 0;
+}
+
+struct pass {
+	uint64_t cycle;
+	struct seen *seen; /* of each bucket */
+	bool torn;	   /* some counts are just being changed */
+	bool collected;	   /* by now */
+};
+
+/* Where versions count bytes, too, these are always so many objects of that size. */
+static bool is_torn(const struct go_profile *at, const uint64_t *counts, uint64_t size)
+{
+	return at->counts_bytes > 2 * sizeof(*counts) &&
+	       (counts[2] != counts[0] * size || counts[3] != counts[1] * size);
+}
+
+static int see(const struct alloc_go_heap *g, struct window *w, const struct bucket *b,
+	       struct pass *p, struct seen *ret)
+{
+	uint8_t bytes[CYCLES * COUNTS_BYTES_MAX];
+	struct seen s = {0};
+	int r = window_read(w, b->counts, bytes, (size_t)CYCLES * g->at.counts_bytes);
+
+	for (unsigned i = 0; r == 0 && i < CYCLES; i++) {
+		uint64_t counts[COUNTS_BYTES_MAX / sizeof(uint64_t)];
+
+		memcpy(counts, bytes + (size_t)i * g->at.counts_bytes, g->at.counts_bytes);
+		p->torn |= is_torn(&g->at, counts, b->size);
+		s.allocs += counts[0];
+		s.frees += counts[1];
+		/* Between the end of a collection and its being made active. */
+		if (i == 0 || i - 1 == p->cycle % (CYCLES - 1)) {
+			s.live_allocs += counts[0];
+			s.live_frees += counts[1];
+		}
+	}
+	p->collected |= s.live_allocs || s.live_frees;
+	*ret = s;
+	return r;
+}
+
+static int read_cycle(const struct alloc_go_heap *g, struct memory *m, uint64_t *ret)
+{
+	uint32_t word;
+	int r = memory_u32(m, g->at.cycle, &word);
+
+	*ret = r == 0 ? word >> g->at.cycle_shift : 0;
+	return r;
+}
+
+static int read_pass(const struct alloc_go_heap *g, struct window *w, struct pass *p)
+{
+	uint64_t after;
+	int r = read_cycle(g, w->m, &p->cycle);
+
+	p->torn = p->collected = false;
+	w->n = 0;
+	for (size_t i = 0; r == 0 && i < g->n; i++)
+		r = see(g, w, &g->buckets[i], p, &p->seen[i]);
+	if (r == 0)
+		r = read_cycle(g, w->m, &after);
+	if (r == 0)
+		p->torn |= after != p->cycle;
+	return r;
+}
+
+/* What is live is a snapshot, which does not change between collections. */
+static bool agree(const struct pass *a, const struct pass *b, size_t n)
+{
+	if (a->cycle != b->cycle || a->collected != b->collected)
+		return false;
+	for (size_t i = 0; a->collected && i < n; i++)
+		if (a->seen[i].live_allocs != b->seen[i].live_allocs ||
+		    a->seen[i].live_frees != b->seen[i].live_frees)
+			return false;
+	return true;
+}
+
+static int read_counts(const struct alloc_go_heap *g, struct memory *m, struct pass *ret)
+{
+	_cleanup_free_ struct window *w = xcalloc(1, sizeof(*w));
+	struct pass p[2] = {{.seen = xcalloc(g->n + 1, sizeof(struct seen)), .torn = true},
+			    {.seen = xcalloc(g->n + 1, sizeof(struct seen)), .torn = true}};
+	struct pass *now = NULL;
+	bool good = false;
+	int r = 0;
+
+	w->m = m;
+	for (unsigned i = 0; r == 0 && i < PASSES_MAX && !good; i++) {
+		now = &p[i % 2];
+		r = read_pass(g, w, now);
+		good = !p[0].torn && !p[1].torn && agree(&p[0], &p[1], g->n);
+	}
+	if (r == 0 && !good)
+		r = -EAGAIN;
+	if (r == 0) {
+		*ret = *now;
+		now->seen = NULL;
+	}
+	free(p[0].seen);
+	free(p[1].seen);
+	return r;
+}
+
+/* ---- telling ---- */
+
+/*
+ * runtime/pprof's scaleHeapSample: an object of so many bytes is sampled with probability 1 - exp(-bytes / rate).
+ */
+static void scale(uint64_t objects, uint64_t size, uint64_t rate, uint64_t *ret_objects,
+		  uint64_t *ret_bytes)
+{
+	double by = rate > 1 ? 1 / (1 - exp(-(double)size / (double)rate)) : 1;
+
+	*ret_objects = (uint64_t)((double)objects * by);
+	*ret_bytes = (uint64_t)((double)(objects * size) * by);
+}
+
+static bool is_sane(const struct bucket *b, const struct seen *s)
+{
+	uint64_t most = (uint64_t)INT64_MAX / b->size;
+
+	return s->allocs <= most && s->frees <= s->allocs && s->live_frees <= s->live_allocs;
+}
+
+static int check(const struct alloc_go_heap *g, const struct pass *p)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (!is_sane(&g->buckets[i], &p->seen[i]))
+			return -EBADMSG;
+	return 0;
+}
+
+/* A collection that has not ended yet, the first: all is live then, as in the runtime's own answer. */
+static uint64_t live_of(const struct pass *p, const struct seen *s)
+{
+	return p->collected ? s->live_allocs - s->live_frees : s->allocs - s->frees;
+}
+
+static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, alloc_go_fn *fn,
+		 void *arg)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		struct bucket *b = &g->buckets[i];
+		const struct seen *s = &p->seen[i];
+		struct alloc_go_record r = {.addresses = g->addresses + b->first,
+					    .n_addresses = b->n};
+
+		/* Less than before: then it was read amid a change that counted twice. It comes right. */
+		if (g->told_once && s->allocs > b->told)
+			scale(s->allocs - b->told, b->size, rate, &r.alloc_objects, &r.alloc_bytes);
+		scale(live_of(p, s), b->size, rate, &r.inuse_objects, &r.inuse_bytes);
+		b->told = MAX(b->told, s->allocs);
+		if (r.alloc_bytes || r.inuse_bytes)
+			fn(&r, arg);
+	}
+	g->told_once = true;
+}
+
+int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg)
+{
+	struct pass p;
+	uint64_t rate;
+	int r = memory_u64(m, g->at.rate, &rate);
+
+	if (r == 0 && rate == 0)
+		return -ENODATA;
+	if (r == 0 && rate > RATE_MAX)
+		return -EBADMSG;
+	if (r == 0)
+		r = learn_new(g, m);
+	if (r == 0)
+		r = read_counts(g, m, &p);
+	if (r < 0)
+		return r;
+	r = check(g, &p);
+	if (r == 0)
+		tell(g, &p, rate, fn, arg);
+	free(p.seen);
+	return r == 0 && g->full ? -E2BIG : r;
+}

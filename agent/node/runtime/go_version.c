@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which Go a program was built with: the version that the linker writes into every program beside
+ * "Go buildinf:" (debug/buildinfo of Go's library), read where it lies in the process.
+ */
+#include "node/runtime/context.h"
+
+#include <stdlib.h>
+
+#define BUILD_INFO	 "\xff Go buildinf:" /* debug/buildinfo */
+#define BUILD_INFO_ALIGN 16
+#define BUILD_INFO_HEAD	 32
+#define SEARCH_MAX	 (4u << 20)
+#define SEARCH_AT_ONCE	 (64u << 10)
+#define INLINE_VERSION	 2 /* bit of the head's flags: since Go 1.18 */
+
+/* A varint, then so many bytes: "go1.26.8". */
+static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
+{
+	uint8_t length;
+	int r = memory_u8(m, head + BUILD_INFO_HEAD, &length);
+
+	if (r < 0)
+		return r;
+	if (length >= n || length & 0x80)
+		return -EBADMSG;
+	r = memory_read(m, head + BUILD_INFO_HEAD + 1, ret, length);
+	ret[r < 0 ? 0 : length] = '\0';
+	return r;
+}
+
+/* Where it begins in one segment. */
+static int search_segment(const struct loaded_elf *e, const Elf64_Phdr *s, char *bytes,
+			  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
+{
+	uint64_t start = e->bias + s->p_vaddr, size = MIN(s->p_filesz, *left);
+
+	*left -= size;
+	for (uint64_t at = start, have; at < start + size; at += have) {
+		int r;
+
+		have = MIN(start + size - at, (uint64_t)SEARCH_AT_ONCE);
+		r = memory_read(e->memory, at, bytes, have);
+		if (r < 0)
+			return r;
+		for (uint64_t k = -at % BUILD_INFO_ALIGN; k + BUILD_INFO_ALIGN <= have;
+		     k += BUILD_INFO_ALIGN) {
+			if (memcmp(bytes + k, BUILD_INFO, strlen(BUILD_INFO)) != 0)
+				continue;
+			*ret = at + k;
+			*ret_flags = (uint8_t)bytes[k + 15];
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* In a writable segment, mostly where it begins (debug/buildinfo looks there, too). */
+static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
+{
+	_cleanup_free_ char *bytes = xmalloc(SEARCH_AT_ONCE);
+	uint64_t left = SEARCH_MAX;
+	int r = -ENOENT;
+
+	for (size_t i = 0; i < e->n && r == -ENOENT; i++)
+		if (e->segments[i].p_type == PT_LOAD && e->segments[i].p_flags & PF_W)
+			r = search_segment(e, &e->segments[i], bytes, &left, ret, ret_flags);
+	return r;
+}
+
+const struct mapping *go_find(const struct runtime_look *look, const struct elf_index **ret_index)
+{
+	for (size_t i = 0; i < look->maps->n; i++) {
+		if (!look->indexes[i] || !(elf_index_flags(look->indexes[i]) & ELF_INDEX_GO))
+			continue;
+		if (ret_index)
+			*ret_index = look->indexes[i];
+		return &look->maps->items[i];
+	}
+	return NULL;
+}
+
+int go_version(const struct loaded_elf *e, char *ret, size_t n)
+{
+	uint8_t flags;
+	uint64_t head;
+	int r = find_build_info(e, &head, &flags);
+
+	*ret = '\0';
+	if (r < 0 || !(flags & INLINE_VERSION))
+		return r;
+	return read_version(e->memory, head, ret, n);
+}
+
+unsigned go_minor(const char *version)
+{
+	unsigned minor = 0;
+
+	if (!str_has_prefix(version, "go1."))
+		return 0;
+	for (const char *s = version + 4; *s >= '0' && *s <= '9' && minor < 1000; s++)
+		minor = minor * 10 + (unsigned)(*s - '0');
+	return minor;
+}
