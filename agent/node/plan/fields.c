@@ -9,6 +9,7 @@
 
 /* clang-format off */
 #define F(p, t, ...) {.path = p, .type = FIELD_##t, ##__VA_ARGS__}
+#define SHORT .min = 2, .max = 32, .format = FORMAT_SHORT_DURATION
 #define SELECTOR(p, ...)                                                                           \
 	F(p, OBJECT, ##__VA_ARGS__),                                                               \
 	F(p ".matchLabels", MAP, .max = 16),                                                       \
@@ -36,6 +37,14 @@ static const struct field fields[] = {
 	F("events", OBJECT, .def = "{\"onCpu\": {}}"),
 	F("events.onCpu", OBJECT),
 	F("events.onCpu.sampleHz", INT, .min = 1, .max = 999, .def = "99"),
+	F("events.offCpu", OBJECT),
+	F("events.offCpu.minBlock", STRING, SHORT, .def = "\"50us\""),
+	F("events.offCpu.maxBlock", STRING, SHORT, .def = "\"1h\""),
+	F("events.memAlloc", OBJECT),
+	F("events.memAlloc.sampleBytes", INT, .min = 1, .max = 1 << 30, .def = "524288"),
+	F("events.memAlloc.maxStall", STRING, SHORT, .def = "\"20ms\""),
+	F("events.memInuse", OBJECT),
+	F("events.memInuse.sampleBytes", INT, .min = 1, .max = 1 << 30, .def = "524288"),
 	F("podLabelTags", ARRAY, .max = 16),
 	F("podLabelTags[]", STRING, .min = 1, .max = 317, .format = FORMAT_LABEL_KEY),
 	F("stopAfter", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION),

@@ -14,6 +14,8 @@ static const char *const patterns[] = {
 	[FORMAT_LABEL_VALUE] = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
 	[FORMAT_DNS_LABEL] = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
 	[FORMAT_DURATION] = "^([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?$",
+	[FORMAT_SHORT_DURATION] = "^([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?"
+				  "([0-9]{1,10}ms)?([0-9]{1,10}us)?$",
 };
 
 const char *plan_format_pattern(enum field_format f)
@@ -45,18 +47,21 @@ static bool label_key_ok(const char *s)
 	return strlen(s) <= 63 && name_ok(s, strlen(s), "-_.", true);
 }
 
-static bool duration_ok(const char *s)
+/* n_units: only the longest so many. */
+static bool duration_ok(const char *s, size_t n_units)
 {
 	static const struct {
-		char unit;
+		const char *unit;
 		size_t max_digits;
-	} parts[] = {{'h', 4}, {'m', 5}, {'s', 7}};
+	} parts[] = {{"h", 4}, {"m", 5}, {"s", 7}, {"ms", 10}, {"us", 10}};
 
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+	for (size_t i = 0; i < n_units; i++) {
 		size_t n = strspn(s, "0123456789");
+		size_t n_unit = strcspn(s + n, "0123456789");
 
-		if (n > 0 && n <= parts[i].max_digits && s[n] == parts[i].unit)
-			s += n + 1;
+		if (n > 0 && n <= parts[i].max_digits && strlen(parts[i].unit) == n_unit &&
+		    memcmp(s + n, parts[i].unit, n_unit) == 0)
+			s += n + n_unit;
 	}
 	return *s == '\0';
 }
@@ -73,7 +78,9 @@ bool plan_format_ok(enum field_format f, const char *s)
 	case FORMAT_DNS_LABEL:
 		return name_ok(s, strlen(s), "-", false);
 	case FORMAT_DURATION:
-		return duration_ok(s);
+		return duration_ok(s, 3);
+	case FORMAT_SHORT_DURATION:
+		return duration_ok(s, 5);
 	}
 	return false;
 }

@@ -27,7 +27,8 @@ enum field_format {
 	FORMAT_LABEL_KEY,
 	FORMAT_LABEL_VALUE,
 	FORMAT_DNS_LABEL,
-	FORMAT_DURATION
+	FORMAT_DURATION,
+	FORMAT_SHORT_DURATION
 };
 struct field {
 	const char *path; /* below spec: "containers.include[]", "podSelector.matchLabels{}" */
@@ -56,6 +57,18 @@ bool plan_selector_matches(const json_t *sel, const json_t *labels);
 /* What the schema's rules say beyond fields: values with In and NotIn only. */
 int plan_selector_check(const json_t *sel, const char *path, struct field_error *reterr);
 
+/* ---- settings.c: what events besides on-cpu are set to ---- */
+/* Of the events in mask; events has passed plan_fields_check. What the schema's rules say beyond fields is said here too. */
+int plan_settings_read(const json_t *events, unsigned mask, struct event_settings *ret,
+		       struct field_error *reterr);
+/*
+ * Adds b's settings of `events` to a, which has those of the events in `have`. Where both have one: the finest
+ * (who asks for more gets it), or the coarsest (which nobody exceeds).
+ */
+void plan_settings_join(struct event_settings *a, unsigned have, const struct event_settings *b,
+			unsigned events, bool finest);
+json_t *plan_settings_json(const struct event_settings *s, unsigned mask);
+
 /* ---- target.c ---- */
 enum target_kind { TARGET_NAMESPACED, TARGET_CLUSTER, TARGET_BUILTIN };
 enum container_type {
@@ -73,6 +86,7 @@ struct target {
 	const json_t *include, *exclude, *label_tags;
 	unsigned type_mask;
 	unsigned event_mask, sample_hz;
+	struct event_settings settings;
 	bool suspend, java_attach, trace_context;
 	double overhead_percent;
 	uint64_t stop_after_ns, first_ready_ns; /* 0: none */

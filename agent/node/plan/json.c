@@ -28,11 +28,12 @@ static json_t *container_json(const struct plan *p, const struct plan_container 
 
 	for (size_t i = 0; i < c->n_targets; i++)
 		json_array_append_new(targets, json_string(p->targets[c->targets[i]].uid));
-	return json_pack("{s:s, s:s?, s:o, s:i, s:f, s:b, s:b, s:o, s:o}", "name", c->name, "id",
-			 c->id, "events", events_json(c->event_mask), "sampleHz", (int)c->sample_hz,
-			 "overheadPercent", c->overhead_percent, "javaAttach", c->java_attach,
-			 "traceContext", c->trace_context, "tags", tags_json(&c->tags), "targets",
-			 targets);
+	return json_pack("{s:s, s:s?, s:o, s:i, s:o, s:f, s:b, s:b, s:o, s:o}", "name", c->name,
+			 "id", c->id, "events", events_json(c->event_mask), "sampleHz",
+			 (int)c->sample_hz, "settings",
+			 plan_settings_json(&c->settings, c->event_mask), "overheadPercent",
+			 c->overhead_percent, "javaAttach", c->java_attach, "traceContext",
+			 c->trace_context, "tags", tags_json(&c->tags), "targets", targets);
 }
 
 static json_t *pod_json(const struct plan *p, const struct plan_pod *pod)
@@ -41,12 +42,13 @@ static json_t *pod_json(const struct plan *p, const struct plan_pod *pod)
 
 	for (size_t i = 0; i < pod->n_containers; i++)
 		json_array_append_new(containers, container_json(p, &pod->containers[i]));
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:i, s:b, s:o, s:o}", "uid", pod->uid,
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:i, s:o, s:b, s:o, s:o}", "uid", pod->uid,
 			 "cgroupUID", pod->cgroup_uid, "namespace", pod->ns, "name", pod->name,
 			 "armPod", pod->arm_pod, "armEvents", events_json(pod->arm_event_mask),
-			 "armSampleHz", (int)pod->arm_sample_hz, "armTraceContext",
-			 pod->arm_trace_context, "tags", tags_json(&pod->tags), "containers",
-			 containers);
+			 "armSampleHz", (int)pod->arm_sample_hz, "armSettings",
+			 plan_settings_json(&pod->arm_settings, pod->arm_event_mask),
+			 "armTraceContext", pod->arm_trace_context, "tags", tags_json(&pod->tags),
+			 "containers", containers);
 }
 
 static json_t *target_json(const struct plan_target *t)

@@ -182,7 +182,8 @@ static void test_spoilt_objects(void **state)
 		"\"a\", \"operator\": \"NotIn\", \"values\": [\"x\"]}]}, \"podSelector\": "
 		"{\"matchLabels\": {\"app\": \"web\"}}, \"nodeSelector\": {}, \"containers\": "
 		"{\"include\": [\"main\"], \"types\": [\"Regular\"]}, \"events\": {\"onCpu\": "
-		"{\"sampleHz\": 9}}, \"podLabelTags\": [\"app\"], \"stopAfter\": \"5m\", "
+		"{\"sampleHz\": 9}, \"offCpu\": {\"minBlock\": \"1ms\"}, \"memAlloc\": {}}, "
+		"\"podLabelTags\": [\"app\"], \"stopAfter\": \"5m\", "
 		"\"limits\": "
 		"{\"overheadPercent\": 1}}, \"status\": {\"firstReadyTime\": "
 		"\"2026-11-21T12:00:00Z\"}}";

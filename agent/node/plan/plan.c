@@ -224,6 +224,7 @@ static void add_target(struct build *b, size_t ti, struct plan_container *c)
 {
 	const struct target *t = &b->targets[ti];
 
+	plan_settings_join(&c->settings, c->event_mask, &t->settings, t->event_mask, true);
 	c->event_mask |= t->event_mask;
 	c->sample_hz = MAX(c->sample_hz, capped_hz(b, t));
 	c->java_attach |= t->java_attach;
@@ -314,7 +315,8 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
  */
 static void arm(const struct pod_view *p, const struct plan_container *all, struct plan_pod *out)
 {
-	unsigned mask = ~0u, hz = 0;
+	unsigned mask = ~0u, hz = 0, have = 0;
+	struct event_settings settings = {0};
 	bool trace_context = true;
 
 	for (size_t i = 0; i < p->n_containers; i++) {
@@ -325,6 +327,8 @@ static void arm(const struct pod_view *p, const struct plan_container *all, stru
 		if (all[i].n_targets == 0 && over)
 			continue;
 		mask &= all[i].event_mask;
+		plan_settings_join(&settings, have, &all[i].settings, all[i].event_mask, false);
+		have |= all[i].event_mask;
 		hz = hz ? MIN(hz, all[i].sample_hz) : all[i].sample_hz;
 		trace_context = trace_context && all[i].trace_context;
 	}
@@ -332,7 +336,8 @@ static void arm(const struct pod_view *p, const struct plan_container *all, stru
 	if (!out->arm_pod)
 		return;
 	out->arm_event_mask = mask;
-	out->arm_sample_hz = hz;
+	out->arm_sample_hz = mask & (1u << EVENT_ON_CPU) ? hz : 0;
+	plan_settings_join(&out->arm_settings, 0, &settings, mask, false);
 	out->arm_trace_context = trace_context;
 }
 

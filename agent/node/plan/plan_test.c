@@ -209,7 +209,8 @@ static void expect_profiled(const json_t *want, const json_t *plan, const char *
 		if (!json_object_get(got, key))
 			fail_msg("%s: is not profiled", at);
 		only_keys(v,
-			  "events sampleHz overheadPercent javaAttach traceContext targets tags id",
+			  "events sampleHz settings overheadPercent javaAttach traceContext "
+			  "targets tags id",
 			  at);
 		if (!json_is_null(v))
 			expect(v, json_object_get(got, key), at);
@@ -240,7 +241,10 @@ static void expect_pods(const json_t *want, const json_t *plan, const char *wher
 	json_object_foreach ((json_t *)want, key, v) {
 		_cleanup_free_ char *at = xasprintf("%s.pods.%s", where, key);
 
-		only_keys(v, "uid cgroupUID armPod armEvents armSampleHz armTraceContext tags", at);
+		only_keys(v,
+			  "uid cgroupUID armPod armEvents armSampleHz armSettings armTraceContext "
+			  "tags",
+			  at);
 		expect(v, find(json_object_get(plan, "pods"), key), at);
 	}
 }

@@ -33,6 +33,16 @@ static void on_unknown(const char *path, void *arg)
 	snprintf(u->text + n, sizeof(u->text) - n, "%s%s", n ? ", " : "", path);
 }
 
+static int no_event(struct field_error *reterr)
+{
+	_cleanup_buf_ struct buf known = {0};
+
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		buf_printf(&known, "%s%s", e ? ", " : "", event_info(e)->spec_field);
+	return field_error_set(reterr, "spec.events",
+			       "names no event that this agent knows; it knows %s", known.data);
+}
+
 static int check_rules(const struct target *t, const json_t *spec, struct field_error *reterr)
 {
 	if (plan_selector_check(t->pods, "spec.podSelector", reterr) < 0 ||
@@ -43,8 +53,7 @@ static int check_rules(const struct target *t, const json_t *spec, struct field_
 		return field_error_set(reterr, "spec.containers",
 				       "set include or exclude, not both");
 	if (!t->event_mask)
-		return field_error_set(reterr, "spec.events",
-				       "names no event that this agent knows");
+		return no_event(reterr);
 	if (json_at(spec, "stopAfter") &&
 	    (t->stop_after_ns < STOP_AFTER_MIN_NS || t->stop_after_ns > STOP_AFTER_MAX_NS))
 		return field_error_set(reterr, "spec.stopAfter", "must be from 1s to 720h");
@@ -96,7 +105,8 @@ static void decode_events(const json_t *spec, struct target *t)
 		if (json_object_get(events, event_info(e)->spec_field))
 			t->event_mask |= 1u << e;
 	}
-	t->sample_hz = (unsigned)json_int_at(events, "onCpu.sampleHz", default_hz());
+	if (t->event_mask & 1u << EVENT_ON_CPU)
+		t->sample_hz = (unsigned)json_int_at(events, "onCpu.sampleHz", default_hz());
 }
 
 static void decode_spec(const json_t *spec, struct target *t)
@@ -136,7 +146,9 @@ static int decode(const json_t *obj, struct target *t, struct field_error *reter
 	if (*u.text)
 		t->ignored = xstrdup(u.text);
 	decode_spec(spec, t);
-	return check_rules(t, spec, reterr);
+	if (check_rules(t, spec, reterr) < 0)
+		return -EINVAL;
+	return plan_settings_read(json_at(spec, "events"), t->event_mask, &t->settings, reterr);
 }
 
 void target_decode(const json_t *obj, struct target *ret)
