@@ -169,8 +169,10 @@ static inline void list_pids(struct probes *p, unsigned n, const struct child *c
 	struct listed_process l[8];
 
 	for (unsigned i = 0; i < n; i++)
-		l[i] = (struct listed_process){c[i].pid, c[i].start_ns, 1u << EVENT_ON_CPU, hz[i],
-					       false};
+		l[i] = (struct listed_process){.tgid = (uint32_t)c[i].pid,
+					       .start_boottime_ns = c[i].start_ns,
+					       .event_mask = 1u << EVENT_ON_CPU,
+					       .sample_hz = hz[i]};
 	assert_int_equal(probes_list(p, l, n), 0);
 }
 
