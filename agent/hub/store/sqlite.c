@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #define FILE_NAME	"profiles.sqlite"
-#define SCHEMA_VERSION	2
+#define SCHEMA_VERSION	3
 #define BUSY_MS		5000
+#define MAX_VALUE	(INT64_MAX / 2)
 #define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
 
 /* Since version 2: samples taken in a call, beside the same ones in `samples`. */
@@ -23,6 +24,18 @@
 	" PRIMARY KEY(trace, span, event, series, time, stack, cpu)) WITHOUT ROWID;"               \
 	"CREATE INDEX links_time ON links(time);"
 
+/*
+ * Since version 3: which profiles are snapshots, also those without samples, and which hold
+ * estimates; and what a stack waited for (`wait` of stacks).
+ */
+#define EVENTS_SCHEMA                                                                              \
+	"CREATE TABLE snapshots(event INT, series INT, time INT,"                                  \
+	" PRIMARY KEY(event, series, time)) WITHOUT ROWID;"                                        \
+	"CREATE TABLE estimates(time INT NOT NULL, event INT NOT NULL, series INT NOT NULL,"       \
+	" ppm INT NOT NULL, error INT NOT NULL);"                                                  \
+	"CREATE INDEX estimates_time ON estimates(time);"
+#define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
+
 static const char schema[] =
 	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
 	/* 0 stands for an absent string */
@@ -31,7 +44,8 @@ static const char schema[] =
 	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
 	/* last_s: newest use, exact to an hour, so that unused stacks are found without a scan */
 	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
-	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT NULL);"
+	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT "
+	"NULL, " STACKS_WAIT ");"
 	"CREATE INDEX stacks_hash ON stacks(hash);"
 	"CREATE INDEX stacks_last ON stacks(last_s);"
 	"CREATE TABLE tagsets(id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);"
@@ -47,7 +61,7 @@ static const char schema[] =
 	" PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
 	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
 	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
-	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA
+	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA
 	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
 
 static const char *const statements[_ST_MAX] = {
@@ -62,9 +76,9 @@ static const char *const statements[_ST_MAX] = {
 			 "inlined) VALUES(?,?,?,?,?,?,?,?)",
 	[ST_STACK_GET] =
 		"SELECT id, last_s FROM stacks WHERE hash=? AND process=? AND thread=? AND "
-		"main=? AND frames=?",
-	[ST_STACK_PUT] = "INSERT INTO stacks(hash, process, thread, main, frames, last_s) "
-			 "VALUES(?,?,?,?,?,?)",
+		"main=? AND frames=? AND wait=?",
+	[ST_STACK_PUT] = "INSERT INTO stacks(hash, process, thread, main, frames, wait, last_s) "
+			 "VALUES(?,?,?,?,?,?,?)",
 	[ST_STACK_TOUCH] = "UPDATE stacks SET last_s=?2 WHERE id=?1",
 	[ST_TAGSET_GET] = "SELECT id FROM tagsets WHERE text=?",
 	[ST_TAGSET_PUT] = "INSERT INTO tagsets(text) VALUES(?)",
@@ -84,6 +98,9 @@ static const char *const statements[_ST_MAX] = {
 			"value=value+excluded.value, n=n+excluded.n",
 	[ST_LOSS_PUT] = "INSERT INTO losses(time, start_s, event, series, reason, n, time_ns) "
 			"VALUES(?,?,?,?,?,?,?)",
+	[ST_SNAPSHOT_PUT] = "INSERT OR IGNORE INTO snapshots(event, series, time) VALUES(?,?,?)",
+	[ST_ESTIMATE_PUT] = "INSERT INTO estimates(time, event, series, ppm, error) "
+			    "VALUES(?,?,?,?,?)",
 };
 
 int sq_errno(int rc)
@@ -135,6 +152,11 @@ int sq_run(sqlite3_stmt *st)
 	return sq_errno(rc);
 }
 
+int64_t sq_clamp(double v)
+{
+	return v >= (double)MAX_VALUE ? MAX_VALUE : v > 0 ? (int64_t)v : 0;
+}
+
 int sq_int(sqlite3 *db, const char *sql, int64_t *ret)
 {
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
@@ -179,16 +201,21 @@ static int schema_make(sqlite3 *db)
 	return r ? r : sq_exec(db, version);
 }
 
-/* A file of the version before gets what is new. */
+/* A file of a version before gets what is new, without a look at what is there. */
 static int schema_raise(sqlite3 *db, int64_t *version)
 {
-	int r;
+	static const char *const steps[SCHEMA_VERSION] = {
+		[1] = "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT",
+		[2] = "BEGIN IMMEDIATE;" EVENTS_SCHEMA "ALTER TABLE stacks ADD COLUMN " STACKS_WAIT
+		      "; PRAGMA user_version=3; COMMIT",
+	};
+	int r = 0;
 
-	if (*version != 1)
-		return 0;
-	r = sq_exec(db, "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT");
-	if (!r)
-		*version = 2;
+	while (!r && *version >= 1 && *version < SCHEMA_VERSION) {
+		r = sq_exec(db, steps[*version]);
+		if (!r)
+			++*version;
+	}
 	return r;
 }
 

@@ -32,6 +32,8 @@ enum writer_statement {
 	ST_SAMPLE_PUT,
 	ST_LINK_PUT,
 	ST_LOSS_PUT,
+	ST_SNAPSHOT_PUT,
+	ST_ESTIMATE_PUT,
 	_ST_MAX,
 };
 
@@ -50,6 +52,7 @@ struct sqlite_store {
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
 int sq_errno(int rc);
 int sq_exec(sqlite3 *db, const char *sql);
+int64_t sq_clamp(double v); /* into 0..INT64_MAX / 2 */
 /* One integer; 0 when there is no row. */
 int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
@@ -119,10 +122,19 @@ void where_int(struct where *w, int64_t value); /* "?" and its value */
 void where_str(struct where *w, const char *value);
 /* The SQL value of a tag; NULL when a row has none. */
 void where_tag(struct where *w, const char *tag);
-/* " AND ..." for app_services, allowed namespaces and the predicate; series is `se`. */
+/* " AND ..." for the allowed namespaces; series is `se`. */
+void where_allowed(struct where *w, const struct selection *sel);
+/* The same for app_services, allowed namespaces and the predicate. */
 void where_selection(struct where *w, const struct selection *sel);
+/* A table "(...)" of series and time: the newest snapshot of each process in the selection's time. */
+void where_newest(struct where *w, const struct selection *sel);
 /* Tags that only rows of `links` have; whether a selection names one of them. */
 bool where_is_link_tag(const char *tag);
 bool where_wants_links(const struct selection *sel);
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
-int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp */
+int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp, pf_wait */
+
+/* ---- sqlite_summary.c ---- */
+
+/* What a selection's answer is to be read with, beside its rows. */
+int summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);

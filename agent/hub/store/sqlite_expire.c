@@ -135,27 +135,35 @@ static int run_with(sqlite3 *db, const char *sql, int64_t value)
 	return sq_run(st);
 }
 
+/* The key begins with event and series: one range a series, no scan. */
+static int delete_by_series(sqlite3 *db, const char *table, int event, int64_t cut_s)
+{
+	char sql[200];
+
+	snprintf(sql, sizeof(sql),
+		 "DELETE FROM %s WHERE event=%d AND series IN "
+		 "(SELECT id FROM series WHERE first_s<=?1) AND time<=?1",
+		 table, event);
+	return run_with(db, sql, cut_s);
+}
+
 /* Everything up to and with second cut_s; the caller has begun a transaction. */
 static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 {
 	static const char *const steps[] = {
 		"DELETE FROM losses WHERE time<=?1",
 		"DELETE FROM links WHERE time<=?1",
+		"DELETE FROM estimates WHERE time<=?1",
 		"DELETE FROM series WHERE last_s<=?1",
 		"UPDATE series SET first_s=?1+1 WHERE first_s<=?1",
 	};
 	int r = run_with(db, "DELETE FROM profiles WHERE time<=?1", cut_s);
 
 	*ret_n_profiles = r ? 0 : (uint64_t)sqlite3_changes64(db);
-	/* the key begins with event and series: one range a series, no scan */
 	for (int event = 0; !r && event < _EVENT_MAX; event++) {
-		char sql[200];
-
-		snprintf(sql, sizeof(sql),
-			 "DELETE FROM samples WHERE event=%d AND series IN "
-			 "(SELECT id FROM series WHERE first_s<=?1) AND time<=?1",
-			 event);
-		r = run_with(db, sql, cut_s);
+		r = delete_by_series(db, "samples", event, cut_s);
+		if (!r)
+			r = delete_by_series(db, "snapshots", event, cut_s);
 	}
 	for (size_t i = 0; !r && i < ARRAY_SIZE(steps); i++)
 		r = run_with(db, steps[i], cut_s);

@@ -12,7 +12,6 @@
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
 #define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
 #define MAX_ID		    (64u << 20)
-#define MAX_VALUE	    (INT64_MAX / 2)
 
 /* Dictionary entries read so far, by row id. */
 struct reading {
@@ -101,7 +100,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 	sqlite3_stmt *st = r->get_stack;
 	const uint8_t *p, *end;
 	uint64_t frame;
-	int rc;
+	int rc, wait;
 
 	sqlite3_bind_int64(st, 1, id);
 	rc = sqlite3_step(st);
@@ -109,10 +108,12 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 		sqlite3_reset(st);
 		return rc == SQLITE_DONE ? -EBADMSG : sq_errno(rc);
 	}
+	wait = sqlite3_column_int(st, 4);
 	row->head = (struct stack_head){
 		.process_comm = read_string(r, sqlite3_column_int64(st, 0)),
 		.thread_comm = read_string(r, sqlite3_column_int64(st, 1)),
 		.main_thread = sqlite3_column_int(st, 2),
+		.wait = wait >= 0 && wait < _WAIT_MAX ? (enum wait)wait : WAIT_OTHER,
 	};
 	p = sqlite3_column_blob(st, 3);
 	end = p + sqlite3_column_bytes(st, 3);
@@ -130,9 +131,9 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 
 static int prepare_dictionaries(struct reading *r)
 {
-	int rc = sqlite3_prepare_v2(r->db,
-				    "SELECT process, thread, main, frames FROM stacks WHERE id=?",
-				    -1, &r->get_stack, NULL);
+	int rc = sqlite3_prepare_v2(
+		r->db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?", -1,
+		&r->get_stack, NULL);
 
 	if (rc == SQLITE_OK)
 		rc = sqlite3_prepare_v2(r->db,
@@ -152,12 +153,22 @@ static int must_end(void *arg)
 	return now_mono_ns() > r->deadline_ns || (r->given_up && atomic_load(r->given_up));
 }
 
-/* FROM and WHERE of everything that reads samples. */
+/* FROM and WHERE of everything that reads samples; of snapshots those that count. */
 static void samples_of(struct where *w, const struct selection *sel)
 {
+	bool snapshot = event_info(sel->event)->snapshot;
+
 	/* who asks for a trace asks among samples that have one */
-	where_text(w, w->links ? " FROM links sa CROSS JOIN series se WHERE sa.event="
-			       : " FROM series se CROSS JOIN samples sa WHERE sa.event=");
+	where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
+	if (snapshot) {
+		where_text(w, w->links ? " CROSS JOIN " : "");
+		where_newest(w, sel);
+		where_text(w, " nw");
+	}
+	if (!w->links)
+		where_text(w, snapshot ? " CROSS JOIN series se CROSS JOIN samples sa"
+				       : "series se CROSS JOIN samples sa");
+	where_text(w, " WHERE sa.event=");
 	where_int(w, sel->event);
 	where_text(w, " AND sa.series=se.id AND sa.time>=");
 	where_int(w, sel->time_start_s);
@@ -167,19 +178,9 @@ static void samples_of(struct where *w, const struct selection *sel)
 	where_int(w, sel->time_start_s);
 	where_text(w, " AND se.first_s<=");
 	where_int(w, sel->time_end_s);
-	/* a snapshot says what is there now: only the newest one of each process counts */
-	if (event_info(sel->event)->snapshot) {
-		where_text(w, " AND sa.time=(SELECT MAX(y.time) FROM samples y WHERE "
-			      "y.event=sa.event AND y.series=sa.series AND y.time<=");
-		where_int(w, sel->time_end_s);
-		where_text(w, ")");
-	}
+	if (snapshot)
+		where_text(w, " AND se.id=nw.series AND sa.time=nw.time");
 	where_selection(w, sel);
-}
-
-static int64_t clamp(double v)
-{
-	return v >= (double)MAX_VALUE ? MAX_VALUE : v > 0 ? (int64_t)v : 0;
 }
 
 static void summarize(struct store_summary *s, sqlite3_stmt *st, uint64_t n_samples)
@@ -200,8 +201,8 @@ static int read_rows(struct reading *r, sqlite3_stmt *st, uint64_t max_rows, sto
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		struct store_row row = {
 			.app_service = read_string(r, sqlite3_column_int64(st, 1)),
-			.value = clamp(sqlite3_column_double(st, 2)),
-			.n_samples = (uint64_t)clamp(sqlite3_column_double(st, 3)),
+			.value = sq_clamp(sqlite3_column_double(st, 2)),
+			.n_samples = (uint64_t)sq_clamp(sqlite3_column_double(st, 3)),
 		};
 
 		if (r->summary.n_rows == max_rows) {
@@ -237,82 +238,6 @@ static int read_samples(struct reading *r, const struct selection *sel, store_ro
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
 	return read_rows(r, st, max_rows, fn, arg);
-}
-
-static int count_profiles(struct reading *r, const struct selection *sel)
-{
-	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
-	int e, rc;
-
-	where_text(&w, "SELECT COUNT(*) FROM profiles p JOIN series se ON se.id=p.series WHERE "
-		       "p.event=");
-	where_int(&w, sel->event);
-	where_text(&w, " AND p.time BETWEEN ");
-	where_int(&w, sel->time_start_s);
-	where_text(&w, " AND ");
-	where_int(&w, sel->time_end_s);
-	where_selection(&w, sel);
-	e = where_prepare(&w, r->db, &st);
-	if (e)
-		return e;
-	rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW)
-		r->summary.n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
-	return sq_errno(rc);
-}
-
-static void losses_where(struct where *w, const struct selection *sel)
-{
-	where_text(w, "SELECT l.reason, TOTAL(l.n), TOTAL(l.time_ns) FROM losses l JOIN series se "
-		      "ON se.id=l.series WHERE l.event=");
-	where_int(w, sel->event);
-	where_text(w, " AND l.time>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND l.start_s<=");
-	where_int(w, sel->time_end_s);
-	where_text(w, " AND ((1");
-	where_selection(w, sel);
-	where_text(w, ")");
-	if (sel->n_allowed_namespaces == 0) {
-		/* what a node lost without knowing whose it was touches everyone on it */
-		where_text(w, " OR (se.pid=0 AND ");
-		where_tag(w, "pod_ns");
-		where_text(w, " IS NULL AND ");
-		where_tag(w, "pod_node");
-		where_text(w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
-			      "JOIN strings v ON v.id=t.value WHERE "
-			      "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
-		where_int(w, sel->time_start_s);
-		where_text(w, " AND se.first_s<=");
-		where_int(w, sel->time_end_s);
-		where_selection(w, sel);
-		where_text(w, "))");
-	}
-	where_text(w, ") GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
-}
-
-static int read_losses(struct reading *r, const struct selection *sel)
-{
-	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
-	struct store_summary *s = &r->summary;
-	size_t cap = 0;
-	int rc, e;
-
-	losses_where(&w, sel);
-	e = where_prepare(&w, r->db, &st);
-	if (e)
-		return e;
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		GROW(s->losses, s->n_losses, cap);
-		s->losses[s->n_losses++] = (struct loss){
-			.reason = xstrdup(read_string(r, sqlite3_column_int64(st, 0)) ?: "unknown"),
-			.n_samples = (uint64_t)clamp(sqlite3_column_double(st, 1)),
-			.time_ns = (uint64_t)clamp(sqlite3_column_double(st, 2)),
-		};
-	}
-	return sq_errno(rc);
 }
 
 /* The reader with a deadline, inside a transaction. Undo with end(). */
@@ -371,9 +296,7 @@ int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void 
 	if (!e)
 		e = read_samples(&r, sel, fn, arg);
 	if (!e)
-		e = count_profiles(&r, sel);
-	if (!e)
-		e = read_losses(&r, sel);
+		e = summary_read(r.db, sel, &r.summary);
 	if (!e) {
 		r.summary.query_ns = now_mono_ns() - start_ns;
 		*ret = r.summary;
@@ -443,7 +366,7 @@ static int read_values(struct reading *r, const struct selection *sel, const cha
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *value = value_text(st, streq(tag, "profile_event_type"));
 
-		e = value ? fn(value, (uint64_t)clamp(sqlite3_column_double(st, 1)), arg) : 0;
+		e = value ? fn(value, (uint64_t)sq_clamp(sqlite3_column_double(st, 1)), arg) : 0;
 		if (e)
 			return e;
 	}

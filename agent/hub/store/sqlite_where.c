@@ -50,6 +50,7 @@ static const struct {
 	{"thread",
 	 "(SELECT (SELECT s FROM strings WHERE id=x.thread) FROM stacks x WHERE x.id=sa.stack)",
 	 true},
+	{"wait", "(SELECT pf_wait(x.wait) FROM stacks x WHERE x.id=sa.stack)", true},
 	{"sample_id", "(SELECT printf('%016x',x.hash) FROM stacks x WHERE x.id=sa.stack)", true},
 	{"trace_id", "sa.trace", true},
 	{"profile_id", "sa.span", true},
@@ -325,10 +326,17 @@ static void put_list(struct where *w, const char *tag, char *const *items, size_
 	where_text(w, "),0)");
 }
 
+void where_allowed(struct where *w, const struct selection *sel)
+{
+	if (sel->n_allowed_namespaces)
+		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
+}
+
 void where_selection(struct where *w, const struct selection *sel)
 {
-	/* The host's Total has no process; a process may bear its name all the same. */
-	static const char total[] = "se.app IN (SELECT id FROM strings WHERE s='Total'))";
+	/* They have no process; a process may bear such a name all the same. */
+	static const char total[] =
+		"se.app IN (SELECT id FROM strings WHERE s IN ('Total', 'Throttled')))";
 
 	if (sel->n_app_services) {
 		put_list(w, "app_service", sel->app_services, sel->n_app_services);
@@ -338,10 +346,34 @@ void where_selection(struct where *w, const struct selection *sel)
 		where_text(w, " AND NOT (se.pid=0 AND ");
 		where_text(w, total);
 	}
-	if (sel->n_allowed_namespaces)
-		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
+	where_allowed(w, sel);
 	if (sel->where)
 		where_predicate(w, sel);
+}
+
+/*
+ * By process, not by series: one that has another name or label now says nothing under the
+ * old one any more. Who has no process id, or no start that tells it from another's, is one of
+ * its own.
+ */
+void where_newest(struct where *w, const struct selection *sel)
+{
+	where_text(w, "(SELECT series, time FROM (SELECT series, time, MAX(time) OVER "
+		      "(PARTITION BY node, pid, start_ms, alone) AS newest FROM "
+		      "(SELECT se.id AS series, se.pid AS pid, se.start_ms AS start_ms, "
+		      "CASE WHEN se.pid=0 OR se.start_ms=0 THEN se.id END AS alone, ");
+	where_tag(w, "pod_node");
+	where_text(w, " AS node, (SELECT MAX(y.time) FROM snapshots y WHERE y.event=");
+	where_int(w, sel->event);
+	where_text(w, " AND y.series=se.id AND y.time>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND y.time<=");
+	where_int(w, sel->time_end_s);
+	where_text(w, ") AS time FROM series se WHERE se.last_s>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND se.first_s<=");
+	where_int(w, sel->time_end_s);
+	where_text(w, ") WHERE time IS NOT NULL) WHERE time=newest)");
 }
 
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
@@ -400,6 +432,16 @@ static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 	sqlite3_result_int(ctx, regexp_match(x, text));
 }
 
+/* A wait's number in the file -> its name; NULL: none. */
+static void fn_wait(sqlite3_context *ctx, int n, sqlite3_value **v)
+{
+	int wait = sqlite3_value_int(v[0]);
+
+	(void)n;
+	if (wait != WAIT_NONE)
+		sqlite3_result_text(ctx, wait_name((enum wait)wait), -1, SQLITE_STATIC);
+}
+
 int where_functions(sqlite3 *db)
 {
 	const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
@@ -408,5 +450,7 @@ int where_functions(sqlite3 *db)
 	if (rc == SQLITE_OK)
 		rc = sqlite3_create_function(db, "pf_regexp", 2, flags, NULL, fn_regexp, NULL,
 					     NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(db, "pf_wait", 1, flags, NULL, fn_wait, NULL, NULL);
 	return sq_errno(rc);
 }

@@ -204,6 +204,7 @@ static int encode_frames(struct writing *w, uint32_t index, const struct buf **r
 struct stack_row {
 	int64_t hash, process, thread, time_s;
 	bool main;
+	enum wait wait;
 	const struct buf *frames;
 };
 
@@ -217,7 +218,8 @@ static void bind_stack(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_int64(st, 4, row->main);
 	sqlite3_bind_blob(st, 5, row->frames->data ? row->frames->data : "", (int)row->frames->len,
 			  SQLITE_STATIC);
-	sqlite3_bind_int64(st, 6, row->time_s); /* ST_STACK_GET has no sixth: ignored */
+	sqlite3_bind_int64(st, 6, row->wait);
+	sqlite3_bind_int64(st, 7, row->time_s); /* ST_STACK_GET has no seventh: ignored */
 }
 
 static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
@@ -260,7 +262,8 @@ static int find_stack(struct writing *w, const struct stack_row *row, int64_t *r
 int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id)
 {
-	struct stack_row row = {.main = sample->main_thread, .time_s = time_s};
+	struct stack_row row = {
+		.main = sample->main_thread, .wait = sample->wait, .time_s = time_s};
 	int r = words_string(w, sample->process_comm, &row.process);
 
 	if (!r)

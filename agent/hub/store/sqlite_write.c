@@ -61,6 +61,33 @@ static int put_sample(struct writing *w, const struct profile *p, int64_t series
 	return r;
 }
 
+/* A snapshot without samples is one all the same, but what only says what was lost is none. */
+static int put_snapshot(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
+{
+	sqlite3_stmt *st = w->s->st[ST_SNAPSHOT_PUT];
+
+	if (!event_info(p->event)->snapshot || (!p->n_samples && p->n_losses))
+		return 0;
+	sqlite3_bind_int64(st, 1, p->event);
+	sqlite3_bind_int64(st, 2, series);
+	sqlite3_bind_int64(st, 3, time_s);
+	return sq_run(st);
+}
+
+static int put_estimate(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
+{
+	sqlite3_stmt *st = w->s->st[ST_ESTIMATE_PUT];
+
+	if (!p->estimate_ppm)
+		return 0;
+	sqlite3_bind_int64(st, 1, time_s);
+	sqlite3_bind_int64(st, 2, p->event);
+	sqlite3_bind_int64(st, 3, series);
+	sqlite3_bind_int64(st, 4, p->estimate_ppm);
+	sqlite3_bind_int64(st, 5, (int64_t)MIN(p->estimate_error, (uint64_t)VALUE_MAX));
+	return sq_run(st);
+}
+
 static int put_losses(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
 {
 	sqlite3_stmt *st = w->s->st[ST_LOSS_PUT];
@@ -134,6 +161,10 @@ static int put_profile(struct writing *w, const struct profile *p)
 		r = put_sample(w, p, series, time_s, &p->samples[i]);
 	if (!r)
 		r = put_losses(w, p, series, time_s);
+	if (!r)
+		r = put_snapshot(w, p, series, time_s);
+	if (!r)
+		r = put_estimate(w, p, series, time_s);
 	w->n_new++;
 	return r;
 }

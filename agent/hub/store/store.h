@@ -35,8 +35,8 @@ int predicate_regexp_check(const char *pattern, struct field_error *reterr);
 struct selection {
 	enum event event;
 	int64_t time_start_s, time_end_s;	/* inclusive */
-	char **app_services;			/* none: every one but Total */
-	bool with_total;		/* none of them named: Total too, for lists of choices */
+	char **app_services;			/* none: every one but Total and Throttled */
+	bool with_total;		/* none of them named: those two too, for lists of choices */
 	size_t n_app_services;
 	struct predicate *where;		/* NULL: everything */
 	char **allowed_namespaces;		/* NULL: all ("*"); host processes and Total only with all */
@@ -50,11 +50,12 @@ struct selection *selection_free(struct selection *s);
 /*
  * One folded row: equal stacks of the selection are already added up, greatest
  * value first. Borrowed during the call, but for frames: they live, each at its
- * address, until store_read returns.
+ * address, until store_read returns. Of an event whose profiles are snapshots, only
+ * the newest one in the time of each process counts, be it empty.
  */
 struct store_row {
 	const char *app_service;
-	struct stack_head head;
+	struct stack_head head;			/* rows that waited for different things are different rows */
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;
 	int64_t value;
@@ -66,6 +67,11 @@ struct store_summary {
 	uint64_t query_ns;
 	char *statement;			/* what ran, values as ?; for debug; may be NULL */
 	bool truncated;
+	/* Over the profiles that may hold a match: the smallest share that was looked at (0: all of all), and one
+	 * standard error of their sum, as struct profile has them. */
+	uint32_t estimate_ppm;
+	uint64_t estimate_error;
+	uint64_t throttled_us;			/* off-cpu: that the containers of the selection were not let run */
 	struct loss *losses;			/* by reason, for the selection's window and scope */
 	size_t n_losses;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the store promises: known answers, nothing twice, nothing lost on bad days, no injection. */
-#include "hub/store/sink.h"
+#include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"
 
 #include <dirent.h>
@@ -927,21 +927,390 @@ static void bad_config(void **state)
 	store_close(s);
 }
 
+/* ---- events besides on-CPU ---- */
+
+static void read_event(struct store *s, const struct selection *sel, struct got *g)
+{
+	struct field_error e = {0};
+
+	memset(g, 0, sizeof(*g));
+	if (store_read(s, sel, take, g, &g->summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	store_summary_done(&g->summary);
+}
+
+static void waits_are_kept_apart(void **state)
+{
+	static const enum wait waits[] = {WAIT_LOCK, WAIT_RUNQUEUE, WAIT_LOCK};
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection sel = {
+		.event = EVENT_OFF_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
+	struct values v = {""};
+	struct got g;
+
+	(void)state;
+	p->event = EVENT_OFF_CPU;
+	for (size_t i = 0; i < ARRAY_SIZE(waits); i++) {
+		add_sample(b, p, "worker", false, "futex", 100 + 10 * (int64_t)i);
+		p->samples[i].wait = waits[i];
+	}
+	write_batch(s, b, 1);
+	read_event(s, &sel, &g);
+	assert_int_equal(g.n, 2);
+	assert_string_equal(g.rows[0].text, "api: [t] worker;main;[l] futex;[/bin/x];[wait: lock]");
+	assert_int_equal(g.rows[0].value, 220);
+	assert_string_equal(g.rows[1].text,
+			    "api: [t] worker;main;[l] futex;[/bin/x];[wait: runqueue]");
+	assert_int_equal(g.rows[1].value, 110);
+	sel.where = leaf(PRED_EQ, "wait", "lock");
+	read_event(s, &sel, &g);
+	assert_int_equal(g.sum, 220);
+	predicate_free(sel.where);
+	sel.where = leaf(PRED_NOT_IN, "wait", "lock");
+	read_event(s, &sel, &g);
+	assert_int_equal(g.sum, 110);
+	predicate_free(sel.where);
+	sel.where = NULL;
+	store_values(s, &sel, "wait", 10, take_value, &v);
+	assert_string_equal(v.text, "lock=22 runqueue=11 ");
+	/* what does not wait has no such tag */
+	write_batch(s, two_services(), 2);
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "wait", NULL)), 70);
+	store_close(s);
+}
+
+/* A snapshot of what lives in a process: pairs of stack and bytes, NULL ends. */
+struct live {
+	const char *leaf;
+	int64_t bytes;
+};
+
+static struct profile *add_snapshot(struct batch *b, const char *app, uint32_t pid, int64_t end_s,
+				    const struct live *live)
+{
+	_cleanup_free_ char *id = xasprintf("%s/%u/%lld", app, pid, (long long)end_s);
+	struct profile *p = add_profile(b, id, app, pid, "app", end_s);
+
+	p->event = EVENT_MEM_INUSE;
+	p->process_start_ns = pid * NSEC_PER_SEC;
+	for (; live->leaf; live++)
+		add_sample(b, p, "worker", false, live->leaf, live->bytes);
+	return p;
+}
+
+static void write_snapshot(struct store *s, const char *app, uint32_t pid, int64_t end_s,
+			   const struct live *live)
+{
+	struct batch *b = batch_new();
+
+	add_snapshot(b, app, pid, end_s, live);
+	write_batch(s, b, 1);
+}
+
+static int64_t live_until(struct store *s, int64_t end_s, size_t want_rows)
+{
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = end_s};
+	struct got g;
+
+	read_event(s, &sel, &g);
+	assert_int_equal(g.n, want_rows);
+	return g.sum;
+}
+
+static const struct live nothing[] = {{0}};
+
+static void snapshots_replace(void **state)
+{
+	static const struct live first[] = {{"cache", 100}, {"buffer", 50}, {0}},
+				 second[] = {{"cache", 120}, {0}}, other[] = {{"table", 70}, {0}};
+	struct store *s = open_at(":memory:", 0, 0);
+	struct selection late = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 + 15, .time_end_s = T0 + 15};
+	struct got g;
+
+	(void)state;
+	write_snapshot(s, "api", 10, T0, first);
+	write_snapshot(s, "db", 11, T0, other);
+	write_snapshot(s, "api", 10, T0 + 10, second);
+	assert_int_equal(live_until(s, T0 - 1, 3), 220);
+	/* "buffer" was freed: it is gone. db said nothing newer. */
+	assert_int_equal(live_until(s, T0 + 9, 2), 190);
+	write_snapshot(s, "api", 10, T0 + 20, nothing);
+	assert_int_equal(live_until(s, T0 + 18, 2), 190);
+	assert_int_equal(live_until(s, T0 + 19, 1), 70);
+	read_event(s, &late, &g);
+	assert_int_equal(g.n, 0);
+	/* nothing lives, in all of the two */
+	write_snapshot(s, "db", 11, T0 + 20, nothing);
+	assert_int_equal(live_until(s, T0 + 19, 0), 0);
+	store_close(s);
+}
+
+static void snapshots_by_process(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}}, more[] = {{"cache", 7}, {0}};
+	struct store *s = open_at(":memory:", 0, 0);
+	struct batch *b = batch_new();
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
+	char *old[] = {"sh"};
+	struct got g;
+
+	(void)state;
+	/* it is "api" since its exec: what "sh" had is no more */
+	write_snapshot(s, "sh", 10, T0, some);
+	write_snapshot(s, "api", 10, T0 + 10, more);
+	assert_int_equal(live_until(s, T0 + 9, 1), 7);
+	sel.app_services = old;
+	sel.n_app_services = 1;
+	read_event(s, &sel, &g);
+	assert_int_equal(g.n, 0);
+	sel.n_app_services = 0;
+	/* the same process id, started at another time, and on another node */
+	add_snapshot(b, "api", 10, T0 + 11, some)->process_start_ns = 5 * NSEC_PER_SEC;
+	profile_tag(b, add_snapshot(b, "api", 10, T0 + 12, some), "pod_node", "n2");
+	/* who has no process id is nobody's successor */
+	add_snapshot(b, "x", 0, T0 + 13, more);
+	add_snapshot(b, "y", 0, T0 + 14, more);
+	write_batch(s, b, 4);
+	assert_int_equal(live_until(s, T0 + 90, 3), 100 + 100 + 7 + 7 + 7);
+	store_close(s);
+}
+
+static void losses_are_no_snapshot(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}};
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
+	struct store *s = open_at(":memory:", 0, 0);
+	struct batch *b = batch_new();
+	struct got g = {0};
+
+	(void)state;
+	write_snapshot(s, "api", 10, T0, some);
+	profile_lose(b, add_snapshot(b, "api", 10, T0 + 10, nothing), "live_evicted", 3, 0);
+	write_batch(s, b, 1);
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.sum, 100);
+	assert_int_equal(g.summary.n_profiles, 1);
+	assert_int_equal(g.summary.first_s, T0 - 1);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_int_equal(g.summary.losses[0].n_samples, 3);
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
+static void snapshots_expire(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}};
+	struct store *s = open_at(":memory:", 100 * NSEC_PER_SEC, 0);
+
+	(void)state;
+	write_snapshot(s, "api", 10, T0, some);
+	write_snapshot(s, "db", 11, T0 + 90, some);
+	assert_int_equal(live_until(s, T0 + 90, 2), 200);
+	assert_int_equal(store_expire(s, (T0 + 120) * NSEC_PER_SEC), 0);
+	assert_int_equal(live_until(s, T0 + 90, 1), 100);
+	store_close(s);
+}
+
+static void estimates_are_told(void **state)
+{
+	struct selection sel = {
+		.event = EVENT_MEM_ALLOC, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
+	static const uint32_t ppm[] = {500000, 120000, 0};
+	struct store *s = open_at(":memory:", 0, 0);
+	struct batch *b = batch_new();
+	struct got g = {0};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(ppm); i++) {
+		_cleanup_free_ char *id = xasprintf("e%u", i);
+		struct profile *p = add_profile(b, id, i ? "api" : "db", 10, "app", T0);
+
+		p->event = EVENT_MEM_ALLOC;
+		p->estimate_ppm = ppm[i];
+		p->estimate_error = 3 + i;
+		add_sample(b, p, "w", false, "malloc", 100);
+	}
+	write_batch(s, b, 3);
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.summary.estimate_ppm, 120000);
+	assert_int_equal(g.summary.estimate_error, 5);
+	store_summary_done(&g.summary);
+	sel.where = leaf(PRED_EQ, "app_service", "db");
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.summary.estimate_ppm, 500000);
+	assert_int_equal(g.summary.estimate_error, 3);
+	store_summary_done(&g.summary);
+	predicate_free(sel.where);
+	sel.where = NULL;
+	sel.time_start_s = T0;
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	assert_int_equal(g.summary.estimate_ppm, 0);
+	store_summary_done(&g.summary);
+	store_close(s);
+}
+
+static void add_off_cpu(struct batch *b, const char *app, uint32_t pid, const char *ns,
+			const char *container, int64_t value)
+{
+	_cleanup_free_ char *id = xasprintf("%s %s", app, container);
+	struct profile *p = add_profile(b, id, app, pid, ns, T0);
+	struct profile_sample *sample;
+
+	p->event = EVENT_OFF_CPU;
+	profile_tag(b, p, "container_id", container);
+	if (pid) {
+		add_sample(b, p, "w", false, "futex", value);
+		return;
+	}
+	sample = profile_add(b, p);
+	sample->stack = STACK_NONE;
+	sample->cpu = -1;
+	sample->value = value;
+}
+
+static uint64_t throttled(struct store *s, const char *app, const char *ns, struct predicate *where)
+{
+	char *apps[] = {(char *)app}, *namespaces[] = {(char *)ns};
+	struct selection sel = {.event = EVENT_OFF_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 10,
+				.app_services = apps,
+				.n_app_services = app ? 1 : 0,
+				.allowed_namespaces = namespaces,
+				.n_allowed_namespaces = ns ? 1 : 0,
+				.where = where};
+	struct got g = {0};
+	uint64_t us;
+
+	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
+	for (size_t i = 0; i < g.n; i++)
+		assert_true(app || !str_has_prefix(g.rows[i].text, "Throttled"));
+	us = g.summary.throttled_us;
+	store_summary_done(&g.summary);
+	predicate_free(where);
+	return us;
+}
+
+/* Time that containers were not let run: beside the waits of the processes in them. */
+static void throttled_time_is_beside(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 0);
+	struct batch *b = batch_new();
+
+	(void)state;
+	add_off_cpu(b, "api", 10, "app", "c1", 100);
+	add_off_cpu(b, "Throttled", 0, "app", "c1", 4000);
+	add_off_cpu(b, "db", 11, "data", "c2", 100);
+	add_off_cpu(b, "Throttled", 0, "data", "c2", 500);
+	write_batch(s, b, 4);
+	assert_int_equal(throttled(s, NULL, NULL, NULL), 4500);
+	assert_int_equal(throttled(s, "api", NULL, NULL), 4000);
+	assert_int_equal(throttled(s, "nobody", NULL, NULL), 0);
+	assert_int_equal(throttled(s, NULL, "data", NULL), 500);
+	assert_int_equal(throttled(s, "api", "data", NULL), 0);
+	assert_int_equal(throttled(s, NULL, NULL, leaf(PRED_EQ, "pod_ns", "app")), 4000);
+	assert_int_equal(throttled(s, NULL, NULL, leaf(PRED_EQ, "app_service", "db")), 500);
+	assert_int_equal(throttled(s, "Throttled", NULL, NULL), 4500);
+	assert_int_equal(throttled(s, NULL, NULL, nested("pod_ns", "app")), 4000);
+	store_close(s);
+}
+
+static void sql(const char *dir, const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
+/* Files of the versions before go on as they are, and take what is new. */
+static void older_files(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}};
+	static const char two[] = "ALTER TABLE stacks DROP COLUMN wait; DROP TABLE snapshots;"
+				  "DROP TABLE estimates; PRAGMA user_version=2;";
+	static const char one[] = "DROP TABLE links; PRAGMA user_version=1;";
+
+	(void)state;
+	for (int version = 1; version <= 2; version++) {
+		char *dir = temp_dir();
+		struct store *s = open_at(dir, 0, 0);
+
+		write_batch(s, two_services(), 3);
+		store_close(s);
+		sql(dir, two);
+		if (version == 1)
+			sql(dir, one);
+		s = open_at(dir, 0, 0);
+		assert_int_equal(value_where(s, NULL), 240);
+		write_batch(s, two_services(), 0);
+		write_snapshot(s, "api", 10, T0, some);
+		write_snapshot(s, "api", 10, T0 + 10, some);
+		assert_int_equal(live_until(s, T0 + 90, 1), 100);
+		store_close(s);
+		assert_int_equal(testdir_remove(dir), 0);
+	}
+}
+
+static void newer_files_are_refused(void **state)
+{
+	char *dir = temp_dir();
+	struct store_config c = {.kind = "sqlite", .path = dir};
+	struct field_error e = {0};
+	struct store *s = open_at(dir, 0, 0);
+
+	(void)state;
+	store_close(s);
+	sql(dir, "PRAGMA user_version=99;");
+	assert_int_equal(store_open(&c, &s, &e), -EINVAL);
+	assert_non_null(strstr(e.reason, "another version (99,"));
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_answer),	       cmocka_unit_test(bounds_and_services),
-		cmocka_unit_test(process_named_total), cmocka_unit_test(truncation),
-		cmocka_unit_test(duplicates),	       cmocka_unit_test(predicates),
-		cmocka_unit_test(deep_predicates),     cmocka_unit_test(hostile_values),
-		cmocka_unit_test(like_and_regexp),     cmocka_unit_test(values),
-		cmocka_unit_test(node_losses),	       cmocka_unit_test(retention_by_age),
-		cmocka_unit_test(retention_by_size),   cmocka_unit_test(hundred_thousand_rows),
-		cmocka_unit_test(survives_reopening),  cmocka_unit_test(damaged_file),
-		cmocka_unit_test(damaged_while_open),  cmocka_unit_test(out_of_range_values),
-		cmocka_unit_test(full_disk),	       cmocka_unit_test(killed_while_writing),
-		cmocka_unit_test(bad_config),	       cmocka_unit_test(traces),
-		cmocka_unit_test(links_have_a_budget), cmocka_unit_test(samples_have_an_identity),
+		cmocka_unit_test(known_answer),
+		cmocka_unit_test(bounds_and_services),
+		cmocka_unit_test(process_named_total),
+		cmocka_unit_test(truncation),
+		cmocka_unit_test(duplicates),
+		cmocka_unit_test(predicates),
+		cmocka_unit_test(deep_predicates),
+		cmocka_unit_test(hostile_values),
+		cmocka_unit_test(like_and_regexp),
+		cmocka_unit_test(values),
+		cmocka_unit_test(node_losses),
+		cmocka_unit_test(retention_by_age),
+		cmocka_unit_test(retention_by_size),
+		cmocka_unit_test(hundred_thousand_rows),
+		cmocka_unit_test(survives_reopening),
+		cmocka_unit_test(damaged_file),
+		cmocka_unit_test(damaged_while_open),
+		cmocka_unit_test(out_of_range_values),
+		cmocka_unit_test(full_disk),
+		cmocka_unit_test(killed_while_writing),
+		cmocka_unit_test(bad_config),
+		cmocka_unit_test(traces),
+		cmocka_unit_test(links_have_a_budget),
+		cmocka_unit_test(samples_have_an_identity),
+		cmocka_unit_test(waits_are_kept_apart),
+		cmocka_unit_test(snapshots_replace),
+		cmocka_unit_test(snapshots_by_process),
+		cmocka_unit_test(losses_are_no_snapshot),
+		cmocka_unit_test(snapshots_expire),
+		cmocka_unit_test(estimates_are_told),
+		cmocka_unit_test(throttled_time_is_beside),
+		cmocka_unit_test(older_files),
+		cmocka_unit_test(newer_files_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

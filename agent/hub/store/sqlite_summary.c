@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an answer is to be read with: how many profiles made it, what was lost, estimated, or held back by a limit. */
+#include "hub/store/sqlite.h"
+
+#include <math.h>
+
+/* Runs what w says; its first row, -ENODATA when there is none. */
+static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
+{
+	int e = where_prepare(w, db, ret), rc;
+
+	if (e)
+		return e;
+	rc = sqlite3_step(*ret);
+	return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENODATA : sq_errno(rc);
+}
+
+/* " AND ..." for what of a table `x` of profiles counts; series is `se`. */
+static void of_selection(struct where *w, const struct selection *sel)
+{
+	where_text(w, " AND x.event=");
+	where_int(w, sel->event);
+	where_text(w, " AND x.time BETWEEN ");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND ");
+	where_int(w, sel->time_end_s);
+	if (event_info(sel->event)->snapshot) {
+		where_text(w, " AND (x.series, x.time) IN ");
+		where_newest(w, sel);
+	}
+	where_selection(w, sel);
+}
+
+static int count_profiles(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int e;
+
+	where_text(&w, "SELECT COUNT(*) FROM profiles x JOIN series se WHERE se.id=x.series");
+	of_selection(&w, sel);
+	e = first_row(&w, db, &st);
+	if (!e)
+		s->n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
+	return e;
+}
+
+/* Errors are of processes and windows that know nothing of each other: their squares add up. */
+static int read_estimates(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int e;
+
+	where_text(&w, "SELECT MIN(x.ppm), TOTAL(1.0 * x.error * x.error) FROM estimates x "
+		       "JOIN series se WHERE se.id=x.series");
+	of_selection(&w, sel);
+	e = first_row(&w, db, &st);
+	if (e)
+		return e;
+	s->estimate_ppm = (uint32_t)sqlite3_column_int64(st, 0);
+	s->estimate_error = (uint64_t)sq_clamp(sqrt(sqlite3_column_double(st, 1)));
+	return 0;
+}
+
+static void losses_where(struct where *w, const struct selection *sel)
+{
+	where_text(w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
+		      "TOTAL(l.time_ns) FROM losses l JOIN series se "
+		      "ON se.id=l.series WHERE l.event=");
+	where_int(w, sel->event);
+	where_text(w, " AND l.time>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND l.start_s<=");
+	where_int(w, sel->time_end_s);
+	where_text(w, " AND ((1");
+	where_selection(w, sel);
+	where_text(w, ")");
+	if (sel->n_allowed_namespaces == 0) {
+		/* what a node lost without knowing whose it was touches everyone on it */
+		where_text(w, " OR (se.pid=0 AND ");
+		where_tag(w, "pod_ns");
+		where_text(w, " IS NULL AND ");
+		where_tag(w, "pod_node");
+		where_text(w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
+			      "JOIN strings v ON v.id=t.value WHERE "
+			      "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
+		where_int(w, sel->time_start_s);
+		where_text(w, " AND se.first_s<=");
+		where_int(w, sel->time_end_s);
+		where_selection(w, sel);
+		where_text(w, "))");
+	}
+	where_text(w, ") GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
+}
+
+static int read_losses(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	size_t cap = 0;
+	int rc, e;
+
+	losses_where(&w, sel);
+	e = where_prepare(&w, db, &st);
+	if (e)
+		return e;
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const char *reason = (const char *)sqlite3_column_text(st, 0);
+
+		GROW(s->losses, s->n_losses, cap);
+		s->losses[s->n_losses++] = (struct loss){
+			.reason = xstrdup(reason ? reason : "unknown"),
+			.n_samples = (uint64_t)sq_clamp(sqlite3_column_double(st, 1)),
+			.time_ns = (uint64_t)sq_clamp(sqlite3_column_double(st, 2)),
+		};
+	}
+	return sq_errno(rc);
+}
+
+/* Throttled is of containers: of those that the selection's processes are in, and of what it says of containers. */
+static void throttled_where(struct where *w, const struct selection *sel)
+{
+	where_text(w, "SELECT TOTAL(sa.value) FROM series se CROSS JOIN samples sa WHERE "
+		      "se.pid=0 AND se.app=(SELECT id FROM strings WHERE s='Throttled') AND "
+		      "sa.series=se.id AND sa.event=");
+	where_int(w, sel->event);
+	where_text(w, " AND sa.time BETWEEN ");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND ");
+	where_int(w, sel->time_end_s);
+	where_allowed(w, sel);
+	where_text(w, " AND (");
+	where_tag(w, "container_id");
+	where_text(w, " IN (SELECT ");
+	where_tag(w, "container_id");
+	where_text(w, " FROM series se WHERE se.last_s>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND se.first_s<=");
+	where_int(w, sel->time_end_s);
+	where_selection(w, sel);
+	where_text(w, ")");
+	if (sel->n_app_services == 0) {
+		struct selection any = *sel;
+
+		any.with_total = true;
+		where_text(w, " OR (1");
+		where_selection(w, &any);
+		where_text(w, ")");
+	}
+	where_text(w, ")");
+}
+
+static int read_throttled(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	int e;
+
+	if (sel->event != EVENT_OFF_CPU)
+		return 0;
+	throttled_where(&w, sel);
+	e = first_row(&w, db, &st);
+	if (!e)
+		s->throttled_us = (uint64_t)sq_clamp(sqlite3_column_double(st, 0));
+	return e;
+}
+
+int summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	int e = count_profiles(db, sel, s);
+
+	if (!e)
+		e = read_estimates(db, sel, s);
+	if (!e)
+		e = read_losses(db, sel, s);
+	return e ? e : read_throttled(db, sel, s);
+}
