@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * drain: takes records out of the ring and counts out of the generation that is
- * no longer written. Stacks and names wait here until their generation's counts
- * are taken; processes and cgroups are handed on at once.
+ * drain: takes counts out of the generation that is no longer written, with the stacks and names
+ * that its records brought (records.c) and that earlier ones did (held.c).
  */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
 
 #define MAX_FRAME_BYTES (64u << 20) /* of one generation */
+#define MAX_HELD_BYTES	(32u << 20)
 #define BATCH		4096
-#define MAX_YOUNG	4096
-
-static const char *const end_reasons[_PF_END_MAX] = {
-#define X(name, text) [PF_END_##name] = text,
-	PF_STACK_ENDS(X)
-#undef X
-};
-
-static void count_record(const char *reason)
-{
-	counter_add(counter("podflame_records_dropped_total", "reason", reason), 1);
-}
 
 static struct drain *drain_new(void)
 {
@@ -52,152 +40,6 @@ struct drain *drain_free(struct drain *d)
 	free(d->memory);
 	free(d);
 	return NULL;
-}
-
-/* ---- records ---- */
-
-static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t *ret_n)
-{
-	size_t n = 0;
-
-	for (uint32_t i = 0; i + 1 < r->n_words; n++) {
-		uint64_t header = r->words[i];
-		uint32_t n_words = header >> 8 & 0xff;
-		struct raw_frame f = {
-			.kernel = (header & 0xff) == PF_FRAME_KERNEL,
-			.exec_id = header >> 32,
-		};
-
-		if ((header & 0xff) != PF_FRAME_RUNTIME) {
-			f.address = r->words[i + 1];
-		} else if (i + 2 < r->n_words) {
-			f.runtime = header >> 16;
-			f.type = header >> 24;
-			memcpy(f.words, &r->words[i + 1], sizeof(f.words));
-		}
-		if (buf_add(memory, &f, sizeof(f)))
-			return false;
-		i += 1 + n_words;
-	}
-	*ret_n = n;
-	return true;
-}
-
-/* A copy that does not wait for its generation's end. */
-static void on_young(struct pending *now, const struct pf_rec_stack *r,
-		     const struct raw_frame *frames, size_t n)
-{
-	struct raw_young *y;
-
-	if (!r->young_tgid || now->d->n_young >= MAX_YOUNG)
-		return;
-	GROW(now->d->young, now->d->n_young, now->cap_young);
-	y = &now->d->young[now->d->n_young++];
-	*y = (struct raw_young){.tgid = r->young_tgid,
-				.start_boottime_ns = r->young_start_boottime_ns,
-				.frames = xmemdup(frames, n * sizeof(*frames)),
-				.stack = {.hash = r->hash, .n = n}};
-	y->stack.frames = y->frames;
-}
-
-static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_stack *r)
-{
-	struct drain *d = g->d;
-	size_t at = d->memory->len, n;
-
-	if (!frames_add(d->memory, r, &n)) {
-		count_record("memory");
-		return;
-	}
-	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
-	GROW(d->stacks, d->n_stacks, g->cap_stacks);
-	d->stacks[d->n_stacks++] = (struct raw_stack){
-		.hash = r->hash,
-		.frames = (const struct raw_frame *)(uintptr_t)at,
-		.n = n,
-		.end_reason = r->end < _PF_END_MAX ? end_reasons[r->end] : "unknown",
-	};
-}
-
-static void on_names(struct pending *g, const struct pf_rec_names *r)
-{
-	struct raw_names *n;
-
-	GROW(g->d->names, g->d->n_names, g->cap_names);
-	n = &g->d->names[g->d->n_names++];
-	n->hash = r->hash;
-	memcpy(n->leader_comm, r->leader_comm, sizeof(n->leader_comm));
-	memcpy(n->thread_comm, r->thread_comm, sizeof(n->thread_comm));
-}
-
-static void on_proc(struct pending *now, const struct pf_rec_proc *r)
-{
-	struct raw_proc *p;
-
-	GROW(now->d->procs, now->d->n_procs, now->cap_procs);
-	p = &now->d->procs[now->d->n_procs++];
-	*p = (struct raw_proc){
-		.what = r->what == PF_PROC_EXIT	  ? RAW_PROC_EXIT
-			: r->what == PF_PROC_EXEC ? RAW_PROC_EXEC
-			: r->what == PF_PROC_MAPS ? RAW_PROC_MAPS
-						  : RAW_PROC_SEEN,
-		.tgid = r->tgid,
-		.tgid_root = r->tgid_root,
-		.tgid_own = r->tgid_own,
-		.exec_id = r->exec_id,
-		.start_boottime_ns = r->start_boottime_ns,
-		.cgroup_id = r->cgroup_id,
-		.time_ns = r->time_ns,
-	};
-	memcpy(p->comm, r->comm, sizeof(p->comm));
-}
-
-static void on_cgroup(struct probes *p, const struct pf_rec_cgroup *r)
-{
-	struct pending *now = &p->now;
-
-	filter_told(p, r);
-	GROW(now->d->cgroups, now->d->n_cgroups, now->cap_cgroups);
-	now->d->cgroups[now->d->n_cgroups++] = (struct raw_cgroup){
-		.id = r->id,
-		.parent_id = r->parent_id,
-		.removed = r->removed,
-		.armed = r->armed,
-		.path = xstrndup(r->path, sizeof(r->path)),
-	};
-}
-
-static int on_record(void *arg, void *data, size_t n)
-{
-	struct probes *p = arg;
-	const struct pf_record *h = data;
-	struct pending *g;
-
-	if (n < sizeof(*h)) {
-		count_record("short");
-		return 0;
-	}
-	g = &p->generations[h->generation % PF_GENERATIONS];
-	switch (h->type) {
-	case PF_REC_STACK:
-		on_stack(p, g, data);
-		break;
-	case PF_REC_NAMES:
-		on_names(g, data);
-		break;
-	case PF_REC_CONTEXT:
-		contexts_add(g, data);
-		break;
-	case PF_REC_PROC:
-		on_proc(&p->now, data);
-		break;
-	case PF_REC_CGROUP:
-		on_cgroup(p, data);
-		break;
-	default:
-		count_record("unknown_type");
-	}
-	return 0;
 }
 
 /* ---- counts ---- */
@@ -238,11 +80,11 @@ static int map_take(int map, size_t key_bytes, size_t value_bytes, each_fn *each
 	}
 }
 
-struct taking {
-	struct drain *d;
-	size_t cap;
-	int n_cpus;
-};
+struct raw_sample *taking_sample(struct taking *t)
+{
+	GROW(t->d->samples, t->d->n_samples, t->cap);
+	return &t->d->samples[t->d->n_samples++];
+}
 
 static void take_sample(const void *key, const void *value, void *arg)
 {
@@ -250,8 +92,7 @@ static void take_sample(const void *key, const void *value, void *arg)
 	const struct pf_count *c = value;
 	struct taking *t = arg;
 
-	GROW(t->d->samples, t->d->n_samples, t->cap);
-	t->d->samples[t->d->n_samples++] = (struct raw_sample){
+	*taking_sample(t) = (struct raw_sample){
 		.event = (enum event)k->event,
 		.wait = (enum wait)k->cause,
 		.start_boottime_ns = k->start_boottime_ns,
@@ -298,6 +139,9 @@ static int take_counts(struct probes *p, uint32_t generation, struct drain *d)
 
 	r = map_take(bpf_map__fd(counts), sizeof(struct pf_count_key), sizeof(struct pf_count),
 		     take_sample, &samples);
+	for (size_t i = 0; i < _EVENT_MAX; i++)
+		if (p->events[i].hz && p->events[i].ops->collect)
+			p->events[i].ops->collect(p, &p->events[i], &samples);
 	if (r || !p->config.total)
 		return r;
 	return map_take(bpf_map__fd(total), sizeof(struct pf_total_key),
@@ -351,16 +195,19 @@ static size_t sort_unique(void *items, size_t n, size_t size)
 	return kept + 1;
 }
 
-static void finish(struct drain *d)
+static void finish(struct probes *p, struct drain *d)
 {
+	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_MEM_INUSE].hz;
+
+	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
+	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
+	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
+	held_pass(p->held, d, d->to_ns, keep);
 	for (size_t i = 0; i < d->n_stacks; i++) {
 		struct raw_stack *s = &d->stacks[i];
 
 		s->frames = (const struct raw_frame *)(d->memory->data + (uintptr_t)s->frames);
 	}
-	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
-	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
-	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
 	contexts_link(d);
 }
 
@@ -416,9 +263,14 @@ static int drain_full(struct probes *p, struct drain **ret)
 	uint32_t old;
 	int r, r2;
 
-	for (size_t i = 0; i < _EVENT_MAX; i++)
-		if (p->events[i].hz)
-			p->events[i].ops->check(&p->events[i]);
+	for (size_t i = 0; i < _EVENT_MAX; i++) {
+		struct event_probe *e = &p->events[i];
+
+		if (e->hz)
+			e->ops->check(e);
+		if (e->hz && e->ops->before_swap)
+			e->ops->before_swap(p, e);
+	}
 	r = swap_generation(p, &old);
 	if (r)
 		return r;
@@ -428,7 +280,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d->from_ns = p->swapped_ns;
 	d->to_ns = p->swapped_ns = now_boot_ns();
 	move_events(&p->now, d);
-	finish(d);
+	finish(p, d);
 	stats_count_drops(p);
 	/* What was not taken comes with the generation after next. */
 	if (r < 0 || r2)
@@ -460,12 +312,13 @@ int probes_wake_fd(const struct probes *p)
 
 int drain_open(struct probes *p)
 {
-	p->ring = ring_buffer__new(bpf_map__fd(p->core->maps.ring), on_record, p, NULL);
+	p->ring = ring_buffer__new(bpf_map__fd(p->core->maps.ring), record_take, p, NULL);
 	if (!p->ring)
 		return -errno;
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		p->generations[i].d = drain_new();
 	p->now.d = drain_new();
+	p->held = held_new(MAX_HELD_BYTES);
 	p->swapped_ns = now_boot_ns();
 	return 0;
 }
@@ -476,4 +329,5 @@ void drain_close(struct probes *p)
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		drain_free(p->generations[i].d);
 	drain_free(p->now.d);
+	p->held = held_free(p->held);
 }

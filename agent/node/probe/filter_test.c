@@ -67,7 +67,8 @@ static void select_cgroups(struct probes *p, const uint64_t *ids, size_t n)
 	struct procs_filter f[4];
 
 	for (size_t i = 0; i < n; i++)
-		f[i] = (struct procs_filter){ids[i], 1u << EVENT_ON_CPU, 999, false, false};
+		f[i] = (struct procs_filter){
+			.cgroup_id = ids[i], .event_mask = 1u << EVENT_ON_CPU, .sample_hz = 999};
 	assert_int_equal(probes_filter(p, f, n), 0);
 }
 
@@ -268,7 +269,10 @@ static void listed_processes_of_a_cgroup(void **state)
 	char *dir = cgroup_make(mount_v1, "listed");
 	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
 	struct tally t = {.pid = c[0].pid};
-	struct procs_filter f = {cgroup_id(dir), 1u << EVENT_ON_CPU, 999, true, false};
+	struct procs_filter f = {.cgroup_id = cgroup_id(dir),
+				 .event_mask = 1u << EVENT_ON_CPU,
+				 .sample_hz = 999,
+				 .listed = true};
 	struct probes *p = open_probes(config);
 
 	(void)state;

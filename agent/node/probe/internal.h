@@ -35,6 +35,14 @@ struct pending {
 	size_t cap_stacks, cap_names, cap_contexts, cap_procs, cap_cgroups, cap_young;
 };
 
+/* The samples of a drain while they are added. */
+struct taking {
+	struct drain *d;
+	size_t cap;
+	int n_cpus;
+};
+struct raw_sample *taking_sample(struct taking *t); /* the new one */
+
 /* ---- events: a file and a row of the table in probe.c each ---- */
 struct event_probe {
 	const struct probe_ops *ops;
@@ -55,6 +63,10 @@ struct probe_ops {
 	int (*attach)(struct probes *p, struct event_probe *e); /* at hz */
 	void (*detach)(struct event_probe *e);
 	int (*check)(struct event_probe *e); /* while attached: CPUs that came or went */
+	/* Of a full drain, while attached; may be NULL. Counts what goes on into the generation that ends. */
+	void (*before_swap)(struct probes *p, struct event_probe *e);
+	/* The same, once its counts are taken: adds samples of a snapshot. Their stacks are looked for in held.c. */
+	void (*collect)(struct probes *p, struct event_probe *e, struct taking *t);
 };
 extern const struct probe_ops oncpu_ops, offcpu_ops, mem_alloc_ops, mem_inuse_ops;
 
@@ -102,6 +114,7 @@ struct probes {
 	struct ring_buffer *ring;
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
 	struct pending now;			    /* processes and cgroups */
+	struct held *held;
 	uint64_t swapped_ns;
 	struct pf_stats last_stats; /* what the counters already know */
 };
@@ -120,6 +133,18 @@ void event_stop(struct event_probe *e);
 /* drain.c */
 int drain_open(struct probes *p);
 void drain_close(struct probes *p);
+
+/* records.c: ring_buffer's callback; arg: struct probes */
+int record_take(void *arg, void *data, size_t n);
+
+/*
+ * held.c: keep: items of this drain may be referred to by later ones. The drain is sorted, its frames are offsets
+ * into its memory still; it gets what its samples refer to and only earlier drains had.
+ */
+struct held *held_new(size_t max_bytes);
+struct held *held_free(struct held *h);
+size_t held_bytes(const struct held *h);
+void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep);
 
 /* contexts.c: a record, and, when all are sorted, the samples' links */
 void contexts_add(struct pending *g, const struct pf_rec_context *r);

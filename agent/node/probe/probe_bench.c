@@ -81,7 +81,8 @@ static struct probes *open_probes(struct procs_filter *f)
 	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench", c.hierarchy.mount);
 	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
 		bench_die(cgroup_dir, errno);
-	*f = (struct procs_filter){st.st_ino, 1u << EVENT_ON_CPU, HZ, false, false};
+	*f = (struct procs_filter){
+		.cgroup_id = st.st_ino, .event_mask = 1u << EVENT_ON_CPU, .sample_hz = HZ};
 	return p;
 }
 
@@ -408,7 +409,8 @@ static void bench_programs(const struct probes *p)
 int main(int argc, char **argv)
 {
 	static const unsigned depths[] = {1, 16, 30, 64, 128, 256, 512};
-	struct procs_filter own, nobody = {1, 1u << EVENT_ON_CPU, HZ, false, false};
+	struct procs_filter own,
+		nobody = {.cgroup_id = 1, .event_mask = 1u << EVENT_ON_CPU, .sample_hz = HZ};
 	struct probes *p;
 	double filtered_ns;
 	int stats;

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * held: stacks, names and calls that later drains may refer to. The kernel sends each once a
+ * generation, but a wait that goes on, or memory that lives, is told of in later ones, too. What
+ * nothing has referred to for a while is forgotten; so is what is over the limit, counted.
+ */
+#include "node/probe/internal.h"
+
+#define HELD_NS (15 * NSEC_PER_SEC)
+
+enum kind { STACK, NAMES, CONTEXT };
+
+struct key {
+	uint64_t hash, kind;
+};
+
+struct item {
+	struct key key;
+	uint64_t used_ns;
+	size_t bytes;
+	bool added; /* to the drain at hand */
+	UT_hash_handle hh;
+	union {
+		struct raw_stack stack;
+		struct raw_names names;
+		struct raw_context context;
+	};
+	struct raw_frame frames[];
+};
+
+struct held {
+	struct item *items;
+	size_t bytes, max_bytes;
+};
+
+struct held *held_new(size_t max_bytes)
+{
+	struct held *h = xcalloc(1, sizeof(*h));
+
+	h->max_bytes = max_bytes;
+	return h;
+}
+
+static void item_drop(struct held *h, struct item *i)
+{
+	HASH_DEL(h->items, i);
+	h->bytes -= i->bytes;
+	free(i);
+}
+
+struct held *held_free(struct held *h)
+{
+	struct item *i, *next;
+
+	if (!h)
+		return NULL;
+	HASH_ITER (hh, h->items, i, next)
+		item_drop(h, i);
+	free(h);
+	return NULL;
+}
+
+size_t held_bytes(const struct held *h)
+{
+	return h->bytes;
+}
+
+static struct item *item_find(const struct held *h, enum kind kind, uint64_t hash)
+{
+	struct key key = {hash, kind};
+	struct item *i;
+
+	HASH_FIND(hh, h->items, &key, sizeof(key), i);
+	return i;
+}
+
+/* NULL: there is no room. A new item's content is the caller's to fill in. */
+static struct item *item_hold(struct held *h, enum kind kind, uint64_t hash, size_t n_frames,
+			      uint64_t now_ns, bool *ret_new)
+{
+	struct item *i = item_find(h, kind, hash);
+	size_t bytes = sizeof(*i) + n_frames * sizeof(i->frames[0]);
+
+	*ret_new = !i;
+	if (!i) {
+		if (bytes > h->max_bytes - h->bytes) {
+			counter_add(
+				counter("podflame_records_dropped_total", "reason", "held_full"),
+				1);
+			return NULL;
+		}
+		i = xcalloc(1, bytes);
+		i->key = (struct key){hash, kind};
+		i->bytes = bytes;
+		h->bytes += bytes;
+		HASH_ADD(hh, h->items, key, sizeof(i->key), i);
+	}
+	i->used_ns = now_ns;
+	return i;
+}
+
+/* ---- a drain: its frames are offsets into its memory still ---- */
+
+struct pass {
+	struct held *h;
+	struct drain *d;
+	uint64_t now_ns;
+	size_t n_stacks, n_names, n_contexts;	    /* its own, sorted */
+	size_t cap_stacks, cap_names, cap_contexts; /* what is added lies behind them */
+	uint8_t *used; /* of its own stacks: by which kinds of events */
+};
+enum { USED_ONCE = 1, USED_LATER = 2 };
+
+static bool refers_later(enum event e)
+{
+	return e == EVENT_OFF_CPU || e == EVENT_MEM_ALLOC || e == EVENT_MEM_INUSE;
+}
+
+/* Index of the item with this hash, which all begin with; n: there is none. */
+static size_t find(const void *items, size_t n, size_t size, uint64_t hash)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		uint64_t at = *(const uint64_t *)((const char *)items + mid * size);
+
+		if (at == hash)
+			return mid;
+		if (at < hash)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return n;
+}
+
+static void add_stack(struct pass *p, const struct item *i)
+{
+	struct drain *d = p->d;
+	size_t at = d->memory->len;
+
+	if (buf_add(d->memory, i->frames, i->stack.n * sizeof(i->frames[0]))) {
+		counter_add(counter("podflame_records_dropped_total", "reason", "memory"), 1);
+		return;
+	}
+	GROW(d->stacks, d->n_stacks, p->cap_stacks);
+	d->stacks[d->n_stacks] = i->stack;
+	d->stacks[d->n_stacks++].frames = (const struct raw_frame *)(uintptr_t)at;
+}
+
+static void add(struct pass *p, const struct item *i)
+{
+	struct drain *d = p->d;
+
+	switch ((enum kind)i->key.kind) {
+	case STACK:
+		add_stack(p, i);
+		break;
+	case NAMES:
+		GROW(d->names, d->n_names, p->cap_names);
+		d->names[d->n_names++] = i->names;
+		break;
+	case CONTEXT:
+		GROW(d->contexts, d->n_contexts, p->cap_contexts);
+		d->contexts[d->n_contexts++] = i->context;
+		break;
+	}
+}
+
+/* A sample refers to it: it stays held, and the drain gets it where that lacks it. */
+static void refer(struct pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
+{
+	struct item *i = hash ? item_find(p->h, kind, hash) : NULL;
+
+	if (!i)
+		return;
+	if (later)
+		i->used_ns = p->now_ns;
+	if (is_there || i->added)
+		return;
+	i->added = true;
+	add(p, i);
+}
+
+static void refer_stack(struct pass *p, uint64_t hash, bool later)
+{
+	size_t at =
+		hash ? find(p->d->stacks, p->n_stacks, sizeof(*p->d->stacks), hash) : p->n_stacks;
+
+	if (at < p->n_stacks)
+		p->used[at] |= later ? USED_LATER : USED_ONCE;
+	refer(p, STACK, hash, at < p->n_stacks, later);
+}
+
+static void refer_all(struct pass *p)
+{
+	struct drain *d = p->d;
+
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		bool later = refers_later(s->event);
+
+		refer_stack(p, s->ustack, later);
+		refer_stack(p, s->kstack, later);
+		refer(p, NAMES, s->names,
+		      find(d->names, p->n_names, sizeof(*d->names), s->names) < p->n_names, later);
+		refer(p, CONTEXT, s->ctx,
+		      find(d->contexts, p->n_contexts, sizeof(*d->contexts), s->ctx) <
+			      p->n_contexts,
+		      later);
+	}
+}
+
+/* What only ticks refer to is not asked for again; what nobody refers to yet may be. */
+static void keep_stacks(struct pass *p)
+{
+	for (size_t k = 0; k < p->n_stacks; k++) {
+		const struct raw_stack *s = &p->d->stacks[k];
+		struct item *i;
+		bool is_new;
+
+		if (p->used[k] == USED_ONCE)
+			continue;
+		i = item_hold(p->h, STACK, s->hash, s->n, p->now_ns, &is_new);
+		if (!i || !is_new)
+			continue;
+		i->stack = *s;
+		memcpy(i->frames, p->d->memory->data + (uintptr_t)s->frames,
+		       s->n * sizeof(*s->frames));
+	}
+}
+
+static void keep_rest(struct pass *p)
+{
+	struct item *i;
+	bool is_new;
+
+	for (size_t k = 0; k < p->n_names; k++) {
+		i = item_hold(p->h, NAMES, p->d->names[k].hash, 0, p->now_ns, &is_new);
+		if (i)
+			i->names = p->d->names[k];
+	}
+	for (size_t k = 0; k < p->n_contexts; k++) {
+		i = item_hold(p->h, CONTEXT, p->d->contexts[k].hash, 0, p->now_ns, &is_new);
+		if (i)
+			i->context = p->d->contexts[k];
+	}
+}
+
+static void forget(struct held *h, uint64_t now_ns)
+{
+	struct item *i, *next;
+
+	HASH_ITER (hh, h->items, i, next) {
+		i->added = false;
+		if (now_ns - i->used_ns > HELD_NS)
+			item_drop(h, i);
+	}
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void sort(struct pass *p)
+{
+	struct drain *d = p->d;
+
+	if (d->n_stacks > p->n_stacks)
+		qsort(d->stacks, d->n_stacks, sizeof(*d->stacks), by_hash);
+	if (d->n_names > p->n_names)
+		qsort(d->names, d->n_names, sizeof(*d->names), by_hash);
+	if (d->n_contexts > p->n_contexts)
+		qsort(d->contexts, d->n_contexts, sizeof(*d->contexts), by_hash);
+}
+
+void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
+{
+	struct pass p = {
+		.h = h,
+		.d = d,
+		.now_ns = now_ns,
+		.n_stacks = d->n_stacks,
+		.n_names = d->n_names,
+		.n_contexts = d->n_contexts,
+		.cap_stacks = d->n_stacks,
+		.cap_names = d->n_names,
+		.cap_contexts = d->n_contexts,
+	};
+
+	if (!keep && !h->items)
+		return;
+	p.used = xcalloc(d->n_stacks + 1, 1);
+	refer_all(&p);
+	if (keep) {
+		keep_stacks(&p);
+		keep_rest(&p);
+	}
+	forget(h, now_ns);
+	sort(&p);
+	free(p.used);
+}

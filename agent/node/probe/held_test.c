@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What later drains find of earlier ones: for how long, and how much of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "node/probe/internal.h"
+
+/* A drain as drain.c has it before frames are pointers; at most one stack of `depth` frames. */
+static struct drain *drain_of(uint64_t stack, size_t depth, const struct raw_sample *samples,
+			      size_t n)
+{
+	struct drain *d = xcalloc(1, sizeof(*d));
+
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	buf_init(d->memory, 1 << 20);
+	/* Nothing lies at offset 0. */
+	assert_int_equal(buf_add(d->memory, &(struct raw_frame){}, sizeof(struct raw_frame)), 0);
+	if (stack) {
+		d->stacks = xmalloc(sizeof(*d->stacks));
+		d->stacks[0] = (struct raw_stack){.hash = stack, .n = depth};
+		d->stacks[0].frames = (const struct raw_frame *)(uintptr_t)d->memory->len;
+		d->stacks[0].end_reason = "truncated";
+		d->n_stacks = 1;
+	}
+	for (size_t i = 0; i < depth; i++) {
+		struct raw_frame f = {.address = stack + i};
+
+		assert_int_equal(buf_add(d->memory, &f, sizeof(f)), 0);
+	}
+	d->samples = n ? xmemdup(samples, n * sizeof(*samples)) : NULL;
+	d->n_samples = n;
+	return d;
+}
+
+static void add_names(struct drain *d, uint64_t hash, const char *comm)
+{
+	struct raw_names n = {.hash = hash};
+
+	snprintf(n.thread_comm, sizeof(n.thread_comm), "%s", comm);
+	d->names = xmemdup(&n, sizeof(n));
+	d->n_names = 1;
+}
+
+static struct raw_sample wait_of(uint64_t stack)
+{
+	return (struct raw_sample){.event = EVENT_OFF_CPU, .ustack = stack, .n = 1};
+}
+
+static void check_stack(const struct drain *d, uint64_t hash, size_t depth)
+{
+	const struct raw_stack *s = drain_stack(d, hash);
+	const struct raw_frame *f;
+
+	assert_non_null(s);
+	assert_int_equal(s->n, depth);
+	assert_string_equal(s->end_reason, "truncated");
+	f = (const struct raw_frame *)(d->memory->data + (uintptr_t)s->frames);
+	for (size_t i = 0; i < depth; i++)
+		assert_int_equal(f[i].address, hash + i);
+}
+
+/* A drain with this stack and these samples; one second passes. */
+static void pass(struct held *h, uint64_t *now, uint64_t stack, const struct raw_sample *s)
+{
+	struct drain *d = drain_of(stack, 3, s, s ? 1 : 0);
+
+	held_pass(h, d, *now, true);
+	*now += NSEC_PER_SEC;
+	drain_free(d);
+}
+
+/* Like a thread that waits for two minutes: its stack was sent before anything was counted. */
+static void found_while_something_refers_to_it(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	struct raw_sample s = wait_of(100);
+	uint64_t now = NSEC_PER_SEC;
+
+	(void)state;
+	pass(h, &now, 100, NULL);
+	for (int i = 0; i < 120; i++) {
+		/* Others come and go, so that sorting has to do something. */
+		struct drain *d = drain_of(1000 - i, 2, &s, 1);
+
+		held_pass(h, d, now, true);
+		assert_int_equal(d->n_stacks, 2);
+		check_stack(d, 100, 3);
+		check_stack(d, 1000 - i, 2);
+		now += NSEC_PER_SEC;
+		drain_free(d);
+	}
+	held_free(h);
+}
+
+static void added_once(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	struct raw_sample s[3] = {wait_of(100), wait_of(100), wait_of(100)};
+	uint64_t now = NSEC_PER_SEC;
+	struct drain *d;
+
+	(void)state;
+	s[2].kstack = 100;
+	pass(h, &now, 100, NULL);
+	for (int i = 0; i < 3; i++) {
+		d = drain_of(0, 0, s, 3);
+		held_pass(h, d, now, true);
+		assert_int_equal(d->n_stacks, 1);
+		drain_free(d);
+		/* The kernel sent it again. */
+		d = drain_of(100, 3, s, 3);
+		held_pass(h, d, now, true);
+		assert_int_equal(d->n_stacks, 1);
+		drain_free(d);
+	}
+	held_free(h);
+}
+
+static void forgotten_when_nothing_has(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	uint64_t now = NSEC_PER_SEC;
+
+	(void)state;
+	pass(h, &now, 100, NULL);
+	assert_true(held_bytes(h) > 0);
+	now += 13 * NSEC_PER_SEC;
+	pass(h, &now, 0, NULL);
+	assert_true(held_bytes(h) > 0);
+	now += 2 * NSEC_PER_SEC;
+	pass(h, &now, 0, NULL);
+	assert_int_equal(held_bytes(h), 0);
+	held_free(h);
+}
+
+/* Ticks are counted where they are taken: nothing comes later. */
+static void what_only_ticks_refer_to_is_not_held(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	struct raw_sample tick = wait_of(100), both[2] = {wait_of(100), wait_of(100)};
+	uint64_t now = NSEC_PER_SEC;
+	struct drain *d;
+
+	(void)state;
+	tick.event = both[0].event = EVENT_ON_CPU;
+	pass(h, &now, 100, &tick);
+	assert_int_equal(held_bytes(h), 0);
+	d = drain_of(100, 3, both, 2);
+	held_pass(h, d, now, true);
+	assert_true(held_bytes(h) > 0);
+	drain_free(d);
+	held_free(h);
+}
+
+static void names_and_calls_are_held_too(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	struct raw_sample s = wait_of(0);
+	struct drain *d = drain_of(0, 0, NULL, 0);
+
+	(void)state;
+	add_names(d, 7, "worker");
+	d->contexts = xmemdup(&(struct raw_context){.hash = 9, .link = {.span_id = {5}}},
+			      sizeof(*d->contexts));
+	d->n_contexts = 1;
+	held_pass(h, d, NSEC_PER_SEC, true);
+	drain_free(d);
+	s.names = 7;
+	s.ctx = 9;
+	d = drain_of(0, 0, &s, 1);
+	held_pass(h, d, 2 * NSEC_PER_SEC, true);
+	assert_string_equal(drain_names(d, 7)->thread_comm, "worker");
+	contexts_link(d);
+	assert_int_equal(d->samples[0].link->span_id[0], 5);
+	drain_free(d);
+	held_free(h);
+}
+
+static uint64_t refused(void)
+{
+	return counter_get(counter("podflame_records_dropped_total", "reason", "held_full"));
+}
+
+static void the_limit_holds_and_is_counted(void **state)
+{
+	struct held *h = held_new(2000);
+	struct raw_sample s = wait_of(1);
+	uint64_t now = NSEC_PER_SEC, before = refused();
+
+	(void)state;
+	for (uint64_t i = 0; i < 10; i++) {
+		pass(h, &now, 1 + i * 100, NULL);
+		assert_true(held_bytes(h) <= 2000);
+	}
+	assert_true(refused() > before);
+	/* What was there first stays as long as it is in use. */
+	for (int i = 0; i < 30; i++) {
+		struct drain *d = drain_of(0, 0, &s, 1);
+
+		held_pass(h, d, now, true);
+		check_stack(d, 1, 3);
+		now += NSEC_PER_SEC;
+		drain_free(d);
+	}
+	/* And the others have given their room back. */
+	before = refused();
+	pass(h, &now, 5000, NULL);
+	assert_int_equal(refused(), before);
+	held_free(h);
+}
+
+/* On-CPU alone: nothing is held, and what was is let go. */
+static void nothing_is_kept_unless_asked(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	uint64_t now = NSEC_PER_SEC;
+	struct drain *d = drain_of(100, 3, NULL, 0);
+
+	(void)state;
+	held_pass(h, d, now, false);
+	assert_int_equal(held_bytes(h), 0);
+	drain_free(d);
+	pass(h, &now, 100, NULL);
+	d = drain_of(0, 0, NULL, 0);
+	held_pass(h, d, now + 20 * NSEC_PER_SEC, false);
+	assert_int_equal(held_bytes(h), 0);
+	drain_free(d);
+	held_free(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(found_while_something_refers_to_it),
+		cmocka_unit_test(added_once),
+		cmocka_unit_test(forgotten_when_nothing_has),
+		cmocka_unit_test(what_only_ticks_refer_to_is_not_held),
+		cmocka_unit_test(names_and_calls_are_held_too),
+		cmocka_unit_test(the_limit_holds_and_is_counted),
+		cmocka_unit_test(nothing_is_kept_unless_asked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

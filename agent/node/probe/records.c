@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * records: what comes out of the ring. Stacks and names wait for the counts of their generation;
+ * processes and cgroups are handed on at once.
+ */
+#include "node/probe/internal.h"
+
+#define MAX_YOUNG 4096
+
+static const char *const end_reasons[_PF_END_MAX] = {
+#define X(name, text) [PF_END_##name] = text,
+	PF_STACK_ENDS(X)
+#undef X
+};
+
+static void count_record(const char *reason)
+{
+	counter_add(counter("podflame_records_dropped_total", "reason", reason), 1);
+}
+
+static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t *ret_n)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i + 1 < r->n_words; n++) {
+		uint64_t header = r->words[i];
+		uint32_t n_words = header >> 8 & 0xff;
+		struct raw_frame f = {
+			.kernel = (header & 0xff) == PF_FRAME_KERNEL,
+			.exec_id = header >> 32,
+		};
+
+		if ((header & 0xff) != PF_FRAME_RUNTIME) {
+			f.address = r->words[i + 1];
+		} else if (i + 2 < r->n_words) {
+			f.runtime = header >> 16;
+			f.type = header >> 24;
+			memcpy(f.words, &r->words[i + 1], sizeof(f.words));
+		}
+		if (buf_add(memory, &f, sizeof(f)))
+			return false;
+		i += 1 + n_words;
+	}
+	*ret_n = n;
+	return true;
+}
+
+/* A copy that does not wait for its generation's end. */
+static void on_young(struct pending *now, const struct pf_rec_stack *r,
+		     const struct raw_frame *frames, size_t n)
+{
+	struct raw_young *y;
+
+	if (!r->young_tgid || now->d->n_young >= MAX_YOUNG)
+		return;
+	GROW(now->d->young, now->d->n_young, now->cap_young);
+	y = &now->d->young[now->d->n_young++];
+	*y = (struct raw_young){.tgid = r->young_tgid,
+				.start_boottime_ns = r->young_start_boottime_ns,
+				.frames = xmemdup(frames, n * sizeof(*frames)),
+				.stack = {.hash = r->hash, .n = n}};
+	y->stack.frames = y->frames;
+}
+
+static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_stack *r)
+{
+	struct drain *d = g->d;
+	size_t at = d->memory->len, n;
+
+	if (!frames_add(d->memory, r, &n)) {
+		count_record("memory");
+		return;
+	}
+	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
+	GROW(d->stacks, d->n_stacks, g->cap_stacks);
+	d->stacks[d->n_stacks++] = (struct raw_stack){
+		.hash = r->hash,
+		.frames = (const struct raw_frame *)(uintptr_t)at,
+		.n = n,
+		.end_reason = r->end < _PF_END_MAX ? end_reasons[r->end] : "unknown",
+	};
+}
+
+static void on_names(struct pending *g, const struct pf_rec_names *r)
+{
+	struct raw_names *n;
+
+	GROW(g->d->names, g->d->n_names, g->cap_names);
+	n = &g->d->names[g->d->n_names++];
+	n->hash = r->hash;
+	memcpy(n->leader_comm, r->leader_comm, sizeof(n->leader_comm));
+	memcpy(n->thread_comm, r->thread_comm, sizeof(n->thread_comm));
+}
+
+static void on_proc(struct pending *now, const struct pf_rec_proc *r)
+{
+	struct raw_proc *p;
+
+	GROW(now->d->procs, now->d->n_procs, now->cap_procs);
+	p = &now->d->procs[now->d->n_procs++];
+	*p = (struct raw_proc){
+		.what = r->what == PF_PROC_EXIT	  ? RAW_PROC_EXIT
+			: r->what == PF_PROC_EXEC ? RAW_PROC_EXEC
+			: r->what == PF_PROC_MAPS ? RAW_PROC_MAPS
+						  : RAW_PROC_SEEN,
+		.tgid = r->tgid,
+		.tgid_root = r->tgid_root,
+		.tgid_own = r->tgid_own,
+		.exec_id = r->exec_id,
+		.start_boottime_ns = r->start_boottime_ns,
+		.cgroup_id = r->cgroup_id,
+		.time_ns = r->time_ns,
+	};
+	memcpy(p->comm, r->comm, sizeof(p->comm));
+}
+
+static void on_cgroup(struct probes *p, const struct pf_rec_cgroup *r)
+{
+	struct pending *now = &p->now;
+
+	filter_told(p, r);
+	GROW(now->d->cgroups, now->d->n_cgroups, now->cap_cgroups);
+	now->d->cgroups[now->d->n_cgroups++] = (struct raw_cgroup){
+		.id = r->id,
+		.parent_id = r->parent_id,
+		.removed = r->removed,
+		.armed = r->armed,
+		.path = xstrndup(r->path, sizeof(r->path)),
+	};
+}
+
+int record_take(void *arg, void *data, size_t n)
+{
+	struct probes *p = arg;
+	const struct pf_record *h = data;
+	struct pending *g;
+
+	if (n < sizeof(*h)) {
+		count_record("short");
+		return 0;
+	}
+	g = &p->generations[h->generation % PF_GENERATIONS];
+	switch (h->type) {
+	case PF_REC_STACK:
+		on_stack(p, g, data);
+		break;
+	case PF_REC_NAMES:
+		on_names(g, data);
+		break;
+	case PF_REC_CONTEXT:
+		contexts_add(g, data);
+		break;
+	case PF_REC_PROC:
+		on_proc(&p->now, data);
+		break;
+	case PF_REC_CGROUP:
+		on_cgroup(p, data);
+		break;
+	default:
+		count_record("unknown_type");
+	}
+	return 0;
+}
