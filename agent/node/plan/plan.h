@@ -46,8 +46,9 @@ struct event_settings {
 	uint64_t max_block_us;		/* a wait counts until it is so long */
 	uint64_t alloc_sample_bytes;	/* mem-alloc: mean distance of samples; 1: each allocation */
 	uint64_t inuse_sample_bytes;	/* mem-inuse */
-	uint32_t max_stall_us;		/* latency that an attached span may add */
+	uint32_t max_stall_us;		/* mem-alloc: latency that an attached span may add */
 };
+bool event_settings_equal(const struct event_settings *a, const struct event_settings *b);
 struct plan_container {
 	char *id;			/* 64 hex, without "containerd://"; NULL: not started yet */
 	char *name;

@@ -26,12 +26,13 @@ struct cgroup_scan {
 
 /* An owner with one reference, or `reuse` with one more when it says the same. */
 struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
-			 const struct plan_container *c, const char *unnamed_id,
+			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
 			 struct owner *reuse);
 
 /* planned.c: the containers and pods of a plan, found by what a cgroup's path names. */
 struct planned_container {
 	const char *id;
+	const struct plan_pod *pod;
 	const struct plan_container *container;
 	struct owner *owner;
 	uint64_t planned_ns; /* since when plans have it */

@@ -62,7 +62,9 @@ static void add_targets(struct owner *o, const struct plan *plan, const struct p
 static bool owner_equal(const struct owner *a, const struct owner *b)
 {
 	if (a->tags.n != b->tags.n || a->n_targets != b->n_targets ||
-	    a->sample_hz != b->sample_hz || a->unnamed != b->unnamed ||
+	    a->event_mask != b->event_mask || a->sample_hz != b->sample_hz ||
+	    !event_settings_equal(&a->settings, &b->settings) || a->off_keep != b->off_keep ||
+	    a->overhead_percent != b->overhead_percent || a->unnamed != b->unnamed ||
 	    a->java_attach != b->java_attach || !str_equal(a->container_id, b->container_id) ||
 	    !str_equal(a->pod_uid, b->pod_uid))
 		return false;
@@ -76,8 +78,21 @@ static bool owner_equal(const struct owner *a, const struct owner *b)
 	return true;
 }
 
+static double lowest_limit(const struct plan_pod *pod)
+{
+	double least = 0;
+
+	for (size_t i = 0; i < pod->n_containers; i++) {
+		double percent = pod->containers[i].overhead_percent;
+
+		if (percent > 0 && (least <= 0 || percent < least))
+			least = percent;
+	}
+	return least;
+}
+
 struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
-			 const struct plan_container *c, const char *unnamed_id,
+			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
 			 struct owner *reuse)
 {
 	struct owner *o = xcalloc(1, sizeof(*o));
@@ -86,6 +101,10 @@ struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
 	o->refs = 1;
 	o->unnamed = !c;
 	o->java_attach = c && c->java_attach;
+	o->event_mask = c ? c->event_mask : pod->arm_event_mask;
+	o->settings = c ? c->settings : pod->arm_settings;
+	o->overhead_percent = c ? c->overhead_percent : lowest_limit(pod);
+	o->off_keep = off_keep;
 	o->sample_hz = c ? c->sample_hz : pod->arm_sample_hz;
 	o->container_id = xstrdup(c ? c->id : unnamed_id);
 	o->pod_uid = xstrdup(pod->uid);

@@ -44,12 +44,14 @@ static void add_container(struct planned *p, const struct plan *plan, const stru
 		return;
 	old = planned_container(before, c->id);
 	entry = xcalloc(1, sizeof(*entry));
-	*entry = (struct planned_container){.id = c->id, .container = c, .planned_ns = now_ns};
+	*entry = (struct planned_container){
+		.id = c->id, .pod = pod, .container = c, .planned_ns = now_ns};
 	if (old) {
 		entry->planned_ns = old->planned_ns;
 		entry->looked_for = old->looked_for;
 	}
-	entry->owner = owner_make(plan, pod, c, NULL, old ? old->owner : NULL);
+	entry->owner = owner_make(plan, pod, c, NULL, old ? old->owner->off_keep : UINT32_MAX,
+				  old ? old->owner : NULL);
 	HASH_ADD_KEYPTR(hh, p->containers, entry->id, strlen(entry->id), entry);
 }
 

@@ -83,7 +83,7 @@ struct owner {
 	char **target_uids;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep;
+	uint32_t off_keep;		/* as procs_filter has it */
 	double overhead_percent;	/* 0: no limit */
 	bool java_attach;		/* JVMs may be asked for their perf maps */
 	bool unnamed;			/* the API server does not name this container (yet): may be the sandbox */
@@ -97,7 +97,7 @@ struct procs_filter {			/* wanted content of the BPF filter */
 	uint64_t cgroup_id;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep;		/* off-cpu: share of switches that are kept, of 2^32 - 1 (procs_keep_off) */
+	uint32_t off_keep;		/* off-cpu: procs_keep_off */
 	bool listed;
 	bool context;			/* samples carry the call they were taken in */
 };
@@ -120,7 +120,10 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 		  uint64_t now_ns);
 /* Never more than hz for this container, whatever the plan says; 0 lifts the cap. */
 void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
-/* Off-cpu of this container keeps a switch with probability (keep + 1) / 2^32; UINT32_MAX: each. */
+/*
+ * Off-cpu of this container keeps a switch with probability (keep + 1) / 2^32; UINT32_MAX: each. Its owner,
+ * taken anew, says so from now on: what was kept before has the owner of before.
+ */
 void procs_keep_off(struct procs *p, const char *container_id, uint32_t keep);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
 const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);

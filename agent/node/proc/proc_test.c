@@ -502,6 +502,99 @@ static void test_cap(void **state)
 	(void)state;
 }
 
+/* What each event is set to reaches the filter and whoever owns the samples; one change of it is a change of the filter. */
+static void test_settings(void **state)
+{
+	struct event_settings s = {50, 3600000000, 524288, 4096, 20000};
+	const unsigned mask = 1u << EVENT_OFF_CPU | 1u << EVENT_MEM_ALLOC;
+	struct procs *p = make_procs();
+	const struct procs_filter *f;
+	uint64_t until;
+	struct owner *o;
+	bool changed;
+	size_t n;
+
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	for (unsigned i = 0; i < 3; i++) { /* the second time nothing is new */
+		struct plan *plan = testplan(UID, UID, ID, false);
+
+		s.min_block_us += i == 2;
+		plan->pods->containers->event_mask = mask;
+		plan->pods->containers->sample_hz = 0;
+		plan->pods->containers->settings = s;
+		plan->pods->containers->overhead_percent = 2.5;
+		procs_apply(p, plan, 1 * S);
+		f = procs_filter(p, 1 * S, &n, &changed);
+		assert_int_equal(changed, i != 1);
+		assert_int_equal(n, 1);
+		assert_int_equal(f[0].event_mask, mask);
+		assert_int_equal(f[0].sample_hz, 0);
+		assert_true(event_settings_equal(&f[0].settings, &s));
+		assert_true(f[0].off_keep == UINT32_MAX);
+		o = procs_owner(p, 11, &until);
+		assert_int_equal(o->event_mask, mask);
+		assert_true(event_settings_equal(&o->settings, &s));
+		assert_true(o->overhead_percent == 2.5);
+		assert_true(o->off_keep == UINT32_MAX);
+		owner_unref(o);
+	}
+	procs_free(p);
+	(void)state;
+}
+
+static uint32_t keep_of_owner(struct procs *p, uint64_t cgroup)
+{
+	uint64_t until;
+	struct owner *o = procs_owner(p, cgroup, &until);
+	uint32_t keep = o->off_keep;
+
+	owner_unref(o);
+	return keep;
+}
+
+/* Which share of its switches is kept: of the filter and of the owner, whatever the plan does meanwhile. */
+static void test_keep_off(void **state)
+{
+	struct procs *p = make_procs();
+	const struct procs_filter *f;
+	bool changed;
+	size_t n;
+
+	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/inner", false, 1 * S);
+	procs_cgroup(p, 13, 10, "/kubepods/pod" UID "/" ID2, false, 1 * S);
+	n_filter(p, 1 * S, true);
+	procs_cap_hz(p, ID, 7);
+	procs_keep_off(p, ID, 1000);
+	procs_keep_off(p, ID2, 2000); /* not named yet */
+	f = procs_filter(p, 1 * S, &n, &changed);
+	assert_true(changed);
+	assert_int_equal(n, 3);
+	assert_int_equal(f[0].off_keep, 1000);
+	assert_int_equal(f[1].off_keep, 1000);
+	assert_int_equal(f[2].off_keep, 2000);
+	assert_int_equal(f[0].sample_hz, 7); /* one says nothing of the other */
+	assert_int_equal(keep_of_owner(p, 11), 1000);
+	assert_int_equal(keep_of_owner(p, 12), 1000);
+	assert_int_equal(keep_of_owner(p, 13), 2000);
+	/* Its plan goes and comes back. */
+	procs_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
+	n_filter(p, 2 * S, true);
+	procs_apply(p, testplan(UID, UID, ID, true), 3 * S);
+	f = procs_filter(p, 3 * S, &n, &changed);
+	assert_int_equal(f[0].off_keep, 1000);
+	assert_int_equal(keep_of_owner(p, 11), 1000);
+	procs_keep_off(p, ID, UINT32_MAX);
+	f = procs_filter(p, 3 * S, &n, &changed);
+	assert_true(changed);
+	assert_true(f[0].off_keep == UINT32_MAX);
+	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
+	assert_int_equal(f[0].sample_hz, 7);
+	procs_free(p);
+	(void)state;
+}
+
 static void test_many_ended(void **state)
 {
 	struct procs *p = make_procs();
@@ -538,6 +631,8 @@ int main(void)
 		cmocka_unit_test(test_static_pod),
 		cmocka_unit_test(test_cluster_in_container),
 		cmocka_unit_test(test_cap),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_keep_off),
 		cmocka_unit_test(test_many_ended),
 	};
 

@@ -22,16 +22,16 @@ struct known {
 	struct cgroup_ref ref;
 	bool by_event; /* made before our eyes, not found by a scan */
 	bool removed;
-	struct owner *owner; /* also after the end, for late samples */
-	uint64_t until_ns;   /* UINT64_MAX while selected */
-	unsigned mask, hz;   /* 0: not in the filter */
-	bool context;	     /* samples carry their calls */
+	struct owner *owner;	    /* also after the end, for late samples */
+	uint64_t until_ns;	    /* UINT64_MAX while selected */
+	struct procs_filter filter; /* event_mask 0: not in it */
 	UT_hash_handle hh;
 };
 
 struct cap {
 	char id[CONTAINER_ID_BYTES];
-	unsigned hz;
+	unsigned hz;	   /* 0: none */
+	uint32_t off_keep; /* UINT32_MAX: none */
 	UT_hash_handle hh;
 };
 
@@ -101,8 +101,7 @@ static struct known *find_known(const struct procs *p, uint64_t id)
 
 struct verdict {
 	struct owner *owner; /* one reference, or NULL */
-	unsigned mask, hz;
-	bool context;
+	struct procs_filter filter;
 };
 
 /*
@@ -129,12 +128,51 @@ static bool has_unstarted(const struct plan_pod *pod)
 	return false;
 }
 
-static unsigned capped(const struct procs *p, const char *container_id, unsigned hz)
+static struct cap *find_cap(const struct procs *p, const char *container_id)
 {
 	struct cap *c;
 
 	HASH_FIND_STR(p->caps, container_id, c);
-	return c ? MIN(c->hz, hz) : hz;
+	return c;
+}
+
+static uint32_t kept(const struct procs *p, const char *container_id)
+{
+	const struct cap *c = find_cap(p, container_id);
+
+	return c ? c->off_keep : UINT32_MAX;
+}
+
+static unsigned capped(const struct procs *p, const char *container_id, unsigned hz)
+{
+	const struct cap *c = find_cap(p, container_id);
+
+	return c && c->hz ? MIN(c->hz, hz) : hz;
+}
+
+/* container_id "": the pod itself. */
+static struct procs_filter filter_of_pod(const struct procs *p, const struct plan_pod *pod,
+					 const char *container_id)
+{
+	return (struct procs_filter){
+		.event_mask = pod->arm_event_mask,
+		.sample_hz = capped(p, container_id, pod->arm_sample_hz),
+		.settings = pod->arm_settings,
+		.off_keep = kept(p, container_id),
+		.context = pod->arm_trace_context,
+	};
+}
+
+static struct procs_filter filter_of_container(const struct procs *p,
+					       const struct plan_container *c)
+{
+	return (struct procs_filter){
+		.event_mask = c->event_mask,
+		.sample_hz = capped(p, c->id, c->sample_hz),
+		.settings = c->settings,
+		.off_keep = kept(p, c->id),
+		.context = c->trace_context,
+	};
 }
 
 /* A container that the API server does not name: just started, or the sandbox. */
@@ -146,10 +184,9 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
 	if (now_ns >= k->seen_ns + UNNAMED_NS)
 		return;
 	p->next_ns = MIN(p->next_ns, k->seen_ns + UNNAMED_NS);
-	v->owner = owner_make(p->plan, pod, NULL, k->ref.container_id, k->owner);
-	v->mask = pod->arm_event_mask;
-	v->hz = capped(p, k->ref.container_id, pod->arm_sample_hz);
-	v->context = pod->arm_trace_context;
+	v->filter = filter_of_pod(p, pod, k->ref.container_id);
+	v->owner =
+		owner_make(p->plan, pod, NULL, k->ref.container_id, v->filter.off_keep, k->owner);
 }
 
 static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
@@ -164,18 +201,14 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 	c = k->ref.container_id[0] ? planned_container(&p->planned, k->ref.container_id) : NULL;
 	if (c) {
 		v->owner = owner_ref(c->owner);
-		v->mask = c->container->event_mask;
-		v->hz = capped(p, c->id, c->container->sample_hz);
-		v->context = c->container->trace_context;
+		v->filter = filter_of_container(p, c->container);
 		return;
 	}
 	/* A cluster inside a container: the outer container may be the one that is known here. */
 	parent = find_known(p, k->parent_id);
 	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
 		v->owner = owner_ref(parent->owner);
-		v->mask = parent->mask;
-		v->hz = parent->hz;
-		v->context = parent->context;
+		v->filter = parent->filter;
 		return;
 	}
 	pod = planned_pod(&p->planned, k->ref.pod_uid);
@@ -185,9 +218,15 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 		judge_unnamed(p, k, pod, now_ns, v);
 		return;
 	}
-	v->mask = pod->arm_event_mask;
-	v->hz = pod->arm_sample_hz;
-	v->context = pod->arm_trace_context;
+	v->filter = filter_of_pod(p, pod, "");
+}
+
+/* But for the cgroup. */
+static bool same_filter(const struct procs_filter *a, const struct procs_filter *b)
+{
+	return a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
+	       event_settings_equal(&a->settings, &b->settings) && a->off_keep == b->off_keep &&
+	       a->listed == b->listed && a->context == b->context;
 }
 
 /* Ids grow with time, so a parent has been judged before its children when in order of id. */
@@ -198,10 +237,8 @@ static void update(struct procs *p, struct known *k, uint64_t now_ns)
 	if (k->removed)
 		return;
 	judge(p, k, now_ns, &v);
-	if (v.mask != k->mask || v.hz != k->hz || v.context != k->context) {
-		k->mask = v.mask;
-		k->hz = v.hz;
-		k->context = v.context;
+	if (!same_filter(&v.filter, &k->filter)) {
+		k->filter = v.filter;
 		p->dirty = true;
 	}
 	if (v.owner) {
@@ -250,6 +287,19 @@ static void update_all(struct procs *p, uint64_t now_ns)
 
 /* ---- the plan ---- */
 
+/* Those of a container in the plan; the others are made when they are judged. */
+static void tell_owner(struct procs *p, const char *container_id, uint32_t off_keep)
+{
+	struct planned_container *c = planned_container(&p->planned, container_id);
+	struct owner *old;
+
+	if (!c || c->owner->off_keep == off_keep)
+		return;
+	old = c->owner;
+	c->owner = owner_make(p->plan, c->pod, c->container, NULL, off_keep, old);
+	owner_unref(old);
+}
+
 void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
 {
 	struct planned old = p->planned;
@@ -257,6 +307,8 @@ void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
 
 	p->plan = plan;
 	planned_fill(&p->planned, plan, &old, now_ns);
+	for (const struct cap *c = p->caps; c; c = c->hh.next)
+		tell_owner(p, c->id, c->off_keep);
 	update_all(p, now_ns);
 	planned_done(&old);
 	plan_free(old_plan);
@@ -300,10 +352,10 @@ static void end(struct procs *p, struct known *k, uint64_t now_ns)
 {
 	if (k->removed)
 		return;
-	p->dirty |= k->mask != 0;
+	p->dirty |= k->filter.event_mask != 0;
 	k->removed = true;
 	p->n_ended++;
-	k->mask = k->hz = 0;
+	k->filter = (struct procs_filter){0};
 	if (!k->owner) {
 		forget(p, k);
 		return;
@@ -358,22 +410,37 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 	add(p, id, parent_id, &ref, true, now_ns);
 }
 
-void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
-{
-	struct cap *c;
+/* ---- less than the plan says ---- */
 
-	HASH_FIND_STR(p->caps, container_id, c);
+static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_keep)
+{
+	struct cap *c = find_cap(p, container_id);
+
 	if (c) {
 		HASH_DEL(p->caps, c);
 		free(c);
 	}
-	if (hz && HASH_COUNT(p->caps) < MAX_CAPS) {
+	if ((hz || off_keep != UINT32_MAX) && HASH_COUNT(p->caps) < MAX_CAPS) {
 		c = xcalloc(1, sizeof(*c));
 		snprintf(c->id, sizeof(c->id), "%s", container_id);
 		c->hz = hz;
+		c->off_keep = off_keep;
 		HASH_ADD_STR(p->caps, id, c);
 	}
 	p->next_ns = 0; /* looked at again with the filter */
+}
+
+void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
+{
+	set_cap(p, container_id, hz, kept(p, container_id));
+}
+
+void procs_keep_off(struct procs *p, const char *container_id, uint32_t keep)
+{
+	const struct cap *c = find_cap(p, container_id);
+
+	set_cap(p, container_id, c ? c->hz : 0, keep);
+	tell_owner(p, container_id, keep);
 }
 
 /* ---- answers ---- */
@@ -383,13 +450,11 @@ static void filter_build(struct procs *p)
 	p->n_filter = 0;
 	HASH_SORT(p->known, by_id);
 	for (const struct known *k = p->known; k; k = k->hh.next) {
-		if (!k->mask)
+		if (!k->filter.event_mask)
 			continue;
 		GROW(p->filter, p->n_filter, p->cap_filter);
-		p->filter[p->n_filter++] = (struct procs_filter){.cgroup_id = k->id,
-								 .event_mask = k->mask,
-								 .sample_hz = k->hz,
-								 .context = k->context};
+		p->filter[p->n_filter] = k->filter;
+		p->filter[p->n_filter++].cgroup_id = k->id;
 	}
 }
 
