@@ -178,7 +178,17 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 	return 0;
 }
 
-/* DeepFlow's letter for a row of functions, from its text. */
+/* As DeepFlow has it: of memory, what calls nothing is what was allocated. */
+static bool is_object(const struct tree *t, uint32_t function, int64_t self, int64_t total,
+		      enum event event)
+{
+	const char *name = event_info(event)->name;
+	bool memory = str_has_prefix(name, "mem-") || str_has_prefix(name, "hbm-");
+
+	return (memory && self == total) || t->functions[function].kind == FRAME_OBJECT;
+}
+
+/* DeepFlow's letter for a row of functions that is no object, from its text. */
 static char function_type(uint32_t function, const char *name)
 {
 	static const char *const prefixes = "cklpt";
@@ -239,7 +249,7 @@ static void put_pair(struct buf *b, int64_t first, int64_t second)
 	put_int(b, second);
 }
 
-static void put_flat(struct buf *b, const struct tree *t, const char *root)
+static void put_flat(struct buf *b, const struct tree *t, enum event event, const char *root)
 {
 	_cleanup_(totals_done) struct totals x = {0};
 
@@ -253,7 +263,9 @@ static void put_flat(struct buf *b, const struct tree *t, const char *root)
 	for (uint32_t i = 0; i < t->n_functions; i++) {
 		char type[] = ",\"?\"";
 
-		type[2] = function_type(i, function_name(t, i, root));
+		type[2] = is_object(t, i, x.self[i], x.total[i], event)
+				  ? 'O'
+				  : function_type(i, function_name(t, i, root));
 		type[0] = i ? ',' : '[';
 		buf_add(b, type, 4);
 	}
@@ -294,7 +306,7 @@ static int put_result(struct buf *b, const struct tree *t, const struct tracing_
 	root = tree_root_name(t, r->app_service);
 	if (r->format == RESULT_LIST)
 		return put_list(b, t, root);
-	put_flat(b, t, root);
+	put_flat(b, t, r->selection->event, root);
 	return 0;
 }
 
@@ -329,21 +341,47 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 	buf_putc(b, ']');
 }
 
+/* What a reader must know of this answer; NULL: nothing. */
+static const char *own_note(const struct tracing_request *r, const struct store_summary *s)
+{
+	bool snapshot = event_info(r->selection->event)->snapshot;
+
+	if (s->n_rows)
+		return snapshot ? "live bytes as of the newest snapshot of each process" : NULL;
+	if (r->n_notes)
+		return NULL;
+	if (!s->n_profiles)
+		return "no profile is stored for this time, process and filter";
+	return snapshot ? "nothing lives of what was seen allocated"
+			: "profiles of this selection were stored, but without samples: "
+			  "its processes did not run or every sample was lost";
+}
+
 static void put_notes(struct buf *b, const struct tracing_request *r, const struct store_summary *s)
 {
+	const char *own = own_note(r, s);
+
 	buf_puts(b, ",\"notes\":[");
 	for (size_t i = 0; i < r->n_notes; i++) {
 		if (i)
 			buf_putc(b, ',');
 		buf_json_string(b, r->notes[i]);
 	}
-	if (s->n_rows == 0 && r->n_notes == 0)
-		buf_json_string(
-			b, s->n_profiles
-				   ? "profiles of this selection were stored, but without samples: "
-				     "its processes did not run or every sample was lost"
-				   : "no profile is stored for this time, process and filter");
+	if (own && r->n_notes)
+		buf_putc(b, ',');
+	if (own)
+		buf_json_string(b, own);
 	buf_putc(b, ']');
+}
+
+/* Estimates say that they are; off-cpu says what no stack can show. */
+static void put_limits(struct buf *b, enum event event, const struct store_summary *s)
+{
+	if (s->estimate_ppm)
+		buf_printf(b, ",\"estimated\":{\"share\":%.6g,\"error\":%" PRIu64 "}",
+			   s->estimate_ppm / 1e6, s->estimate_error);
+	if (event == EVENT_OFF_CPU)
+		buf_printf(b, ",\"throttled_us\":%" PRIu64, s->throttled_us);
 }
 
 /* Per cent of the samples whose stack is whole; null: there are none. */
@@ -369,6 +407,7 @@ static void put_summary(struct buf *b, const struct tree *t, const struct tracin
 	put_finished(b, s->n_samples, t->n_marked);
 	buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
 		   s->truncated || t->n_cut_rows ? "true" : "false", t->n_cut_rows);
+	put_limits(b, r->selection->event, s);
 	put_losses(b, s);
 	put_notes(b, r, s);
 	buf_putc(b, '}');

@@ -366,6 +366,148 @@ static void languages_are_told(void **state)
 	tree_free(t);
 }
 
+/* A row of an event besides on-CPU: frames root first, what was waited for is the leaf. */
+static void add_row_of(struct tree *t, const struct frame *const *frames, size_t n, enum wait wait,
+		       int64_t value, int max_kernel)
+{
+	struct store_row row = {
+		.app_service = "api",
+		.head = {.thread_comm = "w", .wait = wait},
+		.frames = frames,
+		.n_frames = n,
+		.value = value,
+		.n_samples = 1,
+	};
+
+	assert_int_equal(tree_add(t, &row, max_kernel), 0);
+}
+
+static char *answer(struct tree *t, enum event event, enum result_format format,
+		    struct store_summary *s)
+{
+	struct selection selection = {.event = event};
+	struct tracing_request r = request(format, "api");
+	size_t n;
+	int http;
+
+	r.selection = &selection;
+	return tracing_reply(t, &r, s, &http, &n);
+}
+
+#define ASSERT_HAS(text, part)                                                                     \
+	do {                                                                                       \
+		if (!strstr(text, part))                                                           \
+			fail_msg("'%s' is not in %s", part, text);                                 \
+	} while (0)
+
+static const struct frame main_frame = {.kind = FRAME_APP, .name = "main"},
+			  futex = {.kind = FRAME_KERNEL, .name = "futex"},
+			  schedule = {.kind = FRAME_KERNEL, .name = "schedule"},
+			  new_frame = {.kind = FRAME_LIBRARY, .name = "malloc"},
+			  object = {.kind = FRAME_OBJECT, .name = "java/lang/String"};
+
+/* The cause stays whatever is cut above it, and waits of different causes meet above it. */
+static void waits_are_leaves(void **state)
+{
+	const struct frame *const frames[] = {&main_frame, &futex, &schedule};
+	struct store_summary s = {.n_rows = 2, .n_samples = 2, .throttled_us = 42};
+
+	(void)state;
+	for (int depth = -1; depth < 2; depth++) {
+		struct tree *t = tree_new();
+		_cleanup_free_ char *flat = NULL, *list = NULL;
+
+		add_row_of(t, frames, 3, WAIT_LOCK, 70, depth);
+		add_row_of(t, frames, 3, WAIT_RUNQUEUE, 30, depth);
+		flat = answer(t, EVENT_OFF_CPU, RESULT_FLAT, &s);
+		list = answer(t, EVENT_OFF_CPU, RESULT_LIST, &s);
+		if (depth < 0) {
+			ASSERT_HAS(flat,
+				   "{\"functions\":[\"api\",\"[wait: lock]\",\"[k] schedule\","
+				   "\"[k] futex\",\"main\",\"[t] w\",\"[wait: runqueue]\"],"
+				   "\"function_types\":[\"P\",\"?\",\"K\",\"K\",\"A\",\"T\","
+				   "\"?\"]");
+			ASSERT_HAS(flat, "\"languages\":{\"wait\":[1,6]}");
+			ASSERT_HAS(flat, "\"incomplete_samples\":0,\"finished_percent\":100.00");
+		}
+		ASSERT_HAS(flat, "\"unit\":\"microseconds\"");
+		ASSERT_HAS(flat, ",\"throttled_us\":42,");
+		ASSERT_HAS(list, "{\"profile_location_str\":\"[wait: lock]\"");
+		ASSERT_HAS(list, "\"self_value\":70,\"total_value\":70}");
+		assert_int_equal(t->n_nodes, depth < 0 ? 7 : depth + 5);
+		tree_free(t);
+	}
+}
+
+static void bytes_are_of_objects(void **state)
+{
+	const struct frame *const c[] = {&main_frame, &new_frame};
+	const struct frame *const java[] = {&main_frame, &object, &new_frame};
+	struct store_summary s = {.n_rows = 2, .n_samples = 2};
+	_cleanup_free_ char *alloc = NULL, *time = NULL;
+	struct tree *t = tree_new();
+
+	(void)state;
+	add_row_of(t, c, 2, WAIT_NONE, 100, -1);
+	add_row_of(t, java, 3, WAIT_NONE, 50, -1);
+	alloc = answer(t, EVENT_MEM_ALLOC, RESULT_FLAT, &s);
+	ASSERT_HAS(alloc,
+		   "\"functions\":[\"api\",\"[l] malloc\",\"main\",\"[t] w\","
+		   "\"java/lang/String\"],\"function_types\":[\"P\",\"O\",\"A\",\"T\",\"O\"]");
+	ASSERT_HAS(alloc, "\"unit\":\"bytes\"");
+	ASSERT_HAS(alloc, "\"languages\":{\"object\":[4]}");
+	ASSERT_HAS(alloc, "\"notes\":[]");
+	assert_null(strstr(alloc, "throttled_us"));
+	assert_null(strstr(alloc, "estimated"));
+	time = answer(t, EVENT_ON_CPU, RESULT_FLAT, &s);
+	ASSERT_HAS(time, "\"function_types\":[\"P\",\"L\",\"A\",\"T\",\"O\"]");
+	tree_free(t);
+}
+
+static void snapshots_and_estimates_say_so(void **state)
+{
+	const struct frame *const frames[] = {&main_frame};
+	struct store_summary some = {
+		.n_rows = 1, .n_samples = 1, .estimate_ppm = 120000, .estimate_error = 345};
+	struct store_summary none = {.n_profiles = 1};
+	_cleanup_free_ char *full = NULL, *empty = NULL;
+	struct tree *t = tree_new(), *nothing = tree_new();
+
+	(void)state;
+	add_row_of(t, frames, 1, WAIT_NONE, 100, -1);
+	full = answer(t, EVENT_MEM_INUSE, RESULT_FLAT, &some);
+	ASSERT_HAS(full, "\"estimated\":{\"share\":0.12,\"error\":345}");
+	ASSERT_HAS(full, "\"notes\":[\"live bytes as of the newest snapshot of each process\"]");
+	empty = answer(nothing, EVENT_MEM_INUSE, RESULT_LIST, &none);
+	ASSERT_HAS(empty, "\"result\":null");
+	ASSERT_HAS(empty, "\"notes\":[\"nothing lives of what was seen allocated\"]");
+	tree_free(t);
+	tree_free(nothing);
+}
+
+/* The longest stack that is stored, and its cause below. */
+static void deepest_wait(void **state)
+{
+	static const struct frame *frames[STACK_MAX_FRAMES];
+	static struct frame all[STACK_MAX_FRAMES];
+	static char names[STACK_MAX_FRAMES][8];
+	struct store_summary s = {.n_rows = 1, .n_samples = 1};
+	_cleanup_free_ char *list = NULL;
+	struct tree *t = tree_new();
+
+	(void)state;
+	for (unsigned i = 0; i < STACK_MAX_FRAMES; i++) {
+		snprintf(names[i], sizeof(names[i]), "f%u", i);
+		all[i] = (struct frame){.kind = FRAME_APP, .name = names[i]};
+		frames[i] = &all[i];
+	}
+	add_row_of(t, frames, STACK_MAX_FRAMES, WAIT_DISK, 1, -1);
+	list = answer(t, EVENT_OFF_CPU, RESULT_LIST, &s);
+	ASSERT_HAS(list, "f1023");
+	ASSERT_HAS(list, "[wait: disk]");
+	tree_free(t);
+}
+
 /* What is inlined never takes the level of a frame that follows. */
 static void inlined_names_leave_room(void **state)
 {
@@ -404,6 +546,10 @@ int main(void)
 		cmocka_unit_test(names_come_when_asked),
 		cmocka_unit_test(languages_are_told),
 		cmocka_unit_test(inlined_names_leave_room),
+		cmocka_unit_test(waits_are_leaves),
+		cmocka_unit_test(bytes_are_of_objects),
+		cmocka_unit_test(snapshots_and_estimates_say_so),
+		cmocka_unit_test(deepest_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

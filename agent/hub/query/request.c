@@ -33,10 +33,7 @@ static const struct field {
 
 /* DeepFlow's other values of profile_event_type: not an error, but nothing to find. */
 static const char *const other_events[] = {
-	"off-cpu",
 	"on-gpu",
-	"mem-alloc",
-	"mem-inuse",
 	"hbm-alloc",
 	"hbm-inuse",
 	"rdma",

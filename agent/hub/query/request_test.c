@@ -57,14 +57,42 @@ static void everything(void **state)
 	tracing_request_done(&r);
 }
 
+static void events(void **state)
+{
+	static const struct {
+		const char *name;
+		enum event event;
+	} cases[] = {{"on-cpu", EVENT_ON_CPU},
+		     {"off-cpu", EVENT_OFF_CPU},
+		     {"mem-alloc", EVENT_MEM_ALLOC},
+		     {"mem-inuse", EVENT_MEM_INUSE}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *body =
+			xasprintf("{\"profile_event_type\":\"%s\",\"profile_language_type\":"
+				  "\"eBPF\",\"time_start\":1,\"time_end\":2,\"tag_filter\":"
+				  "\"wait='lock'\"}",
+				  cases[i].name);
+		struct tracing_request r;
+		struct field_error e;
+
+		assert_int_equal(parse(body, &r, &e), 0);
+		assert_int_equal(r.selection->event, cases[i].event);
+		assert_string_equal(r.selection->where->tag, "wait");
+		assert_int_equal(r.n_notes, 0);
+		tracing_request_done(&r);
+	}
+}
+
 static void nothing_to_find_is_said(void **state)
 {
 	static const struct {
 		const char *body, *note;
 	} cases[] = {
-		{"{\"profile_event_type\":\"off-cpu\",\"profile_language_type\":\"eBPF\","
+		{"{\"profile_event_type\":\"on-gpu\",\"profile_language_type\":\"eBPF\","
 		 "\"time_start\":1,\"time_end\":2}",
-		 "off-cpu is not recorded"},
+		 "on-gpu is not recorded"},
 		{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"Java\","
 		 "\"time_start\":1,\"time_end\":2}",
 		 "only eBPF is recorded"},
@@ -115,7 +143,8 @@ static const struct {
 	 "json: cannot unmarshal array into Go struct field Profile.app_service of type string"},
 	{"{\"profile_event_type\":\"nonsense\",\"profile_language_type\":\"eBPF\",\"time_start\":1,"
 	 "\"time_end\":5}",
-	 400, "INVALID_POST_DATA", "'nonsense' is not known; known: on-cpu"},
+	 400, "INVALID_POST_DATA",
+	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse"},
 	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA", "time_end lies before time_start"},
@@ -182,11 +211,9 @@ static void values_bodies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults),
-		cmocka_unit_test(everything),
-		cmocka_unit_test(nothing_to_find_is_said),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(values_bodies),
+		cmocka_unit_test(defaults), cmocka_unit_test(everything),
+		cmocka_unit_test(events),   cmocka_unit_test(nothing_to_find_is_said),
+		cmocka_unit_test(refusals), cmocka_unit_test(values_bodies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,10 +38,11 @@ static void free_files(struct file *files)
 	}
 }
 
-/* "jvm":[3,5],"python":[7] */
+/* What DeepFlow's letters do not tell: "jvm":[3,5],"wait":[7] */
 static void put_languages(struct buf *b, const struct tree *t)
 {
-	static const enum frame_kind kinds[] = {FRAME_JVM, FRAME_PYTHON, FRAME_LUA};
+	static const enum frame_kind kinds[] = {FRAME_JVM, FRAME_PYTHON, FRAME_LUA, FRAME_OBJECT,
+						FRAME_WAIT};
 
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
 		size_t n = 0;

@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-#define MAX_LEVELS (STACK_MAX_FRAMES + 2)
+#define FRAME_LEVELS (STACK_MAX_FRAMES + 2) /* with process and thread */
+#define MAX_LEVELS   (FRAME_LEVELS + 1)	    /* and what was waited for */
 
 static int64_t add_saturated(int64_t a, int64_t b)
 {
@@ -173,7 +174,7 @@ static void put_head(struct levels *l, const struct stack_head *h)
 static bool put_named(struct tree *t, struct levels *l, const struct frame *f, size_t n_after)
 {
 	const struct frame *named;
-	size_t n = t->names(f, t->names_arg, &named), left = MAX_LEVELS - l->n;
+	size_t n = t->names(f, t->names_arg, &named), left = FRAME_LEVELS - l->n;
 	size_t room = left > n_after ? left - n_after : 1;
 
 	if (n > room) {
@@ -193,7 +194,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 	bool user_seen = false, marked = false, unnamed = false;
 	int n_kernel = 0;
 
-	for (size_t i = 0; i < row->n_frames && l->n < MAX_LEVELS; i++) {
+	for (size_t i = 0; i < row->n_frames && l->n < FRAME_LEVELS; i++) {
 		const struct frame *f = row->frames[i];
 		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;
 		bool outermost = user && !user_seen;
@@ -210,6 +211,17 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 	}
 	t->n_marked += marked ? row->n_samples : 0;
 	t->n_unnamed += unnamed ? row->n_samples : 0;
+}
+
+/* The cause of a wait is the leaf, so that it has a place and a colour in the graph. */
+static void put_wait(struct levels *l, enum wait wait)
+{
+	const struct frame *f = wait_frame(wait);
+
+	if (!f)
+		return;
+	frame_render(f, false, &l->text);
+	end_level(l, f);
 }
 
 /* Distinct and few: a sorted array. */
@@ -290,6 +302,7 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 	l.n = 0;
 	put_head(&l, &row->head);
 	put_frames(t, &l, row, max_kernel_stack_depth);
+	put_wait(&l, row->head.wait);
 	for (size_t i = l.n; i-- > 0;) {
 		size_t start = i ? l.ends[i - 1] : 0;
 
