@@ -4,6 +4,7 @@
 
 #include "cli/client.h"
 #include "cli/query.h"
+#include "lib/profile/profile.h"
 
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ struct options {
 static const struct argp_option option_list[] = {
 	{"from", 'f', "TIME", 0, "-15m, 2026-11-21T13:00:00Z or Unix seconds (-15m)", 0},
 	{"to", 'T', "TIME", 0, "the same, or now (now)", 0},
-	{"event", 'e', "EVENT", 0, "what was measured (on-cpu)", 0},
+	{"event", 'e', "EVENT", 0, "what was measured: ", 0}, /* option_help() names them */
 	{"app-service", 'a', "NAME", 0, "one process name (all)", 0},
 	{"tag-filter", 'q', "TEXT", 0, "as pod_ns='app' AND pod LIKE 'web-*'", 0},
 	{"filter", 0, NULL, OPTION_ALIAS, NULL, 0},
@@ -179,6 +180,20 @@ static int finish(const struct client *c, const struct client_answer *a, const s
 	return r ? 1 : 0;
 }
 
+static char *option_help(int key, const char *text, void *input)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	(void)input;
+	if (key != 'e')
+		return (char *)text;
+	buf_puts(&b, text);
+	for (int i = 0; i < _EVENT_MAX; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "", event_info((enum event)i)->name);
+	buf_puts(&b, " (on-cpu)");
+	return buf_steal(&b);
+}
+
 int cmd_query(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&client_argp, 0, "The hub:", 0}, {0}};
@@ -188,9 +203,10 @@ int cmd_query(int argc, char **argv)
 		NULL,
 		"Asks a hub for the profile of a time and a filter.\v"
 		"Example: podflame query --from -1h --tag-filter \"pod_ns='app'\"\n"
+		"Waits on locks: podflame query -e off-cpu --tag-filter \"wait='lock'\"\n"
 		"Exit status: 0 answered, 1 not answered, 2 bad usage. API: docs/api.md.",
 		children,
-		NULL,
+		option_help,
 		NULL};
 	struct options o = {.hub = {.url = CLIENT_DEFAULT_URL},
 			    .event = "on-cpu",

@@ -125,7 +125,7 @@ static bool is_row(const struct flat *f, size_t i)
 {
 	bool total = *text(f->types, 0) == 'H';
 
-	return !strchr(total ? "H" : "PHT", *text(f->types, i));
+	return i > 0 && !strchr(total ? "H" : "PHT", *text(f->types, i));
 }
 
 static const char *row_title(const struct flat *f)
@@ -188,11 +188,40 @@ int query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	return 0;
 }
 
+/* Of what share of what happened, and one standard error of the sum. */
+static void put_estimated(const json_t *reply, struct buf *out)
+{
+	double share = json_number_value(json_at(reply, "summary.estimated.share"));
+	const json_t *nodes = json_at(reply, "result.node_values.values");
+	int64_t total = cell(nodes, 0, 3);
+
+	if (share <= 0)
+		return;
+	buf_printf(out, "estimated: %.3g %% was looked at", 100 * share);
+	if (total > 0)
+		buf_printf(out, ", +-%.2g %%",
+			   100. * (double)json_int_at(reply, "summary.estimated.error", 0) /
+				   (double)total);
+	buf_putc(out, '\n');
+}
+
+static void put_throttled(const json_t *reply, struct buf *out)
+{
+	int64_t us = json_int_at(reply, "summary.throttled_us", 0);
+
+	if (us <= 0)
+		return;
+	buf_printf(out, "throttled: %.3f s held back by the containers' CPU limits\n",
+		   (double)us / 1e6);
+}
+
 void query_print_notes(const json_t *reply, struct buf *out)
 {
 	const json_t *item;
 	size_t i;
 
+	put_estimated(reply, out);
+	put_throttled(reply, out);
 	json_array_foreach ((json_t *)json_at(reply, "summary.losses"), i, item) {
 		int64_t n = json_int_at(item, "samples", 0), ns = json_int_at(item, "time_ns", 0);
 

@@ -131,6 +131,36 @@ static void table_of_total(void **state)
 				      "    0.00 us    0.00     30.00 us   75.00  [p] api\n");
 }
 
+/* Bytes, and what an answer is to be read with. */
+static void table_of_memory(void **state)
+{
+	_cleanup_json_ json_t *reply = json_loads(
+		"{\"unit\":\"bytes\",\"summary\":{\"samples\":4,\"finished_percent\":100,"
+		"\"estimated\":{\"share\":0.12,\"error\":94372},\"throttled_us\":1500000,"
+		"\"losses\":[],\"notes\":[\"a note\"]},\"result\":{"
+		"\"functions\":[\"api\",\"[l] malloc\",\"main\",\"[p] api\"],"
+		"\"function_types\":[\"O\",\"O\",\"A\",\"P\"],\"function_values\":{\"values\":"
+		"[[0,3145728],[3145728,3145728],[0,3145728],[0,3145728]]},\"node_values\":{"
+		"\"values\":[[0,-1,0,3145728],[1,2,3145728,3145728],[2,3,0,3145728],"
+		"[3,0,0,3145728]]}}}",
+		0, NULL);
+	_cleanup_buf_ struct buf out = {0}, notes = {0};
+
+	(void)state;
+	assert_non_null(reply);
+	assert_int_equal(query_print_table(reply, 0, &out), 0);
+	assert_string_equal(out.data,
+			    "api:     3.00 MiB in 4 samples, 100.00 % with a whole stack\n"
+			    "        SELF      %         TOTAL      %  FUNCTION\n"
+			    "    3.00 MiB 100.00      3.00 MiB 100.00  [l] malloc\n"
+			    "    0.00 B     0.00      3.00 MiB 100.00  main\n");
+	query_print_notes(reply, &notes);
+	assert_string_equal(notes.data,
+			    "estimated: 12 % was looked at, +-3 %\n"
+			    "throttled: 1.500 s held back by the containers' CPU limits\n"
+			    "note: a note\n");
+}
+
 static void broken_answers(void **state)
 {
 	static const char *const bad[] = {
@@ -156,7 +186,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(urls),		  cmocka_unit_test(times),
 		cmocka_unit_test(folded),	  cmocka_unit_test(table),
-		cmocka_unit_test(table_of_total), cmocka_unit_test(broken_answers),
+		cmocka_unit_test(table_of_total), cmocka_unit_test(table_of_memory),
+		cmocka_unit_test(broken_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
