@@ -311,15 +311,13 @@ static int read_counts(const struct alloc_go_heap *g, struct memory *m, struct p
 		r = read_pass(g, w, now);
 		good = !p[0].torn && !p[1].torn && agree(&p[0], &p[1], g->n);
 	}
-	if (r == 0 && !good)
-		r = -EAGAIN;
-	if (r == 0) {
+	if (good) {
 		*ret = *now;
 		now->seen = NULL;
 	}
 	free(p[0].seen);
 	free(p[1].seen);
-	return r;
+	return r < 0 ? r : good ? 0 : -EAGAIN;
 }
 
 /* ---- telling ---- */
@@ -379,7 +377,7 @@ static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, a
 
 int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg)
 {
-	struct pass p;
+	struct pass p = {0};
 	uint64_t rate;
 	int r = memory_u64(m, g->at.rate, &rate);
 
