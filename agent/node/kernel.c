@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The node's end in the kernel: the filter follows procs, cgroups are looked for,
- * and programs are there only while somebody is selected.
+ * and programs are there only while there is a target.
  */
 #include "node/kernel_private.h"
 
@@ -21,16 +21,36 @@ void kernel_complain(struct kernel *k, const char *what, const char *why)
 	log_err("%s", text);
 }
 
-static bool is_wanted(const struct kernel *k)
+static bool is_selected(const struct kernel *k)
 {
 	const struct plan *plan = procs_plan(k->node->procs);
 
 	return node_total(k->node) || k->node->hosts || (plan && plan->n_pods > 0);
 }
 
+/*
+ * Loading takes a third of a second of CPU, on a busy node many times that: a job would have ended by then. So
+ * programs are there as soon as a target could select a pod, idle. The built-in target always could.
+ */
+static bool is_wanted(const struct kernel *k)
+{
+	const struct plan *plan = procs_plan(k->node->procs);
+
+	if (is_selected(k))
+		return true;
+	for (size_t i = 0; plan && i < plan->n_targets; i++) {
+		const struct plan_target *t = &plan->targets[i];
+
+		if (t->accepted && t->on_this_node && !t->suspended && !t->completed &&
+		    !streq(t->uid, "builtin"))
+			return true;
+	}
+	return false;
+}
+
 bool kernel_active(const struct kernel *k)
 {
-	return k->state == ON && is_wanted(k);
+	return k->state == ON && is_selected(k);
 }
 
 bool kernel_loaded(const struct kernel *k)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs are loaded when somebody is selected, and unloaded, after a last drain, when nobody is. */
+/* Programs are loaded when there is a target, and unloaded, after a last drain, when there is none. */
 #include "node/kernel_private.h"
 
 #include <stdlib.h>

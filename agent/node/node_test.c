@@ -26,7 +26,7 @@
 #define ID_OTHER "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 #define BUSY	 "nodetest-busy"
 #define OTHER	 "nodetest-other"
-#define LIMIT_NS (40 * NSEC_PER_SEC)
+#define LIMIT_NS (120 * NSEC_PER_SEC)
 
 /* ---- processes ---- */
 
@@ -516,6 +516,46 @@ static bool is_idle(struct fixture *f)
 	       !kernel_loaded(f->node->kernel);
 }
 
+static bool is_ready_and_idle(struct fixture *f)
+{
+	return kernel_loaded(f->node->kernel) && !kernel_active(f->node->kernel) &&
+	       counter_get(counter("podflame_bpf_programs", NULL, NULL)) > 0;
+}
+
+static struct plan *without_pods(struct plan *p)
+{
+	struct plan *rest = xcalloc(1, sizeof(*rest));
+
+	rest->pods = TAKE_PTR(p->pods);
+	rest->n_pods = p->n_pods;
+	p->n_pods = 0;
+	plan_free(rest);
+	p->targets[0].on_this_node = true;
+	return p;
+}
+
+/* A pod that starts later may be short: loading would take all of its life. */
+static void test_loaded_with_a_target(void **state)
+{
+	struct fixture *f = *state;
+	struct plan *plan;
+
+	make_cgroups(f, "v1:memory");
+	start_node(f, false);
+	assert_int_equal(node_start(f->node, "node-uid"), 0);
+	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0); /* an earlier test's */
+	procs_apply(f->node->procs, without_pods(testplan(UID, UID, ID_A, true)), now_boot_ns());
+	kernel_sync(f->node->kernel);
+	run_until(f, is_ready_and_idle, "loaded");
+	assert_int_equal(counter_get(counter("podflame_node_hz", NULL, NULL)), 0);
+	plan = without_pods(testplan(UID, UID, ID_A, true));
+	plan->targets[0].suspended = true;
+	procs_apply(f->node->procs, plan, now_boot_ns());
+	kernel_sync(f->node->kernel);
+	run_until(f, is_idle, "unloaded");
+	f->node = node_free(f->node);
+}
+
 static void by_cgroup(struct fixture *f, const char *force)
 {
 	struct seen s;
@@ -532,7 +572,7 @@ static void by_cgroup(struct fixture *f, const char *force)
 	run_until(f, main_seen, "100 samples of the selected container");
 	/* A container that nobody has named yet, and that lives shorter than a window. */
 	assert_true(make_dir(f->short_dir, sizeof(f->short_dir), f->pod, ID_B));
-	f->brief = start_busy("nodetest-short", f->short_dir, 300);
+	f->brief = start_busy("nodetest-short", f->short_dir, 1000);
 	run_until(f, brief_ended, "the end of the short process");
 	remove_cgroup(f->short_dir);
 	run_until(f, short_seen, "the short container");
@@ -550,8 +590,8 @@ static void by_cgroup(struct fixture *f, const char *force)
 	assert_true(find_seen("nodetest-short", ID_B, &s));
 	assert_string_equal(s.container, "");
 	assert_string_equal(s.pod, "web-1");
-	/* 300 ms at 99 Hz; the issue asks for 80 % of a job of one second */
-	assert_true(s.n_samples >= 20);
+	/* 1 s at 99 Hz: where three share a CPU this scatters by 8 */
+	assert_true(s.n_samples >= 60);
 	assert_true(names_missing() || s.n_named * 10 >= s.n_samples * 8);
 	assert_false(find_seen(OTHER, NULL, &s));
 	assert_false(find_seen("Total", NULL, &s));
@@ -694,6 +734,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_open_window_is_owed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_whole_stacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_python_functions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_loaded_with_a_target, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v1, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v2, setup, teardown),
 	};
