@@ -274,7 +274,10 @@ struct pf_site {
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
+	PF_SITE_SMALL_ALIGN_IS_ALLOC =
+		1 << 1, /* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
 };
+#define PF_MEM_ALIGN 16 /* that every allocation has (MALLOC_ALIGNMENT of glibc) */
 /* Greater ones cannot succeed: more than a process's addresses. */
 #define PF_MEM_SIZE_MAX (1ull << 47)
 /*
@@ -297,7 +300,7 @@ struct pf_mem_proc {
 /* Map `live`, LRU hash: sampled allocations that were not freed yet. */
 struct pf_live_key {
 	uint64_t start_boottime_ns; /* of the process */
-	uint32_t tgid_root, pad;
+	uint32_t tgid_root, exec_id;
 	uint64_t address;
 };
 struct pf_live {
@@ -305,6 +308,23 @@ struct pf_live {
 	uint64_t value;		 /* bytes that it stands for */
 	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
 };
+/*
+ * Map `pending`, hash: what the entry of a call decided, until it returns. The stack pointer tells calls apart that
+ * lie within each other, in a signal's handler for one.
+ */
+struct pf_pending_key {
+	uint64_t pid_tgid;
+	uint64_t sp; /* at the entry */
+};
+struct pf_pending {
+	struct pf_live live;  /* value 0: it is not taken */
+	struct pf_live old;   /* what old_address was: back to that when the call fails */
+	uint64_t old_address; /* 0: none, or not known */
+	uint64_t out;	      /* where the new address will be; 0: it is returned */
+};
+#define PF_MEM_PROCS_MAX 4096
+#define PF_PENDING_MAX	 4096
+#define PF_LIVE_MAX	 65536
 /* Map `live_stats`, per-CPU array of one. Who was added, not removed and is not there was evicted. */
 struct pf_live_stats {
 	uint64_t added, removed;

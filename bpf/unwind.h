@@ -391,6 +391,8 @@ static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec
 	w->mapping.start = w->mapping.end = 0;
 	w->window_bytes = 0;
 	pf_stack_begin(w, pf_hash_add(hash_seed, exec_id), exec_id);
+	if (w->object_of)
+		pf_push_runtime(s, w->object_of, PF_TYPE_OBJECT, w->object, 0);
 	w->asking = false;
 	if (w->known && w->process.n_runtimes)
 		for (int k = 0; k < PF_RUNTIMES_MAX; k++)

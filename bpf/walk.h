@@ -58,6 +58,8 @@ struct pf_walk {
 	uint64_t frame_bp;
 	uint64_t thread_pointer; /* %fs base; 0: the process has no runtimes */
 	struct pf_runtime_walk runtimes[PF_RUNTIMES_MAX];
+	uint32_t object_of; /* not 0: the stack begins with what was allocated, as this runtime names it; */
+	uint64_t object;    /* who sets it makes it 0 again */
 
 	uint32_t tables; /* pf_settings.tables when the walk began */
 	uint64_t

@@ -25,31 +25,3 @@ STUB int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, s
 	(void)ret;
 	return -EOPNOTSUPP;
 }
-STUB int probes_attach(struct probes *p, uint32_t tgid, uint64_t s, const struct pf_mem_proc *proc,
-		       const struct probe_file *files, size_t n, struct attached **ret,
-		       size_t *ret_refused)
-{
-	(void)p;
-	(void)tgid;
-	(void)s;
-	(void)proc;
-	(void)files;
-	(void)n;
-	(void)ret;
-	(void)ret_refused;
-	return -EOPNOTSUPP;
-}
-STUB struct attached *probes_detach(struct probes *p, struct attached *a)
-{
-	(void)p;
-	(void)a;
-	return NULL;
-}
-STUB void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
-			       uint64_t *ret_ns, uint64_t *ret_hits)
-{
-	(void)a;
-	(void)max_ns;
-	(void)max_hits;
-	*ret_ns = *ret_hits = 0;
-}

@@ -237,6 +237,8 @@ int probes_filter(struct probes *p, const struct procs_filter *want, size_t n)
 			.key = want[i].cgroup_id,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
+			.settings = want[i].settings,
+			.off_keep = want[i].off_keep,
 			.listed = want[i].listed,
 			.context = want[i].context,
 		};
@@ -262,6 +264,8 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 			.start_boottime_ns = start - start % PF_USER_HZ_NS,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
+			.settings = want[i].settings,
+			.off_keep = want[i].off_keep,
 			.context = want[i].context,
 		};
 	}

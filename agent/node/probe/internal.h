@@ -150,6 +150,10 @@ void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep);
 void contexts_add(struct pending *g, const struct pf_rec_context *r);
 void contexts_link(struct drain *d);
 
+/* live.c: adds a snapshot of what lives to a full drain; looks at records of processes */
+void live_take(struct probes *p, struct drain *d);
+void live_ended(struct probes *p, const struct pf_rec_proc *r);
+
 /* tables.c */
 void tables_open(struct probes *p);
 void tables_close(struct probes *p);

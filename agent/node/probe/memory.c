@@ -1,37 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-/* memory: what selected processes allocate. */
-#include "node/probe/internal.h"
+/*
+ * memory: what selected processes allocate, and what of it lives. One object for both events, loaded when
+ * somebody wants one of them: its map of living memory takes 12 MiB. uprobe.c attaches it to processes, live.c
+ * reads what lives.
+ */
+#include "node/probe/memory.h"
 
-static int memory_load(struct probes *p, struct event_probe *e)
+#include <unistd.h>
+
+#include "memory.skel.h"
+
+_Static_assert((int)EVENT_MEM_ALLOC == (int)PF_EVENT_MEM_ALLOC, "abi");
+_Static_assert((int)EVENT_MEM_INUSE == (int)PF_EVENT_MEM_INUSE, "abi");
+
+/* Both events share what mem-alloc's row owns. */
+static struct memory *own(struct probes *p)
 {
-	(void)e;
-	feature_missing(p, EVENT_MEM_ALLOC, "not there yet");
-	return -EOPNOTSUPP;
+	return p->events[EVENT_MEM_ALLOC].own;
 }
 
-static void memory_unload(struct event_probe *e)
+struct memory *memory_of(struct probes *p)
 {
-	(void)e;
+	struct memory *m = own(p);
+
+	return m && m->bpf ? m : NULL;
 }
 
-static unsigned memory_rate(const struct probes *p)
+static int memory_open(struct probes *p, struct event_probe *e)
 {
-	(void)p;
+	struct memory *m = xcalloc(1, sizeof(*m));
+
+	pthread_mutex_init(&m->lock, NULL);
+	m->mode = uprobe_mode();
+	m->n_cpus = p->n_possible_cpus;
+	e->own = m;
+	return m->mode == UPROBE_NONE ? -EOPNOTSUPP : 0;
+}
+
+static int memory_shared(struct probes *p, struct event_probe *e)
+{
+	(void)e;
+	return p->events[EVENT_MEM_ALLOC].loaded ? 0 : -EOPNOTSUPP;
+}
+
+static void choose_form(struct memory *m, struct memory_bpf *o)
+{
+	bool session = m->mode == UPROBE_SESSION;
+	int multi = m->mode == UPROBE_SINGLE ? 0 : ATTACH_UPROBE_MULTI;
+
+	bpf_program__set_autoload(o->progs.pf_mem_session, session);
+	bpf_program__set_autoload(o->progs.pf_mem_entry, !session);
+	bpf_program__set_autoload(o->progs.pf_mem_return, !session);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_session, ATTACH_UPROBE_SESSION);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_entry, multi);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_return, multi);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_free, multi);
+}
+
+static void take_descriptors(struct memory *m, struct memory_bpf *o)
+{
+	bool session = m->mode == UPROBE_SESSION;
+
+	m->programs[MEMORY_ENTRY] =
+		bpf_program__fd(session ? o->progs.pf_mem_session : o->progs.pf_mem_entry);
+	m->programs[MEMORY_RETURN] = session ? -1 : bpf_program__fd(o->progs.pf_mem_return);
+	m->programs[MEMORY_FREE] = bpf_program__fd(o->progs.pf_mem_free);
+	m->procs = bpf_map__fd(o->maps.mem_procs);
+	m->live = bpf_map__fd(o->maps.live);
+	m->pending = bpf_map__fd(o->maps.pending);
+	m->live_stats = bpf_map__fd(o->maps.live_stats);
+}
+
+static int memory_load(struct probes *p, struct memory *m)
+{
+	struct memory_bpf *o = memory_bpf__open();
+	int r;
+
+	if (!o)
+		return -errno;
+	choose_form(m, o);
+	o->rodata->pf_config = p->bpf_config;
+	r = lend_maps(p, o->obj);
+	if (!r)
+		r = memory_bpf__load(o);
+	if (r) {
+		memory_bpf__destroy(o);
+		return r;
+	}
+	take_descriptors(m, o);
+	p->events[EVENT_MEM_ALLOC].obj = o->obj;
+	__atomic_store_n(&m->bpf, o, __ATOMIC_RELEASE); /* other threads may attach from now on */
 	return 0;
 }
 
-static void memory_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
-{
-	(void)e;
-	(void)w;
-	(void)f;
-}
-
+/* Somebody wants it. Uprobes are attached to processes, by probes_attach(). */
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
-	(void)p;
-	(void)e;
-	return 0;
+	struct memory *m = own(p);
+	int event = e - p->events, r = m->bpf ? 0 : memory_load(p, m);
+
+	if (r)
+		feature_missing(p, event, "%s", strerror(-r));
+	else
+		p->support[event].ok = true;
+	return r;
 }
 
 static void memory_detach(struct event_probe *e)
@@ -41,24 +113,68 @@ static void memory_detach(struct event_probe *e)
 
 static int memory_check(struct event_probe *e)
 {
-	(void)e;
+	struct memory *m = e->own;
+
+	if (m)
+		e->n_links = __atomic_load_n(&m->n_links, __ATOMIC_RELAXED);
 	return 0;
 }
 
+static void memory_unload(struct event_probe *e)
+{
+	struct memory *m = e->own;
+
+	memory_bpf__destroy(m->bpf);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+	e->own = e->obj = NULL;
+}
+
+static bool is_wanted(const struct wanted_set *s, enum event event)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].event_mask & 1u << event)
+			return true;
+	return false;
+}
+
+static unsigned alloc_rate(const struct probes *p)
+{
+	return is_wanted(&p->cgroups, EVENT_MEM_ALLOC) || is_wanted(&p->list, EVENT_MEM_ALLOC);
+}
+
+static unsigned inuse_rate(const struct probes *p)
+{
+	return is_wanted(&p->cgroups, EVENT_MEM_INUSE) || is_wanted(&p->list, EVENT_MEM_INUSE);
+}
+
+/* More than 2 GiB a sample is as good as never. */
+static void alloc_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
+{
+	(void)e;
+	f->alloc_bytes = MIN(w->settings.alloc_sample_bytes, 1ull << 31);
+}
+
+static void inuse_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
+{
+	(void)e;
+	f->inuse_bytes = MIN(w->settings.inuse_sample_bytes, 1ull << 31);
+}
+
 const struct probe_ops mem_alloc_ops = {
-	.load = memory_load,
+	.load = memory_open,
 	.unload = memory_unload,
-	.rate = memory_rate,
-	.fill = memory_fill,
+	.rate = alloc_rate,
+	.fill = alloc_fill,
 	.attach = memory_attach,
 	.detach = memory_detach,
 	.check = memory_check,
 };
 const struct probe_ops mem_inuse_ops = {
-	.load = memory_load,
-	.unload = memory_unload,
-	.rate = memory_rate,
-	.fill = memory_fill,
+	.load = memory_shared,
+	.unload = memory_detach,
+	.rate = inuse_rate,
+	.fill = inuse_fill,
 	.attach = memory_attach,
 	.detach = memory_detach,
 	.check = memory_check,

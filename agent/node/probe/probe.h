@@ -53,7 +53,8 @@ struct probe_file {
 struct attached; /* the probes of one process */
 /*
  * Any one thread that may wait, not the os worker: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
- * what works is attached; *ret_refused: how many sites were not (the kernel refuses what it cannot decode).
+ * what works is attached; *ret_refused: how many sites were not (the kernel refuses what it cannot decode). After a
+ * filter that asks for one of these events: else -EOPNOTSUPP. -EEXIST: the process is attached already.
  */
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
@@ -65,10 +66,13 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 struct attached *probes_detach(struct probes *p, struct attached *a);
 /*
  * The same thread, of a span: waits until it is attached for max_ns, or was hit max_hits times (looked at each
- * millisecond or sooner); then the caller detaches. Since probes_attach returned: how long, how many hits.
+ * millisecond or sooner); then the caller detaches: what comes meanwhile does not count. Since probes_attach
+ * returned: how long, how many hits.
  */
 void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
 			  uint64_t *ret_ns, uint64_t *ret_hits);
+/* The next full drain has a snapshot of what lives, even if the last one was just now. */
+void probes_live_ask(struct probes *p);
 
 /* ---- what events cost: bpf/abi.h, struct pf_usage; (os) ---- */
 struct probe_usage {

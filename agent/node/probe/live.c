@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * live: what the map of living memory says, by stack: a snapshot every few seconds, in a full drain. What belongs to
+ * no attached process is removed: it has ended, is another program now, or was detached.
+ */
+#include "node/probe/memory.h"
+
+#define SNAPSHOT_NS (5 * NSEC_PER_SEC)
+#define LIVE_BATCH  4096
+
+static struct attached *owner_of(struct memory *m, const struct pf_live_key *k,
+				 const struct pf_live *l)
+{
+	struct pf_process_key key = {k->start_boottime_ns, l->key.tgid, k->exec_id};
+	struct attached *a;
+
+	HASH_FIND(hh, m->attached, &key, sizeof(key), a);
+	return a && a->inuse && !a->ended && l->time_ns >= a->since_ns ? a : NULL;
+}
+
+/* ---- reading the map ---- */
+
+typedef void live_fn(const struct pf_live_key *k, const struct pf_live *l, void *arg);
+
+static int live_each(struct memory *m, live_fn *each, void *arg)
+{
+	uint32_t cap = LIVE_BATCH;
+	_cleanup_free_ struct pf_live_key *keys = xcalloc(cap, sizeof(*keys));
+	_cleanup_free_ struct pf_live *values = xcalloc(cap, sizeof(*values));
+	uint64_t token = 0;
+	bool first = true;
+	int r = 0;
+
+	while (!r) {
+		uint32_t n = cap;
+
+		r = bpf_map_lookup_batch(m->live, first ? NULL : &token, &token, keys, values, &n,
+					 NULL);
+		if (r == -ENOSPC && cap < PF_LIVE_MAX) { /* a bucket longer than the batch */
+			cap *= 2;
+			keys = xrealloc(keys, (cap) * sizeof(*keys));
+			values = xrealloc(values, (cap) * sizeof(*values));
+			r = 0;
+			continue;
+		}
+		if (r && r != -ENOENT)
+			return r;
+		for (uint32_t i = 0; i < n; i++)
+			each(&keys[i], &values[i], arg);
+		first = false;
+	}
+	return 0;
+}
+
+static void sum_stats(struct memory *m, struct pf_live_stats *ret)
+{
+	_cleanup_free_ struct pf_live_stats *cpus = xcalloc(m->n_cpus, sizeof(*cpus));
+	uint32_t zero = 0;
+
+	*ret = (struct pf_live_stats){};
+	if (bpf_map_lookup_elem(m->live_stats, &zero, cpus))
+		return;
+	for (int i = 0; i < m->n_cpus; i++) {
+		ret->added += cpus[i].added;
+		ret->removed += cpus[i].removed;
+		ret->unknown += cpus[i].unknown;
+	}
+}
+
+/* ---- sorting out ---- */
+
+struct row {
+	struct pf_count_key key;
+	uint64_t n, value;
+	UT_hash_handle hh;
+};
+struct sorting {
+	struct memory *m;
+	bool wants_rows;
+	struct row *rows;
+	struct pf_live_key *stale;
+	size_t n_seen, n_stale, cap_stale;
+};
+
+static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void *arg)
+{
+	struct sorting *s = arg;
+	struct attached *a = owner_of(s->m, k, l);
+	struct row *row;
+
+	s->n_seen++;
+	if (!a) {
+		GROW(s->stale, s->n_stale, s->cap_stale);
+		s->stale[s->n_stale++] = *k;
+		return;
+	}
+	if (!s->wants_rows)
+		return;
+	a->in_snapshot = true;
+	a->names = l->key.names;
+	HASH_FIND(hh, s->rows, &l->key, sizeof(l->key), row);
+	if (!row) {
+		row = xcalloc(1, sizeof(*row));
+		row->key = l->key;
+		HASH_ADD(hh, s->rows, key, sizeof(row->key), row);
+	}
+	row->n++;
+	row->value += l->value;
+}
+
+/* Who was added before and not removed until now should have been seen: else it was evicted. */
+static void count_evicted(struct memory *m, uint64_t added, const struct sorting *s)
+{
+	struct pf_live_stats now;
+	uint64_t accounted;
+
+	sum_stats(m, &now);
+	accounted = now.removed + m->user_removed + s->n_seen + m->evicted;
+	if (added <= accounted)
+		return;
+	counter_add(counter("podflame_samples_dropped_total", "reason", "live_evicted"),
+		    added - accounted);
+	m->evicted += added - accounted;
+}
+
+/* The lock is held. */
+static int sort_out(struct sorting *s)
+{
+	struct pf_live_stats before;
+	int r;
+
+	sum_stats(s->m, &before);
+	r = live_each(s->m, sort_one, s);
+	if (!r)
+		count_evicted(s->m, before.added, s);
+	for (size_t i = 0; i < s->n_stale; i++)
+		if (!bpf_map_delete_elem(s->m->live, &s->stale[i]))
+			s->m->user_removed++;
+	free(s->stale);
+	return r;
+}
+
+/* Calls that will not return any more: of threads that were killed in an allocator. */
+static void forget_pending(struct memory *m)
+{
+	struct pf_pending_key key, next, *at = NULL;
+	struct pf_pending p;
+
+	for (size_t i = 0; i < PF_PENDING_MAX && !bpf_map_get_next_key(m->pending, at, &next);
+	     i++) {
+		struct pf_process_key process;
+		struct attached *a = NULL;
+		bool known = !bpf_map_lookup_elem(m->pending, &next, &p);
+
+		if (known) {
+			process = (struct pf_process_key){p.live.key.start_boottime_ns,
+							  p.live.key.tgid, 0};
+			for (a = m->attached; a; a = a->hh.next)
+				if (a->key.start_boottime_ns == process.start_boottime_ns &&
+				    a->key.tgid == process.tgid && !a->ended &&
+				    p.live.time_ns >= a->since_ns)
+					break;
+		}
+		key = next;
+		if (known && !a) {
+			bpf_map_delete_elem(m->pending, &next);
+			at = NULL;
+		} else {
+			at = &key;
+		}
+	}
+}
+
+void live_forget(struct memory *m)
+{
+	struct sorting s = {.m = m};
+
+	pthread_mutex_lock(&m->lock);
+	sort_out(&s);
+	forget_pending(m);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- the snapshot ---- */
+
+static struct raw_sample *sample_add(struct drain *d)
+{
+	d->samples = xrealloc(d->samples, (d->n_samples + 1) * sizeof(*d->samples));
+	return &d->samples[d->n_samples++];
+}
+
+static void rows_move(struct sorting *s, struct drain *d, uint64_t now)
+{
+	struct row *row, *next;
+	size_t n = HASH_COUNT(s->rows);
+
+	d->samples = xrealloc(d->samples, (d->n_samples + n + 1) * sizeof(*d->samples));
+	HASH_ITER (hh, s->rows, row, next) {
+		const struct pf_count_key *k = &row->key;
+
+		d->samples[d->n_samples++] = (struct raw_sample){
+			.event = EVENT_MEM_INUSE,
+			.start_boottime_ns = k->start_boottime_ns,
+			.cgroup_id = k->cgroup_id,
+			.names = k->names,
+			.ustack = k->ustack,
+			.tgid = k->tgid,
+			.tid = k->tid,
+			.cpu = k->cpu,
+			.n = row->n,
+			.value = row->value,
+			.first_ns = now,
+			.last_ns = now,
+		};
+		HASH_DEL(s->rows, row);
+		free(row);
+	}
+}
+
+/* Nothing of it lives: that is to be known, or the last snapshot would stay. */
+static void empty_add(struct memory *m, const struct attached *a, struct drain *d, uint64_t now)
+{
+	struct pf_mem_proc v;
+
+	if (bpf_map_lookup_elem(m->procs, &a->key, &v) || !v.cgroup_id)
+		return;
+	*sample_add(d) = (struct raw_sample){
+		.event = EVENT_MEM_INUSE,
+		.start_boottime_ns = a->key.start_boottime_ns,
+		.cgroup_id = v.cgroup_id,
+		.names = a->names,
+		.tgid = a->key.tgid,
+		.tid = a->key.tgid,
+		.cpu = UINT32_MAX,
+		.first_ns = now,
+		.last_ns = now,
+	};
+}
+
+void live_take(struct probes *p, struct drain *d)
+{
+	struct memory *m = memory_of(p);
+	uint64_t now = now_boot_ns();
+	struct sorting s = {.m = m, .wants_rows = true};
+	struct attached *a;
+	bool inuse = false;
+
+	if (!m)
+		return;
+	pthread_mutex_lock(&m->lock);
+	for (a = m->attached; a; a = a->hh.next) {
+		inuse |= a->inuse;
+		a->in_snapshot = false;
+	}
+	if (inuse && (m->asked || now - m->snapshot_ns >= SNAPSHOT_NS)) {
+		m->asked = false;
+		m->snapshot_ns = now;
+		if (sort_out(&s))
+			counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
+		rows_move(&s, d, now);
+		for (a = m->attached; a; a = a->hh.next)
+			if (a->inuse && !a->ended && !a->in_snapshot)
+				empty_add(m, a, d, now);
+		forget_pending(m);
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+void probes_live_ask(struct probes *p)
+{
+	struct memory *m = memory_of(p);
+
+	if (m)
+		m->asked = true;
+}
+
+/* By a record of its exec or exit: what it allocated before is not there any more. */
+void live_ended(struct probes *p, const struct pf_rec_proc *r)
+{
+	struct memory *m = memory_of(p);
+	struct attached *a;
+
+	if (!m || (r->what != PF_PROC_EXIT && r->what != PF_PROC_EXEC))
+		return;
+	pthread_mutex_lock(&m->lock);
+	for (a = m->attached; a; a = a->hh.next)
+		if (a->key.start_boottime_ns == r->start_boottime_ns && a->key.tgid == r->tgid &&
+		    (r->what == PF_PROC_EXIT || a->key.exec_id != r->exec_id))
+			a->ended = true;
+	pthread_mutex_unlock(&m->lock);
+}

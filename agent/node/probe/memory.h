@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory: what memory.c, uprobe.c and live.c share and nobody else sees. */
+#pragma once
+
+#include <pthread.h>
+
+#include "node/probe/internal.h"
+
+/* How this kernel attaches uprobes, the better the higher. */
+enum uprobe_mode {
+	UPROBE_NONE,
+	UPROBE_SINGLE,	/* perf_event_open(): one a place */
+	UPROBE_MULTI,	/* one link for many places of a file (6.6) */
+	UPROBE_SESSION, /* and one program for entry and return, which the entry can skip (6.13) */
+};
+
+/* In linux/bpf.h since 6.6, 6.13. */
+#define ATTACH_UPROBE_MULTI   48
+#define ATTACH_UPROBE_SESSION 57
+#define UPROBE_MULTI_RETURN   1u
+#define UPROBE_NOT_SUPPORTED                                                                       \
+	524 /* ENOTSUPP of the kernel: an instruction that it cannot step over */
+#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes 0.1 s to detach */
+
+enum memory_program { MEMORY_ENTRY, MEMORY_RETURN, MEMORY_FREE, _MEMORY_PROGRAM_MAX };
+
+struct memory {
+	struct memory_bpf *bpf; /* NULL: nobody has wanted it yet */
+	enum uprobe_mode mode;
+	int programs[_MEMORY_PROGRAM_MAX]; /* of a session: entry is both */
+	int procs, live, pending, live_stats;
+	int n_cpus;
+
+	pthread_mutex_t lock;
+	struct attached *attached; /* by key */
+	unsigned n_links;
+	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last one */
+	bool asked;	      /* one is wanted now */
+	uint64_t user_removed, evicted;
+	uint64_t trap_ns; /* 0: not measured yet */
+};
+
+struct attached {
+	struct pf_process_key key;
+	struct memory *memory;
+	bool inuse;
+	bool ended;	   /* the process has, or is another program now */
+	uint64_t since_ns; /* CLOCK_BOOTTIME: what is older is of somebody else */
+	uint64_t names;	   /* of the last sample of mem-inuse */
+	bool in_snapshot;
+	int *links;
+	size_t n_links;
+	UT_hash_handle hh;
+};
+
+/* memory.c */
+struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or nobody wants it */
+
+/* uprobe.c */
+enum uprobe_mode uprobe_mode(void);
+int uprobe_trap_ns(enum uprobe_mode mode, uint64_t *ret_ns);
+
+/* live.c */
+/* Removes what belongs to no attached process. */
+void live_forget(struct memory *m);

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * memory: what a hit of an allocator's uprobe does. At an entry it is decided whether this allocation is
+ * taken, and only then is the stack walked. mem-alloc counts it there and then; mem-inuse keeps it in
+ * `pending` until the return tells its address, and in `live` from then until that is freed.
+ * Each program exists in two forms: of probes of many places at once, with a session of entry and
+ * return where the kernel has it (6.13), and of single probes.
+ */
+#include "capture.h"
+
+#define PF_MEM_EVENTS (1 << PF_EVENT_MEM_ALLOC | 1 << PF_EVENT_MEM_INUSE)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MEM_PROCS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_process_key);
+	__type(value, struct pf_mem_proc);
+} mem_procs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PF_LIVE_MAX);
+	__type(key, struct pf_live_key);
+	__type(value, struct pf_live);
+} live SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_live_stats);
+} live_stats SEC(".maps");
+
+/* Calls of allocators that have not returned yet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_PENDING_MAX);
+	__type(key, struct pf_pending_key);
+	__type(value, struct pf_pending);
+} pending SEC(".maps");
+
+/* What the entry decides, while it runs: whoever has the CPU's scratch has this. */
+struct pf_mem_call {
+	uint64_t alloc_value; /* 0: not taken */
+	struct pf_pending pending;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_mem_call);
+} mem_calls SEC(".maps");
+
+static __always_inline struct pf_mem_call *pf_mem_call_here(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&mem_calls, &zero);
+}
+
+/* ---- whose hit it is ---- */
+
+struct pf_mem_who {
+	struct task_struct *task;
+	const struct pf_filter *filter;
+	const struct pf_mem_proc *proc;
+	uint64_t cgroup_id;
+	uint32_t events; /* that want it, of those asked about; 0: nobody's */
+};
+
+/* First of every hit. The trap is charged to the first of the events that want it. */
+static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
+{
+	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
+	struct task_struct *leader = who.task->group_leader;
+	struct pf_process_key key = {};
+	struct pf_mem_proc *proc;
+	struct pf_usage *u;
+
+	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
+	if (!who.filter)
+		return who;
+	key.start_boottime_ns = leader->start_boottime;
+	key.tgid = pf_pid_seen(leader->thread_pid);
+	key.exec_id = leader->self_exec_id;
+	proc = bpf_map_lookup_elem(&mem_procs, &key);
+	if (!proc)
+		return who;
+	who.proc = proc;
+	who.events = events & who.filter->event_mask & proc->event_mask;
+	if (!who.events)
+		return who;
+	proc->cgroup_id = who.cgroup_id;
+	__sync_fetch_and_add(&proc->hits, 1);
+	u = pf_usage_of(who.cgroup_id, who.events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC
+									    : PF_EVENT_MEM_INUSE);
+	if (u)
+		u->hits++;
+	return who;
+}
+
+/* Is it called by the allocator itself? Reads the return address: after all that is cheaper. */
+static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint64_t sp)
+{
+	uint64_t caller;
+
+	if (!proc || !proc->n_inner || !pf_read(&caller, sizeof(caller), sp))
+		return false;
+	for (uint32_t i = 0; i < PF_MEM_INNER_MAX && i < proc->n_inner; i++)
+		if (caller >= proc->inner[i].start && caller < proc->inner[i].end)
+			return true;
+	return false;
+}
+
+/* ---- what it is about ---- */
+
+static __always_inline struct pf_site pf_site_of(struct pt_regs *ctx)
+{
+	uint64_t cookie = bpf_get_attach_cookie(ctx);
+	struct pf_site site;
+
+	__builtin_memcpy(&site, &cookie, sizeof(site));
+	return site;
+}
+
+/*
+ * Arguments of a call, from 1: those of C in registers, and Go's. All are read before one is chosen: else clang
+ * makes one read of it, at a place that the verifier does not know.
+ */
+static __noinline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
+{
+	uint64_t di = PF_CONTEXT_REG(ctx, rdi), si = PF_CONTEXT_REG(ctx, rsi);
+	uint64_t dx = PF_CONTEXT_REG(ctx, rdx), cx = PF_CONTEXT_REG(ctx, rcx);
+	uint64_t r8 = PF_CONTEXT_REG(ctx, r8), r9 = PF_CONTEXT_REG(ctx, r9);
+	uint64_t ax = PF_CONTEXT_REG(ctx, rax), bx = PF_CONTEXT_REG(ctx, rbx);
+
+	if (n == 1)
+		return go ? ax : di;
+	if (n == 2)
+		return go ? bx : si;
+	if (n == 3)
+		return go ? cx : dx;
+	if (n == 4)
+		return go ? di : cx;
+	if (n == 5)
+		return go ? si : r8;
+	if (n == 6)
+		return go ? r8 : r9;
+	return 0;
+}
+
+/* size * count; PF_MEM_SIZE_MAX: more than can succeed. */
+static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site site)
+{
+	bool go = site.kind == PF_SITE_GO;
+	uint64_t size = pf_mem_arg(ctx, site.size_arg, go), count = 1;
+
+	if (site.count_arg)
+		count = pf_mem_arg(ctx, site.count_arg, go);
+	if (!size || !count)
+		return 0;
+	if (size >= PF_MEM_SIZE_MAX || count >= PF_MEM_SIZE_MAX)
+		return PF_MEM_SIZE_MAX;
+	/* The product of two below 2^47 fits when one is below 2^17; both above is above 2^34, */
+	if (size >> 17 && count >> 17 && (size >> 31 || count >> 31))
+		return PF_MEM_SIZE_MAX; /* and with one above 2^31 above 2^47 */
+	size *= count;
+	return size < PF_MEM_SIZE_MAX ? size : PF_MEM_SIZE_MAX;
+}
+
+/* ---- which are taken ---- */
+
+/* What an allocation counts for; 0: it is not taken. random: of 32 bits. */
+static __always_inline uint64_t pf_mem_worth(uint64_t size, uint64_t sample_bytes, uint64_t random)
+{
+	if (size >= sample_bytes)
+		return size;
+	return random * sample_bytes >> 32 < size ? sample_bytes : 0;
+}
+
+/* (1 - p) * value^2 is value * (value - size) where p = size / value. */
+static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
+				    uint64_t size)
+{
+	struct pf_usage *u = pf_usage_of(cgroup_id, event);
+
+	PF_STAT(taken);
+	if (!u)
+		return;
+	u->taken++;
+	u->value += value;
+	if (value > size)
+		u->square += value * (value - size) >> 20;
+}
+
+/* ---- what lives ---- */
+
+static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *task, uint64_t address)
+{
+	return (struct pf_live_key){
+		.start_boottime_ns = task->group_leader->start_boottime,
+		.tgid_root = task->tgid,
+		.exec_id = task->group_leader->self_exec_id,
+		.address = address,
+	};
+}
+
+static __always_inline struct pf_live_stats *pf_live_stats_here(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&live_stats, &zero);
+}
+
+/* At an address that still seems to live its free was not seen. */
+static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
+{
+	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
+	struct pf_live_stats *stats = pf_live_stats_here();
+	long err;
+
+	if (!l || !stats)
+		return;
+	err = bpf_map_update_elem(&live, &key, l, BPF_NOEXIST);
+	if (err == -EEXIST) {
+		stats->removed++;
+		err = bpf_map_update_elem(&live, &key, l, BPF_ANY);
+	}
+	if (err) {
+		pf_drop(PF_DROP_LIVE_EVICTED);
+		return;
+	}
+	stats->added++;
+	PF_STAT(delivered);
+}
+
+/* What was there goes to *ret_was, if that is wanted. Returns whether something was. */
+static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
+{
+	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
+	struct pf_live_stats *stats = pf_live_stats_here();
+	struct pf_live *l = bpf_map_lookup_elem(&live, &key);
+
+	if (!stats)
+		return false;
+	if (l && ret_was)
+		*ret_was = *l;
+	if (l && !bpf_map_delete_elem(&live, &key)) {
+		stats->removed++;
+		return true;
+	}
+	stats->unknown++;
+	return false;
+}
+
+static __always_inline bool pf_live_has(struct task_struct *task, uint64_t address)
+{
+	struct pf_live_key key = pf_live_key_of(task, address);
+
+	return bpf_map_lookup_elem(&live, &key);
+}
+
+/* ---- entry ---- */
+
+static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_call *call,
+				       struct pt_regs *ctx, uint64_t old)
+{
+	struct pf_site site = pf_site_of(ctx);
+
+	if (!s || !call)
+		return;
+	call->pending.old_address = 0;
+	if (old && pf_live_remove(old, &call->pending.old))
+		call->pending.old_address = old;
+	call->pending.out = site.kind == PF_SITE_OUT ? pf_mem_arg(ctx, site.ptr_arg, false) : 0;
+	s->walk.object_of = site.kind == PF_SITE_JVM  ? PF_RUNTIME_JVM
+			    : site.kind == PF_SITE_GO ? PF_RUNTIME_GOLABELS
+						      : 0;
+	if (s->walk.object_of)
+		s->walk.object = pf_mem_arg(ctx, site.ptr_arg, site.kind == PF_SITE_GO);
+	if (!s->walk.object)
+		s->walk.object_of = 0;
+}
+
+/*
+ * Decides about an allocation; NULL: nothing is to be done. With the scratch comes pf_mem_call_here().
+ * What a realloc frees is removed before it can be another thread's.
+ */
+static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
+{
+	struct pf_mem_who who = pf_mem_who_is(PF_MEM_EVENTS);
+	struct pf_site site = pf_site_of(ctx);
+	uint64_t size, old = 0, alloc = 0, inuse = 0;
+	struct pf_mem_call *call;
+	struct pf_scratch *s;
+
+	if (!who.events || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
+		return NULL;
+	if (site.kind == PF_SITE_REALLOC) {
+		old = pf_mem_arg(ctx, site.ptr_arg, false);
+		if (!old && site.flags & PF_SITE_NULL_IS_ALLOC)
+			return NULL;
+		if (old && (!(who.events & 1 << PF_EVENT_MEM_INUSE) || !pf_live_has(who.task, old)))
+			old = 0;
+	}
+	if (site.flags & PF_SITE_SMALL_ALIGN_IS_ALLOC &&
+	    pf_mem_arg(ctx, site.size_arg - 1, false) <= 16)
+		return NULL;
+	size = pf_mem_size(ctx, site);
+	if (size && size < PF_MEM_SIZE_MAX && (!site.max_bytes || size <= site.max_bytes)) {
+		uint64_t random = bpf_get_prandom_u32();
+
+		if (who.events & 1 << PF_EVENT_MEM_ALLOC)
+			alloc = pf_mem_worth(size, who.filter->alloc_bytes, random);
+		if (who.events & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT)
+			inuse = pf_mem_worth(size, who.filter->inuse_bytes, random);
+	}
+	if (!(alloc | inuse | old))
+		return NULL;
+	if ((old && !size) || pf_mem_is_inner(who.proc, PF_CONTEXT_REG(ctx, rsp))) {
+		if (old)
+			pf_live_remove(old, NULL);
+		return NULL;
+	}
+	if (alloc)
+		pf_mem_taken(who.cgroup_id, PF_EVENT_MEM_ALLOC, alloc, size);
+	if (inuse)
+		pf_mem_taken(who.cgroup_id, PF_EVENT_MEM_INUSE, inuse, size);
+	call = pf_mem_call_here();
+	s = call ? pf_scratch_get(PF_CONTEXT_TASK) : NULL;
+	if (!s) {
+		if (old)
+			pf_live_remove(old, NULL);
+		return NULL;
+	}
+	s->key = (struct pf_count_key){
+		.start_boottime_ns = who.task->group_leader->start_boottime,
+		.cgroup_id = who.cgroup_id,
+		.tgid = pf_pid_seen(who.task->group_leader->thread_pid),
+		.tid = pf_pid_seen(who.task->thread_pid),
+		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
+	};
+	s->context_wanted = who.filter->flags & PF_FILTER_CONTEXT;
+	s->value = alloc | inuse;
+	call->alloc_value = alloc;
+	call->pending.live.value = inuse;
+	pf_mem_call_set(s, call, ctx, old);
+	return s;
+}
+
+/* Counts it, and notes what its return is to do. Returns whether there is something. */
+static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t generation)
+{
+	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(), .sp = sp};
+	struct pf_mem_call *call = pf_mem_call_here();
+
+	if (!s || !call)
+		return false;
+	if (call->alloc_value) {
+		s->key.event = PF_EVENT_MEM_ALLOC;
+		s->key.ctx = pf_intern_context(s, generation);
+		if (pf_count(s, call->alloc_value, generation))
+			PF_STAT(delivered);
+	}
+	if (!call->pending.live.value && !call->pending.old_address)
+		return false;
+	s->key.event = PF_EVENT_MEM_INUSE;
+	s->key.ctx = 0;
+	call->pending.live.key = s->key;
+	call->pending.live.time_ns = bpf_ktime_get_boot_ns();
+	if (!bpf_map_update_elem(&pending, &key, &call->pending, BPF_ANY))
+		return true;
+	if (call->pending.live.value)
+		pf_drop(PF_DROP_PENDING_FULL);
+	return false;
+}
+
+static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
+					  const struct pf_settings *set)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	uint64_t seed = pf_hash_start(task->group_leader->start_boottime, task->tgid);
+
+	if (!s || !set)
+		return;
+	pf_find_process(&s->walk, task, set);
+	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);
+	s->key.names = pf_intern_names(task, seed, set->generation);
+	pf_regs_of_context(&s->walk, ctx);
+}
+
+/* Returns whether the return is to be seen. */
+static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_scratch *s = set ? pf_mem_decide(ctx) : NULL;
+	struct task_struct *task;
+	uint32_t generation;
+	bool keep;
+
+	if (!s)
+		return false;
+	generation = set->generation;
+	if (s->value) {
+		pf_mem_before_walk(s, ctx, set);
+		task = bpf_get_current_task_btf();
+		s->key.ustack = pf_walk_user(
+			s, task->self_exec_id,
+			pf_hash_start(task->group_leader->start_boottime, task->tgid), true, false);
+		s->walk.object_of = 0;
+		pf_intern_stack(s, s->key.ustack, generation);
+	}
+	keep = pf_mem_keep(s, PF_CONTEXT_REG(ctx, rsp), generation);
+	pf_scratch_put(s);
+	return keep;
+}
+
+/* ---- return ---- */
+
+static __noinline void pf_mem_leave(struct pt_regs *ctx)
+{
+	/* The return address has been taken from the stack. */
+	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
+				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
+	struct pf_pending *p;
+	uint64_t address;
+
+	if (!who.events)
+		return;
+	p = bpf_map_lookup_elem(&pending, &key);
+	if (!p)
+		return;
+	address = PF_CONTEXT_REG(ctx, rax);
+	if (p->out && ((uint32_t)address || !pf_read(&address, sizeof(address), p->out)))
+		address = 0;
+	if (address && p->live.value)
+		pf_live_add(&p->live, address);
+	if (!address && p->old_address)
+		pf_live_add(&p->old, p->old_address);
+	bpf_map_delete_elem(&pending, &key);
+}
+
+static __noinline void pf_mem_freed(struct pt_regs *ctx)
+{
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
+	uint64_t address = pf_mem_arg(ctx, pf_site_of(ctx).ptr_arg, false);
+
+	if (who.events && address)
+		pf_live_remove(address, NULL);
+}
+
+/* ---- programs ---- */
+
+/* A session's: entry, and return unless the entry says 1. Only a return is elsewhere than its function. */
+SEC("uprobe")
+int pf_mem_session(struct pt_regs *ctx)
+{
+	bool keep = true;
+
+	pf_alone_begin();
+	if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))
+		keep = pf_mem_enter(ctx);
+	else
+		pf_mem_leave(ctx);
+	pf_alone_end();
+	return !keep;
+}
+
+SEC("uprobe")
+int pf_mem_entry(struct pt_regs *ctx)
+{
+	pf_alone_begin();
+	pf_mem_enter(ctx);
+	pf_alone_end();
+	return 0;
+}
+
+SEC("uprobe")
+int pf_mem_return(struct pt_regs *ctx)
+{
+	pf_alone_begin();
+	pf_mem_leave(ctx);
+	pf_alone_end();
+	return 0;
+}
+
+SEC("uprobe")
+int pf_mem_free(struct pt_regs *ctx)
+{
+	pf_alone_begin();
+	pf_mem_freed(ctx);
+	pf_alone_end();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
