@@ -111,9 +111,9 @@ static int take_forced(const char *mountinfo, const char *controllers, const cha
 	return 0;
 }
 
-int cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
-		       cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
-		       struct field_error *reterr)
+static int choose(const char *mountinfo, const char *controllers, const char *force,
+		  cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
+		  struct field_error *reterr)
 {
 	struct mount v2, v1, first = {0};
 	const char *first_name = NULL;
@@ -148,6 +148,23 @@ int cgroup_choose_from(const char *mountinfo, const char *controllers, const cha
 		return -ENOENT;
 	}
 	take(&first, controllers, first_name, ret);
+	return 0;
+}
+
+int cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
+		       cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
+		       struct field_error *reterr)
+{
+	int r = choose(mountinfo, controllers, force, has_pods, ret, reterr);
+	struct mount m;
+
+	if (r < 0)
+		return r;
+	/* A controller of v1 is none of v2. */
+	if (find_mount(mountinfo, "cpu", &m))
+		snprintf(ret->cpu_mount, sizeof(ret->cpu_mount), "%s", m.point);
+	if (find_mount(mountinfo, "cpuacct", &m))
+		snprintf(ret->cpuacct_mount, sizeof(ret->cpuacct_mount), "%s", m.point);
 	return 0;
 }
 

@@ -28,11 +28,19 @@ struct cgroup_hierarchy {
 	/* v1: index into task->cgroups->subsys. Always UINT32_MAX from cgroup_choose: only probe may read
 	 * BTF, it looks up "<controller>_cgrp_id" of enum cgroup_subsys_id at load. */
 	uint32_t subsys_index;
+	char cpu_mount[256], cpuacct_mount[256];	/* v1: where CPU time is told; "": in v2 */
 };
 /* force: "" | "v2" | "v1:memory" ... ; -ENOENT with reterr when there is none. */
 int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
 /* id of a cgroup directory, as BPF sees it; path relative to the hierarchy's mount. */
 int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id);
+
+/* What a cgroup used since it was made, and was kept from using by its cpu.max (v1: cpu.cfs_quota_us). */
+struct cgroup_cpu {
+	uint64_t usage_ns, throttled_ns, n_throttled;
+};
+/* os or files worker. -ESTALE, -ENOENT: the cgroup is gone; -EPERM: no CAP_DAC_READ_SEARCH; -ENODATA: its CPU time is not told. */
+int cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id, struct cgroup_cpu *ret);
 
 /* ---- a process ---- */
 struct mapping {			/* executable mappings only */
@@ -127,6 +135,9 @@ void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
 void procs_keep_off(struct procs *p, const char *container_id, uint32_t keep);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
 const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
+/* Each container that is selected now, by its own cgroup (not those below it). The owner is borrowed. */
+typedef void procs_container_fn(uint64_t cgroup_id, struct owner *o, void *arg);
+void procs_each_container(const struct procs *p, procs_container_fn *fn, void *arg);
 /*
  * Who owns samples of this cgroup that were taken up to *ret_until_ns (UINT64_MAX: it is selected
  * now; else when that ended); NULL: nobody (sandbox, excluded, gone for more than 60 s). New reference.

@@ -460,12 +460,18 @@ static void test_static_pod(void **state)
 	(void)state;
 }
 
+static void note_container(uint64_t cgroup_id, struct owner *o, void *arg)
+{
+	assert_string_equal(o->container_id, ID);
+	*(uint64_t *)arg = *(uint64_t *)arg * 100 + cgroup_id;
+}
+
 /* A cluster inside a container: the outer agent knows the outer container only. */
 static void test_cluster_in_container(void **state)
 {
 #define INNER "/kubepods/pod" UID "/" ID "/kubepods/pod" UID2
 	struct procs *p = make_procs();
-	uint64_t until;
+	uint64_t until, seen = 0;
 
 	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
 	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
@@ -474,6 +480,11 @@ static void test_cluster_in_container(void **state)
 	procs_cgroup(p, 14, 13, INNER "/" ID2, false, 1 * S);
 	assert_string_equal(container_of(p, 14, &until), "main");
 	assert_int_equal(n_filter(p, 1 * S, true), 4);
+	procs_each_container(p, note_container, &seen);
+	assert_int_equal(seen, 11); /* once, by its own cgroup */
+	procs_cgroup(p, 11, 10, "", true, 2 * S);
+	procs_each_container(p, note_container, &seen);
+	assert_int_equal(seen, 11);
 	procs_free(p);
 	(void)state;
 }

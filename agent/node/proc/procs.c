@@ -471,6 +471,14 @@ const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t
 	return p->filter;
 }
 
+void procs_each_container(const struct procs *p, procs_container_fn *fn, void *arg)
+{
+	for (const struct known *k = p->known; k; k = k->hh.next)
+		if (k->owner && k->until_ns == UINT64_MAX && k->ref.container_id[0] &&
+		    !k->ref.nested && str_equal(k->owner->container_id, k->ref.container_id))
+			fn(k->id, k->owner, arg);
+}
+
 struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
 {
 	struct known *k = find_known(p, cgroup_id);
