@@ -60,6 +60,12 @@ function parse(text: string): any {
 
 export const info = (): Promise<Info> => call<Info>('/v1/info');
 
+/** How far before a time its snapshot may lie: the longest window, and what it takes on its way. */
+const SNAPSHOT_S = 90;
+
+/** What lived at a time. */
+export const snapshot = (s: Selection, time: number): Promise<Reply> => profile({ ...s, time_start: time - SNAPSHOT_S, time_end: time });
+
 export const profile = (s: Selection): Promise<Reply> =>
   call<Reply>('/v1/profile/ProfileTracing', {
     ...s,

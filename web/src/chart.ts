@@ -14,6 +14,14 @@ export const kinds: Record<string, { label: string; hue: number; saturation: num
   lua: { label: 'Lua', hue: 255, saturation: 50 },
   cuda: { label: 'CUDA', hue: 280, saturation: 50 },
   object: { label: 'object', hue: 190, saturation: 50 },
+  'wait: runqueue': { label: 'ready, but no CPU', hue: 0, saturation: 75 },
+  'wait: lock': { label: 'lock', hue: 300, saturation: 55 },
+  'wait: disk': { label: 'disk', hue: 30, saturation: 55 },
+  'wait: socket': { label: 'socket', hue: 200, saturation: 75 },
+  'wait: pipe': { label: 'pipe', hue: 175, saturation: 55 },
+  'wait: poll': { label: 'poll, epoll', hue: 235, saturation: 40 },
+  'wait: sleep': { label: 'sleep', hue: 70, saturation: 35 },
+  'wait: other': { label: 'other waits', hue: 0, saturation: 20 },
   process: { label: 'process, thread', hue: 210, saturation: 30 },
   unknown: { label: 'not resolved', hue: 0, saturation: 0 },
   marker: { label: 'incomplete', hue: 330, saturation: 60 },
@@ -91,5 +99,5 @@ function where(n: Node): string {
 }
 
 export function percent(part: number, whole: number): string {
-  return whole ? `${((100 * part) / whole).toFixed(1)} %` : '0 %';
+  return whole ? `${((100 * part) / whole).toFixed(1).replace('-', '−')} %` : '0 %';
 }

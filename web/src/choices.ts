@@ -5,6 +5,8 @@ import * as api from './api';
 interface Dimension {
   tag: string;
   label: string;
+  event?: string; // only this one has it
+  rare?: boolean; // shown where there is something to choose
 }
 
 /** Workload stands first: it is what a person on call knows. */
@@ -15,7 +17,8 @@ const dimensions: Dimension[] = [
   { tag: 'pod', label: 'Pod' },
   { tag: 'app_service', label: 'Process' },
   { tag: 'pod_node', label: 'Node' },
-  { tag: 'trace_id', label: 'Trace' },
+  { tag: 'wait', label: 'Waits for', event: 'off-cpu' },
+  { tag: 'trace_id', label: 'Trace', rare: true },
 ];
 
 const ranges: [string, string][] = [
@@ -24,6 +27,9 @@ const ranges: [string, string][] = [
 ];
 
 const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
+
+/** Unix seconds as a datetime-local input has them. */
+const localTime = (s: number): string => new Date(s * 1000 - new Date(s * 1000).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 
 export class Choices {
   private state = new URLSearchParams(location.hash.slice(1));
@@ -34,19 +40,38 @@ export class Choices {
     for (const d of dimensions) bar.append(this.control(d.label, this.picker(d.tag)));
     bar.append(this.control('Event', this.picker('profile_event_type')));
     bar.append(this.control('Time', this.rangePicker()));
-    for (const id of ['from', 'to']) {
+    for (const id of ['from', 'to', 'grown_from', 'grown_to']) {
       const input = element<HTMLInputElement>(id);
       input.value = this.state.get(id) ?? '';
       input.addEventListener('change', () => this.set(id, input.value));
     }
-    this.showCustom();
+    const growth = element<HTMLInputElement>('growth');
+    growth.checked = this.state.has('growth');
+    growth.addEventListener('change', () => this.set('growth', growth.checked ? '1' : ''));
+    this.showControls();
+  }
+
+  private event(): string {
+    return this.state.get('profile_event_type') || 'on-cpu';
+  }
+
+  /** Whether values are what is there at a time, not what happened in one. */
+  private isSnapshot(): boolean {
+    return this.event().endsWith('-inuse');
+  }
+
+  /** The two times of the leak view; null: it is not asked for. */
+  growth(): [number, number] | null {
+    const [start, end] = this.interval();
+
+    return this.isSnapshot() && this.state.has('growth') ? [this.at('grown_from', start), this.at('grown_to', end)] : null;
   }
 
   selection(): api.Selection {
     const [time_start, time_end] = this.interval();
 
     return {
-      profile_event_type: this.state.get('profile_event_type') || 'on-cpu',
+      profile_event_type: this.event(),
       app_service: this.state.get('app_service') ?? '',
       tag_filter: this.filter(null),
       time_start,
@@ -56,8 +81,10 @@ export class Choices {
 
   /** Fills every choice with what the data holds under the other choices. */
   async refresh(): Promise<void> {
-    const all = [...dimensions.map((d) => d.tag), 'profile_event_type'];
+    const all = [...this.dimensions().map((d) => d.tag), 'profile_event_type'];
     const s = this.selection();
+
+    this.showControls();
 
     await Promise.all(
       all.map(async (tag) => {
@@ -81,17 +108,24 @@ export class Choices {
   private interval(): [number, number] {
     const now = Math.floor(Date.now() / 1000);
     const range = this.state.get('range') ?? '900';
-    const at = (id: string, otherwise: number): number => {
-      const t = Date.parse(this.state.get(id) ?? '');
-      return Number.isNaN(t) ? otherwise : Math.floor(t / 1000);
-    };
 
-    if (range === 'custom') return [at('from', now - 900), at('to', now)];
+    if (range === 'custom') return [this.at('from', now - 900), this.at('to', now)];
     return [now - Number(range), now];
   }
 
+  /** A chosen time in Unix seconds. */
+  private at(id: string, otherwise: number): number {
+    const t = Date.parse(this.state.get(id) ?? '');
+
+    return Number.isNaN(t) ? otherwise : Math.floor(t / 1000);
+  }
+
+  private dimensions(): Dimension[] {
+    return dimensions.filter((d) => !d.event || d.event === this.event());
+  }
+
   private filter(except: string | null): string {
-    return dimensions
+    return this.dimensions()
       .filter((d) => d.tag !== 'app_service' && d.tag !== except && this.state.get(d.tag))
       .map((d) => `${d.tag}='${this.state.get(d.tag)!.replace(/[\\']/g, '\\$&')}'`)
       .join(' AND ');
@@ -101,12 +135,23 @@ export class Choices {
     if (value) this.state.set(key, value);
     else this.state.delete(key);
     history.replaceState(null, '', `#${this.state}`);
-    this.showCustom();
+    this.showControls();
     this.changed();
   }
 
-  private showCustom(): void {
+  private showControls(): void {
+    const times = this.growth();
+
     element('custom').hidden = this.state.get('range') !== 'custom';
+    element('growth-choice').hidden = !this.isSnapshot();
+    element('growth-times').hidden = !times;
+    times?.forEach((t, i) => {
+      const input = element<HTMLInputElement>(['grown_from', 'grown_to'][i]);
+      if (input !== document.activeElement) input.value = localTime(t);
+    });
+    for (const d of dimensions) {
+      if (d.event) element(`choice-${d.tag}`).parentElement!.hidden = d.event !== this.event();
+    }
   }
 
   private control(label: string, child: HTMLElement): HTMLElement {
@@ -137,7 +182,7 @@ export class Choices {
     const chosen = this.state.get(tag) ?? '';
     const options = found.filter((c) => c.value).map((c) => new Option(c.value, c.value));
 
-    if (tag === 'trace_id') picker.parentElement!.hidden = !chosen && options.length === 0;
+    if (dimensions.find((d) => d.tag === tag)?.rare) picker.parentElement!.hidden = !chosen && options.length === 0;
     if (chosen && !found.some((c) => c.value === chosen)) options.unshift(new Option(`${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
     else if (options.length === 0) options.push(new Option('on-cpu', 'on-cpu'));

@@ -3,7 +3,8 @@
 import * as api from './api';
 import { Chart, color, kinds, percent } from './chart';
 import { Choices } from './choices';
-import { formatValue, functionTable, toTree, type FunctionRow, type Reply } from './profile';
+import { growth } from './growth';
+import { formatValue, functionTable, toTree, type FunctionRow, type Node, type Reply } from './profile';
 import './style.css';
 
 const MAX_TABLE_ROWS = 500;
@@ -15,9 +16,16 @@ const say = (id: string, text: string): void => {
   element(id).hidden = !text;
 };
 
+/** What was asked for: a time, or the growth between two. */
+interface View {
+  reply: Reply;
+  before?: Reply;
+  times: [number, number] | null;
+}
+
 const chart = new Chart(element('chart'), (text) => say('details', text || ' '));
 const choices = new Choices(() => void load());
-let shown: Reply | null = null;
+let shown: View | null = null;
 let rows: FunctionRow[] = [];
 let unit = 'microseconds';
 let total = 0;
@@ -30,13 +38,22 @@ async function load(): Promise<void> {
 
   element('busy').hidden = false;
   try {
-    const [reply] = await Promise.all([api.profile(choices.selection()), choices.refresh()]);
-    if (turn === asked) show(reply);
+    const [view] = await Promise.all([ask(), choices.refresh()]);
+    if (turn === asked) show(view);
   } catch (e) {
     if (turn === asked) fail(e);
   } finally {
     if (turn === asked) element('busy').hidden = true;
   }
+}
+
+async function ask(): Promise<View> {
+  const times = choices.growth();
+  const s = choices.selection();
+
+  if (!times) return { reply: await api.profile(s), times };
+  const [before, reply] = await Promise.all(times.map((t) => api.snapshot(s, t)));
+  return { reply, before, times };
 }
 
 function fail(e: unknown): void {
@@ -51,24 +68,68 @@ function signIn(why: string): void {
   say('sign-in-why', why);
 }
 
-function show(reply: Reply): void {
-  const root = toTree(reply.result, reply.sources);
-  const samples = reply.summary?.samples ?? 0;
+function show(view: View): void {
+  const { reply } = view;
+  const tree = toTree(reply.result, reply.sources);
+  let root = tree;
 
-  shown = reply;
+  shown = view;
   say('error', '');
   unit = reply.unit ?? unit;
-  total = root?.value ?? 0;
   rows = root ? functionTable(root) : [];
+  if (view.before) root = showGrowth(view, view.before, tree);
+  else say('total', tree ? totalText(reply, tree.value) : '');
+  total = root?.value ?? 0;
   say('losses', lossText(reply));
-  say('notes', (reply.summary?.notes ?? []).join(' · '));
-  element('empty').hidden = root !== null;
-  say('total', root ? `${formatValue(total, unit)} (${unit}) in ${samples.toLocaleString()} samples${wholeText(reply)}` : '');
+  say('estimated', estimatedText(reply, tree?.value ?? 0));
+  say('throttled', throttledText(reply));
+  say('notes', noteText(view));
+  element('empty').hidden = tree !== null || rows.length > 0;
   if (root) chart.draw(root, unit);
   else chart.clear();
+  legend(root);
   chart.search(element<HTMLInputElement>('search').value);
   showTable();
   showLinks();
+}
+
+/** Only what grew has a place in the graph; the table has both. */
+function showGrowth(view: View, before: Reply, after: Node | null): Node | null {
+  const g = growth(toTree(before.result, before.sources), after);
+  const at = (i: number): string => new Date(view.times![i] * 1000).toLocaleString();
+
+  rows = g.rows;
+  say('total', `${formatValue(g.grown, unit)} grown, ${formatValue(g.shrunk, unit)} shrunk, from ${at(0)} to ${at(1)}`);
+  return g.root;
+}
+
+function totalText(reply: Reply, value: number): string {
+  const samples = reply.summary?.samples ?? 0;
+
+  return `${formatValue(value, unit)} (${unit}) in ${samples.toLocaleString()} samples${wholeText(reply)}`;
+}
+
+function estimatedText(reply: Reply, value: number): string {
+  const e = reply.summary?.estimated;
+  const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
+
+  if (!e) return '';
+  return `estimated: ${round(e.share)} of what happened was looked at${value ? `, ±${round(e.error / value)}` : ''}`;
+}
+
+function throttledText(reply: Reply): string {
+  const us = reply.summary?.throttled_us ?? 0;
+
+  return us ? `throttled: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}` : '';
+}
+
+/** Of the leak view: a time that nothing is known of is not one when nothing lived. */
+function noteText(view: View): string {
+  const notes = [...(view.reply.summary?.notes ?? [])];
+
+  if (view.before && !view.before.summary?.profiles) notes.push('nothing is stored for the first time: all counts as grown');
+  else if (view.before && !view.reply.summary?.profiles) notes.push('nothing is stored for the second time: all counts as shrunk');
+  return notes.join(' · ');
 }
 
 /** From a trace to where it and its logs are shown. */
@@ -154,9 +215,17 @@ function wire(): void {
   window.setInterval(() => live.checked && !document.hidden && void load(), REFRESH_MS);
 }
 
-function legend(): void {
+/** The colours of the graph that is shown. */
+function legend(root: Node | null): void {
+  const found = new Set<string>();
+  const visit = (n: Node): void => {
+    found.add(n.kind);
+    n.children.forEach(visit);
+  };
+
+  if (root) visit(root);
   element('legend').replaceChildren(
-    ...Object.entries(kinds).map(([kind, { label }]) => {
+    ...Object.entries(kinds).filter(([kind]) => found.has(kind)).map(([kind, { label }]) => {
       const item = document.createElement('span');
       item.textContent = label;
       item.style.borderLeft = `12px solid ${color(kind, label)}`;
@@ -167,7 +236,6 @@ function legend(): void {
 
 async function start(): Promise<void> {
   wire();
-  legend();
   try {
     const i = await api.info();
     say('version', `podflame ${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);

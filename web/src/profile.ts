@@ -16,6 +16,9 @@ export interface Loss {
 
 export interface Summary {
   samples: number;
+  profiles?: number;
+  estimated?: { share: number; error: number }; // of what happened; one standard error, in the unit
+  throttled_us?: number; // off-cpu: that containers were not let run
   finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
   losses?: Loss[];
@@ -27,7 +30,7 @@ export interface Sources {
   files: string[];
   values: [number, number][];
   inlined_nodes: number[];
-  languages?: Record<string, number[]>; // kind -> functions
+  languages?: Record<string, number[]>; // kind -> functions: jvm, python, lua, object, wait
 }
 
 export interface Reply {
@@ -74,7 +77,7 @@ export function toTree(result: FlatResult, sources?: Sources): Node | null {
     short: short[fn],
     source: sourceText(fn, sources),
     inlined: inlined.has(i),
-    kind: languages[fn] ?? frameKind(functions[fn], kinds[fn]),
+    kind: ownKind(functions[fn], languages[fn]) ?? frameKind(functions[fn], kinds[fn]),
     self,
     value: total,
     children: [],
@@ -92,20 +95,24 @@ function languagesOf(n: number, sources?: Sources): (string | undefined)[] {
   return of;
 }
 
+/** What was waited for has a colour each: "[wait: lock]" is of kind "wait: lock". */
+function ownKind(name: string, language?: string): string | undefined {
+  return language === 'wait' ? name.slice(1, -1) : language;
+}
+
 function sourceText(fn: number, sources?: Sources): string {
   const [file, line] = sources?.values[fn] ?? [-1, 0];
 
   return file < 0 ? '' : `${sources!.files[file]}${line ? `:${line}` : ''}`;
 }
 
-/** "?" of the API is an unresolved address or a marker such as [truncated]. */
+/** "?" of the API is an unresolved address or a marker such as [truncated]; "O" any leaf of memory: its name says what it is. */
 function frameKind(name: string, type: string): string {
-  const kinds: Record<string, string> = {
-    H: 'root', P: 'process', T: 'process', K: 'kernel', L: 'library', C: 'cuda', O: 'object', A: 'app',
-  };
+  const kinds: Record<string, string> = { H: 'root', P: 'process', T: 'process', K: 'kernel', L: 'library', C: 'cuda', A: 'app' };
+  const letter = type === 'O' ? (/^\[([ptklc])\] /.exec(name)?.[1].toUpperCase() ?? (name[0] === '[' ? '?' : 'A')) : type;
 
-  if (type === '?') return /^\[(unknown|\/)/.test(name) ? 'unknown' : 'marker';
-  return kinds[type] ?? 'app';
+  if (letter === '?') return /^\[(unknown|\/)/.test(name) ? 'unknown' : 'marker';
+  return kinds[letter] ?? 'app';
 }
 
 /** Self and total of every function; a recursive function counts once a stack. */
@@ -129,6 +136,7 @@ export function functionTable(root: Node): FunctionRow[] {
 }
 
 export function formatValue(value: number, unit: string): string {
+  if (value < 0) return `−${formatValue(-value, unit)}`;
   const steps: [number, string][] =
     unit === 'bytes'
       ? [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']]
