@@ -310,6 +310,78 @@ static void tracing(void **state)
 	assert_true(json_is_null(json_object_get(f->json, "result")));
 }
 
+static struct profile *add_event(struct batch *b, uint8_t id, enum event event, uint64_t end_s)
+{
+	struct profile *p = batch_profile(b);
+
+	p->id[0] = id;
+	p->event = event;
+	p->end_ns = end_s * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "api");
+	p->process_id = 7;
+	p->process_start_ns = NSEC_PER_SEC;
+	return p;
+}
+
+static void add_value(struct batch *b, struct profile *p, const char *name, int64_t value)
+{
+	const struct frame f = {.kind = FRAME_APP, .name = name};
+	struct profile_sample *s = profile_add(b, p);
+
+	s->thread_comm = batch_str(b, "worker");
+	s->cpu = -1;
+	s->value = value;
+	s->n_samples = 1;
+	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+}
+
+#define OF(event)                                                                                  \
+	"{\"profile_event_type\":\"" event "\",\"profile_language_type\":\"eBPF\","                \
+	"\"time_start\":1699999000,\"time_end\":1700001000,\"result_format\":\"flat\""
+
+static void events(void **state)
+{
+	struct fixture *f = *state;
+	struct batch *b = batch_new();
+	struct profile *p = add_event(b, 2, EVENT_OFF_CPU, T0);
+	size_t n_new;
+
+	add_value(b, p, "take", 500);
+	p->samples[0].wait = WAIT_LOCK;
+	add_value(b, p, "take", 200);
+	p->samples[1].wait = WAIT_RUNQUEUE;
+	p = add_event(b, 3, EVENT_MEM_INUSE, T0);
+	add_value(b, p, "cache", 4096);
+	add_value(b, p, "freed", 100);
+	p = add_event(b, 4, EVENT_MEM_INUSE, T0 + 10);
+	add_value(b, p, "cache", 8192);
+	assert_int_equal(store_write(f->store, b, &n_new), 0);
+	batch_free(b);
+
+	assert_int_equal(ask(f, "POST", TRACING, NULL, OF("off-cpu") "}"), 200);
+	assert_string_equal(json_str_at(f->json, "unit", ""), "microseconds");
+	assert_non_null(strstr(f->body, "[\"api\",\"[wait: lock]\",\"take\",\"[t] worker\","
+					"\"[wait: runqueue]\"]"));
+	assert_int_equal(json_int_at(f->json, "summary.throttled_us", -1), 0);
+	assert_int_equal(
+		ask(f, "POST", TRACING, NULL, OF("off-cpu") ",\"tag_filter\":\"wait='lock'\"}"),
+		200);
+	assert_non_null(strstr(f->body, "[0,-1,0,500]"));
+	assert_int_equal(ask(f, "POST", TRACING, NULL, OF("mem-inuse") "}"), 200);
+	assert_string_equal(json_str_at(f->json, "unit", ""), "bytes");
+	assert_non_null(strstr(f->body, "[\"api\",\"cache\",\"[t] worker\"]"));
+	assert_non_null(strstr(f->body, "\"function_types\":[\"P\",\"O\",\"T\"]"));
+	assert_non_null(strstr(f->body, "[0,-1,0,8192]"));
+	assert_int_equal(ask(f, "POST", TRACING, NULL, OF("mem-alloc") "}"), 200);
+	assert_non_null(strstr(f->body, "no profile is stored"));
+	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL,
+			     "{\"tag\":\"wait\",\"profile_event_type\":\"off-cpu\"}"),
+			 200);
+	assert_non_null(strstr(f->body, "[{\"value\":\"lock\",\"samples\":1},"
+					"{\"value\":\"runqueue\",\"samples\":1}]"));
+}
+
 static void errors(void **state)
 {
 	struct fixture *f = *state;
@@ -712,6 +784,7 @@ int main(void)
 		LOCAL(pages_without_sign_in),
 		LOCAL(info),
 		LOCAL(tracing),
+		LOCAL(events),
 		LOCAL(errors),
 		LOCAL(choices),
 		LOCAL(metrics),
