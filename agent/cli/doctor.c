@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
+#include "node/tables.h"
 
 #include <argp.h>
 #include <fcntl.h>
@@ -170,7 +171,7 @@ int cmd_doctor(int argc, char **argv)
 				  NULL,
 				  NULL,
 				  NULL};
-	const struct files_config fc = {.parser.marks = runtime_marks(),
+	const struct files_config fc = {.parser.marks = tables_marks(),
 					.host_debug_dir = "/usr/lib/debug"};
 	struct doctor d = {0};
 	struct files *files = NULL;

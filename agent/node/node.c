@@ -129,7 +129,7 @@ static int open_files(struct node *n)
 {
 	const struct config *conf = n->conf;
 	struct files_config c = {
-		.parser.marks = runtime_marks(),
+		.parser.marks = tables_marks(),
 		.cache_bytes = memory_share(conf->symbol_cache_bytes),
 		.host_debug_dir = conf->host_debug_dir,
 		.debuginfod_url = conf->debuginfod_url,

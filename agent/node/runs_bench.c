@@ -110,7 +110,7 @@ static void bench(struct files *f, size_t k)
 
 int main(int argc, char **argv)
 {
-	const struct files_config fc = {.parser.marks = runtime_marks()};
+	const struct files_config fc = {.parser.marks = tables_marks()};
 	struct files *f;
 	int r, fd;
 

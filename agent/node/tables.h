@@ -34,6 +34,9 @@ int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_pr
 /* What of it is not walked, and why; a new string. NULL: all is. */
 char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p);
 
+/* marks.c: for parser_config.marks of whoever asks the two around this; NULL at the end. */
+const char *const *tables_marks(void);
+
 /*
  * runs.c: where the process allocates memory, of the files that are known by now; the same thread. event_mask as
  * alloc_sites_find has it.

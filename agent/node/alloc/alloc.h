@@ -18,7 +18,7 @@ struct alloc_site {
 	struct pf_site site;
 	char symbol[64];	/* for people */
 };
-#define ALLOC_SITES_MAX	   256	/* of one process */
+#define ALLOC_SITES_MAX	   512	/* of one process */
 #define ALLOC_PROBLEM_BYTES 200
 
 /* Go's own heap profile (runtime.mbuckets), which is read instead of probing. */

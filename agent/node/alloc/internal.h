@@ -9,7 +9,7 @@
 
 /* X(name): a variable name_finder each; asked in this order. */
 #define ALLOC_FINDERS(X)                                                                           \
-	X(table)  /* C, C++, Rust */                                                               \
+	X(native) /* C, C++, Rust */                                                               \
 	X(python) /* CPython's allocator of small objects */                                       \
 	X(go)	  /* Go: its own heap profile, or its allocator */
 
@@ -32,8 +32,8 @@ ALLOC_FINDERS(X)
  */
 int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
 		   struct pf_site site, struct alloc_sites *ret);
-/* A hit that returns to there is part of another call. -E2BIG: PF_MEM_INNER_MAX. */
-int alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
+/* A hit that returns to there is part of another call. Of too many ranges the closest ones become one. */
+void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
 /* The first one is kept. */
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -36,7 +36,7 @@ enum parse_reason {
 	_PARSE_REASON_MAX,
 };
 
-#define PARSE_MARKS_MAX 256 /* patterns */
+#define PARSE_MARKS_MAX 512 /* patterns */
 #define PARSE_MARK_HITS 64  /* of one pattern in a file */
 
 #define PARSE_SOCKET_FD 3 /* in the child */

@@ -59,14 +59,20 @@ static void add(struct marks *x, struct mark new)
 /* Of a symbol's name; texts are no symbols. */
 static bool matches(const char *pattern, const char *name, size_t n)
 {
-	size_t stem;
+	const char *star;
+	size_t before, after;
 
 	if (pattern[0] != name[0]) /* most of them */
 		return false;
-	stem = strlen(pattern);
-	if (pattern[stem - 1] == '*')
-		return n >= stem - 1 && memcmp(pattern, name, stem - 1) == 0;
-	return n == stem && memcmp(pattern, name, n) == 0;
+	if (pattern[1] && pattern[1] != name[1] && pattern[1] != '*')
+		return false;
+	star = strchr(pattern, '*');
+	if (!star)
+		return strlen(pattern) == n && memcmp(pattern, name, n) == 0;
+	before = (size_t)(star - pattern);
+	after = strlen(star + 1);
+	return n >= before + after && memcmp(pattern, name, before) == 0 &&
+	       memcmp(star + 1, name + n - after, after) == 0;
 }
 
 static bool has_address(const GElf_Sym *y)

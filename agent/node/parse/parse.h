@@ -16,8 +16,8 @@ struct parser_config {
 	size_t max_index_bytes;		/* a file; 0: 64 MiB */
 	const char *self_exe;		/* re-executed as the child; NULL: /proc/self/exe */
 	/*
-	 * What else to look for in each file, NULL at the end (NULL: nothing): a symbol of any kind by name, a last '*' stands
-	 * for any rest; after a '"', a text of read-only data. elf_index_mark has what was found. The child
+	 * What else to look for in each file, NULL at the end (NULL: nothing): a symbol of any kind by name, a '*' in it, not
+	 * the first character, stands for anything; after a '"', a text of read-only data. elf_index_mark has what was found. The child
 	 * gets them as its arguments; files keeps the pointer.
 	 */
 	const char *const *marks;

@@ -193,7 +193,8 @@ static const char marked[] =
 	"int main(int c, char **v) { (void)v; return run(c) + plain + (int)mine + !!&missing; }\n";
 
 static const char *const marks[] = {
-	"plain", "hidden_*", "mine", "run", "missing", "\"$Version: Thing ", "printf", NULL,
+	"plain",   "hidden_*e",		 "h*_two", "h*x_two", "mine", "run",
+	"missing", "\"$Version: Thing ", "printf", NULL,
 };
 
 static struct elf_index *index_of_marked(const char *name, const char *flags, const char *then)

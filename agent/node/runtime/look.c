@@ -35,11 +35,32 @@ static bool is_generated(const struct mapping *m)
 	return m->path[0] != '/' && m->path[0] != '[';
 }
 
+/* Of a runtime's, by its pattern; others look for marks, too. */
+static bool is_mark(const char *name)
+{
+	for (const char *const *m = runtime_marks(); *m; m++) {
+		size_t stem = strcspn(*m, "*");
+
+		if ((*m)[0] == name[0] && strncmp(*m, name, stem) == 0 &&
+		    ((*m)[stem] == '*' || !name[stem]))
+			return true;
+	}
+	return false;
+}
+
+static bool has_mark(const struct elf_index *index)
+{
+	for (size_t i = 0; i < elf_index_n_marks(index); i++)
+		if (is_mark(elf_index_mark(index, i).name))
+			return true;
+	return false;
+}
+
 bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes)
 {
 	for (size_t i = 0; i < maps->n; i++)
-		if ((indexes[i] && (elf_index_n_marks(indexes[i]) ||
-				    elf_index_flags(indexes[i]) & ELF_INDEX_GO)) ||
+		if ((indexes[i] &&
+		     (elf_index_flags(indexes[i]) & ELF_INDEX_GO || has_mark(indexes[i]))) ||
 		    is_generated(&maps->items[i]))
 			return true;
 	return false;

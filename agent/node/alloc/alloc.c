@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the finders find, joined: sites by file, ranges of allocators' own code, what is not seen. */
+#include "node/alloc/internal.h"
+
+#include <stdlib.h>
+
+#define MARKS_MAX 320
+#define PADDING	  64 /* between two functions */
+
+static const struct alloc_finder *const finders[] = {
+#define X(name) &name##_finder,
+	ALLOC_FINDERS(X)
+#undef X
+};
+
+/* ---- marks ---- */
+
+const char *const *alloc_marks(void)
+{
+	static const char *marks[MARKS_MAX + 1]; /* the same whoever writes it */
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(finders); i++)
+		for (const char *const *m = finders[i]->marks; *m && n < MARKS_MAX; m++)
+			marks[n++] = *m;
+	return marks;
+}
+
+/* ---- sites ---- */
+
+static bool is_same_file(const struct mapping *a, const struct mapping *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+}
+
+/* All sites of a file name the same one of its mappings. */
+static size_t first_mapping(const struct mappings *maps, const struct mapping *m)
+{
+	for (size_t i = 0; i < maps->n; i++)
+		if (maps->items[i].fd >= 0 && is_same_file(&maps->items[i], m))
+			return i;
+	return (size_t)(m - maps->items);
+}
+
+int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
+		   struct pf_site site, struct alloc_sites *ret)
+{
+	const struct mapping *m = mappings_find(look->maps, address);
+	struct alloc_site *new;
+
+	if (!m || m->fd < 0)
+		return -EFAULT;
+	for (size_t i = 0; i < ret->n; i++)
+		if (ret->items[i].address == address)
+			return 0;
+	if (ret->n == ALLOC_SITES_MAX)
+		return -E2BIG;
+	if (!ret->items)
+		ret->items = xcalloc(ALLOC_SITES_MAX, sizeof(*ret->items));
+	new = &ret->items[ret->n++];
+	*new = (struct alloc_site){
+		.mapping = first_mapping(look->maps, m),
+		.file_offset = m->file_offset + (address - m->start),
+		.address = address,
+		.site = site,
+	};
+	snprintf(new->symbol, sizeof(new->symbol), "%s", symbol);
+	return 0;
+}
+
+static int compare_sites(const void *left, const void *right)
+{
+	const struct alloc_site *a = left, *b = right;
+
+	if (a->mapping != b->mapping)
+		return a->mapping < b->mapping ? -1 : 1;
+	return a->file_offset < b->file_offset ? -1 : a->file_offset > b->file_offset;
+}
+
+/* A file that is mapped twice has one place at two addresses. */
+static void sort_sites(struct alloc_sites *s)
+{
+	size_t n = 0;
+
+	if (!s->n)
+		return;
+	qsort(s->items, s->n, sizeof(*s->items), compare_sites);
+	for (size_t i = 0; i < s->n; i++)
+		if (!i || compare_sites(&s->items[i], &s->items[n - 1]))
+			s->items[n++] = s->items[i];
+	s->n = n;
+}
+
+/* ---- inner ---- */
+
+/* Joins range k and the one behind it. */
+static void join_inner(struct alloc_sites *s, size_t k)
+{
+	s->inner[k].end = MAX(s->inner[k].end, s->inner[k + 1].end);
+	s->n_inner--;
+	memmove(&s->inner[k + 1], &s->inner[k + 2], (s->n_inner - k - 1) * sizeof(s->inner[0]));
+}
+
+/* Makes room: the two that are closest are most likely of one library. */
+static void join_closest(struct alloc_sites *s)
+{
+	size_t best = 0;
+
+	for (size_t k = 1; k + 1 < s->n_inner; k++)
+		if (s->inner[k + 1].start - s->inner[k].end <
+		    s->inner[best + 1].start - s->inner[best].end)
+			best = k;
+	join_inner(s, best);
+}
+
+static void insert_inner(struct alloc_sites *s, size_t k, uint64_t start, uint64_t end)
+{
+	memmove(&s->inner[k + 1], &s->inner[k], (s->n_inner - k) * sizeof(s->inner[0]));
+	s->inner[k].start = start;
+	s->inner[k].end = end;
+	s->n_inner++;
+}
+
+/* They are ascending and don't touch. */
+void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end)
+{
+	size_t k = 0;
+
+	if (start >= end)
+		return;
+	if (s->n_inner == PF_MEM_INNER_MAX)
+		join_closest(s);
+	while (k < s->n_inner && s->inner[k].start <= start)
+		k++;
+	insert_inner(s, k, start, end);
+	k -= k && start <= s->inner[k - 1].end + PADDING;
+	while (k + 1 < s->n_inner && s->inner[k + 1].start <= s->inner[k].end + PADDING)
+		join_inner(s, k);
+}
+
+/* ---- all ---- */
+
+void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
+{
+	va_list args;
+
+	if (*s->problem)
+		return;
+	va_start(args, format);
+	vsnprintf(s->problem, sizeof(s->problem), format, args);
+	va_end(args);
+}
+
+struct alloc_sites *alloc_sites_free(struct alloc_sites *s)
+{
+	if (s) {
+		s->go = alloc_go_heap_free(s->go);
+		free(s->items);
+		free(s);
+	}
+	return NULL;
+}
+
+int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites **ret)
+{
+	struct alloc_sites *s = xcalloc(1, sizeof(*s));
+	bool starts = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(finders); i++) {
+		int r = finders[i]->find(look, event_mask, s);
+
+		starts |= r == -EAGAIN;
+		if (r < 0 && r != -EAGAIN && r != -ENOENT)
+			alloc_add_problem(s, "where it allocates (%s) cannot be found: %s",
+					  finders[i]->name, strerror(-r));
+	}
+	if (!s->n && !s->go && starts) {
+		alloc_sites_free(s);
+		return -EAGAIN;
+	}
+	if (!s->n && !s->go)
+		alloc_add_problem(s, "no function that allocates was found: a static program "
+				     "without symbols, or an allocator that is not known");
+	sort_sites(s);
+	*ret = s;
+	return 0;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the code of a process's function leads to: see code.h. */
+#include "node/alloc/code.h"
+
+#include <stdlib.h>
+
+#include "node/parse/insn.h"
+
+#define PAGE_BYTES   4096u
+#define PAGES	     64u   /* kept at once; a walk goes over a few neighbours */
+#define SEEN_SLOTS   8192u /* of a walk; half of them are used at most: */
+#define INSNS_MAX    4096u /* functions are shorter, slow ways included */
+#define WORK_MAX     512u
+#define THUNKS_MAX   4 /* jumps in a row: PLT, alias, alias */
+#define JUMP_POINTER 4 /* modrm's reg of opcode ff */
+#define CALL_POINTER 2
+
+struct page {
+	uint64_t address; /* of the page, with bit 0 set: it was read */
+	uint8_t bytes[PAGE_BYTES];
+};
+struct code {
+	const struct runtime_look *look;
+	struct page pages[PAGES];
+	/* of one walk */
+	uint64_t seen[SEEN_SLOTS];
+	unsigned n_insns;
+	struct {
+		uint64_t address;
+		unsigned depth;
+	} work[WORK_MAX];
+	size_t n_work;
+	const uint64_t *places;
+	size_t n_places;
+	uint64_t function;
+	const struct mapping *file; /* a mapping of the function's file */
+	unsigned depth_max;
+	struct code_ways *ret;
+};
+
+struct code *code_new(const struct runtime_look *look)
+{
+	struct code *c = xcalloc(1, sizeof(*c));
+
+	c->look = look;
+	return c;
+}
+
+struct code *code_free(struct code *c)
+{
+	free(c);
+	return NULL;
+}
+
+/* ---- bytes ---- */
+
+static const uint8_t *page_at(struct code *c, uint64_t address)
+{
+	uint64_t start = address & ~(uint64_t)(PAGE_BYTES - 1);
+	struct page *p = &c->pages[start / PAGE_BYTES % PAGES];
+
+	if (p->address == (start | 1))
+		return p->bytes;
+	p->address = 0;
+	if (memory_read(c->look->memory, start, p->bytes, PAGE_BYTES) < 0)
+		return NULL;
+	p->address = start | 1;
+	return p->bytes;
+}
+
+size_t code_read(struct code *c, uint64_t address, uint8_t ret[static INSN_BYTES_MAX])
+{
+	const struct mapping *m = mappings_find(c->look->maps, address);
+	size_t n = 0;
+
+	while (m && n < INSN_BYTES_MAX && address + n < m->end) {
+		size_t from = (address + n) % PAGE_BYTES;
+		size_t piece = MIN(INSN_BYTES_MAX - n, PAGE_BYTES - from);
+		const uint8_t *page = page_at(c, address + n);
+
+		if (!page)
+			break;
+		memcpy(ret + n, page + from, piece);
+		n += piece;
+	}
+	return m ? MIN(n, m->end - address) : 0;
+}
+
+static bool decode(struct code *c, uint64_t address, struct insn *ret)
+{
+	uint8_t bytes[INSN_BYTES_MAX];
+	size_t n = code_read(c, address, bytes);
+
+	return n && insn_decode(bytes, n, ret);
+}
+
+/* ---- instructions ---- */
+
+static bool is_endbr(const struct insn *i)
+{
+	return i->map == INSN_0F && i->opcode == 0x1e && i->lock_or_rep;
+}
+
+static bool is_jump(const struct insn *i)
+{
+	return insn_is(i, 0xe9) || insn_is(i, 0xeb);
+}
+
+static bool is_condition(const struct insn *i)
+{
+	return (i->map == INSN_0F && (i->opcode & 0xf0) == 0x80) ||
+	       (i->map == INSN_ONE && (i->opcode & 0xf0) == 0x70) ||
+	       (i->map == INSN_ONE && i->opcode >= 0xe0 && i->opcode <= 0xe3);
+}
+
+static bool is_call(const struct insn *i)
+{
+	return insn_is(i, 0xe8);
+}
+
+static bool is_by_pointer(const struct insn *i, unsigned how)
+{
+	return insn_is(i, 0xff) && (i->reg & 7) == how;
+}
+
+/* ret, int3, hlt, ud2 */
+static bool is_end(const struct insn *i)
+{
+	return insn_is(i, 0xc3) || insn_is(i, 0xc2) || insn_is(i, 0xcc) || insn_is(i, 0xf4) ||
+	       (i->map == INSN_0F && i->opcode == 0x0b);
+}
+
+static bool is_relative(const struct insn *i)
+{
+	return i->has_modrm && i->mod == 0 && (i->rm & 7) == 5 && !i->segment;
+}
+
+/* ---- pointers ---- */
+
+/* push $n; jmp: the second half of a PLT's entry, which looks the function up when it is first called. */
+static bool is_lazy(struct code *c, uint64_t address)
+{
+	struct insn i;
+
+	if (!decode(c, address, &i))
+		return false;
+	if (is_endbr(&i) && !decode(c, address + i.bytes, &i))
+		return false;
+	return insn_is(&i, 0x68);
+}
+
+/* Where a jump or call by a pointer in memory goes; 0: not known. */
+static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
+{
+	uint64_t to;
+
+	if (!is_relative(i) ||
+	    memory_u64(c->look->memory, next + (uint64_t)(int64_t)i->displacement, &to) < 0 ||
+	    !mappings_find(c->look->maps, to) || is_lazy(c, to))
+		return 0;
+	return to;
+}
+
+/* Past jumps that stand alone: a PLT's, an alias. 0: to where is not known yet. */
+static uint64_t behind_thunks(struct code *c, uint64_t address)
+{
+	for (unsigned n = 0; n < THUNKS_MAX; n++) {
+		uint64_t at = address;
+		struct insn i;
+
+		if (!decode(c, at, &i))
+			return address;
+		if (is_endbr(&i)) {
+			at += i.bytes;
+			if (!decode(c, at, &i))
+				return address;
+		}
+		if (is_jump(&i))
+			address = at + i.bytes + (uint64_t)i.immediate;
+		else if (is_by_pointer(&i, JUMP_POINTER) && is_relative(&i))
+			address = pointed(c, &i, at + i.bytes);
+		else
+			return address;
+	}
+	return address;
+}
+
+/* ---- places ---- */
+
+static int compare_places(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+static bool is_place(const uint64_t *places, size_t n, uint64_t address)
+{
+	return n && bsearch(&address, places, n, sizeof(*places), compare_places);
+}
+
+uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n)
+{
+	uint64_t at = function;
+
+	for (unsigned k = 0; k < THUNKS_MAX; k++) {
+		uint64_t to;
+		struct insn i;
+
+		if (!decode(c, at, &i) || (is_endbr(&i) && !decode(c, at += i.bytes, &i)))
+			return 0;
+		if (is_jump(&i))
+			to = at + i.bytes + (uint64_t)i.immediate;
+		else if (is_by_pointer(&i, JUMP_POINTER))
+			to = pointed(c, &i, at + i.bytes);
+		else
+			return 0;
+		if (to != function && is_place(places, n, to))
+			return to;
+		at = to;
+	}
+	return 0;
+}
+
+static void note(uint64_t items[CODE_WAYS_MAX], size_t *n, uint64_t address)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (items[i] == address)
+			return;
+	if (*n < CODE_WAYS_MAX)
+		items[(*n)++] = address;
+}
+
+/* ---- the walk ---- */
+
+/* Whether it was not there. */
+static bool see(struct code *c, uint64_t address)
+{
+	size_t slot = address * 0x9e3779b97f4a7c15ull >> 32 & (SEEN_SLOTS - 1);
+
+	while (c->seen[slot]) {
+		if (c->seen[slot] == address)
+			return false;
+		slot = (slot + 1) & (SEEN_SLOTS - 1);
+	}
+	c->seen[slot] = address;
+	return true;
+}
+
+static void push(struct code *c, uint64_t address, unsigned depth)
+{
+	if (c->n_work == WORK_MAX)
+		return;
+	c->work[c->n_work].address = address;
+	c->work[c->n_work++].depth = depth;
+}
+
+static bool is_same_file(const struct mapping *a, const struct mapping *b)
+{
+	return a && b && a->inode == b->inode && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor && streq(a->path, b->path);
+}
+
+/* Control goes there for good. Returns whether to follow. */
+static bool land(struct code *c, uint64_t to, unsigned depth)
+{
+	if (to != c->function && is_place(c->places, c->n_places, to)) {
+		if (depth)
+			note(c->ret->calls, &c->ret->n_calls, to);
+		else
+			note(c->ret->jumps, &c->ret->n_jumps, to);
+		return false;
+	}
+	return is_same_file(mappings_find(c->look->maps, to), c->file);
+}
+
+static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned depth)
+{
+	c->ret->any_call = true;
+	if (to)
+		to = behind_thunks(c, to);
+	if (!to)
+		return;
+	if (is_place(c->places, c->n_places, to)) {
+		note(c->ret->calls, &c->ret->n_calls, to);
+		if (depth == 0)
+			note(c->ret->returns, &c->ret->n_returns, comes_back);
+	} else if (depth < c->depth_max &&
+		   is_same_file(mappings_find(c->look->maps, to), c->file)) {
+		push(c, to, depth + 1);
+	}
+}
+
+/* Where it goes on after this instruction; 0: the path ends. */
+static uint64_t step(struct code *c, const struct insn *i, uint64_t next, unsigned depth)
+{
+	uint64_t to = next + (uint64_t)i->immediate;
+
+	if (is_end(i))
+		return 0;
+	if (is_jump(i))
+		return land(c, to, depth) ? to : 0;
+	if (is_condition(i) && land(c, to, depth))
+		push(c, to, depth);
+	if (is_call(i))
+		called(c, to, next, depth);
+	if (is_by_pointer(i, CALL_POINTER))
+		called(c, pointed(c, i, next), next, depth);
+	if (!is_by_pointer(i, JUMP_POINTER))
+		return next;
+	to = pointed(c, i, next);
+	c->ret->open |= !to && is_relative(i);
+	return to && land(c, to, depth) ? to : 0;
+}
+
+static void follow(struct code *c, uint64_t address, unsigned depth)
+{
+	struct insn i;
+
+	while (address && c->n_insns < INSNS_MAX && see(c, address) && decode(c, address, &i)) {
+		c->n_insns++;
+		address = step(c, &i, address + i.bytes, depth);
+	}
+}
+
+void code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n, unsigned depth,
+	       struct code_ways *ret)
+{
+	*ret = (struct code_ways){0};
+	memset(c->seen, 0, sizeof(c->seen));
+	c->n_insns = 0;
+	c->places = places;
+	c->n_places = n;
+	c->function = function;
+	c->file = mappings_find(c->look->maps, function);
+	c->depth_max = depth;
+	c->ret = ret;
+	push(c, function, 0);
+	while (c->n_work) {
+		c->n_work--;
+		follow(c, c->work[c->n_work].address, c->work[c->n_work].depth);
+	}
+}

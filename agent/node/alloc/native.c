@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * C, C++ and Rust: which entry points of which allocators a process has. A file has an allocator where it defines one's
+ * ALLOC and FREE; C++'s operators count in such files only (others' call malloc), Rust's shims where they lead to
+ * no other site. Which site leads to which is told by the code, as libraries are built in many ways: one that ends in
+ * a jump to another is left out or flagged, code of one that calls others is "inner". docs/memory.md.
+ */
+#include "node/alloc/code.h"
+#include "node/alloc/internal.h"
+#include "node/alloc/table.h"
+
+#include <stdlib.h>
+
+#define RUST_DEPTH     2	   /* __rust_alloc, a wrapper of the program, the allocator */
+#define CANDIDATES_MAX 512	   /* of a process */
+#define FUNCTION_BYTES (64u << 10) /* what a symbol says of its size is believed up to */
+
+struct candidate {
+	const struct table_row *row;
+	uint64_t address, bytes; /* 0: its symbol does not say */
+	uint16_t flags;		 /* enum pf_site_flags */
+	bool dropped;
+};
+struct found {
+	const struct runtime_look *look;
+	struct candidate items[CANDIDATES_MAX];
+	size_t n;
+	uint64_t places
+		[CANDIDATES_MAX]; /* where they begin, ascending; Rust's, which come last, are none */
+	size_t n_places;
+	struct code *code;
+	bool loader; /* glibc's, that has nothing loaded yet maybe */
+};
+
+static bool is_kind(const struct candidate *c, enum pf_site_kind kind)
+{
+	return c->row->site.kind == kind;
+}
+
+/* ---- candidates ---- */
+
+/* A file's mark as an entry point; false: it is none, or not in this file's code. */
+static bool take_mark(const struct found *f, size_t mapping, const struct elf_mark *mark,
+		      struct candidate *ret)
+{
+	const struct runtime_look *look = f->look;
+	const struct elf_index *index = look->indexes[mapping];
+	uint64_t address = runtime_bias(look, &look->maps->items[mapping]) + mark->address;
+	const struct mapping *m = mappings_find(look->maps, address);
+
+	*ret = (struct candidate){.row = table_find(mark->name), .address = address};
+	if (!ret->row || mark->thread_local || !m || look->indexes[m - look->maps->items] != index)
+		return false;
+	if (mark->size <= FUNCTION_BYTES)
+		ret->bytes = MIN(mark->size, m->end - address);
+	return true;
+}
+
+static struct candidate *candidate_at(struct found *f, uint64_t address)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (f->items[i].address == address)
+			return &f->items[i];
+	return NULL;
+}
+
+/* A function of many names has the one that is first in the table. */
+static void add(struct found *f, const struct candidate *new)
+{
+	struct candidate *c = candidate_at(f, new->address);
+
+	if (c && new->row < c->row)
+		*c = *new;
+	else if (!c && f->n < CANDIDATES_MAX)
+		f->items[f->n++] = *new;
+}
+
+/* Which families a file has, as bits. */
+static unsigned families_of(const struct found *f, size_t mapping)
+{
+	const struct elf_index *index = f->look->indexes[mapping];
+	unsigned allocs = 0, frees = 0, families;
+
+	for (size_t i = 0; i < elf_index_n_marks(index); i++) {
+		struct elf_mark mark = elf_index_mark(index, i);
+		struct candidate c;
+
+		if (!take_mark(f, mapping, &mark, &c))
+			continue;
+		if (is_kind(&c, PF_SITE_FREE))
+			frees |= 1u << c.row->family;
+		else
+			allocs |= 1u << c.row->family;
+	}
+	families = allocs & frees & ~(1u << TABLE_CXX);
+	if (families & 1u << TABLE_C)
+		families |= 1u << TABLE_CXX;
+	return families;
+}
+
+static void add_file(struct found *f, size_t mapping, bool rust)
+{
+	const struct elf_index *index = f->look->indexes[mapping];
+	unsigned families = families_of(f, mapping);
+
+	families &= rust ? 1u << TABLE_RUST : ~(1u << TABLE_RUST);
+	for (size_t i = 0; families && i < elf_index_n_marks(index); i++) {
+		struct elf_mark mark = elf_index_mark(index, i);
+		struct candidate c;
+
+		if (take_mark(f, mapping, &mark, &c) && families & 1u << c.row->family)
+			add(f, &c);
+	}
+}
+
+static bool is_loader(const struct elf_index *index)
+{
+	struct elf_mark mark;
+
+	return elf_index_find_mark(index, TABLE_GLIBC_LOADER, &mark) == 0;
+}
+
+static void add_files(struct found *f, bool rust)
+{
+	for (size_t i = 0; i < f->look->maps->n; i++) {
+		if (!f->look->indexes[i])
+			continue;
+		if (is_loader(f->look->indexes[i]))
+			f->loader = true;
+		else
+			add_file(f, i, rust);
+	}
+}
+
+static int compare_addresses(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+static void set_places(struct found *f)
+{
+	f->n_places = 0;
+	for (size_t i = 0; i < f->n; i++)
+		f->places[f->n_places++] = f->items[i].address;
+	qsort(f->places, f->n_places, sizeof(f->places[0]), compare_addresses);
+}
+
+/* ---- what leads to what ---- */
+
+/*
+ * c ends in a jump to `to`, mostly under a condition. An allocation that does so is the other's; but glibc's memalign and
+ * aligned_alloc are malloc's up to an alignment of 16, and its realloc is where there is nothing to be
+ * freed. A realloc's or a free's own way to free is nobody's matter: to free twice is to free.
+ */
+static void judge_jump(struct candidate *c, const struct candidate *to)
+{
+	if (is_kind(c, PF_SITE_ALLOC) && is_kind(to, PF_SITE_ALLOC)) {
+		if (c->row->align == TABLE_ALIGNED && to->row->align == TABLE_ANY &&
+		    c->row->site.size_arg == 2)
+			c->flags |= PF_SITE_SMALL_ALIGN_IS_ALLOC;
+		else if (c->row->align != TABLE_PAGE || to->row->align != TABLE_ANY)
+			c->dropped = true;
+	} else if (is_kind(c, PF_SITE_REALLOC)) {
+		if (is_kind(to, PF_SITE_REALLOC))
+			c->dropped = true;
+		else if (is_kind(to, PF_SITE_ALLOC))
+			c->flags |= PF_SITE_NULL_IS_ALLOC;
+	}
+}
+
+/* libstdc++'s operators call malloc: linked into a program that has one they are only its callers. */
+static bool is_caller(struct found *f, const struct candidate *c, const struct code_ways *w)
+{
+	for (size_t i = 0; c->row->family == TABLE_CXX && i < w->n_calls; i++) {
+		const struct candidate *to = candidate_at(f, w->calls[i]);
+
+		if (to && to->row->family != TABLE_CXX && !is_kind(to, PF_SITE_FREE))
+			return true;
+	}
+	return false;
+}
+
+static void add_inner(const struct candidate *c, const struct code_ways *w, struct alloc_sites *ret)
+{
+	if (is_kind(c, PF_SITE_FREE) || !w->any_call)
+		return;
+	alloc_add_inner(ret, c->address, c->address + c->bytes);
+	/* Of code that it jumps to, too. */
+	for (size_t i = 0; i < w->n_returns; i++)
+		if (w->returns[i] - c->address >= c->bytes)
+			alloc_add_inner(ret, w->returns[i], w->returns[i] + 1);
+}
+
+static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
+{
+	struct pf_site site = c->row->site;
+	struct code_ways w;
+	int r;
+
+	if (code_thunk(f->code, c->address, f->places, f->n_places)) {
+		c->dropped = true;
+		return 0;
+	}
+	code_ways(f->code, c->address, f->places, f->n_places, 0, &w);
+	for (size_t i = 0; i < w.n_jumps; i++)
+		judge_jump(c, candidate_at(f, w.jumps[i]));
+	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
+	if (c->dropped)
+		return 0;
+	site.flags = c->flags;
+	r = alloc_add_site(f->look, c->address, c->row->name, site, ret);
+	if (r == 0)
+		add_inner(c, &w, ret);
+	return r;
+}
+
+/* An allocator of the program's own, under no name that the table has, is seen where Rust's code calls it. */
+static int judge_rust(struct found *f, const struct candidate *c, struct alloc_sites *ret)
+{
+	struct code_ways w;
+	int r;
+
+	code_ways(f->code, c->address, f->places, f->n_places, RUST_DEPTH, &w);
+	if (w.n_jumps || w.n_calls || w.open)
+		return 0;
+	r = alloc_add_site(f->look, c->address, c->row->name, c->row->site, ret);
+	if (r == 0)
+		add_inner(c, &w, ret);
+	return r;
+}
+
+/* ---- all ---- */
+
+static int find_all(struct found *f, struct alloc_sites *ret)
+{
+	size_t n;
+	int r = 0;
+
+	add_files(f, false);
+	set_places(f);
+	for (size_t i = 0; r == 0 && i < f->n; i++)
+		r = judge(f, &f->items[i], ret);
+	n = f->n;
+	add_files(f, true);
+	for (size_t i = n; r == 0 && i < f->n; i++)
+		r = judge_rust(f, &f->items[i], ret);
+	if (r == 0 && !f->n)
+		r = f->loader ? -EAGAIN : -ENOENT;
+	return r;
+}
+
+static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
+{
+	struct found *f = xcalloc(1, sizeof(*f));
+	int r;
+
+	(void)event_mask;
+	f->look = look;
+	f->code = code_new(look);
+	r = find_all(f, ret);
+	code_free(f->code);
+	free(f);
+	return r;
+}
+
+const struct alloc_finder native_finder = {.name = "native", .marks = table_marks, .find = find};
