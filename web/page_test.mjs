@@ -69,6 +69,12 @@ async function waitForData(origin) {
 }
 
 const names = (page) => page.$$eval('#chart .d3-flame-graph-label', (all) => all.map((e) => e.textContent));
+const functionsWithoutFile = (n) => Array.from({ length: n }, () => [-1, 0]);
+const choicesAre = (page, values) => page.route('**/v1/profile/values', (r) =>
+  r.fulfill({ json: { result: (values[r.request().postDataJSON().tag] ?? []).map((value) => ({ value, samples: 1 })) } }));
+const until = async (right) => {
+  for (const end = Date.now() + 60_000; !(await right()); await new Promise((done) => setTimeout(done, 50))) assert.ok(Date.now() < end, `${right}`);
+};
 
 const tests = {
   async 'the graph shows the functions of the process'(page) {
@@ -219,6 +225,108 @@ const tests = {
     assert.equal(new Set(rows.map((r) => r[1])).size, 3);
     await page.unroute('**/v1/profile/*');
     await page.unroute('**/v1/info');
+  },
+  async 'waits have a colour each; throttled and estimated stand beside them'(page, origin) {
+    const asked = [];
+    await page.route('**/v1/profile/ProfileTracing', (r) => {
+      asked.push(r.request().postDataJSON());
+      return r.fulfill({ json: {
+        OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds',
+        summary: { samples: 9, throttled_us: 1_500_000, estimated: { share: 0.12, error: 3000 } },
+        result: {
+          functions: ['web', 'main', '[k] futex', '[wait: lock]', '[wait: disk]'], function_types: ['P', 'A', 'K', '?', '?'],
+          node_values: { values: [[0, -1, 0, 100_000], [1, 0, 0, 100_000], [2, 1, 0, 70_000], [3, 2, 70_000, 70_000], [4, 1, 30_000, 30_000]] },
+        },
+        sources: { files: [], values: functionsWithoutFile(5), inlined_nodes: [], languages: { wait: [3, 4] } },
+      } });
+    });
+    await choicesAre(page, { profile_event_type: ['on-cpu', 'off-cpu'], wait: ['lock', 'disk'] });
+    await page.goto(`${origin}/#profile_event_type=off-cpu`);
+    await page.reload();
+    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 4);
+    const colours = await page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].style.borderLeftColor));
+    assert.equal(new Set(colours).size, 4);
+    assert.deepEqual(await page.$$eval('#legend span', (all) => all.map((e) => e.textContent)), ['program', 'kernel', 'lock', 'disk', 'process, thread']);
+    assert.match(await page.textContent('#total'), /^100 ms \(microseconds\) in 9 samples/);
+    assert.equal(await page.textContent('#throttled'), "throttled: the containers' CPU limits held them back for 1.50 s");
+    assert.equal(await page.textContent('#estimated'), 'estimated: 12 % of what happened was looked at, ±3 %');
+    if (process.env.SCREENSHOT) await page.screenshot({ path: `${process.env.SCREENSHOT}.wait.png` });
+    await page.selectOption('#choice-wait', 'lock');
+    await page.waitForFunction(() => location.hash.includes('wait=lock'));
+    await until(() => asked.at(-1).tag_filter === "wait='lock'");
+    await page.selectOption('#choice-profile_event_type', 'on-cpu');
+    await until(() => asked.at(-1).profile_event_type === 'on-cpu' && asked.at(-1).tag_filter === '');
+    assert.equal(await page.isVisible('#choice-wait'), false);
+    await page.unroute('**/v1/profile/*');
+  },
+  async 'bytes have units of memory, and leaves their own colours'(page, origin) {
+    await page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ json: {
+      OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'bytes', summary: { samples: 9 },
+      result: {
+        functions: ['web', 'main', '[l] malloc', 'java/lang/String'], function_types: ['P', 'A', 'O', 'O'],
+        node_values: { values: [[0, -1, 0, 1.5 * 2 ** 30], [1, 0, 0, 1.5 * 2 ** 30], [2, 1, 2 ** 30, 2 ** 30], [3, 1, 2 ** 29, 2 ** 29]] },
+      },
+      sources: { files: [], values: functionsWithoutFile(4), inlined_nodes: [], languages: { object: [3] } },
+    } }));
+    await page.goto(`${origin}/#profile_event_type=mem-alloc`);
+    await page.reload();
+    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
+    assert.match(await page.textContent('#total'), /^1.50 GiB \(bytes\)/);
+    const rows = await page.$$eval('#functions tr', (all) => all.map((r) => [r.cells[0].textContent, r.cells[1].textContent]));
+    assert.deepEqual(rows, [['[l] malloc', '1.00 GiB'], ['java/lang/String', '512 MiB'], ['main', '0 B']]);
+    assert.deepEqual(await page.$$eval('#legend span', (all) => all.map((e) => e.textContent)), ['program', 'library', 'object', 'process, thread']);
+    assert.equal(await page.isVisible('#growth'), false);
+    await page.unroute('**/v1/profile/*');
+  },
+  async 'the leak view: what grew between two times, from the address and by choice'(page, origin) {
+    const MiB = 2 ** 20;
+    const live = (functions) => {
+      const names = Object.keys(functions), bytes = Object.values(functions);
+      const all = bytes.reduce((a, b) => a + b, 0);
+      return {
+        OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'bytes', summary: { samples: 9, profiles: 1 },
+        result: {
+          functions: ['web', 'main', ...names], function_types: ['P', 'A', ...names.map(() => 'O')],
+          node_values: { values: [[0, -1, 0, all], [1, 0, 0, all], ...bytes.map((b, i) => [i + 2, 1, b, b])] },
+        },
+      };
+    };
+    const from = '2026-11-21T10:00:03', to = '2026-11-21T10:05:07';
+    const seconds = (t) => Date.parse(t) / 1000;
+    const asked = [];
+    await page.route('**/v1/profile/ProfileTracing', (r) => {
+      const body = r.request().postDataJSON();
+      asked.push(body);
+      return r.fulfill({ json: body.time_end === seconds(from) ? live({ cache: 100 * MiB, buffer: 50 * MiB }) : live({ cache: 160 * MiB, table: 20 * MiB }) });
+    });
+    const rows = () => page.$$eval('#functions tr', (all) => all.map((r) => [0, 1, 3].map((i) => r.cells[i].textContent)));
+    const total = (text) => page.waitForFunction((t) => document.querySelector('#total').textContent.startsWith(t), text);
+
+    await page.goto(`${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=${to}`);
+    await page.reload();
+    await total('80.0 MiB grown, 50.0 MiB shrunk, from ');
+    assert.deepEqual(asked.map((b) => b.time_end).sort(), [seconds(from), seconds(to)]);
+    assert.ok(asked.every((b) => b.time_start < b.time_end && b.profile_event_type === 'mem-inuse'));
+    assert.deepEqual(await rows(), [['cache', '60.0 MiB', '60.0 MiB'], ['table', '20.0 MiB', '20.0 MiB'], ['main', '0 B', '30.0 MiB'], ['buffer', '−50.0 MiB', '−50.0 MiB']]);
+    await until(async () => (await names(page)).sort().join() === 'cache,main,table,web');
+    if (process.env.SCREENSHOT) await page.screenshot({ path: `${process.env.SCREENSHOT}.growth.png` });
+
+    await page.uncheck('#growth');
+    await total('180 MiB (bytes) in 9 samples');
+    assert.equal(new URLSearchParams(new URL(page.url()).hash.slice(1)).get('growth'), null);
+    assert.equal(await page.isVisible('#grown_from'), false);
+    await page.check('#growth');
+    await total('80.0 MiB grown');
+    await page.fill('#grown_from', ''); // the start of the window
+    await page.dispatchEvent('#grown_from', 'change');
+    await total('0 B grown, 0 B shrunk');
+    assert.ok(Math.abs(asked.at(-2).time_end - (Date.now() / 1000 - 900)) < 600);
+    assert.deepEqual(await rows(), []);
+    await page.fill('#grown_from', from);
+    await page.dispatchEvent('#grown_from', 'change');
+    await total('80.0 MiB grown');
+    assert.equal(new URLSearchParams(new URL(page.url()).hash.slice(1)).get('grown_from'), from);
+    await page.unroute('**/v1/profile/*');
   },
   async 'losses are shown'(page, origin) {
     await page.route('**/v1/profile/ProfileTracing', async (r) => {
