@@ -294,7 +294,7 @@ struct pf_mem_proc {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
 	/* The kernel's: */
-	uint64_t cgroup_id; /* of its last hit; 0: there was none */
+	uint64_t cgroup_id; /* of its last hit */
 	uint64_t hits;
 };
 /* Map `live`, LRU hash: sampled allocations that were not freed yet. */
@@ -342,6 +342,7 @@ struct pf_live_stats {
 	X(NO_PID, "no_pid", 1)		 /* not visible from the agent's PID namespace */          \
 	X(PENDING_FULL, "pending_full", 1) /* allocations between entry and return */              \
 	X(LIVE_EVICTED, "live_evicted", 1) /* living memory that had no room; user space counts */ \
+	X(WAITS_FULL, "waits_full", 1) /* threads of selected processes */                         \
 	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,

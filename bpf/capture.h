@@ -275,38 +275,46 @@ static __noinline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id
 
 /* ---- counts ---- */
 
-static __always_inline void pf_count_more(struct pf_count *c, uint64_t value, uint64_t now)
+static __always_inline void pf_count_more(struct pf_count *c, uint64_t n, uint64_t value,
+					  uint64_t now)
 {
-	__sync_fetch_and_add(&c->n, 1);
+	__sync_fetch_and_add(&c->n, n);
 	__sync_fetch_and_add(&c->value, value);
 	c->last_ns = now;
 }
 
-/* One more of s->key. */
-static __noinline bool pf_count(struct pf_scratch *s, uint64_t value, uint32_t generation)
+/* n samples more of a key. */
+static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, uint64_t value,
+				    uint32_t generation)
 {
 	uint64_t now = bpf_ktime_get_boot_ns();
 	uint32_t slot = generation % PF_GENERATIONS;
 	void *map = bpf_map_lookup_elem(&counts, &slot);
-	struct pf_count *c;
+	struct pf_count *c, first;
 	long err;
 
-	if (!map)
+	if (!map || !key)
 		return false;
-	c = bpf_map_lookup_elem(map, &s->key);
+	c = bpf_map_lookup_elem(map, key);
 	if (c) {
-		pf_count_more(c, value, now);
+		pf_count_more(c, n, value, now);
 		return true;
 	}
-	s->first = (struct pf_count){.n = 1, .value = value, .first_ns = now, .last_ns = now};
-	err = bpf_map_update_elem(map, &s->key, &s->first, BPF_NOEXIST);
-	if (err == -EEXIST && (c = bpf_map_lookup_elem(map, &s->key))) {
-		pf_count_more(c, value, now);
+	first = (struct pf_count){.n = n, .value = value, .first_ns = now, .last_ns = now};
+	err = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
+	if (err == -EEXIST && (c = bpf_map_lookup_elem(map, key))) {
+		pf_count_more(c, n, value, now);
 		return true;
 	}
 	if (err)
 		pf_drop(err == -E2BIG ? PF_DROP_COUNTS_FULL : PF_DROP_COUNTS_BUSY);
 	return !err;
+}
+
+/* One more of s->key. */
+static __always_inline bool pf_count(struct pf_scratch *s, uint64_t value, uint32_t generation)
+{
+	return pf_count_key(&s->key, 1, value, generation);
 }
 
 /* ---- Total: everything that ticks, by name alone ---- */

@@ -81,6 +81,19 @@ struct mm_struct {
 	unsigned long exec_vm;	   /* pages of code: executable, not writable */
 	unsigned long start_stack; /* where argc lies */
 };
+struct inode {
+	unsigned short i_mode;
+};
+struct file {
+	struct inode *f_inode;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
 struct thread_struct {
 	unsigned long fsbase; /* x86-64: where thread-local variables are */
 };
@@ -96,12 +109,13 @@ struct task_struct {
 	__u64 self_exec_id;
 	char comm[16];
 	struct css_set *cgroups;
+	struct files_struct *files;
 	struct signal_struct *signal;
 };
 
 /* The kernel's names; the uapi structure of the same name has others (x86-64). */
 struct pt_regs___kernel {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, ip, sp;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp;
 	unsigned short cs;
 };
 

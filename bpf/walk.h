@@ -98,7 +98,6 @@ struct pf_scratch {
 	uint64_t woke_ns;	 /* when it last woke the reader for a young process */
 	struct pf_count_key key; /* of the sample at hand */
 	uint64_t value;
-	struct pf_count first;
 	struct pf_rec_context context;
 	struct pf_labels labels;
 	uint32_t context_read; /* PF_CALL_* of context.h */

@@ -53,10 +53,13 @@ struct event_probe {
 	unsigned n_links;
 };
 struct probe_ops {
-	/* Sets own, and obj when it opens; with bpf_config and core's maps (lend_maps). */
+	/*
+	 * Sets own, and obj when it opens; with bpf_config and core's maps (lend_maps). What takes long or
+	 * much memory waits for attach.
+	 */
 	int (*load)(struct probes *p, struct event_probe *e);
 	void (*unload)(struct event_probe *e);
-	/* The rate that the wanted sets ask of it; 0: nobody wants it. */
+	/* The rate that the wanted sets ask of it, 1 where it has none; 0: nobody wants it. */
 	unsigned (*rate)(const struct probes *p);
 	/* Its fields of the filter's entry, relative to want_hz. */
 	void (*fill)(const struct event_probe *e, const struct wanted *w, struct pf_filter *f);
@@ -124,6 +127,9 @@ int objects_load(struct probes *p, struct field_error *reterr);
 void objects_unload(struct probes *p);
 int lend_maps(struct probes *p, struct bpf_object *to);
 void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
+/* A step towards an event: whether it works becomes its feature's state, with libbpf's reason. */
+int event_try(struct probes *p, enum event event,
+	      int (*step)(struct probes *p, struct event_probe *e));
 
 /* filter.c */
 void filter_told(struct probes *p, const struct pf_rec_cgroup *r);

@@ -199,18 +199,27 @@ int lend_maps(struct probes *p, struct bpf_object *to)
 	return 0;
 }
 
+int event_try(struct probes *p, enum event event,
+	      int (*step)(struct probes *p, struct event_probe *e))
+{
+	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
+	int r;
+
+	last_warning[0] = 0;
+	r = step(p, &p->events[event]);
+	libbpf_set_print(before);
+	if (r)
+		feature_missing(p, event, "%s%s%s", why(r), last_warning[0] ? "; " : "",
+				last_warning);
+	else
+		p->support[event].ok = true;
+	return r;
+}
+
 static void events_load(struct probes *p)
 {
-	for (int i = 0; i < _EVENT_MAX; i++) {
-		struct event_probe *e = &p->events[i];
-		int r;
-
-		last_warning[0] = 0;
-		r = e->ops->load(p, e);
-		e->loaded = !r;
-		if (r)
-			feature_missing(p, i, "%s; %s", why(r), last_warning);
-	}
+	for (int i = 0; i < _EVENT_MAX; i++)
+		p->events[i].loaded = !event_try(p, i, p->events[i].ops->load);
 }
 
 /* What each program of proc.bpf.c is for; attached one by one so that each can fail alone. */

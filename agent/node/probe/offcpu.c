@@ -1,42 +1,170 @@
 // SPDX-License-Identifier: Apache-2.0
-/* offcpu: where selected threads wait. */
+/*
+ * offcpu: where threads of selected processes wait. Its programs run at every switch of the node, so
+ * they are attached only while somebody wants the event, and loaded when somebody first does.
+ */
 #include "node/probe/internal.h"
+
+#include <unistd.h>
+
+#include "offcpu.skel.h"
+
+#define MAX_WAIT_US (3600ull * USEC_PER_SEC)
+
+_Static_assert((int)EVENT_OFF_CPU == (int)PF_EVENT_OFF_CPU, "abi");
+_Static_assert((int)_WAIT_MAX == (int)PF_WAIT_OTHER + 1, "abi");
+
+enum { SWITCH, WAKEUP, EXIT, DRAIN, _LINK_MAX };
+
+struct offcpu {
+	struct offcpu_bpf *bpf;
+	struct bpf_link *links[_LINK_MAX];
+};
+
+static int offcpu_open(struct probes *p, struct event_probe *e)
+{
+	(void)p;
+	e->own = xcalloc(1, sizeof(struct offcpu));
+	return 0;
+}
 
 static int offcpu_load(struct probes *p, struct event_probe *e)
 {
-	(void)e;
-	feature_missing(p, EVENT_OFF_CPU, "not there yet");
-	return -EOPNOTSUPP;
+	struct offcpu *o = e->own;
+	struct offcpu_bpf *b = offcpu_bpf__open();
+	int r;
+
+	if (!b)
+		return -errno;
+	b->rodata->pf_config = p->bpf_config;
+	r = lend_maps(p, b->obj);
+	if (!r)
+		r = offcpu_bpf__load(b);
+	if (r) {
+		offcpu_bpf__destroy(b);
+		return r;
+	}
+	o->bpf = b;
+	e->obj = b->obj;
+	return 0;
 }
 
 static void offcpu_unload(struct event_probe *e)
 {
-	(void)e;
+	struct offcpu *o = e->own;
+
+	offcpu_bpf__destroy(o->bpf);
+	free(o);
+	e->own = e->obj = NULL;
+}
+
+/* ---- settings ---- */
+
+static bool is_wanted(const struct wanted_set *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].event_mask & 1u << EVENT_OFF_CPU)
+			return true;
+	return false;
 }
 
 static unsigned offcpu_rate(const struct probes *p)
 {
-	(void)p;
-	return 0;
+	return is_wanted(&p->cgroups) || is_wanted(&p->list);
 }
 
 static void offcpu_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
 {
+	uint64_t max_us = w->settings.max_block_us;
+
 	(void)e;
-	(void)w;
-	(void)f;
+	f->off_keep = w->off_keep ? w->off_keep : PF_KEEP_ALL;
+	f->off_min_us = w->settings.min_block_us;
+	f->off_max_us = max_us && max_us < MAX_WAIT_US ? max_us : MAX_WAIT_US;
 }
 
-static int offcpu_attach(struct probes *p, struct event_probe *e)
+/* ---- waits that go on ---- */
+
+static void count_waits(struct offcpu *o)
+{
+	char nothing[64];
+	ssize_t n;
+	int fd;
+
+	fd = o->links[DRAIN] ? bpf_iter_create(bpf_link__fd(o->links[DRAIN])) : -1;
+	if (fd < 0)
+		return;
+	do
+		n = read(fd, nothing, sizeof(nothing));
+	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
+	if (n < 0)
+		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
+	close(fd);
+}
+
+static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 {
 	(void)p;
-	(void)e;
-	return 0;
+	count_waits(e->own);
+}
+
+/* ---- attached ---- */
+
+/* What was seen before may be over: nobody looked. */
+static void forget_waits(struct offcpu *o)
+{
+	int map = bpf_map__fd(o->bpf->maps.waits);
+	uint32_t tid;
+
+	while (!bpf_map_get_next_key(map, NULL, &tid))
+		if (bpf_map_delete_elem(map, &tid))
+			break;
 }
 
 static void offcpu_detach(struct event_probe *e)
 {
-	(void)e;
+	struct offcpu *o = e->own;
+
+	count_waits(o);
+	for (int i = 0; i < _LINK_MAX; i++) {
+		bpf_link__destroy(o->links[i]);
+		o->links[i] = NULL;
+	}
+	e->n_links = 0;
+}
+
+/* Ends and wake-ups first: who is seen to begin a wait is seen to end it. */
+static int attach_all(struct probes *p, struct event_probe *e)
+{
+	struct offcpu *o = e->own;
+	struct bpf_program *const programs[_LINK_MAX] = {
+		[EXIT] = o->bpf->progs.pf_thread_exit,
+		[WAKEUP] = o->bpf->progs.pf_wakeup,
+		[SWITCH] = o->bpf->progs.pf_switch,
+		[DRAIN] = o->bpf->progs.pf_waits_now,
+	};
+
+	(void)p;
+	forget_waits(o);
+	for (int i = _LINK_MAX - 1; i >= 0; i--) {
+		o->links[i] = bpf_program__attach(programs[i]);
+		if (!o->links[i])
+			return -errno;
+		e->n_links++;
+	}
+	return 0;
+}
+
+static int offcpu_attach(struct probes *p, struct event_probe *e)
+{
+	struct offcpu *o = e->own;
+	int r = o->bpf ? 0 : event_try(p, EVENT_OFF_CPU, offcpu_load);
+
+	if (!r)
+		r = event_try(p, EVENT_OFF_CPU, attach_all);
+	if (r)
+		offcpu_detach(e);
+	return 0; /* the rest of the filter does not depend on it: event_try() has told */
 }
 
 static int offcpu_check(struct event_probe *e)
@@ -46,11 +174,12 @@ static int offcpu_check(struct event_probe *e)
 }
 
 const struct probe_ops offcpu_ops = {
-	.load = offcpu_load,
+	.load = offcpu_open,
 	.unload = offcpu_unload,
 	.rate = offcpu_rate,
 	.fill = offcpu_fill,
 	.attach = offcpu_attach,
 	.detach = offcpu_detach,
 	.check = offcpu_check,
+	.before_swap = offcpu_before_swap,
 };

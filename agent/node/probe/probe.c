@@ -192,9 +192,9 @@ int probes_stats(struct probes *p, struct probes_stats *ret)
 	s.delivered = k.delivered;
 	s.crossed = k.crossed;
 	s.ticks = s.filtered + s.thinned + k.taken;
+	s.node_hz = p->events[EVENT_ON_CPU].hz;
 	program_stats(p->core->obj, &s);
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
-		s.node_hz = MAX(s.node_hz, p->events[i].hz);
 		s.n_links += p->events[i].n_links;
 		program_stats(p->events[i].obj, &s);
 	}

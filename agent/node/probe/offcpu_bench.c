@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What off-cpu costs a switch: two processes that hand a byte to and fro on one CPU, selected or
+ * not, beside an empty program on the same tracepoint. One JSON object a line. Needs root.
+ */
+#include "lib/base/bench.h"
+#include "node/probe/internal.h"
+
+#include <bpf/btf.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ROUND_MS 300
+#define ROUNDS	 7
+
+static volatile uint64_t *shared; /* round trips */
+static char cgroup_dir[320];
+
+/* ---- workload ---- */
+
+struct pair {
+	pid_t pids[2];
+};
+
+static void on_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* turn: the stack is another one each time. */
+static __attribute__((noinline)) void hand_on(int from, int to, unsigned depth, bool turn)
+{
+	volatile char byte = 0;
+
+	if (depth > 1) {
+		hand_on(from, to, depth - 1, turn);
+		byte++;
+		return;
+	}
+	while (read(from, (char *)&byte, 1) == 1 && write(to, (char *)&byte, 1) == 1) {
+		shared[0]++;
+		if (turn)
+			return;
+	}
+}
+
+static void hand_on_forever(int from, int to, unsigned depth, bool turn)
+{
+	for (unsigned i = 0;; i++)
+		hand_on(from, to, depth + (turn ? i % 2 : 0), turn);
+}
+
+static struct pair pair_start(unsigned depth, bool turn)
+{
+	struct pair p;
+	int a[2], b[2];
+
+	if (pipe(a) || pipe(b) || write(a[1], "", 1) != 1)
+		bench_die("pipe", errno);
+	for (int i = 0; i < 2; i++) {
+		p.pids[i] = fork();
+		if (p.pids[i] < 0)
+			bench_die("fork", errno);
+		if (p.pids[i] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			on_cpu(0);
+			hand_on_forever(i ? b[0] : a[0], i ? a[1] : b[1], depth, turn);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		close(a[i]);
+		close(b[i]);
+	}
+	return p;
+}
+
+static void pair_stop(struct pair *p)
+{
+	for (int i = 0; i < 2; i++) {
+		kill(p->pids[i], SIGKILL);
+		waitpid(p->pids[i], NULL, 0);
+	}
+}
+
+/* ---- probes ---- */
+
+static struct probes *open_probes(struct procs_filter *own)
+{
+	struct probe_config c = {.use_cgroups = true, .max_sample_hz = 99};
+	struct field_error err = {};
+	struct probes *p;
+	struct stat st;
+
+	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err)) {
+		fprintf(stderr, "offcpu_bench: %s: %s\n", err.path, err.reason);
+		exit(1);
+	}
+	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench_off", c.hierarchy.mount);
+	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
+		bench_die(cgroup_dir, errno);
+	*own = (struct procs_filter){.cgroup_id = st.st_ino, .event_mask = 1u << EVENT_OFF_CPU};
+	return p;
+}
+
+static void into_cgroup(pid_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", cgroup_dir);
+	FILE *f = fopen(path, "w");
+
+	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
+		bench_die(path, errno);
+}
+
+static void filter(struct probes *p, const struct procs_filter *f)
+{
+	if (probes_filter(p, f, f ? 1 : 0))
+		bench_die("filter", errno);
+}
+
+/* ---- an empty program on the same tracepoint ---- */
+
+static int empty_program(void)
+{
+	const struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = 0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_RAW_TP);
+	int fd, link;
+
+	opts.attach_btf_id = libbpf_find_vmlinux_btf_id("sched_switch", opts.expected_attach_type);
+	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "pf_empty", "GPL", insns, 2, &opts);
+	if (fd < 0)
+		bench_die("empty program", fd);
+	link = bpf_raw_tracepoint_open(NULL, fd);
+	if (link < 0)
+		bench_die("empty program's tracepoint", link);
+	return fd;
+}
+
+struct cost {
+	uint64_t ns, runs;
+};
+
+static struct cost cost_of(int fd)
+{
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &n))
+		bench_die("program info", errno);
+	return (struct cost){info.run_time_ns, info.run_cnt};
+}
+
+static double ns_a_run(struct cost a, struct cost b)
+{
+	return b.runs > a.runs ? (double)(b.ns - a.ns) / (b.runs - a.runs) : 0;
+}
+
+static int program_fd(struct probes *p, const char *name)
+{
+	return bpf_program__fd(
+		bpf_object__find_program_by_name(p->events[EVENT_OFF_CPU].obj, name));
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(double *v, size_t n)
+{
+	qsort(v, n, sizeof(*v), by_value);
+	return v[n / 2];
+}
+
+/* Medians of rounds in which both programs run at the same switches. */
+static void bench_switches(struct probes *p, int empty, const char *name, const char *note)
+{
+	int ours = program_fd(p, "pf_switch"), wakes = program_fd(p, "pf_wakeup");
+	double switches[ROUNDS], wakeups[ROUNDS];
+	_cleanup_free_ char *wake_name = xasprintf("%s_wakeup", name);
+
+	bench_nap(ROUND_MS);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct cost e = cost_of(empty), o = cost_of(ours), w = cost_of(wakes);
+		double none;
+
+		bench_nap(ROUND_MS);
+		none = ns_a_run(e, cost_of(empty));
+		switches[i] = ns_a_run(o, cost_of(ours)) - none;
+		wakeups[i] = ns_a_run(w, cost_of(wakes)) - none;
+	}
+	bench_report(name, median(switches, ROUNDS), "ns/switch", note);
+	bench_report(wake_name, median(wakeups, ROUNDS), "ns/wakeup", "beside an empty program");
+}
+
+static double trips_a_second(void)
+{
+	uint64_t n = shared[0], t = now_mono_ns();
+
+	bench_nap(ROUND_MS);
+	return (shared[0] - n) * 1e9 / (now_mono_ns() - t);
+}
+
+/* Round trips without, and with: the whole price, of tracepoints too. Without BPF's own statistics. */
+static void bench_trips(struct probes *p, const struct procs_filter *f, const char *name,
+			const char *note)
+{
+	double ns[ROUNDS];
+
+	for (int i = 0; i < ROUNDS; i++) {
+		double off, on;
+
+		filter(p, NULL);
+		off = trips_a_second();
+		filter(p, f);
+		on = trips_a_second();
+		ns[i] = 1e9 / on - 1e9 / off;
+	}
+	bench_report(name, median(ns, ROUNDS), "ns/switch", note);
+}
+
+int main(void)
+{
+	struct procs_filter own, nobody = {.cgroup_id = 1, .event_mask = 1u << EVENT_OFF_CPU};
+	struct probes *p;
+	struct pair pair;
+	int stats, empty;
+
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		bench_die("mmap", errno);
+	p = open_probes(&own);
+	pair = pair_start(20, false);
+	filter(p, &nobody);
+	bench_trips(p, &nobody, "offcpu.trip_unselected", "whole price of a switch and a wake-up");
+	into_cgroup(pair.pids[0]);
+	into_cgroup(pair.pids[1]);
+	bench_trips(p, &own, "offcpu.trip_selected", "whole price of a wait");
+	pair_stop(&pair);
+
+	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	if (stats < 0)
+		bench_die("BPF statistics", stats);
+	empty = empty_program();
+	pair = pair_start(20, false);
+	filter(p, &nobody);
+	bench_switches(p, empty, "offcpu.unselected", "goal: 40 more than an empty program");
+	into_cgroup(pair.pids[0]);
+	into_cgroup(pair.pids[1]);
+	filter(p, &own);
+	bench_switches(p, empty, "offcpu.recognised", "goal: 1200");
+	pair_stop(&pair);
+	pair = pair_start(20, true);
+	into_cgroup(pair.pids[0]);
+	into_cgroup(pair.pids[1]);
+	bench_switches(p, empty, "offcpu.walked", "22 frames, by frame pointers");
+	pair_stop(&pair);
+	close(stats);
+	close(empty);
+	probes_free(p);
+	bench_nap(50);
+	rmdir(cgroup_dir);
+	return 0;
+}

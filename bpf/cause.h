@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * cause: what a thread waits for, told by its state, by the system call that it is in, and, where that
+ * reads or writes, by what its descriptor is. Knows x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
+ */
+#pragma once
+
+#include "user.h"
+
+#define TASK_INTERRUPTIBLE   1 /* include/linux/sched.h */
+#define TASK_UNINTERRUPTIBLE 2
+
+#define PF_BY_FD  0x80 /* rows below: the first argument is a descriptor */
+#define PF_NOT_IO 0x40 /* uninterruptible here has nothing to do with a disk */
+
+#define PF_S_IFMT   0170000
+#define PF_S_IFIFO  0010000
+#define PF_S_IFSOCK 0140000
+
+/* By number; what is not listed is PF_WAIT_OTHER. */
+#define PF_SYSCALLS 456
+static const uint8_t pf_syscalls[PF_SYSCALLS] = {
+	[0] = PF_BY_FD,			       /* read */
+	[1] = PF_BY_FD,			       /* write */
+	[7] = PF_WAIT_POLL,		       /* poll */
+	[17] = PF_BY_FD,		       /* pread64 */
+	[18] = PF_BY_FD,		       /* pwrite64 */
+	[19] = PF_BY_FD,		       /* readv */
+	[20] = PF_BY_FD,		       /* writev */
+	[23] = PF_WAIT_POLL,		       /* select */
+	[35] = PF_WAIT_SLEEP,		       /* nanosleep */
+	[40] = PF_BY_FD,		       /* sendfile: where to */
+	[42] = PF_WAIT_SOCKET,		       /* connect */
+	[43] = PF_WAIT_SOCKET,		       /* accept */
+	[44] = PF_WAIT_SOCKET,		       /* sendto */
+	[45] = PF_WAIT_SOCKET,		       /* recvfrom */
+	[46] = PF_WAIT_SOCKET,		       /* sendmsg */
+	[47] = PF_WAIT_SOCKET,		       /* recvmsg */
+	[48] = PF_WAIT_SOCKET,		       /* shutdown */
+	[56] = PF_WAIT_OTHER | PF_NOT_IO,      /* clone, of CLONE_VFORK: until the child has exec'ed */
+	[58] = PF_WAIT_OTHER | PF_NOT_IO,      /* vfork */
+	[65] = PF_WAIT_LOCK,		       /* semop */
+	[73] = PF_WAIT_LOCK,		       /* flock */
+	[202] = PF_WAIT_LOCK | PF_NOT_IO,      /* futex */
+	[208] = PF_WAIT_POLL,		       /* io_getevents */
+	[215] = PF_WAIT_POLL,		       /* epoll_wait_old */
+	[220] = PF_WAIT_LOCK,		       /* semtimedop */
+	[230] = PF_WAIT_SLEEP,		       /* clock_nanosleep */
+	[232] = PF_WAIT_POLL,		       /* epoll_wait */
+	[270] = PF_WAIT_POLL,		       /* pselect6 */
+	[271] = PF_WAIT_POLL,		       /* ppoll */
+	[275] = PF_BY_FD,		       /* splice */
+	[276] = PF_BY_FD,		       /* tee */
+	[278] = PF_BY_FD,		       /* vmsplice */
+	[281] = PF_WAIT_POLL,		       /* epoll_pwait */
+	[288] = PF_WAIT_SOCKET,		       /* accept4 */
+	[295] = PF_BY_FD,		       /* preadv */
+	[296] = PF_BY_FD,		       /* pwritev */
+	[299] = PF_WAIT_SOCKET,		       /* recvmmsg */
+	[307] = PF_WAIT_SOCKET,		       /* sendmmsg */
+	[327] = PF_BY_FD,		       /* preadv2 */
+	[328] = PF_BY_FD,		       /* pwritev2 */
+	[333] = PF_WAIT_POLL,		       /* io_pgetevents */
+	[426] = PF_WAIT_POLL,		       /* io_uring_enter */
+	[435] = PF_WAIT_OTHER | PF_NOT_IO,     /* clone3 */
+	[441] = PF_WAIT_POLL,		       /* epoll_pwait2 */
+	[449] = PF_WAIT_LOCK,		       /* futex_waitv */
+	[455] = PF_WAIT_LOCK,		       /* futex_wait */
+};
+
+static __noinline uint32_t pf_cause_of_fd(struct task_struct *task, uint64_t fd)
+{
+	struct fdtable *table = NULL;
+	struct inode *inode = NULL;
+	struct file **files = NULL, *file = NULL;
+	uint32_t max = 0;
+	uint16_t mode = 0;
+
+	if (bpf_core_read(&table, sizeof(table), &task->files->fdt) ||
+	    bpf_core_read(&max, sizeof(max), &table->max_fds) || fd >= max ||
+	    bpf_core_read(&files, sizeof(files), &table->fd) ||
+	    bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) ||
+	    bpf_core_read(&inode, sizeof(inode), &file->f_inode) ||
+	    bpf_core_read(&mode, sizeof(mode), &inode->i_mode))
+		return PF_WAIT_OTHER;
+	mode &= PF_S_IFMT;
+	return mode == PF_S_IFSOCK ? PF_WAIT_SOCKET
+	       : mode == PF_S_IFIFO ? PF_WAIT_PIPE
+				    : PF_WAIT_OTHER;
+}
+
+/* state: with which it left its CPU. It has a user side. */
+static __always_inline uint32_t pf_cause_of(struct task_struct *task, uint32_t state)
+{
+	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
+	uint64_t number = regs->orig_ax;
+	uint32_t cause = PF_WAIT_OTHER;
+
+	/* Numbers of 32-bit programs are others; of a page fault there is none (-1). */
+	if (number < PF_SYSCALLS && regs->cs == PF_USER_CS_64)
+		cause = pf_syscalls[number];
+	if (state & TASK_UNINTERRUPTIBLE && !(cause & PF_NOT_IO))
+		return PF_WAIT_DISK;
+	if (cause & PF_BY_FD)
+		return pf_cause_of_fd(task, regs->di);
+	cause &= ~PF_NOT_IO;
+	return cause ? cause : PF_WAIT_OTHER;
+}

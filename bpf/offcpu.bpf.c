@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * offcpu: where threads of selected processes wait, and how long. Runs at every switch and every
+ * wake-up of the node while somebody is selected, under the lock of a CPU's run queue: so it takes no
+ * memory and wakes nobody. docs/events.md.
+ */
+#include "capture.h"
+#include "cause.h"
+
+#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* longer ones count up to here, whatever is asked */
+#define PF_NOT_WAITING (~0ull)
+
+/*
+ * A thread, from its first wait until it ends: entries stay, as making and removing one costs more than
+ * the rest of a wait.
+ */
+struct pf_waiting {
+	uint64_t start_boottime_ns; /* of the thread; else another one had its number */
+	uint64_t since_ns;	    /* its last wait: when it left its CPU, */
+	uint64_t woken_ns;	    /* when it was woken; 0: it was not yet */
+	/*
+	 * It is counted up to here; PF_NOT_WAITING: it is over. Who counts moves it on first, at once:
+	 * so nothing is counted twice.
+	 */
+	uint64_t counted_ns;
+	uint64_t max_ns; /* settings of then: struct pf_filter */
+	uint32_t min_us;
+	uint32_t keep;		 /* off_keep; PF_KEEP_ALL: it counts as it is */
+	uint32_t taken, pad;	 /* key is known; else it is not kept */
+	struct pf_count_key key; /* with its cause */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH); /* preallocated */
+	__uint(max_entries, 16384);
+	__type(key, uint32_t); /* thread, in the initial PID namespace */
+	__type(value, struct pf_waiting);
+} waits SEC(".maps");
+
+static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
+
+/* ---- counting ---- */
+
+/* What a time since the wait's begin counts for: parts of a wait add up to the whole. */
+static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint64_t at_ns,
+					   uint32_t keep)
+{
+	uint64_t us = (at_ns - w->since_ns) / 1000, share = (uint64_t)keep + 1;
+
+	return keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
+}
+
+/* How many waits this one stands for: right in the mean. */
+static __always_inline uint64_t pf_wait_n(uint32_t keep)
+{
+	uint64_t share = (uint64_t)keep + 1;
+
+	return keep == PF_KEEP_ALL ? 1 : ((1ull << 32) + bpf_get_prandom_u32() % share) / share;
+}
+
+/* From one time of the wait to a later one; keep: the share that it was kept with. */
+static __noinline int pf_wait_part(const struct pf_waiting *w, uint64_t from_ns, uint64_t to_ns,
+				   uint32_t keep, uint32_t generation)
+{
+	struct pf_count_key key;
+	uint64_t woken_ns, value;
+
+	if (!w)
+		return 0;
+	key = w->key;
+	woken_ns = w->woken_ns;
+	if (!woken_ns || woken_ns > to_ns)
+		woken_ns = to_ns;
+	if (woken_ns > from_ns) {
+		value = pf_wait_us(w, woken_ns, keep) - pf_wait_us(w, from_ns, keep);
+		if (value)
+			pf_count_key(&key, pf_wait_n(keep), value, generation);
+		from_ns = woken_ns;
+	}
+	value = pf_wait_us(w, to_ns, keep) - pf_wait_us(w, from_ns, keep);
+	if (value) {
+		key.cause = PF_WAIT_RUNQUEUE;
+		pf_count_key(&key, pf_wait_n(keep), value, generation);
+	}
+	return 0;
+}
+
+static __always_inline uint64_t pf_wait_end(const struct pf_waiting *w, uint64_t now)
+{
+	return now - w->since_ns > w->max_ns ? w->since_ns + w->max_ns : now;
+}
+
+/* value: what it counts for; the estimate's variance is the sum of (1 - p) * value^2. */
+static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t value, uint32_t keep)
+{
+	struct pf_usage *u = pf_usage_of(cgroup_id, PF_EVENT_OFF_CPU);
+	uint64_t left_out = (PF_KEEP_ALL - keep) >> 16, square;
+
+	if (!u)
+		return 0;
+	__sync_fetch_and_add(&u->value, value);
+	if (keep == PF_KEEP_ALL)
+		return 0;
+	/* In units^2 >> 20: rounded at random, as most are smaller than one of them. */
+	square = value >> 32 ? (value >> 10) * (value >> 10)
+			     : (value * value + (bpf_get_prandom_u32() & 0xfffff)) >> 20;
+	__sync_fetch_and_add(&u->square,
+			     (square >> 16) * left_out + ((square & 0xffff) * left_out >> 16));
+	return 0;
+}
+
+static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task)
+{
+	uint32_t tid = task->pid;
+
+	return bpf_map_lookup_elem(&waits, &tid);
+}
+
+/* ---- it runs again ---- */
+
+static __noinline int pf_wait_over(struct pf_waiting *w)
+{
+	const struct pf_settings *set = pf_settings_now();
+	uint64_t from, end;
+	uint32_t keep;
+
+	if (!w || !set)
+		return 0;
+	from = __sync_lock_test_and_set(&w->counted_ns, PF_NOT_WAITING);
+	end = pf_wait_end(w, bpf_ktime_get_boot_ns());
+	/* Shorter than it has to be; what was counted of it before is long enough. */
+	if (from == PF_NOT_WAITING || !w->taken || end <= from ||
+	    (from == w->since_ns && end - from < w->min_us * 1000ull))
+		return 0;
+	/* A drain takes each wait that it finds. */
+	keep = from == w->since_ns ? w->keep : PF_KEEP_ALL;
+	pf_wait_part(w, from, end, keep, set->generation);
+	pf_wait_used(w->key.cgroup_id, pf_wait_us(w, end, keep) - pf_wait_us(w, from, keep), keep);
+	return 0;
+}
+
+static __always_inline void pf_runs(struct task_struct *task)
+{
+	struct pf_waiting *w = pf_waiting_of(task);
+
+	if (w && w->counted_ns != PF_NOT_WAITING && w->start_boottime_ns == task->start_boottime)
+		pf_wait_over(w);
+}
+
+/* ---- it leaves its CPU ---- */
+
+/* Its stacks into s->key; false: there is nobody to be told of. */
+static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
+					   struct task_struct *task, const struct pf_settings *set)
+{
+	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
+	uint32_t generation = set->generation;
+	bool compat = false;
+
+	if (!pf_regs_of_task(&s->walk, task, &compat))
+		return false;
+	pf_find_process(&s->walk, task, set);
+	pf_note_proc(task, s->key.cgroup_id, &s->walk, generation);
+	s->key.names = pf_intern_names(task, seed, generation);
+	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
+	if (!s->walk.n_frames)
+		return false;
+	pf_intern_stack(s, s->key.ustack, generation);
+	s->key.kstack = pf_walk_kernel(s, ctx);
+	if (s->key.kstack)
+		pf_intern_stack(s, s->key.kstack, generation);
+	s->key.ctx = pf_intern_context(s, generation);
+	return true;
+}
+
+/* An entry for a thread that waits for the first time. */
+static __noinline struct pf_waiting *pf_waiting_new(struct task_struct *task)
+{
+	uint32_t tid = task->pid;
+
+	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST))
+		pf_drop(PF_DROP_WAITS_FULL);
+	return bpf_map_lookup_elem(&waits, &tid);
+}
+
+static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct task_struct *task,
+					 uint64_t cgroup_id, const struct pf_filter *f,
+					 uint32_t state)
+{
+	const struct pf_settings *set = pf_settings_now();
+	uint32_t tgid = pf_pid_seen(task->group_leader->thread_pid);
+	struct pf_scratch *s;
+	bool known;
+
+	if (!tgid)
+		pf_drop(PF_DROP_NO_PID);
+	if (!tgid || !set)
+		return false;
+	s = pf_scratch_get(PF_CONTEXT_TRACING);
+	if (!s)
+		return false;
+	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
+	s->key = (struct pf_count_key){
+		.start_boottime_ns = task->group_leader->start_boottime,
+		.cgroup_id = cgroup_id,
+		.tgid = tgid,
+		.tid = pf_pid_seen(task->thread_pid),
+		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
+		.event = PF_EVENT_OFF_CPU,
+	};
+	known = pf_wait_stacks(ctx, s, task, set);
+	if (known) {
+		s->key.cause = pf_cause_of(task, state);
+		w->key = s->key;
+	}
+	pf_scratch_put(s);
+	return known;
+}
+
+static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32_t state)
+{
+	uint64_t cgroup_id = 0;
+	const struct pf_filter *f = pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id);
+	struct pf_waiting *w;
+	struct pf_usage *u;
+
+	if (!f)
+		return;
+	w = pf_waiting_of(task);
+	if (!w && !(w = pf_waiting_new(task)))
+		return;
+	w->counted_ns = PF_NOT_WAITING;
+	w->start_boottime_ns = task->start_boottime;
+	w->since_ns = bpf_ktime_get_boot_ns();
+	w->woken_ns = 0;
+	w->max_ns = f->off_max_us * 1000 < PF_WAIT_MAX_NS ? f->off_max_us * 1000 : PF_WAIT_MAX_NS;
+	w->min_us = f->off_min_us;
+	w->keep = f->off_keep;
+	w->taken = f->off_keep == PF_KEEP_ALL || bpf_get_prandom_u32() <= f->off_keep;
+	u = pf_usage_of(cgroup_id, PF_EVENT_OFF_CPU);
+	if (u) {
+		u->hits++;
+		u->taken += w->taken;
+	}
+	if (w->taken && !pf_wait_take(ctx, w, task, cgroup_id, f, state))
+		return;
+	w->counted_ns = w->since_ns;
+}
+
+/* A preempted thread does not wait, whatever its state; the idle process and kernel threads never do. */
+static __always_inline bool pf_may_wait(const struct task_struct *task, bool preempted,
+					uint32_t state)
+{
+	return !preempted && state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE) && task->pid &&
+	       !(task->flags & (PF_KTHREAD | PF_EXITING));
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(pf_switch, bool preempted, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	if (next->pid)
+		pf_runs(next);
+	if (pf_may_wait(prev, preempted, prev_state))
+		pf_waits(ctx, prev, prev_state);
+	return 0;
+}
+
+/* Not sched_waking: that may come before the switch. */
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(pf_wakeup, struct task_struct *task)
+{
+	struct pf_waiting *w = pf_waiting_of(task);
+
+	if (w && w->counted_ns != PF_NOT_WAITING && !w->woken_ns &&
+	    w->start_boottime_ns == task->start_boottime)
+		w->woken_ns = bpf_ktime_get_boot_ns();
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(pf_thread_exit, struct task_struct *task)
+{
+	uint32_t tid = task->pid;
+
+	if (pf_waiting_of(task))
+		bpf_map_delete_elem(&waits, &tid);
+	return 0;
+}
+
+/* ---- a drain: what goes on is counted up to now ---- */
+
+SEC("iter/task")
+int pf_waits_now(struct pf_iter_task *ctx)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct task_struct *task = ctx->task;
+	struct pf_waiting *w;
+	uint64_t cgroup_id = 0, from, now;
+
+	if (!task || !set || !(w = pf_waiting_of(task)))
+		return 0;
+	from = w->counted_ns;
+	if (from == PF_NOT_WAITING || !w->taken || w->start_boottime_ns != task->start_boottime)
+		return 0;
+	now = pf_wait_end(w, bpf_ktime_get_boot_ns());
+	if (now <= from || now - w->since_ns < w->min_us * 1000ull)
+		return 0;
+	if (!pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id)) {
+		__sync_val_compare_and_swap(&w->counted_ns, from, PF_NOT_WAITING);
+		return 0;
+	}
+	/* Else it has just run again: whoever saw that has counted it. */
+	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from) {
+		pf_wait_part(w, from, now, PF_KEEP_ALL, set->generation);
+		pf_wait_used(cgroup_id, (now - from) / 1000, PF_KEEP_ALL);
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
