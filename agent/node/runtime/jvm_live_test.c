@@ -121,7 +121,7 @@ static void open_memory(struct live *l)
 
 	l->mem = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(l->mem >= 0);
-	l->memory = (struct memory){read_live, l, SIZE_MAX};
+	l->memory = (struct memory){.read = read_live, .arg = l, .budget_bytes = SIZE_MAX};
 }
 
 static void stop(struct live *l)

@@ -59,7 +59,7 @@ static void name(struct jvm *jvm, struct memory *m, const struct runtime_words *
 static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 {
 	struct bytes b = {data, n};
-	struct memory m = {read_bytes, &b, MEMORY_BUDGET};
+	struct memory m = {.read = read_bytes, .arg = &b, .budget_bytes = MEMORY_BUDGET};
 	struct jvm jvm = {.major = major};
 
 	image_structs(major, &jvm.structs);

@@ -70,7 +70,7 @@ static void make_process(void)
 
 static void name_all(void)
 {
-	struct memory m = {image_read, NULL, MEMORY_BUDGET};
+	struct memory m = {.read = image_read, .budget_bytes = MEMORY_BUDGET};
 
 	for (uint32_t k = 0; k < 64 && image_frame_at(k).kind; k++) {
 		struct image_frame f = image_frame_at(k), next = image_frame_at(k + 1);

@@ -472,7 +472,7 @@ static void test_far_frames(void **unused)
 
 /* ---- names ---- */
 
-static struct memory memory = {image_read, NULL, MEMORY_BUDGET};
+static struct memory memory = {.read = image_read, .budget_bytes = MEMORY_BUDGET};
 
 static struct runtime_words words_of(const struct image_proto *p, uint64_t b)
 {

@@ -32,7 +32,7 @@ static int read_image(void *arg, uint64_t address, void *to, size_t n)
 static void numbers_cost_budget(void **state)
 {
 	unsigned reads = 0;
-	struct memory m = {read_image, &reads, 2 * (64 + 8)};
+	struct memory m = {.read = read_image, .arg = &reads, .budget_bytes = 2 * (64 + 8)};
 	uint64_t u64 = 0;
 	uint32_t u32 = 0;
 
@@ -50,7 +50,7 @@ static void numbers_cost_budget(void **state)
 static void texts_end_where_they_end(void **state)
 {
 	unsigned reads = 0;
-	struct memory m = {read_image, &reads, 1 << 20};
+	struct memory m = {.read = read_image, .arg = &reads, .budget_bytes = 1 << 20};
 	char *text = NULL;
 
 	(void)state;
