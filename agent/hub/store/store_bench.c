@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How fast the hub's store takes in and answers: 100,000 stacks of 30 frames in 100
- * profiles, written as new, again as stacks it knows, then asked for. On disk, under /tmp.
+ * profiles, written as new, again as stacks it knows, then asked for; and what lives in 100
+ * processes after 100 snapshots. On disk, under /tmp.
  */
 #include "hub/store/store.h"
 #include "lib/base/bench.h"
@@ -32,23 +33,24 @@ static uint32_t make_stack(struct batch *b, unsigned profile, unsigned stack)
 	return index;
 }
 
-static struct batch *make_profile(unsigned window, unsigned i)
+static struct batch *make_profile(enum event event, unsigned window, unsigned i, unsigned n_stacks)
 {
-	_cleanup_free_ char *id = xasprintf("%u/%u", window, i);
+	_cleanup_free_ char *id = xasprintf("%u/%u/%u", event, window, i);
 	_cleanup_free_ char *pod = xasprintf("bench-%u", i);
 	struct batch *b = batch_new();
 	struct profile *p = batch_profile(b);
 
 	profile_id_make((const char *const *)&id, 1, p->id);
-	p->event = EVENT_ON_CPU;
+	p->event = event;
 	p->start_ns = (T0 + window * 10) * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
 	p->app_service = batch_str(b, "bench");
 	p->process_id = i + 1;
+	p->process_start_ns = NSEC_PER_SEC;
 	profile_tag(b, p, "pod_cluster", "c1");
 	profile_tag(b, p, "pod_ns", i % 2 ? "app" : "data");
 	profile_tag(b, p, "pod", pod);
-	for (unsigned k = 0; k < STACKS; k++) {
+	for (unsigned k = 0; k < n_stacks; k++) {
 		struct profile_sample *s = profile_add(b, p);
 
 		s->thread_comm = batch_str(b, "worker");
@@ -60,12 +62,12 @@ static struct batch *make_profile(unsigned window, unsigned i)
 	return b;
 }
 
-static void bench_write(struct store *s, unsigned window, const char *name, const char *against)
+static uint64_t write_window(struct store *s, enum event event, unsigned window, unsigned n_stacks)
 {
 	uint64_t ns = 0;
 
 	for (unsigned i = 0; i < PROFILES; i++) {
-		struct batch *b = make_profile(window, i);
+		struct batch *b = make_profile(event, window, i, n_stacks);
 		uint64_t from = now_mono_ns();
 		size_t n_new;
 		int r = store_write(s, b, &n_new);
@@ -75,6 +77,13 @@ static void bench_write(struct store *s, unsigned window, const char *name, cons
 			bench_die("write", r ? r : EEXIST);
 		batch_free(b);
 	}
+	return ns;
+}
+
+static void bench_write(struct store *s, unsigned window, const char *name, const char *against)
+{
+	uint64_t ns = write_window(s, EVENT_ON_CPU, window, STACKS);
+
 	bench_report(name, ROWS / (ns / 1e9), "rows/s", against);
 }
 
@@ -85,9 +94,10 @@ static int count(const struct store_row *row, void *arg)
 	return 0;
 }
 
-static void bench_read(struct store *s, const char *name, char *allowed, const char *against)
+static void bench_read(struct store *s, enum event event, const char *name, char *allowed,
+		       const char *against)
 {
-	struct selection sel = {.event = EVENT_ON_CPU,
+	struct selection sel = {.event = event,
 				.time_start_s = T0,
 				.time_end_s = T0 + 3600,
 				.allowed_namespaces = allowed ? &allowed : NULL,
@@ -116,13 +126,17 @@ int main(void)
 		bench_die(*err.reason ? err.reason : dir, errno);
 	bench_write(s, 0, "store.write_new_stacks", "a node at 99 Hz sends at most 99 a core");
 	bench_write(s, 1, "store.write_known_stacks", "store.write_new_stacks");
-	bench_read(s, "store.read_all", NULL, "200000 rows, 100000 stacks");
-	bench_read(s, "store.read_one_namespace", "app", "store.read_all");
+	bench_read(s, EVENT_ON_CPU, "store.read_all", NULL, "200000 rows, 100000 stacks");
+	bench_read(s, EVENT_ON_CPU, "store.read_one_namespace", "app", "store.read_all");
 	if (store_expire(s, now_wall_ns())) /* counts what it holds */
 		bench_die("expire", EIO);
 	store_stats(s, &stats);
 	bench_report("store.bytes_a_row", stats.bytes / (2 * ROWS), "bytes",
 		     "its stacks as text: 500");
+	for (unsigned window = 0; window < 100; window++)
+		write_window(s, EVENT_MEM_INUSE, window, 20);
+	bench_read(s, EVENT_MEM_INUSE, "store.read_newest", NULL,
+		   "2000 stacks of 100 snapshots of 100 processes");
 	store_close(s);
 	return execlp("rm", "rm", "-r", dir, NULL);
 }
