@@ -164,7 +164,7 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 
 static int add_function(const struct program *p, const char *name, struct alloc_sites *s)
 {
-	const struct pf_site site = {.kind = PF_SITE_GO};
+	const struct pf_site site = {.kind = PF_SITE_GO, .size_arg = 1, .ptr_arg = 2};
 	struct elf_symbol y;
 	int r = elf_index_find_symbol(p->index, name, &y);
 
@@ -194,7 +194,8 @@ static int add_inner(const struct program *p, const char *name, struct alloc_sit
 
 	if (elf_index_find_symbol(p->index, name, &y) < 0)
 		return 0;
-	return alloc_add_inner(s, p->elf.bias + y.address, p->elf.bias + y.address + y.size);
+	alloc_add_inner(s, p->elf.bias + y.address, p->elf.bias + y.address + y.size);
+	return 0;
 }
 
 static int add_probes(const struct program *p, struct alloc_sites *s)
@@ -211,8 +212,8 @@ static int add_probes(const struct program *p, struct alloc_sites *s)
 
 	for (size_t i = 0; p->minor >= 26 && r == 0 && i < ARRAY_SIZE(families); i++)
 		r = add_variants(p, families[i], s);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(callers); i++)
-		r = add_inner(p, callers[i], s);
+	for (size_t i = 0; i < ARRAY_SIZE(callers); i++)
+		add_inner(p, callers[i], s);
 	return r;
 }
 

@@ -11,7 +11,8 @@
 #define ALLOC_FINDERS(X)                                                                           \
 	X(native) /* C, C++, Rust */                                                               \
 	X(python) /* CPython's allocator of small objects */                                       \
-	X(go)	  /* Go: its own heap profile, or its allocator */
+	X(go)	  /* Go: its own heap profile, or its allocator */                                 \
+	X(jvm)	  /* Java's heap */
 
 struct alloc_finder {
 	const char *name;	  /* "python" */

@@ -43,3 +43,11 @@ const struct mapping *go_find(const struct runtime_look *look, const struct elf_
 int go_version(const struct loaded_elf *e, char *ret, size_t n);
 /* Of "go1.26.8" 26; 0: no release that is known by number. */
 unsigned go_minor(const char *version);
+
+/* ---- Go: go_types.c ---- */
+/* Where a program's types are; NULL: not known. To be freed. */
+struct go_types *go_types_find(const struct loaded_elf *e, const struct elf_index *index,
+			       unsigned minor);
+/* runtime_ops.resolve of a frame of PF_TYPE_OBJECT; state: struct go_types. */
+int go_type_resolve(void *state, struct memory *m, const struct runtime_words *frame,
+		    const struct runtime_words *caller, struct runtime_names *ret);

@@ -104,6 +104,7 @@ static int learn_program(const struct loaded_elf *e, const struct elf_index *ind
 	ret->data_bytes = sizeof(*d);
 	*d = (struct pf_golabels){
 		.g = g, .m = v->m, .curg = v->curg, .labels = v->labels, .is_map = v->is_map};
+	ret->state = go_types_find(e, index, go_minor(ret->version));
 	return 0;
 }
 
@@ -122,6 +123,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		ret->data_bytes = old->data_bytes;
 		memcpy(ret->version, old->version, sizeof(ret->version));
 		memcpy(ret->problem, old->problem, sizeof(ret->problem));
+		ret->state = TAKE_PTR(old->state);
 		return 0;
 	}
 	e = xcalloc(1, sizeof(*e));
@@ -137,4 +139,6 @@ const struct runtime_ops golabels_runtime = {
 	.frame_kind = FRAME_APP,
 	.marks = marks,
 	.learn = learn,
+	.resolve = go_type_resolve,
+	.forget = free,
 };

@@ -85,7 +85,7 @@ static inline void image_structs(unsigned major, struct jvm_structs *s)
 static inline void image_init(struct image *i, unsigned major)
 {
 	memset(i, 0, sizeof(*i));
-	i->memory = (struct memory){image_read, i, SIZE_MAX};
+	i->memory = (struct memory){.read = image_read, .arg = i, .budget_bytes = SIZE_MAX};
 	i->used = 64;
 	i->jvm.major = major;
 	image_structs(major, &i->jvm.structs);

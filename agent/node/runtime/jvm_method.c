@@ -160,6 +160,59 @@ static size_t stable_length(const char *name)
 	return n;
 }
 
+/* "[[I" is written "int[][]", "[Ljava/lang/String;" "java/lang/String[]" (JVMS 4.3.2). */
+static char *array_text(const char *name)
+{
+	static const char *const types[] = {
+		['B'] = "byte", ['C'] = "char", ['D'] = "double", ['F'] = "float",
+		['I'] = "int",	['J'] = "long", ['S'] = "short",  ['Z'] = "boolean",
+	};
+	size_t depth = strspn(name, "[");
+	const unsigned char *type = (const unsigned char *)name + depth;
+	struct buf b;
+
+	buf_init(&b, 2 * SYMBOL_MAX + 16);
+	if (*type == 'L') {
+		_cleanup_free_ char *element = xstrdup((const char *)type + 1);
+
+		element[strcspn(element, ";")] = '\0';
+		buf_printf(&b, "%.*s", (int)stable_length(element), element);
+	} else {
+		bool known = *type < ARRAY_SIZE(types) && types[*type];
+
+		buf_puts(&b, known ? types[*type] : "?");
+	}
+	while (depth--)
+		buf_puts(&b, "[]");
+	return buf_steal(&b);
+}
+
+int jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char **ret)
+{
+	const struct jvm_structs *s = &jvm->structs;
+	_cleanup_free_ char *name = NULL, *text = NULL;
+	uint64_t symbol = 0, again, head = 0, head_again;
+	int r = memory_u64(m, klass + s->klass_name, &symbol);
+
+	if (r == 0)
+		r = symbol_head(s, m, symbol, &head);
+	if (r == 0)
+		r = symbol_text_of(s, m, symbol, &name);
+	/* It may have been unloaded meanwhile. */
+	if (r == 0)
+		r = memory_u64(m, klass + s->klass_name, &again);
+	if (r == 0)
+		r = symbol_head(s, m, symbol, &head_again);
+	if (r == 0 && (again != symbol || head_again != head))
+		r = -ESTALE;
+	if (r < 0)
+		return r;
+	text = name[0] == '[' ? array_text(name)
+			      : xasprintf("%.*s", (int)stable_length(name), name);
+	*ret = text_clean(text);
+	return 0;
+}
+
 char *jvm_name(const char *class_name, const char *method_name)
 {
 	_cleanup_free_ char *text =

@@ -46,3 +46,5 @@ uint32_t jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci);
 
 /* A class's and a method's name as they are shown, cleaned; a new string. */
 char *jvm_name(const char *class_name, const char *method_name);
+/* Of a Klass*, as it is shown: "java/lang/String", "byte[]"; a new string. */
+int jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char **ret);

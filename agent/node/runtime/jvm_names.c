@@ -240,6 +240,20 @@ static int name_stub(struct jvm *jvm, struct memory *m, const struct runtime_wor
 	return 0;
 }
 
+/* What was allocated: a is a Klass*. */
+static int name_object(struct jvm *jvm, struct memory *m, const struct runtime_words *w,
+		       struct runtime_names *ret)
+{
+	char *name;
+	int r = jvm_class_name(jvm, m, w->a, &name);
+
+	if (r < 0)
+		return r;
+	ret->kind = FRAME_OBJECT;
+	runtime_names_add(ret, name, NULL, 0, false);
+	return 0;
+}
+
 int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
 	      struct runtime_names *ret)
 {
@@ -258,6 +272,8 @@ int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *fra
 		r = name_compiled(jvm, m, frame, &names);
 	else if (frame->type == JVM_FRAME_STUB)
 		r = name_stub(jvm, m, frame, &names);
+	else if (frame->type == PF_TYPE_OBJECT)
+		r = name_object(jvm, m, frame, &names);
 	if (r < 0) {
 		runtime_names_done(&names);
 		return r;

@@ -303,6 +303,39 @@ static void copies_of_a_class_have_one_name(void **state)
 	}
 }
 
+static void an_object_is_its_class(void **state)
+{
+	static const char *const cases[][2] = {
+		{"shop/Till", "shop/Till"},
+		{"shop/Till$Drawer", "shop/Till$Drawer"},
+		{"[B", "byte[]"},
+		{"[[J", "long[][]"},
+		{"[Ljava/lang/String;", "java/lang/String[]"},
+		{"[[Lshop/Till;", "shop/Till[][]"},
+		{"[Lshop/Till$$Lambda$12;", "shop/Till$$Lambda[]"},
+		{"shop/Till$$Lambda+0x00007f1234567890", "shop/Till$$Lambda"},
+		{"[", "?[]"},
+		{"[\xff", "?[]"},
+	};
+	struct image *i = *state;
+
+	for (size_t c = 0; c < ARRAY_SIZE(cases); c++)
+		FOR_MAJORS(i)
+		{
+			struct image_method m = method(i, cases[c][0], "f");
+			struct runtime_names n = {0};
+
+			assert_int_equal(name_of(i, PF_TYPE_OBJECT, m.klass, 0, &n), 0);
+			assert_int_equal(n.n, 1);
+			assert_int_equal(n.kind, FRAME_OBJECT);
+			assert_string_equal(n.items[0].name, cases[c][1]);
+			assert_int_equal(n.items[0].line, 0);
+			runtime_names_done(&n);
+			assert_int_equal(name_of(i, PF_TYPE_OBJECT, 0x10, 0, &n), -EFAULT);
+			assert_int_equal(n.n, 0);
+		}
+}
+
 static int setup(void **state)
 {
 	*state = xmalloc(sizeof(struct image));
@@ -330,6 +363,7 @@ int main(void)
 		TEST(damage_is_no_name),
 		TEST(without_its_fields_it_has_no_names),
 		TEST(copies_of_a_class_have_one_name),
+		TEST(an_object_is_its_class),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

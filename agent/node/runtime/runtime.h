@@ -120,7 +120,7 @@ struct runtime_ops {
 	/*
 	 * Names of one frame; caller: the next frame of the same runtime towards the root, NULL: none. -ESTALE: what is
 	 * there now is something else (freed, used again): never a wrong name. May keep what it reads in its state. NULL, as
-	 * forget, of a row of PF_CONTEXTS: it has no frames.
+	 * forget, of a row of PF_CONTEXTS without frames.
 	 */
 	int (*resolve)(void *state, struct memory *m, const struct runtime_words *frame,
 		       const struct runtime_words *caller, struct runtime_names *ret);

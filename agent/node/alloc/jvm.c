@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Java's heap: HotSpot tells its flight recorder each time a thread gets a new piece of it for itself (a TLAB) and of each
+ * object that goes elsewhere, with or without a recorder (share/gc/shared/allocTracer.hpp of the JDK). These calls are
+ * rare: a TLAB's bytes are counted by the object that did not fit the one before. docs/memory.md.
+ */
+#include "node/alloc/internal.h"
+
+#include <stdlib.h>
+
+#define IN_TLAB "AllocTracer::send_allocation_in_new_tlab"
+#define OUTSIDE "AllocTracer::send_allocation_outside_tlab"
+
+/* By the beginning of their mangled names, which tell the arguments; the first that fits. */
+static const struct row {
+	const char *name;
+	uint8_t size_arg; /* of the TLAB, else of the object; the class is the first argument */
+	const char *symbol;
+} rows[] = {
+	/* JDK 11 on: (Klass*, HeapWord*, size_t[, size_t], Thread*) */
+	{"_ZN11AllocTracer27send_allocation_in_new_tlabEP5Klass", 3, IN_TLAB},
+	{"_ZN11AllocTracer28send_allocation_outside_tlabEP5Klass", 3, OUTSIDE},
+	/* 8 with a flight recorder: (KlassHandle, HeapWord*, size_t[, size_t]) */
+	{"_ZN11AllocTracer33send_allocation_in_new_tlab_eventE11KlassHandleP8HeapWord", 3,
+	 IN_TLAB "_event"},
+	{"_ZN11AllocTracer34send_allocation_outside_tlab_eventE11KlassHandleP8HeapWord", 3,
+	 OUTSIDE "_event"},
+	/* 8 to 10 without: (KlassHandle or Klass*, size_t[, size_t]) */
+	{"_ZN11AllocTracer33send_allocation_in_new_tlab_eventE", 2, IN_TLAB "_event"},
+	{"_ZN11AllocTracer34send_allocation_outside_tlab_eventE", 2, OUTSIDE "_event"},
+};
+
+/* A part of a function, or one whose arguments the compiler changed, has a name with a dot. */
+static const struct row *row_of(const char *symbol)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows) && !strchr(symbol, '.'); i++)
+		if (str_has_prefix(symbol, rows[i].name))
+			return &rows[i];
+	return NULL;
+}
+
+static int add_sites(const struct runtime_look *look, const struct mapping *m,
+		     const struct elf_index *index, struct alloc_sites *ret)
+{
+	uint64_t bias = runtime_bias(look, m);
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < elf_index_n_marks(index); i++) {
+		struct elf_mark mark = elf_index_mark(index, i);
+		const struct row *row = row_of(mark.name);
+		struct pf_site site = {.kind = PF_SITE_JVM, .ptr_arg = 1};
+
+		if (!row)
+			continue;
+		n++;
+		site.size_arg = row->size_arg;
+		r = alloc_add_site(look, bias + mark.address, row->symbol, site, ret);
+	}
+	return r < 0 ? r : n < 2 ? -ENOENT : 0;
+}
+
+/* One sentence for all that is not seen of what was asked for. */
+static void tell(struct alloc_sites *s, unsigned event_mask, int r)
+{
+	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;
+
+	if (!(event_mask & 1u << PF_EVENT_MEM_ALLOC))
+		r = 0;
+	if (r == -ENOENT)
+		alloc_add_problem(s, "libjvm.so has no .symtab: Java objects are not seen, only "
+				     "what the JVM itself allocates");
+	else if (r < 0)
+		alloc_add_problem(s, "Java objects are not seen: %s", strerror(-r));
+	else if (inuse)
+		alloc_add_problem(s, "mem-inuse has no Java objects, which the collector moves and "
+				     "frees: only what the JVM itself allocates");
+}
+
+static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
+{
+	const struct mapping *m;
+	uint64_t address, size;
+	int r = runtime_find_mark(look, "gHotSpotVMStructs", &m, &address, &size);
+
+	if (r < 0)
+		return -ENOENT;
+	if (event_mask & 1u << PF_EVENT_MEM_ALLOC)
+		r = add_sites(look, m, look->indexes[m - look->maps->items], ret);
+	tell(ret, event_mask, r);
+	return r == -ENOENT ? 0 : r;
+}
+
+static const char *const marks[] = {"_ZN11AllocTracer27send_allocation_in_new_tlab*",
+				    "_ZN11AllocTracer28send_allocation_outside_tlab*",
+				    "_ZN11AllocTracer33send_allocation_in_new_tlab_event*",
+				    "_ZN11AllocTracer34send_allocation_outside_tlab_event*", NULL};
+
+const struct alloc_finder jvm_finder = {.name = "jvm", .marks = marks, .find = find};
