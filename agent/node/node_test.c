@@ -327,7 +327,7 @@ static void remove_file(const char *dir, const char *name)
 
 static void remove_cgroup(const char *path)
 {
-	uint64_t due_ns = now_mono_ns() + 5 * NSEC_PER_SEC;
+	uint64_t due_ns = now_mono_ns() + 60 * NSEC_PER_SEC;
 
 	/* A killed process leaves its cgroup a little after it was reaped. */
 	while (*path && rmdir(path) < 0 && errno == EBUSY && now_mono_ns() < due_ns)

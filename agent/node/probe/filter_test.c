@@ -42,7 +42,7 @@ static void cgroup_move(const char *dir, pid_t pid)
 /* A cgroup is busy until its last process is reaped. */
 static void cgroup_remove(char *dir)
 {
-	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
 
 	while (rmdir(dir) && errno == EBUSY && now_mono_ns() < deadline)
 		nap(10);
@@ -131,7 +131,7 @@ static void v2_cgroups(void **state)
 
 static bool drained_cgroup(struct probes *p, uint64_t id, bool removed, struct raw_cgroup *ret)
 {
-	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
 	bool found = false;
 
 	while (!found && now_mono_ns() < deadline) {
