@@ -62,7 +62,13 @@ int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, ui
 struct attribution { /* of one cgroup in one drain */
 	uint64_t cgroup_id, until_ns;
 	struct owner *owner;
+	/*
+	 * What its values in this drain are, as overhead_estimate says: a share in ppm of what happened (0: all), and one
+	 * standard error of their sum, relative to it. mem-alloc: they are to be multiplied by 1e6 / share_ppm.
+	 */
+	uint32_t share_ppm[_EVENT_MAX], error_ppm[_EVENT_MAX];
 	uint64_t n_samples[_EVENT_MAX]; /* out: taken */
+	uint64_t values[_EVENT_MAX];	/* the pipeline's own */
 	uint64_t n_stacks, n_finished;	/* out: of these with a user stack; with a whole one */
 };
 struct missing { /* a process whose mappings are out of date */
@@ -70,6 +76,10 @@ struct missing { /* a process whose mappings are out of date */
 	uint64_t start_boottime_ns;
 };
 #define MAX_MISSING 256
+struct held_back { /* a container, by its CPU limit, since it was last read */
+	struct owner *owner;
+	uint64_t us, n;
+};
 struct feed {
 	struct drain *drain; /* NULL: only looks whether a window ended */
 	bool full, last_pass;
@@ -77,6 +87,8 @@ struct feed {
 	size_t n_owners;
 	struct host_list *hosts;
 	const struct hosts *host_names;
+	struct held_back *held_back;
+	size_t n_held_back;
 	/* out */
 	bool waits; /* nothing was folded: come again with what is missing and wanted */
 	struct missing missing[MAX_MISSING]; /* mappings to be read */

@@ -1,42 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pipeline worker: which samples count, their frames, their window. Everything
- * that is left out is counted by reason; what the kernel lost is put into the
+ * The pipeline worker: samples (which count: pipeline_judge.c), their frames, their window.
+ * Everything that is left out is counted by reason; what the kernel lost is put into the
  * window it was lost in.
  */
-#include "node/internal.h"
+#include "node/pipeline_private.h"
 
 #include <stdlib.h>
-#include <uthash.h>
 
-#define MAX_PROCESSES  32768
-#define HOLD_EXITED_NS (10 * NSEC_PER_SEC)
-#define MAX_LOSSES     64
-#define LOST_COUNTER   "podflame_samples_dropped_total"
-
-struct process_key {
-	uint64_t start_boottime_ns;
-	uint64_t tgid;
-};
-struct process {
-	struct process_key key;
-	uint32_t container_pid;
-	bool nodes_pid_ns; /* it sees itself as the agent sees it: of the node, not of a container */
-	char comm[16];
-	uint64_t exited_ns; /* 0: lives */
-	UT_hash_handle hh;
-};
-struct known_loss {
-	const char *reason; /* the counter's, lives as long as the program */
-	uint64_t value;
-};
-struct pipeline {
-	struct stacks *stacks;
-	struct fold *fold;
-	struct process *processes;
-	struct known_loss losses[MAX_LOSSES];
-	size_t n_losses;
-};
+#define ALL_PPM	     1000000
+#define LOST_COUNTER "podflame_samples_dropped_total"
 
 static void exclude(const char *reason, uint64_t n)
 {
@@ -61,7 +34,7 @@ static void look_at_loss(const char *name, const char *label, const char *reason
 	if (i == p->n_losses)
 		p->losses[p->n_losses++] = (struct known_loss){reason, 0};
 	if (value > p->losses[i].value)
-		fold_lose(p->fold, NULL, reason, value - p->losses[i].value, 0);
+		fold_lose(p->fold, NULL, p->event_mask, reason, value - p->losses[i].value, 0);
 	p->losses[i].value = value;
 }
 
@@ -73,6 +46,7 @@ int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
 	struct stacks_config stacks = {.files = c->files};
 	int r = stacks_new(&stacks, &p->stacks);
 
+	p->event_mask = 1u << EVENT_ON_CPU;
 	if (r == 0)
 		r = fold_new(&c->fold, &p->fold);
 	if (r < 0) {
@@ -80,21 +54,16 @@ int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
 		return r;
 	}
 	if (c->gap_ns)
-		fold_lose(p->fold, NULL, "agent_down", 0, c->gap_ns);
+		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, c->gap_ns);
 	*ret = p;
 	return 0;
 }
 
 struct pipeline *pipeline_free(struct pipeline *p)
 {
-	struct process *proc, *tmp;
-
 	if (!p)
 		return NULL;
-	HASH_ITER (hh, p->processes, proc, tmp) {
-		HASH_DEL(p->processes, proc);
-		free(proc);
-	}
+	pipeline_forget_exited(p, UINT64_MAX);
 	fold_free(p->fold);
 	stacks_free(p->stacks);
 	free(p);
@@ -106,73 +75,15 @@ void feed_done(struct feed *f)
 	for (size_t i = 0; i < f->n_owners; i++)
 		owner_unref(f->owners[i].owner);
 	free(f->owners);
+	for (size_t i = 0; i < f->n_held_back; i++)
+		owner_unref(f->held_back[i].owner);
+	free(f->held_back);
 	drain_free(f->drain);
 	host_list_unref(f->hosts);
 	for (size_t i = 0; i < f->n_wanted; i++)
 		wanted_free(f->wanted[i]);
 	free(f->wanted);
 	batch_free(f->batch);
-}
-
-/* ---- processes ---- */
-
-static struct process *find_process(const struct pipeline *p, uint32_t tgid, uint64_t start)
-{
-	struct process_key key = {start, tgid};
-	struct process *proc;
-
-	HASH_FIND(hh, p->processes, &key, sizeof(key), proc);
-	return proc;
-}
-
-static void note_process(struct pipeline *p, const struct raw_proc *r)
-{
-	struct process *proc = find_process(p, r->tgid, r->start_boottime_ns);
-
-	if (!proc) {
-		if (HASH_COUNT(p->processes) >= MAX_PROCESSES) {
-			counter_add(
-				counter("podflame_processes_dropped_total", "reason", "table_full"),
-				1);
-			return;
-		}
-		proc = xcalloc(1, sizeof(*proc));
-		proc->key = (struct process_key){r->start_boottime_ns, r->tgid};
-		HASH_ADD(hh, p->processes, key, sizeof(proc->key), proc);
-	}
-	proc->container_pid = r->tgid_own;
-	proc->nodes_pid_ns = r->tgid_own == r->tgid;
-	memcpy(proc->comm, r->comm, sizeof(proc->comm));
-	proc->comm[sizeof(proc->comm) - 1] = '\0';
-}
-
-static void note_processes(struct pipeline *p, const struct drain *d)
-{
-	for (size_t i = 0; i < d->n_procs; i++) {
-		const struct raw_proc *r = &d->procs[i];
-		struct process *proc;
-
-		if (r->what != RAW_PROC_EXIT) {
-			note_process(p, r);
-			continue;
-		}
-		proc = find_process(p, r->tgid, r->start_boottime_ns);
-		if (proc)
-			proc->exited_ns = r->time_ns;
-		stacks_exited(p->stacks, r->tgid, r->start_boottime_ns, HOLD_EXITED_NS);
-	}
-}
-
-static void forget_exited(struct pipeline *p, uint64_t now_boot_ns)
-{
-	struct process *proc, *tmp;
-
-	HASH_ITER (hh, p->processes, proc, tmp) {
-		if (!proc->exited_ns || now_boot_ns < proc->exited_ns + HOLD_EXITED_NS)
-			continue;
-		HASH_DEL(p->processes, proc);
-		free(proc);
-	}
 }
 
 void pipeline_mappings(struct pipeline *p, struct mappings *m)
@@ -189,74 +100,6 @@ void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottim
 void pipeline_named(struct pipeline *p, struct names_wanted *w)
 {
 	stacks_named(p->stacks, w);
-}
-
-/* ---- which samples count ---- */
-
-static int compare_attribution(const void *key, const void *item)
-{
-	uint64_t id = *(const uint64_t *)key;
-	const struct attribution *a = item;
-
-	return (id > a->cgroup_id) - (id < a->cgroup_id);
-}
-
-/* The start of a container runs the runtime's own code inside the container's cgroup. */
-static bool is_runtime_helper(const struct process *proc, const char *comm)
-{
-	if (str_has_prefix(comm, "runc:["))
-		return true;
-	return proc && proc->nodes_pid_ns && (streq(comm, "runc") || streq(comm, "crun"));
-}
-
-struct accepted {
-	struct owner *owner; /* NULL: a host process */
-	struct attribution *attribution;
-	const struct process *process;
-	struct raw_names names;
-	bool have_names;
-};
-
-static void take_names(const struct drain *d, const struct raw_sample *s, struct accepted *a)
-{
-	const struct raw_names *n = drain_names(d, s->names);
-
-	a->have_names = n != NULL;
-	if (n)
-		a->names = *n;
-	else if (a->process)
-		memcpy(a->names.leader_comm, a->process->comm, sizeof(a->names.leader_comm));
-	a->names.leader_comm[15] = a->names.thread_comm[15] = '\0';
-}
-
-/* NULL: counts; else the reason why not. */
-static const char *judge(struct pipeline *p, const struct feed *f, const struct raw_sample *s,
-			 struct accepted *ret)
-{
-	struct accepted a = {0};
-
-	if (s->event < 0 || s->event >= _EVENT_MAX)
-		return "unknown_event";
-	a.process = find_process(p, s->tgid, s->start_boottime_ns);
-	take_names(f->drain, s, &a);
-	a.attribution = f->n_owners ? bsearch(&s->cgroup_id, f->owners, f->n_owners,
-					      sizeof(*f->owners), compare_attribution)
-				    : NULL;
-	if (a.attribution && s->last_ns > a.attribution->until_ns)
-		a.attribution = NULL;
-	*ret = a;
-	if (!a.attribution) {
-		if (host_list_has(f->hosts, s->tgid, s->start_boottime_ns, s->last_ns) &&
-		    hosts_match(f->host_names, a.names.leader_comm))
-			return NULL;
-		return "not_selected";
-	}
-	ret->owner = a.attribution->owner;
-	if (is_runtime_helper(a.process, a.names.leader_comm))
-		return "runtime_helper";
-	if (ret->owner->unnamed && streq(a.names.leader_comm, "pause"))
-		return "sandbox";
-	return NULL;
 }
 
 /* ---- frames and folding ---- */
@@ -279,32 +122,57 @@ static void count_end(struct pipeline *p, const struct accepted *a, const struct
 	a->attribution->n_finished += reason ? 0 : s->n;
 }
 
-static void fold_sample(struct pipeline *p, const struct drain *d, const struct raw_sample *s,
+/* What a value that was seen in a share of the time stands for. */
+static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
+{
+	uint32_t ppm = a->attribution ? a->attribution->share_ppm[s->event] : 0;
+	__uint128_t value = s->value;
+
+	if (s->event != EVENT_MEM_ALLOC || !ppm || ppm >= ALL_PPM)
+		return s->value;
+	value = value * ALL_PPM / ppm;
+	return value > (uint64_t)PROFILE_MAX_VALUE ? (uint64_t)PROFILE_MAX_VALUE : (uint64_t)value;
+}
+
+static void note_folded(struct pipeline *p, const struct accepted *a, const struct raw_sample *s)
+{
+	p->event_mask |= 1u << s->event;
+	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);
+	if (!a->attribution)
+		return;
+	/* that nothing lives was seen, too */
+	a->attribution->n_samples[s->event] += s->n || s->value ? s->n : 1;
+	a->attribution->values[s->event] += s->value;
+}
+
+static void fold_sample(struct pipeline *p, const struct drain *d, struct raw_sample s,
 			const struct accepted *a)
 {
-	const struct raw_stack *user = s->ustack ? drain_stack(d, s->ustack) : NULL;
-	const struct raw_stack *kernel = s->kstack ? drain_stack(d, s->kstack) : NULL;
-	bool lost = (s->ustack && !user) || (s->kstack && !kernel);
+	const struct raw_stack *user = s.ustack ? drain_stack(d, s.ustack) : NULL;
+	const struct raw_stack *kernel = s.kstack ? drain_stack(d, s.kstack) : NULL;
+	bool lost = (s.ustack && !user) || (s.kstack && !kernel);
 	struct fold_process who = {
-		.tgid = s->tgid,
+		.tgid = s.tgid,
 		.container_pid = a->owner && a->process ? a->process->container_pid : 0,
-		.start_boottime_ns = s->start_boottime_ns,
+		.start_boottime_ns = s.start_boottime_ns,
 		.comm = a->names.leader_comm[0] ? a->names.leader_comm : "unknown",
 		.owner = a->owner,
 	};
-	uint32_t stack;
-	int r = stacks_resolve(p->stacks, fold_batch(p->fold), s->tgid, s->start_boottime_ns, user,
-			       kernel, lost, &stack);
+	uint32_t stack = STACK_NONE;
+	int r = 0;
 
+	if (s.n || s.value)
+		r = stacks_resolve(p->stacks, fold_batch(p->fold), s.tgid, s.start_boottime_ns,
+				   user, kernel, lost, &stack);
 	if (r < 0) {
-		fold_lose(p->fold, a->owner, r == -E2BIG ? "window_full" : "resolve", s->n, 0);
+		fold_lose(p->fold, a->owner, 1u << s.event, r == -E2BIG ? "window_full" : "resolve",
+			  s.n, 0);
 		return;
 	}
-	fold_add(p->fold, &who, s, a->have_names ? &a->names : NULL, stack);
-	count_end(p, a, s, user);
-	if (a->attribution)
-		a->attribution->n_samples[s->event] += s->n;
-	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);
+	s.value = scaled(a, &s);
+	fold_add(p->fold, &who, &s, a->have_names ? &a->names : NULL, stack);
+	count_end(p, a, &s, user);
+	note_folded(p, a, &s);
 }
 
 static uint32_t leaf_exec_id(const struct raw_stack *s)
@@ -334,7 +202,7 @@ static void find_missing(struct pipeline *p, struct feed *f)
 		const struct raw_stack *user = s->ustack ? drain_stack(f->drain, s->ustack) : NULL;
 		struct accepted a;
 
-		if (!user || judge(p, f, s, &a))
+		if (!user || pipeline_judge(p, f, s, &a))
 			continue;
 		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
 			note_missing(f, s, user);
@@ -357,34 +225,86 @@ static void want_young(struct pipeline *p, struct feed *f)
 	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
 }
 
+/* What was waited before `boot_ns` (first), or from then on: a window has only its own part. */
+static void fold_part(struct pipeline *p, struct feed *f, const struct raw_sample *s,
+		      const struct accepted *a, uint64_t boot_ns, bool first)
+{
+	uint64_t before = fold_value_before(s, a->owner, boot_ns);
+	struct raw_sample part = *s;
+
+	part.value = first ? before : s->value - before;
+	if (part.value != s->value && !part.value)
+		return;
+	if (!first && before)
+		part.n = 0; /* counted with the first part */
+	fold_sample(p, f->drain, part, a);
+}
+
+static void tell_estimates(struct pipeline *p, struct feed *f)
+{
+	for (size_t i = 0; i < f->n_owners; i++) {
+		struct attribution *a = &f->owners[i];
+
+		for (enum event e = 0; e < _EVENT_MAX; e++) {
+			if (a->values[e] && (a->share_ppm[e] || a->error_ppm[e]))
+				fold_estimate(p->fold, a->owner, e, a->share_ppm[e],
+					      (uint64_t)((__uint128_t)a->values[e] *
+							 a->error_ppm[e] / ALL_PPM));
+			a->values[e] = 0;
+		}
+	}
+}
+
 static void fold_drain(struct pipeline *p, struct feed *f)
+{
+	uint64_t end_ns = fold_next_flush_ns(p->fold);
+	const struct drain *d = f->drain;
+
+	for (size_t i = 0; i < d->n_samples; i++) {
+		struct accepted a;
+		const char *reason = pipeline_judge(p, f, &d->samples[i], &a);
+
+		if (reason)
+			exclude(reason, d->samples[i].n);
+		else
+			fold_part(p, f, &d->samples[i], &a, end_ns, true);
+	}
+	for (size_t i = 0; i < d->n_totals; i++)
+		fold_total(p->fold, &d->totals[i], d->to_ns);
+	for (size_t i = 0; i < f->n_held_back; i++)
+		fold_throttled(p->fold, f->held_back[i].owner, f->held_back[i].us,
+			       f->held_back[i].n);
+	counter_each(look_at_loss, p);
+	tell_estimates(p, f);
+}
+
+/* The rest of waits that went on when the window ended, at end_ns. */
+static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
 {
 	const struct drain *d = f->drain;
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
 		struct accepted a;
-		const char *reason = judge(p, f, s, &a);
 
-		if (reason)
-			exclude(reason, s->n);
-		else
-			fold_sample(p, d, s, &a);
+		if (s->event == EVENT_OFF_CPU && s->last_ns > end_ns &&
+		    !pipeline_judge(p, f, s, &a))
+			fold_part(p, f, s, &a, end_ns, false);
 	}
-	for (size_t i = 0; i < d->n_totals; i++)
-		fold_total(p->fold, &d->totals[i], d->to_ns);
-	counter_each(look_at_loss, p);
+	tell_estimates(p, f);
 }
 
 static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
 {
-	uint64_t end_ns = fold_next_flush_ns(p->fold);
+	const uint64_t end_ns = fold_next_flush_ns(p->fold);
 	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
 
 	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &f->batch) < 0)
 		f->batch = NULL;
 	if (fold_next_flush_ns(p->fold) != end_ns)
 		f->left_ns = MIN(end_ns, now_ns) + offset_ns;
+	if (f->drain)
+		fold_rest(p, f, end_ns);
 }
 
 void pipeline_feed(struct pipeline *p, struct feed *f)
@@ -394,7 +314,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	f->n_missing = 0;
 	f->waits = false;
 	if (f->drain && !f->last_pass)
-		note_processes(p, f->drain);
+		pipeline_note_processes(p, f->drain);
 	if (f->drain && f->full) {
 		if (!f->last_pass)
 			find_missing(p, f);
@@ -408,7 +328,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 		want_young(p, f);
 		return;
 	}
-	forget_exited(p, now_ns);
+	pipeline_forget_exited(p, now_ns);
 	end_window(p, f, now_ns);
 }
 

@@ -28,12 +28,27 @@ struct fold_process {
  * Adds a sample; its time is last_ns (CLOCK_BOOTTIME). stack is an index of fold_batch().
  * A sample of an earlier window than the open one goes to the open one and is counted late. Samples
  * that differ by their link are kept apart up to a budget; over it they go without, and are counted.
+ * Of an event whose profiles are snapshots, samples of equal last_ns are one: the newest of a process
+ * replaces the one that the open window has; one with n 0 and value 0 says that it is empty.
  */
 void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s, const struct raw_names *names,
 	      uint32_t stack);
+/*
+ * How much of an off-cpu sample's value was waited before boot_ns: it is spread evenly over the time that it was measured in,
+ * which ends with last_ns. Of other events: all of it.
+ */
+uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, uint64_t boot_ns);
+/*
+ * What was folded of this owner's event since the last call is an estimate: of which share of what happened, in ppm (0: all), and
+ * one standard error of its sum, in the event's unit. The window's profiles share the error out by their values.
+ */
+void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32_t ppm, uint64_t error);
 void fold_total(struct fold *f, const struct raw_total *t, uint64_t time_ns);
-/* owner may be NULL: a loss of the whole node. */
-void fold_lose(struct fold *f, const struct owner *owner, const char *reason, uint64_t n, uint64_t time_ns);
+/* A container was kept from running by its CPU limit for so long, in n periods of it. */
+void fold_throttled(struct fold *f, struct owner *owner, uint64_t us, uint64_t n);
+/* In each of these events (1 << enum event): whoever looks at one of them is told. owner may be NULL: a loss of the whole node. */
+void fold_lose(struct fold *f, const struct owner *owner, unsigned event_mask, const char *reason, uint64_t n,
+	       uint64_t time_ns);
 /* The batch of the open window, to resolve stacks into. */
 struct batch *fold_batch(struct fold *f);
 /* Closes the window when now is past its end (or force): *ret is NULL when there is nothing yet or nothing in it. */

@@ -410,9 +410,9 @@ static void test_losses(void **state)
 	struct owner *o = new_owner("web-1");
 	_cleanup_(batch_freep) struct batch *b = NULL;
 
-	fold_lose(f, NULL, "agent_down", 0, 4 * S);
-	fold_lose(f, o, "ring_full", 2, 0);
-	fold_lose(f, o, "ring_full", 3, 0);
+	fold_lose(f, NULL, 1u << EVENT_ON_CPU, "agent_down", 0, 4 * S);
+	fold_lose(f, o, 1u << EVENT_ON_CPU, "ring_full", 2, 0);
+	fold_lose(f, o, 1u << EVENT_ON_CPU, "ring_full", 3, 0);
 	b = flush(f, 1010 * S, false);
 	assert_int_equal(b->n_profiles, 2);
 	assert_int_equal(b->profiles[0]->n_samples, 0);

@@ -256,8 +256,11 @@ int spool_scan(struct spool *s, struct spool_item **ret_items)
 
 static uint64_t samples_of(const struct profile *p)
 {
-	uint64_t n = 0;
+	/* a snapshot of a process says something without any: that nothing lives */
+	uint64_t n = event_info(p->event)->snapshot && p->process_id && !p->n_losses;
 
+	if (p->n_samples)
+		n = 0;
 	for (size_t i = 0; i < p->n_samples; i++)
 		n += p->samples[i].n_samples;
 	return n;

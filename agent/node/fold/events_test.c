@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events besides on-CPU in windows: waits, snapshots, estimates, throttled time; by a clock of the test's own. */
+#include "node/fold/fold.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define S      NSEC_PER_SEC
+#define MS     NSEC_PER_MSEC
+#define OFFSET (UINT64_C(1763700000) * S - 1000 * S) /* wall minus boot */
+
+static struct fold *fold_at(uint64_t boot_ns)
+{
+	static const struct fold_config config = {.node_uid = "node-uid",
+						  .boot_id = "boot",
+						  .node_name = "node-a",
+						  .cluster_name = "prod-cluster",
+						  .window_ns = 10 * S};
+	struct fold *f = NULL;
+	struct batch *b = NULL;
+
+	assert_int_equal(fold_new(&config, &f), 0);
+	assert_int_equal(fold_flush(f, boot_ns, boot_ns + OFFSET, true, &b), 0);
+	assert_null(b);
+	return f;
+}
+
+static struct batch *flush(struct fold *f, uint64_t boot_ns)
+{
+	struct batch *b = NULL;
+
+	assert_int_equal(fold_flush(f, boot_ns, boot_ns + OFFSET, false, &b), 0);
+	return b;
+}
+
+static struct owner *new_owner(const char *pod)
+{
+	struct owner *o = xcalloc(1, sizeof(*o));
+
+	o->refs = 1;
+	o->off_keep = UINT32_MAX;
+	o->container_id = xstrdup("c0ffee");
+	o->pod_uid = xstrdup("uid-1");
+	o->tags.items = xcalloc(1, sizeof(*o->tags.items));
+	o->tags.items[0] = (struct tag){xstrdup("pod"), xstrdup(pod)};
+	o->tags.n = o->tags.cap = 1;
+	return o;
+}
+
+static struct fold_process process(struct owner *o, uint32_t tgid)
+{
+	return (struct fold_process){
+		.tgid = tgid, .start_boottime_ns = 900 * S, .comm = "web", .owner = o};
+}
+
+struct added {
+	enum event event;
+	enum wait wait;
+	uint64_t n, value, at_ns;
+	const char *function;
+};
+
+static void add(struct fold *f, const struct fold_process *p, const struct added *a)
+{
+	struct raw_sample s = {.event = a->event,
+			       .wait = a->wait,
+			       .start_boottime_ns = p->start_boottime_ns,
+			       .tgid = p->tgid,
+			       .tid = p->tgid,
+			       .cpu = UINT32_MAX,
+			       .n = a->n,
+			       .value = a->value,
+			       .first_ns = a->at_ns,
+			       .last_ns = a->at_ns};
+	struct frame frame = {.kind = FRAME_APP, .name = a->function};
+	uint32_t stack = STACK_NONE;
+
+	if (a->function)
+		assert_int_equal(batch_stack(fold_batch(f), &frame, 1, &stack), 0);
+	fold_add(f, p, &s, NULL, stack);
+}
+
+static const struct profile *find(const struct batch *b, enum event e, uint32_t tgid)
+{
+	const struct profile *found = NULL;
+
+	for (size_t i = 0; b && i < b->n_profiles; i++) {
+		const struct profile *p = b->profiles[i];
+
+		if (p->event != e || p->process_id != tgid || p->n_losses)
+			continue;
+		assert_null(found);
+		found = p;
+	}
+	return found;
+}
+
+static const char *function_of(const struct batch *b, const struct profile_sample *s)
+{
+	return b->stacks[s->stack].frames[0]->name;
+}
+
+/* ---- tests ---- */
+
+static void test_waits_are_kept_apart(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct fold_process p = process(NULL, 42);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *prof;
+
+	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 2, 100, 1001 * S, "f"});
+	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_RUNQUEUE, 2, 7, 1001 * S, "f"});
+	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 50, 1002 * S, "f"});
+	/* another event of the same process, and what it says of a wait is nothing */
+	add(f, &p, &(struct added){EVENT_ON_CPU, WAIT_LOCK, 1, 10101, 1002 * S, "f"});
+	b = flush(f, 1010 * S);
+	prof = find(b, EVENT_OFF_CPU, 42);
+	assert_int_equal(prof->n_samples, 2);
+	assert_int_equal(prof->samples[0].wait, WAIT_LOCK);
+	assert_int_equal(prof->samples[0].value, 150);
+	assert_int_equal(prof->samples[0].n_samples, 3);
+	assert_int_equal(prof->samples[1].wait, WAIT_RUNQUEUE);
+	assert_int_equal(prof->samples[1].value, 7);
+	assert_int_equal(prof->period_ns, 0);
+	assert_int_equal(find(b, EVENT_ON_CPU, 42)->samples[0].wait, WAIT_NONE);
+	fold_free(f);
+}
+
+/* The newest snapshot is the whole truth: what is not in it any more is gone. */
+static void test_a_snapshot_replaces_the_one_before(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct fold_process p = process(NULL, 42), other = process(NULL, 43);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *prof;
+
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 1000, 1001 * S, "leak"});
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 500, 1001 * S, "cache"});
+	add(f, &other, &(struct added){EVENT_MEM_INUSE, 0, 1, 77, 1001 * S, "other"});
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 2, 2000, 1004 * S, "leak"});
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 10, 1004 * S, "leak"}); /* the same one */
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 9, 9999, 1003 * S, "late"});
+	b = flush(f, 1010 * S);
+	prof = find(b, EVENT_MEM_INUSE, 42);
+	assert_int_equal(prof->n_samples, 1);
+	assert_string_equal(function_of(b, &prof->samples[0]), "leak");
+	assert_int_equal(prof->samples[0].value, 2010);
+	assert_int_equal(prof->samples[0].n_samples, 3);
+	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->samples[0].value, 77);
+	fold_free(f);
+}
+
+static void test_nothing_lives(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct fold_process p = process(NULL, 42);
+	_cleanup_(batch_freep) struct batch *a = NULL, *b = NULL;
+
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 1000, 1001 * S, "f"});
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 0, 0, 1002 * S, NULL});
+	a = flush(f, 1010 * S);
+	assert_non_null(find(a, EVENT_MEM_INUSE, 42));
+	assert_int_equal(find(a, EVENT_MEM_INUSE, 42)->n_samples, 0);
+	assert_string_equal(find(a, EVENT_MEM_INUSE, 42)->app_service, "web");
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 0, 0, 1012 * S, NULL});
+	b = flush(f, 1020 * S); /* alone in a window, too */
+	assert_int_equal(b->n_profiles, 1);
+	assert_int_equal(b->profiles[0]->n_samples, 0);
+	fold_free(f);
+}
+
+/* Two profiles of one process in a window would be its memory twice. */
+static void test_a_snapshot_is_of_one_owner(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct owner *old = new_owner("web-1"), *new = new_owner("web-2");
+	struct fold_process p = process(old, 42), q = process(new, 42);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *prof;
+
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 1000, 1001 * S, "f"});
+	owner_unref(old);
+	q.comm = "renamed";
+	add(f, &q, &(struct added){EVENT_MEM_INUSE, 0, 1, 300, 1002 * S, "f"});
+	b = flush(f, 1010 * S);
+	assert_int_equal(b->n_profiles, 1);
+	prof = b->profiles[0];
+	assert_int_equal(prof->samples[0].value, 300);
+	assert_string_equal(prof->app_service, "renamed");
+	assert_string_equal(profile_tag_get(prof, "pod"), "web-2");
+	owner_unref(new);
+	fold_free(f);
+}
+
+/* Whoever calls malloc(huge) all the time must not make a request that a hub refuses. */
+static void test_values_stop_at_the_greatest(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct fold_process p = process(NULL, 42);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	for (unsigned i = 0; i < 3; i++)
+		add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, UINT64_MAX / 2, 1001 * S, "f"});
+	b = flush(f, 1010 * S);
+	assert_true(b->profiles[0]->samples[0].value == PROFILE_MAX_VALUE);
+	fold_free(f);
+}
+
+/* A wait belongs to the windows that it was in: no microsecond is lost, none is counted twice. */
+static void test_value_before(void **state)
+{
+	(void)state;
+	struct raw_sample s = {.event = EVENT_OFF_CPU,
+			       .n = 1,
+			       .value = 1000000,
+			       .first_ns = 1010 * S + 300 * MS,
+			       .last_ns = 1010 * S + 300 * MS}; /* waited since 1009.3 */
+	struct owner *o = new_owner("web-1");
+
+	assert_int_equal(fold_value_before(&s, o, 1010 * S), 700000);
+	assert_int_equal(fold_value_before(&s, NULL, 1010 * S), 700000);
+	assert_int_equal(fold_value_before(&s, o, 1011 * S), 1000000);
+	assert_int_equal(fold_value_before(&s, o, 1009 * S), 0);
+	s.value = 3333333; /* one in ten was kept, which lasted a third of a second */
+	o->off_keep = UINT32_MAX / 10;
+	assert_in_range(fold_value_before(&s, o, 1010 * S), 333000, 334000);
+	s.first_ns = 1009 * S + 300 * MS; /* many short ones in a second */
+	assert_in_range(fold_value_before(&s, o, 1010 * S), 2333000, 2334000);
+	s.event = EVENT_MEM_ALLOC;
+	assert_int_equal(fold_value_before(&s, o, 1010 * S), 3333333);
+	owner_unref(o);
+}
+
+static void test_thinned_switches_are_estimates(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct owner *o = new_owner("web-1"), *all = new_owner("web-2");
+	struct fold_process p = process(o, 42), q = process(all, 43);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	o->off_keep = UINT32_MAX / 4;
+	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 400, 1001 * S, "f"});
+	add(f, &p, &(struct added){EVENT_ON_CPU, 0, 1, 10101, 1001 * S, "f"});
+	add(f, &q, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 400, 1001 * S, "f"});
+	b = flush(f, 1010 * S);
+	assert_in_range(find(b, EVENT_OFF_CPU, 42)->estimate_ppm, 249999, 250000);
+	assert_int_equal(find(b, EVENT_ON_CPU, 42)->estimate_ppm, 0);
+	assert_int_equal(find(b, EVENT_OFF_CPU, 43)->estimate_ppm, 0);
+	owner_unref(o);
+	owner_unref(all);
+	fold_free(f);
+}
+
+/* A container's error is that of the sum of its processes: squares of shares add up to it again. */
+static void test_errors_are_shared_out(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o, 42), q = process(o, 43);
+	_cleanup_(batch_freep) struct batch *b = NULL, *next = NULL;
+
+	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 6400, 1001 * S, "f"});
+	fold_estimate(f, o, EVENT_MEM_ALLOC, 120000, 30);
+	add(f, &q, &(struct added){EVENT_MEM_ALLOC, 0, 1, 3600, 1002 * S, "f"});
+	add(f, &q, &(struct added){EVENT_OFF_CPU, WAIT_DISK, 1, 3600, 1002 * S, "f"});
+	fold_estimate(f, o, EVENT_MEM_ALLOC, 150000, 40); /* altogether 50 */
+	fold_throttled(f, o, 12345, 3);
+	b = flush(f, 1010 * S);
+	assert_int_equal(find(b, EVENT_MEM_ALLOC, 42)->estimate_ppm, 120000);
+	assert_int_equal(find(b, EVENT_MEM_ALLOC, 42)->estimate_error, 40);
+	assert_int_equal(find(b, EVENT_MEM_ALLOC, 43)->estimate_error, 30);
+	assert_int_equal(find(b, EVENT_OFF_CPU, 43)->estimate_error, 0);
+	assert_int_equal(find(b, EVENT_OFF_CPU, 0)->estimate_ppm, 0);
+	/* it says nothing of the next window */
+	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 1, 1011 * S, "f"});
+	next = flush(f, 1020 * S);
+	assert_int_equal(find(next, EVENT_MEM_ALLOC, 42)->estimate_ppm, 0);
+	owner_unref(o);
+	fold_free(f);
+}
+
+static void test_throttled_time_is_a_containers(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	struct owner *o = new_owner("web-1");
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	fold_throttled(f, o, 1000, 2);
+	fold_throttled(f, o, 500, 1);
+	b = flush(f, 1010 * S);
+	assert_int_equal(b->n_profiles, 1);
+	p = b->profiles[0];
+	assert_int_equal(p->event, EVENT_OFF_CPU);
+	assert_string_equal(p->app_service, "Throttled");
+	assert_int_equal(p->process_id, 0);
+	assert_string_equal(profile_tag_get(p, "pod"), "web-1");
+	assert_string_equal(profile_tag_get(p, "container_id"), "c0ffee");
+	assert_int_equal(p->n_samples, 1);
+	assert_int_equal(p->samples[0].value, 1500);
+	assert_int_equal(p->samples[0].n_samples, 3);
+	assert_true(p->samples[0].stack == STACK_NONE);
+	owner_unref(o);
+	fold_free(f);
+}
+
+/* Who looks at one event is told what may have been lost of it. */
+static void test_a_loss_is_of_each_event(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(1000 * S);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	unsigned seen = 0;
+
+	fold_lose(f, NULL, 1u << EVENT_OFF_CPU | 1u << EVENT_MEM_INUSE, "ring_full", 5, 0);
+	b = flush(f, 1010 * S);
+	assert_int_equal(b->n_profiles, 2);
+	for (size_t i = 0; i < 2; i++) {
+		seen |= 1u << b->profiles[i]->event;
+		assert_int_equal(b->profiles[i]->n_losses, 1);
+		assert_int_equal(b->profiles[i]->losses[0].n_samples, 5);
+	}
+	assert_int_equal(seen, 1u << EVENT_OFF_CPU | 1u << EVENT_MEM_INUSE);
+	fold_free(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_waits_are_kept_apart),
+		cmocka_unit_test(test_a_snapshot_replaces_the_one_before),
+		cmocka_unit_test(test_nothing_lives),
+		cmocka_unit_test(test_a_snapshot_is_of_one_owner),
+		cmocka_unit_test(test_values_stop_at_the_greatest),
+		cmocka_unit_test(test_value_before),
+		cmocka_unit_test(test_thinned_switches_are_estimates),
+		cmocka_unit_test(test_errors_are_shared_out),
+		cmocka_unit_test(test_throttled_time_is_a_containers),
+		cmocka_unit_test(test_a_loss_is_of_each_event),
+	};
+
+	return cmocka_run_group_tests_name("fold/events", tests, NULL, NULL);
+}

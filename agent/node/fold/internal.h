@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of fold/ share: the open window, its profiles, and what finds them and their samples again. */
+#pragma once
+
+#include "node/fold/fold.h"
+
+#include <uthash.h>
+
+/* Strings in keys are interned in the batch: equal ones are the same pointer. Zeroed before use. */
+struct profile_key {
+	const struct owner
+		*owner;	  /* NULL: also of snapshots, which are of the process whoever owns it */
+	const char *comm; /* NULL: losses, snapshots */
+	uint64_t start_boottime_ns;
+	uint32_t tgid;
+	enum event event;
+};
+struct sample_key {
+	const char *process_comm, *thread_comm;
+	uint32_t stack;
+	int32_t cpu;
+	uint32_t main_thread;
+	uint32_t link;
+	uint32_t wait, pad;
+};
+struct sample_entry {
+	UT_hash_handle hh;
+	struct sample_key key;
+	size_t index; /* in profile->samples */
+};
+struct profile_entry {
+	UT_hash_handle hh;
+	struct profile_key key;
+	struct profile *profile;
+	struct owner *owner; /* a reference: the key's pointer stays unique */
+	struct sample_entry *samples;
+	uint64_t snapshot_ns; /* last_ns of the snapshot that it holds */
+};
+
+/* What is known of how sure the values of an owner's event are. */
+struct estimate_key {
+	const struct owner *owner;
+	uint64_t event;
+};
+struct estimate_entry {
+	UT_hash_handle hh;
+	struct estimate_key key;
+	struct owner *owner;
+	uint32_t ppm;
+	double variance, total; /* total: of the values, in the end */
+};
+
+struct fold {
+	char *node_uid, *boot_id, *node_name, *cluster_name;
+	uint64_t window_ns;
+	bool per_cpu;
+	uint64_t first_offset_ns; /* start times of processes: the same in every window */
+	char run[24];		  /* this run of the agent, in ids */
+	uint64_t n_profiles;	  /* of this run, in ids */
+
+	struct batch *batch;
+	uint64_t start_ns, end_ns; /* wall time */
+	uint64_t offset_ns;	   /* wall = boot + offset, modulo 2^64 */
+	size_t sample_bytes, linked_bytes;
+	struct profile_entry *profiles;
+	struct estimate_entry *estimates;
+};
+
+/* ---- profiles.c ---- */
+#define FOLD_ENTRY_BYTES (sizeof(struct profile_sample) + sizeof(struct sample_entry) + 64)
+/* The profile of key, made if need be: also in a full window, so that a loss has its place. */
+struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
+					struct owner *owner, uint32_t container_pid);
+bool fold_has_profile(const struct fold *f, const struct profile_key *key);
+/* false: the window is full. */
+bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profile_sample *s);
+bool fold_is_full(const struct fold *f, size_t more_bytes);
+/*
+ * e holds a snapshot of before: it becomes one of who and comm without samples. false: it holds a newer one
+ * than of time_ns.
+ */
+bool fold_begin_snapshot(struct fold *f, struct profile_entry *e, const struct fold_process *who,
+			 const char *comm, uint64_t time_ns);
+void fold_forget_profiles(struct fold *f);
+
+/* ---- estimates.c ---- */
+/* Writes what fold_estimate was told into the window's profiles, and forgets it. */
+void fold_apply_estimates(struct fold *f);
