@@ -1158,7 +1158,7 @@ static void estimates_are_told(void **state)
 static void add_off_cpu(struct batch *b, const char *app, uint32_t pid, const char *ns,
 			const char *container, int64_t value)
 {
-	_cleanup_free_ char *id = xasprintf("%s %s", app, container);
+	_cleanup_free_ char *id = xasprintf("%s %s %s", app, ns, container);
 	struct profile *p = add_profile(b, id, app, pid, ns, T0);
 	struct profile_sample *sample;
 
@@ -1218,6 +1218,12 @@ static void throttled_time_is_beside(void **state)
 	assert_int_equal(throttled(s, NULL, NULL, leaf(PRED_EQ, "app_service", "db")), 500);
 	assert_int_equal(throttled(s, "Throttled", NULL, NULL), 4500);
 	assert_int_equal(throttled(s, NULL, NULL, nested("pod_ns", "app")), 4000);
+	/* what one may not see is not told, whatever it says it is of */
+	b = batch_new();
+	add_off_cpu(b, "Throttled", 0, "other", "c1", 7);
+	write_batch(s, b, 1);
+	assert_int_equal(throttled(s, "api", NULL, NULL), 4007);
+	assert_int_equal(throttled(s, "api", "app", NULL), 4000);
 	store_close(s);
 }
 
