@@ -14,6 +14,7 @@
 #define RATE_MAX	 (1ull << 40)
 #define CODE_BYTES	 512 /* of a function: what is looked for stands near its beginning */
 #define SIZE_CLASSES_MAX 67  /* internal/runtime/gc */
+#define PROLOGUE_BYTES	 24
 #define REX_W		 0x48
 #define MOV_LOAD	 0x8b
 
@@ -162,14 +163,37 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 
 /* ---- probes ---- */
 
+/*
+ * A function begins with asking whether its stack suffices; if not, or when the goroutine is to stop here,
+ * runtime.morestack starts the function anew: a probe at its first instruction would see some calls twice. Bytes up to
+ * what comes after that: cmp 16(%r14),%rsp, of larger frames lea N(%rsp),%r12 before and %r12 there; jbe.
+ */
+static size_t prologue_bytes(const uint8_t code[PROLOGUE_BYTES])
+{
+	static const uint8_t near_[] = {0x4c, 0x8d, 0x64, 0x24}, far_[] = {0x4c, 0x8d, 0xa4, 0x24};
+	size_t n = memcmp(code, near_, 4) == 0 ? 5 : memcmp(code, far_, 4) == 0 ? 8 : 0;
+	const uint8_t compare[] = {n ? 0x4d : 0x49, 0x3b, 0x66, 0x10};
+
+	if (memcmp(code + n, compare, sizeof(compare)) != 0)
+		return 0;
+	n += sizeof(compare);
+	return code[n] == 0x76 ? n + 2 : code[n] == 0x0f && code[n + 1] == 0x86 ? n + 6 : 0;
+}
+
 static int add_function(const struct program *p, const char *name, struct alloc_sites *s)
 {
 	const struct pf_site site = {.kind = PF_SITE_GO, .size_arg = 1, .ptr_arg = 2};
+	uint8_t code[PROLOGUE_BYTES];
 	struct elf_symbol y;
+	uint64_t at = 0;
 	int r = elf_index_find_symbol(p->index, name, &y);
 
+	if (r == 0) {
+		at = p->elf.bias + y.address;
+		r = memory_read(p->elf.memory, at, code, sizeof(code));
+	}
 	if (r == 0)
-		r = alloc_add_site(p->look, p->elf.bias + y.address, name, site, s);
+		r = alloc_add_site(p->look, at + prologue_bytes(code), name, site, s);
 	return r;
 }
 

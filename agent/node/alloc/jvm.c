@@ -91,9 +91,11 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	return r == -ENOENT ? 0 : r;
 }
 
-static const char *const marks[] = {"_ZN11AllocTracer27send_allocation_in_new_tlab*",
+static const char *const marks[] = {"gHotSpotVMStructs",
+				    "_ZN11AllocTracer27send_allocation_in_new_tlab*",
 				    "_ZN11AllocTracer28send_allocation_outside_tlab*",
 				    "_ZN11AllocTracer33send_allocation_in_new_tlab_event*",
-				    "_ZN11AllocTracer34send_allocation_outside_tlab_event*", NULL};
+				    "_ZN11AllocTracer34send_allocation_outside_tlab_event*",
+				    NULL};
 
 const struct alloc_finder jvm_finder = {.name = "jvm", .marks = marks, .find = find};
