@@ -429,8 +429,10 @@ void drains_add(struct drains *d, struct drain *drain, bool full)
 	f->drains = d;
 	f->feed.drain = drain;
 	f->feed.full = full;
-	if (drain && full)
+	if (drain && full) {
 		attribute(d->node, &f->feed);
+		throttle_take(d->node->throttle, &f->feed);
+	}
 	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
 	f->task.run = feed_run;
 	f->task.done = feed_handled;

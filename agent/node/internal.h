@@ -125,6 +125,15 @@ void limit_stats(struct limit *l, const struct probes_stats *s);
 /* Highest rate that costs at most percent of the CPU it samples; at least 1. */
 unsigned limit_hz(double percent, uint64_t sample_cost_ns);
 
+/* ---- throttle.c: how long CPU limits kept containers from running ---- */
+struct throttle;
+struct throttle *throttle_new(struct node *n);
+struct throttle *throttle_free(struct throttle *t);
+/* Every second while off-cpu may be on. */
+void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h);
+/* What there is goes with a full drain. */
+void throttle_take(struct throttle *t, struct feed *f);
+
 /* ---- gap.c: how long no agent ran here ---- */
 struct gap {
 	char *path; /* NULL: nowhere to keep it */
@@ -220,6 +229,7 @@ struct node {
 	struct sender *sender;
 	struct report *report;
 	struct limit *limit;
+	struct throttle *throttle;
 	struct overhead *overhead; /* overhead.h */
 	struct gap gap;
 	uint64_t gap_ns;

@@ -157,6 +157,8 @@ void kernel_tick(void *arg)
 		counter_add(counter("podflame_drains_skipped_total", "reason", "busy"), 1);
 	else
 		drains_add(n->drains, NULL, true);
+	if (k->state == ON && node_has_pods(n))
+		throttle_tick(n->throttle, &k->hierarchy);
 	drains_advance(n->drains);
 	follow_tick(n->follow);
 }

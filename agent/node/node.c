@@ -241,6 +241,7 @@ static int start(struct node *n, struct field_error *reterr)
 	n->drains = drains_new(n);
 	n->follow = follow_new(n);
 	n->limit = limit_new(n);
+	n->throttle = throttle_new(n);
 	n->overhead = overhead_new(n);
 	if (n->config.local)
 		r = start_local(n, reterr);
@@ -323,6 +324,7 @@ struct node *node_free(struct node *n)
 	drains_free(n->drains);
 	follow_free(n->follow);
 	limit_free(n->limit);
+	throttle_free(n->throttle);
 	overhead_free(n->overhead);
 	pipeline_free(n->pipeline);
 	files_free(n->known_files);

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a drain becomes: which samples count, in which window, and what they stand for. No kernel, no files. */
+#include "node/pipeline_private.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define CGROUP 77
+#define STACK  5
+#define MS     NSEC_PER_MSEC
+
+struct world {
+	struct pipeline *p;
+	uint64_t end_ns; /* of the open window */
+	struct owner *owner;
+	struct feed feed;
+	size_t cap_samples;
+};
+
+static int setup(void **state)
+{
+	static const struct pipeline_config config = {.fold = {.node_uid = "u",
+							       .boot_id = "b",
+							       .node_name = "n",
+							       .window_ns = 10 * NSEC_PER_SEC}};
+	struct world *w = xcalloc(1, sizeof(*w));
+
+	assert_int_equal(pipeline_new(&config, &w->p), 0);
+	w->end_ns = fold_next_flush_ns(w->p->fold);
+	w->owner = xcalloc(1, sizeof(*w->owner));
+	w->owner->refs = 1;
+	w->owner->off_keep = UINT32_MAX;
+	w->owner->container_id = xstrdup("c0ffee");
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	feed_done(&w->feed);
+	pipeline_free(w->p);
+	owner_unref(w->owner);
+	free(w);
+	return 0;
+}
+
+/* A drain with one stack of the user's; samples are added to it. */
+static void begin(struct world *w, uint64_t to_ns)
+{
+	static const struct raw_frame frame = {.exec_id = 1, .address = 0x1000};
+	struct drain *d = xcalloc(1, sizeof(*d));
+
+	feed_done(&w->feed);
+	w->feed = (struct feed){.drain = d, .full = true, .last_pass = true};
+	w->cap_samples = 0;
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	buf_init(d->memory, 0);
+	d->from_ns = to_ns - NSEC_PER_SEC;
+	d->to_ns = to_ns;
+	d->stacks = xcalloc(1, sizeof(*d->stacks));
+	d->stacks[d->n_stacks++] = (struct raw_stack){.hash = STACK, .frames = &frame, .n = 1};
+	w->feed.owners = xcalloc(1, sizeof(*w->feed.owners));
+	w->feed.owners[w->feed.n_owners++] = (struct attribution){
+		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
+}
+
+static struct raw_sample *add(struct world *w, enum event e, uint64_t n, uint64_t value)
+{
+	struct drain *d = w->feed.drain;
+
+	GROW(d->samples, d->n_samples, w->cap_samples);
+	d->samples[d->n_samples] = (struct raw_sample){.event = e,
+						       .wait = WAIT_LOCK,
+						       .start_boottime_ns = NSEC_PER_SEC,
+						       .cgroup_id = CGROUP,
+						       .ustack = STACK,
+						       .tgid = 42,
+						       .tid = 42,
+						       .cpu = UINT32_MAX,
+						       .n = n,
+						       .value = value,
+						       .first_ns = d->from_ns,
+						       .last_ns = d->from_ns};
+	return &d->samples[d->n_samples++];
+}
+
+static const struct profile *find(const struct batch *b, enum event e, const char *service)
+{
+	for (size_t i = 0; b && i < b->n_profiles; i++)
+		if (b->profiles[i]->event == e && streq(b->profiles[i]->app_service, service))
+			return b->profiles[i];
+	return NULL;
+}
+
+static void test_nobodys_code_waits(void **state)
+{
+	struct world *w = *state;
+	struct counter *excluded =
+		counter("podflame_samples_excluded_total", "reason", "no_user_stack");
+	uint64_t before = counter_get(excluded);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_OFF_CPU, 1, 500);
+	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0;	   /* a kernel thread */
+	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1; /* had one: it was lost on its way */
+	add(w, EVENT_ON_CPU, 1, 10101)->ustack = 0;
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(counter_get(excluded) - before, 3);
+	assert_int_equal(w->feed.owners[0].n_samples[EVENT_OFF_CPU], 2);
+	b = pipeline_flush(w->p);
+	p = find(b, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->n_samples, 2);
+	assert_int_equal(p->samples[0].value + p->samples[1].value, 1200);
+	assert_non_null(find(b, EVENT_ON_CPU, "unknown"));
+}
+
+/* The drain comes after the window's end: a wait that lasts over it is in both, with its parts. */
+static void test_a_wait_over_the_end_of_a_window(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *next = NULL;
+	struct raw_sample *s;
+	const struct profile *p;
+
+	begin(w, w->end_ns + 400 * MS);
+	s = add(w, EVENT_OFF_CPU, 1, 1000000);
+	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
+	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of it after the end */
+	s->wait = WAIT_DISK;
+	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
+	pipeline_feed(w->p, &w->feed);
+	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->n_samples, 1);
+	assert_int_equal(p->samples[0].value, 700000);
+	assert_int_equal(p->samples[0].n_samples, 1);
+	next = pipeline_flush(w->p);
+	p = find(next, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->n_samples, 2);
+	for (size_t i = 0; i < 2; i++) {
+		bool disk = p->samples[i].wait == WAIT_DISK;
+
+		assert_int_equal(p->samples[i].value, disk ? 100000 : 300000);
+		assert_int_equal(p->samples[i].n_samples, disk);
+	}
+}
+
+static void test_spans_are_scaled(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.owners[0].share_ppm[EVENT_MEM_ALLOC] = 125000;
+	w->feed.owners[0].error_ppm[EVENT_MEM_ALLOC] = 250000;
+	w->feed.owners[0].share_ppm[EVENT_OFF_CPU] = 500000; /* weighted by the kernel */
+	add(w, EVENT_MEM_ALLOC, 3, 1000);
+	add(w, EVENT_OFF_CPU, 3, 1000);
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	p = find(b, EVENT_MEM_ALLOC, "unknown");
+	assert_int_equal(p->samples[0].value, 8000);
+	assert_int_equal(p->samples[0].n_samples, 3);
+	assert_int_equal(p->estimate_ppm, 125000);
+	assert_int_equal(p->estimate_error, 2000);
+	p = find(b, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->samples[0].value, 1000);
+	assert_int_equal(p->estimate_ppm, 500000);
+	assert_int_equal(p->estimate_error, 0);
+}
+
+static void test_nothing_lives(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_MEM_INUSE, 0, 0)->ustack = 0;
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(w->feed.owners[0].n_samples[EVENT_MEM_INUSE], 1); /* the event works */
+	b = pipeline_flush(w->p);
+	p = find(b, EVENT_MEM_INUSE, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->process_id, 42);
+	assert_int_equal(p->n_samples, 0);
+}
+
+static void test_held_back(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.held_back = xcalloc(1, sizeof(*w->feed.held_back));
+	w->feed.held_back[w->feed.n_held_back++] = (struct held_back){owner_ref(w->owner), 1234, 2};
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nobodys_code_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_wait_over_the_end_of_a_window, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("node/pipeline", tests, NULL, NULL);
+}

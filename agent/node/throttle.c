@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long CPU limits kept containers from running, where off-cpu is asked for: no thread waits for anything
+ * then, so the scheduler's events do not show it. Read from their cgroups (cpu.stat) every two seconds on the
+ * os worker; the difference goes to the pipeline with the next drain.
+ */
+#include "node/internal.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define READ_NS	       (2 * NSEC_PER_SEC)
+#define READ_LIMIT_NS  (10 * NSEC_PER_SEC)
+#define MAX_CONTAINERS 2048 /* kubelet's own limit of pods is 110 */
+
+struct container {
+	uint64_t cgroup_id;
+	struct owner *owner; /* a reference */
+	struct cgroup_cpu cpu;
+	int result;
+};
+struct seen { /* as of the last reading */
+	uint64_t cgroup_id, throttled_ns, n_throttled;
+	bool alive;
+	UT_hash_handle hh;
+};
+struct throttle {
+	struct node *node;
+	struct seen *seen;
+	struct held_back *pending; /* for the next drain */
+	size_t n_pending, cap_pending;
+	uint64_t read_ns;
+	bool busy;
+};
+struct reading {
+	struct task task;
+	struct throttle *throttle;
+	const struct cgroup_hierarchy *hierarchy;
+	struct container *items;
+	size_t n, cap;
+};
+
+/* ---- what was read ---- */
+
+static void note(struct throttle *t, const struct container *c)
+{
+	uint64_t id = c->cgroup_id, us, n;
+	struct seen *s;
+
+	HASH_FIND(hh, t->seen, &id, sizeof(id), s);
+	if (!s) { /* what was before is not ours to tell */
+		s = xcalloc(1, sizeof(*s));
+		s->cgroup_id = id;
+		s->throttled_ns = c->cpu.throttled_ns;
+		s->n_throttled = c->cpu.n_throttled;
+		HASH_ADD(hh, t->seen, cgroup_id, sizeof(s->cgroup_id), s);
+	}
+	s->alive = true;
+	if (c->cpu.throttled_ns < s->throttled_ns || t->n_pending >= MAX_CONTAINERS)
+		return; /* later: no drain has taken what there is */
+	us = (c->cpu.throttled_ns - s->throttled_ns) / 1000;
+	n = c->cpu.n_throttled - s->n_throttled;
+	if (!us)
+		return;
+	s->throttled_ns += us * 1000; /* the rest of a microsecond is told with the next */
+	s->n_throttled = c->cpu.n_throttled;
+	GROW(t->pending, t->n_pending, t->cap_pending);
+	t->pending[t->n_pending++] = (struct held_back){owner_ref(c->owner), us, n};
+}
+
+static void forget_gone(struct throttle *t)
+{
+	struct seen *s, *next;
+
+	HASH_ITER (hh, t->seen, s, next) {
+		if (!s->alive) {
+			HASH_DEL(t->seen, s);
+			free(s);
+			continue;
+		}
+		s->alive = false;
+	}
+}
+
+/* ---- reading ---- */
+
+static void read_run(struct task *task)
+{
+	struct reading *r = (struct reading *)task;
+
+	for (size_t i = 0; i < r->n; i++)
+		r->items[i].result =
+			cgroup_cpu_read(r->hierarchy, r->items[i].cgroup_id, &r->items[i].cpu);
+}
+
+static bool is_gone(int result)
+{
+	return result == -ESTALE || result == -ENOENT || result == -ENODEV;
+}
+
+static void read_done(struct task *task)
+{
+	struct reading *r = (struct reading *)task;
+	struct throttle *t = r->throttle;
+
+	t->busy = false;
+	for (size_t i = 0; i < r->n; i++) {
+		if (!task->refused && r->items[i].result == 0)
+			note(t, &r->items[i]);
+		else if (task->refused || !is_gone(r->items[i].result))
+			counter_add(counter("podflame_cpu_stat_failed_total", "reason",
+					    task->refused ? "os_full" : "unreadable"),
+				    1);
+		owner_unref(r->items[i].owner);
+	}
+	if (!task->refused)
+		forget_gone(t);
+	free(r->items);
+}
+
+static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
+{
+	struct reading *r = arg;
+
+	if (!(o->event_mask & 1u << EVENT_OFF_CPU))
+		return;
+	if (r->n >= MAX_CONTAINERS) {
+		counter_add(counter("podflame_cpu_stat_failed_total", "reason", "too_many"), 1);
+		return;
+	}
+	GROW(r->items, r->n, r->cap);
+	r->items[r->n++] = (struct container){.cgroup_id = cgroup_id, .owner = owner_ref(o)};
+}
+
+void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h)
+{
+	uint64_t now_ns = now_boot_ns();
+	struct reading *r;
+
+	if (t->busy || now_ns < t->read_ns + READ_NS)
+		return;
+	t->read_ns = now_ns;
+	r = xcalloc(1, sizeof(*r));
+	procs_each_container(t->node->procs, add_container, r);
+	if (!r->n) {
+		forget_gone(t);
+		free(r);
+		return;
+	}
+	r->throttle = t;
+	r->hierarchy = h;
+	r->task.run = read_run;
+	r->task.done = read_done;
+	r->task.job.deadline_ns = READ_LIMIT_NS;
+	t->busy = true;
+	task_post(t->node, t->node->os, &r->task, r->n * sizeof(*r->items));
+}
+
+void throttle_take(struct throttle *t, struct feed *f)
+{
+	f->held_back = TAKE_PTR(t->pending);
+	f->n_held_back = t->n_pending;
+	t->n_pending = t->cap_pending = 0;
+}
+
+/* ---- life ---- */
+
+struct throttle *throttle_new(struct node *n)
+{
+	struct throttle *t = xcalloc(1, sizeof(*t));
+
+	t->node = n;
+	return t;
+}
+
+struct throttle *throttle_free(struct throttle *t)
+{
+	if (!t)
+		return NULL;
+	for (struct seen *s = t->seen; s; s = s->hh.next)
+		s->alive = false;
+	forget_gone(t);
+	for (size_t i = 0; i < t->n_pending; i++)
+		owner_unref(t->pending[i].owner);
+	free(t->pending);
+	free(t);
+	return NULL;
+}

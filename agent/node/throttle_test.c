@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A container that its CPU limit holds back: the time goes to the next drain, once. As root. */
+#include "node/internal.h"
+#include "node/plan/testplan.h"
+#include "node/proc/testcgroup.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define UID	    "401b6bf6-91e0-4a28-870a-232376283f12"
+#define C8(c)	    #c #c #c #c #c #c #c #c
+#define ID	    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
+#define DEADLINE_NS (60 * NSEC_PER_SEC)
+
+/* A node whose tasks run at once, with one container whose cgroup is our own. */
+static void make_node(struct node *n, const struct own_cgroup *o)
+{
+	struct plan *plan = testplan(UID, UID, ID, false);
+	uint64_t id;
+
+	*n = (struct node){.closing = true, .refs = 1};
+	n->tasks_tail = &n->tasks;
+	assert_int_equal(procs_new(&n->procs), 0);
+	plan->pods->containers->event_mask = 1u << EVENT_OFF_CPU;
+	procs_apply(n->procs, plan, 1);
+	assert_int_equal(cgroup_id_of(&o->h, o->name, &id), 0);
+	procs_cgroup(n->procs, id, 1, "/kubepods/pod" UID "/" ID, false, 1);
+	n->throttle = throttle_new(n);
+}
+
+static void node_done(struct node *n)
+{
+	throttle_free(n->throttle);
+	procs_free(n->procs);
+}
+
+/* All that is told until something is, and then for another reading. */
+static uint64_t told_us(struct node *n, const struct own_cgroup *o, bool *ret_named)
+{
+	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS, us = 0;
+
+	while (!us && now_mono_ns() < deadline_ns) {
+		struct feed f = {0};
+
+		throttle_tick(n->throttle, &o->h);
+		throttle_take(n->throttle, &f);
+		for (size_t i = 0; i < f.n_held_back; i++) {
+			us += f.held_back[i].us;
+			*ret_named = streq(f.held_back[i].owner->container_id, ID) &&
+				     f.held_back[i].n > 0;
+		}
+		feed_done(&f);
+		usleep(50000);
+	}
+	return us;
+}
+
+static void test_held_back(void **state)
+{
+	struct own_cgroup o;
+	struct cgroup_cpu cpu;
+	struct node n;
+	bool named = false;
+	uint64_t id, us;
+
+	(void)state;
+	if (!own_cgroup_make(&o) || !own_cgroup_limit(&o)) {
+		own_cgroup_remove(&o);
+		print_message("no cgroup with a CPU limit can be made here\n");
+		skip();
+	}
+	make_node(&n, &o);
+	own_cgroup_burn(&o);
+	us = told_us(&n, &o, &named);
+	us += told_us(&n, &o, &named);
+	assert_int_equal(cgroup_id_of(&o.h, o.name, &id), 0);
+	assert_int_equal(cgroup_cpu_read(&o.h, id, &cpu), 0);
+	own_cgroup_remove(&o);
+	assert_true(us > 0);
+	assert_true(us <= cpu.throttled_ns / 1000); /* nothing twice */
+	assert_true(named);
+	node_done(&n);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_held_back),
+	};
+
+	return cmocka_run_group_tests_name("node/throttle", tests, NULL, NULL);
+}
