@@ -5,7 +5,7 @@
  * second, and for its files to be parsed, up to two more, so that a process that lives shortly
  * still gets names.
  */
-#include "node/internal.h"
+#include "node/overhead.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -271,6 +271,12 @@ static void attribute(struct node *n, struct feed *f)
 		struct attribution a = {.cgroup_id = ids[i]};
 
 		a.owner = procs_owner(n->procs, ids[i], &a.until_ns);
+		for (enum event e = 0; !f->whole && e < _EVENT_MAX; e++) {
+			struct estimate x = overhead_estimate(n->overhead, ids[i], e);
+
+			a.share_ppm[e] = x.ppm;
+			a.error_ppm[e] = x.error_ppm;
+		}
 		if (a.owner)
 			f->owners[f->n_owners++] = a;
 	}
@@ -411,11 +417,11 @@ static void read_process(struct drains *d, const struct raw_proc *p)
 	read_mappings(d, p->tgid, p->start_boottime_ns, p->exec_id, p->cgroup_id);
 }
 
-void drains_add(struct drains *d, struct drain *drain, bool full)
+static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 {
 	struct feeding *f;
 
-	if (full)
+	if (full && !whole)
 		d->n_exec_reads = 0;
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
@@ -429,6 +435,7 @@ void drains_add(struct drains *d, struct drain *drain, bool full)
 	f->drains = d;
 	f->feed.drain = drain;
 	f->feed.full = full;
+	f->feed.whole = whole;
 	if (drain && full) {
 		attribute(d->node, &f->feed);
 		throttle_take(d->node->throttle, &f->feed);
@@ -440,6 +447,16 @@ void drains_add(struct drains *d, struct drain *drain, bool full)
 	d->last = &f->next;
 	d->n_waiting++;
 	drains_advance(d);
+}
+
+void drains_add(struct drains *d, struct drain *drain, bool full)
+{
+	add(d, drain, full, false);
+}
+
+void drains_add_whole(struct drains *d, struct drain *drain)
+{
+	add(d, drain, true, true);
 }
 
 /* ---- life ---- */

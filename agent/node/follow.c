@@ -13,7 +13,6 @@
 #define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
 #define SWEEP_NS     (60 * NSEC_PER_SEC)
 #define SET_LIMIT_NS (30 * NSEC_PER_SEC)
-#define MAX_TOLD     256
 
 struct tracked *follow_find(const struct follow *f, struct process_id id)
 {
@@ -305,61 +304,22 @@ void follow_exits(struct follow *f, const struct drain *d)
 
 /* ---- what is told ---- */
 
-struct telling {
-	const char *text;
-	struct told_list list;
-};
-
-static bool is_told(const struct told_list *l, const char *uid)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (streq(l->items[i].uid, uid))
-			return true;
-	return false;
-}
-
-static void add_told(struct node *n, const char *uid, void *arg)
-{
-	struct telling *x = arg;
-
-	(void)n;
-	if (!is_told(&x->list, uid) && x->list.n < MAX_TOLD)
-		x->list.items[x->list.n++] = (struct told){xstrdup(uid), xstrdup(x->text)};
-}
-
-static void told_free(struct told_list *l)
-{
-	for (size_t i = 0; i < l->n; i++) {
-		free(l->items[i].uid);
-		free(l->items[i].text);
-	}
-	free(l->items);
-}
-
-/* One process's for each target: who mends it sees the next. */
+/* One process's for each target. */
 static void tell(struct follow *f, struct told_list *before, const char *problem,
 		 const char *(*text)(const struct tracked *t))
 {
-	struct telling x = {.list.items = xcalloc(MAX_TOLD, sizeof(*x.list.items))};
-	struct node *n = f->node;
+	struct told_list now = {0};
 	uint64_t until_ns;
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
-		struct owner *o;
+		struct owner *o =
+			text(t) ? procs_owner(f->node->procs, t->cgroup_id, &until_ns) : NULL;
 
-		x.text = text(t);
-		o = x.text ? procs_owner(n->procs, t->cgroup_id, &until_ns) : NULL;
 		if (o)
-			node_targets_of(n, o->container_id, o->pod_uid, add_told, &x);
+			told_add(&now, f->node, o, text(t));
 		owner_unref(o);
 	}
-	for (size_t i = 0; i < before->n; i++)
-		if (!is_told(&x.list, before->items[i].uid))
-			report_problem(n->report, before->items[i].uid, problem, "");
-	for (size_t i = 0; i < x.list.n; i++)
-		report_problem(n->report, x.list.items[i].uid, problem, x.list.items[i].text);
-	told_free(before);
-	*before = x.list;
+	told_tell(before, &now, f->node, problem);
 }
 
 static const char *no_tables(const struct tracked *t)
@@ -465,10 +425,10 @@ struct follow *follow_free(struct follow *f)
 	follow_unloaded(f);
 	parse_queue_free(f->files);
 	parse_queue_free(f->debug);
-	told_free(&f->no_tables);
-	told_free(&f->not_walked);
-	told_free(&f->not_attached);
-	told_free(&f->not_probed);
+	told_done(&f->no_tables);
+	told_done(&f->not_walked);
+	told_done(&f->not_attached);
+	told_done(&f->not_probed);
 	free(f);
 	return NULL;
 }

@@ -55,13 +55,16 @@ struct allocs {
 	bool looking, busy;	   /* where it allocates; probes are on their way */
 	bool stale;		   /* attached are the sites of a look before */
 	bool reading_go;	   /* sites are lent */
+	bool refused;		   /* the kernel: problem says so */
 	unsigned looked_mask;	   /* events that sites were looked for */
 	struct mappings *m;	   /* of sites */
 	struct alloc_sites *sites; /* NULL: not known */
 	struct attached *attached; /* NULL: not, or in a span */
 	unsigned attached_mask;
-	uint64_t next_span_ns, next_go_ns;
-	char *problem; /* what of its memory is not seen; NULL */
+	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
+	uint64_t span_cpu_ns; /* CPU time of the process when its last span ended, or steady */
+	struct timer timer;   /* the next span */
+	char *problem;	      /* what of its memory is not seen; NULL */
 };
 
 /* ---- follow.c ---- */
@@ -80,13 +83,6 @@ struct tracked {
 	struct allocs allocs;
 	UT_hash_handle hh;
 };
-struct told {
-	char *uid, *text;
-};
-struct told_list { /* targets that have been told of one kind of problem */
-	struct told *items;
-	size_t n;
-};
 struct follow {
 	struct node *node;
 	struct tracked *tracked;
@@ -94,6 +90,7 @@ struct follow {
 	uint64_t swept_ns;
 	struct told_list no_tables, not_walked, not_attached, not_probed;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
+	unsigned n_spans;		  /* of these tasks: spans */
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */
@@ -117,3 +114,12 @@ void alloc_reset(struct tracked *t);
 /* Takes all probes away: they go before the maps that they write to. */
 void alloc_stop(struct follow *f);
 bool alloc_idle(const struct follow *f);
+/* What of the process's memory is not seen; why "": all is. */
+void alloc_set_problem(struct tracked *t, const char *what, const char *why);
+
+/* ---- follow_probes.c ---- */
+#define ALLOC_ATTACH_COUNTER "podflame_memory_attach_total"
+struct overhead_span;
+/* At its sites; span NULL: as long as it lives. */
+void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span);
+void alloc_detach(struct tracked *t); /* harmless when nothing is attached */

@@ -13,13 +13,11 @@
 
 #include <stdlib.h>
 
-#define MEMORY_EVENTS	(1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
-#define LOOK_LIMIT_NS	(5 * NSEC_PER_SEC)
-#define PROBES_LIMIT_NS (30 * NSEC_PER_SEC)
-#define MAILBOX_BYTES	(1u << 20)
-#define ATTACHED_MAX	1024 /* processes at once: each has a link a file */
-#define GO_READ_NS	(10 * NSEC_PER_SEC)
-#define ATTACH_COUNTER	"podflame_memory_attach_total"
+#define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
+#define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
+#define ATTACHED_MAX  1024 /* processes at once: each has a link a file */
+#define SPANS_MAX     8	   /* that wait for the worker: the rest are late, and weigh more */
+#define GO_READ_NS    (10 * NSEC_PER_SEC)
 
 /* ---- who wants it ---- */
 
@@ -91,24 +89,53 @@ static void look_run(struct task *task)
 			tables_alloc_sites(task->node->known_files, l->m, l->event_mask, &l->sites);
 }
 
+void alloc_set_problem(struct tracked *t, const char *what, const char *why)
+{
+	free(TAKE_PTR(t->allocs.problem));
+	if (*why)
+		t->allocs.problem =
+			xasprintf("process %llu: %s%s", (unsigned long long)t->id.tgid, what, why);
+}
+
+static bool same_site(const struct looking *l, const struct allocs *a, size_t i)
+{
+	const struct alloc_site *x = &l->sites->items[i], *y = &a->sites->items[i];
+	const struct mapping *mx = &l->m->items[x->mapping], *my = &a->m->items[y->mapping];
+
+	return x->file_offset == y->file_offset && x->address == y->address &&
+	       !memcmp(&x->site, &y->site, sizeof(x->site)) && mx->inode == my->inode &&
+	       mx->dev_major == my->dev_major && mx->dev_minor == my->dev_minor;
+}
+
+/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
+static bool nothing_new(const struct looking *l, const struct allocs *a)
+{
+	const struct alloc_sites *x = l->sites, *y = a->sites;
+
+	if (!y || x->n != y->n || x->n_inner != y->n_inner || !x->go != !y->go ||
+	    memcmp(x->inner, y->inner, x->n_inner * sizeof(x->inner[0])))
+		return false;
+	for (size_t i = 0; i < x->n; i++)
+		if (!same_site(l, a, i))
+			return false;
+	return true;
+}
+
 static void take_sites(struct tracked *t, struct looking *l)
 {
 	struct allocs *a = &t->allocs;
 
-	free(TAKE_PTR(a->problem));
-	if (l->result < 0 && l->result != -EAGAIN && l->result != -ESRCH)
-		a->problem = xasprintf("memory of process %llu is not profiled: %s",
-				       (unsigned long long)l->id.tgid, strerror(-l->result));
-	if (l->result < 0)
+	if (l->result == -EAGAIN || l->result == -ESRCH)
 		return;
-	if (*l->sites->problem)
-		a->problem = xasprintf("process %llu: %s", (unsigned long long)l->id.tgid,
-				       l->sites->problem);
+	if (!a->refused)
+		alloc_set_problem(t, l->result < 0 ? "where it allocates is not known: " : "",
+				  l->result < 0 ? strerror(-l->result) : l->sites->problem);
+	if (l->result < 0 || nothing_new(l, a))
+		return;
 	alloc_sites_free(a->sites);
 	a->sites = TAKE_PTR(l->sites);
 	mappings_unref(a->m);
 	a->m = mappings_ref(l->m);
-	a->looked_mask = l->event_mask;
 	a->stale = a->attached != NULL;
 }
 
@@ -119,7 +146,9 @@ static void look_done(struct task *task)
 
 	if (t)
 		t->allocs.looking = false;
-	if (t && !task->refused && !task->node->closing && l->exec_id == t->exec_id) {
+	if (t && task->refused)
+		t->allocs.looked_mask = 0; /* again with the next tick */
+	else if (t && !task->node->closing && l->exec_id == t->exec_id) {
 		take_sites(t, l);
 		alloc_advance(t);
 	}
@@ -131,7 +160,7 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 {
 	struct looking *l;
 
-	if (t->allocs.looking)
+	if (t->allocs.looking || t->allocs.reading_go)
 		return;
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
@@ -156,164 +185,6 @@ void alloc_look(struct tracked *t, struct mappings *m)
 
 	if (mask)
 		look(t, m, mask);
-}
-
-/* ---- attaching and detaching; the probes worker ---- */
-
-struct attaching {
-	struct task task;
-	struct follow *follow;
-	struct process_id id;
-	struct mappings *m; /* holds the files */
-	struct probe_site *sites;
-	struct probe_file *files;
-	size_t n_files;
-	struct pf_mem_proc proc;
-	struct overhead_span span; /* span_ns 0: as long as the process lives */
-	bool attach;
-	struct attached *old; /* not attach: to be detached */
-	/* out */
-	struct attached *attached;
-	size_t n_refused;
-	uint64_t span_ns, hits;
-	int result;
-};
-
-static void attach_run(struct task *task)
-{
-	struct attaching *a = (struct attaching *)task;
-	struct probes *p = kernel_probes(task->node->kernel);
-
-	if (!a->attach) {
-		a->old = probes_detach(p, a->old);
-		return;
-	}
-	a->result = probes_attach(p, (uint32_t)a->id.tgid, a->id.start_boottime_ns, &a->proc,
-				  a->files, a->n_files, &a->attached, &a->n_refused);
-	if (a->result < 0 || !a->span.span_ns)
-		return;
-	probes_attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &a->span_ns, &a->hits);
-	a->attached = probes_detach(p, a->attached);
-}
-
-static void attach_done(struct task *task);
-
-static struct attaching *attaching_new(struct follow *f, struct process_id id)
-{
-	struct attaching *a = xcalloc(1, sizeof(*a));
-
-	a->follow = f;
-	a->id = id;
-	a->task.run = attach_run;
-	a->task.done = attach_done;
-	a->task.job.deadline_ns = PROBES_LIMIT_NS;
-	return a;
-}
-
-/* Weighs nothing: it is never refused, so probes are always taken away again. */
-static void post(struct attaching *a)
-{
-	a->follow->n_attaching++;
-	task_post(a->follow->node, a->follow->node->probing, &a->task, 0);
-}
-
-static void detach(struct follow *f, struct process_id id, struct attached *old)
-{
-	struct attaching *a = attaching_new(f, id);
-
-	a->old = old;
-	post(a);
-}
-
-static void take_attached(struct tracked *t, struct attaching *a)
-{
-	struct allocs *s = &t->allocs;
-
-	counter_add(counter(ATTACH_COUNTER, "result", a->result < 0 ? "failed" : "ok"), 1);
-	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->n_refused);
-	if (a->result == 0 && a->span.span_ns) {
-		overhead_spent(t->follow->node->overhead, t->cgroup_id, a->proc.event_mask,
-			       a->span_ns, a->hits);
-		return;
-	}
-	s->attached = TAKE_PTR(a->attached);
-	s->attached_mask = s->attached ? a->proc.event_mask : 0;
-	t->follow->n_attached += s->attached != NULL;
-	if (a->result == 0 || a->result == -ESRCH)
-		return;
-	free(s->problem);
-	s->problem = xasprintf("process %llu: probes cannot be attached: %s",
-			       (unsigned long long)a->id.tgid, strerror(-a->result));
-}
-
-static void attach_done(struct task *task)
-{
-	struct attaching *a = (struct attaching *)task;
-	struct follow *f = a->follow;
-	struct tracked *t = follow_find(f, a->id);
-
-	f->n_attaching--;
-	if (t && a->attach) {
-		t->allocs.busy = false;
-		take_attached(t, a);
-	}
-	if (a->attached) /* whom it is for was forgotten meanwhile */
-		detach(f, a->id, a->attached);
-	mappings_unref(a->m);
-	free(a->sites);
-	free(a->files);
-}
-
-/* Sites by file: those of one mapping lie together. */
-static void fill_files(struct attaching *a, const struct alloc_sites *s)
-{
-	a->sites = xcalloc(s->n, sizeof(*a->sites));
-	a->files = xcalloc(s->n, sizeof(*a->files));
-	for (size_t i = 0; i < s->n; i++) {
-		const struct alloc_site *x = &s->items[i];
-		struct probe_file *file = a->n_files ? &a->files[a->n_files - 1] : NULL;
-
-		a->sites[i].file_offset = x->file_offset;
-		memcpy(&a->sites[i].cookie, &x->site, sizeof(x->site));
-		if (!i || s->items[i - 1].mapping != x->mapping) {
-			file = &a->files[a->n_files++];
-			file->fd = a->m->items[x->mapping].fd;
-			file->sites = &a->sites[i];
-		}
-		file->n_sites++;
-	}
-}
-
-static void attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
-{
-	const struct alloc_sites *s = t->allocs.sites;
-	struct attaching *a = attaching_new(t->follow, t->id);
-
-	a->attach = true;
-	a->m = mappings_ref(t->allocs.m);
-	a->proc.exec_id = t->exec_id;
-	a->proc.event_mask = event_mask;
-	a->proc.n_inner = (uint32_t)s->n_inner;
-	for (size_t i = 0; i < s->n_inner; i++) {
-		a->proc.inner[i].start = s->inner[i].start;
-		a->proc.inner[i].end = s->inner[i].end;
-	}
-	if (span)
-		a->span = *span;
-	fill_files(a, s);
-	t->allocs.busy = true;
-	post(a);
-}
-
-static void take_away(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-
-	if (!a->attached)
-		return;
-	t->follow->n_attached--;
-	a->attached_mask = 0;
-	detach(t->follow, t->id, TAKE_PTR(a->attached));
 }
 
 /* ---- Go's own profile; the files worker ---- */
@@ -346,17 +217,21 @@ static void go_done(struct task *task)
 	struct go_reading *g = (struct go_reading *)task;
 	struct tracked *t = follow_find(g->follow, g->id);
 
-	if (t && t->allocs.reading_go) {
+	if (t && t->allocs.reading_go && t->exec_id == g->exec_id && !t->allocs.sites) {
 		t->allocs.reading_go = false;
-		t->allocs.sites = t->allocs.sites ? t->allocs.sites : TAKE_PTR(g->sites);
+		t->allocs.sites = TAKE_PTR(g->sites);
+		if (g->result == -ENODATA)
+			t->allocs.looked_mask = 0; /* its profile is off: there is another way */
 	}
 	alloc_sites_free(g->sites);
+	if (task->refused)
+		g->result = -ENOBUFS;
 	if (g->result < 0 && g->result != -ESRCH)
 		counter_add(counter("podflame_go_heap_reads_failed_total", "reason",
 				    strerrorname_np(-g->result)),
 			    1);
 	if (g->drain)
-		drains_add(task->node->drains, g->drain, true);
+		drains_add_whole(task->node->drains, g->drain);
 }
 
 static void read_go(struct tracked *t, unsigned event_mask)
@@ -380,25 +255,59 @@ static void read_go(struct tracked *t, unsigned event_mask)
 
 /* ---- what is to be done next ---- */
 
+static void span_due(void *arg)
+{
+	alloc_advance(arg);
+}
+
+static bool may_attach(struct tracked *t)
+{
+	const struct allocs *a = &t->allocs;
+	uint64_t now_ns = now_mono_ns();
+
+	if (a->attached || a->busy || !a->sites || !a->sites->n)
+		return false;
+	if (now_ns < a->next_ns) {
+		timer_set(t->follow->node->loop, &t->allocs.timer, a->next_ns - now_ns, span_due,
+			  t);
+		return false;
+	}
+	if (t->follow->n_attached < ATTACHED_MAX)
+		return true;
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "too_many"), 1);
+	return false;
+}
+
+/* A span, of what was not tried yet or is too much to be attached all the time; together with what is. */
+static void probe_span(struct tracked *t, const struct wish *w)
+{
+	struct allocs *a = &t->allocs;
+
+	alloc_detach(t);
+	if (t->follow->n_spans >= SPANS_MAX || !may_attach(t))
+		return;
+	a->next_ns = now_mono_ns() + w->span.wait_ns;
+	alloc_attach(t, w->event_mask | w->span_mask, &w->span);
+}
+
 static void probe(struct tracked *t, const struct wish *w)
 {
 	struct allocs *a = &t->allocs;
-	unsigned want = w->event_mask ? w->event_mask : w->span_mask;
-	bool steady = w->event_mask != 0;
 
-	if (a->attached && (!steady || a->attached_mask != want || a->stale))
-		take_away(t);
-	if (a->attached || !want || !a->sites || !a->sites->n || a->busy)
-		return;
-	if (!steady && now_mono_ns() < a->next_span_ns)
-		return;
-	if (t->follow->n_attached >= ATTACHED_MAX) {
-		counter_add(counter(ATTACH_COUNTER, "result", "too_many"), 1);
+	if (w->span_mask) {
+		probe_span(t, w);
 		return;
 	}
+	if (a->attached && (a->attached_mask != w->event_mask || a->stale))
+		alloc_detach(t);
+	if (!w->event_mask)
+		return;
+	if (!a->refused)
+		a->next_ns = 0; /* of a span */
+	if (!may_attach(t))
+		return;
 	a->stale = false;
-	a->next_span_ns = now_mono_ns() + w->span.wait_ns;
-	attach(t, want, steady ? NULL : &w->span);
+	alloc_attach(t, w->event_mask, NULL);
 }
 
 void alloc_advance(struct tracked *t)
@@ -407,7 +316,7 @@ void alloc_advance(struct tracked *t)
 	unsigned asked = asked_of(t);
 	struct wish w = wish_of(t);
 
-	if (asked && a->looked_mask != asked && !a->reading_go)
+	if (asked && a->looked_mask != asked)
 		look(t, t->m, asked);
 	if (a->looking)
 		return;
@@ -428,7 +337,8 @@ void alloc_reset(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 
-	take_away(t);
+	timer_cancel(&a->timer);
+	alloc_detach(t);
 	alloc_sites_free(a->sites);
 	mappings_unref(a->m);
 	free(a->problem);
@@ -444,6 +354,8 @@ void alloc_stop(struct follow *f)
 {
 	struct tracked *t, *next;
 
-	HASH_ITER (hh, f->tracked, t, next)
-		take_away(t);
+	HASH_ITER (hh, f->tracked, t, next) {
+		timer_cancel(&t->allocs.timer);
+		alloc_detach(t);
+	}
 }

@@ -83,6 +83,7 @@ struct held_back { /* a container, by its CPU limit, since it was last read */
 struct feed {
 	struct drain *drain; /* NULL: only looks whether a window ended */
 	bool full, last_pass;
+	bool whole;		    /* samples are not of probes: nothing of them stands for more */
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
 	struct host_list *hosts;
@@ -134,6 +135,21 @@ void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h);
 /* What there is goes with a full drain. */
 void throttle_take(struct throttle *t, struct feed *f);
 
+/* ---- told.c: one kind of problem and the targets that are told of it ---- */
+struct told {
+	char *uid, *text;
+};
+struct told_list {
+	struct told *items;
+	size_t n, cap;
+};
+/* The targets of a container, unless they are in the list with another text: one at a time. */
+void told_add(struct told_list *l, struct node *n, const struct owner *o, const char *text);
+/* Reports now's, and that before's are none any more; now becomes before. */
+void told_tell(struct told_list *before, struct told_list *now, struct node *n,
+	       const char *problem);
+void told_done(struct told_list *l);
+
 /* ---- gap.c: how long no agent ran here ---- */
 struct gap {
 	char *path; /* NULL: nowhere to keep it */
@@ -165,6 +181,8 @@ struct kernel *kernel_free(struct kernel *k);
 void kernel_sync(struct kernel *k);
 bool kernel_active(const struct kernel *k);
 bool kernel_loaded(const struct kernel *k);
+const struct cgroup_hierarchy *
+kernel_hierarchy(const struct kernel *k); /* any thread; mount "": none */
 /* os worker: the list of host processes; no-op while nothing is loaded. */
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);
 /* os worker: NULL while nothing is loaded. */
@@ -203,6 +221,8 @@ struct drains;
 struct drains *drains_new(struct node *n);
 struct drains *drains_free(struct drains *d);
 void drains_add(struct drains *d, struct drain *drain, bool full); /* takes drain; NULL: a tick */
+/* The same of what does not come from probes: nothing of it stands for more. */
+void drains_add_whole(struct drains *d, struct drain *drain);
 void drains_advance(struct drains *d);
 
 struct node {
@@ -215,9 +235,10 @@ struct node {
 	struct task *tasks, **tasks_tail; /* outstanding, in order */
 
 	struct worker *os, *files, *tables, *debug, *pipe, *disk;
-	struct worker *attach;	   /* NULL until a JVM is asked for its perf map; it may block it */
-	bool attach_stopped;	   /* atomic: what it has not begun is left */
-	struct worker *probing;	   /* attaches probes to processes and takes them away: that waits for RCU */
+	struct worker *attach; /* NULL until a JVM is asked for its perf map; it may block it */
+	bool attach_stopped;   /* atomic: what it has not begun is left */
+	struct worker
+		*probing; /* attaches probes to processes and takes them away: that waits for RCU */
 	struct files *known_files; /* any thread; NULL until node_start */
 	struct procs *procs;
 	struct world *world;

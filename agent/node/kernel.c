@@ -70,7 +70,7 @@ struct push {
 };
 
 /* Who runs in a cgroup that was just selected has tables before its first sample. No more than that. */
-static void announce(struct kernel *k)
+void kernel_announce(struct kernel *k)
 {
 	if (probes_announce(k->probes) < 0)
 		counter_add(counter("podflame_process_lists_failed_total", NULL, NULL), 1);
@@ -82,7 +82,7 @@ static void push_run(struct task *t)
 
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);
 	if (p->result == 0)
-		announce(p->kernel);
+		kernel_announce(p->kernel);
 	kernel_support_take(&p->support, p->kernel->probes);
 }
 
@@ -132,8 +132,13 @@ int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
 	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
 
 	if (r == 0)
-		announce(k);
+		kernel_announce(k);
 	return r;
+}
+
+const struct cgroup_hierarchy *kernel_hierarchy(const struct kernel *k)
+{
+	return &k->hierarchy;
 }
 
 struct unwind *kernel_unwind(const struct kernel *k)

@@ -5,26 +5,39 @@
  */
 #include "node/kernel_private.h"
 
+#include "node/overhead.h"
+
 #include <stdlib.h>
 
 #define WAKE_DELAY_NS  (5 * NSEC_PER_MSEC)
 #define DRAIN_LIMIT_NS (10 * NSEC_PER_SEC)
+#define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
 
 struct draining {
 	struct task task;
 	struct kernel *kernel;
-	bool full;
+	bool full, announce, traps;
 	struct drain *drain;
 	struct probes_stats stats;
+	struct probe_usage *usage;
+	size_t n_usage;
+	uint64_t trap_ns; /* 0: not asked */
 	int result, stats_result;
 };
 
 static void drain_run(struct task *t)
 {
 	struct draining *d = (struct draining *)t;
+	struct probes *p = d->kernel->probes;
 
-	d->result = probes_drain(d->kernel->probes, d->full, &d->drain);
-	d->stats_result = d->full ? probes_stats(d->kernel->probes, &d->stats) : -ENODATA;
+	if (d->announce)
+		kernel_announce(d->kernel);
+	d->result = probes_drain(p, d->full, &d->drain);
+	d->stats_result = d->full ? probes_stats(p, &d->stats) : -ENODATA;
+	if (d->full && probes_usage(p, &d->usage, &d->n_usage) < 0)
+		counter_add(counter("podflame_usage_unread_total", NULL, NULL), 1);
+	if (d->traps)
+		d->trap_ns = probes_trap_ns(p);
 }
 
 static void show_stats(const struct probes_stats *s)
@@ -67,7 +80,9 @@ static void drain_done(struct task *t)
 	if (d->stats_result == 0) {
 		show_stats(&d->stats);
 		limit_stats(k->node->limit, &d->stats);
+		overhead_usage(k->node->overhead, d->usage, d->n_usage, d->trap_ns);
 	}
+	free(d->usage);
 	if (d->drain) {
 		cgroups_take(k, d->drain);
 		drains_add(k->node->drains, d->drain, d->full);
@@ -79,12 +94,34 @@ static void drain_done(struct task *t)
 	kernel_sync(k);
 }
 
+static bool wants_memory(const struct node *n)
+{
+	const struct plan *plan = procs_plan(n->procs);
+
+	for (size_t i = 0; plan && i < plan->n_pods; i++)
+		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
+			if (plan->pods[i].containers[k].event_mask &
+			    (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE))
+				return true;
+	return false;
+}
+
+/* Who was forked and has not exec'd has no sample to tell of it until it is probed. */
+static void find_processes(struct kernel *k, struct draining *d)
+{
+	d->traps = d->full && wants_memory(k->node);
+	d->announce = d->traps && now_boot_ns() >= k->announced_ns + ANNOUNCE_NS;
+	if (d->announce)
+		k->announced_ns = now_boot_ns();
+}
+
 void kernel_drain(struct kernel *k, bool full)
 {
 	struct draining *d = xcalloc(1, sizeof(*d));
 
 	d->kernel = k;
 	d->full = full;
+	find_processes(k, d);
 	d->task.run = drain_run;
 	d->task.done = drain_done;
 	d->task.job.deadline_ns = DRAIN_LIMIT_NS;

@@ -15,7 +15,7 @@ struct kernel {
 	struct probes *probes;		   /* os worker's, from load to unload */
 	struct unwind *unwind;		   /* the same's; NULL: no tables here */
 	enum state state;
-	uint64_t retry_ns, scanned_ns; /* CLOCK_BOOTTIME */
+	uint64_t retry_ns, scanned_ns, announced_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;
 	bool blind; /* cgroup events do not work */
 	struct watch *wake;
@@ -35,6 +35,8 @@ struct support_copy {
 
 /* kernel.c; each text once, until another comes */
 void kernel_complain(struct kernel *k, const char *what, const char *why);
+/* os worker: every selected process is told of by the next quick drain. */
+void kernel_announce(struct kernel *k);
 
 /* kernel_load.c */
 void kernel_support_take(struct support_copy *c, const struct probes *p);

@@ -21,18 +21,24 @@ enum overhead_mode {
 struct overhead_span {
 	uint64_t span_ns;  /* attached so long */
 	uint64_t max_hits; /* at most so many hits: what maxStall allows */
-	uint64_t wait_ns;  /* until the next, at random around the period */
+	uint64_t wait_ns;  /* from its start until the next's, at random around the period */
 };
 enum overhead_mode overhead_mode(struct overhead *b, uint64_t cgroup_id, enum event e,
 				 struct overhead_span *ret_span);
-/* A span has ended: how long it was attached, and how often it was hit. */
+struct overhead_spent { /* of one process */
+	uint64_t attached_ns, hits;
+	uint64_t cpu_ns;	/* CPU time of the process meanwhile, traps included */
+	uint64_t cpu_before_ns; /* since its last span ended; 0: this is its first */
+};
+/* A span has ended; event_mask: of the probes that were attached. */
 void overhead_spent(struct overhead *b, uint64_t cgroup_id, unsigned event_mask,
-		    uint64_t attached_ns, uint64_t hits);
+		    const struct overhead_spent *x);
 /*
- * What values of this event stand for: of which share of what happened, in ppm (0: all), and one standard error
- * relative to the sum in ppm. mem-alloc in spans: values are to be multiplied by 1e6 / ppm; off-cpu's are already.
+ * What values of an event stand for: of which share of what happened, in ppm (0: all), and one standard error
+ * relative to the sum in ppm. mem-alloc: values are to be multiplied by 1e6 / ppm; off-cpu's are already.
  */
 struct estimate {
 	uint32_t ppm, error_ppm;
 };
+/* As it is now: of what a drain brought once its usage was told. */
 struct estimate overhead_estimate(const struct overhead *b, uint64_t cgroup_id, enum event e);

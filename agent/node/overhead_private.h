@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What overhead.c and overhead_tell.c share. */
+#pragma once
+
+#include "node/overhead_rules.h"
+
+#include <uthash.h>
+
+/* One event of one cgroup. */
+struct account {
+	struct probe_usage last, drain, round; /* as told; since the drain, the round before */
+	enum overhead_mode mode;
+	bool tried;		   /* memory: a span has told what it costs */
+	struct traps cost;	   /* memory: what it was judged by */
+	struct overhead_span span; /* wait_ns: the period */
+	struct spans spans;
+	unsigned n_spans, n_spans_drained; /* since the last drain; before that */
+	enum refusal why;
+	uint64_t asked, retry_ns; /* when refused: what was asked for; CLOCK_MONOTONIC */
+	uint32_t told_ppm;
+};
+struct payer { /* one cgroup */
+	uint64_t cgroup_id;
+	struct owner *owner;
+	struct account of[_EVENT_MAX];
+	uint32_t keep;		    /* off-cpu */
+	struct traps lately;	    /* memory, attached as long as it lives */
+	uint64_t cpu_ns, cpu_at_ns; /* as last read, and when: CLOCK_MONOTONIC; 0: not yet */
+	UT_hash_handle hh;
+};
+struct overhead {
+	struct node *node;
+	struct payer *payers;
+	uint64_t trap_ns, round_ns;
+	bool reading; /* CPU times are on their way */
+	struct told_list refused, estimated;
+};
+
+double overhead_percent(const struct payer *p);
+struct estimate overhead_estimate_of(const struct payer *p, enum event e);
+/* overhead_tell.c: changes with the targets of a container; what was refused is then asked for anew. */
+uint64_t overhead_asked(const struct overhead *o, const struct payer *p);
+/* The same: what is held back or estimated, to the targets. */
+void overhead_tell(struct overhead *o);

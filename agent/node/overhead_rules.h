@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * overhead_rules: how much of an event a container's limit allows, from what it paid so far. Pure: no clock, no I/O;
+ * overhead.c keeps the books. What hits cost, and why: docs/memory.md, docs/off-cpu.md.
+ */
+#pragma once
+
+#include "node/overhead.h"
+
+/* What limits.overheadPercent means for these events where a target does not say. */
+#define OVERHEAD_DEFAULT_PERCENT 1.0
+/* Until probes_trap_ns was asked: worse than what is usual. */
+#define OVERHEAD_TRAP_NS 2000
+
+/* ---- off-cpu ---- */
+struct switches { /* of a selected container's threads, in one round */
+	uint64_t hits, taken, cpu_ns;
+};
+/* The share of switches to keep from now on, as procs_keep_off has it. Never none. */
+uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent);
+
+/* ---- memory ---- */
+struct traps { /* while probes were attached */
+	double attached_ns, hits, cpu_ns;
+};
+struct trap_limit {
+	double percent;
+	uint64_t max_stall_ns, trap_ns;
+};
+enum refusal {
+	REFUSAL_NONE,
+	REFUSAL_SNAPSHOT,  /* mem-inuse cannot be had in parts */
+	REFUSAL_DISTORTED, /* attached, it would hardly do its own work any more */
+	REFUSAL_SHORT,	   /* what maxStall allows is too short a time to see anything */
+	REFUSAL_RARE,	   /* what the limit allows is too small a part */
+};
+/* Share of its CPU time that goes into traps while attached, 0..1. */
+double overhead_load(const struct traps *t, uint64_t trap_ns);
+/* The first span of a container: short, whatever it does. */
+struct overhead_span overhead_trial(const struct trap_limit *l);
+/*
+ * What is allowed to somebody who pays that. now: what it has; steady is given back only with a margin. ret_span (wait_ns:
+ * the whole period) with OVERHEAD_SPANS, ret_why with OVERHEAD_REFUSED.
+ */
+enum overhead_mode overhead_decide(enum event e, enum overhead_mode now, const struct traps *t,
+				   const struct trap_limit *l, struct overhead_span *ret_span,
+				   enum refusal *ret_why);
+/* Must steady be left? recent: of the last round, lately: of the last ten seconds. */
+bool overhead_exceeded(const struct traps *recent, const struct traps *lately,
+		       const struct trap_limit *l);
+
+/* ---- estimates ---- */
+/*
+ * Of mem-alloc in spans, all weighted towards now. Allocations go with the work that a process does, not with time:
+ * while probes are attached it is slower. So the share is one of work: CPU time less that of traps.
+ */
+struct spans {
+	double work_attached_ns, work_ns; /* in spans; altogether */
+	double n, sum, square;		  /* spans; their hits */
+};
+void overhead_span_add(struct spans *s, const struct overhead_spent *x, uint64_t trap_ns);
+/* n_spans: that the values at hand come from; load: as above. */
+struct estimate overhead_span_estimate(const struct spans *s, unsigned n_spans, double load);
+/* One standard error of a sum, relative to it, in ppm: square in units^2 >> 20, as the kernel sums it. */
+uint32_t overhead_error_ppm(uint64_t value, uint64_t square);
+uint32_t overhead_errors_ppm(uint32_t a, uint32_t b); /* of two independent causes */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Overhead and targets: what they ask for, and what is held back or an estimate, in words, for their conditions. */
+#include "node/overhead_private.h"
+
+#include <stdlib.h>
+
+#define TOLD_AGAIN 1.5 /* a share is told anew when it has changed by so much */
+
+/* ---- what is asked for ---- */
+
+struct asking {
+	const struct plan *plan;
+	uint64_t hash;
+};
+
+static void add_generation(struct node *n, const char *uid, void *arg)
+{
+	struct asking *a = arg;
+
+	(void)n;
+	for (size_t i = 0; i < a->plan->n_targets; i++)
+		if (streq(a->plan->targets[i].uid, uid))
+			a->hash = hash_bytes(&a->plan->targets[i].generation,
+					     sizeof(a->plan->targets[i].generation), a->hash);
+}
+
+uint64_t overhead_asked(const struct overhead *o, const struct payer *p)
+{
+	struct asking a = {.plan = procs_plan(o->node->procs)};
+
+	if (a.plan)
+		node_targets_of(o->node, p->owner->container_id, p->owner->pod_uid, add_generation,
+				&a);
+	return a.hash;
+}
+
+/* ---- what is told ---- */
+
+static const char *container_of(const struct payer *p)
+{
+	const struct tags *tags = &p->owner->tags;
+
+	for (size_t i = 0; i < tags->n; i++)
+		if (streq(tags->items[i].key, "container"))
+			return tags->items[i].value;
+	return p->owner->container_id ? p->owner->container_id : "";
+}
+
+static const char *refusal_text(enum refusal why)
+{
+	switch (why) {
+	case REFUSAL_SNAPSHOT:
+		return "live memory cannot be found by looking at a part of the time";
+	case REFUSAL_DISTORTED:
+		return "while it is looked at it would do hardly anything else";
+	case REFUSAL_SHORT:
+		return "maxStall allows too short a look";
+	case REFUSAL_RARE:
+		return "the limit allows too rare a look";
+	case REFUSAL_NONE:
+		break;
+	}
+	return "";
+}
+
+static char *refused_text(const struct overhead *o, const struct payer *p, enum event e)
+{
+	const struct account *a = &p->of[e];
+	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
+
+	return xasprintf(
+		"%s of container %s is off: %.2g hits of its probes a second, %llu ns each, "
+		"are %.2g %% of its CPU time, and overheadPercent allows %.2g; %s",
+		event_info(e)->name, container_of(p), per_s, (unsigned long long)o->trap_ns,
+		overhead_load(&a->cost, o->trap_ns) * 100, overhead_percent(p),
+		refusal_text(a->why));
+}
+
+/* Of which share; 0: not an estimate that its user should know of. */
+static uint32_t share_of(struct payer *p, enum event e)
+{
+	struct account *a = &p->of[e];
+	double ppm = overhead_estimate_of(p, e).ppm;
+	bool part =
+		e == EVENT_OFF_CPU ? p->keep != UINT32_MAX : a->tried && a->mode == OVERHEAD_SPANS;
+
+	if (!part)
+		a->told_ppm = 0;
+	else if (!a->told_ppm || ppm > a->told_ppm * TOLD_AGAIN || ppm < a->told_ppm / TOLD_AGAIN)
+		a->told_ppm = (uint32_t)ppm;
+	return a->told_ppm;
+}
+
+static char *estimated_text(const struct payer *p, enum event e, uint32_t ppm)
+{
+	double percent = ppm / 1e4;
+
+	if (e == EVENT_OFF_CPU)
+		return xasprintf("off-cpu of container %s is estimated: %.2g %% of its waits are "
+				 "looked at, chosen at random, and all that are long",
+				 container_of(p), percent);
+	return xasprintf("%s of container %s is estimated, %.2g %% duty: probes are attached for "
+			 "short spans at random times",
+			 event_info(e)->name, container_of(p), percent);
+}
+
+void overhead_tell(struct overhead *o)
+{
+	struct told_list refused = {0}, estimated = {0};
+	uint64_t n_refused = 0, n_estimated = 0;
+
+	for (struct payer *p = o->payers; p; p = p->hh.next)
+		for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
+			const struct account *a = &p->of[e];
+			bool off = a->tried && a->mode == OVERHEAD_REFUSED;
+			uint32_t ppm = off ? 0 : share_of(p, e);
+			_cleanup_free_ char *text = off	  ? refused_text(o, p, e)
+						    : ppm ? estimated_text(p, e, ppm)
+							  : NULL;
+
+			if (text)
+				told_add(off ? &refused : &estimated, o->node, p->owner, text);
+			n_refused += off;
+			n_estimated += ppm != 0;
+		}
+	counter_set(counter("podflame_containers_over_budget", NULL, NULL), n_refused);
+	counter_set(counter("podflame_containers_estimated", NULL, NULL), n_estimated);
+	told_tell(&o->refused, &refused, o->node, "OverBudget");
+	told_tell(&o->estimated, &estimated, o->node, "Estimated");
+}
