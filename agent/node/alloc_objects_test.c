@@ -303,7 +303,7 @@ static size_t work(struct scene *s, struct claim ret[8])
 
 static void check_java(const char *java)
 {
-	_cleanup_free_ char *line = xasprintf("%s -Xmx256m -cp . Objects", java);
+	_cleanup_free_ char *line = xasprintf("%s -Xmx256m -cp %s Objects", java, dir);
 	struct claim claims[8];
 	struct scene s;
 	size_t n;
