@@ -144,22 +144,29 @@ static const struct group *blocking(const struct sum *s)
 	return NULL;
 }
 
-static struct verdict waiting(const struct subject *x)
+/* Why an event does not come from any of the nodes; what the others bring is not touched by it. */
+static const struct group *refused_event(const struct sum *s)
 {
-	const struct group *g = blocking(x->sum);
+	static const char *const reasons[] = {"OverBudget", "EventUnsupported", "MemoryNotSeen"};
 
-	if (g)
-		return group_verdict("False", g);
-	if (is(x->ready, "True", "Profiling"))
-		return verdict("True", "Profiling", xstrdup(json_str_at(x->ready, "message", "")));
-	if (is(x->ready, "True", "Idle") || (!x->sum->sampled && x->waited_ns >= IDLE_AFTER_NS))
-		return verdict("True", "Idle",
-			       xasprintf("%u container%s selected; none has used CPU time yet",
-					 x->sum->containers,
-					 x->sum->containers == 1 ? " is" : "s are"));
-	if (!x->sum->sampled)
-		return verdict("Unknown", "WaitingForSamples",
-			       xstrdup("the agents sample and have seen nothing yet"));
+	for (size_t i = 0; i < s->n_groups; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(reasons); k++)
+			if (streq(s->groups[i].reason, reasons[k]) &&
+			    s->groups[i].n_nodes >= s->n_current)
+				return &s->groups[i];
+	return NULL;
+}
+
+static struct verdict waiting_for_samples(const struct sum *s)
+{
+	return verdict("Unknown", "WaitingForSamples",
+		       s->n_sampled ? xasprintf("the agents sample and have seen nothing of %s yet",
+						s->missing)
+				    : xstrdup("the agents sample and have seen nothing yet"));
+}
+
+static struct verdict waiting_for_store(const struct subject *x)
+{
 	if (x->waited_ns >= STORE_LATE_NS || is(x->ready, "False", "NotStored"))
 		return verdict(
 			"False", "NotStored",
@@ -167,6 +174,45 @@ static struct verdict waiting(const struct subject *x)
 				"agents' logs"));
 	return verdict("Unknown", "WaitingForStore",
 		       xstrdup("the agents have samples; the first window ends soon"));
+}
+
+static struct verdict idle(const struct subject *x)
+{
+	unsigned n = x->sum->containers;
+
+	return verdict("True", "Idle",
+		       streq(x->events, "on-cpu")
+			       ? xasprintf("%u container%s selected; none has used CPU time yet", n,
+					   n == 1 ? " is" : "s are")
+			       : xasprintf("%u container%s selected; nothing of %s has happened "
+					   "there yet",
+					   n, n == 1 ? " is" : "s are", x->sum->missing));
+}
+
+static struct verdict waiting(const struct subject *x)
+{
+	const struct sum *s = x->sum;
+	const struct group *g = blocking(s), *refused = refused_event(s);
+	bool was_idle = is(x->ready, "True", "Idle");
+
+	if (g)
+		return group_verdict("False", g);
+	if (is(x->ready, "True", "Profiling"))
+		return verdict("True", "Profiling", xstrdup(json_str_at(x->ready, "message", "")));
+	if (was_idle && !s->n_stored)
+		return idle(x);
+	if (s->n_sampled < s->n_events && !was_idle && x->waited_ns < IDLE_AFTER_NS &&
+	    !(refused && is(x->ready, "False", refused->reason)))
+		return waiting_for_samples(s);
+	/* waited long enough for those that there is nothing of */
+	if (s->n_stored < s->n_sampled)
+		return waiting_for_store(x);
+	if (s->n_stored)
+		return verdict("True", "Profiling",
+			       xasprintf("samples of %s are stored; there are none of %s%s%s",
+					 s->stored, s->missing, refused ? ": " : " yet",
+					 refused ? refused->reason : ""));
+	return refused ? group_verdict("False", refused) : idle(x);
 }
 
 static struct verdict ready(const struct subject *x, bool completed)
@@ -188,7 +234,7 @@ static struct verdict ready(const struct subject *x, bool completed)
 			return group_verdict("False", g);
 		return no_entries(x);
 	}
-	if (s->stored)
+	if (s->n_events && s->n_stored == s->n_events)
 		return verdict("True", "Profiling",
 			       xasprintf("samples of %s are stored", x->events));
 	return waiting(x);

@@ -19,6 +19,15 @@
 	"{\"node\": \"" node "\", \"generation\": 2, \"podsMatched\": 3, \"pods\": " #pods         \
 	", \"containers\": " #pods ", \"events\": {\"on-cpu\": {\"sampled\": " #sampled            \
 	", \"stored\": " #stored "}}, \"reasons\": [" reasons "]}"
+/* A node with two events of a target that asks for on-cpu and mem-alloc. */
+#define TWO ", \"events\": {\"onCpu\": {}, \"memAlloc\": {}}"
+#define BOTH(node, on_cpu, mem_alloc, reasons)                                                     \
+	"{\"node\": \"" node "\", \"generation\": 2, \"podsMatched\": 1, \"pods\": 1, "            \
+	"\"containers\": 1, \"events\": {\"on-cpu\": {" on_cpu "}, \"mem-alloc\": {" mem_alloc     \
+	"}}, \"reasons\": [" reasons "]}"
+#define NOTHING "\"sampled\": false, \"stored\": false"
+#define SAMPLED "\"sampled\": true, \"stored\": false"
+#define STORED	"\"sampled\": true, \"stored\": true"
 #define WHY(reason, pods)                                                                          \
 	"{\"reason\": \"" reason "\", \"message\": \"says why\", \"pods\": " #pods "}"
 #define UNKNOWN_SINCE(s) READY("Unknown", "WaitingForSamples", s)
@@ -122,6 +131,36 @@ static const struct row {
 	{"two events, one stored", TARGET(", \"events\": {\"onCpu\": {}, \"offCpu\": {}}", ""),
 	 "[" NODE("n1", 1, true, true, "") "]", 1, "Unknown", "WaitingForSamples", "True", "False",
 	 true},
+	{"two events, both stored, each on another node", TARGET(TWO, ""),
+	 "[" BOTH("n1", STORED, NOTHING, "") "," BOTH("n2", NOTHING, STORED, "") "]", 2, "True",
+	 "Profiling", "True", "False", false},
+	{"two events, one stored, one that does not happen", TARGET(TWO, UNKNOWN_SINCE("10")),
+	 "[" BOTH("n1", STORED, NOTHING, "") "]", 1, "True", "Profiling", "True", "False", false},
+	{"two events, one stored, one on its way", TARGET(TWO, UNKNOWN_SINCE("10")),
+	 "[" BOTH("n1", STORED, SAMPLED, "") "]", 1, "Unknown", "WaitingForStore", "True", "False",
+	 true},
+	{"two events, one is over its budget", TARGET(TWO, UNKNOWN_SINCE("10")),
+	 "[" BOTH("n1", STORED, NOTHING, WHY("OverBudget", 0)) "]", 1, "True", "Profiling", "True",
+	 "True", false},
+	{"two events, a little patience first", TARGET(TWO, UNKNOWN_SINCE("29")),
+	 "[" BOTH("n1", STORED, NOTHING, WHY("OverBudget", 0)) "]", 1, "Unknown",
+	 "WaitingForSamples", "True", "True", true},
+	{"nothing comes, and it is said why", TARGET(TWO, UNKNOWN_SINCE("10")),
+	 "[" BOTH("n1", NOTHING, NOTHING, WHY("EventUnsupported", 0)) "]", 1, "False",
+	 "EventUnsupported", "True", "True", false},
+	{"it stays so", TARGET(TWO, READY("False", "OverBudget", "29")),
+	 "[" BOTH("n1", NOTHING, NOTHING, WHY("OverBudget", 0)) "]", 1, "False", "OverBudget",
+	 "True", "True", false},
+	{"it comes after all", TARGET(TWO, READY("False", "OverBudget", "10")),
+	 "[" BOTH("n1", STORED, STORED, WHY("OverBudget", 0)) "]", 1, "True", "Profiling", "True",
+	 "True", false},
+	{"one node of two can", TARGET(TWO, UNKNOWN_SINCE("10")),
+	 "[" BOTH("n1", NOTHING, NOTHING, WHY("EventUnsupported", 0)) "," BOTH("n2", NOTHING,
+									       NOTHING, "") "]",
+	 2, "True", "Idle", "True", "True", false},
+	{"where memory is allocated is not seen", TARGET("", ""),
+	 "[" NODE("n1", 1, true, true, WHY("MemoryNotSeen", 0)) "]", 1, "True", "Profiling", "True",
+	 "True", false},
 	{"odd entries", TARGET("", ""),
 	 "[{\"node\": \"n1\", \"generation\": 2, \"pods\": -5, \"containers\": \"x\", \"events\": "
 	 "[], "
@@ -211,6 +250,35 @@ static void test_counters_and_failures(void **state)
 	assert_int_equal(json_int_at(first, "pods", 0), 3);
 	assert_int_equal(json_array_size(json_object_get(first, "exampleNodes")), 2);
 	assert_string_equal(json_str_at(s, "events", ""), "on-cpu");
+}
+
+/* What a person reads who asks why there is no memory profile. */
+static void test_messages_name_the_events(void **state)
+{
+	_cleanup_json_ json_t *part =
+		compute(TARGET(TWO, UNKNOWN_SINCE("10")),
+			"[" BOTH("n1", STORED, NOTHING, WHY("OverBudget", 0)) "]", 1);
+	_cleanup_json_ json_t *early = compute(TARGET(TWO, UNKNOWN_SINCE("29")),
+					       "[" BOTH("n1", STORED, NOTHING, "") "]", 1);
+	_cleanup_json_ json_t *quiet = compute(TARGET(TWO, UNKNOWN_SINCE("10")),
+					       "[" BOTH("n1", NOTHING, NOTHING, "") "]", 1);
+	_cleanup_json_ json_t *all = compute(TARGET(", \"events\": {\"onCpu\": {}, \"offCpu\": {}, "
+						    "\"memAlloc\": {}, \"memInuse\": "
+						    "{}}",
+						    ""),
+					     "[]", 1);
+
+	(void)state;
+	assert_string_equal(
+		json_str_at(condition(part, "Ready"), "message", ""),
+		"samples of on-cpu are stored; there are none of mem-alloc: OverBudget");
+	assert_string_equal(json_str_at(condition(early, "Ready"), "message", ""),
+			    "the agents sample and have seen nothing of mem-alloc yet");
+	assert_string_equal(
+		json_str_at(condition(quiet, "Ready"), "message", ""),
+		"1 container is selected; nothing of on-cpu, mem-alloc has happened there yet");
+	assert_string_equal(json_str_at(part, "events", ""), "on-cpu,mem-alloc");
+	assert_string_equal(json_str_at(all, "events", ""), "on-cpu,off-cpu,mem-alloc,mem-inuse");
 }
 
 static void test_failures_are_bounded(void **state)
@@ -326,6 +394,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_counters_and_failures),
+		cmocka_unit_test(test_messages_name_the_events),
 		cmocka_unit_test(test_failures_are_bounded),
 		cmocka_unit_test(test_what_was_asked_for_is_no_failure),
 		cmocka_unit_test(test_first_ready_time),

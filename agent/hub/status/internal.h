@@ -25,7 +25,8 @@ struct sum {
 	unsigned n_refused, n_profiling, n_failed;
 	unsigned pods_matched, pods, containers;
 	uint64_t stacks, whole_stacks; /* samples; those with a whole user stack, estimated */
-	bool sampled, stored; /* every event of the target, each somewhere */
+	unsigned n_events, n_sampled, n_stored; /* events of the target, each somewhere */
+	char *stored, *missing; /* owned: which are stored, which not sampled: "on-cpu, off-cpu"; "" */
 	struct group *groups; /* owned; most nodes first */
 	size_t n_groups;
 };

@@ -38,6 +38,9 @@ static enum weight weigh(const char *reason)
 		{"UnwindTablesMissing", WEIGHT_MINOR},
 		{"RuntimeNotWalked", WEIGHT_MINOR},
 		{"JavaAttachFailed", WEIGHT_MINOR},
+		{"EventUnsupported", WEIGHT_MINOR},
+		{"OverBudget", WEIGHT_MINOR},
+		{"MemoryNotSeen", WEIGHT_MINOR},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
@@ -116,25 +119,45 @@ static void add_entry(struct sum *s, const json_t *e)
 	s->n_profiling += count_at(e, "containers") > 0 && !failed;
 }
 
-/* Whether some node says `what` of each of the events. */
-static bool each_event(const char *events, const json_t *const *entries, size_t n,
-		       int64_t generation, const char *what)
+/* Whether some node says `what` of an event. */
+static bool is_said(const json_t *const *entries, size_t n, int64_t generation, const char *event,
+		    const char *what)
 {
+	for (size_t i = 0; i < n; i++) {
+		const json_t *of = json_object_get(json_object_get(entries[i], "events"), event);
+
+		if (json_int_at(entries[i], "generation", -1) == generation &&
+		    json_bool_at(of, what, false))
+			return true;
+	}
+	return false;
+}
+
+static void list(struct buf *b, const char *event)
+{
+	buf_printf(b, "%s%s", b->len ? ", " : "", event);
+}
+
+static void sum_events(const char *events, const json_t *const *entries, size_t n,
+		       int64_t generation, struct sum *s)
+{
+	_cleanup_buf_ struct buf stored = {0}, missing = {0};
+
 	for (const char *e = events; *e; e += strcspn(e, ","), e += *e == ',') {
 		_cleanup_free_ char *name = xstrndup(e, strcspn(e, ","));
-		bool found = false;
+		bool is_stored = is_said(entries, n, generation, name, "stored");
+		bool sampled = is_stored || is_said(entries, n, generation, name, "sampled");
 
-		for (size_t i = 0; i < n && !found; i++) {
-			const json_t *of =
-				json_object_get(json_object_get(entries[i], "events"), name);
-
-			found = json_int_at(entries[i], "generation", -1) == generation &&
-				json_bool_at(of, what, false);
-		}
-		if (!found)
-			return false;
+		s->n_events++;
+		s->n_sampled += sampled;
+		s->n_stored += is_stored;
+		if (is_stored)
+			list(&stored, name);
+		if (!sampled)
+			list(&missing, name);
 	}
-	return *events != '\0';
+	s->stored = xstrdup(stored.len ? stored.data : "");
+	s->missing = xstrdup(missing.len ? missing.data : "");
 }
 
 static int by_nodes(const void *a, const void *b)
@@ -158,8 +181,7 @@ void sum_entries(const json_t *target, const json_t *const *entries, size_t n, s
 		if (json_int_at(entries[i], "generation", -1) == generation)
 			add_entry(ret, entries[i]);
 	}
-	ret->sampled = each_event(events, entries, n, generation, "sampled");
-	ret->stored = each_event(events, entries, n, generation, "stored");
+	sum_events(events, entries, n, generation, ret);
 	if (ret->n_groups)
 		qsort(ret->groups, ret->n_groups, sizeof(*ret->groups), by_nodes);
 }
@@ -167,6 +189,8 @@ void sum_entries(const json_t *target, const json_t *const *entries, size_t n, s
 void sum_done(struct sum *s)
 {
 	free(s->groups);
+	free(s->stored);
+	free(s->missing);
 }
 
 /* Fields are written onCpu, events on-cpu: the hub need not know which there are. */

@@ -44,6 +44,14 @@ void entries_done(struct entries *es)
 
 	HASH_ITER (hh, es->head, e, next)
 		entry_free(es, e);
+	for (enum event ev = 0; ev < _EVENT_MAX; ev++)
+		entries_support(es, ev, NULL);
+}
+
+void entries_support(struct entries *es, enum event ev, const char *reason)
+{
+	free(es->unsupported[ev]);
+	es->unsupported[ev] = xstrdup(reason);
 }
 
 static struct entry *find(const struct entries *es, const char *uid)
@@ -204,13 +212,32 @@ static json_t *events_json(const struct entry *e)
 	return o;
 }
 
-static json_t *all_reasons(const struct entry *e)
+/* Of the events that somebody asks for on pods here. */
+static void add_unsupported(const struct entries *es, const struct entry *e, json_t *list)
+{
+	_cleanup_buf_ struct buf text = {.max_bytes = 900};
+	json_t *message;
+
+	for (enum event ev = 0; ev < _EVENT_MAX && e->containers; ev++)
+		if (e->event_mask & 1u << ev && es->unsupported[ev])
+			buf_printf(&text, "%s%s: %s", text.len ? "; " : "", event_info(ev)->name,
+				   es->unsupported[ev]);
+	if (!text.len)
+		return;
+	message = json_string(text.data); /* NULL: no UTF-8 */
+	json_array_append_new(list,
+			      json_pack("{s:s, s:o, s:i}", "reason", "EventUnsupported", "message",
+					message ? message : json_string(""), "pods", 0));
+}
+
+static json_t *all_reasons(const struct entries *es, const struct entry *e)
 {
 	json_t *list = json_array();
 	const char *reason;
 	json_t *v;
 	size_t i;
 
+	add_unsupported(es, e, list);
 	json_object_foreach (e->problems, reason, v) {
 		if (json_array_size(list) < REPORT_MAX_REASONS)
 			json_array_append_new(list, json_pack("{s:s, s:O, s:i}", "reason", reason,
@@ -231,13 +258,13 @@ static json_t *stacks_json(const struct entry *e)
 	return json_pack("{s:I, s:s}", "samples", (json_int_t)e->told_stacks, "finished", share);
 }
 
-static json_t *entry_json(const struct entry *e)
+static json_t *entry_json(const struct entries *es, const struct entry *e)
 {
 	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "uid", e->uid,
 			      "kind", e->kind, "namespace", e->ns, "name", e->name, "generation",
 			      (json_int_t)e->generation, "podsMatched", (int)e->pods_matched,
 			      "pods", (int)e->pods, "containers", (int)e->containers, "events",
-			      events_json(e), "reasons", all_reasons(e));
+			      events_json(e), "reasons", all_reasons(es, e));
 
 	if (e->told_stacks)
 		json_object_set_new(j, "stacks", stacks_json(e));
@@ -269,7 +296,7 @@ json_t *entries_json(const struct entries *es, unsigned *ret_omitted)
 	json_t *out = json_array();
 
 	for (size_t i = 0; i < n && i < REPORT_MAX_TARGETS; i++)
-		json_array_append_new(out, entry_json(list[i]));
+		json_array_append_new(out, entry_json(es, list[i]));
 	*ret_omitted = n > REPORT_MAX_TARGETS ? (unsigned)(n - REPORT_MAX_TARGETS) : 0;
 	return out;
 }
@@ -282,7 +309,7 @@ uint64_t entries_class(const struct entries *es)
 
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *e = list[i];
-		_cleanup_json_ json_t *reasons = all_reasons(e);
+		_cleanup_json_ json_t *reasons = all_reasons(es, e);
 		json_t *r;
 		size_t k;
 

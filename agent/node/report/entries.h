@@ -9,8 +9,11 @@
 
 struct entry;
 struct entries {
-	struct entry *head; /* uthash, by uid */
+	struct entry *head;	       /* uthash, by uid */
+	char *unsupported[_EVENT_MAX]; /* why there is none of this event here; NULL: there is */
 };
+/* reason NULL: the event works here. */
+void entries_support(struct entries *e, enum event ev, const char *reason);
 void entries_done(struct entries *e);
 /* Takes over what concerns this node from the plan. */
 void entries_plan(struct entries *e, const struct plan *p);

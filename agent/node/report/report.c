@@ -358,6 +358,16 @@ void report_plan(struct report *r, const struct plan *p)
 	changed(r);
 }
 
+/* An event is a feature of its own name. */
+static void note_event(struct report *r, const struct support *s)
+{
+	const char *why = s->reason && *s->reason ? s->reason : "this kernel cannot";
+	enum event e;
+
+	if (event_from_name(s->feature, &e) == 0)
+		entries_support(&r->entries, e, s->ok ? NULL : why);
+}
+
 void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode)
 {
 	json_t *list = json_array();
@@ -369,6 +379,7 @@ void report_support(struct report *r, const struct support *s, size_t n, const c
 			json_object_set_new(c, "reason",
 					    json_stringn(s[i].reason, strnlen(s[i].reason, 256)));
 		json_array_append_new(list, c);
+		note_event(r, &s[i]);
 	}
 	json_decref(r->capabilities);
 	r->capabilities = list;

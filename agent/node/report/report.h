@@ -26,6 +26,7 @@ struct report *report_free(struct report *r);
  * sampled and nothing stored.
  */
 void report_plan(struct report *r, const struct plan *p);
+/* Features; one with the name of an event that is not ok: targets that ask for the event are told (EventUnsupported). */
 void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode);
 void report_sampled(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* kernel delivered */
 void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* hub has it */

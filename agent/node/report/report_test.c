@@ -188,6 +188,54 @@ static void test_json(void **state)
 	report_free(r);
 }
 
+static const char *reason_at(const json_t *target, size_t i, const char *key)
+{
+	return json_str_at(json_array_get(json_object_get(target, "reasons"), i), key, "");
+}
+
+/* Each event for itself; one that the kernel cannot do is told to those who ask for it, before or after. */
+static void test_events(void **state)
+{
+	struct report *r = new_report();
+	struct support s[] = {
+		{.feature = "on-cpu", .ok = true},
+		{.feature = "off-cpu", .reason = "no BTF of sched_switch"},
+		{.feature = "mem-alloc", .reason = "uprobes are off"},
+		{.feature = "kernel-stacks", .reason = "kptr_restrict is 2"},
+	};
+	struct plan_target t[] = {target("u1", 1, 1), target("u2", 1, 1), target("u3", 1, 1)};
+	_cleanup_json_ json_t *o = NULL, *want = NULL, *later = NULL;
+	const json_t *list;
+
+	(void)state;
+	t[0].event_mask = 1u << EVENT_ON_CPU | 1u << EVENT_OFF_CPU | 1u << EVENT_MEM_ALLOC;
+	t[2].event_mask = 1u << EVENT_OFF_CPU;
+	give_plan(r, t, 2);
+	report_support(r, s, ARRAY_SIZE(s), "v2");
+	give_plan(r, t, 3);
+	report_sampled(r, "u1", EVENT_ON_CPU, 5);
+	report_stored(r, "u1", EVENT_ON_CPU, 5);
+	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* did not ask for it */
+	o = report_json(r);
+	list = json_at(o, "status.targets");
+	want = json_loads("{\"on-cpu\": {\"sampled\": true, \"stored\": true}, \"off-cpu\": "
+			  "{\"sampled\": false, \"stored\": false}, \"mem-alloc\": {\"sampled\": "
+			  "false, \"stored\": false}}",
+			  0, NULL);
+	assert_true(json_equal(want, json_object_get(json_array_get(list, 0), "events")));
+	assert_string_equal(reason_at(json_array_get(list, 0), 0, "reason"), "EventUnsupported");
+	assert_string_equal(reason_at(json_array_get(list, 0), 0, "message"),
+			    "off-cpu: no BTF of sched_switch; mem-alloc: uprobes are off");
+	assert_string_equal(reason_at(json_array_get(list, 1), 0, "reason"), "");
+	assert_string_equal(reason_at(json_array_get(list, 2), 0, "message"),
+			    "off-cpu: no BTF of sched_switch");
+	s[1].ok = s[2].ok = true;
+	report_support(r, s, ARRAY_SIZE(s), "v2");
+	later = first_target(r);
+	assert_string_equal(reason_at(later, 0, "reason"), "");
+	report_free(r);
+}
+
 static void test_refused_target_is_told(void **state)
 {
 	struct report *r = new_report();
@@ -505,6 +553,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_refused_target_is_told),
 		cmocka_unit_test(test_many_targets_are_cut_and_counted),
 		cmocka_unit_test(test_first_samples_are_urgent_and_once),
