@@ -264,6 +264,12 @@ enum pf_site_kind {
 	PF_SITE_FREE,
 	PF_SITE_GO,  /* runtime.mallocgc: Go's registers: size rax, type rbx */
 	PF_SITE_JVM, /* slow path of HotSpot: ptr_arg is the class (Klass*), never freed here */
+	/*
+	 * Inside a function, where the compiler put an allocator's code instead of a call: size_arg and count_arg
+	 * are registers, from 1, by their numbers in instructions (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to
+	 * r15), flags is a factor. What it returns is not known: mem-alloc alone.
+	 */
+	PF_SITE_INSIDE,
 };
 /* The cookie of a uprobe, 8 bytes. Arguments from 1 (rdi); 0: none. Sizes are the product of both. */
 struct pf_site {
@@ -276,6 +282,8 @@ enum pf_site_flags {
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
 	PF_SITE_SMALL_ALIGN_IS_ALLOC =
 		1 << 1, /* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
+	/* PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the old is told here */
+	PF_SITE_NEW_IS_ALLOC = 1 << 2,
 };
 #define PF_MEM_ALIGN 16 /* that every allocation has (MALLOC_ALIGNMENT of glibc) */
 /* Greater ones cannot succeed: more than a process's addresses. */

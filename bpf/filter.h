@@ -48,7 +48,7 @@ static __always_inline uint32_t pf_pid_seen(struct pid *pid)
 static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
-	uint32_t tgid = pf_pid_seen(leader->thread_pid);
+	uint32_t tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : leader->tgid;
 	struct pf_listed *l = bpf_map_lookup_elem(&filter_tgids, &tgid);
 	uint64_t start = leader->start_boottime;
 

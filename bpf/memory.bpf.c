@@ -82,7 +82,8 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
 	if (!who.filter)
 		return who;
 	key.start_boottime_ns = leader->start_boottime;
-	key.tgid = pf_pid_seen(leader->thread_pid);
+	/* Most agents see all processes by their own numbers. */
+	key.tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : who.task->tgid;
 	key.exec_id = leader->self_exec_id;
 	proc = bpf_map_lookup_elem(&mem_procs, &key);
 	if (!proc)
@@ -101,11 +102,12 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
 }
 
 /* Is it called by the allocator itself? Reads the return address: after all that is cheaper. */
-static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint64_t sp)
+static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t kind, uint64_t sp)
 {
 	uint64_t caller;
 
-	if (!proc || !proc->n_inner || !pf_read(&caller, sizeof(caller), sp))
+	if (!proc || kind == PF_SITE_INSIDE || !proc->n_inner ||
+	    !pf_read(&caller, sizeof(caller), sp))
 		return false;
 	for (uint32_t i = 0; i < PF_MEM_INNER_MAX && i < proc->n_inner; i++)
 		if (caller >= proc->inner[i].start && caller < proc->inner[i].end)
@@ -150,12 +152,64 @@ static __noinline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
 	return 0;
 }
 
+/* Registers from 1, as PF_SITE_INSIDE has them; 0: none. */
+static __noinline uint64_t pf_mem_register(struct pt_regs *ctx, uint32_t n)
+{
+#define READ(name) uint64_t name = PF_CONTEXT_REG(ctx, name);
+	READ(rax)
+	READ(rcx) READ(rdx) READ(rbx) READ(rbp) READ(rsi) READ(rdi) READ(r8) READ(r9) READ(r10)
+		READ(r11) READ(r12) READ(r13) READ(r14) READ(r15)
+#undef READ
+			switch (n)
+	{
+	case 1:
+		return rax;
+	case 2:
+		return rcx;
+	case 3:
+		return rdx;
+	case 4:
+		return rbx;
+	case 6:
+		return rbp;
+	case 7:
+		return rsi;
+	case 8:
+		return rdi;
+	case 9:
+		return r8;
+	case 10:
+		return r9;
+	case 11:
+		return r10;
+	case 12:
+		return r11;
+	case 13:
+		return r12;
+	case 14:
+		return r13;
+	case 15:
+		return r14;
+	case 16:
+		return r15;
+	}
+	return 1;
+}
+
 /* size * count; PF_MEM_SIZE_MAX: more than can succeed. */
 static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site site)
 {
 	bool go = site.kind == PF_SITE_GO;
-	uint64_t size = pf_mem_arg(ctx, site.size_arg, go), count = 1;
+	uint64_t size, count = 1;
 
+	if (site.kind == PF_SITE_INSIDE) {
+		size = pf_mem_register(ctx, site.size_arg);
+		count = pf_mem_register(ctx, site.count_arg);
+		if (size >> 16 || count >> 16) /* with the factor it is above all that is meant */
+			return PF_MEM_SIZE_MAX;
+		return size * count * site.flags;
+	}
+	size = pf_mem_arg(ctx, site.size_arg, go);
 	if (site.count_arg)
 		count = pf_mem_arg(ctx, site.count_arg, go);
 	if (!size || !count)
@@ -167,6 +221,12 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 		return PF_MEM_SIZE_MAX; /* and with one above 2^31 above 2^47 */
 	size *= count;
 	return size < PF_MEM_SIZE_MAX ? size : PF_MEM_SIZE_MAX;
+}
+
+/* mem-alloc hears of it by another call. */
+static __always_inline bool pf_mem_is_told(struct pf_site site)
+{
+	return site.kind == PF_SITE_REALLOC && site.flags & PF_SITE_NEW_IS_ALLOC;
 }
 
 /* ---- which are taken ---- */
@@ -304,21 +364,21 @@ static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 		if (old && (!(who.events & 1 << PF_EVENT_MEM_INUSE) || !pf_live_has(who.task, old)))
 			old = 0;
 	}
-	if (site.flags & PF_SITE_SMALL_ALIGN_IS_ALLOC &&
-	    pf_mem_arg(ctx, site.size_arg - 1, false) <= 16)
+	if (site.kind == PF_SITE_ALLOC && site.flags & PF_SITE_SMALL_ALIGN_IS_ALLOC &&
+	    pf_mem_arg(ctx, 1, false) <= PF_MEM_ALIGN)
 		return NULL;
 	size = pf_mem_size(ctx, site);
 	if (size && size < PF_MEM_SIZE_MAX && (!site.max_bytes || size <= site.max_bytes)) {
 		uint64_t random = bpf_get_prandom_u32();
 
-		if (who.events & 1 << PF_EVENT_MEM_ALLOC)
+		if (who.events & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site))
 			alloc = pf_mem_worth(size, who.filter->alloc_bytes, random);
 		if (who.events & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT)
 			inuse = pf_mem_worth(size, who.filter->inuse_bytes, random);
 	}
 	if (!(alloc | inuse | old))
 		return NULL;
-	if ((old && !size) || pf_mem_is_inner(who.proc, PF_CONTEXT_REG(ctx, rsp))) {
+	if ((old && !size) || pf_mem_is_inner(who.proc, site.kind, PF_CONTEXT_REG(ctx, rsp))) {
 		if (old)
 			pf_live_remove(old, NULL);
 		return NULL;
@@ -405,9 +465,10 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 	if (s->value) {
 		pf_mem_before_walk(s, ctx, set);
 		task = bpf_get_current_task_btf();
-		s->key.ustack = pf_walk_user(
-			s, task->self_exec_id,
-			pf_hash_start(task->group_leader->start_boottime, task->tgid), true, false);
+		s->key.ustack =
+			pf_walk_user(s, task->self_exec_id,
+				     pf_hash_start(task->group_leader->start_boottime, task->tgid),
+				     pf_site_of(ctx).kind != PF_SITE_INSIDE, false);
 		s->walk.object_of = 0;
 		pf_intern_stack(s, s->key.ustack, generation);
 	}

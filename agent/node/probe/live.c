@@ -222,7 +222,7 @@ static void empty_add(struct memory *m, const struct attached *a, struct drain *
 {
 	struct pf_mem_proc v;
 
-	if (bpf_map_lookup_elem(m->procs, &a->key, &v) || !v.cgroup_id)
+	if (bpf_map_lookup_elem(m->procs, &a->key, &v) || !v.hits)
 		return;
 	*sample_add(d) = (struct raw_sample){
 		.event = EVENT_MEM_INUSE,

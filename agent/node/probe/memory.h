@@ -60,6 +60,10 @@ struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or n
 enum uprobe_mode uprobe_mode(void);
 int uprobe_trap_ns(enum uprobe_mode mode, uint64_t *ret_ns);
 
+/* emulated.c: where a probe of the function at this offset of the file is cheap, and means the same */
+uint64_t emulated_place(int fd, uint64_t offset);
+size_t emulated_distance(const uint8_t *code, size_t n);
+
 /* live.c */
 /* Removes what belongs to no attached process. */
 void live_forget(struct memory *m);

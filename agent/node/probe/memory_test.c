@@ -5,13 +5,10 @@
  */
 #include "node/probe/workload_test.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sys/wait.h>
 
-#include "node/probe/memory.h"
+#include "node/probe/sites_test.h"
 
 #define LISTED                                                                                     \
 	(struct probe_config)                                                                      \
@@ -20,81 +17,6 @@
 	}
 #define ALLOC (1u << EVENT_MEM_ALLOC)
 #define INUSE (1u << EVENT_MEM_INUSE)
-
-/* ---- where the C library allocates ---- */
-
-struct symbol {
-	const char *name;
-	struct pf_site site;
-};
-static const struct symbol libc_symbols[] = {
-	{"malloc", {PF_SITE_ALLOC, 1, 0, 0, 0, 0}},
-	{"calloc", {PF_SITE_ALLOC, 1, 2, 0, 0, 0}},
-	{"realloc", {PF_SITE_REALLOC, 2, 0, 1, 0, PF_SITE_NULL_IS_ALLOC}},
-	{"posix_memalign", {PF_SITE_OUT, 3, 0, 1, 0, 0}},
-	{"aligned_alloc", {PF_SITE_ALLOC, 2, 0, 0, 0, 0}},
-	{"free", {PF_SITE_FREE, 0, 0, 1, 0, 0}},
-};
-
-struct library {
-	uint64_t address; /* in */
-	char path[256];
-	uint64_t offset;
-};
-
-static int find_library(struct dl_phdr_info *info, size_t n, void *arg)
-{
-	struct library *l = arg;
-
-	(void)n;
-	for (size_t i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-		uint64_t start = info->dlpi_addr + ph->p_vaddr;
-
-		if (ph->p_type != PT_LOAD || l->address < start ||
-		    l->address >= start + ph->p_memsz)
-			continue;
-		l->offset = l->address - start + ph->p_offset;
-		snprintf(l->path, sizeof(l->path), "%s",
-			 *info->dlpi_name ? info->dlpi_name : "/proc/self/exe");
-		return 1;
-	}
-	return 0;
-}
-
-static struct library library_of(const void *address)
-{
-	struct library l = {.address = (uintptr_t)address};
-
-	assert_true(dl_iterate_phdr(find_library, &l));
-	return l;
-}
-
-struct probed {
-	struct probe_file file;
-	struct probe_site sites[ARRAY_SIZE(libc_symbols)];
-	struct pf_mem_proc proc;
-};
-
-static void add_site(struct probed *t, const void *address, struct pf_site site)
-{
-	struct library l = library_of(address);
-	struct probe_site *s = &t->sites[t->file.n_sites++];
-
-	if (t->file.n_sites == 1)
-		t->file.fd = open(l.path, O_RDONLY | O_CLOEXEC);
-	assert_true(t->file.fd >= 0);
-	t->file.sites = t->sites;
-	s->file_offset = l.offset;
-	memcpy(&s->cookie, &site, sizeof(site));
-}
-
-static void probe_libc(struct probed *t)
-{
-	*t = (struct probed){};
-	for (size_t i = 0; i < ARRAY_SIZE(libc_symbols); i++)
-		add_site(t, dlsym(RTLD_DEFAULT, libc_symbols[i].name), libc_symbols[i].site);
-}
 
 /* ---- what the drains say of one process ---- */
 
@@ -374,6 +296,7 @@ IN_SECTION(pf_loop) static void body_exact(struct truth *t)
 
 static void bytes_are_exact_and_what_is_freed_is_gone(void **state)
 {
+	uint64_t lost_before = lost("live_evicted") + lost("pending_full");
 	struct scene s = {};
 
 	(void)state;
@@ -390,16 +313,464 @@ static void bytes_are_exact_and_what_is_freed_is_gone(void **state)
 	go(&s, 5);
 	assert_int_equal(s.w.inuse.in_short, 0);
 	assert_int_equal(s.w.inuse.in_long, 0);
-	assert_int_equal(lost("live_evicted"), 0);
+	assert_int_equal(lost("live_evicted") + lost("pending_full"), lost_before);
+	scene_close(&s);
+}
+
+/* ---- snapshots ---- */
+
+IN_SECTION(pf_short) static void leak(void)
+{
+	for (int i = 0; i < 100; i++)
+		keep[100 + i] = malloc(4321);
+}
+
+IN_SECTION(pf_long) static void hold(void)
+{
+	for (int i = 0; i < 100; i++)
+		keep[i] = malloc(1234);
+}
+
+static void body_leak(struct truth *t)
+{
+	say_and_wait(t, 1);
+	leak();
+	hold();
+	say_and_wait(t, 3);
+	for (int i = 0; i < 100; i++)
+		free((void *)keep[i]);
+	say_and_wait(t, 4);
+	for (int i = 0; i < 100; i++)
+		free((void *)keep[100 + i]);
+	say_and_wait(t, 5);
+}
+
+static void leaks_stay_and_the_rest_goes(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_leak, INUSE, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n, 0);
+	assert_int_equal(s.w.inuse.in_short, 432100);
+	assert_int_equal(s.w.inuse.in_long, 123400);
+	assert_int_equal(s.w.inuse.n, 200);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.in_short, 432100);
+	assert_int_equal(s.w.inuse.bytes, 432100);
+	assert_int_equal(s.w.empty, 0);
+	go(&s, 5);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	assert_true(s.w.empty > 0); /* who has nothing says so */
+	scene_close(&s);
+}
+
+/* ---- samples ---- */
+
+#define SAMPLE_BYTES 8192
+#define SAMPLED	     50000
+
+/* Leaks blocks of all sizes. long_ns: their bytes; short_ns: the variance that samples of them have. */
+IN_SECTION(pf_long) static void allocate_sizes(struct truth *t)
+{
+	unsigned seed = getpid();
+
+	for (int i = 0; i < SAMPLED; i++) {
+		uint64_t size = 16 + rand_r(&seed) % (16u << rand_r(&seed) % 11);
+
+		keep[0] = malloc(size);
+		t->long_ns += size;
+		if (size < SAMPLE_BYTES)
+			t->short_ns += SAMPLE_BYTES * (SAMPLE_BYTES - size);
+	}
+}
+
+static void body_sizes(struct truth *t)
+{
+	say_and_wait(t, 1);
+	allocate_sizes(t);
+	say_and_wait(t, 3);
+}
+
+static double root_of(double x)
+{
+	double r = x;
+
+	for (int i = 0; i < 100; i++)
+		r = (r + x / r) / 2;
+	return r;
+}
+
+static void sums_of_samples_have_no_bias(void **state)
+{
+	struct scene s = {};
+	double sigma;
+
+	(void)state;
+	scene_open(&s, body_sizes, ALLOC | INUSE, SAMPLE_BYTES);
+	go(&s, 3);
+	sigma = root_of(s.c.truth->short_ns);
+	assert_true(s.w.alloc.n < SAMPLED / 3);
+	assert_near("mem-alloc", s.w.alloc.in_long, s.c.truth->long_ns, 4 * sigma);
+	assert_near("mem-inuse", s.w.inuse.in_long, s.c.truth->long_ns, 4 * sigma);
+	assert_true(sigma < s.c.truth->long_ns * 0.03); /* that says something */
+	scene_close(&s);
+}
+
+/* ---- allocators that call themselves ---- */
+
+static char pool[1 << 20];
+static size_t pool_at;
+
+IN_SECTION(pf_short) static void *pool_raw(size_t n)
+{
+	void *p = pool + pool_at;
+
+	pool_at += n;
+	__asm__ volatile("" ::: "memory");
+	return p;
+}
+
+IN_SECTION(pf_short) static void *pool_zero(size_t n, size_t of)
+{
+	char *p = pool_raw(n * of);
+
+	memset(p, 0, n * of);
+	return p;
+}
+
+IN_SECTION(pf_loop) static void body_pool(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (int i = 0; i < 10; i++) {
+		keep[i] = pool_raw(10);
+		keep[i] = pool_zero(5, 20);
+	}
+	say_and_wait(t, 3);
+}
+
+static void calls_within_an_allocator_count_once(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	add_site(&s.probed, pool_raw, (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1});
+	add_site(&s.probed, pool_zero,
+		 (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1, .count_arg = 2});
+	s.probed.proc.n_inner = 1;
+	s.probed.proc.inner[0].start = (uintptr_t)__start_pf_short;
+	s.probed.proc.inner[0].end = (uintptr_t)__stop_pf_short;
+	scene_open(&s, body_pool, ALLOC | INUSE, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n, 20);
+	assert_int_equal(s.w.alloc.bytes, 10 * (10 + 100));
+	assert_int_equal(s.w.inuse.bytes, 10 * (10 + 100));
+	scene_close(&s);
+}
+
+/* ---- more than there is room for ---- */
+
+#define TOO_MANY (PF_LIVE_MAX + 10000)
+
+static void body_many(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (int i = 0; i < TOO_MANY; i++)
+		keep[0] = malloc(24);
+	say_and_wait(t, 3);
+}
+
+static void what_has_no_room_is_counted(void **state)
+{
+	uint64_t before = lost("live_evicted");
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_many, INUSE, 1);
+	go(&s, 3);
+	assert_true(s.w.inuse.n <= PF_LIVE_MAX);
+	assert_true(s.w.inuse.n > PF_LIVE_MAX / 2);
+	assert_int_equal(s.w.inuse.n + lost("live_evicted") - before, TOO_MANY);
+	scene_close(&s);
+}
+
+/* ---- nobody else ---- */
+
+static unsigned char byte_of(pid_t pid, const void *address)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%d/mem", pid);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	unsigned char byte = 0;
+
+	assert_int_equal(pread(fd, &byte, 1, (off_t)(uintptr_t)address), 1);
+	return byte;
+}
+
+static void body_fork_storm(struct truth *t)
+{
+	pid_t pid;
+
+	say_and_wait(t, 1);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			keep[1000] = malloc(100);
+			free((void *)keep[1000]);
+			t->short_ns++;
+		}
+	}
+	t->long_ns = pid;
+	say_and_wait(t, 3);
+	execl("/bin/sh", "sh", "-c", "a=; for i in 1 2 3 4 5 6; do a=$a$a$i; done; sleep 100",
+	      NULL);
+}
+
+static void await_units(const struct child *c, uint64_t more)
+{
+	uint64_t start = c->truth->short_ns, deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+
+	while (c->truth->short_ns - start < more) {
+		if (now_mono_ns() > deadline)
+			fail_msg("the workload does not go on");
+		nap(1);
+	}
+}
+
+/* Neither others, nor a fork's child, nor what it becomes by exec. */
+static void it_is_one_process_alone(void **state)
+{
+	const void *at = dlsym(RTLD_DEFAULT, "malloc");
+	struct child other = child_start(body_fork_storm, NULL);
+	struct scene s = {};
+	unsigned char own;
+	uint64_t n;
+	pid_t fork_pid;
+
+	(void)state;
+	own = byte_of(other.pid, at);
+	scene_open(&s, body_fork_storm, ALLOC | INUSE, 1);
+	assert_int_equal(byte_of(s.c.pid, at), 0xcc);
+	assert_int_equal(byte_of(other.pid, at), own);
+	go(&s, 3);
+	fork_pid = s.c.truth->long_ns;
+	await_units(&s.c, 1000);
+	n = s.w.alloc.n;
+	watch_all(s.p, &s.w);
+	assert_int_equal(s.w.alloc.n, n); /* the fork's are not its */
+	s.c.truth->ready = 2;
+	do {
+		watch_all(s.p, &s.w);
+		nap(10);
+	} while (s.w.proc.what != RAW_PROC_EXEC);
+	watch_all(s.p, &s.w);
+	assert_int_equal(s.w.alloc.in_short + s.w.alloc.in_long, 0);
+	n = s.w.alloc.n;
+	nap(50);
+	watch_all(s.p, &s.w);
+	assert_int_equal(s.w.alloc.n, n);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(byte_of(fork_pid, at), own);
+	await_units(&s.c, 1000);
+	scene_close(&s);
+	kill(fork_pid, SIGKILL);
+	child_stop(&other);
+}
+
+/* ---- storms ---- */
+
+static struct truth *storm_truth;
+
+static void *storm(void *arg)
+{
+	unsigned seed = (uintptr_t)arg;
+	void *p[32] = {};
+
+	for (;;) {
+		int i = rand_r(&seed) % 32;
+
+		free(p[i]);
+		p[i] = i % 3 ? malloc(rand_r(&seed) % 2000) : calloc(3, rand_r(&seed) % 300);
+		if (i == 7)
+			p[i] = realloc(p[i], 5000);
+		__atomic_fetch_add(&storm_truth->short_ns, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void body_storm(struct truth *t)
+{
+	pthread_t thread;
+
+	storm_truth = t;
+	for (uintptr_t i = 1; i < 4; i++)
+		pthread_create(&thread, NULL, storm, (void *)i);
+	t->ready = 1;
+	storm((void *)4);
+}
+
+static void probes_come_and_go_in_a_storm(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_storm, ALLOC | INUSE, 10000);
+	for (int i = 0; i < 8; i++) {
+		await_units(&s.c, 5000);
+		watch_all(s.p, &s.w);
+		s.a = probes_detach(s.p, s.a);
+		await_units(&s.c, 5000);
+		assert_int_equal(scene_attach(&s, i % 2 ? ALLOC : ALLOC | INUSE), 0);
+	}
+	await_units(&s.c, 5000);
+	watch_all(s.p, &s.w);
+	assert_true(s.w.alloc.n > 100);
 	assert_int_equal(lost("pending_full"), 0);
 	scene_close(&s);
 }
 
-int main(void)
+static void *kill_later(void *arg)
+{
+	const struct child *c = arg;
+	unsigned seed = c->pid;
+
+	nanosleep(&(struct timespec){0, rand_r(&seed) % 60000000}, NULL);
+	kill(c->pid, SIGKILL);
+	return NULL;
+}
+
+/* Before, while and after it is attached, and while it is detached. */
+static void it_may_die_at_any_moment(void **state)
+{
+	struct scene s = {};
+	struct probes *p;
+
+	(void)state;
+	scene_open(&s, body_storm, ALLOC | INUSE, 1);
+	p = s.p;
+	for (int i = 0; i < (mode_at_most == UPROBE_SESSION ? 50 : 10); i++) {
+		struct scene k = {.p = p, .probed = s.probed};
+		pthread_t killer;
+		int r;
+
+		k.c = child_start(body_storm, NULL);
+		k.w = (struct memory_watch){.pid = k.c.pid};
+		want(&k, ALLOC | INUSE, 1);
+		get_known(&k);
+		await_units(&k.c, 10);
+		pthread_create(&killer, NULL, kill_later, &k.c);
+		k.probed.file.sites = k.probed.sites;
+		r = scene_attach(&k, ALLOC | INUSE);
+		assert_true(r == 0 || r == -ESRCH);
+		if (i % 2)
+			pthread_join(killer, NULL);
+		watch_drain(p, &k.w, true);
+		k.a = probes_detach(p, k.a);
+		if (i % 2 == 0)
+			pthread_join(killer, NULL);
+		child_stop(&k.c);
+	}
+	want(&s, ALLOC | INUSE, 1);
+	s.w.others = 0;
+	await_units(&s.c, 10000);
+	watch_all(s.p, &s.w);
+	s.w.others = 0; /* of the dead */
+	scene_close(&s);
+}
+
+/* ---- spans and what cannot be probed ---- */
+
+static void a_span_ends_by_hits_or_time(void **state)
+{
+	uint64_t ns = 0, hits = 0, n;
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_storm, ALLOC, 1);
+	probes_attached_wait(s.a, 100 * NSEC_PER_SEC, 2000, &ns, &hits);
+	assert_true(hits >= 2000);
+	assert_true(ns > 0 && ns < 100 * NSEC_PER_SEC);
+	await_units(&s.c, 100);
+	watch_all(s.p, &s.w);
+	n = s.w.alloc.n;
+	assert_true(n > 1500 && n <= hits); /* calls that are not within another */
+	await_units(&s.c, 1000);
+	watch_all(s.p, &s.w);
+	assert_int_equal(s.w.alloc.n, n); /* it is over */
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(scene_attach(&s, ALLOC), 0);
+	assert_int_equal(scene_attach(&s, ALLOC), -EEXIST);
+	probes_attached_wait(s.a, 20 * NSEC_PER_MSEC, UINT64_MAX, &ns, &hits);
+	assert_true(ns >= 20 * NSEC_PER_MSEC);
+	scene_close(&s);
+}
+
+__asm__(".pushsection pf_odd,\"ax\",@progbits\n"
+	"pf_halts:\n"
+	"	hlt\n"
+	"	ret\n"
+	".popsection\n");
+extern const char pf_halts[];
+
+static void places_that_cannot_be_probed_are_left_out(void **state)
+{
+	struct scene s = {};
+	size_t refused = 0;
+
+	(void)state;
+	scene_open(&s, body_pool, ALLOC, 1);
+	s.a = probes_detach(s.p, s.a);
+	close(s.probed.file.fd);
+	s.probed = (struct probed){.proc = s.probed.proc};
+	add_site(&s.probed, pool_raw, (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1});
+	add_site(&s.probed, pf_halts, (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1});
+	add_site(&s.probed, pool_zero,
+		 (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1, .count_arg = 2});
+	assert_int_equal(probes_attach(s.p, s.c.pid, s.w.proc.start_boottime_ns, &s.probed.proc,
+				       &s.probed.file, 1, &s.a, &refused),
+			 0);
+	assert_int_equal(refused, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n, 30);
+	scene_close(&s);
+}
+
+static void a_trap_has_a_price(void **state)
+{
+	struct probes *p = open_probes(LISTED);
+	uint64_t ns = probes_trap_ns(p);
+
+	(void)state;
+	assert_true(ns > 50 && ns < 1000000);
+	assert_int_equal(probes_trap_ns(p), ns);
+	probes_free(p);
+}
+
+static int run_mode(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_exact_and_what_is_freed_is_gone),
+		cmocka_unit_test(leaks_stay_and_the_rest_goes),
+		cmocka_unit_test(sums_of_samples_have_no_bias),
+		cmocka_unit_test(calls_within_an_allocator_count_once),
+		cmocka_unit_test(what_has_no_room_is_counted),
+		cmocka_unit_test(it_is_one_process_alone),
+		cmocka_unit_test(probes_come_and_go_in_a_storm),
+		cmocka_unit_test(it_may_die_at_any_moment),
+		cmocka_unit_test(a_span_ends_by_hits_or_time),
+		cmocka_unit_test(places_that_cannot_be_probed_are_left_out),
+		cmocka_unit_test(a_trap_has_a_price),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	mode_at_most = mode;
+	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}
+
+int main(void)
+{
+	int failed = run_mode("sessions", UPROBE_SESSION);
+
+	failed += run_mode("many places at once", UPROBE_MULTI);
+	return failed + run_mode("single probes", UPROBE_SINGLE);
 }

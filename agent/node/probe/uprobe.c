@@ -198,6 +198,11 @@ static bool is_for(const struct pf_site *s, enum memory_program program, bool in
 	}
 }
 
+static uint64_t place_of(int fd, const struct probe_site *at, const struct pf_site *site)
+{
+	return site->kind == PF_SITE_INSIDE ? at->file_offset : emulated_place(fd, at->file_offset);
+}
+
 static int attach_program(struct attached *a, const struct probe_file *file,
 			  enum memory_program program, size_t *refused)
 {
@@ -222,7 +227,7 @@ static int attach_program(struct attached *a, const struct probe_file *file,
 		memcpy(&site, &file->sites[i].cookie, sizeof(site));
 		if (!is_for(&site, program, a->inuse))
 			continue;
-		offsets[b.n] = file->sites[i].file_offset;
+		offsets[b.n] = place_of(file->fd, &file->sites[i], &site);
 		cookies[b.n++] = file->sites[i].cookie;
 	}
 	return b.n && b.prog >= 0 ? attach_range(a, &b, 0, b.n, refused) : 0;
@@ -379,10 +384,14 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 
 /* ---- what a hit costs ---- */
 
-static __attribute__((noinline)) void trap_here(void)
-{
-	__asm__ volatile("");
-}
+/* Begins as most functions do, with an instruction that the kernel emulates (emulated.c). */
+__asm__(".pushsection .text\n"
+	"pf_trap_here:\n"
+	"	push %rbp\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".popsection\n");
+void pf_trap_here(void);
 
 struct place {
 	uint64_t address, offset;
@@ -407,18 +416,26 @@ static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
 	return 1; /* the program itself is the first */
 }
 
+static uint64_t thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
+
 static uint64_t hits_ns(unsigned n)
 {
-	uint64_t start = now_mono_ns();
+	uint64_t start = thread_ns();
 
 	for (unsigned i = 0; i < n; i++)
-		trap_here();
-	return (now_mono_ns() - start) / n;
+		pf_trap_here();
+	return (thread_ns() - start) / n;
 }
 
 int uprobe_trap_ns(enum uprobe_mode mode, uint64_t *ret_ns)
 {
-	struct place place = {.address = (uintptr_t)trap_here};
+	struct place place = {.address = (uintptr_t)pf_trap_here};
 	uint64_t cookie = 0, least = UINT64_MAX;
 	struct places b = {
 		.prog = trivial_program(mode == UPROBE_SINGLE ? 0 : ATTACH_UPROBE_MULTI),
@@ -440,8 +457,8 @@ int uprobe_trap_ns(enum uprobe_mode mode, uint64_t *ret_ns)
 	close(b.prog);
 	if (link < 0)
 		return link;
-	for (int round = 0; round < 5; round++)
-		least = MIN(least, hits_ns(500));
+	for (int round = 0; round < 10; round++)
+		least = MIN(least, hits_ns(200));
 	close(link);
 	*ret_ns = least;
 	return 0;

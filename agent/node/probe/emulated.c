@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * emulated: where at a function's beginning a probe is cheap. The kernel emulates a few instructions
+ * (arch/x86/kernel/uprobes.c: push_setup_xol_ops, branch_setup_xol_ops); any other is stepped over elsewhere with a
+ * second trap, which in a virtual machine takes ten times as long as the rest of a hit. So the probe moves
+ * over comparisons, which change nothing that is looked at: not the stack, not the arguments.
+ */
+#include "node/probe/memory.h"
+
+#include <unistd.h>
+
+#define REX(b)	   (((b)&0xf0) == 0x40)
+#define MOST_MOVES 4
+#define MOST_BYTES 11 /* of a comparison */
+
+/* push of a register, jumps, calls, nop. */
+static bool is_emulated(const uint8_t *code)
+{
+	if (code[0] == 0x41)
+		return (code[1] & 0xf8) == 0x50;
+	if (code[0] == 0x0f)
+		return (code[1] & 0xf0) == 0x80;
+	return (code[0] & 0xf8) == 0x50 || (code[0] & 0xf0) == 0x70 || code[0] == 0xeb ||
+	       code[0] == 0xe9 || code[0] == 0xe8 || code[0] == 0x90;
+}
+
+/* Bytes of an instruction that only sets flags, or nothing; 0: it is another one. */
+static size_t comparison(const uint8_t *code)
+{
+	size_t rex = REX(code[0]);
+	const uint8_t *op = code + rex;
+	bool of_registers = op[1] >= 0xc0, is_cmp = (op[1] & 0x38) == 0x38;
+	bool of_ip = (op[1] & 0xc7) == 0x05; /* a variable: displacement from rip */
+
+	if (!memcmp(code, "\xf3\x0f\x1e\xfa", 4)) /* endbr64 */
+		return 4;
+	switch (op[0]) {
+	case 0x84: /* test, cmp of two registers */
+	case 0x85:
+	case 0x38 ... 0x3b:
+		return of_registers ? rex + 2 : 0;
+	case 0x80: /* cmp with a byte */
+	case 0x83:
+		return !is_cmp ? 0 : of_registers ? rex + 3 : of_ip ? rex + 7 : 0;
+	case 0x81: /* cmp with 4 bytes */
+		return !is_cmp ? 0 : of_registers ? rex + 6 : of_ip ? rex + 10 : 0;
+	}
+	return 0;
+}
+
+size_t emulated_distance(const uint8_t *code, size_t n)
+{
+	size_t at = 0;
+
+	for (int moves = 0; moves <= MOST_MOVES && at + MOST_BYTES <= n; moves++) {
+		size_t step;
+
+		if (is_emulated(code + at))
+			return at;
+		step = comparison(code + at);
+		if (!step)
+			return 0;
+		at += step;
+	}
+	return 0;
+}
+
+uint64_t emulated_place(int fd, uint64_t offset)
+{
+	uint8_t code[48];
+	ssize_t n = pread(fd, code, sizeof(code), (off_t)offset);
+
+	return offset + (n > 0 ? emulated_distance(code, n) : 0);
+}
