@@ -45,6 +45,13 @@ struct exec *process_exec(struct process *p, uint32_t exec_id);
 void stacks_purge(struct stacks *s);
 void stacks_forget_all(struct stacks *s);
 
+/* Where it stands itself, callers have return addresses: the first frame, or behind what was allocated there. */
+static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
+{
+	return i == 0 ||
+	       (i == 1 && stack->frames[0].runtime && stack->frames[0].type == PF_TYPE_OBJECT);
+}
+
 /* ---- wanted.c ---- */
 bool stack_has_runtimes(const struct raw_stack *stack);
 void stacks_unwant(struct stacks *s, struct process *p);

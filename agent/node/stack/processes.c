@@ -190,7 +190,7 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		const struct raw_frame *f = &ustack->frames[i];
 
 		if (f->kernel || is_past(p, f->exec_id) ||
-		    !misses(process_exec(p, f->exec_id), f, i == 0))
+		    !misses(process_exec(p, f->exec_id), f, stack_is_leaf(ustack, i)))
 			continue;
 		if (p)
 			p->miss_told_ns = now;

@@ -74,18 +74,26 @@ static bool is_in(const struct runtime_learnt *l, uint64_t address)
 	return false;
 }
 
+static bool has_functions(const struct raw_stack *stack)
+{
+	for (size_t i = 0; i < stack->n; i++)
+		if (stack->frames[i].runtime && stack->frames[i].type != PF_TYPE_OBJECT)
+			return true;
+	return false;
+}
+
 /* Taken before the kernel knew of the runtime whose code is in it: native frames only, its program's are not there. */
 static bool is_too_early(struct process *p, const struct raw_stack *stack)
 {
 	const struct exec *e = stack->n ? process_exec(p, stack->frames[0].exec_id) : NULL;
 	size_t n = e ? runtime_process_n(e->runtimes) : 0;
 
-	if (n == 0 || stack_has_runtimes(stack))
+	if (n == 0 || has_functions(stack))
 		return false;
 	for (size_t i = 0; i < stack->n; i++)
 		for (size_t k = 0; k < n; k++)
 			if (is_in(runtime_process_at(e->runtimes, k).learnt,
-				  stack->frames[i].address - (i > 0)))
+				  stack->frames[i].address - !stack_is_leaf(stack, i)))
 				return true;
 	return false;
 }
@@ -98,7 +106,8 @@ static const char *end_of(struct process *p, const struct raw_stack *stack)
 
 	if (stack->end_reason)
 		return stack->end_reason;
-	if (e && !e->maps->truncated && !mappings_find(e->maps, last->address - (stack->n > 1)))
+	if (e && !e->maps->truncated &&
+	    !mappings_find(e->maps, last->address - !stack_is_leaf(stack, stack->n - 1)))
 		return "bad_address";
 	return is_too_early(p, stack) ? "runtime_pending" : NULL;
 }
@@ -228,7 +237,7 @@ static void push_user(struct stacks *s, struct process *p, const struct raw_stac
 	if (stack->frames[i].runtime)
 		push_runtime(s, p, stack, i);
 	else
-		push_native(s, p, &stack->frames[i], i == 0);
+		push_native(s, p, &stack->frames[i], stack_is_leaf(stack, i));
 }
 
 static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf)

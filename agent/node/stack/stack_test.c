@@ -612,6 +612,26 @@ static void names_of_runtimes_are_read_once(void **state)
 	done(&f);
 }
 
+/* Behind it is the allocator's first instruction, not a return address. */
+static void what_was_allocated_comes_before_the_leaf(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct raw_frame object = RUN(1, 7);
+	const struct raw_stack *u;
+
+	(void)state;
+	object.type = PF_TYPE_OBJECT;
+	u = STACK(NULL, object, USER(known_function), USER((uintptr_t)known_function + 4));
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_rendered(&f, u, NULL, false,
+			"[unwind: runtime_pending];known_function;known_function;f7;g");
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	/* It does not tell that its program's functions are there. */
+	assert_string_equal(stacks_end(f.s, f.tgid, f.start_ns, u), "runtime_pending");
+	done(&f);
+}
+
 /* Words {4, _} are another function each time. */
 static size_t n_resolved;
 static int changing_resolve(void *own, struct memory *m, const struct runtime_words *f,
@@ -824,6 +844,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(real_kallsyms),
 		cmocka_unit_test(names_of_runtimes_are_read_once),
 		cmocka_unit_test(names_are_asked_for_again),
+		cmocka_unit_test(what_was_allocated_comes_before_the_leaf),
 		cmocka_unit_test(names_that_nobody_read_are_not_known),
 		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
 		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
