@@ -30,7 +30,9 @@ void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32
 	}
 	if (ppm)
 		e->ppm = MIN(e->ppm, ppm);
-	/* one drain says nothing of what the next one misses: squares add up */
+	/* one drain says nothing of what the next one misses: squares add up; a snapshot replaces all */
+	if (event_info(event)->snapshot)
+		e->variance = 0;
 	e->variance += (double)error * (double)error;
 }
 

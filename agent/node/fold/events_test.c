@@ -275,12 +275,18 @@ static void test_errors_are_shared_out(void **state)
 	add(f, &q, &(struct added){EVENT_MEM_ALLOC, 0, 1, 3600, 1002 * S, "f"});
 	add(f, &q, &(struct added){EVENT_OFF_CPU, WAIT_DISK, 1, 3600, 1002 * S, "f"});
 	fold_estimate(f, o, EVENT_MEM_ALLOC, 150000, 40); /* altogether 50 */
+	for (unsigned i = 0; i < 3; i++) {		  /* each snapshot has its own */
+		add(f, &q, &(struct added){EVENT_MEM_INUSE, 0, 1, 100, (1001 + i) * S, "f"});
+		fold_estimate(f, o, EVENT_MEM_INUSE, 0, 7);
+	}
 	fold_throttled(f, o, 12345, 3);
 	b = flush(f, 1010 * S);
 	assert_int_equal(find(b, EVENT_MEM_ALLOC, 42)->estimate_ppm, 120000);
 	assert_int_equal(find(b, EVENT_MEM_ALLOC, 42)->estimate_error, 40);
 	assert_int_equal(find(b, EVENT_MEM_ALLOC, 43)->estimate_error, 30);
 	assert_int_equal(find(b, EVENT_OFF_CPU, 43)->estimate_error, 0);
+	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_error, 7);
+	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_ppm, 1000000);
 	assert_int_equal(find(b, EVENT_OFF_CPU, 0)->estimate_ppm, 0);
 	/* it says nothing of the next window */
 	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 1, 1011 * S, "f"});

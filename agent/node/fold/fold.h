@@ -40,7 +40,8 @@ void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, uint64_t boot_ns);
 /*
  * What was folded of this owner's event since the last call is an estimate: of which share of what happened, in ppm (0: all), and
- * one standard error of its sum, in the event's unit. The window's profiles share the error out by their values.
+ * one standard error of its sum, in the event's unit. Errors of a window add up, those of snapshots replace each other.
+ * The window's profiles share it out by their values.
  */
 void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32_t ppm, uint64_t error);
 void fold_total(struct fold *f, const struct raw_total *t, uint64_t time_ns);
