@@ -64,6 +64,20 @@ static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 	}
 }
 
+/* Sleeps 20 ms at a time until killed. */
+static pid_t start_sleeper(const char *name, const char *cgroup)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, name);
+	join_cgroup(cgroup);
+	for (;;)
+		usleep(20000);
+}
+
 /* Distribution code: no frame pointers. Who forks gives its child the tables that it has itself. */
 static const char no_frame_pointers[] =
 	"#include <unistd.h>\n"
@@ -135,7 +149,8 @@ struct seen {
 	uint32_t process_id;
 	uint64_t n_samples, n_named; /* named: node_test_burn is a frame */
 	uint64_t n_whole, n_chain;   /* no marker; main, one, two, leaf */
-	int64_t value;
+	int64_t value, waited[_WAIT_MAX];
+	unsigned event_mask;
 };
 static struct {
 	pthread_mutex_t lock;
@@ -203,7 +218,7 @@ static void note_profile(const struct batch *b, const struct profile *p)
 	if (arrived.n == ARRAY_SIZE(arrived.items) || !p->n_samples)
 		return;
 	arrived.n++;
-	*s = (struct seen){.process_id = p->process_id};
+	*s = (struct seen){.process_id = p->process_id, .event_mask = 1u << p->event};
 	snprintf(s->app_service, sizeof(s->app_service), "%s", p->app_service);
 	copy_tag(p, "container", s->container, sizeof(s->container));
 	copy_tag(p, "container_id", s->container_id, sizeof(s->container_id));
@@ -212,6 +227,7 @@ static void note_profile(const struct batch *b, const struct profile *p)
 	for (size_t i = 0; i < p->n_samples; i++) {
 		s->n_samples += p->samples[i].n_samples;
 		s->value += p->samples[i].value;
+		s->waited[p->samples[i].wait] += p->samples[i].value;
 		if (is_whole(b, &p->samples[i]))
 			s->n_whole += p->samples[i].n_samples;
 		if (is_chain(b, &p->samples[i]))
@@ -255,6 +271,9 @@ static bool find_seen(const char *app_service, const char *container_id, struct 
 		sum.n_whole += ret->n_whole;
 		sum.n_chain += ret->n_chain;
 		sum.value += ret->value;
+		sum.event_mask |= ret->event_mask;
+		for (enum wait w = 0; w < _WAIT_MAX; w++)
+			sum.waited[w] += ret->waited[w];
 		*ret = sum;
 		found = true;
 	}
@@ -597,6 +616,46 @@ static void by_cgroup(struct fixture *f, const char *force)
 	assert_false(find_seen("Total", NULL, &s));
 }
 
+static bool sleep_seen(struct fixture *f)
+{
+	struct seen s;
+
+	(void)f;
+	return find_seen("nodetest-sleep", ID_A, &s) && s.waited[WAIT_SLEEP] >= 3000000;
+}
+
+/* A target that asks for waits alone: all of the time, by its cause, never twice; and no ticks. */
+static void test_waits_of_a_container(void **state)
+{
+	struct fixture *f = *state;
+	struct plan *plan = testplan(UID, UID, ID_A, true);
+	const unsigned off_cpu = 1u << EVENT_OFF_CPU;
+	const struct event_settings settings = {.min_block_us = 50, .max_block_us = 3600000000};
+	uint64_t from_ns;
+	struct seen s;
+
+	plan->pods->arm_event_mask = plan->pods->containers->event_mask = off_cpu;
+	plan->pods->arm_sample_hz = plan->pods->containers->sample_hz = 0;
+	plan->pods->arm_settings = plan->pods->containers->settings = settings;
+	make_cgroups(f, "v1:memory");
+	assert_true(make_dir(f->main_dir, sizeof(f->main_dir), f->pod, ID_A));
+	from_ns = now_boot_ns();
+	f->busy = start_sleeper("nodetest-sleep", f->main_dir);
+	start_node(f, false);
+	assert_int_equal(node_start(f->node, "node-uid"), 0);
+	procs_apply(f->node->procs, plan, now_boot_ns());
+	kernel_sync(f->node->kernel);
+	run_until(f, sleep_seen, "3 s of sleep");
+	stop_busy(f);
+	f->node = node_free(f->node);
+
+	assert_true(find_seen("nodetest-sleep", ID_A, &s));
+	assert_int_equal(s.event_mask, off_cpu);
+	assert_string_equal(s.pod, "web-1");
+	assert_true((uint64_t)s.value <= (now_boot_ns() - from_ns) / 1000);
+	assert_int_equal(s.waited[WAIT_SLEEP] + s.waited[WAIT_RUNQUEUE], s.value);
+}
+
 static bool chain_seen(struct fixture *f)
 {
 	struct seen s;
@@ -732,6 +791,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_by_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_down_time_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open_window_is_owed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_waits_of_a_container, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_whole_stacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_python_functions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_loaded_with_a_target, setup, teardown),
