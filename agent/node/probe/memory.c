@@ -99,6 +99,16 @@ static int memory_attach(struct probes *p, struct event_probe *e)
 	struct memory *m = own(p);
 	int event = e - p->events, r = m->bpf ? 0 : memory_load(p, m);
 
+	if (!r && event == EVENT_MEM_INUSE && !m->returns_tried) {
+		m->returns_tried = true;
+		m->no_returns = !uprobe_returns_are_safe(m->mode);
+	}
+	if (!r && event == EVENT_MEM_INUSE && m->no_returns) {
+		feature_missing(p, event,
+				"on this kernel a probed return kills a process "
+				"with a seccomp filter: 6.14 and later are safe");
+		return -EOPNOTSUPP;
+	}
 	if (r)
 		feature_missing(p, event, "%s", strerror(-r));
 	else

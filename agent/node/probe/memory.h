@@ -30,6 +30,7 @@ struct memory {
 	int programs[_MEMORY_PROGRAM_MAX]; /* of a session: entry is both */
 	int procs, live, pending, live_stats;
 	int n_cpus;
+	bool returns_tried, no_returns;
 
 	pthread_mutex_t lock;
 	struct attached *attached; /* by key */
@@ -58,7 +59,12 @@ struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or n
 
 /* uprobe.c */
 enum uprobe_mode uprobe_mode(void);
-int uprobe_trap_ns(enum uprobe_mode mode, uint64_t *ret_ns);
+/* A program that does nothing; returns its link. */
+int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
+			  bool at_return);
+
+/* uprobe_try.c: false: a probed return kills a process that has a seccomp filter */
+bool uprobe_returns_are_safe(enum uprobe_mode mode);
 
 /* emulated.c: where a probe of the function at this offset of the file is cheap, and means the same */
 uint64_t emulated_place(int fd, uint64_t offset);

@@ -6,7 +6,6 @@
  */
 #include "node/probe/memory.h"
 
-#include <link.h>
 #include <linux/perf_event.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -319,7 +318,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 	size_t refused = 0;
 	int r;
 
-	if (!m)
+	if (!m || (m->no_returns && proc->event_mask & 1u << EVENT_MEM_INUSE))
 		return -EOPNOTSUPP;
 	a = xcalloc(1, sizeof(*a));
 	a->memory = m;
@@ -382,97 +381,25 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	*ret_hits = v.hits;
 }
 
-/* ---- what a hit costs ---- */
-
-/* Begins as most functions do, with an instruction that the kernel emulates (emulated.c). */
-__asm__(".pushsection .text\n"
-	"pf_trap_here:\n"
-	"	push %rbp\n"
-	"	pop %rbp\n"
-	"	ret\n"
-	".popsection\n");
-void pf_trap_here(void);
-
-struct place {
-	uint64_t address, offset;
-	bool found;
-};
-
-static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
+int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
+			  bool at_return)
 {
-	struct place *place = arg;
-
-	(void)n;
-	for (size_t i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-		uint64_t start = info->dlpi_addr + ph->p_vaddr;
-
-		if (ph->p_type != PT_LOAD || place->address < start ||
-		    place->address >= start + ph->p_memsz)
-			continue;
-		place->offset = place->address - start + ph->p_offset;
-		place->found = true;
-	}
-	return 1; /* the program itself is the first */
-}
-
-static uint64_t thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-}
-
-static uint64_t hits_ns(unsigned n)
-{
-	uint64_t start = thread_ns();
-
-	for (unsigned i = 0; i < n; i++)
-		pf_trap_here();
-	return (thread_ns() - start) / n;
-}
-
-int uprobe_trap_ns(enum uprobe_mode mode, uint64_t *ret_ns)
-{
-	struct place place = {.address = (uintptr_t)pf_trap_here};
-	uint64_t cookie = 0, least = UINT64_MAX;
+	uint64_t cookie = 0;
 	struct places b = {
 		.prog = trivial_program(mode == UPROBE_SINGLE ? 0 : ATTACH_UPROBE_MULTI),
 		.attach_type = ATTACH_UPROBE_MULTI,
-		.pid = getpid(),
-		.path = "/proc/self/exe",
-		.offsets = &place.offset,
+		.at_return = at_return,
+		.pid = pid,
+		.offsets = &offset,
 		.cookies = &cookie,
 		.n = 1,
 	};
 	int link;
 
-	dl_iterate_phdr(find_place, &place);
 	if (b.prog < 0)
 		return b.prog;
-	link = !place.found	       ? -ENOENT
-	       : mode == UPROBE_SINGLE ? single_attach(&b, 0)
-				       : multi_attach(&b, 0, 1);
+	snprintf(b.path, sizeof(b.path), "%s", path);
+	link = mode == UPROBE_SINGLE ? single_attach(&b, 0) : multi_attach(&b, 0, 1);
 	close(b.prog);
-	if (link < 0)
-		return link;
-	for (int round = 0; round < 10; round++)
-		least = MIN(least, hits_ns(200));
-	close(link);
-	*ret_ns = least;
-	return 0;
-}
-
-#define TRAP_NS_GUESS 1000
-
-uint64_t probes_trap_ns(struct probes *p)
-{
-	struct memory *m = p->events[EVENT_MEM_ALLOC].own;
-
-	if (!m || m->mode == UPROBE_NONE)
-		return TRAP_NS_GUESS;
-	if (!m->trap_ns && uprobe_trap_ns(m->mode, &m->trap_ns))
-		m->trap_ns = TRAP_NS_GUESS;
-	return m->trap_ns;
+	return link;
 }

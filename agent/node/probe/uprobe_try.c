@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* uprobe_try: what this kernel's uprobes cost and whether they are safe, tried on a function of our own. */
+#include "node/probe/memory.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Begins as most functions do, with an instruction that the kernel emulates (emulated.c). */
+__asm__(".pushsection .text\n"
+	"pf_trap_here:\n"
+	"	push %rbp\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".popsection\n");
+void pf_trap_here(void);
+
+struct place {
+	uint64_t address, offset;
+	bool found;
+};
+
+static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
+{
+	struct place *place = arg;
+
+	(void)n;
+	for (size_t i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + ph->p_vaddr;
+
+		if (ph->p_type != PT_LOAD || place->address < start ||
+		    place->address >= start + ph->p_memsz)
+			continue;
+		place->offset = place->address - start + ph->p_offset;
+		place->found = true;
+	}
+	return 1; /* the program itself is the first */
+}
+
+static int attach_here(enum uprobe_mode mode, pid_t pid, bool at_return)
+{
+	struct place place = {.address = (uintptr_t)pf_trap_here};
+
+	dl_iterate_phdr(find_place, &place);
+	return place.found
+		       ? uprobe_attach_trivial(mode, "/proc/self/exe", place.offset, pid, at_return)
+		       : -ENOENT;
+}
+
+/* ---- what a hit costs ---- */
+
+static uint64_t thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
+
+static uint64_t hits_ns(unsigned n)
+{
+	uint64_t start = thread_ns();
+
+	for (unsigned i = 0; i < n; i++)
+		pf_trap_here();
+	return (thread_ns() - start) / n;
+}
+
+#define TRAP_NS_GUESS 1000
+
+uint64_t probes_trap_ns(struct probes *p)
+{
+	struct memory *m = p->events[EVENT_MEM_ALLOC].own;
+	uint64_t least = UINT64_MAX;
+	int link;
+
+	if (!m || m->mode == UPROBE_NONE)
+		return TRAP_NS_GUESS;
+	if (m->trap_ns)
+		return m->trap_ns;
+	link = attach_here(m->mode, getpid(), false);
+	for (int round = 0; link >= 0 && round < 10; round++)
+		least = MIN(least, hits_ns(200));
+	if (link >= 0)
+		close(link);
+	m->trap_ns = link < 0 ? TRAP_NS_GUESS : least;
+	return m->trap_ns;
+}
+
+/* ---- whether returns are safe ---- */
+
+/*
+ * Since 6.11 a probed return goes through a system call of its own, uretprobe. A seccomp filter that does not know
+ * it, such as Docker's, made it fail, which killed the process, until "seccomp: passthrough uretprobe systemcall
+ * without filtering" (6.14, and later versions of 6.12 and 6.13).
+ */
+#define SYSCALL_URETPROBE 335
+
+static void become_filtered(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYSCALL_URETPROBE, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {ARRAY_SIZE(code), code};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Of a fork of an agent with threads: system calls alone. */
+static _Noreturn void return_once(int go)
+{
+	char byte;
+
+	become_filtered();
+	if (read(go, &byte, 1) == 1)
+		pf_trap_here();
+	_exit(0);
+}
+
+bool uprobe_returns_are_safe(enum uprobe_mode mode)
+{
+	_cleanup_close_ int from = -1, to = -1, link = -1;
+	int ends[2], status = 0;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return true;
+	from = ends[0];
+	to = ends[1];
+	pid = fork();
+	if (pid == 0)
+		return_once(from);
+	if (pid < 0)
+		return true;
+	link = attach_here(mode, pid, true);
+	if (write(to, "", 1) != 1)
+		kill(pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return !WIFSIGNALED(status);
+}
