@@ -75,7 +75,11 @@ static int watch_pid(struct recording *r, uint32_t pid)
 	GROW(r->pids, r->n_pids, r->cap_pids);
 	r->pids[r->n_pids++] = (struct watched_pid){
 		.fd = fd,
-		.listed = {pid, start_ns, 1u << r->options->event, r->options->hz},
+		.listed = {.tgid = pid,
+			   .start_boottime_ns = start_ns,
+			   .event_mask = 1u << r->options->event,
+			   .sample_hz = r->options->hz,
+			   .settings = r->options->settings},
 	};
 	return 0;
 }
@@ -129,7 +133,7 @@ static int begin(struct recording *r)
 
 /* ---- while it runs ---- */
 
-static void read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id)
+void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id)
 {
 	struct mappings *m = NULL;
 
@@ -139,6 +143,7 @@ static void read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns,
 	}
 	stacks_mappings(r->stacks, m);
 	record_give_tables(r, m);
+	record_heap_look(r, m);
 	mappings_unref(m);
 }
 
@@ -148,11 +153,12 @@ static void take_procs(struct recording *r, const struct drain *d)
 		const struct raw_proc *p = &d->procs[i];
 
 		if (p->what != RAW_PROC_EXIT) {
-			read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id);
+			record_read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id);
 			continue;
 		}
 		stacks_exited(r->stacks, p->tgid, p->start_boottime_ns, HOLD_NS);
 		record_forget(r, p->tgid, p->start_boottime_ns);
+		record_heap_forget(r, p->tgid, p->start_boottime_ns);
 	}
 }
 
@@ -180,7 +186,7 @@ static void read_again(struct recording *r, const struct raw_sample *s, const st
 	    !stacks_misses(r->stacks, s->tgid, s->start_boottime_ns, u))
 		return;
 	r->last_reread = s->tgid;
-	read_mappings(r, s->tgid, s->start_boottime_ns, u->frames[0].exec_id);
+	record_read_mappings(r, s->tgid, s->start_boottime_ns, u->frames[0].exec_id);
 }
 
 static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)
@@ -225,6 +231,14 @@ static void read_missing(struct recording *r, const struct drain *d)
 	free(wanted);
 }
 
+void record_samples(struct recording *r, const struct drain *d)
+{
+	r->last_reread = 0;
+	read_missing(r, d);
+	for (size_t i = 0; i < d->n_samples; i++)
+		take_sample(r, d, &d->samples[i]);
+}
+
 static int take(struct recording *r, bool full)
 {
 	struct drain *d = NULL;
@@ -234,11 +248,10 @@ static int take(struct recording *r, bool full)
 		return e;
 	take_procs(r, d);
 	record_look_again(r);
-	r->last_reread = 0;
-	read_missing(r, d);
-	for (size_t i = 0; i < d->n_samples; i++)
-		take_sample(r, d, &d->samples[i]);
+	record_samples(r, d);
 	drain_free(d);
+	if (full)
+		record_heaps_tick(r);
 	return 0;
 }
 
@@ -277,6 +290,7 @@ static int run(struct recording *r, int signal_fd)
 			e = take(r, false);
 		}
 	}
+	record_heaps_read(r);
 	return e ? e : take(r, true);
 }
 
@@ -292,13 +306,22 @@ static void print_drop(const char *name, const char *label, const char *reason, 
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " %s\n", n, reason);
 }
 
+static const char *const nothing_of[_EVENT_MAX] = {
+	[EVENT_ON_CPU] = "used the CPU",
+	[EVENT_OFF_CPU] = "waited",
+	[EVENT_MEM_ALLOC] = "allocated memory that was sampled",
+	[EVENT_MEM_INUSE] = "allocated memory that still lives",
+};
+
 static void summary(const struct recording *r, bool written)
 {
 	fprintf(stderr, "podflame record: %s: %" PRIu64 " samples of %zu processes\n",
 		written ? r->options->output : "not written", r->n_samples, r->batch->n_profiles);
 	if (!r->n_samples)
-		fprintf(stderr, "podflame record: nothing of it used the CPU in that time\n");
+		fprintf(stderr, "podflame record: nothing of it %s in that time\n",
+			nothing_of[r->options->event]);
 	record_print_stacks(r);
+	record_heaps_print(r);
 	if (r->n_unmapped)
 		fprintf(stderr,
 			"podflame record: %u processes had no mappings to read: ended already, or "
@@ -316,9 +339,27 @@ static void summary(const struct recording *r, bool written)
 	counter_each(print_drop, NULL);
 }
 
+/* Of the event that is asked for: known once it is attached. */
+static int check_support(const struct recording *r)
+{
+	const char *name = event_info(r->options->event)->name;
+	const struct support *s;
+	size_t n;
+
+	s = probes_support(r->probes, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (s[i].ok || !streq(s[i].feature, name))
+			continue;
+		fprintf(stderr, "podflame record: --event %s does not work here: %s\n", name,
+			s[i].reason ? s[i].reason : "");
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
 static int record(struct recording *r, int signal_fd)
 {
-	struct files_config fc = {.parser.marks = runtime_marks(),
+	struct files_config fc = {.parser.marks = tables_marks(),
 				  .host_debug_dir = "/usr/lib/debug"};
 	struct stacks_config sc = {0};
 	int e = files_new(&fc, &r->files);
@@ -332,6 +373,8 @@ static int record(struct recording *r, int signal_fd)
 	}
 	r->batch = batch_new();
 	e = begin(r);
+	if (!e)
+		e = check_support(r);
 	if (e)
 		return e;
 	e = prepare(r);
@@ -339,6 +382,9 @@ static int record(struct recording *r, int signal_fd)
 		fprintf(stderr, "podflame record: sampling could not begin: %s\n", strerror(-e));
 		return e;
 	}
+	e = record_heaps_check(r);
+	if (e)
+		return e;
 	r->start_ns = now_wall_ns();
 	fprintf(stderr, "recording\n");
 	e = run(r, signal_fd);
@@ -355,6 +401,7 @@ static int record(struct recording *r, int signal_fd)
 
 static void recording_done(struct recording *r)
 {
+	record_heaps_free(r);
 	record_tables_free(r);
 	probes_free(r->probes);
 	stacks_free(r->stacks);

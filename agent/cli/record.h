@@ -16,6 +16,7 @@ struct record_options {
 	unsigned hz;
 	uint64_t duration_ns; /* 0: until a signal */
 	enum event event;
+	struct event_settings settings;
 	const char *output;
 };
 /* record_options.c. Ends the program where they are wrong, or help was asked for. */
@@ -29,6 +30,7 @@ struct watched_pid {
 
 struct record_process; /* which runtimes it has: record_tables.c */
 struct record_row;     /* which sample of a profile counts for what: record_output.c */
+struct record_heap;    /* where it allocates: record_memory.c */
 
 struct recording {
 	const struct record_options *options;
@@ -46,11 +48,19 @@ struct recording {
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
 	struct record_process *processes;
 	size_t n_processes, cap_processes;
+	struct record_heap *heaps;
+	size_t n_heaps, cap_heaps, n_refused_sites;
+	uint64_t next_go_ns, next_announce_ns;
 	char *missing;	  /* a file without unwind tables, and why */
 	char *not_walked; /* a runtime, and why */
 	unsigned n_unmapped;
 	uint32_t last_reread; /* in this drain */
 };
+
+/* record.c */
+void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns,
+			  uint32_t exec_id);
+void record_samples(struct recording *r, const struct drain *d); /* its samples */
 
 /* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
@@ -66,6 +76,18 @@ void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_n
 void record_tables_free(struct recording *r);
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
 void record_print_stacks(const struct recording *r);
+
+/* record_memory.c: all do nothing of other events */
+void record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
+void record_heap_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
+/* Is it the first of a new snapshot of its process? */
+bool record_heap_newer(struct recording *r, const struct raw_sample *s);
+void record_heaps_tick(struct recording *r);
+void record_heaps_read(struct recording *r); /* what lives, now: before the last drain */
+/* Says what of it cannot be seen, and why; -EOPNOTSUPP: nothing can. */
+int record_heaps_check(const struct recording *r);
+void record_heaps_print(const struct recording *r); /* what it cost */
+void record_heaps_free(struct recording *r);
 
 /* record_output.c */
 /* -E2BIG: the batch is full. */

@@ -83,7 +83,9 @@ int record_begin_cgroup(struct recording *r, record_open_fn *open)
 {
 	struct probe_config c = {.use_cgroups = true, .max_sample_hz = r->options->hz};
 	struct procs_filter f = {.event_mask = 1u << r->options->event,
-				 .sample_hz = r->options->hz};
+				 .sample_hz = r->options->hz,
+				 .settings = r->options->settings,
+				 .off_keep = UINT32_MAX};
 	_cleanup_free_ struct procs_filter *all = NULL;
 	_cleanup_free_ char *dir = NULL;
 	struct stat st;

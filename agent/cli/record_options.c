@@ -17,7 +17,12 @@ static const struct argp_option option_list[] = {
 	 0},
 	{"hz", 'F', "N", 0, "samples a second and CPU, 1 to 4999 (99)", 0},
 	{"duration", 'd', "S", 0, "seconds, or 500ms, 2m, 1h (until SIGINT)", 0},
-	{"event", 'e', "E", 0, "what is measured: on-cpu (on-cpu)", 0},
+	{"event", 'e', "E", 0, "what is measured: on-cpu, off-cpu, mem-alloc or mem-inuse (on-cpu)",
+	 0},
+	{"min-block", 'b', "T", 0, "off-cpu: shorter waits are left out: 1us to 1s (50us)", 0},
+	{"max-block", 'B', "T", 0, "off-cpu: a wait counts until it is so long: 1ms to 1h (1h)", 0},
+	{"sample-bytes", 's', "N", 0,
+	 "memory: one sample for so many bytes, on average; 1: each allocation (524288)", 0},
 	{"output", 'o', "FILE", 0, "ends in .folded or in .pb.gz (pprof)", 0},
 	{0},
 };
@@ -65,10 +70,45 @@ static void parse_hz(struct argp_state *state, struct record_options *o, const c
 	o->hz = (unsigned)hz;
 }
 
+static uint64_t parse_time(struct argp_state *state, const char *option, const char *arg,
+			   uint64_t min_ns, uint64_t max_ns)
+{
+	uint64_t ns;
+
+	if (str_to_duration_ns(arg, &ns) || ns < min_ns || ns > max_ns)
+		argp_error(state,
+			   "--%s: '%s' is no time of %" PRIu64 " us to %" PRIu64 " s (50us, 2s)",
+			   option, arg, min_ns / 1000, (uint64_t)(max_ns / NSEC_PER_SEC));
+	return ns / 1000;
+}
+
+static void parse_sample_bytes(struct argp_state *state, struct record_options *o, const char *arg)
+{
+	uint64_t n;
+
+	if (str_to_u64(arg, 1u << 31, &n) || !n)
+		argp_error(state, "--sample-bytes: '%s' is not in 1..%u", arg, 1u << 31);
+	o->settings.alloc_sample_bytes = o->settings.inuse_sample_bytes = n;
+}
+
+static void check_settings(struct argp_state *state, const struct record_options *o)
+{
+	bool memory = o->event == EVENT_MEM_ALLOC || o->event == EVENT_MEM_INUSE;
+	const struct event_settings *s = &o->settings;
+
+	if (o->event != EVENT_OFF_CPU && (s->min_block_us || s->max_block_us))
+		argp_error(state, "--min-block and --max-block are for --event off-cpu");
+	if (!memory && s->alloc_sample_bytes)
+		argp_error(state, "--sample-bytes is for --event mem-alloc and mem-inuse");
+	if (s->min_block_us && s->max_block_us && s->max_block_us < s->min_block_us)
+		argp_error(state, "--max-block is less than --min-block");
+}
+
 static void check_together(struct argp_state *state, const struct record_options *o)
 {
 	if (!o->n_pids == !o->cgroup)
 		argp_error(state, "one of --pid and --cgroup is needed");
+	check_settings(state, o);
 	if (!o->output)
 		argp_error(state, "--output is needed");
 	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".pb.gz"))
@@ -95,7 +135,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'e':
 		if (event_from_name(arg, &o->event))
-			argp_error(state, "--event: '%s' is none of: on-cpu", arg);
+			argp_error(
+				state,
+				"--event: '%s' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse",
+				arg);
+		return 0;
+	case 'b':
+		o->settings.min_block_us =
+			(uint32_t)parse_time(state, "min-block", arg, 1000, NSEC_PER_SEC);
+		return 0;
+	case 'B':
+		o->settings.max_block_us =
+			parse_time(state, "max-block", arg, NSEC_PER_MSEC, 3600 * NSEC_PER_SEC);
+		return 0;
+	case 's':
+		parse_sample_bytes(state, o, arg);
 		return 0;
 	case 'o':
 		o->output = arg;
@@ -111,6 +165,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static void set_defaults(struct event_settings *s)
+{
+	if (!s->min_block_us)
+		s->min_block_us = 50;
+	if (!s->max_block_us)
+		s->max_block_us = 3600 * 1000000ull;
+	if (!s->alloc_sample_bytes)
+		s->alloc_sample_bytes = s->inuse_sample_bytes = 512 * 1024;
+}
+
 void record_parse(int argc, char **argv, struct record_options *ret)
 {
 	static char name[] = "podflame record";
@@ -123,8 +187,12 @@ void record_parse(int argc, char **argv, struct record_options *ret)
 		"SIGTERM, after the duration, or when all processes of --pid have ended; the file "
 		"is complete then. A process of --pid is followed through exec, its children are "
 		"not; below --cgroup everything is, what is made later too.\n\n"
-		"A line of a .folded file is PROCESS;THREAD;FRAME;... and the number of samples; "
-		"a .pb.gz file carries samples and the event's unit (microseconds).",
+		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number: samples of "
+		"on-cpu, microseconds of off-cpu, bytes of mem-alloc, and of mem-inuse those that "
+		"were still alive at the end; a .pb.gz file carries samples and the event's unit. "
+		"Memory events put probes on the process's allocator, each hit of which takes "
+		"about "
+		"a microsecond of it: nothing limits that here.",
 		NULL,
 		NULL,
 		NULL};
@@ -133,6 +201,7 @@ void record_parse(int argc, char **argv, struct record_options *ret)
 	argv[0] = name;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, ret);
+	set_defaults(&ret->settings);
 }
 
 void record_options_done(struct record_options *o)

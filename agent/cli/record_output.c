@@ -14,7 +14,7 @@ struct row_key {
 	uint64_t start_boottime_ns;
 	const char *app_service, *thread_comm; /* interned: compared as pointers */
 	uint32_t tgid, stack;
-	uint32_t main_thread, pad;
+	uint32_t main_thread, wait;
 };
 struct record_row {
 	struct row_key key;
@@ -63,11 +63,34 @@ static struct profile *profile_of(struct recording *r, const struct raw_sample *
 		return NULL;
 	p->event = s->event;
 	p->start_ns = r->start_ns;
-	p->period_ns = NSEC_PER_SEC / r->options->hz;
+	p->period_ns = s->event == EVENT_ON_CPU ? NSEC_PER_SEC / r->options->hz : 0;
 	p->app_service = app_service;
 	p->process_id = s->tgid;
 	add_row(r, &key, p, SIZE_MAX);
 	return p;
+}
+
+static bool is_of(const struct record_row *row, const struct raw_sample *s)
+{
+	return row->key.tgid == s->tgid && row->key.start_boottime_ns == s->start_boottime_ns;
+}
+
+/* A newer snapshot of a process takes the place of all that the last one said of it. */
+static void begin_snapshot(struct recording *r, const struct raw_sample *s)
+{
+	struct record_row *row, *next;
+
+	if (!record_heap_newer(r, s))
+		return;
+	HASH_ITER (hh, r->rows, row, next) {
+		if (!is_of(row, s))
+			continue;
+		row->profile->n_samples = 0;
+		if (row->sample == SIZE_MAX)
+			continue;
+		HASH_DEL(r->rows, row);
+		free(row);
+	}
 }
 
 int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
@@ -82,6 +105,7 @@ int record_add(struct recording *r, const struct raw_sample *s, const struct raw
 		.tgid = s->tgid,
 		.stack = stack,
 		.main_thread = s->tid == s->tgid,
+		.wait = s->wait,
 	};
 	struct record_row *row;
 	struct profile *p;
@@ -89,6 +113,10 @@ int record_add(struct recording *r, const struct raw_sample *s, const struct raw
 
 	if (!leader || !thread)
 		return -E2BIG;
+	if (event_info(s->event)->snapshot)
+		begin_snapshot(r, s);
+	if (!s->n && !s->value)
+		return 0;
 	row = find_row(r, &key);
 	if (!row) {
 		p = profile_of(r, s, leader);
@@ -98,6 +126,7 @@ int record_add(struct recording *r, const struct raw_sample *s, const struct raw
 		to->stack = stack;
 		to->thread_comm = thread;
 		to->main_thread = key.main_thread;
+		to->wait = s->wait;
 		to->cpu = -1;
 		row = add_row(r, &key, p, p->n_samples - 1);
 	}
@@ -139,8 +168,8 @@ static void put_name(struct buf *b, const char *name)
 static char *render_line(const struct recording *r, const struct profile *p,
 			 const struct profile_sample *s)
 {
-	const struct stack_head head = {.thread_comm = s->thread_comm,
-					.main_thread = s->main_thread};
+	const struct stack_head head = {
+		.thread_comm = s->thread_comm, .main_thread = s->main_thread, .wait = s->wait};
 	const struct stack_ref *stack = &r->batch->stacks[s->stack];
 	_cleanup_free_ struct frame *frames = xcalloc(stack->n + 1, sizeof(*frames));
 	struct buf b;
@@ -165,7 +194,9 @@ static size_t render_all(const struct recording *r, struct line **ret)
 		for (size_t j = 0; j < p->n_samples; j++) {
 			GROW(lines, n, cap);
 			lines[n++] = (struct line){render_line(r, p, &p->samples[j]),
-						   p->samples[j].n_samples};
+						   p->event == EVENT_ON_CPU
+							   ? p->samples[j].n_samples
+							   : (uint64_t)p->samples[j].value};
 		}
 	}
 	*ret = lines;

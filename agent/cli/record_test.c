@@ -218,7 +218,16 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--pid: '99999999' is not a process id", "-p", "1,99999999");
 	REFUSED(2, "--duration: 'soon' is no time", "-d", "soon");
 	REFUSED(2, "--duration: 0 records nothing", "-d", "0");
-	REFUSED(2, "--event: 'off-cpu' is none of: on-cpu", "-e", "off-cpu");
+	REFUSED(2, "--event: 'on-gpu' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse", "-e",
+		"on-gpu");
+	REFUSED(2, "--min-block: '2s' is no time of 1 us to 1 s", "-b", "2s");
+	REFUSED(2, "--max-block: '2h' is no time of 1000 us to 3600 s", "-B", "2h");
+	REFUSED(2, "--sample-bytes: '0' is not in 1..2147483648", "-s", "0");
+	REFUSED(2, "--min-block and --max-block are for --event off-cpu", "-p", "1", "-b", "1ms");
+	REFUSED(2, "--sample-bytes is for --event mem-alloc and mem-inuse", "-p", "1", "-s", "1",
+		"-e", "off-cpu");
+	REFUSED(2, "--max-block is less than --min-block", "-p", "1", "-b", "10ms", "-B", "1ms",
+		"-e", "off-cpu");
 	REFUSED(2, "'more' is not expected here", "more");
 }
 

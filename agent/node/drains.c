@@ -111,8 +111,8 @@ static void read_done(struct task *t)
 	drains_advance(d);
 }
 
-static void read_mappings(struct drains *d, uint32_t tgid, uint64_t start_boottime_ns,
-			  uint32_t exec_id, uint64_t cgroup_id)
+void drains_read(struct drains *d, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		 uint64_t cgroup_id)
 {
 	struct reading *r;
 
@@ -340,8 +340,8 @@ static void come_again(struct drains *d, struct feed *from)
 	d->first = f;
 	d->n_waiting++;
 	for (size_t i = 0; i < f->feed.n_missing; i++)
-		read_mappings(d, f->feed.missing[i].tgid, f->feed.missing[i].start_boottime_ns,
-			      f->feed.missing[i].exec_id, 0);
+		drains_read(d, f->feed.missing[i].tgid, f->feed.missing[i].start_boottime_ns,
+			    f->feed.missing[i].exec_id, 0);
 	f->feed.n_missing = 0;
 	read_wanted(d, &f->feed);
 }
@@ -414,7 +414,7 @@ static void read_process(struct drains *d, const struct raw_proc *p)
 		return;
 	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
 		return;
-	read_mappings(d, p->tgid, p->start_boottime_ns, p->exec_id, p->cgroup_id);
+	drains_read(d, p->tgid, p->start_boottime_ns, p->exec_id, p->cgroup_id);
 }
 
 static void add(struct drains *d, struct drain *drain, bool full, bool whole)

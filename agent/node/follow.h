@@ -57,13 +57,14 @@ struct allocs {
 	bool reading_go;	   /* sites are lent */
 	bool refused;		   /* the kernel: problem says so */
 	unsigned looked_mask;	   /* events that sites were looked for */
+	unsigned n_again;	   /* looks in a row that found it just starting */
 	struct mappings *m;	   /* of sites */
 	struct alloc_sites *sites; /* NULL: not known */
 	struct attached *attached; /* NULL: not, or in a span */
 	unsigned attached_mask;
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
 	uint64_t span_cpu_ns; /* CPU time of the process when its last span ended, or steady */
-	struct timer timer;   /* the next span */
+	struct timer timer;   /* the next span, or look */
 	char *problem;	      /* what of its memory is not seen; NULL */
 };
 

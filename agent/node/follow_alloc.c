@@ -7,9 +7,9 @@
  */
 #include "node/follow.h"
 
-#include "node/alloc/alloc.h"
 #include "node/alloc_go.h"
 #include "node/overhead.h"
+#include "node/sites.h"
 
 #include <stdlib.h>
 
@@ -17,6 +17,8 @@
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
 #define ATTACHED_MAX  1024 /* processes at once: each has a link a file */
 #define SPANS_MAX     8	   /* that wait for the worker: the rest are late, and weigh more */
+#define AGAIN_NS      (200 * NSEC_PER_MSEC)
+#define AGAIN_MAX     50
 #define GO_READ_NS    (10 * NSEC_PER_SEC)
 
 /* ---- who wants it ---- */
@@ -97,40 +99,29 @@ void alloc_set_problem(struct tracked *t, const char *what, const char *why)
 			xasprintf("process %llu: %s%s", (unsigned long long)t->id.tgid, what, why);
 }
 
-static bool same_site(const struct looking *l, const struct allocs *a, size_t i)
+/* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */
+static void look_again(void *arg)
 {
-	const struct alloc_site *x = &l->sites->items[i], *y = &a->sites->items[i];
-	const struct mapping *mx = &l->m->items[x->mapping], *my = &a->m->items[y->mapping];
+	struct tracked *t = arg;
 
-	return x->file_offset == y->file_offset && x->address == y->address &&
-	       !memcmp(&x->site, &y->site, sizeof(x->site)) && mx->inode == my->inode &&
-	       mx->dev_major == my->dev_major && mx->dev_minor == my->dev_minor;
-}
-
-/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
-static bool nothing_new(const struct looking *l, const struct allocs *a)
-{
-	const struct alloc_sites *x = l->sites, *y = a->sites;
-
-	if (!y || x->n != y->n || x->n_inner != y->n_inner || !x->go != !y->go ||
-	    memcmp(x->inner, y->inner, x->n_inner * sizeof(x->inner[0])))
-		return false;
-	for (size_t i = 0; i < x->n; i++)
-		if (!same_site(l, a, i))
-			return false;
-	return true;
+	drains_read(t->follow->node->drains, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
+		    t->exec_id, t->cgroup_id);
 }
 
 static void take_sites(struct tracked *t, struct looking *l)
 {
 	struct allocs *a = &t->allocs;
 
+	if (l->result == -EAGAIN && a->n_again++ < AGAIN_MAX)
+		timer_set(t->follow->node->loop, &a->timer, AGAIN_NS, look_again, t);
 	if (l->result == -EAGAIN || l->result == -ESRCH)
 		return;
+	a->n_again = 0;
 	if (!a->refused)
 		alloc_set_problem(t, l->result < 0 ? "where it allocates is not known: " : "",
 				  l->result < 0 ? strerror(-l->result) : l->sites->problem);
-	if (l->result < 0 || nothing_new(l, a))
+	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
+	if (l->result < 0 || (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)))
 		return;
 	alloc_sites_free(a->sites);
 	a->sites = TAKE_PTR(l->sites);

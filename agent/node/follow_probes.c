@@ -5,8 +5,8 @@
  */
 #include "node/follow.h"
 
-#include "node/alloc/alloc.h"
 #include "node/overhead.h"
+#include "node/sites.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -19,10 +19,7 @@ struct attaching {
 	struct follow *follow;
 	struct process_id id;
 	struct mappings *m; /* holds the files */
-	struct probe_site *sites;
-	struct probe_file *files;
-	size_t n_files;
-	struct pf_mem_proc proc;
+	struct site_files files;
 	uint64_t cgroup_id;
 	struct overhead_span span; /* span_ns 0: as long as the process lives */
 	uint64_t cpu_before_ns;	   /* CPU time of the process when its last span ended; 0: none */
@@ -70,8 +67,9 @@ static void attach_run(struct task *task)
 		a->old = probes_detach(p, a->old);
 		return;
 	}
-	a->result = probes_attach(p, (uint32_t)a->id.tgid, a->id.start_boottime_ns, &a->proc,
-				  a->files, a->n_files, &a->attached, &a->n_refused);
+	a->result =
+		probes_attach(p, (uint32_t)a->id.tgid, a->id.start_boottime_ns, &a->files.process,
+			      a->files.files, a->files.n_files, &a->attached, &a->n_refused);
 	if (a->result < 0 || !a->span.span_ns)
 		return;
 	wait_span(a);
@@ -136,7 +134,7 @@ static void take_attached(struct tracked *t, struct attaching *a)
 	if (s->attached)
 		return; /* of two, the one that is there */
 	s->attached = TAKE_PTR(a->attached);
-	s->attached_mask = a->proc.event_mask;
+	s->attached_mask = a->files.process.event_mask;
 	t->follow->n_attached++;
 }
 
@@ -145,7 +143,7 @@ static void count_attached(const struct attaching *a)
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", a->result < 0 ? "failed" : "ok"), 1);
 	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->n_refused);
 	if (a->result == 0 && a->span.span_ns)
-		overhead_spent(a->follow->node->overhead, a->cgroup_id, a->proc.event_mask,
+		overhead_spent(a->follow->node->overhead, a->cgroup_id, a->files.process.event_mask,
 			       &a->spent);
 }
 
@@ -161,59 +159,28 @@ static void attach_done(struct task *task)
 		count_attached(a);
 	if (t && a->attach) {
 		t->allocs.busy = false;
-		if (t->exec_id == a->proc.exec_id)
+		if (t->exec_id == a->files.process.exec_id)
 			take_attached(t, a);
 	}
 	if (a->attached) /* whom it is for was forgotten, or is another program by now */
 		detach(f, a->id, a->attached);
 	mappings_unref(a->m);
-	free(a->sites);
-	free(a->files);
+	site_files_done(&a->files);
 	if (t && a->attach && !task->node->closing)
 		alloc_advance(t);
 }
 
-/* Sites by file: those of one mapping lie together. */
-static void fill_files(struct attaching *a, const struct alloc_sites *s)
-{
-	struct probe_file *file = NULL;
-
-	a->sites = xcalloc(s->n, sizeof(*a->sites));
-	a->files = xcalloc(s->n, sizeof(*a->files));
-	for (size_t i = 0; i < s->n; i++) {
-		const struct alloc_site *x = &s->items[i];
-		int fd = a->m->items[x->mapping].fd;
-
-		a->sites[i].file_offset = x->file_offset;
-		memcpy(&a->sites[i].cookie, &x->site, sizeof(x->site));
-		if (!file || file->fd != fd) {
-			file = &a->files[a->n_files++];
-			file->fd = fd;
-			file->sites = &a->sites[i];
-		}
-		file->n_sites++;
-	}
-}
-
 void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
 {
-	const struct alloc_sites *s = t->allocs.sites;
 	struct attaching *a = attaching_new(t->follow, t->id);
 
 	a->attach = true;
 	a->cgroup_id = t->cgroup_id;
 	a->cpu_before_ns = t->allocs.span_cpu_ns;
 	a->m = mappings_ref(t->allocs.m);
-	a->proc.exec_id = t->exec_id;
-	a->proc.event_mask = event_mask;
-	a->proc.n_inner = (uint32_t)s->n_inner;
-	for (size_t i = 0; i < s->n_inner; i++) {
-		a->proc.inner[i].start = s->inner[i].start;
-		a->proc.inner[i].end = s->inner[i].end;
-	}
 	if (span)
 		a->span = *span;
-	fill_files(a, s);
+	site_files_make(t->allocs.sites, a->m, event_mask, &a->files);
 	t->allocs.busy = true;
 	post(a);
 }

@@ -223,6 +223,9 @@ struct drains *drains_free(struct drains *d);
 void drains_add(struct drains *d, struct drain *drain, bool full); /* takes drain; NULL: a tick */
 /* The same of what does not come from probes: nothing of it stands for more. */
 void drains_add_whole(struct drains *d, struct drain *drain);
+/* Mappings of a process, as when it was first seen. */
+void drains_read(struct drains *d, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		 uint64_t cgroup_id);
 void drains_advance(struct drains *d);
 
 struct node {

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record --event mem-alloc, mem-inuse: allocators of what is recorded are probed as soon as its files are known; Go's
+ * own heap profile is read where it has one.
+ */
+#include "cli/record.h"
+#include "node/alloc_go.h"
+#include "node/sites.h"
+
+#include <stdlib.h>
+
+#define GO_READ_NS  (5 * NSEC_PER_SEC)
+#define ANNOUNCE_NS (5 * NSEC_PER_SEC)
+
+struct record_heap { /* one process */
+	uint32_t tgid, exec_id;
+	uint64_t start_boottime_ns;
+	struct alloc_sites *sites;
+	struct mappings *m; /* of sites */
+	struct attached *attached;
+	bool again; /* it was just starting */
+	uint64_t snapshot_ns;
+	char *problem;
+};
+
+static bool is_memory(const struct recording *r)
+{
+	return r->options->event == EVENT_MEM_ALLOC || r->options->event == EVENT_MEM_INUSE;
+}
+
+static struct record_heap *find(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	for (size_t i = 0; i < r->n_heaps; i++)
+		if (r->heaps[i].tgid == tgid && r->heaps[i].start_boottime_ns == start_boottime_ns)
+			return &r->heaps[i];
+	return NULL;
+}
+
+static void take_away(struct recording *r, struct record_heap *h)
+{
+	h->attached = probes_detach(r->probes, h->attached);
+	h->sites = alloc_sites_free(h->sites);
+	h->m = mappings_unref(h->m);
+	h->again = false;
+	free(TAKE_PTR(h->problem));
+}
+
+static struct record_heap *get(struct recording *r, const struct mappings *m)
+{
+	struct record_heap *h = find(r, m->tgid, m->start_boottime_ns);
+
+	if (h && h->exec_id != m->exec_id)
+		take_away(r, h);
+	if (!h) {
+		GROW(r->heaps, r->n_heaps, r->cap_heaps);
+		h = &r->heaps[r->n_heaps++];
+		*h = (struct record_heap){.tgid = m->tgid,
+					  .start_boottime_ns = m->start_boottime_ns};
+	}
+	h->exec_id = m->exec_id;
+	return h;
+}
+
+static void attach(struct recording *r, struct record_heap *h)
+{
+	struct site_files f;
+	size_t n_refused = 0;
+	int e;
+
+	if (!h->sites->n)
+		return;
+	site_files_make(h->sites, h->m, 1u << r->options->event, &f);
+	e = probes_attach(r->probes, h->tgid, h->start_boottime_ns, &f.process, f.files, f.n_files,
+			  &h->attached, &n_refused);
+	site_files_done(&f);
+	r->n_refused_sites += n_refused;
+	if (e == 0 || e == -ESRCH)
+		return;
+	free(h->problem);
+	h->problem = xasprintf("probes cannot be attached: %s", strerror(-e));
+}
+
+static void take_sites(struct recording *r, struct record_heap *h, struct alloc_sites *s,
+		       struct mappings *m)
+{
+	if (h->sites && sites_equal(s, m, h->sites, h->m)) {
+		alloc_sites_free(s);
+		return;
+	}
+	take_away(r, h);
+	h->sites = s;
+	h->m = mappings_ref(m);
+	h->problem = *s->problem ? xstrdup(s->problem) : NULL;
+	attach(r, h);
+}
+
+void record_heap_look(struct recording *r, struct mappings *m)
+{
+	struct alloc_sites *s = NULL;
+	struct record_heap *h;
+	int e;
+
+	if (!is_memory(r))
+		return;
+	h = get(r, m);
+	e = tables_alloc_sites(r->files, m, 1u << r->options->event, &s);
+	h->again = e == -EAGAIN;
+	if (e == 0) {
+		take_sites(r, h, s, m);
+	} else if (!h->sites && e != -ESRCH) {
+		free(h->problem);
+		h->problem = xasprintf("where it allocates is not known: %s",
+				       h->again ? "it is just starting" : strerror(-e));
+	}
+}
+
+static void read_go(struct recording *r, struct record_heap *h)
+{
+	struct go_process who = {.tgid = h->tgid,
+				 .exec_id = h->exec_id,
+				 .start_boottime_ns = h->start_boottime_ns,
+				 .event_mask = 1u << r->options->event};
+	struct drain *d = NULL;
+
+	if (!h->sites || !h->sites->go || alloc_go_drain(h->sites->go, &who, &d) < 0 || !d)
+		return;
+	record_samples(r, d);
+	drain_free(d);
+}
+
+void record_heaps_read(struct recording *r)
+{
+	if (!is_memory(r))
+		return;
+	for (size_t i = 0; i < r->n_heaps; i++)
+		read_go(r, &r->heaps[i]);
+	r->next_go_ns = now_mono_ns() + GO_READ_NS;
+	probes_live_ask(r->probes);
+}
+
+void record_heaps_tick(struct recording *r)
+{
+	if (!is_memory(r))
+		return;
+	if (now_mono_ns() >= r->next_go_ns)
+		record_heaps_read(r);
+	for (size_t i = 0; i < r->n_heaps; i++)
+		if (r->heaps[i].again)
+			record_read_mappings(r, r->heaps[i].tgid, r->heaps[i].start_boottime_ns,
+					     r->heaps[i].exec_id);
+	if (now_mono_ns() < r->next_announce_ns)
+		return;
+	/* A fork that does not exec: it is not known until it is told of. */
+	(void)probes_announce(r->probes);
+	r->next_announce_ns = now_mono_ns() + ANNOUNCE_NS;
+}
+
+void record_heap_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct record_heap *h = find(r, tgid, start_boottime_ns);
+
+	if (h)
+		take_away(r, h);
+}
+
+bool record_heap_newer(struct recording *r, const struct raw_sample *s)
+{
+	struct record_heap *h = find(r, s->tgid, s->start_boottime_ns);
+	bool newer = h && h->snapshot_ns != s->last_ns;
+
+	if (h)
+		h->snapshot_ns = s->last_ns;
+	return newer;
+}
+
+void record_heaps_free(struct recording *r)
+{
+	for (size_t i = 0; i < r->n_heaps; i++)
+		take_away(r, &r->heaps[i]);
+	free(r->heaps);
+	r->heaps = NULL;
+	r->n_heaps = 0;
+}
+
+int record_heaps_check(const struct recording *r)
+{
+	size_t n_seen = 0, n_unseen = 0;
+
+	for (size_t i = 0; i < r->n_heaps; i++) {
+		const struct record_heap *h = &r->heaps[i];
+
+		n_seen += h->again || h->attached || (h->sites && h->sites->go);
+		n_unseen += h->problem && !h->again && !h->attached;
+		if (h->problem && !h->again)
+			fprintf(stderr, "podflame record: process %u: %s\n", h->tgid, h->problem);
+	}
+	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
+}
+
+void record_heaps_print(const struct recording *r)
+{
+	uint64_t hits = 0, trap_ns;
+	struct probe_usage *u = NULL;
+	size_t n = 0;
+
+	if (!is_memory(r) || probes_usage(r->probes, &u, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		hits += u[i].event == r->options->event ? u[i].hits : 0;
+	free(u);
+	trap_ns = probes_trap_ns(r->probes);
+	fprintf(stderr,
+		"podflame record: probes were hit %" PRIu64 " times, about %" PRIu64
+		" ns each: %" PRIu64 " ms of CPU time of what was recorded\n",
+		hits, trap_ns, (uint64_t)(hits * trap_ns / NSEC_PER_MSEC));
+	if (r->n_refused_sites)
+		fprintf(stderr, "podflame record: %zu places could not be probed\n",
+			r->n_refused_sites);
+}

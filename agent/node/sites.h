@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sites: from where a process allocates to what is attached to it: the step that the node and `podflame record` share. */
+#pragma once
+
+#include "node/alloc/alloc.h"
+#include "node/probe/probe.h"
+
+/* For probes_attach; descriptors are those of the mappings. */
+struct site_files {
+	struct pf_mem_proc process;
+	struct probe_site *sites;
+	struct probe_file *files;
+	size_t n_files;
+};
+void site_files_make(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
+		     struct site_files *ret);
+void site_files_done(struct site_files *f);
+/* The same places of the same files: what is attached may stay. */
+bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
+		 const struct alloc_sites *b, const struct mappings *mb);
