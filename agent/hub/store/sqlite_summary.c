@@ -15,15 +15,21 @@ static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENODATA : sq_errno(rc);
 }
 
-/* " AND ..." for what of a table `x` of profiles counts; series is `se`. */
-static void of_selection(struct where *w, const struct selection *sel)
+/* What of a table `x` is of the selection's event and time. */
+static void of_time(struct where *w, const struct selection *sel)
 {
-	where_text(w, " AND x.event=");
+	where_text(w, "x.event=");
 	where_int(w, sel->event);
 	where_text(w, " AND x.time BETWEEN ");
 	where_int(w, sel->time_start_s);
 	where_text(w, " AND ");
 	where_int(w, sel->time_end_s);
+}
+
+/* What of a table `x` of profiles counts; series is `se`. */
+static void of_selection(struct where *w, const struct selection *sel)
+{
+	of_time(w, sel);
 	if (event_info(sel->event)->snapshot) {
 		where_text(w, " AND (x.series, x.time) IN ");
 		where_newest(w, sel);
@@ -37,7 +43,7 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
 	int e;
 
-	where_text(&w, "SELECT COUNT(*) FROM profiles x JOIN series se WHERE se.id=x.series");
+	where_text(&w, "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	e = first_row(&w, db, &st);
 	if (!e)
@@ -45,15 +51,29 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
+/* Mostly there are none, and a long filter takes its time to compile. */
+static int any_estimate(sqlite3 *db, const struct selection *sel)
+{
+	_cleanup_(where_done) struct where w = {.event = sel->event};
+	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+
+	where_text(&w, "SELECT 1 FROM estimates x WHERE ");
+	of_time(&w, sel);
+	where_text(&w, " LIMIT 1");
+	return first_row(&w, db, &st);
+}
+
 /* Errors are of processes and windows that know nothing of each other: their squares add up. */
 static int read_estimates(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
-	int e;
+	int e = any_estimate(db, sel);
 
+	if (e)
+		return e == -ENODATA ? 0 : e;
 	where_text(&w, "SELECT MIN(x.ppm), TOTAL(1.0 * x.error * x.error) FROM estimates x "
-		       "JOIN series se WHERE se.id=x.series");
+		       "JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	e = first_row(&w, db, &st);
 	if (e)

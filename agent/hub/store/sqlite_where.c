@@ -198,8 +198,11 @@ static unsigned nesting(const struct predicate *p)
 {
 	unsigned deepest = 0;
 
-	for (size_t i = 0; i < p->n_children; i++)
-		deepest = MAX(deepest, nesting(p->children[i]));
+	for (size_t i = 0; i < p->n_children; i++) {
+		unsigned n = nesting(p->children[i]); /* MAX() may ask twice */
+
+		deepest = MAX(deepest, n);
+	}
 	return p->n_children ? deepest + 1 : 0;
 }
 
