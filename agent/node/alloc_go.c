@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define READ_BUDGET	 (64u << 20) /* 65,536 stacks and their counts, a few times */
+#define NAMES		 1	     /* of the one process */
 #define FRAMES_BYTES_MAX (64u << 20)
 
 struct feed {
@@ -58,6 +59,7 @@ static void add_sample(struct feed *f, enum event event, uint64_t stack, uint64_
 		.start_boottime_ns = f->who->start_boottime_ns,
 		.cgroup_id = f->who->cgroup_id,
 		.ustack = stack,
+		.names = NAMES,
 		.tgid = f->who->tgid,
 		.tid = f->who->tgid, /* which thread it was is not told */
 		.cpu = UINT32_MAX,
@@ -114,6 +116,22 @@ static void finish_stacks(struct drain *d)
 	d->n_stacks = n;
 }
 
+/* Whose thread it was is not told: the process's name stands for it. */
+static void add_names(struct drain *d, uint32_t tgid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/comm", tgid), *text = NULL;
+	struct raw_names *n;
+
+	if (file_read(-1, path, 64, &text, NULL) < 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	n = d->names = xcalloc(1, sizeof(*d->names));
+	d->n_names = 1;
+	n->hash = NAMES;
+	snprintf(n->leader_comm, sizeof(n->leader_comm), "%s", text);
+	memcpy(n->thread_comm, n->leader_comm, sizeof(n->thread_comm));
+}
+
 static struct drain *drain_new(void)
 {
 	struct drain *d = xcalloc(1, sizeof(*d));
@@ -136,6 +154,7 @@ int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct
 	m = process_memory(pm);
 	m->budget_bytes = READ_BUDGET;
 	f.d = drain_new();
+	add_names(f.d, who->tgid);
 	r = alloc_go_read(g, m, on_record, &f);
 	process_memory_close(pm);
 	if (r < 0 && r != -E2BIG) {

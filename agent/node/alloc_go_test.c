@@ -84,6 +84,7 @@ static uint64_t sum(const struct drain *d, enum event event, const uint64_t *sta
 		assert_int_equal(s->cgroup_id, 99);
 		assert_int_equal(s->tgid, getpid());
 		assert_int_equal(s->last_ns, d->to_ns);
+		assert_string_equal(drain_names(d, s->names)->leader_comm, "alloc_go_test");
 		bytes += s->value;
 	}
 	return bytes;
