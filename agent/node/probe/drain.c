@@ -277,7 +277,6 @@ static int drain_full(struct probes *p, struct drain **ret)
 	r = ring_buffer__consume(p->ring);
 	d = pending_take(&p->generations[old % PF_GENERATIONS]);
 	r2 = take_counts(p, old, d);
-	live_take(p, d);
 	d->from_ns = p->swapped_ns;
 	d->to_ns = p->swapped_ns = now_boot_ns();
 	move_events(&p->now, d);

@@ -156,8 +156,7 @@ void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep);
 void contexts_add(struct pending *g, const struct pf_rec_context *r);
 void contexts_link(struct drain *d);
 
-/* live.c: adds a snapshot of what lives to a full drain; looks at records of processes */
-void live_take(struct probes *p, struct drain *d);
+/* live.c: by a record of its exec or exit: what a process allocated before is not there any more */
 void live_ended(struct probes *p, const struct pf_rec_proc *r);
 
 /* tables.c */

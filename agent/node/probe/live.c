@@ -7,6 +7,7 @@
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 #define LIVE_BATCH  4096
+#define CALL_NS	    (60 * NSEC_PER_SEC) /* no call of an allocator takes so long */
 
 static struct attached *owner_of(struct memory *m, const struct pf_live_key *k,
 				 const struct pf_live *l)
@@ -140,35 +141,43 @@ static int sort_out(struct sorting *s)
 	return r;
 }
 
+/* Of a process that is attached still, and of a thread that may be in there still. */
+static bool may_return(const struct memory *m, const struct pf_pending *p)
+{
+	const struct pf_count_key *k = &p->live.key;
+
+	if (now_boot_ns() - p->live.time_ns > CALL_NS)
+		return false;
+	for (struct attached *a = m->attached; a; a = a->hh.next)
+		if (a->key.start_boottime_ns == k->start_boottime_ns && a->key.tgid == k->tgid &&
+		    !a->ended && p->live.time_ns >= a->since_ns)
+			return true;
+	return false;
+}
+
+#define STALE_MAX 256
+
+static size_t forget_some_pending(struct memory *m)
+{
+	struct pf_pending_key stale[STALE_MAX], key, *at = NULL;
+	struct pf_pending p;
+	size_t n = 0;
+
+	for (size_t i = 0;
+	     i < PF_PENDING_MAX && n < STALE_MAX && !bpf_map_get_next_key(m->pending, at, &key);
+	     i++, at = &key)
+		if (!bpf_map_lookup_elem(m->pending, &key, &p) && !may_return(m, &p))
+			stale[n++] = key;
+	for (size_t i = 0; i < n; i++)
+		bpf_map_delete_elem(m->pending, &stale[i]);
+	return n;
+}
+
 /* Calls that will not return any more: of threads that were killed in an allocator. */
 static void forget_pending(struct memory *m)
 {
-	struct pf_pending_key key, next, *at = NULL;
-	struct pf_pending p;
-
-	for (size_t i = 0; i < PF_PENDING_MAX && !bpf_map_get_next_key(m->pending, at, &next);
-	     i++) {
-		struct pf_process_key process;
-		struct attached *a = NULL;
-		bool known = !bpf_map_lookup_elem(m->pending, &next, &p);
-
-		if (known) {
-			process = (struct pf_process_key){p.live.key.start_boottime_ns,
-							  p.live.key.tgid, 0};
-			for (a = m->attached; a; a = a->hh.next)
-				if (a->key.start_boottime_ns == process.start_boottime_ns &&
-				    a->key.tgid == process.tgid && !a->ended &&
-				    p.live.time_ns >= a->since_ns)
-					break;
-		}
-		key = next;
-		if (known && !a) {
-			bpf_map_delete_elem(m->pending, &next);
-			at = NULL;
-		} else {
-			at = &key;
-		}
-	}
+	while (forget_some_pending(m) == STALE_MAX)
+		;
 }
 
 void live_forget(struct memory *m)
@@ -183,22 +192,14 @@ void live_forget(struct memory *m)
 
 /* ---- the snapshot ---- */
 
-static struct raw_sample *sample_add(struct drain *d)
-{
-	d->samples = xrealloc(d->samples, (d->n_samples + 1) * sizeof(*d->samples));
-	return &d->samples[d->n_samples++];
-}
-
-static void rows_move(struct sorting *s, struct drain *d, uint64_t now)
+static void rows_move(struct sorting *s, struct taking *t, uint64_t now)
 {
 	struct row *row, *next;
-	size_t n = HASH_COUNT(s->rows);
 
-	d->samples = xrealloc(d->samples, (d->n_samples + n + 1) * sizeof(*d->samples));
 	HASH_ITER (hh, s->rows, row, next) {
 		const struct pf_count_key *k = &row->key;
 
-		d->samples[d->n_samples++] = (struct raw_sample){
+		*taking_sample(t) = (struct raw_sample){
 			.event = EVENT_MEM_INUSE,
 			.start_boottime_ns = k->start_boottime_ns,
 			.cgroup_id = k->cgroup_id,
@@ -218,13 +219,13 @@ static void rows_move(struct sorting *s, struct drain *d, uint64_t now)
 }
 
 /* Nothing of it lives: that is to be known, or the last snapshot would stay. */
-static void empty_add(struct memory *m, const struct attached *a, struct drain *d, uint64_t now)
+static void empty_add(struct memory *m, const struct attached *a, struct taking *t, uint64_t now)
 {
 	struct pf_mem_proc v;
 
 	if (bpf_map_lookup_elem(m->procs, &a->key, &v) || !v.hits)
 		return;
-	*sample_add(d) = (struct raw_sample){
+	*taking_sample(t) = (struct raw_sample){
 		.event = EVENT_MEM_INUSE,
 		.start_boottime_ns = a->key.start_boottime_ns,
 		.cgroup_id = v.cgroup_id,
@@ -237,7 +238,7 @@ static void empty_add(struct memory *m, const struct attached *a, struct drain *
 	};
 }
 
-void live_take(struct probes *p, struct drain *d)
+void live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 {
 	struct memory *m = memory_of(p);
 	uint64_t now = now_boot_ns();
@@ -245,6 +246,7 @@ void live_take(struct probes *p, struct drain *d)
 	struct attached *a;
 	bool inuse = false;
 
+	(void)e;
 	if (!m)
 		return;
 	pthread_mutex_lock(&m->lock);
@@ -257,10 +259,10 @@ void live_take(struct probes *p, struct drain *d)
 		m->snapshot_ns = now;
 		if (sort_out(&s))
 			counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
-		rows_move(&s, d, now);
+		rows_move(&s, t, now);
 		for (a = m->attached; a; a = a->hh.next)
 			if (a->inuse && !a->ended && !a->in_snapshot)
-				empty_add(m, a, d, now);
+				empty_add(m, a, t, now);
 		forget_pending(m);
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -23,7 +23,7 @@ struct memory *memory_of(struct probes *p)
 {
 	struct memory *m = own(p);
 
-	return m && m->bpf ? m : NULL;
+	return m && __atomic_load_n(&m->bpf, __ATOMIC_ACQUIRE) ? m : NULL;
 }
 
 static int memory_open(struct probes *p, struct event_probe *e)
@@ -71,11 +71,13 @@ static void take_descriptors(struct memory *m, struct memory_bpf *o)
 	m->live_stats = bpf_map__fd(o->maps.live_stats);
 }
 
-static int memory_load(struct probes *p, struct memory *m)
+static int memory_load(struct probes *p, struct event_probe *e)
 {
+	struct memory *m = own(p);
 	struct memory_bpf *o = memory_bpf__open();
 	int r;
 
+	(void)e;
 	if (!o)
 		return -errno;
 	choose_form(m, o);
@@ -96,24 +98,25 @@ static int memory_load(struct probes *p, struct memory *m)
 /* Somebody wants it. Uprobes are attached to processes, by probes_attach(). */
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
-	struct memory *m = own(p);
-	int event = e - p->events, r = m->bpf ? 0 : memory_load(p, m);
+	return own(p)->bpf ? 0 : event_try(p, e - p->events, memory_load);
+}
 
-	if (!r && event == EVENT_MEM_INUSE && !m->returns_tried) {
-		m->returns_tried = true;
-		m->no_returns = !uprobe_returns_are_safe(m->mode);
-	}
-	if (!r && event == EVENT_MEM_INUSE && m->no_returns) {
-		feature_missing(p, event,
-				"on this kernel a probed return kills a process "
-				"with a seccomp filter: 6.14 and later are safe");
-		return -EOPNOTSUPP;
-	}
+static int inuse_attach(struct probes *p, struct event_probe *e)
+{
+	struct memory *m = own(p);
+	int r = memory_attach(p, e);
+
 	if (r)
-		feature_missing(p, event, "%s", strerror(-r));
-	else
-		p->support[event].ok = true;
-	return r;
+		return r;
+	if (!m->returns_tried)
+		m->no_returns = !uprobe_returns_are_safe(m->mode);
+	m->returns_tried = true;
+	if (!m->no_returns)
+		return 0;
+	feature_missing(p, EVENT_MEM_INUSE,
+			"on this kernel a probed return kills a process with a seccomp filter: "
+			"6.14 and later are safe");
+	return -EOPNOTSUPP;
 }
 
 static void memory_detach(struct event_probe *e)
@@ -185,7 +188,8 @@ const struct probe_ops mem_inuse_ops = {
 	.unload = memory_detach,
 	.rate = inuse_rate,
 	.fill = inuse_fill,
-	.attach = memory_attach,
+	.attach = inuse_attach,
 	.detach = memory_detach,
 	.check = memory_check,
+	.collect = live_collect,
 };

@@ -73,3 +73,5 @@ size_t emulated_distance(const uint8_t *code, size_t n);
 /* live.c */
 /* Removes what belongs to no attached process. */
 void live_forget(struct memory *m);
+/* Adds a snapshot of what lives to a full drain, when its time has come. */
+void live_collect(struct probes *p, struct event_probe *e, struct taking *t);

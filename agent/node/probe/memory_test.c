@@ -169,15 +169,20 @@ static int scene_attach(struct scene *s, unsigned events)
 	return r;
 }
 
+static void need_mode(void)
+{
+	if (uprobe_mode() >= mode_at_most)
+		return;
+	print_message("skipped: this kernel has no such uprobes\n");
+	skip();
+}
+
 /* Of sites in s->probed, if there are some, else of the C library. */
 static void scene_open(struct scene *s, body_fn *body, unsigned events, uint64_t bytes)
 {
 	struct memory *m;
 
-	if (uprobe_mode() < mode_at_most) {
-		print_message("skipped: this kernel has no such uprobes\n");
-		skip();
-	}
+	need_mode();
 	if (!s->probed.file.n_sites)
 		probe_libc(&s->probed);
 	s->c = child_start(body, NULL);
@@ -549,8 +554,9 @@ static void it_is_one_process_alone(void **state)
 	pid_t fork_pid;
 
 	(void)state;
+	need_mode();
+	other = child_start(body_fork_storm, NULL); /* before: it would hold the links, too */
 	scene_open(&s, body_fork_storm, ALLOC | INUSE, 1);
-	other = child_start(body_fork_storm, NULL);
 	assert_int_equal(byte_of(s.c.pid, at), 0xcc);
 	assert_int_equal(byte_of(other.pid, at), own);
 	go(&s, 3);
