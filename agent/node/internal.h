@@ -121,8 +121,8 @@ void feed_done(struct feed *f);
 struct limit;
 struct limit *limit_new(struct node *n);
 struct limit *limit_free(struct limit *l);
-/* After each full drain. */
-void limit_stats(struct limit *l, const struct probes_stats *s);
+/* After each full drain; d may be NULL. */
+void limit_stats(struct limit *l, const struct probes_stats *s, const struct drain *d);
 /* Highest rate that costs at most percent of the CPU it samples; at least 1. */
 unsigned limit_hz(double percent, uint64_t sample_cost_ns);
 

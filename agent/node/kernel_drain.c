@@ -79,7 +79,7 @@ static void drain_done(struct task *t)
 		kernel_complain(k, "drain", strerror(-d->result));
 	if (d->stats_result == 0) {
 		show_stats(&d->stats);
-		limit_stats(k->node->limit, &d->stats);
+		limit_stats(k->node->limit, &d->stats, d->drain);
 		overhead_usage(k->node->overhead, d->usage, d->n_usage, d->trap_ns);
 	}
 	free(d->usage);

@@ -3,8 +3,9 @@
  * limits.overheadPercent. A container that uses one CPU for a second is sampled
  * `hz` times in it, so what sampling adds to it is hz * (cost of a sample),
  * whatever it uses. The cost is measured where the kernel's BPF statistics are
- * on: run time of all our programs over the samples taken from it (what others'
+ * on: run time of on-cpu's programs over the samples that came of it (what others'
  * ticks cost is counted in: too much rather than too little), plus the interrupt.
+ * The other events have overhead.c.
  */
 #include "node/internal.h"
 
@@ -27,7 +28,7 @@ struct throttled {
 struct limit {
 	struct node *node;
 	struct throttled *throttled;
-	struct probes_stats last;
+	uint64_t ticks_ns, n_samples; /* as the round began; since then */
 	uint64_t round_ns;
 };
 
@@ -60,14 +61,12 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns)
 	return hz < 1 ? 1 : hz > 1e6 ? 1000000 : (unsigned)hz;
 }
 
-static uint64_t sample_cost(const struct probes_stats *from, const struct probes_stats *to)
+static uint64_t sample_cost(const struct limit *l, uint64_t ticks_ns)
 {
-	uint64_t n = to->delivered - from->delivered, run_ns = to->run_ns - from->run_ns;
-
 	/* Counters fall when the programs were loaded anew. */
-	if (to->delivered < from->delivered || to->run_ns <= from->run_ns || n < MIN_SAMPLES)
+	if (ticks_ns <= l->ticks_ns || l->n_samples < MIN_SAMPLES)
 		return UNMEASURED_NS;
-	return run_ns / n + INTERRUPT_NS;
+	return (ticks_ns - l->ticks_ns) / l->n_samples + INTERRUPT_NS;
 }
 
 static struct throttled *find(const struct limit *l, const char *id)
@@ -128,6 +127,10 @@ static void look_at(struct limit *l, const struct plan_container *c, uint64_t co
 
 	if (!c->id)
 		return;
+	if (!(c->event_mask & 1u << EVENT_ON_CPU)) {
+		release(l, c);
+		return;
+	}
 	hz = c->overhead_percent > 0 ? limit_hz(c->overhead_percent, cost_ns) : c->sample_hz;
 	if (hz < c->sample_hz)
 		throttle(l, c, hz, cost_ns);
@@ -152,19 +155,22 @@ static void forget_gone(struct limit *l)
 	}
 }
 
-void limit_stats(struct limit *l, const struct probes_stats *s)
+void limit_stats(struct limit *l, const struct probes_stats *s, const struct drain *d)
 {
 	const struct plan *plan = procs_plan(l->node->procs);
 	uint64_t now_ns = now_boot_ns(), cost_ns;
 
+	for (size_t i = 0; d && i < d->n_samples; i++)
+		l->n_samples += d->samples[i].event == EVENT_ON_CPU ? d->samples[i].n : 0;
 	if (now_ns < l->round_ns + ROUND_NS)
 		return;
-	cost_ns = sample_cost(&l->last, s);
+	cost_ns = sample_cost(l, s->ticks_ns);
 	counter_set(counter("podflame_sample_cost_ns", NULL, NULL), cost_ns);
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
 			look_at(l, &plan->pods[i].containers[k], cost_ns);
 	forget_gone(l);
-	l->last = *s;
+	l->ticks_ns = s->ticks_ns;
+	l->n_samples = 0;
 	l->round_ns = now_ns;
 }

@@ -195,8 +195,12 @@ int probes_stats(struct probes *p, struct probes_stats *ret)
 	s.node_hz = p->events[EVENT_ON_CPU].hz;
 	program_stats(p->core->obj, &s);
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
+		uint64_t before_ns = s.run_ns;
+
 		s.n_links += p->events[i].n_links;
 		program_stats(p->events[i].obj, &s);
+		if (i == EVENT_ON_CPU)
+			s.ticks_ns = s.run_ns - before_ns;
 	}
 	program_stats(p->proc ? p->proc->obj : NULL, &s);
 	*ret = s;

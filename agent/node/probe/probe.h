@@ -217,6 +217,7 @@ struct probes_stats {
 	uint64_t ticks, filtered, thinned, delivered;
 	uint64_t crossed;	    /* records about processes that left the kernel */
 	uint64_t run_ns, run_count; /* of all our programs; 0 when statistics are off */
+	uint64_t ticks_ns;	    /* of run_ns, what on-cpu's programs took */
 	unsigned n_programs, n_links;
 	unsigned node_hz;
 };
