@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Allocators of this machine, live: a program that counts what it asks for, built with each, is found (alloc), probed
+ * (probe) and its bytes by function, and what of them lives, are as it says, exactly.
+ */
+#include "node/alloc/alloc_host.h"
+#include "node/probe/probe.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EVENTS	      (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
+#define SOURCE	      "agent/node/alloc/testdata/alloc_calls.c"
+#define FUNCTIONS_MAX 64
+
+static char dir[] = "/tmp/alloc-live.XXXXXX";
+
+/* ---- the program ---- */
+
+struct function {
+	char name[64];
+	uint64_t allocated, alive; /* as it says */
+	uint64_t seen_allocated, seen_alive;
+};
+
+struct scene {
+	const char *title;
+	pid_t pid;
+	FILE *from;
+	int to;
+	struct alloc_process process;
+	struct alloc_sites *sites;
+	struct probes *probes;
+	struct attached *attached;
+	struct raw_proc proc;
+	uint64_t snapshot_ns;
+	struct function functions[FUNCTIONS_MAX];
+	size_t n;
+	uint64_t all_allocated, all_alive; /* wherever */
+};
+
+static void start(struct scene *s, char *const *argv, const char *preload)
+{
+	int in[2], out[2];
+
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	s->pid = fork();
+	if (s->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		setenv("LD_LIBRARY_PATH", dir, 1);
+		if (preload)
+			setenv("LD_PRELOAD", preload, 1);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	close(in[0]);
+	close(out[1]);
+	s->to = in[1];
+	s->from = fdopen(out[0], "r");
+	assert_non_null(s->from);
+}
+
+static void read_line(struct scene *s, char *line, size_t n)
+{
+	if (!fgets(line, (int)n, s->from))
+		fail_msg("%s: it ended", s->title);
+	line[strcspn(line, "\n")] = '\0';
+}
+
+static void await(struct scene *s, const char *word)
+{
+	char line[256];
+
+	do
+		read_line(s, line, sizeof(line));
+	while (!streq(line, word));
+}
+
+/* ---- probes ---- */
+
+static struct function *function_of(struct scene *s, const char *name)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (streq(s->functions[i].name, name))
+			return &s->functions[i];
+	assert_true(s->n < FUNCTIONS_MAX);
+	snprintf(s->functions[s->n].name, sizeof(s->functions[s->n].name), "%s", name);
+	return &s->functions[s->n++];
+}
+
+/* The first frame that is the program's own code, of functions that it counts. */
+static struct function *caller(struct scene *s, const struct raw_stack *k)
+{
+	for (size_t i = 0; k && i < k->n; i++) {
+		const struct mapping *m = mappings_find(s->process.maps, k->frames[i].address - 1);
+		size_t mapping = m ? (size_t)(m - s->process.maps->items) : 0;
+		struct runtime_look look = alloc_process_look(&s->process);
+		struct elf_symbol y;
+
+		if (m && s->process.indexes[mapping] && !k->frames[i].kernel &&
+		    elf_index_symbol(s->process.indexes[mapping],
+				     k->frames[i].address - 1 - runtime_bias(&look, m), &y) == 0 &&
+		    str_has_prefix(y.name, "with_"))
+			return function_of(s, y.name);
+	}
+	return function_of(s, "elsewhere");
+}
+
+static void take_sample(struct scene *s, const struct drain *d, const struct raw_sample *x)
+{
+	struct function *f = caller(s, drain_stack(d, x->ustack));
+
+	if (x->event == EVENT_MEM_ALLOC) {
+		f->seen_allocated += x->value;
+		s->all_allocated += x->value;
+	}
+	if (x->event != EVENT_MEM_INUSE)
+		return;
+	if (x->last_ns != s->snapshot_ns) {
+		for (size_t i = 0; i < s->n; i++)
+			s->functions[i].seen_alive = 0;
+		s->all_alive = 0;
+		s->snapshot_ns = x->last_ns;
+	}
+	f->seen_alive += x->value;
+	s->all_alive += x->value;
+}
+
+static void drain(struct scene *s, bool full)
+{
+	struct drain *d = NULL;
+
+	assert_int_equal(probes_drain(s->probes, full, &d), 0);
+	for (size_t i = 0; i < d->n_procs; i++)
+		if ((pid_t)d->procs[i].tgid == s->pid)
+			s->proc = d->procs[i];
+	for (size_t i = 0; i < d->n_samples; i++)
+		if ((pid_t)d->samples[i].tgid == s->pid)
+			take_sample(s, d, &d->samples[i]);
+	drain_free(d);
+}
+
+static void open_probes(struct scene *s)
+{
+	const struct probe_config c = {.use_list = true, .max_sample_hz = 99};
+	struct listed_process l = {
+		.tgid = (uint32_t)s->pid,
+		.event_mask = EVENTS,
+		.settings = {.alloc_sample_bytes = 1, .inuse_sample_bytes = 1},
+	};
+	struct field_error err = {};
+
+	if (probes_new(&c, &s->probes, &err) < 0) {
+		print_message("skipped: no BPF here: %s\n", err.reason);
+		skip();
+	}
+	assert_int_equal(proc_start_boottime(l.tgid, &l.start_boottime_ns), 0);
+	assert_int_equal(probes_list(s->probes, &l, 1), 0);
+	for (unsigned n = 0; !s->proc.tgid && n < 6000; n++) {
+		assert_int_equal(probes_announce(s->probes), 0);
+		drain(s, false);
+		usleep(10000);
+	}
+	assert_int_equal(s->proc.tgid, s->pid);
+}
+
+static void attach(struct scene *s)
+{
+	struct probe_site sites[ALLOC_SITES_MAX];
+	struct probe_file files[16] = {0};
+	struct pf_mem_proc proc = {.exec_id = s->proc.exec_id, .event_mask = EVENTS};
+	size_t n = 0, refused;
+
+	for (size_t i = 0; i < s->sites->n; i++) {
+		const struct alloc_site *x = &s->sites->items[i];
+
+		sites[i].file_offset = x->file_offset;
+		memcpy(&sites[i].cookie, &x->site, sizeof(x->site));
+		if (!i || x->mapping != s->sites->items[i - 1].mapping) {
+			assert_true(n < ARRAY_SIZE(files));
+			files[n].fd = s->process.maps->items[x->mapping].fd;
+			files[n++].sites = &sites[i];
+		}
+		files[n - 1].n_sites++;
+	}
+	proc.n_inner = (uint32_t)s->sites->n_inner;
+	memcpy(proc.inner, s->sites->inner, sizeof(proc.inner));
+	assert_int_equal(probes_attach(s->probes, (uint32_t)s->pid, s->proc.start_boottime_ns,
+				       &proc, files, n, &s->attached, &refused),
+			 0);
+	assert_int_equal(refused, 0);
+}
+
+static void find_sites(struct scene *s)
+{
+	struct runtime_look look;
+
+	alloc_process_open(&s->process, s->pid);
+	look = alloc_process_look(&s->process);
+	assert_int_equal(alloc_sites_find(&look, EVENTS, &s->sites), 0);
+}
+
+/* Runs it to its end, all of it seen. */
+static void run(struct scene *s, char *const *argv, const char *preload)
+{
+	char line[256];
+
+	start(s, argv, preload);
+	await(s, "ready");
+	find_sites(s);
+	open_probes(s);
+	attach(s);
+	assert_int_equal(write(s->to, "\n", 1), 1);
+	for (;;) {
+		char name[64];
+		uint64_t allocated, alive;
+
+		read_line(s, line, sizeof(line));
+		if (streq(line, "done"))
+			break;
+		assert_int_equal(sscanf(line, "%63s %lu %lu", name, &allocated, &alive), 3);
+		function_of(s, name)->allocated = allocated;
+		function_of(s, name)->alive = alive;
+	}
+	probes_live_ask(s->probes);
+	drain(s, true);
+	drain(s, true);
+}
+
+static void close_scene(struct scene *s)
+{
+	s->attached = probes_detach(s->probes, s->attached);
+	probes_free(s->probes);
+	kill(s->pid, SIGKILL);
+	waitpid(s->pid, NULL, 0);
+	fclose(s->from);
+	close(s->to);
+	alloc_sites_free(s->sites);
+	alloc_process_close(&s->process);
+}
+
+/* ---- C and C++ ---- */
+
+static const struct variant {
+	const char *title, *compile; /* of sh: %s is what comes of it */
+	const char *preload;	     /* in dir */
+} variants[] = {
+#define C "-O1 -g -w -fno-builtin -fno-omit-frame-pointer " SOURCE " -pthread -o %s "
+#define CXX                                                                                        \
+	"-O1 -g -w -std=c++17 -fno-builtin -fno-omit-frame-pointer -xc++ " SOURCE                  \
+	" -xnone -pthread -o %s "
+#define GLIBC	     "-DHAVE_REALLOCARRAY -DHAVE_VALLOC -DHAVE_PVALLOC "
+#define MIMALLOC     "-DHAVE_REALLOCARRAY -DHAVE_VALLOC " /* its pvalloc asks for whole pages */
+#define OTHER	     "-DHAVE_VALLOC "
+#define LIB(l)	     "-Wl,--no-as-needed -l:" l
+#define ALL(l)	     "-Wl,--whole-archive -l:" l " -Wl,--no-whole-archive -lstdc++ -lm -ldl"
+#define PRELOADED(l) l
+	{"glibc", "gcc " GLIBC C, NULL},
+	{"glibc, static", "gcc -static " GLIBC C, NULL},
+	{"glibc, static, position independent", "gcc -static-pie " GLIBC C, NULL},
+	{"glibc, C++", "g++ " GLIBC CXX, NULL},
+	{"glibc, C++, static", "g++ -static " GLIBC CXX, NULL},
+	{"musl", "musl-gcc -DHAVE_REALLOCARRAY " C, NULL},
+	{"musl, static", "musl-gcc -static -DHAVE_REALLOCARRAY " C, NULL},
+	{"jemalloc", "gcc " OTHER C LIB("libjemalloc.so.2"), NULL},
+	{"jemalloc, static", "gcc " OTHER C ALL("libjemalloc.a"), NULL},
+	{"jemalloc, C++", "g++ " OTHER CXX LIB("libjemalloc.so.2"), NULL},
+	{"jemalloc, preloaded", "g++ " OTHER CXX, PRELOADED("libjemalloc.so.2")},
+	{"tcmalloc_minimal", "gcc " OTHER C LIB("libtcmalloc_minimal.so.4"), NULL},
+	{"tcmalloc_minimal, static", "gcc " OTHER C ALL("libtcmalloc_minimal.a"), NULL},
+	{"tcmalloc_minimal, C++", "g++ " OTHER CXX LIB("libtcmalloc_minimal.so.4"), NULL},
+	{"tcmalloc, C++", "g++ " OTHER CXX LIB("libtcmalloc.so.4"), NULL},
+	{"mimalloc", "gcc " MIMALLOC C LIB("libmimalloc.so.2.0"), NULL},
+	{"mimalloc, C++", "g++ " MIMALLOC CXX LIB("libmimalloc.so.2.0"), NULL},
+	{"mimalloc, preloaded", "g++ " MIMALLOC CXX, PRELOADED("libmimalloc.so.2.0")},
+};
+
+/*
+ * Functions that call the allocator themselves: each byte is theirs. Those that call it through a library are found by
+ * unwind tables, which are not loaded here: their bytes are among all bytes.
+ */
+static bool is_indirect(const char *name)
+{
+	return streq(name, "with_strdup") || streq(name, "with_new");
+}
+
+static bool is_exact(const struct scene *s, const struct function *f)
+{
+	if (streq(f->name, "elsewhere") || is_indirect(f->name) ||
+	    (f->allocated == f->seen_allocated && f->alive == f->seen_alive))
+		return true;
+	print_message("%s: %s: allocated %lu, not %lu; alive %lu, not %lu\n", s->title, f->name,
+		      f->seen_allocated, f->allocated, f->seen_alive, f->alive);
+	return false;
+}
+
+#define NOISE_BYTES 4096 /* of the C library itself, for the thread */
+
+static void check(const struct scene *s)
+{
+	uint64_t allocated = 0, alive = 0;
+	bool ok = true;
+
+	for (size_t i = 0; i < s->n; i++) {
+		ok &= is_exact(s, &s->functions[i]);
+		allocated += s->functions[i].allocated;
+		alive += s->functions[i].alive;
+	}
+	assert_true(ok && s->n > 8);
+	assert_in_range(s->all_allocated, allocated, allocated + NOISE_BYTES);
+	assert_in_range(s->all_alive, alive, alive + NOISE_BYTES);
+}
+
+static void c_counts_its_bytes(void **state)
+{
+	const struct variant *v = *state;
+	_cleanup_free_ char *program = xasprintf("%s/program", dir);
+	_cleanup_free_ char *compile = xasprintf(v->compile, program);
+	_cleanup_free_ char *quiet = xasprintf("%s 2>%s/log", compile, dir);
+	_cleanup_free_ struct scene *s = xcalloc(1, sizeof(*s));
+	_cleanup_free_ char *preload = v->preload ? xasprintf("%s/%s", dir, v->preload) : NULL;
+	char *const argv[] = {program, NULL};
+
+	if (system(quiet) || (v->preload && access(preload, R_OK))) {
+		print_message("skipped: it cannot be built here: %s\n", v->title);
+		skip();
+	}
+	s->title = v->title;
+	run(s, argv, preload);
+	assert_string_equal(s->sites->problem, "");
+	check(s);
+	close_scene(s);
+}
+
+/*
+ * Files of their own: return probes that others have in the same file take the place of return addresses in every
+ * process that has it.
+ */
+static int copy_libraries(void)
+{
+	_cleanup_free_ char *command = xasprintf(
+		"cd /usr/lib/x86_64-linux-gnu && cp -L libc.so.6 %s && for l in libjemalloc.so.2 "
+		"libtcmalloc_minimal.so.4 libtcmalloc.so.4 libmimalloc.so.2.0; do "
+		"if [ -e $l ]; then cp -L $l %s; fi; done",
+		dir, dir);
+
+	return system(command);
+}
+
+/* ---- Python ---- */
+
+/* Objects that all have one size; what else the interpreter does meanwhile is little beside them. */
+#define PYTHON_SCRIPT                                                                              \
+	"import sys, collections, itertools\n"                                                     \
+	"n = 20000\n"                                                                              \
+	"kept = [None] * 1000\n"                                                                   \
+	"print('ready', flush=True)\n"                                                             \
+	"sys.stdin.readline()\n"                                                                   \
+	"collections.deque(map(bytes, itertools.repeat(100, n)), maxlen=0)\n"                      \
+	"collections.deque(map(bytes, itertools.repeat(1000, n)), maxlen=0)\n"                     \
+	"kept[:] = map(bytes, itertools.repeat(200, 1000))\n"                                      \
+	"small, large, held = map(sys.getsizeof, (bytes(100), bytes(1000), bytes(200)))\n"         \
+	"print('with_objects', n * small + n * large + 1000 * held, 1000 * held)\n"                \
+	"print('done', flush=True)\n"                                                              \
+	"sys.stdin.readline()\n"
+#define PYTHON_NOISE 0.02
+
+static void check_python(const char *program, const char *mode)
+{
+	_cleanup_free_ struct scene *s = xcalloc(1, sizeof(*s));
+	char *const argv[] = {(char *)program, "-S", "-c", PYTHON_SCRIPT, NULL};
+	const struct function *f;
+
+	s->title = program;
+	if (mode)
+		setenv("PYTHONMALLOC", mode, 1);
+	else
+		unsetenv("PYTHONMALLOC");
+	run(s, argv, NULL);
+	f = function_of(s, "with_objects");
+	print_message("%s%s%s: %lu bytes, %lu seen; alive %lu, %lu seen; %zu sites; %s\n", program,
+		      mode ? " " : "", mode ? mode : "", f->allocated, s->all_allocated, f->alive,
+		      s->all_alive, s->sites->n, s->sites->problem);
+	assert_in_range(s->all_allocated, f->allocated,
+			(uint64_t)((double)f->allocated * (1 + PYTHON_NOISE)));
+	if (!*s->sites->problem)
+		assert_in_range(s->all_alive, f->alive, (uint64_t)((double)f->alive * 1.2));
+	close_scene(s);
+}
+
+static void python_objects_are_counted(void **state)
+{
+	static const char *const patterns[] = {"/usr/bin/python3",
+					       "/root/.pyenv/versions/3.*/bin/python3"};
+	glob_t g = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++)
+		glob(patterns[i], i ? GLOB_APPEND : 0, NULL, &g);
+	for (size_t i = 0; i < g.gl_pathc; i++)
+		if (!strstr(g.gl_pathv[i], "3.6") && !strstr(g.gl_pathv[i], "3.7"))
+			check_python(g.gl_pathv[i], NULL);
+	if (g.gl_pathc)
+		check_python(g.gl_pathv[0], "malloc");
+	globfree(&g);
+}
+
+static int remove_all(void **state)
+{
+	_cleanup_free_ char *command = xasprintf("rm -rf %s", dir);
+
+	(void)state;
+	return system(command);
+}
+
+int main(void)
+{
+	struct CMUnitTest tests[ARRAY_SIZE(variants) + 1] = {0};
+	size_t n = 0;
+
+	if (!mkdtemp(dir) || copy_libraries())
+		return 1;
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		tests[n++] = (struct CMUnitTest){.name = variants[i].title,
+						 .test_func = c_counts_its_bytes,
+						 .initial_state = (void *)&variants[i]};
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(python_objects_are_counted);
+	return _cmocka_run_group_tests("allocators", tests, n, NULL, remove_all);
+}
