@@ -57,24 +57,27 @@ hub() {
         ${TOKEN:+-H "Authorization: Bearer $TOKEN"} "$@" "https://$HUB:20416$path"
 }
 
-# profile FILTER FROM TO [APP]: the answer in list form, as JSON on stdout
+# profile FILTER FROM TO [APP]: the answer in list form, as JSON on stdout; of $EVENT, on-cpu if not set
 profile() {
     local body
-    body=$(jq -nc --arg f "$1" --argjson s "$2" --argjson e "$3" --arg a "${4:-}" \
-        '{profile_event_type: "on-cpu", profile_language_type: "eBPF", tag_filter: $f, time_start: $s, time_end: $e}
+    body=$(jq -nc --arg f "$1" --argjson s "$2" --argjson e "$3" --arg a "${4:-}" --arg v "${EVENT:-on-cpu}" \
+        '{profile_event_type: $v, profile_language_type: "eBPF", tag_filter: $f, time_start: $s, time_end: $e}
          + (if $a == "" then {} else {app_service: $a} end)')
     hub /v1/profile/ProfileTracing -H 'Content-Type: application/json' -d "$body"
 }
 
-# Of an answer on stdin: microseconds in all; its functions; the share of one function with all it calls, in percent.
+# Of an answer on stdin: microseconds (bytes) in all; its functions; what one function has with all it calls, and in percent.
 total_us() { jq '[.result[]? | select(.parent_node_id == "-1") | .total_value] | add // 0'; }
 functions() { jq -r '.result[]?.profile_location_str'; }
-share_of() { # NAME: nodes of that name below no other of that name
+value_of() { # NAME: of all nodes of that name below no other of that name
     jq --arg n "$1" '(.result // []) as $all
         | ($all | map({key: .node_id, value: .}) | from_entries) as $by
         | def below($id): if $id == "-1" or $by[$id] == null then false
                           elif $by[$id].profile_location_str == $n then true else below($by[$id].parent_node_id) end;
-        ([$all[] | select(.parent_node_id == "-1") | .total_value] | add // 0) as $sum
-        | if $sum == 0 then 0 else
-          ([$all[] | select(.profile_location_str == $n and (below(.parent_node_id) | not)) | .total_value] | add // 0) * 100 / $sum end'
+        [$all[] | select(.profile_location_str == $n and (below(.parent_node_id) | not)) | .total_value] | add // 0'
+}
+share_of() { # NAME
+    local answer
+    answer=$(cat)
+    awk -v v="$(value_of "$1" <<<"$answer")" -v sum="$(total_us <<<"$answer")" 'BEGIN {print sum ? v * 100 / sum : 0}'
 }

@@ -17,4 +17,4 @@ try() { # WHAT FIELD SPEC
 }
 try "a target without podSelector" 'spec.podSelector' '{"events": {"onCpu": {}}}'
 try "sampleHz 0" 'spec.events.onCpu.sampleHz' '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 0}}}'
-try "a field that does not exist yet" 'spec.events.offCpu' '{"podSelector": {}, "events": {"onCpu": {}, "offCpu": {}}}'
+try "a field that does not exist yet" 'spec.events.gpu' '{"podSelector": {}, "events": {"onCpu": {}, "gpu": {}}}'

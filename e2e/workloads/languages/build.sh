@@ -23,8 +23,8 @@ program /usr/bin/luajit luajit
 jdk=$(dirname "$(dirname "$(readlink -f /usr/lib/jvm/java-17-openjdk-amd64/bin/javac)")")
 "$jdk/bin/jlink" --add-modules java.base,java.management --no-header-files --no-man-pages --output "$root/jre"
 libraries "$root/jre/bin/java" "$root"/jre/lib/*.so "$root/jre/lib/server/libjvm.so"
-"$jdk/bin/javac" -g -d "$root/app" "$here/Shares.java"
-install -m 644 "$here"/shares.* "$root/app/"
+"$jdk/bin/javac" -g -d "$root/app" "$here"/*.java
+install -m 644 "$here"/*.lua "$here"/*.py "$root/app/"
 mkdir -p "$root"/{proc,sys,dev,etc,tmp}
 chmod 1777 "$root/tmp"
 "$here/../../cluster/mkimage.sh" localhost/podflame-languages:1 "$root" "$out" /bin/lua

@@ -1,0 +1,177 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# One target with all four events on pods of C, Go, Java and Python: how long they wait, where and for what, what they
+# allocate and what lives, beside what the programs know themselves (workloads/waits.*). A neighbour pays nothing, a
+# storm of allocations is held to its limit, and nothing is left behind.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace waiting
+# shellcheck disable=SC2046
+links() { held_by link_id $(pids_of agent) | wc -l; }
+links_before=$(links)
+
+try() { # WHAT FIELD EVENTS
+    if target waiting bad "{\"podSelector\": {}, \"events\": $3}" 2>"$W/err"; then
+        fail "$1 is accepted"
+    else
+        check "$1 is refused, $2 named" grep -q "$2" "$W/err"
+    fi
+}
+try "minBlock 5x" 'spec.events.offCpu.minBlock' '{"offCpu": {"minBlock": "5x"}}'
+try "minBlock above maxBlock" 'spec.events.offCpu' '{"offCpu": {"minBlock": "2s", "maxBlock": "1s"}}'
+try "sampleBytes 0" 'spec.events.memAlloc.sampleBytes' '{"memAlloc": {"sampleBytes": 0}}'
+try "maxStall of an hour" 'spec.events.memAlloc' '{"memAlloc": {"maxStall": "1h"}}'
+try "no event" 'onCpu, offCpu, memAlloc and memInuse' '{}'
+
+# The storm's own speed first: malloc and free pairs a second of its CPU time.
+pod waiting storm node2 /bin/storm "labels: {app: storm}"
+running waiting storm
+rate() { k -n waiting logs storm --tail="$1" | awk '$1 == "rate" {print $2}' | sort -n | awk '{a[NR] = $1} END {print a[int((NR + 1) / 2)] + 0}'; }
+six_rates() { [ "$(k -n waiting logs storm | grep -c ^rate)" -ge 6 ]; }
+until_ 60 "six rates" six_rates || true
+rate_before=$(rate 5)
+target waiting storm '{"podSelector": {"matchLabels": {"app": "storm"}}, "events": {"memAlloc": {}, "memInuse": {}}}'
+
+# Before their pods: what they hold from their start is seen.
+target waiting all '{"podSelector": {"matchLabels": {"team": "known"}}, "limits": {"overheadPercent": 100},
+    "events": {"onCpu": {}, "offCpu": {}, "memAlloc": {"sampleBytes": 1}, "memInuse": {"sampleBytes": 1}}}'
+export MEMORY=256Mi                      # they leak
+pod waiting neighbour node1 /bin/waits
+pod waiting c node1 /bin/waits "labels: {team: known}"
+pod waiting go node2 /bin/waits-go "labels: {team: known}"
+WORKLOAD=languages pod waiting python node2 "/bin/python3 /app/waits.py" "labels: {team: known}"
+WORKLOAD=languages pod waiting java node1 "/jre/bin/java -cp /app Waits" "labels: {team: known}"
+running waiting c go python java neighbour
+wait_check 120 "the target becomes Ready" is_ready waiting all
+all_events() { k -n waiting get ptgt all --no-headers | grep -q 'mem-alloc,mem-inuse,off-cpu,on-cpu'; }
+wait_check 60 "... with all four events" all_events
+
+# What of each program is to be seen: language, its functions that wait, that allocate, that leak, that hold.
+declare -A prefix=([c]="" [go]=main. [python]=__main__. [java]=Waits::)
+declare -A waits=([c]="naps waits_for_lock reads_pipe reads_socket polls" [go]="naps readsPipe"
+    [python]="naps waits_for_lock reads_pipe" [java]="naps waits_for_lock")
+declare -A allocates=([c]="allocates_small allocates_large leaks" [go]="allocates leaks" [python]="allocates leaks" [java]=allocates)
+ask() { EVENT=$2 profile "pod_ns='waiting' AND pod='$1'${5:-}" "$3" "$4" >"$W/$1-$2.json"; } # POD EVENT FROM TO [FILTER]
+of() { value_of "${prefix[$1]}$3" <"$W/$1-$2.json"; }                                       # POD EVENT FUNCTION
+# What POD knows of FUNCTION: microseconds or bytes from FROM to TO
+known() {
+    k -n waiting logs "$1" | awk -v s="$3" -v e="$4" -v n="$2=" '$1 == "known" && $2 >= s && $2 <= e {
+        for (i = 3; i <= NF; i++) if (index($i, n) == 1) v = substr($i, length(n) + 1)
+        if (!k++) {first = v; t0 = $2}
+        last = v; t1 = $2} END {printf("%.0f\n", t1 > t0 ? (last - first) * (e - s) / (t1 - t0) : 0)}'
+}
+seen() { # POD EVENT FUNCTION FROM
+    ask "$1" "$2" "$4" "$(now)" && [ "$(of "$1" "$2" "$3" | cut -d. -f1)" -gt 0 ]
+}
+began=$(now)
+for p in c go python java; do
+    for f in ${waits[$p]}; do wait_check 120 "$p: $f waits" seen "$p" off-cpu "$f" "$began"; done
+    for f in ${allocates[$p]}; do wait_check 120 "$p: $f allocates" seen "$p" mem-alloc "$f" "$began"; done
+done
+
+# A known time, of which all is stored.
+from=$(($(now) + 2))
+leaked() { # POD: bytes of its newest snapshot
+    local t
+    t=$(now)
+    ask "$1" mem-inuse $((t - 60)) "$t"
+    of "$1" mem-inuse leaks
+}
+declare -A leak_from leak_at
+for p in c go python; do
+    wait_check 120 "$p: what leaks is in a snapshot" seen "$p" mem-inuse leaks "$((from - 60))"
+    leak_from[$p]=$(leaked "$p") leak_at[$p]=$(now)
+done
+later() { [ "$(now)" -ge $((from + 45)) ]; }
+until_ 60 "45 s" later || true
+to=$(now)
+for p in c go python java; do
+    stored() { ask "$p" off-cpu $((to + 1)) "$(now)" && [ "$(total_us <"$W/$p-off-cpu.json")" -gt 0 ]; }
+    until_ 60 "the last windows of $p" stored || true
+done
+# Go tells bytes when a collection has finished, and its profile is read every 10 s.
+declare -A tolerance=([c]=15 [go]=40 [python]=15 [java]=40)
+for p in c go python java; do
+    ask "$p" off-cpu $((from + 1)) "$to"
+    ask "$p" mem-alloc $((from + 1)) "$to"
+    for f in ${waits[$p]}; do
+        got=$(of "$p" off-cpu "$f") want=$(known "$p" "$f" "$from" "$to")
+        check "$p: $f waited $got us (its own clock: $want us)" near "$got" "$want" $((want * 15 / 100))
+    done
+    for f in ${allocates[$p]}; do
+        got=$(of "$p" mem-alloc "$f") want=$(known "$p" "$f" "$from" "$to")
+        check "$p: $f allocated $got bytes (it says: $want)" near "$got" "$want" $((want * ${tolerance[$p]} / 100))
+    done
+    whole=$(jq -r .summary.finished_percent "$W/$p-off-cpu.json")
+    check "$p: stacks of waits are whole: $whole %" between "$whole" 95 100
+    check "$p: units are microseconds and bytes" test \
+        "$(jq -r .unit "$W/$p-off-cpu.json") $(jq -r .unit "$W/$p-mem-alloc.json")" = "microseconds bytes"
+done
+ask c off-cpu $((from + 1)) "$to"
+got=$(of c off-cpu sleeps_long) want=$(((to - from) * 1000000))
+check "c: a wait longer than its windows is there: $got us of $want us" between "$got" $((want / 2)) $((want * 115 / 100))
+check "java: what was allocated is named" bash -c "jq -r '.result[].profile_location_str' '$W/java-mem-alloc.json' | grep -qxF 'byte[]'"
+
+# Causes: as leaves, and as a tag
+declare -A cause=([naps]=sleep [waits_for_lock]=lock [reads_pipe]=pipe [reads_socket]=socket [polls]=poll)
+for f in ${waits[c]}; do
+    ask c off-cpu $((from + 1)) "$to" " AND wait='${cause[$f]}'"
+    want=$(known c "$f" "$from" "$to")
+    check "c: wait='${cause[$f]}' has $f" near "$(of c off-cpu "$f")" "$want" $((want * 20 / 100))
+    check "c: ... its leaf says so" bash -c "jq -r '.result[].profile_location_str' '$W/c-off-cpu.json' | grep -qxF '[wait: ${cause[$f]}]'"
+    others=0
+    for g in ${waits[c]}; do [ "$g" = "$f" ] || others=$((others + $(of c off-cpu "$g"))); done
+    check "c: ... and nothing else" test "$others" -lt $((want / 50))
+done
+
+# Leaks grow by what was leaked; what is freed is gone.
+declare -A slack=([c]=15 [go]=50 [python]=15)
+for p in c go python; do
+    t=$(now)
+    grown=$(($(leaked "$p") - ${leak_from[$p]})) want=$(known "$p" leaks "${leak_at[$p]}" "$t")
+    # a snapshot is some seconds old
+    check "$p: $grown bytes more live in leaks ($want leaked)" between "$grown" $((want * (85 - ${slack[$p]}) / 100)) $((want * (115 + ${slack[$p]}) / 100))
+done
+holding() { ask "$1" mem-inuse $(($(now) - 60)) "$(now)" && [ "$(of "$1" mem-inuse holds)" -gt 3900000 ]; }
+freed() { ask "$1" mem-inuse $(($(now) - 60)) "$(now)" && [ "$(of "$1" mem-inuse holds)" = 0 ] && [ "$(of "$1" mem-inuse leaks)" -gt 0 ]; }
+for p in c go python; do
+    wait_check 120 "$p: 4 MiB live" holding "$p"
+    near4="$(of "$p" mem-inuse holds)"
+    check "$p: ... $near4 bytes" near "$near4" 4194304 $((4194304 / 20))
+    wait_check 120 "$p: ... and are gone from the snapshot when they are freed" freed "$p"
+done
+describes() { k -n waiting describe profilingtarget all | grep -q "$1"; }
+check "java: kubectl describe says that the heap's live objects are not seen" describes 'no Java objects'
+
+# The neighbour
+for e in off-cpu mem-alloc mem-inuse; do
+    check "neighbour: no $e of it" test "$(EVENT=$e profile "pod='neighbour'" "$began" "$(now)" | total_us)" = 0
+done
+# A breakpoint is in a page of its own: of the code of a process without one nothing is its own.
+code_kb() { # POD: changed pages of code that it has from files
+    local uid p
+    uid=$(k -n waiting get pod "$1" -o 'jsonpath={.metadata.uid}')
+    for p in /proc/[0-9]*; do
+        if grep -q "pod$uid/" "$p/cgroup" && grep -q waits "$p/comm"; then cat "$p/smaps"; fi
+    done 2>/dev/null | awk '$2 ~ /^r-xp/ {code = $6 ~ /^\//} $2 ~ /^[r-][w-]/ && $2 !~ /x/ {code = 0} $1 == "Private_Dirty:" && code {n += $2} END {print n + 0}'
+}
+check "neighbour: no breakpoint is in its code" test "$(code_kb neighbour)" = 0
+check "... as there are in the selected one's" test "$(code_kb c)" -gt 0
+
+# The storm
+storm_says() { k -n waiting describe profilingtarget storm | grep -qE "$1"; }
+wait_check 120 "storm: kubectl describe says what is off, and why" storm_says 'mem-inuse of .* is off'
+wait_check 60 "storm: ... and that mem-alloc is estimated or off" storm_says 'mem-alloc of .* is (estimated|off)'
+note "storm: $(k -n waiting get ptgt storm -o json | jq -r '[.status.failures[]? | .reason + ": " + .message] | join("; ")')"
+rate_after=$(rate 9)
+# its limit is 1 %; a probe without one would leave 2 %
+check "storm: $rate_after pairs a CPU second, $rate_before before" test "$rate_after" -gt $((rate_before * 75 / 100))
+
+# Nothing is left
+k -n waiting delete profilingtarget all storm >/dev/null
+nothing_left() { [ "$(links)" -le "$links_before" ]; }
+wait_check 60 "nothing of the agents is attached any more" nothing_left
+restarts() { k -n waiting get pods -o json | jq '[.items[].status.containerStatuses[]?.restartCount] | add'; }
+check "no pod has restarted" test "$(restarts)" = 0
+ended=$(now)
+quiet() { for e in off-cpu mem-alloc mem-inuse; do [ "$(EVENT=$e profile "pod_ns='waiting'" $((ended + 4)) "$(now)" | total_us)" = 0 ] || return 1; done; }
+check "nothing more is stored" quiet
