@@ -8,8 +8,9 @@
 
 #include <stdlib.h>
 
-#define IN_TLAB "AllocTracer::send_allocation_in_new_tlab"
-#define OUTSIDE "AllocTracer::send_allocation_outside_tlab"
+#define REFILL_FLAG "FastTLABRefill"
+#define IN_TLAB	    "AllocTracer::send_allocation_in_new_tlab"
+#define OUTSIDE	    "AllocTracer::send_allocation_outside_tlab"
 
 /* By the beginning of their mangled names, which tell the arguments; the first that fits. */
 static const struct row {
@@ -60,8 +61,19 @@ static int add_sites(const struct runtime_look *look, const struct mapping *m,
 	return r < 0 ? r : n < 2 ? -ENOENT : 0;
 }
 
+/* JDK 8 to 10, without G1: C1's code has a new TLAB without calling the VM (c1_Runtime1_x86.cpp). */
+static bool refills_itself(const struct runtime_look *look)
+{
+	const struct mapping *m;
+	uint64_t address, size;
+	uint8_t on = 0;
+
+	return runtime_find_mark(look, REFILL_FLAG, &m, &address, &size) == 0 &&
+	       memory_u8(look->memory, address, &on) == 0 && on;
+}
+
 /* One sentence for all that is not seen of what was asked for. */
-static void tell(struct alloc_sites *s, unsigned event_mask, int r)
+static void tell(const struct runtime_look *look, struct alloc_sites *s, unsigned event_mask, int r)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;
 
@@ -72,6 +84,9 @@ static void tell(struct alloc_sites *s, unsigned event_mask, int r)
 				     "what the JVM itself allocates");
 	else if (r < 0)
 		alloc_add_problem(s, "Java objects are not seen: %s", strerror(-r));
+	else if (event_mask & 1u << PF_EVENT_MEM_ALLOC && refills_itself(look))
+		alloc_add_problem(s, "some Java objects are not seen, of code that C1 compiled: "
+				     "start this Java with -XX:-FastTLABRefill");
 	else if (inuse)
 		alloc_add_problem(s, "mem-inuse has no Java objects, which the collector moves and "
 				     "frees: only what the JVM itself allocates");
@@ -87,11 +102,12 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 		return -ENOENT;
 	if (event_mask & 1u << PF_EVENT_MEM_ALLOC)
 		r = add_sites(look, m, look->indexes[m - look->maps->items], ret);
-	tell(ret, event_mask, r);
+	tell(look, ret, event_mask, r);
 	return r == -ENOENT ? 0 : r;
 }
 
 static const char *const marks[] = {"gHotSpotVMStructs",
+				    REFILL_FLAG,
 				    "_ZN11AllocTracer27send_allocation_in_new_tlab*",
 				    "_ZN11AllocTracer28send_allocation_outside_tlab*",
 				    "_ZN11AllocTracer33send_allocation_in_new_tlab_event*",
