@@ -16,7 +16,6 @@
 
 #include <cmocka.h>
 
-#include "bpf/abi.h"
 #include "node/alloc/alloc_host.h"
 #include "node/probe/probe.h"
 #include "node/runtime/live_host.h"
