@@ -4,8 +4,11 @@
  * wake-up of the node while somebody is selected, under the lock of a CPU's run queue: so it takes no
  * memory and wakes nobody. docs/events.md.
  */
+#define PF_RECALL
+
 #include "capture.h"
 #include "cause.h"
+#include "recall.h"
 
 #define PF_WAIT_MAX_NS (3600ull * 1000000000) /* longer ones count up to here, whatever is asked */
 #define PF_NOT_WAITING (~0ull)
@@ -25,8 +28,8 @@ struct pf_waiting {
 	uint64_t counted_ns;
 	uint64_t max_ns; /* settings of then: struct pf_filter */
 	uint32_t min_us;
-	uint32_t keep;		 /* off_keep; PF_KEEP_ALL: it counts as it is */
-	uint32_t taken, pad;	 /* key is known; else it is not kept */
+	uint32_t keep; /* off_keep: with which probability it was kept, and how much it counts */
+	uint32_t taken, pad;	 /* it was: key is known */
 	struct pf_count_key key; /* with its cause */
 };
 
@@ -37,17 +40,25 @@ struct {
 	__type(value, struct pf_waiting);
 } waits SEC(".maps");
 
+/* How many entries of `waits` there are by the thread's number: most switches are of none, and that is told by one read. */
+#define PF_THREAD_SLOTS 16384 /* a power of two */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_THREAD_SLOTS);
+	__type(key, uint32_t);
+	__type(value, uint32_t);
+} threads SEC(".maps");
+
 static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 
 /* ---- counting ---- */
 
 /* What a time since the wait's begin counts for: parts of a wait add up to the whole. */
-static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint64_t at_ns,
-					   uint32_t keep)
+static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint64_t at_ns)
 {
-	uint64_t us = (at_ns - w->since_ns) / 1000, share = (uint64_t)keep + 1;
+	uint64_t us = (at_ns - w->since_ns) / 1000, share = (uint64_t)w->keep + 1;
 
-	return keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
+	return w->keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
 }
 
 /* How many waits this one stands for: right in the mean. */
@@ -58,9 +69,9 @@ static __always_inline uint64_t pf_wait_n(uint32_t keep)
 	return keep == PF_KEEP_ALL ? 1 : ((1ull << 32) + bpf_get_prandom_u32() % share) / share;
 }
 
-/* From one time of the wait to a later one; keep: the share that it was kept with. */
+/* From one time of the wait to a later one. */
 static __noinline int pf_wait_part(const struct pf_waiting *w, uint64_t from_ns, uint64_t to_ns,
-				   uint32_t keep, uint32_t generation)
+				   uint32_t generation)
 {
 	struct pf_count_key key;
 	uint64_t woken_ns, value;
@@ -72,15 +83,15 @@ static __noinline int pf_wait_part(const struct pf_waiting *w, uint64_t from_ns,
 	if (!woken_ns || woken_ns > to_ns)
 		woken_ns = to_ns;
 	if (woken_ns > from_ns) {
-		value = pf_wait_us(w, woken_ns, keep) - pf_wait_us(w, from_ns, keep);
+		value = pf_wait_us(w, woken_ns) - pf_wait_us(w, from_ns);
 		if (value)
-			pf_count_key(&key, pf_wait_n(keep), value, generation);
+			pf_count_key(&key, pf_wait_n(w->keep), value, generation);
 		from_ns = woken_ns;
 	}
-	value = pf_wait_us(w, to_ns, keep) - pf_wait_us(w, from_ns, keep);
+	value = pf_wait_us(w, to_ns) - pf_wait_us(w, from_ns);
 	if (value) {
 		key.cause = PF_WAIT_RUNQUEUE;
-		pf_count_key(&key, pf_wait_n(keep), value, generation);
+		pf_count_key(&key, pf_wait_n(w->keep), value, generation);
 	}
 	return 0;
 }
@@ -90,30 +101,47 @@ static __always_inline uint64_t pf_wait_end(const struct pf_waiting *w, uint64_t
 	return now - w->since_ns > w->max_ns ? w->since_ns + w->max_ns : now;
 }
 
-/* value: what it counts for; the estimate's variance is the sum of (1 - p) * value^2. */
-static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t value, uint32_t keep)
+/* value^2 in units^2 >> 20, rounded at random: most are smaller than one of them. */
+static __always_inline uint64_t pf_square(uint64_t value)
+{
+	return value >> 32 ? (value >> 10) * (value >> 10)
+			   : (value * value + (bpf_get_prandom_u32() & 0xfffff)) >> 20;
+}
+
+/*
+ * from, to: what the wait counts for until then. The estimate's variance is the sum of (1 - p) * value^2 over
+ * whole waits.
+ */
+static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t to, uint32_t keep)
 {
 	struct pf_usage *u = pf_usage_of(cgroup_id, PF_EVENT_OFF_CPU);
 	uint64_t left_out = (PF_KEEP_ALL - keep) >> 16, square;
 
 	if (!u)
 		return 0;
-	__sync_fetch_and_add(&u->value, value);
+	__sync_fetch_and_add(&u->value, to - from);
 	if (keep == PF_KEEP_ALL)
 		return 0;
-	/* In units^2 >> 20: rounded at random, as most are smaller than one of them. */
-	square = value >> 32 ? (value >> 10) * (value >> 10)
-			     : (value * value + (bpf_get_prandom_u32() & 0xfffff)) >> 20;
+	square = pf_square(to) - (from ? pf_square(from) : 0);
+	if (square >> 63) /* two roundings */
+		return 0;
 	__sync_fetch_and_add(&u->square,
 			     (square >> 16) * left_out + ((square & 0xffff) * left_out >> 16));
 	return 0;
 }
 
+static __always_inline uint32_t *pf_thread_slot(uint32_t tid)
+{
+	uint32_t slot = tid & (PF_THREAD_SLOTS - 1);
+
+	return bpf_map_lookup_elem(&threads, &slot);
+}
+
 static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task)
 {
-	uint32_t tid = task->pid;
+	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
 
-	return bpf_map_lookup_elem(&waits, &tid);
+	return n && *n ? bpf_map_lookup_elem(&waits, &tid) : NULL;
 }
 
 /* ---- it runs again ---- */
@@ -122,7 +150,6 @@ static __noinline int pf_wait_over(struct pf_waiting *w)
 {
 	const struct pf_settings *set = pf_settings_now();
 	uint64_t from, end;
-	uint32_t keep;
 
 	if (!w || !set)
 		return 0;
@@ -132,10 +159,8 @@ static __noinline int pf_wait_over(struct pf_waiting *w)
 	if (from == PF_NOT_WAITING || !w->taken || end <= from ||
 	    (from == w->since_ns && end - from < w->min_us * 1000ull))
 		return 0;
-	/* A drain takes each wait that it finds. */
-	keep = from == w->since_ns ? w->keep : PF_KEEP_ALL;
-	pf_wait_part(w, from, end, keep, set->generation);
-	pf_wait_used(w->key.cgroup_id, pf_wait_us(w, end, keep) - pf_wait_us(w, from, keep), keep);
+	pf_wait_part(w, from, end, set->generation);
+	pf_wait_used(w->key.cgroup_id, pf_wait_us(w, from), pf_wait_us(w, end), w->keep);
 	return 0;
 }
 
@@ -149,26 +174,65 @@ static __always_inline void pf_runs(struct task_struct *task)
 
 /* ---- it leaves its CPU ---- */
 
-/* Its stacks into s->key; false: there is nobody to be told of. */
+static __always_inline bool pf_was_sent(uint64_t hash, uint32_t generation)
+{
+	uint64_t *slot = pf_seen_slot(hash);
+
+	return slot && *slot == pf_seen_word(hash, generation);
+}
+
+/* The user's part into s->key, by a walk. */
+static __always_inline void pf_wait_walk(struct pf_scratch *s, struct task_struct *task,
+					 const struct pf_settings *set, bool compat,
+					 struct pf_recall *r)
+{
+	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
+
+	pf_find_process(&s->walk, task, set);
+	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);
+	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
+	pf_intern_stack(s, s->key.ustack, set->generation);
+	if (r)
+		pf_recall_keep(s, r, task, s->key.ustack);
+}
+
+static __noinline int pf_wait_kernel(void *ctx, struct pf_scratch *s, struct task_struct *task,
+				     const struct pf_settings *set, struct pf_recall *r)
+{
+	s->key.kstack = 0;
+	if (!pf_read_kernel(s, ctx))
+		return 0;
+	pf_from_schedule(s);
+	s->key.kstack = pf_show_kernel(s);
+	pf_intern_stack(s, s->key.kstack, set->generation);
+	if (r)
+		pf_recall_kernel_keep(ctx, s, r, task, s->key.kstack);
+	return 0;
+}
+
+/* Its stacks into s->key; false: it has no user side, or io_uring's and vhost's workers. */
 static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 					   struct task_struct *task, const struct pf_settings *set)
 {
 	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 	uint32_t generation = set->generation;
+	struct pf_recall *r;
 	bool compat = false;
 
 	if (!pf_regs_of_task(&s->walk, task, &compat))
 		return false;
-	pf_find_process(&s->walk, task, set);
-	pf_note_proc(task, s->key.cgroup_id, &s->walk, generation);
+	s->leaf_ip = s->walk.ip;
 	s->key.names = pf_intern_names(task, seed, generation);
-	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
-	if (!s->walk.n_frames)
-		return false;
-	pf_intern_stack(s, s->key.ustack, generation);
-	s->key.kstack = pf_walk_kernel(s, ctx);
-	if (s->key.kstack)
-		pf_intern_stack(s, s->key.kstack, generation);
+	r = pf_recall_get(task);
+	s->key.ustack = r ? pf_recall_stack(s, r, task, set) : 0;
+	if (!s->key.ustack || !pf_was_sent(s->key.ustack, generation))
+		pf_wait_walk(s, task, set, compat, r);
+	else if (s->context_wanted)
+		pf_find_process(&s->walk, task, set);
+	s->key.kstack = r ? pf_recall_kernel(ctx, s, r, task) : 0;
+	if (!s->key.kstack || !pf_was_sent(s->key.kstack, generation))
+		pf_wait_kernel(ctx, s, task, set, r);
+	pf_recall_put(r);
 	s->key.ctx = pf_intern_context(s, generation);
 	return true;
 }
@@ -176,10 +240,12 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 /* An entry for a thread that waits for the first time. */
 static __noinline struct pf_waiting *pf_waiting_new(struct task_struct *task)
 {
-	uint32_t tid = task->pid;
+	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
 
 	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST))
 		pf_drop(PF_DROP_WAITS_FULL);
+	else if (n)
+		__sync_fetch_and_add(n, 1);
 	return bpf_map_lookup_elem(&waits, &tid);
 }
 
@@ -281,10 +347,10 @@ int BPF_PROG(pf_wakeup, struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(pf_thread_exit, struct task_struct *task)
 {
-	uint32_t tid = task->pid;
+	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
 
-	if (pf_waiting_of(task))
-		bpf_map_delete_elem(&waits, &tid);
+	if (pf_waiting_of(task) && !bpf_map_delete_elem(&waits, &tid) && n)
+		__sync_fetch_and_add(n, -1);
 	return 0;
 }
 
@@ -312,8 +378,8 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	}
 	/* Else it has just run again: whoever saw that has counted it. */
 	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from) {
-		pf_wait_part(w, from, now, PF_KEEP_ALL, set->generation);
-		pf_wait_used(cgroup_id, (now - from) / 1000, PF_KEEP_ALL);
+		pf_wait_part(w, from, now, set->generation);
+		pf_wait_used(cgroup_id, pf_wait_us(w, from), pf_wait_us(w, now), w->keep);
 	}
 	return 0;
 }

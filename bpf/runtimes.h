@@ -108,6 +108,7 @@ static __always_inline int pf_runtime_call(struct pf_scratch *s, bool unwind)
 	uint32_t ref = s->walk.process.runtimes[slot].data;
 	struct pf_runtime_walk *r = &s->walk.runtimes[slot];
 
+	pf_note_other(s);
 	switch (s->walk.process.runtimes[slot].kind) {
 #define X(NAME, name)                                                                              \
 	case PF_RUNTIME_##NAME: {                                                                  \

@@ -15,7 +15,7 @@ static __always_inline bool pf_read(void *to, uint32_t n, uint64_t address)
 }
 
 /* A word of the stack; the window moves up with the walk, and never reaches into another page. */
-static __always_inline bool pf_word(struct pf_scratch *s, uint64_t address, uint64_t *ret)
+static __always_inline bool pf_peek(struct pf_scratch *s, uint64_t address, uint64_t *ret)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t offset = address - w->window;
@@ -35,6 +35,15 @@ static __always_inline bool pf_word(struct pf_scratch *s, uint64_t address, uint
 		offset = 0;
 	}
 	*ret = s->window[offset / 8 % (PF_WINDOW_BYTES / 8)];
+	return true;
+}
+
+/* The same of one that decides where the walk goes. */
+static __always_inline bool pf_word(struct pf_scratch *s, uint64_t address, uint64_t *ret)
+{
+	if (!pf_peek(s, address, ret))
+		return false;
+	pf_note(s, address, *ret);
 	return true;
 }
 
@@ -75,6 +84,10 @@ static __always_inline int pf_rule_cfa(struct pf_scratch *s, const struct pf_rul
 
 	if (!pf_rule_base(w, r, &cfa))
 		return pf_end(w, PF_END_REGISTER);
+	if (r->cfa == PF_CFA_RBP || r->cfa == PF_CFA_DEREF_RBP)
+		pf_note_bp(s);
+	else if (r->cfa == PF_CFA_REG || r->cfa == PF_CFA_DEREF_REG)
+		pf_note_other(s);
 	cfa += r->cfa_offset;
 	if (r->cfa == PF_CFA_PLT) {
 		cfa += (int)(w->ip & 15) >= r->extra ? 8 : 0;
@@ -103,11 +116,14 @@ static __always_inline int pf_rule_bp(struct pf_scratch *s, const struct pf_rule
 		if (w->bp_lost)
 			return pf_end(w, PF_END_REGISTER);
 		at = w->bp;
+		pf_note_bp(s);
 	} else if (r->fp == PF_FP_AT_RSP) {
 		at = w->sp;
 	}
-	if (!pf_word(s, at + r->fp_offset, &bp))
+	at += r->fp_offset;
+	if (!pf_peek(s, at, &bp))
 		return pf_end(w, PF_END_READ);
+	pf_note_bp_at(s, at);
 	w->bp = bp;
 	w->bp_lost = false;
 	return 0;
@@ -129,10 +145,12 @@ static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule
 	/* rbp first: it lies below the return address, which is in the same piece of memory then. */
 	if (pf_rule_bp(s, r, cfa))
 		return 1;
-	if (in_register)
+	if (in_register) {
 		ra = w->regs[r->reg % PF_REGS];
-	else if (!pf_word(s, r->ra == PF_RA_CFA ? cfa + r->extra : cfa - 8, &ra))
+		pf_note_other(s);
+	} else if (!pf_word(s, r->ra == PF_RA_CFA ? cfa + r->extra : cfa - 8, &ra)) {
 		return pf_end(w, PF_END_READ);
+	}
 	return pf_caller(w, ra, cfa);
 }
 
@@ -147,13 +165,15 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 
 	if (w->bp_lost)
 		return pf_end(w, may_switch ? PF_END_REGISTER : w->no_table);
+	pf_note_bp(s);
 	/* No record: the outermost frame, where frame pointers are kept. */
 	if (!fp)
 		return pf_end(w, unsure ? w->no_table : PF_END_ROOT);
 	if (fp & 7 || (fp < w->sp && !may_switch))
 		return pf_end(w, may_switch ? PF_END_STUCK : w->no_table);
-	if (!pf_word(s, fp, &bp) || !pf_word(s, fp + 8, &ra))
+	if (!pf_peek(s, fp, &bp) || !pf_word(s, fp + 8, &ra))
 		return pf_end(w, may_switch ? PF_END_READ : w->no_table);
+	pf_note_bp_at(s, fp);
 	if (bp == fp)
 		return pf_end(w, PF_END_STUCK);
 	if (ra && (ra >> 56 || ra < 4096))
@@ -215,6 +235,7 @@ static __always_inline int pf_by_signal(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 
+	pf_note_other(s);
 	w->window_bytes = 0;
 	if (!pf_read(s->window, (PF_REGS + 1) * 8, w->sp + 40))
 		return pf_end(w, PF_END_READ);
@@ -267,6 +288,8 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 	uint32_t code;
 	uint64_t bytes, top, ra;
 
+	if (w->exact && !w->in_file) /* code that may change */
+		pf_note_other(s);
 	if (w->exact) {
 		pf_read(&before, 1, w->ip - 1);
 		/* Where nothing can be read there is no code: a call that went astray. */
@@ -291,6 +314,7 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 		return pf_caller(w, top, w->sp + 8);
 	if (!pf_word(s, w->sp + 8, &ra))
 		return pf_end(w, PF_END_READ);
+	pf_note_bp_at(s, w->sp);
 	w->bp = top;
 	w->bp_lost = false;
 	return pf_caller(w, ra, w->sp + 16);
@@ -390,6 +414,7 @@ static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec
 	w->by_record = false;
 	w->mapping.start = w->mapping.end = 0;
 	w->window_bytes = 0;
+	pf_note_begin(s);
 	pf_stack_begin(w, pf_hash_add(hash_seed, exec_id), exec_id);
 	if (w->object_of)
 		pf_push_runtime(s, w->object_of, PF_TYPE_OBJECT, w->object, 0);

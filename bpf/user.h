@@ -110,22 +110,35 @@ static __noinline void pf_find_process(struct pf_walk *w, struct task_struct *ta
 
 static long pf_kernel_step(uint32_t i, struct pf_loop *loop)
 {
+	i += loop->s->kernel_from;
 	if (i >= PF_MAX_KERNEL_FRAMES)
 		return 1;
 	return pf_push(loop->s, PF_FRAME_KERNEL, loop->s->kernel[i]) ? 1 : 0;
 }
 
+/* Fills s->kernel with the addresses of the kernel's part; false when there is none. */
+static __always_inline bool pf_read_kernel(struct pf_scratch *s, void *ctx)
+{
+	long bytes = bpf_get_stack(ctx, s->kernel, PF_MAX_KERNEL_FRAMES * sizeof(uint64_t), 0);
+
+	s->kernel_from = 0;
+	s->kernel_n = bytes > 0 ? bytes / sizeof(uint64_t) : 0;
+	return bytes > 0;
+}
+
+/* Fills s->stack with it, from kernel_from on. */
+static __always_inline uint64_t pf_show_kernel(struct pf_scratch *s)
+{
+	struct pf_loop loop = {.s = s};
+
+	pf_stack_begin(&s->walk, pf_hash_start(PF_FRAME_KERNEL, 0), 0);
+	bpf_loop(s->kernel_n - s->kernel_from, pf_kernel_step, &loop, 0);
+	s->walk.end = s->kernel_n == PF_MAX_KERNEL_FRAMES ? PF_END_DEPTH : PF_END_ROOT;
+	return pf_hash_end(s->walk.hash);
+}
+
 /* Fills s->stack with the kernel's part; 0 when there is none. */
 static __noinline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx)
 {
-	struct pf_loop loop = {.s = s};
-	long bytes;
-
-	bytes = bpf_get_stack(ctx, s->kernel, PF_MAX_KERNEL_FRAMES * sizeof(uint64_t), 0);
-	if (bytes <= 0)
-		return 0;
-	pf_stack_begin(&s->walk, pf_hash_start(PF_FRAME_KERNEL, 0), 0);
-	bpf_loop(bytes / sizeof(uint64_t), pf_kernel_step, &loop, 0);
-	s->walk.end = s->walk.n_frames == PF_MAX_KERNEL_FRAMES ? PF_END_DEPTH : PF_END_ROOT;
-	return pf_hash_end(s->walk.hash);
+	return pf_read_kernel(s, ctx) ? pf_show_kernel(s) : 0;
 }

@@ -90,6 +90,12 @@ struct pf_labels {
 /* What a runtime reads at once: a structure of its own, while it tells one frame. */
 #define PF_PIECE_BYTES 512 /* a power of two */
 
+/* A word of memory that a walk went by: see recall.h. */
+struct pf_noted {
+	uint64_t address, value;
+};
+#define PF_NOTES_MAX 64
+
 #define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* header and at most two words */
 
 struct pf_scratch {
@@ -104,8 +110,15 @@ struct pf_scratch {
 	uint32_t context_wanted;
 	struct pf_walk walk;
 	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
+	uint32_t kernel_from, kernel_n; /* what of it is shown */
 	uint64_t window[PF_WINDOW_BYTES / 8];
 	uint64_t piece[PF_PIECE_BYTES / 8];
+	struct pf_noted noted[PF_NOTES_MAX];
+	uint32_t n_recalled;
+	uint32_t n_noted; /* more than PF_NOTES_MAX: the walk went by something else, too */
+	bool noted_bp;	  /* by the leaf's rbp */
+	uint64_t leaf_ip; /* where the walk began */
+	uint64_t bp_at; /* where rbp was read; 0: it is the leaf's */
 	struct pf_recent recent[1 << PF_RECENT_BITS];
 	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
 	struct {
@@ -134,6 +147,60 @@ struct pf_loop {
 
 /* Keeps the verifier's bound and the compiler's copy of it one register. */
 #define PF_BARRIER(x) asm volatile("" : "+r"(x))
+
+/* ---- what the walk goes by: only programs that recall stacks take note ---- */
+
+#ifdef PF_RECALL
+#define PF_TAKES_NOTES true
+#else
+#define PF_TAKES_NOTES false
+#endif
+
+static __always_inline void pf_note_begin(struct pf_scratch *s)
+{
+	if (!PF_TAKES_NOTES)
+		return;
+	s->n_noted = 0;
+	s->noted_bp = false;
+	s->bp_at = 0;
+}
+
+static __always_inline void pf_note(struct pf_scratch *s, uint64_t address, uint64_t value)
+{
+	uint64_t n;
+
+	if (!PF_TAKES_NOTES)
+		return;
+	n = s->n_noted;
+	s->n_noted = n + 1;
+	PF_BARRIER(n);
+	if (n < PF_NOTES_MAX)
+		s->noted[n] = (struct pf_noted){address, value};
+}
+
+/* rbp decides where the walk goes. */
+static __always_inline void pf_note_bp(struct pf_scratch *s)
+{
+	if (!PF_TAKES_NOTES)
+		return;
+	if (s->bp_at)
+		pf_note(s, s->bp_at, s->walk.bp);
+	else
+		s->noted_bp = true;
+}
+
+static __always_inline void pf_note_bp_at(struct pf_scratch *s, uint64_t address)
+{
+	if (PF_TAKES_NOTES)
+		s->bp_at = address;
+}
+
+/* It goes by what is not noted. */
+static __always_inline void pf_note_other(struct pf_scratch *s)
+{
+	if (PF_TAKES_NOTES)
+		s->n_noted = PF_NOTES_MAX + 1;
+}
 
 /* ---- what comes out ---- */
 

@@ -113,12 +113,16 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 /* What was seen before may be over: nobody looked. */
 static void forget_waits(struct offcpu *o)
 {
-	int map = bpf_map__fd(o->bpf->maps.waits);
-	uint32_t tid;
+	int waits = bpf_map__fd(o->bpf->maps.waits), threads = bpf_map__fd(o->bpf->maps.threads);
+	uint32_t tid, slots = bpf_map__max_entries(o->bpf->maps.threads);
 
-	while (!bpf_map_get_next_key(map, NULL, &tid))
-		if (bpf_map_delete_elem(map, &tid))
+	if (bpf_map_get_next_key(waits, NULL, &tid))
+		return; /* never attached before */
+	while (!bpf_map_get_next_key(waits, NULL, &tid))
+		if (bpf_map_delete_elem(waits, &tid))
 			break;
+	for (uint32_t slot = 0, none = 0; slot < slots; slot++)
+		bpf_map_update_elem(threads, &slot, &none, BPF_ANY);
 }
 
 static void offcpu_detach(struct event_probe *e)

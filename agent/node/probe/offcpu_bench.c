@@ -4,7 +4,7 @@
  * not, beside an empty program on the same tracepoint. One JSON object a line. Needs root.
  */
 #include "lib/base/bench.h"
-#include "node/probe/internal.h"
+#include "node/probe/rows_test.h"
 
 #include <bpf/btf.h>
 #include <sched.h>
@@ -36,27 +36,60 @@ static void on_cpu(int cpu)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* turn: the stack is another one each time. */
-static __attribute__((noinline)) void hand_on(int from, int to, unsigned depth, bool turn)
-{
-	volatile char byte = 0;
+/*
+ * Reads a byte and writes one, in the section of rows_test.h: CFA = rsp + 8 all along. With bench_turn it
+ * returns each time.
+ */
+__asm__(".pushsection pf_rows,\"ax\",@progbits\n"
+	".balign 64\n"
+	"pf_rows_hand_on:\n"
+	"1:	mov bench_from(%rip),%edi\n"
+	"	lea bench_byte(%rip),%rsi\n"
+	"	mov $1,%edx\n"
+	"	xor %eax,%eax\n"
+	"	syscall\n"
+	"	mov bench_to(%rip),%edi\n"
+	"	mov $1,%eax\n"
+	"	syscall\n"
+	"	mov bench_count(%rip),%rax\n"
+	"	incq (%rax)\n"
+	"	cmpl $0,bench_turn(%rip)\n"
+	"	je 1b\n"
+	"	ret\n"
+	".balign 64\n"
+	".popsection\n");
+void pf_rows_hand_on(void);
+extern int bench_from, bench_to, bench_turn;
+extern volatile uint64_t *bench_count;
+extern char bench_byte;
+int bench_from, bench_to, bench_turn;
+volatile uint64_t *bench_count;
+char bench_byte;
 
-	if (depth > 1) {
-		hand_on(from, to, depth - 1, turn);
-		byte++;
-		return;
-	}
-	while (read(from, (char *)&byte, 1) == 1 && write(to, (char *)&byte, 1) == 1) {
-		shared[0]++;
-		if (turn)
-			return;
-	}
+static void install_rows(struct probes *p)
+{
+	static const struct pf_rule rules[] = {
+		{.cfa = PF_CFA_RSP, .cfa_offset = 8},
+		{.cfa = PF_CFA_RSP, .cfa_offset = 16, .fp = PF_FP_CFA, .fp_offset = -16},
+		{.cfa = PF_CFA_RSP, .cfa_offset = 32},
+	};
+	uint16_t ret = pf_rows_ret - (const char *)__start_pf_rows;
+	uint16_t hand_on = (const char *)pf_rows_hand_on - (const char *)__start_pf_rows;
+	const struct pf_row rows[] = {{0, 0},  {1, 1},	 {12, 0},     {64, 0},
+				      {68, 2}, {ret, 0}, {hand_on, 0}};
+
+	rows_write(p, rows, ARRAY_SIZE(rows), rules, ARRAY_SIZE(rules));
 }
 
+/* turn: the stack is another one each time. */
 static void hand_on_forever(int from, int to, unsigned depth, bool turn)
 {
+	bench_from = from;
+	bench_to = to;
+	bench_turn = turn;
+	bench_count = shared;
 	for (unsigned i = 0;; i++)
-		hand_on(from, to, depth + (turn ? i % 2 : 0), turn);
+		pf_rows_enter(depth + i % 2, pf_rows_hand_on);
 }
 
 static struct pair pair_start(unsigned depth, bool turn)
@@ -120,10 +153,49 @@ static void into_cgroup(pid_t pid)
 		bench_die(path, errno);
 }
 
+/* Their unwind tables, so that their stacks are complete. */
+static void tables_of(struct probes *p, const struct pair *pair)
+{
+	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
+	unsigned n = 0;
+
+	while (n < 2 && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		if (probes_drain(p, false, &d))
+			break;
+		for (size_t i = 0; i < d->n_procs; i++) {
+			const struct raw_proc *r = &d->procs[i];
+			struct mappings *m;
+
+			if (((pid_t)r->tgid != pair->pids[0] && (pid_t)r->tgid != pair->pids[1]) ||
+			    mappings_read(r->tgid, r->start_boottime_ns, r->exec_id, &m))
+				continue;
+			rows_process(p, r, m->exec_pages);
+			mappings_unref(m);
+			n++;
+		}
+		drain_free(d);
+		bench_nap(20);
+	}
+	if (n < 2)
+		bench_die("processes' mappings", ENOENT);
+}
+
 static void filter(struct probes *p, const struct procs_filter *f)
 {
 	if (probes_filter(p, f, f ? 1 : 0))
 		bench_die("filter", errno);
+}
+
+static void select_pair(struct probes *p, const struct procs_filter *f, const struct pair *pair)
+{
+	into_cgroup(pair->pids[0]);
+	into_cgroup(pair->pids[1]);
+	filter(p, f);
+	if (probes_announce(p))
+		bench_die("announce", errno);
+	tables_of(p, pair);
 }
 
 /* ---- an empty program on the same tracepoint ---- */
@@ -243,11 +315,11 @@ int main(void)
 	if (shared == MAP_FAILED)
 		bench_die("mmap", errno);
 	p = open_probes(&own);
+	install_rows(p);
 	pair = pair_start(20, false);
 	filter(p, &nobody);
 	bench_trips(p, &nobody, "offcpu.trip_unselected", "whole price of a switch and a wake-up");
-	into_cgroup(pair.pids[0]);
-	into_cgroup(pair.pids[1]);
+	select_pair(p, &own, &pair);
 	bench_trips(p, &own, "offcpu.trip_selected", "whole price of a wait");
 	pair_stop(&pair);
 
@@ -258,15 +330,12 @@ int main(void)
 	pair = pair_start(20, false);
 	filter(p, &nobody);
 	bench_switches(p, empty, "offcpu.unselected", "goal: 40 more than an empty program");
-	into_cgroup(pair.pids[0]);
-	into_cgroup(pair.pids[1]);
-	filter(p, &own);
+	select_pair(p, &own, &pair);
 	bench_switches(p, empty, "offcpu.recognised", "goal: 1200");
 	pair_stop(&pair);
 	pair = pair_start(20, true);
-	into_cgroup(pair.pids[0]);
-	into_cgroup(pair.pids[1]);
-	bench_switches(p, empty, "offcpu.walked", "22 frames, by frame pointers");
+	select_pair(p, &own, &pair);
+	bench_switches(p, empty, "offcpu.walked", "22 frames");
 	pair_stop(&pair);
 	close(stats);
 	close(empty);

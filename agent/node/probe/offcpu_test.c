@@ -1,0 +1,906 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Waits of real threads, of known causes and lengths: the four rules, limits, drains, thinning. */
+#include "node/probe/rows_test.h"
+#include "node/probe/workload_test.h"
+
+#include <linux/futex.h>
+#include <linux/io_uring.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "core.skel.h"
+
+#define LISTED                                                                                     \
+	(struct probe_config)                                                                      \
+	{                                                                                          \
+		.use_list = true                                                                   \
+	}
+#define HOUR_US (3600ull * USEC_PER_SEC)
+
+/* ---- what was drained of one process ---- */
+
+struct waits {
+	pid_t pid;
+	uint64_t us[_WAIT_MAX], n[_WAIT_MAX];
+	uint64_t sum, lost, userless, others, last_tid;
+	size_t shortest, longest; /* frames of the user's stack */
+};
+
+static void take(struct waits *w, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		const struct raw_stack *u = drain_stack(d, s->ustack);
+
+		assert_int_equal(s->event, EVENT_OFF_CPU);
+		if ((pid_t)s->tgid != w->pid) {
+			w->others += s->n;
+			continue;
+		}
+		assert_in_range(s->wait, WAIT_RUNQUEUE, WAIT_OTHER);
+		w->us[s->wait] += s->value;
+		w->n[s->wait] += s->n;
+		w->sum += s->value;
+		w->last_tid = s->tid;
+		w->userless += s->ustack ? 0 : s->n;
+		w->lost +=
+			u && drain_names(d, s->names) && (!s->kstack || drain_stack(d, s->kstack))
+				? 0
+				: s->n;
+		if (u && (!w->shortest || u->n < w->shortest))
+			w->shortest = u->n;
+		if (u)
+			w->longest = MAX(w->longest, u->n);
+	}
+}
+
+static void drain(struct probes *p, struct waits *w, size_t n)
+{
+	struct drain *d = NULL;
+
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	for (size_t i = 0; i < n; i++)
+		take(&w[i], d);
+	drain_free(d);
+}
+
+static struct listed_process listed(const struct child *c)
+{
+	return (struct listed_process){.tgid = c->pid,
+				       .start_boottime_ns = c->start_ns,
+				       .event_mask = 1u << EVENT_OFF_CPU};
+}
+
+static struct probes *watch(const struct child *c, struct event_settings settings,
+			    uint32_t off_keep)
+{
+	struct probes *p = open_probes(LISTED);
+	struct listed_process l = listed(c);
+	size_t n;
+	const struct support *s;
+
+	l.settings = settings;
+	l.off_keep = off_keep;
+	assert_int_equal(probes_list(p, &l, 1), 0);
+	s = probes_support(p, &n);
+	if (!s[EVENT_OFF_CPU].ok)
+		fail_msg("off-cpu: %s", s[EVENT_OFF_CPU].reason);
+	return p;
+}
+
+/* ---- workloads: they begin when told, and then only run ---- */
+
+/* Microseconds that a workload knows of, by its own clock: at least what the kernel saw. */
+struct known {
+	struct truth base;
+	volatile uint32_t go, done;
+	volatile uint64_t us[_WAIT_MAX], n[_WAIT_MAX], run_delay_ns;
+};
+_Static_assert(sizeof(struct known) <= 4096, "child_start()'s page");
+
+static struct known *known_of(struct truth *t)
+{
+	return (struct known *)t;
+}
+
+static void begin(struct known *k)
+{
+	while (!k->go)
+		spin(1);
+}
+
+static void end(struct known *k)
+{
+	k->done = 1;
+	for (;;)
+		spin(100);
+}
+
+static void until_done(struct probes *p, struct known *k, struct waits *w, size_t n)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+
+	k->go = 1;
+	while (!k->done) {
+		if (now_mono_ns() > deadline)
+			fail_msg("the workload has not ended in 60 s");
+		nap(50);
+		drain(p, w, n);
+	}
+	drain(p, w, n);
+}
+
+static uint64_t now_us(void)
+{
+	return now_mono_ns() / 1000;
+}
+
+#define TIMED(k, cause, call)                                                                      \
+	do {                                                                                       \
+		uint64_t before_ = now_us();                                                       \
+                                                                                                   \
+		(void)!(call);                                                                     \
+		(k)->us[cause] += now_us() - before_;                                              \
+		(k)->n[cause]++;                                                                   \
+	} while (0)
+
+#define NAP_US 20000
+
+/* Answers what it is asked, a while later, on the descriptor that it is asked for; ends with its parent. */
+static void feeder(int asked)
+{
+	char fd;
+
+	if (fork())
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (read(asked, &fd, 1) == 1) {
+		nap(NAP_US / 1000);
+		(void)!write(fd, "", 1);
+	}
+	_exit(0);
+}
+
+/* Until its child ends, the parent waits uninterruptibly; for no disk. */
+static __attribute__((noinline)) int wait_for_vfork(void)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		usleep(NAP_US);
+		_exit(0);
+	}
+	return pid;
+}
+
+static void body_causes(struct truth *t)
+{
+	struct known *k = known_of(t);
+	struct timespec nap_time = {0, NAP_US * 1000};
+	int pipes[2], sockets[2], asks[2], word = 0;
+	struct pollfd none = {.fd = -1};
+	sigset_t no_signals;
+	char byte, to_pipe, to_socket;
+
+	sigemptyset(&no_signals);
+	if (pipe(pipes) || pipe(asks) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		_exit(1);
+	to_pipe = pipes[1];
+	to_socket = sockets[1];
+	begin(k);
+	feeder(asks[0]);
+	for (int i = 0; i < 10; i++) {
+		TIMED(k, WAIT_SLEEP, nanosleep(&nap_time, NULL));
+		TIMED(k, WAIT_LOCK,
+		      syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &nap_time, NULL, 0));
+		TIMED(k, WAIT_POLL, poll(&none, 1, NAP_US / 1000));
+		(void)!write(asks[1], &to_pipe, 1);
+		TIMED(k, WAIT_PIPE, read(pipes[0], &byte, 1));
+		(void)!write(asks[1], &to_socket, 1);
+		TIMED(k, WAIT_SOCKET, read(sockets[0], &byte, 1));
+		(void)!write(asks[1], &to_socket, 1);
+		TIMED(k, WAIT_SOCKET, recv(sockets[0], &byte, 1, 0));
+		TIMED(k, WAIT_OTHER, sigtimedwait(&no_signals, NULL, &nap_time));
+		TIMED(k, WAIT_OTHER, wait_for_vfork());
+	}
+	end(k);
+}
+
+/* All but a few waits are there, none is longer than it took; n: whoever was awake in time did not wait. */
+static void check_cause(const struct waits *w, const struct known *k, enum wait cause)
+{
+	uint64_t runqueue = w->us[WAIT_RUNQUEUE];
+
+	if (w->us[cause] > k->us[cause])
+		fail_msg("%s: %lu us, but it took %lu", wait_name(cause), w->us[cause],
+			 k->us[cause]);
+	if (w->us[cause] + runqueue < k->us[cause] * 9 / 10 - 1000 * k->n[cause])
+		fail_msg("%s: %lu us (and %lu in run queues), but it took %lu", wait_name(cause),
+			 w->us[cause], runqueue, k->us[cause]);
+	assert_true(w->us[cause] > 0);
+}
+
+static void waits_have_their_causes_and_lengths(void **state)
+{
+	struct child c = child_start(body_causes, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){.min_block_us = 50}, 0);
+	struct waits w = {.pid = c.pid};
+	uint64_t sum = 0;
+
+	(void)state;
+	until_done(p, k, &w, 1);
+	for (enum wait cause = WAIT_LOCK; cause < _WAIT_MAX; cause++) {
+		check_cause(&w, k, cause);
+		sum += k->us[cause];
+	}
+	assert_in_range(w.us[WAIT_SLEEP], 10 * NAP_US * 95 / 100, k->us[WAIT_SLEEP]);
+	assert_in_range(w.sum, sum / 2, sum + sum / 100);
+	assert_int_equal(w.lost + w.userless + w.others, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- the disk ---- */
+
+static void body_disk(struct truth *t)
+{
+	static _Alignas(4096) char block[1 << 16];
+	struct known *k = known_of(t);
+	char path[] = "offcpu_test.XXXXXX";
+	int fd = mkstemp(path);
+
+	unlink(path);
+	begin(k);
+	for (int i = 0; i < 50; i++) {
+		block[0] = i;
+		TIMED(k, WAIT_DISK, pwrite(fd, block, sizeof(block), 0));
+		TIMED(k, WAIT_DISK, fsync(fd));
+	}
+	end(k);
+}
+
+static void the_disk_is_waited_for(void **state)
+{
+	struct child c = child_start(body_disk, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	struct waits w = {.pid = c.pid};
+	uint64_t took;
+
+	(void)state;
+	until_done(p, k, &w, 1);
+	took = k->us[WAIT_DISK];
+	probes_free(p);
+	child_stop(&c);
+	if (took < 10000 || !w.sum) {
+		print_message("skipped: nothing here waits for a disk (%lu us in 50 fsyncs)\n",
+			      took);
+		skip();
+	}
+	assert_true(w.us[WAIT_DISK] > 0);
+	assert_true(w.us[WAIT_DISK] <= took);
+}
+
+/* ---- the run queue ---- */
+
+static void pin(pid_t pid)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	assert_int_equal(sched_setaffinity(pid, sizeof(set), &set), 0);
+}
+
+/* Holds its CPU for a while, whoever else wants it. */
+static void body_bully(struct truth *t)
+{
+	(void)t;
+	for (;;) {
+		uint64_t until = now_mono_ns() + 5 * NSEC_PER_MSEC;
+
+		while (now_mono_ns() < until)
+			spin(1);
+		nap(5);
+	}
+}
+
+/* /proc/self/schedstat: ns on a CPU, ns in a run queue, slices. */
+static uint64_t run_delay_ns(void)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (file_read(-1, "/proc/self/schedstat", 256, &text, NULL))
+		return 0;
+	return strtoull(strchr(text, ' '), NULL, 10);
+}
+
+static void body_naps(struct truth *t)
+{
+	struct known *k = known_of(t);
+	uint64_t before;
+
+	begin(k);
+	before = run_delay_ns();
+	for (int i = 0; i < 100; i++)
+		TIMED(k, WAIT_SLEEP, usleep(1000));
+	k->run_delay_ns = run_delay_ns() - before;
+	end(k);
+}
+
+static void the_run_queue_is_told_apart(void **state)
+{
+	struct child bully = child_start(body_bully, NULL), c = child_start(body_naps, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	struct waits w = {.pid = c.pid};
+	struct sched_param fifo = {.sched_priority = 1};
+
+	(void)state;
+	pin(bully.pid);
+	pin(c.pid);
+	if (sched_setscheduler(bully.pid, SCHED_FIFO, &fifo))
+		print_message("no real-time priority here: the bully is a usual process\n");
+	until_done(p, k, &w, 1);
+	assert_true(k->run_delay_ns > 10 * NSEC_PER_MSEC);
+	/* What it waited for a CPU after being preempted is no wait; little, as it hardly runs. */
+	assert_true(w.us[WAIT_RUNQUEUE] * 1000 <= k->run_delay_ns + k->run_delay_ns / 20);
+	assert_true(w.us[WAIT_RUNQUEUE] * 1000 >= k->run_delay_ns / 2);
+	assert_true(w.us[WAIT_SLEEP] >= 100 * 950);
+	assert_true(w.sum <= k->us[WAIT_SLEEP] + k->run_delay_ns / 1000);
+	probes_free(p);
+	child_stop(&c);
+	child_stop(&bully);
+}
+
+/* Rule one: who was preempted does not wait. */
+static void a_preempted_thread_does_not_wait(void **state)
+{
+	struct child bully = child_start(body_bully, NULL), c = child_start(body_work, NULL);
+	struct probes *p;
+	struct waits w = {.pid = c.pid};
+	struct sched_param fifo = {.sched_priority = 1};
+
+	(void)state;
+	pin(bully.pid);
+	pin(c.pid);
+	sched_setscheduler(bully.pid, SCHED_FIFO, &fifo);
+	while (!c.truth->ready)
+		nap(10);
+	p = watch(&c, (struct event_settings){}, 0);
+	for (int i = 0; i < 10; i++) {
+		nap(50);
+		drain(p, &w, 1);
+	}
+	assert_int_equal(w.sum, 0);
+	probes_free(p);
+	child_stop(&c);
+	child_stop(&bully);
+}
+
+/* ---- rule two: never process 0, never a kernel thread ---- */
+
+/* PF_KTHREAD of the flags in /proc/PID/stat, field 9. */
+static bool is_kernel_thread(uint32_t tid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/stat", tid), *text = NULL;
+	char *s;
+
+	if (file_read(-1, path, 4096, &text, NULL))
+		return false; /* it has ended */
+	s = strrchr(text, ')') + 1;
+	for (int i = 0; i < 7; i++)
+		s = strchr(s, ' ') + 1;
+	return strtoul(s, NULL, 10) & 0x00200000;
+}
+
+static void idle_and_kernel_threads_never_wait(void **state)
+{
+	struct probe_config config = {.use_cgroups = true};
+	struct procs_filter root = {.event_mask = 1u << EVENT_OFF_CPU};
+	struct field_error err = {};
+	struct bpf_map *map;
+	uint32_t tid, *at = NULL;
+	unsigned n = 0;
+	struct probes *p;
+	struct drain *d;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(cgroup_choose("", &config.hierarchy, &err), 0);
+	assert_int_equal(stat(config.hierarchy.mount, &st), 0);
+	root.cgroup_id = st.st_ino;
+	p = open_probes(config);
+	assert_int_equal(probes_filter(p, &root, 1), 0);
+	/* They wake up all the time: to write back, to keep RCU going. */
+	nap(1000);
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	for (size_t i = 0; i < d->n_samples; i++)
+		assert_true(d->samples[i].tgid != 0);
+	map = bpf_object__find_map_by_name(p->events[EVENT_OFF_CPU].obj, "waits");
+	for (; !bpf_map_get_next_key(bpf_map__fd(map), at, &tid); at = &tid, n++) {
+		assert_true(tid != 0);
+		assert_false(is_kernel_thread(tid));
+	}
+	print_message("%u threads of the root cgroup, %zu samples\n", n, d->n_samples);
+	drain_free(d);
+	probes_free(p);
+}
+
+/* ---- rule three: at least one user function ---- */
+
+/* A thread of the process that never was in user space: it polls a submission queue. */
+static void body_uring(struct truth *t)
+{
+	struct io_uring_params params = {.flags = IORING_SETUP_SQPOLL, .sq_thread_idle = 1};
+	struct known *k = known_of(t);
+	int fd;
+
+	begin(k);
+	fd = syscall(SYS_io_uring_setup, 4, &params);
+	k->base.ready = fd >= 0 ? 1 : 2;
+	for (int i = 0; i < 20; i++) {
+		usleep(5000);
+		syscall(SYS_io_uring_enter, fd, 0, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0);
+	}
+	k->us[0] = gettid();
+	end(k);
+}
+
+static void who_was_never_in_user_space_is_left_out(void **state)
+{
+	struct child c = child_start(body_uring, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	struct waits w = {.pid = c.pid};
+	bool tried;
+
+	(void)state;
+	until_done(p, k, &w, 1);
+	tried = k->base.ready == 1;
+	assert_true(w.sum > 0);
+	assert_int_equal(w.userless, 0);
+	assert_int_equal(w.last_tid, c.pid);
+	probes_free(p);
+	child_stop(&c);
+	if (!tried) {
+		print_message("skipped: no io_uring here\n");
+		skip();
+	}
+}
+
+/* ---- rule four, and the limits that are asked for ---- */
+
+static struct pf_filter filter_of(struct probes *p, uint32_t tgid)
+{
+	struct pf_listed l;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->core->maps.filter_tgids), &tgid, &l),
+			 0);
+	return l.filter;
+}
+
+static void nothing_counts_for_more_than_an_hour(void **state)
+{
+	static const uint64_t asked[] = {0, 2 * HOUR_US, UINT64_MAX, HOUR_US, 5000};
+	struct child c = child_start(body_naps, NULL);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
+		struct probes *p = watch(&c, (struct event_settings){.max_block_us = asked[i]}, 0);
+
+		assert_int_equal(filter_of(p, c.pid).off_max_us, i == 4 ? 5000 : HOUR_US);
+		probes_free(p);
+	}
+	child_stop(&c);
+}
+
+static void body_two_lengths(struct truth *t)
+{
+	struct known *k = known_of(t);
+
+	begin(k);
+	for (int i = 0; i < 10; i++) {
+		usleep(1000);
+		TIMED(k, WAIT_SLEEP, usleep(300000));
+	}
+	end(k);
+}
+
+/* Drains come each 50 ms, so the long ones span several: still, each counts for its first 100 ms alone. */
+static void limits_hold_across_drains(void **state)
+{
+	struct child c = child_start(body_two_lengths, NULL);
+	struct event_settings s = {.min_block_us = 150000, .max_block_us = 200000};
+	struct probes *p = watch(&c, s, 0);
+	struct waits w = {.pid = c.pid};
+
+	(void)state;
+	until_done(p, known_of(c.truth), &w, 1);
+	/* The others slept for a millisecond, and longer where the machine is busy: not 150 times as long. */
+	assert_int_equal(w.sum, 10 * 200000);
+	assert_int_equal(w.lost, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
+static void body_one_wait(struct truth *t)
+{
+	struct known *k = known_of(t);
+
+	begin(k);
+	k->base.ready = 1;
+	TIMED(k, WAIT_SLEEP, usleep(2000000));
+	end(k);
+}
+
+static void a_long_wait_appears_as_it_passes(void **state)
+{
+	struct child c = child_start(body_one_wait, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){.min_block_us = 50}, 0);
+	struct waits w = {.pid = c.pid};
+	uint64_t before = 0, start;
+	unsigned n_parts = 0;
+
+	(void)state;
+	k->go = 1;
+	while (!k->base.ready)
+		nap(1);
+	start = now_us();
+	while (!k->done) {
+		bool over;
+
+		nap(200);
+		over = k->done;
+		drain(p, &w, 1);
+		n_parts += w.sum > before;
+		before = w.sum;
+		/* All of it that has passed, up to this drain; it began a little before we looked. */
+		if (!over && !k->done)
+			assert_true(w.sum + 20000 >= MIN(now_us() - start, 1900000ul) / 2);
+		assert_true(w.sum <= now_us() - start + 100000);
+	}
+	drain(p, &w, 1);
+	assert_true(n_parts >= 3);
+	assert_in_range(w.sum, k->us[WAIT_SLEEP] * 99 / 100 - 2000, k->us[WAIT_SLEEP]);
+	assert_int_equal(w.lost + w.userless, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* What is going on when the last target goes is counted, too, and starts anew with the next. */
+static void waits_are_counted_while_somebody_asks(void **state)
+{
+	struct child c = child_start(body_one_wait, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	struct listed_process l = listed(&c);
+	struct waits w = {.pid = c.pid}, later = {.pid = c.pid};
+
+	(void)state;
+	k->go = 1;
+	while (!k->base.ready)
+		nap(1);
+	nap(300);
+	assert_int_equal(probes_list(p, NULL, 0), 0);
+	drain(p, &w, 1);
+	assert_in_range(w.sum, 200000, 1500000);
+	/* Its wait began before anybody looked again: it is not made up. */
+	nap(100);
+	assert_int_equal(probes_list(p, &l, 1), 0);
+	until_done(p, k, &later, 1);
+	assert_int_equal(later.sum, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- thinned ---- */
+
+static void body_random_naps(struct truth *t)
+{
+	struct known *k = known_of(t);
+	unsigned seed = 1;
+
+	begin(k);
+	for (int i = 0; i < 4000; i++)
+		usleep(100 + rand_r(&seed) % 900);
+	end(k);
+}
+
+static struct probe_usage usage_of(struct probes *p)
+{
+	struct probe_usage *u = NULL, sum = {};
+	size_t n;
+
+	assert_int_equal(probes_usage(p, &u, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(u[i].event, EVENT_OFF_CPU);
+		sum.hits += u[i].hits;
+		sum.taken += u[i].taken;
+		sum.value += u[i].value;
+		sum.square += u[i].square;
+	}
+	free(u);
+	return sum;
+}
+
+static double root(double x)
+{
+	double r = x;
+
+	for (int i = 0; i < 200 && r > 0; i++)
+		r = (r + x / r) / 2;
+	return r;
+}
+
+/* Beside an observer that keeps all: the sum differs by less than four times the error that is told. */
+static void one_in_eight_adds_up_to_the_whole(void **state)
+{
+	struct child c = child_start(body_random_naps, NULL);
+	struct probes *all = watch(&c, (struct event_settings){.min_block_us = 50}, 0);
+	struct probes *some =
+		watch(&c, (struct event_settings){.min_block_us = 50}, (1u << 29) - 1);
+	struct known *k = known_of(c.truth);
+	struct waits w = {.pid = c.pid}, v = {.pid = c.pid};
+	struct probe_usage u, whole;
+	double sigma;
+
+	(void)state;
+	k->go = 1;
+	while (!k->done) {
+		nap(100);
+		drain(all, &w, 1);
+		drain(some, &v, 1);
+	}
+	drain(all, &w, 1);
+	drain(some, &v, 1);
+	u = usage_of(some);
+	whole = usage_of(all);
+	sigma = root(u.square * (double)(1 << 20));
+	print_message("all %lu us of %lu waits, 1 in 8: %lu us +- %.0f, %lu of %lu kept\n", w.sum,
+		      whole.hits, v.sum, sigma, u.taken, u.hits);
+	assert_int_equal(whole.square, 0);
+	assert_int_equal(whole.taken, whole.hits);
+	assert_int_equal(whole.value, w.sum);
+	assert_int_equal(u.value, v.sum);
+	assert_near("hits", u.hits / (double)whole.hits, 1, 0.02);
+	assert_near("kept", u.taken / (double)u.hits, 0.125, 0.02);
+	assert_true(sigma > 0 && sigma < w.sum / 4.0);
+	assert_near("sum", (double)v.sum, (double)w.sum, 4 * sigma);
+	assert_near("waits", v.n[WAIT_SLEEP] / (double)w.n[WAIT_SLEEP], 1, 0.2);
+	probes_free(all);
+	probes_free(some);
+	child_stop(&c);
+}
+
+/* ---- threads whose number was another's ---- */
+
+static void body_short_wait(struct truth *t)
+{
+	struct known *k = known_of(t);
+
+	begin(k);
+	TIMED(k, WAIT_SLEEP, usleep(50000));
+	end(k);
+}
+
+static bool start_with_pid(pid_t pid, struct child *ret)
+{
+	_cleanup_free_ char *text = xasprintf("%d", pid - 1);
+	int fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY);
+
+	if (fd < 0)
+		return false;
+	(void)!write(fd, text, strlen(text));
+	close(fd);
+	*ret = child_start(body_short_wait, NULL);
+	return true;
+}
+
+static void a_reused_number_is_another_thread(void **state)
+{
+	struct child old = child_start(body_one_wait, NULL), c = {};
+	struct known *k = known_of(old.truth);
+	struct probes *p = watch(&old, (struct event_settings){}, 0);
+	struct listed_process l;
+	struct waits w = {.pid = old.pid};
+	pid_t pid = old.pid;
+
+	(void)state;
+	k->go = 1;
+	while (!k->base.ready)
+		nap(1);
+	nap(300);
+	child_stop(&old);
+	drain(p, &w, 1);
+	for (int i = 0; i < 200 && c.pid != pid; i++) {
+		if (c.pid)
+			child_stop(&c);
+		if (!start_with_pid(pid, &c)) {
+			print_message("skipped: no /proc/sys/kernel/ns_last_pid\n");
+			probes_free(p);
+			skip();
+		}
+	}
+	assert_int_equal(c.pid, pid);
+	l = listed(&c);
+	assert_int_equal(probes_list(p, &l, 1), 0);
+	w = (struct waits){.pid = pid};
+	until_done(p, known_of(c.truth), &w, 1);
+	assert_in_range(w.sum, 45000, known_of(c.truth)->us[WAIT_SLEEP]);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- stacks: walked, and recognised ---- */
+
+/* nanosleep() in the section of rows_test.h: CFA = rsp + 8 all along; its frames keep no frame pointers. */
+__asm__(".pushsection pf_rows,\"ax\",@progbits\n"
+	".balign 64\n"
+	"pf_rows_nap:\n"
+	"	lea offcpu_nap(%rip),%rdi\n"
+	"	xor %esi,%esi\n"
+	"	mov $35,%eax\n"
+	"	syscall\n"
+	"	ret\n"
+	".balign 64\n"
+	".popsection\n");
+void pf_rows_nap(void);
+extern struct timespec offcpu_nap;
+struct timespec offcpu_nap = {0, 1000000};
+
+static void install_nap_rows(struct probes *p)
+{
+	static const struct pf_rule rules[] = {
+		{.cfa = PF_CFA_RSP, .cfa_offset = 8},
+		{.cfa = PF_CFA_RSP, .cfa_offset = 16, .fp = PF_FP_CFA, .fp_offset = -16},
+		{.cfa = PF_CFA_RSP, .cfa_offset = 32},
+	};
+	uint16_t ret = pf_rows_ret - (const char *)__start_pf_rows;
+	uint16_t nap_at = (const char *)pf_rows_nap - (const char *)__start_pf_rows;
+	const struct pf_row rows[] = {{0, 0},  {1, 1},	 {12, 0},    {64, 0},
+				      {68, 2}, {ret, 0}, {nap_at, 0}};
+
+	rows_write(p, rows, ARRAY_SIZE(rows), rules, ARRAY_SIZE(rules));
+}
+
+/* 300 waits at depth 10, then 100 at depth 30, then 10 and 30 by turns. */
+static void body_depths(struct truth *t)
+{
+	struct known *k = known_of(t);
+
+	/* Its process is told of by its first wait; then it waits to be given its tables. */
+	while (!k->go)
+		usleep(1000);
+	for (int i = 0; i < 800; i++)
+		pf_rows_enter(i < 300 || (i >= 400 && i % 2) ? 10 : 30, pf_rows_nap);
+	end(k);
+}
+
+static void give_tables(struct probes *p, const struct child *c)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	bool given = false;
+
+	while (!given && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+		struct mappings *m;
+
+		nap(10);
+		assert_int_equal(probes_drain(p, false, &d), 0);
+		for (size_t i = 0; i < d->n_procs && !given; i++)
+			if ((pid_t)d->procs[i].tgid == c->pid &&
+			    !mappings_read(c->pid, c->start_ns, d->procs[i].exec_id, &m)) {
+				rows_process(p, &d->procs[i], m->exec_pages);
+				mappings_unref(m);
+				given = true;
+			}
+		drain_free(d);
+	}
+	assert_true(given);
+}
+
+struct depths {
+	uint64_t whole, n[40];
+};
+
+static void take_depths(struct depths *t, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		const struct raw_stack *u = drain_stack(d, s->ustack);
+		size_t in_rows = 0;
+
+		if (s->wait != WAIT_SLEEP)
+			continue;
+		for (size_t f = 0; u && f < u->n; f++)
+			in_rows += IN_RANGE(u->frames[f].address, pf_rows);
+		if (in_rows && in_rows < ARRAY_SIZE(t->n)) {
+			t->n[in_rows] += s->n;
+			t->whole += s->n;
+		}
+	}
+}
+
+/* Each wait has the stack that it had, whether it was the thread's last one or not. */
+static void stacks_are_whole_and_their_own(void **state)
+{
+	struct child c = child_start(body_depths, NULL);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	struct known *k = known_of(c.truth);
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct depths t = {};
+	struct drain *d;
+
+	(void)state;
+	install_nap_rows(p);
+	give_tables(p, &c);
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	drain_free(d);
+	k->go = 1;
+	do {
+		nap(100);
+		assert_true(now_mono_ns() < deadline);
+		assert_int_equal(probes_drain(p, true, &d), 0);
+		take_depths(&t, d);
+		drain_free(d);
+	} while (!k->done);
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	take_depths(&t, d);
+	drain_free(d);
+	/*
+	 * pf_rows_nap, the frames of pf_rows_down, pf_rows_enter. A wait that a drain cuts is told in two parts;
+	 * whoever is preempted on the way until its time has come does not wait.
+	 */
+	assert_in_range(t.whole, 720, 840);
+	assert_in_range(t.n[12], 450, 530);
+	assert_in_range(t.n[32], 270, 325);
+	assert_int_equal(t.n[12] + t.n[32], t.whole);
+	probes_free(p);
+	child_stop(&c);
+}
+
+/* ---- loss ---- */
+
+static uint64_t lost(const char *reason)
+{
+	return counter_get(counter("podflame_samples_dropped_total", "reason", reason));
+}
+
+static void nothing_was_dropped(void **state)
+{
+	static const char *const reasons[] = {"waits_full", "scratch_busy", "no_pid", "counts_full",
+					      "counts_busy"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (lost(reasons[i]))
+			fail_msg("%lu: %s", lost(reasons[i]), reasons[i]);
+}
+
+int main(void)
+{
+
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(waits_have_their_causes_and_lengths),
+		cmocka_unit_test(the_disk_is_waited_for),
+		cmocka_unit_test(the_run_queue_is_told_apart),
+		cmocka_unit_test(a_preempted_thread_does_not_wait),
+		cmocka_unit_test(idle_and_kernel_threads_never_wait),
+		cmocka_unit_test(who_was_never_in_user_space_is_left_out),
+		cmocka_unit_test(nothing_counts_for_more_than_an_hour),
+		cmocka_unit_test(limits_hold_across_drains),
+		cmocka_unit_test(a_long_wait_appears_as_it_passes),
+		cmocka_unit_test(waits_are_counted_while_somebody_asks),
+		cmocka_unit_test(one_in_eight_adds_up_to_the_whole),
+		cmocka_unit_test(a_reused_number_is_another_thread),
+		cmocka_unit_test(stacks_are_whole_and_their_own),
+		cmocka_unit_test(nothing_was_dropped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * recall: the last stack of a thread, with all words of its memory that the walk went by (pf_note in
+ * walk.h). Where a thread stands at the same place and these words are what they were, the walk would
+ * come to the same end: so it is not made.
+ */
+#pragma once
+
+#include "user.h"
+
+#define PF_RECALL_BYTES 8192 /* of the stack, from its pointer up: words above it are not recalled */
+
+#define PF_RECALL_KERNEL       32   /* return addresses of the kernel's part, */
+#define PF_RECALL_KERNEL_BYTES 4096 /* and how much of its stack they lie in */
+
+struct pf_recall {
+	uint32_t busy; /* two threads may have one slot */
+	uint32_t tid;
+	uint64_t start_boottime_ns; /* of the thread */
+	uint64_t exec_pages;	    /* what is mapped, */
+	uint32_t exec_id;
+	uint32_t tables; /* and which rules there were */
+	uint64_t ip, sp, bp;
+	bool by_bp; /* the walk went by bp */
+	uint32_t n, bytes;
+	uint64_t ustack; /* 0: there is nothing to recall */
+	uint64_t value[PF_NOTES_MAX];
+	uint16_t at[PF_NOTES_MAX]; /* 8-byte words from sp */
+	/*
+	 * The kernel's part: its return addresses, in words from where the program's context lies; all but
+	 * the outermost, which is that of the entry: between it and the rest a random number of words is
+	 * left free (add_random_kstack_offset).
+	 */
+	uint64_t syscall;
+	uint64_t kstack; /* 0: there is nothing to recall */
+	uint32_t kernel_n, kernel_bytes;
+	uint64_t kernel_value[PF_RECALL_KERNEL];
+	uint16_t kernel_at[PF_RECALL_KERNEL];
+};
+
+#define PF_RECALL_SLOTS 4096 /* a power of two; 5 MiB */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_RECALL_SLOTS);
+	__type(key, uint32_t);
+	__type(value, struct pf_recall);
+} recall SEC(".maps");
+
+/* As struct pf_loop: it holds no state. s->n_recalled: words that are what they were, or could be kept. */
+struct pf_recall_loop {
+	struct pf_scratch *s;
+	struct pf_recall *r;
+};
+
+static __always_inline struct pf_recall *pf_recall_get(struct task_struct *task)
+{
+	uint32_t slot = task->pid & (PF_RECALL_SLOTS - 1);
+	struct pf_recall *r = bpf_map_lookup_elem(&recall, &slot);
+
+	return r && !__sync_val_compare_and_swap(&r->busy, 0, 1) ? r : NULL;
+}
+
+static __always_inline void pf_recall_put(struct pf_recall *r)
+{
+	if (r)
+		r->busy = 0;
+}
+
+static long pf_recall_check(uint32_t i, struct pf_recall_loop *loop)
+{
+	uint64_t at;
+
+	if (i >= PF_NOTES_MAX)
+		return 1;
+	at = loop->r->at[i];
+	if (at >= PF_RECALL_BYTES / 8 || loop->s->stack.words[at] != loop->r->value[i])
+		return 1;
+	loop->s->n_recalled++;
+	return 0;
+}
+
+/* The hash of the stack of s->walk.regs, if it is the thread's last one; else 0. Uses s->stack. */
+static __noinline uint64_t pf_recall_stack(struct pf_scratch *s, struct pf_recall *r,
+					   struct task_struct *task, const struct pf_settings *set)
+{
+	struct pf_recall_loop loop = {.s = s, .r = r};
+	struct mm_struct *mm = task->mm;
+	uint64_t bytes;
+
+	if (!r->ustack || r->tid != (uint32_t)task->pid ||
+	    r->start_boottime_ns != task->start_boottime || r->ip != s->leaf_ip ||
+	    r->sp != s->walk.regs[PF_REG_RSP] ||
+	    (r->by_bp && r->bp != s->walk.regs[PF_REG_RBP]) || r->exec_id != task->self_exec_id ||
+	    r->tables != *(volatile const uint32_t *)&set->tables || !mm ||
+	    r->exec_pages != mm->exec_vm)
+		return 0;
+	bytes = r->bytes;
+	PF_BARRIER(bytes);
+	if (bytes > PF_RECALL_BYTES ||
+	    bpf_probe_read_user(s->stack.words, bytes, (const void *)r->sp))
+		return 0;
+	s->n_recalled = 0;
+	bpf_loop(r->n, pf_recall_check, &loop, 0);
+	return s->n_recalled == r->n ? r->ustack : 0;
+}
+
+static long pf_recall_word(uint32_t i, struct pf_recall_loop *loop)
+{
+	struct pf_recall *r = loop->r;
+	uint64_t at;
+
+	if (i >= PF_NOTES_MAX)
+		return 1;
+	at = loop->s->noted[i].address - r->sp;
+	if (at & 7 || at >= PF_RECALL_BYTES)
+		return 1;
+	r->at[i] = at / 8;
+	r->value[i] = loop->s->noted[i].value;
+	if (r->bytes < at + 8)
+		r->bytes = at + 8;
+	loop->s->n_recalled++;
+	return 0;
+}
+
+/* The walk has come to an end: ustack is the hash of what it found. */
+static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
+				     struct task_struct *task, uint64_t ustack)
+{
+	struct pf_recall_loop loop = {.s = s, .r = r};
+	struct mm_struct *mm = task->mm;
+	uint32_t n = s->n_noted;
+
+	r->ustack = r->kstack = 0;
+	r->tid = task->pid;
+	r->start_boottime_ns = task->start_boottime;
+	r->ip = s->leaf_ip;
+	/* Without the tables of its process, the next walk may come further. */
+	if (!mm || !s->walk.known || n > PF_NOTES_MAX)
+		return 0;
+	r->exec_pages = mm->exec_vm;
+	r->exec_id = s->walk.exec_id;
+	r->tables = s->walk.tables;
+	r->sp = s->walk.regs[PF_REG_RSP];
+	r->bp = s->walk.regs[PF_REG_RBP];
+	r->by_bp = s->noted_bp;
+	r->n = n;
+	r->bytes = 0;
+	s->n_recalled = 0;
+	bpf_loop(n, pf_recall_word, &loop, 0);
+	if (s->n_recalled == n)
+		r->ustack = ustack;
+	return 0;
+}
+
+/* ---- the kernel's part ---- */
+
+/* Between these are schedule() and what waits by it: mutex_lock(), do_nanosleep(). */
+extern const void __sched_text_start __ksym __weak;
+extern const void __sched_text_end __ksym __weak;
+
+static long pf_recall_sched(uint32_t i, struct pf_recall_loop *loop)
+{
+	uint64_t address;
+
+	if (i >= PF_MAX_KERNEL_FRAMES)
+		return 1;
+	address = loop->s->kernel[i];
+	loop->s->n_recalled++;
+	return address >= (uint64_t)&__sched_text_start && address < (uint64_t)&__sched_text_end;
+}
+
+/* Leaves out the tracepoint, this program and __schedule(), which end all stacks alike. */
+static __always_inline void pf_from_schedule(struct pf_scratch *s)
+{
+	struct pf_recall_loop loop = {.s = s};
+
+	if (!&__sched_text_start || !&__sched_text_end)
+		return;
+	s->n_recalled = 0;
+	bpf_loop(s->kernel_n, pf_recall_sched, &loop, 0);
+	if (s->n_recalled < s->kernel_n)
+		s->kernel_from = s->n_recalled;
+}
+
+static __always_inline uint64_t pf_syscall_of(struct task_struct *task)
+{
+	return ((struct pt_regs___kernel *)bpf_task_pt_regs(task))->orig_ax;
+}
+
+static long pf_recall_kernel_check(uint32_t i, struct pf_recall_loop *loop)
+{
+	uint64_t at;
+
+	if (i >= PF_RECALL_KERNEL)
+		return 1;
+	at = loop->r->kernel_at[i];
+	if (at >= PF_RECALL_KERNEL_BYTES / 8 ||
+	    loop->s->stack.words[at] != loop->r->kernel_value[i])
+		return 1;
+	loop->s->n_recalled++;
+	return 0;
+}
+
+/*
+ * The hash of the kernel's stack, if it is the thread's last one: the same system call, from the same
+ * place, with the same return addresses at the same depth. Else 0. Uses s->stack.
+ */
+static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, struct pf_recall *r,
+					    struct task_struct *task)
+{
+	struct pf_recall_loop loop = {.s = s, .r = r};
+	uint64_t bytes = r->kernel_bytes;
+
+	if (!r->kstack || r->tid != (uint32_t)task->pid || r->ip != s->leaf_ip ||
+	    r->start_boottime_ns != task->start_boottime || r->syscall != pf_syscall_of(task))
+		return 0;
+	PF_BARRIER(bytes);
+	if (bytes > PF_RECALL_KERNEL_BYTES || bpf_probe_read_kernel(s->stack.words, bytes, ctx))
+		return 0;
+	s->n_recalled = 0;
+	bpf_loop(r->kernel_n, pf_recall_kernel_check, &loop, 0);
+	return s->n_recalled == r->kernel_n ? r->kstack : 0;
+}
+
+/*
+ * A word of the kernel's stack. Return addresses come in their order; one that is there twice may be
+ * left from an earlier call: then there is nothing to be recalled. Only those next to the free words
+ * are surely the lower ones.
+ */
+static long pf_recall_kernel_word(uint32_t i, struct pf_recall_loop *loop)
+{
+	uint32_t n = loop->s->n_recalled, from = loop->s->kernel_from;
+	uint64_t word;
+
+	if (i >= PF_RECALL_KERNEL_BYTES / 8 || n >= loop->r->kernel_n || n >= PF_RECALL_KERNEL ||
+	    n + from >= PF_MAX_KERNEL_FRAMES)
+		return 1;
+	word = loop->s->stack.words[i];
+	if (word == loop->s->kernel[n + from]) {
+		loop->r->kernel_at[n] = i;
+		loop->r->kernel_value[n] = word;
+		loop->r->kernel_bytes = (i + 1) * 8;
+		loop->s->n_recalled = n + 1;
+	} else if (n && word == loop->r->kernel_value[(n - 1) % PF_RECALL_KERNEL]) {
+		return 1;
+	}
+	return 0;
+}
+
+/* kstack: the hash of s->kernel as it is shown. Uses s->stack. After pf_recall_keep. */
+static __noinline int pf_recall_kernel_keep(void *ctx, struct pf_scratch *s, struct pf_recall *r,
+					    struct task_struct *task, uint64_t kstack)
+{
+	struct pf_recall_loop loop = {.s = s, .r = r};
+	uint64_t bytes = (uint64_t)bpf_task_pt_regs(task) - (uint64_t)ctx;
+
+	r->kstack = 0;
+	r->kernel_n = s->kernel_n - s->kernel_from - 1;
+	PF_BARRIER(bytes);
+	if (bytes > PF_RECALL_KERNEL_BYTES || bpf_probe_read_kernel(s->stack.words, bytes, ctx))
+		return 0;
+	r->syscall = pf_syscall_of(task);
+	s->n_recalled = 0;
+	bpf_loop(bytes / 8, pf_recall_kernel_word, &loop, 0);
+	if (s->n_recalled && s->n_recalled == r->kernel_n)
+		r->kstack = kstack;
+	return 0;
+}
