@@ -3,6 +3,7 @@
 #include "node/alloc/code.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "node/parse/insn.h"
 
@@ -54,6 +55,21 @@ struct code *code_free(struct code *c)
 
 /* ---- bytes ---- */
 
+/* Breakpoints are in memory only, ours too: a probed function looks as it did before. */
+int code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n)
+{
+	const struct mapping *m = mappings_find(look->maps, address);
+	ssize_t got;
+
+	if (!m || m->fd < 0 || m->writable || n > m->end - address)
+		return memory_read(look->memory, address, to, n);
+	got = pread(m->fd, to, n, (off_t)(m->file_offset + (address - m->start)));
+	if (got < 0)
+		return -errno;
+	memset((uint8_t *)to + got, 0, n - (size_t)got); /* the last page of the file */
+	return 0;
+}
+
 static const uint8_t *page_at(struct code *c, uint64_t address)
 {
 	uint64_t start = address & ~(uint64_t)(PAGE_BYTES - 1);
@@ -62,7 +78,7 @@ static const uint8_t *page_at(struct code *c, uint64_t address)
 	if (p->address == (start | 1))
 		return p->bytes;
 	p->address = 0;
-	if (memory_read(c->look->memory, start, p->bytes, PAGE_BYTES) < 0)
+	if (code_bytes(c->look, start, p->bytes, PAGE_BYTES) < 0)
 		return NULL;
 	p->address = start | 1;
 	return p->bytes;

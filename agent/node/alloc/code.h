@@ -8,6 +8,9 @@
 
 #include "node/runtime/runtime.h"
 
+/* n bytes of code as its file has them: without breakpoints. What is not of a file is read from memory. 0 or -errno. */
+int code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n);
+
 /* Pages of code that were read, for many walks. */
 struct code;
 struct code *code_new(const struct runtime_look *look);

@@ -5,6 +5,7 @@
  * so that tells mem-alloc only. docs/memory.md.
  */
 #include "node/alloc/go.h"
+#include "node/alloc/code.h"
 #include "node/alloc/internal.h"
 #include "node/runtime/context.h"
 
@@ -91,7 +92,7 @@ static int find_load(const struct program *p, const char *function, bool wide, u
 		return r;
 	at = p->elf.bias + y.address;
 	n = MIN(y.size, CODE_BYTES);
-	r = memory_read(p->elf.memory, at, code, n);
+	r = code_bytes(p->look, at, code, n);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		uint64_t found = loaded_variable(p, at + i, code + i, wide);
 
@@ -190,7 +191,7 @@ static int add_function(const struct program *p, const char *name, struct alloc_
 
 	if (r == 0) {
 		at = p->elf.bias + y.address;
-		r = memory_read(p->elf.memory, at, code, sizeof(code));
+		r = code_bytes(p->look, at, code, sizeof(code));
 	}
 	if (r == 0)
 		r = alloc_add_site(p->look, at + prologue_bytes(code), name, site, s);
