@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host processes whose name matches a regular expression (podflame local): a
+ * Host processes whose name matches an event's regular expression (podflame local): a
  * look at /proc every second, less often where that would cost more than one
  * per cent of a CPU. A process belongs to it from the look that found it.
  */
@@ -23,7 +23,8 @@
 
 struct hosts {
 	struct node *node;
-	regex_t regex;
+	unsigned event_mask; /* which have a regex */
+	regex_t regex[_EVENT_MAX];
 	struct timer timer;
 	struct host_list *list;
 	/* os worker only: what the kernel holds */
@@ -82,9 +83,19 @@ bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boot
 	return false;
 }
 
-bool hosts_match(const struct hosts *h, const char *comm)
+static unsigned events_of(const struct hosts *h, const char *comm)
 {
-	return h && regexec(&h->regex, comm, 0, NULL, 0) == 0;
+	unsigned mask = 0;
+
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (h->event_mask & 1u << e && !regexec(&h->regex[e], comm, 0, NULL, 0))
+			mask |= 1u << e;
+	return mask;
+}
+
+bool hosts_match(const struct hosts *h, const char *comm, enum event event)
+{
+	return h && events_of(h, comm) & 1u << event;
 }
 
 static int compare_hosts(const void *a, const void *b)
@@ -153,12 +164,14 @@ int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, ui
 static void look_at(struct look *k, int procfd, const char *pid)
 {
 	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
+	const struct config *conf = k->hosts->node->conf;
 	uint64_t flags, ticks, tgid;
+	unsigned event_mask;
 	char comm[16];
 
 	if (file_read(procfd, path, 4096, &text, NULL) < 0 ||
 	    host_parse_stat(text, comm, &flags, &ticks) < 0 || flags & PF_KTHREAD ||
-	    !hosts_match(k->hosts, comm) || str_to_u64(pid, UINT32_MAX, &tgid) < 0)
+	    !(event_mask = events_of(k->hosts, comm)) || str_to_u64(pid, UINT32_MAX, &tgid) < 0)
 		return;
 	if (k->n == MAX_HOSTS) {
 		counter_add(counter("podflame_processes_dropped_total", "reason", "host_limit"), 1);
@@ -168,9 +181,10 @@ static void look_at(struct look *k, int procfd, const char *pid)
 	k->found[k->n++] = (struct listed_process){
 		.tgid = (uint32_t)tgid,
 		.start_boottime_ns = ticks * tick_ns(),
-		.event_mask = 1u << EVENT_ON_CPU,
-		.sample_hz = k->hosts->node->conf->on_cpu_hz,
-		.context = k->hosts->node->conf->trace_context,
+		.event_mask = event_mask,
+		.sample_hz = conf->on_cpu_hz,
+		.settings = {.min_block_us = conf->off_cpu_min_block_ns / 1000},
+		.context = conf->trace_context,
 	};
 }
 
@@ -187,7 +201,8 @@ static bool same_list(const struct hosts *h, const struct look *k)
 		return false;
 	for (size_t i = 0; i < k->n; i++)
 		if (h->listed[i].tgid != k->found[i].tgid ||
-		    h->listed[i].start_boottime_ns != k->found[i].start_boottime_ns)
+		    h->listed[i].start_boottime_ns != k->found[i].start_boottime_ns ||
+		    h->listed[i].event_mask != k->found[i].event_mask)
 			return false;
 	return true;
 }
@@ -261,16 +276,42 @@ static void look(void *arg)
 
 /* ---- life ---- */
 
-int hosts_new(struct node *n, const char *regex, struct hosts **ret, struct field_error *reterr)
+static int add_event(struct hosts *h, enum event e, const char *regex, struct field_error *reterr)
+{
+	int code = regcomp(&h->regex[e], regex, REG_EXTENDED | REG_NOSUB);
+	char text[256], path[64];
+
+	if (!code) {
+		h->event_mask |= 1u << e;
+		return 0;
+	}
+	regerror(code, &h->regex[e], text, sizeof(text));
+	snprintf(path, sizeof(path), "%s-profile.regex", event_info(e)->name);
+	return field_error_set(reterr, path, "%s", text);
+}
+
+static void free_regex(struct hosts *h)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (h->event_mask & 1u << e)
+			regfree(&h->regex[e]);
+}
+
+int hosts_new(struct node *n, struct hosts **ret, struct field_error *reterr)
 {
 	struct hosts *h = xcalloc(1, sizeof(*h));
-	int code = regcomp(&h->regex, regex, REG_EXTENDED | REG_NOSUB);
-	char text[256];
+	const struct config *c = n->conf;
+	int r = 0;
 
-	if (code) {
-		regerror(code, &h->regex, text, sizeof(text));
+	if (!c->on_cpu_disabled)
+		r = add_event(h, EVENT_ON_CPU, c->on_cpu_regex, reterr);
+	if (r == 0 && !c->off_cpu_disabled)
+		r = add_event(h, EVENT_OFF_CPU, c->off_cpu_regex, reterr);
+	if (r < 0 || !h->event_mask) {
+		free_regex(h);
 		free(h);
-		return field_error_set(reterr, "on-cpu-profile.regex", "%s", text);
+		*ret = NULL;
+		return r;
 	}
 	h->node = n;
 	h->list = xcalloc(1, sizeof(*h->list));
@@ -286,7 +327,7 @@ struct hosts *hosts_free(struct hosts *h)
 		return NULL;
 	timer_cancel(&h->timer);
 	host_list_unref(h->list);
-	regfree(&h->regex);
+	free_regex(h);
 	free(h->listed);
 	free(h);
 	return NULL;

@@ -47,14 +47,15 @@ struct host_list {
 	size_t n, cap;
 };
 struct hosts;
-int hosts_new(struct node *n, const char *regex, struct hosts **ret, struct field_error *reterr);
+/* NULL in *ret: the configuration asks for none. */
+int hosts_new(struct node *n, struct hosts **ret, struct field_error *reterr);
 struct hosts *hosts_free(struct hosts *h);
 struct host_list *hosts_list(struct hosts *h); /* new reference */
 struct host_list *host_list_unref(struct host_list *l);
 bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
 		   uint64_t time_ns);
-/* Does a process of this name belong to it? Any thread. */
-bool hosts_match(const struct hosts *h, const char *comm);
+/* Is this event wanted of processes of this name? Any thread. */
+bool hosts_match(const struct hosts *h, const char *comm, enum event event);
 /* Exposed for tests: name, flags and start of /proc/PID/stat. */
 int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, uint64_t *ret_ticks);
 

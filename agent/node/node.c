@@ -214,14 +214,13 @@ static int start_sender(struct node *n, struct field_error *reterr)
 static int start_local(struct node *n, struct field_error *reterr)
 {
 	char machine_id[64] = "";
-	int r = 0;
+	int r;
 
 	read_id("/etc/machine-id", machine_id, sizeof(machine_id));
-	if (!n->conf->on_cpu_disabled)
-		r = hosts_new(n, n->conf->on_cpu_regex, &n->hosts, reterr);
+	r = hosts_new(n, &n->hosts, reterr);
 	if (r == 0)
 		r = node_start(n, *machine_id ? machine_id : n->conf->node_name);
-	if (r == 0 && node_total(n))
+	if (r == 0 && (node_total(n) || n->hosts))
 		r = kernel_load_now(n->kernel, reterr);
 	return r;
 }

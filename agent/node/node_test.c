@@ -64,8 +64,8 @@ static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 	}
 }
 
-/* Sleeps 20 ms at a time until killed. */
-static pid_t start_sleeper(const char *name, const char *cgroup)
+/* Sleeps 20 ms at a time until killed, and so many times for a moment in between. */
+static pid_t start_sleeper(const char *name, const char *cgroup, unsigned n_short)
 {
 	pid_t pid = fork();
 
@@ -73,9 +73,13 @@ static pid_t start_sleeper(const char *name, const char *cgroup)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, name);
-	join_cgroup(cgroup);
-	for (;;)
+	if (cgroup)
+		join_cgroup(cgroup);
+	for (;;) {
 		usleep(20000);
+		for (unsigned i = 0; i < n_short; i++)
+			usleep(100);
+	}
 }
 
 /* Distribution code: no frame pointers. Who forks gives its child the tables that it has itself. */
@@ -433,6 +437,42 @@ static void test_by_name(void **state)
 	assert_false(find_seen(OTHER, NULL, &s));
 }
 
+static bool host_sleep_seen(struct fixture *f)
+{
+	struct seen s;
+
+	(void)f;
+	return find_seen("nodetest-sleep", NULL, &s) && s.waited[WAIT_SLEEP] >= 2000000;
+}
+
+/* DeepFlow's off-cpu-profile: each event by its own regex, and shorter waits are left out. */
+static void test_waits_by_name(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s;
+
+	free(f->conf.on_cpu_regex);
+	f->conf.on_cpu_regex = xstrdup("^" BUSY "$");
+	free(f->conf.off_cpu_regex);
+	f->conf.off_cpu_regex = xstrdup("^nodetest-sl");
+	f->conf.off_cpu_disabled = false;
+	f->conf.off_cpu_min_block_ns = 10 * NSEC_PER_MSEC;
+	start_node(f, true);
+	f->busy = start_busy(BUSY, NULL, 0);
+	f->other = start_sleeper("nodetest-sleep", NULL, 20);
+	run_until(f, host_sleep_seen, "2 s of sleep");
+	run_until(f, busy_and_total, "100 samples of " BUSY " and Total");
+	stop_busy(f);
+	f->node = node_free(f->node);
+	assert_true(find_seen("nodetest-sleep", NULL, &s));
+	assert_int_equal(s.event_mask, 1u << EVENT_OFF_CPU);
+	assert_int_equal(s.waited[WAIT_SLEEP] + s.waited[WAIT_RUNQUEUE], s.value);
+	/* What is not left out takes 10 ms and more, in a part asleep and one in the run queue. */
+	assert_true((uint64_t)s.value >= s.n_samples * 4000);
+	assert_true(find_seen(BUSY, NULL, &s));
+	assert_int_equal(s.event_mask, 1u << EVENT_ON_CPU);
+}
+
 static void test_down_time_is_told(void **state)
 {
 	struct fixture *f = *state;
@@ -640,7 +680,7 @@ static void test_waits_of_a_container(void **state)
 	make_cgroups(f, "v1:memory");
 	assert_true(make_dir(f->main_dir, sizeof(f->main_dir), f->pod, ID_A));
 	from_ns = now_boot_ns();
-	f->busy = start_sleeper("nodetest-sleep", f->main_dir);
+	f->busy = start_sleeper("nodetest-sleep", f->main_dir, 0);
 	start_node(f, false);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
 	procs_apply(f->node->procs, plan, now_boot_ns());
@@ -789,6 +829,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stat),
 		cmocka_unit_test_setup_teardown(test_bad_regex, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_name, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_waits_by_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_down_time_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open_window_is_owed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_waits_of_a_container, setup, teardown),

@@ -115,7 +115,7 @@ static const char *select_sample(struct pipeline *p, const struct feed *f,
 	*ret = a;
 	if (!a.attribution) {
 		if (host_list_has(f->hosts, s->tgid, s->start_boottime_ns, s->last_ns) &&
-		    hosts_match(f->host_names, a.names.leader_comm))
+		    hosts_match(f->host_names, a.names.leader_comm, s->event))
 			return NULL;
 		return "not_selected";
 	}

@@ -120,8 +120,17 @@ static const struct key keys[] = {
 	 "least time between two perf maps that a JVM is asked for (javaAttach: Allowed)"},
 	{OFF "java-symbol-file-refresh-defer-interval", DURATION, AT(java_refresh_ns), "600s", 5,
 	 3600, NULL, "the same, where DeepFlow 6.5 has it"},
-	{OFF "off-cpu-profile", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
-	{OFF "memory-profile", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
+	{OFF "off-cpu-profile.disabled", BOOL, AT(off_cpu_disabled), "true", 0, 0, NULL,
+	 "`local`: no off-CPU profile; DeepFlow's default is true from 7 on"},
+	{OFF "off-cpu-profile.regex", REGEX, AT(off_cpu_regex), "^podflame", 0, 0, NULL,
+	 "`local`: process names whose waits are profiled (POSIX extended)"},
+	{OFF "off-cpu-profile.minblock", DURATION, AT(off_cpu_min_block_ns), "50us", 0, 3600, NULL,
+	 "`local`: shorter waits are left out"},
+	{OFF "off-cpu-profile.cpu", WARN, 0, "", 0, 0, NULL,
+	 "accepted, no effect: on-cpu-profile.cpu is for both"},
+	{OFF "memory-profile", WARN, 0, "", 0, 0, NULL,
+	 "accepted, no effect: targets ask for memory profiles, and `podflame record --event "
+	 "mem-alloc` or `mem-inuse`"},
 	{OFF "preprocess", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
 	{OFF "dwarf-disabled", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
 	{OFF "dwarf-regex", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
@@ -194,6 +203,20 @@ static int parse_bytes(const char *s, uint64_t *ret)
 	return -EINVAL;
 }
 
+/* A bare number is seconds, as in DeepFlow's files. */
+static int parse_duration(const char *s, uint64_t max_seconds, uint64_t *ret_ns)
+{
+	uint64_t seconds;
+	int r;
+
+	if (strspn(s, "0123456789") != strlen(s))
+		return str_to_duration_ns(s, ret_ns);
+	r = str_to_u64(s, max_seconds, &seconds);
+	if (!r)
+		*ret_ns = seconds * NSEC_PER_SEC;
+	return r;
+}
+
 /* A server and perhaps a path: no user, query or IPv6 address. */
 static bool is_url(const char *s)
 {
@@ -254,10 +277,8 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 			return false;
 		*(unsigned *)member(c, k) = (unsigned)v;
 		return true;
-	case DURATION: /* a bare number is seconds, as in DeepFlow's files */
-		if (strspn(s, "0123456789") == strlen(s)
-			    ? str_to_u64(s, k->max, &v) || !(v *= NSEC_PER_SEC)
-			    : str_to_duration_ns(s, &v))
+	case DURATION:
+		if (parse_duration(s, k->max, &v))
 			return false;
 		if (v < k->min * NSEC_PER_SEC || v > k->max * NSEC_PER_SEC)
 			return false;
@@ -327,7 +348,7 @@ static int set_json(struct walk *w, const struct key *k, const json_t *v)
 
 	if (k->type == WARN) {
 		if (w->warnings)
-			buf_printf(w->warnings, "%s: %s has no effect yet\n", w->file, k->path);
+			buf_printf(w->warnings, "%s: %s: %s\n", w->file, k->path, k->help);
 		return 0;
 	}
 	if (json_is_boolean(v) && k->type == BOOL)

@@ -43,6 +43,9 @@ struct config {
 	unsigned on_cpu_hz;
 	unsigned on_cpu_per_cpu;	/* 0, 1 */
 	char *on_cpu_regex;		/* POSIX extended, checked */
+	bool off_cpu_disabled;
+	char *off_cpu_regex;
+	uint64_t off_cpu_min_block_ns;
 	bool trace_context;		/* of these processes */
 	uint64_t java_refresh_ns;
 };

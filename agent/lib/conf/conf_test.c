@@ -23,6 +23,8 @@ static void test_defaults_are_those_of_the_documents(void **state)
 	assert_int_equal(c.on_cpu_per_cpu, 0);
 	assert_string_equal(c.on_cpu_regex, "^podflame");
 	assert_int_equal(c.java_refresh_ns, 600 * NSEC_PER_SEC);
+	assert_true(c.off_cpu_disabled);
+	assert_int_equal(c.off_cpu_min_block_ns, 50000);
 	assert_int_equal(c.window_ns, 10 * NSEC_PER_SEC);
 	assert_true(c.opt_in_required);
 	conf_done(&c);
@@ -40,7 +42,7 @@ static void test_deepflow_file(void **state)
 		"      cpu: 1\n"
 		"      regex: ^redis-.*\n"
 		"      java-symbol-file-refresh-defer-interval: 60s\n"
-		"    off-cpu-profile: {disabled: false, regex: ^x, cpu: 0, minblock: 50us}\n"
+		"    off-cpu-profile: {disabled: false, regex: ^x, cpu: 0, minblock: 20us}\n"
 		"    memory-profile:\n"
 		"      disabled: true\n";
 	_cleanup_buf_ struct buf warnings;
@@ -54,8 +56,12 @@ static void test_deepflow_file(void **state)
 	assert_int_equal(c.on_cpu_per_cpu, 1);
 	assert_string_equal(c.on_cpu_regex, "^redis-.*");
 	assert_int_equal(c.java_refresh_ns, 60 * NSEC_PER_SEC);
-	assert_non_null(strstr(warnings.data, "off-cpu-profile has no effect yet"));
-	assert_non_null(strstr(warnings.data, "dwarf-disabled has no effect yet"));
+	assert_false(c.off_cpu_disabled);
+	assert_string_equal(c.off_cpu_regex, "^x");
+	assert_int_equal(c.off_cpu_min_block_ns, 20000);
+	assert_non_null(strstr(warnings.data, "off-cpu-profile.cpu: accepted, no effect: on-cpu"));
+	assert_non_null(strstr(warnings.data, "memory-profile: accepted, no effect"));
+	assert_non_null(strstr(warnings.data, "dwarf-disabled: accepted, no effect yet"));
 	conf_done(&c);
 }
 
@@ -79,6 +85,10 @@ static void test_mistakes(void **state)
 		 "f.yaml:4:7", "frequency: 1001 is not allowed; it must be a number, 1 to 1000"},
 		{"static_config:\n  ebpf:\n    on-cpu-profile: {cpu: 2}\n", "f.yaml:3:22",
 		 "0 to 1"},
+		{"static_config:\n  ebpf:\n    off-cpu-profile: {minblock: 3601}\n", "f.yaml:3:23",
+		 "0s to 3600s"},
+		{"static_config:\n  ebpf:\n    off-cpu-profile: {regex: '['}\n", "f.yaml:3:23",
+		 "regular expression"},
 		{"a: [\n", "f.yaml:2:1", ""},
 		{"- a\n", "f.yaml:1:1", "must be a mapping"},
 		{"symbols:\n  debuginfod_url: ftp://x/\n", "f.yaml:2:3", "http://HOST"},
