@@ -17,6 +17,7 @@
 
 struct candidate {
 	const struct table_row *row;
+	const char *symbol;	 /* of the index */
 	uint64_t address, bytes; /* 0: its symbol does not say */
 	uint16_t flags;		 /* enum pf_site_flags */
 	bool dropped;
@@ -48,7 +49,8 @@ static bool take_mark(const struct found *f, size_t mapping, const struct elf_ma
 	uint64_t address = runtime_bias(look, &look->maps->items[mapping]) + mark->address;
 	const struct mapping *m = mappings_find(look->maps, address);
 
-	*ret = (struct candidate){.row = table_find(mark->name), .address = address};
+	*ret = (struct candidate){
+		.row = table_find(mark->name), .symbol = mark->name, .address = address};
 	if (!ret->row || mark->thread_local || !m || look->indexes[m - look->maps->items] != index)
 		return false;
 	if (mark->size <= FUNCTION_BYTES)
@@ -210,7 +212,7 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	if (c->dropped)
 		return 0;
 	site.flags = c->flags;
-	r = alloc_add_site(f->look, c->address, c->row->name, site, ret);
+	r = alloc_add_site(f->look, c->address, c->symbol, site, ret);
 	if (r == 0)
 		add_inner(c, &w, ret);
 	return r;
@@ -225,7 +227,9 @@ static int judge_rust(struct found *f, const struct candidate *c, struct alloc_s
 	code_ways(f->code, c->address, f->places, f->n_places, RUST_DEPTH, &w);
 	if (w.n_jumps || w.n_calls || w.open)
 		return 0;
-	r = alloc_add_site(f->look, c->address, c->row->name, c->row->site, ret);
+	alloc_add_problem(ret, "this Rust program has an allocator of its own: where the compiler "
+			       "put it into its callers it is not seen");
+	r = alloc_add_site(f->look, c->address, c->symbol, c->row->site, ret);
 	if (r == 0)
 		add_inner(c, &w, ret);
 	return r;

@@ -108,7 +108,7 @@ APART void with_pages(void)
 }
 
 /* By libraries, on behalf of who calls them. */
-APART void with_strdup(void)
+APART void through_strdup(void)
 {
 	for (int i = 0; i < ROUNDS; i++)
 		free(use(strdup("a text of 23 characters"), 24, i));
@@ -146,7 +146,7 @@ struct alignas(64) wide {
 	char bytes[192];
 };
 
-APART void with_new(void)
+APART void through_new(void)
 {
 	for (int i = 0; i < ROUNDS; i++) {
 		delete (char *)use(new char, 1, i);
@@ -185,11 +185,11 @@ int main(void)
 	RUN(with_posix_memalign);
 	RUN(with_aligned);
 	RUN(with_pages);
-	RUN(with_strdup);
+	RUN(through_strdup);
 	run_thread();
 	tell("with_thread");
 #ifdef __cplusplus
-	RUN(with_new);
+	RUN(through_new);
 #endif
 	puts("done");
 	return fgets(go, sizeof(go), stdin) ? 0 : 0;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where processes allocate, of known and of hostile files; without BPF. */
+#include "node/alloc/alloc_host.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node/alloc/internal.h"
+
+static char dir[] = "/tmp/alloc-test.XXXXXX";
+
+static struct alloc_sites *find(struct alloc_process *p, pid_t pid)
+{
+	struct alloc_sites *s = NULL;
+	struct runtime_look look;
+
+	alloc_process_open(p, pid);
+	look = alloc_process_look(p);
+	assert_int_equal(alloc_sites_find(&look, 1u << PF_EVENT_MEM_ALLOC, &s), 0);
+	return s;
+}
+
+/* A program that waits, made of this source. */
+static pid_t start(const char *source, const char *flags)
+{
+	_cleanup_free_ char *command = xasprintf(
+		"cd %s && cat >p.c <<'END'\n%s\nEND\ngcc -w %s p.c -o p", dir, source, flags);
+	_cleanup_free_ char *program = xasprintf("%s/p", dir);
+	int out[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(system(command), 0);
+	assert_int_equal(pipe(out), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], 1);
+		execl(program, program, NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	assert_int_equal(read(out[0], &c, 1), 1);
+	close(out[0]);
+	return pid;
+}
+
+static void stop(pid_t pid, struct alloc_process *p, struct alloc_sites *s)
+{
+	alloc_sites_free(s);
+	alloc_process_close(p);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+#define WAITS "#include <unistd.h>\nint main(void) { write(1, \"x\", 1); for (;;) pause(); }\n"
+
+static const struct alloc_site *site_of(const struct alloc_sites *s, const char *symbol)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (streq(s->items[i].symbol, symbol))
+			return &s->items[i];
+	return NULL;
+}
+
+static void the_c_library_has_its_entry_points(void **state)
+{
+	static const char *const must[] = {"malloc", "calloc", "realloc", "free", "posix_memalign"};
+	struct alloc_process p;
+	pid_t pid = start(WAITS, "");
+	struct alloc_sites *s = find(&p, pid);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(must); i++)
+		assert_non_null(site_of(s, must[i]));
+	assert_int_equal(site_of(s, "calloc")->site.count_arg, 1);
+	assert_int_equal(site_of(s, "posix_memalign")->site.kind, PF_SITE_OUT);
+	assert_true(site_of(s, "realloc")->site.flags & PF_SITE_NULL_IS_ALLOC);
+	assert_null(site_of(s, "reallocarray")); /* goes on to realloc */
+	assert_string_equal(s->problem, "");
+	assert_true(s->n_inner);
+	for (size_t i = 1; i < s->n; i++)
+		assert_true(s->items[i].file_offset > s->items[i - 1].file_offset);
+	stop(pid, &p, s);
+}
+
+static void a_static_program_without_symbols_says_so(void **state)
+{
+	struct alloc_process p;
+	pid_t pid = start(WAITS, "-static -s");
+	struct alloc_sites *s = find(&p, pid);
+
+	(void)state;
+	assert_int_equal(s->n, 0);
+	assert_non_null(strstr(s->problem, "no function that allocates was found"));
+	stop(pid, &p, s);
+}
+
+/* Symbols far outside, of huge size, in data, and one that jumps to itself: sites are in code, ranges in bounds. */
+static void hostile_symbols_give_no_site(void **state)
+{
+	static const char source[] =
+		"asm(\".text\\n.globl malloc,free,calloc,realloc,memalign,valloc\\n\"\n"
+		"    \"malloc: jmp malloc\\n.type malloc,@function\\n\"\n"
+		"    \".size malloc,0x7fffffffffffffff\\n\"\n"
+		"    \"free: ret\\n.type free,@function\\n\"\n"
+		"    \".set calloc,free+0x7000000\\n.set realloc,free-0x7000000\\n\"\n"
+		"    \"memalign: .byte 0x0f,0xff,0x06\\n\"\n"
+		"    \".data\\nvalloc: .quad 0\\n.text\\n\");\n" WAITS;
+	struct alloc_process p;
+	pid_t pid = start(source, "-no-pie");
+	struct alloc_sites *s = find(&p, pid);
+
+	(void)state;
+	for (size_t i = 0; i < s->n; i++) {
+		const struct mapping *m = mappings_find(p.maps, s->items[i].address);
+
+		assert_non_null(m);
+		if (!str_has_suffix(m->path, "/p"))
+			continue;
+		assert_false(streq(s->items[i].symbol, "calloc") ||
+			     streq(s->items[i].symbol, "realloc") ||
+			     streq(s->items[i].symbol, "valloc"));
+	}
+	assert_true(s->n_inner <= PF_MEM_INNER_MAX);
+	stop(pid, &p, s);
+}
+
+static void inner_ranges_are_apart_and_have_a_limit(void **state)
+{
+	struct alloc_sites s = {0};
+
+	(void)state;
+	alloc_add_inner(&s, 1000, 2000);
+	alloc_add_inner(&s, 5000, 6000);
+	alloc_add_inner(&s, 2010, 3000); /* padding between */
+	assert_int_equal(s.n_inner, 2);
+	assert_int_equal(s.inner[0].end, 3000);
+	alloc_add_inner(&s, 0, 1 << 20); /* around all */
+	assert_int_equal(s.n_inner, 1);
+	alloc_add_inner(&s, 7, 7);
+	assert_int_equal(s.n_inner, 1);
+	for (uint64_t i = 1; i < 40; i++)
+		alloc_add_inner(&s, i << 30, (i << 30) + 100);
+	alloc_add_inner(&s, (5ull << 30) + 1000, (5ull << 30) + 1100);
+	assert_true(s.n_inner <= PF_MEM_INNER_MAX);
+	for (size_t i = 1; i < s.n_inner; i++)
+		assert_true(s.inner[i - 1].end < s.inner[i].start);
+	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
+}
+
+static int remove_all(void **state)
+{
+	_cleanup_free_ char *command = xasprintf("rm -rf %s", dir);
+
+	(void)state;
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_c_library_has_its_entry_points),
+		cmocka_unit_test(a_static_program_without_symbols_says_so),
+		cmocka_unit_test(hostile_symbols_give_no_site),
+		cmocka_unit_test(inner_ranges_are_apart_and_have_a_limit),
+	};
+
+	if (!mkdtemp(dir))
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, remove_all);
+}
