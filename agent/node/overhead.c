@@ -16,6 +16,8 @@
 #define SPANS_WEIGHT  0.8	   /* of the cost so far, when a span has ended */
 #define SETTLED_SPANS 3		   /* before that, what is steady is not believed */
 #define MAX_PAYERS    8192
+#define IDLE_CPU_NS   NSEC_PER_MSEC /* a first span with less says nothing, */
+#define IDLE_SPANS    4		    /* if there are not so many of them */
 #define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
 /* ---- payers ---- */
@@ -80,12 +82,22 @@ double overhead_percent(const struct payer *p)
 	return percent;
 }
 
+/* A hit, and a walk where it is taken; which part of them is, the kernel has told, or it is the first time. */
+static uint64_t hit_ns(const struct overhead *o, const struct payer *p)
+{
+	const struct probe_usage *u = &p->of[EVENT_MEM_ALLOC].last;
+	double taken = u->hits ? (double)u->taken / (double)u->hits
+			       : p->owner->settings.alloc_sample_bytes == 1;
+
+	return o->trap_ns + (uint64_t)(fmin(taken, 1) * OVERHEAD_WALK_NS);
+}
+
 static struct trap_limit trap_limit(const struct overhead *o, const struct payer *p)
 {
 	return (struct trap_limit){
 		.percent = overhead_percent(p),
 		.max_stall_ns = p->owner->settings.max_stall_us * 1000ull,
-		.trap_ns = o->trap_ns,
+		.trap_ns = hit_ns(o, p),
 	};
 }
 
@@ -166,8 +178,18 @@ static void spent_alloc(struct overhead *o, struct payer *p, const struct overhe
 	};
 
 	a->n_spans++;
-	overhead_span_add(&a->spans, x, o->trap_ns);
+	overhead_span_add(&a->spans, x, hit_ns(o, p));
 	decide(o, p, EVENT_MEM_ALLOC, a->tried ? &cost : t);
+}
+
+/* It slept, or others had the CPU. */
+static bool was_idle(struct payer *p, unsigned event_mask, const struct overhead_spent *x)
+{
+	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++)
+		if (event_mask & 1u << e && !p->of[e].tried && x->cpu_ns < IDLE_CPU_NS &&
+		    p->of[e].n_idle++ < IDLE_SPANS)
+			return true;
+	return false;
 }
 
 void overhead_spent(struct overhead *o, uint64_t cgroup_id, unsigned event_mask,
@@ -179,7 +201,7 @@ void overhead_spent(struct overhead *o, uint64_t cgroup_id, unsigned event_mask,
 
 	counter_add(counter("podflame_memory_spans_total", NULL, NULL), 1);
 	counter_add(counter("podflame_memory_spans_ns_total", NULL, NULL), x->attached_ns);
-	if (!p)
+	if (!p || was_idle(p, event_mask, x))
 		return;
 	inuse = &p->of[EVENT_MEM_INUSE];
 	if (event_mask & 1u << EVENT_MEM_INUSE)
@@ -394,7 +416,7 @@ void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, u
 			p->of[e].n_spans = 0;
 		}
 	if (trap_ns)
-		o->trap_ns = trap_ns;
+		o->trap_ns = trap_ns + OVERHEAD_PROGRAM_NS;
 	counter_set(counter("podflame_trap_ns", NULL, NULL), o->trap_ns);
 	for (size_t i = 0; i < n; i++) {
 		struct payer *p = u[i].event < _EVENT_MAX ? get(o, u[i].cgroup_id) : NULL;
@@ -410,7 +432,7 @@ void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, u
 
 /* ---- estimates ---- */
 
-struct estimate overhead_estimate_of(const struct payer *p, enum event e)
+struct estimate overhead_estimate_of(const struct overhead *o, const struct payer *p, enum event e)
 {
 	const struct account *a = &p->of[e];
 	uint32_t error_ppm = overhead_error_ppm(a->drain.value, a->drain.square);
@@ -421,7 +443,7 @@ struct estimate overhead_estimate_of(const struct payer *p, enum event e)
 	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != OVERHEAD_SPANS)
 		return x;
 	x = overhead_span_estimate(&a->spans, a->n_spans_drained,
-				   overhead_load(&a->cost, OVERHEAD_TRAP_NS));
+				   overhead_load(&a->cost, hit_ns(o, p)));
 	x.error_ppm = overhead_errors_ppm(x.error_ppm, error_ppm);
 	return x;
 }
@@ -430,7 +452,7 @@ struct estimate overhead_estimate(const struct overhead *o, uint64_t cgroup_id, 
 {
 	const struct payer *p = find(o, cgroup_id);
 
-	return p ? overhead_estimate_of(p, e) : (struct estimate){0};
+	return p ? overhead_estimate_of(o, p, e) : (struct estimate){0};
 }
 
 /* ---- life ---- */

@@ -11,6 +11,7 @@ struct account {
 	struct probe_usage last, drain, round; /* as told; since the drain, the round before */
 	enum overhead_mode mode;
 	bool tried;		   /* memory: a span has told what it costs */
+	unsigned n_idle;	   /* spans in a row, before that, in which nothing ran */
 	struct traps cost;	   /* memory: what it was judged by */
 	struct overhead_span span; /* wait_ns: the period */
 	struct spans spans;
@@ -37,7 +38,7 @@ struct overhead {
 };
 
 double overhead_percent(const struct payer *p);
-struct estimate overhead_estimate_of(const struct payer *p, enum event e);
+struct estimate overhead_estimate_of(const struct overhead *o, const struct payer *p, enum event e);
 /* overhead_tell.c: changes with the targets of a container; what was refused is then asked for anew. */
 uint64_t overhead_asked(const struct overhead *o, const struct payer *p);
 /* The same: what is held back or estimated, to the targets. */

@@ -6,9 +6,8 @@
 
 /* ---- off-cpu ---- */
 
-/* A switch of a selected thread that is not kept, and what one that is kept costs more: probe_bench. */
+/* A switch of a selected thread that is not kept: probe_bench. */
 #define SWITCH_NS    100
-#define WALK_NS	     3000
 #define KEEP_MIN     (UINT32_MAX / 4096)
 #define KEEP_RAISE   2.0 /* at most so many times as much, a round */
 #define KEEP_INSIDE  1.2 /* raised only where there is so much room */
@@ -29,7 +28,7 @@ uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent)
 	if (s->hits < MIN_SWITCHES)
 		return keep_of(share * KEEP_RAISE);
 	/* Of the hits that were not thinned, not all have a walk: the previous stack may be the same. */
-	fits = budget_ns <= 0 ? 0 : budget_ns / ((double)s->hits * WALK_NS);
+	fits = budget_ns <= 0 ? 0 : budget_ns / ((double)s->hits * OVERHEAD_WALK_NS);
 	if (fits < share)
 		return keep_of(fits);
 	if (fits < share * KEEP_INSIDE)
@@ -45,7 +44,7 @@ uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent)
 #define SPAN_MAX_NS    NSEC_PER_SEC
 #define PERIOD_MIN_NS  NSEC_PER_SEC /* attaching and detaching takes a tenth of it */
 #define DUTY_MIN       0.0005
-#define LOAD_MAX       0.8
+#define LOAD_MAX       0.75
 #define STEADY_INSIDE  0.7
 #define EXCEEDED_TIMES 2.0
 
@@ -119,9 +118,10 @@ bool overhead_exceeded(const struct traps *recent, const struct traps *lately,
 
 /* ---- estimates ---- */
 
-#define SPANS_WEIGHT   0.9 /* of what was, when the next span is added */
-#define TRAP_UNCERTAIN 0.1 /* what a trap costs here, relative to what was measured on ourselves */
-#define MAX_ERROR_PPM  4000000000.0
+#define SPANS_WEIGHT 0.9 /* of what was, when the next span is added */
+#define TRAP_UNCERTAIN                                                                             \
+	0.4 /* a hit costs that much more where caches are cold: measured on a busy machine */
+#define MAX_ERROR_PPM 4000000000.0
 
 static double work(double cpu_ns, double hits, uint64_t trap_ns)
 {

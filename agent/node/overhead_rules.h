@@ -11,6 +11,10 @@
 #define OVERHEAD_DEFAULT_PERCENT 1.0
 /* Until probes_trap_ns was asked: worse than what is usual. */
 #define OVERHEAD_TRAP_NS 2000
+/* What our program adds to a trap: the filter, the process, the decision (probe/memory_bench.c). */
+#define OVERHEAD_PROGRAM_NS 250
+/* A stack's walk, with tables, on its way to the counts (probe_bench). */
+#define OVERHEAD_WALK_NS 3000
 
 /* ---- off-cpu ---- */
 struct switches { /* of a selected container's threads, in one round */

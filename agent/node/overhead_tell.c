@@ -77,10 +77,10 @@ static char *refused_text(const struct overhead *o, const struct payer *p, enum 
 }
 
 /* Of which share; 0: not an estimate that its user should know of. */
-static uint32_t share_of(struct payer *p, enum event e)
+static uint32_t share_of(const struct overhead *o, struct payer *p, enum event e)
 {
 	struct account *a = &p->of[e];
-	double ppm = overhead_estimate_of(p, e).ppm;
+	double ppm = overhead_estimate_of(o, p, e).ppm;
 	bool part =
 		e == EVENT_OFF_CPU ? p->keep != UINT32_MAX : a->tried && a->mode == OVERHEAD_SPANS;
 
@@ -113,7 +113,7 @@ void overhead_tell(struct overhead *o)
 		for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
 			const struct account *a = &p->of[e];
 			bool off = a->tried && a->mode == OVERHEAD_REFUSED;
-			uint32_t ppm = off ? 0 : share_of(p, e);
+			uint32_t ppm = off ? 0 : share_of(o, p, e);
 			_cleanup_free_ char *text = off	  ? refused_text(o, p, e)
 						    : ppm ? estimated_text(p, e, ppm)
 							  : NULL;

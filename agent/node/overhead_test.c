@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory events on a node, without an API server: processes that allocate little, much and all the time, what is
+ * decided about them and what of it arrives.
+ */
+#include "node/follow.h"
+#include "node/overhead_private.h"
+#include "node/plan/testplan.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/otlp/otlp.h"
+
+#define LIMIT_NS (90 * NSEC_PER_SEC)
+#define ALLOC	 (1u << EVENT_MEM_ALLOC)
+#define INUSE	 (1u << EVENT_MEM_INUSE)
+
+/* ---- processes: what they do is written to memory that the test sees ---- */
+
+struct truth {
+	uint64_t bytes, leaked;
+};
+static volatile struct truth *truth;
+
+static void *volatile kept[4096];
+
+__attribute__((noinline, noclone)) static void allocate(size_t n)
+{
+	void *volatile p = malloc(n); /* not left out as useless */
+
+	free(p);
+	__atomic_add_fetch(&truth->bytes, n, __ATOMIC_RELAXED);
+}
+
+__attribute__((noinline, noclone)) static void leak(size_t n)
+{
+	static size_t n_kept;
+
+	if (n_kept == ARRAY_SIZE(kept))
+		return;
+	kept[n_kept++] = malloc(n);
+	__atomic_add_fetch(&truth->leaked, n, __ATOMIC_RELAXED);
+}
+
+static void calm(void)
+{
+	for (unsigned i = 0;; i++) {
+		allocate(1000);
+		if (i % 4 == 0)
+			leak(4096);
+		for (volatile int k = 0; k < 8000000; k++)
+			;
+		usleep(1000);
+	}
+}
+
+static void often(void)
+{
+	for (;;) {
+		allocate(256);
+		for (volatile int k = 0; k < 6000; k++)
+			;
+	}
+}
+
+static void storm(void)
+{
+	for (;;)
+		allocate(64);
+}
+
+static void sleeps(void)
+{
+	for (;;)
+		pause();
+}
+
+/* Forks, and the child does not exec: nothing tells of it but that it is there. */
+static void forks(void)
+{
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		calm();
+	}
+	sleeps();
+}
+
+static pid_t start(const char *cgroup, void (*body)(void))
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", cgroup);
+	pid_t pid = fork();
+	FILE *f;
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "pf-alloc");
+	f = fopen(path, "w");
+	if (!f || fputs("0", f) < 0 || fclose(f) < 0)
+		_exit(3);
+	body();
+	_exit(0);
+}
+
+/* ---- what arrived ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	uint64_t alloc_bytes, inuse_bytes;
+	uint32_t ppm;
+	uint64_t error;
+	unsigned n_inuse;
+} arrived = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void note(const struct profile *p)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < p->n_samples; i++)
+		sum += (uint64_t)p->samples[i].value;
+	if (p->event == EVENT_MEM_ALLOC) {
+		arrived.alloc_bytes += sum;
+		arrived.ppm = p->estimate_ppm;
+		arrived.error = p->estimate_error;
+	} else if (p->event == EVENT_MEM_INUSE) {
+		arrived.inuse_bytes = sum;
+		arrived.n_inuse++;
+	}
+}
+
+static int take(const void *body, size_t n, void *arg)
+{
+	struct field_error err;
+	struct batch *b;
+
+	(void)arg;
+	assert_int_equal(otlp_decode(body, n, &b, &err), 0);
+	pthread_mutex_lock(&arrived.lock);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		if (str_equal(b->profiles[i]->app_service, "pf-alloc"))
+			note(b->profiles[i]);
+	pthread_mutex_unlock(&arrived.lock);
+	batch_free(b);
+	return 0;
+}
+
+/* ---- the node ---- */
+
+struct fixture {
+	struct loop *loop;
+	struct config conf;
+	struct node *node;
+	char dir[64], top[400], pod[512], container[600];
+	char uid[40], id[CONTAINER_ID_BYTES]; /* of nobody else here */
+	struct timer poll;
+	bool (*until)(struct fixture *f);
+	uint64_t due_ns;
+	bool reached;
+	pid_t pid;
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+
+	conf_init(&f->conf);
+	snprintf(f->dir, sizeof(f->dir), "/tmp/overhead-test-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	free(f->conf.data_dir);
+	f->conf.data_dir = xstrdup(f->dir);
+	free(f->conf.node_name);
+	f->conf.node_name = xstrdup("node-a");
+	f->conf.window_ns = NSEC_PER_SEC;
+	assert_int_equal(loop_new(&f->loop), 0);
+	arrived.alloc_bytes = arrived.inuse_bytes = arrived.error = 0;
+	arrived.ppm = arrived.n_inuse = 0;
+	truth->bytes = truth->leaked = 0;
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	const char *const dirs[] = {f->container, f->pod, f->top, f->dir};
+	_cleanup_free_ char *path = xasprintf("%s/node-state.json", f->dir);
+	uint64_t due_ns = now_mono_ns() + 60 * NSEC_PER_SEC;
+
+	node_free(f->node);
+	if (f->pid) {
+		kill(-f->pid, SIGKILL);
+		kill(f->pid, SIGKILL);
+		waitpid(f->pid, NULL, 0);
+	}
+	unlink(path);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		while (*dirs[i] && rmdir(dirs[i]) < 0 && errno == EBUSY && now_mono_ns() < due_ns)
+			usleep(1000);
+	loop_free(f->loop);
+	conf_done(&f->conf);
+	free(f);
+	return 0;
+}
+
+static void fire(void *arg)
+{
+	struct fixture *f = arg;
+
+	f->reached = f->until(f);
+	if (f->reached || now_mono_ns() > f->due_ns)
+		loop_stop(f->loop, 0);
+	else
+		timer_set(f->loop, &f->poll, 50 * NSEC_PER_MSEC, fire, f);
+}
+
+static void run_until(struct fixture *f, bool (*until)(struct fixture *f), const char *what)
+{
+	f->until = until;
+	f->due_ns = now_mono_ns() + LIMIT_NS;
+	timer_set(f->loop, &f->poll, 0, fire, f);
+	loop_run(f->loop);
+	timer_cancel(&f->poll);
+	if (!f->reached)
+		fail_msg("not reached: %s; allocated %llu, arrived %llu, leaked %llu, live %llu",
+			 what, (unsigned long long)truth->bytes,
+			 (unsigned long long)arrived.alloc_bytes, (unsigned long long)truth->leaked,
+			 (unsigned long long)arrived.inuse_bytes);
+}
+
+static bool make_dir(char *out, size_t n, const char *parent, const char *name)
+{
+	snprintf(out, n, "%s/%s", parent, name);
+	return mkdir(out, 0755) == 0;
+}
+
+static void make_cgroups(struct fixture *f)
+{
+	struct cgroup_hierarchy h;
+	struct field_error err = {0};
+	char name[64], pod[64];
+
+	snprintf(name, sizeof(name), "kubepods-overhead-%d", getpid());
+	snprintf(f->uid, sizeof(f->uid), "401b6bf6-91e0-4a28-870a-%012x", (unsigned)getpid());
+	snprintf(f->id, sizeof(f->id), "%064x", (unsigned)getpid());
+	snprintf(pod, sizeof(pod), "pod%s", f->uid);
+	if (geteuid() != 0 || cgroup_choose("", &h, &err) < 0 ||
+	    !make_dir(f->top, sizeof(f->top), h.mount, name)) {
+		print_message("skipped: no cgroups can be made here\n");
+		skip();
+	}
+	assert_true(make_dir(f->pod, sizeof(f->pod), f->top, pod));
+	assert_true(make_dir(f->container, sizeof(f->container), f->pod, f->id));
+}
+
+static void begin(struct fixture *f, void (*body)(void), unsigned event_mask, uint64_t sample_bytes)
+{
+	struct node_config c = {.conf = &f->conf, .direct = take};
+	struct plan_container *container;
+	struct plan *plan;
+	struct field_error err = {0};
+
+	make_cgroups(f);
+	plan = testplan(f->uid, f->uid, f->id, true);
+	container = plan->pods[0].containers;
+	container->event_mask = event_mask;
+	container->overhead_percent = 1;
+	container->settings = (struct event_settings){.alloc_sample_bytes = sample_bytes,
+						      .inuse_sample_bytes = sample_bytes,
+						      .max_stall_us = 2000};
+	plan->pods[0].arm_event_mask = event_mask;
+	plan->pods[0].arm_settings = container->settings;
+	f->pid = start(f->container, body);
+	if (node_new(f->loop, &c, &f->node, &err) < 0)
+		fail_msg("%s: %s", err.path, err.reason);
+	assert_int_equal(node_start(f->node, "node-uid"), 0);
+	procs_apply(f->node->procs, plan, now_boot_ns());
+	kernel_sync(f->node->kernel);
+}
+
+static const struct account *account(const struct fixture *f, enum event e)
+{
+	const struct payer *p = f->node->overhead->payers;
+
+	return p && p->of[e].tried ? &p->of[e] : NULL;
+}
+
+static bool is_steady(const struct fixture *f, enum event e)
+{
+	const struct account *a = account(f, e);
+
+	return a && a->mode == OVERHEAD_STEADY;
+}
+
+/* ---- tests ---- */
+
+static bool both_seen(struct fixture *f)
+{
+	return is_steady(f, EVENT_MEM_ALLOC) && is_steady(f, EVENT_MEM_INUSE) &&
+	       arrived.alloc_bytes >= 20000 && arrived.inuse_bytes >= 8192;
+}
+
+static void little_is_seen_all_the_time(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t bytes;
+
+	begin(f, calm, ALLOC | INUSE, 1);
+	run_until(f, both_seen, "20 kB allocated, 8 kB alive");
+	assert_int_equal(f->node->follow->n_attached, 1);
+	kill(f->pid, SIGSTOP);
+	bytes = truth->bytes + truth->leaked;
+	f->node = node_free(f->node);
+	assert_true(arrived.alloc_bytes <= bytes);
+	assert_true(arrived.inuse_bytes <= truth->leaked + 1000);
+	assert_int_equal(arrived.ppm, 0);
+	kill(f->pid, SIGCONT);
+}
+
+static bool is_decided(struct fixture *f)
+{
+	const struct account *a = account(f, EVENT_MEM_ALLOC);
+
+	return a && (a->mode == OVERHEAD_REFUSED || (a->mode == OVERHEAD_SPANS && a->spans.n > 2));
+}
+
+static bool is_detached(struct fixture *f)
+{
+	return !f->node->follow->n_attached && !f->node->follow->n_attaching;
+}
+
+static void a_storm_is_refused_or_estimated(void **state)
+{
+	struct fixture *f = *state;
+	const struct account *a;
+
+	begin(f, storm, ALLOC | INUSE, 524288);
+	run_until(f, is_decided, "a decision");
+	a = account(f, EVENT_MEM_ALLOC);
+	print_message(
+		"a storm: mode %d, load %.3f of %.0f hits in %.1f ms, span %.1f ms of %.1f ms\n",
+		a->mode, overhead_load(&a->cost, f->node->overhead->trap_ns), a->cost.hits,
+		a->cost.attached_ns / 1e6, (double)a->span.span_ns / 1e6,
+		(double)a->span.wait_ns / 1e6);
+	assert_int_equal(account(f, EVENT_MEM_INUSE)->mode, OVERHEAD_REFUSED);
+	run_until(f, is_detached, "no probes");
+}
+
+static bool spans_seen(struct fixture *f)
+{
+	const struct account *a = account(f, EVENT_MEM_ALLOC);
+
+	return a && a->mode == OVERHEAD_SPANS && a->spans.n > 6 && arrived.ppm;
+}
+
+static void much_is_estimated(void **state)
+{
+	struct fixture *f = *state;
+	const struct account *a;
+	double told;
+	uint64_t from;
+
+	begin(f, often, ALLOC, 65536);
+	run_until(f, spans_seen, "an estimate");
+	a = account(f, EVENT_MEM_ALLOC);
+	print_message("often: load %.3f, span %.1f ms of %.1f ms, %u ppm\n",
+		      overhead_load(&a->cost, f->node->overhead->trap_ns),
+		      (double)a->span.span_ns / 1e6, (double)a->span.wait_ns / 1e6, arrived.ppm);
+	from = truth->bytes;
+	told = (double)arrived.alloc_bytes;
+	f->due_ns = 0;
+	f->node->overhead->payers->of[EVENT_MEM_ALLOC].spans.n = 0;
+	run_until(f, spans_seen, "more of it");
+	told = ((double)arrived.alloc_bytes - told) / (double)(truth->bytes - from);
+	print_message("told %.2f of what was allocated, error %llu of %llu\n", told,
+		      (unsigned long long)arrived.error, (unsigned long long)arrived.alloc_bytes);
+	assert_true(told > 0.5 && told < 2);
+}
+
+static bool child_seen(struct fixture *f)
+{
+	(void)f;
+	return arrived.alloc_bytes > 0;
+}
+
+static void a_fork_is_found(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, forks, ALLOC, 1);
+	run_until(f, child_seen, "what the child allocates");
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(little_is_seen_all_the_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_storm_is_refused_or_estimated, setup, teardown),
+		cmocka_unit_test_setup_teardown(much_is_estimated, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	truth = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(truth != MAP_FAILED);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
