@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of keys, and the one walk that checks a file against it. */
-#include "lib/conf/conf.h"
+#include "lib/conf/value.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -168,74 +168,6 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 		set_string(c, k, value);
 }
 
-static bool is_choice(const char *choices, const char *value)
-{
-	size_t n = strlen(value);
-
-	for (const char *s = choices;; s += strcspn(s, "|") + 1) {
-		size_t len = strcspn(s, "|");
-
-		if (len == n && strncmp(s, value, n) == 0)
-			return true;
-		if (!s[len])
-			return false;
-	}
-}
-
-static int parse_bytes(const char *s, uint64_t *ret)
-{
-	static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
-	size_t digits = strspn(s, "0123456789");
-	_cleanup_free_ char *number = xstrndup(s, digits);
-	uint64_t v;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(units); i++) {
-		int r;
-
-		if (!streq(s + digits, units[i]))
-			continue;
-		r = str_to_u64(number, UINT64_MAX >> (10 * i), &v);
-		if (r)
-			return r;
-		*ret = v << (10 * i);
-		return 0;
-	}
-	return -EINVAL;
-}
-
-/* A bare number is seconds, as in DeepFlow's files. */
-static int parse_duration(const char *s, uint64_t max_seconds, uint64_t *ret_ns)
-{
-	uint64_t seconds;
-	int r;
-
-	if (strspn(s, "0123456789") != strlen(s))
-		return str_to_duration_ns(s, ret_ns);
-	r = str_to_u64(s, max_seconds, &seconds);
-	if (!r)
-		*ret_ns = seconds * NSEC_PER_SEC;
-	return r;
-}
-
-/* A server and perhaps a path: no user, query or IPv6 address. */
-static bool is_url(const char *s)
-{
-	size_t scheme = str_has_prefix(s, "https://") ? 8 : str_has_prefix(s, "http://") ? 7 : 0;
-
-	return scheme && !strchr("/:", s[scheme]) && !strpbrk(s, "?#@[] ");
-}
-
-/* A page of a browser, never javascript: and the like. */
-static bool is_link(const char *s)
-{
-	if (!str_has_prefix(s, "http://") && !str_has_prefix(s, "https://"))
-		return false;
-	for (; *s; s++)
-		if ((unsigned char)*s <= ' ' || strchr("\"'<>`\\", *s))
-			return false;
-	return true;
-}
-
 /* Sets a key from its text form; false: not of its type or out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
@@ -255,17 +187,17 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		set_string(c, k, s);
 		return true;
 	case URL:
-		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_url(s)))
+		if (strlen(s) > MAX_STRING_BYTES || (*s && !conf_is_url(s)))
 			return false;
 		set_string(c, k, s);
 		return true;
 	case LINK:
-		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_link(s)))
+		if (strlen(s) > MAX_STRING_BYTES || (*s && !conf_is_link(s)))
 			return false;
 		set_string(c, k, s);
 		return true;
 	case CHOICE:
-		if (!is_choice(k->choices, s))
+		if (!conf_is_choice(k->choices, s))
 			return false;
 		set_choice(c, k, s);
 		return true;
@@ -278,14 +210,14 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		*(unsigned *)member(c, k) = (unsigned)v;
 		return true;
 	case DURATION:
-		if (parse_duration(s, k->max, &v))
+		if (conf_duration(s, k->max, &v))
 			return false;
 		if (v < k->min * NSEC_PER_SEC || v > k->max * NSEC_PER_SEC)
 			return false;
 		*(uint64_t *)member(c, k) = v;
 		return true;
 	case BYTES:
-		if (parse_bytes(s, &v) || v < k->min << 20 || v > k->max << 20)
+		if (conf_bytes(s, &v) || v < k->min << 20 || v > k->max << 20)
 			return false;
 		*(uint64_t *)member(c, k) = v;
 		return true;

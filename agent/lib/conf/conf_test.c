@@ -61,6 +61,11 @@ static void test_deepflow_file(void **state)
 	assert_int_equal(c.off_cpu_min_block_ns, 20000);
 	assert_non_null(strstr(warnings.data, "off-cpu-profile.cpu: accepted, no effect: on-cpu"));
 	assert_non_null(strstr(warnings.data, "memory-profile: accepted, no effect"));
+	conf_done(&c);
+	assert_int_equal(parse("static_config: {ebpf: {off-cpu-profile: {minblock: 0}}}\n", &c,
+			       &warnings, &err),
+			 0);
+	assert_int_equal(c.off_cpu_min_block_ns, 0);
 	assert_non_null(strstr(warnings.data, "dwarf-disabled: accepted, no effect yet"));
 	conf_done(&c);
 }
