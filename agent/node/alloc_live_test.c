@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define EVENTS	      (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
-#define SOURCE	      "agent/node/alloc/testdata/alloc_calls.c"
+#define SOURCE	      "agent/node/alloc/testdata/alloc_calls.cc"
 #define FUNCTIONS_MAX 64
 
 static char dir[] = "/tmp/alloc-live.XXXXXX";
@@ -261,7 +261,7 @@ static const struct variant {
 	const char *title, *compile; /* of sh: %s is what comes of it */
 	const char *preload;	     /* in dir */
 } variants[] = {
-#define C "-O1 -g -w -fno-builtin -fno-omit-frame-pointer " SOURCE " -pthread -o %s "
+#define C "-O1 -g -w -fno-builtin -fno-omit-frame-pointer -xc " SOURCE " -xnone -pthread -o %s "
 #define CXX                                                                                        \
 	"-O1 -g -w -std=c++17 -fno-builtin -fno-omit-frame-pointer -xc++ " SOURCE                  \
 	" -xnone -pthread -o %s "
