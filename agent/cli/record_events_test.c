@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/* podflame record of waits and memory, as a user sees it: known causes, exact bytes, what still lives. */
+#include "cli/testrun.h"
+#include "node/parse/parse.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define KEEP __attribute__((noinline, noclone, used))
+
+static volatile uint64_t *truth; /* of the workload: bytes by place */
+
+/* ---- waits ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+KEEP void record_test_nap(void);
+void record_test_nap(void)
+{
+	usleep(50000);
+}
+
+KEEP void record_test_locks(void);
+void record_test_locks(void)
+{
+	pthread_mutex_lock(&lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static void *in_thread(void *arg)
+{
+	for (;;)
+		record_test_locks();
+	return arg;
+}
+
+static void waits(void)
+{
+	pthread_t t;
+
+	pthread_mutex_lock(&lock);
+	pthread_create(&t, NULL, in_thread, NULL);
+	for (;;) {
+		record_test_nap();
+		pthread_mutex_unlock(&lock);
+		usleep(1000);
+		pthread_mutex_lock(&lock);
+	}
+}
+
+/* ---- memory ---- */
+
+KEEP void record_test_small(void);
+void record_test_small(void)
+{
+	void *volatile p = malloc(100);
+
+	free(p);
+	__asm__ volatile("");
+}
+
+KEEP void record_test_leaks(void);
+void record_test_leaks(void)
+{
+	void *volatile p = calloc(3, 1000);
+
+	truth[0] += p ? 3000 : 0;
+	__asm__ volatile("");
+}
+
+static void allocates(void)
+{
+	for (;;) {
+		for (int i = 0; i < 30; i++)
+			record_test_small();
+		record_test_leaks();
+		usleep(10000);
+	}
+}
+
+/* ---- recording ---- */
+
+static pid_t start(void (*body)(void))
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "pf-work");
+	body();
+	_exit(0);
+}
+
+static char *record(void (*body)(void), const char *event, const char *option, const char *value)
+{
+	char *out = file_in_dir("events.folded");
+	pid_t pid = start(body);
+	_cleanup_free_ char *text = xasprintf("%d", pid);
+	struct run r;
+
+	run_start(&r, (const char *[]){"-p", text, "-e", event, option, value, "-d", "3", "-o", out,
+				       NULL});
+	if (run_end(&r))
+		fail_msg("%s", r.text.data);
+	run_free(&r);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return out;
+}
+
+static void waits_have_causes(void **state)
+{
+	_cleanup_free_ char *out = NULL;
+	uint64_t nap, locks;
+
+	(void)state;
+	NEED_BPF();
+	out = record(waits, "off-cpu", "-b", "1ms");
+	nap = folded_sum(out, "record_test_nap");
+	locks = folded_sum(out, "record_test_locks");
+	/* Of three seconds each waits nearly all, unless the machine is busy: then it is kept from running. */
+	assert_true(nap > 500000 && locks > 500000);
+	assert_true(folded_sum(out, "[wait: sleep]") > 500000);
+	assert_true(folded_sum(out, "[wait: lock]") > 500000);
+	assert_int_equal(folded_sum(out, "[wait: socket]"), 0);
+	assert_int_equal(folded_sum(out, "[wait: none]"), 0);
+}
+
+static void bytes_are_exact(void **state)
+{
+	_cleanup_free_ char *out = NULL;
+	uint64_t small, leaks;
+
+	(void)state;
+	NEED_BPF();
+	out = record(allocates, "mem-alloc", "-s", "1");
+	small = folded_sum(out, "record_test_small");
+	leaks = folded_sum(out, "record_test_leaks");
+	assert_true(leaks > 0 && small > 0);
+	assert_int_equal(small % 100, 0);
+	assert_int_equal(leaks % 3000, 0);
+	/* Each round allocates as much: but for the one that began or ended it. */
+	assert_in_range(small, leaks - 3000, leaks + 3000);
+}
+
+static void what_lives_is_what_leaked(void **state)
+{
+	_cleanup_free_ char *out = NULL;
+	uint64_t leaks;
+
+	(void)state;
+	NEED_BPF();
+	truth[0] = 0;
+	out = record(allocates, "mem-inuse", "-s", "1");
+	leaks = folded_sum(out, "record_test_leaks");
+	assert_true(leaks > 0 && leaks % 3000 == 0);
+	assert_true(leaks <= truth[0] + 3000);
+	assert_in_range(folded_sum(out, "record_test_small"), 0, 100);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(waits_have_causes),
+		cmocka_unit_test(bytes_are_exact),
+		cmocka_unit_test(what_lives_is_what_leaked),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	truth = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(truth != MAP_FAILED);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
+}
