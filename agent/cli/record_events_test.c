@@ -19,6 +19,7 @@ KEEP void record_test_nap(void);
 void record_test_nap(void)
 {
 	usleep(50000);
+	__asm__ volatile(""); /* no jump: it stands in the stack */
 }
 
 KEEP void record_test_locks(void);
@@ -26,6 +27,7 @@ void record_test_locks(void)
 {
 	pthread_mutex_lock(&lock);
 	pthread_mutex_unlock(&lock);
+	__asm__ volatile("");
 }
 
 static void *in_thread(void *arg)
