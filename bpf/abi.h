@@ -248,7 +248,7 @@ struct pf_usage_key {
 	uint32_t event, pad;
 };
 struct pf_usage {
-	uint64_t hits;	/* switches of a selected task, traps of a selected process */
+	uint64_t hits;	/* switches of a selected task, traps of a selected process (PF_SITE_MORE) */
 	uint64_t taken; /* of these, kept: a stack was taken */
 	uint64_t value; /* what those count for together, in the event's unit */
 	uint64_t
@@ -275,8 +275,10 @@ enum pf_site_kind {
 struct pf_site {
 	uint8_t kind, size_arg, count_arg, ptr_arg;
 	uint16_t max_bytes; /* only allocations up to it are meant; 0: all */
-	uint16_t flags;	    /* enum pf_site_flags */
+	uint16_t flags;	    /* enum pf_site_flags; the high byte: PF_SITE_MORE */
 };
+/* A hit costs as much as so many other ones more: the kernel steps over the instruction with a second trap. */
+#define PF_SITE_MORE(site) ((site).flags >> 8)
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */

@@ -75,7 +75,7 @@ struct pf_mem_who {
 #define PF_USAGE_EACH 16
 
 /* First of every hit. The trap is charged to the first of the events that want it. */
-static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
+static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
 	struct task_struct *leader = who.task->group_leader;
@@ -98,14 +98,14 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
 	if (!who.events)
 		return who;
 	proc->cgroup_id = who.cgroup_id;
-	__sync_fetch_and_add(&proc->hits, 1);
+	__sync_fetch_and_add(&proc->hits, hits);
 	who.random = bpf_get_prandom_u32();
 	if (who.random % PF_USAGE_EACH)
 		return who;
 	u = pf_usage_of(who.cgroup_id, who.events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC
 									    : PF_EVENT_MEM_INUSE);
 	if (u)
-		u->hits += PF_USAGE_EACH;
+		u->hits += PF_USAGE_EACH * hits;
 	return who;
 }
 
@@ -243,8 +243,8 @@ static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_call 
  */
 static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 {
-	struct pf_mem_who who = pf_mem_who_is(PF_MEM_EVENTS);
 	struct pf_site site = pf_site_of(ctx);
+	struct pf_mem_who who = pf_mem_who_is(PF_MEM_EVENTS, 1 + PF_SITE_MORE(site));
 	uint64_t size, old = 0, alloc = 0, inuse = 0;
 	struct pf_mem_call *call;
 	struct pf_scratch *s;
@@ -374,7 +374,7 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 	/* The return address has been taken from the stack. */
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
 				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1);
 	struct pf_pending *p;
 	uint64_t address;
 
@@ -395,8 +395,9 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 
 static __noinline void pf_mem_freed(struct pt_regs *ctx)
 {
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
-	uint64_t address = pf_mem_arg(ctx, pf_site_of(ctx).ptr_arg, false);
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1 + PF_SITE_MORE(site));
+	uint64_t address = pf_mem_arg(ctx, site.ptr_arg, false);
 
 	if (who.events && address)
 		pf_live_remove(address, NULL);

@@ -14,7 +14,7 @@
 #define MOST_BYTES 11 /* of a comparison */
 
 /* push of a register, jumps, calls, nop. */
-static bool is_emulated(const uint8_t *code)
+bool is_emulated(const uint8_t code[static 2])
 {
 	if (code[0] == 0x41)
 		return (code[1] & 0xf8) == 0x50;

@@ -38,7 +38,8 @@ struct memory {
 	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last one */
 	bool asked;	      /* one is wanted now */
 	uint64_t user_removed, evicted;
-	uint64_t trap_ns; /* 0: not measured yet */
+	uint64_t trap_ns;      /* 0: not measured yet */
+	unsigned stepped_more; /* of who attaches; 0: not measured yet */
 };
 
 struct attached {
@@ -65,10 +66,13 @@ int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offs
 
 /* uprobe_try.c: false: a probed return kills a process that has a seccomp filter */
 bool uprobe_returns_are_safe(enum uprobe_mode mode);
+/* So many hits more a hit costs whose instruction is stepped over. */
+unsigned uprobe_stepped_more(enum uprobe_mode mode);
 
 /* emulated.c: where a probe of the function at this offset of the file is cheap, and means the same */
 uint64_t emulated_place(int fd, uint64_t offset);
 size_t emulated_distance(const uint8_t *code, size_t n);
+bool is_emulated(const uint8_t code[static 2]);
 
 /* live.c */
 /* Removes what belongs to no attached process. */

@@ -202,6 +202,21 @@ static uint64_t place_of(int fd, const struct probe_site *at, const struct pf_si
 	return site->kind == PF_SITE_INSIDE ? at->file_offset : emulated_place(fd, at->file_offset);
 }
 
+/* The cookie of a site: it tells what a hit of it costs. */
+static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_site site)
+{
+	uint8_t code[2];
+	uint64_t cookie;
+
+	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) && !is_emulated(code)) {
+		if (!m->stepped_more)
+			m->stepped_more = uprobe_stepped_more(m->mode);
+		site.flags |= (uint16_t)(m->stepped_more << 8);
+	}
+	memcpy(&cookie, &site, sizeof(cookie));
+	return cookie;
+}
+
 static int attach_program(struct attached *a, const struct probe_file *file,
 			  enum memory_program program, size_t *refused)
 {
@@ -227,7 +242,8 @@ static int attach_program(struct attached *a, const struct probe_file *file,
 		if (!is_for(&site, program, a->inuse))
 			continue;
 		offsets[b.n] = place_of(file->fd, &file->sites[i], &site);
-		cookies[b.n++] = file->sites[i].cookie;
+		cookies[b.n] = cookie_of(m, file->fd, offsets[b.n], site);
+		b.n++;
 	}
 	return b.n && b.prog >= 0 ? attach_range(a, &b, 0, b.n, refused) : 0;
 }

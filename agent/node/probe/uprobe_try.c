@@ -18,8 +18,12 @@ __asm__(".pushsection .text\n"
 	"	push %rbp\n"
 	"	pop %rbp\n"
 	"	ret\n"
+	"pf_step_here:\n" /* with one that it steps over */
+	"	mov %eax, %eax\n"
+	"	ret\n"
 	".popsection\n");
 void pf_trap_here(void);
+void pf_step_here(void);
 
 struct place {
 	uint64_t address, offset;
@@ -44,9 +48,9 @@ static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
 	return 1; /* the program itself is the first */
 }
 
-static int attach_here(enum uprobe_mode mode, pid_t pid, bool at_return)
+static int attach_here(enum uprobe_mode mode, void (*function)(void), pid_t pid, bool at_return)
 {
-	struct place place = {.address = (uintptr_t)pf_trap_here};
+	struct place place = {.address = (uintptr_t)function};
 
 	dl_iterate_phdr(find_place, &place);
 	return place.found
@@ -64,34 +68,51 @@ static uint64_t thread_ns(void)
 	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
 }
 
-static uint64_t hits_ns(unsigned n)
-{
-	uint64_t start = thread_ns();
+#define HITS 200
 
-	for (unsigned i = 0; i < n; i++)
-		pf_trap_here();
-	return (thread_ns() - start) / n;
+/* The least of some tries; 0: it cannot be attached. */
+static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
+{
+	int link = attach_here(mode, function, getpid(), false);
+	uint64_t least = UINT64_MAX;
+
+	if (link < 0)
+		return 0;
+	for (int round = 0; round < 10; round++) {
+		uint64_t start = thread_ns();
+
+		for (unsigned i = 0; i < HITS; i++)
+			function();
+		least = MIN(least, (thread_ns() - start) / HITS);
+	}
+	close(link);
+	return least;
 }
 
-#define TRAP_NS_GUESS 1000
+#define TRAP_NS_GUESS	   1000
+#define STEPPED_MORE_GUESS 10
 
 uint64_t probes_trap_ns(struct probes *p)
 {
 	struct memory *m = p->events[EVENT_MEM_ALLOC].own;
-	uint64_t least = UINT64_MAX;
-	int link;
 
 	if (!m || m->mode == UPROBE_NONE)
 		return TRAP_NS_GUESS;
 	if (m->trap_ns)
 		return m->trap_ns;
-	link = attach_here(m->mode, getpid(), false);
-	for (int round = 0; link >= 0 && round < 10; round++)
-		least = MIN(least, hits_ns(200));
-	if (link >= 0)
-		close(link);
-	m->trap_ns = link < 0 ? TRAP_NS_GUESS : least;
+	m->trap_ns = hit_ns(m->mode, pf_trap_here);
+	if (!m->trap_ns)
+		m->trap_ns = TRAP_NS_GUESS;
 	return m->trap_ns;
+}
+
+unsigned uprobe_stepped_more(enum uprobe_mode mode)
+{
+	uint64_t trap_ns = hit_ns(mode, pf_trap_here), step_ns = hit_ns(mode, pf_step_here);
+
+	if (!trap_ns || !step_ns)
+		return STEPPED_MORE_GUESS;
+	return step_ns > trap_ns ? (unsigned)MIN(step_ns / trap_ns, (uint64_t)UINT8_MAX) : 0;
 }
 
 /* ---- whether returns are safe ---- */
@@ -144,7 +165,7 @@ bool uprobe_returns_are_safe(enum uprobe_mode mode)
 		return_once(from);
 	if (pid < 0)
 		return true;
-	link = attach_here(mode, pid, true);
+	link = attach_here(mode, pf_trap_here, pid, true);
 	if (write(to, "", 1) != 1)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
