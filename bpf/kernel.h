@@ -77,6 +77,15 @@ typedef struct {
 struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
 };
+/* Members of include/linux/uprobes.h: whose return addresses a uprobe has replaced, innermost first. */
+struct return_instance {
+	unsigned long stack; /* where the address was */
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+};
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
 struct mm_struct {
 	unsigned long exec_vm;	   /* pages of code: executable, not writable */
 	unsigned long start_stack; /* where argc lies */
@@ -111,11 +120,13 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct files_struct *files;
 	struct signal_struct *signal;
+	struct uprobe_task *utask; /* CONFIG_UPROBES */
 };
 
 /* The kernel's names; the uapi structure of the same name has others (x86-64). */
 struct pt_regs___kernel {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip,
+		sp;
 	unsigned short cs;
 };
 

@@ -203,6 +203,8 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 	/* push %rbp, unless it is one of several: then rbp is no frame pointer; endbr64 */
 	if ((first == 0x55 && (before & 0xf8) != 0x50) || bytes == 0xfa1e0ff3)
 		return PF_AT_ENTRY;
+	if (first == 0xcc) /* a uprobe's breakpoint: those are set at entries */
+		return PF_AT_ENTRY;
 	if (first == 0xc3 || first == 0xc2 || (first == 0xf3 && second == 0xc3)) /* ret */
 		return PF_AT_ENTRY;
 	/* jmp *n(%rip): a PLT entry without a row (static programs), or a tail call */
@@ -210,9 +212,9 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 		return PF_AT_ENTRY;
 	if (before == 0x5d && (first == 0xe9 || first == 0xeb)) /* pop %rbp; jmp: a tail call */
 		return PF_AT_ENTRY;
-	/* push %rbp; mov %rsp,%rbp in its two encodings */
+	/* push %rbp, or a breakpoint in its place; mov %rsp,%rbp in its two encodings */
 	bytes &= 0xffffff;
-	if (before == 0x55 && (bytes == 0xe58948 || bytes == 0xec8b48))
+	if ((before == 0x55 || before == 0xcc) && (bytes == 0xe58948 || bytes == 0xec8b48))
 		return PF_AFTER_PUSH;
 	return PF_IN_BODY;
 }
@@ -350,6 +352,17 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 #define PF_WALKER
 #include "runtimes.h"
 
+/* The frame at hand was found at an address that the kernel has put there: what was there before. */
+static __noinline int pf_real_return(struct pf_walk *w)
+{
+	uint64_t slot = w->sp - 8;
+
+	for (uint32_t i = 0; i < PF_RETURNS_MAX; i++)
+		if (i < w->n_returns && w->returns[i].slot == slot)
+			w->ip = w->returns[i].address;
+	return 0;
+}
+
 /* The frame at hand into the stack, and on to its caller. */
 PF_ONCE int pf_native(struct pf_scratch *s)
 {
@@ -386,6 +399,8 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 	(void)i;
 	if (w->asking)
 		return pf_ask(s);
+	if (w->n_returns && !w->exact)
+		pf_real_return(w);
 	w->found = pf_find_mapping(w, pf_pc(w));
 	w->runtime = w->found ? w->mapping.runtime : 0;
 	w->frame_sp = w->sp;

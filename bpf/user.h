@@ -47,6 +47,16 @@ static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct p
 	return PF_CONTEXT_REG(regs, cs) != PF_USER_CS_64;
 }
 
+/* In a uprobe's trap, until the kernel has set it back, the address is the one behind the breakpoint. */
+static __noinline void pf_at_breakpoint(struct pf_walk *w)
+{
+	uint64_t at = w->ip - 1;
+	uint8_t byte = 0;
+
+	if (pf_read(&byte, 1, at) && byte == 0xcc)
+		w->ip = at;
+}
+
 /* What the kernel saved when the task entered it; false: it has no user side. */
 static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struct *task,
 					    bool *ret_compat)
@@ -60,6 +70,8 @@ static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struc
 	PF_REGISTERS(X)
 #undef X
 	w->ip = saved->ip;
+	if (bpf_core_field_exists(task->utask) && task->utask)
+		pf_at_breakpoint(w);
 	*ret_compat = saved->cs != PF_USER_CS_64;
 	return w->ip != 0; /* io_uring's and vhost's workers have an mm but no user side */
 }
@@ -73,6 +85,27 @@ static __always_inline const struct pf_process *pf_process_of(struct task_struct
 	};
 
 	return bpf_map_lookup_elem(&unwind_procs, &key);
+}
+
+/* Most threads have none, and few of those that have are inside of a probed function. */
+static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *task)
+{
+	struct return_instance *r = NULL;
+	struct uprobe_task *utask = NULL;
+
+	w->n_returns = 0;
+	if (!bpf_core_field_exists(task->utask))
+		return;
+	utask = task->utask;
+	if (!utask || bpf_core_read(&r, sizeof(r), &utask->return_instances))
+		return;
+	for (uint32_t i = 0; i < PF_RETURNS_MAX && r; i++) {
+		bpf_core_read(&w->returns[i].slot, sizeof(uint64_t), &r->stack);
+		bpf_core_read(&w->returns[i].address, sizeof(uint64_t), &r->orig_ret_vaddr);
+		w->n_returns = i + 1;
+		if (bpf_core_read(&r, sizeof(r), &r->next))
+			return;
+	}
 }
 
 /*
@@ -98,6 +131,7 @@ static __noinline void pf_find_process(struct pf_walk *w, struct task_struct *ta
 	w->tables = *(volatile const uint32_t *)&set->tables;
 	w->stack_start = mm ? mm->start_stack : 0;
 	w->known = p != NULL;
+	pf_find_returns(w, task);
 	w->thread_pointer = 0;
 	if (!p)
 		return;

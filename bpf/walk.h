@@ -35,6 +35,8 @@ struct pf_runtime_walk {
 	uint64_t own[9];
 };
 
+#define PF_RETURNS_MAX 8
+
 struct pf_walk {
 	/* The frame at hand. */
 	uint64_t ip, sp, bp;
@@ -58,8 +60,9 @@ struct pf_walk {
 	uint64_t frame_bp;
 	uint64_t thread_pointer; /* %fs base; 0: the process has no runtimes */
 	struct pf_runtime_walk runtimes[PF_RUNTIMES_MAX];
-	uint32_t object_of; /* not 0: the stack begins with what was allocated, as this runtime names it; */
-	uint64_t object;    /* who sets it makes it 0 again */
+	uint32_t
+		object_of; /* not 0: the stack begins with what was allocated, as this runtime names it; */
+	uint64_t object; /* who sets it makes it 0 again */
 
 	uint32_t tables; /* pf_settings.tables when the walk began */
 	uint64_t
@@ -67,6 +70,12 @@ struct pf_walk {
 	struct pf_process process;
 	struct pf_mapping mapping; /* the one that the last address was in */
 	struct pf_file file;	   /* of that mapping */
+
+	/* Return addresses that the kernel has replaced, for probes of returns: where, and what was there. */
+	uint32_t n_returns;
+	struct {
+		uint64_t slot, address;
+	} returns[PF_RETURNS_MAX];
 
 	uint64_t window; /* user address of what s->window has, */
 	uint64_t window_bytes;
@@ -118,7 +127,7 @@ struct pf_scratch {
 	uint32_t n_noted; /* more than PF_NOTES_MAX: the walk went by something else, too */
 	bool noted_bp;	  /* by the leaf's rbp */
 	uint64_t leaf_ip; /* where the walk began */
-	uint64_t bp_at; /* where rbp was read; 0: it is the leaf's */
+	uint64_t bp_at;	  /* where rbp was read; 0: it is the leaf's */
 	struct pf_recent recent[1 << PF_RECENT_BITS];
 	/* struct pf_rec_stack, with its words as an array that the verifier can bound */
 	struct {
