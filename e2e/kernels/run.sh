@@ -60,7 +60,15 @@ newest() { # prints "suite version"
 }
 
 # ---- the initramfs: /init, busybox, podflame, the tests, and every library that they link ----
-TESTS="agent/node/probe/unwind_kernel_test agent/node/probe/unwind_test"
+# What runs in the guest: test, pattern of its names (none: all). Few: each is emulated.
+TESTS="unwind_kernel_test
+unwind_test
+offcpu_test waits_have*
+offcpu_test limits_hold*
+memory_test bytes_are*
+memory_test it_is_one*
+memory_test places_that*"
+PROBE=agent/node/probe
 
 add() { # file, path inside
     mkdir -p "$work/tree/$(dirname "$2")"
@@ -75,10 +83,11 @@ initramfs() {
     add e2e/kernels/init init
     chmod 755 "$work/tree/init"
     gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -static -o "$work/tree/bin/answer-static" e2e/kernels/answer.c
+    gcc -O2 -static -o "$work/tree/bin/held" e2e/kernels/held.c
     gcc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -o "$work/tree/bin/answer" e2e/kernels/answer.c
     add "$BUILD/podflame" bin/podflame
-    for f in $TESTS; do add "$BUILD/$f" "tests/$(basename "$f")"; done
-    add "$BUILD/agent/node/probe/probe_bench" tests/probe_bench
+    echo "$TESTS" >"$work/tree/tests.list"
+    for f in $(cut -d' ' -f1 <<<"$TESTS" | sort -u) probe_bench; do add "$BUILD/$PROBE/$f" "tests/$f"; done
     for f in "$work"/tree/bin/answer "$work/tree/bin/podflame" "$work"/tree/tests/*; do
         ldd "$f" | grep -oE '/[^ ]+' | while read -r lib; do [ -e "$work/tree$lib" ] || add "$lib" "${lib#/}"; done
     done

@@ -882,9 +882,9 @@ static void nothing_was_dropped(void **state)
 			fail_msg("%lu: %s", lost(reasons[i]), reasons[i]);
 }
 
-int main(void)
+/* Of which tests: a pattern such as "waits*"; all. */
+int main(int argc, char **argv)
 {
-
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_have_their_causes_and_lengths),
 		cmocka_unit_test(the_disk_is_waited_for),
@@ -902,5 +902,7 @@ int main(void)
 		cmocka_unit_test(nothing_was_dropped),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

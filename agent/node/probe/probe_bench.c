@@ -399,9 +399,16 @@ static void bench_memory(void)
 	probes_free(p);
 }
 
-static void bench_programs(const struct probes *p)
+/* Those of an event are loaded when somebody first wants it. */
+static void bench_programs(struct probes *p)
 {
+	struct procs_filter all = {
+		.cgroup_id = 1, .event_mask = (1u << _EVENT_MAX) - 1, .sample_hz = HZ};
+
+	probes_filter(p, &all, 1);
 	bench_verified(p->events[EVENT_ON_CPU].obj);
+	bench_verified(p->events[EVENT_OFF_CPU].obj);
+	bench_verified(p->events[EVENT_MEM_ALLOC].obj);
 	bench_verified(p->proc->obj);
 }
 
