@@ -30,7 +30,7 @@ struct feeding {
 struct drains {
 	struct node *node;
 	struct feeding *first, **last;
-	size_t n_waiting;
+	size_t n_waiting;      /* of the kernel */
 	unsigned n_reading;    /* mappings asked for and not there yet */
 	unsigned n_exec_reads; /* this second */
 	unsigned n_stuck;      /* files workers left behind */
@@ -338,7 +338,7 @@ static void come_again(struct drains *d, struct feed *from)
 	if (!d->first)
 		d->last = &f->next;
 	d->first = f;
-	d->n_waiting++;
+	d->n_waiting += !f->feed.whole;
 	for (size_t i = 0; i < f->feed.n_missing; i++)
 		drains_read(d, f->feed.missing[i].tgid, f->feed.missing[i].start_boottime_ns,
 			    f->feed.missing[i].exec_id, 0);
@@ -398,7 +398,7 @@ void drains_advance(struct drains *d)
 		d->first = f->next;
 		if (!d->first)
 			d->last = &d->first;
-		d->n_waiting--;
+		d->n_waiting -= !f->feed.whole;
 		d->feeding = true;
 		task_post(d->node, d->node->pipe, &f->task, feed_bytes(&f->feed));
 	}
@@ -445,7 +445,7 @@ static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 	f->task.done = feed_handled;
 	*d->last = f;
 	d->last = &f->next;
-	d->n_waiting++;
+	d->n_waiting += !whole;
 	drains_advance(d);
 }
 

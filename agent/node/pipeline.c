@@ -328,6 +328,9 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 		want_young(p, f);
 		return;
 	}
+	/* What the kernel counted until then may be behind it. */
+	if (f->whole)
+		return;
 	pipeline_forget_exited(p, now_ns);
 	end_window(p, f, now_ns);
 }

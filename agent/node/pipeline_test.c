@@ -97,6 +97,27 @@ static const struct profile *find(const struct batch *b, enum event e, const cha
 	return NULL;
 }
 
+/* It may overtake the kernel's drain of the window's last second. */
+static void test_a_whole_drain_ends_no_window(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns + 2 * MS);
+	w->feed.whole = true;
+	add(w, EVENT_MEM_INUSE, 1, 4096);
+	pipeline_feed(w->p, &w->feed);
+	assert_null(w->feed.batch);
+	begin(w, w->end_ns + 10 * MS);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	pipeline_feed(w->p, &w->feed);
+	b = TAKE_PTR(w->feed.batch);
+	p = find(b, EVENT_ON_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 30000);
+}
+
 static void test_nobodys_code_waits(void **state)
 {
 	struct world *w = *state;
@@ -211,6 +232,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nobodys_code_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_whole_drain_ends_no_window, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_wait_over_the_end_of_a_window, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
