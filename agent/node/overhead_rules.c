@@ -133,8 +133,11 @@ void overhead_span_add(struct spans *s, const struct overhead_spent *x, uint64_t
 {
 	double attached = work((double)x->cpu_ns, (double)x->hits, trap_ns);
 
-	s->work_attached_ns = s->work_attached_ns * SPANS_WEIGHT + attached;
-	s->work_ns = s->work_ns * SPANS_WEIGHT + attached + (double)x->cpu_before_ns;
+	/* What a process did before its first span is not known: that span says nothing about the share. */
+	if (!x->first) {
+		s->work_attached_ns = s->work_attached_ns * SPANS_WEIGHT + attached;
+		s->work_ns = s->work_ns * SPANS_WEIGHT + attached + (double)x->cpu_before_ns;
+	}
 	s->n = s->n * SPANS_WEIGHT + 1;
 	s->sum = s->sum * SPANS_WEIGHT + (double)x->hits;
 	s->square = s->square * SPANS_WEIGHT + (double)x->hits * (double)x->hits;

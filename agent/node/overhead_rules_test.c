@@ -179,7 +179,7 @@ static double allocations_told(uint64_t trap_ns, bool slowed)
 		/* Not slowed: it had time left, and traps took of that. */
 		uint64_t cpu = slowed ? (uint64_t)span_ns : (uint64_t)span_ns + hits * trap_ns;
 		struct overhead_spent x = {(uint64_t)span_ns, hits, cpu,
-					   (uint64_t)(period_ns - span_ns)};
+					   (uint64_t)(period_ns - span_ns), false};
 
 		overhead_span_add(&s, &x, trap_ns);
 		told += (double)hits * 1e6 / overhead_span_estimate(&s, 1, 0.5).ppm;
@@ -197,6 +197,20 @@ static void spans_stand_for_the_whole(void **state)
 	assert_true(fabs(allocations_told(1000, true) - 1) < 0.01);
 }
 
+static void a_first_span_says_nothing_about_the_share(void **state)
+{
+	struct overhead_spent first = {10000000, 1000, 10000000, 0, true}, next = first;
+	struct spans s = {0};
+
+	(void)state;
+	overhead_span_add(&s, &first, 1000);
+	assert_int_equal(overhead_span_estimate(&s, 1, 0).ppm, 1000000);
+	next.first = false;
+	next.cpu_before_ns = 90000000;
+	overhead_span_add(&s, &next, 1);
+	assert_in_range(overhead_span_estimate(&s, 1, 0).ppm, 99000, 101000);
+}
+
 static void uneven_spans_are_less_sure(void **state)
 {
 	struct spans even = {0}, uneven = {0};
@@ -204,7 +218,7 @@ static void uneven_spans_are_less_sure(void **state)
 
 	(void)state;
 	for (int i = 0; i < 20; i++) {
-		struct overhead_spent x = {10000000, 1000, 10000000, 90000000}, y = x;
+		struct overhead_spent x = {10000000, 1000, 10000000, 90000000, false}, y = x;
 
 		y.hits = i % 2 ? 2000 : 0;
 		overhead_span_add(&even, &x, 1);
@@ -244,6 +258,7 @@ int main(void)
 		cmocka_unit_test(the_first_span_cannot_stall_for_long),
 		cmocka_unit_test(steady_is_left_when_it_exceeds),
 		cmocka_unit_test(spans_stand_for_the_whole),
+		cmocka_unit_test(a_first_span_says_nothing_about_the_share),
 		cmocka_unit_test(uneven_spans_are_less_sure),
 		cmocka_unit_test(errors_of_sums),
 	};

@@ -97,7 +97,7 @@ static char *estimated_text(const struct payer *p, enum event e, uint32_t ppm)
 
 	if (e == EVENT_OFF_CPU)
 		return xasprintf("off-cpu of container %s is estimated: %.2g %% of its waits are "
-				 "looked at, chosen at random, and all that are long",
+				 "looked at, chosen at random",
 				 container_of(p), percent);
 	return xasprintf("%s of container %s is estimated, %.2g %% duty: probes are attached for "
 			 "short spans at random times",
