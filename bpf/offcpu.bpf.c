@@ -361,16 +361,19 @@ int pf_waits_now(struct pf_iter_task *ctx)
 {
 	const struct pf_settings *set = pf_settings_now();
 	struct task_struct *task = ctx->task;
-	struct pf_waiting *w;
+	struct pf_waiting *w, wait;
 	uint64_t cgroup_id = 0, from, now;
 
 	if (!task || !set || !(w = pf_waiting_of(task)))
 		return 0;
-	from = w->counted_ns;
-	if (from == PF_NOT_WAITING || !w->taken || w->start_boottime_ns != task->start_boottime)
+	/* Of this wait, if nobody has counted it by the exchange below: the thread may begin its next one any time. */
+	from = *(volatile uint64_t *)&w->counted_ns;
+	wait = *w;
+	if (from == PF_NOT_WAITING || !wait.taken ||
+	    wait.start_boottime_ns != task->start_boottime)
 		return 0;
-	now = pf_wait_end(w, bpf_ktime_get_boot_ns());
-	if (now <= from || now - w->since_ns < w->min_us * 1000ull)
+	now = pf_wait_end(&wait, bpf_ktime_get_boot_ns());
+	if (now <= from || now - wait.since_ns < wait.min_us * 1000ull)
 		return 0;
 	if (!pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id)) {
 		__sync_val_compare_and_swap(&w->counted_ns, from, PF_NOT_WAITING);
@@ -378,8 +381,8 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	}
 	/* Else it has just run again: whoever saw that has counted it. */
 	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from) {
-		pf_wait_part(w, from, now, set->generation);
-		pf_wait_used(cgroup_id, pf_wait_us(w, from), pf_wait_us(w, now), w->keep);
+		pf_wait_part(&wait, from, now, set->generation);
+		pf_wait_used(cgroup_id, pf_wait_us(&wait, from), pf_wait_us(&wait, now), wait.keep);
 	}
 	return 0;
 }
