@@ -55,7 +55,7 @@ struct allocs {
 	bool looking, busy;	   /* where it allocates; probes are on their way */
 	bool stale;		   /* attached are the sites of a look before */
 	bool reading_go;	   /* sites are lent */
-	bool refused;		   /* the kernel: problem says so */
+	bool refused;		   /* by the kernel: not again before next_ns */
 	unsigned looked_mask;	   /* events that sites were looked for */
 	unsigned n_again;	   /* looks in a row that found it just starting */
 	struct mappings *m;	   /* of sites */

@@ -258,6 +258,8 @@ static bool may_attach(struct tracked *t)
 
 	if (a->attached || a->busy || !a->sites || !a->sites->n)
 		return false;
+	if (!kernel_active(t->follow->node->kernel))
+		return false; /* the programs are on their way out */
 	if (now_ns < a->next_ns) {
 		timer_set(t->follow->node->loop, &t->allocs.timer, a->next_ns - now_ns, span_due,
 			  t);

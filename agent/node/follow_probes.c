@@ -54,6 +54,7 @@ static void wait_span(struct attaching *a)
 			     &x->hits);
 	a->cpu_ns = process_cpu_ns(a->id.tgid);
 	x->cpu_ns = a->cpu_ns > start_ns ? a->cpu_ns - start_ns : 0;
+	x->first = !a->cpu_before_ns;
 	if (a->cpu_before_ns && start_ns > a->cpu_before_ns)
 		x->cpu_before_ns = start_ns - a->cpu_before_ns;
 }
@@ -110,9 +111,9 @@ static void refused(struct tracked *t, int result)
 {
 	struct allocs *s = &t->allocs;
 
-	s->next_ns = now_mono_ns() + REFUSED_NS;
-	s->refused = result != -ESRCH;
-	if (s->refused)
+	s->next_ns = now_mono_ns() + (result == -EAGAIN ? NSEC_PER_SEC : REFUSED_NS);
+	s->refused = true;
+	if (result != -ESRCH && result != -EAGAIN)
 		alloc_set_problem(t, "probes cannot be attached: ", strerror(-result));
 }
 
