@@ -286,6 +286,8 @@ enum pf_site_flags {
 		1 << 1, /* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
 	/* PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the old is told here */
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
+	/* Fails with a C++ exception, which cannot pass a probed return: std::terminate() */
+	PF_SITE_THROWS = 1 << 3,
 };
 #define PF_MEM_ALIGN 16 /* that every allocation has (MALLOC_ALIGNMENT of glibc) */
 /* Greater ones cannot succeed: more than a process's addresses. */
@@ -350,6 +352,7 @@ struct pf_live_stats {
 	X(SCRATCH_BUSY, "scratch_busy", 1) /* scratch of this CPU and context in use */            \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
 	X(NO_PID, "no_pid", 1)		 /* not visible from the agent's PID namespace */          \
+	X(MAY_THROW, "may_throw", 1)	   /* PF_SITE_THROWS, and it may fail: not in mem-inuse */       \
 	X(PENDING_FULL, "pending_full", 1) /* allocations between entry and return */              \
 	X(LIVE_EVICTED, "live_evicted", 1) /* living memory that had no room; user space counts */ \
 	X(WAITS_FULL, "waits_full", 1) /* threads of selected processes */                         \

@@ -74,8 +74,12 @@ struct css_set {
 typedef struct {
 	int counter;
 } atomic_t;
+struct rlimit {
+	unsigned long rlim_cur;
+};
 struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
+	struct rlimit rlim[16];
 };
 /* Members of include/linux/uprobes.h: whose return addresses a uprobe has replaced, innermost first. */
 struct return_instance {

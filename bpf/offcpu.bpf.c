@@ -369,8 +369,7 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	/* Of this wait, if nobody has counted it by the exchange below: the thread may begin its next one any time. */
 	from = *(volatile uint64_t *)&w->counted_ns;
 	wait = *w;
-	if (from == PF_NOT_WAITING || !wait.taken ||
-	    wait.start_boottime_ns != task->start_boottime)
+	if (from == PF_NOT_WAITING || !wait.taken || wait.start_boottime_ns != task->start_boottime)
 		return 0;
 	now = pf_wait_end(&wait, bpf_ktime_get_boot_ns());
 	if (now <= from || now - wait.since_ns < wait.min_us * 1000ull)

@@ -351,6 +351,30 @@ static void c_counts_its_bytes(void **state)
 	close_scene(s);
 }
 
+/* Through a return probe no exception passes: the program would be ended by it. */
+static void a_failing_new_throws(void **state)
+{
+	static const char *const libraries[] = {"libjemalloc.so.2", "libtcmalloc_minimal.so.4"};
+	_cleanup_free_ char *program = xasprintf("%s/throws", dir);
+	char *const argv[] = {program, NULL};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(libraries); i++) {
+		_cleanup_free_ struct scene *s = xcalloc(1, sizeof(*s));
+		_cleanup_free_ char *compile = xasprintf(
+			"g++ -O1 -w agent/node/alloc/testdata/alloc_throws.cc -o %s -l:%s 2>%s/log",
+			program, libraries[i], dir);
+
+		if (system(compile)) {
+			print_message("skipped: it cannot be built here: %s\n", libraries[i]);
+			continue;
+		}
+		s->title = libraries[i];
+		run(s, argv, NULL);
+		close_scene(s);
+	}
+}
+
 /*
  * Files of their own: return probes that others have in the same file take the place of return addresses in every
  * process that has it.
@@ -434,7 +458,7 @@ static int remove_all(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[ARRAY_SIZE(variants) + 1] = {0};
+	struct CMUnitTest tests[ARRAY_SIZE(variants) + 2] = {0};
 	size_t n = 0;
 
 	if (!mkdtemp(dir) || copy_libraries())
@@ -444,6 +468,7 @@ int main(void)
 		tests[n++] = (struct CMUnitTest){.name = variants[i].title,
 						 .test_func = c_counts_its_bytes,
 						 .initial_state = (void *)&variants[i]};
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_failing_new_throws);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(python_objects_are_counted);
 	return _cmocka_run_group_tests("allocators", tests, n, NULL, remove_all);
 }

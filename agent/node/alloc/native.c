@@ -211,7 +211,7 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
 	if (c->dropped)
 		return 0;
-	site.flags = c->flags;
+	site.flags |= c->flags;
 	r = alloc_add_site(f->look, c->address, c->symbol, site, ret);
 	if (r == 0)
 		add_inner(c, &w, ret);

@@ -10,7 +10,26 @@
 			  .size_arg = (size),                                                      \
 			  .count_arg = (count),                                                    \
 			  .ptr_arg = (ptr)})
-#define ALLOC(size)	     SITE(ALLOC, size, 0, 0)
+#define ALLOC(size) SITE(ALLOC, size, 0, 0)
+/* C++'s operator new, by whatever name: fails with an exception */
+#define NEW(size)                                                                                  \
+	((struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = (size), .flags = PF_SITE_THROWS})
+#define NEW2(n, size)                                                                              \
+	((struct pf_site){.kind = PF_SITE_ALLOC,                                                   \
+			  .size_arg = (size),                                                      \
+			  .count_arg = (n),                                                        \
+			  .flags = PF_SITE_THROWS})
+#define RENEW(p, size)                                                                             \
+	((struct pf_site){.kind = PF_SITE_REALLOC,                                                 \
+			  .size_arg = (size),                                                      \
+			  .ptr_arg = (p),                                                          \
+			  .flags = PF_SITE_THROWS})
+#define RENEW2(p, n, size)                                                                         \
+	((struct pf_site){.kind = PF_SITE_REALLOC,                                                 \
+			  .size_arg = (size),                                                      \
+			  .count_arg = (n),                                                        \
+			  .ptr_arg = (p),                                                          \
+			  .flags = PF_SITE_THROWS})
 #define ALLOC2(n, size)	     SITE(ALLOC, size, n, 0)
 #define REALLOC(p, size)     SITE(REALLOC, size, 0, p)
 #define REALLOC2(p, n, size) SITE(REALLOC, size, n, p)
@@ -43,13 +62,13 @@
 /* gperftools/tcmalloc.h */
 #define TCMALLOC_ROWS(X)                                                                           \
 	X("tc_malloc_skip_new_handler", ALLOC(1), TC, ANY, 0)                                      \
-	X("tc_new", ALLOC(1), TC, ANY, 0)                                                          \
+	X("tc_new", NEW(1), TC, ANY, 0)                                                            \
 	X("tc_new_nothrow", ALLOC(1), TC, ANY, 0)                                                  \
-	X("tc_newarray", ALLOC(1), TC, ANY, 0)                                                     \
+	X("tc_newarray", NEW(1), TC, ANY, 0)                                                       \
 	X("tc_newarray_nothrow", ALLOC(1), TC, ANY, 0)                                             \
-	X("tc_new_aligned", ALLOC(1), TC, ALIGNED, 0)                                              \
+	X("tc_new_aligned", NEW(1), TC, ALIGNED, 0)                                                \
 	X("tc_new_aligned_nothrow", ALLOC(1), TC, ALIGNED, 0)                                      \
-	X("tc_newarray_aligned", ALLOC(1), TC, ALIGNED, 0)                                         \
+	X("tc_newarray_aligned", NEW(1), TC, ALIGNED, 0)                                           \
 	X("tc_newarray_aligned_nothrow", ALLOC(1), TC, ALIGNED, 0)                                 \
 	X("tc_free_sized", FREE(1), TC, ANY, 0)                                                    \
 	X("tc_delete", FREE(1), TC, ANY, 0)                                                        \
@@ -88,22 +107,22 @@
 	X("mi_rezalloc_aligned_at", REALLOC(1, 2), MI, ALIGNED, 0)                                 \
 	X("mi_recalloc_aligned", REALLOC2(1, 2, 3), MI, ALIGNED, 0)                                \
 	X("mi_recalloc_aligned_at", REALLOC2(1, 2, 3), MI, ALIGNED, 0)                             \
-	X("mi_new", ALLOC(1), MI, ANY, 0)                                                          \
-	X("mi_new_n", ALLOC2(1, 2), MI, ANY, 0)                                                    \
+	X("mi_new", NEW(1), MI, ANY, 0)                                                            \
+	X("mi_new_n", NEW2(1, 2), MI, ANY, 0)                                                      \
 	X("mi_new_nothrow", ALLOC(1), MI, ANY, 0)                                                  \
-	X("mi_new_aligned", ALLOC(1), MI, ALIGNED, 0)                                              \
+	X("mi_new_aligned", NEW(1), MI, ALIGNED, 0)                                                \
 	X("mi_new_aligned_nothrow", ALLOC(1), MI, ALIGNED, 0)                                      \
-	X("mi_new_realloc", REALLOC(1, 2), MI, ANY, 0)                                             \
-	X("mi_new_reallocn", REALLOC2(1, 2, 3), MI, ANY, 0)                                        \
+	X("mi_new_realloc", RENEW(1, 2), MI, ANY, 0)                                               \
+	X("mi_new_reallocn", RENEW2(1, 2, 3), MI, ANY, 0)                                          \
 	X("mi_free_size", FREE(1), MI, ANY, 0)                                                     \
 	X("mi_free_aligned", FREE(1), MI, ANY, 0)                                                  \
 	X("mi_free_size_aligned", FREE(1), MI, ANY, 0)
 
 /* operator new, new[], delete, delete[]: C++17, Itanium ABI */
 #define NEW_ROWS(X, operator)                                                                      \
-	X(operator"m", ALLOC(1), CXX, ANY, 0)                                                      \
+	X(operator"m", NEW(1), CXX, ANY, 0)                                                        \
 	X(operator"mRKSt9nothrow_t", ALLOC(1), CXX, ANY, 0)                                        \
-	X(operator"mSt11align_val_t", ALLOC(1), CXX, ALIGNED, 0)                                   \
+	X(operator"mSt11align_val_t", NEW(1), CXX, ALIGNED, 0)                                     \
 	X(operator"mSt11align_val_tRKSt9nothrow_t", ALLOC(1), CXX, ALIGNED, 0)
 #define DELETE_ROWS(X, operator)                                                                   \
 	X(operator"Pv", FREE(1), CXX, ANY, 0)                                                      \

@@ -32,6 +32,7 @@ static int memory_open(struct probes *p, struct event_probe *e)
 
 	pthread_mutex_init(&m->lock, NULL);
 	m->mode = uprobe_mode();
+	m->returns = -EAGAIN;
 	m->n_cpus = p->n_possible_cpus;
 	e->own = m;
 	return m->mode == UPROBE_NONE ? -EOPNOTSUPP : 0;
@@ -71,6 +72,14 @@ static void take_descriptors(struct memory *m, struct memory_bpf *o)
 	m->live_stats = bpf_map__fd(o->maps.live_stats);
 }
 
+/* Memory is promised only where it is there; not known is as if it was. */
+static bool commits_strictly(void)
+{
+	_cleanup_free_ char *text = NULL;
+
+	return file_read(-1, "/proc/sys/vm/overcommit_memory", 16, &text, NULL) < 0 || *text == '2';
+}
+
 static int memory_load(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = own(p);
@@ -82,6 +91,7 @@ static int memory_load(struct probes *p, struct event_probe *e)
 		return -errno;
 	choose_form(m, o);
 	o->rodata->pf_config = p->bpf_config;
+	o->rodata->pf_throws_any = m->mode != UPROBE_SESSION || commits_strictly();
 	r = lend_maps(p, o->obj);
 	if (!r)
 		r = memory_bpf__load(o);
@@ -109,13 +119,18 @@ static int inuse_attach(struct probes *p, struct event_probe *e)
 	if (r)
 		return r;
 	if (!m->returns_tried)
-		m->no_returns = !uprobe_returns_are_safe(m->mode);
+		__atomic_store_n(&m->returns, uprobe_try_return(m->mode), __ATOMIC_RELEASE);
 	m->returns_tried = true;
-	if (!m->no_returns)
+	if (m->returns == 0)
 		return 0;
-	feature_missing(p, EVENT_MEM_INUSE,
-			"on this kernel a probed return kills a process with a seccomp filter: "
-			"6.14 and later are safe");
+	if (m->returns == -EPERM)
+		feature_missing(p, EVENT_MEM_INUSE,
+				"on this kernel a probed return kills a process with a seccomp "
+				"filter: 6.14 and later are safe");
+	else
+		feature_missing(p, EVENT_MEM_INUSE,
+				"whether probed returns are safe here could not be tried: %s",
+				strerror(-m->returns));
 	return -EOPNOTSUPP;
 }
 

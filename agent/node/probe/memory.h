@@ -30,7 +30,8 @@ struct memory {
 	int programs[_MEMORY_PROGRAM_MAX]; /* of a session: entry is both */
 	int procs, live, pending, live_stats;
 	int n_cpus;
-	bool returns_tried, no_returns;
+	bool returns_tried;
+	int returns; /* 0: probed ones are safe; -EAGAIN: that is not known yet */
 
 	pthread_mutex_t lock;
 	struct attached *attached; /* by key */
@@ -64,8 +65,8 @@ enum uprobe_mode uprobe_mode(void);
 int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
 			  bool at_return);
 
-/* uprobe_try.c: false: a probed return kills a process that has a seccomp filter */
-bool uprobe_returns_are_safe(enum uprobe_mode mode);
+/* uprobe_try.c: -EPERM: a probed return kills a process that has a seccomp filter; else it could not be tried */
+int uprobe_try_return(enum uprobe_mode mode);
 /* So many hits more a hit costs whose instruction is stepped over. */
 unsigned uprobe_stepped_more(enum uprobe_mode mode);
 

@@ -182,6 +182,8 @@ static int attach_range(struct attached *a, const struct places *b, size_t from,
 
 static bool returns_memory(const struct pf_site *s)
 {
+	if (s->flags & PF_SITE_THROWS)
+		return false; /* a return that is always probed: bpf/memory.bpf.c, pf_mem_throws() */
 	return s->kind == PF_SITE_ALLOC || s->kind == PF_SITE_REALLOC || s->kind == PF_SITE_OUT;
 }
 
@@ -334,8 +336,11 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 	size_t refused = 0;
 	int r;
 
-	if (!m || (m->no_returns && proc->event_mask & 1u << EVENT_MEM_INUSE))
+	if (!m)
 		return -EOPNOTSUPP;
+	if (proc->event_mask & 1u << EVENT_MEM_INUSE &&
+	    (r = __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE)))
+		return r == -EAGAIN ? r : -EOPNOTSUPP; /* on another thread they are just tried */
 	a = xcalloc(1, sizeof(*a));
 	a->memory = m;
 	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};

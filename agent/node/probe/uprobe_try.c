@@ -150,25 +150,27 @@ static _Noreturn void return_once(int go)
 	_exit(0);
 }
 
-bool uprobe_returns_are_safe(enum uprobe_mode mode)
+int uprobe_try_return(enum uprobe_mode mode)
 {
 	_cleanup_close_ int from = -1, to = -1, link = -1;
 	int ends[2], status = 0;
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC))
-		return true;
+		return -errno;
 	from = ends[0];
 	to = ends[1];
 	pid = fork();
 	if (pid == 0)
 		return_once(from);
 	if (pid < 0)
-		return true;
+		return -errno;
 	link = attach_here(mode, pf_trap_here, pid, true);
-	if (write(to, "", 1) != 1)
+	if (link < 0 || write(to, "", 1) != 1)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return !WIFSIGNALED(status);
+	if (link < 0)
+		return link;
+	return WIFSIGNALED(status) ? -EPERM : 0;
 }
