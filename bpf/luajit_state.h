@@ -126,35 +126,40 @@ static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_r
 	return (next & ~3ull) == at;
 }
 
+/*
+ * What a try needs, not what changes from one to the next. Since Linux 7.2 verifiers know ranges that
+ * wrap around (kernel/bpf/cnum.c): an address in here that grows is a new one for each try, and they
+ * look at each by itself.
+ */
 struct pf_luajit_scan {
 	struct pf_scratch *s;
 	const struct pf_runtime_walk *r;
 	struct pf_luajit_state *l;
-	uint64_t at;
-	bool found;
+	uint64_t from, found; /* 0: not yet */
 };
 
 static long pf_luajit_try(uint32_t i, struct pf_luajit_scan *c)
 {
-	(void)i;
-	c->found = pf_luajit_certain(c->s, c->r, c->at, c->l);
-	if (!c->found)
-		c->at += 16;
-	return c->found;
+	uint64_t at = c->from + 16ull * i;
+
+	if (!pf_luajit_certain(c->s, c->r, at, c->l))
+		return 0;
+	c->found = at;
+	return 1;
 }
 
 /* The C frame that lies somewhere above rsp, while a trace or the exit handler runs. */
 static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   struct pf_luajit_state *l)
 {
-	struct pf_luajit_scan c = {.s = s, .r = r, .l = l, .at = (s->walk.sp + 15) & ~15ull};
+	struct pf_luajit_scan c = {.s = s, .r = r, .l = l, .from = (s->walk.sp + 15) & ~15ull};
 	long tries;
 
 	if (r->own[PF_LUAJIT_TRIES] >= PF_LUAJIT_TRIES_MAX)
 		return 0;
 	tries = bpf_loop(PF_LUAJIT_BELOW_MAX / 16, pf_luajit_try, &c, 0);
 	r->own[PF_LUAJIT_TRIES] += (uint64_t)tries;
-	return c.found ? c.at : 0;
+	return c.found;
 }
 
 /* saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: from rsp to the C frame, modulo 2^64. */
