@@ -318,10 +318,23 @@ void alloc_advance(struct tracked *t)
 		read_go(t, asked);
 }
 
+static bool is_asked_for(const struct node *n)
+{
+	const struct plan *plan = procs_plan(n->procs);
+	unsigned mask = 0;
+
+	for (size_t i = 0; plan && i < plan->n_pods; i++)
+		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
+			mask |= plan->pods[i].containers[k].event_mask;
+	return mask & MEMORY_EVENTS;
+}
+
 void alloc_tick(struct follow *f)
 {
 	struct tracked *t, *next;
 
+	if (!is_asked_for(f->node) && alloc_idle(f))
+		return;
 	HASH_ITER (hh, f->tracked, t, next)
 		alloc_advance(t);
 }

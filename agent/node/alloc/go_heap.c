@@ -82,7 +82,7 @@ static uint32_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 	size_t depth = 0;
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && kept < STACK_TOLD_MAX; i++) {
 		uint64_t address = stack[i] - 1 - g->bias;
 		struct elf_symbol symbol = {.address = UINT64_MAX};
 		size_t inlined = elf_index_inlines(g->index, address, inlines);
@@ -95,7 +95,7 @@ static uint32_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 		function = symbol.address;
 		depth = inlined;
 	}
-	return MIN(kept, (uint32_t)STACK_TOLD_MAX);
+	return kept;
 }
 
 /* stkbucket()'s: what is no bucket does not have it. */
