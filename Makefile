@@ -93,7 +93,7 @@ test: deps ## set the machine up, then every test (as root)
 unit: $(TESTBIN) ## the unit tests alone
 	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN)
 bench: $(BUILD)/podflame $(BENCHBIN) ## speed: one JSON object a line
-	$(Q)for b in $(BENCHBIN) e2e/accuracy/perf.py e2e/accuracy/languages.py; do BUILD=$(BUILD) $$b || exit; done
+	$(Q)for b in $(BENCHBIN) e2e/accuracy/perf.py e2e/accuracy/slowdown.py e2e/accuracy/languages.py; do BUILD=$(BUILD) $$b || exit; done
 fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SANITIZE=-fsanitize=fuzzer-no-link,address,undefined $(BUILD)/fuzz/$(T)_fuzz
 	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)

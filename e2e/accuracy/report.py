@@ -164,6 +164,31 @@ def beside_table(results):
                f"{percent(r.get('overlap', 0))} | {state} |")
 
 
+WAITS = """
+## Waits and memory
+
+Programs that know how long each of their functions waits, and for what, and how many bytes it allocates and leaks
+([`e2e/workloads/waits.*`](../e2e/workloads)), while `podflame record` looks at off-cpu, mem-alloc and mem-inuse at once, each
+allocation sampled (`-s 1`). *Cause*: of the time, what has the cause that the function is for, or is `runqueue`; a sleep of the JVM is a futex.
+Go tells its bytes itself, when a collection has ended.
+
+| language | event | function | it says | seen | error | cause | |
+| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"""
+
+
+def waits_table(results):
+    if results:
+        yield WAITS
+    for r in results:
+        for x in r["rows"]:
+            unit = "s" if x["event"] == "off-cpu" else "MB"
+            told, seen = x["told"] / 1e6, x["seen"] / 1e6
+            cause = percent(x["cause"]) if "cause" in x else ""
+            state = "FAILED" if any(x["name"] in w for w in r["wrong"]) else "ok"
+            yield (f"| {r['language']} | {x['event']} | `{x['name']}` | {told:.3f} {unit} | {seen:.3f} {unit} | "
+                   f"{100 * (seen - told) / told if told else 0:+.2f} % | {cause} | {state} |")
+
+
 def merged(before, results):
     """Results of some in place of theirs in the report before."""
     new = {(r["language"], r["name"]): r for r in results}
@@ -171,7 +196,7 @@ def merged(before, results):
     return kept + list(new.values())
 
 
-def write(folder, known, stopped, beside, skips, some):
+def write(folder, known, stopped, beside, waits, skips, some):
     """some: not all were run; the others are those of the report that is there."""
     m = machine()
     if some:
@@ -179,18 +204,19 @@ def write(folder, known, stopped, beside, skips, some):
             before = json.load(f)
         known, stopped = merged(before["known"], known), merged(before["stopped"], stopped)
         beside = merged(before.get("beside", []), beside)
+        waits = merged(before.get("waits", []), waits)
         skips = skips + [(s["what"], s["why"]) for s in before["skipped"] if s["what"] not in dict(skips)]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
     text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
         text += known_table(language, [r for r in known if r["language"] == language])
-    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(beside)]
+    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(beside), *waits_table(waits)]
     if skips:
         text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]
     with open(os.path.join(folder, "accuracy.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text) + "\n" + ENDING)
     with open(os.path.join(folder, "accuracy.json"), "w", encoding="utf-8") as f:
         skipped = [{"what": a, "why": b} for a, b in skips]
-        json.dump({"machine": m, "known": known, "stopped": stopped, "beside": beside, "skipped": skipped}, f,
+        json.dump({"machine": m, "known": known, "stopped": stopped, "beside": beside, "waits": waits, "skipped": skipped}, f,
                   indent=1, ensure_ascii=False)
         f.write("\n")

@@ -4,6 +4,7 @@
 
 Part c: programs that know their own answer (programs.py, known.py). Part b: stopped processes beside eu-stack (stopped.py)
 and, Python's, beside py-spy (pyspy.py). Part d: JVMs beside async-profiler (beside.py).
+Part e: programs that know how long they wait and what they allocate (waits.py).
 A few of each, for `make test`, or --all. --report DIR: writes DIR/accuracy.md and DIR/accuracy.json; what is not run now stays
 there as it was.
 """
@@ -17,6 +18,7 @@ import programs
 import pyspy
 import report
 import stopped
+import waits
 
 
 def run_known(options):
@@ -94,17 +96,40 @@ def run_beside(options):
     return results, skips
 
 
+def run_waits(options):
+    results, skips = [], []
+    for t in waits.TARGETS:
+        title = f"waits: {t.language}"
+        if options.only not in title or (options.sample and not t.sample):
+            continue
+        try:
+            r = waits.test(t, 6 if options.sample else 30)
+        except known.Skip as why:
+            skips.append((title, str(why)))
+            print(f"skip: {title}: {why}", flush=True)
+            continue
+        except Exception as why:
+            traceback.print_exc()
+            r = {"name": "waits and memory", "language": t.language, "rows": [], "wrong": [f"{type(why).__name__}: {why}"]}
+        results.append(r)
+        print(f"{'FAILED' if r['wrong'] else 'ok    '} {title}: " + ", ".join(
+            f"{x['event']} {x['name']} {x['seen']} of {x['told']}" for x in r["rows"]), flush=True)
+        for w in r["wrong"]:
+            print(f"         {w}")
+    return results, skips
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--all", action="store_true")
     a.add_argument("--only", default="", help="programs whose title has this in it")
-    a.add_argument("--part", choices=["b", "c", "d"])
+    a.add_argument("--part", choices=["b", "c", "d", "e"])
     a.add_argument("--seconds", type=float, help="of CPU time a program, instead of what 5,000 samples need")
     a.add_argument("--report", metavar="DIR")
     a.add_argument("-v", "--verbose", action="store_true")
     options = a.parse_args()
     options.sample = not (options.all or options.only)
-    results, skips, stopped_results, beside_results = [], [], [], []
+    results, skips, stopped_results, beside_results, waits_results = [], [], [], [], []
     if options.part in (None, "c"):
         results, skips = run_known(options)
     if options.part in (None, "b"):
@@ -113,10 +138,14 @@ def main():
     if options.part in (None, "d"):
         beside_results, more = run_beside(options)
         skips += more
+    if options.part in (None, "e"):
+        waits_results, more = run_waits(options)
+        skips += more
     if options.report:
-        report.write(options.report, results, stopped_results, beside_results, skips, not options.all)
-    failed = sum(1 for r in results + stopped_results + beside_results if r["wrong"])
-    print(f"{len(results + stopped_results + beside_results) - failed} passed, {failed} failed, {len(skips)} skipped")
+        report.write(options.report, results, stopped_results, beside_results, waits_results, skips, not options.all)
+    every = results + stopped_results + beside_results + waits_results
+    failed = sum(1 for r in every if r["wrong"])
+    print(f"{len(every) - failed} passed, {failed} failed, {len(skips)} skipped")
     return failed > 0
 
 
