@@ -108,23 +108,20 @@ static void tell_container(struct doctor *d)
 
 /* ---- what it runs ---- */
 
-/* What tells which call a thread works on has no functions to show. */
-static bool is_context(const struct runtime_view *v)
-{
-	return !runtime_ops(v->kind)->resolve;
-}
-
 static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 {
 	const struct runtime_ops *ops = runtime_ops(v->kind);
 	const struct runtime_learnt *l = v->learnt;
-	const char *fine = is_context(v) ? "traceContext: true links samples to calls"
-					 : "its functions are shown, between native ones";
-	_cleanup_free_ char *check = xasprintf("%s %s%s%s", is_context(v) ? "context" : "runtime",
-					       ops->title, *l->version ? " " : "", l->version);
+	const char *fine = runtime_is_context(v->kind)
+				   ? "traceContext: true links samples to calls"
+				   : "its functions are shown, between native ones";
+	_cleanup_free_ char *check =
+		xasprintf("%s %s%s%s", runtime_is_context(v->kind) ? "context" : "runtime",
+			  ops->title, *l->version ? " " : "", l->version);
 	json_t *c = doctor_tell(d, check, !*l->problem, *l->problem ? l->problem : fine);
 
-	json_object_set_new(c, is_context(v) ? "context" : "runtime", json_string(ops->name));
+	json_object_set_new(c, runtime_is_context(v->kind) ? "context" : "runtime",
+			    json_string(ops->name));
 	json_object_set_new(c, "version", json_string(l->version));
 	json_object_set_new(c, "works", json_boolean(l->data != NULL));
 }
@@ -189,7 +186,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 		struct runtime_view v = runtime_process_at(p, i);
 
 		tell_runtime(d, &v);
-		n_runtimes += !is_context(&v);
+		n_runtimes += !runtime_is_context(v.kind);
 	}
 	if (n_runtimes == 0)
 		tell_native(d, m, indexes);

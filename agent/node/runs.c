@@ -80,7 +80,7 @@ char *tables_runtimes_problem(const struct mappings *m, const struct runtime_pro
 		_cleanup_free_ char *path = NULL;
 
 		/* Contexts take no functions away: `doctor` tells of theirs. */
-		if (!v.learnt->problem[0] || !ops || !ops->resolve)
+		if (!v.learnt->problem[0] || !ops || runtime_is_context(v.kind))
 			continue;
 		path = path_of(m, v.learnt);
 		return xasprintf("%s%s%s%s%s: %s", ops->title, *v.learnt->version ? " " : "",

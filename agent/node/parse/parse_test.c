@@ -274,7 +274,7 @@ static void stripped_files_have_marks(void **state)
 
 static void marks_of_a_file_have_a_limit(void **state)
 {
-	static const char source[] = "#define V(n) int hidden_##n;\n"
+	static const char source[] = "#define V(n) int hidden_##n##e;\n"
 				     "#define W(n) V(n##0) V(n##1) V(n##2) V(n##3) V(n##4)\n"
 				     "#define X(n) W(n##0) W(n##1) W(n##2) W(n##3) W(n##4)\n"
 				     "X(1) X(2) X(3) int plain; int main(void) { return 0; }\n";

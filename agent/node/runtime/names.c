@@ -17,6 +17,18 @@ const struct runtime_ops *runtime_ops(enum pf_runtime_kind k)
 	return (unsigned)k < ARRAY_SIZE(table) ? runtime_table[k] : NULL;
 }
 
+bool runtime_is_context(enum pf_runtime_kind k)
+{
+	switch (k) {
+#define X(NAME, name) case PF_RUNTIME_##NAME:
+		PF_CONTEXTS(X)
+#undef X
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* ---- names ---- */
 
 /* What programs call themselves may be anything. */

@@ -128,6 +128,8 @@ struct runtime_ops {
 };
 /* NULL: no such kind. One variable name_runtime a row of PF_RUNTIMES and PF_CONTEXTS. */
 const struct runtime_ops *runtime_ops(enum pf_runtime_kind k);
+/* A row of PF_CONTEXTS: it tells which call a thread works on, and has no functions of its own to show. */
+bool runtime_is_context(enum pf_runtime_kind k);
 /* All marks of all runtimes, for parser_config.marks; NULL at the end. */
 const char *const *runtime_marks(void);
 /* "[python: not_in_memory]": a frame of PF_TYPE_TROUBLE; interned by the caller. */
