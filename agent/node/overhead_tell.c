@@ -36,14 +36,21 @@ uint64_t overhead_asked(const struct overhead *o, const struct payer *p)
 
 /* ---- what is told ---- */
 
-static const char *container_of(const struct payer *p)
+static const char *tag_of(const struct payer *p, const char *key, const char *otherwise)
 {
 	const struct tags *tags = &p->owner->tags;
 
 	for (size_t i = 0; i < tags->n; i++)
-		if (streq(tags->items[i].key, "container"))
+		if (streq(tags->items[i].key, key))
 			return tags->items[i].value;
-	return p->owner->container_id ? p->owner->container_id : "";
+	return otherwise ? otherwise : "";
+}
+
+/* "c of pod p"; a new string. */
+static char *container_of(const struct payer *p)
+{
+	return xasprintf("%s of pod %s", tag_of(p, "container", p->owner->container_id),
+			 tag_of(p, "pod", p->owner->pod_uid));
 }
 
 static const char *refusal_text(enum refusal why)
@@ -67,11 +74,12 @@ static char *refused_text(const struct overhead *o, const struct payer *p, enum 
 {
 	const struct account *a = &p->of[e];
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
+	_cleanup_free_ char *container = container_of(p);
 
 	return xasprintf(
-		"%s of container %s is off: %.2g hits of its probes a second, %llu ns each, "
-		"are %.2g %% of its CPU time, and overheadPercent allows %.2g; %s",
-		event_info(e)->name, container_of(p), per_s, (unsigned long long)o->trap_ns,
+		"%s of container %s is off: %.0f hits of its probes a second, %llu ns each, "
+		"are %.3g %% of its CPU time, and overheadPercent allows %.3g; %s",
+		event_info(e)->name, container, per_s, (unsigned long long)o->trap_ns,
 		overhead_load(&a->cost, o->trap_ns) * 100, overhead_percent(p),
 		refusal_text(a->why));
 }
@@ -93,15 +101,16 @@ static uint32_t share_of(const struct overhead *o, struct payer *p, enum event e
 
 static char *estimated_text(const struct payer *p, enum event e, uint32_t ppm)
 {
+	_cleanup_free_ char *container = container_of(p);
 	double percent = ppm / 1e4;
 
 	if (e == EVENT_OFF_CPU)
-		return xasprintf("off-cpu of container %s is estimated: %.2g %% of its waits are "
+		return xasprintf("off-cpu of container %s is estimated: %.3g %% of its waits are "
 				 "looked at, chosen at random",
-				 container_of(p), percent);
-	return xasprintf("%s of container %s is estimated, %.2g %% duty: probes are attached for "
+				 container, percent);
+	return xasprintf("%s of container %s is estimated, %.3g %% duty: probes are attached for "
 			 "short spans at random times",
-			 event_info(e)->name, container_of(p), percent);
+			 event_info(e)->name, container, percent);
 }
 
 void overhead_tell(struct overhead *o)
