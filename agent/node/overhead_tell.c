@@ -113,25 +113,42 @@ static char *estimated_text(const struct payer *p, enum event e, uint32_t ppm)
 			 event_info(e)->name, container, percent);
 }
 
+static void append(char **to, char *text /* taken */)
+{
+	char *both = *to ? xasprintf("%s; %s", *to, text) : NULL;
+
+	if (both) {
+		free(*to);
+		free(text);
+	}
+	*to = both ? both : text;
+}
+
 void overhead_tell(struct overhead *o)
 {
 	struct told_list refused = {0}, estimated = {0};
 	uint64_t n_refused = 0, n_estimated = 0;
 
-	for (struct payer *p = o->payers; p; p = p->hh.next)
+	for (struct payer *p = o->payers; p; p = p->hh.next) {
+		_cleanup_free_ char *off = NULL, *part = NULL;
+
 		for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
 			const struct account *a = &p->of[e];
-			bool off = a->tried && a->mode == OVERHEAD_REFUSED;
-			uint32_t ppm = off ? 0 : share_of(o, p, e);
-			_cleanup_free_ char *text = off	  ? refused_text(o, p, e)
-						    : ppm ? estimated_text(p, e, ppm)
-							  : NULL;
+			bool is_off = a->tried && a->mode == OVERHEAD_REFUSED;
+			uint32_t ppm = is_off ? 0 : share_of(o, p, e);
 
-			if (text)
-				told_add(off ? &refused : &estimated, o->node, p->owner, text);
-			n_refused += off;
+			if (is_off)
+				append(&off, refused_text(o, p, e));
+			else if (ppm)
+				append(&part, estimated_text(p, e, ppm));
+			n_refused += is_off;
 			n_estimated += ppm != 0;
 		}
+		if (off)
+			told_add(&refused, o->node, p->owner, off);
+		if (part)
+			told_add(&estimated, o->node, p->owner, part);
+	}
 	counter_set(counter("podflame_containers_over_budget", NULL, NULL), n_refused);
 	counter_set(counter("podflame_containers_estimated", NULL, NULL), n_estimated);
 	told_tell(&o->refused, &refused, o->node, "OverBudget");
