@@ -109,15 +109,22 @@ int room_take(struct unwind *u, size_t bytes, struct extent *ret)
 	return r;
 }
 
-/* Whether it is worth evicting: what is free, what is going and what nobody uses. Some of it is
- * not for tables: the next process's mappings must find a place. */
-static bool fits(const struct unwind *u, size_t bytes)
+/*
+ * Some of the budget is not for tables: the next process's mappings must find a place. Tables that
+ * nobody uses count, too, as they may be used again without being made: those go first.
+ */
+static bool fits(struct unwind *u, size_t bytes)
 {
-	size_t room = u->budget_bytes - u->budget_bytes / MAPPINGS_RESERVE + u->old_bytes;
+	size_t room = u->budget_bytes - u->budget_bytes / MAPPINGS_RESERVE, unused = 0;
+	struct file *f;
 
-	for (const struct file *f = u->files; f; f = f->hh.next)
-		room += f->n_users ? 0 : table_bytes(f);
-	return space_used_bytes(u->space) + bytes <= room;
+	for (f = u->files; f; f = f->hh.next)
+		unused += f->n_users ? 0 : table_bytes(f);
+	if (space_used_bytes(u->space) + bytes > room + u->old_bytes + unused)
+		return false;
+	while (space_used_bytes(u->space) + bytes > room + u->old_bytes && (f = longest_unused(u)))
+		evict(u, f);
+	return true;
 }
 
 /* ---- a table ---- */

@@ -940,6 +940,39 @@ static void processes_make_room(void **state)
 	free(p);
 }
 
+/* Tables that nobody used may be used again: then, too, the next processes' mappings find a place. */
+static void tables_used_again_leave_room(void **state)
+{
+	enum { N_MANY = 200 };
+	struct unwind *u = start(1 << 20);
+	struct unwind_stats s;
+	struct elf_index *index[48];
+	struct proc *p[ARRAY_SIZE(index)], *many = proc_new(ARRAY_SIZE(index));
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
+		index[i] = index_of(96 << 10, i);
+		p[i] = proc_new(i);
+		map(p[i], 0x400000, 0x10000, 0, index[i]);
+		assert_int_equal(put(u, p[i]), 0);
+		unwind_exited(u, p[i]->m.tgid, p[i]->m.start_boottime_ns);
+	}
+	unwind_stats(u, &s);
+	assert_in_range(s.n_evicted, 1, ARRAY_SIZE(p) - 2);
+	for (uint32_t i = s.n_evicted; i < ARRAY_SIZE(p); i++)
+		assert_int_equal(put(u, p[i]), 0);
+	for (uint32_t i = 0; i < N_MANY; i++)
+		map(many, 0x400000 + i * 0x20000, 0x10000, 0, index[ARRAY_SIZE(p) - 1 - i % 2]);
+	for (; many->m.tgid < ARRAY_SIZE(p) + 12; many->m.tgid++)
+		assert_int_equal(put(u, many), 0);
+	end(u);
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
+		elf_index_unref(index[i]);
+		free(p[i]);
+	}
+	free(many);
+}
+
 /* Names may be far larger than tables: a pod's files do not take the agent's memory. */
 static void indexes_have_a_limit(void **state)
 {
@@ -1008,7 +1041,8 @@ static void random_runtimes(struct proc *p)
 {
 	p->runtimes = runtime_process_unref(p->runtimes);
 	for (size_t n = random_below(PF_RUNTIMES_MAX + 1); n > 0; n--) {
-		struct runtime_learnt l = {.data_bytes = 8 + 8 * random_below(300),
+		/* all processes' together fit into what tables leave: nothing here is refused */
+		struct runtime_learnt l = {.data_bytes = 8 + 8 * random_below(100),
 					   .n_ranges = random_below(8)};
 
 		l.data = xcalloc(1, l.data_bytes);
@@ -1159,6 +1193,7 @@ int main(void)
 		cmocka_unit_test(over_budget_is_told_and_tried_again),
 		cmocka_unit_test(mappings_have_a_share),
 		cmocka_unit_test(processes_make_room),
+		cmocka_unit_test(tables_used_again_leave_room),
 		cmocka_unit_test(indexes_have_a_limit),
 		cmocka_unit_test(refusing_kernel),
 		cmocka_unit_test(any_order),
