@@ -226,6 +226,18 @@ const tests = {
     await page.unroute('**/v1/profile/*');
     await page.unroute('**/v1/info');
   },
+  async 'the event that is shown is the one that is chosen, on-cpu at first'(page, origin) {
+    await choicesAre(page, { profile_event_type: ['off-cpu', 'on-cpu'] });
+    await page.goto(`${origin}/#`);
+    await page.reload();
+    await page.waitForFunction(() => document.querySelectorAll('#choice-profile_event_type option').length === 2);
+    assert.equal(await page.inputValue('#choice-profile_event_type'), 'on-cpu');
+    await choicesAre(page, { profile_event_type: ['off-cpu'] });
+    await page.reload();
+    await page.waitForFunction(() => document.querySelectorAll('#choice-profile_event_type option').length === 2);
+    assert.equal(await page.textContent('#choice-profile_event_type option:checked'), 'on-cpu (no data)');
+    await page.unroute('**/v1/profile/values');
+  },
   async 'waits have a colour each; throttled and estimated stand beside them'(page, origin) {
     const asked = [];
     await page.route('**/v1/profile/ProfileTracing', (r) => {

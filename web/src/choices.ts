@@ -179,14 +179,13 @@ export class Choices {
 
   private fill(tag: string, found: api.Choice[]): void {
     const picker = element<HTMLSelectElement>(`choice-${tag}`);
-    const chosen = this.state.get(tag) ?? '';
+    const chosen = tag === 'profile_event_type' ? this.event() : (this.state.get(tag) ?? '');
     const options = found.filter((c) => c.value).map((c) => new Option(c.value, c.value));
 
     if (dimensions.find((d) => d.tag === tag)?.rare) picker.parentElement!.hidden = !chosen && options.length === 0;
     if (chosen && !found.some((c) => c.value === chosen)) options.unshift(new Option(`${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
-    else if (options.length === 0) options.push(new Option('on-cpu', 'on-cpu'));
     picker.replaceChildren(...options);
-    picker.value = chosen || options[0].value;
+    picker.value = chosen;
   }
 }
