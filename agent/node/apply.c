@@ -149,8 +149,10 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 	a.runs = runtimes_likely(m, indexes);
 	r = unwind_process(u, m, indexes, pending, runtimes);
 	for (size_t i = 0; i < m->n; i++) {
-		if (indexes[i])
+		if (indexes[i]) {
 			note_tables(&a, u, &m->items[i], indexes[i]);
+			a.go |= elf_index_flags(indexes[i]) & ELF_INDEX_GO;
+		}
 		elf_index_unref(indexes[i]);
 	}
 	if (r == -ENOSPC && m->n)

@@ -198,7 +198,7 @@ static void read_names(struct drains *d, struct names_wanted *w)
 static void tell_stuck(struct node *n, const char *uid, void *arg)
 {
 	if (n->report)
-		report_problem(n->report, uid, "ProcessUnreadable", arg);
+		report_problem(n->report, uid, "ProcessUnreadable", arg, 1);
 }
 
 /*

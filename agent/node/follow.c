@@ -115,6 +115,7 @@ static void set_done(struct task *task)
 		t->set_ns = now_mono_ns();
 		free(t->missing);
 		t->missing = TAKE_PTR(s->out.missing);
+		t->go = s->out.go;
 		if (s->loaded && t->m == s->m && !f->node->closing)
 			runs_look(t, s->m, s->out.runs);
 	}
@@ -304,7 +305,6 @@ void follow_exits(struct follow *f, const struct drain *d)
 
 /* ---- what is told ---- */
 
-/* One process's for each target. */
 static void tell(struct follow *f, struct told_list *before, const char *problem,
 		 const char *(*text)(const struct tracked *t))
 {
@@ -312,11 +312,16 @@ static void tell(struct follow *f, struct told_list *before, const char *problem
 	uint64_t until_ns;
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
-		struct owner *o =
-			text(t) ? procs_owner(f->node->procs, t->cgroup_id, &until_ns) : NULL;
+		struct told_what what = {.problem = text(t)};
+		_cleanup_free_ char *detail = NULL;
+		struct owner *o;
 
+		if (!what.problem)
+			continue;
+		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
+		o = procs_owner(f->node->procs, t->cgroup_id, &until_ns);
 		if (o)
-			told_add(&now, f->node, o, text(t));
+			told_add(&now, f->node, o, &what);
 		owner_unref(o);
 	}
 	told_tell(before, &now, f->node, problem);
@@ -342,6 +347,28 @@ static const char *not_probed(const struct tracked *t)
 	return t->allocs.problem;
 }
 
+/* Nothing went wrong: what is told is what its user cannot know. */
+static void tell_parked(struct follow *f)
+{
+	static const struct told_what what = {
+		.event = "off-cpu",
+		.problem = "is that of its threads: goroutines that Go parks itself (channels, "
+			   "mutexes, timers, network) are not seen",
+	};
+	struct told_list now = {0};
+	uint64_t until_ns;
+
+	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
+		struct owner *o =
+			t->go ? procs_owner(f->node->procs, t->cgroup_id, &until_ns) : NULL;
+
+		if (o && o->event_mask & 1u << EVENT_OFF_CPU)
+			told_add(&now, f->node, o, &what);
+		owner_unref(o);
+	}
+	told_tell(&f->parked, &now, f->node, "GoroutinesNotSeen");
+}
+
 static void sweep(struct follow *f)
 {
 	struct leaving *l;
@@ -364,6 +391,7 @@ void follow_tick(struct follow *f)
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
 		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
 		tell(f, &f->not_probed, "MemoryNotSeen", not_probed);
+		tell_parked(f);
 	}
 	if (!kernel_loaded(f->node->kernel))
 		return;
@@ -429,6 +457,7 @@ struct follow *follow_free(struct follow *f)
 	told_done(&f->not_walked);
 	told_done(&f->not_attached);
 	told_done(&f->not_probed);
+	told_done(&f->parked);
 	free(f);
 	return NULL;
 }

@@ -79,6 +79,7 @@ struct tracked {
 	unsigned n_waiting, n_tries; /* files wanted */
 	uint64_t debugged;	     /* hash of the files whose debug files were asked for */
 	char *missing;
+	bool go; /* it has goroutines */
 	struct runs runs;
 	struct java java;
 	struct allocs allocs;
@@ -89,7 +90,7 @@ struct follow {
 	struct tracked *tracked;
 	struct parse_queue *files, *debug;
 	uint64_t swept_ns;
-	struct told_list no_tables, not_walked, not_attached, not_probed;
+	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
 	unsigned n_spans;		  /* of these tasks: spans */
 };

@@ -95,8 +95,7 @@ void alloc_set_problem(struct tracked *t, const char *what, const char *why)
 {
 	free(TAKE_PTR(t->allocs.problem));
 	if (*why)
-		t->allocs.problem =
-			xasprintf("process %llu: %s%s", (unsigned long long)t->id.tgid, what, why);
+		t->allocs.problem = xasprintf("%s%s", what, why);
 }
 
 /* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */

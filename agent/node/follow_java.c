@@ -61,8 +61,7 @@ static void take(struct follow *f, struct tracked *t, const struct asking *a)
 	j->next_ns =
 		now_mono_ns() + (a->result == 0 ? f->node->conf->java_refresh_ns : TRY_AGAIN_NS);
 	if (j->refused)
-		j->problem = xasprintf("the JVM of process %llu was asked for its perf map: %s",
-				       (unsigned long long)a->id.tgid, a->problem);
+		j->problem = xasprintf("the JVM was asked for its perf map: %s", a->problem);
 	counter_add(counter(ATTACH_COUNTER, "result",
 			    a->result == 0 ? "ok"
 			    : j->refused   ? "failed"

@@ -137,15 +137,19 @@ void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h);
 void throttle_take(struct throttle *t, struct feed *f);
 
 /* ---- told.c: one kind of problem and the targets that are told of it ---- */
-struct told {
-	char *uid, *text;
-};
+struct told;
 struct told_list {
 	struct told *items;
 	size_t n, cap;
 };
-/* The targets of a container, unless they are in the list with another text: one at a time. */
-void told_add(struct told_list *l, struct node *n, const struct owner *o, const char *text);
+struct told_what {
+	const char *event;   /* "mem-alloc": "mem-alloc of container a of pod p is off"; NULL: "container a of pod p: ..." */
+	const char *problem; /* "is off": the same of several containers is told once */
+	const char *detail;  /* of the first of these; may be NULL */
+};
+/* To the targets of a container. */
+void told_add(struct told_list *l, struct node *n, const struct owner *o,
+	      const struct told_what *what);
 /* Reports now's, and that before's are none any more; now becomes before. */
 void told_tell(struct told_list *before, struct told_list *now, struct node *n,
 	       const char *problem);

@@ -83,7 +83,7 @@ static void tell(struct limit *l, const struct plan_container *c, const char *me
 
 	for (size_t i = 0; l->node->report && i < c->n_targets; i++)
 		report_problem(l->node->report, plan->targets[c->targets[i]].uid, "Throttled",
-			       message);
+			       message, 0);
 }
 
 static void throttle(struct limit *l, const struct plan_container *c, unsigned hz, uint64_t cost_ns)

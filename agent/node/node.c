@@ -42,7 +42,7 @@ void node_problem_all(struct node *n, const char *reason, const char *message)
 
 	for (size_t i = 0; n->report && plan && i < plan->n_targets; i++)
 		if (plan->targets[i].containers_planned || !*message)
-			report_problem(n->report, plan->targets[i].uid, reason, message);
+			report_problem(n->report, plan->targets[i].uid, reason, message, 0);
 }
 
 static bool is_asked(const struct plan_pod *pod, const struct plan_container *c,

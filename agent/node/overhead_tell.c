@@ -36,23 +36,6 @@ uint64_t overhead_asked(const struct overhead *o, const struct payer *p)
 
 /* ---- what is told ---- */
 
-static const char *tag_of(const struct payer *p, const char *key, const char *otherwise)
-{
-	const struct tags *tags = &p->owner->tags;
-
-	for (size_t i = 0; i < tags->n; i++)
-		if (streq(tags->items[i].key, key))
-			return tags->items[i].value;
-	return otherwise ? otherwise : "";
-}
-
-/* "c of pod p"; a new string. */
-static char *container_of(const struct payer *p)
-{
-	return xasprintf("%s of pod %s", tag_of(p, "container", p->owner->container_id),
-			 tag_of(p, "pod", p->owner->pod_uid));
-}
-
 static const char *refusal_text(enum refusal why)
 {
 	switch (why) {
@@ -74,14 +57,12 @@ static char *refused_text(const struct overhead *o, const struct payer *p, enum 
 {
 	const struct account *a = &p->of[e];
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
-	_cleanup_free_ char *container = container_of(p);
 
-	return xasprintf(
-		"%s of container %s is off: %.0f hits of its probes a second, %llu ns each, "
-		"are %.3g %% of its CPU time, and overheadPercent allows %.3g; %s",
-		event_info(e)->name, container, per_s, (unsigned long long)o->trap_ns,
-		overhead_load(&a->cost, o->trap_ns) * 100, overhead_percent(p),
-		refusal_text(a->why));
+	return xasprintf("%.0f hits of its probes a second, %llu ns each, are %.3g %% of its CPU "
+			 "time, and overheadPercent allows %.3g; %s",
+			 per_s, (unsigned long long)o->trap_ns,
+			 overhead_load(&a->cost, o->trap_ns) * 100, overhead_percent(p),
+			 refusal_text(a->why));
 }
 
 /* Of which share; 0: not an estimate that its user should know of. */
@@ -99,29 +80,22 @@ static uint32_t share_of(const struct overhead *o, struct payer *p, enum event e
 	return a->told_ppm;
 }
 
-static char *estimated_text(const struct payer *p, enum event e, uint32_t ppm)
+static char *estimated_text(enum event e, uint32_t ppm)
 {
-	_cleanup_free_ char *container = container_of(p);
 	double percent = ppm / 1e4;
 
 	if (e == EVENT_OFF_CPU)
-		return xasprintf("off-cpu of container %s is estimated: %.3g %% of its waits are "
-				 "looked at, chosen at random",
-				 container, percent);
-	return xasprintf("%s of container %s is estimated, %.3g %% duty: probes are attached for "
-			 "short spans at random times",
-			 event_info(e)->name, container, percent);
+		return xasprintf("%.3g %% of its waits are looked at, chosen at random", percent);
+	return xasprintf("%.3g %% duty: probes are attached for short spans at random times",
+			 percent);
 }
 
-static void append(char **to, char *text /* taken */)
+static void tell(struct told_list *l, const struct overhead *o, const struct payer *p, enum event e,
+		 const char *problem, const char *detail)
 {
-	char *both = *to ? xasprintf("%s; %s", *to, text) : NULL;
+	const struct told_what what = {event_info(e)->name, problem, detail};
 
-	if (both) {
-		free(*to);
-		free(text);
-	}
-	*to = both ? both : text;
+	told_add(l, o->node, p->owner, &what);
 }
 
 void overhead_tell(struct overhead *o)
@@ -129,26 +103,22 @@ void overhead_tell(struct overhead *o)
 	struct told_list refused = {0}, estimated = {0};
 	uint64_t n_refused = 0, n_estimated = 0;
 
-	for (struct payer *p = o->payers; p; p = p->hh.next) {
-		_cleanup_free_ char *off = NULL, *part = NULL;
-
+	for (struct payer *p = o->payers; p; p = p->hh.next)
 		for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
 			const struct account *a = &p->of[e];
 			bool is_off = a->tried && a->mode == OVERHEAD_REFUSED;
 			uint32_t ppm = is_off ? 0 : share_of(o, p, e);
+			_cleanup_free_ char *detail = is_off ? refused_text(o, p, e)
+						      : ppm  ? estimated_text(e, ppm)
+							     : NULL;
 
 			if (is_off)
-				append(&off, refused_text(o, p, e));
+				tell(&refused, o, p, e, "is off", detail);
 			else if (ppm)
-				append(&part, estimated_text(p, e, ppm));
+				tell(&estimated, o, p, e, "is estimated", detail);
 			n_refused += is_off;
 			n_estimated += ppm != 0;
 		}
-		if (off)
-			told_add(&refused, o->node, p->owner, off);
-		if (part)
-			told_add(&estimated, o->node, p->owner, part);
-	}
 	counter_set(counter("podflame_containers_over_budget", NULL, NULL), n_refused);
 	counter_set(counter("podflame_containers_estimated", NULL, NULL), n_estimated);
 	told_tell(&o->refused, &refused, o->node, "OverBudget");

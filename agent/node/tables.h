@@ -16,6 +16,7 @@ struct applied {
 	size_t *unknown; /* mappings whose files are not parsed yet, one of each file */
 	size_t n_unknown;
 	char *missing; /* a file that has no tables and why; NULL: none */
+	bool go;       /* goroutines may wait in it: no thread does then */
 	bool runs;     /* it may run more than native code: tables_runtimes is worth a look */
 };
 void applied_done(struct applied *a);

@@ -1,15 +1,229 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One kind of problem and the targets that are told of it: who mends one sees the next. */
+/*
+ * One kind of problem and the targets that are told of it. What several containers have is told once, with
+ * their names; what does not fit into a message is counted there.
+ */
 #include "node/internal.h"
 
 #include <stdlib.h>
 
-#define MAX_TOLD 256
+#define MAX_TOLD     1024
+#define NAMES_SHOWN  3
+#define NAMES_BYTES  400 /* a pod's name may have 253 */
+#define TEXT_BYTES   300 /* of a problem, of a detail */
+#define MESSAGE_MAX  1000
+#define MESSAGE_FULL 500 /* no further problem is begun; a report takes 1024 */
+
+struct set {
+	uint64_t *items;
+	size_t n, cap;
+};
+struct told {
+	uint64_t hash; /* of what is told to whom */
+	char *uid, *event, *problem, *detail;
+	char *first; /* the container that detail is of */
+	struct buf names;
+	unsigned n_named;
+	struct set containers, pods;
+};
+
+static bool set_add(struct set *s, uint64_t hash)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i] == hash)
+			return false;
+	GROW(s->items, s->n, s->cap);
+	s->items[s->n++] = hash;
+	return true;
+}
+
+/* So much of it, but no half of a character: the whole message would be no text. */
+static size_t cut(const char *text, size_t max)
+{
+	size_t n = strnlen(text, max + 1);
+
+	if (n > max)
+		for (n = max; n > 0 && (text[n] & 0xc0) == 0x80;)
+			n--;
+	return n;
+}
+
+static uint64_t hash_text(const char *text)
+{
+	return text ? hash_bytes(text, strlen(text), 0) : 0;
+}
+
+/* ---- what there is ---- */
+
+static const char *tag_of(const struct owner *o, const char *key, const char *otherwise)
+{
+	for (size_t i = 0; i < o->tags.n; i++)
+		if (streq(o->tags.items[i].key, key))
+			return o->tags.items[i].value;
+	return otherwise ? otherwise : "";
+}
+
+static uint64_t hash_of(const char *uid, const struct told_what *w)
+{
+	uint64_t parts[] = {hash_text(uid), hash_text(w->event), hash_text(w->problem)};
+
+	return hash_bytes(parts, sizeof(parts), 0);
+}
+
+static struct told *find_or_add(struct told_list *l, const char *uid, const struct told_what *w)
+{
+	uint64_t hash = hash_of(uid, w);
+	struct told *t;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (l->items[i].hash == hash)
+			return &l->items[i];
+	if (l->n >= MAX_TOLD) {
+		counter_add(counter("podflame_problems_omitted_total", NULL, NULL), 1);
+		return NULL;
+	}
+	GROW(l->items, l->n, l->cap);
+	t = &l->items[l->n++];
+	*t = (struct told){
+		.hash = hash,
+		.uid = xstrdup(uid),
+		.event = w->event ? xstrdup(w->event) : NULL,
+		.problem = xstrndup(w->problem, cut(w->problem, TEXT_BYTES)),
+		.detail = w->detail ? xstrndup(w->detail, cut(w->detail, TEXT_BYTES)) : NULL,
+		.names = {.max_bytes = NAMES_BYTES},
+	};
+	return t;
+}
 
 struct adding {
 	struct told_list *list;
-	const char *text;
+	const struct owner *owner;
+	const struct told_what *what;
 };
+
+static void add(struct node *n, const char *uid, void *arg)
+{
+	const struct adding *a = arg;
+	const struct owner *o = a->owner;
+	struct told *t = find_or_add(a->list, uid, a->what);
+	_cleanup_free_ char *name = NULL;
+
+	(void)n;
+	if (!t)
+		return;
+	set_add(&t->pods, hash_text(o->pod_uid));
+	if (!set_add(&t->containers, hash_text(o->container_id)))
+		return;
+	name = xasprintf("%s of pod %s", tag_of(o, "container", o->container_id),
+			 tag_of(o, "pod", o->pod_uid));
+	if (!t->first)
+		t->first = xstrdup(name);
+	if (t->n_named == NAMES_SHOWN ||
+	    (t->n_named && t->names.len + strlen(name) + 2 > NAMES_BYTES))
+		return;
+	buf_printf(&t->names, "%s%s", t->n_named ? ", " : "", name);
+	t->n_named++;
+}
+
+void told_add(struct told_list *l, struct node *n, const struct owner *o,
+	      const struct told_what *what)
+{
+	struct adding a = {l, o, what};
+
+	node_targets_of(n, o->container_id, o->pod_uid, add, &a);
+}
+
+void told_done(struct told_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct told *t = &l->items[i];
+
+		free(t->uid);
+		free(t->event);
+		free(t->problem);
+		free(t->detail);
+		free(t->first);
+		buf_done(&t->names);
+		free(t->containers.items);
+		free(t->pods.items);
+	}
+	free(l->items);
+	*l = (struct told_list){0};
+}
+
+/* ---- what is told ---- */
+
+/* "container a of pod p", "5 containers (a of pod p, b of pod p, c of pod p and 2 more)" */
+static void add_who(const struct told *t, struct buf *b)
+{
+	size_t n = t->containers.n;
+
+	if (n == 1) {
+		buf_printf(b, "container %s", t->first);
+		return;
+	}
+	buf_printf(b, "%zu containers (%s", n, t->names.data);
+	if (n > t->n_named)
+		buf_printf(b, " and %zu more", n - t->n_named);
+	buf_puts(b, ")");
+}
+
+static void add_problem(const struct told *t, struct buf *b)
+{
+	_cleanup_buf_ struct buf text = {0};
+
+	if (t->event)
+		buf_printf(&text, "%s of ", t->event);
+	add_who(t, &text);
+	buf_printf(&text, "%s %s", t->event ? "" : ":", t->problem);
+	if (t->detail && t->containers.n > 1)
+		buf_printf(&text, " (%s: %s)", t->first, t->detail);
+	else if (t->detail)
+		buf_printf(&text, " (%s)", t->detail);
+	if (b->len)
+		buf_puts(b, "; ");
+	buf_add(b, text.data, cut(text.data, MESSAGE_MAX - b->len));
+}
+
+static void add_pods(struct set *to, const struct set *from)
+{
+	for (size_t i = 0; i < from->n; i++)
+		set_add(to, from->items[i]);
+}
+
+/* All that is told of one target; *ret_pods: of how many pods. */
+static char *message_of(const struct told_list *l, const char *uid, unsigned *ret_pods)
+{
+	_cleanup_buf_ struct buf b = {0};
+	unsigned n_omitted = 0;
+	struct set pods = {0};
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct told *t = &l->items[i];
+
+		if (!streq(t->uid, uid))
+			continue;
+		add_pods(&pods, &t->pods);
+		if (b.len >= MESSAGE_FULL) {
+			n_omitted++;
+			continue;
+		}
+		add_problem(t, &b);
+	}
+	if (n_omitted)
+		buf_printf(&b, "; and %u more", n_omitted);
+	*ret_pods = (unsigned)pods.n;
+	free(pods.items);
+	return buf_steal(&b);
+}
+
+static bool is_first(const struct told_list *l, size_t k)
+{
+	for (size_t i = 0; i < k; i++)
+		if (streq(l->items[i].uid, l->items[k].uid))
+			return false;
+	return true;
+}
 
 static bool is_told(const struct told_list *l, const char *uid)
 {
@@ -19,42 +233,20 @@ static bool is_told(const struct told_list *l, const char *uid)
 	return false;
 }
 
-static void add(struct node *n, const char *uid, void *arg)
-{
-	struct adding *a = arg;
-	struct told_list *l = a->list;
-
-	(void)n;
-	if (is_told(l, uid) || l->n >= MAX_TOLD)
-		return;
-	GROW(l->items, l->n, l->cap);
-	l->items[l->n++] = (struct told){xstrdup(uid), xstrdup(a->text)};
-}
-
-void told_add(struct told_list *l, struct node *n, const struct owner *o, const char *text)
-{
-	struct adding a = {l, text};
-
-	node_targets_of(n, o->container_id, o->pod_uid, add, &a);
-}
-
-void told_done(struct told_list *l)
-{
-	for (size_t i = 0; i < l->n; i++) {
-		free(l->items[i].uid);
-		free(l->items[i].text);
-	}
-	free(l->items);
-	*l = (struct told_list){0};
-}
-
 void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *problem)
 {
 	for (size_t i = 0; n->report && i < before->n; i++)
 		if (!is_told(now, before->items[i].uid))
-			report_problem(n->report, before->items[i].uid, problem, "");
-	for (size_t i = 0; n->report && i < now->n; i++)
-		report_problem(n->report, now->items[i].uid, problem, now->items[i].text);
+			report_problem(n->report, before->items[i].uid, problem, "", 0);
+	for (size_t i = 0; n->report && i < now->n; i++) {
+		_cleanup_free_ char *message = NULL;
+		unsigned n_pods;
+
+		if (!is_first(now, i))
+			continue;
+		message = message_of(now, now->items[i].uid, &n_pods);
+		report_problem(n->report, now->items[i].uid, problem, message, n_pods);
+	}
 	told_done(before);
 	*before = *now;
 	*now = (struct told_list){0};

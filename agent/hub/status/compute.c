@@ -11,6 +11,8 @@
 #define GRACE_NS      (3 * NSEC_PER_SEC)  /* until the agents have seen a new target */
 #define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for so long */
 #define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
+#define SHOWN_BYTES   800		  /* of what nodes say, in a message of 1024 */
+#define NOTE	      ". Note: "
 
 struct verdict {
 	const char *status; /* "True", "False", "Unknown" */
@@ -49,10 +51,7 @@ static struct verdict verdict(const char *status, const char *reason, char *mess
 {
 	if (strlen(message) > 1024)
 		message[1024] = '\0';
-	for (char *c = message; *c; c++) { /* a cut character would be no JSON */
-		if (*c < ' ' || *c > '~')
-			*c = '?';
-	}
+	text_ascii(message);
 	return (struct verdict){status, reason, message};
 }
 
@@ -70,9 +69,9 @@ static char *nodes_text(const struct group *g)
 
 static struct verdict group_verdict(const char *status, const struct group *g)
 {
-	_cleanup_free_ char *nodes = nodes_text(g);
+	_cleanup_free_ char *nodes = nodes_text(g), *text = group_text(g, SHOWN_BYTES);
 
-	return verdict(status, g->reason, xasprintf("on %s: %.800s", nodes, g->message));
+	return verdict(status, g->reason, xasprintf("on %s: %s", nodes, text));
 }
 
 static const struct group *first_group(const struct sum *s, enum weight at_least)
@@ -189,6 +188,13 @@ static struct verdict idle(const struct subject *x)
 					   n, n == 1 ? " is" : "s are", x->sum->missing));
 }
 
+static char *message_before_note(const json_t *cond)
+{
+	const char *message = json_str_at(cond, "message", ""), *end = strstr(message, NOTE);
+
+	return xstrndup(message, end ? (size_t)(end - message) : strlen(message));
+}
+
 static struct verdict waiting(const struct subject *x)
 {
 	const struct sum *s = x->sum;
@@ -198,7 +204,7 @@ static struct verdict waiting(const struct subject *x)
 	if (g)
 		return group_verdict("False", g);
 	if (is(x->ready, "True", "Profiling"))
-		return verdict("True", "Profiling", xstrdup(json_str_at(x->ready, "message", "")));
+		return verdict("True", "Profiling", message_before_note(x->ready));
 	if (was_idle && !s->n_stored)
 		return idle(x);
 	if (s->n_sampled < s->n_events && !was_idle && x->waited_ns < IDLE_AFTER_NS &&
@@ -251,13 +257,33 @@ static struct verdict accepted(const struct sum *s)
 	return verdict("True", "Valid", xstrdup("the spec is understood"));
 }
 
+/* What is said in full is the heaviest, of these what most nodes have; the others by their names. */
 static struct verdict degraded(const struct sum *s)
 {
 	const struct group *g = first_group(s, WEIGHT_MINOR);
+	_cleanup_free_ char *nodes = NULL, *text = NULL;
+	_cleanup_buf_ struct buf others = {0};
 
-	if (g)
+	if (!g)
+		return verdict("False", "AsExpected",
+			       xstrdup("nothing works less well than asked for"));
+	for (size_t i = 0; i < s->n_groups && others.len < SHOWN_BYTES / 4; i++)
+		if (&s->groups[i] != g && s->groups[i].weight >= WEIGHT_MINOR)
+			buf_printf(&others, "%s%.64s", others.len ? ", " : ". See failures for ",
+				   s->groups[i].reason);
+	if (!others.len)
 		return group_verdict("True", g);
-	return verdict("False", "AsExpected", xstrdup("nothing works less well than asked for"));
+	nodes = nodes_text(g);
+	text = group_text(g, SHOWN_BYTES - others.len);
+	return verdict("True", g->reason, xasprintf("on %.250s: %s%s", nodes, text, others.data));
+}
+
+/* What no user can know who looks at profiles. */
+static void add_note(struct verdict *v, const struct group *g)
+{
+	_cleanup_free_ char *before = v->message, *text = group_text(g, SHOWN_BYTES / 2);
+
+	*v = verdict(v->status, v->reason, xasprintf("%.400s" NOTE "%s", before, text));
 }
 
 static struct verdict completed_verdict(bool completed, uint64_t end_ns)
@@ -305,17 +331,19 @@ static json_t *failures(const struct sum *s)
 
 	for (size_t i = 0; i < s->n_groups && json_array_size(list) < STATUS_MAX_FAILURES; i++) {
 		const struct group *g = &s->groups[i];
+		_cleanup_free_ char *text = NULL;
 		json_t *nodes;
 
-		if (is_asked_for(g))
+		if (is_asked_for(g) || g->weight == WEIGHT_NOTE)
 			continue;
+		text = group_text(g, SHOWN_BYTES);
 		nodes = json_array();
 		for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
 			json_array_append_new(nodes, json_string(g->examples[k]));
 		json_array_append_new(list,
 				      json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->reason,
-						"message", g->message, "nodes", (int)g->n_nodes,
-						"pods", (int)g->n_pods, "exampleNodes", nodes));
+						"message", text, "nodes", (int)g->n_nodes, "pods",
+						(int)g->n_pods, "exampleNodes", nodes));
 	}
 	return list;
 }
@@ -375,6 +403,9 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	end = end_time(target, time_at(target, "status.firstReadyTime"));
 	completed = end && end <= x.now_ns;
 	v = ready(&x, completed);
+	for (size_t i = 0; i < s.n_groups && streq(v.status, "True"); i++)
+		if (s.groups[i].weight == WEIGHT_NOTE)
+			add_note(&v, &s.groups[i]);
 	if (!first && streq(v.status, "True")) {
 		first = now;
 		end = end_time(target, x.now_ns);

@@ -161,6 +161,12 @@ static const struct row {
 	{"where memory is allocated is not seen", TARGET("", ""),
 	 "[" NODE("n1", 1, true, true, WHY("MemoryNotSeen", 0)) "]", 1, "True", "Profiling", "True",
 	 "True", false},
+	{"estimates are no reason to wait longer", TARGET(TWO, UNKNOWN_SINCE("10")),
+	 "[" BOTH("n1", STORED, NOTHING, WHY("Estimated", 1)) "]", 1, "True", "Profiling", "True",
+	 "True", false},
+	{"what cannot be seen is no failure", TARGET("", ""),
+	 "[" NODE("n1", 1, true, true, WHY("GoroutinesNotSeen", 1)) "]", 1, "True", "Profiling",
+	 "True", "False", false},
 	{"odd entries", TARGET("", ""),
 	 "[{\"node\": \"n1\", \"generation\": 2, \"pods\": -5, \"containers\": \"x\", \"events\": "
 	 "[], "
@@ -281,6 +287,90 @@ static void test_messages_name_the_events(void **state)
 	assert_string_equal(json_str_at(all, "events", ""), "on-cpu,off-cpu,mem-alloc,mem-inuse");
 }
 
+#define SAYS(reason, text) "{\"reason\": \"" reason "\", \"message\": \"" text "\", \"pods\": 1}"
+
+static void assert_message(const json_t *status, const char *type, const char *want)
+{
+	assert_string_equal(json_str_at(condition(status, type), "message", ""), want);
+}
+
+/* Each node names its own containers: one of them alone would hide the others. */
+static void test_nodes_say_different_things(void **state)
+{
+	_cleanup_json_ json_t *two = compute(
+		TARGET("", ""),
+		"[" NODE("n1", 1, true, true, SAYS("OverBudget", "app of pod a is off")) "," NODE(
+			"n2", 1, true, true, SAYS("OverBudget", "app of pod b is off")) "]",
+		2);
+	_cleanup_json_ json_t *five = compute(
+		TARGET("", ""),
+		"[" NODE("n1", 1, true, true, SAYS("OverBudget", "1")) "," NODE(
+			"n2", 1, true, true,
+			SAYS("OverBudget",
+			     "2")) "," NODE("n3", 1, true, true,
+					    SAYS("OverBudget",
+						 "1")) "," NODE("n4", 1, true, true,
+								SAYS("OverBudget",
+								     "4")) "," NODE("n5", 1, true,
+										    true,
+										    SAYS("OverBudge"
+											 "t",
+											 "5")) "]",
+		5);
+	const json_t *failure = json_array_get(json_object_get(two, "failures"), 0);
+
+	(void)state;
+	assert_message(two, "Degraded",
+		       "on 2 nodes (n1, n2): n1: app of pod a is off; n2: app of pod b is off");
+	assert_string_equal(json_str_at(failure, "message", ""),
+			    "n1: app of pod a is off; n2: app of pod b is off");
+	assert_int_equal(json_int_at(failure, "pods", 0), 2);
+	assert_message(five, "Degraded",
+		       "on 5 nodes (n1, n2, n3, ...): n1: 1; n2: 2; n4: 4; and of 1 more");
+}
+
+static void test_long_texts_leave_room_for_each_other(void **state)
+{
+	_cleanup_free_ char *x = xcalloc(1, 1001), *entries = NULL;
+	_cleanup_json_ json_t *s = NULL;
+	const char *message;
+
+	(void)state;
+	memset(x, 'x', 1000);
+	entries = xasprintf("[" NODE("n1", 1, true, true, SAYS("OverBudget", "%s\u00e41")) "," NODE(
+				    "n2", 1, true, true,
+				    SAYS("OverBudget", "2 %s") "," SAYS("Estimated", "%s")) "]",
+			    x, x, x);
+	s = compute(TARGET("", ""), entries, 2);
+	message = json_str_at(condition(s, "Degraded"), "message", "");
+	assert_true(strlen(message) <= 1024);
+	assert_non_null(strstr(message, "...; n2: 2 xxx"));
+	assert_non_null(strstr(message, "... See failures for Estimated"));
+	assert_int_equal(json_array_size(json_object_get(s, "failures")), 2);
+}
+
+/* Beside Ready, no matter how often it is computed; and no failure. */
+static void test_notes(void **state)
+{
+	static const char entries[] =
+		"[" BOTH("n1", STORED, STORED, SAYS("GoroutinesNotSeen", "threads only")) "]";
+	static const char later[] =
+		"[" BOTH("n1", STORED, NOTHING, SAYS("GoroutinesNotSeen", "threads alone")) "]";
+	static const char text[] = "samples of on-cpu,mem-alloc are stored. Note: threads only";
+	_cleanup_json_ json_t *s = compute(TARGET(TWO, ""), entries, 1), *again = NULL;
+	_cleanup_json_ json_t *target = json_loads(TARGET(TWO, ""), 0, NULL);
+	_cleanup_free_ char *had = NULL;
+
+	(void)state;
+	assert_message(s, "Ready", text);
+	assert_int_equal(json_array_size(json_object_get(s, "failures")), 0);
+	json_object_set(target, "status", s);
+	had = json_dumps(target, 0);
+	again = compute(had, later, 1); /* an agent that has just started anew */
+	assert_message(again, "Ready",
+		       "samples of on-cpu,mem-alloc are stored. Note: threads alone");
+}
+
 static void test_failures_are_bounded(void **state)
 {
 	_cleanup_json_ json_t *s = compute(
@@ -395,6 +485,9 @@ int main(void)
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_counters_and_failures),
 		cmocka_unit_test(test_messages_name_the_events),
+		cmocka_unit_test(test_nodes_say_different_things),
+		cmocka_unit_test(test_long_texts_leave_room_for_each_other),
+		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_failures_are_bounded),
 		cmocka_unit_test(test_what_was_asked_for_is_no_failure),
 		cmocka_unit_test(test_first_ready_time),

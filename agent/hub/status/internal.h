@@ -9,16 +9,21 @@
 
 /* How much a reason matters. */
 enum weight {
+	WEIGHT_NOTE,	/* nothing is wrong: said beside Ready */
 	WEIGHT_STATE,	/* somebody's choice or the state of the pods: told, no degradation */
 	WEIGHT_MINOR,	/* works, but less well than asked for */
 	WEIGHT_PROBLEM, /* stops samples on that node */
 	WEIGHT_REFUSED, /* the node does not take the target */
 };
-struct group {			      /* nodes with one reason */
-	const char *reason, *message; /* borrowed, of the first node */
+struct group { /* nodes with one reason; strings are borrowed */
+	const char *reason;
 	enum weight weight;
 	unsigned n_nodes, n_pods;
 	const char *examples[STATUS_MAX_EXAMPLES];
+	struct {
+		const char *node, *text; /* the first node that says so */
+	} said[STATUS_MAX_EXAMPLES];
+	unsigned n_said, n_unsaid; /* unsaid: nodes that say something else */
 };
 struct sum {
 	unsigned n_entries, n_current; /* current: of the target's generation */
@@ -26,11 +31,16 @@ struct sum {
 	unsigned pods_matched, pods, containers;
 	uint64_t stacks, whole_stacks; /* samples; those with a whole user stack, estimated */
 	unsigned n_events, n_sampled, n_stored; /* events of the target, each somewhere */
-	char *stored, *missing; /* owned: which are stored, which not sampled: "on-cpu, off-cpu"; "" */
+	char *stored,
+		*missing; /* owned: which are stored, which not sampled: "on-cpu, off-cpu"; "" */
 	struct group *groups; /* owned; most nodes first */
 	size_t n_groups;
 };
 void sum_entries(const json_t *target, const json_t *const *entries, size_t n, struct sum *ret);
 void sum_done(struct sum *s);
+/* A cut character would be no JSON. */
+void text_ascii(char *text);
+/* What its nodes say, each text once, at most max_bytes. Caller frees. */
+char *group_text(const struct group *g, size_t max_bytes);
 /* "on-cpu,off-cpu": the target's events as queries name them. Caller frees. */
 char *target_events(const json_t *target);

@@ -41,6 +41,8 @@ static enum weight weigh(const char *reason)
 		{"EventUnsupported", WEIGHT_MINOR},
 		{"OverBudget", WEIGHT_MINOR},
 		{"MemoryNotSeen", WEIGHT_MINOR},
+		{"Estimated", WEIGHT_MINOR},
+		{"GoroutinesNotSeen", WEIGHT_NOTE},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
@@ -57,6 +59,19 @@ static unsigned count_at(const json_t *j, const char *key)
 	return v < 0 || v > 1000000 ? 0 : (unsigned)v;
 }
 
+static void add_said(struct group *g, const char *text, const char *node)
+{
+	for (unsigned i = 0; i < g->n_said; i++)
+		if (streq(g->said[i].text, text))
+			return;
+	if (g->n_said == STATUS_MAX_EXAMPLES) {
+		g->n_unsaid++;
+		return;
+	}
+	g->said[g->n_said].node = node;
+	g->said[g->n_said++].text = text;
+}
+
 static void add_reason(struct sum *s, const json_t *r, const char *node)
 {
 	const char *reason = json_str_at(r, "reason", "Unknown");
@@ -69,10 +84,9 @@ static void add_reason(struct sum *s, const json_t *r, const char *node)
 	if (!g) {
 		s->groups = xrealloc(s->groups, (s->n_groups + 1) * sizeof(*s->groups));
 		g = &s->groups[s->n_groups++];
-		*g = (struct group){.reason = reason,
-				    .message = json_str_at(r, "message", ""),
-				    .weight = weigh(reason)};
+		*g = (struct group){.reason = reason, .weight = weigh(reason)};
 	}
+	add_said(g, json_str_at(r, "message", ""), node);
 	if (g->n_nodes < STATUS_MAX_EXAMPLES)
 		g->examples[g->n_nodes] = node;
 	g->n_nodes++;
@@ -108,7 +122,7 @@ static void add_entry(struct sum *s, const json_t *e)
 	json_array_foreach (reasons, i, r) {
 		enum weight w = weigh(json_str_at(r, "reason", ""));
 
-		if (i == 16) /* the schema allows 4 */
+		if (i == 16) /* the schema allows 8 */
 			break;
 		add_reason(s, r, json_str_at(e, "node", ""));
 		refused |= w == WEIGHT_REFUSED;
@@ -184,6 +198,37 @@ void sum_entries(const json_t *target, const json_t *const *entries, size_t n, s
 	sum_events(events, entries, n, generation, ret);
 	if (ret->n_groups)
 		qsort(ret->groups, ret->n_groups, sizeof(*ret->groups), by_nodes);
+}
+
+void text_ascii(char *text)
+{
+	for (char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+}
+
+/* Of several texts each gets its part of the room. */
+char *group_text(const struct group *g, size_t max_bytes)
+{
+	static const size_t node_bytes = 260, end_bytes = 40;
+	size_t each = g->n_said == 1 ? max_bytes : (max_bytes - end_bytes) / g->n_said;
+	_cleanup_buf_ struct buf b = {0};
+
+	for (unsigned i = 0; i < g->n_said; i++) {
+		_cleanup_free_ char *text = g->n_said == 1
+						    ? xstrdup(g->said[i].text)
+						    : xasprintf("%s%.*s: %s", i ? "; " : "",
+								(int)MIN(node_bytes, each / 2),
+								g->said[i].node, g->said[i].text);
+
+		buf_printf(&b, "%.*s%s", (int)(strlen(text) > each ? each - 3 : each), text,
+			   strlen(text) > each ? "..." : "");
+	}
+	if (g->n_unsaid)
+		buf_printf(&b, "; and of %u more", g->n_unsaid);
+	if (b.len)
+		text_ascii(b.data);
+	return buf_steal(&b);
 }
 
 void sum_done(struct sum *s)

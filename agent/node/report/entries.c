@@ -21,7 +21,7 @@ struct entry {
 	uint64_t told_stacks; /* 0: no share is told yet */
 	unsigned told_share;  /* per mille */
 	json_t *reasons;      /* [{reason, message, pods}] of the plan */
-	json_t *problems;     /* reason -> message */
+	json_t *problems;     /* reason -> {reason, message, pods} */
 	bool in_plan;
 	UT_hash_handle hh;
 };
@@ -179,21 +179,40 @@ bool entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_
 	return true;
 }
 
-bool entries_problem(struct entries *es, const char *uid, const char *reason, const char *message)
+/* At most so long as the API server takes it, and no half of a character. */
+static json_t *message_json(const char *message)
+{
+	size_t n = strnlen(message, REPORT_MAX_MESSAGE + 1);
+
+	if (n > REPORT_MAX_MESSAGE)
+		for (n = REPORT_MAX_MESSAGE; n > 0 && (message[n] & 0xc0) == 0x80;)
+			n--;
+	return json_stringn(message, n);
+}
+
+static json_t *reason_json(const char *reason, const char *message, unsigned n_pods)
+{
+	json_t *text = message_json(message);
+
+	/* text of others may be no UTF-8: then the reason alone is told */
+	return json_pack("{s:s, s:o, s:i}", "reason", reason, "message",
+			 text ? text : json_string(reason), "pods", (int)n_pods);
+}
+
+bool entries_problem(struct entries *es, const char *uid, const char *reason, const char *message,
+		     unsigned n_pods)
 {
 	struct entry *e = find(es, uid);
-	const char *had;
+	_cleanup_json_ json_t *now = NULL;
 
 	if (!e)
 		return false;
-	had = json_string_value(json_object_get(e->problems, reason));
 	if (!message || !*message)
-		return had && json_object_del(e->problems, reason) == 0;
-	if (str_equal(had, message))
+		return json_object_del(e->problems, reason) == 0;
+	now = reason_json(reason, message, n_pods);
+	if (json_equal(now, json_object_get(e->problems, reason)))
 		return false;
-	/* text of others may be no UTF-8: then the reason alone is told */
-	if (json_object_set_new(e->problems, reason, json_string(message)) < 0)
-		json_object_set_new(e->problems, reason, json_string(reason));
+	json_object_set(e->problems, reason, now);
 	return true;
 }
 
@@ -215,19 +234,14 @@ static json_t *events_json(const struct entry *e)
 /* Of the events that somebody asks for on pods here. */
 static void add_unsupported(const struct entries *es, const struct entry *e, json_t *list)
 {
-	_cleanup_buf_ struct buf text = {.max_bytes = 900};
-	json_t *message;
+	_cleanup_buf_ struct buf text = {0};
 
 	for (enum event ev = 0; ev < _EVENT_MAX && e->containers; ev++)
 		if (e->event_mask & 1u << ev && es->unsupported[ev])
 			buf_printf(&text, "%s%s: %s", text.len ? "; " : "", event_info(ev)->name,
 				   es->unsupported[ev]);
-	if (!text.len)
-		return;
-	message = json_string(text.data); /* NULL: no UTF-8 */
-	json_array_append_new(list,
-			      json_pack("{s:s, s:o, s:i}", "reason", "EventUnsupported", "message",
-					message ? message : json_string(""), "pods", 0));
+	if (text.len)
+		json_array_append_new(list, reason_json("EventUnsupported", text.data, e->pods));
 }
 
 static json_t *all_reasons(const struct entries *es, const struct entry *e)
@@ -240,8 +254,7 @@ static json_t *all_reasons(const struct entries *es, const struct entry *e)
 	add_unsupported(es, e, list);
 	json_object_foreach (e->problems, reason, v) {
 		if (json_array_size(list) < REPORT_MAX_REASONS)
-			json_array_append_new(list, json_pack("{s:s, s:O, s:i}", "reason", reason,
-							      "message", v, "pods", 0));
+			json_array_append(list, v);
 	}
 	json_array_foreach (e->reasons, i, v) {
 		if (json_array_size(list) < REPORT_MAX_REASONS)

@@ -5,7 +5,8 @@
 #include "node/plan/plan.h"
 
 #define REPORT_MAX_TARGETS 256 /* as crds/profilingnodereports.yaml */
-#define REPORT_MAX_REASONS 4
+#define REPORT_MAX_REASONS 8
+#define REPORT_MAX_MESSAGE 1024
 
 struct entry;
 struct entries {
@@ -22,7 +23,8 @@ bool entries_sampled(struct entries *e, const char *uid, enum event ev);
 bool entries_stored(struct entries *e, const char *uid, enum event ev);
 /* true when the share is to be told anew. */
 bool entries_stacks(struct entries *e, const char *uid, uint64_t n, uint64_t n_finished);
-bool entries_problem(struct entries *e, const char *uid, const char *reason, const char *message);
+bool entries_problem(struct entries *e, const char *uid, const char *reason, const char *message,
+		     unsigned n_pods);
 /* status.targets, sorted by uid; what did not fit is counted. New reference. */
 json_t *entries_json(const struct entries *e, unsigned *ret_omitted);
 /* What a user waits for: which targets, which generation, sampled, stored, kinds of reasons. No counts. */

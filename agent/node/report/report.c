@@ -406,9 +406,9 @@ void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_
 }
 
 void report_problem(struct report *r, const char *target_uid, const char *reason,
-		    const char *message)
+		    const char *message, unsigned n_pods)
 {
-	if (entries_problem(&r->entries, target_uid, reason, message))
+	if (entries_problem(&r->entries, target_uid, reason, message, n_pods))
 		changed(r);
 }
 

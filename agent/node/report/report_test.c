@@ -160,7 +160,7 @@ static void test_json(void **state)
 	report_support(r, s, ARRAY_SIZE(s), "v2");
 	give_plan(r, t, ARRAY_SIZE(t));
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
-	report_problem(r, "u1", "Throttled", "over the limit");
+	report_problem(r, "u1", "Throttled", "over the limit", 3);
 	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 3);
 	o = report_json(r);
 	assert_string_equal(json_str_at(o, "metadata.name", ""), "node1");
@@ -181,7 +181,7 @@ static void test_json(void **state)
 		"\"name\": \"web\", \"generation\": 7, \"podsMatched\": 2, \"pods\": 2, "
 		"\"containers\": 2, \"events\": {\"on-cpu\": {\"sampled\": true, \"stored\": "
 		"false}}, \"reasons\": [{\"reason\": \"Throttled\", \"message\": \"over the "
-		"limit\", \"pods\": 0}, {\"reason\": \"PodOptedOut\", \"message\": \"says "
+		"limit\", \"pods\": 3}, {\"reason\": \"PodOptedOut\", \"message\": \"says "
 		"no\", \"pods\": 2}]}]",
 		0, NULL);
 	assert_true(json_equal(want, json_at(o, "status.targets")));
@@ -233,6 +233,30 @@ static void test_events(void **state)
 	report_support(r, s, ARRAY_SIZE(s), "v2");
 	later = first_target(r);
 	assert_string_equal(reason_at(later, 0, "reason"), "");
+	report_free(r);
+}
+
+/* The API server would refuse the whole report for one text that is too long, or half a character in it. */
+static void test_long_texts_are_cut(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 1);
+	_cleanup_json_ json_t *o = NULL, *later = NULL;
+	char text[1100];
+
+	(void)state;
+	give_plan(r, &t, 1);
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = 0;
+	memcpy(text + 1023, "\xc3\xa4", 2);
+	report_problem(r, "u1", "MemoryNotSeen", text, 2);
+	o = first_target(r);
+	assert_int_equal(strlen(reason_at(o, 0, "message")), 1023);
+	assert_int_equal(json_int_at(json_array_get(json_object_get(o, "reasons"), 0), "pods", 0),
+			 2);
+	report_problem(r, "u1", "MemoryNotSeen", "\xff", 2);
+	later = first_target(r);
+	assert_string_equal(reason_at(later, 0, "message"), "MemoryNotSeen");
 	report_free(r);
 }
 
@@ -369,7 +393,7 @@ static void test_a_burst_is_limited(void **state)
 
 	(void)state;
 	for (int i = 0; i < 40; i++) {
-		report_problem(r, "u1", "Throttled", i % 2 ? "" : "over the limit");
+		report_problem(r, "u1", "Throttled", i % 2 ? "" : "over the limit", 0);
 		if (!urgent())
 			break;
 		n_urgent++;
@@ -554,6 +578,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_long_texts_are_cut),
 		cmocka_unit_test(test_refused_target_is_told),
 		cmocka_unit_test(test_many_targets_are_cut_and_counted),
 		cmocka_unit_test(test_first_samples_are_urgent_and_once),
