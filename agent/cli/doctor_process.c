@@ -126,21 +126,27 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 	json_object_set_new(c, "works", json_boolean(l->data != NULL));
 }
 
+static bool is_go(const struct mappings *m, struct elf_index *const *indexes)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (indexes[i] && elf_index_flags(indexes[i]) & ELF_INDEX_GO)
+			return true;
+	return false;
+}
+
 static void tell_native(struct doctor *d, const struct mappings *m,
 			struct elf_index *const *indexes)
 {
-	bool go = false, generated = false;
+	bool generated = false;
 
-	for (size_t i = 0; i < m->n; i++) {
-		go |= indexes[i] && elf_index_flags(indexes[i]) & ELF_INDEX_GO;
+	for (size_t i = 0; i < m->n; i++)
 		generated |= !*m->items[i].path;
-	}
 	if (generated)
 		doctor_tell(d, "runtime", false,
 			    "code made at run time, of a runtime that is not known: stacks go "
 			    "through it by frame pointers, and a perf map would name it");
 	else
-		doctor_tell(d, "runtime", true, go ? "Go" : "native code only");
+		doctor_tell(d, "runtime", true, is_go(m, indexes) ? "Go" : "native code only");
 }
 
 static int learn(const struct mappings *m, struct elf_index *const *indexes,
@@ -216,6 +222,7 @@ static void tell_mapped(struct doctor *d, struct files *files, const struct mapp
 		if (m->items[i].path[0] == '/')
 			errors[i] = files_index(files, &m->items[i], &indexes[i]);
 	tell_runtimes(d, m, indexes);
+	doctor_events(d, files, m, is_go(m, indexes));
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].path[0] == '/' && is_first(m, i))
 			doctor_file(d, files, &m->items[i], m->root_fd, indexes[i], errors[i]);

@@ -173,8 +173,17 @@ static void write_program(const char *name, const char *text)
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
 }
 
+static bool names_symbol(const json_t *check, const char *symbol)
+{
+	_cleanup_free_ char *text = json_dumps(json_object_get(check, "files"), JSON_COMPACT);
+	_cleanup_free_ char *quoted = xasprintf("\"%s\"", symbol);
+
+	return text && strstr(text, quoted);
+}
+
 static void test_python(void **state)
 {
+	const json_t *c;
 	struct answer a;
 	pid_t pid;
 
@@ -187,6 +196,14 @@ static void test_python(void **state)
 	expect(&a, "container", true, "none of a pod");
 	expect(&a, "runtime CPython 3.", true, "its functions are shown");
 	expect(&a, "/libc.so.6", true, "unwind rows");
+	expect(&a, "process off-cpu", true, "where its threads wait");
+	expect(&a, "process mem-alloc", true, "libc.so.6 (malloc, ");
+	expect(&a, "process mem-inuse", true, "ns more");
+	c = check_of(&a, "process mem-inuse");
+	assert_string_equal(json_str_at(c, "event", ""), "mem-inuse");
+	assert_true(names_symbol(c, "free"));
+	assert_false(names_symbol(check_of(&a, "process mem-alloc"), "free"));
+	assert_true(json_int_at(c, "hitNs", 0) > 50);
 	stop(pid, &a);
 }
 
@@ -238,6 +255,10 @@ static void test_java(void **state)
 	c = check_of(&a, "/libjvm.so");
 	assert_true(json_bool_at(c, "symtab", false));
 	assert_true(json_int_at(c, "unwindRows", 0) > 10000);
+	expect(&a, "process mem-alloc", true, "send_allocation_in_new_tlab");
+	expect(&a, "process mem-inuse", true, "not all is seen: mem-inuse has no Java objects");
+	assert_false(names_symbol(check_of(&a, "process mem-inuse"),
+				  "AllocTracer::send_allocation_in_new_tlab"));
 	stop(pid, &a);
 }
 
@@ -259,6 +280,10 @@ static void test_stripped_go(void **state)
 	c = check_of(&a, "/gone");
 	assert_false(json_bool_at(c, "symtab", true));
 	assert_true(json_bool_at(c, "go", false));
+	expect(&a, "process off-cpu", true, "goroutines that Go parks itself");
+	/* nothing in it asks for its heap profile: the linker has turned that off */
+	expect(&a, "process mem-alloc", true, "gone (runtime.mallocgc");
+	expect(&a, "process mem-inuse", false, "its heap profile ");
 	stop(pid, &a);
 }
 
@@ -277,6 +302,8 @@ static void test_nginx(void **state)
 	pid = start("nginx -p . -c nginx.conf");
 	a = ask(pid, 0);
 	expect(&a, "runtime", true, "native code only");
+	expect(&a, "uprobes", true, "a hit costs its process about ");
+	expect(&a, "mem-inuse", true, "");
 	expect(&a, "/nginx", true, "unwind rows");
 	stop(pid, &a);
 }

@@ -26,6 +26,20 @@ struct memory *memory_of(struct probes *p)
 	return m && __atomic_load_n(&m->bpf, __ATOMIC_ACQUIRE) ? m : NULL;
 }
 
+const char *probes_uprobe_form(const struct probes *p)
+{
+	static const char *const forms[] = {
+		[UPROBE_NONE] = "none: not permitted, or not in this kernel",
+		[UPROBE_SINGLE] =
+			"a perf event a place (before 6.6): at most 128 places of a process",
+		[UPROBE_MULTI] = "a link for many places of a file (6.6)",
+		[UPROBE_SESSION] = "a link for many places, with their returns (6.13)",
+	};
+	const struct memory *m = p->events[EVENT_MEM_ALLOC].own;
+
+	return forms[m ? m->mode : UPROBE_NONE];
+}
+
 static int memory_open(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = xcalloc(1, sizeof(*m));

@@ -83,6 +83,8 @@ struct probe_usage {
 int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n); /* caller frees */
 /* What one hit of a uprobe costs its process, measured once by probing ourselves; ns. */
 uint64_t probes_trap_ns(struct probes *p);
+/* How this kernel attaches uprobes, for people. */
+const char *probes_uprobe_form(const struct probes *p);
 
 /* ---- drain ---- */
 struct raw_frame {

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is not seen. */
+#include "cli/doctor.h"
+#include "node/alloc/alloc.h"
+#include "node/tables.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define SYMBOLS_SHOWN 3
+#define SITES_TURNS   20 /* of 100 ms, for a process that is just starting */
+
+/* ---- off-cpu ---- */
+
+static void tell_off_cpu(struct doctor *d, bool go)
+{
+	json_t *c = doctor_tell(d, "process off-cpu", true,
+				go ? "where its threads wait; goroutines that Go parks itself "
+				     "(channels, mutexes, timers, network) are not seen"
+				   : "where its threads wait");
+
+	json_object_set_new(c, "event", json_string("off-cpu"));
+	json_object_set_new(c, "goroutines", json_boolean(go));
+}
+
+/* ---- memory: its allocators ---- */
+
+/* free() alone tells nothing to mem-alloc. */
+static bool is_shown(const struct alloc_site *s, enum event e)
+{
+	return e == EVENT_MEM_INUSE || s->site.kind != PF_SITE_FREE;
+}
+
+static bool has_text(const json_t *list, const char *text)
+{
+	size_t i;
+	json_t *v;
+
+	json_array_foreach ((json_t *)list, i, v)
+		if (streq(json_string_value(v), text))
+			return true;
+	return false;
+}
+
+static json_t *file_of(json_t *list, const char *path)
+{
+	size_t i;
+	json_t *f;
+
+	json_array_foreach (list, i, f)
+		if (streq(json_str_at(f, "path", ""), path))
+			return f;
+	f = json_pack("{s:s, s:i, s:[]}", "path", path, "places", 0, "symbols");
+	json_array_append_new(list, f);
+	return f;
+}
+
+/* [{path, places, symbols}] */
+static json_t *files_of(const struct alloc_sites *s, const struct mappings *m, enum event e)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct alloc_site *x = &s->items[i];
+		_cleanup_free_ char *path = text_clean(m->items[x->mapping].path);
+		_cleanup_free_ char *symbol = text_clean(x->symbol);
+		json_t *f, *symbols;
+
+		if (!is_shown(x, e))
+			continue;
+		f = file_of(list, path);
+		symbols = json_object_get(f, "symbols");
+		json_object_set_new(f, "places", json_integer(json_int_at(f, "places", 0) + 1));
+		if (!has_text(symbols, symbol))
+			json_array_append_new(symbols, json_string(symbol));
+	}
+	return list;
+}
+
+static void add_file(struct buf *b, const json_t *file)
+{
+	const json_t *symbols = json_object_get(file, "symbols");
+	int64_t n = json_int_at(file, "places", 0);
+	size_t i;
+	json_t *v;
+
+	buf_printf(b, "%s%lld place%s of %s (", b->len ? ", " : "", (long long)n, n == 1 ? "" : "s",
+		   json_str_at(file, "path", ""));
+	json_array_foreach ((json_t *)symbols, i, v)
+		if (i < SYMBOLS_SHOWN)
+			buf_printf(b, "%s%s", i ? ", " : "", json_string_value(v));
+	buf_puts(b, json_array_size(symbols) > SYMBOLS_SHOWN ? ", ...)" : ")");
+}
+
+static char *sites_text(const struct doctor *d, const struct alloc_sites *s, const json_t *files)
+{
+	_cleanup_buf_ struct buf b = {0};
+	size_t i;
+	json_t *f;
+
+	if (s->go)
+		buf_puts(&b, "Go's own heap profile is read, without a probe");
+	json_array_foreach ((json_t *)files, i, f)
+		add_file(&b, f);
+	if (json_array_size(files) && d->hit_ns)
+		buf_printf(&b, "; a call of one costs it about %llu ns more",
+			   (unsigned long long)d->hit_ns);
+	if (*s->problem)
+		buf_printf(&b, "%snot all is seen: %s", b.len ? "; " : "", s->problem);
+	return buf_steal(&b);
+}
+
+static int find_sites(struct files *files, const struct mappings *m, enum event e,
+		      struct alloc_sites **ret)
+{
+	const struct timespec pause = {.tv_nsec = 100 * NSEC_PER_MSEC};
+	int r = -EAGAIN;
+
+	for (int i = 0; i < SITES_TURNS && r == -EAGAIN; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		r = tables_alloc_sites(files, m, 1u << e, ret);
+	}
+	return r;
+}
+
+static void tell_memory(struct doctor *d, struct files *files, const struct mappings *m,
+			enum event e)
+{
+	_cleanup_free_ char *check = xasprintf("process %s", event_info(e)->name), *text = NULL;
+	struct alloc_sites *s = NULL;
+	int r = find_sites(files, m, e, &s);
+	json_t *list, *c;
+
+	if (r < 0) {
+		text = xasprintf("where it allocates is not known: %s",
+				 r == -EAGAIN ? "it is just starting" : strerror(-r));
+		c = doctor_tell(d, check, false, text);
+		json_object_set_new(c, "event", json_string(event_info(e)->name));
+		return;
+	}
+	list = files_of(s, m, e);
+	text = sites_text(d, s, list);
+	/* A part is worth having, and often all that there can be. */
+	c = doctor_tell(d, check, s->n || s->go, text);
+	json_object_set_new(c, "event", json_string(event_info(e)->name));
+	json_object_set_new(c, "files", list);
+	json_object_set_new(c, "goHeapProfile", json_boolean(s->go != NULL));
+	json_object_set_new(c, "hitNs", json_integer((json_int_t)d->hit_ns));
+	json_object_set_new(c, "notSeen", json_string(s->problem));
+	alloc_sites_free(s);
+}
+
+void doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go)
+{
+	tell_off_cpu(d, go);
+	tell_memory(d, files, m, EVENT_MEM_ALLOC);
+	tell_memory(d, files, m, EVENT_MEM_INUSE);
+}
