@@ -3,136 +3,16 @@
  * The queue of send: batches become items on the os worker (spool.c), the oldest
  * goes to the sink (sink.c), one at a time, and stays until it is stored.
  */
-#include "node/send/send.h"
+#include "node/send/jobs.h"
 
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "node/send/sink.h"
-#include "node/send/spool.h"
-
 #define MEMORY_MAX_BYTES (8u << 20)
 #define BACKOFF_MIN_NS	 (NSEC_PER_SEC / 2)
 #define BACKOFF_MAX_NS	 (60 * NSEC_PER_SEC)
-#define JOB_DEADLINE_NS	 (30 * NSEC_PER_SEC)
-
-struct sender {
-	struct loop *loop;
-	struct worker *os;
-	size_t max_bytes;
-	const struct sink_type *type;
-	struct sink *sink;
-	struct spool *spool; /* os worker's, but for making and freeing */
-
-	struct spool_item *items; /* oldest first */
-	struct spool_item *sending;
-	size_t n_items, file_bytes, memory_bytes;
-	struct buf body; /* of sending */
-	struct timer retry;
-	bool waiting; /* retry is armed */
-	unsigned n_tries;
-	bool has_losses; /* the account is to be sent once the sink works */
-
-	unsigned n_jobs; /* posted and not done: they hold the sender */
-	bool closed, ready;
-	struct sender_stats stats;
-	char last_error[512];
-	void (*on_stored)(const struct stored_event *e, size_t n, void *arg);
-	void *stored_arg;
-};
-
-/* What the os worker does for a sender. */
-struct send_job {
-	struct job job; /* first */
-	struct sender *s;
-	void (*work)(struct send_job *j); /* os worker */
-	void (*then)(struct send_job *j); /* loop, unless the sender is closed */
-	struct batch *batch;		  /* owned */
-	struct spool_item *item;	  /* owned unless borrowed */
-	struct spool_item *borrowed;	  /* the one being sent */
-	struct spool_item *found;	  /* a list, owned */
-	const char *reason;
-	struct buf body;
-	bool has_losses;
-	int r;
-};
 
 static void kick(struct sender *s);
-
-/* ---- jobs ---- */
-
-static void items_free(struct spool_item *items)
-{
-	for (struct spool_item *next; items; items = next) {
-		next = items->next;
-		spool_item_free(items);
-	}
-}
-
-static void sender_destroy(struct sender *s)
-{
-	items_free(s->items);
-	if (s->sink)
-		s->type->close(s->sink);
-	spool_free(s->spool);
-	buf_done(&s->body);
-	free(s);
-}
-
-static void job_free(struct send_job *j)
-{
-	batch_free(j->batch);
-	spool_item_free(j->item);
-	items_free(j->found);
-	buf_done(&j->body);
-	free(j);
-}
-
-static void job_run(struct job *job)
-{
-	struct send_job *j = (struct send_job *)job;
-
-	j->work(j);
-	j->has_losses = spool_has_losses(j->s->spool);
-}
-
-static void job_done(struct job *job)
-{
-	struct send_job *j = (struct send_job *)job;
-	struct sender *s = j->s;
-
-	s->n_jobs--;
-	s->has_losses = j->has_losses;
-	if (!s->closed && j->then)
-		j->then(j);
-	job_free(j);
-	if (s->closed && s->n_jobs == 0)
-		sender_destroy(s);
-}
-
-static struct send_job *job_new(struct sender *s, void (*work)(struct send_job *),
-				void (*then)(struct send_job *))
-{
-	struct send_job *j = xcalloc(1, sizeof(*j));
-
-	j->job = (struct job){.run = job_run, .done = job_done, .deadline_ns = JOB_DEADLINE_NS};
-	j->s = s;
-	j->work = work;
-	j->then = then;
-	return j;
-}
-
-/* -ENOBUFS: the mailbox is full, the caller still has the job. */
-static int job_post(struct send_job *j, size_t n_bytes)
-{
-	int r;
-
-	j->job.n_bytes = n_bytes;
-	r = worker_post(j->s->os, &j->job);
-	if (r == 0)
-		j->s->n_jobs++;
-	return r;
-}
 
 /* ---- room ---- */
 
@@ -166,14 +46,14 @@ static void drop_then(struct send_job *j)
 /* false: not now, the mailbox is full. */
 static bool drop_item(struct sender *s, struct spool_item *i, const char *reason)
 {
-	struct send_job *j = job_new(s, drop_work, drop_then);
+	struct send_job *j = send_job_new(s, drop_work, drop_then);
 	size_t n_profiles = i->n_profiles, n_samples = i->n_samples;
 
 	j->item = i;
 	j->reason = reason;
-	if (job_post(j, i->bytes) < 0) {
+	if (send_job_post(j, i->bytes) < 0) {
 		j->item = NULL;
-		job_free(j);
+		send_job_free(j);
 		return false;
 	}
 	unlink_item(s, i);
@@ -239,11 +119,11 @@ static void remove_item(struct sender *s, struct spool_item *i)
 	struct send_job *j;
 
 	unlink_item(s, i);
-	j = job_new(s, remove_work, NULL);
+	j = send_job_new(s, remove_work, NULL);
 	j->item = i;
-	if (job_post(j, 0) <
+	if (send_job_post(j, 0) <
 	    0) /* the file stays: sent again after a restart, ignored as a repeat */
-		job_free(j);
+		send_job_free(j);
 }
 
 static void losses_work(struct send_job *j)
@@ -261,12 +141,12 @@ static void losses_then(struct send_job *j)
 
 static void send_losses(struct sender *s)
 {
-	struct send_job *j = job_new(s, losses_work, losses_then);
+	struct send_job *j = send_job_new(s, losses_work, losses_then);
 
 	s->has_losses = false;
-	if (job_post(j, 0) < 0) {
+	if (send_job_post(j, 0) < 0) {
 		s->has_losses = true;
-		job_free(j);
+		send_job_free(j);
 	}
 }
 
@@ -352,11 +232,11 @@ static void kick(struct sender *s)
 		send_losses(s);
 	if (s->closed || !s->ready || s->sending || s->waiting || !s->items)
 		return;
-	j = job_new(s, fetch_work, fetch_then);
+	j = send_job_new(s, fetch_work, fetch_then);
 	j->borrowed = s->sending = s->items;
-	if (job_post(j, s->sending->bytes) < 0) {
+	if (send_job_post(j, s->sending->bytes) < 0) {
 		s->sending = NULL;
-		job_free(j);
+		send_job_free(j);
 		retry_later(s, 0);
 	}
 }
@@ -409,11 +289,11 @@ static void put_then(struct send_job *j)
 
 int sender_send(struct sender *s, struct batch *b)
 {
-	struct send_job *j = job_new(s, put_work, put_then);
+	struct send_job *j = send_job_new(s, put_work, put_then);
 	uint64_t before;
 
 	j->batch = b;
-	if (job_post(j, batch_bytes(b)) == 0)
+	if (send_job_post(j, batch_bytes(b)) == 0)
 		return 0;
 	before = s->stats.n_dropped_samples;
 	count_lost(s, b);
@@ -421,7 +301,7 @@ int sender_send(struct sender *s, struct batch *b)
 		    b->n_profiles);
 	counter_add(counter("podflame_samples_dropped_total", "reason", "mailbox_full"),
 		    s->stats.n_dropped_samples - before);
-	job_free(j);
+	send_job_free(j);
 	return -ENOBUFS;
 }
 
@@ -465,14 +345,14 @@ int sender_new(struct loop *l, const struct send_config *c, struct sender **ret,
 	s->max_bytes = c->spool_max_bytes ? c->spool_max_bytes : MEMORY_MAX_BYTES;
 	s->spool = spool_new(s->type->remote ? c->spool_dir : "", s->type->remote);
 	r = s->type->open(l, c, &s->sink, reterr);
-	j = job_new(s, scan_work, scan_then);
+	j = send_job_new(s, scan_work, scan_then);
 	if (r == 0) {
-		r = job_post(j, 0);
+		r = send_job_post(j, 0);
 		if (r < 0)
 			field_error_set(reterr, "spool", "the os worker takes no job");
 	}
 	if (r < 0) {
-		job_free(j);
+		send_job_free(j);
 		sender_destroy(s);
 		return r;
 	}

@@ -24,8 +24,6 @@ int sender_new(struct loop *l, const struct send_config *c, struct sender **ret,
 struct sender *sender_free(struct sender *s);
 /* Takes b. Encodes, compresses, spools, sends; retries with backoff and jitter until stored. */
 int sender_send(struct sender *s, struct batch *b);
-/* stored(profile ids and target events) is told so that Ready can become true. */
-typedef void sender_stored_fn(const struct batch *b, void *arg);
 struct sender_stats {
 	uint64_t n_sent, n_failed, n_dropped_profiles, n_dropped_samples, spool_bytes, n_spooled;
 	const char *last_error;		/* "" when the last try worked */

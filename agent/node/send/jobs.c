@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See jobs.h. */
+#include "node/send/jobs.h"
+
+#include <stdlib.h>
+
+#define JOB_DEADLINE_NS (30 * NSEC_PER_SEC)
+
+static void items_free(struct spool_item *items)
+{
+	for (struct spool_item *next; items; items = next) {
+		next = items->next;
+		spool_item_free(items);
+	}
+}
+
+void sender_destroy(struct sender *s)
+{
+	items_free(s->items);
+	if (s->sink)
+		s->type->close(s->sink);
+	spool_free(s->spool);
+	buf_done(&s->body);
+	free(s);
+}
+
+void send_job_free(struct send_job *j)
+{
+	batch_free(j->batch);
+	spool_item_free(j->item);
+	items_free(j->found);
+	buf_done(&j->body);
+	free(j);
+}
+
+static void job_run(struct job *job)
+{
+	struct send_job *j = (struct send_job *)job;
+
+	j->work(j);
+	j->has_losses = spool_has_losses(j->s->spool);
+}
+
+static void job_done(struct job *job)
+{
+	struct send_job *j = (struct send_job *)job;
+	struct sender *s = j->s;
+
+	s->n_jobs--;
+	s->has_losses = j->has_losses;
+	if (!s->closed && j->then)
+		j->then(j);
+	send_job_free(j);
+	if (s->closed && s->n_jobs == 0)
+		sender_destroy(s);
+}
+
+struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),
+			      void (*then)(struct send_job *))
+{
+	struct send_job *j = xcalloc(1, sizeof(*j));
+
+	j->job = (struct job){.run = job_run, .done = job_done, .deadline_ns = JOB_DEADLINE_NS};
+	j->s = s;
+	j->work = work;
+	j->then = then;
+	return j;
+}
+
+int send_job_post(struct send_job *j, size_t n_bytes)
+{
+	int r;
+
+	j->job.n_bytes = n_bytes;
+	r = worker_post(j->s->os, &j->job);
+	if (r == 0)
+		j->s->n_jobs++;
+	return r;
+}
