@@ -30,6 +30,17 @@ $(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 test-now: $(STACKOF)
+
+# What waits and memory cost who is profiled, an agent's limit among it: e2e/accuracy/slowdown.py.
+LIMITED := $(BUILD)/accuracy/limited
+$(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+bench: $(LIMITED)
+.PHONY: events-cost
+events-cost: $(BUILD)/podflame $(LIMITED) ## what off-cpu and memory cost programs, beside others: writes docs/events-cost.md (as root, on a quiet machine)
+	$(Q)BUILD=$(BUILD) e2e/accuracy/slowdown.py --report docs
 accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
 test-long: ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases (as root)

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""slowdown.py: what off-cpu and memory cost who is profiled: CPU time of a unit of work with and without, in turns. Run by `make bench`, as root.
+"""slowdown.py [--report DIR] [NAME...]: what profiling waits and memory costs who is profiled: CPU time of a unit of work with and
+without. One JSON object a line; --report writes DIR/events-cost.md. Run by `make bench`, as root.
 
-`podflame record` has no limit: these are costs of the probes themselves. An agent holds a container to
-limits.overheadPercent (node_test.c, e2e/tests/16).
+A round measures the program alone, then under each profiler in turn, then alone again. Where it can be, a twin that nobody
+profiles runs beside it, on the same CPU and at the same time: how fast the machine is just then comes out of the quotient.
 """
+import argparse
 import os
+import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -15,85 +19,83 @@ import threading
 import time
 
 import known
+import slow_report
+import whole_waits
 from perf import report
+from slow_peers import LIMITED_S, PYTHON, AsyncProfiler, Bcc, Limited, Memray, Podflame, java, memray_path
 
-ROUNDS = int(os.environ.get("ROUNDS", "3"))
-SECONDS = 3
-EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
+ROUNDS = int(os.environ.get("ROUNDS", "2"))
+SECONDS = float(os.environ.get("SECONDS_EACH", "1.5"))
+LIMITED_SECONDS = 10            # from the first look at the program on, and what follows from it
+TELLS_MS = 100
 SOURCES = os.path.join(known.HERE, "programs")
-STORMS = {      # name: (commands, its build, how it runs, events); a heap that a collector moves has no mem-inuse
-    "malloc_storm": (["gcc"], "gcc -O2 -o {out}/storm " + os.path.join(known.HERE, "../workloads/storm.c"), "{out}/storm", EVENTS),
-    "go": (["go"], f"CGO_ENABLED=0 go build -o {{out}}/storm-go {SOURCES}/storm.go", "{out}/storm-go", EVENTS[:2]),
-    "java": (["javac"], f"javac -d {{out}} {SOURCES}/Storm.java", "java -cp {out} Storm", EVENTS[:2]),
-    "python": (["python3"], "true", f"/usr/bin/python3 {SOURCES}/storm.py", EVENTS),
-}
+JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 
 
-def recording(pid, event, folder):
-    p = subprocess.Popen([known.PODFLAME, "record", "-e", event, "-p", str(pid), "-o", os.path.join(folder, "x.folded")],
-                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
-    known.wait_line(p.stderr, b"recording", "podflame record", 120)
-    time.sleep(1)       # probes are attached when its files are known
-    return p
-
-
-def stop(p):
-    p.terminate()
-    p.communicate(timeout=120)
-
-
-def tell(name, event, pairs, what):
-    slower = [100 * (w / a - 1) for a, w in pairs]
-    report(f"slowdown.{name}.{event}", statistics.median(slower), "percent of CPU time",
-           f"{what}, without: {statistics.median(a for a, _ in pairs):.4g} ns; {len(pairs)} pairs, {min(slower):.2f} to {max(slower):.2f}")
-
-
-# ---- programs that print their rate ----
+# ---- programs ----
 
 class Storm:
-    def __init__(self, words):
-        self.p = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        self.rates = []
+    """Tells "rate N UNITS CPU_NS", the last two since it began."""
+
+    def __init__(self, words, cpu, env=None):
+        self.p = subprocess.Popen([*words, str(TELLS_MS)], stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
+                                  preexec_fn=lambda: os.sched_setaffinity(0, cpu))
+        self.pid, self.told = self.p.pid, (0, 0, 0)
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
-        for line in self.p.stdout:
-            self.rates.append(int(line.split()[1]))
+        for n, line in enumerate(self.p.stdout, 1):
+            self.told = (n, *map(int, line.split()[2:]))
 
-    def ns_of_unit(self):
-        """The median of whole seconds from now on."""
-        first = len(self.rates) + 1
-        while len(self.rates) < first + SECONDS:
-            if self.p.poll() is not None:
-                raise RuntimeError("the program has ended")
-            time.sleep(0.1)
-        return 1e9 / statistics.median(self.rates[first:])
+    def now(self):
+        """(units, CPU ns), as of its next line."""
+        n, end = self.told[0], time.monotonic() + 30
+        while self.told[0] == n:
+            if self.p.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("the program tells nothing any more")
+            time.sleep(0.005)
+        return self.told[1:]
 
     def end(self):
         self.p.kill()
         self.p.wait()
 
 
-def storm(name, folder):
-    needs, build, run, events = STORMS[name]
-    known.need(needs)
-    subprocess.run(build.format(out=folder), shell=True, check=True, capture_output=True)
-    s = Storm(run.format(out=folder).split())
-    try:
-        s.ns_of_unit()
-        for event in events:
-            pairs = []
-            for _ in range(ROUNDS):
-                alone = s.ns_of_unit()
-                r = recording(s.p.pid, event, folder)
-                pairs.append((alone, s.ns_of_unit()))
-                stop(r)
-            tell(name, event, pairs, "an allocation")
-    finally:
-        s.end()
+class Redis:
+    """A server under the load of redis-benchmark, over loopback. Units are commands."""
 
+    def __init__(self, folder):
+        known.need(["redis-server", "redis-benchmark"])
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.p = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
+                                  stdout=subprocess.DEVNULL)
+        self.pid, end = self.p.pid, time.monotonic() + 20
+        while True:
+            try:
+                self.ask = socket.create_connection(("127.0.0.1", port), 10)
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+        self.loads = [subprocess.Popen(["redis-benchmark", "-p", str(port), "-q", "-l", "-n", "1000000", "-t", test, "-r", "10000", "-d",
+                                        "128", "-c", "20"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for test in ("set", "get")]
 
-# ---- redis ----
+    def now(self):
+        self.ask.sendall(b"INFO stats\r\n")
+        text = b""
+        while not (m := re.search(rb"total_commands_processed:(\d+)\r", text)):
+            text += self.ask.recv(65536)
+        return int(m[1]), cpu_ns(self.pid)
+
+    def end(self):
+        for p in [*self.loads, self.p]:
+            p.kill()
+            p.wait()
+        self.ask.close()
+
 
 def cpu_ns(pid):
     ns = 0
@@ -103,43 +105,160 @@ def cpu_ns(pid):
     return ns
 
 
-def redis(folder):
-    known.need(["redis-server", "redis-benchmark"])
-    socket, n = os.path.join(folder, "redis.sock"), 60000
-    p = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder],
-                         stdout=subprocess.DEVNULL)
+class Load:
+    """A program, and its twin where it has one."""
 
-    def request_ns():
-        before = cpu_ns(p.pid)
-        subprocess.run(["redis-benchmark", "-s", socket, "-q", "-n", str(n), "-t", "set,get", "-r", "10000", "-d", "128"], check=True,
-                       stdout=subprocess.DEVNULL, timeout=300)
-        return (cpu_ns(p.pid) - before) / (2 * n)
+    def __init__(self, what, folder):
+        known.need(what.needs)
+        self.programs = []
+        if what.build:
+            subprocess.run(what.build.format(out=folder), shell=True, check=True, capture_output=True, timeout=300)
+        cpu = {0} if what.twin else os.sched_getaffinity(0)
+        for _ in range(2 if what.twin else 1):
+            self.programs.append(Storm(what.run.format(out=folder).split(), cpu, what.env) if what.run else Redis(folder))
+        self.pid = self.programs[0].pid
+        self.ns()       # warms up
+
+    def ns(self, wait=lambda: time.sleep(SECONDS)):
+        """CPU ns a unit of each, over the same time."""
+        before = [p.now() for p in self.programs]
+        wait()
+        after = [p.now() for p in self.programs]
+        return [(cpu_b - cpu_a) / max(1, units_b - units_a) for (units_a, cpu_a), (units_b, cpu_b) in zip(before, after)]
+
+    def end(self):
+        for p in self.programs:
+            p.end()
+
+
+class Program:
+    def __init__(self, name, unit, run, profilers, needs=(), build="", twin=True, env=None, remark=""):
+        self.name, self.unit, self.run, self.profilers, self.needs, self.build, self.twin, self.env = \
+            name, unit, run, profilers, needs, build, twin, env
+        self.remark = remark
+
+
+def programs():
+    """What runs inside of a process, and may leave something there, comes last."""
+    storm = os.path.join(known.HERE, "../workloads/storm.c")
+    return [
+        Program("malloc_storm", "malloc and free", "{out}/storm",
+                [Podflame("mem-alloc"), Podflame("mem-inuse"), Bcc("memleak"), Limited("mem-alloc", "mem-inuse")],
+                ["gcc"], f"gcc -O2 -o {{out}}/storm {storm}"),
+        Program("switch_storm", "a context switch", "{out}/switches",
+                [Podflame("off-cpu", other=True, name="off-cpu of another process"), Podflame("off-cpu"),
+                 Podflame("off-cpu", "-b", "1us", name="off-cpu, minBlock 1 us"), Bcc("offcputime"), Limited("off-cpu")],
+                ["gcc"], f"gcc -O2 -o {{out}}/switches {SOURCES}/switches.c -lpthread", twin=False),
+        Program("go", "an object", "{out}/storm-go", [Podflame("mem-alloc"), Limited("mem-alloc")],
+                ["go"], f"CGO_ENABLED=0 go build -o {{out}}/storm-go {SOURCES}/storm.go",
+                remark="its own profile is off, runtime.mallocgc is probed; nobody else attaches to such a process"),
+        Program("go_profile", "an object", "{out}/storm-go", [Podflame("mem-alloc"), Podflame("mem-inuse")],
+                ["go"], f"CGO_ENABLED=0 go build -o {{out}}/storm-go {SOURCES}/storm.go {SOURCES}/storm_profile.go",
+                remark="its own profile is on and is read; what it costs the program is in both"),
+        Program("java", "an object", f"{java()} -XX:+UseG1GC -Xmx256m -cp {{out}} Storm",
+                [Podflame("mem-alloc"), Podflame("off-cpu"), Limited("off-cpu", "mem-alloc"), AsyncProfiler()],
+                ["javac"], f"javac -d {{out}} {SOURCES}/Storm.java"),
+        Program("python", "three objects", f"{PYTHON} {SOURCES}/storm.py",
+                [Podflame("mem-alloc"), Podflame("mem-inuse"), Limited("mem-alloc"), Memray()],
+                env={"PYTHONPATH": memray_path()} if memray_path() else None),
+        Program("redis", "a SET or GET of 128 bytes", "", [Podflame("off-cpu"), Bcc("offcputime"), Podflame("mem-alloc"), Podflame("mem-inuse"),
+                Bcc("memleak", library=JEMALLOC), Limited("off-cpu", "mem-alloc", "mem-inuse")], twin=False),
+    ]
+
+
+# ---- measuring ----
+
+def under(profiler, load, folder):
+    profiler.begin(load.pid, folder)
     try:
-        while not os.path.exists(socket):
-            time.sleep(0.05)
-        request_ns()
-        for event in EVENTS:
-            pairs = []
-            for _ in range(ROUNDS):
-                alone = request_ns()
-                r = recording(p.pid, event, folder)
-                pairs.append((alone, request_ns()))
-                stop(r)
-            tell("redis", event, pairs, "a request (set, get of 128 bytes)")
+        return load.ns(profiler.wait) if isinstance(profiler, Limited) else load.ns()
     finally:
-        p.kill()
-        p.wait()
+        profiler.end()
+
+
+def quotient(ns, alone):
+    """How much slower the program is than alone, beside its twin."""
+    slower = [a / b for a, b in zip(ns, alone)]
+    return slower[0] / (slower[1] if len(slower) > 1 else 1)
+
+
+class Rows:
+    def __init__(self):
+        self.rows, self.skips = [], []
+
+    def skip(self, name, why):
+        print(f"slowdown.py: skip: {name}: {why}", file=sys.stderr, flush=True)
+        self.skips.append((name, str(why)))
+
+    def tell(self, program, profiler, pairs):
+        """pairs: (ns alone, how much slower)"""
+        percent = [100 * (q - 1) for _, q in pairs]
+        alone = statistics.median(ns for ns, _ in pairs)
+        row = {"program": program.name, "unit": program.unit, "profiler": profiler.name, "alone_ns": alone, "percent": statistics.median(percent),
+               "least": min(percent), "most": max(percent), "more_ns": alone * statistics.median(percent) / 100,
+               "decided": getattr(profiler, "decided", ""), "remark": program.remark}
+        self.rows.append(row)
+        told = f"; {row['decided']}" if row["decided"] else ""
+        report(f"slowdown.{program.name}.{re.sub(r'[^a-z0-9]+', '_', profiler.name.lower())}", row["percent"], "percent of CPU time",
+               f"{program.unit} without: {alone:.4g} ns, with: {row['more_ns']:+.4g} ns; {len(pairs)} pairs, {min(percent):.2f} to {max(percent):.2f}{told}")
+
+    def tell_noise(self, program, pairs):
+        percent = [100 * (q - 1) for _, q in pairs]
+        row = {"program": program.name, "profiler": "nobody", "percent": statistics.median(map(abs, percent)), "least": min(percent), "most": max(percent)}
+        self.rows.append(row)
+        report(f"slowdown.{program.name}.nobody", row["percent"], "percent of CPU time", f"noise: the same twice without profiler; {len(pairs)} pairs")
+
+
+def measure(program, folder, rows):
+    load = Load(program, folder)
+    try:
+        pairs = {profiler: [] for profiler in program.profilers}
+        noise = []
+        for n in range(ROUNDS):
+            alone, during = load.ns(), {}
+            for profiler in [x for x in pairs if n == 0 or not isinstance(x, Limited)]:
+                try:
+                    during[profiler] = under(profiler, load, folder)
+                except known.Skip as why:
+                    rows.skip(f"{program.name}, {profiler.name}", why)
+                    del pairs[profiler]
+            again = load.ns()
+            noise.append((alone[0], quotient(again, alone)))
+            mean = [(a + b) / 2 for a, b in zip(alone, again)]
+            for profiler, ns in during.items():
+                pairs[profiler].append((mean[0], quotient(ns, mean)))
+    finally:
+        load.end()
+    rows.tell_noise(program, noise)
+    for profiler, found in pairs.items():
+        if found:
+            rows.tell(program, profiler, found)
 
 
 def main():
-    for name in [*STORMS, "redis"]:
-        folder = tempfile.mkdtemp(prefix="podflame-slowdown-")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--report", metavar="DIR")
+    parser.add_argument("name", nargs="*")
+    options = parser.parse_args()
+    if options.report and options.name:
+        parser.error("the page is of all programs")
+    rows, whole, began = Rows(), [], slow_report.load()
+    for program in programs() + whole_waits.TARGETS:
+        if options.name and program.name not in options.name:
+            continue
+        folder = tempfile.mkdtemp(prefix="pf-")
+        os.chmod(folder, 0o755)
         try:
-            redis(folder) if name == "redis" else storm(name, folder)
+            if program in whole_waits.TARGETS:
+                whole += whole_waits.test(program, folder, rows)
+            else:
+                measure(program, folder, rows)
         except known.Skip as why:
-            print(f"slowdown.py: {name}: {why}", file=sys.stderr)
+            rows.skip(program.name, why)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    if options.report:
+        slow_report.write(options.report, rows, whole, began, {"rounds": ROUNDS, "seconds": LIMITED_S})
 
 
 if __name__ == "__main__":

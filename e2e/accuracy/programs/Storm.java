@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Allocates objects that die young; prints once a second "rate N", objects a CPU second of its thread. */
+/**
+ * Storm [MS]: allocates objects that die young; prints each MS milliseconds "rate OBJECTS_A_CPU_SECOND OBJECTS CPU_NS", the last two since it
+ * began. CPU time is the process's: collecting costs, too.
+ */
+import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 
 public class Storm {
     static volatile byte[] sink;
 
     public static void main(String[] args) {
-        var threads = ManagementFactory.getThreadMXBean();
-        long since = threads.getCurrentThreadCpuTime(), said = System.nanoTime(), n = 0;
+        var system = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
+        long period = 1_000_000L * (args.length > 0 ? Long.parseLong(args[0]) : 1000);
+        long since = system.getProcessCpuTime(), due = System.nanoTime() + period, n = 0, before = 0;
 
         for (;;) {
             for (int i = 0; i < 10_000; i++) sink = new byte[32 + i % 512];
             n += 10_000;
-            if (System.nanoTime() - said < 1_000_000_000) continue;
-            long now = threads.getCurrentThreadCpuTime();
-            System.out.println("rate " + n * 1_000_000_000L / (now - since));
+            if (System.nanoTime() - due < 0) continue;
+            long now = system.getProcessCpuTime();
+            System.out.println("rate " + (n - before) * 1_000_000_000L / Math.max(1, now - since) + " " + n + " " + now);
+            due = System.nanoTime() + period;
             since = now;
-            said = System.nanoTime();
-            n = 0;
+            before = n;
         }
     }
 }

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * limited PID PERCENT EVENT...: an agent's node, without an API server, with one container, which holds that process, and
+ * limits.overheadPercent of it. Says "recording" when it has begun and "decided" when it knows what each event costs; ends with
+ * its input, and says what it decided. The process is in the hierarchy's topmost cgroup then. For slowdown.py.
+ */
+#include "node/overhead_private.h"
+#include "node/plan/testplan.h"
+
+#include <err.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/testdir.h"
+
+#define N_DIRS	3		    /* from the hierarchy's top: kubepods, pod, container */
+#define DUE_NS	(10 * NSEC_PER_SEC) /* for the last process to leave the cgroup */
+#define POD_UID "401b6bf6-91e0-4a28-870a-232376283f12"
+
+struct container {
+	char *mount, *dirs[N_DIRS];
+	char id[CONTAINER_ID_BYTES];
+};
+
+static void enter(const char *dir, const char *pid)
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", dir);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, pid, strlen(pid)) < 0)
+		warn("%s: %s", path, pid);
+}
+
+static void container_new(struct container *c, const char *pid)
+{
+	struct cgroup_hierarchy h;
+	struct field_error error = {0};
+
+	if (cgroup_choose("", &h, &error) < 0)
+		errx(1, "cgroup hierarchy: %s", error.reason);
+	snprintf(c->id, sizeof(c->id), "%064x", (unsigned)getpid());
+	c->mount = xstrdup(h.mount);
+	c->dirs[0] = xasprintf("%s/kubepods-limited-%d", h.mount, getpid());
+	c->dirs[1] = xasprintf("%s/pod" POD_UID, c->dirs[0]);
+	c->dirs[2] = xasprintf("%s/%s", c->dirs[1], c->id);
+	for (size_t i = 0; i < N_DIRS; i++)
+		if (mkdir(c->dirs[i], 0755) < 0)
+			err(1, "%s", c->dirs[i]);
+	enter(c->dirs[2], pid);
+}
+
+static void container_free(struct container *c, const char *pid)
+{
+	uint64_t due_ns = now_mono_ns() + DUE_NS;
+
+	if (kill(atoi(pid), 0) == 0)
+		enter(c->mount, pid);
+	for (size_t i = N_DIRS; i-- > 0;) {
+		while (rmdir(c->dirs[i]) < 0 && errno == EBUSY && now_mono_ns() < due_ns)
+			usleep(1000);
+		free(c->dirs[i]);
+	}
+	free(c->mount);
+}
+
+/* What a target asks for that says nothing but the events and the limit. */
+static struct plan *plan_of(const struct container *c, double percent, unsigned event_mask)
+{
+	struct plan *plan = testplan(POD_UID, POD_UID, c->id, true);
+	struct plan_container *container = plan->pods[0].containers;
+
+	container->event_mask = event_mask;
+	container->overhead_percent = percent;
+	container->settings = (struct event_settings){.min_block_us = 50,
+						      .alloc_sample_bytes = 524288,
+						      .inuse_sample_bytes = 524288,
+						      .max_stall_us = 20000};
+	plan->pods[0].arm_event_mask = event_mask;
+	plan->pods[0].arm_settings = container->settings;
+	return plan;
+}
+
+static int throw_away(const void *body, size_t n, void *arg)
+{
+	(void)body;
+	(void)n;
+	(void)arg;
+	return 0;
+}
+
+static void input_ended(int fd, void *arg)
+{
+	char bytes[64];
+
+	if (read(fd, bytes, sizeof(bytes)) == 0)
+		loop_stop(arg, 0);
+}
+
+/* ---- what is decided ---- */
+
+struct decisions {
+	struct timer poll;
+	struct loop *loop;
+	struct node *node;
+	unsigned event_mask;
+};
+
+/* off-cpu: a round has gone by; memory: a span has told what it costs. */
+static bool is_decided(const struct payer *p, enum event e)
+{
+	return e == EVENT_OFF_CPU ? p->cpu_ns > 0 && p->of[e].last.hits > 0 : p->of[e].tried;
+}
+
+static void look(void *arg)
+{
+	struct decisions *d = arg;
+	const struct payer *p = d->node->overhead->payers;
+
+	for (enum event e = EVENT_OFF_CPU; p && e < _EVENT_MAX; e++)
+		if (d->event_mask & 1u << e && !is_decided(p, e))
+			p = NULL;
+	if (p)
+		puts("decided");
+	else
+		timer_set(d->loop, &d->poll, NSEC_PER_SEC / 10, look, d);
+}
+
+static void say_decisions(const struct payer *p, unsigned event_mask)
+{
+	static const char *const names[] = {[OVERHEAD_STEADY] = "attached all the time",
+					    [OVERHEAD_SPANS] = "in spans",
+					    [OVERHEAD_REFUSED] = "refused"};
+
+	for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
+		const char *name = event_info(e)->name;
+
+		if (!(event_mask & 1u << e))
+			continue;
+		if (!p || !is_decided(p, e))
+			printf("%s: not decided\n", name);
+		else if (e == EVENT_OFF_CPU)
+			printf("%s: %.3g %% of its waits looked at\n", name,
+			       p->keep / (UINT32_MAX / 100.0));
+		else
+			printf("%s: %s\n", name, names[p->of[e].mode]);
+	}
+}
+
+/* ---- the node ---- */
+
+static void run(const struct container *c, double percent, unsigned event_mask)
+{
+	char data[TESTDIR_BYTES];
+	struct config conf;
+	struct node_config node_config = {.conf = &conf, .direct = throw_away};
+	struct field_error error = {0};
+	struct decisions d = {.event_mask = event_mask};
+	struct watch *input;
+
+	conf_init(&conf);
+	if (testdir_make(data) < 0 || loop_new(&d.loop) < 0)
+		errx(1, "no folder of its own, or no loop");
+	free(conf.data_dir);
+	conf.data_dir = xstrdup(data);
+	if (node_new(d.loop, &node_config, &d.node, &error) < 0)
+		errx(1, "node: %s: %s", error.path, error.reason);
+	if (node_start(d.node, "node-uid") < 0 ||
+	    watch_new(d.loop, STDIN_FILENO, input_ended, d.loop, &input) < 0)
+		errx(1, "the node does not start");
+	procs_apply(d.node->procs, plan_of(c, percent, event_mask), now_boot_ns());
+	kernel_sync(d.node->kernel);
+	puts("recording");
+	timer_set(d.loop, &d.poll, 0, look, &d);
+	loop_run(d.loop);
+	timer_cancel(&d.poll);
+	say_decisions(d.node->overhead->payers, event_mask);
+	node_free(d.node);
+	watch_free(input);
+	loop_free(d.loop);
+	testdir_remove(data);
+	conf_done(&conf);
+}
+
+int main(int argc, char **argv)
+{
+	struct container c;
+	unsigned event_mask = 0;
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	for (int i = 3; i < argc; i++)
+		for (enum event e = 0; e < _EVENT_MAX; e++)
+			event_mask |= streq(argv[i], event_info(e)->name) ? 1u << e : 0;
+	if (!event_mask)
+		errx(2, "use: limited PID PERCENT EVENT...");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	container_new(&c, argv[1]);
+	run(&c, atof(argv[2]), event_mask);
+	container_free(&c, argv[1]);
+	return 0;
+}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/events-cost.md from what slowdown.py measured."""
+import os
+
+import report
+from slow_peers import LIMIT
+
+INTRO = """# What waits and memory cost who is profiled
+
+Written by `make events-cost` on {date}, not edited; `make bench` measures the same.
+Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it ended{quiet}.
+
+CPU time of a unit of work under each profiler over that without, medians of {rounds} pairs, least and most. Storms do nothing but what is
+profiled: no program is slowed more. But for the storm of switches and redis, a twin that nobody profiles ran on the same CPU at the same time, and
+how fast the machine was just then is taken out. *Nobody*: the same twice without profiler; what is smaller is not told apart from nothing.
+`podflame record` has no limit: those rows are what the probes themselves cost. *Limit*: what a pod gets, an agent with
+`limits.overheadPercent` {limit}, where a target does not say otherwise; from its first look at the program until {seconds} s after it decided, once.
+Others: bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20.
+"""
+ENDING = """
+## What a number here does not say
+
+What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is most of a hit, and differs by a factor of two.
+What a hit, a switch or a walk costs apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
+"""
+
+
+def load():
+    return "%.1f" % os.getloadavg()[0]
+
+
+def signed(x):
+    return f"{x:+.2f}" if abs(x) < 10 else f"{x:+.0f}"
+
+
+def ns(x):
+    return f"{x:+.1f} ns" if abs(x) < 100 else f"{x / 1000:+.2f} us"
+
+
+def program_tables(rows):
+    for name in dict.fromkeys(r["program"] for r in rows):
+        of = [r for r in rows if r["program"] == name]
+        some = next((r for r in of if r["profiler"] != "nobody"), None)
+        if not some:
+            continue
+        yield f"\n## {name.replace('_', ' ')}\n"
+        if some["remark"]:
+            yield f"{some['remark'][0].upper()}{some['remark'][1:]}.\n"
+        yield f"Unit: {some['unit']}, {some['alone_ns']:.4g} ns.\n"
+        yield "| profiler | slower, % | least to most | a unit | |"
+        yield "| --- | ---: | ---: | ---: | --- |"
+        for r in of:
+            more = ns(r["more_ns"]) if "more_ns" in r else ""
+            yield f"| {r['profiler']} | {signed(r['percent'])} | {signed(r['least'])} to {signed(r['most'])} | {more} | {r.get('decided', '')} |"
+
+
+def whole_table(whole):
+    if whole:
+        yield "\n## Waits told with their whole stack\n"
+        yield ("Of one thread's time, the same process by both at once: what comes from `main` or a thread's start. Debian builds redis without frame pointers,"
+               "\nPostgreSQL with; its C library has none, so who goes by them lacks the caller of each system call even then.\n")
+        yield "| process | profiler | whole, % of the time | seconds |"
+        yield "| --- | --- | ---: | ---: |"
+    for name, who, percent, seconds in whole:
+        yield f"| {name.removesuffix('_waits')} | {who} | {percent:.1f} | {seconds:.1f} |"
+
+
+GOALS = [       # (program, profiler, key, at most, what)
+    ("malloc_storm", "mem-alloc", "more_ns", 1000, "mem-alloc, a malloc and free, at most 1.0 us"),
+    ("malloc_storm", "mem-inuse", "more_ns", 3500, "mem-inuse, a malloc and free, at most 3.5 us"),
+    ("switch_storm", "off-cpu", "more_ns", 1200, "a switch of a selected process, its stack recognised, at most 1.2 us"),
+]
+
+
+def goals(rows, whole):
+    yield "\n## Goals\n"
+    found = {(r["program"], r["profiler"]): r for r in rows}
+    for program, profiler, key, most, what in GOALS:
+        if r := found.get((program, profiler)):
+            yield f"- {what}: {verdict(r[key] <= most)} ({ns(r[key])})."
+    noise = {r["program"]: r["percent"] for r in rows if r["profiler"] == "nobody"}
+    for r in rows:
+        if "limit" in r["profiler"]:
+            unsure = f"; noise is {noise[r['program']]:.1f}" if noise[r["program"]] > 1 else ""
+            met = verdict(r["percent"] <= LIMIT + 1)
+            yield f"- {r['program'].replace('_', ' ')}, {r['profiler']}: at most 1 point more: {met} ({signed(r['percent'])} %{unsure})."
+    ours = [percent for _, who, percent, _ in whole if who.startswith("podflame")]
+    if ours:
+        yield f"- Waiting told whole without frame pointers, at least 95 %: {verdict(min(ours) >= 95)} ({min(ours):.1f} %)."
+
+
+def verdict(ok):
+    return "**met**" if ok else "**missed**"
+
+
+def write(folder, rows, whole, began, settings):
+    ended = load()
+    text = [INTRO.format(**report.machine(), began=began, ended=ended, limit=LIMIT, **settings,
+                         quiet="" if max(float(began), float(ended)) < 2 + os.cpu_count() else ": **not quiet**, of others' work; small numbers are noise")]
+    text += [*program_tables(rows.rows), *whole_table(whole), *goals(rows.rows, whole)]
+    if rows.skips:
+        text += ["\n## Skipped\n"] + [f"- {name}: {why}" for name, why in rows.skips]
+    with open(os.path.join(folder, "events-cost.md"), "w", encoding="utf-8") as f:
+        f.write("\n".join(text) + "\n" + ENDING)
