@@ -308,15 +308,33 @@ static void print_drop(const char *name, const char *label, const char *reason, 
 
 static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = "used the CPU",
-	[EVENT_OFF_CPU] = "waited",
+	[EVENT_OFF_CPU] = "began to wait, or only for less than --min-block,",
 	[EVENT_MEM_ALLOC] = "allocated memory that was sampled",
 	[EVENT_MEM_INUSE] = "allocated memory that still lives",
 };
 
+/* What the file says in all; of on-cpu the samples say it. */
+static char *total_text(const struct recording *r)
+{
+	enum event event = r->options->event;
+	double sum = 0;
+
+	for (size_t i = 0; i < r->batch->n_profiles; i++)
+		for (size_t k = 0; k < r->batch->profiles[i]->n_samples; k++)
+			sum += (double)r->batch->profiles[i]->samples[k].value;
+	if (event == EVENT_ON_CPU)
+		return xstrdup("");
+	return event == EVENT_OFF_CPU ? xasprintf(", %.3f s,", sum / 1e6)
+				      : xasprintf(", %.3f MiB,", sum / (1 << 20));
+}
+
 static void summary(const struct recording *r, bool written)
 {
-	fprintf(stderr, "podflame record: %s: %" PRIu64 " samples of %zu processes\n",
-		written ? r->options->output : "not written", r->n_samples, r->batch->n_profiles);
+	_cleanup_free_ char *total = total_text(r);
+
+	fprintf(stderr, "podflame record: %s: %" PRIu64 " samples%s of %zu process%s\n",
+		written ? r->options->output : "not written", r->n_samples, total,
+		r->batch->n_profiles, r->batch->n_profiles == 1 ? "" : "es");
 	if (!r->n_samples)
 		fprintf(stderr, "podflame record: nothing of it %s in that time\n",
 			nothing_of[r->options->event]);

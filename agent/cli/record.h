@@ -16,6 +16,7 @@ struct record_options {
 	unsigned hz;
 	uint64_t duration_ns; /* 0: until a signal */
 	enum event event;
+	bool event_given;
 	struct event_settings settings;
 	const char *output;
 };
@@ -49,7 +50,7 @@ struct recording {
 	struct record_process *processes;
 	size_t n_processes, cap_processes;
 	struct record_heap *heaps;
-	size_t n_heaps, cap_heaps, n_refused_sites;
+	size_t n_heaps, cap_heaps, n_refused_sites, n_probed;
 	uint64_t next_go_ns, next_announce_ns;
 	char *missing;	  /* a file without unwind tables, and why */
 	char *not_walked; /* a runtime, and why */

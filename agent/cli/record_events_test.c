@@ -107,6 +107,8 @@ static char *record(void (*body)(void), const char *event, const char *option, c
 				       NULL});
 	if (run_end(&r))
 		fail_msg("%s", r.text.data);
+	assert_non_null(strstr(r.text.data, streq(event, "off-cpu") ? " s, of 1 process\n"
+								    : " MiB, of 1 process\n"));
 	run_free(&r);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

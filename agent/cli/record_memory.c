@@ -74,6 +74,7 @@ static void attach(struct recording *r, struct record_heap *h)
 			  &h->attached, &n_refused);
 	site_files_done(&f);
 	r->n_refused_sites += n_refused;
+	r->n_probed += e == 0;
 	if (e == 0 || e == -ESRCH)
 		return;
 	free(h->problem);
@@ -203,7 +204,10 @@ void record_heaps_print(const struct recording *r)
 	struct probe_usage *u = NULL;
 	size_t n = 0;
 
-	if (!is_memory(r) || probes_usage(r->probes, &u, &n) < 0)
+	if (is_memory(r) && r->n_pids && !r->n_heaps)
+		fprintf(stderr, "podflame record: it has no memory of its own to look at: it has "
+				"ended already, or is the kernel's\n");
+	if (!is_memory(r) || !r->n_probed || probes_usage(r->probes, &u, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
 		hits += u[i].event == r->options->event ? u[i].hits : 0;

@@ -15,7 +15,7 @@ static const struct argp_option option_list[] = {
 	 "profile a cgroup and all below it: its directory, or its path in the hierarchy that "
 	 "tells containers apart here",
 	 0},
-	{"hz", 'F', "N", 0, "samples a second and CPU, 1 to 4999 (99)", 0},
+	{"hz", 'F', "N", 0, "on-cpu: samples a second and CPU, 1 to 4999 (99)", 0},
 	{"duration", 'd', "S", 0, "seconds, or 500ms, 2m, 1h (until SIGINT)", 0},
 	{"event", 'e', "E", 0, "what is measured: on-cpu, off-cpu, mem-alloc or mem-inuse (on-cpu)",
 	 0},
@@ -70,6 +70,21 @@ static void parse_hz(struct argp_state *state, struct record_options *o, const c
 	o->hz = (unsigned)hz;
 }
 
+static void parse_event(struct argp_state *state, struct record_options *o, const char *arg)
+{
+	enum event event;
+
+	if (event_from_name(arg, &event))
+		argp_error(state, "--event: '%s' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse",
+			   arg);
+	if (o->event_given && event != o->event)
+		argp_error(state,
+			   "--event: %s and %s: one a recording; several may run at the same time",
+			   event_info(o->event)->name, arg);
+	o->event = event;
+	o->event_given = true;
+}
+
 static uint64_t parse_time(struct argp_state *state, const char *option, const char *arg,
 			   uint64_t min_ns, uint64_t max_ns)
 {
@@ -96,6 +111,8 @@ static void check_settings(struct argp_state *state, const struct record_options
 	bool memory = o->event == EVENT_MEM_ALLOC || o->event == EVENT_MEM_INUSE;
 	const struct event_settings *s = &o->settings;
 
+	if (o->event != EVENT_ON_CPU && o->hz)
+		argp_error(state, "--hz is for --event on-cpu");
 	if (o->event != EVENT_OFF_CPU && (s->min_block_us || s->max_block_us))
 		argp_error(state, "--min-block and --max-block are for --event off-cpu");
 	if (!memory && s->alloc_sample_bytes)
@@ -134,11 +151,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		parse_duration(state, o, arg);
 		return 0;
 	case 'e':
-		if (event_from_name(arg, &o->event))
-			argp_error(
-				state,
-				"--event: '%s' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse",
-				arg);
+		parse_event(state, o, arg);
 		return 0;
 	case 'b':
 		o->settings.min_block_us =
@@ -165,8 +178,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void set_defaults(struct event_settings *s)
+static void set_defaults(struct record_options *o)
 {
+	struct event_settings *s = &o->settings;
+
+	if (!o->hz)
+		o->hz = 99;
 	if (!s->min_block_us)
 		s->min_block_us = 50;
 	if (!s->max_block_us)
@@ -197,11 +214,11 @@ void record_parse(int argc, char **argv, struct record_options *ret)
 		NULL,
 		NULL};
 
-	*ret = (struct record_options){.hz = 99, .event = EVENT_ON_CPU};
+	*ret = (struct record_options){.event = EVENT_ON_CPU};
 	argv[0] = name;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, ret);
-	set_defaults(&ret->settings);
+	set_defaults(ret);
 }
 
 void record_options_done(struct record_options *o)

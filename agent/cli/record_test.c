@@ -213,6 +213,9 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--hz: '5000' is not in 1..4999", "-F", "5000");
 	REFUSED(2, "--hz: '-1' is not in 1..4999", "-F", "-1");
 	REFUSED(2, "--hz: '99x' is not in 1..4999", "-F", "99x");
+	REFUSED(2, "--hz is for --event on-cpu", "-p", "1", "-e", "off-cpu", "-F", "9", "-o",
+		"/tmp/x.folded");
+	REFUSED(2, "--event: on-cpu and off-cpu: one a recording", "-e", "on-cpu", "-e", "off-cpu");
 	REFUSED(2, "--pid: 'abc' is not a process id", "-p", "abc");
 	REFUSED(2, "--pid: '0' is not a process id", "-p", "0");
 	REFUSED(2, "--pid: '99999999' is not a process id", "-p", "1,99999999");
