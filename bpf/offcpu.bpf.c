@@ -9,56 +9,34 @@
 #include "capture.h"
 #include "cause.h"
 #include "recall.h"
-
-#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* longer ones count up to here, whatever is asked */
-#define PF_NOT_WAITING (~0ull)
-
-/*
- * A thread, from its first wait until it ends: entries stay, as making and removing one costs more than
- * the rest of a wait.
- */
-struct pf_waiting {
-	uint64_t start_boottime_ns; /* of the thread; else another one had its number */
-	uint64_t since_ns;	    /* its last wait: when it left its CPU, */
-	uint64_t woken_ns;	    /* when it was woken; 0: it was not yet */
-	/*
-	 * It is counted up to here; PF_NOT_WAITING: it is over. Who counts moves it on first, at once:
-	 * so nothing is counted twice.
-	 */
-	uint64_t counted_ns;
-	uint64_t max_ns; /* settings of then: struct pf_filter */
-	uint32_t min_us;
-	uint32_t keep; /* off_keep: with which probability it was kept, and how much it counts */
-	uint32_t taken, pad;	 /* it was: key is known */
-	struct pf_count_key key; /* with its cause */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH); /* preallocated */
-	__uint(max_entries, 16384);
-	__type(key, uint32_t); /* thread, in the initial PID namespace */
-	__type(value, struct pf_waiting);
-} waits SEC(".maps");
-
-/* How many entries of `waits` there are by the thread's number: most switches are of none, and that is told by one read. */
-#define PF_THREAD_SLOTS 16384 /* a power of two */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PF_THREAD_SLOTS);
-	__type(key, uint32_t);
-	__type(value, uint32_t);
-} threads SEC(".maps");
+#include "waits.h"
 
 static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 
 /* ---- counting ---- */
 
-/* What a time since the wait's begin counts for: parts of a wait add up to the whole. */
-static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint64_t at_ns)
+/*
+ * Whether a wait was found to go on, and counts for itself alone. Asked for once: it may become so any
+ * time.
+ */
+static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 {
-	uint64_t us = (at_ns - w->since_ns) / 1000, share = (uint64_t)w->keep + 1;
+	return *(volatile const uint64_t *)&w->whole_since_ns == w->since_ns;
+}
 
-	return w->keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
+/* The probability with which it counts: so much more it does. */
+static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool whole)
+{
+	return whole ? PF_KEEP_ALL : w->keep;
+}
+
+/* What a time since the wait's begin counts for: parts of a wait add up to the whole. */
+static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t keep,
+					   uint64_t at_ns)
+{
+	uint64_t us = (at_ns - w->since_ns) / 1000, share = (uint64_t)keep + 1;
+
+	return keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
 }
 
 /* How many waits this one stands for: right in the mean. */
@@ -70,28 +48,30 @@ static __always_inline uint64_t pf_wait_n(uint32_t keep)
 }
 
 /* From one time of the wait to a later one. */
-static __noinline int pf_wait_part(const struct pf_waiting *w, uint64_t from_ns, uint64_t to_ns,
-				   uint32_t generation)
+static __noinline int pf_wait_part(const struct pf_waiting *w, bool whole, uint64_t from_ns,
+				   uint64_t to_ns, uint32_t generation)
 {
 	struct pf_count_key key;
 	uint64_t woken_ns, value;
+	uint32_t keep;
 
 	if (!w)
 		return 0;
-	key = w->key;
+	keep = pf_wait_keep(w, whole);
+	key = whole ? w->whole_key : w->key;
 	woken_ns = w->woken_ns;
 	if (!woken_ns || woken_ns > to_ns)
 		woken_ns = to_ns;
 	if (woken_ns > from_ns) {
-		value = pf_wait_us(w, woken_ns) - pf_wait_us(w, from_ns);
+		value = pf_wait_us(w, keep, woken_ns) - pf_wait_us(w, keep, from_ns);
 		if (value)
-			pf_count_key(&key, pf_wait_n(w->keep), value, generation);
+			pf_count_key(&key, pf_wait_n(keep), value, generation);
 		from_ns = woken_ns;
 	}
-	value = pf_wait_us(w, to_ns) - pf_wait_us(w, from_ns);
+	value = pf_wait_us(w, keep, to_ns) - pf_wait_us(w, keep, from_ns);
 	if (value) {
 		key.cause = PF_WAIT_RUNQUEUE;
-		pf_count_key(&key, pf_wait_n(w->keep), value, generation);
+		pf_count_key(&key, pf_wait_n(keep), value, generation);
 	}
 	return 0;
 }
@@ -110,7 +90,7 @@ static __always_inline uint64_t pf_square(uint64_t value)
 
 /*
  * from, to: what the wait counts for until then. The estimate's variance is the sum of (1 - p) * value^2 over
- * whole waits.
+ * what waits count for until they are over, or whole.
  */
 static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t to, uint32_t keep)
 {
@@ -130,18 +110,14 @@ static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t t
 	return 0;
 }
 
-static __always_inline uint32_t *pf_thread_slot(uint32_t tid)
+static __always_inline void pf_wait_count(const struct pf_waiting *w, bool whole, uint64_t from_ns,
+					  uint64_t to_ns, uint32_t generation)
 {
-	uint32_t slot = tid & (PF_THREAD_SLOTS - 1);
+	uint64_t cgroup_id = whole ? w->whole_key.cgroup_id : w->key.cgroup_id;
+	uint32_t keep = pf_wait_keep(w, whole);
 
-	return bpf_map_lookup_elem(&threads, &slot);
-}
-
-static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task)
-{
-	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
-
-	return n && *n ? bpf_map_lookup_elem(&waits, &tid) : NULL;
+	pf_wait_part(w, whole, from_ns, to_ns, generation);
+	pf_wait_used(cgroup_id, pf_wait_us(w, keep, from_ns), pf_wait_us(w, keep, to_ns), keep);
 }
 
 /* ---- it runs again ---- */
@@ -150,17 +126,19 @@ static __noinline int pf_wait_over(struct pf_waiting *w)
 {
 	const struct pf_settings *set = pf_settings_now();
 	uint64_t from, end;
+	bool whole;
 
 	if (!w || !set)
 		return 0;
 	from = __sync_lock_test_and_set(&w->counted_ns, PF_NOT_WAITING);
+	whole = pf_wait_is_whole(w);
+	if (from == PF_NOT_WAITING || !(w->taken || whole))
+		return 0;
 	end = pf_wait_end(w, bpf_ktime_get_boot_ns());
 	/* Shorter than it has to be; what was counted of it before is long enough. */
-	if (from == PF_NOT_WAITING || !w->taken || end <= from ||
-	    (from == w->since_ns && end - from < w->min_us * 1000ull))
+	if (end <= from || (from == w->since_ns && end - from < w->min_us * 1000ull))
 		return 0;
-	pf_wait_part(w, from, end, set->generation);
-	pf_wait_used(w->key.cgroup_id, pf_wait_us(w, from), pf_wait_us(w, end), w->keep);
+	pf_wait_count(w, whole, from, end, set->generation);
 	return 0;
 }
 
@@ -302,6 +280,7 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 	w->max_ns = f->off_max_us * 1000 < PF_WAIT_MAX_NS ? f->off_max_us * 1000 : PF_WAIT_MAX_NS;
 	w->min_us = f->off_min_us;
 	w->keep = f->off_keep;
+	w->state = state;
 	w->taken = f->off_keep == PF_KEEP_ALL || bpf_get_prandom_u32() <= f->off_keep;
 	u = pf_usage_of(cgroup_id, PF_EVENT_OFF_CPU);
 	if (u) {
@@ -356,6 +335,20 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 
 /* ---- a drain: what goes on is counted up to now ---- */
 
+/* Its stacks were sent when it began; who keeps what is referred to (held.c) forgets them a while later. */
+#define PF_REFER_US 10000000
+
+static __noinline int pf_wait_refer(const struct pf_waiting *w, uint32_t generation)
+{
+	struct pf_count_key key;
+
+	if (!w || !w->taken || w->min_us < PF_REFER_US)
+		return 0;
+	key = w->key;
+	pf_count_key(&key, 0, 0, generation);
+	return 0;
+}
+
 SEC("iter/task")
 int pf_waits_now(struct pf_iter_task *ctx)
 {
@@ -363,26 +356,34 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	struct task_struct *task = ctx->task;
 	struct pf_waiting *w, wait;
 	uint64_t cgroup_id = 0, from, now;
+	bool whole;
 
 	if (!task || !set || !(w = pf_waiting_of(task)))
 		return 0;
 	/* Of this wait, if nobody has counted it by the exchange below: the thread may begin its next one any time. */
 	from = *(volatile uint64_t *)&w->counted_ns;
+	whole = pf_wait_is_whole(w);
 	wait = *w;
-	if (from == PF_NOT_WAITING || !wait.taken || wait.start_boottime_ns != task->start_boottime)
+	if (from == PF_NOT_WAITING || wait.start_boottime_ns != task->start_boottime)
 		return 0;
 	now = pf_wait_end(&wait, bpf_ktime_get_boot_ns());
-	if (now <= from || now - wait.since_ns < wait.min_us * 1000ull)
+	if (now <= from)
+		return 0;
+	if (now - wait.since_ns < wait.min_us * 1000ull)
+		return pf_wait_refer(&wait, set->generation);
+	/* It may be whole with the next drain: from its beginning. */
+	if (wait.keep != PF_KEEP_ALL && !whole && now - wait.since_ns < 2 * PF_LOOK_MIN_NS)
 		return 0;
 	if (!pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id)) {
 		__sync_val_compare_and_swap(&w->counted_ns, from, PF_NOT_WAITING);
 		return 0;
 	}
-	/* Else it has just run again: whoever saw that has counted it. */
-	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from) {
-		pf_wait_part(&wait, from, now, set->generation);
-		pf_wait_used(cgroup_id, pf_wait_us(&wait, from), pf_wait_us(&wait, now), wait.keep);
-	}
+	/*
+	 * Else it has just run again: whoever saw that has counted it. What was not kept goes by, too: it may
+	 * be whole from here on.
+	 */
+	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from && (wait.taken || whole))
+		pf_wait_count(&wait, whole, from, now, set->generation);
 	return 0;
 }
 

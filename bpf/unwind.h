@@ -9,9 +9,13 @@
 
 /* ---- from a frame to its caller: each sets ip, sp and bp, or ends the walk (1) ---- */
 
+#ifndef PF_READ /* who walks another task reads that one's memory */
+#define PF_READ(to, n, address) (!bpf_probe_read_user(to, n, (const void *)(address)))
+#endif
+
 static __always_inline bool pf_read(void *to, uint32_t n, uint64_t address)
 {
-	return !bpf_probe_read_user(to, n, (const void *)address);
+	return PF_READ(to, n, address);
 }
 
 /* A word of the stack; the window moves up with the walk, and never reaches into another page. */
@@ -411,14 +415,10 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 	return !w->asking && w->over != 0;
 }
 
-/*
- * Fills s->stack from s->walk: ip, regs, known and process are set. hash_seed from pf_hash_start.
- * at_entry: of a uprobe at a function's first instruction. Returns the stack's hash.
- */
-static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec_id,
-					     uint64_t hash_seed, bool at_entry, bool compat)
+/* False: there is nothing to walk. */
+static __always_inline bool pf_walk_begin(struct pf_scratch *s, uint32_t exec_id,
+					  uint64_t hash_seed, bool at_entry, bool compat)
 {
-	struct pf_loop loop = {.s = s};
 	struct pf_walk *w = &s->walk;
 
 	w->sp = w->regs[PF_REG_RSP];
@@ -440,8 +440,25 @@ static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec
 	if (compat) {
 		pf_push(s, PF_FRAME_NATIVE, w->ip);
 		w->end = PF_END_COMPAT;
-	} else {
-		bpf_loop(PF_STEPS, pf_step, &loop, 0);
 	}
-	return pf_hash_end(pf_hash_add(w->hash, w->end));
+	return !compat;
+}
+
+static __always_inline uint64_t pf_walk_end(const struct pf_scratch *s)
+{
+	return pf_hash_end(pf_hash_add(s->walk.hash, s->walk.end));
+}
+
+/*
+ * Fills s->stack from s->walk: ip, regs, known and process are set. hash_seed from pf_hash_start.
+ * at_entry: of a uprobe at a function's first instruction. Returns the stack's hash.
+ */
+static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec_id,
+					     uint64_t hash_seed, bool at_entry, bool compat)
+{
+	struct pf_loop loop = {.s = s};
+
+	if (pf_walk_begin(s, exec_id, hash_seed, at_entry, compat))
+		bpf_loop(PF_STEPS, pf_step, &loop, 0);
+	return pf_walk_end(s);
 }

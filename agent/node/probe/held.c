@@ -2,7 +2,8 @@
 /*
  * held: stacks, names and calls that later drains may refer to. The kernel sends each once a
  * generation, but a wait that goes on, or memory that lives, is told of in later ones, too. What
- * nothing has referred to for a while is forgotten; so is what is over the limit, counted.
+ * nothing has referred to for a while is forgotten; so is what is over the limit, counted. A wait that
+ * will count much later (minBlock) refers to them by an empty sample, which goes no further.
  */
 #include "node/probe/internal.h"
 
@@ -278,7 +279,7 @@ static void sort(struct pass *p)
 		qsort(d->contexts, d->n_contexts, sizeof(*d->contexts), by_hash);
 }
 
-void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
+static void pass_all(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
 {
 	struct pass p = {
 		.h = h,
@@ -292,8 +293,6 @@ void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
 		.cap_contexts = d->n_contexts,
 	};
 
-	if (!keep && !h->items)
-		return;
 	p.used = xcalloc(d->n_stacks + 1, 1);
 	refer_all(&p);
 	if (keep) {
@@ -303,4 +302,25 @@ void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
 	forget(h, now_ns);
 	sort(&p);
 	free(p.used);
+}
+
+/* A wait that is too short to count yet only says that it will refer to its stacks. */
+static void drop_references(struct drain *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+
+		if (s->event != EVENT_OFF_CPU || s->n || s->value)
+			d->samples[n++] = *s;
+	}
+	d->n_samples = n;
+}
+
+void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
+{
+	if (keep || h->items)
+		pass_all(h, d, now_ns, keep);
+	drop_references(d);
 }

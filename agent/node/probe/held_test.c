@@ -95,6 +95,41 @@ static void found_while_something_refers_to_it(void **state)
 	held_free(h);
 }
 
+/* minBlock of a minute: nothing is counted until then. */
+static void an_empty_wait_keeps_its_stack(void **state)
+{
+	struct held *h = held_new(1 << 20);
+	struct raw_sample empty[2] = {wait_of(100), {.event = EVENT_MEM_INUSE}}, s = wait_of(100);
+	uint64_t now = NSEC_PER_SEC;
+	struct drain *d;
+
+	(void)state;
+	empty[0].n = 0;
+	pass(h, &now, 100, NULL);
+	for (int i = 0; i < 60; i++) {
+		d = drain_of(0, 0, empty, 2);
+		held_pass(h, d, now, true);
+		/* An empty snapshot of memory is one. */
+		assert_int_equal(d->n_samples, 1);
+		assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
+		now += NSEC_PER_SEC;
+		drain_free(d);
+	}
+	d = drain_of(0, 0, &s, 1);
+	held_pass(h, d, now, true);
+	assert_int_equal(d->n_samples, 1);
+	check_stack(d, 100, 3);
+	drain_free(d);
+	h = held_free(h);
+	/* Nor does it go further when nobody asks any more. */
+	h = held_new(1 << 20);
+	d = drain_of(0, 0, empty, 1);
+	held_pass(h, d, now, false);
+	assert_int_equal(d->n_samples, 0);
+	drain_free(d);
+	held_free(h);
+}
+
 static void added_once(void **state)
 {
 	struct held *h = held_new(1 << 20);
@@ -235,6 +270,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(found_while_something_refers_to_it),
+		cmocka_unit_test(an_empty_wait_keeps_its_stack),
 		cmocka_unit_test(added_once),
 		cmocka_unit_test(forgotten_when_nothing_has),
 		cmocka_unit_test(what_only_ticks_refer_to_is_not_held),

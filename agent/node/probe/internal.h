@@ -79,6 +79,7 @@ enum feature {
 	FEATURE_PROCESS_EVENTS,
 	FEATURE_CGROUP_EVENTS,
 	FEATURE_PROCESS_LIST,
+	FEATURE_WHOLE_WAITS, /* thinned waits that go on count for themselves alone */
 	_FEATURE_MAX,
 };
 
@@ -127,7 +128,9 @@ int objects_load(struct probes *p, struct field_error *reterr);
 void objects_unload(struct probes *p);
 int lend_maps(struct probes *p, struct bpf_object *to);
 void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
-/* A step towards an event: whether it works becomes its feature's state, with libbpf's reason. */
+/* A step towards a feature, or an event: whether it works becomes its state, with libbpf's reason. */
+int feature_try(struct probes *p, int f, struct event_probe *e,
+		int (*step)(struct probes *p, struct event_probe *e));
 int event_try(struct probes *p, enum event event,
 	      int (*step)(struct probes *p, struct event_probe *e));
 

@@ -199,21 +199,26 @@ int lend_maps(struct probes *p, struct bpf_object *to)
 	return 0;
 }
 
-int event_try(struct probes *p, enum event event,
-	      int (*step)(struct probes *p, struct event_probe *e))
+int feature_try(struct probes *p, int f, struct event_probe *e,
+		int (*step)(struct probes *p, struct event_probe *e))
 {
 	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
 	int r;
 
 	last_warning[0] = 0;
-	r = step(p, &p->events[event]);
+	r = step(p, e);
 	libbpf_set_print(before);
 	if (r)
-		feature_missing(p, event, "%s%s%s", why(r), last_warning[0] ? "; " : "",
-				last_warning);
+		feature_missing(p, f, "%s%s%s", why(r), last_warning[0] ? "; " : "", last_warning);
 	else
-		p->support[event].ok = true;
+		p->support[f].ok = true;
 	return r;
+}
+
+int event_try(struct probes *p, enum event event,
+	      int (*step)(struct probes *p, struct event_probe *e))
+{
+	return feature_try(p, event, &p->events[event], step);
 }
 
 static void events_load(struct probes *p)
@@ -323,6 +328,10 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	if (r)
 		return r;
 	events_load(p);
+	if (btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) < 0)
+		feature_missing(p, FEATURE_WHOLE_WAITS,
+				"this kernel has no bpf_task_from_pid (6.2): thinned waits that "
+				"last have a larger error");
 	last_warning[0] = 0;
 	proc_load(p, btf);
 	return 0;

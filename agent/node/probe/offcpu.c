@@ -3,7 +3,7 @@
  * offcpu: where threads of selected processes wait. Its programs run at every switch of the node, so
  * they are attached only while somebody wants the event, and loaded when somebody first does.
  */
-#include "node/probe/internal.h"
+#include "node/probe/looker.h"
 
 #include <unistd.h>
 
@@ -19,6 +19,7 @@ enum { SWITCH, WAKEUP, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
+	struct looker *looker; /* NULL: nothing was thinned yet, or this kernel cannot */
 };
 
 static int offcpu_open(struct probes *p, struct event_probe *e)
@@ -102,10 +103,32 @@ static void count_waits(struct offcpu *o)
 	close(fd);
 }
 
+static bool is_thinned(const struct wanted_set *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].event_mask & 1u << EVENT_OFF_CPU && s->items[i].off_keep &&
+		    s->items[i].off_keep != PF_KEEP_ALL)
+			return true;
+	return false;
+}
+
+static int make_looker(struct probes *p, struct event_probe *e)
+{
+	struct offcpu *o = e->own;
+
+	return looker_new(p, o->bpf->obj, &o->looker);
+}
+
 static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 {
-	(void)p;
-	count_waits(e->own);
+	struct offcpu *o = e->own;
+
+	if (!o->looker && p->support[FEATURE_WHOLE_WAITS].ok &&
+	    (is_thinned(&p->cgroups) || is_thinned(&p->list)))
+		feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker);
+	if (o->looker)
+		looker_look(o->looker);
+	count_waits(o);
 }
 
 /* ---- attached ---- */
@@ -114,13 +137,17 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 static void forget_waits(struct offcpu *o)
 {
 	int waits = bpf_map__fd(o->bpf->maps.waits), threads = bpf_map__fd(o->bpf->maps.threads);
-	uint32_t tid, slots = bpf_map__max_entries(o->bpf->maps.threads);
+	uint32_t tid, next, slots = bpf_map__max_entries(o->bpf->maps.threads);
+	int r = bpf_map_get_next_key(waits, NULL, &next);
 
-	if (bpf_map_get_next_key(waits, NULL, &tid))
+	if (r)
 		return; /* never attached before */
-	while (!bpf_map_get_next_key(waits, NULL, &tid))
-		if (bpf_map_delete_elem(waits, &tid))
-			break;
+	/* Of a key that is gone the next one is the first: each is deleted after its next one is known. */
+	while (!r) {
+		tid = next;
+		r = bpf_map_get_next_key(waits, &tid, &next);
+		bpf_map_delete_elem(waits, &tid);
+	}
 	for (uint32_t slot = 0, none = 0; slot < slots; slot++)
 		bpf_map_update_elem(threads, &slot, &none, BPF_ANY);
 }
@@ -130,6 +157,7 @@ static void offcpu_detach(struct event_probe *e)
 	struct offcpu *o = e->own;
 
 	count_waits(o);
+	o->looker = looker_free(o->looker);
 	for (int i = 0; i < _LINK_MAX; i++) {
 		bpf_link__destroy(o->links[i]);
 		o->links[i] = NULL;

@@ -332,6 +332,10 @@ int main(void)
 	bench_switches(p, empty, "offcpu.unselected", "goal: 40 more than an empty program");
 	select_pair(p, &own, &pair);
 	bench_switches(p, empty, "offcpu.recognised", "goal: 1200");
+	own.off_keep = UINT32_MAX / 1000;
+	filter(p, &own);
+	bench_switches(p, empty, "offcpu.thinned", "1 in 1000 is kept: the others are only noted");
+	own.off_keep = 0;
 	pair_stop(&pair);
 	pair = pair_start(20, true);
 	select_pair(p, &own, &pair);

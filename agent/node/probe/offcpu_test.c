@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <linux/io_uring.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -96,7 +97,7 @@ static struct probes *watch(const struct child *c, struct event_settings setting
 struct known {
 	struct truth base;
 	volatile uint32_t go, done;
-	volatile uint64_t us[_WAIT_MAX], n[_WAIT_MAX], run_delay_ns;
+	volatile uint64_t us[_WAIT_MAX], n[_WAIT_MAX], run_delay_ns, square;
 };
 _Static_assert(sizeof(struct known) <= 4096, "child_start()'s page");
 
@@ -135,6 +136,33 @@ static void until_done(struct probes *p, struct known *k, struct waits *w, size_
 static uint64_t now_us(void)
 {
 	return now_mono_ns() / 1000;
+}
+
+/* What /proc says of it in `file` behind `name`. */
+static char *proc_field(pid_t pid, const char *file, const char *name)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%d/%s", pid, file), *text = NULL;
+	const char *at;
+
+	assert_int_equal(file_read(-1, path, 1 << 16, &text, NULL), 0);
+	at = strstr(text, name);
+	assert_non_null(at);
+	return xstrdup(at + strlen(name));
+}
+
+/* Until it waits for something. */
+static void until_asleep(pid_t pid)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+
+	for (;;) {
+		_cleanup_free_ char *state = proc_field(pid, "stat", ") ");
+
+		if (state[0] == 'S')
+			return;
+		assert_true(now_mono_ns() < deadline);
+		nap(1);
+	}
 }
 
 #define TIMED(k, cause, call)                                                                      \
@@ -356,6 +384,13 @@ static void the_run_queue_is_told_apart(void **state)
 	child_stop(&bully);
 }
 
+static uint64_t preemptions(pid_t pid)
+{
+	_cleanup_free_ char *n = proc_field(pid, "status", "nonvoluntary_ctxt_switches:");
+
+	return strtoull(n, NULL, 10);
+}
+
 /* Rule one: who was preempted does not wait. */
 static void a_preempted_thread_does_not_wait(void **state)
 {
@@ -363,6 +398,7 @@ static void a_preempted_thread_does_not_wait(void **state)
 	struct probes *p;
 	struct waits w = {.pid = c.pid};
 	struct sched_param fifo = {.sched_priority = 1};
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, before;
 
 	(void)state;
 	pin(bully.pid);
@@ -371,10 +407,13 @@ static void a_preempted_thread_does_not_wait(void **state)
 	while (!c.truth->ready)
 		nap(10);
 	p = watch(&c, (struct event_settings){}, 0);
-	for (int i = 0; i < 10; i++) {
-		nap(50);
+	before = preemptions(c.pid);
+	while (preemptions(c.pid) < before + 20) {
+		assert_true(now_mono_ns() < deadline);
+		nap(20);
 		drain(p, &w, 1);
 	}
+	drain(p, &w, 1);
 	assert_int_equal(w.sum, 0);
 	probes_free(p);
 	child_stop(&c);
@@ -572,6 +611,39 @@ static void a_long_wait_appears_as_it_passes(void **state)
 	child_stop(&c);
 }
 
+static void body_very_long_wait(struct truth *t)
+{
+	struct known *k = known_of(t);
+
+	begin(k);
+	TIMED(k, WAIT_SLEEP, usleep(18000000));
+	end(k);
+}
+
+/* Its stacks were sent long before it counts. */
+static void a_wait_that_counts_late_has_its_stacks(void **state)
+{
+	struct child c;
+	struct known *k;
+	struct probes *p;
+	struct waits w = {};
+
+	(void)state;
+	if (!getenv("LONG")) {
+		print_message("skipped: takes 20 s; LONG=1 runs it\n");
+		skip();
+	}
+	c = child_start(body_very_long_wait, NULL);
+	k = known_of(c.truth);
+	p = watch(&c, (struct event_settings){.min_block_us = 17000000}, 0);
+	w.pid = c.pid;
+	until_done(p, k, &w, 1);
+	assert_in_range(w.sum, 17900000, k->us[WAIT_SLEEP]);
+	assert_int_equal(w.lost + w.userless, 0);
+	probes_free(p);
+	child_stop(&c);
+}
+
 /* What is going on when the last target goes is counted, too, and starts anew with the next. */
 static void waits_are_counted_while_somebody_asks(void **state)
 {
@@ -580,17 +652,20 @@ static void waits_are_counted_while_somebody_asks(void **state)
 	struct probes *p = watch(&c, (struct event_settings){}, 0);
 	struct listed_process l = listed(&c);
 	struct waits w = {.pid = c.pid}, later = {.pid = c.pid};
+	uint64_t began;
 
 	(void)state;
+	began = now_us();
 	k->go = 1;
 	while (!k->base.ready)
 		nap(1);
-	nap(300);
+	until_asleep(c.pid);
+	while (now_us() - began < 300000)
+		nap(10);
 	assert_int_equal(probes_list(p, NULL, 0), 0);
 	drain(p, &w, 1);
-	assert_in_range(w.sum, 200000, 1500000);
+	assert_in_range(w.sum, 200000, now_us() - began);
 	/* Its wait began before anybody looked again: it is not made up. */
-	nap(100);
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	until_done(p, k, &later, 1);
 	assert_int_equal(later.sum, 0);
@@ -714,7 +789,7 @@ static void a_reused_number_is_another_thread(void **state)
 	k->go = 1;
 	while (!k->base.ready)
 		nap(1);
-	nap(300);
+	until_asleep(old.pid);
 	child_stop(&old);
 	drain(p, &w, 1);
 	for (int i = 0; i < 200 && c.pid != pid; i++) {
@@ -802,6 +877,169 @@ static void give_tables(struct probes *p, const struct child *c)
 		drain_free(d);
 	}
 	assert_true(given);
+}
+
+/* ---- thinned: what goes on is whole ---- */
+
+#define LASTING 3 /* threads that wait for long */
+
+static void *wait_long(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 3; i++)
+		pf_rows_enter(10, pf_rows_nap);
+	return NULL;
+}
+
+/* Beside many short waits a few long ones, all from one place. */
+static void body_long_and_short(struct truth *t)
+{
+	struct known *k = known_of(t);
+	pthread_t threads[LASTING];
+	unsigned seed = 1;
+
+	/* Its process is told of by its first wait; then it waits to be given its tables. */
+	while (!k->go)
+		usleep(1000);
+	offcpu_nap = (struct timespec){1, 300000000};
+	for (int i = 0; i < LASTING; i++)
+		pthread_create(&threads[i], NULL, wait_long, NULL);
+	for (int i = 0; i < 4000; i++) {
+		uint64_t began = now_us(), took;
+
+		usleep(100 + rand_r(&seed) % 900);
+		took = now_us() - began;
+		k->square += took * took;
+	}
+	for (int i = 0; i < LASTING; i++)
+		pthread_join(threads[i], NULL);
+	end(k);
+}
+
+struct by_thread {
+	uint64_t tid, us;
+	size_t n_frames, n_kernel;
+	uint64_t frames[64], outermost; /* of the last sample that waits; the kernel's */
+};
+struct threads {
+	struct by_thread items[LASTING + 1];
+	size_t n;
+	uint64_t lost;
+};
+
+static struct by_thread *thread_of(struct threads *t, uint64_t tid)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (t->items[i].tid == tid)
+			return &t->items[i];
+	assert_in_range(t->n, 0, LASTING);
+	t->items[t->n].tid = tid;
+	return &t->items[t->n++];
+}
+
+static void take_threads(struct threads *t, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		const struct raw_stack *u = drain_stack(d, s->ustack);
+		const struct raw_stack *k = drain_stack(d, s->kstack);
+		struct by_thread *b = thread_of(t, s->tid);
+
+		b->us += s->value;
+		t->lost += !u || !k || !drain_names(d, s->names);
+		if (!u || !k)
+			continue;
+		b->n_frames = u->n;
+		b->n_kernel = k->n;
+		b->outermost = k->frames[k->n - 1].address;
+		for (size_t f = 0; f < MIN(u->n, ARRAY_SIZE(b->frames)); f++)
+			b->frames[f] = u->frames[f].address;
+	}
+}
+
+static void drain_threads(struct probes *p, struct threads *t)
+{
+	struct drain *d;
+
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	take_threads(t, d);
+	drain_free(d);
+}
+
+/* The stacks are those that the observer who keeps all took at the switch; the kernel leaves out the scheduler's part. */
+static void check_lasting(const struct by_thread *is, const struct by_thread *should)
+{
+	assert_near("a long wait", is->us / (double)should->us, 1, 0.01);
+	assert_int_equal(is->n_frames, should->n_frames);
+	assert_memory_equal(is->frames, should->frames,
+			    MIN(is->n_frames, ARRAY_SIZE(is->frames)) * sizeof(is->frames[0]));
+	assert_in_range(is->n_kernel, 1, should->n_kernel);
+	assert_int_equal(is->outermost, should->outermost);
+}
+
+static bool has_whole_waits(struct probes *p)
+{
+	size_t n;
+	const struct support *s = probes_support(p, &n);
+
+	return s[FEATURE_WHOLE_WAITS].ok;
+}
+
+/* 1 in 50 is kept; still, the long ones are exact, and what error there is, is of the short ones. */
+static void long_waits_are_whole_when_thinned(void **state)
+{
+	struct event_settings settings = {.min_block_us = 50};
+	struct child c = child_start(body_long_and_short, NULL);
+	struct probes *all = watch(&c, settings, 0), *some = watch(&c, settings, UINT32_MAX / 50);
+	struct known *k = known_of(c.truth);
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, before;
+	struct threads a = {}, b = {};
+	double sigma, told;
+
+	(void)state;
+	if (!has_whole_waits(some)) {
+		print_message("skipped: this kernel cannot walk other tasks\n");
+		skip();
+	}
+	install_nap_rows(all);
+	install_nap_rows(some);
+	give_tables(all, &c);
+	give_tables(some, &c);
+	/* The first one brings the programs that look: that takes a while. */
+	drain_threads(some, &b);
+	drain_threads(some, &b);
+	drain_threads(all, &a);
+	a = b = (struct threads){};
+	before = usage_of(some).square;
+	k->go = 1;
+	while (!k->done) {
+		nap(300);
+		assert_true(now_mono_ns() < deadline);
+		drain_threads(all, &a);
+		drain_threads(some, &b);
+	}
+	drain_threads(all, &a);
+	drain_threads(some, &b);
+	/* What is told is of the few that were kept: where others hold the CPU, the longest may not be among them. */
+	told = root((usage_of(some).square - before) * (double)(1 << 20));
+	sigma = root(49.0 * (double)k->square);
+	print_message("+- %.0f us is told, %.0f it is\n", told, sigma);
+	assert_in_range(told, sigma / 10, sigma * 3);
+	for (size_t i = 0; i < a.n; i++) {
+		struct by_thread *is = thread_of(&b, a.items[i].tid), *should = &a.items[i];
+
+		print_message("thread %lu: %lu us of %lu, %zu frames\n", is->tid, is->us,
+			      should->us, is->n_frames);
+		if (is->tid != (uint64_t)c.pid)
+			check_lasting(is, should);
+		else
+			assert_near("short waits", (double)is->us, (double)should->us, 5 * sigma);
+	}
+	assert_int_equal(a.n, LASTING + 1);
+	assert_int_equal(b.lost, 0);
+	probes_free(all);
+	probes_free(some);
+	child_stop(&c);
 }
 
 struct depths {
@@ -895,9 +1133,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_counts_for_more_than_an_hour),
 		cmocka_unit_test(limits_hold_across_drains),
 		cmocka_unit_test(a_long_wait_appears_as_it_passes),
+		cmocka_unit_test(a_wait_that_counts_late_has_its_stacks),
 		cmocka_unit_test(waits_are_counted_while_somebody_asks),
 		cmocka_unit_test(one_in_eight_adds_up_to_the_whole),
 		cmocka_unit_test(a_reused_number_is_another_thread),
+		cmocka_unit_test(long_waits_are_whole_when_thinned),
 		cmocka_unit_test(stacks_are_whole_and_their_own),
 		cmocka_unit_test(nothing_was_dropped),
 	};

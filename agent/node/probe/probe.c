@@ -18,10 +18,9 @@ static const struct probe_ops *const table[] = {
 _Static_assert(ARRAY_SIZE(table) == _EVENT_MAX, "an event without a probe");
 
 static const char *const feature_names[_FEATURE_MAX] = {
-	[FEATURE_KERNEL_STACKS] = "kernel-stacks",
-	[FEATURE_PROCESS_EVENTS] = "process-events",
-	[FEATURE_CGROUP_EVENTS] = "cgroup-events",
-	[FEATURE_PROCESS_LIST] = "process-list",
+	[FEATURE_KERNEL_STACKS] = "kernel-stacks",     [FEATURE_PROCESS_EVENTS] = "process-events",
+	[FEATURE_CGROUP_EVENTS] = "cgroup-events",     [FEATURE_PROCESS_LIST] = "process-list",
+	[FEATURE_WHOLE_WAITS] = "off-cpu-whole-waits",
 };
 
 static const char *feature_name(int f)

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/* looker: looks at waits that go on: before each drain, and in between as often as is cheap. */
+#include "node/probe/looker.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "offcpu_walk.skel.h"
+
+#define LOOK_MIN_NS (100 * NSEC_PER_MSEC)
+#define LOOK_SHARE  50	 /* looks in between take one of so many parts of a CPU at most */
+#define LOOK_MAX    1024 /* walks a look: 10 to 20 us each */
+#define LATE_NS	    (500 * NSEC_PER_MSEC)
+
+struct looker {
+	struct offcpu_walk_bpf *bpf;
+	struct bpf_link *link;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t asked, answered;
+	/* Below: under the lock. */
+	uint64_t n_asked, n_answered; /* looks that a drain wants */
+	bool stop, late;
+};
+
+/* ---- one look ---- */
+
+static void count(const char *outcome, uint64_t n)
+{
+	counter_add(counter("podflame_offcpu_looks_total", "outcome", outcome), n);
+}
+
+/* What is over the limit stays thinned; which is drawn anew each time. */
+static void set_limit(struct offcpu_walk_bpf *b)
+{
+	uint64_t found = b->bss->look_found;
+
+	b->bss->look_share =
+		found > LOOK_MAX ? (uint64_t)PF_KEEP_ALL * LOOK_MAX / found : PF_KEEP_ALL;
+	b->bss->look_max = LOOK_MAX;
+	b->bss->look_found = b->bss->look_whole = b->bss->look_lost = 0;
+}
+
+static void look(struct looker *l)
+{
+	struct offcpu_walk_bpf *b = l->bpf;
+	char nothing[64];
+	ssize_t n;
+	int fd;
+
+	set_limit(b);
+	fd = bpf_iter_create(bpf_link__fd(l->link));
+	if (fd < 0) {
+		count("failed", 1);
+		return;
+	}
+	do
+		n = read(fd, nothing, sizeof(nothing));
+	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
+	if (n < 0)
+		count("failed", 1);
+	close(fd);
+	count("whole", b->bss->look_whole);
+	count("lost", b->bss->look_lost);
+	count("over_limit", b->bss->look_found - b->bss->look_whole - b->bss->look_lost);
+}
+
+/* ---- its thread ---- */
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+static struct timespec after(uint64_t ns)
+{
+	uint64_t at = now_mono_ns() + ns;
+
+	return (struct timespec){.tv_sec = (time_t)(at / NSEC_PER_SEC),
+				 .tv_nsec = (long)(at % NSEC_PER_SEC)};
+}
+
+/* Until a drain asks, or it is time; under the lock. */
+static void pause_until_asked(struct looker *l, uint64_t ns)
+{
+	struct timespec until = after(ns);
+
+	while (!l->stop && l->n_asked == l->n_answered)
+		if (pthread_cond_timedwait(&l->asked, &l->lock, &until))
+			return;
+}
+
+static void *run(void *arg)
+{
+	struct looker *l = arg;
+	uint64_t pause = LOOK_MIN_NS;
+
+	pthread_mutex_lock(&l->lock);
+	for (;;) {
+		uint64_t begin, answers;
+
+		pause_until_asked(l, pause);
+		if (l->stop)
+			break;
+		answers = l->n_asked;
+		pthread_mutex_unlock(&l->lock);
+		begin = cpu_ns();
+		look(l);
+		pause = MAX(LOOK_MIN_NS, (cpu_ns() - begin) * LOOK_SHARE);
+		pthread_mutex_lock(&l->lock);
+		l->n_answered = answers;
+		l->late = false;
+		pthread_cond_signal(&l->answered);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+void looker_look(struct looker *l)
+{
+	struct timespec until = after(LATE_NS);
+	uint64_t mine;
+
+	pthread_mutex_lock(&l->lock);
+	mine = l->late ? 0 : ++l->n_asked;
+	pthread_cond_signal(&l->asked);
+	while (l->n_answered < mine)
+		if (pthread_cond_timedwait(&l->answered, &l->lock, &until)) {
+			l->late = l->n_answered < mine;
+			break;
+		}
+	if (l->late)
+		count("late", 1);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* ---- from load to unload ---- */
+
+static int lend_waits(struct offcpu_walk_bpf *to, struct bpf_object *offcpu)
+{
+	int r = bpf_map__reuse_fd(to->maps.waits, bpf_object__find_map_fd_by_name(offcpu, "waits"));
+
+	return r ? r
+		 : bpf_map__reuse_fd(to->maps.threads,
+				     bpf_object__find_map_fd_by_name(offcpu, "threads"));
+}
+
+static int load(struct looker *l, struct probes *p, struct bpf_object *offcpu)
+{
+	struct offcpu_walk_bpf *b = l->bpf = offcpu_walk_bpf__open();
+	int r;
+
+	if (!b)
+		return -errno;
+	b->rodata->pf_config = p->bpf_config;
+	r = lend_maps(p, b->obj);
+	if (!r)
+		r = lend_waits(b, offcpu);
+	if (!r)
+		r = offcpu_walk_bpf__load(b);
+	if (r)
+		return r;
+	l->link = bpf_program__attach(b->progs.pf_waits_look);
+	return l->link ? 0 : -errno;
+}
+
+static void looker_destroy(struct looker *l)
+{
+	bpf_link__destroy(l->link);
+	offcpu_walk_bpf__destroy(l->bpf);
+	free(l);
+}
+
+static int start(struct looker *l)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->asked, &monotonic);
+	pthread_cond_init(&l->answered, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return -pthread_create(&l->thread, NULL, run, l);
+}
+
+int looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret)
+{
+	struct looker *l = xcalloc(1, sizeof(*l));
+	int r = load(l, p, offcpu);
+
+	if (!r)
+		r = start(l);
+	if (r) {
+		looker_destroy(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+/* One that is stuck in another process's memory is left behind: it cannot be ended from here. */
+struct looker *looker_free(struct looker *l)
+{
+	struct timespec until;
+
+	if (!l)
+		return NULL;
+	pthread_mutex_lock(&l->lock);
+	l->stop = true;
+	pthread_cond_signal(&l->asked);
+	pthread_mutex_unlock(&l->lock);
+	until = after(LATE_NS);
+	if (pthread_clockjoin_np(l->thread, NULL, CLOCK_MONOTONIC, &until)) {
+		pthread_detach(l->thread);
+		count("stuck", 1);
+		return NULL;
+	}
+	looker_destroy(l);
+	return NULL;
+}

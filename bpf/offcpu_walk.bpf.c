@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * offcpu_walk: takes stacks of waits that go on. Of thinned ones (pf_filter.off_keep) most have none; those
+ * found waiting here get one, and count whole from then on. It sleeps, to read memory of other processes:
+ * nothing here runs in a switch. docs/events.md.
+ */
+#include "kernel.h"
+
+/* Since 6.2. A pointer to a task cannot be kept where the walk has its state: so it is asked for each time. */
+extern struct task_struct *bpf_task_from_pid(int32_t pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
+
+/* One walk at a time: user space sees to that. */
+static volatile int32_t walked_tid;
+
+#define PF_READ(to, n, address)                                                                    \
+	({                                                                                         \
+		struct task_struct *task_ = bpf_task_from_pid(walked_tid);                         \
+		bool read_ = false;                                                                \
+                                                                                                   \
+		if (task_) {                                                                       \
+			read_ = !bpf_copy_from_user_task(to, n, (const void *)(address), task_,    \
+							 0);                                       \
+			bpf_task_release(task_);                                                   \
+		}                                                                                  \
+		read_;                                                                             \
+	})
+
+#include "capture.h"
+#include "cause.h"
+#include "waits.h"
+
+/* Set before each look, */
+volatile uint32_t look_share; /* which part of the waits that go on becomes whole, as off_keep */
+volatile uint32_t look_max;   /* and how many at most */
+/* and what it found. */
+volatile uint32_t look_found, look_whole, look_lost;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_scratch);
+} look_scratch SEC(".maps");
+
+static __always_inline struct pf_scratch *pf_look_scratch(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&look_scratch, &zero);
+}
+
+/* The wait at hand. */
+static volatile uint64_t look_since_ns;
+static volatile uint32_t look_generation;
+
+/* ---- which ---- */
+
+/* Whether it is a thinned wait that goes on, and is not whole yet. */
+static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
+					   const struct task_struct *task)
+{
+	uint64_t counted = *(volatile const uint64_t *)&w->counted_ns;
+	uint64_t since = *(volatile const uint64_t *)&w->since_ns, age;
+
+	if (counted == PF_NOT_WAITING || counted < since || w->whole_since_ns == since ||
+	    w->keep == PF_KEEP_ALL || w->start_boottime_ns != task->start_boottime)
+		return false;
+	age = bpf_ktime_get_boot_ns() - since;
+	look_since_ns = since;
+	return age >= PF_LOOK_MIN_NS && age >= w->min_us * 1000ull && age < w->max_ns;
+}
+
+/* Without regard to whether it was kept: so the sum stays unbiased. */
+static __always_inline bool pf_look_draw(void)
+{
+	look_found++;
+	return bpf_get_prandom_u32() <= look_share && look_whole < look_max;
+}
+
+/* ---- its stacks, into the scratch's key ---- */
+
+enum pf_look { PF_LOOK_NONE, PF_LOOK_KEPT, PF_LOOK_WALK, PF_LOOK_FOUND };
+
+/* NONE: it has no user side. FOUND: there is nothing to walk. */
+static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct task_struct *task,
+						  const struct pf_settings *set)
+{
+	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
+	bool compat = false;
+
+	walked_tid = task->pid;
+	if (!pf_regs_of_task(&s->walk, task, &compat))
+		return PF_LOOK_NONE;
+	s->key.names = pf_intern_names(task, seed, set->generation);
+	pf_find_process(&s->walk, task, set);
+	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);
+	return pf_walk_begin(s, task->self_exec_id, seed, false, compat) ? PF_LOOK_WALK
+									 : PF_LOOK_FOUND;
+}
+
+static __noinline int pf_look_begin(struct task_struct *task)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_scratch *s = pf_look_scratch();
+	const struct pf_filter *f;
+	struct pf_waiting *w;
+	uint64_t cgroup_id = 0;
+	uint32_t tgid;
+
+	if (!set || !s || !(w = pf_waiting_of(task)) || !pf_look_is_for(w, task))
+		return PF_LOOK_NONE;
+	f = pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id);
+	tgid = pf_pid_seen(task->group_leader->thread_pid);
+	if (!f || !tgid || !pf_look_draw())
+		return PF_LOOK_NONE;
+	look_generation = *(volatile const uint32_t *)&set->generation;
+	if (w->taken) {
+		s->key = w->key;
+		return PF_LOOK_KEPT;
+	}
+	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
+	s->key = (struct pf_count_key){
+		.start_boottime_ns = task->group_leader->start_boottime,
+		.cgroup_id = cgroup_id,
+		.tgid = tgid,
+		.tid = pf_pid_seen(task->thread_pid),
+		.cpu = PF_CPU_ANY,
+		.event = PF_EVENT_OFF_CPU,
+		.cause = pf_cause_of(task, w->state),
+	};
+	return pf_look_start(s, task, set);
+}
+
+/* What the scheduler has put on top of it is left out by the kernel: stack_trace_save_tsk(). */
+static __always_inline void pf_look_kernel(struct pf_scratch *s, struct task_struct *task)
+{
+	long bytes =
+		bpf_get_task_stack(task, s->kernel, PF_MAX_KERNEL_FRAMES * sizeof(uint64_t), 0);
+
+	s->kernel_from = 0;
+	s->kernel_n = bytes > 0 ? bytes / sizeof(uint64_t) : 0;
+	if (!s->kernel_n)
+		return;
+	s->key.kstack = pf_show_kernel(s);
+	pf_intern_stack(s, s->key.kstack, look_generation);
+}
+
+static __noinline int pf_look_stacks(struct task_struct *task)
+{
+	struct pf_scratch *s = pf_look_scratch();
+
+	if (!s)
+		return 0;
+	s->key.ustack = pf_walk_end(s);
+	pf_intern_stack(s, s->key.ustack, look_generation);
+	s->key.ctx = pf_intern_context(s, look_generation);
+	pf_look_kernel(s, task);
+	return 0;
+}
+
+/* ---- it becomes whole ---- */
+
+/*
+ * Unless it ended while it was looked at. The records of its stacks were sent in the generation that is
+ * still filled, so counts of this and of later ones may refer to them.
+ */
+static __noinline int pf_look_end(struct task_struct *task)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_scratch *s = pf_look_scratch();
+	struct pf_waiting *w = pf_waiting_of(task);
+	uint64_t since_ns = look_since_ns;
+
+	if (!set || !s || !w)
+		return 0;
+	w->whole_key = s->key;
+	if (*(volatile uint64_t *)&w->since_ns != since_ns ||
+	    *(volatile uint64_t *)&w->counted_ns == PF_NOT_WAITING ||
+	    *(volatile const uint32_t *)&set->generation != look_generation) {
+		look_lost++;
+		return 0;
+	}
+	__sync_lock_test_and_set(&w->whole_since_ns, since_ns);
+	look_whole++;
+	return 0;
+}
+
+/* The walk is called from here, and all else is out of its way: both need all of the stack (512 bytes). */
+SEC("iter.s/task")
+int pf_waits_look(struct pf_iter_task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct pf_loop loop;
+	int what;
+
+	if (!task)
+		return 0;
+	what = pf_look_begin(task);
+	if (what == PF_LOOK_NONE)
+		return 0;
+	if (what == PF_LOOK_WALK) {
+		loop.s = pf_look_scratch();
+		if (!loop.s)
+			return 0;
+		bpf_loop(PF_STEPS, pf_step, &loop, 0);
+	}
+	if (what != PF_LOOK_KEPT)
+		pf_look_stacks(task);
+	pf_look_end(task);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
