@@ -76,7 +76,8 @@ class Recording:
 
     def __init__(self, what, output, hz=HZ):
         self.output = output
-        self.p = subprocess.Popen([PODFLAME, "record", *what, "-F", str(hz), "-o", output], stdin=subprocess.DEVNULL,
+        rate = [] if "-e" in what else ["-F", str(hz)]
+        self.p = subprocess.Popen([PODFLAME, "record", *what, *rate, "-o", output], stdin=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE, bufsize=0)
         wait_line(self.p.stderr, b"recording", "podflame record", 60)
 
