@@ -374,7 +374,7 @@ static void events(void **state)
 	assert_non_null(strstr(f->body, "\"function_types\":[\"P\",\"O\",\"T\"]"));
 	assert_non_null(strstr(f->body, "[0,-1,0,8192]"));
 	assert_int_equal(ask(f, "POST", TRACING, NULL, OF("mem-alloc") "}"), 200);
-	assert_non_null(strstr(f->body, "no profile is stored"));
+	assert_non_null(strstr(f->body, "no mem-alloc profile is stored"));
 	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL,
 			     "{\"tag\":\"wait\",\"profile_event_type\":\"off-cpu\"}"),
 			 200);
