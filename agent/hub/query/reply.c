@@ -341,53 +341,20 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 	buf_putc(b, ']');
 }
 
-static const struct {
-	const char *none, *empty;
-} nothing_of[_EVENT_MAX] = {
-	[EVENT_ON_CPU] = {"no profile is stored for this time, process and filter",
-			  "profiles of this selection were stored, but without samples: its "
-			  "processes did not run or every sample was lost"},
-	[EVENT_OFF_CPU] = {"no off-cpu profile is stored for this time, process and filter: a "
-			   "target must ask for offCpu",
-			   "profiles of this selection were stored, but without samples: its "
-			   "threads did not wait for so long, or every sample was lost"},
-	[EVENT_MEM_ALLOC] = {"no mem-alloc profile is stored for this time, process and filter: a "
-			     "target must ask for memAlloc",
-			     "profiles of this selection were stored, but without samples: its "
-			     "processes allocated too little to be sampled, or every sample was "
-			     "lost"},
-	[EVENT_MEM_INUSE] = {"no mem-inuse snapshot is stored for this time, process and filter: a "
-			     "target must ask for memInuse",
-			     "nothing lives of what was seen allocated"},
-};
-
-/* What a reader must know of this answer; NULL: nothing. */
-static const char *own_note(const struct tracing_request *r, const struct store_summary *s)
-{
-	enum event event = r->selection->event;
-
-	if (s->n_rows)
-		return event_info(event)->snapshot
-			       ? "live bytes as of the newest snapshot of each process"
-			       : NULL;
-	if (r->n_notes)
-		return NULL;
-	return s->n_profiles ? nothing_of[event].empty : nothing_of[event].none;
-}
-
 static void put_notes(struct buf *b, const struct tracing_request *r, const struct store_summary *s)
 {
-	const char *own = own_note(r, s);
+	char own[REPLY_NOTE_BYTES];
 
+	reply_note(r, s, own);
 	buf_puts(b, ",\"notes\":[");
 	for (size_t i = 0; i < r->n_notes; i++) {
 		if (i)
 			buf_putc(b, ',');
 		buf_json_string(b, r->notes[i]);
 	}
-	if (own && r->n_notes)
+	if (*own && r->n_notes)
 		buf_putc(b, ',');
-	if (own)
+	if (*own)
 		buf_json_string(b, own);
 	buf_putc(b, ']');
 }

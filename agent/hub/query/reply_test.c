@@ -234,7 +234,7 @@ static void empty_replies(void **state)
 	list = tracing_reply(t, &r, &s, &http, &n);
 	assert_true(str_has_prefix(list, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\","
 					 "\"result\":null,\"debug\":null,"));
-	assert_non_null(strstr(list, "no profile is stored"));
+	assert_non_null(strstr(list, "no on-cpu profile is stored"));
 	r.format = RESULT_FLAT;
 	flat = tracing_reply(t, &r, &s, &http, &n);
 	assert_non_null(strstr(flat, "\"result\":{\"functions\":null,\"function_types\":null,"

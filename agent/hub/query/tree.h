@@ -45,5 +45,9 @@ struct tree {
 char *tree_root_name(const struct tree *t, const char *app_service);
 /* ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is known. */
 void put_sources(struct buf *b, const struct tree *t);
+/* note.c: what a reader must know of this answer; "": nothing. */
+#define REPLY_NOTE_BYTES 200
+void reply_note(const struct tracing_request *r, const struct store_summary *s,
+		char ret[static REPLY_NOTE_BYTES]);
 /* Children of each node: first[node], then next[child]; NO_NODE ends. Greatest total first. */
 void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
