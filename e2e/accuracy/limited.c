@@ -2,7 +2,7 @@
 /*
  * limited PID PERCENT EVENT...: an agent's node, without an API server, with one container, which holds that process, and
  * limits.overheadPercent of it. Says "recording" when it has begun and "decided" when it knows what each event costs; ends with
- * its input, and says what it decided. The process is in the hierarchy's topmost cgroup then. For slowdown.py.
+ * its input, and says what it decided. The process is in the topmost cgroup then. For slowdown.py.
  */
 #include "node/overhead_private.h"
 #include "node/plan/testplan.h"
@@ -21,8 +21,13 @@
 #define DUE_NS	(10 * NSEC_PER_SEC) /* for the last process to leave the cgroup */
 #define POD_UID "401b6bf6-91e0-4a28-870a-232376283f12"
 
-struct container {
+/* Its cgroup, in the hierarchy that tells containers apart and, of v1, in the one that tells CPU time. */
+struct place {
 	char *mount, *dirs[N_DIRS];
+};
+struct container {
+	struct place places[2];
+	size_t n_places;
 	char id[CONTAINER_ID_BYTES];
 };
 
@@ -35,6 +40,23 @@ static void enter(const char *dir, const char *pid)
 		warn("%s: %s", path, pid);
 }
 
+static void place_new(struct container *c, const char *mount, const char *pid)
+{
+	struct place *p = &c->places[c->n_places];
+
+	if (!*mount || (c->n_places && streq(c->places[0].mount, mount)))
+		return;
+	c->n_places++;
+	p->mount = xstrdup(mount);
+	p->dirs[0] = xasprintf("%s/kubepods-limited-%d", mount, getpid());
+	p->dirs[1] = xasprintf("%s/pod" POD_UID, p->dirs[0]);
+	p->dirs[2] = xasprintf("%s/%s", p->dirs[1], c->id);
+	for (size_t i = 0; i < N_DIRS; i++)
+		if (mkdir(p->dirs[i], 0755) < 0)
+			err(1, "%s", p->dirs[i]);
+	enter(p->dirs[2], pid);
+}
+
 static void container_new(struct container *c, const char *pid)
 {
 	struct cgroup_hierarchy h;
@@ -43,28 +65,22 @@ static void container_new(struct container *c, const char *pid)
 	if (cgroup_choose("", &h, &error) < 0)
 		errx(1, "cgroup hierarchy: %s", error.reason);
 	snprintf(c->id, sizeof(c->id), "%064x", (unsigned)getpid());
-	c->mount = xstrdup(h.mount);
-	c->dirs[0] = xasprintf("%s/kubepods-limited-%d", h.mount, getpid());
-	c->dirs[1] = xasprintf("%s/pod" POD_UID, c->dirs[0]);
-	c->dirs[2] = xasprintf("%s/%s", c->dirs[1], c->id);
-	for (size_t i = 0; i < N_DIRS; i++)
-		if (mkdir(c->dirs[i], 0755) < 0)
-			err(1, "%s", c->dirs[i]);
-	enter(c->dirs[2], pid);
+	place_new(c, h.mount, pid);
+	place_new(c, h.cpuacct_mount, pid);
 }
 
-static void container_free(struct container *c, const char *pid)
+static void place_free(struct place *p, const char *pid)
 {
 	uint64_t due_ns = now_mono_ns() + DUE_NS;
 
 	if (kill(atoi(pid), 0) == 0)
-		enter(c->mount, pid);
+		enter(p->mount, pid);
 	for (size_t i = N_DIRS; i-- > 0;) {
-		while (rmdir(c->dirs[i]) < 0 && errno == EBUSY && now_mono_ns() < due_ns)
+		while (rmdir(p->dirs[i]) < 0 && errno == EBUSY && now_mono_ns() < due_ns)
 			usleep(1000);
-		free(c->dirs[i]);
+		free(p->dirs[i]);
 	}
-	free(c->mount);
+	free(p->mount);
 }
 
 /* What a target asks for that says nothing but the events and the limit. */
@@ -112,7 +128,7 @@ struct decisions {
 /* off-cpu: a round has gone by; memory: a span has told what it costs. */
 static bool is_decided(const struct payer *p, enum event e)
 {
-	return e == EVENT_OFF_CPU ? p->cpu_ns > 0 && p->of[e].last.hits > 0 : p->of[e].tried;
+	return e == EVENT_OFF_CPU ? p->cpu_at_ns > 0 && p->of[e].last.hits > 0 : p->of[e].tried;
 }
 
 static void look(void *arg)
@@ -187,7 +203,7 @@ static void run(const struct container *c, double percent, unsigned event_mask)
 
 int main(int argc, char **argv)
 {
-	struct container c;
+	struct container c = {0};
 	unsigned event_mask = 0;
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
@@ -200,6 +216,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	container_new(&c, argv[1]);
 	run(&c, atof(argv[2]), event_mask);
-	container_free(&c, argv[1]);
+	for (size_t i = 0; i < c.n_places; i++)
+		place_free(&c.places[i], argv[1]);
 	return 0;
 }

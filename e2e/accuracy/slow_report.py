@@ -14,7 +14,8 @@ CPU time of a unit of work under each profiler over that without, medians of {ro
 profiled: no program is slowed more. But for the storm of switches and redis, a twin that nobody profiles ran on the same CPU at the same time, and
 how fast the machine was just then is taken out. *Nobody*: the same twice without profiler; what is smaller is not told apart from nothing.
 `podflame record` has no limit: those rows are what the probes themselves cost. *Limit*: what a pod gets, an agent with
-`limits.overheadPercent` {limit}, where a target does not say otherwise; from its first look at the program until {seconds} s after it decided, once.
+`limits.overheadPercent` {limit}, where a target does not say otherwise; {seconds} s, from 4 s after its first decision on, once; what the program
+paid until then is told beside.
 Others: bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20.
 """
 ENDING = """

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 import known
 import slow_report
@@ -171,7 +172,12 @@ def programs():
 def under(profiler, load, folder):
     profiler.begin(load.pid, folder)
     try:
-        return load.ns(profiler.wait) if isinstance(profiler, Limited) else load.ns()
+        if not isinstance(profiler, Limited):
+            return load.ns()
+        began = time.monotonic()
+        profiler.first = load.ns(profiler.settle)
+        profiler.first_s = time.monotonic() - began
+        return load.ns(profiler.wait)
     finally:
         profiler.end()
 
@@ -226,6 +232,8 @@ def measure(program, folder, rows):
             noise.append((alone[0], quotient(again, alone)))
             mean = [(a + b) / 2 for a, b in zip(alone, again)]
             for profiler, ns in during.items():
+                if isinstance(profiler, Limited):
+                    profiler.decided += f"; until then, {profiler.first_s:.0f} s, {100 * (quotient(profiler.first, mean) - 1):+.1f} %"
                 pairs[profiler].append((mean[0], quotient(ns, mean)))
     finally:
         load.end()
@@ -255,6 +263,9 @@ def main():
                 measure(program, folder, rows)
         except known.Skip as why:
             rows.skip(program.name, why)
+        except Exception as why:        # one that crashes is not the end of the others
+            traceback.print_exc()
+            rows.skip(program.name, f"{type(why).__name__}: {why}")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     if options.report:
