@@ -22,12 +22,14 @@
 struct throttled {
 	char id[CONTAINER_ID_BYTES];
 	unsigned hz;
+	char *text; /* of its rate and why */
 	bool seen;
 	UT_hash_handle hh;
 };
 struct limit {
 	struct node *node;
 	struct throttled *throttled;
+	struct told_list told;
 	uint64_t ticks_ns, n_samples; /* as the round began; since then */
 	uint64_t round_ns;
 };
@@ -40,16 +42,22 @@ struct limit *limit_new(struct node *n)
 	return l;
 }
 
+static void drop(struct limit *l, struct throttled *t)
+{
+	HASH_DEL(l->throttled, t);
+	free(t->text);
+	free(t);
+}
+
 struct limit *limit_free(struct limit *l)
 {
 	struct throttled *t, *tmp;
 
 	if (!l)
 		return NULL;
-	HASH_ITER (hh, l->throttled, t, tmp) {
-		HASH_DEL(l->throttled, t);
-		free(t);
-	}
+	HASH_ITER (hh, l->throttled, t, tmp)
+		drop(l, t);
+	told_done(&l->told);
 	free(l);
 	return NULL;
 }
@@ -77,19 +85,33 @@ static struct throttled *find(const struct limit *l, const char *id)
 	return t;
 }
 
-static void tell(struct limit *l, const struct plan_container *c, const char *message)
+static void tell(struct limit *l)
 {
 	const struct plan *plan = procs_plan(l->node->procs);
+	struct told_list now = {0};
 
-	for (size_t i = 0; l->node->report && i < c->n_targets; i++)
-		report_problem(l->node->report, plan->targets[c->targets[i]].uid, "Throttled",
-			       message, 0);
+	for (size_t i = 0; plan && i < plan->n_pods; i++)
+		for (size_t k = 0; k < plan->pods[i].n_containers; k++) {
+			const struct plan_pod *pod = &plan->pods[i];
+			const struct plan_container *c = &pod->containers[k];
+			const struct throttled *t = c->id ? find(l, c->id) : NULL;
+			struct tag tags[] = {{(char *)"container", c->name},
+					     {(char *)"pod", pod->name}};
+			const struct owner o = {.tags = {tags, ARRAY_SIZE(tags), 0},
+						.container_id = c->id,
+						.pod_uid = pod->uid};
+			const struct told_what what = {event_info(EVENT_ON_CPU)->name,
+						       "is sampled less often", t ? t->text : NULL};
+
+			if (t)
+				told_add(&now, l->node, &o, &what);
+		}
+	told_tell(&l->told, &now, l->node, "Throttled");
 }
 
 static void throttle(struct limit *l, const struct plan_container *c, unsigned hz, uint64_t cost_ns)
 {
 	struct throttled *t = find(l, c->id);
-	_cleanup_free_ char *text = NULL;
 
 	if (!t) {
 		t = xcalloc(1, sizeof(*t));
@@ -101,12 +123,12 @@ static void throttle(struct limit *l, const struct plan_container *c, unsigned h
 		return;
 	t->hz = hz;
 	procs_cap_hz(l->node->procs, c->id, hz);
-	text = xasprintf(
-		"container %s is sampled at %u instead of %u Hz to stay within "
-		"overheadPercent %g: a sample costs about %llu ns here (%s)",
-		c->name, hz, c->sample_hz, c->overhead_percent, (unsigned long long)cost_ns,
+	free(t->text);
+	t->text = xasprintf(
+		"%u instead of %u Hz, to stay within overheadPercent %g: a sample costs about "
+		"%llu ns here (%s)",
+		hz, c->sample_hz, c->overhead_percent, (unsigned long long)cost_ns,
 		cost_ns == UNMEASURED_NS ? "estimate: kernel.bpf_stats_enabled is 0" : "measured");
-	tell(l, c, text);
 }
 
 static void release(struct limit *l, const struct plan_container *c)
@@ -115,10 +137,8 @@ static void release(struct limit *l, const struct plan_container *c)
 
 	if (!t)
 		return;
-	tell(l, c, "");
 	procs_cap_hz(l->node->procs, c->id, 0);
-	HASH_DEL(l->throttled, t);
-	free(t);
+	drop(l, t);
 }
 
 static void look_at(struct limit *l, const struct plan_container *c, uint64_t cost_ns)
@@ -147,8 +167,7 @@ static void forget_gone(struct limit *l)
 	HASH_ITER (hh, l->throttled, t, tmp) {
 		if (!t->seen) {
 			procs_cap_hz(l->node->procs, t->id, 0);
-			HASH_DEL(l->throttled, t);
-			free(t);
+			drop(l, t);
 			continue;
 		}
 		t->seen = false;
@@ -170,6 +189,7 @@ void limit_stats(struct limit *l, const struct probes_stats *s, const struct dra
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
 			look_at(l, &plan->pods[i].containers[k], cost_ns);
 	forget_gone(l);
+	tell(l);
 	l->ticks_ns = s->ticks_ns;
 	l->n_samples = 0;
 	l->round_ns = now_ns;
