@@ -189,6 +189,70 @@ def waits_table(results):
                    f"{100 * (seen - told) / told if told else 0:+.2f} % | {cause} | {state} |")
 
 
+EXACT = """
+## Known to the byte, beside other tools
+
+Programs that wait, allocate and leak so and so often ([`e2e/accuracy/programs/exact.*`](../e2e/accuracy/programs)) and tell what each
+of their functions had, while `podflame record` looks at off-cpu (`-b 1us`), mem-alloc and mem-inuse (`-s 1`) at once: waits for each
+cause (sleep, lock, pipe, socket, poll, disk, other; what the language has of them), a wait is its time less the thread's CPU time; kinds of
+allocations; leaks, zero for what is freed. *Largest error*: of one of the functions; what is off by CPU time that others took amid
+a wait is not told apart. *Cause*: least part of a function's wait that has its cause, or is `runqueue`. *Beside*: another tool that looks at
+the same process at the same time, and the largest difference of a function between it and podflame. Where it says nothing else, bytes
+must be equal; a function's waits are allowed 3 % and 60 ms. Each function: `accuracy.json`.
+
+| program | event | functions | they say | seen | largest error | cause | beside | |
+| --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
+
+
+def amount(event, n):
+    return f"{n / 1e6:.3f} s" if event == "off-cpu" else f"{n:,} bytes"
+
+
+def far(event, rows, seen, theirs):
+    """The function where two values are the furthest apart."""
+    x = max(rows, key=lambda x: abs(seen(x) - theirs(x)))
+    d = seen(x) - theirs(x)
+    if not d:
+        return "0"
+    return f"{amount(event, d)}" + (f" ({100 * d / theirs(x):+.2f} %)" if theirs(x) else "") + f", `{x['name']}`"
+
+
+def beside_cell(event, rows, who):
+    its = [x for x in rows if who in x["oracles"]]
+    lacks = ", ".join(f"`{x['name']}`" for x in rows if who not in x["oracles"])
+    return f"{who.replace('_', '-')}: {far(event, its, lambda x: x['seen'], lambda x: x['oracles'][who])}" + (lacks and f"; lacks {lacks}")
+
+
+def exact_rows(r):
+    for event in ("off-cpu", "mem-alloc", "mem-inuse"):
+        rows = [x for x in r["rows"] if x["event"] == event]
+        if not rows:
+            continue
+        cause = min((x["causes"] for x in rows if x.get("causes") and x["told"] > 50000), default=0)
+        beside = "; ".join(beside_cell(event, rows, who) for who in sorted({who for x in rows for who in x["oracles"]}))
+        state = "FAILED" if any(event in w or any(w.startswith(x["name"]) for x in rows) for w in r["wrong"]) else "ok"
+        yield (f"| {r['language']}: {r['name']} | {event} | {len(rows)} | {amount(event, sum(x['told'] for x in rows))} | "
+               f"{amount(event, sum(x['seen'] for x in rows))} | {far(event, rows, lambda x: x['seen'], lambda x: x['told'])} | "
+               f"{percent(cause) if cause else ''} | {beside} | {state} |")
+
+
+def exact_table(results):
+    if results:
+        yield EXACT
+    for r in results:
+        yield from exact_rows(r)
+        if not r["rows"]:
+            yield f"| {r['language']}: {r['name']} | | | | | | | | FAILED: {r['wrong'][0]} |"
+    noise = {}
+    for r in results:
+        if r.get("noise"):
+            noise.setdefault((r["language"], r["noise"]), []).append(r["name"])
+    if noise:
+        yield "\nWhat is in there beside what is told:"
+    for (language, what), names in noise.items():
+        yield f"- {language} ({', '.join(names)}): {what}."
+
+
 def merged(before, results):
     """Results of some in place of theirs in the report before."""
     new = {(r["language"], r["name"]): r for r in results}
@@ -196,27 +260,26 @@ def merged(before, results):
     return kept + list(new.values())
 
 
-def write(folder, known, stopped, beside, waits, skips, some):
-    """some: not all were run; the others are those of the report that is there."""
+def write(folder, results, skips, some):
+    """results: {part: of its programs}; some: not all were run; the others are those of the report that is there."""
     m = machine()
     if some:
         with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
             before = json.load(f)
-        known, stopped = merged(before["known"], known), merged(before["stopped"], stopped)
-        beside = merged(before.get("beside", []), beside)
-        waits = merged(before.get("waits", []), waits)
+        results = {part: merged(before.get(part, []), new) for part, new in results.items()}
         skips = skips + [(s["what"], s["why"]) for s in before["skipped"] if s["what"] not in dict(skips)]
+    known, stopped = results["known"], results["stopped"]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
     text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
         text += known_table(language, [r for r in known if r["language"] == language])
-    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(beside), *waits_table(waits)]
+    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(results["beside"]),
+             *waits_table(results["waits"]), *exact_table(results["exact"])]
     if skips:
         text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]
     with open(os.path.join(folder, "accuracy.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text) + "\n" + ENDING)
     with open(os.path.join(folder, "accuracy.json"), "w", encoding="utf-8") as f:
         skipped = [{"what": a, "why": b} for a, b in skips]
-        json.dump({"machine": m, "known": known, "stopped": stopped, "beside": beside, "waits": waits, "skipped": skipped}, f,
-                  indent=1, ensure_ascii=False)
+        json.dump({"machine": m, **results, "skipped": skipped}, f, indent=1, ensure_ascii=False)
         f.write("\n")

@@ -27,6 +27,7 @@ class Target:
     causes: float = 0.95    # so much of a wait has the cause that its function is for
     all_lives: bool = False # what was allocated before the recording is known, too
     sample: bool = False
+    name: str = "waits and memory"
 
 
 TARGETS = [
@@ -142,4 +143,4 @@ def test(t, seconds):
         rows = compare(t, program, record(program.p.pid, folder, seconds))
     finally:
         program.end()
-    return {"name": "waits and memory", "language": t.language, "rows": rows, "wrong": verdict(t, rows)}
+    return {"name": t.name, "language": t.language, "rows": rows, "wrong": verdict(t, rows)}

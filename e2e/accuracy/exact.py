@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that wait, allocate and leak so and so often, and tell to the microsecond and byte what each of their functions had
+(programs/exact.h): off-cpu, mem-alloc and mem-inuse recorded at once, beside oracles (oracles.py) that look at the same process."""
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field, replace
+
+import known
+import oracles
+import programs
+
+EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
+SOURCES = os.path.join(known.HERE, "programs")
+
+
+@dataclass
+class Target:
+    name: str
+    language: str
+    build: str                      # {src}, {out}, {dir}: programs, the program, directory of its own
+    run: str = "{out}"
+    prefix: str = ""                # of a function's name in a stack
+    needs: list = field(default_factory=list)
+    oracles: list = field(default_factory=list)
+    events: tuple = EVENTS
+    error: float = 0                # of bytes, in part
+    more: int = 0                   # and in bytes, of a function
+    noise: str = ""                 # what else is in there, or why it is not exact
+    causes: float = 0.95            # so much of a wait has the cause that its function is for, or is runqueue
+    root: str = ""                  # it runs in there
+    sample: bool = False
+
+
+def c(name, compiler, **more):
+    return Target(name, "C", f"{compiler} -g -fno-optimize-sibling-calls -o {{out}} {{src}}/exact.c -lpthread",
+                  needs=[compiler.split()[0]], **more)
+
+
+def cxx(name, compiler, **more):
+    return Target(name, "C++", f"{compiler} -g -std=c++17 -fno-optimize-sibling-calls -o {{out}} {{src}}/exact.cc -lpthread",
+                  needs=[compiler.split()[0]], **more)
+
+
+def rust(name, flags):
+    return Target(name, "Rust", f"rustc {flags} -o {{out}} {{src}}/exact.rs", prefix="exact::", needs=["rustc"])
+
+
+def python(name, command, root="", **more):
+    more = {"error": 0.02, "noise": "objects of the interpreter's own", "causes": 0.9, **more}
+    return Target(name, "Python", "true", f"{command} {{src}}/exact.py", "__main__.", [root + command.split()[0]], root=root, **more)
+
+
+def java(major):
+    p = programs.java("", major)
+    runs = f"{programs.JDKS[major]}/bin/java" if major in programs.JDKS else f"JDK {major}"
+    build = p.build[0].replace("{src}", "{src}/Exact.java")
+    return Target(f"JDK {major}", "Java", build, f"{runs} -cp {{dir}} Exact", "Exact::", p.needs, [oracles.async_profiler],
+                  EVENTS[:2], 0.05, "objects are seen when a thread takes new space for them", 0.9)
+
+
+LUA_CLOCK = "the clock that Lua can read has hundredths of a second"
+TARGETS = [
+    c("gcc -O1, frame pointers", "gcc -O1 -fno-omit-frame-pointer", oracles=[oracles.memleak, oracles.offcputime], sample=True),
+    c("gcc -O2", "gcc -O2"),
+    c("musl, static", "musl-gcc -O2 -static"),
+    c("jemalloc", "gcc -O2", run="env LD_PRELOAD=libjemalloc.so.2 {out}"),
+    c("tcmalloc", "gcc -O2", run="env LD_PRELOAD=libtcmalloc_minimal.so.4 {out}"),
+    c("mimalloc", "gcc -O2", run="env LD_PRELOAD=libmimalloc.so.2 {out}"),
+    cxx("g++ -O2", "g++ -O2"),
+    cxx("clang++ -O2", "clang++ -O2"),
+    rust("rustc -O", "-O -g"),
+    rust("rustc debug build", "-g"),
+    rust("rustc -O, LTO, v0 names", "-O -g -C lto=fat -C symbol-mangling-version=v0"),
+    Target("go", "Go", "CGO_ENABLED=0 go build -o {out} {src}/exact.go", prefix="main.", needs=["go"], oracles=[oracles.pprof]),
+    python("CPython, Debian's", "/usr/bin/python3", sample=True),
+    *(python(f"CPython 3.{minor}, libpython", programs.of_pyenv(minor)) for minor in range(8, 14)),
+    python("CPython 3.14, another root", "/usr/bin/python3.14", programs.PYTHON_ROOT),
+    python("CPython 3.11, beside memray", oracles.MEMRAY + " -m memray run --quiet --force --trace-python-allocators -o {dir}/memray.bin",
+           oracles=[oracles.memray], more=10000, noise="memray's own memory"),
+    *(java(major) for major in (11, 17, 21, 25)),
+    *(Target(f"Lua {v}", "Lua", "true", f"lua{v} {{src}}/exact.lua", needs=[f"lua{v}"], events=EVENTS[:1], noise=LUA_CLOCK) for v in programs.LUAS),
+]
+
+
+class Run:
+    """A program that waits to be told to begin."""
+
+    def __init__(self, t, rounds):
+        self.t = t
+        self.folder = os.path.join(known.BUILD, "accuracy", re.sub(r"\W+", "-", f"exact {t.language} {t.name}").strip("-").lower())
+        os.makedirs(self.folder, exist_ok=True)
+        words = {"src": SOURCES, "out": f"{self.folder}/program", "dir": self.folder}
+        done = subprocess.run(t.build.format(**words), shell=True, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            raise known.Skip(f"does not build here: {(done.stderr or done.stdout).strip()[-150:]}")
+        self.told, self.memray = f"{self.folder}/told", f"{self.folder}/memray.bin"
+        command = t.run.format(**words).split() + [self.told, str(rounds)]
+        if t.root:
+            shutil.copy(command[-3], f"{t.root}/tmp/exact.py")
+            self.told = f"{t.root}/tmp/told"
+            command = ["chroot", t.root, *command[:-3], "/tmp/exact.py", "/tmp/told", str(rounds)]
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.pid = self.p.pid
+        try:
+            self.told_first = known.wait_line(self.p.stdout, b"ready", t.name, 60)
+        except RuntimeError:
+            self.end()
+            raise
+
+    def libc(self):
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as f:
+            return next(line.split()[-1] for line in f if re.search(r"/libc[.-].*so", line))
+
+    def work(self, rounds):
+        self.p.stdin.write(b"\n")
+        known.wait_line(self.p.stdout, b"done", self.t.name, 120 + 3 * rounds)
+
+    def finish(self):
+        if not self.p.stdin.closed:
+            self.p.stdin.close()
+            self.p.wait(60)
+
+    def end(self):
+        if self.p.poll() is None:
+            self.p.kill()
+        self.p.wait()
+
+    def known(self):
+        """[(event, function, sum, cause or "")]"""
+        with open(self.told, encoding="utf-8") as f:
+            rows = [(line.split() + [""])[:4] for line in f]
+        return [(event, name, int(n), cause) for event, name, n, cause in rows if event in self.t.events]
+
+
+class Recording(known.Recording):
+    """Of one event, each wait and each allocation in it."""
+
+    def __init__(self, event, run):
+        self.event = event
+        each = ["-b", "1us"] if event == "off-cpu" else ["-s", "1"]
+        super().__init__(["-e", event, *each, "--pid", str(run.pid)], f"{run.folder}/{event}.folded")
+
+
+def watch(t, run, rounds):
+    """({event: rows of frames and a number}, {oracle: {(event, function): value}}, [(oracle, why it was skipped)])"""
+    recordings, watching, skips = [], {}, []
+    try:
+        for oracle in t.oracles:
+            try:
+                watching[oracle.__name__] = oracle(run)
+            except known.Skip as why:
+                skips.append((f"{oracle.__name__} beside {t.language}: {t.name}", str(why)))
+        for event in t.events:
+            recordings.append(Recording(event, run))
+        run.work(rounds)
+        for r in recordings:
+            r.stop()
+        seen = {r.event: known.read_folded(r.output) for r in recordings}
+        return seen, {name: end() for name, end in watching.items()}, skips
+    finally:
+        for r in recordings:
+            if r.p.poll() is None:
+                r.p.kill()
+
+
+def compare(t, told, seen, theirs):
+    rows = []
+    for event, name, value, cause in told:
+        pattern = re.compile(known.frame_pattern(t.prefix + name, ""))
+        mine = [(frames, n) for frames, n in seen[event] if any(map(pattern.fullmatch, frames))]
+        r = {"event": event, "name": name, "told": value, "seen": sum(n for _, n in mine), "oracles": {}}
+        if cause:
+            its = sum(n for frames, n in mine if frames[-1] in (f"[wait: {cause}]", "[wait: runqueue]"))
+            r["cause"], r["causes"] = cause, round(its / max(r["seen"], 1), 4)
+        for oracle, sums in theirs.items():
+            if any(e == event for e, _ in sums) and (value == 0 or (event, t.prefix + name) in sums):
+                r["oracles"][oracle] = sums.get((event, t.prefix + name), 0)
+        rows.append(r)
+    return rows
+
+
+def allowed(t, r, sample):
+    """How far what was seen may be from what is known: a thread that is preempted is not waiting."""
+    if r["event"] == "off-cpu":
+        return 0.25 * r["told"] if sample else 0.03 * r["told"] + 60000
+    return t.error * r["told"] + t.more
+
+
+BESIDE = {"async_profiler": 0.15, "offcputime": 0.02}      # a sample of 16 KiB; it counts preempted threads, too
+
+
+def verdict(t, rows, sample):
+    wrong = []
+    for r in rows:
+        if abs(r["seen"] - r["told"]) > allowed(t, r, sample):
+            wrong.append(f"{r['event']} {r['name']}: {r['seen']} seen, {r['told']} told")
+        for who, theirs in r["oracles"].items():
+            if abs(r["seen"] - theirs) > max(allowed(t, r, sample), BESIDE.get(who, 0) * theirs):
+                wrong.append(f"{r['event']} {r['name']}: {r['seen']} seen, {theirs} by {who}")
+        if r["seen"] > 50000 and r.get("causes", 1) < t.causes:
+            wrong.append(f"{r['name']}: {r['causes']:.2%} of its waits have its cause")
+    return wrong
+
+
+def once(t, rounds, sample):
+    run = Run(t, rounds)
+    try:
+        seen, theirs, skips = watch(t, run, rounds)
+        rows = compare(t, run.known(), seen, theirs)
+    finally:
+        run.end()
+    return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips, "wrong": verdict(t, rows, sample)}
+
+
+def test(t, rounds, sample):
+    """A result for the report, with the oracles that were skipped; raises Skip."""
+    known.need(t.needs)
+    if sample:
+        t = replace(t, oracles=[])
+    r = once(t, rounds, sample)
+    for _ in range(2):          # the CPU may have been another's for long amid a wait; bytes are what they are
+        if not r["wrong"] or any(w.startswith("mem-") for w in r["wrong"]):
+            break
+        r = once(t, rounds, sample)
+    return r
+
+
+def told_in_short(r):
+    """By event: how many functions, and the largest error."""
+    text = []
+    for event in EVENTS:
+        errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", []) if x["event"] == event]
+        text += [f"{event} {len(errors)} functions, {100 * max(errors):.2f} % off at most"] if errors else []
+    return "; ".join(text)

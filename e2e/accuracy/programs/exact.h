@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exact: what the programs of exact.py in C and C++ share. PROGRAM TOLD ROUNDS prints "ready", waits for a line, runs each
+ * of its functions so often, writes what is known of them to TOLD, prints "done" and waits for the end of its input.
+ * A line of TOLD: EVENT FUNCTION SUM [CAUSE]: microseconds off the CPU, or bytes.
+ */
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FUNCTION(name) __attribute__((noinline)) static void name(void)
+#define WAIT_MS	       15
+
+static int pipe_fds[2], socket_fds[2], disk_fd, ask_fds[2], held_fds[2];
+static void *volatile escaped, *volatile given;
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static uint64_t now_us(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* A second thread: it lets the first one wait. */
+static void takes_lock(void);
+static void gives_lock(void);
+
+static void *helps(void *arg)
+{
+	struct timespec wait = {0, WAIT_MS * 1000000L};
+	char what;
+
+	while (read(ask_fds[0], &what, 1) == 1) {
+		if (what == 'l')
+			takes_lock();
+		if (what == 'f')
+			free(given);
+		if ((what == 'l' || what == 'f') && write(held_fds[1], "h", 1) != 1)
+			fail("write");
+		if (what == 'f')
+			continue;
+		nanosleep(&wait, NULL);
+		if (what == 'l')
+			gives_lock();
+		else if (write(what == 'p' ? pipe_fds[1] : socket_fds[1], "x", 1) != 1)
+			fail("write");
+	}
+	return arg;
+}
+
+/* l: the lock is held for a while now; f: what is given is freed; p, s: there will be a byte in the pipe, the socket */
+static void ask(char what)
+{
+	char c;
+
+	if (write(ask_fds[1], &what, 1) != 1 ||
+	    ((what == 'l' || what == 'f') && read(held_fds[0], &c, 1) != 1))
+		fail("ask");
+}
+
+static void begin(const char *told)
+{
+	char path[4096];
+	sigset_t set;
+	pthread_t t;
+
+	snprintf(path, sizeof(path), "%s.disk", told);
+	disk_fd = open(path, O_CREAT | O_RDWR | O_TRUNC | O_CLOEXEC, 0600);
+	if (disk_fd < 0 || pipe(pipe_fds) || pipe(ask_fds) || pipe(held_fds) ||
+	    socketpair(AF_UNIX, SOCK_STREAM, 0, socket_fds))
+		fail(path);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) || pthread_create(&t, NULL, helps, NULL))
+		fail("begin");
+	if (puts("ready") < 0 || fflush(stdout) || getchar() == EOF)
+		fail("ready");
+}
+
+static void end(FILE *told)
+{
+	if (fclose(told) || puts("done") < 0 || fflush(stdout))
+		fail("done");
+	while (getchar() != EOF)
+		;
+	exit(0);
+}
+
+/* A function that waits: its time less its CPU time. */
+static void waits(FILE *told, unsigned rounds, const char *name, const char *cause, void (*f)(void),
+		  char asks)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		uint64_t before, cpu;
+
+		if (asks)
+			ask(asks);
+		before = now_us(CLOCK_MONOTONIC), cpu = now_us(CLOCK_THREAD_CPUTIME_ID);
+		f();
+		sum += now_us(CLOCK_MONOTONIC) - before - (now_us(CLOCK_THREAD_CPUTIME_ID) - cpu);
+	}
+	fprintf(told, "off-cpu %s %llu %s\n", name, (unsigned long long)sum, cause);
+}
+
+/* One that allocates so much each time, and keeps so much of it. */
+static void allocates(FILE *told, unsigned rounds, const char *name, void (*f)(void),
+		      uint64_t bytes, uint64_t kept)
+{
+	for (unsigned i = 0; i < rounds; i++)
+		f();
+	fprintf(told, "mem-alloc %s %llu\nmem-inuse %s %llu\n", name,
+		(unsigned long long)bytes * rounds, name, (unsigned long long)kept * rounds);
+}
