@@ -85,7 +85,7 @@ round() { # WHAT
     from=$(now)
     before=$(kernel_stat $DELIVERED)
     go_on "$uid"
-    sleep 10
+    until_ 90 "2 s of its CPU" has_used app wanted "$from" 2000000 || true
     stop "$uid"
     after=$(kernel_stat $DELIVERED)
     check "$1: the kernel delivered all it took" test "$(kernel_stat $TAKEN)" = "$after"

@@ -10,24 +10,24 @@ pod labelled out-annotation node2 "/bin/shares out-note" "annotations: {podflame
 pod refused tenant node2 "/bin/shares tenant"
 running labelled plain out-label out-annotation
 running refused tenant
+witnesses
 k label namespace refused podflame.io/profiling=disabled >/dev/null
 
 began=$(now)
-sleep 3
+wait_check 120 "windows pass" witnessed $((began + 3))
 check "before the label: nothing" test "$(us_of "pod_ns='labelled'" "$began" "$(now)")" = 0
 k label namespace labelled podflame.io/profiling=enabled >/dev/null
 wait_check 60 "the label alone starts profiling" has_samples "pod='plain'" "$began"
 target labelled all '{"podSelector": {}}'
 target refused all '{"podSelector": {}}'
-sleep 8
+refusal() { case $(condition refused all Ready) in False*) ;; *) return 1 ;; esac; }
+wait_check 60 "a target of the namespace is taken up" is_ready labelled all
+wait_check 60 "a target of a namespace with the label disabled says that it is refused" refusal
+note "$(condition refused all Ready)"
+wait_check 60 "windows pass" witnessed "$(now)"
 check "a pod with the label podflame.io/profiling: disabled gives nothing" test "$(us_of "pod='out-label'" "$began" "$(now)")" = 0
 check "a pod with the annotation podflame.io/profiling: off gives nothing" test "$(us_of "pod='out-annotation'" "$began" "$(now)")" = 0
 check "a namespace with the label disabled refuses its tenants' targets" test "$(us_of "pod_ns='refused'" "$began" "$(now)")" = 0
-refusal() { case $(condition refused all Ready) in False*) ;; *) return 1 ;; esac; }
-wait_check 60 "... and the target says so" refusal
-note "$(condition refused all Ready)"
 k -n labelled delete profilingtarget all >/dev/null
 k label namespace labelled podflame.io/profiling- >/dev/null
-ended=$(now)
-sleep 14
-check "without the label profiling has stopped within 5 s" test "$(us_of "pod_ns='labelled'" $((ended + 8)) "$(now)")" = 0
+check_stops "without the label profiling stops" "pod_ns='labelled'" "$(now)"

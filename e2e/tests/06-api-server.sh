@@ -12,7 +12,8 @@ p=$(cat "$TK_DIR/pid/kube-apiserver")
 mapfile -d '' -t command <"/proc/$p/cmdline"
 kill -9 "$p"
 down=$(now)
-sleep 12
+# the hub answers who it knows, a minute long
+until_ 60 "windows of ten seconds without it" stored_after steady $((down + 10)) || true
 up=$(now)
 setsid nsenter --net="/run/netns/$NETNS" -- "${command[@]}" >>"$TK_DIR/log/kube-apiserver.log" 2>&1 </dev/null &
 echo $! >"$TK_DIR/pid/kube-apiserver"

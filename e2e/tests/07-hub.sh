@@ -9,24 +9,29 @@ running app c d
 target app all '{"podSelector": {}}'
 wait_check 90 "samples before" has_samples "pod='d'" "$(now)"
 hub_pid() { pids_of hub | sort -n | head -1; }
+another_hub() { # PID: not that one, and it answers
+    local p
+    p=$(hub_pid)
+    [ -n "$p" ] && [ "$p" != "$1" ] && hub /healthz -o /dev/null
+}
+stored() { stored_after c "$1" && stored_after d "$1"; }
 from=$(($(now) + 2))
-sleep 4
-kill -9 "$(hub_pid)"
-sleep 3
-until_ 60 "the hub" hub /healthz -o /dev/null
-kill -STOP "$(hub_pid)"                  # away, but its port is open: the worst way
-stopped=$(hub_pid)
-sleep 8
+wait_check 90 "both nodes' windows are stored" stored $((from + 2))
+killed=$(hub_pid)
+kill -9 "$killed"
+wait_check 120 "a hub that was killed comes back" another_hub "$killed"
+stopped=$(hub_pid) at=$(now)
+kill -STOP "$stopped"                    # away, but its port is open: the worst way
+until_ 90 "2 s of CPU without a hub" has_used app c "$at" 2000000 || true
 kill -9 "$stopped"
-until_ 60 "the hub" hub /healthz -o /dev/null
-sleep 6
-to=$(now)
-sleep 4
+wait_check 120 "... and once more" another_hub "$stopped"
+to=$(($(now) + 2))
+wait_check 120 "what was held back is stored, and later windows" stored "$to"
 all_there() { # POD: what is stored is what the program used, within 15 % and never more
     local a b c sum got
     read -r a b c <<<"$(split_between app "$1" "$from" "$to")"
     sum=$((a + b + c))
-    got=$(us_of "pod='$1'" $((from + 1)) "$to")
+    got=$(us_of "pod_ns='app' AND pod='$1'" $((from + 1)) "$to")
     echo "$got us stored, $sum us used"
     between "$got" $((sum * 88 / 100)) $((sum * 112 / 100))
 }
@@ -36,7 +41,7 @@ for p in c d; do
 done
 # each window is there once: half a CPU is 1 s a window of 2 s, so that one too many or too few shows in two of them
 for ((t = from + 2; t + 3 < to; t += 4)); do
-    us=$(us_of "pod='c'" "$t" $((t + 3)))
+    us=$(us_of "pod_ns='app' AND pod='c'" "$t" $((t + 3)))
     read -r a b c <<<"$(split_between app c $((t - 1)) $((t + 3)))"
     if ! near "$us" $((a + b + c)) 800000; then echo "windows from $t on: $us us stored, $((a + b + c)) us used" >>"$W/windows"; fi
 done

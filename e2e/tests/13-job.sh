@@ -18,7 +18,6 @@ for node in node1 node2 node1; do
     RESTART=Never CPU=1 pod jobs "job$i" $node /bin/job
 done
 for i in 1 2 3; do k -n jobs wait pod/job$i --for='jsonpath={.status.phase}=Succeeded' --timeout=120s >/dev/null; done
-sleep 8
 most() { # POD US_USED: in its function; beside it the pod has what runc does before the program starts
     profile "pod='$1'" "$began" "$(now)" >"$W/job.json"
     us=$(awk -v t="$(total_us <"$W/job.json")" -v p="$(share_of job_work <"$W/job.json")" 'BEGIN {printf "%d", t * p / 100}')

@@ -15,6 +15,7 @@ cleanup() {
 }
 trap cleanup EXIT
 TOKEN=$(token)
+HUB_IP=$(hub_ip)                         # once, not with each question
 
 ok() { printf 'ok   %s\n' "$*"; }
 fail() { printf 'FAIL %s\n' "$*"; }
@@ -98,6 +99,32 @@ us_of() { profile "$1" "$2" "$3" | tee "$W/answer.json" | total_us; }
 has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
 # stored_after POD TIME: the windows of its node up to that time are stored, as a later one is
 stored_after() { has_samples "pod='$1'" $(($2 + 1)); }
+# Where nothing must happen, something else does: a pod on each node that is profiled until the test's end.
+witnesses() {
+    local n
+    namespace witness
+    for n in 1 2; do CPU=100m pod witness witness$n node$n "/bin/shares witness$n"; done
+    running witness witness1 witness2
+    target witness all '{"podSelector": {}}'
+}
+# witnessed TIME: what both nodes saw up to then is stored
+witnessed() { stored_after witness1 "$1" && stored_after witness2 "$1"; }
+# last_sample FILTER TIME: its last second from TIME on, known when the witnesses have six seconds more than it
+last_sample() {
+    local t=$2 end=$((SECONDS + 90))
+    while [ $SECONDS -lt $end ]; do
+        until_ 60 "the witnesses' samples" witnessed $((t + 6)) || return 1
+        if [ "$(us_of "$1" $((t + 1)) $((t + 6)))" = 0 ]; then echo "$t"; return; fi
+        t=$((t + 1))
+    done
+    return 1
+}
+# check_stops WHAT FILTER TIME: within 5 s, says the design; a busy machine gets three times that
+check_stops() {
+    local last
+    last=$(last_sample "$2" "$3") || last=0
+    check "$1: the last sample is of $((last - $3)) s after" between $((last - $3)) 0 15
+}
 # held_by KEY PID...: numbers that file descriptors of these processes name: KEY is prog_id, map_id or link_id
 held_by() {
     local key=$1 p
@@ -109,4 +136,10 @@ split_between() {
     k -n "$1" logs "$2" | awk -v s="$3" -v e="$4" '$1 == "split" && $2 >= s && $2 <= e {
         if (!n++) {a = $3; b = $4; c = $5}
         x = $3; y = $4; z = $5} END {print x - a, y - b, z - c}'
+}
+# has_used NAMESPACE POD TIME US: so much CPU since then, as the program itself says
+has_used() {
+    local a b c
+    read -r a b c <<<"$(split_between "$1" "$2" "$3" "$(now)")"
+    [ $((a + b + c)) -ge "$4" ]
 }
