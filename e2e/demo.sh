@@ -32,17 +32,31 @@ down() {
     rm -rf "$BUILD/demo"
 }
 
-answered() {
-    profile "pod_cluster='$CLUSTER' AND pod_ns='app'" $(($(date +%s) - 300)) "$(date +%s)" >"$TK_DIR/answer.json"
+answered() { # [FROM]
+    profile "pod_cluster='$CLUSTER' AND pod_ns='app'" "${1:-$(($(date +%s) - 300))}" "$(date +%s)" >"$TK_DIR/answer.json"
     functions <"$TK_DIR/answer.json" | grep -q checkout
 }
 
-plenty() { # eight seconds of CPU: enough for shares that mean something
-    answered && [ "$(total_us <"$TK_DIR/answer.json")" -gt 8000000 ]
+plenty() { # FROM: eight seconds of CPU, enough for shares that mean something; and a heap
+    answered "$1" && [ "$(total_us <"$TK_DIR/answer.json")" -gt 8000000 ] && [ "$(EVENT=mem-inuse profile "pod_ns='app'" "$1" "$(date +%s)" | total_us)" -gt 0 ]
+}
+
+# settled: nothing of the last seconds waited for a file's tables; in its first ones a process is known by and by
+settled() {
+    local t
+    t=$(date +%s)
+    profile "pod_ns='app'" $((t - 6)) "$t" >"$TK_DIR/settled.json"
+    [ "$(jq '.summary.finished_percent // 0 | floor' "$TK_DIR/settled.json")" -ge 99 ]
+}
+
+query() { # EVENT FROM LINES
+    local hub=(--url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt" --token-file "$BUILD/demo/token")
+    say "podflame query --event $1 --from $2 --tag-filter \"pod_cluster='$CLUSTER' AND pod_ns='app'\""
+    "$BUILD/podflame" query "${hub[@]}" --event "$1" --from "$2" --tag-filter "pod_cluster='$CLUSTER' AND pod_ns='app'" --limit "$3"
 }
 
 up() {
-    local started=$SECONDS applied
+    local started=$SECONDS applied since event
     if [ -e "$TK_DIR/pid" ]; then
         say "A demo is running: it goes first"
         down
@@ -63,7 +77,9 @@ up() {
     }
     echo "first named flame graph $((SECONDS - applied)) s after kubectl apply"
     until_ 30 "the target to be Ready" k -n app wait profilingtarget/web --for=condition=Ready --timeout=1s || true
-    until_ 30 "a few more windows" plenty || true
+    until_ 60 "the processes' files" settled || true
+    since=$(date +%s)
+    until_ 60 "a few more windows" plenty "$since" || true
     forward
     mkdir -p "$BUILD/demo"
     printf '#!/bin/sh\nexec nsenter --net=/run/netns/%s -- %s kubectl --kubeconfig %s "$@"\n' \
@@ -75,10 +91,8 @@ up() {
 
     say "kubectl get profilingtargets -A"
     k get profilingtargets -A
-    say "podflame query --tag-filter \"pod_cluster='$CLUSTER' AND pod_ns='app'\""
-    "$BUILD/podflame" query --url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt" --token-file "$BUILD/demo/token" \
-        --tag-filter "pod_cluster='$CLUSTER' AND pod_ns='app'" --format table >"$TK_DIR/answer.txt"
-    head -25 "$TK_DIR/answer.txt"
+    query on-cpu "$since" 20
+    for event in off-cpu mem-alloc mem-inuse; do query $event "$since" 8; done
     say "The page"
     cat <<END
   https://localhost:$PORT/     (its certificate is the hub's own; CA: build/demo/hub-ca.crt)
