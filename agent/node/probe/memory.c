@@ -166,6 +166,8 @@ static void memory_unload(struct event_probe *e)
 {
 	struct memory *m = e->own;
 
+	if (m->trap_link > 0)
+		close(m->trap_link);
 	memory_bpf__destroy(m->bpf);
 	pthread_mutex_destroy(&m->lock);
 	free(m);

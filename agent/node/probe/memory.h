@@ -36,10 +36,12 @@ struct memory {
 	pthread_mutex_t lock;
 	struct attached *attached; /* by key */
 	unsigned n_links;
+	unsigned n_leaving;   /* atomic: urgent */
 	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last one */
 	bool asked;	      /* one is wanted now */
 	uint64_t user_removed, evicted;
-	uint64_t trap_ns;      /* 0: not measured yet */
+	int trap_link;	       /* on ourselves; 0: none yet */
+	double trap_ns;	       /* 0: not measured yet */
 	unsigned stepped_more; /* of who attaches; 0: not measured yet */
 };
 
@@ -47,6 +49,7 @@ struct attached {
 	struct pf_process_key key;
 	struct memory *memory;
 	bool inuse;
+	bool leaving;	   /* counted in n_leaving */
 	bool ended;	   /* the process has, or is another program now */
 	uint64_t since_ns; /* CLOCK_BOOTTIME: what is older is of somebody else */
 	uint64_t names;	   /* of the last sample of mem-inuse */

@@ -749,7 +749,8 @@ static void a_trap_has_a_price(void **state)
 
 	(void)state;
 	assert_true(ns > 50 && ns < 1000000);
-	assert_int_equal(probes_trap_ns(p), ns);
+	ns = probes_trap_ns(p); /* again */
+	assert_true(ns > 50 && ns < 1000000);
 	probes_free(p);
 }
 

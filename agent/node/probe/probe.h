@@ -71,6 +71,10 @@ struct attached *probes_detach(struct probes *p, struct attached *a);
  */
 void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
 			  uint64_t *ret_ns, uint64_t *ret_hits);
+/* Any thread, while it is not being detached: all hits so far. */
+uint64_t probes_attached_hits(const struct attached *a);
+/* The same: it is about to be detached, and that is urgent. Until it is others' spans end, and none is attached (-EAGAIN). */
+void probes_leave(struct attached *a);
 /* The next full drain has a snapshot of what lives, even if the last one was just now. */
 void probes_live_ask(struct probes *p);
 
@@ -81,7 +85,7 @@ struct probe_usage {
 	uint64_t hits, taken, value, square; /* since the cgroup was first seen */
 };
 int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n); /* caller frees */
-/* What one hit of a uprobe costs its process, measured once by probing ourselves; ns. */
+/* What one hit of a uprobe costs its process these days, measured by probing ourselves; ns. */
 uint64_t probes_trap_ns(struct probes *p);
 /* How this kernel attaches uprobes, for people. */
 const char *probes_uprobe_form(const struct probes *p);

@@ -327,6 +327,11 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc)
 	return r;
 }
 
+static bool is_urgent(const struct memory *m)
+{
+	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;
+}
+
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, size_t *ret_refused)
@@ -338,6 +343,8 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 
 	if (!m)
 		return -EOPNOTSUPP;
+	if (is_urgent(m))
+		return -EAGAIN;
 	if (proc->event_mask & 1u << EVENT_MEM_INUSE &&
 	    (r = __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE)))
 		return r == -EAGAIN ? r : -EOPNOTSUPP; /* on another thread they are just tried */
@@ -374,10 +381,26 @@ struct attached *probes_detach(struct probes *p, struct attached *a)
 	bpf_map_delete_elem(m->procs, &a->key);
 	pthread_mutex_unlock(&m->lock);
 	close_links(a);
+	if (a->leaving)
+		__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
 	if (a->inuse)
 		live_forget(m);
 	free(a);
 	return NULL;
+}
+
+uint64_t probes_attached_hits(const struct attached *a)
+{
+	struct pf_mem_proc v = {};
+
+	bpf_map_lookup_elem(a->memory->procs, &a->key, &v);
+	return v.hits;
+}
+
+void probes_leave(struct attached *a)
+{
+	a->leaving = true;
+	__atomic_fetch_add(&a->memory->n_leaving, 1, __ATOMIC_RELAXED);
 }
 
 static void nap_until(uint64_t mono_ns)
@@ -393,8 +416,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	uint64_t end = now_mono_ns() + max_ns;
 	struct pf_mem_proc v = {};
 
-	while (now_mono_ns() < end && !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) &&
-	       v.hits < max_hits)
+	while (now_mono_ns() < end && !is_urgent(a->memory) &&
+	       !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) && v.hits < max_hits)
 		nap_until(end);
 	/* What comes while it is detached counts no more: so the time is exact. */
 	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);

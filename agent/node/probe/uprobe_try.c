@@ -68,7 +68,17 @@ static uint64_t thread_ns(void)
 	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
 }
 
-#define HITS 200
+#define HITS   200
+#define ROUNDS 10
+
+static uint64_t burst_ns(void (*function)(void))
+{
+	uint64_t start = thread_ns();
+
+	for (unsigned i = 0; i < HITS; i++)
+		function();
+	return (thread_ns() - start) / HITS;
+}
 
 /* The least of some tries; 0: it cannot be attached. */
 static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
@@ -78,12 +88,10 @@ static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 
 	if (link < 0)
 		return 0;
-	for (int round = 0; round < 10; round++) {
-		uint64_t start = thread_ns();
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t ns = burst_ns(function);
 
-		for (unsigned i = 0; i < HITS; i++)
-			function();
-		least = MIN(least, (thread_ns() - start) / HITS);
+		least = MIN(least, ns);
 	}
 	close(link);
 	return least;
@@ -92,18 +100,23 @@ static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 #define TRAP_NS_GUESS	   1000
 #define STEPPED_MORE_GUESS 10
 
+#define TRAP_WEIGHT 0.9 /* of what was known, when it is measured again */
+
+/* On a busy machine a trap costs more, as all else does: so it is looked at again and again, a fifth of a millisecond. */
 uint64_t probes_trap_ns(struct probes *p)
 {
 	struct memory *m = p->events[EVENT_MEM_ALLOC].own;
 
 	if (!m || m->mode == UPROBE_NONE)
 		return TRAP_NS_GUESS;
-	if (m->trap_ns)
-		return m->trap_ns;
-	m->trap_ns = hit_ns(m->mode, pf_trap_here);
+	if (m->trap_link <= 0)
+		m->trap_link = attach_here(m->mode, pf_trap_here, getpid(), false);
+	if (m->trap_link <= 0)
+		return TRAP_NS_GUESS;
 	if (!m->trap_ns)
-		m->trap_ns = TRAP_NS_GUESS;
-	return m->trap_ns;
+		m->trap_ns = (double)burst_ns(pf_trap_here);
+	m->trap_ns = m->trap_ns * TRAP_WEIGHT + (double)burst_ns(pf_trap_here) * (1 - TRAP_WEIGHT);
+	return (uint64_t)m->trap_ns;
 }
 
 unsigned uprobe_stepped_more(enum uprobe_mode mode)
