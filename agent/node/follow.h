@@ -51,6 +51,9 @@ struct java {
 /* ---- follow_alloc.c: probes of allocators, of processes whose memory is asked for ---- */
 struct alloc_sites;
 struct attached;
+struct span_end {
+	uint64_t cpu_ns, mono_ns; /* CPU time of the process then; 0: there was none */
+};
 struct allocs {
 	bool looking, busy;	   /* where it allocates; probes are on their way */
 	bool stale;		   /* attached are the sites of a look before */
@@ -63,8 +66,10 @@ struct allocs {
 	struct attached *attached; /* NULL: not, or in a span */
 	unsigned attached_mask;
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
-	uint64_t span_cpu_ns; /* CPU time of the process when its last span ended, or steady */
-	struct timer timer;   /* the next span, or look */
+	uint64_t seen_hits, seen_ns; /* of what is attached, when it was last looked at */
+	double stall_ns;
+	struct span_end span_end;    /* of the last one, or when it was attached steadily */
+	struct timer timer;	     /* the next span, or look */
 	char *problem;	      /* what of its memory is not seen; NULL */
 };
 
@@ -93,6 +98,7 @@ struct follow {
 	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
 	unsigned n_spans;		  /* of these tasks: spans */
+	struct timer watch;		  /* of what is attached */
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */

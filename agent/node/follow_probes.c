@@ -7,12 +7,15 @@
 
 #include "node/overhead.h"
 #include "node/sites.h"
+#include "node/thread_clocks.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 #define PROBES_LIMIT_NS (30 * NSEC_PER_SEC)
-#define REFUSED_NS	(60 * NSEC_PER_SEC) /* by the kernel: until it is tried again */
+#define REFUSED_NS	(60 * NSEC_PER_SEC)  /* by the kernel: until it is tried again */
+#define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
+#define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a hundredth of that */
 
 struct attaching {
 	struct task task;
@@ -22,14 +25,14 @@ struct attaching {
 	struct site_files files;
 	uint64_t cgroup_id;
 	struct overhead_span span; /* span_ns 0: as long as the process lives */
-	uint64_t cpu_before_ns;	   /* CPU time of the process when its last span ended; 0: none */
+	struct span_end before;	   /* of its last span; 0: there was none */
 	bool attach;
 	struct attached *old; /* not attach: to be detached */
 	/* out */
 	struct attached *attached;
 	size_t n_refused;
 	struct overhead_spent spent;
-	uint64_t cpu_ns; /* of the process, when the span ended */
+	struct span_end end;
 	int result;
 };
 
@@ -44,37 +47,50 @@ static uint64_t process_cpu_ns(uint64_t tgid)
 	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* Its CPU time tells how much of its work was looked at. */
-static void wait_span(struct attaching *a)
+/*
+ * What it worked tells how much of it was looked at. clocks: opened before it was attached; none: as good as the
+ * process's own clock is.
+ */
+static void wait_span(struct attaching *a, const struct thread_clocks *clocks)
 {
-	uint64_t start_ns = process_cpu_ns(a->id.tgid);
+	uint64_t start_ns = process_cpu_ns(a->id.tgid), exact_ns = thread_clocks_ns(clocks);
+	uint64_t from_ns = now_mono_ns();
 	struct overhead_spent *x = &a->spent;
 
 	probes_attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &x->attached_ns,
 			     &x->hits);
-	a->cpu_ns = process_cpu_ns(a->id.tgid);
-	x->cpu_ns = a->cpu_ns > start_ns ? a->cpu_ns - start_ns : 0;
-	x->first = !a->cpu_before_ns;
-	if (a->cpu_before_ns && start_ns > a->cpu_before_ns)
-		x->cpu_before_ns = start_ns - a->cpu_before_ns;
+	exact_ns = thread_clocks_ns(clocks) - exact_ns;
+	a->end = (struct span_end){process_cpu_ns(a->id.tgid), now_mono_ns()};
+	x->cpu_ns = a->end.cpu_ns > start_ns ? a->end.cpu_ns - start_ns : 0;
+	if (clocks->n)
+		x->cpu_ns = exact_ns;
+	x->first = !a->before.cpu_ns;
+	if (a->before.cpu_ns && start_ns > a->before.cpu_ns)
+		x->cpu_before_ns = start_ns - a->before.cpu_ns;
+	if (a->before.cpu_ns && from_ns > a->before.mono_ns)
+		x->before_ns = from_ns - a->before.mono_ns;
 }
 
 static void attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
 	struct probes *p = kernel_probes(task->node->kernel);
+	struct thread_clocks clocks = {0};
 
 	if (!a->attach) {
 		a->old = probes_detach(p, a->old);
 		return;
 	}
+	if (a->span.span_ns && thread_clocks_open((uint32_t)a->id.tgid, &clocks))
+		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	a->result =
 		probes_attach(p, (uint32_t)a->id.tgid, a->id.start_boottime_ns, &a->files.process,
 			      a->files.files, a->files.n_files, &a->attached, &a->n_refused);
-	if (a->result < 0 || !a->span.span_ns)
-		return;
-	wait_span(a);
-	a->attached = probes_detach(p, a->attached);
+	if (a->result == 0 && a->span.span_ns) {
+		wait_span(a, &clocks);
+		a->attached = probes_detach(p, a->attached);
+	}
+	thread_clocks_close(&clocks);
 }
 
 static void attach_done(struct task *task);
@@ -117,6 +133,48 @@ static void refused(struct tracked *t, int result)
 		alloc_set_problem(t, "probes cannot be attached: ", strerror(-result));
 }
 
+/* ---- what is attached: a storm may begin at any time ---- */
+
+static void look_at(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+	uint64_t now_ns = now_mono_ns(), hits = probes_attached_hits(a->attached);
+	bool stalled = overhead_stalled(t->follow->node->overhead, t->cgroup_id,
+					hits - a->seen_hits, now_ns - a->seen_ns, &a->stall_ns);
+
+	a->seen_hits = hits;
+	a->seen_ns = now_ns;
+	if (!stalled)
+		return;
+	probes_leave(a->attached);
+	a->next_ns = now_ns + NSEC_PER_SEC;
+	alloc_detach(t);
+}
+
+static void watch(void *arg)
+{
+	struct follow *f = arg;
+	struct tracked *t, *next;
+
+	HASH_ITER (hh, f->tracked, t, next)
+		if (t->allocs.attached)
+			look_at(t);
+	if (f->n_attached)
+		timer_set(f->node->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS, watch,
+			  f);
+}
+
+static void watch_too(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	a->seen_hits = 0;
+	a->seen_ns = now_mono_ns();
+	a->stall_ns = 0;
+	if (t->follow->n_attached++ == 0)
+		timer_set(t->follow->node->loop, &t->follow->watch, WATCH_NS, watch, t->follow);
+}
+
 static void take_attached(struct tracked *t, struct attaching *a)
 {
 	struct allocs *s = &t->allocs;
@@ -129,14 +187,14 @@ static void take_attached(struct tracked *t, struct attaching *a)
 		alloc_set_problem(t, "", s->sites ? s->sites->problem : "");
 	s->refused = false;
 	if (a->span.span_ns) {
-		s->span_cpu_ns = a->cpu_ns;
+		s->span_end = a->end;
 		return;
 	}
 	if (s->attached)
 		return; /* of two, the one that is there */
 	s->attached = TAKE_PTR(a->attached);
 	s->attached_mask = a->files.process.event_mask;
-	t->follow->n_attached++;
+	watch_too(t);
 }
 
 static void count_attached(const struct attaching *a)
@@ -177,7 +235,7 @@ void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_
 
 	a->attach = true;
 	a->cgroup_id = t->cgroup_id;
-	a->cpu_before_ns = t->allocs.span_cpu_ns;
+	a->before = t->allocs.span_end;
 	a->m = mappings_ref(t->allocs.m);
 	if (span)
 		a->span = *span;
@@ -192,8 +250,10 @@ void alloc_detach(struct tracked *t)
 
 	if (!a->attached)
 		return;
-	t->follow->n_attached--;
+	if (--t->follow->n_attached == 0)
+		timer_cancel(&t->follow->watch);
 	a->attached_mask = 0;
-	a->span_cpu_ns = process_cpu_ns(t->id.tgid); /* until here all was seen */
+	/* until here all was seen */
+	a->span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
 	detach(t->follow, t->id, TAKE_PTR(a->attached));
 }

@@ -8,18 +8,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define ROUND_NS	(2 * NSEC_PER_SEC)
-#define LATELY_NS	(10 * NSEC_PER_SEC)
-#define READ_LIMIT_NS	(10 * NSEC_PER_SEC)
-#define RETRY_NS	(600 * NSEC_PER_SEC)
-#define TRY_AGAIN_NS	NSEC_PER_SEC /* a trial that could not be */
-#define SPANS_WEIGHT	0.8	     /* of the cost so far, when a span has ended */
-#define SPANS_ERROR_PPM 1000000 /* at least: up to 2.6 times the truth was seen, docs/memory.md */
-#define SETTLED_SPANS	3	/* before that, what is steady is not believed */
-#define MAX_PAYERS	8192
-#define IDLE_CPU_NS	NSEC_PER_MSEC /* a first span with less says nothing, */
-#define IDLE_SPANS	4	      /* if there are not so many of them */
-#define MEMORY_EVENTS	(1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
+#define ROUND_NS      (2 * NSEC_PER_SEC)
+#define LATELY_NS     (10 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (10 * NSEC_PER_SEC)
+#define RETRY_NS      (600 * NSEC_PER_SEC)
+#define TRY_AGAIN_NS  NSEC_PER_SEC /* a trial that could not be */
+#define SPANS_WEIGHT  0.8	   /* of the cost so far, when a span has ended */
+#define SETTLED_SPANS 3		   /* before that, what is steady is not believed */
+#define MAX_PAYERS    8192
+#define IDLE_CPU_NS   NSEC_PER_MSEC /* a first span with less says nothing, */
+#define IDLE_SPANS    4		    /* if there are not so many of them */
+#define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
 /* ---- payers ---- */
 
@@ -83,8 +82,7 @@ double overhead_percent(const struct payer *p)
 	return percent;
 }
 
-/* A hit, and a walk where it is taken; which part of them is, the kernel has told, or it is the first time. */
-static uint64_t hit_ns(const struct overhead *o, const struct payer *p)
+uint64_t overhead_hit_ns(const struct overhead *o, const struct payer *p)
 {
 	const struct probe_usage *u = &p->of[EVENT_MEM_ALLOC].last;
 	double taken = u->hits ? (double)u->taken / (double)u->hits
@@ -98,7 +96,7 @@ static struct trap_limit trap_limit(const struct overhead *o, const struct payer
 	return (struct trap_limit){
 		.percent = overhead_percent(p),
 		.max_stall_ns = p->owner->settings.max_stall_us * 1000ull,
-		.trap_ns = hit_ns(o, p),
+		.trap_ns = overhead_hit_ns(o, p),
 	};
 }
 
@@ -179,7 +177,7 @@ static void spent_alloc(struct overhead *o, struct payer *p, const struct overhe
 	};
 
 	a->n_spans++;
-	overhead_span_add(&a->spans, x, hit_ns(o, p));
+	overhead_span_add(&a->spans, x, overhead_hit_ns(o, p));
 	decide(o, p, EVENT_MEM_ALLOC, a->tried ? &cost : t);
 }
 
@@ -245,6 +243,37 @@ static void watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed_n
 	} else {
 		decide(o, p, EVENT_MEM_ALLOC, &recent);
 	}
+}
+
+/* How many CPUs the container used lately. */
+static double cpus_of(const struct payer *p)
+{
+	return p->lately.attached_ns > 0 ? p->lately.cpu_ns / p->lately.attached_ns : 1;
+}
+
+bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
+		      double *stall_ns)
+{
+	struct payer *p = find(o, cgroup_id);
+	struct account *alloc = p ? &p->of[EVENT_MEM_ALLOC] : NULL;
+	struct traps t = {(double)elapsed_ns, (double)hits, (double)elapsed_ns};
+	struct trap_limit l;
+
+	if (!p)
+		return false;
+	l = trap_limit(o, p);
+	if (!overhead_stalls(stall_ns, hits, elapsed_ns, cpus_of(p), &l))
+		return false;
+	counter_add(counter("podflame_memory_stalls_total", NULL, NULL), 1);
+	if (is_steady(&p->of[EVENT_MEM_INUSE]))
+		decide(o, p, EVENT_MEM_INUSE, &t);
+	if (is_steady(alloc)) {
+		alloc->cost = (struct traps){0};
+		alloc->span = overhead_after_stall(&l);
+		set_mode(o, p, EVENT_MEM_ALLOC, OVERHEAD_SPANS);
+	}
+	overhead_tell(o);
+	return true;
 }
 
 /* ---- off-cpu ---- */
@@ -432,22 +461,6 @@ void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, u
 }
 
 /* ---- estimates ---- */
-
-struct estimate overhead_estimate_of(const struct overhead *o, const struct payer *p, enum event e)
-{
-	const struct account *a = &p->of[e];
-	uint32_t error_ppm = overhead_error_ppm(a->drain.value, a->drain.square);
-	struct estimate x = {.ppm = error_ppm ? 1000000 : 0, .error_ppm = error_ppm};
-
-	if (e == EVENT_OFF_CPU && p->keep != UINT32_MAX)
-		x.ppm = (uint32_t)MAX(((double)p->keep + 1) / 4294967296.0 * 1e6, 1.0);
-	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != OVERHEAD_SPANS)
-		return x;
-	x = overhead_span_estimate(&a->spans, a->n_spans_drained,
-				   overhead_load(&a->cost, hit_ns(o, p)));
-	x.error_ppm = MAX(overhead_errors_ppm(x.error_ppm, error_ppm), SPANS_ERROR_PPM);
-	return x;
-}
 
 struct estimate overhead_estimate(const struct overhead *o, uint64_t cgroup_id, enum event e)
 {

@@ -28,12 +28,18 @@ enum overhead_mode overhead_mode(struct overhead *b, uint64_t cgroup_id, enum ev
 struct overhead_spent { /* of one process */
 	uint64_t attached_ns, hits;
 	uint64_t cpu_ns;	/* CPU time of the process meanwhile, traps included */
-	uint64_t cpu_before_ns; /* since its last span ended */
+	uint64_t before_ns, cpu_before_ns; /* since its last span ended */
 	bool first;		/* there was none */
 };
 /* A span has ended; event_mask: of the probes that were attached. */
 void overhead_spent(struct overhead *b, uint64_t cgroup_id, unsigned event_mask,
 		    const struct overhead_spent *x);
+/*
+ * Of a process that is attached steadily, since it was last looked at: hits, and how long ago. *stall_ns: its own, 0 to
+ * begin with. Returns whether it is stalled too long: its probes are to be taken away now, and the modes have changed.
+ */
+bool overhead_stalled(struct overhead *b, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
+		      double *stall_ns);
 /*
  * What values of an event stand for: of which share of what happened, in ppm (0: all), and one standard error
  * relative to the sum in ppm. mem-alloc: values are to be multiplied by 1e6 / ppm; off-cpu's are already.

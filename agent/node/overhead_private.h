@@ -38,8 +38,11 @@ struct overhead {
 };
 
 double overhead_percent(const struct payer *p);
+/* A hit, and a walk where it is taken; which part of them is, the kernel has told, or it is the first time. */
+uint64_t overhead_hit_ns(const struct overhead *o, const struct payer *p);
+/* overhead_tell.c: as overhead_estimate(). */
 struct estimate overhead_estimate_of(const struct overhead *o, const struct payer *p, enum event e);
-/* overhead_tell.c: changes with the targets of a container; what was refused is then asked for anew. */
+/* The same: changes with the targets of a container; what was refused is then asked for anew. */
 uint64_t overhead_asked(const struct overhead *o, const struct payer *p);
 /* The same: what is held back or estimated, to the targets. */
 void overhead_tell(struct overhead *o);

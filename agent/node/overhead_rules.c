@@ -38,14 +38,16 @@ uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent)
 
 /* ---- memory ---- */
 
-#define TICK_NS	       4e6 /* less CPU time than this is not told apart from it */
-#define TRIAL_NS       (10 * NSEC_PER_MSEC)
-#define SPAN_MIN_NS    (2 * NSEC_PER_MSEC)
-#define SPAN_MAX_NS    NSEC_PER_SEC
-#define PERIOD_MIN_NS  NSEC_PER_SEC /* attaching and detaching takes a tenth of it */
-#define DUTY_MIN       0.0005
-#define LOAD_MAX       0.75
-#define STEADY_INSIDE  0.7
+#define TICK_NS	      4e6 /* less CPU time than this is not told apart from it */
+#define TRIAL_NS      (10 * NSEC_PER_MSEC)
+#define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
+#define SPAN_MAX_NS   NSEC_PER_SEC
+#define PERIOD_MIN_NS NSEC_PER_SEC /* attaching and detaching takes a tenth of it */
+#define DUTY_MIN      0.0005
+#define LOAD_MAX      0.75
+#define STEADY_INSIDE 0.7
+#define STALL_INSIDE                                                                               \
+	0.7 /* a span that is cut for what happens in it is not as unbiased as one that was meant so */
 #define EXCEEDED_TIMES 2.0
 
 double overhead_load(const struct traps *t, uint64_t trap_ns)
@@ -70,7 +72,8 @@ static double span_of(const struct traps *t, const struct trap_limit *l)
 	/* Of all threads together: one of them waits for less. */
 	double stall = t->hits * (double)l->trap_ns / fmax(t->attached_ns, 1);
 
-	return stall > 0 ? fmin((double)l->max_stall_ns / stall, SPAN_MAX_NS) : SPAN_MAX_NS;
+	return stall > 0 ? fmin(STALL_INSIDE * (double)l->max_stall_ns / stall, SPAN_MAX_NS)
+			 : SPAN_MAX_NS;
 }
 
 static enum refusal refusal_of(enum event e, double load, double span_ns, double duty)
@@ -116,31 +119,67 @@ bool overhead_exceeded(const struct traps *recent, const struct traps *lately,
 	       overhead_load(lately, l->trap_ns) > limit;
 }
 
+/* Until its probes are gone it is stalled some more. */
+#define STALL_NOTICED 0.5
+
+bool overhead_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
+		     const struct trap_limit *l)
+{
+	double allowed = EXCEEDED_TIMES * l->percent / 100 * fmax(cpus, 1) * (double)elapsed_ns;
+
+	*stall_ns = fmax(*stall_ns + (double)hits * (double)l->trap_ns - allowed, 0);
+	return *stall_ns > STALL_NOTICED * (double)l->max_stall_ns;
+}
+
+struct overhead_span overhead_after_stall(const struct trap_limit *l)
+{
+	struct overhead_span span = overhead_trial(l);
+	double wait_ns = (double)l->max_stall_ns * 100 / fmax(l->percent, DUTY_MIN);
+
+	span.wait_ns = (uint64_t)fmax(wait_ns, PERIOD_MIN_NS);
+	return span;
+}
+
 /* ---- estimates ---- */
 
-#define SPANS_WEIGHT 0.9 /* of what was, when the next span is added */
-#define TRAP_UNCERTAIN                                                                             \
-	0.4 /* a hit costs that much more where caches are cold: measured on a busy machine */
-#define MAX_ERROR_PPM 4000000000.0
+#define SPANS_WEIGHT   0.95	  /* of what was, when the next span is added, */
+#define SHARE_WEIGHT   0.5	  /* of what changes with each */
+#define WAIT_VARIANCE  (1.0 / 12) /* of the time from one to the next, 0.5 to 1.5 of its mean */
+#define TRAP_UNCERTAIN 0.3	  /* a hit costs that much more where caches are cold */
+#define MAX_ERROR_PPM  4000000000.0
 
-static double work(double cpu_ns, double hits, uint64_t trap_ns)
+static double work(double cpu_ns, double traps_ns)
 {
 	/* However slow: it was seen to allocate. */
-	return fmax(cpu_ns - hits * (double)trap_ns, cpu_ns * (1 - LOAD_MAX) / 2);
+	return fmax(cpu_ns - traps_ns, cpu_ns * (1 - LOAD_MAX) / 2);
+}
+
+static void add(double *sum, double x, double weight)
+{
+	*sum = *sum * weight + x;
 }
 
 void overhead_span_add(struct spans *s, const struct overhead_spent *x, uint64_t trap_ns)
 {
-	double attached = work((double)x->cpu_ns, (double)x->hits, trap_ns);
+	double hits = (double)x->hits, cpu_ns = (double)x->cpu_ns;
+	double own_ns = work(cpu_ns, hits * (double)trap_ns), traps_ns = cpu_ns - own_ns;
+	double attached_ns = fmax((double)x->attached_ns, 1);
+	double times = (attached_ns + (double)x->before_ns) / attached_ns;
 
+	add(&s->n, 1, SPANS_WEIGHT);
+	add(&s->sum, hits, SPANS_WEIGHT);
+	add(&s->square, hits * hits, SPANS_WEIGHT);
 	/* What a process did before its first span is not known: that span says nothing about the share. */
-	if (!x->first) {
-		s->work_attached_ns = s->work_attached_ns * SPANS_WEIGHT + attached;
-		s->work_ns = s->work_ns * SPANS_WEIGHT + attached + (double)x->cpu_before_ns;
-	}
-	s->n = s->n * SPANS_WEIGHT + 1;
-	s->sum = s->sum * SPANS_WEIGHT + (double)x->hits;
-	s->square = s->square * SPANS_WEIGHT + (double)x->hits * (double)x->hits;
+	if (x->first)
+		return;
+	add(&s->work_ns, own_ns * times, SPANS_WEIGHT);
+	add(&s->traps_ns, traps_ns * times, SPANS_WEIGHT);
+	add(&s->all_work_ns, own_ns + (double)x->cpu_before_ns, SPANS_WEIGHT);
+	if (!x->hits)
+		return;
+	add(&s->hits, hits, SHARE_WEIGHT);
+	add(&s->stand_for, hits * times, SHARE_WEIGHT);
+	add(&s->slowed, hits * times * traps_ns / fmax(own_ns, 1), SHARE_WEIGHT);
 }
 
 static uint32_t error_ppm(double share)
@@ -148,21 +187,41 @@ static uint32_t error_ppm(double share)
 	return (uint32_t)fmin(share * 1e6, MAX_ERROR_PPM);
 }
 
-struct estimate overhead_span_estimate(const struct spans *s, unsigned n_spans, double load)
+static double share_of(const struct spans *s, double duty)
 {
-	double share = s->work_ns > 0 ? s->work_attached_ns / s->work_ns : 1;
-	double mean = s->n > 0 ? s->sum / s->n : 0, error = 1;
-	struct estimate e = {.ppm = (uint32_t)fmax(share * 1e6, 1)};
+	double missing_ns = s->all_work_ns - s->work_ns, slowed, rest;
 
-	if (s->n > 1.5 && mean > 0) {
-		double variance = fmax(s->square / s->n - mean * mean, 0) * s->n / (s->n - 1);
+	if (s->hits <= 0 || s->all_work_ns <= 0)
+		return fmin(duty, 1);
+	slowed = s->traps_ns > 0 ? fmin(fmax(missing_ns / s->traps_ns, 0), 1) : 0;
+	/* Spans met more or less of its work than there is on average. */
+	rest = s->all_work_ns / fmax(s->work_ns + slowed * s->traps_ns, 1);
+	return fmin(s->hits / ((s->stand_for + slowed * s->slowed) * rest), 1);
+}
 
-		error = sqrt(variance / MAX(n_spans, 1u) * (1 - share)) / mean;
-	}
-	load = fmin(load, LOAD_MAX);
-	e.error_ppm = overhead_errors_ppm(error_ppm(error),
-					  error_ppm(TRAP_UNCERTAIN * load / (1 - load)));
-	return e;
+/* Of a sum over n spans, relative to it: they differ, and there could have been more or fewer of them. */
+static double spans_error(const struct spans *s, unsigned n)
+{
+	double mean = s->n > 0 ? s->sum / s->n : 0, variance;
+
+	if (s->n <= 1.5 || mean <= 0)
+		return 1;
+	variance = fmax(s->square / s->n - mean * mean, 0) * s->n / (s->n - 1);
+	return sqrt((variance / (mean * mean) + WAIT_VARIANCE) / MAX(n, 1u));
+}
+
+struct estimate overhead_span_estimate(const struct spans *s, const struct planned_spans *p,
+				       unsigned n_spans)
+{
+	double share = share_of(s, p->duty), load = fmin(p->load, LOAD_MAX);
+
+	return (struct estimate){
+		.ppm = (uint32_t)fmax(share * 1e6, 1),
+		.error_ppm = overhead_errors_ppm(
+			error_ppm(spans_error(s, n_spans) * sqrt(1 - share)),
+			/* All have it in common, and a window adds up squares. */
+			error_ppm(TRAP_UNCERTAIN * load / (1 - load) * sqrt(fmax(p->a_window, 1)))),
+	};
 }
 
 uint32_t overhead_error_ppm(uint64_t value, uint64_t square)

@@ -52,19 +52,38 @@ enum overhead_mode overhead_decide(enum event e, enum overhead_mode now, const s
 /* Must steady be left? recent: of the last round, lately: of the last ten seconds. */
 bool overhead_exceeded(const struct traps *recent, const struct traps *lately,
 		       const struct trap_limit *l);
+/*
+ * A process that is attached as long as it lives, looked at some times in max_stall: *stall_ns is what its probes held
+ * it up beyond twice the limit, lately. Whether that is too much. cpus: how many its container uses.
+ */
+bool overhead_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
+		     const struct trap_limit *l);
+/* Spans of mem-alloc after that, until they say what it is: each may stall as long, and all together are within the limit. */
+struct overhead_span overhead_after_stall(const struct trap_limit *l);
 
 /* ---- estimates ---- */
 /*
- * Of mem-alloc in spans, all weighted towards now. Allocations go with the work that a process does, not with time:
- * while probes are attached it is slower. So the share is one of work: CPU time less that of traps.
+ * Of mem-alloc in spans, all weighted towards now. Spans begin at random times, so what one saw stands for the time
+ * since the one before / its own time: unbiased whatever the process does, but that traps make it slower. Who has no
+ * time to spare would have worked while it was in traps, who waits for others would not: which it is, of all traps
+ * together, is told by its work (CPU time less traps): what the spans stand for must be all that it worked.
  */
 struct spans {
-	double work_attached_ns, work_ns; /* in spans; altogether */
-	double n, sum, square;		  /* spans; their hits */
+	double hits, stand_for,
+		slowed; /* what spans saw and stand for; if traps' time was work, so much more */
+	double work_ns, traps_ns; /* what they stand for, likewise */
+	double all_work_ns;	  /* as it was */
+	double n, sum, square;	  /* spans; their hits */
 };
 void overhead_span_add(struct spans *s, const struct overhead_spent *x, uint64_t trap_ns);
-/* n_spans: that the values at hand come from; load: as above. */
-struct estimate overhead_span_estimate(const struct spans *s, unsigned n_spans, double load);
+struct planned_spans {
+	double duty;	 /* the share, until spans have told it */
+	double load;	 /* of traps, while attached */
+	double a_window; /* so many in one */
+};
+/* n_spans: that the values at hand come from. */
+struct estimate overhead_span_estimate(const struct spans *s, const struct planned_spans *p,
+				       unsigned n_spans);
 /* One standard error of a sum, relative to it, in ppm: square in units^2 >> 20, as the kernel sums it. */
 uint32_t overhead_error_ppm(uint64_t value, uint64_t square);
 uint32_t overhead_errors_ppm(uint32_t a, uint32_t b); /* of two independent causes */

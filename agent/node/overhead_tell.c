@@ -34,6 +34,27 @@ uint64_t overhead_asked(const struct overhead *o, const struct payer *p)
 	return a.hash;
 }
 
+/* ---- estimates ---- */
+
+struct estimate overhead_estimate_of(const struct overhead *o, const struct payer *p, enum event e)
+{
+	const struct account *a = &p->of[e];
+	uint32_t error_ppm = overhead_error_ppm(a->drain.value, a->drain.square);
+	struct estimate x = {.ppm = error_ppm ? 1000000 : 0, .error_ppm = error_ppm};
+	struct planned_spans planned;
+
+	if (e == EVENT_OFF_CPU && p->keep != UINT32_MAX)
+		x.ppm = (uint32_t)MAX(((double)p->keep + 1) / 4294967296.0 * 1e6, 1.0);
+	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != OVERHEAD_SPANS)
+		return x;
+	planned.load = overhead_load(&a->cost, overhead_hit_ns(o, p));
+	planned.duty = (double)a->span.span_ns / (double)MAX(a->span.wait_ns, 1u);
+	planned.a_window = (double)o->node->conf->window_ns / (double)MAX(a->span.wait_ns, 1u);
+	x = overhead_span_estimate(&a->spans, &planned, a->n_spans_drained);
+	x.error_ppm = overhead_errors_ppm(x.error_ppm, error_ppm);
+	return x;
+}
+
 /* ---- what is told ---- */
 
 static const char *refusal_text(enum refusal why)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * thread_clocks: CPU time of a process to the microsecond, over a short time. A process's own clock moves with
+ * the scheduler's ticks while its threads run (kernel/sched/cputime.c, thread_group_cputime): too coarse for a span.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+struct thread_clocks {
+	int *fds;
+	size_t n;
+};
+/* Of the threads that are there now; an error leaves none. Threads that start later are not counted. */
+int thread_clocks_open(uint32_t tgid, struct thread_clocks *ret);
+/* Since they were opened. */
+uint64_t thread_clocks_ns(const struct thread_clocks *c);
+void thread_clocks_close(struct thread_clocks *c);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/* thread_clocks: what it tells between a process's ticks. */
+#include "node/thread_clocks.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void *spin(void *arg)
+{
+	for (;;)
+		;
+	return arg;
+}
+
+/* Two threads that run, one that sleeps; what they used up to a moment is told to `to`. */
+static pid_t start(void)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pthread_create(&thread, NULL, spin, NULL);
+	pthread_create(&thread, NULL, spin, NULL);
+	for (;;)
+		pause();
+}
+
+static uint64_t process_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* A stopped process's own clock is exact. */
+static uint64_t stopped_ns(pid_t pid)
+{
+	siginfo_t info;
+
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitid(P_PID, pid, &info, WSTOPPED), 0);
+	return process_ns(pid);
+}
+
+static void it_agrees_with_a_stopped_process(void **state)
+{
+	pid_t pid = start();
+	struct thread_clocks c = {0};
+	uint64_t before, told;
+
+	(void)state;
+	while (process_ns(pid) < 20 * NSEC_PER_MSEC)
+		usleep(1000);
+	before = stopped_ns(pid);
+	assert_int_equal(thread_clocks_open((uint32_t)pid, &c), 0);
+	assert_int_equal(c.n, 3);
+	assert_int_equal(thread_clocks_ns(&c), 0);
+	kill(pid, SIGCONT);
+	while (thread_clocks_ns(&c) < 10 * NSEC_PER_MSEC)
+		;
+	told = stopped_ns(pid) - before;
+	/* Time that a hypervisor stole may be in one and not in the other. */
+	assert_true(thread_clocks_ns(&c) > told * 0.5 && thread_clocks_ns(&c) < told * 2.0);
+	thread_clocks_close(&c);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void who_is_gone_has_none(void **state)
+{
+	struct thread_clocks c = {0};
+
+	(void)state;
+	assert_int_equal(thread_clocks_open(INT32_MAX, &c), -ENOENT);
+	assert_int_equal(c.n, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_agrees_with_a_stopped_process),
+		cmocka_unit_test(who_is_gone_has_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
