@@ -29,7 +29,11 @@ class Running:
         self.p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, bufsize=0,
                                   stderr=subprocess.PIPE if ready else subprocess.STDOUT)
         if ready:
-            known.wait_line(self.p.stderr, ready, self.name, 120)
+            try:
+                known.wait_line(self.p.stderr, ready, self.name, 120)
+            except RuntimeError:
+                self.p.kill()
+                raise
             time.sleep(1)       # probes are attached when the process's files are known
         else:
             time.sleep(ATTACH_S)

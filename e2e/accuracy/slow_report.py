@@ -12,7 +12,8 @@ Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {end
 
 CPU time of a unit of work under each profiler over that without, medians of {rounds} pairs, least and most. Storms do nothing but what is
 profiled: no program is slowed more. But for the storm of switches and redis, a twin that nobody profiles ran on the same CPU at the same time, and
-how fast the machine was just then is taken out. *Nobody*: the same twice without profiler; what is smaller is not told apart from nothing.
+how fast the machine was just then is taken out. *Nobody*: how much it differs before a profiler and after;
+what is smaller is not told apart from nothing.
 `podflame record` has no limit: those rows are what the probes themselves cost. *Limit*: what a pod gets, an agent with
 `limits.overheadPercent` {limit}, where a target does not say otherwise; {seconds} s, from 4 s after its first decision on, once; what the program
 paid until then is told beside.
@@ -50,9 +51,12 @@ def program_tables(rows):
         yield f"Unit: {some['unit']}, {some['alone_ns']:.4g} ns.\n"
         yield "| profiler | slower, % | least to most | a unit | |"
         yield "| --- | ---: | ---: | ---: | --- |"
+        noise = next((r["percent"] for r in of if r["profiler"] == "nobody"), 0)
         for r in of:
+            unsure = " (noise)" if abs(r["percent"]) <= noise and r["profiler"] != "nobody" else ""
             more = ns(r["more_ns"]) if "more_ns" in r else ""
-            yield f"| {r['profiler']} | {signed(r['percent'])} | {signed(r['least'])} to {signed(r['most'])} | {more} | {r.get('decided', '')} |"
+            yield (f"| {r['profiler']} | {signed(r['percent'])}{unsure} | {signed(r['least'])} to {signed(r['most'])} | {more} | "
+                   f"{r.get('decided', '')} |")
 
 
 def whole_table(whole):

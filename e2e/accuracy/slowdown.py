@@ -3,7 +3,7 @@
 """slowdown.py [--report DIR] [NAME...]: what profiling waits and memory costs who is profiled: CPU time of a unit of work with and
 without. One JSON object a line; --report writes DIR/events-cost.md. Run by `make bench`, as root.
 
-A round measures the program alone, then under each profiler in turn, then alone again. Where it can be, a twin that nobody
+The program is measured under each profiler in turn, and alone before and after each. Where it can be, a twin that nobody
 profiles runs beside it, on the same CPU and at the same time: how fast the machine is just then comes out of the quotient.
 """
 import argparse
@@ -26,8 +26,9 @@ from perf import report
 from slow_peers import LIMITED_S, PYTHON, AsyncProfiler, Bcc, Limited, Memray, Podflame, java, memray_path
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
-SECONDS = float(os.environ.get("SECONDS_EACH", "1.5"))
+SECONDS = float(os.environ.get("SECONDS_EACH", "1.2"))
 LIMITED_SECONDS = 10            # from the first look at the program on, and what follows from it
+WARM_UP_S = 3
 TELLS_MS = 100
 SOURCES = os.path.join(known.HERE, "programs")
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
@@ -118,7 +119,7 @@ class Load:
         for _ in range(2 if what.twin else 1):
             self.programs.append(Storm(what.run.format(out=folder).split(), cpu, what.env) if what.run else Redis(folder))
         self.pid = self.programs[0].pid
-        self.ns()       # warms up
+        self.ns(lambda: time.sleep(WARM_UP_S))
 
     def ns(self, wait=lambda: time.sleep(SECONDS)):
         """CPU ns a unit of each, over the same time."""
@@ -210,34 +211,37 @@ class Rows:
 
     def tell_noise(self, program, pairs):
         percent = [100 * (q - 1) for _, q in pairs]
-        row = {"program": program.name, "profiler": "nobody", "percent": statistics.median(map(abs, percent)), "least": min(percent), "most": max(percent)}
+        row = {"program": program.name, "profiler": "nobody", "percent": statistics.median(map(abs, percent)), "least": min(percent),
+               "most": max(percent)}
         self.rows.append(row)
-        report(f"slowdown.{program.name}.nobody", row["percent"], "percent of CPU time", f"noise: the same twice without profiler; {len(pairs)} pairs")
+        report(f"slowdown.{program.name}.nobody", row["percent"], "percent of CPU time",
+               f"noise: how much it differs before a profiler and after; {len(pairs)} pairs")
 
 
 def measure(program, folder, rows):
     load = Load(program, folder)
+    pairs, noise = {profiler: [] for profiler in program.profilers}, []
     try:
-        pairs = {profiler: [] for profiler in program.profilers}
-        noise = []
+        alone = load.ns()
         for n in range(ROUNDS):
-            alone, during = load.ns(), {}
             for profiler in [x for x in pairs if n == 0 or not isinstance(x, Limited)]:
                 try:
-                    during[profiler] = under(profiler, load, folder)
+                    ns = under(profiler, load, folder)
                 except known.Skip as why:
                     rows.skip(f"{program.name}, {profiler.name}", why)
                     del pairs[profiler]
-            again = load.ns()
-            noise.append((alone[0], quotient(again, alone)))
-            mean = [(a + b) / 2 for a, b in zip(alone, again)]
-            for profiler, ns in during.items():
+                    continue
+                again = load.ns()
+                noise.append((alone[0], quotient(again, alone)))
+                mean = [(a + b) / 2 for a, b in zip(alone, again)]
+                pairs[profiler].append((mean[0], quotient(ns, mean)))
                 if isinstance(profiler, Limited):
                     profiler.decided += f"; until then, {profiler.first_s:.0f} s, {100 * (quotient(profiler.first, mean) - 1):+.1f} %"
-                pairs[profiler].append((mean[0], quotient(ns, mean)))
+                alone = again
     finally:
         load.end()
-    rows.tell_noise(program, noise)
+    if noise:
+        rows.tell_noise(program, noise)
     for profiler, found in pairs.items():
         if found:
             rows.tell(program, profiler, found)

@@ -9,13 +9,17 @@ import java.lang.management.ManagementFactory;
 public class Storm {
     static volatile byte[] sink;
 
+    static void storms() {
+        for (int i = 0; i < 10_000; i++) sink = new byte[32 + i % 512];
+    }
+
     public static void main(String[] args) {
         var system = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
         long period = 1_000_000L * (args.length > 0 ? Long.parseLong(args[0]) : 1000);
         long since = system.getProcessCpuTime(), due = System.nanoTime() + period, n = 0, before = 0;
 
         for (;;) {
-            for (int i = 0; i < 10_000; i++) sink = new byte[32 + i % 512];
+            storms();
             n += 10_000;
             if (System.nanoTime() - due < 0) continue;
             long now = system.getProcessCpuTime();
