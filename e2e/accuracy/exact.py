@@ -52,12 +52,15 @@ def python(name, command, root="", **more):
     return Target(name, "Python", "true", f"{command} {{src}}/exact.py", "__main__.", [root + command.split()[0]], root=root, **more)
 
 
+TLAB = "objects are seen when a thread takes new space for them, a megabyte or so at once"
+
+
 def java(major):
     p = programs.java("", major)
     runs = f"{programs.JDKS[major]}/bin/java" if major in programs.JDKS else f"JDK {major}"
     build = p.build[0].replace("{src}", "{src}/Exact.java")
     return Target(f"JDK {major}", "Java", build, f"{runs} -cp {{dir}} Exact", "Exact::", p.needs, [oracles.async_profiler],
-                  EVENTS[:2], 0.05, "objects are seen when a thread takes new space for them", 0.9)
+                  EVENTS[:2], 0.05, more=3 << 20, causes=0.9, noise=TLAB)
 
 
 LUA_CLOCK = "the clock that Lua can read has hundredths of a second"
