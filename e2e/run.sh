@@ -50,7 +50,7 @@ for t in "$REPO"/e2e/tests/[0-9]*.sh; do
     if [ $# -gt 0 ]; then case " $* " in *" ${n%%-*} "*) ;; *) continue ;; esac; fi
     began=$SECONDS
     echo "== $n"
-    timeout 400 "$t" >"$OUT/$n.log" 2>&1 </dev/null || echo "FAIL $n ended with status $?" >>"$OUT/$n.log"
+    timeout 600 "$t" >"$OUT/$n.log" 2>&1 </dev/null || echo "FAIL $n ended with status $?" >>"$OUT/$n.log"
     if grep -q '^FAIL' "$OUT/$n.log"; then cat "$OUT/$n.log"; else grep -E '^(ok|skip:|note)' "$OUT/$n.log" || true; fi
     passed=$((passed + $(grep -c '^ok ' "$OUT/$n.log" || true)))
     failed=$((failed + $(grep -c '^FAIL' "$OUT/$n.log" || true)))

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# One target with all four events on pods of C, Go, Java and Python: how long they wait, where and for what, what they
-# allocate and what lives, beside what the programs know themselves (workloads/waits.*). A neighbour pays nothing, a
-# storm of allocations is held to its limit, and nothing is left behind.
+# One target with all four events on pods of C, C++, Rust, Go, Python, Java and Lua: what they use CPU for, how long they
+# wait, where and for what, what they allocate and what lives, beside what the programs know themselves
+# (workloads/waits.*). A neighbour pays nothing, a storm of allocations is held to its limit, and nothing is left behind.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace waiting
 # shellcheck disable=SC2046
@@ -23,7 +23,7 @@ try "maxStall of an hour" 'spec.events.memAlloc' '{"memAlloc": {"maxStall": "1h"
 try "no event" 'onCpu, offCpu, memAlloc and memInuse' '{}'
 
 # The storm's own speed first: malloc and free pairs a second of its CPU time.
-pod waiting storm node2 /bin/storm "labels: {app: storm}"
+CPU=250m pod waiting storm node2 /bin/storm "labels: {app: storm}"
 running waiting storm
 rate() { k -n waiting logs storm --tail="$1" | awk '$1 == "rate" {print $2}' | sort -n | awk '{a[NR] = $1} END {print a[int((NR + 1) / 2)] + 0}'; }
 six_rates() { [ "$(k -n waiting logs storm | grep -c ^rate)" -ge 6 ]; }
@@ -37,72 +37,129 @@ target waiting all '{"podSelector": {"matchLabels": {"team": "known"}}, "limits"
 export MEMORY=256Mi                      # they leak
 pod waiting neighbour node1 /bin/waits
 pod waiting c node1 /bin/waits "labels: {team: known}"
+pod waiting cpp node2 /bin/waits-cpp "labels: {team: known}"
+pod waiting rust node1 /bin/waits-rust "labels: {team: known}"
 pod waiting go node2 /bin/waits-go "labels: {team: known}"
 WORKLOAD=languages pod waiting python node2 "/bin/python3 /app/waits.py" "labels: {team: known}"
 WORKLOAD=languages pod waiting java node1 "/jre/bin/java -cp /app Waits" "labels: {team: known}"
-running waiting c go python java neighbour
+WORKLOAD=languages pod waiting lua node2 "/bin/python3 /app/fed.py /bin/lua /app/waits.lua" "labels: {team: known}"
+all="c cpp rust go python java lua" live="c cpp rust go python lua"         # live: whose live memory is seen
+# shellcheck disable=SC2086
+running waiting $all neighbour
 wait_check 120 "the target becomes Ready" is_ready waiting all
 all_events() { k -n waiting get ptgt all --no-headers | grep -q 'mem-alloc,mem-inuse,off-cpu,on-cpu'; }
 wait_check 60 "... with all four events" all_events
 
-# What of each program is to be seen: language, its functions that wait, that allocate, that leak, that hold.
-declare -A prefix=([c]="" [go]=main. [python]=__main__. [java]=Waits::)
-declare -A waits=([c]="naps waits_for_lock reads_pipe reads_socket polls" [go]="naps readsPipe"
-    [python]="naps waits_for_lock reads_pipe" [java]="naps waits_for_lock")
-declare -A allocates=([c]="allocates_small allocates_large leaks" [go]="allocates leaks" [python]="allocates leaks" [java]=allocates)
+# What of each program is to be seen: the functions that wait, and those that allocate; as its language writes names.
+declare -A waits=([c]="naps waits_for_lock reads_pipe reads_socket polls" [cpp]="naps waits_for_lock reads_pipe"
+    [rust]="naps waits_for_lock reads_socket" [go]="naps readsPipe" [python]="naps waits_for_lock reads_pipe"
+    [java]="naps waits_for_lock" [lua]=reads_pipe)
+declare -A allocates=([c]="allocates_small allocates_large leaks" [java]=allocates)
+for p in $all; do : "${allocates[$p]:=allocates leaks}"; done
+name() { # POD FUNCTION
+    case $1 in
+    cpp) if [ "$2" = holds ]; then echo "holds(bool)"; else echo "$2()"; fi ;;
+    rust) echo "waits::$2" ;;
+    go) echo "main.$2" ;;
+    python) echo "__main__.$2" ;;
+    java) echo "Waits::$2" ;;
+    *) echo "$2" ;;
+    esac
+}
 ask() { EVENT=$2 profile "pod_ns='waiting' AND pod='$1'${5:-}" "$3" "$4" >"$W/$1-$2.json"; } # POD EVENT FROM TO [FILTER]
-of() { value_of "${prefix[$1]}$3" <"$W/$1-$2.json"; }                                       # POD EVENT FUNCTION
-# What POD knows of FUNCTION: microseconds or bytes from FROM to TO
+of() { value_of "$(name "$1" "$3")" <"$W/$1-$2.json" | cut -d. -f1; }                       # POD EVENT FUNCTION
+# What POD knows of FUNCTION: microseconds or bytes from FROM to TO; logs are what they were when last fetched
+logs() { local p; for p; do k -n waiting logs "$p" >"$W/$p.log"; done; }
 known() {
-    k -n waiting logs "$1" | awk -v s="$3" -v e="$4" -v n="$2=" '$1 == "known" && $2 >= s && $2 <= e {
+    awk -v s="$3" -v e="$4" -v n="$2=" '$1 == "known" && $2 >= s && $2 <= e {
         for (i = 3; i <= NF; i++) if (index($i, n) == 1) v = substr($i, length(n) + 1)
         if (!k++) {first = v; t0 = $2}
-        last = v; t1 = $2} END {printf("%.0f\n", t1 > t0 ? (last - first) * (e - s) / (t1 - t0) : 0)}'
+        last = v; t1 = $2} END {printf("%.0f\n", t1 > t0 ? (last - first) * (e - s) / (t1 - t0) : 0)}' "$W/$1.log"
 }
-seen() { # POD EVENT FUNCTION FROM
-    ask "$1" "$2" "$4" "$(now)" && [ "$(of "$1" "$2" "$3" | cut -d. -f1)" -gt 0 ]
+# Names, before anything is measured: a process is known by and by.
+missing() { # POD: what of it is not seen since it began
+    local e f
+    local -A wanted=([on-cpu]=burns [off-cpu]=${waits[$1]} [mem-alloc]=${allocates[$1]} [mem-inuse]=leaks)
+    [[ " $live " = *" $1 "* ]] || unset "wanted[mem-inuse]"
+    for e in "${!wanted[@]}"; do
+        ask "$1" "$e" "$began" "$(now)"
+        functions <"$W/$1-$e.json" >"$W/names"
+        for f in ${wanted[$e]}; do grep -qxF "$(name "$1" "$f")" "$W/names" || echo "$e $f"; done
+    done
 }
+all_seen() { missing "$1" >"$W/missing" && [ ! -s "$W/missing" ]; }
 began=$(now)
-for p in c go python java; do
-    for f in ${waits[$p]}; do wait_check 120 "$p: $f waits" seen "$p" off-cpu "$f" "$began"; done
-    for f in ${allocates[$p]}; do wait_check 120 "$p: $f allocates" seen "$p" mem-alloc "$f" "$began"; done
+for p in $all; do
+    wait_check 120 "$p: what uses CPU, waits, allocates and leaks is there by name" all_seen "$p"
+    [ ! -s "$W/missing" ] || note "$p: missing: $(paste -sd, "$W/missing")"
 done
 
-# A known time, of which all is stored.
+# A known time, of which all is stored. Meanwhile: what is held for 20 s is there, then gone.
 from=$(($(now) + 2))
-leaked() { # POD: bytes of its newest snapshot
+newest() { # POD FUNCTION: live bytes in the newest snapshot
     local t
     t=$(now)
     ask "$1" mem-inuse $((t - 60)) "$t"
-    of "$1" mem-inuse leaks
+    of "$1" mem-inuse "$2"
 }
-declare -A leak_from leak_at
-for p in c go python; do
-    wait_check 120 "$p: what leaks is in a snapshot" seen "$p" mem-inuse leaks "$((from - 60))"
-    leak_from[$p]=$(leaked "$p") leak_at[$p]=$(now)
+declare -A leak_from leak_at held freed
+for p in $live; do leak_at[$p]=$(now) leak_from[$p]=$(newest "$p" leaks); done
+held_and_freed() {
+    local p bytes status=0
+    for p in $live; do
+        [ -z "${freed[$p]:-}" ] || continue
+        status=1
+        bytes=$(newest "$p" holds)
+        if [ "$bytes" -gt 3900000 ]; then
+            held[$p]=$bytes
+        elif [ -n "${held[$p]:-}" ] && [ "$bytes" -lt 4096 ] && [ "$(of "$p" mem-inuse leaks)" -gt 0 ]; then
+            freed[$p]=1
+        fi
+    done
+    return $status
+}
+until_ 180 "what is held and freed" held_and_freed || true
+for p in $live; do
+    check "$p: 4 MiB live in holds: ${held[$p]:-0} bytes" near "${held[$p]:-0}" 4194304 $((4194304 / 20))
+    check "$p: ... and gone from the snapshot when they are freed" test "${freed[$p]:-}" = 1
 done
-later() { [ "$(now)" -ge $((from + 45)) ]; }
-until_ 60 "45 s" later || true
+later() { [ "$(now)" -ge $((from + 40)) ]; }
+until_ 60 "40 s" later || true
 to=$(now)
-for p in c go python java; do
-    stored() { ask "$p" off-cpu $((to + 1)) "$(now)" && [ "$(total_us <"$W/$p-off-cpu.json")" -gt 0 ]; }
-    until_ 60 "the last windows of $p" stored || true
+for p in $all; do until_ 60 "the last windows of $p" stored_after "$p" "$to" || true; done
+# shellcheck disable=SC2086
+logs $all
+# Leaks grow by what was leaked; a snapshot is some seconds old. Go's is as of a collection, and read every 10 s.
+for p in $live; do
+    t=$(now)
+    grown=$(($(newest "$p" leaks) - ${leak_from[$p]}))
+    k -n waiting logs "$p" --tail=20 >>"$W/$p.log"
+    want=$(known "$p" leaks "${leak_at[$p]}" "$t") slack=30
+    [ "$p" != go ] || slack=65
+    check "$p: $grown bytes more live in leaks ($want leaked)" between "$grown" $((want * (100 - slack) / 100)) $((want * (100 + slack) / 100))
 done
-# Go tells bytes when a collection has finished, and its profile is read every 10 s.
-declare -A tolerance=([c]=15 [go]=40 [python]=15 [java]=40)
-for p in c go python java; do
-    ask "$p" off-cpu $((from + 1)) "$to"
-    ask "$p" mem-alloc $((from + 1)) "$to"
+# How near: a wait, allocated bytes. Java tells a TLAB at a time.
+declare -A near_bytes=([go]=40 [java]=40)
+for p in $all; do
+    for e in on-cpu off-cpu mem-alloc; do ask "$p" $e $((from + 1)) "$to"; done
+    got=$(of "$p" on-cpu burns) want=$(known "$p" burns "$from" "$to")
+    # 99 a second of 10 % of a CPU: 400 samples, less on a busy machine
+    check "$p: burns took $got us (its own clock: $want us)" near "$got" "$want" $((want * 35 / 100))
     for f in ${waits[$p]}; do
         got=$(of "$p" off-cpu "$f") want=$(known "$p" "$f" "$from" "$to")
-        check "$p: $f waited $got us (its own clock: $want us)" near "$got" "$want" $((want * 15 / 100))
+        lo=85
+        [ "$p" != lua ] || lo=25         # it knows what it is not on a CPU: preempted, too
+        check "$p: $f waited $got us (its own clock: $want us)" between "$got" $((want * lo / 100)) $((want * 115 / 100))
     done
     for f in ${allocates[$p]}; do
         got=$(of "$p" mem-alloc "$f") want=$(known "$p" "$f" "$from" "$to")
-        check "$p: $f allocated $got bytes (it says: $want)" near "$got" "$want" $((want * ${tolerance[$p]} / 100))
+        [ "$p $f" != "lua leaks" ] || want=$((want * 2))            # a string that is repeated is made twice
+        check "$p: $f allocated $got bytes (it says: $want)" near "$got" "$want" $((want * ${near_bytes[$p]:-15} / 100))
     done
-    whole=$(jq -r .summary.finished_percent "$W/$p-off-cpu.json")
-    check "$p: stacks of waits are whole: $whole %" between "$whole" 95 100
+    for e in on-cpu off-cpu mem-alloc; do
+        whole=$(jq -r .summary.finished_percent "$W/$p-$e.json")
+        check "$p: stacks of $e are whole: $whole %" between "$whole" 95 100
+    done
     check "$p: units are microseconds and bytes" test \
         "$(jq -r .unit "$W/$p-off-cpu.json") $(jq -r .unit "$W/$p-mem-alloc.json")" = "microseconds bytes"
 done
@@ -116,28 +173,12 @@ declare -A cause=([naps]=sleep [waits_for_lock]=lock [reads_pipe]=pipe [reads_so
 for f in ${waits[c]}; do
     ask c off-cpu $((from + 1)) "$to" " AND wait='${cause[$f]}'"
     want=$(known c "$f" "$from" "$to")
-    check "c: wait='${cause[$f]}' has $f" near "$(of c off-cpu "$f")" "$want" $((want * 20 / 100))
+    # what comes after the wake-up is runqueue: much on a busy machine
+    check "c: wait='${cause[$f]}' has $f" between "$(of c off-cpu "$f")" $((want * 40 / 100)) $((want * 115 / 100))
     check "c: ... its leaf says so" bash -c "jq -r '.result[].profile_location_str' '$W/c-off-cpu.json' | grep -qxF '[wait: ${cause[$f]}]'"
     others=0
     for g in ${waits[c]}; do [ "$g" = "$f" ] || others=$((others + $(of c off-cpu "$g"))); done
     check "c: ... and nothing else" test "$others" -lt $((want / 50))
-done
-
-# Leaks grow by what was leaked; what is freed is gone.
-declare -A slack=([c]=15 [go]=50 [python]=15)
-for p in c go python; do
-    t=$(now)
-    grown=$(($(leaked "$p") - ${leak_from[$p]})) want=$(known "$p" leaks "${leak_at[$p]}" "$t")
-    # a snapshot is some seconds old
-    check "$p: $grown bytes more live in leaks ($want leaked)" between "$grown" $((want * (85 - ${slack[$p]}) / 100)) $((want * (115 + ${slack[$p]}) / 100))
-done
-holding() { ask "$1" mem-inuse $(($(now) - 60)) "$(now)" && [ "$(of "$1" mem-inuse holds)" -gt 3900000 ]; }
-freed() { ask "$1" mem-inuse $(($(now) - 60)) "$(now)" && [ "$(of "$1" mem-inuse holds)" = 0 ] && [ "$(of "$1" mem-inuse leaks)" -gt 0 ]; }
-for p in c go python; do
-    wait_check 120 "$p: 4 MiB live" holding "$p"
-    near4="$(of "$p" mem-inuse holds)"
-    check "$p: ... $near4 bytes" near "$near4" 4194304 $((4194304 / 20))
-    wait_check 120 "$p: ... and are gone from the snapshot when they are freed" freed "$p"
 done
 describes() { k -n waiting describe profilingtarget all | grep -q "$1"; }
 check "java: kubectl describe says that the heap's live objects are not seen" describes 'no Java objects'

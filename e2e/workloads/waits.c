@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Known answer in C: threads that wait, each in a function of its own and for one cause, and one that allocates, at a low
- * rate. It measures itself and prints once a second "known SECONDS FUNCTION=SUM ...": microseconds waited and bytes
- * allocated since it began; of `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s.
+ * rate. It measures itself and prints once a second "known SECONDS FUNCTION=SUM ...": microseconds waited or (`burns`)
+ * of CPU and bytes allocated since it began; of `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -179,7 +179,7 @@ static void *keeps(void *arg)
 	return arg;
 }
 
-static void burns(void)
+FUNCTION(burns)
 {
 	for (uint64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + 10 * MS;
 	     now_ns(CLOCK_THREAD_CPUTIME_ID) < end;)
@@ -213,6 +213,7 @@ int main(void)
 		printf("known %lld", (long long)time(NULL));
 		for (size_t i = 0; i < N_ROWS; i++)
 			printf(" %s=%" PRIu64, rows[i].name, rows[i].sum);
-		printf(" holds=%" PRIu64 "\n", held_bytes);
+		printf(" burns=%" PRIu64 " holds=%" PRIu64 "\n", (n + 1) * UINT64_C(10000),
+		       held_bytes);
 	}
 }

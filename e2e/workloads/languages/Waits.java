@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Known answer in Java: threads that wait and one that allocates, as waits.c of workloads does; prints the same lines. */
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.concurrent.atomic.AtomicLong;
 
 public class Waits {
@@ -18,6 +20,13 @@ public class Waits {
 
     static void allocates() {
         for (int i = 0; i < 8; i++) escaped = new byte[65536];
+    }
+
+    static long burns() {
+        ThreadMXBean clock = ManagementFactory.getThreadMXBean();
+        long began = clock.getCurrentThreadCpuTime(), now = began;
+        while (now < began + 10_000_000) now = clock.getCurrentThreadCpuTime();
+        return (now - began) / 1000;
     }
 
     static AtomicLong start(Step step, long pause, long bytes) {
@@ -50,11 +59,12 @@ public class Waits {
         AtomicLong naps = start(Waits::naps, 0, 0), lock = start(Waits::waits_for_lock, 2, 0);
         AtomicLong bytes = start(Waits::allocates, 50, 8 * 65552);
         start(Waits::keeps_lock, 0, 0);
+        long burnt = 0;
         for (int n = 0;; n++) {
-            for (long end = System.nanoTime() + 10_000_000; System.nanoTime() < end;) Thread.onSpinWait();
+            burnt += burns();
             Thread.sleep(90);
             if (n % 10 == 0)
-                System.out.println("known " + System.currentTimeMillis() / 1000 + " naps=" + naps + " waits_for_lock=" + lock + " allocates=" + bytes);
+                System.out.println("known " + System.currentTimeMillis() / 1000 + " naps=" + naps + " waits_for_lock=" + lock + " allocates=" + bytes + " burns=" + burnt);
         }
     }
 }
