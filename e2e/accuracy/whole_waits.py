@@ -45,14 +45,14 @@ def postgres(folder):
     psql = [*as_postgres, f"{BIN}/psql", "-h", folder, "-Atq", "-c"]
     await_(lambda: subprocess.run([*psql, "select 1"], capture_output=True).returncode == 0, "postgres")
     subprocess.run([*as_postgres, f"{BIN}/pgbench", "-h", folder, "-i", "-q", "postgres"], check=True, capture_output=True, timeout=120)
-    load = subprocess.Popen([*as_postgres, f"{BIN}/pgbench", "-h", folder, "-c", "1", "-T", "600", "postgres"], stdout=subprocess.DEVNULL,
+    load = subprocess.Popen([*as_postgres, "env", "PGAPPNAME=load", f"{BIN}/pgbench", "-h", folder, "-n", "-c", "1", "-T", "600", "postgres"], stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
     pid = []
 
     def has_backend():
-        out = subprocess.run([*psql, "select pid from pg_stat_activity where application_name = 'pgbench'"], capture_output=True, text=True)
-        pid[:] = out.stdout.split()
-        return bool(pid)
+        out = subprocess.run([*psql, "select pid from pg_stat_activity where application_name = 'load'"], capture_output=True, text=True)
+        before, pid[:] = list(pid), out.stdout.split()
+        return pid and pid == before        # its first connection is for a look alone
     await_(has_backend, "pgbench")
     return int(pid[0]), [load, p]
 
@@ -62,7 +62,7 @@ def await_(true, what):
     while not true():
         if time.monotonic() > end:
             raise RuntimeError(f"{what} does not come up")
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 TARGETS = [Server("redis_waits", redis), Server("postgres_waits", postgres)]
@@ -86,9 +86,9 @@ def of_offcputime(path, pid):
 
 
 def is_whole(frames):
-    """It comes from main, or from a thread's start. Who goes by frame pointers may still lack a caller within."""
+    """It begins where programs or threads do, or comes from main. Who goes by frame pointers may still lack a caller within."""
     own = [f.removeprefix("[l] ") for f in frames]
-    return any(f in STARTS for f in own) and not any(map(known.MARKER.fullmatch, own))
+    return bool(own) and (not known.unfinished(own) or any(f in STARTS for f in own)) and not any(map(known.MARKER.fullmatch, own))
 
 
 def wholes(stacks):
