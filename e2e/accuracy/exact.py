@@ -194,8 +194,9 @@ def allowed(t, r, sample):
 BESIDE = {"async_profiler": 0.15, "offcputime": 0.02}      # a sample of 16 KiB; it counts preempted threads, too
 
 
-def verdict(t, rows, sample):
-    wrong = []
+def verdict(t, rows, ran, sample):
+    wrong = [f"{o.__name__} knows none of the functions" for o in t.oracles
+             if o.__name__ in ran and not any(r["told"] and o.__name__ in r["oracles"] for r in rows)]
     for r in rows:
         if abs(r["seen"] - r["told"]) > allowed(t, r, sample):
             wrong.append(f"{r['event']} {r['name']}: {r['seen']} seen, {r['told']} told")
@@ -214,7 +215,7 @@ def once(t, rounds, sample):
         rows = compare(t, run.known(), seen, theirs)
     finally:
         run.end()
-    return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips, "wrong": verdict(t, rows, sample)}
+    return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips, "wrong": verdict(t, rows, theirs, sample)}
 
 
 def test(t, rounds, sample):
