@@ -9,10 +9,6 @@
 #include "capture.h"
 #include "memory_site.h"
 
-#define PF_RLIMIT_AS	  9 /* include/uapi/asm-generic/resource.h */
-#define PF_RLIM_INFINITY  (~0ull)
-#define PF_MEM_SURE_BYTES (1ull << 30) /* less than any machine's memory */
-
 #define PF_MEM_EVENTS (1 << PF_EVENT_MEM_ALLOC | 1 << PF_EVENT_MEM_INUSE)
 
 struct {
@@ -220,27 +216,15 @@ static __always_inline bool pf_live_has(struct task_struct *task, uint64_t addre
 }
 
 /*
- * Whether the return of this call must not be seen, as the call may throw: the unwinder knows no way past the
- * kernel's trampoline, so an exception would end the process. Small ones fail only under limits of address space: nothing
- * else is refused before it is touched (mm/util.c, __vm_enough_memory: more than the machine's memory at once).
+ * The return of a call that may throw is never seen: the unwinder knows no way past the kernel's trampoline, so an
+ * exception would end the process.
  */
-const volatile bool pf_throws_any =
-	false; /* all returns are probed, or memory is committed strictly */
-
-static __noinline bool pf_mem_throws(struct task_struct *task, uint64_t size, uint64_t old,
-				     uint64_t inuse)
+static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 {
-	uint64_t limit = 0;
-
-	if (!pf_throws_any && size < PF_MEM_SURE_BYTES &&
-	    !bpf_core_read(&limit, sizeof(limit), &task->signal->rlim[PF_RLIMIT_AS].rlim_cur) &&
-	    limit == PF_RLIM_INFINITY)
-		return false;
 	if (old)
 		pf_live_remove(old, NULL);
 	if (inuse)
 		pf_drop(PF_DROP_MAY_THROW);
-	return true;
 }
 
 /* ---- entry ---- */
@@ -287,16 +271,15 @@ static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 	}
 	size = pf_mem_size(ctx, site);
 	if (size && size < PF_MEM_SIZE_MAX && (!site.max_bytes || size <= site.max_bytes)) {
-		uint64_t random = who.random;
-
 		if (who.events & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site))
-			alloc = pf_mem_worth(size, who.filter->alloc_bytes, random);
+			alloc = pf_mem_worth(size, who.filter->alloc_bytes, who.random);
 		if (who.events & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT)
-			inuse = pf_mem_worth(size, who.filter->inuse_bytes, random);
+			inuse = pf_mem_worth(size, who.filter->inuse_bytes, who.random);
 	}
-	if ((inuse | old) && site.flags & PF_SITE_THROWS &&
-	    pf_mem_throws(who.task, size, old, inuse))
+	if ((inuse | old) && site.flags & PF_SITE_THROWS) {
+		pf_mem_throws(old, inuse);
 		inuse = old = 0;
+	}
 	if (!(alloc | inuse | old))
 		return NULL;
 	if ((old && !size) || pf_mem_is_inner(who.proc, site.kind, PF_CONTEXT_REG(ctx, rsp))) {

@@ -61,17 +61,24 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	return h;
 }
 
+/* At its sites; in place of what is attached. */
 static void attach(struct recording *r, struct record_heap *h)
 {
 	struct site_files f;
 	size_t n_refused = 0;
 	int e;
 
-	if (!h->sites->n)
+	if (!h->sites->n) {
+		h->attached = probes_detach(r->probes, h->attached);
 		return;
+	}
 	site_files_make(h->sites, h->m, 1u << r->options->event, &f);
-	e = probes_attach(r->probes, h->tgid, h->start_boottime_ns, &f.process, f.files, f.n_files,
-			  &h->attached, &n_refused);
+	if (h->attached)
+		e = probes_attach_change(r->probes, h->attached, &f.process, f.files, f.n_files,
+					 &n_refused);
+	else
+		e = probes_attach(r->probes, h->tgid, h->start_boottime_ns, &f.process, f.files,
+				  f.n_files, &h->attached, &n_refused);
 	site_files_done(&f);
 	r->n_refused_sites += n_refused;
 	r->n_probed += e == 0;
@@ -84,14 +91,18 @@ static void attach(struct recording *r, struct record_heap *h)
 static void take_sites(struct recording *r, struct record_heap *h, struct alloc_sites *s,
 		       struct mappings *m)
 {
+	const char *why = sites_problem(s, 1u << r->options->event);
+
 	if (h->sites && sites_equal(s, m, h->sites, h->m)) {
 		alloc_sites_free(s);
 		return;
 	}
-	take_away(r, h);
+	alloc_sites_free(h->sites);
 	h->sites = s;
+	mappings_unref(h->m);
 	h->m = mappings_ref(m);
-	h->problem = *s->problem ? xstrdup(s->problem) : NULL;
+	free(h->problem);
+	h->problem = *why ? xstrdup(why) : NULL;
 	attach(r, h);
 }
 

@@ -56,7 +56,7 @@ struct span_end {
 };
 struct allocs {
 	bool looking, busy;	   /* where it allocates; probes are on their way */
-	bool stale;		   /* attached are the sites of a look before */
+	bool stale;		   /* attached is what was known, or asked for, before */
 	bool reading_go;	   /* sites are lent */
 	bool refused;		   /* by the kernel: not again before next_ns */
 	unsigned looked_mask;	   /* events that sites were looked for */
@@ -98,6 +98,7 @@ struct follow {
 	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
 	unsigned n_spans;		  /* of these tasks: spans */
+	bool memory_asked;		  /* somebody asked for memory events a tick ago */
 	struct timer watch;		  /* of what is attached */
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
@@ -128,6 +129,6 @@ void alloc_set_problem(struct tracked *t, const char *what, const char *why);
 /* ---- follow_probes.c ---- */
 #define ALLOC_ATTACH_COUNTER "podflame_memory_attach_total"
 struct overhead_span;
-/* At its sites; span NULL: as long as it lives. */
+/* At its sites, in place of what is attached; span NULL: as long as it lives. */
 void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span);
 void alloc_detach(struct tracked *t); /* harmless when nothing is attached */

@@ -29,19 +29,33 @@ struct wish {
 	struct overhead_span span;
 };
 
-/* What the process's container asks of it and may cost; 0: nothing. */
-static struct wish wish_of(const struct tracked *t)
+/* Of the process's container, once that is sure; else NULL. */
+static struct owner *owner_of(const struct tracked *t)
 {
-	struct node *n = t->follow->node;
 	uint64_t until_ns;
-	struct owner *o = procs_owner(n->procs, t->cgroup_id, &until_ns);
+	struct owner *o = procs_owner(t->follow->node->procs, t->cgroup_id, &until_ns);
+
+	return o && until_ns != UINT64_MAX ? owner_unref(o) : o;
+}
+
+static unsigned asked_of(const struct tracked *t)
+{
+	struct owner *o = owner_of(t);
+	unsigned mask = o ? o->event_mask & MEMORY_EVENTS : 0;
+
+	owner_unref(o);
+	return mask;
+}
+
+/* Of what is asked: what it may cost. */
+static struct wish wish_of(const struct tracked *t, unsigned asked)
+{
 	struct wish w = {0};
 
-	for (enum event e = EVENT_MEM_ALLOC; o && until_ns == UINT64_MAX && e <= EVENT_MEM_INUSE;
-	     e++) {
-		if (!(o->event_mask & 1u << e))
+	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++) {
+		if (!(asked & 1u << e))
 			continue;
-		switch (overhead_mode(n->overhead, t->cgroup_id, e, &w.span)) {
+		switch (overhead_mode(t->follow->node->overhead, t->cgroup_id, e, &w.span)) {
 		case OVERHEAD_REFUSED:
 			break;
 		case OVERHEAD_SPANS:
@@ -51,18 +65,7 @@ static struct wish wish_of(const struct tracked *t)
 			w.event_mask |= 1u << e;
 		}
 	}
-	owner_unref(o);
 	return w;
-}
-
-static unsigned asked_of(const struct tracked *t)
-{
-	uint64_t until_ns;
-	struct owner *o = procs_owner(t->follow->node->procs, t->cgroup_id, &until_ns);
-	unsigned mask = o && until_ns == UINT64_MAX ? o->event_mask & MEMORY_EVENTS : 0;
-
-	owner_unref(o);
-	return mask;
 }
 
 /* ---- looking where it allocates; the files worker ---- */
@@ -118,7 +121,8 @@ static void take_sites(struct tracked *t, struct looking *l)
 	a->n_again = 0;
 	if (!a->refused)
 		alloc_set_problem(t, l->result < 0 ? "where it allocates is not known: " : "",
-				  l->result < 0 ? strerror(-l->result) : l->sites->problem);
+				  l->result < 0 ? strerror(-l->result)
+						: sites_problem(l->sites, l->event_mask));
 	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
 	if (l->result < 0 || (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)))
 		return;
@@ -126,7 +130,7 @@ static void take_sites(struct tracked *t, struct looking *l)
 	a->sites = TAKE_PTR(l->sites);
 	mappings_unref(a->m);
 	a->m = mappings_ref(l->m);
-	a->stale = a->attached != NULL;
+	a->stale = a->attached || a->busy;
 }
 
 static void look_done(struct task *task)
@@ -255,7 +259,7 @@ static bool may_attach(struct tracked *t)
 	const struct allocs *a = &t->allocs;
 	uint64_t now_ns = now_mono_ns();
 
-	if (a->attached || a->busy || !a->sites || !a->sites->n)
+	if (a->busy || !a->sites || !a->sites->n)
 		return false;
 	if (!kernel_active(t->follow->node->kernel))
 		return false; /* the programs are on their way out */
@@ -264,7 +268,7 @@ static bool may_attach(struct tracked *t)
 			  t);
 		return false;
 	}
-	if (t->follow->n_attached < ATTACHED_MAX)
+	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
 		return true;
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "too_many"), 1);
 	return false;
@@ -290,9 +294,9 @@ static void probe(struct tracked *t, const struct wish *w)
 		probe_span(t, w);
 		return;
 	}
-	if (a->attached && (a->attached_mask != w->event_mask || a->stale))
+	if (!w->event_mask || (a->sites && !a->sites->n))
 		alloc_detach(t);
-	if (!w->event_mask)
+	if (!w->event_mask || (a->attached && a->attached_mask == w->event_mask && !a->stale))
 		return;
 	if (!a->refused)
 		a->next_ns = 0; /* of a span */
@@ -302,13 +306,22 @@ static void probe(struct tracked *t, const struct wish *w)
 	alloc_attach(t, w->event_mask, NULL);
 }
 
+/* Nobody wants to know what is not seen; who asks again is told again. */
+static void forget_problem(struct tracked *t)
+{
+	alloc_set_problem(t, "", "");
+	t->allocs.looked_mask = 0;
+}
+
 void alloc_advance(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 	unsigned asked = asked_of(t);
-	struct wish w = wish_of(t);
+	struct wish w = wish_of(t, asked);
 
-	if (asked && a->looked_mask != asked)
+	if (!asked)
+		forget_problem(t);
+	else if (a->looked_mask != asked)
 		look(t, t->m, asked);
 	if (a->looking)
 		return;
@@ -330,10 +343,12 @@ static bool is_asked_for(const struct node *n)
 
 void alloc_tick(struct follow *f)
 {
+	bool asked = is_asked_for(f->node);
 	struct tracked *t, *next;
 
-	if (!is_asked_for(f->node) && alloc_idle(f))
+	if (!asked && !f->memory_asked && alloc_idle(f))
 		return;
+	f->memory_asked = asked;
 	HASH_ITER (hh, f->tracked, t, next)
 		alloc_advance(t);
 }

@@ -27,7 +27,7 @@ struct attaching {
 	struct overhead_span span; /* span_ns 0: as long as the process lives */
 	struct span_end before;	   /* of its last span; 0: there was none */
 	bool attach;
-	struct attached *old; /* not attach: to be detached */
+	struct attached *old; /* to be detached, or with attach: to be changed */
 	/* out */
 	struct attached *attached;
 	size_t n_refused;
@@ -79,6 +79,12 @@ static void attach_run(struct task *task)
 
 	if (!a->attach) {
 		a->old = probes_detach(p, a->old);
+		return;
+	}
+	if (a->old) {
+		a->attached = TAKE_PTR(a->old);
+		a->result = probes_attach_change(p, a->attached, &a->files.process, a->files.files,
+						 a->files.n_files, &a->n_refused);
 		return;
 	}
 	if (a->span.span_ns && thread_clocks_open((uint32_t)a->id.tgid, &clocks))
@@ -168,11 +174,17 @@ static void watch_too(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 
-	a->seen_hits = 0;
+	a->seen_hits = probes_attached_hits(a->attached);
 	a->seen_ns = now_mono_ns();
 	a->stall_ns = 0;
 	if (t->follow->n_attached++ == 0)
 		timer_set(t->follow->node->loop, &t->follow->watch, WATCH_NS, watch, t->follow);
+}
+
+static void keep_attached(struct tracked *t, struct attaching *a)
+{
+	t->allocs.attached = TAKE_PTR(a->attached);
+	watch_too(t);
 }
 
 static void take_attached(struct tracked *t, struct attaching *a)
@@ -181,10 +193,13 @@ static void take_attached(struct tracked *t, struct attaching *a)
 
 	if (a->result < 0) {
 		refused(t, a->result);
+		if (a->attached && !s->attached) /* it could not be changed */
+			keep_attached(t, a);
+		s->stale = true;
 		return;
 	}
 	if (s->refused)
-		alloc_set_problem(t, "", s->sites ? s->sites->problem : "");
+		alloc_set_problem(t, "", s->sites ? sites_problem(s->sites, s->looked_mask) : "");
 	s->refused = false;
 	if (a->span.span_ns) {
 		s->span_end = a->end;
@@ -192,9 +207,8 @@ static void take_attached(struct tracked *t, struct attaching *a)
 	}
 	if (s->attached)
 		return; /* of two, the one that is there */
-	s->attached = TAKE_PTR(a->attached);
+	keep_attached(t, a);
 	s->attached_mask = a->files.process.event_mask;
-	watch_too(t);
 }
 
 static void count_attached(const struct attaching *a)
@@ -229,6 +243,13 @@ static void attach_done(struct task *task)
 		alloc_advance(t);
 }
 
+static struct attached *take_away(struct tracked *t)
+{
+	if (t->allocs.attached && --t->follow->n_attached == 0)
+		timer_cancel(&t->follow->watch);
+	return TAKE_PTR(t->allocs.attached);
+}
+
 void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
 {
 	struct attaching *a = attaching_new(t->follow, t->id);
@@ -239,6 +260,7 @@ void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_
 	a->m = mappings_ref(t->allocs.m);
 	if (span)
 		a->span = *span;
+	a->old = take_away(t);
 	site_files_make(t->allocs.sites, a->m, event_mask, &a->files);
 	t->allocs.busy = true;
 	post(a);
@@ -247,13 +269,12 @@ void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_
 void alloc_detach(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
+	struct attached *old = take_away(t);
 
-	if (!a->attached)
+	if (!old)
 		return;
-	if (--t->follow->n_attached == 0)
-		timer_cancel(&t->follow->watch);
 	a->attached_mask = 0;
 	/* until here all was seen */
 	a->span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
-	detach(t->follow, t->id, TAKE_PTR(a->attached));
+	detach(t->follow, t->id, old);
 }

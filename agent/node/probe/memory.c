@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * memory: what selected processes allocate, and what of it lives. One object for both events, loaded when
- * somebody wants one of them: its map of living memory takes 12 MiB. uprobe.c attaches it to processes, live.c
+ * somebody wants one of them: its map of living memory takes 12 MiB. attach.c attaches it to processes, live.c
  * reads what lives.
  */
 #include "node/probe/memory.h"
@@ -64,7 +64,6 @@ static void choose_form(struct memory *m, struct memory_bpf *o)
 	int multi = m->mode == UPROBE_SINGLE ? 0 : ATTACH_UPROBE_MULTI;
 
 	bpf_program__set_autoload(o->progs.pf_mem_session, session);
-	bpf_program__set_autoload(o->progs.pf_mem_entry, !session);
 	bpf_program__set_autoload(o->progs.pf_mem_return, !session);
 	bpf_program__set_expected_attach_type(o->progs.pf_mem_session, ATTACH_UPROBE_SESSION);
 	bpf_program__set_expected_attach_type(o->progs.pf_mem_entry, multi);
@@ -76,22 +75,14 @@ static void take_descriptors(struct memory *m, struct memory_bpf *o)
 {
 	bool session = m->mode == UPROBE_SESSION;
 
-	m->programs[MEMORY_ENTRY] =
-		bpf_program__fd(session ? o->progs.pf_mem_session : o->progs.pf_mem_entry);
+	m->programs[MEMORY_SESSION] = session ? bpf_program__fd(o->progs.pf_mem_session) : -1;
 	m->programs[MEMORY_RETURN] = session ? -1 : bpf_program__fd(o->progs.pf_mem_return);
+	m->programs[MEMORY_ENTRY] = bpf_program__fd(o->progs.pf_mem_entry);
 	m->programs[MEMORY_FREE] = bpf_program__fd(o->progs.pf_mem_free);
 	m->procs = bpf_map__fd(o->maps.mem_procs);
 	m->live = bpf_map__fd(o->maps.live);
 	m->pending = bpf_map__fd(o->maps.pending);
 	m->live_stats = bpf_map__fd(o->maps.live_stats);
-}
-
-/* Memory is promised only where it is there; not known is as if it was. */
-static bool commits_strictly(void)
-{
-	_cleanup_free_ char *text = NULL;
-
-	return file_read(-1, "/proc/sys/vm/overcommit_memory", 16, &text, NULL) < 0 || *text == '2';
 }
 
 static int memory_load(struct probes *p, struct event_probe *e)
@@ -105,7 +96,6 @@ static int memory_load(struct probes *p, struct event_probe *e)
 		return -errno;
 	choose_form(m, o);
 	o->rodata->pf_config = p->bpf_config;
-	o->rodata->pf_throws_any = m->mode != UPROBE_SESSION || commits_strictly();
 	r = lend_maps(p, o->obj);
 	if (!r)
 		r = memory_bpf__load(o);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory: what memory.c, uprobe.c and live.c share and nobody else sees. */
+/* memory: what memory.c, attach.c, uprobe.c and live.c share and nobody else sees. */
 #pragma once
 
 #include <pthread.h>
@@ -22,12 +22,19 @@ enum uprobe_mode {
 	524 /* ENOTSUPP of the kernel: an instruction that it cannot step over */
 #define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes 0.1 s to detach */
 
-enum memory_program { MEMORY_ENTRY, MEMORY_RETURN, MEMORY_FREE, _MEMORY_PROGRAM_MAX };
+/* In the order that they are attached: ends first, so nothing is seen to be made whose end is not. */
+enum memory_program {
+	MEMORY_FREE,
+	MEMORY_RETURN,	/* where there are no sessions */
+	MEMORY_SESSION, /* entry, and return if the entry wants it */
+	MEMORY_ENTRY,
+	_MEMORY_PROGRAM_MAX
+};
 
 struct memory {
 	struct memory_bpf *bpf; /* NULL: nobody has wanted it yet */
 	enum uprobe_mode mode;
-	int programs[_MEMORY_PROGRAM_MAX]; /* of a session: entry is both */
+	int programs[_MEMORY_PROGRAM_MAX]; /* -1: not loaded */
 	int procs, live, pending, live_stats;
 	int n_cpus;
 	bool returns_tried;
@@ -45,6 +52,15 @@ struct memory {
 	unsigned stepped_more; /* of who attaches; 0: not measured yet */
 };
 
+/* Probes of one file by one program; of UPROBE_SINGLE of one place. */
+struct attached_link {
+	int fd;
+	enum memory_program program;
+	uint64_t dev, ino; /* of the file */
+	uint64_t *offsets, *cookies;
+	size_t n;
+	bool goes; /* while a process's probes are changed */
+};
 struct attached {
 	struct pf_process_key key;
 	struct memory *memory;
@@ -54,8 +70,8 @@ struct attached {
 	uint64_t since_ns; /* CLOCK_BOOTTIME: what is older is of somebody else */
 	uint64_t names;	   /* of the last sample of mem-inuse */
 	bool in_snapshot;
-	int *links;
-	size_t n_links;
+	struct attached_link *links;
+	size_t n_links, cap_links;
 	UT_hash_handle hh;
 };
 
@@ -64,6 +80,17 @@ struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or n
 
 /* uprobe.c */
 enum uprobe_mode uprobe_mode(void);
+/* Places of one file for one program. */
+struct uprobe_places {
+	int prog, attach_type;
+	bool at_return;
+	uint32_t pid;
+	char path[32];
+	uint64_t *offsets, *cookies;
+	size_t n;
+};
+/* n of them from there on, of UPROBE_SINGLE one: a link, or -errno. */
+int uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from, size_t n);
 /* A program that does nothing; returns its link. */
 int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
 			  bool at_return);
@@ -77,6 +104,9 @@ unsigned uprobe_stepped_more(enum uprobe_mode mode);
 uint64_t emulated_place(int fd, uint64_t offset);
 size_t emulated_distance(const uint8_t *code, size_t n);
 bool is_emulated(const uint8_t code[static 2]);
+
+/* spans.c: somebody leaves in a hurry; nobody else is attached before it has */
+bool memory_is_urgent(const struct memory *m);
 
 /* live.c */
 /* Removes what belongs to no attached process. */

@@ -60,6 +60,12 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, size_t *ret_refused);
 /*
+ * The same thread: other places, other inner code, other events of the same program: attaches and detaches the
+ * difference; what lives stays known as long as mem-inuse is asked for. A failure leaves what was attached.
+ */
+int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
+			 const struct probe_file *files, size_t n, size_t *ret_refused);
+/*
  * The same thread; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
  * forgets what lives.
  */

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attach: the probes of one process: one link a file and program, where the kernel has such. When its files change
+ * only the difference is attached and detached: what lives stays known. Closing a link waits for RCU: links are
+ * closed at the same time.
+ */
+#include "node/probe/memory.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ALLOC (1u << EVENT_MEM_ALLOC)
+#define INUSE (1u << EVENT_MEM_INUSE)
+
+/* ---- what is to be probed ---- */
+
+/* Places of one file for one program, before they are attached. */
+struct places {
+	struct uprobe_places u;
+	enum memory_program program;
+	uint64_t dev, ino;
+};
+
+/* No exception passes a probed return, and Go moves stacks: nothing but C's functions. */
+static bool returns_memory(const struct pf_site *s)
+{
+	if (s->flags & PF_SITE_THROWS)
+		return false;
+	return s->kind == PF_SITE_ALLOC || s->kind == PF_SITE_REALLOC || s->kind == PF_SITE_OUT;
+}
+
+/*
+ * A session only where the return matters: its entry can skip the return for its own process, but not for
+ * others that have the same place probed, nor for a fork's child: there the kernel does not ask the program, and probes
+ * the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
+ */
+static bool is_for(const struct memory *m, const struct pf_site *s, enum memory_program program,
+		   bool inuse)
+{
+	bool session = m->mode == UPROBE_SESSION, returns = inuse && returns_memory(s);
+
+	switch (program) {
+	case MEMORY_FREE:
+		return s->kind == PF_SITE_FREE && inuse;
+	case MEMORY_RETURN:
+		return returns && !session;
+	case MEMORY_SESSION:
+		return returns && session;
+	default:
+		return s->kind != PF_SITE_FREE && !(returns && session);
+	}
+}
+
+static uint64_t place_of(int fd, const struct probe_site *at, const struct pf_site *site)
+{
+	return site->kind == PF_SITE_INSIDE ? at->file_offset : emulated_place(fd, at->file_offset);
+}
+
+/* The cookie of a site: it tells what a hit of it costs. */
+static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_site site)
+{
+	uint8_t code[2];
+	uint64_t cookie;
+
+	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) && !is_emulated(code)) {
+		if (!m->stepped_more)
+			m->stepped_more = uprobe_stepped_more(m->mode);
+		site.flags |= (uint16_t)(m->stepped_more << 8);
+	}
+	memcpy(&cookie, &site, sizeof(cookie));
+	return cookie;
+}
+
+static void places_add(struct places *b, uint64_t offset, uint64_t cookie)
+{
+	b->u.offsets[b->u.n] = offset;
+	b->u.cookies[b->u.n++] = cookie;
+}
+
+static void places_make(const struct attached *a, const struct probe_file *file,
+			enum memory_program program, bool inuse, struct places *b)
+{
+	struct memory *m = a->memory;
+	struct stat st = {};
+
+	fstat(file->fd, &st);
+	b->program = program;
+	b->dev = st.st_dev;
+	b->ino = st.st_ino;
+	b->u.prog = m->programs[program];
+	b->u.attach_type = program == MEMORY_SESSION ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI;
+	b->u.at_return = program == MEMORY_RETURN;
+	b->u.pid = a->key.tgid;
+	snprintf(b->u.path, sizeof(b->u.path), "/proc/self/fd/%d", file->fd);
+	b->u.offsets = xcalloc(file->n_sites + 1, sizeof(*b->u.offsets));
+	b->u.cookies = xcalloc(file->n_sites + 1, sizeof(*b->u.cookies));
+	for (size_t i = 0; i < file->n_sites; i++) {
+		struct pf_site site;
+		uint64_t at;
+
+		memcpy(&site, &file->sites[i].cookie, sizeof(site));
+		if (!is_for(m, &site, program, inuse))
+			continue;
+		at = place_of(file->fd, &file->sites[i], &site);
+		places_add(b, at, cookie_of(m, file->fd, at, site));
+	}
+}
+
+/* Of all files and programs, in the order of programs. */
+static struct places *all_places(const struct attached *a, const struct probe_file *files, size_t n,
+				 bool inuse)
+{
+	struct places *all = xcalloc(n * _MEMORY_PROGRAM_MAX + 1, sizeof(*all));
+
+	for (size_t k = 0; k < _MEMORY_PROGRAM_MAX; k++)
+		for (size_t i = 0; i < n; i++)
+			places_make(a, &files[i], k, inuse, &all[k * n + i]);
+	return all;
+}
+
+static void places_free(struct places *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(all[i].u.offsets);
+		free(all[i].u.cookies);
+	}
+	free(all);
+}
+
+/* ---- the difference to what is attached ---- */
+
+static size_t find_place(const uint64_t *offsets, const uint64_t *cookies, size_t n,
+			 uint64_t offset, uint64_t cookie)
+{
+	for (size_t i = 0; i < n; i++)
+		if (offsets[i] == offset && cookies[i] == cookie)
+			return i;
+	return SIZE_MAX;
+}
+
+static bool is_of(const struct places *b, const struct attached_link *l)
+{
+	return b->program == l->program && b->dev == l->dev && b->ino == l->ino;
+}
+
+/* A link stays if all of its places are still wanted. */
+static bool is_wanted(const struct attached_link *l, const struct places *b)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (find_place(b->u.offsets, b->u.cookies, b->u.n, l->offsets[i], l->cookies[i]) ==
+		    SIZE_MAX)
+			return false;
+	return true;
+}
+
+static void places_remove(struct places *b, const struct attached_link *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		size_t at = find_place(b->u.offsets, b->u.cookies, b->u.n, l->offsets[i],
+				       l->cookies[i]);
+
+		if (at == SIZE_MAX)
+			continue;
+		b->u.n--;
+		b->u.offsets[at] = b->u.offsets[b->u.n];
+		b->u.cookies[at] = b->u.cookies[b->u.n];
+	}
+}
+
+/* Leaves in all what is not attached yet; marks the links that go. Returns whether any does. */
+static bool take_difference(struct attached *a, struct places *all, size_t n)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < a->n_links; i++) {
+		struct attached_link *l = &a->links[i];
+
+		l->goes = true;
+		for (size_t k = 0; k < n && l->goes; k++) {
+			if (!is_of(&all[k], l) || !is_wanted(l, &all[k]))
+				continue;
+			l->goes = false;
+			places_remove(&all[k], l);
+		}
+		any |= l->goes;
+	}
+	return any;
+}
+
+/* ---- attaching ---- */
+
+static void keep_link(struct attached *a, const struct places *b, size_t from, size_t n, int fd)
+{
+	struct attached_link *l;
+
+	GROW(a->links, a->n_links, a->cap_links);
+	l = &a->links[a->n_links++];
+	*l = (struct attached_link){
+		.fd = fd,
+		.program = b->program,
+		.dev = b->dev,
+		.ino = b->ino,
+		.offsets = xcalloc(n, sizeof(*l->offsets)),
+		.cookies = xcalloc(n, sizeof(*l->cookies)),
+		.n = n,
+	};
+	memcpy(l->offsets, b->u.offsets + from, n * sizeof(*l->offsets));
+	memcpy(l->cookies, b->u.cookies + from, n * sizeof(*l->cookies));
+}
+
+/* Nothing of it would work: not a matter of places. */
+static bool is_hopeless(int r)
+{
+	return r == -ESRCH || r == -EPERM || r == -EACCES || r == -ENOMEM || r == -EMFILE;
+}
+
+/* One place that the kernel refuses has it refuse the whole link: it is looked for by halves. */
+static int attach_range(struct attached *a, const struct places *b, size_t from, size_t n,
+			size_t *refused)
+{
+	bool single = a->memory->mode == UPROBE_SINGLE;
+	int r;
+
+	if (single && a->n_links >= UPROBE_SINGLE_MAX_OF_ATTACH) {
+		*refused += n;
+		return -E2BIG;
+	}
+	if (!single || n == 1) {
+		r = uprobe_attach(a->memory->mode, &b->u, from, n);
+		if (r >= 0) {
+			keep_link(a, b, from, n, r);
+			return 0;
+		}
+		if (n == 1 || is_hopeless(r)) {
+			*refused += n;
+			return r;
+		}
+	}
+	r = attach_range(a, b, from, n / 2, refused);
+	if (is_hopeless(r)) {
+		*refused += n - n / 2;
+		return r;
+	}
+	return attach_range(a, b, from + n / 2, n - n / 2, refused);
+}
+
+static int attach_all(struct attached *a, const struct places *all, size_t n, size_t *refused)
+{
+	int first_error = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = all[i].u.n ? attach_range(a, &all[i], 0, all[i].u.n, refused) : 0;
+
+		if (is_hopeless(r))
+			return r;
+		if (r && !first_error)
+			first_error = r;
+	}
+	return first_error;
+}
+
+/* ---- closing ---- */
+
+static void *close_link(void *fd)
+{
+	close((int)(intptr_t)fd);
+	return NULL;
+}
+
+#define CLOSERS 32
+
+static void close_some(const struct attached_link *l, size_t n)
+{
+	pthread_t threads[CLOSERS];
+	bool started[CLOSERS] = {};
+
+	for (size_t k = 1; k < n; k++)
+		started[k] =
+			!pthread_create(&threads[k], NULL, close_link, (void *)(intptr_t)l[k].fd);
+	close(l[0].fd);
+	for (size_t k = 1; k < n; k++) {
+		if (started[k])
+			pthread_join(threads[k], NULL);
+		else
+			close(l[k].fd);
+	}
+}
+
+/* Those that are marked. */
+static void close_going(struct attached *a)
+{
+	_cleanup_free_ struct attached_link *going = xcalloc(a->n_links + 1, sizeof(*going));
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < a->n_links; i++) {
+		if (a->links[i].goes)
+			going[n++] = a->links[i];
+		else
+			a->links[kept++] = a->links[i];
+	}
+	a->n_links = kept;
+	for (size_t i = 0; i < n; i += CLOSERS)
+		close_some(&going[i], MIN(n - i, (size_t)CLOSERS));
+	for (size_t i = 0; i < n; i++) {
+		free(going[i].offsets);
+		free(going[i].cookies);
+	}
+}
+
+static void close_from(struct attached *a, size_t from)
+{
+	for (size_t i = 0; i < a->n_links; i++)
+		a->links[i].goes = i >= from;
+	close_going(a);
+}
+
+/* ---- one process ---- */
+
+static int attached_add(struct attached *a, const struct pf_mem_proc *proc)
+{
+	struct memory *m = a->memory;
+	struct pf_mem_proc v = *proc;
+	struct attached *other;
+	int r = 0;
+
+	v.cgroup_id = v.hits = 0;
+	pthread_mutex_lock(&m->lock);
+	HASH_FIND(hh, m->attached, &a->key, sizeof(a->key), other);
+	if (other)
+		r = -EEXIST;
+	a->since_ns = now_boot_ns();
+	if (!r)
+		r = bpf_map_update_elem(m->procs, &a->key, &v, BPF_ANY);
+	if (!r) {
+		HASH_ADD(hh, m->attached, key, sizeof(a->key), a);
+		m->n_links += a->n_links;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+/* -EAGAIN: on another thread they are just tried. */
+static int events_work(const struct memory *m, unsigned event_mask)
+{
+	int r = event_mask & INUSE ? __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE) : 0;
+
+	return !r || r == -EAGAIN ? r : -EOPNOTSUPP;
+}
+
+int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
+		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
+		  struct attached **ret, size_t *ret_refused)
+{
+	struct memory *m = memory_of(p);
+	size_t n_all = n * _MEMORY_PROGRAM_MAX, refused = 0;
+	struct places *all;
+	struct attached *a;
+	int r;
+
+	if (!m)
+		return -EOPNOTSUPP;
+	if (memory_is_urgent(m))
+		return -EAGAIN;
+	r = events_work(m, proc->event_mask);
+	if (r)
+		return r;
+	a = xcalloc(1, sizeof(*a));
+	a->memory = m;
+	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};
+	a->inuse = proc->event_mask & INUSE;
+	all = all_places(a, files, n, a->inuse);
+	r = attach_all(a, all, n_all, &refused);
+	places_free(all, n_all);
+	if (a->n_links && !is_hopeless(r))
+		r = attached_add(a, proc);
+	else if (!r)
+		r = -ENOENT;
+	if (r) {
+		close_from(a, 0);
+		free(a->links);
+		free(a);
+		return r;
+	}
+	*ret = a;
+	*ret_refused = refused;
+	return 0;
+}
+
+/* What the kernel counts in there goes on. */
+static void proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
+{
+	struct pf_mem_proc was, now = *proc;
+
+	if (bpf_map_lookup_elem(a->memory->procs, &a->key, &was))
+		return;
+	now.event_mask = event_mask;
+	now.cgroup_id = was.cgroup_id;
+	now.hits = was.hits;
+	bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
+}
+
+static void set_changed(struct attached *a, const struct pf_mem_proc *proc, size_t n_links_before)
+{
+	struct memory *m = a->memory;
+	bool inuse = proc->event_mask & INUSE;
+
+	pthread_mutex_lock(&m->lock);
+	if (inuse && !a->inuse)
+		a->since_ns = now_boot_ns();
+	a->inuse = inuse;
+	m->n_links += a->n_links - n_links_before;
+	proc_update(a, proc, proc->event_mask);
+	pthread_mutex_unlock(&m->lock);
+}
+
+int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
+			 const struct probe_file *files, size_t n, size_t *ret_refused)
+{
+	size_t n_all = n * _MEMORY_PROGRAM_MAX, n_before = a->n_links, refused = 0;
+	bool inuse = proc->event_mask & INUSE, had_inuse = a->inuse;
+	struct pf_mem_proc was = {};
+	struct places *all;
+	unsigned both;
+	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, proc->event_mask);
+
+	(void)p;
+	if (r)
+		return r;
+	bpf_map_lookup_elem(a->memory->procs, &a->key, &was);
+	both = was.event_mask & proc->event_mask;
+	all = all_places(a, files, n, inuse);
+	/* A place may have an old link and a new one for a moment: kept twice is kept once, but counted is twice. */
+	proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
+	r = attach_all(a, all, n_all, &refused);
+	places_free(all, n_all);
+	if (is_hopeless(r)) {
+		close_from(a, n_before);
+		proc_update(a, &was, was.event_mask);
+		return r;
+	}
+	close_going(a);
+	set_changed(a, proc, n_before);
+	if (had_inuse && !inuse)
+		live_forget(a->memory);
+	*ret_refused = refused;
+	return 0;
+}
+
+struct attached *probes_detach(struct probes *p, struct attached *a)
+{
+	struct memory *m;
+
+	(void)p;
+	if (!a)
+		return NULL;
+	m = a->memory;
+	pthread_mutex_lock(&m->lock);
+	HASH_DEL(m->attached, a);
+	m->n_links -= a->n_links;
+	bpf_map_delete_elem(m->procs, &a->key);
+	pthread_mutex_unlock(&m->lock);
+	close_from(a, 0);
+	if (a->leaving)
+		__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
+	if (a->inuse)
+		live_forget(m);
+	free(a->links);
+	free(a);
+	return NULL;
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What may go wrong around the probes of memory events: forks, exceptions, signals, jumps out of an allocator, libraries
+ * that come and go, an agent that is killed, maps that are full. Once for each way to attach uprobes.
+ */
+#include "node/probe/memory_scene_test.h"
+
+#include <setjmp.h>
+
+/* ---- who throws, and Go, return where they were called, in whatever process ---- */
+
+static char pool[1 << 20];
+static size_t pool_at;
+static struct truth *truth; /* short_ns: calls; long_ns: of them with the kernel's return address */
+
+IN_SECTION(pf_short) static void *pool_new(size_t n)
+{
+	void *p = pool + pool_at;
+
+	pool_at += n;
+	__atomic_fetch_add(&truth->short_ns, 1, __ATOMIC_RELAXED);
+	if (!IN_RANGE((uintptr_t)__builtin_return_address(0), pf_loop))
+		__atomic_fetch_add(&truth->long_ns, 1, __ATOMIC_RELAXED);
+	return p;
+}
+
+IN_SECTION(pf_loop) static void call_new(void)
+{
+	for (int i = 0; i < 10; i++)
+		keep[i] = pool_new(100);
+}
+
+static void body_new(struct truth *t)
+{
+	truth = t;
+	say_and_wait(t, 1);
+	call_new();
+	if (fork() == 0) {
+		call_new();
+		_exit(0);
+	}
+	wait(NULL);
+	say_and_wait(t, 3);
+}
+
+/* Of two that have the same file, and a child of each. */
+static void check_returns(struct pf_site site, unsigned events, unsigned n_probed)
+{
+	struct scene a = {}, b = {};
+
+	add_site(&a.probed, pool_new, site);
+	scene_open(&a, body_new, events, 1);
+	b = (struct scene){.p = a.p, .probed = a.probed, .c = child_start(body_new, NULL)};
+	b.probed.file.sites = b.probed.sites;
+	b.w.pid = b.c.pid;
+	want(&b, events, 1);
+	get_known(&b);
+	assert_int_equal(scene_attach(&b, events), 0);
+	await(&b.c, 1);
+	go(&b, 3);
+	go(&a, 3);
+	assert_int_equal(a.c.truth->short_ns, 20);
+	assert_int_equal(b.c.truth->short_ns, 20);
+	assert_int_equal(a.c.truth->long_ns, n_probed);
+	assert_int_equal(b.c.truth->long_ns, n_probed);
+	assert_int_equal(b.w.alloc.n, events & ALLOC ? 10 : 0);
+	b.a = probes_detach(b.p, b.a);
+	child_stop(&b.c);
+	a.w.others = 0; /* of b */
+	scene_close(&a);
+}
+
+static void who_throws_returns_untouched(void **state)
+{
+	uint64_t before = lost("may_throw");
+
+	(void)state;
+	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, PF_SITE_THROWS}, ALLOC | INUSE,
+		      0);
+	assert_int_equal(lost("may_throw") - before, 10);
+	check_returns((struct pf_site){PF_SITE_GO, 4, 0, 5, 0, 0}, ALLOC | INUSE, 0);
+	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, ALLOC, 0);
+	/* That is what would be seen; a perf event keeps to its process. */
+	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, INUSE,
+		      mode_at_most == UPROBE_SINGLE ? 10 : 20);
+}
+
+/* ---- signals, jumps, forks within an allocator ---- */
+
+static jmp_buf out;
+static volatile int inside; /* what the next call does before it returns */
+
+IN_SECTION(pf_short) static void *pool_odd(size_t n)
+{
+	void *p = pool + pool_at;
+	int what = inside;
+
+	pool_at += n;
+	inside = 0;
+	if (what == 1)
+		raise(SIGUSR1);
+	if (what == 2)
+		longjmp(out, 1);
+	if (what == 3 && fork() == 0)
+		inside = 3;
+	return p;
+}
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	for (int i = 0; i < 100; i++)
+		keep[1] = pool_odd(10);
+}
+
+IN_SECTION(pf_loop) static void body_odd(struct truth *t)
+{
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+
+	sigaltstack(&(stack_t){.ss_sp = pool + sizeof(pool) / 2, .ss_size = 1 << 16}, NULL);
+	sigaction(SIGUSR1, &sa, NULL);
+	say_and_wait(t, 1);
+	inside = 1; /* 1000, and 100 * 10 amid it on another stack */
+	keep[0] = pool_odd(1000);
+	inside = 2;
+	if (!setjmp(out))
+		keep[0] = pool_odd(20000); /* never returns: nobody has it */
+	inside = 3;
+	keep[2] = pool_odd(300000); /* twice returned, once ours */
+	if (inside == 3)
+		_exit(0);
+	wait(NULL);
+	keep[3] = pool_odd(7);
+	say_and_wait(t, 3);
+}
+
+static void calls_end_in_odd_ways(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	add_site(&s.probed, pool_odd, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	scene_open(&s, body_odd, ALLOC | INUSE, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 1000 + 1000 + 20000 + 300000 + 7);
+	assert_int_equal(s.w.inuse.bytes, 1000 + 1000 + 300000 + 7);
+	scene_close(&s);
+}
+
+/* ---- what is probed changes ---- */
+
+static void change(struct scene *s, const struct probed *more, unsigned events)
+{
+	struct probe_file files[2] = {s->probed.file, more ? more->file : s->probed.file};
+	size_t refused = 99;
+
+	s->probed.proc.event_mask = events;
+	assert_int_equal(
+		probes_attach_change(s->p, s->a, &s->probed.proc, files, more ? 2 : 1, &refused),
+		0);
+	assert_int_equal(refused, 0);
+}
+
+IN_SECTION(pf_long) static void *pool_raw(size_t n)
+{
+	void *p = pool + pool_at;
+
+	pool_at += n;
+	__asm__ volatile("" ::: "memory");
+	return p;
+}
+
+IN_SECTION(pf_loop) static void body_steps(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (uint32_t step = 3;; step++) {
+		for (int i = 0; i < 10; i++) {
+			keep[step * 10 + i] = malloc(1000);
+			keep[0] = pool_raw(50);
+		}
+		if (step == 5)
+			for (int i = 0; i < 10; i++)
+				free((void *)keep[30 + i]);
+		say_and_wait(t, step);
+	}
+}
+
+/* A library with an allocator of its own comes, and goes. */
+static void what_lives_stays_when_files_change(void **state)
+{
+	struct probed other = {};
+	struct scene s = {};
+	unsigned n_links;
+
+	(void)state;
+	add_site(&other, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	scene_open(&s, body_steps, ALLOC | INUSE, 1);
+	n_links = memory_of(s.p)->n_links;
+	go(&s, 3);
+	assert_int_equal(s.w.inuse.bytes, 10000);
+	change(&s, &other, ALLOC | INUSE);
+	assert_true(memory_of(s.p)->n_links > n_links);
+	watch_all(s.p, &s.w);
+	assert_int_equal(s.w.inuse.bytes, 10000); /* it stays */
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 20000 + 500);
+	change(&s, NULL, ALLOC | INUSE);
+	assert_int_equal(memory_of(s.p)->n_links, n_links);
+	go(&s, 5);
+	assert_int_equal(s.w.inuse.bytes, 30000 - 10000 + 500);
+	assert_int_equal(s.w.alloc.bytes, 30000 + 500);
+	close(other.file.fd);
+	scene_close(&s);
+}
+
+static void events_come_and_go(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_steps, ALLOC, 1);
+	want(&s, ALLOC | INUSE, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 10000);
+	assert_int_equal(s.w.snapshots, 0);
+	change(&s, NULL, ALLOC | INUSE);
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 20000);
+	assert_int_equal(s.w.inuse.bytes, 10000);
+	change(&s, NULL, INUSE);
+	go(&s, 5); /* frees what was there before */
+	assert_int_equal(s.w.alloc.bytes, 20000);
+	assert_int_equal(s.w.inuse.bytes, 20000);
+	change(&s, NULL, ALLOC);
+	assert_int_equal(map_count(memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
+	go(&s, 6);
+	assert_int_equal(s.w.alloc.bytes, 30000);
+	scene_close(&s);
+}
+
+static void a_change_of_the_dead_fails(void **state)
+{
+	struct probed other = {};
+	struct scene s = {};
+	size_t refused;
+
+	(void)state;
+	add_site(&other, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	scene_open(&s, body_steps, ALLOC | INUSE, 1);
+	go(&s, 3);
+	kill(s.c.pid, SIGKILL);
+	waitpid(s.c.pid, NULL, 0);
+	assert_int_equal(probes_attach_change(s.p, s.a, &s.probed.proc, &other.file, 1, &refused),
+			 -ESRCH);
+	s.c.pid = 0;
+	close(other.file.fd);
+	scene_close(&s);
+}
+
+/* ---- a library that is unloaded and comes again ---- */
+
+#define POOL_LIBRARY                                                                               \
+	"static char pool[1 << 16]; static unsigned long at;"                                      \
+	"void *lib_pool(unsigned long n) { void *p = pool + at; at += n; return p; }"
+
+static char library_dir[] = "/tmp/memory-fault.XXXXXX";
+static char *library_path;
+
+static void *load(void **ret_library)
+{
+	*ret_library = dlopen(library_path, RTLD_NOW);
+	return *ret_library ? dlsym(*ret_library, "lib_pool") : NULL;
+}
+
+IN_SECTION(pf_loop) static void body_library(struct truth *t)
+{
+	void *library, *(*lib_pool)(size_t) = load(&library);
+
+	say_and_wait(t, 1);
+	keep[0] = lib_pool(100);
+	dlclose(library);
+	say_and_wait(t, 3);
+	mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* elsewhere now */
+	lib_pool = load(&library);
+	keep[0] = lib_pool(1000);
+	say_and_wait(t, 4);
+	dlclose(library);
+	say_and_wait(t, 5);
+}
+
+static int library_build(void)
+{
+	_cleanup_free_ char *command = NULL;
+
+	if (!mkdtemp(library_dir))
+		return -errno;
+	library_path = xasprintf("%s/libpool.so", library_dir);
+	command = xasprintf("echo '%s' | cc -shared -fPIC -O1 -xc - -o %s", POOL_LIBRARY,
+			    library_path);
+	return system(command);
+}
+
+static void a_library_is_unloaded_and_loaded(void **state)
+{
+	struct scene s = {};
+	void *library, *function;
+
+	(void)state;
+	if (access(library_path, R_OK)) {
+		print_message("skipped: no compiler here\n");
+		skip();
+	}
+	function = load(&library);
+	add_site(&s.probed, function, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	dlclose(library);
+	scene_open(&s, body_library, ALLOC | INUSE, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 100);
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 1100);
+	go(&s, 5);
+	scene_close(&s);
+}
+
+/* ---- an agent that is killed ---- */
+
+static bool is_untouched(pid_t pid)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(libc_symbols); i++) {
+		const unsigned char *at = dlsym(RTLD_DEFAULT, libc_symbols[i].name);
+
+		for (int k = 0; k < 48; k++)
+			if (byte_of(pid, at + k) != at[k])
+				return false;
+	}
+	return true;
+}
+
+static struct child storm_child;
+
+static void body_agent(struct truth *t)
+{
+	struct scene s = {.c = storm_child, .w = {.pid = storm_child.pid}};
+
+	probe_libc(&s.probed);
+	s.p = open_in_mode();
+	want(&s, ALLOC | INUSE, 1);
+	get_known(&s);
+	if (scene_attach(&s, ALLOC | INUSE))
+		_exit(1);
+	t->ready = 1;
+	for (;;)
+		watch_drain(s.p, &s.w, true);
+}
+
+static void nothing_stays_of_a_killed_agent(void **state)
+{
+	(void)state;
+	need_mode();
+	storm_child = child_start(body_storm, NULL);
+	await_units(&storm_child, 10);
+	for (int i = 0; i < (mode_at_most == UPROBE_SESSION ? 2 : 1); i++) {
+		struct child agent = child_start(body_agent, NULL);
+		uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+
+		await(&agent, 1);
+		assert_false(is_untouched(storm_child.pid));
+		nap(i * 7);
+		child_stop(&agent);
+		while (!is_untouched(storm_child.pid)) {
+			if (now_mono_ns() > deadline)
+				fail_msg("breakpoints stay");
+			nap(1);
+		}
+		await_units(&storm_child, 1000);
+	}
+	child_stop(&storm_child);
+}
+
+/* ---- exec and exit at any moment ---- */
+
+static void body_leaves(struct truth *t)
+{
+	pthread_t thread;
+	unsigned seed = getpid();
+
+	storm_truth = t;
+	for (uintptr_t i = 1; i < 3; i++)
+		pthread_create(&thread, NULL, storm, (void *)i);
+	t->ready = 1;
+	nanosleep(&(struct timespec){0, 20000000 + rand_r(&seed) % 40000000}, NULL);
+	if (seed % 2)
+		exit(0);
+	execl("/bin/sh", "sh", "-c", "exec sleep 100", NULL);
+}
+
+static void it_may_leave_at_any_moment(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_storm, ALLOC | INUSE, 10000);
+	for (int i = 0; i < (mode_at_most == UPROBE_SESSION ? 20 : 4); i++) {
+		struct scene k = {.p = s.p, .probed = s.probed};
+		int r;
+
+		k.c = child_start(body_leaves, NULL);
+		k.w = (struct memory_watch){.pid = k.c.pid};
+		want(&k, ALLOC | INUSE, 1);
+		for (int n = 0; !k.w.known && n < 10; n++) { /* it may be gone before */
+			assert_int_equal(probes_announce(s.p), 0);
+			watch_drain(s.p, &k.w, false);
+		}
+		k.probed.file.sites = k.probed.sites;
+		r = k.w.known ? scene_attach(&k, ALLOC | INUSE) : -ESRCH;
+		assert_true(r == 0 || r == -ESRCH);
+		watch_drain(s.p, &k.w, true);
+		k.a = probes_detach(s.p, k.a);
+		child_stop(&k.c);
+	}
+	await_units(&s.c, 1000);
+	watch_all(s.p, &s.w);
+	s.w.others = 0; /* of those who left */
+	scene_close(&s);
+}
+
+/* ---- again and again ---- */
+
+static void probes_come_and_go_many_times(void **state)
+{
+	unsigned n = getenv("LONG") ? 200 : 30;
+	uint64_t full_before = lost("pending_full");
+	struct scene s = {};
+
+	(void)state;
+	if (mode_at_most == UPROBE_SINGLE)
+		n /= 10; /* 0.1 s a place */
+	scene_open(&s, body_storm, ALLOC | INUSE, 1000);
+	for (unsigned i = 0; i < n; i++) {
+		await_units(&s.c, 100);
+		s.a = probes_detach(s.p, s.a);
+		assert_true(is_untouched(s.c.pid));
+		assert_int_equal(scene_attach(&s, i % 3 ? ALLOC | INUSE : ALLOC), 0);
+		watch_drain(s.p, &s.w, true);
+	}
+	await_units(&s.c, 1000);
+	watch_all(s.p, &s.w);
+	assert_true(s.w.alloc.n > 0);
+	assert_int_equal(lost("pending_full"), full_before);
+	scene_close(&s);
+}
+
+/* ---- no room between entry and return ---- */
+
+static void fill_pending(struct memory *m, bool full)
+{
+	struct pf_pending value = {};
+
+	for (uint64_t i = 0; i < PF_PENDING_MAX; i++) {
+		struct pf_pending_key key = {.pid_tgid = ~0ull, .sp = i};
+
+		if (full)
+			bpf_map_update_elem(m->pending, &key, &value, BPF_ANY);
+		else
+			bpf_map_delete_elem(m->pending, &key);
+	}
+}
+
+static void what_cannot_wait_is_counted(void **state)
+{
+	uint64_t before = lost("pending_full");
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_steps, ALLOC | INUSE, 1);
+	fill_pending(memory_of(s.p), true);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n, 10);
+	assert_int_equal(s.w.inuse.n, 0);
+	assert_int_equal(lost("pending_full") - before, 10);
+	fill_pending(memory_of(s.p), false);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.n, 10);
+	scene_close(&s);
+}
+
+static int close_shared(void **state)
+{
+	(void)state;
+	shared_probes = shared_probes ? probes_free(shared_probes) : NULL;
+	return 0;
+}
+
+static int run_mode(const char *name, enum uprobe_mode mode)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_throws_returns_untouched),
+		cmocka_unit_test(calls_end_in_odd_ways),
+		cmocka_unit_test(what_lives_stays_when_files_change),
+		cmocka_unit_test(events_come_and_go),
+		cmocka_unit_test(a_change_of_the_dead_fails),
+		cmocka_unit_test(a_library_is_unloaded_and_loaded),
+		cmocka_unit_test(nothing_stays_of_a_killed_agent),
+		cmocka_unit_test(it_may_leave_at_any_moment),
+		cmocka_unit_test(probes_come_and_go_many_times),
+		cmocka_unit_test(what_cannot_wait_is_counted),
+	};
+
+	mode_at_most = mode;
+	share_probes = true;
+	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
+}
+
+/* Of which tests: a pattern such as "calls*"; all. */
+int main(int argc, char **argv)
+{
+	int failed;
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	library_build();
+	failed = run_mode("sessions", UPROBE_SESSION);
+	failed += run_mode("many places at once", UPROBE_MULTI);
+	failed += run_mode("single probes", UPROBE_SINGLE);
+	unlink(library_path);
+	rmdir(library_dir);
+	return failed;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spans: waiting while a process is probed, and leaving in a hurry. */
+#include "node/probe/memory.h"
+
+#include <time.h>
+
+uint64_t probes_attached_hits(const struct attached *a)
+{
+	struct pf_mem_proc v = {};
+
+	bpf_map_lookup_elem(a->memory->procs, &a->key, &v);
+	return v.hits;
+}
+
+void probes_leave(struct attached *a)
+{
+	a->leaving = true;
+	__atomic_fetch_add(&a->memory->n_leaving, 1, __ATOMIC_RELAXED);
+}
+
+bool memory_is_urgent(const struct memory *m)
+{
+	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;
+}
+
+static void nap_until(uint64_t mono_ns)
+{
+	uint64_t now = now_mono_ns(), ns = mono_ns > now ? MIN(mono_ns - now, NSEC_PER_MSEC) : 0;
+
+	nanosleep(&(struct timespec){0, (long)ns}, NULL);
+}
+
+void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
+			  uint64_t *ret_ns, uint64_t *ret_hits)
+{
+	uint64_t end = now_mono_ns() + max_ns;
+	struct pf_mem_proc v = {};
+
+	while (now_mono_ns() < end && !memory_is_urgent(a->memory) &&
+	       !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) && v.hits < max_hits)
+		nap_until(end);
+	/* What comes while it is detached counts no more: so the time is exact. */
+	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);
+	*ret_ns = now_boot_ns() - a->since_ns;
+	*ret_hits = v.hits;
+}
