@@ -10,9 +10,12 @@
 #include "node/thread_clocks.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define PROBES_LIMIT_NS (30 * NSEC_PER_SEC)
+#define PROBES_NICE	(-15)
+#define LATE_MAX	3.0 /* times its wait, the next span after one that took long */
 #define REFUSED_NS	(60 * NSEC_PER_SEC)  /* by the kernel: until it is tried again */
 #define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
 #define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a hundredth of that */
@@ -33,6 +36,8 @@ struct attaching {
 	size_t n_refused;
 	struct overhead_spent spent;
 	struct span_end end;
+	uint64_t
+		in_place_ns; /* of a span, as far as is known: attaching and detaching are slow where CPUs are busy */
 	int result;
 };
 
@@ -71,12 +76,24 @@ static void wait_span(struct attaching *a, const struct thread_clocks *clocks)
 		x->before_ns = from_ns - a->before.mono_ns;
 }
 
+/* While this thread waits for a CPU somebody pays for probes that should be gone. Not allowed: then it waits. */
+static void hurry(void)
+{
+	static bool asked;
+
+	if (!asked)
+		setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of the thread alone */
+	asked = true;
+}
+
 static void attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
 	struct probes *p = kernel_probes(task->node->kernel);
 	struct thread_clocks clocks = {0};
+	uint64_t start_ns;
 
+	hurry();
 	if (!a->attach) {
 		a->old = probes_detach(p, a->old);
 		return;
@@ -89,11 +106,15 @@ static void attach_run(struct task *task)
 	}
 	if (a->span.span_ns && thread_clocks_open((uint32_t)a->id.tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
+	start_ns = now_mono_ns();
 	a->result =
 		probes_attach(p, (uint32_t)a->id.tgid, a->id.start_boottime_ns, &a->files.process,
 			      a->files.files, a->files.n_files, &a->attached, &a->n_refused);
 	if (a->result == 0 && a->span.span_ns) {
+		/* Taking them away takes as long; then it waits for RCU, which costs the process nothing. */
+		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
 		wait_span(a, &clocks);
+		a->in_place_ns += a->spent.attached_ns;
 		a->attached = probes_detach(p, a->attached);
 	}
 	thread_clocks_close(&clocks);
@@ -181,6 +202,14 @@ static void watch_too(struct tracked *t)
 		timer_set(t->follow->node->loop, &t->follow->watch, WATCH_NS, watch, t->follow);
 }
 
+/* So that what was longer in place than meant costs no more: how much later the next one is. */
+static uint64_t late_ns(const struct attaching *a)
+{
+	double times = (double)a->in_place_ns / (double)a->span.span_ns - 1;
+
+	return times > 0 ? (uint64_t)(MIN(times, LATE_MAX) * (double)a->span.wait_ns) : 0;
+}
+
 static void keep_attached(struct tracked *t, struct attaching *a)
 {
 	t->allocs.attached = TAKE_PTR(a->attached);
@@ -203,6 +232,7 @@ static void take_attached(struct tracked *t, struct attaching *a)
 	s->refused = false;
 	if (a->span.span_ns) {
 		s->span_end = a->end;
+		s->next_ns += late_ns(a);
 		return;
 	}
 	if (s->attached)

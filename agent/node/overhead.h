@@ -27,9 +27,9 @@ enum overhead_mode overhead_mode(struct overhead *b, uint64_t cgroup_id, enum ev
 				 struct overhead_span *ret_span);
 struct overhead_spent { /* of one process */
 	uint64_t attached_ns, hits;
-	uint64_t cpu_ns;	/* CPU time of the process meanwhile, traps included */
+	uint64_t cpu_ns;		   /* CPU time of the process meanwhile, traps included */
 	uint64_t before_ns, cpu_before_ns; /* since its last span ended */
-	bool first;		/* there was none */
+	bool first;			   /* there was none */
 };
 /* A span has ended; event_mask: of the probes that were attached. */
 void overhead_spent(struct overhead *b, uint64_t cgroup_id, unsigned event_mask,
