@@ -267,7 +267,7 @@ enum pf_site_kind {
 	/*
 	 * Inside a function, where the compiler put an allocator's code instead of a call: size_arg and count_arg
 	 * are registers, from 1, by their numbers in instructions (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to
-	 * r15), flags is a factor. What it returns is not known: mem-alloc alone.
+	 * r15), PF_SITE_FACTOR is a factor and no flags. What it returns is not known: mem-alloc alone.
 	 */
 	PF_SITE_INSIDE,
 };
@@ -275,10 +275,13 @@ enum pf_site_kind {
 struct pf_site {
 	uint8_t kind, size_arg, count_arg, ptr_arg;
 	uint16_t max_bytes; /* only allocations up to it are meant; 0: all */
-	uint16_t flags;	    /* enum pf_site_flags; the high byte: PF_SITE_MORE */
+	uint16_t flags;	    /* enum pf_site_flags or PF_SITE_FACTOR; above them PF_SITE_MORE */
 };
+#define PF_SITE_FACTOR_BITS  10
+#define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
 /* A hit costs as much as so many other ones more: the kernel steps over the instruction with a second trap. */
-#define PF_SITE_MORE(site) ((site).flags >> 8)
+#define PF_SITE_MORE(site) ((site).flags >> PF_SITE_FACTOR_BITS)
+#define PF_SITE_MORE_MAX   63
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
@@ -340,7 +343,6 @@ struct pf_pending {
 /* Map `live_stats`, per-CPU array of one. Who was added, not removed and is not there was evicted. */
 struct pf_live_stats {
 	uint64_t added, removed;
-	uint64_t unknown; /* frees of what is not in there: not taken, or older than the probes */
 };
 
 /* ---- drops: per-CPU array, index = reason ---- */

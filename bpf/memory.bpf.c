@@ -6,7 +6,8 @@
  * Each program exists in two forms: of probes of many places at once, with a session of entry and
  * return where the kernel has it (6.13), and of single probes.
  */
-#include "capture.h"
+#include "memory_live.h"
+#include "memory_sample.h"
 #include "memory_site.h"
 
 #define PF_MEM_EVENTS (1 << PF_EVENT_MEM_ALLOC | 1 << PF_EVENT_MEM_INUSE)
@@ -19,20 +20,6 @@ struct {
 	__type(value, struct pf_mem_proc);
 } mem_procs SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, PF_LIVE_MAX);
-	__type(key, struct pf_live_key);
-	__type(value, struct pf_live);
-} live SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct pf_live_stats);
-} live_stats SEC(".maps");
-
 /* Calls of allocators that have not returned yet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -41,8 +28,10 @@ struct {
 	__type(value, struct pf_pending);
 } pending SEC(".maps");
 
-/* What the entry decides, while it runs: whoever has the CPU's scratch has this. */
-struct pf_mem_call {
+struct pf_mem_cpu {
+	uint32_t n_hits;
+	struct pf_mem_points alloc, inuse;
+	/* What an entry decided: whoever has the CPU's scratch has this. */
 	uint64_t alloc_value; /* 0: not taken */
 	struct pf_pending pending;
 };
@@ -50,63 +39,86 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__type(value, struct pf_mem_call);
-} mem_calls SEC(".maps");
+	__type(value, struct pf_mem_cpu);
+} mem_cpus SEC(".maps");
 
-static __always_inline struct pf_mem_call *pf_mem_call_here(void)
+static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
 {
 	uint32_t zero = 0;
 
-	return bpf_map_lookup_elem(&mem_calls, &zero);
+	return bpf_map_lookup_elem(&mem_cpus, &zero);
 }
+
+/*
+ * Nearly all hits are of allocations that are not taken: until that is known nothing is called that can be done
+ * without. Where returns are guarded against speculation (retbleed, SRSO) each call costs as much as a look-up.
+ */
 
 /* ---- whose hit it is ---- */
 
 struct pf_mem_who {
 	struct task_struct *task;
-	const struct pf_filter *filter;
-	const struct pf_mem_proc *proc;
+	const struct pf_filter *filter; /* NULL: it is nobody's */
 	uint64_t cgroup_id;
-	uint32_t events; /* that want it, of those asked about; 0: nobody's */
-	uint32_t random;
 };
 
-/* One hit in so many is added to `usage`, as so many: a look-up of it takes a tenth of our time. */
-#define PF_USAGE_EACH 16
-
-/* First of every hit. The trap is charged to the first of the events that want it. */
-static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
+/* First of every hit. */
+static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
-	struct task_struct *leader = who.task->group_leader;
-	struct pf_process_key key = {};
-	struct pf_mem_proc *proc;
-	struct pf_usage *u;
 
 	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
-	if (!who.filter)
-		return who;
-	key.start_boottime_ns = leader->start_boottime;
-	/* Most agents see all processes by their own numbers. */
-	key.tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : who.task->tgid;
-	key.exec_id = leader->self_exec_id;
-	proc = bpf_map_lookup_elem(&mem_procs, &key);
-	if (!proc)
-		return who;
-	who.proc = proc;
-	who.events = events & who.filter->event_mask & proc->event_mask;
-	if (!who.events)
-		return who;
-	proc->cgroup_id = who.cgroup_id;
-	__sync_fetch_and_add(&proc->hits, hits);
-	who.random = bpf_get_prandom_u32();
-	if (who.random % PF_USAGE_EACH)
-		return who;
-	u = pf_usage_of(who.cgroup_id, who.events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC
-									    : PF_EVENT_MEM_INUSE);
-	if (u)
-		u->hits += PF_USAGE_EACH * hits;
 	return who;
+}
+
+/* NULL: it has no probes, as a fork's child, which has its parent's breakpoints alone. */
+static __noinline struct pf_mem_proc *pf_mem_proc_of(struct task_struct *task)
+{
+	struct task_struct *leader = task->group_leader;
+	struct pf_process_key key = {
+		.start_boottime_ns = leader->start_boottime,
+		/* Most agents see all processes by their own numbers. */
+		.tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : task->tgid,
+		.exec_id = leader->self_exec_id,
+	};
+
+	return bpf_map_lookup_elem(&mem_procs, &key);
+}
+
+/* The first of the events that want it is charged. */
+static __noinline void pf_mem_charge(const struct pf_mem_who *who, uint32_t events, uint32_t hits)
+{
+	struct pf_mem_proc *proc = pf_mem_proc_of(who->task);
+	struct pf_usage *u;
+
+	if (!proc)
+		return;
+	events &= proc->event_mask;
+	if (!events)
+		return;
+	proc->cgroup_id = who->cgroup_id;
+	__sync_fetch_and_add(&proc->hits, hits);
+	u = pf_usage_of(who->cgroup_id,
+			events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC : PF_EVENT_MEM_INUSE);
+	if (u)
+		u->hits += hits;
+}
+
+/*
+ * One of a CPU's hits in 16 is charged, as 16. Which ones follows from their number, by a multiple of the golden
+ * ratio: as even as can be, and in step with no loop of a program.
+ */
+#define PF_CHARGED_EACH 16
+#define PF_GOLDEN_RATIO 0x9e3779b1u
+
+static __always_inline void pf_mem_count_hit(struct pf_mem_cpu *cpu, const struct pf_mem_who *who,
+					     struct pf_site site, uint32_t events)
+{
+	uint32_t place = cpu->n_hits++ * PF_GOLDEN_RATIO;
+
+	if (place < (1ull << 32) / PF_CHARGED_EACH)
+		pf_mem_charge(who, events & who->filter->event_mask,
+			      PF_CHARGED_EACH * (1 + PF_SITE_MORE(site)));
 }
 
 /* Is it called by the allocator itself? Reads the return address: after all that is cheaper. */
@@ -125,15 +137,7 @@ static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t 
 
 /* ---- which are taken ---- */
 
-/* What an allocation counts for; 0: it is not taken. random: of 32 bits. */
-static __always_inline uint64_t pf_mem_worth(uint64_t size, uint64_t sample_bytes, uint64_t random)
-{
-	if (size >= sample_bytes)
-		return size;
-	return random * sample_bytes >> 32 < size ? sample_bytes : 0;
-}
-
-/* (1 - p) * value^2 is value * (value - size) where p = size / value. */
+/* (1 - p) * value^2 is value * (value - size) where p = size / value. Of two points in one it is more than there is. */
 static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
 				    uint64_t size)
 {
@@ -148,72 +152,7 @@ static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t
 		u->square += value * (value - size) >> 20;
 }
 
-/* ---- what lives ---- */
-
-static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *task, uint64_t address)
-{
-	return (struct pf_live_key){
-		.start_boottime_ns = task->group_leader->start_boottime,
-		.tgid_root = task->tgid,
-		.exec_id = task->group_leader->self_exec_id,
-		.address = address,
-	};
-}
-
-static __always_inline struct pf_live_stats *pf_live_stats_here(void)
-{
-	uint32_t zero = 0;
-
-	return bpf_map_lookup_elem(&live_stats, &zero);
-}
-
-/* At an address that still seems to live its free was not seen. */
-static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
-{
-	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
-	struct pf_live_stats *stats = pf_live_stats_here();
-	long err;
-
-	if (!l || !stats)
-		return;
-	err = bpf_map_update_elem(&live, &key, l, BPF_NOEXIST);
-	if (err == -EEXIST) {
-		stats->removed++;
-		err = bpf_map_update_elem(&live, &key, l, BPF_ANY);
-	}
-	if (err) {
-		pf_drop(PF_DROP_LIVE_EVICTED);
-		return;
-	}
-	stats->added++;
-	PF_STAT(delivered);
-}
-
-/* What was there goes to *ret_was, if that is wanted. Returns whether something was. */
-static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
-{
-	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
-	struct pf_live_stats *stats = pf_live_stats_here();
-	struct pf_live *l = bpf_map_lookup_elem(&live, &key);
-
-	if (!stats)
-		return false;
-	if (l && ret_was)
-		*ret_was = *l;
-	if (l && !bpf_map_delete_elem(&live, &key)) {
-		stats->removed++;
-		return true;
-	}
-	stats->unknown++;
-	return false;
-}
-
-static __always_inline bool pf_live_has(struct task_struct *task, uint64_t address)
-{
-	struct pf_live_key key = pf_live_key_of(task, address);
-
-	return bpf_map_lookup_elem(&live, &key);
-}
+/* ---- entry ---- */
 
 /*
  * The return of a call that may throw is never seen: the unwinder knows no way past the kernel's trampoline, so an
@@ -227,19 +166,27 @@ static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 		pf_drop(PF_DROP_MAY_THROW);
 }
 
-/* ---- entry ---- */
+/* What was decided of a hit. */
+struct pf_mem_hit {
+	struct pf_mem_who who;
+	struct pf_site site;
+	uint64_t size, alloc, inuse;
+	uint64_t old; /* what a realloc frees: 0, or it lives */
+};
 
-static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_call *call,
-				       struct pt_regs *ctx, uint64_t old)
+static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *cpu,
+				       struct pt_regs *ctx, const struct pf_mem_hit *hit)
 {
-	struct pf_site site = pf_site_of(ctx);
+	struct pf_site site = hit->site;
 
-	if (!s || !call)
+	if (!s || !cpu)
 		return;
-	call->pending.old_address = 0;
-	if (old && pf_live_remove(old, &call->pending.old))
-		call->pending.old_address = old;
-	call->pending.out = site.kind == PF_SITE_OUT ? pf_mem_arg(ctx, site.ptr_arg, false) : 0;
+	cpu->alloc_value = hit->alloc;
+	cpu->pending.live.value = hit->inuse;
+	cpu->pending.old_address = 0;
+	if (hit->old && pf_live_remove(hit->old, &cpu->pending.old))
+		cpu->pending.old_address = hit->old;
+	cpu->pending.out = site.kind == PF_SITE_OUT ? pf_mem_arg(ctx, site.ptr_arg, false) : 0;
 	s->walk.object_of = site.kind == PF_SITE_JVM  ? PF_RUNTIME_JVM
 			    : site.kind == PF_SITE_GO ? PF_RUNTIME_GOLABELS
 						      : 0;
@@ -249,93 +196,119 @@ static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_call 
 		s->walk.object_of = 0;
 }
 
+/* What its process is not probed for is not taken, and what is a part of another call. */
+static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *hit)
+{
+	struct pf_mem_proc *proc = pf_mem_proc_of(hit->who.task);
+	bool inner;
+
+	if (!proc)
+		return false;
+	if (!(proc->event_mask & 1 << PF_EVENT_MEM_ALLOC))
+		hit->alloc = 0;
+	if (!(proc->event_mask & 1 << PF_EVENT_MEM_INUSE))
+		hit->inuse = hit->old = 0;
+	if ((hit->inuse | hit->old) && hit->site.flags & PF_SITE_THROWS) {
+		pf_mem_throws(hit->old, hit->inuse);
+		hit->inuse = hit->old = 0;
+	}
+	inner = (hit->old && !hit->size) ||
+		pf_mem_is_inner(proc, hit->site.kind, PF_CONTEXT_REG(ctx, rsp));
+	if (inner && hit->old)
+		pf_live_remove(hit->old, NULL);
+	return !inner && hit->alloc | hit->inuse | hit->old;
+}
+
 /*
- * Decides about an allocation; NULL: nothing is to be done. With the scratch comes pf_mem_call_here().
+ * It is to be taken; NULL: that is not possible, or it needs no more. With the scratch comes pf_mem_cpu_here().
  * What a realloc frees is removed before it can be another thread's.
  */
-static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
+static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
-	struct pf_site site = pf_site_of(ctx);
-	struct pf_mem_who who = pf_mem_who_is(PF_MEM_EVENTS, 1 + PF_SITE_MORE(site));
-	uint64_t size, old = 0, alloc = 0, inuse = 0;
-	struct pf_mem_call *call;
+	const struct pf_mem_who *who = &hit->who;
 	struct pf_scratch *s;
 
-	if (!who.events || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
-	    pf_mem_is_elsewhere(ctx, site))
+	if (!pf_mem_is_wanted(ctx, hit))
 		return NULL;
-	if (site.kind == PF_SITE_REALLOC) {
-		old = pf_mem_arg(ctx, site.ptr_arg, false);
-		if (old && (!(who.events & 1 << PF_EVENT_MEM_INUSE) || !pf_live_has(who.task, old)))
-			old = 0;
-	}
-	size = pf_mem_size(ctx, site);
-	if (size && size < PF_MEM_SIZE_MAX && (!site.max_bytes || size <= site.max_bytes)) {
-		if (who.events & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site))
-			alloc = pf_mem_worth(size, who.filter->alloc_bytes, who.random);
-		if (who.events & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT)
-			inuse = pf_mem_worth(size, who.filter->inuse_bytes, who.random);
-	}
-	if ((inuse | old) && site.flags & PF_SITE_THROWS) {
-		pf_mem_throws(old, inuse);
-		inuse = old = 0;
-	}
-	if (!(alloc | inuse | old))
-		return NULL;
-	if ((old && !size) || pf_mem_is_inner(who.proc, site.kind, PF_CONTEXT_REG(ctx, rsp))) {
-		if (old)
-			pf_live_remove(old, NULL);
-		return NULL;
-	}
-	if (alloc)
-		pf_mem_taken(who.cgroup_id, PF_EVENT_MEM_ALLOC, alloc, size);
-	if (inuse)
-		pf_mem_taken(who.cgroup_id, PF_EVENT_MEM_INUSE, inuse, size);
-	call = pf_mem_call_here();
-	s = call ? pf_scratch_get(PF_CONTEXT_TASK) : NULL;
+	if (hit->alloc)
+		pf_mem_taken(who->cgroup_id, PF_EVENT_MEM_ALLOC, hit->alloc, hit->size);
+	if (hit->inuse)
+		pf_mem_taken(who->cgroup_id, PF_EVENT_MEM_INUSE, hit->inuse, hit->size);
+	s = pf_scratch_get(PF_CONTEXT_TASK);
 	if (!s) {
-		if (old)
-			pf_live_remove(old, NULL);
+		if (hit->old)
+			pf_live_remove(hit->old, NULL);
 		return NULL;
 	}
 	s->key = (struct pf_count_key){
-		.start_boottime_ns = who.task->group_leader->start_boottime,
-		.cgroup_id = who.cgroup_id,
-		.tgid = pf_pid_seen(who.task->group_leader->thread_pid),
-		.tid = pf_pid_seen(who.task->thread_pid),
+		.start_boottime_ns = who->task->group_leader->start_boottime,
+		.cgroup_id = who->cgroup_id,
+		.tgid = pf_pid_seen(who->task->group_leader->thread_pid),
+		.tid = pf_pid_seen(who->task->thread_pid),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 	};
-	s->context_wanted = who.filter->flags & PF_FILTER_CONTEXT;
-	s->value = alloc | inuse;
-	call->alloc_value = alloc;
-	call->pending.live.value = inuse;
-	pf_mem_call_set(s, call, ctx, old);
+	s->context_wanted = who->filter->flags & PF_FILTER_CONTEXT;
+	s->value = hit->alloc | hit->inuse;
+	pf_mem_call_set(s, pf_mem_cpu_here(), ctx, hit);
 	return s;
+}
+
+/* Decides about an allocation; NULL: nothing is to be done. */
+static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
+{
+	struct pf_mem_hit hit = {.who = pf_mem_who_is(PF_MEM_EVENTS)};
+	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
+	const struct pf_filter *f = hit.who.filter;
+	struct pf_site site;
+	bool alloc, inuse;
+
+	if (!f || !cpu || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
+		return NULL;
+	hit.site = site = pf_site_of(ctx);
+	pf_mem_count_hit(cpu, &hit.who, site, PF_MEM_EVENTS);
+	if (pf_mem_is_elsewhere(ctx, site))
+		return NULL;
+	alloc = f->event_mask & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site);
+	inuse = f->event_mask & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT;
+	if (inuse && site.kind == PF_SITE_REALLOC) {
+		hit.old = pf_mem_arg(ctx, site.ptr_arg, false);
+		if (!pf_live_has(hit.who.task, hit.old))
+			hit.old = 0;
+	}
+	hit.size = pf_mem_size(ctx, site);
+	if (hit.size && hit.size < PF_MEM_SIZE_MAX &&
+	    (!site.max_bytes || hit.size <= site.max_bytes)) {
+		if (alloc)
+			hit.alloc = pf_mem_worth(&cpu->alloc, hit.size, f->alloc_bytes);
+		if (inuse)
+			hit.inuse = pf_mem_worth(&cpu->inuse, hit.size, f->inuse_bytes);
+	}
+	return hit.alloc | hit.inuse | hit.old ? pf_mem_take(ctx, &hit) : NULL;
 }
 
 /* Counts it, and notes what its return is to do. Returns whether there is something. */
 static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t generation)
 {
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(), .sp = sp};
-	struct pf_mem_call *call = pf_mem_call_here();
+	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
 
-	if (!s || !call)
+	if (!s || !cpu)
 		return false;
-	if (call->alloc_value) {
+	if (cpu->alloc_value) {
 		s->key.event = PF_EVENT_MEM_ALLOC;
 		s->key.ctx = pf_intern_context(s, generation);
-		if (pf_count(s, call->alloc_value, generation))
+		if (pf_count(s, cpu->alloc_value, generation))
 			PF_STAT(delivered);
 	}
-	if (!call->pending.live.value && !call->pending.old_address)
+	if (!cpu->pending.live.value && !cpu->pending.old_address)
 		return false;
 	s->key.event = PF_EVENT_MEM_INUSE;
 	s->key.ctx = 0;
-	call->pending.live.key = s->key;
-	call->pending.live.time_ns = bpf_ktime_get_boot_ns();
-	if (!bpf_map_update_elem(&pending, &key, &call->pending, BPF_ANY))
+	cpu->pending.live.key = s->key;
+	cpu->pending.live.time_ns = bpf_ktime_get_boot_ns();
+	if (!bpf_map_update_elem(&pending, &key, &cpu->pending, BPF_ANY))
 		return true;
-	if (call->pending.live.value)
+	if (cpu->pending.live.value)
 		pf_drop(PF_DROP_PENDING_FULL);
 	return false;
 }
@@ -388,12 +361,14 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 	/* The return address has been taken from the stack. */
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
 				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1);
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
+	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
 	struct pf_pending *p;
 	uint64_t address;
 
-	if (!who.events)
+	if (!who.filter || !cpu)
 		return;
+	pf_mem_count_hit(cpu, &who, (struct pf_site){}, 1 << PF_EVENT_MEM_INUSE);
 	p = bpf_map_lookup_elem(&pending, &key);
 	if (!p)
 		return;
@@ -407,13 +382,19 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 	bpf_map_delete_elem(&pending, &key);
 }
 
-static __noinline void pf_mem_freed(struct pt_regs *ctx)
+static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 {
-	struct pf_site site = pf_site_of(ctx);
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1 + PF_SITE_MORE(site));
-	uint64_t address = pf_mem_arg(ctx, site.ptr_arg, false);
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
+	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
+	struct pf_site site;
+	uint64_t address;
 
-	if (who.events && address)
+	if (!who.filter || !cpu)
+		return;
+	site = pf_site_of(ctx);
+	pf_mem_count_hit(cpu, &who, site, 1 << PF_EVENT_MEM_INUSE);
+	address = pf_mem_arg(ctx, site.ptr_arg, false);
+	if (pf_live_has(who.task, address))
 		pf_live_remove(address, NULL);
 }
 

@@ -13,11 +13,8 @@ static __always_inline struct pf_site pf_site_of(struct pt_regs *ctx)
 	return site;
 }
 
-/*
- * Arguments of a call, from 1: those of C in registers, and Go's. All are read before one is chosen: else clang
- * makes one read of it, at a place that the verifier does not know.
- */
-static __noinline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
+/* All are read before one is chosen: else clang makes one read of it, at a place that the verifier does not know. */
+static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, bool go)
 {
 	uint64_t di = PF_CONTEXT_REG(ctx, rdi), si = PF_CONTEXT_REG(ctx, rsi);
 	uint64_t dx = PF_CONTEXT_REG(ctx, rdx), cx = PF_CONTEXT_REG(ctx, rcx);
@@ -37,6 +34,12 @@ static __noinline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
 	if (n == 6)
 		return go ? r8 : r9;
 	return 0;
+}
+
+/* Arguments of a call, from 1: those of C in registers, and Go's. */
+static __always_inline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
+{
+	return n == 1 && !go ? PF_CONTEXT_REG(ctx, rdi) : pf_mem_other_arg(ctx, n, go);
 }
 
 /* Registers from 1, as PF_SITE_INSIDE has them; 0: none. */
@@ -94,7 +97,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 		count = pf_mem_register(ctx, site.count_arg);
 		if (size >> 16 || count >> 16) /* with the factor it is above all that is meant */
 			return PF_MEM_SIZE_MAX;
-		return size * count * site.flags;
+		return size * count * PF_SITE_FACTOR(site);
 	}
 	size = pf_mem_arg(ctx, site.size_arg, go);
 	if (site.count_arg)

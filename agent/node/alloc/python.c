@@ -224,6 +224,8 @@ struct copies {
 	int result;
 };
 
+_Static_assert(SMALL_BYTES < 1 << PF_SITE_FACTOR_BITS, "abi");
+
 /* A factor of the size: which register has it, or it is the constant. */
 static uint64_t factor_of(const struct python_value *v, uint8_t *ret_register)
 {

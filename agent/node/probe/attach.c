@@ -66,7 +66,7 @@ static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_si
 	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) && !is_emulated(code)) {
 		if (!m->stepped_more)
 			m->stepped_more = uprobe_stepped_more(m->mode);
-		site.flags |= (uint16_t)(m->stepped_more << 8);
+		site.flags |= (uint16_t)(m->stepped_more << PF_SITE_FACTOR_BITS);
 	}
 	memcpy(&cookie, &site, sizeof(cookie));
 	return cookie;

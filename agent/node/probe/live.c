@@ -64,7 +64,6 @@ static void sum_stats(struct memory *m, struct pf_live_stats *ret)
 	for (int i = 0; i < m->n_cpus; i++) {
 		ret->added += cpus[i].added;
 		ret->removed += cpus[i].removed;
-		ret->unknown += cpus[i].unknown;
 	}
 }
 

@@ -279,6 +279,18 @@ static double median(double *v)
 	return v[TIMES / 2];
 }
 
+static struct bpf_prog_info program_info(int fd)
+{
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &n))
+		bench_die("BPF statistics", errno);
+	return info;
+}
+
+#define RUNS 2000
+
 /* What a program takes by the kernel's own count, of an allocation that is not taken: without the trap. */
 static double program_ns(struct bench *b, enum memory_program program, unsigned event)
 {
@@ -287,19 +299,17 @@ static double program_ns(struct bench *b, enum memory_program program, unsigned 
 
 	ask_for(b->p, b->pid, event, 1 << 30);
 	a = attach(b, event);
-	for (int i = 0; i < ROUNDS * 4; i++) {
-		struct bpf_prog_info was = {}, is = {};
-		uint32_t n = sizeof(is);
+	for (int i = 0; i < ROUNDS * 2; i++) {
+		int fd = a->memory->programs[program];
+		struct bpf_prog_info was = program_info(fd), is = was;
 		double ns;
 
-		if (bpf_obj_get_info_by_fd(a->memory->programs[program], &was, &n))
-			bench_die("BPF statistics", errno);
-		bench_nap(WINDOW_MS / 4);
-		if (bpf_obj_get_info_by_fd(a->memory->programs[program], &is, &n))
-			bench_die("BPF statistics", errno);
-		ns = (double)(is.run_time_ns - was.run_time_ns) /
-		     MAX(is.run_cnt - was.run_cnt, 1ul);
-		if (is.run_cnt != was.run_cnt && (!least || ns < least))
+		while (is.run_cnt - was.run_cnt < RUNS) {
+			bench_nap(1);
+			is = program_info(fd);
+		}
+		ns = (double)(is.run_time_ns - was.run_time_ns) / (is.run_cnt - was.run_cnt);
+		if (!least || ns < least)
 			least = ns;
 	}
 	probes_detach(b->p, a);

@@ -125,7 +125,7 @@ unsigned uprobe_stepped_more(enum uprobe_mode mode)
 
 	if (!trap_ns || !step_ns)
 		return STEPPED_MORE_GUESS;
-	return step_ns > trap_ns ? (unsigned)MIN(step_ns / trap_ns, (uint64_t)UINT8_MAX) : 0;
+	return step_ns > trap_ns ? (unsigned)MIN(step_ns / trap_ns, (uint64_t)PF_SITE_MORE_MAX) : 0;
 }
 
 /* ---- whether returns are safe ---- */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * memory_live: sampled memory that lives, by address: from the return of the call that made it until it is freed. Who
+ * has no room goes unseen by these programs: user space counts who is missing.
+ */
+#pragma once
+
+#include "capture.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PF_LIVE_MAX);
+	__type(key, struct pf_live_key);
+	__type(value, struct pf_live);
+} live SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_live_stats);
+} live_stats SEC(".maps");
+
+static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *task, uint64_t address)
+{
+	return (struct pf_live_key){
+		.start_boottime_ns = task->group_leader->start_boottime,
+		.tgid_root = task->tgid,
+		.exec_id = task->group_leader->self_exec_id,
+		.address = address,
+	};
+}
+
+static __always_inline struct pf_live_stats *pf_live_stats_here(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&live_stats, &zero);
+}
+
+/* At an address that still seems to live its free was not seen. */
+static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
+{
+	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
+	struct pf_live_stats *stats = pf_live_stats_here();
+	long err;
+
+	if (!l || !stats)
+		return;
+	err = bpf_map_update_elem(&live, &key, l, BPF_NOEXIST);
+	if (err == -EEXIST) {
+		stats->removed++;
+		err = bpf_map_update_elem(&live, &key, l, BPF_ANY);
+	}
+	if (err) {
+		pf_drop(PF_DROP_LIVE_EVICTED);
+		return;
+	}
+	stats->added++;
+	PF_STAT(delivered);
+}
+
+/* What was there goes to *ret_was, if that is wanted. Returns whether something was. */
+static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
+{
+	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
+	struct pf_live_stats *stats = pf_live_stats_here();
+	struct pf_live *l = bpf_map_lookup_elem(&live, &key);
+
+	if (!l || !stats)
+		return false;
+	if (ret_was)
+		*ret_was = *l;
+	if (bpf_map_delete_elem(&live, &key))
+		return false;
+	stats->removed++;
+	return true;
+}
+
+static __always_inline bool pf_live_has(struct task_struct *task, uint64_t address)
+{
+	struct pf_live_key key = pf_live_key_of(task, address);
+
+	return address && bpf_map_lookup_elem(&live, &key);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* memory_sample: which allocations are taken, and what they count for: without bias, for a subtraction a hit. */
+#pragma once
+
+#include "kernel.h"
+
+/* Which bytes of the small allocations on this CPU are taken: see pf_mem_worth(). */
+struct pf_mem_points {
+	uint64_t each;
+	uint64_t next; /* bytes until the next one, */
+	uint64_t rest; /* and from there to the end of its stretch */
+};
+
+static __always_inline uint64_t pf_mem_random_below(uint64_t bound)
+{
+	return (uint64_t)bpf_get_prandom_u32() * bound >> 32;
+}
+
+static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t size, uint64_t each)
+{
+	uint64_t next, rest, value = 0;
+
+	if (!p)
+		return 0;
+	next = p->next;
+	rest = p->rest;
+	if (p->each != each) {
+		p->each = each;
+		next = pf_mem_random_below(each);
+		rest = each - next;
+	}
+	/* Less than a stretch: parts of two at most. */
+	for (int i = 0; i < 2 && next < size; i++) {
+		uint64_t at = pf_mem_random_below(each);
+
+		next += rest + at;
+		rest = each - at;
+		value += each;
+	}
+	/* Less only where another task ran in between: before 6.10. */
+	p->next = next < size ? 0 : next - size;
+	p->rest = rest;
+	return value;
+}
+
+/*
+ * What an allocation counts for; 0: it is not taken. Large ones count for what they are. The bytes of the others are cut
+ * into stretches of `each`, and one byte of each stretch is drawn at random: whose it is counts for the stretch.
+ * So each byte is drawn with probability 1 / each, whatever the sizes are; who has none of them costs a subtraction.
+ */
+static __always_inline uint64_t pf_mem_worth(struct pf_mem_points *p, uint64_t size, uint64_t each)
+{
+	uint64_t next = *(volatile uint64_t *)&p->next;
+
+	if (size >= each)
+		return size;
+	if (p->each != each || next < size)
+		return pf_mem_worth_small(p, size, each);
+	p->next = next - size;
+	return 0;
+}
