@@ -159,7 +159,7 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;
-	l->m = mappings_ref(m);
+	l->m = m ? mappings_ref(m) : NULL; /* are read again then */
 	l->exec_id = t->exec_id;
 	l->event_mask = event_mask;
 	l->process.tgid = (uint32_t)t->id.tgid;
