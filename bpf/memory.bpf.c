@@ -29,7 +29,6 @@ struct {
 } pending SEC(".maps");
 
 struct pf_mem_cpu {
-	uint32_t n_hits;
 	struct pf_mem_points alloc, inuse;
 	/* What an entry decided: whoever has the CPU's scratch has this. */
 	uint64_t alloc_value; /* 0: not taken */
@@ -58,67 +57,57 @@ static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
 
 struct pf_mem_who {
 	struct task_struct *task;
-	const struct pf_filter *filter; /* NULL: it is nobody's */
+	const struct pf_filter *filter;
+	const struct pf_mem_proc *proc;
 	uint64_t cgroup_id;
+	uint32_t events; /* that want it, of those asked about; 0: nobody's */
 };
 
-/* First of every hit. */
-static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events)
-{
-	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
-
-	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
-	return who;
-}
-
-/* NULL: it has no probes, as a fork's child, which has its parent's breakpoints alone. */
-static __noinline struct pf_mem_proc *pf_mem_proc_of(struct task_struct *task)
-{
-	struct task_struct *leader = task->group_leader;
-	struct pf_process_key key = {
-		.start_boottime_ns = leader->start_boottime,
-		/* Most agents see all processes by their own numbers. */
-		.tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : task->tgid,
-		.exec_id = leader->self_exec_id,
-	};
-
-	return bpf_map_lookup_elem(&mem_procs, &key);
-}
-
-/* The first of the events that want it is charged. */
-static __noinline void pf_mem_charge(const struct pf_mem_who *who, uint32_t events, uint32_t hits)
-{
-	struct pf_mem_proc *proc = pf_mem_proc_of(who->task);
-	struct pf_usage *u;
-
-	if (!proc)
-		return;
-	events &= proc->event_mask;
-	if (!events)
-		return;
-	proc->cgroup_id = who->cgroup_id;
-	__sync_fetch_and_add(&proc->hits, hits);
-	u = pf_usage_of(who->cgroup_id,
-			events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC : PF_EVENT_MEM_INUSE);
-	if (u)
-		u->hits += hits;
-}
-
 /*
- * One of a CPU's hits in 16 is charged, as 16. Which ones follows from their number, by a multiple of the golden
- * ratio: as even as can be, and in step with no loop of a program.
+ * One hit of a process in 16 is added to `usage`, as 16. Which ones follows from their number, by a multiple of the
+ * golden ratio: as even as can be, and in step with no loop of the program.
  */
-#define PF_CHARGED_EACH 16
+#define PF_USAGE_EACH	16
 #define PF_GOLDEN_RATIO 0x9e3779b1u
 
-static __always_inline void pf_mem_count_hit(struct pf_mem_cpu *cpu, const struct pf_mem_who *who,
-					     struct pf_site site, uint32_t events)
+static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t hits)
 {
-	uint32_t place = cpu->n_hits++ * PF_GOLDEN_RATIO;
+	struct pf_usage *u =
+		pf_usage_of(cgroup_id, events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC
+									: PF_EVENT_MEM_INUSE);
 
-	if (place < (1ull << 32) / PF_CHARGED_EACH)
-		pf_mem_charge(who, events & who->filter->event_mask,
-			      PF_CHARGED_EACH * (1 + PF_SITE_MORE(site)));
+	if (u)
+		u->hits += PF_USAGE_EACH * hits;
+}
+
+/* First of every hit. The trap is charged to the first of the events that want it. */
+static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
+{
+	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
+	struct task_struct *leader = who.task->group_leader;
+	struct pf_process_key key = {};
+	struct pf_mem_proc *proc;
+	uint32_t number;
+
+	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
+	if (!who.filter)
+		return who;
+	key.start_boottime_ns = leader->start_boottime;
+	/* Most agents see all processes by their own numbers. */
+	key.tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : who.task->tgid;
+	key.exec_id = leader->self_exec_id;
+	who.proc = proc = bpf_map_lookup_elem(&mem_procs, &key);
+	if (!proc)
+		return who;
+	who.events = events & who.filter->event_mask & proc->event_mask;
+	if (!who.events)
+		return who;
+	proc->cgroup_id = who.cgroup_id;
+	/* Each: a span that is tried is decided by a few. */
+	number = __sync_fetch_and_add(&proc->hits, hits);
+	if (number * PF_GOLDEN_RATIO < (1ull << 32) / PF_USAGE_EACH)
+		pf_mem_used(who.cgroup_id, who.events, hits);
+	return who;
 }
 
 /* Is it called by the allocator itself? Reads the return address: after all that is cheaper. */
@@ -196,27 +185,22 @@ static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *
 		s->walk.object_of = 0;
 }
 
-/* What its process is not probed for is not taken, and what is a part of another call. */
+/* It is not a part of another call, and there is something left of it. */
 static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
-	struct pf_mem_proc *proc = pf_mem_proc_of(hit->who.task);
-	bool inner;
+	bool ends;
 
-	if (!proc)
-		return false;
-	if (!(proc->event_mask & 1 << PF_EVENT_MEM_ALLOC))
-		hit->alloc = 0;
-	if (!(proc->event_mask & 1 << PF_EVENT_MEM_INUSE))
-		hit->inuse = hit->old = 0;
 	if ((hit->inuse | hit->old) && hit->site.flags & PF_SITE_THROWS) {
 		pf_mem_throws(hit->old, hit->inuse);
 		hit->inuse = hit->old = 0;
 	}
-	inner = (hit->old && !hit->size) ||
-		pf_mem_is_inner(proc, hit->site.kind, PF_CONTEXT_REG(ctx, rsp));
-	if (inner && hit->old)
+	if (!(hit->alloc | hit->inuse | hit->old))
+		return false;
+	ends = (hit->old && !hit->size) ||
+	       pf_mem_is_inner(hit->who.proc, hit->site.kind, PF_CONTEXT_REG(ctx, rsp));
+	if (ends && hit->old)
 		pf_live_remove(hit->old, NULL);
-	return !inner && hit->alloc | hit->inuse | hit->old;
+	return !ends;
 }
 
 /*
@@ -256,20 +240,17 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 /* Decides about an allocation; NULL: nothing is to be done. */
 static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 {
-	struct pf_mem_hit hit = {.who = pf_mem_who_is(PF_MEM_EVENTS)};
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_mem_hit hit = {.site = site};
 	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
-	const struct pf_filter *f = hit.who.filter;
-	struct pf_site site;
 	bool alloc, inuse;
 
-	if (!f || !cpu || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
+	hit.who = pf_mem_who_is(PF_MEM_EVENTS, 1 + PF_SITE_MORE(site));
+	if (!hit.who.events || !cpu || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
+	    pf_mem_is_elsewhere(ctx, site))
 		return NULL;
-	hit.site = site = pf_site_of(ctx);
-	pf_mem_count_hit(cpu, &hit.who, site, PF_MEM_EVENTS);
-	if (pf_mem_is_elsewhere(ctx, site))
-		return NULL;
-	alloc = f->event_mask & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site);
-	inuse = f->event_mask & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT;
+	alloc = hit.who.events & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site);
+	inuse = hit.who.events & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT;
 	if (inuse && site.kind == PF_SITE_REALLOC) {
 		hit.old = pf_mem_arg(ctx, site.ptr_arg, false);
 		if (!pf_live_has(hit.who.task, hit.old))
@@ -279,9 +260,11 @@ static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 	if (hit.size && hit.size < PF_MEM_SIZE_MAX &&
 	    (!site.max_bytes || hit.size <= site.max_bytes)) {
 		if (alloc)
-			hit.alloc = pf_mem_worth(&cpu->alloc, hit.size, f->alloc_bytes);
+			hit.alloc =
+				pf_mem_worth(&cpu->alloc, hit.size, hit.who.filter->alloc_bytes);
 		if (inuse)
-			hit.inuse = pf_mem_worth(&cpu->inuse, hit.size, f->inuse_bytes);
+			hit.inuse =
+				pf_mem_worth(&cpu->inuse, hit.size, hit.who.filter->inuse_bytes);
 	}
 	return hit.alloc | hit.inuse | hit.old ? pf_mem_take(ctx, &hit) : NULL;
 }
@@ -361,14 +344,12 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 	/* The return address has been taken from the stack. */
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
 				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
-	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1);
 	struct pf_pending *p;
 	uint64_t address;
 
-	if (!who.filter || !cpu)
+	if (!who.events)
 		return;
-	pf_mem_count_hit(cpu, &who, (struct pf_site){}, 1 << PF_EVENT_MEM_INUSE);
 	p = bpf_map_lookup_elem(&pending, &key);
 	if (!p)
 		return;
@@ -384,17 +365,11 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 
 static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 {
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE);
-	struct pf_mem_cpu *cpu = pf_mem_cpu_here();
-	struct pf_site site;
-	uint64_t address;
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1 + PF_SITE_MORE(site));
+	uint64_t address = pf_mem_arg(ctx, site.ptr_arg, false);
 
-	if (!who.filter || !cpu)
-		return;
-	site = pf_site_of(ctx);
-	pf_mem_count_hit(cpu, &who, site, 1 << PF_EVENT_MEM_INUSE);
-	address = pf_mem_arg(ctx, site.ptr_arg, false);
-	if (pf_live_has(who.task, address))
+	if (who.events && pf_live_has(who.task, address))
 		pf_live_remove(address, NULL);
 }
 

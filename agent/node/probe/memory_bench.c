@@ -319,12 +319,14 @@ static double program_ns(struct bench *b, enum memory_program program, unsigned 
 static void programs(struct bench *b)
 {
 	int stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	bool session = uprobe_mode() == UPROBE_SESSION;
 
 	if (stats < 0)
 		bench_die("BPF statistics", errno);
 	bench_report("memory.program_alloc", program_ns(b, MEMORY_ENTRY, ALLOC), "ns/hit",
 		     "an empty program: 50");
-	bench_report("memory.program_inuse", program_ns(b, MEMORY_ENTRY, INUSE), "ns/hit",
+	bench_report("memory.program_inuse",
+		     program_ns(b, session ? MEMORY_SESSION : MEMORY_ENTRY, INUSE), "ns/hit",
 		     "an empty program: 50");
 	bench_report("memory.program_free", program_ns(b, MEMORY_FREE, INUSE), "ns/hit",
 		     "an empty program: 50");
