@@ -351,7 +351,6 @@ static void feed_handled(struct task *t)
 	struct feeding *f = (struct feeding *)t;
 	struct drains *d = f->drains;
 
-	d->feeding = false;
 	if (t->refused) {
 		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
 	} else if (!f->feed.full) {
@@ -366,6 +365,8 @@ static void feed_handled(struct task *t)
 			gap_left(t->node, f->feed.left_ns);
 	}
 	feed_done(&f->feed);
+	/* Only now: while the node closes, what was posted above has ended, and its end would have come to the next. */
+	d->feeding = false;
 	drains_advance(d);
 }
 

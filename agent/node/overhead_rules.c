@@ -93,9 +93,11 @@ enum overhead_mode overhead_decide(enum event e, enum overhead_mode now, const s
 {
 	double limit = l->percent / 100, load = overhead_load(t, l->trap_ns);
 	double span_ns = span_of(t, l), duty = limit / load;
+	/* Who allows all of it has no limit. */
+	double inside = now == OVERHEAD_STEADY || limit >= 1 ? 1 : STEADY_INSIDE;
 	enum refusal why;
 
-	if (load <= limit * (now == OVERHEAD_STEADY ? 1 : STEADY_INSIDE))
+	if (load <= limit * inside)
 		return OVERHEAD_STEADY;
 	why = refusal_of(e, load, span_ns, duty);
 	if (why) {

@@ -78,12 +78,12 @@ static char *refused_text(const struct overhead *o, const struct payer *p, enum 
 {
 	const struct account *a = &p->of[e];
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
+	uint64_t hit_ns = overhead_hit_ns(o, p);
 
 	return xasprintf("%.0f hits of its probes a second, %llu ns each, are %.3g %% of its CPU "
 			 "time, and overheadPercent allows %.3g; %s",
-			 per_s, (unsigned long long)o->trap_ns,
-			 overhead_load(&a->cost, o->trap_ns) * 100, overhead_percent(p),
-			 refusal_text(a->why));
+			 per_s, (unsigned long long)hit_ns, overhead_load(&a->cost, hit_ns) * 100,
+			 overhead_percent(p), refusal_text(a->why));
 }
 
 /* Of which share; 0: not an estimate that its user should know of. */
