@@ -52,11 +52,6 @@ static bool is_for(const struct memory *m, const struct pf_site *s, enum memory_
 	}
 }
 
-static uint64_t place_of(int fd, const struct probe_site *at, const struct pf_site *site)
-{
-	return site->kind == PF_SITE_INSIDE ? at->file_offset : emulated_place(fd, at->file_offset);
-}
-
 /* The cookie of a site: it tells what a hit of it costs. */
 static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_site site)
 {
@@ -102,7 +97,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 		memcpy(&site, &file->sites[i].cookie, sizeof(site));
 		if (!is_for(m, &site, program, inuse))
 			continue;
-		at = place_of(file->fd, &file->sites[i], &site);
+		at = emulated_place(file->fd, file->sites[i].file_offset);
 		places_add(b, at, cookie_of(m, file->fd, at, site));
 	}
 }

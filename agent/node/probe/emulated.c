@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * emulated: where at a function's beginning a probe is cheap. The kernel emulates a few instructions
- * (arch/x86/kernel/uprobes.c: push_setup_xol_ops, branch_setup_xol_ops); any other is stepped over elsewhere with a
- * second trap, which in a virtual machine takes ten times as long as the rest of a hit. So the probe moves
+ * emulated: where, at a function's beginning or at a place inside, a probe is cheap. The kernel emulates a few
+ * instructions (arch/x86/kernel/uprobes.c: push_setup_xol_ops, branch_setup_xol_ops); any other is stepped over
+ * elsewhere with a second trap, which in a virtual machine takes ten times as long as the rest of a hit. So the probe moves
  * over comparisons, which change nothing that is looked at: not the stack, not the arguments.
  */
 #include "node/probe/memory.h"
@@ -42,6 +42,12 @@ static size_t comparison(const uint8_t *code)
 	case 0x80: /* cmp with a byte */
 	case 0x83:
 		return !is_cmp ? 0 : of_registers ? rex + 3 : of_ip ? rex + 7 : 0;
+	case 0x3c: /* cmp, test of %al and %rax with a constant */
+	case 0xa8:
+		return rex + 2;
+	case 0x3d:
+	case 0xa9:
+		return rex + 5;
 	case 0x81: /* cmp with 4 bytes */
 		return !is_cmp ? 0 : of_registers ? rex + 6 : of_ip ? rex + 10 : 0;
 	}
