@@ -187,7 +187,7 @@ def compare(t, told, seen, theirs):
 def allowed(t, r, sample):
     """How far what was seen may be from what is known: a thread that is preempted is not waiting."""
     if r["event"] == "off-cpu":
-        return 0.25 * r["told"] if sample else 0.03 * r["told"] + 60000
+        return 0.25 * r["told"] + 20000 if sample else 0.03 * r["told"] + 60000
     return t.error * r["told"] + t.more
 
 
