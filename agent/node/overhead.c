@@ -12,9 +12,10 @@
 #define LATELY_NS     (10 * NSEC_PER_SEC)
 #define READ_LIMIT_NS (10 * NSEC_PER_SEC)
 #define RETRY_NS      (600 * NSEC_PER_SEC)
-#define TRY_AGAIN_NS  NSEC_PER_SEC /* a trial that could not be */
-#define SPANS_WEIGHT  0.8	   /* of the cost so far, when a span has ended */
-#define SETTLED_SPANS 3		   /* before that, what is steady is not believed */
+#define TRY_AGAIN_NS  NSEC_PER_SEC	   /* a trial that could not be */
+#define STALL_NS      (20 * NSEC_PER_MSEC) /* of mem-inuse, which has no maxStall */
+#define SPANS_WEIGHT  0.8		   /* of the cost so far, when a span has ended */
+#define SETTLED_SPANS 3			   /* before that, what is steady is not believed */
 #define MAX_PAYERS    8192
 #define IDLE_CPU_NS   NSEC_PER_MSEC /* a first span with less says nothing, */
 #define IDLE_SPANS    4		    /* if there are not so many of them */
@@ -70,32 +71,38 @@ static void forget(struct overhead *o, struct payer *p)
 	free(p);
 }
 
-/* Off-cpu and memory go halves; the two events of memory share their traps. */
+/* Off-cpu and memory go halves, where there is a limit; the two events of memory share their traps. */
 double overhead_percent(const struct payer *p)
 {
 	double percent = p->owner->overhead_percent;
 
 	if (percent <= 0)
 		percent = OVERHEAD_DEFAULT_PERCENT;
-	if (p->owner->event_mask & MEMORY_EVENTS && p->owner->event_mask & 1u << EVENT_OFF_CPU)
+	if (percent < 100 && p->owner->event_mask & MEMORY_EVENTS &&
+	    p->owner->event_mask & 1u << EVENT_OFF_CPU)
 		percent /= 2;
 	return percent;
 }
 
 uint64_t overhead_hit_ns(const struct overhead *o, const struct payer *p)
 {
-	const struct probe_usage *u = &p->of[EVENT_MEM_ALLOC].last;
-	double taken = u->hits ? (double)u->taken / (double)u->hits
-			       : p->owner->settings.alloc_sample_bytes == 1;
+	const struct probe_usage *a = &p->of[EVENT_MEM_ALLOC].last,
+				 *u = &p->of[EVENT_MEM_INUSE].last;
+	const struct event_settings *s = &p->owner->settings;
+	uint64_t hits = a->hits + u->hits;
+	double taken = hits ? (double)(a->taken + u->taken) / (double)hits
+			    : s->alloc_sample_bytes == 1 || s->inuse_sample_bytes == 1;
 
 	return o->trap_ns + (uint64_t)(fmin(taken, 1) * OVERHEAD_WALK_NS);
 }
 
 static struct trap_limit trap_limit(const struct overhead *o, const struct payer *p)
 {
+	uint32_t stall_us = p->owner->settings.max_stall_us;
+
 	return (struct trap_limit){
 		.percent = overhead_percent(p),
-		.max_stall_ns = p->owner->settings.max_stall_us * 1000ull,
+		.max_stall_ns = stall_us ? stall_us * 1000ull : STALL_NS,
 		.trap_ns = overhead_hit_ns(o, p),
 	};
 }
@@ -133,6 +140,8 @@ static void decide(struct overhead *o, struct payer *p, enum event e, const stru
 
 	mode = overhead_decide(e, OVERHEAD_SPANS, cost, &l, &a->span, &a->why);
 	a->cost = *cost;
+	if (cost->attached_ns > 0)
+		p->cpus = cost->cpu_ns / cost->attached_ns;
 	if (mode == OVERHEAD_STEADY && a->mode == OVERHEAD_SPANS && a->spans.n < SETTLED_SPANS)
 		return;
 	set_mode(o, p, e, mode);
@@ -231,6 +240,7 @@ static void watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed_n
 	p->lately.attached_ns = p->lately.attached_ns * weight + recent.attached_ns;
 	p->lately.hits = p->lately.hits * weight + recent.hits;
 	p->lately.cpu_ns = p->lately.cpu_ns * weight + recent.cpu_ns;
+	p->cpus = p->lately.cpu_ns / fmax(p->lately.attached_ns, 1);
 	if (!overhead_exceeded(&recent, &p->lately, &l))
 		return;
 	if (overhead_load(&recent, l.trap_ns) < overhead_load(&p->lately, l.trap_ns))
@@ -245,12 +255,6 @@ static void watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed_n
 	}
 }
 
-/* How many CPUs the container used lately. */
-static double cpus_of(const struct payer *p)
-{
-	return p->lately.attached_ns > 0 ? p->lately.cpu_ns / p->lately.attached_ns : 1;
-}
-
 bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
 		      double *stall_ns)
 {
@@ -262,8 +266,9 @@ bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uin
 	if (!p)
 		return false;
 	l = trap_limit(o, p);
-	if (!overhead_stalls(stall_ns, hits, elapsed_ns, cpus_of(p), &l))
+	if (!overhead_stalls(stall_ns, hits, elapsed_ns, p->cpus, &l))
 		return false;
+	t.cpu_ns *= fmax(p->cpus, 1);
 	counter_add(counter("podflame_memory_stalls_total", NULL, NULL), 1);
 	if (is_steady(&p->of[EVENT_MEM_INUSE]))
 		decide(o, p, EVENT_MEM_INUSE, &t);

@@ -26,6 +26,7 @@ struct payer { /* one cgroup */
 	struct account of[_EVENT_MAX];
 	uint32_t keep;		    /* off-cpu */
 	struct traps lately;	    /* memory, attached as long as it lives */
+	double cpus;		    /* that it used when it was last looked at; 0: not known */
 	uint64_t cpu_ns, cpu_at_ns; /* as last read, and when: CLOCK_MONOTONIC; 0: not yet */
 	UT_hash_handle hh;
 };

@@ -180,6 +180,10 @@ static void a_storm_stalls_not_for_long(void **state)
 	while (!overhead_stalls(&stall_ns, 9500, 10 * NSEC_PER_MSEC, 1, &l))
 		n++;
 	assert_int_equal(n, 1);
+	/* 100 % is no limit. */
+	l.percent = 100;
+	assert_false(overhead_stalls(&stall_ns, 1000000, 10 * NSEC_PER_MSEC, 1, &l));
+	l.percent = 1;
 	/* What comes then costs no more than the limit, either. */
 	assert_int_equal(span.max_hits, 20000);
 	assert_int_equal(span.wait_ns, 2 * NSEC_PER_SEC);
