@@ -22,12 +22,14 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibp
 SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
 TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
 BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
+FUZZES := $(wildcard agent/lib/*/*_fuzz.c agent/node/*/*_fuzz.c agent/hub/*/*_fuzz.c)
 BPF   := $(wildcard bpf/*.bpf.c)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o
 LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))
 SKEL  := $(BPF:bpf/%.bpf.c=$(BUILD)/gen/%.skel.h)
 TESTBIN := $(TESTS:%.c=$(BUILD)/%)
 BENCHBIN := $(BENCHES:%.c=$(BUILD)/%)
+REPLAYBIN := $(FUZZES:%_fuzz.c=$(BUILD)/%_replay)
 
 .PHONY: all help
 all: $(BUILD)/podflame ## build the program (default)
@@ -62,12 +64,12 @@ $(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
 
 # ---- C -------------------------------------------------------------------------
 # generated headers first, once; -MMD knows the rest
-$(OBJ) $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+$(OBJ) $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o) $(FUZZES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
 $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
--include $(OBJ:.o=.d) $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d)
+-include $(OBJ:.o=.d) $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
 
 $(BUILD)/libpodflame.a: $(LIBOBJ)
 	$(call msg,AR,$@)
@@ -85,21 +87,21 @@ $(BUILD)/agent/%_bench: $(BUILD)/agent/%_bench.o $(BUILD)/libpodflame.a
 $(BUILD)/agent/%_fuzz: $(BUILD)/agent/%_fuzz.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+$(BUILD)/agent/%_replay: $(BUILD)/agent/%_fuzz.o fuzz/replay.c $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -DCORPUS='"agent/$(*D)/testdata/fuzz/$(*F).ar"' fuzz/replay.c $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 
 # ---- tests ---------------------------------------------------------------------
-.PHONY: test unit bench fuzz
+.PHONY: test unit bench
 test: deps ## set the machine up, then every test (as root)
 	$(Q)$(MAKE) --no-print-directory test-now
-unit: $(TESTBIN) ## the unit tests alone
-	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN)
+unit: $(TESTBIN) $(REPLAYBIN) ## the unit tests and the fuzzers' corpora alone
+	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN) $(REPLAYBIN)
 bench: $(BUILD)/podflame $(BENCHBIN) ## speed: one JSON object a line
 	$(Q)for b in $(BENCHBIN) e2e/accuracy/perf.py e2e/accuracy/slowdown.py e2e/accuracy/languages.py; do BUILD=$(BUILD) $$b || exit; done
-fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SANITIZE=-fsanitize=fuzzer-no-link,address,undefined $(BUILD)/fuzz/$(T)_fuzz
-	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)
 .PHONY: test-now
-test-now: cluster-bin all $(TESTBIN) image workloads
-	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) web/page_test.mjs e2e/accuracy/run.py e2e/kernels/run.sh e2e/run.sh
+test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
+	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) $(REPLAYBIN) web/page_test.mjs e2e/accuracy/run.py e2e/kernels/run.sh e2e/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:

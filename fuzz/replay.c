@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * main() of a fuzz target without libFuzzer: each input of its corpus, once, in any build. The corpus is an
+ * ar(5) archive (`ar t`, `ar x`); arguments take its place: more archives, or single inputs.
+ */
+#include <ar.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "lib/base/base.h"
+
+#define MAX_CORPUS_BYTES (64u << 20)
+#define INPUT_CPU_S	 60 /* nobody waits that long for one file, be it in the slowest build */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max);
+/* A sanitizer that reports ends the process by itself. */
+void __sanitizer_set_death_callback(void (*fn)(void)) __attribute__((weak));
+
+static const char *corpus, *name = "";
+static unsigned n_passed;
+
+/* A target's own mutator wants it; nothing is mutated here. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max)
+{
+	(void)data;
+	(void)max;
+	return n;
+}
+
+static void tell_failed(void)
+{
+	char text[600];
+	int n = snprintf(text, sizeof(text),
+			 "FAIL: input %.60s of %.400s\n%u passed, 1 failed, 0 skipped\n", name,
+			 corpus, n_passed);
+
+	(void)!write(STDOUT_FILENO, text, (size_t)n);
+}
+
+static void on_signal(int signo)
+{
+	tell_failed();
+	signal(signo, SIG_DFL);
+	raise(signo);
+}
+
+/* Bytes of their own: whoever reads behind them is seen by a sanitizer. */
+static void run(const char *data, size_t n)
+{
+	const struct itimerval limit = {.it_value.tv_sec = INPUT_CPU_S};
+	uint8_t *copy = xmalloc(n ? n : 1);
+
+	memcpy(copy, data, n);
+	setitimer(ITIMER_PROF, &limit, NULL);
+	LLVMFuzzerTestOneInput(copy, n);
+	free(copy);
+	n_passed++;
+}
+
+/* The next member of an archive; false: that was all. */
+static bool take_member(const char **p, size_t *left, struct ar_hdr *ret_head,
+			const char **ret_data, size_t *ret_n)
+{
+	uint64_t n;
+
+	if (*left < sizeof(*ret_head))
+		return false;
+	memcpy(ret_head, *p, sizeof(*ret_head));
+	ret_head->ar_name[strcspn(ret_head->ar_name, "/ ")] = '\0';
+	ret_head->ar_size[strcspn(ret_head->ar_size, " ")] = '\0';
+	if (memcmp(ret_head->ar_fmag, ARFMAG, 2) != 0 ||
+	    str_to_u64(ret_head->ar_size, *left - sizeof(*ret_head), &n) < 0) {
+		fprintf(stderr, "%s: damaged\n", corpus);
+		exit(1);
+	}
+	*ret_data = *p + sizeof(*ret_head);
+	*ret_n = n;
+	n = MIN(sizeof(*ret_head) + n + (n & 1), *left);
+	*p += n;
+	*left -= n;
+	return true;
+}
+
+static void replay(const char *path)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *p, *data;
+	struct ar_hdr head;
+	size_t left, n;
+	int r = file_read(AT_FDCWD, path, MAX_CORPUS_BYTES, &text, &left);
+
+	corpus = path;
+	if (r == -ENOENT && streq(path, CORPUS)) {
+		printf("skip: %s is not there yet\n0 passed, 0 failed, 1 skipped\n", path);
+		exit(0);
+	}
+	if (r < 0) {
+		fprintf(stderr, "%s: %s\n", path, strerror(-r));
+		exit(1);
+	}
+	if (left < SARMAG || memcmp(text, ARMAG, SARMAG) != 0) {
+		run(text, left);
+		return;
+	}
+	p = text + SARMAG;
+	left -= SARMAG;
+	for (name = head.ar_name; take_member(&p, &left, &head, &data, &n);)
+		run(data, n);
+	name = "";
+}
+
+int main(int argc, char **argv)
+{
+	static const int signals[] = {SIGABRT, SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGPROF};
+
+	if (__sanitizer_set_death_callback)
+		__sanitizer_set_death_callback(tell_failed);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		if (!__sanitizer_set_death_callback || signals[i] == SIGPROF)
+			signal(signals[i], on_signal);
+	if (argc < 2)
+		replay(CORPUS);
+	for (int i = 1; i < argc; i++)
+		replay(argv[i]);
+	printf("%u passed, 0 failed, 0 skipped\n", n_passed);
+	return 0;
+}
