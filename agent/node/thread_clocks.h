@@ -11,7 +11,10 @@ struct thread_clocks {
 	int *fds;
 	size_t n;
 };
-/* Of the threads that are there now; an error leaves none. Threads that start later are not counted. */
+/*
+ * Of the threads that are there now, and of those that they start later; an error leaves none. Missing is who starts, or
+ * is started by somebody who ends, within the call.
+ */
 int thread_clocks_open(uint32_t tgid, struct thread_clocks *ret);
 /* Since they were opened. */
 uint64_t thread_clocks_ns(const struct thread_clocks *c);
