@@ -64,6 +64,11 @@ int worker_post(struct worker *w, struct job *j);
 void worker_stats(struct worker *w, struct worker_stats *ret);
 typedef void worker_stuck_fn(struct worker *w, struct job *j, void *arg);
 void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg);
+/*
+ * In place of one that is stuck: the same name, limit and on_stuck, and it runs what was queued there. The stuck one
+ * ends after its job, or with the loop.
+ */
+int worker_replace(struct worker *stuck, struct worker **ret);
 /* Runs j->done on the loop thread; any thread. */
 void loop_post(struct loop *l, struct job *j);
 

@@ -192,7 +192,7 @@ struct test_job {
 	struct fixture *f;
 	pid_t ran_on, done_on;
 	int id, *n_freed;
-	atomic_bool *gate;
+	atomic_bool *gate, *opens;
 };
 
 static void job_run(struct job *j)
@@ -211,6 +211,8 @@ static void job_done(struct job *j)
 	assert_int_equal(gettid(), getpid());
 	assert_int_not_equal(t->ran_on, getpid());
 	t->f->order[t->f->n++] = (char)('0' + t->id);
+	if (t->opens)
+		*t->opens = true;
 	if (t->id == 3)
 		loop_stop(t->f->loop, 0);
 	free(t);
@@ -335,6 +337,42 @@ static void stuck_job_is_reported_once_and_still_done(void **state)
 	worker_free(w);
 }
 
+static struct worker *in_its_place;
+
+static void replace_stuck(struct worker *w, struct job *j, void *arg)
+{
+	struct fixture *f = arg;
+
+	assert_int_equal(((struct test_job *)j)->id, 3);
+	f->order[f->n++] = 's';
+	assert_int_equal(worker_replace(w, &in_its_place), 0);
+}
+
+static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
+{
+	struct fixture *f = *state;
+	atomic_bool gate = false;
+	struct test_job *stuck = new_job(f, 3, 10), *last = new_job(f, 2, 10);
+	struct worker_stats st;
+	struct worker *w;
+
+	stuck->gate = last->opens = &gate;
+	stuck->job.deadline_ns = NSEC_PER_MSEC;
+	assert_int_equal(worker_new(f->loop, "test", 100, &w), 0);
+	worker_on_stuck(w, replace_stuck, f);
+	assert_int_equal(worker_post(w, &stuck->job), 0);
+	assert_int_equal(worker_post(w, &new_job(f, 1, 10)->job), 0);
+	assert_int_equal(worker_post(w, &last->job), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "s123");
+	worker_stats(in_its_place, &st);
+	assert_int_equal(st.n_done, 2);
+	assert_int_equal(st.n_queued, 0);
+	assert_int_equal(st.n_bytes_queued, 0);
+	worker_free(in_its_place);
+	worker_free(w);
+}
+
 static void stall_of_a_callback_is_measured(void **state)
 {
 	struct fixture *f = *state;
@@ -363,6 +401,7 @@ int main(void)
 		T(worker_free_runs_what_is_queued),
 		T(job_without_done_frees_itself),
 		T(stuck_job_is_reported_once_and_still_done),
+		T(what_is_queued_behind_a_stuck_job_goes_on),
 		T(stall_of_a_callback_is_measured),
 	};
 

@@ -199,6 +199,39 @@ void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
 	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
 }
 
+/* What is queued, in its order; nothing is refused. */
+static void move_queue(struct worker *from, struct worker *to)
+{
+	pthread_mutex_lock(&from->lock);
+	pthread_mutex_lock(&to->lock);
+	to->queue = TAKE_PTR(from->queue);
+	if (to->queue)
+		to->queue_tail = from->queue_tail;
+	from->queue_tail = &from->queue;
+	to->stats.n_queued = from->stats.n_queued;
+	to->stats.n_bytes_queued = from->stats.n_bytes_queued;
+	from->stats.n_queued = from->stats.n_bytes_queued = 0;
+	from->closing = true;
+	pthread_cond_signal(&to->wake);
+	pthread_mutex_unlock(&to->lock);
+	pthread_mutex_unlock(&from->lock);
+}
+
+int worker_replace(struct worker *stuck, struct worker **ret)
+{
+	struct worker *w;
+	int r = worker_new(stuck->loop, stuck->name, stuck->max_bytes, &w);
+
+	if (r < 0)
+		return r;
+	timer_cancel(&stuck->stuck_timer);
+	move_queue(stuck, w);
+	if (stuck->on_stuck)
+		worker_on_stuck(w, stuck->on_stuck, stuck->stuck_arg);
+	*ret = w;
+	return 0;
+}
+
 /* Joins; true: the thread was past its deadline, did not come, and keeps w. */
 static bool join_or_abandon(struct worker *w, bool stuck)
 {
