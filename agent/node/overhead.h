@@ -10,7 +10,7 @@
 
 struct overhead *overhead_new(struct node *n);
 struct overhead *overhead_free(struct overhead *b);
-/* After each full drain: what probes_usage said. Reads the CPU time of containers on the files worker, tells targets. */
+/* After each full drain: what probes_usage said. Reads the CPU time of containers on the os worker, tells targets. */
 void overhead_usage(struct overhead *b, const struct probe_usage *u, size_t n, uint64_t trap_ns);
 
 enum overhead_mode {

@@ -46,8 +46,8 @@ uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent)
 #define DUTY_MIN      0.0005
 #define LOAD_MAX      0.75
 #define STEADY_INSIDE 0.7
-#define STALL_INSIDE                                                                               \
-	0.7 /* a span that is cut for what happens in it is not as unbiased as one that was meant so */
+/* A span that is cut for what happens in it is not as unbiased as one that was meant so. */
+#define STALL_INSIDE   0.7
 #define EXCEEDED_TIMES 2.0
 
 double overhead_load(const struct traps *t, uint64_t trap_ns)
