@@ -138,6 +138,16 @@ struct parts {
 	struct node *node;
 };
 
+/* Why new connections go to an old address, or to none. */
+static void tell_name(const char *name, const char *error)
+{
+	if (error)
+		log_warn("%s: cannot be looked up: %s; new connections go where it was last", name,
+			 error);
+	else
+		log_info("%s: looked up again", name);
+}
+
 /* Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few. */
 static void raise_file_limit(void)
 {
@@ -156,6 +166,7 @@ static int start(struct parts *p, const struct role *role, const struct config *
 	struct hub_config hc = {.conf = c, .local = role->node};
 	int r = loop_new(&p->loop);
 
+	resolve_on_change(tell_name);
 	if (!r)
 		r = loop_on_signal(p->loop, SIGTERM, stop, p->loop);
 	if (!r)

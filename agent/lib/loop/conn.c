@@ -12,12 +12,12 @@
 
 #include "lib/loop/conn.h"
 
-#define READ_BYTES	  (64 << 10)
-#define WRITE_PER_EVENT	  (1 << 20) /* keeps the loop's stall below a few ms with TLS */
-#define USER_TIMEOUT_MS	  30000	    /* unacknowledged data: the peer is gone */
-#define KEEPALIVE_IDLE_S  20
-#define KEEPALIVE_INTVL_S 10
-#define KEEPALIVE_COUNT	  3
+#define READ_BYTES	(64 << 10)
+#define WRITE_PER_EVENT (1 << 20) /* keeps the loop's stall below a few ms with TLS */
+
+/* A peer that is gone without a word is noticed within 30 to 50 s. */
+struct conn_liveness conn_liveness = {
+	.idle_s = 20, .interval_s = 10, .count = 3, .user_timeout_ms = 30000};
 
 enum conn_state { CONNECTING, HANDSHAKE, OPEN, CLOSED };
 
@@ -39,15 +39,16 @@ struct conn {
 
 static void tune(int fd)
 {
-	int on = 1, idle = KEEPALIVE_IDLE_S, intvl = KEEPALIVE_INTVL_S, count = KEEPALIVE_COUNT;
-	unsigned timeout = USER_TIMEOUT_MS;
+	const struct conn_liveness *t = &conn_liveness;
+	int on = 1;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &intvl, sizeof(intvl));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &t->idle_s, sizeof(t->idle_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &t->interval_s, sizeof(t->interval_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &t->count, sizeof(t->count));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &t->user_timeout_ms,
+		   sizeof(t->user_timeout_ms));
 }
 
 static void update_interest(struct conn *c)

@@ -51,6 +51,13 @@ bool conn_has_tls(const struct conn *c, const struct tls *tls); /* made with it;
 uint64_t conn_last_read_ns(const struct conn *c);
 uint64_t conn_last_write_ns(const struct conn *c); /* progress, not calls */
 
+/* TCP's own watch over a connection; tests make it short. */
+struct conn_liveness {
+	int idle_s, interval_s, count; /* of keepalive probes */
+	unsigned user_timeout_ms;      /* for data that is not acknowledged */
+};
+extern struct conn_liveness conn_liveness;
+
 /* ---- finished connections that may be used again, for a few seconds ---- */
 struct conn_pool;
 struct conn_pool *conn_pool_new(struct loop *l);
@@ -60,12 +67,29 @@ void conn_pool_put(struct conn_pool *p, struct conn *c); /* takes c */
 struct conn *conn_pool_take(struct conn_pool *p);	 /* NULL: none */
 
 /* ---- names ---- */
+#define MAX_ADDRESSES 16
+struct addresses {
+	unsigned n;
+	struct sockaddr_storage at[MAX_ADDRESSES]; /* with the port, in the order to try them */
+	const char *trouble; /* why these are the last known ones; NULL: they are of now */
+};
+socklen_t address_len(const struct sockaddr_storage *a);
 /*
- * An IP literal is answered at once in *ret_now (else NULL); a name by fn, later, on the loop:
- * found is the receiver's to free, or NULL with a text. The wait can be cancelled.
+ * 1: an IP literal, in *ret_now. 0: a name, which fn is told of later, on the loop: found, or NULL
+ * with a text. While the resolver fails or is late, found is what it said last. -EBUSY: too many
+ * names or searches. The wait can be cancelled, and has to be before the loop is freed.
  */
 struct lookup;
-typedef void resolve_fn(struct addrinfo *found, const char *error, void *arg);
+typedef void resolve_fn(const struct addresses *found, const char *error, void *arg);
 int resolve(struct loop *l, const char *name, uint16_t port, resolve_fn *fn, void *arg,
-	    struct addrinfo **ret_now, struct lookup **ret_wait);
+	    struct addresses *ret_now, struct lookup **ret_wait);
 void resolve_cancel(struct lookup *k); /* NULL is fine */
+/* Tests make these short and answer themselves. */
+struct resolve_config {
+	int (*search)(const char *name, const char *service, const struct addrinfo *hints,
+		      struct addrinfo **ret);
+	uint64_t late_ns; /* the last known addresses stand in after this */
+	uint64_t lost_ns; /* a search that runs as long is given up: longer than glibc can take */
+	uint64_t keep_ns; /* how long an address is known */
+};
+extern struct resolve_config resolve_config;

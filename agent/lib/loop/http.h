@@ -19,6 +19,15 @@ int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct fi
 struct tls *tls_ref(struct tls *t);
 struct tls *tls_unref(struct tls *t);
 
+/* ---- names ---- */
+/*
+ * A name that is connected to is looked up each time, beside the loop. While the resolver fails
+ * or is late, connections go to the addresses that it gave last, for a day. fn is told when that
+ * begins (error) and ends (NULL), on any thread; set it before the first connection.
+ */
+typedef void resolve_change_fn(const char *name, const char *error);
+void resolve_on_change(resolve_change_fn *fn);
+
 /* ---- client ---- */
 struct http_headers;
 struct http_client;			/* connections to one origin */

@@ -12,6 +12,7 @@
 
 #define MAX_REQUEST_BYTES  (65 << 20) /* uploaded symbols are the largest */
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
+#define MIN_CONNECT_NS	   (2 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
 #define DEFAULT_MAX_BODY   (16 << 20)
 
@@ -34,7 +35,9 @@ struct http_call {
 	struct conn *conn;
 	bool reused, got_bytes;
 	struct lookup *lookup;
-	struct addrinfo *addresses, *next_address;
+	struct addresses addresses;
+	unsigned i_address; /* the next to try */
+	uint64_t connect_by_ns;
 	struct timer start, timeout, connect_timeout;
 	struct http_msg msg;
 	struct buf body;
@@ -56,8 +59,6 @@ static void call_free(struct http_call *c)
 	timer_cancel(&c->timeout);
 	timer_cancel(&c->connect_timeout);
 	resolve_cancel(c->lookup);
-	if (c->addresses)
-		freeaddrinfo(c->addresses);
 	conn_free(c->conn);
 	http_msg_done(&c->msg);
 	buf_done(&c->request);
@@ -80,8 +81,11 @@ static void finish(struct http_call *c, int status, const char *error)
 
 static void fail_to_connect(struct http_call *c, const char *why)
 {
+	const char *trouble = c->addresses.trouble;
 	_cleanup_free_ char *text =
-		xasprintf("%s port %u: %s", c->client->address, c->client->port, why);
+		trouble ? xasprintf("%s port %u: %s, at its last known address: %s",
+				    c->client->address, c->client->port, why, trouble)
+			: xasprintf("%s port %u: %s", c->client->address, c->client->port, why);
 
 	finish(c, 0, text);
 }
@@ -188,6 +192,7 @@ static void call_data(const char *p, size_t n, void *arg)
 }
 
 static int try_next_address(struct http_call *c);
+static void connect_timed_out(void *arg);
 
 static void call_closed(bool eof, const char *error, void *arg)
 {
@@ -239,17 +244,29 @@ static void call_opened(void *arg)
 static const struct conn_ops call_ops = {
 	.opened = call_opened, .data = call_data, .closed = call_closed};
 
+/*
+ * Each address has its share of the time that is left, but not so little that a lost packet ends
+ * it: one that swallows everything must not hide the next. As Go's net.Dialer does it.
+ */
+static uint64_t share_ns(const struct http_call *c)
+{
+	uint64_t now_ns = now_mono_ns(), left_ns = c->connect_by_ns - MIN(now_ns, c->connect_by_ns);
+
+	return MIN(left_ns, MAX(left_ns / (c->addresses.n - c->i_address), MIN_CONNECT_NS));
+}
+
 static int try_next_address(struct http_call *c)
 {
 	struct http_client *h = c->client;
 	int r = -EHOSTUNREACH;
 
-	while (r < 0 && c->next_address) {
-		struct addrinfo *a = c->next_address;
+	while (r < 0 && c->i_address < c->addresses.n) {
+		const struct sockaddr_storage *a = &c->addresses.at[c->i_address];
 
-		c->next_address = a->ai_next;
-		r = conn_connect(h->loop, a->ai_addr, a->ai_addrlen, h->tls, h->host, &call_ops, c,
-				 &c->conn);
+		timer_set(h->loop, &c->connect_timeout, share_ns(c), connect_timed_out, c);
+		c->i_address++;
+		r = conn_connect(h->loop, (const struct sockaddr *)a, address_len(a), h->tls,
+				 h->host, &call_ops, c, &c->conn);
 	}
 	return r;
 }
@@ -259,37 +276,39 @@ static void connect_timed_out(void *arg)
 	struct http_call *c = arg;
 
 	c->conn = conn_free(c->conn);
-	fail_to_connect(c, "timed out while connecting");
+	if (c->lookup)
+		fail_to_connect(c, "timed out while its name was looked up");
+	else if (try_next_address(c) < 0)
+		fail_to_connect(c, "timed out while connecting");
 }
 
-static void connect_to(struct http_call *c, struct addrinfo *found)
+static void begin_connect(struct http_call *c)
 {
-	int r;
+	int r = try_next_address(c);
 
-	c->addresses = c->next_address = found;
-	r = try_next_address(c);
 	if (r < 0)
 		fail_to_connect(c, r == -EINVAL && c->client->tls
 					   ? "its host name cannot be verified"
 					   : strerror(-r));
 }
 
-static void looked_up(struct addrinfo *found, const char *error, void *arg)
+static void looked_up(const struct addresses *found, const char *error, void *arg)
 {
 	struct http_call *c = arg;
 
 	c->lookup = NULL;
-	if (found)
-		connect_to(c, found);
-	else
+	if (!found) {
 		fail_to_connect(c, error);
+		return;
+	}
+	c->addresses = *found;
+	begin_connect(c);
 }
 
 static void call_start(void *arg)
 {
 	struct http_call *c = arg;
 	struct http_client *h = c->client;
-	struct addrinfo *found = NULL;
 	int r;
 
 	c->conn = conn_pool_take(h->idle);
@@ -299,14 +318,14 @@ static void call_start(void *arg)
 		send_request(c);
 		return;
 	}
+	c->connect_by_ns = now_mono_ns() + h->connect_timeout_ns;
 	timer_set(h->loop, &c->connect_timeout, h->connect_timeout_ns, connect_timed_out, c);
-	if (c->addresses)
-		freeaddrinfo(TAKE_PTR(c->addresses));
-	r = resolve(h->loop, h->address, h->port, looked_up, c, &found, &c->lookup);
+	c->i_address = 0;
+	r = resolve(h->loop, h->address, h->port, looked_up, c, &c->addresses, &c->lookup);
 	if (r < 0)
-		fail_to_connect(c, strerror(-r));
-	else if (found)
-		connect_to(c, found);
+		fail_to_connect(c, "its name cannot be looked up: too many are being looked up");
+	else if (r == 1)
+		begin_connect(c);
 }
 
 /* ---- requests ---- */

@@ -34,7 +34,7 @@ struct loop {
 	pthread_mutex_t lock;
 	struct job *posted, **posted_tail; /* under lock */
 
-	struct worker *workers, *resolver;
+	struct worker *workers;
 	struct on_signal *signals;
 	uint64_t longest_ns;
 	bool stopped;
@@ -300,16 +300,6 @@ void loop_remove_worker(struct loop *l, struct worker *w)
 		prev = worker_next(prev);
 	if (prev)
 		worker_set_next(prev, worker_next(w));
-}
-
-int loop_resolver(struct loop *l, struct worker **ret)
-{
-	int r = l->resolver ? 0 : worker_new(l, "resolver", 1 << 20, &l->resolver);
-
-	if (r < 0)
-		return r;
-	*ret = l->resolver;
-	return 0;
 }
 
 /* ---- the loop ---- */

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <sys/epoll.h>
 
 #include "lib/loop/loop.h"
@@ -27,8 +28,10 @@ void io_del(struct io *io); /* before fd is closed; harmless when not added */
 uint64_t loop_enter(void);
 void loop_leave(struct loop *l, uint64_t entered_ns);
 
-/* The thread that resolves names; made at the first use. */
-int loop_resolver(struct loop *l, struct worker **ret);
+/* A thread that gets no signals: they belong to the loop's. ret NULL: nobody joins it. */
+int thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
+void thread_name(const char *name); /* of the caller */
+
 void loop_add_worker(struct loop *l, struct worker *w);
 void loop_remove_worker(struct loop *l, struct worker *w);
 struct worker *worker_next(const struct worker *w);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -26,7 +27,8 @@ struct ts_conn {
 	pthread_t thread;
 	int fd;
 	SSL *ssl;
-	bool over; /* the handler wants no further request on this connection */
+	bool over;  /* the handler wants no further request on this connection */
+	bool ended; /* its thread has nothing more to do */
 };
 
 struct ts_request {
@@ -53,7 +55,8 @@ struct test_server {
 	int n_conns;
 	struct ts_request requests[TS_MAX_REQUESTS];
 	int n_requests;
-	int flag; /* set by the test, awaited by a handler */
+	bool forgets; /* keeps no request, and the places of ended connections are used again */
+	int flag;     /* set by the test, awaited by a handler */
 };
 
 struct ts_config {
@@ -61,7 +64,9 @@ struct ts_config {
 	const char *client_ca_pem;    /* ask for a client certificate */
 	const char *alpn;	      /* only this protocol, e.g. "\x02h2" */
 	bool ipv6;
+	const char *address; /* IPv4; NULL: 127.0.0.1 */
 	uint16_t port;
+	bool forgets;
 };
 
 /* In a thread of the server cmocka can end nothing: the log must say why the program does. */
@@ -216,6 +221,13 @@ _test_util_ bool ts_read_request(struct ts_conn *c, struct ts_request *r)
 	return true;
 }
 
+_test_util_ void ts_free_request(struct ts_request *r)
+{
+	free(r->line);
+	free(r->head);
+	free(r->body);
+}
+
 _test_util_ void *ts_conn_main(void *arg)
 {
 	struct ts_conn *c = arg;
@@ -228,21 +240,39 @@ _test_util_ void *ts_conn_main(void *arg)
 			if (!ts_read_request(c, &got))
 				break;
 			pthread_mutex_lock(&s->lock);
-			if (s->n_requests == TS_MAX_REQUESTS)
+			if (!s->forgets && s->n_requests == TS_MAX_REQUESTS)
 				ts_fatal("more requests than TS_MAX_REQUESTS");
-			got.number = s->n_requests;
-			r = &s->requests[s->n_requests++];
+			got.number = s->n_requests++;
+			r = s->forgets ? &got : &s->requests[got.number];
 			*r = got;
 			pthread_mutex_unlock(&s->lock);
 			s->handler(c, r, s->arg);
+			if (s->forgets)
+				ts_free_request(r);
 		}
 	}
 	pthread_mutex_lock(&s->lock);
 	SSL_free(TAKE_PTR(c->ssl));
 	closep(&c->fd);
+	c->ended = true;
 	pthread_mutex_unlock(&s->lock);
 	ERR_clear_error();
 	return NULL;
+}
+
+/* Where the next connection goes; with the lock held. */
+_test_util_ int ts_free_place(struct test_server *s)
+{
+	for (int i = 0; s->forgets && i < s->n_conns; i++) {
+		if (!s->conns[i]->ended)
+			continue;
+		pthread_join(s->conns[i]->thread, NULL);
+		free(TAKE_PTR(s->conns[i]));
+		return i;
+	}
+	if (s->n_conns == TS_MAX_CONNS)
+		ts_fatal("more connections than TS_MAX_CONNS");
+	return s->n_conns++;
 }
 
 _test_util_ void *ts_accept_main(void *arg)
@@ -253,17 +283,15 @@ _test_util_ void *ts_accept_main(void *arg)
 	while ((fd = accept(s->fd, NULL, NULL)) >= 0) {
 		struct ts_conn *c = xcalloc(1, sizeof(*c));
 
-		if (s->n_conns == TS_MAX_CONNS)
-			ts_fatal("more connections than TS_MAX_CONNS");
 		*c = (struct ts_conn){.server = s, .fd = fd};
 		pthread_mutex_lock(&s->lock);
 		if (s->ctx) {
 			c->ssl = SSL_new(s->ctx);
 			SSL_set_fd(c->ssl, fd);
 		}
-		s->conns[s->n_conns++] = c;
-		pthread_mutex_unlock(&s->lock);
+		s->conns[ts_free_place(s)] = c;
 		pthread_create(&c->thread, NULL, ts_conn_main, c);
+		pthread_mutex_unlock(&s->lock);
 	}
 	return NULL;
 }
@@ -320,6 +348,8 @@ _test_util_ int ts_listen(const struct ts_config *cfg, uint16_t *ret_port)
 	socklen_t n = cfg->ipv6 ? sizeof(v6) : sizeof(v4);
 	int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
+	if (cfg->address)
+		inet_pton(AF_INET, cfg->address, &v4.sin_addr);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (fd < 0 || bind(fd, sa, n) < 0 || listen(fd, 64) < 0)
 		ts_fatal("no socket to listen on");
@@ -335,6 +365,7 @@ _test_util_ struct test_server *ts_start(const struct ts_config *cfg, ts_handler
 
 	s->handler = handler;
 	s->arg = arg;
+	s->forgets = cfg->forgets;
 	s->fd = ts_listen(cfg, &s->port);
 	s->ctx = cfg->cert ? ts_tls(cfg) : NULL;
 	pthread_mutex_init(&s->lock, NULL);
@@ -349,6 +380,24 @@ _test_util_ void ts_end_conns(struct test_server *s)
 	for (int i = 0; i < s->n_conns; i++)
 		if (s->conns[i]->fd >= 0)
 			shutdown(s->conns[i]->fd, SHUT_RDWR);
+}
+
+/* on: what comes for the server is lost on the way from now on, as behind a firewall that has
+ * forgotten its connections; new connections, too. */
+_test_util_ void ts_lose_packets(struct test_server *s, bool on)
+{
+	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog prog = {.len = 1, .filter = &nothing};
+	int what = on ? SO_ATTACH_FILTER : SO_DETACH_FILTER, r = 0;
+
+	pthread_mutex_lock(&s->lock);
+	r |= setsockopt(s->fd, SOL_SOCKET, what, &prog, sizeof(prog));
+	for (int i = 0; i < s->n_conns; i++)
+		if (s->conns[i]->fd >= 0)
+			r |= setsockopt(s->conns[i]->fd, SOL_SOCKET, what, &prog, sizeof(prog));
+	pthread_mutex_unlock(&s->lock);
+	if (r < 0 && on)
+		ts_fatal("no socket filter");
 }
 
 /* Another certificate from now on, as of a server that was started again; open connections
@@ -384,11 +433,8 @@ _test_util_ void ts_stop(struct test_server *s)
 		pthread_join(s->conns[i]->thread, NULL);
 		free(s->conns[i]);
 	}
-	for (int i = 0; i < s->n_requests; i++) {
-		free(s->requests[i].line);
-		free(s->requests[i].head);
-		free(s->requests[i].body);
-	}
+	for (int i = 0; i < s->n_requests && !s->forgets; i++)
+		ts_free_request(&s->requests[i]);
 	SSL_CTX_free(s->ctx);
 	free(s);
 }

@@ -94,7 +94,7 @@ static void *thread_main(void *arg)
 	struct worker *w = arg;
 	bool abandoned;
 
-	pthread_setname_np(pthread_self(), w->name);
+	thread_name(w->name);
 	pthread_mutex_lock(&w->lock);
 	while (!w->abandoned) {
 		if (w->queue)
@@ -111,17 +111,26 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Signals belong to the loop thread. */
-static int start_thread(struct worker *w)
+int thread_start(pthread_t *ret, void *(*main)(void *), void *arg)
 {
 	sigset_t all, before;
+	pthread_t thread;
 	int r;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&w->thread, NULL, thread_main, w);
+	r = pthread_create(&thread, NULL, main, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r == 0 && ret)
+		*ret = thread;
+	else if (r == 0)
+		pthread_detach(thread);
 	return -r;
+}
+
+void thread_name(const char *name)
+{
+	pthread_setname_np(pthread_self(), name);
 }
 
 int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
@@ -135,7 +144,7 @@ int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker
 	w->queue_tail = &w->queue;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
-	r = start_thread(w);
+	r = thread_start(&w->thread, thread_main, w);
 	if (r < 0) {
 		destroy(w);
 		return r;

@@ -1,0 +1,626 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Names and addresses of servers: a resolver that fails, hangs, answers otherwise and recovers,
+ * and addresses behind which nobody is. Numbers in names are those of docs/watch-cases.md.
+ * One test has glibc's own resolver and a scripted DNS server in a network namespace: run by
+ * this program as `names_test real`.
+ */
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "lib/base/testdir.h"
+#include "lib/loop/conn.h"
+#include "lib/loop/testserver.h"
+
+#define HANGS	   -1
+#define GUARD_NS   (60 * NSEC_PER_SEC)
+#define OUTAGE_S   600
+#define MAX_HELD   8 /* searches, as resolve.c says */
+#define PER_OUTAGE 50
+
+/* ---- the resolver ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	const char *answer[2];
+	int error, n_calls; /* error HANGS: until it is something else */
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int fake_search(const char *name, const char *service, const struct addrinfo *hints,
+		       struct addrinfo **ret)
+{
+	struct addrinfo numeric = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	struct addrinfo **end = ret;
+	int r;
+
+	(void)name;
+	(void)service;
+	(void)hints;
+	pthread_mutex_lock(&fake.lock);
+	fake.n_calls++;
+	pthread_cond_broadcast(&fake.changed);
+	while (fake.error == HANGS)
+		pthread_cond_wait(&fake.changed, &fake.lock);
+	r = fake.error;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(fake.answer) && fake.answer[i]; i++) {
+		r = getaddrinfo(fake.answer[i], NULL, &numeric, end);
+		end = &(*end)->ai_next;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return r;
+}
+
+static void resolver_says(int error, const char *first, const char *second)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.error = error;
+	fake.answer[0] = first;
+	fake.answer[1] = second;
+	pthread_cond_broadcast(&fake.changed);
+	pthread_mutex_unlock(&fake.lock);
+}
+
+static int n_searches(void)
+{
+	int n;
+
+	pthread_mutex_lock(&fake.lock);
+	n = fake.n_calls;
+	pthread_mutex_unlock(&fake.lock);
+	return n;
+}
+
+/* ---- what the log would say ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	char text[512];
+} told = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_change(const char *name, const char *error)
+{
+	size_t n;
+
+	pthread_mutex_lock(&told.lock);
+	n = strlen(told.text);
+	snprintf(told.text + n, sizeof(told.text) - n, "[%s: %s]", name, error ?: "answered");
+	pthread_mutex_unlock(&told.lock);
+}
+
+/* It is told by the resolver's thread: a moment later, perhaps. */
+static void assert_told(const char *text)
+{
+	uint64_t until_ns = now_mono_ns() + GUARD_NS;
+
+	pthread_mutex_lock(&told.lock);
+	while (!streq(told.text, text) && now_mono_ns() < until_ns) {
+		pthread_mutex_unlock(&told.lock);
+		sched_yield();
+		pthread_mutex_lock(&told.lock);
+	}
+	assert_string_equal(told.text, text);
+	told.text[0] = '\0';
+	pthread_mutex_unlock(&told.lock);
+}
+
+/* ---- a client, and servers at two addresses ---- */
+
+struct fixture {
+	struct loop *loop;
+	struct http_client *client;
+	struct test_server *one, *two; /* 127.0.0.1 and 127.0.0.2, the same port */
+	struct timer guard, tick;
+	unsigned n_ticks;
+	int status;
+	char *body, *error;
+};
+
+static void say_where(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	(void)r;
+	ts_reply(c, 200, "Connection: close\r\n", arg);
+	c->over = true;
+}
+
+static void give_up(void *arg)
+{
+	loop_stop(((struct fixture *)arg)->loop, -ETIMEDOUT);
+}
+
+static void tick(void *arg)
+{
+	struct fixture *f = arg;
+
+	f->n_ticks++;
+	timer_set(f->loop, &f->tick, 10 * NSEC_PER_MSEC, tick, f);
+}
+
+static void set_name(struct fixture *f, const char *name, uint64_t connect_ns)
+{
+	struct http_client_config c = {
+		.address = name, .port = f->one->port, .connect_timeout_ns = connect_ns};
+
+	http_client_free(f->client);
+	assert_int_equal(http_client_new(f->loop, &c, &f->client), 0);
+}
+
+static struct fixture *begin(const char *name)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	struct ts_config c = {.forgets = true};
+
+	assert_int_equal(loop_new(&f->loop), 0);
+	f->one = ts_start(&c, say_where, (void *)(uintptr_t) "one");
+	c.port = f->one->port;
+	c.address = "127.0.0.2";
+	f->two = ts_start(&c, say_where, (void *)(uintptr_t) "two");
+	timer_set(f->loop, &f->guard, GUARD_NS, give_up, f);
+	tick(f);
+	set_name(f, name, 0);
+	return f;
+}
+
+static void end(struct fixture *f)
+{
+	timer_cancel(&f->guard);
+	timer_cancel(&f->tick);
+	http_client_free(f->client);
+	loop_free(f->loop);
+	ts_stop(f->one);
+	ts_stop(f->two);
+	free(f->body);
+	free(f->error);
+	free(f);
+}
+
+static void done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct fixture *f = arg;
+
+	free(f->body);
+	free(f->error);
+	f->status = status;
+	f->body = xstrndup(body ?: "", n);
+	f->error = xstrdup(error);
+	loop_stop(f->loop, 0);
+}
+
+static void send_one(struct fixture *f, const char *method)
+{
+	struct http_request r = {.method = method, .path = "/", .on_done = done, .arg = f};
+
+	assert_int_equal(http_send(f->client, &r, NULL), 0);
+}
+
+static void get(struct fixture *f)
+{
+	send_one(f, "GET");
+	assert_int_equal(loop_run(f->loop), 0);
+}
+
+static void assert_from(struct fixture *f, const char *server)
+{
+	get(f);
+	if (f->status != 200)
+		fail_msg("%s", f->error);
+	assert_string_equal(f->body, server);
+}
+
+static void assert_fails(struct fixture *f, const char *part)
+{
+	get(f);
+	assert_int_equal(f->status, 0);
+	if (!strstr(f->error, part))
+		fail_msg("\"%s\" does not contain \"%s\"", f->error, part);
+}
+
+static uint64_t total(const char *name, const char *label, const char *value)
+{
+	return counter_get(counter(name, label, value));
+}
+
+/* ---- tests ---- */
+
+static void names_51_a_new_address_replaces_the_old(void **state)
+{
+	struct fixture *f = begin("moves.example");
+
+	(void)state;
+	resolver_says(0, "127.0.0.1", NULL);
+	assert_from(f, "one");
+	resolver_says(0, "127.0.0.2", NULL);
+	assert_from(f, "two");
+	assert_told("");
+	end(f);
+}
+
+static void names_51_a_failing_resolver_stops_nothing(void **state)
+{
+	struct fixture *f = begin("fails.example");
+	uint64_t before = total("name_last_known_total", "reason", "failed");
+
+	(void)state;
+	resolver_says(0, "127.0.0.1", NULL);
+	assert_from(f, "one");
+	resolver_says(EAI_AGAIN, NULL, NULL);
+	for (int i = 0; i < PER_OUTAGE; i++)
+		assert_from(f, "one");
+	assert_int_equal(total("name_last_known_total", "reason", "failed") - before, PER_OUTAGE);
+	assert_int_equal(total("names_failing", NULL, NULL), 1);
+	assert_told("[fails.example: Temporary failure in name resolution]"); /* once */
+	resolver_says(0, "127.0.0.2", NULL);
+	assert_from(f, "two");
+	assert_int_equal(total("names_failing", NULL, NULL), 0);
+	assert_told("[fails.example: answered]");
+	end(f);
+}
+
+static void names_51_a_hanging_resolver_stops_nothing(void **state)
+{
+	struct fixture *f = begin("hangs.example");
+	uint64_t before = total("name_last_known_total", "reason", "late");
+	int n;
+
+	(void)state;
+	resolver_says(0, "127.0.0.1", NULL);
+	assert_from(f, "one");
+	n = n_searches();
+	resolve_config.late_ns = 20 * NSEC_PER_MSEC;
+	resolver_says(HANGS, NULL, NULL);
+	for (int i = 0; i < PER_OUTAGE; i++)
+		assert_from(f, "one");
+	assert_int_equal(n_searches() - n, 1); /* one thread hangs, not fifty */
+	assert_int_equal(total("name_last_known_total", "reason", "late") - before, PER_OUTAGE);
+	assert_told("[hangs.example: the resolver does not answer]");
+	resolver_says(0, "127.0.0.2", NULL);
+	do /* the search that hung ends some time */
+		get(f);
+	while (f->status == 200 && streq(f->body, "one"));
+	assert_string_equal(f->body, "two");
+	resolve_config.late_ns = GUARD_NS;
+	assert_told("[hangs.example: answered]");
+	end(f);
+}
+
+static void the_error_at_an_old_address_says_so(void **state)
+{
+	struct fixture *f = begin("gone.example");
+
+	(void)state;
+	resolver_says(0, "127.0.0.1", NULL);
+	assert_from(f, "one");
+	resolver_says(EAI_AGAIN, NULL, NULL);
+	ts_stop(TAKE_PTR(f->one));
+	assert_fails(f, "refused, at its last known address: Temporary failure in name");
+	resolver_says(0, "127.0.0.2", NULL);
+	assert_from(f, "two");
+	end(f);
+	assert_told("[gone.example: Temporary failure in name resolution][gone.example: answered]");
+}
+
+static void a_name_never_known_times_out_beside_the_loop(void **state)
+{
+	struct fixture *f = begin("first.example");
+
+	(void)state;
+	resolver_says(HANGS, NULL, NULL);
+	set_name(f, "first.example", 200 * NSEC_PER_MSEC);
+	assert_fails(f, "timed out while its name was looked up");
+	assert_true(f->n_ticks > 5); /* the loop went on */
+	resolver_says(EAI_NONAME, NULL, NULL);
+	assert_fails(f, "Name or service not known");
+	end(f);
+	assert_told("[first.example: Name or service not known]");
+	resolver_says(0, "127.0.0.1", NULL);
+}
+
+static void addresses_are_known_for_a_day(void **state)
+{
+	struct fixture *f = begin("old.example");
+	uint64_t keep_ns = resolve_config.keep_ns;
+
+	(void)state;
+	assert_int_equal(keep_ns, 24 * 3600 * NSEC_PER_SEC);
+	resolver_says(0, "127.0.0.1", NULL);
+	assert_from(f, "one");
+	resolver_says(EAI_AGAIN, NULL, NULL);
+	assert_from(f, "one");
+	resolve_config.keep_ns = 0;
+	assert_fails(f, "Temporary failure");
+	resolve_config.keep_ns = keep_ns;
+	end(f);
+	assert_told("[old.example: Temporary failure in name resolution]");
+}
+
+/* What never comes back is given up and asked again, while there are few of them. */
+static void searches_that_never_end_are_few(void **state)
+{
+	struct fixture *f = begin("stuck.example");
+	uint64_t lost_ns = resolve_config.lost_ns;
+	uint64_t before = total("name_lookups_total", "result", "refused");
+	int n;
+
+	(void)state;
+	resolver_says(0, "127.0.0.1", NULL);
+	assert_from(f, "one");
+	n = n_searches();
+	resolver_says(HANGS, NULL, NULL);
+	resolve_config.lost_ns = 0;
+	resolve_config.late_ns = NSEC_PER_MSEC;
+	for (int i = 0; i < 3 * MAX_HELD; i++)
+		assert_from(f, "one");
+	while (n_searches() - n < MAX_HELD) /* the threads have begun */
+		sched_yield();
+	assert_int_equal(n_searches() - n, MAX_HELD);
+	assert_int_equal(total("name_lookups_total", "result", "refused") - before, 2 * MAX_HELD);
+	set_name(f, "another.example", 0);
+	assert_fails(f, "too many");
+	resolve_config.lost_ns = lost_ns;
+	resolve_config.late_ns = GUARD_NS;
+	resolver_says(0, "127.0.0.2", NULL);
+	set_name(f, "stuck.example", 0);
+	do
+		get(f);
+	while (f->status == 200 && streq(f->body, "one"));
+	assert_string_equal(f->body, "two");
+	end(f);
+	assert_told("[stuck.example: the resolver does not answer][stuck.example: answered]");
+}
+
+/* Who asked has gone, and its loop, too, when the answer comes. */
+static void an_answer_that_nobody_waits_for(void **state)
+{
+	struct fixture *f = begin("left.example");
+	uint64_t before = total("name_lookups_total", "result", "answered");
+	int n = n_searches();
+
+	(void)state;
+	resolver_says(HANGS, NULL, NULL);
+	send_one(f, "GET");
+	while (n_searches() == n) { /* until it is being looked up */
+		timer_set(f->loop, &f->guard, NSEC_PER_MSEC, give_up, f);
+		loop_run(f->loop);
+	}
+	end(f);
+	resolver_says(0, "127.0.0.1", NULL);
+	while (total("name_lookups_total", "result", "answered") == before)
+		sched_yield();
+}
+
+static void names_48_a_dead_backend_is_passed_over(void **state)
+{
+	struct fixture *f = begin("two.example");
+
+	(void)state;
+	resolver_says(0, "127.0.0.3", "127.0.0.2"); /* the first refuses */
+	assert_from(f, "two");
+	ts_lose_packets(f->one, true); /* the first says nothing */
+	resolver_says(0, "127.0.0.1", "127.0.0.2");
+	set_name(f, "two.example", 8 * NSEC_PER_SEC);
+	assert_from(f, "two");
+	set_name(f, "two.example", 200 * NSEC_PER_MSEC);
+	ts_lose_packets(f->two, true);
+	assert_fails(f, "timed out while connecting");
+	ts_lose_packets(f->one, false);
+	ts_lose_packets(f->two, false);
+	end(f);
+}
+
+/* ---- glibc's resolver and a DNS server that says what the test wants ---- */
+
+static struct {
+	int fd;
+	atomic_int last_byte; /* of 127.0.0.X; 0: silent; -1: server failure */
+	atomic_int n_asked;
+} dns;
+
+/* The question is sent back with one A record, or none for other types. */
+static void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in *to, int what)
+{
+	uint8_t a[600] = {0};
+	size_t at = 12;
+	bool type_a;
+
+	memcpy(a, q, n);
+	while (at < n && q[at])
+		at += q[at] + 1U;
+	at += 5; /* the root, type, class */
+	if (at > n)
+		return;
+	type_a = q[at - 3] == 1;
+	a[2] = 0x84 | (q[2] & 1);
+	a[3] = what < 0 ? 2 : 0x80;
+	a[11] = 0; /* without the question's additional part */
+	if (what > 0 && type_a) {
+		const uint8_t record[] = {0xc0, 12, 0, 1, 0,   1, 0, 0,
+					  0,	0,  0, 4, 127, 0, 0, (uint8_t)what};
+
+		a[7] = 1;
+		memcpy(a + at, record, sizeof(record));
+		at += sizeof(record);
+	}
+	sendto(dns.fd, a, at, 0, (const struct sockaddr *)to, sizeof(*to));
+}
+
+static void *dns_main(void *arg)
+{
+	(void)arg;
+	while (true) {
+		uint8_t q[512];
+		struct sockaddr_in from;
+		socklen_t from_n = sizeof(from);
+		ssize_t n = recvfrom(dns.fd, q, sizeof(q), 0, (struct sockaddr *)&from, &from_n);
+
+		if (n < 17)
+			continue;
+		dns.n_asked++;
+		if (dns.last_byte)
+			dns_answer(q, (size_t)n, &from, dns.last_byte);
+	}
+	return NULL;
+}
+
+static void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	_exit(1);
+}
+
+static void put_file(const char *dir, const char *name, const char *text)
+{
+	_cleanup_free_ char *from = xasprintf("%s/%s", dir, name), *to = xasprintf("/etc/%s", name);
+
+	must(file_write_atomic(from, text, strlen(text), 0644) == 0, from);
+	must(mount(from, to, NULL, MS_BIND, NULL) == 0, to);
+}
+
+static void enter_namespaces(const char *dir, bool patient)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET,
+				 .sin_port = htons(53),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+	pthread_t thread;
+
+	must(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0, "unshare");
+	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
+	put_file(dir, "resolv.conf",
+		 patient ? "nameserver 127.0.0.1\n"
+			 : "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
+	put_file(dir, "nsswitch.conf", "hosts: files dns\n");
+	dns.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	must(ioctl(dns.fd, SIOCSIFFLAGS, &lo) == 0, "lo");
+	must(bind(dns.fd, (struct sockaddr *)&sa, sizeof(sa)) == 0, "bind");
+	must(pthread_create(&thread, NULL, dns_main, NULL) == 0, "thread");
+}
+
+static void must_be(struct fixture *f, const char *server)
+{
+	get(f);
+	if (f->status == 200 && streq(f->body, server))
+		return;
+	fprintf(stderr, "wanted \"%s\", got %d \"%s\" %s\n", server, f->status, f->body,
+		f->error ?: "");
+	_exit(1);
+}
+
+static int real_resolver(const char *dir, unsigned outage_s)
+{
+	uint64_t until_ns, longest_ns = 0;
+	struct fixture *f;
+	unsigned n = 0;
+	int asked;
+
+	enter_namespaces(dir, outage_s > 0);
+	f = begin("hub.podflame.example");
+	dns.last_byte = 1;
+	must_be(f, "one");
+	dns.last_byte = 2;
+	must_be(f, "two");
+	dns.last_byte = 0;
+	asked = dns.n_asked;
+	until_ns = now_mono_ns() + outage_s * NSEC_PER_SEC;
+	/* at least until glibc has given up once and asks again */
+	while (now_mono_ns() < until_ns || dns.n_asked < asked + 3) {
+		uint64_t began_ns = now_mono_ns();
+
+		must_be(f, "two");
+		longest_ns = MAX(longest_ns, now_mono_ns() - began_ns);
+		n++;
+		timer_set(f->loop, &f->guard, (outage_s ? 200 : 20) * NSEC_PER_MSEC, give_up, f);
+		loop_run(f->loop);
+	}
+	dns.last_byte = -1;
+	must_be(f, "two");
+	dns.last_byte = 1;
+	do /* a search may still wait for an answer to what was lost */
+		get(f);
+	while (f->status == 200 && streq(f->body, "two"));
+	must(f->status == 200 && streq(f->body, "one"), "after the outage");
+	printf("%u requests without DNS, the longest %.0f ms; longest stall %.1f ms\n", n,
+	       (double)longest_ns / 1e6, (double)loop_longest_stall_ns(f->loop) / 1e6);
+	end(f);
+	return 0;
+}
+
+static void run_real(unsigned outage_s)
+{
+	char dir[TESTDIR_BYTES], seconds[16];
+	char *argv[] = {(char *)(uintptr_t) "names_test", (char *)(uintptr_t) "real", dir, seconds,
+			NULL};
+	int status = -1;
+	pid_t pid;
+
+	if (geteuid() != 0) {
+		print_message("skip: a network namespace needs root\n");
+		skip();
+	}
+	snprintf(seconds, sizeof(seconds), "%u", outage_s);
+	assert_int_equal(testdir_make(dir), 0);
+	assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	testdir_remove(dir);
+	assert_int_equal(status, 0);
+}
+
+static void names_51_dns_outage(void **state)
+{
+	(void)state;
+	run_real(0);
+}
+
+static void names_51_dns_outage_of_ten_minutes_long(void **state)
+{
+	(void)state;
+	if (!getenv("LONG")) {
+		print_message("skip: ten minutes without DNS: LONG=1\n");
+		skip();
+	}
+	run_real(OUTAGE_S);
+}
+
+static int use_fake(void **state)
+{
+	(void)state;
+	resolve_config.search = fake_search;
+	resolve_config.late_ns = GUARD_NS;
+	resolve_on_change(on_change);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_51_a_new_address_replaces_the_old),
+		cmocka_unit_test(names_51_a_failing_resolver_stops_nothing),
+		cmocka_unit_test(names_51_a_hanging_resolver_stops_nothing),
+		cmocka_unit_test(names_51_dns_outage),
+		cmocka_unit_test(names_51_dns_outage_of_ten_minutes_long),
+		cmocka_unit_test(names_48_a_dead_backend_is_passed_over),
+		cmocka_unit_test(the_error_at_an_old_address_says_so),
+		cmocka_unit_test(a_name_never_known_times_out_beside_the_loop),
+		cmocka_unit_test(addresses_are_known_for_a_day),
+		cmocka_unit_test(searches_that_never_end_are_few),
+		cmocka_unit_test(an_answer_that_nobody_waits_for),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	if (argc == 4 && streq(argv[1], "real"))
+		return real_resolver(argv[2], (unsigned)strtoul(argv[3], NULL, 10));
+	return cmocka_run_group_tests_name("names", tests, use_fake, NULL);
+}
