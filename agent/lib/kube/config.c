@@ -156,6 +156,15 @@ static int parse_port(const char *s, uint16_t *ret)
 	return 0;
 }
 
+/* It goes into the head of each request as it is. */
+static bool has_blank(const char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s <= ' ' || *s == 0x7f)
+			return true;
+	return false;
+}
+
 /* https://name-or-ip[:port][/path] */
 static int parse_server(struct reading *r, const char *url, struct kube_config *c)
 {
@@ -166,6 +175,8 @@ static int parse_server(struct reading *r, const char *url, struct kube_config *
 	c->plain_http = str_has_prefix(url, "http://");
 	if (!c->plain_http && !str_has_prefix(url, "https://"))
 		return bad(r, "server", "begins neither with https:// nor with http://");
+	if (has_blank(url))
+		return bad(r, "server", "holds a blank or a control character");
 	authority = strstr(url, "//") + 2;
 	path = authority + strcspn(authority, "/?#");
 	if (*path && *path != '/')
@@ -215,6 +226,8 @@ static int read_cluster(struct reading *r, const char *name, struct kube_config 
 		return bad(r, "proxy-url", "proxies are not supported");
 	if (!server)
 		return bad(r, "server", "is missing");
+	if (tls_name && has_blank(tls_name))
+		return bad(r, "tls-server-name", "holds a blank or a control character");
 	insecure = json_object_get(o, "insecure-skip-tls-verify");
 	if (insecure && !json_is_boolean(insecure))
 		return bad(r, "insecure-skip-tls-verify", "is neither true nor false");
