@@ -205,8 +205,11 @@ void watch_start_list(struct kube_watch *w)
 	path = list_path(w);
 	s.path = path;
 	r = kube_stream(w->kube, &s, &w->call);
-	if (r < 0)
+	if (r < 0) {
+		watch_enter(w);
 		watch_fail(w, true, "list", strerror(-r));
-	else
+		watch_leave(w);
+	} else {
 		timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_list, w);
+	}
 }

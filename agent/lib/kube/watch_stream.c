@@ -241,8 +241,11 @@ void watch_start_stream(struct kube_watch *w)
 	path = buf_steal(&b);
 	s.path = path;
 	r = kube_stream(w->kube, &s, &w->call);
-	if (r < 0)
+	if (r < 0) {
+		watch_enter(w);
 		watch_fail(w, false, "watch", strerror(-r));
-	else
+		watch_leave(w);
+	} else {
 		timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_silence, w);
+	}
 }
