@@ -7,9 +7,7 @@
 
 #include "lib/kube/watch_private.h"
 
-#define LIST_NS	      (60 * NSEC_PER_SEC) /* to the head; a busy server takes its time */
-#define LIST_IDLE_NS  (60 * NSEC_PER_SEC) /* no byte of a list */
-#define DELIVER_SLICE 64		  /* objects a turn of the loop */
+#define DELIVER_SLICE 64 /* objects a turn of the loop */
 #define MAX_LISTED    200000
 
 static bool on_item(const char *text, size_t n, void *arg)
@@ -148,7 +146,8 @@ static void watch_list(void *arg)
 {
 	struct kube_watch *w = arg;
 
-	if (w->call && http_call_idle_ns(w->call) > MIN(LIST_IDLE_NS, w->times->probe_ns)) {
+	if (w->call &&
+	    http_call_idle_ns(w->call) > MIN(w->times->list_head_ns, w->times->probe_ns)) {
 		http_cancel(TAKE_PTR(w->call));
 		watch_enter(w);
 		watch_fail(w, true, "list", "the server fell silent");
@@ -184,7 +183,7 @@ void watch_start_list(struct kube_watch *w)
 		.accept = w->metadata_only ? "application/json;as=PartialObjectMetadataList;"
 					     "g=meta.k8s.io;v=v1,application/json"
 					   : "application/json",
-		.timeout_ns = LIST_NS,
+		.timeout_ns = w->times->list_head_ns,
 		.on_head = watch_remember_head,
 		.on_data = list_data,
 		.on_done = list_done,

@@ -7,8 +7,6 @@
 
 #include "lib/kube/watch_private.h"
 
-#define WATCH_HEAD_NS (75 * NSEC_PER_SEC)
-
 /* ---- events ---- */
 
 static void on_error_event(struct kube_watch *w, const json_t *status)
@@ -216,7 +214,7 @@ void watch_start_stream(struct kube_watch *w)
 		.accept = w->metadata_only ? "application/json;as=PartialObjectMetadata;"
 					     "g=meta.k8s.io;v=v1,application/json"
 					   : "application/json",
-		.timeout_ns = WATCH_HEAD_NS,
+		.timeout_ns = w->times->watch_head_ns,
 		.on_head = watch_head,
 		.on_data = watch_data,
 		.on_done = watch_done,

@@ -2,17 +2,19 @@
 /*
  * The reflector against a scripted API server: a table of what the server says to
  * each request in turn, and of what the owner of the watch must then have seen.
- * Numbers in names are those of docs/watch.md.
+ * Numbers in names are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <malloc.h>
 
 #include <cmocka.h>
 
 #include "lib/kube/kube_private.h"
+#include "lib/loop/conn.h"
 #include "lib/loop/testserver.h"
 
 /* what a row does not name is zero */
@@ -53,7 +55,10 @@ enum act {
 	RAW,	/* the text is the whole answer */
 	CLOSE,	/* no answer */
 	SILENT, /* no answer, the connection stays */
-	BIG,	/* watch: an object of 2 MiB too many, then the text, then open */
+	BIG,	/* watch: a nameless object of 17 MiB, then the text, then open */
+	LARGE,	/* watch: object n/large of 1.5 MiB, then the text, then open */
+	DEEP,	/* watch: an object of a million brackets, then the text, then open */
+	SLOW,	/* 200 with the text when the flag is set */
 };
 
 struct step {
@@ -88,6 +93,7 @@ struct fixture {
 	uint64_t deadline_ns, backoffs_before, dropped_before;
 	char *wrong; /* first request that was not as expected; under ts->lock */
 	int next_step;
+	uint64_t asked_ns[10]; /* when each step was asked for */
 	bool free_in_callback;
 };
 
@@ -107,7 +113,9 @@ static const struct kube_times fast = {
 	.ca_poll_ns = 60 * NSEC_PER_SEC,
 	.watch_timeout_s = 300,
 	.page_limit = 500,
-	.max_object_bytes = 1 << 20,
+	.max_object_bytes = 16 << 20,
+	.list_head_ns = 3600 * NSEC_PER_SEC,
+	.watch_head_ns = 3600 * NSEC_PER_SEC,
 };
 
 static void note_wrong(struct fixture *f, const struct ts_request *r, const char *expected)
@@ -133,21 +141,29 @@ static void check_request(struct fixture *f, const struct step *s, const struct 
 	}
 }
 
-static void send_big(struct ts_conn *c)
+/* An event with n times ch between two texts. */
+static void send_big(struct ts_conn *c, const char *begin, char ch, size_t n, const char *end)
 {
-	_cleanup_free_ char *x = xmalloc(2 << 20);
+	_cleanup_free_ char *x = xmalloc(n);
 
-	memset(x, 'x', 2 << 20);
-	ts_chunk(c, "{\"type\":\"ADDED\",\"object\":{\"a\":\"");
-	ts_chunk_bytes(c, x, 2 << 20);
-	ts_chunk(c, "\"}}\n");
+	memset(x, ch, n);
+	ts_chunk(c, begin);
+	ts_chunk_bytes(c, x, n);
+	ts_chunk(c, end);
 }
 
 static void stream_text(struct ts_conn *c, const struct step *s)
 {
 	ts_stream(c);
 	if (s->act == BIG)
-		send_big(c);
+		send_big(c, "{\"type\":\"ADDED\",\"object\":{\"a\":\"", 'x', 17 << 20, "\"}}\n");
+	if (s->act == LARGE)
+		send_big(c,
+			 "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"namespace\":\"n\","
+			 "\"name\":\"large\",\"resourceVersion\":\"11\"},\"a\":\"",
+			 'x', 3 << 19, "\"}}\n");
+	if (s->act == DEEP)
+		send_big(c, "{\"type\":\"ADDED\",\"object\":{\"a\":", '[', 1000000, "}}\n");
 	if (s->act == BYTES)
 		for (const char *p = s->text; *p; p++)
 			ts_chunk_bytes(c, p, 1);
@@ -160,6 +176,10 @@ static void perform(struct ts_conn *c, const struct step *s)
 	switch (s->act) {
 	case REPLY:
 		ts_reply(c, 200, s->headers, s->text);
+		break;
+	case SLOW:
+		ts_await_flag(c, 1);
+		ts_reply(c, 200, NULL, s->text);
 		break;
 	case FAIL:
 		ts_reply(c, s->status, s->headers, s->text ?: "");
@@ -201,7 +221,7 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 	pthread_mutex_lock(&f->ts->lock);
 	s = &f->row->steps[f->next_step];
 	if (s->act != END)
-		f->next_step++;
+		f->asked_ns[f->next_step++] = now_mono_ns();
 	for (int i = 0; i < f->next_step; i++)
 		if (f->row->steps[i].act == REPLY)
 			last = &f->row->steps[i];
@@ -291,9 +311,11 @@ static void check(void *arg)
 		timer_set(f->loop, &f->check, NSEC_PER_MSEC, check, f);
 }
 
+static const char *api_address; /* NULL: 127.0.0.1 */
+
 static void make_kube(struct fixture *f, const struct kube_times *times)
 {
-	struct kube_config c = {.address = (char *)"127.0.0.1",
+	struct kube_config c = {.address = (char *)(uintptr_t)(api_address ?: "127.0.0.1"),
 				.port = f->ts->port,
 				.host = (char *)"kubernetes.default.svc",
 				.ca_pem = ca.pem,
@@ -486,11 +508,14 @@ static const struct row rows[] = {
 	{"watch_22_5xx",
 	 {{FAIL, "", 500},
 	  {FAIL, "oops", 503},
+	  {FAIL, STATUS("504", "no time left"), 504, .expect = {"resourceVersion=0 "}},
 	  {REPLY, LIST("10", "")},
 	  {FAIL, STATUS("500", "etcd is away"), 500},
+	  {FAIL, STATUS("504", "no time left"), 504, .expect = {"watch=true"}},
 	  {HOLD, ADD("a", "11"), .expect = {"watch=true", "resourceVersion=10 "}}},
-	 "err(HTTP 500) err(HTTP 503) synced ok err(HTTP 500: etcd is away) ok +n/a=11",
-	 .min_backoffs = 3},
+	 "err(HTTP 500) err(HTTP 503) err(HTTP 504: no time left) synced ok "
+	 "err(HTTP 500: etcd is away) err(HTTP 504: no time left) ok +n/a=11",
+	 .min_backoffs = 5},
 	{"watch_22_error_event_500",
 	 {{REPLY, LIST("10", "")},
 	  {HOLD, EV("ERROR", STATUS("500", "internal"))},
@@ -527,10 +552,17 @@ static const struct row rows[] = {
 	{"watch_25_duplicate_keys",
 	 {{REPLY, LIST("10", "")}, {HOLD, EV("ADDED", OBJ("a", "u", "11", ",\"x\":1,\"x\":2"))}},
 	 "synced ok +n/a=11"},
-	{"watch_25_object_above_the_limit",
+	{"watch_25_object_above_16_mib",
 	 {{REPLY, LIST("10", "")}, {BIG, ADD("a", "11")}},
 	 "synced ok +n/a=11",
 	 .counter = "oversized_object"},
+	{"watch_25_object_of_1_5_mib",
+	 {{REPLY, LIST("10", "")}, {LARGE, ADD("a", "12")}},
+	 "synced ok +n/large=11 +n/a=12"},
+	{"watch_25_depth_bomb",
+	 {{REPLY, LIST("10", "")}, {DEEP, ADD("a", "11")}},
+	 "synced ok +n/a=11",
+	 .counter = "garbage"},
 	{"watch_26_unknown_event_type",
 	 {{REPLY, LIST("10", "")}, {HOLD, EV("SURPRISE", POD("x", "11")) ADD("a", "12")}},
 	 "synced ok +n/a=12",
@@ -634,6 +666,25 @@ static const struct row rows[] = {
 	  {HOLD, ADD("b", "21")}},
 	 "+n/a=1 synced ok +n/b=21",
 	 .optional = true},
+	/* its storage is rewritten: other versions of objects that are the same, the stream ends */
+	{"watch_42_kind_is_stored_in_another_version",
+	 {{REPLY, LIST("10", SAME("a", "1"))},
+	  {STREAM, BOOKMARK("11")},
+	  {FAIL, STATUS("503", "conversion webhook is away"), 503},
+	  {HOLD, EV("MODIFIED", SAME("a", "12")) MOD("a", "13"),
+	   .expect = {"watch=true", "resourceVersion=11 "}}},
+	 "+n/a=1 synced ok err(HTTP 503: conversion webhook is away) ok ~n/a=13",
+	 .optional = true},
+	{"watch_42_our_version_is_no_longer_served",
+	 {{REPLY, LIST("10", POD("a", "1"))},
+	  {STREAM, BOOKMARK("11")},
+	  {FAIL, "404 page not found", 404},
+	  {FAIL, "404 page not found", 404},
+	  {FAIL, "404 page not found", 404},
+	  {REPLY, LIST("20", POD("a", "19"))},
+	  {HOLD, ""}},
+	 "+n/a=1 synced ok -n/a=1 +n/a=19",
+	 .optional = true},
 	{"watch_43_forbidden_keeps_the_cache",
 	 {{REPLY, LIST("10", POD("a", "1"))},
 	  {STREAM, BOOKMARK("11")},
@@ -656,6 +707,17 @@ static const struct row rows[] = {
 	 /* the second time it was a kept connection: that is tried again without a word */
 	 "err(connection closed without an answer) synced ok +n/a=11",
 	 .min_backoffs = 1},
+	/* of two servers behind one address the other answers nothing, and says nothing */
+	{"watch_48_every_other_connection_is_closed",
+	 {{CLOSE},
+	  {REPLY, LIST("10", ""), .headers = "Connection: close\r\n"},
+	  {CLOSE, .expect = {"watch=true"}},
+	  {CUT, ADD("a", "11")},
+	  {CLOSE, .expect = {"resourceVersion=11 "}},
+	  {HOLD, ADD("b", "12"), .expect = {"resourceVersion=11 "}}},
+	 "err(connection closed without an answer) synced ok "
+	 "err(connection closed without an answer) ok +n/a=11 "
+	 "err(connection closed without an answer) ok +n/b=12"},
 	{"watch_54_expired_token_is_read_again",
 	 {{FAIL, STATUS("401", "Unauthorized"), 401},
 	  {REPLY, LIST("10", "")},
@@ -667,7 +729,17 @@ static const struct row rows[] = {
 	 {{FAIL, "", 401}, {FAIL, "", 401}, {FAIL, "", 401}, {REPLY, LIST("10", "")}, {HOLD, ""}},
 	 "err(HTTP 401) synced ok",
 	 .min_backoffs = 2},
-	{"watch_61_truncated_list_is_not_used",
+	{"watch_61_compressed_list_is_refused",
+	 {{RAW, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n"
+		"\x1f\x8b\x08\x01"},
+	  {REPLY, LIST("10", POD("b", "1")), .headers = "Content-Encoding: identity\r\n"},
+	  {RAW, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n"
+		"\x1f\x8b\x08\x01"},
+	  {HOLD, ADD("a", "11"), .expect = {"watch=true", "resourceVersion=10 "}}},
+	 "err(the answer is compressed with gzip, which was not asked for) +n/b=1 synced ok "
+	 "err(the answer is compressed with gzip, which was not asked for) ok +n/a=11",
+	 .min_backoffs = 2},
+	{"watch_13_truncated_list_is_not_used",
 	 {{RAW, "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" LIST("10", POD("a", "1"))},
 	  {REPLY, LIST("10", POD("b", "1"))},
 	  {HOLD, ""}},
@@ -746,6 +818,79 @@ static void watch_34_restored_backup_is_noticed(void **state)
 	run_row_with(&row, &t);
 }
 
+/* What Retry-After says counts when it is longer than the backoff. */
+static void watch_21_retry_after_is_waited_for(void **state)
+{
+	static const struct row row = {
+		"",
+		{{FAIL, STATUS("429", "slow down"), 429, "Retry-After: 1\r\n"},
+		 {REPLY, LIST("10", "")},
+		 {FAIL, STATUS("429", "slow down"), 429, "Retry-After: 1\r\n"},
+		 {HOLD, ADD("a", "11"), .expect = {"watch=true", "resourceVersion=10 "}}},
+		"err synced ok err ok +n/a=11"};
+	struct fixture *f = start(&row, &fast);
+
+	(void)state;
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	assert_true(f->asked_ns[1] - f->asked_ns[0] >= NSEC_PER_SEC);
+	assert_true(f->asked_ns[3] - f->asked_ns[2] >= NSEC_PER_SEC);
+	finish(f);
+}
+
+/* One server behind the address takes the request and never answers it. */
+static void watch_48_silent_backend_is_left(void **state)
+{
+	static const struct row row = {
+		"",
+		{{REPLY, LIST("10", "")},
+		 {SILENT, .expect = {"watch=true"}},
+		 {HOLD, ADD("a", "11"), .expect = {"watch=true", "resourceVersion=10 "}}},
+		"synced ok err ok +n/a=11"};
+	struct kube_times t = fast;
+
+	(void)state;
+	t.watch_head_ns = 300 * NSEC_PER_MSEC;
+	run_row_with(&row, &t);
+}
+
+static void set_flag(void *arg)
+{
+	ts_set_flag(((struct fixture *)arg)->ts, 1);
+}
+
+static void run_slow(const struct kube_times *times, uint64_t slow_ns)
+{
+	static const struct row row = {"",
+				       {{SLOW, LIST("10", POD("a", "1"))},
+					{HOLD, ADD("b", "11"), .expect = {"resourceVersion=10 "}}},
+				       "+n/a=1 synced ok +n/b=11",
+				       .no_backoff = true};
+	struct fixture *f = start(&row, times);
+
+	f->deadline_ns += slow_ns;
+	timer_set(f->loop, &f->guard, slow_ns, set_flag, f);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	finish(f);
+}
+
+static void watch_46_slow_list_is_waited_for(void **state)
+{
+	(void)state;
+	run_slow(&fast, 200 * NSEC_PER_MSEC);
+}
+
+static void watch_46_sixty_seconds_to_headers_long(void **state)
+{
+	(void)state;
+	if (!getenv("LONG")) {
+		print_message("skip: a list whose head takes 60 s: LONG=1\n");
+		skip();
+	}
+	run_slow(&kube_times_default, 60 * NSEC_PER_SEC);
+}
+
 static void watch_46_list_that_stops_coming(void **state)
 {
 	static const struct row row = {"",
@@ -757,6 +902,151 @@ static void watch_46_list_that_stops_coming(void **state)
 	(void)state;
 	t.probe_ns = 300 * NSEC_PER_MSEC;
 	run_row_with(&row, &t);
+}
+
+/* ---- 19: packets are lost, and nobody says so ---- */
+
+struct half_open {
+	struct fixture *f;
+	struct timer timer;
+	uint64_t watches, lost_ns, noticed_ns;
+};
+
+/* From the first event on all packets are lost; after the client has noticed they come again. */
+static void lose_and_restore(void *arg)
+{
+	struct half_open *h = arg;
+
+	if (!h->lost_ns && str_has_suffix(h->f->log.data ?: "", "+n/a=11")) {
+		ts_lose_packets(h->f->ts, true);
+		h->lost_ns = now_mono_ns();
+		h->watches = total("kube_watch_total", "event", "watch");
+	}
+	if (h->lost_ns && total("kube_watch_total", "event", "watch") > h->watches) {
+		h->noticed_ns = now_mono_ns();
+		ts_lose_packets(h->f->ts, false);
+		return;
+	}
+	timer_set(h->f->loop, &h->timer, 5 * NSEC_PER_MSEC, lose_and_restore, h);
+}
+
+static uint64_t run_half_open(void)
+{
+	static const struct row row = {"",
+				       {{REPLY, LIST("10", "")},
+					{HOLD, ADD("a", "11")},
+					{HOLD, ADD("b", "12"), .expect = {"resourceVersion=11 "}}},
+				       "synced ok +n/a=11 +n/b=12"};
+	struct half_open h = {.f = start(&row, &fast)};
+
+	h.f->deadline_ns += 100 * NSEC_PER_SEC;
+	lose_and_restore(&h);
+	assert_int_equal(loop_run(h.f->loop), 0);
+	assert_null(h.f->wrong);
+	timer_cancel(&h.timer);
+	finish(h.f);
+	print_message("noticed after %.1f s\n", (double)(h.noticed_ns - h.lost_ns) / 1e9);
+	return h.noticed_ns - h.lost_ns;
+}
+
+static void watch_19_half_open_connection(void **state)
+{
+	struct conn_liveness usual = conn_liveness;
+
+	(void)state;
+	conn_liveness = (struct conn_liveness){
+		.idle_s = 1, .interval_s = 1, .count = 2, .user_timeout_ms = 2000};
+	run_half_open();
+	conn_liveness = usual;
+}
+
+static void watch_19_half_open_connection_long(void **state)
+{
+	(void)state;
+	if (!getenv("LONG")) {
+		print_message("skip: a connection that is dead for 30 to 50 s: LONG=1\n");
+		skip();
+	}
+	assert_true(run_half_open() < 60 * NSEC_PER_SEC);
+}
+
+/* ---- 51: the service's name, and where it leads to ---- */
+
+static atomic_int name_leads_to; /* 127.0.0.X; 0: the resolver fails */
+
+static int search(const char *name, const char *service, const struct addrinfo *hints,
+		  struct addrinfo **ret)
+{
+	struct addrinfo numeric = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	char address[16];
+
+	(void)name;
+	(void)service;
+	(void)hints;
+	if (name_leads_to == 0)
+		return EAI_AGAIN;
+	snprintf(address, sizeof(address), "127.0.0.%d", name_leads_to);
+	return getaddrinfo(address, NULL, &numeric, ret);
+}
+
+static const struct row moving_row = {
+	"",
+	{{REPLY, LIST("10", "")},
+	 {HOLD, ADD("a", "11")},
+	 {HOLD, ADD("b", "12"), .expect = {"watch=true", "resourceVersion=11 "}}},
+	"synced ok +n/a=11 +n/b=12"};
+
+static const char *const api_name = "api.podflame.example";
+
+/* Ends once the first event has come. */
+static void until_first_event(void *arg)
+{
+	struct fixture *f = arg;
+
+	if (str_has_suffix(f->log.data ?: "", "+n/a=11"))
+		loop_stop(f->loop, 0);
+	else
+		timer_set(f->loop, &f->guard, NSEC_PER_MSEC, until_first_event, f);
+}
+
+static void run_by_name(int then_leads_to, bool server_moves)
+{
+	struct fixture *f;
+	struct ts_config two = {.cert = &cert, .address = "127.0.0.2"};
+	struct test_server *old = NULL;
+
+	resolve_config.search = search;
+	name_leads_to = 1;
+	api_address = api_name;
+	f = start(&moving_row, &fast);
+	until_first_event(f);
+	assert_int_equal(loop_run(f->loop), 0);
+	name_leads_to = then_leads_to;
+	if (server_moves) {
+		two.port = f->ts->port;
+		old = f->ts;
+		f->ts = ts_start(&two, serve, f);
+		ts_stop(old);
+	} else {
+		ts_end_all(f->ts);
+	}
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	finish(f);
+	api_address = NULL;
+	resolve_config.search = getaddrinfo;
+}
+
+static void watch_51_service_moves_to_another_address(void **state)
+{
+	(void)state;
+	run_by_name(2, true);
+}
+
+static void watch_51_goes_on_without_dns(void **state)
+{
+	(void)state;
+	run_by_name(0, false);
 }
 
 static void freed_inside_its_own_callback(void **state)
@@ -840,6 +1130,7 @@ static void watch_36_ten_thousand_objects(void **state)
 	struct kube_watch_spec spec = {.path = "/api/v1/pods"};
 	struct fixture *f = xcalloc(1, sizeof(*f));
 	struct ts_config tc = {.cert = &cert};
+	size_t before = mallinfo2().uordblks, bytes; /* of this thread; none with ASan */
 	int n = 0;
 
 	(void)state;
@@ -854,7 +1145,10 @@ static void watch_36_ten_thousand_objects(void **state)
 	assert_int_equal(n, 10000);
 	assert_non_null(kube_watch_get(f->watch, "p9999"));
 	assert_null(kube_watch_get(f->watch, "p10000"));
-	print_message("longest stall %.1f ms\n", (double)loop_longest_stall_ns(f->loop) / 1e6);
+	bytes = (mallinfo2().uordblks - before) / 10000;
+	print_message("longest stall %.1f ms, %zu bytes an object\n",
+		      (double)loop_longest_stall_ns(f->loop) / 1e6, bytes);
+	assert_in_range(bytes, 0, 4096);
 	finish(f);
 }
 
@@ -1040,7 +1334,15 @@ int main(void)
 		cmocka_unit_test(watch_36_ten_thousand_objects),
 		cmocka_unit_test(watch_45_all_come_back_with_the_first),
 		cmocka_unit_test(watch_45_a_failure_of_its_own_is_not_hurried_for_good),
+		cmocka_unit_test(watch_19_half_open_connection),
+		cmocka_unit_test(watch_19_half_open_connection_long),
+		cmocka_unit_test(watch_21_retry_after_is_waited_for),
 		cmocka_unit_test(watch_46_list_that_stops_coming),
+		cmocka_unit_test(watch_46_slow_list_is_waited_for),
+		cmocka_unit_test(watch_46_sixty_seconds_to_headers_long),
+		cmocka_unit_test(watch_48_silent_backend_is_left),
+		cmocka_unit_test(watch_51_service_moves_to_another_address),
+		cmocka_unit_test(watch_51_goes_on_without_dns),
 		cmocka_unit_test(freed_inside_its_own_callback),
 		cmocka_unit_test(freed_inside_a_stream),
 	};

@@ -113,7 +113,16 @@ static void answer_complete(struct http_call *c)
 /* Both return true while the call lives. */
 static bool on_head(struct http_call *c)
 {
+	const char *coding = http_header(&c->msg.headers, "Content-Encoding");
 	bool freed = false;
+
+	if (coding && strcasecmp(coding, "identity") != 0) {
+		_cleanup_free_ char *text = xasprintf(
+			"the answer is compressed with %.20s, which was not asked for", coding);
+
+		finish(c, 0, text);
+		return false;
+	}
 
 	if (c->msg.status == 101) {
 		finish(c, 0, "the server wants to switch protocols");

@@ -382,6 +382,13 @@ _test_util_ void ts_end_conns(struct test_server *s)
 			shutdown(s->conns[i]->fd, SHUT_RDWR);
 }
 
+_test_util_ void ts_end_all(struct test_server *s)
+{
+	pthread_mutex_lock(&s->lock);
+	ts_end_conns(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* on: what comes for the server is lost on the way from now on, as behind a firewall that has
  * forgotten its connections; new connections, too. */
 _test_util_ void ts_lose_packets(struct test_server *s, bool on)
