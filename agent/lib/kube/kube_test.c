@@ -47,7 +47,7 @@ static void assert_text(const char *text, const char *part)
 
 /* ---- configuration ---- */
 
-static void in_cluster(void **state)
+static void in_cluster_49(void **state)
 {
 	struct kube_config c = {0};
 	struct field_error e = {0};
@@ -212,20 +212,47 @@ struct fixture {
 	struct test_server *ts;
 	struct timer timer;
 	const char *good_token; /* under ts->lock */
+	int n_refused;		/* under ts->lock */
 	int status, n_done;
 	char *error, *name;
+	struct buf log;
 };
+
+/* The first ends when the test says so. */
+static void serve_watch(struct ts_conn *c, const struct ts_request *r)
+{
+	ts_stream(c);
+	if (r->number < 2) {
+		ts_await_flag(c, 1);
+		ts_chunk(c, "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\","
+			    "\"resourceVersion\":\"2\"}}}\n");
+		ts_last_chunk(c);
+	} else {
+		ts_chunk(c, "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"b\","
+			    "\"resourceVersion\":\"3\"}}}\n");
+		ts_stall(c);
+	}
+}
 
 static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	struct fixture *f = arg;
 	_cleanup_free_ char *want = NULL;
 
+	if (strstr(r->line, "/held") && r->number == 0)
+		ts_await_flag(c, 1); /* its token expires meanwhile */
 	pthread_mutex_lock(&f->ts->lock);
 	want = xasprintf("Authorization: Bearer %s\r\n", f->good_token);
+	f->n_refused += !strstr(r->head, want);
 	pthread_mutex_unlock(&f->ts->lock);
 	if (!strstr(r->head, want))
 		ts_reply(c, 401, NULL, "{\"kind\":\"Status\",\"message\":\"Unauthorized\"}");
+	else if (strstr(r->line, "watch=true"))
+		serve_watch(c, r);
+	else if (strstr(r->line, "/watched"))
+		ts_reply(c, 200, NULL,
+			 "{\"kind\":\"XList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]"
+			 "}");
 	else if (strstr(r->line, "/html"))
 		ts_reply(c, 200, NULL, "<html>");
 	else if (strstr(r->line, "/forbidden"))
@@ -273,6 +300,7 @@ static void finish(struct fixture *f)
 	loop_free(f->loop);
 	free(f->error);
 	free(f->name);
+	buf_done(&f->log);
 	free(f);
 }
 
@@ -349,6 +377,148 @@ static void token_53_missing_or_empty_for_a_moment(void **state)
 	set_good_token(f, "three");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
+	finish(f);
+}
+
+/* ---- a token that changes while something is under way ---- */
+
+static void rotate(struct fixture *f, const char *token)
+{
+	write_file("token", token);
+	set_good_token(f, token);
+	ts_set_flag(f->ts, 1);
+}
+
+static void note_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)obj;
+	(void)old;
+	buf_printf(&f->log, "+%s ", key);
+	if (streq(key, "b"))
+		loop_stop(f->loop, 0);
+}
+
+static void note_state(const char *error, void *arg)
+{
+	struct fixture *f = arg;
+
+	buf_printf(&f->log, "%s ", error ?: "ok");
+}
+
+/* Once the stream is open the token changes; then the stream ends. */
+static void rotate_once_open(void *arg)
+{
+	struct fixture *f = arg;
+
+	if (ts_n_requests(f->ts) == 2)
+		rotate(f, "two");
+	else
+		timer_set(f->loop, &f->timer, NSEC_PER_MSEC, rotate_once_open, f);
+}
+
+static void token_52_rotates_during_a_watch(void **state)
+{
+	static const struct kube_watch_ops ops = {.upsert = note_upsert, .state = note_state};
+	static const struct kube_watch_spec spec = {.path = "/watched"};
+	struct fixture *f = start(&cert, NULL);
+	struct kube_watch *w;
+
+	(void)state;
+	assert_int_equal(kube_watch_new(f->kube, &spec, &ops, f, &w), 0);
+	rotate_once_open(f);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->log.data, "ok +a +b ");
+	assert_int_equal(f->n_refused, 0);
+	assert_text(ts_request_head(f->ts, 2), "Bearer two");
+	kube_watch_free(w);
+	finish(f);
+}
+
+static void rotate_now(void *arg)
+{
+	struct fixture *f = arg;
+
+	if (ts_n_requests(f->ts) == 1)
+		rotate(f, "two");
+	else
+		timer_set(f->loop, &f->timer, NSEC_PER_MSEC, rotate_now, f);
+}
+
+static void token_52_rotates_during_a_request(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+
+	(void)state;
+	rotate_now(f);
+	ask(f, "GET", "/held", NULL);
+	assert_int_equal(f->status, 200);
+	assert_int_equal(f->n_refused, 1);
+	finish(f);
+}
+
+/* As the kubelet does it: token -> ..data/token, ..data -> a folder, swapped by rename. */
+static void put_version(const char *version, const char *token)
+{
+	_cleanup_free_ char *folder = xasprintf("%s/%s", dir, version);
+	_cleanup_free_ char *file = xasprintf("%s/token", version);
+	_cleanup_free_ char *link = xasprintf("%s/..data_tmp", dir);
+	_cleanup_free_ char *data = xasprintf("%s/..data", dir);
+
+	assert_int_equal(mkdir(folder, 0700), 0);
+	write_file(file, token);
+	assert_int_equal(symlink(version, link), 0);
+	assert_int_equal(rename(link, data), 0);
+}
+
+static void token_53_links_are_swapped(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+	_cleanup_free_ char *token = xasprintf("%s/token", dir);
+
+	(void)state;
+	remove_file("token");
+	put_version("..v1", "v1");
+	assert_int_equal(symlink("..data/token", token), 0);
+	set_good_token(f, "v1");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	remove_file("..data"); /* between two steps of one that is less careful */
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	put_version("..v2", "v2");
+	set_good_token(f, "v2");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	assert_int_equal(f->n_refused, 0);
+	remove_file("token");
+	finish(f);
+}
+
+/* The file has changed in a way that nobody can see: the 401 makes us look. */
+static void token_54_expired_is_read_again(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+	_cleanup_free_ char *path = xasprintf("%s/token", dir);
+	struct timespec times[2];
+	struct stat st;
+	int fd;
+
+	(void)state;
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(stat(path, &st), 0);
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	assert_int_equal(write(fd, "two", 3), 3);
+	close(fd);
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	set_good_token(f, "two");
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, 200);
+	assert_int_equal(f->n_refused, 1);
+	assert_int_equal(ts_n_requests(f->ts), 3);
 	finish(f);
 }
 
@@ -550,6 +720,69 @@ static void backoff_grows_to_its_maximum(void **state)
 	assert_in_range(backoff_next(&b, t), t->backoff_first_ns, 2 * t->backoff_first_ns);
 }
 
+/* ---- 47: a server goes and comes, and a cluster of agents with it ---- */
+
+#define N_AGENTS 5000
+
+static int by_time(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of sorted times: the most that fall into one window, as a share of all. */
+static double busiest(const uint64_t *at_ns, size_t n, uint64_t window_ns)
+{
+	size_t most = 0;
+
+	for (size_t first = 0, last = 0; last < n; last++) {
+		while (at_ns[last] - at_ns[first] >= window_ns)
+			first++;
+		most = MAX(most, last - first + 1);
+	}
+	return (double)most / (double)n;
+}
+
+/*
+ * All lose the server at the same moment, and try until it is back. The times are added up, not
+ * waited for. Evenly spread, a second of the last round of 30 s has a thirtieth of the agents.
+ */
+static void backoff_47_many_agents_spread(void **state)
+{
+	static const struct {
+		uint64_t outage_ns, window_ns;
+		double most;
+	} table[] = {
+		{1, 100 * NSEC_PER_MSEC, 0.17},		  /* back at once: 0.8 s, so 1/8 */
+		{10 * NSEC_PER_SEC, NSEC_PER_SEC, 0.25},  /* 6.4 s to 12.8 s, mixed */
+		{300 * NSEC_PER_SEC, NSEC_PER_SEC, 0.05}, /* 30 s */
+		{3600 * NSEC_PER_SEC, NSEC_PER_SEC, 0.05},
+	};
+	static uint64_t back_ns[N_AGENTS];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		double most;
+
+		for (size_t a = 0; a < N_AGENTS; a++) {
+			struct backoff b = {0};
+
+			back_ns[a] = 0;
+			while (back_ns[a] < table[i].outage_ns)
+				back_ns[a] += backoff_next(&b, &kube_times_default);
+		}
+		qsort(back_ns, N_AGENTS, sizeof(back_ns[0]), by_time);
+		most = busiest(back_ns, N_AGENTS, table[i].window_ns);
+		print_message("after %.0f s without a server %d agents come back within %.1f s, "
+			      "%.1f %% of them in the busiest %.1f s\n",
+			      (double)table[i].outage_ns / 1e9, N_AGENTS,
+			      (double)(back_ns[N_AGENTS - 1] - back_ns[0]) / 1e9, most * 100,
+			      (double)table[i].window_ns / 1e9);
+		assert_true(most < table[i].most);
+	}
+}
+
 static int make(void **state)
 {
 	(void)state;
@@ -578,7 +811,7 @@ static int unmake(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_cluster),
+		cmocka_unit_test(in_cluster_49),
 		cmocka_unit_test(kubeconfig_inline),
 		cmocka_unit_test(kubeconfig_files_are_relative_to_it),
 		cmocka_unit_test(kubeconfig_errors_name_the_field),
@@ -586,6 +819,10 @@ int main(void)
 		cmocka_unit_test(request_and_its_errors),
 		cmocka_unit_test(token_52_is_read_again_when_it_changes),
 		cmocka_unit_test(token_53_missing_or_empty_for_a_moment),
+		cmocka_unit_test(token_52_rotates_during_a_watch),
+		cmocka_unit_test(token_52_rotates_during_a_request),
+		cmocka_unit_test(token_53_links_are_swapped),
+		cmocka_unit_test(token_54_expired_is_read_again),
 		cmocka_unit_test(token_54_401_is_tried_once_more),
 		cmocka_unit_test(token_56_sizes),
 		cmocka_unit_test(ca_57_rotates),
@@ -594,6 +831,7 @@ int main(void)
 		cmocka_unit_test(lines_cut_at_every_byte),
 		cmocka_unit_test(list_cut_at_every_byte),
 		cmocka_unit_test(backoff_grows_to_its_maximum),
+		cmocka_unit_test(backoff_47_many_agents_spread),
 	};
 
 	return cmocka_run_group_tests_name("kube", tests, make, unmake);
