@@ -2,8 +2,10 @@
 /*
  * Known answer in C: threads that wait, each in a function of its own and for one cause, and one that allocates, at a low
  * rate. It measures itself and prints once a second "known SECONDS FUNCTION=SUM ...": microseconds waited or (`burns`)
- * of CPU and bytes allocated since it began; of `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s.
+ * of CPU and bytes allocated since it began; of `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s. FUNCTION_late:
+ * what of its wait it could have run in, had there been a CPU (schedstat).
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,7 +22,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int pipe_fds[2], socket_fds[2];
-static void *volatile escaped;
+static _Thread_local void *volatile escaped; /* what another thread has there is not to be freed */
 
 static uint64_t now_ns(clockid_t id)
 {
@@ -114,29 +116,41 @@ static struct row {
 	const char *name;
 	void (*function)(void);
 	uint64_t pause_ns, bytes; /* bytes 0: it waits */
-	_Atomic uint64_t sum;
+	_Atomic uint64_t sum, late;
 } rows[] = {
-	{"naps", naps, 0, 0, 0},
-	{"waits_for_lock", waits_for_lock, 2 * MS, 0, 0},
-	{"reads_pipe", reads_pipe, 0, 0, 0},
-	{"reads_socket", reads_socket, 0, 0, 0},
-	{"polls", polls, 0, 0, 0},
-	{"allocates_small", allocates_small, 50 * MS, 16 * 1024, 0},
-	{"allocates_large", allocates_large, 50 * MS, 4 * 65536, 0},
-	{"leaks", leaks, 50 * MS, 8192, 0},
+	{"naps", naps, 0, 0, 0, 0},
+	{"waits_for_lock", waits_for_lock, 2 * MS, 0, 0, 0},
+	{"reads_pipe", reads_pipe, 0, 0, 0, 0},
+	{"reads_socket", reads_socket, 0, 0, 0, 0},
+	{"polls", polls, 0, 0, 0, 0},
+	{"allocates_small", allocates_small, 50 * MS, 16 * 1024, 0, 0},
+	{"allocates_large", allocates_large, 50 * MS, 4 * 65536, 0, 0},
+	{"leaks", leaks, 50 * MS, 8192, 0, 0},
 };
 #define N_ROWS (sizeof(rows) / sizeof(*rows))
 static _Atomic uint64_t held_bytes;
 
+/* schedstat: ns that it ran, ns that it waited for a CPU, how often it ran */
+static uint64_t late_ns(int schedstat)
+{
+	char text[128] = "";
+
+	if (pread(schedstat, text, sizeof(text) - 1, 0) <= 0)
+		abort();
+	return strtoull(strchr(text, ' '), NULL, 10);
+}
+
 static void *thread(void *arg)
 {
 	struct row *r = arg;
+	int schedstat = open("/proc/thread-self/schedstat", O_RDONLY);
 
 	for (;;) {
-		uint64_t before = now_ns(CLOCK_MONOTONIC);
+		uint64_t late = late_ns(schedstat), before = now_ns(CLOCK_MONOTONIC);
 
 		r->function();
 		r->sum += r->bytes ? r->bytes : (now_ns(CLOCK_MONOTONIC) - before) / 1000;
+		r->late += (late_ns(schedstat) - late) / 1000;
 		if (r->pause_ns)
 			sleep_ns(r->pause_ns);
 	}
@@ -212,7 +226,8 @@ int main(void)
 			continue;
 		printf("known %lld", (long long)time(NULL));
 		for (size_t i = 0; i < N_ROWS; i++)
-			printf(" %s=%" PRIu64, rows[i].name, rows[i].sum);
+			printf(" %s=%" PRIu64 " %s_late=%" PRIu64, rows[i].name, rows[i].sum,
+			       rows[i].name, rows[i].late);
 		printf(" burns=%" PRIu64 " holds=%" PRIu64 "\n", (n + 1) * UINT64_C(10000),
 		       held_bytes);
 	}

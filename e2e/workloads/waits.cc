@@ -16,7 +16,7 @@ using steady = std::chrono::steady_clock;
 
 static std::mutex mutex;
 static int pipe_fds[2];
-static char *volatile escaped;
+static thread_local char *volatile escaped; /* what another thread has there is not to be freed */
 static char *held[64];
 
 FUNCTION(naps)

@@ -3,6 +3,7 @@
 -- A string that is repeated is made twice: in a buffer, and from that.
 local size = 65536
 local escaped
+local schedstat = io.open("/proc/self/schedstat")
 local leaked, held, burnt = {}, {}, 0
 
 function reads_pipe() io.read(1) end
@@ -24,6 +25,13 @@ function burns()
     burnt = burnt + os.clock() - began
 end
 
+-- For how long it could have run, had there been a CPU: microseconds.
+local function late()
+    schedstat:seek("set")
+    return select(2, schedstat:read("n", "n")) / 1000
+end
+
+schedstat:setvbuf("no")
 io.stdout:setvbuf("line")
 local began, last, n, allocated, leak, holding = nil, os.time(), 0, 0, 0, 0
 while true do
@@ -41,7 +49,7 @@ while true do
     local now = os.time()
     if now ~= last then
         last = now
-        began = began or {now, os.clock()}
+        began = began or {now, os.clock(), late()}
         local want = (now - began[1]) % 40 < 20 and 64 or 0
         if want ~= holding then
             holding = want
@@ -50,6 +58,7 @@ while true do
         end
         -- what it is not on a CPU, it waits
         local waited = (now - began[1] - (os.clock() - began[2])) * 1e6
-        print(string.format("known %d reads_pipe=%.0f allocates=%.0f leaks=%.0f burns=%.0f holds=%d", now, waited, allocated, leak, burnt * 1e6, holding * size))
+        print(string.format("known %d reads_pipe=%.0f reads_pipe_late=%.0f allocates=%.0f leaks=%.0f burns=%.0f holds=%d",
+            now, waited, late() - began[3], allocated, leak, burnt * 1e6, holding * size))
     end
 end
