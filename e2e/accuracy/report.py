@@ -195,10 +195,11 @@ EXACT = """
 Programs that wait, allocate and leak so and so often ([`e2e/accuracy/programs/exact.*`](../e2e/accuracy/programs)) and tell what each
 of their functions had, while `podflame record` looks at off-cpu (`-b 1us`), mem-alloc and mem-inuse (`-s 1`) at once: waits for each
 cause (sleep, lock, pipe, socket, poll, disk, other; what the language has of them), a wait is its time less the thread's CPU time; kinds of
-allocations; leaks, zero for what is freed. *Largest error*: of one of the functions; what is off by CPU time that others took amid
-a wait is not told apart. *Cause*: least part of a function's wait that has its cause, or is `runqueue`. *Beside*: another tool that looks at
-the same process at the same time, and the largest difference of a function between it and podflame. Where it says nothing else, bytes
-must be equal; a function's waits are allowed 3 % and 60 ms. Each function: `accuracy.json`.
+allocations; leaks, zero for what is freed. *Largest error*: of one of the functions. *Cause*: least part of a function's wait that has
+its cause, or is `runqueue`. *Beside*: another tool that looks at the same process at the same time, and the largest difference of a
+function between it and podflame. Where it says nothing else, bytes must be equal; a function's waits are allowed 3 % and 60 ms, and
+to lack what others had the CPU for amid them (`preempted_us`: what its threads waited for a CPU, less what was seen as `runqueue`).
+Each function: `accuracy.json`.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
