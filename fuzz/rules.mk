@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzzers: x_fuzz.c beside what it is about, its corpus in testdata/fuzz/x.ar. docs/fuzzing.md says how far they are.
-.PHONY: fuzz
-fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SANITIZE=-fsanitize=fuzzer-no-link,address,undefined $(BUILD)/fuzz/$(T)_fuzz
-	$(Q)mkdir -p $(BUILD)/fuzz/corpus/$(T) && $(BUILD)/fuzz/$(T)_fuzz -max_total_time=$(or $(S),60) $(BUILD)/fuzz/corpus/$(T)
+.PHONY: fuzz fuzz-long fuzz-coverage
+fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds of CPU
+	$(Q)BUILD=$(BUILD) fuzz/run.py try $(T) $(or $(S),60)
+fuzz-long: ## S=300: each fuzzer that has not had its hour for S more seconds of CPU; into corpora and docs/fuzzing.md
+	$(Q)BUILD=$(BUILD) fuzz/run.py long $(or $(S),300) $(T)
+	$(Q)BUILD=$(BUILD) fuzz/run.py doc
+fuzz-coverage: ## line coverage of the fuzzed files by the corpora, into docs/fuzzing.md
+	$(Q)BUILD=$(BUILD) fuzz/run.py coverage $(T)
+	$(Q)BUILD=$(BUILD) fuzz/run.py doc

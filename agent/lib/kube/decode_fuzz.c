@@ -2,6 +2,7 @@
 /*
  * libFuzzer: bytes of a watch or a list. First byte: which; second: where the rest
  * is cut. What comes out may not depend on the cut, nor exceed the limit.
+ * Fuzzes: lib/kube/decode.c
  */
 #include "lib/kube/kube_private.h"
 

@@ -2,6 +2,7 @@
 /*
  * libFuzzer: an HTTP message from outside. First byte: request or answer; second:
  * where the rest is cut. The body and the verdict may not depend on the cut.
+ * Fuzzes: lib/loop/http_parse.c
  */
 #include "lib/loop/http_parse.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a child's answer: refused, or read without a step outside. */
+/*
+ * Any bytes as a child's answer: refused, or read without a step outside.
+ * Fuzzes: lib/symbols/index.c
+ */
 #include "lib/symbols/format.h"
 
 #include <fcntl.h>

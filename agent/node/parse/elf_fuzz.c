@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as an ELF file, through the child's code; what it answers its own reader must take. */
+/*
+ * Any bytes as an ELF file, through the child's code; what it answers its own reader must take.
+ * Fuzzes: node/parse/elf.c, node/parse/symbols.c, node/parse/write.c
+ */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
 

@@ -4,6 +4,8 @@
  * it. First byte: which release; second: how many functions; then, as 16-bit numbers, the sizes of
  * the parts; then the parts, whose last bytes are the file's relocations too. A first byte of 0xff:
  * the rest is a table as a file has it.
+ * Fuzzes: node/parse/gopclntab.c, node/parse/gopclntab_find.c, node/parse/gopclntab_inlines.c,
+ * node/parse/gopclntab_rows.c
  */
 #include "node/parse/format.h"
 

@@ -2,6 +2,7 @@
 /*
  * bpf/unwind.h over tables, memory and registers that are anything: it must stay inside of all of
  * them, and end. The first bytes are shape, the rest fills chunks, code and stack in turn.
+ * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
  */
 #include "node/probe/unwind_image.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to proc: one line of /proc/PID/maps, one field of /proc/PID/stat; pure, for tests and fuzzing. */
+/* Private to proc: one line of /proc/PID/maps, one field of /proc/PID/stat (maps_line.c: pure). */
 #pragma once
 
 #include "node/proc/proc.h"
@@ -9,6 +9,8 @@
  * is none). -ENOENT: not executable. -EINVAL: no such line. line may lose its newline.
  */
 int maps_parse_line(char *line, struct mapping *ret);
+/* What /proc/PID/stat counts in, USER_HZ, is 100 on every x86-64 kernel. */
+#define TICK_NS (NSEC_PER_SEC / 100)
 /* Field 22, in clock ticks since boot; the command's name may contain anything. */
 int stat_parse_start(const char *text, uint64_t *ret_ticks);
 

@@ -1,23 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a line of /proc/PID/maps and as /proc/PID/stat. */
+/*
+ * Any bytes as a line of /proc/PID/maps and as /proc/PID/stat. A mapping written as the kernel does reads the
+ * same; the start time does not depend on what the process calls itself.
+ * Fuzzes: node/proc/maps_line.c
+ */
 #include "node/proc/maps.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
+static void check(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+/* fs/proc/task_mmu.c: show_vma_header_prefix(), seq_path() with "\n" escaped. */
+static char *write_line(const struct mapping *m)
+{
+	struct buf b = {0};
+
+	buf_printf(&b, "%08" PRIx64 "-%08" PRIx64 " r%cxp %08" PRIx64 " %02x:%02x %" PRIu64 " ",
+		   m->start, m->end, m->writable ? 'w' : '-', m->file_offset, m->dev_major,
+		   m->dev_minor, m->inode);
+	for (const char *p = m->path; *p; p++) {
+		if (*p == '\n')
+			buf_puts(&b, "\\012");
+		else
+			buf_putc(&b, *p);
+	}
+	buf_puts(&b, m->deleted ? " (deleted)\n" : "\n");
+	return buf_steal(&b);
+}
+
+static void read_again(const struct mapping *m)
+{
+	_cleanup_free_ char *line = write_line(m);
+	struct mapping again;
+
+	check(maps_parse_line(line, &again) == 0);
+	check(again.start == m->start && again.end == m->end && again.inode == m->inode &&
+	      again.file_offset == m->file_offset && again.dev_major == m->dev_major &&
+	      again.dev_minor == m->dev_minor && again.writable == m->writable &&
+	      again.deleted == m->deleted && again.library == m->library);
+	check(streq(again.path, m->path));
+	free(again.path);
+}
+
+static void parse_stat(const char *text)
+{
+	_cleanup_free_ char *named = NULL;
+	const char *end = strrchr(text, ')');
+	uint64_t ticks, again;
+
+	if (stat_parse_start(text, &ticks) < 0)
+		return;
+	check(ticks <= UINT64_MAX / TICK_NS);
+	named = xasprintf("1 (%s) 9 S 1 2)%s", text, end + 1);
+	check(stat_parse_start(named, &again) == 0 && again == ticks);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	char *text = xstrndup((const char *)data, n);
+	_cleanup_free_ char *text = xstrndup((const char *)data, n);
 	struct mapping m;
-	uint64_t ticks;
 
-	(void)stat_parse_start(text, &ticks);
+	parse_stat(text);
 	if (maps_parse_line(text, &m) == 0) {
-		if (m.end <= m.start)
-			abort();
+		check(m.end > m.start && m.path && m.fd == -1);
+		if (m.path[0] != ' ')
+			read_again(&m);
 		free(m.path);
 	}
-	free(text);
 	return 0;
 }

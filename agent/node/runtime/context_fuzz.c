@@ -2,6 +2,7 @@
 /*
  * libFuzzer: a process's memory, in which an ELF file's dynamic section, relocations, symbols and slots
  * are looked for. The input is what lies at BASE; it begins with the file's program headers.
+ * Fuzzes: node/runtime/context_elf.c
  */
 #include "node/runtime/context.h"
 

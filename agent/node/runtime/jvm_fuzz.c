@@ -2,7 +2,10 @@
 /*
  * The walk over HotSpot's frames, of a code cache, a stack and registers that are anything: it must stay
  * inside of them, and end. The first bytes are what the process is told by; pieces of memory follow.
+ * Fuzzes: bpf/jvm.h, bpf/jvm_code.h
  */
+#include <stdlib.h>
+
 #include "node/runtime/jvm_walk_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -2,6 +2,7 @@
 /*
  * LuaJIT's walk and names over a made-up process in which any words are any values, and its
  * interpreter's code as any bytes. It must stay inside of all of them, and end.
+ * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit_names.c, node/runtime/luajit_vm.c
  */
 #include "node/runtime/luajit_image.h"
 

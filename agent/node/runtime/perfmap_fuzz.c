@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Perf maps: whatever lines, cut anywhere; each function that is found has a name that can be shown. */
+/*
+ * Perf maps: whatever lines, cut anywhere; each function that is found has a name that can be shown.
+ * Fuzzes: node/runtime/perfmap_lines.c, node/runtime/perfmap_names.c
+ */
 #include "node/runtime/perfmap.h"
 
 #include <assert.h>

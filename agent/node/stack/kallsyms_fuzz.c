@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as /proc/kallsyms; and as a symbol's name, through demangling and cleaning. */
+/*
+ * Any bytes as /proc/kallsyms; and as a symbol's name, through demangling and cleaning.
+ * Fuzzes: node/stack/kallsyms.c, lib/symbols/demangle.c, lib/symbols/text.c
+ */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 

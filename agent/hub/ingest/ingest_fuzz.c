@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request to the ingest of any head and body: the first three bytes choose the head, the sender's rights and what the
+ * writer does, the rest is the body. It is answered exactly once unless its sender has gone, refusals say why in
+ * JSON, and what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of it is new.
+ * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
+ * lib/otlp/attr.c, lib/otlp/wire.c, hub/store/sqlite_write.c
+ */
+#include "hub/ingest/ingest.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+/* ---- in the place of the HTTP server and the worker ---- */
+
+struct http_conn {
+	unsigned n_replies;
+	int status;
+	bool gone;
+	void (*on_gone)(void *arg);
+	void *arg;
+};
+static bool writer_full, writer_late;
+static struct job *queued;
+
+void http_reply(struct http_conn *c, int status, const char *content_type,
+		const char *const *headers, const void *body, size_t n)
+{
+	_cleanup_json_ json_t *text = NULL;
+
+	check(!c->gone && c->n_replies++ == 0);
+	for (const char *const *h = headers; h && *h; h++)
+		check(!strpbrk(*h, "\r\n"));
+	c->status = status;
+	if (status == 200) {
+		check(n == 0 && streq(content_type, OTLP_CONTENT_TYPE));
+		return;
+	}
+	text = json_loadb(body, n, 0, NULL);
+	check(json_int_at(text, "code", 0) && *json_str_at(text, "message", ""));
+}
+
+void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg)
+{
+	c->on_gone = fn;
+	c->arg = arg;
+}
+
+int worker_post(struct worker *w, struct job *j)
+{
+	(void)w;
+	if (writer_full)
+		return -ENOBUFS;
+	queued = j;
+	return 0;
+}
+
+static void run_queued(struct http_conn *c)
+{
+	struct job *j = TAKE_PTR(queued);
+
+	if (!j)
+		return;
+	if (writer_late && !c->n_replies) {
+		c->gone = true;
+		c->on_gone(c->arg);
+	}
+	j->run(j);
+	j->done(j);
+}
+
+/* ---- the sender ---- */
+
+static int auth_status;
+static const char *auth_node;
+
+static void auth(const char *authorization,
+		 void (*done)(int status, const char *node, const char *error, void *arg),
+		 void *done_arg, void *arg)
+{
+	(void)arg;
+	check(*authorization);
+	done(auth_status, auth_node, auth_status == 200 ? NULL : "because", done_arg);
+}
+
+/* What was stored may be stored again, and is known then. */
+static void store_twice(const char *encoding, const uint8_t *body, size_t n, const char *node)
+{
+	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_buf_ struct buf bytes = {0};
+	struct store *s;
+	size_t n_new;
+
+	check(otlp_decompress(encoding, body, n, OTLP_MAX_BYTES, &bytes) == 0);
+	check(otlp_decode(bytes.data ?: "", bytes.len, &b, NULL) == 0);
+	for (size_t i = 0; *node && i < b->n_profiles; i++)
+		check(str_equal(profile_tag_get(b->profiles[i], "pod_node"), node));
+	if (b->n_profiles == 0)
+		return;
+	check(store_open(&sc, &s, NULL) == 0);
+	check(store_write(s, b, &n_new) == 0 && n_new <= b->n_profiles);
+	check(store_write(s, b, &n_new) == 0 && n_new == 0);
+	store_close(s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	static const char *const paths[] = {OTLP_PATH, OTLP_PATH, OTLP_PATH, "/x"};
+	static const char *const encodings[] = {"", "gzip", "zstd", "br"};
+	static const char *const types[] = {OTLP_CONTENT_TYPE, OTLP_CONTENT_TYPE "; a=b",
+					    "application/json", ""};
+	static const int statuses[] = {200, 200, 401, 403, 503, 500};
+	const struct store_config sc = {.kind = "null"};
+	struct http_conn c = {0};
+	struct http_in in = {.method = "POST"};
+	struct ingest_config ic = {0};
+	struct ingest *i;
+
+	if (n < 3)
+		return 0;
+	in.path = paths[data[0] & 3];
+	in.content_encoding = encodings[data[0] >> 2 & 3];
+	in.content_type = types[data[0] >> 4 & 3];
+	in.authorization = data[0] & 64 ? "" : "Bearer t";
+	in.method = data[0] & 128 ? "GET" : "POST";
+	auth_status = statuses[data[1] % ARRAY_SIZE(statuses)];
+	auth_node = data[1] & 64 ? "n" : "";
+	ic.auth = data[1] & 128 ? NULL : auth;
+	writer_full = data[2] == 1;
+	writer_late = data[2] == 2;
+	in.body = (const char *)data + 3;
+	in.body_bytes = n - 3;
+	check(store_open(&sc, &ic.store, NULL) == 0);
+	check(ingest_new(NULL, &ic, &i) == 0);
+	ingest_http(&c, &in, i);
+	if (data[2] == 3)
+		i = ingest_free(i); /* the hub stops while the writer has it */
+	run_queued(&c);
+	check(c.gone ? c.n_replies == 0 : c.n_replies == 1);
+	if (c.status == 200 && data[1] & 32) /* not always: SQLite is slow */
+		store_twice(in.content_encoding, data + 3, n - 3, ic.auth ? auth_node : "");
+	ingest_free(i);
+	store_close(ic.store);
+	return 0;
+}

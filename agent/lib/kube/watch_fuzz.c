@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A list and watch against a server that says and does anything: the input is a script of what comes (heads, bytes
+ * of any kind, events and lists that are well formed, ends, silence, time) and may free the watch in its own
+ * callbacks. What is told must add up: nothing new that is known, nothing gone that is not, never two
+ * requests at once, never a state twice, and in the end what was told is what the watch has.
+ * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c, lib/kube/store.c, lib/kube/decode.c
+ */
+#include "lib/kube/watch_private.h"
+
+#include <stdlib.h>
+
+#define MAX_STEPS 300
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+/* ---- the input ---- */
+
+static struct {
+	const uint8_t *data;
+	size_t n;
+} in;
+
+static unsigned take(void)
+{
+	if (in.n == 0)
+		return 0;
+	in.n--;
+	return *in.data++;
+}
+
+/* ---- in the place of client.c, http_client.c and the loop ---- */
+
+struct http_call {
+	struct kube_stream s;
+	bool open, head;
+	int status;
+};
+static struct http_call call, probe; /* of a list or a stream; of silence */
+static struct kube_times times;
+static struct kube_listener *listener;
+static uint64_t idle_ns;
+static const char *retry_after;
+static bool refuses;
+
+int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret)
+{
+	struct http_call *c = s->on_data ? &call : &probe;
+
+	(void)k;
+	check(!c->open);
+	check(s->path[0] == '/' && !strpbrk(s->path, " \r\n"));
+	if (refuses)
+		return -ENOBUFS;
+	*c = (struct http_call){.s = *s, .open = true};
+	*ret = c;
+	return 0;
+}
+
+void http_cancel(struct http_call *c)
+{
+	check(c->open);
+	c->open = false;
+}
+
+uint64_t http_call_idle_ns(const struct http_call *c)
+{
+	check(c->open);
+	return idle_ns;
+}
+
+const char *http_header(const struct http_headers *h, const char *name)
+{
+	(void)h;
+	return streq(name, "Retry-After") ? retry_after : NULL;
+}
+
+const struct kube_times *kube_get_times(const struct kube *k)
+{
+	(void)k;
+	return &times;
+}
+
+struct loop *kube_loop(struct kube *k)
+{
+	(void)k;
+	return NULL;
+}
+
+void kube_listen(struct kube *k, struct kube_listener *l)
+{
+	(void)k;
+	listener = l;
+}
+
+void kube_unlisten(struct kube *k, struct kube_listener *l)
+{
+	(void)k;
+	check(listener == l);
+	listener = NULL;
+}
+
+void kube_server_works(struct kube *k)
+{
+	(void)k;
+	if (listener)
+		listener->fn(listener->arg);
+}
+
+void kube_reread_token(struct kube *k)
+{
+	(void)k;
+}
+
+void kube_look_at_ca(struct kube *k)
+{
+	(void)k;
+}
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	(void)l;
+	(void)delay_ns;
+	*t = (struct timer){.fn = fn, .arg = arg, .impl = t};
+}
+
+void timer_cancel(struct timer *t)
+{
+	t->impl = NULL;
+}
+
+static void fire(struct timer *t)
+{
+	if (!t->impl)
+		return;
+	t->impl = NULL;
+	t->fn(t->arg);
+}
+
+/* ---- the owner: what it was told ---- */
+
+static struct kube_watch *watch;
+static json_t *told; /* key -> object */
+static char *state;
+static bool is_told, synced, frees;
+
+static void maybe_free(void)
+{
+	if (!frees || !watch)
+		return;
+	watch = kube_watch_free(watch);
+}
+
+static bool same_but_version(const json_t *a, const json_t *b)
+{
+	_cleanup_json_ json_t *x = json_deep_copy(a), *y = json_deep_copy(b);
+
+	json_object_del(json_object_get(x, "metadata"), "resourceVersion");
+	json_object_del(json_object_get(y, "metadata"), "resourceVersion");
+	return json_equal(x, y);
+}
+
+static void upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	const json_t *known = json_object_get(told, key);
+
+	(void)arg;
+	check(watch && json_is_object(obj));
+	check(old ? known && same_but_version(known, old) && !same_but_version(obj, old) : !known);
+	check(!json_at(obj, "metadata.managedFields"));
+	json_object_set_new(told, key, json_deep_copy(obj));
+	maybe_free();
+}
+
+static void removed(const char *key, const json_t *last, void *arg)
+{
+	(void)arg;
+	check(watch && last && same_but_version(json_object_get(told, key), last));
+	json_object_del(told, key);
+	maybe_free();
+}
+
+static void on_synced(void *arg)
+{
+	(void)arg;
+	check(watch && !synced);
+	synced = true;
+	maybe_free();
+}
+
+static void on_state(const char *error, void *arg)
+{
+	(void)arg;
+	check(watch && !(is_told && str_equal(state, error)) && (!error || *error));
+	free(state);
+	state = xstrdup(error);
+	is_told = true;
+	maybe_free();
+}
+
+/* ---- the server ---- */
+
+/* Bytes of their own: a step behind them is seen. */
+static void give_piece(const char *text, size_t n)
+{
+	_cleanup_free_ char *piece = xmalloc(n + 1);
+
+	memcpy(piece, text, n);
+	piece = xrealloc(piece, MAX(n, (size_t)1));
+	if (call.open && call.head && call.s.on_data)
+		call.s.on_data(piece, n, call.s.arg);
+}
+
+/* In two pieces, cut anywhere; after the first one the watch may have hung up. */
+static void give(const char *text, size_t n)
+{
+	size_t cut = take() * n / 255;
+
+	give_piece(text, cut);
+	give_piece(text + cut, n - cut);
+}
+
+static void head(void)
+{
+	static const int statuses[] = {200, 200, 200, 200, 401, 403, 404, 410, 429, 500, 503};
+	static const char *const waits[] = {NULL, "1", "601", "x"};
+
+	if (!call.open || call.head)
+		return;
+	call.status = statuses[take() % ARRAY_SIZE(statuses)];
+	retry_after = call.status == 200 ? NULL : waits[take() % ARRAY_SIZE(waits)];
+	call.head = true;
+	call.s.on_head(call.status, NULL, call.s.arg);
+}
+
+static void done(struct http_call *c, const char *body, size_t n, bool broken)
+{
+	struct http_call was = *c;
+
+	if (!c->open)
+		return;
+	c->open = false;
+	if (broken && take() % 2)
+		was.status = 0;
+	else if (!was.status)
+		was.status = 200;
+	was.s.on_done(was.status, body, n, broken || !was.status ? "it broke" : NULL, was.s.arg);
+}
+
+/* An object: few names, two uids, content that changes or not. */
+static char *object(void)
+{
+	unsigned a = take(), b = take();
+
+	return xasprintf("{\"kind\":\"%s\",\"metadata\":{\"name\":\"%s\",\"namespace\":\"%s\","
+			 "\"uid\":\"u%u\",\"resourceVersion\":\"%u\"%s},\"a\":%u}",
+			 a & 64 ? "Table" : "Pod", &"n\0abcd"[a % 6], b & 1 ? "x" : "", b >> 1 & 1,
+			 b >> 4, b & 4 ? ",\"managedFields\":[1]" : "", b >> 3 & 1);
+}
+
+static void event(void)
+{
+	static const char *const types[] = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "X"};
+	_cleanup_free_ char *o = object();
+	_cleanup_free_ char *line =
+		xasprintf("{\"type\":\"%s\",\"object\":%s}\r\n", types[take() % 5], o);
+
+	give(line, strlen(line));
+}
+
+static void error_event(void)
+{
+	static const int codes[] = {410, 429, 500, 504, 400};
+	_cleanup_free_ char *line = xasprintf(
+		"{\"type\":\"ERROR\",\"object\":{\"code\":%d,\"message\":\"%s\"}}\n",
+		codes[take() % 5], take() % 2 ? "Too large resource version: 5, current: 3" : "m");
+
+	give(line, strlen(line));
+}
+
+static void list(void)
+{
+	unsigned n = take() % 5, more = take();
+	struct buf b = {0};
+
+	buf_printf(&b,
+		   "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":"
+		   "\"%u\"%s},\"items\":[",
+		   more >> 2, more & 1 ? ",\"continue\":\"c\"" : "");
+	for (unsigned i = 0; i < n; i++) {
+		_cleanup_free_ char *o = object();
+
+		buf_printf(&b, "%s%s", i ? "," : "", o);
+	}
+	buf_puts(&b, more & 2 ? "]}" : "]");
+	give(b.data, b.len);
+	buf_done(&b);
+}
+
+static void raw(void)
+{
+	size_t want = take(), n = MIN(want, in.n);
+	_cleanup_free_ char *text = xstrndup((const char *)in.data, n);
+
+	in.data += n;
+	in.n -= n;
+	give(text, strlen(text));
+}
+
+static void probe_answer(void)
+{
+	_cleanup_free_ char *text =
+		xasprintf("{\"metadata\":{\"resourceVersion\":\"%u\"}}", take());
+
+	if (probe.open && take() % 4 == 0)
+		done(&probe, NULL, 0, true);
+	else
+		done(&probe, text, strlen(text), false);
+}
+
+/* A whole good answer, which the deeper states need and chance seldom makes. */
+static void good_list(void)
+{
+	if (!call.open || call.head)
+		return;
+	call.status = 200;
+	call.head = true;
+	call.s.on_head(200, NULL, call.s.arg);
+	list();
+	done(&call, NULL, 0, false);
+}
+
+static void good_head(void)
+{
+	if (!call.open || call.head)
+		return;
+	call.status = 200;
+	call.head = true;
+	call.s.on_head(200, NULL, call.s.arg);
+}
+
+static void step(void)
+{
+	switch (take() % 16) {
+	case 0:
+	case 1:
+		fire(&watch->timer);
+		break;
+	case 2:
+		idle_ns = take() * 10 * NSEC_PER_SEC;
+		fire(&watch->watchdog);
+		break;
+	case 3:
+		head();
+		break;
+	case 4:
+		raw();
+		break;
+	case 5:
+		done(&call, NULL, 0, take() % 4 == 0);
+		break;
+	case 6:
+		probe_answer();
+		break;
+	case 7:
+		frees = take() == 7;
+		break;
+	case 8:
+	case 9:
+		event();
+		break;
+	case 10:
+		error_event();
+		break;
+	case 11:
+		list();
+		break;
+	case 12:
+		good_list();
+		break;
+	case 13:
+		good_head();
+		break;
+	case 14:
+		if (listener)
+			listener->fn(listener->arg);
+		break;
+	default:
+		refuses = take() % 8 == 0;
+	}
+}
+
+static size_t n_known;
+
+static void known(const char *key, const json_t *obj, void *arg)
+{
+	(void)arg;
+	n_known++;
+	check(same_but_version(json_object_get(told, key), obj) &&
+	      kube_watch_get(watch, key) == obj);
+}
+
+static void begin(const uint8_t *data, size_t n)
+{
+	in.data = data;
+	in.n = n;
+	call = probe = (struct http_call){0};
+	is_told = synced = frees = refuses = false;
+	state = NULL;
+	told = json_object();
+	times = (struct kube_times){
+		.backoff_first_ns = NSEC_PER_SEC,
+		.backoff_max_ns = 30 * NSEC_PER_SEC,
+		.short_watch_ns = take() % 2 ? 0 : NSEC_PER_SEC,
+		.watch_timeout_s = 300,
+		.page_limit = 500,
+		.max_object_bytes = 256,
+	};
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	static const struct kube_watch_ops ops = {upsert, removed, on_synced, on_state};
+	struct kube_watch_spec spec = {.path = "/api/v1/pods", .field_selector = "a=b"};
+	unsigned shape;
+
+	begin(data, n);
+	shape = take();
+	spec.metadata_only = shape & 1;
+	spec.optional = shape & 2;
+	spec.label_selector = shape & 4 ? "c in (d)" : NULL;
+	check(kube_watch_new(NULL, &spec, &ops, NULL, &watch) == 0);
+	for (unsigned i = 0; i < MAX_STEPS && in.n && watch; i++) {
+		check(watch->depth == 0);
+		step();
+	}
+	n_known = 0;
+	if (watch) {
+		kube_watch_each(watch, known, NULL);
+		check(n_known == json_object_size(told) && kube_watch_synced(watch) == synced);
+	}
+	watch = kube_watch_free(watch);
+	check(!call.open && !probe.open && !listener);
+	json_decref(told);
+	free(state);
+	return 0;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A parse child that has been taken over by a file: it answers with any bytes, any descriptors, twice or not at all,
+ * and dies when it likes. The parser gives an index that its reader took, or an error and its reason; no
+ * descriptor stays open, and once a child works the next file but one has its index.
+ * Fuzzes: node/parse/parser.c, node/parse/wire.c
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "node/parse/format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* ---- in the place of processes: what a child would do is done at its start ---- */
+
+static int child_begins(pid_t *ret_pid, int sock);
+static int child_ended(void);
+static pid_t reaped(pid_t pid);
+
+#define posix_spawn(pid, path, actions, attr, argv, env)                                           \
+	((void)(path), child_begins(pid, child_sock))
+#define posix_spawn_file_actions_adddup2(actions, from, to) ((void)(from))
+#define kill(pid, signo)				    ((void)(pid))
+#define waitpid(pid, status, flags)			    reaped(pid)
+#define syscall(nr, pid, flags)				    child_ended()
+#define nanosleep(want, left)				    ((void)(want), 0)
+#include "node/parse/parser.c"
+#undef posix_spawn
+#undef kill
+#undef waitpid
+#undef syscall
+
+#define N_FDS 64 /* that are looked at */
+
+static const uint8_t *script;
+static size_t n_script;
+static bool is_good; /* the child does what it should */
+
+static void check(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+static unsigned take(void)
+{
+	if (n_script == 0)
+		return 0;
+	n_script--;
+	return *script++;
+}
+
+/* Readable at once, as of a process that has ended. */
+static int child_ended(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static pid_t reaped(pid_t pid)
+{
+	return pid;
+}
+
+/* The smallest index that its reader takes. */
+static int empty_index(bool sealed)
+{
+	struct {
+		struct index_header h;
+		char strings[8];
+	} index = {.h = {.magic = INDEX_MAGIC, .string_bytes = 8}};
+	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	check(fd >= 0 && fd_write_all(fd, &index, sizeof(index)) == 0);
+	if (sealed)
+		check(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+	return fd;
+}
+
+static int some_fd(void)
+{
+	int fd;
+
+	switch (take() % 6) {
+	case 0:
+		return empty_index(false);
+	case 1:
+		return open("/dev/zero", O_RDWR | O_CLOEXEC);
+	case 2:
+		return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	case 3: /* more than was allowed, and nothing of it there */
+		fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		check(ftruncate(fd, (off_t)1 << 40) == 0);
+		return fd;
+	case 4: { /* bytes of the input */
+		size_t want = take(), n = MIN(want, n_script);
+
+		fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		check(fd_write_all(fd, script, n) == 0);
+		script += n;
+		n_script -= n;
+		fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
+		return fd;
+	}
+	default:
+		return empty_index(true);
+	}
+}
+
+static void answer(int sock, const void *message, size_t n, size_t n_fds)
+{
+	int fds[PARSE_FDS_MAX];
+
+	for (size_t i = 0; i < n_fds; i++)
+		fds[i] = some_fd();
+	(void)parse_send(sock, message, n, fds, n_fds);
+	for (size_t i = 0; i < n_fds; i++)
+		close(fds[i]);
+}
+
+static void bad_answers(int sock, uint64_t sequence)
+{
+	for (unsigned n = take() % 4; n; n--) {
+		struct parse_reply reply = {.sequence = sequence++, .reason = take()};
+		char bytes[256] = {0};
+		unsigned what = take();
+		size_t size = what & 1 ? take() : sizeof(reply);
+
+		if (what & 2)
+			reply.sequence = take();
+		if (what & 4) {
+			size_t k = MIN(sizeof(reply), n_script);
+
+			memcpy(&reply, script, k);
+			script += k;
+			n_script -= k;
+		}
+		memcpy(bytes, &reply, sizeof(reply));
+		answer(sock, bytes, size, what & 8 ? take() % 4 : what >> 4 & 1);
+	}
+}
+
+static uint64_t next_sequence; /* that the parser will ask with */
+
+static int child_begins(pid_t *ret_pid, int sock)
+{
+	struct parse_reply ready = {0};
+	int index = empty_index(true);
+
+	if (is_good) {
+		(void)parse_send(sock, &ready, sizeof(ready), NULL, 0);
+		for (uint64_t i = 0; i < 2; i++) {
+			ready.sequence = next_sequence + i;
+			(void)parse_send(sock, &ready, sizeof(ready), &index, 1);
+		}
+		/* what is asked stays in the socket, which is kept until the parser closes its end */
+		*ret_pid = 1 << 30;
+		close(index);
+		check(dup2(sock, N_FDS + 8) >= 0);
+		return 0;
+	}
+	close(index);
+	if (take() % 16 == 15)
+		return ENOMEM;
+	*ret_pid = 1 << 30;
+	if (take() % 8)
+		(void)parse_send(sock, &ready, sizeof(ready), NULL, 0);
+	bad_answers(sock, next_sequence);
+	if (take() % 2)
+		check(dup2(sock, N_FDS + 8) >= 0); /* it hangs; else it has died */
+	return 0;
+}
+
+static uint64_t open_fds(void)
+{
+	uint64_t set = 0;
+
+	for (int fd = 3; fd < N_FDS; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			set |= 1ull << fd;
+	return set;
+}
+
+static void parse_one(struct parser *p, int file, bool debug)
+{
+	const int dwo[] = {file, -1, file};
+	const struct parse_debug_files f = {
+		.main_fd = file, .debug_fd = -1, .dwo_fds = dwo, .n_dwo_fds = 3};
+	struct elf_index *i = NULL;
+	int r;
+
+	next_sequence = p->sequence + 1;
+	r = debug ? parser_debug(p, &f, &i) : parser_elf(p, file, &i);
+	check(r == 0 ? i && !*parser_reason(p) : !i && *parser_reason(p));
+	check(!is_good || r == 0);
+	elf_index_unref(i);
+}
+
+static void use(struct parser *p)
+{
+	int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	parse_one(p, file, take() & 1);
+	parse_one(p, file, take() & 1);
+	if (p->pid)
+		lose_child(p);
+	is_good = true;
+	parse_one(p, file, false);
+	parse_one(p, file, true);
+	close(file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	static const char *const marks[] = {"a*", NULL}, *const bad_marks[] = {"", NULL};
+	struct parser_config c = {.timeout_ns = NSEC_PER_MSEC, .max_index_bytes = 1 << 20};
+	uint64_t before = open_fds();
+	struct parser *p = NULL;
+
+	script = data;
+	n_script = n;
+	is_good = false;
+	next_sequence = 1;
+	c.marks = take() & 1 ? marks : NULL;
+	check(parser_new(&(struct parser_config){.marks = bad_marks}, &p) == -EINVAL && !p);
+	if (parser_new(&c, &p) == 0) {
+		use(p);
+		parser_free(p);
+	} else {
+		check(!p);
+	}
+	close(N_FDS + 8);
+	check(open_fds() == before);
+	return 0;
+}

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fuzzers for long: run.py long [SECONDS [TARGET...]] | try TARGET SECONDS | coverage [TARGET...] | doc
+
+long      each target that has not had its hour for SECONDS of CPU (300), those with the least first, one at a time at nice 19;
+          what they find goes into the corpus (testdata/fuzz/NAME.ar, as few inputs as have all its edges) and fuzz/record.tsv
+try       one target, nothing is recorded
+coverage  line coverage of the files that a target names after "Fuzzes:", by its corpus alone, into fuzz/record.tsv
+doc       docs/fuzzing.md's table from fuzz/record.tsv
+A target is its path without _fuzz.c: agent/lib/kube/decode. Ctrl-C or SIGTERM ends a run early; what it had counts.
+"""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
+RECORD = os.path.join(ROOT, "fuzz/record.tsv")
+PAGE = os.path.join(ROOT, "docs/fuzzing.md")
+COLUMNS = ["target", "cpu_s", "runs", "edges", "last_new_edge_s", "inputs", "bytes", "lines", "covered", "findings"]
+HEAD = ("# SPDX-License-Identifier: Apache-2.0\n"
+        "# What fuzz/run.py has seen: CPU seconds, runs, edges of the corpus, CPU second of the last new edge, the corpus's inputs and\n"
+        "# bytes, lines of the fuzzed files and how many of them the corpus runs, findings.\n")
+HOUR, QUIET = 3600, 900         # CPU seconds a target is to have, and to have had without a new edge
+MAX_INPUT, MAX_CORPUS = 16384, 24576    # bytes in the repository: of one input, of one target
+CLANG = {"fuzz": "-fsanitize=fuzzer-no-link,address,undefined", "fuzzcov": "-fprofile-instr-generate -fcoverage-mapping"}
+stop = False
+
+
+def targets():
+    found = glob.glob("agent/*/*/*_fuzz.c", root_dir=ROOT)
+    return sorted(f.removesuffix("_fuzz.c") for f in found)
+
+
+def archive(target):
+    return os.path.join(ROOT, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".ar")
+
+
+def fuzzed_files(target):
+    """What stands after "Fuzzes:" in its first comment."""
+    text = open(os.path.join(ROOT, target + "_fuzz.c")).read()
+    said = re.search(r"Fuzzes:(.*?)\*/", text, re.S)
+    names = re.findall(r"[\w./-]+\.[ch]\b", said.group(1)) if said else []
+    return [n if n.startswith("bpf/") else "agent/" + n for n in names]
+
+
+def read_record():
+    record = {}
+    if os.path.exists(RECORD):
+        for line in open(RECORD):
+            if line.startswith("agent/"):
+                row = dict(zip(COLUMNS, line.rstrip("\n").split("\t")))
+                record[row["target"]] = {k: v if k == "target" else int(v) for k, v in row.items()}
+    for t in targets():
+        record.setdefault(t, dict.fromkeys(COLUMNS, 0) | {"target": t})
+    return {t: record[t] for t in targets()}
+
+
+def write_record(record):
+    with open(RECORD + ".tmp", "w") as f:
+        f.write(HEAD + "# " + "\t".join(COLUMNS) + "\n")
+        for row in record.values():
+            f.write("\t".join(str(row[c]) for c in COLUMNS) + "\n")
+    os.rename(RECORD + ".tmp", RECORD)
+
+
+def make(kind, *names):
+    out = os.path.join(BUILD, kind)
+    subprocess.run(["make", "--no-print-directory", f"BUILD={out}", "CC=clang", f"SANITIZE={CLANG[kind]}",
+                    *(os.path.join(out, n) for n in names)], cwd=ROOT, check=True)
+    return [os.path.join(out, n) for n in names]
+
+
+def unpack(target, to):
+    os.makedirs(to, exist_ok=True)
+    if os.path.exists(archive(target)):
+        subprocess.run(["ar", "x", "--output", to, archive(target)], check=True)
+
+
+def pack(target, directory):
+    names = sorted(n for n in os.listdir(directory) if os.path.getsize(os.path.join(directory, n)) <= MAX_INPUT)
+    total = 0
+    os.makedirs(os.path.dirname(archive(target)), exist_ok=True)
+    with open(archive(target) + ".tmp", "wb") as f:
+        f.write(b"!<arch>\n")
+        for name in sorted(names, key=lambda n: (not n.startswith("fix-"), os.path.getsize(os.path.join(directory, n)))):
+            data = open(os.path.join(directory, name), "rb").read()
+            total += 60 + len(data)
+            if total > MAX_CORPUS:
+                break
+            f.write(f"{(name if name.startswith('fix-') else name[:12])[:15] + '/':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode())
+            f.write(data + b"\n" * (len(data) % 2))
+    os.rename(archive(target) + ".tmp", archive(target))
+
+
+def size_of(target):
+    if not os.path.exists(archive(target)):
+        return 0, 0
+    names = subprocess.run(["ar", "t", archive(target)], capture_output=True, text=True, check=True).stdout.split()
+    return len(names), os.path.getsize(archive(target))
+
+
+def cpu_of(pid):
+    """CPU seconds of a process that runs."""
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def minimize(binary, target, work):
+    """As few inputs as have all its edges; how often one is taken does not count."""
+    small = work + ".small"
+    shutil.rmtree(small, ignore_errors=True)
+    os.makedirs(small)
+    subprocess.run(["nice", "-n", "19", binary, "-merge=1", "-use_counters=0", f"-max_len={MAX_INPUT}", small, work],
+                   cwd=BUILD, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for name in glob.glob(os.path.join(work, "fix-*")):         # what was wrong once stays
+        shutil.copy(name, small)
+    pack(target, small)
+    shutil.rmtree(small)
+
+
+def read_log(path, at, begun, result):
+    """What libFuzzer has said since; edges that are there before INITED are the corpus's, not new."""
+    with open(path, errors="replace") as log:
+        log.seek(at)
+        text = log.read()
+        at = log.tell()
+    for runs, word, edges in re.findall(r"^#(\d+)\s+(\w+)\s+cov: (\d+)", text, re.M):
+        if begun and int(edges) > result["edges"]:
+            result["last_new_edge_s"] = result["cpu_s"]
+        begun |= word == "INITED"
+        result["runs"] = int(runs)
+        result["edges"] = max(int(edges), result["edges"])
+    return at, begun
+
+
+def fuzz(target, seconds):
+    """One run: {cpu_s, runs, edges, last_new_edge_s (None: none), findings}, and the directory of its corpus."""
+    binary, = make("fuzz", target + "_fuzz")
+    work = os.path.join(BUILD, "fuzz/corpus", target)
+    found = os.path.join(BUILD, "fuzz/findings", target.replace("/", "_")) + "-"
+    before = set(glob.glob(found + "*"))
+    words = os.path.join(ROOT, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".dict")
+    unpack(target, work)
+    os.makedirs(os.path.dirname(found), exist_ok=True)
+    command = ["nice", "-n", "19", binary, "-print_final_stats=1", "-timeout=30",
+               f"-artifact_prefix={found}", "-reload=0", *([f"-dict={words}"] if os.path.exists(words) else []), work]
+    log = open(os.path.join(BUILD, "fuzz/findings", target.replace("/", "_") + ".log"), "w+", errors="replace")
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, cwd=BUILD)
+    result = {"cpu_s": 0.0, "runs": 0, "edges": 0, "last_new_edge_s": None}
+    at, begun, over = 0, False, False
+    while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        time.sleep(1)
+        result["cpu_s"] = cpu_of(child.pid)
+        at, begun = read_log(log.name, at, begun, result)
+        if not over and (stop or result["cpu_s"] >= seconds):
+            over = True
+            child.send_signal(signal.SIGINT)
+    read_log(log.name, at, begun, result)
+    _, status, usage = os.wait4(child.pid, 0)
+    result["cpu_s"] = usage.ru_utime + usage.ru_stime
+    result["findings"] = sorted(set(glob.glob(found + "*")) - before)
+    log.close()
+    if status and not result["findings"] and not over:
+        print(f"{target}: ended with {status:#x}, see {log.name}")
+        result["findings"] = [log.name]
+    return result, work, binary
+
+
+def run_long(seconds, names):
+    record = read_record()
+    bad = 0
+    for target in sorted(names or [t for t, r in record.items() if not is_done(r)], key=lambda t: record[t]["cpu_s"]):
+        if stop:
+            break
+        result, work, binary = fuzz(target, seconds)
+        for f in result["findings"]:
+            bad = 1
+            print(f"{target}: FINDING {f}", flush=True)
+        if not result["findings"]:
+            minimize(binary, target, work)
+        record = read_record()          # another hand may have written meanwhile
+        row = record[target]
+        if result["last_new_edge_s"] is not None:
+            row["last_new_edge_s"] = round(row["cpu_s"] + result["last_new_edge_s"])
+        row["cpu_s"] += round(result["cpu_s"])
+        row["runs"] += result["runs"]
+        row["edges"] = result["edges"]
+        row["findings"] += len(result["findings"])
+        row["inputs"], row["bytes"] = size_of(target)
+        write_record(record)
+        print(f"{target}: {result['cpu_s']:.0f} s, {result['runs']} runs, {result['edges']} edges, last new at "
+              f"{result['last_new_edge_s']}", flush=True)
+    return bad
+
+
+def run_coverage(names):
+    names = names or targets()
+    binaries = make("fuzzcov", *(t + "_replay" for t in names))
+    record = read_record()
+    for target, binary in zip(names, binaries):
+        raw, data = binary + ".profraw", binary + ".profdata"
+        subprocess.run([binary], cwd=ROOT, check=True, env=os.environ | {"LLVM_PROFILE_FILE": raw}, stdout=subprocess.DEVNULL)
+        subprocess.run(["llvm-profdata", "merge", "-sparse", raw, "-o", data], check=True)
+        files = fuzzed_files(target)
+        out = subprocess.run(["llvm-cov", "export", "-summary-only", f"-instr-profile={data}", binary],
+                             cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        per = {os.path.relpath(os.path.join(ROOT, f["filename"]), ROOT): f["summary"]["lines"] for f in json.loads(out)["data"][0]["files"]}
+        lines = sum(per[f]["count"] for f in files if f in per)
+        covered = sum(per[f]["covered"] for f in files if f in per)
+        record[target] |= {"lines": lines, "covered": covered} | dict(zip(("inputs", "bytes"), size_of(target)))
+        print(f"{target}: {covered} of {lines} lines, {100 * covered / max(lines, 1):.1f} %")
+        for f in files:
+            print(f"    {f}: " + (f"{per[f]['covered']} of {per[f]['count']}, {per[f]['percent']:.1f} %" if f in per else "NOT IN IT"))
+    write_record(record)
+
+
+def is_done(row):
+    return row["cpu_s"] >= HOUR and row["cpu_s"] - row["last_new_edge_s"] >= QUIET
+
+
+def run_doc():
+    rows = ["| target | what of | CPU s | runs | edges | last new edge, CPU s ago | corpus | lines | findings |",
+            "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for t, r in read_record().items():
+        files = ", ".join(f"`{f.removeprefix('agent/')}`" for f in fuzzed_files(t))
+        share = f"{100 * r['covered'] / r['lines']:.0f} % of {r['lines']}" if r["lines"] else "-"
+        rows.append(f"| `{t}` | {files} | {r['cpu_s']} | {r['runs']} | {r['edges']} | {r['cpu_s'] - r['last_new_edge_s']} | "
+                    f"{r['inputs']}, {r['bytes']} B | {share} | {r['findings']} |")
+    done = sum(is_done(r) for r in read_record().values())
+    rows.append(f"\n{done} of {len(rows) - 2} have had an hour of CPU and 15 minutes of it without a new edge.")
+    page = open(PAGE).read()
+    page = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", lambda m: m.group(1) + "\n".join(rows) + "\n" + m.group(2), page, flags=re.S)
+    open(PAGE, "w").write(page)
+
+
+def on_stop(*_):
+    global stop
+    stop = True
+
+
+def main(words):
+    signal.signal(signal.SIGTERM, on_stop)
+    signal.signal(signal.SIGINT, on_stop)
+    if words[:1] == ["long"]:
+        return run_long(int(words[1]) if len(words) > 1 else 300, words[2:])
+    if words[:1] == ["try"] and len(words) == 3:
+        findings = fuzz(words[1], int(words[2]))[0]["findings"]
+        print("\n".join(findings))
+        print(f"{int(not findings)} passed, {int(bool(findings))} failed, 0 skipped")
+        return int(bool(findings))
+    if words[:1] == ["coverage"]:
+        return run_coverage(words[1:])
+    if words == ["doc"]:
+        return run_doc()
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) or 0)
