@@ -17,6 +17,7 @@
 #define QUERY_BYTES	(16u << 20)
 #define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20)) /* bodies that wait to be written */
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
+#define LOOK_NS		(5 * NSEC_PER_SEC) /* at the store's health, for the log */
 
 struct hub {
 	struct loop *loop;
@@ -33,8 +34,9 @@ struct hub {
 	struct status *status;
 	struct certs *certs;
 	struct http_server *api_server, *ingest_server;
-	struct timer expire_timer;
+	struct timer expire_timer, look_timer;
 	char *ns, *token_hint;
+	char store_error[256]; /* as it was last logged */
 };
 
 /* ---- expiry ---- */
@@ -63,6 +65,21 @@ static void expire(void *arg)
 	if (worker_post(h->writer, &e->job))
 		free(e); /* the writer is behind: the next minute does it */
 	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
+}
+
+/* A damaged file, a full disk: once, and when it is over. */
+static void look_at_store(void *arg)
+{
+	struct hub *h = arg;
+	struct store_stats s;
+
+	store_stats(h->store, &s);
+	if (!streq(s.error, h->store_error) && *s.error)
+		log_err("store: %s", s.error);
+	else if (!streq(s.error, h->store_error))
+		log_info("store: works again");
+	snprintf(h->store_error, sizeof(h->store_error), "%s", s.error);
+	timer_set(h->loop, &h->look_timer, LOOK_NS, look_at_store, h);
 }
 
 /* ---- who may send ---- */
@@ -274,6 +291,7 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 		return r;
 	}
 	timer_set(l, &h->expire_timer, EXPIRE_NS, expire, h);
+	look_at_store(h);
 	*ret = h;
 	return 0;
 }
@@ -283,6 +301,7 @@ struct hub *hub_free(struct hub *h)
 	if (!h)
 		return NULL;
 	timer_cancel(&h->expire_timer);
+	timer_cancel(&h->look_timer);
 	certs_free(h->certs);
 	status_free(h->status);
 	http_server_free(h->api_server);

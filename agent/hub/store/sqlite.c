@@ -248,13 +248,15 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 	if (!r)
 		r = schema_raise(s->writer, &version);
 	if (!r && version == 0 && tables == 0)
-		r = schema_make(s->writer);
+		r = s->file ? -EBADMSG
+			    : schema_make(s->writer); /* a file is whole from its begin */
 	else if (!r && version != SCHEMA_VERSION)
 		return field_error_set(reterr, s->file ? s->file : "store",
 				       "written by another version (%lld, this one knows %d)",
 				       (long long)version, SCHEMA_VERSION);
-	else if (!r)
+	else if (!r && !s->checked)
 		r = quick_check(s->writer);
+	s->checked |= !r; /* once a start; after that whoever reads a page finds it */
 	if (!r)
 		r = sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
 	if (r)
@@ -292,11 +294,50 @@ void sq_disconnect(struct sqlite_store *s)
 	s->reader = s->writer = NULL;
 }
 
+static void unlink_with(const char *file, const char *suffix)
+{
+	_cleanup_free_ char *path = xasprintf("%s%s", file, suffix);
+
+	unlink(path);
+}
+
+/*
+ * A file appears under its name with its schema, or not at all: so one that is empty is damaged. What
+ * a killed predecessor had begun goes; SQLite would apply another file's -wal to this one.
+ */
+static int file_make(const char *file)
+{
+	static const char *const suffixes[] = {"-wal", "-shm", ".new", ".new-wal", ".new-shm"};
+	_cleanup_free_ char *tmp = xasprintf("%s.new", file);
+	sqlite3 *db = NULL;
+	int r;
+
+	if (access(file, F_OK) == 0) {
+		for (size_t i = 2; i < ARRAY_SIZE(suffixes); i++)
+			unlink_with(file, suffixes[i]);
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
+		unlink_with(file, suffixes[i]);
+	r = connection_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);
+	if (!r)
+		r = schema_make(db);
+	if (sqlite3_close_v2(db) != SQLITE_OK && !r)
+		r = -EIO;
+	if (!r && rename(tmp, file) < 0)
+		r = -errno;
+	for (size_t i = 2; r && i < ARRAY_SIZE(suffixes); i++)
+		unlink_with(file, suffixes[i]);
+	return r;
+}
+
 static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 {
-	int r = connection_open(s->file ? s->file : ":memory:",
-				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->writer);
+	int flags = SQLITE_OPEN_READWRITE | (s->file ? 0 : SQLITE_OPEN_CREATE);
+	int r = s->file ? file_make(s->file) : 0;
 
+	if (!r)
+		r = connection_open(s->file ? s->file : ":memory:", flags, &s->writer);
 	if (r)
 		return r;
 	r = schema_check(s, reterr);
@@ -319,41 +360,12 @@ int sq_connect(struct sqlite_store *s, struct field_error *reterr)
 {
 	int r = connect_fresh(s, reterr);
 
-	if (r)
-		sq_disconnect(s);
-	else
+	if (!r) {
 		sq_measure(s);
-	return r;
-}
-
-static void rename_suffix(const char *file, const char *suffix, const char *tag)
-{
-	_cleanup_free_ char *from = xasprintf("%s%s", file, suffix);
-	_cleanup_free_ char *to = xasprintf("%s.damaged-%s%s", file, tag, suffix);
-
-	/* -wal and -shm may not exist; SQLite would apply them to the new file if left */
-	if (rename(from, to) && errno != ENOENT)
-		unlink(from);
-}
-
-int sq_set_aside(struct sqlite_store *s)
-{
-	char when[32];
-	int r;
-
-	if (!s->file)
-		return -EBADMSG;
+		return 0;
+	}
 	sq_disconnect(s);
-	time_format(now_wall_ns(), when);
-	rename_suffix(s->file, "", when);
-	rename_suffix(s->file, "-wal", when);
-	rename_suffix(s->file, "-shm", when);
-	r = sq_connect(s, NULL);
-	sq_set_error(s,
-		     "%s was damaged and is set aside as .damaged-%s; the store began again empty",
-		     s->file, when);
-	counter_add(counter("store_damaged_total", NULL, NULL), 1);
-	return r;
+	return damage_of_disk(s, r);
 }
 
 void sq_measure(struct sqlite_store *s)
@@ -409,7 +421,12 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	if (!r)
 		r = sq_connect(s, reterr);
 	if (r == -EBADMSG)
-		r = sq_set_aside(s);
+		r = damage_set_aside(s);
+	if (r == -ENOSPC || r == -EROFS || r == -EIO) { /* not for ever: each write tries again */
+		sq_set_error(s, "%s cannot be opened: %s", s->file, strerror(-r));
+		s->write_failed = true;
+		r = 0;
+	}
 	if (r) {
 		open_error(r, c->path, reterr);
 		sqlite_close(s);
@@ -419,7 +436,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	return 0;
 }
 
-static void sqlite_stats(void *sink, struct store_stats *ret)
+void sqlite_stats(void *sink, struct store_stats *ret)
 {
 	struct sqlite_store *s = sink;
 

@@ -47,6 +47,10 @@ struct sqlite_store {
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
 	bool write_failed; /* stats.error is about the last write; the next good one clears it */
+	char note[256];	   /* stats.error after that: what was set aside since the start; "" */
+	bool checked;	   /* the file as a whole, since the start */
+	bool read_only;	   /* opened so, by an error of the file system: to be opened again */
+	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
 };
 
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
@@ -61,10 +65,21 @@ void sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
 void sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
 void sq_disconnect(struct sqlite_store *s);
 int sq_connect(struct sqlite_store *s, struct field_error *reterr);
+
+/* ---- sqlite_damage.c: writer's worker ---- */
+
+/* Whether a write may be tried; connects again what was closed, sets aside what a read found damaged. */
+int damage_ready(struct sqlite_store *s);
+/* After an error: 0 when it is worth another try, else the error to tell. Sets a damaged file aside. */
+int damage_recover(struct sqlite_store *s, int error);
 /* Renames a damaged file away and starts an empty one. */
-int sq_set_aside(struct sqlite_store *s);
+int damage_set_aside(struct sqlite_store *s);
+/* SQLite calls a disk that is full or read-only an I/O error, or a file that cannot be opened. */
+int damage_of_disk(const struct sqlite_store *s, int error);
+
 void sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
 
+void sqlite_stats(void *sink, struct store_stats *ret);
 int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
 int sqlite_expire(void *sink, uint64_t now_wall_ns);
 int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,

@@ -279,10 +279,10 @@ static int vacuum(struct sqlite_store *s)
 int sqlite_expire(void *sink, uint64_t now_wall_ns)
 {
 	struct sqlite_store *s = sink;
-	int r;
+	int r = damage_ready(s);
 
-	if (!s->writer)
-		return -ENOTCONN;
+	if (r)
+		return r;
 	r = expire_age(s, now_wall_ns);
 	if (!r)
 		r = expire_links(s);
@@ -290,6 +290,8 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns)
 		r = expire_size(s);
 	if (!r)
 		r = vacuum(s);
+	if (r)
+		(void)damage_recover(s, r);
 	sq_measure(s);
 	if (r)
 		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);

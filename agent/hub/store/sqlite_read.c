@@ -21,6 +21,7 @@ struct reading {
 	struct frame **frames;
 	size_t n_strings, n_frames;
 	const struct frame *list[STACK_MAX_FRAMES];
+	int error; /* of a look into a dictionary */
 	uint64_t deadline_ns;
 	const atomic_bool *given_up;
 	struct store_summary summary;
@@ -53,13 +54,23 @@ static void reading_done(struct reading *r)
 		ok_;                                                                               \
 	})
 
+/* Whether there is a row; what else there is than that and none is kept in r->error. */
+static bool has_row(struct reading *r, sqlite3_stmt *st)
+{
+	int rc = sqlite3_step(st);
+
+	if (sq_errno(rc) && !r->error)
+		r->error = sq_errno(rc);
+	return rc == SQLITE_ROW;
+}
+
 static const char *read_string(struct reading *r, int64_t id)
 {
 	if (!SLOT(r->strings, r->n_strings, id))
 		return NULL;
 	if (!r->strings[id]) {
 		sqlite3_bind_int64(r->get_string, 1, id);
-		if (sqlite3_step(r->get_string) == SQLITE_ROW)
+		if (has_row(r, r->get_string))
 			r->strings[id] =
 				xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
 		sqlite3_reset(r->get_string);
@@ -76,7 +87,7 @@ static const struct frame *read_frame(struct reading *r, int64_t id)
 	if (r->frames[id])
 		return r->frames[id];
 	sqlite3_bind_int64(st, 1, id);
-	if (sqlite3_step(st) == SQLITE_ROW) {
+	if (has_row(r, st)) {
 		struct frame *f = xcalloc(1, sizeof(*f));
 		int kind = sqlite3_column_int(st, 6);
 
@@ -106,7 +117,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 	rc = sqlite3_step(st);
 	if (rc != SQLITE_ROW) {
 		sqlite3_reset(st);
-		return rc == SQLITE_DONE ? -EBADMSG : sq_errno(rc);
+		return rc == SQLITE_DONE ? -ENODATA : sq_errno(rc);
 	}
 	wait = sqlite3_column_int(st, 4);
 	row->head = (struct stack_head){
@@ -126,7 +137,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 			r->list[row->n_frames++] = f;
 	}
 	sqlite3_reset(st);
-	return 0;
+	return r->error;
 }
 
 static int prepare_dictionaries(struct reading *r)
@@ -266,11 +277,26 @@ static void end(struct sqlite_store *s, struct reading *r)
 		(void)sq_exec(r->db, "ROLLBACK");
 }
 
-static int read_error(int e, const struct selection *sel, struct field_error *reterr)
+static void note_damage(struct sqlite_store *s, int e)
+{
+	if (e == -EBADMSG && s->file)
+		atomic_store(&s->damaged, true);
+}
+
+static int read_error(struct sqlite_store *s, int e, const struct selection *sel,
+		      struct field_error *reterr)
 {
 	uint64_t limit_ns = sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS;
+	struct store_stats stats;
 
-	if (e == -ETIME)
+	if (e == -EBADMSG)
+		field_error_set(reterr, "store",
+				"the file is damaged; it is set aside before the next write, and "
+				"the store begins again empty");
+	else if (e == -ENOTCONN) {
+		sqlite_stats(s, &stats);
+		field_error_set(reterr, "store", "is not open: %s", stats.error);
+	} else if (e == -ETIME)
 		field_error_set(reterr, "store",
 				"the query took longer than %.1f s; ask for less time or name the "
 				"process with app_service",
@@ -302,9 +328,10 @@ int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void 
 		*ret = r.summary;
 		r.summary = (struct store_summary){0};
 	}
+	note_damage(s, e);
 	end(s, &r);
 	sqlite3_mutex_leave(s->read_lock);
-	return e ? read_error(e, sel, reterr) : 0;
+	return e ? read_error(s, e, sel, reterr) : 0;
 }
 
 /* Values of a tag of the series come from `profiles`, a hundredth of `samples`. */
@@ -384,6 +411,7 @@ int sqlite_values(void *sink, const struct selection *sel, const char *tag, size
 	e = begin(s, sel, &r);
 	if (!e)
 		e = read_values(&r, sel, tag, limit, fn, arg);
+	note_damage(s, e);
 	end(s, &r);
 	sqlite3_mutex_leave(s->read_lock);
 	return e;

@@ -177,7 +177,7 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 	s->stats.n_samples += w->n_samples;
 	s->stats.n_stacks += w->n_stacks;
 	if (s->write_failed)
-		s->stats.error[0] = '\0';
+		snprintf(s->stats.error, sizeof(s->stats.error), "%s", s->note);
 	s->write_failed = false;
 	sqlite3_mutex_leave(s->stats_lock);
 }
@@ -185,7 +185,7 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret_n_new)
 {
 	struct writing w = {.s = s, .batch = b};
-	int r = s->writer ? sq_run(s->st[ST_BEGIN]) : -ENOTCONN;
+	int r = sq_run(s->st[ST_BEGIN]);
 
 	if (r)
 		return r;
@@ -205,26 +205,17 @@ static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret
 	return 0;
 }
 
-static int reopen(struct sqlite_store *s, int why)
-{
-	int r;
-
-	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
-	r = why == -EBADMSG ? sq_set_aside(s) : sq_connect(s, NULL);
-	sqlite3_mutex_leave(s->read_lock);
-	return r;
-}
-
 int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 {
 	struct sqlite_store *s = sink;
-	int r = write_once(s, b, ret_n_new);
+	int r = damage_ready(s);
 
-	if (r == -EBADMSG || r == -ENOTCONN) {
-		r = reopen(s, r);
-		if (!r)
-			r = write_once(s, b, ret_n_new);
-	}
+	if (!r)
+		r = write_once(s, b, ret_n_new);
+	if (r && !damage_recover(s, r))
+		r = write_once(s, b, ret_n_new);
+	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
+		r = -EIO;
 	if (r) {
 		sq_set_error(s, "the last write failed: %s", strerror(-r));
 		s->write_failed = true;

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hub that is killed while it writes, again and again; a file that is damaged in all places; a disk that is
+ * full, and one that is read-only. In a mount namespace of its own, with small file systems of its own.
+ */
+#include "hub/store/store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/testdir.h"
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#define T0	     1700000000
+#define FILE_NAME    "profiles.sqlite"
+#define N_SAMPLES    40 /* of a profile of ours */
+#define DISK_BYTES   "3m"
+#define MOST_BATCHES 4096
+
+/* ---- a place and a store in it ---- */
+
+struct place {
+	char dir[TESTDIR_BYTES];
+	struct store *s;
+};
+
+static bool private_mounts;
+
+static int setup(void **state)
+{
+	struct place *p = xcalloc(1, sizeof(*p));
+
+	*state = p;
+	return testdir_make(p->dir);
+}
+
+static int teardown(void **state)
+{
+	struct place *p = *state;
+	int r;
+
+	store_close(p->s);
+	umount2(p->dir, MNT_DETACH);
+	r = testdir_remove(p->dir);
+	free(p);
+	return r;
+}
+
+static char *path_in(const struct place *p, const char *suffix)
+{
+	return xasprintf("%s/" FILE_NAME "%s", p->dir, suffix);
+}
+
+static int try_open(struct place *p, struct field_error *reterr)
+{
+	const struct store_config c = {.kind = "sqlite", .path = p->dir};
+
+	return store_open(&c, &p->s, reterr);
+}
+
+static void reopen(struct place *p)
+{
+	struct field_error e = {0};
+
+	p->s = store_close(p->s);
+	if (try_open(p, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+}
+
+/* A small disk of its own: a tmpfs at the place. */
+static void small_disk(struct place *p)
+{
+	if (!private_mounts) {
+		print_message("skip: only root can mount a small disk\n");
+		skip();
+	}
+	assert_int_equal(mount("none", p->dir, "tmpfs", 0, "size=" DISK_BYTES), 0);
+}
+
+static void remount(const struct place *p, unsigned long flags)
+{
+	assert_int_equal(mount("none", p->dir, NULL, MS_REMOUNT | flags, "size=" DISK_BYTES), 0);
+}
+
+/* The n-th profile: a stack of its own, and one that all have. */
+static struct batch *batch_of(uint64_t n)
+{
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	_cleanup_free_ char *id = xasprintf("profile %llu", (unsigned long long)n);
+	const char *parts[] = {id};
+
+	profile_id_make(parts, 1, p->id);
+	p->event = EVENT_ON_CPU;
+	p->start_ns = (T0 + n * 10) * NSEC_PER_SEC;
+	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "web");
+	p->process_id = 10;
+	for (uint64_t i = 0; i < N_SAMPLES; i++) {
+		_cleanup_free_ char *name =
+			xasprintf("function %llu", (unsigned long long)(i ? n * 1000 + i : 0));
+		struct frame f = {.kind = FRAME_APP, .name = name, .module = "/bin/web"};
+		struct profile_sample *s = profile_add(b, p);
+
+		s->cpu = -1;
+		s->value = s->n_samples = 1;
+		assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	}
+	return b;
+}
+
+static int put(struct store *s, uint64_t n)
+{
+	_cleanup_(batch_freep) struct batch *b = batch_of(n);
+	size_t n_new;
+
+	return store_write(s, b, &n_new);
+}
+
+/* How many profiles there are of the first n: each whole. */
+struct there {
+	uint64_t n_rows, n_samples;
+};
+
+static int count_row(const struct store_row *row, void *arg)
+{
+	struct there *t = arg;
+
+	assert_true(row->n_frames == 1 && row->frames[0]->name);
+	t->n_rows++;
+	t->n_samples += row->n_samples;
+	return 0;
+}
+
+static int look(struct store *s, uint64_t *ret_n, struct field_error *reterr)
+{
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 + MOST_BATCHES * 10};
+	struct store_summary summary = {0};
+	struct there t = {0};
+	int r = store_read(s, &sel, count_row, &t, &summary, reterr);
+
+	store_summary_done(&summary);
+	if (r)
+		return r;
+	assert_int_equal(t.n_samples % N_SAMPLES, 0);
+	*ret_n = t.n_samples / N_SAMPLES;
+	assert_int_equal(t.n_rows, *ret_n ? *ret_n * (N_SAMPLES - 1) + 1 : 0);
+	return 0;
+}
+
+static uint64_t n_there(struct store *s)
+{
+	struct field_error e = {0};
+	uint64_t n = 0;
+
+	if (look(s, &n, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return n;
+}
+
+static const char *error_of(struct store *s)
+{
+	static struct store_stats stats;
+
+	store_stats(s, &stats);
+	return stats.error;
+}
+
+/* Files of the place whose name begins so. */
+static unsigned n_files(const struct place *p, const char *prefix)
+{
+	DIR *d = opendir(p->dir);
+	const struct dirent *e;
+	unsigned n = 0;
+
+	while ((e = readdir(d)))
+		n += str_has_prefix(e->d_name, prefix);
+	closedir(d);
+	return n;
+}
+
+/* ---- killed ---- */
+
+/* Writes from n on and says of each that is stored; expires now and then. Does not return. */
+_Noreturn static void write_until_killed(struct place *p, uint64_t n, int fd)
+{
+	char one = 1;
+
+	if (try_open(p, NULL))
+		_exit(1);
+	for (;; n++) {
+		if (n >= MOST_BATCHES || put(p->s, n) || write(fd, &one, 1) != 1)
+			_exit(1);
+		if (n % 16 == 0)
+			(void)store_expire(p->s, (T0 + MOST_BATCHES * 10) * NSEC_PER_SEC);
+	}
+}
+
+/* How many it said are stored before it died. */
+static uint64_t write_and_kill(struct place *p, uint64_t n, uint64_t after_n, useconds_t after_us)
+{
+	uint64_t said = 0;
+	int fds[2], status;
+	char one;
+	pid_t pid;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0)
+		write_until_killed(p, n, fds[1]);
+	close(fds[1]);
+	while (said < after_n && read(fds[0], &one, 1) == 1)
+		said++;
+	usleep(after_us); /* not for something to happen: it is the moment that chance drew */
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status)); /* it did not fail before */
+	while (read(fds[0], &one, 1) == 1)
+		said++;
+	close(fds[0]);
+	return said;
+}
+
+static void check_whole(struct place *p)
+{
+	_cleanup_free_ char *path = path_in(p, "");
+	sqlite3_stmt *st = NULL;
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA integrity_check", -1, &st, NULL),
+			 SQLITE_OK);
+	assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+	assert_string_equal(sqlite3_column_text(st, 0), "ok");
+	sqlite3_finalize(st);
+	sqlite3_close(db);
+}
+
+/* What was said to be stored is there, whole and once, and at most the one whose answer was cut off. */
+static void test_killed_again_and_again(void **state)
+{
+	struct place *p = *state;
+	unsigned n_kills = getenv("LONG") ? 1000 : 60, n_most = 0;
+	uint64_t n = 0, seed, said;
+
+	random_bytes(&seed, sizeof(seed));
+	seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : seed >> 33;
+	print_message("SEED=%llu\n", (unsigned long long)seed);
+	srand48((long)seed);
+	for (unsigned i = 0; i < n_kills && n < MOST_BATCHES - 500; i++) {
+		/* the first ones while the file is made */
+		said = write_and_kill(p, n, i < 20 ? 0 : (uint64_t)(drand48() * 12),
+				      (useconds_t)(drand48() * (i < 20 ? 15e3 : 4e3)));
+		reopen(p);
+		assert_string_equal(error_of(p->s), "");
+		assert_in_range(n_there(p->s) - n, said, said + 1);
+		n_most += n_there(p->s) - n - said;
+		n = n_there(p->s);
+		p->s = store_close(p->s);
+	}
+	check_whole(p);
+	/* nothing but the file is left, and what SQLite keeps beside it is gone with the last proper end */
+	assert_int_equal(n_files(p, FILE_NAME), 1);
+	print_message("%u kills, %llu profiles, %u of them stored without an answer\n", n_kills,
+		      (unsigned long long)n, n_most);
+}
+
+/* ---- damaged ---- */
+
+static void overwrite(const char *path, off_t at, size_t n_bytes)
+{
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+	char junk[512];
+
+	memset(junk, 0xa5, sizeof(junk));
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < n_bytes; i += sizeof(junk))
+		assert_int_equal(pwrite(fd, junk, sizeof(junk), at + (off_t)i), sizeof(junk));
+}
+
+static off_t size_of(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 ? st.st_size : -1;
+}
+
+enum damage { HEADER, MIDDLE, LAST, HALF, EMPTY, _DAMAGE_MAX };
+
+static void damage(const struct place *p, enum damage how)
+{
+	_cleanup_free_ char *path = path_in(p, "");
+	off_t size = size_of(path);
+
+	assert_true(size > 32768);
+	if (how == HEADER)
+		overwrite(path, 0, 512);
+	else if (how == MIDDLE)
+		overwrite(path, 8192, (size_t)size - 12288);
+	else if (how == LAST)
+		overwrite(path, size - 8192, 8192);
+	else
+		assert_int_equal(truncate(path, how == HALF ? size / 2 / 512 * 512 : 0), 0);
+}
+
+/* Found at the start: told, set aside as it is, and the store goes on. */
+static void test_damaged_before_the_start(void **state)
+{
+	struct place *p = *state;
+	struct counter *told = counter("store_damaged_total", NULL, NULL);
+
+	for (enum damage how = 0; how < _DAMAGE_MAX; how++) {
+		uint64_t before = counter_get(told);
+
+		reopen(p);
+		for (uint64_t n = 0; n < 20; n++)
+			assert_int_equal(put(p->s, n), 0);
+		p->s = store_close(p->s);
+		damage(p, how);
+		reopen(p);
+		assert_int_equal(counter_get(told), before + 1);
+		assert_non_null(strstr(error_of(p->s), "set aside as " FILE_NAME ".damaged-"));
+		assert_int_equal(n_files(p, FILE_NAME ".damaged-"), how + 1);
+		assert_int_equal(n_there(p->s), 0);
+		assert_int_equal(put(p->s, 0), 0);
+		assert_int_equal(n_there(p->s), 1);
+		/* the next one begins with none of it */
+		reopen(p);
+		assert_string_equal(error_of(p->s), "");
+	}
+}
+
+/* Under a hub that runs: the query that comes upon it says so, and the write after it is kept. */
+static void test_damaged_under_a_reader(void **state)
+{
+	struct place *p = *state;
+	struct field_error e = {0};
+	uint64_t n;
+	int r;
+
+	reopen(p);
+	for (n = 0; n < 50; n++)
+		assert_int_equal(put(p->s, n), 0);
+	/* without caches, as after a start; a proper end puts all into the file */
+	reopen(p);
+	damage(p, MIDDLE);
+	/* the start's check did not see it: it came after */
+	r = look(p->s, &n, &e);
+	assert_int_equal(r, -EBADMSG);
+	assert_non_null(strstr(e.reason, "damaged"));
+	assert_int_equal(put(p->s, 99), 0);
+	assert_int_equal(n_there(p->s), 1);
+	assert_non_null(strstr(error_of(p->s), "set aside as"));
+	assert_int_equal(put(p->s, 100), 0);
+	assert_int_equal(n_there(p->s), 2);
+}
+
+/* Nothing is written any more: the minute's expiry sees to it. */
+static void test_damaged_and_quiet(void **state)
+{
+	struct place *p = *state;
+	uint64_t n;
+
+	reopen(p);
+	for (n = 0; n < 50; n++)
+		assert_int_equal(put(p->s, n), 0);
+	reopen(p);
+	damage(p, MIDDLE);
+	assert_int_equal(look(p->s, &n, NULL), -EBADMSG);
+	(void)store_expire(p->s, T0 * NSEC_PER_SEC);
+	assert_int_equal(n_there(p->s), 0);
+	assert_non_null(strstr(error_of(p->s), "set aside as"));
+}
+
+/*
+ * What a killed hub left in its -wal and somebody damaged: SQLite takes what is whole of it; the rest
+ * cannot be told from a write that was cut off.
+ */
+static void test_damaged_wal(void **state)
+{
+	struct place *p = *state;
+	_cleanup_free_ char *wal = path_in(p, "-wal");
+	uint64_t said = write_and_kill(p, 0, 20, 0), n;
+
+	assert_true(said > 0);
+	overwrite(wal, size_of(wal) / 2 / 512 * 512, 4096);
+	reopen(p);
+	n = n_there(p->s);
+	assert_true(n <= said + 1);
+	assert_int_equal(put(p->s, MOST_BATCHES - 1), 0);
+	assert_int_equal(n_there(p->s), n + 1);
+	p->s = store_close(p->s);
+	check_whole(p);
+}
+
+/* ---- full, read-only ---- */
+
+static void fill(const struct place *p)
+{
+	_cleanup_free_ char *path = xasprintf("%s/others", p->dir);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	char zeros[512] = "";
+
+	while (write(fd, zeros, sizeof(zeros)) > 0)
+		;
+}
+
+static void make_room(const struct place *p)
+{
+	_cleanup_free_ char *path = xasprintf("%s/others", p->dir);
+
+	assert_int_equal(unlink(path), 0);
+}
+
+/* Writes until it takes no more; how many there are then. */
+static uint64_t put_until_full(struct place *p, uint64_t n)
+{
+	int r;
+
+	while ((r = put(p->s, n)) == 0)
+		n++;
+	assert_int_equal(r, -ENOSPC);
+	return n;
+}
+
+/* Who sent it is told to keep it; what is stored can be read; with room it works by itself. */
+static void test_full_disk(void **state)
+{
+	struct place *p = *state;
+	struct counter *told = counter("store_write_errors_total", "reason", "ENOSPC");
+	uint64_t n = 3, before = counter_get(told);
+
+	small_disk(p);
+	reopen(p);
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(put(p->s, i), 0);
+	for (int round = 0; round < 3; round++) {
+		fill(p);
+		n = put_until_full(p, n);
+		assert_int_equal(counter_get(told), ++before);
+		assert_non_null(strstr(error_of(p->s), "No space left"));
+		assert_int_equal(n_there(p->s), n);
+		make_room(p);
+		assert_int_equal(put(p->s, n), 0);
+		n++;
+		assert_int_equal(n_there(p->s), n);
+		assert_string_equal(error_of(p->s), "");
+	}
+	reopen(p);
+	assert_int_equal(n_there(p->s), n);
+	p->s = store_close(p->s);
+	check_whole(p);
+}
+
+/* A hub that starts on a full disk says so, and is whole when there is room. */
+static void test_start_on_a_full_disk(void **state)
+{
+	struct place *p = *state;
+	struct field_error e = {0};
+	uint64_t n;
+
+	small_disk(p);
+	reopen(p);
+	assert_int_equal(put(p->s, 0), 0);
+	p->s = store_close(p->s);
+	fill(p);
+	if (try_open(p, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	assert_non_null(strstr(error_of(p->s), "cannot be opened: No space left"));
+	assert_int_equal(look(p->s, &n, &e), -ENOTCONN);
+	assert_non_null(strstr(e.reason, "cannot be opened: No space left"));
+	assert_int_equal(put(p->s, 1), -ENOSPC);
+	make_room(p);
+	assert_int_equal(put(p->s, 1), 0);
+	assert_int_equal(n_there(p->s), 2);
+	assert_string_equal(error_of(p->s), "");
+}
+
+/* The same with a file system that is read-only since before the start. */
+static void test_read_only(void **state)
+{
+	struct place *p = *state;
+	struct field_error e = {0};
+	uint64_t n;
+
+	small_disk(p);
+	reopen(p);
+	assert_int_equal(put(p->s, 0), 0);
+	p->s = store_close(p->s);
+	remount(p, MS_RDONLY);
+	if (try_open(p, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	assert_int_equal(look(p->s, &n, &e), -ENOTCONN);
+	assert_non_null(strstr(e.reason, "Read-only"));
+	assert_int_equal(put(p->s, 1), -EROFS);
+	assert_non_null(strstr(error_of(p->s), "Read-only"));
+	remount(p, 0);
+	assert_int_equal(put(p->s, 1), 0);
+	assert_int_equal(n_there(p->s), 2);
+	assert_string_equal(error_of(p->s), "");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_killed_again_and_again),
+		TEST(test_damaged_before_the_start),
+		TEST(test_damaged_under_a_reader),
+		TEST(test_damaged_and_quiet),
+		TEST(test_damaged_wal),
+		TEST(test_full_disk),
+		TEST(test_start_on_a_full_disk),
+		TEST(test_read_only),
+	};
+
+	private_mounts = unshare(CLONE_NEWNS) == 0 &&
+			 mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a store does about a damaged file and about a disk that is full or read-only. Damage is set
+ * aside under a name that is told, never deleted, and the store goes on with an empty file. A disk that
+ * takes nothing is told; the file stays, and each write tries again.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define MAX_SAME_SECOND 100
+#define LEAST_FREE_BYTES                                                                           \
+	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
+
+int damage_of_disk(const struct sqlite_store *s, int error)
+{
+	_cleanup_free_ char *dir = s->file ? xstrdup(s->file) : NULL;
+	struct statvfs disk;
+
+	if (!dir || (error != -EIO && error != -EACCES))
+		return error;
+	*strrchr(dir, '/') = '\0';
+	if (access(dir, W_OK) < 0 && errno == EROFS)
+		return -EROFS;
+	if (statvfs(dir, &disk) == 0 && disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES)
+		return -ENOSPC;
+	return error;
+}
+
+/* The name it gets; of those in the same second the first that is free. */
+static char *aside_name(const char *file)
+{
+	_cleanup_free_ char *first = NULL;
+	char when[32], *name;
+
+	time_format(now_wall_ns(), when);
+	first = xasprintf("%s.damaged-%s", file, when);
+	name = xstrdup(first);
+	for (int i = 2; i <= MAX_SAME_SECOND && access(name, F_OK) == 0; i++) {
+		free(name);
+		name = xasprintf("%s.%d", first, i);
+	}
+	return name;
+}
+
+/* -wal and -shm may not exist. */
+static int move(const char *file, const char *to_file, const char *suffix)
+{
+	_cleanup_free_ char *from = xasprintf("%s%s", file, suffix);
+	_cleanup_free_ char *to = xasprintf("%s%s", to_file, suffix);
+
+	return rename(from, to) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* The file itself last: a kill in between leaves it to be found damaged once more. */
+int damage_set_aside(struct sqlite_store *s)
+{
+	_cleanup_free_ char *name = NULL;
+	int r;
+
+	if (!s->file)
+		return -EBADMSG;
+	sq_disconnect(s);
+	name = aside_name(s->file);
+	r = move(s->file, name, "-wal");
+	if (!r)
+		r = move(s->file, name, "-shm");
+	if (!r)
+		r = move(s->file, name, "");
+	if (r) { /* a file system that is read-only, too */
+		sq_set_error(s, "%s is damaged and cannot be set aside: %s", s->file, strerror(-r));
+		return r;
+	}
+	counter_add(counter("store_damaged_total", NULL, NULL), 1);
+	r = sq_connect(s, NULL);
+	snprintf(s->note, sizeof(s->note),
+		 "%s was damaged and is set aside as %s; the store began again empty", s->file,
+		 strrchr(name, '/') + 1);
+	sq_set_error(s, "%s", s->note);
+	return r;
+}
+
+static int connect_again(struct sqlite_store *s)
+{
+	int r;
+
+	sq_disconnect(s);
+	r = sq_connect(s, NULL);
+	s->read_only = false;
+	return r == -EBADMSG ? damage_set_aside(s) : r;
+}
+
+int damage_ready(struct sqlite_store *s)
+{
+	int r = 0;
+
+	if (s->read_only && access(s->file, W_OK) < 0)
+		return -errno;
+	if (s->writer && !s->read_only && !atomic_load(&s->damaged))
+		return 0;
+	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
+	r = atomic_exchange(&s->damaged, false) ? damage_set_aside(s) : connect_again(s);
+	sqlite3_mutex_leave(s->read_lock);
+	return r;
+}
+
+int damage_recover(struct sqlite_store *s, int error)
+{
+	int r = error;
+
+	s->read_only |= error == -EROFS && s->file;
+	if (error != -EBADMSG || !s->writer)
+		return error;
+	sqlite3_mutex_enter(s->read_lock);
+	r = damage_set_aside(s);
+	sqlite3_mutex_leave(s->read_lock);
+	return r;
+}
