@@ -437,6 +437,7 @@ static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 	f->feed.drain = drain;
 	f->feed.full = full;
 	f->feed.whole = whole;
+	f->feed.gap_ns = full && !whole ? gap_take(d->node) : 0;
 	if (drain && full) {
 		attribute(d->node, &f->feed);
 		throttle_take(d->node->throttle, &f->feed);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long no agent ran on this node: a small file says from when on nothing has
- * left the node yet, and whether somebody is selected; the next start tells the
- * time since then as loss.
+ * How long nobody was profiled on this node: a small file says from when on nothing has
+ * left the node yet, and whether somebody is selected; the next agent tells the time from
+ * then until it profiles as loss. Within one boot that is CLOCK_BOOTTIME: the wall clock may
+ * have been set in between.
  */
 #include "node/internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
@@ -18,28 +20,60 @@ struct note {
 	int result;
 };
 
-uint64_t gap_open(struct gap *g, const struct config *conf, bool local)
+static uint64_t since(uint64_t end_ns, uint64_t now_ns)
+{
+	return end_ns && end_ns < now_ns ? now_ns - end_ns : 0;
+}
+
+static uint64_t read_gap(const json_t *j, const char *boot_id)
+{
+	if (!json_bool_at(j, "active", false))
+		return 0;
+	if (*boot_id && streq(json_str_at(j, "boot_id", ""), boot_id))
+		return since((uint64_t)json_int_at(j, "boot_ms", 0) * NSEC_PER_MSEC, now_boot_ns());
+	return since((uint64_t)json_int_at(j, "end", 0) * NSEC_PER_SEC, now_wall_ns());
+}
+
+/* An agent that was killed while it wrote the file. */
+static void remove_unfinished(const char *path)
+{
+	_cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
+
+	unlink(tmp);
+}
+
+void gap_open(struct gap *g, const struct config *conf, bool local, const char *boot_id)
 {
 	const char *dir = local ? conf->data_dir : conf->spool_dir;
 	_cleanup_free_ char *text = NULL;
 	_cleanup_json_ json_t *j = NULL;
-	uint64_t now_ns = now_wall_ns(), end_ns;
 	size_t n;
 
-	*g = (struct gap){0};
+	*g = (struct gap){.boot_id = boot_id, .told_boot_ns = now_boot_ns()};
 	if (!dir || !*dir)
-		return 0;
+		return;
 	/* A failure shows when the file cannot be written. */
 	(void)mkdir_parents(dir, 0700);
 	g->path = xasprintf("%s/%s", dir, FILE_NAME);
+	remove_unfinished(g->path);
 	if (file_read(AT_FDCWD, g->path, MAX_FILE_BYTES, &text, &n) < 0)
-		return 0;
+		return;
 	j = json_loadb(text, n, 0, NULL);
-	end_ns = (uint64_t)json_int_at(j, "end", 0) * NSEC_PER_SEC;
-	if (!end_ns || !json_bool_at(j, "active", false) || end_ns >= now_ns)
+	g->before_ns = read_gap(j, boot_id);
+	g->owed = g->lasts = g->before_ns > 0;
+}
+
+uint64_t gap_take(struct node *n)
+{
+	struct gap *g = &n->gap;
+	uint64_t now_ns = now_boot_ns(), ns = g->before_ns + now_ns - g->told_boot_ns;
+
+	if (!g->lasts)
 		return 0;
-	g->owed = true;
-	return now_ns - end_ns;
+	g->lasts = !g->active;
+	g->before_ns = 0;
+	g->told_boot_ns = now_ns;
+	return ns;
 }
 
 static void note_run(struct task *t)
@@ -61,6 +95,7 @@ static void note_done(struct task *t)
 
 static void note_down(struct node *n, uint64_t end_ns, bool active)
 {
+	uint64_t end_boot_ns = end_ns - (now_wall_ns() - now_boot_ns());
 	struct note *o;
 
 	n->gap.owed = active;
@@ -68,18 +103,22 @@ static void note_down(struct node *n, uint64_t end_ns, bool active)
 		return;
 	o = xcalloc(1, sizeof(*o));
 	o->path = xstrdup(n->gap.path);
-	o->text = xasprintf("{\"end\": %llu, \"active\": %s}\n",
-			    (unsigned long long)((end_ns + NSEC_PER_SEC / 2) / NSEC_PER_SEC),
-			    active ? "true" : "false");
+	o->text = xasprintf(
+		"{\"end\": %llu, \"active\": %s, \"boot_id\": \"%s\", \"boot_ms\": %llu}\n",
+		(unsigned long long)((end_ns + NSEC_PER_SEC / 2) / NSEC_PER_SEC),
+		active ? "true" : "false", n->gap.boot_id,
+		(unsigned long long)(end_boot_ns / NSEC_PER_MSEC));
 	o->task.run = note_run;
 	o->task.done = note_done;
 	task_post(n, n->disk, &o->task, 0);
 }
 
 /* What was selected stays owed until its window has left, an older gap, too. */
-void gap_note(struct node *n, bool active)
+void gap_note(struct node *n, bool active, bool idle)
 {
 	n->gap.active = active;
+	if (idle) /* who was selected is not any more */
+		n->gap.lasts = false;
 	if (active && !n->gap.owed)
 		note_down(n, now_wall_ns(), true);
 }
@@ -87,12 +126,12 @@ void gap_note(struct node *n, bool active)
 void gap_left(struct node *n, uint64_t end_ns)
 {
 	if (n->gap.owed)
-		note_down(n, end_ns, n->gap.active);
+		note_down(n, end_ns, n->gap.active || n->gap.lasts);
 }
 
 void gap_end(struct node *n)
 {
-	note_down(n, now_wall_ns(), n->gap.active);
+	note_down(n, now_wall_ns(), n->gap.active || n->gap.lasts);
 }
 
 void gap_done(struct gap *g)

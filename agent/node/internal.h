@@ -85,6 +85,7 @@ struct feed {
 	struct drain *drain; /* NULL: only looks whether a window ended */
 	bool full, last_pass;
 	bool whole;		    /* samples are not of probes: nothing of them stands for more */
+	uint64_t gap_ns;	    /* that nobody was profiled before; told once */
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
 	struct host_list *hosts;
@@ -103,12 +104,13 @@ struct feed {
 struct pipeline_config {
 	struct fold_config fold;
 	struct files *files; /* borrowed */
-	uint64_t gap_ns;     /* how long no agent ran before; 0: not known */
 };
 struct pipeline;
 int pipeline_new(const struct pipeline_config *c, struct pipeline **ret);
 struct pipeline *pipeline_free(struct pipeline *p);
 void pipeline_feed(struct pipeline *p, struct feed *f);
+/* Nobody was profiled for so long, and no agent is to blame but one that ended. */
+void pipeline_gap(struct pipeline *p, uint64_t gap_ns);
 void pipeline_mappings(struct pipeline *p, struct mappings *m);
 void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
 		       uint32_t exec_id, struct runtime_process *r);
@@ -155,16 +157,21 @@ void told_tell(struct told_list *before, struct told_list *now, struct node *n,
 	       const char *problem);
 void told_done(struct told_list *l);
 
-/* ---- gap.c: how long no agent ran here ---- */
+/* ---- gap.c: how long nobody was profiled here because an agent had ended ---- */
 struct gap {
-	char *path; /* NULL: nowhere to keep it */
+	char *path;	     /* NULL: nowhere to keep it */
+	const char *boot_id; /* borrowed */
 	bool active;
-	bool owed; /* the file says that what came after its time is a loss */
+	bool owed;  /* the file says that what came after its time is a loss */
+	bool lasts; /* an agent ended while somebody was selected, and this one does not profile yet */
+	uint64_t before_ns;    /* of the gap before this agent, not told yet */
+	uint64_t told_boot_ns; /* until then it is told, or in before_ns */
 };
-/* Returns the gap in ns, 0: none or not known. */
-uint64_t gap_open(struct gap *g, const struct config *conf, bool local);
-/* Every second. Files are written on the disk worker. */
-void gap_note(struct node *n, bool active);
+void gap_open(struct gap *g, const struct config *conf, bool local, const char *boot_id);
+/* What was not told yet; 0: none, or not known. */
+uint64_t gap_take(struct node *n);
+/* Every second: whether somebody is profiled; idle: it is known that nobody is to be. Files are written on the disk worker. */
+void gap_note(struct node *n, bool active, bool idle);
 /* A window has ended: what was before end_ns (wall time) is with the sender. */
 void gap_left(struct node *n, uint64_t end_ns);
 void gap_end(struct node *n); /* at the end of the node */
@@ -185,6 +192,7 @@ struct kernel *kernel_free(struct kernel *k);
 /* The plan or the list of host processes changed. */
 void kernel_sync(struct kernel *k);
 bool kernel_active(const struct kernel *k);
+bool kernel_idle(const struct kernel *k); /* the plan is known, and selects nobody */
 bool kernel_loaded(const struct kernel *k);
 const struct cgroup_hierarchy *
 kernel_hierarchy(const struct kernel *k); /* any thread; mount "": none */
@@ -261,7 +269,6 @@ struct node {
 	struct throttle *throttle;
 	struct overhead *overhead; /* overhead.h */
 	struct gap gap;
-	uint64_t gap_ns;
 	size_t table_bytes; /* of unwind tables, at most */
 	char boot_id[64];
 	char kernel_problem[160]; /* why kernel functions have no names here; "" */

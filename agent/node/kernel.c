@@ -53,6 +53,13 @@ bool kernel_active(const struct kernel *k)
 	return k->state == ON && is_selected(k);
 }
 
+bool kernel_idle(const struct kernel *k)
+{
+	const struct node *n = k->node;
+
+	return !is_selected(k) && (procs_plan(n->procs) || !n->config.kube);
+}
+
 bool kernel_loaded(const struct kernel *k)
 {
 	return k->state != OFF;

@@ -187,7 +187,7 @@ void kernel_tick(void *arg)
 	if (!n->pipeline)
 		return;
 	kernel_sync(k);
-	gap_note(n, kernel_active(k));
+	gap_note(n, kernel_active(k), kernel_idle(k));
 	if (k->state == ON && !k->drain_busy)
 		kernel_drain(k, true);
 	else if (k->state == ON)

@@ -153,7 +153,6 @@ int node_start(struct node *n, const char *node_uid)
 			 .window_ns = n->conf->window_ns,
 			 .per_cpu = n->conf->on_cpu_per_cpu},
 		.files = n->known_files,
-		.gap_ns = n->gap_ns,
 	};
 	const char *problem;
 
@@ -262,7 +261,7 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 	n->tasks_tail = &n->tasks;
 	read_id("/proc/sys/kernel/random/boot_id", n->boot_id, sizeof(n->boot_id));
 	n->table_bytes = memory_share(c->conf->unwind_table_bytes);
-	n->gap_ns = gap_open(&n->gap, c->conf, c->local);
+	gap_open(&n->gap, c->conf, c->local, n->boot_id);
 	r = start(n, reterr);
 	if (r < 0) {
 		node_free(n);
@@ -281,6 +280,8 @@ static void flush(struct node *n)
 		kernel_close(n->kernel);
 	if (n->drains)
 		drains_advance(n->drains);
+	if (n->pipeline)
+		pipeline_gap(n->pipeline, gap_take(n));
 	if (n->pipeline && n->sender)
 		node_batch(n, pipeline_flush(n->pipeline));
 	if (n->pipeline)

@@ -53,8 +53,6 @@ int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
 		pipeline_free(p);
 		return r;
 	}
-	if (c->gap_ns)
-		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, c->gap_ns);
 	*ret = p;
 	return 0;
 }
@@ -307,10 +305,18 @@ static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
 		fold_rest(p, f, end_ns);
 }
 
+void pipeline_gap(struct pipeline *p, uint64_t gap_ns)
+{
+	if (gap_ns)
+		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, gap_ns);
+}
+
 void pipeline_feed(struct pipeline *p, struct feed *f)
 {
 	uint64_t now_ns = now_boot_ns();
 
+	pipeline_gap(p, f->gap_ns);
+	f->gap_ns = 0;
 	f->n_missing = 0;
 	f->waits = false;
 	if (f->drain && !f->last_pass)

@@ -15,12 +15,15 @@
 
 /* ---- windows ---- */
 
-static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns)
+/* It ends at a multiple of its length, and begins at one, or now: after it there was nothing. */
+static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns, bool now)
 {
 	f->batch = batch_new();
 	f->offset_ns = wall_ns - boot_ns;
 	f->start_ns = wall_ns - wall_ns % f->window_ns;
 	f->end_ns = f->start_ns + f->window_ns;
+	if (now)
+		f->start_ns = wall_ns;
 	f->sample_bytes = f->linked_bytes = 0;
 }
 
@@ -40,7 +43,7 @@ int fold_new(const struct fold_config *c, struct fold **ret)
 	f->per_cpu = c->per_cpu;
 	f->first_offset_ns = wall_ns - boot_ns;
 	snprintf(f->run, sizeof(f->run), "%llu", (unsigned long long)boot_ns);
-	window_open(f, boot_ns, wall_ns);
+	window_open(f, boot_ns, wall_ns, true);
 	*ret = f;
 	return 0;
 }
@@ -70,16 +73,18 @@ uint64_t fold_next_flush_ns(const struct fold *f)
 	return f->end_ns - f->offset_ns;
 }
 
-/* A window that is cut short ends with the second that its last sample may lie in. */
+/*
+ * A window that is cut short, or goes on a little because the clock was set at its end, ends by the
+ * clock that it began with: the next one goes on there.
+ */
 static void window_cut(struct fold *f, uint64_t boot_ns)
 {
-	uint64_t now_ns = boot_ns + f->offset_ns, cut_ns = now_ns - now_ns % NSEC_PER_SEC;
+	uint64_t now_ns = boot_ns + f->offset_ns;
 
-	cut_ns += NSEC_PER_SEC;
-	if (cut_ns <= f->start_ns || cut_ns >= f->end_ns)
+	if (now_ns <= f->start_ns || now_ns >= f->end_ns + f->window_ns)
 		return;
 	for (size_t i = 0; i < f->batch->n_profiles; i++)
-		f->batch->profiles[i]->end_ns = cut_ns;
+		f->batch->profiles[i]->end_ns = now_ns;
 }
 
 static bool clock_was_set(const struct fold *f, uint64_t boot_ns, uint64_t wall_ns)
@@ -101,11 +106,11 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 		*ret = NULL;
 		return 0;
 	}
-	if (!ended)
+	if (!ended || set)
 		window_cut(f, now_boot_ns);
 	fold_apply_estimates(f);
 	fold_forget_profiles(f);
-	window_open(f, now_boot_ns, now_wall_ns);
+	window_open(f, now_boot_ns, now_wall_ns, !ended || set);
 	if (ended && !set && f->start_ns < old_end_ns) {
 		/* the wall clock was slowed down a little: no second window of the same time */
 		f->start_ns = old_end_ns;

@@ -236,7 +236,7 @@ static void test_window_is_aligned_to_wall_time(void **state)
 	add(f, &p, 42, "web", 0, 1, "f", 1004 * S);
 	assert_null(flush(f, 1009 * S, false));
 	b = flush(f, 1010 * S, false);
-	assert_true(b->profiles[0]->start_ns == WALL_0);
+	assert_true(b->profiles[0]->start_ns == WALL_0 + 3 * S);
 	assert_true(b->profiles[0]->end_ns == WALL_0 + 10 * S);
 	batch_free(b);
 	assert_int_equal(fold_next_flush_ns(f), 1020 * S);
@@ -279,11 +279,12 @@ static void test_clock_step_starts_a_new_window(void **state)
 	assert_int_equal(fold_flush(f, 1004 * S, WALL(1004 * S) - back_ns, false, &a), 0);
 	assert_non_null(a);
 	assert_true(a->profiles[0]->start_ns == WALL_0);
-	assert_true(a->profiles[0]->end_ns == WALL_0 + 5 * S); /* cut: nothing lies behind */
+	assert_true(a->profiles[0]->end_ns == WALL_0 + 4 * S); /* cut: nothing lies behind */
 	add(f, &p, 42, "web", 0, 1, "f", 1005 * S);
 	assert_int_equal(fold_next_flush_ns(f), 1013 * S);
 	assert_int_equal(fold_flush(f, 1013 * S, WALL(1013 * S) - back_ns, false, &b), 0);
-	assert_true(b->profiles[0]->start_ns == WALL_0); /* once more, but not a repeat */
+	assert_true(b->profiles[0]->start_ns ==
+		    WALL_0 + 1 * S); /* a second time, but not a repeat */
 	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
 	batch_free(a);
 	batch_free(b);

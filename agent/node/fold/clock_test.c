@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A clock that is set and a machine that sleeps: a day of windows by a clock of the test's own. What was
+ * sampled is there once, windows are as long as the time that passed, and none lies over another
+ * unless the clock went back. The moments come from a seed, which is printed.
+ */
+#include "node/fold/fold.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define S	 NSEC_PER_SEC
+#define WINDOW_S 10
+#define DAY_S	 86400
+#define SLACK_NS (20 * NSEC_PER_MSEC) /* of a window: drains are that late */
+
+/* Of a day in which the clock is set now and then. */
+struct day {
+	struct fold *f;
+	uint64_t boot_ns, wall_ns;
+	uint64_t added, found;		/* samples */
+	uint64_t asleep_ns, windows_ns; /* windows: the sum of how long they say they are */
+	uint64_t last_end_ns;
+	unsigned n_windows, n_steps;
+	bool went_back, goes_over; /* in the open window; so the next may lie over the last one */
+};
+
+static void take(struct day *d, struct batch *b)
+{
+	const struct profile *p;
+
+	if (!b)
+		return;
+	assert_int_equal(b->n_profiles, 1);
+	p = b->profiles[0];
+	assert_true(p->end_ns > p->start_ns);
+	assert_true(p->end_ns - p->start_ns <=
+		    (WINDOW_S + 1) * S + SLACK_NS); /* a drain more: set at its end */
+	if (!d->goes_over)
+		assert_true(p->start_ns >= d->last_end_ns);
+	d->goes_over = d->went_back;
+	d->went_back = false;
+	d->last_end_ns = p->end_ns;
+	d->windows_ns += p->end_ns - p->start_ns;
+	d->found += p->samples[0].n_samples;
+	d->n_windows++;
+	batch_free(b);
+}
+
+/* What the pipeline does with a drain: its samples, then the look at the clocks. */
+static void drain(struct day *d)
+{
+	const struct fold_process process = {.tgid = 42, .start_boottime_ns = 1, .comm = "web"};
+	const struct frame frame = {.kind = FRAME_APP, .name = "f"};
+	struct raw_sample s = {.event = EVENT_ON_CPU, .tgid = 42, .tid = 42, .n = 99, .value = 99};
+	struct batch *b = NULL;
+	uint32_t stack;
+
+	s.first_ns = s.last_ns = d->boot_ns;
+	assert_int_equal(batch_stack(fold_batch(d->f), &frame, 1, &stack), 0);
+	fold_add(d->f, &process, &s, NULL, stack);
+	d->added += s.n;
+	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, false, &b), 0);
+	take(d, b);
+}
+
+static void set_clock(struct day *d, int64_t by_ns)
+{
+	d->wall_ns += (uint64_t)by_ns;
+	d->went_back |= by_ns < 0;
+	d->n_steps++;
+}
+
+static void pass(struct day *d, uint64_t ns)
+{
+	d->boot_ns += ns;
+	d->wall_ns += ns;
+}
+
+static double chance(void)
+{
+	return drand48();
+}
+
+/* Half a second and more: less is taken for a slew, and moves the border of a window. */
+static int64_t step(double most_s)
+{
+	double s = 0.6 + chance() * most_s;
+
+	return (int64_t)((chance() < 0.5 ? -s : s) * 1e9);
+}
+
+/* One second: mostly nothing; now and then NTP slews, NTP steps, somebody sets the clock. */
+static void second(struct day *d)
+{
+	pass(d, S - d->wall_ns % S + (uint64_t)(chance() * 5e6));
+	if (chance() < 0.05)
+		set_clock(d, (int64_t)((chance() - 0.5) * 2e6));
+	if (chance() < 0.003)
+		set_clock(d, step(10));
+	if (chance() < 0.0005)
+		set_clock(d, step(3600));
+	drain(d);
+}
+
+static void begin(struct day *d, long seed)
+{
+	static const struct fold_config config = {
+		.node_uid = "uid", .boot_id = "boot", .node_name = "n", .window_ns = WINDOW_S * S};
+	struct batch *b = NULL;
+
+	srand48(seed);
+	*d = (struct day){.boot_ns = 1000 * S, .wall_ns = UINT64_C(1763700003) * S + 7};
+	assert_int_equal(fold_new(&config, &d->f), 0);
+	/* from the test's own clock on */
+	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, true, &b), 0);
+	assert_null(b);
+}
+
+static void end(struct day *d)
+{
+	struct batch *b = NULL;
+
+	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, true, &b), 0);
+	take(d, b);
+	fold_free(d->f);
+	assert_int_equal(d->found, d->added);
+}
+
+static void test_a_day_of_steps(void **state)
+{
+	uint64_t seed;
+	struct day d;
+	int64_t off_ns;
+
+	(void)state;
+	random_bytes(&seed, sizeof(seed));
+	seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : seed >> 33;
+	print_message("SEED=%llu\n", (unsigned long long)seed);
+	begin(&d, (long)seed);
+	for (int i = 0; i < DAY_S; i++)
+		second(&d);
+	end(&d);
+	off_ns = (int64_t)(d.windows_ns - (d.boot_ns - 1000 * S));
+	print_message(
+		"%u windows, the clock was set %u times; they are %.3f s longer than the day\n",
+		d.n_windows, d.n_steps, (double)off_ns / 1e9);
+	/* what 4,000 slews of a millisecond at most, to either side, come to */
+	assert_in_range(llabs(off_ns), 0, S / 2);
+}
+
+/* CLOCK_BOOTTIME and the wall clock went on, nothing ran: no window says that it was profiled then. */
+static void test_suspend(void **state)
+{
+	struct day d;
+
+	(void)state;
+	begin(&d, 1);
+	for (int i = 0; i < 100; i++) {
+		for (int k = 0; k < 5; k++) {
+			pass(&d, S);
+			drain(&d);
+		}
+		pass(&d, 1000 * S);
+		d.asleep_ns += 1000 * S;
+	}
+	end(&d);
+	assert_in_range(d.windows_ns, 500 * S, 500 * S + d.n_windows * WINDOW_S * S);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_day_of_steps),
+		cmocka_unit_test(test_suspend),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
