@@ -156,7 +156,7 @@ static void take_procs(struct recording *r, const struct drain *d)
 			record_read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id);
 			continue;
 		}
-		stacks_exited(r->stacks, p->tgid, p->start_boottime_ns, HOLD_NS);
+		stacks_exited(r->stacks, p->tgid, p->start_boottime_ns, p->time_ns, HOLD_NS);
 		record_forget(r, p->tgid, p->start_boottime_ns);
 		record_heap_forget(r, p->tgid, p->start_boottime_ns);
 	}

@@ -51,7 +51,7 @@ void pipeline_note_processes(struct pipeline *p, const struct drain *d)
 		proc = find_process(p, r->tgid, r->start_boottime_ns);
 		if (proc)
 			proc->exited_ns = r->time_ns;
-		stacks_exited(p->stacks, r->tgid, r->start_boottime_ns, HOLD_EXITED_NS);
+		stacks_exited(p->stacks, r->tgid, r->start_boottime_ns, r->time_ns, HOLD_EXITED_NS);
 	}
 }
 

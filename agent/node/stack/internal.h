@@ -21,6 +21,7 @@ struct process {
 	struct exec execs[EXECS_MAX]; /* newest first */
 	uint64_t miss_told_ns;	      /* CLOCK_MONOTONIC */
 	uint64_t forget_ns;	      /* 0: it lives */
+	uint64_t exited_ns;	      /* with forget_ns; CLOCK_BOOTTIME */
 	struct names_wanted *wanted;  /* NULL: nothing */
 	struct process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;

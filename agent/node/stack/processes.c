@@ -109,6 +109,34 @@ static bool is_one_program(const struct mappings *a, const struct mappings *b)
 	return !has_files;
 }
 
+/* A PID that came back so soon that the start time, of a clock tick's grain in /proc, does not tell. */
+static bool is_anothers(const struct process *p, const struct mappings *m)
+{
+	return p->forget_ns && m->read_at_ns > p->exited_ns;
+}
+
+static void count_anothers(void)
+{
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "process_gone"), 1);
+}
+
+static void drop_anothers(struct process *p)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < EXECS_MAX; i++) {
+		struct exec e = p->execs[i];
+
+		p->execs[i] = (struct exec){0};
+		if (e.maps && is_anothers(p, e.maps)) {
+			exec_done(&e);
+			count_anothers();
+		} else {
+			p->execs[kept++] = e;
+		}
+	}
+}
+
 void stacks_mappings(struct stacks *s, struct mappings *m)
 {
 	struct exec *old, fresh = {.maps = m};
@@ -117,6 +145,10 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 
 	stacks_purge(s);
 	p = make_process(s, m->tgid, m->start_boottime_ns);
+	if (is_anothers(p, m)) {
+		count_anothers();
+		return;
+	}
 	for (at = 0; at < EXECS_MAX - 1; at++)
 		if (!p->execs[at].maps || p->execs[at].maps->exec_id == m->exec_id)
 			break;
@@ -150,11 +182,14 @@ void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns
 }
 
 /* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
-void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns)
+void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t exited_ns,
+		   uint64_t hold_ns)
 {
 	struct process *p = make_process(s, tgid, start_boottime_ns);
 
 	p->forget_ns = now_mono_ns() + hold_ns;
+	p->exited_ns = exited_ns;
+	drop_anothers(p);
 	if (!hold_ns)
 		forget(s, p);
 	stacks_purge(s);

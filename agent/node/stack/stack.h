@@ -22,8 +22,12 @@ void stacks_mappings(struct stacks *s, struct mappings *m);
 /* What else this exec of a process runs; NULL: nothing. Takes a reference; names known before stay. */
 void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 		     struct runtime_process *r);
-/* The process has ended: forgets its mappings after hold_ns, so that late samples still get names. */
-void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t hold_ns);
+/*
+ * The process has ended, then (CLOCK_BOOTTIME): forgets its mappings after hold_ns, so that late samples still get
+ * names. What was read after its end may be another process's, which has its PID and began within a clock tick of it.
+ */
+void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t exited_ns,
+		   uint64_t hold_ns);
 /*
  * true when an address of this stack lies outside the process's known mappings: read them again.
  * Wild addresses (code without frame pointers) never get a mapping, so the answer is true at most

@@ -257,9 +257,32 @@ static void ended_processes_are_held_then_forgotten(void **state)
 	const struct raw_stack *u = STACK(NULL, USER(known_function));
 
 	(void)state;
-	stacks_exited(f.s, f.tgid, f.start_ns, HOLD_NS);
+	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "known_function");
-	stacks_exited(f.s, f.tgid, f.start_ns, 0);
+	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, 0);
+	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
+	done(&f);
+}
+
+/* Its PID was given out again within a clock tick, before its mappings could be read. */
+static void what_is_read_after_the_end_is_anothers_104(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, USER(known_function));
+	uint64_t exited_ns = now_boot_ns();
+
+	(void)state;
+	assert_rendered(&f, u, NULL, false, "known_function");
+	stacks_exited(f.s, f.tgid, f.start_ns, exited_ns, HOLD_NS);
+	assert_rendered(&f, u, NULL, false, "known_function"); /* read before */
+	add_own_mappings(&f, 2);
+	assert_rendered(&f,
+			STACK(NULL, ((struct raw_frame){.exec_id = 2,
+							.address = (uintptr_t)known_function})),
+			NULL, false, "[unknown start_thread?]");
+	assert_rendered(&f, u, NULL, false, "known_function");
+	/* Told of the end after that. */
+	stacks_exited(f.s, f.tgid, f.start_ns, 1, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);
 }
@@ -274,7 +297,7 @@ static void mappings_after_the_end_are_held_as_long(void **state)
 	(void)state;
 	assert_int_equal(stacks_new(&c, &f.s), 0);
 	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
-	stacks_exited(f.s, f.tgid, f.start_ns, 2 * NSEC_PER_SEC);
+	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, 2 * NSEC_PER_SEC);
 	add_own_mappings(&f, 1);
 	assert_rendered(&f, u, NULL, false, "known_function");
 	while (resolve(&f, u, NULL, false)->frames[0]->name && now_mono_ns() < deadline)
@@ -800,7 +823,7 @@ static void names_of_who_has_ended_are_not_wanted(void **state)
 	(void)state;
 	run_fake(&f);
 	stacks_want(f.s, f.tgid, f.start_ns, STACK(NULL, RUN(1, 7)));
-	stacks_exited(f.s, f.tgid, f.start_ns, 0);
+	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, 0);
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 0);
 	free(w);
@@ -833,6 +856,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
 		cmocka_unit_test(a_past_program_is_not_read_again),
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
+		cmocka_unit_test(what_is_read_after_the_end_is_anothers_104),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
 		cmocka_unit_test(another_programs_mappings_do_not_replace),
