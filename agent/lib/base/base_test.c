@@ -151,6 +151,21 @@ static void test_yaml_types_and_positions(void **state)
 	yaml_doc_free(d);
 }
 
+/* A long key over many items would else be kept with each of them: a megabyte of text became gigabytes. */
+static void test_yaml_keeps_no_long_positions(void **state)
+{
+	_cleanup_free_ char *key = xasprintf("%0300d", 0), *text = xasprintf("k%s: [1, 2]\n", key);
+	_cleanup_free_ char *item = xasprintf("k%s[1]", key);
+	struct yaml_doc *d = NULL;
+	unsigned line, column;
+
+	(void)state;
+	assert_int_equal(yaml_parse(text, strlen(text), &d, NULL), 0);
+	assert_int_equal(json_object_size(yaml_root(d)), 1);
+	assert_int_equal(yaml_position(d, item, &line, &column), -ENOENT);
+	yaml_doc_free(d);
+}
+
 static void test_yaml_refuses(void **state)
 {
 	static const struct {
@@ -202,6 +217,7 @@ int main(void)
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_yaml_types_and_positions),
+		cmocka_unit_test(test_yaml_keeps_no_long_positions),
 		cmocka_unit_test(test_yaml_refuses),
 		cmocka_unit_test(test_yaml_all),
 		cmocka_unit_test(test_counters),

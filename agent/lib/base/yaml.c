@@ -14,6 +14,8 @@
 #define MAX_TEXT_BYTES (16u << 20)
 #define MAX_DEPTH      64
 #define MAX_NODES      1000000
+#define MAX_PATH_BYTES                                                                             \
+	256 /* of what has a position: a long key is not kept with each item below it */
 
 struct position {
 	char *path;
@@ -84,7 +86,7 @@ static void remember(struct reader *r, yaml_mark_t m)
 {
 	struct yaml_doc *d = r->doc;
 
-	if (!d)
+	if (!d || r->path.len > MAX_PATH_BYTES)
 		return;
 	GROW(d->positions, d->n, d->cap);
 	d->positions[d->n++] = (struct position){xstrdup(r->path.data ? r->path.data : ""),
