@@ -19,7 +19,7 @@
 #define MIN_SAMPLES	 50    /* fewer say nothing about the mean */
 #define RESTORE_FRACTION 0.8   /* back up only when it is well inside */
 
-struct throttled {
+struct lowered {
 	char id[CONTAINER_ID_BYTES];
 	unsigned hz;
 	char *text; /* of its rate and why */
@@ -28,7 +28,7 @@ struct throttled {
 };
 struct limit {
 	struct node *node;
-	struct throttled *throttled;
+	struct lowered *lowered;
 	struct told_list told;
 	uint64_t ticks_ns, n_samples; /* as the round began; since then */
 	uint64_t round_ns;
@@ -42,20 +42,20 @@ struct limit *limit_new(struct node *n)
 	return l;
 }
 
-static void drop(struct limit *l, struct throttled *t)
+static void drop(struct limit *l, struct lowered *t)
 {
-	HASH_DEL(l->throttled, t);
+	HASH_DEL(l->lowered, t);
 	free(t->text);
 	free(t);
 }
 
 struct limit *limit_free(struct limit *l)
 {
-	struct throttled *t, *tmp;
+	struct lowered *t, *tmp;
 
 	if (!l)
 		return NULL;
-	HASH_ITER (hh, l->throttled, t, tmp)
+	HASH_ITER (hh, l->lowered, t, tmp)
 		drop(l, t);
 	told_done(&l->told);
 	free(l);
@@ -77,11 +77,11 @@ static uint64_t sample_cost(const struct limit *l, uint64_t ticks_ns)
 	return (ticks_ns - l->ticks_ns) / l->n_samples + INTERRUPT_NS;
 }
 
-static struct throttled *find(const struct limit *l, const char *id)
+static struct lowered *find(const struct limit *l, const char *id)
 {
-	struct throttled *t;
+	struct lowered *t;
 
-	HASH_FIND_STR(l->throttled, id, t);
+	HASH_FIND_STR(l->lowered, id, t);
 	return t;
 }
 
@@ -94,7 +94,7 @@ static void tell(struct limit *l)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++) {
 			const struct plan_pod *pod = &plan->pods[i];
 			const struct plan_container *c = &pod->containers[k];
-			const struct throttled *t = c->id ? find(l, c->id) : NULL;
+			const struct lowered *t = c->id ? find(l, c->id) : NULL;
 			struct tag tags[] = {{(char *)"container", c->name},
 					     {(char *)"pod", pod->name}};
 			const struct owner o = {.tags = {tags, ARRAY_SIZE(tags), 0},
@@ -106,17 +106,17 @@ static void tell(struct limit *l)
 			if (t)
 				told_add(&now, l->node, &o, &what);
 		}
-	told_tell(&l->told, &now, l->node, "Throttled");
+	told_tell(&l->told, &now, l->node, "RateLowered");
 }
 
-static void throttle(struct limit *l, const struct plan_container *c, unsigned hz, uint64_t cost_ns)
+static void lower(struct limit *l, const struct plan_container *c, unsigned hz, uint64_t cost_ns)
 {
-	struct throttled *t = find(l, c->id);
+	struct lowered *t = find(l, c->id);
 
 	if (!t) {
 		t = xcalloc(1, sizeof(*t));
 		snprintf(t->id, sizeof(t->id), "%s", c->id);
-		HASH_ADD_STR(l->throttled, id, t);
+		HASH_ADD_STR(l->lowered, id, t);
 	}
 	t->seen = true;
 	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
@@ -133,7 +133,7 @@ static void throttle(struct limit *l, const struct plan_container *c, unsigned h
 
 static void release(struct limit *l, const struct plan_container *c)
 {
-	struct throttled *t = find(l, c->id);
+	struct lowered *t = find(l, c->id);
 
 	if (!t)
 		return;
@@ -153,7 +153,7 @@ static void look_at(struct limit *l, const struct plan_container *c, uint64_t co
 	}
 	hz = c->overhead_percent > 0 ? limit_hz(c->overhead_percent, cost_ns) : c->sample_hz;
 	if (hz < c->sample_hz)
-		throttle(l, c, hz, cost_ns);
+		lower(l, c, hz, cost_ns);
 	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->overhead_percent <= 0)
 		release(l, c);
 	else if (find(l, c->id))
@@ -162,9 +162,9 @@ static void look_at(struct limit *l, const struct plan_container *c, uint64_t co
 
 static void forget_gone(struct limit *l)
 {
-	struct throttled *t, *tmp;
+	struct lowered *t, *tmp;
 
-	HASH_ITER (hh, l->throttled, t, tmp) {
+	HASH_ITER (hh, l->lowered, t, tmp) {
 		if (!t->seen) {
 			procs_cap_hz(l->node->procs, t->id, 0);
 			drop(l, t);

@@ -33,7 +33,7 @@ static enum weight weigh(const char *reason)
 		{"TooManyContainers", WEIGHT_MINOR},
 		{"AmbiguousStaticPod", WEIGHT_MINOR},
 		{"UnsupportedRuntime", WEIGHT_MINOR},
-		{"Throttled", WEIGHT_MINOR},
+		{"RateLowered", WEIGHT_MINOR},
 		{"ProcessUnreadable", WEIGHT_MINOR},
 		{"UnwindTablesMissing", WEIGHT_MINOR},
 		{"RuntimeNotWalked", WEIGHT_MINOR},

@@ -160,7 +160,7 @@ static void test_json(void **state)
 	report_support(r, s, ARRAY_SIZE(s), "v2");
 	give_plan(r, t, ARRAY_SIZE(t));
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
-	report_problem(r, "u1", "Throttled", "over the limit", 3);
+	report_problem(r, "u1", "RateLowered", "over the limit", 3);
 	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 3);
 	o = report_json(r);
 	assert_string_equal(json_str_at(o, "metadata.name", ""), "node1");
@@ -180,7 +180,7 @@ static void test_json(void **state)
 		"[{\"uid\": \"u1\", \"kind\": \"ProfilingTarget\", \"namespace\": \"app\", "
 		"\"name\": \"web\", \"generation\": 7, \"podsMatched\": 2, \"pods\": 2, "
 		"\"containers\": 2, \"events\": {\"on-cpu\": {\"sampled\": true, \"stored\": "
-		"false}}, \"reasons\": [{\"reason\": \"Throttled\", \"message\": \"over the "
+		"false}}, \"reasons\": [{\"reason\": \"RateLowered\", \"message\": \"over the "
 		"limit\", \"pods\": 3}, {\"reason\": \"PodOptedOut\", \"message\": \"says "
 		"no\", \"pods\": 2}]}]",
 		0, NULL);
@@ -393,7 +393,7 @@ static void test_a_burst_is_limited(void **state)
 
 	(void)state;
 	for (int i = 0; i < 40; i++) {
-		report_problem(r, "u1", "Throttled", i % 2 ? "" : "over the limit", 0);
+		report_problem(r, "u1", "RateLowered", i % 2 ? "" : "over the limit", 0);
 		if (!urgent())
 			break;
 		n_urgent++;
