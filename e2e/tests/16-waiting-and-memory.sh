@@ -143,13 +143,16 @@ declare -A near_bytes=([go]=40 [java]=40)
 for p in $all; do
     for e in on-cpu off-cpu mem-alloc; do ask "$p" $e $((from + 1)) "$to"; done
     got=$(of "$p" on-cpu burns) want=$(known "$p" burns "$from" "$to")
-    # 99 a second of 10 % of a CPU: 400 samples, less on a busy machine
-    check "$p: burns took $got us (its own clock: $want us)" near "$got" "$want" $((want * 35 / 100))
+    # 99 a second of 10 % of a CPU: 400 samples, 250 on a busy machine, which differ by 6 %
+    check "$p: burns took $got us (its own clock: $want us)" near "$got" "$want" $((want * 30 / 100))
     for f in ${waits[$p]}; do
         got=$(of "$p" off-cpu "$f") want=$(known "$p" "$f" "$from" "$to")
-        lo=85
-        [ "$p" != lua ] || lo=25         # it knows what it is not on a CPU: preempted, too
-        check "$p: $f waited $got us (its own clock: $want us)" between "$got" $((want * lo / 100)) $((want * 115 / 100))
+        least=$((want * 85 / 100))
+        # it knows what it is not on a CPU: preempted, too
+        [ "$p" != lua ] || least=$((least - $(known lua "${f}_late" "$from" "$to") * 85 / 100))
+        # a goroutine that was woken waits for a P, which is no wait of its stack
+        [ "$p" != go ] || least=$((want * 75 / 100))
+        check "$p: $f waited $got us (its own clock: $want us, at least $least)" between "$got" "$least" $((want * 115 / 100))
     done
     for f in ${allocates[$p]}; do
         got=$(of "$p" mem-alloc "$f") want=$(known "$p" "$f" "$from" "$to")
@@ -172,9 +175,9 @@ check "java: what was allocated is named" bash -c "jq -r '.result[].profile_loca
 declare -A cause=([naps]=sleep [waits_for_lock]=lock [reads_pipe]=pipe [reads_socket]=socket [polls]=poll)
 for f in ${waits[c]}; do
     ask c off-cpu $((from + 1)) "$to" " AND wait='${cause[$f]}'"
-    want=$(known c "$f" "$from" "$to")
     # what comes after the wake-up is runqueue: much on a busy machine
-    check "c: wait='${cause[$f]}' has $f" between "$(of c off-cpu "$f")" $((want * 40 / 100)) $((want * 115 / 100))
+    want=$(($(known c "$f" "$from" "$to") - $(known c "${f}_late" "$from" "$to"))) got=$(of c off-cpu "$f")
+    check "c: wait='${cause[$f]}' has $got us of $f ($want us until it was woken)" near "$got" "$want" $((want * 10 / 100))
     check "c: ... its leaf says so" bash -c "jq -r '.result[].profile_location_str' '$W/c-off-cpu.json' | grep -qxF '[wait: ${cause[$f]}]'"
     others=0
     for g in ${waits[c]}; do [ "$g" = "$f" ] || others=$((others + $(of c off-cpu "$g"))); done
@@ -211,8 +214,12 @@ check "storm: $rate_after pairs a CPU second, $rate_before before" test "$rate_a
 k -n waiting delete profilingtarget all storm >/dev/null
 nothing_left() { [ "$(links)" -le "$links_before" ]; }
 wait_check 60 "nothing of the agents is attached any more" nothing_left
-restarts() { k -n waiting get pods -o json | jq '[.items[].status.containerStatuses[]?.restartCount] | add'; }
-check "no pod has restarted" test "$(restarts)" = 0
+restarted=$(k -n waiting get pods -o json | jq -r '.items[] | select(any(.status.containerStatuses[]?; .restartCount > 0)) | .metadata.name')
+check "no pod has restarted" test -z "$restarted"
+for p in $restarted; do
+    note "$p: $(k -n waiting get pod "$p" -o json | jq -c '.status.containerStatuses[0].lastState'); its last words:"
+    k -n waiting logs "$p" --previous --tail=3 | sed 's/^/     /'
+done
 ended=$(now)
 quiet() { for e in off-cpu mem-alloc mem-inuse; do [ "$(EVENT=$e profile "pod_ns='waiting'" $((ended + 4)) "$(now)" | total_us)" = 0 ] || return 1; done; }
 check "nothing more is stored" quiet
