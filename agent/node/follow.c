@@ -436,6 +436,7 @@ struct follow *follow_new(struct node *n)
 	f->swept_ns = now_mono_ns();
 	f->files = parse_queue_new(n, n->tables, false, parsed, f);
 	f->debug = parse_queue_new(n, n->debug, true, parsed, f);
+	worker_on_stuck(n->probing, alloc_stuck, f);
 	return f;
 }
 
@@ -444,6 +445,7 @@ void follow_stop(struct follow *f)
 	__atomic_store_n(&f->node->attach_stopped, true, __ATOMIC_RELAXED);
 	parse_queue_stop(f->files);
 	parse_queue_stop(f->debug);
+	alloc_close(f);
 }
 
 struct follow *follow_free(struct follow *f)

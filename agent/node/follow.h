@@ -97,7 +97,7 @@ struct follow {
 	uint64_t swept_ns;
 	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
-	unsigned n_spans;		  /* of these tasks: spans */
+	unsigned n_spans, n_stuck;	  /* of these tasks: spans; those that a worker was left behind with */
 	bool memory_asked;		  /* somebody asked for memory events a tick ago */
 	struct timer watch;		  /* of what is attached */
 };
@@ -122,6 +122,8 @@ void alloc_tick(struct follow *f); /* every second */
 void alloc_reset(struct tracked *t);
 /* Takes all probes away: they go before the maps that they write to. */
 void alloc_stop(struct follow *f);
+/* The same, and the probes worker is about to end: spans end, and what it has not begun to attach is left. */
+void alloc_close(struct follow *f);
 bool alloc_idle(const struct follow *f);
 /* What of the process's memory is not seen; why "": all is. */
 void alloc_set_problem(struct tracked *t, const char *what, const char *why);
@@ -132,3 +134,5 @@ struct overhead_span;
 /* At its sites, in place of what is attached; span NULL: as long as it lives. */
 void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span);
 void alloc_detach(struct tracked *t); /* harmless when nothing is attached */
+void alloc_detach_all(struct follow *f);
+void alloc_stuck(struct worker *w, struct job *job, void *follow); /* the probes worker's on_stuck */

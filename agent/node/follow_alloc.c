@@ -374,8 +374,14 @@ void alloc_stop(struct follow *f)
 {
 	struct tracked *t, *next;
 
-	HASH_ITER (hh, f->tracked, t, next) {
+	HASH_ITER (hh, f->tracked, t, next)
 		timer_cancel(&t->allocs.timer);
-		alloc_detach(t);
-	}
+	alloc_detach_all(f);
+}
+
+void alloc_close(struct follow *f)
+{
+	if (!alloc_idle(f))
+		probes_attach_no_more(kernel_probes(f->node->kernel));
+	alloc_stop(f);
 }

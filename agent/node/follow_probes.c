@@ -13,31 +13,40 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define PROBES_LIMIT_NS (30 * NSEC_PER_SEC)
+#define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes one at most; RCU waits a tenth of one */
+#define STUCK_MAX	4		    /* workers left behind */
 #define PROBES_NICE	(-15)
 #define LATE_MAX	3.0 /* times its wait, the next span after one that took long */
 #define REFUSED_NS	(60 * NSEC_PER_SEC)  /* by the kernel: until it is tried again */
 #define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
 #define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a hundredth of that */
 
-struct attaching {
+struct probing {
 	struct task task;
 	struct follow *follow;
-	struct process_id id;
+	struct process_id id; /* of one of them, where there are several */
+	bool stuck;	      /* its worker is counted in n_stuck */
+};
+struct detaching {
+	struct probing p;
+	struct attached **items;
+	size_t n;
+};
+struct attaching {
+	struct probing p;
 	struct mappings *m; /* holds the files */
 	struct site_files files;
 	uint64_t cgroup_id;
 	struct overhead_span span; /* span_ns 0: as long as the process lives */
 	struct span_end before;	   /* of its last span; 0: there was none */
-	bool attach;
-	struct attached *old; /* to be detached, or with attach: to be changed */
+	struct attached *old;	   /* to be changed; NULL: there is none */
 	/* out */
 	struct attached *attached;
 	size_t n_refused;
 	struct overhead_spent spent;
 	struct span_end end;
-	uint64_t
-		in_place_ns; /* of a span, as far as is known: attaching and detaching are slow where CPUs are busy */
+	/* Of a span, as far as is known: attaching and detaching are slow where CPUs are busy. */
+	uint64_t in_place_ns;
 	int result;
 };
 
@@ -58,14 +67,14 @@ static uint64_t process_cpu_ns(uint64_t tgid)
  */
 static void wait_span(struct attaching *a, const struct thread_clocks *clocks)
 {
-	uint64_t start_ns = process_cpu_ns(a->id.tgid), exact_ns = thread_clocks_ns(clocks);
+	uint64_t start_ns = process_cpu_ns(a->p.id.tgid), exact_ns = thread_clocks_ns(clocks);
 	uint64_t from_ns = now_mono_ns();
 	struct overhead_spent *x = &a->spent;
 
 	probes_attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &x->attached_ns,
 			     &x->hits);
 	exact_ns = thread_clocks_ns(clocks) - exact_ns;
-	a->end = (struct span_end){process_cpu_ns(a->id.tgid), now_mono_ns()};
+	a->end = (struct span_end){process_cpu_ns(a->p.id.tgid), now_mono_ns()};
 	x->cpu_ns = a->end.cpu_ns > start_ns ? a->end.cpu_ns - start_ns : 0;
 	if (clocks->n)
 		x->cpu_ns = exact_ns;
@@ -79,11 +88,7 @@ static void wait_span(struct attaching *a, const struct thread_clocks *clocks)
 /* While this thread waits for a CPU somebody pays for probes that should be gone. Not allowed: then it waits. */
 static void hurry(void)
 {
-	static bool asked;
-
-	if (!asked)
-		setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of the thread alone */
-	asked = true;
+	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of the thread alone */
 }
 
 static void attach_run(struct task *task)
@@ -91,25 +96,21 @@ static void attach_run(struct task *task)
 	struct attaching *a = (struct attaching *)task;
 	struct probes *p = kernel_probes(task->node->kernel);
 	struct thread_clocks clocks = {0};
+	uint32_t tgid = (uint32_t)a->p.id.tgid;
 	uint64_t start_ns;
 
 	hurry();
-	if (!a->attach) {
-		a->old = probes_detach(p, a->old);
-		return;
-	}
 	if (a->old) {
 		a->attached = TAKE_PTR(a->old);
 		a->result = probes_attach_change(p, a->attached, &a->files.process, a->files.files,
 						 a->files.n_files, &a->n_refused);
 		return;
 	}
-	if (a->span.span_ns && thread_clocks_open((uint32_t)a->id.tgid, &clocks))
+	if (a->span.span_ns && thread_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
-	a->result =
-		probes_attach(p, (uint32_t)a->id.tgid, a->id.start_boottime_ns, &a->files.process,
-			      a->files.files, a->files.n_files, &a->attached, &a->n_refused);
+	a->result = probes_attach(p, tgid, a->p.id.start_boottime_ns, &a->files.process,
+				  a->files.files, a->files.n_files, &a->attached, &a->n_refused);
 	if (a->result == 0 && a->span.span_ns) {
 		/* Taking them away takes as long; then it waits for RCU, which costs the process nothing. */
 		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
@@ -120,34 +121,76 @@ static void attach_run(struct task *task)
 	thread_clocks_close(&clocks);
 }
 
-static void attach_done(struct task *task);
-
-static struct attaching *attaching_new(struct follow *f, struct process_id id)
+static void detach_run(struct task *task)
 {
-	struct attaching *a = xcalloc(1, sizeof(*a));
+	struct detaching *d = (struct detaching *)task;
 
-	a->follow = f;
-	a->id = id;
-	a->task.run = attach_run;
-	a->task.done = attach_done;
-	a->task.job.deadline_ns = PROBES_LIMIT_NS;
-	return a;
+	hurry();
+	probes_detach_all(kernel_probes(task->node->kernel), d->items, d->n);
 }
 
 /* Weighs nothing: it is never refused, so probes are always taken away again. */
-static void post(struct attaching *a)
+static void post(struct follow *f, struct process_id id, struct probing *p)
 {
-	a->follow->n_attaching++;
-	a->follow->n_spans += a->span.span_ns != 0;
-	task_post(a->follow->node, a->follow->node->probing, &a->task, 0);
+	p->follow = f;
+	p->id = id;
+	p->task.job.deadline_ns = PROBES_LIMIT_NS;
+	f->n_attaching++;
+	task_post(f->node, f->node->probing, &p->task, 0);
 }
 
-static void detach(struct follow *f, struct process_id id, struct attached *old)
-{
-	struct attaching *a = attaching_new(f, id);
+/* ---- what does not come back: a file of the process that cannot be read (NFS), or the kernel ---- */
 
-	a->old = old;
-	post(a);
+static void came_back(struct probing *p)
+{
+	p->follow->n_attaching--;
+	p->follow->n_stuck -= p->stuck;
+}
+
+void alloc_stuck(struct worker *w, struct job *job, void *follow)
+{
+	struct probing *p = (struct probing *)job;
+	struct follow *f = follow;
+	struct tracked *t = follow_find(f, p->id);
+	_cleanup_free_ char *why =
+		xasprintf("this takes more than %llu s: does the file system of its program or "
+			  "libraries answer?",
+			  PROBES_LIMIT_NS / NSEC_PER_SEC);
+
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"), 1);
+	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
+	if (t) {
+		t->allocs.refused = true; /* until it has come back and gone well */
+		alloc_set_problem(t, "probes are attached or taken away: ", why);
+	}
+	if (f->n_stuck >= STUCK_MAX || worker_replace(w, &f->node->probing) < 0)
+		return;
+	p->stuck = true;
+	f->n_stuck++;
+}
+
+static void detach_done(struct task *task)
+{
+	struct detaching *d = (struct detaching *)task;
+
+	came_back(&d->p);
+	free(d->items);
+}
+
+static void detach(struct follow *f, struct process_id id, struct attached **items, size_t n)
+{
+	struct detaching *d = xcalloc(1, sizeof(*d));
+
+	d->items = items;
+	d->n = n;
+	d->p.task.run = detach_run;
+	d->p.task.done = detach_done;
+	post(f, id, &d->p);
+}
+
+static void detach_one(struct follow *f, struct process_id id, struct attached *old)
+{
+	detach(f, id, xmemdup(&old, sizeof(old)), 1);
 }
 
 static void refused(struct tracked *t, int result)
@@ -246,30 +289,29 @@ static void count_attached(const struct attaching *a)
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", a->result < 0 ? "failed" : "ok"), 1);
 	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->n_refused);
 	if (a->result == 0 && a->span.span_ns)
-		overhead_spent(a->follow->node->overhead, a->cgroup_id, a->files.process.event_mask,
-			       &a->spent);
+		overhead_spent(a->p.follow->node->overhead, a->cgroup_id,
+			       a->files.process.event_mask, &a->spent);
 }
 
 static void attach_done(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
-	struct follow *f = a->follow;
-	struct tracked *t = follow_find(f, a->id);
+	struct follow *f = a->p.follow;
+	struct tracked *t = follow_find(f, a->p.id);
 
-	f->n_attaching--;
+	came_back(&a->p);
 	f->n_spans -= a->span.span_ns != 0;
-	if (a->attach)
-		count_attached(a);
-	if (t && a->attach) {
+	count_attached(a);
+	if (t) {
 		t->allocs.busy = false;
 		if (t->exec_id == a->files.process.exec_id)
 			take_attached(t, a);
 	}
 	if (a->attached) /* whom it is for was forgotten, or is another program by now */
-		detach(f, a->id, a->attached);
+		detach_one(f, a->p.id, a->attached);
 	mappings_unref(a->m);
 	site_files_done(&a->files);
-	if (t && a->attach && !task->node->closing)
+	if (t && !task->node->closing)
 		alloc_advance(t);
 }
 
@@ -282,9 +324,10 @@ static struct attached *take_away(struct tracked *t)
 
 void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
 {
-	struct attaching *a = attaching_new(t->follow, t->id);
+	struct attaching *a = xcalloc(1, sizeof(*a));
 
-	a->attach = true;
+	a->p.task.run = attach_run;
+	a->p.task.done = attach_done;
 	a->cgroup_id = t->cgroup_id;
 	a->before = t->allocs.span_end;
 	a->m = mappings_ref(t->allocs.m);
@@ -293,18 +336,48 @@ void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_
 	a->old = take_away(t);
 	site_files_make(t->allocs.sites, a->m, event_mask, &a->files);
 	t->allocs.busy = true;
-	post(a);
+	t->follow->n_spans += a->span.span_ns != 0;
+	post(t->follow, t->id, &a->p);
+}
+
+/* It was attached until now; NULL: it was not. */
+static struct attached *end(struct tracked *t)
+{
+	struct attached *old = take_away(t);
+
+	if (!old)
+		return NULL;
+	t->allocs.attached_mask = 0;
+	/* until here all was seen */
+	t->allocs.span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
+	return old;
 }
 
 void alloc_detach(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
-	struct attached *old = take_away(t);
+	struct attached *old = end(t);
 
-	if (!old)
-		return;
-	a->attached_mask = 0;
-	/* until here all was seen */
-	a->span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
-	detach(t->follow, t->id, old);
+	if (old)
+		detach_one(t->follow, t->id, old);
+}
+
+void alloc_detach_all(struct follow *f)
+{
+	struct attached **items = xcalloc(f->n_attached + 1, sizeof(struct attached *));
+	struct process_id id = {0};
+	struct tracked *t, *next;
+	size_t n = 0;
+
+	HASH_ITER (hh, f->tracked, t, next) {
+		struct attached *old = end(t);
+
+		if (!old)
+			continue;
+		id = t->id;
+		items[n++] = old;
+	}
+	if (n)
+		detach(f, id, items, n);
+	else
+		free(items);
 }

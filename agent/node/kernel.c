@@ -267,7 +267,8 @@ void kernel_close(struct kernel *k)
 		return;
 	kernel_drain(k, true);
 	k->unwind = unwind_free(k->unwind);
-	k->probes = probes_free(k->probes);
+	/* Else a thread is stuck in there: this ends with the process. */
+	k->probes = follow_idle(k->node->follow) ? probes_free(k->probes) : NULL;
 	k->state = OFF;
 }
 

@@ -6,7 +6,9 @@
 #include "node/follow.h"
 #include "node/overhead_private.h"
 #include "node/plan/testplan.h"
+#include "node/slow_file_test.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -100,6 +102,19 @@ static void bursts(void)
 	}
 }
 
+static struct slow_file slow;
+
+/* Its copy of the C library is on a file system that may stop to answer. */
+static void often_and_slow(void)
+{
+	int fd = open(slow.path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 ||
+	    mmap(NULL, slow.size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		_exit(4);
+	often();
+}
+
 static void sleeps(void)
 {
 	for (;;)
@@ -188,7 +203,7 @@ struct fixture {
 	bool (*until)(struct fixture *f);
 	uint64_t due_ns;
 	bool reached;
-	pid_t pid;
+	pid_t pid, other;
 };
 
 static int setup(void **state)
@@ -224,6 +239,10 @@ static int teardown(void **state)
 		kill(-f->pid, SIGKILL);
 		kill(f->pid, SIGKILL);
 		waitpid(f->pid, NULL, 0);
+	}
+	if (f->other) {
+		kill(f->other, SIGKILL);
+		waitpid(f->other, NULL, 0);
 	}
 	unlink(path);
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
@@ -498,6 +517,67 @@ static void what_is_told_is_as_sure_as_it_says(void **state)
 	assert_true(n_within >= 16);
 }
 
+/* ---- a file that cannot be read ---- */
+
+static const struct tracked *tracked_of(const struct fixture *f, pid_t pid)
+{
+	struct tracked *t, *next;
+
+	HASH_ITER (hh, f->node->follow->tracked, t, next)
+		if ((pid_t)t->id.tgid == pid)
+			return t;
+	return NULL;
+}
+
+static bool spans_go_on(struct fixture *f)
+{
+	(void)f;
+	return spans_ended() >= spans_due;
+}
+
+static bool is_stuck(struct fixture *f)
+{
+	return f->node->follow->n_stuck == 1;
+}
+
+static bool is_back(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return !f->node->follow->n_stuck && t && !t->allocs.problem && spans_go_on(f);
+}
+
+/* Its process is told of, and all others go on. */
+static void a_file_that_does_not_answer_holds_up_one_process(void **state)
+{
+	struct fixture *f = *state;
+	const struct tracked *t;
+	Dl_info libc;
+
+	assert_true(dladdr((void *)malloc, &libc));
+	if (slow_file_new(&slow, libc.dli_fname) < 0) {
+		print_message("skipped: no FUSE here\n");
+		skip();
+	}
+	begin(f, often_and_slow, ALLOC, 16384);
+	f->other = start(f->container, often);
+	spans_due = spans_ended() + 2 * SETTLE_SPANS;
+	run_until(f, spans_go_on, "spans of both");
+	slow.silent = true;
+	run_until(f, is_stuck, "a worker that is stuck");
+	t = tracked_of(f, f->pid);
+	assert_non_null(strstr(t->allocs.problem, "file system"));
+	spans_due = spans_ended() + SETTLE_SPANS;
+	run_until(f, spans_go_on, "spans of the other");
+	assert_true(is_stuck(f));
+	slow.silent = false;
+	spans_due = spans_ended() + SETTLE_SPANS;
+	run_until(f, is_back, "spans of both again");
+	f->node = node_free(f->node);
+	kill(f->pid, SIGKILL);
+	slow_file_free(&slow);
+}
+
 static bool child_seen(struct fixture *f)
 {
 	(void)f;
@@ -512,6 +592,7 @@ static void a_fork_is_found(void **state)
 	run_until(f, child_seen, "what the child allocates");
 }
 
+/* Of which tests: a pattern such as "a_file*"; all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -521,11 +602,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(much_is_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_told_is_as_sure_as_it_says, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	truth = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(truth != MAP_FAILED);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach: the probes of one process: one link a file and program, where the kernel has such. When its files change
- * only the difference is attached and detached: what lives stays known. Closing a link waits for RCU: links are
- * closed at the same time.
+ * only the difference is attached and detached: what lives stays known.
  */
 #include "node/probe/memory.h"
 
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -255,61 +253,6 @@ static int attach_all(struct attached *a, const struct places *all, size_t n, si
 	return first_error;
 }
 
-/* ---- closing ---- */
-
-static void *close_link(void *fd)
-{
-	close((int)(intptr_t)fd);
-	return NULL;
-}
-
-#define CLOSERS 32
-
-static void close_some(const struct attached_link *l, size_t n)
-{
-	pthread_t threads[CLOSERS];
-	bool started[CLOSERS] = {};
-
-	for (size_t k = 1; k < n; k++)
-		started[k] =
-			!pthread_create(&threads[k], NULL, close_link, (void *)(intptr_t)l[k].fd);
-	close(l[0].fd);
-	for (size_t k = 1; k < n; k++) {
-		if (started[k])
-			pthread_join(threads[k], NULL);
-		else
-			close(l[k].fd);
-	}
-}
-
-/* Those that are marked. */
-static void close_going(struct attached *a)
-{
-	_cleanup_free_ struct attached_link *going = xcalloc(a->n_links + 1, sizeof(*going));
-	size_t n = 0, kept = 0;
-
-	for (size_t i = 0; i < a->n_links; i++) {
-		if (a->links[i].goes)
-			going[n++] = a->links[i];
-		else
-			a->links[kept++] = a->links[i];
-	}
-	a->n_links = kept;
-	for (size_t i = 0; i < n; i += CLOSERS)
-		close_some(&going[i], MIN(n - i, (size_t)CLOSERS));
-	for (size_t i = 0; i < n; i++) {
-		free(going[i].offsets);
-		free(going[i].cookies);
-	}
-}
-
-static void close_from(struct attached *a, size_t from)
-{
-	for (size_t i = 0; i < a->n_links; i++)
-		a->links[i].goes = i >= from;
-	close_going(a);
-}
-
 /* ---- one process ---- */
 
 static int attached_add(struct attached *a, const struct pf_mem_proc *proc)
@@ -372,7 +315,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 	else if (!r)
 		r = -ENOENT;
 	if (r) {
-		close_from(a, 0);
+		links_close_from(a, 0);
 		free(a->links);
 		free(a);
 		return r;
@@ -430,37 +373,14 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	r = attach_all(a, all, n_all, &refused);
 	places_free(all, n_all);
 	if (is_hopeless(r)) {
-		close_from(a, n_before);
+		links_close_from(a, n_before);
 		proc_update(a, &was, was.event_mask);
 		return r;
 	}
-	close_going(a);
+	links_close_going(&a, 1);
 	set_changed(a, proc, n_before);
 	if (had_inuse && !inuse)
 		live_forget(a->memory);
 	*ret_refused = refused;
 	return 0;
-}
-
-struct attached *probes_detach(struct probes *p, struct attached *a)
-{
-	struct memory *m;
-
-	(void)p;
-	if (!a)
-		return NULL;
-	m = a->memory;
-	pthread_mutex_lock(&m->lock);
-	HASH_DEL(m->attached, a);
-	m->n_links -= a->n_links;
-	bpf_map_delete_elem(m->procs, &a->key);
-	pthread_mutex_unlock(&m->lock);
-	close_from(a, 0);
-	if (a->leaving)
-		__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
-	if (a->inuse)
-		live_forget(m);
-	free(a->links);
-	free(a);
-	return NULL;
 }

@@ -20,7 +20,7 @@ enum uprobe_mode {
 #define UPROBE_MULTI_RETURN   1u
 #define UPROBE_NOT_SUPPORTED                                                                       \
 	524 /* ENOTSUPP of the kernel: an instruction that it cannot step over */
-#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes 0.1 s to detach */
+#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes up to 0.1 s to detach */
 
 /* In the order that they are attached: ends first, so nothing is seen to be made whose end is not. */
 enum memory_program {
@@ -107,6 +107,10 @@ bool is_emulated(const uint8_t code[static 2]);
 
 /* spans.c: somebody leaves in a hurry; nobody else is attached before it has */
 bool memory_is_urgent(const struct memory *m);
+
+/* detach.c: those that are marked; those from there on */
+void links_close_going(struct attached **items, size_t n);
+void links_close_from(struct attached *a, size_t from);
 
 /* live.c */
 /* Removes what belongs to no attached process. */

@@ -450,6 +450,60 @@ static void probes_come_and_go_many_times(void **state)
 	scene_close(&s);
 }
 
+/* ---- many at once ---- */
+
+#define MANY 12
+
+/* Of single probes the kernel takes away one after the other. */
+static size_t how_many(void)
+{
+	return mode_at_most == UPROBE_SINGLE ? 2 : MANY;
+}
+
+static void body_waits(struct truth *t)
+{
+	say_and_wait(t, 1);
+}
+
+/* All are started before one is attached: who is forked has the links, too. */
+static void open_many(struct scene s[static MANY])
+{
+	for (size_t i = 0; i < how_many(); i++) {
+		probe_libc(&s[i].probed);
+		s[i].c = child_start(body_waits, NULL);
+		s[i].w.pid = s[i].c.pid;
+	}
+	for (size_t i = 0; i < how_many(); i++) {
+		s[i].p = scene_probes();
+		want(&s[i], ALLOC | INUSE, 1);
+		get_known(&s[i]);
+		assert_int_equal(scene_attach(&s[i], ALLOC | INUSE), 0);
+		await(&s[i].c, 1);
+		assert_false(is_untouched(s[i].c.pid));
+	}
+}
+
+static void many_leave_together(void **state)
+{
+	struct scene s[MANY] = {};
+	struct attached *all[MANY];
+	uint64_t from;
+
+	(void)state;
+	need_mode();
+	open_many(s);
+	for (size_t i = 0; i < how_many(); i++)
+		all[i] = TAKE_PTR(s[i].a);
+	from = now_mono_ns();
+	probes_detach_all(s[0].p, all, how_many());
+	print_message("%zu processes in %.0f ms\n", how_many(),
+		      (double)(now_mono_ns() - from) / 1e6);
+	for (size_t i = 0; i < how_many(); i++) {
+		assert_true(is_untouched(s[i].c.pid));
+		scene_close(&s[i]);
+	}
+}
+
 /* ---- no room between entry and return ---- */
 
 static void fill_pending(struct memory *m, bool full)
@@ -503,6 +557,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(nothing_stays_of_a_killed_agent),
 		cmocka_unit_test(it_may_leave_at_any_moment),
 		cmocka_unit_test(probes_come_and_go_many_times),
+		cmocka_unit_test(many_leave_together),
 		cmocka_unit_test(what_cannot_wait_is_counted),
 	};
 

@@ -70,6 +70,8 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
  * forgets what lives.
  */
 struct attached *probes_detach(struct probes *p, struct attached *a);
+/* The same of many at once: hardly longer than of one. The array stays the caller's. */
+void probes_detach_all(struct probes *p, struct attached **items, size_t n);
 /*
  * The same thread, of a span: waits until it is attached for max_ns, or was hit max_hits times (looked at each
  * millisecond or sooner); then the caller detaches: what comes meanwhile does not count. Since probes_attach
@@ -81,6 +83,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 uint64_t probes_attached_hits(const struct attached *a);
 /* The same: it is about to be detached, and that is urgent. Until it is others' spans end, and none is attached (-EAGAIN). */
 void probes_leave(struct attached *a);
+/* Any thread: spans end at once, and from now on nothing is attached (-EAGAIN). */
+void probes_attach_no_more(struct probes *p);
 /* The next full drain has a snapshot of what lives, even if the last one was just now. */
 void probes_live_ask(struct probes *p);
 

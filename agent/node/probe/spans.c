@@ -18,6 +18,14 @@ void probes_leave(struct attached *a)
 	__atomic_fetch_add(&a->memory->n_leaving, 1, __ATOMIC_RELAXED);
 }
 
+void probes_attach_no_more(struct probes *p)
+{
+	struct memory *m = memory_of(p);
+
+	if (m)
+		__atomic_fetch_add(&m->n_leaving, 1, __ATOMIC_RELAXED);
+}
+
 bool memory_is_urgent(const struct memory *m)
 {
 	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;

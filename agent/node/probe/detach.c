@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * detach: links of uprobes are closed. Each close waits for RCU, and those that wait at the same time wait together: so
+ * there are threads, for the links of all processes that are detached at once.
+ */
+#include "node/probe/memory.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#define CLOSERS	    32
+#define STACK_BYTES (PTHREAD_STACK_MIN + 16384)
+
+struct closing {
+	int *fds;
+	size_t n, cap, next;
+};
+
+static void *close_links(void *arg)
+{
+	struct closing *c = arg;
+	size_t i;
+
+	while ((i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->n)
+		close(c->fds[i]);
+	return NULL;
+}
+
+static void close_together(struct closing *c)
+{
+	pthread_t threads[CLOSERS];
+	size_t n = 0;
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	while (n + 1 < c->n && n < CLOSERS && !pthread_create(&threads[n], &attr, close_links, c))
+		n++;
+	pthread_attr_destroy(&attr);
+	close_links(c);
+	while (n)
+		pthread_join(threads[--n], NULL);
+}
+
+static void take_going(struct attached *a, struct closing *c)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < a->n_links; i++) {
+		struct attached_link *l = &a->links[i];
+
+		if (!l->goes) {
+			a->links[kept++] = *l;
+			continue;
+		}
+		GROW(c->fds, c->n, c->cap);
+		c->fds[c->n++] = l->fd;
+		free(l->offsets);
+		free(l->cookies);
+	}
+	a->n_links = kept;
+}
+
+void links_close_going(struct attached **items, size_t n)
+{
+	struct closing c = {0};
+
+	for (size_t i = 0; i < n; i++)
+		take_going(items[i], &c);
+	close_together(&c);
+	free(c.fds);
+}
+
+static void mark_from(struct attached *a, size_t from)
+{
+	for (size_t i = 0; i < a->n_links; i++)
+		a->links[i].goes = i >= from;
+}
+
+void links_close_from(struct attached *a, size_t from)
+{
+	mark_from(a, from);
+	links_close_going(&a, 1);
+}
+
+/* From now on none of its hits counts. The lock is held. */
+static void forget(struct memory *m, struct attached *a)
+{
+	HASH_DEL(m->attached, a);
+	m->n_links -= a->n_links;
+	bpf_map_delete_elem(m->procs, &a->key);
+	mark_from(a, 0);
+}
+
+void probes_detach_all(struct probes *p, struct attached **items, size_t n)
+{
+	struct memory *m = memory_of(p);
+	bool inuse = false;
+
+	if (!n)
+		return;
+	pthread_mutex_lock(&m->lock);
+	for (size_t i = 0; i < n; i++)
+		forget(m, items[i]);
+	pthread_mutex_unlock(&m->lock);
+	links_close_going(items, n);
+	for (size_t i = 0; i < n; i++) {
+		struct attached *a = items[i];
+
+		if (a->leaving)
+			__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
+		inuse |= a->inuse;
+		free(a->links);
+		free(a);
+	}
+	if (inuse)
+		live_forget(m);
+}
+
+struct attached *probes_detach(struct probes *p, struct attached *a)
+{
+	if (a)
+		probes_detach_all(p, &a, 1);
+	return NULL;
+}
