@@ -37,6 +37,14 @@ struct planned_container {
 	struct owner *owner;
 	uint64_t planned_ns; /* since when plans have it */
 	bool looked_for;     /* by a scan that began after that */
+	unsigned
+		n_pods; /* as cgroup_ref has it, the fewest that a cgroup of this name had; 0: none yet */
+	UT_hash_handle hh;
+};
+struct planned_pod {
+	const char *cgroup_uid;
+	const struct plan_pod *pod;
+	unsigned n_pods; /* as above */
 	UT_hash_handle hh;
 };
 struct planned {
@@ -49,4 +57,4 @@ void planned_fill(struct planned *p, const struct plan *plan, const struct plann
 void planned_done(struct planned *p);
 /* NULL: the plan has none of that name. */
 struct planned_container *planned_container(const struct planned *p, const char *id);
-const struct plan_pod *planned_pod(const struct planned *p, const char *cgroup_uid);
+struct planned_pod *planned_pod(const struct planned *p, const char *cgroup_uid);

@@ -4,12 +4,6 @@
 
 #include <stdlib.h>
 
-struct planned_pod {
-	const char *cgroup_uid;
-	const struct plan_pod *pod;
-	UT_hash_handle hh;
-};
-
 struct planned_container *planned_container(const struct planned *p, const char *id)
 {
 	struct planned_container *c;
@@ -18,19 +12,12 @@ struct planned_container *planned_container(const struct planned *p, const char 
 	return c;
 }
 
-static struct planned_pod *find_pod(const struct planned *p, const char *uid)
+struct planned_pod *planned_pod(const struct planned *p, const char *cgroup_uid)
 {
 	struct planned_pod *pod;
 
-	HASH_FIND_STR(p->pods, uid, pod);
+	HASH_FIND_STR(p->pods, cgroup_uid, pod);
 	return pod;
-}
-
-const struct plan_pod *planned_pod(const struct planned *p, const char *cgroup_uid)
-{
-	const struct planned_pod *pod = find_pod(p, cgroup_uid);
-
-	return pod ? pod->pod : NULL;
 }
 
 static void add_container(struct planned *p, const struct plan *plan, const struct plan_pod *pod,
@@ -49,20 +36,24 @@ static void add_container(struct planned *p, const struct plan *plan, const stru
 	if (old) {
 		entry->planned_ns = old->planned_ns;
 		entry->looked_for = old->looked_for;
+		entry->n_pods = old->n_pods;
 	}
 	entry->owner = owner_make(plan, pod, c, NULL, old ? old->owner->off_keep : UINT32_MAX,
 				  old ? old->owner : NULL);
 	HASH_ADD_KEYPTR(hh, p->containers, entry->id, strlen(entry->id), entry);
 }
 
-static void add_pod(struct planned *p, const struct plan_pod *pod)
+static void add_pod(struct planned *p, const struct plan_pod *pod, const struct planned *before)
 {
+	const struct planned_pod *old;
 	struct planned_pod *entry;
 
-	if (!pod->cgroup_uid || find_pod(p, pod->cgroup_uid))
+	if (!pod->cgroup_uid || planned_pod(p, pod->cgroup_uid))
 		return;
+	old = planned_pod(before, pod->cgroup_uid);
 	entry = xcalloc(1, sizeof(*entry));
-	*entry = (struct planned_pod){.cgroup_uid = pod->cgroup_uid, .pod = pod};
+	*entry = (struct planned_pod){
+		.cgroup_uid = pod->cgroup_uid, .pod = pod, .n_pods = old ? old->n_pods : 0};
 	HASH_ADD_KEYPTR(hh, p->pods, entry->cgroup_uid, strlen(entry->cgroup_uid), entry);
 }
 
@@ -73,7 +64,7 @@ void planned_fill(struct planned *p, const struct plan *plan, const struct plann
 	for (size_t i = 0; plan && i < plan->n_pods; i++) {
 		const struct plan_pod *pod = &plan->pods[i];
 
-		add_pod(p, pod);
+		add_pod(p, pod, old);
 		for (size_t k = 0; k < pod->n_containers; k++)
 			add_container(p, plan, pod, &pod->containers[k], old, now_ns);
 	}

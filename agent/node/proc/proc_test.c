@@ -489,6 +489,63 @@ static void test_cluster_in_container(void **state)
 	(void)state;
 }
 
+/* Whoever may make cgroups below its own gives them the names of another pod: it gets none of the other's name. */
+static void test_names_that_are_anothers(void **state)
+{
+#define FORGED "/kubepods/pod" UID2 "/" ID2 "/kubepods/pod" UID
+	struct procs *p = make_procs();
+	uint64_t until;
+
+	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	/* Before the one it is named after: until that comes it may be a cluster inside a container. */
+	procs_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
+	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
+	assert_int_equal(n_filter(p, 2 * S, true), 2);
+	container_of(p, 5, &until);
+	assert_true(until == 2 * S);
+	procs_cgroup(p, 20, 4, FORGED, false, 3 * S);
+	procs_cgroup(p, 21, 20, FORGED "/" ID, false, 3 * S);
+	procs_cgroup(p, 22, 20, FORGED "/" C64(8), false, 3 * S);
+	assert_int_equal(n_filter(p, 3 * S, false), 2);
+	for (uint64_t id = 20; id <= 22; id++)
+		assert_string_equal(container_of(p, id, &until), "nobody");
+	assert_string_equal(container_of(p, 11, &until), "main");
+	/* Also when the other has ended. */
+	procs_cgroup(p, 11, 10, "", true, 4 * S);
+	procs_cgroup(p, 10, 1, "", true, 4 * S);
+	procs_apply(p, testplan(UID, UID, ID, true), 5 * S);
+	procs_cgroup(p, 23, 20, FORGED "/" ID, false, 5 * S);
+	assert_int_equal(n_filter(p, 5 * S, true), 0);
+	procs_free(p);
+	(void)state;
+}
+
+/* The same of a container that is selected itself: its samples bear its own name. */
+static void test_names_that_are_anothers_below_a_selected_one(void **state)
+{
+	struct procs *p = make_procs();
+	struct plan *plan = testplan(UID, UID, ID, false), *more = testplan(UID2, UID2, ID2, false);
+	struct owner *o;
+	uint64_t until;
+
+	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
+	plan->pods[plan->n_pods++] = more->pods[--more->n_pods];
+	plan_free(more);
+	procs_apply(p, plan, 1 * S);
+	procs_cgroup(p, 10, 1, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	procs_cgroup(p, 11, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
+	procs_cgroup(p, 12, 11, "/kubepods/pod" UID2 "/" ID2 "/kubepods", false, 1 * S);
+	procs_cgroup(p, 13, 12, FORGED, false, 1 * S);
+	procs_cgroup(p, 14, 13, FORGED "/" ID, false, 1 * S);
+	o = procs_owner(p, 14, &until);
+	assert_non_null(o);
+	assert_string_equal(o->container_id, ID2);
+	owner_unref(o);
+	procs_free(p);
+	(void)state;
+}
+
 static void test_cap(void **state)
 {
 	struct procs *p = make_procs();
@@ -641,6 +698,8 @@ int main(void)
 		cmocka_unit_test(test_scanned),
 		cmocka_unit_test(test_static_pod),
 		cmocka_unit_test(test_cluster_in_container),
+		cmocka_unit_test(test_names_that_are_anothers),
+		cmocka_unit_test(test_names_that_are_anothers_below_a_selected_one),
 		cmocka_unit_test(test_cap),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_keep_off),

@@ -189,36 +189,54 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
 		owner_make(p->plan, pod, NULL, k->ref.container_id, v->filter.off_keep, k->owner);
 }
 
+/*
+ * Who may make cgroups below its own can give them any name, another pod's and container's, too: of several of one
+ * name it is the outermost. Of a cluster inside a container all lie equally deep.
+ */
+static bool is_outermost(struct procs *p, const struct known *k, unsigned *n_pods)
+{
+	if (*n_pods && k->ref.n_pods < *n_pods)
+		p->next_ns = 0; /* the others were taken for it */
+	if (!*n_pods || k->ref.n_pods < *n_pods)
+		*n_pods = k->ref.n_pods;
+	return k->ref.n_pods == *n_pods;
+}
+
+static void judge_of_pod(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
+{
+	struct planned_pod *planned = planned_pod(&p->planned, k->ref.pod_uid);
+	const struct plan_pod *pod = planned ? planned->pod : NULL;
+
+	if (!pod || !is_outermost(p, k, &planned->n_pods) || !pod->arm_pod ||
+	    pod_is_ambiguous(p, k))
+		return;
+	if (k->ref.container_id[0])
+		judge_unnamed(p, k, pod, now_ns, v);
+	else
+		v->filter = filter_of_pod(p, pod, "");
+}
+
 static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
 {
-	const struct planned_container *c;
-	const struct known *parent;
-	const struct plan_pod *pod;
+	const struct known *parent = find_known(p, k->parent_id);
+	struct planned_container *c;
 
 	*v = (struct verdict){0};
 	if (k->ref.runtime_helper)
 		return;
-	c = k->ref.container_id[0] ? planned_container(&p->planned, k->ref.container_id) : NULL;
-	if (c) {
-		v->owner = owner_ref(c->owner);
-		v->filter = filter_of_container(p, c->container);
-		return;
-	}
-	/* A cluster inside a container: the outer container may be the one that is known here. */
-	parent = find_known(p, k->parent_id);
+	/* What is below a container is its own, whatever it is called: a cluster inside a container, too. */
 	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
 		v->owner = owner_ref(parent->owner);
 		v->filter = parent->filter;
 		return;
 	}
-	pod = planned_pod(&p->planned, k->ref.pod_uid);
-	if (!pod || !pod->arm_pod || pod_is_ambiguous(p, k))
-		return;
-	if (k->ref.container_id[0]) {
-		judge_unnamed(p, k, pod, now_ns, v);
-		return;
+	c = k->ref.container_id[0] ? planned_container(&p->planned, k->ref.container_id) : NULL;
+	if (!c) {
+		judge_of_pod(p, k, now_ns, v);
+	} else if (is_outermost(p, k, &c->n_pods)) {
+		v->owner = owner_ref(c->owner);
+		v->filter = filter_of_container(p, c->container);
 	}
-	v->filter = filter_of_pod(p, pod, "");
 }
 
 /* But for the cgroup. */
