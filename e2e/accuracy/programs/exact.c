@@ -151,27 +151,22 @@ FUNCTION(leaks_half) /* another thread frees the other half */
 
 int main(int argc, char **argv)
 {
-	unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 10;
-	FILE *told = fopen(argc > 1 ? argv[1] : "/dev/null", "we");
-
-	if (!told)
-		fail("TOLD");
-	begin(argv[1]);
-	waits(told, rounds, "naps", "sleep", naps, 0);
-	waits(told, rounds, "waits_for_lock", "lock", waits_for_lock, 'l');
-	waits(told, rounds, "reads_pipe", "pipe", reads_pipe, 'p');
-	waits(told, rounds, "reads_socket", "socket", reads_socket, 's');
-	waits(told, rounds, "polls", "poll", polls, 0);
-	waits(told, rounds, "syncs", "disk", syncs, 0);
-	waits(told, rounds, "waits_for_signal", "other", waits_for_signal, 0);
-	allocates(told, rounds, "mallocs", mallocs, 4510, 0);
-	allocates(told, rounds, "callocs", callocs, 30000, 0);
-	allocates(told, rounds, "reallocs", reallocs, 101500, 0);
-	allocates(told, rounds, "aligned", aligned, 16400, 0);
-	allocates(told, rounds, "maps", maps, 1000000, 0);
-	allocates(told, rounds, "leaks", leaks, 3001, 3001);
-	allocates(told, rounds, "leaks_zeroed", leaks_zeroed, 3000, 3000);
-	allocates(told, rounds, "leaks_what_it_resizes", leaks_what_it_resizes, 7100, 7000);
-	allocates(told, rounds, "leaks_half", leaks_half, 4000, 2000);
-	end(told);
+	begin(argc, argv);
+	waits("naps", "sleep", naps, 0);
+	waits("waits_for_lock", "lock", waits_for_lock, 'l');
+	waits("reads_pipe", "pipe", reads_pipe, 'p');
+	waits("reads_socket", "socket", reads_socket, 's');
+	waits("polls", "poll", polls, 0);
+	waits("syncs", "disk", syncs, 0);
+	waits("waits_for_signal", "other", waits_for_signal, 0);
+	allocates("mallocs", mallocs, 4510, 0);
+	allocates("callocs", callocs, 30000, 0);
+	allocates("reallocs", reallocs, 101500, 0);
+	allocates("aligned", aligned, 16400, 0);
+	allocates("maps", maps, 1000000, 0);
+	allocates("leaks", leaks, 3001, 3001);
+	allocates("leaks_zeroed", leaks_zeroed, 3000, 3000);
+	allocates("leaks_what_it_resizes", leaks_what_it_resizes, 7100, 7000);
+	allocates("leaks_half", leaks_half, 4000, 2000);
+	end();
 }

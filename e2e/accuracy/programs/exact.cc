@@ -135,26 +135,21 @@ FUNCTION(leaks)
 
 int main(int argc, char **argv)
 {
-	unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 10;
-	FILE *told = fopen(argc > 1 ? argv[1] : "/dev/null", "we");
-
-	if (!told)
-		fail("TOLD");
-	begin(argv[1]);
-	waits(told, rounds, "naps", "sleep", naps, 0);
-	waits(told, rounds, "waits_for_lock", "lock", waits_for_lock, 'l');
-	waits(told, rounds, "waits_for_condition", "lock", waits_for_condition, 0);
-	waits(told, rounds, "reads_pipe", "pipe", reads_pipe, 'p');
-	waits(told, rounds, "reads_socket", "socket", reads_socket, 's');
-	waits(told, rounds, "polls", "poll", polls, 0);
-	waits(told, rounds, "syncs", "disk", syncs, 0);
-	waits(told, rounds, "waits_for_signal", "other", waits_for_signal, 0);
-	allocates(told, rounds, "news", news, 4 * sizeof(Thing), 0);
-	allocates(told, rounds, "news_aligned", news_aligned, sizeof(Aligned), 0);
-	allocates(told, rounds, "vector_grows", vector_grows, 8 * 8191, 0);
-	allocates(told, rounds, "map_inserts", map_inserts, 300 * sizeof(Node), 0);
-	allocates(told, rounds, "strings", strings, 1001, 0);
-	allocates(told, rounds, "shares", shares, sizeof(Shared), 0);
-	allocates(told, rounds, "leaks", leaks, sizeof(Thing), sizeof(Thing));
-	end(told);
+	begin(argc, argv);
+	waits("naps", "sleep", naps, 0);
+	waits("waits_for_lock", "lock", waits_for_lock, 'l');
+	waits("waits_for_condition", "lock", waits_for_condition, 0);
+	waits("reads_pipe", "pipe", reads_pipe, 'p');
+	waits("reads_socket", "socket", reads_socket, 's');
+	waits("polls", "poll", polls, 0);
+	waits("syncs", "disk", syncs, 0);
+	waits("waits_for_signal", "other", waits_for_signal, 0);
+	allocates("news", news, 4 * sizeof(Thing), 0);
+	allocates("news_aligned", news_aligned, sizeof(Aligned), 0);
+	allocates("vector_grows", vector_grows, 8 * 8191, 0);
+	allocates("map_inserts", map_inserts, 300 * sizeof(Node), 0);
+	allocates("strings", strings, 1001, 0);
+	allocates("shares", shares, sizeof(Shared), 0);
+	allocates("leaks", leaks, sizeof(Thing), sizeof(Thing));
+	end();
 }

@@ -23,6 +23,8 @@
 
 static int pipe_fds[2], socket_fds[2], disk_fd, ask_fds[2], held_fds[2];
 static void *volatile escaped, *volatile given;
+static FILE *told;
+static unsigned rounds;
 
 static void fail(const char *what)
 {
@@ -75,13 +77,16 @@ static void ask(char what)
 		fail("ask");
 }
 
-static void begin(const char *told)
+static void begin(int argc, char **argv)
 {
 	char path[4096];
 	sigset_t set;
 	pthread_t t;
 
-	snprintf(path, sizeof(path), "%s.disk", told);
+	if (argc != 3 || !(told = fopen(argv[1], "we")))
+		fail("TOLD ROUNDS");
+	rounds = (unsigned)atoi(argv[2]);
+	snprintf(path, sizeof(path), "%s.disk", argv[1]);
 	disk_fd = open(path, O_CREAT | O_RDWR | O_TRUNC | O_CLOEXEC, 0600);
 	if (disk_fd < 0 || pipe(pipe_fds) || pipe(ask_fds) || pipe(held_fds) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, socket_fds))
@@ -94,7 +99,7 @@ static void begin(const char *told)
 		fail("ready");
 }
 
-static void end(FILE *told)
+static void end(void)
 {
 	if (fclose(told) || puts("done") < 0 || fflush(stdout))
 		fail("done");
@@ -104,8 +109,7 @@ static void end(FILE *told)
 }
 
 /* A function that waits: its time less its CPU time. */
-static void waits(FILE *told, unsigned rounds, const char *name, const char *cause, void (*f)(void),
-		  char asks)
+static void waits(const char *name, const char *cause, void (*f)(void), char asks)
 {
 	uint64_t sum = 0;
 
@@ -122,8 +126,7 @@ static void waits(FILE *told, unsigned rounds, const char *name, const char *cau
 }
 
 /* One that allocates so much each time, and keeps so much of it. */
-static void allocates(FILE *told, unsigned rounds, const char *name, void (*f)(void),
-		      uint64_t bytes, uint64_t kept)
+static void allocates(const char *name, void (*f)(void), uint64_t bytes, uint64_t kept)
 {
 	for (unsigned i = 0; i < rounds; i++)
 		f();
