@@ -28,7 +28,7 @@ HEAD = ("# SPDX-License-Identifier: Apache-2.0\n"
         "# What fuzz/run.py has seen: CPU seconds, runs, edges of the corpus, CPU second of the last new edge, the corpus's inputs and\n"
         "# bytes, lines of the fuzzed files and how many of them the corpus runs, findings.\n")
 HOUR, QUIET = 3600, 900         # CPU seconds a target is to have, and to have had without a new edge
-MAX_INPUT, MAX_CORPUS = 16384, 24576    # bytes in the repository: of one input, of one target
+MAX_INPUT, MAX_CORPUS = 16384, 32768    # bytes in the repository: of one input, of one target
 CLANG = {"fuzz": "-fsanitize=fuzzer-no-link,address,undefined", "fuzzcov": "-fprofile-instr-generate -fcoverage-mapping"}
 stop = False
 
@@ -204,7 +204,7 @@ def run_long(seconds, names):
 def run_coverage(names):
     names = names or targets()
     binaries = make("fuzzcov", *(t + "_replay" for t in names))
-    record = read_record()
+    seen = {}
     for target, binary in zip(names, binaries):
         raw, data = binary + ".profraw", binary + ".profdata"
         subprocess.run([binary], cwd=ROOT, check=True, env=os.environ | {"LLVM_PROFILE_FILE": raw}, stdout=subprocess.DEVNULL)
@@ -215,10 +215,13 @@ def run_coverage(names):
         per = {os.path.relpath(os.path.join(ROOT, f["filename"]), ROOT): f["summary"]["lines"] for f in json.loads(out)["data"][0]["files"]}
         lines = sum(per[f]["count"] for f in files if f in per)
         covered = sum(per[f]["covered"] for f in files if f in per)
-        record[target] |= {"lines": lines, "covered": covered} | dict(zip(("inputs", "bytes"), size_of(target)))
+        seen[target] = {"lines": lines, "covered": covered} | dict(zip(("inputs", "bytes"), size_of(target)))
         print(f"{target}: {covered} of {lines} lines, {100 * covered / max(lines, 1):.1f} %")
         for f in files:
             print(f"    {f}: " + (f"{per[f]['covered']} of {per[f]['count']}, {per[f]['percent']:.1f} %" if f in per else "NOT IN IT"))
+    record = read_record()
+    for target, row in seen.items():
+        record[target] |= row
     write_record(record)
 
 
