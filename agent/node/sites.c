@@ -73,13 +73,19 @@ bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 	return true;
 }
 
+/* Of PF_SITE_INSIDE the same bits are a factor. */
+static bool throws(const struct pf_site *s)
+{
+	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
+}
+
 /* probe/attach.c: no exception passes a probed return. */
 const char *sites_problem(const struct alloc_sites *s, unsigned event_mask)
 {
 	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))
 		return s->problem;
 	for (size_t i = 0; i < s->n; i++)
-		if (s->items[i].site.flags & PF_SITE_THROWS)
+		if (throws(&s->items[i].site))
 			return "mem-inuse does not see what the allocator's own operator new "
 			       "returns: its exceptions could not pass a probe";
 	return "";
