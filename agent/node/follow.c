@@ -305,7 +305,7 @@ void follow_exits(struct follow *f, const struct drain *d)
 
 /* ---- what is told ---- */
 
-static void tell(struct follow *f, struct told_list *before, const char *problem,
+static void tell(struct follow *f, struct told_list *before, const char *reason,
 		 const char *(*text)(const struct tracked *t))
 {
 	struct told_list now = {0};
@@ -324,7 +324,7 @@ static void tell(struct follow *f, struct told_list *before, const char *problem
 			told_add(&now, f->node, o, &what);
 		owner_unref(o);
 	}
-	told_tell(before, &now, f->node, problem);
+	told_tell(before, &now, f->node, reason);
 }
 
 static const char *no_tables(const struct tracked *t)

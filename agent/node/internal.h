@@ -154,7 +154,7 @@ void told_add(struct told_list *l, struct node *n, const struct owner *o,
 	      const struct told_what *what);
 /* Reports now's, and that before's are none any more; now becomes before. */
 void told_tell(struct told_list *before, struct told_list *now, struct node *n,
-	       const char *problem);
+	       const char *reason);
 void told_done(struct told_list *l);
 
 /* ---- gap.c: how long nobody was profiled here because an agent had ended ---- */

@@ -233,11 +233,11 @@ static bool is_told(const struct told_list *l, const char *uid)
 	return false;
 }
 
-void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *problem)
+void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *reason)
 {
 	for (size_t i = 0; n->report && i < before->n; i++)
 		if (!is_told(now, before->items[i].uid))
-			report_problem(n->report, before->items[i].uid, problem, "", 0);
+			report_problem(n->report, before->items[i].uid, reason, "", 0);
 	for (size_t i = 0; n->report && i < now->n; i++) {
 		_cleanup_free_ char *message = NULL;
 		unsigned n_pods;
@@ -245,7 +245,7 @@ void told_tell(struct told_list *before, struct told_list *now, struct node *n, 
 		if (!is_first(now, i))
 			continue;
 		message = message_of(now, now->items[i].uid, &n_pods);
-		report_problem(n->report, now->items[i].uid, problem, message, n_pods);
+		report_problem(n->report, now->items[i].uid, reason, message, n_pods);
 	}
 	told_done(before);
 	*before = *now;

@@ -45,9 +45,9 @@ static struct pf_filter to_filter(const struct probes *p, const struct wanted *w
 
 /* ---- cgroups ---- */
 
-static struct told *told_find(struct probes *p, uint64_t id)
+static struct told_cgroup *told_find(struct probes *p, uint64_t id)
 {
-	struct told *t;
+	struct told_cgroup *t;
 
 	HASH_FIND(hh, p->told, &id, sizeof(id), t);
 	return t;
@@ -55,7 +55,7 @@ static struct told *told_find(struct probes *p, uint64_t id)
 
 static void told_remove(struct probes *p, uint64_t id)
 {
-	struct told *t = told_find(p, id);
+	struct told_cgroup *t = told_find(p, id);
 
 	if (!t)
 		return;
@@ -68,7 +68,7 @@ void filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 {
 	int map = bpf_map__fd(p->core->maps.filter_cgroups);
 	struct pf_filter f;
-	struct told *t;
+	struct told_cgroup *t;
 
 	if (r->removed) {
 		told_remove(p, r->id);
@@ -275,7 +275,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 
 void filter_done(struct probes *p)
 {
-	struct told *t, *next;
+	struct told_cgroup *t, *next;
 
 	HASH_ITER (hh, p->told, t, next) {
 		HASH_DEL(p->told, t);

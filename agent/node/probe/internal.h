@@ -24,7 +24,7 @@ struct wanted_set {
 };
 
 /* A cgroup that the kernel selected by itself and that a drain has told of. */
-struct told {
+struct told_cgroup {
 	uint64_t id;
 	UT_hash_handle hh;
 };
@@ -113,7 +113,7 @@ struct probes {
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
-	struct told *told;
+	struct told_cgroup *told;
 
 	struct ring_buffer *ring;
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
