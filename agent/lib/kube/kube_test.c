@@ -657,7 +657,7 @@ static bool collect(const char *text, size_t n, void *arg)
 	return true;
 }
 
-static void lines_cut_at_every_byte(void **state)
+static void lines_14_cut_at_every_byte(void **state)
 {
 	static const char text[] =
 		"{\"a\":1}\n\r\n{\"b\":\"x\\n\"}\r\n\ntoo long, this one is\nlast\nopen";
@@ -677,7 +677,7 @@ static void lines_cut_at_every_byte(void **state)
 	}
 }
 
-static void list_cut_at_every_byte(void **state)
+static void list_14_cut_at_every_byte(void **state)
 {
 	static const char text[] = "{ \"kind\" : \"PodList\", \"x\":{\"items\":[9]}, \"items\" : [ "
 				   "{\"a\":\"]}\\\"\"} , {\"b\":[{},[1]]},"
@@ -828,8 +828,8 @@ int main(void)
 		cmocka_unit_test(ca_57_rotates),
 		cmocka_unit_test(ca_58_garbage_keeps_the_last_good_one),
 		cmocka_unit_test(unusable_ca_is_an_error_at_start),
-		cmocka_unit_test(lines_cut_at_every_byte),
-		cmocka_unit_test(list_cut_at_every_byte),
+		cmocka_unit_test(lines_14_cut_at_every_byte),
+		cmocka_unit_test(list_14_cut_at_every_byte),
 		cmocka_unit_test(backoff_grows_to_its_maximum),
 		cmocka_unit_test(backoff_47_many_agents_spread),
 	};

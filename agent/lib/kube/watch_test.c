@@ -552,7 +552,7 @@ static const struct row rows[] = {
 	{"watch_25_duplicate_keys",
 	 {{REPLY, LIST("10", "")}, {HOLD, EV("ADDED", OBJ("a", "u", "11", ",\"x\":1,\"x\":2"))}},
 	 "synced ok +n/a=11"},
-	{"watch_25_object_above_16_mib",
+	{"watch_25_object_above_the_limit",
 	 {{REPLY, LIST("10", "")}, {BIG, ADD("a", "11")}},
 	 "synced ok +n/a=11",
 	 .counter = "oversized_object"},

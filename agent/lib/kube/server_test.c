@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A real etcd and a real kube-apiserver (of e2e/cluster), killed, stopped and told to change a
+ * kind's versions. Each takes minutes of CPU to build and many seconds to start: LONG=1. Numbers
+ * in names are those of docs/watch-cases.md; what runs each time is scripted in watch_test.c.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "lib/base/testdir.h"
+#include "lib/kube/kube_private.h"
+#include "lib/loop/testserver.h"
+
+#define STEP_NS (300 * NSEC_PER_SEC) /* a machine under load */
+#define MAPS	"/api/v1/namespaces/default/configmaps"
+#define CRDS	"/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+#define THINGS	"/apis/test.example/v1alpha1/namespaces/default/things"
+#define MERGE	"application/merge-patch+json"
+#define VERSION(name, served, storage)                                                             \
+	"{\"name\":\"" name "\",\"served\":" served ",\"storage\":" storage                        \
+	",\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\","                                   \
+	"\"x-kubernetes-preserve-unknown-fields\":true}}}"
+
+static struct test_ca ca;
+static struct test_cert cert;
+static char dir[TESTDIR_BYTES];
+static char *testkube, *etcd_url, *peer_url;
+static uint16_t api_port;
+static pid_t etcd, api;
+
+/* ---- processes ---- */
+
+static char *path_of(const char *name)
+{
+	return xasprintf("%s/%s", dir, name);
+}
+
+static void put(const char *name, const char *text)
+{
+	_cleanup_free_ char *path = path_of(name);
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0600), 0);
+}
+
+static uint16_t free_port(void)
+{
+	struct ts_config c = {0};
+	uint16_t port;
+
+	close(ts_listen(&c, &port));
+	return port;
+}
+
+static pid_t spawn(const char *log_name, char *const *argv)
+{
+	_cleanup_free_ char *log = path_of(log_name);
+	pid_t parent = getpid(), pid = fork();
+	int fd;
+
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	dup2(fd, 1);
+	dup2(fd, 2);
+	if (getppid() == parent)
+		execv(argv[0], argv);
+	_exit(127);
+}
+
+#define A(...) xasprintf(__VA_ARGS__) /* lives as long as the test */
+
+static void start_etcd(void)
+{
+	char *argv[] = {testkube,
+			A("etcd"),
+			A("--data-dir=%s/etcd", dir),
+			A("--name=e"),
+			A("--unsafe-no-fsync"),
+			A("--log-level=warn"),
+			A("--listen-client-urls=%s", etcd_url),
+			A("--advertise-client-urls=%s", etcd_url),
+			A("--listen-peer-urls=%s", peer_url),
+			A("--initial-advertise-peer-urls=%s", peer_url),
+			A("--initial-cluster=e=%s", peer_url),
+			NULL};
+
+	etcd = spawn("etcd.log", argv);
+}
+
+static void start_api(void)
+{
+	char *argv[] = {testkube,
+			A("kube-apiserver"),
+			A("--etcd-servers=%s", etcd_url),
+			A("--bind-address=127.0.0.1"),
+			A("--advertise-address=192.0.2.1"),
+			A("--endpoint-reconciler-type=none"),
+			A("--secure-port=%u", api_port),
+			A("--cert-dir=%s/certs", dir),
+			A("--tls-cert-file=%s/api.crt", dir),
+			A("--tls-private-key-file=%s/api.key", dir),
+			A("--token-auth-file=%s/tokens.csv", dir),
+			A("--service-account-key-file=%s/api.crt", dir),
+			A("--service-account-signing-key-file=%s/api.key", dir),
+			A("--service-account-issuer=https://kubernetes.default.svc.cluster.local"),
+			A("--service-cluster-ip-range=10.96.0.0/16"),
+			A("--authorization-mode=RBAC"),
+			A("--disable-admission-plugins=ServiceAccount"),
+			A("--profiling=false"),
+			NULL};
+
+	api = spawn("api.log", argv);
+}
+
+static void end_process(pid_t *pid)
+{
+	if (*pid <= 0)
+		return;
+	kill(*pid, SIGKILL);
+	waitpid(*pid, NULL, 0);
+	*pid = 0;
+}
+
+/* ---- a client, a watch, and what it has seen ---- */
+
+struct fixture {
+	struct loop *loop;
+	struct kube *kube, *writer;
+	struct kube_watch *watch;
+	struct timer poll, again;
+	struct buf log;
+	const char *wanted;
+	uint64_t deadline_ns;
+	/* the write under way */
+	const char *method, *path, *body;
+	int status;
+};
+
+static void note(struct fixture *f, const char *what, const char *name)
+{
+	buf_printf(&f->log, "%s%s ", what, name);
+}
+
+static void upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)obj;
+	note(arg, old ? "~" : "+", key);
+}
+
+static void removed(const char *key, const json_t *last, void *arg)
+{
+	(void)last;
+	note(arg, "-", key);
+}
+
+static void state_changed(const char *error, void *arg)
+{
+	note(arg, error ? "err" : "ok", "");
+}
+
+static struct kube *make_kube(struct loop *l, const struct kube_times *t)
+{
+	struct kube_config c = {.address = (char *)(uintptr_t) "127.0.0.1",
+				.port = api_port,
+				.ca_pem = ca.pem,
+				.host = (char *)(uintptr_t) "kubernetes.default.svc",
+				.token = (char *)(uintptr_t) "secret"};
+	struct field_error e = {0};
+	struct kube *k;
+
+	assert_int_equal(kube_new(l, &c, "podflame/test", &k, &e), 0);
+	kube_set_times(k, t);
+	return k;
+}
+
+static struct fixture *begin(const char *path, bool optional)
+{
+	static const struct kube_watch_ops ops = {
+		.upsert = upsert, .remove = removed, .state = state_changed};
+	struct kube_watch_spec spec = {.path = path, .optional = optional};
+	struct kube_times t = kube_times_default;
+	struct fixture *f = xcalloc(1, sizeof(*f));
+
+	t.slow_ns = NSEC_PER_SEC;
+	t.probe_ns = 3 * NSEC_PER_SEC;
+	t.watchdog_ns = NSEC_PER_SEC;
+	assert_int_equal(loop_new(&f->loop), 0);
+	f->kube = make_kube(f->loop, &t);
+	f->writer = make_kube(f->loop, &kube_times_default);
+	assert_int_equal(kube_watch_new(f->kube, &spec, &ops, f, &f->watch), 0);
+	return f;
+}
+
+static void end(struct fixture *f)
+{
+	timer_cancel(&f->poll);
+	timer_cancel(&f->again);
+	kube_watch_free(f->watch);
+	kube_free(f->kube);
+	kube_free(f->writer);
+	loop_free(f->loop);
+	buf_done(&f->log);
+	free(f);
+}
+
+static void look(void *arg)
+{
+	struct fixture *f = arg;
+
+	if (strstr(f->log.data ?: "", f->wanted))
+		loop_stop(f->loop, 0);
+	else if (now_mono_ns() > f->deadline_ns)
+		loop_stop(f->loop, -ETIMEDOUT);
+	else
+		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, look, f);
+}
+
+/* Until the watch has seen this; what it saw before is forgotten then. */
+static void await(struct fixture *f, const char *wanted)
+{
+	f->wanted = wanted;
+	f->deadline_ns = now_mono_ns() + STEP_NS;
+	look(f);
+	if (loop_run(f->loop) != 0)
+		fail_msg("wanted \"%s\", saw \"%s\"", wanted, f->log.data ?: "");
+	buf_reset(&f->log);
+}
+
+static void write_once(void *arg);
+
+static void written(int status, const json_t *body, const char *error, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)body;
+	(void)error;
+	f->status = status;
+	if (status / 100 == 2 || now_mono_ns() > f->deadline_ns)
+		loop_stop(f->loop, 0);
+	else /* the server starts, or does not know the kind yet */
+		timer_set(f->loop, &f->again, 200 * NSEC_PER_MSEC, write_once, f);
+}
+
+static void write_once(void *arg)
+{
+	struct fixture *f = arg;
+	_cleanup_json_ json_t *body = f->body ? json_loads(f->body, 0, NULL) : NULL;
+
+	assert_int_equal(kube_request(f->writer, f->method, f->path,
+				      streq(f->method, "PATCH") ? MERGE : NULL, body, written, f),
+			 0);
+}
+
+static void do_write(struct fixture *f, const char *method, const char *path, const char *body)
+{
+	f->method = method;
+	f->path = path;
+	f->body = body;
+	f->deadline_ns = now_mono_ns() + STEP_NS;
+	write_once(f);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->status / 100, 2);
+}
+
+static void make_map(struct fixture *f, const char *name)
+{
+	_cleanup_free_ char *body = xasprintf("{\"metadata\":{\"name\":\"%s\"}}", name);
+
+	do_write(f, "POST", MAPS, body);
+}
+
+/* ---- tests ---- */
+
+static void server_01_list_then_watch(void **state)
+{
+	struct fixture *f = begin(MAPS, false);
+
+	(void)state;
+	await(f, "ok "); /* the first waits for the server to start */
+	make_map(f, "one");
+	await(f, "+default/one ");
+	do_write(f, "PATCH", MAPS "/one", "{\"data\":{\"a\":\"b\"}}");
+	await(f, "~default/one ");
+	do_write(f, "DELETE", MAPS "/one", NULL);
+	await(f, "-default/one ");
+	end(f);
+}
+
+static void server_45_killed_and_started_again(void **state)
+{
+	struct fixture *f = begin(MAPS, false);
+
+	(void)state;
+	await(f, "ok ");
+	make_map(f, "kept");
+	await(f, "+default/kept ");
+	end_process(&api);
+	await(f, "err ");
+	start_api();
+	await(f, "ok ");
+	make_map(f, "after");
+	f->wanted = "+default/after ";
+	f->deadline_ns = now_mono_ns() + STEP_NS;
+	look(f);
+	assert_int_equal(loop_run(f->loop), 0);
+	/* what was there before was neither removed nor told again */
+	assert_null(strstr(f->log.data, "default/kept"));
+	assert_non_null(kube_watch_get(f->watch, "default/kept"));
+	end(f);
+}
+
+static void server_18_stopped_and_continued(void **state)
+{
+	struct fixture *f = begin(MAPS, false);
+
+	(void)state;
+	await(f, "ok ");
+	kill(api, SIGSTOP); /* the kernel goes on to acknowledge what we send */
+	await(f, "err ");
+	kill(api, SIGCONT);
+	await(f, "ok ");
+	make_map(f, "continued");
+	await(f, "+default/continued ");
+	end(f);
+}
+
+#define CRD(versions)                                                                              \
+	"{\"apiVersion\":\"apiextensions.k8s.io/v1\",\"kind\":\"CustomResourceDefinition\","       \
+	"\"metadata\":{\"name\":\"things.test.example\"},\"spec\":{\"group\":\"test.example\","    \
+	"\"scope\":\"Namespaced\",\"names\":{\"plural\":\"things\",\"singular\":\"thing\","        \
+	"\"kind\":\"Thing\"},\"versions\":[" versions "]}}"
+
+static void server_42_versions_of_a_kind_change(void **state)
+{
+	struct fixture *f = begin(THINGS, true);
+	const char *crd = CRDS "/things.test.example";
+
+	(void)state;
+	await(f, "ok "); /* not installed: nothing there */
+	do_write(f, "POST", CRDS, CRD(VERSION("v1alpha1", "true", "true")));
+	do_write(f, "POST", THINGS,
+		 "{\"apiVersion\":\"test.example/v1alpha1\",\"kind\":\"Thing\","
+		 "\"metadata\":{\"name\":\"a\"},\"spec\":{\"x\":1}}");
+	await(f, "+default/a ");
+	do_write(f, "PATCH", crd,
+		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "true", "false") "," VERSION(
+			 "v1beta1", "true", "true") "]}}");
+	do_write(f, "PATCH", THINGS "/a", "{\"spec\":{\"x\":2}}");
+	await(f, "~default/a "); /* and nothing was removed */
+	do_write(f, "PATCH", crd,
+		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "false", "false") "," VERSION(
+			 "v1beta1", "true", "true") "]}}");
+	await(f, "-default/a ");
+	do_write(f, "PATCH", crd,
+		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "true", "false") "," VERSION(
+			 "v1beta1", "true", "true") "]}}");
+	await(f, "+default/a ");
+	end(f);
+}
+
+/* ---- set-up ---- */
+
+/* The folder of e2e/cluster's binary, made when it is not there. */
+static char *find_testkube(void)
+{
+	char line[512] = "";
+	FILE *p = popen("e2e/cluster/build.sh 2>/dev/null", "r");
+
+	if (p && fgets(line, sizeof(line), p))
+		line[strcspn(line, "\n")] = '\0';
+	if (p)
+		pclose(p);
+	return *line ? xasprintf("%s/testkube", line) : NULL;
+}
+
+static int make_server(void **state)
+{
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	testkube = find_testkube();
+	if (!testkube || access(testkube, X_OK) < 0) {
+		print_message("e2e/cluster/build.sh made no testkube (run from the repository)\n");
+		return -1;
+	}
+	assert_int_equal(testdir_make(dir), 0);
+	test_ca_init(&ca, "ca");
+	test_cert_init(&cert, &ca, "DNS:kubernetes.default.svc,IP:127.0.0.1");
+	put("api.crt", cert.cert_pem);
+	put("api.key", cert.key_pem);
+	put("tokens.csv", "secret,admin,1,system:masters\n");
+	etcd_url = xasprintf("http://127.0.0.1:%u", free_port());
+	peer_url = xasprintf("http://127.0.0.1:%u", free_port());
+	api_port = free_port();
+	start_etcd();
+	start_api();
+	return 0;
+}
+
+static int end_server(void **state)
+{
+	(void)state;
+	end_process(&api);
+	end_process(&etcd);
+	if (!getenv("KEEP"))
+		testdir_remove(dir);
+	test_ca_done(&ca);
+	test_cert_done(&cert);
+	return 0;
+}
+
+static void skipped(void **state)
+{
+	(void)state;
+	print_message("skip: a real API server: LONG=1\n");
+	skip();
+}
+
+int main(void)
+{
+	struct CMUnitTest tests[] = {
+		cmocka_unit_test(server_01_list_then_watch),
+		cmocka_unit_test(server_45_killed_and_started_again),
+		cmocka_unit_test(server_18_stopped_and_continued),
+		cmocka_unit_test(server_42_versions_of_a_kind_change),
+	};
+
+	if (getenv("LONG"))
+		return cmocka_run_group_tests_name("server", tests, make_server, end_server);
+	for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
+		tests[i].test_func = skipped;
+	return cmocka_run_group_tests_name("server", tests, NULL, NULL);
+}
