@@ -79,10 +79,13 @@ struct pf_filter {
 	uint32_t
 		keep; /* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
 	uint32_t period_us; /* what one kept sample is worth: trunc(1e6 / hz) */
-	uint32_t
-		off_keep; /* off-cpu: a switch is kept when prandom_u32() <= off_keep; then it counts
-				 2^32 / (off_keep + 1) times */
+	/*
+	 * off-cpu: a switch is noted when a random number is <= off_note, and kept when the same one is <= off_keep,
+	 * which is never more; then it counts 2^32 / (off_keep + 1) times, found to go on 2^32 / (off_note + 1) times.
+	 */
+	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
+	uint32_t pad;
 	uint64_t off_max_us; /* a wait counts until it is so long */
 	/*
 	 * mem-*: an allocation of S bytes is taken with probability min(1, S / these) and counts
@@ -248,7 +251,8 @@ struct pf_usage_key {
 	uint32_t event, pad;
 };
 struct pf_usage {
-	uint64_t hits;	/* switches of a selected task, traps of a selected process (PF_SITE_MORE) */
+	/* Switches of a selected task, or what those noted stand for; traps of a selected process (PF_SITE_MORE). */
+	uint64_t hits;
 	uint64_t taken; /* of these, kept: a stack was taken */
 	uint64_t value; /* what those count for together, in the event's unit */
 	uint64_t
@@ -379,8 +383,8 @@ struct pf_stats {
 
 _Static_assert(sizeof(struct pf_config) == 56, "abi");
 _Static_assert(sizeof(struct pf_settings) == 16, "abi");
-_Static_assert(sizeof(struct pf_filter) == 40, "abi");
-_Static_assert(sizeof(struct pf_listed) == 48, "abi");
+_Static_assert(sizeof(struct pf_filter) == 48, "abi");
+_Static_assert(sizeof(struct pf_listed) == 56, "abi");
 _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 32, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");

@@ -15,10 +15,7 @@ static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 
 /* ---- counting ---- */
 
-/*
- * Whether a wait was found to go on, and counts for itself alone. Asked for once: it may become so any
- * time.
- */
+/* Whether a wait was found to go on, and counts whole. Asked for once: it may become so any time. */
 static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 {
 	return *(volatile const uint64_t *)&w->whole_since_ns == w->since_ns;
@@ -27,7 +24,7 @@ static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 /* The probability with which it counts: so much more it does. */
 static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool whole)
 {
-	return whole ? PF_KEEP_ALL : w->keep;
+	return whole ? w->note : w->keep;
 }
 
 /* What a time since the wait's begin counts for: parts of a wait add up to the whole. */
@@ -122,7 +119,7 @@ static __always_inline void pf_wait_count(const struct pf_waiting *w, bool whole
 
 /* ---- it runs again ---- */
 
-static __noinline int pf_wait_over(struct pf_waiting *w)
+static __noinline int pf_wait_over(struct pf_waiting *w, uint32_t tid)
 {
 	const struct pf_settings *set = pf_settings_now();
 	uint64_t from, end;
@@ -130,7 +127,7 @@ static __noinline int pf_wait_over(struct pf_waiting *w)
 
 	if (!w || !set)
 		return 0;
-	from = __sync_lock_test_and_set(&w->counted_ns, PF_NOT_WAITING);
+	from = pf_wait_ends(w, tid);
 	whole = pf_wait_is_whole(w);
 	if (from == PF_NOT_WAITING || !(w->taken || whole))
 		return 0;
@@ -147,7 +144,7 @@ static __always_inline void pf_runs(struct task_struct *task)
 	struct pf_waiting *w = pf_waiting_of(task);
 
 	if (w && w->counted_ns != PF_NOT_WAITING && w->start_boottime_ns == task->start_boottime)
-		pf_wait_over(w);
+		pf_wait_over(w, task->pid);
 }
 
 /* ---- it leaves its CPU ---- */
@@ -215,15 +212,15 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	return true;
 }
 
-/* An entry for a thread that waits for the first time. */
-static __noinline struct pf_waiting *pf_waiting_new(struct task_struct *task)
+/* The entry of a thread, made at the first wait of it that is noted. */
+static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid)
 {
-	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
+	struct pf_waiting *w = bpf_map_lookup_elem(&waits, &tid);
 
+	if (w)
+		return w;
 	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST))
 		pf_drop(PF_DROP_WAITS_FULL);
-	else if (n)
-		__sync_fetch_and_add(n, 1);
 	return bpf_map_lookup_elem(&waits, &tid);
 }
 
@@ -267,29 +264,34 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 	const struct pf_filter *f = pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id);
 	struct pf_waiting *w;
 	struct pf_usage *u;
+	uint32_t draw;
 
 	if (!f)
 		return;
-	w = pf_waiting_of(task);
-	if (!w && !(w = pf_waiting_new(task)))
+	/* What is not noted is forgotten here: its thread's last wait is over, as it has run. */
+	draw = f->off_keep == PF_KEEP_ALL ? 0 : bpf_get_prandom_u32();
+	if (draw > f->off_note)
 		return;
-	w->counted_ns = PF_NOT_WAITING;
+	w = pf_waiting_get(task->pid);
+	if (!w)
+		return;
 	w->start_boottime_ns = task->start_boottime;
 	w->since_ns = bpf_ktime_get_boot_ns();
 	w->woken_ns = 0;
 	w->max_ns = f->off_max_us * 1000 < PF_WAIT_MAX_NS ? f->off_max_us * 1000 : PF_WAIT_MAX_NS;
 	w->min_us = f->off_min_us;
+	w->note = f->off_note;
 	w->keep = f->off_keep;
 	w->state = state;
-	w->taken = f->off_keep == PF_KEEP_ALL || bpf_get_prandom_u32() <= f->off_keep;
+	w->taken = draw <= f->off_keep;
 	u = pf_usage_of(cgroup_id, PF_EVENT_OFF_CPU);
 	if (u) {
-		u->hits++;
+		u->hits += pf_wait_n(f->off_note);
 		u->taken += w->taken;
 	}
 	if (w->taken && !pf_wait_take(ctx, w, task, cgroup_id, f, state))
 		return;
-	w->counted_ns = w->since_ns;
+	pf_wait_begins(w, task->pid);
 }
 
 /* A preempted thread does not wait, whatever its state; the idle process and kernel threads never do. */
@@ -326,10 +328,9 @@ int BPF_PROG(pf_wakeup, struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(pf_thread_exit, struct task_struct *task)
 {
-	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
+	uint32_t tid = task->pid;
 
-	if (pf_waiting_of(task) && !bpf_map_delete_elem(&waits, &tid) && n)
-		__sync_fetch_and_add(n, -1);
+	bpf_map_delete_elem(&waits, &tid);
 	return 0;
 }
 
@@ -375,7 +376,7 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	if (wait.keep != PF_KEEP_ALL && !whole && now - wait.since_ns < 2 * PF_LOOK_MIN_NS)
 		return 0;
 	if (!pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id)) {
-		__sync_val_compare_and_swap(&w->counted_ns, from, PF_NOT_WAITING);
+		pf_wait_ends(w, task->pid);
 		return 0;
 	}
 	/*

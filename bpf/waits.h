@@ -28,13 +28,14 @@ struct pf_waiting {
 	uint64_t counted_ns;
 	uint64_t max_ns; /* settings of then: struct pf_filter */
 	uint32_t min_us;
-	uint32_t keep;		 /* off_keep: with which probability it was kept, */
-	uint32_t taken;		 /* it was: key is known */
-	uint32_t state;		 /* in which it left its CPU */
+	uint32_t note, keep; /* off_note, off_keep: it was noted with that probability, and kept */
+	uint32_t taken;	     /* it was kept: key is known */
+	uint32_t state;	     /* in which it left its CPU */
+	uint32_t pad;
 	struct pf_count_key key; /* with its cause */
 	/*
-	 * It was seen to go on, and counts for itself alone from counted_ns on, kept or not: while this is
-	 * since_ns. Only offcpu_walk.bpf.c writes these two, and this one last.
+	 * It was seen to go on, and counts whole from counted_ns on, kept or not: for itself and those that were
+	 * not noted, while this is since_ns. Only offcpu_walk.bpf.c writes these two, and this one last.
 	 */
 	uint64_t whole_since_ns;
 	struct pf_count_key whole_key;
@@ -47,8 +48,12 @@ struct {
 	__type(value, struct pf_waiting);
 } waits SEC(".maps");
 
-/* How many entries of `waits` there are by the thread's number: most switches are of none, and that is told by one read. */
-#define PF_THREAD_SLOTS 16384 /* a power of two */
+/*
+ * How many waits go on, by the thread's number: most switches and wake-ups end none, and that is told by one read.
+ * Neighbours lie apart: they run on different CPUs.
+ */
+#define PF_THREAD_SLOTS_LOG2 14
+#define PF_THREAD_SLOTS	     (1 << PF_THREAD_SLOTS_LOG2)
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PF_THREAD_SLOTS);
@@ -58,14 +63,36 @@ struct {
 
 static __always_inline uint32_t *pf_thread_slot(uint32_t tid)
 {
-	uint32_t slot = tid & (PF_THREAD_SLOTS - 1);
+	uint32_t slot = tid * 2654435769u >> (32 - PF_THREAD_SLOTS_LOG2);
 
 	return bpf_map_lookup_elem(&threads, &slot);
 }
 
+/* The wait that it is in; NULL: none that was noted. */
 static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task)
 {
 	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
 
 	return n && *n ? bpf_map_lookup_elem(&waits, &tid) : NULL;
+}
+
+/* It begins: from here on it can be seen to end. */
+static __always_inline void pf_wait_begins(struct pf_waiting *w, uint32_t tid)
+{
+	uint32_t *n = pf_thread_slot(tid);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	w->counted_ns = w->since_ns;
+}
+
+/* It ends. Returns until when it was counted; PF_NOT_WAITING: somebody else has ended it. */
+static __always_inline uint64_t pf_wait_ends(struct pf_waiting *w, uint32_t tid)
+{
+	uint64_t counted = __sync_lock_test_and_set(&w->counted_ns, PF_NOT_WAITING);
+	uint32_t *n = counted == PF_NOT_WAITING ? NULL : pf_thread_slot(tid);
+
+	if (n)
+		__sync_fetch_and_add(n, -1);
+	return counted;
 }

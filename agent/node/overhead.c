@@ -59,7 +59,7 @@ static struct payer *get(struct overhead *o, uint64_t cgroup_id)
 	p = xcalloc(1, sizeof(*p));
 	p->cgroup_id = cgroup_id;
 	p->owner = owner;
-	p->keep = UINT32_MAX;
+	p->off = OFF_SHARES_ALL;
 	HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
 	return p;
 }
@@ -286,25 +286,25 @@ bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uin
 /* Cgroups within a container: the filter knows the container. */
 static void keep(struct overhead *o, const struct payer *p)
 {
-	uint32_t least = p->keep;
+	struct off_shares least = p->off;
 
 	for (const struct payer *x = o->payers; x; x = x->hh.next)
 		if (str_equal(x->owner->container_id, p->owner->container_id))
-			least = MIN(least, x->keep);
+			least = OFF_SHARES(MIN(least.note, x->off.note),
+					   MIN(least.keep, x->off.keep));
 	if (p->owner->container_id)
-		procs_keep_off(o->node->procs, p->owner->container_id, least);
+		procs_keep_off(o->node->procs, p->owner->container_id, least.note, least.keep);
 }
 
 static void watch_switches(struct overhead *o, struct payer *p, uint64_t cpu_ns)
 {
 	const struct account *a = &p->of[EVENT_OFF_CPU];
-	struct switches s = {a->round.hits, a->round.taken, cpu_ns};
-	uint32_t before = p->keep;
+	struct switches s = {a->round.hits, cpu_ns};
+	bool asked = p->owner->event_mask & 1u << EVENT_OFF_CPU;
+	struct off_shares before = p->off;
 
-	p->keep = p->owner->event_mask & 1u << EVENT_OFF_CPU
-			  ? overhead_keep(before, &s, overhead_percent(p))
-			  : UINT32_MAX;
-	if (p->keep != before)
+	p->off = asked ? overhead_off_shares(before, &s, overhead_percent(p)) : OFF_SHARES_ALL;
+	if (p->off.note != before.note || p->off.keep != before.keep)
 		keep(o, p);
 }
 

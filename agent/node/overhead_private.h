@@ -24,7 +24,7 @@ struct payer { /* one cgroup */
 	uint64_t cgroup_id;
 	struct owner *owner;
 	struct account of[_EVENT_MAX];
-	uint32_t keep;		    /* off-cpu */
+	struct off_shares off;
 	struct traps lately;	    /* memory, attached as long as it lives */
 	double cpus;		    /* that it used when it was last looked at; 0: not known */
 	uint64_t cpu_ns, cpu_at_ns; /* as last read, and when: CLOCK_MONOTONIC; 0: not yet */

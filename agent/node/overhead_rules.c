@@ -6,34 +6,55 @@
 
 /* ---- off-cpu ---- */
 
-/* A switch of a selected thread that is not kept: probe_bench. */
-#define SWITCH_NS    100
-#define KEEP_MIN     (UINT32_MAX / 4096)
-#define KEEP_RAISE   2.0 /* at most so many times as much, a round */
-#define KEEP_INSIDE  1.2 /* raised only where there is so much room */
+/* What a wait of a selected thread costs more than one of any other thread (offcpu_bench): each, */
+#define PASSED_NS 15
+#define NOTED_NS  350 /* and where it is noted: at the switch, when it is woken, and when it runs */
+/*
+ * What may go into noting, where that is less than all: waits that last count by what is noted, short ones by what is
+ * kept, whose stacks cost ten times as much.
+ */
+#define NOTE_PART    0.5
+#define SHARE_MIN    (1.0 / 4096)
+#define SHARE_RAISE  2.0 /* at most so many times as much, a round */
+#define SHARE_INSIDE 1.2 /* raised only where there is so much room */
 #define MIN_SWITCHES 100 /* fewer say nothing */
 
-static uint32_t keep_of(double share)
+static double to_share(uint32_t x)
 {
-	double keep = share * 4294967296.0 - 1;
-
-	return keep >= UINT32_MAX ? UINT32_MAX : keep <= KEEP_MIN ? KEEP_MIN : (uint32_t)keep;
+	return ((double)x + 1) / 4294967296.0;
 }
 
-uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent)
+static uint32_t from_share(double share)
 {
-	double budget_ns = percent / 100 * (double)s->cpu_ns - (double)s->hits * SWITCH_NS;
-	double share = ((double)keep + 1) / 4294967296.0, fits;
+	return share >= 1 ? UINT32_MAX : (uint32_t)(fmax(share, SHARE_MIN) * 4294967296.0 - 1);
+}
 
-	if (s->hits < MIN_SWITCHES)
-		return keep_of(share * KEEP_RAISE);
-	/* Of the hits that were not thinned, not all have a walk: the previous stack may be the same. */
-	fits = budget_ns <= 0 ? 0 : budget_ns / ((double)s->hits * OVERHEAD_WALK_NS);
+/* Falls at once, rises by steps. */
+static double next_share(double share, double fits)
+{
 	if (fits < share)
-		return keep_of(fits);
-	if (fits < share * KEEP_INSIDE)
-		return keep;
-	return keep_of(MIN(fits / KEEP_INSIDE, share * KEEP_RAISE));
+		return fits;
+	if (fits < share * SHARE_INSIDE)
+		return share;
+	return fmin(fits / SHARE_INSIDE, share * SHARE_RAISE);
+}
+
+struct off_shares overhead_off_shares(struct off_shares now, const struct switches *s,
+				      double percent)
+{
+	double hits = (double)s->hits, note = to_share(now.note), keep = to_share(now.keep);
+	double budget_ns = fmax(percent / 100 * (double)s->cpu_ns - hits * PASSED_NS, 0);
+
+	if (percent >= 100) /* who allows all of it has no limit */
+		return OFF_SHARES_ALL;
+	if (s->hits < MIN_SWITCHES)
+		return OFF_SHARES(from_share(note * SHARE_RAISE), from_share(keep * SHARE_RAISE));
+	note = next_share(note, NOTE_PART * budget_ns / (hits * NOTED_NS));
+	note = fmin(fmax(note, SHARE_MIN), 1);
+	/* Not all that are kept have a walk: the previous stack may be the same. */
+	keep = next_share(keep,
+			  fmax(budget_ns - hits * note * NOTED_NS, 0) / (hits * OVERHEAD_WALK_NS));
+	return OFF_SHARES(from_share(note), from_share(fmin(keep, note)));
 }
 
 /* ---- memory ---- */

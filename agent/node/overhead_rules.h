@@ -18,10 +18,17 @@
 
 /* ---- off-cpu ---- */
 struct switches { /* of a selected container's threads, in one round */
-	uint64_t hits, taken, cpu_ns;
+	uint64_t hits, cpu_ns;
 };
-/* The share of switches to keep from now on, as procs_keep_off has it. Never none. */
-uint32_t overhead_keep(uint32_t keep, const struct switches *s, double percent);
+/* Of its switches, as procs_keep_off has them. */
+struct off_shares {
+	uint32_t note, keep;
+};
+#define OFF_SHARES(...) ((struct off_shares){__VA_ARGS__})
+#define OFF_SHARES_ALL	OFF_SHARES(UINT32_MAX, UINT32_MAX)
+/* Those from now on. Never none. */
+struct off_shares overhead_off_shares(struct off_shares now, const struct switches *s,
+				      double percent);
 
 /* ---- memory ---- */
 struct traps { /* while probes were attached */

@@ -14,64 +14,84 @@
 
 /* ---- off-cpu ---- */
 
-static double share_of(uint32_t keep)
+static double share_of(uint32_t x)
 {
-	return ((double)keep + 1) / 4294967296.0;
+	return ((double)x + 1) / 4294967296.0;
 }
 
-static uint32_t settle(uint32_t keep, uint64_t hits, uint64_t cpu_ns, double percent)
+static bool is_all(struct off_shares x)
 {
-	for (int i = 0; i < 50; i++) {
-		struct switches s = {hits, (uint64_t)((double)hits * share_of(keep)), cpu_ns};
+	return x.note == UINT32_MAX && x.keep == UINT32_MAX;
+}
 
-		keep = overhead_keep(keep, &s, percent);
-	}
-	return keep;
+static struct off_shares settle(struct off_shares x, uint64_t hits, uint64_t cpu_ns, double percent)
+{
+	struct switches s = {hits, cpu_ns};
+
+	for (int i = 0; i < 50; i++)
+		x = overhead_off_shares(x, &s, percent);
+	return x;
 }
 
 static void few_switches_are_all_kept(void **state)
 {
+	struct off_shares few = {UINT32_MAX / 100, UINT32_MAX / 1000};
+
 	(void)state;
-	assert_int_equal(settle(UINT32_MAX, 200, NSEC_PER_SEC, 1), UINT32_MAX);
-	assert_int_equal(settle(UINT32_MAX, 5, 1000, 1), UINT32_MAX); /* nothing to go by */
-	assert_int_equal(settle(UINT32_MAX / 1000, 200, NSEC_PER_SEC, 1), UINT32_MAX);
+	assert_true(is_all(settle(OFF_SHARES_ALL, 200, NSEC_PER_SEC, 1)));
+	assert_true(is_all(settle(OFF_SHARES_ALL, 5, 1000, 1))); /* nothing to go by */
+	assert_true(is_all(settle(few, 200, NSEC_PER_SEC, 1)));
+	assert_true(is_all(settle(few, 1000000, NSEC_PER_SEC, 100))); /* no limit */
 }
 
-/* 50,000 switches in a second of CPU: all walked would be 15 %. */
+/* Switches in a second of CPU, percent, whether all are noted: what they cost altogether is the limit. */
 static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 {
-	const double percents[] = {1, 2, 5};
+	static const struct {
+		double hits, percent;
+		bool all_noted;
+	} storms[] = {{10000, 1, true},	  {20000, 1, false},  {50000, 1, false}, {50000, 5, true},
+		      {300000, 1, false}, {300000, 2, false}, {300000, 5, false}};
 
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(percents); i++) {
-		uint32_t keep = settle(UINT32_MAX, 50000, NSEC_PER_SEC, percents[i]);
-		double cost_ns = 50000 * 100 + 50000 * 3000 * share_of(keep);
+	for (size_t i = 0; i < ARRAY_SIZE(storms); i++) {
+		double limit_ns = storms[i].percent / 100 * SEC, hits = storms[i].hits;
+		struct off_shares x =
+			settle(OFF_SHARES_ALL, (uint64_t)hits, NSEC_PER_SEC, storms[i].percent);
+		double cost_ns = hits * (15 + 350 * share_of(x.note) + 3000 * share_of(x.keep));
 
-		assert_true(keep < UINT32_MAX);
-		assert_true(cost_ns <= percents[i] / 100 * SEC * 1.01);
-		assert_true(cost_ns >= percents[i] / 100 * SEC * 0.6 || percents[i] < 1.5);
+		assert_true(x.keep < UINT32_MAX && x.keep <= x.note);
+		assert_int_equal(x.note == UINT32_MAX, storms[i].all_noted);
+		assert_true(cost_ns <= limit_ns * 1.001);
+		assert_true(cost_ns >= limit_ns * 0.7);
 	}
 }
 
+/* What only passes by may be more than the limit alone. */
 static void some_are_kept_however_many(void **state)
 {
+	struct off_shares x = settle(OFF_SHARES_ALL, 10000000, NSEC_PER_SEC, 1);
+
 	(void)state;
-	assert_true(settle(UINT32_MAX, 10000000, NSEC_PER_SEC, 1) > 0);
+	assert_int_equal(x.note, UINT32_MAX / 4096);
+	assert_int_equal(x.keep, UINT32_MAX / 4096);
 }
 
 static void it_falls_at_once_and_rises_by_steps(void **state)
 {
-	struct switches storm = {50000, 50000, NSEC_PER_SEC}, calm = {1000, 10, NSEC_PER_SEC};
-	uint32_t low, next;
+	struct switches storm = {300000, NSEC_PER_SEC}, calm = {1000, NSEC_PER_SEC};
+	struct off_shares low, next;
 
 	(void)state;
-	low = overhead_keep(UINT32_MAX, &storm, 2);
-	assert_true(share_of(low) < 0.11);
-	next = overhead_keep(low, &calm, 2);
-	assert_true(next > low && share_of(next) <= share_of(low) * 2.01);
+	low = overhead_off_shares(OFF_SHARES_ALL, &storm, 2);
+	assert_true(share_of(low.note) < 0.1 && share_of(low.keep) < 0.02);
+	next = overhead_off_shares(low, &calm, 2);
+	assert_true(next.note > low.note && share_of(next.note) <= share_of(low.note) * 2.01);
+	assert_true(next.keep > low.keep && share_of(next.keep) <= share_of(low.keep) * 2.01);
 	/* Just inside its limit it stays where it is. */
-	storm.hits = 45000;
-	assert_int_equal(overhead_keep(low, &storm, 2), low);
+	storm.hits = 285000;
+	next = overhead_off_shares(low, &storm, 2);
+	assert_true(next.note == low.note && next.keep == low.keep);
 }
 
 /* ---- memory ---- */

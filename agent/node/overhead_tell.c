@@ -43,8 +43,8 @@ struct estimate overhead_estimate_of(const struct overhead *o, const struct paye
 	struct estimate x = {.ppm = error_ppm ? 1000000 : 0, .error_ppm = error_ppm};
 	struct planned_spans planned;
 
-	if (e == EVENT_OFF_CPU && p->keep != UINT32_MAX)
-		x.ppm = (uint32_t)MAX(((double)p->keep + 1) / 4294967296.0 * 1e6, 1.0);
+	if (e == EVENT_OFF_CPU && p->off.keep != UINT32_MAX)
+		x.ppm = (uint32_t)MAX(((double)p->off.keep + 1) / 4294967296.0 * 1e6, 1.0);
 	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != OVERHEAD_SPANS)
 		return x;
 	planned.load = overhead_load(&a->cost, overhead_hit_ns(o, p));
@@ -91,8 +91,8 @@ static uint32_t share_of(const struct overhead *o, struct payer *p, enum event e
 {
 	struct account *a = &p->of[e];
 	double ppm = overhead_estimate_of(o, p, e).ppm;
-	bool part =
-		e == EVENT_OFF_CPU ? p->keep != UINT32_MAX : a->tried && a->mode == OVERHEAD_SPANS;
+	bool part = e == EVENT_OFF_CPU ? p->off.keep != UINT32_MAX
+				       : a->tried && a->mode == OVERHEAD_SPANS;
 
 	if (!part)
 		a->told_ppm = 0;

@@ -159,8 +159,9 @@ static void say_decisions(const struct payer *p, unsigned event_mask)
 		if (!p || !is_decided(p, e))
 			printf("%s: not decided\n", name);
 		else if (e == EVENT_OFF_CPU)
-			printf("%s: %.3g %% of its waits looked at\n", name,
-			       p->keep / (UINT32_MAX / 100.0));
+			printf("%s: %.3g %% of its waits noted, %.3g %% looked at\n", name,
+			       p->off.note / (UINT32_MAX / 100.0),
+			       p->off.keep / (UINT32_MAX / 100.0));
 		else
 			printf("%s: %s\n", name, names[p->of[e].mode]);
 	}

@@ -238,6 +238,7 @@ int probes_filter(struct probes *p, const struct procs_filter *want, size_t n)
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
 			.settings = want[i].settings,
+			.off_note = want[i].off_note,
 			.off_keep = want[i].off_keep,
 			.listed = want[i].listed,
 			.context = want[i].context,
@@ -265,6 +266,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
 			.settings = want[i].settings,
+			.off_note = want[i].off_note,
 			.off_keep = want[i].off_keep,
 			.context = want[i].context,
 		};

@@ -15,7 +15,7 @@ struct wanted {
 	uint64_t start_boottime_ns;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep;
+	uint32_t off_note, off_keep;
 	bool listed, context;
 };
 struct wanted_set {

@@ -80,6 +80,7 @@ static void offcpu_fill(const struct event_probe *e, const struct wanted *w, str
 
 	(void)e;
 	f->off_keep = w->off_keep ? w->off_keep : PF_KEEP_ALL;
+	f->off_note = MAX(w->off_note ? w->off_note : PF_KEEP_ALL, f->off_keep);
 	f->off_min_us = w->settings.min_block_us;
 	f->off_max_us = max_us && max_us < MAX_WAIT_US ? max_us : MAX_WAIT_US;
 }

@@ -15,8 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_MS 300
-#define ROUNDS	 7
+#define ROUND_MS    300
+#define ROUNDS	    7
+#define TRIP_ROUNDS 15
 
 static volatile uint64_t *shared; /* round trips */
 static char cgroup_dir[320];
@@ -278,30 +279,50 @@ static void bench_switches(struct probes *p, int empty, const char *name, const 
 	bench_report(wake_name, median(wakeups, ROUNDS), "ns/wakeup", "beside an empty program");
 }
 
-static double trips_a_second(void)
+static uint64_t pair_cpu_ns(const struct pair *pair)
 {
-	uint64_t n = shared[0], t = now_mono_ns();
+	uint64_t ns = 0;
 
-	bench_nap(ROUND_MS);
-	return (shared[0] - n) * 1e9 / (now_mono_ns() - t);
+	for (int i = 0; i < 2; i++) {
+		struct timespec t = {};
+		clockid_t clock;
+
+		if (clock_getcpuclockid(pair->pids[i], &clock) || clock_gettime(clock, &t))
+			bench_die("CPU time of the pair", ESRCH);
+		ns += (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+	}
+	return ns;
 }
 
-/* Round trips without, and with: the whole price, of tracepoints too. Without BPF's own statistics. */
-static void bench_trips(struct probes *p, const struct procs_filter *f, const char *name,
-			const char *note)
+/* CPU time, so that others on the machine do less harm. */
+static double ns_a_trip(const struct pair *pair)
 {
-	double ns[ROUNDS];
+	uint64_t n = shared[0], ns = pair_cpu_ns(pair);
 
-	for (int i = 0; i < ROUNDS; i++) {
+	bench_nap(ROUND_MS);
+	return (double)(pair_cpu_ns(pair) - ns) / (double)(shared[0] - n);
+}
+
+/*
+ * A switch and a wake-up with one filter, and with another (NULL: nothing is attached): the whole price, of
+ * tracepoints too. Without BPF's own statistics.
+ */
+static void bench_trips(struct probes *p, const struct pair *pair, const struct procs_filter *than,
+			const struct procs_filter *f, const char *name, const char *note)
+{
+	double ns[TRIP_ROUNDS];
+
+	for (int i = 0; i < TRIP_ROUNDS; i++) {
 		double off, on;
 
-		filter(p, NULL);
-		off = trips_a_second();
+		filter(p, than);
+		off = ns_a_trip(pair);
 		filter(p, f);
-		on = trips_a_second();
-		ns[i] = 1e9 / on - 1e9 / off;
+		on = ns_a_trip(pair);
+		filter(p, than);
+		ns[i] = on - (off + ns_a_trip(pair)) / 2;
 	}
-	bench_report(name, median(ns, ROUNDS), "ns/switch", note);
+	bench_report(name, median(ns, TRIP_ROUNDS), "ns/switch", note);
 }
 
 int main(void)
@@ -318,9 +339,16 @@ int main(void)
 	install_rows(p);
 	pair = pair_start(20, false);
 	filter(p, &nobody);
-	bench_trips(p, &nobody, "offcpu.trip_unselected", "whole price of a switch and a wake-up");
+	bench_trips(p, &pair, NULL, &nobody, "offcpu.trip_unselected",
+		    "whole price of a switch and a wake-up");
 	select_pair(p, &own, &pair);
-	bench_trips(p, &own, "offcpu.trip_selected", "whole price of a wait");
+	own.off_note = own.off_keep = 1;
+	bench_trips(p, &pair, &nobody, &own, "offcpu.trip_passed",
+		    "not noted, more than unselected");
+	own.off_note = 0;
+	bench_trips(p, &pair, &nobody, &own, "offcpu.trip_noted", "the same, noted");
+	own.off_keep = 0;
+	bench_trips(p, &pair, &nobody, &own, "offcpu.trip_selected", "the same, its stacks taken");
 	pair_stop(&pair);
 
 	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
@@ -335,7 +363,11 @@ int main(void)
 	own.off_keep = UINT32_MAX / 1000;
 	filter(p, &own);
 	bench_switches(p, empty, "offcpu.thinned", "1 in 1000 is kept: the others are only noted");
-	own.off_keep = 0;
+	own.off_note = own.off_keep;
+	filter(p, &own);
+	bench_switches(p, empty, "offcpu.passed",
+		       "1 in 1000 is kept, and the others are not noted");
+	own.off_note = own.off_keep = 0;
 	pair_stop(&pair);
 	pair = pair_start(20, true);
 	select_pair(p, &own, &pair);

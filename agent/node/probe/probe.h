@@ -35,7 +35,7 @@ struct listed_process {
 	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep; /* as procs_filter has it; 0: all are kept */
+	uint32_t off_note, off_keep; /* as procs_filter has them; 0: all */
 	bool context;	   /* its samples carry the call they were taken in */
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */

@@ -106,7 +106,7 @@ struct procs_filter {			/* wanted content of the BPF filter */
 	uint64_t cgroup_id;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep;		/* off-cpu: procs_keep_off */
+	uint32_t off_note, off_keep;	/* off-cpu: procs_keep_off; off_note 0: all */
 	bool listed;
 	bool context;			/* samples carry the call they were taken in */
 };
@@ -130,10 +130,11 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 /* Never more than hz for this container, whatever the plan says; 0 lifts the cap. */
 void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
 /*
- * Off-cpu of this container keeps a switch with probability (keep + 1) / 2^32; UINT32_MAX: each. Its owner,
- * taken anew, says so from now on: what was kept before has the owner of before.
+ * Off-cpu of this container notes a switch with probability (note + 1) / 2^32, and keeps it with (keep + 1) / 2^32,
+ * which is not more; UINT32_MAX: each. Its owner, taken anew, says what is kept from now on: what was kept before has
+ * the owner of before.
  */
-void procs_keep_off(struct procs *p, const char *container_id, uint32_t keep);
+void procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
 const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
 /* Each container that is selected now, by its own cgroup (not those below it). The owner is borrowed. */

@@ -634,14 +634,16 @@ static void test_keep_off(void **state)
 	procs_cgroup(p, 13, 10, "/kubepods/pod" UID "/" ID2, false, 1 * S);
 	n_filter(p, 1 * S, true);
 	procs_cap_hz(p, ID, 7);
-	procs_keep_off(p, ID, 1000);
-	procs_keep_off(p, ID2, 2000); /* not named yet */
+	procs_keep_off(p, ID, 5000, 1000);
+	procs_keep_off(p, ID2, 6000, 2000); /* not named yet */
 	f = procs_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(n, 3);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(f[1].off_keep, 1000);
 	assert_int_equal(f[2].off_keep, 2000);
+	assert_int_equal(f[1].off_note, 5000);
+	assert_int_equal(f[2].off_note, 6000);
 	assert_int_equal(f[0].sample_hz, 7); /* one says nothing of the other */
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	assert_int_equal(keep_of_owner(p, 12), 1000);
@@ -653,10 +655,15 @@ static void test_keep_off(void **state)
 	f = procs_filter(p, 3 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
-	procs_keep_off(p, ID, UINT32_MAX);
+	/* How many are noted is the filter's alone. */
+	procs_keep_off(p, ID, 7000, 1000);
 	f = procs_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
-	assert_true(f[0].off_keep == UINT32_MAX);
+	assert_int_equal(f[0].off_note, 7000);
+	procs_keep_off(p, ID, UINT32_MAX, UINT32_MAX);
+	f = procs_filter(p, 3 * S, &n, &changed);
+	assert_true(changed);
+	assert_true(f[0].off_keep == UINT32_MAX && f[0].off_note == UINT32_MAX);
 	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
 	assert_int_equal(f[0].sample_hz, 7);
 	procs_free(p);

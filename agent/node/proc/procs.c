@@ -30,8 +30,8 @@ struct known {
 
 struct cap {
 	char id[CONTAINER_ID_BYTES];
-	unsigned hz;	   /* 0: none */
-	uint32_t off_keep; /* UINT32_MAX: none */
+	unsigned hz;		     /* 0: none */
+	uint32_t off_note, off_keep; /* UINT32_MAX: none */
 	UT_hash_handle hh;
 };
 
@@ -136,29 +136,31 @@ static struct cap *find_cap(const struct procs *p, const char *container_id)
 	return c;
 }
 
-static uint32_t kept(const struct procs *p, const char *container_id)
+static const struct cap *cap_of(const struct procs *p, const char *container_id)
 {
+	static const struct cap none = {.off_note = UINT32_MAX, .off_keep = UINT32_MAX};
 	const struct cap *c = find_cap(p, container_id);
 
-	return c ? c->off_keep : UINT32_MAX;
+	return c ? c : &none;
 }
 
-static unsigned capped(const struct procs *p, const char *container_id, unsigned hz)
+static unsigned capped(const struct cap *c, unsigned hz)
 {
-	const struct cap *c = find_cap(p, container_id);
-
-	return c && c->hz ? MIN(c->hz, hz) : hz;
+	return c->hz ? MIN(c->hz, hz) : hz;
 }
 
 /* container_id "": the pod itself. */
 static struct procs_filter filter_of_pod(const struct procs *p, const struct plan_pod *pod,
 					 const char *container_id)
 {
+	const struct cap *cap = cap_of(p, container_id);
+
 	return (struct procs_filter){
 		.event_mask = pod->arm_event_mask,
-		.sample_hz = capped(p, container_id, pod->arm_sample_hz),
+		.sample_hz = capped(cap, pod->arm_sample_hz),
 		.settings = pod->arm_settings,
-		.off_keep = kept(p, container_id),
+		.off_note = cap->off_note,
+		.off_keep = cap->off_keep,
 		.context = pod->arm_trace_context,
 	};
 }
@@ -166,11 +168,14 @@ static struct procs_filter filter_of_pod(const struct procs *p, const struct pla
 static struct procs_filter filter_of_container(const struct procs *p,
 					       const struct plan_container *c)
 {
+	const struct cap *cap = cap_of(p, c->id);
+
 	return (struct procs_filter){
 		.event_mask = c->event_mask,
-		.sample_hz = capped(p, c->id, c->sample_hz),
+		.sample_hz = capped(cap, c->sample_hz),
 		.settings = c->settings,
-		.off_keep = kept(p, c->id),
+		.off_note = cap->off_note,
+		.off_keep = cap->off_keep,
 		.context = c->trace_context,
 	};
 }
@@ -243,8 +248,8 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 static bool same_filter(const struct procs_filter *a, const struct procs_filter *b)
 {
 	return a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
-	       event_settings_equal(&a->settings, &b->settings) && a->off_keep == b->off_keep &&
-	       a->listed == b->listed && a->context == b->context;
+	       event_settings_equal(&a->settings, &b->settings) && a->off_note == b->off_note &&
+	       a->off_keep == b->off_keep && a->listed == b->listed && a->context == b->context;
 }
 
 /* Ids grow with time, so a parent has been judged before its children when in order of id. */
@@ -430,7 +435,8 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 
 /* ---- less than the plan says ---- */
 
-static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_keep)
+static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_note,
+		    uint32_t off_keep)
 {
 	struct cap *c = find_cap(p, container_id);
 
@@ -438,10 +444,12 @@ static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint
 		HASH_DEL(p->caps, c);
 		free(c);
 	}
-	if ((hz || off_keep != UINT32_MAX) && HASH_COUNT(p->caps) < MAX_CAPS) {
+	if ((hz || off_note != UINT32_MAX || off_keep != UINT32_MAX) &&
+	    HASH_COUNT(p->caps) < MAX_CAPS) {
 		c = xcalloc(1, sizeof(*c));
 		snprintf(c->id, sizeof(c->id), "%s", container_id);
 		c->hz = hz;
+		c->off_note = off_note;
 		c->off_keep = off_keep;
 		HASH_ADD_STR(p->caps, id, c);
 	}
@@ -450,14 +458,14 @@ static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint
 
 void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
 {
-	set_cap(p, container_id, hz, kept(p, container_id));
+	const struct cap *c = cap_of(p, container_id);
+
+	set_cap(p, container_id, hz, c->off_note, c->off_keep);
 }
 
-void procs_keep_off(struct procs *p, const char *container_id, uint32_t keep)
+void procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
 {
-	const struct cap *c = find_cap(p, container_id);
-
-	set_cap(p, container_id, c ? c->hz : 0, keep);
+	set_cap(p, container_id, cap_of(p, container_id)->hz, note, keep);
 	tell_owner(p, container_id, keep);
 }
 
