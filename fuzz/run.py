@@ -233,7 +233,7 @@ def run_doc():
     rows = ["| target | what of | CPU s | runs | edges | last new edge, CPU s ago | corpus | lines | findings |",
             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for t, r in read_record().items():
-        files = ", ".join(f"`{f.removeprefix('agent/')}`" for f in fuzzed_files(t))
+        files = ", ".join(f"`{f.removeprefix(os.path.dirname(t) + '/').removeprefix('agent/')}`" for f in fuzzed_files(t))
         share = f"{100 * r['covered'] / r['lines']:.0f} % of {r['lines']}" if r["lines"] else "-"
         rows.append(f"| `{t}` | {files} | {r['cpu_s']} | {r['runs']} | {r['edges']} | {r['cpu_s'] - r['last_new_edge_s']} | "
                     f"{r['inputs']}, {r['bytes']} B | {share} | {r['findings']} |")
