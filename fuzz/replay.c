@@ -115,13 +115,15 @@ static void replay(const char *path)
 
 int main(int argc, char **argv)
 {
-	static const int signals[] = {SIGABRT, SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGPROF};
+	static const int always[] = {SIGABRT, SIGILL, SIGTRAP, SIGPROF};
+	static const int of_sanitizers[] = {SIGSEGV, SIGBUS, SIGFPE};
 
+	for (size_t i = 0; i < ARRAY_SIZE(always); i++)
+		signal(always[i], on_signal);
 	if (__sanitizer_set_death_callback)
 		__sanitizer_set_death_callback(tell_failed);
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		if (!__sanitizer_set_death_callback || signals[i] == SIGPROF)
-			signal(signals[i], on_signal);
+	for (size_t i = 0; i < ARRAY_SIZE(of_sanitizers) && !__sanitizer_set_death_callback; i++)
+		signal(of_sanitizers[i], on_signal);
 	if (argc < 2)
 		replay(CORPUS);
 	for (int i = 1; i < argc; i++)
