@@ -442,6 +442,30 @@ static void test_scanned(void **state)
 	(void)state;
 }
 
+/* A container that starts while a scan is under way is found by it before the kernel's word of it is read. */
+static void test_scanned_before_it_was_told_89_92(void **state)
+{
+	struct procs *p = make_procs();
+	struct cgroup_scan *s = make_scan(2 * S);
+	uint64_t until;
+	struct owner *o;
+
+	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	scan_add(s, 10, 1, "/kubepods/pod" UID);
+	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2);
+	procs_scanned(p, s, 3 * S);
+	cgroup_scan_free(s);
+	assert_int_equal(n_filter(p, 3 * S, true), 1);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 3 * S);
+	assert_int_equal(n_filter(p, 3 * S, true), 2);
+	o = procs_owner(p, 11, &until);
+	assert_non_null(o);
+	assert_string_equal(o->container_id, ID2);
+	owner_unref(o);
+	procs_free(p);
+	(void)state;
+}
+
 /* The path of a static pod says the hash of its manifest, on every node of the kernel (kind). */
 static void test_static_pod(void **state)
 {
@@ -703,6 +727,7 @@ int main(void)
 		cmocka_unit_test(test_selected_container),
 		cmocka_unit_test(test_armed_pod),
 		cmocka_unit_test(test_scanned),
+		cmocka_unit_test(test_scanned_before_it_was_told_89_92),
 		cmocka_unit_test(test_static_pod),
 		cmocka_unit_test(test_cluster_in_container),
 		cmocka_unit_test(test_names_that_are_anothers),

@@ -355,6 +355,10 @@ static void add(struct procs *p, uint64_t id, uint64_t parent_id, const struct c
 
 	if (k) {
 		k->parent_id = parent_id;
+		if (by_event && !k->by_event) { /* a scan was faster */
+			k->by_event = true;
+			update(p, k, now_ns);
+		}
 		return;
 	}
 	if (HASH_COUNT(p->known) >= MAX_CGROUPS) {
