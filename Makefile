@@ -19,7 +19,7 @@ override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-
 LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -liberty -lpthread -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
 
-SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
+SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
 TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
 BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
 FUZZES := $(wildcard agent/lib/*/*_fuzz.c agent/node/*/*_fuzz.c agent/hub/*/*_fuzz.c)
@@ -69,7 +69,7 @@ $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
--include $(OBJ:.o=.d) $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
+-include $(OBJ:.o=.d) $(BUILD)/agent/lib/base/fault.d $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
 
 $(BUILD)/libpodflame.a: $(LIBOBJ)
 	$(call msg,AR,$@)
@@ -80,6 +80,10 @@ $(BUILD)/podflame: $(BUILD)/agent/main.o $(BUILD)/libpodflame.a
 $(BUILD)/agent/%_test: $(BUILD)/agent/%_test.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+# an x_faults_test has its own open(), read(), malloc()...: agent/lib/base/fault.h
+$(BUILD)/agent/%_faults_test: $(BUILD)/agent/%_faults_test.o $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 
 $(BUILD)/agent/%_bench: $(BUILD)/agent/%_bench.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)

@@ -2,6 +2,7 @@
 /* Verb -> role. The only place that knows both the node's and the hub's side. */
 #include "cli/cli.h"
 #include "hub/hub.h"
+#include "lib/loop/health.h"
 #include "node/node.h"
 #include "node/parse/parse.h"
 
@@ -136,6 +137,7 @@ struct parts {
 	struct kube *kube;
 	struct hub *hub;
 	struct node *node;
+	struct health_server *health; /* of an agent; a hub's API has these pages */
 };
 
 /* Why new connections go to an old address, or to none. */
@@ -157,6 +159,14 @@ static void raise_file_limit(void)
 		return;
 	l.rlim_cur = l.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &l);
+}
+
+static int serve_health(struct parts *p, const struct config *c, struct field_error *err)
+{
+	const struct health_config hc = {c->health_address, (uint16_t)c->health_port, node_ready,
+					 p->node};
+
+	return health_new(p->loop, &hc, &p->health, err);
 }
 
 static int start(struct parts *p, const struct role *role, const struct config *c,
@@ -183,6 +193,8 @@ static int start(struct parts *p, const struct role *role, const struct config *
 		nc.direct_arg = p->hub;
 	}
 	r = node_new(p->loop, &nc, &p->node, err);
+	if (!r && !p->hub)
+		r = serve_health(p, c, err);
 	if (!r && p->hub) {
 		hub_debug(p->hub, "/debug/plan", node_debug_plan, p->node);
 		hub_debug(p->hub, "/debug/report", node_debug_report, p->node);
@@ -193,6 +205,7 @@ static int start(struct parts *p, const struct role *role, const struct config *
 /* node first: its last window goes to the hub; kube outlives those who watch with it. */
 static void finish(struct parts *p)
 {
+	health_free(p->health);
 	node_free(p->node);
 	hub_free(p->hub);
 	kube_free(p->kube);
@@ -264,6 +277,8 @@ int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "--help";
 
+	/* A document that lacks what there was no memory for would be believed. */
+	json_set_alloc_funcs(xmalloc, free);
 	if (streq(verb, PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
 	if (streq(verb, "--help") || streq(verb, "help") || streq(verb, "-h"))

@@ -111,9 +111,11 @@ static struct ids *ids_new(void)
 	ids->sha1 = EVP_MD_fetch(NULL, "SHA1", NULL);
 	ids->at[0] = EVP_MD_CTX_new();
 	ids->last = EVP_MD_CTX_new();
-	if (!ids->sha1 || !EVP_DigestInit_ex2(ids->at[0], ids->sha1, NULL) ||
-	    !EVP_DigestUpdate(ids->at[0], oid, sizeof(oid)))
+	if (!ids->sha1 || !EVP_DigestInit_ex2(ids->at[0], ids->sha1, NULL) || !ids->last ||
+	    !EVP_DigestUpdate(ids->at[0], oid, sizeof(oid))) {
 		ids_free(&ids);
+		return NULL;
+	}
 	return ids;
 }
 
@@ -138,12 +140,12 @@ static const char *ids_make(struct ids *ids, size_t depth, const char *name)
 		return "";
 	if (!ids->at[depth])
 		ids->at[depth] = EVP_MD_CTX_new();
-	EVP_MD_CTX_copy_ex(ids->at[depth], ids->at[depth - 1]);
-	if (depth > 1)
-		EVP_DigestUpdate(ids->at[depth], ";", 1);
-	EVP_DigestUpdate(ids->at[depth], name, strlen(name));
-	EVP_MD_CTX_copy_ex(ids->last, ids->at[depth]);
-	EVP_DigestFinal_ex(ids->last, digest, NULL);
+	if (!EVP_MD_CTX_copy_ex(ids->at[depth], ids->at[depth - 1]) ||
+	    (depth > 1 && !EVP_DigestUpdate(ids->at[depth], ";", 1)) ||
+	    !EVP_DigestUpdate(ids->at[depth], name, strlen(name)) ||
+	    !EVP_MD_CTX_copy_ex(ids->last, ids->at[depth]) ||
+	    !EVP_DigestFinal_ex(ids->last, digest, NULL))
+		out_of_memory();
 	uuid_text(digest, ids->text[depth]);
 	return ids->text[depth];
 }

@@ -219,12 +219,22 @@ static int schema_raise(sqlite3 *db, int64_t *version)
 	return r;
 }
 
+/* What the check says when a page could not be read at all, which is not damage: "... error code=266". */
+static int check_failed(const char *text)
+{
+	const char *code = text ? strstr(text, "error code=") : NULL;
+	int r = code ? sq_errno((int)strtol(code + strlen("error code="), NULL, 10)) : 0;
+
+	return r ? r : -EBADMSG;
+}
+
 /* Damaged pages are better found now than by the first query. */
 static int quick_check(sqlite3 *db)
 {
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
 	int64_t pages = 0, page_bytes = 0;
-	int r = sq_int(db, "PRAGMA page_count", &pages);
+	const char *text;
+	int r = sq_int(db, "PRAGMA page_count", &pages), rc;
 
 	if (!r)
 		r = sq_int(db, "PRAGMA page_size", &page_bytes);
@@ -233,9 +243,11 @@ static int quick_check(sqlite3 *db)
 	r = sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
 	if (r)
 		return r;
-	if (sqlite3_step(st) != SQLITE_ROW)
-		return -EBADMSG;
-	return streq((const char *)sqlite3_column_text(st, 0), "ok") ? 0 : -EBADMSG;
+	rc = sqlite3_step(st);
+	if (rc != SQLITE_ROW) /* what could not be read or had no memory is not damaged */
+		return sq_errno(rc) ? sq_errno(rc) : -EBADMSG;
+	text = (const char *)sqlite3_column_text(st, 0);
+	return str_equal(text, "ok") ? 0 : check_failed(text);
 }
 
 static int schema_check(struct sqlite_store *s, struct field_error *reterr)

@@ -112,6 +112,8 @@ static int open_kept(struct symbols *s, struct kept *k)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	int r = fd < 0 ? -errno : open_index(fd, &k->index);
 
+	if (r < 0 && r != -EBADMSG && r != -ENOENT && r != -EIO)
+		return r; /* of this moment (no descriptor left), not of the file */
 	if (r < 0) {
 		counter_add(counter("symbols_damaged_total", NULL, NULL), 1);
 		k->damaged = true;
@@ -251,24 +253,6 @@ static int inflate_to(int fd, const void *data, size_t n)
 	}
 }
 
-static int check_index(int fd, const char *build_id, struct field_error *reterr)
-{
-	struct elf_index *index;
-	int r = open_index(fd, &index);
-
-	if (r == -EBADMSG)
-		field_error_set(reterr, "body", "is no symbol index of this version of podflame");
-	if (r < 0)
-		return r;
-	if (!streq(elf_index_build_id(index), build_id))
-		r = field_error_set(reterr, "body", "is of build id '%s', not of '%s'",
-				    elf_index_build_id(index), build_id);
-	else if (elf_index_n_symbols(index) == 0)
-		r = field_error_set(reterr, "body", "has no symbols");
-	elf_index_unref(index);
-	return r < 0 ? -EBADMSG : 0;
-}
-
 static int explain(int r, struct field_error *reterr)
 {
 	if (r == -E2BIG)
@@ -279,6 +263,26 @@ static int explain(int r, struct field_error *reterr)
 	else
 		field_error_set(reterr, "data_dir", "the file cannot be written: %s", strerror(-r));
 	return r;
+}
+
+static int check_index(int fd, const char *build_id, struct field_error *reterr)
+{
+	struct elf_index *index;
+	int r = open_index(fd, &index);
+
+	if (r == -EBADMSG)
+		field_error_set(reterr, "body", "is no symbol index of this version of podflame");
+	else if (r < 0)
+		explain(r, reterr);
+	if (r < 0)
+		return r;
+	if (!streq(elf_index_build_id(index), build_id))
+		r = field_error_set(reterr, "body", "is of build id '%s', not of '%s'",
+				    elf_index_build_id(index), build_id);
+	else if (elf_index_n_symbols(index) == 0)
+		r = field_error_set(reterr, "body", "has no symbols");
+	elf_index_unref(index);
+	return r < 0 ? -EBADMSG : 0;
 }
 
 /* Under its name, if all files together stay within the limit. */
@@ -338,21 +342,25 @@ int symbols_put(struct symbols *s, const char *build_id, const void *data, size_
 
 /* ---- life ---- */
 
-static void read_entry(struct symbols *s, int dir_fd, const char *name)
+static int read_entry(struct symbols *s, int dir_fd, const char *name)
 {
 	_cleanup_free_ char *build_id = NULL;
 	struct stat st;
 
 	if (str_has_prefix(name, TEMPORARY)) {
 		unlinkat(dir_fd, name, 0); /* of one that was killed meanwhile */
-		return;
+		return 0;
 	}
 	if (!str_has_suffix(name, SUFFIX))
-		return;
+		return 0;
 	build_id = xstrndup(name, strlen(name) - strlen(SUFFIX));
-	if (is_build_id(build_id) && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    S_ISREG(st.st_mode))
+	if (!is_build_id(build_id))
+		return 0;
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (S_ISREG(st.st_mode))
 		remember(s, build_id, (uint64_t)st.st_size, st.st_mtime);
+	return 0;
 }
 
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr)
@@ -369,9 +377,15 @@ int symbols_open(const struct symbols_config *c, struct symbols **ret, struct fi
 	s->dir = xstrdup(c->dir);
 	s->max_bytes = c->max_bytes;
 	pthread_mutex_init(&s->lock, NULL);
-	while ((e = readdir(d)))
-		read_entry(s, dirfd(d), e->d_name);
+	while (!r && (errno = 0, e = readdir(d)))
+		r = read_entry(s, dirfd(d), e->d_name);
+	if (!r)
+		r = -errno;
 	closedir(d);
+	if (r) {
+		symbols_close(s);
+		return field_error_set(reterr, "data_dir", "%s: %s", c->dir, strerror(-r));
+	}
 	*ret = s;
 	return 0;
 }

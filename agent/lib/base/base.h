@@ -30,6 +30,9 @@
 
 /* ---- memory: abort on failure ------------------------------------------- */
 
+/* Says so and aborts; also for libraries' calls that fail for nothing else (hashes of OpenSSL). */
+void out_of_memory(void) __attribute__((noreturn));
+
 void *xmalloc(size_t n_bytes);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t n_bytes);
@@ -186,6 +189,20 @@ uint64_t counter_get(const struct counter *c);
 void counter_set(struct counter *c, uint64_t value);
 typedef void counter_fn(const char *name, const char *label, const char *label_value, uint64_t value, void *arg);
 void counter_each(counter_fn *fn, void *arg);
+/*
+ * All of them as Prometheus text (version 0.0.4): HELP and TYPE, sorted, "podflame_" before a name that
+ * lacks it. Times are kept in ns and printed in seconds: x_ns_total is podflame_x_seconds_total. What each
+ * means stands in metrics.c, and .ci/check-metrics says when one is missing there.
+ */
+void counters_print(struct buf *out);
+/* CPU time of this thread from here to the end of the scope, in stage_cpu_ns_total{stage}. */
+struct stage {
+	const char *name;
+	uint64_t began_ns;
+};
+struct stage stage_begin(const char *name);
+void stage_end(struct stage *s);
+#define _stage_(name) _cleanup_(stage_end) struct stage stage_ = stage_begin(name)
 
 /* ---- YAML -> json_t ------------------------------------------------------------------ */
 

@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+void out_of_memory(void)
+{
+	log_err("out of memory");
+	abort();
+}
+
 static void *checked(void *p)
 {
-	if (!p) {
-		log_err("out of memory");
-		abort();
-	}
+	if (!p)
+		out_of_memory();
 	return p;
 }
 

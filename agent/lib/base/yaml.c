@@ -78,6 +78,10 @@ static int next_event(struct reader *r, yaml_event_t *e)
 {
 	if (yaml_parser_parse(&r->parser, e))
 		return 0;
+	if (r->parser.error == YAML_MEMORY_ERROR) {
+		field_error_set(r->err, "1:1", "no memory to read it");
+		return -ENOMEM;
+	}
 	return fail_at(r, r->parser.problem_mark,
 		       r->parser.problem ? r->parser.problem : "not YAML");
 }
@@ -286,8 +290,11 @@ static int parse(const char *text, size_t n, bool all, struct yaml_doc *doc, jso
 
 	if (n > MAX_TEXT_BYTES)
 		return field_error_set(reterr, "1:1", "more than 16 MiB of YAML");
+	if (!yaml_parser_initialize(&r.parser)) {
+		field_error_set(reterr, "1:1", "no memory to read it");
+		return -ENOMEM;
+	}
 	buf_init(&r.path, 1 << 20);
-	yaml_parser_initialize(&r.parser);
 	yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, n);
 	err = read_stream(&r, all, documents);
 	yaml_parser_delete(&r.parser);

@@ -38,6 +38,7 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	_cleanup_(kube_config_done) struct kube_config c = {0};
 	_cleanup_free_ char *ns_file = xasprintf("%s/namespace", dir), *ns = NULL;
 	uint64_t n;
+	int r;
 
 	if (!host || !*host || !port || !*port) {
 		field_error_set(reterr, "KUBERNETES_SERVICE_HOST", "is not set: not in a pod");
@@ -57,7 +58,10 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	c.port = (uint16_t)n;
 	/* the address may be an IPv6 literal; this name is in every API server's certificate */
 	c.host = xstrdup("kubernetes.default.svc");
-	if (file_read(AT_FDCWD, ns_file, 256, &ns, NULL) == 0)
+	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
+	if (r < 0 && r != -ENOENT) /* another namespace would be worked in */
+		return field_error_set(reterr, ns_file, "%s", strerror(-r));
+	if (!r)
 		ns[strcspn(ns, " \r\n")] = '\0';
 	c.default_namespace = xstrdup(ns && *ns ? ns : "default");
 	*ret = c;

@@ -373,6 +373,8 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])
 	buf_init(&b, 0);
 	for (size_t i = 0; i < n; i++)
 		buf_add(&b, parts[i], strlen(parts[i]) + (i + 1 < n));
-	SHA256((const uint8_t *)b.data, b.len, digest);
+	/* an id of chance would be taken for a window that is known, or for none */
+	if (!SHA256((const uint8_t *)b.data, b.len, digest))
+		out_of_memory();
 	memcpy(ret, digest, 16);
 }

@@ -16,7 +16,16 @@ struct walk {
 	struct cgroup_scan *scan;
 	char path[SCAN_MAX_PATH]; /* of the directory being read, relative to the mount */
 	size_t len;
+	int error; /* first one: what was not seen is not gone */
 };
+
+static void failed(struct walk *w, int error)
+{
+	if (error == EACCES || error == EPERM) /* of this one directory, for ever */
+		w->scan->truncated = true;
+	else if (error && !w->error && error != ENOENT && error != ENODEV)
+		w->error = -error;
+}
 
 static void note(struct walk *w, uint64_t id, uint64_t parent_id)
 {
@@ -45,9 +54,12 @@ static void walk_child(struct walk *w, int dirfd, const char *name, uint64_t par
 	}
 	/* Gone since readdir: nothing is lost. */
 	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
+	if (fd < 0) {
+		failed(w, errno);
 		return;
+	}
 	if (fstat(fd, &st) < 0) {
+		failed(w, errno);
 		close(fd);
 		return;
 	}
@@ -68,12 +80,14 @@ static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth)
 	struct dirent *e;
 
 	if (!d) {
+		failed(w, errno);
 		close(fd);
 		return;
 	}
-	while ((e = readdir(d)))
+	while (errno = 0, (e = readdir(d)))
 		if (e->d_type == DT_DIR && !streq(e->d_name, ".") && !streq(e->d_name, ".."))
 			walk_child(w, fd, e->d_name, id, depth);
+	failed(w, errno);
 	closedir(d);
 }
 
@@ -81,13 +95,12 @@ int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 {
 	struct walk *w;
 	struct stat st;
-	int fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) < 0) {
-		int r = -errno;
-
+		r = -errno;
 		close(fd);
 		return r;
 	}
@@ -97,9 +110,13 @@ int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 	walk_dir(w, fd, st.st_ino, 0);
 	if (w->scan->truncated)
 		counter_add(counter("podflame_cgroups_dropped_total", "reason", "scan_limit"), 1);
-	*ret = w->scan;
+	r = w->error;
+	if (r)
+		cgroup_scan_free(w->scan);
+	else
+		*ret = w->scan;
 	free(w);
-	return 0;
+	return r;
 }
 
 struct cgroup_scan *cgroup_scan_free(struct cgroup_scan *s)

@@ -198,6 +198,9 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 	struct spool_item *i;
 	uint64_t seq;
 
+	/* also of one that is not taken: nothing is written over it */
+	if (parse_name(name, &seq))
+		s->next_seq = MAX(s->next_seq, seq + 1);
 	if (is_unfinished(name)) {
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
@@ -207,7 +210,6 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 		if (i) {
 			DL_APPEND(*items, i);
 			(*n)++;
-			s->next_seq = MAX(s->next_seq, seq + 1);
 		}
 	}
 }
@@ -226,6 +228,22 @@ static void load_losses(struct spool *s)
 		set_aside(s, path);
 }
 
+static void free_items(struct spool_item *items)
+{
+	struct spool_item *i, *next;
+
+	DL_FOREACH_SAFE(items, i, next)
+	spool_item_free(i);
+}
+
+/* Without a look at what is there, files would be written over what an earlier run left. */
+static int use_memory(struct spool *s, int why)
+{
+	counter_add(counter("podflame_spool_files_total", "reason", "scan_failed"), 1);
+	s->dir[0] = '\0';
+	return why;
+}
+
 int spool_scan(struct spool *s, struct spool_item **ret_items)
 {
 	struct spool_item *items = NULL;
@@ -238,14 +256,17 @@ int spool_scan(struct spool *s, struct spool_item **ret_items)
 	if (!*s->dir)
 		return 0;
 	r = mkdir_parents(s->dir, 0700);
-	if (r < 0)
-		return r;
-	d = opendir(s->dir);
+	d = r < 0 ? NULL : opendir(s->dir);
 	if (!d)
-		return -errno;
-	while ((e = readdir(d)))
+		return use_memory(s, r < 0 ? r : -errno);
+	while (errno = 0, (e = readdir(d)))
 		scan_entry(s, e->d_name, &items, &n);
+	r = -errno;
 	closedir(d);
+	if (r < 0) {
+		free_items(items);
+		return use_memory(s, r);
+	}
 	DL_SORT(items, by_seq);
 	load_losses(s);
 	*ret_items = items;
@@ -304,6 +325,7 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 {
 	_cleanup_buf_ struct buf bytes = {0};
 	int r;
+	_stage_("encode");
 
 	if (!s->compress)
 		return otlp_encode(b, ret_body);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A disk or memory that fails under SQLite: a batch is in the store once or not at all, and the store goes on. */
+#include "hub/store/store.h"
+#include "lib/base/fault.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "lib/base/testdir.h"
+
+#define T0	1700000000
+#define N_VALUE 30
+
+static char dir[TESTDIR_BYTES], data_dir[96];
+static unsigned turn; /* a new batch each run */
+
+static struct batch *window(unsigned n)
+{
+	struct frame f[] = {{.kind = FRAME_APP, .name = "main", .module = "/bin/x"},
+			    {.kind = FRAME_LIBRARY, .name = "write", .module = "/lib/libc.so"}};
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	struct profile_sample *s = profile_add(b, p);
+	_cleanup_free_ char *text = xasprintf("%u", n);
+	const char *id = text;
+
+	profile_id_make(&id, 1, p->id);
+	p->event = EVENT_ON_CPU;
+	p->end_ns = T0 * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, text);
+	p->process_id = 10;
+	profile_tag(b, p, "pod_ns", "app");
+	s->thread_comm = batch_str(b, "worker");
+	s->cpu = -1;
+	s->value = N_VALUE;
+	s->n_samples = 3;
+	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+	return b;
+}
+
+static int open_store(struct store **ret)
+{
+	struct store_config c = {.kind = "sqlite", .path = data_dir};
+	struct field_error e = {0};
+	int r = store_open(&c, ret, &e);
+
+	assert_true(!r == !e.reason[0]);
+	return r;
+}
+
+static int add_value(const struct store_row *row, void *arg)
+{
+	*(int64_t *)arg += row->value;
+	return 0;
+}
+
+/* What the store has of batch n; -errno. */
+static int64_t value_of(struct store *s, unsigned n)
+{
+	_cleanup_free_ char *app = xasprintf("%u", n);
+	struct selection sel = {.event = EVENT_ON_CPU,
+				.time_start_s = T0 - 100,
+				.time_end_s = T0 + 100,
+				.app_services = &app,
+				.n_app_services = 1};
+	struct store_summary summary = {0};
+	int64_t value = 0;
+	int r = store_read(s, &sel, add_value, &value, &summary, NULL);
+
+	store_summary_done(&summary);
+	return r ? r : value;
+}
+
+static struct {
+	unsigned n;
+	bool stored; /* the writer said so */
+} last;
+
+static struct batch *next;
+
+static void make_next(void *arg)
+{
+	(void)arg;
+	last.n = ++turn;
+	last.stored = false;
+	batch_free(next);
+	next = window(last.n);
+}
+
+static int write_run(void *arg)
+{
+	struct store *s = NULL;
+	size_t n_new = 99;
+	int r = open_store(&s);
+
+	(void)arg;
+	if (r) {
+		assert_null(s);
+		return r;
+	}
+	r = store_write(s, next, &n_new);
+	last.stored = r == 0;
+	if (r)
+		assert_int_equal(n_new, 99);
+	else
+		assert_int_equal(n_new, 1);
+	store_close(s);
+	return r;
+}
+
+/* Another process reads: all of it when the writer said so; else all or nothing, and once more makes it whole. */
+static void write_check(void *arg)
+{
+	struct store *s = NULL;
+	struct batch *b = window(last.n);
+	int64_t value;
+	size_t n_new;
+
+	(void)arg;
+	assert_int_equal(open_store(&s), 0);
+	value = value_of(s, last.n);
+	if (last.stored)
+		assert_int_equal(value, N_VALUE);
+	else
+		assert_true(value == 0 || value == N_VALUE);
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	assert_int_equal(n_new, value ? 0 : 1);
+	assert_int_equal(value_of(s, last.n), N_VALUE);
+	/* nothing of before is set aside for what was no damage */
+	assert_int_equal(value_of(s, 1), N_VALUE);
+	batch_free(b);
+	store_close(s);
+}
+
+/* The same store goes on after the fault. */
+static struct store *open_one;
+
+static int write_on(void *arg)
+{
+	size_t n_new = 99;
+	int r = store_write(open_one, next, &n_new);
+
+	(void)arg;
+	assert_int_equal(n_new, r ? 99 : 1);
+	last.stored = !r;
+	return r;
+}
+
+static void still_there(void *arg)
+{
+	int64_t value = value_of(open_one, last.n);
+
+	(void)arg;
+	if (last.stored)
+		assert_int_equal(value, N_VALUE);
+	else
+		assert_true(value == 0 || value == N_VALUE);
+}
+
+static int read_run(void *arg)
+{
+	int64_t value = value_of(open_one, 1);
+
+	(void)arg;
+	if (value < 0)
+		return (int)value;
+	assert_int_equal(value, N_VALUE);
+	return 0;
+}
+
+static int expire_run(void *arg)
+{
+	(void)arg;
+	return store_expire(open_one, (T0 + 1) * NSEC_PER_SEC);
+}
+
+static void test_store(void **state)
+{
+	static const struct fault_row rows[] = {
+		{.name = "store_open, store_write",
+		 .calls = FAULT_FILES | FAULT(MMAP),
+		 .before = make_next,
+		 .run = write_run,
+		 .check = write_check,
+		 .step = 5},
+		{.name = "store_open, store_write: memory",
+		 .calls = FAULT(MALLOC),
+		 .before = make_next,
+		 .run = write_run,
+		 .check = write_check,
+		 .step = 41},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		fault_each(&rows[i], NULL);
+}
+
+static void test_open_store(void **state)
+{
+	static const struct fault_row rows[] = {
+		{.name = "store_write",
+		 .calls = FAULT_FILES | FAULT(MMAP) | FAULT(MALLOC),
+		 .before = make_next,
+		 .run = write_on,
+		 .check = still_there,
+		 .grows = true},
+		{.name = "store_read",
+		 .calls = FAULT_FILES | FAULT(MMAP) | FAULT(MALLOC),
+		 .run = read_run,
+		 .step = 3},
+		{.name = "store_expire",
+		 .calls = FAULT_FILES | FAULT(MMAP) | FAULT(MALLOC),
+		 .run = expire_run,
+		 .check = still_there},
+	};
+	struct batch *b = window(1);
+	size_t n_new;
+
+	(void)state;
+	testdir_remove(data_dir);
+	turn = 1;
+	assert_int_equal(open_store(&open_one), 0);
+	assert_int_equal(store_write(open_one, b, &n_new), 0);
+	batch_free(b);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		fault_each(&rows[i], NULL);
+	next = batch_free(next);
+	store_close(open_one);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_store),
+		cmocka_unit_test(test_open_store),
+	};
+	int r;
+
+	if (testdir_make(dir))
+		return 1;
+	snprintf(data_dir, sizeof(data_dir), "%s/data", dir);
+	r = cmocka_run_group_tests_name("store_faults", tests, NULL, NULL);
+	return testdir_remove(dir) ? 1 : r;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A disk that fails while files are uploaded, listed and read: the old file or the new one, and none is given up. */
+#include "hub/symbols/symbols.h"
+#include "lib/base/fault.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "hub/symbols/testindex.h"
+#include "lib/base/testdir.h"
+
+#define ID    "00112233445566778899aabbccddeeff00112233"
+#define OTHER "ff112233445566778899aabbccddeeff00112233"
+
+static char dir[TESTDIR_BYTES], files[96];
+static void *upload;
+static size_t upload_bytes;
+
+static int open_it(struct symbols **ret)
+{
+	struct symbols_config c = {files, 1 << 20};
+	struct field_error e = {0};
+	int r = symbols_open(&c, ret, &e);
+
+	assert_true(!r == !e.reason[0]);
+	return r;
+}
+
+static int use(void *arg)
+{
+	struct elf_index *index = NULL;
+	struct field_error e = {0};
+	struct symbols *s = NULL;
+	json_t *list;
+	int r = open_it(&s);
+
+	(void)arg;
+	if (r) {
+		assert_null(s);
+		return r;
+	}
+	r = symbols_put(s, ID, upload, upload_bytes, &e);
+	assert_true(!r == !e.reason[0]);
+	list = symbols_list(s);
+	assert_true(json_array_size(list) >= (r ? 1 : 2));
+	json_decref(list);
+	if (!r)
+		r = symbols_index(s, ID, &index);
+	assert_true(!r == !!index);
+	if (index)
+		assert_string_equal(elf_index_build_id(index), ID);
+	elf_index_unref(index);
+	symbols_close(s);
+	return r;
+}
+
+/* What was there before is whole. */
+static void check(void *arg)
+{
+	struct elf_index *index = NULL;
+	struct symbols *s = NULL;
+
+	(void)arg;
+	assert_int_equal(open_it(&s), 0);
+	assert_int_equal(symbols_index(s, OTHER, &index), 0);
+	elf_index_unref(index);
+	symbols_close(s);
+}
+
+/* A moment without descriptors is no damage: the next look-up has the file. */
+static int look(void *arg)
+{
+	struct elf_index *index = NULL;
+	struct symbols *s = NULL;
+	int r;
+
+	(void)arg;
+	r = open_it(&s);
+	if (r)
+		return r;
+	r = symbols_index(s, OTHER, &index);
+	elf_index_unref(index);
+	fault_disarm();
+	if (r && r != -EBADMSG) {
+		assert_int_equal(symbols_index(s, OTHER, &index), 0);
+		elf_index_unref(index);
+	}
+	symbols_close(s);
+	return r;
+}
+
+static void test_symbols(void **state)
+{
+	static const struct fault_row rows[] = {
+		{.name = "symbols_open, symbols_put, symbols_index",
+		 .calls = FAULT_FILES | FAULT(MMAP) | FAULT(MALLOC),
+		 .run = use,
+		 .check = check},
+		{.name = "symbols_index", .calls = FAULT_FILES | FAULT(MMAP), .run = look},
+	};
+	size_t n;
+	_cleanup_free_ void *other = test_upload(OTHER, &n);
+	struct field_error e = {0};
+	struct symbols *s;
+
+	(void)state;
+	upload = test_upload(ID, &upload_bytes);
+	assert_int_equal(open_it(&s), 0);
+	assert_int_equal(symbols_put(s, OTHER, other, n, &e), 0);
+	symbols_close(s);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		fault_each(&rows[i], NULL);
+	free(upload);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_symbols)};
+	int r;
+
+	if (testdir_make(dir))
+		return 1;
+	snprintf(files, sizeof(files), "%s/symbols", dir);
+	r = cmocka_run_group_tests_name("symbols_faults", tests, NULL, NULL);
+	return testdir_remove(dir) ? 1 : r;
+}

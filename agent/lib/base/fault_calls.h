@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to fault.c: the calls that can fail, defined here once more. Each asks fault() and goes on to the real one,
+ * the next of its name: a sanitizer's, or the C library's. What the C library calls within itself is not met.
+ */
+#pragma once
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <poll.h>
+
+static void *real_of(void **slot, const char *name)
+{
+	void *f = __atomic_load_n(slot, __ATOMIC_RELAXED);
+
+	if (!f) {
+		f = dlsym(RTLD_NEXT, name);
+		if (!f)
+			abort();
+		__atomic_store_n(slot, f, __ATOMIC_RELAXED);
+	}
+	return f;
+}
+
+#define REAL(type, name, params)                                                                   \
+	static void *slot_;                                                                        \
+	type(*real) params = (type(*) params)real_of(&slot_, name)
+
+/* Fails as system calls do: `bad` and errno. */
+#define CALL(kind, type, bad, name, params, args)                                                  \
+	type name params;                                                                          \
+	type name params                                                                           \
+	{                                                                                          \
+		REAL(type, #name, params);                                                         \
+		int e_ = fault(FAULT_##kind);                                                      \
+                                                                                                   \
+		if (e_ > 0) {                                                                      \
+			errno = e_;                                                                \
+			return bad;                                                                \
+		}                                                                                  \
+		return real args;                                                                  \
+	}
+/* The same for what moves n bytes: half of them when short. */
+#define MOVE(kind, name, params, args)                                                             \
+	ssize_t name params                                                                        \
+	{                                                                                          \
+		REAL(ssize_t, #name, params);                                                      \
+		int e_ = fault(FAULT_##kind);                                                      \
+                                                                                                   \
+		if (e_ > 0) {                                                                      \
+			errno = e_;                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		if (e_ == FAULT_SHORT && n > 1)                                                    \
+			n /= 2;                                                                    \
+		return real args;                                                                  \
+	}
+
+/* ---- files ---- */
+
+#define OPEN(name)                                                                                 \
+	int name(const char *path, int flags, ...)                                                 \
+	{                                                                                          \
+		REAL(int, #name, (const char *, int, ...));                                        \
+		int e_ = fault(FAULT_OPEN);                                                        \
+		va_list ap;                                                                        \
+		mode_t mode;                                                                       \
+                                                                                                   \
+		va_start(ap, flags);                                                               \
+		mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;                     \
+		va_end(ap);                                                                        \
+		if (e_ > 0) {                                                                      \
+			errno = e_;                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		return real(path, flags, mode);                                                    \
+	}
+#define OPENAT(name)                                                                               \
+	int name(int fd, const char *path, int flags, ...)                                         \
+	{                                                                                          \
+		REAL(int, #name, (int, const char *, int, ...));                                   \
+		int e_ = fault(FAULT_OPEN);                                                        \
+		va_list ap;                                                                        \
+		mode_t mode;                                                                       \
+                                                                                                   \
+		va_start(ap, flags);                                                               \
+		mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;                     \
+		va_end(ap);                                                                        \
+		if (e_ > 0) {                                                                      \
+			errno = e_;                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		return real(fd, path, flags, mode);                                                \
+	}
+OPEN(open)
+OPEN(open64)
+OPENAT(openat)
+OPENAT(openat64)
+CALL(OPEN, FILE *, NULL, fopen, (const char *path, const char *mode), (path, mode))
+CALL(OPEN, FILE *, NULL, fopen64, (const char *path, const char *mode), (path, mode))
+CALL(OPEN, FILE *, NULL, fdopen, (int fd, const char *mode), (fd, mode))
+CALL(OPEN, DIR *, NULL, opendir, (const char *path), (path))
+CALL(OPEN, DIR *, NULL, fdopendir, (int fd), (fd))
+MOVE(READ, read, (int fd, void *p, size_t n), (fd, p, n))
+MOVE(READ, pread, (int fd, void *p, size_t n, off_t at), (fd, p, n, at))
+MOVE(READ, pread64, (int fd, void *p, size_t n, off64_t at), (fd, p, n, at))
+MOVE(WRITE, write, (int fd, const void *p, size_t n), (fd, p, n))
+MOVE(WRITE, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
+MOVE(WRITE, pwrite64, (int fd, const void *p, size_t n, off64_t at), (fd, p, n, at))
+CALL(READDIR, struct dirent *, NULL, readdir, (DIR * d), (d))
+CALL(READDIR, struct dirent64 *, NULL, readdir64, (DIR * d), (d))
+CALL(OPEN, int, -1, mkostemp, (char *path, int flags), (path, flags))
+CALL(OPEN, int, -1, mkostemp64, (char *path, int flags), (path, flags))
+CALL(SYNC, int, -1, fsync, (int fd), (fd))
+CALL(SYNC, int, -1, fdatasync, (int fd), (fd))
+CALL(RENAME, int, -1, rename, (const char *a, const char *b), (a, b))
+CALL(RENAME, int, -1, renameat, (int fa, const char *a, int fb, const char *b), (fa, a, fb, b))
+CALL(UNLINK, int, -1, unlink, (const char *path), (path))
+CALL(UNLINK, int, -1, unlinkat, (int fd, const char *path, int flags), (fd, path, flags))
+CALL(STAT, int, -1, stat, (const char *path, struct stat *st), (path, st))
+CALL(STAT, int, -1, stat64, (const char *path, struct stat64 *st), (path, st))
+CALL(STAT, int, -1, lstat, (const char *path, struct stat *st), (path, st))
+CALL(STAT, int, -1, lstat64, (const char *path, struct stat64 *st), (path, st))
+CALL(STAT, int, -1, fstat, (int fd, struct stat *st), (fd, st))
+CALL(STAT, int, -1, fstat64, (int fd, struct stat64 *st), (fd, st))
+CALL(STAT, int, -1, fstatat, (int fd, const char *p, struct stat *st, int f), (fd, p, st, f))
+CALL(STAT, int, -1, statx, (int fd, const char *p, int f, unsigned m, struct statx *st),
+     (fd, p, f, m, st))
+CALL(MKDIR, int, -1, mkdir, (const char *path, mode_t mode), (path, mode))
+CALL(TRUNCATE, int, -1, ftruncate, (int fd, off_t n), (fd, n))
+CALL(TRUNCATE, int, -1, ftruncate64, (int fd, off64_t n), (fd, n))
+CALL(MMAP, void *, MAP_FAILED, mmap, (void *p, size_t n, int prot, int flags, int fd, off_t at),
+     (p, n, prot, flags, fd, at))
+CALL(MMAP, void *, MAP_FAILED, mmap64, (void *p, size_t n, int prot, int flags, int fd, off64_t at),
+     (p, n, prot, flags, fd, at))
+
+/* Its reads are the C library's own: the stream says what it would say of them. */
+ssize_t getline(char **line, size_t *cap, FILE *f)
+{
+	REAL(ssize_t, "getline", (char **, size_t *, FILE *));
+	int e = fault(FAULT_READ);
+
+	if (e <= 0 || e == EINTR)
+		return real(line, cap, f);
+	f->_flags |= 0x20; /* _IO_ERR_SEEN: what ferror() looks at */
+	errno = e;
+	return -1;
+}
+
+/* ---- descriptors ---- */
+
+CALL(FD, int, -1, socket, (int domain, int type, int protocol), (domain, type, protocol))
+CALL(FD, int, -1, socketpair, (int d, int type, int protocol, int fds[2]), (d, type, protocol, fds))
+CALL(FD, int, -1, accept4, (int fd, struct sockaddr *a, socklen_t *n, int f), (fd, a, n, f))
+CALL(FD, int, -1, pipe2, (int fds[2], int flags), (fds, flags))
+CALL(FD, int, -1, memfd_create, (const char *name, unsigned flags), (name, flags))
+CALL(FD, int, -1, eventfd, (unsigned n, int flags), (n, flags))
+CALL(FD, int, -1, epoll_create1, (int flags), (flags))
+CALL(FD, int, -1, dup, (int fd), (fd))
+CALL(CONNECT, int, -1, connect, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
+MOVE(SEND, send, (int fd, const void *p, size_t n, int flags), (fd, p, n, flags))
+MOVE(RECV, recv, (int fd, void *p, size_t n, int flags), (fd, p, n, flags))
+CALL(SEND, ssize_t, -1, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
+CALL(RECV, ssize_t, -1, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
+CALL(POLL, int, -1, poll, (struct pollfd * p, nfds_t n, int ms), (p, n, ms))
+CALL(POLL, int, -1, ppoll,
+     (struct pollfd * p, nfds_t n, const struct timespec *t, const sigset_t *s), (p, n, t, s))
+CALL(POLL, int, -1, epoll_wait, (int fd, struct epoll_event *e, int n, int ms), (fd, e, n, ms))
+
+/* Only what adds needs memory. */
+int epoll_ctl(int fd, int op, int of, struct epoll_event *e)
+{
+	REAL(int, "epoll_ctl", (int, int, int, struct epoll_event *));
+	int error = op == EPOLL_CTL_ADD ? fault(FAULT_EPOLL) : 0;
+
+	if (error > 0) {
+		errno = error;
+		return -1;
+	}
+	return real(fd, op, of, e);
+}
+
+/* ---- processes and threads: the error is what they return ---- */
+
+CALL(START, pid_t, -1, fork, (void), ())
+
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+		const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	REAL(int, "posix_spawn",
+	     (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+	      char *const[], char *const[]));
+	int e = fault(FAULT_START);
+
+	return e ? e : real(pid, path, actions, attr, argv, envp);
+}
+
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+	REAL(int, "pthread_create",
+	     (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *));
+	int e = fault(FAULT_START);
+
+	return e ? e : real(t, attr, fn, arg);
+}
+
+/* ---- calls without a function of their own ---- */
+
+static int fault_syscall(long number)
+{
+	switch (number) {
+	case SYS_bpf:
+		return fault(FAULT_BPF);
+	case SYS_perf_event_open:
+		return fault(FAULT_PERF);
+	case SYS_openat2:
+	case SYS_pidfd_open:
+		return fault(FAULT_OPEN);
+	default:
+		return 0;
+	}
+}
+
+long syscall(long number, ...)
+{
+	REAL(long, "syscall", (long, ...));
+	int e = fault_syscall(number);
+	va_list ap;
+	long a[6];
+
+	va_start(ap, number);
+	for (size_t i = 0; i < ARRAY_SIZE(a); i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	if (e > 0) {
+		errno = e;
+		return -1;
+	}
+	return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* ---- memory ---- */
+
+/* Whether the memory is for a library that can do without; ours and the C library's is not (mem.c aborts). */
+static bool can_do_without(void *caller)
+{
+	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",
+						"libzstd", "libcrypto", "libssl"};
+	const char *name;
+	Dl_info info;
+
+	if (atomic_load(&armed.call) != FAULT_MALLOC || !dladdr(caller, &info) || !info.dli_fname)
+		return false;
+	name = strrchr(info.dli_fname, '/');
+	for (size_t i = 0; name && i < ARRAY_SIZE(libraries); i++)
+		if (str_has_prefix(name + 1, libraries[i]))
+			return true;
+	return false;
+}
+
+static void *counted(void *p)
+{
+	if (p)
+		atomic_fetch_add_explicit(&n_live, 1, memory_order_relaxed);
+	return p;
+}
+
+#define NO_MEMORY (can_do_without(__builtin_return_address(0)) && fault(FAULT_MALLOC))
+
+void *malloc(size_t n)
+{
+	REAL(void *, "malloc", (size_t));
+
+	if (NO_MEMORY) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return counted(real(n));
+}
+
+void *calloc(size_t n, size_t size)
+{
+	REAL(void *, "calloc", (size_t, size_t));
+
+	if (NO_MEMORY) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return counted(real(n, size));
+}
+
+void *realloc(void *p, size_t n)
+{
+	REAL(void *, "realloc", (void *, size_t));
+	void *q;
+
+	if (NO_MEMORY) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	q = real(p, n);
+	if (!p)
+		counted(q);
+	else if (!n && !q)
+		atomic_fetch_sub_explicit(&n_live, 1, memory_order_relaxed);
+	return q;
+}
+
+void *aligned_alloc(size_t align, size_t n)
+{
+	REAL(void *, "aligned_alloc", (size_t, size_t));
+
+	return counted(real(align, n));
+}
+
+int posix_memalign(void **ret, size_t align, size_t n)
+{
+	REAL(int, "posix_memalign", (void **, size_t, size_t));
+	int r = real(ret, align, n);
+
+	if (!r)
+		counted(*ret);
+	return r;
+}
+
+void free(void *p)
+{
+	REAL(void, "free", (void *));
+
+	if (p)
+		atomic_fetch_sub_explicit(&n_live, 1, memory_order_relaxed);
+	real(p);
+}
