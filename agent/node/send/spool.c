@@ -333,17 +333,31 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 	return r < 0 ? r : otlp_compress(bytes.data, bytes.len, ret_body);
 }
 
+/*
+ * The file of an account becomes the item's: a kill leaves the one or the other. Both would have the same
+ * ids, and what is added to the account later would be taken for a repeat.
+ */
+static int account_to_file(const struct spool *s, const struct spool_item *i, const char *path)
+{
+	_cleanup_free_ char *from = path_of(s, LOSS_NAME);
+	int r = write_file(from, true, &i->body);
+
+	return r < 0 ? r : rename(from, path) < 0 ? -errno : 0;
+}
+
 /* Moves body into a file; on failure it stays where it is. */
 static void to_file(const struct spool *s, struct spool_item *i)
 {
 	char name[NAME_CHARS + 1];
 	_cleanup_free_ char *path = NULL;
+	int r;
 
 	if (!*s->dir)
 		return;
 	snprintf(name, sizeof(name), NAME_FORMAT, i->seq);
 	path = path_of(s, name);
-	if (write_file(path, i->loss_only, &i->body) < 0) {
+	r = i->loss_only ? account_to_file(s, i, path) : write_file(path, false, &i->body);
+	if (r < 0) {
 		unlink(path);
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 		return;
@@ -496,7 +510,7 @@ int spool_take_losses(struct spool *s, struct spool_item **ret)
 	if (r < 0)
 		return r;
 	s->losses = batch_free(s->losses);
-	if (*s->dir)
+	if (*s->dir && !(*ret)->path) /* it is in memory: sent from there */
 		unlink(path);
 	return 0;
 }
