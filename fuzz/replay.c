@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * main() of a fuzz target without libFuzzer: each input of its corpus, once, in any build. The corpus is an
- * ar(5) archive (`ar t`, `ar x`); arguments take its place: more archives, or single inputs.
+ * ar(5) archive, packed by zstd; arguments take its place: more archives, packed or not, or single inputs.
  */
 #include <ar.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include "lib/base/base.h"
 
@@ -85,6 +86,25 @@ static bool take_member(const char **p, size_t *left, struct ar_hdr *ret_head,
 	return true;
 }
 
+/* What is packed is unpacked in place. */
+static void unpack(char **text, size_t *n)
+{
+	unsigned long long bytes = ZSTD_getFrameContentSize(*text, *n);
+	char *plain;
+
+	if (bytes == ZSTD_CONTENTSIZE_ERROR)
+		return;
+	bytes = MIN(bytes, MAX_CORPUS_BYTES);
+	plain = xmalloc(bytes + 1);
+	*n = ZSTD_decompress(plain, bytes, *text, *n);
+	if (ZSTD_isError(*n)) {
+		fprintf(stderr, "%s: %s\n", corpus, ZSTD_getErrorName(*n));
+		exit(1);
+	}
+	free(*text);
+	*text = plain;
+}
+
 static void replay(const char *path)
 {
 	_cleanup_free_ char *text = NULL;
@@ -94,7 +114,7 @@ static void replay(const char *path)
 	int r = file_read(AT_FDCWD, path, MAX_CORPUS_BYTES, &text, &left);
 
 	corpus = path;
-	if (r == -ENOENT && streq(path, CORPUS)) {
+	if (r == -ENOENT && streq(path, CORPUS ".zst")) {
 		printf("skip: %s is not there yet\n0 passed, 0 failed, 1 skipped\n", path);
 		exit(0);
 	}
@@ -102,6 +122,7 @@ static void replay(const char *path)
 		fprintf(stderr, "%s: %s\n", path, strerror(-r));
 		exit(1);
 	}
+	unpack(&text, &left);
 	if (left < SARMAG || memcmp(text, ARMAG, SARMAG) != 0) {
 		run(text, left);
 		return;
@@ -125,7 +146,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_SIZE(of_sanitizers) && !__sanitizer_set_death_callback; i++)
 		signal(of_sanitizers[i], on_signal);
 	if (argc < 2)
-		replay(CORPUS);
+		replay(CORPUS ".zst");
 	for (int i = 1; i < argc; i++)
 		replay(argv[i]);
 	printf("%u passed, 0 failed, 0 skipped\n", n_passed);

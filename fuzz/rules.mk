@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzers: x_fuzz.c beside what it is about, its corpus in testdata/fuzz/x.ar. docs/fuzzing.md says how far they are.
+# Fuzzers: x_fuzz.c beside what it is about, its corpus in testdata/fuzz/x.ar.zst. docs/fuzzing.md says how far they are.
 .PHONY: fuzz fuzz-long fuzz-coverage
 fuzz: ## T=agent/hub/query/filter S=60: one fuzzer for S seconds of CPU
 	$(Q)BUILD=$(BUILD) fuzz/run.py try $(T) $(or $(S),60)

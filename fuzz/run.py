@@ -3,7 +3,7 @@
 """Fuzzers for long: run.py long [SECONDS [TARGET...]] | try TARGET SECONDS | coverage [TARGET...] | doc
 
 long      each target that has not had its hour for SECONDS of CPU (300), those with the least first, one at a time at nice 19;
-          what they find goes into the corpus (testdata/fuzz/NAME.ar, as few inputs as have all its edges) and fuzz/record.tsv
+          what they find goes into the corpus (testdata/fuzz/NAME.ar.zst, as few inputs as have all its edges) and fuzz/record.tsv
 try       one target, nothing is recorded
 coverage  line coverage of the files that a target names after "Fuzzes:", by its corpus alone, into fuzz/record.tsv
 doc       docs/fuzzing.md's table from fuzz/record.tsv
@@ -28,7 +28,7 @@ HEAD = ("# SPDX-License-Identifier: Apache-2.0\n"
         "# What fuzz/run.py has seen: CPU seconds, runs, edges of the corpus, CPU second of the last new edge, the corpus's inputs and\n"
         "# bytes, lines of the fuzzed files and how many of them the corpus runs, findings.\n")
 HOUR, QUIET = 3600, 900         # CPU seconds a target is to have, and to have had without a new edge
-MAX_INPUT, MAX_CORPUS = 16384, 32768    # bytes in the repository: of one input, of one target
+MAX_INPUT, MAX_CORPUS = 16384, 131072   # bytes in the repository: of one input, of one target before it is packed
 CLANG = {"fuzz": "-fsanitize=fuzzer-no-link,address,undefined", "fuzzcov": "-fprofile-instr-generate -fcoverage-mapping"}
 stop = False
 
@@ -39,7 +39,7 @@ def targets():
 
 
 def archive(target):
-    return os.path.join(ROOT, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".ar")
+    return os.path.join(ROOT, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".ar.zst")
 
 
 def fuzzed_files(target):
@@ -80,14 +80,18 @@ def make(kind, *names):
 def unpack(target, to):
     os.makedirs(to, exist_ok=True)
     if os.path.exists(archive(target)):
-        subprocess.run(["ar", "x", "--output", to, archive(target)], check=True)
+        plain = to + ".ar"
+        subprocess.run(["zstd", "-dqf", archive(target), "-o", plain], check=True)
+        subprocess.run(["ar", "x", "--output", to, plain], check=True)
+        os.unlink(plain)
 
 
 def pack(target, directory):
     names = sorted(n for n in os.listdir(directory) if os.path.getsize(os.path.join(directory, n)) <= MAX_INPUT)
     total = 0
     os.makedirs(os.path.dirname(archive(target)), exist_ok=True)
-    with open(archive(target) + ".tmp", "wb") as f:
+    plain = directory + ".ar"
+    with open(plain, "wb") as f:
         f.write(b"!<arch>\n")
         for name in sorted(names, key=lambda n: (not n.startswith("fix-"), os.path.getsize(os.path.join(directory, n)))):
             data = open(os.path.join(directory, name), "rb").read()
@@ -96,14 +100,20 @@ def pack(target, directory):
                 break
             f.write(f"{(name if name.startswith('fix-') else name[:12])[:15] + '/':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode())
             f.write(data + b"\n" * (len(data) % 2))
-    os.rename(archive(target) + ".tmp", archive(target))
+    subprocess.run(["zstd", "-19", "-qf", plain, "-o", archive(target)], check=True)
+    os.unlink(plain)
 
 
 def size_of(target):
     if not os.path.exists(archive(target)):
         return 0, 0
-    names = subprocess.run(["ar", "t", archive(target)], capture_output=True, text=True, check=True).stdout.split()
-    return len(names), os.path.getsize(archive(target))
+    plain = subprocess.run(["zstd", "-dqc", archive(target)], capture_output=True, check=True).stdout
+    at = n = 0
+    for n in range(len(plain)):
+        if 8 + at >= len(plain):
+            break
+        at += 60 + (int(plain[8 + at + 48:8 + at + 58]) + 1) // 2 * 2
+    return n, os.path.getsize(archive(target))
 
 
 def cpu_of(pid):

@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	image.reads = 0;
 	pf_walk_user(&scratch, 1, 1, shape & 2, false);
 	if (w->n_frames < 1 || w->n_frames > PF_MAX_USER_FRAMES || w->end >= _PF_END_MAX ||
-	    w->n_words != 2 * w->n_frames || w->window_bytes > PF_WINDOW_BYTES ||
+	    w->n_words != 2 * w->n_frames + w->n_runtime || w->window_bytes > PF_WINDOW_BYTES ||
 	    image.reads > 5 * PF_MAX_USER_FRAMES)
 		abort();
 	free(image.code);
