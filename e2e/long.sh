@@ -31,6 +31,7 @@ make=(make --no-print-directory BUILD="$build")
 LONG=1 step unit "${make[@]}" unit
 step rows-check "${make[@]}" rows-check
 step accuracy "${make[@]}" accuracy
+step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step trace env BUILD="$build" e2e/trace/run.py
 step test-kernels "${make[@]}" test-kernels
 for f in agent/*/*/*_fuzz.c; do

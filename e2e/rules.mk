@@ -31,6 +31,17 @@ $(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 test-now: $(STACKOF)
 
+# Node, parse child and hub killed at every moment: e2e/crash/run.py.
+BURNER := $(BUILD)/crash/burner
+$(BURNER): e2e/crash/burner.c
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -static $< -o $@
+test-now: $(BURNER)
+.PHONY: crash
+crash: $(BUILD)/podflame $(BURNER) ## node, parse child and hub killed at moments drawn by chance: S seconds of it (as root)
+	$(Q)BUILD=$(BUILD) e2e/crash/run.py --seconds $(or $(S),60)
+
 # What waits and memory cost who is profiled, an agent's limit among it: e2e/accuracy/slowdown.py.
 LIMITED := $(BUILD)/accuracy/limited
 $(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a

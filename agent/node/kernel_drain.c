@@ -176,6 +176,14 @@ static void show_node(const struct node *n)
 	counter_set(counter("podflame_spool_batches", NULL, NULL), s.n_spooled);
 }
 
+/* Who is there was looked for and is in the filter: from now on it is profiled. */
+static bool is_settled(const struct kernel *k)
+{
+	bool looks = k->hierarchy.mount[0] && node_has_pods(k->node);
+
+	return !k->filter_busy && !k->scan_busy && (k->scanned_ns || !looks);
+}
+
 void kernel_tick(void *arg)
 {
 	struct kernel *k = arg;
@@ -187,7 +195,7 @@ void kernel_tick(void *arg)
 	if (!n->pipeline)
 		return;
 	kernel_sync(k);
-	gap_note(n, kernel_active(k), kernel_idle(k));
+	gap_note(n, kernel_active(k) && (!n->gap.lasts || is_settled(k)), kernel_idle(k));
 	if (k->state == ON && !k->drain_busy)
 		kernel_drain(k, true);
 	else if (k->state == ON)

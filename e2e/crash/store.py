@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the hub's store has after the kills, beside what the burner says it burnt."""
+import bisect
+from dataclasses import dataclass, field
+
+ON_CPU = 0
+# Samples are every 10 ms and lost where the machine itself is held up; CPU time of a window beside what was stored of it.
+LEAST, MOST, SLACK_S = 0.75, 1.2, 0.15
+# of what a loss tells of: looks are once a second, on a busy machine later
+TOLD_SLACK_S = 2
+
+
+@dataclass
+class Stored:
+    windows: dict = field(default_factory=dict)  # last second -> CPU seconds of the burner
+    profiles: dict = field(default_factory=dict)  # last second -> how many profiles of it
+    gaps: list = field(default_factory=list)  # (last second of the window that tells it, seconds of agent_down)
+    lost: list = field(default_factory=list)  # (reason, samples): anything else
+
+
+def read(place):
+    s = Stored()
+    with place.store() as db:
+        assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok", "the store is damaged"
+        burner = ("SELECT se.id FROM series se JOIN strings app ON app.id=se.app WHERE app.s='burner' AND se.pid="
+                  f"{place.processes[0].pid}")
+        s.windows = {t: v / 1e6 for t, v in db.execute(
+            f"SELECT time, SUM(value) FROM samples WHERE event=? AND series IN ({burner}) GROUP BY time", (ON_CPU,))}
+        s.profiles = dict(db.execute(
+            f"SELECT time, COUNT(*) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 GROUP BY time", (ON_CPU,)))
+        for at, reason, n, ns in db.execute("SELECT l.time, r.s, l.n, l.time_ns FROM losses l JOIN strings r "
+                                           "ON r.id=l.reason WHERE l.event=?", (ON_CPU,)):
+            if reason == "agent_down":
+                s.gaps.append((at, ns / 1e9))
+            else:
+                s.lost.append((reason, n))
+    return s
+
+
+class Burnt:
+    """CPU seconds of the burner between two moments."""
+
+    def __init__(self, path):
+        with open(path) as f:
+            rows = [tuple(map(float, line.split())) for line in f if line.count(" ") == 1 and line.endswith("\n")]
+        self.wall, self.cpu = zip(*rows)
+
+    def at(self, t):
+        i = bisect.bisect_left(self.wall, t)
+        if i in (0, len(self.wall)):
+            return self.cpu[min(i, len(self.cpu) - 1)]
+        share = (t - self.wall[i - 1]) / (self.wall[i] - self.wall[i - 1])
+        return self.cpu[i - 1] + share * (self.cpu[i] - self.cpu[i - 1])
+
+    def between(self, a, b):
+        return self.at(b) - self.at(a)
+
+
+def split(stored, window_s, until_s):
+    """[(told, [last second of each window])]: one run for each agent that stored something, after so many seconds of loss."""
+    times = sorted(t for t in stored.windows if t <= until_s)
+    found = [(0.0, [times[0]])]
+    for before, t in zip(times, times[1:]):
+        told = sum(s for at, s in stored.gaps if before < at <= t)
+        if told:
+            # from the end of the last window until somebody is profiled again, which is somewhere in the next one
+            profiled = before + 1 + told
+            assert t + 1 - window_s - TOLD_SLACK_S <= profiled <= t + 1 + TOLD_SLACK_S, \
+                f"nothing is stored of seconds {before + 1} to {t - window_s}, and {told:.1f} s are told as loss"
+            found.append((told, []))
+        found[-1][1].append(t)
+    return found
+
+
+def check_run(times, window_s, stored, burnt):
+    """Every window between the first and the last one is there; a drain that came late put it into the one before."""
+    merged = 0
+    have = set(times)
+    for t in range(times[0], times[-1] + 1, window_s):
+        if t in have:
+            continue
+        around = sum(stored.windows.get(x, 0) for x in (t - window_s, t, t + window_s))
+        was = burnt.between(t + 1 - 2 * window_s, t + 1 + window_s)
+        assert around > 0.85 * was, f"the window that ends with second {t} is lost: around it {around:.2f} of {was:.2f} s"
+        merged += 1
+    return merged
+
+
+def check_once(times, window_s, stored, burnt):
+    """No more than was burnt, and no less, in all windows but the first and the last of a run, which are not whole."""
+    inner = times[1:-1]
+    for t in inner:
+        assert stored.profiles[t] == 1, f"{stored.profiles[t]} profiles of the window that ends with second {t}"
+    if len(inner) < 3:
+        return 0, 0
+    a, b = inner[0] + 1 - window_s, inner[-1] + 1
+    have, was = sum(stored.windows[t] for t in inner), burnt.between(a, b)
+    assert have <= MOST * was + SLACK_S, f"seconds {a} to {b}: {have:.2f} s stored of {was:.2f} s: something is there twice"
+    assert have >= LEAST * was - SLACK_S, f"seconds {a} to {b}: {have:.2f} s stored of {was:.2f} s: something is lost"
+    return have, was
+
+
+def cost(stored, lives):
+    """Seconds between the end of the last window of an agent that is stored, and its death; the most of all agents."""
+    lasts = [(max((t + 1 for t in stored.windows if begin < t < end), default=None), end) for begin, end in lives]
+    return max((end - last for last, end in lasts if last), default=0)
+
+
+def check(place, window_s, until_s, lives=()):
+    stored, burnt = read(place), Burnt(f"{place.dir}/burner.log")
+    n = merged = 0
+    have = was = told = 0.0
+    runs = split(stored, window_s, until_s)
+    for gap, times in runs:
+        merged += check_run(times, window_s, stored, burnt)
+        h, w = check_once(times, window_s, stored, burnt)
+        n, have, was, told = n + len(times), have + h, was + w, told + gap
+    elapsed = times[-1] + 1 - (runs[0][1][0] + 1 - window_s)
+    assert n > 2, "next to nothing is stored"
+    assert len(runs) > 1 or not lives, "an agent's death is not told"
+    return (f"{n} windows of {window_s} s are stored of {elapsed} s; {len(runs) - 1} times no agent, {told:.1f} s of it told as loss "
+            f"(a death: {cost(stored, lives):.1f} s before it at most); "
+            f"{merged} windows are in the one before; CPU time in whole windows {have:.1f} of {was:.1f} s; other losses: {stored.lost}")
