@@ -163,6 +163,7 @@ static void test_what_is_seen(void **state)
 	unsigned n = 0;
 
 	(void)state;
+	(void)memory;
 	assert_non_null(strstr(fault_find(&fd, NULL, &n), "1 descriptors"));
 	assert_int_equal(n, 0);
 #ifndef __SANITIZE_ADDRESS__ /* it is LeakSanitizer's to tell */
