@@ -780,7 +780,7 @@ static void watch_18_silent_stream_is_given_up(void **state)
 
 	(void)state;
 	t.watch_timeout_s = 0;
-	t.silence_slack_ns = 300 * NSEC_PER_MSEC;
+	t.silence_slack_ns = NSEC_PER_SEC;
 	run_row_with(&row, &t);
 }
 
@@ -796,7 +796,7 @@ static void watch_18_silent_server_is_probed(void **state)
 	struct kube_times t = fast;
 
 	(void)state;
-	t.probe_ns = 300 * NSEC_PER_MSEC;
+	t.probe_ns = NSEC_PER_SEC;
 	run_row_with(&row, &t);
 }
 
@@ -814,7 +814,7 @@ static void watch_34_restored_backup_is_noticed(void **state)
 	struct kube_times t = fast;
 
 	(void)state;
-	t.probe_ns = 300 * NSEC_PER_MSEC;
+	t.probe_ns = NSEC_PER_SEC;
 	run_row_with(&row, &t);
 }
 
@@ -850,7 +850,7 @@ static void watch_48_silent_backend_is_left(void **state)
 	struct kube_times t = fast;
 
 	(void)state;
-	t.watch_head_ns = 300 * NSEC_PER_MSEC;
+	t.watch_head_ns = 3 * NSEC_PER_SEC;
 	run_row_with(&row, &t);
 }
 
@@ -900,7 +900,7 @@ static void watch_46_list_that_stops_coming(void **state)
 	struct kube_times t = fast;
 
 	(void)state;
-	t.probe_ns = 300 * NSEC_PER_MSEC;
+	t.probe_ns = NSEC_PER_SEC;
 	run_row_with(&row, &t);
 }
 

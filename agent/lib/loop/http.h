@@ -23,7 +23,8 @@ struct tls *tls_unref(struct tls *t);
 /*
  * A name that is connected to is looked up each time, beside the loop. While the resolver fails
  * or is late, connections go to the addresses that it gave last, for a day. fn is told when that
- * begins (error) and ends (NULL), on any thread; set it before the first connection.
+ * begins (error) and ends (NULL), on any thread, in order, and opens no connection; set it
+ * before the first.
  */
 typedef void resolve_change_fn(const char *name, const char *error);
 void resolve_on_change(resolve_change_fn *fn);

@@ -129,6 +129,8 @@ static void set_error(struct name *n, const char *error)
 	n->error = error;
 	if (!changed)
 		return;
+	if (on_change)
+		on_change(n->text, error);
 	LL_FOREACH (names, n)
 		n_failing += n->error != NULL;
 	counter_set(counter("names_failing", NULL, NULL), n_failing);
@@ -189,7 +191,6 @@ static void *search_main(void *arg)
 	struct name *n = s->of;
 	struct addresses a = {0};
 	const char *error = NULL;
-	bool changed;
 	int r;
 
 	thread_name("resolver");
@@ -202,12 +203,9 @@ static void *search_main(void *arg)
 		error = r ? search_error(r) : "the name has no address";
 	pthread_mutex_lock(&lock);
 	n_searches--;
-	changed = n->begun_ns == s->begun_ns && !n->error != !error;
 	if (n->begun_ns == s->begun_ns) /* else it was given up for a later one */
 		found(n, &a, error);
 	pthread_mutex_unlock(&lock);
-	if (changed && on_change)
-		on_change(n->text, error);
 	return NULL;
 }
 
@@ -255,21 +253,17 @@ static void lookup_late(void *arg)
 {
 	struct lookup *k = arg;
 	struct name *n = k->of;
-	bool changed;
 
 	pthread_mutex_lock(&lock);
 	if (k->posted) { /* just in time */
 		pthread_mutex_unlock(&lock);
 		return;
 	}
-	changed = !n->error;
 	set_error(n, n->error ?: "the resolver does not answer");
 	stand_in(k, "late");
 	set_port(&k->found, k->port);
 	DL_DELETE(n->waiting, k);
 	pthread_mutex_unlock(&lock);
-	if (changed && on_change)
-		on_change(n->text, "the resolver does not answer");
 	lookup_done(&k->job);
 }
 
