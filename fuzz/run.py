@@ -165,14 +165,16 @@ def fuzz(target, seconds):
     log = open(os.path.join(BUILD, "fuzz/findings", target.replace("/", "_") + ".log"), "w+", errors="replace")
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, cwd=BUILD)
     result = {"cpu_s": 0.0, "runs": 0, "edges": 0, "last_new_edge_s": None}
-    at, begun, over = 0, False, False
+    at, begun, over = 0, False, None
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         time.sleep(1)
         result["cpu_s"] = cpu_of(child.pid)
         at, begun = read_log(log.name, at, begun, result)
         if not over and (stop or result["cpu_s"] >= seconds):
-            over = True
-            child.send_signal(signal.SIGINT)
+            over = time.monotonic() + 60
+            child.send_signal(signal.SIGUSR1)       # it ends between two inputs; SIGINT has met its own lock
+        elif over and time.monotonic() > over:
+            child.kill()
     read_log(log.name, at, begun, result)
     _, status, usage = os.wait4(child.pid, 0)
     result["cpu_s"] = usage.ru_utime + usage.ru_stime
