@@ -65,6 +65,13 @@ bool kernel_loaded(const struct kernel *k)
 	return k->state != OFF;
 }
 
+bool kernel_settled(const struct kernel *k)
+{
+	if (k->state == OFF)
+		return !is_wanted(k) || k->load_error[0];
+	return k->state == ON && !k->filter_busy && !k->filter_stale;
+}
+
 /* ---- filter ---- */
 
 struct push {
@@ -72,6 +79,7 @@ struct push {
 	struct kernel *kernel;
 	struct procs_filter *want;
 	size_t n;
+	uint64_t drain_number;
 	struct support_copy support;
 	int result;
 };
@@ -87,6 +95,8 @@ static void push_run(struct task *t)
 {
 	struct push *p = (struct push *)t;
 
+	/* It may have drained since: such cgroups are not missing from what is wanted. */
+	probes_knows(p->kernel->probes, p->drain_number);
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);
 	if (p->result == 0)
 		kernel_announce(p->kernel);
@@ -126,6 +136,7 @@ static void push_filter(struct kernel *k)
 	p->kernel = k;
 	p->want = n ? xmemdup(want, n * sizeof(*want)) : NULL;
 	p->n = n;
+	p->drain_number = k->drain_number;
 	p->task.run = push_run;
 	p->task.done = push_done;
 	p->task.job.deadline_ns = CHANGE_LIMIT_NS;

@@ -29,6 +29,7 @@ static void drain_run(struct task *t)
 {
 	struct draining *d = (struct draining *)t;
 	struct probes *p = d->kernel->probes;
+	_stage_("drain");
 
 	if (d->announce)
 		kernel_announce(d->kernel);
@@ -62,6 +63,8 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 
 		procs_cgroup(k->node->procs, c->id, c->parent_id, c->path, c->removed,
 			     now_boot_ns());
+		/* A filter that is on its way does not know of it and leaves it alone, wanted or not. */
+		k->filter_stale |= c->armed && !c->removed;
 	}
 }
 
@@ -85,6 +88,7 @@ static void drain_done(struct task *t)
 	free(d->usage);
 	if (d->drain) {
 		cgroups_take(k, d->drain);
+		k->drain_number = d->drain->number;
 		drains_add(k->node->drains, d->drain, d->full);
 	}
 	if (k->node->closing)
@@ -163,8 +167,6 @@ static void show_node(const struct node *n)
 {
 	struct sender_stats s;
 
-	counter_set(counter("podflame_loop_stall_longest_ns", NULL, NULL),
-		    loop_longest_stall_ns(n->loop));
 	sender_stats(n->sender, &s);
 	counter_set(counter("podflame_send_total", "result", "stored"), s.n_sent);
 	counter_set(counter("podflame_send_total", "result", "failed"), s.n_failed);

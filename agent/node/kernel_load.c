@@ -130,6 +130,7 @@ void kernel_load(struct kernel *k)
 {
 	struct load *l = load_new(k);
 
+	k->drain_number = 0;
 	k->state = LOADING;
 	l->task.run = load_run;
 	l->task.done = load_done;

@@ -15,6 +15,7 @@ struct kernel {
 	struct probes *probes;		   /* os worker's, from load to unload */
 	struct unwind *unwind;		   /* the same's; NULL: no tables here */
 	enum state state;
+	uint64_t drain_number;			     /* whose cgroups procs has; 0: none yet */
 	uint64_t retry_ns, scanned_ns, announced_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;
 	bool blind; /* cgroup events do not work */

@@ -244,12 +244,15 @@ static struct drain *pending_take(struct pending *g)
 
 static int drain_quick(struct probes *p, struct drain **ret)
 {
-	int r = ring_buffer__consume(p->ring);
 	struct drain *d;
+	int r;
 
+	p->drain_number++;
+	r = ring_buffer__consume(p->ring);
 	if (r < 0)
 		return r;
 	d = drain_new();
+	d->number = p->drain_number;
 	d->from_ns = p->swapped_ns;
 	d->to_ns = now_boot_ns();
 	move_events(&p->now, d);
@@ -271,6 +274,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 		if (e->hz && e->ops->before_swap)
 			e->ops->before_swap(p, e);
 	}
+	p->drain_number++;
 	r = swap_generation(p, &old);
 	if (r)
 		return r;
@@ -279,6 +283,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 	r2 = take_counts(p, old, d);
 	d->from_ns = p->swapped_ns;
 	d->to_ns = p->swapped_ns = now_boot_ns();
+	d->number = p->drain_number;
 	move_events(&p->now, d);
 	finish(p, d);
 	stats_count_drops(p);
@@ -320,6 +325,7 @@ int drain_open(struct probes *p)
 	p->now.d = drain_new();
 	p->held = held_new(MAX_HELD_BYTES);
 	p->swapped_ns = now_boot_ns();
+	p->known_drain = UINT64_MAX;
 	return 0;
 }
 

@@ -85,6 +85,7 @@ void filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 		return;
 	t = xcalloc(1, sizeof(*t));
 	t->id = r->id;
+	t->drain = p->drain_number;
 	HASH_ADD(hh, p->told, id, sizeof(t->id), t);
 }
 
@@ -105,6 +106,14 @@ static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
 	return keys;
 }
 
+/* By who made the list that is wanted. */
+static bool is_known(struct probes *p, uint64_t id)
+{
+	const struct told_cgroup *t = told_find(p, id);
+
+	return t && t->drain <= p->known_drain;
+}
+
 static void remove_cgroups(struct probes *p, int map, const struct wanted_set *before)
 {
 	size_t n;
@@ -113,8 +122,8 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 	for (size_t i = 0; i < n; i++) {
 		if (wanted_find(&p->cgroups, keys[i]))
 			continue;
-		/* Neither ours nor told of: the kernel has just selected it below one of ours. */
-		if (!wanted_find(before, keys[i]) && !told_find(p, keys[i]))
+		/* Neither ours nor told of in time: the kernel has just selected it below one of ours. */
+		if (!wanted_find(before, keys[i]) && !is_known(p, keys[i]))
 			continue;
 		bpf_map_delete_elem(map, &keys[i]);
 		told_remove(p, keys[i]);
@@ -221,6 +230,11 @@ static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 static unsigned held_hz(const struct probes *p, unsigned hz)
 {
 	return MAX(1u, MIN(hz, p->config.max_sample_hz));
+}
+
+void probes_knows(struct probes *p, uint64_t drain_number)
+{
+	p->known_drain = drain_number;
 }
 
 int probes_filter(struct probes *p, const struct procs_filter *want, size_t n)

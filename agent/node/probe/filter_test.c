@@ -199,6 +199,32 @@ static void children_are_selected_in_the_kernel(void **state)
 	cgroup_remove(parent);
 }
 
+/* A filter that was made before a drain told of the child comes after it. */
+static void a_child_that_the_filters_maker_did_not_know_stays(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	char *parent = cgroup_make(mount_v1, "parent"), *child;
+	struct probes *p = open_probes(config);
+	uint64_t id = cgroup_id(parent), child_id;
+	struct raw_cgroup made;
+
+	(void)state;
+	select_cgroups(p, &id, 1);
+	probes_knows(p, 0);
+	child = cgroup_make(parent, "child");
+	child_id = cgroup_id(child);
+	assert_true(drained_cgroup(p, child_id, false, &made));
+	select_cgroups(p, &id, 1);
+	assert_true(in_kernel_filter(p, child_id));
+	probes_knows(p, UINT64_MAX);
+	select_cgroups(p, &id, 1);
+	assert_false(in_kernel_filter(p, child_id));
+	cgroup_remove(child);
+	probes_free(p);
+	cgroup_remove(parent);
+}
+
 static void a_child_of_a_deselected_one_does_not_stay(void **state)
 {
 	struct probe_config config = {
@@ -434,6 +460,7 @@ int main(void)
 		cmocka_unit_test(v1_cgroups),
 		cmocka_unit_test(v2_cgroups),
 		cmocka_unit_test(children_are_selected_in_the_kernel),
+		cmocka_unit_test(a_child_that_the_filters_maker_did_not_know_stays),
 		cmocka_unit_test(a_child_of_a_deselected_one_does_not_stay),
 		cmocka_unit_test(pods_are_told_strangers_not),
 		cmocka_unit_test(listed_processes_of_a_cgroup),

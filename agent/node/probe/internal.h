@@ -26,6 +26,7 @@ struct wanted_set {
 /* A cgroup that the kernel selected by itself and that a drain has told of. */
 struct told_cgroup {
 	uint64_t id;
+	uint64_t drain; /* the number of that drain */
 	UT_hash_handle hh;
 };
 
@@ -114,6 +115,8 @@ struct probes {
 
 	struct wanted_set cgroups, list;
 	struct told_cgroup *told;
+	uint64_t drain_number,
+		known_drain; /* of the last one; that the filter which is wanted knows of */
 
 	struct ring_buffer *ring;
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
@@ -127,6 +130,8 @@ struct probes {
 int objects_load(struct probes *p, struct field_error *reterr);
 void objects_unload(struct probes *p);
 int lend_maps(struct probes *p, struct bpf_object *to);
+/* Once over all that an iterator's program is for; what it writes itself is thrown away. */
+int iterator_run(struct bpf_link *iterator);
 void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
 /* A step towards a feature, or an event: whether it works becomes its state, with libbpf's reason. */
 int feature_try(struct probes *p, int f, struct event_probe *e,

@@ -30,6 +30,11 @@ struct probes *probes_free(struct probes *p); /* (os) detaches and unloads all *
  * looked for (by a full drain, too). A failure leaves what could be done done.
  */
 int probes_filter(struct probes *p, const struct procs_filter *want, size_t n);
+/*
+ * (os) The last drain whose cgroups the next filter's maker knew: what the kernel has selected since, and later
+ * drains told of, stays. Without this it is all drains.
+ */
+void probes_knows(struct probes *p, uint64_t drain_number);
 struct listed_process {
 	uint32_t tgid;
 	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
@@ -51,20 +56,25 @@ struct probe_file {
 	size_t n_sites;
 };
 struct attached; /* the probes of one process */
+/* The kernel refuses to probe code that it cannot decode. */
+struct probes_refused {
+	size_t n;   /* sites */
+	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
+};
 /*
  * Any one thread that may wait, not the os worker: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
- * what works is attached; *ret_refused: how many sites were not (the kernel refuses what it cannot decode). After a
- * filter that asks for one of these events: else -EOPNOTSUPP. -EEXIST: the process is attached already.
+ * what works is attached; *ret_refused: what is not. After a filter that asks for one of these events: else
+ * -EOPNOTSUPP. -EEXIST: the process is attached already.
  */
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
-		  struct attached **ret, size_t *ret_refused);
+		  struct attached **ret, struct probes_refused *ret_refused);
 /*
  * The same thread: other places, other inner code, other events of the same program: attaches and detaches the
  * difference; what lives stays known as long as mem-inuse is asked for. A failure leaves what was attached.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
-			 const struct probe_file *files, size_t n, size_t *ret_refused);
+			 const struct probe_file *files, size_t n, struct probes_refused *ret_refused);
 /*
  * The same thread; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
  * forgets what lives.
@@ -186,6 +196,7 @@ struct drain {
 	size_t n_cgroups;
 	struct raw_young *young; /* quick drains have them, too */
 	size_t n_young;
+	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
 	struct buf *memory;	 /* the frames */
 };
