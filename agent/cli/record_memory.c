@@ -65,7 +65,7 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 static void attach(struct recording *r, struct record_heap *h)
 {
 	struct site_files f;
-	size_t n_refused = 0;
+	struct probes_refused refused = {0};
 	int e;
 
 	if (!h->sites->n) {
@@ -75,23 +75,24 @@ static void attach(struct recording *r, struct record_heap *h)
 	site_files_make(h->sites, h->m, 1u << r->options->event, &f);
 	if (h->attached)
 		e = probes_attach_change(r->probes, h->attached, &f.process, f.files, f.n_files,
-					 &n_refused);
+					 &refused);
 	else
 		e = probes_attach(r->probes, h->tgid, h->start_boottime_ns, &f.process, f.files,
-				  f.n_files, &h->attached, &n_refused);
+				  f.n_files, &h->attached, &refused);
 	site_files_done(&f);
-	r->n_refused_sites += n_refused;
+	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;
-	if (e == 0 || e == -ESRCH)
+	if (e == -ESRCH || (e == 0 && !refused.inuse))
 		return;
 	free(h->problem);
-	h->problem = xasprintf("probes cannot be attached: %s", strerror(-e));
+	h->problem = e ? xasprintf("probes cannot be attached: %s", strerror(-e))
+		       : xstrdup(sites_problem(h->sites, 1u << r->options->event, true));
 }
 
 static void take_sites(struct recording *r, struct record_heap *h, struct alloc_sites *s,
 		       struct mappings *m)
 {
-	const char *why = sites_problem(s, 1u << r->options->event);
+	const char *why = sites_problem(s, 1u << r->options->event, false);
 
 	if (h->sites && sites_equal(s, m, h->sites, h->m)) {
 		alloc_sites_free(s);

@@ -185,7 +185,8 @@ static void attach(struct scene *s)
 	struct probe_site sites[ALLOC_SITES_MAX];
 	struct probe_file files[16] = {0};
 	struct pf_mem_proc proc = {.exec_id = s->proc.exec_id, .event_mask = EVENTS};
-	size_t n = 0, refused;
+	struct probes_refused refused;
+	size_t n = 0;
 
 	for (size_t i = 0; i < s->sites->n; i++) {
 		const struct alloc_site *x = &s->sites->items[i];
@@ -204,7 +205,7 @@ static void attach(struct scene *s)
 	assert_int_equal(probes_attach(s->probes, (uint32_t)s->pid, s->proc.start_boottime_ns,
 				       &proc, files, n, &s->attached, &refused),
 			 0);
-	assert_int_equal(refused, 0);
+	assert_int_equal(refused.n, 0);
 }
 
 static void find_sites(struct scene *s)

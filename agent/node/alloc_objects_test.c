@@ -220,7 +220,8 @@ static void attach(struct scene *s)
 				   .n_inner = (uint32_t)s->sites->n_inner};
 	struct probe_site *sites = xcalloc(s->sites->n, sizeof(*sites));
 	struct probe_file files[FILES_MAX];
-	size_t n = 0, refused = 0;
+	struct probes_refused refused = {0};
+	size_t n = 0;
 
 	memcpy(proc.inner, s->sites->inner, sizeof(proc.inner));
 	for (size_t i = 0; i < s->sites->n; i++) {
@@ -237,7 +238,7 @@ static void attach(struct scene *s)
 	assert_int_equal(probes_attach(s->p, (uint32_t)s->pid, s->proc.start_boottime_ns, &proc,
 				       files, n, &s->a, &refused),
 			 0);
-	assert_int_equal(refused, 0);
+	assert_int_equal(refused.n, 0);
 	free(sites);
 }
 

@@ -59,6 +59,7 @@ struct allocs {
 	bool stale;		   /* attached is what was known, or asked for, before */
 	bool reading_go;	   /* sites are lent */
 	bool refused;		   /* by the kernel: not again before next_ns */
+	bool inuse_refused;	   /* what is attached has no mem-inuse for that */
 	unsigned looked_mask;	   /* events that sites were looked for */
 	unsigned n_again;	   /* looks in a row that found it just starting */
 	struct mappings *m;	   /* of sites */
@@ -127,6 +128,8 @@ void alloc_close(struct follow *f);
 bool alloc_idle(const struct follow *f);
 /* What of the process's memory is not seen; why "": all is. */
 void alloc_set_problem(struct tracked *t, const char *what, const char *why);
+/* The same, by its sites and by what the kernel refused. */
+void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
 
 /* ---- follow_probes.c ---- */
 #define ALLOC_ATTACH_COUNTER "podflame_memory_attach_total"

@@ -101,6 +101,11 @@ void alloc_set_problem(struct tracked *t, const char *what, const char *why)
 		t->allocs.problem = xasprintf("%s%s", what, why);
 }
 
+void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+{
+	alloc_set_problem(t, "", sites_problem(s, event_mask, t->allocs.inuse_refused));
+}
+
 /* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */
 static void look_again(void *arg)
 {
@@ -119,10 +124,10 @@ static void take_sites(struct tracked *t, struct looking *l)
 	if (l->result == -EAGAIN || l->result == -ESRCH)
 		return;
 	a->n_again = 0;
-	if (!a->refused)
-		alloc_set_problem(t, l->result < 0 ? "where it allocates is not known: " : "",
-				  l->result < 0 ? strerror(-l->result)
-						: sites_problem(l->sites, l->event_mask));
+	if (l->result < 0 && !a->refused)
+		alloc_set_problem(t, "where it allocates is not known: ", strerror(-l->result));
+	else if (!a->refused)
+		alloc_set_not_seen(t, l->sites, l->event_mask);
 	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
 	if (l->result < 0 || (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)))
 		return;

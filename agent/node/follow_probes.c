@@ -42,7 +42,7 @@ struct attaching {
 	struct attached *old;	   /* to be changed; NULL: there is none */
 	/* out */
 	struct attached *attached;
-	size_t n_refused;
+	struct probes_refused refused;
 	struct overhead_spent spent;
 	struct span_end end;
 	/* Of a span, as far as is known: attaching and detaching are slow where CPUs are busy. */
@@ -103,14 +103,14 @@ static void attach_run(struct task *task)
 	if (a->old) {
 		a->attached = TAKE_PTR(a->old);
 		a->result = probes_attach_change(p, a->attached, &a->files.process, a->files.files,
-						 a->files.n_files, &a->n_refused);
+						 a->files.n_files, &a->refused);
 		return;
 	}
 	if (a->span.span_ns && thread_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
 	a->result = probes_attach(p, tgid, a->p.id.start_boottime_ns, &a->files.process,
-				  a->files.files, a->files.n_files, &a->attached, &a->n_refused);
+				  a->files.files, a->files.n_files, &a->attached, &a->refused);
 	if (a->result == 0 && a->span.span_ns) {
 		/* Taking them away takes as long; then it waits for RCU, which costs the process nothing. */
 		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
@@ -270,9 +270,12 @@ static void take_attached(struct tracked *t, struct attaching *a)
 		s->stale = true;
 		return;
 	}
-	if (s->refused)
-		alloc_set_problem(t, "", s->sites ? sites_problem(s->sites, s->looked_mask) : "");
-	s->refused = false;
+	if (s->refused || s->inuse_refused != a->refused.inuse) {
+		s->refused = false;
+		s->inuse_refused = a->refused.inuse;
+		if (s->sites)
+			alloc_set_not_seen(t, s->sites, s->looked_mask);
+	}
 	if (a->span.span_ns) {
 		s->span_end = a->end;
 		s->next_ns += late_ns(a);
@@ -287,7 +290,7 @@ static void take_attached(struct tracked *t, struct attaching *a)
 static void count_attached(const struct attaching *a)
 {
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", a->result < 0 ? "failed" : "ok"), 1);
-	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->n_refused);
+	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->refused.n);
 	if (a->result == 0 && a->span.span_ns)
 		overhead_spent(a->p.follow->node->overhead, a->cgroup_id,
 			       a->files.process.event_mask, &a->spent);

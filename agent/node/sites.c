@@ -80,8 +80,11 @@ static bool throws(const struct pf_site *s)
 }
 
 /* probe/attach.c: no exception passes a probed return. */
-const char *sites_problem(const struct alloc_sites *s, unsigned event_mask)
+const char *sites_problem(const struct alloc_sites *s, unsigned event_mask, bool inuse_refused)
 {
+	if (inuse_refused && event_mask & 1u << EVENT_MEM_INUSE)
+		return "mem-inuse is not seen: the kernel refuses a probe where memory is freed, "
+		       "so all of it would seem to live";
 	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))
 		return s->problem;
 	for (size_t i = 0; i < s->n; i++)

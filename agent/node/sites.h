@@ -18,5 +18,8 @@ void site_files_done(struct site_files *f);
 /* The same places of the same files: what is attached may stay. */
 bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 		 const struct alloc_sites *b, const struct mappings *mb);
-/* What of these events is not seen, for its user: what alloc tells, or what cannot be probed; "": all is. */
-const char *sites_problem(const struct alloc_sites *s, unsigned event_mask);
+/*
+ * What of these events is not seen, for its user: what alloc tells, or what cannot be probed; "": all is.
+ * inuse_refused: struct probes_refused of what is attached.
+ */
+const char *sites_problem(const struct alloc_sites *s, unsigned event_mask, bool inuse_refused);

@@ -19,15 +19,17 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	struct alloc_sites s = {.items = items, .n = 2};
 
 	(void)state;
-	assert_string_equal(sites_problem(&s, ALLOC | INUSE), "");
+	assert_string_equal(sites_problem(&s, ALLOC | INUSE, false), "");
 	items[1].site.flags = PF_SITE_THROWS;
-	assert_string_equal(sites_problem(&s, ALLOC), "");
-	assert_non_null(strstr(sites_problem(&s, INUSE), "operator new"));
+	assert_string_equal(sites_problem(&s, ALLOC, false), "");
+	assert_non_null(strstr(sites_problem(&s, INUSE, false), "operator new"));
 	items[1].site.kind = PF_SITE_INSIDE; /* a size in units of 8 bytes */
-	assert_string_equal(sites_problem(&s, INUSE), "");
+	assert_string_equal(sites_problem(&s, INUSE, false), "");
 	items[1].site.kind = PF_SITE_ALLOC;
 	strcpy(s.problem, "another");
-	assert_string_equal(sites_problem(&s, INUSE), "another");
+	assert_string_equal(sites_problem(&s, INUSE, false), "another");
+	assert_string_equal(sites_problem(&s, ALLOC, true), "another");
+	assert_non_null(strstr(sites_problem(&s, ALLOC | INUSE, true), "would seem to live"));
 }
 
 static void the_same_places_are_equal(void **state)

@@ -208,15 +208,26 @@ static bool is_hopeless(int r)
 	return r == -ESRCH || r == -EPERM || r == -EACCES || r == -ENOMEM || r == -EMFILE;
 }
 
+static void refuse(const struct places *b, size_t from, size_t n, struct probes_refused *refused)
+{
+	refused->n += n;
+	for (size_t i = from; i < from + n; i++) {
+		struct pf_site site;
+
+		memcpy(&site, &b->u.cookies[i], sizeof(site));
+		refused->inuse |= site.kind == PF_SITE_FREE || site.kind == PF_SITE_REALLOC;
+	}
+}
+
 /* One place that the kernel refuses has it refuse the whole link: it is looked for by halves. */
 static int attach_range(struct attached *a, const struct places *b, size_t from, size_t n,
-			size_t *refused)
+			struct probes_refused *refused)
 {
 	bool single = a->memory->mode == UPROBE_SINGLE;
 	int r;
 
 	if (single && a->n_links >= UPROBE_SINGLE_MAX_OF_ATTACH) {
-		*refused += n;
+		refuse(b, from, n, refused);
 		return -E2BIG;
 	}
 	if (!single || n == 1) {
@@ -226,19 +237,20 @@ static int attach_range(struct attached *a, const struct places *b, size_t from,
 			return 0;
 		}
 		if (n == 1 || is_hopeless(r)) {
-			*refused += n;
+			refuse(b, from, n, refused);
 			return r;
 		}
 	}
 	r = attach_range(a, b, from, n / 2, refused);
 	if (is_hopeless(r)) {
-		*refused += n - n / 2;
+		refuse(b, from + n / 2, n - n / 2, refused);
 		return r;
 	}
 	return attach_range(a, b, from + n / 2, n - n / 2, refused);
 }
 
-static int attach_all(struct attached *a, const struct places *all, size_t n, size_t *refused)
+static int attach_all(struct attached *a, const struct places *all, size_t n,
+		      struct probes_refused *refused)
 {
 	int first_error = 0;
 
@@ -255,7 +267,7 @@ static int attach_all(struct attached *a, const struct places *all, size_t n, si
 
 /* ---- one process ---- */
 
-static int attached_add(struct attached *a, const struct pf_mem_proc *proc)
+static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
 	struct memory *m = a->memory;
 	struct pf_mem_proc v = *proc;
@@ -263,6 +275,8 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc)
 	int r = 0;
 
 	v.cgroup_id = v.hits = 0;
+	v.event_mask = event_mask;
+	a->inuse = event_mask & INUSE;
 	pthread_mutex_lock(&m->lock);
 	HASH_FIND(hh, m->attached, &a->key, sizeof(a->key), other);
 	if (other)
@@ -286,45 +300,6 @@ static int events_work(const struct memory *m, unsigned event_mask)
 	return !r || r == -EAGAIN ? r : -EOPNOTSUPP;
 }
 
-int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
-		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
-		  struct attached **ret, size_t *ret_refused)
-{
-	struct memory *m = memory_of(p);
-	size_t n_all = n * _MEMORY_PROGRAM_MAX, refused = 0;
-	struct places *all;
-	struct attached *a;
-	int r;
-
-	if (!m)
-		return -EOPNOTSUPP;
-	if (memory_is_urgent(m))
-		return -EAGAIN;
-	r = events_work(m, proc->event_mask);
-	if (r)
-		return r;
-	a = xcalloc(1, sizeof(*a));
-	a->memory = m;
-	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};
-	a->inuse = proc->event_mask & INUSE;
-	all = all_places(a, files, n, a->inuse);
-	r = attach_all(a, all, n_all, &refused);
-	places_free(all, n_all);
-	if (a->n_links && !is_hopeless(r))
-		r = attached_add(a, proc);
-	else if (!r)
-		r = -ENOENT;
-	if (r) {
-		links_close_from(a, 0);
-		free(a->links);
-		free(a);
-		return r;
-	}
-	*ret = a;
-	*ret_refused = refused;
-	return 0;
-}
-
 /* What the kernel counts in there goes on. */
 static void proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
@@ -338,48 +313,114 @@ static void proc_update(struct attached *a, const struct pf_mem_proc *proc, unsi
 	bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
 }
 
-static void set_changed(struct attached *a, const struct pf_mem_proc *proc, size_t n_links_before)
+static void set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
+			size_t n_links_before)
 {
 	struct memory *m = a->memory;
-	bool inuse = proc->event_mask & INUSE;
+	bool inuse = event_mask & INUSE;
 
 	pthread_mutex_lock(&m->lock);
 	if (inuse && !a->inuse)
 		a->since_ns = now_boot_ns();
 	a->inuse = inuse;
 	m->n_links += a->n_links - n_links_before;
-	proc_update(a, proc, proc->event_mask);
+	proc_update(a, proc, event_mask);
 	pthread_mutex_unlock(&m->lock);
 }
 
-int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
-			 const struct probe_file *files, size_t n, size_t *ret_refused)
+/* What is to be probed for these events is; what else is probed is marked. both: events before and after. */
+static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
+			const struct probe_file *files, size_t n, unsigned event_mask,
+			unsigned both, struct probes_refused *refused)
 {
-	size_t n_all = n * _MEMORY_PROGRAM_MAX, n_before = a->n_links, refused = 0;
-	bool inuse = proc->event_mask & INUSE, had_inuse = a->inuse;
+	size_t n_all = n * _MEMORY_PROGRAM_MAX;
+	struct places *all = all_places(a, files, n, event_mask & INUSE);
+	int r;
+
+	/* A place may have an old link and a new one for a moment: kept twice is kept once, but counted is twice. */
+	proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
+	r = attach_all(a, all, n_all, refused);
+	refused->inuse &= (event_mask & INUSE) != 0;
+	places_free(all, n_all);
+	return r;
+}
+
+/* *event_mask loses mem-inuse where that would not be right; with nothing left nothing is probed. */
+static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
+			const struct probe_file *files, size_t n, unsigned *event_mask,
+			unsigned both, struct probes_refused *refused)
+{
+	int r = attach_files(a, proc, files, n, *event_mask, both, refused);
+	struct probes_refused again = {0}; /* they are counted */
+
+	if (is_hopeless(r) || !refused->inuse)
+		return r;
+	*event_mask &= ~INUSE;
+	return attach_files(a, proc, files, *event_mask ? n : 0, *event_mask, both & ~INUSE,
+			    &again);
+}
+
+int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
+		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
+		  struct attached **ret, struct probes_refused *ret_refused)
+{
+	struct memory *m = memory_of(p);
+	struct probes_refused refused = {0};
+	unsigned event_mask = proc->event_mask;
+	struct attached *a;
+	int r;
+
+	if (!m)
+		return -EOPNOTSUPP;
+	if (memory_is_urgent(m))
+		return -EAGAIN;
+	r = events_work(m, event_mask);
+	if (r)
+		return r;
+	a = xcalloc(1, sizeof(*a));
+	a->memory = m;
+	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};
+	r = attach_right(a, proc, files, n, &event_mask, 0, &refused);
+	links_close_going(&a, 1);
+	if ((a->n_links || !event_mask) && !is_hopeless(r))
+		r = attached_add(a, proc, event_mask);
+	else if (!r)
+		r = -ENOENT;
+	if (r) {
+		links_close_from(a, 0);
+		free(a->links);
+		free(a);
+		return r;
+	}
+	*ret = a;
+	*ret_refused = refused;
+	return 0;
+}
+
+int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
+			 const struct probe_file *files, size_t n,
+			 struct probes_refused *ret_refused)
+{
+	unsigned event_mask = proc->event_mask;
+	struct probes_refused refused = {0};
+	bool had_inuse = a->inuse;
+	size_t n_before = a->n_links;
 	struct pf_mem_proc was = {};
-	struct places *all;
-	unsigned both;
-	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, proc->event_mask);
+	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, event_mask);
 
 	(void)p;
 	if (r)
 		return r;
 	bpf_map_lookup_elem(a->memory->procs, &a->key, &was);
-	both = was.event_mask & proc->event_mask;
-	all = all_places(a, files, n, inuse);
-	/* A place may have an old link and a new one for a moment: kept twice is kept once, but counted is twice. */
-	proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
-	r = attach_all(a, all, n_all, &refused);
-	places_free(all, n_all);
+	r = attach_right(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		links_close_from(a, n_before);
 		proc_update(a, &was, was.event_mask);
 		return r;
 	}
 	links_close_going(&a, 1);
-	set_changed(a, proc, n_before);
-	if (had_inuse && !inuse)
+	set_changed(a, proc, event_mask, n_before);
+	if (had_inuse && !a->inuse)
 		live_forget(a->memory);
 	*ret_refused = refused;
 	return 0;

@@ -141,7 +141,7 @@ struct bench {
 static struct attached *attach(struct bench *b, unsigned events)
 {
 	struct attached *a = NULL;
-	size_t refused;
+	struct probes_refused refused;
 	int r;
 
 	b->probed.proc.event_mask = events;

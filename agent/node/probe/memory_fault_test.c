@@ -152,13 +152,13 @@ static void calls_end_in_odd_ways(void **state)
 static void change(struct scene *s, const struct probed *more, unsigned events)
 {
 	struct probe_file files[2] = {s->probed.file, more ? more->file : s->probed.file};
-	size_t refused = 99;
+	struct probes_refused refused = {.n = 99};
 
 	s->probed.proc.event_mask = events;
 	assert_int_equal(
 		probes_attach_change(s->p, s->a, &s->probed.proc, files, more ? 2 : 1, &refused),
 		0);
-	assert_int_equal(refused, 0);
+	assert_int_equal(refused.n, 0);
 }
 
 IN_SECTION(pf_long) static void *pool_raw(size_t n)
@@ -238,11 +238,80 @@ static void events_come_and_go(void **state)
 	scene_close(&s);
 }
 
+/* ---- memory that is freed where the kernel refuses a probe ---- */
+
+__asm__(".pushsection pf_odd,\"ax\",@progbits\n"
+	"pf_refused:\n"
+	"	hlt\n"
+	"	ret\n"
+	".popsection\n");
+extern const char pf_refused[];
+
+static void change_refused(struct scene *s, unsigned events)
+{
+	struct probes_refused refused = {};
+
+	s->probed.proc.event_mask = events;
+	assert_int_equal(
+		probes_attach_change(s->p, s->a, &s->probed.proc, &s->probed.file, 1, &refused), 0);
+	assert_int_equal(refused.n, events & INUSE ? 1 : 0);
+	assert_int_equal(refused.inuse, (events & INUSE) != 0);
+}
+
+static void attach_refused(struct scene *s, unsigned events)
+{
+	struct probes_refused refused = {};
+
+	s->probed.proc.event_mask = events;
+	assert_int_equal(probes_attach(s->p, s->c.pid, s->w.proc.start_boottime_ns, &s->probed.proc,
+				       &s->probed.file, 1, &s->a, &refused),
+			 0);
+	assert_true(refused.inuse);
+}
+
+/* All of it would seem to live. */
+static void who_frees_unseen_has_no_inuse(void **state)
+{
+	struct scene s = {};
+	unsigned snapshots;
+
+	(void)state;
+	add_site(&s.probed, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	scene_open(&s, body_steps, ALLOC | INUSE, 1);
+	go(&s, 3);
+	assert_int_equal(s.w.inuse.bytes, 500);
+	add_site(&s.probed, pf_refused, (struct pf_site){PF_SITE_FREE, 0, 0, 1, 0, 0});
+	change_refused(&s, ALLOC | INUSE);
+	assert_int_equal(map_count(memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
+	snapshots = s.w.snapshots;
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	change_refused(&s, INUSE); /* alone: nothing is left to probe */
+	assert_int_equal(memory_of(s.p)->n_links, 0);
+	change_refused(&s, ALLOC);
+	go(&s, 5);
+	assert_int_equal(s.w.alloc.bytes, 1500);
+	s.a = probes_detach(s.p, s.a);
+	attach_refused(&s, INUSE);
+	assert_int_equal(memory_of(s.p)->n_links, 0);
+	s.a = probes_detach(s.p, s.a);
+	attach_refused(&s, ALLOC | INUSE);
+	go(&s, 6);
+	assert_int_equal(s.w.alloc.bytes, 2000);
+	assert_int_equal(s.w.snapshots, snapshots);
+	s.probed.file.n_sites = 1; /* the other file is gone */
+	change(&s, NULL, ALLOC | INUSE);
+	go(&s, 7);
+	assert_int_equal(s.w.alloc.bytes, 2500);
+	assert_int_equal(s.w.inuse.bytes, 500);
+	scene_close(&s);
+}
+
 static void a_change_of_the_dead_fails(void **state)
 {
 	struct probed other = {};
 	struct scene s = {};
-	size_t refused;
+	struct probes_refused refused;
 
 	(void)state;
 	add_site(&other, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
@@ -552,6 +621,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(calls_end_in_odd_ways),
 		cmocka_unit_test(what_lives_stays_when_files_change),
 		cmocka_unit_test(events_come_and_go),
+		cmocka_unit_test(who_frees_unseen_has_no_inuse),
 		cmocka_unit_test(a_change_of_the_dead_fails),
 		cmocka_unit_test(a_library_is_unloaded_and_loaded),
 		cmocka_unit_test(nothing_stays_of_a_killed_agent),

@@ -168,7 +168,7 @@ static inline void get_known(struct scene *s)
 
 static inline int scene_attach(struct scene *s, unsigned events)
 {
-	size_t refused = 99;
+	struct probes_refused refused = {.n = 99};
 	int r;
 
 	s->probed.proc.event_mask = events;
@@ -176,7 +176,7 @@ static inline int scene_attach(struct scene *s, unsigned events)
 	r = probes_attach(s->p, s->c.pid, s->w.proc.start_boottime_ns, &s->probed.proc,
 			  &s->probed.file, 1, &s->a, &refused);
 	if (!r)
-		assert_int_equal(refused, 0);
+		assert_int_equal(refused.n, 0);
 	return r;
 }
 

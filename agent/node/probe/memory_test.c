@@ -440,7 +440,7 @@ extern const char pf_halts[];
 static void places_that_cannot_be_probed_are_left_out(void **state)
 {
 	struct scene s = {};
-	size_t refused = 0;
+	struct probes_refused refused = {0};
 
 	(void)state;
 	scene_open(&s, body_pool, ALLOC, 1);
@@ -454,7 +454,8 @@ static void places_that_cannot_be_probed_are_left_out(void **state)
 	assert_int_equal(probes_attach(s.p, s.c.pid, s.w.proc.start_boottime_ns, &s.probed.proc,
 				       &s.probed.file, 1, &s.a, &refused),
 			 0);
-	assert_int_equal(refused, 1);
+	assert_int_equal(refused.n, 1);
+	assert_false(refused.inuse);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n, 30);
 	scene_close(&s);
