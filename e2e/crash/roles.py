@@ -38,6 +38,17 @@ def free_port():
         return s.getsockname()[1]
 
 
+def rmdir(path):
+    """False: a process that has ended is in it for a moment."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
+
+
 class Container:
     """A cgroup as containerd makes one, in the hierarchy that the agent will choose."""
 
@@ -57,21 +68,9 @@ class Container:
         return subprocess.Popen(["sh", "-c", enter, "sh", *argv], stdin=subprocess.DEVNULL, **kw)
 
     def remove(self):
-        for d in reversed(self.dirs):
-            try:
-                until("the cgroup is empty", lambda: self.rmdir(d), 10)
-            except TimeoutError:
-                pass
-
-    @staticmethod
-    def rmdir(d):
-        try:
-            os.rmdir(d)
-        except FileNotFoundError:
-            pass
-        except OSError as e:
-            return e.errno == 39  # others' directories are in it
-        return True
+        """All but the topmost, which others are in, too."""
+        for d in reversed(self.dirs[1:]):
+            until("the cgroup is empty", lambda d=d: rmdir(d), 30)
 
 
 class Role:
@@ -151,6 +150,8 @@ class Place:
             p.wait()
         for c in self.containers:
             c.remove()
+        if self.containers:
+            until("the cgroups are gone", lambda: rmdir(self.containers[0].dirs[0]), 30)
         if not os.environ.get("KEEP"):
             shutil.rmtree(self.dir, ignore_errors=True)
 
