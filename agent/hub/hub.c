@@ -17,6 +17,7 @@
 #define QUERY_BYTES	(16u << 20)
 #define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20)) /* bodies that wait to be written */
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
+#define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC)
 #define LOOK_NS		(5 * NSEC_PER_SEC) /* at the store's health, for the log */
 
 struct hub {
@@ -61,7 +62,8 @@ static void expire(void *arg)
 	struct hub *h = arg;
 	struct expire_job *e = xcalloc(1, sizeof(*e));
 
-	*e = (struct expire_job){.job.run = expire_run, .store = h->store};
+	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
+				 .store = h->store};
 	if (worker_post(h->writer, &e->job))
 		free(e); /* the writer is behind: the next minute does it */
 	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);

@@ -84,6 +84,7 @@ static void learn(struct node *n, struct mappings *m)
 static void read_run(struct task *t)
 {
 	struct reading *r = (struct reading *)t;
+	_stage_("mappings");
 
 	r->result = mappings_read(r->process.tgid, r->start_boottime_ns, r->exec_id, &r->found);
 }
@@ -156,6 +157,8 @@ static void take_in_done(struct task *t)
 
 static void name_run(struct task *t)
 {
+	_stage_("runtime_names");
+
 	wanted_read(((struct naming *)t)->wanted);
 }
 
@@ -293,6 +296,7 @@ static void feed_handled(struct task *t);
 static void feed_run(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
+	_stage_("fold");
 
 	pipeline_feed(t->node->pipeline, &f->feed);
 }

@@ -40,6 +40,8 @@ static void set_run(struct task *t)
 	struct setting *s = (struct setting *)t;
 	struct unwind *u = kernel_unwind(t->node->kernel);
 
+	_stage_("unwind_tables");
+
 	if (!u)
 		return;
 	s->loaded = true;

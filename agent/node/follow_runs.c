@@ -62,6 +62,7 @@ static void tell_pipeline(const struct tracked *t, struct runtime_process *found
 static void look_run(struct task *task)
 {
 	struct look *l = (struct look *)task;
+	_stage_("runtimes");
 
 	l->result = tables_runtimes(task->node->known_files, l->m, l->old, &l->found, &l->again);
 	if (l->result == 0)

@@ -194,6 +194,8 @@ void kernel_sync(struct kernel *k);
 bool kernel_active(const struct kernel *k);
 bool kernel_idle(const struct kernel *k); /* the plan is known, and selects nobody */
 bool kernel_loaded(const struct kernel *k);
+/* What the plan asks for is in the kernel, or the kernel refused it, which targets and report tell. */
+bool kernel_settled(const struct kernel *k);
 const struct cgroup_hierarchy *
 kernel_hierarchy(const struct kernel *k); /* any thread; mount "": none */
 /* os worker: the list of host processes; no-op while nothing is loaded. */
@@ -248,6 +250,7 @@ struct node {
 	unsigned refs; /* struct node_new's and one a task */
 	bool closing;  /* os, files and pipeline workers have ended */
 	bool closed;
+	bool was_ready; /* node_ready has said so */
 	struct task *tasks, **tasks_tail; /* outstanding, in order */
 
 	struct worker *os, *files, *tables, *debug, *pipe, *disk;

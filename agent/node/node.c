@@ -99,6 +99,24 @@ json_t *node_debug_report(void *node)
 	return n->report ? report_json(n->report) : json_null();
 }
 
+/* Later plans are put in force without the pod becoming unready each time. */
+bool node_ready(struct buf *why, void *node)
+{
+	struct node *n = node;
+
+	if (n->was_ready)
+		return true;
+	if (n->config.kube && !procs_plan(n->procs))
+		buf_puts(why, "the API server's lists are not in yet\n");
+	else if (!n->pipeline)
+		buf_puts(why, "this node is not known to the API server yet\n");
+	else if (!kernel_settled(n->kernel))
+		buf_puts(why, "programs or the filter are being put into the kernel\n");
+	else
+		n->was_ready = true;
+	return n->was_ready;
+}
+
 /* ---- start ---- */
 
 static void read_id(const char *path, char *out, size_t n)

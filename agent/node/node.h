@@ -20,5 +20,7 @@ struct node_config {
 int node_new(struct loop *l, const struct node_config *c, struct node **ret, struct field_error *reterr);
 /* Closes the open window, hands it to the sender, detaches everything. After loop_run. */
 struct node *node_free(struct node *n);
+/* The first plan is in force (or was, once); false: why not yet. */
+bool node_ready(struct buf *why, void *node);
 json_t *node_debug_plan(void *node);	/* GET /debug/plan; new reference */
 json_t *node_debug_report(void *node);

@@ -581,6 +581,13 @@ static bool is_ready_and_idle(struct fixture *f)
 	       counter_get(counter("podflame_bpf_programs", NULL, NULL)) > 0;
 }
 
+static bool answers_ready(struct fixture *f)
+{
+	_cleanup_buf_ struct buf why = {0};
+
+	return node_ready(&why, f->node);
+}
+
 static struct plan *without_pods(struct plan *p)
 {
 	struct plan *rest = xcalloc(1, sizeof(*rest));
@@ -596,16 +603,21 @@ static struct plan *without_pods(struct plan *p)
 /* A pod that starts later may be short: loading would take all of its life. */
 static void test_loaded_with_a_target(void **state)
 {
+	_cleanup_buf_ struct buf why = {0};
 	struct fixture *f = *state;
 	struct plan *plan;
 
 	make_cgroups(f, "v1:memory");
 	start_node(f, false);
+	assert_false(node_ready(&why, f->node));
+	assert_string_equal(why.data, "this node is not known to the API server yet\n");
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
 	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0); /* an earlier test's */
 	procs_apply(f->node->procs, without_pods(testplan(UID, UID, ID_A, true)), now_boot_ns());
 	kernel_sync(f->node->kernel);
+	assert_false(node_ready(&why, f->node)); /* it loads */
 	run_until(f, is_ready_and_idle, "loaded");
+	run_until(f, answers_ready, "ready");
 	assert_int_equal(counter_get(counter("podflame_node_hz", NULL, NULL)), 0);
 	plan = without_pods(testplan(UID, UID, ID_A, true));
 	plan->targets[0].suspended = true;

@@ -206,6 +206,7 @@ static void parse_run(struct task *t)
 	const struct mapping *x = &m->items[p->wanted->k];
 	uint64_t start_ns = now_mono_ns();
 	struct elf_index *index;
+	_stage_("files");
 
 	if (__atomic_load_n(&p->queue->stopped, __ATOMIC_RELAXED))
 		return;

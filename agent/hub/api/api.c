@@ -28,17 +28,6 @@ static void handle_info(struct call *c)
 			    "trace", f->link_trace, "logs", f->link_logs));
 }
 
-static void handle_health(struct call *c)
-{
-	const struct api_config *f = &c->api->config;
-	json_t *detail = f->health ? f->health(f->health_arg) : NULL;
-
-	if (!detail)
-		detail = json_object();
-	json_object_set_new(detail, "status", json_string("ok"));
-	call_json(c, 200, detail);
-}
-
 static const struct gate_right read_profiles = {"get", "profiles"},
 			       list_symbols = {"get", "symbols"},
 			       put_symbols = {"create", "symbols"},
@@ -46,8 +35,8 @@ static const struct gate_right read_profiles = {"get", "profiles"},
 
 static const struct route routes[] = {
 	{"/", "GET", NULL, handle_page, false},
-	{"/healthz", "GET", NULL, handle_health, false},
-	{"/readyz", "GET", NULL, handle_health, false},
+	{"/healthz", "GET", NULL, handle_alive, false},
+	{"/readyz", "GET", NULL, handle_ready, false},
 	{"/metrics", "GET", &read_profiles, handle_metrics, false},
 	{"/v1/info", "GET", NULL, handle_info, false},
 	{"/v1/profile/ProfileTracing", "POST", &read_profiles, handle_tracing, false},
@@ -324,7 +313,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 {
 	struct api *a = xcalloc(1, sizeof(*a));
 
-	(void)l;
+	a->loop = l;
 	a->config = *f;
 	a->config.version = xstrdup(f->version ? f->version : "");
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");

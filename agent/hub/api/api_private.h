@@ -14,6 +14,7 @@ struct debug_page {
 /* Bodies of uploads are large: few are in memory at a time. */
 #define MAX_UPLOADS 2
 struct api {
+	struct loop *loop;
 	struct api_config config; /* strings copied */
 	struct gate *gate;	  /* NULL: open */
 	struct http_conn *uploads[MAX_UPLOADS]; /* whose body may be large; NULL: free */
@@ -51,5 +52,7 @@ void handle_tags(struct call *c);
 void handle_symbols_list(struct call *c);
 void handle_symbols_put(struct call *c);
 void handle_symbols_delete(struct call *c);
-/* metrics.c: Prometheus text */
+/* metrics.c: what the hub says of itself */
 void handle_metrics(struct call *c);
+void handle_alive(struct call *c);
+void handle_ready(struct call *c);

@@ -426,6 +426,9 @@ static void metrics(void **state)
 	assert_non_null(strstr(f->body, "# TYPE podflame_store_profiles_total counter\n"
 					"podflame_store_profiles_total 2\n"));
 	assert_non_null(strstr(f->body, "podflame_api_requests_total{path=\"/metrics\"}"));
+	assert_non_null(strstr(f->body, "\npodflame_queries_busy_seconds_total 0."));
+	assert_non_null(strstr(f->body, "\nprocess_resident_memory_bytes "));
+	assert_non_null(strstr(f->body, "\npodflame_worker_queued_jobs{worker=\"query\"} 0\n"));
 }
 
 static json_t *debug_page(void *arg)

@@ -1,106 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /metrics: every counter of the process and the state of store and query worker. */
+/* /metrics, /healthz and /readyz of the hub: what the process says of itself, and its store and queries. */
 #include "hub/api/api_private.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
+#include "lib/loop/health.h"
 
-struct line {
-	char *name, *label, *label_value;
-	uint64_t value;
-};
-struct lines {
-	struct line *items;
-	size_t n, cap;
-};
-
-static void lines_done(struct lines *l)
+static void set(const char *name, uint64_t value)
 {
-	for (size_t i = 0; i < l->n; i++) {
-		free(l->items[i].name);
-		free(l->items[i].label);
-		free(l->items[i].label_value);
-	}
-	free(l->items);
+	counter_set(counter(name, NULL, NULL), value);
 }
 
-static void add(const char *name, const char *label, const char *label_value, uint64_t value,
-		void *arg)
-{
-	struct lines *l = arg;
-
-	GROW(l->items, l->n, l->cap);
-	l->items[l->n++] = (struct line){
-		.name = xasprintf("%s%s", str_has_prefix(name, "podflame_") ? "" : "podflame_",
-				  name),
-		.label = xstrdup(label),
-		.label_value = xstrdup(label_value),
-		.value = value,
-	};
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const struct line *x = a, *y = b;
-	int order = strcmp(x->name, y->name);
-
-	if (order || !x->label_value || !y->label_value)
-		return order;
-	return strcmp(x->label_value, y->label_value);
-}
-
-static void add_store(struct lines *l, struct store *store)
+static void set_store(struct store *store)
 {
 	struct store_stats s;
 
 	store_stats(store, &s);
-	add("store_profiles_total", NULL, NULL, s.n_profiles, l);
-	add("store_duplicate_profiles_total", NULL, NULL, s.n_duplicates, l);
-	add("store_samples_total", NULL, NULL, s.n_samples, l);
-	add("store_expired_profiles_total", NULL, NULL, s.n_expired, l);
-	add("store_stacks", NULL, NULL, s.n_stacks, l);
-	add("store_bytes", NULL, NULL, s.bytes, l);
-	add("store_oldest_seconds", NULL, NULL, s.oldest_ns / NSEC_PER_SEC, l);
-	add("store_healthy", NULL, NULL, s.error[0] == '\0', l);
+	set("store_profiles_total", s.n_profiles);
+	set("store_duplicate_profiles_total", s.n_duplicates);
+	set("store_samples_total", s.n_samples);
+	set("store_expired_profiles_total", s.n_expired);
+	set("store_stacks", s.n_stacks);
+	set("store_bytes", s.bytes);
+	set("store_oldest_ns", s.oldest_ns);
+	set("store_healthy", s.error[0] == '\0');
 }
 
-static void add_worker(struct lines *l, struct worker *query)
+static void set_queries(struct worker *query)
 {
 	struct worker_stats s;
 
 	worker_stats(query, &s);
-	add("queries_total", NULL, NULL, s.n_done, l);
-	add("queries_waiting", NULL, NULL, s.n_queued, l);
-	add("queries_refused_total", NULL, NULL, s.n_refused, l);
-	add("queries_busy_milliseconds_total", NULL, NULL, s.busy_ns / NSEC_PER_MSEC, l);
-}
-
-/* The quotes, backslash and newline of a label value are escaped as in JSON. */
-static void put_line(struct buf *b, const struct line *l)
-{
-	buf_puts(b, l->name);
-	if (l->label && *l->label) {
-		buf_printf(b, "{%s=", l->label);
-		buf_json_string(b, l->label_value ? l->label_value : "");
-		buf_putc(b, '}');
-	}
-	buf_printf(b, " %" PRIu64 "\n", l->value);
+	set("queries_total", s.n_done);
+	set("queries_waiting", s.n_queued);
+	set("queries_refused_total", s.n_refused);
+	set("queries_busy_ns_total", s.busy_ns);
 }
 
 void handle_metrics(struct call *c)
 {
-	_cleanup_(lines_done) struct lines l = {0};
 	_cleanup_buf_ struct buf b = {0};
 
-	counter_each(add, &l);
-	add_store(&l, c->api->config.store);
-	add_worker(&l, c->api->config.query);
-	qsort(l.items, l.n, sizeof(*l.items), by_name);
-	for (size_t i = 0; i < l.n; i++) {
-		if (i == 0 || !streq(l.items[i].name, l.items[i - 1].name))
-			buf_printf(&b, "# TYPE %s %s\n", l.items[i].name,
-				   str_has_suffix(l.items[i].name, "_total") ? "counter" : "gauge");
-		put_line(&b, &l.items[i]);
-	}
-	call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+	set_store(c->api->config.store);
+	set_queries(c->api->config.query);
+	health_metrics(c->api->loop, &b);
+	call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
+}
+
+static json_t *detail(const struct api_config *f)
+{
+	json_t *found = f->health ? f->health(f->health_arg) : NULL;
+
+	return found ? found : json_object();
+}
+
+/* A restart helps when a thread is stuck; it does not help a full disk. */
+void handle_alive(struct call *c)
+{
+	_cleanup_buf_ struct buf why = {0};
+	bool alive = health_alive(c->api->loop, &why);
+	json_t *said = detail(&c->api->config);
+
+	json_object_set_new(said, "status", json_string(alive ? "ok" : why.data));
+	call_json(c, alive ? 200 : 503, said);
+}
+
+/* The store is open, or nobody would listen here: what is wrong with it is said, and old profiles are still there. */
+void handle_ready(struct call *c)
+{
+	json_t *said = detail(&c->api->config);
+
+	json_object_set_new(said, "status", json_string("ok"));
+	call_json(c, 200, said);
 }

@@ -10,6 +10,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Past it the worker is stuck, for /healthz: longer than the store reads for one query. */
+#define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC)
+
 struct query_job {
 	struct job job;
 	struct call *call;
@@ -49,7 +52,10 @@ static void post(struct call *c, void (*run)(struct job *))
 {
 	struct query_job *q = xcalloc(1, sizeof(*q));
 
-	q->job = (struct job){.run = run, .done = query_done, .n_bytes = sizeof(*q) + c->n_body};
+	q->job = (struct job){.run = run,
+			      .done = query_done,
+			      .n_bytes = sizeof(*q) + c->n_body,
+			      .deadline_ns = QUERY_LIMIT_NS};
 	q->call = c;
 	q->store = c->api->config.store;
 	q->symbols = c->api->config.symbols;

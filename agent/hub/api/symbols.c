@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define UPLOAD_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* past it the worker is stuck, for /healthz */
+
 struct symbols_job {
 	struct job job;
 	struct call *call;
@@ -65,7 +67,10 @@ static void post(struct call *c, void (*run)(struct job *))
 	}
 	j = xcalloc(1, sizeof(*j));
 	*j = (struct symbols_job){
-		.job = {.run = run, .done = done, .n_bytes = sizeof(*j) + c->n_body},
+		.job = {.run = run,
+			.done = done,
+			.n_bytes = sizeof(*j) + c->n_body,
+			.deadline_ns = UPLOAD_LIMIT_NS},
 		.call = c,
 		.symbols = f->symbols,
 		.build_id = strrchr(c->path, '/') + 1,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* bodies that wait for an answer about their sender */
+#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC) /* past it the writer is stuck, for /healthz */
 #define RETRY_AFTER	  "Retry-After: 5"
 
 struct ingest {
@@ -214,7 +215,10 @@ static void sender_checked(int status, const char *node, const char *error, void
 		return;
 	}
 	q->node = xstrdup(node ? node : "");
-	q->job = (struct job){.run = request_run, .done = request_done, .n_bytes = q->n};
+	q->job = (struct job){.run = request_run,
+			      .done = request_done,
+			      .n_bytes = q->n,
+			      .deadline_ns = WRITE_LIMIT_NS};
 	if (worker_post(q->ingest->config.writer, &q->job) < 0) {
 		verdict(q, 503, "the store is behind");
 		request_end(q);

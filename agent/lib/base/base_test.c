@@ -195,6 +195,49 @@ static void test_yaml_all(void **state)
 	assert_int_equal(json_array_size(all), 2);
 }
 
+/* Prometheus text: each metric once, with what it means, in base units. */
+static void test_counters_printed(void **state)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	(void)state;
+	counter_set(counter("worker_cpu_ns_total", "worker", "b"), 1500000000);
+	counter_set(counter("worker_cpu_ns_total", "worker", "a\"\n"), 2 * NSEC_PER_SEC + 7);
+	counter_set(counter("podflame_node_hz", NULL, NULL), 99);
+	counter_set(counter("process_cpu_ns_total", NULL, NULL), 1);
+	counters_print(&b);
+	assert_non_null(strstr(b.data, "# HELP podflame_worker_cpu_seconds_total CPU time of a "
+				       "worker's thread.\n"
+				       "# TYPE podflame_worker_cpu_seconds_total counter\n"
+				       "podflame_worker_cpu_seconds_total{worker=\"a\\\"\\n\"} "
+				       "2.000000007\n"
+				       "podflame_worker_cpu_seconds_total{worker=\"b\"} "
+				       "1.500000000\n"));
+	assert_non_null(strstr(b.data, "# TYPE podflame_node_hz gauge\npodflame_node_hz 99\n"));
+	assert_non_null(strstr(b.data, "\nprocess_cpu_seconds_total 0.000000001\n"));
+}
+
+static void burn_a_stage(void)
+{
+	_stage_("t");
+
+	for (volatile int i = 0; i < 1000000; i++)
+		;
+}
+
+static void test_stages_are_counted(void **state)
+{
+	struct counter *c = counter("stage_cpu_ns_total", "stage", "t");
+	uint64_t once;
+
+	(void)state;
+	burn_a_stage();
+	once = counter_get(c);
+	assert_true(once > 0);
+	burn_a_stage();
+	assert_true(counter_get(c) > once);
+}
+
 static void test_counters(void **state)
 {
 	struct counter *c = counter("t_total", "reason", "x");
@@ -221,6 +264,8 @@ int main(void)
 		cmocka_unit_test(test_yaml_refuses),
 		cmocka_unit_test(test_yaml_all),
 		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_counters_printed),
+		cmocka_unit_test(test_stages_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

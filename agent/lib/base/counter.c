@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#define MAX_COUNTERS 512
+#define MAX_COUNTERS 1024
 
 struct counter {
 	char *name, *label, *label_value;

@@ -34,8 +34,8 @@ struct config {
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;
 	char *link_trace, *link_logs;	/* templates of addresses, "" none */
-	char *api_address, *ingest_address;
-	unsigned api_port, ingest_port;
+	char *api_address, *ingest_address, *health_address;
+	unsigned api_port, ingest_port, health_port;
 	char *tls_secret, *ca_configmap, *service_name;
 	char *log_level;
 	/* DeepFlow's keys (local) */

@@ -36,7 +36,7 @@ struct loop {
 
 	struct worker *workers;
 	struct on_signal *signals;
-	uint64_t longest_ns;
+	uint64_t longest_ns, ever_ns; /* of a callback: since it was asked, at all */
 	bool stopped;
 	int code;
 };
@@ -54,6 +54,8 @@ void loop_leave(struct loop *l, uint64_t entered_ns)
 
 	if (took_ns > l->longest_ns)
 		l->longest_ns = took_ns;
+	if (took_ns > l->ever_ns)
+		l->ever_ns = took_ns;
 }
 
 uint64_t loop_longest_stall_ns(struct loop *l)
@@ -62,6 +64,11 @@ uint64_t loop_longest_stall_ns(struct loop *l)
 
 	l->longest_ns = 0;
 	return ns;
+}
+
+uint64_t loop_longest_ever_ns(const struct loop *l)
+{
+	return l->ever_ns;
 }
 
 /* ---- descriptors ---- */
@@ -281,6 +288,11 @@ static void free_signals(struct loop *l)
 }
 
 /* ---- workers ---- */
+
+struct worker *loop_workers(const struct loop *l)
+{
+	return l->workers;
+}
 
 void loop_add_worker(struct loop *l, struct worker *w)
 {

@@ -32,6 +32,15 @@ void loop_leave(struct loop *l, uint64_t entered_ns);
 int thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 void thread_name(const char *name); /* of the caller */
 
+struct worker *loop_workers(const struct loop *l); /* the first; worker_next has the others */
+struct worker_look {
+	const char *name;
+	struct worker_stats stats;
+	uint64_t cpu_ns, running_ns; /* running_ns: the job of now, 0: none */
+	bool stuck;		     /* past its deadline */
+	bool tended;		     /* somebody deals with that: worker_on_stuck */
+};
+void worker_look(struct worker *w, struct worker_look *ret);
 void loop_add_worker(struct loop *l, struct worker *w);
 void loop_remove_worker(struct loop *l, struct worker *w);
 struct worker *worker_next(const struct worker *w);

@@ -34,6 +34,7 @@ struct worker {
 	uint64_t started_ns, due_ns;
 	bool busy, reported, closing, abandoned;
 	struct worker_stats stats;
+	uint64_t cpu_ns; /* as it was last read: an ended thread has no clock */
 };
 
 struct worker *worker_next(const struct worker *w)
@@ -179,6 +180,26 @@ void worker_stats(struct worker *w, struct worker_stats *ret)
 {
 	pthread_mutex_lock(&w->lock);
 	*ret = w->stats;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void worker_look(struct worker *w, struct worker_look *ret)
+{
+	uint64_t now_ns = now_mono_ns();
+	struct timespec cpu;
+	clockid_t clock;
+
+	pthread_mutex_lock(&w->lock);
+	if (pthread_getcpuclockid(w->thread, &clock) == 0 && clock_gettime(clock, &cpu) == 0)
+		w->cpu_ns = (uint64_t)cpu.tv_sec * NSEC_PER_SEC + (uint64_t)cpu.tv_nsec;
+	*ret = (struct worker_look){
+		.name = w->name,
+		.stats = w->stats,
+		.cpu_ns = w->cpu_ns,
+		.running_ns = w->busy ? now_ns - w->started_ns : 0,
+		.stuck = w->busy && w->due_ns && now_ns > w->due_ns,
+		.tended = w->on_stuck != NULL,
+	};
 	pthread_mutex_unlock(&w->lock);
 }
 

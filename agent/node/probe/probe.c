@@ -158,6 +158,17 @@ void stats_count_drops(struct probes *p)
 	p->last_stats = s;
 }
 
+/* The kernel keeps these only while kernel.bpf_stats_enabled is 1. */
+static void show_program(const struct bpf_program *prog, const struct bpf_prog_info *info)
+{
+	const char *name = bpf_program__name(prog);
+
+	if (!info->run_cnt)
+		return;
+	counter_set(counter("bpf_program_run_ns_total", "program", name), info->run_time_ns);
+	counter_set(counter("bpf_program_runs_total", "program", name), info->run_cnt);
+}
+
 static void program_stats(struct bpf_object *o, struct probes_stats *s)
 {
 	struct bpf_program *prog;
@@ -172,6 +183,7 @@ static void program_stats(struct bpf_object *o, struct probes_stats *s)
 
 		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &n))
 			continue;
+		show_program(prog, &info);
 		s->n_programs++;
 		s->run_ns += info.run_time_ns;
 		s->run_count += info.run_cnt;

@@ -350,8 +350,8 @@ int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
 		return r;
 	}
 	counter_add(counter("podflame_runtime_learns_total", NULL, NULL), 1);
-	counter_add(counter("podflame_runtime_learn_microseconds_total", NULL, NULL),
-		    (now_mono_ns() - begin_ns) / 1000);
+	counter_add(counter("podflame_runtime_learn_ns_total", NULL, NULL),
+		    now_mono_ns() - begin_ns);
 	if (is_same(old, new) || new->n == 0) {
 		*ret = new->n ? runtime_process_ref(old) : NULL;
 		runtime_process_unref(new);
