@@ -90,8 +90,10 @@ static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct t
 	bool compat = false;
 
 	walked_tid = task->pid;
-	if (!pf_regs_of_task(&s->walk, task, &compat))
+	if (!pf_regs_of_task(&s->walk, task, &compat)) {
+		look_found--;
 		return PF_LOOK_NONE;
+	}
 	s->key.names = pf_intern_names(task, seed, set->generation);
 	pf_find_process(&s->walk, task, set);
 	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);

@@ -199,6 +199,20 @@ int lend_maps(struct probes *p, struct bpf_object *to)
 	return 0;
 }
 
+int iterator_run(struct bpf_link *iterator)
+{
+	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(iterator));
+	char nothing[64];
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	do
+		n = read(fd, nothing, sizeof(nothing));
+	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
+	return n < 0 ? -errno : 0;
+}
+
 int feature_try(struct probes *p, int f, struct event_probe *e,
 		int (*step)(struct probes *p, struct event_probe *e))
 {

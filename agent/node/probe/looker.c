@@ -20,7 +20,7 @@ struct looker {
 	pthread_cond_t asked, answered;
 	/* Below: under the lock. */
 	uint64_t n_asked, n_answered; /* looks that a drain wants */
-	bool stop, late;
+	bool stop, late, ended, left_behind;
 };
 
 /* ---- one look ---- */
@@ -44,22 +44,10 @@ static void set_limit(struct offcpu_walk_bpf *b)
 static void look(struct looker *l)
 {
 	struct offcpu_walk_bpf *b = l->bpf;
-	char nothing[64];
-	ssize_t n;
-	int fd;
 
 	set_limit(b);
-	fd = bpf_iter_create(bpf_link__fd(l->link));
-	if (fd < 0) {
+	if (iterator_run(l->link) < 0)
 		count("failed", 1);
-		return;
-	}
-	do
-		n = read(fd, nothing, sizeof(nothing));
-	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
-	if (n < 0)
-		count("failed", 1);
-	close(fd);
 	count("whole", b->bss->look_whole);
 	count("lost", b->bss->look_lost);
 	count("over_limit", b->bss->look_found - b->bss->look_whole - b->bss->look_lost);
@@ -93,10 +81,18 @@ static void pause_until_asked(struct looker *l, uint64_t ns)
 			return;
 }
 
+static void looker_destroy(struct looker *l)
+{
+	bpf_link__destroy(l->link);
+	offcpu_walk_bpf__destroy(l->bpf);
+	free(l);
+}
+
 static void *run(void *arg)
 {
 	struct looker *l = arg;
 	uint64_t pause = LOOK_MIN_NS;
+	bool left_behind;
 
 	pthread_mutex_lock(&l->lock);
 	for (;;) {
@@ -115,7 +111,12 @@ static void *run(void *arg)
 		l->late = false;
 		pthread_cond_signal(&l->answered);
 	}
+	l->ended = true;
+	left_behind = l->left_behind;
+	pthread_cond_signal(&l->answered);
 	pthread_mutex_unlock(&l->lock);
+	if (left_behind)
+		looker_destroy(l);
 	return NULL;
 }
 
@@ -167,13 +168,6 @@ static int load(struct looker *l, struct probes *p, struct bpf_object *offcpu)
 	return l->link ? 0 : -errno;
 }
 
-static void looker_destroy(struct looker *l)
-{
-	bpf_link__destroy(l->link);
-	offcpu_walk_bpf__destroy(l->bpf);
-	free(l);
-}
-
 static int start(struct looker *l)
 {
 	pthread_condattr_t monotonic;
@@ -202,23 +196,29 @@ int looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret)
 	return 0;
 }
 
-/* One that is stuck in another process's memory is left behind: it cannot be ended from here. */
+/* One that is stuck in another process's memory is left behind, and frees itself: it cannot be ended from here. */
 struct looker *looker_free(struct looker *l)
 {
-	struct timespec until;
+	struct timespec until = after(LATE_NS);
+	bool left_behind;
+	pthread_t thread;
 
 	if (!l)
 		return NULL;
+	thread = l->thread;
 	pthread_mutex_lock(&l->lock);
 	l->stop = true;
 	pthread_cond_signal(&l->asked);
+	while (!l->ended && !pthread_cond_timedwait(&l->answered, &l->lock, &until))
+		;
+	left_behind = l->left_behind = !l->ended;
 	pthread_mutex_unlock(&l->lock);
-	until = after(LATE_NS);
-	if (pthread_clockjoin_np(l->thread, NULL, CLOCK_MONOTONIC, &until)) {
-		pthread_detach(l->thread);
+	if (left_behind) {
 		count("stuck", 1);
+		pthread_detach(thread);
 		return NULL;
 	}
+	pthread_join(thread, NULL);
 	looker_destroy(l);
 	return NULL;
 }

@@ -89,19 +89,8 @@ static void offcpu_fill(const struct event_probe *e, const struct wanted *w, str
 
 static void count_waits(struct offcpu *o)
 {
-	char nothing[64];
-	ssize_t n;
-	int fd;
-
-	fd = o->links[DRAIN] ? bpf_iter_create(bpf_link__fd(o->links[DRAIN])) : -1;
-	if (fd < 0)
-		return;
-	do
-		n = read(fd, nothing, sizeof(nothing));
-	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
-	if (n < 0)
+	if (o->links[DRAIN] && iterator_run(o->links[DRAIN]) < 0)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
-	close(fd);
 }
 
 static bool is_thinned(const struct wanted_set *s)

@@ -256,17 +256,5 @@ void tables_close(struct probes *p)
 
 int probes_announce(struct probes *p)
 {
-	_cleanup_close_ int fd = -1;
-	char nothing[64];
-	ssize_t n;
-
-	if (!p->announce)
-		return 0;
-	fd = bpf_iter_create(bpf_link__fd(p->announce));
-	if (fd < 0)
-		return -errno;
-	do
-		n = read(fd, nothing, sizeof(nothing));
-	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
-	return n < 0 ? -errno : 0;
+	return p->announce ? iterator_run(p->announce) : 0;
 }
