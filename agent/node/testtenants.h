@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests only: containers as runtimes make them, on this machine's own cgroup hierarchy and without a runtime, with
+ * processes that say whose they are (proc/testdata/tenant.c). Container K is "t-KK"; each time that it is started it has
+ * another id. As root.
+ */
+#pragma once
+
+#include "lib/base/testdir.h"
+#include "node/plan/testplan.h"
+#include "node/proc/proc.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TENANTS	       40
+#define TENANT_SOURCE  "agent/node/proc/testdata/tenant.c"
+#define TENANT_DUE_NS  (120 * NSEC_PER_SEC)
+#define TENANT_ID_FORM "%056x%06x%02x" /* of whom, which start, K */
+
+/* What the processes of a test tell each other. */
+struct tenants_shared {
+	unsigned starts[TENANTS]; /* how often a container was begun, */
+	unsigned ends[TENANTS];	  /* and had ended */
+	uint64_t cpu_ns[TENANTS]; /* of those that ended */
+	pid_t reused;
+};
+struct tenants {
+	struct cgroup_hierarchy h;
+	char dir[TESTDIR_BYTES]; /* with the programs */
+	char top[400];		 /* all cgroups are below it */
+	unsigned run;
+	struct tenants_shared *shared;
+	pid_t pids[64]; /* who is killed in the end */
+	size_t n_pids;
+};
+
+/* ---- names ---- */
+
+/* Pods are numbers, too: those of their first containers. */
+static inline char *tenant_uid(const struct tenants *t, unsigned pod)
+{
+	return xasprintf("%08x-0000-4000-8000-%012x", t->run, pod);
+}
+
+static inline char *tenant_id(const struct tenants *t, unsigned k, unsigned start)
+{
+	return xasprintf(TENANT_ID_FORM, t->run, start, k);
+}
+
+static inline char *tenant_dir(const struct tenants *t, unsigned pod, unsigned k, unsigned start)
+{
+	_cleanup_free_ char *uid = tenant_uid(t, pod), *id = tenant_id(t, k, start);
+
+	return xasprintf("%s/pod%s/%s", t->top, uid, id);
+}
+
+/* ---- cgroups ---- */
+
+static inline void tenant_mkdirs(const char *path)
+{
+	_cleanup_free_ char *copy = xstrdup(path);
+
+	for (char *s = strchr(copy + 1, '/'); s; s = strchr(s + 1, '/')) {
+		*s = '\0';
+		(void)mkdir(copy, 0755);
+		*s = '/';
+	}
+	if (mkdir(copy, 0755) < 0 && errno != EEXIST)
+		_exit(5);
+}
+
+/* A killed process leaves its cgroup a little after it was reaped. */
+static inline bool tenant_rmdir(const char *path)
+{
+	uint64_t due_ns = now_mono_ns() + TENANT_DUE_NS;
+
+	while (rmdir(path) < 0) {
+		if (errno != EBUSY || now_mono_ns() > due_ns)
+			return errno == ENOENT;
+		usleep(500);
+	}
+	return true;
+}
+
+static inline int tenant_rmdir_entry_(const char *path, const struct stat *st, int type,
+				      struct FTW *ftw)
+{
+	(void)st;
+	(void)ftw;
+	return type != FTW_DP || tenant_rmdir(path) ? 0 : -1;
+}
+
+static inline void tenant_enter(const char *dir)
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", dir);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		_exit(6);
+}
+
+/* ---- life ---- */
+
+static inline bool tenant_compile(const char *dir, const char *name, const char *flags)
+{
+	_cleanup_free_ char *command = xasprintf(
+		"gcc -O2 -g0 -fno-pie -no-pie %s -o %s/%s " TENANT_SOURCE, flags, dir, name);
+
+	return system(command) == 0;
+}
+
+static inline bool tenant_link(const struct tenants *t, const char *program, unsigned k)
+{
+	_cleanup_free_ char *from = xasprintf("%s/%s", t->dir, program);
+	_cleanup_free_ char *to = xasprintf("%s/%s-%02u", t->dir, program, k);
+
+	return link(from, to) == 0;
+}
+
+/* NULL, or why none can be made here. */
+static inline const char *tenants_open(struct tenants *t, const char *force)
+{
+	struct field_error err = {0};
+
+	*t = (struct tenants){0};
+	if (geteuid() != 0)
+		return "needs root";
+	if (cgroup_choose(force, &t->h, &err) < 0)
+		return "no such cgroup hierarchy here";
+	t->run = (unsigned)getpid();
+	snprintf(t->top, sizeof(t->top), "%s/kubepods-tenants-%u", t->h.mount, t->run);
+	if (mkdir(t->top, 0755) < 0)
+		return "no cgroup can be made here";
+	t->shared = mmap(NULL, sizeof(*t->shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (t->shared == MAP_FAILED || testdir_make(t->dir) < 0 ||
+	    !tenant_compile(t->dir, "t", "") || !tenant_compile(t->dir, "a", "-DALIEN"))
+		return "gcc does not work here";
+	for (unsigned k = 0; k < TENANTS; k++)
+		if (!tenant_link(t, "t", k) || !tenant_link(t, "a", k))
+			return "no links";
+	return NULL;
+}
+
+/* Whoever has children of its own leads a process group: these end with it. */
+static inline void tenants_kill(struct tenants *t)
+{
+	for (size_t i = 0; i < t->n_pids; i++)
+		kill(-t->pids[i], SIGKILL);
+	for (size_t i = 0; i < t->n_pids; i++)
+		waitpid(t->pids[i], NULL, 0);
+	t->n_pids = 0;
+}
+
+/* Afterwards nobody runs any more who was started. */
+static inline void tenants_clear(struct tenants *t)
+{
+	tenants_kill(t);
+	if (*t->top)
+		nftw(t->top, tenant_rmdir_entry_, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline void tenants_close(struct tenants *t)
+{
+	tenants_clear(t);
+	if (*t->dir)
+		testdir_remove(t->dir);
+	if (t->shared)
+		munmap(t->shared, sizeof(*t->shared));
+}
+
+/* ---- processes ---- */
+
+typedef void tenants_fn(struct tenants *t, unsigned k);
+
+/* A process of the test, which plays a part of the node: what it starts ends with it. */
+static inline void tenants_play(struct tenants *t, tenants_fn *fn, unsigned k)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		setpgid(0, 0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "runtime");
+		fn(t, k);
+		_exit(0);
+	}
+	setpgid(pid, pid);
+	t->pids[t->n_pids++] = pid;
+}
+
+struct tenant_work {
+	const char *work, *amount; /* as tenant.c has them */
+	const char *program;	   /* "t"; "a": the one with other names at the same addresses */
+	const char *others[3];	   /* of hop */
+	unsigned late_ms; /* so much CPU time as runc's own process, in the container before exec */
+	pid_t want;	  /* this number, or none */
+};
+
+__attribute__((noinline, noclone)) static void tenant_runc(unsigned ms)
+{
+	struct timespec t;
+
+	do {
+		for (volatile unsigned i = 0; i < 20000; i++)
+			;
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	} while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < ms);
+}
+
+/* In the child: enters the cgroup as runc's helper does, and becomes the container's program. */
+static inline void tenant_become(const struct tenants *t, unsigned k, const char *dir,
+				 const struct tenant_work *w)
+{
+	_cleanup_free_ char *path =
+		xasprintf("%s/%s-%02u", t->dir, w->program ? w->program : "t", k);
+	_cleanup_free_ char *number = xasprintf("%u", k);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "runc:[2:INIT]");
+	setpriority(PRIO_PROCESS, 0, 10); /* the agent gets its CPU, as on a node with room */
+	tenant_enter(dir);
+	if (w->late_ms)
+		tenant_runc(w->late_ms);
+	execl(path, path, number, w->work, w->amount, w->others[0], w->others[1], w->others[2],
+	      NULL);
+	_exit(7);
+}
+
+/* -1: the number that is wanted is another one's. */
+static inline pid_t tenant_fork(pid_t want)
+{
+	struct clone_args args = {
+		.exit_signal = SIGCHLD,
+		.set_tid = (uintptr_t)&want,
+		.set_tid_size = 1,
+	};
+
+	return want ? (pid_t)syscall(SYS_clone3, &args, sizeof(args)) : fork();
+}
+
+static inline pid_t tenant_start(struct tenants *t, unsigned k, const char *dir,
+				 const struct tenant_work *w)
+{
+	pid_t pid = tenant_fork(w->want);
+
+	if (pid == 0)
+		tenant_become(t, k, dir, w);
+	return pid;
+}
+
+/* From the test itself; killed in the end. */
+static inline pid_t tenant_run(struct tenants *t, unsigned pod, unsigned k,
+			       const struct tenant_work *w)
+{
+	_cleanup_free_ char *dir = tenant_dir(t, pod, k, 0);
+	pid_t pid;
+
+	tenant_mkdirs(dir);
+	pid = fork();
+	if (pid == 0) {
+		setpgid(0, 0);
+		tenant_become(t, k, dir, w);
+	}
+	setpgid(pid, pid);
+	t->pids[t->n_pids++] = pid;
+	return pid;
+}
+
+static inline uint64_t tenant_wait(pid_t pid)
+{
+	struct rusage u = {0};
+
+	while (wait4(pid, NULL, 0, &u) < 0 && errno == EINTR)
+		;
+	return ((uint64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * NSEC_PER_SEC +
+	       ((uint64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
+}
+
+/* One life of container k of pod: made, run, and taken away as soon as its process has ended. */
+static inline void tenant_live(struct tenants *t, unsigned pod, unsigned k,
+			       const struct tenant_work *w)
+{
+	unsigned start = t->shared->starts[k] + 1;
+	_cleanup_free_ char *dir = tenant_dir(t, pod, k, start);
+
+	tenant_mkdirs(dir);
+	__atomic_store_n(&t->shared->starts[k], start, __ATOMIC_RELEASE);
+	t->shared->cpu_ns[k] += tenant_wait(tenant_start(t, k, dir, w));
+	tenant_rmdir(dir);
+	t->shared->ends[k]++;
+}
+
+/* ---- the plan ---- */
+
+struct tenant_wish {
+	unsigned k, pod;
+	bool arm; /* its pod is wanted whole: containers that nobody has named yet, too */
+	unsigned event_mask; /* 0: on-cpu alone */
+};
+
+static inline void tenant_name_pod(struct tags *tags, unsigned pod)
+{
+	for (size_t i = 0; i < tags->n; i++) {
+		if (!streq(tags->items[i].key, "pod"))
+			continue;
+		free((char *)tags->items[i].value);
+		tags->items[i].value = xasprintf("pod-%02u", pod);
+	}
+}
+
+/* What the API server would say: the containers by the ids of their last starts that it has heard of. */
+static inline struct plan *tenants_plan(const struct tenants *t, const struct tenant_wish *wishes,
+					size_t n, const unsigned starts[TENANTS], unsigned hz)
+{
+	struct plan *all = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct tenant_wish *w = &wishes[i];
+		_cleanup_free_ char *uid = tenant_uid(t, w->pod);
+		_cleanup_free_ char *id = tenant_id(t, w->k, starts[w->k]);
+		struct plan *p = testplan(uid, uid, id, w->arm);
+		struct plan_container *c = p->pods->containers;
+
+		c->event_mask = w->event_mask ? w->event_mask : 1u << EVENT_ON_CPU;
+		c->sample_hz = c->event_mask & 1u << EVENT_ON_CPU ? hz : 0;
+		c->settings = (struct event_settings){.min_block_us = 50,
+						      .max_block_us = 3600000000,
+						      .alloc_sample_bytes = 65536,
+						      .inuse_sample_bytes = 65536,
+						      .max_stall_us = 20000};
+		c->overhead_percent = 100;
+		p->pods->arm_event_mask = c->event_mask;
+		p->pods->arm_sample_hz = c->sample_hz;
+		p->pods->arm_settings = c->settings;
+		tenant_name_pod(&c->tags, w->pod);
+		tenant_name_pod(&p->pods->tags, w->pod);
+		if (!all) {
+			all = p;
+			continue;
+		}
+		all->pods = xrealloc(all->pods, (all->n_pods + 1) * sizeof(*all->pods));
+		all->pods[all->n_pods++] = *p->pods;
+		p->n_pods = 0; /* its array goes, what is in it is all's */
+		plan_free(p);
+	}
+	return all;
+}
