@@ -18,6 +18,8 @@
 #define T0	 1700000000
 #define BUILD_ID "00112233445566778899aabbccddeeff00112233"
 
+#define QUERY_MAILBOX (1 << 20)
+
 struct fixture {
 	struct loop *loop;
 	struct store *store;
@@ -181,7 +183,7 @@ static int setup_with(void **state, struct kube *kube)
 	cluster.loop = f->loop;
 	assert_int_equal(store_open(&sc, &f->store, &e), 0);
 	fill(f->store);
-	assert_int_equal(worker_new(f->loop, "query", 1 << 20, &f->query), 0);
+	assert_int_equal(worker_new(f->loop, "query", QUERY_MAILBOX, &f->query), 0);
 	assert_int_equal(worker_new(f->loop, "uploads", 2 * SYMBOLS_UPLOAD_BYTES, &f->uploads), 0);
 	assert_int_equal(testdir_make(f->dir), 0);
 	assert_int_equal(symbols_open(&symbols, &f->symbols, &e), 0);
@@ -760,6 +762,32 @@ static void callers_may_leave(void **state)
 	sem_destroy(&b.release);
 }
 
+/* The mailbox of queries is full: the next is refused at once, counted, and the worker goes on. */
+static void too_many_queries_are_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *busy = counter("api_refused_total", "reason", "queries_busy");
+	uint64_t n_busy = counter_get(busy);
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct job filler = {.run = nothing, .done = nothing, .n_bytes = QUERY_MAILBOX};
+	int status, r;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(f->query, &b.job), 0);
+	r = worker_post(f->query, &filler);
+	status = ask(f, "POST", TRACING, NULL, QUERY "}");
+	sem_post(&b.release); /* before anything may fail: teardown joins the worker */
+	assert_int_equal(r, 0);
+	assert_int_equal(status, 503);
+	assert_non_null(strstr(f->body, "UNAVAILABLE"));
+	assert_int_equal(counter_get(busy), n_busy + 1);
+	do
+		status = ask(f, "POST", TRACING, NULL, QUERY "}");
+	while (status == 503); /* until the worker has begun with what blocked it */
+	assert_int_equal(status, 200);
+	sem_destroy(&b.release);
+}
+
 /* Everything is freed while questions and queries are open. */
 static void ends_with_open_requests(void **state)
 {
@@ -794,6 +822,7 @@ int main(void)
 		LOCAL(debug_pages),
 		LOCAL(foreign_hosts_are_refused),
 		LOCAL(callers_may_leave),
+		LOCAL(too_many_queries_are_refused),
 		LOCAL(uploads_name_what_is_stored),
 		LOCAL(bad_uploads),
 		LOCAL(few_uploads_at_a_time),
