@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests only: containers as runtimes make them, on this machine's own cgroup hierarchy and without a runtime, with
- * processes that say whose they are (proc/testdata/tenant.c). Container K is "t-KK"; each time that it is started it has
+ * processes that say whose they are (e2e/workloads/tenants/tenant.c). Container K is "t-KK"; each time that it is started it has
  * another id. As root.
  */
 #pragma once
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define TENANTS	       40
-#define TENANT_SOURCE  "agent/node/proc/testdata/tenant.c"
+#define TENANT_SOURCE  "e2e/workloads/tenants/tenant.c"
 #define TENANT_DUE_NS  (120 * NSEC_PER_SEC)
 #define TENANT_ID_FORM "%056x%06x%02x" /* of whom, which start, K */
 
@@ -112,12 +112,18 @@ static inline void tenant_enter(const char *dir)
 
 /* ---- life ---- */
 
-static inline bool tenant_compile(const char *dir, const char *name, const char *flags)
+static inline bool tenant_compile(const char *dir, const char *name, const char *define)
 {
-	_cleanup_free_ char *command = xasprintf(
-		"gcc -O2 -g0 -fno-pie -no-pie %s -o %s/%s " TENANT_SOURCE, flags, dir, name);
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+	pid_t pid = fork();
+	int status;
 
-	return system(command) == 0;
+	if (pid == 0) {
+		execlp("gcc", "gcc", "-O2", "-fno-pie", "-no-pie", define, "-o", path,
+		       TENANT_SOURCE, NULL);
+		_exit(127);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
 static inline bool tenant_link(const struct tenants *t, const char *program, unsigned k)
@@ -145,7 +151,7 @@ static inline const char *tenants_open(struct tenants *t, const char *force)
 	t->shared = mmap(NULL, sizeof(*t->shared), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (t->shared == MAP_FAILED || testdir_make(t->dir) < 0 ||
-	    !tenant_compile(t->dir, "t", "") || !tenant_compile(t->dir, "a", "-DALIEN"))
+	    !tenant_compile(t->dir, "t", "-DTENANT") || !tenant_compile(t->dir, "a", "-DALIEN"))
 		return "gcc does not work here";
 	for (unsigned k = 0; k < TENANTS; k++)
 		if (!tenant_link(t, "t", k) || !tenant_link(t, "a", k))

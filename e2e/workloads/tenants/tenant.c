@@ -19,11 +19,10 @@
 #else
 #define NAME(k) tenant_##k
 #endif
-#define NUMBERS(X)                                                                                 \
-	X(00) X(01) X(02) X(03) X(04) X(05) X(06) X(07) X(08) X(09) X(10) X(11) X(12) X(13) X(14)   \
-	X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29)   \
-	X(30) X(31) X(32) X(33) X(34) X(35) X(36) X(37) X(38) X(39)
-#define AT_ONCE 400 /* processes of a storm */
+#define FIVE(X, t, a, b, c, d, e) X(t##a) X(t##b) X(t##c) X(t##d) X(t##e)
+#define TEN(X, t)		  FIVE(X, t, 0, 1, 2, 3, 4) FIVE(X, t, 5, 6, 7, 8, 9)
+#define NUMBERS(X)		  TEN(X, 0) TEN(X, 1) TEN(X, 2) TEN(X, 3)
+#define AT_ONCE			  400 /* processes of a storm */
 
 typedef void work_fn(unsigned amount);
 
@@ -102,12 +101,13 @@ int main(int argc, char **argv)
 {
 	size_t k = argc > 3 ? strtoul(argv[1], NULL, 10) : ~0ul;
 	size_t other = argc > 6 ? strtoul(argv[4], NULL, 10) : 0;
-	double end = argc > 3 && atoi(argv[3]) ? atoi(argv[3]) : 1e18;
+	unsigned amount = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
+	double end = amount ? amount : 1e18;
 
 	if (k >= sizeof(tenants) / sizeof(*tenants) || other >= sizeof(tenants) / sizeof(*tenants))
 		return 2;
 	if (!strcmp(argv[2], "storm"))
-		tenants[k](storm, atoi(argv[3]));
+		tenants[k](storm, amount);
 	for (unsigned turn = 0; strcmp(argv[2], "storm") && cpu_ms() < end; turn++) {
 		if (!strcmp(argv[2], "burn"))
 			tenants[k](burn, 1);
