@@ -19,6 +19,7 @@ struct fixture {
 	struct health_server *health;
 	struct http_client *client;
 	bool ready;
+	atomic_bool gate, began; /* of a held job: teardown opens, whatever failed */
 	int status;
 	char *body;
 };
@@ -61,6 +62,7 @@ static int teardown(void **state)
 {
 	struct fixture *f = *state;
 
+	f->gate = true;
 	timer_cancel(&f->guard);
 	http_client_free(f->client);
 	health_free(f->health);
@@ -173,12 +175,11 @@ static double value_of(const struct fixture *f, const char *metric)
 
 static void the_process_and_its_workers_are_shown(void **state)
 {
-	atomic_bool gate = false, began = false;
 	struct fixture *f = *state;
 	struct worker *w;
 
 	assert_int_equal(worker_new(f->loop, "held", 100, &w), 0);
-	hold(w, 0, &gate, &began);
+	hold(w, 0, &f->gate, &f->began);
 	post(w, 60, 0);
 	post(w, 30, 0);
 	post(w, 60, -ENOBUFS);
@@ -193,7 +194,7 @@ static void the_process_and_its_workers_are_shown(void **state)
 	assert_true(value_of(f, "process_cpu_seconds_total") > 0);
 	assert_true(value_of(f, "process_resident_memory_bytes") > 100000);
 	assert_true(value_of(f, "podflame_build_info{version=\"" PODFLAME_VERSION "\"}") == 1);
-	gate = true;
+	f->gate = true;
 	worker_free(w);
 }
 
@@ -228,19 +229,18 @@ static int until(struct fixture *f, int status)
 
 static void a_stuck_worker_fails_healthz(void **state)
 {
-	atomic_bool gate = false, began = false;
 	struct fixture *f = *state;
 	struct worker *w;
 
 	assert_int_equal(ask(f, "GET", "/healthz"), 200);
 	assert_string_equal(f->body, "ok\n");
 	assert_int_equal(worker_new(f->loop, "held", 100, &w), 0);
-	hold(w, NSEC_PER_MSEC, &gate, &began);
+	hold(w, NSEC_PER_MSEC, &f->gate, &f->began);
 	assert_int_equal(until(f, 503), 503);
 	assert_true(str_has_prefix(f->body, "worker held has had one job for "));
 	assert_int_equal(ask(f, "GET", "/metrics"), 200);
 	assert_true(value_of(f, "podflame_worker_stuck{worker=\"held\"}") == 1);
-	gate = true;
+	f->gate = true;
 	assert_int_equal(until(f, 200), 200);
 	worker_free(w);
 }
@@ -255,16 +255,15 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 /* Else a pod whose files block a reader could have the agent restarted. */
 static void a_worker_that_is_looked_after_does_not(void **state)
 {
-	atomic_bool gate = false, began = false;
 	struct fixture *f = *state;
 	struct worker *w;
 
 	assert_int_equal(worker_new(f->loop, "held", 100, &w), 0);
 	worker_on_stuck(w, on_stuck, f);
-	hold(w, NSEC_PER_MSEC, &gate, &began);
+	hold(w, NSEC_PER_MSEC, &f->gate, &f->began);
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_int_equal(ask(f, "GET", "/healthz"), 200);
-	gate = true;
+	f->gate = true;
 	worker_free(w);
 }
 
