@@ -64,7 +64,7 @@ $(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
 
 # ---- C -------------------------------------------------------------------------
 # generated headers first, once; -MMD knows the rest
-$(OBJ) $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o) $(FUZZES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+$(OBJ) $(BUILD)/agent/lib/base/fault.o $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o) $(FUZZES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
 $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)
