@@ -357,6 +357,7 @@ static void feed_handled(struct task *t)
 
 	if (t->refused) {
 		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
+		gap_untold(t->node, f->feed.gap_ns);
 	} else if (!f->feed.full) {
 		read_wanted(d, &f->feed);
 	} else if (f->feed.waits) {

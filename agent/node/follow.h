@@ -99,6 +99,7 @@ struct follow {
 	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
 	unsigned n_spans, n_stuck;	  /* of these tasks: spans; those that a worker was left behind with */
+	unsigned n_asks_stuck;		  /* likewise, of follow_java.c */
 	bool memory_asked;		  /* somebody asked for memory events a tick ago */
 	struct timer watch;		  /* of what is attached */
 };

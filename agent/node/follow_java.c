@@ -13,6 +13,7 @@
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* it takes 20 s at most */
+#define STUCK_MAX      4
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
 struct asking {
@@ -24,6 +25,7 @@ struct asking {
 	int result;
 	char problem[RUNTIME_PROBLEM_BYTES];
 	struct mappings *m; /* after it worked: what is to be looked at again */
+	bool stuck;	    /* a worker was left behind with it */
 };
 
 static const char *version_of(const struct runtime_process *p)
@@ -76,6 +78,7 @@ static void ask_done(struct task *task)
 	struct asking *a = (struct asking *)task;
 	struct tracked *t = follow_find(a->follow, a->id);
 
+	a->follow->n_asks_stuck -= a->stuck;
 	if (t)
 		t->java.asking = false;
 	if (t && a->exec_id == t->exec_id && !task->refused && !task->node->closing)
@@ -84,12 +87,42 @@ static void ask_done(struct task *task)
 	mappings_unref(a->m);
 }
 
+/* Its files are the pod's, and may be on a file system that does not answer: others go on. */
+static void ask_stuck(struct worker *w, struct job *job, void *follow)
+{
+	struct asking *a = (struct asking *)job;
+	struct follow *f = follow;
+	struct tracked *t = follow_find(f, a->id);
+
+	counter_add(counter(ATTACH_COUNTER, "result", "stuck"), 1);
+	if (t) {
+		t->java.refused = true;
+		free(t->java.problem);
+		t->java.problem =
+			xasprintf("the JVM was asked for its perf map: no answer in %llu s",
+				  ASK_LIMIT_NS / NSEC_PER_SEC);
+	}
+	if (f->n_asks_stuck >= STUCK_MAX || worker_replace(w, &f->node->attach) < 0)
+		return;
+	a->stuck = true;
+	f->n_asks_stuck++;
+}
+
+static bool has_worker(struct follow *f)
+{
+	struct node *n = f->node;
+
+	if (!n->attach && worker_new(n->loop, "attach", MAILBOX_BYTES, &n->attach) == 0)
+		worker_on_stuck(n->attach, ask_stuck, f);
+	return n->attach;
+}
+
 static void ask(struct follow *f, struct tracked *t)
 {
 	struct node *n = f->node;
 	struct asking *a;
 
-	if (!n->attach && worker_new(n->loop, "attach", MAILBOX_BYTES, &n->attach) < 0)
+	if (!has_worker(f))
 		return;
 	a = xcalloc(1, sizeof(*a));
 	a->follow = f;

@@ -41,6 +41,23 @@ int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker
 	return 0;
 }
 
+static worker_stuck_fn *on_stuck;
+static unsigned n_replaced;
+
+void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
+{
+	(void)w;
+	assert_non_null(arg);
+	on_stuck = fn;
+}
+
+int worker_replace(struct worker *stuck, struct worker **ret)
+{
+	*ret = stuck;
+	n_replaced++;
+	return 0;
+}
+
 size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
 {
 	assert_true(max >= 2);
@@ -262,6 +279,24 @@ static void tried_again_a_few_times(void **state)
 	assert_null(posted);
 }
 
+/* Whose files do not answer is told, and is asked again once they did. */
+static void files_that_do_not_answer_hold_up_nobody_else(void **state)
+{
+	(void)state;
+	java_tick(&follow);
+	on_stuck(node.attach, &posted->job, &follow);
+	assert_int_equal(n_replaced, 1);
+	assert_string_equal(tracked->java.problem,
+			    "the JVM was asked for its perf map: no answer in 60 s");
+	work();
+	assert_null(tracked->java.problem);
+	assert_int_equal(follow.n_asks_stuck, 0);
+	pass(600 * NSEC_PER_SEC);
+	java_tick(&follow);
+	work();
+	assert_int_equal(attach.n, 2);
+}
+
 static void process_ends_meanwhile(void **state)
 {
 	struct tracked *t = tracked;
@@ -278,9 +313,13 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(asked_once_an_interval),	 TEST(not_asked_without_leave),
-		TEST(refusal_is_told_and_final), TEST(tried_again_a_few_times),
-		TEST(process_ends_meanwhile),	 TEST(an_answer_of_a_past_program_is_not_taken),
+		TEST(asked_once_an_interval),
+		TEST(not_asked_without_leave),
+		TEST(refusal_is_told_and_final),
+		TEST(tried_again_a_few_times),
+		TEST(process_ends_meanwhile),
+		TEST(an_answer_of_a_past_program_is_not_taken),
+		TEST(files_that_do_not_answer_hold_up_nobody_else),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

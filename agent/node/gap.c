@@ -76,6 +76,12 @@ uint64_t gap_take(struct node *n)
 	return ns;
 }
 
+void gap_untold(struct node *n, uint64_t ns)
+{
+	n->gap.lasts |= ns > 0;
+	n->gap.before_ns += ns;
+}
+
 static void note_run(struct task *t)
 {
 	struct note *o = (struct note *)t;

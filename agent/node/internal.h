@@ -170,6 +170,8 @@ struct gap {
 void gap_open(struct gap *g, const struct config *conf, bool local, const char *boot_id);
 /* What was not told yet; 0: none, or not known. */
 uint64_t gap_take(struct node *n);
+/* It was not told, after all. */
+void gap_untold(struct node *n, uint64_t ns);
 /* Every second: whether somebody is profiled; idle: it is known that nobody is to be. Files are written on the disk worker. */
 void gap_note(struct node *n, bool active, bool idle);
 /* A window has ended: what was before end_ns (wall time) is with the sender. */

@@ -329,6 +329,8 @@ static int file_make(const char *file)
 			unlink_with(file, suffixes[i]);
 		return 0;
 	}
+	if (errno != ENOENT) /* it may be there */
+		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
 		unlink_with(file, suffixes[i]);
 	r = connection_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);

@@ -60,6 +60,7 @@ int damage_set_aside(struct sqlite_store *s)
 	_cleanup_free_ char *name = NULL;
 	int r;
 
+	atomic_store(&s->damaged, false); /* found by a query, too: of this file, not of the next */
 	if (!s->file)
 		return -EBADMSG;
 	sq_disconnect(s);
@@ -101,7 +102,7 @@ int damage_ready(struct sqlite_store *s)
 	if (s->writer && !s->read_only && !atomic_load(&s->damaged))
 		return 0;
 	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
-	r = atomic_exchange(&s->damaged, false) ? damage_set_aside(s) : connect_again(s);
+	r = atomic_load(&s->damaged) ? damage_set_aside(s) : connect_again(s);
 	sqlite3_mutex_leave(s->read_lock);
 	return r;
 }

@@ -156,6 +156,7 @@ int health_new(struct loop *l, const struct health_config *c, struct health_serv
 		.port = c->port,
 		.max_body_bytes = MAX_BODY_BYTES,
 		.max_connections = MAX_CONNECTIONS,
+		.brief = true,
 		.handler = answer,
 		.arg = h,
 	};

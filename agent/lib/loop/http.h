@@ -90,6 +90,11 @@ struct http_server_config {
 	 * was answered; where all are being answered it is refused with 503. Both are counted.
 	 */
 	unsigned max_connections;
+	/*
+	 * One request a connection, and one that is answered makes room, too: whoever asks much, or does not
+	 * take what it asked for, shuts nobody out for long.
+	 */
+	bool brief;
 	uint64_t max_request_ns;	/* 0: 60 s, from a request's first byte to its last; past it 408 */
 	/*
 	 * Asked once the head of a request with a body is in (in->body is empty then): reading waits

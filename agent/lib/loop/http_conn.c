@@ -283,7 +283,7 @@ static bool ask_head(struct http_conn *c)
 
 static bool on_head(struct http_conn *c)
 {
-	c->close_after |= !c->msg.keep_alive;
+	c->close_after |= !c->msg.keep_alive || c->server->config.brief;
 	if (c->refuse) {
 		http_conn_refuse(c, 503, "too many connections");
 		return false;

@@ -38,7 +38,8 @@ static bool make_room(struct http_server *s)
 	struct http_conn *c, *oldest = NULL;
 
 	DL_FOREACH (s->conns, c) {
-		if (c->refuse || c->phase == ASKING || c->phase == HANDLING || c->phase == REPLYING)
+		if (c->refuse || c->phase == ASKING || c->phase == HANDLING ||
+		    (c->phase == REPLYING && !s->config.brief))
 			continue;
 		if (!oldest || c->since_ns < oldest->since_ns)
 			oldest = c;

@@ -262,40 +262,37 @@ int worker_replace(struct worker *stuck, struct worker **ret)
 	return 0;
 }
 
-/* Joins; true: the thread was past its deadline, did not come, and keeps w. */
-static bool join_or_abandon(struct worker *w, bool stuck)
+/* Joins; true: the thread was past a job's deadline, did not come, and keeps w. */
+static bool join_or_abandon(struct worker *w)
 {
 	struct timespec until;
+	bool stuck;
 
-	if (!stuck)
-		return pthread_join(w->thread, NULL) != 0;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += STUCK_JOIN_S;
-	if (pthread_timedjoin_np(w->thread, NULL, &until) == 0)
-		return false;
-	pthread_mutex_lock(&w->lock);
-	stuck = w->busy;
-	w->abandoned = stuck;
-	if (stuck)
-		pthread_detach(w->thread);
-	pthread_mutex_unlock(&w->lock);
-	return stuck ? true : pthread_join(w->thread, NULL) != 0;
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += STUCK_JOIN_S;
+		if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+			return false;
+		pthread_mutex_lock(&w->lock);
+		stuck = w->abandoned = w->busy && w->due_ns && now_mono_ns() > w->due_ns;
+		if (stuck) /* from the unlock on w may be gone */
+			pthread_detach(w->thread);
+		pthread_mutex_unlock(&w->lock);
+	} while (!stuck);
+	return true;
 }
 
 struct worker *worker_free(struct worker *w)
 {
-	bool stuck;
-
 	if (!w)
 		return NULL;
 	timer_cancel(&w->stuck_timer);
 	loop_remove_worker(w->loop, w);
 	pthread_mutex_lock(&w->lock);
 	w->closing = true;
-	stuck = w->busy && w->due_ns && now_mono_ns() > w->due_ns;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
-	if (!join_or_abandon(w, stuck))
+	if (!join_or_abandon(w))
 		destroy(w);
 	return NULL;
 }
