@@ -4,6 +4,7 @@
  * that arrives at the hub's side may say otherwise. The numbers in the names are those of docs/containers.md.
  */
 #include "node/kernel_private.h"
+#include "node/parse/testnames.h"
 #include "node/testtenants.h"
 
 #include <dirent.h>
@@ -21,16 +22,6 @@
 #define LIMIT_NS (600 * NSEC_PER_SEC)
 #define ON_CPU	 (1u << EVENT_ON_CPU)
 #define ALL_FOUR ((1u << _EVENT_MAX) - 1)
-
-/* The parse child's limits leave a sanitizer no room: then frames have no names. */
-static bool names_missing(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return true;
-#else
-	return false;
-#endif
-}
 
 /* ---- what arrives, and whether it is right ---- */
 

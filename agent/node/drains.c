@@ -17,7 +17,6 @@
 #define MAPPINGS_BYTES	  4096
 #define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
 #define MAX_STUCK_WORKERS 4
-#define FILES_MAILBOX	  (16u << 20)
 
 struct feeding {
 	struct task task;
@@ -214,11 +213,9 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	struct drains *d = arg;
 	struct node *n = d->node;
 	_cleanup_free_ char *text = NULL;
-	struct worker *fresh;
 	struct owner *o;
 	uint64_t until_ns;
 
-	(void)w;
 	if (!j || d->n_stuck >= MAX_STUCK_WORKERS)
 		return;
 	text = xasprintf("reading the files of process %u takes more than %llu s: it is left out",
@@ -231,10 +228,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
 	d->n_stuck++;
 	d->n_reading = 0;
-	if (worker_new(n->loop, "files", FILES_MAILBOX, &fresh) == 0) {
-		n->files = fresh;
-		worker_on_stuck(fresh, on_stuck, d);
-	}
+	worker_replace(w, &n->files);
 	drains_advance(d);
 }
 

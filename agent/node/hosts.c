@@ -207,14 +207,6 @@ static bool same_list(const struct hosts *h, const struct look *k)
 	return true;
 }
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
 static void look_run(struct task *t)
 {
 	struct look *k = (struct look *)t;

@@ -4,6 +4,7 @@
  * by name and by cgroup, and what arrives at the hub's side.
  */
 #include "node/internal.h"
+#include "node/parse/testnames.h"
 #include "node/plan/testplan.h"
 
 #include <fcntl.h>
@@ -134,16 +135,6 @@ static pid_t start_python(const char *cgroup)
 	join_cgroup(cgroup);
 	execl(python, "nodetest-python", "-c", python_program, NULL);
 	_exit(3);
-}
-
-/* The parse child's limits leave a sanitizer no room: then frames have no names. */
-static bool names_missing(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return true;
-#else
-	return false;
-#endif
 }
 
 /* ---- what arrived ---- */

@@ -8,7 +8,7 @@
 
 /*
  * What a wait of a selected thread costs more than one of any other thread: each (offcpu_bench: 11, in a storm of
- * 300,000 a second with the caches that it leaves: 60),
+ * 300,000 a second with the caches that it leaves some 40),
  */
 #define PASSED_NS 40
 #define NOTED_NS  350 /* and where it is noted: at the switch, when it is woken, and when it runs */

@@ -155,6 +155,8 @@ void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
 uint64_t now_wall_ns(void);	/* CLOCK_REALTIME */
 uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
 uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME: what BPF's bpf_ktime_get_boot_ns() gives */
+uint64_t thread_cpu_ns(void);	/* CPU time of the calling thread */
+uint64_t own_cpu_ns(void);	/* and of all threads */
 /* RFC 3339 UTC, "2026-11-21T13:00:00Z"; parse accepts fractions. */
 void time_format(uint64_t wall_ns, char out[32]);
 int time_parse(const char *s, uint64_t *ret_wall_ns);

@@ -65,10 +65,11 @@ static void *real_of(void **slot, const char *name)
 
 /* ---- files ---- */
 
-#define OPEN(name)                                                                                 \
-	int name(const char *path, int flags, ...)                                                 \
+/* params and types: of what says where; where...: the same as arguments */
+#define OPEN(name, params, types, where...)                                                        \
+	int name params                                                                            \
 	{                                                                                          \
-		REAL(int, #name, (const char *, int, ...));                                        \
+		REAL(int, #name, types);                                                           \
 		int e_ = fault(FAULT_OPEN);                                                        \
 		va_list ap;                                                                        \
 		mode_t mode;                                                                       \
@@ -80,29 +81,12 @@ static void *real_of(void **slot, const char *name)
 			errno = e_;                                                                \
 			return -1;                                                                 \
 		}                                                                                  \
-		return real(path, flags, mode);                                                    \
+		return real(where, flags, mode);                                                   \
 	}
-#define OPENAT(name)                                                                               \
-	int name(int fd, const char *path, int flags, ...)                                         \
-	{                                                                                          \
-		REAL(int, #name, (int, const char *, int, ...));                                   \
-		int e_ = fault(FAULT_OPEN);                                                        \
-		va_list ap;                                                                        \
-		mode_t mode;                                                                       \
-                                                                                                   \
-		va_start(ap, flags);                                                               \
-		mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;                     \
-		va_end(ap);                                                                        \
-		if (e_ > 0) {                                                                      \
-			errno = e_;                                                                \
-			return -1;                                                                 \
-		}                                                                                  \
-		return real(fd, path, flags, mode);                                                \
-	}
-OPEN(open)
-OPEN(open64)
-OPENAT(openat)
-OPENAT(openat64)
+OPEN(open, (const char *path, int flags, ...), (const char *, int, ...), path)
+OPEN(open64, (const char *path, int flags, ...), (const char *, int, ...), path)
+OPEN(openat, (int fd, const char *path, int flags, ...), (int, const char *, int, ...), fd, path)
+OPEN(openat64, (int fd, const char *path, int flags, ...), (int, const char *, int, ...), fd, path)
 CALL(OPEN, FILE *, NULL, fopen, (const char *path, const char *mode), (path, mode))
 CALL(OPEN, FILE *, NULL, fopen64, (const char *path, const char *mode), (path, mode))
 CALL(OPEN, FILE *, NULL, fdopen, (int fd, const char *mode), (fd, mode))
@@ -252,7 +236,7 @@ long syscall(long number, ...)
 static bool can_do_without(void *caller)
 {
 	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",
-						"libzstd", "libcrypto", "libssl"};
+						"libzstd", "libcrypto",	 "libssl"};
 	const char *name;
 	Dl_info info;
 

@@ -248,14 +248,6 @@ void counters_print(struct buf *out)
 
 /* ---- stages ---- */
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 struct stage stage_begin(const char *name)
 {
 	return (struct stage){name, thread_cpu_ns()};

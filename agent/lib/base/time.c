@@ -27,6 +27,16 @@ uint64_t now_boot_ns(void)
 	return now_ns(CLOCK_BOOTTIME);
 }
 
+uint64_t thread_cpu_ns(void)
+{
+	return now_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+uint64_t own_cpu_ns(void)
+{
+	return now_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 void time_format(uint64_t wall_ns, char out[32])
 {
 	time_t s = (time_t)(wall_ns / NSEC_PER_SEC);

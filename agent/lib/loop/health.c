@@ -16,19 +16,12 @@
 
 /* ---- what is read for /metrics ---- */
 
-static uint64_t ns_of(const struct timespec *t)
-{
-	return (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;
-}
-
 static void add_process(void)
 {
 	_cleanup_free_ char *statm = NULL;
 	unsigned long pages;
-	struct timespec cpu;
 
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-	counter_set(counter("process_cpu_ns_total", NULL, NULL), ns_of(&cpu));
+	counter_set(counter("process_cpu_ns_total", NULL, NULL), own_cpu_ns());
 	counter_set(counter("build_info", "version", PODFLAME_VERSION), 1);
 	if (file_read(AT_FDCWD, "/proc/self/statm", MAX_STATM_BYTES, &statm, NULL) == 0 &&
 	    sscanf(statm, "%*u %lu", &pages) == 1)
@@ -68,10 +61,9 @@ static void add_worker(const struct worker *first, const char *name)
 static void add_loop(struct loop *l)
 {
 	uint64_t longest_ns = loop_longest_stall_ns(l);
-	struct timespec cpu;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu); /* it is the loop that runs this */
-	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), ns_of(&cpu));
+	/* it is the loop that runs this */
+	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), thread_cpu_ns());
 	counter_set(counter("loop_stall_ns", "since", "last_scrape"), longest_ns);
 	counter_set(counter("loop_stall_ns", "since", "start"), loop_longest_ever_ns(l));
 }

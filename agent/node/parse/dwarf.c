@@ -18,25 +18,17 @@
 
 /* ---- budget ---- */
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-}
-
 bool dw_spent_slow(struct dw *d)
 {
 	d->next_check = d->work + CHECK_EVERY;
-	if (!d->stop && cpu_ns() >= d->deadline_ns)
+	if (!d->stop && thread_cpu_ns() >= d->deadline_ns)
 		d->stop = d->cut = true;
 	return d->stop;
 }
 
 void dw_last_second(struct dw *d)
 {
-	d->deadline_ns = MAX(d->deadline_ns, cpu_ns() + NAMES_NS_MAX);
+	d->deadline_ns = MAX(d->deadline_ns, thread_cpu_ns() + NAMES_NS_MAX);
 	d->next_check = d->work;
 	d->stop = false;
 }
@@ -119,7 +111,7 @@ static void set_flags(const struct dw *d)
 
 enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_dwo_fds)
 {
-	struct dw d = {.b = b, .deadline_ns = cpu_ns() + WALK_NS_MAX};
+	struct dw d = {.b = b, .deadline_ns = thread_cpu_ns() + WALK_NS_MAX};
 	struct dw_file *f = xcalloc(1, sizeof(*f));
 	struct dw_others others = {0};
 	struct section s;

@@ -31,6 +31,19 @@ static void wanted_replace(struct wanted_set *s, struct wanted *items, size_t n)
 		qsort(items, n, sizeof(*items), by_key);
 }
 
+static bool has_event(const struct wanted_set *s, enum event event)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].event_mask & 1u << event)
+			return true;
+	return false;
+}
+
+bool event_is_wanted(const struct probes *p, enum event event)
+{
+	return has_event(&p->cgroups, event) || has_event(&p->list, event);
+}
+
 static struct pf_filter to_filter(const struct probes *p, const struct wanted *w)
 {
 	struct pf_filter f = {

@@ -130,6 +130,9 @@ struct probes {
 int objects_load(struct probes *p, struct field_error *reterr);
 void objects_unload(struct probes *p);
 int lend_maps(struct probes *p, struct bpf_object *to);
+/* filter.c: whether somebody selected asks for it */
+bool event_is_wanted(const struct probes *p, enum event event);
+
 /* Once over all that an iterator's program is for; what it writes itself is thrown away. */
 int iterator_run(struct bpf_link *iterator);
 void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);

@@ -55,14 +55,6 @@ static void look(struct looker *l)
 
 /* ---- its thread ---- */
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static struct timespec after(uint64_t ns)
 {
 	uint64_t at = now_mono_ns() + ns;
@@ -103,9 +95,9 @@ static void *run(void *arg)
 			break;
 		answers = l->n_asked;
 		pthread_mutex_unlock(&l->lock);
-		begin = cpu_ns();
+		begin = thread_cpu_ns();
 		look(l);
-		pause = MAX(LOOK_MIN_NS, (cpu_ns() - begin) * LOOK_SHARE);
+		pause = MAX(LOOK_MIN_NS, (thread_cpu_ns() - begin) * LOOK_SHARE);
 		pthread_mutex_lock(&l->lock);
 		l->n_answered = answers;
 		l->late = false;

@@ -164,22 +164,14 @@ static void memory_unload(struct event_probe *e)
 	e->own = e->obj = NULL;
 }
 
-static bool is_wanted(const struct wanted_set *s, enum event event)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->items[i].event_mask & 1u << event)
-			return true;
-	return false;
-}
-
 static unsigned alloc_rate(const struct probes *p)
 {
-	return is_wanted(&p->cgroups, EVENT_MEM_ALLOC) || is_wanted(&p->list, EVENT_MEM_ALLOC);
+	return event_is_wanted(p, EVENT_MEM_ALLOC);
 }
 
 static unsigned inuse_rate(const struct probes *p)
 {
-	return is_wanted(&p->cgroups, EVENT_MEM_INUSE) || is_wanted(&p->list, EVENT_MEM_INUSE);
+	return event_is_wanted(p, EVENT_MEM_INUSE);
 }
 
 /* More than 2 GiB a sample is as good as never. */

@@ -61,17 +61,9 @@ static void offcpu_unload(struct event_probe *e)
 
 /* ---- settings ---- */
 
-static bool is_wanted(const struct wanted_set *s)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->items[i].event_mask & 1u << EVENT_OFF_CPU)
-			return true;
-	return false;
-}
-
 static unsigned offcpu_rate(const struct probes *p)
 {
-	return is_wanted(&p->cgroups) || is_wanted(&p->list);
+	return event_is_wanted(p, EVENT_OFF_CPU);
 }
 
 static void offcpu_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
