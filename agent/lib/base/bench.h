@@ -16,6 +16,41 @@ static inline void bench_report(const char *name, double value, const char *unit
 	fflush(stdout);
 }
 
+/* The same with what is wanted of it, as ">= 200000" or "<= 30". */
+static inline void bench_goal(const char *name, double value, const char *unit, const char *goal,
+			      const char *compared_with)
+{
+	printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"%s\",\"goal\":\"%s\","
+	       "\"compared_with\":\"%s\"}\n",
+	       name, value, unit, goal, compared_with);
+	fflush(stdout);
+}
+
+static inline int bench_by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static inline double bench_median(double *values, size_t n)
+{
+	qsort(values, n, sizeof(*values), bench_by_value);
+	return values[n / 2];
+}
+
+/* The median of rounds, with the least and the most of them. goal: as bench_goal's, or "". */
+static inline void bench_rounds(const char *name, double *values, size_t n, const char *unit,
+				const char *goal, const char *compared_with)
+{
+	double median = bench_median(values, n);
+
+	printf("{\"name\":\"%s\",\"value\":%.3f,\"least\":%.3f,\"most\":%.3f,\"rounds\":%zu,"
+	       "\"unit\":\"%s\",\"goal\":\"%s\",\"compared_with\":\"%s\"}\n",
+	       name, median, values[0], values[n - 1], n, unit, goal, compared_with);
+	fflush(stdout);
+}
+
 /* err: errno or its negative. */
 static inline _Noreturn void bench_die(const char *what, int err)
 {

@@ -266,19 +266,6 @@ static void report_rows(void)
 
 /* ---- others ---- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v)
-{
-	qsort(v, TIMES, sizeof(v[0]), by_value);
-	return v[TIMES / 2];
-}
-
 static struct bpf_prog_info program_info(int fd)
 {
 	struct bpf_prog_info info = {};
@@ -346,8 +333,8 @@ static void times(struct bench *b)
 		attach_ms[i] = (t1 - t0) / 1e6;
 		detach_ms[i] = (now_mono_ns() - t1) / 1e6;
 	}
-	bench_report("memory.attach", median(attach_ms), "ms", "6 places of one file");
-	bench_report("memory.detach", median(detach_ms), "ms", "20 to 70 a link");
+	bench_rounds("memory.attach", attach_ms, TIMES, "ms", "", "6 places of one file");
+	bench_rounds("memory.detach", detach_ms, TIMES, "ms", "", "20 to 70 a link");
 }
 
 int main(void)

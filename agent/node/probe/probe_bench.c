@@ -23,6 +23,18 @@
 #define HZ	  999
 #define PAIRS	  51
 #define WINDOW_MS 120
+#define FILTERED  15 /* rounds */
+#define ROUNDS	  5
+#define PAGE_ROWS 1000 /* rows: a real library's; a page has at most 16,384 */
+
+static const unsigned depths[] = {8, 33, 128, 500};
+
+static double ns_a_frame(const double ns[ARRAY_SIZE(depths)])
+{
+	size_t last = ARRAY_SIZE(depths) - 1;
+
+	return (ns[last] - ns[0]) / (depths[last] - depths[0]);
+}
 
 /* ---- workloads ---- */
 
@@ -155,7 +167,7 @@ static int oncpu_fd(struct probes *p)
 static double bench_filtered(struct probes *p, const struct procs_filter *nobody)
 {
 	int prog = empty_program(), ours = oncpu_fd(p);
-	struct cost a0, b0, a1, b1;
+	double more[FILTERED], none[FILTERED], all[FILTERED];
 	pid_t busy = start(8);
 
 	if (probes_filter(p, nobody, 1))
@@ -163,38 +175,48 @@ static double bench_filtered(struct probes *p, const struct procs_filter *nobody
 	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++)
 		attach_empty(prog, cpu);
 	bench_nap(500);
-	a0 = program_cost(prog);
-	b0 = program_cost(ours);
-	bench_nap(5000);
-	a1 = program_cost(prog);
-	b1 = program_cost(ours);
-	bench_report("probe.filtered_out", ns_a_run(b0, b1) - ns_a_run(a0, a1), "ns/tick",
-		     "an empty program on the same event");
+	for (int i = 0; i < FILTERED; i++) {
+		struct cost a = program_cost(prog), b = program_cost(ours);
+
+		bench_nap(400);
+		none[i] = ns_a_run(a, program_cost(prog));
+		all[i] = ns_a_run(b, program_cost(ours));
+		more[i] = all[i] - none[i];
+	}
+	bench_rounds("probe.empty", none, FILTERED, "ns/tick", "", "BPF run time of nothing");
+	bench_rounds("probe.filtered_out", more, FILTERED, "ns/tick", "<= 40",
+		     "more than an empty program on the same event");
 	stop(busy);
 	close(prog);
-	return ns_a_run(b0, b1);
+	return bench_median(all, FILTERED);
 }
 
 /* The program's time less that of ticks that were filtered out, a sample delivered. */
 static double ns_a_sample(struct probes *p, double filtered_ns)
 {
-	int ours = oncpu_fd(p);
+	struct cost c0 = program_cost(oncpu_fd(p)), c1;
 	struct probes_stats s0, s1;
-	struct cost c0, c1;
+	struct drain *d = NULL;
 
-	c0 = program_cost(ours);
 	probes_stats(p, &s0);
-	for (int i = 0; i < 3; i++) {
-		struct drain *d = NULL;
-
-		bench_nap(1000);
-		if (!probes_drain(p, true, &d))
-			drain_free(d);
-	}
-	c1 = program_cost(ours);
+	bench_nap(600);
+	if (!probes_drain(p, true, &d))
+		drain_free(d);
+	c1 = program_cost(oncpu_fd(p));
 	probes_stats(p, &s1);
 	return ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
 	       MAX(s1.delivered - s0.delivered, 1ul);
+}
+
+static double report_sample(struct probes *p, double filtered_ns, const char *name,
+			    const char *note)
+{
+	double ns[ROUNDS];
+
+	for (int i = 0; i < ROUNDS; i++)
+		ns[i] = ns_a_sample(p, filtered_ns);
+	bench_rounds(name, ns, ROUNDS, "ns/sample", "", note);
+	return ns[ROUNDS / 2];
 }
 
 static void sample_only(struct probes *p, const struct procs_filter *f, pid_t pid)
@@ -205,16 +227,26 @@ static void sample_only(struct probes *p, const struct procs_filter *f, pid_t pi
 	bench_nap(200);
 }
 
-static void bench_depth(struct probes *p, const struct procs_filter *f, unsigned depth,
-			double filtered_ns)
+static double bench_depth(struct probes *p, const struct procs_filter *f, unsigned depth,
+			  double filtered_ns)
 {
 	_cleanup_free_ char *name = xasprintf("probe.sample_depth_%u", depth);
 	pid_t busy = start(depth);
+	double ns;
 
 	sample_only(p, f, busy);
-	bench_report(name, ns_a_sample(p, filtered_ns), "ns/sample",
-		     "4000 at 30 frames with bpf_get_stackid");
+	ns = report_sample(p, filtered_ns, name, "by frame pointers");
 	stop(busy);
+	return ns;
+}
+
+static void bench_depths(struct probes *p, const struct procs_filter *f, double filtered_ns)
+{
+	double ns[ARRAY_SIZE(depths)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(depths); i++)
+		ns[i] = bench_depth(p, f, depths[i], filtered_ns);
+	bench_report("probe.sample_frame", ns_a_frame(ns), "ns/frame", "by frame pointers");
 }
 
 /* ---- the same by unwind tables ---- */
@@ -262,40 +294,23 @@ static void rows_process_of(struct probes *p, pid_t pid)
 	mappings_unref(m);
 }
 
-static double rows_ns(struct probes *p, const struct procs_filter *f, unsigned depth,
-		      double filtered_ns)
-{
-	pid_t busy = start_rows(depth);
-	double ns;
-
-	sample_only(p, f, busy);
-	rows_process_of(p, busy);
-	ns = ns_a_sample(p, filtered_ns);
-	stop(busy);
-	return ns;
-}
-
-/* A page of a real library has about 1,000 rows, at most 16,384. */
 static void bench_rows(struct probes *p, const struct procs_filter *f, double filtered_ns)
 {
-	static const unsigned depths[] = {8, 33, 128, 500}, sizes[] = {8, 1000, 16000};
+	double ns[ARRAY_SIZE(depths)];
 
-	for (size_t k = 0; k < ARRAY_SIZE(sizes); k++) {
-		double ns[ARRAY_SIZE(depths)];
-		_cleanup_free_ char *frame = xasprintf("probe.rows_frame_page_of_%u", sizes[k]);
+	rows_install_among(p, PAGE_ROWS);
+	for (size_t i = 0; i < ARRAY_SIZE(depths); i++) {
+		_cleanup_free_ char *name = xasprintf("probe.rows_depth_%u", depths[i]);
+		pid_t busy = start_rows(depths[i]);
 
-		rows_install_among(p, sizes[k]);
-		for (size_t i = 0; i < ARRAY_SIZE(depths); i++) {
-			_cleanup_free_ char *name =
-				xasprintf("probe.rows_depth_%u_page_of_%u", depths[i], sizes[k]);
-
-			ns[i] = rows_ns(p, f, depths[i], filtered_ns);
-			bench_report(name, ns[i], "ns/sample",
-				     "goal at depth 33: 7000, the best peer 13000");
-		}
-		bench_report(frame, (ns[3] - ns[0]) / (depths[3] - depths[0]), "ns/frame",
-			     "goal 100, the best peer 400");
+		sample_only(p, f, busy);
+		rows_process_of(p, busy);
+		ns[i] = report_sample(p, filtered_ns, name,
+				      "by unwind tables; goal at depth 33: 7000");
+		stop(busy);
 	}
+	bench_report("probe.rows_frame", ns_a_frame(ns), "ns/frame",
+		     "by unwind tables; goal 100, the best peer 400");
 }
 
 /* ---- what the verifier had to look at ---- */
@@ -332,13 +347,6 @@ static double units_per_cpu_ns(pid_t pid)
 	return (double)(shared[0] - units) / MAX(ns, 1ul);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void bench_slowdown(struct probes *p, struct procs_filter nobody)
 {
 	double ratio[PAIRS];
@@ -355,11 +363,9 @@ static void bench_slowdown(struct probes *p, struct procs_filter nobody)
 		ratio[i] = (off / on - 1) * 100;
 	}
 	stop(busy);
-	qsort(ratio, PAIRS, sizeof(ratio[0]), by_value);
-	bench_report("probe.unselected_slowdown_199hz", ratio[PAIRS / 2], "percent",
-		     "no target, paired windows, median");
-	bench_report("probe.unselected_slowdown_spread", ratio[PAIRS * 3 / 4] - ratio[PAIRS / 4],
-		     "percent", "interquartile range of the pairs");
+	bench_median(ratio, PAIRS); /* sorts: least to most would be others' work */
+	bench_rounds("probe.unselected_slowdown_199hz", ratio + PAIRS / 4, PAIRS / 2 + 1, "percent",
+		     "", "no target, paired windows, their middle half");
 }
 
 /* ---- what it holds ---- */
@@ -415,7 +421,6 @@ static void bench_programs(struct probes *p)
 /* "verified" alone: what the verifier of this kernel looked at (e2e/kernels). */
 int main(int argc, char **argv)
 {
-	static const unsigned depths[] = {1, 16, 30, 64, 128, 256, 512};
 	struct procs_filter own,
 		nobody = {.cgroup_id = 1, .event_mask = 1u << EVENT_ON_CPU, .sample_hz = HZ};
 	struct probes *p;
@@ -437,8 +442,7 @@ int main(int argc, char **argv)
 	if (stats < 0)
 		bench_die("BPF statistics", stats);
 	filtered_ns = bench_filtered(p, &nobody);
-	for (size_t i = 0; i < ARRAY_SIZE(depths); i++)
-		bench_depth(p, &own, depths[i], filtered_ns);
+	bench_depths(p, &own, filtered_ns);
 	bench_rows(p, &own, filtered_ns);
 	close(stats);
 	bench_programs(p);
