@@ -70,7 +70,7 @@ uint64_t gap_take(struct node *n)
 
 	if (!g->lasts)
 		return 0;
-	g->lasts = !g->active;
+	g->lasts = !g->active && !g->refused;
 	g->before_ns = 0;
 	g->told_boot_ns = now_ns;
 	return ns;
@@ -120,9 +120,10 @@ static void note_down(struct node *n, uint64_t end_ns, bool active)
 }
 
 /* What was selected stays owed until its window has left, an older gap, too. */
-void gap_note(struct node *n, bool active, bool idle)
+void gap_note(struct node *n, bool active, bool idle, bool refused)
 {
 	n->gap.active = active;
+	n->gap.refused = refused;
 	if (idle) /* who was selected is not any more */
 		n->gap.lasts = false;
 	if (active && !n->gap.owed)

@@ -164,6 +164,7 @@ struct gap {
 	bool active;
 	bool owed;  /* the file says that what came after its time is a loss */
 	bool lasts; /* an agent ended while somebody was selected, and this one does not profile yet */
+	bool refused; /* nor can it: what it tells of that is no gap */
 	uint64_t before_ns;    /* of the gap before this agent, not told yet */
 	uint64_t told_boot_ns; /* until then it is told, or in before_ns */
 };
@@ -172,8 +173,11 @@ void gap_open(struct gap *g, const struct config *conf, bool local, const char *
 uint64_t gap_take(struct node *n);
 /* It was not told, after all. */
 void gap_untold(struct node *n, uint64_t ns);
-/* Every second: whether somebody is profiled; idle: it is known that nobody is to be. Files are written on the disk worker. */
-void gap_note(struct node *n, bool active, bool idle);
+/*
+ * Every second: whether somebody is profiled; idle: it is known that nobody is to be; refused: the kernel takes no programs,
+ * which targets and the report tell. Files are written on the disk worker.
+ */
+void gap_note(struct node *n, bool active, bool idle, bool refused);
 /* A window has ended: what was before end_ns (wall time) is with the sender. */
 void gap_left(struct node *n, uint64_t end_ns);
 void gap_end(struct node *n); /* at the end of the node */

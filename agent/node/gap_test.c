@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long nobody was profiled, by what an agent left in its file: of this boot, of one before, of a clock that was set. */
+#include "node/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "lib/base/testdir.h"
+
+#define BOOT  "5e0a1f0c-0000-4000-8000-000000000001"
+#define AGO_S 10
+
+static struct node *node_after(const char *form, ...) __attribute__((format(printf, 1, 2)));
+
+/* An agent that finds such a file. It writes none: that is a worker's, and there is none here. */
+static struct node *node_after(const char *form, ...)
+{
+	struct node *n = xcalloc(1, sizeof(*n));
+	_cleanup_free_ char *path = NULL, *text = NULL;
+	char dir[TESTDIR_BYTES];
+	struct config conf;
+	va_list args;
+
+	va_start(args, form);
+	assert_true(vasprintf(&text, form, args) >= 0);
+	va_end(args);
+	assert_int_equal(testdir_make(dir), 0);
+	path = xasprintf("%s/node-state.json", dir);
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
+	conf_init(&conf);
+	free(conf.data_dir);
+	conf.data_dir = xstrdup(dir);
+	gap_open(&n->gap, &conf, true, BOOT);
+	gap_done(&n->gap);
+	conf_done(&conf);
+	testdir_remove(dir);
+	return n;
+}
+
+static long long wall_s(void)
+{
+	return (long long)(now_wall_ns() / NSEC_PER_SEC);
+}
+
+static long long boot_ms(void)
+{
+	return (long long)(now_boot_ns() / NSEC_PER_MSEC);
+}
+
+/* What is told of the gap before; a slow machine's own time comes to it. */
+static void assert_told(struct node *n, uint64_t seconds)
+{
+	uint64_t ns = gap_take(n);
+
+	if (seconds)
+		assert_in_range(ns, (seconds - 1) * NSEC_PER_SEC, (seconds + 120) * NSEC_PER_SEC);
+	else
+		assert_int_equal(ns, 0);
+	free(n);
+}
+
+/* The machine was started anew: CLOCK_BOOTTIME began again, and only the wall clock tells how long that took. */
+static void test_another_boot_128(void **state)
+{
+	(void)state;
+	assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"another\", "
+			       "\"boot_ms\": %lld}",
+			       wall_s() - AGO_S, boot_ms() - 5000),
+		    AGO_S);
+	/* the boot before was longer than this one is by now */
+	assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"another\", "
+			       "\"boot_ms\": %lld}",
+			       wall_s() - AGO_S, boot_ms() + 5000000),
+		    AGO_S);
+	/* a machine whose clock was wrong before, or is now */
+	assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"another\", "
+			       "\"boot_ms\": 7}",
+			       wall_s() + AGO_S),
+		    0);
+}
+
+/* In one boot the clock may have been set meanwhile, to either side: that is no time that passed. */
+static void test_clock_set_in_between(void **state)
+{
+	(void)state;
+	for (int by_s = -3600; by_s <= 3600; by_s += 3600)
+		assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"%s\", "
+				       "\"boot_ms\": %lld}",
+				       wall_s() - AGO_S + by_s, BOOT, boot_ms() - AGO_S * 1000),
+			    AGO_S);
+}
+
+static void test_nobody_was_selected(void **state)
+{
+	(void)state;
+	assert_told(
+		node_after(
+			"{\"end\": %lld, \"active\": false, \"boot_id\": \"%s\", \"boot_ms\": 1}",
+			wall_s() - AGO_S, BOOT),
+		0);
+	assert_told(node_after("{\"end\": \"soon\", \"active\": true, \"boot_id\": 7}"), 0);
+	assert_told(node_after("{\"end\": -1, \"active\""), 0);
+	assert_told(node_after("%s", ""), 0);
+}
+
+static struct node *node_after_a_kill(void)
+{
+	return node_after("{\"end\": 0, \"active\": true, \"boot_id\": \"%s\", \"boot_ms\": %lld}",
+			  BOOT, boot_ms() - AGO_S * 1000);
+}
+
+/* Until somebody is profiled the gap goes on, and no moment of it is told twice. */
+static void test_gap_lasts_until_active(void **state)
+{
+	struct node *n = node_after_a_kill();
+	uint64_t begin_ns = now_boot_ns(), told_ns;
+
+	(void)state;
+	told_ns = gap_take(n);
+	for (int i = 0; i < 3; i++) {
+		gap_note(n, false, false, false);
+		assert_true(n->gap.lasts);
+		told_ns += gap_take(n);
+	}
+	gap_note(n, true, false, false);
+	told_ns += gap_take(n);
+	assert_in_range(told_ns, (AGO_S - 1) * NSEC_PER_SEC,
+			(AGO_S + 1) * NSEC_PER_SEC + (now_boot_ns() - begin_ns));
+	assert_int_equal(gap_take(n), 0);
+	free(n);
+}
+
+/* Where the kernel takes no programs the agent is there, and says so: it is not down for ever. */
+static void test_kernel_refuses(void **state)
+{
+	struct node *n = node_after_a_kill();
+
+	(void)state;
+	gap_note(n, false, false, true);
+	assert_in_range(gap_take(n), (AGO_S - 1) * NSEC_PER_SEC, (AGO_S + 120) * NSEC_PER_SEC);
+	gap_note(n, false, false, true);
+	assert_int_equal(gap_take(n), 0);
+	/* it takes them after all: who was not profiled meanwhile was told why */
+	gap_note(n, true, false, false);
+	assert_int_equal(gap_take(n), 0);
+	free(n);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_another_boot_128),
+		cmocka_unit_test(test_clock_set_in_between),
+		cmocka_unit_test(test_nobody_was_selected),
+		cmocka_unit_test(test_gap_lasts_until_active),
+		cmocka_unit_test(test_kernel_refuses),
+	};
+
+	return cmocka_run_group_tests_name("node/gap", tests, NULL, NULL);
+}
