@@ -182,20 +182,31 @@ static void debug_files_belong_to_a_root(void **state)
 	mappings_unref(m);
 }
 
+/* Files without anyone who waits; returns how many of them are wanted now. */
+static size_t add_many(struct parse_queue *q, uint64_t from, uint64_t n, uint64_t cgroup_id)
+{
+	size_t added = 0;
+
+	for (uint64_t i = from; i < from + n; i++) {
+		struct mappings *m = file(2 * i, 1000);
+
+		added += parse_queue_add(q, m, 0, cgroup_id, NULL);
+		mappings_unref(m);
+	}
+	return added;
+}
+
 /* A pod that makes up files fills its own part of the queue. */
 static void a_cgroup_has_a_share_of_the_queue(void **state)
 {
+	struct counter *skipped =
+		counter("podflame_symbol_files_skipped_total", "reason", "queue_full");
 	struct parse_queue *q = start(false);
-	size_t n = 0;
+	uint64_t before = counter_get(skipped);
 
 	(void)state;
-	for (uint64_t i = 1; i <= 10000; i++) {
-		struct mappings *m = file(2 * i, 1000);
-
-		n += parse_queue_add(q, m, 0, 66, NULL);
-		mappings_unref(m);
-	}
-	assert_int_equal(n, 4096);
+	assert_int_equal(add_many(q, 1, 10000, 66), 4096);
+	assert_int_equal(counter_get(skipped) - before, 10000 - 4096);
 	add(q, 1 << 20, 1 << 20, 1, 1);
 	/* one that is looked at makes room for another */
 	parse_queue_start(q);
@@ -203,6 +214,23 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 	add(q, 1 << 21, 1000, 66, 6);
 	parse_queue_stop(q);
 	work(10);
+	parse_queue_free(q);
+}
+
+/* Many pods that each make up files: what is wanted of all has an end, too. */
+static void the_queue_has_an_end(void **state)
+{
+	struct counter *skipped =
+		counter("podflame_symbol_files_skipped_total", "reason", "queue_full");
+	struct parse_queue *q = start(false);
+	uint64_t before = counter_get(skipped);
+	size_t n = 0;
+
+	(void)state;
+	for (uint64_t k = 0; k < 9; k++)
+		n += add_many(q, 1 + k * 4096, 4096, 100 + k);
+	assert_int_equal(n, 32768);
+	assert_int_equal(counter_get(skipped) - before, 4096);
 	parse_queue_free(q);
 }
 
@@ -228,6 +256,7 @@ int main(void)
 		cmocka_unit_test(who_cost_much_waits),
 		cmocka_unit_test(debug_files_belong_to_a_root),
 		cmocka_unit_test(a_cgroup_has_a_share_of_the_queue),
+		cmocka_unit_test(the_queue_has_an_end),
 		cmocka_unit_test(nothing_after_the_end),
 	};
 

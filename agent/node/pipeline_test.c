@@ -228,6 +228,23 @@ static void test_held_back(void **state)
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
+/* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
+static void test_processes_have_a_limit(void **state)
+{
+	struct counter *dropped =
+		counter("podflame_processes_dropped_total", "reason", "table_full");
+	struct world *w = *state;
+	uint64_t before = counter_get(dropped);
+	struct drain d = {.n_procs = 32769};
+
+	d.procs = xcalloc(d.n_procs, sizeof(*d.procs));
+	for (uint32_t i = 0; i < d.n_procs; i++)
+		d.procs[i] = (struct raw_proc){.what = RAW_PROC_SEEN, .tgid = 1 + i};
+	pipeline_note_processes(w->p, &d);
+	assert_int_equal(counter_get(dropped) - before, 1);
+	free(d.procs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +255,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("node/pipeline", tests, NULL, NULL);

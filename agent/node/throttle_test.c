@@ -84,10 +84,51 @@ static void test_held_back(void **state)
 	node_done(&n);
 }
 
+static char *hex_id(unsigned i)
+{
+	return xasprintf("%064x", i);
+}
+
+/* A node of more containers than anyone has: those beyond the limit are counted, each time. */
+static void test_too_many(void **state)
+{
+	struct counter *too_many = counter("podflame_cpu_stat_failed_total", "reason", "too_many");
+	struct plan *plan = testplan(UID, UID, ID, false);
+	struct plan_pod *pod = plan->pods;
+	struct cgroup_hierarchy h = {.mount = "/nonexistent"};
+	struct node n = {.closing = true, .refs = 1};
+
+	(void)state;
+	n.tasks_tail = &n.tasks;
+	assert_int_equal(procs_new(&n.procs), 0);
+	pod->containers = xrealloc(pod->containers, 2050 * sizeof(*pod->containers));
+	pod->containers[0].event_mask = 1u << EVENT_OFF_CPU;
+	for (unsigned i = 1; i < 2050; i++)
+		pod->containers[i] = (struct plan_container){.id = hex_id(i),
+							     .name = xstrdup("c"),
+							     .event_mask = 1u << EVENT_OFF_CPU,
+							     .sample_hz = 99,
+							     .n_targets = 1,
+							     .targets = xcalloc(1, sizeof(size_t))};
+	pod->n_containers = 2050;
+	procs_apply(n.procs, plan, 1);
+	for (unsigned i = 0; i < 2050; i++) {
+		_cleanup_free_ char *path =
+			xasprintf("/kubepods/pod" UID "/%s", pod->containers[i].id);
+
+		procs_cgroup(n.procs, 100 + i, 1, path, false, 1);
+	}
+	n.throttle = throttle_new(&n);
+	throttle_tick(n.throttle, &h);
+	assert_int_equal(counter_get(too_many), 2);
+	node_done(&n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_back),
+		cmocka_unit_test(test_too_many),
 	};
 
 	return cmocka_run_group_tests_name("node/throttle", tests, NULL, NULL);

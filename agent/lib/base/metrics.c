@@ -67,7 +67,8 @@ static const struct {
 	 "Times that the cost of containers could not be read from the kernel."},
 	/* containers and processes */
 	{"cgroup_cpu_unread_total", "CPU times of containers that could not be read."},
-	{"cgroups_dropped_total", "Cgroups that are not known because a limit was reached."},
+	{"cgroups_dropped_total",
+	 "Cgroups that are not known: a limit was reached, or a folder may not be read."},
 	{"containers_estimated", "Containers whose values are estimates now."},
 	{"containers_over_budget",
 	 "Containers with an event that is off to keep within limits.overheadPercent."},

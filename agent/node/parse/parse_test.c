@@ -408,6 +408,9 @@ static void other_files_get_a_named_error(void **state)
 	_cleanup_close_ int text = write_file("text", "#!/bin/sh\n", 10);
 	_cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	struct parser_config small = {.max_index_bytes = 200};
+	struct counter *too_big =
+		counter("podflame_parse_failures_total", "reason", "index_too_big");
+	uint64_t before = counter_get(too_big);
 	struct parser *tiny;
 	struct elf_index *i;
 
@@ -426,6 +429,7 @@ static void other_files_get_a_named_error(void **state)
 	assert_int_equal(parser_new(&small, &tiny), 0);
 	assert_int_equal(parse_path(tiny, "/proc/self/exe", &i), -E2BIG);
 	assert_string_equal(parser_reason(tiny), "index_too_big");
+	assert_int_equal(counter_get(too_big) - before, 1);
 	parser_free(tiny);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cgroup paths as runtimes write them, made cgroup trees, and who owns whose samples. */
+#include "lib/base/testdir.h"
 #include "node/plan/testplan.h"
 #include "node/proc/internal.h"
 
@@ -229,6 +230,73 @@ static void test_scan_v1(void **state)
 static void test_scan_v2(void **state)
 {
 	scan_tree("v2");
+	(void)state;
+}
+
+static uint64_t dropped(const char *reason)
+{
+	return counter_get(counter("podflame_cgroups_dropped_total", "reason", reason));
+}
+
+/* A container that makes up cgroups: there is an end, and it is told; what was seen is known. */
+static void test_scan_limit(void **state)
+{
+	struct cgroup_hierarchy h = {.v2 = true};
+	char dir[] = "/dev/shm/podflame-test-XXXXXX",
+	     path[sizeof(dir) + 32]; /* memory: it is fast */
+	uint64_t limited = dropped("scan_limit"), refused = dropped("not_permitted");
+	struct cgroup_scan *s;
+
+	if (!mkdtemp(dir)) {
+		print_message("skipped: %s: %s\n", dir, strerror(errno));
+		skip();
+	}
+	snprintf(h.mount, sizeof(h.mount), "%s", dir);
+	for (unsigned i = 0; i < 65536; i++) {
+		snprintf(path, sizeof(path), "%s/%05u", dir, i);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_false(s->truncated);
+	cgroup_scan_free(s);
+	snprintf(path, sizeof(path), "%s/one-more", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_true(s->truncated);
+	cgroup_scan_free(s);
+	assert_int_equal(dropped("scan_limit") - limited, 1);
+	assert_int_equal(dropped("not_permitted"), refused);
+	assert_int_equal(testdir_remove(dir), 0);
+	(void)state;
+}
+
+/* A folder that may not be read has nothing to do with limits; the rest is found. */
+static void test_scan_not_permitted(void **state)
+{
+	struct cgroup_hierarchy h = {.v2 = true};
+	char dir[TESTDIR_BYTES], path[TESTDIR_BYTES + 128];
+	uint64_t limited = dropped("scan_limit"), refused = dropped("not_permitted");
+	struct cgroup_scan *s;
+
+	if (geteuid() != 0) {
+		print_message("skipped: not root\n");
+		skip();
+	}
+	assert_int_equal(testdir_make(dir), 0);
+	snprintf(h.mount, sizeof(h.mount), "%s", dir);
+	snprintf(path, sizeof(path), "%s/closed", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/pod" UID, dir);
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(chmod(dir, 0755), 0);
+	assert_int_equal(seteuid(65534), 0);
+	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_int_equal(seteuid(0), 0);
+	assert_true(s->truncated);
+	assert_int_equal(dropped("scan_limit"), limited);
+	assert_int_equal(dropped("not_permitted") - refused, 1);
+	cgroup_scan_free(s);
+	assert_int_equal(testdir_remove(dir), 0);
 	(void)state;
 }
 
@@ -714,6 +782,30 @@ static void test_many_ended(void **state)
 	(void)state;
 }
 
+/* Cgroups that nothing ends: beyond the table's end one is counted, and not profiled. */
+static void test_table_full(void **state)
+{
+	struct counter *dropped = counter("podflame_cgroups_dropped_total", "reason", "table_full");
+	struct procs *p = make_procs();
+	uint64_t until, before = counter_get(dropped);
+	char path[128];
+
+	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
+	for (unsigned i = 0; i < 65536; i++) {
+		snprintf(path, sizeof(path), "/kubepods/pod" UID "/%064x", i);
+		procs_cgroup(p, 100 + i, 10, path, false, 1 * S);
+	}
+	assert_int_equal(counter_get(dropped), before);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	assert_int_equal(counter_get(dropped), before + 1);
+	assert_string_equal(container_of(p, 11, &until), "nobody");
+	procs_cgroup(p, 100, 10, "", true, 2 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
+	assert_string_equal(container_of(p, 11, &until), "main");
+	procs_free(p);
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -723,6 +815,8 @@ int main(void)
 		cmocka_unit_test(test_choose),
 		cmocka_unit_test(test_scan_v1),
 		cmocka_unit_test(test_scan_v2),
+		cmocka_unit_test(test_scan_limit),
+		cmocka_unit_test(test_scan_not_permitted),
 		cmocka_unit_test(test_id_of_missing),
 		cmocka_unit_test(test_selected_container),
 		cmocka_unit_test(test_armed_pod),
@@ -736,6 +830,7 @@ int main(void)
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_keep_off),
 		cmocka_unit_test(test_many_ended),
+		cmocka_unit_test(test_table_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

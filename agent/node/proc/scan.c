@@ -16,13 +16,14 @@ struct walk {
 	struct cgroup_scan *scan;
 	char path[SCAN_MAX_PATH]; /* of the directory being read, relative to the mount */
 	size_t len;
-	int error; /* first one: what was not seen is not gone */
+	int error;	       /* first one: what was not seen is not gone */
+	bool limited, refused; /* what was not seen: beyond a limit, not permitted */
 };
 
 static void failed(struct walk *w, int error)
 {
 	if (error == EACCES || error == EPERM) /* of this one directory, for ever */
-		w->scan->truncated = true;
+		w->refused = true;
 	else if (error && !w->error && error != ENOENT && error != ENODEV)
 		w->error = -error;
 }
@@ -49,7 +50,7 @@ static void walk_child(struct walk *w, int dirfd, const char *name, uint64_t par
 
 	if (w->scan->n_dirs >= SCAN_MAX_DIRS || depth >= SCAN_MAX_DEPTH ||
 	    len + n + 2 > sizeof(w->path)) {
-		w->scan->truncated = true;
+		w->limited = true;
 		return;
 	}
 	/* Gone since readdir: nothing is lost. */
@@ -91,6 +92,16 @@ static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth)
 	closedir(d);
 }
 
+static void tell(struct walk *w)
+{
+	w->scan->truncated = w->limited || w->refused;
+	if (w->limited)
+		counter_add(counter("podflame_cgroups_dropped_total", "reason", "scan_limit"), 1);
+	if (w->refused)
+		counter_add(counter("podflame_cgroups_dropped_total", "reason", "not_permitted"),
+			    1);
+}
+
 int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 {
 	struct walk *w;
@@ -108,8 +119,7 @@ int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 	w->scan = xcalloc(1, sizeof(*w->scan));
 	w->scan->started_ns = now_boot_ns();
 	walk_dir(w, fd, st.st_ino, 0);
-	if (w->scan->truncated)
-		counter_add(counter("podflame_cgroups_dropped_total", "reason", "scan_limit"), 1);
+	tell(w);
 	r = w->error;
 	if (r)
 		cgroup_scan_free(w->scan);

@@ -17,8 +17,9 @@
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
-#define MANY	  "it has more pieces of traces than are told"
-#define ANOTHER	  "its interpreter is not that of LuaJIT 2.1 for x86-64 with GC64"
+#define MANY "it has more pieces of traces than are told"
+#define ANOTHER                                                                                    \
+	"its interpreter is not that of version 2.1 for x86-64 with GC64" /* no VERSION_MARK in podflame */
 #define TOO_LARGE "the program is too large to look for its interpreter"
 
 /* What does not change while the file is mapped. */
