@@ -22,7 +22,7 @@ listens() { ss -Hltn "sport = :$PORT" | grep -q .; }
 stop_forward() {
     local p
     p=$(cat "$TK_DIR/pid/socat" 2>/dev/null) || return 0
-    case $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null) in socat*) kill -- "-$p" ;; esac
+    case $({ tr '\0' ' ' <"/proc/$p/cmdline"; } 2>/dev/null) in socat*) kill -- "-$p" ;; esac
     rm -f "$TK_DIR/pid/socat"
 }
 
@@ -49,10 +49,11 @@ settled() {
     [ "$(jq '.summary.finished_percent // 0 | floor' "$TK_DIR/settled.json")" -ge 99 ]
 }
 
-query() { # EVENT FROM LINES
+query() { # EVENT FROM LINES [NAMESPACE]
     local hub=(--url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt" --token-file "$BUILD/demo/token")
-    say "podflame query --event $1 --from $2 --tag-filter \"pod_cluster='$CLUSTER' AND pod_ns='app'\""
-    "$BUILD/podflame" query "${hub[@]}" --event "$1" --from "$2" --tag-filter "pod_cluster='$CLUSTER' AND pod_ns='app'" --limit "$3"
+    local filter="pod_cluster='$CLUSTER' AND pod_ns='${4:-app}'"
+    say "podflame query --event $1 --from $2 --tag-filter \"$filter\""
+    "$BUILD/podflame" query "${hub[@]}" --event "$1" --from "$2" --tag-filter "$filter" --limit "$3"
 }
 
 up() {
@@ -65,7 +66,7 @@ up() {
     cluster_up "$BUILD/images/podflame.tar" "$BUILD/images/workloads.tar" "$BUILD/images/languages.tar"
     say "helm install podflame charts/podflame"
     install_chart
-    say "kubectl apply -f e2e/demo.yaml    (workloads in namespace app, the neighbour other, a ProfilingTarget)"
+    say "kubectl apply -f e2e/demo.yaml    (workloads in namespace app, the neighbour other, two ProfilingTargets)"
     k apply -f "$REPO/e2e/demo.yaml"
     applied=$SECONDS
     TOKEN=$(token 24h)
@@ -93,6 +94,8 @@ up() {
     k get profilingtargets -A
     query on-cpu "$since" 20
     for event in off-cpu mem-alloc mem-inuse; do query $event "$since" 8; done
+    say "podflame itself, by the target podflame: both agents and the hub"
+    query on-cpu "$since" 12 podflame-system
     say "The page"
     cat <<END
   https://localhost:$PORT/     (its certificate is the hub's own; CA: build/demo/hub-ca.crt)

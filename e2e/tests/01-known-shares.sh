@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (1) kubectl apply -> flame graph with the known shares, in C (PIE, not PIE) and Go, on both nodes.
+# (1) kubectl apply -> flame graph with the known shares, in C (PIE, not PIE) and Go, on both nodes. podflame profiles itself, too.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace app
 pod app c node1 "/bin/shares c-shares"
 pod app c-fixed node2 "/bin/shares-no-pie c-fixed"
 pod app go node2 /bin/shares-go
 running app c c-fixed go
+target podflame-system itself '{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "podflame"}}, "events": {"onCpu": {"sampleHz": 199}}}'
 applied=$(now)
 target app everything '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
 wait_check 90 "the target becomes Ready" is_ready app everything
@@ -44,3 +45,16 @@ done
 check "C: [p] process, main, work, then the function" bash -c "jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx '\[p\] c-shares' &&
     jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx main && jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx work"
 check "no other cluster's name answers" test "$(us_of "pod_cluster='other' AND pod_ns='app'" "$from" "$to")" = 0
+
+# podflame itself, since its target was made: functions that each agent and the hub run every second
+its_own() { # CONTAINER FUNCTION...
+    local f
+    profile "pod_ns='podflame-system' AND container='$1'" "$applied" "$(now)" >"$W/$1.json"
+    functions <"$W/$1.json" >"$W/names"
+    for f in "${@:2}"; do grep -qxF "$f" "$W/names" || return 1; done
+}
+wait_check 60 "the agents by name: the drain, the fold, the loop" its_own agent thread_main probes_drain pipeline_feed loop_run
+wait_check 60 "the hub by name: the loop, the writer" its_own hub thread_main loop_run request_run sqlite_write
+all_seen() { [[ "$(condition podflame-system itself Degraded)" != True* ]]; }
+check "... and there is nothing of them that cannot be seen" all_seen
+k -n podflame-system delete profilingtarget itself >/dev/null
