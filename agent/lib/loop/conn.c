@@ -29,6 +29,7 @@ struct conn {
 	char *host;
 	enum conn_state state;
 	bool reading, end_after_write, ended, ssl_wants_write;
+	bool broken; /* a write failed: nothing more is written */
 	struct buf out;
 	size_t out_off;
 	uint64_t last_read_ns, last_write_ns;
@@ -174,12 +175,17 @@ static bool after_drain(struct conn *c)
 	return !freed;
 }
 
-/* What the peer said before it hung up may explain why: it is read first. */
+/*
+ * What the peer said before it hung up may explain why: it is read first. It hears no more of us: a peer that is
+ * still there would wait for the rest, and we for its answer.
+ */
 static bool on_write_error(struct conn *c, int err)
 {
 	if (!c->reading)
 		return fail(c, "write", err);
 	c->out.len = c->out_off = 0;
+	c->broken = c->ended = true;
+	shutdown(c->fd, SHUT_WR);
 	return true;
 }
 
@@ -208,7 +214,7 @@ static bool peer_ended(struct conn *c)
 {
 	bool freed = false;
 
-	if (!c->ops->ended)
+	if (!c->ops->ended || c->broken)
 		return report_closed(c, true, NULL);
 	c->reading = false;
 	c->freed = &freed;
@@ -434,6 +440,10 @@ void conn_set_arg(struct conn *c, const struct conn_ops *ops, void *arg)
 
 void conn_write(struct conn *c, struct buf *b)
 {
+	if (c->broken) {
+		buf_done(b);
+		return;
+	}
 	if (c->out.len == c->out_off) {
 		buf_done(&c->out);
 		c->out = *b;
