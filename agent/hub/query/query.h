@@ -59,6 +59,7 @@ struct tree *tree_free(struct tree *t);
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
 void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
+/* Frames live, each at its address, as long as rows are added. */
 int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /* {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text, caller frees. */
 char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s,

@@ -18,15 +18,17 @@
 /* A row from the text form: the kinds of frames come from the prefixes. */
 static void add(struct tree *t, const char *app, const char *text, int64_t value, int max_kernel)
 {
-	static struct frame frames[600];
+	static struct frame frames[1 << 19]; /* each is one for ever, as a tree wants it */
 	static const struct frame *list[600];
+	static size_t n_frames;
 	_cleanup_free_ char *copy = xstrdup(text);
 	struct store_row row = {.app_service = app, .frames = list, .value = value, .n_samples = 1};
 	char *save = NULL;
 
 	for (char *s = strtok_r(copy, ";", &save); s; s = strtok_r(NULL, ";", &save)) {
-		struct frame *f = &frames[row.n_frames];
+		struct frame *f = &frames[n_frames++];
 
+		assert_true(n_frames <= ARRAY_SIZE(frames));
 		*f = (struct frame){.kind = FRAME_APP, .name = s};
 		if (str_has_prefix(s, "[p] ") && streq(app, "Total")) {
 			row.head.process_comm = s + 4;

@@ -48,6 +48,7 @@ struct tree *tree_free(struct tree *t)
 	free(t->nodes);
 	free(t->child_slots);
 	free(t->name_slots);
+	free(t->frame_slots);
 	free(t);
 	return NULL;
 }
@@ -106,6 +107,32 @@ static void learn_source(struct function *function, const struct frame *f)
 	function->line = f->line;
 }
 
+/* ---- frames: address -> function ---- */
+
+static struct frame_slot *frame_slot(const struct tree *t, const struct frame *f, bool outermost)
+{
+	const uint64_t key = ((uintptr_t)f >> 3) + outermost;
+	size_t at = key * 0x9e3779b97f4a7c15ULL >> 20 & (t->n_frame_slots - 1);
+
+	while (t->frame_slots[at].frame &&
+	       (t->frame_slots[at].frame != f || t->frame_slots[at].outermost != outermost))
+		at = (at + 1) & (t->n_frame_slots - 1);
+	return &t->frame_slots[at];
+}
+
+static void grow_frames(struct tree *t)
+{
+	struct frame_slot *old = t->frame_slots;
+	size_t n = t->n_frame_slots;
+
+	t->n_frame_slots = n ? n * 2 : 1024;
+	t->frame_slots = xcalloc(t->n_frame_slots, sizeof(*old));
+	for (size_t i = 0; i < n; i++)
+		if (old[i].frame)
+			*frame_slot(t, old[i].frame, old[i].outermost) = old[i];
+	free(old);
+}
+
 /* ---- nodes: (parent, function) -> number ---- */
 
 static size_t child_slot(const struct tree *t, uint32_t parent, uint32_t function)
@@ -134,11 +161,15 @@ static void grow_children(struct tree *t)
 
 /* ---- rows ---- */
 
-/* A row as texts, root first: one buffer, ends[i] behind level i. */
+/* Of a row, root first: what each level is the text of. */
+struct level {
+	const struct frame *frame; /* NULL: a process or thread, whose text is at start..end */
+	bool outermost;
+	size_t start, end;
+};
 struct levels {
 	struct buf text;
-	size_t ends[MAX_LEVELS];
-	const struct frame *frames[MAX_LEVELS]; /* NULL: a process or thread */
+	struct level items[MAX_LEVELS];
 	size_t n;
 };
 
@@ -147,10 +178,17 @@ static void levels_done(struct levels *l)
 	buf_done(&l->text);
 }
 
-static void end_level(struct levels *l, const struct frame *f)
+static void put_level(struct levels *l, const struct frame *f, bool outermost)
 {
-	l->frames[l->n] = f;
-	l->ends[l->n++] = l->text.len;
+	l->items[l->n++] = (struct level){.frame = f, .outermost = outermost};
+}
+
+static void put_head_level(struct levels *l, const struct stack_head *h)
+{
+	size_t start = l->text.len;
+
+	stack_render(h, NULL, 0, &l->text);
+	l->items[l->n++] = (struct level){.start = start, .end = l->text.len};
 }
 
 static void put_head(struct levels *l, const struct stack_head *h)
@@ -159,14 +197,11 @@ static void put_head(struct levels *l, const struct stack_head *h)
 	struct stack_head process = {.process_comm = h->process_comm};
 	struct stack_head thread = {.thread_comm = h->thread_comm};
 
-	if (h->process_comm) {
-		stack_render(&process, NULL, 0, &l->text);
-		end_level(l, NULL);
-	}
+	if (h->process_comm)
+		put_head_level(l, &process);
 	if (h->thread_comm && !(h->process_comm && h->main_thread)) {
 		thread.main_thread = !h->process_comm && h->main_thread;
-		stack_render(&thread, NULL, 0, &l->text);
-		end_level(l, NULL);
+		put_head_level(l, &thread);
 	}
 }
 
@@ -181,10 +216,8 @@ static bool put_named(struct tree *t, struct levels *l, const struct frame *f, s
 		counter_add(counter("inlined_frames_dropped_total", NULL, NULL), n - room);
 		n = room;
 	}
-	for (size_t i = 0; i < n; i++) {
-		frame_render(&named[i], false, &l->text);
-		end_level(l, &named[i]);
-	}
+	for (size_t i = 0; i < n; i++)
+		put_level(l, &named[i], false);
 	return n > 0;
 }
 
@@ -206,8 +239,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		unnamed |= !f->name;
 		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)
 			continue;
-		frame_render(f, outermost, &l->text);
-		end_level(l, f);
+		put_level(l, f, outermost);
 	}
 	t->n_marked += marked ? row->n_samples : 0;
 	t->n_unnamed += unnamed ? row->n_samples : 0;
@@ -218,10 +250,43 @@ static void put_wait(struct levels *l, enum wait wait)
 {
 	const struct frame *f = wait_frame(wait);
 
-	if (!f)
-		return;
-	frame_render(f, false, &l->text);
-	end_level(l, f);
+	if (f)
+		put_level(l, f, false);
+}
+
+/* By its address: a frame is rendered once, however many stacks it is in. */
+static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost,
+				  struct buf *scratch)
+{
+	struct frame_slot *slot;
+	uint32_t function;
+
+	if (t->n_frames * 2 >= t->n_frame_slots)
+		grow_frames(t);
+	slot = frame_slot(t, f, outermost);
+	if (slot->frame)
+		return slot->function;
+	buf_reset(scratch);
+	frame_render(f, outermost, scratch);
+	function = function_of(t, scratch->data, scratch->len);
+	learn_source(&t->functions[function], f);
+	*slot = (struct frame_slot){f, function, outermost};
+	t->n_frames++;
+	return function;
+}
+
+/* From the leaf up: that is the order in which functions are numbered. */
+static void find_functions(struct tree *t, const struct levels *l, uint32_t *functions)
+{
+	_cleanup_buf_ struct buf scratch = {0};
+
+	for (size_t i = l->n; i-- > 0;) {
+		const struct level *v = &l->items[i];
+
+		functions[i] = v->frame
+				       ? function_of_frame(t, v->frame, v->outermost, &scratch)
+				       : function_of(t, l->text.data + v->start, v->end - v->start);
+	}
 }
 
 /* Distinct and few: a sorted array. */
@@ -272,8 +337,9 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 	for (size_t i = n; i-- > from;) {
 		path[i] = (uint32_t)(first + (n - 1 - i));
 		GROW(t->nodes, t->n_nodes, t->cap_nodes);
-		t->nodes[t->n_nodes++] = (struct node){
-			.function = functions[i], .inlined = l->frames[i] && l->frames[i]->inlined};
+		t->nodes[t->n_nodes++] =
+			(struct node){.function = functions[i],
+				      .inlined = l->items[i].frame && l->items[i].frame->inlined};
 	}
 	for (size_t i = from; i < n; i++)
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
@@ -303,13 +369,7 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 	put_head(&l, &row->head);
 	put_frames(t, &l, row, max_kernel_stack_depth);
 	put_wait(&l, row->head.wait);
-	for (size_t i = l.n; i-- > 0;) {
-		size_t start = i ? l.ends[i - 1] : 0;
-
-		functions[i] = function_of(t, l.text.data + start, l.ends[i] - start);
-		if (l.frames[i])
-			learn_source(&t->functions[functions[i]], l.frames[i]);
-	}
+	find_functions(t, &l, functions);
 	add_app(t, row->app_service);
 	found = find_path(t, functions, l.n, path);
 	keep = t->n_nodes + (l.n - found) <= QUERY_MAX_NODES ? l.n : found;

@@ -22,6 +22,13 @@ struct function {
 	enum frame_kind kind; /* of its first frame */
 };
 
+/* Which function a frame is, as the outermost of its stack or not. */
+struct frame_slot {
+	const struct frame *frame; /* NULL: free; told from others by its address */
+	uint32_t function;
+	bool outermost;
+};
+
 struct tree {
 	struct node *nodes;
 	size_t n_nodes, cap_nodes;
@@ -30,6 +37,8 @@ struct tree {
 	/* open addressing over (parent, function) and over names; entries are index + 1 */
 	uint32_t *child_slots, *name_slots;
 	size_t n_child_slots, n_name_slots;
+	struct frame_slot *frame_slots;
+	size_t n_frames, n_frame_slots;
 	char **apps; /* distinct app_services, at most TREE_MAX_APPS + 1 kept */
 	size_t n_apps;
 	uint64_t n_cut_rows;	      /* rows whose stack is not there in full */

@@ -14,7 +14,6 @@
 #define FILE_NAME	"profiles.sqlite"
 #define SCHEMA_VERSION	3
 #define BUSY_MS		5000
-#define MAX_VALUE	(INT64_MAX / 2)
 #define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
 
 /* Since version 2: samples taken in a call, beside the same ones in `samples`. */
@@ -154,7 +153,7 @@ int sq_run(sqlite3_stmt *st)
 
 int64_t sq_clamp(double v)
 {
-	return v >= (double)MAX_VALUE ? MAX_VALUE : v > 0 ? (int64_t)v : 0;
+	return v >= (double)SQ_MAX_VALUE ? SQ_MAX_VALUE : v > 0 ? (int64_t)v : 0;
 }
 
 int sq_int(sqlite3 *db, const char *sql, int64_t *ret)
@@ -304,6 +303,7 @@ void sq_disconnect(struct sqlite_store *s)
 		sqlite3_close_v2(s->reader);
 	sqlite3_close_v2(s->writer);
 	s->reader = s->writer = NULL;
+	seen_forget(s);
 }
 
 static void unlink_with(const char *file, const char *suffix)
@@ -426,6 +426,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		*reterr = (struct field_error){0};
 	s->retention_ns = c->retention_ns;
 	s->max_bytes = c->max_bytes;
+	seen_forget(s); /* draws the seeds */
 	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	if (!memory) {

@@ -37,26 +37,48 @@ enum writer_statement {
 	_ST_MAX,
 };
 
+/* What the writer's worker has seen lately: sqlite_seen.c. */
+struct seen_key {
+	uint64_t a, b;
+};
+struct seen_entry {
+	struct seen_key key;
+	int64_t id;	/* in the file; 0: a free slot */
+	int64_t time_s; /* last_s of a stack */
+};
+struct seen_generation {
+	struct seen_entry *entries; /* open addressing; cap is a power of two */
+	size_t n, cap;
+};
+struct seen {
+	struct seen_generation young, old;
+};
+enum { SEEN_FRAMES, SEEN_STACKS, SEEN_SERIES, _SEEN_MAX };
+
 struct sqlite_store {
 	char *file; /* NULL: in memory, one connection for both */
 	uint64_t retention_ns, max_bytes;
 	uint64_t seed; /* of the hashes in the file */
 	sqlite3 *writer, *reader;
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's */
-	sqlite3_mutex *read_lock;  /* reader connection, and replacing the file */
+	struct seen
+		seen[_SEEN_MAX]; /* the writer's; only what is committed, or in its transaction */
+	uint64_t seen_seeds[2];
+	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
-	bool write_failed; /* stats.error is about the last write; the next good one clears it */
-	char note[256];	   /* stats.error after that: what was set aside since the start; "" */
-	bool checked;	   /* the file as a whole, since the start */
-	bool read_only;	   /* opened so, by an error of the file system: to be opened again */
+	bool write_failed;   /* stats.error is about the last write; the next good one clears it */
+	char note[256];	     /* stats.error after that: what was set aside since the start; "" */
+	bool checked;	     /* the file as a whole, since the start */
+	bool read_only;	     /* opened so, by an error of the file system: to be opened again */
 	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
 };
 
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
 int sq_errno(int rc);
 int sq_exec(sqlite3 *db, const char *sql);
-int64_t sq_clamp(double v); /* into 0..INT64_MAX / 2 */
+#define SQ_MAX_VALUE (INT64_MAX / 2)
+int64_t sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
 /* One integer; 0 when there is no row. */
 int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
@@ -87,18 +109,37 @@ int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void 
 int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
 		  store_value_fn *fn, void *arg);
 
+/* ---- sqlite_seen.c: writer's worker ---- */
+
+struct seen_key seen_key(const struct sqlite_store *s, const void *p, size_t n);
+/* What was put, valid until the next put or get; NULL: not seen, or long ago. */
+struct seen_entry *seen_get(struct seen *seen, struct seen_key key);
+struct seen_entry *seen_put(struct seen *seen, const struct seen_entry *e);
+/* All of it: after a transaction that failed, after rows were deleted, with the file. */
+void seen_forget(struct sqlite_store *s);
+
 /* ---- sqlite_words.c: words of a batch -> row ids, inside the writer's transaction ---- */
 
+struct known_word {
+	const void *pointer; /* NULL: a free slot */
+	int64_t id;	     /* 0: not looked up yet */
+	struct seen_key key; /* of frames */
+};
 struct known {
-	const void **keys;
-	int64_t *ids;
+	struct known_word *words;
 	size_t n, cap;
+};
+struct known_stack {
+	struct buf frames; /* encoded; data NULL: not yet */
+	struct seen_key key;
+	bool has_key;
 };
 struct writing {
 	struct sqlite_store *s;
 	const struct batch *batch;
 	struct known strings, frames;
-	struct buf *stacks; /* encoded frame lists by batch index; data NULL: not yet */
+	struct known_stack *stacks; /* by batch index */
+	struct buf scratch;	    /* what a key is made of */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
 int words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
@@ -148,6 +189,24 @@ bool where_is_link_tag(const char *tag);
 bool where_wants_links(const struct selection *sel);
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp, pf_wait */
+
+/* ---- sqlite_sums.c: equal stacks of a query added up ---- */
+
+struct sum {
+	int64_t stack, app; /* row ids; stack 0: a free slot */
+	int64_t value, n_samples;
+};
+struct sums {
+	struct sum *items; /* open addressing; after sums_sort a list */
+	size_t n, cap;
+	uint64_t max_rows;
+	bool truncated;
+};
+void sums_init(struct sums *s, uint64_t max_rows);
+void sums_done(struct sums *s);
+void sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
+/* Makes it a list of n, at most max_rows, the greatest first; nothing can be added any more. */
+void sums_sort(struct sums *s);
 
 /* ---- sqlite_summary.c ---- */
 

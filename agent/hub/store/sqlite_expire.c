@@ -186,6 +186,7 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s)
 		r = sq_run(s->st[ST_COMMIT]);
 	if (r && !sqlite3_get_autocommit(s->writer))
 		(void)sq_run(s->st[ST_ROLLBACK]);
+	seen_forget(s);
 	if (r)
 		return r;
 	sqlite3_mutex_enter(s->stats_lock);

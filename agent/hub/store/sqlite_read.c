@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading: equal stacks of a selection are added up by SQLite, greatest first,
- * and handed out with their frames. One read transaction a query, so the
+ * Reading: equal stacks of a selection are added up, greatest first, and handed
+ * out with their frames. One read transaction a query, so the
  * dictionaries it sees are those of its rows.
  */
 #include "hub/store/sqlite.h"
@@ -194,40 +194,47 @@ static void samples_of(struct where *w, const struct selection *sel)
 	where_selection(w, sel);
 }
 
-static void summarize(struct store_summary *s, sqlite3_stmt *st, uint64_t n_samples)
+static int add_up(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 {
-	int64_t first = sqlite3_column_int64(st, 4), last = sqlite3_column_int64(st, 5);
-
-	s->first_s = s->n_rows ? MIN(s->first_s, first) : first;
-	s->last_s = s->n_rows ? MAX(s->last_s, last) : last;
-	s->n_rows++;
-	s->n_samples += n_samples;
-}
-
-static int read_rows(struct reading *r, sqlite3_stmt *st, uint64_t max_rows, store_row_fn *fn,
-		     void *arg)
-{
-	int rc, e;
+	struct store_summary *s = &r->summary;
+	int rc;
 
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		struct store_row row = {
-			.app_service = read_string(r, sqlite3_column_int64(st, 1)),
-			.value = sq_clamp(sqlite3_column_double(st, 2)),
-			.n_samples = (uint64_t)sq_clamp(sqlite3_column_double(st, 3)),
-		};
+		int64_t stack = sqlite3_column_int64(st, 0), app = sqlite3_column_int64(st, 1);
+		int64_t value = sqlite3_column_int64(st, 2), n = sqlite3_column_int64(st, 3);
+		int64_t time_s = sqlite3_column_int64(st, 4);
 
-		if (r->summary.n_rows == max_rows) {
-			r->summary.truncated = true;
-			return 0;
-		}
-		e = read_stack(r, sqlite3_column_int64(st, 0), &row);
-		if (!e)
-			e = fn(&row, arg);
-		if (e)
-			return e;
-		summarize(&r->summary, st, row.n_samples);
+		if (stack <= 0) /* no row of ours */
+			continue;
+		s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
+		s->last_s = MAX(s->last_s, time_s);
+		sums_add(sums, &(struct sum){.app = app,
+					     .stack = stack,
+					     .value = MIN(MAX(value, 0), SQ_MAX_VALUE),
+					     .n_samples = MIN(MAX(n, 0), SQ_MAX_VALUE)});
 	}
 	return sq_errno(rc);
+}
+
+static int hand_out(struct reading *r, const struct sums *sums, store_row_fn *fn, void *arg)
+{
+	int e = 0;
+
+	for (size_t i = 0; !e && i < sums->n; i++) {
+		const struct sum *x = &sums->items[i];
+		struct store_row row = {
+			.app_service = read_string(r, x->app),
+			.value = x->value,
+			.n_samples = (uint64_t)x->n_samples,
+		};
+
+		e = read_stack(r, x->stack, &row);
+		if (!e)
+			e = fn(&row, arg);
+		r->summary.n_rows++;
+		r->summary.n_samples += row.n_samples;
+	}
+	return e;
 }
 
 static int read_samples(struct reading *r, const struct selection *sel, store_row_fn *fn, void *arg)
@@ -235,20 +242,22 @@ static int read_samples(struct reading *r, const struct selection *sel, store_ro
 	_cleanup_(where_done) struct where w = {.event = sel->event,
 						.links = where_wants_links(sel)};
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
-	uint64_t max_rows = sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS;
+	_cleanup_(sums_done) struct sums sums;
 	int e;
 
-	/* TOTAL, not SUM: a sum past 63 bits must not fail the query */
-	where_text(&w, "SELECT sa.stack, se.app, TOTAL(sa.value) AS v, TOTAL(sa.n), "
-		       "MIN(sa.time), MAX(sa.time)");
+	sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
+	where_text(&w, "SELECT sa.stack, se.app, sa.value, sa.n, sa.time");
 	samples_of(&w, sel);
-	where_text(&w, " GROUP BY se.app, sa.stack ORDER BY v DESC, sa.stack LIMIT ");
-	where_int(&w, (int64_t)max_rows + 1);
 	e = where_prepare(&w, r->db, &st);
 	if (e)
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
-	return read_rows(r, st, max_rows, fn, arg);
+	e = add_up(r, st, &sums);
+	if (e)
+		return e;
+	sums_sort(&sums);
+	r->summary.truncated = sums.truncated;
+	return hand_out(r, &sums, fn, arg);
 }
 
 /* The reader with a deadline, inside a transaction. Undo with end(). */

@@ -34,50 +34,38 @@ bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 
 /* ---- interned pointers of the batch -> row ids: open addressing, power of two ---- */
 
-static size_t known_slot(const struct known *k, const void *key)
+static struct known_word *known_slot(const struct known *k, const void *pointer)
 {
-	size_t i = ((uintptr_t)key >> 4) * 0x9e3779b97f4a7c15ULL >> 20 & (k->cap - 1);
+	size_t i = ((uintptr_t)pointer >> 4) * 0x9e3779b97f4a7c15ULL >> 20 & (k->cap - 1);
 
-	while (k->keys[i] && k->keys[i] != key)
+	while (k->words[i].pointer && k->words[i].pointer != pointer)
 		i = (i + 1) & (k->cap - 1);
-	return i;
+	return &k->words[i];
 }
 
-static int64_t known_get(const struct known *k, const void *key)
-{
-	size_t i = k->cap ? known_slot(k, key) : 0;
-
-	return k->cap && k->keys[i] ? k->ids[i] : 0;
-}
-
-static void known_done(struct known *k)
-{
-	free(k->keys);
-	free(k->ids);
-}
-
-static void known_put(struct known *k, const void *key, int64_t id)
+static void known_grow(struct known *k)
 {
 	struct known old = *k;
-	size_t i;
 
-	if (k->n * 2 >= k->cap) {
-		k->cap = old.cap ? old.cap * 2 : 1024;
-		k->keys = xcalloc(k->cap, sizeof(*k->keys));
-		k->ids = xcalloc(k->cap, sizeof(*k->ids));
-		for (i = 0; i < old.cap; i++)
-			if (old.keys[i]) {
-				size_t to = known_slot(k, old.keys[i]);
+	k->cap = old.cap ? old.cap * 2 : 1024;
+	k->words = xcalloc(k->cap, sizeof(*k->words));
+	for (size_t i = 0; i < old.cap; i++)
+		if (old.words[i].pointer)
+			*known_slot(k, old.words[i].pointer) = old.words[i];
+	free(old.words);
+}
 
-				k->keys[to] = old.keys[i];
-				k->ids[to] = old.ids[i];
-			}
-		known_done(&old);
-	}
-	i = known_slot(k, key);
-	k->keys[i] = key;
-	k->ids[i] = id;
-	k->n++;
+/* Its word, made empty when there is none; valid until the next one. */
+static struct known_word *known_word(struct known *k, const void *pointer)
+{
+	struct known_word *w;
+
+	if (k->n * 2 >= k->cap)
+		known_grow(k);
+	w = known_slot(k, pointer);
+	k->n += !w->pointer;
+	w->pointer = pointer;
+	return w;
 }
 
 /*
@@ -116,16 +104,15 @@ static void bind_string(sqlite3_stmt *st, const void *arg)
 /* 0 for NULL. */
 int words_string(struct writing *w, const char *text, int64_t *ret_id)
 {
-	int64_t id = text ? known_get(&w->strings, text) : 0;
+	struct known_word *word = text ? known_word(&w->strings, text) : NULL;
 	int r;
 
-	if (text && !id) {
-		r = get_or_put(w, ST_STRING_GET, ST_STRING_PUT, bind_string, text, &id);
+	if (word && !word->id) {
+		r = get_or_put(w, ST_STRING_GET, ST_STRING_PUT, bind_string, text, &word->id);
 		if (r)
 			return r;
-		known_put(&w->strings, text, id);
 	}
-	*ret_id = id;
+	*ret_id = word ? word->id : 0;
 	return 0;
 }
 
@@ -151,14 +138,8 @@ static void bind_frame(sqlite3_stmt *st, const void *arg)
 static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
 {
 	struct frame_row row = {.frame = f};
-	int64_t id = known_get(&w->frames, f);
-	int r;
+	int r = words_string(w, f->name, &row.name);
 
-	if (id) {
-		*ret_id = id;
-		return 0;
-	}
-	r = words_string(w, f->name, &row.name);
 	if (!r)
 		r = words_string(w, f->module, &row.module);
 	if (!r)
@@ -166,12 +147,53 @@ static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
 	if (!r)
 		r = words_string(w, f->file, &row.file);
 	if (!r)
-		r = get_or_put(w, ST_FRAME_GET, ST_FRAME_PUT, bind_frame, &row, &id);
-	if (r)
-		return r;
-	known_put(&w->frames, f, id);
-	*ret_id = id;
-	return 0;
+		r = get_or_put(w, ST_FRAME_GET, ST_FRAME_PUT, bind_frame, &row, ret_id);
+	return r;
+}
+
+/* "" and NULL differ. */
+static void key_text(struct buf *b, const char *text)
+{
+	if (text)
+		buf_add(b, text, strlen(text) + 1);
+	buf_putc(b, (char)(text != NULL));
+}
+
+static struct known_word *frame_word(struct writing *w, const struct frame *f)
+{
+	struct known_word *word = known_word(&w->frames, f);
+	const uint64_t numbers[] = {f->address, f->line, f->kind, f->inlined};
+	struct buf *b = &w->scratch;
+
+	if (word->key.a || word->key.b)
+		return word;
+	buf_reset(b);
+	buf_add(b, numbers, sizeof(numbers));
+	key_text(b, f->name);
+	key_text(b, f->module);
+	key_text(b, f->build_id);
+	key_text(b, f->file);
+	word->key = seen_key(w->s, b->data, b->len);
+	return word;
+}
+
+static int frame_id(struct writing *w, const struct frame *f, int64_t *ret_id)
+{
+	struct known_word *word = frame_word(w, f);
+	struct seen *seen = &w->s->seen[SEEN_FRAMES];
+	const struct seen_entry *e = word->id ? NULL : seen_get(seen, word->key);
+	int r = 0;
+
+	if (e) {
+		word->id = e->id;
+	} else if (!word->id) {
+		r = put_frame(w, f, &word->id);
+		if (!r)
+			seen_put(seen, &(struct seen_entry){word->key, word->id, 0});
+	}
+	if (!r)
+		*ret_id = word->id;
+	return r;
 }
 
 static int encode_frames(struct writing *w, uint32_t index, const struct buf **ret)
@@ -187,18 +209,52 @@ static int encode_frames(struct writing *w, uint32_t index, const struct buf **r
 		return 0;
 	}
 	ref = &w->batch->stacks[index];
-	*ret = &w->stacks[index];
-	if (w->stacks[index].data)
+	*ret = &w->stacks[index].frames;
+	if ((*ret)->data)
 		return 0;
 	for (size_t i = 0; i < ref->n && i < STACK_MAX_FRAMES; i++) {
-		r = put_frame(w, ref->frames[i], &id);
+		r = frame_id(w, ref->frames[i], &id);
 		if (r)
 			return r;
 		varint_put(&ids, (uint64_t)id);
 	}
-	w->stacks[index] = ids;
+	w->stacks[index].frames = ids;
 	ids = (struct buf){0};
 	return 0;
+}
+
+static struct seen_key frames_key(struct writing *w, uint32_t index)
+{
+	struct seen_key keys[STACK_MAX_FRAMES];
+	struct known_stack *stack;
+	const struct stack_ref *ref;
+	size_t n;
+
+	if (index >= w->batch->n_stacks)
+		return (struct seen_key){0};
+	stack = &w->stacks[index];
+	ref = &w->batch->stacks[index];
+	n = MIN(ref->n, (size_t)STACK_MAX_FRAMES);
+	if (stack->has_key)
+		return stack->key;
+	for (size_t i = 0; i < n; i++)
+		keys[i] = frame_word(w, ref->frames[i])->key;
+	stack->key = seen_key(w->s, keys, n * sizeof(*keys));
+	stack->has_key = true;
+	return stack->key;
+}
+
+static struct seen_key stack_key(struct writing *w, const struct profile_sample *sample)
+{
+	const struct seen_key frames = frames_key(w, sample->stack);
+	const uint64_t numbers[] = {frames.a, frames.b, sample->main_thread, sample->wait};
+	struct buf *b = &w->scratch;
+
+	buf_reset(b);
+	buf_add(b, numbers, sizeof(numbers));
+	key_text(b, sample->process_comm);
+	key_text(b, sample->thread_comm);
+	return seen_key(w->s, b->data, b->len);
 }
 
 struct stack_row {
@@ -231,36 +287,33 @@ static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
 	return sq_run(st);
 }
 
-static int find_stack(struct writing *w, const struct stack_row *row, int64_t *ret_id)
+/* Finds the row or makes it: its id and last_s. */
+static int find_stack(struct writing *w, const struct stack_row *row, struct seen_entry *e)
 {
 	sqlite3_stmt *st = w->s->st[ST_STACK_GET];
-	int64_t last_s = 0, id = 0;
 	int rc, r;
 
 	bind_stack(st, row);
 	rc = sqlite3_step(st);
 	if (rc == SQLITE_ROW) {
-		id = sqlite3_column_int64(st, 0);
-		last_s = sqlite3_column_int64(st, 1);
+		e->id = sqlite3_column_int64(st, 0);
+		e->time_s = sqlite3_column_int64(st, 1);
 	}
 	sqlite3_reset(st);
-	if (sq_errno(rc))
+	if (sq_errno(rc) || e->id)
 		return sq_errno(rc);
-	if (id) {
-		*ret_id = id;
-		return row->time_s > last_s + TOUCH_EVERY_S ? stack_touch(w, id, row->time_s) : 0;
-	}
 	bind_stack(w->s->st[ST_STACK_PUT], row);
 	r = sq_run(w->s->st[ST_STACK_PUT]);
 	if (r)
 		return r;
-	*ret_id = sqlite3_last_insert_rowid(w->s->writer);
+	e->id = sqlite3_last_insert_rowid(w->s->writer);
+	e->time_s = row->time_s;
 	w->n_stacks++;
 	return 0;
 }
 
-int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
-		int64_t *ret_id)
+static int look_up_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
+			 struct seen_entry *e)
 {
 	struct stack_row row = {
 		.main = sample->main_thread, .wait = sample->wait, .time_s = time_s};
@@ -275,7 +328,25 @@ int words_stack(struct writing *w, const struct profile_sample *sample, int64_t 
 	row.hash = (int64_t)hash_bytes(row.frames->data, row.frames->len,
 				       w->s->seed ^ (uint64_t)row.process * 31 ^
 					       (uint64_t)row.thread * 1000003);
-	return find_stack(w, &row, ret_id);
+	return find_stack(w, &row, e);
+}
+
+int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
+		int64_t *ret_id)
+{
+	struct seen *seen = &w->s->seen[SEEN_STACKS];
+	struct seen_entry new = {.key = stack_key(w, sample)}, *e = seen_get(seen, new.key);
+	int r = e ? 0 : look_up_stack(w, sample, time_s, &new);
+
+	if (r)
+		return r;
+	if (!e)
+		e = seen_put(seen, &new);
+	*ret_id = e->id;
+	if (time_s <= e->time_s + TOUCH_EVERY_S)
+		return 0;
+	e->time_s = time_s;
+	return stack_touch(w, e->id, time_s);
 }
 
 static void bind_blob(sqlite3_stmt *st, const void *arg)
@@ -305,19 +376,14 @@ static int put_tags(struct writing *w, int64_t tagset, const struct tags *tags)
 	return r;
 }
 
-/* Tags are sorted by key, so equal sets have equal text. */
-static int put_tagset(struct writing *w, const struct tags *tags, int64_t *ret_id)
+/* text: the tags as one blob. */
+static int put_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
+		      int64_t *ret_id)
 {
-	_cleanup_buf_ struct buf text = {0};
 	sqlite3_int64 before = sqlite3_total_changes64(w->s->writer);
 	int64_t id = 0;
-	int r;
+	int r = get_or_put(w, ST_TAGSET_GET, ST_TAGSET_PUT, bind_blob, text, &id);
 
-	for (size_t i = 0; i < tags->n; i++) {
-		buf_add(&text, tags->items[i].key, strlen(tags->items[i].key) + 1);
-		buf_add(&text, tags->items[i].value, strlen(tags->items[i].value) + 1);
-	}
-	r = get_or_put(w, ST_TAGSET_GET, ST_TAGSET_PUT, bind_blob, &text, &id);
 	if (!r && sqlite3_total_changes64(w->s->writer) != before)
 		r = put_tags(w, id, tags);
 	if (r)
@@ -342,36 +408,66 @@ static void bind_series(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_int64(st, 6, row->last_s);
 }
 
+static int look_up_series(struct writing *w, const struct profile *p, const struct buf *tags,
+			  struct series_row *row, int64_t *ret_id)
+{
+	int r = put_tagset(w, &p->tags, tags, &row->tagset);
+
+	if (!r)
+		r = words_string(w, p->app_service ? p->app_service : "", &row->app);
+	return r ? r : get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, row, ret_id);
+}
+
+/* Tags are sorted by key, so equal sets have equal text. */
+static struct seen_key series_key(struct writing *w, const struct profile *p,
+				  const struct series_row *row, struct buf *tags)
+{
+	const int64_t numbers[] = {row->pid, row->start_ms};
+	struct buf *b = &w->scratch;
+
+	for (size_t i = 0; i < p->tags.n; i++) {
+		buf_add(tags, p->tags.items[i].key, strlen(p->tags.items[i].key) + 1);
+		buf_add(tags, p->tags.items[i].value, strlen(p->tags.items[i].value) + 1);
+	}
+	buf_reset(b);
+	buf_add(b, numbers, sizeof(numbers));
+	key_text(b, p->app_service ? p->app_service : "");
+	buf_add(b, tags->data, tags->len);
+	return seen_key(w->s, b->data, b->len);
+}
+
 int words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id)
 {
 	sqlite3_stmt *st = w->s->st[ST_SERIES_TOUCH];
+	struct seen *seen = &w->s->seen[SEEN_SERIES];
+	_cleanup_buf_ struct buf tags = {0};
 	struct series_row row = {
 		.pid = p->process_id,
 		.start_ms = (int64_t)(p->process_start_ns / NSEC_PER_MSEC),
 		.first_s = MIN((int64_t)(p->start_ns / NSEC_PER_SEC), time_s),
 		.last_s = time_s,
 	};
-	int64_t id = 0;
-	int r = put_tagset(w, &p->tags, &row.tagset);
+	struct seen_entry new = {.key = series_key(w, p, &row, &tags)};
+	const struct seen_entry *e = seen_get(seen, new.key);
+	int r = e ? 0 : look_up_series(w, p, &tags, &row, &new.id);
 
-	if (!r)
-		r = words_string(w, p->app_service ? p->app_service : "", &row.app);
-	if (!r)
-		r = get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, &row, &id);
 	if (r)
 		return r;
-	sqlite3_bind_int64(st, 1, id);
+	if (!e)
+		e = seen_put(seen, &new);
+	*ret_id = e->id;
+	sqlite3_bind_int64(st, 1, e->id);
 	sqlite3_bind_int64(st, 2, row.first_s);
 	sqlite3_bind_int64(st, 3, row.last_s);
-	*ret_id = id;
 	return sq_run(st);
 }
 
 void words_done(struct writing *w)
 {
 	for (size_t i = 0; i < w->batch->n_stacks; i++)
-		buf_done(&w->stacks[i]);
+		buf_done(&w->stacks[i].frames);
 	free(w->stacks);
-	known_done(&w->strings);
-	known_done(&w->frames);
+	free(w->strings.words);
+	free(w->frames.words);
+	buf_done(&w->scratch);
 }

@@ -198,8 +198,10 @@ static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret
 	if (r && !sqlite3_get_autocommit(s->writer))
 		(void)sq_run(s->st[ST_ROLLBACK]);
 	words_done(&w);
-	if (r)
+	if (r) {
+		seen_forget(s);
 		return r;
+	}
 	count_written(s, &w);
 	*ret_n_new = w.n_new;
 	return 0;

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store's tables in memory: sums of stacks for a query, what the writer has seen. */
+#include "hub/store/sqlite.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
+{
+	sums_add(s, &(struct sum){stack, app, value, 1});
+}
+
+/* Equal stacks of one application are one; greatest first, then by number. */
+static void known_sums(void **state)
+{
+	static const struct sum want[] = {{7, 1, 12, 2}, {7, 2, 11, 1}, {8, 1, 5, 1}, {9, 1, 5, 1}};
+	_cleanup_(sums_done) struct sums s;
+
+	(void)state;
+	sums_init(&s, 100);
+	add(&s, 9, 1, 5);
+	add(&s, 7, 1, 10);
+	add(&s, 8, 1, 5);
+	add(&s, 7, 2, 11);
+	add(&s, 7, 1, 2);
+	sums_sort(&s);
+	assert_int_equal(s.n, ARRAY_SIZE(want));
+	assert_false(s.truncated);
+	for (size_t i = 0; i < s.n; i++)
+		assert_memory_equal(&s.items[i], &want[i], sizeof(want[i]));
+}
+
+static void no_sums(void **state)
+{
+	_cleanup_(sums_done) struct sums s;
+
+	(void)state;
+	sums_init(&s, 100);
+	sums_sort(&s);
+	assert_int_equal(s.n, 0);
+}
+
+static void sums_stay_in_range(void **state)
+{
+	_cleanup_(sums_done) struct sums s;
+
+	(void)state;
+	sums_init(&s, 100);
+	for (int i = 0; i < 5; i++)
+		add(&s, 1, 1, SQ_MAX_VALUE - i);
+	sums_sort(&s);
+	assert_int_equal(s.items[0].value, SQ_MAX_VALUE);
+}
+
+/* However many stacks there are, a bounded number is kept: the greatest, whole, and it is told. */
+static void smallest_are_left_out(void **state)
+{
+	_cleanup_(sums_done) struct sums s;
+	size_t most = 0;
+
+	(void)state;
+	sums_init(&s, 10);
+	for (int64_t round = 0; round < 3; round++)
+		for (int64_t stack = 1; stack <= 20000; stack++) {
+			add(&s, stack, 1, stack % 2000 == 7 ? 1000000 + stack : 1);
+			most = MAX(most, s.cap);
+		}
+	sums_sort(&s);
+	assert_true(most <= 8192);
+	assert_true(s.truncated);
+	assert_int_equal(s.n, 10);
+	for (int64_t i = 0; i < 10; i++) {
+		assert_int_equal(s.items[i].stack, 18007 - 2000 * i);
+		assert_int_equal(s.items[i].value, 3 * (1000000 + s.items[i].stack));
+		assert_int_equal(s.items[i].n_samples, 3);
+	}
+}
+
+/* ---- seen ---- */
+
+static struct seen_key key_of(const struct sqlite_store *s, uint64_t i)
+{
+	return seen_key(s, &i, sizeof(i));
+}
+
+/* What is used stays, what is not used for long makes room: memory is bounded. */
+static void seen_is_bounded(void **state)
+{
+	struct sqlite_store s = {};
+	struct seen *seen = &s.seen[SEEN_STACKS];
+	const struct seen_entry *e;
+
+	(void)state;
+	seen_forget(&s);
+	assert_null(seen_get(seen, key_of(&s, 1)));
+	for (uint64_t i = 1; i <= 1000000; i++) {
+		seen_put(seen, &(struct seen_entry){key_of(&s, i), (int64_t)i, (int64_t)i * 2});
+		e = seen_get(seen, key_of(&s, 1));
+		assert_non_null(e);
+		assert_int_equal(e->id, 1);
+		assert_int_equal(e->time_s, 2);
+	}
+	assert_non_null(seen_get(seen, key_of(&s, 999999)));
+	assert_null(seen_get(seen, key_of(&s, 2)));
+	assert_true(seen->young.cap + seen->old.cap <= 1u << 19);
+	seen_forget(&s);
+	assert_null(seen_get(seen, key_of(&s, 1)));
+	seen_forget(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_sums),	      cmocka_unit_test(no_sums),
+		cmocka_unit_test(sums_stay_in_range), cmocka_unit_test(smallest_are_left_out),
+		cmocka_unit_test(seen_is_bounded),
+	};
+
+	return cmocka_run_group_tests_name("sums", tests, NULL, NULL);
+}
