@@ -64,6 +64,8 @@ struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k);
  * and kernel_symbols_hidden. */
 struct kernel_symbols *kernel_symbols_parse(char *text, size_t n);
 int kernel_symbols_read(const char *path, struct kernel_symbols **ret);
+/* Whether it has addresses at all, by its first lines: 0; -EADDRNOTAVAIL: they are hidden; -ENODATA: it is empty. */
+int kernel_symbols_look(const char *path);
 bool kernel_symbols_hidden(const struct kernel_symbols *k);
 size_t kernel_symbols_count(const struct kernel_symbols *k);
 /* -ENOENT: before the first symbol, or in a hole. Strings are borrowed from k. */

@@ -12,23 +12,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KALLSYMS_BYTES_MAX   (256u << 20)
+#define KALLSYMS_BYTES_MAX   (256u << 20) /* of names */
 #define KALLSYMS_SYMBOLS_MAX (4u << 20)
+#define KALLSYMS_PIECE	     (64u << 10)
 /* Code of a module or BPF program whose next neighbour belongs to another one ends somewhere
  * before it; nothing says where. */
 #define LAST_SYMBOL_MAX (64u << 10)
 
+/* All code of the kernel, its modules and BPF programs lies in the last 2 GiB (arch/x86/x86_64/mm.rst). */
+#define CODE_START 0xffffffff80000000
+
+/* There are 1e5 of them: each byte here is a tenth of a megabyte in every agent. */
 struct kernel_symbol {
-	uint64_t address;
-	uint32_t size;
-	uint32_t name, module; /* offsets into text */
-	char type;
+	uint32_t offset;		     /* of its address, from CODE_START */
+	uint32_t name;			     /* offset into text, as module */
+	uint32_t module : 31, is_public : 1; /* public: "T" */
 };
 struct kernel_symbols {
 	struct buf text; /* names and modules, NUL-terminated; offset 0: "[kernel]" */
 	struct kernel_symbol *items;
 	size_t n, cap, seen;
-	uint32_t last_module;
+	uint32_t last_module, last_name;
 };
 
 struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k)
@@ -98,6 +102,18 @@ static uint32_t keep(struct kernel_symbols *k, const char *s)
 	return at;
 }
 
+/* Before most functions stands what is padded there, "__pfx_" and its name: one text for both. */
+static uint32_t keep_name(struct kernel_symbols *k, const char *name)
+{
+	const char *last = k->text.data + k->last_name;
+	size_t n = strlen(name), n_last = strlen(last);
+
+	if (n_last > n && streq(last + n_last - n, name))
+		return k->last_name + (n_last - n);
+	k->last_name = keep(k, name);
+	return k->last_name;
+}
+
 static uint32_t keep_module(struct kernel_symbols *k, const char *module)
 {
 	if (!module)
@@ -114,14 +130,15 @@ static void add_line(struct kernel_symbols *k, char *line)
 	if (!parse_line(line, &l))
 		return;
 	k->seen++;
-	if (l.address == 0 || !strchr("tTwW", l.type) || k->n == KALLSYMS_SYMBOLS_MAX)
+	if (l.address < CODE_START || !strchr("tTwW", l.type) || k->n == KALLSYMS_SYMBOLS_MAX ||
+	    k->text.failed)
 		return;
 	GROW(k->items, k->n, k->cap);
 	k->items[k->n++] = (struct kernel_symbol){
-		.address = l.address,
-		.name = keep(k, l.name),
+		.offset = l.address - CODE_START,
+		.name = keep_name(k, l.name),
 		.module = keep_module(k, l.module),
-		.type = l.type,
+		.is_public = l.type == 'T',
 	};
 }
 
@@ -141,8 +158,8 @@ static int compare_names(const struct kernel_symbols *k, const struct kernel_sym
 
 	if (hole_a != hole_b)
 		return hole_b ? -1 : 1;
-	if ((a->type == 'T') != (b->type == 'T'))
-		return a->type == 'T' ? -1 : 1;
+	if (a->is_public != b->is_public)
+		return a->is_public ? -1 : 1;
 	if (under_a != under_b)
 		return under_a < under_b ? -1 : 1;
 	if (n_a != n_b)
@@ -154,8 +171,8 @@ static int compare_symbols(const void *left, const void *right, void *arg)
 {
 	const struct kernel_symbol *a = left, *b = right;
 
-	if (a->address != b->address)
-		return a->address < b->address ? -1 : 1;
+	if (a->offset != b->offset)
+		return a->offset < b->offset ? -1 : 1;
 	return compare_names(arg, a, b);
 }
 
@@ -165,6 +182,17 @@ static bool same_module(const struct kernel_symbols *k, const struct kernel_symb
 	return streq(k->text.data + a->module, k->text.data + b->module);
 }
 
+static uint64_t size_of(const struct kernel_symbols *k, size_t i)
+{
+	const struct kernel_symbol *s = &k->items[i];
+	bool last = i + 1 == k->n;
+	uint64_t size = last ? UINT32_MAX - s->offset : s[1].offset - s->offset;
+
+	if (is_hole(name_of(k, s)))
+		return 0;
+	return last || !same_module(k, s, &s[1]) ? MIN(size, (uint64_t)LAST_SYMBOL_MAX) : size;
+}
+
 static void finish(struct kernel_symbols *k)
 {
 	size_t n = 0;
@@ -172,51 +200,99 @@ static void finish(struct kernel_symbols *k)
 	if (k->n)
 		qsort_r(k->items, k->n, sizeof(*k->items), compare_symbols, k);
 	for (size_t i = 0; i < k->n; i++)
-		if (n == 0 || k->items[n - 1].address != k->items[i].address)
+		if (n == 0 || k->items[n - 1].offset != k->items[i].offset)
 			k->items[n++] = k->items[i];
 	k->n = n;
-	for (size_t i = 0; i < n; i++) {
-		struct kernel_symbol *s = &k->items[i];
-		uint64_t size = i + 1 < n ? s[1].address - s->address : UINT32_MAX;
+}
 
-		if (is_hole(name_of(k, s)))
-			size = 0;
-		else if (i + 1 == n || !same_module(k, s, &s[1]))
-			size = MIN(size, (uint64_t)LAST_SYMBOL_MAX);
-		s->size = MIN(size, (uint64_t)UINT32_MAX);
+static struct kernel_symbols *new_symbols(void)
+{
+	struct kernel_symbols *k = xcalloc(1, sizeof(*k));
+
+	buf_init(&k->text, KALLSYMS_BYTES_MAX);
+	keep(k, "[kernel]");
+	return k;
+}
+
+/* All lines that end in it, for the kernel ends every line. Returns how many bytes they have. */
+static size_t add_lines(struct kernel_symbols *k, char *text, size_t n)
+{
+	char *at = text, *end;
+
+	while ((end = memchr(at, '\n', n - (at - text)))) {
+		*end = '\0';
+		add_line(k, at);
+		at = end + 1;
 	}
+	return at - text;
 }
 
 struct kernel_symbols *kernel_symbols_parse(char *text, size_t n)
 {
-	struct kernel_symbols *k = xcalloc(1, sizeof(*k));
-	char *stop = text + n;
+	struct kernel_symbols *k = new_symbols();
 
-	buf_init(&k->text, KALLSYMS_BYTES_MAX);
-	keep(k, "[kernel]");
-	while (text < stop && !k->text.failed) {
-		char *end = memchr(text, '\n', stop - text);
-
-		if (!end)
-			break; /* the kernel ends every line */
-		*end = '\0';
-		add_line(k, text);
-		text = end + 1;
-	}
+	add_lines(k, text, n);
 	finish(k);
 	return k;
 }
 
+/* A piece at a time: the whole has 10 MB. */
+static int read_lines(struct kernel_symbols *k, int fd)
+{
+	_cleanup_free_ char *piece = xmalloc(KALLSYMS_PIECE);
+	size_t have = 0, used;
+
+	for (;;) {
+		ssize_t n = read(fd, piece + have, KALLSYMS_PIECE - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		have += n;
+		used = add_lines(k, piece, have);
+		if (!used && have == KALLSYMS_PIECE)
+			return -EBADMSG;
+		have -= used;
+		memmove(piece, piece + used, have);
+	}
+}
+
 int kernel_symbols_read(const char *path, struct kernel_symbols **ret)
 {
-	_cleanup_free_ char *text = NULL;
-	size_t n;
-	int r = file_read(AT_FDCWD, path, KALLSYMS_BYTES_MAX, &text, &n);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct kernel_symbols *k;
+	int r;
 
-	if (r < 0)
+	if (fd < 0)
+		return -errno;
+	k = new_symbols();
+	r = read_lines(k, fd);
+	if (r < 0) {
+		kernel_symbols_free(k);
 		return r;
-	*ret = kernel_symbols_parse(text, n);
+	}
+	finish(k);
+	*ret = k;
 	return 0;
+}
+
+int kernel_symbols_look(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char piece[4096];
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, piece, sizeof(piece) - 1);
+	if (n < 0)
+		return -errno;
+	piece[n] = '\0';
+	for (char *line = piece; *line; line += strcspn(line, "\n"), line += *line == '\n')
+		if (strtoull(line, NULL, 16))
+			return 0;
+	return n ? -EADDRNOTAVAIL : -ENODATA;
 }
 
 int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64_t *ret_start,
@@ -224,19 +300,22 @@ int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64
 {
 	size_t low = 0, high = k->n;
 	const struct kernel_symbol *s;
+	uint64_t offset = address - CODE_START;
 
+	if (address < CODE_START)
+		return -ENOENT;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (k->items[middle].address <= address)
+		if (k->items[middle].offset <= offset)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low == 0 || address - k->items[low - 1].address >= k->items[low - 1].size)
+	if (low == 0 || offset - k->items[low - 1].offset >= size_of(k, low - 1))
 		return -ENOENT;
 	s = &k->items[low - 1];
-	*ret_start = s->address;
+	*ret_start = CODE_START + s->offset;
 	*ret_name = name_of(k, s);
 	*ret_module = k->text.data + s->module;
 	return 0;

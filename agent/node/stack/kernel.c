@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernel names that stay true: kallsyms is read again when modules or BPF programs came, but
- * not more often than a node that loads BPF programs all the time can afford.
+ * Kernel names that stay true: kallsyms is read when the first name is asked for, and again when modules or BPF
+ * programs came, but not more often than a node that loads BPF programs all the time can afford.
  */
 #include "node/stack/internal.h"
 
@@ -12,7 +12,7 @@
 
 struct kernel_names {
 	char *path;
-	struct kernel_symbols *symbols;
+	struct kernel_symbols *symbols; /* NULL: no name was asked for, or it cannot be read */
 	uint64_t fingerprint;
 	uint32_t newest_bpf;
 	bool stale; /* something came since; what lies between BPF programs may be another one */
@@ -20,26 +20,33 @@ struct kernel_names {
 	char problem[160];
 };
 
+static void tell_problem(struct kernel_names *k, int r)
+{
+	k->problem[0] = '\0';
+	if (r == -EADDRNOTAVAIL)
+		snprintf(k->problem, sizeof(k->problem),
+			 "%s shows no addresses: CAP_SYSLOG is missing, or kernel.kptr_restrict "
+			 "is 2",
+			 k->path);
+	else if (r == -ENODATA)
+		snprintf(k->problem, sizeof(k->problem), "%s names no function", k->path);
+	else if (r < 0)
+		snprintf(k->problem, sizeof(k->problem), "cannot read %s: %s", k->path,
+			 strerror(-r));
+}
+
 static void load(struct kernel_names *k)
 {
 	struct kernel_symbols *symbols;
 	int r = kernel_symbols_read(k->path, &symbols);
 
-	k->problem[0] = '\0';
-	if (r < 0) {
-		snprintf(k->problem, sizeof(k->problem), "cannot read %s: %s", k->path,
-			 strerror(-r));
-		return;
+	if (r == 0) {
+		kernel_symbols_free(k->symbols);
+		k->symbols = symbols;
+		if (kernel_symbols_count(symbols) == 0)
+			r = kernel_symbols_hidden(symbols) ? -EADDRNOTAVAIL : -ENODATA;
 	}
-	kernel_symbols_free(k->symbols);
-	k->symbols = symbols;
-	if (kernel_symbols_hidden(symbols))
-		snprintf(k->problem, sizeof(k->problem),
-			 "%s shows no addresses: CAP_SYSLOG is missing, or kernel.kptr_restrict "
-			 "is 2",
-			 k->path);
-	else if (kernel_symbols_count(symbols) == 0)
-		snprintf(k->problem, sizeof(k->problem), "%s names no function", k->path);
+	tell_problem(k, r);
 }
 
 struct kernel_names *kernel_names_new(const char *path)
@@ -47,8 +54,7 @@ struct kernel_names *kernel_names_new(const char *path)
 	struct kernel_names *k = xcalloc(1, sizeof(*k));
 
 	k->path = xstrdup(path ? path : "/proc/kallsyms");
-	k->fingerprint = kernel_symbols_fingerprint(k->path, &k->newest_bpf);
-	load(k);
+	tell_problem(k, kernel_symbols_look(k->path));
 	return k;
 }
 
@@ -69,9 +75,12 @@ int kernel_names_refresh(struct kernel_names *k)
 	bool changed = fingerprint != k->fingerprint, early = now < k->next_reload_ns;
 
 	k->next_check_ns = now + CHECK_EVERY_NS;
-	if (!k->problem[0] && changed && early)
+	if (!k->symbols) {
+		k->fingerprint = fingerprint;
+		tell_problem(k, kernel_symbols_look(k->path));
+	} else if (!k->problem[0] && changed && early) {
 		k->stale = true;
-	else if (changed || (k->problem[0] && !early)) {
+	} else if (changed || (k->problem[0] && !early)) {
 		load(k);
 		k->fingerprint = fingerprint;
 		k->stale = false;
@@ -92,6 +101,8 @@ void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f
 
 	if (now_mono_ns() >= k->next_check_ns)
 		(void)kernel_names_refresh(k);
+	if (!k->symbols && !k->problem[0])
+		load(k);
 	if (!k->symbols || kernel_symbols_find(k->symbols, address, &start, &name, &module) < 0)
 		return;
 	if (k->stale && streq(module, "bpf"))

@@ -466,6 +466,22 @@ static void kernel_symbols_end_at_holes(void **state)
 	kernel_symbols_free(k);
 }
 
+static void padding_has_a_name_of_its_own(void **state)
+{
+	char text[] = "ffffffff81000100 T __pfx_do_idle\n"
+		      "ffffffff81000110 T do_idle\n"
+		      "ffffffff81000200 t idle\n"
+		      "ffffffff81000210 t le\n";
+	struct kernel_symbols *k = kernel_symbols_parse(text, strlen(text));
+
+	(void)state;
+	assert_kernel(k, 0xffffffff81000100, "__pfx_do_idle");
+	assert_kernel(k, 0xffffffff81000110, "do_idle");
+	assert_kernel(k, 0xffffffff81000200, "idle");
+	assert_kernel(k, 0xffffffff81000210, "le");
+	kernel_symbols_free(k);
+}
+
 static void hidden_addresses_are_a_problem_with_a_reason(void **state)
 {
 	struct fixture f = make("0000000000000000 T _stext\n0000000000000000 T do_idle\n");
@@ -862,6 +878,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(another_programs_mappings_do_not_replace),
 		cmocka_unit_test(inlined_functions_are_frames),
 		cmocka_unit_test(kernel_symbols_end_at_holes),
+		cmocka_unit_test(padding_has_a_name_of_its_own),
 		cmocka_unit_test(hidden_addresses_are_a_problem_with_a_reason),
 		cmocka_unit_test(new_programs_are_not_mistaken_for_old_ones),
 		cmocka_unit_test(absent_kallsyms_is_a_problem),
