@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KALLSYMS_BYTES_MAX   (256u << 20) /* of names */
+#define KALLSYMS_BYTES_MAX   (256u << 20)
 #define KALLSYMS_SYMBOLS_MAX (4u << 20)
 #define KALLSYMS_PIECE	     (64u << 10)
 /* Code of a module or BPF program whose next neighbour belongs to another one ends somewhere
