@@ -9,7 +9,7 @@ watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/wa
 # Left out: what profiles living programs by BPF (its time is theirs, and a sanitizer does not see the kernel's part), what
 # reads files for minutes that fuzzers read under it, too, and what has its own malloc().
 NO_ASAN := $(addprefix agent/,cli/record% node/node_test.c node/alloc% node/follow_% node/unwind/% node/probe/% node/runtime/% \
-	node/parse/% node/overhead_test.c node/containers_test.c hub/api/api_test.c) %_faults_test.c
+	node/parse/% node/overhead_test.c node/containers% hub/api/api_test.c) %_faults_test.c
 ASANBIN := $(patsubst %.c,$(BUILD)/asan/%,$(filter-out $(NO_ASAN),$(TESTS)))
 # What is generated is that of the plain build. Without gcc's guess, which what a sanitizer adds leads astray.
 .PHONY: test-asan

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-#define MAX_PROCESSES 32768
+#define MAX_PROCESSES	 32768
+#define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; else milliseconds */
 
 /* ---- processes ---- */
 
@@ -78,12 +79,27 @@ static int compare_attribution(const void *key, const void *item)
 	return (id > a->cgroup_id) - (id < a->cgroup_id);
 }
 
-/* The start of a container runs the runtime's own code inside the container's cgroup. */
-static bool is_runtime_helper(const struct process *proc, const char *comm)
+/*
+ * Names under which runc (1.1, 1.2) and crun run before they are called runc:[...] or are the container's program: it starts
+ * /proc/self/exe, which starts a copy of itself by a descriptor; that is called by its number, from Linux 6.14 on by the file.
+ */
+static bool is_runtime_name(const char *comm)
 {
-	if (str_has_prefix(comm, "runc:["))
+	return streq(comm, "runc") || streq(comm, "crun") || streq(comm, "exe") ||
+	       (*comm && !comm[strspn(comm, "0123456789")]);
+}
+
+/*
+ * The start of a container, and of an exec into one, runs the runtime's own code inside the container's cgroup, for moments. Such
+ * a name may be that of a program of a pod with hostPID, too.
+ */
+static bool is_runtime_helper(const struct process *proc, const char *comm,
+			      const struct raw_sample *s)
+{
+	if (str_has_prefix(comm, "runc:[") || str_has_prefix(comm, "memfd:runc_"))
 		return true;
-	return proc && proc->nodes_pid_ns && (streq(comm, "runc") || streq(comm, "crun"));
+	return proc && proc->nodes_pid_ns && is_runtime_name(comm) &&
+	       s->first_ns < s->start_boottime_ns + RUNTIME_START_NS;
 }
 
 static void take_names(const struct drain *d, const struct raw_sample *s, struct accepted *a)
@@ -120,7 +136,7 @@ static const char *select_sample(struct pipeline *p, const struct feed *f,
 		return "not_selected";
 	}
 	ret->owner = a.attribution->owner;
-	if (is_runtime_helper(a.process, a.names.leader_comm))
+	if (is_runtime_helper(a.process, a.names.leader_comm, s))
 		return "runtime_helper";
 	if (ret->owner->unnamed && streq(a.names.leader_comm, "pause"))
 		return "sandbox";

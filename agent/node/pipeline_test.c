@@ -245,6 +245,42 @@ static void test_processes_have_a_limit(void **state)
 	free(d.procs);
 }
 
+/* Of a process of this name, seen in a selected container; tgid_own: its PID as it sees it, node's: 42. */
+static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, uint64_t age_ns)
+{
+	struct raw_proc r = {.what = RAW_PROC_SEEN,
+			     .tgid = 42,
+			     .tgid_own = tgid_own,
+			     .start_boottime_ns = NSEC_PER_SEC};
+	struct drain seen = {.procs = &r, .n_procs = 1};
+	struct raw_sample *s;
+	struct accepted a;
+
+	snprintf(r.comm, sizeof(r.comm), "%s", comm);
+	pipeline_note_processes(w->p, &seen);
+	begin(w, w->end_ns);
+	s = add(w, EVENT_ON_CPU, 1, 1);
+	s->first_ns = s->last_ns = s->start_boottime_ns + age_ns;
+	return pipeline_judge(w->p, &w->feed, s, &a);
+}
+
+/* What runc 1.1.5 is called in a container's cgroup before it is the container's program, on Linux 6.18 and 6.1. */
+static void test_runtimes_own_code_96(void **state)
+{
+	static const char *const moments[] = {"exe", "6", "memfd:runc_clon", "runc:[0:PARENT]",
+					      "crun"};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(moments); i++)
+		assert_string_equal(judged(w, moments[i], 42, 5 * MS), "runtime_helper");
+	assert_string_equal(judged(w, "runc:[2:INIT]", 1, 5 * MS), "runtime_helper");
+	/* in a PID namespace of its own, or after more than a moment: a program of that name */
+	assert_null(judged(w, "exe", 1, 5 * MS));
+	assert_null(judged(w, "exe", 42, 60 * NSEC_PER_SEC));
+	assert_null(judged(w, "6to4", 42, 5 * MS));
+	assert_null(judged(w, "", 42, 5 * MS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +291,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};
 

@@ -27,6 +27,8 @@
 #define TENANT_SOURCE  "e2e/workloads/tenants/tenant.c"
 #define TENANT_DUE_NS  (120 * NSEC_PER_SEC)
 #define TENANT_ID_FORM "%056x%06x%02x" /* of whom, which start, K */
+/* Where a container's cgroup lies. %U: its pod's UID, %u: as it is in a slice's name, %C: the container's id. */
+#define TENANT_SHAPE "pod%U/%C"
 
 /* What the processes of a test tell each other. */
 struct tenants_shared {
@@ -41,7 +43,8 @@ struct tenants {
 	char top[400];		 /* all cgroups are below it */
 	unsigned run;
 	struct tenants_shared *shared;
-	pid_t pids[64]; /* who is killed in the end */
+	const char *shapes[TENANTS]; /* NULL: TENANT_SHAPE */
+	pid_t pids[64];		     /* who is killed in the end */
 	size_t n_pids;
 };
 
@@ -60,9 +63,21 @@ static inline char *tenant_id(const struct tenants *t, unsigned k, unsigned star
 
 static inline char *tenant_dir(const struct tenants *t, unsigned pod, unsigned k, unsigned start)
 {
+	const char *shape = t->shapes[k] ? t->shapes[k] : TENANT_SHAPE;
 	_cleanup_free_ char *uid = tenant_uid(t, pod), *id = tenant_id(t, k, start);
+	_cleanup_free_ char *slice = xstrdup(uid);
+	char *dir = xasprintf("%s/", t->top);
 
-	return xasprintf("%s/pod%s/%s", t->top, uid, id);
+	for (char *s = strchr(slice, '-'); s; s = strchr(s, '-'))
+		*s = '_';
+	for (const char *s = shape; *s; s++) {
+		_cleanup_free_ char *before = dir;
+		char one[2] = {*s};
+		const char *next = *s != '%' ? one : *++s == 'U' ? uid : *s == 'u' ? slice : id;
+
+		dir = xasprintf("%s%s", before, next);
+	}
+	return dir;
 }
 
 /* ---- cgroups ---- */
