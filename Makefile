@@ -101,8 +101,8 @@ test: deps ## set the machine up, then every test (as root)
 	$(Q)$(MAKE) --no-print-directory test-now
 unit: $(TESTBIN) $(REPLAYBIN) ## the unit tests and the fuzzers' corpora alone
 	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN) $(REPLAYBIN)
-bench: $(BUILD)/podflame $(BENCHBIN) ## speed: one JSON object a line
-	$(Q)for b in $(BENCHBIN) e2e/accuracy/perf.py e2e/crash/start.py e2e/accuracy/slowdown.py e2e/accuracy/languages.py; do BUILD=$(BUILD) $$b || exit; done
+bench: $(BUILD)/podflame $(BENCHBIN) ## speed, beside others: one JSON object a line, and docs/performance.md (as root, on a quiet machine)
+	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) $(addprefix e2e/,accuracy/sample_cost.py accuracy/perf.py crash/busy.py crash/start.py)
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) $(REPLAYBIN) web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/kernels/run.sh e2e/run.sh

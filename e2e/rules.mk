@@ -48,8 +48,9 @@ $(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
-bench: $(LIMITED)
-.PHONY: events-cost
+.PHONY: events-cost languages-cost
+languages-cost: $(BUILD)/podflame ## what profiling Python, Java and Lua costs, beside others: one JSON object a line (as root, on a quiet machine)
+	$(Q)BUILD=$(BUILD) e2e/accuracy/languages.py
 events-cost: $(BUILD)/podflame $(LIMITED) ## what off-cpu and memory cost programs, beside others: writes docs/events-cost.md (as root, on a quiet machine)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/slowdown.py --report docs
 accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)

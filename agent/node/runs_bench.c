@@ -94,7 +94,7 @@ static void bench(struct files *f, size_t k)
 	pid_t pid;
 
 	if (access(programs[k].argv[0], X_OK) < 0) {
-		fprintf(stderr, "runs_bench: no %s here, left out\n", programs[k].argv[0]);
+		fprintf(stderr, "runs_bench: skip: no %s on this machine\n", programs[k].argv[0]);
 		return;
 	}
 	pid = start(programs[k].argv);

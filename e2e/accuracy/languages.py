@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """languages.py: what it costs to profile Python, Java and Lua, beside who else can: one JSON object a line. Run by
-`make bench`, as root.
+`make languages-cost`, as root.
 
 In each round one process of a language does the same work again and again, under each profiler and under none, in an order
 drawn by chance; the machine's other load is in all of them. A thread of its own, above all others, ticks each millisecond: what
 stops the process stops it, too.
 """
 import contextlib
-import ctypes
 import mmap
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import statistics
@@ -25,6 +23,7 @@ import time
 from collections import defaultdict
 
 import beside
+import bpf_stats
 import known
 import perf
 import programs
@@ -36,7 +35,6 @@ HZ, FAST_HZ = 99, 1999
 DEPTH, DEEP = 30, 130               # frames of the program's own, main and leaf among them
 LEARN_FOR = "300ms"
 LEARN_S, WORK_S = 0.2, 0.7          # CPU time of the work while a profiler learns the process, and of what is measured
-SYS_BPF, BPF_ENABLE_STATS = 321, 32         # of x86-64
 SETTLE_S = 2.2                      # names of the first second's stacks are looked up at its end
 
 PYTHON = """
@@ -196,11 +194,11 @@ class Podflame(perf.Podflame):
 
     def settled(self):
         """The CPU time of what is not the profiler's."""
-        before = children_cpu()
+        before = perf.children_cpu()
         if self.kernel:
             self.kernel.kill()
             self.kernel.wait()
-        return children_cpu() - before
+        return perf.children_cpu() - before
 
     def stop(self):
         self.said = self.r.stop()
@@ -338,31 +336,6 @@ def prepare(folder):
 
 # ---- the kernel's own measure ----
 
-@contextlib.contextmanager
-def bpf_stats():
-    """Counts of our own (BPF_ENABLE_STATS), which nobody else can switch off."""
-    run_time = ctypes.create_string_buffer(4)
-    fd = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_ENABLE_STATS, run_time, len(run_time))
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), "BPF statistics")
-    try:
-        yield
-    finally:
-        os.close(fd)
-
-
-def bpf_time(pid):
-    """ns and runs of pf_oncpu, of that process's."""
-    ids = set()
-    for fd in os.listdir(f"/proc/{pid}/fdinfo"):
-        with open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") as f:
-            ids.update(int(n) for n in re.findall(r"(?m)^prog_id:\s*(\d+)", f.read()))
-    for p in perf.bpftool("prog"):
-        if p.get("name") == "pf_oncpu" and p["id"] in ids:
-            return p.get("run_time_ns", 0), p.get("run_cnt", 0)
-    raise RuntimeError("bpftool shows no pf_oncpu of ours")
-
-
 def ns_filtered_out(folder):
     """Of a tick of somebody who is not selected."""
     spin = subprocess.Popen(["sh", "-c", "while :; do :; done"])
@@ -370,7 +343,7 @@ def ns_filtered_out(folder):
     try:
         recording = known.Recording(["--pid", str(sleep.pid)], os.path.join(folder, "none.folded"), FAST_HZ)
         time.sleep(1.5)
-        ns, runs = bpf_time(recording.p.pid)
+        ns, runs = bpf_stats.of_ticks(recording.p.pid)
         recording.stop()
         return ns / runs
     finally:
@@ -384,10 +357,10 @@ def ns_filtered_out(folder):
 def learn(pid, folder, pattern):
     """CPU and wall seconds from exec until the names are in the file, a moment of recording among them."""
     out = os.path.join(folder, "learn.folded")
-    before, begin = children_cpu(), time.monotonic()
+    before, begin = perf.children_cpu(), time.monotonic()
     subprocess.run([known.PODFLAME, "record", "-d", LEARN_FOR, "-o", out, "--pid", str(pid)], check=True, capture_output=True,
                    timeout=60)
-    seconds, cpu = time.monotonic() - begin, children_cpu() - before
+    seconds, cpu = time.monotonic() - begin, perf.children_cpu() - before
     with open(out, encoding="utf-8") as f:
         if not re.search(pattern, f.read()):
             raise RuntimeError(f"{pattern} is in no stack of the first {LEARN_FOR}")
@@ -427,14 +400,9 @@ class Results:
             perf.report(name, statistics.median(values), unit, f"{compared_with}; {spread}")
 
 
-def children_cpu():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def watch(work, profiler, hz, folder, depth=DEPTH):
     """(CPU seconds a unit of the target, the profiler, {what else was measured})"""
-    used, all_before = {}, children_cpu()
+    used, all_before = {}, perf.children_cpu()
     work.gap()
     watcher = profiler(work.p.pid, folder, hz)
     pids = getattr(watcher, "pids", [])
@@ -450,10 +418,10 @@ def watch(work, profiler, hz, folder, depth=DEPTH):
     after, rss = perf.cpu_and_rss(pids)
     used["cpu"], used["rss"] = 100 * (after - before) / seconds, rss / 2**20
     if isinstance(watcher, Podflame) and hz == FAST_HZ:
-        used["bpf"] = bpf_time(watcher.r.p.pid)
+        used["bpf"] = bpf_stats.of_ticks(watcher.r.p.pid)
     used["gap"] = work.gap() / 1e6
     watcher.stop()
-    used["all"] = children_cpu() - all_before
+    used["all"] = perf.children_cpu() - all_before
     return cpu / units, watcher, used
 
 
@@ -529,7 +497,7 @@ def main():
     os.chmod(folder, 0o755)
     try:
         prepare(folder)
-        with bpf_stats():
+        with bpf_stats.enabled():
             filtered_ns = ns_filtered_out(folder)
             for language in languages():
                 results = Results()

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""perf.py: what profiling costs beside `perf record` on the same work: one JSON object a line. Run by `make bench`, as root.
+"""perf.py: what a profiler takes itself beside `perf record` and bpftrace on the same work: to begin, to name what it saw, to follow
+many programs. One JSON object a line. Run by `make bench`, as root.
 
 A quiet machine is needed for costs: what others do beside it is in them. `podflame record` stands for the agent: the same
 BPF programs, tables, parse child and names, without Kubernetes and the wire.
 """
 import json
 import os
+import random
 import re
 import resource
 import shutil
@@ -16,19 +18,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from pathlib import Path
 
+import bpf_stats
 import known
 import stopped
 
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
-COST_HZ, WORK_ROUNDS = 1999, 250        # 1.7 s of CPU time
 BUSY, BUSY_HZ = 50, 99
-CHAINS = [known.chain_pattern("_start > ... > main > " + c, "") for c in ("shallow", "middle*31", "deep*60")]
+BPFTRACE = 'BEGIN { printf("ready\\n"); } profile:hz:%d /pid == %s/ { @[ustack(perf,127)] = count(); }'
 PERF = {"perf fp": ["--call-graph", "fp"], "perf dwarf": ["--call-graph", "dwarf,16384"]}
 
 
-def report(name, value, unit, compared_with):
-    print(json.dumps({"name": name, "value": round(value, 4), "unit": unit, "compared_with": compared_with}), flush=True)
+def report(name, value, unit, compared_with, goal=""):
+    """value: one, or those of rounds. goal: as "<= 0.2"."""
+    line = {"name": name}
+    if isinstance(value, list):
+        line.update({"least": round(min(value), 4), "most": round(max(value), 4), "rounds": len(value)})
+        value = statistics.median(value)
+    print(json.dumps({**line, "value": round(value, 4), "unit": unit, "goal": goal, "compared_with": compared_with}), flush=True)
 
 
 # ---- the same work under each profiler ----
@@ -85,100 +93,156 @@ class PerfDwarf(Perf):
     name = "perf dwarf"
 
 
-PROFILERS = {"nobody": Nobody, "podflame": Podflame, "perf fp": Perf, "perf dwarf": PerfDwarf}
+class Bpftrace(Nobody):
+    def __init__(self, pid, folder, hz):
+        self.out = os.path.join(folder, "bpftrace.txt")
+        with open(self.out, "wb") as f:
+            self.p = subprocess.Popen(["bpftrace", "-B", "none", "-e", BPFTRACE % (hz, pid)], stdin=subprocess.DEVNULL, stdout=f,
+                                      stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while b"ready" not in Path(self.out).read_bytes():
+            if time.monotonic() > end or self.p.poll() is not None:
+                raise RuntimeError("bpftrace does not begin")
+            time.sleep(0.05)
+        time.sleep(0.3)         # probes are attached after BEGIN
+
+    def stop(self):
+        self.p.send_signal(signal.SIGINT)
+        self.p.wait(120)
+
+    def stacks(self):
+        with open(self.out, encoding="utf-8", errors="replace") as f:
+            for stack, n in re.findall(r"@\[\n(.*?)\n?\]: (\d+)", f.read(), re.S):
+                frames = [re.sub(r"\+\d+$", "", line.split()[1]) for line in stack.splitlines() if line.strip()]
+                yield frames[::-1], int(n)
 
 
-def work(program, profiler, hz, folder, rounds=WORK_ROUNDS):
-    """CPU ns of each of its functions, and the stacks seen."""
-    p = subprocess.Popen([program, str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    known.wait_line(p.stdout, b"ready", "work", 10)
-    watcher = profiler(p.pid, folder, hz)
-    p.stdin.write(b"\n")
-    text = known.wait_line(p.stdout, b"done", "work", 120).decode()
-    watcher.stop()
-    p.stdin.close()
-    p.wait(10)
-    return {name: int(ns) for name, ns in re.findall(r"(\w+) (\d+)", text)}, watcher.stacks()
+# ---- CPU time until it samples ----
+
+class Busy:
+    """A process that is looked at."""
+
+    def __init__(self, *words):
+        self.p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.pid = self.p.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.p.kill()
+        self.p.wait()
 
 
-def wholes(stacks):
-    total = sum(n for _, n in stacks)
-    whole = sum(n for frames, n in stacks if any(c.fullmatch("".join(f + ";" for f in frames)) for c in CHAINS))
-    return whole / total if total else 0, total
+def start_podflame(pid, folder):
+    recording = known.Recording(["--pid", str(pid)], os.path.join(folder, "x.folded"), BUSY_HZ)
+    cpu = sum(map(bpf_stats.cpu_of, stopped.below(recording.p.pid)))
+    recording.stop()
+    return cpu
 
 
-def share(ns, name):
-    return 100 * ns[name] / sum(ns.values())
-
-
-def same_work(program, folder):
-    cost, moved, whole = ({name: [] for name in PROFILERS} for _ in range(3))
-    for _ in range(ROUNDS):
-        alone, _ = work(program, Nobody, COST_HZ, folder)
-        for name, profiler in PROFILERS.items():
-            ns, stacks = work(program, profiler, COST_HZ, folder)
-            samples = sum(n for _, n in stacks) or sum(ns.values()) * COST_HZ // 10**9
-            cost[name].append((sum(ns.values()) - sum(alone.values())) / samples / 1000)
-            moved[name].append(max(abs(share(ns, k) - share(alone, k)) for k in ns))
-            if stacks:
-                whole[name].append(wholes(stacks)[0])
-    for name in PROFILERS:
-        spread = f"{ROUNDS} rounds, {min(cost[name]):.1f} to {max(cost[name]):.1f}"
-        report(f"accuracy.cost_a_sample.{name}", statistics.median(cost[name]), "us/sample",
-               f"the same work without profiler, {COST_HZ} Hz, depths 3, 33, 62: {spread}"
-               + ("; nothing measured: this is noise" if name == "nobody" else ""))
-        report(f"accuracy.split_moved.{name}", statistics.median(moved[name]), "points",
-               "largest shift of a function's part of the CPU time, of the same work without profiler")
-        if whole[name]:
-            report(f"accuracy.whole_stacks.{name}", 100 * statistics.median(whole[name]), "percent",
-                   "samples whose every frame is the one of the source")
-
-
-# ---- how long until something is seen ----
-
-def first_stack(program, folder):
-    """From exec to a file with a known function in it; every one of these records for one second."""
-    def timed(command, seen):
-        begin = time.monotonic()
-        p = subprocess.Popen([program, "100000"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0)
-        p.stdin.write(b"\n")
-        try:
-            subprocess.run(command(str(p.pid)), shell=True, check=True, capture_output=True, timeout=60)
-            if not seen():
-                return float("nan")
-            return time.monotonic() - begin
-        finally:
-            p.kill()
-            p.wait()
-    out = os.path.join(folder, "first")
-
-    def has_name(path):
-        with open(path, encoding="utf-8", errors="replace") as f:
-            return "main;deep;" in (text := f.read()) or re.search(r"\bdeep\b", text)
-    ways = {"podflame": f"{known.PODFLAME} record -F 99 -d 1 -o {out}.folded --pid "}
-    for name, how in PERF.items():
-        ways[name] = f"cd {folder} && perf record -q -F 99 -e cpu-clock {' '.join(how)} -o {out}.data -p $PID -- sleep 1 && " \
-                     f"perf script --no-inline -i {out}.data >{out}.folded"
-    for name, command in ways.items():
-        took = [timed(lambda pid, c=command: c.replace("$PID", pid) if "$PID" in c else c + pid,
-                      lambda: has_name(out + ".folded")) for _ in range(3)]
-        report(f"accuracy.first_symbolized_stack.{name}", statistics.median(took), "s",
-               "exec to a known function's name on disk, one second of recording among it; median of 3")
-
-
-def cpu_to_ready():
-    """CPU time of `record` until it samples: loading and verifying BPF programs."""
-    p = subprocess.Popen(["sleep", "60"])
+def start_perf(pid, folder):
+    """It acknowledges that its events are on."""
+    (its_end, tell), (ask, its_answer) = os.pipe(), os.pipe()
+    p = subprocess.Popen(["perf", "record", "-q", "-F", str(BUSY_HZ), "-g", "-e", "cpu-clock", "-D", "-1", "--control", f"fd:{its_end},{its_answer}",
+                          "-p", str(pid), "-o", os.path.join(folder, "x.data")], pass_fds=(its_end, its_answer), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        with tempfile.TemporaryDirectory() as d:
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            known.Recording(["--pid", str(p.pid)], os.path.join(d, "x.folded"), 99).stop()
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        os.write(tell, b"enable\n")
+        if not os.read(ask, 100).startswith(b"ack"):
+            raise RuntimeError("perf record does not begin")
+        return bpf_stats.cpu_of(p.pid)
     finally:
         p.kill()
         p.wait()
-    report("accuracy.start_and_stop", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "CPU s",
-           "record from exec to exit, with nothing sampled")
+        for fd in (its_end, tell, ask, its_answer):
+            os.close(fd)
+
+
+def start_bpftrace(pid, _):
+    """It tells of its first sample."""
+    p = subprocess.Popen(["bpftrace", "-B", "none", "-e", BPFTRACE % (BUSY_HZ, pid) + ' profile:hz:99 /pid == %d/ { printf("sample\\n"); }' % pid],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
+    try:
+        known.wait_line(p.stdout, b"sample", "bpftrace", 60)
+        return bpf_stats.cpu_of(p.pid)
+    finally:
+        p.kill()
+        p.wait()
+
+
+def cpu_to_ready(folder):
+    """CPU time from exec until it samples: loading and verifying BPF programs."""
+    ways = {"podflame": start_podflame, "perf_fp": start_perf, "bpftrace": start_bpftrace}
+    ways = {name: start for name, start in ways.items() if name == "podflame" or shutil.which(name.split("_")[0])}
+    cpu = defaultdict(list)
+    with Busy("sh", "-c", "while :; do :; done") as busy:
+        for _ in range(5):
+            for name in random.sample(list(ways), len(ways)):
+                cpu[name].append(ways[name](busy.pid, folder))
+    for name in ways:
+        report(f"start.cpu.{name}", cpu[name], "CPU s", "from exec until it samples one process at 99 Hz",
+               "<= 0.2" if name == "podflame" else "")
+
+
+# ---- one second recorded, until its names are on disk ----
+
+RECORD = {
+    "podflame": "{podflame} record -F 99 -d 1 -o {out} --pid {pid}",
+    "bpftrace": "bpftrace -o {out} -e 'profile:hz:99 /pid == {pid}/ {{ @[ustack(perf,127)] = count(); }} interval:s:1 {{ exit(); }}'",
+    **{name: f"perf record -q -F 99 -e cpu-clock {' '.join(how)} -o {{out}}.data -p {{pid}} -- sleep 1 && perf script --no-inline -i {{out}}.data >{{out}}"
+       for name, how in (("perf_fp", PERF["perf fp"]), ("perf_dwarf", PERF["perf dwarf"]))},
+}
+
+
+def children_cpu():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def recorded(name, pid, folder, pattern):
+    """Wall and CPU seconds from its exec to a file with that name in it."""
+    out = os.path.join(folder, "first.folded")
+    command = RECORD[name].format(podflame=known.PODFLAME, out=out, pid=pid)
+    begin, before = time.monotonic(), children_cpu()
+    subprocess.run(command, shell=True, check=True, capture_output=True, timeout=120, cwd=folder)
+    took = time.monotonic() - begin, children_cpu() - before
+    if not re.search(pattern, Path(out).read_text(encoding="utf-8", errors="replace")):
+        print(f"perf.py: {name}: no name like {pattern} in what it recorded", file=sys.stderr)
+    return took
+
+
+def name_all(what, target, pattern, folder):
+    """target: makes a process that is looked at."""
+    ways = [name for name in RECORD if name == "podflame" or shutil.which(name.split("_")[0])]
+    took = defaultdict(list)
+    for _ in range(3):
+        for name in random.sample(ways, len(ways)):
+            with target() as busy:
+                time.sleep(0.3)
+                took[name].append(recorded(name, busy.pid, folder, pattern))
+    for name in ways:
+        report(f"first_names.{what}.wall.{name}", [t[0] for t in took[name]], "s", "from exec to names on disk, a second of recording among it")
+        report(f"first_names.{what}.cpu.{name}", [t[1] for t in took[name]], "CPU s", "the same")
+
+
+def compiler(folder):
+    """A process in libLLVM, 110 MB, for some ten seconds."""
+    source = os.path.join(folder, "long.c")
+    if not os.path.exists(source):
+        with open(source, "w", encoding="utf-8") as f:
+            for i in range(6000):
+                f.write(f"int f{i}(int *a, int n) {{ int s = {i}; for (int i = 0; i < n; i++) {{ s += a[i] * {i + 3}; if (s & {i % 13 + 1}) "
+                        f"a[i] ^= s; else a[i] += s >> {i % 7}; }} return s; }}\n")
+    return Busy("clang", "-O2", "-w", "-c", "-o", "/dev/null", source)
+
+
+def first_names(program, folder):
+    name_all("small", lambda: Busy(program, "100000", "now"), r"\bdeep\b", folder)
+    if shutil.which("clang"):
+        name_all("libLLVM", lambda: compiler(folder), "llvm", folder)
+    else:
+        print("perf.py: skip: no clang on this machine: names of a large library", file=sys.stderr)
 
 
 # ---- many processes of the distribution ----
@@ -193,15 +257,9 @@ COMMANDS = [
 ]
 
 
-def bpftool(what):
-    """All maps ("map") or programs ("prog") of the kernel."""
-    program = shutil.which("bpftool", path="/usr/sbin:/sbin:" + os.environ["PATH"])
-    return json.loads(subprocess.run([program, what, "show", "-j"], capture_output=True, text=True, check=True).stdout or "[]")
-
-
 def memory_of_maps(after_id):
     """Bytes of BPF maps newer than that, and the newest one's id."""
-    maps = bpftool("map")
+    maps = bpf_stats.bpftool("map")
     return sum(m.get("bytes_memlock", 0) for m in maps if m["id"] > after_id), max((m["id"] for m in maps), default=0)
 
 
@@ -277,14 +335,11 @@ def main():
     program = os.path.join(folder, "work")
     try:
         subprocess.run(["gcc", "-O2", "-D_GNU_SOURCE", "-o", program, os.path.join(known.HERE, "programs", "work.c")], check=True)
-        if not shutil.which("perf"):
-            print("perf.py: no perf on this machine: podflame alone", file=sys.stderr)
-            for name in PERF:
-                del PROFILERS[name]
-            PERF.clear()
-        cpu_to_ready()
-        first_stack(program, folder)
-        same_work(program, folder)
+        for peer in ("perf", "bpftrace"):
+            if not shutil.which(peer):
+                print(f"perf.py: skip: no {peer} on this machine", file=sys.stderr)
+        cpu_to_ready(folder)
+        first_names(program, folder)
         many(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

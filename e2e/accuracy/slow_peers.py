@@ -162,7 +162,7 @@ class Limited:
 
     def begin(self, pid, folder):
         if not os.access(LIMITED, os.X_OK):
-            raise known.Skip(f"no {LIMITED} (make bench builds it)")
+            raise known.Skip(f"no {LIMITED} (make events-cost builds it)")
         self.p = subprocess.Popen([LIMITED, str(pid), str(LIMIT), *self.events], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         known.wait_line(self.p.stdout, b"recording", "limited", 120)
 

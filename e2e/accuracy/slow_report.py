@@ -7,7 +7,7 @@ from slow_peers import LIMIT
 
 INTRO = """# What waits and memory cost who is profiled
 
-Written by `make events-cost` on {date}, not edited; `make bench` measures the same.
+Written by `make events-cost` on {date}, not edited.
 Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it ended{quiet}.
 
 CPU time of a unit of work under each profiler over that without, medians of {rounds} pairs, least and most. Storms do nothing but what is

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """slowdown.py [--report DIR] [NAME...]: what profiling waits and memory costs who is profiled: CPU time of a unit of work with and
-without. One JSON object a line; --report writes DIR/events-cost.md. Run by `make bench`, as root.
+without. One JSON object a line; --report writes DIR/events-cost.md. Run by `make events-cost`, as root.
 
 The program is measured under each profiler in turn, and alone before and after each. Where it can be, a twin that nobody
 profiles runs beside it, on the same CPU and at the same time: how fast the machine is just then comes out of the quotient.

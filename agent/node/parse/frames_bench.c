@@ -62,7 +62,7 @@ static void bench_file(const char *path)
 	struct elf_index *i;
 
 	if (fd < 0) {
-		fprintf(stderr, "skipped, not here: %s\n", path);
+		fprintf(stderr, "frames_bench: skip: no %s on this machine\n", path);
 		return;
 	}
 	for (int k = 0; k < ROUNDS; k++) {

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench_page.py --check: docs/performance.md is what docs/performance.json gives. bench.py writes both; what stands on the page, and
+in which order, is said here."""
+import json
+import os
+import re
+import sys
+
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
+INTRO = """# What podflame costs
+
+Written by `make bench` on {date}, as root, in {minutes} minutes; not edited (the numbers are in `performance.json`).
+Commit {commit}. {cpus} CPUs ({cpu}), {memory}, kernel {kernel}, {system}; {versions}.
+Load average {began} when it began, {ended} when it ended; {others} % of the machine's CPU time went to others and {stolen} % to other machines{quiet}.
+
+Medians of rounds, least to most. Profilers that are compared did the same work in the same run, one after the other in an order drawn by
+chance. *Before*: the last page that was committed{before}; a change is told where the two spreads lie apart. `—`: measured once. What each
+number is: the bench's own lines say it (`make bench` prints them), `e2e/accuracy/bench_page.py` which of them stand here.
+"""
+
+
+class Row:
+    """What the page says of a line of the bench. peers: (who, its line)."""
+
+    def __init__(self, what, name, *peers):
+        self.what, self.name, self.peers = what, name, peers
+
+
+def beside(what, prefix, *peers):
+    return Row(what, f"{prefix}.podflame", *((peer.replace("_", " "), f"{prefix}.{peer}") for peer in peers))
+
+
+PAGE = [
+    ("A sample", "A program that goes down 3, 33 and 62 frames, 1999 Hz. BPF time is without the timer's interrupt, which everybody pays and which is in the "
+     "program's time; perf has no BPF time. *Whole*: every frame from `_start` on; Debian's C library has no frame pointers, so who goes by them alone "
+     "loses `_start`.", [
+         beside("BPF time, built with frame pointers", "sample.fp.bpf", "bpftrace"),
+         Row("the same over bpftrace's", "sample.fp.bpf.to_bpftrace"),
+         beside("the program's time, built with frame pointers", "sample.fp.cost", "bpftrace", "perf_fp"),
+         Row("the same over bpftrace's", "sample.fp.cost.to_bpftrace"),
+         beside("whole stacks, built with frame pointers", "sample.fp.whole", "bpftrace", "perf_fp"),
+         beside("BPF time, frame pointers omitted", "sample.no_fp.bpf"),
+         beside("the program's time, frame pointers omitted", "sample.no_fp.cost", "perf_dwarf", "perf_fp"),
+         beside("whole stacks, frame pointers omitted", "sample.no_fp.whole", "perf_dwarf", "perf_fp"),
+         beside("shift of the program's own split, frame pointers omitted", "sample.no_fp.moved", "perf_dwarf", "perf_fp"),
+         Row("the work twice without profiler differs by", "sample.fp.noise"),
+         Row("depth 33 by frame pointers, one process", "probe.sample_depth_33"),
+         Row("depth 33 by unwind tables, one process", "probe.rows_depth_33"),
+         Row("depth 500 by unwind tables, one process", "probe.rows_depth_500"),
+     ]),
+    ("Who is not selected", "BPF time more than an empty program's on the same event, both at once.", [
+        Row("a tick", "probe.filtered_out", ("an empty program", "probe.empty")),
+        beside("a tick, idle ones among bpftrace's", "sample.fp.filtered", "bpftrace"),
+        Row("a switch, with off-cpu asked for by others", "offcpu.unselected"),
+        Row("a wake-up", "offcpu.unselected_wakeup"),
+        Row("a program's slow-down at 199 Hz; the middle half of the pairs", "probe.unselected_slowdown_199hz"),
+    ]),
+    ("Waits and memory", "What programs pay for them, beside others: [events-cost](events-cost.md).", [
+        Row("a switch whose stack is recognised, BPF time", "offcpu.recognised"),
+        Row("a switch whose stack is walked, 22 frames", "offcpu.walked"),
+        Row("mem-alloc: a malloc and free", "memory.alloc", ("an empty program at malloc", "memory.floor_alloc")),
+        Row("mem-inuse: a malloc and free", "memory.inuse", ("empty ones at malloc and free", "memory.floor_inuse")),
+    ]),
+    ("The agent", "An agent with its targets, its hub on the same machine, every CPU busy, 99 Hz. bpftrace and perf take all of the machine, name nothing "
+     "and send nothing meanwhile.", [
+         beside("CPU", "agent.cpu", "bpftrace", "perf_fp"),
+         beside("RSS", "agent.rss", "bpftrace", "perf_fp"),
+         beside("of it anonymous", "agent.rss_anonymous", "bpftrace", "perf_fp"),
+         Row("samples", "agent.samples"),
+         beside("`record`: CPU from exec until it samples", "start.cpu", "bpftrace", "perf_fp"),
+         Row("agent: CPU from exec until it samples", "agent.start"),
+         Row("agent: from exec until 250 containers of 20 targets are selected", "agent.start_250"),
+         Row("CPU of that", "agent.start_250.cpu"),
+         Row("`record`, 50 busy processes: CPU", "accuracy.busy.cpu"),
+         Row("RSS", "accuracy.busy.rss"),
+         Row("BPF maps", "accuracy.busy.kernel"),
+         Row("BPF maps, a process more", "accuracy.kernel_a_process"),
+     ]),
+    ("From the kernel to names", "", [
+        Row("map and ring to windows, each record with a stack of its own", "pipeline.records", ("`perf script`", "sample.fp.script.perf_fp")),
+        Row("of it, map and ring to drain", "pipeline.drained"),
+        Row("of it, drain to named frames in a window", "pipeline.folded"),
+        Row("symbols of libLLVM (110 MB), cold: its index first", "symbol.cold"),
+        Row("the same, warm", "symbol.warm"),
+        beside("a compiler in libLLVM, exec to names on disk: CPU", "first_names.libLLVM.cpu", "bpftrace", "perf_fp", "perf_dwarf"),
+        beside("the same, a second of recording among it", "first_names.libLLVM.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        beside("a small program, exec to names on disk: CPU", "first_names.small.cpu", "bpftrace", "perf_fp", "perf_dwarf"),
+        beside("the same, a second of recording among it", "first_names.small.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        Row("unwind tables of libLLVM, whole file", "unwind_table_build_ms.libLLVM-14.so.1"),
+        Row("their size", "unwind_table_kbytes.libLLVM-14.so.1"),
+    ]),
+    ("The hub", "SQLite. *Life*: 20 services of 10 pods that run the same code; *hard*: 200 processes with no stack in common. A namespace's query is exact: half of the rows, to "
+     "the whole reply. 1e7 rows: `ROWS=1e7 make bench`.", [
+         row for n in ("1e+06", "1e+07") for load in ("life", "hard") for row in (
+             Row(f"{n.replace('e+0', 'e')} rows, {load}: write", f"store.write_{n}_{load}"),
+             Row("on disk", f"store.bytes_{n}_{load}"),
+             Row("a namespace, CPU", f"store.namespace_{n}_{load}"),
+             Row("a namespace, latency", f"store.namespace_latency_{n}_{load}"),
+             Row("one service, a tenth of the time, CPU", f"store.service_{n}_{load}"),
+         )] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"), Row("an uploaded name, first look-up", "symbols.name")]),
+]
+
+
+def names():
+    """Of all lines that stand on the page."""
+    found = []
+    for _, _, rows in PAGE:
+        for row in rows:
+            found += [row.name] + [name for _, name in row.peers]
+    return found
+
+
+# ---- cells ----
+
+def number(x):
+    if x == 0 or abs(x) >= 1000:
+        return f"{x:,.0f}"
+    return f"{x:.3g}" if abs(x) < 100 else f"{x:.0f}"
+
+
+def spread(r):
+    return f"{number(r['least'])} to {number(r['most'])}" if r.get("rounds", 1) > 1 else "—"
+
+
+def change(r):
+    """Since the last page; "": it had none."""
+    old = r.get("before")
+    if not old or not old["value"]:
+        return ""
+    low, high = r.get("least", r["value"]), r.get("most", r["value"])
+    if low <= old.get("most", old["value"]) and old.get("least", old["value"]) <= high:
+        return f"{number(old['value'])}, same"
+    return f"{number(old['value'])}, {100 * (r['value'] / old['value'] - 1):+.0f} %"
+
+
+def verdict(r):
+    """Of a goal as "<= 30", "<= 30 + what it says of more", "<= 4 at 1e7"; "": no goal, or not of this size."""
+    m = re.match(r"([<>])= ([\d.]+)(.*)", r.get("goal", ""))
+    if not m:
+        return ""
+    most = float(m[2])
+    if (size := re.search(r" at 1e(\d+)", m[3])) and f"1e+0{size[1]}" not in r["name"]:
+        return ""
+    if m[3].startswith(" +") and (more := re.match(r"([\d.]+) more", r["compared_with"])):
+        most += float(more[1])
+    return "**met**" if (r["value"] <= most if m[1] == "<" else r["value"] >= most) else "**missed**"
+
+
+def goal_text(r):
+    return r["goal"].replace("<=", "at most").replace(">=", "at least")
+
+
+def section(title, text, rows, found):
+    yield f"\n## {title}\n"
+    if text:
+        yield f"{text}\n"
+    yield "| | podflame | least to most | unit | goal | beside | before |"
+    yield "| --- | ---: | ---: | --- | --- | --- | --- |"
+    for row in rows:
+        r = found.get(row.name)
+        if not r:
+            yield f"| {row.what} | not measured | | | | | |"
+            continue
+        peers = "; ".join(f"{who} {number(found[name]['value'])}" for who, name in row.peers if name in found)
+        met = f"{goal_text(r)}: {verdict(r)}" if verdict(r) else ""
+        older = f" (of {r['date']})" if "date" in r else ""
+        yield f"| {row.what} | {number(r['value'])}{older} | {spread(r)} | {r['unit']} | {met} | {peers} | {change(r)} |"
+
+
+def goals(found):
+    yield "\n## Goals\n"
+    yield "| goal | | measured |"
+    yield "| --- | --- | ---: |"
+    for title, _, rows in PAGE:
+        above = ""
+        for row in rows:
+            what = f"{above.split(':')[0]}: {row.what}" if re.match("the same|of it|on disk|a namespace|CPU of|RSS|one service", row.what) else row.what
+            above = what if what is row.what else above
+            r = found.get(row.name)
+            if r and verdict(r):
+                yield f"| {title}: {what}, {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])} |"
+
+
+def page(data):
+    m, before = data["machine"], data.get("before")
+    found = {r["name"]: r for r in data["rows"]}
+    text = [INTRO.format(**{**m, "versions": ", ".join(m["versions"])}, minutes=data["minutes"], began=data["load"][0], ended=data["load"][1],
+                         others=data["others"], stolen=data["stolen"],
+                         quiet="" if data["others"] + data["stolen"] < 5 else ": **not quiet**, small numbers are noise",
+                         before=f" ({before['date']}, {before['others']} % for others)" if before else ": there was none")]
+    text += goals(found)
+    for title, words, rows in PAGE:
+        text += section(title, words, rows, found)
+    if data["skipped"]:
+        text += ["\n## Skipped\n"] + [f"- {why}" for why in data["skipped"]]
+    return "\n".join(text) + "\n"
+
+
+def read(folder=DOCS):
+    with open(os.path.join(folder, "performance.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def write(data, folder):
+    rows = ",\n  ".join(json.dumps(r, ensure_ascii=False) for r in data["rows"])
+    rest = json.dumps({k: v for k, v in data.items() if k != "rows"}, indent=1, ensure_ascii=False)
+    with open(os.path.join(folder, "performance.json"), "w", encoding="utf-8") as f:
+        f.write(rest.removesuffix("\n}") + f',\n "rows": [\n  {rows}\n ]\n}}\n')
+    with open(os.path.join(folder, "performance.md"), "w", encoding="utf-8") as f:
+        f.write(page(data))
+
+
+def main():
+    if sys.argv[1:] != ["--check"]:
+        sys.exit("bench_page.py --check; bench.py writes the page")
+    with open(os.path.join(DOCS, "performance.md"), encoding="utf-8") as f:
+        if f.read() != page(read()):
+            print("docs/performance.md:1: not what performance.json gives; run e2e/accuracy/bench.py --page")
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

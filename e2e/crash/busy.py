@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""busy.py: what an agent takes while it profiles a machine whose every CPU is busy, at 99 Hz, and what it took until it sampled; beside
+bpftrace and perf on all of the same machine, one after the other in an order drawn by chance. One JSON object a line. Run by
+`make bench`, as root."""
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import defaultdict
+
+from roles import Place, free_port, until
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../accuracy"))
+import bpf_stats  # noqa: E402
+import perf  # noqa: E402
+import stopped  # noqa: E402
+
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+SETTLE_S, WINDOW_S = 6, 10          # the first window's names and files come before
+PROGRAMS = [["python3", "-c", "while True: sorted(str(i) for i in range(9999))"], ["openssl", "speed", "-seconds", "600", "sha256"]]
+MB = 1e6
+
+
+def memory(pids):
+    """RSS, and what of it is no file's, in bytes. File pages of the program, which its processes share, count once."""
+    anonymous, files = 0, [0]
+    for pid in pids:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+            kb = {key: int(n) for key, n in re.findall(r"(?m)^Rss(Anon|File|Shmem):\s+(\d+) kB$", f.read())}
+        anonymous += kb["Anon"] * 1024
+        files.append((kb["File"] + kb["Shmem"]) * 1024)
+    return anonymous + max(files), anonymous
+
+
+def cpu(pids):
+    return sum(map(bpf_stats.cpu_of, pids))
+
+
+def window(pid, found, name):
+    """After that it has settled."""
+    pids = stopped.below(pid)
+    before, begin = cpu(pids), time.monotonic()
+    time.sleep(WINDOW_S)
+    found["cpu", name].append(100 * (cpu(pids) - before) / (time.monotonic() - begin))
+    total, anonymous = memory(pids)
+    found["rss", name].append(total / MB)
+    found["rss_anonymous", name].append(anonymous / MB)
+
+
+class Agent:
+    def __init__(self, place, port):
+        self.role, self.url = place.roles["agent"], f"http://127.0.0.1:{port}/metrics"
+
+    def metric(self, name):
+        """-1 while nobody answers."""
+        try:
+            with urllib.request.urlopen(self.url, timeout=5) as answer:
+                found = re.search(rf"(?m)^podflame_{name} (\S+)$", answer.read().decode())
+        except OSError:
+            return -1
+        return float(found[1]) if found else 0
+
+    def measure(self, found, name):
+        self.role.start()
+        until("the agent samples", lambda: self.metric("bpf_links") > 0)
+        found["start", name].append(cpu(stopped.below(self.role.process.pid)))
+        until("samples are folded", lambda: self.metric("samples_folded_total") > 0)
+        time.sleep(SETTLE_S)
+        folded = self.metric("samples_folded_total")
+        window(self.role.process.pid, found, name)
+        found["samples", name].append((self.metric("samples_folded_total") - folded) / WINDOW_S)
+        self.role.end()
+
+
+class Peer:
+    """Takes all of the machine."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    def measure(self, found, name):
+        p = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(3)       # they do not say when they have begun
+            window(p.pid, found, name)
+        finally:
+            p.kill()            # asked to end, bpftrace would first name all that the machine did: minutes
+            p.wait()
+
+
+def tell(found, ways):
+    what = f"{os.cpu_count()} CPUs busy with Python and OpenSSL, 99 Hz"
+    for name in ways:
+        ours = name == "podflame"
+        perf.report(f"agent.cpu.{name}", found["cpu", name], "percent of a CPU",
+                    what + ("; names, windows and sending among it" if ours else "; names come at its end, or later"), "<= 0.7" if ours else "")
+        perf.report(f"agent.rss.{name}", found["rss", name], "MB", what + ("; agent and parse child" if ours else ""), "<= 30" if ours else "")
+        perf.report(f"agent.rss_anonymous.{name}", found["rss_anonymous", name], "MB", "of it, what is no file's page")
+    perf.report("agent.samples", found["samples", "podflame"], "samples/s", f"99 a busy CPU are {99 * os.cpu_count()}")
+    perf.report("agent.start", found["start", "podflame"], "CPU s", "from exec until it samples: credentials, watches and all of /proc among it", "<= 0.2")
+
+
+def main():
+    if os.geteuid() != 0:
+        print("busy.py: skip: only root may", file=sys.stderr)
+        return
+    port, found = free_port(), defaultdict(list)
+    with Place(window="10s", agent=f"health:\n  address: 127.0.0.1\n  port: {port}\n") as place:
+        ways = {"podflame": Agent(place, port),
+                "bpftrace": Peer("bpftrace", "-o", f"{place.dir}/bpftrace.txt", "-e", "profile:hz:99 { @[ustack(perf,127), kstack(perf,127), comm] = count(); }"),
+                "perf_fp": Peer("perf", "record", "-q", "-F", "99", "-e", "cpu-clock", "-g", "-a", "-o", f"{place.dir}/perf.data")}
+        for name in ("bpftrace", "perf"):
+            if not shutil.which(name):
+                print(f"busy.py: skip: no {name} on this machine", file=sys.stderr)
+                ways = {k: v for k, v in ways.items() if not k.startswith(name)}
+        place.roles["hub"].start()
+        place.wait_hub()
+        place.target("busy", "busy")
+        for i in range(os.cpu_count()):
+            words = ["nice", "-n", "10", "taskset", "-c", str(i), *PROGRAMS[i % len(PROGRAMS)]]     # the agent gets its CPU
+            place.processes.append(place.container(f"busy{i}", {"app": "busy"}).run(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        for _ in range(ROUNDS):
+            for name in random.sample(list(ways), len(ways)):
+                ways[name].measure(found, name)
+        tell(found, ways)
+
+
+if __name__ == "__main__":
+    main()
