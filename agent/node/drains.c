@@ -16,7 +16,6 @@
 #define MAX_EXEC_READS	  50
 #define MAPPINGS_BYTES	  4096
 #define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
-#define MAX_STUCK_WORKERS 4
 
 struct feeding {
 	struct task task;
@@ -32,8 +31,9 @@ struct drains {
 	size_t n_waiting;      /* of the kernel */
 	unsigned n_reading;    /* mappings asked for and not there yet */
 	unsigned n_exec_reads; /* this second */
-	unsigned n_stuck;      /* files workers left behind */
-	bool feeding;	       /* the pipeline has one: order is kept */
+	struct left_behind stuck;
+	unsigned generation; /* of the files worker: one more for each that was left behind */
+	bool feeding;	     /* the pipeline has one: order is kept */
 };
 
 /* ---- mappings ---- */
@@ -100,7 +100,7 @@ static void read_done(struct task *t)
 	struct reading *r = (struct reading *)t;
 	struct drains *d = r->drains;
 
-	if (r->generation == d->n_stuck)
+	if (r->generation == d->generation)
 		d->n_reading--;
 	if (r->found) {
 		follow_process(t->node->follow, r->found, r->process.cgroup_id);
@@ -125,7 +125,7 @@ void drains_read(struct drains *d, uint32_t tgid, uint64_t start_boottime_ns, ui
 	r->start_boottime_ns = start_boottime_ns;
 	r->process.cgroup_id =
 		cgroup_id ? cgroup_id : follow_cgroup(d->node->follow, tgid, start_boottime_ns);
-	r->generation = d->n_stuck;
+	r->generation = d->generation;
 	r->process.task.run = read_run;
 	r->process.task.done = read_done;
 	r->process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
@@ -167,7 +167,7 @@ static void name_done(struct task *t)
 	struct drains *d = n->reading.drains;
 	struct taking_in *in = xcalloc(1, sizeof(*in));
 
-	if (n->reading.generation == d->n_stuck)
+	if (n->reading.generation == d->generation)
 		d->n_reading--;
 	if (t->refused)
 		counter_add(counter("podflame_runtime_names_failed_total", "reason", "files_full"),
@@ -189,7 +189,7 @@ static void read_names(struct drains *d, struct names_wanted *w)
 	n->reading.process.tgid = w->tgid;
 	n->reading.process.cgroup_id =
 		follow_cgroup(d->node->follow, w->tgid, w->start_boottime_ns);
-	n->reading.generation = d->n_stuck;
+	n->reading.generation = d->generation;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;
 	n->reading.process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
@@ -203,33 +203,56 @@ static void tell_stuck(struct node *n, const char *uid, void *arg)
 		report_problem(n->report, uid, "ProcessUnreadable", arg, 1);
 }
 
+static void tell_blocked(struct node *n, const struct process_task *p)
+{
+	_cleanup_free_ char *text =
+		xasprintf("reading the files of process %u takes more than %llu s: it is left out",
+			  p->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
+	uint64_t until_ns;
+	struct owner *o = procs_owner(n->procs, p->cgroup_id, &until_ns);
+
+	log_warn("%s", text);
+	if (o)
+		node_targets_of(n, o->container_id, o->pod_uid, tell_stuck, text);
+	owner_unref(o);
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
+}
+
+/* Another worker reads now. */
+static void go_on(struct drains *d)
+{
+	d->generation++;
+	d->n_reading = 0;
+	drains_advance(d);
+}
+
+static void late_done(struct task *t)
+{
+	struct process_task *p = (struct process_task *)t;
+	struct node *n = t->node;
+
+	p->late(t);
+	if (!n->closing && left_behind_ended(&n->drains->stuck, &n->files, &t->job))
+		go_on(n->drains);
+}
+
 /*
  * A file of a pod that blocks whoever opens it: that thread is left behind, and
- * the pod's target says so. Too many of them, and no more files are opened.
+ * the pod's target says so. With too many of them no more files are opened until one is back.
  */
 static void on_stuck(struct worker *w, struct job *j, void *arg)
 {
 	struct process_task *p = (struct process_task *)j;
 	struct drains *d = arg;
-	struct node *n = d->node;
-	_cleanup_free_ char *text = NULL;
-	struct owner *o;
-	uint64_t until_ns;
 
-	if (!j || d->n_stuck >= MAX_STUCK_WORKERS)
+	(void)w; /* the files worker */
+	if (!j)
 		return;
-	text = xasprintf("reading the files of process %u takes more than %llu s: it is left out",
-			 p->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
-	log_warn("%s", text);
-	o = procs_owner(n->procs, p->cgroup_id, &until_ns);
-	if (o)
-		node_targets_of(n, o->container_id, o->pod_uid, tell_stuck, text);
-	owner_unref(o);
-	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
-	d->n_stuck++;
-	d->n_reading = 0;
-	worker_replace(w, &n->files);
-	drains_advance(d);
+	tell_blocked(d->node, p);
+	p->late = p->task.done;
+	p->task.done = late_done;
+	if (left_behind(&d->stuck, &d->node->files, j))
+		go_on(d);
 }
 
 /* ---- owners ---- */

@@ -98,8 +98,8 @@ struct follow {
 	uint64_t swept_ns;
 	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
-	unsigned n_spans, n_stuck;	  /* of these tasks: spans; those that a worker was left behind with */
-	unsigned n_asks_stuck;		  /* likewise, of follow_java.c */
+	unsigned n_spans;		  /* of these tasks */
+	struct left_behind stuck, asks_stuck; /* of these tasks; of follow_java.c's */
 	bool memory_asked;		  /* somebody asked for memory events a tick ago */
 	struct timer watch;		  /* of what is attached */
 };

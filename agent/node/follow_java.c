@@ -13,7 +13,6 @@
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* it takes 20 s at most */
-#define STUCK_MAX      4
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
 struct asking {
@@ -25,7 +24,6 @@ struct asking {
 	int result;
 	char problem[RUNTIME_PROBLEM_BYTES];
 	struct mappings *m; /* after it worked: what is to be looked at again */
-	bool stuck;	    /* a worker was left behind with it */
 };
 
 static const char *version_of(const struct runtime_process *p)
@@ -78,7 +76,8 @@ static void ask_done(struct task *task)
 	struct asking *a = (struct asking *)task;
 	struct tracked *t = follow_find(a->follow, a->id);
 
-	a->follow->n_asks_stuck -= a->stuck;
+	if (!task->node->closing)
+		left_behind_ended(&a->follow->asks_stuck, &task->node->attach, &task->job);
 	if (t)
 		t->java.asking = false;
 	if (t && a->exec_id == t->exec_id && !task->refused && !task->node->closing)
@@ -94,6 +93,7 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, a->id);
 
+	(void)w; /* node->attach */
 	counter_add(counter(ATTACH_COUNTER, "result", "stuck"), 1);
 	if (t) {
 		t->java.refused = true;
@@ -102,10 +102,7 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 			xasprintf("the JVM was asked for its perf map: no answer in %llu s",
 				  ASK_LIMIT_NS / NSEC_PER_SEC);
 	}
-	if (f->n_asks_stuck >= STUCK_MAX || worker_replace(w, &f->node->attach) < 0)
-		return;
-	a->stuck = true;
-	f->n_asks_stuck++;
+	left_behind(&f->asks_stuck, &f->node->attach, job);
 }
 
 static bool has_worker(struct follow *f)

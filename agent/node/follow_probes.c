@@ -14,7 +14,6 @@
 #include <time.h>
 
 #define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes one at most; RCU waits a tenth of one */
-#define STUCK_MAX	4		    /* workers left behind */
 #define PROBES_NICE	(-15)
 #define LATE_MAX	3.0 /* times its wait, the next span after one that took long */
 #define REFUSED_NS	(60 * NSEC_PER_SEC)  /* by the kernel: until it is tried again */
@@ -25,7 +24,7 @@ struct probing {
 	struct task task;
 	struct follow *follow;
 	struct process_id id; /* of one of them, where there are several */
-	bool stuck;	      /* its worker is counted in n_stuck */
+	bool late;	      /* it is told that it does not come back */
 };
 struct detaching {
 	struct probing p;
@@ -143,8 +142,11 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 
 static void came_back(struct probing *p)
 {
-	p->follow->n_attaching--;
-	p->follow->n_stuck -= p->stuck;
+	struct follow *f = p->follow;
+
+	f->n_attaching--;
+	if (!f->node->closing)
+		left_behind_ended(&f->stuck, &f->node->probing, &p->task.job);
 }
 
 void alloc_stuck(struct worker *w, struct job *job, void *follow)
@@ -157,23 +159,34 @@ void alloc_stuck(struct worker *w, struct job *job, void *follow)
 			  "libraries answer?",
 			  PROBES_LIMIT_NS / NSEC_PER_SEC);
 
+	(void)w; /* node->probing */
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
 	if (t) {
 		t->allocs.refused = true; /* until it has come back and gone well */
 		alloc_set_problem(t, "probes are attached or taken away: ", why);
 	}
-	if (f->n_stuck >= STUCK_MAX || worker_replace(w, &f->node->probing) < 0)
-		return;
-	p->stuck = true;
-	f->n_stuck++;
+	p->late = true;
+	left_behind(&f->stuck, &f->node->probing, job);
+}
+
+static void forget_refusal(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	a->refused = false;
+	if (a->sites)
+		alloc_set_not_seen(t, a->sites, a->looked_mask);
 }
 
 static void detach_done(struct task *task)
 {
 	struct detaching *d = (struct detaching *)task;
+	struct tracked *t = d->p.late ? follow_find(d->p.follow, d->p.id) : NULL;
 
 	came_back(&d->p);
+	if (t) /* else it would be told until it is attached again, which may be never */
+		forget_refusal(t);
 	free(d->items);
 }
 
@@ -271,10 +284,8 @@ static void take_attached(struct tracked *t, struct attaching *a)
 		return;
 	}
 	if (s->refused || s->inuse_refused != a->refused.inuse) {
-		s->refused = false;
 		s->inuse_refused = a->refused.inuse;
-		if (s->sites)
-			alloc_set_not_seen(t, s->sites, s->looked_mask);
+		forget_refusal(t);
 	}
 	if (a->span.span_ns) {
 		s->span_end = a->end;

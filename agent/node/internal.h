@@ -230,11 +230,27 @@ void follow_unloaded(struct follow *f);
 /* Files are being parsed: names will be there in a moment. */
 bool follow_parses(const struct follow *f);
 
+/*
+ * left_behind.c: jobs of one worker that do not come back. Another worker takes its place at once, or, if too many
+ * are left behind already, when one of them is back. Loop thread.
+ */
+#define LEFT_BEHIND_MAX 4 /* threads, of one worker */
+struct left_behind {
+	const struct job *jobs[LEFT_BEHIND_MAX];
+	size_t n;
+	const struct job *waits; /* the worker is stuck with it, and there is no other yet */
+};
+/* j is stuck in *w. true: another is in its place. */
+bool left_behind(struct left_behind *l, struct worker **w, const struct job *j);
+/* Of every job that ends, stuck or not, while *w is not about to end itself. true: likewise. */
+bool left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j);
+
 /* A task of the files worker: who blocks it is told (drains.c). */
 struct process_task {
 	struct task task;
 	uint32_t tgid;
 	uint64_t cgroup_id;
+	void (*late)(struct task *t); /* task.done, of one that was stuck */
 };
 
 /* ---- drains.c: what a drain brought, on its way to the pipeline ---- */

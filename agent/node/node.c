@@ -187,6 +187,15 @@ int node_start(struct node *n, const char *node_uid)
 	return 0;
 }
 
+/* Windows wait in memory; a restart would lose them, and the disk would answer no sooner. */
+static void disk_stuck(struct worker *w, struct job *j, void *arg)
+{
+	(void)w;
+	(void)j;
+	(void)arg;
+	log_warn("the spool's disk does not answer: profiles wait in memory");
+}
+
 static int start_workers(struct node *n)
 {
 	int r = worker_new(n->loop, "os", OS_MAILBOX, &n->os);
@@ -203,6 +212,8 @@ static int start_workers(struct node *n)
 		r = worker_new(n->loop, "probes", PROBES_MAILBOX, &n->probing);
 	if (r == 0)
 		r = worker_new(n->loop, "disk", DISK_MAILBOX, &n->disk);
+	if (r == 0)
+		worker_on_stuck(n->disk, disk_stuck, NULL);
 	return r;
 }
 

@@ -537,14 +537,14 @@ static bool spans_go_on(struct fixture *f)
 
 static bool is_stuck(struct fixture *f)
 {
-	return f->node->follow->n_stuck == 1;
+	return f->node->follow->stuck.n == 1;
 }
 
 static bool is_back(struct fixture *f)
 {
 	const struct tracked *t = tracked_of(f, f->pid);
 
-	return !f->node->follow->n_stuck && t && !t->allocs.problem && spans_go_on(f);
+	return !f->node->follow->stuck.n && t && !t->allocs.problem && spans_go_on(f);
 }
 
 /* Its process is told of, and all others go on. */

@@ -63,6 +63,7 @@ struct worker *worker_free(struct worker *w);	/* runs what is queued, then joins
 int worker_post(struct worker *w, struct job *j);
 void worker_stats(struct worker *w, struct worker_stats *ret);
 typedef void worker_stuck_fn(struct worker *w, struct job *j, void *arg);
+/* Whoever sets it deals with stuck jobs: without it a stuck job has /healthz say that this process is to be restarted. */
 void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg);
 /*
  * In place of one that is stuck: the same name, limit and on_stuck, and it runs what was queued there. The stuck one

@@ -221,13 +221,14 @@ static void begin_search(struct name *n)
 		return;
 	}
 	s = xcalloc(1, sizeof(*s));
-	n->begun_ns = now_mono_ns();
-	*s = (struct search){n, n->begun_ns};
+	*s = (struct search){n, now_mono_ns()};
 	if (thread_start(NULL, search_main, s) < 0) {
 		free(s);
 		count("name_lookups_total", "result", "refused");
 		return;
 	}
+	/* Only now: if there is none, an older one may still come back. It waits for the lock, and s with it. */
+	n->begun_ns = s->begun_ns;
 	n_searches++;
 	n->searching = true;
 }

@@ -285,6 +285,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	if (!r)
 		r = bpf_map_update_elem(m->procs, &a->key, &v, BPF_ANY);
 	if (!r) {
+		a->added = true;
 		HASH_ADD(hh, m->attached, key, sizeof(a->key), a);
 		m->n_links += a->n_links;
 	}
@@ -300,12 +301,12 @@ static int events_work(const struct memory *m, unsigned event_mask)
 	return !r || r == -EAGAIN ? r : -EOPNOTSUPP;
 }
 
-/* What the kernel counts in there goes on. */
+/* What the kernel counts in there goes on. Who is not added has none: what is there is of whoever was faster. */
 static void proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
 	struct pf_mem_proc was, now = *proc;
 
-	if (bpf_map_lookup_elem(a->memory->procs, &a->key, &was))
+	if (!a->added || bpf_map_lookup_elem(a->memory->procs, &a->key, &was))
 		return;
 	now.event_mask = event_mask;
 	now.cgroup_id = was.cgroup_id;

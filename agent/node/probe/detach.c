@@ -83,9 +83,11 @@ void links_close_from(struct attached *a, size_t from)
 	links_close_going(&a, 1);
 }
 
-/* From now on none of its hits counts. The lock is held. */
+/* From now on none of its hits counts, and nobody has to wait for it, however long it takes. The lock is held. */
 static void forget(struct memory *m, struct attached *a)
 {
+	if (a->leaving)
+		__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
 	HASH_DEL(m->attached, a);
 	m->n_links -= a->n_links;
 	bpf_map_delete_elem(m->procs, &a->key);
@@ -107,8 +109,6 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct attached *a = items[i];
 
-		if (a->leaving)
-			__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
 		inuse |= a->inuse;
 		free(a->links);
 		free(a);

@@ -65,7 +65,8 @@ struct attached {
 	struct pf_process_key key;
 	struct memory *memory;
 	bool inuse;
-	bool leaving;	   /* counted in n_leaving */
+	bool leaving;	   /* counted in n_leaving, until it is being detached */
+	bool added;	   /* its entry in procs is its own */
 	bool ended;	   /* the process has, or is another program now */
 	uint64_t since_ns; /* CLOCK_BOOTTIME: what is older is of somebody else */
 	uint64_t names;	   /* of the last sample of mem-inuse */

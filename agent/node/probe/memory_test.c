@@ -425,6 +425,9 @@ static void a_span_ends_by_hits_or_time(void **state)
 	s.a = probes_detach(s.p, s.a);
 	assert_int_equal(scene_attach(&s, ALLOC), 0);
 	assert_int_equal(scene_attach(&s, ALLOC), -EEXIST);
+	await_units(&s.c, 1000);
+	watch_all(s.p, &s.w);
+	assert_true(s.w.alloc.n > n); /* what is attached goes on */
 	probes_attached_wait(s.a, 20 * NSEC_PER_MSEC, UINT64_MAX, &ns, &hits);
 	assert_true(ns >= 20 * NSEC_PER_MSEC);
 	scene_close(&s);

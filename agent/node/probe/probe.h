@@ -62,7 +62,7 @@ struct probes_refused {
 	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
 };
 /*
- * Any one thread that may wait, not the os worker: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
+ * Any thread that may wait, not the os worker; what is done to one struct attached is done by one thread at a time: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
  * what works is attached; *ret_refused: what is not. After a filter that asks for one of these events: else
  * -EOPNOTSUPP. -EEXIST: the process is attached already.
  */
@@ -70,20 +70,20 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, struct probes_refused *ret_refused);
 /*
- * The same thread: other places, other inner code, other events of the same program: attaches and detaches the
+ * Likewise: other places, other inner code, other events of the same program: attaches and detaches the
  * difference; what lives stays known as long as mem-inuse is asked for. A failure leaves what was attached.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
 			 const struct probe_file *files, size_t n, struct probes_refused *ret_refused);
 /*
- * The same thread; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
+ * Likewise; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
  * forgets what lives.
  */
 struct attached *probes_detach(struct probes *p, struct attached *a);
 /* The same of many at once: hardly longer than of one. The array stays the caller's. */
 void probes_detach_all(struct probes *p, struct attached **items, size_t n);
 /*
- * The same thread, of a span: waits until it is attached for max_ns, or was hit max_hits times (looked at each
+ * Likewise, of a span: waits until it is attached for max_ns, or was hit max_hits times (looked at each
  * millisecond or sooner); then the caller detaches: what comes meanwhile does not count. Since probes_attach
  * returned: how long, how many hits.
  */
@@ -91,7 +91,7 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 			  uint64_t *ret_ns, uint64_t *ret_hits);
 /* Any thread, while it is not being detached: all hits so far. */
 uint64_t probes_attached_hits(const struct attached *a);
-/* The same: it is about to be detached, and that is urgent. Until it is others' spans end, and none is attached (-EAGAIN). */
+/* The same: it is about to be detached, and that is urgent. Until that begins others' spans end, and none is attached (-EAGAIN). */
 void probes_leave(struct attached *a);
 /* Any thread: spans end at once, and from now on nothing is attached (-EAGAIN). */
 void probes_attach_no_more(struct probes *p);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs that do not come back, in real workers: others go on, as long as few are left behind; and again once one is back. */
+#include "node/internal.h"
+
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MS	    NSEC_PER_MSEC
+#define N	    (LEFT_BEHIND_MAX + 1)
+#define DEADLINE_NS (120 * NSEC_PER_SEC)
+
+struct item {
+	struct job job;
+	int pipe[2]; /* it ends when something is written */
+	bool done;
+};
+
+static struct loop *loop;
+static struct worker *worker;
+static struct left_behind left;
+static struct item items[N + 2];
+static unsigned n_stuck, n_replaced;
+
+static void blocks(struct job *j)
+{
+	char c;
+
+	(void)!read(((struct item *)j)->pipe[0], &c, 1);
+}
+
+static void nothing(struct job *j)
+{
+	(void)j;
+}
+
+static void ended(struct job *j)
+{
+	((struct item *)j)->done = true;
+	n_replaced += left_behind_ended(&left, &worker, j);
+}
+
+static void on_stuck(struct worker *w, struct job *j, void *arg)
+{
+	(void)arg;
+	assert_ptr_equal(w, worker);
+	n_stuck++;
+	n_replaced += left_behind(&left, &worker, j);
+}
+
+static void post(size_t i, void (*run)(struct job *))
+{
+	items[i].job =
+		(struct job){.run = run, .done = ended, .deadline_ns = run == blocks ? 50 * MS : 0};
+	assert_int_equal(pipe(items[i].pipe), 0);
+	assert_int_equal(worker_post(worker, &items[i].job), 0);
+}
+
+static void comes_back(size_t i)
+{
+	assert_int_equal(write(items[i].pipe[1], "x", 1), 1);
+}
+
+/* ---- the loop, until something is so ---- */
+
+static bool (*is_so)(void);
+static uint64_t deadline_ns;
+
+static void look(void *timer)
+{
+	if (is_so() || now_mono_ns() > deadline_ns)
+		loop_stop(loop, 0);
+	else
+		timer_set(loop, timer, MS, look, timer);
+}
+
+static void run_until(bool (*fn)(void))
+{
+	struct timer t = {0};
+
+	is_so = fn;
+	deadline_ns = now_mono_ns() + DEADLINE_NS;
+	timer_set(loop, &t, 0, look, &t);
+	assert_int_equal(loop_run(loop), 0);
+	timer_cancel(&t);
+	assert_true(fn());
+}
+
+static bool all_are_stuck(void)
+{
+	return n_stuck == N;
+}
+
+static bool the_next_is_done(void)
+{
+	return items[N].done;
+}
+
+static bool all_are_done(void)
+{
+	for (size_t i = 0; i < N + 2; i++)
+		if (!items[i].done)
+			return false;
+	return true;
+}
+
+static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
+{
+	(void)state;
+	assert_int_equal(loop_new(&loop), 0);
+	assert_int_equal(worker_new(loop, "files", 1 << 20, &worker), 0);
+	worker_on_stuck(worker, on_stuck, NULL);
+	for (size_t i = 0; i < N; i++)
+		post(i, blocks);
+	run_until(all_are_stuck);
+	assert_int_equal(n_replaced, LEFT_BEHIND_MAX);
+	post(N, nothing); /* waits behind the last of them */
+	assert_false(items[N].done);
+	comes_back(1);
+	run_until(the_next_is_done);
+	assert_true(items[1].done);
+	assert_false(items[N - 1].done);
+	assert_int_equal(left.n, LEFT_BEHIND_MAX);
+	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
+	/* all come back, and there is nothing to be known of them */
+	post(N + 1, nothing);
+	for (size_t i = 0; i < N; i++)
+		if (i != 1)
+			comes_back(i);
+	run_until(all_are_done);
+	assert_int_equal(left.n, 0);
+	assert_null(left.waits);
+	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
+	for (size_t i = 0; i < N + 2; i++) {
+		close(items[i].pipe[0]);
+		close(items[i].pipe[1]);
+	}
+	loop_free(loop);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(few_are_left_behind_and_others_go_on_once_one_is_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
