@@ -69,9 +69,9 @@ int record_begin_cgroup(struct recording *r, record_open_fn *open);
 
 /* record_tables.c */
 void record_open_tables(struct recording *r);
-/* Tables and debug files of a process's files, and its runtimes; blocks as long as that takes. */
+/* Tables of a process's files, and its runtimes; blocks as long as that takes. */
 void record_give_tables(struct recording *r, struct mappings *m);
-/* Runtimes that were just starting. */
+/* Runtimes that were just starting, and debug files. */
 void record_look_again(struct recording *r);
 void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
 void record_tables_free(struct recording *r);

@@ -32,7 +32,8 @@ struct record_process {
 	uint32_t tgid;
 	uint64_t start_boottime_ns;
 	struct runtime_process *runtimes;
-	struct mappings *m; /* to be looked at again; NULL: not now */
+	struct mappings *m;	     /* to be looked at again; NULL: not now */
+	struct mappings *undebugged; /* its debug files are not read yet; NULL: they are */
 };
 
 static struct record_process *find_process(struct recording *r, uint32_t tgid, uint64_t start)
@@ -59,6 +60,7 @@ static void process_done(struct record_process *p)
 {
 	runtime_process_unref(p->runtimes);
 	mappings_unref(p->m);
+	mappings_unref(p->undebugged);
 }
 
 static void look(struct recording *r, struct record_process *p, struct mappings *m)
@@ -98,17 +100,25 @@ static void give_tables(struct recording *r, struct mappings *m)
 	}
 }
 
-static void find_debug_files(struct recording *r, const struct mappings *m)
+/* Names alone need them, so what runs already is sampled before they are read. */
+static void find_debug_files(struct recording *r, struct record_process *p)
 {
-	for (size_t i = 0; i < m->n; i++)
+	struct mappings *m = TAKE_PTR(p->undebugged);
+
+	for (size_t i = 0; m && i < m->n; i++)
 		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
 			files_debug(r->files, &m->items[i], m->root_fd);
+	mappings_unref(m);
 }
 
 void record_give_tables(struct recording *r, struct mappings *m)
 {
+	struct record_process *p = get_process(r, m);
+
+	mappings_ref(m);
+	find_debug_files(r, p); /* of an exec before */
+	p->undebugged = m;
 	give_tables(r, m);
-	find_debug_files(r, m);
 }
 
 void record_look_again(struct recording *r)
@@ -119,6 +129,7 @@ void record_look_again(struct recording *r)
 		if (m)
 			give_tables(r, m);
 		mappings_unref(m);
+		find_debug_files(r, &r->processes[i]);
 	}
 }
 
@@ -130,6 +141,7 @@ void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_n
 		unwind_exited(r->unwind, tgid, start_boottime_ns);
 	if (!p)
 		return;
+	find_debug_files(r, p);
 	process_done(p);
 	*p = r->processes[--r->n_processes];
 }

@@ -7,6 +7,7 @@
 #include "node/probe/internal.h"
 
 #include <bpf/btf.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include "core.skel.h"
@@ -351,6 +352,17 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	return 0;
 }
 
+/*
+ * For each object libbpf reads the kernel's types, 6 MB. Once such a block was freed glibc keeps room for more of
+ * them, and for whatever else is smaller: that ends here.
+ */
+static void give_memory_back(void)
+{
+	mallopt(M_MMAP_THRESHOLD, 256 << 10);
+	mallopt(M_TRIM_THRESHOLD, 256 << 10);
+	malloc_trim(0);
+}
+
 int objects_load(struct probes *p, struct field_error *reterr)
 {
 	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
@@ -366,6 +378,7 @@ int objects_load(struct probes *p, struct field_error *reterr)
 	}
 	btf__free(btf);
 	libbpf_set_print(before);
+	give_memory_back();
 	return r;
 }
 
