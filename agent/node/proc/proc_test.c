@@ -638,6 +638,34 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 	(void)state;
 }
 
+/* The one of that name had ended before the agent began: another container of the node tells how deep they lie. */
+static void test_names_that_are_anothers_who_had_ended(void **state)
+{
+	struct procs *p = make_procs();
+	struct plan *plan = testplan(UID, UID, ID, true);
+	struct plan *more = testplan("c0ffee00-0000-4000-8000-000000000001",
+				     "c0ffee00-0000-4000-8000-000000000001", C64(9), false);
+	uint64_t until;
+
+	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
+	plan->pods[plan->n_pods++] = more->pods[--more->n_pods];
+	plan_free(more);
+	procs_apply(p, plan, 1 * S);
+	procs_cgroup(p, 20, 4, FORGED, false, 1 * S);
+	procs_cgroup(p, 21, 20, FORGED "/" ID, false, 1 * S);
+	procs_cgroup(p, 30, 1, "/kubepods/podc0ffee00-0000-4000-8000-000000000001/" C64(9), false,
+		     2 * S);
+	assert_int_equal(n_filter(p, 2 * S, true), 1);
+	container_of(p, 21, &until);
+	assert_true(until == 2 * S);
+	procs_cgroup(p, 22, 20, FORGED "/" C64(8), false, 3 * S);
+	assert_int_equal(n_filter(p, 3 * S, false), 1);
+	assert_string_equal(container_of(p, 22, &until), "nobody");
+	assert_string_equal(container_of(p, 30, &until), "main");
+	procs_free(p);
+	(void)state;
+}
+
 static void test_cap(void **state)
 {
 	struct procs *p = make_procs();
@@ -826,6 +854,7 @@ int main(void)
 		cmocka_unit_test(test_cluster_in_container),
 		cmocka_unit_test(test_names_that_are_anothers),
 		cmocka_unit_test(test_names_that_are_anothers_below_a_selected_one),
+		cmocka_unit_test(test_names_that_are_anothers_who_had_ended),
 		cmocka_unit_test(test_cap),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_keep_off),

@@ -43,6 +43,8 @@ struct procs {
 	struct procs_filter *filter;
 	size_t n_filter, cap_filter;
 	size_t n_ended;
+	unsigned
+		n_pods; /* as cgroup_ref has it, the fewest that a planned container's cgroup had; 0: none yet */
 	bool dirty;
 	uint64_t next_ns; /* when `known` must be looked at again; UINT64_MAX: never */
 };
@@ -196,15 +198,26 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
 
 /*
  * Who may make cgroups below its own can give them any name, another pod's and container's, too: of several of one
- * name it is the outermost. Of a cluster inside a container all lie equally deep.
+ * name it is the outermost, and all of a node lie equally deep, also when it is a container itself: what is below that is
+ * nobody's, should the one of that name have ended before this agent began.
  */
 static bool is_outermost(struct procs *p, const struct known *k, unsigned *n_pods)
 {
+	if (p->n_pods && k->ref.n_pods > p->n_pods)
+		return false;
 	if (*n_pods && k->ref.n_pods < *n_pods)
 		p->next_ns = 0; /* the others were taken for it */
 	if (!*n_pods || k->ref.n_pods < *n_pods)
 		*n_pods = k->ref.n_pods;
 	return k->ref.n_pods == *n_pods;
+}
+
+/* A container's id is nobody else's; a static pod's hash may be that of a node around this one. */
+static void note_depth(struct procs *p, const struct known *k)
+{
+	if (p->n_pods && k->ref.n_pods < p->n_pods)
+		p->next_ns = 0;
+	p->n_pods = k->ref.n_pods; /* more it is not: is_outermost */
 }
 
 static void judge_of_pod(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
@@ -239,6 +252,7 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 	if (!c) {
 		judge_of_pod(p, k, now_ns, v);
 	} else if (is_outermost(p, k, &c->n_pods)) {
+		note_depth(p, k);
 		v->owner = owner_ref(c->owner);
 		v->filter = filter_of_container(p, c->container);
 	}
