@@ -103,14 +103,17 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 }
 
 /* Sends s->stack unless this generation has it already. */
-static __noinline void pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t generation)
+PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t generation)
 {
 	uint64_t *slot = pf_seen_slot(hash);
-	uint32_t n = s->walk.n_words;
 	uint64_t bytes;
+	uint32_t n;
 
-	if (!slot || *slot == pf_seen_word(hash, generation) || n > PF_STACK_WORDS)
-		return;
+	if (!s || !slot)
+		return 0;
+	n = s->walk.n_words;
+	if (*slot == pf_seen_word(hash, generation) || n > PF_STACK_WORDS)
+		return 0;
 	s->stack.h = (struct pf_record){.type = PF_REC_STACK, .generation = generation};
 	s->stack.hash = hash;
 	s->stack.n_words = n;
@@ -118,13 +121,14 @@ static __noinline void pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint
 	s->stack.end = s->walk.end;
 	bytes = sizeof(struct pf_rec_stack) + n * sizeof(uint64_t);
 	if (bytes > sizeof(s->stack))
-		return;
+		return 0;
 	if (bpf_ringbuf_output(&ring, &s->stack, bytes, pf_note_young(s))) {
 		pf_ring_full();
-		return;
+		return 0;
 	}
 	PF_STAT(crossed);
 	*slot = pf_seen_word(hash, generation);
+	return 0;
 }
 
 /* Returns the names' hash. */
@@ -153,12 +157,12 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 }
 
 /* The hash of the call that the thread works on, where that is wanted and its program publishes it; 0: none known. */
-static __noinline uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
+PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 {
 	uint64_t hash, *slot;
 	int found;
 
-	if (!s->context_wanted)
+	if (!s || !s->context_wanted)
 		return 0;
 	found = pf_call_context(s);
 	if (found == PF_CALL_UNREAD)

@@ -122,7 +122,7 @@ static __always_inline bool pf_jvm_calls_indirectly(uint64_t bytes)
 	       (bytes >> 16 & 0xf8ff) == 0x90ff || (bytes >> 16 & 0xffff) == 0x15ff;
 }
 
-static __noinline bool pf_jvm_behind_call(uint64_t address)
+PF_ONCE bool pf_jvm_behind_call(uint64_t address)
 {
 	uint64_t bytes;
 

@@ -10,11 +10,13 @@
 /* ---- from a frame to its caller ---- */
 
 /* The return address lies below cfa, and below it the caller's rbp, when `saved`. */
-static __noinline int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
+PF_ONCE int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t bp, ra;
 
+	if (!s)
+		return 1;
 	w->by_record = false;
 	if (cfa < w->sp + 8)
 		return pf_end(w, PF_END_STUCK);
@@ -35,11 +37,13 @@ static __noinline int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool sav
 }
 
 /* rbp points to a frame record whose return address can be one; that of any generated code, when not strict. */
-static __noinline bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, bool strict)
+PF_ONCE bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, bool strict)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t ra;
 
+	if (!s || !d)
+		return false;
 	if (w->bp_lost || w->bp & 7 || w->bp - w->sp >= PF_JVM_LOOP_FRAME ||
 	    !pf_word(s, w->bp + 8, &ra))
 		return false;
@@ -48,27 +52,38 @@ static __noinline bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_j
 }
 
 /* Nothing is known of this place: a frame record, if there is one, or an honest end. */
-static __noinline int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
+PF_ONCE int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
 {
+	if (!s || !d)
+		return 1;
 	if (pf_jvm_has_record(s, d, true))
 		return pf_jvm_caller(s, s->walk.bp + 16, true);
 	return pf_end(&s->walk, PF_END_FP);
+}
+
+/* Whether the word below cfa is a return address, or, not strictly, any of generated code; -1: it cannot be read. */
+PF_ONCE int pf_jvm_return_below(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
+				bool strict)
+{
+	uint64_t ra;
+
+	if (!s || !d || !pf_word(s, cfa - 8, &ra))
+		return -1;
+	return strict ? pf_jvm_returns(d, ra) : pf_jvm_generated(d, ra);
 }
 
 /*
  * cfa, or as many of words above it: code pushes a few now and then, around calls too. 0: no return
  * address is there.
  */
-static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
-				      uint32_t words)
+PF_ONCE uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
+			    uint32_t words)
 {
-	uint64_t ra;
-
 	for (uint32_t k = 0; k < PF_JVM_ENTRY_WORDS && k < words; k++) {
-		if (!pf_word(s, cfa - 8, &ra))
-			return 0;
-		if (k ? pf_jvm_returns(d, ra) : pf_jvm_generated(d, ra))
-			return cfa;
+		int found = pf_jvm_return_below(s, d, cfa, k > 0);
+
+		if (found)
+			return found > 0 ? cfa : 0;
 		cfa += 8;
 	}
 	return 0;
@@ -79,10 +94,12 @@ static __noinline uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm 
  * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry lies above, and behind it
  * the frame of who runs the thread.
  */
-static __noinline int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
+PF_ONCE int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
 {
 	uint64_t cfa = 0;
 
+	if (!s || !d)
+		return 1;
 	if (!pf_jvm_behind_call(s->walk.ip))
 		cfa = pf_jvm_cfa(s, d, s->walk.sp + 16, PF_JVM_ENTRY_WORDS);
 	return cfa ? pf_jvm_caller(s, cfa, true) : pf_jvm_guess(s, d);
@@ -115,10 +132,12 @@ static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uin
 }
 
 /* Whether ip is behind the sub that makes this frame; with saved_late it also has rbp's place. */
-static __always_inline bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
+PF_ONCE bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
 {
 	bool made = false;
 
+	if (!s)
+		return false;
 	for (int k = -28; k <= -4; k++)
 		made |= pf_jvm_is_sub(s, k, frame - 16) || pf_jvm_is_sub(s, k, frame - 8);
 	return made;
@@ -190,8 +209,10 @@ static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 }
 
 /* enum pf_place or enum pf_jvm_place of an interrupted method; code around it is in s->piece. */
-static __noinline uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
+PF_ONCE uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
 {
+	if (!s)
+		return PF_JVM_BODY;
 	return prologue ? pf_jvm_in_prologue(s, frame) : pf_jvm_in_epilogue(s);
 }
 
@@ -206,8 +227,10 @@ static __always_inline bool pf_jvm_drops(uint32_t code)
 }
 
 /* Bytes of these arguments below an interrupted method's frame. */
-static __noinline uint32_t pf_jvm_arguments(const struct pf_scratch *s)
+PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 {
+	if (!s)
+		return 0;
 	if ((PF_JVM_AT(0) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 5))) ||
 	    (PF_JVM_AT(-5) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 0))))
 		return 16;
@@ -224,20 +247,24 @@ static __noinline uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 }
 
 /* Whether it stands behind its call: nothing is on its frame yet, or no more. */
-static __noinline bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
+PF_ONCE bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
 {
 	uint64_t top;
 
+	if (!s || !d)
+		return false;
 	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
 }
 
 /* Frames of compiled methods, and of stubs that know their size. */
-static __noinline int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
-				     uint32_t place)
+PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
+			   uint32_t place)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t cfa;
 
+	if (!s || !d)
+		return 1;
 	if (place == PF_AT_ENTRY)
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (place == PF_AFTER_PUSH)
@@ -268,11 +295,14 @@ static __always_inline bool pf_jvm_is_adapter(uint64_t text)
  * Between methods: no frame. Adapters of compiled and interpreted code have the return address in rax
  * while they move arguments, and what rsp was in r13.
  */
-static __noinline int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
+PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 {
 	struct pf_walk *w = &s->walk;
-	uint64_t sp = w->regs[PF_JVM_R13];
+	uint64_t sp;
 
+	if (!s || !d)
+		return 1;
+	sp = w->regs[PF_JVM_R13];
 	if (pf_jvm_on_top(s, d))
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (!pf_jvm_generated(d, w->regs[PF_JVM_RAX]))
@@ -308,10 +338,12 @@ static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 }
 
 /* A sub $n,%rsp shortly before: what was on the stack before is still in there, old return addresses too. */
-static __noinline uint32_t pf_jvm_room(const struct pf_scratch *s)
+PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 {
 	uint32_t room = 0;
 
+	if (!s)
+		return 0;
 	for (int k = -24; k <= -4; k++)
 		if (pf_jvm_u24(s, k) == 0xec8348)
 			room = PF_JVM_AT(k + 3);

@@ -260,13 +260,13 @@ static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const s
 enum pf_luajit_what { PF_LUAJIT_NO_FUNC, PF_LUAJIT_C_FUNC, PF_LUAJIT_LUA_FUNC };
 
 /* What function a slot holds: func.pc is its bytecode, a C function's is a stub. */
-static __noinline uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
+PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 {
 	struct pf_luajit_proto *p = &pf_luajit_read(s)->proto;
 	struct pf_luajit_func *f = &pf_luajit_read(s)->func;
 	uint64_t at = pf_luajit_func_of(slot);
 
-	if (!at || !pf_read(f, sizeof(*f), at) || f->gct != PF_LUAJIT_GCT_FUNC)
+	if (!s || !at || !pf_read(f, sizeof(*f), at) || f->gct != PF_LUAJIT_GCT_FUNC)
 		return PF_LUAJIT_NO_FUNC;
 	if (f->ffid != 0)
 		return PF_LUAJIT_C_FUNC;
@@ -277,12 +277,12 @@ static __noinline uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot
 }
 
 /* base runs the instruction before pc; its first one is at hand when pc is not behind it yet. */
-static __noinline bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
+PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 {
 	struct pf_luajit_read *k = pf_luajit_read(s);
 	uint64_t slots[2]; /* function, link */
 
-	if (!pf_luajit_in_stack(&k->state, base) || !pf_read(slots, 16, base - 16))
+	if (!s || !pf_luajit_in_stack(&k->state, base) || !pf_read(slots, 16, base - 16))
 		return false;
 	switch (pf_luajit_func_in(s, slots[0])) {
 	case PF_LUAJIT_LUA_FUNC:
@@ -366,11 +366,14 @@ static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runti
 static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, uint64_t ip)
 {
 	uint64_t offset = ip - d->vm_start;
-	uint32_t at = 0;
+	uint64_t at = 0, next;
 
-	for (uint32_t step = PF_LUAJIT_CALLS / 2; step; step /= 2)
-		if (d->calls[(at + step) % PF_LUAJIT_CALLS].offset <= offset)
-			at += step;
+	for (uint32_t step = PF_LUAJIT_CALLS / 2; step; step /= 2) {
+		next = at + step;
+		PF_BARRIER(next);
+		at += step & pf_mask_le(d->calls[next % PF_LUAJIT_CALLS].offset, offset);
+	}
+	PF_BARRIER(at);
 	return d->calls[at % PF_LUAJIT_CALLS].offset == offset
 		       ? d->calls[at % PF_LUAJIT_CALLS].flags
 		       : 0;

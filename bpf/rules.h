@@ -55,22 +55,22 @@ static __always_inline bool pf_mapping_in_part(struct pf_walk *w, const struct p
 	return true;
 }
 
-/* Makes w->mapping and w->file those of pc; false: there is none. */
-static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
+/* pf_find_mapping's, when it is not the last one. */
+PF_ONCE bool pf_other_mapping(struct pf_walk *w, uint64_t pc)
 {
 	const struct pf_part *part = NULL;
 	const struct pf_file *f;
+	uint32_t file; /* a key that a helper takes may not lie in memory that is only lent (6.1) */
 
-	if (pc >= w->mapping.start && pc < w->mapping.end)
-		return true;
-	if (!w->known || pc >> 63)
+	if (!w || !w->known || pc >> 63)
 		return false;
 	for (uint32_t k = 0; k < PF_PARTS_MAX; k++)
 		if (k < w->process.n_parts && w->process.parts[k].start <= pc)
 			part = &w->process.parts[k];
 	if (!part || !pf_mapping_in_part(w, part, pc))
 		return false;
-	f = bpf_map_lookup_elem(&unwind_files, &w->mapping.file);
+	file = w->mapping.file;
+	f = bpf_map_lookup_elem(&unwind_files, &file);
 	if (!f) {
 		w->mapping.end = 0;
 		return false;
@@ -83,6 +83,12 @@ static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
 	w->file.rules = f->rules;
 	w->file.n_rules = f->n_rules;
 	return true;
+}
+
+/* Makes w->mapping and w->file those of pc; false: there is none. */
+static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
+{
+	return (pc >= w->mapping.start && pc < w->mapping.end) || pf_other_mapping(w, pc);
 }
 
 /*
