@@ -23,7 +23,7 @@ import slow_report
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 MOST_S = 600            # of one program
-VERSIONS = ["gcc --version", "clang --version", "bpftrace --version", "perf --version", "sqlite3 --version"]
+VERSIONS = ["gcc", "clang", "bpftrace", "perf", "sqlite3"]
 
 
 def machine():
@@ -32,8 +32,8 @@ def machine():
             m = re.search(pattern, f.read(), re.M)
         return m[1].strip() if m else "?"
     m = report.machine()
-    m["versions"] = [v for v in map(report.version, VERSIONS) if v]
-    m["versions"] = [" ".join(v.split()[:2]) if v[0].isdigit() else v for v in m["versions"]]
+    told = {name: re.search(r"\d+(\.\d+)+", report.version(f"{name} --version")) for name in VERSIONS}
+    m["versions"] = [f"{name} {v[0]}" for name, v in told.items() if v]
     m["cpu"] = first("/proc/cpuinfo", r"^model name\s*:(.*)$")
     m["memory"] = "%.0f GiB" % (int(first("/proc/meminfo", r"^MemTotal:\s+(\d+) kB")) / 2**20)
     m["commit"] = report.version("git rev-parse --short HEAD")

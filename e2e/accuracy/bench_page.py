@@ -31,29 +31,30 @@ def beside(what, prefix, *peers):
     return Row(what, f"{prefix}.podflame", *((peer.replace("_", " "), f"{prefix}.{peer}") for peer in peers))
 
 
+FP, OMITTED = "built with frame pointers", "built without"
 PAGE = [
-    ("A sample", "A program that goes down 3, 33 and 62 frames, 1999 Hz. BPF time is without the timer's interrupt, which everybody pays and which is in the "
-     "program's time; perf has no BPF time. *Whole*: every frame from `_start` on; Debian's C library has no frame pointers, so who goes by them alone "
+    ("A sample", "A program that goes down 3, 33 and 62 frames, 1999 Hz. BPF time is without the timer's interrupt, which everybody pays; it is in the "
+     "program's time. perf has no BPF time. *Whole*: every frame from `_start` on; Debian's C library has no frame pointers, so who goes by them alone "
      "loses `_start`.", [
-         beside("BPF time, built with frame pointers", "sample.fp.bpf", "bpftrace"),
-         Row("the same over bpftrace's", "sample.fp.bpf.to_bpftrace"),
-         beside("the program's time, built with frame pointers", "sample.fp.cost", "bpftrace", "perf_fp"),
-         Row("the same over bpftrace's", "sample.fp.cost.to_bpftrace"),
-         beside("whole stacks, built with frame pointers", "sample.fp.whole", "bpftrace", "perf_fp"),
-         beside("BPF time, frame pointers omitted", "sample.no_fp.bpf"),
-         beside("the program's time, frame pointers omitted", "sample.no_fp.cost", "perf_dwarf", "perf_fp"),
-         beside("whole stacks, frame pointers omitted", "sample.no_fp.whole", "perf_dwarf", "perf_fp"),
-         beside("shift of the program's own split, frame pointers omitted", "sample.no_fp.moved", "perf_dwarf", "perf_fp"),
+         beside(f"BPF time, {FP}", "sample.fp.bpf", "bpftrace"),
+         Row(f"BPF time over bpftrace's, {FP}", "sample.fp.bpf.to_bpftrace"),
+         beside(f"the program's time, {FP}", "sample.fp.cost", "bpftrace", "perf_fp"),
+         Row(f"the program's time over bpftrace's, {FP}", "sample.fp.cost.to_bpftrace"),
+         beside(f"whole stacks, {FP}", "sample.fp.whole", "bpftrace", "perf_fp"),
+         beside(f"BPF time, {OMITTED}", "sample.no_fp.bpf"),
+         beside(f"the program's time, {OMITTED}", "sample.no_fp.cost", "perf_dwarf", "perf_fp"),
+         beside(f"whole stacks, {OMITTED}", "sample.no_fp.whole", "perf_dwarf", "perf_fp"),
+         beside(f"shift of the program's own split, {OMITTED}", "sample.no_fp.moved", "perf_dwarf", "perf_fp"),
          Row("the work twice without profiler differs by", "sample.fp.noise"),
-         Row("depth 33 by frame pointers, one process", "probe.sample_depth_33"),
-         Row("depth 33 by unwind tables, one process", "probe.rows_depth_33"),
-         Row("depth 500 by unwind tables, one process", "probe.rows_depth_500"),
+         Row("BPF time, depth 33, by frame pointers", "probe.sample_depth_33"),
+         Row("BPF time, depth 33, by unwind tables", "probe.rows_depth_33"),
+         Row("BPF time, depth 500, by unwind tables", "probe.rows_depth_500"),
      ]),
     ("Who is not selected", "BPF time more than an empty program's on the same event, both at once.", [
         Row("a tick", "probe.filtered_out", ("an empty program", "probe.empty")),
-        beside("a tick, idle ones among bpftrace's", "sample.fp.filtered", "bpftrace"),
+        beside("BPF time of a tick, an empty program's in it; bpftrace has idle ticks, too", "sample.fp.filtered", "bpftrace"),
         Row("a switch, with off-cpu asked for by others", "offcpu.unselected"),
-        Row("a wake-up", "offcpu.unselected_wakeup"),
+        Row("a wake-up, with off-cpu asked for by others", "offcpu.unselected_wakeup"),
         Row("a program's slow-down at 199 Hz; the middle half of the pairs", "probe.unselected_slowdown_199hz"),
     ]),
     ("Waits and memory", "What programs pay for them, beside others: [events-cost](events-cost.md).", [
@@ -62,42 +63,42 @@ PAGE = [
         Row("mem-alloc: a malloc and free", "memory.alloc", ("an empty program at malloc", "memory.floor_alloc")),
         Row("mem-inuse: a malloc and free", "memory.inuse", ("empty ones at malloc and free", "memory.floor_inuse")),
     ]),
-    ("The agent", "An agent with its targets, its hub on the same machine, every CPU busy, 99 Hz. bpftrace and perf take all of the machine, name nothing "
-     "and send nothing meanwhile.", [
+    ("The agent", "An agent and its parse child; its targets, its hub on the same machine, every CPU busy, 99 Hz. bpftrace and perf take all of the machine, name "
+     "nothing and send nothing meanwhile. File pages that the two share count once.", [
          beside("CPU", "agent.cpu", "bpftrace", "perf_fp"),
          beside("RSS", "agent.rss", "bpftrace", "perf_fp"),
-         beside("of it anonymous", "agent.rss_anonymous", "bpftrace", "perf_fp"),
+         beside("anonymous part of the RSS", "agent.rss_anonymous", "bpftrace", "perf_fp"),
          Row("samples", "agent.samples"),
          beside("`record`: CPU from exec until it samples", "start.cpu", "bpftrace", "perf_fp"),
          Row("agent: CPU from exec until it samples", "agent.start"),
          Row("agent: from exec until 250 containers of 20 targets are selected", "agent.start_250"),
          Row("CPU of that", "agent.start_250.cpu"),
-         Row("`record`, 50 busy processes: CPU", "accuracy.busy.cpu"),
-         Row("RSS", "accuracy.busy.rss"),
-         Row("BPF maps", "accuracy.busy.kernel"),
+         Row("`record` of 50 busy processes: CPU", "accuracy.busy.cpu"),
+         Row("`record` of 50 busy processes: RSS of both processes", "accuracy.busy.rss"),
+         Row("`record` of 50 busy processes: BPF maps", "accuracy.busy.kernel"),
          Row("BPF maps, a process more", "accuracy.kernel_a_process"),
      ]),
     ("From the kernel to names", "", [
-        Row("map and ring to windows, each record with a stack of its own", "pipeline.records", ("`perf script`", "sample.fp.script.perf_fp")),
-        Row("of it, map and ring to drain", "pipeline.drained"),
-        Row("of it, drain to named frames in a window", "pipeline.folded"),
+        Row("map and ring to windows, each record with a stack of its own", "pipeline.records", ("`perf script`, samples", "sample.fp.script.perf_fp")),
+        Row("map and ring to drain", "pipeline.drained"),
+        Row("drain to named frames in a window", "pipeline.folded"),
         Row("symbols of libLLVM (110 MB), cold: its index first", "symbol.cold"),
-        Row("the same, warm", "symbol.warm"),
+        Row("symbols of libLLVM, warm", "symbol.warm"),
         beside("a compiler in libLLVM, exec to names on disk: CPU", "first_names.libLLVM.cpu", "bpftrace", "perf_fp", "perf_dwarf"),
-        beside("the same, a second of recording among it", "first_names.libLLVM.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        beside("a compiler in libLLVM, exec to names on disk, a second of recording among it", "first_names.libLLVM.wall", "bpftrace", "perf_fp", "perf_dwarf"),
         beside("a small program, exec to names on disk: CPU", "first_names.small.cpu", "bpftrace", "perf_fp", "perf_dwarf"),
-        beside("the same, a second of recording among it", "first_names.small.wall", "bpftrace", "perf_fp", "perf_dwarf"),
-        Row("unwind tables of libLLVM, whole file", "unwind_table_build_ms.libLLVM-14.so.1"),
-        Row("their size", "unwind_table_kbytes.libLLVM-14.so.1"),
+        beside("a small program, exec to names on disk, a second of recording among it", "first_names.small.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        Row("unwind tables of libLLVM, made of the whole file", "unwind_table_build_ms.libLLVM-14.so.1"),
+        Row("unwind tables of libLLVM, their size", "unwind_table_kbytes.libLLVM-14.so.1"),
     ]),
-    ("The hub", "SQLite. *Life*: 20 services of 10 pods that run the same code; *hard*: 200 processes with no stack in common. A namespace's query is exact: half of the rows, to "
-     "the whole reply. 1e7 rows: `ROWS=1e7 make bench`.", [
-         row for n in ("1e+06", "1e+07") for load in ("life", "hard") for row in (
-             Row(f"{n.replace('e+0', 'e')} rows, {load}: write", f"store.write_{n}_{load}"),
-             Row("on disk", f"store.bytes_{n}_{load}"),
-             Row("a namespace, CPU", f"store.namespace_{n}_{load}"),
-             Row("a namespace, latency", f"store.namespace_latency_{n}_{load}"),
-             Row("one service, a tenth of the time, CPU", f"store.service_{n}_{load}"),
+    ("The hub", "SQLite. *Life*: 20 services of 10 pods that run the same code; *hard*: 200 processes without a stack in common. A namespace's query has half of "
+     "the rows, goes to the whole reply and is exact. 1e7 rows: `ROWS=1e7 make bench`.", [
+         row for n in ("1e+06", "1e+07") for load in ("life", "hard") for short in [f"{n.replace('e+0', 'e')} rows, {load}"] for row in (
+             Row(f"{short}: written", f"store.write_{n}_{load}"),
+             Row(f"{short}: on disk", f"store.bytes_{n}_{load}"),
+             Row(f"{short}: a namespace, CPU", f"store.namespace_{n}_{load}"),
+             Row(f"{short}: a namespace, latency", f"store.namespace_latency_{n}_{load}"),
+             Row(f"{short}: a service, a tenth of the time, CPU", f"store.service_{n}_{load}"),
          )] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"), Row("an uploaded name, first look-up", "symbols.name")]),
 ]
 
@@ -162,7 +163,8 @@ def section(title, text, rows, found):
         if not r:
             yield f"| {row.what} | not measured | | | | | |"
             continue
-        peers = "; ".join(f"{who} {number(found[name]['value'])}" for who, name in row.peers if name in found)
+        peers = "; ".join(f"{who} {number(found[name]['value'])} [{spread(found[name])}]".replace(" [—]", "")
+                          for who, name in row.peers if name in found)
         met = f"{goal_text(r)}: {verdict(r)}" if verdict(r) else ""
         older = f" (of {r['date']})" if "date" in r else ""
         yield f"| {row.what} | {number(r['value'])}{older} | {spread(r)} | {r['unit']} | {met} | {peers} | {change(r)} |"
@@ -173,13 +175,10 @@ def goals(found):
     yield "| goal | | measured |"
     yield "| --- | --- | ---: |"
     for title, _, rows in PAGE:
-        above = ""
         for row in rows:
-            what = f"{above.split(':')[0]}: {row.what}" if re.match("the same|of it|on disk|a namespace|CPU of|RSS|one service", row.what) else row.what
-            above = what if what is row.what else above
             r = found.get(row.name)
             if r and verdict(r):
-                yield f"| {title}: {what}, {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])} |"
+                yield f"| {title}: {row.what}, {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])} |"
 
 
 def page(data):

@@ -4,6 +4,7 @@
 
 #include "lib/base/base.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -30,9 +31,12 @@ static inline int bench_by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
+	if (isnan(x) || isnan(y))
+		return isnan(x) - isnan(y);
 	return x < y ? -1 : x > y;
 }
 
+/* 0 / 0 is what a round gives in which nothing ran: it sorts last, and bench_rounds leaves it out. */
 static inline double bench_median(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), bench_by_value);
@@ -43,11 +47,17 @@ static inline double bench_median(double *values, size_t n)
 static inline void bench_rounds(const char *name, double *values, size_t n, const char *unit,
 				const char *goal, const char *compared_with)
 {
-	double median = bench_median(values, n);
-
+	bench_median(values, n);
+	while (n && isnan(values[n - 1]))
+		n--;
+	if (!n) {
+		fprintf(stderr, "%s: skip: %s: nothing ran in any round\n",
+			program_invocation_short_name, name);
+		return;
+	}
 	printf("{\"name\":\"%s\",\"value\":%.3f,\"least\":%.3f,\"most\":%.3f,\"rounds\":%zu,"
 	       "\"unit\":\"%s\",\"goal\":\"%s\",\"compared_with\":\"%s\"}\n",
-	       name, median, values[0], values[n - 1], n, unit, goal, compared_with);
+	       name, values[n / 2], values[0], values[n - 1], n, unit, goal, compared_with);
 	fflush(stdout);
 }
 

@@ -71,13 +71,13 @@ static void bench_file(const char *path)
 		if (k < ROUNDS - 1)
 			elf_index_unref(i);
 	}
-	report(path, "build_ms", best / 1e6, "CPU ms, whole file",
+	report(path, "build_ms", best / 1e6, "CPU ms",
 	       "libLLVM-14: 150 at most; 400 is the best peer's");
 	report(path, "kbytes",
 	       (t.n_rows * sizeof(*t.rows) + t.n_pages * sizeof(*t.pages) +
 		t.n_rules * sizeof(*t.rules)) /
 		       1e3,
-	       "kB of rows, pages and rules", "libLLVM-14: 6000 at most; 11000 is the best peer's");
+	       "kB", "libLLVM-14: 6000 at most; 11000 is the best peer's");
 	report(path, "rows", t.n_rows, "rows", "-");
 	report(path, "rules", t.n_rules, "rules", "4096 is the limit");
 	elf_index_unref(i);
