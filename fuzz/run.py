@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzzers for long: run.py long [SECONDS [TARGET...]] | try TARGET SECONDS | coverage [TARGET...] | doc
+"""Fuzzers for long: run.py long [SECONDS [TARGET...]] | try TARGET SECONDS | merge CLONE |
+    seed TARGET... | coverage [TARGET...] | doc
 
 long      each target that has not had its hour for SECONDS of CPU (300), those with the least first, one at a time at nice 19;
           what they find goes into the corpus (testdata/fuzz/NAME.ar.zst, as few inputs as have all its edges) and fuzz/record.tsv
+          after each target's turn
 try       one target, nothing is recorded
+merge     what another clone's runs have added to the record that it was cloned with, and its corpora; once a clone
+seed      the first inputs that fuzz/seeds.py makes, into the corpus
 coverage  line coverage of the files that a target names after "Fuzzes:", by its corpus alone, into fuzz/record.tsv
 doc       docs/fuzzing.md's table from fuzz/record.tsv
 A target is its path without _fuzz.c: agent/lib/kube/decode. Ctrl-C or SIGTERM ends a run early; what it had counts.
@@ -38,8 +42,8 @@ def targets():
     return sorted(f.removesuffix("_fuzz.c") for f in found)
 
 
-def archive(target):
-    return os.path.join(ROOT, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".ar.zst")
+def archive(target, root=ROOT):
+    return os.path.join(root, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".ar.zst")
 
 
 def fuzzed_files(target):
@@ -50,13 +54,17 @@ def fuzzed_files(target):
     return [n if n.startswith("bpf/") else "agent/" + n for n in names]
 
 
-def read_record():
+def parse_record(text):
     record = {}
-    if os.path.exists(RECORD):
-        for line in open(RECORD):
-            if line.startswith("agent/"):
-                row = dict(zip(COLUMNS, line.rstrip("\n").split("\t")))
-                record[row["target"]] = {k: v if k == "target" else int(v) for k, v in row.items()}
+    for line in text.splitlines():
+        if line.startswith("agent/"):
+            row = dict(zip(COLUMNS, line.split("\t")))
+            record[row["target"]] = {k: v if k == "target" else int(v) for k, v in row.items()}
+    return record
+
+
+def read_record():
+    record = parse_record(open(RECORD).read()) if os.path.exists(RECORD) else {}
     for t in targets():
         record.setdefault(t, dict.fromkeys(COLUMNS, 0) | {"target": t})
     return {t: record[t] for t in targets()}
@@ -77,11 +85,11 @@ def make(kind, *names):
     return [os.path.join(out, n) for n in names]
 
 
-def unpack(target, to):
+def unpack(target, to, root=ROOT):
     os.makedirs(to, exist_ok=True)
-    if os.path.exists(archive(target)):
+    if os.path.exists(archive(target, root)):
         plain = to + ".ar"
-        subprocess.run(["zstd", "-dqf", archive(target), "-o", plain], check=True)
+        subprocess.run(["zstd", "-dqf", archive(target, root), "-o", plain], check=True)
         subprocess.run(["ar", "x", "--output", to, plain], check=True)
         os.unlink(plain)
 
@@ -124,16 +132,18 @@ def cpu_of(pid):
 
 
 def minimize(binary, target, work):
-    """As few inputs as have all its edges; how often one is taken does not count."""
+    """As few inputs as have all its edges; how often one is taken does not count. Returns how many those are."""
     small = work + ".small"
     shutil.rmtree(small, ignore_errors=True)
     os.makedirs(small)
-    subprocess.run(["nice", "-n", "19", binary, "-merge=1", "-use_counters=0", f"-max_len={MAX_INPUT}", small, work],
-                   cwd=BUILD, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    said = subprocess.run(["nice", "-n", "19", binary, "-merge=1", "-use_counters=0", f"-max_len={MAX_INPUT}", small, work],
+                          cwd=BUILD, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     for name in glob.glob(os.path.join(work, "fix-*")):         # what was wrong once stays
         shutil.copy(name, small)
     pack(target, small)
     shutil.rmtree(small)
+    edges = re.findall(r"(\d+) new coverage edges", said.stderr)
+    return int(edges[-1]) if edges else 0
 
 
 def read_log(path, at, begun, result):
@@ -213,6 +223,51 @@ def run_long(seconds, names):
     return bad
 
 
+def run_seed(names):
+    for target in names:
+        binary, = make("fuzz", target + "_fuzz")
+        work = os.path.join(BUILD, "fuzz/corpus", target)
+        unpack(target, work)
+        subprocess.run([os.path.join(ROOT, "fuzz/seeds.py"), target, work], check=True)
+        print(f"{target}: {minimize(binary, target, work)} edges")
+
+
+def merge_row(mine, base, theirs):
+    """theirs has gone on from base, mine perhaps, too: quiet for as long as the less quiet of the two."""
+    added = {c: theirs[c] - base[c] for c in ("cpu_s", "runs", "findings")}
+    quiet = [r["cpu_s"] - r["last_new_edge_s"] for r in (mine, theirs)]
+    quiet = quiet[1] if mine["cpu_s"] == base["cpu_s"] else min(quiet)
+    for c, n in added.items():
+        mine[c] += n
+    mine["last_new_edge_s"] = mine["cpu_s"] - quiet
+
+
+def run_merge(clone):
+    committed = subprocess.run(["git", "-C", clone, "show", "HEAD:fuzz/record.tsv"], capture_output=True, check=True, text=True)
+    base, theirs = parse_record(committed.stdout), parse_record(open(os.path.join(clone, "fuzz/record.tsv")).read())
+    for target in targets():
+        before = base.get(target, dict.fromkeys(COLUMNS, 0))
+        if target in theirs and theirs[target]["cpu_s"] > before["cpu_s"]:
+            merge_target(target, clone, before, theirs[target])
+
+
+def merge_target(target, clone, base, theirs):
+    binary, = make("fuzz", target + "_fuzz")
+    work = os.path.join(BUILD, "fuzz/merge", target)
+    shutil.rmtree(work, ignore_errors=True)
+    for root in ROOT, clone:
+        unpack(target, work, root)
+    edges = minimize(binary, target, work)
+    shutil.rmtree(work)
+    record = read_record()
+    row = record[target]
+    merge_row(row, base, theirs)
+    row["edges"] = edges
+    row["inputs"], row["bytes"] = size_of(target)
+    write_record(record)
+    print(f"{target}: {row['cpu_s']} s, {row['runs']} runs, {edges} edges", flush=True)
+
+
 def run_coverage(names):
     names = names or targets()
     binaries = make("fuzzcov", *(t + "_replay" for t in names))
@@ -271,6 +326,10 @@ def main(words):
         print("\n".join(findings))
         print(f"{int(not findings)} passed, {int(bool(findings))} failed, 0 skipped")
         return int(bool(findings))
+    if words[:1] == ["merge"] and len(words) == 2:
+        return run_merge(words[1])
+    if words[:1] == ["seed"]:
+        return run_seed(words[1:])
     if words[:1] == ["coverage"]:
         return run_coverage(words[1:])
     if words == ["doc"]:

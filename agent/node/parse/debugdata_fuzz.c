@@ -9,8 +9,6 @@
 #include <lzma.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed);
-size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max);
 
 static const char *const marks[] = {"a", "b*", NULL};
 
@@ -41,43 +39,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	    LZMA_OK)
 		parse(stream, packed);
 	return 0;
-}
-
-/* The first input: a file with .symtab. */
-static void first_input(struct buf *ret)
-{
-	const Elf64_Sym symbols[] = {
-		{0},
-		{1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, 1, 0x1000, 16},
-		{3, ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE), 0, 1, 0x1020, 0},
-		{5, ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0, 1, 0x1030, 64},
-	};
-	const struct test_section s[] = {TESTELF_TEXT,
-					 {".symtab", symbols, sizeof(symbols), 0, 0},
-					 {".strtab", "\0a\0b\0c", 7, 0, 0},
-					 {NULL, NULL, 0, 0, 0}};
-	Elf64_Ehdr *e;
-	Elf64_Shdr *h;
-
-	testelf_make(s, ET_DYN, ret);
-	e = (Elf64_Ehdr *)ret->data;
-	h = (Elf64_Shdr *)(ret->data + e->e_shoff);
-	h[2].sh_type = SHT_SYMTAB;
-	h[2].sh_link = 3;
-	h[2].sh_entsize = sizeof(symbols[0]);
-	h[3].sh_type = SHT_STRTAB;
-}
-
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed)
-{
-	_cleanup_buf_ struct buf first = {0};
-
-	if (n < 64 || seed % 64 == 0) {
-		first_input(&first);
-		if (first.len <= max) {
-			memcpy(data, first.data, first.len);
-			n = first.len;
-		}
-	}
-	return LLVMFuzzerMutate(data, n, max);
 }

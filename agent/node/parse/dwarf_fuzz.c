@@ -2,22 +2,15 @@
 /*
  * Any bytes as the DWARF sections of a file, of its .dwo file and of its file of dwz. The input is
  * a byte (1: dwz) and a list of sections, each a length in two bytes and its bytes, so that a
- * mutation stays inside of one; g++ makes the first inputs, one in each kind of DWARF.
+ * mutation stays inside of one; compilers make the first inputs, in each kind of DWARF.
  * Fuzzes: node/parse/dwarf.c, node/parse/dwarf_abbrev.c, node/parse/dwarf_apply.c, node/parse/dwarf_form.c,
  * node/parse/dwarf_line.c, node/parse/dwarf_map.c, node/parse/dwarf_names.c, node/parse/dwarf_others.c,
  * node/parse/dwarf_ranges.c, node/parse/dwarf_unit.c, node/parse/dwarf_walk.c, node/parse/inlines.c
  */
-#include "lib/base/testdir.h"
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"
 
-#include <fcntl.h>
-#include <gelf.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max);
 
@@ -91,113 +84,49 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	return 0;
 }
 
-/* ---- first inputs ---- */
+/* ---- mutation: of one section, whose length stays right ---- */
 
-static const char program[] =
-	"namespace { struct S { int v; int get(int k) const { return v * k; } }; }\n"
-	"static inline int twice(int x) { return S{x}.get(2) + x / 3; }\n"
-	"extern int g(int);\n"
-	"int f(int a, int b) { for (int i = 0; i < a; i++) b += twice(b) + g(i);\n"
-	"  auto l = [&](int c) { return twice(c) * g(c); }; return l(b) + l(a); }\n";
-static const char *const commands[] = {
-	"g++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so",
-	"g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so",
-	"g++ -O2 -shared -fPIC -gdwarf-2 a.cc -o a.so",
-	"g++ -O2 -shared -fPIC -gdwarf-5 -gsplit-dwarf a.cc -o a.so",
-	"g++ -O2 -shared -fPIC -gdwarf-4 -gsplit-dwarf a.cc -o a.so",
-	"clang++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so",
-	"clang++ -O2 -shared -fPIC -gdwarf-5 -gsplit-dwarf a.cc -o a.so; mv -f a.dwo a.so-a.dwo",
-	"g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so && cp a.so b.so && dwz -m alt a.so b.so",
+#define LISTED_MAX (2 * ARRAY_SIZE(main_names) + ARRAY_SIZE(dwo_names))
+
+struct listed {
+	size_t at, n; /* in the input, behind its length */
 };
-static struct buf seeds[ARRAY_SIZE(commands)];
 
-static Elf_Data *find(Elf *elf, const char *name)
+static size_t list(const uint8_t *data, size_t n, struct listed *ret)
 {
-	Elf_Scn *s = NULL;
-	size_t names;
+	size_t k = 0, at = 1;
 
-	elf_getshdrstrndx(elf, &names);
-	while ((s = elf_nextscn(elf, s))) {
-		GElf_Shdr h;
-		const char *own;
+	for (; k < LISTED_MAX && at + 2 <= n; k++) {
+		size_t bytes = data[at] | data[at + 1] << 8;
 
-		gelf_getshdr(s, &h);
-		own = elf_strptr(elf, names, h.sh_name);
-		if (own && streq(own, name))
-			return elf_rawdata(s, NULL);
+		ret[k] = (struct listed){at + 2, MIN(bytes, n - at - 2)};
+		at += 2 + ret[k].n;
 	}
-	return NULL;
-}
-
-static void add(struct buf *seed, const char *path, const char *const *names, size_t n)
-{
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	Elf *elf = fd >= 0 ? elf_begin(fd, ELF_C_READ, NULL) : NULL;
-
-	for (size_t i = 0; i < n; i++) {
-		Elf_Data *d = elf ? find(elf, names[i]) : NULL;
-		size_t bytes = d ? MIN(d->d_size, (size_t)UINT16_MAX) : 0;
-
-		buf_putc(seed, bytes & 0xff);
-		buf_putc(seed, bytes >> 8);
-		if (bytes)
-			buf_add(seed, d->d_buf, bytes);
-	}
-	elf_end(elf);
-}
-
-static bool run(char *command)
-{
-	char *argv[] = {"sh", "-c", command, NULL};
-	int status;
-	pid_t pid;
-
-	return posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ) == 0 &&
-	       waitpid(pid, &status, 0) == pid && status == 0;
-}
-
-static void make_seed(const char *dir, const char *make_it, struct buf *seed)
-{
-	_cleanup_free_ char *command =
-		xasprintf("cd %s && rm -f a.so a.so-a.dwo alt && %s", dir, make_it);
-	_cleanup_free_ char *so = xasprintf("%s/a.so", dir), *alt = xasprintf("%s/alt", dir);
-	_cleanup_free_ char *dwo = xasprintf("%s/a.so-a.dwo", dir);
-
-	if (!run(command))
-		fprintf(stderr, "no first input: %s\n", command);
-	buf_init(seed, 0);
-	buf_putc(seed, access(alt, F_OK) == 0);
-	add(seed, so, main_names, ARRAY_SIZE(main_names));
-	add(seed, dwo, dwo_names, ARRAY_SIZE(dwo_names));
-	add(seed, alt, main_names, ARRAY_SIZE(main_names));
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-	char dir[TESTDIR_BYTES];
-	_cleanup_free_ char *c = NULL;
-
-	(void)argc;
-	(void)argv;
-	elf_version(EV_CURRENT);
-	if (testdir_make(dir) < 0)
-		abort();
-	c = xasprintf("%s/a.cc", dir);
-	if (file_write_atomic(c, program, strlen(program), 0600) < 0)
-		abort();
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		make_seed(dir, commands[i], &seeds[i]);
-	testdir_remove(dir);
-	return 0;
+	return k;
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed)
 {
-	const struct buf *s = &seeds[seed / 64 % ARRAY_SIZE(seeds)];
+	struct listed sections[LISTED_MAX], s;
+	size_t k = list(data, n, sections), room, bytes;
+	_cleanup_free_ uint8_t *copy = NULL;
 
-	if ((n < 64 || seed % 64 == 0) && s->len <= max) {
-		memcpy(data, s->data, s->len);
-		n = s->len;
+	for (unsigned i = 0; k && i < LISTED_MAX; i++) { /* rather one that has bytes */
+		s = sections[(seed / 16 + i) % k];
+		if (s.n)
+			break;
 	}
-	return LLVMFuzzerMutate(data, n, max);
+	if (!k || seed % 16 == 0 || n > max)
+		return LLVMFuzzerMutate(data, n, max);
+	room = MIN(s.n + max - n, (size_t)UINT16_MAX);
+	if (!room)
+		return n;
+	copy = xmalloc(room);
+	memcpy(copy, data + s.at, s.n);
+	bytes = LLVMFuzzerMutate(copy, s.n, room);
+	memmove(data + s.at + bytes, data + s.at + s.n, n - s.at - s.n);
+	memcpy(data + s.at, copy, bytes);
+	data[s.at - 2] = bytes & 0xff;
+	data[s.at - 1] = bytes >> 8;
+	return n - s.n + bytes;
 }

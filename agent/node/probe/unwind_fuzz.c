@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * bpf/unwind.h over tables, memory and registers that are anything: it must stay inside of all of
- * them, and end. The first bytes are shape, the rest fills chunks, code and stack in turn.
+ * them, and end. The first bytes are shape, the rest fills chunks, code and stack in turn; or, more
+ * often, the tables are as the agent makes them, of rows and rules that the input chooses.
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
  */
+#define PF_RECALL /* with notes of what the walk went by */
 #include "node/probe/unwind_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -33,7 +35,7 @@ static uint64_t take_address(struct input *in)
 	if (kind < 120)
 		return STACK_BASE + take(in, 1) * 8;
 	if (kind < 240)
-		return CODE_BASE + take(in, 2);
+		return CODE_BASE + take(in, 2) % 600; /* of 512 bytes */
 	return take(in, 8);
 }
 
@@ -81,49 +83,116 @@ static void take_tables(struct input *in, struct pf_walk *w)
 		w->process.parts[i] = (struct pf_part){take_address(in), take_ref(in), take(in, 2)};
 }
 
-/* A mapping and a page that can be met, for most inputs. */
-static void put_likely(struct input *in, struct pf_walk *w)
-{
-	struct pf_mapping m = {CODE_BASE, CODE_BASE + take(in, 2), CODE_BASE, take(in, 1) % 5, 0};
-	struct pf_page page = {PF_REF(1, 0), take(in, 2)};
+/* ---- tables as the agent makes them ---- */
 
-	memcpy(image.chunks[3], &m, sizeof(m));
-	memcpy(image.chunks[0], &page, sizeof(page));
-	w->process.parts[0] = (struct pf_part){CODE_BASE, PF_REF(3, 0), 1};
-	for (size_t i = 0; i < 4; i++) {
-		image.files[i].first_page = 0;
-		image.files[i].pages = PF_REF(0, 0);
-		image.files[i].rules = PF_REF(2, 0);
+#define N_ROWS	16
+#define N_RULES 8
+#define N_WORDS 96 /* of the stack */
+
+static int32_t take_offset(struct input *in)
+{
+	uint8_t v = take(in, 1);
+
+	return v == 255 ? (int32_t)take(in, 4) : (int8_t)v * 8;
+}
+
+static void make_rules(struct input *in)
+{
+	struct pf_row *rows = (struct pf_row *)image.chunks[1];
+	struct pf_rule *rules = (struct pf_rule *)image.chunks[2];
+
+	for (uint16_t i = 0; i < N_ROWS; i++) {
+		uint8_t rule = take(in, 1);
+
+		rows[i] = (struct pf_row){i * 16, rule >= 0xf0 ? 0xff00 | rule : rule % N_RULES};
 	}
+	for (size_t i = 0; i < N_RULES; i++)
+		rules[i] = (struct pf_rule){
+			.cfa = take(in, 1) % _PF_CFA_MAX,
+			.fp = take(in, 1) % _PF_FP_MAX,
+			.ra = take(in, 1) % 16 < 14 ? PF_RA_CFA8 : take(in, 1) % _PF_RA_MAX,
+			.reg = take(in, 1),
+			.cfa_offset = take_offset(in),
+			.fp_offset = take_offset(in),
+			.extra = take_offset(in),
+		};
+}
+
+/* A file with rows, one that is as the input says, and a mapping of a file that is none. */
+static void make_tables(struct input *in, struct pf_walk *w)
+{
+	const struct pf_mapping mappings[] = {
+		{CODE_BASE, CODE_BASE + 256, CODE_BASE, 0, 0},
+		{CODE_BASE + 256, CODE_BASE + 384, CODE_BASE, 1, 0},
+		{CODE_BASE + 384, CODE_BASE + 448, CODE_BASE, 7, 0},
+	};
+	const struct pf_page page = {PF_REF(1, 0), N_ROWS};
+
+	memcpy(image.chunks[3], mappings, sizeof(mappings));
+	memcpy(image.chunks[0], &page, sizeof(page));
+	make_rules(in);
+	image.files[0] = (struct pf_file){
+		.state = PF_FILE_READY, .n_pages = 1, .rules = PF_REF(2, 0), .n_rules = N_RULES};
+	image.files[1] = image.files[0];
+	image.files[1].state = take(in, 1) % 4;
+	w->known = true;
+	w->process = (struct pf_process){
+		.n_parts = 1,
+		.parts = {{CODE_BASE, PF_REF(3, 0), sizeof(mappings) / sizeof(mappings[0])}}};
+}
+
+static void make_image(struct input *in, struct pf_walk *w)
+{
+	uint64_t *words = (uint64_t *)image.stack;
+
+	make_tables(in, w);
+	w->stack_start = STACK_BASE + take(in, 1) * 8;
+	w->n_returns = take(in, 1) % 3;
+	for (size_t i = 0; i < w->n_returns; i++) {
+		w->returns[i].slot = take_address(in);
+		w->returns[i].address = take_address(in);
+	}
+	for (size_t i = 0; i < N_WORDS; i++)
+		words[i] = take_address(in);
+}
+
+/* ---- one walk ---- */
+
+static void walk(struct input *in, struct pf_scratch *s, uint8_t shape)
+{
+	struct pf_walk *w = &s->walk;
+
+	w->ip = take_address(in);
+	for (size_t i = 0; i < PF_REGS; i++)
+		w->regs[i] = take_address(in);
+	image.reads = 0;
+	pf_walk_user(s, 1, 1, shape & 2, shape & 128 && shape & 64);
+	if (w->n_frames < 1 || w->n_frames > PF_MAX_USER_FRAMES || w->end >= _PF_END_MAX ||
+	    w->n_words != 2 * w->n_frames + w->n_runtime || w->window_bytes > PF_WINDOW_BYTES ||
+	    image.reads > 5 * PF_MAX_USER_FRAMES)
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static struct pf_scratch scratch;
 	struct input in = {data, n};
-	struct pf_walk *w = &scratch.walk;
 	uint8_t shape = take(&in, 1);
+	bool made = shape % 4 != 3;
 
 	/* Sizes of their own: whatever is read past an end is seen by the sanitizer. */
-	memset(&scratch, shape, sizeof(scratch));
-	take_tables(&in, w);
-	w->ip = take_address(&in);
-	for (size_t i = 0; i < PF_REGS; i++)
-		w->regs[i] = take_address(&in);
+	memset(&scratch, made ? 0 : shape, sizeof(scratch));
 	image.n_code = 512;
-	image.code = fill(&in, 128, image.n_code);
 	image.n_stack = 4096; /* a page */
-	image.stack = fill(&in, 1024, image.n_stack);
+	if (!made)
+		take_tables(&in, &scratch.walk);
+	image.code = fill(&in, 128, image.n_code);
+	image.stack = fill(&in, made ? 0 : 1024, image.n_stack);
 	for (size_t i = 0; i < IMAGE_CHUNKS; i++)
-		image.chunks[i] = fill(&in, 256, PF_CHUNK_BYTES);
-	if (shape & 1)
-		put_likely(&in, w);
-	image.reads = 0;
-	pf_walk_user(&scratch, 1, 1, shape & 2, false);
-	if (w->n_frames < 1 || w->n_frames > PF_MAX_USER_FRAMES || w->end >= _PF_END_MAX ||
-	    w->n_words != 2 * w->n_frames + w->n_runtime || w->window_bytes > PF_WINDOW_BYTES ||
-	    image.reads > 5 * PF_MAX_USER_FRAMES)
-		abort();
+		image.chunks[i] = fill(&in, made ? 0 : 256, PF_CHUNK_BYTES);
+	if (made)
+		make_image(&in, &scratch.walk);
+	walk(&in, &scratch, shape);
 	free(image.code);
 	free(image.stack);
 	for (size_t i = 0; i < IMAGE_CHUNKS; i++)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * LuaJIT's walk and names over a made-up process in which any words are any values, and its
- * interpreter's code as any bytes. It must stay inside of all of them, and end.
+ * interpreter's code as any bytes. It must stay inside of all of them, and end. The input is the code's
+ * length in two bytes, the code, and what words become what.
  * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit_names.c, node/runtime/luajit_vm.c
  */
 #include "node/runtime/luajit_image.h"
@@ -26,6 +27,16 @@ static uint64_t value_of(const struct change *c)
 	if (c->kind < 150)
 		return TAGGED(BASE + (v % BYTES & ~7ull), c->kind & 15);
 	return c->kind < 200 ? v & 0xffff : v;
+}
+
+static void change(const struct change *c)
+{
+	uint64_t v = value_of(c);
+
+	if (c->kind == 255)
+		image.scratch.walk.regs[c->offset % PF_REGS] = v;
+	else if (c->offset < BYTES - 8)
+		memcpy(image.bytes + c->offset, &v, 8);
 }
 
 static const uint32_t code[] = {
@@ -100,29 +111,33 @@ static void walk(uint64_t ip, uint64_t sp)
 	memcpy(w->regs, regs, sizeof(regs));
 }
 
+/* Code has a size of its own, so that what is read past its end is seen; a short one would not be looked at. */
 static void read_code(const uint8_t *data, size_t n)
 {
+	size_t bytes = MAX(n, (size_t)LUAJIT_VM_MIN), at;
+	_cleanup_free_ uint8_t *all = xmalloc(bytes);
+	const struct luajit_code c = {all, bytes, VM};
 	struct pf_luajit d;
-	size_t at;
 
-	if (luajit_find_call(data, n, &at))
-		luajit_read_vm(&(struct luajit_code){data, n, VM}, at, &d);
-	luajit_read_vm(&(struct luajit_code){data, n, VM}, 0, &d);
+	memset(all, 0xcc, bytes);
+	memcpy(all, data, n);
+	if (luajit_find_call(all, bytes, &at))
+		luajit_read_vm(&c, at, &d);
+	luajit_read_vm(&c, 0, &d);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	const struct change *c = (const struct change *)data;
+	size_t n_code = n < 2 ? 0 : MIN((size_t)(data[0] | data[1] << 8), n - 2);
+	struct change c;
 
-	read_code(data, n);
+	if (n < 2)
+		return 0;
+	read_code(data + 2, n_code);
 	make_process();
-	for (size_t k = 0; k < n / sizeof(*c); k++) {
-		uint64_t v = value_of(&c[k]);
-
-		if (c[k].kind == 255)
-			image.scratch.walk.regs[c[k].offset % PF_REGS] = v;
-		else if (c[k].offset < BYTES - 8)
-			memcpy(image.bytes + c[k].offset, &v, 8);
+	for (size_t at = 2 + n_code; at + sizeof(c) <= n; at += sizeof(c)) {
+		memcpy(&c, data + at, sizeof(c));
+		change(&c);
 	}
 	walk(VM + 0x80, FRAME);
 	walk(TRACES + 0x80, FRAME - 0x40);

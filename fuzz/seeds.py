@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""First inputs of fuzz targets that bytes alone would not come to: seeds.py TARGET FOLDER
+
+For run.py seed. Made of what compilers and interpreters of this machine write; no target needs it to run.
+"""
+import glob
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+# ---- agent/node/parse/dwarf: a list of sections, each a length in two bytes and its bytes ----
+
+DWARF_MAIN = [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str", ".debug_str_offsets", ".debug_addr",
+              ".debug_ranges", ".debug_rnglists", ".debug_line"]
+DWARF_DWO = [".debug_info.dwo", ".debug_abbrev.dwo", ".debug_str.dwo", ".debug_str_offsets.dwo", ".debug_rnglists.dwo"]
+DWARF_PROGRAM = """
+namespace { struct S { int v; int get(int k) const { return v * k; } }; }
+namespace outer { inline namespace inner { static inline int twice(int x) { return S{x}.get(2) + x / 3; } } }
+extern int g(int);
+int f(int a, int b) { for (int i = 0; i < a; i++) b += outer::twice(b) + g(i);
+  auto l = [&](int c) { return outer::twice(c) * g(c); }; return l(b) + l(a); }
+template <class T> __attribute__((noinline)) static T cold(T a) { return a > 3 ? g(a) : throw a; }
+int h(int a) { return __builtin_expect(a == 77, 0) ? cold<int>(a) + outer::twice(g(a)) : cold<short>(a); }
+"""
+DWARF_COMMANDS = [f"{cc} -O2 -shared -fPIC {options} a.cc -o a.so" for cc in ("g++", "clang++") for options in (
+    "-gdwarf-5", "-gdwarf-4", "-gdwarf-2 -gstrict-dwarf", "-gdwarf-3", "-gdwarf-5 -gdwarf64", "-gdwarf-5 -gsplit-dwarf",
+    "-gdwarf-4 -gsplit-dwarf", "-gdwarf-5 -ffunction-sections", "-gdwarf-4 -fdebug-types-section", "-gdwarf-5 -g1", "-gdwarf-4 -s")]
+DWARF_COMMANDS.append("g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so && cp a.so b.so && dwz -m alt a.so b.so")
+DWARF_COMMANDS.append("g++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so && cp a.so b.so && dwz -5 -m alt a.so b.so")
+
+
+def elf_sections(path):
+    """{name: (address, bytes)}"""
+    try:
+        data = open(path, "rb").read()
+    except FileNotFoundError:
+        return {}
+    at, = struct.unpack_from("<Q", data, 0x28)
+    size, n, names = struct.unpack_from("<HHH", data, 0x3a)
+    heads = [struct.unpack_from("<IIQQQQIIQQ", data, at + size * i) for i in range(n)]
+    base = heads[names][4]
+    return {data[base + h[0]:data.index(b"\0", base + h[0])].decode(): (h[3], b"" if h[1] == 8 else data[h[4]:h[4] + h[5]])
+            for h in heads}
+
+
+def section_list(path, names):
+    found = elf_sections(path)
+    parts = [found.get(name, (0, b""))[1][:65535] for name in names]
+    return b"".join(struct.pack("<H", len(p)) + p for p in parts)
+
+
+def dwarf():
+    for command in DWARF_COMMANDS:
+        with tempfile.TemporaryDirectory() as folder:
+            open(os.path.join(folder, "a.cc"), "w").write(DWARF_PROGRAM)
+            said = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True)
+            if said.returncode:
+                print(f"no input: {command}: {said.stderr[:200]}")
+                continue
+            alt = os.path.join(folder, "alt")
+            dwo = (glob.glob(os.path.join(folder, "*.dwo")) or [""])[0]
+            yield (bytes([os.path.exists(alt)]) + section_list(os.path.join(folder, "a.so"), DWARF_MAIN) +
+                   section_list(dwo, DWARF_DWO) + section_list(alt, DWARF_MAIN))
+
+
+# ---- agent/node/runtime/luajit: the interpreter's code, its pieces that are looked for, one behind the other ----
+
+LUAJIT_LIBRARIES = "/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2.*"
+LUAJIT_CALL = b"\xbb\1\0\0\0\x89\x54\x24\x08\x48\x89\xfd\x48\x89\x7c\x24"
+LUAJIT_EXIT = bytes.fromhex("415541544153415241514150575655488d6c245855")
+LUAJIT_JLOOP = bytes.fromhex("488b04c1488b4058")
+LUAJIT_SAVE = bytes.fromhex("415741 56".replace(" ", ""))
+LUAJIT_LEAVE = bytes.fromhex("4883c428")
+
+
+def pieces(code, wanted):
+    """The bytes around each place, in the file's order, none twice."""
+    out, done = b"", 0
+    for start, end in sorted(wanted):
+        out += code[max(start, done):max(end, done)]
+        done = max(done, end)
+    return out
+
+
+def places(code, what):
+    at = code.find(what)
+    while at >= 0:
+        yield at
+        at = code.find(what, at + 1)
+
+
+def luajit():
+    for path in glob.glob(LUAJIT_LIBRARIES):
+        code = elf_sections(path)[".text"][1]
+        call = code.find(LUAJIT_CALL)
+        start = max(call - 24000, 0)
+        code, call = code[start:call + 24000], call - start
+        around = [(call - 32, call + 160)]
+        around += [(at, at + 512) for at in places(code, LUAJIT_EXIT)]
+        around += [(at - 16, at + 64) for at in places(code, LUAJIT_JLOOP)]
+        around += [(at - 64, at + 64) for at in places(code, LUAJIT_LEAVE)]
+        around += [(at - 16, at + 96) for at in places(code, LUAJIT_SAVE)]
+        yield luajit_input(pieces(code, around))
+        yield luajit_input(code[max(call - 2000, 0):call + 3000])
+    yield luajit_input(b"")
+
+
+def luajit_input(code):
+    return struct.pack("<H", len(code)) + code
+
+
+# ---- agent/node/parse/gopclntab: functions with inlined calls, in each layout ----
+
+GO_CODE, GO_TABLE, GO_HEAD = 0x401000, 0x700000, 72     # where the target has code and table; bytes before the parts
+GO_FUNCTIONS = [(0, "runtime.mcall"), (128, "main.f"), (400, "runtime.rawVforkSyscall"), (512, "runtime.goexit"),
+                (640, "runtime.systemstack"), (800, "gogo"), (900, "main.g")]
+GO_END = 1100
+GO_FRAME = [(0, 4), (8, 16), (24, 60), (-8, 70), (0, 96)]       # (value, up to which offset): bytes of the frame
+GO_FILES = [(0, 16), (1, 96)]
+GO_LINES = [(10, 7), (12, 30), (9, 96)]
+GO_INLINED = [(-1, 16), (0, 40), (1, 60), (0, 80), (2, 90), (3, 92), (-1, 96)]
+GO_CALLS = [("main.h", 8), ("main.(*T).i", 20), ("strings.j", 8), ("main.h", 91)]   # 1 lies in 0, 3 in 2
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def go_values(rows):
+    """A table "value by pc"."""
+    out, value, pc = b"", -1, 0
+    for v, end in rows:
+        delta = v - value
+        out += varint(delta * 2 if delta >= 0 else -delta * 2 - 1) + varint(end - pc)
+        value, pc = v, end
+    return out + b"\0"
+
+
+def go_strings(texts):
+    out, at = b"", {}
+    for t in texts:
+        at[t] = len(out)
+        out += t.encode() + b"\0"
+    return out, at
+
+
+def go_function(layout, entry, name, tables, calls):
+    sp, files, lines, inlined = tables
+    head = struct.pack("<QiII" if layout == 0 else "<IiII", entry + GO_CODE if layout == 0 else entry, name, 0, 0)
+    head += struct.pack("<IIIII", sp, files, lines, 3, 0)
+    if layout == 2:
+        head += struct.pack("<i", 5)
+    head += bytes([0, entry % 3, 0, 4]) + struct.pack("<III", 0, 0, inlined)
+    if layout == 0:
+        return head + bytes(-len(head) % 8) + struct.pack("<QQQQ", 0, 0, 0, GO_TABLE + calls)
+    return head + struct.pack("<IIII", 0, 0, 0, calls)
+
+
+def gopclntab_table(layout):
+    names, name_at = go_strings([n for _, n in GO_FUNCTIONS] + [n for n, _ in GO_CALLS])
+    files, file_at = go_strings(["/src/a.go", "/src/b.go"])
+    units = struct.pack("<II", *file_at.values())
+    pcs, tables = b"\0", []
+    for rows in GO_FRAME, GO_FILES, GO_LINES, GO_INLINED:
+        tables.append(len(pcs))
+        pcs += go_values(rows)
+    parts = [p + bytes(-len(p) % 8) for p in (names, units, files, pcs)]
+    calls = b""
+    for name, parent in GO_CALLS:
+        at = name_at[name]
+        calls += struct.pack("<IIII", 0, at, parent, 3) if layout == 2 else struct.pack("<IIIII", 0, 0, 0, at, parent)
+    calls_at = GO_HEAD + sum(map(len, parts))               # in front of the functions, as the third part's end
+    parts[3] += calls + bytes(-len(calls) % 8)
+    wide = 16 if layout == 0 else 8
+    index, bodies = b"", b""
+    start = wide * len(GO_FUNCTIONS) + wide
+    for entry, name in GO_FUNCTIONS:
+        body = go_function(layout, entry, name_at[name], tables, calls_at)
+        index += struct.pack("<QQ" if layout == 0 else "<II", entry + (GO_CODE if layout == 0 else 0), start + len(bodies))
+        bodies += body + bytes(-len(body) % 8)
+    index += struct.pack("<QQ" if layout == 0 else "<II", GO_END + (GO_CODE if layout == 0 else 0), 0)
+    sizes = struct.pack("<HHHHH", *map(len, parts), 0)
+    return sizes + b"".join(parts) + index + bodies
+
+
+def gopclntab():
+    for layout in range(3):
+        table = gopclntab_table(layout)
+        for flags in layout, layout + 3:
+            yield bytes([flags, len(GO_FUNCTIONS)]) + table
+        relocations = b"".join(struct.pack("<QQq", 0x600000 + 8 * i, 8, GO_TABLE) for i in (0, 22, 40))
+        yield bytes([(4, 5, 6)[(layout + 2) % 3], len(GO_FUNCTIONS)]) + table + relocations + bytes(240 - len(relocations))
+
+
+# ---- agent/node/parse/debugdata: a file with .symtab, as it lies in .gnu_debugdata ----
+
+GLOBAL, LOCAL, WEAK, NOTYPE, FUNC, IFUNC = 1, 0, 2, 0, 2, 10
+SYMBOLS = [  # name, binding, type, address, bytes: aliases, nested ones, some without size, versions
+    ("write", WEAK, FUNC, 0x1000, 64), ("__write", GLOBAL, FUNC, 0x1000, 64), ("__libc_write", GLOBAL, FUNC, 0x1000, 64),
+    ("writ2", WEAK, FUNC, 0x1000, 64), ("longer_write", WEAK, FUNC, 0x1000, 64), ("local_write", LOCAL, FUNC, 0x1000, 64),
+    ("untyped", GLOBAL, NOTYPE, 0x1000, 64), ("outer", GLOBAL, FUNC, 0x1100, 256), ("inner", LOCAL, FUNC, 0x1120, 32),
+    ("innermost", LOCAL, FUNC, 0x1128, 8), ("label", LOCAL, NOTYPE, 0x1130, 0), ("across", GLOBAL, FUNC, 0x11f0, 64),
+    ("open@@V_1", GLOBAL, FUNC, 0x1300, 16), ("open@V_0", GLOBAL, FUNC, 0x1310, 16), ("@only", GLOBAL, FUNC, 0x1320, 16),
+    ("sizeless", GLOBAL, NOTYPE, 0x1400, 0), ("sizeless2", GLOBAL, NOTYPE, 0x1400, 0), ("next", GLOBAL, IFUNC, 0x1480, 8),
+    ("a", GLOBAL, FUNC, 0x1500, 16), ("b", GLOBAL, FUNC, 0x1510, 16), ("b1", GLOBAL, FUNC, 0x1520, 16),
+    ("last", GLOBAL, NOTYPE, 0x10ff0, 0)]
+
+
+def symbol_file(symbols):
+    names, at = go_strings([""] + [s[0] for s in symbols])
+    table = bytes(24) + b"".join(struct.pack("<IBBHQQ", at[name], bind << 4 | kind, 0, 1, address, size)
+                                 for name, bind, kind, address, size in symbols)
+    strings, where = go_strings(["", ".text", ".symtab", ".strtab", ".shstrtab"])
+    body, heads = b"", [bytes(64)]
+    for name, kind, flags, data, link in ((".text", 8, 6, b"", 0), (".symtab", 2, 0, table, 3), (".strtab", 3, 0, names, 0),
+                                          (".shstrtab", 3, 0, strings, 0)):
+        heads.append(struct.pack("<IIQQQQIIQQ", where[name], kind, flags, 0x1000 if kind == 8 else 0, 64 + len(body),
+                                 0x10000 if kind == 8 else len(data), link, 0, 1, 24 if kind == 2 else 0))
+        body += data + bytes(-len(data) % 8)
+    return (b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64,
+                                                        len(heads), len(heads) - 1) + body + b"".join(heads))
+
+
+def debugdata():
+    yield symbol_file(SYMBOLS)
+    for n in range(0, len(SYMBOLS), 6):
+        yield symbol_file(SYMBOLS[n:n + 6][::-1])
+    yield lzma.compress(symbol_file(SYMBOLS[:6]))[:-40]
+
+
+MAKERS = {
+    "agent/node/parse/debugdata": debugdata,
+    "agent/node/parse/gopclntab": gopclntab,
+    "agent/node/parse/dwarf": dwarf,
+    "agent/node/runtime/luajit": luajit,
+}
+
+
+def main(target, folder):
+    os.makedirs(folder, exist_ok=True)
+    n = 0
+    for n, data in enumerate(MAKERS.get(target, tuple)(), 1):
+        open(os.path.join(folder, f"seed-{n:03}"), "wb").write(data)
+    print(f"{target}: {n} first inputs")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
