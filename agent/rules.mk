@@ -5,16 +5,29 @@ WATCH_TESTS := $(filter $(BUILD)/agent/lib/kube/% $(BUILD)/agent/lib/loop/%,$(TE
 watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/watch-cases.md (LONG=1: all of them)
 	$(Q)agent/lib/kube/cases.sh $(WATCH_TESTS)
 
-# The unit tests once more under AddressSanitizer and UBSan, objects in build/asan: docs/testing.md.
-# Left out: what profiles living programs by BPF (its time is theirs, and a sanitizer does not see the kernel's part), what
-# reads files for minutes that fuzzers read under it, too, and what has its own malloc().
-NO_ASAN := $(addprefix agent/,cli/record% node/node_test.c node/alloc% node/follow_% node/unwind/% node/probe/% node/runtime/% \
-	node/parse/% node/overhead_test.c node/containers% hub/api/api_test.c) %_faults_test.c
-ASANBIN := $(patsubst %.c,$(BUILD)/asan/%,$(filter-out $(NO_ASAN),$(TESTS)))
-# What is generated is that of the plain build. Without gcc's guess, which what a sanitizer adds leads astray.
-.PHONY: test-asan
-test-asan: all ## the unit tests under AddressSanitizer and UBSan
-	@mkdir -p $(BUILD)/asan && for d in gen bpf web; do ln -sfn ../$$d $(BUILD)/asan/$$d; done
-	$(Q)$(MAKE) --no-print-directory -j2 BUILD=$(BUILD)/asan CFLAGS='-O1 -g1' \
-		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation' $(ASANBIN)
-	$(Q)BUILD=$(BUILD)/asan .ci/test $(ASANBIN)
+# Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
+# AddressSanitizer, UBSan. Left out: what profiles living programs (its time is theirs, and a sanitizer does not see the
+# kernel's part), what reads files for minutes that fuzzers read under it, too, and what has its own malloc().
+NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_test.c node/alloc% node/follow_% node/left_behind% \
+	node/unwind/% node/probe/% node/runtime/% node/parse/% node/overhead_test.c node/containers% hub/api/api_test.c) \
+	%_faults_test.c
+asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
+asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+# ThreadSanitizer: what has threads. Left out: the same programs, and files of which each costs a parse child.
+tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% node/pipeline_test.c node/parse_queue_test.c \
+	node/thread_clocks_test.c node/send/send_test.c node/files/debuginfod_test.c hub/ingest/%),$(filter-out %_faults_test.c,$(TESTS)))
+tsan_FLAGS := -fsanitize=thread -Wno-tsan
+tsan_LDFLAGS := .ci/tsan.c
+SANITIZERS := asan tsan
+SANITIZED := $(foreach s,$(SANITIZERS),$($(s)_TESTS:%.c=$(BUILD)/$(s)/%))
+# What is generated is that of the plain build. Without gcc's guesses, which what a sanitizer adds leads astray.
+.PHONY: $(SANITIZERS) $(SANITIZERS:%=test-%)
+$(SANITIZERS): all
+	@mkdir -p $(BUILD)/$@ && for d in gen bpf web; do ln -sfn ../$$d $(BUILD)/$@/$$d; done
+	$(Q)$(MAKE) --no-print-directory -j2 BUILD=$(BUILD)/$@ CFLAGS='-O1 -g1' LDFLAGS='$($@_LDFLAGS)' \
+		SANITIZE='$($@_FLAGS) -Wno-format-truncation -Wno-maybe-uninitialized' $($@_TESTS:%.c=$(BUILD)/$@/%)
+test-now: $(SANITIZERS)
+test-asan: asan ## unit tests under AddressSanitizer and UBSan
+test-tsan: tsan ## those that have threads under ThreadSanitizer
+test-asan test-tsan:
+	$(Q)BUILD=$(BUILD)/$< .ci/test $($<_TESTS:%.c=$(BUILD)/$</%)

@@ -29,6 +29,9 @@ step() {
 
 make=(make --no-print-directory BUILD="$build")
 LONG=1 step unit "${make[@]}" unit
+# 100,000 reconnects without a leak among them
+LONG=1 step asan "${make[@]}" test-asan
+step tsan "${make[@]}" test-tsan
 step rows-check "${make[@]}" rows-check
 step accuracy "${make[@]}" accuracy
 step crash env LONG=1 BUILD="$build" e2e/crash/run.py

@@ -14,6 +14,7 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -50,7 +51,7 @@ struct test_server {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	bool stopping;
+	atomic_bool stopping; /* threads of connections look without the lock */
 	struct ts_conn *conns[TS_MAX_CONNS];
 	int n_conns;
 	struct ts_request requests[TS_MAX_REQUESTS];
