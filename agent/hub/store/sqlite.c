@@ -14,7 +14,8 @@
 #define FILE_NAME	"profiles.sqlite"
 #define SCHEMA_VERSION	3
 #define BUSY_MS		5000
-#define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
+#define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
+#define CHECK_MAX_BYTES (128LL << 20)	    /* quick_check at the start reads all of the file */
 
 /* Since version 2: samples taken in a call, beside the same ones in `samples`. */
 #define LINKS_SCHEMA                                                                               \
@@ -426,6 +427,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		*reterr = (struct field_error){0};
 	s->retention_ns = c->retention_ns;
 	s->max_bytes = c->max_bytes;
+	s->expire_ns = EXPIRE_NS;
 	seen_forget(s); /* draws the seeds */
 	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);

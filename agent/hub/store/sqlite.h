@@ -58,6 +58,7 @@ enum { SEEN_FRAMES, SEEN_STACKS, SEEN_SERIES, _SEEN_MAX };
 struct sqlite_store {
 	char *file; /* NULL: in memory, one connection for both */
 	uint64_t retention_ns, max_bytes;
+	uint64_t expire_ns; /* how long one call of expire may begin slices */
 	uint64_t seed; /* of the hashes in the file */
 	sqlite3 *writer, *reader;
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's */

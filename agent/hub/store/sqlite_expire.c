@@ -2,7 +2,8 @@
 /*
  * Retention. The oldest windows go first, by age and then, a tenth of what is
  * there at a time, by size; then dictionary entries nothing refers to; then the
- * pages are given back to the file system.
+ * pages are given back to the file system. A slice is a transaction, and after some
+ * seconds of them the next call goes on: however much there is, the writer is never stuck.
  */
 #include "hub/store/sqlite.h"
 
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 
 #define MAX_ROUNDS    30    /* tenths: 0.9^30 leaves 4 % */
+#define SLICE	      500   /* profiles, and those of the same second */
 #define VACUUM_PAGES  25000 /* 100 MB a call */
 #define STACK_GRACE_S 3600  /* last_s of a stack is exact to an hour */
 #define SLACK_MAX_S   600
@@ -172,7 +174,8 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	return r;
 }
 
-static int expire_until(struct sqlite_store *s, int64_t cut_s)
+/* One transaction. */
+static int expire_slice(struct sqlite_store *s, int64_t cut_s)
 {
 	uint64_t n_profiles = 0;
 	int r = sq_run(s->st[ST_BEGIN]);
@@ -180,8 +183,6 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s)
 	if (r)
 		return r;
 	r = delete_until(s->writer, cut_s, &n_profiles);
-	if (!r)
-		r = sweep_dictionaries(s->writer);
 	if (!r)
 		r = sq_run(s->st[ST_COMMIT]);
 	if (r && !sqlite3_get_autocommit(s->writer))
@@ -195,7 +196,47 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s)
 	return 0;
 }
 
-static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns)
+/* The last second of the oldest slice; 0: there is not more than that before cut_s. */
+static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
+{
+	char sql[120];
+
+	snprintf(sql, sizeof(sql),
+		 "SELECT time FROM profiles WHERE time<%" PRId64 " ORDER BY time LIMIT 1 OFFSET %d",
+		 cut_s, SLICE);
+	return sq_int(s->writer, sql, ret_s);
+}
+
+static int sweep(struct sqlite_store *s)
+{
+	int r = sq_run(s->st[ST_BEGIN]);
+
+	if (r)
+		return r;
+	r = sweep_dictionaries(s->writer);
+	if (!r)
+		r = sq_run(s->st[ST_COMMIT]);
+	if (r && !sqlite3_get_autocommit(s->writer))
+		(void)sq_run(s->st[ST_ROLLBACK]);
+	seen_forget(s);
+	return r;
+}
+
+/* Slices until cut_s or, at least one, until the time is over; the dictionaries when all is done. */
+static int expire_until(struct sqlite_store *s, int64_t cut_s, uint64_t deadline_ns)
+{
+	int64_t end_s = 0;
+	int r;
+
+	do {
+		r = slice_end(s, cut_s, &end_s);
+		if (!r)
+			r = expire_slice(s, end_s ? end_s : cut_s);
+	} while (!r && end_s && now_mono_ns() < deadline_ns);
+	return r || end_s ? r : sweep(s);
+}
+
+static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns)
 {
 	int64_t cut_s = (int64_t)((now_wall_ns - s->retention_ns) / NSEC_PER_SEC), oldest = 0;
 	/* not row by row: the sweep of the dictionaries wants something to sweep */
@@ -210,7 +251,7 @@ static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns)
 		   &oldest);
 	if (r || !oldest || oldest > cut_s - slack_s)
 		return r;
-	return expire_until(s, cut_s);
+	return expire_until(s, cut_s, deadline_ns);
 }
 
 static int used_bytes(struct sqlite_store *s, uint64_t *ret)
@@ -227,7 +268,7 @@ static int used_bytes(struct sqlite_store *s, uint64_t *ret)
 	return r;
 }
 
-static int expire_size(struct sqlite_store *s)
+static int expire_size(struct sqlite_store *s, uint64_t deadline_ns)
 {
 	uint64_t bytes = 0;
 	int64_t cut_s = 0;
@@ -243,7 +284,9 @@ static int expire_size(struct sqlite_store *s)
 			   &cut_s);
 		if (r || !cut_s)
 			return r;
-		r = expire_until(s, cut_s);
+		r = expire_until(s, cut_s, deadline_ns);
+		if (now_mono_ns() >= deadline_ns)
+			return r;
 	}
 	return r;
 }
@@ -280,15 +323,16 @@ static int vacuum(struct sqlite_store *s)
 int sqlite_expire(void *sink, uint64_t now_wall_ns)
 {
 	struct sqlite_store *s = sink;
+	uint64_t deadline_ns = now_mono_ns() + s->expire_ns;
 	int r = damage_ready(s);
 
 	if (r)
 		return r;
-	r = expire_age(s, now_wall_ns);
+	r = expire_age(s, now_wall_ns, deadline_ns);
 	if (!r)
 		r = expire_links(s);
 	if (!r)
-		r = expire_size(s);
+		r = expire_size(s, deadline_ns);
 	if (!r)
 		r = vacuum(s);
 	if (r)

@@ -97,7 +97,8 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
  */
 typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
 int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg);
-int store_expire(struct store *s, uint64_t now_wall_ns);	/* writer's worker, every minute */
+/* Writer's worker, every minute. Ends after about 10 s; what is left is for the next call. */
+int store_expire(struct store *s, uint64_t now_wall_ns);
 struct store_stats {
 	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;
 	char error[256];			/* "" when healthy */
