@@ -5,6 +5,7 @@
  * per cent of a CPU. A process belongs to it from the look that found it.
  */
 #include "node/internal.h"
+#include "node/proc/stat.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -142,36 +143,17 @@ static struct host_list *list_make(const struct look *k, const struct host_list 
 
 /* ---- the look: os worker ---- */
 
-int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, uint64_t *ret_ticks)
-{
-	const char *open = strchr(text, '('), *close = strrchr(text, ')');
-	unsigned long long flags, ticks;
-
-	if (!open || !close || close < open)
-		return -EBADMSG;
-	/* proc(5): 3 state ... 9 flags ... 22 starttime */
-	if (sscanf(close + 1,
-		   " %*c %*d %*d %*d %*d %*d %llu %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-		   "%*d %*d %*d %llu",
-		   &flags, &ticks) != 2)
-		return -EBADMSG;
-	snprintf(ret_comm, 16, "%.*s", (int)MIN(close - open - 1, 15), open + 1);
-	*ret_flags = flags;
-	*ret_ticks = ticks;
-	return 0;
-}
-
 static void look_at(struct look *k, int procfd, const char *pid)
 {
 	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
 	const struct config *conf = k->hosts->node->conf;
-	uint64_t flags, ticks, tgid;
 	unsigned event_mask;
-	char comm[16];
+	struct proc_stat s;
+	uint64_t tgid;
 
-	if (file_read(procfd, path, 4096, &text, NULL) < 0 ||
-	    host_parse_stat(text, comm, &flags, &ticks) < 0 || flags & PF_KTHREAD ||
-	    !(event_mask = events_of(k->hosts, comm)) || str_to_u64(pid, UINT32_MAX, &tgid) < 0)
+	if (file_read(procfd, path, 4096, &text, NULL) < 0 || proc_stat_parse(text, &s) < 0 ||
+	    s.flags & PF_KTHREAD || !(event_mask = events_of(k->hosts, s.comm)) ||
+	    str_to_u64(pid, UINT32_MAX, &tgid) < 0)
 		return;
 	if (k->n == MAX_HOSTS) {
 		counter_add(counter("podflame_processes_dropped_total", "reason", "host_limit"), 1);
@@ -180,7 +162,7 @@ static void look_at(struct look *k, int procfd, const char *pid)
 	GROW(k->found, k->n, k->cap);
 	k->found[k->n++] = (struct listed_process){
 		.tgid = (uint32_t)tgid,
-		.start_boottime_ns = ticks * tick_ns(),
+		.start_boottime_ns = s.start_ticks * tick_ns(),
 		.event_mask = event_mask,
 		.sample_hz = conf->on_cpu_hz,
 		.settings = {.min_block_us = conf->off_cpu_min_block_ns / 1000},

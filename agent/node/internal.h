@@ -56,8 +56,6 @@ bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boot
 		   uint64_t time_ns);
 /* Is this event wanted of processes of this name? Any thread. */
 bool hosts_match(const struct hosts *h, const char *comm, enum event event);
-/* Exposed for tests: name, flags and start of /proc/PID/stat. */
-int host_parse_stat(const char *text, char ret_comm[16], uint64_t *ret_flags, uint64_t *ret_ticks);
 
 /* ---- pipeline.c: samples -> frames -> windows; pipeline worker ---- */
 struct attribution { /* of one cgroup in one drain */

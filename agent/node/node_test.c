@@ -6,6 +6,7 @@
 #include "node/internal.h"
 #include "node/parse/testnames.h"
 #include "node/plan/testplan.h"
+#include "node/proc/stat.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -799,17 +800,16 @@ static void test_stat(void **state)
 {
 	static const char text[] = "42 (a) b) (c) S 1 2 3 0 -1 2097152 5 0 0 0 1 2 3 4 20 0 1 0 "
 				   "98765 1000 2\n";
-	uint64_t flags, ticks;
-	char comm[16];
+	struct proc_stat s;
 
 	(void)state;
-	assert_int_equal(host_parse_stat(text, comm, &flags, &ticks), 0);
-	assert_string_equal(comm, "a) b) (c");
-	assert_int_equal(flags, 2097152);
-	assert_int_equal(ticks, 98765);
-	assert_int_equal(host_parse_stat("42 (x", comm, &flags, &ticks), -EBADMSG);
-	assert_int_equal(host_parse_stat("42 (x) S 1", comm, &flags, &ticks), -EBADMSG);
-	assert_int_equal(host_parse_stat("", comm, &flags, &ticks), -EBADMSG);
+	assert_int_equal(proc_stat_parse(text, &s), 0);
+	assert_string_equal(s.comm, "a) b) (c");
+	assert_int_equal(s.flags, 2097152);
+	assert_int_equal(s.start_ticks, 98765);
+	assert_int_equal(proc_stat_parse("42 (x", &s), -EINVAL);
+	assert_int_equal(proc_stat_parse("42 (x) S 1", &s), -EINVAL);
+	assert_int_equal(proc_stat_parse("", &s), -EINVAL);
 }
 
 static void test_bad_regex(void **state)

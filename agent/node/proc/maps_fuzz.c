@@ -5,6 +5,7 @@
  * Fuzzes: node/proc/maps_line.c
  */
 #include "node/proc/maps.h"
+#include "node/proc/stat.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,17 +50,34 @@ static void read_again(const struct mapping *m)
 	free(again.path);
 }
 
+/* As the kernel writes it, of a process that calls itself so. */
+static void parse_named(const char *name, uint64_t ticks)
+{
+	_cleanup_free_ char *text = xasprintf("7 (%s) S 1 2 3 0 -1 %" PRIu64
+					      " 5 0 0 0 1 2 3 4 20 0 1 0 %" PRIu64 " 10\n",
+					      name, ticks / 3, ticks);
+	struct proc_stat s;
+
+	check(proc_stat_parse(text, &s) == 0 && s.start_ticks == ticks && s.flags == ticks / 3);
+	check(strncmp(s.comm, name, strlen(s.comm)) == 0 && (s.comm[0] || !name[0]));
+}
+
 static void parse_stat(const char *text)
 {
 	_cleanup_free_ char *named = NULL;
 	const char *end = strrchr(text, ')');
 	uint64_t ticks, again;
+	struct proc_stat s;
 
+	if (proc_stat_parse(text, &s) == 0)
+		check(stat_parse_start(text, &ticks) == 0 && ticks == s.start_ticks &&
+		      strnlen(s.comm, sizeof(s.comm)) < sizeof(s.comm));
 	if (stat_parse_start(text, &ticks) < 0)
 		return;
 	check(ticks <= UINT64_MAX / TICK_NS);
 	named = xasprintf("1 (%s) 9 S 1 2)%s", text, end + 1);
 	check(stat_parse_start(named, &again) == 0 && again == ticks);
+	parse_named(text, ticks);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -1,33 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of /proc/PID/maps and the text of /proc/PID/stat: both hold names that the process chose. */
 #include "node/proc/maps.h"
+#include "node/proc/stat.h"
 
 #include <stdlib.h>
 
-int stat_parse_start(const char *text, uint64_t *ret_ticks)
+/* Field n (from 3 on) -> *ret. The name is the only one that can hold ')' or spaces: counted from its end. */
+static int stat_field(const char *text, int n, uint64_t *ret)
 {
-	/* The name is the only field that can hold ')' or spaces: count from its end. */
 	const char *p = strrchr(text, ')');
-	unsigned long long ticks;
+	unsigned long long value;
 	char *end;
 
 	if (!p)
 		return -EINVAL;
 	p++;
-	for (int field = 3; field <= 22; field++) {
+	for (int field = 3; field <= n; field++) {
 		if (*p != ' ')
 			return -EINVAL;
 		p++;
-		if (field < 22)
+		if (field < n)
 			p += strcspn(p, " ");
 	}
 	if (*p < '0' || *p > '9')
 		return -EINVAL;
 	errno = 0;
-	ticks = strtoull(p, &end, 10);
-	if (errno || ticks > UINT64_MAX / TICK_NS || (*end != ' ' && *end != '\n' && *end))
+	value = strtoull(p, &end, 10);
+	if (errno || (*end != ' ' && *end != '\n' && *end))
+		return -EINVAL;
+	*ret = value;
+	return 0;
+}
+
+int stat_parse_start(const char *text, uint64_t *ret_ticks)
+{
+	uint64_t ticks;
+	int r = stat_field(text, 22, &ticks);
+
+	if (r < 0 || ticks > UINT64_MAX / TICK_NS)
 		return -EINVAL;
 	*ret_ticks = ticks;
+	return 0;
+}
+
+int proc_stat_parse(const char *text, struct proc_stat *ret)
+{
+	const char *open = strchr(text, '('), *close = strrchr(text, ')');
+	struct proc_stat s;
+
+	if (!open || !close || close < open || stat_field(text, 9, &s.flags) < 0 ||
+	    stat_parse_start(text, &s.start_ticks) < 0)
+		return -EINVAL;
+	snprintf(s.comm, sizeof(s.comm), "%.*s", (int)MIN(close - open - 1, 15), open + 1);
+	*ret = s;
 	return 0;
 }
 
