@@ -37,7 +37,13 @@ $(BURNER): e2e/crash/burner.c
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -static $< -o $@
-test-now: $(BURNER)
+# A clock that is set while an agent runs: e2e/crash/clock.py.
+CLOCK := $(BUILD)/crash/clock.so
+$(CLOCK): e2e/crash/clock.c
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -fPIC $< -o $@
+test-now: $(BURNER) $(CLOCK)
 .PHONY: crash
 crash: $(BUILD)/podflame $(BURNER) ## node, parse child and hub killed at moments drawn by chance: S seconds of it (as root)
 	$(Q)BUILD=$(BUILD) e2e/crash/run.py --seconds $(or $(S),60)

@@ -18,11 +18,17 @@
 
 #include "lib/otlp/otlp.h"
 
-#define HZ	 997
-#define PLAN_NS	 (300 * NSEC_PER_MSEC) /* that late the API server names what has started */
-#define LIMIT_NS (600 * NSEC_PER_SEC)
-#define ON_CPU	 (1u << EVENT_ON_CPU)
-#define ALL_FOUR ((1u << _EVENT_MAX) - 1)
+#define HZ	      997
+#define PLAN_NS	      (300 * NSEC_PER_MSEC) /* that late the API server names what has started */
+#define LIMIT_NS      (600 * NSEC_PER_SEC)
+#define LONG_LIMIT_NS (3600 * NSEC_PER_SEC)
+#define ON_CPU	      (1u << EVENT_ON_CPU)
+#define ALL_FOUR      ((1u << _EVENT_MAX) - 1)
+
+static inline bool is_long(void)
+{
+	return getenv("LONG") != NULL;
+}
 
 /* ---- what arrives, and whether it is right ---- */
 
@@ -340,15 +346,26 @@ static inline void poll_fire(void *arg)
 		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, poll_fire, f);
 }
 
+/* How far each has come. */
+static inline void tell_progress(const struct fixture *f)
+{
+	for (unsigned k = 0; k < TENANTS; k++)
+		if (f->t.shared->ends[k] || n_of(k, EVENT_ON_CPU))
+			print_message("  container %u: %u ends, %lu samples\n", k,
+				      f->t.shared->ends[k], n_of(k, EVENT_ON_CPU));
+}
+
 static inline void run_until(struct fixture *f, bool (*until)(struct fixture *f), const char *what)
 {
 	f->until = until;
-	f->due_ns = now_mono_ns() + LIMIT_NS;
+	f->due_ns = now_mono_ns() + (is_long() ? LONG_LIMIT_NS : LIMIT_NS);
 	timer_set(f->loop, &f->poll, 0, poll_fire, f);
 	loop_run(f->loop);
 	timer_cancel(&f->poll);
 	if (arrived.n_wrong)
 		fail_msg("%lu wrong, the first: %s", arrived.n_wrong, arrived.wrong);
+	if (!f->reached)
+		tell_progress(f);
 	if (!f->reached)
 		fail_msg("not reached: %s", what);
 }
@@ -383,11 +400,6 @@ static inline void end_and_check(struct fixture *f, bool on_cpu_alone)
 		if (!(f))                                                                          \
 			skip();                                                                    \
 	} while (0)
-
-static inline bool is_long(void)
-{
-	return getenv("LONG") != NULL;
-}
 
 static inline int run_group(const char *name, const struct CMUnitTest *tests, size_t n, int argc,
 			    char **argv)
