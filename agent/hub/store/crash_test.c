@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -464,10 +465,10 @@ static void test_full_disk(void **state)
 	check_whole(p);
 }
 
-/* A hub that starts on a full disk says so, and is whole when there is room. */
-static void test_start_on_a_full_disk(void **state)
+/* A hub that starts on a disk that takes nothing says so, and is whole when that is over. */
+static void start_on_a_bad_disk(struct place *p, void (*spoil)(const struct place *),
+				void (*mend)(const struct place *), int error, const char *why)
 {
-	struct place *p = *state;
 	struct field_error e = {0};
 	uint64_t n;
 
@@ -475,41 +476,133 @@ static void test_start_on_a_full_disk(void **state)
 	reopen(p);
 	assert_int_equal(put(p->s, 0), 0);
 	p->s = store_close(p->s);
-	fill(p);
+	spoil(p);
 	if (try_open(p, &e))
 		fail_msg("%s: %s", e.path, e.reason);
-	assert_non_null(strstr(error_of(p->s), "cannot be opened: No space left"));
+	assert_non_null(strstr(error_of(p->s), why));
 	assert_int_equal(look(p->s, &n, &e), -ENOTCONN);
-	assert_non_null(strstr(e.reason, "cannot be opened: No space left"));
-	assert_int_equal(put(p->s, 1), -ENOSPC);
-	make_room(p);
+	assert_non_null(strstr(e.reason, why));
+	assert_int_equal(put(p->s, 1), error);
+	assert_non_null(strstr(error_of(p->s), why));
+	mend(p);
 	assert_int_equal(put(p->s, 1), 0);
 	assert_int_equal(n_there(p->s), 2);
 	assert_string_equal(error_of(p->s), "");
 }
 
-/* The same with a file system that is read-only since before the start. */
-static void test_read_only(void **state)
+static void test_start_on_a_full_disk(void **state)
 {
-	struct place *p = *state;
-	struct field_error e = {0};
-	uint64_t n;
+	start_on_a_bad_disk(*state, fill, make_room, -ENOSPC, "No space left");
+}
 
-	small_disk(p);
+static void make_read_only(const struct place *p)
+{
+	remount(p, MS_RDONLY);
+}
+
+static void make_writable(const struct place *p)
+{
+	remount(p, 0);
+}
+
+static void test_start_on_a_read_only_disk(void **state)
+{
+	start_on_a_bad_disk(*state, make_read_only, make_writable, -EROFS, "Read-only");
+}
+
+/* ---- an ext4 that the kernel makes read-only under open files, as it does when a disk fails ---- */
+
+static int run(const char *const *argv)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execvp(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int mount_image(const struct place *p, const char *image)
+{
+	return run((const char *const[]){"mount", "-n", "-o", "loop,errors=remount-ro", image,
+					 p->dir, NULL});
+}
+
+/* Where the kernel takes a made-up error of the file system there. */
+static char *trigger_of(const struct place *p)
+{
+	_cleanup_free_ char *link = NULL;
+	char target[512] = "";
+	struct stat st;
+
+	assert_int_equal(stat(p->dir, &st), 0);
+	link = xasprintf("/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+	assert_true(readlink(link, target, sizeof(target) - 1) > 0);
+	return xasprintf("/sys/fs/ext4/%s/trigger_fs_error", strrchr(target, '/') + 1);
+}
+
+static void fail_disk(const struct place *p)
+{
+	_cleanup_free_ char *trigger = trigger_of(p);
+	_cleanup_close_ int fd = open(trigger, O_WRONLY | O_CLOEXEC);
+	_cleanup_close_ int dir = open(p->dir, O_RDONLY | O_CLOEXEC);
+
+	/* what is not on the disk by then may be lost, as when the power fails */
+	assert_int_equal(syncfs(dir), 0);
+	assert_int_equal(write(fd, "1", 1), 1);
+}
+
+/* A copy: while the store holds the old files, mount would take the old file system again. */
+static void mend_disk(const struct place *p, const char *image)
+{
+	_cleanup_free_ char *copy = xasprintf("%s2", image);
+
+	assert_int_equal(umount2(p->dir, MNT_DETACH), 0);
+	assert_int_equal(run((const char *const[]){"cp", image, copy, NULL}), 0);
+	assert_in_range(run((const char *const[]){"e2fsck", "-fp", copy, NULL}), 0, 1);
+	assert_int_equal(mount_image(p, copy), 0);
+	unlink(copy);
+}
+
+/* Told, nothing taken, what is there can be read; after the repair it goes on by itself. */
+static void read_only_while_open(struct place *p, const char *image)
+{
 	reopen(p);
 	assert_int_equal(put(p->s, 0), 0);
-	p->s = store_close(p->s);
-	remount(p, MS_RDONLY);
-	if (try_open(p, &e))
-		fail_msg("%s: %s", e.path, e.reason);
-	assert_int_equal(look(p->s, &n, &e), -ENOTCONN);
-	assert_non_null(strstr(e.reason, "Read-only"));
-	assert_int_equal(put(p->s, 1), -EROFS);
-	assert_non_null(strstr(error_of(p->s), "Read-only"));
-	remount(p, 0);
 	assert_int_equal(put(p->s, 1), 0);
+	fail_disk(p);
+	assert_int_equal(put(p->s, 2), -EROFS);
+	assert_non_null(strstr(error_of(p->s), "Read-only"));
 	assert_int_equal(n_there(p->s), 2);
+	assert_int_not_equal(store_expire(p->s, T0 * NSEC_PER_SEC), 0);
+	assert_int_equal(n_files(p, FILE_NAME ".damaged-"), 0);
+	mend_disk(p, image);
+	assert_int_equal(put(p->s, 2), 0);
+	assert_int_equal(n_there(p->s), 3);
 	assert_string_equal(error_of(p->s), "");
+	p->s = store_close(p->s);
+	check_whole(p);
+}
+
+static void test_read_only_while_open(void **state)
+{
+	struct place *p = *state;
+	_cleanup_free_ char *image = xasprintf("%s.img", p->dir);
+	_cleanup_close_ int fd = open(image, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_int_equal(ftruncate(fd, 16 << 20), 0);
+	if (!private_mounts ||
+	    run((const char *const[]){"mkfs.ext4", "-q", "-F", "-O", "^has_journal", image,
+				      NULL}) ||
+	    mount_image(p, image)) {
+		unlink(image);
+		print_message("skip: no ext4 can be mounted from a file here\n");
+		skip();
+	}
+	read_only_while_open(p, image);
+	unlink(image);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -524,7 +617,8 @@ int main(void)
 		TEST(test_damaged_wal),
 		TEST(test_full_disk),
 		TEST(test_start_on_a_full_disk),
-		TEST(test_read_only),
+		TEST(test_start_on_a_read_only_disk),
+		TEST(test_read_only_while_open),
 	};
 
 	private_mounts = unshare(CLONE_NEWNS) == 0 &&

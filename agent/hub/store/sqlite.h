@@ -59,7 +59,7 @@ struct sqlite_store {
 	char *file; /* NULL: in memory, one connection for both */
 	uint64_t retention_ns, max_bytes;
 	uint64_t expire_ns; /* how long one call of expire may begin slices */
-	uint64_t seed; /* of the hashes in the file */
+	uint64_t seed;	    /* of the hashes in the file */
 	sqlite3 *writer, *reader;
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's */
 	struct seen
@@ -71,7 +71,7 @@ struct sqlite_store {
 	bool write_failed;   /* stats.error is about the last write; the next good one clears it */
 	char note[256];	     /* stats.error after that: what was set aside since the start; "" */
 	bool checked;	     /* the file as a whole, since the start */
-	bool read_only;	     /* opened so, by an error of the file system: to be opened again */
+	bool stale;	     /* its disk failed or is read-only: to be opened again once it takes files */
 	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
 };
 

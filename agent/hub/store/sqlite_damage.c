@@ -6,6 +6,7 @@
  */
 #include "hub/store/sqlite.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -14,15 +15,35 @@
 #define LEAST_FREE_BYTES                                                                           \
 	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
 
+/* Whether files can be made beside the store's: a file system that failed says so to nothing less. */
+static int takes_files(const char *dir)
+{
+	_cleanup_close_ int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		return 0;
+	/* not every file system has nameless files */
+	if ((errno == EOPNOTSUPP || errno == EISDIR) && access(dir, W_OK) == 0)
+		return 0;
+	return -errno;
+}
+
+static char *folder(const struct sqlite_store *s)
+{
+	char *dir = xstrdup(s->file);
+
+	*strrchr(dir, '/') = '\0';
+	return dir;
+}
+
 int damage_of_disk(const struct sqlite_store *s, int error)
 {
-	_cleanup_free_ char *dir = s->file ? xstrdup(s->file) : NULL;
+	_cleanup_free_ char *dir = s->file ? folder(s) : NULL;
 	struct statvfs disk;
 
 	if (!dir || (error != -EIO && error != -EACCES))
 		return error;
-	*strrchr(dir, '/') = '\0';
-	if (access(dir, W_OK) < 0 && errno == EROFS)
+	if (takes_files(dir) == -EROFS)
 		return -EROFS;
 	if (statvfs(dir, &disk) == 0 && disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES)
 		return -ENOSPC;
@@ -89,17 +110,18 @@ static int connect_again(struct sqlite_store *s)
 
 	sq_disconnect(s);
 	r = sq_connect(s, NULL);
-	s->read_only = false;
+	s->stale = false;
 	return r == -EBADMSG ? damage_set_aside(s) : r;
 }
 
 int damage_ready(struct sqlite_store *s)
 {
-	int r = 0;
+	_cleanup_free_ char *dir = s->stale ? folder(s) : NULL;
+	int r = dir ? takes_files(dir) : 0;
 
-	if (s->read_only && access(s->file, W_OK) < 0)
-		return -errno;
-	if (s->writer && !s->read_only && !atomic_load(&s->damaged))
+	if (r) /* what is open can still be read */
+		return r;
+	if (s->writer && !s->stale && !atomic_load(&s->damaged))
 		return 0;
 	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
 	r = atomic_load(&s->damaged) ? damage_set_aside(s) : connect_again(s);
@@ -109,9 +131,10 @@ int damage_ready(struct sqlite_store *s)
 
 int damage_recover(struct sqlite_store *s, int error)
 {
-	int r = error;
+	int r;
 
-	s->read_only |= error == -EROFS && s->file;
+	error = damage_of_disk(s, error);
+	s->stale |= (error == -EROFS || error == -EIO) && s->file;
 	if (error != -EBADMSG || !s->writer)
 		return error;
 	sqlite3_mutex_enter(s->read_lock);
