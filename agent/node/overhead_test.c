@@ -584,6 +584,26 @@ static bool child_seen(struct fixture *f)
 	return arrived.alloc_bytes > 0;
 }
 
+/* ---- more processes than may have probes at once ---- */
+
+static bool no_room(struct fixture *f)
+{
+	(void)f;
+	return counter_get(counter("podflame_memory_attach_total", "result", "too_many")) > 0;
+}
+
+static void who_has_no_room_waits_for_it(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, calm, ALLOC, 1);
+	f->node->follow->n_attached += 1024; /* ATTACHED_MAX others */
+	run_until(f, no_room, "a process without room");
+	assert_int_equal(arrived.alloc_bytes, 0);
+	f->node->follow->n_attached -= 1024;
+	run_until(f, child_seen, "what it allocates, once there is room");
+}
+
 static void a_fork_is_found(void **state)
 {
 	struct fixture *f = *state;
@@ -604,6 +624,7 @@ int main(int argc, char **argv)
 						teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 

@@ -246,6 +246,56 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 	cgroup_remove(parent);
 }
 
+#define FILTER_KEYS 16384 /* MAX_FILTER_KEYS */
+
+/* More than the table takes is refused as a whole, and what was selected stays. */
+static void too_many_cgroups_are_refused(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	struct probes *p = open_probes(config);
+	_cleanup_free_ struct procs_filter *f = xcalloc(FILTER_KEYS + 1, sizeof(*f));
+	uint64_t id = 4711;
+
+	(void)state;
+	select_cgroups(p, &id, 1);
+	assert_int_equal(probes_filter(p, f, FILTER_KEYS + 1), -E2BIG);
+	assert_true(in_kernel_filter(p, id));
+	probes_free(p);
+}
+
+/* A child that the full table does not take is counted; the next filter may have it. */
+static void a_child_without_room_is_counted(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	struct counter *full = counter("podflame_records_dropped_total", "reason", "cgroup_full");
+	char *parent = cgroup_make(mount_v1, "parent"), *child;
+	struct probes *p = open_probes(config);
+	_cleanup_free_ struct procs_filter *f = xcalloc(FILTER_KEYS, sizeof(*f));
+	uint64_t before = counter_get(full), child_id;
+	struct drain *d = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < FILTER_KEYS; i++) /* ids that no cgroup here has */
+		f[i] = (struct procs_filter){.cgroup_id = i ? (1ull << 40) + i : cgroup_id(parent),
+					     .event_mask = 1u << EVENT_ON_CPU,
+					     .sample_hz = 99};
+	assert_int_equal(probes_filter(p, f, FILTER_KEYS), 0);
+	child = cgroup_make(parent, "child");
+	child_id = cgroup_id(child);
+	assert_false(in_kernel_filter(p, child_id));
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	drain_free(d);
+	assert_int_equal(counter_get(full) - before, 1);
+	f[1].cgroup_id = child_id;
+	assert_int_equal(probes_filter(p, f, FILTER_KEYS), 0);
+	assert_true(in_kernel_filter(p, child_id));
+	cgroup_remove(child);
+	probes_free(p);
+	cgroup_remove(parent);
+}
+
 static size_t count_cgroup_records(struct probes *p)
 {
 	struct drain *d = NULL;
@@ -462,6 +512,8 @@ int main(void)
 		cmocka_unit_test(children_are_selected_in_the_kernel),
 		cmocka_unit_test(a_child_that_the_filters_maker_did_not_know_stays),
 		cmocka_unit_test(a_child_of_a_deselected_one_does_not_stay),
+		cmocka_unit_test(too_many_cgroups_are_refused),
+		cmocka_unit_test(a_child_without_room_is_counted),
 		cmocka_unit_test(pods_are_told_strangers_not),
 		cmocka_unit_test(listed_processes_of_a_cgroup),
 		cmocka_unit_test(pids_are_the_agents_own),

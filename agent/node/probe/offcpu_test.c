@@ -1274,6 +1274,44 @@ static void nothing_was_dropped(void **state)
 			fail_msg("%lu: %s", lost(reasons[i]), reasons[i]);
 }
 
+static void body_short_naps(struct truth *t)
+{
+	t->ready = 1;
+	for (;;)
+		nap(1);
+}
+
+/* More threads wait than the table holds: the waits of the next one are counted as lost. */
+static void threads_beyond_the_table_are_counted(void **state)
+{
+	struct child c = child_start(body_short_naps, NULL);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	int map = bpf_object__find_map_fd_by_name(p->events[EVENT_OFF_CPU].obj, "waits");
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, before = lost("waits_full");
+	struct waits w = {.pid = c.pid};
+	struct bpf_map_info info = {};
+	uint32_t n = sizeof(info);
+	_cleanup_free_ char *value = NULL;
+
+	(void)state;
+	assert_int_equal(bpf_obj_get_info_by_fd(map, &info, &n), 0);
+	value = xcalloc(1, info.value_size);
+	while (lost("waits_full") == before && now_mono_ns() < deadline) {
+		uint32_t tid = (uint32_t)c.pid;
+
+		/* no thread has such a number; the child's own place is taken */
+		for (uint32_t i = 0; i < info.max_entries; i++)
+			(void)bpf_map_update_elem(map, &(uint32_t){(1u << 30) + i}, value, BPF_ANY);
+		bpf_map_delete_elem(map, &tid);
+		(void)bpf_map_update_elem(map, &(uint32_t){1u << 29}, value, BPF_ANY);
+		nap(20);
+		drain(p, &w, 1);
+	}
+	assert_true(lost("waits_full") > before);
+	probes_free(p);
+	child_stop(&c);
+}
+
 /* Of which tests: a pattern such as "waits*"; all. */
 int main(int argc, char **argv)
 {
@@ -1297,6 +1335,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(whole_waits_stand_for_those_not_noted),
 		cmocka_unit_test(stacks_are_whole_and_their_own),
 		cmocka_unit_test(nothing_was_dropped),
+		cmocka_unit_test(threads_beyond_the_table_are_counted),
 	};
 
 	if (argc > 1)
