@@ -697,6 +697,33 @@ static void audience_right_and_node(void **state)
 	gate_free(gate, false);
 }
 
+/* Equal ones that wait are asked for once; beyond what may wait each is told at once, and counted. */
+static void few_wait_for_one_sign_in(void **state)
+{
+	enum { MOST = 256, MORE = 3 };
+	const struct gate_config c = {(struct kube *)&cluster, "podflame-ingest"};
+	const struct gate_right send = {"create", "profiles"};
+	struct counter *busy = counter("api_refused_total", "reason", "reviews_busy");
+	uint64_t n_busy = counter_get(busy);
+	unsigned n_token = cluster.n_token;
+	struct fixture *f = *state;
+	struct gate *gate = gate_new(&c);
+	struct gate_got got[MOST + MORE];
+
+	for (size_t i = 0; i < MOST + MORE; i++) {
+		got[i] = (struct gate_got){.loop = f->loop};
+		gate_check(gate, "Bearer agent", &send, gate_got, &got[i]);
+		assert_int_equal(got[i].status, i < MOST ? 0 : 503);
+	}
+	assert_int_equal(counter_get(busy), n_busy + MORE);
+	while (!got[MOST - 1].status)
+		loop_run(f->loop);
+	for (size_t i = 0; i < MOST; i++)
+		assert_int_equal(got[i].status, 200);
+	assert_int_equal(cluster.n_token, n_token + 1);
+	gate_free(gate, false);
+}
+
 struct blocker {
 	struct job job;
 	sem_t release;
@@ -833,6 +860,7 @@ int main(void)
 		CLUSTER(refusals_say_what_to_do),
 		CLUSTER(no_answer_is_no_entry),
 		CLUSTER(audience_right_and_node),
+		CLUSTER(few_wait_for_one_sign_in),
 		CLUSTER(ends_with_open_requests),
 	};
 

@@ -182,6 +182,7 @@ static void wait_for(struct review *v, verdict_fn *fn, void *arg)
 	struct waiter *w, **end = &v->waiters;
 
 	if (v->n_waiters == MAX_WAITING) {
+		counter_add(counter("api_refused_total", "reason", "reviews_busy"), 1);
 		refuse(fn, arg, 503, "too many requests wait for the same sign-in");
 		return;
 	}
