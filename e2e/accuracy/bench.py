@@ -124,7 +124,7 @@ def rows_of(lines, old):
         if name in lines:
             row = {k: lines[name][k] for k in KEEP if lines[name].get(k) not in (None, "")}
             row.setdefault("compared_with", "")
-            if was:
+            if was and bench_page.is_quiet(old):
                 row["before"] = {k: was[k] for k in ("value", "least", "most") if k in was}
             rows.append(row)
         elif was:
@@ -149,7 +149,7 @@ def main():
             run.program(path, os.environ)
     if options.report:
         data = {"machine": machine(), "minutes": round((time.monotonic() - began) / 60), "load": [load, slow_report.load()], **share.told(),
-                "before": {"date": old["machine"]["date"], "others": old["others"]} if old else None,
+                "before": {"date": old["machine"]["date"], "others": old["others"]} if old and bench_page.is_quiet(old) else None,
                 "skipped": run.skipped, "rows": rows_of(run.lines, old)}
         bench_page.write(data, options.report)
     return int(run.failed)

@@ -70,8 +70,8 @@ PAGE = [
          beside("anonymous part of the RSS", "agent.rss_anonymous", "bpftrace", "perf_fp"),
          Row("samples", "agent.samples"),
          beside("`record`: CPU from exec until it samples", "start.cpu", "bpftrace", "perf_fp"),
-         Row("agent: CPU from exec until it samples", "agent.start"),
-         Row("agent: from exec until 250 containers of 20 targets are selected", "agent.start_250"),
+         Row("an agent: CPU from exec until it samples", "agent.start"),
+         Row("an agent: from exec until 250 containers of 20 targets are selected", "agent.start_250"),
          Row("CPU of that", "agent.start_250.cpu"),
          Row("`record` of 50 busy processes: CPU", "accuracy.busy.cpu"),
          Row("`record` of 50 busy processes: RSS of both processes", "accuracy.busy.rss"),
@@ -178,7 +178,12 @@ def goals(found):
         for row in rows:
             r = found.get(row.name)
             if r and verdict(r):
-                yield f"| {title}: {row.what}, {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])} |"
+                yield f"| {title} – {row.what}: {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])} |"
+
+
+def is_quiet(data):
+    """Only then is a later page compared with it."""
+    return data["others"] + data["stolen"] < 5
 
 
 def page(data):
@@ -186,8 +191,8 @@ def page(data):
     found = {r["name"]: r for r in data["rows"]}
     text = [INTRO.format(**{**m, "versions": ", ".join(m["versions"])}, minutes=data["minutes"], began=data["load"][0], ended=data["load"][1],
                          others=data["others"], stolen=data["stolen"],
-                         quiet="" if data["others"] + data["stolen"] < 5 else ": **not quiet**, small numbers are noise",
-                         before=f" ({before['date']}, {before['others']} % for others)" if before else ": there was none")]
+                         quiet="" if is_quiet(data) else ": **not quiet**, small numbers are noise",
+                         before=f" ({before['date']}, {before['others']} % for others)" if before else ": there was none of a quiet machine")]
     text += goals(found)
     for title, words, rows in PAGE:
         text += section(title, words, rows, found)

@@ -10,7 +10,7 @@ import sys
 import time
 
 import kernel
-from roles import Place, until
+from roles import Place, free_port, until
 
 N_TARGETS, N_CONTAINERS, ROUNDS = 20, 250, 3
 
@@ -57,7 +57,7 @@ def main():
     if os.geteuid() != 0:
         print("start.py: skip: agent start: only root may", file=sys.stderr)
         return 0
-    with Place(window="10s") as place:
+    with Place(window="10s", agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
         for i in range(N_CONTAINERS):
             place.processes.append(place.container(f"pod{i}", {"app": f"app{i % N_TARGETS}"}).run("sleep", "3600"))
         for i in range(N_TARGETS):
