@@ -37,20 +37,28 @@ static __always_inline void pf_scratch_put(struct pf_scratch *s)
 /*
  * What a uprobe's program does first and last. Since 6.13 a program of its type may have a stack of
  * the CPU's own, although, since 6.0, another task may run it on that CPU in the middle: its variables
- * change then (seen on 7.3 as a wild pointer, an oops). Where such stacks are, so are these two (6.10).
+ * change then (seen on 7.3 as a wild pointer, an oops). Where there are no such stacks nothing is done: before
+ * 6.15 no global function (PF_ONCE) may be called in between.
  */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
+static __always_inline bool pf_has_own_stack(void)
+{
+	struct bpf_prog_aux *aux = NULL;
+
+	return bpf_core_field_exists(aux->priv_stack_ptr);
+}
+
 static __always_inline void pf_alone_begin(void)
 {
-	if (bpf_preempt_disable)
+	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
 }
 
 static __always_inline void pf_alone_end(void)
 {
-	if (bpf_preempt_enable)
+	if (pf_has_own_stack() && bpf_preempt_enable)
 		bpf_preempt_enable();
 }
 

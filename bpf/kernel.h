@@ -90,6 +90,9 @@ struct return_instance {
 struct uprobe_task {
 	struct return_instance *return_instances;
 };
+struct bpf_prog_aux {
+	void *priv_stack_ptr; /* 6.13: a program's own stack on each CPU */
+};
 struct mm_struct {
 	unsigned long exec_vm;	   /* pages of code: executable, not writable */
 	unsigned long start_stack; /* where argc lies */
