@@ -8,6 +8,7 @@ What a bench tells on stderr as "skip: ..." stands on the page. One that fails i
 measured a second time with so many rows; lines that a run does not have keep the last page's numbers, with their date.
 """
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -93,8 +94,9 @@ class Run:
             why = f"status {p.wait(MOST_S)}" if p.wait(MOST_S) else ""
         except subprocess.TimeoutExpired:
             why = f"not done in {MOST_S} s"
+        with contextlib.suppress(ProcessLookupError):       # what one leaves behind would be in the next one's numbers
             os.killpg(p.pid, 9)
-            p.wait()
+        p.wait()
         for t in threads:
             t.join(10)
         if why:

@@ -79,7 +79,11 @@ class Recording:
         rate = [] if "-e" in what else ["-F", str(hz)]
         self.p = subprocess.Popen([PODFLAME, "record", *what, *rate, "-o", output], stdin=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE, bufsize=0)
-        wait_line(self.p.stderr, b"recording", "podflame record", 180)
+        try:
+            wait_line(self.p.stderr, b"recording", "podflame record", 180)
+        except RuntimeError:
+            self.p.kill()
+            raise
 
     def stop(self):
         """Its own account of losses."""
