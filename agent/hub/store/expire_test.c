@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
-#define T0	   1700000000
-#define N_PROFILES 1700
+#define T0	      1700000000
+#define N_PROFILES    17000
+#define STACK_GRACE_S 3600 /* a stack's last second is exact to that */
 
 static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes)
 {
@@ -77,6 +78,7 @@ static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 	struct store_stats stats;
 	uint64_t left = N_PROFILES;
 	unsigned n_calls = 0;
+	int64_t n = 0;
 
 	s->expire_ns = 0;
 	for (; left > most_left; n_calls++) {
@@ -87,6 +89,10 @@ static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 		assert_int_equal(stats.n_expired, N_PROFILES - left);
 	}
 	assert_true(n_calls > 1);
+	/* nothing is due any more: the names that nothing refers to go, what has its hour stays */
+	assert_int_equal(sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
+	assert_int_equal(sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
+	assert_true((uint64_t)n <= left + STACK_GRACE_S + 1);
 	sqlite_sink.close(s);
 }
 

@@ -3,7 +3,8 @@
  * Retention. The oldest windows go first, by age and then, a tenth of what is
  * there at a time, by size; then dictionary entries nothing refers to; then the
  * pages are given back to the file system. A slice is a transaction, and after some
- * seconds of them the next call goes on: however much there is, the writer is never stuck.
+ * seconds of them the next call goes on. The sweep of the dictionaries is one transaction,
+ * however many there are; it waits until no slice is due, or until what it frees decides whether one is.
  */
 #include "hub/store/sqlite.h"
 
@@ -11,13 +12,14 @@
 #include <stdlib.h>
 
 #define MAX_ROUNDS    30    /* tenths: 0.9^30 leaves 4 % */
-#define SLICE	      500   /* profiles, and those of the same second */
+#define SLICE	      5000  /* profiles, and those of the same second */
 #define VACUUM_PAGES  25000 /* 100 MB a call */
 #define STACK_GRACE_S 3600  /* last_s of a stack is exact to an hour */
 #define SLACK_MAX_S   600
 #define LINK_BYTES    192 /* of a row of links with its index, about */
 #define LINKS_SHARE   8	  /* of max_bytes: at most 1/8 */
 #define LINKS_BYTES   (256ULL << 20)
+#define LINKS_SLICE   100000
 
 /* Row ids in use. */
 struct ids {
@@ -190,6 +192,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s)
 	seen_forget(s);
 	if (r)
 		return r;
+	s->unswept = true;
 	sqlite3_mutex_enter(s->stats_lock);
 	s->stats.n_expired += n_profiles;
 	sqlite3_mutex_leave(s->stats_lock);
@@ -209,9 +212,9 @@ static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 
 static int sweep(struct sqlite_store *s)
 {
-	int r = sq_run(s->st[ST_BEGIN]);
+	int r = s->unswept ? sq_run(s->st[ST_BEGIN]) : 0;
 
-	if (r)
+	if (r || !s->unswept)
 		return r;
 	r = sweep_dictionaries(s->writer);
 	if (!r)
@@ -219,11 +222,12 @@ static int sweep(struct sqlite_store *s)
 	if (r && !sqlite3_get_autocommit(s->writer))
 		(void)sq_run(s->st[ST_ROLLBACK]);
 	seen_forget(s);
+	s->unswept = r != 0;
 	return r;
 }
 
-/* Slices until cut_s or, at least one, until the time is over; the dictionaries when all is done. */
-static int expire_until(struct sqlite_store *s, int64_t cut_s, uint64_t deadline_ns)
+/* Slices until cut_s or, at least one, until the time is over: then *ret_more. */
+static int expire_until(struct sqlite_store *s, int64_t cut_s, uint64_t deadline_ns, bool *ret_more)
 {
 	int64_t end_s = 0;
 	int r;
@@ -233,10 +237,12 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s, uint64_t deadline
 		if (!r)
 			r = expire_slice(s, end_s ? end_s : cut_s);
 	} while (!r && end_s && now_mono_ns() < deadline_ns);
-	return r || end_s ? r : sweep(s);
+	*ret_more = end_s != 0;
+	return r;
 }
 
-static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns)
+static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns,
+		      bool *ret_more)
 {
 	int64_t cut_s = (int64_t)((now_wall_ns - s->retention_ns) / NSEC_PER_SEC), oldest = 0;
 	/* not row by row: the sweep of the dictionaries wants something to sweep */
@@ -251,7 +257,7 @@ static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t dea
 		   &oldest);
 	if (r || !oldest || oldest > cut_s - slack_s)
 		return r;
-	return expire_until(s, cut_s, deadline_ns);
+	return expire_until(s, cut_s, deadline_ns, ret_more);
 }
 
 static int used_bytes(struct sqlite_store *s, uint64_t *ret)
@@ -268,15 +274,30 @@ static int used_bytes(struct sqlite_store *s, uint64_t *ret)
 	return r;
 }
 
-static int expire_size(struct sqlite_store *s, uint64_t deadline_ns)
+/* By what is left once the dictionaries are swept: they are most of the bytes where stacks are short-lived. */
+static int is_too_large(struct sqlite_store *s, bool *ret)
 {
 	uint64_t bytes = 0;
+	int r = used_bytes(s, &bytes);
+
+	if (!r && bytes > s->max_bytes && s->unswept) {
+		r = sweep(s);
+		if (!r)
+			r = used_bytes(s, &bytes);
+	}
+	*ret = bytes > s->max_bytes;
+	return r;
+}
+
+static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_more)
+{
+	bool too_large = false;
 	int64_t cut_s = 0;
 	int r = 0;
 
 	for (int i = 0; !r && s->max_bytes && i < MAX_ROUNDS; i++) {
-		r = used_bytes(s, &bytes);
-		if (r || bytes <= s->max_bytes)
+		r = is_too_large(s, &too_large);
+		if (r || !too_large)
 			return r;
 		r = sq_int(s->writer,
 			   "SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
@@ -284,7 +305,7 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns)
 			   &cut_s);
 		if (r || !cut_s)
 			return r;
-		r = expire_until(s, cut_s, deadline_ns);
+		r = expire_until(s, cut_s, deadline_ns, ret_more);
 		if (now_mono_ns() >= deadline_ns)
 			return r;
 	}
@@ -292,23 +313,28 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns)
 }
 
 /* Links have a budget of their own: what a busy tracer makes does not shorten the profiles' time. */
-static int expire_links(struct sqlite_store *s)
+static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 {
 	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;
-	int64_t most = (int64_t)(budget / LINK_BYTES), n = 0, cut_s = 0;
+	int64_t most = (int64_t)(budget / LINK_BYTES), n = 0, cut_s = 0, n_gone = 1;
 	char sql[96];
 	int r = sq_int(s->writer, "SELECT COUNT(*) FROM links", &n);
 
-	if (r || n <= most)
-		return r;
-	snprintf(sql, sizeof(sql), "SELECT time FROM links ORDER BY time LIMIT 1 OFFSET %" PRId64,
-		 n - most);
-	r = sq_int(s->writer, sql, &cut_s);
-	if (!r)
-		r = run_with(s->writer, "DELETE FROM links WHERE time<=?1", cut_s);
-	if (!r)
+	for (; !r && n > most && n_gone; n -= n_gone) {
+		snprintf(sql, sizeof(sql),
+			 "SELECT time FROM links ORDER BY time LIMIT 1 OFFSET %" PRId64,
+			 MIN(n - most, LINKS_SLICE));
+		r = sq_int(s->writer, sql, &cut_s);
+		if (!r)
+			r = run_with(s->writer, "DELETE FROM links WHERE time<=?1", cut_s);
+		if (r)
+			return r;
+		n_gone = sqlite3_changes64(s->writer);
 		counter_add(counter("store_links_expired_total", "reason", "budget"),
-			    (uint64_t)sqlite3_changes64(s->writer));
+			    (uint64_t)n_gone);
+		if (now_mono_ns() >= deadline_ns)
+			return 0;
+	}
 	return r;
 }
 
@@ -324,15 +350,18 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns)
 {
 	struct sqlite_store *s = sink;
 	uint64_t deadline_ns = now_mono_ns() + s->expire_ns;
+	bool more_age = false, more_size = false;
 	int r = damage_ready(s);
 
 	if (r)
 		return r;
-	r = expire_age(s, now_wall_ns, deadline_ns);
+	r = expire_age(s, now_wall_ns, deadline_ns, &more_age);
 	if (!r)
-		r = expire_links(s);
+		r = expire_links(s, deadline_ns);
 	if (!r)
-		r = expire_size(s, deadline_ns);
+		r = expire_size(s, deadline_ns, &more_size);
+	if (!r && !more_age && !more_size)
+		r = sweep(s);
 	if (!r)
 		r = vacuum(s);
 	if (r)

@@ -182,6 +182,16 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 	sqlite3_mutex_leave(s->stats_lock);
 }
 
+/* The hub's lock keeps others out of its directory; what uses a file without that lock is noticed here. */
+static void forget_others(struct sqlite_store *s)
+{
+	int64_t version = 0;
+
+	if (sq_int(s->writer, "PRAGMA data_version", &version) || version != s->data_version)
+		seen_forget(s);
+	s->data_version = version;
+}
+
 static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret_n_new)
 {
 	struct writing w = {.s = s, .batch = b};
@@ -189,6 +199,7 @@ static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret
 
 	if (r)
 		return r;
+	forget_others(s);
 	w.stacks = xcalloc(b->n_stacks + 1, sizeof(*w.stacks));
 	for (size_t i = 0; !r && i < b->n_profiles; i++)
 		r = put_profile(&w, b->profiles[i]);

@@ -97,7 +97,10 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
  */
 typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
 int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg);
-/* Writer's worker, every minute. Ends after about 10 s; what is left is for the next call. */
+/*
+ * Writer's worker, every minute. Begins nothing new to delete after 10 s, what is left is for the next call; names that nothing
+ * refers to any more are swept in one go, as long as that takes.
+ */
 int store_expire(struct store *s, uint64_t now_wall_ns);
 struct store_stats {
 	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;
