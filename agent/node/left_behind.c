@@ -7,7 +7,9 @@
 
 static bool replace(struct left_behind *l, struct worker **w)
 {
-	if (!l->waits || l->n == LEFT_BEHIND_MAX || worker_replace(*w, w) < 0)
+	/* by now it may be back, and at another job */
+	if (!l->waits || l->n == LEFT_BEHIND_MAX || !worker_is_stuck(*w) ||
+	    worker_replace(*w, w) < 0)
 		return false;
 	l->jobs[l->n++] = TAKE_PTR(l->waits);
 	return true;

@@ -473,7 +473,7 @@ void conn_shutdown(struct conn *c)
 
 bool conn_is_idle(const struct conn *c)
 {
-	return c->state == OPEN && c->out.len == c->out_off;
+	return c->state == OPEN && !c->ended && c->out.len == c->out_off;
 }
 
 bool conn_has_tls(const struct conn *c, const struct tls *tls)

