@@ -5,7 +5,7 @@
 Run by `make bench`, as root, on a quiet machine.
 
 What a bench tells on stderr as "skip: ..." stands on the page. One that fails is told, and the others go on. With ROWS=1e7 the hub's store is
-measured a second time with so many rows; lines that a run does not have keep the last page's numbers, with their date.
+measured a second time with so many rows; lines that a run does not have keep the last quiet page's numbers, with their date.
 """
 import argparse
 import contextlib
@@ -129,7 +129,7 @@ def rows_of(lines, old):
             if was and bench_page.is_quiet(old):
                 row["before"] = {k: was[k] for k in ("value", "least", "most") if k in was}
             rows.append(row)
-        elif was:
+        elif was and bench_page.is_quiet(old):
             rows.append({"date": old["machine"]["date"], **was})
     return rows
 

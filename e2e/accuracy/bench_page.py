@@ -152,6 +152,11 @@ def goal_text(r):
     return r["goal"].replace("<=", "at most").replace(">=", "at least")
 
 
+def older(r):
+    """Of a number that this page's run did not have."""
+    return f" (of {r['date']})" if "date" in r else ""
+
+
 def section(title, text, rows, found):
     yield f"\n## {title}\n"
     if text:
@@ -166,8 +171,7 @@ def section(title, text, rows, found):
         peers = "; ".join(f"{who} {number(found[name]['value'])} [{spread(found[name])}]".replace(" [—]", "")
                           for who, name in row.peers if name in found)
         met = f"{goal_text(r)}: {verdict(r)}" if verdict(r) else ""
-        older = f" (of {r['date']})" if "date" in r else ""
-        yield f"| {row.what} | {number(r['value'])}{older} | {spread(r)} | {r['unit']} | {met} | {peers} | {change(r)} |"
+        yield f"| {row.what} | {number(r['value'])}{older(r)} | {spread(r)} | {r['unit']} | {met} | {peers} | {change(r)} |"
 
 
 def goals(found):
@@ -178,7 +182,7 @@ def goals(found):
         for row in rows:
             r = found.get(row.name)
             if r and verdict(r):
-                yield f"| {title} – {row.what}: {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])} |"
+                yield f"| {title} – {row.what}: {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])}{older(r)} |"
 
 
 def is_quiet(data):

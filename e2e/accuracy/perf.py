@@ -201,14 +201,15 @@ def children_cpu():
 
 
 def recorded(name, pid, folder, pattern):
-    """Wall and CPU seconds from its exec to a file with that name in it."""
+    """Wall and CPU seconds from its exec to a file with that name in it; None: the name is not there."""
     out = os.path.join(folder, "first.folded")
     command = RECORD[name].format(podflame=known.PODFLAME, out=out, pid=pid)
     begin, before = time.monotonic(), children_cpu()
     subprocess.run(command, shell=True, check=True, capture_output=True, timeout=120, cwd=folder)
     took = time.monotonic() - begin, children_cpu() - before
     if not re.search(pattern, Path(out).read_text(encoding="utf-8", errors="replace")):
-        print(f"perf.py: {name}: no name like {pattern} in what it recorded", file=sys.stderr)
+        print(f"perf.py: skip: {name}: no name like {pattern} in what it recorded", file=sys.stderr)
+        return None
     return took
 
 
@@ -220,8 +221,9 @@ def name_all(what, target, pattern, folder):
         for name in random.sample(ways, len(ways)):
             with target() as busy:
                 time.sleep(0.3)
-                took[name].append(recorded(name, busy.pid, folder, pattern))
-    for name in ways:
+                if t := recorded(name, busy.pid, folder, pattern):
+                    took[name].append(t)
+    for name in filter(took.get, ways):
         report(f"first_names.{what}.wall.{name}", [t[0] for t in took[name]], "s", "from exec to names on disk, a second of recording among it")
         report(f"first_names.{what}.cpu.{name}", [t[1] for t in took[name]], "CPU s", "the same")
 

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -95,13 +96,17 @@ class Peer:
 
 def tell(found, ways):
     what = f"{os.cpu_count()} CPUs busy with Python and OpenSSL, 99 Hz"
+    samples, expected = statistics.median(found["samples", "podflame"]), 99 * os.cpu_count()
+    if samples < 0.9 * expected:
+        print(f"busy.py: skip: {samples:.0f} samples/s where {expected} are due: others had the CPUs", file=sys.stderr)
+        return
     for name in ways:
         ours = name == "podflame"
         perf.report(f"agent.cpu.{name}", found["cpu", name], "percent of a CPU",
                     what + ("; names, windows and sending among it" if ours else "; names come at its end, or later"), "<= 0.7" if ours else "")
         perf.report(f"agent.rss.{name}", found["rss", name], "MB", what + ("; agent and parse child" if ours else ""), "<= 30" if ours else "")
         perf.report(f"agent.rss_anonymous.{name}", found["rss_anonymous", name], "MB", "of it, what is no file's page")
-    perf.report("agent.samples", found["samples", "podflame"], "samples/s", f"99 a busy CPU are {99 * os.cpu_count()}")
+    perf.report("agent.samples", found["samples", "podflame"], "samples/s", f"99 a busy CPU are {expected}")
     perf.report("agent.start", found["start", "podflame"], "CPU s", "from exec until it samples: credentials, watches and all of /proc among it", "<= 0.2")
 
 
