@@ -101,10 +101,8 @@ static void give_tables(struct recording *r, struct mappings *m)
 }
 
 /* Names alone need them, so what runs already is sampled before they are read. */
-static void find_debug_files(struct recording *r, struct record_process *p)
+static void find_debug_files(struct recording *r, struct mappings *m)
 {
-	struct mappings *m = TAKE_PTR(p->undebugged);
-
 	for (size_t i = 0; m && i < m->n; i++)
 		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
 			files_debug(r->files, &m->items[i], m->root_fd);
@@ -114,11 +112,12 @@ static void find_debug_files(struct recording *r, struct record_process *p)
 void record_give_tables(struct recording *r, struct mappings *m)
 {
 	struct record_process *p = get_process(r, m);
+	struct mappings *before = p->undebugged; /* of an exec before */
 
 	mappings_ref(m);
-	find_debug_files(r, p); /* of an exec before */
 	p->undebugged = m;
 	give_tables(r, m);
+	find_debug_files(r, before);
 }
 
 void record_look_again(struct recording *r)
@@ -129,7 +128,7 @@ void record_look_again(struct recording *r)
 		if (m)
 			give_tables(r, m);
 		mappings_unref(m);
-		find_debug_files(r, &r->processes[i]);
+		find_debug_files(r, TAKE_PTR(r->processes[i].undebugged));
 	}
 }
 
@@ -141,7 +140,7 @@ void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_n
 		unwind_exited(r->unwind, tgid, start_boottime_ns);
 	if (!p)
 		return;
-	find_debug_files(r, p);
+	find_debug_files(r, TAKE_PTR(p->undebugged));
 	process_done(p);
 	*p = r->processes[--r->n_processes];
 }

@@ -198,7 +198,7 @@ void kernel_tick(void *arg)
 		return;
 	kernel_sync(k);
 	gap_note(n, kernel_active(k) && (!n->gap.lasts || is_settled(k)), kernel_idle(k),
-		 k->load_error[0]);
+		 k->load_refused);
 	if (k->state == ON && !k->drain_busy)
 		kernel_drain(k, true);
 	else if (k->state == ON)

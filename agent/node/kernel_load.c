@@ -95,6 +95,7 @@ static void load_done(struct task *t)
 		const char *why = *l->error.reason ? l->error.reason : strerror(-l->result);
 
 		k->state = OFF;
+		k->load_refused = l->result != -ENOBUFS && l->result != -ENOMEM;
 		k->retry_ns = now_boot_ns() + RETRY_NS;
 		snprintf(k->load_error, sizeof(k->load_error), "%s", why);
 		kernel_complain(k, "cannot load the BPF programs", why);
@@ -107,6 +108,7 @@ static void load_done(struct task *t)
 	if (k->load_error[0])
 		node_problem_all(k->node, "ProfilerNotLoaded", "");
 	k->load_error[0] = '\0';
+	k->load_refused = false;
 	snprintf(k->tables_problem, sizeof(k->tables_problem), "%s",
 		 l->tables_result < 0 ? strerror(-l->tables_result) : "");
 	kernel_support_tell(k, &l->support);

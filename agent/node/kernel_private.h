@@ -24,6 +24,7 @@ struct kernel {
 	struct timer tick, wake_timer, scan_timer;
 	char last_error[512];
 	char load_error[512]; /* "": loaded the last time */
+	bool load_refused;    /* and not because there was no room for a moment */
 	char tables_problem[128];
 };
 

@@ -329,6 +329,20 @@ static void set_changed(struct attached *a, const struct pf_mem_proc *proc, unsi
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* Who looked at the files for long may be late: with two links of a place each hit would count twice. */
+static bool is_anothers(const struct attached *a)
+{
+	struct memory *m = a->memory;
+	struct attached *other;
+
+	if (a->added)
+		return false;
+	pthread_mutex_lock(&m->lock);
+	HASH_FIND(hh, m->attached, &a->key, sizeof(a->key), other);
+	pthread_mutex_unlock(&m->lock);
+	return other != NULL;
+}
+
 /* What is to be probed for these events is; what else is probed is marked. both: events before and after. */
 static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned event_mask,
@@ -338,6 +352,10 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 	struct places *all = all_places(a, files, n, event_mask & INUSE);
 	int r;
 
+	if (is_anothers(a)) {
+		places_free(all, n_all);
+		return -EEXIST;
+	}
 	/* A place may have an old link and a new one for a moment: kept twice is kept once, but counted is twice. */
 	proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
 	r = attach_all(a, all, n_all, refused);

@@ -101,8 +101,11 @@ void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f
 
 	if (now_mono_ns() >= k->next_check_ns)
 		(void)kernel_names_refresh(k);
-	if (!k->symbols && !k->problem[0])
+	if (!k->symbols && !k->problem[0] && now_mono_ns() >= k->next_reload_ns) {
 		load(k);
+		if (k->problem[0])
+			k->next_reload_ns = now_mono_ns() + RELOAD_EVERY_NS;
+	}
 	if (!k->symbols || kernel_symbols_find(k->symbols, address, &start, &name, &module) < 0)
 		return;
 	if (k->stale && streq(module, "bpf"))
