@@ -7,7 +7,9 @@ pod app c node1 "/bin/shares c"
 pod app d node2 "/bin/shares d"
 running app c d
 target app all '{"podSelector": {}}'
-wait_check 90 "samples before" has_samples "pod='d'" "$(now)"
+# each node's agent has its own watches, and after 06 its own time to come back to the API server
+wait_check 90 "samples before, of one node" has_samples "pod='c'" "$(now)"
+wait_check 90 "... and of the other" has_samples "pod='d'" "$(now)"
 hub_pid() { pids_of hub | sort -n | head -1; }
 another_hub() { # PID: not that one, and it answers
     local p
