@@ -4,8 +4,8 @@
  * frames in a window. Processes on every CPU are sampled far more often than ever in life, in stacks that nearly all differ:
  * each record crosses with a stack of its own. Needs root.
  */
-#include "lib/base/bench.h"
 #include "node/pipeline_private.h"
+#include "node/probe/bench_probes.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -68,35 +68,16 @@ static pid_t start(void)
 
 /* ---- kernel's side ---- */
 
-static char cgroup_dir[320];
-
 static struct probes *open_probes(struct owner *owner, uint64_t *ret_cgroup)
 {
-	struct probe_config c = {.use_cgroups = true, .max_sample_hz = HZ};
-	struct procs_filter f = {.event_mask = 1u << EVENT_ON_CPU, .sample_hz = HZ};
-	struct field_error err = {};
-	struct probes *p;
-	struct stat st;
+	struct procs_filter own;
+	struct probes *p = bench_probes(EVENT_ON_CPU, HZ, &own);
 
-	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err))
-		bench_die(err.reason, EINVAL);
-	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench_pipe", c.hierarchy.mount);
-	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
-		bench_die(cgroup_dir, errno);
-	*ret_cgroup = f.cgroup_id = st.st_ino;
-	owner->event_mask = f.event_mask;
-	if (probes_filter(p, &f, 1))
+	*ret_cgroup = own.cgroup_id;
+	owner->event_mask = own.event_mask;
+	if (probes_filter(p, &own, 1))
 		bench_die("filter", errno);
 	return p;
-}
-
-static void into_cgroup(pid_t pid)
-{
-	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", cgroup_dir);
-	FILE *f = fopen(path, "w");
-
-	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
-		bench_die(path, errno);
 }
 
 /* ---- a drain ---- */
@@ -199,7 +180,7 @@ int main(int argc, char **argv)
 		bench_die("pipeline", r);
 	b.probes = open_probes(b.owner, &b.cgroup);
 	for (long i = 0; i < n; i++)
-		into_cgroup(pids[i] = start());
+		bench_join(pids[i] = start());
 	measure(&b);
 	for (long i = 0; i < n; i++) {
 		kill(pids[i], SIGKILL);
@@ -210,6 +191,6 @@ int main(int argc, char **argv)
 	probes_free(b.probes);
 	owner_unref(b.owner);
 	bench_nap(50);
-	rmdir(cgroup_dir);
+	bench_leave();
 	return 0;
 }

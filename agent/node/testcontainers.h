@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "lib/otlp/otlp.h"
+#include "node/testsink.h"
 
 #define HZ	      997
 #define PLAN_NS	      (300 * NSEC_PER_MSEC) /* that late the API server names what has started */
@@ -161,17 +161,8 @@ static inline void check_profile(const struct batch *b, const struct profile *p)
 /* The hub's place; a worker's thread. */
 static inline int take(const void *body, size_t n, void *arg)
 {
-	struct field_error err;
-	struct batch *b;
-
 	(void)arg;
-	assert_int_equal(otlp_decode(body, n, &b, &err), 0);
-	pthread_mutex_lock(&arrived.lock);
-	for (size_t i = 0; i < b->n_profiles; i++)
-		check_profile(b, b->profiles[i]);
-	pthread_mutex_unlock(&arrived.lock);
-	batch_free(b);
-	return 0;
+	return testsink_take(body, n, &arrived.lock, check_profile);
 }
 
 /* Samples that say whose they are by themselves. */

@@ -76,6 +76,12 @@ unsigned fault_disarm(void)
 	return atomic_load(&armed.n_failed);
 }
 
+void fault_outage_ends(void *unused)
+{
+	(void)unused;
+	(void)fault_disarm();
+}
+
 /* The error of this call; 0: it is made. */
 static int fault(enum fault_call call)
 {

@@ -10,38 +10,39 @@
 #include "lib/base/base.h"
 
 enum fault_call {
-	FAULT_OPEN,	/* open*, fopen, opendir, fdopendir, pidfd_open */
-	FAULT_FD,	/* other descriptors: socket, socketpair, accept4, pipe2, memfd_create, eventfd, epoll_create1, dup */
-	FAULT_READ,	/* read, pread, getline */
+	FAULT_OPEN, /* open*, fopen, opendir, fdopendir, pidfd_open */
+	FAULT_FD, /* other descriptors: socket, socketpair, accept4, pipe2, memfd_create, eventfd, epoll_create1, dup */
+	FAULT_READ, /* read, pread, getline */
 	FAULT_READDIR,
-	FAULT_WRITE,	/* write, pwrite */
-	FAULT_SYNC,	/* fsync, fdatasync */
-	FAULT_RENAME,	/* rename, renameat */
-	FAULT_UNLINK,	/* unlink, unlinkat */
-	FAULT_STAT,	/* stat, lstat, fstat, fstatat, statx */
+	FAULT_WRITE,  /* write, pwrite */
+	FAULT_SYNC,   /* fsync, fdatasync */
+	FAULT_RENAME, /* rename, renameat */
+	FAULT_UNLINK, /* unlink, unlinkat */
+	FAULT_STAT,   /* stat, lstat, fstat, fstatat, statx */
 	FAULT_MKDIR,
 	FAULT_TRUNCATE, /* ftruncate */
 	FAULT_MMAP,
-	FAULT_BPF,	/* bpf() */
-	FAULT_PERF,	/* perf_event_open() */
+	FAULT_BPF,  /* bpf() */
+	FAULT_PERF, /* perf_event_open() */
 	FAULT_CONNECT,
-	FAULT_SEND,	/* send, sendmsg */
-	FAULT_RECV,	/* recv, recvmsg */
-	FAULT_POLL,	/* poll, epoll_wait: EINTR */
-	FAULT_EPOLL,	/* epoll_ctl that adds */
-	FAULT_START,	/* posix_spawn, fork, pthread_create */
-	FAULT_MALLOC,	/* memory that jansson, libyaml, SQLite, libbpf, zstd, OpenSSL ask for */
+	FAULT_SEND,   /* send, sendmsg */
+	FAULT_RECV,   /* recv, recvmsg */
+	FAULT_POLL,   /* poll, epoll_wait: EINTR */
+	FAULT_EPOLL,  /* epoll_ctl that adds */
+	FAULT_START,  /* posix_spawn, fork, pthread_create */
+	FAULT_MALLOC, /* memory that jansson, libyaml, SQLite, libbpf, zstd, OpenSSL ask for */
 	_FAULT_MAX,
 };
 #define FAULT(call) (1u << FAULT_##call)
 #define FAULT_FILES                                                                                \
-	(FAULT(OPEN) | FAULT(READ) | FAULT(READDIR) | FAULT(WRITE) | FAULT(SYNC) |                 \
-	 FAULT(RENAME) | FAULT(UNLINK) | FAULT(STAT) | FAULT(MKDIR) | FAULT(TRUNCATE))
+	(FAULT(OPEN) | FAULT(READ) | FAULT(READDIR) | FAULT(WRITE) | FAULT(SYNC) | FAULT(RENAME) | \
+	 FAULT(UNLINK) | FAULT(STAT) | FAULT(MKDIR) | FAULT(TRUNCATE))
 
 struct fault_row {
 	const char *name;
 	unsigned calls; /* FAULT(OPEN) | ...: those that fail */
-	void (*before)(void *arg); /* each run: puts things as they were; nothing fails in it. May be NULL */
+	void (*before)(
+		void *arg); /* each run: puts things as they were; nothing fails in it. May be NULL */
 	/*
 	 * What is tried, from its beginning to its end: 0 or -errno, as the product's function says. It frees what it was
 	 * given, and asserts itself that a failure left outputs alone.
@@ -49,7 +50,8 @@ struct fault_row {
 	int (*run)(void *arg);
 	/* After a run, failed or not: the state is one of those that may be. May be NULL. */
 	void (*check)(void *arg);
-	unsigned step; /* 0 and 1: each call; n: every n-th, where one run takes long (LONG: each) */
+	unsigned
+		step; /* 0 and 1: each call; n: every n-th, where one run takes long (LONG: each) */
 	/*
 	 * The run has other threads or processes: which call is the n-th differs from run to run, and so does what libraries
 	 * keep. Memory is looked at by LeakSanitizer alone.
@@ -69,4 +71,5 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 
 /* By hand: the n-th call of a kind (1: the next) fails with error, with all those after it when more. */
 void fault_arm(enum fault_call call, int error, unsigned n, bool more);
-unsigned fault_disarm(void); /* how many calls failed */
+unsigned fault_disarm(void);	      /* how many calls failed */
+void fault_outage_ends(void *unused); /* the same, for a timer */

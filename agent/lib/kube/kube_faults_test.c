@@ -125,12 +125,6 @@ static void answer(struct http_conn *c, const struct http_in *in, void *arg)
 		http_reply(c, 200, "application/json", NULL, list, strlen(list));
 }
 
-static void outage_ends(void *arg)
-{
-	(void)arg;
-	fault_disarm();
-}
-
 static void late(void *arg)
 {
 	struct world *w = arg;
@@ -177,7 +171,7 @@ static int world_make(struct world *w)
 	times.backoff_max_ns = 5 * NSEC_PER_MSEC;
 	times.hurry_ns = times.slow_ns = NSEC_PER_MSEC;
 	kube_set_times(w->kube, &times);
-	timer_set(w->loop, &w->outage, 20 * NSEC_PER_MSEC, outage_ends, w);
+	timer_set(w->loop, &w->outage, 20 * NSEC_PER_MSEC, fault_outage_ends, w);
 	timer_set(w->loop, &w->deadline, 120 * NSEC_PER_SEC, late, w);
 	return 0;
 }

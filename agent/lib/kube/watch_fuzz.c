@@ -6,6 +6,7 @@
  * requests at once, never a state twice, and in the end what was told is what the watch has.
  * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c, lib/kube/store.c, lib/kube/decode.c
  */
+#include "lib/base/fuzzinput.h"
 #include "lib/kube/watch_private.h"
 
 #include <stdlib.h>
@@ -13,27 +14,6 @@
 #define MAX_STEPS 300
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void check(bool ok)
-{
-	if (!ok)
-		abort();
-}
-
-/* ---- the input ---- */
-
-static struct {
-	const uint8_t *data;
-	size_t n;
-} in;
-
-static unsigned take(void)
-{
-	if (in.n == 0)
-		return 0;
-	in.n--;
-	return *in.data++;
-}
 
 /* ---- in the place of client.c, http_client.c and the loop ---- */
 

@@ -114,12 +114,6 @@ static void ask(void *arg)
 		w->n_sent++;
 }
 
-static void outage_ends(void *arg)
-{
-	(void)arg;
-	fault_disarm();
-}
-
 static void late(void *arg)
 {
 	struct world *w = arg;
@@ -179,7 +173,7 @@ static int serve(void *arg)
 	int r = world_make(&w, arg != NULL);
 
 	if (!r) {
-		timer_set(w.loop, &w.outage, OUTAGE_NS, outage_ends, &w);
+		timer_set(w.loop, &w.outage, OUTAGE_NS, fault_outage_ends, &w);
 		timer_set(w.loop, &w.deadline, DEADLINE_NS, late, &w);
 		ask(&w);
 		r = loop_run(w.loop);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "lib/base/fuzzinput.h"
 #include "lib/loop/http_server_private.h"
 
 #define MAX_STEPS	400
@@ -18,27 +19,6 @@
 #define MAX_OWED	64
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void check(bool ok)
-{
-	if (!ok)
-		abort();
-}
-
-/* ---- the input ---- */
-
-static struct {
-	const uint8_t *data;
-	size_t n;
-} in;
-
-static unsigned take(void)
-{
-	if (in.n == 0)
-		return 0;
-	in.n--;
-	return *in.data++;
-}
 
 /* ---- in the place of conn.c and of the loop ---- */
 

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/fuzzinput.h"
 #include "node/parse/format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -43,23 +44,7 @@ static pid_t reaped(pid_t pid);
 
 #define N_FDS 64 /* that are looked at */
 
-static const uint8_t *script;
-static size_t n_script;
 static bool is_good; /* the child does what it should */
-
-static void check(bool ok)
-{
-	if (!ok)
-		abort();
-}
-
-static unsigned take(void)
-{
-	if (n_script == 0)
-		return 0;
-	n_script--;
-	return *script++;
-}
 
 /* Readable at once, as of a process that has ended. */
 static int child_ended(void)
@@ -103,12 +88,12 @@ static int some_fd(void)
 		check(ftruncate(fd, (off_t)1 << 40) == 0);
 		return fd;
 	case 4: { /* bytes of the input */
-		size_t want = take(), n = MIN(want, n_script);
+		size_t want = take(), n = MIN(want, in.n);
 
 		fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-		check(fd_write_all(fd, script, n) == 0);
-		script += n;
-		n_script -= n;
+		check(fd_write_all(fd, in.data, n) == 0);
+		in.data += n;
+		in.n -= n;
 		fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
 		return fd;
 	}
@@ -139,11 +124,11 @@ static void bad_answers(int sock, uint64_t sequence)
 		if (what & 2)
 			reply.sequence = take();
 		if (what & 4) {
-			size_t k = MIN(sizeof(reply), n_script);
+			size_t k = MIN(sizeof(reply), in.n);
 
-			memcpy(&reply, script, k);
-			script += k;
-			n_script -= k;
+			memcpy(&reply, in.data, k);
+			in.data += k;
+			in.n -= k;
 		}
 		memcpy(bytes, &reply, sizeof(reply));
 		answer(sock, bytes, size, what & 8 ? take() % 4 : what >> 4 & 1);
@@ -229,8 +214,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	uint64_t before = open_fds();
 	struct parser *p = NULL;
 
-	script = data;
-	n_script = n;
+	in.data = data;
+	in.n = n;
 	is_good = false;
 	next_sequence = 1;
 	c.marks = take() & 1 ? marks : NULL;

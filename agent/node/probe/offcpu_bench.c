@@ -3,7 +3,7 @@
  * What off-cpu costs a switch: two processes that hand a byte to and fro on one CPU, selected or
  * not, beside an empty program on the same tracepoint. One JSON object a line. Needs root.
  */
-#include "lib/base/bench.h"
+#include "node/probe/bench_probes.h"
 #include "node/probe/rows_test.h"
 
 #include <bpf/btf.h>
@@ -21,7 +21,6 @@
 #define MORE	    "more than an empty program on the same event"
 
 static volatile uint64_t *shared; /* round trips */
-static char cgroup_dir[320];
 
 /* ---- workload ---- */
 
@@ -128,33 +127,6 @@ static void pair_stop(struct pair *p)
 
 /* ---- probes ---- */
 
-static struct probes *open_probes(struct procs_filter *own)
-{
-	struct probe_config c = {.use_cgroups = true, .max_sample_hz = 99};
-	struct field_error err = {};
-	struct probes *p;
-	struct stat st;
-
-	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err)) {
-		fprintf(stderr, "offcpu_bench: %s: %s\n", err.path, err.reason);
-		exit(1);
-	}
-	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench_off", c.hierarchy.mount);
-	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
-		bench_die(cgroup_dir, errno);
-	*own = (struct procs_filter){.cgroup_id = st.st_ino, .event_mask = 1u << EVENT_OFF_CPU};
-	return p;
-}
-
-static void into_cgroup(pid_t pid)
-{
-	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", cgroup_dir);
-	FILE *f = fopen(path, "w");
-
-	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
-		bench_die(path, errno);
-}
-
 /* Their unwind tables, so that their stacks are complete. */
 static void tables_of(struct probes *p, const struct pair *pair)
 {
@@ -192,8 +164,8 @@ static void filter(struct probes *p, const struct procs_filter *f)
 
 static void select_pair(struct probes *p, const struct procs_filter *f, const struct pair *pair)
 {
-	into_cgroup(pair->pids[0]);
-	into_cgroup(pair->pids[1]);
+	bench_join(pair->pids[0]);
+	bench_join(pair->pids[1]);
 	filter(p, f);
 	if (probes_announce(p))
 		bench_die("announce", errno);
@@ -324,7 +296,7 @@ int main(void)
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		bench_die("mmap", errno);
-	p = open_probes(&own);
+	p = bench_probes(EVENT_OFF_CPU, 99, &own);
 	install_rows(p);
 	pair = pair_start(20, false);
 	filter(p, &nobody);
@@ -367,6 +339,6 @@ int main(void)
 	close(empty);
 	probes_free(p);
 	bench_nap(50);
-	rmdir(cgroup_dir);
+	bench_leave();
 	return 0;
 }

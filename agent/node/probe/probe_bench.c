@@ -4,7 +4,7 @@
  * a filtered-out tick adds to an empty program, and how much slower a process
  * runs that is not selected. One JSON object a line. Needs root.
  */
-#include "lib/base/bench.h"
+#include "node/probe/bench_probes.h"
 #include "node/probe/rows_test.h"
 
 #include <linux/perf_event.h>
@@ -76,36 +76,6 @@ static void stop(pid_t pid)
 }
 
 /* ---- probes on a cgroup of our own, or on one that nobody is in ---- */
-
-static char cgroup_dir[320];
-
-static struct probes *open_probes(struct procs_filter *f)
-{
-	struct probe_config c = {.use_cgroups = true, .max_sample_hz = HZ};
-	struct field_error err = {};
-	struct probes *p;
-	struct stat st;
-
-	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err)) {
-		fprintf(stderr, "probe_bench: %s: %s\n", err.path, err.reason);
-		exit(1);
-	}
-	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/podflame_bench", c.hierarchy.mount);
-	if ((mkdir(cgroup_dir, 0755) && errno != EEXIST) || stat(cgroup_dir, &st))
-		bench_die(cgroup_dir, errno);
-	*f = (struct procs_filter){
-		.cgroup_id = st.st_ino, .event_mask = 1u << EVENT_ON_CPU, .sample_hz = HZ};
-	return p;
-}
-
-static void into_cgroup(pid_t pid)
-{
-	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", cgroup_dir);
-	FILE *f = fopen(path, "w");
-
-	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
-		bench_die(path, errno);
-}
 
 struct cost {
 	uint64_t ns, runs;
@@ -221,7 +191,7 @@ static double report_sample(struct probes *p, double filtered_ns, const char *na
 
 static void sample_only(struct probes *p, const struct procs_filter *f, pid_t pid)
 {
-	into_cgroup(pid);
+	bench_join(pid);
 	if (probes_filter(p, f, 1))
 		bench_die("filter", errno);
 	bench_nap(200);
@@ -397,7 +367,7 @@ static void bench_memory(void)
 {
 	uint64_t before = now_mono_ns();
 	struct procs_filter f;
-	struct probes *p = open_probes(&f);
+	struct probes *p = bench_probes(EVENT_ON_CPU, HZ, &f);
 
 	bench_report("probe.load", (now_mono_ns() - before) / 1e6, "ms", "start of the agent");
 	bench_report("probe.maps_idle", map_bytes() / 1024.0, "KiB",
@@ -431,7 +401,7 @@ int main(int argc, char **argv)
 	if (shared == MAP_FAILED)
 		bench_die("mmap", errno);
 	bench_memory();
-	p = open_probes(&own);
+	p = bench_probes(EVENT_ON_CPU, HZ, &own);
 	if (argc > 1 && streq(argv[1], "verified")) {
 		bench_programs(p);
 		probes_free(p);
@@ -448,6 +418,6 @@ int main(int argc, char **argv)
 	bench_programs(p);
 	probes_free(p);
 	bench_nap(50);
-	rmdir(cgroup_dir);
+	bench_leave();
 	return 0;
 }

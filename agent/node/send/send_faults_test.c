@@ -83,12 +83,6 @@ static void look(void *arg)
 		timer_set(w->loop, &w->look, LOOK_NS, look, w);
 }
 
-static void outage_ends(void *arg)
-{
-	(void)arg;
-	fault_disarm();
-}
-
 static int world_make(struct world *w)
 {
 	struct http_server_config hc = {
@@ -164,7 +158,7 @@ static int deliver(void *arg)
 	(void)arg;
 	if (!r) {
 		sender_on_stored(w.sender, stored, &w);
-		timer_set(w.loop, &w.outage, OUTAGE_NS, outage_ends, &w);
+		timer_set(w.loop, &w.outage, OUTAGE_NS, fault_outage_ends, &w);
 		w.deadline_ns = now_mono_ns() + DEADLINE_NS;
 		look(&w);
 		assert_int_equal(sender_send(w.sender, one_window(&w)), 0);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For *_fuzz.c whose input is a script: byte after byte says what comes next; after the last one all are 0. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static struct {
+	const uint8_t *data;
+	size_t n;
+} in;
+
+static inline unsigned take(void)
+{
+	if (in.n == 0)
+		return 0;
+	in.n--;
+	return *in.data++;
+}
+
+/* What is not so is a finding. */
+static inline void check(bool ok)
+{
+	if (!ok)
+		abort();
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For *_bench.c: probes, and a cgroup of this program's own whose processes they take. */
+#pragma once
+
+#include "lib/base/bench.h"
+#include "node/probe/probe.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char bench_cgroup[320];
+
+/* Of that event at hz. ret_own selects the cgroup; it is not in force yet. */
+static inline struct probes *bench_probes(enum event event, unsigned hz,
+					  struct procs_filter *ret_own)
+{
+	struct probe_config c = {.use_cgroups = true, .max_sample_hz = hz};
+	struct field_error err = {};
+	struct probes *p;
+	struct stat st;
+
+	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err))
+		bench_die(err.reason, EINVAL);
+	snprintf(bench_cgroup, sizeof(bench_cgroup), "%s/podflame_%s", c.hierarchy.mount,
+		 program_invocation_short_name);
+	if ((mkdir(bench_cgroup, 0755) && errno != EEXIST) || stat(bench_cgroup, &st))
+		bench_die(bench_cgroup, errno);
+	*ret_own = (struct procs_filter){
+		.cgroup_id = st.st_ino, .event_mask = 1u << event, .sample_hz = hz};
+	return p;
+}
+
+static inline void bench_join(pid_t pid)
+{
+	_cleanup_free_ char *path = xasprintf("%s/cgroup.procs", bench_cgroup);
+	FILE *f = fopen(path, "w");
+
+	if (!f || fprintf(f, "%d", pid) < 0 || fclose(f))
+		bench_die(path, errno);
+}
+
+/* Once its processes have ended. */
+static inline void bench_leave(void)
+{
+	rmdir(bench_cgroup);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of a whole node: what stands in the hub's place. It is called on a worker's thread. */
+#pragma once
+
+#include "lib/otlp/otlp.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+/* What arrives is what the sender made, maybe compressed; each profile is noted with the lock held. */
+static inline int testsink_take(const void *body, size_t n, pthread_mutex_t *lock,
+				void (*note)(const struct batch *b, const struct profile *p))
+{
+	struct field_error err;
+	struct batch *b;
+
+	assert_int_equal(otlp_decode(body, n, &b, &err), 0);
+	pthread_mutex_lock(lock);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		note(b, b->profiles[i]);
+	pthread_mutex_unlock(lock);
+	batch_free(b);
+	return 0;
+}
