@@ -51,6 +51,12 @@ void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
 	on_stuck = fn;
 }
 
+bool worker_is_stuck(struct worker *w)
+{
+	(void)w;
+	return true;
+}
+
 int worker_replace(struct worker *stuck, struct worker **ret)
 {
 	*ret = stuck;
