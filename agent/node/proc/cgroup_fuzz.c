@@ -21,7 +21,7 @@ static bool same(const struct cgroup_ref *a, const struct cgroup_ref *b)
 {
 	return streq(a->pod_uid, b->pod_uid) && streq(a->container_id, b->container_id) &&
 	       a->runtime_helper == b->runtime_helper && a->nested == b->nested &&
-	       a->n_pods == b->n_pods;
+	       a->pods_depth == b->pods_depth;
 }
 
 /* before PATH after: names what PATH alone does. */

@@ -129,7 +129,7 @@ int cgroup_parse_path(const char *path, struct cgroup_ref *ret)
 {
 	struct cgroup_ref ref = {0};
 	bool below_kubepods = false;
-	unsigned n_pods = 0;
+	unsigned pods_depth = 0;
 	size_t len = strlen(path);
 
 	if (str_has_suffix(path, " (deleted)"))
@@ -144,7 +144,7 @@ int cgroup_parse_path(const char *path, struct cgroup_ref *ret)
 		/* A pod further down is a cluster inside a container: the deepest wins. */
 		if (take_colons(w, &ref) || take_pod(w, below_kubepods, &ref)) {
 			below_kubepods = false;
-			n_pods++;
+			pods_depth++;
 			continue;
 		}
 		below_kubepods |= word_find(w, "kubepods") != NULL;
@@ -155,7 +155,7 @@ int cgroup_parse_path(const char *path, struct cgroup_ref *ret)
 	}
 	if (!ref.pod_uid[0])
 		return -ENOENT;
-	ref.n_pods = n_pods;
+	ref.pods_depth = pods_depth;
 	*ret = ref;
 	return 0;
 }

@@ -37,14 +37,14 @@ struct planned_container {
 	struct owner *owner;
 	uint64_t planned_ns; /* since when plans have it */
 	bool looked_for;     /* by a scan that began after that */
-	unsigned
-		n_pods; /* as cgroup_ref has it, the fewest that a cgroup of this name had; 0: none yet */
+	/* Of cgroup_ref, the least of its cgroups; 0: none yet. */
+	unsigned pods_depth;
 	UT_hash_handle hh;
 };
 struct planned_pod {
 	const char *cgroup_uid;
 	const struct plan_pod *pod;
-	unsigned n_pods; /* as above */
+	unsigned pods_depth; /* likewise */
 	UT_hash_handle hh;
 };
 struct planned {
@@ -58,3 +58,15 @@ void planned_done(struct planned *p);
 /* NULL: the plan has none of that name. */
 struct planned_container *planned_container(const struct planned *p, const char *id);
 struct planned_pod *planned_pod(const struct planned *p, const char *cgroup_uid);
+
+/* caps.c: a container's limits below what is planned, by its id; the head of a hash, NULL to begin with. */
+struct cap {
+	char id[CONTAINER_ID_BYTES];
+	unsigned hz;		     /* 0: none */
+	uint32_t off_note, off_keep; /* UINT32_MAX: none */
+	UT_hash_handle hh;
+};
+const struct cap *caps_of(const struct cap *caps, const char *container_id); /* never NULL */
+void caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
+	      uint32_t off_keep);
+void caps_done(struct cap **caps);

@@ -36,7 +36,7 @@ static void add_container(struct planned *p, const struct plan *plan, const stru
 	if (old) {
 		entry->planned_ns = old->planned_ns;
 		entry->looked_for = old->looked_for;
-		entry->n_pods = old->n_pods;
+		entry->pods_depth = old->pods_depth;
 	}
 	entry->owner = owner_make(plan, pod, c, NULL, old ? old->owner->off_keep : UINT32_MAX,
 				  old ? old->owner : NULL);
@@ -53,7 +53,7 @@ static void add_pod(struct planned *p, const struct plan_pod *pod, const struct 
 	old = planned_pod(before, pod->cgroup_uid);
 	entry = xcalloc(1, sizeof(*entry));
 	*entry = (struct planned_pod){
-		.cgroup_uid = pod->cgroup_uid, .pod = pod, .n_pods = old ? old->n_pods : 0};
+		.cgroup_uid = pod->cgroup_uid, .pod = pod, .pods_depth = old ? old->pods_depth : 0};
 	HASH_ADD_KEYPTR(hh, p->pods, entry->cgroup_uid, strlen(entry->cgroup_uid), entry);
 }
 

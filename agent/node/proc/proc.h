@@ -14,7 +14,7 @@ struct cgroup_ref {
 	char container_id[CONTAINER_ID_BYTES];	/* "" for a pod-level cgroup */
 	bool runtime_helper;		/* crio-conmon-..., not a container */
 	bool nested;			/* below the container's own cgroup */
-	unsigned n_pods;		/* pods that the path goes through: 2 and more in a cluster inside a container */
+	unsigned pods_depth;		/* pods that the path goes through: 2 and more in a cluster inside a container */
 };
 /* Any path of cgroup v1 or v2, cgroupfs or systemd driver, containerd, CRI-O, Docker, nested
  * kubepods (the deepest match wins); -ENOENT: no pod in it. */

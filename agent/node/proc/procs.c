@@ -11,7 +11,6 @@
 
 #define MAX_CGROUPS   65536
 #define MAX_ENDED     4096
-#define MAX_CAPS      4096
 #define KEEP_ENDED_NS (60 * NSEC_PER_SEC)
 /* The API server names a container some seconds after its cgroup was made; whoever is still
  * unnamed then is the sandbox. */
@@ -28,13 +27,6 @@ struct known {
 	UT_hash_handle hh;
 };
 
-struct cap {
-	char id[CONTAINER_ID_BYTES];
-	unsigned hz;		     /* 0: none */
-	uint32_t off_note, off_keep; /* UINT32_MAX: none */
-	UT_hash_handle hh;
-};
-
 struct procs {
 	struct plan *plan;
 	struct planned planned; /* the plan's containers and pods */
@@ -43,8 +35,8 @@ struct procs {
 	struct procs_filter *filter;
 	size_t n_filter, cap_filter;
 	size_t n_ended;
-	unsigned
-		n_pods; /* as cgroup_ref has it, the fewest that a planned container's cgroup had; 0: none yet */
+	/* Of cgroup_ref, the least of planned containers' cgroups; 0: none yet. */
+	unsigned pods_depth;
 	bool dirty;
 	uint64_t next_ns; /* when `known` must be looked at again; UINT64_MAX: never */
 };
@@ -69,16 +61,12 @@ static void forget(struct procs *p, struct known *k)
 struct procs *procs_free(struct procs *p)
 {
 	struct known *k, *ktmp;
-	struct cap *c, *ctmp;
 
 	if (!p)
 		return NULL;
 	HASH_ITER (hh, p->known, k, ktmp)
 		forget(p, k);
-	HASH_ITER (hh, p->caps, c, ctmp) {
-		HASH_DEL(p->caps, c);
-		free(c);
-	}
+	caps_done(&p->caps);
 	planned_done(&p->planned);
 	plan_free(p->plan);
 	free(p->filter);
@@ -130,22 +118,6 @@ static bool has_unstarted(const struct plan_pod *pod)
 	return false;
 }
 
-static struct cap *find_cap(const struct procs *p, const char *container_id)
-{
-	struct cap *c;
-
-	HASH_FIND_STR(p->caps, container_id, c);
-	return c;
-}
-
-static const struct cap *cap_of(const struct procs *p, const char *container_id)
-{
-	static const struct cap none = {.off_note = UINT32_MAX, .off_keep = UINT32_MAX};
-	const struct cap *c = find_cap(p, container_id);
-
-	return c ? c : &none;
-}
-
 static unsigned capped(const struct cap *c, unsigned hz)
 {
 	return c->hz ? MIN(c->hz, hz) : hz;
@@ -155,7 +127,7 @@ static unsigned capped(const struct cap *c, unsigned hz)
 static struct procs_filter filter_of_pod(const struct procs *p, const struct plan_pod *pod,
 					 const char *container_id)
 {
-	const struct cap *cap = cap_of(p, container_id);
+	const struct cap *cap = caps_of(p->caps, container_id);
 
 	return (struct procs_filter){
 		.event_mask = pod->arm_event_mask,
@@ -170,7 +142,7 @@ static struct procs_filter filter_of_pod(const struct procs *p, const struct pla
 static struct procs_filter filter_of_container(const struct procs *p,
 					       const struct plan_container *c)
 {
-	const struct cap *cap = cap_of(p, c->id);
+	const struct cap *cap = caps_of(p->caps, c->id);
 
 	return (struct procs_filter){
 		.event_mask = c->event_mask,
@@ -201,23 +173,23 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
  * name it is the outermost, and all of a node lie equally deep, also when it is a container itself: what is below that is
  * nobody's, should the one of that name have ended before this agent began.
  */
-static bool is_outermost(struct procs *p, const struct known *k, unsigned *n_pods)
+static bool is_outermost(struct procs *p, const struct known *k, unsigned *pods_depth)
 {
-	if (p->n_pods && k->ref.n_pods > p->n_pods)
+	if (p->pods_depth && k->ref.pods_depth > p->pods_depth)
 		return false;
-	if (*n_pods && k->ref.n_pods < *n_pods)
+	if (*pods_depth && k->ref.pods_depth < *pods_depth)
 		p->next_ns = 0; /* the others were taken for it */
-	if (!*n_pods || k->ref.n_pods < *n_pods)
-		*n_pods = k->ref.n_pods;
-	return k->ref.n_pods == *n_pods;
+	if (!*pods_depth || k->ref.pods_depth < *pods_depth)
+		*pods_depth = k->ref.pods_depth;
+	return k->ref.pods_depth == *pods_depth;
 }
 
 /* A container's id is nobody else's; a static pod's hash may be that of a node around this one. */
 static void note_depth(struct procs *p, const struct known *k)
 {
-	if (p->n_pods && k->ref.n_pods < p->n_pods)
+	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
-	p->n_pods = k->ref.n_pods; /* more it is not: is_outermost */
+	p->pods_depth = k->ref.pods_depth; /* more it is not: is_outermost */
 }
 
 static void judge_of_pod(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
@@ -225,7 +197,7 @@ static void judge_of_pod(struct procs *p, const struct known *k, uint64_t now_ns
 	struct planned_pod *planned = planned_pod(&p->planned, k->ref.pod_uid);
 	const struct plan_pod *pod = planned ? planned->pod : NULL;
 
-	if (!pod || !is_outermost(p, k, &planned->n_pods) || !pod->arm_pod ||
+	if (!pod || !is_outermost(p, k, &planned->pods_depth) || !pod->arm_pod ||
 	    pod_is_ambiguous(p, k))
 		return;
 	if (k->ref.container_id[0])
@@ -251,7 +223,7 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 	c = k->ref.container_id[0] ? planned_container(&p->planned, k->ref.container_id) : NULL;
 	if (!c) {
 		judge_of_pod(p, k, now_ns, v);
-	} else if (is_outermost(p, k, &c->n_pods)) {
+	} else if (is_outermost(p, k, &c->pods_depth)) {
 		note_depth(p, k);
 		v->owner = owner_ref(c->owner);
 		v->filter = filter_of_container(p, c->container);
@@ -456,34 +428,20 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_note,
 		    uint32_t off_keep)
 {
-	struct cap *c = find_cap(p, container_id);
-
-	if (c) {
-		HASH_DEL(p->caps, c);
-		free(c);
-	}
-	if ((hz || off_note != UINT32_MAX || off_keep != UINT32_MAX) &&
-	    HASH_COUNT(p->caps) < MAX_CAPS) {
-		c = xcalloc(1, sizeof(*c));
-		snprintf(c->id, sizeof(c->id), "%s", container_id);
-		c->hz = hz;
-		c->off_note = off_note;
-		c->off_keep = off_keep;
-		HASH_ADD_STR(p->caps, id, c);
-	}
+	caps_set(&p->caps, container_id, hz, off_note, off_keep);
 	p->next_ns = 0; /* looked at again with the filter */
 }
 
 void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
 {
-	const struct cap *c = cap_of(p, container_id);
+	const struct cap *c = caps_of(p->caps, container_id);
 
 	set_cap(p, container_id, hz, c->off_note, c->off_keep);
 }
 
 void procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
 {
-	set_cap(p, container_id, cap_of(p, container_id)->hz, note, keep);
+	set_cap(p, container_id, caps_of(p->caps, container_id)->hz, note, keep);
 	tell_owner(p, container_id, keep);
 }
 

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Less than the plan says: what containers' overhead limits leave of rates and of switches. */
+#include "node/proc/internal.h"
+
+#include <stdlib.h>
+
+#define MAX_CAPS 4096
+
+static struct cap *find(struct cap *caps, const char *container_id)
+{
+	struct cap *c;
+
+	HASH_FIND_STR(caps, container_id, c);
+	return c;
+}
+
+static void drop(struct cap **caps, struct cap *c)
+{
+	HASH_DEL(*caps, c);
+	free(c);
+}
+
+const struct cap *caps_of(const struct cap *caps, const char *container_id)
+{
+	static const struct cap none = {.off_note = UINT32_MAX, .off_keep = UINT32_MAX};
+	const struct cap *c = find((struct cap *)caps, container_id);
+
+	return c ? c : &none;
+}
+
+void caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
+	      uint32_t off_keep)
+{
+	struct cap *c = find(*caps, container_id);
+
+	if (c)
+		drop(caps, c);
+	if ((!hz && off_note == UINT32_MAX && off_keep == UINT32_MAX) ||
+	    HASH_COUNT(*caps) >= MAX_CAPS)
+		return;
+	c = xcalloc(1, sizeof(*c));
+	*c = (struct cap){.hz = hz, .off_note = off_note, .off_keep = off_keep};
+	snprintf(c->id, sizeof(c->id), "%s", container_id);
+	HASH_ADD_STR(*caps, id, c);
+}
+
+void caps_done(struct cap **caps)
+{
+	struct cap *c, *next;
+
+	HASH_ITER (hh, *caps, c, next)
+		drop(caps, c);
+}
