@@ -6,6 +6,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/epoll.h>
@@ -237,12 +238,12 @@ static bool can_do_without(void *caller)
 {
 	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",
 						"libzstd", "libcrypto",	 "libssl"};
+	struct dl_find_object found; /* dladdr() would look through all names of the library */
 	const char *name;
-	Dl_info info;
 
-	if (atomic_load(&armed.call) != FAULT_MALLOC || !dladdr(caller, &info) || !info.dli_fname)
+	if (atomic_load(&armed.call) != FAULT_MALLOC || _dl_find_object(caller, &found) != 0)
 		return false;
-	name = strrchr(info.dli_fname, '/');
+	name = strrchr(found.dlfo_link_map->l_name, '/');
 	for (size_t i = 0; name && i < ARRAY_SIZE(libraries); i++)
 		if (str_has_prefix(name + 1, libraries[i]))
 			return true;

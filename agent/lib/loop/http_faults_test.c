@@ -4,10 +4,11 @@
  * reply or by the peer's leaving; the next one after an outage is answered whole.
  */
 #include "lib/base/fault.h"
-#include "lib/loop/http.h"
+#include "lib/loop/conn.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
+#include <openssl/pem.h>
 #include <stdlib.h>
 
 #include "lib/loop/testcert.h"
@@ -207,9 +208,57 @@ static void test_tls(void **state)
 	fault_each(&row, &cert);
 }
 
+static X509 *read_cert(const char *pem)
+{
+	BIO *b = BIO_new_mem_buf(pem, -1);
+	X509 *x = PEM_read_bio_X509(b, NULL, NULL, NULL);
+
+	BIO_free(b);
+	assert_non_null(x);
+	return x;
+}
+
+/* What was accepted works: it knows the key of the CA, and its own. */
+static int context(void *arg)
+{
+	const struct tls_config c = {
+		.ca_pem = ca.pem, .cert_pem = cert.cert_pem, .key_pem = cert.key_pem};
+	struct tls *t = NULL;
+	int r = tls_new(&c, false, &t, NULL);
+	X509_STORE_CTX *verify;
+	X509 *leaf;
+
+	(void)arg;
+	fault_outage_ends(NULL);
+	if (r) {
+		assert_null(t);
+		return r;
+	}
+	leaf = read_cert(cert.cert_pem);
+	verify = X509_STORE_CTX_new();
+	assert_int_equal(X509_STORE_CTX_init(verify, SSL_CTX_get_cert_store(t->ctx), leaf, NULL),
+			 1);
+	assert_int_equal(X509_verify_cert(verify), 1);
+	assert_int_equal(SSL_CTX_check_private_key(t->ctx), 1);
+	X509_STORE_CTX_free(verify);
+	X509_free(leaf);
+	tls_unref(t);
+	return 0;
+}
+
+static void test_context(void **state)
+{
+	static const struct fault_row row = {
+		.name = "tls_new", .calls = FAULT(MALLOC), .run = context, .step = 17};
+
+	(void)state;
+	fault_each(&row, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_context),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_tls),
 	};

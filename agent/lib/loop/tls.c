@@ -32,6 +32,20 @@ static void bio_freep(BIO **b)
 	BIO_free(*b);
 }
 
+/*
+ * A certificate whose key could not be decoded is read all the same: nothing it signed would verify. Keys of a kind
+ * that OpenSSL does not know are left, as in the bundles of systems.
+ */
+static bool key_is_missing(X509 *x)
+{
+	ASN1_OBJECT *kind = NULL;
+
+	if (X509_get0_pubkey(x))
+		return false;
+	X509_PUBKEY_get0_param(&kind, NULL, NULL, NULL, X509_get_X509_PUBKEY(x));
+	return EVP_PKEY_asn1_find(NULL, OBJ_obj2nid(kind)) != NULL;
+}
+
 static int load_ca(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 {
 	_cleanup_(bio_freep) BIO *b = BIO_new_mem_buf(pem, -1);
@@ -40,7 +54,7 @@ static int load_ca(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 	X509 *x;
 
 	while (n < MAX_CA_CERTS && (x = PEM_read_bio_X509(b, NULL, no_password, NULL))) {
-		int ok = X509_STORE_add_cert(store, x);
+		int ok = !key_is_missing(x) && X509_STORE_add_cert(store, x);
 
 		X509_free(x);
 		if (!ok)
