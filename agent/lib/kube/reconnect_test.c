@@ -5,20 +5,23 @@
  * here, 100,000 times with LONG=1; built with SANITIZE=-fsanitize=address it shows leaks, too.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 
-#define N_WARM	200
-#define N_SHORT 600
-#define N_LONG	100000
+#define N_WARM	 200
+#define N_SHORT	 600
+#define N_LONG	 100000
+#define N_REPORT 10000
 /* Of the heap, however often: the server's connections, and what malloc keeps for each thread. */
 #define MAX_GROWTH (256 << 10)
 #define MAX_OPEN   8 /* files more than before: what is just being closed */
@@ -142,6 +145,16 @@ static int n_open_files(void)
 	return n;
 }
 
+static unsigned long resident_kib(void)
+{
+	_cleanup_free_ char *text = NULL;
+	unsigned long pages = 0;
+
+	assert_int_equal(file_read(AT_FDCWD, "/proc/self/statm", 4096, &text, NULL), 0);
+	assert_int_equal(sscanf(text, "%*u %lu", &pages), 1);
+	return pages * (unsigned long)sysconf(_SC_PAGESIZE) / 1024;
+}
+
 static void begin(struct fixture *f)
 {
 	static const struct kube_watch_ops ops = {.upsert = upsert, .remove = removed};
@@ -181,7 +194,11 @@ static void cycle(int n, int *ret_files, long *ret_bytes)
 	run_until(&f, N_WARM);
 	files = n_open_files();
 	heap = mallinfo2().uordblks;
-	run_until(&f, N_WARM + n);
+	for (int done = 0; done < n; done += N_REPORT) {
+		run_until(&f, N_WARM + MIN(done + N_REPORT, n));
+		print_message("%d reconnects: %lu KiB resident, %zu in use\n",
+			      MIN(done + N_REPORT, n), resident_kib(), mallinfo2().uordblks / 1024);
+	}
 	*ret_bytes = (long)(mallinfo2().uordblks - heap);
 	*ret_files = n_open_files() - files;
 	assert_true(f.n_events > (unsigned)n / 4);
