@@ -66,6 +66,24 @@ profile() {
     hub /v1/profile/ProfileTracing -H 'Content-Type: application/json' -d "$body"
 }
 
+# save_state PREFIX [NAMESPACE...]: what one asks for first after a failure, into PREFIX.*: what agents and hub logged (from the
+# kubelets' own files: also without an API server, and of containers that have ended), what pods of these namespaces printed
+# last, what users see of targets, and events.
+save_state() {
+    local prefix=$1 what n
+    shift
+    for what in agent hub; do
+        tail -v -n +1 -- "$TK_DIR"/log/node*/podflame-system_podflame-$what-*/*/*.log >"$prefix.$what.log" 2>&1 || true
+    done
+    for n; do tail -v -n 200 -- "$TK_DIR"/log/node*/"$n"_*/*/*.log; done >"$prefix.pods.log" 2>&1 || true
+    for what in "describe profilingtargets,clusterprofilingtargets -A" "get profilingnodereports -A -o yaml" \
+        "get pods,jobs -A -o wide" "describe pods -n podflame-system" "get events -A --sort-by=.lastTimestamp"; do
+        printf '==> kubectl %s\n' "$what"
+        # shellcheck disable=SC2086     # words
+        k --request-timeout=10s $what || true
+    done >"$prefix.objects.txt" 2>&1
+}
+
 # Of an answer on stdin: microseconds (bytes) in all; its functions; what one function has with all it calls, and in percent.
 total_us() { jq '[.result[]? | select(.parent_node_id == "-1") | .total_value] | add // 0'; }
 functions() { jq -r '.result[]?.profile_location_str'; }

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [NN...]: a cluster of two nodes, the chart in it, then e2e/tests/NN-*.sh one after another (all without a
-# number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Ends with "N passed, N failed,
-# N skipped". KEEP=1 leaves the cluster up; a second run then uses it, with the image of now.
+# number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Of one that fails, what agents, hub and
+# pods logged until then and what objects there were lies in build/e2e/NAME.*. Ends with "N passed, N failed, N skipped".
+# KEEP=1 leaves the cluster up; a second run then uses it, with the image of now.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar LANGUAGES=$BUILD/images/languages.tar
@@ -18,9 +19,6 @@ finish() {
     local status=$?
     if [ -z "${KEEP:-}" ]; then
         mkdir -p "$OUT/log"
-        k -n podflame-system logs daemonset/podflame-agent --all-pods=true --tail=-1 >"$OUT/log/agent.log" 2>&1 || true
-        k -n podflame-system logs deployment/podflame-hub --tail=-1 >"$OUT/log/hub.log" 2>&1 || true
-        k get pods,profilingtargets,clusterprofilingtargets,profilingnodereports -A -o yaml >"$OUT/log/objects.yaml" 2>&1 || true
         cp "$TK_DIR"/log/*.log "$OUT/log/" 2>/dev/null || true
         cluster_down
     fi
@@ -50,8 +48,9 @@ for t in "$REPO"/e2e/tests/[0-9]*.sh; do
     if [ $# -gt 0 ]; then case " $* " in *" ${n%%-*} "*) ;; *) continue ;; esac; fi
     began=$SECONDS
     echo "== $n"
+    rm -f "$OUT/$n".*
     timeout 600 "$t" >"$OUT/$n.log" 2>&1 </dev/null || echo "FAIL $n ended with status $?" >>"$OUT/$n.log"
-    if grep -q '^FAIL' "$OUT/$n.log"; then cat "$OUT/$n.log"; else grep -E '^(ok|skip:|note)' "$OUT/$n.log" || true; fi
+    if grep -q '^FAIL' "$OUT/$n.log"; then cat "$OUT/$n.log"; echo "   more: $OUT/$n.*"; else grep -E '^(ok|skip:|note)' "$OUT/$n.log" || true; fi
     passed=$((passed + $(grep -c '^ok ' "$OUT/$n.log" || true)))
     failed=$((failed + $(grep -c '^FAIL' "$OUT/$n.log" || true)))
     skipped=$((skipped + $(grep -c '^skip: ' "$OUT/$n.log" || true)))
