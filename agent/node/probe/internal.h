@@ -8,6 +8,7 @@
 
 #include "bpf/abi.h"
 #include "node/probe/probe.h"
+#include "node/probe/types.h"
 
 /* ---- the set that the filter should hold, sorted by key ---- */
 struct wanted {
@@ -100,6 +101,7 @@ struct chunk_writer {
 struct probes {
 	struct probe_config config;
 	struct pf_config bpf_config;
+	struct kernel_types *types; /* while objects are loaded at the start; else NULL */
 	struct core_bpf *core;
 	struct proc_bpf *proc;
 	struct event_probe events[_EVENT_MAX];

@@ -155,9 +155,10 @@ static int who_am_i(struct probes *p)
 
 static int core_load(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
 	int r;
 
-	p->core = core_bpf__open();
+	p->core = core_bpf__open_opts(&opts);
 	if (!p->core)
 		return field_error_set(reterr, "bpf", "cannot open: %s", strerror(errno)), -errno;
 	r = core_config(p, btf);
@@ -168,7 +169,9 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 		       r;
 	core_sizes(p);
 	p->core->rodata->pf_config = p->bpf_config;
-	r = core_bpf__load(p->core);
+	r = kernel_types_for(p->types, p->core->obj);
+	if (!r)
+		r = core_bpf__load(p->core);
 	if (!r)
 		r = who_am_i(p);
 	if (r)
@@ -307,10 +310,11 @@ static void tracers_attach(struct probes *p, const struct tracer t[N_TRACERS])
 
 static void proc_load(struct probes *p, const struct btf *btf)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
 	struct tracer t[N_TRACERS];
 	int r;
 
-	p->proc = proc_bpf__open();
+	p->proc = proc_bpf__open_opts(&opts);
 	if (!p->proc) {
 		feature_missing(p, FEATURE_PROCESS_EVENTS, "cannot open: %s", why(-errno));
 		feature_missing(p, FEATURE_CGROUP_EVENTS, "cannot open: %s", why(-errno));
@@ -321,6 +325,8 @@ static void proc_load(struct probes *p, const struct btf *btf)
 	tracers(p, t);
 	tracers_choose(p, btf, t);
 	r = lend_maps(p, p->proc->obj);
+	if (!r)
+		r = kernel_types_for(p->types, p->proc->obj);
 	if (!r)
 		r = proc_bpf__load(p->proc);
 	if (r) {
@@ -370,13 +376,14 @@ int objects_load(struct probes *p, struct field_error *reterr)
 	int r;
 
 	if (btf) {
+		p->types = kernel_types_new(btf);
 		r = load_all(p, btf, reterr);
 	} else {
 		r = -errno;
 		field_error_set(reterr, "bpf", "this kernel tells no types (BTF): %s",
 				strerror(-r));
 	}
-	btf__free(btf);
+	p->types = kernel_types_free(p->types);
 	libbpf_set_print(before);
 	give_memory_back();
 	return r;

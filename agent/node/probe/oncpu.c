@@ -25,18 +25,21 @@ struct oncpu {
 
 static int oncpu_load(struct probes *p, struct event_probe *e)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
 	struct oncpu *o = e->own = xcalloc(1, sizeof(*o));
 	int r;
 
 	o->n_cpus = MIN(p->n_possible_cpus, MAX_CPUS);
 	o->links = xcalloc(o->n_cpus, sizeof(struct bpf_link *));
-	o->bpf = oncpu_bpf__open();
+	o->bpf = oncpu_bpf__open_opts(&opts);
 	r = o->bpf ? 0 : -errno;
 	if (!r) {
 		e->obj = o->bpf->obj;
 		o->bpf->rodata->pf_config = p->bpf_config;
 		r = lend_maps(p, e->obj);
 	}
+	if (!r)
+		r = kernel_types_for(p->types, e->obj);
 	if (!r)
 		r = oncpu_bpf__load(o->bpf);
 	if (r)
