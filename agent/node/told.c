@@ -37,17 +37,6 @@ static bool set_add(struct set *s, uint64_t hash)
 	return true;
 }
 
-/* So much of it, but no half of a character: the whole message would be no text. */
-static size_t cut(const char *text, size_t max)
-{
-	size_t n = strnlen(text, max + 1);
-
-	if (n > max)
-		for (n = max; n > 0 && (text[n] & 0xc0) == 0x80;)
-			n--;
-	return n;
-}
-
 static uint64_t hash_text(const char *text)
 {
 	return text ? hash_bytes(text, strlen(text), 0) : 0;
@@ -88,8 +77,8 @@ static struct told *find_or_add(struct told_list *l, const char *uid, const stru
 		.hash = hash,
 		.uid = xstrdup(uid),
 		.event = w->event ? xstrdup(w->event) : NULL,
-		.problem = xstrndup(w->problem, cut(w->problem, TEXT_BYTES)),
-		.detail = w->detail ? xstrndup(w->detail, cut(w->detail, TEXT_BYTES)) : NULL,
+		.problem = xstrndup(w->problem, utf8_cut(w->problem, TEXT_BYTES)),
+		.detail = w->detail ? xstrndup(w->detail, utf8_cut(w->detail, TEXT_BYTES)) : NULL,
 		.names = {.max_bytes = NAMES_BYTES},
 	};
 	return t;
@@ -182,7 +171,7 @@ static void add_problem(const struct told *t, struct buf *b)
 		buf_printf(&text, " (%s)", t->detail);
 	if (b->len)
 		buf_puts(b, "; ");
-	buf_add(b, text.data, cut(text.data, MESSAGE_MAX - b->len));
+	buf_add(b, text.data, utf8_cut(text.data, MESSAGE_MAX - b->len));
 }
 
 static void add_pods(struct set *to, const struct set *from)

@@ -38,6 +38,17 @@ static void test_json_string_is_escaped(void **state)
 	assert_string_equal(b.data, "\"" R " " R R " " R R " " R R R " " R R R R " \xe2\x82\xac\"");
 }
 
+static void test_text_is_cut_between_characters(void **state)
+{
+	static const char text[] =
+		"a\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\xa5"; /* 1, 2, 3 and 4 bytes */
+	static const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+
+	(void)state;
+	for (size_t max = 0; max < ARRAY_SIZE(kept); max++)
+		assert_int_equal(utf8_cut(text, max), kept[max]);
+}
+
 static void test_numbers(void **state)
 {
 	uint64_t v = 7;
@@ -254,6 +265,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buf_keeps_its_limit),
 		cmocka_unit_test(test_json_string_is_escaped),
+		cmocka_unit_test(test_text_is_cut_between_characters),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_durations),
 		cmocka_unit_test(test_base64_and_hex),

@@ -41,6 +41,16 @@ size_t utf8_len(const char *text)
 	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : n;
 }
 
+size_t utf8_cut(const char *s, size_t max)
+{
+	size_t n = strnlen(s, max + 1);
+
+	if (n > max)
+		for (n = max; n > 0 && (s[n] & 0xc0) == 0x80;)
+			n--;
+	return n;
+}
+
 static int digit(char c, unsigned base)
 {
 	int d = c >= '0' && c <= '9'	     ? c - '0'

@@ -179,20 +179,9 @@ bool entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_
 	return true;
 }
 
-/* At most so long as the API server takes it, and no half of a character. */
-static json_t *message_json(const char *message)
-{
-	size_t n = strnlen(message, REPORT_MAX_MESSAGE + 1);
-
-	if (n > REPORT_MAX_MESSAGE)
-		for (n = REPORT_MAX_MESSAGE; n > 0 && (message[n] & 0xc0) == 0x80;)
-			n--;
-	return json_stringn(message, n);
-}
-
 static json_t *reason_json(const char *reason, const char *message, unsigned n_pods)
 {
-	json_t *text = message_json(message);
+	json_t *text = json_stringn(message, utf8_cut(message, REPORT_MAX_MESSAGE));
 
 	/* text of others may be no UTF-8: then the reason alone is told */
 	return json_pack("{s:s, s:o, s:i}", "reason", reason, "message",
