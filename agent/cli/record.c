@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * podflame record: profiles some processes, or a cgroup, once, into a file; needs
- * no hub. One thread: samples are drained, named and merged between two polls.
+ * no hub. One thread: samples are drained, named and merged between two polls; debug
+ * files have another (record_debug.c).
  */
 #include "cli/record.h"
 
@@ -147,6 +148,17 @@ void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns,
 	mappings_unref(m);
 }
 
+/* Their last samples may wait for debug files; it is known now whether any are read. */
+static void hold_exited(struct recording *r, const struct drain *d)
+{
+	uint64_t hold_ns = HOLD_NS + (record_debug_reads(r) ? RECORD_WAIT_NS : 0);
+
+	for (size_t i = 0; i < d->n_procs; i++)
+		if (d->procs[i].what == RAW_PROC_EXIT)
+			stacks_exited(r->stacks, d->procs[i].tgid, d->procs[i].start_boottime_ns,
+				      d->procs[i].time_ns, hold_ns);
+}
+
 static void take_procs(struct recording *r, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_procs; i++) {
@@ -156,10 +168,10 @@ static void take_procs(struct recording *r, const struct drain *d)
 			record_read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id);
 			continue;
 		}
-		stacks_exited(r->stacks, p->tgid, p->start_boottime_ns, p->time_ns, HOLD_NS);
 		record_forget(r, p->tgid, p->start_boottime_ns);
 		record_heap_forget(r, p->tgid, p->start_boottime_ns);
 	}
+	hold_exited(r, d);
 }
 
 /* Who runs already has unwind tables before its first sample that counts. */
@@ -231,10 +243,15 @@ static void read_missing(struct recording *r, const struct drain *d)
 	free(wanted);
 }
 
-void record_samples(struct recording *r, const struct drain *d)
+void record_samples(struct recording *r, struct drain *d)
 {
 	r->last_reread = 0;
 	read_missing(r, d);
+	record_debug_wait(r, d);
+}
+
+void record_name(struct recording *r, const struct drain *d)
+{
 	for (size_t i = 0; i < d->n_samples; i++)
 		take_sample(r, d, &d->samples[i]);
 }
@@ -249,7 +266,6 @@ static int take(struct recording *r, bool full)
 	take_procs(r, d);
 	record_look_again(r);
 	record_samples(r, d);
-	drain_free(d);
 	if (full)
 		record_heaps_tick(r);
 	return 0;
@@ -385,6 +401,8 @@ static int record(struct recording *r, int signal_fd)
 	sc.files = r->files;
 	if (!e)
 		e = stacks_new(&sc, &r->stacks);
+	if (!e)
+		e = record_debug_new(&r->debug);
 	if (e) {
 		fprintf(stderr, "podflame record: symbols: %s\n", strerror(-e));
 		return e;
@@ -407,6 +425,7 @@ static int record(struct recording *r, int signal_fd)
 	fprintf(stderr, "recording\n");
 	e = run(r, signal_fd);
 	r->end_ns = now_wall_ns();
+	record_debug_finish(r);
 	if (e)
 		fprintf(stderr, "podflame record: reading samples: %s\n", strerror(-e));
 	e = record_write(r);
@@ -419,6 +438,7 @@ static int record(struct recording *r, int signal_fd)
 
 static void recording_done(struct recording *r)
 {
+	record_debug_free(r->debug);
 	record_heaps_free(r);
 	record_tables_free(r);
 	probes_free(r->probes);

@@ -32,6 +32,7 @@ struct watched_pid {
 struct record_process; /* which runtimes it has: record_tables.c */
 struct record_row;     /* which sample of a profile counts for what: record_output.c */
 struct record_heap;    /* where it allocates: record_memory.c */
+struct record_debug;   /* debug files, and samples that wait for them: record_debug.c */
 
 struct recording {
 	const struct record_options *options;
@@ -47,6 +48,7 @@ struct recording {
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
+	struct record_debug *debug;
 	struct record_process *processes;
 	size_t n_processes, cap_processes;
 	struct record_heap *heaps;
@@ -61,7 +63,19 @@ struct recording {
 /* record.c */
 void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns,
 			  uint32_t exec_id);
-void record_samples(struct recording *r, const struct drain *d); /* its samples */
+void record_samples(struct recording *r, struct drain *d);    /* takes d; names what they lack */
+void record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
+
+/* record_debug.c */
+#define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* samples wait for debug files so long at most */
+int record_debug_new(struct record_debug **ret);
+void record_debug_free(struct record_debug *g);
+/* Debug files of what it maps are read by a thread, after those that were asked for before. */
+void record_debug_read(struct recording *r, struct mappings *m);
+bool record_debug_reads(const struct recording *r); /* not all of that is done */
+/* record_name() of it, later where debug files are being read; takes d. */
+void record_debug_wait(struct recording *r, struct drain *d);
+void record_debug_finish(struct recording *r); /* all is read, and all is named */
 
 /* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
@@ -71,7 +85,7 @@ int record_begin_cgroup(struct recording *r, record_open_fn *open);
 void record_open_tables(struct recording *r);
 /* Tables of a process's files, and its runtimes; blocks as long as that takes. */
 void record_give_tables(struct recording *r, struct mappings *m);
-/* Runtimes that were just starting, and debug files. */
+/* Runtimes that were just starting. */
 void record_look_again(struct recording *r);
 void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
 void record_tables_free(struct recording *r);

@@ -138,7 +138,6 @@ static void read_go(struct recording *r, struct record_heap *h)
 	if (!h->sites || !h->sites->go || alloc_go_drain(h->sites->go, &who, &d) < 0 || !d)
 		return;
 	record_samples(r, d);
-	drain_free(d);
 }
 
 void record_heaps_read(struct recording *r)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record: unwind tables and debug files of what is recorded, and how many stacks came out whole. */
+/* record: unwind tables of what is recorded, and how many stacks came out whole. */
 #include "cli/record.h"
 
 #include <stdlib.h>
@@ -32,8 +32,7 @@ struct record_process {
 	uint32_t tgid;
 	uint64_t start_boottime_ns;
 	struct runtime_process *runtimes;
-	struct mappings *m;	     /* to be looked at again; NULL: not now */
-	struct mappings *undebugged; /* its debug files are not read yet; NULL: they are */
+	struct mappings *m; /* to be looked at again; NULL: not now */
 };
 
 static struct record_process *find_process(struct recording *r, uint32_t tgid, uint64_t start)
@@ -60,7 +59,6 @@ static void process_done(struct record_process *p)
 {
 	runtime_process_unref(p->runtimes);
 	mappings_unref(p->m);
-	mappings_unref(p->undebugged);
 }
 
 static void look(struct recording *r, struct record_process *p, struct mappings *m)
@@ -100,24 +98,10 @@ static void give_tables(struct recording *r, struct mappings *m)
 	}
 }
 
-/* Names alone need them, so what runs already is sampled before they are read. */
-static void find_debug_files(struct recording *r, struct mappings *m)
-{
-	for (size_t i = 0; m && i < m->n; i++)
-		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
-			files_debug(r->files, &m->items[i], m->root_fd);
-	mappings_unref(m);
-}
-
 void record_give_tables(struct recording *r, struct mappings *m)
 {
-	struct record_process *p = get_process(r, m);
-	struct mappings *before = p->undebugged; /* of an exec before */
-
-	mappings_ref(m);
-	p->undebugged = m;
 	give_tables(r, m);
-	find_debug_files(r, before);
+	record_debug_read(r, m);
 }
 
 void record_look_again(struct recording *r)
@@ -128,7 +112,6 @@ void record_look_again(struct recording *r)
 		if (m)
 			give_tables(r, m);
 		mappings_unref(m);
-		find_debug_files(r, TAKE_PTR(r->processes[i].undebugged));
 	}
 }
 
@@ -140,7 +123,6 @@ void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_n
 		unwind_exited(r->unwind, tgid, start_boottime_ns);
 	if (!p)
 		return;
-	find_debug_files(r, TAKE_PTR(p->undebugged));
 	process_done(p);
 	*p = r->processes[--r->n_processes];
 }

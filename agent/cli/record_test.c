@@ -171,12 +171,14 @@ static void cgroup_with_what_is_made_below(void **state)
 	}
 	pid = workload(false);
 	text = xasprintf("%d", pid);
-	run_start(&r, (const char *[]){"-c", top, "-F", "999", "-d", "2", "-o", out, NULL});
+	run_start(&r, (const char *[]){"-c", top, "-F", "999", "-o", out, NULL});
 	assert_true(run_says(&r, "recording\n"));
 	assert_int_equal(mkdir(below, 0755), 0);
 	fd = open(procs, O_WRONLY);
 	assert_true(write(fd, text, strlen(text)) > 0);
 	close(fd);
+	wait_cpu(pid, NSEC_PER_SEC / 2);
+	kill(r.pid, SIGINT);
 	assert_int_equal(run_end(&r), 0);
 	assert_true(folded_sum(out, "record_test_long") > 100);
 	end(pid);

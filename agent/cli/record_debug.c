@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record: debug files. Names alone need them, and a large one takes seconds; so a thread reads them, drains
+ * are on time, and their samples wait here until what is being read is known.
+ */
+#include "cli/record.h"
+#include "lib/loop/loop.h"
+
+#include <stdlib.h>
+
+#define MAX_WAITING_BYTES (64u << 20) /* beyond, and after RECORD_WAIT_NS: named by what is known */
+
+struct waiting {
+	struct drain *d;
+	uint64_t since_ns;
+	size_t bytes;
+};
+
+struct record_debug {
+	struct loop *loop; /* never runs: it owns the thread */
+	struct worker *thread;
+	uint64_t n_posted;
+	struct waiting *waiting; /* oldest first */
+	size_t n_waiting, cap_waiting, bytes;
+};
+
+struct reading {
+	struct job job;
+	struct files *files;
+	struct mappings *m;
+};
+
+static void read_files(struct job *j)
+{
+	struct reading *x = (struct reading *)j;
+	const struct mappings *m = x->m;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
+			files_debug(x->files, &m->items[i], m->root_fd);
+	mappings_unref(x->m);
+	free(x);
+}
+
+int record_debug_new(struct record_debug **ret)
+{
+	struct record_debug *g = xcalloc(1, sizeof(*g));
+	int e = loop_new(&g->loop);
+
+	if (!e)
+		e = worker_new(g->loop, "debug", 0, &g->thread);
+	if (e) {
+		loop_free(g->loop);
+		free(g);
+		return e;
+	}
+	*ret = g;
+	return 0;
+}
+
+void record_debug_free(struct record_debug *g)
+{
+	if (!g)
+		return;
+	loop_free(g->loop);
+	for (size_t i = 0; i < g->n_waiting; i++)
+		drain_free(g->waiting[i].d);
+	free(g->waiting);
+	free(g);
+}
+
+void record_debug_read(struct recording *r, struct mappings *m)
+{
+	struct reading *x = xcalloc(1, sizeof(*x));
+
+	*x = (struct reading){.job.run = read_files, .files = r->files, .m = mappings_ref(m)};
+	if (worker_post(r->debug->thread, &x->job))
+		read_files(&x->job); /* so many wait that there is no hurry */
+	else
+		r->debug->n_posted++;
+}
+
+bool record_debug_reads(const struct recording *r)
+{
+	struct worker_stats s;
+
+	worker_stats(r->debug->thread, &s);
+	return s.n_done < r->debug->n_posted;
+}
+
+/* The oldest n. */
+static void name(struct recording *r, size_t n)
+{
+	struct record_debug *g = r->debug;
+
+	for (size_t i = 0; i < n; i++) {
+		record_name(r, g->waiting[i].d);
+		drain_free(g->waiting[i].d);
+		g->bytes -= g->waiting[i].bytes;
+	}
+	g->n_waiting -= n;
+	if (g->n_waiting)
+		memmove(g->waiting, g->waiting + n, g->n_waiting * sizeof(*g->waiting));
+}
+
+static size_t bytes_of(const struct drain *d)
+{
+	return sizeof(*d) + d->n_samples * sizeof(*d->samples) + d->n_stacks * sizeof(*d->stacks) +
+	       d->n_names * sizeof(*d->names) + (d->memory ? d->memory->len : 0);
+}
+
+void record_debug_wait(struct recording *r, struct drain *d)
+{
+	struct record_debug *g = r->debug;
+	size_t n = 0, bytes;
+
+	GROW(g->waiting, g->n_waiting, g->cap_waiting);
+	g->waiting[g->n_waiting++] = (struct waiting){d, now_mono_ns(), bytes_of(d)};
+	g->bytes += bytes_of(d);
+	if (!record_debug_reads(r)) {
+		name(r, g->n_waiting);
+		return;
+	}
+	for (bytes = g->bytes; n < g->n_waiting; bytes -= g->waiting[n++].bytes)
+		if (bytes <= MAX_WAITING_BYTES &&
+		    now_mono_ns() - g->waiting[n].since_ns < RECORD_WAIT_NS)
+			break;
+	name(r, n);
+}
+
+void record_debug_finish(struct recording *r)
+{
+	worker_free(r->debug->thread);
+	r->debug->thread = NULL;
+	name(r, r->debug->n_waiting);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drains go on while debug files are read, and their samples get the names: files_debug here is the test's. */
+#include "cli/record.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int begun[2], go[2]; /* a byte each: a file is being read; it may be done */
+
+void files_debug(struct files *f, const struct mapping *m, int root_fd)
+{
+	char c = 0;
+
+	(void)f;
+	(void)m;
+	(void)root_fd;
+	if (write(begun[1], &c, 1) == 1)
+		(void)!read(go[0], &c, 1); /* the test's end lets all go */
+}
+
+static uint64_t named[16];
+static size_t n_named;
+
+void record_name(struct recording *r, const struct drain *d)
+{
+	(void)r;
+	named[n_named++] = d->number;
+}
+
+static struct mapping items[] = {{.fd = 100}, {.fd = 100}, {.fd = 101}, {.fd = -1}};
+static struct mappings two_files = {.items = items, .n = ARRAY_SIZE(items), .refs = 1};
+
+static struct drain *numbered(uint64_t number, size_t n_bytes)
+{
+	struct drain *d = xcalloc(1, sizeof(*d));
+
+	d->number = number;
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	d->memory->len = n_bytes; /* said, not there */
+	return d;
+}
+
+static void wait_begun(void)
+{
+	char c;
+
+	assert_int_equal(read(begun[0], &c, 1), 1);
+}
+
+static void let_go(size_t n)
+{
+	while (n--)
+		assert_int_equal(write(go[1], "", 1), 1);
+}
+
+static int begin(void **state)
+{
+	struct recording *r = xcalloc(1, sizeof(*r));
+
+	n_named = 0;
+	assert_int_equal(pipe(begun), 0);
+	assert_int_equal(pipe(go), 0);
+	*state = r;
+	return record_debug_new(&r->debug);
+}
+
+static int end(void **state)
+{
+	struct recording *r = *state;
+
+	close(go[1]);
+	record_debug_free(r->debug);
+	free(r);
+	close(go[0]);
+	close(begun[0]);
+	close(begun[1]);
+	return 0;
+}
+
+static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
+{
+	struct recording *r = *state;
+
+	record_debug_read(r, &two_files);
+	wait_begun();
+	assert_true(record_debug_reads(r));
+	record_debug_wait(r, numbered(1, 1));
+	record_debug_wait(r, numbered(2, 1));
+	assert_int_equal(n_named, 0);
+	let_go(1);
+	wait_begun(); /* the other file: each once, what is no file never */
+	record_debug_wait(r, numbered(3, 1));
+	assert_int_equal(n_named, 0);
+	let_go(1);
+	record_debug_finish(r);
+	assert_int_equal(n_named, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(named[i], i + 1);
+}
+
+static void nothing_waits_where_nothing_is_read(void **state)
+{
+	struct recording *r = *state;
+
+	record_debug_wait(r, numbered(1, 1));
+	assert_int_equal(n_named, 1);
+	record_debug_finish(r);
+	assert_int_equal(n_named, 1);
+}
+
+static void the_oldest_are_named_where_too_much_waits(void **state)
+{
+	struct recording *r = *state;
+
+	record_debug_read(r, &two_files);
+	wait_begun();
+	for (uint64_t i = 1; i <= 4; i++)
+		record_debug_wait(r, numbered(i, 20u << 20));
+	assert_int_equal(n_named, 1);
+	assert_int_equal(named[0], 1);
+	let_go(2);
+	record_debug_finish(r);
+	assert_int_equal(n_named, 4);
+	assert_int_equal(named[3], 4);
+}
+
+/* Left before its end, as after an error: nothing is named, nothing leaks. */
+static void what_waits_is_freed(void **state)
+{
+	struct recording *r = *state;
+
+	record_debug_read(r, &two_files);
+	wait_begun();
+	record_debug_wait(r, numbered(1, 1));
+	let_go(2);
+	assert_int_equal(n_named, 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(samples_wait_for_what_is_being_read_and_drains_do_not),
+		CASE(nothing_waits_where_nothing_is_read),
+		CASE(the_oldest_are_named_where_too_much_waits),
+		CASE(what_waits_is_freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
