@@ -440,12 +440,19 @@ static void read_process(struct drains *d, const struct raw_proc *p)
 	drains_read(d, p->tgid, p->start_boottime_ns, p->exec_id, p->cgroup_id);
 }
 
+static void tick(struct drains *d)
+{
+	d->n_exec_reads = 0;
+	if (!d->node->closing && left_behind_again(&d->stuck, &d->node->files))
+		go_on(d);
+}
+
 static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 {
 	struct feeding *f;
 
 	if (full && !whole)
-		d->n_exec_reads = 0;
+		tick(d);
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
 	if (drain && drain->n_procs)

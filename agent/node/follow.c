@@ -388,6 +388,8 @@ void follow_tick(struct follow *f)
 {
 	struct tracked *t, *next;
 
+	left_behind_again(&f->stuck, &f->node->probing);
+	left_behind_again(&f->asks_stuck, &f->node->attach);
 	if (f->node->report) {
 		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);

@@ -51,15 +51,17 @@ struct java {
 /* ---- follow_alloc.c: probes of allocators, of processes whose memory is asked for ---- */
 struct alloc_sites;
 struct attached;
+struct probing;
 struct span_end {
 	uint64_t cpu_ns, mono_ns; /* CPU time of the process then; 0: there was none */
 };
 struct allocs {
-	bool looking, busy;	   /* where it allocates; probes are on their way */
-	bool stale;		   /* attached is what was known, or asked for, before */
-	bool reading_go;	   /* sites are lent */
-	bool refused;		   /* by the kernel: not again before next_ns */
-	bool inuse_refused;	   /* what is attached has no mem-inuse for that */
+	bool looking, busy; /* where it allocates; probes are on their way */
+	bool stale;	    /* attached is what was known, or asked for, before */
+	bool reading_go;    /* sites are lent */
+	bool refused;	    /* by the kernel: not again before next_ns */
+	bool inuse_refused; /* what is attached has no mem-inuse for that */
+	const struct probing *stuck; /* does not come back: refused for that; else NULL */
 	unsigned looked_mask;	   /* events that sites were looked for */
 	unsigned n_again;	   /* looks in a row that found it just starting */
 	struct mappings *m;	   /* of sites */
@@ -67,11 +69,11 @@ struct allocs {
 	struct attached *attached; /* NULL: not, or in a span */
 	unsigned attached_mask;
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
-	uint64_t seen_hits, seen_ns; /* of what is attached, when it was last looked at */
+	uint64_t seen_hits, seen_ns;  /* of what is attached, when it was last looked at */
 	double stall_ns;
-	struct span_end span_end;    /* of the last one, or when it was attached steadily */
-	struct timer timer;	     /* the next span, or look */
-	char *problem;	      /* what of its memory is not seen; NULL */
+	struct span_end span_end; /* of the last one, or when it was attached steadily */
+	struct timer timer;	  /* the next span, or look */
+	char *problem;		  /* what of its memory is not seen; NULL */
 };
 
 /* ---- follow.c ---- */
@@ -97,11 +99,12 @@ struct follow {
 	struct parse_queue *files, *debug;
 	uint64_t swept_ns;
 	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
-	unsigned n_attaching, n_attached; /* tasks; processes that have probes */
-	unsigned n_spans;		  /* of these tasks */
+	unsigned n_attaching, n_attached;     /* tasks; processes that have probes */
+	unsigned n_spans;		      /* of these tasks */
 	struct left_behind stuck, asks_stuck; /* of these tasks; of follow_java.c's */
-	bool memory_asked;		  /* somebody asked for memory events a tick ago */
-	struct timer watch;		  /* of what is attached */
+	uint64_t n_moves;   /* probes_moves() when one of them was last seen to get on */
+	bool memory_asked;  /* somebody asked for memory events a tick ago */
+	struct timer watch; /* of what is attached */
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */
@@ -139,4 +142,5 @@ struct overhead_span;
 void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span);
 void alloc_detach(struct tracked *t); /* harmless when nothing is attached */
 void alloc_detach_all(struct follow *f);
-void alloc_stuck(struct worker *w, struct job *job, void *follow); /* the probes worker's on_stuck */
+void alloc_stuck(struct worker *w, struct job *job,
+		 void *follow); /* the probes worker's on_stuck */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which JVMs are asked for their perf maps, and when. Workers are this thread, time is the real one. */
 #include "node/follow.h"
+#include "node/testworkers.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 
 /* ---- all around it ---- */
 
-static struct task *posted;
 static unsigned n_unnamed, n_looked_again;
 static struct {
 	int result;
@@ -20,49 +20,6 @@ static struct owner owner;
 static bool selected;
 static struct tracked *tracked;
 static struct runtime_learnt learnt = {.version = "17.0.15"};
-
-void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
-{
-	(void)w;
-	(void)n_bytes;
-	assert_null(posted);
-	t->node = n;
-	posted = t;
-}
-
-int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
-{
-	static char worker;
-
-	(void)l;
-	assert_string_equal(name, "attach");
-	assert_true(max_bytes > 0);
-	*ret = (struct worker *)&worker;
-	return 0;
-}
-
-static worker_stuck_fn *on_stuck;
-static unsigned n_replaced;
-
-void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
-{
-	(void)w;
-	assert_non_null(arg);
-	on_stuck = fn;
-}
-
-bool worker_is_stuck(struct worker *w)
-{
-	(void)w;
-	return true;
-}
-
-int worker_replace(struct worker *stuck, struct worker **ret)
-{
-	*ret = stuck;
-	n_replaced++;
-	return 0;
-}
 
 size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
 {
@@ -162,7 +119,6 @@ static struct follow follow = {.node = &node};
 static int set_up(void **state)
 {
 	(void)state;
-	posted = NULL;
 	n_unnamed = 2;
 	n_looked_again = attach.n = 0;
 	attach.result = 0;
@@ -179,7 +135,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 	java_reset(tracked);
 	free(tracked);
 	return 0;
@@ -187,13 +143,8 @@ static int tear_down(void **state)
 
 static void work(void)
 {
-	struct task *t = posted;
-
-	assert_non_null(t);
-	posted = NULL;
-	t->run(t);
-	t->done(t);
-	free(t);
+	assert_int_equal(posted.n, 1);
+	posted_run();
 }
 
 static void pass(uint64_t ns)
@@ -227,7 +178,7 @@ static void asked_once_an_interval(void **state)
 	/* names are missing again */
 	pass(599 * NSEC_PER_SEC);
 	java_tick(&follow);
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 	pass(NSEC_PER_SEC);
 	java_tick(&follow);
 	work();
@@ -239,15 +190,15 @@ static void not_asked_without_leave(void **state)
 	(void)state;
 	owner.java_attach = false;
 	java_tick(&follow);
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 	owner.java_attach = true;
 	selected = false; /* its target has gone */
 	java_tick(&follow);
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 	selected = true;
 	n_unnamed = 1; /* nothing is missing in it */
 	java_tick(&follow);
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 }
 
 static void refusal_is_told_and_final(void **state)
@@ -261,7 +212,7 @@ static void refusal_is_told_and_final(void **state)
 	assert_int_equal(n_looked_again, 0);
 	pass(UINT64_MAX);
 	java_tick(&follow);
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 	/* another program in the same process */
 	java_reset(tracked);
 	java_tick(&follow);
@@ -277,12 +228,12 @@ static void tried_again_a_few_times(void **state)
 		java_tick(&follow);
 		work();
 		java_tick(&follow);
-		assert_null(posted); /* not at once */
+		assert_int_equal(posted.n, 0); /* not at once */
 		pass(60 * NSEC_PER_SEC);
 	}
 	assert_non_null(tracked->java.problem);
 	java_tick(&follow);
-	assert_null(posted);
+	assert_int_equal(posted.n, 0);
 }
 
 /* Whose files do not answer is told, and is asked again once they did. */
@@ -290,8 +241,8 @@ static void files_that_do_not_answer_hold_up_nobody_else(void **state)
 {
 	(void)state;
 	java_tick(&follow);
-	on_stuck(node.attach, &posted->job, &follow);
-	assert_int_equal(n_replaced, 1);
+	workers.on_stuck(node.attach, &posted.items[0]->job, workers.arg);
+	assert_int_equal(workers.n_replaced, 1);
 	assert_string_equal(tracked->java.problem,
 			    "the JVM was asked for its perf map: no answer in 60 s");
 	work();

@@ -24,7 +24,6 @@ struct probing {
 	struct task task;
 	struct follow *follow;
 	struct process_id id; /* of one of them, where there are several */
-	bool late;	      /* it is told that it does not come back */
 };
 struct detaching {
 	struct probing p;
@@ -140,13 +139,37 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 
 /* ---- what does not come back: a file of the process that cannot be read (NFS), or the kernel ---- */
 
+static void forget_refusal(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	a->refused = false;
+	a->stuck = NULL;
+	if (a->sites)
+		alloc_set_not_seen(t, a->sites, a->looked_mask);
+}
+
 static void came_back(struct probing *p)
 {
 	struct follow *f = p->follow;
+	struct tracked *t = follow_find(f, p->id);
 
+	/* It would be told until it is attached again, which may be never; what was refused since is another matter. */
+	if (t && t->allocs.stuck == p)
+		forget_refusal(t);
 	f->n_attaching--;
+	f->n_moves = probes_moves(kernel_probes(f->node->kernel));
 	if (!f->node->closing)
 		left_behind_ended(&f->stuck, &f->node->probing, &p->task.job);
+}
+
+/* With classic uprobes each place is a link, and many processes' take long: slow is not stuck. */
+static bool gets_on(struct follow *f)
+{
+	uint64_t before = f->n_moves;
+
+	f->n_moves = probes_moves(kernel_probes(f->node->kernel));
+	return f->n_moves != before;
 }
 
 void alloc_stuck(struct worker *w, struct job *job, void *follow)
@@ -159,34 +182,25 @@ void alloc_stuck(struct worker *w, struct job *job, void *follow)
 			  "libraries answer?",
 			  PROBES_LIMIT_NS / NSEC_PER_SEC);
 
-	(void)w; /* node->probing */
+	if (gets_on(f)) {
+		worker_give_time(w);
+		return;
+	}
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
 	if (t) {
 		t->allocs.refused = true; /* until it has come back and gone well */
+		t->allocs.stuck = p;
 		alloc_set_problem(t, "probes are attached or taken away: ", why);
 	}
-	p->late = true;
 	left_behind(&f->stuck, &f->node->probing, job);
-}
-
-static void forget_refusal(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-
-	a->refused = false;
-	if (a->sites)
-		alloc_set_not_seen(t, a->sites, a->looked_mask);
 }
 
 static void detach_done(struct task *task)
 {
 	struct detaching *d = (struct detaching *)task;
-	struct tracked *t = d->p.late ? follow_find(d->p.follow, d->p.id) : NULL;
 
 	came_back(&d->p);
-	if (t) /* else it would be told until it is attached again, which may be never */
-		forget_refusal(t);
 	free(d->items);
 }
 
@@ -210,6 +224,7 @@ static void refused(struct tracked *t, int result)
 {
 	struct allocs *s = &t->allocs;
 
+	s->stuck = NULL;
 	s->next_ns = now_mono_ns() + (result == -EAGAIN ? NSEC_PER_SEC : REFUSED_NS);
 	s->refused = true;
 	if (result != -ESRCH && result != -EAGAIN)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a process is looked at for runtimes, and what becomes of what is found. Workers and timers are this thread. */
 #include "node/follow.h"
+#include "node/testworkers.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -13,8 +14,6 @@ struct runtime_process {
 	unsigned refs;
 };
 static struct runtime_process python, other;
-static struct task *posted[4];
-static size_t n_posted;
 static struct timer *armed;
 static uint64_t wait_ns;
 static struct {
@@ -26,14 +25,6 @@ static struct mappings *looked_at;
 static struct runtime_process *looked_with, *told, *set;
 static unsigned n_looks, n_told, n_sets;
 static struct tracked *tracked;
-
-void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
-{
-	(void)w;
-	(void)n_bytes;
-	t->node = n;
-	posted[n_posted++] = t;
-}
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
 {
@@ -131,14 +122,8 @@ static int set_up(void **state)
 /* All that is posted, then what that posts. */
 static void work(void)
 {
-	while (n_posted) {
-		struct task *t = posted[--n_posted];
-
-		if (!t->refused)
-			t->run(t);
-		t->done(t);
-		free(t);
-	}
+	while (posted.n)
+		posted_run();
 }
 
 static int tear_down(void **state)
@@ -181,14 +166,14 @@ static void what_is_found_goes_to_both_sides(void **state)
 	runs_look(tracked, &first, true); /* nothing is new */
 	tracked->runs.due = true;
 	runs_look(tracked, &first, false); /* nothing is likely */
-	assert_int_equal(n_posted, 0);
+	assert_int_equal(posted.n, 0);
 	look(&first);
 	work();
 	assert_ptr_equal(told, &python);
 	assert_ptr_equal(set, &python);
 	assert_int_equal(n_looks, 1);
 	runs_look(tracked, &first, true);
-	assert_int_equal(n_posted, 0);
+	assert_int_equal(posted.n, 0);
 	look(&second);
 	work();
 	assert_ptr_equal(looked_with, &python);
@@ -209,7 +194,7 @@ static void one_look_at_a_time_and_the_newest_counts(void **state)
 	(void)state;
 	look(&first);
 	look(&second);
-	assert_int_equal(n_posted, 1);
+	assert_int_equal(posted.n, 1);
 	work();
 	assert_int_equal(n_looks, 2);
 	assert_ptr_equal(looked_at, &second);
@@ -247,7 +232,7 @@ static void a_full_worker_is_asked_again(void **state)
 {
 	(void)state;
 	look(&first);
-	posted[0]->refused = true;
+	posted.items[0]->refused = true;
 	work();
 	assert_int_equal(n_looks, 0);
 	fire();
@@ -280,7 +265,7 @@ static void another_program_has_nothing_of_it(void **state)
 	assert_null(armed);
 	assert_null(tracked->runs.known);
 	look(&first); /* of the old program, late */
-	assert_int_equal(n_posted, 0);
+	assert_int_equal(posted.n, 0);
 	assert_false(tracked->runs.looking);
 }
 

@@ -143,7 +143,8 @@ struct told_list {
 	size_t n, cap;
 };
 struct told_what {
-	const char *event;   /* "mem-alloc": "mem-alloc of container a of pod p is off"; NULL: "container a of pod p: ..." */
+	const char *
+		event; /* "mem-alloc": "mem-alloc of container a of pod p is off"; NULL: "container a of pod p: ..." */
 	const char *problem; /* "is off": the same of several containers is told once */
 	const char *detail;  /* of the first of these; may be NULL */
 };
@@ -151,8 +152,7 @@ struct told_what {
 void told_add(struct told_list *l, struct node *n, const struct owner *o,
 	      const struct told_what *what);
 /* Reports now's, and that before's are none any more; now becomes before. */
-void told_tell(struct told_list *before, struct told_list *now, struct node *n,
-	       const char *reason);
+void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *reason);
 void told_done(struct told_list *l);
 
 /* ---- gap.c: how long nobody was profiled here because an agent had ended ---- */
@@ -160,9 +160,9 @@ struct gap {
 	char *path;	     /* NULL: nowhere to keep it */
 	const char *boot_id; /* borrowed */
 	bool active;
-	bool owed;  /* the file says that what came after its time is a loss */
+	bool owed; /* the file says that what came after its time is a loss */
 	bool lasts; /* an agent ended while somebody was selected, and this one does not profile yet */
-	bool refused; /* nor can it: what it tells of that is no gap */
+	bool refused;	       /* nor can it: what it tells of that is no gap */
 	uint64_t before_ns;    /* of the gap before this agent, not told yet */
 	uint64_t told_boot_ns; /* until then it is told, or in before_ns */
 };
@@ -240,6 +240,8 @@ struct left_behind {
 };
 /* j is stuck in *w. true: another is in its place. */
 bool left_behind(struct left_behind *l, struct worker **w, const struct job *j);
+/* Every second: there may have been no thread to be had. true: likewise. */
+bool left_behind_again(struct left_behind *l, struct worker **w);
 /* Of every job that ends, stuck or not, while *w is not about to end itself. true: likewise. */
 bool left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j);
 
@@ -270,7 +272,7 @@ struct node {
 	unsigned refs; /* struct node_new's and one a task */
 	bool closing;  /* os, files and pipeline workers have ended */
 	bool closed;
-	bool was_ready; /* node_ready has said so */
+	bool was_ready;			  /* node_ready has said so */
 	struct task *tasks, **tasks_tail; /* outstanding, in order */
 
 	struct worker *os, *files, *tables, *debug, *pipe, *disk;

@@ -21,6 +21,11 @@ bool left_behind(struct left_behind *l, struct worker **w, const struct job *j)
 	return replace(l, w);
 }
 
+bool left_behind_again(struct left_behind *l, struct worker **w)
+{
+	return replace(l, w);
+}
+
 bool left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j)
 {
 	if (l->waits == j)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is looked at next. The worker is this thread; files are numbers. */
 #include "node/follow.h"
+#include "node/testworkers.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -8,20 +9,10 @@
 
 #include <cmocka.h>
 
-static struct task *posted;
 static uint64_t looked_at[64];
 static size_t n_looked_at;
 static struct process_id told[64];
 static size_t n_told;
-
-void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
-{
-	(void)w;
-	(void)n_bytes;
-	assert_null(posted); /* one at a time */
-	t->node = n;
-	posted = t;
-}
 
 /* Files with an odd number take long. */
 int files_index(struct files *f, const struct mapping *m, struct elf_index **ret)
@@ -89,12 +80,9 @@ static void add(struct parse_queue *q, uint64_t inode, uint64_t bytes, uint64_t 
 
 static void work(size_t n)
 {
-	for (; n && posted; n--) {
-		struct task *t = TAKE_PTR(posted);
-
-		t->run(t);
-		t->done(t);
-		free(t);
+	for (; n && posted.n; n--) {
+		assert_int_equal(posted.n, 1); /* one at a time */
+		posted_run();
 	}
 }
 

@@ -66,6 +66,8 @@ typedef void worker_stuck_fn(struct worker *w, struct job *j, void *arg);
 /* Whoever sets it deals with stuck jobs: without it a stuck job has /healthz say that this process is to be restarted. */
 void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg);
 bool worker_is_stuck(struct worker *w); /* its job is past its deadline */
+/* From on_stuck: the job makes progress, and has its deadline once more, from now on. */
+void worker_give_time(struct worker *w);
 /*
  * In place of one that is stuck: the same name, limit and on_stuck, and it runs what was queued there. The stuck one
  * ends after its job, or with the loop, leaves to this one what it counted, and is not to be freed by anybody else.

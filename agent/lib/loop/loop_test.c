@@ -337,6 +337,38 @@ static void stuck_job_is_reported_once_and_still_done(void **state)
 	worker_free(w);
 }
 
+/* Once it has its time again, and makes no more progress: told again. */
+static void give_time_once(struct worker *w, struct job *j, void *arg)
+{
+	struct fixture *f = arg;
+
+	assert_true(worker_is_stuck(w));
+	if (n_stuck++) {
+		on_stuck(w, j, f);
+		return;
+	}
+	f->order[f->n++] = 'm';
+	worker_give_time(w);
+}
+
+static void a_job_that_makes_progress_has_its_time_again(void **state)
+{
+	struct fixture *f = *state;
+	struct test_job *t = new_job(f, 3, 0);
+	struct worker *w;
+
+	n_stuck = 0;
+	stuck_gate = false;
+	t->gate = &stuck_gate;
+	t->job.deadline_ns = NSEC_PER_MSEC;
+	assert_int_equal(worker_new(f->loop, "test", 1000, &w), 0);
+	worker_on_stuck(w, give_time_once, f);
+	assert_int_equal(worker_post(w, &t->job), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_string_equal(f->order, "ms3");
+	worker_free(w);
+}
+
 static struct worker *in_its_place;
 
 static void replace_stuck(struct worker *w, struct job *j, void *arg)
@@ -400,6 +432,7 @@ int main(void)
 		T(worker_free_runs_what_is_queued),
 		T(job_without_done_frees_itself),
 		T(stuck_job_is_reported_once_and_still_done),
+		T(a_job_that_makes_progress_has_its_time_again),
 		T(what_is_queued_behind_a_stuck_job_goes_on),
 		T(stall_of_a_callback_is_measured),
 	};

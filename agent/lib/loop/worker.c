@@ -31,7 +31,7 @@ struct worker {
 	pthread_cond_t wake;
 	struct job *queue, **queue_tail;
 	struct job *running; /* NULL also while a job without done runs: it frees itself */
-	uint64_t started_ns, due_ns;
+	uint64_t started_ns, due_ns, allowed_ns; /* 0: as long as it likes */
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
 	uint64_t cpu_ns;	/* as it was last read: an ended thread has no clock */
@@ -71,6 +71,7 @@ static void run_one(struct worker *w, struct job *j)
 	w->reported = false;
 	w->running = done ? j : NULL;
 	w->started_ns = now_mono_ns();
+	w->allowed_ns = j->deadline_ns;
 	w->due_ns = j->deadline_ns ? w->started_ns + j->deadline_ns : 0;
 	pthread_mutex_unlock(&w->lock);
 
@@ -273,6 +274,14 @@ static void look_for_stuck(void *arg)
 	/* j cannot go away meanwhile: its done runs on this thread */
 	if (stuck)
 		w->on_stuck(w, j, w->stuck_arg);
+}
+
+void worker_give_time(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->due_ns = w->allowed_ns ? now_mono_ns() + w->allowed_ns : 0;
+	w->reported = false;
+	pthread_mutex_unlock(&w->lock);
 }
 
 void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)

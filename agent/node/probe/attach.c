@@ -187,6 +187,7 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 {
 	struct attached_link *l;
 
+	memory_moves(a->memory);
 	GROW(a->links, a->n_links, a->cap_links);
 	l = &a->links[a->n_links++];
 	*l = (struct attached_link){

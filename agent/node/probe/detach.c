@@ -12,6 +12,7 @@
 #define STACK_BYTES (PTHREAD_STACK_MIN + 16384)
 
 struct closing {
+	struct memory *memory;
 	int *fds;
 	size_t n, cap, next;
 };
@@ -21,8 +22,10 @@ static void *close_links(void *arg)
 	struct closing *c = arg;
 	size_t i;
 
-	while ((i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->n)
+	while ((i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->n) {
 		close(c->fds[i]);
+		memory_moves(c->memory);
+	}
 	return NULL;
 }
 
@@ -63,7 +66,7 @@ static void take_going(struct attached *a, struct closing *c)
 
 void links_close_going(struct attached **items, size_t n)
 {
-	struct closing c = {0};
+	struct closing c = {.memory = n ? items[0]->memory : NULL};
 
 	for (size_t i = 0; i < n; i++)
 		take_going(items[i], &c);

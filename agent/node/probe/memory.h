@@ -44,6 +44,7 @@ struct memory {
 	struct attached *attached; /* by key */
 	unsigned n_links;
 	unsigned n_leaving;   /* atomic: urgent */
+	uint64_t n_moves;     /* atomic: links made and closed */
 	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last one */
 	bool asked;	      /* one is wanted now */
 	uint64_t user_removed, evicted;
@@ -108,6 +109,9 @@ bool is_emulated(const uint8_t code[static 2]);
 
 /* spans.c: somebody leaves in a hurry; nobody else is attached before it has */
 bool memory_is_urgent(const struct memory *m);
+
+/* spans.c: a link was made, or closed */
+void memory_moves(struct memory *m);
 
 /* detach.c: those that are marked; those from there on */
 void links_close_going(struct attached **items, size_t n);

@@ -93,6 +93,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 uint64_t probes_attached_hits(const struct attached *a);
 /* The same: it is about to be detached, and that is urgent. Until that begins others' spans end, and none is attached (-EAGAIN). */
 void probes_leave(struct attached *a);
+/* Any thread: goes up with each link that is made or closed: who attaches or detaches long gets on. */
+uint64_t probes_moves(struct probes *p);
 /* Any thread: spans end at once, and from now on nothing is attached (-EAGAIN). */
 void probes_attach_no_more(struct probes *p);
 /* The next full drain has a snapshot of what lives, even if the last one was just now. */

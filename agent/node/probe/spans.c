@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans: waiting while a process is probed, and leaving in a hurry. */
+/* spans: waiting while a process is probed, leaving in a hurry, and whether attaching gets on. */
 #include "node/probe/memory.h"
 
 #include <time.h>
@@ -29,6 +29,18 @@ void probes_attach_no_more(struct probes *p)
 bool memory_is_urgent(const struct memory *m)
 {
 	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;
+}
+
+void memory_moves(struct memory *m)
+{
+	__atomic_fetch_add(&m->n_moves, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t probes_moves(struct probes *p)
+{
+	struct memory *m = memory_of(p);
+
+	return m ? __atomic_load_n(&m->n_moves, __ATOMIC_RELAXED) : 0;
 }
 
 static void nap_until(uint64_t mono_ns)

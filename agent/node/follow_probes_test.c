@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Probes that are on their way: what is told of those that do not come back, or late. Workers are this thread. */
+#include "node/follow.h"
+#include "node/overhead.h"
+#include "node/sites.h"
+#include "node/testworkers.h"
+#include "node/thread_clocks.h"
+
+#define KNOWN "half of it is not seen"
+
+/* ---- all around it ---- */
+
+static struct tracked *tracked;
+static uint64_t n_moves;
+static unsigned n_detached, n_advanced;
+static int attach_result;
+static char attached; /* stands for a struct attached */
+
+struct tracked *follow_find(const struct follow *f, struct process_id id)
+{
+	(void)f;
+	return tracked && id.tgid == tracked->id.tgid ? tracked : NULL;
+}
+
+struct probes *kernel_probes(const struct kernel *k)
+{
+	(void)k;
+	return NULL;
+}
+
+uint64_t probes_moves(struct probes *p)
+{
+	(void)p;
+	return n_moves;
+}
+
+int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
+		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
+		  struct attached **ret, struct probes_refused *ret_refused)
+{
+	(void)p;
+	(void)start_boottime_ns;
+	(void)proc;
+	(void)files;
+	(void)n;
+	(void)ret_refused;
+	assert_int_equal(tgid, 8);
+	if (attach_result == 0)
+		*ret = (struct attached *)&attached;
+	return attach_result;
+}
+
+int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
+			 const struct probe_file *files, size_t n,
+			 struct probes_refused *ret_refused)
+{
+	(void)p;
+	(void)a;
+	(void)proc;
+	(void)files;
+	(void)n;
+	(void)ret_refused;
+	return attach_result;
+}
+
+void probes_detach_all(struct probes *p, struct attached **items, size_t n)
+{
+	(void)p;
+	for (size_t i = 0; i < n; i++)
+		assert_ptr_equal(items[i], &attached);
+	n_detached += (unsigned)n;
+}
+
+struct attached *probes_detach(struct probes *p, struct attached *a)
+{
+	probes_detach_all(p, &a, 1);
+	return NULL;
+}
+
+void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
+			  uint64_t *ret_ns, uint64_t *ret_hits)
+{
+	(void)a;
+	(void)max_hits;
+	*ret_ns = max_ns;
+	*ret_hits = 0;
+}
+
+uint64_t probes_attached_hits(const struct attached *a)
+{
+	(void)a;
+	return 0;
+}
+
+void probes_leave(struct attached *a)
+{
+	(void)a;
+}
+
+bool overhead_stalled(struct overhead *b, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
+		      double *stall_ns)
+{
+	(void)b;
+	(void)cgroup_id;
+	(void)hits;
+	(void)elapsed_ns;
+	(void)stall_ns;
+	return false;
+}
+
+void overhead_spent(struct overhead *b, uint64_t cgroup_id, unsigned event_mask,
+		    const struct overhead_spent *x)
+{
+	(void)b;
+	(void)cgroup_id;
+	(void)event_mask;
+	(void)x;
+}
+
+void site_files_make(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
+		     struct site_files *ret)
+{
+	(void)s;
+	(void)m;
+	*ret = (struct site_files){.process = {.exec_id = 5, .event_mask = event_mask}};
+}
+
+void site_files_done(struct site_files *f)
+{
+	(void)f;
+}
+
+struct mappings *mappings_ref(struct mappings *m)
+{
+	return m;
+}
+
+struct mappings *mappings_unref(struct mappings *m)
+{
+	(void)m;
+	return NULL;
+}
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	(void)l;
+	(void)t;
+	(void)delay_ns;
+	(void)fn;
+	(void)arg;
+}
+
+void timer_cancel(struct timer *t)
+{
+	(void)t;
+}
+
+void alloc_advance(struct tracked *t)
+{
+	(void)t;
+	n_advanced++;
+}
+
+void alloc_set_problem(struct tracked *t, const char *what, const char *why)
+{
+	free(TAKE_PTR(t->allocs.problem));
+	if (*why)
+		t->allocs.problem = xasprintf("%s%s", what, why);
+}
+
+void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+{
+	(void)s;
+	(void)event_mask;
+	alloc_set_problem(t, "", KNOWN);
+}
+
+/* ---- the tests ---- */
+
+static struct node node;
+static struct follow follow = {.node = &node};
+
+static int set_up(void **state)
+{
+	(void)state;
+	tracked = xcalloc(1, sizeof(*tracked));
+	tracked->follow = &follow;
+	tracked->id = (struct process_id){1000, 8};
+	tracked->exec_id = 5;
+	tracked->allocs.sites = (struct alloc_sites *)&attached; /* any */
+	attach_result = 0;
+	n_detached = n_advanced = 0;
+	workers.n_given_time = workers.n_replaced = 0;
+	workers.replace_result = 0;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	while (posted.n)
+		posted_run();
+	assert_int_equal(follow.n_attaching, 0);
+	assert_int_equal(follow.stuck.n, 0);
+	assert_null(follow.stuck.waits);
+	if (tracked && tracked->allocs.attached) {
+		alloc_detach(tracked);
+		posted_run();
+	}
+	assert_int_equal(follow.n_attached, 0);
+	free(tracked->allocs.problem);
+	free(tracked);
+	return 0;
+}
+
+static void assert_told(const char *part)
+{
+	assert_non_null(tracked->allocs.problem);
+	if (!strstr(tracked->allocs.problem, part))
+		fail_msg("%s", tracked->allocs.problem);
+}
+
+/* It has probes, and is about to lose them: that is the worker's next task. */
+static void detach(void)
+{
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_ptr_equal(tracked->allocs.attached, &attached);
+	alloc_detach(tracked);
+	assert_null(tracked->allocs.attached);
+	assert_int_equal(posted.n, 1);
+}
+
+static uint64_t n_told_stuck(void)
+{
+	return counter_get(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"));
+}
+
+/* What the worker's thread is in, and does not come back from. */
+static struct task *gets_stuck(void)
+{
+	struct task *t = posted_take();
+	uint64_t before = n_told_stuck();
+
+	alloc_stuck(node.probing, &t->job, &follow);
+	assert_int_equal(n_told_stuck(), before + 1);
+	assert_true(tracked->allocs.refused);
+	assert_told("file system");
+	return t;
+}
+
+static void comes_back(struct task *t)
+{
+	t->run(t);
+	posted_end(t);
+}
+
+static void what_comes_back_is_told_no_more(void **state)
+{
+	struct task *t;
+
+	(void)state;
+	detach();
+	t = gets_stuck();
+	assert_int_equal(follow.stuck.n, 1);
+	comes_back(t);
+	assert_false(tracked->allocs.refused);
+	assert_told(KNOWN);
+	assert_int_equal(n_detached, 1);
+}
+
+/* By another worker, meanwhile: what the late one ends is its own. */
+static void who_comes_late_leaves_what_was_refused_since(void **state)
+{
+	struct task *t;
+
+	(void)state;
+	detach();
+	t = gets_stuck();
+	attach_result = -EPERM;
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_told("cannot be attached");
+	comes_back(t);
+	assert_true(tracked->allocs.refused);
+	assert_told("cannot be attached");
+}
+
+/* The later one is stuck, too: it still is when the first is back. */
+static void of_two_that_are_stuck_the_later_is_told(void **state)
+{
+	struct task *first, *later;
+
+	(void)state;
+	detach();
+	first = gets_stuck();
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	later = gets_stuck();
+	assert_int_equal(follow.stuck.n, 2);
+	comes_back(first);
+	assert_true(tracked->allocs.refused);
+	assert_told("file system");
+	comes_back(later);
+	assert_false(tracked->allocs.refused);
+	assert_told(KNOWN);
+	assert_ptr_equal(tracked->allocs.attached, &attached);
+}
+
+static void another_program_is_not_told_of_the_one_before(void **state)
+{
+	struct task *t;
+
+	(void)state;
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	t = gets_stuck();
+	tracked->exec_id = 6;
+	comes_back(t);
+	assert_false(tracked->allocs.refused);
+	assert_null(tracked->allocs.attached);
+	assert_int_equal(posted.n, 1); /* it is detached */
+	posted_run();
+	assert_int_equal(n_detached, 1);
+}
+
+/* With classic uprobes a hundred processes take longer than a worker's deadline. */
+static void who_gets_on_is_not_stuck(void **state)
+{
+	struct task *t;
+
+	(void)state;
+	detach();
+	for (unsigned i = 1; i <= 3; i++) {
+		uint64_t before = n_told_stuck();
+
+		n_moves++;
+		alloc_stuck(node.probing, &posted.items[0]->job, &follow);
+		assert_int_equal(workers.n_given_time, i);
+		assert_int_equal(n_told_stuck(), before);
+		assert_false(tracked->allocs.refused);
+	}
+	t = gets_stuck();
+	assert_int_equal(workers.n_given_time, 3);
+	comes_back(t);
+}
+
+/* No thread is to be had for one in its place: it is asked for again. */
+static void without_a_thread_it_is_tried_again(void **state)
+{
+	struct task *t;
+
+	(void)state;
+	detach();
+	workers.replace_result = -EAGAIN;
+	t = gets_stuck();
+	assert_int_equal(follow.stuck.n, 0);
+	assert_false(left_behind_again(&follow.stuck, &node.probing));
+	workers.replace_result = 0;
+	assert_true(left_behind_again(&follow.stuck, &node.probing));
+	assert_false(left_behind_again(&follow.stuck, &node.probing));
+	assert_int_equal(workers.n_replaced, 1);
+	assert_int_equal(follow.stuck.n, 1);
+	comes_back(t);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(what_comes_back_is_told_no_more),
+		TEST(who_comes_late_leaves_what_was_refused_since),
+		TEST(of_two_that_are_stuck_the_later_is_told),
+		TEST(another_program_is_not_told_of_the_one_before),
+		TEST(who_gets_on_is_not_stuck),
+		TEST(without_a_thread_it_is_tried_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

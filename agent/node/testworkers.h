@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * testworkers: workers are this thread. What is posted waits until the test says that it runs; a worker is stuck when the
+ * test calls workers.on_stuck. Defines functions of task.c and of lib/loop's worker.c: once a program.
+ */
+#pragma once
+
+#include "node/internal.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define POSTED_MAX 8
+static struct {
+	struct task *items[POSTED_MAX]; /* the first is the next */
+	size_t n;
+} posted;
+
+void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
+{
+	(void)w;
+	(void)n_bytes;
+	assert_true(posted.n < POSTED_MAX);
+	t->node = n;
+	posted.items[posted.n++] = t;
+}
+
+static inline struct task *posted_take(void)
+{
+	struct task *t = posted.items[0];
+
+	assert_true(posted.n > 0);
+	posted.n--;
+	memmove(posted.items, posted.items + 1, posted.n * sizeof(*posted.items));
+	return t;
+}
+
+static inline void posted_end(struct task *t)
+{
+	t->done(t);
+	free(t);
+}
+
+/* The next one, if it was not refused; its end is told. */
+static inline void posted_run(void)
+{
+	struct task *t = posted_take();
+
+	if (!t->refused)
+		t->run(t);
+	posted_end(t);
+}
+
+/* ---- lib/loop's worker.c ---- */
+
+static struct {
+	worker_stuck_fn *on_stuck;
+	void *arg;
+	unsigned n_new, n_replaced, n_given_time;
+	int replace_result;
+} workers;
+
+int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
+{
+	static char worker;
+
+	(void)l;
+	assert_true(*name && max_bytes > 0);
+	workers.n_new++;
+	*ret = (struct worker *)&worker;
+	return 0;
+}
+
+void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
+{
+	(void)w;
+	assert_non_null(arg);
+	workers.on_stuck = fn;
+	workers.arg = arg;
+}
+
+bool worker_is_stuck(struct worker *w)
+{
+	(void)w;
+	return true;
+}
+
+int worker_replace(struct worker *stuck, struct worker **ret)
+{
+	if (workers.replace_result < 0)
+		return workers.replace_result;
+	*ret = stuck;
+	workers.n_replaced++;
+	return 0;
+}
+
+void worker_give_time(struct worker *w)
+{
+	(void)w;
+	workers.n_given_time++;
+}
