@@ -47,7 +47,7 @@ def play(place):
         del os.environ["LD_PRELOAD"], os.environ["CLOCK_OFFSET"]
     until("the first window is stored", lambda: n_profiles(place))
     with place.store() as db:
-        begin = db.execute("SELECT MIN(time) FROM samples").fetchone()[0] + 1 - WINDOW_S
+        begin = db.execute("SELECT MIN(time) FROM profiles WHERE n>0").fetchone()[0] + 1 - WINDOW_S
     for step in STEPS_S:
         set_clock(place, step)
         n, at = n_profiles(place), time.monotonic() + EACH_S

@@ -100,7 +100,7 @@ class Killer:
 def last_stored(place):
     try:
         with place.store() as db:
-            return db.execute("SELECT MAX(time) FROM samples").fetchone()[0] or 0
+            return db.execute("SELECT MAX(time) FROM profiles WHERE n>0").fetchone()[0] or 0
     except Exception:  # pylint: disable=broad-except  # not there yet
         return 0
 

@@ -25,7 +25,7 @@ def read(place):
         burner = ("SELECT se.id FROM series se JOIN strings app ON app.id=se.app WHERE app.s='burner' AND se.pid="
                   f"{place.processes[0].pid}")
         s.windows = {t: v / 1e6 for t, v in db.execute(
-            f"SELECT time, SUM(value) FROM samples WHERE event=? AND series IN ({burner}) GROUP BY time", (ON_CPU,))}
+            f"SELECT time, SUM(value) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 GROUP BY time", (ON_CPU,))}
         s.profiles = dict(db.execute(
             f"SELECT time, COUNT(*) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 GROUP BY time", (ON_CPU,)))
         for at, reason, n, ns in db.execute("SELECT l.time, r.s, l.n, l.time_ns FROM losses l JOIN strings r "

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The SQLite sink: its file, schema and health. Everything that repeats is a row
- * of a dictionary (strings, frames, stacks, tag sets, series), a sample is seven
- * integers clustered by event, series and time. A damaged file is set aside,
- * never deleted; the store goes on with an empty one and says so.
+ * of a dictionary (strings, frames, stacks, tag sets, series); a profile is a row with its samples in a
+ * blob, in the order in which they came. A damaged file is set aside, never deleted; the store goes on
+ * with an empty one and says so.
  */
 #include "hub/store/sqlite.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define FILE_NAME	"profiles.sqlite"
-#define SCHEMA_VERSION	3
+#define SCHEMA_VERSION	4
 #define BUSY_MS		5000
 #define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
 #define CHECK_MAX_BYTES (128LL << 20)	    /* quick_check at the start reads all of the file */
@@ -36,6 +36,26 @@
 	"CREATE INDEX estimates_time ON estimates(time);"
 #define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
 
+/* Since version 4: a profile has its samples, and their whole value; before, each was a row of `samples`. */
+#define PROFILES_SCHEMA                                                                            \
+	"CREATE TABLE profiles(key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"                  \
+	" time INT NOT NULL, event INT NOT NULL, series INT NOT NULL, n INT NOT NULL,"             \
+	" value INT NOT NULL, samples BLOB NOT NULL);"                                             \
+	"CREATE INDEX profiles_time ON profiles(time, event, series, n);"                          \
+	"CREATE INDEX profiles_series ON profiles(event, series, time);"
+
+/* Samples of profiles of one process and window were added up: the first of them has all. */
+#define SAMPLES_OF "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
+#define PROFILES_RAISE                                                                             \
+	"DROP INDEX profiles_time; ALTER TABLE profiles RENAME TO before;" PROFILES_SCHEMA         \
+	"INSERT INTO profiles(id, time, event, series, n, value, samples)"                         \
+	" SELECT id, time, event, series, n,"                                                      \
+	" IIF(first, (SELECT IFNULL(SUM(value), 0) " SAMPLES_OF "), 0),"                           \
+	" IIF(first, (SELECT pf_pack(stack, cpu, value, n) " SAMPLES_OF "), x'')"                  \
+	" FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY event, series, time)=1 AS first"         \
+	" FROM before) p ORDER BY time;"                                                           \
+	"DROP TABLE before; DROP TABLE samples;"
+
 static const char schema[] =
 	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
 	/* 0 stands for an absent string */
@@ -52,13 +72,7 @@ static const char schema[] =
 	"CREATE TABLE tags(tagset INT, key INT, value INT, PRIMARY KEY(tagset, key)) WITHOUT ROWID;"
 	"CREATE TABLE series(id INTEGER PRIMARY KEY, app INT NOT NULL, pid INT NOT NULL,"
 	" start_ms INT NOT NULL, tagset INT NOT NULL, first_s INT NOT NULL, last_s INT NOT NULL,"
-	" UNIQUE(tagset, app, pid, start_ms));"
-	"CREATE TABLE profiles(id BLOB PRIMARY KEY, time INT NOT NULL, event INT NOT NULL,"
-	" series INT NOT NULL, n INT NOT NULL) WITHOUT ROWID;"
-	"CREATE INDEX profiles_time ON profiles(time, event, series, n);"
-	"CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
-	" value INT NOT NULL, n INT NOT NULL,"
-	" PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
+	" UNIQUE(tagset, app, pid, start_ms));" PROFILES_SCHEMA
 	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
 	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
 	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA
@@ -89,10 +103,8 @@ static const char *const statements[_ST_MAX] = {
 	[ST_SERIES_TOUCH] = "UPDATE series SET first_s=MIN(first_s, ?2), last_s=MAX(last_s, ?3) "
 			    "WHERE id=?1 AND (first_s>?2 OR last_s<?3)",
 	[ST_PROFILE_GET] = "SELECT 1 FROM profiles WHERE id=?",
-	[ST_PROFILE_PUT] = "INSERT INTO profiles(id, time, event, series, n) VALUES(?,?,?,?,?)",
-	[ST_SAMPLE_PUT] = "INSERT INTO samples(event, series, time, stack, cpu, value, n) "
-			  "VALUES(?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
-			  "value=value+excluded.value, n=n+excluded.n",
+	[ST_PROFILE_PUT] = "INSERT INTO profiles(id, time, event, series, n, value, samples) "
+			   "VALUES(?,?,?,?,?,?,?)",
 	[ST_LINK_PUT] = "INSERT INTO links(trace, span, event, series, time, stack, cpu, value, n) "
 			"VALUES(?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
 			"value=value+excluded.value, n=n+excluded.n",
@@ -201,13 +213,14 @@ static int schema_make(sqlite3 *db)
 	return r ? r : sq_exec(db, version);
 }
 
-/* A file of a version before gets what is new, without a look at what is there. */
+/* A file of a version before gets what is new; its profiles are written anew for version 4, in one transaction. */
 static int schema_raise(sqlite3 *db, int64_t *version)
 {
 	static const char *const steps[SCHEMA_VERSION] = {
 		[1] = "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT",
 		[2] = "BEGIN IMMEDIATE;" EVENTS_SCHEMA "ALTER TABLE stacks ADD COLUMN " STACKS_WAIT
 		      "; PRAGMA user_version=3; COMMIT",
+		[3] = "BEGIN IMMEDIATE;" PROFILES_RAISE "PRAGMA user_version=4; COMMIT",
 	};
 	int r = 0;
 
@@ -286,6 +299,8 @@ static int connection_open(const char *file, int flags, sqlite3 **ret)
 		r = sq_errno(sqlite3_busy_timeout(db, BUSY_MS));
 	if (!r)
 		r = where_functions(db);
+	if (!r)
+		r = samples_functions(db);
 	if (r) {
 		sqlite3_close_v2(db);
 		return r;

@@ -29,7 +29,6 @@ enum writer_statement {
 	ST_SERIES_TOUCH,
 	ST_PROFILE_PUT,
 	ST_PROFILE_GET,
-	ST_SAMPLE_PUT,
 	ST_LINK_PUT,
 	ST_LOSS_PUT,
 	ST_SNAPSHOT_PUT,
@@ -65,15 +64,15 @@ struct sqlite_store {
 	struct seen
 		seen[_SEEN_MAX]; /* the writer's; only what is committed, or in its transaction */
 	uint64_t seen_seeds[2];
-	int64_t data_version; /* of the file when seen was made: another writer changes it */
-	bool unswept;	      /* slices were deleted since the dictionaries were swept */
+	int64_t data_version;	  /* of the file when seen was made: another writer changes it */
+	bool unswept;		  /* slices were deleted since the dictionaries were swept */
 	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
-	bool write_failed;   /* stats.error is about the last write; the next good one clears it */
-	char note[256];	     /* stats.error after that: what was set aside since the start; "" */
-	bool checked;	     /* the file as a whole, since the start */
-	bool stale;	     /* its disk failed or is read-only: to be opened again once it takes files */
+	bool write_failed; /* stats.error is about the last write; the next good one clears it */
+	char note[256];	   /* stats.error after that: what was set aside since the start; "" */
+	bool checked;	   /* the file as a whole, since the start */
+	bool stale; /* its disk failed or is read-only: to be opened again once it takes files */
 	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
 };
 
@@ -143,6 +142,7 @@ struct writing {
 	struct known strings, frames;
 	struct known_stack *stacks; /* by batch index */
 	struct buf scratch;	    /* what a key is made of */
+	struct buf samples;	    /* of the profile that is written */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
 int words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
@@ -157,6 +157,17 @@ void words_done(struct writing *w);
 void varint_put(struct buf *b, uint64_t v);
 bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 
+/* ---- sqlite_samples.c: the samples of a profile in the file ---- */
+
+struct stored_sample {
+	int64_t stack, cpu, value,
+		n; /* stack: a row id; cpu: -1 for any; the others from 0 to SQ_MAX_VALUE */
+};
+void samples_put(struct buf *b, const struct stored_sample *s);
+/* The next one; false: there is none. */
+bool samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret);
+int samples_functions(sqlite3 *db); /* registers pf_samples, pf_pack */
+
 /* ---- sqlite_where.c: a selection as SQL with every value bound ---- */
 
 struct bound {
@@ -169,7 +180,7 @@ struct where {
 	struct bound *bound;
 	size_t n, cap;
 	enum event event;
-	/* Rows of `samples` are not at hand (losses, profiles): their tags compare as
+	/* Samples are not at hand (losses, profiles): their tags compare as
 	 * unknown, and an unknown answer counts as a match. */
 	bool series_only;
 	bool links;	    /* `sa` is a row of links: it has trace and span */
@@ -190,6 +201,8 @@ void where_newest(struct where *w, const struct selection *sel);
 /* Tags that only rows of `links` have; whether a selection names one of them. */
 bool where_is_link_tag(const char *tag);
 bool where_wants_links(const struct selection *sel);
+/* Whether it names a tag that is not one of the series. */
+bool where_wants_samples(const struct selection *sel);
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp, pf_wait */
 

@@ -140,14 +140,14 @@ static int run_with(sqlite3 *db, const char *sql, int64_t value)
 }
 
 /* The key begins with event and series: one range a series, no scan. */
-static int delete_by_series(sqlite3 *db, const char *table, int event, int64_t cut_s)
+static int delete_snapshots(sqlite3 *db, int event, int64_t cut_s)
 {
 	char sql[200];
 
 	snprintf(sql, sizeof(sql),
-		 "DELETE FROM %s WHERE event=%d AND series IN "
+		 "DELETE FROM snapshots WHERE event=%d AND series IN "
 		 "(SELECT id FROM series WHERE first_s<=?1) AND time<=?1",
-		 table, event);
+		 event);
 	return run_with(db, sql, cut_s);
 }
 
@@ -164,11 +164,8 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	int r = run_with(db, "DELETE FROM profiles WHERE time<=?1", cut_s);
 
 	*ret_n_profiles = r ? 0 : (uint64_t)sqlite3_changes64(db);
-	for (int event = 0; !r && event < _EVENT_MAX; event++) {
-		r = delete_by_series(db, "samples", event, cut_s);
-		if (!r)
-			r = delete_by_series(db, "snapshots", event, cut_s);
-	}
+	for (int event = 0; !r && event < _EVENT_MAX; event++)
+		r = delete_snapshots(db, event, cut_s);
 	for (size_t i = 0; !r && i < ARRAY_SIZE(steps); i++)
 		r = run_with(db, steps[i], cut_s);
 	if (!r)

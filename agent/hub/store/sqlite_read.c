@@ -164,8 +164,18 @@ static int must_end(void *arg)
 	return now_mono_ns() > r->deadline_ns || (r->given_up && atomic_load(r->given_up));
 }
 
-/* FROM and WHERE of everything that reads samples; of snapshots those that count. */
-static void samples_of(struct where *w, const struct selection *sel)
+/* A condition on where the samples are. */
+static void of_place(struct where *w, const char *condition)
+{
+	where_text(w, w->links ? " AND sa." : " AND p.");
+	where_text(w, condition);
+}
+
+/*
+ * FROM and WHERE of everything that reads samples, by profile or, as `sa`, each of them; of
+ * snapshots those that count.
+ */
+static void samples_of(struct where *w, const struct selection *sel, bool each)
 {
 	bool snapshot = event_info(sel->event)->snapshot;
 
@@ -174,44 +184,71 @@ static void samples_of(struct where *w, const struct selection *sel)
 	if (snapshot) {
 		where_text(w, w->links ? " CROSS JOIN " : "");
 		where_newest(w, sel);
-		where_text(w, " nw");
+		where_text(w, w->links ? " nw" : " nw CROSS JOIN ");
 	}
 	if (!w->links)
-		where_text(w, snapshot ? " CROSS JOIN series se CROSS JOIN samples sa"
-				       : "series se CROSS JOIN samples sa");
-	where_text(w, " WHERE sa.event=");
-	where_int(w, sel->event);
-	where_text(w, " AND sa.series=se.id AND sa.time>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND sa.time<=");
-	where_int(w, sel->time_end_s);
-	where_text(w, " AND se.last_s>=");
+		where_text(w, "series se CROSS JOIN profiles p");
+	if (!w->links && each)
+		where_text(w, " CROSS JOIN pf_samples(p.samples, p.time) sa");
+	where_text(w, " WHERE se.last_s>=");
 	where_int(w, sel->time_start_s);
 	where_text(w, " AND se.first_s<=");
 	where_int(w, sel->time_end_s);
-	if (snapshot)
-		where_text(w, " AND se.id=nw.series AND sa.time=nw.time");
+	of_place(w, "series=se.id");
+	of_place(w, "event=");
+	where_int(w, sel->event);
+	of_place(w, "time>=");
+	where_int(w, sel->time_start_s);
+	of_place(w, "time<=");
+	where_int(w, sel->time_end_s);
+	if (snapshot) {
+		where_text(w, " AND se.id=nw.series");
+		of_place(w, "time=nw.time");
+	}
 	where_selection(w, sel);
 }
 
-static int add_up(struct reading *r, sqlite3_stmt *st, struct sums *sums)
+static void add_sample(struct reading *r, struct sums *sums, int64_t app, int64_t time_s,
+		       const struct stored_sample *x)
 {
 	struct store_summary *s = &r->summary;
+
+	if (x->stack <= 0) /* no row of ours */
+		return;
+	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
+	s->last_s = MAX(s->last_s, time_s);
+	sums_add(sums, &(struct sum){.app = app,
+				     .stack = x->stack,
+				     .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+				     .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+}
+
+/* Rows of app, time and a sample. */
+static int add_each(struct reading *r, sqlite3_stmt *st, struct sums *sums)
+{
+	int rc;
+
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW)
+		add_sample(r, sums, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+			   &(struct stored_sample){.stack = sqlite3_column_int64(st, 2),
+						   .value = sqlite3_column_int64(st, 3),
+						   .n = sqlite3_column_int64(st, 4)});
+	return sq_errno(rc);
+}
+
+/* Rows of app, time and all samples of a profile: where none is asked for by itself, ten times as fast. */
+static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
+{
 	int rc;
 
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		int64_t stack = sqlite3_column_int64(st, 0), app = sqlite3_column_int64(st, 1);
-		int64_t value = sqlite3_column_int64(st, 2), n = sqlite3_column_int64(st, 3);
-		int64_t time_s = sqlite3_column_int64(st, 4);
+		int64_t app = sqlite3_column_int64(st, 0), time_s = sqlite3_column_int64(st, 1);
+		const uint8_t *p = sqlite3_column_blob(st, 2);
+		const uint8_t *end = p + sqlite3_column_bytes(st, 2);
+		struct stored_sample x;
 
-		if (stack <= 0) /* no row of ours */
-			continue;
-		s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
-		s->last_s = MAX(s->last_s, time_s);
-		sums_add(sums, &(struct sum){.app = app,
-					     .stack = stack,
-					     .value = MIN(MAX(value, 0), SQ_MAX_VALUE),
-					     .n_samples = MIN(MAX(n, 0), SQ_MAX_VALUE)});
+		while (samples_get(&p, end, &x))
+			add_sample(r, sums, app, time_s, &x);
 	}
 	return sq_errno(rc);
 }
@@ -243,16 +280,18 @@ static int read_samples(struct reading *r, const struct selection *sel, store_ro
 						.links = where_wants_links(sel)};
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
 	_cleanup_(sums_done) struct sums sums;
+	bool each = w.links || where_wants_samples(sel);
 	int e;
 
 	sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
-	where_text(&w, "SELECT sa.stack, se.app, sa.value, sa.n, sa.time");
-	samples_of(&w, sel);
+	where_text(&w, each ? "SELECT se.app, sa.time, sa.stack, sa.value, sa.n"
+			    : "SELECT se.app, p.time, p.samples");
+	samples_of(&w, sel, each);
 	e = where_prepare(&w, r->db, &st);
 	if (e)
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
-	e = add_up(r, st, &sums);
+	e = each ? add_each(r, st, &sums) : add_profiles(r, st, &sums);
 	if (e)
 		return e;
 	sums_sort(&sums);
@@ -343,7 +382,7 @@ int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void 
 	return e ? read_error(s, e, sel, reterr) : 0;
 }
 
-/* Values of a tag of the series come from `profiles`, a hundredth of `samples`. */
+/* Values of a tag of the series need no look at samples. */
 static void values_where(struct where *w, const struct selection *sel, const char *tag)
 {
 	bool events = streq(tag, "profile_event_type");
@@ -355,7 +394,7 @@ static void values_where(struct where *w, const struct selection *sel, const cha
 		where_tag(w, tag);
 	if (w->needs_samples || w->links) {
 		where_text(w, " AS value, TOTAL(sa.n)");
-		samples_of(w, sel);
+		samples_of(w, sel, true);
 		return;
 	}
 	w->series_only = true;

@@ -141,11 +141,11 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 /* Throttled is of containers: of those that the selection's processes are in, and of what it says of containers. */
 static void throttled_where(struct where *w, const struct selection *sel)
 {
-	where_text(w, "SELECT TOTAL(sa.value) FROM series se CROSS JOIN samples sa WHERE "
+	where_text(w, "SELECT TOTAL(p.value) FROM series se CROSS JOIN profiles p WHERE "
 		      "se.pid=0 AND se.app=(SELECT id FROM strings WHERE s='Throttled') AND "
-		      "sa.series=se.id AND sa.event=");
+		      "p.series=se.id AND p.event=");
 	where_int(w, sel->event);
-	where_text(w, " AND sa.time BETWEEN ");
+	where_text(w, " AND p.time BETWEEN ");
 	where_int(w, sel->time_start_s);
 	where_text(w, " AND ");
 	where_int(w, sel->time_end_s);

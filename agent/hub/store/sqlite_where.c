@@ -280,6 +280,11 @@ bool where_wants_links(const struct selection *sel)
 	return sel->where && has_tag(sel->where, where_is_link_tag);
 }
 
+bool where_wants_samples(const struct selection *sel)
+{
+	return sel->where && has_tag(sel->where, is_sample_tag);
+}
+
 /* The trace that every match has, where the predicate says so at its top; NULL: none. */
 static const char *one_trace(const struct predicate *p)
 {

@@ -470,4 +470,5 @@ void words_done(struct writing *w)
 	free(w->strings.words);
 	free(w->frames.words);
 	buf_done(&w->scratch);
+	buf_done(&w->samples);
 }

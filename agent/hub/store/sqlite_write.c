@@ -32,33 +32,30 @@ static int put_link(struct writing *w, const struct profile *p, int64_t series, 
 	return sq_run(st);
 }
 
+static bool in_range(const struct profile_sample *sample)
+{
+	bool ok = sample->value >= 0 && sample->value <= VALUE_MAX &&
+		  sample->n_samples <= (uint64_t)VALUE_MAX && sample->cpu >= -1;
+
+	if (!ok)
+		counter_add(counter("store_dropped_rows_total", "reason", "value_out_of_range"), 1);
+	return ok;
+}
+
+/* To w->samples, and its stack into the file. */
 static int put_sample(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
 		      const struct profile_sample *sample)
 {
-	sqlite3_stmt *st = w->s->st[ST_SAMPLE_PUT];
 	int64_t stack = 0;
-	int r;
+	int r = words_stack(w, sample, time_s, &stack);
 
-	if (sample->value < 0 || sample->value > VALUE_MAX ||
-	    sample->n_samples > (uint64_t)VALUE_MAX) {
-		counter_add(counter("store_dropped_rows_total", "reason", "value_out_of_range"), 1);
-		return 0;
-	}
-	r = words_stack(w, sample, time_s, &stack);
 	if (r)
 		return r;
-	sqlite3_bind_int64(st, 1, p->event);
-	sqlite3_bind_int64(st, 2, series);
-	sqlite3_bind_int64(st, 3, time_s);
-	sqlite3_bind_int64(st, 4, stack);
-	sqlite3_bind_int64(st, 5, sample->cpu);
-	sqlite3_bind_int64(st, 6, sample->value);
-	sqlite3_bind_int64(st, 7, (int64_t)sample->n_samples);
-	w->n_samples += sample->n_samples;
-	r = sq_run(st);
-	if (!r && sample->link && sample->link <= w->batch->n_links)
-		r = put_link(w, p, series, time_s, stack, sample);
-	return r;
+	samples_put(&w->samples, &(struct stored_sample){stack, sample->cpu, sample->value,
+							 (int64_t)sample->n_samples});
+	if (sample->link && sample->link <= w->batch->n_links)
+		return put_link(w, p, series, time_s, stack, sample);
+	return 0;
 }
 
 /* A snapshot without samples is one all the same, but what only says what was lost is none. */
@@ -126,19 +123,35 @@ static int profile_known(struct writing *w, const struct profile *p, bool *ret)
 	return 0;
 }
 
-static int put_profile_row(struct writing *w, const struct profile *p, int64_t series,
-			   int64_t time_s)
+/* Its row with its samples. */
+static int put_samples(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
 {
 	sqlite3_stmt *st = w->s->st[ST_PROFILE_PUT];
 	uint64_t n = 0;
+	int64_t value = 0;
+	int r = 0;
 
-	for (size_t i = 0; i < p->n_samples; i++)
-		n += MIN(p->samples[i].n_samples, (uint64_t)VALUE_MAX >> 20);
+	buf_reset(&w->samples);
+	for (size_t i = 0; !r && i < p->n_samples; i++) {
+		const struct profile_sample *sample = &p->samples[i];
+
+		if (!in_range(sample))
+			continue;
+		r = put_sample(w, p, series, time_s, sample);
+		n += sample->n_samples;
+		value = MIN(value + sample->value, VALUE_MAX);
+	}
+	if (r)
+		return r;
+	w->n_samples += n;
 	sqlite3_bind_blob(st, 1, p->id, sizeof(p->id), SQLITE_STATIC);
 	sqlite3_bind_int64(st, 2, time_s);
 	sqlite3_bind_int64(st, 3, p->event);
 	sqlite3_bind_int64(st, 4, series);
 	sqlite3_bind_int64(st, 5, (int64_t)MIN(n, (uint64_t)VALUE_MAX));
+	sqlite3_bind_int64(st, 6, value);
+	sqlite3_bind_blob64(st, 7, w->samples.len ? w->samples.data : "", w->samples.len,
+			    SQLITE_STATIC);
 	return sq_run(st);
 }
 
@@ -156,9 +169,7 @@ static int put_profile(struct writing *w, const struct profile *p)
 	if (!r)
 		r = words_series(w, p, time_s, &series);
 	if (!r)
-		r = put_profile_row(w, p, series, time_s);
-	for (size_t i = 0; !r && i < p->n_samples; i++)
-		r = put_sample(w, p, series, time_s, &p->samples[i]);
+		r = put_samples(w, p, series, time_s);
 	if (!r)
 		r = put_losses(w, p, series, time_s);
 	if (!r)

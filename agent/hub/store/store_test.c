@@ -679,15 +679,14 @@ static void many_rows(struct store *s, int from_s, int n_profiles, int n_stacks)
 static void retention_by_size(void **state)
 {
 	char *dir = temp_dir();
-	struct store *s = open_at(dir, 0, 2 << 20);
+	struct store *s = open_at(dir, 0, 1 << 20);
 	struct store_stats stats;
 
 	(void)state;
 	many_rows(s, 0, 60, 2000);
-	store_stats(s, &stats);
 	assert_int_equal(store_expire(s, T0 * NSEC_PER_SEC), 0);
 	store_stats(s, &stats);
-	assert_true(stats.bytes <= 3 << 20);
+	assert_true(stats.bytes <= 1 << 20);
 	assert_true(stats.n_expired > 0 && stats.n_expired < 60);
 	assert_true(stats.oldest_ns > T0 * NSEC_PER_SEC); /* the oldest went, the newest stayed */
 	store_close(s);
@@ -1234,7 +1233,9 @@ static void sql(const char *dir, const char *text)
 	sqlite3 *db = NULL;
 
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(samples_functions(db), 0);
+	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s", sqlite3_errmsg(db));
 	sqlite3_close(db);
 }
 
@@ -1242,22 +1243,43 @@ static void sql(const char *dir, const char *text)
 static void older_files(void **state)
 {
 	static const struct live some[] = {{"cache", 100}, {0}};
-	static const char two[] = "ALTER TABLE stacks DROP COLUMN wait; DROP TABLE snapshots;"
-				  "DROP TABLE estimates; PRAGMA user_version=2;";
-	static const char one[] = "DROP TABLE links; PRAGMA user_version=1;";
+	/* what made a file of the version after; two profiles of the same process and second were added up */
+	static const char *const undo[] = {
+		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
+		      " value INT NOT NULL, n INT NOT NULL,"
+		      " PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
+		      "INSERT INTO samples SELECT p.event, p.series, p.time, sa.stack, sa.cpu, "
+		      "SUM(sa.value), SUM(sa.n) FROM profiles p "
+		      "CROSS JOIN pf_samples(p.samples, p.time) sa GROUP BY 1, 2, 3, 4, 5;"
+		      "CREATE TABLE old(id BLOB PRIMARY KEY, time INT NOT NULL, event INT NOT "
+		      "NULL, series INT NOT NULL, n INT NOT NULL) WITHOUT ROWID;"
+		      "INSERT INTO old SELECT id, time, event, series, n FROM profiles;"
+		      "DROP TABLE profiles; ALTER TABLE old RENAME TO profiles;"
+		      "CREATE INDEX profiles_time ON profiles(time, event, series, n);"
+		      "PRAGMA user_version=3",
+		[2] = "ALTER TABLE stacks DROP COLUMN wait; DROP TABLE snapshots;"
+		      "DROP TABLE estimates; PRAGMA user_version=2;",
+		[1] = "DROP TABLE links; PRAGMA user_version=1;",
+	};
 
 	(void)state;
-	for (int version = 1; version <= 2; version++) {
+	for (int version = 1; version <= 3; version++) {
 		char *dir = temp_dir();
 		struct store *s = open_at(dir, 0, 0);
+		struct batch *b = batch_new();
 
 		write_batch(s, two_services(), 3);
+		for (int i = 0; i < 2; i++)
+			add_sample(b, add_profile(b, i ? "x" : "y", "twice", 11, "app", T0 + 5),
+				   "worker", false, "function", i ? 1000 : 3000);
+		write_batch(s, b, 2);
 		store_close(s);
-		sql(dir, two);
-		if (version == 1)
-			sql(dir, one);
+		for (int to = 3; to >= version; to--)
+			sql(dir, undo[to]);
 		s = open_at(dir, 0, 0);
-		assert_int_equal(value_where(s, NULL), 240);
+		assert_int_equal(value_where(s, NULL), 4240);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "app_service", "twice")), 4000);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "thread", "worker")), 4150);
 		write_batch(s, two_services(), 0);
 		write_snapshot(s, "api", 10, T0, some);
 		write_snapshot(s, "api", 10, T0 + 10, some);

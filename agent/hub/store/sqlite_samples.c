@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The samples of a profile as they lie in the file: one blob, four varints for each. A row of a table for each would take
+ * three times as long to write and more than ten times as long to add up. In SQL they are the rows of
+ * pf_samples(samples, time).
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+
+void samples_put(struct buf *b, const struct stored_sample *s)
+{
+	varint_put(b, (uint64_t)s->stack);
+	varint_put(b, (uint64_t)(s->cpu + 1));
+	varint_put(b, (uint64_t)s->value);
+	varint_put(b, (uint64_t)s->n);
+}
+
+bool samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret)
+{
+	uint64_t stack, cpu, value, n;
+
+	if (!varint_get(p, end, &stack) || !varint_get(p, end, &cpu) ||
+	    !varint_get(p, end, &value) || !varint_get(p, end, &n))
+		return false;
+	*ret = (struct stored_sample){
+		.stack = (int64_t)stack,
+		.cpu = (int64_t)cpu - 1,
+		.value = (int64_t)MIN(value, (uint64_t)SQ_MAX_VALUE),
+		.n = (int64_t)MIN(n, (uint64_t)SQ_MAX_VALUE),
+	};
+	return true;
+}
+
+/* ---- pf_samples: https://www.sqlite.org/vtab.html#tabfunc2 ---- */
+
+enum { COLUMN_STACK, COLUMN_CPU, COLUMN_VALUE, COLUMN_N, COLUMN_SAMPLES, COLUMN_TIME };
+
+struct cursor {
+	sqlite3_vtab_cursor base; /* first */
+	struct buf samples;	  /* a copy: the argument ends with the call */
+	const uint8_t *next;
+	struct stored_sample here;
+	int64_t time_s, n;
+	bool at_end;
+};
+
+static int table_connect(sqlite3 *db, void *arg, int argc, const char *const *argv,
+			 sqlite3_vtab **ret, char **reterr)
+{
+	int rc = sqlite3_declare_vtab(
+		db, "CREATE TABLE x(stack, cpu, value, n, samples HIDDEN, time HIDDEN)");
+
+	(void)arg, (void)argc, (void)argv, (void)reterr;
+	if (rc != SQLITE_OK)
+		return rc;
+	*ret = sqlite3_malloc(sizeof(**ret));
+	if (!*ret)
+		return SQLITE_NOMEM;
+	**ret = (sqlite3_vtab){};
+	return SQLITE_OK;
+}
+
+static int table_disconnect(sqlite3_vtab *table)
+{
+	sqlite3_free(table);
+	return SQLITE_OK;
+}
+
+/* Both arguments, or it is no plan. */
+static int table_plan(sqlite3_vtab *table, sqlite3_index_info *info)
+{
+	unsigned have = 0;
+
+	(void)table;
+	for (int i = 0; i < info->nConstraint; i++) {
+		int argument = info->aConstraint[i].iColumn - COLUMN_SAMPLES;
+
+		if (argument < 0 || info->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ ||
+		    !info->aConstraint[i].usable || have & 1u << argument)
+			continue;
+		have |= 1u << argument;
+		info->aConstraintUsage[i].argvIndex = argument + 1;
+		info->aConstraintUsage[i].omit = 1;
+	}
+	info->estimatedCost = info->estimatedRows = 100;
+	return have == 3 ? SQLITE_OK : SQLITE_CONSTRAINT;
+}
+
+static int cursor_open(sqlite3_vtab *table, sqlite3_vtab_cursor **ret)
+{
+	struct cursor *c = xcalloc(1, sizeof(*c));
+
+	(void)table;
+	*ret = &c->base;
+	return SQLITE_OK;
+}
+
+static int cursor_close(sqlite3_vtab_cursor *base)
+{
+	struct cursor *c = (struct cursor *)base;
+
+	buf_done(&c->samples);
+	free(c);
+	return SQLITE_OK;
+}
+
+static int cursor_next(sqlite3_vtab_cursor *base)
+{
+	struct cursor *c = (struct cursor *)base;
+	const uint8_t *end = (const uint8_t *)c->samples.data + c->samples.len;
+
+	c->at_end = !samples_get(&c->next, end, &c->here);
+	c->n++;
+	return SQLITE_OK;
+}
+
+static int cursor_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc,
+			 sqlite3_value **argv)
+{
+	struct cursor *c = (struct cursor *)base;
+
+	(void)plan, (void)text, (void)argc;
+	buf_reset(&c->samples);
+	buf_add(&c->samples, sqlite3_value_blob(argv[0]), (size_t)sqlite3_value_bytes(argv[0]));
+	c->next = (const uint8_t *)c->samples.data;
+	c->time_s = sqlite3_value_int64(argv[1]);
+	c->n = 0;
+	return cursor_next(base);
+}
+
+static int cursor_at_end(sqlite3_vtab_cursor *base)
+{
+	return ((struct cursor *)base)->at_end;
+}
+
+static int cursor_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column)
+{
+	const struct cursor *c = (struct cursor *)base;
+	const int64_t values[] = {[COLUMN_STACK] = c->here.stack,
+				  [COLUMN_CPU] = c->here.cpu,
+				  [COLUMN_VALUE] = c->here.value,
+				  [COLUMN_N] = c->here.n,
+				  [COLUMN_TIME] = c->time_s};
+
+	if (column != COLUMN_SAMPLES)
+		sqlite3_result_int64(ctx, values[column]);
+	return SQLITE_OK;
+}
+
+static int cursor_id(sqlite3_vtab_cursor *base, sqlite3_int64 *ret)
+{
+	*ret = ((struct cursor *)base)->n;
+	return SQLITE_OK;
+}
+
+static const sqlite3_module table = {
+	.xConnect = table_connect, /* and no xCreate: it is there by its name alone */
+	.xDisconnect = table_disconnect,
+	.xBestIndex = table_plan,
+	.xOpen = cursor_open,
+	.xClose = cursor_close,
+	.xFilter = cursor_filter,
+	.xNext = cursor_next,
+	.xEof = cursor_at_end,
+	.xColumn = cursor_column,
+	.xRowid = cursor_id,
+};
+
+/* ---- pf_pack(stack, cpu, value, n): the samples of a file of before, as a blob ---- */
+
+static void pack_step(sqlite3_context *ctx, int n, sqlite3_value **v)
+{
+	struct buf *b = sqlite3_aggregate_context(ctx, sizeof(*b));
+
+	(void)n;
+	if (!b)
+		return sqlite3_result_error_nomem(ctx);
+	samples_put(b, &(struct stored_sample){
+			       .stack = sqlite3_value_int64(v[0]),
+			       .cpu = sqlite3_value_int64(v[1]),
+			       .value = sqlite3_value_int64(v[2]),
+			       .n = sqlite3_value_int64(v[3]),
+		       });
+}
+
+static void pack_final(sqlite3_context *ctx)
+{
+	struct buf *b = sqlite3_aggregate_context(ctx, 0);
+
+	sqlite3_result_blob64(ctx, b && b->len ? b->data : "", b ? b->len : 0, SQLITE_TRANSIENT);
+	if (b)
+		buf_done(b);
+}
+
+int samples_functions(sqlite3 *db)
+{
+	int rc = sqlite3_create_module(db, "pf_samples", &table, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(db, "pf_pack", 4, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+					     NULL, NULL, pack_step, pack_final);
+	return sq_errno(rc);
+}
