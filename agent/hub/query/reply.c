@@ -361,12 +361,14 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 	buf_putc(b, ']');
 }
 
-/* Estimates say that they are; off-cpu says what no stack can show. */
+/* Estimates say that they are, an answer with too many stacks how wrong it may be; off-cpu says what no stack can show. */
 static void put_limits(struct buf *b, enum event event, const struct store_summary *s)
 {
 	if (s->estimate_ppm)
 		buf_printf(b, ",\"estimated\":{\"share\":%.6g,\"error\":%" PRIu64 "}",
 			   s->estimate_ppm / 1e6, s->estimate_error);
+	if (s->truncated)
+		buf_printf(b, ",\"short_by\":%" PRIu64, s->short_by);
 	if (event == EVENT_OFF_CPU)
 		buf_printf(b, ",\"throttled_us\":%" PRIu64, s->throttled_us);
 }

@@ -217,11 +217,13 @@ struct sums {
 	size_t n, cap;
 	uint64_t max_rows;
 	bool truncated;
+	struct sum others; /* what there was no room for, put together */
+	int64_t short_by;  /* by that much at most a kept one is too small: a part of it is in others */
 };
 void sums_init(struct sums *s, uint64_t max_rows);
 void sums_done(struct sums *s);
 void sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
-/* Makes it a list of n, at most max_rows, the greatest first; nothing can be added any more. */
+/* Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any more. */
 void sums_sort(struct sums *s);
 
 /* ---- sqlite_summary.c ---- */

@@ -274,6 +274,26 @@ static int hand_out(struct reading *r, const struct sums *sums, store_row_fn *fn
 	return e;
 }
 
+/* The rest of an answer that had too many stacks: a row that is none of them. */
+static int hand_out_others(struct reading *r, const struct sums *sums, store_row_fn *fn, void *arg)
+{
+	static const struct frame frame = {.kind = FRAME_MARKER, .name = "[others]"};
+	const struct frame *const frames[] = {&frame};
+	const struct store_row row = {
+		.frames = frames,
+		.n_frames = 1,
+		.value = sums->others.value,
+		.n_samples = (uint64_t)sums->others.n_samples,
+	};
+
+	if (!sums->truncated)
+		return 0;
+	r->summary.truncated = true;
+	r->summary.short_by = (uint64_t)sums->short_by;
+	r->summary.n_samples += row.n_samples;
+	return fn(&row, arg);
+}
+
 static int read_samples(struct reading *r, const struct selection *sel, store_row_fn *fn, void *arg)
 {
 	_cleanup_(where_done) struct where w = {.event = sel->event,
@@ -295,8 +315,8 @@ static int read_samples(struct reading *r, const struct selection *sel, store_ro
 	if (e)
 		return e;
 	sums_sort(&sums);
-	r->summary.truncated = sums.truncated;
-	return hand_out(r, &sums, fn, arg);
+	e = hand_out(r, &sums, fn, arg);
+	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
 
 /* The reader with a deadline, inside a transaction. Undo with end(). */

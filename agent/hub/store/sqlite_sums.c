@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Adding up equal stacks of a query: in a table here, which SQLite's sorting of every row for a GROUP BY costs five
- * times as much as. It is bounded: when there are too many stacks the smallest so far are left out, and
- * the answer says so.
+ * times as much as. It is bounded: when there are too many stacks the smallest so far are put together, so that
+ * totals stay, and what one that comes again has lost by that has a bound.
  */
 #include "hub/store/sqlite.h"
 
@@ -55,6 +55,13 @@ static int by_value(const void *a, const void *b)
 	return x->app < y->app ? -1 : x->app > y->app;
 }
 
+/* Each is at most half of what fits. */
+static void add(struct sum *to, const struct sum *from)
+{
+	to->value = MIN(to->value + from->value, SQ_MAX_VALUE);
+	to->n_samples = MIN(to->n_samples + from->n_samples, SQ_MAX_VALUE);
+}
+
 void sums_sort(struct sums *s)
 {
 	size_t n = 0;
@@ -65,17 +72,22 @@ void sums_sort(struct sums *s)
 	s->cap = n; /* a list from here on */
 	if (n)
 		qsort(s->items, n, sizeof(*s->items), by_value);
+	for (size_t i = s->max_rows; i < n; i++)
+		add(&s->others, &s->items[i]);
 	if (n > s->max_rows) {
 		s->n = s->max_rows;
 		s->truncated = true;
 	}
 }
 
+/* What is put together may come again: then it has lost at most the greatest of that, once a cut. */
 static void cut(struct sums *s)
 {
 	struct sums kept = {.max_rows = s->max_rows, .truncated = true};
 
 	sums_sort(s);
+	kept.others = s->others;
+	kept.short_by = MIN(s->short_by + s->items[s->max_rows].value, SQ_MAX_VALUE);
 	for (size_t i = 0; i < s->n; i++) {
 		if (kept.n * 4 >= kept.cap * 3)
 			grow(&kept);
@@ -86,7 +98,7 @@ static void cut(struct sums *s)
 	*s = kept;
 }
 
-void sums_add(struct sums *s, const struct sum *add)
+void sums_add(struct sums *s, const struct sum *sum)
 {
 	struct sum *to;
 
@@ -94,13 +106,11 @@ void sums_add(struct sums *s, const struct sum *add)
 		cut(s);
 	if (s->n * 4 >= s->cap * 3)
 		grow(s);
-	to = slot(s, add->app, add->stack);
+	to = slot(s, sum->app, sum->stack);
 	if (!to->stack) {
-		*to = *add;
+		*to = *sum;
 		s->n++;
 		return;
 	}
-	/* each is at most half of what fits */
-	to->value = MIN(to->value + add->value, SQ_MAX_VALUE);
-	to->n_samples = MIN(to->n_samples + add->n_samples, SQ_MAX_VALUE);
+	add(to, sum);
 }

@@ -41,7 +41,7 @@ struct selection {
 	struct predicate *where;		/* NULL: everything */
 	char **allowed_namespaces;		/* NULL: all ("*"); host processes and Total only with all */
 	size_t n_allowed_namespaces;
-	size_t max_rows;			/* 0: 4,000,000 folded rows; past it the answer says truncated */
+	size_t max_rows;			/* 0: 4,000,000 folded rows; the rest is one more, [others] */
 	uint64_t max_time_ns;			/* 0: 30 s; past it -ETIME */
 	const atomic_bool *given_up;		/* nobody waits any more: -ETIME soon; may be NULL */
 };
@@ -49,7 +49,7 @@ struct selection *selection_free(struct selection *s);
 
 /*
  * One folded row: equal stacks of the selection are already added up, greatest
- * value first. Borrowed during the call, but for frames: they live, each at its
+ * value first, [others] last. Borrowed during the call, but for frames: they live, each at its
  * address, until store_read returns. Of an event whose profiles are snapshots, only
  * the newest one in the time of each process counts, be it empty.
  */
@@ -66,7 +66,8 @@ struct store_summary {
 	int64_t first_s, last_s;		/* oldest and newest row's time; 0 when none */
 	uint64_t query_ns;
 	char *statement;			/* what ran, values as ?; for debug; may be NULL */
-	bool truncated;
+	bool truncated;				/* the last row is [others], a marker: no stack, no app_service */
+	uint64_t short_by;			/* truncated: a row's value is too small by at most that, which is in [others] */
 	/* Over the profiles that may hold a match: the smallest share that was looked at (0: all of all), and one
 	 * standard error of their sum, as struct profile has them. */
 	uint32_t estimate_ppm;

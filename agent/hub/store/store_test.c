@@ -36,7 +36,7 @@ static int take(const struct store_row *row, void *arg)
 
 	for (size_t i = 0; i < row->n_frames; i++)
 		flat[i] = *row->frames[i];
-	buf_printf(&b, "%s: ", row->app_service);
+	buf_printf(&b, "%s: ", row->app_service ? row->app_service : "(none)");
 	stack_render(&row->head, flat, row->n_frames, &b);
 	if (g->n < ARRAY_SIZE(g->rows)) {
 		snprintf(g->rows[g->n].text, sizeof(g->rows[0].text), "%s", b.data);
@@ -411,9 +411,16 @@ static void truncation(void **state)
 	(void)state;
 	write_batch(s, two_services(), 3);
 	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), 0);
-	assert_int_equal(g.n, 2);
+	assert_int_equal(g.n, 3);
 	assert_true(g.summary.truncated);
-	assert_int_equal(g.rows[0].value, 150); /* the greatest stay */
+	assert_int_equal(g.summary.n_rows, 2);
+	assert_int_equal(g.summary.n_samples, 24);
+	assert_int_equal(g.summary.short_by, 0);
+	assert_int_equal(g.rows[0].value, 150); /* the greatest stay, */
+	assert_int_equal(g.rows[1].value, 70);
+	assert_string_equal(g.rows[2].text, "(none): [others]"); /* the rest is told */
+	assert_int_equal(g.rows[2].value, 20);
+	assert_int_equal(g.rows[2].n, 2);
 	store_summary_done(&g.summary);
 	store_close(s);
 }

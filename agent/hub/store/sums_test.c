@@ -59,13 +59,18 @@ static void sums_stay_in_range(void **state)
 static void smallest_are_left_out(void **state)
 {
 	_cleanup_(sums_done) struct sums s;
+	int64_t all = 0, n_all = 0;
 	size_t most = 0;
 
 	(void)state;
 	sums_init(&s, 10);
 	for (int64_t round = 0; round < 3; round++)
 		for (int64_t stack = 1; stack <= 20000; stack++) {
-			add(&s, stack, 1, stack % 2000 == 7 ? 1000000 + stack : 1);
+			int64_t value = stack % 2000 == 7 ? 1000000 + stack : 1;
+
+			add(&s, stack, 1, value);
+			all += value;
+			n_all++;
 			most = MAX(most, s.cap);
 		}
 	sums_sort(&s);
@@ -76,7 +81,32 @@ static void smallest_are_left_out(void **state)
 		assert_int_equal(s.items[i].stack, 18007 - 2000 * i);
 		assert_int_equal(s.items[i].value, 3 * (1000000 + s.items[i].stack));
 		assert_int_equal(s.items[i].n_samples, 3);
+		all -= s.items[i].value;
+		n_all -= s.items[i].n_samples;
 	}
+	assert_int_equal(s.others.value, all);
+	assert_int_equal(s.others.n_samples, n_all);
+}
+
+/* One that was cut and comes again: what it has lost is in others, and within the bound. */
+static void what_is_cut_has_a_bound(void **state)
+{
+	_cleanup_(sums_done) struct sums s;
+	int64_t all = 40;
+
+	(void)state;
+	sums_init(&s, 10);
+	add(&s, 1, 1, 40);
+	for (int64_t stack = 2; !s.truncated; stack++, all += 50)
+		add(&s, stack, 1, 50);
+	assert_int_equal(s.short_by, 50);
+	add(&s, 1, 1, 1000);
+	sums_sort(&s);
+	assert_int_equal(s.n, 10);
+	assert_int_equal(s.items[0].stack, 1);
+	assert_int_equal(s.items[0].value, 1000);
+	assert_true(s.items[0].value + s.short_by >= 1040);
+	assert_int_equal(s.others.value, all + 1000 - s.items[0].value - 9 * 50);
 }
 
 /* ---- seen ---- */
@@ -114,8 +144,11 @@ static void seen_is_bounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_sums),	      cmocka_unit_test(no_sums),
-		cmocka_unit_test(sums_stay_in_range), cmocka_unit_test(smallest_are_left_out),
+		cmocka_unit_test(known_sums),
+		cmocka_unit_test(no_sums),
+		cmocka_unit_test(sums_stay_in_range),
+		cmocka_unit_test(smallest_are_left_out),
+		cmocka_unit_test(what_is_cut_has_a_bound),
 		cmocka_unit_test(seen_is_bounded),
 	};
 
