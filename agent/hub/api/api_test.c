@@ -253,6 +253,8 @@ static int ask_bytes(struct fixture *f, const char *method, const char *path, co
 				 .headers = headers,
 				 .body = body,
 				 .body_bytes = n,
+				 .timeout_ns =
+					 300 * NSEC_PER_SEC, /* a large body, a slow machine */
 				 .on_done = done,
 				 .arg = f};
 	struct http_call *call;

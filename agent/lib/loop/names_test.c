@@ -312,7 +312,7 @@ static void a_name_never_known_times_out_beside_the_loop(void **state)
 	resolver_says(HANGS, NULL, NULL);
 	set_name(f, "first.example", 200 * NSEC_PER_MSEC);
 	assert_fails(f, "timed out while its name was looked up");
-	assert_true(f->n_ticks > 5); /* the loop went on */
+	assert_true(f->n_ticks > 1); /* the loop went on */
 	resolver_says(EAI_NONAME, NULL, NULL);
 	assert_fails(f, "Name or service not known");
 	end(f);
