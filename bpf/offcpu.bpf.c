@@ -163,8 +163,8 @@ static __always_inline void pf_wait_walk(struct pf_scratch *s, struct task_struc
 {
 	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 
-	pf_find_process(&s->walk, task, set);
-	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);
+	pf_find_process(s, task, set);
+	pf_note_proc(s, task, set->generation);
 	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
 	pf_intern_stack(s, s->key.ustack, set->generation);
 	if (r)
@@ -203,7 +203,7 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	if (!s->key.ustack || !pf_was_sent(s->key.ustack, generation))
 		pf_wait_walk(s, task, set, compat, r);
 	else if (s->context_wanted)
-		pf_find_process(&s->walk, task, set);
+		pf_find_process(s, task, set);
 	s->key.kstack = r ? pf_recall_kernel(ctx, s, r, task) : 0;
 	if (!s->key.kstack || !pf_was_sent(s->key.kstack, generation))
 		pf_wait_kernel(ctx, s, task, set, r);
@@ -229,7 +229,7 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 					 uint32_t state)
 {
 	const struct pf_settings *set = pf_settings_now();
-	uint32_t tgid = pf_pid_seen(task->group_leader->thread_pid);
+	uint32_t tgid = pf_pid_seen(pf_leader(task));
 	struct pf_scratch *s;
 	bool known;
 
@@ -242,10 +242,10 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 		return false;
 	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
 	s->key = (struct pf_count_key){
-		.start_boottime_ns = task->group_leader->start_boottime,
+		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
 		.tgid = tgid,
-		.tid = pf_pid_seen(task->thread_pid),
+		.tid = pf_pid_seen(task),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 		.event = PF_EVENT_OFF_CPU,
 	};
@@ -331,6 +331,20 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 	uint32_t tid = task->pid;
 
 	bpf_map_delete_elem(&waits, &tid);
+	return 0;
+}
+
+/*
+ * Who execs is the first thread from then on, and has its number (fs/exec.c, de_thread()): under its old one it never
+ * exits. That of the first thread went when it exited.
+ */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
+{
+	uint32_t tid = old_pid;
+
+	if (tid != (uint32_t)task->pid)
+		bpf_map_delete_elem(&waits, &tid);
 	return 0;
 }
 

@@ -14,7 +14,7 @@
 _Static_assert((int)EVENT_OFF_CPU == (int)PF_EVENT_OFF_CPU, "abi");
 _Static_assert((int)_WAIT_MAX == (int)PF_WAIT_OTHER + 1, "abi");
 
-enum { SWITCH, WAKEUP, EXIT, DRAIN, _LINK_MAX };
+enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 
 struct offcpu {
 	struct offcpu_bpf *bpf;
@@ -153,6 +153,7 @@ static int attach_all(struct probes *p, struct event_probe *e)
 	struct offcpu *o = e->own;
 	struct bpf_program *const programs[_LINK_MAX] = {
 		[EXIT] = o->bpf->progs.pf_thread_exit,
+		[EXEC] = o->bpf->progs.pf_thread_exec, /* of a number */
 		[WAKEUP] = o->bpf->progs.pf_wakeup,
 		[SWITCH] = o->bpf->progs.pf_switch,
 		[DRAIN] = o->bpf->progs.pf_waits_now,

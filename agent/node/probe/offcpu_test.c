@@ -898,6 +898,51 @@ static void a_reused_number_is_another_thread(void **state)
 	child_stop(&c);
 }
 
+static void *naps_then_execs(void *arg)
+{
+	struct known *k = arg;
+
+	k->n[0] = (uint64_t)gettid();
+	while (!k->go)
+		usleep(1000);
+	execl("/bin/sleep", "sleep", "600", NULL);
+	_exit(1);
+}
+
+static void body_execs_beside(struct truth *t)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, naps_then_execs, known_of(t));
+	pthread_join(thread, NULL);
+}
+
+/* A thread that execs goes on under its process's number: of its own nothing is kept. */
+static void who_execs_beside_the_first_thread_leaves_nothing(void **state)
+{
+	struct child c = child_start(body_execs_beside, NULL);
+	struct known *k = known_of(c.truth);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	int map = bpf_object__find_map_fd_by_name(p->events[EVENT_OFF_CPU].obj, "waits");
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+	_cleanup_free_ void *w = xcalloc(1, 4096); /* struct pf_waiting */
+	uint32_t tid;
+
+	(void)state;
+	while (!(tid = (uint32_t)k->n[0]) || bpf_map_lookup_elem(map, &tid, w)) {
+		assert_true(now_mono_ns() < deadline);
+		nap(1);
+	}
+	assert_int_not_equal(tid, c.pid);
+	k->go = 1;
+	while (!bpf_map_lookup_elem(map, &tid, w)) {
+		assert_true(now_mono_ns() < deadline);
+		nap(1);
+	}
+	probes_free(p);
+	child_stop(&c);
+}
+
 /* ---- stacks: walked, and recognised ---- */
 
 /* nanosleep() in the section of rows_test.h: CFA = rsp + 8 all along; its frames keep no frame pointers. */
@@ -1331,6 +1376,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_noted_stands_for_what_is_not),
 		cmocka_unit_test(what_is_not_noted_leaves_nothing),
 		cmocka_unit_test(a_reused_number_is_another_thread),
+		cmocka_unit_test(who_execs_beside_the_first_thread_leaves_nothing),
 		cmocka_unit_test(long_waits_are_whole_when_thinned),
 		cmocka_unit_test(whole_waits_stand_for_those_not_noted),
 		cmocka_unit_test(stacks_are_whole_and_their_own),
