@@ -147,7 +147,7 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 	const uint64_t *words = (const uint64_t *)r.leader_comm;
 	uint64_t hash = hash_seed, *slot;
 
-	bpf_probe_read_kernel_str(r.leader_comm, PF_COMM_BYTES, task->group_leader->comm);
+	bpf_probe_read_kernel_str(r.leader_comm, PF_COMM_BYTES, pf_leader(task)->comm);
 	bpf_probe_read_kernel_str(r.thread_comm, PF_COMM_BYTES, task->comm);
 	for (int i = 0; i < 2 * PF_COMM_BYTES / 8; i++)
 		hash = pf_hash_add(hash, words[i]);
@@ -198,13 +198,12 @@ PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uint64_t cgroup_id,
 				    uint32_t generation)
 {
-	struct task_struct *leader = task->group_leader;
-	struct pid *pid = leader->thread_pid;
+	struct task_struct *leader = pf_leader(task);
 	struct pf_rec_proc r = {
 		.h = {.type = PF_REC_PROC, .generation = generation},
-		.start_boottime_ns = leader->start_boottime,
+		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
-		.tgid = pf_pid_seen(pid),
+		.tgid = pf_pid_seen(leader),
 		.tgid_root = task->tgid,
 		.exec_id = task->self_exec_id,
 		.what = what,
@@ -230,7 +229,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *task)
 {
 	return (struct pf_proc_key){
-		.start_boottime_ns = task->group_leader->start_boottime,
+		.start_boottime_ns = pf_start_of(task),
 		.tgid_root = task->tgid,
 	};
 }
@@ -252,20 +251,21 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, ui
 /*
  * First sample of a process, or of what it became by exec; later, that its mappings are others
  * than those that user space gave (known: for this exec; exec_pages: of then). At most one in
- * pf_maps_wait(), or in ten seconds when told already.
+ * pf_maps_wait(), or in ten seconds when told already. After pf_find_process().
  */
-static __noinline void pf_note_proc(struct task_struct *task, uint64_t cgroup_id,
-				    const struct pf_walk *w, uint32_t generation)
+static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
+				    uint32_t generation)
 {
-	struct pf_proc_state now = {.exec_id = task->self_exec_id, .sampled = 1};
-	struct pf_proc_key key = pf_proc_key_of(task);
+	const struct pf_walk *w = &s->walk;
+	struct pf_proc_state now = {
+		.exec_id = task->self_exec_id, .exec_pages = w->exec_pages, .sampled = 1};
+	struct pf_proc_key key = {s->key.start_boottime_ns, task->tgid};
+	uint64_t cgroup_id = s->key.cgroup_id;
 	struct pf_proc_state *was;
-	struct mm_struct *mm = task->mm;
 
 	/* Its exit may have been told already, and its memory is going: nothing to be read. */
-	if (task->flags & PF_EXITING || !mm)
+	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
-	now.exec_pages = mm->exec_vm;
 	was = bpf_map_lookup_elem(&procs, &key);
 	if (!was || !was->sampled || was->exec_id != now.exec_id) {
 		now.seen_ns = now.maps_told_ns = bpf_ktime_get_boot_ns();
@@ -339,7 +339,7 @@ static __noinline void pf_total_add(struct task_struct *task, const struct pf_se
 	struct pf_total one = {.n = 1, .value = set->node_period_us};
 	struct pf_total *t;
 
-	bpf_probe_read_kernel_str(key.leader_comm, PF_COMM_BYTES, task->group_leader->comm);
+	bpf_probe_read_kernel_str(key.leader_comm, PF_COMM_BYTES, pf_leader(task)->comm);
 	bpf_probe_read_kernel_str(key.thread_comm, PF_COMM_BYTES, task->comm);
 	if (!map)
 		return;

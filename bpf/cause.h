@@ -70,13 +70,14 @@ static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 
 static __noinline uint32_t pf_cause_of_fd(struct task_struct *task, uint64_t fd)
 {
+	struct files_struct *open = PF_POINTER(task, files);
 	struct fdtable *table = NULL;
 	struct inode *inode = NULL;
 	struct file **files = NULL, *file = NULL;
 	uint32_t max = 0;
 	uint16_t mode = 0;
 
-	if (bpf_core_read(&table, sizeof(table), &task->files->fdt) ||
+	if (bpf_core_read(&table, sizeof(table), &open->fdt) ||
 	    bpf_core_read(&max, sizeof(max), &table->max_fds) || fd >= max ||
 	    bpf_core_read(&files, sizeof(files), &table->fd) ||
 	    bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) ||

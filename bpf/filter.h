@@ -24,23 +24,24 @@ static __always_inline uint64_t pf_cgroup_of(struct task_struct *task)
 	return (*css)->cgroup->kn->id;
 }
 
-/* A PID as the agent sees it: its own namespace's level of the number list; 0 if not visible there. */
-static __always_inline uint32_t pf_pid_seen(struct pid *pid)
+/* A thread's PID as the agent sees it: its own namespace's level of the number list; 0 if not visible there. */
+static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 {
+	struct pid *pid = PF_POINTER(task, thread_pid);
 	struct pid_namespace *ns = NULL;
-	unsigned int inum = 0;
+	unsigned int inum = 0, level = 0;
 	struct upid *at;
 	int nr = 0;
 
-	if (pid->level < pf_config.pid_level)
-		return 0;
 	at = (void *)pid + bpf_core_field_offset(pid->numbers) +
 	     pf_config.pid_level * bpf_core_type_size(struct upid);
-	if (bpf_core_read(&nr, sizeof(nr), &at->nr) || bpf_core_read(&ns, sizeof(ns), &at->ns))
+	if (bpf_core_read(&nr, sizeof(nr), &at->nr))
 		return 0;
 	if (pf_config.pid_level == 0)
 		return nr;
-	if (bpf_core_read(&inum, sizeof(inum), &ns->ns.inum) || inum != pf_config.pid_ns_inum)
+	if (bpf_core_read(&level, sizeof(level), &pid->level) || level < pf_config.pid_level ||
+	    bpf_core_read(&ns, sizeof(ns), &at->ns) ||
+	    bpf_core_read(&inum, sizeof(inum), &ns->ns.inum) || inum != pf_config.pid_ns_inum)
 		return 0;
 	return nr;
 }
@@ -48,7 +49,7 @@ static __always_inline uint32_t pf_pid_seen(struct pid *pid)
 static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
-	uint32_t tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : leader->tgid;
+	uint32_t tgid = pf_config.pid_level ? pf_pid_seen(leader) : leader->tgid;
 	struct pf_listed *l = bpf_map_lookup_elem(&filter_tgids, &tgid);
 	uint64_t start = leader->start_boottime;
 

@@ -84,7 +84,6 @@ static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t
 static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
-	struct task_struct *leader = who.task->group_leader;
 	struct pf_process_key key = {};
 	struct pf_mem_proc *proc;
 	uint32_t number;
@@ -92,10 +91,10 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
 	if (!who.filter)
 		return who;
-	key.start_boottime_ns = leader->start_boottime;
+	key.start_boottime_ns = pf_start_of(who.task);
 	/* Most agents see all processes by their own numbers. */
-	key.tgid = pf_config.pid_level ? pf_pid_seen(leader->thread_pid) : who.task->tgid;
-	key.exec_id = leader->self_exec_id;
+	key.tgid = pf_config.pid_level ? pf_pid_seen(pf_leader(who.task)) : who.task->tgid;
+	key.exec_id = who.task->self_exec_id;
 	who.proc = proc = bpf_map_lookup_elem(&mem_procs, &key);
 	if (!proc)
 		return who;
@@ -225,10 +224,10 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 		return NULL;
 	}
 	s->key = (struct pf_count_key){
-		.start_boottime_ns = who->task->group_leader->start_boottime,
+		.start_boottime_ns = pf_start_of(who->task),
 		.cgroup_id = who->cgroup_id,
-		.tgid = pf_pid_seen(who->task->group_leader->thread_pid),
-		.tid = pf_pid_seen(who->task->thread_pid),
+		.tgid = pf_pid_seen(pf_leader(who->task)),
+		.tid = pf_pid_seen(who->task),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 	};
 	s->context_wanted = who->filter->flags & PF_FILTER_CONTEXT;
@@ -300,12 +299,13 @@ static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *
 					  const struct pf_settings *set)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	uint64_t seed = pf_hash_start(task->group_leader->start_boottime, task->tgid);
+	uint64_t seed;
 
 	if (!s || !set)
 		return;
-	pf_find_process(&s->walk, task, set);
-	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);
+	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
+	pf_find_process(s, task, set);
+	pf_note_proc(s, task, set->generation);
 	s->key.names = pf_intern_names(task, seed, set->generation);
 	pf_regs_of_context(&s->walk, ctx);
 }
@@ -325,10 +325,9 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 	if (s->value) {
 		pf_mem_before_walk(s, ctx, set);
 		task = bpf_get_current_task_btf();
-		s->key.ustack =
-			pf_walk_user(s, task->self_exec_id,
-				     pf_hash_start(task->group_leader->start_boottime, task->tgid),
-				     pf_site_of(ctx).kind != PF_SITE_INSIDE, false);
+		s->key.ustack = pf_walk_user(s, task->self_exec_id,
+					     pf_hash_start(s->key.start_boottime_ns, task->tgid),
+					     pf_site_of(ctx).kind != PF_SITE_INSIDE, false);
 		s->walk.object_of = 0;
 		pf_intern_stack(s, s->key.ustack, generation);
 	}

@@ -24,9 +24,9 @@ struct {
 static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *task, uint64_t address)
 {
 	return (struct pf_live_key){
-		.start_boottime_ns = task->group_leader->start_boottime,
+		.start_boottime_ns = pf_start_of(task),
 		.tgid_root = task->tgid,
-		.exec_id = task->group_leader->self_exec_id,
+		.exec_id = task->self_exec_id,
 		.address = address,
 	};
 }

@@ -95,8 +95,8 @@ static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct t
 		return PF_LOOK_NONE;
 	}
 	s->key.names = pf_intern_names(task, seed, set->generation);
-	pf_find_process(&s->walk, task, set);
-	pf_note_proc(task, s->key.cgroup_id, &s->walk, set->generation);
+	pf_find_process(s, task, set);
+	pf_note_proc(s, task, set->generation);
 	return pf_walk_begin(s, task->self_exec_id, seed, false, compat) ? PF_LOOK_WALK
 									 : PF_LOOK_FOUND;
 }
@@ -113,7 +113,7 @@ static __noinline int pf_look_begin(struct task_struct *task)
 	if (!set || !s || !(w = pf_waiting_of(task)) || !pf_look_is_for(w, task))
 		return PF_LOOK_NONE;
 	f = pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id);
-	tgid = pf_pid_seen(task->group_leader->thread_pid);
+	tgid = pf_pid_seen(pf_leader(task));
 	if (!f || !tgid || !pf_look_draw())
 		return PF_LOOK_NONE;
 	look_generation = *(volatile const uint32_t *)&set->generation;
@@ -123,10 +123,10 @@ static __noinline int pf_look_begin(struct task_struct *task)
 	}
 	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
 	s->key = (struct pf_count_key){
-		.start_boottime_ns = task->group_leader->start_boottime,
+		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
 		.tgid = tgid,
-		.tid = pf_pid_seen(task->thread_pid),
+		.tid = pf_pid_seen(task),
 		.cpu = PF_CPU_ANY,
 		.event = PF_EVENT_OFF_CPU,
 		.cause = pf_cause_of(task, w->state),

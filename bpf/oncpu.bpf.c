@@ -9,8 +9,8 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 				      uint64_t cgroup_id, const struct pf_filter *f,
 				      const struct pf_settings *set)
 {
-	uint32_t tgid = pf_pid_seen(task->group_leader->thread_pid);
-	uint64_t start = task->group_leader->start_boottime;
+	uint32_t tgid = pf_pid_seen(pf_leader(task));
+	uint64_t start = pf_start_of(task);
 	uint64_t seed = pf_hash_start(start, task->tgid);
 	bool user = pf_context_is_user(&ctx->regs), compat = false;
 	uint32_t generation = set->generation;
@@ -29,12 +29,12 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 		.start_boottime_ns = start,
 		.cgroup_id = cgroup_id,
 		.tgid = tgid,
-		.tid = pf_pid_seen(task->thread_pid),
+		.tid = pf_pid_seen(task),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 		.event = PF_EVENT_ON_CPU,
 	};
-	pf_find_process(&s->walk, task, set);
-	pf_note_proc(task, cgroup_id, &s->walk, generation);
+	pf_find_process(s, task, set);
+	pf_note_proc(s, task, generation);
 	s->key.names = pf_intern_names(task, seed, generation);
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);

@@ -36,7 +36,7 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	struct pf_proc_key key;
 
 	/* do_exit() has counted this thread out already: 0 is the last one. */
-	if (!f || task->signal->live.counter || !(set = pf_settings_now()))
+	if (!f || BPF_CORE_READ(task, signal, live.counter) || !(set = pf_settings_now()))
 		return 0;
 	key = pf_proc_key_of(task);
 	if (!bpf_map_delete_elem(&procs, &key))
@@ -57,11 +57,11 @@ int pf_announce(struct pf_iter_task *ctx)
 
 	if (!task || task->pid != task->tgid || !pf_filter_task(task, PF_ANY_EVENT, &cgroup_id))
 		return 0;
-	mm = task->mm;
+	mm = PF_POINTER(task, mm);
 	if (task->flags & PF_EXITING || !mm || !(set = pf_settings_now()))
 		return 0;
 	now.exec_id = task->self_exec_id;
-	now.exec_pages = mm->exec_vm;
+	now.exec_pages = BPF_CORE_READ(mm, exec_vm);
 	now.seen_ns = now.maps_told_ns = bpf_ktime_get_boot_ns();
 	key = pf_proc_key_of(task);
 	was = bpf_map_lookup_elem(&procs, &key);
@@ -72,22 +72,29 @@ int pf_announce(struct pf_iter_task *ctx)
 	return 0;
 }
 
+struct pf_path {
+	const char *path;
+	bool has_pods;
+};
+
+static long pf_path_step(uint32_t i, struct pf_path *p)
+{
+	const uint64_t kubepods = 0x73646f706562756bull; /* "kubepods", little-endian */
+	uint64_t word = 0;
+
+	if (bpf_probe_read_kernel(&word, sizeof(word), p->path + i))
+		return 1;
+	p->has_pods = word == kubepods;
+	return p->has_pods || !(word & 0xff);
+}
+
 /* Does the path name a pod's cgroup, anywhere: /kubepods.slice/..., /kubelet/kubepods/...? */
 static __always_inline bool pf_path_has_pods(const char *path)
 {
-	const uint64_t kubepods = 0x73646f706562756bull; /* "kubepods", little-endian */
-	uint64_t last8 = 0;
+	struct pf_path p = {.path = path};
 
-	for (int i = 0; i < PF_PATH_BYTES; i++) {
-		uint8_t c = path[i];
-
-		if (!c)
-			return false;
-		last8 = last8 >> 8 | (uint64_t)c << 56;
-		if (last8 == kubepods)
-			return true;
-	}
-	return false;
+	bpf_loop(PF_PATH_BYTES, pf_path_step, &p, 0);
+	return p.has_pods;
 }
 
 /* Sent when a known cgroup is concerned, or a pod's. */
@@ -102,13 +109,13 @@ static __always_inline void pf_send_cgroup(struct cgroup *cgroup, const char *pa
 		return;
 	}
 	r->h = (struct pf_record){.type = PF_REC_CGROUP, .generation = set ? set->generation : 0};
-	r->id = cgroup->kn->id;
-	r->parent_id = cgroup->self.parent->cgroup->kn->id;
+	r->id = BPF_CORE_READ(cgroup, kn, id);
+	r->parent_id = BPF_CORE_READ(cgroup, self.parent, cgroup, kn, id);
 	r->removed = removed;
 	r->armed = known && !removed;
 	if (bpf_probe_read_kernel_str(r->path, sizeof(r->path), path) < 0)
 		r->path[0] = 0;
-	if (known || pf_path_has_pods(r->path))
+	if (known || pf_path_has_pods(path))
 		bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
 	else
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
@@ -117,12 +124,13 @@ static __always_inline void pf_send_cgroup(struct cgroup *cgroup, const char *pa
 SEC("tp_btf/cgroup_mkdir")
 int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
 {
-	const struct pf_filter *parent = pf_filter_cgroup(cgroup->self.parent->cgroup->kn->id);
-	uint64_t id = cgroup->kn->id;
+	const struct pf_filter *parent =
+		pf_filter_cgroup(BPF_CORE_READ(cgroup, self.parent, cgroup, kn, id));
+	uint64_t id = BPF_CORE_READ(cgroup, kn, id);
 	struct pf_filter copy;
 	bool armed = false;
 
-	if (cgroup->root->hierarchy_id != pf_config.hierarchy_id)
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != pf_config.hierarchy_id)
 		return 0;
 	if (parent) {
 		copy = *parent;
@@ -137,10 +145,10 @@ int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
 SEC("tp_btf/cgroup_rmdir")
 int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 {
-	uint64_t id = cgroup->kn->id;
+	uint64_t id = BPF_CORE_READ(cgroup, kn, id);
 	bool known = pf_filter_cgroup(id) != NULL;
 
-	if (cgroup->root->hierarchy_id != pf_config.hierarchy_id)
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != pf_config.hierarchy_id)
 		return 0;
 	if (known)
 		bpf_map_delete_elem(&filter_cgroups, &id);

@@ -85,15 +85,16 @@ static __noinline uint64_t pf_recall_stack(struct pf_scratch *s, struct pf_recal
 					   struct task_struct *task, const struct pf_settings *set)
 {
 	struct pf_recall_loop loop = {.s = s, .r = r};
-	struct mm_struct *mm = task->mm;
-	uint64_t bytes;
+	struct mm_struct *mm = PF_POINTER(task, mm);
+	uint64_t bytes, exec_pages = 0;
 
+	bpf_core_read(&exec_pages, sizeof(exec_pages), &mm->exec_vm);
 	if (!r->ustack || r->tid != (uint32_t)task->pid ||
 	    r->start_boottime_ns != task->start_boottime || r->ip != s->leaf_ip ||
-	    r->sp != s->walk.regs[PF_REG_RSP] ||
-	    (r->by_bp && r->bp != s->walk.regs[PF_REG_RBP]) || r->exec_id != task->self_exec_id ||
-	    r->tables != *(volatile const uint32_t *)&set->tables || !mm ||
-	    r->exec_pages != mm->exec_vm)
+	    r->sp != s->walk.regs[PF_REG_RSP] || (r->by_bp && r->bp != s->walk.regs[PF_REG_RBP]) ||
+	    r->exec_id != task->self_exec_id ||
+	    r->tables != *(volatile const uint32_t *)&set->tables || !exec_pages ||
+	    r->exec_pages != exec_pages)
 		return 0;
 	bytes = r->bytes;
 	PF_BARRIER(bytes);
@@ -128,7 +129,6 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 				     struct task_struct *task, uint64_t ustack)
 {
 	struct pf_recall_loop loop = {.s = s, .r = r};
-	struct mm_struct *mm = task->mm;
 	uint32_t n = s->n_noted;
 
 	r->ustack = r->kstack = 0;
@@ -136,9 +136,9 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 	r->start_boottime_ns = task->start_boottime;
 	r->ip = s->leaf_ip;
 	/* Without the tables of its process, the next walk may come further. */
-	if (!mm || !s->walk.known || n > PF_NOTES_MAX)
+	if (!s->walk.exec_pages || !s->walk.known || n > PF_NOTES_MAX)
 		return 0;
-	r->exec_pages = mm->exec_vm;
+	r->exec_pages = s->walk.exec_pages;
 	r->exec_id = s->walk.exec_id;
 	r->tables = s->walk.tables;
 	r->sp = s->walk.regs[PF_REG_RSP];

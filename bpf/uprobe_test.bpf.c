@@ -21,14 +21,14 @@ static __always_inline void pf_hit(struct pt_regs *ctx)
 	if (!s)
 		return;
 	s->key = (struct pf_count_key){
-		.start_boottime_ns = task->group_leader->start_boottime,
+		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
-		.tgid = pf_pid_seen(task->group_leader->thread_pid),
+		.tgid = pf_pid_seen(pf_leader(task)),
 		.cpu = PF_CPU_ANY,
 		.event = PF_EVENT_TEST,
 	};
 	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
-	pf_find_process(&s->walk, task, set);
+	pf_find_process(s, task, set);
 	pf_regs_of_context(&s->walk, ctx);
 	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, true, false);
 	pf_intern_stack(s, s->key.ustack, set->generation);

@@ -63,28 +63,44 @@ static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struc
 {
 	struct pt_regs___kernel *saved;
 
-	if (task->flags & PF_KTHREAD || !task->mm)
+	if (task->flags & PF_KTHREAD || !PF_POINTER(task, mm))
 		return false;
 	saved = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 #define X(number, name, kernel_name) w->regs[number] = saved->kernel_name;
 	PF_REGISTERS(X)
 #undef X
 	w->ip = saved->ip;
-	if (bpf_core_field_exists(task->utask) && task->utask)
+	if (bpf_core_field_exists(task->utask) && PF_POINTER(task, utask))
 		pf_at_breakpoint(w);
 	*ret_compat = saved->cs != PF_USER_CS_64;
 	return w->ip != 0; /* io_uring's and vhost's workers have an mm but no user side */
 }
 
-static __always_inline const struct pf_process *pf_process_of(struct task_struct *leader)
+static __always_inline const struct pf_process *pf_process_of(uint64_t start_boottime_ns,
+							      uint32_t tgid, uint32_t exec_id)
 {
-	struct pf_process_key key = {
-		.start_boottime_ns = leader->start_boottime,
-		.tgid = pf_pid_seen(leader->thread_pid),
-		.exec_id = leader->self_exec_id,
-	};
+	struct pf_process_key key = {start_boottime_ns, tgid, exec_id};
 
 	return bpf_map_lookup_elem(&unwind_procs, &key);
+}
+
+/*
+ * Who has just been forked has its parent's mappings until its own are there: self_exec_id is inherited, and raised by
+ * every exec (begin_new_exec).
+ */
+static __noinline const struct pf_process *pf_process_of_parent(struct task_struct *task,
+								uint64_t exec_pages)
+{
+	struct task_struct *leader = pf_leader(task), *parent = PF_POINTER(leader, real_parent);
+	const struct pf_process *p;
+	uint64_t exec_id = 0;
+
+	parent = pf_leader(parent);
+	if (bpf_core_read(&exec_id, sizeof(exec_id), &parent->self_exec_id) ||
+	    exec_id != task->self_exec_id)
+		return NULL;
+	p = pf_process_of(pf_start_of(parent), pf_pid_seen(parent), exec_id);
+	return p && exec_pages && p->exec_pages == exec_pages ? p : NULL;
 }
 
 /* Most threads have none, and few of those that have are inside of a probed function. */
@@ -96,7 +112,7 @@ static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *ta
 	w->n_returns = 0;
 	if (!bpf_core_field_exists(task->utask))
 		return;
-	utask = task->utask;
+	utask = PF_POINTER(task, utask);
 	if (!utask || bpf_core_read(&r, sizeof(r), &utask->return_instances))
 		return;
 	for (uint32_t i = 0; i < PF_RETURNS_MAX && r; i++) {
@@ -108,28 +124,22 @@ static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *ta
 	}
 }
 
-/*
- * Its mappings into the walk. Who has just been forked has its parent's until its own are
- * there: self_exec_id is inherited, and raised by every exec (begin_new_exec).
- */
-static __noinline void pf_find_process(struct pf_walk *w, struct task_struct *task,
+/* What the walk of s->key's process needs to know of it, its mappings among it. */
+static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct *task,
 				       const struct pf_settings *set)
 {
-	struct task_struct *leader = task->group_leader, *parent;
-	const struct pf_process *p = pf_process_of(leader);
-	struct mm_struct *mm = task->mm;
+	const struct pf_process *p =
+		pf_process_of(s->key.start_boottime_ns, s->key.tgid, task->self_exec_id);
+	struct mm_struct *mm = PF_POINTER(task, mm);
+	struct pf_walk *w = &s->walk;
 
-	if (!p) {
-		parent = leader->real_parent;
-		parent = parent->group_leader;
-		if (parent->self_exec_id == leader->self_exec_id)
-			p = pf_process_of(parent);
-		if (p && (!mm || p->exec_pages != mm->exec_vm))
-			p = NULL;
-	}
+	/* 0 without an mm: what cannot be read is filled with zeros. */
+	bpf_core_read(&w->exec_pages, sizeof(w->exec_pages), &mm->exec_vm);
+	bpf_core_read(&w->stack_start, sizeof(w->stack_start), &mm->start_stack);
+	if (!p)
+		p = pf_process_of_parent(task, w->exec_pages);
 	/* Before any table is read: what is looked up may be newer than this says, never older. */
 	w->tables = *(volatile const uint32_t *)&set->tables;
-	w->stack_start = mm ? mm->start_stack : 0;
 	w->known = p != NULL;
 	pf_find_returns(w, task);
 	w->thread_pointer = 0;

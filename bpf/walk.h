@@ -64,7 +64,8 @@ struct pf_walk {
 		object_of; /* not 0: the stack begins with what was allocated, as this runtime names it; */
 	uint64_t object; /* who sets it makes it 0 again */
 
-	uint32_t tables; /* pf_settings.tables when the walk began */
+	uint32_t tables;     /* pf_settings.tables when the walk began */
+	uint64_t exec_pages; /* mm->exec_vm; 0: it has no memory (any more) */
 	uint64_t
 		stack_start; /* mm->start_stack: argc, above the program's first frame; 0: not known */
 	struct pf_process process;
