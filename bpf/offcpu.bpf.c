@@ -334,6 +334,20 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 	return 0;
 }
 
+/*
+ * Who execs is the first thread from then on, and has its number (fs/exec.c, de_thread()): under its old one it never
+ * exits. That of the first thread went when it exited.
+ */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
+{
+	uint32_t tid = old_pid;
+
+	if (tid != (uint32_t)task->pid)
+		bpf_map_delete_elem(&waits, &tid);
+	return 0;
+}
+
 /* ---- a drain: what goes on is counted up to now ---- */
 
 /* Its stacks were sent when it began; who keeps what is referred to (held.c) forgets them a while later. */
