@@ -6,6 +6,9 @@ MAKEFLAGS += --no-builtin-rules
 Q := $(if $(V),,@)
 msg = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)' >&2)
 
+# of a make that is part of another one: as many jobs as that was told, or one a core
+on_all_cores = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
 VERSION := 0.1.0
 BUILD   := build
 CC      := gcc
@@ -98,14 +101,15 @@ $(BUILD)/agent/%_replay: $(BUILD)/agent/%_fuzz.o fuzz/replay.c $(BUILD)/libpodfl
 # ---- tests ---------------------------------------------------------------------
 .PHONY: test unit bench
 test: deps ## set the machine up, then every test (as root)
-	$(Q)$(MAKE) --no-print-directory test-now
+	$(Q)$(MAKE) --no-print-directory $(on_all_cores) test-now
 unit: $(TESTBIN) $(REPLAYBIN) ## the unit tests and the fuzzers' corpora alone
-	$(Q)BUILD=$(BUILD) .ci/test $(TESTBIN) $(REPLAYBIN)
+	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) -- $(BESIDE) $(REPLAYBIN)
 bench: $(BUILD)/podflame $(BENCHBIN) ## speed, beside others: one JSON object a line, and docs/performance.md (as root, on a quiet machine)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) $(addprefix e2e/,accuracy/sample_cost.py accuracy/perf.py crash/busy.py crash/start.py)
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
-	$(Q)BUILD=$(BUILD) .ci/test .ci/check $(TESTBIN) $(SANITIZED) $(REPLAYBIN) web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/kernels/run.sh e2e/run.sh
+	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/kernels/run.sh e2e/run.sh \
+		-- .ci/check $(BESIDE) $(SANITIZED) $(REPLAYBIN)
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:

@@ -8,7 +8,7 @@ watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/wa
 # Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
 # AddressSanitizer, UBSan. Left out: what profiles living programs (its time is theirs, and a sanitizer does not see the
 # kernel's part), what reads files for minutes that fuzzers read under it, too, and what has its own malloc().
-NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_test.c node/alloc% node/follow_% \
+NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/follow_% \
 	node/unwind/% node/probe/% node/runtime/% node/parse/% node/overhead_test.c node/containers%) \
 	%_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
@@ -19,16 +19,19 @@ tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/lo
 	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
+# What may run beside another program, because it neither measures nor profiles: .ci/test.
+BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(asan_TESTS) $(filter %_faults_test.c agent/node/parse/%,$(TESTS))),$(TESTBIN))
+ALONE := $(filter-out $(BESIDE),$(TESTBIN))
 SANITIZERS := asan tsan
 SANITIZED := $(foreach s,$(SANITIZERS),$($(s)_TESTS:%.c=$(BUILD)/$(s)/%))
 # What is generated is that of the plain build. Without gcc's guesses, which what a sanitizer adds leads astray.
 .PHONY: $(SANITIZERS) $(SANITIZERS:%=test-%)
 $(SANITIZERS): all
 	@mkdir -p $(BUILD)/$@ && for d in gen bpf web; do ln -sfn ../$$d $(BUILD)/$@/$$d; done
-	$(Q)$(MAKE) --no-print-directory -j2 BUILD=$(BUILD)/$@ CFLAGS='-O1 -g1' LDFLAGS='$($@_LDFLAGS)' \
+	$(Q)$(MAKE) --no-print-directory $(on_all_cores) BUILD=$(BUILD)/$@ CFLAGS='-O1 -g1' LDFLAGS='$($@_LDFLAGS)' \
 		SANITIZE='$($@_FLAGS) -Wno-format-truncation -Wno-maybe-uninitialized' $($@_TESTS:%.c=$(BUILD)/$@/%)
 test-now: $(SANITIZERS)
 test-asan: asan ## unit tests under AddressSanitizer and UBSan
 test-tsan: tsan ## those that have threads under ThreadSanitizer
 test-asan test-tsan:
-	$(Q)BUILD=$(BUILD)/$< .ci/test $($<_TESTS:%.c=$(BUILD)/$</%)
+	$(Q)BUILD=$(BUILD)/$< .ci/test -- $($<_TESTS:%.c=$(BUILD)/$</%)
