@@ -6,7 +6,6 @@
  * this program as `names_test real`.
  */
 #include <fcntl.h>
-#include <net/if.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,14 +13,13 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
 
 #include "lib/base/testdir.h"
 #include "lib/loop/conn.h"
+#include "lib/loop/testdns.h"
 #include "lib/loop/testserver.h"
 
 #define HANGS	   -1
@@ -312,7 +310,7 @@ static void a_name_never_known_times_out_beside_the_loop(void **state)
 	resolver_says(HANGS, NULL, NULL);
 	set_name(f, "first.example", 200 * NSEC_PER_MSEC);
 	assert_fails(f, "timed out while its name was looked up");
-	assert_true(f->n_ticks > 1); /* the loop went on */
+	assert_true(f->n_ticks > 5); /* the loop went on */
 	resolver_says(EAI_NONAME, NULL, NULL);
 	assert_fails(f, "Name or service not known");
 	end(f);
@@ -414,94 +412,6 @@ static void names_48_a_dead_backend_is_passed_over(void **state)
 
 /* ---- glibc's resolver and a DNS server that says what the test wants ---- */
 
-static struct {
-	int fd;
-	atomic_int last_byte; /* of 127.0.0.X; 0: silent; -1: server failure */
-	atomic_int n_asked;
-} dns;
-
-/* The question is sent back with one A record, or none for other types. */
-static void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in *to, int what)
-{
-	uint8_t a[600] = {0};
-	size_t at = 12;
-	bool type_a;
-
-	memcpy(a, q, n);
-	while (at < n && q[at])
-		at += q[at] + 1U;
-	at += 5; /* the root, type, class */
-	if (at > n)
-		return;
-	type_a = q[at - 3] == 1;
-	a[2] = 0x84 | (q[2] & 1);
-	a[3] = what < 0 ? 2 : 0x80;
-	a[11] = 0; /* without the question's additional part */
-	if (what > 0 && type_a) {
-		const uint8_t record[] = {0xc0, 12, 0, 1, 0,   1, 0, 0,
-					  0,	0,  0, 4, 127, 0, 0, (uint8_t)what};
-
-		a[7] = 1;
-		memcpy(a + at, record, sizeof(record));
-		at += sizeof(record);
-	}
-	sendto(dns.fd, a, at, 0, (const struct sockaddr *)to, sizeof(*to));
-}
-
-static void *dns_main(void *arg)
-{
-	(void)arg;
-	while (true) {
-		uint8_t q[512];
-		struct sockaddr_in from;
-		socklen_t from_n = sizeof(from);
-		ssize_t n = recvfrom(dns.fd, q, sizeof(q), 0, (struct sockaddr *)&from, &from_n);
-
-		if (n < 17)
-			continue;
-		dns.n_asked++;
-		if (dns.last_byte)
-			dns_answer(q, (size_t)n, &from, dns.last_byte);
-	}
-	return NULL;
-}
-
-static void must(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	_exit(1);
-}
-
-static void put_file(const char *dir, const char *name, const char *text)
-{
-	_cleanup_free_ char *from = xasprintf("%s/%s", dir, name), *to = xasprintf("/etc/%s", name);
-
-	must(file_write_atomic(from, text, strlen(text), 0644) == 0, from);
-	must(mount(from, to, NULL, MS_BIND, NULL) == 0, to);
-}
-
-static void enter_namespaces(const char *dir, bool patient)
-{
-	struct sockaddr_in sa = {.sin_family = AF_INET,
-				 .sin_port = htons(53),
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-	pthread_t thread;
-
-	must(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0, "unshare");
-	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
-	put_file(dir, "resolv.conf",
-		 patient ? "nameserver 127.0.0.1\n"
-			 : "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
-	put_file(dir, "nsswitch.conf", "hosts: files dns\n");
-	dns.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	must(ioctl(dns.fd, SIOCSIFFLAGS, &lo) == 0, "lo");
-	must(bind(dns.fd, (struct sockaddr *)&sa, sizeof(sa)) == 0, "bind");
-	must(pthread_create(&thread, NULL, dns_main, NULL) == 0, "thread");
-}
-
 static void must_be(struct fixture *f, const char *server)
 {
 	get(f);
@@ -519,7 +429,7 @@ static int real_resolver(const char *dir, unsigned outage_s)
 	unsigned n = 0;
 	int asked;
 
-	enter_namespaces(dir, outage_s > 0);
+	dns_enter(dir, outage_s > 0);
 	f = begin("hub.podflame.example");
 	resolve_config.late_ns = GUARD_NS;
 	dns.last_byte = 1;

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An hour of windows as fast as they go, from what a drain holds to what the hub has stored: drain -> fold -> names
+ * -> encode -> spool -> send -> ingest -> store -> query, and what is old is deleted. A container with a new process
+ * each window. No memory is left, whatever a window made: 36 windows here, 360 with LONG=1; under AddressSanitizer
+ * (make test-asan) LeakSanitizer looks, too. No kernel: samples are made here.
+ */
+#include "hub/ingest/ingest.h"
+#include "node/internal.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/base/testdir.h"
+
+#define N_SHORT	     36
+#define N_LONG	     360
+#define N_WARM	     6 /* windows until what is kept for good is there */
+#define DRAINS	     10
+#define WINDOW_NS    (DRAINS * NSEC_PER_SEC)
+#define STACKS	     16
+#define CGROUP	     77
+#define GUARD_NS     (300 * NSEC_PER_SEC)
+#define RETENTION_NS (N_WARM * WINDOW_NS)
+#define MAX_GROWTH   (1 << 20) /* of all windows together: SQLite's cache, malloc's leftovers */
+
+struct world {
+	char dir[TESTDIR_BYTES];
+	struct loop *loop;
+	struct worker *disk, *writer;
+	struct store *store;
+	struct ingest *ingest;
+	struct http_server *server;
+	struct sender *sender;
+	struct files *files;
+	struct pipeline *pipeline;
+	struct owner *owner;
+	struct timer guard;
+	uint64_t now_ns; /* CLOCK_BOOTTIME of that hour */
+	uint64_t offset_ns;
+	pid_t pid; /* the container's process of this window */
+	uint64_t pid_start_ns;
+	struct raw_proc news[2];
+	size_t n_news;
+	uint64_t n_made, n_sent, n_stored, n_rows, n_named;
+};
+
+/* ---- what is in use; under a sanitizer only its own allocator knows ---- */
+
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static long bytes_in_use(void)
+{
+	if (__sanitizer_get_current_allocated_bytes)
+		return (long)__sanitizer_get_current_allocated_bytes();
+	return (long)(mallinfo2().uordblks + mallinfo2().hblkhd);
+}
+
+/* ---- the kernel's place ---- */
+
+/* Of a small file that every such process has mapped, and whose names are known. */
+static uint64_t address_of(size_t i)
+{
+	static const char *const names[] = {"crc32", "adler32", "deflate", "inflate"};
+	void *p = dlsym(RTLD_DEFAULT, names[i % ARRAY_SIZE(names)]);
+
+	assert_non_null(p);
+	return (uint64_t)p + 4;
+}
+
+static void process_begins(struct world *w, uint32_t exec_id)
+{
+	w->pid = fork();
+	assert_true(w->pid >= 0);
+	if (w->pid == 0)
+		for (;;)
+			pause();
+	assert_int_equal(proc_start_boottime((uint32_t)w->pid, &w->pid_start_ns), 0);
+	w->news[w->n_news++] = (struct raw_proc){.what = RAW_PROC_SEEN,
+						 .tgid = (uint32_t)w->pid,
+						 .tgid_own = 1,
+						 .exec_id = exec_id,
+						 .start_boottime_ns = w->pid_start_ns,
+						 .cgroup_id = CGROUP,
+						 .time_ns = w->now_ns,
+						 .comm = "worker"};
+}
+
+static void process_ends(struct world *w)
+{
+	kill(w->pid, SIGKILL);
+	assert_int_equal(waitpid(w->pid, NULL, 0), w->pid);
+	w->news[w->n_news++] = (struct raw_proc){.what = RAW_PROC_EXIT,
+						 .tgid = (uint32_t)w->pid,
+						 .start_boottime_ns = w->pid_start_ns,
+						 .time_ns = w->now_ns};
+}
+
+static void add_sample(const struct world *w, struct drain *d, enum event e, size_t stack)
+{
+	d->samples[d->n_samples++] = (struct raw_sample){.event = e,
+							 .wait = WAIT_LOCK,
+							 .start_boottime_ns = w->pid_start_ns,
+							 .cgroup_id = CGROUP,
+							 .ustack = 1 + stack,
+							 .tgid = (uint32_t)w->pid,
+							 .tid = (uint32_t)w->pid,
+							 .cpu = UINT32_MAX,
+							 .n = 1,
+							 .value = 10101,
+							 .first_ns = d->from_ns,
+							 .last_ns = d->from_ns};
+}
+
+/* A second: STACKS stacks of the process, each in three events. */
+static struct drain *make_drain(struct world *w, uint32_t exec_id)
+{
+	struct drain *d = xcalloc(1, sizeof(*d));
+	struct raw_frame frame = {.exec_id = exec_id};
+
+	d->from_ns = w->now_ns;
+	d->to_ns = w->now_ns += NSEC_PER_SEC;
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	buf_init(d->memory, 0);
+	d->stacks = xcalloc(STACKS, sizeof(*d->stacks));
+	d->samples = xcalloc(3 * (size_t)STACKS, sizeof(*d->samples));
+	for (size_t i = 0; i < STACKS; i++)
+		for (size_t k = 0; k <= i; k++) {
+			frame.address = address_of(i + k);
+			buf_add(d->memory, &frame, sizeof(frame));
+		}
+	for (size_t i = 0, at = 0; i < STACKS; at += ++i) {
+		d->stacks[d->n_stacks++] =
+			(struct raw_stack){.hash = 1 + i,
+					   .frames = (const struct raw_frame *)d->memory->data + at,
+					   .n = 1 + i};
+		add_sample(w, d, EVENT_ON_CPU, i);
+		add_sample(w, d, EVENT_OFF_CPU, i);
+		add_sample(w, d, EVENT_MEM_ALLOC, i);
+	}
+	d->procs = xcalloc(ARRAY_SIZE(w->news), sizeof(*d->procs));
+	memcpy(d->procs, w->news, w->n_news * sizeof(*d->procs));
+	d->n_procs = w->n_news;
+	w->n_news = 0;
+	w->n_made += d->n_samples;
+	return d;
+}
+
+/* ---- the node's place ---- */
+
+static void send_batch(struct world *w, struct batch *b)
+{
+	for (size_t i = 0; b && i < b->n_profiles; i++)
+		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)
+			w->n_sent += b->profiles[i]->samples[k].n_samples;
+	if (b)
+		assert_int_equal(sender_send(w->sender, b), 0);
+}
+
+/* As drains.c does: mappings of who is not known are read, then it is folded. */
+static void take_drain(struct world *w, struct drain *d)
+{
+	struct feed f = {.drain = d, .full = true};
+	struct mappings *m;
+
+	f.owners = xcalloc(1, sizeof(*f.owners));
+	f.owners[f.n_owners++] = (struct attribution){
+		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
+	pipeline_feed(w->pipeline, &f);
+	for (size_t i = 0; i < f.n_missing; i++) {
+		assert_int_equal(mappings_read(f.missing[i].tgid, f.missing[i].start_boottime_ns,
+					       f.missing[i].exec_id, &m),
+				 0);
+		pipeline_mappings(w->pipeline, m);
+		mappings_unref(m);
+	}
+	if (f.waits) {
+		f.last_pass = true;
+		pipeline_feed(w->pipeline, &f);
+	}
+	send_batch(w, TAKE_PTR(f.batch));
+	feed_done(&f);
+}
+
+static void stored(const struct stored_event *e, size_t n, void *arg)
+{
+	struct world *w = arg;
+
+	for (size_t i = 0; i < n; i++)
+		w->n_stored += e[i].n_samples;
+	if (w->n_stored >= w->n_sent)
+		loop_stop(w->loop, 0);
+}
+
+static void late(void *arg)
+{
+	loop_stop(((struct world *)arg)->loop, -ETIMEDOUT);
+}
+
+/* ---- the hub's place ---- */
+
+static int on_row(const struct store_row *row, void *arg)
+{
+	struct world *w = arg;
+
+	w->n_rows += row->n_samples;
+	if (row->n_frames && str_equal(row->frames[row->n_frames - 1]->name, "crc32"))
+		w->n_named += row->n_samples;
+	return 0;
+}
+
+/* What the last window says, and what is old goes. */
+static void look_at_store(struct world *w)
+{
+	int64_t now_s = (int64_t)((w->now_ns + w->offset_ns) / NSEC_PER_SEC);
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = now_s - 3600, .time_end_s = now_s + 60};
+	struct store_summary sum = {0};
+
+	w->n_rows = w->n_named = 0;
+	assert_int_equal(store_read(w->store, &sel, on_row, w, &sum, NULL), 0);
+	assert_true(w->n_rows > 0);
+	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the leaves */
+	store_summary_done(&sum);
+	assert_int_equal(store_expire(w->store, w->now_ns + w->offset_ns), 0);
+}
+
+static void one_window(struct world *w, uint32_t number)
+{
+	process_begins(w, number);
+	for (unsigned i = 0; i < DRAINS; i++) {
+		if (i == DRAINS - 1)
+			process_ends(w);
+		take_drain(w, make_drain(w, number));
+	}
+	if (w->n_stored < w->n_sent)
+		assert_int_equal(loop_run(w->loop), 0);
+	assert_int_equal(w->n_stored, w->n_sent);
+	if (w->n_stored)
+		look_at_store(w);
+}
+
+/* ---- life ---- */
+
+static void add_tag(struct owner *o, const char *key, const char *value)
+{
+	GROW(o->tags.items, o->tags.n, o->tags.cap);
+	o->tags.items[o->tags.n++] = (struct tag){xstrdup(key), xstrdup(value)};
+}
+
+static void make_node(struct world *w)
+{
+	_cleanup_free_ char *url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
+	_cleanup_free_ char *spool = xasprintf("%s/spool", w->dir);
+	const struct files_config fc = {};
+	struct send_config sc = {.url = url,
+				 .spool_dir = spool,
+				 .spool_max_bytes = 64 << 20,
+				 .user_agent = "podflame-test",
+				 .os = w->disk};
+	struct pipeline_config pc = {
+		.fold = {
+			.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW_NS}};
+
+	assert_int_equal(files_new(&fc, &w->files), 0);
+	pc.files = w->files;
+	assert_int_equal(pipeline_new(&pc, &w->pipeline), 0);
+	assert_int_equal(sender_new(w->loop, &sc, &w->sender, NULL), 0);
+	sender_on_stored(w->sender, stored, w);
+	w->owner = xcalloc(1, sizeof(*w->owner));
+	w->owner->refs = 1;
+	w->owner->off_keep = UINT32_MAX;
+	w->owner->container_id = xstrdup("c0ffee");
+	add_tag(w->owner, "container_id", "c0ffee");
+	add_tag(w->owner, "pod_uid", "401b6bf6");
+}
+
+static void make_hub(struct world *w)
+{
+	const struct store_config sc = {
+		.kind = "sqlite", .path = w->dir, .retention_ns = RETENTION_NS};
+	struct ingest_config ic = {0};
+	struct http_server_config hc = {
+		.address = "127.0.0.1", .max_body_bytes = OTLP_MAX_BYTES, .handler = ingest_http};
+
+	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
+	assert_int_equal(worker_new(w->loop, "writer", 64u << 20, &w->writer), 0);
+	ic.store = w->store;
+	ic.writer = w->writer;
+	assert_int_equal(ingest_new(w->loop, &ic, &w->ingest), 0);
+	hc.arg = w->ingest;
+	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
+}
+
+static void done(struct world *w)
+{
+	timer_cancel(&w->guard);
+	sender_free(w->sender);
+	http_server_free(w->server);
+	worker_free(w->disk);
+	worker_free(w->writer);
+	ingest_free(w->ingest);
+	loop_free(w->loop);
+	store_close(w->store);
+	pipeline_free(w->pipeline);
+	files_free(w->files);
+	owner_unref(w->owner);
+	testdir_remove(w->dir);
+}
+
+static void run(uint32_t n_windows)
+{
+	struct world w = {.now_ns = now_boot_ns(), .offset_ns = now_wall_ns() - now_boot_ns()};
+	long warm = 0, more;
+
+	assert_int_equal(testdir_make(w.dir), 0);
+	assert_int_equal(loop_new(&w.loop), 0);
+	assert_int_equal(worker_new(w.loop, "disk", 64u << 20, &w.disk), 0);
+	make_hub(&w);
+	make_node(&w);
+	for (uint32_t i = 1; i <= n_windows; i++) {
+		timer_set(w.loop, &w.guard, GUARD_NS, late, &w);
+		one_window(&w, i);
+		if (i == 2 * N_WARM)
+			warm = bytes_in_use();
+		if (i % 60 == 0)
+			print_message("%u windows: %ld KiB in use\n", i, bytes_in_use() >> 10);
+	}
+	more = bytes_in_use() - warm;
+	print_message("%u windows, %llu samples: %ld KiB more than after %d windows\n", n_windows,
+		      (unsigned long long)w.n_made, more >> 10, 2 * N_WARM);
+	assert_true(more < MAX_GROWTH);
+	send_batch(&w, pipeline_flush(w.pipeline));
+	assert_int_equal(loop_run(w.loop), 0);
+	assert_int_equal(w.n_stored, w.n_made);
+	done(&w);
+}
+
+static void windows(void **state)
+{
+	(void)state;
+	run(N_SHORT);
+}
+
+static void windows_of_an_hour_long(void **state)
+{
+	(void)state;
+	if (!getenv("LONG")) {
+		print_message("skip: an hour of windows: LONG=1\n");
+		skip();
+	}
+	run(N_LONG);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(windows),
+		cmocka_unit_test(windows_of_an_hour_long),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests_name("hour", tests, NULL, NULL);
+}

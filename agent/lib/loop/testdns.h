@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests only: glibc's own resolver and a DNS server that says what the test wants, in a network and mount
+ * namespace of this process. For a program that was started for that: it must not have threads yet. Ends the
+ * program when something cannot be had.
+ */
+#pragma once
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/loop/testcert.h"
+
+static struct {
+	int fd;
+	atomic_int last_byte; /* of 127.0.0.X; 0: silent; -1: server failure */
+	atomic_int n_asked;
+} dns;
+
+/* The question is sent back with one A record, or none for other types. */
+_test_util_ void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in *to, int what)
+{
+	uint8_t a[600] = {0};
+	size_t at = 12;
+	bool type_a;
+
+	memcpy(a, q, n);
+	while (at < n && q[at])
+		at += q[at] + 1U;
+	at += 5; /* the root, type, class */
+	if (at > n)
+		return;
+	type_a = q[at - 3] == 1;
+	a[2] = 0x84 | (q[2] & 1);
+	a[3] = what < 0 ? 2 : 0x80;
+	a[11] = 0; /* without the question's additional part */
+	if (what > 0 && type_a) {
+		const uint8_t record[] = {0xc0, 12, 0, 1, 0,   1, 0, 0,
+					  0,	0,  0, 4, 127, 0, 0, (uint8_t)what};
+
+		a[7] = 1;
+		memcpy(a + at, record, sizeof(record));
+		at += sizeof(record);
+	}
+	sendto(dns.fd, a, at, 0, (const struct sockaddr *)to, sizeof(*to));
+}
+
+_test_util_ void *dns_main(void *arg)
+{
+	(void)arg;
+	while (true) {
+		uint8_t q[512];
+		struct sockaddr_in from;
+		socklen_t from_n = sizeof(from);
+		ssize_t n = recvfrom(dns.fd, q, sizeof(q), 0, (struct sockaddr *)&from, &from_n);
+
+		if (n < 17)
+			continue;
+		dns.n_asked++;
+		if (dns.last_byte)
+			dns_answer(q, (size_t)n, &from, dns.last_byte);
+	}
+	return NULL;
+}
+
+_test_util_ void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	_exit(1);
+}
+
+_test_util_ void dns_put_file(const char *dir, const char *name, const char *text)
+{
+	_cleanup_free_ char *from = xasprintf("%s/%s", dir, name), *to = xasprintf("/etc/%s", name);
+
+	must(file_write_atomic(from, text, strlen(text), 0644) == 0, from);
+	must(mount(from, to, NULL, MS_BIND, NULL) == 0, to);
+}
+
+/*
+ * The rest of this process sees a network of its own with lo alone, where 127.0.0.1 is the one resolver; dir: for its
+ * files. patient: as long as glibc waits by default, 10 s a name, else 1 s.
+ */
+_test_util_ void dns_enter(const char *dir, bool patient)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET,
+				 .sin_port = htons(53),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+	pthread_t thread;
+
+	must(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0, "unshare");
+	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
+	dns_put_file(dir, "resolv.conf",
+		     patient ? "nameserver 127.0.0.1\n"
+			     : "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
+	dns_put_file(dir, "nsswitch.conf", "hosts: files dns\n");
+	dns.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	must(ioctl(dns.fd, SIOCSIFFLAGS, &lo) == 0, "lo");
+	must(bind(dns.fd, (struct sockaddr *)&sa, sizeof(sa)) == 0, "bind");
+	must(pthread_create(&thread, NULL, dns_main, NULL) == 0, "thread");
+}
