@@ -223,6 +223,7 @@ static int run_role(const struct role *role, int argc, char **argv)
 	int r;
 
 	argv[0] = name;
+	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (load_config(&o, &c))
 		return 2;
@@ -253,11 +254,11 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } tools[] = {
-	{"record", cmd_record, "profile some processes once, into a file"},
-	{"query", cmd_query, "ask a hub: folded stacks, a table, or JSON"},
-	{"symbols", cmd_symbols, "give a hub the symbols of stripped programs"},
-	{"doctor", cmd_doctor, "what can be profiled here, and why not"},
-	{"version", version, "print the version"},
+	{"record", cmd_record, "Profiles some processes once, into a file; no hub is needed."},
+	{"query", cmd_query, "Asks a hub: folded stacks, a table, or JSON."},
+	{"symbols", cmd_symbols, "Gives a hub the symbols of stripped programs."},
+	{"doctor", cmd_doctor, "Says what can be profiled here, and why not."},
+	{"version", version, "Prints the version."},
 };
 
 static int usage(int code)

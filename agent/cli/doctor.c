@@ -78,6 +78,7 @@ int cmd_doctor(int argc, char **argv)
 	json_t *process, *machine = json_array();
 
 	argv[0] = name;
+	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &d);
 	d.checks = process = json_array();
 	if (files_new(&fc, &files))

@@ -38,7 +38,8 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 		return 0;
 	}
 	if (!cgroup_choose("", ret_h, &err)) {
-		_cleanup_free_ char *dir = xasprintf("%s/%s", ret_h->mount, path);
+		_cleanup_free_ char *dir =
+			xasprintf("%s/%s", ret_h->mount, path + strspn(path, "/"));
 
 		if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) {
 			*ret_dir = TAKE_PTR(dir);

@@ -92,7 +92,7 @@ static uint64_t parse_time(struct argp_state *state, const char *option, const c
 
 	if (str_to_duration_ns(arg, &ns) || ns < min_ns || ns > max_ns)
 		argp_error(state,
-			   "--%s: '%s' is no time of %" PRIu64 " us to %" PRIu64 " s (50us, 2s)",
+			   "--%s: '%s' is no time of %" PRIu64 " us to %" PRIu64 " s (such as 5ms)",
 			   option, arg, min_ns / 1000, (uint64_t)(max_ns / NSEC_PER_SEC));
 	return ns / 1000;
 }

@@ -166,8 +166,11 @@ static int read_key(struct reader *r, const yaml_event_t *e, json_t *object)
 		return fail_at(r, e->start_mark, "a key must be a plain word");
 	if (strlen(key) != e->data.scalar.length)
 		return fail_at(r, e->start_mark, "a key must not contain NUL");
-	if (json_object_get(object, key))
-		return fail_at(r, e->start_mark, "the key is there twice");
+	if (json_object_get(object, key)) {
+		_cleanup_free_ char *what = xasprintf("%s is there twice", key);
+
+		return fail_at(r, e->start_mark, what);
+	}
 	buf_printf(&r->path, "%s%s", r->path.len ? "." : "", key);
 	remember(r, e->start_mark);
 	return 0;
