@@ -174,6 +174,12 @@ static int download(const struct debuginfod *d, const char *build_id, int fd, ui
 	return fetch(&r);
 }
 
+/* -ENOENT is the server's, and remembered: a directory that was removed is something else. */
+static int own_error(void)
+{
+	return errno == ENOENT ? -EIO : -errno;
+}
+
 static int download_to_cache(const struct debuginfod *d, const char *build_id)
 {
 	char name[BUILD_ID_MAX + 16];
@@ -182,12 +188,12 @@ static int download_to_cache(const struct debuginfod *d, const char *build_id)
 	unlinkat(d->dir_fd, PART_NAME, 0);
 	fd = openat(d->dir_fd, PART_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return -errno;
+		return own_error();
 	r = download(d, build_id, fd, d->cache_bytes);
 	close(fd);
 	cache_name(name, build_id, "debug");
 	if (r == 0 && renameat(d->dir_fd, PART_NAME, d->dir_fd, name) < 0)
-		r = -errno;
+		r = own_error();
 	if (r < 0)
 		unlinkat(d->dir_fd, PART_NAME, 0);
 	return r;
