@@ -20,12 +20,15 @@ static void handle_page(struct call *c)
 static void handle_info(struct call *c)
 {
 	const struct api_config *f = &c->api->config;
+	struct store_stats store;
 
+	store_stats(f->store, &store); /* what is wrong with it is on the page, too */
 	call_json(c, 200,
 		  json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,
 			    "cluster_name", f->cluster_name, "auth_required", c->api->gate != NULL,
-			    "token_hint", f->token_hint, "store_note", f->store_note, "links",
-			    "trace", f->link_trace, "logs", f->link_logs));
+			    "token_hint", f->token_hint, "store_note",
+			    *store.error ? store.error : f->store_note, "links", "trace",
+			    f->link_trace, "logs", f->link_logs));
 }
 
 static const struct gate_right read_profiles = {"get", "profiles"},

@@ -17,7 +17,6 @@ static void set_store(struct store *store)
 	set("store_profiles_total", s.n_profiles);
 	set("store_duplicate_profiles_total", s.n_duplicates);
 	set("store_samples_total", s.n_samples);
-	set("store_expired_profiles_total", s.n_expired);
 	set("store_stacks", s.n_stacks);
 	set("store_bytes", s.bytes);
 	set("store_oldest_ns", s.oldest_ns);

@@ -27,6 +27,7 @@
 #define FILE_NAME    "profiles.sqlite"
 #define N_SAMPLES    40 /* of a profile of ours */
 #define DISK_BYTES   "3m"
+#define STORE_DISK   "8m" /* of a store that fills it */
 #define MOST_BATCHES 4096
 
 /* ---- a place and a store in it ---- */
@@ -80,13 +81,15 @@ static void reopen(struct place *p)
 }
 
 /* A small disk of its own: a tmpfs at the place. */
-static void small_disk(struct place *p)
+static void small_disk(struct place *p, const char *bytes)
 {
+	_cleanup_free_ char *size = xasprintf("size=%s", bytes);
+
 	if (!private_mounts) {
 		print_message("skip: only root can mount a small disk\n");
 		skip();
 	}
-	assert_int_equal(mount("none", p->dir, "tmpfs", 0, "size=" DISK_BYTES), 0);
+	assert_int_equal(mount("none", p->dir, "tmpfs", 0, size), 0);
 }
 
 static void remount(const struct place *p, unsigned long flags)
@@ -443,7 +446,7 @@ static void test_full_disk(void **state)
 	struct counter *told = counter("store_write_errors_total", "reason", "ENOSPC");
 	uint64_t n = 3, before = counter_get(told);
 
-	small_disk(p);
+	small_disk(p, DISK_BYTES);
 	reopen(p);
 	for (uint64_t i = 0; i < n; i++)
 		assert_int_equal(put(p->s, i), 0);
@@ -465,6 +468,49 @@ static void test_full_disk(void **state)
 	check_whole(p);
 }
 
+/* More than the disk holds: the oldest go, what is new is taken, nothing is there twice, and it is told. */
+static void test_disk_smaller_than_the_store(void **state)
+{
+	struct place *p = *state;
+	struct counter *told = counter("store_expired_profiles_total", "reason", "disk_full");
+	uint64_t n = 0, before = counter_get(told), n_gone = 0;
+	struct store_stats stats;
+
+	small_disk(p, STORE_DISK);
+	reopen(p);
+	for (unsigned n_times = 0; n_times < 2 && n < MOST_BATCHES; n++) {
+		assert_int_equal(put(p->s, n), 0);
+		if (counter_get(told) - before == n_gone)
+			continue;
+		n_gone = counter_get(told) - before;
+		assert_int_equal(n_there(p->s), n + 1 - n_gone);
+		assert_non_null(strstr(error_of(p->s), "the disk was full"));
+		n_times++;
+	}
+	assert_in_range(n_gone, 1, n - 1);
+	assert_int_equal(put(p->s, n - 1), 0);
+	assert_int_equal(n_there(p->s), n - n_gone);
+	assert_int_equal(store_expire(p->s, T0 * NSEC_PER_SEC), 0);
+	n_gone = counter_get(told) - before;
+	store_stats(p->s, &stats);
+	assert_int_equal(stats.oldest_ns / NSEC_PER_SEC, T0 + n_gone * 10 + 9);
+	reopen(p);
+	assert_int_equal(n_there(p->s), n - n_gone);
+	p->s = store_close(p->s);
+	check_whole(p);
+	print_message("%llu of %llu profiles had to go\n", (unsigned long long)n_gone,
+		      (unsigned long long)n);
+}
+
+/* What the store keeps for a full disk, too. */
+static void fill_all(const struct place *p)
+{
+	_cleanup_free_ char *reserve = xasprintf("%s/reserve", p->dir);
+
+	assert_int_equal(unlink(reserve), 0);
+	fill(p);
+}
+
 /* A hub that starts on a disk that takes nothing says so, and is whole when that is over. */
 static void start_on_a_bad_disk(struct place *p, void (*spoil)(const struct place *),
 				void (*mend)(const struct place *), int error, const char *why)
@@ -472,7 +518,7 @@ static void start_on_a_bad_disk(struct place *p, void (*spoil)(const struct plac
 	struct field_error e = {0};
 	uint64_t n;
 
-	small_disk(p);
+	small_disk(p, DISK_BYTES);
 	reopen(p);
 	assert_int_equal(put(p->s, 0), 0);
 	p->s = store_close(p->s);
@@ -492,7 +538,7 @@ static void start_on_a_bad_disk(struct place *p, void (*spoil)(const struct plac
 
 static void test_start_on_a_full_disk(void **state)
 {
-	start_on_a_bad_disk(*state, fill, make_room, -ENOSPC, "No space left");
+	start_on_a_bad_disk(*state, fill_all, make_room, -ENOSPC, "No space left");
 }
 
 static void make_read_only(const struct place *p)
@@ -616,6 +662,7 @@ int main(void)
 		TEST(test_damaged_and_quiet),
 		TEST(test_damaged_wal),
 		TEST(test_full_disk),
+		TEST(test_disk_smaller_than_the_store),
 		TEST(test_start_on_a_full_disk),
 		TEST(test_start_on_a_read_only_disk),
 		TEST(test_read_only_while_open),

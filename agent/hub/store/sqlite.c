@@ -390,12 +390,20 @@ int sq_connect(struct sqlite_store *s, struct field_error *reterr)
 {
 	int r = connect_fresh(s, reterr);
 
-	if (!r) {
-		sq_measure(s);
-		return 0;
+	if (r) {
+		sq_disconnect(s);
+		r = damage_of_disk(s, r);
 	}
-	sq_disconnect(s);
-	return damage_of_disk(s, r);
+	if (r == -ENOSPC && room_give_up(s)) {
+		r = connect_fresh(s, reterr);
+		if (r)
+			sq_disconnect(s);
+	}
+	if (r)
+		return r;
+	room_keep(s);
+	sq_measure(s);
+	return 0;
 }
 
 void sq_measure(struct sqlite_store *s)

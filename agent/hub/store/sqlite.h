@@ -103,6 +103,25 @@ int damage_of_disk(const struct sqlite_store *s, int error);
 
 void sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
 
+/* ---- sqlite_expire.c: writer's worker ---- */
+
+/* Of the file, by what the profiles take and what is free in it. */
+int sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
+int sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
+/* Deletes the oldest, a tenth at a time, while due says so; *ret_more: the time was over before. */
+typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
+int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
+		  uint64_t deadline_ns, bool *ret_more);
+
+/* ---- sqlite_room.c: writer's worker ---- */
+
+/* Makes the reserve, where it is missing and the disk has room for it. */
+void room_keep(struct sqlite_store *s);
+/* On a full disk: gives the reserve up and deletes the oldest; 0: a write may be tried again. */
+int room_make(struct sqlite_store *s);
+/* Gives the reserve up; whether there was one. */
+bool room_give_up(struct sqlite_store *s);
+
 void sqlite_stats(void *sink, struct store_stats *ret);
 int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
 int sqlite_expire(void *sink, uint64_t now_wall_ns);
@@ -218,7 +237,7 @@ struct sums {
 	uint64_t max_rows;
 	bool truncated;
 	struct sum others; /* what there was no room for, put together */
-	int64_t short_by;  /* by that much at most a kept one is too small: a part of it is in others */
+	int64_t short_by; /* by that much at most a kept one is too small: a part of it is in others */
 };
 void sums_init(struct sums *s, uint64_t max_rows);
 void sums_done(struct sums *s);

@@ -11,10 +11,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_ROUNDS    30    /* tenths: 0.9^30 leaves 4 % */
-#define SLICE	      5000  /* profiles, and those of the same second */
-#define VACUUM_PAGES  25000 /* 100 MB a call */
-#define STACK_GRACE_S 3600  /* last_s of a stack is exact to an hour */
+#define MAX_ROUNDS    30	   /* tenths: 0.9^30 leaves 4 % */
+#define SLICE	      5000	   /* profiles, and those of the same second */
+#define VACUUM_BYTES  (100u << 20) /* a call */
+#define STACK_GRACE_S 3600	   /* last_s of a stack is exact to an hour */
 #define SLACK_MAX_S   600
 #define LINK_BYTES    192 /* of a row of links with its index, about */
 #define LINKS_SHARE   8	  /* of max_bytes: at most 1/8 */
@@ -174,7 +174,7 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 }
 
 /* One transaction. */
-static int expire_slice(struct sqlite_store *s, int64_t cut_s)
+static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
 	uint64_t n_profiles = 0;
 	int r = sq_run(s->st[ST_BEGIN]);
@@ -193,6 +193,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s)
 	sqlite3_mutex_enter(s->stats_lock);
 	s->stats.n_expired += n_profiles;
 	sqlite3_mutex_leave(s->stats_lock);
+	counter_add(counter("store_expired_profiles_total", "reason", reason), n_profiles);
 	return 0;
 }
 
@@ -224,7 +225,8 @@ static int sweep(struct sqlite_store *s)
 }
 
 /* Slices until cut_s or, at least one, until the time is over: then *ret_more. */
-static int expire_until(struct sqlite_store *s, int64_t cut_s, uint64_t deadline_ns, bool *ret_more)
+static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reason,
+			uint64_t deadline_ns, bool *ret_more)
 {
 	int64_t end_s = 0;
 	int r;
@@ -232,7 +234,7 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s, uint64_t deadline
 	do {
 		r = slice_end(s, cut_s, &end_s);
 		if (!r)
-			r = expire_slice(s, end_s ? end_s : cut_s);
+			r = expire_slice(s, end_s ? end_s : cut_s, reason);
 	} while (!r && end_s && now_mono_ns() < deadline_ns);
 	*ret_more = end_s != 0;
 	return r;
@@ -254,10 +256,10 @@ static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t dea
 		   &oldest);
 	if (r || !oldest || oldest > cut_s - slack_s)
 		return r;
-	return expire_until(s, cut_s, deadline_ns, ret_more);
+	return expire_until(s, cut_s, "age", deadline_ns, ret_more);
 }
 
-static int used_bytes(struct sqlite_store *s, uint64_t *ret)
+int sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free)
 {
 	int64_t pages = 0, free_pages = 0, page_bytes = 0;
 	int r = sq_int(s->writer, "PRAGMA page_count", &pages);
@@ -266,35 +268,44 @@ static int used_bytes(struct sqlite_store *s, uint64_t *ret)
 		r = sq_int(s->writer, "PRAGMA freelist_count", &free_pages);
 	if (!r)
 		r = sq_int(s->writer, "PRAGMA page_size", &page_bytes);
-	if (!r)
-		*ret = (uint64_t)((pages - free_pages) * page_bytes);
-	return r;
+	if (r)
+		return r;
+	*ret_used = (uint64_t)((pages - free_pages) * page_bytes);
+	*ret_free = (uint64_t)(free_pages * page_bytes);
+	return 0;
 }
 
-/* By what is left once the dictionaries are swept: they are most of the bytes where stacks are short-lived. */
-static int is_too_large(struct sqlite_store *s, bool *ret)
+static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 {
-	uint64_t bytes = 0;
-	int r = used_bytes(s, &bytes);
+	uint64_t bytes = 0, free_bytes;
+	int r = sq_bytes(s, &bytes, &free_bytes);
 
-	if (!r && bytes > s->max_bytes && s->unswept) {
-		r = sweep(s);
-		if (!r)
-			r = used_bytes(s, &bytes);
-	}
+	(void)arg;
 	*ret = bytes > s->max_bytes;
 	return r;
 }
 
-static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_more)
+/* By what is left once the dictionaries are swept: they are most of the bytes where stacks are short-lived. */
+static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {
-	bool too_large = false;
+	int r = due(s, arg, ret);
+
+	if (r || !*ret || !s->unswept)
+		return r;
+	r = sweep(s);
+	return r ? r : due(s, arg, ret);
+}
+
+int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
+		  uint64_t deadline_ns, bool *ret_more)
+{
+	bool is = false;
 	int64_t cut_s = 0;
 	int r = 0;
 
-	for (int i = 0; !r && s->max_bytes && i < MAX_ROUNDS; i++) {
-		r = is_too_large(s, &too_large);
-		if (r || !too_large)
+	for (int i = 0; !r && i < MAX_ROUNDS; i++) {
+		r = is_due(s, due, arg, &is);
+		if (r || !is)
 			return r;
 		r = sq_int(s->writer,
 			   "SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
@@ -302,11 +313,16 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_m
 			   &cut_s);
 		if (r || !cut_s)
 			return r;
-		r = expire_until(s, cut_s, deadline_ns, ret_more);
+		r = expire_until(s, cut_s, reason, deadline_ns, ret_more);
 		if (now_mono_ns() >= deadline_ns)
 			return r;
 	}
 	return r;
+}
+
+static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_more)
+{
+	return s->max_bytes ? expire_tenths(s, is_large, NULL, "size", deadline_ns, ret_more) : 0;
 }
 
 /* Links have a budget of their own: what a busy tracer makes does not shorten the profiles' time. */
@@ -335,12 +351,15 @@ static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 	return r;
 }
 
-static int vacuum(struct sqlite_store *s)
+int sq_vacuum(struct sqlite_store *s, uint64_t bytes)
 {
+	int64_t page_bytes = 4096;
 	char sql[64];
+	int r = sq_int(s->writer, "PRAGMA page_size", &page_bytes);
 
-	snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%d)", VACUUM_PAGES);
-	return sq_exec(s->writer, sql);
+	snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%" PRIu64 ")",
+		 bytes / (uint64_t)page_bytes + 1);
+	return r ? r : sq_exec(s->writer, sql);
 }
 
 int sqlite_expire(void *sink, uint64_t now_wall_ns)
@@ -360,9 +379,11 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!r && !more_age && !more_size)
 		r = sweep(s);
 	if (!r)
-		r = vacuum(s);
-	if (r)
-		(void)damage_recover(s, r);
+		r = sq_vacuum(s, VACUUM_BYTES);
+	if (r && damage_recover(s, r) == -ENOSPC) /* to delete takes room, too */
+		r = room_make(s);
+	if (!r)
+		room_keep(s);
 	sq_measure(s);
 	if (r)
 		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);

@@ -238,6 +238,8 @@ int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 		r = write_once(s, b, ret_n_new);
 	if (r)
 		r = damage_recover(s, r) ?: write_once(s, b, ret_n_new);
+	if (r == -ENOSPC)
+		r = room_make(s) ?: write_once(s, b, ret_n_new);
 	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
 		r = -EIO;
 	if (r) {

@@ -145,7 +145,7 @@ static const struct {
 	{"store_dropped_rows_total", "Rows that were not stored."},
 	{"store_duplicate_profiles_total", "Profiles that came again and were stored already."},
 	{"store_expire_errors_total", "Failures to delete old profiles."},
-	{"store_expired_profiles_total", "Profiles deleted by age or size."},
+	{"store_expired_profiles_total", "Profiles deleted, by reason: age, size, disk_full."},
 	{"store_healthy", "1: the store works."},
 	{"store_links_expired_total", "Trace contexts deleted to keep within the store's budget."},
 	{"store_oldest_seconds", "Unix time of the oldest profile."},
