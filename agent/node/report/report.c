@@ -277,8 +277,8 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 
 	if (!r)
 		return;
-	if (http < 200 || http >= 500 ||
-	    http == 429) { /* without an owner it would stay for good */
+	/* without an owner it would stay for good */
+	if (http < 200 || http >= 500 || http == 429 || http == 401) {
 		log_result(r, http, error);
 		failed(r);
 		return;

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report against an API server whose n-th answer is wrong: each request of a first write (patch, the agent's pod,
+ * create, patch) fails in every way, once and for a while, until a write meets none. Then the server has what is
+ * true, with its owner. Timers and requests are stood in for; each has its moment, and no time passes.
+ */
+#include "node/report/report.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "lib/kube/testkube.h"
+
+#define N_WHILE	  6 /* answers of an outage */
+#define MAX_STEPS 64
+#define UID	  "u1"
+
+static struct {
+	bool armed;
+	timer_fn *fn;
+	void *arg;
+} timer;
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	(void)l;
+	(void)t;
+	(void)delay_ns;
+	timer.armed = true;
+	timer.fn = fn;
+	timer.arg = arg;
+}
+
+void timer_cancel(struct timer *t)
+{
+	(void)t;
+	timer.armed = false;
+}
+
+/* ---- the API server ---- */
+
+static struct {
+	bool exists, owned;
+	unsigned n_requests, n_created;
+	json_t *status; /* as it was patched last */
+} server;
+
+static json_t *agents_pod(void)
+{
+	return json_pack("{s:{s:[{s:s, s:s, s:s, s:s, s:b}]}}", "metadata", "ownerReferences",
+			 "apiVersion", "apps/v1", "kind", "DaemonSet", "name", "podflame-agent",
+			 "uid", "ds-uid", "controller", 1);
+}
+
+static int patch(const json_t *body)
+{
+	if (!server.exists)
+		return 404;
+	json_decref(server.status);
+	server.status = json_deep_copy(json_object_get(body, "status"));
+	return 200;
+}
+
+static int create(const json_t *body)
+{
+	if (server.exists)
+		return 409;
+	server.exists = true;
+	server.n_created++;
+	server.owned = json_at(body, "metadata.ownerReferences") != NULL;
+	return 201;
+}
+
+/* What it does with the request, and says unless fault is its answer: one that was lost may have been done. */
+static void serve(int fault, bool done)
+{
+	kube_done_fn *fn = sent.fn;
+	_cleanup_json_ json_t *body = NULL;
+	int status = fault;
+
+	sent.fn = NULL;
+	if (!fault || done) {
+		if (streq(sent.method, "PATCH"))
+			status = patch(sent.body);
+		else if (streq(sent.method, "POST"))
+			status = create(sent.body);
+		else
+			status = 200;
+	}
+	if (!fault && streq(sent.method, "GET"))
+		body = agents_pod();
+	if (fault)
+		status = fault;
+	fn(MAX(status, 0), body, status <= 0 ? "connection lost" : NULL, sent.arg);
+}
+
+/* ---- a report ---- */
+
+static struct report *new_report(void)
+{
+	const struct report_config c = {.node_name = "node1",
+					.pod_name = "agent-x",
+					.ns = "podflame-system",
+					.version = "1.2.3",
+					.boot_id = "boot"};
+	static struct plan_target t = {.uid = (char *)UID,
+				       .kind = (char *)"ProfilingTarget",
+				       .ns = (char *)"app",
+				       .name = (char *)"web",
+				       .generation = 1,
+				       .accepted = true,
+				       .on_this_node = true,
+				       .event_mask = 1u << EVENT_ON_CPU,
+				       .pods_matched = 2,
+				       .pods_planned = 2,
+				       .containers_planned = 2};
+	const struct plan p = {.targets = &t, .n_targets = 1};
+	struct report *r = NULL;
+
+	assert_int_equal(report_new(NULL, NULL, &c, &r), 0);
+	report_plan(r, &p);
+	return r;
+}
+
+struct fault {
+	int status; /* -1: no answer */
+	bool done;  /* all the same */
+	unsigned n, n_faults;
+};
+
+/* Of the agent's pod: whoever may not ask for it makes a report all the same, without an owner. */
+static bool is_final(int status)
+{
+	return status >= 400 && status < 500 && status != 401 && status != 429;
+}
+
+/* false: no request met the fault */
+static bool write_with(const struct fault *f, bool exists)
+{
+	struct report *r = new_report();
+	const json_t *target;
+	bool met = false;
+
+	server.exists = exists;
+	server.owned = exists;
+	server.n_requests = server.n_created = 0;
+	for (unsigned i = 0; timer.armed || sent.fn; i++) {
+		assert_true(i < MAX_STEPS);
+		if (!sent.fn) {
+			timer.armed = false;
+			timer.fn(timer.arg);
+			continue;
+		}
+		server.n_requests++;
+		if (server.n_requests == f->n) /* what it is told meanwhile is not forgotten */
+			report_sampled(r, UID, EVENT_ON_CPU, 1);
+		if (server.n_requests >= f->n && server.n_requests < f->n + f->n_faults) {
+			met = true;
+			serve(f->status, f->done);
+		} else {
+			serve(0, true);
+		}
+	}
+	target = json_array_get(json_object_get(server.status, "targets"), 0);
+	assert_true(server.exists);
+	assert_true(server.n_created <= 1);
+	assert_true(server.owned || (met && is_final(f->status)));
+	if (met)
+		assert_true(json_bool_at(target, "events.on-cpu.sampled", false));
+	json_decref(server.status);
+	server.status = NULL;
+	report_free(r);
+	assert_false(timer.armed);
+	return met;
+}
+
+static void test_each_answer_may_fail(void **state)
+{
+	static const int statuses[] = {-1, 400, 401, 403, 404, 409, 422, 429, 500, 503, 504};
+	unsigned n_met = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
+		for (int k = 0; k < 8; k++) {
+			struct fault f = {.status = statuses[i],
+					  .done = k & 1,
+					  .n_faults = k & 2 ? N_WHILE : 1};
+
+			for (f.n = 1; write_with(&f, k & 4); f.n++)
+				n_met++;
+		}
+	}
+	print_message("%u writes met a wrong answer\n", n_met);
+	assert_true(n_met > 88);
+}
+
+/* It is freed while the answer to each request is on its way. */
+static void test_freed_before_the_answer(void **state)
+{
+	(void)state;
+	for (unsigned n = 1; n <= 4; n++) {
+		struct report *r = new_report();
+
+		server.exists = false;
+		for (unsigned i = 1;; i++) {
+			if (!sent.fn)
+				timer.fn(timer.arg);
+			if (i == n)
+				break;
+			serve(0, true);
+		}
+		report_free(r);
+		timer.armed = false;
+		serve(0, true);
+		assert_false(timer.armed);
+	}
+	json_decref(server.status);
+	json_decref(sent.body);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_answer_may_fail),
+		cmocka_unit_test(test_freed_before_the_answer),
+	};
+
+	return cmocka_run_group_tests_name("report_errors", tests, NULL, NULL);
+}
