@@ -207,16 +207,18 @@ static void stall(void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* A callback of 50 ms: in the next scrape, not in the one after; since the start in both. */
+/* A callback of 50 ms: whoever else asked before. */
 static void the_longest_stall_is_shown(void **state)
 {
 	struct fixture *f = *state;
 
 	timer_set(f->loop, &f->step, 0, stall, f);
 	assert_int_equal(loop_run(f->loop), 0);
-	assert_int_equal(ask(f, "GET", "/metrics"), 200);
-	assert_true(value_of(f, "podflame_loop_stall_seconds{since=\"last_scrape\"}") >= 0.05);
-	assert_true(value_of(f, "podflame_loop_stall_seconds{since=\"start\"}") >= 0.05);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ask(f, "GET", "/metrics"), 200);
+		assert_true(value_of(f, "podflame_loop_stall_seconds{since=\"10m\"}") >= 0.05);
+		assert_true(value_of(f, "podflame_loop_stall_seconds{since=\"start\"}") >= 0.05);
+	}
 	assert_int_equal(loop_longest_stall_ns(f->loop) < loop_longest_ever_ns(f->loop), true);
 }
 
