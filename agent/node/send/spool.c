@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of the spool: "SEQUENCE.otlp", a line that says what follows, then the
- * body. The sequence goes on over restarts, so names sort by age.
+ * Files of the spool: "SEQUENCE.otlp", as spool_file.c writes them. The sequence goes on over restarts, so names sort
+ * by age.
  */
 #include "node/send/spool.h"
+#include "node/send/spool_file.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
-#include <zlib.h>
 
-#define HEADER	       "podflame-spool 1 %c %08lx %zu\n" /* kind, CRC-32 and bytes of the body */
-#define HEADER_MAX     64
 #define NAME_FORMAT    "%016" PRIx64 ".otlp"
 #define NAME_CHARS     21
 #define LOSS_NAME      "losses.account"
@@ -23,7 +20,6 @@
 #define CORRUPT_MAX    8     /* set aside; more are deleted */
 #define ITEMS_MAX      65536 /* taken over from an earlier run */
 #define OWNERS_MAX     4096  /* kept apart in the account */
-#define FILE_MAX_BYTES (2 * (size_t)OTLP_MAX_BYTES)
 
 struct spool {
 	char *dir;
@@ -79,38 +75,6 @@ static char *path_of(const struct spool *s, const char *name)
 
 /* ---- one file ---- */
 
-static int write_file(const char *path, bool loss_only, const struct buf *body)
-{
-	_cleanup_buf_ struct buf file = {0};
-	unsigned long crc = crc32(0, (const Bytef *)body->data, (uInt)body->len);
-
-	buf_printf(&file, HEADER, loss_only ? 'L' : 'P', crc, body->len);
-	buf_add(&file, body->data, body->len);
-	return file.failed ? -E2BIG : file_write_atomic(path, file.data, file.len, 0600);
-}
-
-/* -EBADMSG: not what write_file wrote. */
-static int read_file(const char *path, struct buf *ret_body)
-{
-	_cleanup_free_ char *data = NULL;
-	char header[HEADER_MAX];
-	unsigned long crc;
-	size_t n, line, body;
-	int r = file_read(AT_FDCWD, path, FILE_MAX_BYTES, &data, &n);
-
-	if (r < 0)
-		return r == -E2BIG ? -EBADMSG : r;
-	line = strcspn(data, "\n") + 1;
-	if (line > n || line >= sizeof(header))
-		return -EBADMSG;
-	body = n - line;
-	crc = crc32(0, (const Bytef *)data + line, (uInt)body);
-	snprintf(header, sizeof(header), HEADER, data[line > 17 ? 17 : 0], crc, body);
-	if (strncmp(data, header, line) != 0)
-		return -EBADMSG;
-	return buf_add(ret_body, data + line, body);
-}
-
 static void set_aside(struct spool *s, const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -128,7 +92,7 @@ int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body)
 
 	if (!i->path)
 		return buf_add(ret_body, i->body.data, i->body.len);
-	r = read_file(i->path, ret_body);
+	r = spool_file_read(i->path, ret_body);
 	if (r == -EBADMSG)
 		set_aside(s, i->path);
 	else if (r < 0)
@@ -218,7 +182,7 @@ static void load_losses(struct spool *s)
 {
 	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
 	_cleanup_buf_ struct buf body = {0}, bytes = {0};
-	int r = read_file(path, &body);
+	int r = spool_file_read(path, &body);
 
 	if (r == 0)
 		r = otlp_decompress("zstd", body.data, body.len, OTLP_MAX_BYTES, &bytes);
@@ -340,7 +304,7 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 static int account_to_file(const struct spool *s, const struct spool_item *i, const char *path)
 {
 	_cleanup_free_ char *from = path_of(s, LOSS_NAME);
-	int r = write_file(from, true, &i->body);
+	int r = spool_file_write(from, true, &i->body);
 
 	return r < 0 ? r : rename(from, path) < 0 ? -errno : 0;
 }
@@ -356,14 +320,14 @@ static void to_file(const struct spool *s, struct spool_item *i)
 		return;
 	snprintf(name, sizeof(name), NAME_FORMAT, i->seq);
 	path = path_of(s, name);
-	r = i->loss_only ? account_to_file(s, i, path) : write_file(path, false, &i->body);
+	r = i->loss_only ? account_to_file(s, i, path) : spool_file_write(path, false, &i->body);
 	if (r < 0) {
 		unlink(path);
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 		return;
 	}
 	i->path = TAKE_PTR(path);
-	i->bytes = i->body.len + HEADER_MAX;
+	i->bytes = i->body.len + SPOOL_HEADER_MAX;
 	buf_done(&i->body);
 	buf_init(&i->body, 0);
 }
@@ -473,7 +437,8 @@ static void save_losses(const struct spool *s)
 	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
 
 	if (*s->dir && s->losses && otlp_encode(s->losses, &bytes) == 0 &&
-	    otlp_compress(bytes.data, bytes.len, &body) == 0 && write_file(path, true, &body) < 0)
+	    otlp_compress(bytes.data, bytes.len, &body) == 0 &&
+	    spool_file_write(path, true, &body) < 0)
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 }
 
