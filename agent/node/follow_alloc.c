@@ -111,8 +111,8 @@ static void look_again(void *arg)
 {
 	struct tracked *t = arg;
 
-	drains_read(t->follow->node->drains, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
-		    t->exec_id, t->cgroup_id);
+	reads_mappings(t->follow->node->reads, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
+		       t->exec_id, t->cgroup_id);
 }
 
 static void take_sites(struct tracked *t, struct looking *l)

@@ -245,13 +245,24 @@ bool left_behind_again(struct left_behind *l, struct worker **w);
 /* Of every job that ends, stuck or not, while *w is not about to end itself. true: likewise. */
 bool left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j);
 
-/* A task of the files worker: who blocks it is told (drains.c). */
+/* A task of the files worker: who blocks it is told (reads.c). */
 struct process_task {
 	struct task task;
 	uint32_t tgid;
 	uint64_t cgroup_id;
 	void (*late)(struct task *t); /* task.done, of one that was stuck */
 };
+
+/* ---- reads.c: what the files worker reads of processes, for the pipeline; drains are told when it is there ---- */
+struct reads;
+struct reads *reads_new(struct node *n);
+struct reads *reads_free(struct reads *r);
+/* Mappings, as when it was first seen; cgroup_id 0: as told before. */
+void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		    uint64_t cgroup_id);
+void reads_names(struct reads *r, struct names_wanted *w); /* takes w */
+bool reads_under_way(const struct reads *r);
+void reads_tick(struct reads *r); /* every second */
 
 /* ---- drains.c: what a drain brought, on its way to the pipeline ---- */
 struct drains;
@@ -260,9 +271,6 @@ struct drains *drains_free(struct drains *d);
 void drains_add(struct drains *d, struct drain *drain, bool full); /* takes drain; NULL: a tick */
 /* The same of what does not come from probes: nothing of it stands for more. */
 void drains_add_whole(struct drains *d, struct drain *drain);
-/* Mappings of a process, as when it was first seen. */
-void drains_read(struct drains *d, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		 uint64_t cgroup_id);
 void drains_advance(struct drains *d);
 
 struct node {
@@ -284,6 +292,7 @@ struct node {
 	struct procs *procs;
 	struct world *world;
 	struct kernel *kernel;
+	struct reads *reads;
 	struct drains *drains;
 	struct follow *follow;
 	struct hosts *hosts;

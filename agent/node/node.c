@@ -265,6 +265,7 @@ static int start(struct node *n, struct field_error *reterr)
 		r = kernel_new(n, &n->kernel, reterr);
 	if (r < 0)
 		return r;
+	n->reads = reads_new(n);
 	n->drains = drains_new(n);
 	n->follow = follow_new(n);
 	n->limit = limit_new(n);
@@ -351,6 +352,7 @@ struct node *node_free(struct node *n)
 	hosts_free(n->hosts);
 	kernel_free(n->kernel);
 	drains_free(n->drains);
+	reads_free(n->reads);
 	follow_free(n->follow);
 	limit_free(n->limit);
 	throttle_free(n->throttle);

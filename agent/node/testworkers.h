@@ -18,13 +18,24 @@ static struct {
 	size_t n;
 } posted;
 
+static inline void posted_end(struct task *t)
+{
+	t->done(t);
+	free(t);
+}
+
 void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
 {
 	(void)w;
 	(void)n_bytes;
 	assert_true(posted.n < POSTED_MAX);
 	t->node = n;
-	posted.items[posted.n++] = t;
+	if (n->closing) {
+		t->run(t);
+		posted_end(t);
+	} else {
+		posted.items[posted.n++] = t;
+	}
 }
 
 static inline struct task *posted_take(void)
@@ -35,12 +46,6 @@ static inline struct task *posted_take(void)
 	posted.n--;
 	memmove(posted.items, posted.items + 1, posted.n * sizeof(*posted.items));
 	return t;
-}
-
-static inline void posted_end(struct task *t)
-{
-	t->done(t);
-	free(t);
 }
 
 /* The next one, if it was not refused; its end is told. */

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is read of processes on the files worker, for the pipeline: mappings, names of runtimes' functions. Whatever is
+ * read there is the pods', and may not answer: who blocks the worker is told, and left behind.
+ */
+#include "node/internal.h"
+
+#include <stdlib.h>
+
+#define MAPPINGS_BYTES	  4096
+#define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
+
+struct reads {
+	struct node *node;
+	unsigned n; /* asked for and not there yet */
+	struct left_behind stuck;
+	unsigned generation; /* of the files worker: one more for each that was left behind */
+};
+
+/* ---- mappings ---- */
+
+struct reading {
+	struct process_task process;
+	struct reads *reads;
+	uint32_t exec_id;
+	uint64_t start_boottime_ns;
+	struct mappings *found;
+	unsigned generation; /* of the files worker */
+	int result;
+};
+
+struct learning {
+	struct task task;
+	struct mappings *mappings;
+};
+
+static void learn_run(struct task *t)
+{
+	struct learning *l = (struct learning *)t;
+
+	pipeline_mappings(t->node->pipeline, l->mappings);
+}
+
+static void learn_done(struct task *t)
+{
+	struct learning *l = (struct learning *)t;
+
+	if (t->refused)
+		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
+			    1);
+	mappings_unref(l->mappings);
+}
+
+static void learn(struct node *n, struct mappings *m)
+{
+	struct learning *l = xcalloc(1, sizeof(*l));
+
+	l->mappings = m;
+	l->task.run = learn_run;
+	l->task.done = learn_done;
+	task_post(n, n->pipe, &l->task, m->n * sizeof(*m->items));
+}
+
+static void read_run(struct task *t)
+{
+	struct reading *r = (struct reading *)t;
+	_stage_("mappings");
+
+	r->result = mappings_read(r->process.tgid, r->start_boottime_ns, r->exec_id, &r->found);
+}
+
+static const char *read_error(const struct reading *r)
+{
+	if (r->process.task.refused)
+		return "files_full";
+	return r->result == -ESRCH ? "process_gone" : "unreadable";
+}
+
+static void read_done(struct task *t)
+{
+	struct reading *r = (struct reading *)t;
+	struct reads *all = r->reads;
+
+	if (r->generation == all->generation)
+		all->n--;
+	if (r->found) {
+		follow_process(t->node->follow, r->found, r->process.cgroup_id);
+		learn(t->node, r->found);
+	} else {
+		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
+	}
+	drains_advance(t->node->drains);
+}
+
+void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		    uint64_t cgroup_id)
+{
+	struct reading *r;
+
+	if (!tgid)
+		return;
+	r = xcalloc(1, sizeof(*r));
+	r->reads = all;
+	r->process.tgid = tgid;
+	r->exec_id = exec_id;
+	r->start_boottime_ns = start_boottime_ns;
+	r->process.cgroup_id =
+		cgroup_id ? cgroup_id : follow_cgroup(all->node->follow, tgid, start_boottime_ns);
+	r->generation = all->generation;
+	r->process.task.run = read_run;
+	r->process.task.done = read_done;
+	r->process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	all->n++;
+	task_post(all->node, all->node->files, &r->process.task, MAPPINGS_BYTES);
+}
+
+/* ---- names of runtimes' functions ---- */
+
+struct naming {
+	struct reading reading; /* of the process: who blocks its reader is told as for its files */
+	struct names_wanted *wanted;
+};
+struct taking_in {
+	struct task task;
+	struct names_wanted *wanted;
+};
+
+static void take_in_run(struct task *t)
+{
+	pipeline_named(t->node->pipeline, ((struct taking_in *)t)->wanted);
+}
+
+static void take_in_done(struct task *t)
+{
+	wanted_free(((struct taking_in *)t)->wanted);
+}
+
+static void name_run(struct task *t)
+{
+	_stage_("runtime_names");
+
+	wanted_read(((struct naming *)t)->wanted);
+}
+
+static void name_done(struct task *t)
+{
+	struct naming *n = (struct naming *)t;
+	struct reads *all = n->reading.reads;
+	struct taking_in *in = xcalloc(1, sizeof(*in));
+
+	if (n->reading.generation == all->generation)
+		all->n--;
+	if (t->refused)
+		counter_add(counter("podflame_runtime_names_failed_total", "reason", "files_full"),
+			    n->wanted->n_asks);
+	in->wanted = TAKE_PTR(n->wanted);
+	in->task.run = take_in_run;
+	in->task.done = take_in_done;
+	task_post(t->node, t->node->pipe, &in->task,
+		  in->wanted->n_asks * sizeof(*in->wanted->asks));
+	drains_advance(t->node->drains);
+}
+
+void reads_names(struct reads *all, struct names_wanted *w)
+{
+	struct naming *n = xcalloc(1, sizeof(*n));
+
+	n->wanted = w;
+	n->reading.reads = all;
+	n->reading.process.tgid = w->tgid;
+	n->reading.process.cgroup_id =
+		follow_cgroup(all->node->follow, w->tgid, w->start_boottime_ns);
+	n->reading.generation = all->generation;
+	n->reading.process.task.run = name_run;
+	n->reading.process.task.done = name_done;
+	n->reading.process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	all->n++;
+	task_post(all->node, all->node->files, &n->reading.process.task,
+		  w->n_asks * sizeof(*w->asks));
+}
+
+/* ---- who does not come back ---- */
+
+static void tell_stuck(struct node *n, const char *uid, void *arg)
+{
+	if (n->report)
+		report_problem(n->report, uid, "ProcessUnreadable", arg, 1);
+}
+
+static void tell_blocked(struct node *n, const struct process_task *p)
+{
+	_cleanup_free_ char *text =
+		xasprintf("reading the files of process %u takes more than %llu s: it is left out",
+			  p->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
+	uint64_t until_ns;
+	struct owner *o = procs_owner(n->procs, p->cgroup_id, &until_ns);
+
+	log_warn("%s", text);
+	if (o)
+		node_targets_of(n, o->container_id, o->pod_uid, tell_stuck, text);
+	owner_unref(o);
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
+}
+
+/* Another worker reads now. */
+static void go_on(struct reads *all)
+{
+	all->generation++;
+	all->n = 0;
+	drains_advance(all->node->drains);
+}
+
+static void late_done(struct task *t)
+{
+	struct process_task *p = (struct process_task *)t;
+	struct node *n = t->node;
+
+	p->late(t);
+	if (!n->closing && left_behind_ended(&n->reads->stuck, &n->files, &t->job))
+		go_on(n->reads);
+}
+
+/*
+ * A file of a pod that blocks whoever opens it: that thread is left behind, and
+ * the pod's target says so. With too many of them no more files are opened until one is back.
+ */
+static void on_stuck(struct worker *w, struct job *j, void *arg)
+{
+	struct process_task *p = (struct process_task *)j;
+	struct reads *all = arg;
+
+	(void)w; /* the files worker */
+	if (!j)
+		return;
+	tell_blocked(all->node, p);
+	p->late = p->task.done;
+	p->task.done = late_done;
+	if (left_behind(&all->stuck, &all->node->files, j))
+		go_on(all);
+}
+
+/* ---- life ---- */
+
+bool reads_under_way(const struct reads *all)
+{
+	return all->n > 0;
+}
+
+void reads_tick(struct reads *all)
+{
+	if (!all->node->closing && left_behind_again(&all->stuck, &all->node->files))
+		go_on(all);
+}
+
+struct reads *reads_new(struct node *n)
+{
+	struct reads *all = xcalloc(1, sizeof(*all));
+
+	all->node = n;
+	worker_on_stuck(n->files, on_stuck, all);
+	return all;
+}
+
+struct reads *reads_free(struct reads *all)
+{
+	free(all);
+	return NULL;
+}
