@@ -19,19 +19,24 @@
  * before it; nothing says where. */
 #define LAST_SYMBOL_MAX (64u << 10)
 
-/* All code of the kernel, its modules and BPF programs lies in the last 2 GiB (arch/x86/x86_64/mm.rst). */
-#define CODE_START 0xffffffff80000000
+/*
+ * A kernel's code and that of its modules lie within 2 GiB of each other, which relative branches reach: x86-64's are its
+ * last 2 GiB (arch/x86/x86_64/mm.rst), arm64's around its image (arch/arm64/mm/init.c, module_init_limits).
+ */
+#define CODE_REACH  (2ull << 30)
+#define KERNEL_HALF (1ull << 63) /* of the addresses; absolute symbols lie below */
 
 /* There are 1e5 of them: each byte here is a tenth of a megabyte in every agent. */
 struct kernel_symbol {
-	uint32_t offset;		     /* of its address, from CODE_START */
+	uint32_t offset;		     /* of its address, from kernel_symbols.start */
 	uint32_t name;			     /* offset into text, as module */
 	uint32_t module : 31, is_public : 1; /* public: "T" */
 };
 struct kernel_symbols {
 	struct buf text; /* names and modules, NUL-terminated; offset 0: "[kernel]" */
 	struct kernel_symbol *items;
-	size_t n, cap, seen;
+	uint64_t start; /* 2 GiB below the first one; 0: there is none */
+	size_t n, cap, seen, shown;
 	uint32_t last_module, last_name;
 };
 
@@ -47,7 +52,7 @@ struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k)
 
 bool kernel_symbols_hidden(const struct kernel_symbols *k)
 {
-	return k->seen > 0 && k->n == 0;
+	return k->seen > 0 && k->shown == 0;
 }
 
 size_t kernel_symbols_count(const struct kernel_symbols *k)
@@ -123,6 +128,11 @@ static uint32_t keep_module(struct kernel_symbols *k, const char *module)
 	return k->last_module;
 }
 
+static bool is_in_reach(const struct kernel_symbols *k, uint64_t address)
+{
+	return address >= k->start && address - k->start < UINT32_MAX;
+}
+
 static void add_line(struct kernel_symbols *k, char *line)
 {
 	struct line l;
@@ -130,12 +140,16 @@ static void add_line(struct kernel_symbols *k, char *line)
 	if (!parse_line(line, &l))
 		return;
 	k->seen++;
-	if (l.address < CODE_START || !strchr("tTwW", l.type) || k->n == KALLSYMS_SYMBOLS_MAX ||
-	    k->text.failed)
+	k->shown += l.address != 0;
+	if (l.address < KERNEL_HALF || !strchr("tTwW", l.type))
+		return;
+	if (!k->start)
+		k->start = l.address - CODE_REACH;
+	if (!is_in_reach(k, l.address) || k->n == KALLSYMS_SYMBOLS_MAX || k->text.failed)
 		return;
 	GROW(k->items, k->n, k->cap);
 	k->items[k->n++] = (struct kernel_symbol){
-		.offset = l.address - CODE_START,
+		.offset = l.address - k->start,
 		.name = keep_name(k, l.name),
 		.module = keep_module(k, l.module),
 		.is_public = l.type == 'T',
@@ -300,9 +314,9 @@ int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64
 {
 	size_t low = 0, high = k->n;
 	const struct kernel_symbol *s;
-	uint64_t offset = address - CODE_START;
+	uint64_t offset = address - k->start;
 
-	if (address < CODE_START)
+	if (!is_in_reach(k, address))
 		return -ENOENT;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -315,7 +329,7 @@ int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64
 	if (low == 0 || offset - k->items[low - 1].offset >= size_of(k, low - 1))
 		return -ENOENT;
 	s = &k->items[low - 1];
-	*ret_start = CODE_START + s->offset;
+	*ret_start = k->start + s->offset;
 	*ret_name = name_of(k, s);
 	*ret_module = k->text.data + s->module;
 	return 0;

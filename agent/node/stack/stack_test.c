@@ -466,6 +466,39 @@ static void kernel_symbols_end_at_holes(void **state)
 	kernel_symbols_free(k);
 }
 
+/* arm64: its image is not at the end of the addresses, and modules lie below it. */
+static void other_layouts_have_names(void **state)
+{
+	char text[] = "0000000000000000 A absolute\n"
+		      "ffff800080000000 T _text\n"
+		      "ffff800080010000 T do_idle\n"
+		      "ffff800081000000 T _etext\n"
+		      "ffff80007a1f0000 t nf_hook\t[nf_tables]\n"
+		      "ffff900000000000 t too_far\t[bpf]\n";
+	struct kernel_symbols *k = kernel_symbols_parse(text, strlen(text));
+
+	(void)state;
+	assert_false(kernel_symbols_hidden(k));
+	assert_int_equal(kernel_symbols_count(k), 4);
+	assert_kernel(k, 0xffff800080010004, "do_idle");
+	assert_kernel(k, 0xffff80007a1f0004, "nf_hook");
+	assert_kernel(k, 0xffff900000000000, NULL);
+	assert_kernel(k, 0x10004, NULL);
+	kernel_symbols_free(k);
+}
+
+/* Nothing is hidden from us: no privilege would help. */
+static void addresses_without_code_are_not_hidden(void **state)
+{
+	struct fixture f = make("0000000000000000 A absolute\n0000000001000000 D data\n");
+
+	(void)state;
+	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false,
+			"[k] [unknown] 0xffffffff81000110");
+	assert_non_null(strstr(stacks_kernel_problem(f.s), "names no function"));
+	done(&f);
+}
+
 static void padding_has_a_name_of_its_own(void **state)
 {
 	char text[] = "ffffffff81000100 T __pfx_do_idle\n"
@@ -878,6 +911,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(another_programs_mappings_do_not_replace),
 		cmocka_unit_test(inlined_functions_are_frames),
 		cmocka_unit_test(kernel_symbols_end_at_holes),
+		cmocka_unit_test(other_layouts_have_names),
+		cmocka_unit_test(addresses_without_code_are_not_hidden),
 		cmocka_unit_test(padding_has_a_name_of_its_own),
 		cmocka_unit_test(hidden_addresses_are_a_problem_with_a_reason),
 		cmocka_unit_test(new_programs_are_not_mistaken_for_old_ones),
