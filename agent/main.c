@@ -7,6 +7,7 @@
 #include "node/parse/parse.h"
 
 #include <argp.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -150,6 +151,16 @@ static void tell_name(const char *name, const char *error)
 		log_info("%s: looked up again", name);
 }
 
+/*
+ * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc would keep room for
+ * more of them, and for whatever else is smaller.
+ */
+static void give_memory_back(void)
+{
+	mallopt(M_MMAP_THRESHOLD, 256 << 10);
+	mallopt(M_TRIM_THRESHOLD, 256 << 10);
+}
+
 /* Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few. */
 static void raise_file_limit(void)
 {
@@ -284,6 +295,8 @@ int main(int argc, char **argv)
 		return parse_child_main(argc, argv);
 	if (streq(verb, "--help") || streq(verb, "help") || streq(verb, "-h"))
 		return usage(argc > 1 ? 0 : 2);
+	if (!streq(verb, "hub")) /* whose large blocks come again with each query */
+		give_memory_back();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
 		if (streq(verb, roles[i].verb))
 			return run_role(&roles[i], argc - 1, argv + 1);

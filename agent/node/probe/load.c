@@ -7,7 +7,6 @@
 #include "node/probe/internal.h"
 
 #include <bpf/btf.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include "core.skel.h"
@@ -358,17 +357,6 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	return 0;
 }
 
-/*
- * For each object libbpf reads the kernel's types, 6 MB. Once such a block was freed glibc keeps room for more of
- * them, and for whatever else is smaller: that ends here.
- */
-static void give_memory_back(void)
-{
-	mallopt(M_MMAP_THRESHOLD, 256 << 10);
-	mallopt(M_TRIM_THRESHOLD, 256 << 10);
-	malloc_trim(0);
-}
-
 int objects_load(struct probes *p, struct field_error *reterr)
 {
 	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
@@ -385,7 +373,6 @@ int objects_load(struct probes *p, struct field_error *reterr)
 	}
 	p->types = kernel_types_free(p->types);
 	libbpf_set_print(before);
-	give_memory_back();
 	return r;
 }
 
