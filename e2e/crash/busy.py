@@ -3,6 +3,7 @@
 """busy.py: what an agent takes while it profiles a machine whose every CPU is busy, at 99 Hz, and what it took until it sampled; beside
 bpftrace and perf on all of the same machine, one after the other in an order drawn by chance. One JSON object a line. Run by
 `make bench`, as root."""
+import contextlib
 import os
 import random
 import re
@@ -42,6 +43,15 @@ def cpu(pids):
     return sum(map(bpf_stats.cpu_of, pids))
 
 
+def samples(pid):
+    """Whether it has a clock that ticks. What its /metrics say of it is up to a second later, and costs it CPU time."""
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return "anon_inode:[perf_event]" in links
+
+
 def window(pid, found, name):
     """After that it has settled."""
     pids = stopped.below(pid)
@@ -68,7 +78,7 @@ class Agent:
 
     def measure(self, found, name):
         self.role.start()
-        until("the agent samples", lambda: self.metric("bpf_links") > 0)
+        until("the agent samples", lambda: samples(self.role.process.pid))
         found["start", name].append(cpu(stopped.below(self.role.process.pid)))
         until("samples are folded", lambda: self.metric("samples_folded_total") > 0)
         time.sleep(SETTLE_S)
