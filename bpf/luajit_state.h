@@ -262,11 +262,15 @@ enum pf_luajit_what { PF_LUAJIT_NO_FUNC, PF_LUAJIT_C_FUNC, PF_LUAJIT_LUA_FUNC };
 /* What function a slot holds: func.pc is its bytecode, a C function's is a stub. */
 PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 {
-	struct pf_luajit_proto *p = &pf_luajit_read(s)->proto;
-	struct pf_luajit_func *f = &pf_luajit_read(s)->func;
 	uint64_t at = pf_luajit_func_of(slot);
+	struct pf_luajit_proto *p;
+	struct pf_luajit_func *f;
 
-	if (!s || !at || !pf_read(f, sizeof(*f), at) || f->gct != PF_LUAJIT_GCT_FUNC)
+	if (!s || !at)
+		return PF_LUAJIT_NO_FUNC;
+	p = &pf_luajit_read(s)->proto;
+	f = &pf_luajit_read(s)->func;
+	if (!pf_read(f, sizeof(*f), at) || f->gct != PF_LUAJIT_GCT_FUNC)
 		return PF_LUAJIT_NO_FUNC;
 	if (f->ffid != 0)
 		return PF_LUAJIT_C_FUNC;
@@ -279,10 +283,13 @@ PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 /* base runs the instruction before pc; its first one is at hand when pc is not behind it yet. */
 PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 {
-	struct pf_luajit_read *k = pf_luajit_read(s);
+	struct pf_luajit_read *k;
 	uint64_t slots[2]; /* function, link */
 
-	if (!s || !pf_luajit_in_stack(&k->state, base) || !pf_read(slots, 16, base - 16))
+	if (!s)
+		return false;
+	k = pf_luajit_read(s);
+	if (!pf_luajit_in_stack(&k->state, base) || !pf_read(slots, 16, base - 16))
 		return false;
 	switch (pf_luajit_func_in(s, slots[0])) {
 	case PF_LUAJIT_LUA_FUNC:
