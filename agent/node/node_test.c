@@ -723,7 +723,9 @@ static void test_whole_stacks(void **state)
 	stop_busy(f);
 	f->node = node_free(f->node);
 	assert_true(find_seen("nodetest-chain", ID_A, &s));
-	if (!names_missing() && (s.n_whole * 100 < s.n_samples * 97 || s.n_chain < s.n_whole))
+	/* On a busy machine one or two are of the loader, or of fork(): before any function of the chain. */
+	if (!names_missing() &&
+	    (s.n_whole * 100 < s.n_samples * 97 || s.n_chain * 100 < s.n_whole * 99))
 		fail_msg("of %lu stacks %lu are whole, %lu have the chain", s.n_samples, s.n_whole,
 			 s.n_chain);
 }
