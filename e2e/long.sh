@@ -37,6 +37,7 @@ step rows-check "${make[@]}" rows-check
 step accuracy "${make[@]}" accuracy
 step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step clock env BUILD="$build" e2e/crash/clock.py
+step crowd env BUILD="$build" e2e/crash/crowd.py
 step trace env BUILD="$build" e2e/trace/run.py
 step test-kernels "${make[@]}" test-kernels
 for f in agent/*/*/*_fuzz.c; do

@@ -43,6 +43,12 @@ $(CLOCK): e2e/crash/clock.c
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -fPIC $< -o $@
+# A node full of pods: e2e/crash/crowd.py.
+CROWD := $(BUILD)/crash/crowd
+$(CROWD): e2e/crash/crowd.c
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -static $< -o $@
 test-now: $(BURNER) $(CLOCK)
 .PHONY: crash
 crash: $(BUILD)/podflame $(BURNER) ## node, parse child and hub killed at moments drawn by chance: S seconds of it (as root)
@@ -63,6 +69,7 @@ accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs an
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
 test-long: ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases (as root)
 	$(Q).ci/deps long
+	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD)
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 # Unwind rows of every ELF file of this machine against two other readers of the same bytes.

@@ -9,7 +9,7 @@ import time
 import traceback
 
 import store
-from roles import BUILD, Place, until
+from roles import BUILD, Place, free_port, until
 
 WINDOW_S = 2
 STEPS_S = (0, 100, -50)  # beside the right time; each lasts
@@ -75,7 +75,7 @@ def check(place, begin):
 
 def main():
     try:
-        with Place(window=f"{WINDOW_S}s") as place:
+        with Place(window=f"{WINDOW_S}s", agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
             try:
                 print(check(place, play(place)))
                 failed = 0

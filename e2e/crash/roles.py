@@ -9,6 +9,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -16,7 +17,7 @@ import apiserver
 
 BUILD = os.environ.get("BUILD", "build")
 NODE, NS = "crash-node", "podflame-system"
-POD_UID = "401b6bf6-91e0-4a28-870a-232376283f%02d"
+POD_UID = f"{os.getpid():08x}-91e0-4a28-870a-232376283f%02d"  # nobody else's on this machine
 BUILD_ID_NOTE = bytes([4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0]) + b"GNU\0"
 
 
@@ -142,6 +143,7 @@ class Place:
             f.write(text)
 
     def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # of `timeout`, too
         return self
 
     def __exit__(self, *_):
@@ -196,7 +198,7 @@ class Place:
     def strangers(self):
         """Files that no role should have left here."""
         left = os.listdir(f"{self.dir}/tmp")
-        known = {"profiles.sqlite", "profiles.sqlite-wal", "profiles.sqlite-shm", "lock", "symbols", "node-state.json", "losses.account"}
+        known = {"profiles.sqlite", "profiles.sqlite-wal", "profiles.sqlite-shm", "reserve", "lock", "symbols", "node-state.json", "losses.account"}
         for d in ("data", "spool"):
             left += [f"{d}/{n}" for n in os.listdir(f"{self.dir}/{d}") if n not in known and not n.endswith(".otlp")]
         return left + os.listdir(f"{self.dir}/data/symbols")
