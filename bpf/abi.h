@@ -101,6 +101,19 @@ struct pf_listed {
 	struct pf_filter filter;
 };
 
+/*
+ * Map `unselected`, array by CPU, mmapped: all that a tick of nobody who is selected touches beside its
+ * task. A cache line each; filter.h says when what it holds is true.
+ */
+#define PF_UNSELECTED_SETS 4
+struct pf_unselected {
+	uint64_t ticks;			   /* of nobody who is selected */
+	uint64_t additions;		   /* raised after each to filter_cgroups */
+	uint64_t asked;			   /* `additions` before the sets were looked up */
+	uint64_t next;			   /* whose place the next one takes */
+	uint64_t sets[PF_UNSELECTED_SETS]; /* css_sets of cgroups that filter_cgroups has not */
+};
+
 /* ---- counts: kernel -> user, drained ---- */
 
 struct pf_count_key {
@@ -372,7 +385,6 @@ enum pf_drop {
 
 /* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
 struct pf_stats {
-	uint64_t filtered; /* ticks of nobody who is selected */
 	uint64_t thinned;  /* selected, above its own rate */
 	uint64_t taken;	   /* selected and kept: delivered, or dropped with a reason */
 	uint64_t delivered;
@@ -385,6 +397,7 @@ _Static_assert(sizeof(struct pf_config) == 56, "abi");
 _Static_assert(sizeof(struct pf_settings) == 16, "abi");
 _Static_assert(sizeof(struct pf_filter) == 48, "abi");
 _Static_assert(sizeof(struct pf_listed) == 56, "abi");
+_Static_assert(sizeof(struct pf_unselected) == 64, "abi");
 _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 32, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");

@@ -2,16 +2,15 @@
 /*
  * filter: who is selected. The first statement of every program is a call of
  * pf_filter_task or pf_filter_cgroup; nothing else decides. A miss costs one
- * hash look-up, two with the process list on.
+ * hash look-up, two with the process list on; a tick's mostly none.
  */
 #pragma once
 
 #include "maps.h"
 
 /* The cgroup in the hierarchy that the agent chose. */
-static __always_inline uint64_t pf_cgroup_of(struct task_struct *task)
+static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 {
-	struct css_set *set = task->cgroups;
 	struct cgroup_subsys_state **css;
 
 	if (!pf_config.have_hierarchy)
@@ -58,19 +57,91 @@ static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *t
 	return &l->filter;
 }
 
-/* NULL: not selected. *ret_cgroup_id is set when it is. */
-static __always_inline const struct pf_filter *
-pf_filter_task(struct task_struct *task, uint32_t event_mask, uint64_t *ret_cgroup_id)
+/*
+ * The tick's. It comes when nothing is in the caches, and a look-up touches ten lines of memory: so
+ * each CPU keeps the last css_sets that were of no selected cgroup. All threads of a cgroup have
+ * the same one, mostly.
+ *
+ * The sets are true as long as `asked` is `additions`, which was read before they were looked up and is
+ * raised after every addition to the filter (pf_filter_added; filter.c). Who is removed is unselected
+ * all the more. A css_set never changes its cgroup, but its memory may become that of another: of a
+ * selected cgroup's when a task is moved or born into it, which raises `additions`, too
+ * (proc.bpf.c). Only a controller that is switched on in cgroup v2 makes css_sets untold; what
+ * comes of that ends with PF_ASK_AGAIN.
+ *
+ * Only ticks write `asked`, `next` and `sets`, and no tick comes within another.
+ */
+#define PF_ASK_AGAIN 256 /* ticks of a CPU */
+
+static __always_inline struct pf_unselected *pf_unselected_here(void)
+{
+	uint32_t cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&unselected, &cpu);
+}
+
+static __always_inline bool pf_is_unselected(struct pf_unselected *u, struct css_set *set)
+{
+	uint64_t address = (uint64_t)set;
+
+	return u->asked == *(volatile uint64_t *)&u->additions &&
+	       (u->sets[0] == address || u->sets[1] == address || u->sets[2] == address ||
+		u->sets[3] == address);
+}
+
+/* One more tick of nobody who is selected. */
+static __always_inline void pf_unselected_tick(struct pf_unselected *u)
+{
+	if (++u->ticks % PF_ASK_AGAIN == 0)
+		u->asked = u->additions - 1;
+}
+
+/* It was looked up when `additions` was the one given. */
+static __always_inline void pf_unselected_note(struct pf_unselected *u, struct css_set *set,
+					       uint64_t additions)
+{
+	uint64_t place = u->next++ % PF_UNSELECTED_SETS;
+
+	if (u->asked != additions)
+		for (int i = 0; i < PF_UNSELECTED_SETS; i++)
+			u->sets[i] = 0;
+	u->asked = additions;
+	u->sets[place] = (uint64_t)set;
+}
+
+static long pf_filter_raise(void *map, const uint32_t *cpu, struct pf_unselected *u, void *ctx)
+{
+	__sync_fetch_and_add(&u->additions, 1);
+	return 0;
+}
+
+/* To be called after every addition to filter_cgroups. */
+static __always_inline void pf_filter_added(void)
+{
+	bpf_for_each_map_elem(&unselected, pf_filter_raise, NULL, 0);
+}
+
+/* NULL: not selected. *ret_cgroup_id is set when it is. `u`: a tick's, which notes who is not; else NULL. */
+static __always_inline const struct pf_filter *pf_filter_task_by(struct task_struct *task,
+								 uint32_t event_mask,
+								 uint64_t *ret_cgroup_id,
+								 struct pf_unselected *u)
 {
 	const struct pf_filter *f = NULL;
-	uint64_t id = 0;
+	struct css_set *set = task->cgroups;
+	uint64_t id = 0, additions = 0;
 
 	if (pf_config.use_cgroups) {
-		id = pf_cgroup_of(task);
+		if (u)
+			additions = *(volatile uint64_t *)&u->additions;
+		id = pf_cgroup_of_set(set);
 		f = bpf_map_lookup_elem(&filter_cgroups, &id);
 		*ret_cgroup_id = id;
 		if (f && !(f->flags & PF_FILTER_LISTED))
 			return f->event_mask & event_mask ? f : NULL;
+		/* The list and Total have to be asked each time. */
+		if (!f && u && !pf_config.use_list && !pf_config.total)
+			pf_unselected_note(u, set, additions);
 	}
 	if (!pf_config.use_list)
 		return NULL;
@@ -78,8 +149,14 @@ pf_filter_task(struct task_struct *task, uint32_t event_mask, uint64_t *ret_cgro
 	if (!f || !(f->event_mask & event_mask))
 		return NULL;
 	if (!pf_config.use_cgroups)
-		*ret_cgroup_id = pf_cgroup_of(task);
+		*ret_cgroup_id = pf_cgroup_of_set(set);
 	return f;
+}
+
+static __always_inline const struct pf_filter *
+pf_filter_task(struct task_struct *task, uint32_t event_mask, uint64_t *ret_cgroup_id)
+{
+	return pf_filter_task_by(task, event_mask, ret_cgroup_id, NULL);
 }
 
 /* For programs about a cgroup instead of a task. */

@@ -29,6 +29,15 @@ struct {
 	__type(value, struct pf_listed);
 } filter_tgids SEC(".maps");
 
+/* Mmapped, also for its place: its values begin with a page, so none lies in two cache lines. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_unselected);
+} unselected SEC(".maps");
+
 /*
  * The counts of generation g lie in slot g % 2. User space raises the generation
  * and waits for RCU (any update of an outer map does); then nobody writes the old

@@ -53,21 +53,26 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_scratch_put(s);
 }
 
+/* Whose cgroup has to be looked up. */
+/* Somebody whose cgroup has to be looked up. */
 SEC("perf_event")
-int pf_oncpu(struct bpf_perf_event_data *ctx)
+int pf_oncpu_ask(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_unselected *u = pf_unselected_here();
 	const struct pf_settings *set;
 	const struct pf_filter *f;
 	uint64_t cgroup_id = 0;
 
+	if (!u)
+		return 0;
 	/* Before the filter, and only when an admin has switched it on. */
 	if (pf_config.total && (set = pf_settings_now()))
 		pf_total_add(task, set);
 
-	f = pf_filter_task(task, 1 << PF_EVENT_ON_CPU, &cgroup_id);
+	f = pf_filter_task_by(task, 1 << PF_EVENT_ON_CPU, &cgroup_id, u);
 	if (!f) {
-		PF_STAT(filtered);
+		pf_unselected_tick(u);
 		return 0;
 	}
 	if (f->keep != PF_KEEP_ALL && bpf_get_prandom_u32() > f->keep) {
@@ -79,6 +84,34 @@ int pf_oncpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	PF_STAT(taken);
 	pf_sample(ctx, task, cgroup_id, f, set);
+	return 0;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__array(values, int(void *));
+} oncpu_next SEC(".maps") = {.values = {(void *)&pf_oncpu_ask}};
+
+/*
+ * What is attached. A program of its own, and small: most ticks of most nodes find nobody, and
+ * nothing in the caches. With the other one it would have that one's stack (memory of the CPU's own
+ * since 6.13) and pf_config to fetch.
+ */
+SEC("perf_event")
+int pf_oncpu(struct bpf_perf_event_data *ctx)
+{
+	struct pf_unselected *u = pf_unselected_here();
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!u)
+		return 0;
+	if (pf_is_unselected(u, task->cgroups)) {
+		pf_unselected_tick(u);
+		return 0;
+	}
+	bpf_tail_call(ctx, &oncpu_next, 0);
 	return 0;
 }
 

@@ -135,7 +135,9 @@ int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
 	if (parent) {
 		copy = *parent;
 		armed = !bpf_map_update_elem(&filter_cgroups, &id, &copy, BPF_NOEXIST);
-		if (!armed)
+		if (armed)
+			pf_filter_added();
+		else
 			pf_drop(PF_DROP_CGROUP_FULL);
 	}
 	pf_send_cgroup(cgroup, path, false, armed);
@@ -153,6 +155,24 @@ int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 	if (known)
 		bpf_map_delete_elem(&filter_cgroups, &id);
 	pf_send_cgroup(cgroup, path, true, known);
+	return 0;
+}
+
+/* The css_set that a task is moved or born into may have an old one's address: filter.h. */
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(pf_cgroup_attach, struct cgroup *to)
+{
+	if (pf_filter_cgroup(BPF_CORE_READ(to, kn, id)))
+		pf_filter_added();
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(pf_fork, struct task_struct *parent, struct task_struct *child)
+{
+	if (PF_POINTER(parent, cgroups) != PF_POINTER(child, cgroups))
+		pf_filter_added();
 	return 0;
 }
 

@@ -143,9 +143,17 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 	}
 }
 
+/* What ticks found unselected before, they ask for again: bpf/filter.h. */
+static void tell_added(struct probes *p)
+{
+	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
+		__atomic_add_fetch(&p->unselected[cpu].additions, 1, __ATOMIC_SEQ_CST);
+}
+
 static int sync_cgroups(struct probes *p, const struct wanted_set *before)
 {
 	int map = bpf_map__fd(p->core->maps.filter_cgroups), first_error = 0;
+	bool added = false;
 
 	if (!p->config.use_cgroups)
 		return p->cgroups.n ? -EOPNOTSUPP : 0;
@@ -160,7 +168,10 @@ static int sync_cgroups(struct probes *p, const struct wanted_set *before)
 		r = bpf_map_update_elem(map, &w->key, &f, BPF_ANY);
 		if (r && !first_error)
 			first_error = r;
+		added |= !r;
 	}
+	if (added)
+		tell_added(p);
 	return first_error;
 }
 

@@ -112,7 +112,9 @@ struct probes {
 	struct support support[_FEATURE_MAX];
 	char *reasons[_FEATURE_MAX];
 
-	struct pf_settings *settings; /* mmapped from the kernel */
+	/* mmapped from the kernel */
+	struct pf_settings *settings;
+	struct pf_unselected *unselected; /* by CPU */
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;

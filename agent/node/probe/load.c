@@ -88,6 +88,7 @@ static void core_sizes(struct probes *p)
 	bpf_map__set_max_entries(o->maps.totals_1, c->total ? 16384 : 1);
 	bpf_map__set_max_entries(o->maps.ring, ring);
 	bpf_map__set_max_entries(o->maps.seen, seen);
+	bpf_map__set_max_entries(o->maps.unselected, cpus);
 	if (!c->use_cgroups)
 		bpf_map__set_max_entries(o->maps.filter_cgroups, 1);
 	if (!c->use_list)
@@ -251,7 +252,7 @@ struct tracer {
 	enum feature feature;
 	bool wanted;
 };
-#define N_TRACERS 5
+#define N_TRACERS 7
 
 static void tracers(struct probes *p, struct tracer ret[N_TRACERS])
 {
@@ -265,6 +266,10 @@ static void tracers(struct probes *p, struct tracer ret[N_TRACERS])
 		{p->proc->progs.pf_cgroup_mkdir, "btf_trace_cgroup_mkdir", FEATURE_CGROUP_EVENTS,
 		 c->use_cgroups},
 		{p->proc->progs.pf_cgroup_rmdir, "btf_trace_cgroup_rmdir", FEATURE_CGROUP_EVENTS,
+		 c->use_cgroups},
+		{p->proc->progs.pf_cgroup_attach, "btf_trace_cgroup_attach_task",
+		 FEATURE_CGROUP_EVENTS, c->use_cgroups},
+		{p->proc->progs.pf_fork, "btf_trace_sched_process_fork", FEATURE_CGROUP_EVENTS,
 		 c->use_cgroups},
 		{p->proc->progs.pf_announce, "bpf_iter__task", FEATURE_PROCESS_LIST, procs},
 	};

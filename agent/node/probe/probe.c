@@ -28,16 +28,31 @@ static const char *feature_name(int f)
 	return f < _EVENT_MAX ? event_info(f)->name : feature_names[f];
 }
 
-static int settings_map(struct probes *p)
+static size_t unselected_bytes(const struct probes *p)
 {
-	void *m = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED,
-		       bpf_map__fd(p->core->maps.settings), 0);
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (p->n_possible_cpus * sizeof(struct pf_unselected) + page - 1) / page * page;
+}
+
+static int map_mmap(const struct bpf_map *map, size_t bytes, void *ret)
+{
+	void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
 
 	if (m == MAP_FAILED)
 		return -errno;
-	p->settings = m;
-	p->settings->tables = 1; /* 0: what an empty cache of rules would be of */
+	*(void **)ret = m;
 	return 0;
+}
+
+static int maps_mmap(struct probes *p)
+{
+	int r = map_mmap(p->core->maps.settings, sysconf(_SC_PAGESIZE), &p->settings);
+
+	if (r)
+		return r;
+	p->settings->tables = 1; /* 0: what an empty cache of rules would be of */
+	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
 }
 
 static int probes_open(struct probes *p, struct field_error *reterr)
@@ -46,7 +61,7 @@ static int probes_open(struct probes *p, struct field_error *reterr)
 
 	if (r)
 		return r;
-	r = settings_map(p);
+	r = maps_mmap(p);
 	if (!r)
 		r = drain_open(p);
 	/* Total wants the event although nobody is selected. */
@@ -96,6 +111,8 @@ struct probes *probes_free(struct probes *p)
 	tables_close(p);
 	if (p->settings)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
+	if (p->unselected)
+		munmap(p->unselected, unselected_bytes(p));
 	objects_unload(p);
 	for (size_t i = 0; i < _FEATURE_MAX; i++)
 		free(p->reasons[i]);
@@ -121,7 +138,6 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 	if (r)
 		return r;
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++) {
-		sum.filtered += cpus[cpu].filtered;
 		sum.thinned += cpus[cpu].thinned;
 		sum.taken += cpus[cpu].taken;
 		sum.delivered += cpus[cpu].delivered;
@@ -198,7 +214,8 @@ int probes_stats(struct probes *p, struct probes_stats *ret)
 
 	if (r)
 		return r;
-	s.filtered = k.filtered;
+	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
+		s.filtered += *(volatile uint64_t *)&p->unselected[cpu].ticks;
 	s.thinned = k.thinned;
 	s.delivered = k.delivered;
 	s.crossed = k.crossed;

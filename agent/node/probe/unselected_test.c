@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a tick keeps of who is not selected (bpf/filter.h): whoever is selected after all is sampled at once. */
+#include "node/probe/cgroups_test.h"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#define AT_ONCE_NS    (150 * 1000000ull) /* of CPU time: fewer ticks than PF_ASK_AGAIN */
+#define AT_ONCE_TICKS 40		 /* of 150: a virtual machine may miss some */
+#define TRIES	      5
+
+static struct probe_config config_of(bool v2)
+{
+	return (struct probe_config){
+		.hierarchy = hierarchy(v2), .use_cgroups = true, .max_sample_hz = 999};
+}
+
+static void runs_for(pid_t pid, uint64_t ns)
+{
+	uint64_t until = pid_cpu_ns(pid) + ns, deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+
+	while (pid_cpu_ns(pid) < until && now_mono_ns() < deadline)
+		nap(5);
+}
+
+/* Of somebody whom the ticks know as not selected until `select` is called. */
+static bool is_sampled_at_once(struct probes *p, struct child *c,
+			       void (*select)(struct probes *p, struct child *c,
+					      const char *dirs[2]),
+			       const char *dirs[2])
+{
+	struct tally t = {.pid = c->pid};
+
+	runs_for(c->pid, AT_ONCE_NS);
+	drain_into(p, &t, 1);
+	assert_int_equal(t.n, 0);
+	select(p, c, dirs);
+	runs_for(c->pid, AT_ONCE_NS);
+	drain_into(p, &t, 1);
+	return t.n >= AT_ONCE_TICKS;
+}
+
+static void select_second(struct probes *p, struct child *c, const char *dirs[2])
+{
+	uint64_t ids[] = {cgroup_id(dirs[0]), cgroup_id(dirs[1])};
+
+	(void)c;
+	select_cgroups(p, ids, 2);
+}
+
+static void move_to_first(struct probes *p, struct child *c, const char *dirs[2])
+{
+	(void)p;
+	cgroup_move(dirs[0], c->pid);
+}
+
+static void move_to_child_of_first(struct probes *p, struct child *c, const char *dirs[2])
+{
+	_cleanup_free_ char *child = cgroup_make(dirs[0], "child");
+
+	(void)p;
+	cgroup_move(child, c->pid);
+}
+
+/* The first of two cgroups is selected, so that there are ticks; a busy process is in the second. */
+static void at_once(void (*select)(struct probes *p, struct child *c, const char *dirs[2]))
+{
+	struct probe_config config = config_of(false);
+	bool sampled = false;
+
+	for (int i = 0; i < TRIES && !sampled; i++) {
+		char *first = cgroup_make(mount_v1, "first"),
+		     *second = cgroup_make(mount_v1, "second");
+		uint64_t id = cgroup_id(first);
+		struct child c = child_start(body_work, NULL);
+		struct probes *p = open_probes(config);
+
+		cgroup_move(second, c.pid);
+		select_cgroups(p, &id, 1);
+		sampled = is_sampled_at_once(p, &c, select, (const char *[]){first, second});
+		probes_free(p);
+		child_stop(&c);
+		cgroup_remove(xasprintf("%s/child", first));
+		cgroup_remove(first);
+		cgroup_remove(second);
+	}
+	assert_true(sampled);
+}
+
+static void whose_cgroup_is_selected_is_sampled_at_once(void **state)
+{
+	(void)state;
+	at_once(select_second);
+}
+
+static void who_is_moved_to_a_selected_cgroup_is_sampled_at_once(void **state)
+{
+	(void)state;
+	at_once(move_to_first);
+}
+
+static void who_is_moved_to_a_child_of_one_is_sampled_at_once(void **state)
+{
+	(void)state;
+	at_once(move_to_child_of_first);
+}
+
+/* ---- additions: without them a css_set at the address of an old one would be taken for that ---- */
+
+/* Whether each CPU was told since the last time. Containers that others start may raise them, too. */
+static bool raised(struct probes *p, uint64_t *before)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+	bool r;
+
+	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++) {
+		uint64_t n = *(volatile uint64_t *)&p->unselected[cpu].additions;
+
+		least = MIN(least, n);
+		most = MAX(most, n);
+	}
+	r = least > *before;
+	*before = most;
+	return r;
+}
+
+static pid_t born_into(const char *dir)
+{
+	_cleanup_close_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = fd};
+	pid_t pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid == 0)
+		_exit(0);
+	return pid;
+}
+
+static void additions_are_raised(bool v2)
+{
+	struct probe_config config = config_of(v2);
+	const char *mount = config.hierarchy.mount;
+	char *own = cgroup_make(mount, "own"), *other = cgroup_make(mount, "other"), *child;
+	struct child c = child_start(body_work, NULL);
+	struct probes *p = open_probes(config);
+	uint64_t id = cgroup_id(own), before = 0;
+
+	raised(p, &before);
+	select_cgroups(p, &id, 1);
+	assert_true(raised(p, &before));
+	child = cgroup_make(own, "child");
+	assert_true(raised(p, &before));
+	cgroup_move(other, c.pid);
+	raised(p, &before);
+	cgroup_move(child, c.pid);
+	assert_true(raised(p, &before));
+	if (v2) {
+		pid_t pid = born_into(child);
+
+		assert_true(pid > 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		assert_true(raised(p, &before));
+	}
+	child_stop(&c);
+	probes_free(p);
+	cgroup_remove(child);
+	cgroup_remove(own);
+	cgroup_remove(other);
+}
+
+static void additions_are_raised_v1(void **state)
+{
+	(void)state;
+	additions_are_raised(false);
+}
+
+static void additions_are_raised_v2(void **state)
+{
+	(void)state;
+	additions_are_raised(true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(whose_cgroup_is_selected_is_sampled_at_once),
+		cmocka_unit_test(who_is_moved_to_a_selected_cgroup_is_sampled_at_once),
+		cmocka_unit_test(who_is_moved_to_a_child_of_one_is_sampled_at_once),
+		cmocka_unit_test(additions_are_raised_v1),
+		cmocka_unit_test(additions_are_raised_v2),
+	};
+
+	run = getpid();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
