@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP server: any bytes as requests, heads that decide about bodies; and TLS on both sides. */
+
+#include "lib/loop/testhttp.h"
+
+/* ---- raw requests to our server ---- */
+
+static int raw_connect(uint16_t port)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET,
+				 .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	return fd;
+}
+
+struct raw {
+	struct fixture *f;
+	int fd;
+	struct watch *watch;
+	struct buf got;
+	bool eof;
+};
+
+static void raw_readable(int fd, void *arg)
+{
+	struct raw *r = arg;
+	char piece[4096];
+	ssize_t n = recv(fd, piece, sizeof(piece), 0);
+
+	if (n > 0) {
+		buf_add(&r->got, piece, (size_t)n);
+		return;
+	}
+	r->eof = true;
+	r->watch = watch_free(r->watch);
+	loop_stop(r->f->loop, 0);
+}
+
+/* Sends the text and gives back all that the server says until it hangs up. */
+static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_close)
+{
+	struct raw r = {.f = f, .fd = raw_connect(http_server_port(f->server))};
+
+	assert_int_equal(send(r.fd, text, n, 0), n);
+	if (half_close)
+		shutdown(r.fd, SHUT_WR);
+	assert_int_equal(watch_new(f->loop, r.fd, raw_readable, &r, &r.watch), 0);
+	run(f);
+	close(r.fd);
+	return buf_steal(&r.got);
+}
+
+static const char half_open[] = "GET / HTTP/1.1\r\nHost: a\r\nX-Half: ";
+
+/* Whoever only holds connections open shuts nobody out. */
+static void half_open_requests_make_room(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *made = counter("http_refused_total", "reason", "made_room");
+	uint64_t before = counter_get(made);
+	int fds[8];
+	char byte;
+
+	start_server(f, NULL, 0, ARRAY_SIZE(fds));
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), NULL, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = raw_connect(http_server_port(f->server));
+		assert_int_equal(send(fds[i], half_open, strlen(half_open), 0), strlen(half_open));
+	}
+	get(f, "/");
+	assert_int_equal(f->status, 200);
+	assert_int_equal(counter_get(made), before + 1);
+	/* it was the oldest that had to go, and no other */
+	assert_true(recv(fds[0], &byte, 1, 0) <= 0);
+	for (size_t i = 1; i < ARRAY_SIZE(fds); i++)
+		assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), -1);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+}
+
+static void idle_connections_make_room(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+	static const char text[] = "GET /new HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+	start_server(f, NULL, 0, 1);
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), NULL, NULL);
+	get(f, "/kept");
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "HTTP/1.1 200");
+	get(f, "/kept"); /* the client sees nothing of it */
+	assert_int_equal(f->status, 200);
+}
+
+static void slow_body_gets_408(void **state)
+{
+	static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	f->max_request_ns = NSEC_PER_MSEC;
+	start_server(f, NULL, 0, 0);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "HTTP/1.1 408");
+	assert_int_equal(f->n_in, 0);
+}
+
+static void bad_requests_get_their_status(void **state)
+{
+	static const struct {
+		const char *request;
+		const char *answer;
+	} table[] = {
+		{"GARBAGE\r\n\r\n", "HTTP/1.1 400"},
+		{"GET /\r\n\r\n", "HTTP/1.1 400"},
+		{"GET / HTTP/2.0\r\nHost: x\r\n\r\n", "HTTP/1.1 505"},
+		{"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400"},
+		{"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "HTTP/1.1 400"},
+		{"GET / HTTP/1.1\r\nHost: a\r\nX y: b\r\n\r\n", "HTTP/1.1 400"},
+		{"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", "HTTP/1.1 400"},
+		{"GET / HTTP/1.1\nHost: a\r\n\r\n", "HTTP/1.1 400"},
+		{"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 400"},
+		{"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 400"},
+		{"GET relative HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x10\r\n\r\n", "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+		 "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
+		 "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+		 "1\r\n\r\n",
+		 "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", "HTTP/1.1 501"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		 "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n",
+		 "HTTP/1.1 400"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", "HTTP/1.1 413"},
+	};
+	struct fixture *f = *state;
+
+	start_server(f, NULL, 1000, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		_cleanup_free_ char *got =
+			raw_talk(f, table[i].request, strlen(table[i].request), false);
+
+		if (!str_has_prefix(got, table[i].answer))
+			fail_msg("%s -> %s", table[i].request, got);
+		assert_text(got, "{\"error\":");
+	}
+	assert_int_equal(f->n_in, 0);
+}
+
+static void too_large_a_head_gets_431(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *text = xmalloc(70000);
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	memset(text, 'x', 70000);
+	memcpy(text, "GET / HTTP/1.1\r\nX: ", 19);
+	got = raw_talk(f, text, 70000, false);
+	assert_text(got, "HTTP/1.1 431");
+}
+
+static void chunked_request_body_is_decoded(void **state)
+{
+	static const char text[] =
+		"POST /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: "
+		"chunked\r\n\r\n"
+		"3;ext=\"1\"\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "HTTP/1.1 200");
+	assert_int_equal(f->in_bytes, 13);
+	assert_true(f->in_hash == hash_bytes("abc0123456789", 13, 0));
+}
+
+static void chunked_request_above_the_limit_gets_413(void **state)
+{
+	static const char text[] =
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+		"8\r\n01234567\r\n8\r\n01234567\r\n0\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 10, 0);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "HTTP/1.1 413");
+	assert_int_equal(f->n_in, 0);
+}
+
+static void pipelined_requests_are_answered_in_order(void **state)
+{
+	static const char text[] =
+		"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+		"GET /3 HTTP/1.0\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_int_equal(f->n_in, 3);
+	assert_string_equal(f->in_path, "/3");
+	assert_text(got, "hello");
+}
+
+static void half_closed_client_still_gets_its_answer(void **state)
+{
+	static const char text[] = "GET /half HTTP/1.1\r\nHost: a\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	f->hold = true;
+	timer_set(f->loop, &f->step, 50 * NSEC_PER_MSEC, reply_later, f);
+	got = raw_talk(f, text, strlen(text), true);
+	assert_text(got, "late");
+}
+
+static void cut_request_is_dropped(void **state)
+{
+	static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	got = raw_talk(f, text, strlen(text), true);
+	assert_string_equal(got, "");
+	assert_int_equal(f->n_in, 0);
+}
+
+static void expect_100_continue(void **state)
+{
+	static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+				   "Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_true(str_has_prefix(got, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"));
+}
+
+/* ---- who asks before a body comes ---- */
+
+#define LARGE (8 << 20)
+
+static void accept_later(void *arg)
+{
+	struct fixture *f = arg;
+
+	http_accept_body(TAKE_PTR(f->held), LARGE);
+}
+
+/* "/now", "/later": a large body; "/no": none; "/never": until the test says; else a small one. */
+static void judge_head(struct http_conn *c, const struct http_in *in, void *arg)
+{
+	struct fixture *f = arg;
+
+	assert_int_equal(in->body_bytes, 0);
+	f->n_heads++;
+	f->held = c;
+	if (streq(in->path, "/now"))
+		accept_later(f);
+	else if (streq(in->path, "/later"))
+		timer_set(f->loop, &f->step, 20 * NSEC_PER_MSEC, accept_later, f);
+	else if (streq(in->path, "/no"))
+		http_reply(c, 403, "text/plain", NULL, "not you", 7);
+	else if (!streq(in->path, "/never"))
+		http_accept_body(c, 1000);
+}
+
+static void start_with_head(struct fixture *f)
+{
+	f->head = judge_head;
+	start_server(f, NULL, 0, 0);
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), NULL, NULL);
+}
+
+static void a_head_decides_how_large_the_body_may_be(void **state)
+{
+	static const char *const large[] = {"/now", "/later"};
+	struct fixture *f = *state;
+	_cleanup_free_ char *p = pattern(LARGE);
+
+	start_with_head(f);
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
+		call(f, "PUT", large[i], p, LARGE);
+		assert_int_equal(f->status, 200);
+		assert_int_equal(f->in_bytes, LARGE);
+		assert_true(f->in_hash == hash_bytes(p, LARGE, 0));
+		call(f, "PUT", large[i], p, 1);
+		assert_int_equal(f->in_bytes, 1);
+	}
+	call(f, "PUT", "/", p, 1001);
+	assert_int_equal(f->status, 413);
+	call(f, "PUT", "/no", p, LARGE);
+	assert_int_equal(f->status, 403);
+	assert_string_equal(f->body.data, "not you");
+	f->n_heads = 0;
+	get(f, "/no"); /* has no body */
+	assert_int_equal(f->status, 200);
+	assert_int_equal(f->n_heads, 1); /* the answer's */
+}
+
+static void a_refused_body_ends_the_connection(void **state)
+{
+	static const char text[] = "PUT /no HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+				   "Content-Length: 5\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_with_head(f);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_true(str_has_prefix(got, "HTTP/1.1 403"));
+	assert_int_equal(f->n_in, 0);
+}
+
+/* The peer leaves while it waits for the word: the word is harmless, and gone is told. */
+static void who_waits_for_the_word_may_leave(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *p = pattern(LARGE);
+	struct http_conn *held;
+
+	start_with_head(f);
+	for (int watched = 0; watched < 2; watched++) {
+		start(f, "PUT", "/never", p, LARGE);
+		while (!f->held) {
+			timer_set(f->loop, &f->guard, NSEC_PER_MSEC, guard, f);
+			loop_run(f->loop);
+		}
+		held = TAKE_PTR(f->held);
+		http_cancel(f->call);
+		timer_set(f->loop, &f->guard, 50 * NSEC_PER_MSEC, guard, f);
+		loop_run(f->loop); /* until the server has seen it, or not: both must do */
+		if (watched)
+			http_conn_on_gone(held, gone, f);
+		http_accept_body(held, LARGE);
+		if (watched && f->n_gone == 0)
+			run(f);
+	}
+	assert_int_equal(f->n_gone, 1);
+	call(f, "PUT", "/now", "abc", 3);
+	assert_int_equal(f->status, 200);
+}
+
+static void port_in_use_names_the_address(void **state)
+{
+	struct fixture *f = *state;
+	struct http_server_config c = {.address = "127.0.0.1", .handler = handle, .arg = f};
+	struct http_server *second = NULL;
+	struct field_error e = {0};
+
+	start_server(f, NULL, 0, 0);
+	c.port = http_server_port(f->server);
+	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EADDRINUSE);
+	assert_text(e.reason, "127.0.0.1 port");
+	c.address = "nonsense";
+	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EINVAL);
+	assert_null(second);
+}
+
+/* ---- TLS ---- */
+
+static void tls_get(struct fixture *f, const struct test_cert *cert, const char *address,
+		    const char *host, const char *ca_pem)
+{
+	start_server(f, cert, 0, 0);
+	make_client(f, address, host, http_server_port(f->server), ca_pem, NULL);
+	get(f, "/");
+}
+
+static void tls_by_ip(void **state)
+{
+	struct fixture *f = *state;
+
+	tls_get(f, &local_cert, "127.0.0.1", NULL, ca.pem);
+	assert_int_equal(f->status, 200);
+}
+
+static void tls_by_name_other_than_the_address(void **state)
+{
+	struct fixture *f = *state;
+
+	tls_get(f, &local_cert, "127.0.0.1", "kubernetes.default.svc", ca.pem);
+	assert_int_equal(f->status, 200);
+}
+
+static void tls_resolved_name(void **state)
+{
+	struct fixture *f = *state;
+
+	tls_get(f, &name_cert, "localhost", NULL, ca.pem);
+	assert_int_equal(f->status, 200);
+}
+
+static void tls_wrong_name_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	tls_get(f, &name_cert, "127.0.0.1", NULL, ca.pem);
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "IP address mismatch");
+	assert_int_equal(f->n_in, 0); /* the request, and a token in it, never left */
+}
+
+static void tls_wrong_ca_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	tls_get(f, &local_cert, "127.0.0.1", NULL, other_ca.pem);
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "certificate of \"127.0.0.1\" refused");
+	assert_int_equal(f->n_in, 0);
+}
+
+/* Our clock or the server's is wrong, by an hour or a year. */
+static void tls_59_expired_or_not_yet_valid(void **state)
+{
+	static const struct {
+		long from_s, to_s;
+		const char *error;
+	} table[] = {
+		{-7200, -3600, "certificate has expired"},
+		{-2 * 365 * 86400, -365 * 86400, "certificate has expired"},
+		{3600, 7200, "certificate is not yet valid"},
+		{365 * 86400, 2 * 365 * 86400, "certificate is not yet valid"},
+		{-60, 3600, NULL},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct test_cert c;
+
+		test_cert_init_valid(&c, &ca, "IP:127.0.0.1", table[i].from_s, table[i].to_s);
+		tls_get(f, &c, "127.0.0.1", NULL, ca.pem);
+		assert_int_equal(f->status, table[i].error ? 0 : 200);
+		if (table[i].error)
+			assert_text(f->error, table[i].error);
+		f->client = http_client_free(f->client);
+		f->server = http_server_free(f->server);
+		f->client_tls = tls_unref(f->client_tls);
+		f->server_tls = tls_unref(f->server_tls);
+		test_cert_done(&c);
+	}
+}
+
+static void tls_bundle_of_two(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *both = xasprintf("%s\n# comment\n%s", other_ca.pem, ca.pem);
+
+	tls_get(f, &local_cert, "127.0.0.1", NULL, both);
+	assert_int_equal(f->status, 200);
+}
+
+static void ts_hello(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	(void)r;
+	(void)arg;
+	ts_reply(c, 200, NULL, "hi");
+}
+
+static void tls_49_ipv6_literal_is_verified(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config good = {.cert = &v6_cert, .ipv6 = true};
+
+	f->ts = ts_start(&good, ts_hello, NULL);
+	make_client(f, "::1", NULL, f->ts->port, ca.pem, NULL);
+	get(f, "/");
+	assert_int_equal(f->status, 200);
+}
+
+static void tls_50_ipv6_literal_wrong_name_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config bad = {.cert = &name_cert, .ipv6 = true};
+
+	f->ts = ts_start(&bad, ts_hello, NULL);
+	make_client(f, "::1", NULL, f->ts->port, ca.pem, NULL);
+	get(f, "/");
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "IP address mismatch");
+	assert_int_equal(ts_n_requests(f->ts), 0);
+}
+
+static void tls_client_certificate(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config c = {.cert = &local_cert, .client_ca_pem = ca.pem};
+
+	f->ts = ts_start(&c, ts_hello, NULL);
+	make_client(f, "127.0.0.1", NULL, f->ts->port, ca.pem, &client_cert);
+	get(f, "/");
+	assert_int_equal(f->status, 200);
+}
+
+static void tls_missing_client_certificate(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config c = {.cert = &local_cert, .client_ca_pem = ca.pem};
+
+	f->ts = ts_start(&c, ts_hello, NULL);
+	make_client(f, "127.0.0.1", NULL, f->ts->port, ca.pem, NULL);
+	get(f, "/");
+	assert_int_equal(f->status, 0);
+	assert_non_null(f->error);
+}
+
+static void tls_h2_only_server_62(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config c = {.cert = &local_cert, .alpn = "\x02h2"};
+
+	f->ts = ts_start(&c, ts_hello, NULL);
+	make_client(f, "127.0.0.1", NULL, f->ts->port, ca.pem, NULL);
+	get(f, "/");
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "no application protocol");
+}
+
+static void tls_material_errors_name_the_part(void **state)
+{
+	struct tls *t = NULL;
+	struct field_error e = {0};
+	struct tls_config c = {.ca_pem = "garbage"};
+
+	(void)state;
+	assert_int_equal(tls_new(&c, false, &t, &e), -EINVAL);
+	assert_string_equal(e.path, "ca");
+	c = (struct tls_config){.cert_pem = client_cert.cert_pem};
+	assert_int_equal(tls_new(&c, false, &t, &e), -EINVAL);
+	assert_string_equal(e.path, "key");
+	c.key_pem = other_cert.key_pem;
+	assert_int_equal(tls_new(&c, false, &t, &e), -EINVAL);
+	assert_text(e.reason, "does not belong to the certificate");
+	assert_null(t);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+	T(half_open_requests_make_room),
+	T(idle_connections_make_room),
+	T(slow_body_gets_408),
+	T(bad_requests_get_their_status),
+	T(too_large_a_head_gets_431),
+	T(chunked_request_body_is_decoded),
+	T(chunked_request_above_the_limit_gets_413),
+	T(pipelined_requests_are_answered_in_order),
+	T(half_closed_client_still_gets_its_answer),
+	T(cut_request_is_dropped),
+	T(expect_100_continue),
+	T(a_head_decides_how_large_the_body_may_be),
+	T(a_refused_body_ends_the_connection),
+	T(who_waits_for_the_word_may_leave),
+	T(port_in_use_names_the_address),
+	T(tls_by_ip),
+	T(tls_by_name_other_than_the_address),
+	T(tls_resolved_name),
+	T(tls_wrong_name_refused),
+	T(tls_wrong_ca_refused),
+	T(tls_59_expired_or_not_yet_valid),
+	T(tls_bundle_of_two),
+	T(tls_49_ipv6_literal_is_verified),
+	T(tls_50_ipv6_literal_wrong_name_refused),
+	T(tls_client_certificate),
+	T(tls_missing_client_certificate),
+	T(tls_h2_only_server_62),
+	T(tls_material_errors_name_the_part),
+};
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests_name("http_server", tests, make_certs, free_certs);
+}
