@@ -29,7 +29,7 @@ static bool is_selected(const struct kernel *k)
 }
 
 /*
- * Loading takes a third of a second of CPU, on a busy node many times that: a job would have ended by then. So
+ * Loading takes a tenth of a second of CPU, on a busy node many times that: a job would have ended by then. So
  * programs are there as soon as a target could select a pod, idle. The built-in target always could.
  */
 static bool is_wanted(const struct kernel *k)
