@@ -5,6 +5,7 @@
 #include "lib/base/bench.h"
 #include "node/probe/probe.h"
 
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,4 +45,25 @@ static inline void bench_join(pid_t pid)
 static inline void bench_leave(void)
 {
 	rmdir(bench_cgroup);
+}
+
+/* ---- what a program has cost, by the kernel's count ---- */
+
+struct cost {
+	uint64_t ns, runs;
+};
+
+static inline struct cost program_cost(int fd)
+{
+	struct bpf_prog_info info = {};
+	uint32_t n = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &n))
+		bench_die("program info", errno);
+	return (struct cost){info.run_time_ns, info.run_cnt};
+}
+
+static inline double ns_a_run(struct cost a, struct cost b)
+{
+	return b.runs > a.runs ? (double)(b.ns - a.ns) / (b.runs - a.runs) : 0;
 }

@@ -193,25 +193,6 @@ static int empty_program(void)
 	return fd;
 }
 
-struct cost {
-	uint64_t ns, runs;
-};
-
-static struct cost cost_of(int fd)
-{
-	struct bpf_prog_info info = {};
-	uint32_t n = sizeof(info);
-
-	if (bpf_obj_get_info_by_fd(fd, &info, &n))
-		bench_die("program info", errno);
-	return (struct cost){info.run_time_ns, info.run_cnt};
-}
-
-static double ns_a_run(struct cost a, struct cost b)
-{
-	return b.runs > a.runs ? (double)(b.ns - a.ns) / (b.runs - a.runs) : 0;
-}
-
 static int program_fd(struct probes *p, const char *name)
 {
 	return bpf_program__fd(
@@ -228,13 +209,14 @@ static void bench_switches(struct probes *p, int empty, const char *name, const 
 
 	bench_nap(ROUND_MS);
 	for (int i = 0; i < ROUNDS; i++) {
-		struct cost e = cost_of(empty), o = cost_of(ours), w = cost_of(wakes);
+		struct cost e = program_cost(empty), o = program_cost(ours),
+			    w = program_cost(wakes);
 		double none;
 
 		bench_nap(ROUND_MS);
-		none = ns_a_run(e, cost_of(empty));
-		switches[i] = ns_a_run(o, cost_of(ours)) - none;
-		wakeups[i] = ns_a_run(w, cost_of(wakes)) - none;
+		none = ns_a_run(e, program_cost(empty));
+		switches[i] = ns_a_run(o, program_cost(ours)) - none;
+		wakeups[i] = ns_a_run(w, program_cost(wakes)) - none;
 	}
 	bench_rounds(name, switches, ROUNDS, "ns/switch", goal, note);
 	bench_rounds(wake_name, wakeups, ROUNDS, "ns/wakeup", wake_goal, MORE);

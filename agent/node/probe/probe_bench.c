@@ -77,25 +77,6 @@ static void stop(pid_t pid)
 
 /* ---- probes on a cgroup of our own, or on one that nobody is in ---- */
 
-struct cost {
-	uint64_t ns, runs;
-};
-
-static struct cost program_cost(int fd)
-{
-	struct bpf_prog_info info = {};
-	uint32_t n = sizeof(info);
-
-	if (bpf_obj_get_info_by_fd(fd, &info, &n))
-		bench_die("program info", errno);
-	return (struct cost){info.run_time_ns, info.run_cnt};
-}
-
-static double ns_a_run(struct cost a, struct cost b)
-{
-	return b.runs > a.runs ? (double)(b.ns - a.ns) / (b.runs - a.runs) : 0;
-}
-
 /* ---- an empty program on the same clock: what the kernel itself takes ---- */
 
 static int empty_program(void)
