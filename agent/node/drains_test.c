@@ -64,6 +64,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 void feed_done(struct feed *f)
 {
 	n_freed += f->drain != NULL;
+	free(f->owners);
 }
 
 struct drain *drain_free(struct drain *d)
