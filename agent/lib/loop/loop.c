@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop itself: libwebsockets' poll loop with its timers (lws_sul) and its
- * wake-up from other threads (lws_cancel_service), one epoll set for every
- * descriptor, and signals by signalfd.
+ * The loop itself: libwebsockets' poll loop with its wake-up from other threads
+ * (lws_cancel_service), one epoll set for every descriptor, timers by one
+ * timerfd in it, and signals by signalfd.
  */
 #include <libwebsockets.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "lib/loop/loop_private.h"
@@ -24,10 +26,18 @@ struct on_signal {
 	struct on_signal *next;
 };
 
+struct timer_impl {
+	TAILQ_ENTRY(timer_impl) entry;
+	uint64_t due_ns; /* monotonic */
+	struct timer *timer;
+};
+
 struct loop {
 	struct lws_context *lws;
 	struct lws_vhost *vhost;
 	int epoll_fd;
+	struct io tick; /* the timerfd: due when the first of these is */
+	TAILQ_HEAD(timers, timer_impl) timers;
 	struct epoll_event batch[IO_BATCH]; /* being delivered: io_del clears what is not yet */
 	int n_batch;
 
@@ -167,33 +177,64 @@ struct watch *watch_free(struct watch *w)
 
 /* ---- timers ---- */
 
-struct timer_impl {
-	lws_sorted_usec_list_t sul;
-	struct timer *timer;
-};
-
-static void timer_fired(lws_sorted_usec_list_t *sul)
+/*
+ * Not lws_sul: lws 4.1 waits whole milliseconds, rounded down, and asks poll() again and again
+ * within the last one: most of what an idle agent cost.
+ */
+static void arm(struct loop *l)
 {
-	struct timer_impl *impl = lws_container_of(sul, struct timer_impl, sul);
+	const struct timer_impl *first = TAILQ_FIRST(&l->timers);
+	uint64_t due_ns = first ? first->due_ns : 0; /* 0: none */
+	struct itimerspec at = {.it_value = {.tv_sec = (time_t)(due_ns / NSEC_PER_SEC),
+					     .tv_nsec = (long)(due_ns % NSEC_PER_SEC)}};
+
+	timerfd_settime(l->tick.fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+static void fire(struct loop *l, struct timer_impl *impl)
+{
 	struct timer *t = impl->timer;
-	struct loop *l = t->loop;
 	uint64_t entered_ns = loop_enter();
 
-	t->impl = NULL;
+	TAILQ_REMOVE(&l->timers, impl, entry);
 	free(impl);
+	t->impl = NULL;
 	t->fn(t->arg);
 	loop_leave(l, entered_ns);
 }
 
+static void timers_due(uint32_t events, void *arg)
+{
+	struct loop *l = arg;
+	uint64_t now_ns = now_mono_ns(); /* what is set by those that fire is due later */
+	struct timer_impl *first;
+
+	(void)events;
+	while ((first = TAILQ_FIRST(&l->timers)) && first->due_ns <= now_ns)
+		fire(l, first);
+	arm(l); /* nothing to read: this ends what was due */
+}
+
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
 {
-	struct timer_impl *impl = t->impl ?: xcalloc(1, sizeof(*impl));
+	struct timer_impl *impl, *before;
+	uint64_t now_ns = now_mono_ns();
 
+	timer_cancel(t);
+	impl = xcalloc(1, sizeof(*impl));
 	impl->timer = t;
+	impl->due_ns = now_ns + MIN(MAX(delay_ns, (uint64_t)1), (uint64_t)INT64_MAX - now_ns);
 	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
-	/* lws takes a delay of 0 as "now" only when it is at least 1 us */
-	lws_sul_schedule(l->lws, 0, &impl->sul, timer_fired,
-			 (lws_usec_t)MAX(delay_ns / 1000, (uint64_t)1));
+	/* from the end: most are limits of the same length, set anew */
+	TAILQ_FOREACH_REVERSE(before, &l->timers, timers, entry)
+	if (before->due_ns <= impl->due_ns)
+		break;
+	if (before) {
+		TAILQ_INSERT_AFTER(&l->timers, before, impl, entry);
+		return;
+	}
+	TAILQ_INSERT_HEAD(&l->timers, impl, entry);
+	arm(l);
 }
 
 void timer_cancel(struct timer *t)
@@ -203,7 +244,7 @@ void timer_cancel(struct timer *t)
 	if (!impl)
 		return;
 	t->impl = NULL;
-	lws_sul_cancel(&impl->sul);
+	TAILQ_REMOVE(&t->loop->timers, impl, entry);
 	free(impl);
 }
 
@@ -370,6 +411,17 @@ static int open_lws(struct loop *l)
 	return 0;
 }
 
+static int open_tick(struct loop *l)
+{
+	int r, fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	r = io_add(l, &l->tick, fd, EPOLLIN, timers_due, l);
+	l->tick.fd = fd; /* loop_free closes it */
+	return r;
+}
+
 int loop_new(struct loop **ret)
 {
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -379,8 +431,12 @@ int loop_new(struct loop **ret)
 	sigaction(SIGPIPE, &ignore, NULL); /* a peer that is gone is an error of write(2) */
 	pthread_mutex_init(&l->lock, NULL);
 	l->posted_tail = &l->posted;
+	TAILQ_INIT(&l->timers);
+	l->tick.fd = -1;
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	r = l->epoll_fd < 0 ? -errno : open_lws(l);
+	r = l->epoll_fd < 0 ? -errno : open_tick(l);
+	if (r == 0)
+		r = open_lws(l);
 	if (r < 0) {
 		loop_free(l);
 		return r;
@@ -420,6 +476,8 @@ struct loop *loop_free(struct loop *l)
 	l->lws = NULL;
 	if (lws)
 		lws_context_destroy(lws);
+	io_del(&l->tick);
+	closep(&l->tick.fd);
 	closep(&l->epoll_fd);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
