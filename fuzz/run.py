@@ -170,7 +170,7 @@ def fuzz(target, seconds):
     words = os.path.join(ROOT, os.path.dirname(target), "testdata/fuzz", os.path.basename(target) + ".dict")
     unpack(target, work)
     os.makedirs(os.path.dirname(found), exist_ok=True)
-    command = ["nice", "-n", "19", binary, "-print_final_stats=1", "-timeout=30",
+    command = ["nice", "-n", "19", binary, "-print_final_stats=1", "-timeout=30", "-report_slow_units=30",
                f"-artifact_prefix={found}", "-reload=0", *([f"-dict={words}"] if os.path.exists(words) else []), work]
     log = open(os.path.join(BUILD, "fuzz/findings", target.replace("/", "_") + ".log"), "w+", errors="replace")
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, cwd=BUILD)
