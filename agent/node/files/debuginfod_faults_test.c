@@ -159,6 +159,7 @@ static void test_search(void **state)
 		 .before = empty,
 		 .run = search,
 		 .check = kept_whole,
+		 .step = 7,
 		 .threads = true},
 		{.name = "debuginfod: connection",
 		 .calls = FAULT(FD) | FAULT(CONNECT) | FAULT(SEND) | FAULT(RECV) | FAULT(POLL) |
@@ -166,13 +167,13 @@ static void test_search(void **state)
 		 .before = empty,
 		 .run = search,
 		 .check = kept_whole,
-		 .step = 3,
+		 .step = 25,
 		 .threads = true},
 	};
 	static const struct fault_row memory = {.name = "debuginfod: in memory",
 						.calls = FAULT(FD) | FAULT(READ) | FAULT(WRITE),
 						.run = search,
-						.step = 3,
+						.step = 25,
 						.threads = true};
 
 	(void)state;
