@@ -20,7 +20,8 @@ tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/lo
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # What may run beside another program, because it neither measures nor profiles: .ci/test.
-BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(asan_TESTS) $(filter %_faults_test.c agent/node/parse/%,$(TESTS))),$(TESTBIN))
+BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(filter-out agent/node/probe/% agent/node/thread_clocks_test.c,$(asan_TESTS) \
+	$(filter %_faults_test.c agent/node/parse/%,$(TESTS)))),$(TESTBIN))
 ALONE := $(filter-out $(BESIDE),$(TESTBIN))
 SANITIZERS := asan tsan
 SANITIZED := $(foreach s,$(SANITIZERS),$($(s)_TESTS:%.c=$(BUILD)/$(s)/%))

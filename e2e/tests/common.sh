@@ -7,8 +7,14 @@ export NAME=e2e
 W=$(mktemp -d)
 NAMESPACES=()
 TARGETS=()                               # cluster-wide ones
+# at the first failure, while what failed is there
+keep_state() {
+    [ -n "${kept:-}" ] || { kept=1; save_state "$BUILD/e2e/$(basename "$0" .sh)" "${NAMESPACES[@]}"; }
+}
 cleanup() {
+    local status=$?
     set +e
+    [ $status = 0 ] || keep_state
     [ ${#TARGETS[@]} = 0 ] || k delete clusterprofilingtarget "${TARGETS[@]}" --ignore-not-found >/dev/null
     [ ${#NAMESPACES[@]} = 0 ] || k delete namespace "${NAMESPACES[@]}" --ignore-not-found --wait=true --timeout=60s >/dev/null
     rm -rf "$W"
@@ -18,7 +24,10 @@ TOKEN=$(token)
 HUB_IP=$(hub_ip)                         # once, not with each question
 
 ok() { printf 'ok   %s\n' "$*"; }
-fail() { printf 'FAIL %s\n' "$*"; }
+fail() {
+    printf 'FAIL %s\n' "$*"
+    keep_state
+}
 note() { printf 'note %s\n' "$*"; }
 check() { # WHAT CMD...
     local what=$1
