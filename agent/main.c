@@ -295,7 +295,8 @@ int main(int argc, char **argv)
 		return parse_child_main(argc, argv);
 	if (streq(verb, "--help") || streq(verb, "help") || streq(verb, "-h"))
 		return usage(argc > 1 ? 0 : 2);
-	if (!streq(verb, "hub")) /* whose large blocks come again with each query */
+	if (!streq(verb, "hub") &&
+	    !streq(verb, "local")) /* their large blocks come again with each query */
 		give_memory_back();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
 		if (streq(verb, roles[i].verb))

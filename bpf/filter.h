@@ -65,9 +65,10 @@ static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *t
  * The sets are true as long as `asked` is `additions`, which was read before they were looked up and is
  * raised after every addition to the filter (pf_filter_added; filter.c). Who is removed is unselected
  * all the more. A css_set never changes its cgroup, but its memory may become that of another: of a
- * selected cgroup's when a task is moved or born into it, which raises `additions`, too
- * (proc.bpf.c). Only a controller that is switched on in cgroup v2 makes css_sets untold; what
- * comes of that ends with PF_ASK_AGAIN.
+ * selected cgroup's when a task is moved or born into it, or moved in another hierarchy, which
+ * raises `additions`, too (proc.bpf.c). Untold are a controller that is switched on in cgroup v2, a
+ * v1 cpuset that lost its last CPU, and all moves on a kernel without these tracepoints; what comes
+ * of that ends with PF_ASK_AGAIN.
  *
  * Only ticks write `asked`, `next` and `sets`, and no tick comes within another.
  */

@@ -143,6 +143,7 @@ struct pt_regs___kernel {
  * A member that is a pointer, as a plain number, which bpf_core_read() follows. Read as what it is it would be typed:
  * to find out how, the verifier searches all types of the kernel up to four times, a millisecond of CPU for each
  * place in a program (btf_nested_type_is_trusted; 6.4 to 6.18). For all but the filter, which runs for everybody.
+ * NULL where it cannot be read; what is read through that is zeros.
  */
 #define PF_POINTER(p, member)                                                                      \
 	({                                                                                         \

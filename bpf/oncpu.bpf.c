@@ -53,7 +53,6 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_scratch_put(s);
 }
 
-/* Whose cgroup has to be looked up. */
 /* Somebody whose cgroup has to be looked up. */
 SEC("perf_event")
 int pf_oncpu_ask(struct bpf_perf_event_data *ctx)

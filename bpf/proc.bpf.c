@@ -163,7 +163,9 @@ int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(pf_cgroup_attach, struct cgroup *to)
 {
-	if (pf_filter_cgroup(BPF_CORE_READ(to, kn, id)))
+	/* a move in another hierarchy makes a css_set of whatever cgroup the task has in ours */
+	if (BPF_CORE_READ(to, root, hierarchy_id) != pf_config.hierarchy_id ||
+	    pf_filter_cgroup(BPF_CORE_READ(to, kn, id)))
 		pf_filter_added();
 	return 0;
 }

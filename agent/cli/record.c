@@ -148,7 +148,7 @@ void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns,
 	mappings_unref(m);
 }
 
-/* Their last samples may wait for debug files; it is known now whether any are read. */
+/* Their last samples may wait for debug files: called once it is known whether any are read. */
 static void hold_exited(struct recording *r, const struct drain *d)
 {
 	uint64_t hold_ns = HOLD_NS + (record_debug_reads(r) ? RECORD_WAIT_NS : 0);
@@ -171,7 +171,6 @@ static void take_procs(struct recording *r, const struct drain *d)
 		record_forget(r, p->tgid, p->start_boottime_ns);
 		record_heap_forget(r, p->tgid, p->start_boottime_ns);
 	}
-	hold_exited(r, d);
 }
 
 /* Who runs already has unwind tables before its first sample that counts. */
@@ -247,6 +246,7 @@ void record_samples(struct recording *r, struct drain *d)
 {
 	r->last_reread = 0;
 	read_missing(r, d);
+	hold_exited(r, d);
 	record_debug_wait(r, d);
 }
 

@@ -6,6 +6,7 @@
 #include "cli/record.h"
 #include "lib/loop/loop.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define MAX_WAITING_BYTES (64u << 20) /* beyond, and after RECORD_WAIT_NS: named by what is known */
@@ -20,6 +21,7 @@ struct record_debug {
 	struct loop *loop; /* never runs: it owns the thread */
 	struct worker *thread;
 	uint64_t n_posted;
+	atomic_bool is_over;	 /* whoever waits is gone: nothing more is read */
 	struct waiting *waiting; /* oldest first */
 	size_t n_waiting, cap_waiting, bytes;
 };
@@ -28,6 +30,7 @@ struct reading {
 	struct job job;
 	struct files *files;
 	struct mappings *m;
+	atomic_bool *is_over;
 };
 
 static void read_files(struct job *j)
@@ -35,7 +38,7 @@ static void read_files(struct job *j)
 	struct reading *x = (struct reading *)j;
 	const struct mappings *m = x->m;
 
-	for (size_t i = 0; i < m->n; i++)
+	for (size_t i = 0; i < m->n && !*x->is_over; i++)
 		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
 			files_debug(x->files, &m->items[i], m->root_fd);
 	mappings_unref(x->m);
@@ -62,6 +65,7 @@ void record_debug_free(struct record_debug *g)
 {
 	if (!g)
 		return;
+	g->is_over = true;
 	loop_free(g->loop);
 	for (size_t i = 0; i < g->n_waiting; i++)
 		drain_free(g->waiting[i].d);
@@ -73,7 +77,10 @@ void record_debug_read(struct recording *r, struct mappings *m)
 {
 	struct reading *x = xcalloc(1, sizeof(*x));
 
-	*x = (struct reading){.job.run = read_files, .files = r->files, .m = mappings_ref(m)};
+	*x = (struct reading){.job.run = read_files,
+			      .files = r->files,
+			      .m = mappings_ref(m),
+			      .is_over = &r->debug->is_over};
 	if (worker_post(r->debug->thread, &x->job))
 		read_files(&x->job); /* so many wait that there is no hurry */
 	else
@@ -106,7 +113,8 @@ static void name(struct recording *r, size_t n)
 static size_t bytes_of(const struct drain *d)
 {
 	return sizeof(*d) + d->n_samples * sizeof(*d->samples) + d->n_stacks * sizeof(*d->stacks) +
-	       d->n_names * sizeof(*d->names) + (d->memory ? d->memory->len : 0);
+	       d->n_names * sizeof(*d->names) + d->n_procs * sizeof(*d->procs) +
+	       d->n_young * sizeof(*d->young) + (d->memory ? d->memory->len : 0);
 }
 
 void record_debug_wait(struct recording *r, struct drain *d)

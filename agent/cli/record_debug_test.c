@@ -136,6 +136,7 @@ static void what_waits_is_freed(void **state)
 	wait_begun();
 	record_debug_wait(r, numbered(1, 1));
 	let_go(2);
+	record_debug_free(TAKE_PTR(r->debug));
 	assert_int_equal(n_named, 0);
 }
 

@@ -59,7 +59,10 @@ static void add_worker(const struct worker *first, const char *name)
 	counter_set(counter("worker_stuck", "worker", name), n_stuck);
 }
 
-/* The greatest that was told in the last 5 to 10 minutes: the same for everybody who asks. On the loop's thread only. */
+/*
+ * The greatest that was told in the last 5 to 10 minutes, or since the last request where that is longer ago: the same for
+ * everybody who asks. On the loop's thread only.
+ */
 static uint64_t recent_stall_ns(struct loop *l)
 {
 	static uint64_t before_ns, greatest_ns, until_ns;
@@ -76,7 +79,6 @@ static uint64_t recent_stall_ns(struct loop *l)
 
 static void add_loop(struct loop *l)
 {
-
 	/* it is the loop that runs this */
 	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), thread_cpu_ns());
 	counter_set(counter("loop_stall_ns", "since", "10m"), recent_stall_ns(l));

@@ -126,7 +126,8 @@ static void io_deliver(struct loop *l)
 		if (!io)
 			continue;
 		io->fn(l->batch[i].events, io->arg);
-		loop_leave(l, entered_ns);
+		if (io != &l->tick) /* each timer is measured on its own */
+			loop_leave(l, entered_ns);
 	}
 	l->n_batch = 0;
 }
@@ -227,8 +228,10 @@ void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn,
 	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
 	/* from the end: most are limits of the same length, set anew */
 	TAILQ_FOREACH_REVERSE(before, &l->timers, timers, entry)
-	if (before->due_ns <= impl->due_ns)
-		break;
+	{
+		if (before->due_ns <= impl->due_ns)
+			break;
+	}
 	if (before) {
 		TAILQ_INSERT_AFTER(&l->timers, before, impl, entry);
 		return;
@@ -464,6 +467,7 @@ void loop_stop(struct loop *l, int code)
 struct loop *loop_free(struct loop *l)
 {
 	struct lws_context *lws;
+	struct timer_impl *armed;
 
 	if (!l)
 		return NULL;
@@ -476,6 +480,8 @@ struct loop *loop_free(struct loop *l)
 	l->lws = NULL;
 	if (lws)
 		lws_context_destroy(lws);
+	while ((armed = TAILQ_FIRST(&l->timers)))
+		timer_cancel(armed->timer);
 	io_del(&l->tick);
 	closep(&l->tick.fd);
 	closep(&l->epoll_fd);

@@ -195,13 +195,15 @@ static int write_all(int fd, const void *data, size_t n)
 
 int kernel_types_for(struct kernel_types *t, const struct bpf_object *o)
 {
-	struct part p = {.all = t->all, .some = btf__new_empty()};
+	struct part p = {0};
 	const void *data;
 	uint32_t n;
 	int r;
 
 	if (!kernel_types_path(t))
 		return 0;
+	p.all = t->all;
+	p.some = btf__new_empty();
 	if (!p.some)
 		return -errno;
 	p.ids = xcalloc(btf__type_cnt(p.all), sizeof(*p.ids));
