@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SQLite sink: its file, schema and health. Everything that repeats is a row
+ * The SQLite sink: its file and health. Everything that repeats is a row
  * of a dictionary (strings, frames, stacks, tag sets, series); a profile is a row with its samples in a
  * blob, in the order in which they came. A damaged file is set aside, never deleted; the store goes on
  * with an empty one and says so.
@@ -12,71 +12,9 @@
 #include <unistd.h>
 
 #define FILE_NAME	"profiles.sqlite"
-#define SCHEMA_VERSION	4
 #define BUSY_MS		5000
 #define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
 #define CHECK_MAX_BYTES (128LL << 20)	    /* quick_check at the start reads all of the file */
-
-/* Since version 2: samples taken in a call, beside the same ones in `samples`. */
-#define LINKS_SCHEMA                                                                               \
-	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"    \
-	" cpu INT, value INT NOT NULL, n INT NOT NULL,"                                            \
-	" PRIMARY KEY(trace, span, event, series, time, stack, cpu)) WITHOUT ROWID;"               \
-	"CREATE INDEX links_time ON links(time);"
-
-/*
- * Since version 3: which profiles are snapshots, also those without samples, and which hold
- * estimates; and what a stack waited for (`wait` of stacks).
- */
-#define EVENTS_SCHEMA                                                                              \
-	"CREATE TABLE snapshots(event INT, series INT, time INT,"                                  \
-	" PRIMARY KEY(event, series, time)) WITHOUT ROWID;"                                        \
-	"CREATE TABLE estimates(time INT NOT NULL, event INT NOT NULL, series INT NOT NULL,"       \
-	" ppm INT NOT NULL, error INT NOT NULL);"                                                  \
-	"CREATE INDEX estimates_time ON estimates(time);"
-#define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
-
-/* Since version 4: a profile has its samples, and their whole value; before, each was a row of `samples`. */
-#define PROFILES_SCHEMA                                                                            \
-	"CREATE TABLE profiles(key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"                  \
-	" time INT NOT NULL, event INT NOT NULL, series INT NOT NULL, n INT NOT NULL,"             \
-	" value INT NOT NULL, samples BLOB NOT NULL);"                                             \
-	"CREATE INDEX profiles_time ON profiles(time, event, series, n);"                          \
-	"CREATE INDEX profiles_series ON profiles(event, series, time);"
-
-/* Samples of profiles of one process and window were added up: the first of them has all. */
-#define SAMPLES_OF "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
-#define PROFILES_RAISE                                                                             \
-	"DROP INDEX profiles_time; ALTER TABLE profiles RENAME TO before;" PROFILES_SCHEMA         \
-	"INSERT INTO profiles(id, time, event, series, n, value, samples)"                         \
-	" SELECT id, time, event, series, n,"                                                      \
-	" IIF(first, (SELECT IFNULL(SUM(value), 0) " SAMPLES_OF "), 0),"                           \
-	" IIF(first, (SELECT pf_pack(stack, cpu, value, n) " SAMPLES_OF "), x'')"                  \
-	" FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY event, series, time)=1 AS first"         \
-	" FROM before) p ORDER BY time;"                                                           \
-	"DROP TABLE before; DROP TABLE samples;"
-
-static const char schema[] =
-	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
-	/* 0 stands for an absent string */
-	"CREATE TABLE frames(id INTEGER PRIMARY KEY, name INT, module INT, build_id INT,"
-	" address INT, file INT, line INT, kind INT, inlined INT,"
-	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
-	/* last_s: newest use, exact to an hour, so that unused stacks are found without a scan */
-	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
-	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT "
-	"NULL, " STACKS_WAIT ");"
-	"CREATE INDEX stacks_hash ON stacks(hash);"
-	"CREATE INDEX stacks_last ON stacks(last_s);"
-	"CREATE TABLE tagsets(id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);"
-	"CREATE TABLE tags(tagset INT, key INT, value INT, PRIMARY KEY(tagset, key)) WITHOUT ROWID;"
-	"CREATE TABLE series(id INTEGER PRIMARY KEY, app INT NOT NULL, pid INT NOT NULL,"
-	" start_ms INT NOT NULL, tagset INT NOT NULL, first_s INT NOT NULL, last_s INT NOT NULL,"
-	" UNIQUE(tagset, app, pid, start_ms));" PROFILES_SCHEMA
-	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
-	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
-	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA
-	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
 
 static const char *const statements[_ST_MAX] = {
 	[ST_BEGIN] = "BEGIN IMMEDIATE",
@@ -194,42 +132,6 @@ void sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 		va_end(ap);
 	}
 	sqlite3_mutex_leave(s->stats_lock);
-}
-
-static int schema_make(sqlite3 *db)
-{
-	char version[128];
-	uint64_t seed;
-	int r;
-
-	random_bytes(&seed, sizeof(seed));
-	/* before the first table, or it has no effect */
-	r = sq_exec(db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
-	if (!r)
-		r = sq_exec(db, schema);
-	snprintf(version, sizeof(version),
-		 "INSERT INTO meta VALUES('seed', %lld); PRAGMA user_version=%d; COMMIT",
-		 (long long)(seed >> 1), SCHEMA_VERSION);
-	return r ? r : sq_exec(db, version);
-}
-
-/* A file of a version before gets what is new; its profiles are written anew for version 4, in one transaction. */
-static int schema_raise(sqlite3 *db, int64_t *version)
-{
-	static const char *const steps[SCHEMA_VERSION] = {
-		[1] = "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT",
-		[2] = "BEGIN IMMEDIATE;" EVENTS_SCHEMA "ALTER TABLE stacks ADD COLUMN " STACKS_WAIT
-		      "; PRAGMA user_version=3; COMMIT",
-		[3] = "BEGIN IMMEDIATE;" PROFILES_RAISE "PRAGMA user_version=4; COMMIT",
-	};
-	int r = 0;
-
-	while (!r && *version >= 1 && *version < SCHEMA_VERSION) {
-		r = sq_exec(db, steps[*version]);
-		if (!r)
-			++*version;
-	}
-	return r;
 }
 
 /* What the check says when a page could not be read at all, which is not damage: "... error code=266". */
@@ -370,12 +272,11 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 		r = connection_open(s->file ? s->file : ":memory:", flags, &s->writer);
 	if (r)
 		return r;
-	r = schema_check(s, reterr);
 	/* NORMAL: a commit survives any end of the process; fsync happens at checkpoints */
+	r = sq_exec(s->writer, "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
+			       "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
 	if (!r)
-		r = sq_exec(s->writer,
-			    "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
-			    "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
+		r = schema_check(s, reterr);
 	for (int i = 0; !r && i < _ST_MAX; i++)
 		r = sq_errno(sqlite3_prepare_v3(s->writer, statements[i], -1,
 						SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL));
@@ -396,8 +297,10 @@ int sq_connect(struct sqlite_store *s, struct field_error *reterr)
 	}
 	if (r == -ENOSPC && room_give_up(s)) {
 		r = connect_fresh(s, reterr);
-		if (r)
+		if (r) {
 			sq_disconnect(s);
+			r = damage_of_disk(s, r);
+		}
 	}
 	if (r)
 		return r;
@@ -440,6 +343,23 @@ static int open_error(int r, const char *path, struct field_error *reterr)
 	return r;
 }
 
+/*
+ * What a query sorts beyond some MB goes to a file: beside the store's, the hub's pod has no other place. It is SQLite's for all of
+ * a process, which has one store; where that folder is gone it takes the next. https://www.sqlite.org/c3ref/temp_directory.html
+ */
+static void temp_files_in(const char *dir)
+{
+	sqlite3_mutex *lock;
+
+	if (getenv("SQLITE_TMPDIR") || sqlite3_initialize() != SQLITE_OK)
+		return;
+	lock = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_VFS1); /* SQLite reads it under that */
+	sqlite3_mutex_enter(lock);
+	sqlite3_free(sqlite3_temp_directory);
+	sqlite3_temp_directory = sqlite3_mprintf("%s", dir);
+	sqlite3_mutex_leave(lock);
+}
+
 static int sqlite_open(const struct store_config *c, void **ret, struct field_error *reterr)
 {
 	struct sqlite_store *s = xcalloc(1, sizeof(*s));
@@ -457,6 +377,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	if (!memory) {
 		s->file = xasprintf("%s/%s", c->path, FILE_NAME);
 		r = mkdir_parents(c->path, 0700);
+		temp_files_in(c->path);
 	}
 	if (!r)
 		r = sq_connect(s, reterr);

@@ -90,6 +90,13 @@ void sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); 
 void sq_disconnect(struct sqlite_store *s);
 int sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
+/* ---- sqlite_schema.c ---- */
+
+#define SCHEMA_VERSION 4
+int schema_make(sqlite3 *db); /* in an empty file */
+/* Makes a file of a version before one of this, slice by slice; *version goes along. */
+int schema_raise(sqlite3 *db, int64_t *version);
+
 /* ---- sqlite_damage.c: writer's worker ---- */
 
 /* Whether a write may be tried; connects again what was closed, sets aside what a read found damaged. */

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of version 3, as that version wrote it: its profiles are written anew slice by slice, whatever ends a start. */
+#include "hub/store/sqlite.h"
+#include "lib/base/testdir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define T0	   1700000000
+#define N_SECONDS  1250 /* two profiles in each: more than two slices */
+#define SUM	   (N_SECONDS * 100)
+#define SECOND_SUM (700 * 100) /* of the first 700 seconds */
+
+static const char version_3[] =
+	"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN;"
+	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
+	"CREATE TABLE frames(id INTEGER PRIMARY KEY, name INT, module INT, build_id INT,"
+	" address INT, file INT, line INT, kind INT, inlined INT,"
+	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
+	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
+	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT NULL,"
+	" wait INT NOT NULL DEFAULT 0);"
+	"CREATE INDEX stacks_hash ON stacks(hash); CREATE INDEX stacks_last ON stacks(last_s);"
+	"CREATE TABLE tagsets(id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);"
+	"CREATE TABLE tags(tagset INT, key INT, value INT, PRIMARY KEY(tagset, key)) WITHOUT ROWID;"
+	"CREATE TABLE series(id INTEGER PRIMARY KEY, app INT NOT NULL, pid INT NOT NULL,"
+	" start_ms INT NOT NULL, tagset INT NOT NULL, first_s INT NOT NULL, last_s INT NOT NULL,"
+	" UNIQUE(tagset, app, pid, start_ms));"
+	"CREATE TABLE profiles(id BLOB PRIMARY KEY, time INT NOT NULL, event INT NOT NULL,"
+	" series INT NOT NULL, n INT NOT NULL) WITHOUT ROWID;"
+	"CREATE INDEX profiles_time ON profiles(time, event, series, n);"
+	"CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
+	" value INT NOT NULL, n INT NOT NULL,"
+	" PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
+	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
+	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
+	"CREATE INDEX losses_time ON losses(time);"
+	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"
+	" cpu INT, value INT NOT NULL, n INT NOT NULL,"
+	" PRIMARY KEY(trace, span, event, series, time, stack, cpu)) WITHOUT ROWID;"
+	"CREATE INDEX links_time ON links(time);"
+	"CREATE TABLE snapshots(event INT, series INT, time INT,"
+	" PRIMARY KEY(event, series, time)) WITHOUT ROWID;"
+	"CREATE TABLE estimates(time INT NOT NULL, event INT NOT NULL, series INT NOT NULL,"
+	" ppm INT NOT NULL, error INT NOT NULL);"
+	"CREATE INDEX estimates_time ON estimates(time);"
+	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);"
+	"INSERT INTO meta VALUES('seed', 42);"
+	"INSERT INTO strings VALUES(1, 'web'), (2, 'worker'), (3, 'read'), (4, '/bin/web'), (5, "
+	"'write');"
+	"INSERT INTO frames VALUES(1, 3, 4, 0, 0, 0, 0, 0, 0), (2, 5, 4, 0, 0, 0, 0, 0, 0);"
+	"INSERT INTO stacks VALUES(1, 7, 1700001249, 1, 2, 0, x'01', 0),"
+	" (2, 8, 1700001249, 1, 2, 0, x'0102', 0);"
+	"INSERT INTO tagsets VALUES(1, x'');"
+	"INSERT INTO series VALUES(1, 1, 10, 0, 1, 1700000000, 1700001249);"
+	"WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM c WHERE i<1249)"
+	" INSERT INTO samples SELECT 0, 1, 1700000000+i, 1, -1, 70, 7 FROM c UNION ALL"
+	" SELECT 0, 1, 1700000000+i, 2, 3, 30, 3 FROM c;"
+	"WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM c WHERE i<2499)"
+	" INSERT INTO profiles SELECT CAST(PRINTF('%016d', i*7%2500) AS BLOB),"
+	" 1700000000+i/2, 0, 1, 5 FROM c;"
+	"PRAGMA user_version=3; COMMIT";
+
+static char dir[TESTDIR_BYTES];
+
+static void sql(const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s", sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
+static int64_t number(const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	sqlite3 *db = NULL;
+	int64_t n = -1;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sq_int(db, text, &n), 0);
+	sqlite3_close(db);
+	return n;
+}
+
+static struct sqlite_store *open_store(void)
+{
+	const struct store_config c = {.path = dir};
+	struct field_error e;
+	void *s;
+
+	if (sqlite_sink.open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return s;
+}
+
+struct got {
+	int64_t value, read, write;
+	uint64_t n;
+};
+
+static int take(const struct store_row *row, void *arg)
+{
+	struct got *g = arg;
+	const char *leaf = row->frames[row->n_frames - 1]->name;
+
+	assert_string_equal(row->app_service, "web");
+	assert_string_equal(row->head.thread_comm, "worker");
+	g->value += row->value;
+	g->n += row->n_samples;
+	*(streq(leaf, "read") ? &g->read : &g->write) += row->value;
+	return 0;
+}
+
+static struct got read_until(struct sqlite_store *s, int64_t end_s)
+{
+	const struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0, .time_end_s = end_s};
+	struct store_summary summary = {};
+	struct got g = {};
+
+	assert_int_equal(sqlite_read(s, &sel, take, &g, &summary, NULL), 0);
+	store_summary_done(&summary);
+	return g;
+}
+
+static void assert_whole(struct sqlite_store *s)
+{
+	struct got g = read_until(s, T0 + N_SECONDS);
+
+	assert_int_equal(g.value, SUM);
+	assert_int_equal(g.read, N_SECONDS * 70);
+	assert_int_equal(g.write, N_SECONDS * 30);
+	assert_int_equal(g.n, N_SECONDS * 10);
+	assert_int_equal(read_until(s, T0 + 699).value, SECOND_SUM);
+}
+
+static void assert_version_4(void)
+{
+	assert_int_equal(number("PRAGMA user_version"), 4);
+	assert_int_equal(number("SELECT COUNT(*) FROM sqlite_schema WHERE name IN "
+				"('before', 'samples')"),
+			 0);
+	/* ids stay, so that what is sent again is not taken twice; the whole value is with one of two */
+	assert_int_equal(number("SELECT COUNT(DISTINCT id) FROM profiles"), 2 * N_SECONDS);
+	assert_int_equal(number("SELECT COUNT(*) FROM profiles WHERE id="
+				"CAST('0000000000002499' AS BLOB)"),
+			 1);
+	assert_int_equal(number("SELECT SUM(value) FROM profiles"), SUM);
+	assert_int_equal(number("SELECT SUM(n) FROM profiles"), 2 * N_SECONDS * 5);
+}
+
+static void raised(void **state)
+{
+	struct sqlite_store *s;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	sql(version_3);
+	s = open_store();
+	assert_whole(s);
+	if (!getenv("SQLITE_TMPDIR"))
+		assert_string_equal(sqlite3_temp_directory, dir);
+	sqlite_sink.close(s);
+	assert_version_4();
+	s = open_store();
+	assert_whole(s);
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+/* What is written anew stays so, and the rest is as it was: the next start goes on. */
+static void ended_in_between(void **state)
+{
+	struct sqlite_store *s;
+	int64_t n;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	sql(version_3);
+	sql("CREATE TRIGGER stop BEFORE DELETE ON profiles WHEN old.time=1700000900 "
+	    "BEGIN SELECT RAISE(FAIL, 'stop'); END");
+	s = open_store(); /* it tells, and each write tries again */
+	assert_string_not_equal(s->stats.error, "");
+	sqlite_sink.close(s);
+	n = number("SELECT COUNT(*) FROM profiles");
+	assert_in_range(n, 1000, 1800);
+	assert_int_equal(number("SELECT COUNT(*) FROM before"), 2 * N_SECONDS - n);
+	assert_int_equal(number("SELECT COUNT(*) FROM samples"), 2 * N_SECONDS - n);
+	assert_int_equal(number("PRAGMA user_version"), 3);
+	sql("DROP TRIGGER stop");
+	s = open_store();
+	assert_whole(s);
+	sqlite_sink.close(s);
+	assert_version_4();
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(raised),
+		cmocka_unit_test(ended_in_between),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

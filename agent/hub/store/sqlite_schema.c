@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a file of the store looks like, and how one of a version before becomes one of this. Profiles are written
+ * anew in slices, each a transaction: a start that is ended in between goes on where it was.
+ */
+#include "hub/store/sqlite.h"
+
+#define RAISE_SLICE "1000" /* profiles of a transaction, and those of the same second */
+
+/* Since version 2: samples taken in a call, beside the same ones in `samples`. */
+#define LINKS_SCHEMA                                                                               \
+	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"    \
+	" cpu INT, value INT NOT NULL, n INT NOT NULL,"                                            \
+	" PRIMARY KEY(trace, span, event, series, time, stack, cpu)) WITHOUT ROWID;"               \
+	"CREATE INDEX links_time ON links(time);"
+
+/*
+ * Since version 3: which profiles are snapshots, also those without samples, and which hold
+ * estimates; and what a stack waited for (`wait` of stacks).
+ */
+#define EVENTS_SCHEMA                                                                              \
+	"CREATE TABLE snapshots(event INT, series INT, time INT,"                                  \
+	" PRIMARY KEY(event, series, time)) WITHOUT ROWID;"                                        \
+	"CREATE TABLE estimates(time INT NOT NULL, event INT NOT NULL, series INT NOT NULL,"       \
+	" ppm INT NOT NULL, error INT NOT NULL);"                                                  \
+	"CREATE INDEX estimates_time ON estimates(time);"
+#define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
+
+/* Since version 4: a profile has its samples, and their whole value; before, each was a row of `samples`. */
+#define PROFILES_SCHEMA                                                                            \
+	"CREATE TABLE profiles(key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"                  \
+	" time INT NOT NULL, event INT NOT NULL, series INT NOT NULL, n INT NOT NULL,"             \
+	" value INT NOT NULL, samples BLOB NOT NULL);"                                             \
+	"CREATE INDEX profiles_of_time ON profiles(time, event, series, n);"                       \
+	"CREATE INDEX profiles_series ON profiles(event, series, time);"
+
+static const char schema[] =
+	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
+	/* 0 stands for an absent string */
+	"CREATE TABLE frames(id INTEGER PRIMARY KEY, name INT, module INT, build_id INT,"
+	" address INT, file INT, line INT, kind INT, inlined INT,"
+	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
+	/* last_s: newest use, exact to an hour, so that unused stacks are found without a scan */
+	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
+	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT "
+	"NULL, " STACKS_WAIT ");"
+	"CREATE INDEX stacks_hash ON stacks(hash);"
+	"CREATE INDEX stacks_last ON stacks(last_s);"
+	"CREATE TABLE tagsets(id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);"
+	"CREATE TABLE tags(tagset INT, key INT, value INT, PRIMARY KEY(tagset, key)) WITHOUT ROWID;"
+	"CREATE TABLE series(id INTEGER PRIMARY KEY, app INT NOT NULL, pid INT NOT NULL,"
+	" start_ms INT NOT NULL, tagset INT NOT NULL, first_s INT NOT NULL, last_s INT NOT NULL,"
+	" UNIQUE(tagset, app, pid, start_ms));" PROFILES_SCHEMA
+	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
+	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
+	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA
+	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
+
+int schema_make(sqlite3 *db)
+{
+	char version[128];
+	uint64_t seed;
+	int r;
+
+	random_bytes(&seed, sizeof(seed));
+	/* before the first table, or it has no effect */
+	r = sq_exec(db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
+	if (!r)
+		r = sq_exec(db, schema);
+	snprintf(version, sizeof(version),
+		 "INSERT INTO meta VALUES('seed', %lld); PRAGMA user_version=%d; COMMIT",
+		 (long long)(seed >> 1), SCHEMA_VERSION);
+	return r ? r : sq_exec(db, version);
+}
+
+/* ---- 3 -> 4 ---- */
+
+/* The index of `before` by time has all its columns: in its order nothing is sorted, which could need a file of its own. */
+#define BEFORE_UNTIL                                                                               \
+	"IFNULL((SELECT time FROM before ORDER BY time LIMIT 1 OFFSET " RAISE_SLICE                \
+	"), 9223372036854775807)"
+/* Samples of profiles of one process and window were added up: the first of them has all. */
+#define IS_FIRST                                                                                   \
+	"NOT EXISTS (SELECT 1 FROM before b WHERE b.time=p.time AND b.event=p.event AND "          \
+	"b.series=p.series AND b.id<p.id)"
+#define SAMPLES_OF  "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
+#define WHOLE_VALUE "CAST(MIN(TOTAL(value), 9007199254740992) AS INT)" /* as a write bounds it */
+
+/* The oldest profiles, whole seconds of them. */
+static const char raise_slice[] =
+	"BEGIN IMMEDIATE;"
+	"INSERT INTO profiles(id, time, event, series, n, value, samples)"
+	" SELECT id, time, event, series, n,"
+	" IIF(" IS_FIRST ", (SELECT " WHOLE_VALUE " " SAMPLES_OF "), 0),"
+	" IIF(" IS_FIRST ", (SELECT pf_pack(stack, cpu, value, n) " SAMPLES_OF "), x'')"
+	" FROM before p WHERE time<=" BEFORE_UNTIL " ORDER BY time;"
+	"DELETE FROM samples WHERE (event, series, time) IN"
+	" (SELECT event, series, time FROM before WHERE time<=" BEFORE_UNTIL ");"
+	"DELETE FROM before WHERE time<=" BEFORE_UNTIL ";"
+	"COMMIT";
+
+/* `before` is there while this is not done. */
+static int raise_profiles(sqlite3 *db)
+{
+	int64_t begun = 0, more = 1;
+	int r = sq_int(db, "SELECT COUNT(*) FROM sqlite_schema WHERE name='before'", &begun);
+
+	if (!r && !begun)
+		r = sq_exec(
+			db,
+			"BEGIN IMMEDIATE; ALTER TABLE profiles RENAME TO before;" PROFILES_SCHEMA
+			"COMMIT");
+	while (!r && more) {
+		r = sq_exec(db, raise_slice);
+		if (!r)
+			r = sq_int(db, "SELECT EXISTS(SELECT 1 FROM before)", &more);
+	}
+	return r ? r
+		 : sq_exec(db, "BEGIN IMMEDIATE; DROP TABLE before; DROP TABLE samples;"
+			       "PRAGMA user_version=4; COMMIT");
+}
+
+/* A file of a version before gets what is new. */
+int schema_raise(sqlite3 *db, int64_t *version)
+{
+	static const char *const steps[SCHEMA_VERSION] = {
+		[1] = "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT",
+		[2] = "BEGIN IMMEDIATE;" EVENTS_SCHEMA "ALTER TABLE stacks ADD COLUMN " STACKS_WAIT
+		      "; PRAGMA user_version=3; COMMIT",
+	};
+	int r = 0;
+
+	while (!r && *version >= 1 && *version < SCHEMA_VERSION) {
+		r = steps[*version] ? sq_exec(db, steps[*version]) : raise_profiles(db);
+		if (!r)
+			++*version;
+	}
+	return r;
+}
