@@ -37,7 +37,7 @@ struct hub {
 	struct http_server *api_server, *ingest_server;
 	struct timer expire_timer, look_timer;
 	char *ns, *token_hint;
-	char store_error[256]; /* as it was last logged */
+	char store_error[STORE_ERROR_BYTES]; /* as it was last logged */
 };
 
 /* ---- expiry ---- */

@@ -156,7 +156,7 @@ function lossText(reply: Reply): string {
     l.samples ? `${l.samples.toLocaleString()} samples lost: ${l.reason}` : `${((l.time_ns ?? 0) / 1e9).toFixed(1)} s without data: ${l.reason}`,
   );
 
-  if (reply.summary?.truncated) parts.push('too many stacks: the smallest are left out');
+  if (reply.summary?.truncated) parts.push('too many stacks: the smallest are put together as [others]');
   return parts.join(' · ');
 }
 

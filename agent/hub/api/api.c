@@ -22,13 +22,14 @@ static void handle_info(struct call *c)
 	const struct api_config *f = &c->api->config;
 	struct store_stats store;
 
-	store_stats(f->store, &store); /* what is wrong with it is on the page, too */
+	/* that something is wrong with it is on the page, too; what, with its paths, is not for everybody */
+	store_stats(f->store, &store);
 	call_json(c, 200,
 		  json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,
 			    "cluster_name", f->cluster_name, "auth_required", c->api->gate != NULL,
 			    "token_hint", f->token_hint, "store_note",
-			    *store.error ? store.error : f->store_note, "links", "trace",
-			    f->link_trace, "logs", f->link_logs));
+			    *store.error ? "The store has a problem: see /healthz." : f->store_note,
+			    "links", "trace", f->link_trace, "logs", f->link_logs));
 }
 
 static const struct gate_right read_profiles = {"get", "profiles"},

@@ -20,7 +20,7 @@ static void set_store(struct store *store)
 	set("store_stacks", s.n_stacks);
 	set("store_bytes", s.bytes);
 	set("store_oldest_ns", s.oldest_ns);
-	set("store_healthy", s.error[0] == '\0');
+	set("store_healthy", !s.failed);
 }
 
 static void set_queries(struct worker *query)

@@ -232,7 +232,8 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;
 		bool outermost = user && !user_seen;
 
-		marked |= f->kind == FRAME_MARKER;
+		/* of what was put together most are whole */
+		marked |= f->kind == FRAME_MARKER && !str_equal(f->name, STORE_OTHERS);
 		user_seen |= user;
 		if (!f->name && t->names && put_named(t, l, f, row->n_frames - i - 1))
 			continue;

@@ -287,6 +287,19 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	return r;
 }
 
+void sq_set_failed(struct sqlite_store *s, bool failed)
+{
+	sqlite3_mutex_enter(s->stats_lock);
+	s->stats.failed = failed;
+	sqlite3_mutex_leave(s->stats_lock);
+}
+
+void sq_tell_notes(struct sqlite_store *s)
+{
+	sq_set_error(s, "%s%s%s", s->damage_note, *s->damage_note && *s->room_note ? "; " : "",
+		     s->room_note);
+}
+
 int sq_connect(struct sqlite_store *s, struct field_error *reterr)
 {
 	int r = connect_fresh(s, reterr);
@@ -385,7 +398,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		r = damage_set_aside(s);
 	if (r == -ENOSPC || r == -EROFS || r == -EIO) { /* not for ever: each write tries again */
 		sq_set_error(s, "%s cannot be opened: %s", s->file, strerror(-r));
-		s->write_failed = true;
+		sq_set_failed(s, true);
 		r = 0;
 	}
 	if (r) {

@@ -69,8 +69,8 @@ struct sqlite_store {
 	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
-	bool write_failed; /* stats.error is about the last write; the next good one clears it */
-	char note[256];	   /* stats.error after that: what was set aside since the start; "" */
+	/* stats.error while no write fails: what was set aside since the start, and when the disk was full; "" */
+	char damage_note[256], room_note[160];
 	bool checked;	   /* the file as a whole, since the start */
 	bool stale; /* its disk failed or is read-only: to be opened again once it takes files */
 	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
@@ -87,6 +87,8 @@ int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 int sq_run(sqlite3_stmt *st);
 void sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
 void sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
+void sq_set_failed(struct sqlite_store *s, bool failed); /* what the last write says */
+void sq_tell_notes(struct sqlite_store *s);		 /* as the error */
 void sq_disconnect(struct sqlite_store *s);
 int sq_connect(struct sqlite_store *s, struct field_error *reterr);
 

@@ -97,10 +97,10 @@ int damage_set_aside(struct sqlite_store *s)
 	}
 	counter_add(counter("store_damaged_total", NULL, NULL), 1);
 	r = sq_connect(s, NULL);
-	snprintf(s->note, sizeof(s->note),
+	snprintf(s->damage_note, sizeof(s->damage_note),
 		 "%s was damaged and is set aside as %s; the store began again empty", s->file,
 		 strrchr(name, '/') + 1);
-	sq_set_error(s, "%s", s->note);
+	sq_tell_notes(s);
 	return r;
 }
 

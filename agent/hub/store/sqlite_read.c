@@ -105,6 +105,16 @@ static const struct frame *read_frame(struct reading *r, int64_t id)
 	return r->frames[id];
 }
 
+/* A stack that the file does not have: its value is told all the same. */
+static void put_lost(struct reading *r, struct store_row *row)
+{
+	static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
+
+	r->list[0] = &lost;
+	row->frames = r->list;
+	row->n_frames = 1;
+}
+
 /* Strings "" of a head cannot be told from absent ones; neither has a level. */
 static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 {
@@ -117,7 +127,9 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 	rc = sqlite3_step(st);
 	if (rc != SQLITE_ROW) {
 		sqlite3_reset(st);
-		return rc == SQLITE_DONE ? -ENODATA : sq_errno(rc);
+		if (rc == SQLITE_DONE)
+			put_lost(r, row);
+		return sq_errno(rc);
 	}
 	wait = sqlite3_column_int(st, 4);
 	row->head = (struct stack_head){
@@ -213,14 +225,13 @@ static void add_sample(struct reading *r, struct sums *sums, int64_t app, int64_
 {
 	struct store_summary *s = &r->summary;
 
-	if (x->stack <= 0) /* no row of ours */
-		return;
 	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
 	s->last_s = MAX(s->last_s, time_s);
-	sums_add(sums, &(struct sum){.app = app,
-				     .stack = x->stack,
-				     .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-				     .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	sums_add(sums,
+		 &(struct sum){.app = app,
+			       .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no row of ours */
+			       .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+			       .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
 /* Rows of app, time and a sample. */
@@ -247,6 +258,8 @@ static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 		const uint8_t *end = p + sqlite3_column_bytes(st, 2);
 		struct stored_sample x;
 
+		if (must_end(r)) /* SQLite has not much to do for a row of which we have much */
+			return -ETIME;
 		while (samples_get(&p, end, &x))
 			add_sample(r, sums, app, time_s, &x);
 	}
@@ -277,7 +290,7 @@ static int hand_out(struct reading *r, const struct sums *sums, store_row_fn *fn
 /* The rest of an answer that had too many stacks: a row that is none of them. */
 static int hand_out_others(struct reading *r, const struct sums *sums, store_row_fn *fn, void *arg)
 {
-	static const struct frame frame = {.kind = FRAME_MARKER, .name = "[others]"};
+	static const struct frame frame = {.kind = FRAME_MARKER, .name = STORE_OTHERS};
 	const struct frame *const frames[] = {&frame};
 	const struct store_row row = {
 		.frames = frames,

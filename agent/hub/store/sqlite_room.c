@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define RESERVE_BYTES (64ULL << 20) /* of a large disk, */
-#define RESERVE_SHARE 8		    /* and at most that part of a small one */
+#define RESERVE_SHARE 8		    /* and at most that part of a small one, and of max_bytes */
 
 static char *reserve_path(const struct sqlite_store *s)
 {
@@ -29,6 +29,8 @@ static int disk_bytes(const struct sqlite_store *s, uint64_t *ret_free, uint64_t
 		return -errno;
 	*ret_free = (uint64_t)disk.f_bavail * disk.f_frsize;
 	*ret_reserve = MIN(RESERVE_BYTES, (uint64_t)disk.f_blocks * disk.f_frsize / RESERVE_SHARE);
+	if (s->max_bytes)
+		*ret_reserve = MIN(*ret_reserve, s->max_bytes / RESERVE_SHARE);
 	return 0;
 }
 
@@ -38,7 +40,8 @@ void room_keep(struct sqlite_store *s)
 	uint64_t free_bytes, reserve;
 	int fd;
 
-	if (!path || disk_bytes(s, &free_bytes, &reserve) || free_bytes <= reserve)
+	/* what a write needs beside it stays free */
+	if (!path || disk_bytes(s, &free_bytes, &reserve) || free_bytes <= reserve + reserve / 2)
 		return;
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0) /* it is there; or the disk is worse than full, and the next write says so */
@@ -79,14 +82,17 @@ static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 	return r;
 }
 
-/* The reserve once more; free pages are given back for it, a part at a time: to move them takes room, too. */
-static void keep_again(struct sqlite_store *s)
+/*
+ * The reserve once more, where as much is left for the write that is tried again; free pages are given back for both, a part
+ * at a time: to move them takes room, too.
+ */
+static void keep_again(struct sqlite_store *s, uint64_t deadline_ns)
 {
 	uint64_t used, in_file, on_disk, reserve;
 
-	for (int i = 0; i < 2 * RESERVE_SHARE; i++) {
-		if (disk_bytes(s, &on_disk, &reserve) || on_disk > reserve ||
-		    sq_bytes(s, &used, &in_file) || in_file <= reserve ||
+	for (int i = 0; i < 2 * RESERVE_SHARE && now_mono_ns() < deadline_ns; i++) {
+		if (disk_bytes(s, &on_disk, &reserve) || on_disk >= 2 * reserve ||
+		    sq_bytes(s, &used, &in_file) || in_file == 0 ||
 		    sq_vacuum(s, reserve / RESERVE_SHARE))
 			break;
 		checkpoint(s);
@@ -99,28 +105,28 @@ static void tell(struct sqlite_store *s)
 	char when[32];
 
 	time_format(now_wall_ns(), when);
-	snprintf(s->note, sizeof(s->note),
+	snprintf(s->room_note, sizeof(s->room_note),
 		 "the disk was full at %s, before store.max_bytes were reached: the oldest "
 		 "profiles were deleted",
 		 when);
-	sq_set_error(s, "%s", s->note);
+	sq_tell_notes(s);
 }
 
 int room_make(struct sqlite_store *s)
 {
-	uint64_t n_expired = s->stats.n_expired;
+	uint64_t n_expired = s->stats.n_expired, deadline_ns = now_mono_ns() + s->expire_ns;
 	bool more = false;
 	int r;
 
 	if (!s->file || !s->writer)
 		return -ENOSPC;
 	(void)room_give_up(s);
-	r = expire_tenths(s, is_short, NULL, "disk_full", now_mono_ns() + s->expire_ns, &more);
+	r = expire_tenths(s, is_short, NULL, "disk_full", deadline_ns, &more);
 	if (n_expired != s->stats.n_expired) {
 		tell(s);
 		r = r == -ENOSPC ? 0 : r; /* not all that is wanted, but some */
 	}
 	if (!r)
-		keep_again(s);
+		keep_again(s, deadline_ns);
 	return r;
 }

@@ -11,7 +11,7 @@
 void samples_put(struct buf *b, const struct stored_sample *s)
 {
 	varint_put(b, (uint64_t)s->stack);
-	varint_put(b, (uint64_t)(s->cpu + 1));
+	varint_put(b, (uint64_t)s->cpu + 1);
 	varint_put(b, (uint64_t)s->value);
 	varint_put(b, (uint64_t)s->n);
 }
@@ -25,7 +25,7 @@ bool samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *re
 		return false;
 	*ret = (struct stored_sample){
 		.stack = (int64_t)stack,
-		.cpu = (int64_t)cpu - 1,
+		.cpu = (int64_t)MIN(cpu, (uint64_t)SQ_MAX_VALUE) - 1,
 		.value = (int64_t)MIN(value, (uint64_t)SQ_MAX_VALUE),
 		.n = (int64_t)MIN(n, (uint64_t)SQ_MAX_VALUE),
 	};
@@ -123,6 +123,8 @@ static int cursor_filter(sqlite3_vtab_cursor *base, int plan, const char *text, 
 	(void)plan, (void)text, (void)argc;
 	buf_reset(&c->samples);
 	buf_add(&c->samples, sqlite3_value_blob(argv[0]), (size_t)sqlite3_value_bytes(argv[0]));
+	if (c->samples.failed)
+		return SQLITE_TOOBIG;
 	c->next = (const uint8_t *)c->samples.data;
 	c->time_s = sqlite3_value_int64(argv[1]);
 	c->n = 0;
@@ -188,7 +190,11 @@ static void pack_final(sqlite3_context *ctx)
 {
 	struct buf *b = sqlite3_aggregate_context(ctx, 0);
 
-	sqlite3_result_blob64(ctx, b && b->len ? b->data : "", b ? b->len : 0, SQLITE_TRANSIENT);
+	if (b && b->failed)
+		sqlite3_result_error_toobig(ctx);
+	else
+		sqlite3_result_blob64(ctx, b && b->len ? b->data : "", b ? b->len : 0,
+				      SQLITE_TRANSIENT);
 	if (b)
 		buf_done(b);
 }

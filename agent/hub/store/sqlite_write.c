@@ -138,9 +138,11 @@ static int put_samples(struct writing *w, const struct profile *p, int64_t serie
 		if (!in_range(sample))
 			continue;
 		r = put_sample(w, p, series, time_s, sample);
-		n += sample->n_samples;
+		n = MIN(n + sample->n_samples, (uint64_t)VALUE_MAX);
 		value = MIN(value + sample->value, VALUE_MAX);
 	}
+	if (!r && w->samples.failed)
+		r = -E2BIG;
 	if (r)
 		return r;
 	w->n_samples += n;
@@ -148,7 +150,7 @@ static int put_samples(struct writing *w, const struct profile *p, int64_t serie
 	sqlite3_bind_int64(st, 2, time_s);
 	sqlite3_bind_int64(st, 3, p->event);
 	sqlite3_bind_int64(st, 4, series);
-	sqlite3_bind_int64(st, 5, (int64_t)MIN(n, (uint64_t)VALUE_MAX));
+	sqlite3_bind_int64(st, 5, (int64_t)n);
 	sqlite3_bind_int64(st, 6, value);
 	sqlite3_bind_blob64(st, 7, w->samples.len ? w->samples.data : "", w->samples.len,
 			    SQLITE_STATIC);
@@ -182,15 +184,18 @@ static int put_profile(struct writing *w, const struct profile *p)
 
 static void count_written(struct sqlite_store *s, const struct writing *w)
 {
+	bool failed;
+
 	sqlite3_mutex_enter(s->stats_lock);
 	s->stats.n_profiles += w->n_new;
 	s->stats.n_duplicates += w->n_duplicates;
 	s->stats.n_samples += w->n_samples;
 	s->stats.n_stacks += w->n_stacks;
-	if (s->write_failed)
-		snprintf(s->stats.error, sizeof(s->stats.error), "%s", s->note);
-	s->write_failed = false;
+	failed = s->stats.failed;
+	s->stats.failed = false;
 	sqlite3_mutex_leave(s->stats_lock);
+	if (failed)
+		sq_tell_notes(s);
 }
 
 /* The hub's lock keeps others out of its directory; what uses a file without that lock is noticed here. */
@@ -244,7 +249,7 @@ int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 		r = -EIO;
 	if (r) {
 		sq_set_error(s, "the last write failed: %s", strerror(-r));
-		s->write_failed = true;
+		sq_set_failed(s, true);
 		counter_add(counter("store_write_errors_total", "reason", strerrorname_np(-r)), 1);
 	}
 	return r;

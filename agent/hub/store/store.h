@@ -47,6 +47,8 @@ struct selection {
 };
 struct selection *selection_free(struct selection *s);
 
+#define STORE_OTHERS "[others]"			/* frame of what was put together */
+#define STORE_LOST   "[stack trace lost]"	/* frame of a stack that the file does not have */
 /*
  * One folded row: equal stacks of the selection are already added up, greatest
  * value first, [others] last. Borrowed during the call, but for frames: they live, each at its
@@ -103,8 +105,10 @@ int store_values(struct store *s, const struct selection *sel, const char *tag, 
  * refers to any more are swept in one go, as long as that takes.
  */
 int store_expire(struct store *s, uint64_t now_wall_ns);
+#define STORE_ERROR_BYTES 512
 struct store_stats {
 	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;
-	char error[256];			/* "" when healthy */
+	bool failed;				/* the last write, or to open the file: nothing is taken */
+	char error[STORE_ERROR_BYTES];		/* why; else what happened since the start that one has to know, or "" */
 };
 void store_stats(struct store *s, struct store_stats *ret);
