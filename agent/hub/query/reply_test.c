@@ -441,6 +441,24 @@ static void waits_are_leaves(void **state)
 	}
 }
 
+/* A marker is no whole stack; what was put together of too many is not counted as one that is not. */
+static void others_are_not_incomplete(void **state)
+{
+	static const struct frame others = {.kind = FRAME_MARKER, .name = STORE_OTHERS},
+				  cut = {.kind = FRAME_MARKER, .name = "[truncated]"};
+	const struct frame *const rows[][1] = {{&main_frame}, {&main_frame}, {&cut}, {&others}};
+	struct store_summary s = {.n_rows = 3, .n_samples = 4, .truncated = true};
+	_cleanup_free_ char *flat = NULL;
+	struct tree *t = tree_new();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		add_row_of(t, rows[i], 1, WAIT_NONE, 10, -1);
+	flat = answer(t, EVENT_ON_CPU, RESULT_FLAT, &s);
+	ASSERT_HAS(flat, "\"incomplete_samples\":1,\"finished_percent\":75.00");
+	tree_free(t);
+}
+
 static void bytes_are_of_objects(void **state)
 {
 	const struct frame *const c[] = {&main_frame, &new_frame};
@@ -549,6 +567,7 @@ int main(void)
 		cmocka_unit_test(languages_are_told),
 		cmocka_unit_test(inlined_names_leave_room),
 		cmocka_unit_test(waits_are_leaves),
+		cmocka_unit_test(others_are_not_incomplete),
 		cmocka_unit_test(bytes_are_of_objects),
 		cmocka_unit_test(snapshots_and_estimates_say_so),
 		cmocka_unit_test(deepest_wait),

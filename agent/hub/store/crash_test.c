@@ -195,6 +195,14 @@ static unsigned n_files(const struct place *p, const char *prefix)
 	return n;
 }
 
+static bool has_failed(struct store *s)
+{
+	struct store_stats stats;
+
+	store_stats(s, &stats);
+	return stats.failed;
+}
+
 /* ---- killed ---- */
 
 /* Writes from n on and says of each that is stored; expires now and then. Does not return. */
@@ -455,12 +463,14 @@ static void test_full_disk(void **state)
 		n = put_until_full(p, n);
 		assert_int_equal(counter_get(told), ++before);
 		assert_non_null(strstr(error_of(p->s), "No space left"));
+		assert_true(has_failed(p->s));
 		assert_int_equal(n_there(p->s), n);
 		make_room(p);
 		assert_int_equal(put(p->s, n), 0);
 		n++;
 		assert_int_equal(n_there(p->s), n);
 		assert_string_equal(error_of(p->s), "");
+		assert_false(has_failed(p->s));
 	}
 	reopen(p);
 	assert_int_equal(n_there(p->s), n);
@@ -485,6 +495,7 @@ static void test_disk_smaller_than_the_store(void **state)
 		n_gone = counter_get(told) - before;
 		assert_int_equal(n_there(p->s), n + 1 - n_gone);
 		assert_non_null(strstr(error_of(p->s), "the disk was full"));
+		assert_false(has_failed(p->s)); /* it was handled */
 		n_times++;
 	}
 	assert_in_range(n_gone, 1, n - 1);

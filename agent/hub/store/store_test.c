@@ -70,6 +70,18 @@ static char *temp_dir(void)
 	return dir;
 }
 
+static void sql(const char *dir, const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(samples_functions(db), 0);
+	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s", sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
 static struct profile *add_profile(struct batch *b, const char *id, const char *app, uint32_t pid,
 				   const char *ns, int64_t end_s)
 {
@@ -423,6 +435,32 @@ static void truncation(void **state)
 	assert_int_equal(g.rows[2].n, 2);
 	store_summary_done(&g.summary);
 	store_close(s);
+}
+
+/* A file that lacks a stack of a profile: what is there is told, and what is not by its value. */
+static void lost_stacks(void **state)
+{
+	char *dir = temp_dir();
+	struct store *s = open_at(dir, 0, 0);
+	struct got g;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	sql(dir, "DELETE FROM stacks WHERE id=(SELECT MIN(id) FROM stacks)"); /* of 150 */
+	/* of 70: stack 0, any cpu, value 5, 2 samples; and one that is cut off */
+	sql(dir, "UPDATE profiles SET samples=x'0000050201' WHERE value=70");
+	read_where(s, NULL, &g);
+	assert_int_equal(g.n, 3);
+	assert_int_equal(g.sum, 175);
+	assert_string_equal(g.rows[0].text, "api: [stack trace lost]");
+	assert_int_equal(g.rows[0].value, 150);
+	assert_int_equal(g.rows[0].n, 15);
+	assert_string_equal(g.rows[2].text, "db: [stack trace lost]");
+	assert_int_equal(g.rows[2].value, 5);
+	assert_int_equal(g.rows[2].n, 2);
+	store_summary_done(&g.summary);
+	store_close(s);
+	assert_int_equal(testdir_remove(dir), 0);
 }
 
 static void duplicates(void **state)
@@ -1234,18 +1272,6 @@ static void throttled_time_is_beside(void **state)
 	store_close(s);
 }
 
-static void sql(const char *dir, const char *text)
-{
-	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
-	sqlite3 *db = NULL;
-
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(samples_functions(db), 0);
-	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
-		fail_msg("%s", sqlite3_errmsg(db));
-	sqlite3_close(db);
-}
-
 /* Files of the versions before go on as they are, and take what is new. */
 static void older_files(void **state)
 {
@@ -1318,6 +1344,7 @@ int main(void)
 		cmocka_unit_test(bounds_and_services),
 		cmocka_unit_test(process_named_total),
 		cmocka_unit_test(truncation),
+		cmocka_unit_test(lost_stacks),
 		cmocka_unit_test(duplicates),
 		cmocka_unit_test(predicates),
 		cmocka_unit_test(deep_predicates),
