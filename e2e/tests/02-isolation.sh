@@ -15,22 +15,16 @@ running app wanted unwanted elsewhere
 running neighbour near far
 
 # Maps of this cluster's agents by name; a counter (bpf/abi.h) summed over them: read with bpftool, not told by the agent.
-TAKEN=2 DELIVERED=3
 maps() { # NAME
     # shellcheck disable=SC2046
     held_by map_id $(pids_of agent) | while read -r id; do
         bpftool -j map show id "$id" | jq -r --arg n "$1" 'select(.name == $n) | .id'
     done
 }
-kernel_stat() { # INDEX
-    local id bytes sum=0
-    for id in $STATS; do
-        for bytes in $(bpftool -j map dump id "$id" |
-            jq -r --argjson n "$1" '.[].values[].value[$n * 8:$n * 8 + 8] | reverse | map(ltrimstr("0x")) | join("")'); do
-            sum=$((sum + 16#$bytes))
-        done
-    done
-    echo $sum
+kernel_stat() { # MEMBER of struct pf_stats
+    local id
+    for id in $STATS; do bpftool -j map dump id "$id"; done |
+        jq -s --arg m "$1" '[.[][].formatted.values[].value[$m] // error("stats has no " + $m)] | add'
 }
 # The cgroups that the kernel's filter lets through: their names, from their ids.
 filtered_cgroups() {
@@ -83,12 +77,12 @@ round() { # WHAT
     stop "$uid"
     until_ 60 "its last window" settled "$began"
     from=$(now)
-    before=$(kernel_stat $DELIVERED)
+    before=$(kernel_stat delivered)
     go_on "$uid"
     until_ 90 "2 s of its CPU" has_used app wanted "$from" 2000000 || true
     stop "$uid"
-    after=$(kernel_stat $DELIVERED)
-    check "$1: the kernel delivered all it took" test "$(kernel_stat $TAKEN)" = "$after"
+    after=$(kernel_stat delivered)
+    check "$1: the kernel delivered all it took" test "$(kernel_stat taken)" = "$after"
     wait_check 60 "$1: the kernel delivered what was stored: $((after - before)) samples" stored_since "$from" $((after - before))
     to=$(now)
     profile "app_service != 'Total'" "$from" "$to" >"$W/all.json"
