@@ -318,9 +318,9 @@ static void test_crash_loop_keeps_nothing_92(void **state)
 	print_message("  %u descriptors, %u map entries; %u ends later %u and %u\n", early.n_fds,
 		      early.n_entries, 2 * n, late.n_fds, late.n_entries);
 	end_and_check(f, true);
-	/* What is alive differs by a few; what were kept would be hundreds. */
-	assert_true(late.n_fds <= early.n_fds + n / 6);
-	assert_true(late.n_entries <= early.n_entries + n / 6);
+	/* What is alive differs by a container or two, of eight descriptors; one kept an end would be 2 n. */
+	assert_true(late.n_fds <= early.n_fds + n / 2);
+	assert_true(late.n_entries <= early.n_entries + n / 2);
 }
 
 int main(int argc, char **argv)
