@@ -6,6 +6,8 @@
 #include "node/testworkers.h"
 #include "node/thread_clocks.h"
 
+#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
+
 #define KNOWN "half of it is not seen"
 
 /* ---- all around it ---- */
@@ -139,20 +141,6 @@ struct mappings *mappings_unref(struct mappings *m)
 {
 	(void)m;
 	return NULL;
-}
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)l;
-	(void)t;
-	(void)delay_ns;
-	(void)fn;
-	(void)arg;
-}
-
-void timer_cancel(struct timer *t)
-{
-	(void)t;
 }
 
 void alloc_advance(struct tracked *t)

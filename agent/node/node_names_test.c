@@ -9,7 +9,6 @@
 
 #include <setjmp.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -22,7 +21,6 @@
 #include "lib/loop/testserver.h"
 
 #define BUSY	  "nodetest-names"
-#define OUTAGE_S  600
 #define N_WINDOWS 3 /* and changes that are watched: at least so many, before and in the outage */
 #define LOOK_NS	  (20 * NSEC_PER_MSEC)
 #define GUARD_NS  (240 * NSEC_PER_SEC)
@@ -248,40 +246,16 @@ static int real_node(const char *dir, unsigned outage_s)
 	return 0;
 }
 
-static void run_real(unsigned outage_s)
-{
-	char dir[TESTDIR_BYTES], seconds[16];
-	char *argv[] = {(char *)(uintptr_t) "node_names_test", (char *)(uintptr_t) "real", dir,
-			seconds, NULL};
-	int status = -1;
-	pid_t pid;
-
-	if (geteuid() != 0) {
-		print_message("skip: BPF and a network namespace need root\n");
-		skip();
-	}
-	snprintf(seconds, sizeof(seconds), "%u", outage_s);
-	assert_int_equal(testdir_make(dir), 0);
-	assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	testdir_remove(dir);
-	assert_int_equal(status, 0);
-}
-
 static void names_51_node_without_dns(void **state)
 {
 	(void)state;
-	run_real(0);
+	dns_run("node_names_test", 0);
 }
 
 static void names_51_node_ten_minutes_without_dns_long(void **state)
 {
 	(void)state;
-	if (!getenv("LONG")) {
-		print_message("skip: ten minutes without DNS: LONG=1\n");
-		skip();
-	}
-	run_real(OUTAGE_S);
+	dns_run_long("node_names_test");
 }
 
 int main(int argc, char **argv)

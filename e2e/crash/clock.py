@@ -6,10 +6,9 @@ import os
 import shutil
 import sys
 import time
-import traceback
 
 import store
-from roles import BUILD, Place, free_port, until
+from roles import BUILD, Place, free_port, one_test, until
 
 WINDOW_S = 2
 STEPS_S = (0, 100, -50)  # beside the right time; each lasts
@@ -73,23 +72,10 @@ def check(place, begin):
     return f"{have:.1f} s of CPU time are stored of {was:.1f} s, in {len(stored.windows)} windows; losses: {stored.lost}"
 
 
-def main():
-    try:
-        with Place(window=f"{WINDOW_S}s", agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
-            try:
-                print(check(place, play(place)))
-                failed = 0
-            except BaseException:
-                for role in place.roles.values():
-                    os.system(f"tail -n 15 {role.log.name} | sed 's/^/    {role.verb}: /'")
-                raise
-    except Exception:  # pylint: disable=broad-except
-        traceback.print_exc(file=sys.stdout)
-        print("FAIL: a clock that is set")
-        failed = 1
-    print(f"{1 - failed} passed, {failed} failed, 0 skipped")
-    return failed
+def test():
+    with Place(window=f"{WINDOW_S}s", agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
+        print(check(place, play(place)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(one_test("a clock that is set", test))

@@ -7,10 +7,9 @@ import os
 import shutil
 import sys
 import time
-import traceback
 
 from busy import bpf_stats, memory, stopped
-from roles import BUILD, Place, free_port, until
+from roles import BUILD, Place, free_port, one_test, until
 
 N_PODS, EACH = 250, 8
 MEASURE_S = 20
@@ -88,25 +87,16 @@ def check(place, took):
             f"{took[0] * 100:.1f} % of a CPU and {took[1] / 1e6:.1f} MB (load {os.getloadavg()[0]:.0f}); losses: {losses}")
 
 
+def test():
+    with Place(agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
+        print(check(place, play(place)))
+
+
 def main():
     if os.geteuid() != 0:
         print("skip: crowd: only root may\n0 passed, 0 failed, 1 skipped")
         return 0
-    failed = 0
-    try:
-        with Place(agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
-            try:
-                print(check(place, play(place)))
-            except BaseException:
-                for role in place.roles.values():
-                    os.system(f"tail -n 15 {role.log.name} | sed 's/^/    {role.verb}: /'")
-                raise
-    except Exception:  # pylint: disable=broad-except
-        traceback.print_exc(file=sys.stdout)
-        print("FAIL: 250 pods, 2,000 processes")
-        failed = 1
-    print(f"{1 - failed} passed, {failed} failed, 0 skipped")
-    return failed
+    return one_test("250 pods, 2,000 processes", test)
 
 
 if __name__ == "__main__":

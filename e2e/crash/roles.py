@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import apiserver
 
@@ -146,7 +147,9 @@ class Place:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # of `timeout`, too
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failed, *_):
+        for role in self.roles.values() if failed else ():
+            os.system(f"tail -n 15 {role.log.name} | sed 's/^/    {role.verb}: /'")
         for p in [r.process for r in self.roles.values() if r.is_up()] + self.processes:
             p.kill()
             p.wait()
@@ -210,3 +213,16 @@ class Place:
             yield db
         finally:
             db.close()
+
+
+def one_test(what, test):
+    """Runs it, and says how it ended as .ci/test reads it; the exit status."""
+    failed = 0
+    try:
+        test()
+    except Exception:  # pylint: disable=broad-except
+        traceback.print_exc(file=sys.stdout)
+        print(f"FAIL: {what}")
+        failed = 1
+    print(f"{1 - failed} passed, {failed} failed, 0 skipped")
+    return failed

@@ -11,11 +11,10 @@ import os
 import random
 import sys
 import time
-import traceback
 
 import kernel
 import store
-from roles import Place, until
+from roles import Place, one_test, until
 
 WINDOW_S = 2
 PARSE_VERB = b"__parse"
@@ -143,15 +142,10 @@ def test(seed, seconds):
     objects = kernel.Objects()
     print(f"seed {seed}, {seconds} s of kills")
     with Place(window=f"{WINDOW_S}s") as place:
-        try:
-            killer = play(place, seed, seconds, objects)
-            print("killed: " + ", ".join(f"{who} {n} times" for who, n in killer.n.items()), flush=True)
-            check_left(place, killer, objects)
-            print(store.check(place, WINDOW_S, killer.calm_s, killer.lives))
-        except BaseException:
-            for role in place.roles.values():
-                os.system(f"tail -n 15 {role.log.name} | sed 's/^/    {role.verb}: /'")
-            raise
+        killer = play(place, seed, seconds, objects)
+        print("killed: " + ", ".join(f"{who} {n} times" for who, n in killer.n.items()), flush=True)
+        check_left(place, killer, objects)
+        print(store.check(place, WINDOW_S, killer.calm_s, killer.lives))
 
 
 def main():
@@ -159,15 +153,7 @@ def main():
     p.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     p.add_argument("--seconds", type=int, default=360 * WINDOW_S if os.environ.get("LONG") else 20)
     options = p.parse_args()
-    try:
-        test(options.seed, options.seconds)
-        failed = 0
-    except Exception:  # pylint: disable=broad-except
-        traceback.print_exc(file=sys.stdout)
-        print(f"FAIL: killed at every moment, seed {options.seed}")
-        failed = 1
-    print(f"{1 - failed} passed, {failed} failed, 0 skipped")
-    return failed
+    return one_test(f"killed at every moment, seed {options.seed}", lambda: test(options.seed, options.seconds))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ struct timer {
 	void *arg;
 	void *impl;
 };
-/* Arms or re-arms t to call fn(arg) once after delay_ns (monotonic). What is armed outlives the loop not: loop_free cancels. */
+/* Arms or re-arms t to call fn(arg) once after delay_ns (monotonic). loop_free cancels what is left. */
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg);
 void timer_cancel(struct timer *t);		/* harmless when not armed; zeroed t is fine */
 

@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,7 +23,6 @@
 
 #define HANGS	   -1
 #define GUARD_NS   (60 * NSEC_PER_SEC)
-#define OUTAGE_S   600
 #define MAX_HELD   8 /* searches, as resolve.c says */
 #define PER_OUTAGE 50
 
@@ -463,40 +461,16 @@ static int real_resolver(const char *dir, unsigned outage_s)
 	return 0;
 }
 
-static void run_real(unsigned outage_s)
-{
-	char dir[TESTDIR_BYTES], seconds[16];
-	char *argv[] = {(char *)(uintptr_t) "names_test", (char *)(uintptr_t) "real", dir, seconds,
-			NULL};
-	int status = -1;
-	pid_t pid;
-
-	if (geteuid() != 0) {
-		print_message("skip: a network namespace needs root\n");
-		skip();
-	}
-	snprintf(seconds, sizeof(seconds), "%u", outage_s);
-	assert_int_equal(testdir_make(dir), 0);
-	assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	testdir_remove(dir);
-	assert_int_equal(status, 0);
-}
-
 static void names_51_dns_outage(void **state)
 {
 	(void)state;
-	run_real(0);
+	dns_run("names_test", 0);
 }
 
 static void names_51_dns_outage_of_ten_minutes_long(void **state)
 {
 	(void)state;
-	if (!getenv("LONG")) {
-		print_message("skip: ten minutes without DNS: LONG=1\n");
-		skip();
-	}
-	run_real(OUTAGE_S);
+	dns_run_long("names_test");
 }
 
 static int use_fake(void **state)

@@ -10,12 +10,15 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/testdir.h"
 #include "lib/loop/testcert.h"
 
 static struct {
@@ -108,4 +111,37 @@ _test_util_ void dns_enter(const char *dir, bool patient)
 	must(ioctl(dns.fd, SIOCSIFFLAGS, &lo) == 0, "lo");
 	must(bind(dns.fd, (struct sockaddr *)&sa, sizeof(sa)) == 0, "bind");
 	must(pthread_create(&thread, NULL, dns_main, NULL) == 0, "thread");
+}
+
+/* ---- the test that starts it ---- */
+
+#define DNS_OUTAGE_S 600
+
+/* This program once more, as `program real DIR SECONDS`: it calls dns_enter(). */
+_test_util_ void dns_run(const char *program, unsigned outage_s)
+{
+	char dir[TESTDIR_BYTES], seconds[16];
+	char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t) "real", dir, seconds, NULL};
+	int status = -1;
+	pid_t pid;
+
+	if (geteuid() != 0) {
+		print_message("skip: a network namespace needs root\n");
+		skip();
+	}
+	snprintf(seconds, sizeof(seconds), "%u", outage_s);
+	assert_int_equal(testdir_make(dir), 0);
+	assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	testdir_remove(dir);
+	assert_int_equal(status, 0);
+}
+
+_test_util_ void dns_run_long(const char *program)
+{
+	if (!getenv("LONG")) {
+		print_message("skip: ten minutes without DNS: LONG=1\n");
+		skip();
+	}
+	dns_run(program, DNS_OUTAGE_S);
 }

@@ -11,32 +11,11 @@
 #include <cmocka.h>
 
 #include "lib/kube/testkube.h"
+#include "lib/loop/testtimer.h"
 
 #define N_WHILE	  6 /* answers of an outage */
 #define MAX_STEPS 64
 #define UID	  "u1"
-
-static struct {
-	bool armed;
-	timer_fn *fn;
-	void *arg;
-} timer;
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)l;
-	(void)t;
-	(void)delay_ns;
-	timer.armed = true;
-	timer.fn = fn;
-	timer.arg = arg;
-}
-
-void timer_cancel(struct timer *t)
-{
-	(void)t;
-	timer.armed = false;
-}
 
 /* ---- the API server ---- */
 

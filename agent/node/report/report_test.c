@@ -10,40 +10,9 @@
 #include <cmocka.h>
 
 #include "lib/kube/testkube.h"
+#include "lib/loop/testtimer.h"
 
 #define HOUR_NS (3600 * NSEC_PER_SEC)
-
-/* ---- stand-ins: the one timer ---- */
-
-static struct {
-	bool armed;
-	uint64_t delay_ns;
-	timer_fn *fn;
-	void *arg;
-} timer;
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)l;
-	(void)t;
-	timer.armed = true;
-	timer.delay_ns = delay_ns;
-	timer.fn = fn;
-	timer.arg = arg;
-}
-
-void timer_cancel(struct timer *t)
-{
-	(void)t;
-	timer.armed = false;
-}
-
-static void fire(void)
-{
-	assert_true(timer.armed);
-	timer.armed = false;
-	timer.fn(timer.arg);
-}
 
 static void answer_with(int status, const json_t *body)
 {
@@ -130,7 +99,7 @@ static struct report *written_report(void)
 	struct plan_target t = target("u1", 1, 2);
 
 	give_plan(r, &t, 1);
-	fire();
+	timer_fire();
 	answer(200);
 	assert_false(timer.armed);
 	return r;
@@ -307,13 +276,13 @@ static void test_first_samples_are_urgent_and_once(void **state)
 	assert_false(timer.armed);
 	report_sampled(r, "u1", EVENT_ON_CPU, 4);
 	assert_true(urgent());
-	fire();
+	timer_fire();
 	answer(200);
 	report_sampled(r, "u1", EVENT_ON_CPU, 9);
 	assert_false(timer.armed);
 	report_stored(r, "u1", EVENT_ON_CPU, 9);
 	assert_true(urgent());
-	fire();
+	timer_fire();
 	assert_string_equal(sent.method, "PATCH");
 	assert_string_equal(sent.type, "application/merge-patch+json");
 	assert_string_equal(sent.path, "/apis/podflame.io/v1alpha1/namespaces/podflame-system/"
@@ -371,7 +340,7 @@ static void test_share_of_whole_stacks(void **state)
 	assert_stacks(r, 200, "99.5%");
 	assert_true(timer.armed);
 	assert_false(urgent());
-	fire();
+	timer_fire();
 	answer(200);
 	report_stacks(r, "u1", 800, 796);
 	report_stacks(r, "u1", 9000, 8950);
@@ -397,7 +366,7 @@ static void test_a_burst_is_limited(void **state)
 		if (!urgent())
 			break;
 		n_urgent++;
-		fire();
+		timer_fire();
 		answer(200);
 	}
 	assert_in_range(n_urgent, 5, 12);
@@ -413,7 +382,7 @@ static void test_new_generation_starts_anew(void **state)
 
 	(void)state;
 	report_stored(r, "u1", EVENT_ON_CPU, 1);
-	fire();
+	timer_fire();
 	answer(200);
 	give_plan(r, &t, 1);
 	assert_true(urgent());
@@ -447,7 +416,7 @@ static void test_absent_report_is_created(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	fire();
+	timer_fire();
 	assert_string_equal(sent.method, "PATCH");
 	answer(404);
 	answer_pod();
@@ -474,11 +443,11 @@ static void test_without_a_daemonset_it_has_no_owner(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	fire();
+	timer_fire();
 	answer(404);
 	answer(503); /* not known for now: no report without an owner */
 	assert_string_equal(sent.method, "GET");
-	fire();
+	timer_fire();
 	answer(404);
 	answer(404); /* no such pod */
 	assert_string_equal(sent.method, "POST");
@@ -495,7 +464,7 @@ static void test_somebody_else_created_it(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	fire();
+	timer_fire();
 	answer(404);
 	answer_pod();
 	answer(409);
@@ -516,7 +485,7 @@ static void test_failures_back_off_and_recover(void **state)
 	give_plan(r, &t, 1);
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < ARRAY_SIZE(failures); i++) {
-			fire();
+			timer_fire();
 			answer(failures[i]);
 			if (failures[i] == 404) {
 				answer_pod();
@@ -530,7 +499,7 @@ static void test_failures_back_off_and_recover(void **state)
 	/* a change while it waits does not hurry it */
 	report_sampled(r, "u1", EVENT_ON_CPU, 1);
 	assert_true(timer.delay_ns > NSEC_PER_SEC);
-	fire();
+	timer_fire();
 	answer(200);
 	assert_false(timer.armed);
 	report_free(r);
@@ -544,13 +513,13 @@ static void test_change_during_a_write_is_written_after_it(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	fire();
+	timer_fire();
 	n = sent.n;
 	report_stored(r, "u1", EVENT_ON_CPU, 1);
 	assert_int_equal(sent.n, n);
 	answer(200);
 	assert_true(urgent());
-	fire();
+	timer_fire();
 	assert_true(json_is_true(json_object_get(
 		json_object_get(
 			json_object_get(json_array_get(json_at(sent.body, "status.targets"), 0),
@@ -568,7 +537,7 @@ static void test_freed_before_the_answer(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	fire();
+	timer_fire();
 	report_free(r);
 	answer(200);
 }
