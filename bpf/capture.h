@@ -147,8 +147,11 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 	const uint64_t *words = (const uint64_t *)r.leader_comm;
 	uint64_t hash = hash_seed, *slot;
 
-	bpf_probe_read_kernel_str(r.leader_comm, PF_COMM_BYTES, pf_leader(task)->comm);
 	bpf_probe_read_kernel_str(r.thread_comm, PF_COMM_BYTES, task->comm);
+	if (pf_is_leader(task))
+		__builtin_memcpy(r.leader_comm, r.thread_comm, PF_COMM_BYTES);
+	else
+		bpf_probe_read_kernel_str(r.leader_comm, PF_COMM_BYTES, pf_leader(task)->comm);
 	for (int i = 0; i < 2 * PF_COMM_BYTES / 8; i++)
 		hash = pf_hash_add(hash, words[i]);
 	r.hash = hash = pf_hash_end(hash);
@@ -203,7 +206,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 		.h = {.type = PF_REC_PROC, .generation = generation},
 		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
-		.tgid = pf_pid_seen(leader),
+		.tgid = pf_tgid_seen(task),
 		.tgid_root = task->tgid,
 		.exec_id = task->self_exec_id,
 		.what = what,

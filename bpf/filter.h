@@ -45,10 +45,21 @@ static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 	return nr;
 }
 
+/* A thread's and its process's. Most agents see all by their own numbers, which need no read. */
+static __always_inline uint32_t pf_tid_seen(struct task_struct *task)
+{
+	return pf_config.pid_level ? pf_pid_seen(task) : task->pid;
+}
+
+static __always_inline uint32_t pf_tgid_seen(struct task_struct *task)
+{
+	return pf_config.pid_level ? pf_pid_seen(pf_leader(task)) : task->tgid;
+}
+
 static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
-	uint32_t tgid = pf_config.pid_level ? pf_pid_seen(leader) : leader->tgid;
+	uint32_t tgid = pf_tgid_seen(task);
 	struct pf_listed *l = bpf_map_lookup_elem(&filter_tgids, &tgid);
 	uint64_t start = leader->start_boottime;
 

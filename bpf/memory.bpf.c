@@ -92,8 +92,7 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 	if (!who.filter)
 		return who;
 	key.start_boottime_ns = pf_start_of(who.task);
-	/* Most agents see all processes by their own numbers. */
-	key.tgid = pf_config.pid_level ? pf_pid_seen(pf_leader(who.task)) : who.task->tgid;
+	key.tgid = pf_tgid_seen(who.task);
 	key.exec_id = who.task->self_exec_id;
 	who.proc = proc = bpf_map_lookup_elem(&mem_procs, &key);
 	if (!proc)
@@ -226,8 +225,8 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 	s->key = (struct pf_count_key){
 		.start_boottime_ns = pf_start_of(who->task),
 		.cgroup_id = who->cgroup_id,
-		.tgid = pf_pid_seen(pf_leader(who->task)),
-		.tid = pf_pid_seen(who->task),
+		.tgid = pf_tgid_seen(who->task),
+		.tid = pf_tid_seen(who->task),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 	};
 	s->context_wanted = who->filter->flags & PF_FILTER_CONTEXT;

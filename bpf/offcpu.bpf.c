@@ -229,7 +229,7 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 					 uint32_t state)
 {
 	const struct pf_settings *set = pf_settings_now();
-	uint32_t tgid = pf_pid_seen(pf_leader(task));
+	uint32_t tgid = pf_tgid_seen(task);
 	struct pf_scratch *s;
 	bool known;
 
@@ -245,7 +245,7 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
 		.tgid = tgid,
-		.tid = pf_pid_seen(task),
+		.tid = pf_tid_seen(task),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 		.event = PF_EVENT_OFF_CPU,
 	};

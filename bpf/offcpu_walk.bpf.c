@@ -113,7 +113,7 @@ static __noinline int pf_look_begin(struct task_struct *task)
 	if (!set || !s || !(w = pf_waiting_of(task)) || !pf_look_is_for(w, task))
 		return PF_LOOK_NONE;
 	f = pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id);
-	tgid = pf_pid_seen(pf_leader(task));
+	tgid = pf_tgid_seen(task);
 	if (!f || !tgid || !pf_look_draw())
 		return PF_LOOK_NONE;
 	look_generation = *(volatile const uint32_t *)&set->generation;
@@ -126,7 +126,7 @@ static __noinline int pf_look_begin(struct task_struct *task)
 		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
 		.tgid = tgid,
-		.tid = pf_pid_seen(task),
+		.tid = pf_tid_seen(task),
 		.cpu = PF_CPU_ANY,
 		.event = PF_EVENT_OFF_CPU,
 		.cause = pf_cause_of(task, w->state),

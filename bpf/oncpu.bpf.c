@@ -9,7 +9,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 				      uint64_t cgroup_id, const struct pf_filter *f,
 				      const struct pf_settings *set)
 {
-	uint32_t tgid = pf_pid_seen(pf_leader(task));
+	uint32_t tgid = pf_tgid_seen(task);
 	uint64_t start = pf_start_of(task);
 	uint64_t seed = pf_hash_start(start, task->tgid);
 	bool user = pf_context_is_user(&ctx->regs), compat = false;
@@ -29,7 +29,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 		.start_boottime_ns = start,
 		.cgroup_id = cgroup_id,
 		.tgid = tgid,
-		.tid = pf_pid_seen(task),
+		.tid = pf_tid_seen(task),
 		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
 		.event = PF_EVENT_ON_CPU,
 	};

@@ -23,7 +23,7 @@ static __always_inline void pf_hit(struct pt_regs *ctx)
 	s->key = (struct pf_count_key){
 		.start_boottime_ns = pf_start_of(task),
 		.cgroup_id = cgroup_id,
-		.tgid = pf_pid_seen(pf_leader(task)),
+		.tgid = pf_tgid_seen(task),
 		.cpu = PF_CPU_ANY,
 		.event = PF_EVENT_TEST,
 	};

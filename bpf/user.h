@@ -93,13 +93,14 @@ static __noinline const struct pf_process *pf_process_of_parent(struct task_stru
 {
 	struct task_struct *leader = pf_leader(task), *parent = PF_POINTER(leader, real_parent);
 	const struct pf_process *p;
-	uint64_t exec_id = 0;
+	uint64_t exec_id = 0, start = 0;
 
 	parent = pf_leader(parent);
 	if (bpf_core_read(&exec_id, sizeof(exec_id), &parent->self_exec_id) ||
-	    exec_id != task->self_exec_id)
+	    exec_id != task->self_exec_id ||
+	    bpf_core_read(&start, sizeof(start), &parent->start_boottime))
 		return NULL;
-	p = pf_process_of(pf_start_of(parent), pf_pid_seen(parent), exec_id);
+	p = pf_process_of(start, pf_pid_seen(parent), exec_id);
 	return p && exec_pages && p->exec_pages == exec_pages ? p : NULL;
 }
 
