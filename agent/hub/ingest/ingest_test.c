@@ -21,12 +21,15 @@ struct world {
 	/* the answer */
 	int status;
 	char body[1024], retry_after[16], authenticate[32], accept[32];
-	/* what auth says, and of which call */
+	/* what auth says; late: of which calls */
 	int auth_status;
 	const char *auth_node;
 	bool auth_late;
-	void (*auth_done)(int status, const char *node, const char *error, void *arg);
-	void *auth_arg;
+	struct {
+		void (*done)(int status, const char *node, const char *error, void *arg);
+		void *arg;
+	} asked[8];
+	unsigned n_asked;
 	/* local */
 	struct job local;
 	struct buf *local_body;
@@ -43,12 +46,18 @@ static void auth(const char *authorization,
 
 	assert_string_equal(authorization, "Bearer t");
 	if (w->auth_late) {
-		w->auth_done = done;
-		w->auth_arg = done_arg;
+		assert_true(w->n_asked < ARRAY_SIZE(w->asked));
+		w->asked[w->n_asked].done = done;
+		w->asked[w->n_asked++].arg = done_arg;
 		loop_stop(w->loop, 0);
 		return;
 	}
 	done(w->auth_status, w->auth_node, w->auth_status == 200 ? "" : "because", done_arg);
+}
+
+static void answer(struct world *w, unsigned i, int status, const char *node)
+{
+	w->asked[i].done(status, node, "", w->asked[i].arg);
 }
 
 static void start(struct world *w, bool with_auth, size_t writer_bytes)
@@ -331,6 +340,41 @@ static void test_writer_is_behind(void **state)
 	assert_int_equal(n_stored(w), 0);
 }
 
+/* As many bodies as may wait for their senders' reviews: one byte more is sent away, until one has its answer. */
+static void test_bodies_that_wait_have_a_limit(void **state)
+{
+	struct counter *refused = counter("podflame_ingest_requests_total", "code", "503");
+	uint64_t before = counter_get(refused);
+	struct world *w = *state;
+	_cleanup_free_ char *zeros = xcalloc(OTLP_MAX_BYTES, 1);
+	unsigned n = (128u << 20) / OTLP_MAX_BYTES; /* MAX_PENDING_BYTES */
+
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_late = true;
+	for (unsigned i = 1; i <= n; i++)
+		send(w, zeros, OTLP_MAX_BYTES - (i == n)); /* runs until auth is asked */
+	assert_int_equal(w->n_asked, n);
+	send(w, zeros, 2);
+	assert_int_equal(w->n_asked, n);
+	assert_int_equal(w->status, 503);
+	assert_string_equal(w->retry_after, "5");
+	assert_non_null(strstr(w->body, "too many requests at once"));
+	assert_int_equal(counter_get(refused) - before, 1);
+	send(w, zeros, 1);
+	assert_int_equal(w->n_asked, n + 1);
+	answer(w, 0, 401, NULL);
+	run(w);
+	assert_int_equal(w->status, 401);
+	send(w, zeros, OTLP_MAX_BYTES);
+	assert_int_equal(w->n_asked, n + 2);
+	assert_int_equal(counter_get(refused) - before, 1);
+	for (unsigned i = 1; i < w->n_asked; i++) {
+		answer(w, i, 401, NULL);
+		run(w);
+	}
+}
+
 /* The peer goes away while its token is looked at: nothing is answered, nothing breaks. */
 static void test_peer_gone(void **state)
 {
@@ -341,7 +385,7 @@ static void test_peer_gone(void **state)
 	w->auth_late = true;
 	post(w, "node-a"); /* runs until auth is asked */
 	http_server_free(TAKE_PTR(w->server));
-	w->auth_done(200, "node-a", "", w->auth_arg);
+	answer(w, 0, 200, "node-a");
 	worker_free(TAKE_PTR(w->writer));
 	assert_int_equal(n_stored(w), 1);
 }
@@ -357,7 +401,7 @@ static void test_freed_while_pending(void **state)
 	post(w, "node-a");
 	w->ingest = ingest_free(w->ingest);
 	w->auth_late = false;
-	w->auth_done(200, "node-a", "", w->auth_arg);
+	answer(w, 0, 200, "node-a");
 	run(w);
 	assert_int_equal(w->status, 503);
 	assert_int_equal(n_stored(w), 0);
@@ -408,6 +452,7 @@ int main(void)
 		TEST(test_sender_is_checked),
 		TEST(test_agent_speaks_for_its_node),
 		TEST(test_writer_is_behind),
+		TEST(test_bodies_that_wait_have_a_limit),
 		TEST(test_peer_gone),
 		TEST(test_freed_while_pending),
 		TEST(test_bytes_from_another_thread),
