@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* More objects of a kind than any cluster has: what is beyond the limit is left out and counted. */
 #include "lib/kube/kube_private.h"
+#include "lib/loop/testserver.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
-#define OBJECTS 200000 /* MAX_OBJECTS */
+#define OBJECTS 200000 /* MAX_OBJECTS, MAX_LISTED */
 
 static size_t n_told;
 
@@ -68,10 +70,81 @@ static void too_many_objects_are_left_out(void **state)
 	kube_store_free(s);
 }
 
+/* ---- a list ---- */
+
+#define ITEM(name) "{\"metadata\":{\"name\":\"" name "\",\"uid\":\"" name "\"}}"
+#define HEAD(more)                                                                                 \
+	"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"1\"" more "},\"items\":["
+
+/* The first page is as many times object p as a list may have objects; on the next is one more. */
+static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	(void)arg;
+	if (strstr(r->line, "watch=true")) {
+		ts_stream(c);
+		ts_stall(c);
+	} else if (strstr(r->line, "continue=next")) {
+		ts_reply(c, 200, NULL, HEAD("") ITEM("beyond") "]}");
+	} else {
+		_cleanup_buf_ struct buf b = {0};
+
+		buf_puts(&b, HEAD(",\"continue\":\"next\"") ITEM("p"));
+		for (unsigned i = 1; i < OBJECTS; i++)
+			buf_puts(&b, "," ITEM("p"));
+		buf_puts(&b, "]}");
+		ts_reply(c, 200, NULL, b.data);
+	}
+}
+
+static void synced(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+static void give_up(void *arg)
+{
+	loop_stop(arg, -ETIMEDOUT);
+}
+
+static void a_list_is_cut_at_its_limit(void **state)
+{
+	static const struct kube_watch_ops ops = {upsert, removed, synced, NULL};
+	static const struct kube_watch_spec spec = {.path = "/api/v1/pods"};
+	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_objects");
+	uint64_t before = counter_get(dropped);
+	struct ts_config tc = {0};
+	struct test_server *ts = ts_start(&tc, serve, NULL);
+	struct kube_config kc = {
+		.address = (char *)"127.0.0.1", .port = ts->port, .plain_http = true};
+	struct timer guard = {0};
+	struct kube_watch *w;
+	struct kube *k;
+	struct loop *l;
+
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	n_told = 0;
+	assert_int_equal(loop_new(&l), 0);
+	assert_int_equal(kube_new(l, &kc, "podflame/test", &k, NULL), 0);
+	assert_int_equal(kube_watch_new(k, &spec, &ops, l, &w), 0);
+	timer_set(l, &guard, 120 * NSEC_PER_SEC, give_up, l);
+	assert_int_equal(loop_run(l), 0);
+	assert_int_equal(n_told, 1);
+	assert_non_null(kube_watch_get(w, "p"));
+	assert_null(kube_watch_get(w, "beyond"));
+	assert_int_equal(counter_get(dropped) - before, 1);
+	timer_cancel(&guard);
+	kube_watch_free(w);
+	kube_free(k);
+	ts_stop(ts);
+	loop_free(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(too_many_objects_are_left_out),
+		cmocka_unit_test(a_list_is_cut_at_its_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
