@@ -8,6 +8,7 @@
 #include "hub/symbols/testindex.h"
 #include "lib/base/testdir.h"
 
+#include <fcntl.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -163,13 +164,14 @@ static void fill(struct store *s)
 	batch_free(b);
 }
 
-static int setup_with(void **state, struct kube *kube)
+/* path: of the store. */
+static int setup_with(void **state, struct fixture *f, struct kube *kube, const char *path)
 {
-	struct fixture *f = xcalloc(1, sizeof(*f));
-	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
+	const struct store_config sc = {.kind = "sqlite", .path = (char *)(uintptr_t)path};
 	struct http_server_config server = {
 		.address = "127.0.0.1", .head = api_http_head, .handler = api_http};
-	struct symbols_config symbols = {.dir = f->dir, .max_bytes = 1 << 20};
+	_cleanup_free_ char *symbols_dir = xasprintf("%s/symbols", f->dir);
+	struct symbols_config symbols = {.dir = symbols_dir, .max_bytes = 1 << 20};
 	struct http_client_config client = {.address = "127.0.0.1"};
 	struct api_config ac = {.kube = kube,
 				.version = "9.9.9",
@@ -185,7 +187,6 @@ static int setup_with(void **state, struct kube *kube)
 	fill(f->store);
 	assert_int_equal(worker_new(f->loop, "query", QUERY_MAILBOX, &f->query), 0);
 	assert_int_equal(worker_new(f->loop, "uploads", 2 * SYMBOLS_UPLOAD_BYTES, &f->uploads), 0);
-	assert_int_equal(testdir_make(f->dir), 0);
 	assert_int_equal(symbols_open(&symbols, &f->symbols, &e), 0);
 	ac.store = f->store;
 	ac.symbols = f->symbols;
@@ -201,14 +202,34 @@ static int setup_with(void **state, struct kube *kube)
 	return 0;
 }
 
+static struct fixture *fixture_new(void)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+
+	assert_int_equal(testdir_make(f->dir), 0);
+	return f;
+}
+
 static int setup_local(void **state)
 {
-	return setup_with(state, NULL);
+	return setup_with(state, fixture_new(), NULL, ":memory:");
 }
 
 static int setup_cluster(void **state)
 {
-	return setup_with(state, (struct kube *)&cluster);
+	return setup_with(state, fixture_new(), (struct kube *)&cluster, ":memory:");
+}
+
+/* The store's file is none. */
+static int setup_damaged(void **state)
+{
+	struct fixture *f = fixture_new();
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", f->dir);
+	char no_store[8192];
+
+	memset(no_store, 'x', sizeof(no_store));
+	assert_int_equal(file_write_atomic(path, no_store, sizeof(no_store), 0600), 0);
+	return setup_with(state, f, NULL, f->dir);
 }
 
 static int teardown(void **state)
@@ -221,9 +242,9 @@ static int teardown(void **state)
 	worker_free(f->query);
 	worker_free(f->uploads);
 	symbols_close(f->symbols);
-	assert_int_equal(testdir_remove(f->dir), 0);
 	api_free(f->api);
 	store_close(f->store);
+	assert_int_equal(testdir_remove(f->dir), 0);
 	loop_free(f->loop);
 	json_decref(f->json);
 	free(f->body);
@@ -293,6 +314,21 @@ static void info(void **state)
 	assert_string_equal(json_str_at(f->json, "version", ""), "9.9.9");
 	assert_string_equal(json_str_at(f->json, "store_note", ""), "in memory");
 	assert_false(json_bool_at(f->json, "auth_required", true));
+}
+
+/* Everybody may ask: that something is wrong is told, by the sentence that docs/api.md has, and no path. */
+static void info_tells_of_a_damaged_store(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *docs = NULL;
+	const char *note;
+
+	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);
+	note = json_str_at(f->json, "store_note", "");
+	assert_string_equal(note, "The store has a problem: see /healthz.");
+	assert_null(strstr(f->body, f->dir));
+	assert_int_equal(file_read(AT_FDCWD, "docs/api.md", 1 << 20, &docs, NULL), 0);
+	assert_non_null(strstr(docs, note));
 }
 
 static void tracing(void **state)
@@ -843,6 +879,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		LOCAL(pages_without_sign_in),
 		LOCAL(info),
+		cmocka_unit_test_setup_teardown(info_tells_of_a_damaged_store, setup_damaged,
+						teardown),
 		LOCAL(tracing),
 		LOCAL(events),
 		LOCAL(errors),

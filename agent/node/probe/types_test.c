@@ -79,10 +79,96 @@ static void members_lie_where_they_lay(void **state)
 	kernel_types_free(t);
 }
 
+/* ---- two of one name, as a module's own may be ---- */
+
+#define STRUCTS 4
+
+static size_t structs_named(const struct btf *b, const char *name, uint32_t ids[STRUCTS])
+{
+	size_t n = 0;
+
+	for (uint32_t id = 1; id < btf__type_cnt(b); id++) {
+		const struct btf_type *t = btf__type_by_id(b, id);
+
+		if (!btf_is_struct(t) || strcmp(btf__name_by_offset(b, t->name_off), name))
+			continue;
+		assert_true(n < STRUCTS);
+		ids[n++] = id;
+	}
+	return n;
+}
+
+/* The kernel's types and one more struct pid, with a number of this name behind where the kernel's ends. */
+static struct btf *with_another_pid(const char *member)
+{
+	struct btf *all = btf__load_vmlinux_btf();
+	int number;
+
+	assert_non_null(all);
+	number = btf__find_by_name_kind(all, "unsigned int", BTF_KIND_INT);
+	assert_true(number > 0);
+	assert_true(btf__add_struct(all, "pid", 4096 + 4) > 0);
+	assert_int_equal(btf__add_field(all, member, number, 4096 * 8, 0), 0);
+	return all;
+}
+
+static bool was_ambiguous;
+
+static int look_for_ambiguity(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	char line[512];
+
+	(void)level;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	was_ambiguous |= strstr(line, "ambiguity") != NULL;
+	return 0;
+}
+
+/* Both are in the file, each as it is; what loading an object that names them says. */
+static int load_with_two(const char *member)
+{
+	struct kernel_types *t = kernel_types_new(with_another_pid(member));
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(t));
+	struct core_bpf *core = core_bpf__open_opts(&opts);
+	libbpf_print_fn_t before;
+	uint32_t all_ids[STRUCTS], ids[STRUCTS];
+	struct btf *some;
+	size_t n;
+	int r;
+
+	assert_non_null(core);
+	assert_int_equal(kernel_types_for(t, core->obj), 0);
+	some = btf__parse(kernel_types_path(t), NULL);
+	assert_non_null(some);
+	n = structs_named(t->all, "pid", all_ids);
+	assert_true(n >= 2);
+	assert_int_equal(structs_named(some, "pid", ids), n);
+	for (size_t i = 0; i < n; i++)
+		same_members(t->all, all_ids[i], some, ids[i]);
+	btf__free(some);
+	was_ambiguous = false;
+	before = libbpf_set_print(look_for_ambiguity);
+	r = core_bpf__load(core);
+	libbpf_set_print(before);
+	core_bpf__destroy(core);
+	kernel_types_free(t);
+	return r;
+}
+
+static void two_of_a_name_are_told_apart_or_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(load_with_two("other"), 0);
+	/* Where what is asked for lies in one is not where it lies in the other: no offset is guessed. */
+	assert_int_equal(load_with_two("level"), -EINVAL);
+	assert_true(was_ambiguous);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(members_lie_where_they_lay),
+		cmocka_unit_test(two_of_a_name_are_told_apart_or_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
