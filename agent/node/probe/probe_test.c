@@ -265,8 +265,7 @@ static void who_made_room_is_told_of_again(void **state)
 		memset(value, 0, sizeof(value));
 		other.tgid_root = (1u << 31) + n;
 		assert_true(n++ < 256 * room);
-		for (int i = 0; i < 2;
-		     i++) /* seen and seen again, as it was: an LRU map is roughly one */
+		for (int i = 0; i < 2; i++) /* seen again, as it was */
 			assert_int_equal(bpf_map_update_elem(procs, &other, value, BPF_ANY), 0);
 	}
 	assert_true(n > room / 2); /* not before there was no room */
