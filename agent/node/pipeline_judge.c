@@ -2,9 +2,11 @@
 /* What the pipeline knows of processes, and which samples count: whose they are, and what is left out. */
 #include "node/pipeline_private.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #define MAX_PROCESSES	 32768
+#define SWEEP_NS	 (60 * NSEC_PER_SEC)
 #define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; else milliseconds */
 
 /* ---- processes ---- */
@@ -56,10 +58,29 @@ void pipeline_note_processes(struct pipeline *p, const struct drain *d)
 	}
 }
 
+/* Not every exit is told: not of who made room in the kernel's table, nor while its ring was full. */
+static void sweep(struct pipeline *p, uint64_t now_ns)
+{
+	struct process *proc, *tmp;
+
+	if (HASH_COUNT(p->processes) < MAX_PROCESSES / 2 || now_ns < p->sweep_ns)
+		return;
+	p->sweep_ns = now_ns + SWEEP_NS;
+	HASH_ITER (hh, p->processes, proc, tmp) {
+		if (proc->exited_ns || !kill((pid_t)proc->key.tgid, 0) || errno != ESRCH)
+			continue;
+		proc->exited_ns = now_ns;
+		stacks_exited(p->stacks, proc->key.tgid, proc->key.start_boottime_ns, now_ns,
+			      HOLD_EXITED_NS);
+	}
+}
+
 void pipeline_forget_exited(struct pipeline *p, uint64_t now_boot_ns)
 {
 	struct process *proc, *tmp;
 
+	if (now_boot_ns != UINT64_MAX)
+		sweep(p, now_boot_ns);
 	HASH_ITER (hh, p->processes, proc, tmp) {
 		if (now_boot_ns != UINT64_MAX &&
 		    (!proc->exited_ns || now_boot_ns < proc->exited_ns + HOLD_EXITED_NS))

@@ -29,6 +29,7 @@ struct pipeline {
 	struct stacks *stacks;
 	struct fold *fold;
 	struct process *processes;
+	uint64_t sweep_ns; /* not before it are they looked for again */
 	struct known_loss losses[MAX_LOSSES];
 	size_t n_losses;
 	unsigned

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -229,20 +230,43 @@ static void test_held_back(void **state)
 }
 
 /* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
+#define NOBODY 5000000 /* no PID is as large */
+
+static void see(struct pipeline *p, uint32_t first, uint32_t n)
+{
+	struct drain d = {.n_procs = n};
+
+	d.procs = xcalloc(n, sizeof(*d.procs));
+	for (uint32_t i = 0; i < n; i++)
+		d.procs[i] = (struct raw_proc){.what = RAW_PROC_SEEN, .tgid = first + i};
+	pipeline_note_processes(p, &d);
+	free(d.procs);
+}
+
+/* Those of whose end nobody tells leave the places to others; who lives stays. */
 static void test_processes_have_a_limit(void **state)
 {
 	struct counter *dropped =
 		counter("podflame_processes_dropped_total", "reason", "table_full");
 	struct world *w = *state;
-	uint64_t before = counter_get(dropped);
-	struct drain d = {.n_procs = 32769};
+	uint64_t before = counter_get(dropped), now = w->end_ns;
 
-	d.procs = xcalloc(d.n_procs, sizeof(*d.procs));
-	for (uint32_t i = 0; i < d.n_procs; i++)
-		d.procs[i] = (struct raw_proc){.what = RAW_PROC_SEEN, .tgid = 1 + i};
-	pipeline_note_processes(w->p, &d);
+	see(w->p, (uint32_t)getpid(), 1);
+	see(w->p, NOBODY, 32767);
+	assert_int_equal(HASH_COUNT(w->p->processes), 32768); /* MAX_PROCESSES */
+	assert_int_equal(counter_get(dropped) - before, 0);
+	see(w->p, NOBODY + 32767, 1);
+	assert_int_equal(HASH_COUNT(w->p->processes), 32768);
 	assert_int_equal(counter_get(dropped) - before, 1);
-	free(d.procs);
+	pipeline_forget_exited(w->p, now);
+	assert_int_equal(HASH_COUNT(w->p->processes),
+			 32768); /* the last samples are on their way */
+	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
+	assert_int_equal(HASH_COUNT(w->p->processes), 1);
+	assert_int_equal(w->p->processes->key.tgid, getpid());
+	see(w->p, NOBODY + 32767, 1);
+	assert_int_equal(HASH_COUNT(w->p->processes), 2);
+	assert_int_equal(counter_get(dropped) - before, 1);
 }
 
 /* Of a process of this name, seen in a selected container; tgid_own: its PID as it sees it, node's: 42. */
