@@ -20,6 +20,8 @@ struct state {
 	int error;	    /* of that look */
 };
 
+#define MANY "it has more areas of generated code than are told"
+
 /* ---- which code ---- */
 
 /* .NET writes its code through one mapping and runs it in another, of a file in memory. */
@@ -37,23 +39,28 @@ static bool is_taken(const struct runtime_look *look, const struct mapping *m)
 	return false;
 }
 
-static void find_ranges(const struct runtime_look *look, struct runtime_learnt *ret)
+/* False: there are more than are told. */
+static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *ret)
 {
 	struct runtime_range *ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ranges));
+	bool all = true;
 	size_t n = 0;
 
-	for (size_t i = 0; i < look->maps->n && n < RUNTIME_RANGES_MAX; i++) {
+	for (size_t i = 0; i < look->maps->n && all; i++) {
 		const struct mapping *m = &look->maps->items[i];
 
 		if (look->indexes[i] || !is_generated(m) || is_taken(look, m))
 			continue;
 		if (n && ranges[n - 1].end == m->start)
 			ranges[n - 1].end = m->end;
-		else
+		else if (n < RUNTIME_RANGES_MAX)
 			ranges[n++] = (struct runtime_range){m->start, m->end, true};
+		else
+			all = false;
 	}
 	ret->ranges = ranges;
 	ret->n_ranges = n;
+	return all;
 }
 
 /* ---- who writes it ---- */
@@ -177,6 +184,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 {
 	struct state *s = old ? TAKE_PTR(old->state) : NULL;
 	int r = s ? 0 : make_state(look, &s);
+	bool all;
 
 	if (r < 0)
 		return r;
@@ -184,8 +192,10 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	tell_writer(look, has_map(s), ret);
 	if (perf_file_problem(s->error))
 		tell_file_problem(s, ret);
-	find_ranges(look, ret);
+	all = find_ranges(look, ret);
 	if (has_map(s) && ret->n_ranges) {
+		if (!all && !*ret->problem)
+			snprintf(ret->problem, sizeof(ret->problem), "%s", MANY);
 		walk(s, ret);
 		return 0;
 	}

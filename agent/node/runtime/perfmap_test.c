@@ -355,14 +355,19 @@ struct code {
 	struct elf_index **indexes;
 };
 
+static void read_code(struct place *p, struct code *ret)
+{
+	assert_int_equal(mappings_read(getpid(), p->file.start_boottime_ns, 0, &ret->maps), 0);
+	ret->indexes = xcalloc(ret->maps->n + 1, sizeof(struct elf_index *));
+}
+
 static void make_code(struct place *p, struct code *ret)
 {
 	ret->place = p;
 	ret->at = mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(ret->at != MAP_FAILED);
-	assert_int_equal(mappings_read(getpid(), p->file.start_boottime_ns, 0, &ret->maps), 0);
-	ret->indexes = xcalloc(ret->maps->n + 1, sizeof(struct elf_index *));
+	read_code(p, ret);
 }
 
 static void code_done(struct code *c)
@@ -428,6 +433,39 @@ static void test_process_with_a_map(void **state)
 	assert_null(name_of(p, (uintptr_t)c.at + 16));
 	runtime_process_unref(p);
 	code_done(&c);
+}
+
+/* As many areas as are told, and one more: its user is told of that. */
+static void test_too_many_areas_are_told(void **state)
+{
+	enum { N = RUNTIME_RANGES_MAX + 1, PAGE = 4096 };
+	size_t bytes = 2 * N * PAGE; /* between two of them lies a page that is none */
+	struct code c = {.place = *state};
+	struct runtime_process *p;
+	struct runtime_view v;
+
+	c.at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(c.at != MAP_FAILED);
+	for (size_t i = 0; i < N; i++) {
+		assert_int_equal(mprotect(c.at + 2 * i * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
+		if (i < RUNTIME_RANGES_MAX - 1)
+			continue;
+		read_code(c.place, &c);
+		write_lines(c.place, (uintptr_t)c.at, "one", 0);
+		p = learn(&c, NULL);
+		assert_int_equal(runtime_process_n(p), 1);
+		v = runtime_process_at(p, 0);
+		assert_non_null(v.learnt->data);
+		assert_int_equal(v.learnt->n_ranges, RUNTIME_RANGES_MAX);
+		assert_string_equal(v.learnt->problem,
+				    i < RUNTIME_RANGES_MAX
+					    ? ""
+					    : "it has more areas of generated code than are told");
+		runtime_process_unref(p);
+		mappings_unref(c.maps);
+		free(c.indexes);
+	}
+	munmap(c.at, bytes);
 }
 
 /* A name that is missing may just have been written; one that was replaced is another frame's. */
@@ -517,6 +555,7 @@ int main(void)
 		FILE_TEST(test_large_file_in_slices),
 		FILE_TEST(test_process_is_gone),
 		FILE_TEST(test_process_with_a_map),
+		FILE_TEST(test_too_many_areas_are_told),
 		FILE_TEST(test_map_grows),
 		FILE_TEST(test_map_is_refused),
 		FILE_TEST(test_given_map),
