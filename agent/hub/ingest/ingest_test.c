@@ -169,7 +169,7 @@ static void guard(void *arg)
 
 static void run(struct world *w)
 {
-	timer_set(w->loop, &w->guard, 20 * NSEC_PER_SEC, guard, w);
+	timer_set(w->loop, &w->guard, 300 * NSEC_PER_SEC, guard, w);
 	assert_int_equal(loop_run(w->loop), 0);
 }
 
@@ -185,6 +185,8 @@ static void send(struct world *w, const void *body, size_t n)
 				       .headers = headers,
 				       .body = body,
 				       .body_bytes = n,
+				       /* large bodies, a slow machine */
+				       .timeout_ns = 900 * NSEC_PER_SEC,
 				       .on_head = on_head,
 				       .on_done = on_done,
 				       .arg = w};
