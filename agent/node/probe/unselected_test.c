@@ -66,47 +66,101 @@ static void move_to_child_of_first(struct probes *p, struct child *c, const char
 	cgroup_move(child, c->pid);
 }
 
-/* The first of two cgroups is selected, so that there are ticks; a busy process is in the second. */
-static void at_once(void (*select)(struct probes *p, struct child *c, const char *dirs[2]))
+/* A busy process in the second of two cgroups; the first one is selected, so that there are ticks. */
+struct scene {
+	char *first, *second, *elsewhere; /* the last in the other hierarchy, if it is asked for */
+	struct child c;
+	struct probes *p;
+};
+
+static void scene_open(struct scene *s, bool v2, bool elsewhere)
 {
-	struct probe_config config = config_of(false);
-	bool sampled = false;
+	struct probe_config config = config_of(v2);
+	const char *mount = config.hierarchy.mount;
+	uint64_t id;
+
+	if (elsewhere)
+		hierarchy(!v2);
+	*s = (struct scene){.first = cgroup_make(mount, "first"),
+			    .second = cgroup_make(mount, "second"),
+			    .c = child_start(body_work, NULL),
+			    .p = open_probes(config)};
+	if (elsewhere)
+		s->elsewhere = cgroup_make(v2 ? mount_v1 : mount_v2, "elsewhere");
+	id = cgroup_id(s->first);
+	cgroup_move(s->second, s->c.pid);
+	select_cgroups(s->p, &id, 1);
+}
+
+static void scene_close(struct scene *s)
+{
+	probes_free(s->p);
+	child_stop(&s->c);
+	cgroup_remove(xasprintf("%s/child", s->first));
+	cgroup_remove(s->first);
+	cgroup_remove(s->second);
+	if (s->elsewhere)
+		cgroup_remove(s->elsewhere);
+}
+
+static void at_once(const void *state,
+		    void (*select)(struct probes *p, struct child *c, const char *dirs[2]))
+{
+	bool v2 = *(const bool *)state, sampled = false;
 
 	for (int i = 0; i < TRIES && !sampled; i++) {
-		char *first = cgroup_make(mount_v1, "first"),
-		     *second = cgroup_make(mount_v1, "second");
-		uint64_t id = cgroup_id(first);
-		struct child c = child_start(body_work, NULL);
-		struct probes *p = open_probes(config);
+		struct scene s;
 
-		cgroup_move(second, c.pid);
-		select_cgroups(p, &id, 1);
-		sampled = is_sampled_at_once(p, &c, select, (const char *[]){first, second});
-		probes_free(p);
-		child_stop(&c);
-		cgroup_remove(xasprintf("%s/child", first));
-		cgroup_remove(first);
-		cgroup_remove(second);
+		scene_open(&s, v2, false);
+		sampled = is_sampled_at_once(s.p, &s.c, select,
+					     (const char *[]){s.first, s.second});
+		scene_close(&s);
 	}
 	assert_true(sampled);
 }
 
 static void whose_cgroup_is_selected_is_sampled_at_once(void **state)
 {
-	(void)state;
-	at_once(select_second);
+	at_once(*state, select_second);
 }
 
 static void who_is_moved_to_a_selected_cgroup_is_sampled_at_once(void **state)
 {
-	(void)state;
-	at_once(move_to_first);
+	at_once(*state, move_to_first);
 }
 
 static void who_is_moved_to_a_child_of_one_is_sampled_at_once(void **state)
 {
-	(void)state;
-	at_once(move_to_child_of_first);
+	at_once(*state, move_to_child_of_first);
+}
+
+static uint64_t ticks_of(struct scene *s)
+{
+	struct tally t = {.pid = s->c.pid};
+
+	runs_for(s->c.pid, AT_ONCE_NS);
+	drain_into(s->p, &t, 1);
+	return t.n;
+}
+
+/* Such a move gives it another css_set, and another answer to nothing: neither way. */
+static void a_move_in_another_hierarchy_is_nobodys_matter(void **state)
+{
+	bool v2 = *(const bool *)*state, sampled = false;
+
+	for (int i = 0; i < TRIES && !sampled; i++) {
+		struct scene s;
+
+		scene_open(&s, v2, true);
+		assert_int_equal(ticks_of(&s), 0);
+		cgroup_move(s.elsewhere, s.c.pid);
+		sampled = is_sampled_at_once(s.p, &s.c, select_second,
+					     (const char *[]){s.first, s.second});
+		cgroup_move(v2 ? mount_v1 : mount_v2, s.c.pid); /* back */
+		sampled &= ticks_of(&s) >= AT_ONCE_TICKS;
+		scene_close(&s);
+	}
+	assert_true(sampled);
 }
 
 /* ---- additions: without them a css_set at the address of an old one would be taken for that ---- */
@@ -185,10 +239,16 @@ static void additions_are_raised_v2(void **state)
 
 int main(void)
 {
+	static bool v1 = false, v2 = true;
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whose_cgroup_is_selected_is_sampled_at_once),
-		cmocka_unit_test(who_is_moved_to_a_selected_cgroup_is_sampled_at_once),
-		cmocka_unit_test(who_is_moved_to_a_child_of_one_is_sampled_at_once),
+#define BOTH(f)                                                                                    \
+	{.name = #f ", v1", .test_func = f, .initial_state = &v1},                                 \
+		{.name = #f ", v2", .test_func = f, .initial_state = &v2}
+		BOTH(whose_cgroup_is_selected_is_sampled_at_once),
+		BOTH(who_is_moved_to_a_selected_cgroup_is_sampled_at_once),
+		BOTH(who_is_moved_to_a_child_of_one_is_sampled_at_once),
+		BOTH(a_move_in_another_hierarchy_is_nobodys_matter),
+#undef BOTH
 		cmocka_unit_test(additions_are_raised_v1),
 		cmocka_unit_test(additions_are_raised_v2),
 	};
