@@ -102,6 +102,33 @@ static void bursts(void)
 	}
 }
 
+#define EARLY	    64
+#define LATE	    100
+#define BLOCK_BYTES 4096
+
+/* Has memory from before anybody asks. go: 1 for more of it, 2 frees the early and half of the late. */
+static void lives_before(void)
+{
+	static void *volatile early[EARLY], *volatile late[LATE];
+
+	for (unsigned i = 0; i < EARLY; i++)
+		early[i] = malloc(BLOCK_BYTES);
+	for (uint64_t done = 0;;) {
+		for (volatile int k = 0; k < 1000000; k++)
+			;
+		usleep(1000);
+		if (truth->go == done)
+			continue;
+		for (unsigned i = 0; done == 0 && i < LATE; i++)
+			late[i] = malloc(BLOCK_BYTES);
+		for (unsigned i = 0; done == 1 && i < EARLY; i++)
+			free(early[i]);
+		for (unsigned i = 0; done == 1 && i < LATE / 2; i++)
+			free(late[i]);
+		done++;
+	}
+}
+
 static struct slow_file slow;
 
 /* Its copy of the C library is on a file system that may stop to answer. */
@@ -153,7 +180,7 @@ static pid_t start(const char *cgroup, void (*body)(void))
 
 static struct {
 	pthread_mutex_t lock;
-	uint64_t alloc_bytes, inuse_bytes;
+	uint64_t alloc_bytes, inuse_bytes, on_cpu_us;
 	uint32_t ppm;
 	double variance;
 	unsigned n_inuse;
@@ -168,6 +195,8 @@ static void note(const struct batch *b, const struct profile *p)
 		return;
 	for (size_t i = 0; i < p->n_samples; i++)
 		sum += (uint64_t)p->samples[i].value;
+	if (p->event == EVENT_ON_CPU)
+		arrived.on_cpu_us += sum;
 	if (p->event == EVENT_MEM_ALLOC) {
 		arrived.alloc_bytes += sum;
 		arrived.ppm = p->estimate_ppm;
@@ -213,7 +242,7 @@ static int setup(void **state)
 	f->conf.node_name = xstrdup("node-a");
 	f->conf.window_ns = NSEC_PER_SEC;
 	assert_int_equal(loop_new(&f->loop), 0);
-	arrived.alloc_bytes = arrived.inuse_bytes = 0;
+	arrived.alloc_bytes = arrived.inuse_bytes = arrived.on_cpu_us = 0;
 	arrived.variance = 0;
 	arrived.ppm = arrived.n_inuse = 0;
 	*truth = (struct truth){0};
@@ -298,16 +327,11 @@ static void make_cgroups(struct fixture *f)
 	assert_true(make_dir(f->container, sizeof(f->container), f->pod, f->id));
 }
 
-static void begin(struct fixture *f, void (*body)(void), unsigned event_mask, uint64_t sample_bytes)
+static void ask(struct fixture *f, unsigned event_mask, uint64_t sample_bytes)
 {
-	struct node_config c = {.conf = &f->conf, .direct = take};
-	struct plan_container *container;
-	struct plan *plan;
-	struct field_error err = {0};
+	struct plan *plan = testplan(f->uid, f->uid, f->id, true);
+	struct plan_container *container = plan->pods[0].containers;
 
-	make_cgroups(f);
-	plan = testplan(f->uid, f->uid, f->id, true);
-	container = plan->pods[0].containers;
 	container->event_mask = event_mask;
 	container->overhead_percent = 1;
 	container->settings = (struct event_settings){.alloc_sample_bytes = sample_bytes,
@@ -315,12 +339,21 @@ static void begin(struct fixture *f, void (*body)(void), unsigned event_mask, ui
 						      .max_stall_us = 2000};
 	plan->pods[0].arm_event_mask = event_mask;
 	plan->pods[0].arm_settings = container->settings;
+	procs_apply(f->node->procs, plan, now_boot_ns());
+	kernel_sync(f->node->kernel);
+}
+
+static void begin(struct fixture *f, void (*body)(void), unsigned event_mask, uint64_t sample_bytes)
+{
+	struct node_config c = {.conf = &f->conf, .direct = take};
+	struct field_error err = {0};
+
+	make_cgroups(f);
 	f->pid = start(f->container, body);
 	if (node_new(f->loop, &c, &f->node, &err) < 0)
 		fail_msg("%s: %s", err.path, err.reason);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	procs_apply(f->node->procs, plan, now_boot_ns());
-	kernel_sync(f->node->kernel);
+	ask(f, event_mask, sample_bytes);
 }
 
 static const struct account *account(const struct fixture *f, enum event e)
@@ -572,6 +605,54 @@ static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 	slow_file_free(&slow);
 }
 
+/* ---- who is known already when somebody asks for its memory ---- */
+
+static bool on_cpu_seen(struct fixture *f)
+{
+	(void)f;
+	return arrived.on_cpu_us > 0;
+}
+
+static bool is_attached_for_both(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return t && is_steady(f, EVENT_MEM_ALLOC) && is_steady(f, EVENT_MEM_INUSE) &&
+	       t->allocs.attached && t->allocs.attached_mask == (ALLOC | INUSE);
+}
+
+static bool late_lives(struct fixture *f)
+{
+	(void)f;
+	return arrived.inuse_bytes >= LATE * BLOCK_BYTES;
+}
+
+static bool half_of_it_lives(struct fixture *f)
+{
+	(void)f;
+	return arrived.inuse_bytes < LATE * BLOCK_BYTES;
+}
+
+/* What it has from before is not known: neither as memory in use nor as some that is freed. */
+static void memory_is_asked_for_later(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, lives_before, 1u << EVENT_ON_CPU, 1);
+	run_until(f, on_cpu_seen, "samples on CPU");
+	assert_null(account(f, EVENT_MEM_INUSE));
+	ask(f, 1u << EVENT_ON_CPU | ALLOC | INUSE, 1);
+	run_until(f, is_attached_for_both, "probes of a process that is known");
+	truth->go = 1;
+	run_until(f, late_lives, "memory that lives");
+	assert_int_equal(arrived.inuse_bytes, LATE * BLOCK_BYTES);
+	assert_int_equal(arrived.alloc_bytes, LATE * BLOCK_BYTES);
+	truth->go = 2;
+	run_until(f, half_of_it_lives, "memory that is freed");
+	assert_int_equal(arrived.inuse_bytes, LATE / 2 * BLOCK_BYTES);
+	assert_int_equal(arrived.alloc_bytes, LATE * BLOCK_BYTES);
+}
+
 static bool child_seen(struct fixture *f)
 {
 	(void)f;
@@ -619,6 +700,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(memory_is_asked_for_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 

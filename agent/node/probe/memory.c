@@ -26,6 +26,15 @@ struct memory *memory_of(struct probes *p)
 	return m && __atomic_load_n(&m->bpf, __ATOMIC_ACQUIRE) ? m : NULL;
 }
 
+int memory_missing(struct probes *p)
+{
+	struct memory *m = own(p);
+
+	return m && m->mode != UPROBE_NONE && !__atomic_load_n(&m->load_error, __ATOMIC_ACQUIRE)
+		       ? -EAGAIN
+		       : -EOPNOTSUPP;
+}
+
 const char *probes_uprobe_form(const struct probes *p)
 {
 	static const char *const forms[] = {
@@ -112,7 +121,13 @@ static int memory_load(struct probes *p, struct event_probe *e)
 /* Somebody wants it. Uprobes are attached to processes, by probes_attach(). */
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
-	return own(p)->bpf ? 0 : event_try(p, e - p->events, memory_load);
+	struct memory *m = own(p);
+
+	if (m->bpf)
+		return 0;
+	__atomic_store_n(&m->load_error, event_try(p, e - p->events, memory_load),
+			 __ATOMIC_RELEASE);
+	return m->load_error;
 }
 
 static int inuse_attach(struct probes *p, struct event_probe *e)

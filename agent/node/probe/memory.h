@@ -33,6 +33,7 @@ enum memory_program {
 
 struct memory {
 	struct memory_bpf *bpf; /* NULL: nobody has wanted it yet */
+	int load_error; /* of the last try */
 	enum uprobe_mode mode;
 	int programs[_MEMORY_PROGRAM_MAX]; /* -1: not loaded */
 	int procs, live, pending, live_stats;
@@ -79,6 +80,8 @@ struct attached {
 
 /* memory.c */
 struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or nobody wants it */
+/* Why there is none. -EAGAIN: its object is still to be loaded, for somebody who asked just now. -EOPNOTSUPP: it cannot be. */
+int memory_missing(struct probes *p);
 
 /* uprobe.c */
 enum uprobe_mode uprobe_mode(void);
