@@ -192,6 +192,66 @@ static void sums_of_samples_have_no_bias(void **state)
 	scene_close(&s);
 }
 
+#define BURSTS	   20
+#define BURST	   2000
+#define BURST_LEFT 8 /* one in so many lives on */
+
+/* long_ns: bytes that live; short_ns: the variance that samples of them have. */
+IN_SECTION(pf_long) static void burst(struct truth *t, void **blocks)
+{
+	unsigned seed = (unsigned)t->long_ns;
+
+	for (int i = 0; i < BURST; i++) {
+		uint64_t size = 16 + rand_r(&seed) % (16u << rand_r(&seed) % 11);
+
+		blocks[i] = malloc(size);
+		if (i % BURST_LEFT)
+			continue;
+		t->long_ns += size;
+		if (size < SAMPLE_BYTES)
+			t->short_ns += SAMPLE_BYTES * (SAMPLE_BYTES - size);
+	}
+}
+
+static void body_bursts(struct truth *t)
+{
+	static void *blocks[BURSTS][BURST];
+
+	say_and_wait(t, 1);
+	for (int k = 0; k < BURSTS; k++) {
+		burst(t, blocks[k]);
+		for (int i = 0; i < BURST; i++)
+			if (i % BURST_LEFT)
+				free(blocks[k][i]);
+	}
+	say_and_wait(t, 3);
+	for (int k = 0; k < BURSTS; k++)
+		for (int i = 0; i < BURST; i += BURST_LEFT)
+			free(blocks[k][i]);
+	say_and_wait(t, 4);
+}
+
+/* Asked for alone: in bursts most memory is gone before a snapshot has seen it. */
+static void bursts_leave_what_lives(void **state)
+{
+	uint64_t lost_before = lost("live_evicted") + lost("pending_full");
+	struct scene s = {};
+	double sigma;
+
+	(void)state;
+	scene_open(&s, body_bursts, INUSE, SAMPLE_BYTES);
+	go(&s, 3);
+	sigma = root_of(s.c.truth->short_ns);
+	assert_near("mem-inuse", s.w.inuse.in_long, s.c.truth->long_ns, 4 * sigma);
+	assert_true(sigma < s.c.truth->long_ns * 0.1); /* that says something */
+	assert_true(s.w.inuse.n < BURSTS * BURST / BURST_LEFT);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	assert_int_equal(s.w.alloc.n, 0); /* nobody asked */
+	assert_int_equal(lost("live_evicted") + lost("pending_full"), lost_before);
+	scene_close(&s);
+}
+
 /* ---- allocators that call themselves ---- */
 
 static char pool[1 << 20];
@@ -530,6 +590,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(bytes_are_exact_and_what_is_freed_is_gone),
 		cmocka_unit_test(leaks_stay_and_the_rest_goes),
 		cmocka_unit_test(sums_of_samples_have_no_bias),
+		cmocka_unit_test(bursts_leave_what_lives),
 		cmocka_unit_test(calls_within_an_allocator_count_once),
 		cmocka_unit_test(what_has_no_room_is_counted),
 		cmocka_unit_test(it_is_one_process_alone),
