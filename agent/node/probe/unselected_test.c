@@ -112,8 +112,8 @@ static void at_once(const void *state,
 		struct scene s;
 
 		scene_open(&s, v2, false);
-		sampled = is_sampled_at_once(s.p, &s.c, select,
-					     (const char *[]){s.first, s.second});
+		sampled =
+			is_sampled_at_once(s.p, &s.c, select, (const char *[]){s.first, s.second});
 		scene_close(&s);
 	}
 	assert_true(sampled);
