@@ -20,12 +20,17 @@ struct places {
 	uint64_t dev, ino;
 };
 
-/* No exception passes a probed return, and Go moves stacks: nothing but C's functions. */
+/* No exception passes a probed return (PF_SITE_RET are for that), and Go moves stacks: nothing but C's functions. */
 static bool returns_memory(const struct pf_site *s)
 {
 	if (s->flags & PF_SITE_THROWS)
 		return false;
 	return s->kind == PF_SITE_ALLOC || s->kind == PF_SITE_REALLOC || s->kind == PF_SITE_OUT;
+}
+
+static bool is_inuse_only(const struct pf_site *s)
+{
+	return s->kind == PF_SITE_FREE || s->kind == PF_SITE_RET;
 }
 
 /*
@@ -40,13 +45,13 @@ static bool is_for(const struct memory *m, const struct pf_site *s, enum memory_
 
 	switch (program) {
 	case MEMORY_FREE:
-		return s->kind == PF_SITE_FREE && inuse;
+		return is_inuse_only(s) && inuse;
 	case MEMORY_RETURN:
 		return returns && !session;
 	case MEMORY_SESSION:
 		return returns && session;
 	default:
-		return s->kind != PF_SITE_FREE && !(returns && session);
+		return !is_inuse_only(s) && !(returns && session);
 	}
 }
 
@@ -216,7 +221,7 @@ static void refuse(const struct places *b, size_t from, size_t n, struct probes_
 		struct pf_site site;
 
 		memcpy(&site, &b->u.cookies[i], sizeof(site));
-		refused->inuse |= site.kind == PF_SITE_FREE || site.kind == PF_SITE_REALLOC;
+		refused->inuse |= is_inuse_only(&site) || site.kind == PF_SITE_REALLOC;
 	}
 }
 
@@ -391,7 +396,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 	int r;
 
 	if (!m)
-		return -EOPNOTSUPP;
+		return memory_missing(p);
 	if (memory_is_urgent(m))
 		return -EAGAIN;
 	r = events_work(m, event_mask);
