@@ -253,20 +253,44 @@ static void tell_estimates(struct pipeline *p, struct feed *f)
 	}
 }
 
+/*
+ * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
+ * a second of time awake at most, is of the window that the sleep ends.
+ */
+static uint64_t window_end(const struct pipeline *p, const struct drain *d)
+{
+	return d && d->asleep_ns > FOLD_SLEPT_NS ? UINT64_MAX : fold_next_flush_ns(p->fold);
+}
+
+/*
+ * The kernel measures waits by CLOCK_BOOTTIME: whoever waited for longer than the machine was awake waited through the sleep,
+ * of which maxBlock may have left a part out.
+ */
+static struct raw_sample without_sleep(const struct drain *d, struct raw_sample s)
+{
+	uint64_t awake_ns = d->to_ns - d->from_ns - d->asleep_ns;
+
+	if (s.event == EVENT_OFF_CPU && d->asleep_ns > FOLD_SLEPT_NS && s.value > awake_ns / 1000)
+		s.value -= MIN(s.value, d->asleep_ns / 1000);
+	return s;
+}
+
 static void fold_drain(struct pipeline *p, struct feed *f)
 {
-	uint64_t end_ns = fold_next_flush_ns(p->fold);
 	const struct drain *d = f->drain;
+	uint64_t end_ns = window_end(p, d);
 
 	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample s = without_sleep(d, d->samples[i]);
 		struct accepted a;
-		const char *reason = pipeline_judge(p, f, &d->samples[i], &a);
+		const char *reason = pipeline_judge(p, f, &s, &a);
 
 		if (reason)
-			exclude(reason, d->samples[i].n);
+			exclude(reason, s.n);
 		else
-			fold_part(p, f, &d->samples[i], &a, end_ns, true);
+			fold_part(p, f, &s, &a, end_ns, true);
 	}
+	fold_asleep(p->fold, d->asleep_ns);
 	for (size_t i = 0; i < d->n_totals; i++)
 		fold_total(p->fold, &d->totals[i], d->to_ns);
 	for (size_t i = 0; i < f->n_held_back; i++)
@@ -294,12 +318,12 @@ static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
 
 static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
 {
-	const uint64_t end_ns = fold_next_flush_ns(p->fold);
+	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f->drain);
 	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
 
 	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &f->batch) < 0)
 		f->batch = NULL;
-	if (fold_next_flush_ns(p->fold) != end_ns)
+	if (fold_next_flush_ns(p->fold) != due_ns)
 		f->left_ns = MIN(end_ns, now_ns) + offset_ns;
 	if (f->drain)
 		fold_rest(p, f, end_ns);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a drain becomes: which samples count, in which window, and what they stand for. No kernel, no files. */
+#include "node/fold/internal.h"
 #include "node/pipeline_private.h"
 
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 struct world {
 	struct pipeline *p;
 	uint64_t end_ns; /* of the open window */
+	uint64_t offset_ns;
 	struct owner *owner;
 	struct feed feed;
 	size_t cap_samples;
@@ -31,6 +33,7 @@ static int setup(void **state)
 
 	assert_int_equal(pipeline_new(&config, &w->p), 0);
 	w->end_ns = fold_next_flush_ns(w->p->fold);
+	w->offset_ns = w->p->fold->offset_ns;
 	w->owner = xcalloc(1, sizeof(*w->owner));
 	w->owner->refs = 1;
 	w->owner->off_keep = UINT32_MAX;
@@ -174,6 +177,55 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	}
 }
 
+/*
+ * A drain around a suspend of an hour: all of it is in the window that the sleep ends, which is no longer than the machine was
+ * awake; no wait has the sleep in it, and the next window begins after it and tells it.
+ */
+static void test_a_suspend(void **state)
+{
+	const uint64_t asleep_ns = 3600 * NSEC_PER_SEC;
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *next = NULL;
+	uint64_t to_ns = w->end_ns + 400 * MS + asleep_ns, offset_ns;
+	const struct profile *p;
+	struct raw_sample *s;
+
+	begin(w, to_ns);
+	w->feed.drain->from_ns = to_ns - asleep_ns - NSEC_PER_SEC;
+	w->feed.drain->asleep_ns = asleep_ns;
+	add(w, EVENT_ON_CPU, 50, 500000)->last_ns = to_ns - MS;
+	s = add(w, EVENT_OFF_CPU, 1, asleep_ns / 1000 + 400000); /* waits all the time */
+	s->last_ns = to_ns - MS;
+	s = add(w, EVENT_OFF_CPU, 1, 1800000000); /* maxBlock ended it on the way */
+	s->wait = WAIT_DISK;
+	s->last_ns = to_ns - MS;
+	s = add(w, EVENT_OFF_CPU, 20, 300000); /* ended before it */
+	s->wait = WAIT_SLEEP;
+	pipeline_feed(w->p, &w->feed);
+	offset_ns = w->p->fold->offset_ns;
+	p = find(w->feed.batch, EVENT_ON_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 500000);
+	assert_int_equal(p->end_ns, w->end_ns + 400 * MS + w->offset_ns);
+	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->n_samples, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(p->samples[i].value, p->samples[i].wait == WAIT_LOCK	? 400000
+						      : p->samples[i].wait == WAIT_DISK ? 0
+											: 300000);
+	assert_int_equal(w->feed.left_ns, to_ns + offset_ns);
+	next = pipeline_flush(w->p);
+	assert_non_null(next);
+	for (size_t i = 0; i < next->n_profiles; i++) {
+		p = next->profiles[i];
+		assert_int_equal(p->n_samples, 0);
+		assert_int_equal(p->start_ns, to_ns + offset_ns);
+		assert_int_equal(p->n_losses, 1);
+		assert_string_equal(p->losses[0].reason, "asleep");
+		assert_int_equal(p->losses[0].time_ns, asleep_ns);
+	}
+}
+
 static void test_spans_are_scaled(void **state)
 {
 	struct world *w = *state;
@@ -312,6 +364,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_whole_drain_ends_no_window, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_wait_over_the_end_of_a_window, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_a_suspend, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),

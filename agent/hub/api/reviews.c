@@ -30,7 +30,7 @@ struct review {
 	struct verdict verdict;
 	char *error;
 	json_t *user;
-	uint64_t until_ns;
+	uint64_t until_ns; /* CLOCK_BOOTTIME: asleep it gets older, too */
 	struct waiter *waiters;
 	unsigned n_waiters;
 	UT_hash_handle hh;
@@ -111,7 +111,7 @@ static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
 /* Room for one more: what is out of date goes, or else the oldest. */
 static void make_room(struct reviews *r)
 {
-	uint64_t now_ns = now_mono_ns();
+	uint64_t now_ns = now_boot_ns();
 	struct review *v, *next, *oldest = NULL;
 
 	if (HASH_COUNT(r->kept) < MAX_KEPT)
@@ -167,7 +167,7 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 	}
 	judge(v, status, body, error);
 	keep = v->verdict.status != 503;
-	v->until_ns = now_mono_ns() + (v->verdict.status == 200 ? KEEP_YES_NS : KEEP_NO_NS);
+	v->until_ns = now_boot_ns() + (v->verdict.status == 200 ? KEEP_YES_NS : KEEP_NO_NS);
 	v->open = false;
 	r->n_open--;
 	if (!keep)
@@ -232,7 +232,7 @@ void reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, v
 		wait_for(v, fn, arg);
 		return;
 	}
-	if (v && v->until_ns > now_mono_ns()) {
+	if (v && v->until_ns > now_boot_ns()) {
 		fn(&v->verdict, arg);
 		return;
 	}

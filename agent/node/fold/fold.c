@@ -75,11 +75,11 @@ uint64_t fold_next_flush_ns(const struct fold *f)
 
 /*
  * A window that is cut short, or goes on a little because the clock was set at its end, ends by the
- * clock that it began with: the next one goes on there.
+ * clock that it began with: the next one goes on there. Time asleep is not of it.
  */
 static void window_cut(struct fold *f, uint64_t boot_ns)
 {
-	uint64_t now_ns = boot_ns + f->offset_ns;
+	uint64_t now_ns = boot_ns - f->asleep_ns + f->offset_ns;
 
 	if (now_ns <= f->start_ns || now_ns >= f->end_ns + f->window_ns)
 		return;
@@ -94,11 +94,17 @@ static bool clock_was_set(const struct fold *f, uint64_t boot_ns, uint64_t wall_
 	return moved_ns > (int64_t)STEP_NS || moved_ns < -(int64_t)STEP_NS;
 }
 
+void fold_asleep(struct fold *f, uint64_t ns)
+{
+	if (ns > FOLD_SLEPT_NS)
+		f->asleep_ns += ns;
+}
+
 int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool force,
 	       struct batch **ret)
 {
 	bool ended = now_boot_ns >= fold_next_flush_ns(f);
-	bool set = clock_was_set(f, now_boot_ns, now_wall_ns);
+	bool set = clock_was_set(f, now_boot_ns, now_wall_ns) || f->asleep_ns;
 	uint64_t old_end_ns = f->end_ns;
 	struct batch *old = f->batch;
 
@@ -117,6 +123,9 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 		f->end_ns = old_end_ns + f->window_ns;
 	}
 	*ret = old->n_profiles ? old : batch_free(old);
+	if (f->asleep_ns)
+		fold_lose(f, NULL, (1u << _EVENT_MAX) - 1, "asleep", 0, f->asleep_ns);
+	f->asleep_ns = 0;
 	return 0;
 }
 

@@ -61,6 +61,7 @@ struct fold {
 	struct batch *batch;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t offset_ns;	   /* wall = boot + offset, modulo 2^64 */
+	uint64_t asleep_ns;	   /* since the last look at the clocks */
 	size_t sample_bytes, linked_bytes;
 	struct profile_entry *profiles;
 	struct estimate_entry *estimates;

@@ -202,7 +202,7 @@ static void finish(struct probes *p, struct drain *d)
 	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
 	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
 	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
-	held_pass(p->held, d, d->to_ns, keep);
+	held_pass(p->held, d, p->swapped_mono_ns, keep);
 	for (size_t i = 0; i < d->n_stacks; i++) {
 		struct raw_stack *s = &d->stacks[i];
 
@@ -260,6 +260,17 @@ static int drain_quick(struct probes *p, struct drain **ret)
 	return 0;
 }
 
+/* Returns what CLOCK_MONOTONIC lacks since the last time: while a machine sleeps it stands. */
+static uint64_t swapped(struct probes *p, uint64_t boot_ns)
+{
+	uint64_t mono_ns = now_mono_ns();
+	uint64_t passed_ns = boot_ns - p->swapped_ns, awake_ns = mono_ns - p->swapped_mono_ns;
+
+	p->swapped_ns = boot_ns;
+	p->swapped_mono_ns = mono_ns;
+	return passed_ns > awake_ns ? passed_ns - awake_ns : 0;
+}
+
 static int drain_full(struct probes *p, struct drain **ret)
 {
 	struct drain *d;
@@ -282,7 +293,8 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d = pending_take(&p->generations[old % PF_GENERATIONS]);
 	r2 = take_counts(p, old, d);
 	d->from_ns = p->swapped_ns;
-	d->to_ns = p->swapped_ns = now_boot_ns();
+	d->to_ns = now_boot_ns();
+	d->asleep_ns = swapped(p, d->to_ns);
 	d->number = p->drain_number;
 	move_events(&p->now, d);
 	finish(p, d);
@@ -324,7 +336,7 @@ int drain_open(struct probes *p)
 		p->generations[i].d = drain_new();
 	p->now.d = drain_new();
 	p->held = held_new(MAX_HELD_BYTES);
-	p->swapped_ns = now_boot_ns();
+	(void)swapped(p, now_boot_ns());
 	p->known_drain = UINT64_MAX;
 	return 0;
 }

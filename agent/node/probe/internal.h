@@ -126,7 +126,7 @@ struct probes {
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
 	struct pending now;			    /* processes and cgroups */
 	struct held *held;
-	uint64_t swapped_ns;
+	uint64_t swapped_ns, swapped_mono_ns; /* the same moment */
 	struct pf_stats last_stats; /* what the counters already know */
 };
 

@@ -200,6 +200,7 @@ struct drain {
 	size_t n_young;
 	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
+	uint64_t asleep_ns;	 /* of that, the machine was suspended: full drains */
 	struct buf *memory;	 /* the frames */
 };
 /*
