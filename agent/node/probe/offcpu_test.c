@@ -96,7 +96,7 @@ static struct probes *watch(const struct child *c, struct event_settings setting
 /* Microseconds that a workload knows of, by its own clock: at least what the kernel saw. */
 struct known {
 	struct truth base;
-	volatile uint32_t go, done;
+	volatile uint32_t go, wake, done;
 	volatile uint64_t us[_WAIT_MAX], n[_WAIT_MAX], run_delay_ns, square;
 };
 _Static_assert(sizeof(struct known) <= 4096, "child_start()'s page");
@@ -644,29 +644,47 @@ static void a_wait_that_counts_late_has_its_stacks(void **state)
 	child_stop(&c);
 }
 
+/* One that lasts until it is woken. */
+static void body_until_woken(struct truth *t)
+{
+	struct known *k = known_of(t);
+
+	begin(k);
+	syscall(SYS_futex, &k->wake, FUTEX_WAIT, 0, NULL, NULL, 0);
+	end(k);
+}
+
 /* What is going on when the last target goes is counted, too, and starts anew with the next. */
 static void waits_are_counted_while_somebody_asks(void **state)
 {
-	struct child c = child_start(body_one_wait, NULL);
+	struct child c = child_start(body_until_woken, NULL);
 	struct known *k = known_of(c.truth);
 	struct probes *p = watch(&c, (struct event_settings){}, 0);
 	struct listed_process l = listed(&c);
 	struct waits w = {.pid = c.pid}, later = {.pid = c.pid};
-	uint64_t began;
+	uint64_t began = now_us(), seen, until, sum;
 
 	(void)state;
-	began = now_us();
 	k->go = 1;
-	while (!k->base.ready)
+	while (!w.sum) { /* it waits, and goes on waiting */
+		assert_true(now_us() < began + 60000000);
 		nap(1);
-	until_asleep(c.pid);
-	while (now_us() - began < 300000)
-		nap(10);
+		drain(p, &w, 1);
+	}
+	seen = now_us();
+	sum = w.sum;
+	nap(20);
+	until = now_us();
 	assert_int_equal(probes_list(p, NULL, 0), 0);
 	drain(p, &w, 1);
-	assert_in_range(w.sum, 200000, now_us() - began);
+	assert_in_range(w.sum - sum + 2, until - seen,
+			now_us() - began); /* two are cut off to microseconds */
+	assert_true(w.sum <= now_us() - began);
+	assert_int_equal(w.us[WAIT_LOCK], w.sum);
 	/* Its wait began before anybody looked again: it is not made up. */
 	assert_int_equal(probes_list(p, &l, 1), 0);
+	k->wake = 1;
+	syscall(SYS_futex, &k->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 	until_done(p, k, &later, 1);
 	assert_int_equal(later.sum, 0);
 	probes_free(p);
