@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Both disks are full, the hub's and the agent's: spool -> send -> ingest -> store, each on a small file system of its own, in a
+ * mount namespace of its own. Each sample is stored once or counted, what is counted is told to the hub, and with room all goes on.
+ */
+#include "hub/ingest/ingest.h"
+#include "node/send/send.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/base/testdir.h"
+
+#define T0	     1700000000
+#define STORE_DISK   "16m"
+#define SPOOL_DISK   "256k"
+#define SPOOL_BYTES  (384 << 10) /* more than its disk has; as much of memory */
+#define N_PER_WINDOW 10
+#define NAME_BYTES   1024 /* of noise: half of it after compression */
+#define N_MOST	     400
+#define DEADLINE_NS  (120 * NSEC_PER_SEC)
+
+struct world {
+	char dir[TESTDIR_BYTES];
+	char *hub_dir, *spool_dir;
+	struct loop *loop;
+	struct worker *disk, *writer;
+	struct store *store;
+	struct ingest *ingest;
+	struct http_server *server;
+	struct sender *sender;
+	uint32_t n_windows;
+	uint64_t n_rows; /* samples in the store */
+	bool (*until)(struct world *w);
+	struct timer poll;
+	uint64_t due_ns;
+};
+
+/* ---- disks ---- */
+
+static char *small_disk(const struct world *w, const char *name, const char *bytes)
+{
+	char *path = xasprintf("%s/%s", w->dir, name);
+	_cleanup_free_ char *size = xasprintf("size=%s", bytes);
+
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(mount("none", path, "tmpfs", 0, size), 0);
+	return path;
+}
+
+/* Whatever was there for bad times goes, too. */
+static void fill(const char *dir)
+{
+	_cleanup_free_ char *reserve = xasprintf("%s/reserve", dir);
+	_cleanup_free_ char *path = xasprintf("%s/others", dir);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	char zeros[512] = "";
+
+	(void)unlink(reserve);
+	while (write(fd, zeros, sizeof(zeros)) > 0)
+		;
+}
+
+static void make_room(const char *dir)
+{
+	_cleanup_free_ char *path = xasprintf("%s/others", dir);
+
+	assert_int_equal(unlink(path), 0);
+}
+
+/* Batches that wait in files. */
+static size_t n_files(const struct world *w)
+{
+	DIR *d = opendir(w->spool_dir);
+	const struct dirent *e;
+	size_t n = 0;
+
+	assert_non_null(d);
+	while ((e = readdir(d)))
+		n += strstr(e->d_name, ".otlp") != NULL;
+	closedir(d);
+	return n;
+}
+
+/* ---- windows ---- */
+
+static void add_sample(struct batch *b, struct profile *p)
+{
+	struct profile_sample *s = profile_add(b, p);
+	char name[2 * NAME_BYTES + 1];
+	uint8_t noise[NAME_BYTES];
+	struct frame f = {.kind = FRAME_APP, .name = name, .module = "/bin/web"};
+
+	random_bytes(noise, sizeof(noise));
+	for (size_t i = 0; i < NAME_BYTES; i++)
+		snprintf(name + 2 * i, 3, "%02x", noise[i]);
+	s->cpu = -1;
+	s->value = s->n_samples = 1;
+	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+}
+
+static void send_window(struct world *w)
+{
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	_cleanup_free_ char *id = xasprintf("window %u", ++w->n_windows);
+	const char *parts[] = {id};
+
+	profile_id_make(parts, 1, p->id);
+	p->event = EVENT_ON_CPU;
+	p->start_ns = (T0 + w->n_windows * 10ULL) * NSEC_PER_SEC;
+	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "web");
+	p->process_id = 10;
+	for (size_t i = 0; i < N_PER_WINDOW; i++)
+		add_sample(b, p);
+	assert_int_equal(sender_send(w->sender, b), 0);
+}
+
+static struct sender_stats stats_of(const struct world *w)
+{
+	struct sender_stats s;
+
+	sender_stats(w->sender, &s);
+	return s;
+}
+
+/* ---- what is stored ---- */
+
+static int count_row(const struct store_row *row, void *arg)
+{
+	((struct world *)arg)->n_rows += row->n_samples;
+	return 0;
+}
+
+/* n_rows; returns how many the store was told of as lost for want of room. */
+static uint64_t look_at_store(struct world *w)
+{
+	const struct selection sel = {.event = EVENT_ON_CPU, .time_end_s = INT32_MAX};
+	struct store_summary sum = {0};
+	uint64_t n = 0;
+
+	w->n_rows = 0;
+	assert_int_equal(store_read(w->store, &sel, count_row, w, &sum, NULL), 0);
+	for (size_t i = 0; i < sum.n_losses; i++)
+		if (streq(sum.losses[i].reason, "spool_full"))
+			n += sum.losses[i].n_samples;
+	store_summary_done(&sum);
+	return n;
+}
+
+/* ---- until something holds ---- */
+
+static void look(void *arg)
+{
+	struct world *w = arg;
+
+	if (w->until(w))
+		loop_stop(w->loop, 0);
+	else if (now_mono_ns() > w->due_ns)
+		loop_stop(w->loop, -ETIMEDOUT);
+	else
+		timer_set(w->loop, &w->poll, 5 * NSEC_PER_MSEC, look, w);
+}
+
+static void run_until(struct world *w, bool (*until)(struct world *w), const char *what)
+{
+	struct sender_stats s;
+
+	w->until = until;
+	w->due_ns = now_mono_ns() + DEADLINE_NS;
+	timer_set(w->loop, &w->poll, 0, look, w);
+	if (loop_run(w->loop) == 0)
+		return;
+	s = stats_of(w);
+	fail_msg("not in time: %s; %llu batches wait, last error \"%s\"", what,
+		 (unsigned long long)s.n_spooled, s.last_error);
+}
+
+static bool all_is_stored_or_lost(struct world *w)
+{
+	struct sender_stats s = stats_of(w);
+
+	look_at_store(w);
+	return s.n_spooled == 0 &&
+	       w->n_rows + s.n_dropped_samples == (uint64_t)w->n_windows * N_PER_WINDOW;
+}
+
+static bool hub_is_full(struct world *w)
+{
+	return stats_of(w).n_failed > 0;
+}
+
+static bool window_is_taken(struct world *w)
+{
+	struct sender_stats s = stats_of(w);
+
+	return (s.n_sent + s.n_spooled) * N_PER_WINDOW + s.n_dropped_samples >=
+	       (uint64_t)w->n_windows * N_PER_WINDOW;
+}
+
+static bool all_is_told(struct world *w)
+{
+	return all_is_stored_or_lost(w) && look_at_store(w) == stats_of(w).n_dropped_samples;
+}
+
+/* ---- life ---- */
+
+static void make_hub(struct world *w)
+{
+	const struct store_config sc = {.kind = "sqlite", .path = w->hub_dir};
+	struct ingest_config ic = {0};
+	struct http_server_config hc = {
+		.address = "127.0.0.1", .max_body_bytes = OTLP_MAX_BYTES, .handler = ingest_http};
+
+	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
+	assert_int_equal(worker_new(w->loop, "writer", 64u << 20, &w->writer), 0);
+	ic.store = w->store;
+	ic.writer = w->writer;
+	assert_int_equal(ingest_new(w->loop, &ic, &w->ingest), 0);
+	hc.arg = w->ingest;
+	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
+}
+
+static void make_agent(struct world *w)
+{
+	_cleanup_free_ char *url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
+	struct send_config sc = {.url = url,
+				 .spool_dir = w->spool_dir,
+				 .spool_max_bytes = SPOOL_BYTES,
+				 .user_agent = "podflame-test",
+				 .os = w->disk};
+
+	assert_int_equal(sender_new(w->loop, &sc, &w->sender, NULL), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+
+	*state = w;
+	assert_int_equal(testdir_make(w->dir), 0);
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		print_message("skip: only root can mount a small disk\n");
+		return 0;
+	}
+	w->hub_dir = small_disk(w, "hub", STORE_DISK);
+	w->spool_dir = small_disk(w, "spool", SPOOL_DISK);
+	assert_int_equal(loop_new(&w->loop), 0);
+	assert_int_equal(worker_new(w->loop, "disk", 64u << 20, &w->disk), 0);
+	make_hub(w);
+	make_agent(w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	int r;
+
+	if (w->loop) {
+		sender_free(w->sender);
+		http_server_free(w->server);
+		worker_free(w->disk);
+		worker_free(w->writer);
+		ingest_free(w->ingest);
+		loop_free(w->loop);
+		store_close(w->store);
+		umount2(w->hub_dir, MNT_DETACH);
+		umount2(w->spool_dir, MNT_DETACH);
+	}
+	r = testdir_remove(w->dir);
+	free(w->hub_dir);
+	free(w->spool_dir);
+	free(w);
+	return r;
+}
+
+static uint64_t count_of(const char *name, const char *reason)
+{
+	return counter_get(counter(name, "reason", reason));
+}
+
+/* Windows go on until some have no place left at all. */
+static void windows_while_full(struct world *w)
+{
+	while (stats_of(w).n_dropped_samples < 5 * N_PER_WINDOW) {
+		assert_true(w->n_windows < N_MOST);
+		send_window(w);
+		run_until(w, window_is_taken, "a window is in the spool");
+	}
+}
+
+static void both_disks_are_full(void **state)
+{
+	struct world *w = *state;
+	uint64_t n_unwritten;
+	size_t n_waiting;
+
+	if (!w->loop)
+		skip();
+	for (int i = 0; i < 3; i++)
+		send_window(w);
+	run_until(w, all_is_stored_or_lost, "three windows are stored");
+	fill(w->hub_dir);
+	send_window(w);
+	run_until(w, hub_is_full, "the hub has no room");
+	assert_true(count_of("store_write_errors_total", "ENOSPC") > 0);
+	assert_non_null(strstr(stats_of(w).last_error, "No space left"));
+	/* the spool's disk, then its memory */
+	windows_while_full(w);
+	n_waiting = n_files(w);
+	n_unwritten = count_of("podflame_spool_files_total", "write_failed");
+	assert_true(n_waiting > 0);
+	assert_true(n_unwritten > 0);
+	assert_true(stats_of(w).n_spooled > n_waiting); /* the others are in memory */
+	/* what there was before can be read */
+	look_at_store(w);
+	assert_int_equal(w->n_rows, 3 * N_PER_WINDOW);
+	make_room(w->hub_dir);
+	run_until(w, all_is_told, "what waits is stored, what was lost is told");
+	assert_int_equal(count_of("podflame_samples_dropped_total", "spool_full"),
+			 stats_of(w).n_dropped_samples);
+	assert_string_equal(stats_of(w).last_error, "");
+	assert_int_equal(n_files(w), 0);
+	/* it goes on, by way of the disk */
+	n_unwritten = count_of("podflame_spool_files_total", "write_failed");
+	for (int i = 0; i < 3; i++)
+		send_window(w);
+	run_until(w, all_is_stored_or_lost, "windows are stored again");
+	assert_int_equal(count_of("podflame_spool_files_total", "write_failed"), n_unwritten);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(both_disks_are_full, setup, teardown),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests_name("full", tests, NULL, NULL);
+}
