@@ -34,7 +34,9 @@ static const struct {
 	[FAULT_TRUNCATE] = {"ftruncate", {EIO}},
 	[FAULT_MMAP] = {"mmap", {ENOMEM}},
 	[FAULT_BPF] = {"bpf", {ENOMEM, EPERM}},
+	[FAULT_LINK] = {"bpf link", {ENOMEM, EPERM}},
 	[FAULT_PERF] = {"perf_event_open", {EMFILE, EACCES}},
+	[FAULT_IOCTL] = {"ioctl", {ENOMEM}},
 	[FAULT_CONNECT] = {"connect", {ECONNREFUSED, ENETUNREACH}},
 	[FAULT_SEND] = {"send", {EPIPE, EINTR, FAULT_SHORT}},
 	[FAULT_RECV] = {"recv", {ECONNRESET, EINTR, FAULT_SHORT}},
@@ -74,6 +76,11 @@ unsigned fault_disarm(void)
 {
 	atomic_store(&armed.call, -1);
 	return atomic_load(&armed.n_failed);
+}
+
+unsigned fault_failed(void)
+{
+	return atomic_load(&armed.call) < 0 ? 0 : atomic_load(&armed.n_failed);
 }
 
 void fault_outage_ends(void *unused)

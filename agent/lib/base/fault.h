@@ -23,7 +23,9 @@ enum fault_call {
 	FAULT_TRUNCATE, /* ftruncate */
 	FAULT_MMAP,
 	FAULT_BPF,  /* bpf() */
+	FAULT_LINK, /* those of them that attach a program, or make an iterator's reader */
 	FAULT_PERF, /* perf_event_open() */
+	FAULT_IOCTL,
 	FAULT_CONNECT,
 	FAULT_SEND,   /* send, sendmsg */
 	FAULT_RECV,   /* recv, recvmsg */
@@ -72,4 +74,5 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 /* By hand: the n-th call of a kind (1: the next) fails with error, with all those after it when more. */
 void fault_arm(enum fault_call call, int error, unsigned n, bool more);
 unsigned fault_disarm(void);	      /* how many calls failed */
+unsigned fault_failed(void);	      /* so far; 0: none is armed */
 void fault_outage_ends(void *unused); /* the same, for a timer */

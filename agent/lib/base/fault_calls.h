@@ -7,10 +7,12 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <linux/bpf.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -159,6 +161,23 @@ CALL(POLL, int, -1, ppoll,
      (struct pollfd * p, nfds_t n, const struct timespec *t, const sigset_t *s), (p, n, t, s))
 CALL(POLL, int, -1, epoll_wait, (int fd, struct epoll_event *e, int n, int ms), (fd, e, n, ms))
 
+int ioctl(int fd, unsigned long request, ...)
+{
+	REAL(int, "ioctl", (int, unsigned long, ...));
+	int e = fault(FAULT_IOCTL);
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (e > 0) {
+		errno = e;
+		return -1;
+	}
+	return real(fd, request, arg);
+}
+
 /* Only what adds needs memory. */
 int epoll_ctl(int fd, int op, int of, struct epoll_event *e)
 {
@@ -198,11 +217,21 @@ int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *)
 
 /* ---- calls without a function of their own ---- */
 
-static int fault_syscall(long number)
+static int fault_bpf(long command)
+{
+	int e = fault(FAULT_BPF);
+
+	if (!e && (command == BPF_LINK_CREATE || command == BPF_RAW_TRACEPOINT_OPEN ||
+		   command == BPF_ITER_CREATE))
+		e = fault(FAULT_LINK);
+	return e;
+}
+
+static int fault_syscall(long number, long first)
 {
 	switch (number) {
 	case SYS_bpf:
-		return fault(FAULT_BPF);
+		return fault_bpf(first);
 	case SYS_perf_event_open:
 		return fault(FAULT_PERF);
 	case SYS_openat2:
@@ -216,14 +245,15 @@ static int fault_syscall(long number)
 long syscall(long number, ...)
 {
 	REAL(long, "syscall", (long, ...));
-	int e = fault_syscall(number);
 	va_list ap;
 	long a[6];
+	int e;
 
 	va_start(ap, number);
 	for (size_t i = 0; i < ARRAY_SIZE(a); i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+	e = fault_syscall(number, a[0]);
 	if (e > 0) {
 		errno = e;
 		return -1;

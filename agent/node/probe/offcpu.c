@@ -10,6 +10,7 @@
 #include "offcpu.skel.h"
 
 #define MAX_WAIT_US (3600ull * USEC_PER_SEC)
+#define AGAIN_NS    (30 * NSEC_PER_SEC)
 
 _Static_assert((int)EVENT_OFF_CPU == (int)PF_EVENT_OFF_CPU, "abi");
 _Static_assert((int)_WAIT_MAX == (int)PF_WAIT_OTHER + 1, "abi");
@@ -20,6 +21,7 @@ struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
 	struct looker *looker; /* NULL: nothing was thinned yet, or this kernel cannot */
+	uint64_t again_ns;     /* CLOCK_MONOTONIC: when to try once more; 0: not */
 };
 
 static int offcpu_open(struct probes *p, struct event_probe *e)
@@ -101,18 +103,6 @@ static int make_looker(struct probes *p, struct event_probe *e)
 	return looker_new(p, o->bpf->obj, &o->looker);
 }
 
-static void offcpu_before_swap(struct probes *p, struct event_probe *e)
-{
-	struct offcpu *o = e->own;
-
-	if (!o->looker && p->support[FEATURE_WHOLE_WAITS].ok &&
-	    (is_thinned(&p->cgroups) || is_thinned(&p->list)))
-		feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker);
-	if (o->looker)
-		looker_look(o->looker);
-	count_waits(o);
-}
-
 /* ---- attached ---- */
 
 /* What was seen before may be over: nobody looked. */
@@ -170,6 +160,12 @@ static int attach_all(struct probes *p, struct event_probe *e)
 	return 0;
 }
 
+/* What the machine lacks for a moment. */
+static bool may_pass(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN || r == -EINTR;
+}
+
 static int offcpu_attach(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
@@ -179,7 +175,24 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 		r = event_try(p, EVENT_OFF_CPU, attach_all);
 	if (r)
 		offcpu_detach(e);
+	o->again_ns = may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
 	return 0; /* the rest of the filter does not depend on it: event_try() has told */
+}
+
+static void offcpu_before_swap(struct probes *p, struct event_probe *e)
+{
+	struct offcpu *o = e->own;
+
+	if (o->again_ns && now_mono_ns() >= o->again_ns)
+		offcpu_attach(p, e);
+	if (!e->n_links)
+		return;
+	if (!o->looker && p->support[FEATURE_WHOLE_WAITS].ok &&
+	    (is_thinned(&p->cgroups) || is_thinned(&p->list)))
+		feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker);
+	if (o->looker)
+		looker_look(o->looker);
+	count_waits(o);
 }
 
 static int offcpu_check(struct event_probe *e)

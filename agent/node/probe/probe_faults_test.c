@@ -4,9 +4,22 @@
 #include "node/probe/probe.h"
 
 #include <setjmp.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* The clock of this process goes as much before the machine's. */
+static time_t later_s;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, t);
+
+	t->tv_sec += later_s;
+	return r;
+}
 
 /* Loads, samples this process, drains, ends. */
 static int sample(void *arg)
@@ -62,9 +75,172 @@ static void each_call_fails_once(void **state)
 		fault_each(&rows[i], NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once)};
+/* ---- programs that are loaded: attached, drained, detached ---- */
 
+#define ON_CPU (1u << EVENT_ON_CPU)
+#define BOTH   (ON_CPU | 1u << EVENT_OFF_CPU)
+
+static struct probes *loaded;
+static unsigned n_links, n_links_on_cpu, n_links_both; /* without a fault always as many */
+
+static unsigned links_now(void)
+{
+	struct probes_stats s;
+
+	return probes_stats(loaded, &s) ? 0 : s.n_links;
+}
+
+static int first(int a, int b)
+{
+	return a ? a : b;
+}
+
+static int ask(unsigned events)
+{
+	struct listed_process self = {.tgid = (uint32_t)getpid(),
+				      .event_mask = events,
+				      .sample_hz = 99,
+				      .settings = {.max_block_us = USEC_PER_SEC},
+				      .off_note = UINT32_MAX,
+				      .off_keep = UINT32_MAX / 2};
+	const struct procs_filter cgroup = {
+		.cgroup_id = 4711, .event_mask = events, .sample_hz = 49};
+	int r = proc_start_boottime(self.tgid, &self.start_boottime_ns);
+
+	r = first(r, probes_filter(loaded, &cgroup, events != 0));
+	return first(r, probes_list(loaded, &self, events != 0));
+}
+
+static int drain(void)
+{
+	struct drain *d = NULL;
+	int r = probes_drain(loaded, true, &d);
+
+	if (r)
+		assert_null(d);
+	else
+		assert_non_null(d);
+	drain_free(d);
+	return r;
+}
+
+/* Whatever failed: once nobody asks for anything nothing is attached, and who asks then has it all. */
+static int attach(void *arg)
+{
+	int r = first(ask(ON_CPU), drain());
+
+	(void)arg;
+	if (!fault_failed())
+		assert_int_equal(links_now(), n_links_on_cpu);
+	r = first(r, ask(0));
+	return first(r, drain());
+}
+
+static int load(void **state)
+{
+	struct probe_config c = {.use_list = true, .use_cgroups = true, .max_sample_hz = 99};
+	struct field_error e = {0};
+
+	(void)state;
+	if (geteuid() != 0)
+		return 0;
+	assert_int_equal(probes_new(&c, &loaded, &e), 0);
+	n_links = links_now();
+	assert_int_equal(ask(ON_CPU), 0);
+	n_links_on_cpu = links_now();
+	assert_true(n_links_on_cpu > n_links);
+	assert_int_equal(ask(BOTH), 0);
+	n_links_both = links_now();
+	assert_true(n_links_both >= n_links_on_cpu + 4); /* switch, wake-up, exec, exit */
+	assert_int_equal(ask(0), 0);
+	assert_int_equal(links_now(), n_links);
+	return 0;
+}
+
+static int unload(void **state)
+{
+	(void)state;
+	loaded = probes_free(loaded);
+	return 0;
+}
+
+static void attaching_fails(void **state)
+{
+	static const struct fault_row rows[] = {
+		{.name = "probes_filter, probes_list, probes_drain: links",
+		 .calls = FAULT(LINK) | FAULT(PERF) | FAULT(IOCTL),
+		 .run = attach,
+		 .grows = true},
+		{.name = "probes_filter, probes_list, probes_drain: reads",
+		 .calls = FAULT(OPEN) | FAULT(READ) | FAULT(EPOLL) | FAULT(POLL) | FAULT(MMAP),
+		 .run = attach,
+		 .step = 5,
+		 .grows = true},
+		{.name = "probes_filter, probes_list, probes_drain: bpf()",
+		 .calls = FAULT(BPF),
+		 .run = attach,
+		 .step = 7,
+		 .grows = true},
+	};
+
+	(void)state;
+	if (!loaded)
+		skip();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		fault_each(&rows[i], NULL);
+}
+
+/* By hand: what off-cpu forgets before it attaches are thousands of calls. All of its links or none, and on-cpu goes on. */
+static void each_link_of_off_cpu_fails_once(void **state)
+{
+	unsigned n_failed = 0, n = 1;
+
+	(void)state;
+	if (!loaded)
+		skip();
+	for (;; n++) {
+		assert_int_equal(ask(ON_CPU), 0);
+		fault_arm(FAULT_LINK, EPERM, n, false);
+		assert_int_equal(ask(BOTH), 0);
+		n_failed = fault_disarm();
+		assert_int_equal(drain(), 0);
+		assert_int_equal(links_now(), n_failed ? n_links_on_cpu : n_links_both);
+		assert_int_equal(ask(0), 0);
+		assert_int_equal(links_now(), n_links);
+		if (!n_failed)
+			break;
+	}
+	assert_int_equal(n, 1 + n_links_both - n_links_on_cpu);
+}
+
+/* Without descriptors for a moment: who still asks has both events soon, without asking for anything else. */
+static void what_passes_is_tried_again(void **state)
+{
+	(void)state;
+	if (!loaded)
+		skip();
+	fault_arm(FAULT_LINK, EMFILE, 1, true);
+	(void)ask(BOTH);
+	(void)drain();
+	assert_true(fault_disarm() > 0);
+	assert_int_equal(drain(), 0); /* on-cpu is there with the next one */
+	assert_int_equal(links_now(), n_links_on_cpu);
+	later_s += 31;
+	assert_int_equal(drain(), 0);
+	assert_int_equal(links_now(), n_links_both);
+	assert_int_equal(ask(0), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_call_fails_once),
+		cmocka_unit_test_setup_teardown(attaching_fails, load, unload),
+		cmocka_unit_test_setup_teardown(each_link_of_off_cpu_fails_once, load, unload),
+		cmocka_unit_test_setup_teardown(what_passes_is_tried_again, load, unload),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("probe_faults", tests, NULL, NULL);
 }
