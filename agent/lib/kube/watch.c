@@ -99,10 +99,10 @@ void watch_count(const char *event)
 /* What the server asks for counts when it is longer than our own backoff. */
 void watch_back_off(struct kube_watch *w, bool list)
 {
-	uint64_t ns = MAX(backoff_next(&w->backoff, w->times), w->retry_after_ns);
+	uint64_t ns = backoff_next(&w->backoff, w->times); /* MAX() would call it twice */
 
 	watch_count("backoff");
-	watch_wait(w, list, ns);
+	watch_wait(w, list, MAX(ns, w->retry_after_ns));
 }
 
 void watch_await_server(struct kube_watch *w)
@@ -297,7 +297,7 @@ void watch_reset_answer(struct kube_watch *w)
 {
 	w->status = 0;
 	w->retry_after_ns = 0;
-	w->n_events = 0;
+	w->moved = false;
 	w->started_ns = now_mono_ns();
 	buf_reset(&w->error_body);
 }

@@ -81,6 +81,7 @@ static void list_complete(struct kube_watch *w)
 	watch_set_text(&w->rv, w->list_rv);
 	w->rv_useless = false;
 	w->event_lost = false;
+	w->n_errors = 0;
 	watch_worked(w);
 	kube_store_begin(w->store);
 	w->i_item = 0;

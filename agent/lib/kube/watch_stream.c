@@ -22,7 +22,10 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 		w->rv_useless = true;
 		watch_back_off(w, true);
 	} else {
-		watch_fail(w, code != 429 && code < 500, "watch", text);
+		/* once may pass; again at this version may be what is stored there: a list goes past it */
+		if (code >= 500)
+			w->n_errors++;
+		watch_fail(w, code != 429 && (code < 500 || w->n_errors > 1), "watch", text);
 	}
 }
 
@@ -43,8 +46,11 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 		r = kube_store_apply(w->store, obj);
 	if (r == -EINVAL)
 		watch_dropped("object_without_name");
-	if (!w->dead && *next_rv)
-		watch_set_text(&w->rv, next_rv);
+	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
+		return;
+	watch_set_text(&w->rv, next_rv);
+	w->moved = true;
+	w->n_errors = 0;
 }
 
 /* false: this stream is over */
@@ -70,7 +76,6 @@ static bool on_event(const char *line, size_t n, void *arg)
 		watch_dropped("event_without_object");
 		return true;
 	}
-	w->n_events++;
 	on_object_event(w, type, obj);
 	return !w->dead;
 }
@@ -102,11 +107,13 @@ static void watch_data(const void *p, size_t n, void *arg)
 	watch_leave(w);
 }
 
-/* The stream ended without a word of error: go on where we are, unless it proves nothing. */
+/*
+ * The stream ended without a word of error: go on where we are, unless it proves nothing. client-go counts events; one
+ * that says the same again would have us ask without end, where client-go has a limit for all of its requests.
+ */
 static void watch_ended(struct kube_watch *w, const char *error)
 {
-	bool too_short =
-		w->n_events == 0 && now_mono_ns() - w->started_ns < w->times->short_watch_ns;
+	bool too_short = !w->moved && now_mono_ns() - w->started_ns < w->times->short_watch_ns;
 	bool list = w->event_lost || w->lines.n_lost;
 
 	if (error && (too_short || w->status == 0))
@@ -119,9 +126,21 @@ static void watch_ended(struct kube_watch *w, const char *error)
 		watch_await_server(w);
 }
 
+/* The last line needs no end, as client-go reads objects; half of one is no garbage. false: it ended the stream. */
+static bool take_last_line(struct kube_watch *w)
+{
+	_cleanup_json_ json_t *whole = NULL;
+
+	if (w->lines.skipping)
+		return true;
+	whole = json_loadb(w->lines.line.data ?: "", w->lines.line.len, 0, NULL);
+	return !json_is_object(whole) || lines_feed(&w->lines, "\n", 1, on_event, w);
+}
+
 static void watch_done(int status, const char *body, size_t n, const char *error, void *arg)
 {
 	struct kube_watch *w = arg;
+	bool goes_on = true;
 
 	(void)body;
 	(void)n;
@@ -129,10 +148,12 @@ static void watch_done(int status, const char *body, size_t n, const char *error
 	watch_enter(w);
 	if (status == 0)
 		kube_look_at_ca(w->kube);
-	if (status == 200 || status == 0)
-		watch_ended(w, error);
-	else
+	if (status == 200 && !error)
+		goes_on = take_last_line(w);
+	if (status != 200 && status != 0)
 		watch_on_bad_status(w, false);
+	else if (goes_on)
+		watch_ended(w, error);
 	watch_leave(w);
 }
 

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How long a watch waits for a server that always says the same: client.c and the watch with their real times, under a
+ * clock of the test, HTTP stood in for by the functions below. Numbers in names are those of docs/watch-cases.md.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "lib/kube/kube_private.h"
+#include "lib/loop/http_parse.h"
+#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
+
+/* client-go's reflector: 800 ms doubling to 30 s, each plus up to as much again, from 800 ms after 2 minutes */
+#define FIRST_NS ((uint64_t)800 * NSEC_PER_MSEC)
+#define MAX_NS	 (30 * NSEC_PER_SEC)
+#define RESET_NS (120 * NSEC_PER_SEC)
+
+#define LIST                                                                                       \
+	"{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"10\"},"   \
+	"\"items\":[]}"
+#define BOOKMARK(rv)                                                                               \
+	"{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"resourceVersion\":"   \
+	"\"" rv "\"}}}\n"
+#define ERROR(code, reason)                                                                        \
+	"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":"    \
+	"\"Failure\",\"message\":\"told by the test\",\"reason\":\"" reason "\",\"code\":" code    \
+	"}}\n"
+
+/* ---- the clock ---- */
+
+static uint64_t clock_ns;
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	(void)clock;
+	ret->tv_sec = (time_t)(clock_ns / NSEC_PER_SEC);
+	ret->tv_nsec = (long)(clock_ns % NSEC_PER_SEC);
+	return 0;
+}
+
+/* ---- the server ---- */
+
+static struct {
+	struct http_request r; /* the one request that is out */
+	bool out, watch;
+	char path[512];
+	unsigned n_lists, n_watches;
+} server;
+
+int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
+{
+	(void)l;
+	(void)c;
+	*ret = (struct http_client *)&server;
+	return 0;
+}
+
+struct http_client *http_client_free(struct http_client *h)
+{
+	(void)h;
+	return NULL;
+}
+
+void http_client_set_tls(struct http_client *h, struct tls *tls)
+{
+	(void)h;
+	(void)tls;
+}
+
+int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret)
+{
+	(void)h;
+	assert_false(server.out);
+	server.out = true;
+	server.r = *r;
+	snprintf(server.path, sizeof(server.path), "%s", r->path);
+	server.watch = strstr(r->path, "watch=true") != NULL;
+	if (server.watch)
+		server.n_watches++;
+	else
+		server.n_lists++;
+	*ret = (struct http_call *)&server;
+	return 0;
+}
+
+void http_cancel(struct http_call *c)
+{
+	(void)c;
+	assert_true(server.out);
+	server.out = false;
+}
+
+uint64_t http_call_idle_ns(const struct http_call *c)
+{
+	(void)c;
+	return 0;
+}
+
+/* A head of 200, the text, and a clean end unless the client has left. */
+static void answer(const char *text)
+{
+	static const struct http_headers none;
+	struct http_request r = server.r;
+
+	assert_true(server.out);
+	r.on_head(200, &none, r.arg);
+	if (*text)
+		r.on_data(text, strlen(text), r.arg);
+	if (!server.out)
+		return;
+	server.out = false;
+	r.on_done(200, NULL, 0, NULL, r.arg);
+}
+
+/* ---- the owner ---- */
+
+static struct kube *kube;
+static struct kube_watch *watch;
+
+static void no_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)key;
+	(void)obj;
+	(void)old;
+	(void)arg;
+}
+
+static void no_remove(const char *key, const json_t *last, void *arg)
+{
+	(void)key;
+	(void)last;
+	(void)arg;
+}
+
+/* Up to the first stream. */
+static int setup(void **state)
+{
+	const struct kube_config c = {
+		.address = (char *)"192.0.2.1", .port = 80, .plain_http = true};
+	const struct kube_watch_spec spec = {.path = "/api/v1/pods"};
+	const struct kube_watch_ops ops = {.upsert = no_upsert, .remove = no_remove};
+	struct field_error e = {0};
+
+	(void)state;
+	clock_ns = 3600 * NSEC_PER_SEC;
+	memset(&server, 0, sizeof(server));
+	assert_int_equal(kube_new(NULL, &c, "test", &kube, &e), 0);
+	assert_int_equal(kube_watch_new(kube, &spec, &ops, NULL, &watch), 0);
+	timer_fire();
+	answer(LIST);
+	assert_true(server.watch);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	watch = kube_watch_free(watch);
+	kube = kube_free(kube);
+	return 0;
+}
+
+/* Nothing is asked before the time has come that the client waits for. Returns it. */
+static uint64_t wait_is_over(void)
+{
+	uint64_t ns = timer.delay_ns;
+
+	assert_true(timer.armed);
+	assert_false(server.out);
+	clock_ns += ns;
+	timer_fire();
+	assert_true(server.out);
+	return ns;
+}
+
+/* The i-th wait in a row. */
+static void expect_wait(unsigned i)
+{
+	uint64_t base = i < 6 ? FIRST_NS << i : MAX_NS;
+
+	assert_in_range(wait_is_over(), base, 2 * base);
+}
+
+/* Lists in between are answered, and followed by a stream at once. */
+static void to_the_next_stream(void)
+{
+	if (!server.watch)
+		answer(LIST);
+	assert_true(server.out && server.watch);
+}
+
+/* Ten minutes with a server whose every stream is the same text. */
+static void ten_minutes_of(const char *text, bool lists)
+{
+	uint64_t begin_ns = clock_ns;
+	unsigned n = 0;
+
+	while (clock_ns - begin_ns < 600 * NSEC_PER_SEC) {
+		answer(text);
+		expect_wait(n++);
+		to_the_next_stream();
+	}
+	/* 50.4 s for the first six, then one in 30 s, at most */
+	assert_in_range(n, 13, 6 + 19);
+	assert_int_equal(server.n_watches, 1 + n);
+	if (lists)
+		assert_true(server.n_lists > 1 && server.n_lists <= 1 + n / 2);
+	else
+		assert_int_equal(server.n_lists, 1);
+}
+
+static void watch_22_error_events_of_5xx_are_waited_for(void **state)
+{
+	static const char *const said[] = {
+		ERROR("500", "InternalError"),
+		ERROR("503", "ServiceUnavailable"),
+		ERROR("504", "Timeout"),
+		BOOKMARK("10") ERROR("500", "InternalError"),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
+		if (i) {
+			teardown(state);
+			setup(state);
+		}
+		ten_minutes_of(said[i], true);
+	}
+}
+
+static void watch_21_error_events_of_429_are_waited_for(void **state)
+{
+	(void)state;
+	ten_minutes_of(ERROR("429", "TooManyRequests"), false);
+}
+
+/* The first may pass; one that comes again comes for what is at that version, and a list goes past it. */
+static void watch_22_error_event_twice_at_a_version_lists(void **state)
+{
+	(void)state;
+	answer(ERROR("500", "InternalError"));
+	wait_is_over();
+	assert_true(server.watch);
+	answer(ERROR("500", "InternalError"));
+	wait_is_over();
+	assert_false(server.watch);
+	assert_non_null(strstr(server.path, "resourceVersion=10"));
+	answer(LIST);
+	answer(BOOKMARK("20") ERROR("500", "InternalError"));
+	wait_is_over();
+	assert_true(server.watch);
+	answer(BOOKMARK("30") ERROR("500", "InternalError"));
+	wait_is_over();
+	assert_true(server.watch); /* it came on meanwhile */
+	assert_non_null(strstr(server.path, "resourceVersion=30"));
+}
+
+static void watch_17_streams_that_end_at_once_are_waited_for(void **state)
+{
+	(void)state;
+	ten_minutes_of("", false);
+}
+
+/* Events that lead nowhere prove as little as none. */
+static void watch_17_streams_that_repeat_themselves_are_waited_for(void **state)
+{
+	(void)state;
+	ten_minutes_of(BOOKMARK("10"), false);
+}
+
+static void watch_16_streams_that_lead_on_are_not(void **state)
+{
+	(void)state;
+	answer(BOOKMARK("11"));
+	assert_int_equal(wait_is_over(), 0);
+	answer(BOOKMARK("12"));
+	assert_int_equal(wait_is_over(), 0);
+	assert_non_null(strstr(server.path, "resourceVersion=12"));
+}
+
+/* A server may leave out the end of the line, as JSON needs none. */
+static void watch_22_error_event_without_end_of_line(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		_cleanup_free_ char *text =
+			xasprintf("%s%s", BOOKMARK("11"), ERROR("500", "InternalError"));
+
+		text[strlen(text) - 1] = '\0';
+		answer(text);
+		expect_wait(i);
+		to_the_next_stream();
+	}
+}
+
+static void watch_22_two_good_minutes_begin_anew(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		answer(ERROR("503", "ServiceUnavailable"));
+		expect_wait(i);
+		to_the_next_stream();
+	}
+	clock_ns += RESET_NS + NSEC_PER_SEC;
+	answer(ERROR("503", "ServiceUnavailable"));
+	expect_wait(0);
+}
+
+#define WITH_STREAM(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_STREAM(watch_22_error_events_of_5xx_are_waited_for),
+		WITH_STREAM(watch_21_error_events_of_429_are_waited_for),
+		WITH_STREAM(watch_22_error_event_twice_at_a_version_lists),
+		WITH_STREAM(watch_17_streams_that_end_at_once_are_waited_for),
+		WITH_STREAM(watch_17_streams_that_repeat_themselves_are_waited_for),
+		WITH_STREAM(watch_16_streams_that_lead_on_are_not),
+		WITH_STREAM(watch_22_error_event_without_end_of_line),
+		WITH_STREAM(watch_22_two_good_minutes_begin_anew),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
