@@ -151,6 +151,13 @@ static void tell_name(const char *name, const char *error)
 		log_info("%s: looked up again", name);
 }
 
+/* Without it a server whose certificate it has signed is refused, and nobody would know why. */
+static void tell_skipped(unsigned nr, const char *subject, const char *why)
+{
+	log_warn("certificate %u%s%s of a CA bundle is left out: %s", nr, *subject ? ", " : "",
+		 subject, why);
+}
+
 /*
  * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc would keep room for
  * more of them, and for whatever else is smaller.
@@ -295,6 +302,7 @@ int main(int argc, char **argv)
 		return parse_child_main(argc, argv);
 	if (streq(verb, "--help") || streq(verb, "help") || streq(verb, "-h"))
 		return usage(argc > 1 ? 0 : 2);
+	tls_on_skipped(tell_skipped);
 	if (!streq(verb, "hub") &&
 	    !streq(verb, "local")) /* their large blocks come again with each query */
 		give_memory_back();

@@ -20,7 +20,8 @@ static const struct {
 	{"process_cpu_seconds_total",
 	 "CPU time of this process, all threads; parse children are not in it."},
 	{"process_resident_memory_bytes", "Memory of this process that is resident."},
-	{"loop_stall_seconds", "Longest time that one callback kept the event loop."},
+	{"loop_stall_seconds", "Longest time that one callback kept the event loop: since the "
+			       "start, in the last 10 minutes."},
 	{"worker_cpu_seconds_total", "CPU time of a worker's thread."},
 	{"worker_jobs_total", "Jobs that a worker has done."},
 	{"worker_longest_job_seconds", "Longest job of a worker, wall time."},
@@ -32,6 +33,8 @@ static const struct {
 	 "Threads of a worker that are past their job's deadline, those left behind too."},
 	{"stage_cpu_seconds_total", "CPU time by stage of the work."},
 	{"http_refused_total", "Connections refused or ended to make room."},
+	{"tls_ca_skipped_total",
+	 "Certificates of CA bundles that were left out because they cannot be read."},
 	{"names_failing", "Host names that cannot be looked up now."},
 	{"name_last_known_total", "Connections to the last known address of a host name."},
 	{"name_lookups_total", "Look-ups of host names, by result."},

@@ -10,7 +10,7 @@
 
 /* ---- TLS material, in memory; rotated by replacing it ---- */
 struct tls_config {
-	const char *ca_pem;		/* whole bundle; NULL: the system's */
+	const char *ca_pem;		/* whole bundle (see tls_on_skipped); NULL: the system's */
 	const char *cert_pem, *key_pem;	/* client or server certificate; NULL: none */
 	bool insecure;			/* no verification: tests and explicit user wish only */
 };
@@ -18,6 +18,12 @@ struct tls;				/* an SSL_CTX with a reference count */
 int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct field_error *reterr);
 struct tls *tls_ref(struct tls *t);
 struct tls *tls_unref(struct tls *t);
+/*
+ * A certificate of a CA bundle that cannot be read is left out, as long as another can be; fn is told once of each: its
+ * number in the bundle from 1, its subject ("" if that is not known) and why, on any thread. Set it before the first.
+ */
+typedef void tls_skipped_fn(unsigned nr, const char *subject, const char *why);
+void tls_on_skipped(tls_skipped_fn *fn);
 
 /* ---- names ---- */
 /*

@@ -222,13 +222,12 @@ static X509 *read_cert(const char *pem)
 static int context(void *arg)
 {
 	const struct tls_config c = {
-		.ca_pem = ca.pem, .cert_pem = cert.cert_pem, .key_pem = cert.key_pem};
+		.ca_pem = arg, .cert_pem = cert.cert_pem, .key_pem = cert.key_pem};
 	struct tls *t = NULL;
 	int r = tls_new(&c, false, &t, NULL);
 	X509_STORE_CTX *verify;
 	X509 *leaf;
 
-	(void)arg;
 	fault_outage_ends(NULL);
 	if (r) {
 		assert_null(t);
@@ -251,8 +250,16 @@ static void test_context(void **state)
 	static const struct fault_row row = {
 		.name = "tls_new", .calls = FAULT(MALLOC), .run = context, .step = 17};
 
+	static struct test_ca other;
+	_cleanup_free_ char *bundle = NULL;
+
 	(void)state;
-	fault_each(&row, NULL);
+	fault_each(&row, ca.pem);
+	/* none of a bundle is left out for lack of memory */
+	test_ca_init(&other, "other");
+	bundle = xasprintf("%s%s", ca.pem, other.pem);
+	test_ca_done(&other);
+	fault_each(&row, bundle);
 }
 
 int main(void)

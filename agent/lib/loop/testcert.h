@@ -112,3 +112,33 @@ _test_util_ void test_cert_done(struct test_cert *c)
 	free(c->cert_pem);
 	free(c->key_pem);
 }
+
+_test_util_ char *test_pem(const char *name, const unsigned char *der, long n)
+{
+	BIO *b = BIO_new(BIO_s_mem());
+
+	PEM_write_bio(b, name, "", der, n);
+	return bio_text(b);
+}
+
+/* A CA like others, but for its key's curve: one that nobody knows. */
+_test_util_ char *test_ca_of_unknown_curve(const char *cn)
+{
+	static const unsigned char p256[] = {0x06, 0x08, 0x2a, 0x86, 0x48,
+					     0xce, 0x3d, 0x03, 0x01, 0x07};
+	struct test_ca ca;
+	unsigned char *der = NULL, *curve;
+	char *pem;
+	int n;
+
+	test_ca_init(&ca, cn);
+	n = i2d_X509(ca.cert, &der);
+	curve = memmem(der, (size_t)n, p256, sizeof(p256));
+	if (!curve)
+		abort();
+	curve[sizeof(p256) - 1] = 0x7f;
+	pem = test_pem(PEM_STRING_X509, der, n);
+	OPENSSL_free(der);
+	test_ca_done(&ca);
+	return pem;
+}

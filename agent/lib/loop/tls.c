@@ -5,11 +5,13 @@
  */
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "lib/loop/conn.h"
 
 #define MAX_CA_CERTS 4096 /* the largest system bundles hold a few hundred */
+#define MAX_TOLD     64	  /* certificates that were left out: the counter has them all */
 
 static int no_password(char *buf, int n, int rw, void *arg)
 {
@@ -32,6 +34,61 @@ static void bio_freep(BIO **b)
 	BIO_free(*b);
 }
 
+static void x509_freep(X509 **x)
+{
+	X509_free(*x);
+}
+
+/* ---- certificates of a bundle that are left out ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	tls_skipped_fn *fn;
+	unsigned n;
+	uint64_t told[MAX_TOLD];
+} skips = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void tls_on_skipped(tls_skipped_fn *fn)
+{
+	skips.fn = fn;
+}
+
+/* Bundles are read again and again, and the same one by several clients. */
+static bool is_news(uint64_t hash)
+{
+	bool news = skips.n < MAX_TOLD;
+
+	for (unsigned i = 0; i < skips.n; i++)
+		news &= skips.told[i] != hash;
+	if (news)
+		skips.told[skips.n++] = hash;
+	return news;
+}
+
+static void tell_skipped(unsigned nr, const X509 *x, const char *why, uint64_t hash)
+{
+	char subject[256] = "";
+
+	counter_add(counter("tls_ca_skipped_total", NULL, NULL), 1);
+	if (x)
+		X509_NAME_oneline(X509_get_subject_name(x), subject, sizeof(subject));
+	pthread_mutex_lock(&skips.lock);
+	if (skips.fn && is_news(hash))
+		skips.fn(nr, subject, why);
+	pthread_mutex_unlock(&skips.lock);
+}
+
+/* What was not read for lack of memory is no certificate that cannot be read. */
+static bool lacks_memory(void)
+{
+	bool lacks = false;
+	unsigned long e;
+
+	while ((e = ERR_get_error()))
+		lacks |= ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE;
+	return lacks;
+}
+
 /*
  * A certificate whose key could not be decoded is read all the same: nothing it signed would verify. Keys of a kind
  * that OpenSSL does not know are left, as in the bundles of systems.
@@ -45,28 +102,75 @@ static bool key_is_missing(X509 *x)
 	X509_PUBKEY_get0_param(&kind, NULL, NULL, NULL, X509_get_X509_PUBKEY(x));
 	return EVP_PKEY_asn1_find(NULL, OBJ_obj2nid(kind)) != NULL;
 }
+struct pem_block {
+	char *name, *header;
+	unsigned char *der;
+	long n;
+};
 
+static void pem_block_done(struct pem_block *b)
+{
+	OPENSSL_free(b->name);
+	OPENSSL_free(b->header);
+	OPENSSL_free(b->der);
+}
+
+/* NULL: trusted from now on; else why not. *ret is the caller's in both cases, and may be NULL. */
+static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **ret)
+{
+	const unsigned char *p = b->der;
+
+	X509_free(*ret);
+	*ret = d2i_X509(NULL, &p, b->n);
+	if (!*ret)
+		return ssl_reason();
+	if (key_is_missing(*ret))
+		return "its key cannot be decoded";
+	return X509_STORE_add_cert(store, *ret) ? NULL : ssl_reason();
+}
+
+/*
+ * As Go's AppendCertsFromPEM: what cannot be read is left out, so that one certificate of a kind that this OpenSSL does
+ * not know takes no other away. A bundle of which nothing can be read is refused.
+ */
 static int load_ca(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 {
 	_cleanup_(bio_freep) BIO *b = BIO_new_mem_buf(pem, -1);
 	X509_STORE *store = SSL_CTX_get_cert_store(ctx);
-	unsigned n = 0;
-	X509 *x;
+	unsigned n = 0, n_trusted = 0;
+	const char *why = NULL;
 
-	while (n < MAX_CA_CERTS && (x = PEM_read_bio_X509(b, NULL, no_password, NULL))) {
-		int ok = !key_is_missing(x) && X509_STORE_add_cert(store, x);
+	while (n < MAX_CA_CERTS) {
+		_cleanup_(pem_block_done) struct pem_block block = {0};
+		_cleanup_(x509_freep) X509 *x = NULL;
 
-		X509_free(x);
-		if (!ok)
-			return field_error_set(reterr, "ca", "certificate %u: %s", n + 1,
-					       ssl_reason());
+		ERR_clear_error();
+		if (!PEM_read_bio(b, &block.name, &block.header, &block.der, &block.n)) {
+			/* the end of the text looks like an error, too */
+			if (ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE)
+				break;
+			why = ssl_reason();
+		} else if (!streq(block.name, PEM_STRING_X509) &&
+			   !streq(block.name, PEM_STRING_X509_OLD)) {
+			continue;
+		} else {
+			why = trust(store, &block, &x);
+			if (why) /* for lack of memory a key is left out without a word: twice */
+				why = trust(store, &block, &x);
+		}
 		n++;
+		n_trusted += !why;
+		if (why && lacks_memory())
+			return field_error_set(reterr, "ca", "certificate %u: out of memory", n);
+		if (why)
+			tell_skipped(n, x, why,
+				     hash_bytes(block.der, block.der ? (size_t)block.n : 0, n));
 	}
 	if (n == 0)
 		return field_error_set(reterr, "ca", "holds no PEM certificate");
-	/* the end of the text looks like an error; a damaged certificate is one */
-	if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
-		return field_error_set(reterr, "ca", "certificate %u: %s", n + 1, ssl_reason());
+	if (n_trusted == 0)
+		return field_error_set(reterr, "ca", "no certificate of %u can be read: %s", n,
+				       why);
 	return 0;
 }
 
