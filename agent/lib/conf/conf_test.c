@@ -70,6 +70,25 @@ static void test_deepflow_file(void **state)
 	conf_done(&c);
 }
 
+static void test_urls(void **state)
+{
+	static const char *const good[] = {
+		"http://hub",	 "https://hub.example:4318/a/b", "https://10.0.0.1:4318",
+		"https://[::1]", "https://[fd00::1]:4318",	 "http://[::ffff:10.0.0.1]/a"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		_cleanup_free_ char *text = xasprintf("hub: {url: '%s'}\n", good[i]);
+		struct field_error err = {0};
+		struct config c;
+
+		if (parse(text, &c, NULL, &err))
+			fail_msg("%s: %s", good[i], err.reason);
+		assert_string_equal(c.hub_url, good[i]);
+		conf_done(&c);
+	}
+}
+
 static void test_mistakes(void **state)
 {
 	static const struct {
@@ -98,6 +117,12 @@ static void test_mistakes(void **state)
 		{"- a\n", "f.yaml:1:1", "must be a mapping"},
 		{"symbols:\n  debuginfod_url: ftp://x/\n", "f.yaml:2:3", "http://HOST"},
 		{"symbols:\n  debuginfod_url: http://\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: https://::1:4318\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: https://[::1\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'https://[]:4318'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'https://[hub]:4318'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'https://[::1]4318'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'https://a[::1]'\n", "f.yaml:2:3", "http://HOST"},
 		{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
 	};
 
@@ -149,6 +174,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults_are_those_of_the_documents),
 		cmocka_unit_test(test_deepflow_file),
+		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_missing_file),
 		cmocka_unit_test(test_document_is_fresh),

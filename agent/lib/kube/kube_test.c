@@ -325,6 +325,54 @@ static void ask(struct fixture *f, const char *method, const char *path, const j
 	assert_int_equal(f->n_done, 1);
 }
 
+/* A kubeconfig whose server is an IPv6 literal: from its text to the answer. */
+static void ask_ipv6_server(const char *san, int want_status)
+{
+	struct fixture *f;
+	struct test_cert v6_cert;
+	struct ts_config tc = {.cert = &v6_cert, .ipv6 = true};
+	_cleanup_free_ char *cluster = NULL, *host = NULL;
+	struct kube_config c = {0};
+	struct field_error e = {0};
+
+	if (!ts_has_ipv6())
+		skip();
+	f = xcalloc(1, sizeof(*f));
+	test_cert_init(&v6_cert, &ca, san);
+	f->good_token = "t";
+	assert_int_equal(loop_new(&f->loop), 0);
+	f->ts = ts_start(&tc, serve, f);
+	cluster =
+		xasprintf("server: 'https://[::1]:%u', certificate-authority: ca.crt", f->ts->port);
+	write_file("ca.crt", ca.pem);
+	assert_int_equal(read_config(cluster, "token: t", &c, &e), 0);
+	assert_int_equal(kube_new(f->loop, &c, "t", &f->kube, &e), 0);
+	kube_config_done(&c);
+	ask(f, "GET", "/x", NULL);
+	assert_int_equal(f->status, want_status);
+	if (want_status) {
+		host = xasprintf("\r\nHost: [::1]:%u\r\n", f->ts->port);
+		assert_text(ts_request_head(f->ts, 0), host);
+		assert_string_equal(ts_sni(f->ts), "");
+	} else {
+		assert_text(f->error, "IP address mismatch");
+	}
+	finish(f);
+	test_cert_done(&v6_cert);
+}
+
+static void kubeconfig_of_an_ipv6_literal_49(void **state)
+{
+	(void)state;
+	ask_ipv6_server("IP:::1", 200);
+}
+
+static void kubeconfig_of_an_ipv6_literal_without_it_in_the_certificate_50(void **state)
+{
+	(void)state;
+	ask_ipv6_server("IP:::2,DNS:localhost", 0);
+}
+
 static void request_and_its_errors(void **state)
 {
 	struct fixture *f = start(&cert, NULL);
@@ -333,6 +381,7 @@ static void request_and_its_errors(void **state)
 	(void)state;
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
+	assert_string_equal(ts_sni(f->ts), "kubernetes.default.svc");
 	assert_null(f->error);
 	assert_string_equal(f->name, "answer");
 	ask(f, "POST", "/x", body);
@@ -816,6 +865,8 @@ int main(void)
 		cmocka_unit_test(kubeconfig_files_are_relative_to_it),
 		cmocka_unit_test(kubeconfig_errors_name_the_field),
 		cmocka_unit_test(kubeconfig_unknown_names_and_files),
+		cmocka_unit_test(kubeconfig_of_an_ipv6_literal_49),
+		cmocka_unit_test(kubeconfig_of_an_ipv6_literal_without_it_in_the_certificate_50),
 		cmocka_unit_test(request_and_its_errors),
 		cmocka_unit_test(token_52_is_read_again_when_it_changes),
 		cmocka_unit_test(token_53_missing_or_empty_for_a_moment),

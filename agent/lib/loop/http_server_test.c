@@ -476,11 +476,17 @@ static void tls_49_ipv6_literal_is_verified(void **state)
 {
 	struct fixture *f = *state;
 	struct ts_config good = {.cert = &v6_cert, .ipv6 = true};
+	_cleanup_free_ char *host = NULL;
 
+	if (!ts_has_ipv6())
+		skip();
 	f->ts = ts_start(&good, ts_hello, NULL);
 	make_client(f, "::1", NULL, f->ts->port, ca.pem, NULL);
 	get(f, "/");
 	assert_int_equal(f->status, 200);
+	host = xasprintf("\r\nHost: [::1]:%u\r\n", f->ts->port);
+	assert_text(ts_request_head(f->ts, 0), host);
+	assert_string_equal(ts_sni(f->ts), ""); /* RFC 6066: names alone */
 }
 
 static void tls_50_ipv6_literal_wrong_name_refused(void **state)
@@ -488,6 +494,8 @@ static void tls_50_ipv6_literal_wrong_name_refused(void **state)
 	struct fixture *f = *state;
 	struct ts_config bad = {.cert = &name_cert, .ipv6 = true};
 
+	if (!ts_has_ipv6())
+		skip();
 	f->ts = ts_start(&bad, ts_hello, NULL);
 	make_client(f, "::1", NULL, f->ts->port, ca.pem, NULL);
 	get(f, "/");
@@ -549,6 +557,64 @@ static void tls_material_errors_name_the_part(void **state)
 	assert_null(t);
 }
 
+/* ---- a CA bundle of which not all can be read ---- */
+
+static struct buf skipped;
+
+static void note_skipped(unsigned nr, const char *subject, const char *why)
+{
+	assert_true(*why);
+	buf_printf(&skipped, "%u %s;", nr, subject);
+}
+
+static struct counter *n_skipped(void)
+{
+	return counter("tls_ca_skipped_total", NULL, NULL);
+}
+
+static void tls_ca_bundle_without_what_cannot_be_read(void **state)
+{
+	struct fixture *f = *state;
+	struct ts_config good = {.cert = &local_cert};
+	_cleanup_free_ char *curve = test_ca_of_unknown_curve("strange curve"),
+			    *der = test_pem("CERTIFICATE", (const unsigned char *)"0\x82", 2),
+			    *other = test_pem("PUBLIC KEY", (const unsigned char *)"0\x82", 2);
+	_cleanup_free_ char *bundle =
+		xasprintf("# ours\n%s%s%s%s-----BEGIN CERTIFICATE-----\n%%%%%%\n-----END "
+			  "CERTIFICATE-----\n%s",
+			  curve, other_ca.pem, other, der, ca.pem);
+	uint64_t before = counter_get(n_skipped());
+
+	tls_on_skipped(note_skipped);
+	f->ts = ts_start(&good, ts_hello, NULL);
+	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
+	assert_string_equal(skipped.data, "1 /CN=strange curve;3 ;4 ;");
+	get(f, "/");
+	assert_int_equal(f->status, 200);
+	http_client_free(TAKE_PTR(f->client));
+	tls_unref(TAKE_PTR(f->client_tls));
+	/* known already: counted, not told */
+	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
+	assert_string_equal(skipped.data, "1 /CN=strange curve;3 ;4 ;");
+	assert_int_equal(counter_get(n_skipped()) - before, 6);
+	tls_on_skipped(NULL);
+	buf_done(&skipped);
+}
+
+static void tls_ca_bundle_of_which_nothing_can_be_read(void **state)
+{
+	_cleanup_free_ char *curve = test_ca_of_unknown_curve("strange curve");
+	struct tls_config c = {.ca_pem = curve};
+	struct field_error e = {0};
+	struct tls *t = NULL;
+
+	(void)state;
+	assert_int_equal(tls_new(&c, false, &t, &e), -EINVAL);
+	assert_string_equal(e.path, "ca");
+	assert_string_equal(e.reason, "no certificate of 1 can be read: its key cannot be decoded");
+	assert_null(t);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -580,6 +646,8 @@ static const struct CMUnitTest tests[] = {
 	T(tls_missing_client_certificate),
 	T(tls_h2_only_server_62),
 	T(tls_material_errors_name_the_part),
+	T(tls_ca_bundle_without_what_cannot_be_read),
+	T(tls_ca_bundle_of_which_nothing_can_be_read),
 };
 
 int main(void)

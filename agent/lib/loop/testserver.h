@@ -56,6 +56,7 @@ struct test_server {
 	int n_conns;
 	struct ts_request requests[TS_MAX_REQUESTS];
 	int n_requests;
+	char sni[64]; /* that the last client asked for; "": none. Under lock */
 	bool forgets; /* keeps no request, and the places of ended connections are used again */
 	int flag;     /* set by the test, awaited by a handler */
 };
@@ -168,6 +169,32 @@ _test_util_ void ts_set_flag(struct test_server *s, int value)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Is there ::1 on this machine? Says so where there is not. */
+_test_util_ bool ts_has_ipv6(void)
+{
+	const struct sockaddr_in6 sa = {.sin6_family = AF_INET6,
+					.sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (!has)
+		printf("skip: no ::1 here\n");
+	return has;
+}
+
+/* Valid until the next connection. */
+_test_util_ const char *ts_sni(struct test_server *s)
+{
+	const char *sni;
+
+	pthread_mutex_lock(&s->lock);
+	sni = s->sni;
+	pthread_mutex_unlock(&s->lock);
+	return sni;
+}
+
 _test_util_ int ts_n_requests(struct test_server *s)
 {
 	int n;
@@ -229,12 +256,23 @@ _test_util_ void ts_free_request(struct ts_request *r)
 	free(r->body);
 }
 
+_test_util_ void ts_note_sni(struct ts_conn *c)
+{
+	const char *name = SSL_get_servername(c->ssl, TLSEXT_NAMETYPE_host_name);
+
+	pthread_mutex_lock(&c->server->lock);
+	snprintf(c->server->sni, sizeof(c->server->sni), "%s", name ? name : "");
+	pthread_mutex_unlock(&c->server->lock);
+}
+
 _test_util_ void *ts_conn_main(void *arg)
 {
 	struct ts_conn *c = arg;
 	struct test_server *s = c->server;
 
 	if (!c->ssl || SSL_accept(c->ssl) == 1) {
+		if (c->ssl)
+			ts_note_sni(c);
 		while (!c->over && !s->stopping) {
 			struct ts_request *r, got = {0};
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "lib/loop/testserver.h"
+#include "node/files/internal.h"
 #include "node/files/testfiles.h"
 
 #define WAIT_NS	  (20 * NSEC_PER_SEC)
@@ -291,10 +292,11 @@ static void without_a_directory_nothing_is_kept(void **state)
 
 static void a_wrong_url_is_an_error(void **state)
 {
-	static const char *const wrong[] = {
-		"ftp://a/",    "http://",	   "http://:80",
-		"http://a:0/", "https://a:70000/", "http://a@b/",
-		"http://a b/", "http://a/?x",	   "debuginfod.example"};
+	static const char *const wrong[] = {"ftp://a/",	   "http://",	       "http://:80",
+					    "http://a:0/", "https://a:70000/", "http://a@b/",
+					    "http://a b/", "http://a/?x",      "debuginfod.example",
+					    "http://[::1", "http://[a]/",      "http://[::1]:0/"};
+	struct fetch_url url;
 	struct files_config c = {0};
 	struct files *files;
 
@@ -303,6 +305,11 @@ static void a_wrong_url_is_an_error(void **state)
 		c.debuginfod_url = wrong[i];
 		assert_int_equal(files_new(&c, &files), -EINVAL);
 	}
+	assert_int_equal(fetch_url_parse("https://[fd00::1]:8002/a/", &url), 0);
+	assert_string_equal(url.host, "fd00::1");
+	assert_int_equal(url.port, 8002);
+	assert_string_equal(url.path, "/a");
+	fetch_url_done(&url);
 }
 
 static int start(void **state)

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "lib/loop/testcert.h"
+#include "lib/loop/testserver.h"
 
 #define DEADLINE_NS (20 * NSEC_PER_SEC)
 #define MAX_SEEN    4096
@@ -25,6 +25,7 @@ struct world {
 	struct sender *sender;
 	struct http_server *hub;
 	struct tls *tls; /* of the hub; NULL: plain */
+	bool ipv6;	 /* it listens at ::1 */
 	uint16_t port;
 	char dir[TESTDIR_BYTES], spool[96], token[96], url[64];
 	struct send_config config;
@@ -35,7 +36,7 @@ struct world {
 	const char *new_token; /* written to the token file at the first failure */
 	/* what the hub got */
 	unsigned n_requests;
-	char auth[64], type[64], encoding[16];
+	char auth[64], type[64], encoding[16], host[64];
 	uint8_t ids[MAX_SEEN][16];
 	size_t n_seen, n_repeats;
 	uint64_t n_samples, n_lost;
@@ -122,6 +123,7 @@ static void hub_http(struct http_conn *c, const struct http_in *in, void *arg)
 	snprintf(w->auth, sizeof(w->auth), "%s", in->authorization);
 	snprintf(w->type, sizeof(w->type), "%s", in->content_type);
 	snprintf(w->encoding, sizeof(w->encoding), "%s", in->content_encoding);
+	snprintf(w->host, sizeof(w->host), "%s", in->host);
 	assert_string_equal(in->path, OTLP_PATH);
 	if (w->n_fails) {
 		w->n_fails--;
@@ -143,7 +145,7 @@ static void hub_http(struct http_conn *c, const struct http_in *in, void *arg)
 
 static void hub_start(struct world *w)
 {
-	const struct http_server_config hc = {.address = "127.0.0.1",
+	const struct http_server_config hc = {.address = w->ipv6 ? "::1" : "127.0.0.1",
 					      .port = w->port,
 					      .tls = w->tls,
 					      .max_body_bytes = OTLP_MAX_BYTES,
@@ -152,7 +154,8 @@ static void hub_start(struct world *w)
 
 	assert_int_equal(http_server_new(w->loop, &hc, &w->hub, NULL), 0);
 	w->port = http_server_port(w->hub);
-	snprintf(w->url, sizeof(w->url), "http%s://127.0.0.1:%u", w->tls ? "s" : "", w->port);
+	snprintf(w->url, sizeof(w->url), "http%s://%s:%u", w->tls ? "s" : "",
+		 w->ipv6 ? "[::1]" : "127.0.0.1", w->port);
 }
 
 static void hub_stop(struct world *w)
@@ -675,6 +678,47 @@ static void test_ca_is_read_again(void **state)
 	}
 }
 
+/* hub.url is an IPv6 literal: the certificate has to bear it. */
+static void test_hub_at_an_ipv6_literal(void **state)
+{
+	static const char *const names[] = {"IP:127.0.0.1,DNS:localhost", "IP:::1"};
+	struct world *w = *state;
+	struct sender_stats st;
+	struct test_ca ca;
+	struct test_cert cert;
+	char file[96], host[64];
+
+	if (!ts_has_ipv6())
+		skip();
+	snprintf(file, sizeof(file), "%s/ca.crt", w->dir);
+	test_ca_init(&ca, "ca");
+	assert_int_equal(file_write_atomic(file, ca.pem, strlen(ca.pem), 0600), 0);
+	w->config.ca_file = file;
+	w->ipv6 = true;
+	w->port = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		test_cert_init(&cert, &ca, names[i]);
+		hub_with_cert(w, &cert);
+		test_cert_done(&cert);
+		if (i) {
+			n_wanted = 1;
+			run_until(w, seen_wanted);
+			continue;
+		}
+		agent_start(w);
+		send_one(w, 1, 3);
+		run_until(w, has_failed);
+		sender_stats(w->sender, &st);
+		assert_non_null(strstr(st.last_error, "IP address mismatch"));
+		assert_int_equal(w->n_requests, 0);
+	}
+	run_until(w, settled);
+	assert_int_equal(w->n_samples, 3);
+	snprintf(host, sizeof(host), "[::1]:%u", w->port);
+	assert_string_equal(w->host, host);
+	test_ca_done(&ca);
+}
+
 static void test_memory_only(void **state)
 {
 	struct world *w = *state;
@@ -743,7 +787,8 @@ static void test_bad_urls(void **state)
 {
 	static const char *const urls[] = {"ftp://x",	    "hub:4318",	      "http://",
 					   "http://h:0",    "http://h:99999", "http://h:12x",
-					   "http://u@h:80", "http://[::1",    "http://h?x"};
+					   "http://u@h:80", "http://[::1",    "http://h?x",
+					   "http://[]:80",  "http://[hub]",   "http://::1:80"};
 	struct world *w = *state;
 
 	assert_int_equal(worker_new(w->loop, "os", 1 << 20, &w->os), 0);
@@ -778,6 +823,7 @@ int main(void)
 		TEST(test_spool_that_cannot_be_written),
 		TEST(test_killed),
 		TEST(test_ca_is_read_again),
+		TEST(test_hub_at_an_ipv6_literal),
 		TEST(test_memory_only),
 		TEST(test_direct),
 		TEST(test_null),

@@ -45,6 +45,9 @@ static int parse_url(const char *url, struct sink *s, struct field_error *reterr
 	if (!end || end == host || strpbrk(host, "@?# "))
 		return field_error_set(reterr, "url", "\"%s\" has no plain host name", url);
 	s->host = xstrndup(host + (*host == '['), (size_t)(end - host) - (*host == '['));
+	if ((*host == '[') != (strchr(s->host, ':') != NULL))
+		return field_error_set(reterr, "url", "\"%s\" has no IPv6 address in its brackets",
+				       url);
 	rest = end + (*host == '[');
 	s->port = s->https ? 443 : 80;
 	if (*rest == ':') {
