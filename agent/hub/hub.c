@@ -219,6 +219,7 @@ static int open_modules(struct hub *h)
 		.link_logs = h->conf->link_logs,
 		.health = health,
 		.health_arg = h,
+		.data_dir = h->conf->data_dir,
 	};
 	int r = ingest_new(h->loop, &ic, &h->ingest);
 

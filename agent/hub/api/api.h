@@ -21,6 +21,7 @@ struct api_config {
 	const char *link_trace, *link_logs;	/* templates for the page; "" none */
 	json_t *(*health)(void *arg);	/* /healthz detail, may be NULL */
 	void *health_arg;
+	const char *data_dir;		/* left out of that; "", NULL: nothing */
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);

@@ -164,6 +164,15 @@ static void fill(struct store *s)
 	batch_free(b);
 }
 
+static const char *store_problem;
+
+static json_t *say_health(void *arg)
+{
+	(void)arg;
+	return json_pack("{s:s, s:s}", "store", store_problem ? store_problem : "", "certificate",
+			 "");
+}
+
 /* path: of the store. */
 static int setup_with(void **state, struct fixture *f, struct kube *kube, const char *path)
 {
@@ -177,7 +186,9 @@ static int setup_with(void **state, struct fixture *f, struct kube *kube, const 
 				.version = "9.9.9",
 				.cluster_name = "c1",
 				.token_hint = kube ? "kubectl create token x" : "",
-				.store_note = "in memory"};
+				.store_note = "in memory",
+				.data_dir = "/srv/tenant a",
+				.health = say_health};
 	struct field_error e = {0};
 
 	assert_int_equal(loop_new(&f->loop), 0);
@@ -304,6 +315,32 @@ static void pages_without_sign_in(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(open); i++)
 		assert_int_equal(ask(*state, "GET", open[i], NULL, NULL), 200);
+}
+
+/* Anybody may ask: what is wrong is told, the folder is in the log. */
+static void health_tells_no_path(void **state)
+{
+	static const struct {
+		const char *problem, *told;
+	} table[] = {
+		{"/srv/tenant a/profiles.sqlite cannot be opened: No space left on device",
+		 "profiles.sqlite cannot be opened: No space left on device"},
+		{"a; /srv/tenant a//profiles.sqlite: Input/output error; /srv/tenant a: gone",
+		 "a; profiles.sqlite: Input/output error; data_dir: gone"},
+		{"the last write failed: Input/output error",
+		 "the last write failed: Input/output error"},
+		{"", ""},
+	};
+	static const char *const paths[] = {"/healthz", "/readyz"};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(table); i++) {
+		store_problem = table[i / 2].problem;
+		assert_int_equal(ask(f, "GET", paths[i % 2], NULL, NULL), 200);
+		assert_string_equal(json_str_at(f->json, "store", "?"), table[i / 2].told);
+		assert_string_equal(json_str_at(f->json, "status", "?"), "ok");
+	}
+	store_problem = NULL;
 }
 
 static void info(void **state)
@@ -878,6 +915,7 @@ int main(void)
 #define CLUSTER(t) cmocka_unit_test_setup_teardown(t, setup_cluster, teardown)
 	const struct CMUnitTest tests[] = {
 		LOCAL(pages_without_sign_in),
+		LOCAL(health_tells_no_path),
 		LOCAL(info),
 		cmocka_unit_test_setup_teardown(info_tells_of_a_damaged_store, setup_damaged,
 						teardown),
@@ -896,6 +934,7 @@ int main(void)
 		CLUSTER(uploads_want_their_own_right),
 		CLUSTER(a_large_body_waits_for_the_right),
 		CLUSTER(pages_without_sign_in),
+		CLUSTER(health_tells_no_path),
 		CLUSTER(every_endpoint_wants_the_right),
 		CLUSTER(refusals_say_what_to_do),
 		CLUSTER(no_answer_is_no_entry),
