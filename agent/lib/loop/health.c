@@ -13,7 +13,6 @@
 #define MAX_CONNECTIONS 16
 #define MAX_BODY_BYTES	1 /* no request has one */
 #define MAX_STATM_BYTES 256
-#define STALL_NS	(5 * 60 * NSEC_PER_SEC)
 
 /* ---- what is read for /metrics ---- */
 
@@ -59,29 +58,11 @@ static void add_worker(const struct worker *first, const char *name)
 	counter_set(counter("worker_stuck", "worker", name), n_stuck);
 }
 
-/*
- * The greatest that was told in the last 5 to 10 minutes, or since the last request where that is longer ago: the same for
- * everybody who asks. On the loop's thread only.
- */
-static uint64_t recent_stall_ns(struct loop *l)
-{
-	static uint64_t before_ns, greatest_ns, until_ns;
-	uint64_t now_ns = now_mono_ns(), longest_ns = loop_longest_stall_ns(l);
-
-	if (now_ns >= until_ns) {
-		before_ns = now_ns < until_ns + STALL_NS ? greatest_ns : 0;
-		greatest_ns = 0;
-		until_ns = now_ns + STALL_NS;
-	}
-	greatest_ns = MAX(greatest_ns, longest_ns);
-	return MAX(greatest_ns, before_ns);
-}
-
 static void add_loop(struct loop *l)
 {
 	/* it is the loop that runs this */
 	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), thread_cpu_ns());
-	counter_set(counter("loop_stall_ns", "since", "10m"), recent_stall_ns(l));
+	counter_set(counter("loop_stall_ns", "since", "10m"), loop_longest_recent_ns(l));
 	counter_set(counter("loop_stall_ns", "since", "start"), loop_longest_ever_ns(l));
 }
 

@@ -46,7 +46,7 @@ struct loop {
 
 	struct worker *workers;
 	struct on_signal *signals;
-	uint64_t longest_ns, ever_ns; /* of a callback: since it was asked, at all */
+	struct stalls stalls;
 	bool stopped;
 	int code;
 };
@@ -60,25 +60,12 @@ uint64_t loop_enter(void)
 
 void loop_leave(struct loop *l, uint64_t entered_ns)
 {
-	uint64_t took_ns = now_mono_ns() - entered_ns;
-
-	if (took_ns > l->longest_ns)
-		l->longest_ns = took_ns;
-	if (took_ns > l->ever_ns)
-		l->ever_ns = took_ns;
+	stalls_add(&l->stalls, entered_ns, now_mono_ns());
 }
 
-uint64_t loop_longest_stall_ns(struct loop *l)
+struct stalls *loop_stalls(struct loop *l)
 {
-	uint64_t ns = l->longest_ns;
-
-	l->longest_ns = 0;
-	return ns;
-}
-
-uint64_t loop_longest_ever_ns(const struct loop *l)
-{
-	return l->ever_ns;
+	return &l->stalls;
 }
 
 /* ---- descriptors ---- */

@@ -24,9 +24,19 @@ int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, vo
 void io_set(struct io *io, uint32_t events);
 void io_del(struct io *io); /* before fd is closed; harmless when not added */
 
-/* Around every callback into users' code: what loop_longest_stall_ns reports. */
+/* Around every callback into users' code: what the loop_longest_..._ns report. */
 uint64_t loop_enter(void);
 void loop_leave(struct loop *l, uint64_t entered_ns);
+
+#define N_STALLS 21 /* half minutes: ten minutes, and the one that is not over */
+struct stalls {
+	uint64_t longest_ns, ever_ns; /* of a callback: since it was asked, at all */
+	struct {
+		uint64_t nr, longest_ns; /* nr: of the clock's half minutes */
+	} recent[N_STALLS];
+};
+void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns);
+struct stalls *loop_stalls(struct loop *l);
 
 /* A thread that gets no signals: they belong to the loop's. ret NULL: nobody joins it. */
 int thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
