@@ -106,7 +106,7 @@ function showGrowth(view: View, before: Reply, after: Node | null): Node | null 
 function totalText(reply: Reply, value: number): string {
   const samples = reply.summary?.samples ?? 0;
 
-  return `${formatValue(value, unit)} (${unit}) in ${samples.toLocaleString()} samples${wholeText(reply)}`;
+  return `${formatValue(value, unit)} in ${samples.toLocaleString()} samples${wholeText(reply)}`;
 }
 
 function estimatedText(reply: Reply, value: number): string {
