@@ -309,19 +309,19 @@ static void watch_22_two_good_minutes_begin_anew(void **state)
 	expect_wait(0);
 }
 
-#define WITH_STREAM(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_STREAM(watch_22_error_events_of_5xx_are_waited_for),
-		WITH_STREAM(watch_21_error_events_of_429_are_waited_for),
-		WITH_STREAM(watch_22_error_event_twice_at_a_version_lists),
-		WITH_STREAM(watch_17_streams_that_end_at_once_are_waited_for),
-		WITH_STREAM(watch_17_streams_that_repeat_themselves_are_waited_for),
-		WITH_STREAM(watch_16_streams_that_lead_on_are_not),
-		WITH_STREAM(watch_22_error_event_without_end_of_line),
-		WITH_STREAM(watch_22_two_good_minutes_begin_anew),
+		T(watch_22_error_events_of_5xx_are_waited_for),
+		T(watch_21_error_events_of_429_are_waited_for),
+		T(watch_22_error_event_twice_at_a_version_lists),
+		T(watch_17_streams_that_end_at_once_are_waited_for),
+		T(watch_17_streams_that_repeat_themselves_are_waited_for),
+		T(watch_16_streams_that_lead_on_are_not),
+		T(watch_22_error_event_without_end_of_line),
+		T(watch_22_two_good_minutes_begin_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
