@@ -33,8 +33,8 @@ static void callback_of(struct loop *l, uint64_t ns)
 
 static void shows(struct loop *l, const char *since, const char *seconds)
 {
-	_cleanup_free_ char *want =
-		xasprintf("podflame_loop_stall_seconds{since=\"%s\"} %s.000000000\n", since, seconds);
+	_cleanup_free_ char *want = xasprintf(
+		"podflame_loop_stall_seconds{since=\"%s\"} %s.000000000\n", since, seconds);
 	_cleanup_buf_ struct buf b = {0};
 
 	health_metrics(l, &b);
