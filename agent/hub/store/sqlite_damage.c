@@ -14,6 +14,8 @@
 #define MAX_SAME_SECOND 100
 #define LEAST_FREE_BYTES                                                                           \
 	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
+#define LOOK_AGAIN_NS	 (10 * NSEC_PER_SEC)
+#define LATE_STEPS	 100000 /* of SQLite's machine, between looks at the clock */
 
 /* Whether files can be made beside the store's: a file system that failed says so to nothing less. */
 static int takes_files(const char *dir)
@@ -76,16 +78,11 @@ static int move(const char *file, const char *to_file, const char *suffix)
 }
 
 /* The file itself last: a kill in between leaves it to be found damaged once more. */
-int damage_set_aside(struct sqlite_store *s)
+static int set_aside(struct sqlite_store *s)
 {
-	_cleanup_free_ char *name = NULL;
+	_cleanup_free_ char *name = aside_name(s->file);
 	int r;
 
-	atomic_store(&s->damaged, false); /* found by a query, too: of this file, not of the next */
-	if (!s->file)
-		return -EBADMSG;
-	sq_disconnect(s);
-	name = aside_name(s->file);
 	r = move(s->file, name, "-wal");
 	if (!r)
 		r = move(s->file, name, "-shm");
@@ -104,6 +101,55 @@ int damage_set_aside(struct sqlite_store *s)
 	return r;
 }
 
+static int late(void *deadline_ns)
+{
+	return now_mono_ns() > *(const uint64_t *)deadline_ns;
+}
+
+/* Not while SQLite has it open: to close it would end SQLite's locks. */
+static int unreadable(const char *file)
+{
+	_cleanup_close_ int fd = open(file, O_RDONLY | O_CLOEXEC);
+	char begin[16];
+
+	return fd < 0 || pread(fd, begin, sizeof(begin), 0) < 0 ? -errno : 0;
+}
+
+/*
+ * Whether it is damaged: -EBADMSG. SQLite says so of what a disk could not read for a moment, too (vdbe.c makes
+ * SQLITE_CORRUPT of SQLITE_IOERR_CORRUPTFS): no reason to begin again empty. What takes longer is believed.
+ */
+static int look_again(const char *file)
+{
+	uint64_t deadline_ns = now_mono_ns() + LOOK_AGAIN_NS;
+	sqlite3 *db = NULL;
+	int r = unreadable(file);
+
+	if (r)
+		return r;
+	r = sq_open(file, SQLITE_OPEN_READWRITE, &db);
+	if (r)
+		return r;
+	sqlite3_progress_handler(db, LATE_STEPS, late, &deadline_ns);
+	r = sq_check(db, "PRAGMA integrity_check(1)");
+	sqlite3_close_v2(db);
+	return r == -ETIME ? -EBADMSG : r;
+}
+
+int damage_found(struct sqlite_store *s)
+{
+	int r;
+
+	atomic_store(&s->damaged, false); /* found by a query, too: of this file, not of the next */
+	if (!s->file)
+		return -EBADMSG;
+	sq_disconnect(s);
+	r = look_again(s->file);
+	if (!r)
+		r = sq_connect(s, NULL);
+	return r == -EBADMSG ? set_aside(s) : r;
+}
+
 static int connect_again(struct sqlite_store *s)
 {
 	int r;
@@ -111,7 +157,7 @@ static int connect_again(struct sqlite_store *s)
 	sq_disconnect(s);
 	r = sq_connect(s, NULL);
 	s->stale = false;
-	return r == -EBADMSG ? damage_set_aside(s) : r;
+	return r == -EBADMSG ? damage_found(s) : r;
 }
 
 int damage_ready(struct sqlite_store *s)
@@ -124,7 +170,7 @@ int damage_ready(struct sqlite_store *s)
 	if (s->writer && !s->stale && !atomic_load(&s->damaged))
 		return 0;
 	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
-	r = atomic_load(&s->damaged) ? damage_set_aside(s) : connect_again(s);
+	r = atomic_load(&s->damaged) ? damage_found(s) : connect_again(s);
 	sqlite3_mutex_leave(s->read_lock);
 	return r;
 }
@@ -138,7 +184,7 @@ int damage_recover(struct sqlite_store *s, int error)
 	if (error != -EBADMSG || !s->writer)
 		return error;
 	sqlite3_mutex_enter(s->read_lock);
-	r = damage_set_aside(s);
+	r = damage_found(s);
 	sqlite3_mutex_leave(s->read_lock);
 	return r;
 }
