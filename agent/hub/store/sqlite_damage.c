@@ -14,8 +14,8 @@
 #define MAX_SAME_SECOND 100
 #define LEAST_FREE_BYTES                                                                           \
 	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
-#define LOOK_AGAIN_NS	 (10 * NSEC_PER_SEC)
-#define LATE_STEPS	 100000 /* of SQLite's machine, between looks at the clock */
+#define LOOK_AGAIN_NS (10 * NSEC_PER_SEC)
+#define LATE_STEPS    100000 /* of SQLite's machine, between looks at the clock */
 
 /* Whether files can be made beside the store's: a file system that failed says so to nothing less. */
 static int takes_files(const char *dir)
