@@ -287,8 +287,6 @@ enum pf_site_kind {
 	 * r15), PF_SITE_FACTOR is a factor and no flags. What it returns is not known: mem-alloc alone.
 	 */
 	PF_SITE_INSIDE,
-	/* A ret of a function that has PF_SITE_RETS: what it returns is in rax, its return address still on the stack. */
-	PF_SITE_RET,
 };
 /* The cookie of a uprobe, 8 bytes. Arguments from 1 (rdi); 0: none. Sizes are the product of both. */
 struct pf_site {
@@ -310,8 +308,6 @@ enum pf_site_flags {
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
 	/* Fails with a C++ exception, which cannot pass a probed return: std::terminate() */
 	PF_SITE_THROWS = 1 << 3,
-	/* Its ret instructions are probed instead, by PF_SITE_RET */
-	PF_SITE_RETS = 1 << 4,
 };
 #define PF_MEM_ALIGN 16 /* that every allocation has (MALLOC_ALIGNMENT of glibc) */
 /* Greater ones cannot succeed: more than a process's addresses. */

@@ -142,8 +142,8 @@ static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t
 /* ---- entry ---- */
 
 /*
- * The return of a call that may throw is not probed by the kernel's way: the unwinder knows none past its trampoline,
- * so an exception would end the process. Where its rets are not known either, what it returns is not seen.
+ * The return of a call that may throw is never seen: the unwinder knows no way past the kernel's trampoline, so an
+ * exception would end the process.
  */
 static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 {
@@ -188,8 +188,7 @@ static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *
 {
 	bool ends;
 
-	if ((hit->inuse | hit->old) && hit->site.flags & PF_SITE_THROWS &&
-	    !(hit->site.flags & PF_SITE_RETS)) {
+	if ((hit->inuse | hit->old) && hit->site.flags & PF_SITE_THROWS) {
 		pf_mem_throws(hit->old, hit->inuse);
 		hit->inuse = hit->old = 0;
 	}
@@ -236,15 +235,6 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 	return s;
 }
 
-/* A call that threw has left what its ret would have found: another one's, from the same place, is not to find it. */
-static __noinline void pf_mem_forget(uint64_t sp)
-{
-	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(), .sp = sp};
-
-	if (bpf_map_lookup_elem(&pending, &key))
-		bpf_map_delete_elem(&pending, &key);
-}
-
 /* Decides about an allocation; NULL: nothing is to be done. */
 static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 {
@@ -259,8 +249,6 @@ static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 		return NULL;
 	alloc = hit.who.events & 1 << PF_EVENT_MEM_ALLOC && !pf_mem_is_told(site);
 	inuse = hit.who.events & 1 << PF_EVENT_MEM_INUSE && site.kind <= PF_SITE_OUT;
-	if (inuse && site.flags & PF_SITE_RETS)
-		pf_mem_forget(PF_CONTEXT_REG(ctx, rsp));
 	if (inuse && site.kind == PF_SITE_REALLOC) {
 		hit.old = pf_mem_arg(ctx, site.ptr_arg, false);
 		if (!pf_live_has(hit.who.task, hit.old))
@@ -349,11 +337,12 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 
 /* ---- return ---- */
 
-/* sp: as it was at the entry. */
-static __noinline void pf_mem_leave(struct pt_regs *ctx, uint64_t sp, uint32_t hits)
+static __noinline void pf_mem_leave(struct pt_regs *ctx)
 {
-	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(), .sp = sp};
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, hits);
+	/* The return address has been taken from the stack. */
+	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
+				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1);
 	struct pf_pending *p;
 	uint64_t address;
 
@@ -372,14 +361,9 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx, uint64_t sp, uint32_t h
 	bpf_map_delete_elem(&pending, &key);
 }
 
-/* The return address has been taken from the stack. */
-static __always_inline void pf_mem_returned(struct pt_regs *ctx)
+static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 {
-	pf_mem_leave(ctx, PF_CONTEXT_REG(ctx, rsp) - 8, 1);
-}
-
-static __always_inline void pf_mem_freed(struct pt_regs *ctx, struct pf_site site)
-{
+	struct pf_site site = pf_site_of(ctx);
 	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1 + PF_SITE_MORE(site));
 	uint64_t address = pf_mem_arg(ctx, site.ptr_arg, false);
 
@@ -399,7 +383,7 @@ int pf_mem_session(struct pt_regs *ctx)
 	if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))
 		keep = pf_mem_enter(ctx);
 	else
-		pf_mem_returned(ctx);
+		pf_mem_leave(ctx);
 	pf_alone_end();
 	return !keep;
 }
@@ -417,22 +401,16 @@ SEC("uprobe")
 int pf_mem_return(struct pt_regs *ctx)
 {
 	pf_alone_begin();
-	pf_mem_returned(ctx);
+	pf_mem_leave(ctx);
 	pf_alone_end();
 	return 0;
 }
 
-/* A free, or a ret: what mem-inuse alone wants. */
 SEC("uprobe")
 int pf_mem_free(struct pt_regs *ctx)
 {
-	struct pf_site site = pf_site_of(ctx);
-
 	pf_alone_begin();
-	if (site.kind == PF_SITE_RET)
-		pf_mem_leave(ctx, PF_CONTEXT_REG(ctx, rsp), 1 + PF_SITE_MORE(site));
-	else
-		pf_mem_freed(ctx, site);
+	pf_mem_freed(ctx);
 	pf_alone_end();
 	return 0;
 }

@@ -318,8 +318,7 @@ static bool is_exact(const struct scene *s, const struct function *f)
 static bool has_throwing(const struct scene *s)
 {
 	for (size_t i = 0; i < s->sites->n; i++)
-		if ((s->sites->items[i].site.flags & (PF_SITE_THROWS | PF_SITE_RETS)) ==
-		    PF_SITE_THROWS)
+		if (s->sites->items[i].site.flags & PF_SITE_THROWS)
 			return true;
 	return false;
 }

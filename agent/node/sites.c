@@ -74,10 +74,9 @@ bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 }
 
 /* Of PF_SITE_INSIDE the same bits are a factor. */
-static bool throws_unseen(const struct pf_site *s)
+static bool throws(const struct pf_site *s)
 {
-	return s->kind != PF_SITE_INSIDE &&
-	       (s->flags & (PF_SITE_THROWS | PF_SITE_RETS)) == PF_SITE_THROWS;
+	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
 }
 
 /* probe/attach.c: no exception passes a probed return. */
@@ -89,7 +88,7 @@ const char *sites_problem(const struct alloc_sites *s, unsigned event_mask, bool
 	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))
 		return s->problem;
 	for (size_t i = 0; i < s->n; i++)
-		if (throws_unseen(&s->items[i].site))
+		if (throws(&s->items[i].site))
 			return "mem-inuse does not see what the allocator's own operator new "
 			       "returns: its exceptions could not pass a probe";
 	return "";

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include "node/parse/insn.h"
-#include "node/runtime/context.h"
-#include "node/runtime/lua.h"
 
 #define PAGE_BYTES   4096u
 #define PAGES	     64u   /* kept at once; a walk goes over a few neighbours */
@@ -156,7 +154,7 @@ static bool is_relative(const struct insn *i)
 /* ---- pointers ---- */
 
 /* push $n; jmp: the second half of a PLT's entry, which looks the function up when it is first called. */
-static bool is_lazy(struct code *c, uint64_t address, uint32_t *ret_number)
+static bool is_lazy(struct code *c, uint64_t address)
 {
 	struct insn i;
 
@@ -164,37 +162,19 @@ static bool is_lazy(struct code *c, uint64_t address, uint32_t *ret_number)
 		return false;
 	if (is_endbr(&i) && !decode(c, address + i.bytes, &i))
 		return false;
-	*ret_number = (uint32_t)i.immediate;
 	return insn_is(&i, 0x68);
 }
 
 /* Where a jump or call by a pointer in memory goes; 0: not known. */
 static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
 {
-	uint32_t number;
 	uint64_t to;
 
 	if (!is_relative(i) ||
 	    memory_u64(c->look->memory, next + (uint64_t)(int64_t)i->displacement, &to) < 0 ||
-	    !mappings_find(c->look->maps, to) || is_lazy(c, to, &number))
+	    !mappings_find(c->look->maps, to) || is_lazy(c, to))
 		return 0;
 	return to;
-}
-
-/* Where it will go, once its function was called: one of its own file, most likely; 0: not known. */
-static uint64_t pointed_later(struct code *c, const struct insn *i, uint64_t next)
-{
-	uint64_t slot = next + (uint64_t)(int64_t)i->displacement, to;
-	const struct mapping *m;
-	struct loaded_elf e;
-	uint32_t number;
-
-	if (!is_relative(i) || memory_u64(c->look->memory, slot, &to) < 0)
-		return 0;
-	m = mappings_find(c->look->maps, to);
-	if (!m || !is_lazy(c, to, &number) || loaded_elf_read(c->look, m, &e) < 0)
-		return 0;
-	return loaded_elf_slot(&e, slot, number);
 }
 
 /* Past jumps that stand alone: a PLT's, an alias. 0: to where is not known yet. */
@@ -285,7 +265,6 @@ static bool see(struct code *c, uint64_t address)
 
 static void push(struct code *c, uint64_t address, unsigned depth)
 {
-	c->ret->rets_unknown |= c->n_work == WORK_MAX;
 	if (c->n_work == WORK_MAX)
 		return;
 	c->work[c->n_work].address = address;
@@ -298,20 +277,9 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 	       a->dev_minor == b->dev_minor && streq(a->path, b->path);
 }
 
-static void note_ret(struct code *c, const struct insn *i, uint64_t address)
-{
-	if (insn_is(i, 0xc2) || c->ret->n_rets == CODE_WAYS_MAX)
-		c->ret->rets_unknown =
-			true; /* it takes more from the stack than C's functions do */
-	else if (insn_is(i, 0xc3))
-		note(c->ret->rets, &c->ret->n_rets, address);
-}
-
 /* Control goes there for good. Returns whether to follow. */
 static bool land(struct code *c, uint64_t to, unsigned depth)
 {
-	bool own;
-
 	if (to != c->function && is_place(c->places, c->n_places, to)) {
 		if (depth)
 			note(c->ret->calls, &c->ret->n_calls, to);
@@ -319,9 +287,7 @@ static bool land(struct code *c, uint64_t to, unsigned depth)
 			note(c->ret->jumps, &c->ret->n_jumps, to);
 		return false;
 	}
-	own = is_same_file(mappings_find(c->look->maps, to), c->file);
-	c->ret->rets_unknown |= !own && !depth;
-	return own;
+	return is_same_file(mappings_find(c->look->maps, to), c->file);
 }
 
 static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned depth)
@@ -341,27 +307,11 @@ static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned de
 	}
 }
 
-/* A call that does not return: what lies behind it is another function's, or another way's: by unwind rows its stack differs. */
-static bool is_last(struct code *c, uint64_t call, uint64_t next)
-{
-	const struct mapping *m = mappings_find(c->look->maps, call);
-	const struct elf_index *index = m ? c->look->indexes[m - c->look->maps->items] : NULL;
-	uint64_t bias = index ? runtime_bias(c->look, m) : 0;
-	struct pf_rule at, behind;
-
-	if (!index || !lua_rule_at(index, call - bias, &at))
-		return false;
-	return !lua_rule_at(index, next - bias, &behind) || at.cfa != behind.cfa ||
-	       at.cfa_offset != behind.cfa_offset;
-}
-
 /* Where it goes on after this instruction; 0: the path ends. */
 static uint64_t step(struct code *c, const struct insn *i, uint64_t next, unsigned depth)
 {
 	uint64_t to = next + (uint64_t)i->immediate;
 
-	if (is_end(i) && !depth)
-		note_ret(c, i, next - i->bytes);
 	if (is_end(i))
 		return 0;
 	if (is_jump(i))
@@ -372,15 +322,10 @@ static uint64_t step(struct code *c, const struct insn *i, uint64_t next, unsign
 		called(c, to, next, depth);
 	if (is_by_pointer(i, CALL_POINTER))
 		called(c, pointed(c, i, next), next, depth);
-	if (is_call(i) || is_by_pointer(i, CALL_POINTER))
-		return is_last(c, next - i->bytes, next) ? 0 : next;
 	if (!is_by_pointer(i, JUMP_POINTER))
 		return next;
 	to = pointed(c, i, next);
 	c->ret->open |= !to && is_relative(i);
-	if (!to)
-		to = pointed_later(c, i, next);
-	c->ret->rets_unknown |= !to && !depth;
 	return to && land(c, to, depth) ? to : 0;
 }
 
@@ -388,11 +333,8 @@ static void follow(struct code *c, uint64_t address, unsigned depth)
 {
 	struct insn i;
 
-	while (address && see(c, address)) {
-		if (c->n_insns++ >= INSNS_MAX || !decode(c, address, &i)) {
-			c->ret->rets_unknown |= !depth;
-			return;
-		}
+	while (address && c->n_insns < INSNS_MAX && see(c, address) && decode(c, address, &i)) {
+		c->n_insns++;
 		address = step(c, &i, address + i.bytes, depth);
 	}
 }

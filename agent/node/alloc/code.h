@@ -21,9 +21,7 @@ struct code_ways {
 	uint64_t jumps[CODE_WAYS_MAX]; /* places that it goes on to without a way back: tail calls */
 	uint64_t calls[CODE_WAYS_MAX]; /* places that it calls, or what it calls does */
 	uint64_t returns[CODE_WAYS_MAX]; /* to where these calls come back; of its own code only */
-	uint64_t rets[CODE_WAYS_MAX]; /* its ret instructions, with those of what it goes on to */
-	size_t n_jumps, n_calls, n_returns, n_rets;
-	bool rets_unknown; /* there may be others */
+	size_t n_jumps, n_calls, n_returns;
 	bool any_call; /* of anything */
 	bool open; /* it jumps to where a pointer says that is not set yet: a library function not called before */
 };

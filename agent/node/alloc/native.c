@@ -30,7 +30,6 @@ struct found {
 		[CANDIDATES_MAX]; /* where they begin, ascending; Rust's, which come last, are none */
 	size_t n_places;
 	struct code *code;
-	unsigned event_mask;
 	bool loader; /* glibc's, that has nothing loaded yet maybe */
 };
 
@@ -196,25 +195,6 @@ static void add_inner(const struct candidate *c, const struct code_ways *w, stru
 			alloc_add_inner(ret, w->returns[i], w->returns[i] + 1);
 }
 
-/*
- * What may throw is seen where it returns, by its own ret instructions: the kernel's way would change the return address
- * that an exception's unwinder looks for. Those of what it jumps to are others', too: the stack pointer tells.
- */
-static void add_rets(const struct found *f, const struct candidate *c, const struct code_ways *w,
-		     struct pf_site *site, struct alloc_sites *ret)
-{
-	const struct pf_site own = {.kind = PF_SITE_RET};
-	bool all = !w->rets_unknown;
-
-	for (size_t i = 0; i < w->n_rets; i++)
-		all &= !alloc_add_site(f->look, w->rets[i], c->symbol, own, ret);
-	if (w->n_rets)
-		site->flags |= PF_SITE_RETS;
-	if (!all && w->n_rets && f->event_mask & 1u << PF_EVENT_MEM_INUSE)
-		alloc_add_problem(ret, "mem-inuse does not see all that the allocator's own "
-				       "operator new returns: not all of its ways out are known");
-}
-
 static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 {
 	struct pf_site site = c->row->site;
@@ -232,8 +212,6 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	if (c->dropped)
 		return 0;
 	site.flags |= c->flags;
-	if (site.flags & PF_SITE_THROWS)
-		add_rets(f, c, &w, &site, ret);
 	r = alloc_add_site(f->look, c->address, c->symbol, site, ret);
 	if (r == 0)
 		add_inner(c, &w, ret);
@@ -282,8 +260,8 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	struct found *f = xcalloc(1, sizeof(*f));
 	int r;
 
+	(void)event_mask;
 	f->look = look;
-	f->event_mask = event_mask;
 	f->code = code_new(look);
 	r = find_all(f, ret);
 	code_free(f->code);

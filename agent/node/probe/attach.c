@@ -20,17 +20,12 @@ struct places {
 	uint64_t dev, ino;
 };
 
-/* No exception passes a probed return (PF_SITE_RET are for that), and Go moves stacks: nothing but C's functions. */
+/* No exception passes a probed return, and Go moves stacks: nothing but C's functions. */
 static bool returns_memory(const struct pf_site *s)
 {
 	if (s->flags & PF_SITE_THROWS)
 		return false;
 	return s->kind == PF_SITE_ALLOC || s->kind == PF_SITE_REALLOC || s->kind == PF_SITE_OUT;
-}
-
-static bool is_inuse_only(const struct pf_site *s)
-{
-	return s->kind == PF_SITE_FREE || s->kind == PF_SITE_RET;
 }
 
 /*
@@ -45,13 +40,13 @@ static bool is_for(const struct memory *m, const struct pf_site *s, enum memory_
 
 	switch (program) {
 	case MEMORY_FREE:
-		return is_inuse_only(s) && inuse;
+		return s->kind == PF_SITE_FREE && inuse;
 	case MEMORY_RETURN:
 		return returns && !session;
 	case MEMORY_SESSION:
 		return returns && session;
 	default:
-		return !is_inuse_only(s) && !(returns && session);
+		return s->kind != PF_SITE_FREE && !(returns && session);
 	}
 }
 
@@ -221,7 +216,7 @@ static void refuse(const struct places *b, size_t from, size_t n, struct probes_
 		struct pf_site site;
 
 		memcpy(&site, &b->u.cookies[i], sizeof(site));
-		refused->inuse |= is_inuse_only(&site) || site.kind == PF_SITE_REALLOC;
+		refused->inuse |= site.kind == PF_SITE_FREE || site.kind == PF_SITE_REALLOC;
 	}
 }
 

@@ -78,81 +78,11 @@ static void who_throws_returns_untouched(void **state)
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, PF_SITE_THROWS}, ALLOC | INUSE,
 		      0);
 	assert_int_equal(lost("may_throw") - before, 10);
-	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, PF_SITE_THROWS | PF_SITE_RETS},
-		      ALLOC | INUSE, 0);
 	check_returns((struct pf_site){PF_SITE_GO, 4, 0, 5, 0, 0}, ALLOC | INUSE, 0);
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, ALLOC, 0);
 	/* That is what would be seen; a perf event keeps to its process. */
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, INUSE,
 		      mode_at_most == UPROBE_SINGLE ? 10 : 20);
-}
-
-/* ---- rets that are probed in the place of a return ---- */
-
-static jmp_buf thrown;
-static volatile int how; /* the next call ends */
-
-__attribute__((used)) void *pool_may_throw(size_t n);
-void *pool_may_throw(size_t n)
-{
-	void *p = pool + pool_at;
-
-	pool_at += n;
-	if (how == 1)
-		longjmp(thrown, 1);
-	return how == 2 ? NULL : p;
-}
-
-__asm__(".pushsection pf_odd,\"ax\",@progbits\n"
-	"pf_new:\n"
-	"	push %rbx\n"
-	"	call pool_may_throw\n"
-	"	pop %rbx\n"
-	"pf_new_ret:\n"
-	"	ret\n"
-	".popsection\n");
-void *pf_new(size_t n);
-extern const char pf_new_ret[];
-
-IN_SECTION(pf_loop) static void body_rets(struct truth *t)
-{
-	static const struct {
-		size_t n;
-		int how;
-	} calls[] = {{1000, 0}, {20000, 1}, {0, 0}, {300000, 2}, {7, 0}};
-
-	say_and_wait(t, 1);
-	for (volatile size_t i = 0; i < ARRAY_SIZE(calls); i++) { /* all with one stack pointer */
-		how = calls[i].how;
-		if (!setjmp(thrown))
-			keep[i] = pf_new(calls[i].n);
-	}
-	how = 0;
-	if (fork() == 0) {
-		keep[0] = pf_new(40);
-		_exit(0);
-	}
-	wait(NULL);
-	say_and_wait(t, 3);
-}
-
-/* Nor does what was thrown leave something behind that a call of nothing would be taken for. */
-static void rets_tell_what_is_returned(void **state)
-{
-	uint64_t before = lost("may_throw");
-	struct scene s = {};
-
-	(void)state;
-	add_site(&s.probed, pf_new,
-		 (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, PF_SITE_THROWS | PF_SITE_RETS});
-	add_site(&s.probed, pf_new_ret, (struct pf_site){.kind = PF_SITE_RET});
-	scene_open(&s, body_rets, ALLOC | INUSE, 1);
-	go(&s, 3);
-	assert_int_equal(s.w.alloc.bytes, 1000 + 20000 + 300000 + 7);
-	assert_int_equal(s.w.inuse.bytes, 1000 + 7);
-	assert_int_equal(s.w.inuse.in_loop, 1000 + 7);
-	assert_int_equal(lost("may_throw"), before);
-	scene_close(&s);
 }
 
 /* ---- signals, jumps, forks within an allocator ---- */
@@ -688,7 +618,6 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_throws_returns_untouched),
-		cmocka_unit_test(rets_tell_what_is_returned),
 		cmocka_unit_test(calls_end_in_odd_ways),
 		cmocka_unit_test(what_lives_stays_when_files_change),
 		cmocka_unit_test(events_come_and_go),

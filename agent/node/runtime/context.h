@@ -23,11 +23,6 @@ int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 		    struct loaded_elf *ret);
 /* The first of this type; NULL. */
 const Elf64_Phdr *loaded_elf_segment(const struct loaded_elf *e, uint32_t type);
-/*
- * Of a slot that is filled when its function is first called, by its number: that function, if e has it itself. 0: it has
- * not, or that is not known.
- */
-uint64_t loaded_elf_slot(const struct loaded_elf *e, uint64_t slot, uint32_t number);
 
 /* Where a thread-local variable is, as struct pf_otel has it. */
 struct tls_place {

@@ -108,22 +108,6 @@ static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 	return 0;
 }
 
-uint64_t loaded_elf_slot(const struct loaded_elf *e, uint64_t slot, uint32_t number)
-{
-	struct dynamic d;
-	Elf64_Rela r;
-	Elf64_Sym s;
-
-	if (read_dynamic(e, &d) < 0 || number >= d.bytes[1] / sizeof(r) ||
-	    memory_read(e->memory, d.relocations[1] + number * sizeof(r), &r, sizeof(r)) < 0 ||
-	    ELF64_R_TYPE(r.r_info) != R_X86_64_JUMP_SLOT || r.r_offset + e->bias != slot ||
-	    memory_read(e->memory, d.symbols + ELF64_R_SYM(r.r_info) * sizeof(s), &s, sizeof(s)) <
-		    0 ||
-	    ELF64_ST_TYPE(s.st_info) != STT_FUNC || s.st_shndx == SHN_UNDEF)
-		return 0;
-	return e->bias + s.st_value;
-}
-
 /* ---- relocations ---- */
 
 /* How good a slot is: by the variable's own name first. */
