@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop itself: libwebsockets' poll loop with its wake-up from other threads
- * (lws_cancel_service), one epoll set for every descriptor, timers by one
- * timerfd in it, and signals by signalfd.
+ * The loop itself: libwebsockets' poll loop, one epoll set for every descriptor,
+ * in it one timerfd for the timers, one eventfd for what other threads post, and
+ * signals by signalfd.
  */
 #include <libwebsockets.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/queue.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
@@ -36,6 +37,7 @@ struct loop {
 	struct lws_context *lws;
 	struct lws_vhost *vhost;
 	int epoll_fd;
+	struct io wake; /* the eventfd: something was posted */
 	struct io tick; /* the timerfd: due when the first of these is */
 	TAILQ_HEAD(timers, timer_impl) timers;
 	struct epoll_event batch[IO_BATCH]; /* being delivered: io_del clears what is not yet */
@@ -113,7 +115,8 @@ static void io_deliver(struct loop *l)
 		if (!io)
 			continue;
 		io->fn(l->batch[i].events, io->arg);
-		if (io != &l->tick) /* each timer is measured on its own */
+		if (io != &l->tick &&
+		    io != &l->wake) /* each timer and job is measured on its own */
 			loop_leave(l, entered_ns);
 	}
 	l->n_batch = 0;
@@ -240,6 +243,12 @@ void timer_cancel(struct timer *t)
 
 /* ---- from other threads ---- */
 
+/* Not lws_cancel_service(): where lws 4.1 gets no descriptor for that, it goes on without, and nothing is ever heard. */
+static void wake(struct loop *l)
+{
+	(void)eventfd_write(l->wake.fd, 1);
+}
+
 void loop_post(struct loop *l, struct job *j)
 {
 	j->next = NULL;
@@ -247,7 +256,7 @@ void loop_post(struct loop *l, struct job *j)
 	*l->posted_tail = j;
 	l->posted_tail = &j->next;
 	pthread_mutex_unlock(&l->lock);
-	lws_cancel_service(l->lws);
+	wake(l);
 }
 
 static struct job *take_posted(struct loop *l)
@@ -347,6 +356,16 @@ void loop_remove_worker(struct loop *l, struct worker *w)
 
 /* ---- the loop ---- */
 
+static void woken(uint32_t events, void *arg)
+{
+	struct loop *l = arg;
+	eventfd_t n;
+
+	(void)events;
+	(void)eventfd_read(l->wake.fd, &n);
+	run_posted(l);
+}
+
 static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n)
 {
 	struct loop *l = lws_context_user(lws_get_context(wsi));
@@ -354,12 +373,8 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 	(void)user;
 	(void)in;
 	(void)n;
-	if (!l || !l->lws)
-		return 0;
-	if (reason == LWS_CALLBACK_RAW_RX_FILE)
+	if (l && l->lws && reason == LWS_CALLBACK_RAW_RX_FILE)
 		io_deliver(l);
-	else if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED)
-		run_posted(l);
 	return 0;
 }
 
@@ -401,15 +416,25 @@ static int open_lws(struct loop *l)
 	return 0;
 }
 
-static int open_tick(struct loop *l)
+static int add_own(struct loop *l, struct io *io, int fd, io_fn *fn)
 {
-	int r, fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	int r = fd < 0 ? -errno : io_add(l, io, fd, EPOLLIN, fn, l);
 
-	if (fd < 0)
-		return -errno;
-	r = io_add(l, &l->tick, fd, EPOLLIN, timers_due, l);
-	l->tick.fd = fd; /* loop_free closes it */
+	io->fd = fd; /* loop_free closes it */
 	return r;
+}
+
+static int open_own(struct loop *l)
+{
+	int r;
+
+	l->tick.fd = l->wake.fd = -1;
+	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epoll_fd < 0)
+		return -errno;
+	r = add_own(l, &l->tick, timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		    timers_due);
+	return r ? r : add_own(l, &l->wake, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), woken);
 }
 
 int loop_new(struct loop **ret)
@@ -422,9 +447,7 @@ int loop_new(struct loop **ret)
 	pthread_mutex_init(&l->lock, NULL);
 	l->posted_tail = &l->posted;
 	TAILQ_INIT(&l->timers);
-	l->tick.fd = -1;
-	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	r = l->epoll_fd < 0 ? -errno : open_tick(l);
+	r = open_own(l);
 	if (r == 0)
 		r = open_lws(l);
 	if (r < 0) {
@@ -448,7 +471,7 @@ void loop_stop(struct loop *l, int code)
 {
 	l->stopped = true;
 	l->code = code;
-	lws_cancel_service(l->lws);
+	wake(l);
 }
 
 struct loop *loop_free(struct loop *l)
@@ -471,6 +494,8 @@ struct loop *loop_free(struct loop *l)
 		timer_cancel(armed->timer);
 	io_del(&l->tick);
 	closep(&l->tick.fd);
+	io_del(&l->wake);
+	closep(&l->wake.fd);
 	closep(&l->epoll_fd);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
