@@ -57,36 +57,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 const struct argp client_argp = {option_list, parse_option, NULL, NULL, NULL, NULL, NULL};
 
-int client_url_parse(const char *url, struct client_url *ret, struct field_error *reterr)
+int client_url_parse(const char *text, struct url *ret, struct field_error *reterr)
 {
-	bool tls = str_has_prefix(url, "https://");
-	const char *host = strstr(url, "://"), *end, *port;
-	uint64_t number = tls ? 443 : 80;
+	_cleanup_(url_done) struct url u = {0};
+	struct field_error e = {0};
 
-	if (!host || (!tls && !str_has_prefix(url, "http://")))
+	if (url_parse(text, &u, &e) < 0)
+		return field_error_set(reterr, "--url", "'%.200s' %s", text, e.reason);
+	if (*u.path)
 		return field_error_set(reterr, "--url",
-				       "'%.200s' does not begin with http:// or https://", url);
-	host += strlen("://");
-	if (*host == '[') {
-		end = strchr(++host, ']');
-		port = end ? end + 1 : NULL;
-	} else {
-		port = end = host + strcspn(host, ":/");
-	}
-	if (!end || end == host)
-		return field_error_set(reterr, "--url", "'%.200s' names no host", url);
-	if (*port == ':') {
-		_cleanup_free_ char *digits = xstrndup(port + 1, strcspn(port + 1, "/"));
-
-		if (str_to_u64(digits, 65535, &number) || !number)
-			return field_error_set(reterr, "--url", "port '%.20s' is not in 1..65535",
-					       digits);
-		port += 1 + strlen(digits);
-	}
-	if (*port && !streq(port, "/"))
-		return field_error_set(reterr, "--url",
-				       "'%.200s': nothing may follow host and port", url);
-	*ret = (struct client_url){tls, xstrndup(host, (size_t)(end - host)), (uint16_t)number};
+				       "'%.200s': nothing may follow host and port", text);
+	*ret = u;
+	u = (struct url){0};
 	return 0;
 }
 
@@ -126,7 +108,7 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 {
 	const struct client_options *o = c->options;
 	_cleanup_free_ char *ca = NULL;
-	struct client_url url = {0};
+	_cleanup_(url_done) struct url url = {0};
 	struct http_client_config h = {.user_agent = "podflame/" PODFLAME_VERSION};
 	struct tls_config t = {.insecure = o->insecure};
 	int r = client_url_parse(o->url, &url, reterr);
@@ -145,7 +127,6 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 			field_error_set(reterr, "--url", "'%.200s' cannot be used: %s", o->url,
 					strerror(-r));
 	}
-	free(url.host);
 	return r;
 }
 

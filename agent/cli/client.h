@@ -14,13 +14,8 @@ struct client_options {
 };
 extern const struct argp client_argp;	/* a child parser; input: struct client_options * */
 
-struct client_url {
-	bool tls;
-	char *host;
-	uint16_t port;
-};
-/* "https://HOST[:PORT][/]"; ret->host is the caller's. */
-int client_url_parse(const char *url, struct client_url *ret, struct field_error *reterr);
+/* "https://HOST[:PORT][/]" */
+int client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
 
 struct client;
 int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);	/* o: borrowed */

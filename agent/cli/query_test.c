@@ -22,23 +22,25 @@ static void urls(void **state)
 		{"https://[::1]:8443", "::1", 8443, true},
 		{"http://x", "x", 80, false},
 	};
-	static const char *const bad[] = {"",		"x:1",	      "ftp://x",	"http://",
-					  "http://:80", "http://x:0", "http://x:65536", "http://x:",
-					  "http://x/y", "http://[::1"};
+	static const char *const bad[] = {
+		"",	      "x:1",	     "ftp://x",	       "http://",
+		"http://:80", "http://x:0",  "http://x:65536", "http://x:",
+		"http://x/y", "http://[::1", "http://[a:b]",   "http://[hub]",
+		"http://u@x", "http://x?y",  "http://::1:80",  "http://[fe80::1%25eth0]"};
 	struct field_error e;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		struct client_url u;
+		struct url u;
 
 		assert_int_equal(client_url_parse(good[i].url, &u, &e), 0);
 		assert_string_equal(u.host, good[i].host);
 		assert_int_equal(u.port, good[i].port);
 		assert_int_equal(u.tls, good[i].tls);
-		free(u.host);
+		url_done(&u);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct client_url u;
+		struct url u;
 
 		assert_int_equal(client_url_parse(bad[i], &u, &e), -EINVAL);
 		assert_string_equal(e.path, "--url");

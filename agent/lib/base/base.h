@@ -142,6 +142,18 @@ struct field_error {
 /* Fills err (may be NULL) and returns -EINVAL. */
 int field_error_set(struct field_error *err, const char *path, const char *fmt, ...) _printf_(3, 4);
 
+/* ---- URLs: a server, and perhaps a path -------------------------------------- */
+
+struct url {
+	bool tls;
+	char *host; /* a name or an address; IPv6 without its brackets */
+	uint16_t port;
+	char *path; /* "", or "/..." without '/' at its end */
+};
+/* "http[s]://HOST[:PORT][/PATH]": no user, query, fragment or zone. -EINVAL: reason says of the URL what is wrong. */
+int url_parse(const char *s, struct url *ret, struct field_error *reterr);
+void url_done(struct url *u);
+
 /* ---- log: one line on standard error --------------------------------------- */
 
 enum log_level { LOG_ERR, LOG_WARN, LOG_INFO, LOG_DEBUG };

@@ -260,6 +260,96 @@ static void test_counters(void **state)
 	assert_ptr_not_equal(c, counter("t_total", "reason", "y"));
 }
 
+static void test_urls(void **state)
+{
+	static const struct {
+		const char *text;
+		bool tls;
+		const char *host;
+		uint16_t port;
+		const char *path;
+	} good[] = {
+		{"http://hub", false, "hub", 80, ""},
+		{"https://hub/", true, "hub", 443, ""},
+		{"https://a_b-c.example:4318/a/b/", true, "a_b-c.example", 4318, "/a/b"},
+		{"http://10.0.0.1:65535/a@b:c%20d", false, "10.0.0.1", 65535, "/a@b:c%20d"},
+		{"https://[::1]", true, "::1", 443, ""},
+		{"https://[fd00::1]:1/a", true, "fd00::1", 1, "/a"},
+		{"http://[::ffff:10.0.0.1]/", false, "::ffff:10.0.0.1", 80, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct url u;
+
+		assert_int_equal(url_parse(good[i].text, &u, NULL), 0);
+		assert_int_equal(u.tls, good[i].tls);
+		assert_string_equal(u.host, good[i].host);
+		assert_int_equal(u.port, good[i].port);
+		assert_string_equal(u.path, good[i].path);
+		url_done(&u);
+	}
+}
+
+static void test_urls_refused(void **state)
+{
+	static const char *const bad[][2] = {
+		{"", "begins neither"},
+		{"hub:4318", "begins neither"},
+		{"ftp://hub", "begins neither"},
+		{"http:/hub", "begins neither"},
+		{"http://", "no host"},
+		{"http:///a", "no host"},
+		{"http://:80", "no host"},
+		{"http://u@h", "user name"},
+		{"http://u:p@h:80/a", "user name"},
+		{"http://u@[::1]", "user name"},
+		{"http://h?x", "query"},
+		{"http://h/#x", "fragment"},
+		{"http://h/a b", "blank"},
+		{"http://h/\r\nX: y", "control"},
+		{"http://h\x7f", "control"},
+		{"http://h:", "port"},
+		{"http://h:/a", "port"},
+		{"http://h:0", "port"},
+		{"http://h:080", "port"},
+		{"http://h:0x50", "port"},
+		{"http://h:65536", "port"},
+		{"http://h:99999999999999999999", "port"},
+		{"http://h:x", "port"},
+		{"http://h:+1", "port"},
+		{"http://[::1]:", "port"},
+		{"http://[::1]:0", "port"},
+		{"http://::1", "without brackets"},
+		{"http://fd00::1", "without brackets"},
+		{"http://fd00::1:8002/a", "without brackets"},
+		{"http://[::1", "brackets"},
+		{"http://[]", "brackets"},
+		{"http://[hub]:80", "brackets"},
+		{"http://[a:b]", "brackets"},
+		{"http://[10.0.0.1]", "brackets"},
+		{"http://[fe80::1%25eth0]", "brackets"},
+		{"http://[::1]80", "valid host"},
+		{"http://a[::1]", "valid host"},
+		{"http://a%41", "valid host"},
+		{"http://a\\b", "valid host"},
+		{"http://h/[a]", "bracket in its path"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct url u = {.port = 7};
+		struct field_error e;
+
+		if (url_parse(bad[i][0], &u, &e) != -EINVAL)
+			fail_msg("accepted %s", bad[i][0]);
+		if (!strstr(e.reason, bad[i][1]))
+			fail_msg("%s: %s", bad[i][0], e.reason);
+		assert_int_equal(u.port, 7);
+		assert_null(u.host);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +359,8 @@ int main(void)
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_durations),
 		cmocka_unit_test(test_base64_and_hex),
+		cmocka_unit_test(test_urls),
+		cmocka_unit_test(test_urls_refused),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_yaml_types_and_positions),

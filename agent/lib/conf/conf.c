@@ -171,6 +171,13 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 		set_string(c, k, value);
 }
 
+static bool is_url(const char *s)
+{
+	_cleanup_(url_done) struct url u = {0};
+
+	return url_parse(s, &u, NULL) == 0;
+}
+
 /* Sets a key from its text form; false: not of its type or out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
@@ -190,7 +197,7 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		set_string(c, k, s);
 		return true;
 	case URL:
-		if (strlen(s) > MAX_STRING_BYTES || (*s && !conf_is_url(s)))
+		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_url(s)))
 			return false;
 		set_string(c, k, s);
 		return true;
@@ -254,7 +261,10 @@ static void allowed(const struct key *k, char out[256])
 		snprintf(out, 256, "a POSIX extended regular expression, at most 256 bytes");
 		break;
 	case URL:
-		snprintf(out, 256, "empty, or http://HOST[:PORT][/PATH] or the same with https");
+		snprintf(out, 256,
+			 "empty, or http://HOST[:PORT][/PATH] or the same with https; HOST: a "
+			 "name, an IPv4 "
+			 "address or [IPv6]");
 		break;
 	case LINK:
 		snprintf(out, 256, "empty, or an address that begins with http:// or https://");

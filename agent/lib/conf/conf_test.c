@@ -123,6 +123,11 @@ static void test_mistakes(void **state)
 		{"hub:\n  url: 'https://[hub]:4318'\n", "f.yaml:2:3", "http://HOST"},
 		{"hub:\n  url: 'https://[::1]4318'\n", "f.yaml:2:3", "http://HOST"},
 		{"hub:\n  url: 'https://a[::1]'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'http://fd00::1:8002'\n", "f.yaml:2:3", "or [IPv6]"},
+		{"hub:\n  url: 'http://[::1]:'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'http://h:x'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'http://h:65536'\n", "f.yaml:2:3", "http://HOST"},
+		{"hub:\n  url: 'http://[fe80::1%25eth0]'\n", "f.yaml:2:3", "http://HOST"},
 		{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
 	};
 

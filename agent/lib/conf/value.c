@@ -2,8 +2,6 @@
 /* What the text of a value may be. */
 #include "lib/conf/value.h"
 
-#include <arpa/inet.h>
-
 bool conf_is_choice(const char *choices, const char *value)
 {
 	size_t n = strlen(value);
@@ -51,23 +49,6 @@ int conf_duration(const char *s, uint64_t max_seconds, uint64_t *ret_ns)
 	if (!r)
 		*ret_ns = seconds * NSEC_PER_SEC;
 	return r;
-}
-
-/* A server and perhaps a path: no user, no query; an IPv6 address in brackets. */
-bool conf_is_url(const char *s)
-{
-	size_t scheme = str_has_prefix(s, "https://") ? 8 : str_has_prefix(s, "http://") ? 7 : 0;
-	const char *host = s + scheme, *rest = host;
-
-	if (scheme && *host == '[') {
-		_cleanup_free_ char *ip = xstrndup(host + 1, strcspn(host + 1, "]"));
-		struct in6_addr addr;
-
-		rest = host + 1 + strlen(ip);
-		if (*rest++ != ']' || inet_pton(AF_INET6, ip, &addr) != 1 || !strchr(":/", *rest))
-			return false;
-	}
-	return scheme && (rest > host || !strchr("/:", *host)) && !strpbrk(rest, "?#@[] ");
 }
 
 /* A page of a browser, never javascript: and the like. */

@@ -149,17 +149,6 @@ static int get_pem(struct reading *r, const json_t *o, const char *field, char *
 	return 0;
 }
 
-static int parse_port(const char *s, uint16_t *ret)
-{
-	uint64_t n;
-	int r = str_to_u64(s, 65535, &n);
-
-	if (r < 0 || n == 0 || s[0] == '0')
-		return -EINVAL;
-	*ret = (uint16_t)n;
-	return 0;
-}
-
 /* It goes into the head of each request as it is. */
 static bool has_blank(const char *s)
 {
@@ -169,44 +158,17 @@ static bool has_blank(const char *s)
 	return false;
 }
 
-/* https://name-or-ip[:port][/path] */
-static int parse_server(struct reading *r, const char *url, struct kube_config *c)
+static int parse_server(struct reading *r, const char *server, struct kube_config *c)
 {
-	const char *authority, *path;
-	_cleanup_free_ char *host = NULL;
-	char *port = NULL;
+	_cleanup_(url_done) struct url u = {0};
+	struct field_error e = {0};
 
-	c->plain_http = str_has_prefix(url, "http://");
-	if (!c->plain_http && !str_has_prefix(url, "https://"))
-		return bad(r, "server", "begins neither with https:// nor with http://");
-	if (has_blank(url))
-		return bad(r, "server", "holds a blank or a control character");
-	authority = strstr(url, "//") + 2;
-	path = authority + strcspn(authority, "/?#");
-	if (*path && *path != '/')
-		return bad(r, "server", "has a query");
-	host = xstrndup(authority, (size_t)(path - authority));
-	if (strchr(host, '@'))
-		return bad(r, "server", "has a user name in it");
-	if (host[0] == '[') {
-		char *end = strchr(host, ']');
-
-		if (!end || (end[1] && end[1] != ':'))
-			return bad(r, "server", "has a broken IPv6 address");
-		*end = '\0';
-		port = end[1] ? end + 2 : NULL;
-		c->address = xstrdup(host + 1);
-	} else {
-		port = strchr(host, ':');
-		if (port)
-			*port++ = '\0';
-		c->address = xstrdup(host);
-	}
-	c->port = c->plain_http ? 80 : 443;
-	if (!*c->address || (port && parse_port(port, &c->port) < 0))
-		return bad(r, "server", "has no valid host and port");
-	if (!streq(path, "") && !streq(path, "/"))
-		c->path_prefix = xstrndup(path, strlen(path) - str_has_suffix(path, "/"));
+	if (url_parse(server, &u, &e) < 0)
+		return bad(r, "server", e.reason);
+	c->plain_http = !u.tls;
+	c->address = TAKE_PTR(u.host);
+	c->port = u.port;
+	c->path_prefix = *u.path ? TAKE_PTR(u.path) : NULL;
 	return 0;
 }
 

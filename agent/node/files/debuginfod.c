@@ -29,7 +29,7 @@ struct wanted {
 };
 struct debuginfod {
 	struct files *f;
-	struct fetch_url url;
+	struct url url;
 	char *dir, *ca_file;
 	uint64_t cache_bytes, timeout_ns;
 	int dir_fd; /* -1: nothing is kept */
@@ -354,7 +354,7 @@ int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char 
 int debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret)
 {
 	struct debuginfod *d = xcalloc(1, sizeof(*d));
-	int r = fetch_url_parse(c->debuginfod_url, &d->url);
+	int r = url_parse(c->debuginfod_url, &d->url, NULL);
 
 	if (r < 0)
 		goto fail;
@@ -377,7 +377,7 @@ int debuginfod_new(struct files *f, const struct files_config *c, struct debugin
 	*ret = d;
 	return 0;
 fail:
-	fetch_url_done(&d->url);
+	url_done(&d->url);
 	free(d);
 	return r;
 }
@@ -398,7 +398,7 @@ struct debuginfod *debuginfod_free(struct debuginfod *d)
 		wanted_free(w);
 	}
 	closep(&d->dir_fd);
-	fetch_url_done(&d->url);
+	url_done(&d->url);
 	free(d->dir);
 	free(d->ca_file);
 	pthread_mutex_destroy(&d->lock);

@@ -292,11 +292,23 @@ static void without_a_directory_nothing_is_kept(void **state)
 
 static void a_wrong_url_is_an_error(void **state)
 {
-	static const char *const wrong[] = {"ftp://a/",	   "http://",	       "http://:80",
-					    "http://a:0/", "https://a:70000/", "http://a@b/",
-					    "http://a b/", "http://a/?x",      "debuginfod.example",
-					    "http://[::1", "http://[a]/",      "http://[::1]:0/"};
-	struct fetch_url url;
+	static const char *const wrong[] = {"ftp://a/",
+					    "http://",
+					    "http://:80",
+					    "http://a:0/",
+					    "https://a:70000/",
+					    "http://a@b/",
+					    "http://a b/",
+					    "http://a/?x",
+					    "debuginfod.example",
+					    "http://[::1",
+					    "http://[a]/",
+					    "http://[::1]:0/",
+					    "http://fd00::1:8002",
+					    "http://[::1]:",
+					    "http://h:x",
+					    "http://[fe80::1%25eth0]"};
+	struct url url;
 	struct files_config c = {0};
 	struct files *files;
 
@@ -305,11 +317,11 @@ static void a_wrong_url_is_an_error(void **state)
 		c.debuginfod_url = wrong[i];
 		assert_int_equal(files_new(&c, &files), -EINVAL);
 	}
-	assert_int_equal(fetch_url_parse("https://[fd00::1]:8002/a/", &url), 0);
+	assert_int_equal(url_parse("https://[fd00::1]:8002/a/", &url, NULL), 0);
 	assert_string_equal(url.host, "fd00::1");
 	assert_int_equal(url.port, 8002);
 	assert_string_equal(url.path, "/a");
-	fetch_url_done(&url);
+	url_done(&url);
 }
 
 static int start(void **state)

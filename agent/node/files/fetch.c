@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One file by HTTP, within its time and size, on a loop of its own: for a thread that may wait. */
-#include "lib/conf/value.h"
 #include "lib/loop/http.h"
 #include "node/files/internal.h"
 
@@ -21,45 +20,6 @@ struct fetch {
 	int status, error;
 	size_t n;
 };
-
-/* ---- the address ---- */
-
-void fetch_url_done(struct fetch_url *u)
-{
-	free(u->host);
-	free(u->path);
-}
-
-int fetch_url_parse(const char *url, struct fetch_url *ret)
-{
-	bool tls = str_has_prefix(url, "https://");
-	const char *host, *host_end, *port, *path;
-	uint64_t number = tls ? 443 : 80;
-
-	if (!conf_is_url(url))
-		return -EINVAL;
-	host = strstr(url, "://") + 3;
-	path = host + strcspn(host, "/");
-	if (*host == '[') {
-		host_end = strchr(++host, ']');
-		port = host_end + 1;
-	} else {
-		port = host_end = host + strcspn(host, ":/");
-	}
-	if (*port == ':') {
-		_cleanup_free_ char *text = xstrndup(port + 1, path - port - 1);
-
-		if (str_to_u64(text, 65535, &number) < 0 || number == 0)
-			return -EINVAL;
-	}
-	*ret = (struct fetch_url){
-		.tls = tls,
-		.port = number,
-		.host = xstrndup(host, host_end - host),
-		.path = xstrndup(path, strlen(path) - str_has_suffix(path, "/")),
-	};
-	return 0;
-}
 
 /* ---- the transfer ---- */
 

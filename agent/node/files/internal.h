@@ -128,15 +128,8 @@ int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id
 void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index);
 
 /* ---- fetch.c ---- */
-struct fetch_url {
-	bool tls;
-	uint16_t port;
-	char *host, *path; /* path: "" or "/...", no '/' at its end */
-};
-int fetch_url_parse(const char *url, struct fetch_url *ret); /* -EINVAL */
-void fetch_url_done(struct fetch_url *u);
 struct fetch_request {
-	const struct fetch_url *url;
+	const struct url *url;
 	const char *path;    /* below the URL's */
 	const char *ca_file; /* "" or NULL: the system's */
 	int fd;		     /* written to */

@@ -785,10 +785,14 @@ static void test_null(void **state)
 
 static void test_bad_urls(void **state)
 {
-	static const char *const urls[] = {"ftp://x",	    "hub:4318",	      "http://",
-					   "http://h:0",    "http://h:99999", "http://h:12x",
-					   "http://u@h:80", "http://[::1",    "http://h?x",
-					   "http://[]:80",  "http://[hub]",   "http://::1:80"};
+	static const char *const urls[] = {"ftp://x",	     "hub:4318",
+					   "http://",	     "http://h:0",
+					   "http://h:99999", "http://h:12x",
+					   "http://u@h:80",  "http://[::1",
+					   "http://h?x",     "http://[]:80",
+					   "http://[hub]",   "http://::1:80",
+					   "http://[a:b]",   "http://[fe80::1%25eth0]",
+					   "http://h/a b",   "http://h/?x"};
 	struct world *w = *state;
 
 	assert_int_equal(worker_new(w->loop, "os", 1 << 20, &w->os), 0);

@@ -29,43 +29,19 @@ struct sink {
 	void *arg;
 };
 
-/* scheme://host[:port][/path]; IPv6 literals in brackets. */
-static int parse_url(const char *url, struct sink *s, struct field_error *reterr)
+/* Of the sink, or of the server. */
+static int parse_url(const char *text, struct sink *s, struct field_error *reterr)
 {
-	const char *rest, *host, *end;
-	uint64_t port;
+	_cleanup_(url_done) struct url u = {0};
+	struct field_error e = {0};
 
-	if (str_has_prefix(url, "https://"))
-		s->https = true;
-	else if (!str_has_prefix(url, "http://"))
-		return field_error_set(reterr, "url",
-				       "\"%s\" does not begin with https:// or http://", url);
-	host = strstr(url, "://") + 3;
-	end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":/?#");
-	if (!end || end == host || strpbrk(host, "@?# "))
-		return field_error_set(reterr, "url", "\"%s\" has no plain host name", url);
-	s->host = xstrndup(host + (*host == '['), (size_t)(end - host) - (*host == '['));
-	if ((*host == '[') != (strchr(s->host, ':') != NULL))
-		return field_error_set(reterr, "url", "\"%s\" has no IPv6 address in its brackets",
-				       url);
-	rest = end + (*host == '[');
-	s->port = s->https ? 443 : 80;
-	if (*rest == ':') {
-		_cleanup_free_ char *text = xstrndup(rest + 1, strcspn(rest + 1, "/"));
-
-		if (str_to_u64(text, UINT16_MAX, &port) < 0 || port == 0)
-			return field_error_set(reterr, "url", "port \"%s\" is not in 1..65535",
-					       text);
-		s->port = (uint16_t)port;
-		rest += 1 + strlen(text);
-	}
-	if (*rest && *rest != '/')
-		return field_error_set(reterr, "url", "\"%s\" is no URL", url);
-	if (str_has_suffix(rest, OTLP_PATH))
-		s->path = xstrdup(rest);
-	else
-		s->path = xasprintf("%.*s" OTLP_PATH,
-				    (int)(strlen(rest) - str_has_suffix(rest, "/")), rest);
+	if (url_parse(text, &u, &e) < 0)
+		return field_error_set(reterr, "url", "\"%.200s\" %s", text, e.reason);
+	s->https = u.tls;
+	s->port = u.port;
+	s->host = TAKE_PTR(u.host);
+	s->path = str_has_suffix(u.path, OTLP_PATH) ? xstrdup(u.path)
+						    : xasprintf("%s" OTLP_PATH, u.path);
 	return 0;
 }
 
