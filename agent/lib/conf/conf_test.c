@@ -2,6 +2,7 @@
 /* conf: DeepFlow's own file works; every mistake is told with its place and the range. */
 #include "lib/conf/conf.h"
 
+#include <regex.h>
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
@@ -87,6 +88,51 @@ static void test_urls(void **state)
 		assert_string_equal(c.hub_url, good[i]);
 		conf_done(&c);
 	}
+}
+
+/* What the chart takes for debuginfodUrl the agent does, but for what no pattern tells: a number too large, "[a:b]". */
+static void test_urls_of_the_chart(void **state)
+{
+	static const char *const good[] = {
+		"",
+		"http://d",
+		"https://d-1.example:8002/a/b@c",
+		"https://[fd00::1]:65535/a/",
+	};
+	static const char *const bad[] = {
+		"ftp://d",	  "http://",	   "http://:80",	  "http://u@d",
+		"http://[]",	  "http://[d]",	   "http://fd00::1:8002", "http://[::1]:",
+		"http://[::1]80", "http://d:x",	   "http://d:0",	  "http://d:123456",
+		"http://d:80x",	  "http://d?x",	   "http://d/?x",	  "http://d/#x",
+		"http://d/a b",	  "http://d/[x]",  "http://d\\x",	  "http://[fe80::1%25eth0]",
+		"http://d%41/",	  "http://a[::1]",
+	};
+	_cleanup_free_ char *text = NULL;
+	_cleanup_json_ json_t *schema = NULL;
+	const char *pattern;
+	regex_t re;
+
+	(void)state;
+	assert_int_equal(
+		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
+	schema = json_loads(text, 0, NULL);
+	pattern = json_str_at(schema, "properties.agent.properties.debuginfodUrl.pattern", NULL);
+	assert_non_null(pattern);
+	assert_int_equal(regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(good) + ARRAY_SIZE(bad); i++) {
+		bool is_good = i < ARRAY_SIZE(good);
+		const char *url = is_good ? good[i] : bad[i - ARRAY_SIZE(good)];
+		_cleanup_free_ char *file = xasprintf("symbols: {debuginfod_url: '%s'}\n", url);
+		struct config c;
+
+		if ((regexec(&re, url, 0, NULL, 0) == 0) != is_good)
+			fail_msg("the chart: %s", url);
+		if ((parse(file, &c, NULL, NULL) == 0) != is_good)
+			fail_msg("the agent: %s", url);
+		if (is_good)
+			conf_done(&c);
+	}
+	regfree(&re);
 }
 
 static void test_mistakes(void **state)
@@ -180,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_defaults_are_those_of_the_documents),
 		cmocka_unit_test(test_deepflow_file),
 		cmocka_unit_test(test_urls),
+		cmocka_unit_test(test_urls_of_the_chart),
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_missing_file),
 		cmocka_unit_test(test_document_is_fresh),
