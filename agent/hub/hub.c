@@ -77,7 +77,7 @@ static void look_at_store(void *arg)
 
 	store_stats(h->store, &s);
 	if (!streq(s.error, h->store_error) && *s.error)
-		log_err("store: %s", s.error);
+		log_err("store in %s: %s", h->conf->data_dir, s.error);
 	else if (!streq(s.error, h->store_error))
 		log_info("store: works again");
 	snprintf(h->store_error, sizeof(h->store_error), "%s", s.error);
@@ -219,7 +219,6 @@ static int open_modules(struct hub *h)
 		.link_logs = h->conf->link_logs,
 		.health = health,
 		.health_arg = h,
-		.data_dir = h->conf->data_dir,
 	};
 	int r = ingest_new(h->loop, &ic, &h->ingest);
 

@@ -22,7 +22,7 @@ static void handle_info(struct call *c)
 	const struct api_config *f = &c->api->config;
 	struct store_stats store;
 
-	/* that something is wrong with it is on the page, too; what, with its paths, is not for everybody */
+	/* that something is wrong with it is on the page, too; /healthz says what */
 	store_stats(f->store, &store);
 	call_json(c, 200,
 		  json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,

@@ -19,9 +19,8 @@ struct api_config {
 	const char *token_hint;		/* the `kubectl create token` line the page shows */
 	const char *store_note;		/* said on the page: "kept in memory of the pod", ... ; "" none */
 	const char *link_trace, *link_logs;	/* templates for the page; "" none */
-	json_t *(*health)(void *arg);	/* /healthz detail, may be NULL */
+	json_t *(*health)(void *arg);	/* detail of /healthz, for anybody: no paths; may be NULL */
 	void *health_arg;
-	const char *data_dir;		/* left out of that; "", NULL: nothing */
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);

@@ -44,34 +44,10 @@ void handle_metrics(struct call *c)
 	call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
 }
 
-/* Who has not signed in is told what is wrong, not where it lies: that is in the log. */
-static void hide(json_t *text, const char *dir)
-{
-	const char *s = json_string_value(text), *at;
-	_cleanup_buf_ struct buf b = {0};
-
-	while (s && (at = strstr(s, dir))) {
-		buf_add(&b, s, (size_t)(at - s));
-		s = at + strlen(dir);
-		if (*s != '/')
-			buf_puts(&b, "data_dir");
-		s += strspn(s, "/");
-	}
-	if (s != json_string_value(text)) {
-		buf_puts(&b, s);
-		json_string_set(text, b.data ?: "");
-	}
-}
-
+/* Anybody may ask: what it says bears no path. */
 static json_t *detail(const struct api_config *f)
 {
-	json_t *found = f->health ? f->health(f->health_arg) : json_object(), *text;
-	const char *key;
-
-	json_object_foreach (found, key, text)
-		if (f->data_dir && *f->data_dir)
-			hide(text, f->data_dir);
-	return found;
+	return f->health ? f->health(f->health_arg) : json_object();
 }
 
 /* A restart helps when a thread is stuck; it does not help a full disk. */

@@ -174,11 +174,13 @@ static uint64_t n_there(struct store *s)
 	return n;
 }
 
+/* Anybody may ask for it by /healthz: it has no folder. */
 static const char *error_of(struct store *s)
 {
 	static struct store_stats stats;
 
 	store_stats(s, &stats);
+	assert_null(strchr(stats.error, '/'));
 	return stats.error;
 }
 
@@ -537,6 +539,7 @@ static void start_on_a_bad_disk(struct place *p, void (*spoil)(const struct plac
 	if (try_open(p, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	assert_non_null(strstr(error_of(p->s), why));
+	assert_true(str_has_prefix(error_of(p->s), FILE_NAME " cannot be opened: "));
 	assert_int_equal(look(p->s, &n, &e), -ENOTCONN);
 	assert_non_null(strstr(e.reason, why));
 	assert_int_equal(put(p->s, 1), error);

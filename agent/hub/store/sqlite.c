@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_NAME	"profiles.sqlite"
 #define BUSY_MS		5000
 #define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
 #define CHECK_MAX_BYTES (128LL << 20)	    /* quick_check at the start reads all of the file */
@@ -403,7 +402,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	if (r == -EBADMSG)
 		r = damage_found(s);
 	if (r == -ENOSPC || r == -EROFS || r == -EIO) { /* not for ever: each write tries again */
-		sq_set_error(s, "%s cannot be opened: %s", s->file, strerror(-r));
+		sq_set_error(s, FILE_NAME " cannot be opened: %s", strerror(-r));
 		sq_set_failed(s, true);
 		r = 0;
 	}

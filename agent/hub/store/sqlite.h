@@ -71,14 +71,15 @@ struct sqlite_store {
 	struct store_stats stats;
 	/* stats.error while no write fails: what was set aside since the start, and when the disk was full; "" */
 	char damage_note[256], room_note[160];
-	bool checked;	   /* the file as a whole, since the start */
-	bool stale; /* its disk failed or is read-only: to be opened again once it takes files */
+	bool checked; /* the file as a whole, since the start */
+	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
 	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
 };
 
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
 int sq_errno(int rc);
 int sq_exec(sqlite3 *db, const char *sql);
+#define FILE_NAME    "profiles.sqlite" /* what is told has no folder: anybody may ask /healthz */
 #define SQ_MAX_VALUE (INT64_MAX / 2)
 int64_t sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
 /* One integer; 0 when there is no row. */

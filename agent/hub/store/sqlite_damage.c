@@ -89,13 +89,13 @@ static int set_aside(struct sqlite_store *s)
 	if (!r)
 		r = move(s->file, name, "");
 	if (r) { /* a file system that is read-only, too */
-		sq_set_error(s, "%s is damaged and cannot be set aside: %s", s->file, strerror(-r));
+		sq_set_error(s, FILE_NAME " is damaged and cannot be set aside: %s", strerror(-r));
 		return r;
 	}
 	counter_add(counter("store_damaged_total", NULL, NULL), 1);
 	r = sq_connect(s, NULL);
 	snprintf(s->damage_note, sizeof(s->damage_note),
-		 "%s was damaged and is set aside as %s; the store began again empty", s->file,
+		 FILE_NAME " was damaged and is set aside as %s; the store began again empty",
 		 strrchr(name, '/') + 1);
 	sq_tell_notes(s);
 	return r;
