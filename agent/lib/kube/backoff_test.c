@@ -281,6 +281,55 @@ static void watch_16_streams_that_lead_on_are_not(void **state)
 	assert_non_null(strstr(server.path, "resourceVersion=12"));
 }
 
+/* Two servers behind one address, of which one lags: every other stream leads back. */
+static void watch_17_streams_that_lead_back_are_waited_for(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		answer(BOOKMARK("11"));
+		assert_int_equal(wait_is_over(), 0);
+		answer(BOOKMARK("10"));
+		expect_wait(i);
+		assert_true(server.watch);
+		assert_non_null(strstr(server.path, "resourceVersion=10"));
+	}
+}
+
+/* Nor does what they say again make an error one that may pass. */
+static void watch_22_error_event_after_a_step_back_lists(void **state)
+{
+	(void)state;
+	answer(BOOKMARK("11") ERROR("500", "InternalError"));
+	wait_is_over();
+	assert_true(server.watch);
+	answer(BOOKMARK("10") ERROR("500", "InternalError"));
+	wait_is_over();
+	assert_false(server.watch);
+}
+
+/* What was lost is found by a list, even if the rest of the loss came with an error that needs none. */
+static void watch_25_loss_with_an_error_event_behind_it_lists(void **state)
+{
+	static const char error[] = "\n" ERROR("429", "TooManyRequests");
+	size_t n = kube_times_default.max_object_bytes + 1;
+	_cleanup_free_ char *text = xcalloc(1, n + sizeof(error));
+
+	(void)state;
+	memset(text, 'x', n);
+	memcpy(text + n, error, sizeof(error));
+	answer(text);
+	expect_wait(0);
+	assert_true(server.watch);
+	answer(BOOKMARK("11"));
+	expect_wait(1);
+	assert_false(server.watch);
+	assert_non_null(strstr(server.path, "resourceVersion=11"));
+	answer(LIST);
+	answer(BOOKMARK("12"));
+	assert_int_equal(wait_is_over(), 0);
+	assert_true(server.watch);
+}
+
 /* A server may leave out the end of the line, as JSON needs none. */
 static void watch_22_error_event_without_end_of_line(void **state)
 {
@@ -320,6 +369,9 @@ int main(void)
 		T(watch_17_streams_that_end_at_once_are_waited_for),
 		T(watch_17_streams_that_repeat_themselves_are_waited_for),
 		T(watch_16_streams_that_lead_on_are_not),
+		T(watch_17_streams_that_lead_back_are_waited_for),
+		T(watch_22_error_event_after_a_step_back_lists),
+		T(watch_25_loss_with_an_error_event_behind_it_lists),
 		T(watch_22_error_event_without_end_of_line),
 		T(watch_22_two_good_minutes_begin_anew),
 	};

@@ -12,7 +12,7 @@ struct kube_times {
 	uint64_t backoff_first_ns, backoff_max_ns, backoff_reset_ns;
 	uint64_t hurry_ns;	 /* who waits for the server goes on within this once it answers */
 	uint64_t slow_ns;	 /* retry of 403 and of a kind that is not there */
-	uint64_t short_watch_ns; /* a watch without events that ends sooner backs off */
+	uint64_t short_watch_ns; /* a watch that led to no newer version and ends sooner backs off */
 	uint64_t watchdog_ns;	 /* how often silence is looked at */
 	uint64_t probe_ns;	 /* silence after which the server is asked */
 	uint64_t silence_slack_ns; /* beyond timeoutSeconds the stream is given up */

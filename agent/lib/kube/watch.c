@@ -203,7 +203,7 @@ void watch_on_bad_status(struct kube_watch *w, bool listing)
 	_cleanup_free_ char *answer = status_text(w);
 	_cleanup_free_ char *text =
 		xasprintf("%s %s: %s", listing ? "list" : "watch", w->path, answer);
-	bool too_large = watch_says_too_large(answer);
+	bool too_large = watch_says_too_large(answer), refused;
 
 	if (w->status != 401)
 		w->n_unauthorized = 0;
@@ -247,8 +247,11 @@ void watch_on_bad_status(struct kube_watch *w, bool listing)
 				watch_back_off(w, true);
 			return;
 		}
+		/* what this watch is refused for stays so: the list has another version, or says what is wrong */
+		refused = w->status >= 400 && w->status < 500 && w->status != 429;
+		w->rv_useless |= listing && w->status == 400; /* no version of this server's */
 		watch_tell_state(w, text);
-		watch_back_off(w, listing);
+		watch_back_off(w, listing || refused);
 		if (w->status >= 500)
 			watch_await_server(w);
 	}

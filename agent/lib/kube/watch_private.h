@@ -36,12 +36,12 @@ struct kube_watch {
 	uint64_t not_before_ns; /* what Retry-After says of it */
 	struct http_call *call, *probe;
 	unsigned n_unauthorized, n_missing;
-	unsigned n_errors; /* ERROR events of 5xx since the version last moved */
+	unsigned n_errors; /* ERROR events of 5xx since events led on or a list was whole */
 
 	/* of the answer that is coming */
 	int status;
 	uint64_t retry_after_ns, started_ns, silence_limit_ns, probed_ns;
-	bool event_lost, moved; /* moved: events led to another version */
+	bool event_lost, moved; /* moved: events led to a version that is not older */
 	struct buf error_body;
 	struct lines lines;
 	struct list_split split;

@@ -7,6 +7,14 @@
 
 #include "lib/kube/watch_private.h"
 
+static bool is_older(const char *a, const char *b)
+{
+	uint64_t na, nb;
+
+	return str_to_u64(a, UINT64_MAX, &na) == 0 && str_to_u64(b, UINT64_MAX, &nb) == 0 &&
+	       na < nb;
+}
+
 /* ---- events ---- */
 
 static void on_error_event(struct kube_watch *w, const json_t *status)
@@ -48,9 +56,12 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 		watch_dropped("object_without_name");
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
 		return;
+	/* of two servers the one that lags leads back to where we were */
+	if (!w->rv || !is_older(next_rv, w->rv)) {
+		w->moved = true;
+		w->n_errors = 0;
+	}
 	watch_set_text(&w->rv, next_rv);
-	w->moved = true;
-	w->n_errors = 0;
 }
 
 /* false: this stream is over */
@@ -102,14 +113,15 @@ static void watch_data(const void *p, size_t n, void *arg)
 		return;
 	}
 	watch_enter(w);
-	w->event_lost |= w->lines.n_lost != 0;
 	lines_feed(&w->lines, p, n, on_event, w);
+	/* after it: what was lost and the event that ended the stream may have come together */
+	w->event_lost |= w->lines.n_lost != 0;
 	watch_leave(w);
 }
 
 /*
  * The stream ended without a word of error: go on where we are, unless it proves nothing. client-go counts events; one
- * that says the same again would have us ask without end, where client-go has a limit for all of its requests.
+ * that says the same again, or less, would have us ask without end, where client-go has a limit for all of its requests.
  */
 static void watch_ended(struct kube_watch *w, const char *error)
 {
@@ -158,14 +170,6 @@ static void watch_done(int status, const char *body, size_t n, const char *error
 }
 
 /* ---- silence ---- */
-
-static bool is_older(const char *a, const char *b)
-{
-	uint64_t na, nb;
-
-	return str_to_u64(a, UINT64_MAX, &na) == 0 && str_to_u64(b, UINT64_MAX, &nb) == 0 &&
-	       na < nb;
-}
 
 static void probe_done(int status, const char *body, size_t n, const char *error, void *arg)
 {

@@ -65,7 +65,7 @@ void loop_leave(struct loop *l, uint64_t entered_ns)
 	stalls_add(&l->stalls, entered_ns, now_mono_ns());
 }
 
-struct stalls *loop_stalls(struct loop *l)
+const struct stalls *loop_stalls(const struct loop *l)
 {
 	return &l->stalls;
 }

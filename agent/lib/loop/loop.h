@@ -76,7 +76,6 @@ int worker_replace(struct worker *stuck, struct worker **ret);
 /* Runs j->done on the loop thread; any thread. */
 void loop_post(struct loop *l, struct job *j);
 
-/* Longest time one callback kept the loop since the last call of this function. */
-uint64_t loop_longest_stall_ns(struct loop *l);
-uint64_t loop_longest_recent_ns(struct loop *l); /* of the last 10 to 10.5 minutes, whoever asked meanwhile */
-uint64_t loop_longest_ever_ns(struct loop *l); /* the same since loop_new */
+/* Longest time one callback kept the loop: in the last 10 to 10.5 minutes, and since loop_new. */
+uint64_t loop_longest_recent_ns(const struct loop *l);
+uint64_t loop_longest_ever_ns(const struct loop *l);

@@ -30,13 +30,13 @@ void loop_leave(struct loop *l, uint64_t entered_ns);
 
 #define N_STALLS 21 /* half minutes: ten minutes, and the one that is not over */
 struct stalls {
-	uint64_t longest_ns, ever_ns; /* of a callback: since it was asked, at all */
+	uint64_t ever_ns; /* of a callback */
 	struct {
 		uint64_t nr, longest_ns; /* nr: of the clock's half minutes */
 	} recent[N_STALLS];
 };
 void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns);
-struct stalls *loop_stalls(struct loop *l);
+const struct stalls *loop_stalls(const struct loop *l);
 
 /* A thread that gets no signals: they belong to the loop's. ret NULL: nobody joins it. */
 int thread_start(pthread_t *ret, void *(*main)(void *), void *arg);

@@ -13,20 +13,10 @@ void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns)
 		s->recent[i].longest_ns = 0;
 	s->recent[i].nr = nr;
 	s->recent[i].longest_ns = MAX(s->recent[i].longest_ns, took_ns);
-	s->longest_ns = MAX(s->longest_ns, took_ns);
 	s->ever_ns = MAX(s->ever_ns, took_ns);
 }
 
-uint64_t loop_longest_stall_ns(struct loop *l)
-{
-	struct stalls *s = loop_stalls(l);
-	uint64_t ns = s->longest_ns;
-
-	s->longest_ns = 0;
-	return ns;
-}
-
-uint64_t loop_longest_recent_ns(struct loop *l)
+uint64_t loop_longest_recent_ns(const struct loop *l)
 {
 	const struct stalls *s = loop_stalls(l);
 	uint64_t nr = now_mono_ns() / HALF_MINUTE_NS, ns = 0;
@@ -37,7 +27,7 @@ uint64_t loop_longest_recent_ns(struct loop *l)
 	return ns;
 }
 
-uint64_t loop_longest_ever_ns(struct loop *l)
+uint64_t loop_longest_ever_ns(const struct loop *l)
 {
 	return loop_stalls(l)->ever_ns;
 }
