@@ -151,10 +151,10 @@ static void tell_name(const char *name, const char *error)
 		log_info("%s: looked up again", name);
 }
 
-/* Without it a server whose certificate it has signed is refused, and nobody would know why. */
-static void tell_skipped(unsigned nr, const char *subject, const char *why)
+/* Without this CA certificate a server whose certificate it has signed is refused, and nobody would know why. */
+static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
-	log_warn("certificate %u%s%s of a CA bundle is left out: %s", nr, *subject ? ", " : "",
+	log_warn("%s: CA certificate %u%s%s is left out: %s", bundle, nr, *subject ? ", " : "",
 		 subject, why);
 }
 

@@ -116,6 +116,7 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 	if (!r)
 		r = read_text("--ca-file", o->ca_file, MAX_PEM_BYTES, &ca, reterr);
 	t.ca_pem = ca;
+	t.ca_name = o->ca_file;
 	if (!r && url.tls)
 		r = tls_new(&t, false, &c->tls, reterr);
 	if (!r) {

@@ -33,8 +33,9 @@ static const struct {
 	 "Threads of a worker that are past their job's deadline, those left behind too."},
 	{"stage_cpu_seconds_total", "CPU time by stage of the work."},
 	{"http_refused_total", "Connections refused or ended to make room."},
-	{"tls_ca_skipped_total",
-	 "Certificates of CA bundles that were left out because they cannot be read."},
+	{"tls_ca_skipped_total", "Certificates of CA bundles that were left out because they "
+				 "cannot be read, each time that a "
+				 "bundle is read."},
 	{"names_failing", "Host names that cannot be looked up now."},
 	{"name_last_known_total", "Connections to the last known address of a host name."},
 	{"name_lookups_total", "Look-ups of host names, by result."},

@@ -145,8 +145,11 @@ static int load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *
 	hash |= 1; /* 0: nothing loaded */
 	if (hash == known_hash)
 		return -EALREADY;
-	t = (struct tls_config){
-		.ca_pem = ca, .cert_pem = cert, .key_pem = key, .insecure = c->insecure};
+	t = (struct tls_config){.ca_pem = ca,
+				.ca_name = c->ca_file,
+				.cert_pem = cert,
+				.key_pem = key,
+				.insecure = c->insecure};
 	r = tls_new(&t, false, ret, reterr);
 	if (r == 0)
 		*ret_hash = hash;

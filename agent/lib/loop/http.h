@@ -11,6 +11,7 @@
 /* ---- TLS material, in memory; rotated by replacing it ---- */
 struct tls_config {
 	const char *ca_pem;		/* whole bundle (see tls_on_skipped); NULL: the system's */
+	const char *ca_name;		/* told of what is left out: its file. NULL or "": "ca" */
 	const char *cert_pem, *key_pem;	/* client or server certificate; NULL: none */
 	bool insecure;			/* no verification: tests and explicit user wish only */
 };
@@ -19,10 +20,11 @@ int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct fi
 struct tls *tls_ref(struct tls *t);
 struct tls *tls_unref(struct tls *t);
 /*
- * A certificate of a CA bundle that cannot be read is left out, as long as another can be; fn is told once of each: its
- * number in the bundle from 1, its subject ("" if that is not known) and why, on any thread. Set it before the first.
+ * A certificate of a CA bundle that cannot be read is left out, as long as another can be; fn is told once of each: the
+ * bundle's name, its number there from 1, its subject ("" if that is not known) and why, on any thread. Set it before
+ * the first. A bundle that ends within a certificate is refused.
  */
-typedef void tls_skipped_fn(unsigned nr, const char *subject, const char *why);
+typedef void tls_skipped_fn(const char *bundle, unsigned nr, const char *subject, const char *why);
 void tls_on_skipped(tls_skipped_fn *fn);
 
 /* ---- names ---- */

@@ -218,7 +218,18 @@ static X509 *read_cert(const char *pem)
 	return x;
 }
 
-/* What was accepted works: it knows the key of the CA, and its own. */
+static int n_certs(const char *pem)
+{
+	int n = 0;
+
+	while ((pem = strstr(pem, "-----BEGIN "))) {
+		n++;
+		pem++;
+	}
+	return n;
+}
+
+/* What was accepted works: it knows the key of the CA, and its own, and lacks no certificate of the bundle. */
 static int context(void *arg)
 {
 	const struct tls_config c = {
@@ -226,6 +237,7 @@ static int context(void *arg)
 	struct tls *t = NULL;
 	int r = tls_new(&c, false, &t, NULL);
 	X509_STORE_CTX *verify;
+	X509_STORE *store;
 	X509 *leaf;
 
 	fault_outage_ends(NULL);
@@ -239,6 +251,8 @@ static int context(void *arg)
 			 1);
 	assert_int_equal(X509_verify_cert(verify), 1);
 	assert_int_equal(SSL_CTX_check_private_key(t->ctx), 1);
+	store = SSL_CTX_get_cert_store(t->ctx);
+	assert_int_equal(sk_X509_OBJECT_num(X509_STORE_get0_objects(store)), n_certs(arg));
 	X509_STORE_CTX_free(verify);
 	X509_free(leaf);
 	tls_unref(t);

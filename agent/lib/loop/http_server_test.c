@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP server: any bytes as requests, heads that decide about bodies; and TLS on both sides. */
 
+#include "lib/loop/conn.h"
 #include "lib/loop/testhttp.h"
 
 /* ---- raw requests to our server ---- */
@@ -561,10 +562,10 @@ static void tls_material_errors_name_the_part(void **state)
 
 static struct buf skipped;
 
-static void note_skipped(unsigned nr, const char *subject, const char *why)
+static void note_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
 	assert_true(*why);
-	buf_printf(&skipped, "%u %s;", nr, subject);
+	buf_printf(&skipped, "%s %u %s;", bundle, nr, subject);
 }
 
 static struct counter *n_skipped(void)
@@ -572,47 +573,156 @@ static struct counter *n_skipped(void)
 	return counter("tls_ca_skipped_total", NULL, NULL);
 }
 
+#define GARBAGE(text) "-----BEGIN CERTIFICATE-----\n" text "\n-----END CERTIFICATE-----\n"
+
+/* How many certificates of the bundle are trusted, or -errno. */
+static int trusted(const char *bundle, const char *name, struct field_error *ret)
+{
+	const struct tls_config c = {.ca_pem = bundle, .ca_name = name};
+	struct tls *t = NULL;
+	int r = tls_new(&c, false, &t, ret);
+
+	if (r < 0) {
+		assert_null(t);
+		return r;
+	}
+	r = sk_X509_OBJECT_num(X509_STORE_get0_objects(SSL_CTX_get_cert_store(t->ctx)));
+	tls_unref(t);
+	return r;
+}
+
 static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 {
 	struct fixture *f = *state;
 	struct ts_config good = {.cert = &local_cert};
 	_cleanup_free_ char *curve = test_ca_of_unknown_curve("strange curve"),
+			    *algorithm = test_ca_of_unknown_algorithm("strange key"),
 			    *der = test_pem("CERTIFICATE", (const unsigned char *)"0\x82", 2),
 			    *other = test_pem("PUBLIC KEY", (const unsigned char *)"0\x82", 2);
-	_cleanup_free_ char *bundle =
-		xasprintf("# ours\n%s%s%s%s-----BEGIN CERTIFICATE-----\n%%%%%%\n-----END "
-			  "CERTIFICATE-----\n%s",
-			  curve, other_ca.pem, other, der, ca.pem);
+	_cleanup_free_ char *bundle = xasprintf("# ours\n%s%s%s%s" GARBAGE("%%%%%%") "%s%s", curve,
+						other_ca.pem, other, der, algorithm, ca.pem);
 	uint64_t before = counter_get(n_skipped());
 
 	tls_on_skipped(note_skipped);
 	f->ts = ts_start(&good, ts_hello, NULL);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
-	assert_string_equal(skipped.data, "1 /CN=strange curve;3 ;4 ;");
+	assert_string_equal(skipped.data,
+			    "ca 1 /CN=strange curve;ca 3 ;ca 4 ;ca 5 /CN=strange key;");
 	get(f, "/");
 	assert_int_equal(f->status, 200);
 	http_client_free(TAKE_PTR(f->client));
 	tls_unref(TAKE_PTR(f->client_tls));
 	/* known already: counted, not told */
+	buf_reset(&skipped);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
-	assert_string_equal(skipped.data, "1 /CN=strange curve;3 ;4 ;");
-	assert_int_equal(counter_get(n_skipped()) - before, 6);
+	assert_int_equal(skipped.len, 0);
+	assert_int_equal(counter_get(n_skipped()) - before, 8);
 	tls_on_skipped(NULL);
 	buf_done(&skipped);
 }
 
-static void tls_ca_bundle_of_which_nothing_can_be_read(void **state)
+/* One bundle's third that cannot be read is not another's, nor is it what stood there before. */
+static void tls_ca_bundle_is_named(void **state)
 {
-	_cleanup_free_ char *curve = test_ca_of_unknown_curve("strange curve");
-	struct tls_config c = {.ca_pem = curve};
+	_cleanup_free_ char *one = xasprintf("%s" GARBAGE("%%1"), ca.pem),
+			    *two = xasprintf("%s" GARBAGE("%%2"), ca.pem);
 	struct field_error e = {0};
-	struct tls *t = NULL;
 
 	(void)state;
-	assert_int_equal(tls_new(&c, false, &t, &e), -EINVAL);
+	tls_on_skipped(note_skipped);
+	assert_int_equal(trusted(one, "/a", &e), 1);
+	assert_int_equal(trusted(one, "/b", &e), 1);
+	assert_int_equal(trusted(two, "/b", &e), 1);
+	assert_int_equal(trusted(one, "/a", &e), 1);
+	assert_string_equal(skipped.data, "/a 2 ;/b 2 ;/b 2 ;");
+	tls_on_skipped(NULL);
+	buf_done(&skipped);
+}
+
+/* A block that does not end takes no other with it, wherever it was cut. */
+static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
+{
+	static const char *const left[] = {
+		"-----BEGIN CERTIFICATE-----\n",
+		"-----BEGIN CERTIFICATE-----\nMIIB\n",
+		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE\n",
+		"-----BEGIN CERTIFICATE--\nMIIB\n-----END CERTIFICATE-----\n",
+		"-----BEGIN X509 CERTIFICATE-----\nMIIB\n",
+	};
+	static const char *const ignored[] = {
+		"-----BEGIN PUBLIC KEY-----\nMIIB\n",
+		"-----BEGIN CERTIFICATE REQUEST-----\nMIIB\n",
+	};
+	struct field_error e = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(left) + ARRAY_SIZE(ignored); i++) {
+		bool is_left = i < ARRAY_SIZE(left);
+		_cleanup_free_ char *bundle =
+			xasprintf("%s%s%s", other_ca.pem,
+				  is_left ? left[i] : ignored[i - ARRAY_SIZE(left)], ca.pem);
+		uint64_t before = counter_get(n_skipped());
+
+		assert_int_equal(trusted(bundle, NULL, &e), 2);
+		assert_int_equal(counter_get(n_skipped()) - before, is_left);
+	}
+}
+
+/* Read while it was written: wherever it ends within a certificate it is refused, and whoever has another keeps that. */
+static void tls_ca_bundle_that_is_cut(void **state)
+{
+	_cleanup_free_ char *bundle = xasprintf("%s# other\n%s", ca.pem, other_ca.pem);
+	size_t first = strlen(ca.pem), n = strlen(bundle);
+	size_t begin = n - strlen(other_ca.pem) + strlen("-----BEGIN ");
+	struct field_error e = {0};
+
+	(void)state;
+	assert_int_equal(trusted(bundle, NULL, &e), 2);
+	bundle[--n] = '\0';
+	assert_int_equal(trusted(bundle, NULL, &e), 2); /* the last line needs no end */
+	while (n-- > begin) {
+		bundle[n] = '\0';
+		assert_int_equal(trusted(bundle, NULL, &e), -EINVAL);
+		assert_string_equal(e.path, "ca");
+		assert_string_equal(e.reason, "ends within certificate 2");
+	}
+	bundle[first] = '\0';
+	assert_int_equal(trusted(bundle, NULL, &e), 1);
+}
+
+static void tls_ca_bundle_of_too_many(void **state)
+{
+	enum { MAX_CA_CERTS = 4096 };
+	struct buf b = {0};
+	struct field_error e = {0};
+
+	(void)state;
+	for (int i = 0; i < MAX_CA_CERTS - 1; i++)
+		buf_puts(&b, GARBAGE("%"));
+	buf_puts(&b, ca.pem);
+	assert_int_equal(trusted(b.data, NULL, &e), 1);
+	buf_puts(&b, other_ca.pem);
+	assert_int_equal(trusted(b.data, NULL, &e), -EINVAL);
 	assert_string_equal(e.path, "ca");
-	assert_string_equal(e.reason, "no certificate of 1 can be read: its key cannot be decoded");
-	assert_null(t);
+	assert_string_equal(e.reason, "has more than 4096 certificates");
+	buf_done(&b);
+}
+
+static void tls_ca_bundle_of_which_nothing_can_be_read(void **state)
+{
+	_cleanup_free_ char *curve = test_ca_of_unknown_curve("strange curve"),
+			    *algorithm = test_ca_of_unknown_algorithm("strange key");
+	const char *const bundles[] = {curve, algorithm};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bundles); i++) {
+		struct field_error e = {0};
+
+		assert_int_equal(trusted(bundles[i], NULL, &e), -EINVAL);
+		assert_string_equal(e.path, "ca");
+		assert_string_equal(e.reason,
+				    "no certificate of 1 can be read: its key cannot be decoded");
+	}
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -647,6 +757,10 @@ static const struct CMUnitTest tests[] = {
 	T(tls_h2_only_server_62),
 	T(tls_material_errors_name_the_part),
 	T(tls_ca_bundle_without_what_cannot_be_read),
+	T(tls_ca_bundle_is_named),
+	T(tls_ca_bundle_with_a_block_that_does_not_end),
+	T(tls_ca_bundle_that_is_cut),
+	T(tls_ca_bundle_of_too_many),
 	T(tls_ca_bundle_of_which_nothing_can_be_read),
 };
 

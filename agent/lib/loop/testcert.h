@@ -121,24 +121,38 @@ _test_util_ char *test_pem(const char *name, const unsigned char *der, long n)
 	return bio_text(b);
 }
 
-/* A CA like others, but for its key's curve: one that nobody knows. */
-_test_util_ char *test_ca_of_unknown_curve(const char *cn)
+/* A CA like others, but for its key: the last byte of that object identifier is another, which nobody knows. */
+_test_util_ char *test_ca_patched(const char *cn, const unsigned char *oid, size_t oid_bytes)
 {
-	static const unsigned char p256[] = {0x06, 0x08, 0x2a, 0x86, 0x48,
-					     0xce, 0x3d, 0x03, 0x01, 0x07};
 	struct test_ca ca;
-	unsigned char *der = NULL, *curve;
+	unsigned char *der = NULL, *at;
 	char *pem;
 	int n;
 
 	test_ca_init(&ca, cn);
 	n = i2d_X509(ca.cert, &der);
-	curve = memmem(der, (size_t)n, p256, sizeof(p256));
-	if (!curve)
+	at = memmem(der, (size_t)n, oid, oid_bytes);
+	if (!at)
 		abort();
-	curve[sizeof(p256) - 1] = 0x7f;
+	at[oid_bytes - 1] = 0x7f;
 	pem = test_pem(PEM_STRING_X509, der, n);
 	OPENSSL_free(der);
 	test_ca_done(&ca);
 	return pem;
+}
+
+_test_util_ char *test_ca_of_unknown_curve(const char *cn)
+{
+	static const unsigned char p256[] = {0x06, 0x08, 0x2a, 0x86, 0x48,
+					     0xce, 0x3d, 0x03, 0x01, 0x07};
+
+	return test_ca_patched(cn, p256, sizeof(p256));
+}
+
+_test_util_ char *test_ca_of_unknown_algorithm(const char *cn)
+{
+	static const unsigned char ec_key[] = {0x06, 0x07, 0x2a, 0x86, 0x48,
+					       0xce, 0x3d, 0x02, 0x01};
+
+	return test_ca_patched(cn, ec_key, sizeof(ec_key));
 }

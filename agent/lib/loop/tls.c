@@ -65,7 +65,9 @@ static bool is_news(uint64_t hash)
 	return news;
 }
 
-static void tell_skipped(unsigned nr, const X509 *x, const char *why, uint64_t hash)
+/* what: the bundle's name and the certificate, as one */
+static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const char *why,
+			 uint64_t what)
 {
 	char subject[256] = "";
 
@@ -73,8 +75,8 @@ static void tell_skipped(unsigned nr, const X509 *x, const char *why, uint64_t h
 	if (x)
 		X509_NAME_oneline(X509_get_subject_name(x), subject, sizeof(subject));
 	pthread_mutex_lock(&skips.lock);
-	if (skips.fn && is_news(hash))
-		skips.fn(nr, subject, why);
+	if (skips.fn && is_news(what))
+		skips.fn(bundle, nr, subject, why);
 	pthread_mutex_unlock(&skips.lock);
 }
 
@@ -89,19 +91,6 @@ static bool lacks_memory(void)
 	return lacks;
 }
 
-/*
- * A certificate whose key could not be decoded is read all the same: nothing it signed would verify. Keys of a kind
- * that OpenSSL does not know are left, as in the bundles of systems.
- */
-static bool key_is_missing(X509 *x)
-{
-	ASN1_OBJECT *kind = NULL;
-
-	if (X509_get0_pubkey(x))
-		return false;
-	X509_PUBKEY_get0_param(&kind, NULL, NULL, NULL, X509_get_X509_PUBKEY(x));
-	return EVP_PKEY_asn1_find(NULL, OBJ_obj2nid(kind)) != NULL;
-}
 struct pem_block {
 	char *name, *header;
 	unsigned char *der;
@@ -115,7 +104,54 @@ static void pem_block_done(struct pem_block *b)
 	OPENSSL_free(b->der);
 }
 
-/* NULL: trusted from now on; else why not. *ret is the caller's in both cases, and may be NULL. */
+#define PEM_BEGIN "-----BEGIN "
+#define PEM_END	  "\n-----END "
+
+/*
+ * The text from the next line that begins a block to the one that begins another. Each is read by itself: a block
+ * without an end would take the next one with it. NULL: there is none.
+ */
+static const char *next_piece(const char *text, size_t *ret_n)
+{
+	const char *p = text, *end;
+
+	if (!str_has_prefix(p, PEM_BEGIN)) {
+		p = strstr(p, "\n" PEM_BEGIN);
+		if (!p)
+			return NULL;
+		p++;
+	}
+	end = strstr(p, "\n" PEM_BEGIN);
+	*ret_n = end ? (size_t)(end + 1 - p) : strlen(p);
+	return p;
+}
+
+/* By its first line, which may be cut. */
+static bool is_certificate(const char *piece, size_t n)
+{
+	static const char *const labels[] = {PEM_BEGIN PEM_STRING_X509 "-",
+					     PEM_BEGIN PEM_STRING_X509_OLD "-"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
+		if (strncmp(piece, labels[i], MIN(n, strlen(labels[i]))) == 0)
+			return true;
+	return false;
+}
+
+static bool is_whole(const char *piece, size_t n)
+{
+	const char *end = memmem(piece, n, PEM_END, strlen(PEM_END));
+
+	if (!end)
+		return false;
+	end += strlen(PEM_END);
+	return memmem(end, (size_t)(piece + n - end), "-----", 5) != NULL;
+}
+
+/*
+ * NULL: trusted from now on; else why not. *ret is the caller's in both cases, and may be NULL. A certificate is read
+ * even if its key is not: nothing it signed would verify.
+ */
 static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **ret)
 {
 	const unsigned char *p = b->der;
@@ -124,47 +160,56 @@ static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **re
 	*ret = d2i_X509(NULL, &p, b->n);
 	if (!*ret)
 		return ssl_reason();
-	if (key_is_missing(*ret))
+	if (!X509_get0_pubkey(*ret))
 		return "its key cannot be decoded";
 	return X509_STORE_add_cert(store, *ret) ? NULL : ssl_reason();
 }
 
+/* As trust(). */
+static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X509 **ret)
+{
+	_cleanup_(bio_freep) BIO *b = BIO_new_mem_buf(piece, (int)n);
+	_cleanup_(pem_block_done) struct pem_block block = {0};
+	const char *why;
+
+	if (!b || !PEM_read_bio(b, &block.name, &block.header, &block.der, &block.n))
+		return ssl_reason();
+	why = trust(store, &block, ret);
+	if (why) /* for lack of memory a key is left out without a word: twice */
+		why = trust(store, &block, ret);
+	return why;
+}
+
 /*
  * As Go's AppendCertsFromPEM: what cannot be read is left out, so that one certificate of a kind that this OpenSSL does
- * not know takes no other away. A bundle of which nothing can be read is refused.
+ * not know takes no other away. A bundle of which nothing can be read is refused, and one that ends within a
+ * certificate: more of it is still being written.
  */
-static int load_ca(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
+static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field_error *reterr)
 {
-	_cleanup_(bio_freep) BIO *b = BIO_new_mem_buf(pem, -1);
 	X509_STORE *store = SSL_CTX_get_cert_store(ctx);
+	uint64_t name_hash = hash_str(name);
 	unsigned n = 0, n_trusted = 0;
-	const char *why = NULL;
+	const char *why = NULL, *piece;
+	size_t n_bytes = 0;
 
-	while (n < MAX_CA_CERTS) {
-		_cleanup_(pem_block_done) struct pem_block block = {0};
+	for (piece = pem; (piece = next_piece(piece, &n_bytes)); piece += n_bytes) {
 		_cleanup_(x509_freep) X509 *x = NULL;
 
-		ERR_clear_error();
-		if (!PEM_read_bio(b, &block.name, &block.header, &block.der, &block.n)) {
-			/* the end of the text looks like an error, too */
-			if (ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE)
-				break;
-			why = ssl_reason();
-		} else if (!streq(block.name, PEM_STRING_X509) &&
-			   !streq(block.name, PEM_STRING_X509_OLD)) {
+		if (!is_certificate(piece, n_bytes))
 			continue;
-		} else {
-			why = trust(store, &block, &x);
-			if (why) /* for lack of memory a key is left out without a word: twice */
-				why = trust(store, &block, &x);
-		}
-		n++;
+		if (n++ == MAX_CA_CERTS)
+			return field_error_set(reterr, "ca", "has more than %d certificates",
+					       MAX_CA_CERTS);
+		if (!piece[n_bytes] && !is_whole(piece, n_bytes))
+			return field_error_set(reterr, "ca", "ends within certificate %u", n);
+		ERR_clear_error();
+		why = trust_piece(store, piece, n_bytes, &x);
 		n_trusted += !why;
 		if (why && lacks_memory())
 			return field_error_set(reterr, "ca", "certificate %u: out of memory", n);
 		if (why)
-			tell_skipped(n, x, why,
-				     hash_bytes(block.der, block.der ? (size_t)block.n : 0, n));
+			tell_skipped(name, n, x, why, hash_bytes(piece, n_bytes, name_hash));
 	}
 	if (n == 0)
 		return field_error_set(reterr, "ca", "holds no PEM certificate");
@@ -239,7 +284,7 @@ static int configure(SSL_CTX *ctx, const struct tls_config *c, bool server,
 	else
 		SSL_CTX_set_alpn_protos(ctx, alpn, sizeof(alpn) - 1);
 	if (c->ca_pem)
-		r = load_ca(ctx, c->ca_pem, reterr);
+		r = load_ca(ctx, c->ca_pem, c->ca_name && *c->ca_name ? c->ca_name : "ca", reterr);
 	else if (verify)
 		SSL_CTX_set_default_verify_paths(ctx);
 	if (r == 0 && c->cert_pem)

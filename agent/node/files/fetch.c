@@ -116,6 +116,7 @@ static int open_tls(const char *ca_file, struct tls **ret)
 	if (r < 0)
 		log_warn("debuginfod: %s: %s", ca_file, strerror(-r));
 	c.ca_pem = pem;
+	c.ca_name = ca_file;
 	if (r == 0)
 		r = tls_new(&c, false, ret, &err);
 	if (err.reason[0])

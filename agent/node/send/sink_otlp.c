@@ -117,7 +117,7 @@ static void otlp_refresh(struct sink *s)
 /* A new CA takes effect with the next connection. */
 static int use_ca(struct sink *s)
 {
-	struct tls_config tc = {.ca_pem = s->ca};
+	struct tls_config tc = {.ca_pem = s->ca, .ca_name = s->ca_file};
 	struct field_error err = {0};
 	struct tls *tls = NULL;
 	int r;
