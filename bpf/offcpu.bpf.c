@@ -131,7 +131,7 @@ static __noinline int pf_wait_over(struct pf_waiting *w, uint32_t tid)
 	whole = pf_wait_is_whole(w);
 	if (from == PF_NOT_WAITING || !(w->taken || whole))
 		return 0;
-	end = pf_wait_end(w, bpf_ktime_get_boot_ns());
+	end = pf_wait_end(w, pf_wait_clock());
 	/* Shorter than it has to be; what was counted of it before is long enough. */
 	if (end <= from || (from == w->since_ns && end - from < w->min_us * 1000ull))
 		return 0;
@@ -276,7 +276,7 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 	if (!w)
 		return;
 	w->start_boottime_ns = task->start_boottime;
-	w->since_ns = bpf_ktime_get_boot_ns();
+	w->since_ns = pf_wait_clock();
 	w->woken_ns = 0;
 	w->max_ns = f->off_max_us * 1000 < PF_WAIT_MAX_NS ? f->off_max_us * 1000 : PF_WAIT_MAX_NS;
 	w->min_us = f->off_min_us;
@@ -321,7 +321,7 @@ int BPF_PROG(pf_wakeup, struct task_struct *task)
 
 	if (w && w->counted_ns != PF_NOT_WAITING && !w->woken_ns &&
 	    w->start_boottime_ns == task->start_boottime)
-		w->woken_ns = bpf_ktime_get_boot_ns();
+		w->woken_ns = pf_wait_clock();
 	return 0;
 }
 
@@ -381,7 +381,7 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	wait = *w;
 	if (from == PF_NOT_WAITING || wait.start_boottime_ns != task->start_boottime)
 		return 0;
-	now = pf_wait_end(&wait, bpf_ktime_get_boot_ns());
+	now = pf_wait_end(&wait, pf_wait_clock());
 	if (now <= from)
 		return 0;
 	if (now - wait.since_ns < wait.min_us * 1000ull)

@@ -66,7 +66,7 @@ static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 	if (counted == PF_NOT_WAITING || counted < since || w->whole_since_ns == since ||
 	    w->keep == PF_KEEP_ALL || w->start_boottime_ns != task->start_boottime)
 		return false;
-	age = bpf_ktime_get_boot_ns() - since;
+	age = pf_wait_clock() - since;
 	look_since_ns = since;
 	return age >= PF_LOOK_MIN_NS && age >= w->min_us * 1000ull && age < w->max_ns;
 }

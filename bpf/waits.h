@@ -10,6 +10,12 @@
 #define PF_WAIT_MAX_NS (3600ull * 1000000000) /* longer ones count up to here, whatever is asked */
 #define PF_NOT_WAITING (~0ull)
 
+/* Of waits: it stands while the machine is suspended, and nobody waits then. */
+static __always_inline uint64_t pf_wait_clock(void)
+{
+	return bpf_ktime_get_ns();
+}
+
 /* Thinned ones that go on for longer become whole: shorter ones end soon, or count for little. */
 #define PF_LOOK_MIN_NS 10000000ull
 
@@ -19,7 +25,7 @@
  */
 struct pf_waiting {
 	uint64_t start_boottime_ns; /* of the thread; else another one had its number */
-	uint64_t since_ns;	    /* its last wait: when it left its CPU, */
+	uint64_t since_ns;	    /* its last wait, by pf_wait_clock(): when it left its CPU, */
 	uint64_t woken_ns;	    /* when it was woken; 0: it was not yet */
 	/*
 	 * It is counted up to here; PF_NOT_WAITING: it is over. Who counts moves it on first, at once:

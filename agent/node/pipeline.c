@@ -255,24 +255,11 @@ static void tell_estimates(struct pipeline *p, struct feed *f)
 
 /*
  * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
- * a second of time awake at most, is of the window that the sleep ends.
+ * a second of time awake at most, is of the window that the sleep ends. Waits have none of the sleep in them: bpf/waits.h.
  */
 static uint64_t window_end(const struct pipeline *p, const struct drain *d)
 {
-	return d && d->asleep_ns > FOLD_SLEPT_NS ? UINT64_MAX : fold_next_flush_ns(p->fold);
-}
-
-/*
- * The kernel measures waits by CLOCK_BOOTTIME: whoever waited for longer than the machine was awake waited through the sleep,
- * of which maxBlock may have left a part out.
- */
-static struct raw_sample without_sleep(const struct drain *d, struct raw_sample s)
-{
-	uint64_t awake_ns = d->to_ns - d->from_ns - d->asleep_ns;
-
-	if (s.event == EVENT_OFF_CPU && d->asleep_ns > FOLD_SLEPT_NS && s.value > awake_ns / 1000)
-		s.value -= MIN(s.value, d->asleep_ns / 1000);
-	return s;
+	return d && d->asleep_ns ? UINT64_MAX : fold_next_flush_ns(p->fold);
 }
 
 static void fold_drain(struct pipeline *p, struct feed *f)
@@ -281,16 +268,16 @@ static void fold_drain(struct pipeline *p, struct feed *f)
 	uint64_t end_ns = window_end(p, d);
 
 	for (size_t i = 0; i < d->n_samples; i++) {
-		const struct raw_sample s = without_sleep(d, d->samples[i]);
+		const struct raw_sample *s = &d->samples[i];
 		struct accepted a;
-		const char *reason = pipeline_judge(p, f, &s, &a);
+		const char *reason = pipeline_judge(p, f, s, &a);
 
 		if (reason)
-			exclude(reason, s.n);
+			exclude(reason, s->n);
 		else
-			fold_part(p, f, &s, &a, end_ns, true);
+			fold_part(p, f, s, &a, end_ns, true);
 	}
-	fold_asleep(p->fold, d->asleep_ns);
+	fold_note_sleep(p->fold, d->asleep_ns);
 	for (size_t i = 0; i < d->n_totals; i++)
 		fold_total(p->fold, &d->totals[i], d->to_ns);
 	for (size_t i = 0; i < f->n_held_back; i++)

@@ -185,7 +185,7 @@ static void sleep_once(struct day *d)
 	     (uint64_t)(chance() * 1e9)); /* of the second in which it falls asleep, and wakes up */
 	pass(d, asleep_ns);
 	d->asleep_ns += asleep_ns;
-	fold_asleep(d->f, asleep_ns);
+	fold_note_sleep(d->f, asleep_ns);
 	drain(d);
 }
 

@@ -94,10 +94,9 @@ static bool clock_was_set(const struct fold *f, uint64_t boot_ns, uint64_t wall_
 	return moved_ns > (int64_t)STEP_NS || moved_ns < -(int64_t)STEP_NS;
 }
 
-void fold_asleep(struct fold *f, uint64_t ns)
+void fold_note_sleep(struct fold *f, uint64_t ns)
 {
-	if (ns > FOLD_SLEPT_NS)
-		f->asleep_ns += ns;
+	f->asleep_ns += ns;
 }
 
 int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool force,

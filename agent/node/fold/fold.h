@@ -52,13 +52,11 @@ void fold_lose(struct fold *f, const struct owner *owner, unsigned event_mask, c
 	       uint64_t time_ns);
 /* The batch of the open window, to resolve stacks into. */
 struct batch *fold_batch(struct fold *f);
-/* A suspend shorter than that is taken for time that passed. */
-#define FOLD_SLEPT_NS (500 * NSEC_PER_MSEC)
 /*
  * The machine was suspended for so long since the last fold_flush(). That ends the window: it is as long as it was awake, and
  * the next one begins at the flush and tells the sleep as loss "asleep".
  */
-void fold_asleep(struct fold *f, uint64_t ns);
+void fold_note_sleep(struct fold *f, uint64_t ns);
 /* Closes the window when now is past its end (or force): *ret is NULL when there is nothing yet or nothing in it. */
 int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool force, struct batch **ret);
 uint64_t fold_next_flush_ns(const struct fold *f);	/* CLOCK_BOOTTIME */

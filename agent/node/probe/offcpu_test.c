@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "core.skel.h"
+#include "offcpu.skel.h"
 
 #define LISTED                                                                                     \
 	(struct probe_config)                                                                      \
@@ -961,6 +962,34 @@ static void who_execs_beside_the_first_thread_leaves_nothing(void **state)
 	child_stop(&c);
 }
 
+/* ---- a machine that is suspended ---- */
+
+static unsigned n_calls(const struct bpf_program *prog, enum bpf_func_id helper)
+{
+	const struct bpf_insn *insns = bpf_program__insns(prog);
+	unsigned n = 0;
+
+	for (size_t i = 0; i < bpf_program__insn_cnt(prog); i++)
+		n += insns[i].code == (BPF_JMP | BPF_CALL) && !insns[i].src_reg &&
+		     insns[i].imm == (int)helper;
+	return n;
+}
+
+/*
+ * A machine that runs tests cannot be suspended. The only clock of a wake-up is the waits' (pf_wait_clock()), and it is one
+ * that stands meanwhile.
+ */
+static void time_asleep_is_nobodys_wait(void **state)
+{
+	struct offcpu_bpf *b = offcpu_bpf__open();
+
+	(void)state;
+	assert_non_null(b);
+	assert_int_equal(n_calls(b->progs.pf_wakeup, BPF_FUNC_ktime_get_ns), 1);
+	assert_int_equal(n_calls(b->progs.pf_wakeup, BPF_FUNC_ktime_get_boot_ns), 0);
+	offcpu_bpf__destroy(b);
+}
+
 /* ---- stacks: walked, and recognised ---- */
 
 /* nanosleep() in the section of rows_test.h: CFA = rsp + 8 all along; its frames keep no frame pointers. */
@@ -1395,6 +1424,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_not_noted_leaves_nothing),
 		cmocka_unit_test(a_reused_number_is_another_thread),
 		cmocka_unit_test(who_execs_beside_the_first_thread_leaves_nothing),
+		cmocka_unit_test(time_asleep_is_nobodys_wait),
 		cmocka_unit_test(long_waits_are_whole_when_thinned),
 		cmocka_unit_test(whole_waits_stand_for_those_not_noted),
 		cmocka_unit_test(stacks_are_whole_and_their_own),
