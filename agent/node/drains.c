@@ -27,6 +27,7 @@ struct drains {
 	struct node *node;
 	struct feeding *first, **last;
 	size_t n_waiting;      /* of the kernel */
+	uint64_t asleep_ns;    /* of drains that were refused: told with the next one */
 	unsigned n_exec_reads; /* this second */
 	bool feeding;	       /* the pipeline has one: order is kept */
 };
@@ -151,6 +152,7 @@ static void feed_handled(struct task *t)
 	if (t->refused) {
 		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
 		gap_untold(t->node, f->feed.gap_ns);
+		d->asleep_ns += f->feed.drain ? f->feed.drain->asleep_ns : 0;
 	} else if (!f->feed.full) {
 		read_wanted(d, &f->feed);
 	} else if (f->feed.waits) {
@@ -189,6 +191,15 @@ static bool is_due(const struct drains *d, const struct feeding *f)
 	       !follow_parses(d->node->follow);
 }
 
+/* The window that is open is still the one of before the sleep. */
+static void tell_sleep(struct drains *d, struct feed *f)
+{
+	if (!f->drain || !f->full || f->whole)
+		return;
+	f->drain->asleep_ns += d->asleep_ns;
+	d->asleep_ns = 0;
+}
+
 /* While the node closes a task is done before task_post returns, and its end comes here again. */
 void drains_advance(struct drains *d)
 {
@@ -200,6 +211,7 @@ void drains_advance(struct drains *d)
 			d->last = &d->first;
 		d->n_waiting -= !f->feed.whole;
 		d->feeding = true;
+		tell_sleep(d, &f->feed);
 		task_post(d->node, d->node->pipe, &f->task, feed_bytes(&f->feed));
 	}
 }

@@ -10,6 +10,7 @@
 static bool parses, under_way;
 static const struct drain *fed[32]; /* in order; a second pass, too */
 static size_t n_fed, n_freed, n_told;
+static uint64_t fed_asleep_ns[32];
 static bool names_are_missing; /* for the next first pass */
 
 bool follow_parses(const struct follow *f)
@@ -56,6 +57,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 {
 	(void)p;
 	assert_true(n_fed < ARRAY_SIZE(fed));
+	fed_asleep_ns[n_fed] = f->drain->asleep_ns;
 	fed[n_fed++] = f->drain;
 	f->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
@@ -287,6 +289,40 @@ static void who_is_found_without_names_at_the_end_comes_again_at_once(void **sta
 	assert_int_equal(n_freed, 1);
 }
 
+/* A drain that is refused takes its samples along, not the machine's sleep: who comes next has it, once. */
+static void a_refused_sleep_is_told_with_the_next(void **state)
+{
+	struct drain *d = drains;
+	struct raw_proc first = {.tgid = 7, .what = RAW_PROC_SEEN};
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++)
+		d[i] = (struct drain){0};
+	d[0].asleep_ns = 3600 * NSEC_PER_SEC;
+	d[1].asleep_ns = 60 * NSEC_PER_SEC;
+	drains_add(node.drains, &d[0], true);
+	drains_add(node.drains, &d[1], true); /* waits for the first */
+	posted.items[0]->refused = true;
+	posted_run();
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(n_fed, 0);
+	d[2].procs = &first;
+	d[2].n_procs = 1;
+	drains_add(node.drains, &d[2], false); /* not a whole second's */
+	work();
+	under_way = false;
+	drains_add_whole(node.drains, &d[3]);
+	drains_add(node.drains, &d[4], true);
+	drains_add(node.drains, &d[5], true);
+	work();
+	assert_int_equal(n_fed, 4);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(fed_asleep_ns[i], i == 2 ? 3660 * NSEC_PER_SEC : 0);
+	for (size_t i = 0; i < 6; i++)
+		d[i] = (struct drain){0};
+}
+
 /* The node's end came before the pipeline was there for them. */
 static void who_never_went_is_freed(void **state)
 {
@@ -309,6 +345,7 @@ int main(void)
 		TEST(a_second_pass_keeps_its_place),
 		TEST(who_waits_at_the_end_goes_on),
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
+		TEST(a_refused_sleep_is_told_with_the_next),
 		TEST(who_never_went_is_freed),
 	};
 
