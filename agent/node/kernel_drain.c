@@ -89,6 +89,7 @@ static void drain_done(struct task *t)
 	if (d->drain) {
 		cgroups_take(k, d->drain);
 		k->drain_number = d->drain->number;
+		k->filter_stale |= d->drain->tried_again; /* with it what works is told */
 		drains_add(k->node->drains, d->drain, d->full);
 	}
 	if (k->node->closing)

@@ -202,7 +202,7 @@ static void finish(struct probes *p, struct drain *d)
 	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
 	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
 	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
-	held_pass(p->held, d, p->swapped_mono_ns, keep);
+	held_pass(p->held, d, p->slept.mono_ns, keep);
 	for (size_t i = 0; i < d->n_stacks; i++) {
 		struct raw_stack *s = &d->stacks[i];
 
@@ -260,20 +260,10 @@ static int drain_quick(struct probes *p, struct drain **ret)
 	return 0;
 }
 
-/* Returns what CLOCK_MONOTONIC lacks since the last time: while a machine sleeps it stands. */
-static uint64_t swapped(struct probes *p, uint64_t boot_ns)
-{
-	uint64_t mono_ns = now_mono_ns();
-	uint64_t passed_ns = boot_ns - p->swapped_ns, awake_ns = mono_ns - p->swapped_mono_ns;
-
-	p->swapped_ns = boot_ns;
-	p->swapped_mono_ns = mono_ns;
-	return passed_ns > awake_ns ? passed_ns - awake_ns : 0;
-}
-
 static int drain_full(struct probes *p, struct drain **ret)
 {
 	struct drain *d;
+	bool tried = false;
 	uint32_t old;
 	int r, r2;
 
@@ -282,6 +272,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 
 		if (e->hz)
 			e->ops->check(e);
+		tried |= event_again(p, e);
 		if (e->hz && e->ops->before_swap)
 			e->ops->before_swap(p, e);
 	}
@@ -293,9 +284,10 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d = pending_take(&p->generations[old % PF_GENERATIONS]);
 	r2 = take_counts(p, old, d);
 	d->from_ns = p->swapped_ns;
-	d->to_ns = now_boot_ns();
-	d->asleep_ns = swapped(p, d->to_ns);
+	d->asleep_ns = slept_now(&p->slept);
+	d->to_ns = p->swapped_ns = p->slept.boot_ns;
 	d->number = p->drain_number;
+	d->tried_again = tried;
 	move_events(&p->now, d);
 	finish(p, d);
 	stats_count_drops(p);
@@ -336,7 +328,8 @@ int drain_open(struct probes *p)
 		p->generations[i].d = drain_new();
 	p->now.d = drain_new();
 	p->held = held_new(MAX_HELD_BYTES);
-	(void)swapped(p, now_boot_ns());
+	(void)slept_now(&p->slept);
+	p->swapped_ns = p->slept.boot_ns;
 	p->known_drain = UINT64_MAX;
 	return 0;
 }

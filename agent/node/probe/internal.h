@@ -53,6 +53,7 @@ struct event_probe {
 	bool loaded;
 	unsigned want_hz, hz; /* 0: detached */
 	unsigned n_links;
+	uint64_t again_ns; /* CLOCK_MONOTONIC: when to attach it once more; 0: not */
 };
 struct probe_ops {
 	/*
@@ -86,6 +87,17 @@ enum feature {
 };
 
 #define MAX_PROGRAM_LINKS 8
+
+/* ---- slept.c: the last look at the clocks ---- */
+struct slept {
+	uint64_t boot_ns, mono_ns;
+	int64_t most_ns; /* CLOCK_BOOTTIME is before CLOCK_MONOTONIC by no more */
+};
+/*
+ * How long the machine was suspended since the last time; the first time says nothing. A sleep of less than half a second is taken
+ * for time that passed: 0.
+ */
+uint64_t slept_now(struct slept *s);
 
 /* ---- unwind tables on their way into the kernel ---- */
 struct chunk_writer {
@@ -126,7 +138,8 @@ struct probes {
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
 	struct pending now;			    /* processes and cgroups */
 	struct held *held;
-	uint64_t swapped_ns, swapped_mono_ns; /* the same moment */
+	uint64_t swapped_ns;
+	struct slept slept;	    /* until then */
 	struct pf_stats last_stats; /* what the counters already know */
 };
 
@@ -145,6 +158,10 @@ int feature_try(struct probes *p, int f, struct event_probe *e,
 		int (*step)(struct probes *p, struct event_probe *e));
 int event_try(struct probes *p, enum event event,
 	      int (*step)(struct probes *p, struct event_probe *e));
+/* What the machine lacks for a moment: an event that could not be attached for it is attached again, in a full drain. */
+bool may_pass(int r);
+void event_again_later(struct event_probe *e, int r); /* r: of attaching it */
+bool event_again(struct probes *p, struct event_probe *e); /* whether it was time to */
 
 /* filter.c */
 void filter_told(struct probes *p, const struct pf_rec_cgroup *r);

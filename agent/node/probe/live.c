@@ -7,7 +7,7 @@
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 #define LIVE_BATCH  4096
-#define CALL_NS	    (60 * NSEC_PER_SEC) /* no call of an allocator takes so long */
+#define CALL_NS	    (60 * NSEC_PER_SEC) /* awake; no call of an allocator takes so long */
 
 static struct attached *owner_of(struct memory *m, const struct pf_live_key *k,
 				 const struct pf_live *l)
@@ -145,7 +145,7 @@ static bool may_return(const struct memory *m, const struct pf_pending *p)
 {
 	const struct pf_count_key *k = &p->live.key;
 
-	if (now_boot_ns() - p->live.time_ns > CALL_NS)
+	if (now_boot_ns() > MAX(p->live.time_ns, m->woke_ns) + CALL_NS)
 		return false;
 	for (struct attached *a = m->attached; a; a = a->hh.next)
 		if (a->key.start_boottime_ns == k->start_boottime_ns && a->key.tgid == k->tgid &&
@@ -175,6 +175,8 @@ static size_t forget_some_pending(struct memory *m)
 /* Calls that will not return any more: of threads that were killed in an allocator. */
 static void forget_pending(struct memory *m)
 {
+	if (slept_now(&m->slept))
+		m->woke_ns = m->slept.boot_ns;
 	while (forget_some_pending(m) == STALE_MAX)
 		;
 }

@@ -217,6 +217,14 @@ int iterator_run(struct bpf_link *iterator)
 	return n < 0 ? -errno : 0;
 }
 
+static void feature_works(struct probes *p, int f)
+{
+	free(p->reasons[f]);
+	p->reasons[f] = NULL;
+	p->support[f].ok = true;
+	p->support[f].reason = NULL;
+}
+
 int feature_try(struct probes *p, int f, struct event_probe *e,
 		int (*step)(struct probes *p, struct event_probe *e))
 {
@@ -229,7 +237,7 @@ int feature_try(struct probes *p, int f, struct event_probe *e,
 	if (r)
 		feature_missing(p, f, "%s%s%s", why(r), last_warning[0] ? "; " : "", last_warning);
 	else
-		p->support[f].ok = true;
+		feature_works(p, f);
 	return r;
 }
 
@@ -237,6 +245,26 @@ int event_try(struct probes *p, enum event event,
 	      int (*step)(struct probes *p, struct event_probe *e))
 {
 	return feature_try(p, event, &p->events[event], step);
+}
+
+#define AGAIN_NS (30 * NSEC_PER_SEC)
+
+bool may_pass(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN || r == -EINTR;
+}
+
+void event_again_later(struct event_probe *e, int r)
+{
+	e->again_ns = may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
+}
+
+bool event_again(struct probes *p, struct event_probe *e)
+{
+	if (!e->hz || !e->again_ns || now_mono_ns() < e->again_ns)
+		return false;
+	(void)e->ops->attach(p, e); /* its state tells */
+	return true;
 }
 
 static void events_load(struct probes *p)

@@ -29,10 +29,9 @@ struct memory *memory_of(struct probes *p)
 int memory_missing(struct probes *p)
 {
 	struct memory *m = own(p);
+	int r = m ? __atomic_load_n(&m->load_error, __ATOMIC_ACQUIRE) : 0;
 
-	return m && m->mode != UPROBE_NONE && !__atomic_load_n(&m->load_error, __ATOMIC_ACQUIRE)
-		       ? -EAGAIN
-		       : -EOPNOTSUPP;
+	return m && m->mode != UPROBE_NONE && (!r || may_pass(r)) ? -EAGAIN : -EOPNOTSUPP;
 }
 
 const char *probes_uprobe_form(const struct probes *p)
@@ -57,6 +56,7 @@ static int memory_open(struct probes *p, struct event_probe *e)
 	m->mode = uprobe_mode();
 	m->returns = -EAGAIN;
 	m->n_cpus = p->n_possible_cpus;
+	(void)slept_now(&m->slept);
 	e->own = m;
 	return m->mode == UPROBE_NONE ? -EOPNOTSUPP : 0;
 }
@@ -97,10 +97,13 @@ static void take_descriptors(struct memory *m, struct memory_bpf *o)
 static int memory_load(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = own(p);
-	struct memory_bpf *o = memory_bpf__open();
+	struct memory_bpf *o;
 	int r;
 
 	(void)e;
+	if (m->bpf) /* for the other event */
+		return 0;
+	o = memory_bpf__open();
 	if (!o)
 		return -errno;
 	choose_form(m, o);
@@ -122,12 +125,24 @@ static int memory_load(struct probes *p, struct event_probe *e)
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = own(p);
+	int r = event_try(p, e - p->events, memory_load);
 
-	if (m->bpf)
-		return 0;
-	__atomic_store_n(&m->load_error, event_try(p, e - p->events, memory_load),
-			 __ATOMIC_RELEASE);
-	return m->load_error;
+	__atomic_store_n(&m->load_error, r, __ATOMIC_RELEASE);
+	event_again_later(e, r);
+	return r;
+}
+
+/* Whether probed returns are safe; what may pass leaves that open. */
+static int try_returns(struct memory *m, struct event_probe *e)
+{
+	int r = m->returns_tried ? m->returns : uprobe_try_return(m->mode);
+
+	event_again_later(e, r);
+	if (m->returns_tried || may_pass(r))
+		return r;
+	__atomic_store_n(&m->returns, r, __ATOMIC_RELEASE);
+	m->returns_tried = true;
+	return r;
 }
 
 static int inuse_attach(struct probes *p, struct event_probe *e)
@@ -137,19 +152,17 @@ static int inuse_attach(struct probes *p, struct event_probe *e)
 
 	if (r)
 		return r;
-	if (!m->returns_tried)
-		__atomic_store_n(&m->returns, uprobe_try_return(m->mode), __ATOMIC_RELEASE);
-	m->returns_tried = true;
-	if (m->returns == 0)
+	r = try_returns(m, e);
+	if (!r)
 		return 0;
-	if (m->returns == -EPERM)
+	if (r == -EPERM)
 		feature_missing(p, EVENT_MEM_INUSE,
 				"on this kernel a probed return kills a process with a seccomp "
 				"filter: 6.14 and later are safe");
 	else
 		feature_missing(p, EVENT_MEM_INUSE,
 				"whether probed returns are safe here could not be tried: %s",
-				strerror(-m->returns));
+				strerror(-r));
 	return -EOPNOTSUPP;
 }
 

@@ -47,6 +47,8 @@ struct memory {
 	unsigned n_leaving;   /* atomic: urgent */
 	uint64_t n_moves;     /* atomic: links made and closed */
 	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last one */
+	struct slept slept;   /* since calls were looked at */
+	uint64_t woke_ns;     /* CLOCK_BOOTTIME: then the machine was known to have slept before */
 	bool asked;	      /* one is wanted now */
 	uint64_t user_removed, evicted;
 	int trap_link;	       /* on ourselves; 0: none yet */
@@ -80,7 +82,10 @@ struct attached {
 
 /* memory.c */
 struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or nobody wants it */
-/* Why there is none. -EAGAIN: its object is still to be loaded, for somebody who asked just now. -EOPNOTSUPP: it cannot be. */
+/*
+ * Why there is none. -EAGAIN: its object is still to be loaded: somebody asked just now, or the machine lacked something for a
+ * moment. -EOPNOTSUPP: it cannot be.
+ */
 int memory_missing(struct probes *p);
 
 /* uprobe.c */

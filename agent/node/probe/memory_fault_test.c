@@ -6,6 +6,24 @@
 #include "node/probe/memory_scene_test.h"
 
 #include <setjmp.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+/* The clocks of this process, not of what it starts: so long the machine slept, or ran unseen. From a moment on, if set. */
+static uint64_t asleep_s, later_s, from_mono_ns;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, t);
+	struct timespec mono;
+
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &mono);
+	if ((uint64_t)mono.tv_sec * NSEC_PER_SEC + (uint64_t)mono.tv_nsec < from_mono_ns)
+		return r;
+	if (id == CLOCK_MONOTONIC || id == CLOCK_BOOTTIME)
+		t->tv_sec += (time_t)(later_s + (id == CLOCK_BOOTTIME ? asleep_s : 0));
+	return r;
+}
 
 /* ---- who throws, and Go, return where they were called, in whatever process ---- */
 
@@ -144,6 +162,69 @@ static void calls_end_in_odd_ways(void **state)
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 1000 + 1000 + 20000 + 300000 + 7);
 	assert_int_equal(s.w.inuse.bytes, 1000 + 1000 + 300000 + 7);
+	scene_close(&s);
+}
+
+/* ---- the machine sleeps ---- */
+
+static void body_waits(struct truth *t)
+{
+	say_and_wait(t, 1);
+}
+
+IN_SECTION(pf_short) static void *pool_slow(size_t n)
+{
+	say_and_wait(truth, 3);
+	return pool + n;
+}
+
+static void body_slow(struct truth *t)
+{
+	truth = t;
+	say_and_wait(t, 1);
+	keep[0] = pool_slow(1000);
+	say_and_wait(t, 4);
+	keep[1] = pool_slow(20000);
+	say_and_wait(t, 4);
+}
+
+/* A call of before the sleep returns after it; one that does not for a minute, while the machine is awake, is forgotten. */
+static void who_sleeps_in_an_allocator_returns_still(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	add_site(&s.probed, pool_slow, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	scene_open(&s, body_slow, ALLOC | INUSE, 1);
+	go(&s, 3);
+	asleep_s = 3600;
+	watch_all(s.p, &s.w);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	go(&s, 3);
+	assert_int_equal(map_count(memory_of(s.p)->pending, sizeof(struct pf_pending_key)), 1);
+	later_s = 61;
+	watch_all(s.p, &s.w);
+	assert_int_equal(map_count(memory_of(s.p)->pending, sizeof(struct pf_pending_key)), 0);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	scene_close(&s);
+	asleep_s = later_s = 0;
+}
+
+/* What it tells is the time that the process may have run in. */
+static void a_span_is_as_long_as_the_machine_was_awake(void **state)
+{
+	uint64_t ns = 0, hits = 0;
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_waits, ALLOC, 1);
+	from_mono_ns = now_mono_ns() + 10 * NSEC_PER_MSEC;
+	asleep_s = 3600;
+	probes_attached_wait(s.a, 20 * NSEC_PER_MSEC, UINT64_MAX, &ns, &hits);
+	assert_in_range(ns, 20 * NSEC_PER_MSEC, 1000 * NSEC_PER_SEC);
+	asleep_s = from_mono_ns = 0;
 	scene_close(&s);
 }
 
@@ -529,11 +610,6 @@ static size_t how_many(void)
 	return mode_at_most == UPROBE_SINGLE ? 2 : MANY;
 }
 
-static void body_waits(struct truth *t)
-{
-	say_and_wait(t, 1);
-}
-
 /* All are started before one is attached: who is forked has the links, too. */
 static void open_many(struct scene s[static MANY])
 {
@@ -619,6 +695,8 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_throws_returns_untouched),
 		cmocka_unit_test(calls_end_in_odd_ways),
+		cmocka_unit_test(who_sleeps_in_an_allocator_returns_still),
+		cmocka_unit_test(a_span_is_as_long_as_the_machine_was_awake),
 		cmocka_unit_test(what_lives_stays_when_files_change),
 		cmocka_unit_test(events_come_and_go),
 		cmocka_unit_test(who_frees_unseen_has_no_inuse),

@@ -10,7 +10,6 @@
 #include "offcpu.skel.h"
 
 #define MAX_WAIT_US (3600ull * USEC_PER_SEC)
-#define AGAIN_NS    (30 * NSEC_PER_SEC)
 
 _Static_assert((int)EVENT_OFF_CPU == (int)PF_EVENT_OFF_CPU, "abi");
 _Static_assert((int)_WAIT_MAX == (int)PF_WAIT_OTHER + 1, "abi");
@@ -21,7 +20,6 @@ struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
 	struct looker *looker; /* NULL: nothing was thinned yet, or this kernel cannot */
-	uint64_t again_ns;     /* CLOCK_MONOTONIC: when to try once more; 0: not */
 };
 
 static int offcpu_open(struct probes *p, struct event_probe *e)
@@ -160,12 +158,6 @@ static int attach_all(struct probes *p, struct event_probe *e)
 	return 0;
 }
 
-/* What the machine lacks for a moment. */
-static bool may_pass(int r)
-{
-	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN || r == -EINTR;
-}
-
 static int offcpu_attach(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
@@ -175,7 +167,7 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 		r = event_try(p, EVENT_OFF_CPU, attach_all);
 	if (r)
 		offcpu_detach(e);
-	o->again_ns = may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
+	event_again_later(e, r);
 	return 0; /* the rest of the filter does not depend on it: event_try() has told */
 }
 
@@ -183,8 +175,6 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 
-	if (o->again_ns && now_mono_ns() >= o->again_ns)
-		offcpu_attach(p, e);
 	if (!e->n_links)
 		return;
 	if (!o->looker && p->support[FEATURE_WHOLE_WAITS].ok &&

@@ -200,7 +200,8 @@ struct drain {
 	size_t n_young;
 	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
-	uint64_t asleep_ns;	 /* of that, the machine was suspended: full drains */
+	uint64_t asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
+	bool tried_again;	 /* an event that could not be attached: probes_support() may say something else */
 	struct buf *memory;	 /* the frames */
 };
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bpf() and perf_event_open() that fail at any moment: what cannot be done is told, and nothing stays in the kernel. */
 #include "lib/base/fault.h"
+#include "bpf/abi.h"
 #include "node/probe/probe.h"
 
 #include <setjmp.h>
@@ -79,6 +80,7 @@ static void each_call_fails_once(void **state)
 
 #define ON_CPU (1u << EVENT_ON_CPU)
 #define BOTH   (ON_CPU | 1u << EVENT_OFF_CPU)
+#define MEMORY (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
 static struct probes *loaded;
 static unsigned n_links, n_links_on_cpu, n_links_both; /* without a fault always as many */
@@ -231,6 +233,64 @@ static void what_passes_is_tried_again(void **state)
 	assert_int_equal(ask(0), 0);
 }
 
+static const struct support *support_of(enum event e)
+{
+	size_t n;
+	const struct support *s = probes_support(loaded, &n);
+
+	assert_true(n > (size_t)e);
+	return &s[e];
+}
+
+/* What attaching says of a process without a place to probe. */
+static int attach_nothing(void)
+{
+	struct pf_mem_proc proc = {.event_mask = 1u << EVENT_MEM_ALLOC};
+	struct probes_refused refused;
+	struct attached *a = NULL;
+
+	return probes_attach(loaded, (uint32_t)getpid(), 1, &proc, NULL, 0, &a, &refused);
+}
+
+/* Its programs are loaded when somebody asks: whatever kept them out for a moment, who asks has them soon. */
+static void memory_that_is_short_is_tried_again(void **state)
+{
+	static const struct {
+		int error;
+		bool passes;
+	} rows[] = {{ENOMEM, true}, {EMFILE, true}, {EPERM, false}};
+	struct drain *d = NULL;
+
+	if (!loaded)
+		skip();
+	if (attach_nothing() == -EOPNOTSUPP) {
+		print_message("skipped: this kernel has no uprobes\n");
+		skip();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		fault_arm(FAULT_BPF, rows[i].error, 1, true);
+		(void)ask(MEMORY);
+		assert_true(fault_disarm() > 0);
+		assert_false(support_of(EVENT_MEM_ALLOC)->ok);
+		assert_false(support_of(EVENT_MEM_INUSE)->ok);
+		assert_int_equal(attach_nothing(), rows[i].passes ? -EAGAIN : -EOPNOTSUPP);
+		assert_int_equal(drain(), 0);
+		assert_false(support_of(EVENT_MEM_ALLOC)->ok);
+		later_s += 31;
+		assert_int_equal(probes_drain(loaded, true, &d), 0);
+		assert_int_equal(d->tried_again, rows[i].passes);
+		d = drain_free(d);
+		assert_int_equal(attach_nothing(), rows[i].passes ? -ENOENT : -EOPNOTSUPP);
+		assert_int_equal(support_of(EVENT_MEM_ALLOC)->ok, rows[i].passes);
+		assert_int_equal(support_of(EVENT_MEM_INUSE)->ok, rows[i].passes);
+		if (rows[i].passes)
+			assert_null(support_of(EVENT_MEM_INUSE)->reason);
+		(void)ask(0);
+		unload(state);
+		load(state);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +298,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(attaching_fails, load, unload),
 		cmocka_unit_test_setup_teardown(each_link_of_off_cpu_fails_once, load, unload),
 		cmocka_unit_test_setup_teardown(what_passes_is_tried_again, load, unload),
+		cmocka_unit_test_setup_teardown(memory_that_is_short_is_tried_again, load, unload),
 	};
 
 	if (argc > 1)

@@ -53,7 +53,7 @@ static void nap_until(uint64_t mono_ns)
 void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
 			  uint64_t *ret_ns, uint64_t *ret_hits)
 {
-	uint64_t end = now_mono_ns() + max_ns;
+	uint64_t from = now_mono_ns(), end = from + max_ns, before_ns = now_boot_ns() - a->since_ns;
 	struct pf_mem_proc v = {};
 
 	while (now_mono_ns() < end && !memory_is_urgent(a->memory) &&
@@ -61,6 +61,6 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 		nap_until(end);
 	/* What comes while it is detached counts no more: so the time is exact. */
 	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);
-	*ret_ns = now_boot_ns() - a->since_ns;
+	*ret_ns = before_ns + now_mono_ns() - from; /* a suspended machine allocates nothing */
 	*ret_hits = v.hits;
 }

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What two clocks that are read one after the other say of a machine that sleeps, and of a thread that is preempted. */
+#include "node/probe/internal.h"
+
+#include <setjmp.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define MS NSEC_PER_MSEC
+
+/* A machine whose clocks go on by 20 ns a reading, and by what happens before one of the three. */
+static uint64_t mono_ns, boot_ns;
+static struct {
+	unsigned at; /* 1, 2, 3; 0: nothing happens */
+	uint64_t preempted_ns, asleep_ns;
+} what;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	uint64_t ns;
+
+	if (what.at && --what.at == 0) {
+		mono_ns += what.preempted_ns;
+		boot_ns += what.preempted_ns + what.asleep_ns;
+	}
+	mono_ns += 20;
+	boot_ns += 20;
+	ns = id == CLOCK_MONOTONIC ? mono_ns : boot_ns;
+	*t = (struct timespec){(time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC)};
+	return 0;
+}
+
+static void pass(uint64_t ns)
+{
+	mono_ns += ns;
+	boot_ns += ns;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	mono_ns = 1000 * NSEC_PER_SEC;
+	boot_ns = 5000 * NSEC_PER_SEC; /* it has slept before */
+	what.at = 0;
+	return 0;
+}
+
+static void test_sleeps_are_told_once(void **state)
+{
+	struct slept s = {};
+	uint64_t told = 0;
+
+	(void)state;
+	assert_int_equal(slept_now(&s), 0);
+	for (unsigned i = 1; i <= 3; i++) { /* whatever it comes before */
+		pass(NSEC_PER_SEC);
+		what.at = i;
+		what.preempted_ns = 0;
+		what.asleep_ns = 3600 * NSEC_PER_SEC;
+		told += slept_now(&s);
+		assert_in_range(s.boot_ns - s.mono_ns, boot_ns - mono_ns - what.asleep_ns - MS,
+				boot_ns - mono_ns + MS);
+		pass(NSEC_PER_SEC);
+		told += slept_now(&s);
+		assert_in_range(told, i * what.asleep_ns - MS, i * what.asleep_ns);
+		pass(NSEC_PER_SEC);
+		assert_int_equal(slept_now(&s), 0);
+	}
+}
+
+static void test_a_short_sleep_is_none(void **state)
+{
+	struct slept s = {};
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		boot_ns += 400 * MS;
+		pass(NSEC_PER_SEC);
+		assert_int_equal(slept_now(&s), 0);
+	}
+}
+
+/* Between any two of the readings, and twice in a row. */
+static void test_who_is_preempted_did_not_sleep(void **state)
+{
+	struct slept s = {};
+
+	(void)state;
+	for (unsigned first = 0; first <= 3; first++)
+		for (unsigned second = 0; second <= 3; second++) {
+			pass(NSEC_PER_SEC);
+			what.preempted_ns = 700 * MS;
+			what.asleep_ns = 0;
+			what.at = first;
+			assert_int_equal(slept_now(&s), 0);
+			pass(NSEC_PER_SEC);
+			what.at = second;
+			assert_int_equal(slept_now(&s), 0);
+			pass(NSEC_PER_SEC);
+			assert_int_equal(slept_now(&s), 0);
+		}
+	/* nor is a sleep forgotten for it, but for as long as that took */
+	what.at = 2;
+	(void)slept_now(&s);
+	boot_ns += 60 * NSEC_PER_SEC;
+	assert_in_range(slept_now(&s), 59 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_sleeps_are_told_once, begin),
+		cmocka_unit_test_setup(test_a_short_sleep_is_none, begin),
+		cmocka_unit_test_setup(test_who_is_preempted_did_not_sleep, begin),
+	};
+
+	return cmocka_run_group_tests_name("probe/slept", tests, NULL, NULL);
+}
