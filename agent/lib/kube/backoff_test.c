@@ -295,6 +295,19 @@ static void watch_17_streams_that_lead_back_are_waited_for(void **state)
 	}
 }
 
+/* And one that says again what was before, in more than one event. */
+static void watch_17_streams_that_lead_back_and_forth_are_waited_for(void **state)
+{
+	(void)state;
+	answer(BOOKMARK("12"));
+	assert_int_equal(wait_is_over(), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		answer(BOOKMARK("9") BOOKMARK("12"));
+		expect_wait(i);
+		assert_non_null(strstr(server.path, "resourceVersion=12"));
+	}
+}
+
 /* Nor does what they say again make an error one that may pass. */
 static void watch_22_error_event_after_a_step_back_lists(void **state)
 {
@@ -370,6 +383,7 @@ int main(void)
 		T(watch_17_streams_that_repeat_themselves_are_waited_for),
 		T(watch_16_streams_that_lead_on_are_not),
 		T(watch_17_streams_that_lead_back_are_waited_for),
+		T(watch_17_streams_that_lead_back_and_forth_are_waited_for),
 		T(watch_22_error_event_after_a_step_back_lists),
 		T(watch_25_loss_with_an_error_event_behind_it_lists),
 		T(watch_22_error_event_without_end_of_line),

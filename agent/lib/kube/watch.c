@@ -365,6 +365,7 @@ static void really_free(struct kube_watch *w)
 	free(w->path);
 	free(w->selectors);
 	free(w->rv);
+	free(w->begin_rv);
 	free(w->error);
 	free(w->list_kind);
 	free(w->list_version);

@@ -24,15 +24,16 @@ struct kube_watch {
 	enum watch_state state;
 	bool list_next;	 /* wait goes on with a list, else with a watch */
 	char *rv;	 /* last seen; NULL: none yet */
+	char *begin_rv;	 /* with which the stream was asked for */
 	bool rv_useless; /* the server said so: ask for the newest */
 	char *error;	 /* as told to ops.state; NULL: works */
 	bool told;
 	struct backoff backoff;
 	struct timer timer, watchdog;
 	struct kube_listener listener;
-	bool awaits_server; /* waits because the server was away or not ready */
-	unsigned n_hurried; /* since it last worked */
-	uint64_t due_ns;    /* of the wait */
+	bool awaits_server;	/* waits because the server was away or not ready */
+	unsigned n_hurried;	/* since it last worked */
+	uint64_t due_ns;	/* of the wait */
 	uint64_t not_before_ns; /* what Retry-After says of it */
 	struct http_call *call, *probe;
 	unsigned n_unauthorized, n_missing;
@@ -41,7 +42,7 @@ struct kube_watch {
 	/* of the answer that is coming */
 	int status;
 	uint64_t retry_after_ns, started_ns, silence_limit_ns, probed_ns;
-	bool event_lost, moved; /* moved: events led to a version that is not older */
+	bool event_lost, moved; /* moved: events led past begin_rv */
 	struct buf error_body;
 	struct lines lines;
 	struct list_split split;
@@ -59,14 +60,14 @@ void watch_start_stream(struct kube_watch *w);
 /* Around everything that may call the owner, who may free us; leave: is w still there? */
 void watch_enter(struct kube_watch *w);
 bool watch_leave(struct kube_watch *w);
-void watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
+void watch_tell_state(struct kube_watch *w, const char *error); /* NULL: works */
 void watch_tell_synced(struct kube_watch *w);
 
 /* All three go on later: with a list, or with a watch where we are. */
 void watch_wait(struct kube_watch *w, bool list, uint64_t ns);
 void watch_back_off(struct kube_watch *w, bool list);
 void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
-void watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
+void watch_await_server(struct kube_watch *w); /* after these: others may find it back first */
 void watch_worked(struct kube_watch *w);
 void watch_on_bad_status(struct kube_watch *w, bool listing);
 void watch_hang_up(struct kube_watch *w);
@@ -74,9 +75,10 @@ void watch_hang_up(struct kube_watch *w);
 void watch_reset_answer(struct kube_watch *w);
 void watch_remember_head(int status, const struct http_headers *h, void *arg);
 void watch_drop_items(struct kube_watch *w);
-json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);	/* an object, or NULL and counted */
+json_t *watch_parse(struct kube_watch *w, const char *text,
+		    size_t n); /* an object, or NULL and counted */
 void watch_trim(json_t *obj);
 bool watch_says_too_large(const char *text);
-void watch_set_text(char **p, const char *s);		/* "" counts as NULL */
+void watch_set_text(char **p, const char *s); /* "" counts as NULL */
 void watch_dropped(const char *reason);
 void watch_count(const char *event);

@@ -57,7 +57,7 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
 		return;
 	/* of two servers the one that lags leads back to where we were */
-	if (!w->rv || !is_older(next_rv, w->rv)) {
+	if (!str_equal(next_rv, w->begin_rv) && !is_older(next_rv, w->begin_rv ?: "")) {
 		w->moved = true;
 		w->n_errors = 0;
 	}
@@ -260,6 +260,7 @@ void watch_start_stream(struct kube_watch *w)
 	buf_printf(&b, "%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=",
 		   w->path, timeout_s);
 	url_encode(&b, w->rv);
+	watch_set_text(&w->begin_rv, w->rv);
 	buf_puts(&b, w->selectors);
 	path = buf_steal(&b);
 	s.path = path;
