@@ -142,12 +142,19 @@ static int check_failed(const char *text)
 	return r ? r : -EBADMSG;
 }
 
-int sq_check(sqlite3 *db, const char *pragma)
+/* Damaged pages are better found now than by the first query. */
+static int quick_check(sqlite3 *db)
 {
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
-	int r = sq_errno(sqlite3_prepare_v2(db, pragma, -1, &st, NULL)), rc;
+	int64_t pages = 0, page_bytes = 0;
 	const char *text;
+	int r = sq_int(db, "PRAGMA page_count", &pages), rc;
 
+	if (!r)
+		r = sq_int(db, "PRAGMA page_size", &page_bytes);
+	if (r || pages * page_bytes > CHECK_MAX_BYTES)
+		return r;
+	r = sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
 	if (r)
 		return r;
 	rc = sqlite3_step(st);
@@ -155,19 +162,6 @@ int sq_check(sqlite3 *db, const char *pragma)
 		return sq_errno(rc) ? sq_errno(rc) : -EBADMSG;
 	text = (const char *)sqlite3_column_text(st, 0);
 	return str_equal(text, "ok") ? 0 : check_failed(text);
-}
-
-/* Damaged pages are better found now than by the first query. */
-static int quick_check(sqlite3 *db)
-{
-	int64_t pages = 0, page_bytes = 0;
-	int r = sq_int(db, "PRAGMA page_count", &pages);
-
-	if (!r)
-		r = sq_int(db, "PRAGMA page_size", &page_bytes);
-	if (r || pages * page_bytes > CHECK_MAX_BYTES)
-		return r;
-	return sq_check(db, "PRAGMA quick_check(1)");
 }
 
 static int schema_check(struct sqlite_store *s, struct field_error *reterr)
@@ -197,7 +191,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 	return 0;
 }
 
-int sq_open(const char *file, int flags, sqlite3 **ret)
+static int connection_open(const char *file, int flags, sqlite3 **ret)
 {
 	sqlite3 *db = NULL;
 	int r = sq_errno(sqlite3_open_v2(file, &db, flags | SQLITE_OPEN_FULLMUTEX, NULL));
@@ -256,7 +250,7 @@ static int file_make(const char *file)
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
 		unlink_with(file, suffixes[i]);
-	r = sq_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);
+	r = connection_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);
 	if (!r)
 		r = schema_make(db);
 	if (sqlite3_close_v2(db) != SQLITE_OK && !r)
@@ -274,7 +268,7 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	int r = s->file ? file_make(s->file) : 0;
 
 	if (!r)
-		r = sq_open(s->file ? s->file : ":memory:", flags, &s->writer);
+		r = connection_open(s->file ? s->file : ":memory:", flags, &s->writer);
 	if (r)
 		return r;
 	/* NORMAL: a commit survives any end of the process; fsync happens at checkpoints */
@@ -288,7 +282,7 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	if (!r && !s->file)
 		s->reader = s->writer;
 	else if (!r)
-		r = sq_open(s->file, SQLITE_OPEN_READONLY, &s->reader);
+		r = connection_open(s->file, SQLITE_OPEN_READONLY, &s->reader);
 	return r;
 }
 

@@ -73,6 +73,8 @@ struct sqlite_store {
 	char damage_note[256], room_note[160];
 	bool checked; /* the file as a whole, since the start */
 	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
+	uint64_t
+		doubted_ns; /* when SQLite last called the file damaged and was not believed; 0: never */
 	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
 };
 
@@ -84,9 +86,6 @@ int sq_exec(sqlite3 *db, const char *sql);
 int64_t sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
 /* One integer; 0 when there is no row. */
 int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
-int sq_open(const char *file, int flags, sqlite3 **ret);
-/* -EBADMSG when a check ("PRAGMA quick_check(1)") finds damage. */
-int sq_check(sqlite3 *db, const char *pragma);
 /* Runs a statement that returns no rows and resets it. */
 int sq_run(sqlite3_stmt *st);
 void sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
@@ -109,7 +108,7 @@ int schema_raise(sqlite3 *db, int64_t *version);
 int damage_ready(struct sqlite_store *s);
 /* After an error: 0 when it is worth another try, else the error to tell. Sets a damaged file aside. */
 int damage_recover(struct sqlite_store *s, int error);
-/* SQLite says that the file is damaged: where that is so, renames it away and starts an empty one. */
+/* SQLite says that the file is damaged: where it says so again, renames it away and starts an empty one. */
 int damage_found(struct sqlite_store *s);
 /* SQLite calls a disk that is full or read-only an I/O error, or a file that cannot be opened. */
 int damage_of_disk(const struct sqlite_store *s, int error);

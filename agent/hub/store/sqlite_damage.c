@@ -14,8 +14,7 @@
 #define MAX_SAME_SECOND 100
 #define LEAST_FREE_BYTES                                                                           \
 	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
-#define LOOK_AGAIN_NS (10 * NSEC_PER_SEC)
-#define LATE_STEPS    100000 /* of SQLite's machine, between looks at the clock */
+#define DOUBT_NS (600 * NSEC_PER_SEC)
 
 /* Whether files can be made beside the store's: a file system that failed says so to nothing less. */
 static int takes_files(const char *dir)
@@ -101,11 +100,6 @@ static int set_aside(struct sqlite_store *s)
 	return r;
 }
 
-static int late(void *deadline_ns)
-{
-	return now_mono_ns() > *(const uint64_t *)deadline_ns;
-}
-
 /* Not while SQLite has it open: to close it would end SQLite's locks. */
 static int unreadable(const char *file)
 {
@@ -116,38 +110,28 @@ static int unreadable(const char *file)
 }
 
 /*
- * Whether it is damaged: -EBADMSG. SQLite says so of what a disk could not read for a moment, too (vdbe.c makes
- * SQLITE_CORRUPT of SQLITE_IOERR_CORRUPTFS): no reason to begin again empty. What takes longer is believed.
+ * SQLite also says so of what a disk could not read for a moment (vdbe.c makes SQLITE_CORRUPT of SQLITE_IOERR_CORRUPTFS): no reason
+ * to begin again empty. So it is believed the second time within DOUBT_NS; the first time the file is opened again.
  */
-static int look_again(const char *file)
-{
-	uint64_t deadline_ns = now_mono_ns() + LOOK_AGAIN_NS;
-	sqlite3 *db = NULL;
-	int r = unreadable(file);
-
-	if (r)
-		return r;
-	r = sq_open(file, SQLITE_OPEN_READWRITE, &db);
-	if (r)
-		return r;
-	sqlite3_progress_handler(db, LATE_STEPS, late, &deadline_ns);
-	r = sq_check(db, "PRAGMA integrity_check(1)");
-	sqlite3_close_v2(db);
-	return r == -ETIME ? -EBADMSG : r;
-}
-
 int damage_found(struct sqlite_store *s)
 {
+	uint64_t now_ns = now_mono_ns();
+	bool again = s->doubted_ns && now_ns < s->doubted_ns + DOUBT_NS;
 	int r;
 
 	atomic_store(&s->damaged, false); /* found by a query, too: of this file, not of the next */
 	if (!s->file)
 		return -EBADMSG;
 	sq_disconnect(s);
-	r = look_again(s->file);
-	if (!r)
-		r = sq_connect(s, NULL);
-	return r == -EBADMSG ? set_aside(s) : r;
+	r = unreadable(s->file);
+	if (r)
+		return damage_of_disk(s, r);
+	s->doubted_ns = again ? 0 : now_ns;
+	r = again ? -EBADMSG : sq_connect(s, NULL);
+	if (r != -EBADMSG)
+		return r;
+	s->doubted_ns = 0;
+	return set_aside(s);
 }
 
 static int connect_again(struct sqlite_store *s)

@@ -372,8 +372,8 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 
 	if (e == -EBADMSG)
 		field_error_set(reterr, "store",
-				"the file is damaged; it is set aside before the next write, and "
-				"the store begins again empty");
+				"the file is damaged; found so again within 10 minutes it is set "
+				"aside at the next write, and the store begins again empty");
 	else if (e == -ENOTCONN) {
 		sqlite_stats(s, &stats);
 		field_error_set(reterr, "store", "is not open: %s", stats.error);
