@@ -3,9 +3,6 @@
  * Both disks are full, the hub's and the agent's: spool -> send -> ingest -> store, each on a small file system of its own, in a
  * mount namespace of its own. Each sample is stored once or counted, what is counted is told to the hub, and with room all goes on.
  */
-#include "hub/ingest/ingest.h"
-#include "node/send/send.h"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -20,6 +17,7 @@
 #include <cmocka.h>
 
 #include "lib/base/testdir.h"
+#include "testwire.h"
 
 #define T0	     1700000000
 #define STORE_DISK   "16m"
@@ -33,12 +31,7 @@
 struct world {
 	char dir[TESTDIR_BYTES];
 	char *hub_dir, *spool_dir;
-	struct loop *loop;
-	struct worker *disk, *writer;
-	struct store *store;
-	struct ingest *ingest;
-	struct http_server *server;
-	struct sender *sender;
+	struct wire wire;
 	uint32_t n_windows;
 	uint64_t n_rows; /* samples in the store */
 	bool (*until)(struct world *w);
@@ -126,14 +119,14 @@ static void send_window(struct world *w)
 	p->process_id = 10;
 	for (size_t i = 0; i < N_PER_WINDOW; i++)
 		add_sample(b, p);
-	assert_int_equal(sender_send(w->sender, b), 0);
+	assert_int_equal(sender_send(w->wire.sender, b), 0);
 }
 
 static struct sender_stats stats_of(const struct world *w)
 {
 	struct sender_stats s;
 
-	sender_stats(w->sender, &s);
+	sender_stats(w->wire.sender, &s);
 	return s;
 }
 
@@ -153,7 +146,7 @@ static uint64_t look_at_store(struct world *w)
 	uint64_t n = 0;
 
 	w->n_rows = 0;
-	assert_int_equal(store_read(w->store, &sel, count_row, w, &sum, NULL), 0);
+	assert_int_equal(store_read(w->wire.store, &sel, count_row, w, &sum, NULL), 0);
 	for (size_t i = 0; i < sum.n_losses; i++)
 		if (streq(sum.losses[i].reason, "spool_full"))
 			n += sum.losses[i].n_samples;
@@ -168,11 +161,11 @@ static void look(void *arg)
 	struct world *w = arg;
 
 	if (w->until(w))
-		loop_stop(w->loop, 0);
+		loop_stop(w->wire.loop, 0);
 	else if (now_mono_ns() > w->due_ns)
-		loop_stop(w->loop, -ETIMEDOUT);
+		loop_stop(w->wire.loop, -ETIMEDOUT);
 	else
-		timer_set(w->loop, &w->poll, 5 * NSEC_PER_MSEC, look, w);
+		timer_set(w->wire.loop, &w->poll, 5 * NSEC_PER_MSEC, look, w);
 }
 
 static void run_until(struct world *w, bool (*until)(struct world *w), const char *what)
@@ -181,8 +174,8 @@ static void run_until(struct world *w, bool (*until)(struct world *w), const cha
 
 	w->until = until;
 	w->due_ns = now_mono_ns() + DEADLINE_NS;
-	timer_set(w->loop, &w->poll, 0, look, w);
-	if (loop_run(w->loop) == 0)
+	timer_set(w->wire.loop, &w->poll, 0, look, w);
+	if (loop_run(w->wire.loop) == 0)
 		return;
 	s = stats_of(w);
 	fail_msg("not in time: %s; %llu batches wait, last error \"%s\"", what,
@@ -220,34 +213,6 @@ static bool all_is_told(struct world *w)
 
 /* ---- life ---- */
 
-static void make_hub(struct world *w)
-{
-	const struct store_config sc = {.kind = "sqlite", .path = w->hub_dir};
-	struct ingest_config ic = {0};
-	struct http_server_config hc = {
-		.address = "127.0.0.1", .max_body_bytes = OTLP_MAX_BYTES, .handler = ingest_http};
-
-	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
-	assert_int_equal(worker_new(w->loop, "writer", 64u << 20, &w->writer), 0);
-	ic.store = w->store;
-	ic.writer = w->writer;
-	assert_int_equal(ingest_new(w->loop, &ic, &w->ingest), 0);
-	hc.arg = w->ingest;
-	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
-}
-
-static void make_agent(struct world *w)
-{
-	_cleanup_free_ char *url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
-	struct send_config sc = {.url = url,
-				 .spool_dir = w->spool_dir,
-				 .spool_max_bytes = SPOOL_BYTES,
-				 .user_agent = "podflame-test",
-				 .os = w->disk};
-
-	assert_int_equal(sender_new(w->loop, &sc, &w->sender, NULL), 0);
-}
-
 static int setup(void **state)
 {
 	struct world *w = xcalloc(1, sizeof(*w));
@@ -260,10 +225,8 @@ static int setup(void **state)
 	}
 	w->hub_dir = small_disk(w, "hub", STORE_DISK);
 	w->spool_dir = small_disk(w, "spool", SPOOL_DISK);
-	assert_int_equal(loop_new(&w->loop), 0);
-	assert_int_equal(worker_new(w->loop, "disk", 64u << 20, &w->disk), 0);
-	make_hub(w);
-	make_agent(w);
+	wire_make(&w->wire, &(struct store_config){.kind = "sqlite", .path = w->hub_dir},
+		  w->spool_dir, SPOOL_BYTES);
 	return 0;
 }
 
@@ -272,14 +235,8 @@ static int teardown(void **state)
 	struct world *w = *state;
 	int r;
 
-	if (w->loop) {
-		sender_free(w->sender);
-		http_server_free(w->server);
-		worker_free(w->disk);
-		worker_free(w->writer);
-		ingest_free(w->ingest);
-		loop_free(w->loop);
-		store_close(w->store);
+	if (w->wire.loop) {
+		wire_free(&w->wire);
 		umount2(w->hub_dir, MNT_DETACH);
 		umount2(w->spool_dir, MNT_DETACH);
 	}
@@ -311,7 +268,7 @@ static void both_disks_are_full(void **state)
 	uint64_t n_unwritten;
 	size_t n_waiting;
 
-	if (!w->loop)
+	if (!w->wire.loop)
 		skip();
 	for (int i = 0; i < 3; i++)
 		send_window(w);

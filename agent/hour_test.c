@@ -5,7 +5,6 @@
  * each window. No memory is left, whatever a window made: 36 windows here, 360 with LONG=1; under AddressSanitizer
  * (make test-asan) LeakSanitizer looks, too. No kernel: samples are made here.
  */
-#include "hub/ingest/ingest.h"
 #include "node/internal.h"
 
 #include <dlfcn.h>
@@ -20,6 +19,7 @@
 #include <cmocka.h>
 
 #include "lib/base/testdir.h"
+#include "testwire.h"
 
 #define N_SHORT	     36
 #define N_LONG	     360
@@ -34,12 +34,7 @@
 
 struct world {
 	char dir[TESTDIR_BYTES];
-	struct loop *loop;
-	struct worker *disk, *writer;
-	struct store *store;
-	struct ingest *ingest;
-	struct http_server *server;
-	struct sender *sender;
+	struct wire wire;
 	struct files *files;
 	struct pipeline *pipeline;
 	struct owner *owner;
@@ -162,7 +157,7 @@ static void send_batch(struct world *w, struct batch *b)
 		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)
 			w->n_sent += b->profiles[i]->samples[k].n_samples;
 	if (b)
-		assert_int_equal(sender_send(w->sender, b), 0);
+		assert_int_equal(sender_send(w->wire.sender, b), 0);
 }
 
 /* As drains.c does: mappings of who is not known are read, then it is folded. */
@@ -190,25 +185,25 @@ static void take_drain(struct world *w, struct drain *d)
 	feed_done(&f);
 }
 
-static void stored(const struct stored_event *e, size_t n, void *arg)
+static void on_stored(const struct stored_event *e, size_t n, void *arg)
 {
 	struct world *w = arg;
 
 	for (size_t i = 0; i < n; i++)
 		w->n_stored += e[i].n_samples;
 	if (w->n_stored >= w->n_sent)
-		loop_stop(w->loop, 0);
+		loop_stop(w->wire.loop, 0);
 }
 
 static void late(void *arg)
 {
-	loop_stop(((struct world *)arg)->loop, -ETIMEDOUT);
+	loop_stop(((struct world *)arg)->wire.loop, -ETIMEDOUT);
 }
 
 static void await_hub(struct world *w)
 {
 	if (w->n_stored < w->n_sent)
-		assert_int_equal(loop_run(w->loop), 0);
+		assert_int_equal(loop_run(w->wire.loop), 0);
 	assert_int_equal(w->n_stored, w->n_sent);
 }
 
@@ -233,11 +228,11 @@ static void look_at_store(struct world *w)
 	struct store_summary sum = {0};
 
 	w->n_rows = w->n_named = 0;
-	assert_int_equal(store_read(w->store, &sel, on_row, w, &sum, NULL), 0);
+	assert_int_equal(store_read(w->wire.store, &sel, on_row, w, &sum, NULL), 0);
 	assert_true(w->n_rows > 0);
 	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the leaves */
 	store_summary_done(&sum);
-	assert_int_equal(store_expire(w->store, w->now_ns + w->offset_ns), 0);
+	assert_int_equal(store_expire(w->wire.store, w->now_ns + w->offset_ns), 0);
 }
 
 static void one_window(struct world *w, uint32_t number)
@@ -261,25 +256,21 @@ static void add_tag(struct owner *o, const char *key, const char *value)
 	o->tags.items[o->tags.n++] = (struct tag){xstrdup(key), xstrdup(value)};
 }
 
-static void make_node(struct world *w)
+static void make_world(struct world *w)
 {
-	_cleanup_free_ char *url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
 	_cleanup_free_ char *spool = xasprintf("%s/spool", w->dir);
+	const struct store_config stored = {
+		.kind = "sqlite", .path = w->dir, .retention_ns = RETENTION_NS};
 	const struct files_config fc = {};
-	struct send_config sc = {.url = url,
-				 .spool_dir = spool,
-				 .spool_max_bytes = 64 << 20,
-				 .user_agent = "podflame-test",
-				 .os = w->disk};
 	struct pipeline_config pc = {
 		.fold = {
 			.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW_NS}};
 
+	wire_make(&w->wire, &stored, spool, 64 << 20);
+	sender_on_stored(w->wire.sender, on_stored, w);
 	assert_int_equal(files_new(&fc, &w->files), 0);
 	pc.files = w->files;
 	assert_int_equal(pipeline_new(&pc, &w->pipeline), 0);
-	assert_int_equal(sender_new(w->loop, &sc, &w->sender, NULL), 0);
-	sender_on_stored(w->sender, stored, w);
 	w->owner = xcalloc(1, sizeof(*w->owner));
 	w->owner->refs = 1;
 	w->owner->off_keep = UINT32_MAX;
@@ -288,33 +279,10 @@ static void make_node(struct world *w)
 	add_tag(w->owner, "pod_uid", "401b6bf6");
 }
 
-static void make_hub(struct world *w)
-{
-	const struct store_config sc = {
-		.kind = "sqlite", .path = w->dir, .retention_ns = RETENTION_NS};
-	struct ingest_config ic = {0};
-	struct http_server_config hc = {
-		.address = "127.0.0.1", .max_body_bytes = OTLP_MAX_BYTES, .handler = ingest_http};
-
-	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
-	assert_int_equal(worker_new(w->loop, "writer", 64u << 20, &w->writer), 0);
-	ic.store = w->store;
-	ic.writer = w->writer;
-	assert_int_equal(ingest_new(w->loop, &ic, &w->ingest), 0);
-	hc.arg = w->ingest;
-	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
-}
-
 static void done(struct world *w)
 {
 	timer_cancel(&w->guard);
-	sender_free(w->sender);
-	http_server_free(w->server);
-	worker_free(w->disk);
-	worker_free(w->writer);
-	ingest_free(w->ingest);
-	loop_free(w->loop);
-	store_close(w->store);
+	wire_free(&w->wire);
 	pipeline_free(w->pipeline);
 	files_free(w->files);
 	owner_unref(w->owner);
@@ -340,12 +308,9 @@ static void run(uint32_t n_windows)
 	long warm = 0, more;
 
 	assert_int_equal(testdir_make(w.dir), 0);
-	assert_int_equal(loop_new(&w.loop), 0);
-	assert_int_equal(worker_new(w.loop, "disk", 64u << 20, &w.disk), 0);
-	make_hub(&w);
-	make_node(&w);
+	make_world(&w);
 	for (uint32_t i = 1; i <= n_windows; i++) {
-		timer_set(w.loop, &w.guard, GUARD_NS, late, &w);
+		timer_set(w.wire.loop, &w.guard, GUARD_NS, late, &w);
 		one_window(&w, i);
 		if (i == 2 * N_WARM)
 			warm = bytes_in_use();

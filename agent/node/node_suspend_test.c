@@ -8,15 +8,14 @@
 
 #include <setjmp.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "lib/base/testclock.h"
 #include "lib/base/testdir.h"
 #include "node/testsink.h"
 
@@ -24,19 +23,6 @@
 #define WINDOW_S 2
 #define SLEEP_NS (3600 * NSEC_PER_SEC)
 #define LIMIT_NS (120 * NSEC_PER_SEC)
-
-/* ---- the clocks ---- */
-
-static _Atomic uint64_t slept_ns;
-
-int clock_gettime(clockid_t id, struct timespec *t)
-{
-	int r = (int)syscall(SYS_clock_gettime, id, t);
-
-	if (r == 0 && (id == CLOCK_REALTIME || id == CLOCK_BOOTTIME))
-		t->tv_sec += (time_t)(slept_ns / NSEC_PER_SEC);
-	return r;
-}
 
 /* ---- what arrived ---- */
 
@@ -143,7 +129,7 @@ static void run(const char *dir)
 	if (node_new(loop, &c, &node, &err) < 0)
 		fail_msg("%s: %s", err.path, err.reason);
 	run_until(loop, 2);
-	slept_ns = SLEEP_NS;
+	test_clock.asleep_ns = SLEEP_NS;
 	run_until(loop, n_windows() + 3);
 	node_free(node);
 	loop_free(loop);

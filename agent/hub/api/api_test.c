@@ -6,6 +6,7 @@
 #include "hub/api/api.h"
 #include "hub/symbols/symbols.h"
 #include "hub/symbols/testindex.h"
+#include "lib/base/testclock.h"
 #include "lib/base/testdir.h"
 
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,19 +114,6 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 	*a = (struct asked){.fn = fn, .arg = arg, .answer = review(path, body)};
 	timer_set(cluster.loop, &a->timer, 0, answer, a);
 	return 0;
-}
-
-/* ---- a machine that slept ---- */
-
-static _Atomic uint64_t slept_ns;
-
-int clock_gettime(clockid_t id, struct timespec *t)
-{
-	int r = (int)syscall(SYS_clock_gettime, id, t);
-
-	if (r == 0 && id == CLOCK_BOOTTIME)
-		t->tv_sec += (time_t)(slept_ns / NSEC_PER_SEC);
-	return r;
 }
 
 /* ---- fixture ---- */
@@ -263,7 +250,7 @@ static int teardown(void **state)
 {
 	struct fixture *f = *state;
 
-	slept_ns = 0;
+	test_clock.asleep_ns = 0;
 	timer_cancel(&f->guard);
 	http_client_free(f->client);
 	http_server_free(f->server);
@@ -634,7 +621,7 @@ static void what_was_allowed_ages_asleep(void **state)
 				 200);
 	assert_int_equal(cluster.n_token, 1);
 	assert_int_equal(cluster.n_access, 1);
-	slept_ns = 61 * NSEC_PER_SEC;
+	test_clock.asleep_ns = 61 * NSEC_PER_SEC;
 	assert_int_equal(ask(f, "POST", TRACING, "Authorization: Bearer viewer", QUERY "}"), 200);
 	assert_int_equal(cluster.n_token, 2);
 	assert_int_equal(cluster.n_access, 2);

@@ -73,9 +73,8 @@ struct sqlite_store {
 	char damage_note[256], room_note[160];
 	bool checked; /* the file as a whole, since the start */
 	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
-	uint64_t
-		doubted_ns; /* when SQLite last called the file damaged and was not believed; 0: never */
-	atomic_bool damaged; /* a read came upon it; the writer's worker sets the file aside */
+	uint64_t doubted_ns; /* when the file was called damaged and that was not believed; 0: never */
+	atomic_bool damaged; /* a read came upon it; the writer's worker looks to it */
 };
 
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */

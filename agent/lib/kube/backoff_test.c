@@ -6,10 +6,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "lib/base/testclock.h"
 #include "lib/kube/kube_private.h"
 #include "lib/loop/http_parse.h"
 #include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
@@ -29,18 +29,6 @@
 	"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":"    \
 	"\"Failure\",\"message\":\"told by the test\",\"reason\":\"" reason "\",\"code\":" code    \
 	"}}\n"
-
-/* ---- the clock ---- */
-
-static uint64_t clock_ns;
-
-int clock_gettime(clockid_t clock, struct timespec *ret)
-{
-	(void)clock;
-	ret->tv_sec = (time_t)(clock_ns / NSEC_PER_SEC);
-	ret->tv_nsec = (long)(clock_ns % NSEC_PER_SEC);
-	return 0;
-}
 
 /* ---- the server ---- */
 
@@ -146,7 +134,7 @@ static int setup(void **state)
 	struct field_error e = {0};
 
 	(void)state;
-	clock_ns = 3600 * NSEC_PER_SEC;
+	test_clock.stands_ns = 3600 * NSEC_PER_SEC;
 	memset(&server, 0, sizeof(server));
 	assert_int_equal(kube_new(NULL, &c, "test", &kube, &e), 0);
 	assert_int_equal(kube_watch_new(kube, &spec, &ops, NULL, &watch), 0);
@@ -171,7 +159,7 @@ static uint64_t wait_is_over(void)
 
 	assert_true(timer.armed);
 	assert_false(server.out);
-	clock_ns += ns;
+	test_clock.stands_ns += ns;
 	timer_fire();
 	assert_true(server.out);
 	return ns;
@@ -196,10 +184,10 @@ static void to_the_next_stream(void)
 /* Ten minutes with a server whose every stream is the same text. */
 static void ten_minutes_of(const char *text, bool lists)
 {
-	uint64_t begin_ns = clock_ns;
+	uint64_t begin_ns = test_clock.stands_ns;
 	unsigned n = 0;
 
-	while (clock_ns - begin_ns < 600 * NSEC_PER_SEC) {
+	while (test_clock.stands_ns - begin_ns < 600 * NSEC_PER_SEC) {
 		answer(text);
 		expect_wait(n++);
 		to_the_next_stream();
@@ -366,7 +354,7 @@ static void watch_22_two_good_minutes_begin_anew(void **state)
 		expect_wait(i);
 		to_the_next_stream();
 	}
-	clock_ns += RESET_NS + NSEC_PER_SEC;
+	test_clock.stands_ns += RESET_NS + NSEC_PER_SEC;
 	answer(ERROR("503", "ServiceUnavailable"));
 	expect_wait(0);
 }

@@ -31,9 +31,9 @@ struct kube_watch {
 	struct backoff backoff;
 	struct timer timer, watchdog;
 	struct kube_listener listener;
-	bool awaits_server;	/* waits because the server was away or not ready */
-	unsigned n_hurried;	/* since it last worked */
-	uint64_t due_ns;	/* of the wait */
+	bool awaits_server; /* waits because the server was away or not ready */
+	unsigned n_hurried; /* since it last worked */
+	uint64_t due_ns;    /* of the wait */
 	uint64_t not_before_ns; /* what Retry-After says of it */
 	struct http_call *call, *probe;
 	unsigned n_unauthorized, n_missing;
@@ -60,14 +60,14 @@ void watch_start_stream(struct kube_watch *w);
 /* Around everything that may call the owner, who may free us; leave: is w still there? */
 void watch_enter(struct kube_watch *w);
 bool watch_leave(struct kube_watch *w);
-void watch_tell_state(struct kube_watch *w, const char *error); /* NULL: works */
+void watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
 void watch_tell_synced(struct kube_watch *w);
 
 /* All three go on later: with a list, or with a watch where we are. */
 void watch_wait(struct kube_watch *w, bool list, uint64_t ns);
 void watch_back_off(struct kube_watch *w, bool list);
 void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
-void watch_await_server(struct kube_watch *w); /* after these: others may find it back first */
+void watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
 void watch_worked(struct kube_watch *w);
 void watch_on_bad_status(struct kube_watch *w, bool listing);
 void watch_hang_up(struct kube_watch *w);
@@ -75,10 +75,9 @@ void watch_hang_up(struct kube_watch *w);
 void watch_reset_answer(struct kube_watch *w);
 void watch_remember_head(int status, const struct http_headers *h, void *arg);
 void watch_drop_items(struct kube_watch *w);
-json_t *watch_parse(struct kube_watch *w, const char *text,
-		    size_t n); /* an object, or NULL and counted */
+json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);	/* an object, or NULL and counted */
 void watch_trim(json_t *obj);
 bool watch_says_too_large(const char *text);
-void watch_set_text(char **p, const char *s); /* "" counts as NULL */
+void watch_set_text(char **p, const char *s);		/* "" counts as NULL */
 void watch_dropped(const char *reason);
 void watch_count(const char *event);

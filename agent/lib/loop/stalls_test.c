@@ -4,30 +4,20 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "lib/base/testclock.h"
 #include "lib/loop/health.h"
 #include "lib/loop/loop_private.h"
 
 #define MINUTE_NS (60 * NSEC_PER_SEC)
 
-static uint64_t clock_ns;
-
-int clock_gettime(clockid_t clock, struct timespec *ret)
-{
-	(void)clock;
-	ret->tv_sec = (time_t)(clock_ns / NSEC_PER_SEC);
-	ret->tv_nsec = (long)(clock_ns % NSEC_PER_SEC);
-	return 0;
-}
-
 static void callback_of(struct loop *l, uint64_t ns)
 {
 	uint64_t entered_ns = loop_enter();
 
-	clock_ns += ns;
+	test_clock.stands_ns += ns;
 	loop_leave(l, entered_ns);
 }
 
@@ -46,7 +36,7 @@ static int setup(void **state)
 {
 	struct loop *l;
 
-	clock_ns = 3600 * NSEC_PER_SEC;
+	test_clock.stands_ns = 3600 * NSEC_PER_SEC;
 	assert_int_equal(loop_new(&l), 0);
 	*state = l;
 	return 0;
@@ -64,14 +54,14 @@ static void is_of_the_last_ten_minutes(void **state)
 
 	callback_of(l, 3 * NSEC_PER_SEC);
 	shows(l, "10m", "3");
-	clock_ns += 5 * MINUTE_NS;
+	test_clock.stands_ns += 5 * MINUTE_NS;
 	callback_of(l, NSEC_PER_SEC);
 	shows(l, "10m", "3");
-	clock_ns += 5 * MINUTE_NS - 2 * NSEC_PER_SEC; /* 9:59 after its end */
+	test_clock.stands_ns += 5 * MINUTE_NS - 2 * NSEC_PER_SEC; /* 9:59 after its end */
 	shows(l, "10m", "3");
-	clock_ns += 32 * NSEC_PER_SEC;
+	test_clock.stands_ns += 32 * NSEC_PER_SEC;
 	shows(l, "10m", "1");
-	clock_ns += 6 * MINUTE_NS;
+	test_clock.stands_ns += 6 * MINUTE_NS;
 	shows(l, "10m", "0");
 	shows(l, "start", "3");
 }
@@ -82,12 +72,12 @@ static void does_not_wait_for_who_asks(void **state)
 	struct loop *l = *state;
 
 	callback_of(l, 3 * NSEC_PER_SEC);
-	clock_ns += 120 * MINUTE_NS;
+	test_clock.stands_ns += 120 * MINUTE_NS;
 	callback_of(l, 2 * NSEC_PER_SEC);
 	shows(l, "10m", "2");
 	shows(l, "start", "3");
 	for (int i = 0; i < 11; i++) {
-		clock_ns += MINUTE_NS;
+		test_clock.stands_ns += MINUTE_NS;
 		callback_of(l, 0);
 	}
 	shows(l, "10m", "0");

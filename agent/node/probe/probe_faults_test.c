@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bpf() and perf_event_open() that fail at any moment: what cannot be done is told, and nothing stays in the kernel. */
 #include "lib/base/fault.h"
+#include "lib/base/testclock.h"
 #include "bpf/abi.h"
 #include "node/probe/probe.h"
 
 #include <setjmp.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-/* The clock of this process goes as much before the machine's. */
-static time_t later_s;
-
-int clock_gettime(clockid_t id, struct timespec *t)
-{
-	int r = (int)syscall(SYS_clock_gettime, id, t);
-
-	t->tv_sec += later_s;
-	return r;
-}
 
 /* Loads, samples this process, drains, ends. */
 static int sample(void *arg)
@@ -227,7 +215,7 @@ static void what_passes_is_tried_again(void **state)
 	assert_true(fault_disarm() > 0);
 	assert_int_equal(drain(), 0); /* on-cpu is there with the next one */
 	assert_int_equal(links_now(), n_links_on_cpu);
-	later_s += 31;
+	test_clock.later_ns += 31 * NSEC_PER_SEC;
 	assert_int_equal(drain(), 0);
 	assert_int_equal(links_now(), n_links_both);
 	assert_int_equal(ask(0), 0);
@@ -276,7 +264,7 @@ static void memory_that_is_short_is_tried_again(void **state)
 		assert_int_equal(attach_nothing(), rows[i].passes ? -EAGAIN : -EOPNOTSUPP);
 		assert_int_equal(drain(), 0);
 		assert_false(support_of(EVENT_MEM_ALLOC)->ok);
-		later_s += 31;
+		test_clock.later_ns += 31 * NSEC_PER_SEC;
 		assert_int_equal(probes_drain(loaded, true, &d), 0);
 		assert_int_equal(d->tried_again, rows[i].passes);
 		d = drain_free(d);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests only: the clocks of this process, on any thread; not of what it starts. Once a program. */
+#pragma once
+
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/base.h"
+
+static struct {
+	_Atomic uint64_t stands_ns; /* not 0: all clocks say this */
+	_Atomic uint64_t later_ns;  /* all are so far ahead of the machine's */
+	_Atomic uint64_t asleep_ns; /* and so long was it suspended */
+} test_clock;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	bool went_on = id == CLOCK_BOOTTIME || id == CLOCK_REALTIME; /* while it was suspended */
+	int r = (int)syscall(SYS_clock_gettime, id, t);
+	uint64_t ns = (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;
+
+	ns += test_clock.later_ns + (went_on ? test_clock.asleep_ns : 0);
+	ns = test_clock.stands_ns ?: ns;
+	*t = (struct timespec){(time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC)};
+	return r;
+}
