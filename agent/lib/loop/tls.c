@@ -80,15 +80,24 @@ static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const c
 	pthread_mutex_unlock(&skips.lock);
 }
 
-/* What was not read for lack of memory is no certificate that cannot be read. */
+/* What was not read for lack of memory is no certificate that cannot be read. OpenSSL's own start says it in its way. */
 static bool lacks_memory(void)
 {
 	bool lacks = false;
 	unsigned long e;
 
 	while ((e = ERR_get_error()))
-		lacks |= ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE;
+		lacks |= ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE ||
+			 ERR_GET_REASON(e) == ERR_R_INIT_FAIL;
 	return lacks;
+}
+
+/* Why a certificate was not read: of some of the memory that it lacks OpenSSL says nothing. */
+static const char *unread_reason(void)
+{
+	if (!ERR_peek_last_error())
+		ERR_raise(ERR_LIB_USER, ERR_R_MALLOC_FAILURE);
+	return ssl_reason();
 }
 
 struct pem_block {
@@ -159,10 +168,10 @@ static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **re
 	X509_free(*ret);
 	*ret = d2i_X509(NULL, &p, b->n);
 	if (!*ret)
-		return ssl_reason();
+		return unread_reason();
 	if (!X509_get0_pubkey(*ret))
 		return "its key cannot be decoded";
-	return X509_STORE_add_cert(store, *ret) ? NULL : ssl_reason();
+	return X509_STORE_add_cert(store, *ret) ? NULL : unread_reason();
 }
 
 /* As trust(). */
@@ -173,7 +182,7 @@ static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X
 	const char *why;
 
 	if (!b || !PEM_read_bio(b, &block.name, &block.header, &block.der, &block.n))
-		return ssl_reason();
+		return unread_reason();
 	why = trust(store, &block, ret);
 	if (why) /* for lack of memory a key is left out without a word: twice */
 		why = trust(store, &block, ret);
