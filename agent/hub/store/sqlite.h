@@ -256,6 +256,26 @@ void sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX
 /* Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any more. */
 void sums_sort(struct sums *s);
 
+/* ---- sqlite_ids.c: things by row id ---- */
+
+struct id_slot {
+	int64_t id; /* 0: free */
+	void *item;
+};
+struct id_map {
+	struct id_slot *slots; /* open addressing; cap is a power of two */
+	size_t n, cap;
+};
+void *id_map_get(const struct id_map *m, int64_t id); /* NULL: not there */
+void id_map_put(struct id_map *m, int64_t id, void *item);
+void id_map_free(struct id_map *m); /* and the items, each with free() */
+struct id_set {
+	struct id_page *pages, *last;
+};
+void id_set_add(struct id_set *s, int64_t id); /* nothing for what is no id: 0 and below */
+bool id_set_has(struct id_set *s, int64_t id);
+void id_set_done(struct id_set *s);
+
 /* ---- sqlite_summary.c ---- */
 
 /* What a selection's answer is to be read with, beside its rows. */

@@ -21,50 +21,17 @@
 #define LINKS_BYTES   (256ULL << 20)
 #define LINKS_SLICE   100000
 
-/* Row ids in use. */
-struct ids {
-	uint8_t *bits;
-	size_t n_bytes;
-};
-
-static void ids_done(struct ids *ids)
-{
-	free(ids->bits);
-}
-
-static void ids_add(struct ids *ids, int64_t id)
-{
-	size_t byte = (size_t)id / 8, to;
-
-	if (id <= 0 || id > INT32_MAX)
-		return;
-	if (byte >= ids->n_bytes) {
-		to = MAX(byte + 1, ids->n_bytes * 2);
-		ids->bits = xrealloc(ids->bits, to);
-		memset(ids->bits + ids->n_bytes, 0, to - ids->n_bytes);
-		ids->n_bytes = to;
-	}
-	ids->bits[byte] |= (uint8_t)(1u << (id % 8));
-}
-
-static bool ids_has(const struct ids *ids, int64_t id)
-{
-	size_t byte = (size_t)id / 8;
-
-	return byte < ids->n_bytes && ids->bits[byte] & (1u << (id % 8));
-}
-
-static void ids_add_blob(struct ids *ids, const uint8_t *p, int n)
+static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 {
 	const uint8_t *end = p + n;
 	uint64_t id;
 
 	while (varint_get(&p, end, &id))
-		ids_add(ids, (int64_t)id);
+		id_set_add(ids, (int64_t)id);
 }
 
 /* Adds every column of a query's rows: integers as they are, blobs as lists of varints. */
-static int ids_collect(sqlite3 *db, const char *sql, struct ids *ids)
+static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 {
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
 	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
@@ -77,12 +44,12 @@ static int ids_collect(sqlite3 *db, const char *sql, struct ids *ids)
 				ids_add_blob(ids, sqlite3_column_blob(st, i),
 					     sqlite3_column_bytes(st, i));
 			else
-				ids_add(ids, sqlite3_column_int64(st, i));
+				id_set_add(ids, sqlite3_column_int64(st, i));
 		}
 	return sq_errno(rc);
 }
 
-static int ids_sweep(sqlite3 *db, const char *list, const char *remove, const struct ids *keep)
+static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep)
 {
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL, *del = NULL;
 	int rc = sqlite3_prepare_v2(db, list, -1, &st, NULL), r = 0;
@@ -94,7 +61,7 @@ static int ids_sweep(sqlite3 *db, const char *list, const char *remove, const st
 	while (!r && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		int64_t id = sqlite3_column_int64(st, 0);
 
-		if (ids_has(keep, id))
+		if (id_set_has(keep, id))
 			continue;
 		sqlite3_bind_int64(del, 1, id);
 		r = sq_run(del);
@@ -104,7 +71,7 @@ static int ids_sweep(sqlite3 *db, const char *list, const char *remove, const st
 
 static int sweep_dictionaries(sqlite3 *db)
 {
-	_cleanup_(ids_done) struct ids frames = {0}, strings = {0};
+	_cleanup_(id_set_done) struct id_set frames = {0}, strings = {0};
 	int r = sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series);"
 			    "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
 
@@ -197,13 +164,14 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return 0;
 }
 
-/* The last second of the oldest slice; 0: there is not more than that before cut_s. */
+/* The last second of the oldest slice; -1: there is not more than that before cut_s. */
 static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 {
-	char sql[120];
+	char sql[160];
 
 	snprintf(sql, sizeof(sql),
-		 "SELECT time FROM profiles WHERE time<%" PRId64 " ORDER BY time LIMIT 1 OFFSET %d",
+		 "SELECT IFNULL((SELECT time FROM profiles WHERE time<%" PRId64
+		 " ORDER BY time LIMIT 1 OFFSET %d), -1)",
 		 cut_s, SLICE);
 	return sq_int(s->writer, sql, ret_s);
 }
@@ -228,15 +196,15 @@ static int sweep(struct sqlite_store *s)
 static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reason,
 			uint64_t deadline_ns, bool *ret_more)
 {
-	int64_t end_s = 0;
+	int64_t end_s = -1;
 	int r;
 
 	do {
 		r = slice_end(s, cut_s, &end_s);
 		if (!r)
-			r = expire_slice(s, end_s ? end_s : cut_s, reason);
-	} while (!r && end_s && now_mono_ns() < deadline_ns);
-	*ret_more = end_s != 0;
+			r = expire_slice(s, end_s >= 0 ? end_s : cut_s, reason);
+	} while (!r && end_s >= 0 && now_mono_ns() < deadline_ns);
+	*ret_more = end_s >= 0;
 	return r;
 }
 
@@ -251,10 +219,10 @@ static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t dea
 	if (!s->retention_ns || now_wall_ns < s->retention_ns)
 		return 0;
 	r = sq_int(s->writer,
-		   "SELECT MIN(t) FROM (SELECT MIN(time) AS t FROM profiles UNION ALL "
+		   "SELECT IFNULL(MIN(t), -1) FROM (SELECT MIN(time) AS t FROM profiles UNION ALL "
 		   "SELECT MIN(time) FROM losses)",
 		   &oldest);
-	if (r || !oldest || oldest > cut_s - slack_s)
+	if (r || oldest < 0 || oldest > cut_s - slack_s)
 		return r;
 	return expire_until(s, cut_s, "age", deadline_ns, ret_more);
 }
@@ -308,10 +276,10 @@ int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const c
 		if (r || !is)
 			return r;
 		r = sq_int(s->writer,
-			   "SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
-			   "(SELECT COUNT(*)/10 FROM profiles)",
+			   "SELECT IFNULL((SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
+			   "(SELECT COUNT(*)/10 FROM profiles)), -1)",
 			   &cut_s);
-		if (r || !cut_s)
+		if (r || cut_s < 0)
 			return r;
 		r = expire_until(s, cut_s, reason, deadline_ns, ret_more);
 		if (now_mono_ns() >= deadline_ns)

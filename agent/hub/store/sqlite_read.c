@@ -11,15 +11,12 @@
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
 #define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
-#define MAX_ID		    (64u << 20)
 
 /* Dictionary entries read so far, by row id. */
 struct reading {
 	sqlite3 *db;
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
-	char **strings;
-	struct frame **frames;
-	size_t n_strings, n_frames;
+	struct id_map strings, frames;
 	const struct frame *list[STACK_MAX_FRAMES];
 	int error; /* of a look into a dictionary */
 	uint64_t deadline_ns;
@@ -29,30 +26,13 @@ struct reading {
 
 static void reading_done(struct reading *r)
 {
-	for (size_t i = 0; i < r->n_strings; i++)
-		free(r->strings[i]);
-	for (size_t i = 0; i < r->n_frames; i++)
-		free(r->frames[i]);
-	free(r->strings);
-	free(r->frames);
+	id_map_free(&r->strings);
+	id_map_free(&r->frames);
 	sqlite3_finalize(r->get_stack);
 	sqlite3_finalize(r->get_frame);
 	sqlite3_finalize(r->get_string);
 	store_summary_done(&r->summary);
 }
-
-/* Makes slot id of an array by row id; false for an id no file of ours has. */
-#define SLOT(array, n, id)                                                                         \
-	({                                                                                         \
-		bool ok_ = (id) > 0 && (id) < MAX_ID;                                              \
-		if (ok_ && (size_t)(id) >= (n)) {                                                  \
-			size_t to_ = MAX((size_t)(id) + 1, (n)*2);                                 \
-			(array) = xrealloc((array), to_ * sizeof(*(array)));                       \
-			memset((array) + (n), 0, (to_ - (n)) * sizeof(*(array)));                  \
-			(n) = to_;                                                                 \
-		}                                                                                  \
-		ok_;                                                                               \
-	})
 
 /* Whether there is a row; what else there is than that and none is kept in r->error. */
 static bool has_row(struct reading *r, sqlite3_stmt *st)
@@ -66,50 +46,55 @@ static bool has_row(struct reading *r, sqlite3_stmt *st)
 
 static const char *read_string(struct reading *r, int64_t id)
 {
-	if (!SLOT(r->strings, r->n_strings, id))
-		return NULL;
-	if (!r->strings[id]) {
-		sqlite3_bind_int64(r->get_string, 1, id);
-		if (has_row(r, r->get_string))
-			r->strings[id] =
-				xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
-		sqlite3_reset(r->get_string);
+	char *text = id > 0 ? id_map_get(&r->strings, id) : NULL;
+
+	if (text || id <= 0)
+		return text;
+	sqlite3_bind_int64(r->get_string, 1, id);
+	if (has_row(r, r->get_string)) {
+		text = xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
+		id_map_put(&r->strings, id, text);
 	}
-	return r->strings[id];
+	sqlite3_reset(r->get_string);
+	return text;
+}
+
+static struct frame *make_frame(struct reading *r, sqlite3_stmt *st)
+{
+	struct frame *f = xcalloc(1, sizeof(*f));
+	int kind = sqlite3_column_int(st, 6);
+
+	f->name = read_string(r, sqlite3_column_int64(st, 0));
+	f->module = read_string(r, sqlite3_column_int64(st, 1));
+	f->build_id = read_string(r, sqlite3_column_int64(st, 2));
+	f->address = (uint64_t)sqlite3_column_int64(st, 3);
+	f->file = read_string(r, sqlite3_column_int64(st, 4));
+	f->line = (uint32_t)sqlite3_column_int64(st, 5);
+	f->kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_APP;
+	f->inlined = sqlite3_column_int(st, 7);
+	return f;
 }
 
 static const struct frame *read_frame(struct reading *r, int64_t id)
 {
-	sqlite3_stmt *st = r->get_frame;
+	struct frame *f = id > 0 ? id_map_get(&r->frames, id) : NULL;
 
-	if (!SLOT(r->frames, r->n_frames, id))
-		return NULL;
-	if (r->frames[id])
-		return r->frames[id];
-	sqlite3_bind_int64(st, 1, id);
-	if (has_row(r, st)) {
-		struct frame *f = xcalloc(1, sizeof(*f));
-		int kind = sqlite3_column_int(st, 6);
-
-		f->name = read_string(r, sqlite3_column_int64(st, 0));
-		f->module = read_string(r, sqlite3_column_int64(st, 1));
-		f->build_id = read_string(r, sqlite3_column_int64(st, 2));
-		f->address = (uint64_t)sqlite3_column_int64(st, 3);
-		f->file = read_string(r, sqlite3_column_int64(st, 4));
-		f->line = (uint32_t)sqlite3_column_int64(st, 5);
-		f->kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_APP;
-		f->inlined = sqlite3_column_int(st, 7);
-		r->frames[id] = f;
+	if (f || id <= 0)
+		return f;
+	sqlite3_bind_int64(r->get_frame, 1, id);
+	if (has_row(r, r->get_frame)) {
+		f = make_frame(r, r->get_frame);
+		id_map_put(&r->frames, id, f);
 	}
-	sqlite3_reset(st);
-	return r->frames[id];
+	sqlite3_reset(r->get_frame);
+	return f;
 }
+
+static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
 
 /* A stack that the file does not have: its value is told all the same. */
 static void put_lost(struct reading *r, struct store_row *row)
 {
-	static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
-
 	r->list[0] = &lost;
 	row->frames = r->list;
 	row->n_frames = 1;
@@ -145,8 +130,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 	while (row->n_frames < STACK_MAX_FRAMES && varint_get(&p, end, &frame)) {
 		const struct frame *f = read_frame(r, (int64_t)frame);
 
-		if (f)
-			r->list[row->n_frames++] = f;
+		r->list[row->n_frames++] = f ? f : &lost;
 	}
 	sqlite3_reset(st);
 	return r->error;

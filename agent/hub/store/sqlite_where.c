@@ -97,6 +97,14 @@ void where_tag(struct where *w, const char *tag)
 	where_text(w, "))");
 }
 
+static bool is_column(const char *tag)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (streq(columns[i].tag, tag))
+			return true;
+	return false;
+}
+
 static bool is_sample_tag(const char *tag)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
@@ -113,11 +121,21 @@ static void put_value(struct where *w, const struct predicate *p, size_t i)
 		where_str(w, p->values[i]);
 }
 
+/* What it is compared as: a tag that is no column is text, of which "9" is greater than "10". */
+static void put_tag(struct where *w, const struct predicate *p)
+{
+	bool as_number = p->numeric && !is_column(p->tag);
+
+	where_text(w, as_number ? "CAST(" : "");
+	where_tag(w, p->tag);
+	where_text(w, as_number ? " AS INT)" : "");
+}
+
 /* IFNULL(tag OP ?, missing) */
 static void put_compare(struct where *w, const struct predicate *p, const char *op, bool missing)
 {
 	where_text(w, "IFNULL(");
-	where_tag(w, p->tag);
+	put_tag(w, p);
 	where_text(w, op);
 	put_value(w, p, 0);
 	where_text(w, missing ? ",1)" : ",0)");
@@ -126,7 +144,7 @@ static void put_compare(struct where *w, const struct predicate *p, const char *
 static void put_in(struct where *w, const struct predicate *p, bool not )
 {
 	where_text(w, "IFNULL(");
-	where_tag(w, p->tag);
+	put_tag(w, p);
 	where_text(w, not ? " NOT IN (" : " IN (");
 	for (size_t i = 0; i < p->n_values; i++) {
 		if (i)

@@ -48,7 +48,7 @@ struct selection {
 struct selection *selection_free(struct selection *s);
 
 #define STORE_OTHERS "[others]"			/* frame of what was put together */
-#define STORE_LOST   "[stack trace lost]"	/* frame of a stack that the file does not have */
+#define STORE_LOST   "[stack trace lost]"	/* frame of a stack, or in place of a frame, that the file does not have */
 /*
  * One folded row: equal stacks of the selection are already added up, greatest
  * value first, [others] last. Borrowed during the call, but for frames: they live, each at its

@@ -175,6 +175,25 @@ static int expire_run(void *arg)
 	return store_expire(open_one, (T0 + 1) * NSEC_PER_SEC);
 }
 
+/* One read that fails, whichever: of an open it is no damage, and nothing is set aside. Each of them, as it is quick. */
+static void test_one_read_fails(void **state)
+{
+	unsigned n_failed = 0, n = 0;
+
+	(void)state;
+	make_next(NULL);
+	assert_int_equal(write_run(NULL), 0);
+	do {
+		make_next(NULL);
+		fault_arm(FAULT_READ, EIO, ++n, false);
+		write_run(NULL);
+		n_failed = fault_disarm();
+		write_check(NULL);
+	} while (n_failed);
+	print_message("faults: store_open, store_write: each of %u reads failed\n", n - 1);
+	assert_true(n > 5);
+}
+
 static void test_store(void **state)
 {
 	static const struct fault_row rows[] = {
@@ -233,6 +252,7 @@ static void test_open_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_read_fails),
 		cmocka_unit_test(test_store),
 		cmocka_unit_test(test_open_store),
 	};

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are years old, and times that nobody should have: row ids beyond 2^31, the second 0, numbers as text. */
+#include "hub/store/sqlite.h"
+#include "lib/base/testdir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define T0	 1700000000
+#define HIGH_ID	 "5000000000" /* beyond 2^32 */
+#define RETAIN_S 7200
+
+static char dir[TESTDIR_BYTES];
+
+static struct sqlite_store *open_store(uint64_t max_bytes)
+{
+	const struct store_config c = {
+		.path = dir, .retention_ns = RETAIN_S * NSEC_PER_SEC, .max_bytes = max_bytes};
+	struct field_error e;
+	void *s;
+
+	if (sqlite_sink.open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return s;
+}
+
+/* A profile that ended at end_ns, of a process with that PID in its container. */
+static void put(struct sqlite_store *s, uint64_t end_ns, const char *app, const char *container_pid)
+{
+	struct frame f[] = {{.kind = FRAME_APP, .name = "main", .module = "/bin/web"},
+			    {.kind = FRAME_APP, .name = app, .module = "/bin/web"}};
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	struct profile_sample *sample = profile_add(b, p);
+	size_t n_new = 0;
+
+	random_bytes(p->id, sizeof(p->id));
+	p->end_ns = end_ns;
+	p->start_ns = end_ns > NSEC_PER_SEC ? end_ns - NSEC_PER_SEC : 0;
+	p->app_service = batch_str(b, app);
+	p->process_id = 1;
+	profile_tag(b, p, "pod", "web-1");
+	if (container_pid)
+		profile_tag(b, p, "container_pid", container_pid);
+	sample->thread_comm = batch_str(b, "worker");
+	sample->cpu = -1;
+	sample->value = sample->n_samples = 1;
+	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &sample->stack), 0);
+	assert_int_equal(sqlite_write(s, b, &n_new), 0);
+	assert_int_equal(n_new, 1);
+	batch_free(b);
+}
+
+static int add_text(const struct store_row *row, void *arg)
+{
+	struct buf *b = arg;
+
+	buf_printf(b, "%s/%s:", row->app_service ? row->app_service : "?",
+		   row->head.thread_comm ? row->head.thread_comm : "?");
+	for (size_t i = 0; i < row->n_frames; i++)
+		buf_printf(b, " %s", row->frames[i]->name ? row->frames[i]->name : "?");
+	buf_puts(b, "\n");
+	return 0;
+}
+
+/* All that matches, a line each; caller frees. */
+static char *matches(struct sqlite_store *s, struct predicate *where)
+{
+	const struct selection sel = {.time_end_s = T0 * 2LL, .where = where};
+	struct store_summary summary;
+	struct field_error e;
+	struct buf b = {0};
+
+	buf_puts(&b, "");
+	if (sqlite_read(s, &sel, add_text, &b, &summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	store_summary_done(&summary);
+	return buf_steal(&b);
+}
+
+static void assert_matches(struct sqlite_store *s, struct predicate *where, const char *want)
+{
+	_cleanup_free_ char *got = matches(s, where);
+
+	assert_string_equal(got, want);
+}
+
+/* As if as many rows had come and gone. */
+static void make_old(struct sqlite_store *s)
+{
+	assert_int_equal(sq_exec(s->writer,
+				 "INSERT INTO strings(id, s) VALUES(" HIGH_ID ", 'old');"
+				 "INSERT INTO frames(id, name) VALUES(" HIGH_ID ", 0);"
+				 "INSERT INTO stacks(id, hash, last_s, process, thread, main, "
+				 "frames) VALUES(" HIGH_ID ", 1, 0, 0, 0, 0, x'');"
+				 "INSERT INTO tagsets(id, text) VALUES(" HIGH_ID ", 'old');"
+				 "INSERT INTO series VALUES(" HIGH_ID ", 0, 0, 0, " HIGH_ID
+				 ", 0, 0)"),
+			 0);
+}
+
+static int64_t count(struct sqlite_store *s, const char *table)
+{
+	_cleanup_free_ char *sql = xasprintf("SELECT COUNT(*) FROM %s", table);
+	int64_t n = -1;
+
+	assert_int_equal(sq_int(s->writer, sql, &n), 0);
+	return n;
+}
+
+/* Names are read and kept whatever the ids, and memory does not follow the greatest one. */
+static void ids_of_years(void **state)
+{
+	struct sqlite_store *s;
+	int64_t least = 0;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, (T0 - 5 * RETAIN_S) * NSEC_PER_SEC, "gone", NULL);
+	make_old(s);
+	put(s, T0 * NSEC_PER_SEC, "web", NULL);
+	assert_int_equal(sq_int(s->writer, "SELECT MAX(id) FROM strings", &least), 0);
+	assert_true(least > INT64_C(5000000000));
+	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
+	/* what is out of date goes, and the names that only it had; the others stay */
+	assert_int_equal(sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_matches(s, NULL, "web/worker: main web\n");
+	assert_int_equal(count(s, "frames"), 2);
+	assert_int_equal(count(s, "strings WHERE s IN ('old', 'gone')"), 0);
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+/* A frame that the file has no more is told; the others of its stack stay. */
+static void a_lost_frame(void **state)
+{
+	struct sqlite_store *s;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, T0 * NSEC_PER_SEC, "web", NULL);
+	assert_int_equal(sq_exec(s->writer, "DELETE FROM frames WHERE name="
+					    "(SELECT id FROM strings WHERE s='main')"),
+			 0);
+	assert_matches(s, NULL, "web/worker: " STORE_LOST " web\n");
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+/* A profile of the second 0, of a sender without a clock, is the oldest: it does not keep the others for ever. */
+static void the_second_0(void **state)
+{
+	struct sqlite_store *s;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, 1, "early", NULL);
+	put(s, (T0 - 2 * RETAIN_S) * NSEC_PER_SEC, "old", NULL);
+	put(s, T0 * NSEC_PER_SEC, "new", NULL);
+	assert_int_equal(sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_matches(s, NULL, "new/worker: main new\n");
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+static void the_second_0_by_size(void **state)
+{
+	struct sqlite_store *s;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(1);
+	put(s, 1, "early", NULL);
+	put(s, T0 * NSEC_PER_SEC, "new", NULL);
+	assert_int_equal(sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_matches(s, NULL, "");
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+/* A PID is a number, also where it is kept as a tag. */
+static void numbers_compare_as_numbers(void **state)
+{
+	char *values[] = {"10", "100"};
+	struct predicate p = {
+		.tag = "container_pid", .numeric = true, .values = values, .n_values = 1};
+	static const struct {
+		enum predicate_op op;
+		const char *want;
+	} cases[] = {
+		{PRED_LT, "nine/worker: main nine\n"},
+		{PRED_LE, "nine/worker: main nine\nten/worker: main ten\n"},
+		{PRED_GT, "hundred/worker: main hundred\n"},
+		{PRED_GE, "ten/worker: main ten\nhundred/worker: main hundred\n"},
+		{PRED_EQ, "ten/worker: main ten\n"},
+		{PRED_NE, "nine/worker: main nine\nhundred/worker: main hundred\nnone/worker: main none\n"},
+	};
+	struct sqlite_store *s;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, T0 * NSEC_PER_SEC, "nine", "9");
+	put(s, T0 * NSEC_PER_SEC, "ten", "10");
+	put(s, T0 * NSEC_PER_SEC, "hundred", "100");
+	put(s, T0 * NSEC_PER_SEC, "none", NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		p.op = cases[i].op;
+		assert_matches(s, &p, cases[i].want);
+	}
+	p.op = PRED_IN;
+	p.n_values = 2;
+	assert_matches(s, &p, "ten/worker: main ten\nhundred/worker: main hundred\n");
+	p.op = PRED_NOT_IN;
+	assert_matches(s, &p, "nine/worker: main nine\nnone/worker: main none\n");
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ids_of_years),		cmocka_unit_test(a_lost_frame),
+		cmocka_unit_test(the_second_0),		cmocka_unit_test(the_second_0_by_size),
+		cmocka_unit_test(numbers_compare_as_numbers),
+	};
+
+	return cmocka_run_group_tests_name("ids", tests, NULL, NULL);
+}
