@@ -170,7 +170,8 @@ int query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	n = read_rows(&f, rows);
 	qsort(rows, n, sizeof(*rows), by_self);
 	whole = f.n_nodes ? MAX(cell(f.nodes, 0, 3), (int64_t)1) : 1;
-	buf_printf(out, "%s: ", f.n_functions ? text(f.functions, 0) : "nothing");
+	put_frame(f.n_functions ? text(f.functions, 0) : "nothing", out);
+	buf_puts(out, ": ");
 	put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, bytes);
 	buf_printf(out, " in %" PRId64 " samples", json_int_at(reply, "summary.samples", 0));
 	put_whole(reply, &f, out);

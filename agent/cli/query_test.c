@@ -133,6 +133,26 @@ static void table_of_total(void **state)
 				      "    0.00 us    0.00     30.00 us   75.00  [p] api\n");
 }
 
+/* A process can call itself anything: a terminal is not told what to do by it. */
+static void names_are_text(void **state)
+{
+	_cleanup_json_ json_t *reply = json_loads(
+		"{\"unit\":\"bytes\",\"summary\":{\"samples\":1},\"result\":{"
+		"\"functions\":[\"a\\u001b[2J\",\"f\\n\"],\"function_types\":[\"P\",\"A\"],"
+		"\"function_values\":{\"values\":[[0,1],[1,1]]},\"node_values\":{"
+		"\"values\":[[0,-1,0,1],[1,0,1,1]]}}}",
+		0, NULL);
+	_cleanup_buf_ struct buf out = {0}, lines = {0};
+
+	(void)state;
+	assert_non_null(reply);
+	assert_int_equal(query_print_table(reply, 0, &out), 0);
+	assert_true(str_has_prefix(out.data, "a [2J: "));
+	assert_null(strchr(out.data, '\x1b'));
+	assert_int_equal(query_print_folded(reply, &lines), 0);
+	assert_string_equal(lines.data, "a [2J;f  1\n");
+}
+
 /* Bytes, and what an answer is to be read with. */
 static void table_of_memory(void **state)
 {
@@ -189,7 +209,7 @@ int main(void)
 		cmocka_unit_test(urls),		  cmocka_unit_test(times),
 		cmocka_unit_test(folded),	  cmocka_unit_test(table),
 		cmocka_unit_test(table_of_total), cmocka_unit_test(table_of_memory),
-		cmocka_unit_test(broken_answers),
+		cmocka_unit_test(names_are_text), cmocka_unit_test(broken_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
