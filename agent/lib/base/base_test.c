@@ -127,6 +127,10 @@ static void test_time(void **state)
 	assert_int_equal(time_parse("2026-11-21T14:00:00+01:00", &ns), 0);
 	assert_int_equal(ns, 1795266000000000000ULL);
 	assert_int_equal(time_parse("yesterday", &ns), -EINVAL);
+	/* beyond what 64 bits of nanoseconds hold */
+	assert_int_equal(time_parse("9999-12-31T23:59:59Z", &ns), -ERANGE);
+	assert_int_equal(time_parse("2500-01-01T00:00:00Z", &ns), 0);
+	assert_int_equal(ns, UINT64_C(16725225600) * NSEC_PER_SEC);
 }
 
 static void test_file_limit(void **state)

@@ -81,7 +81,7 @@ int time_parse(const char *s, uint64_t *ret_wall_ns)
 	if (parse_zone(s, &offset))
 		return -EINVAL;
 	t = timegm(&tm) - offset;
-	if (t < 0)
+	if (t < 0 || (uint64_t)t >= UINT64_MAX / NSEC_PER_SEC)
 		return -ERANGE;
 	*ret_wall_ns = (uint64_t)t * NSEC_PER_SEC + frac;
 	return 0;
