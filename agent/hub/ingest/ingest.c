@@ -49,6 +49,7 @@ static int rpc_code(int status)
 		return 12; /* UNIMPLEMENTED */
 	case 400:
 	case 415:
+	case 422:
 		return 3; /* INVALID_ARGUMENT */
 	default:
 		return 14; /* UNAVAILABLE */
@@ -142,7 +143,8 @@ static void store(struct request *q, const struct batch *b)
 	int r;
 
 	if (foreign) {
-		verdict(q, 403,
+		/* not 403, which says that the sender is to be given a right and to wait: these never will be taken */
+		verdict(q, 422,
 			"k8s.node.name: the token is of node \"%.100s\", a profile of \"%.100s\"",
 			q->node, foreign);
 		return;
