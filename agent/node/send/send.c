@@ -150,12 +150,21 @@ static void send_losses(struct sender *s)
 	}
 }
 
-static void stored(struct sender *s, struct spool_item *i)
+/* Not in the account: of whose they are the receiver says nothing. */
+static void count_rejected(struct sender *s, uint64_t n)
+{
+	s->stats.n_dropped_profiles += n;
+	counter_add(counter("podflame_profiles_dropped_total", "reason", "hub_rejected"), n);
+}
+
+static void stored(struct sender *s, struct spool_item *i, const struct sink_answer *a)
 {
 	s->stats.n_sent++;
 	s->n_tries = 0;
-	set_error(s, "");
-	if (s->on_stored && i->n_events)
+	set_error(s, a->error);
+	if (a->n_rejected)
+		count_rejected(s, a->n_rejected);
+	else if (s->on_stored && i->n_events)
 		s->on_stored(i->events, i->n_events, s->stored_arg);
 	remove_item(s, i);
 	if (s->has_losses)
@@ -173,7 +182,7 @@ static void answered(const struct sink_answer *a, void *arg)
 	buf_reset(&s->body);
 	s->sending = NULL;
 	if (a->result == SINK_STORED) {
-		stored(s, i);
+		stored(s, i, a);
 		return;
 	}
 	s->stats.n_failed++;
@@ -185,6 +194,8 @@ static void answered(const struct sink_answer *a, void *arg)
 	}
 	retry_later(s, a->retry_after_ns);
 }
+
+static const struct sink_answer all_stored = {SINK_STORED, 0, 0, ""};
 
 static void fetch_work(struct send_job *j)
 {
@@ -202,14 +213,18 @@ static void fetch_work(struct send_job *j)
 static void fetch_then(struct send_job *j)
 {
 	struct sender *s = j->s;
-	struct sink_answer a = {SINK_STORED, 0, ""};
+	struct sink_answer a = all_stored;
 
 	if (s->type->in_worker) {
 		if (j->r < 0)
 			a = (struct sink_answer){j->r == -EBADMSG || j->r == -E2BIG ? SINK_REFUSED
 										    : SINK_RETRY,
-						 0, strerror(-j->r)};
+						 0, 0, strerror(-j->r)};
 		answered(&a, s);
+	} else if (j->r == -EAGAIN) {
+		answered(
+			&(struct sink_answer){SINK_RETRY, 0, 0, "spool: no file can be opened now"},
+			s);
 	} else if (j->r < 0) { /* unreadable: set aside and counted by the spool */
 		unlink_item(s, s->sending);
 		spool_item_free(TAKE_PTR(s->sending));
@@ -273,7 +288,7 @@ static void put_then(struct send_job *j)
 	}
 	link_item(s, j->item);
 	if (s->type->in_worker && j->r == 0) {
-		stored(s, TAKE_PTR(j->item));
+		stored(s, TAKE_PTR(j->item), &all_stored);
 		return;
 	}
 	j->item = NULL;

@@ -34,6 +34,7 @@ struct world {
 	int status;	       /* answer */
 	unsigned n_fails;      /* so many times, then 200 */
 	const char *new_token; /* written to the token file at the first failure */
+	bool rejects;	       /* 200, but for 2 profiles that it does not take */
 	/* what the hub got */
 	unsigned n_requests;
 	char auth[64], type[64], encoding[16], host[64];
@@ -140,7 +141,9 @@ static void hub_http(struct http_conn *c, const struct http_in *in, void *arg)
 			 0);
 	assert_int_equal(otlp_decode(body.data, body.len, &b, NULL), 0);
 	note_batch(w, b);
-	http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, "", 0);
+	/* partial_success {rejected_profiles: 2, error_message: "too old"} */
+	http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, "\x0a\x0b\x08\x02\x12\x07too old",
+		   w->rejects ? 13 : 0);
 }
 
 static void hub_start(struct world *w)
@@ -430,6 +433,37 @@ static void test_refused_batch(void **state)
 	assert_string_equal(w->loss_pod, "web-1");
 	sender_stats(w->sender, &st);
 	assert_int_equal(st.n_dropped_samples, 7);
+}
+
+/* A receiver that answers 200 and takes not all of it: told and counted, and nobody is told that it is stored. */
+static void test_partial_success(void **state)
+{
+	struct counter *c = counter("podflame_profiles_dropped_total", "reason", "hub_rejected");
+	uint64_t before = counter_get(c);
+	struct world *w = *state;
+	struct sender_stats st;
+
+	w->rejects = true;
+	agent_start(w);
+	send_one(w, 1, 7);
+	n_wanted = 1;
+	run_until(w, seen_wanted);
+	run_until(w, settled);
+	sender_stats(w->sender, &st);
+	assert_int_equal(st.n_sent, 1);
+	assert_int_equal(st.n_dropped_profiles, 2);
+	assert_non_null(strstr(st.last_error, "rejected 2 profiles: too old"));
+	assert_int_equal(counter_get(c), before + 2);
+	assert_int_equal(w->n_told, 0);
+	w->rejects = false;
+	send_one(w, 2, 3);
+	n_wanted = 2;
+	run_until(w, seen_wanted);
+	run_until(w, settled);
+	sender_stats(w->sender, &st);
+	assert_string_equal(st.last_error, "");
+	assert_int_equal(st.n_dropped_profiles, 2);
+	assert_int_equal(w->n_told, 3);
 }
 
 /* Also the account is refused: that is the end of it, not a loop. */
@@ -818,6 +852,7 @@ int main(void)
 		TEST(test_token_is_read_again),
 		TEST(test_missing_token_waits),
 		TEST(test_refused_batch),
+		TEST(test_partial_success),
 		TEST(test_everything_refused),
 		TEST(test_restart_takes_over_the_spool),
 		TEST(test_batch_of_one_window_has_one_id),

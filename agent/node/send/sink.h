@@ -12,7 +12,8 @@ enum sink_result {
 struct sink_answer {
 	enum sink_result result;
 	uint64_t retry_after_ns; /* 0: not said */
-	const char *error;	 /* for people; "" when stored */
+	uint64_t n_rejected;	 /* stored: but for so many profiles, which it never takes */
+	const char *error;	 /* for people; "" when all is stored */
 };
 /* On the loop, once per sink_send that was not cancelled. */
 typedef void sink_done_fn(const struct sink_answer *a, void *arg);

@@ -148,9 +148,10 @@ static int use_ca(struct sink *s)
 	return r;
 }
 
-static void answer(struct sink *s, enum sink_result result)
+static void answer(struct sink *s, enum sink_result result, uint64_t n_rejected)
 {
-	struct sink_answer a = {result, s->retry_after_ns, result == SINK_STORED ? "" : s->error};
+	struct sink_answer a = {result, s->retry_after_ns, n_rejected,
+				result == SINK_STORED && !n_rejected ? "" : s->error};
 
 	s->done(&a, s->arg);
 }
@@ -188,9 +189,15 @@ static void on_done(int status, const char *body, size_t n, const char *error, v
 {
 	struct sink *s = arg;
 	size_t shown = MIN(n, (size_t)200);
+	bool stored = judge(status) == SINK_STORED;
+	char why[200];
+	uint64_t n_rejected = stored ? otlp_rejected(body, n, why, sizeof(why)) : 0;
 
 	s->call = NULL;
-	if (status)
+	if (n_rejected)
+		snprintf(s->error, sizeof(s->error), "%s:%u rejected %llu profiles: %s", s->host,
+			 s->port, (unsigned long long)n_rejected, why);
+	else if (status)
 		snprintf(s->error, sizeof(s->error), "%s:%u answered %d: %.*s", s->host, s->port,
 			 status, (int)shown, body ? body : "");
 	else
@@ -198,7 +205,7 @@ static void on_done(int status, const char *body, size_t n, const char *error, v
 	for (char *c = s->error; *c; c++)
 		if ((unsigned char)*c < ' ')
 			*c = ' ';
-	answer(s, judge(status));
+	answer(s, judge(status), n_rejected);
 }
 
 static void otlp_send(struct sink *s, const void *body, size_t n, sink_done_fn *done, void *arg)
@@ -231,7 +238,7 @@ static void otlp_send(struct sink *s, const void *body, size_t n, sink_done_fn *
 			snprintf(s->error, sizeof(s->error), "request: %s", strerror(-r));
 	}
 	if (r < 0)
-		answer(s, SINK_RETRY);
+		answer(s, SINK_RETRY, 0);
 }
 
 const struct sink_type sink_otlp = {

@@ -93,6 +93,8 @@ int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body)
 	if (!i->path)
 		return buf_add(ret_body, i->body.data, i->body.len);
 	r = spool_file_read(i->path, ret_body);
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+		return -EAGAIN;
 	if (r == -EBADMSG)
 		set_aside(s, i->path);
 	else if (r < 0)
@@ -414,6 +416,12 @@ static struct profile *account_of(struct spool *s, const struct profile *p)
 	return new_account(b, p, b->n_profiles == OWNERS_MAX);
 }
 
+static void count_dropped(const char *reason, uint64_t n_profiles, uint64_t n_samples)
+{
+	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n_profiles);
+	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n_samples);
+}
+
 static void account(struct spool *s, const struct profile *p, const char *reason)
 {
 	struct profile *a = account_of(s, p);
@@ -426,8 +434,7 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	for (size_t i = 0; i < p->n_losses; i++)
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
-	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), 1);
-	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
+	count_dropped(reason, 1, n);
 }
 
 /* The account survives a kill; its ids stay, so that sending it twice counts once. */
@@ -458,8 +465,12 @@ void spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
 	if (r == 0)
 		r = otlp_decompress(s->compress ? "zstd" : "", body.data, body.len, OTLP_MAX_BYTES,
 				    &bytes);
-	if (r == 0 && otlp_decode(bytes.data, bytes.len, &b, NULL) == 0)
+	if (r == 0)
+		r = otlp_decode(bytes.data, bytes.len, &b, NULL);
+	if (r == 0)
 		spool_lose(s, b, reason);
+	else /* whose they were nobody can say any more */
+		count_dropped(reason, MAX(i->n_profiles, (size_t)1), i->n_samples);
 	spool_remove(s, i);
 }
 

@@ -31,7 +31,10 @@ struct spool *spool_free(struct spool *s);
 int spool_scan(struct spool *s, struct spool_item **ret_items);
 /* -E2BIG: not encodable. A file that cannot be written leaves the bytes in body. */
 int spool_put(struct spool *s, const struct batch *b, struct spool_item **ret);
-/* The bytes to send. -EBADMSG: not what was written; the file was set aside and counted. */
+/*
+ * The bytes to send. -EBADMSG: not what was written; the file was set aside and counted. -EAGAIN: it is not the file's fault,
+ * which is as it was. Other errors are counted, and the file stays for the next run.
+ */
 int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body);
 void spool_remove(struct spool *s, const struct spool_item *i);
 /* Throws an item away: its samples go to the account under reason. */

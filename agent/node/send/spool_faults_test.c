@@ -68,17 +68,21 @@ static uint64_t counted(const char *reason)
 	return counter_get(counter("podflame_spool_files_total", "reason", reason));
 }
 
-/* Sends an item: its samples; 0 when it cannot be read, which must have been counted. */
+/* Sends an item: its samples, also where it is to be tried again; 0 when it cannot be read, which must have been counted. */
 static uint64_t take_item(struct spool *s, struct spool_item *i)
 {
 	_cleanup_buf_ struct buf body = {0};
 	uint64_t n = 0, unreadable = counted("unreadable") + counted("corrupt");
+	int r = spool_get(s, i, &body);
 
-	if (spool_get(s, i, &body) == 0)
+	if (r == 0)
 		n = samples_in(&body);
+	else if (r == -EAGAIN)
+		n = N_SAMPLES;
 	else
 		assert_int_equal(counted("unreadable") + counted("corrupt"), unreadable + 1);
-	spool_remove(s, i);
+	if (r != -EAGAIN)
+		spool_remove(s, i);
 	spool_item_free(i);
 	return n;
 }
@@ -185,9 +189,59 @@ static void test_spool(void **state)
 		fault_each(&rows[i], NULL);
 }
 
+/* No descriptor is left: that is no fault of the window, which is sent once there are some. */
+static void test_no_descriptors(void **state)
+{
+	struct spool *s = spool_new(spool_dir, true);
+	struct spool_item *found = NULL, *i = NULL;
+	struct batch *b = one_window();
+	uint64_t bad = counted("unreadable") + counted("corrupt");
+	_cleanup_buf_ struct buf body = {0};
+
+	(void)state;
+	empty(NULL);
+	assert_int_equal(spool_scan(s, &found), 0);
+	assert_int_equal(spool_put(s, b, &i), 0);
+	fault_arm(FAULT_OPEN, EMFILE, 1, true);
+	assert_int_equal(spool_get(s, i, &body), -EAGAIN);
+	assert_int_equal(fault_disarm(), 1);
+	assert_int_equal(counted("unreadable") + counted("corrupt"), bad);
+	assert_int_equal(spool_get(s, i, &body), 0);
+	assert_int_equal(samples_in(&body), N_SAMPLES);
+	spool_item_free(i);
+	batch_free(b);
+	spool_free(s);
+}
+
+/* What goes for room and cannot be read any more is counted all the same. */
+static void test_drop_of_what_cannot_be_read(void **state)
+{
+	struct counter *dropped = counter("podflame_samples_dropped_total", "reason", "spool_full");
+	struct spool *s = spool_new(spool_dir, true);
+	struct spool_item *found = NULL, *i = NULL;
+	struct batch *b = one_window();
+	uint64_t before = counter_get(dropped);
+
+	(void)state;
+	empty(NULL);
+	assert_int_equal(spool_scan(s, &found), 0);
+	assert_int_equal(spool_put(s, b, &i), 0);
+	fault_arm(FAULT_READ, EIO, 1, true);
+	spool_drop(s, i, "spool_full");
+	fault_disarm();
+	assert_int_equal(counter_get(dropped), before + N_SAMPLES);
+	spool_item_free(i);
+	batch_free(b);
+	spool_free(s);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_spool)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_spool),
+		cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_drop_of_what_cannot_be_read),
+	};
 	int r;
 
 	if (testdir_make(dir))

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An ExportProfilesServiceResponse: https://opentelemetry.io/docs/specs/otlp/#partial-success-1 */
+#include "lib/otlp/internal.h"
+
+#define MAX_ANSWER_BYTES (64u << 10)
+
+static void *pool_alloc(void *pool, size_t n)
+{
+	return otlp_pool_alloc(pool, n);
+}
+
+static void pool_keep(void *pool, void *p)
+{
+	(void)pool;
+	(void)p;
+}
+
+uint64_t otlp_rejected(const void *p, size_t n, char *ret_message, size_t n_message)
+{
+	_cleanup_(otlp_pool_done) struct pool pool = {.max_bytes = 4 * MAX_ANSWER_BYTES};
+	ProtobufCAllocator alloc = {pool_alloc, pool_keep, &pool};
+	const Otlp__ExportProfilesServiceResponse *answer = NULL;
+	const Otlp__ExportProfilesPartialSuccess *some = NULL;
+	const char *text;
+
+	ret_message[0] = '\0';
+	if (n && n <= MAX_ANSWER_BYTES &&
+	    otlp_wire_check(&otlp__export_profiles_service_response__descriptor, p, n, NULL) == 0)
+		answer = otlp__export_profiles_service_response__unpack(&alloc, n, p);
+	some = answer ? answer->partial_success : NULL;
+	if (!some || some->rejected_profiles <= 0)
+		return 0;
+	text = some->error_message ? otlp_text_utf8(&pool, some->error_message) : NULL;
+	snprintf(ret_message, n_message, "%s", text ? text : "");
+	return (uint64_t)some->rejected_profiles;
+}
