@@ -199,7 +199,8 @@ static void numbers_compare_as_numbers(void **state)
 		{PRED_GT, "hundred/worker: main hundred\n"},
 		{PRED_GE, "ten/worker: main ten\nhundred/worker: main hundred\n"},
 		{PRED_EQ, "ten/worker: main ten\n"},
-		{PRED_NE, "nine/worker: main nine\nhundred/worker: main hundred\nnone/worker: main none\n"},
+		{PRED_NE,
+		 "nine/worker: main nine\nhundred/worker: main hundred\nnone/worker: main none\n"},
 	};
 	struct sqlite_store *s;
 
@@ -226,8 +227,10 @@ static void numbers_compare_as_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ids_of_years),		cmocka_unit_test(a_lost_frame),
-		cmocka_unit_test(the_second_0),		cmocka_unit_test(the_second_0_by_size),
+		cmocka_unit_test(ids_of_years),
+		cmocka_unit_test(a_lost_frame),
+		cmocka_unit_test(the_second_0),
+		cmocka_unit_test(the_second_0_by_size),
 		cmocka_unit_test(numbers_compare_as_numbers),
 	};
 
