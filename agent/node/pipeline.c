@@ -16,7 +16,7 @@ static void exclude(const char *reason, uint64_t n)
 	counter_add(counter("podflame_samples_excluded_total", "reason", reason), n);
 }
 
-/* ---- losses that the kernel's side counted ---- */
+/* ---- losses that were counted here and by the kernel's side: of whose samples nobody knows ---- */
 
 static void look_at_loss(const char *name, const char *label, const char *reason, uint64_t value,
 			 void *arg)
@@ -25,7 +25,7 @@ static void look_at_loss(const char *name, const char *label, const char *reason
 	size_t i = 0;
 
 	(void)label;
-	if (!streq(name, LOST_COUNTER))
+	if (!streq(name, LOST_COUNTER) || sender_tells(reason))
 		return;
 	while (i < p->n_losses && p->losses[i].reason != reason)
 		i++;

@@ -268,6 +268,40 @@ static void test_spans_are_scaled(void **state)
 	assert_int_equal(p->estimate_error, 0);
 }
 
+static uint64_t told(const struct batch *b, const char *reason)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; b && i < b->n_profiles; i++)
+		for (size_t k = 0; k < b->profiles[i]->n_losses; k++)
+			if (streq(b->profiles[i]->losses[k].reason, reason))
+				n += b->profiles[i]->losses[k].n_samples;
+	return n;
+}
+
+/* What is counted as dropped is told of the node, but for what the sender tells of containers: that would be told twice. */
+static void test_dropped_samples_are_told_once(void **state)
+{
+	static const char *const by_sender[] = {"spool_full", "hub_refused", "too_large"};
+	static const char *const here[] = {"mailbox_full", "spool_unreadable", "ring_full"};
+	static const char name[] = "podflame_samples_dropped_total";
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
+		counter_add(counter(name, "reason", by_sender[i]), 11);
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		counter_add(counter(name, "reason", here[i]), 7);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
+		assert_int_equal(told(b, by_sender[i]), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		assert_int_equal(told(b, here[i]), 7);
+}
+
 static void test_nothing_lives(void **state)
 {
 	struct world *w = *state;
@@ -383,6 +417,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_suspend, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_dropped_samples_are_told_once, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),

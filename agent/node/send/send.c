@@ -210,6 +210,18 @@ static void fetch_work(struct send_job *j)
 		j->r = s->type->deliver(s->sink, j->body.data, j->body.len);
 }
 
+/* Set aside or gone: lost. What a disk cannot read stays for the next run. */
+static void fetch_failed(struct sender *s, struct spool_item *i, int error)
+{
+	unlink_item(s, i);
+	if (error == -EBADMSG || error == -ENOENT) {
+		spool_count_unreadable(i);
+		s->stats.n_dropped_profiles += i->n_profiles;
+		s->stats.n_dropped_samples += i->n_samples;
+	}
+	spool_item_free(i);
+}
+
 static void fetch_then(struct send_job *j)
 {
 	struct sender *s = j->s;
@@ -226,8 +238,7 @@ static void fetch_then(struct send_job *j)
 			&(struct sink_answer){SINK_RETRY, 0, 0, "spool: no file can be opened now"},
 			s);
 	} else if (j->r < 0) { /* unreadable: set aside and counted by the spool */
-		unlink_item(s, s->sending);
-		spool_item_free(TAKE_PTR(s->sending));
+		fetch_failed(s, TAKE_PTR(s->sending), j->r);
 		s->stats.n_failed++;
 		kick(s);
 	} else {

@@ -416,10 +416,22 @@ static struct profile *account_of(struct spool *s, const struct profile *p)
 	return new_account(b, p, b->n_profiles == OWNERS_MAX);
 }
 
+bool sender_tells(const char *reason)
+{
+	return streq(reason, "spool_full") || streq(reason, "hub_refused") ||
+	       streq(reason, "too_large");
+}
+
 static void count_dropped(const char *reason, uint64_t n_profiles, uint64_t n_samples)
 {
 	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n_profiles);
 	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n_samples);
+}
+
+/* Whose they were nobody can say any more. */
+void spool_count_unreadable(const struct spool_item *i)
+{
+	count_dropped("spool_unreadable", MAX(i->n_profiles, (size_t)1), i->n_samples);
 }
 
 static void account(struct spool *s, const struct profile *p, const char *reason)
@@ -469,8 +481,8 @@ void spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
 		r = otlp_decode(bytes.data, bytes.len, &b, NULL);
 	if (r == 0)
 		spool_lose(s, b, reason);
-	else /* whose they were nobody can say any more */
-		count_dropped(reason, MAX(i->n_profiles, (size_t)1), i->n_samples);
+	else
+		spool_count_unreadable(i);
 	spool_remove(s, i);
 }
 

@@ -216,7 +216,8 @@ static void test_no_descriptors(void **state)
 /* What goes for room and cannot be read any more is counted all the same. */
 static void test_drop_of_what_cannot_be_read(void **state)
 {
-	struct counter *dropped = counter("podflame_samples_dropped_total", "reason", "spool_full");
+	struct counter *dropped =
+		counter("podflame_samples_dropped_total", "reason", "spool_unreadable");
 	struct spool *s = spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
