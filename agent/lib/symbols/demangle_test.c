@@ -2,6 +2,7 @@
 /* Names as compilers mangle them and as they are shown; and as an attacker would. */
 #include "lib/symbols/symbols.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -82,6 +83,88 @@ static void names_that_explode_stay_mangled(void **state)
 	assert_null(demangle(longest));
 }
 
+/* f(int[sizeof tup<p<int, int>, p<all before, all before>, ...>], <the last>...): twice the steps each
+ * time to look for a pack, and nothing said. */
+static char *packs_of_pairs(unsigned n)
+{
+	static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	struct buf name;
+
+	buf_init(&name, 0);
+	buf_puts(&name, "_Z1fAst3TupI1PIiiE");
+	for (unsigned i = 0; i < n; i++)
+		buf_printf(&name, "S0_IS%c_S%c_E", letters[i + 1], letters[i + 1]);
+	buf_printf(&name, "E_DpS%c_", letters[n + 1]);
+	return buf_steal(&name);
+}
+
+/* Twice the steps for each operator of conversion. */
+static char *nested_conversions(unsigned n)
+{
+	struct buf name;
+
+	buf_init(&name, 0);
+	buf_puts(&name, "_ZN1Acv");
+	for (unsigned i = 0; i < n; i++)
+		buf_puts(&name, "T_I");
+	buf_puts(&name, "i");
+	for (unsigned i = 0; i < n; i++)
+		buf_puts(&name, "E");
+	buf_puts(&name, "IiEEv");
+	return buf_steal(&name);
+}
+
+/* Each would take years. */
+static void names_that_take_long_stay_mangled(void **state)
+{
+	struct counter *slow = counter("podflame_names_mangled_total", "reason", "too_slow");
+	_cleanup_free_ char *packs = packs_of_pairs(34), *conversions = nested_conversions(80);
+	_cleanup_free_ char *few = packs_of_pairs(1), *plain = nested_conversions(1);
+	_cleanup_free_ char *text = demangle(few), *cast = demangle(plain);
+	uint64_t before = counter_get(slow);
+
+	(void)state;
+	assert_non_null(text);
+	assert_string_equal(cast, "A::operator int<int><int>()");
+	assert_null(demangle(packs));
+	assert_null(demangle(conversions));
+	/* The lifetimes of an impl's path, which is not shown, and of one that holds memory, too. */
+	assert_null(demangle("_RMIC1aFGzzzzzzzzzz_EuEu"));
+	assert_int_equal(counter_get(slow), before + 3);
+	assert_null(demangle("_RMINvC1au8gdel_5qaFGzzzzzzzzzz_EuEu"));
+	/* It leaves nothing behind that would end the next. */
+	free(text);
+	text = demangle("_ZN3foo3barEi");
+	assert_string_equal(text, "foo::bar(int)");
+}
+
+static uint64_t bytes_in_use(void)
+{
+	return mallinfo2().uordblks;
+}
+
+/* (a::<punycode>, the same, ...): the text ends inside one, whose memory is libiberty's. */
+static void long_names_with_punycode_leave_no_memory(void **state)
+{
+	struct buf name;
+	uint64_t before;
+
+	(void)state;
+	buf_init(&name, 0);
+	buf_puts(&name, "_RINvC1a1fTNtC1au999_");
+	for (int i = 0; i < 999; i++)
+		buf_puts(&name, "a");
+	for (int i = 0; i < 100; i++)
+		buf_puts(&name, "B8_");
+	buf_puts(&name, "EE");
+	assert_null(demangle(name.data));
+	before = bytes_in_use();
+	for (int i = 0; i < 100; i++)
+		assert_null(demangle(name.data));
+	assert_int_equal(bytes_in_use(), before);
+	buf_done(&name);
+}
+
 static void text_is_clean(void **state)
 {
 	static const struct {
@@ -111,6 +194,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mangled_names),
 		cmocka_unit_test(names_that_explode_stay_mangled),
+		cmocka_unit_test(names_that_take_long_stay_mangled),
+		cmocka_unit_test(long_names_with_punycode_leave_no_memory),
 		cmocka_unit_test(text_is_clean),
 	};
 

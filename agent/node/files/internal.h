@@ -28,6 +28,7 @@ struct image {	       /* files with the same bytes share one */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
+	uint64_t slow_ns; /* CPU time of names that took long */
 	UT_hash_handle hh;
 };
 /* Reads the whole index: not under the lock. */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the names of a hostile file cost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "node/files/testfiles.h"
+
+#define N_NAMES 60
+
+/* A function each whose name would take libiberty years, and one of another file that does not. */
+static void make_library(const char *name, bool hostile)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s.s", dir, name);
+	_cleanup_buf_ struct buf text = {0};
+
+	buf_init(&text, 0);
+	buf_puts(&text, ".text\n");
+	for (unsigned i = 0; i < N_NAMES; i++) {
+		_cleanup_buf_ struct buf symbol = {0};
+
+		buf_init(&symbol, 0);
+		buf_printf(&symbol, "_ZN3A%02u", i + 10);
+		for (int k = 0; hostile && k < 80; k++)
+			buf_puts(&symbol, k ? "T_I" : "cvT_I");
+		buf_puts(&symbol, hostile ? "i" : "1f");
+		for (int k = 0; hostile && k < 80; k++)
+			buf_puts(&symbol, "E");
+		buf_puts(&symbol, hostile ? "IiEEv" : "Ev");
+		buf_printf(&text,
+			   ".globl %1$s\n.type %1$s,@function\n%1$s: .skip 16\n.size %1$s,16\n",
+			   symbol.data);
+	}
+	assert_int_equal(file_write_atomic(path, text.data, text.len, 0600), 0);
+	run("cd %1$s && gcc -shared -nostdlib -Wl,-z,noseparate-code -o %2$s %2$s.s", dir, name);
+}
+
+static void name_all(struct files *f, const char *library, const char *start)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, library);
+	_cleanup_free_ char *first = line_of("nm %s | sort | sed -n 's/ T _ZN3A10.*//p'", path);
+	struct mapping m = map_of(path);
+	struct file_names names;
+
+	for (unsigned i = 0; i < N_NAMES; i++) {
+		files_names(f, &m, 0, m.start + strtoull(first, NULL, 16) + 16 * i, &names);
+		assert_int_equal(names.n, 1);
+		assert_true(str_has_prefix(names.names[0].name, start));
+		files_names_done(f, &names);
+	}
+	close(m.fd);
+}
+
+static void slow_names_cost_their_file_only(void **state)
+{
+	struct counter *slow = counter("podflame_names_mangled_total", "reason", "too_slow");
+	struct counter *file = counter("podflame_names_mangled_total", "reason", "slow_file");
+	uint64_t n_slow = counter_get(slow), n_file = counter_get(file);
+	struct files_config c = {0};
+	struct files *f;
+
+	(void)state;
+	make_library("hostile.so", true);
+	make_library("plain.so", false);
+	assert_int_equal(files_new(&c, &f), 0);
+	name_all(f, "hostile.so", "_ZN3A");
+	n_slow = counter_get(slow) - n_slow;
+	n_file = counter_get(file) - n_file;
+	assert_in_range(n_slow, 1, 20);
+	assert_int_equal(n_slow + n_file, N_NAMES);
+	name_all(f, "plain.so", "A");
+	files_free(f);
+}
+
+static int start(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(slow_names_cost_their_file_only),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, start, stop);
+}
