@@ -121,7 +121,14 @@ static void read_wanted(struct drains *d, struct feed *f)
 	f->n_wanted = 0;
 }
 
-/* Mappings or names were missing: they are read, and the same drain comes a second time. */
+static void parse(struct drains *d, struct feed *f)
+{
+	follow_parse(d->node->follow, f->unparsed, f->n_unparsed);
+	unparsed_free(TAKE_PTR(f->unparsed), f->n_unparsed);
+	f->n_unparsed = 0;
+}
+
+/* Mappings, names or files were missing: they are read, and the same drain comes a second time. */
 static void come_again(struct drains *d, struct feed *from)
 {
 	struct feeding *f = xcalloc(1, sizeof(*f));
@@ -142,6 +149,7 @@ static void come_again(struct drains *d, struct feed *from)
 			       f->feed.missing[i].start_boottime_ns, f->feed.missing[i].exec_id, 0);
 	f->feed.n_missing = 0;
 	read_wanted(d, &f->feed);
+	parse(d, &f->feed);
 }
 
 static void feed_handled(struct task *t)
@@ -160,6 +168,7 @@ static void feed_handled(struct task *t)
 	} else {
 		tell_sampled(t->node, &f->feed);
 		read_wanted(d, &f->feed);
+		parse(d, &f->feed);
 		node_batch(t->node, TAKE_PTR(f->feed.batch));
 		if (f->feed.left_ns)
 			gap_left(t->node, f->feed.left_ns);

@@ -12,11 +12,26 @@ static const struct drain *fed[32]; /* in order; a second pass, too */
 static size_t n_fed, n_freed, n_told;
 static uint64_t fed_asleep_ns[32];
 static bool names_are_missing; /* for the next first pass */
+static size_t n_unparsed;      /* of the next pass */
+static size_t n_to_parse;
 
 bool follow_parses(const struct follow *f)
 {
 	(void)f;
 	return parses;
+}
+
+void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
+{
+	(void)f;
+	assert_true(!u == !n);
+	n_to_parse += n;
+}
+
+void unparsed_free(struct unparsed_file *u, size_t n)
+{
+	(void)n;
+	free(u);
 }
 
 void follow_exits(struct follow *f, const struct drain *d)
@@ -61,12 +76,16 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	fed[n_fed++] = f->drain;
 	f->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
+	f->unparsed = n_unparsed ? xcalloc(n_unparsed, sizeof(*f->unparsed)) : NULL;
+	f->n_unparsed = n_unparsed;
+	n_unparsed = 0;
 }
 
 void feed_done(struct feed *f)
 {
 	n_freed += f->drain != NULL;
 	free(f->owners);
+	assert_null(f->unparsed);
 }
 
 struct drain *drain_free(struct drain *d)
@@ -161,7 +180,7 @@ static int set_up(void **state)
 	node = (struct node){0};
 	node.drains = drains_new(&node);
 	parses = under_way = names_are_missing = false;
-	n_fed = n_freed = n_told = 0;
+	n_fed = n_freed = n_told = n_unparsed = n_to_parse = 0;
 	return 0;
 }
 
@@ -263,6 +282,25 @@ static void a_second_pass_keeps_its_place(void **state)
 	assert_int_equal(n_freed, 2);
 }
 
+/* What is found on the first pass is parsed before the second; what is found then, for the next ones. */
+static void files_without_names_are_parsed(void **state)
+{
+	(void)state;
+	names_are_missing = true;
+	n_unparsed = 3;
+	drains_add(node.drains, &drains[0], true);
+	under_way = true;
+	posted_run();
+	assert_int_equal(posted.n, 0);
+	assert_int_equal(n_to_parse, 3);
+	under_way = false;
+	n_unparsed = 2;
+	drains_advance(node.drains);
+	work();
+	assert_int_equal(n_to_parse, 5);
+	assert_int_equal(n_told, 1);
+}
+
 /* Whoever waits goes on with what is known: nothing is lost, nobody comes twice. */
 static void who_waits_at_the_end_goes_on(void **state)
 {
@@ -343,6 +381,7 @@ int main(void)
 		TEST(what_is_not_of_the_kernel_does_not_count),
 		TEST(mappings_are_waited_for),
 		TEST(a_second_pass_keeps_its_place),
+		TEST(files_without_names_are_parsed),
 		TEST(who_waits_at_the_end_goes_on),
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
 		TEST(a_refused_sleep_is_told_with_the_next),

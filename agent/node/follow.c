@@ -235,6 +235,19 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	set_soon(f, t);
 }
 
+void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
+{
+	if (f->node->closing)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct process_id id = {u[i].m->start_boottime_ns, u[i].m->tgid};
+
+		parse_queue_add(f->files, u[i].m, u[i].k,
+				follow_cgroup(f, u[i].m->tgid, u[i].m->start_boottime_ns), &id);
+	}
+	parse_queue_start(f->files);
+}
+
 struct leaving {
 	struct task task;
 	struct follow *follow;

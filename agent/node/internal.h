@@ -98,6 +98,8 @@ struct feed {
 	size_t n_wanted;
 	struct batch *batch; /* a window that ended */
 	uint64_t left_ns;    /* wall time of that end; 0: none ended. An empty one has no batch */
+	struct unparsed_file *unparsed; /* to be parsed, for the next ones' names */
+	size_t n_unparsed;
 };
 struct pipeline_config {
 	struct fold_config fold;
@@ -225,6 +227,8 @@ void follow_tick(struct follow *f); /* every second */
 /* Before the programs are unloaded: no probe of a process is left. Takes them away; ask again until it is so. */
 bool follow_idle(struct follow *f);
 void follow_unloaded(struct follow *f);
+/* Names were wanted of files that nobody has parsed, or that have been forgotten. */
+void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n);
 /* Files are being parsed: names will be there in a moment. */
 bool follow_parses(const struct follow *f);
 

@@ -155,6 +155,7 @@ static int open_files(struct node *n)
 		.debuginfod_cache = conf->debuginfod_cache,
 		.debuginfod_cache_bytes = conf->debuginfod_cache_bytes,
 		.debuginfod_timeout_ns = conf->debuginfod_timeout_ns,
+		.queued = true,
 	};
 
 	return n->known_files ? 0 : files_new(&c, &n->known_files);

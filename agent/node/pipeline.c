@@ -81,6 +81,7 @@ void feed_done(struct feed *f)
 	for (size_t i = 0; i < f->n_wanted; i++)
 		wanted_free(f->wanted[i]);
 	free(f->wanted);
+	unparsed_free(f->unparsed, f->n_unparsed);
 	batch_free(f->batch);
 }
 
@@ -205,9 +206,11 @@ static void find_missing(struct pipeline *p, struct feed *f)
 		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
 			note_missing(f, s, user);
 		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
+		stacks_want_past(p->stacks, s->tgid, s->start_boottime_ns, user);
 	}
 	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
-	f->waits = f->n_missing > 0;
+	f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
+	f->waits = f->n_missing > 0 || f->n_unparsed > 0;
 	for (size_t i = 0; i < f->n_wanted; i++)
 		f->waits |= f->wanted[i]->fresh;
 }
@@ -339,6 +342,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 			return;
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
 		fold_drain(p, f);
+		f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
 		now_ns = f->drain->to_ns;
 	}
 	if (f->drain && !f->full) {

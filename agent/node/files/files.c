@@ -252,12 +252,26 @@ void files_expect(struct files *f, const struct mapping *m)
 	pthread_mutex_unlock(&f->lock);
 }
 
-bool file_is_expected(struct files *f, const struct mapping *m)
+int file_for_names(struct files *f, const struct mapping *m, struct file **ret, bool *ret_unparsed)
 {
 	struct file_key key;
-	struct file *x = key_of(m, &key) < 0 ? NULL : file_find(f, &key);
+	struct file *x;
+	int r = key_of(m, &key);
 
-	return x && x->expected;
+	*ret_unparsed = false;
+	if (r < 0)
+		return r;
+	x = file_find(f, &key);
+	if (x && x->image) {
+		*ret = x;
+		return 0;
+	}
+	if (x && x->expected)
+		return -EAGAIN;
+	if (!f->queued)
+		return file_of(f, m, ret);
+	*ret_unparsed = !x || (!x->busy && now_mono_ns() >= x->retry_ns);
+	return -EAGAIN;
 }
 
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret)
@@ -308,6 +322,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->debug_max_bytes = c->debug_max_bytes ? c->debug_max_bytes : DEFAULT_DEBUG_BYTES;
 	f->debug.config.timeout_ns = f->debug_timeout_ns;
 	f->own_root = own_root();
+	f->queued = c->queued;
 	f->host_debug_dir = xstrdup(c->host_debug_dir);
 	f->vdso_fd = vdso_copy();
 	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);

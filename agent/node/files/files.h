@@ -20,6 +20,11 @@ struct files_config {
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;	/* 0: 1 GiB; 60 s a file */
 	uint64_t debug_timeout_ns;	/* for the debug index of a file; 0: 10 s */
 	size_t debug_max_bytes;		/* largest debug file read; 0: 2 GiB */
+	/*
+	 * Others call files_index: files_names never parses, not what was evicted or is to be tried again either, for whoever
+	 * makes names must not wait for a hostile file. It says what is to be parsed.
+	 */
+	bool queued;
 };
 struct files;
 /* -EINVAL: debuginfod_url is no http:// or https:// URL. */
@@ -56,17 +61,20 @@ struct file_names {
 	struct file_name names[ELF_INLINES_MAX + 1];
 	char build_id[129];		/* hex; "" none */
 	uint64_t address;		/* of the function, or the one asked for; 0: the file has no index */
+	bool unparsed;			/* queued: for want of files_index, which nobody is about to call */
 	void *held;			/* private */
 };
 /* Tells processes' roots apart (of mappings.root_fd): a container's debug files name its own processes only. 0: none. */
 uint64_t files_root(int root_fd);
 /*
- * address is the process's, root its files_root. Parses the file if need be (blocks). With a debug
+ * address is the process's, root its files_root. Parses the file if need be (blocks), unless queued. With a debug
  * index, its names; while one is being made, without. Strings live until files_names_done(ret), which
  * must follow each call.
  */
 void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t address,
 		 struct file_names *ret);
 void files_names_done(struct files *f, struct file_names *n);
+/* As file_names.unparsed says, of a mapping; false: not queued. */
+bool files_unparsed(struct files *f, const struct mapping *m);
 size_t files_bytes(struct files *f);
 size_t files_count(struct files *f);

@@ -83,6 +83,7 @@ struct files {
 	struct debuginfod *debuginfod; /* NULL: off */
 	uint64_t debug_timeout_ns;
 	size_t debug_max_bytes;
+	bool queued;
 };
 /* Found or made, and now the one used last. */
 struct file *file_get(struct files *f, const struct file_key *key);
@@ -90,8 +91,8 @@ struct file *file_get(struct files *f, const struct file_key *key);
 struct file *file_find(struct files *f, const struct file_key *key);
 /* A mapping's file, parsed if need be: waits, without the lock. -ENOENT: it has none. */
 int file_of(struct files *f, const struct mapping *m, struct file **ret);
-/* files_index will be asked for it; under the lock. */
-bool file_is_expected(struct files *f, const struct mapping *m);
+/* The same for names, at once where files_index will be asked for it, or who has a queue shall do so. -EAGAIN: it is to be parsed. */
+int file_for_names(struct files *f, const struct mapping *m, struct file **ret, bool *ret_unparsed);
 struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
 /* podflame_symbol_files_incomplete_total: what a new index lacks. */
 void files_count_incomplete(const struct elf_index *index);

@@ -76,7 +76,7 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 	ret->address = 0;
 	ret->held = NULL;
 	pthread_mutex_lock(&f->lock);
-	if (!file_is_expected(f, m) && file_of(f, m, &x) == 0) {
+	if (file_for_names(f, m, &x, &ret->unparsed) == 0) {
 		snprintf(ret->build_id, sizeof(ret->build_id), "%s",
 			 elf_index_build_id(x->image->index));
 		if (elf_index_address(x->image->index, address - m->start + m->file_offset,
@@ -88,6 +88,19 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 	}
 	files_trim(f);
 	pthread_mutex_unlock(&f->lock);
+}
+
+bool files_unparsed(struct files *f, const struct mapping *m)
+{
+	bool unparsed = false;
+	struct file *x;
+
+	if (!f->queued)
+		return false;
+	pthread_mutex_lock(&f->lock);
+	(void)file_for_names(f, m, &x, &unparsed);
+	pthread_mutex_unlock(&f->lock);
+	return unparsed;
 }
 
 void files_names_done(struct files *f, struct file_names *n)

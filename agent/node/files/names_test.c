@@ -75,6 +75,64 @@ static void slow_names_cost_their_file_only(void **state)
 	files_free(f);
 }
 
+static bool is_named(struct files *f, const struct mapping *m, bool *ret_unparsed)
+{
+	struct file_names names;
+	bool named;
+
+	files_names(f, m, 0, m->start, &names);
+	named = *names.build_id;
+	*ret_unparsed = names.unparsed;
+	assert_int_equal(files_unparsed(f, m), names.unparsed);
+	files_names_done(f, &names);
+	return named;
+}
+
+/* Whoever has a queue parses there only, and learns what is missing: at first, and when it was forgotten. */
+static void names_of_who_has_a_queue_parse_nothing(void **state)
+{
+	struct files_config c = {.cache_bytes = 4096, .queued = true}; /* less than one index */
+	struct mapping a = map_of("/proc/self/exe"), b = map_of("/bin/sh"), none = {.path = ""};
+	struct counter *failures =
+		counter("podflame_symbol_files_failed_total", "reason", "not_elf");
+	uint64_t failed = counter_get(failures);
+	_cleanup_free_ char *path = xasprintf("%s/text", dir);
+	struct elf_index *index;
+	struct mapping text;
+	struct files *f;
+	bool unparsed;
+
+	(void)state;
+	assert_int_equal(file_write_atomic(path, "text", 4, 0600), 0);
+	text = map_of(path);
+	assert_int_equal(files_new(&c, &f), 0);
+	assert_false(is_named(f, &none, &unparsed));
+	assert_false(unparsed);
+	assert_false(is_named(f, &a, &unparsed));
+	assert_true(unparsed);
+	assert_int_equal(files_count(f), 0);
+	files_expect(f, &a);
+	assert_false(is_named(f, &a, &unparsed));
+	assert_false(unparsed);
+	assert_int_equal(files_index(f, &a, &index), 0);
+	elf_index_unref(index);
+	assert_true(is_named(f, &a, &unparsed));
+	assert_false(unparsed);
+	assert_int_equal(files_index(f, &b, &index), 0);
+	elf_index_unref(index);
+	assert_false(is_named(f, &a, &unparsed));
+	assert_true(unparsed);
+	/* One that failed is not missing, until it is to be tried again. */
+	assert_int_equal(files_index(f, &text, &index), -ENOEXEC);
+	assert_false(is_named(f, &text, &unparsed));
+	assert_false(unparsed);
+	assert_int_equal(counter_get(failures), failed + 1);
+	close(a.fd);
+	close(b.fd);
+	close(text.fd);
+	files_free(f);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -91,6 +149,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slow_names_cost_their_file_only),
+		cmocka_unit_test(names_of_who_has_a_queue_parse_nothing),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

@@ -6,7 +6,8 @@
 
 #include <uthash.h>
 
-#define EXECS_MAX 4 /* generations of mappings kept of one process */
+#define EXECS_MAX    4	/* generations of mappings kept of one process */
+#define UNPARSED_MAX 16 /* files of one process, told at once */
 
 struct exec {
 	struct mappings *maps;
@@ -18,11 +19,14 @@ struct process {
 	struct process_key {
 		uint64_t start_boottime_ns, tgid;
 	} key;
-	struct exec execs[EXECS_MAX]; /* newest first */
-	uint64_t miss_told_ns;	      /* CLOCK_MONOTONIC */
-	uint64_t forget_ns;	      /* 0: it lives */
-	uint64_t exited_ns;	      /* with forget_ns; CLOCK_BOOTTIME */
-	struct names_wanted *wanted;  /* NULL: nothing */
+	struct exec execs[EXECS_MAX];		      /* newest first */
+	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
+	uint64_t forget_ns;			      /* 0: it lives */
+	uint64_t exited_ns;			      /* with forget_ns; CLOCK_BOOTTIME */
+	struct names_wanted *wanted;		      /* NULL: nothing */
+	const struct mapping *unparsed[UNPARSED_MAX]; /* told, and only to be compared with */
+	uint64_t unparsed_round;		      /* when; else there are none */
+	size_t n_unparsed;
 	struct process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;
 };
@@ -36,6 +40,9 @@ struct stacks {
 	size_t n_frames;
 	size_t inlined_room; /* of frames: each function has its own, the inlined ones share the rest */
 	struct batch *batch; /* of the call at work */
+	struct unparsed_file *unparsed;
+	size_t n_unparsed, cap_unparsed;
+	uint64_t unparsed_round;
 };
 
 /* ---- processes.c ---- */
@@ -45,6 +52,9 @@ struct exec *process_exec(struct process *p, uint32_t exec_id);
 /* Forgets who has ended long enough ago: no process that was found before is valid then. */
 void stacks_purge(struct stacks *s);
 void stacks_forget_all(struct stacks *s);
+/* Nobody has parsed its file. */
+void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *maps,
+			  const struct mapping *m);
 
 /* Where it stands itself, callers have return addresses: the first frame, or behind what was allocated there. */
 static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)

@@ -233,3 +233,55 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 	}
 	return false;
 }
+
+/* ---- files that nobody has parsed ---- */
+
+void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *maps,
+			  const struct mapping *m)
+{
+	if (p->unparsed_round != s->unparsed_round)
+		p->n_unparsed = 0;
+	p->unparsed_round = s->unparsed_round;
+	for (size_t i = 0; i < p->n_unparsed; i++)
+		if (p->unparsed[i] == m)
+			return;
+	if (p->n_unparsed == UNPARSED_MAX)
+		return;
+	p->unparsed[p->n_unparsed++] = m;
+	GROW(s->unparsed, s->n_unparsed, s->cap_unparsed);
+	s->unparsed[s->n_unparsed++] = (struct unparsed_file){mappings_ref(maps), m - maps->items};
+}
+
+void stacks_want_past(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
+		      const struct raw_stack *ustack)
+{
+	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+
+	for (size_t i = 0; p && i < ustack->n; i++) {
+		const struct raw_frame *f = &ustack->frames[i];
+		const struct exec *e;
+		const struct mapping *m;
+
+		if (f->kernel || f->runtime || !is_past(p, f->exec_id))
+			continue;
+		e = process_exec(p, f->exec_id);
+		m = e ? mappings_find(e->maps, f->address - !stack_is_leaf(ustack, i)) : NULL;
+		if (m && files_unparsed(s->files, m))
+			stacks_note_unparsed(s, p, e->maps, m);
+	}
+}
+
+struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n)
+{
+	*ret_n = s->n_unparsed;
+	s->n_unparsed = s->cap_unparsed = 0;
+	s->unparsed_round++;
+	return TAKE_PTR(s->unparsed);
+}
+
+void unparsed_free(struct unparsed_file *u, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		mappings_unref(u[i].m);
+	free(u);
+}

@@ -26,6 +26,7 @@ struct stacks *stacks_free(struct stacks *s)
 	if (!s)
 		return NULL;
 	stacks_forget_all(s);
+	unparsed_free(s->unparsed, s->n_unparsed);
 	kernel_names_free(s->kernel);
 	free(s);
 	return NULL;
@@ -180,6 +181,8 @@ static void push_native(struct stacks *s, struct process *p, const struct raw_fr
 		return;
 	}
 	files_names(s->files, m, exec->root, address, &names);
+	if (names.unparsed)
+		stacks_note_unparsed(s, p, exec->maps, m);
 	f.kind = m->library ? FRAME_LIBRARY : FRAME_APP;
 	f.address = names.address;
 	f.build_id = *names.build_id ? batch_str(s->batch, names.build_id) : NULL;

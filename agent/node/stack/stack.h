@@ -35,6 +35,9 @@ void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
  */
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
+/* Of programs that the process was before: their files are among stacks_unparsed then, for nobody follows them any more. */
+void stacks_want_past(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+
 /*
  * Names of runtimes' frames must be read from the process, which may block: stacks_want notes what a stack
  * lacks, stacks_wanted hands all of it out, whoever may read does (wanted_read), stacks_named takes it in. A name
@@ -80,6 +83,16 @@ const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_
  */
 int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);
+/*
+ * Files that the stacks since the last call had no names for because nobody has parsed them (files_config.queued), a few of a
+ * process: *ret_n of them, for unparsed_free.
+ */
+struct unparsed_file {
+	struct mappings *m;
+	size_t k;	/* which of them */
+};
+struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n);
+void unparsed_free(struct unparsed_file *u, size_t n);
 /* Kernel symbols again (modules and BPF programs come and go); cheap when nothing changed. */
 int stacks_refresh_kernel(struct stacks *s);
 /* "" when all is well, else why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."). */

@@ -251,6 +251,90 @@ static void a_past_program_is_not_read_again(void **state)
 	done(&f);
 }
 
+/* Whoever makes names waits for no file: it is told, once, and a program's that is past before names are made. */
+static void files_that_nobody_has_parsed_are_told(void **state)
+{
+	struct files_config fc = {.queued = true};
+	struct files *queued, *parsing = files;
+	struct unparsed_file *u;
+	struct elf_index *index;
+	struct fixture f;
+	const struct raw_stack *known = STACK(NULL, USER(known_function),
+					      USER((uintptr_t)known_function + 1)),
+			       *later = STACK(NULL, {.exec_id = 2, .address = 64});
+	size_t n;
+
+	(void)state;
+	assert_int_equal(files_new(&fc, &queued), 0);
+	files = queued;
+	f = make(kallsyms);
+	files = parsing;
+	stacks_want_past(f.s, f.tgid, f.start_ns, known);
+	free(stacks_unparsed(f.s, &n));
+	assert_int_equal(n, 0);
+	assert_null(resolve(&f, known, NULL, false)->frames[0]->name);
+	assert_int_equal(files_count(queued), 0);
+	u = stacks_unparsed(f.s, &n);
+	assert_int_equal(n, 1);
+	assert_true(str_has_suffix(u->m->items[u->k].path, "/stack_test"));
+	unparsed_free(u, n);
+	add_own_mappings(&f, 2);
+	stacks_want_past(f.s, f.tgid, f.start_ns, later);
+	stacks_want_past(f.s, f.tgid, f.start_ns, known);
+	u = stacks_unparsed(f.s, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(files_index(queued, &u->m->items[u->k], &index), 0);
+	elf_index_unref(index);
+	unparsed_free(u, n);
+	assert_rendered(&f, known, NULL, false, "known_function;known_function");
+	assert_null(stacks_unparsed(f.s, &n));
+	assert_int_equal(n, 0);
+	done(&f);
+	files_free(queued);
+}
+
+/* One with very many files leaves others their place. */
+static void a_process_tells_few_files_at_once(void **state)
+{
+	struct files_config fc = {.queued = true};
+	struct mappings *m = xcalloc(1, sizeof(*m));
+	struct files *queued, *parsing = files;
+	struct unparsed_file *u;
+	struct fixture f;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(files_new(&fc, &queued), 0);
+	files = queued;
+	f = make(kallsyms);
+	files = parsing;
+	*m = (struct mappings){.tgid = f.tgid,
+			       .exec_id = 2,
+			       .start_boottime_ns = f.start_ns,
+			       .items = xcalloc(100, sizeof(*m->items)),
+			       .n = 100,
+			       .root_fd = -1,
+			       .refs = 1};
+	for (size_t i = 0; i < m->n; i++)
+		m->items[i] = (struct mapping){.start = 4096 * (i + 1),
+					       .end = 4096 * (i + 2),
+					       .path = xstrdup("/x"),
+					       .inode = i + 1,
+					       .fd = -1};
+	stacks_mappings(f.s, m);
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < m->n; i++)
+			resolve(&f, STACK(NULL, {.exec_id = 2, .address = m->items[i].start + 1}),
+				NULL, false);
+		u = stacks_unparsed(f.s, &n);
+		assert_int_equal(n, UNPARSED_MAX);
+		unparsed_free(u, n);
+	}
+	mappings_unref(m);
+	done(&f);
+	files_free(queued);
+}
+
 static void ended_processes_are_held_then_forgotten(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -904,6 +988,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(markers_stand_where_the_walk_stopped),
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
 		cmocka_unit_test(a_past_program_is_not_read_again),
+		cmocka_unit_test(files_that_nobody_has_parsed_are_told),
+		cmocka_unit_test(a_process_tells_few_files_at_once),
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
 		cmocka_unit_test(what_is_read_after_the_end_is_anothers_104),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
