@@ -152,13 +152,24 @@ static void come_again(struct drains *d, struct feed *from)
 	parse(d, &f->feed);
 }
 
+/* The next window tells it of the node. A snapshot of what lives is not lost: the next one says the same and more. */
+static void count_refused(const struct feed *f)
+{
+	uint64_t n = 0;
+
+	counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
+	for (size_t i = 0; f->drain && !f->whole && i < f->drain->n_samples; i++)
+		n += f->drain->samples[i].n;
+	counter_add(counter("podflame_samples_dropped_total", "reason", "pipeline_full"), n);
+}
+
 static void feed_handled(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
 	struct drains *d = f->drains;
 
 	if (t->refused) {
-		counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
+		count_refused(&f->feed);
 		gap_untold(t->node, f->feed.gap_ns);
 		d->asleep_ns += f->feed.drain ? f->feed.drain->asleep_ns : 0;
 	} else if (!f->feed.full) {

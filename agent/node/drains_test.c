@@ -361,6 +361,30 @@ static void a_refused_sleep_is_told_with_the_next(void **state)
 		d[i] = (struct drain){0};
 }
 
+/* What the pipeline has no room for is counted by samples, which its next window tells; a snapshot's are not lost. */
+static void refused_samples_are_counted(void **state)
+{
+	struct counter *c = counter("podflame_samples_dropped_total", "reason", "pipeline_full");
+	struct raw_sample samples[] = {{.n = 3}, {.n = 4}};
+	uint64_t before = counter_get(c);
+	struct drain *d = drains;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		d[i] = (struct drain){.samples = samples, .n_samples = ARRAY_SIZE(samples)};
+	drains_add(node.drains, &d[0], true);
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(counter_get(c), before + 7);
+	drains_add_whole(node.drains, &d[1]);
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(counter_get(c), before + 7);
+	assert_int_equal(n_fed, 0);
+	for (size_t i = 0; i < 2; i++)
+		d[i] = (struct drain){0};
+}
+
 /* The node's end came before the pipeline was there for them. */
 static void who_never_went_is_freed(void **state)
 {
@@ -385,6 +409,7 @@ int main(void)
 		TEST(who_waits_at_the_end_goes_on),
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
 		TEST(a_refused_sleep_is_told_with_the_next),
+		TEST(refused_samples_are_counted),
 		TEST(who_never_went_is_freed),
 	};
 
