@@ -224,6 +224,42 @@ static void numbers_compare_as_numbers(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
+static int add_up(const struct store_row *row, void *arg)
+{
+	*(int64_t *)arg += row->value;
+	return 0;
+}
+
+/* What names take memory for has a limit: the smallest stacks are put together, and totals stay. */
+static void names_of_an_answer_have_a_limit(void **state)
+{
+	const struct selection sel = {.time_end_s = T0 * 2LL};
+	struct store_summary summary;
+	struct sqlite_store *s;
+	int64_t sum = 0;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, T0 * NSEC_PER_SEC, "nine", NULL);
+	put(s, T0 * NSEC_PER_SEC, "ten", NULL);
+	put(s, T0 * NSEC_PER_SEC, "hundred", NULL);
+	s->names_bytes = 1;
+	assert_matches(s, NULL, "nine/worker: main nine\n?/?: " STORE_OTHERS "\n");
+	assert_int_equal(sqlite_read(s, &sel, add_up, &sum, &summary, NULL), 0);
+	assert_int_equal(sum, 3);
+	assert_int_equal(summary.n_samples, 3);
+	assert_true(summary.truncated);
+	assert_int_equal(summary.short_by, 0); /* what is told of a stack is whole */
+	store_summary_done(&summary);
+	s->names_bytes = 1 << 20;
+	assert_matches(s, NULL,
+		       "nine/worker: main nine\nten/worker: main ten\n"
+		       "hundred/worker: main hundred\n");
+	sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +268,7 @@ int main(void)
 		cmocka_unit_test(the_second_0),
 		cmocka_unit_test(the_second_0_by_size),
 		cmocka_unit_test(numbers_compare_as_numbers),
+		cmocka_unit_test(names_of_an_answer_have_a_limit),
 	};
 
 	return cmocka_run_group_tests_name("ids", tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 #define BUSY_MS		5000
 #define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
+#define NAMES_BYTES	(256u << 20)
 #define CHECK_MAX_BYTES (128LL << 20)	    /* quick_check at the start reads all of the file */
 
 static const char *const statements[_ST_MAX] = {
@@ -383,6 +384,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	s->retention_ns = c->retention_ns;
 	s->max_bytes = c->max_bytes;
 	s->expire_ns = EXPIRE_NS;
+	s->names_bytes = NAMES_BYTES;
 	seen_forget(s); /* draws the seeds */
 	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);

@@ -58,6 +58,7 @@ struct sqlite_store {
 	char *file; /* NULL: in memory, one connection for both */
 	uint64_t retention_ns, max_bytes;
 	uint64_t expire_ns; /* how long one call of expire may begin slices */
+	size_t names_bytes; /* of the names of an answer's stacks */
 	uint64_t seed;	    /* of the hashes in the file */
 	sqlite3 *writer, *reader;
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's */
@@ -255,6 +256,8 @@ void sums_done(struct sums *s);
 void sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
 /* Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any more. */
 void sums_sort(struct sums *s);
+/* All but the first n of the list go to others. */
+void sums_cut(struct sums *s, size_t n);
 
 /* ---- sqlite_ids.c: things by row id ---- */
 

@@ -11,12 +11,14 @@
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
 #define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
+#define WORD_BYTES	    48	  /* of a string or frame besides itself: malloc's and the map's */
 
 /* Dictionary entries read so far, by row id. */
 struct reading {
 	sqlite3 *db;
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
+	size_t bytes; /* of both */
 	const struct frame *list[STACK_MAX_FRAMES];
 	int error; /* of a look into a dictionary */
 	uint64_t deadline_ns;
@@ -54,6 +56,7 @@ static const char *read_string(struct reading *r, int64_t id)
 	if (has_row(r, r->get_string)) {
 		text = xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
 		id_map_put(&r->strings, id, text);
+		r->bytes += WORD_BYTES + (text ? strlen(text) : 0);
 	}
 	sqlite3_reset(r->get_string);
 	return text;
@@ -85,6 +88,7 @@ static const struct frame *read_frame(struct reading *r, int64_t id)
 	if (has_row(r, r->get_frame)) {
 		f = make_frame(r, r->get_frame);
 		id_map_put(&r->frames, id, f);
+		r->bytes += WORD_BYTES + sizeof(*f);
 	}
 	sqlite3_reset(r->get_frame);
 	return f;
@@ -250,11 +254,17 @@ static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 	return sq_errno(rc);
 }
 
-static int hand_out(struct reading *r, const struct sums *sums, store_row_fn *fn, void *arg)
+/* Until their names take too much room: then the rest, which is the smallest, is put together, too. */
+static int hand_out(struct reading *r, struct sums *sums, size_t max_bytes, store_row_fn *fn,
+		    void *arg)
 {
 	int e = 0;
 
 	for (size_t i = 0; !e && i < sums->n; i++) {
+		if (r->bytes > max_bytes)
+			sums_cut(sums, i);
+		if (i == sums->n)
+			break;
 		const struct sum *x = &sums->items[i];
 		struct store_row row = {
 			.app_service = read_string(r, x->app),
@@ -291,7 +301,8 @@ static int hand_out_others(struct reading *r, const struct sums *sums, store_row
 	return fn(&row, arg);
 }
 
-static int read_samples(struct reading *r, const struct selection *sel, store_row_fn *fn, void *arg)
+static int read_samples(struct reading *r, const struct selection *sel, size_t max_bytes,
+			store_row_fn *fn, void *arg)
 {
 	_cleanup_(where_done) struct where w = {.event = sel->event,
 						.links = where_wants_links(sel)};
@@ -312,7 +323,7 @@ static int read_samples(struct reading *r, const struct selection *sel, store_ro
 	if (e)
 		return e;
 	sums_sort(&sums);
-	e = hand_out(r, &sums, fn, arg);
+	e = hand_out(r, &sums, max_bytes, fn, arg);
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
 
@@ -385,7 +396,7 @@ int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void 
 	sqlite3_mutex_enter(s->read_lock);
 	e = begin(s, sel, &r);
 	if (!e)
-		e = read_samples(&r, sel, fn, arg);
+		e = read_samples(&r, sel, s->names_bytes, fn, arg);
 	if (!e)
 		e = summary_read(r.db, sel, &r.summary);
 	if (!e) {

@@ -72,12 +72,17 @@ void sums_sort(struct sums *s)
 	s->cap = n; /* a list from here on */
 	if (n)
 		qsort(s->items, n, sizeof(*s->items), by_value);
-	for (size_t i = s->max_rows; i < n; i++)
+	s->n = n;
+	if (n > s->max_rows)
+		sums_cut(s, s->max_rows);
+}
+
+void sums_cut(struct sums *s, size_t n)
+{
+	for (size_t i = n; i < s->n; i++)
 		add(&s->others, &s->items[i]);
-	if (n > s->max_rows) {
-		s->n = s->max_rows;
-		s->truncated = true;
-	}
+	s->n = n;
+	s->truncated = true;
 }
 
 /* What is put together may come again: then it has lost at most the greatest of that, once a cut. */
