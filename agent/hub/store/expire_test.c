@@ -1,16 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Retention of a store that has far more to delete than there is time for: in slices, call after call. */
-#include "hub/store/sqlite.h"
+/* Retention: what goes and what stays; a store that has far more to delete than there is time for. */
+#include "hub/store/teststore.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#define T0	      1700000000
 #define N_PROFILES    17000
 #define STACK_GRACE_S 3600 /* a stack's last second is exact to that */
+
+static void retention_by_age(void **state)
+{
+	const char *dir = *state;
+	struct store *s = open_at(dir, 100 * NSEC_PER_SEC, 0);
+	struct store_stats stats;
+	struct batch *b;
+
+	write_batch(s, two_services(), 3);
+	assert_int_equal(store_expire(s, (T0 + 50) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, NULL), 240);
+	b = batch_new();
+	add_sample(b, add_profile(b, "late", "db", 11, "data", T0 + 90), "db", true, "late", 5);
+	write_batch(s, b, 1);
+	assert_int_equal(store_expire(s, (T0 + 120) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, NULL), 5);
+	/* stacks are kept an hour longer than their rows */
+	assert_int_equal(store_expire(s, (T0 + 5000) * NSEC_PER_SEC), 0);
+	store_stats(s, &stats);
+	assert_int_equal(stats.n_stacks, 0);
+	assert_int_equal(stats.n_expired, 4);
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, NULL), 240);
+	store_close(s);
+}
+
+static void retention_by_size(void **state)
+{
+	const char *dir = *state;
+	struct store *s = open_at(dir, 0, 1 << 20);
+	struct store_stats stats;
+
+	many_rows(s, 0, 60, 2000);
+	assert_int_equal(store_expire(s, T0 * NSEC_PER_SEC), 0);
+	store_stats(s, &stats);
+	assert_true(stats.bytes <= 1 << 20);
+	assert_true(stats.n_expired > 0 && stats.n_expired < 60);
+	assert_true(stats.oldest_ns > T0 * NSEC_PER_SEC); /* the oldest went, the newest stayed */
+	store_close(s);
+}
+
+/* What tracers make has a budget of its own: oldest go, the profiles stay. */
+static void links_have_a_budget(void **state)
+{
+	struct store *s = open_at(":memory:", 0, 8 << 20); /* 1 MiB of links */
+
+	(void)state;
+	for (int window = 0; window < 2; window++) {
+		struct batch *b = batch_new();
+		struct profile *p =
+			add_profile(b, window ? "2" : "1", "api", 10, "app", T0 + 10 * window);
+
+		for (int i = 0; i < 5000; i++) {
+			struct profile_link l = {.trace_id = {i, i >> 8, window, 1},
+						 .span_id = {1}};
+
+			add_sample(b, p, "worker", false, "write", 10);
+			assert_int_equal(batch_link(b, &l, &p->samples[i].link), 0);
+		}
+		write_batch(s, b, 1);
+	}
+	assert_int_equal(value_where(s, leaf(PRED_NOT_NULL, "trace_id", NULL)), 100000);
+	assert_int_equal(store_expire(s, (uint64_t)(T0 + 20) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_NULL, "trace_id", NULL)), 50000);
+	assert_int_equal(value_where(s, NULL), 100000);
+	store_close(s);
+}
+
+static void snapshots_expire(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}};
+	struct store *s = open_at(":memory:", 100 * NSEC_PER_SEC, 0);
+
+	(void)state;
+	write_snapshot(s, "api", 10, T0, some);
+	write_snapshot(s, "db", 11, T0 + 90, some);
+	assert_int_equal(live_until(s, T0 + 90, 2), 200);
+	assert_int_equal(store_expire(s, (T0 + 120) * NSEC_PER_SEC), 0);
+	assert_int_equal(live_until(s, T0 + 90, 1), 100);
+	store_close(s);
+}
+
+/* ---- in slices, call after call ---- */
 
 static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes)
 {
@@ -132,6 +208,10 @@ static void all_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		ON_DISK(retention_by_age),
+		ON_DISK(retention_by_size),
+		cmocka_unit_test(links_have_a_budget),
+		cmocka_unit_test(snapshots_expire),
 		cmocka_unit_test(by_age),
 		cmocka_unit_test(by_size),
 		cmocka_unit_test(all_at_once),

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of version 3, as that version wrote it: its profiles are written anew slice by slice, whatever ends a start. */
-#include "hub/store/sqlite.h"
-#include "lib/base/testdir.h"
+/*
+ * Files of other versions. One of version 3, as that version wrote it: its profiles are written anew slice by
+ * slice, whatever ends a start.
+ */
+#include "hub/store/teststore.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#define T0	   1700000000
 #define N_SECONDS  1250 /* two profiles in each: more than two slices */
 #define SUM	   (N_SECONDS * 100)
 #define SECOND_SUM (700 * 100) /* of the first 700 seconds */
@@ -64,20 +59,7 @@ static const char version_3[] =
 	" 1700000000+i/2, 0, 1, 5 FROM c;"
 	"PRAGMA user_version=3; COMMIT";
 
-static char dir[TESTDIR_BYTES];
-
-static void sql(const char *text)
-{
-	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
-	sqlite3 *db = NULL;
-
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
-		fail_msg("%s", sqlite3_errmsg(db));
-	sqlite3_close(db);
-}
-
-static int64_t number(const char *text)
+static int64_t number(const char *dir, const char *text)
 {
 	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
 	sqlite3 *db = NULL;
@@ -89,25 +71,14 @@ static int64_t number(const char *text)
 	return n;
 }
 
-static struct sqlite_store *open_store(void)
-{
-	const struct store_config c = {.path = dir};
-	struct field_error e;
-	void *s;
-
-	if (sqlite_sink.open(&c, &s, &e))
-		fail_msg("%s: %s", e.path, e.reason);
-	return s;
-}
-
-struct got {
+struct parts {
 	int64_t value, read, write;
 	uint64_t n;
 };
 
-static int take(const struct store_row *row, void *arg)
+static int take_parts(const struct store_row *row, void *arg)
 {
-	struct got *g = arg;
+	struct parts *g = arg;
 	const char *leaf = row->frames[row->n_frames - 1]->name;
 
 	assert_string_equal(row->app_service, "web");
@@ -118,21 +89,21 @@ static int take(const struct store_row *row, void *arg)
 	return 0;
 }
 
-static struct got read_until(struct sqlite_store *s, int64_t end_s)
+static struct parts read_until(struct store *s, int64_t end_s)
 {
 	const struct selection sel = {
 		.event = EVENT_ON_CPU, .time_start_s = T0, .time_end_s = end_s};
 	struct store_summary summary = {};
-	struct got g = {};
+	struct parts g = {};
 
-	assert_int_equal(sqlite_read(s, &sel, take, &g, &summary, NULL), 0);
+	assert_int_equal(store_read(s, &sel, take_parts, &g, &summary, NULL), 0);
 	store_summary_done(&summary);
 	return g;
 }
 
-static void assert_whole(struct sqlite_store *s)
+static void assert_whole(struct store *s)
 {
-	struct got g = read_until(s, T0 + N_SECONDS);
+	struct parts g = read_until(s, T0 + N_SECONDS);
 
 	assert_int_equal(g.value, SUM);
 	assert_int_equal(g.read, N_SECONDS * 70);
@@ -141,72 +112,133 @@ static void assert_whole(struct sqlite_store *s)
 	assert_int_equal(read_until(s, T0 + 699).value, SECOND_SUM);
 }
 
-static void assert_version_4(void)
+static void assert_version_4(const char *dir)
 {
-	assert_int_equal(number("PRAGMA user_version"), 4);
-	assert_int_equal(number("SELECT COUNT(*) FROM sqlite_schema WHERE name IN "
-				"('before', 'samples')"),
+	assert_int_equal(number(dir, "PRAGMA user_version"), 4);
+	assert_int_equal(number(dir, "SELECT COUNT(*) FROM sqlite_schema WHERE name IN "
+				     "('before', 'samples')"),
 			 0);
 	/* ids stay, so that what is sent again is not taken twice; the whole value is with one of two */
-	assert_int_equal(number("SELECT COUNT(DISTINCT id) FROM profiles"), 2 * N_SECONDS);
-	assert_int_equal(number("SELECT COUNT(*) FROM profiles WHERE id="
-				"CAST('0000000000002499' AS BLOB)"),
+	assert_int_equal(number(dir, "SELECT COUNT(DISTINCT id) FROM profiles"), 2 * N_SECONDS);
+	assert_int_equal(number(dir, "SELECT COUNT(*) FROM profiles WHERE id="
+				     "CAST('0000000000002499' AS BLOB)"),
 			 1);
-	assert_int_equal(number("SELECT SUM(value) FROM profiles"), SUM);
-	assert_int_equal(number("SELECT SUM(n) FROM profiles"), 2 * N_SECONDS * 5);
+	assert_int_equal(number(dir, "SELECT SUM(value) FROM profiles"), SUM);
+	assert_int_equal(number(dir, "SELECT SUM(n) FROM profiles"), 2 * N_SECONDS * 5);
 }
 
 static void raised(void **state)
 {
-	struct sqlite_store *s;
+	const char *dir = *state;
+	struct store *s;
 
-	(void)state;
-	assert_int_equal(testdir_make(dir), 0);
-	sql(version_3);
-	s = open_store();
+	sql(dir, version_3);
+	s = open_at(dir, 0, 0);
 	assert_whole(s);
 	if (!getenv("SQLITE_TMPDIR"))
 		assert_string_equal(sqlite3_temp_directory, dir);
-	sqlite_sink.close(s);
-	assert_version_4();
-	s = open_store();
+	store_close(s);
+	assert_version_4(dir);
+	s = open_at(dir, 0, 0);
 	assert_whole(s);
-	sqlite_sink.close(s);
-	assert_int_equal(testdir_remove(dir), 0);
+	store_close(s);
 }
 
 /* What is written anew stays so, and the rest is as it was: the next start goes on. */
 static void ended_in_between(void **state)
 {
-	struct sqlite_store *s;
+	const char *dir = *state;
+	struct store_stats stats;
+	struct store *s;
 	int64_t n;
 
-	(void)state;
-	assert_int_equal(testdir_make(dir), 0);
-	sql(version_3);
-	sql("CREATE TRIGGER stop BEFORE DELETE ON profiles WHEN old.time=1700000900 "
-	    "BEGIN SELECT RAISE(FAIL, 'stop'); END");
-	s = open_store(); /* it tells, and each write tries again */
-	assert_string_not_equal(s->stats.error, "");
-	sqlite_sink.close(s);
-	n = number("SELECT COUNT(*) FROM profiles");
+	sql(dir, version_3);
+	sql(dir, "CREATE TRIGGER stop BEFORE DELETE ON profiles WHEN old.time=1700000900 "
+		 "BEGIN SELECT RAISE(FAIL, 'stop'); END");
+	s = open_at(dir, 0, 0); /* it tells, and each write tries again */
+	store_stats(s, &stats);
+	assert_string_not_equal(stats.error, "");
+	store_close(s);
+	n = number(dir, "SELECT COUNT(*) FROM profiles");
 	assert_in_range(n, 1000, 1800);
-	assert_int_equal(number("SELECT COUNT(*) FROM before"), 2 * N_SECONDS - n);
-	assert_int_equal(number("SELECT COUNT(*) FROM samples"), 2 * N_SECONDS - n);
-	assert_int_equal(number("PRAGMA user_version"), 3);
-	sql("DROP TRIGGER stop");
-	s = open_store();
+	assert_int_equal(number(dir, "SELECT COUNT(*) FROM before"), 2 * N_SECONDS - n);
+	assert_int_equal(number(dir, "SELECT COUNT(*) FROM samples"), 2 * N_SECONDS - n);
+	assert_int_equal(number(dir, "PRAGMA user_version"), 3);
+	sql(dir, "DROP TRIGGER stop");
+	s = open_at(dir, 0, 0);
 	assert_whole(s);
-	sqlite_sink.close(s);
-	assert_version_4();
-	assert_int_equal(testdir_remove(dir), 0);
+	store_close(s);
+	assert_version_4(dir);
+}
+
+/* Files of the versions before go on as they are, and take what is new. */
+static void older_files(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}};
+	/* what made a file of the version after; two profiles of the same process and second were added up */
+	static const char *const undo[] = {
+		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
+		      " value INT NOT NULL, n INT NOT NULL,"
+		      " PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
+		      "INSERT INTO samples SELECT p.event, p.series, p.time, sa.stack, sa.cpu, "
+		      "SUM(sa.value), SUM(sa.n) FROM profiles p "
+		      "CROSS JOIN pf_samples(p.samples, p.time) sa GROUP BY 1, 2, 3, 4, 5;"
+		      "CREATE TABLE old(id BLOB PRIMARY KEY, time INT NOT NULL, event INT NOT "
+		      "NULL, series INT NOT NULL, n INT NOT NULL) WITHOUT ROWID;"
+		      "INSERT INTO old SELECT id, time, event, series, n FROM profiles;"
+		      "DROP TABLE profiles; ALTER TABLE old RENAME TO profiles;"
+		      "CREATE INDEX profiles_time ON profiles(time, event, series, n);"
+		      "PRAGMA user_version=3",
+		[2] = "ALTER TABLE stacks DROP COLUMN wait; DROP TABLE snapshots;"
+		      "DROP TABLE estimates; PRAGMA user_version=2;",
+		[1] = "DROP TABLE links; PRAGMA user_version=1;",
+	};
+
+	for (int version = 1; version <= 3; version++) {
+		_cleanup_free_ char *dir = xasprintf("%s/%d", (const char *)*state, version);
+		struct store *s = open_at(dir, 0, 0);
+		struct batch *b = batch_new();
+
+		write_batch(s, two_services(), 3);
+		for (int i = 0; i < 2; i++)
+			add_sample(b, add_profile(b, i ? "x" : "y", "twice", 11, "app", T0 + 5),
+				   "worker", false, "function", i ? 1000 : 3000);
+		write_batch(s, b, 2);
+		store_close(s);
+		for (int to = 3; to >= version; to--)
+			sql(dir, undo[to]);
+		s = open_at(dir, 0, 0);
+		assert_int_equal(value_where(s, NULL), 4240);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "app_service", "twice")), 4000);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "thread", "worker")), 4150);
+		write_batch(s, two_services(), 0);
+		write_snapshot(s, "api", 10, T0, some);
+		write_snapshot(s, "api", 10, T0 + 10, some);
+		assert_int_equal(live_until(s, T0 + 90, 1), 100);
+		store_close(s);
+	}
+}
+
+static void newer_files_are_refused(void **state)
+{
+	const char *dir = *state;
+	struct store_config c = {.kind = "sqlite", .path = dir};
+	struct field_error e = {0};
+	struct store *s = open_at(dir, 0, 0);
+
+	store_close(s);
+	sql(dir, "PRAGMA user_version=99;");
+	assert_int_equal(store_open(&c, &s, &e), -EINVAL);
+	assert_non_null(strstr(e.reason, "another version (99,"));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(raised),
-		cmocka_unit_test(ended_in_between),
+		ON_DISK(raised),
+		ON_DISK(ended_in_between),
+		ON_DISK(older_files),
+		ON_DISK(newer_files_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

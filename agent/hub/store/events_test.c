@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events besides on-CPU: waits, what lives in memory, estimates, throttled time. */
+#include "hub/store/teststore.h"
+
+static void waits_are_kept_apart(void **state)
+{
+	static const enum wait waits[] = {WAIT_LOCK, WAIT_RUNQUEUE, WAIT_LOCK};
+	struct store *s = *state;
+	struct selection sel = {
+		.event = EVENT_OFF_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
+	struct values v = {""};
+	_cleanup_(got_done) struct got g = {0};
+
+	p->event = EVENT_OFF_CPU;
+	for (size_t i = 0; i < ARRAY_SIZE(waits); i++) {
+		add_sample(b, p, "worker", false, "futex", 100 + 10 * (int64_t)i);
+		p->samples[i].wait = waits[i];
+	}
+	write_batch(s, b, 1);
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.n, 2);
+	assert_string_equal(g.rows[0].text, "api: [t] worker;main;[l] futex;[/bin/x];[wait: lock]");
+	assert_int_equal(g.rows[0].value, 220);
+	assert_string_equal(g.rows[1].text,
+			    "api: [t] worker;main;[l] futex;[/bin/x];[wait: runqueue]");
+	assert_int_equal(g.rows[1].value, 110);
+	sel.where = leaf(PRED_EQ, "wait", "lock");
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.sum, 220);
+	predicate_free(sel.where);
+	sel.where = leaf(PRED_NOT_IN, "wait", "lock");
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.sum, 110);
+	predicate_free(sel.where);
+	sel.where = NULL;
+	store_values(s, &sel, "wait", 10, take_value, &v);
+	assert_string_equal(v.text, "lock=22 runqueue=11 ");
+	/* what does not wait has no such tag */
+	write_batch(s, two_services(), 2);
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "wait", NULL)), 70);
+}
+
+/* ---- snapshots ---- */
+
+static const struct live nothing[] = {{0}};
+
+static void snapshots_replace(void **state)
+{
+	static const struct live first[] = {{"cache", 100}, {"buffer", 50}, {0}},
+				 second[] = {{"cache", 120}, {0}}, other[] = {{"table", 70}, {0}};
+	struct store *s = *state;
+	struct selection late = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 + 15, .time_end_s = T0 + 15};
+	_cleanup_(got_done) struct got g = {0};
+
+	write_snapshot(s, "api", 10, T0, first);
+	write_snapshot(s, "db", 11, T0, other);
+	write_snapshot(s, "api", 10, T0 + 10, second);
+	assert_int_equal(live_until(s, T0 - 1, 3), 220);
+	/* "buffer" was freed: it is gone. db said nothing newer. */
+	assert_int_equal(live_until(s, T0 + 9, 2), 190);
+	write_snapshot(s, "api", 10, T0 + 20, nothing);
+	assert_int_equal(live_until(s, T0 + 18, 2), 190);
+	assert_int_equal(live_until(s, T0 + 19, 1), 70);
+	read_rows(s, &late, &g);
+	assert_int_equal(g.n, 0);
+	/* nothing lives, in all of the two */
+	write_snapshot(s, "db", 11, T0 + 20, nothing);
+	assert_int_equal(live_until(s, T0 + 19, 0), 0);
+}
+
+static void snapshots_by_process(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}}, more[] = {{"cache", 7}, {0}};
+	struct store *s = *state;
+	struct batch *b = batch_new();
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
+	char *old[] = {"sh"};
+	_cleanup_(got_done) struct got g = {0};
+
+	/* it is "api" since its exec: what "sh" had is no more */
+	write_snapshot(s, "sh", 10, T0, some);
+	write_snapshot(s, "api", 10, T0 + 10, more);
+	assert_int_equal(live_until(s, T0 + 9, 1), 7);
+	sel.app_services = old;
+	sel.n_app_services = 1;
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.n, 0);
+	sel.n_app_services = 0;
+	/* the same process id, started at another time, and on another node */
+	add_snapshot(b, "api", 10, T0 + 11, some)->process_start_ns = 5 * NSEC_PER_SEC;
+	profile_tag(b, add_snapshot(b, "api", 10, T0 + 12, some), "pod_node", "n2");
+	/* who has no process id is nobody's successor */
+	add_snapshot(b, "x", 0, T0 + 13, more);
+	add_snapshot(b, "y", 0, T0 + 14, more);
+	write_batch(s, b, 4);
+	assert_int_equal(live_until(s, T0 + 90, 3), 100 + 100 + 7 + 7 + 7);
+}
+
+static void losses_are_no_snapshot(void **state)
+{
+	static const struct live some[] = {{"cache", 100}, {0}};
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
+	struct store *s = *state;
+	struct batch *b = batch_new();
+	_cleanup_(got_done) struct got g = {0};
+
+	write_snapshot(s, "api", 10, T0, some);
+	profile_lose(b, add_snapshot(b, "api", 10, T0 + 10, nothing), "live_evicted", 3, 0);
+	write_batch(s, b, 1);
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.sum, 100);
+	assert_int_equal(g.summary.n_profiles, 1);
+	assert_int_equal(g.summary.first_s, T0 - 1);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_int_equal(g.summary.losses[0].n_samples, 3);
+}
+
+/* ---- estimates, throttled time ---- */
+
+static void estimates_are_told(void **state)
+{
+	struct selection sel = {
+		.event = EVENT_MEM_ALLOC, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
+	static const uint32_t ppm[] = {500000, 120000, 0};
+	struct store *s = *state;
+	struct batch *b = batch_new();
+	_cleanup_(got_done) struct got g = {0};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(ppm); i++) {
+		_cleanup_free_ char *id = xasprintf("e%u", i);
+		struct profile *p = add_profile(b, id, i ? "api" : "db", 10, "app", T0);
+
+		p->event = EVENT_MEM_ALLOC;
+		p->estimate_ppm = ppm[i];
+		p->estimate_error = 3 + i;
+		add_sample(b, p, "w", false, "malloc", 100);
+	}
+	write_batch(s, b, 3);
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.estimate_ppm, 120000);
+	assert_int_equal(g.summary.estimate_error, 5);
+	sel.where = leaf(PRED_EQ, "app_service", "db");
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.estimate_ppm, 500000);
+	assert_int_equal(g.summary.estimate_error, 3);
+	predicate_free(sel.where);
+	sel.where = NULL;
+	sel.time_start_s = T0;
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.estimate_ppm, 0);
+}
+
+static void add_off_cpu(struct batch *b, const char *app, uint32_t pid, const char *ns,
+			const char *container, int64_t value)
+{
+	_cleanup_free_ char *id = xasprintf("%s %s %s", app, ns, container);
+	struct profile *p = add_profile(b, id, app, pid, ns, T0);
+	struct profile_sample *sample;
+
+	p->event = EVENT_OFF_CPU;
+	profile_tag(b, p, "container_id", container);
+	if (pid) {
+		add_sample(b, p, "w", false, "futex", value);
+		return;
+	}
+	sample = profile_add(b, p);
+	sample->stack = STACK_NONE;
+	sample->cpu = -1;
+	sample->value = value;
+}
+
+static uint64_t throttled(struct store *s, const char *app, const char *ns, struct predicate *where)
+{
+	char *apps[] = {(char *)app}, *namespaces[] = {(char *)ns};
+	struct selection sel = {.event = EVENT_OFF_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 10,
+				.app_services = apps,
+				.n_app_services = app ? 1 : 0,
+				.allowed_namespaces = namespaces,
+				.n_allowed_namespaces = ns ? 1 : 0,
+				.where = where};
+	_cleanup_(got_done) struct got g = {0};
+	uint64_t us;
+
+	read_rows(s, &sel, &g);
+	for (size_t i = 0; i < g.n; i++)
+		assert_true(app || !str_has_prefix(g.rows[i].text, "Throttled"));
+	us = g.summary.throttled_us;
+	predicate_free(where);
+	return us;
+}
+
+/* Time that containers were not let run: beside the waits of the processes in them. */
+static void throttled_time_is_beside(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = batch_new();
+
+	add_off_cpu(b, "api", 10, "app", "c1", 100);
+	add_off_cpu(b, "Throttled", 0, "app", "c1", 4000);
+	add_off_cpu(b, "db", 11, "data", "c2", 100);
+	add_off_cpu(b, "Throttled", 0, "data", "c2", 500);
+	write_batch(s, b, 4);
+	assert_int_equal(throttled(s, NULL, NULL, NULL), 4500);
+	assert_int_equal(throttled(s, "api", NULL, NULL), 4000);
+	assert_int_equal(throttled(s, "nobody", NULL, NULL), 0);
+	assert_int_equal(throttled(s, NULL, "data", NULL), 500);
+	assert_int_equal(throttled(s, "api", "data", NULL), 0);
+	assert_int_equal(throttled(s, NULL, NULL, leaf(PRED_EQ, "pod_ns", "app")), 4000);
+	assert_int_equal(throttled(s, NULL, NULL, leaf(PRED_EQ, "app_service", "db")), 500);
+	assert_int_equal(throttled(s, "Throttled", NULL, NULL), 4500);
+	assert_int_equal(throttled(s, NULL, NULL, nested("pod_ns", "app")), 4000);
+	/* what one may not see is not told, whatever it says it is of */
+	b = batch_new();
+	add_off_cpu(b, "Throttled", 0, "other", "c1", 7);
+	write_batch(s, b, 1);
+	assert_int_equal(throttled(s, "api", NULL, NULL), 4007);
+	assert_int_equal(throttled(s, "api", "app", NULL), 4000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_MEMORY(waits_are_kept_apart), IN_MEMORY(snapshots_replace),
+		IN_MEMORY(snapshots_by_process), IN_MEMORY(losses_are_no_snapshot),
+		IN_MEMORY(estimates_are_told),	 IN_MEMORY(throttled_time_is_beside),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

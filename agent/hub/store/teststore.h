@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of a store only: what is written to it, and what is read from it. */
+#pragma once
+
+#include "hub/store/sqlite.h"
+#include "lib/base/testdir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define T0 1700000000 /* end of every test's first window */
+
+/* ---- a store ---- */
+
+static inline struct store *open_at(const char *path, uint64_t retention_ns, uint64_t max_bytes)
+{
+	struct store_config c = {.kind = "sqlite",
+				 .path = path,
+				 .retention_ns = retention_ns,
+				 .max_bytes = max_bytes};
+	struct field_error e = {0};
+	struct store *s = NULL;
+
+	if (store_open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return s;
+}
+
+/* A store in memory, struct store *s = *state, and a folder for one on disk, const char *dir = *state. */
+static inline int memory_setup(void **state)
+{
+	*state = open_at(":memory:", 0, 0);
+	return 0;
+}
+
+static inline int memory_teardown(void **state)
+{
+	store_close(*state);
+	return 0;
+}
+
+static inline int disk_setup(void **state)
+{
+	static char dir[TESTDIR_BYTES];
+
+	*state = dir;
+	return testdir_make(dir);
+}
+
+static inline int disk_teardown(void **state)
+{
+	return testdir_remove(*state);
+}
+
+#define IN_MEMORY(t) cmocka_unit_test_setup_teardown(t, memory_setup, memory_teardown)
+#define ON_DISK(t)   cmocka_unit_test_setup_teardown(t, disk_setup, disk_teardown)
+
+/* On the file of a store, past the store. */
+static inline void sql(const char *dir, const char *text)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(samples_functions(db), 0);
+	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s", sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
+/* ---- what is written ---- */
+
+static inline struct profile *add_profile(struct batch *b, const char *id, const char *app,
+					  uint32_t pid, const char *ns, int64_t end_s)
+{
+	struct profile *p = batch_profile(b);
+
+	profile_id_make(&id, 1, p->id);
+	p->event = EVENT_ON_CPU;
+	p->end_ns = (uint64_t)end_s * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, app);
+	p->process_id = pid;
+	profile_tag(b, p, "pod_cluster", "c1");
+	profile_tag(b, p, "pod_node", "n1");
+	if (ns)
+		profile_tag(b, p, "pod_ns", ns);
+	return p;
+}
+
+static inline void add_sample(struct batch *b, struct profile *p, const char *thread, bool main,
+			      const char *leaf, int64_t value)
+{
+	struct frame f[] = {
+		{.kind = FRAME_APP, .name = "main", .module = "/bin/x"},
+		{.kind = FRAME_LIBRARY,
+		 .name = leaf,
+		 .module = "/lib/libc.so",
+		 .file = "a.c",
+		 .line = 7},
+		{.kind = FRAME_APP, .module = "/bin/x", .build_id = "ab", .address = 0x1234},
+	};
+	struct profile_sample *s = profile_add(b, p);
+
+	s->thread_comm = batch_str(b, thread);
+	s->main_thread = main;
+	s->cpu = -1;
+	s->value = value;
+	s->n_samples = (uint64_t)value / 10;
+	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+}
+
+static inline struct batch *two_services(void)
+{
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
+
+	profile_tag(b, p, "k8s.label.tier", "it's \"web\"; --");
+	add_sample(b, p, "worker", false, "write", 100);
+	add_sample(b, p, "worker", false, "write", 50);
+	add_sample(b, p, "api", true, "read", 20);
+	profile_lose(b, p, "ring_full", 3, 0);
+	p = add_profile(b, "2", "db", 11, "data", T0 + 10);
+	add_sample(b, p, "db", true, "fsync", 70);
+	p = add_profile(b, "3", "Total", 0, NULL, T0);
+	add_sample(b, p, "x", false, "y", 1000);
+	return b;
+}
+
+static inline void write_batch(struct store *s, struct batch *b, size_t want_new)
+{
+	size_t n_new = 0;
+
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	assert_int_equal(n_new, want_new);
+	batch_free(b);
+}
+
+static inline void many_rows(struct store *s, int from_s, int n_profiles, int n_stacks)
+{
+	for (int i = 0; i < n_profiles; i++) {
+		struct batch *b = batch_new();
+		char id[32], name[32];
+		struct profile *p;
+
+		snprintf(id, sizeof(id), "m%d", from_s + i);
+		p = add_profile(b, id, "api", 10, "app", T0 + from_s + i);
+		for (int j = 0; j < n_stacks; j++) {
+			snprintf(name, sizeof(name), "function_%d", (i * 7 + j) % 20000);
+			add_sample(b, p, "worker", false, name, 10);
+		}
+		write_batch(s, b, 1);
+	}
+}
+
+/* ---- conditions ---- */
+
+static inline struct predicate *leaf(enum predicate_op op, const char *tag, const char *value)
+{
+	struct predicate *p = xcalloc(1, sizeof(*p));
+
+	p->op = op;
+	p->tag = xstrdup(tag);
+	if (value) {
+		p->values = xcalloc(1, sizeof(char *));
+		p->values[p->n_values++] = xstrdup(value);
+	}
+	return p;
+}
+
+static inline struct predicate *join(enum predicate_op op, struct predicate *a, struct predicate *b)
+{
+	struct predicate *p = xcalloc(1, sizeof(*p));
+
+	p->op = op;
+	p->children = xcalloc(2, sizeof(*p->children));
+	p->children[p->n_children++] = a;
+	if (b)
+		p->children[p->n_children++] = b;
+	return p;
+}
+
+/* As deep as tag_filter allows, NOT and lists in turn, of conditions of the same answer. */
+static inline struct predicate *nested(const char *tag, const char *value)
+{
+	struct predicate *p = leaf(PRED_EQ, tag, value);
+
+	for (int i = 0; i < 10; i++) {
+		p = join(i % 2 ? PRED_AND : PRED_OR, leaf(PRED_NE, tag, value),
+			 join(PRED_NOT, p, NULL));
+		p = join(PRED_NOT, p, NULL);
+	}
+	return p;
+}
+
+/* ---- what is read ---- */
+
+struct got {
+	struct {
+		char text[512];
+		int64_t value;
+		uint64_t n;
+	} rows[64];
+	size_t n;
+	int64_t sum;
+	struct store_summary summary;
+};
+
+static inline int take(const struct store_row *row, void *arg)
+{
+	_cleanup_buf_ struct buf b = {0};
+	struct frame flat[64];
+	struct got *g = arg;
+
+	for (size_t i = 0; i < row->n_frames; i++)
+		flat[i] = *row->frames[i];
+	buf_printf(&b, "%s: ", row->app_service ? row->app_service : "(none)");
+	stack_render(&row->head, flat, row->n_frames, &b);
+	if (g->n < ARRAY_SIZE(g->rows)) {
+		snprintf(g->rows[g->n].text, sizeof(g->rows[0].text), "%s", b.data);
+		g->rows[g->n].value = row->value;
+		g->rows[g->n].n = row->n_samples;
+	}
+	g->n++;
+	g->sum += row->value;
+	return 0;
+}
+
+static inline void got_done(struct got *g)
+{
+	store_summary_done(&g->summary);
+}
+
+/* What sel selects, in place of what g had. */
+static inline void read_rows(struct store *s, const struct selection *sel, struct got *g)
+{
+	struct field_error e = {0};
+
+	got_done(g);
+	memset(g, 0, sizeof(*g));
+	if (store_read(s, sel, take, g, &g->summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+}
+
+/* Takes where. */
+static inline void read_where(struct store *s, struct predicate *where, struct got *g)
+{
+	struct selection sel = {.event = EVENT_ON_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 1000,
+				.where = where,
+				.max_time_ns = 600 * NSEC_PER_SEC /* a busy machine */};
+
+	read_rows(s, &sel, g);
+	predicate_free(where);
+}
+
+static inline int64_t value_where(struct store *s, struct predicate *where)
+{
+	_cleanup_(got_done) struct got g = {0};
+
+	read_where(s, where, &g);
+	return g.sum;
+}
+
+struct values {
+	char text[512];
+};
+
+static inline int take_value(const char *value, uint64_t n, void *arg)
+{
+	struct values *v = arg;
+	size_t at = strlen(v->text);
+
+	snprintf(v->text + at, sizeof(v->text) - at, "%s=%lu ", value, n);
+	return 0;
+}
+
+/* ---- snapshots ---- */
+
+/* A snapshot of what lives in a process: pairs of stack and bytes, NULL ends. */
+struct live {
+	const char *leaf;
+	int64_t bytes;
+};
+
+static inline struct profile *add_snapshot(struct batch *b, const char *app, uint32_t pid,
+					   int64_t end_s, const struct live *live)
+{
+	_cleanup_free_ char *id = xasprintf("%s/%u/%lld", app, pid, (long long)end_s);
+	struct profile *p = add_profile(b, id, app, pid, "app", end_s);
+
+	p->event = EVENT_MEM_INUSE;
+	p->process_start_ns = pid * NSEC_PER_SEC;
+	for (; live->leaf; live++)
+		add_sample(b, p, "worker", false, live->leaf, live->bytes);
+	return p;
+}
+
+static inline void write_snapshot(struct store *s, const char *app, uint32_t pid, int64_t end_s,
+				  const struct live *live)
+{
+	struct batch *b = batch_new();
+
+	add_snapshot(b, app, pid, end_s, live);
+	write_batch(s, b, 1);
+}
+
+static inline int64_t live_until(struct store *s, int64_t end_s, size_t want_rows)
+{
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = end_s};
+	_cleanup_(got_done) struct got g = {0};
+
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.n, want_rows);
+	return g.sum;
+}

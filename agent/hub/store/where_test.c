@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a filter selects: each operator, as deep as allowed, hostile values, calls of a trace. */
+#include "hub/store/teststore.h"
+
+/* All: api has 170 (worker 150, main 20), db 70; only api has the label. */
+static void predicates(void **state)
+{
+	struct store *s = *state;
+	struct predicate *p;
+
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "pod_ns", "app")), 170);
+	assert_int_equal(value_where(s, leaf(PRED_NE, "pod_ns", "app")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_GT, "pod_ns", "app")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_LIKE, "pod_ns", "AP*")), 170);
+	assert_int_equal(value_where(s, leaf(PRED_LIKE, "pod_ns", "_at%")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_LIKE, "pod_ns", "%a%")), 0);
+	assert_int_equal(value_where(s, leaf(PRED_REGEXP, "pod_ns", "^(app|x)$")), 170);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_REGEXP, "pod_ns", "^a")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "thread", "worker")), 150);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "app_service", "db")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "profile_event_type", "on-cpu")), 240);
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "cpu", NULL)), 240);
+	/* a row without the tag matches every negation */
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "k8s.label.tier", NULL)), 70);
+	assert_int_equal(value_where(s, leaf(PRED_NE, "k8s.label.tier", "x")), 240);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_IN, "k8s.label.tier", "x")), 240);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_LIKE, "k8s.label.tier", "it*")), 70);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_REGEXP, "k8s.label.tier", ".")), 70);
+	p = join(PRED_NOT, leaf(PRED_EQ, "k8s.label.tier", "x"), NULL);
+	assert_int_equal(value_where(s, p), 240);
+	p = leaf(PRED_EQ, "process_id", "11");
+	p->numeric = true;
+	assert_int_equal(value_where(s, p), 70);
+	p = leaf(PRED_GE, "time", "1700000000");
+	p->numeric = true;
+	assert_int_equal(value_where(s, p), 70);
+	p = join(PRED_AND, leaf(PRED_EQ, "pod_ns", "app"),
+		 join(PRED_NOT, leaf(PRED_EQ, "thread", "worker"), NULL));
+	assert_int_equal(value_where(s, p), 20);
+}
+
+static void deep_predicates(void **state)
+{
+	struct store *s = *state;
+	struct predicate *p = leaf(PRED_EQ, "pod_ns", "app");
+
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, nested("thread", "worker")), 150);
+	assert_int_equal(value_where(s, nested("pod_ns", "app")), 170);
+	for (int i = 0; i < 31; i++)
+		p = join(i % 2 ? PRED_AND : PRED_OR, leaf(PRED_EQ, "pod_ns", "app"), p);
+	assert_int_equal(value_where(s, p), 170);
+	p = leaf(PRED_EQ, "pod_ns", "app");
+	for (int i = 0; i < 32; i++)
+		p = join(PRED_NOT, p, NULL);
+	assert_int_equal(value_where(s, p), 170);
+}
+
+static void hostile_values(void **state)
+{
+	static const char *const hostile[] = {
+		"' OR 1=1 --", "app' OR 'a'='a",
+		"\"",	       "');DROP TABLE samples;--",
+		"?1",	       "\\",
+		"%00",	       "app\xff\xfe",
+		"*/ OR /*",    ":memory:",
+	};
+	struct store *s = *state;
+	struct predicate *p;
+
+	write_batch(s, two_services(), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "pod_ns", hostile[i])), 0);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, hostile[i], "app")), 0);
+		assert_int_equal(value_where(s, leaf(PRED_NE, hostile[i], "app")), 240);
+		assert_int_equal(value_where(s, leaf(PRED_LIKE, "pod_ns", hostile[i])), 0);
+	}
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "k8s.label.tier", "it's \"web\"; --")), 170);
+	p = xcalloc(1, sizeof(*p));
+	p->op = PRED_OR;
+	p->children = xcalloc(2000, sizeof(*p->children));
+	while (p->n_children < 2000)
+		p->children[p->n_children++] = leaf(PRED_EQ, "pod_ns", "app");
+	assert_int_equal(value_where(s, p), 170);
+}
+
+static void like_and_regexp(void **state)
+{
+	struct field_error e;
+	char many[400];
+
+	(void)state;
+	assert_true(match_like("a%c", "abbbc"));
+	assert_false(match_like("a%c", "abbb"));
+	assert_true(match_like("\\*x", "*x"));
+	assert_false(match_like("\\*x", "axx"));
+	assert_true(match_like("a_c", "a\xc3\xa9"
+				      "c"));
+	assert_true(match_like("%", ""));
+	memset(many, 'a', sizeof(many));
+	many[sizeof(many) - 1] = '\0';
+	assert_false(match_like("%a%a%a%a%a%a%a%a%a%a%b", many)); /* and soon */
+	assert_int_equal(predicate_regexp_check("^[]a{9999}]\\d+$", &e), 0);
+	assert_int_equal(predicate_regexp_check("(a", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("(a)\\1", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("((a{99}){99}){99}", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("a+++++++++++++++++++++++++", &e), -EINVAL);
+	assert_int_equal(predicate_regexp_check("((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+", &e),
+			 -EINVAL);
+	assert_int_equal(predicate_regexp_check("^([a-z]+-)+[0-9a-f]{8,10}-.+$|^(a|b)*x?$", &e), 0);
+	memset(many, '(', sizeof(many));
+	many[sizeof(many) - 1] = '\0';
+	assert_int_equal(predicate_regexp_check(many, &e), -EINVAL);
+}
+
+/* ---- traces ---- */
+
+static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
+{
+	struct profile_link l = {.trace_id = {[15] = trace}, .span_id = {[7] = span}};
+	uint32_t link;
+
+	assert_int_equal(batch_link(b, &l, &link), 0);
+	return link;
+}
+
+#define TRACE_1 "00000000000000000000000000000001"
+
+/* One stack in two calls and outside of any: one row, and each call finds its part. */
+static struct batch *two_calls(void)
+{
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
+
+	add_sample(b, p, "worker", false, "write", 100);
+	add_sample(b, p, "worker", false, "write", 50);
+	p->samples[1].link = a_link(b, 1, 7);
+	add_sample(b, p, "worker", false, "write", 30);
+	p->samples[2].link = a_link(b, 2, 8);
+	add_sample(b, p, "worker", false, "read", 20);
+	p->samples[3].link = a_link(b, 1, 9);
+	return b;
+}
+
+static int64_t value_and_rows(struct store *s, struct predicate *where, size_t want_rows)
+{
+	_cleanup_(got_done) struct got g = {0};
+
+	read_where(s, where, &g);
+	assert_int_equal(g.n, want_rows);
+	return g.sum;
+}
+
+static int count_value(const char *value, uint64_t n_samples, void *arg)
+{
+	(void)n_samples;
+	assert_int_equal(strlen(value), 32);
+	++*(size_t *)arg;
+	return 0;
+}
+
+static void traces(void **state)
+{
+	struct store *s = *state;
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	size_t n_traces = 0;
+
+	write_batch(s, two_calls(), 1);
+	assert_int_equal(value_and_rows(s, NULL, 2), 200);
+	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "trace_id", TRACE_1), 2), 70);
+	assert_int_equal(value_and_rows(s,
+					join(PRED_AND, leaf(PRED_EQ, "pod_ns", "app"),
+					     leaf(PRED_EQ, "trace_id", TRACE_1)),
+					2),
+			 70);
+	assert_int_equal(value_where(s, join(PRED_AND, leaf(PRED_EQ, "pod_ns", "other"),
+					     leaf(PRED_EQ, "trace_id", TRACE_1))),
+			 0);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "profile_id", "0000000000000008")), 30);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", "0")), 0);
+	assert_int_equal(store_values(s, &sel, "trace_id", 10, count_value, &n_traces), 0);
+	assert_int_equal(n_traces, 2);
+	assert_int_equal(store_expire(s, (uint64_t)(T0 + 10) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", TRACE_1)), 70);
+}
+
+static int keep_value(const char *value, uint64_t n_samples, void *arg)
+{
+	(void)n_samples;
+	snprintf(arg, 33, "%s", value);
+	return 0;
+}
+
+static void samples_have_an_identity(void **state)
+{
+	struct store *s = *state;
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	char last[33] = "";
+
+	write_batch(s, two_calls(), 1);
+	assert_int_equal(store_values(s, &sel, "sample_id", 1, keep_value, last), 0);
+	assert_int_equal(strlen(last), 16);
+	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "sample_id", last), 1), 180);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_MEMORY(predicates),	   IN_MEMORY(deep_predicates),
+		IN_MEMORY(hostile_values), cmocka_unit_test(like_and_regexp),
+		IN_MEMORY(traces),	   IN_MEMORY(samples_have_an_identity),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
