@@ -2,7 +2,7 @@
 /*
  * A real etcd and a real kube-apiserver (of e2e/cluster), killed, stopped and told to change a
  * kind's versions. Each takes minutes of CPU to build and many seconds to start: LONG=1. Numbers
- * in names are those of docs/watch-cases.md; what runs each time is scripted in watch_test.c.
+ * in names are those of docs/watch-cases.md; what runs each time is scripted: testwatch.h.
  */
 #include <fcntl.h>
 #include <setjmp.h>

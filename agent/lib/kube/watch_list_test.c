@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watch and its lists: versions, pages, what a new list changes. */
+#include "lib/kube/testwatch.h"
+
+#include <malloc.h>
+
+static const struct row rows[] = {
+	{"watch_01_list_then_watch",
+	 {{REPLY, LIST("10", POD("a", "3")),
+	   .expect = {"GET /api/v1/pods?", "resourceVersion=0 ", "limit=500",
+		      "Authorization: Bearer secret"}},
+	  {HOLD, ADD("b", "11") MOD("a", "12") DEL("b", "13"),
+	   .expect = {"resourceVersion=10 ", "allowWatchBookmarks=true",
+		      "timeoutSeconds=", "User-Agent: podflame/test (node)"}}},
+	 "+n/a=3 synced ok +n/b=11 ~n/a=12 -n/b=11",
+	 .no_backoff = true},
+	{"watch_02_empty_list",
+	 {{REPLY, LIST("10", "")}, {HOLD, ADD("a", "11")}},
+	 "synced ok +n/a=11"},
+	{"watch_03_paginated_list",
+	 {{REPLY, LIST_PART("10", CONTINUE("t/1="), POD("a", "1"))},
+	  {REPLY, LIST_PART("10", CONTINUE("t2"), POD("b", "2")),
+	   .expect = {"continue=t%2F1%3D", "!resourceVersion"}},
+	  {REPLY, LIST("10", POD("c", "3")), .expect = {"continue=t2"}},
+	  {HOLD, "", .expect = {"resourceVersion=10 "}}},
+	 "+n/a=1 +n/b=2 +n/c=3 synced ok"},
+	{"watch_04_continue_expired_full_list",
+	 {{REPLY, LIST_PART("10", CONTINUE("t1"), POD("a", "1"))},
+	  {FAIL, STATUS("410", "token expired"), 410},
+	  {REPLY, LIST("20", POD("b", "2")),
+	   .expect = {"!continue", "!limit", "resourceVersion= "}},
+	  {HOLD, "", .expect = {"resourceVersion=20 "}}},
+	 "+n/b=2 synced ok"},
+	{"watch_05_http_410_on_watch",
+	 {{REPLY, LIST("10", POD("a", "1"))},
+	  {FAIL, STATUS("410", "too old"), 410},
+	  {REPLY, LIST("20", POD("a", "1") "," POD("b", "15")),
+	   .expect = {"resourceVersion=10 ", "!limit"}},
+	  {HOLD, "", .expect = {"resourceVersion=20 "}}},
+	 "+n/a=1 synced ok +n/b=15",
+	 .min_backoffs = 1},
+	{"watch_06_error_event_410",
+	 {{REPLY, LIST("10", POD("a", "1"))},
+	  {HOLD, ADD("b", "11") EV("ERROR", STATUS("410", "too old"))},
+	  {REPLY, LIST("20", POD("b", "11")), .expect = {"resourceVersion=11 "}},
+	  {HOLD, ADD("c", "21"), .expect = {"resourceVersion=20 "}}},
+	 "+n/a=1 synced ok +n/b=11 -n/a=1 +n/c=21",
+	 .min_backoffs = 1},
+	{"watch_07_loop_of_410_backs_off",
+	 {{REPLY, LIST("10", "")},
+	  {FAIL, STATUS("410", "x"), 410},
+	  {FAIL, STATUS("410", "x"), 410, .expect = {"resourceVersion=10 "}},
+	  {FAIL, STATUS("410", "x"), 410, .expect = {"resourceVersion= "}},
+	  {FAIL, STATUS("410", "x"), 410, .expect = {"resourceVersion= "}},
+	  {REPLY, LIST("20", POD("a", "1"))},
+	  {HOLD, ""}},
+	 "synced ok +n/a=1",
+	 .min_backoffs = 3},
+	{"watch_08_too_large_resource_version",
+	 {{REPLY, LIST("10", "")},
+	  {FAIL, STATUS("410", "x"), 410},
+	  {FAIL, STATUS("504", "Too large resource version: 10, current: 5"), 504,
+	   .expect = {"resourceVersion=10 "}},
+	  {REPLY, LIST("5", POD("a", "4")), .expect = {"resourceVersion= ", "limit=500"}},
+	  {HOLD, "", .expect = {"resourceVersion=5 "}}},
+	 "synced ok +n/a=4"},
+	{"watch_23_html_instead_of_list",
+	 {{REPLY, "<html>Sign in</html>"}, {REPLY, LIST("10", "")}, {HOLD, ""}},
+	 "err(the answer is no JSON object) synced ok",
+	 .min_backoffs = 1},
+	{"watch_27_table_instead_of_list",
+	 {{REPLY, "{\"kind\":\"Table\",\"metadata\":{\"resourceVersion\":\"1\"},\"rows\":[]}"},
+	  {REPLY, LIST("10", "")},
+	  {HOLD, ""}},
+	 "err(the answer is no list of objects) synced ok",
+	 .min_backoffs = 1},
+	{"watch_32_missed_delete_is_made_up",
+	 {{REPLY, LIST("10", POD("a", "1") "," POD("b", "2") "," POD("c", "3"))},
+	  {FAIL, "", 410},
+	  {REPLY, LIST("20", POD("b", "2"))},
+	  {HOLD, ADD("d", "21")}},
+	 "+n/a=1 +n/b=2 +n/c=3 synced ok -n/a=1 -n/c=3 +n/d=21"},
+	{"watch_33_new_uid_across_relist",
+	 {{REPLY, LIST("10", OBJ("a", "u1", "1", ""))},
+	  {FAIL, "", 410},
+	  {REPLY, LIST("20", OBJ("a", "u2", "15", ""))},
+	  {HOLD, ""}},
+	 "+n/a=1 synced ok -n/a=1 +n/a=15"},
+	{"watch_13_truncated_list_is_not_used",
+	 {{RAW, "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" LIST("10", POD("a", "1"))},
+	  {REPLY, LIST("10", POD("b", "1"))},
+	  {HOLD, ""}},
+	 "err(connection closed before the end of the answer) +n/b=1 synced ok",
+	 .min_backoffs = 1},
+	{"watch_34_restored_backup_is_noticed",
+	 {{REPLY, LIST("100", POD("a", "90"))},
+	  {HOLD, ""},
+	  {REPLY, LIST("50", ""), .expect = {"limit=1"}},
+	  {REPLY, LIST("50", POD("b", "40")), .expect = {"resourceVersion= "}},
+	  {HOLD, "", .expect = {"resourceVersion=50 "}}},
+	 "+n/a=90 synced ok +n/b=40 -n/a=90",
+	 .probes_allowed = true,
+	 .probe_ns = NSEC_PER_SEC},
+	{"watch_37_equal_relist_calls_nobody",
+	 {{REPLY, LIST("10", SAME("a", "1") "," SAME("b", "2"))},
+	  {FAIL, "", 410},
+	  {REPLY, LIST("20", SAME("b", "19") "," SAME("a", "1"))},
+	  {HOLD, ADD("z", "21")}},
+	 "+n/a=1 +n/b=2 synced ok +n/z=21"},
+	{"watch_39_same_name_in_two_namespaces",
+	 {{REPLY, LIST("10", POD("a", "1") ",{\"metadata\":{\"namespace\":\"m\",\"name\":\"a\","
+					   "\"uid\":\"m\",\"resourceVersion\":\"2\"}}"
+					   ",{\"metadata\":{\"name\":\"a\",\"uid\":\"c\","
+					   "\"resourceVersion\":\"3\"}}")},
+	  {HOLD, DEL("a", "11")}},
+	 "+n/a=1 +m/a=2 +a=3 synced ok -n/a=1"},
+	/* asked again where it was it would be refused for ever */
+	{"watch_refused_is_followed_by_a_list",
+	 {{REPLY, LIST("10", POD("a", "1"))},
+	  {FAIL, STATUS("400", "Invalid value: 10"), 400, .expect = {"watch=true"}},
+	  {REPLY, LIST("20", POD("a", "1")), .expect = {"resourceVersion=10 ", "!watch"}},
+	  {FAIL, STATUS("422", "not so"), 422, .expect = {"watch=true", "resourceVersion=20 "}},
+	  {REPLY, LIST("30", POD("b", "25")), .expect = {"resourceVersion=20 ", "!watch"}},
+	  {HOLD, ADD("c", "31"), .expect = {"watch=true", "resourceVersion=30 "}}},
+	 "+n/a=1 synced ok err(HTTP 400: Invalid value: 10) ok err(HTTP 422: not so) +n/b=25 "
+	 "-n/a=1 ok "
+	 "+n/c=31",
+	 .min_backoffs = 2},
+	{"list_refused_at_a_version_asks_for_the_newest",
+	 {{REPLY, LIST("x7", POD("a", "1"))},
+	  {FAIL, STATUS("400", "Invalid value: x7"), 400, .expect = {"watch=true"}},
+	  {FAIL, STATUS("400", "Invalid value: x7"), 400, .expect = {"resourceVersion=x7 "}},
+	  {REPLY, LIST("20", POD("a", "1")), .expect = {"resourceVersion= ", "!watch"}},
+	  {HOLD, ADD("b", "21"), .expect = {"watch=true", "resourceVersion=20 "}}},
+	 "+n/a=1 synced ok err(HTTP 400: Invalid value: x7) err(HTTP 400: Invalid value: x7) ok "
+	 "+n/b=21",
+	 .min_backoffs = 2},
+	{"watch_selectors_are_encoded",
+	 {{REPLY, LIST("10", ""),
+	   .expect = {"&fieldSelector=spec.nodeName%3Dn1%2Ca%21%3Db",
+		      "&labelSelector=x%20in%20%28a%2Cb%29 "}},
+	  {HOLD, "", .expect = {"&fieldSelector=spec.nodeName%3Dn1%2Ca%21%3Db"}}},
+	 "synced ok",
+	 .field_selector = "spec.nodeName=n1,a!=b",
+	 .label_selector = "x in (a,b)"},
+	{"watch_metadata_only",
+	 {{REPLY, LIST("10", ""), .expect = {"as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}},
+	  {HOLD, "", .expect = {"as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}}},
+	 "synced ok",
+	 .metadata_only = true},
+};
+
+/* 36: the store and the callbacks of a large first list; the loop is never kept for long. */
+static void serve_many(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	(void)arg;
+	if (strstr(r->line, "watch=true")) {
+		ts_stream(c);
+		ts_stall(c);
+		return;
+	}
+	buf_puts(&b, "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{"
+		     "\"resourceVersion\":\"10\"},\"items\":[");
+	for (int i = 0; i < 10000; i++)
+		buf_printf(&b,
+			   "%s{\"metadata\":{\"name\":\"p%d\",\"uid\":\"u%d\",\"managedFields\":[{"
+			   "\"manager\":\"m\"}]}}",
+			   i ? "," : "", i, i);
+	buf_puts(&b, "]}");
+	ts_reply(c, 200, NULL, b.data);
+}
+
+static int n_seen;
+
+static void count_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)key;
+	(void)arg;
+	assert_null(old);
+	assert_null(json_at(obj, "metadata.managedFields"));
+	assert_string_equal(json_str_at(obj, "kind", ""), "Pod"); /* as watch events have it */
+	n_seen++;
+}
+
+static void stop_when_synced(void *arg)
+{
+	loop_stop(((struct fixture *)arg)->loop, 0);
+}
+
+static void count_each(const char *key, const json_t *obj, void *arg)
+{
+	(void)key;
+	(void)obj;
+	(*(int *)arg)++;
+}
+
+static void watch_36_ten_thousand_objects(void **state)
+{
+	static const struct kube_watch_ops count = {.upsert = count_upsert,
+						    .synced = stop_when_synced};
+	struct kube_watch_spec spec = {.path = "/api/v1/pods"};
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	struct ts_config tc = {.cert = &cert};
+	size_t before = mallinfo2().uordblks, bytes; /* of this thread; none with ASan */
+	int n = 0;
+
+	(void)state;
+	assert_int_equal(loop_new(&f->loop), 0);
+	f->ts = ts_start(&tc, serve_many, NULL);
+	make_kube(f, NULL, &fast);
+	assert_int_equal(kube_watch_new(f->kube, &spec, &count, f, &f->watch), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(n_seen, 10000);
+	assert_true(kube_watch_synced(f->watch));
+	kube_watch_each(f->watch, count_each, &n);
+	assert_int_equal(n, 10000);
+	assert_non_null(kube_watch_get(f->watch, "p9999"));
+	assert_null(kube_watch_get(f->watch, "p10000"));
+	bytes = (mallinfo2().uordblks - before) / 10000;
+	print_message("longest stall %.1f ms, %zu bytes an object\n",
+		      (double)loop_longest_ever_ns(f->loop) / 1e6, bytes);
+	assert_in_range(bytes, 0, 4096);
+	finish(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest more[] = {
+		cmocka_unit_test(watch_36_ten_thousand_objects),
+	};
+
+	return run_rows("watch_list", rows, ARRAY_SIZE(rows), more, ARRAY_SIZE(more));
+}
