@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Callers who leave and queries that are too many; auth_test.c and uploads_test.c have what may wait there. */
+#include "hub/api/testapi.h"
+
+#include <semaphore.h>
+
+struct blocker {
+	struct job job;
+	sem_t release;
+};
+
+static void block(struct job *job)
+{
+	struct blocker *b = (struct blocker *)job;
+
+	while (sem_wait(&b->release) && errno == EINTR)
+		;
+}
+
+static void nothing(struct job *job)
+{
+	(void)job;
+}
+
+static void stop_waiting(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+static bool await_more(struct fixture *f, const struct counter *c, uint64_t before)
+{
+	uint64_t deadline_ns = now_mono_ns() + 20 * NSEC_PER_SEC;
+	struct timer t = {0};
+
+	while (counter_get(c) == before && now_mono_ns() < deadline_ns) {
+		timer_set(f->loop, &t, NSEC_PER_MSEC, stop_waiting, f->loop);
+		loop_run(f->loop);
+	}
+	return counter_get(c) > before;
+}
+
+/* A query whose caller has left is told to end; the next one is answered. */
+static void callers_may_leave(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *asked = counter("api_requests_total", "path", TRACING);
+	struct counter *left = counter("api_refused_total", "reason", "caller_left");
+	uint64_t n_asked = counter_get(asked), n_left = counter_get(left);
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct http_request r = {.method = "POST",
+				 .path = TRACING,
+				 .body = QUERY "}",
+				 .body_bytes = strlen(QUERY "}"),
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+	bool seen;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(f->query, &b.job), 0);
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	seen = await_more(f, asked, n_asked);
+	http_cancel(call);
+	seen = seen && await_more(f, left, n_left);
+	sem_post(&b.release); /* before anything may fail: teardown joins the worker */
+	assert_true(seen);
+	assert_int_equal(query(f, NULL), 200);
+	assert_non_null(strstr(f->body, "[t] worker"));
+	sem_destroy(&b.release);
+}
+
+/* The mailbox of queries is full: the next is refused at once, counted, and the worker goes on. */
+static void too_many_queries_are_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *busy = counter("api_refused_total", "reason", "queries_busy");
+	uint64_t n_busy = counter_get(busy);
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct job filler = {.run = nothing, .done = nothing, .n_bytes = QUERY_MAILBOX};
+	int status, r;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(f->query, &b.job), 0);
+	r = worker_post(f->query, &filler);
+	status = query(f, NULL);
+	sem_post(&b.release); /* before anything may fail: teardown joins the worker */
+	assert_int_equal(r, 0);
+	assert_int_equal(status, 503);
+	assert_non_null(strstr(f->body, "UNAVAILABLE"));
+	assert_int_equal(counter_get(busy), n_busy + 1);
+	do
+		status = query(f, NULL);
+	while (status == 503); /* until the worker has begun with what blocked it */
+	assert_int_equal(status, 200);
+	sem_destroy(&b.release);
+}
+
+/* Everything is freed while questions and queries are open. */
+static void ends_with_open_requests(void **state)
+{
+	struct fixture *f = *state;
+	const char *const headers[] = {BEARER "viewer", NULL};
+	struct http_request r = {.method = "POST",
+				 .path = TRACING,
+				 .headers = headers,
+				 .body = QUERY "}",
+				 .body_bytes = strlen(QUERY "}"),
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(http_send(f->client, &r, &call), 0);
+	loop_run(f->loop); /* until the first answer */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LOCAL(callers_may_leave),
+		LOCAL(too_many_queries_are_refused),
+		CLUSTER(ends_with_open_requests),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

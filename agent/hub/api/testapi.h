@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests of the API only: the API over real HTTP on loopback, with a store, and who asks it. The API server of
+ * Kubernetes is a stub of kube_request here. Once a program.
+ */
+#pragma once
+
+#include "hub/api/api.h"
+#include "hub/symbols/symbols.h"
+#include "lib/base/testclock.h"
+#include "lib/base/testdir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define T0	 1700000000
+#define BUILD_ID "00112233445566778899aabbccddeeff00112233"
+
+#define QUERY_MAILBOX (1 << 20)
+
+struct fixture {
+	struct loop *loop;
+	struct store *store;
+	struct symbols *symbols;
+	char dir[TESTDIR_BYTES];
+	struct worker *query, *uploads;
+	struct api *api;
+	struct http_server *server;
+	struct http_client *client;
+	struct timer guard;
+	int status;
+	char *body;
+	json_t *json;
+};
+
+/* ---- a Kubernetes that knows five tokens ---- */
+
+static struct {
+	struct loop *loop;
+	bool down;
+	unsigned n_token, n_access;
+} cluster;
+
+struct asked {
+	struct timer timer;
+	kube_done_fn *fn;
+	void *arg;
+	json_t *answer;
+};
+
+static inline void answer(void *arg)
+{
+	struct asked *a = arg;
+
+	if (a->answer)
+		a->fn(201, a->answer, NULL, a->arg);
+	else
+		a->fn(0, NULL, "connection refused", a->arg);
+	json_decref(a->answer);
+	free(a);
+}
+
+static inline json_t *review(const char *path, const json_t *body)
+{
+	const char *token = json_str_at(body, "spec.token", "");
+	const char *audience =
+		json_string_value(json_array_get(json_at(body, "spec.audiences"), 0));
+	const char *user = json_str_at(body, "spec.user", ""), *verb, *resource;
+	bool for_ingest = streq(token, "agent") || streq(token, "stranger");
+
+	if (cluster.down)
+		return NULL;
+	if (strstr(path, "subjectaccessreviews")) {
+		cluster.n_access++;
+		resource = json_str_at(body, "spec.resourceAttributes.resource", "");
+		assert_string_equal(json_str_at(body, "spec.resourceAttributes.group", ""),
+				    "podflame.io");
+		verb = json_str_at(body, "spec.resourceAttributes.verb", "");
+		if (streq(verb, "get"))
+			assert_int_equal(json_array_size(json_at(body, "spec.groups")), 1);
+		if (streq(resource, "symbols"))
+			return json_pack("{s:{s:b}}", "status", "allowed", streq(user, "uploader"));
+		assert_string_equal(resource, "profiles");
+		return json_pack("{s:{s:b}}", "status", "allowed",
+				 streq(user, streq(verb, "get") ? "viewer" : "agent"));
+	}
+	cluster.n_token++;
+	if (!streq(token, "viewer") && !streq(token, "uploader") && !streq(token, "nobody") &&
+	    !for_ingest)
+		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
+	if (audience)
+		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
+				 1, "audiences", for_ingest ? audience : NULL, "user", "username",
+				 token, "extra", "authentication.kubernetes.io/node-name", "n1");
+	return json_pack("{s:{s:b, s:{s:s, s:[s]}}}", "status", "authenticated", 1, "user",
+			 "username", token, "groups", "system:authenticated");
+}
+
+/* In place of lib/kube's: answers on the loop, as the real one does. */
+int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
+		 const json_t *body, kube_done_fn *fn, void *arg)
+{
+	struct asked *a = xcalloc(1, sizeof(*a));
+
+	assert_non_null(k);
+	assert_string_equal(method, "POST");
+	assert_null(content_type);
+	*a = (struct asked){.fn = fn, .arg = arg, .answer = review(path, body)};
+	timer_set(cluster.loop, &a->timer, 0, answer, a);
+	return 0;
+}
+
+/* ---- fixture ---- */
+
+static inline void timed_out(void *arg)
+{
+	struct fixture *f = arg;
+
+	loop_stop(f->loop, -ETIMEDOUT);
+}
+
+static inline void fill(struct store *s)
+{
+	struct frame frames[] = {{.kind = FRAME_APP, .name = "main"},
+				 {.kind = FRAME_LIBRARY, .name = "write"}};
+	struct frame stripped[] = {{.kind = FRAME_APP, .name = "main"},
+				   {.kind = FRAME_APP,
+				    .module = "/bin/stripped",
+				    .build_id = BUILD_ID,
+				    .address = 0x1011}};
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	struct profile_sample *sample;
+	size_t n_new;
+
+	p->event = EVENT_ON_CPU;
+	p->end_ns = T0 * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "api");
+	p->process_id = 7;
+	profile_tag(b, p, "pod_ns", "app");
+	sample = profile_add(b, p);
+	sample->thread_comm = batch_str(b, "worker");
+	sample->cpu = -1;
+	sample->value = 10101;
+	sample->n_samples = 1;
+	assert_int_equal(batch_stack(b, frames, ARRAY_SIZE(frames), &sample->stack), 0);
+	p = batch_profile(b);
+	p->event = EVENT_ON_CPU;
+	p->id[0] = 1;
+	p->end_ns = (T0 + 5000) * NSEC_PER_SEC; /* outside of QUERY */
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "stripped");
+	p->process_id = 8;
+	sample = profile_add(b, p);
+	sample->cpu = -1;
+	sample->value = 20202;
+	sample->n_samples = 2;
+	assert_int_equal(batch_stack(b, stripped, ARRAY_SIZE(stripped), &sample->stack), 0);
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	batch_free(b);
+}
+
+/* As the hub's. */
+static inline json_t *say_health(void *arg)
+{
+	struct store_stats s;
+
+	store_stats(arg, &s);
+	return json_pack("{s:s, s:s}", "store", s.error, "certificate", "");
+}
+
+/* Anew, with requests that name the host; NULL: the address. */
+static inline void connect_to(struct fixture *f, const char *host)
+{
+	const struct http_client_config c = {
+		.address = "127.0.0.1", .port = http_server_port(f->server), .host = host};
+
+	http_client_free(f->client);
+	assert_int_equal(http_client_new(f->loop, &c, &f->client), 0);
+}
+
+/* path: of the store. */
+static inline int setup_with(void **state, struct fixture *f, struct kube *kube, const char *path)
+{
+	const struct store_config sc = {.kind = "sqlite", .path = (char *)(uintptr_t)path};
+	struct http_server_config server = {
+		.address = "127.0.0.1", .head = api_http_head, .handler = api_http};
+	_cleanup_free_ char *symbols_dir = xasprintf("%s/symbols", f->dir);
+	struct symbols_config symbols = {.dir = symbols_dir, .max_bytes = 1 << 20};
+	struct api_config ac = {.kube = kube,
+				.version = "9.9.9",
+				.cluster_name = "c1",
+				.token_hint = kube ? "kubectl create token x" : "",
+				.store_note = "in memory",
+				.health = say_health};
+	struct field_error e = {0};
+
+	assert_int_equal(loop_new(&f->loop), 0);
+	memset(&cluster, 0, sizeof(cluster));
+	cluster.loop = f->loop;
+	assert_int_equal(store_open(&sc, &f->store, &e), 0);
+	fill(f->store);
+	assert_int_equal(worker_new(f->loop, "query", QUERY_MAILBOX, &f->query), 0);
+	assert_int_equal(worker_new(f->loop, "uploads", 2 * SYMBOLS_UPLOAD_BYTES, &f->uploads), 0);
+	assert_int_equal(symbols_open(&symbols, &f->symbols, &e), 0);
+	ac.store = f->store;
+	ac.health_arg = f->store;
+	ac.symbols = f->symbols;
+	ac.uploads = f->uploads;
+	ac.query = f->query;
+	assert_int_equal(api_new(f->loop, &ac, &f->api), 0);
+	server.arg = f->api;
+	assert_int_equal(http_server_new(f->loop, &server, &f->server, &e), 0);
+	connect_to(f, NULL);
+	timer_set(f->loop, &f->guard, 30 * NSEC_PER_SEC, timed_out, f);
+	*state = f;
+	return 0;
+}
+
+static inline struct fixture *fixture_new(void)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+
+	assert_int_equal(testdir_make(f->dir), 0);
+	return f;
+}
+
+static inline int setup_local(void **state)
+{
+	return setup_with(state, fixture_new(), NULL, ":memory:");
+}
+
+static inline int setup_cluster(void **state)
+{
+	return setup_with(state, fixture_new(), (struct kube *)&cluster, ":memory:");
+}
+
+static inline int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	test_clock.asleep_ns = 0;
+	timer_cancel(&f->guard);
+	http_client_free(f->client);
+	http_server_free(f->server);
+	worker_free(f->query);
+	worker_free(f->uploads);
+	symbols_close(f->symbols);
+	api_free(f->api);
+	store_close(f->store);
+	assert_int_equal(testdir_remove(f->dir), 0);
+	loop_free(f->loop);
+	json_decref(f->json);
+	free(f->body);
+	free(f);
+	return 0;
+}
+
+#define LOCAL(t)   cmocka_unit_test_setup_teardown(t, setup_local, teardown)
+#define CLUSTER(t) cmocka_unit_test_setup_teardown(t, setup_cluster, teardown)
+
+/* ---- who asks ---- */
+
+static inline void done(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)error;
+	f->status = status;
+	free(f->body);
+	f->body = xstrndup(body ? body : "", n);
+	json_decref(f->json);
+	f->json = json_loadb(f->body, n, 0, NULL);
+	loop_stop(f->loop, 0);
+}
+
+static inline int ask_bytes(struct fixture *f, const char *method, const char *path,
+			    const char *header, const void *body, size_t n)
+{
+	const char *const headers[] = {header, NULL};
+	struct http_request r = {.method = method,
+				 .path = path,
+				 .headers = headers,
+				 .body = body,
+				 .body_bytes = n,
+				 .timeout_ns =
+					 300 * NSEC_PER_SEC, /* a large body, a slow machine */
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	return f->status;
+}
+
+static inline int ask(struct fixture *f, const char *method, const char *path, const char *header,
+		      const char *body)
+{
+	return ask_bytes(f, method, path, header, body, body ? strlen(body) : 0);
+}
+
+#define QUERY                                                                                      \
+	"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","                   \
+	"\"time_start\":1699999000,\"time_end\":1700001000"
+#define TRACING "/v1/profile/ProfileTracing"
+#define BEARER	"Authorization: Bearer "
+
+static inline int query(struct fixture *f, const char *header)
+{
+	return ask(f, "POST", TRACING, header, QUERY "}");
+}
+
+static inline json_t *debug_page(void *arg)
+{
+	return json_pack("{s:s}", "said", (const char *)arg);
+}
