@@ -14,7 +14,7 @@
 #define BUSY_MS		5000
 #define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
 #define NAMES_BYTES	(256u << 20)
-#define CHECK_MAX_BYTES (128LL << 20)	    /* quick_check at the start reads all of the file */
+#define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
 
 static const char *const statements[_ST_MAX] = {
 	[ST_BEGIN] = "BEGIN IMMEDIATE",
