@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long nobody was profiled on this node: a small file says from when on nothing has
+ * What an agent knows of the one before it. How long nobody was profiled on this node: a small file says from when on nothing has
  * left the node yet, and whether somebody is selected; the next agent tells the time from
  * then until it profiles as loss. Within one boot that is CLOCK_BOOTTIME: the wall clock may
  * have been set in between.
@@ -13,6 +13,7 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
+#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a clock that was further off was no clock */
 
 struct note {
 	struct task task;
@@ -34,6 +35,21 @@ static uint64_t read_gap(const json_t *j, const char *boot_id)
 	return since((uint64_t)json_int_at(j, "end", 0) * NSEC_PER_SEC, now_wall_ns());
 }
 
+/*
+ * The clock may have been set since, or read a little later: a process that starts at another time is another process to
+ * whoever asks, and has two heaps.
+ */
+static uint64_t read_offset(const json_t *j, const char *boot_id)
+{
+	uint64_t now_ns = now_wall_ns() - now_boot_ns(), was_ns, apart_ns;
+
+	if (!*boot_id || !streq(json_str_at(j, "boot_id", ""), boot_id))
+		return now_ns;
+	was_ns = (uint64_t)json_int_at(j, "start_offset_ns", 0);
+	apart_ns = MAX(was_ns, now_ns) - MIN(was_ns, now_ns);
+	return apart_ns > OFFSET_MAX_NS ? now_ns : was_ns;
+}
+
 /* An agent that was killed while it wrote the file. */
 static void remove_unfinished(const char *path)
 {
@@ -49,7 +65,9 @@ void gap_open(struct gap *g, const struct config *conf, bool local, const char *
 	_cleanup_json_ json_t *j = NULL;
 	size_t n;
 
-	*g = (struct gap){.boot_id = boot_id, .told_boot_ns = now_boot_ns()};
+	*g = (struct gap){.boot_id = boot_id,
+			  .told_boot_ns = now_boot_ns(),
+			  .start_offset_ns = read_offset(NULL, boot_id)};
 	if (!dir || !*dir)
 		return;
 	/* A failure shows when the file cannot be written. */
@@ -59,6 +77,7 @@ void gap_open(struct gap *g, const struct config *conf, bool local, const char *
 	if (file_read(AT_FDCWD, g->path, MAX_FILE_BYTES, &text, &n) < 0)
 		return;
 	j = json_loadb(text, n, 0, NULL);
+	g->start_offset_ns = read_offset(j, boot_id);
 	g->before_ns = read_gap(j, boot_id);
 	g->owed = g->lasts = g->before_ns > 0;
 }
@@ -109,11 +128,13 @@ static void note_down(struct node *n, uint64_t end_ns, bool active)
 		return;
 	o = xcalloc(1, sizeof(*o));
 	o->path = xstrdup(n->gap.path);
-	o->text = xasprintf(
-		"{\"end\": %llu, \"active\": %s, \"boot_id\": \"%s\", \"boot_ms\": %llu}\n",
-		(unsigned long long)((end_ns + NSEC_PER_SEC / 2) / NSEC_PER_SEC),
-		active ? "true" : "false", n->gap.boot_id,
-		(unsigned long long)(end_boot_ns / NSEC_PER_MSEC));
+	o->text =
+		xasprintf("{\"end\": %llu, \"active\": %s, \"boot_id\": \"%s\", \"boot_ms\": %llu, "
+			  "\"start_offset_ns\": %llu}\n",
+			  (unsigned long long)((end_ns + NSEC_PER_SEC / 2) / NSEC_PER_SEC),
+			  active ? "true" : "false", n->gap.boot_id,
+			  (unsigned long long)(end_boot_ns / NSEC_PER_MSEC),
+			  (unsigned long long)n->gap.start_offset_ns);
 	o->task.run = note_run;
 	o->task.done = note_done;
 	task_post(n, n->disk, &o->task, 0);

@@ -149,6 +149,35 @@ static void test_kernel_refuses(void **state)
 	free(n);
 }
 
+static void assert_offset(struct node *n, uint64_t want_ns, uint64_t apart_ns)
+{
+	uint64_t ns = n->gap.start_offset_ns;
+
+	assert_true(MAX(ns, want_ns) - MIN(ns, want_ns) <= apart_ns);
+	free(n);
+}
+
+/* To the next agent of this boot a process has started when it had for the first one, whatever was done to the clock. */
+static void test_processes_keep_their_start(void **state)
+{
+	uint64_t now_ns = now_wall_ns() - now_boot_ns(), set_ns = now_ns - 600 * NSEC_PER_SEC;
+	static const uint64_t clocks_ns =
+		NSEC_PER_SEC; /* two of them are read one after the other */
+
+	(void)state;
+	assert_offset(node_after("{\"boot_id\": \"%s\", \"start_offset_ns\": %llu}", BOOT,
+				 (unsigned long long)set_ns),
+		      set_ns, 0);
+	assert_offset(node_after("{\"boot_id\": \"another\", \"start_offset_ns\": %llu}",
+				 (unsigned long long)set_ns),
+		      now_ns, clocks_ns);
+	/* a file of before; a machine that began in 1970 */
+	assert_offset(node_after("{\"boot_id\": \"%s\"}", BOOT), now_ns, clocks_ns);
+	assert_offset(node_after("{\"boot_id\": \"%s\", \"start_offset_ns\": 5}", BOOT), now_ns,
+		      clocks_ns);
+	assert_offset(node_after("%s", ""), now_ns, clocks_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_nobody_was_selected),
 		cmocka_unit_test(test_gap_lasts_until_active),
 		cmocka_unit_test(test_kernel_refuses),
+		cmocka_unit_test(test_processes_keep_their_start),
 	};
 
 	return cmocka_run_group_tests_name("node/gap", tests, NULL, NULL);

@@ -170,7 +170,8 @@ int node_start(struct node *n, const char *node_uid)
 			 .node_name = n->conf->node_name,
 			 .cluster_name = n->conf->cluster_name,
 			 .window_ns = n->conf->window_ns,
-			 .per_cpu = n->conf->on_cpu_per_cpu},
+			 .per_cpu = n->conf->on_cpu_per_cpu,
+			 .start_offset_ns = n->gap.start_offset_ns},
 		.files = n->known_files,
 	};
 	const char *problem;

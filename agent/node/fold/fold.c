@@ -41,7 +41,7 @@ int fold_new(const struct fold_config *c, struct fold **ret)
 	f->cluster_name = xstrdup(c->cluster_name ? c->cluster_name : "");
 	f->window_ns = c->window_ns;
 	f->per_cpu = c->per_cpu;
-	f->first_offset_ns = wall_ns - boot_ns;
+	f->first_offset_ns = c->start_offset_ns ? c->start_offset_ns : wall_ns - boot_ns;
 	snprintf(f->run, sizeof(f->run), "%llu", (unsigned long long)boot_ns);
 	window_open(f, boot_ns, wall_ns, true);
 	*ret = f;

@@ -12,6 +12,8 @@ struct fold_config {
 	const char *node_name, *cluster_name;
 	uint64_t window_ns;		/* 1..60 s */
 	bool per_cpu;
+	/* Wall time minus CLOCK_BOOTTIME, of start times of processes: they tell a process from another. 0: as it is now. */
+	uint64_t start_offset_ns;
 };
 struct fold;
 int fold_new(const struct fold_config *c, struct fold **ret);

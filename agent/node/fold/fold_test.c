@@ -266,6 +266,26 @@ static void test_next_window(void **state)
 	fold_free(f);
 }
 
+/* By the clock of before: the hub knows a process by it. */
+static void test_start_by_the_clock_of_before(void **state)
+{
+	struct fold_config c = config;
+	struct owner *o = new_owner("web-1");
+	struct fold_process p = process(o);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	struct fold *f;
+
+	(void)state;
+	c.start_offset_ns = OFFSET - 600 * S;
+	f = fold_at(&c, 1000 * S);
+	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
+	b = flush(f, 1010 * S, false);
+	assert_true(b->profiles[0]->process_start_ns == 900 * S + OFFSET - 600 * S);
+	assert_true(b->profiles[0]->end_ns == WALL(1010 * S));
+	owner_unref(o);
+	fold_free(f);
+}
+
 static void test_clock_step_starts_a_new_window(void **state)
 {
 	(void)state;
@@ -494,6 +514,7 @@ int main(void)
 		cmocka_unit_test(test_tags_and_process),
 		cmocka_unit_test(test_window_is_aligned_to_wall_time),
 		cmocka_unit_test(test_next_window),
+		cmocka_unit_test(test_start_by_the_clock_of_before),
 		cmocka_unit_test(test_clock_step_starts_a_new_window),
 		cmocka_unit_test(test_slewed_clock),
 		cmocka_unit_test(test_late_samples_are_counted),
