@@ -174,7 +174,7 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->allocs.looking = true;
 	t->allocs.looked_mask = event_mask; /* not again for the same */
-	task_post(t->follow->node, t->follow->node->files, &l->process.task, 4096);
+	process_post(t->follow->node, &l->process, 4096);
 }
 
 /* Its files are known: all that it may need. */
@@ -249,7 +249,7 @@ static void read_go(struct tracked *t, unsigned event_mask)
 	g->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->allocs.reading_go = true;
 	t->allocs.next_go_ns = now_mono_ns() + GO_READ_NS;
-	task_post(t->follow->node, t->follow->node->files, &g->process.task, 4096);
+	process_post(t->follow->node, &g->process, 4096);
 }
 
 /* ---- what is to be done next ---- */

@@ -135,9 +135,9 @@ static void look_done(struct task *task)
 	struct tracked *t = follow_find(l->follow, l->id);
 
 	if (task->refused)
-		counter_add(
-			counter("podflame_runtime_learn_failures_total", "reason", "files_full"),
-			1);
+		counter_add(counter("podflame_runtime_learn_failures_total", "reason",
+				    process_refusal(&l->process)),
+			    1);
 	if (t)
 		t->runs.looking = false;
 	if (t && !task->node->closing) {
@@ -171,7 +171,7 @@ static void start(struct tracked *t, struct mappings *m)
 	l->process.task.done = look_done;
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->runs.looking = true;
-	task_post(t->follow->node, t->follow->node->files, &l->process.task, MAPPINGS_BYTES);
+	process_post(t->follow->node, &l->process, MAPPINGS_BYTES);
 }
 
 void runs_look(struct tracked *t, struct mappings *m, bool likely)

@@ -251,13 +251,23 @@ bool left_behind_again(struct left_behind *l, struct worker **w);
 /* Of every job that ends, stuck or not, while *w is not about to end itself. true: likewise. */
 bool left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j);
 
-/* A task of the files worker: who blocks it is told (reads.c). */
+/*
+ * A task of the files worker, for process_post: who blocks it is told (reads.c), and keeps no second thread: as long as one of a
+ * pod's is left behind, its other ones are refused.
+ */
 struct process_task {
 	struct task task;
 	uint32_t tgid;
 	uint64_t cgroup_id;
+	/* reads.c's own */
+	void (*run)(struct task *t);  /* task.run */
 	void (*late)(struct task *t); /* task.done, of one that was stuck */
+	uint64_t pod;
+	bool blocked;
 };
+void process_post(struct node *n, struct process_task *p, size_t n_bytes);
+/* Why it was refused, for counters. */
+const char *process_refusal(const struct process_task *p);
 
 /* ---- reads.c: what the files worker reads of processes, for the pipeline; drains are told when it is there ---- */
 struct reads;
@@ -299,6 +309,9 @@ struct node {
 	struct world *world;
 	struct kernel *kernel;
 	struct reads *reads;
+	_Atomic uint64_t
+		blocked[LEFT_BEHIND_MAX +
+			1]; /* reads.c: pods whose jobs are left behind or stuck; 0: none */
 	struct drains *drains;
 	struct follow *follow;
 	struct hosts *hosts;

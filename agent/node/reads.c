@@ -5,6 +5,7 @@
  */
 #include "node/internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define MAPPINGS_BYTES	  4096
@@ -16,6 +17,60 @@ struct reads {
 	struct left_behind stuck;
 	unsigned generation; /* of the files worker: one more for each that was left behind */
 };
+
+/* ---- the files worker ---- */
+
+/* A hash: two pods that share one by chance share their fate. What is no pod's stands for itself. */
+static uint64_t pod_of(struct node *n, const struct process_task *p)
+{
+	uint64_t until_ns, pod = p->cgroup_id ? p->cgroup_id : p->tgid;
+	struct owner *o = procs_owner(n->procs, p->cgroup_id, &until_ns);
+
+	if (o && o->pod_uid)
+		pod = hash_str(o->pod_uid);
+	owner_unref(o);
+	return pod ? pod : 1;
+}
+
+static _Atomic uint64_t *find_blocked(struct node *n, uint64_t pod)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(n->blocked); i++)
+		if (atomic_load(&n->blocked[i]) == pod)
+			return &n->blocked[i];
+	return NULL;
+}
+
+static void replace_blocked(struct node *n, uint64_t old, uint64_t new)
+{
+	_Atomic uint64_t *place = find_blocked(n, old);
+
+	if (place)
+		atomic_store(place, new);
+}
+
+/* Those that were posted before their pod blocked the thread before this one are here, too. */
+static void process_run(struct task *t)
+{
+	struct process_task *p = (struct process_task *)t;
+
+	p->blocked = find_blocked(t->node, p->pod) != NULL;
+	t->refused |= p->blocked;
+	if (!p->blocked)
+		p->run(t);
+}
+
+void process_post(struct node *n, struct process_task *p, size_t n_bytes)
+{
+	p->pod = pod_of(n, p);
+	p->run = p->task.run;
+	p->task.run = process_run;
+	task_post(n, n->files, &p->task, n_bytes);
+}
+
+const char *process_refusal(const struct process_task *p)
+{
+	return p->blocked ? "stuck" : "files_full";
+}
 
 /* ---- mappings ---- */
 
@@ -72,7 +127,7 @@ static void read_run(struct task *t)
 static const char *read_error(const struct reading *r)
 {
 	if (r->process.task.refused)
-		return "files_full";
+		return process_refusal(&r->process);
 	return r->result == -ESRCH ? "process_gone" : "unreadable";
 }
 
@@ -111,7 +166,7 @@ void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns
 	r->process.task.done = read_done;
 	r->process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
 	all->n++;
-	task_post(all->node, all->node->files, &r->process.task, MAPPINGS_BYTES);
+	process_post(all->node, &r->process, MAPPINGS_BYTES);
 }
 
 /* ---- names of runtimes' functions ---- */
@@ -151,7 +206,8 @@ static void name_done(struct task *t)
 	if (n->reading.generation == all->generation)
 		all->n--;
 	if (t->refused)
-		counter_add(counter("podflame_runtime_names_failed_total", "reason", "files_full"),
+		counter_add(counter("podflame_runtime_names_failed_total", "reason",
+				    process_refusal(&n->reading.process)),
 			    n->wanted->n_asks);
 	in->wanted = TAKE_PTR(n->wanted);
 	in->task.run = take_in_run;
@@ -175,8 +231,7 @@ void reads_names(struct reads *all, struct names_wanted *w)
 	n->reading.process.task.done = name_done;
 	n->reading.process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
 	all->n++;
-	task_post(all->node, all->node->files, &n->reading.process.task,
-		  w->n_asks * sizeof(*w->asks));
+	process_post(all->node, &n->reading.process, w->n_asks * sizeof(*w->asks));
 }
 
 /* ---- who does not come back ---- */
@@ -215,6 +270,7 @@ static void late_done(struct task *t)
 	struct process_task *p = (struct process_task *)t;
 	struct node *n = t->node;
 
+	replace_blocked(n, p->pod, 0);
 	p->late(t);
 	if (!n->closing && left_behind_ended(&n->reads->stuck, &n->files, &t->job))
 		go_on(n->reads);
@@ -235,6 +291,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	tell_blocked(all->node, p);
 	p->late = p->task.done;
 	p->task.done = late_done;
+	replace_blocked(all->node, 0, p->pod);
 	if (left_behind(&all->stuck, &all->node->files, j))
 		go_on(all);
 }

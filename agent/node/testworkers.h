@@ -38,6 +38,17 @@ void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
 	}
 }
 
+void process_post(struct node *n, struct process_task *p, size_t n_bytes)
+{
+	task_post(n, n->files, &p->task, n_bytes);
+}
+
+const char *process_refusal(const struct process_task *p)
+{
+	(void)p;
+	return "files_full";
+}
+
 static inline struct task *posted_take(void)
 {
 	struct task *t = posted.items[0];
