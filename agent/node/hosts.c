@@ -31,6 +31,9 @@ struct hosts {
 	/* os worker only: what the kernel holds */
 	struct listed_process *listed;
 	size_t n_listed;
+	/* those alive that were beyond the limit once; by compare_hosts */
+	struct host_process *counted;
+	size_t n_counted;
 };
 
 struct look {
@@ -38,6 +41,8 @@ struct look {
 	struct hosts *hosts;
 	struct listed_process *found;
 	size_t n, cap;
+	struct host_process *counted; /* no more than /proc has directories */
+	size_t n_counted, cap_counted;
 	uint64_t cost_ns;
 	int error;
 };
@@ -143,26 +148,53 @@ static struct host_list *list_make(const struct look *k, const struct host_list 
 
 /* ---- the look: os worker ---- */
 
+/* Each look finds those again that have no place: they are counted once. */
+static void count_beyond(struct look *k, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	const struct host_process p = {.tgid = tgid, .start_boottime_ns = start_boottime_ns};
+	const struct hosts *h = k->hosts;
+	bool known =
+		h->n_counted && bsearch(&p, h->counted, h->n_counted, sizeof(p), compare_hosts);
+
+	if (!known && k->n < MAX_HOSTS)
+		return;
+	if (!known)
+		counter_add(counter("podflame_processes_dropped_total", "reason", "host_limit"), 1);
+	GROW(k->counted, k->n_counted, k->cap_counted);
+	k->counted[k->n_counted++] = p;
+}
+
+static void keep_counted(struct look *k)
+{
+	struct hosts *h = k->hosts;
+
+	free(h->counted);
+	h->counted = TAKE_PTR(k->counted);
+	h->n_counted = k->n_counted;
+	if (h->n_counted)
+		qsort(h->counted, h->n_counted, sizeof(*h->counted), compare_hosts);
+}
+
 static void look_at(struct look *k, int procfd, const char *pid)
 {
 	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
 	const struct config *conf = k->hosts->node->conf;
 	unsigned event_mask;
 	struct proc_stat s;
-	uint64_t tgid;
+	uint64_t tgid, start_ns;
 
 	if (file_read(procfd, path, 4096, &text, NULL) < 0 || proc_stat_parse(text, &s) < 0 ||
 	    s.flags & PF_KTHREAD || !(event_mask = events_of(k->hosts, s.comm)) ||
 	    str_to_u64(pid, UINT32_MAX, &tgid) < 0)
 		return;
-	if (k->n == MAX_HOSTS) {
-		counter_add(counter("podflame_processes_dropped_total", "reason", "host_limit"), 1);
+	start_ns = s.start_ticks * tick_ns();
+	count_beyond(k, (uint32_t)tgid, start_ns);
+	if (k->n == MAX_HOSTS)
 		return;
-	}
 	GROW(k->found, k->n, k->cap);
 	k->found[k->n++] = (struct listed_process){
 		.tgid = (uint32_t)tgid,
-		.start_boottime_ns = s.start_ticks * tick_ns(),
+		.start_boottime_ns = start_ns,
 		.event_mask = event_mask,
 		.sample_hz = conf->on_cpu_hz,
 		.settings = {.min_block_us = conf->off_cpu_min_block_ns / 1000},
@@ -205,6 +237,7 @@ static void look_run(struct task *t)
 		if (isdigit((unsigned char)e->d_name[0]))
 			look_at(k, dirfd(d), e->d_name);
 	closedir(d);
+	keep_counted(k);
 	if (k->n)
 		qsort(k->found, k->n, sizeof(*k->found), compare_listed);
 	if (!same_list(h, k)) {
@@ -303,6 +336,7 @@ struct hosts *hosts_free(struct hosts *h)
 	host_list_unref(h->list);
 	free_regex(h);
 	free(h->listed);
+	free(h->counted);
 	free(h);
 	return NULL;
 }
