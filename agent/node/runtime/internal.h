@@ -18,7 +18,10 @@ extern const struct runtime_ops *const *runtime_table;
  */
 int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
 	       size_t *n);
+/* l has as many ranges as are told, and there are more; what: of them, for its user. Counted as over_limit. */
+void ranges_cut(struct runtime_learnt *l, const char *what);
 
+#define LEARN_FAILURES "podflame_runtime_learn_failures_total"
 /* Why something was not read, for counters. */
 const char *runtime_error_word(int error);
 

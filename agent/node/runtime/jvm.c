@@ -306,23 +306,28 @@ static int read_data(struct jvm *j, struct memory *m, struct pf_jvm *d)
 
 /* ---- learn ---- */
 
-/* The heaps as far as they are committed: they grow into what is reserved for them. */
-static void set_ranges(const struct runtime_look *look, const struct pf_jvm *d,
-		       struct runtime_learnt *ret)
+void jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct runtime_learnt *ret)
 {
+	bool all = true;
+
 	ret->ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ret->ranges));
-	for (size_t i = 0; i < look->maps->n; i++) {
+	for (size_t i = 0; i < look->maps->n && all; i++) {
 		const struct mapping *m = &look->maps->items[i];
 
-		for (size_t k = 0; k < PF_JVM_HEAPS; k++) {
+		for (size_t k = 0; k < PF_JVM_HEAPS && all; k++) {
 			uint64_t start = MAX(m->start, d->heaps[k].start);
 			uint64_t end = MIN(m->end, d->heaps[k].end);
 
-			if (start < end && ret->n_ranges < RUNTIME_RANGES_MAX)
+			if (start >= end)
+				continue;
+			all = ret->n_ranges < RUNTIME_RANGES_MAX;
+			if (all)
 				ret->ranges[ret->n_ranges++] = (struct runtime_range){
 					.start = start, .end = end, .managed = true};
 		}
 	}
+	if (!all)
+		ranges_cut(ret, "areas of generated code");
 }
 
 static struct jvm *jvm_free(struct jvm *j)
@@ -373,7 +378,7 @@ static int look_at(struct jvm *j, const struct runtime_look *look, struct runtim
 		return r;
 	ret->data = xmemdup(&d, sizeof(d));
 	ret->data_bytes = sizeof(d);
-	set_ranges(look, &d, ret);
+	jvm_ranges(look, &d, ret);
 	return 0;
 }
 

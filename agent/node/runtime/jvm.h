@@ -175,5 +175,7 @@ struct jvm {
 /* runtime_ops.resolve: see runtime.h. */
 int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
 	      struct runtime_names *ret);
+/* The heaps as far as they are committed (they grow into what is reserved for them): ret's ranges. */
+void jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct runtime_learnt *ret);
 /* Releases jvm->names. */
 void jvm_names_forget(struct jvm *jvm);

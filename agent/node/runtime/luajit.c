@@ -17,7 +17,6 @@
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
-#define MANY "it has more pieces of traces than are told"
 #define ANOTHER                                                                                    \
 	"its interpreter is not that of version 2.1 for x86-64 with GC64" /* no VERSION_MARK in podflame */
 #define TOO_LARGE "the program is too large to look for its interpreter"
@@ -278,7 +277,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	l.ranges[0] = (struct runtime_range){s->vm.vm_start, s->vm.vm_end, true};
 	l.n_ranges = find_areas(look, l.ranges, 1);
 	if (l.n_ranges == AREAS_MAX)
-		snprintf(l.problem, sizeof(l.problem), "%s", MANY);
+		ranges_cut(&l, "pieces of traces");
 	l.data = xmemdup(&s->vm, sizeof(s->vm));
 	l.data_bytes = sizeof(s->vm);
 	l.state = s;

@@ -20,8 +20,6 @@ struct state {
 	int error;	    /* of that look */
 };
 
-#define MANY "it has more areas of generated code than are told"
-
 /* ---- which code ---- */
 
 /* .NET writes its code through one mapping and runs it in another, of a file in memory. */
@@ -194,8 +192,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		tell_file_problem(s, ret);
 	all = find_ranges(look, ret);
 	if (has_map(s) && ret->n_ranges) {
-		if (!all && !*ret->problem)
-			snprintf(ret->problem, sizeof(ret->problem), "%s", MANY);
+		if (!all)
+			ranges_cut(ret, "areas of generated code");
 		walk(s, ret);
 		return 0;
 	}

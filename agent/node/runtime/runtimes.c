@@ -12,7 +12,6 @@
 #define ASK_BUDGET     (1u << 20) /* of one frame */
 #define RESOLVE_BUDGET (4 * MEMORY_BUDGET)
 #define READ_BYTES     "podflame_runtime_read_bytes_total"
-#define LEARN_FAILURES "podflame_runtime_learn_failures_total"
 #define NAMES_FAILED   "podflame_runtime_names_failed_total"
 
 struct states {
