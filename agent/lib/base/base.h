@@ -180,6 +180,7 @@ int time_parse(const char *s, uint64_t *ret_wall_ns);
 /* Whole file at dirfd/path, at most max_bytes (-E2BIG beyond); NUL-terminated; caller frees.
  * ret_n may be NULL. Works for /proc and /sys files, whose size stat does not tell. */
 int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, size_t *ret_n);
+const char *file_error_text(int error);	/* of file_read, for its user */
 /* Writes path.tmp, fsyncs, renames. */
 int file_write_atomic(const char *path, const void *data, size_t n, mode_t mode);
 int mkdir_parents(const char *path, mode_t mode);

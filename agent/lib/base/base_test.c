@@ -302,6 +302,7 @@ static void test_urls_refused(void **state)
 		{"hub:4318", "begins neither"},
 		{"ftp://hub", "begins neither"},
 		{"http:/hub", "begins neither"},
+		{" http://hub", "blank"},
 		{"http://", "no host"},
 		{"http:///a", "no host"},
 		{"http://:80", "no host"},

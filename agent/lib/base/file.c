@@ -46,6 +46,12 @@ int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, si
 	return 0;
 }
 
+/* -E2BIG as strerror() has it is about arguments. */
+const char *file_error_text(int error)
+{
+	return strerror(error == -E2BIG ? EFBIG : -error);
+}
+
 int fd_write_all(int fd, const void *data, size_t n)
 {
 	const char *p = data;

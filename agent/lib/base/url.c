@@ -63,10 +63,10 @@ int url_parse(const char *s, struct url *ret, struct field_error *reterr)
 	uint16_t port = tls ? 443 : 80;
 	int r;
 
-	if (!tls && !str_has_prefix(s, "http://"))
-		return refuse(reterr, "begins neither with https:// nor with http://");
 	if (has_blank(s))
 		return refuse(reterr, "holds a blank or a control character");
+	if (!tls && !str_has_prefix(s, "http://"))
+		return refuse(reterr, "begins neither with https:// nor with http://");
 	if (strpbrk(s, "?#"))
 		return refuse(reterr, "has a query or a fragment");
 	s = strstr(s, "//") + 2;

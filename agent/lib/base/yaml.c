@@ -74,6 +74,14 @@ static int fail_at(struct reader *r, yaml_mark_t m, const char *what)
 	return field_error_set(r->err, at, "%s", what);
 }
 
+/* Mostly libyaml's words. */
+static const char *problem_of(const yaml_parser_t *p)
+{
+	if (p->error == YAML_SCANNER_ERROR && p->buffer.pointer && *p->buffer.pointer == '\t')
+		return "a tab cannot stand here: YAML is indented by blanks";
+	return p->problem ? p->problem : "not YAML";
+}
+
 static int next_event(struct reader *r, yaml_event_t *e)
 {
 	if (yaml_parser_parse(&r->parser, e))
@@ -82,8 +90,7 @@ static int next_event(struct reader *r, yaml_event_t *e)
 		field_error_set(r->err, "1:1", "no memory to read it");
 		return -ENOMEM;
 	}
-	return fail_at(r, r->parser.problem_mark,
-		       r->parser.problem ? r->parser.problem : "not YAML");
+	return fail_at(r, r->parser.problem_mark, problem_of(&r->parser));
 }
 
 static void remember(struct reader *r, yaml_mark_t m)

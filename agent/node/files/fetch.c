@@ -114,13 +114,14 @@ static int open_tls(const char *ca_file, struct tls **ret)
 	if (ca_file && *ca_file)
 		r = file_read(AT_FDCWD, ca_file, CA_BYTES_MAX, &pem, NULL);
 	if (r < 0)
-		log_warn("debuginfod: %s: %s", ca_file, strerror(-r));
+		log_warn("debuginfod: %s: %s", ca_file, file_error_text(r));
 	c.ca_pem = pem;
 	c.ca_name = ca_file;
 	if (r == 0)
 		r = tls_new(&c, false, ret, &err);
 	if (err.reason[0])
-		log_warn("debuginfod: %s: %s", err.path, err.reason);
+		log_warn("debuginfod: %s: %s", ca_file && *ca_file ? ca_file : err.path,
+			 err.reason);
 	return r < 0 ? -EIO : 0; /* -ENOENT is the server's */
 }
 

@@ -92,7 +92,7 @@ static char *read_text(struct sink *s, const char *file, size_t max_bytes)
 
 	if (r < 0) {
 		free(s->problem);
-		s->problem = xasprintf("%s: %s", file, strerror(-r));
+		s->problem = xasprintf("%s: %s", file, file_error_text(r));
 	}
 	return text;
 }
