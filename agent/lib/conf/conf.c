@@ -8,21 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MAX_FILE_BYTES	 (1u << 20)
-#define MAX_STRING_BYTES 4096
-#define OFF		 "static_config.ebpf."
-
-enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WARN };
-
-struct key {
-	const char *path;
-	enum type type;
-	size_t offset;
-	const char *def;     /* as it would be written */
-	uint64_t min, max;   /* UINT: itself; DURATION: seconds; BYTES: MiB */
-	const char *choices; /* CHOICE: "a|b" */
-	const char *help;
-};
+#define MAX_FILE_BYTES (1u << 20)
+#define OFF	       "static_config.ebpf."
 
 #define AT(member) offsetof(struct config, member)
 
@@ -147,6 +134,7 @@ struct walk {
 	struct config *conf;
 	struct buf *warnings;
 	struct field_error *err;
+	bool seen[ARRAY_SIZE(keys)];
 };
 
 static void *member(struct config *c, const struct key *k)
@@ -171,13 +159,6 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 		set_string(c, k, value);
 }
 
-static bool is_url(const char *s)
-{
-	_cleanup_(url_done) struct url u = {0};
-
-	return url_parse(s, &u, NULL) == 0;
-}
-
 /* Sets a key from its text form; false: not of its type or out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
@@ -197,7 +178,7 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		set_string(c, k, s);
 		return true;
 	case URL:
-		if (strlen(s) > MAX_STRING_BYTES || (*s && !is_url(s)))
+		if (strlen(s) > MAX_STRING_BYTES || (*s && !conf_is_url(s, NULL)))
 			return false;
 		set_string(c, k, s);
 		return true;
@@ -237,43 +218,6 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 	return false;
 }
 
-static void allowed(const struct key *k, char out[256])
-{
-	switch (k->type) {
-	case BOOL:
-		snprintf(out, 256, "true or false");
-		break;
-	case UINT:
-		snprintf(out, 256, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
-		break;
-	case DURATION:
-		snprintf(out, 256, "a duration such as 10s, %" PRIu64 "s to %" PRIu64 "s", k->min,
-			 k->max);
-		break;
-	case BYTES:
-		snprintf(out, 256, "a size such as 256Mi, %" PRIu64 "Mi to %" PRIu64 "Mi", k->min,
-			 k->max);
-		break;
-	case CHOICE:
-		snprintf(out, 256, "one of %s", *k->choices == '|' ? k->choices + 1 : k->choices);
-		break;
-	case REGEX:
-		snprintf(out, 256, "a POSIX extended regular expression, at most 256 bytes");
-		break;
-	case URL:
-		snprintf(out, 256,
-			 "empty, or http://HOST[:PORT][/PATH] or the same with https; HOST: a "
-			 "name, an IPv4 "
-			 "address or [IPv6]");
-		break;
-	case LINK:
-		snprintf(out, 256, "empty, or an address that begins with http:// or https://");
-		break;
-	default:
-		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
-	}
-}
-
 static int fail(struct walk *w, const char *path, const char *reason)
 {
 	unsigned line = 1, column = 1;
@@ -284,12 +228,29 @@ static int fail(struct walk *w, const char *path, const char *reason)
 	return field_error_set(w->err, at, "%s", reason);
 }
 
+static int fail_value(struct walk *w, const struct key *k, const json_t *v)
+{
+	char what[128], range[256], reason[512];
+	const char *s = json_string_value(v);
+	struct field_error e;
+
+	conf_allowed(k, range);
+	conf_describe(k, v, what);
+	if (s && strchr(s, '@'))
+		snprintf(what, sizeof(what), "this"); /* it may hold a password */
+	if (k->type == URL && s && !conf_is_url(s, &e))
+		snprintf(reason, sizeof(reason), "%s: %s %.100s; it must be %s", k->path, what,
+			 e.reason, range);
+	else
+		snprintf(reason, sizeof(reason), "%s: %s is not allowed; it must be %s", k->path,
+			 what, range);
+	return fail(w, k->path, reason);
+}
+
 static int set_json(struct walk *w, const struct key *k, const json_t *v)
 {
-	char text[64], range[256], reason[512];
+	char text[64];
 	const char *s = json_string_value(v);
-	bool wants_text = k->type == STRING || k->type == CHOICE || k->type == REGEX ||
-			  k->type == URL || k->type == LINK;
 
 	if (k->type == WARN) {
 		if (w->warnings)
@@ -303,15 +264,26 @@ static int set_json(struct walk *w, const struct key *k, const json_t *v)
 		s = text;
 	} else if (json_is_string(v) && (k->type == BOOL || k->type == UINT)) {
 		s = NULL; /* a quoted "5" is no number */
-	} else if (json_is_null(v) && wants_text) {
+	} else if (json_is_null(v) && conf_wants_text(k)) {
 		s = k->type == STRING ? "" : k->def;
 	}
 	if (s && set_text(w->conf, k, s))
 		return 0;
-	allowed(k, range);
-	snprintf(reason, sizeof(reason), "%s: %s is not allowed; it must be %s", k->path,
-		 s ? (*s ? s : "an empty value") : "a value of this type", range);
-	return fail(w, k->path, reason);
+	return fail_value(w, k, v);
+}
+
+/* "hub.url: x" is hub's url, too. */
+static int set_once(struct walk *w, const struct key *k, const json_t *v)
+{
+	bool *seen = &w->seen[k - keys];
+	char reason[256];
+
+	if (*seen) {
+		snprintf(reason, sizeof(reason), "%s is there twice", k->path);
+		return fail(w, k->path, reason);
+	}
+	*seen = true;
+	return set_json(w, k, v);
 }
 
 /* The row of exactly this path, or (with *ret_inside) whether rows lie below it. */
@@ -342,7 +314,7 @@ static int check_object(struct walk *w, const char *prefix, const json_t *object
 		int r;
 
 		if (k)
-			r = set_json(w, k, value);
+			r = set_once(w, k, value);
 		else if (inside && json_is_object(value))
 			r = check_object(w, path, value);
 		else if (inside && json_is_null(value))
@@ -382,14 +354,30 @@ void conf_done(struct config *c)
 	}
 }
 
+/* A second document would be read by nobody. */
+static int parse_one(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr)
+{
+	_cleanup_json_ json_t *all = NULL;
+	int r = yaml_parse_all(text, n, &all, reterr);
+
+	if (r)
+		return r;
+	for (size_t i = 1; i < json_array_size(all); i++)
+		if (!json_is_null(json_array_get(all, i)))
+			return field_error_set(reterr, "1:1",
+					       "there are several documents (---) in it; it must "
+					       "be one");
+	return yaml_parse(text, n, ret, reterr);
+}
+
 int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret,
 	       struct buf *warnings, struct field_error *reterr)
 {
 	struct config c;
 	struct yaml_doc *doc = NULL;
 	struct field_error e = {0};
-	struct walk w = {file_name, NULL, &c, warnings, reterr};
-	int r = yaml_parse(text, n, &doc, &e);
+	struct walk w = {.file = file_name, .conf = &c, .warnings = warnings, .err = reterr};
+	int r = parse_one(text, n, &doc, &e);
 
 	if (r) {
 		char at[256];
@@ -420,7 +408,7 @@ int conf_load(const char *path, struct config *ret, struct buf *warnings,
 	int r = file_read(AT_FDCWD, path, MAX_FILE_BYTES, &text, &n);
 
 	if (r) {
-		field_error_set(reterr, path, "cannot be read: %s", strerror(-r));
+		field_error_set(reterr, path, "cannot be read: %s", file_error_text(r));
 		return r;
 	}
 	return conf_parse(path, text, n, ret, warnings, reterr);
@@ -452,7 +440,7 @@ void conf_doc(struct buf *out)
 		const struct key *k = &keys[i];
 		char range[256];
 
-		allowed(k, range);
+		conf_allowed(k, range);
 		for (char *p = range; *p; p++)
 			if (*p == '|')
 				*p = ' ';

@@ -2,6 +2,8 @@
 /* What the text of a value may be. */
 #include "lib/conf/value.h"
 
+#include <inttypes.h>
+
 bool conf_is_choice(const char *choices, const char *value)
 {
 	size_t n = strlen(value);
@@ -60,4 +62,104 @@ bool conf_is_link(const char *s)
 		if ((unsigned char)*s <= ' ' || strchr("\"'<>`\\", *s))
 			return false;
 	return true;
+}
+
+bool conf_is_url(const char *s, struct field_error *reterr)
+{
+	_cleanup_(url_done) struct url u = {0};
+
+	return url_parse(s, &u, reterr) == 0;
+}
+
+/* ---- what is told of a value ---- */
+
+bool conf_wants_text(const struct key *k)
+{
+	return k->type == STRING || k->type == CHOICE || k->type == REGEX || k->type == URL ||
+	       k->type == LINK;
+}
+
+void conf_allowed(const struct key *k, char out[256])
+{
+	switch (k->type) {
+	case BOOL:
+		snprintf(out, 256, "true or false");
+		break;
+	case UINT:
+		snprintf(out, 256, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
+		break;
+	case DURATION:
+		snprintf(out, 256, "a duration such as 10s, %" PRIu64 "s to %" PRIu64 "s", k->min,
+			 k->max);
+		break;
+	case BYTES:
+		snprintf(out, 256, "a size such as 256Mi, %" PRIu64 "Mi to %" PRIu64 "Mi", k->min,
+			 k->max);
+		break;
+	case CHOICE:
+		snprintf(out, 256, "one of %s", *k->choices == '|' ? k->choices + 1 : k->choices);
+		break;
+	case REGEX:
+		snprintf(out, 256, "a POSIX extended regular expression, at most 256 bytes");
+		break;
+	case URL:
+		snprintf(out, 256,
+			 "empty, or http://HOST[:PORT][/PATH] or the same with https; HOST: a "
+			 "name, an IPv4 address or [IPv6]");
+		break;
+	case LINK:
+		snprintf(out, 256,
+			 "empty, or an address that begins with http:// or https:// and holds no "
+			 "blank, quote, backslash, < or >");
+		break;
+	default:
+		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
+	}
+}
+
+#define SHOWN_BYTES 100
+
+/* A value as a message shows it: one line, not too long. */
+static void show(const char *s, char out[SHOWN_BYTES + 4])
+{
+	size_t n = utf8_cut(s, SHOWN_BYTES);
+
+	snprintf(out, SHOWN_BYTES + 4, "%.*s%s", (int)n, s, s[n] ? "..." : "");
+	for (; *out; out++)
+		if ((unsigned char)*out < ' ' || *out == 0x7f)
+			*out = '?';
+}
+
+void conf_describe(const struct key *k, const json_t *v, char out[128])
+{
+	const char *unquoted = conf_wants_text(k) ? " without quotes" : "";
+	char text[SHOWN_BYTES + 4];
+
+	switch (json_typeof(v)) {
+	case JSON_OBJECT:
+		snprintf(out, 128, "a mapping");
+		break;
+	case JSON_ARRAY:
+		snprintf(out, 128, "a list");
+		break;
+	case JSON_NULL:
+		snprintf(out, 128, "an empty value");
+		break;
+	case JSON_STRING:
+		show(json_string_value(v), text);
+		snprintf(out, 128,
+			 !*text				      ? "an empty value"
+			 : k->type == BOOL || k->type == UINT ? "the text \"%s\""
+							      : "%s",
+			 text);
+		break;
+	case JSON_INTEGER:
+		snprintf(out, 128, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+		break;
+	case JSON_REAL:
+		snprintf(out, 128, "the fraction %g%s", json_real_value(v), unquoted);
+		break;
+	default:
+		snprintf(out, 128, "%s%s", json_is_true(v) ? "true" : "false", unquoted);
+	}
 }

@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* value: the text of a key's value, checked. */
+/* value: what the value of a key may be, what it is, and its text, checked. */
 #pragma once
 
 #include "lib/conf/conf.h"
 
+#define MAX_STRING_BYTES 4096
+
+enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WARN };
+
+struct key {
+	const char *path;
+	enum type type;
+	size_t offset;
+	const char *def;     /* as it would be written */
+	uint64_t min, max;   /* UINT: itself; DURATION: seconds; BYTES: MiB */
+	const char *choices; /* CHOICE: "a|b" */
+	const char *help;
+};
+
+void conf_allowed(const struct key *k, char out[256]); /* "a number, 1 to 999" */
+/* What stands where k's value should: "a list", "true without quotes", the value where it is of k's type. */
+void conf_describe(const struct key *k, const json_t *v, char out[128]);
+bool conf_wants_text(const struct key *k);
+bool conf_is_url(const char *s, struct field_error *reterr); /* reterr: "has a user name in it" */
 bool conf_is_choice(const char *choices, const char *value); /* choices: "a|b" */
 int conf_bytes(const char *s, uint64_t *ret);		     /* "256Mi" */
 int conf_duration(const char *s, uint64_t max_seconds, uint64_t *ret_ns);
