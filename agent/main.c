@@ -154,8 +154,17 @@ static void tell_name(const char *name, const char *error)
 /* Without this CA certificate a server whose certificate it has signed is refused, and nobody would know why. */
 static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
-	log_warn("%s: CA certificate %u%s%s is left out: %s", bundle, nr, *subject ? ", " : "",
-		 subject, why);
+	log_warn("%s: CA certificate %u%s%s cannot be read and is left out: %s", bundle, nr,
+		 *subject ? ", " : "", subject, why);
+}
+
+/* What was read before goes on, until it is too old: then the server refuses us, and nobody would know why. */
+static void tell_credentials(const char *what, const char *error)
+{
+	if (error)
+		log_warn("Kubernetes API: %s: %s; what was read before is used", what, error);
+	else
+		log_info("Kubernetes API: %s: can be used again", what);
 }
 
 /*
@@ -195,6 +204,7 @@ static int start(struct parts *p, const struct role *role, const struct config *
 	int r = loop_new(&p->loop);
 
 	resolve_on_change(tell_name);
+	kube_on_credentials(tell_credentials);
 	if (!r)
 		r = loop_on_signal(p->loop, SIGTERM, stop, p->loop);
 	if (!r)

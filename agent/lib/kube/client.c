@@ -12,7 +12,6 @@
 #include "lib/kube/kube_private.h"
 
 #define MAX_TOKEN_BYTES	 (48 << 10) /* a request's head has 64 KiB */
-#define MAX_PEM_BYTES	 (4 << 20)
 #define MAX_ANSWER_BYTES (64 << 20)
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
 #define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)
@@ -55,6 +54,7 @@ struct kube {
 	char *token;
 	struct stat token_stat;
 	uint64_t token_read_ns, ca_read_ns, tls_hash;
+	struct field_error token_error, tls_error; /* as told; path "": none */
 	struct timer ca_timer;
 	struct request *requests;
 	struct kube_listener *listeners;
@@ -62,26 +62,36 @@ struct kube {
 
 /* ---- token ---- */
 
+static void refuse_token(struct kube *k, const char *counted, const char *why)
+{
+	struct field_error e = {0};
+
+	counter_add(counter("kube_credentials_total", "reason", counted), 1);
+	field_error_set(&e, "token", "%s: %s", k->config.token_file, why);
+	kube_tell_credentials(&k->token_error, &e);
+	k->token_stat = (struct stat){0};
+}
+
 /* A file that is missing or empty for a moment (the kubelet swaps a link) keeps the last token. */
 static void read_token(struct kube *k)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t n;
+	int r;
 
 	k->token_read_ns = now_mono_ns();
-	if (file_read(AT_FDCWD, k->config.token_file, MAX_TOKEN_BYTES, &text, &n) < 0) {
-		counter_add(counter("kube_credentials_total", "reason", "token_unreadable"), 1);
-		k->token_stat = (struct stat){0};
+	r = file_read(AT_FDCWD, k->config.token_file, MAX_TOKEN_BYTES, &text, &n);
+	if (r < 0) {
+		refuse_token(k, "token_unreadable", file_error_text(r));
 		return;
 	}
 	while (n && strchr(" \t\r\n", text[n - 1]))
 		text[--n] = '\0';
 	if (n == 0 || strcspn(text, "\r\n") != n) {
-		counter_add(counter("kube_credentials_total", "reason", "token_empty_or_broken"),
-			    1);
-		k->token_stat = (struct stat){0};
+		refuse_token(k, "token_empty_or_broken", n ? "has more than one line" : "is empty");
 		return;
 	}
+	kube_tell_credentials(&k->token_error, NULL);
 	free(k->token);
 	k->token = TAKE_PTR(text);
 }
@@ -109,53 +119,6 @@ void kube_reread_token(struct kube *k)
 
 /* ---- TLS ---- */
 
-/* PEM text from memory or from its file, which wins. */
-static int pem_of(const char *file, const char *text, const char *field, char **ret,
-		  struct field_error *reterr)
-{
-	int r;
-
-	if (!file) {
-		*ret = xstrdup(text);
-		return 0;
-	}
-	r = file_read(AT_FDCWD, file, MAX_PEM_BYTES, ret, NULL);
-	if (r < 0)
-		field_error_set(reterr, field, "%s: %s", file, strerror(-r));
-	return r;
-}
-
-/* *ret_hash tells whether anything has changed since. */
-static int load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash,
-		    struct tls **ret, struct field_error *reterr)
-{
-	_cleanup_free_ char *ca = NULL, *cert = NULL, *key = NULL;
-	struct tls_config t;
-	uint64_t hash;
-	int r;
-
-	r = pem_of(c->ca_file, c->ca_pem, "certificate-authority", &ca, reterr);
-	if (r == 0)
-		r = pem_of(c->cert_file, c->cert_pem, "client-certificate", &cert, reterr);
-	if (r == 0)
-		r = pem_of(c->key_file, c->key_pem, "client-key", &key, reterr);
-	if (r < 0)
-		return r;
-	hash = hash_str(ca ?: "") ^ hash_str(cert ?: "") * 3 ^ hash_str(key ?: "") * 5;
-	hash |= 1; /* 0: nothing loaded */
-	if (hash == known_hash)
-		return -EALREADY;
-	t = (struct tls_config){.ca_pem = ca,
-				.ca_name = c->ca_file,
-				.cert_pem = cert,
-				.key_pem = key,
-				.insecure = c->insecure};
-	r = tls_new(&t, false, ret, reterr);
-	if (r == 0)
-		*ret_hash = hash;
-	return r;
-}
-
 static void reload_tls(struct kube *k)
 {
 	struct field_error e = {0};
@@ -163,7 +126,8 @@ static void reload_tls(struct kube *k)
 	int r;
 
 	k->ca_read_ns = now_mono_ns();
-	r = load_tls(&k->config, k->tls_hash, &k->tls_hash, &t, &e);
+	r = kube_load_tls(&k->config, k->tls_hash, &k->tls_hash, &t, &e);
+	kube_tell_credentials(&k->tls_error, r < 0 && r != -EALREADY ? &e : NULL);
 	if (r == -EALREADY)
 		return;
 	if (r < 0) { /* the last good one stays */
@@ -396,7 +360,7 @@ static int connect_client(struct kube *k, const char *user_agent, struct field_e
 	int r = 0;
 
 	if (!k->config.plain_http) {
-		r = load_tls(&k->config, 0, &k->tls_hash, &t, reterr);
+		r = kube_load_tls(&k->config, 0, &k->tls_hash, &t, reterr);
 		k->ca_read_ns = now_mono_ns();
 	}
 	if (r < 0)

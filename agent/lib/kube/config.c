@@ -90,6 +90,17 @@ static int bad(struct reading *r, const char *field, const char *why)
 	return field_error_set(r->err, path, "%s", why);
 }
 
+/* A file that is named there. */
+static int check_file(struct reading *r, const char *field, const char *file)
+{
+	_cleanup_free_ char *why = NULL;
+
+	if (access(file, R_OK) == 0)
+		return 0;
+	why = xasprintf("%s: %s", file, strerror(errno));
+	return bad(r, field, why);
+}
+
 /* {clusters: [{name: X, cluster: {...}}]} -> the inner object; r->where names it. */
 static int find_named(struct reading *r, const char *list, const char *inner, const char *name,
 		      const json_t **ret)
@@ -143,8 +154,7 @@ static int get_pem(struct reading *r, const json_t *o, const char *field, char *
 		free(bytes);
 	} else if (file) {
 		*ret_file = file[0] == '/' ? xstrdup(file) : xasprintf("%s/%s", r->dir, file);
-		if (access(*ret_file, R_OK) < 0)
-			return bad(r, field, strerror(errno));
+		return check_file(r, field, *ret_file);
 	}
 	return 0;
 }
@@ -253,8 +263,7 @@ static int read_user(struct reading *r, const char *name, struct kube_config *c)
 	if (token_file) {
 		c->token_file = token_file[0] == '/' ? xstrdup(token_file)
 						     : xasprintf("%s/%s", r->dir, token_file);
-		if (access(c->token_file, R_OK) < 0)
-			return bad(r, "tokenFile", strerror(errno));
+		return check_file(r, "tokenFile", c->token_file);
 	} else if (token) {
 		if (token[strcspn(token, "\r\n")])
 			return bad(r, "token", "holds a line break");
@@ -298,17 +307,28 @@ static int default_path(char **ret, struct field_error *reterr)
 	return 0;
 }
 
+static int name_file(const char *path, const struct field_error *e, int r,
+		     struct field_error *reterr)
+{
+	_cleanup_free_ char *at = xasprintf("%s: %s", path, e->path);
+
+	field_error_set(reterr, at, "%s", e->reason);
+	return r;
+}
+
 static int parse_file(const char *path, struct yaml_doc **ret, struct field_error *reterr)
 {
+	struct field_error e = {0};
 	_cleanup_free_ char *text = NULL;
 	size_t n;
 	int r = file_read(AT_FDCWD, path, MAX_CONFIG_BYTES, &text, &n);
 
 	if (r < 0) {
-		field_error_set(reterr, path, "%s", strerror(-r));
+		field_error_set(reterr, path, "%s", file_error_text(r));
 		return r;
 	}
-	return yaml_parse(text, n, ret, reterr);
+	r = yaml_parse(text, n, ret, &e);
+	return r < 0 ? name_file(path, &e, r, reterr) : 0;
 }
 
 static char *dir_of(const char *path)
@@ -323,7 +343,8 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 {
 	_cleanup_(kube_config_done) struct kube_config c = {0};
 	_cleanup_free_ char *found = NULL;
-	struct reading reading = {.err = reterr};
+	struct field_error e = {0};
+	struct reading reading = {.err = &e};
 	struct yaml_doc *doc = NULL;
 	int r = 0;
 
@@ -338,14 +359,13 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 	if (!context)
 		context = json_str_at(reading.root, "current-context", "");
 	if (!*context)
-		r = field_error_set(reterr, "current-context",
-				    "is missing, and no context was named");
+		r = field_error_set(&e, "current-context", "is missing, and no context was named");
 	else
 		r = read_context(&reading, context, &c);
 	free(reading.dir);
 	yaml_doc_free(doc);
 	if (r < 0)
-		return r;
+		return name_file(path ?: found, &e, r, reterr);
 	*ret = c;
 	c = (struct kube_config){0};
 	return 0;

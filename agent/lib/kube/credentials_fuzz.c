@@ -3,7 +3,7 @@
  * Who we are and where the API server is, from files of any content: the first byte says which (kubeconfig,
  * token, service account). What is taken leads to requests whose head is as long as it says and holds
  * no line that the file has put in; their answers are any bytes too.
- * Fuzzes: lib/kube/config.c, lib/kube/client.c
+ * Fuzzes: lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
  */
 #include "lib/kube/kube_private.h"
 

@@ -32,6 +32,14 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 	     struct field_error *reterr);	/* copies c */
 struct kube *kube_free(struct kube *k);
 
+/*
+ * A token, CA or certificate that cannot be used when its file is read again: what was read last goes on. fn is told when
+ * that begins or its reason changes (error: the file, and why) and when it ends (NULL); what: "certificate-authority",
+ * "token", ... Set it before the first kube.
+ */
+typedef void kube_credentials_fn(const char *what, const char *error);
+void kube_on_credentials(kube_credentials_fn *fn);
+
 /* One request; on_done exactly once. body may be NULL. content_type NULL: application/json. */
 typedef void kube_done_fn(int status, const json_t *body, const char *error, void *arg);
 int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,

@@ -29,6 +29,13 @@ const struct kube_times *kube_get_times(const struct kube *k);
 
 int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr);
 
+/* ---- credentials ---- */
+/* -EALREADY: they are those of known_hash (0: none). reterr: as a kubeconfig calls the part, its file, and why. */
+int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash, struct tls **ret,
+		  struct field_error *reterr);
+/* told: what kube_on_credentials' fn knows. now NULL: they can be used. Files are read again and again: each reason is told once. */
+void kube_tell_credentials(struct field_error *told, const struct field_error *now);
+
 /* ---- requests below kube_request: streaming, without the retry on 401 ---- */
 struct kube_stream {
 	const char *path, *accept;

@@ -157,7 +157,7 @@ static void kubeconfig_errors_name_the_field(void **state)
 		{"server: 'https://x', proxy-url: 'http://p'", "", "clusters[1].cluster.proxy-url",
 		 "not supported"},
 		{"server: 'https://x', certificate-authority: gone.crt", "",
-		 "clusters[1].cluster.certificate-authority", "No such file"},
+		 "clusters[1].cluster.certificate-authority", "/gone.crt: No such file"},
 		{"server: 'https://x', certificate-authority-data: '***'", "",
 		 "clusters[1].cluster.certificate-authority-data", "base64"},
 		{"server: 'https://x', insecure-skip-tls-verify: maybe", "",
@@ -171,15 +171,17 @@ static void kubeconfig_errors_name_the_field(void **state)
 		{"server: 'https://x'", "client-certificate-data: YQ==", "users[0].user.client-key",
 		 "missing"},
 		{"server: 'https://x'", "tokenFile: gone", "users[0].user.tokenFile",
-		 "No such file"},
+		 "/gone: No such file"},
 	};
 	struct kube_config c = {0};
 	struct field_error e;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		_cleanup_free_ char *path = xasprintf("%s/config: %s", dir, table[i].path);
+
 		assert_int_equal(read_config(table[i].cluster, table[i].user, &c, &e), -EINVAL);
-		assert_string_equal(e.path, table[i].path);
+		assert_string_equal(e.path, path);
 		assert_text(e.reason, table[i].reason);
 		assert_null(c.address);
 	}
@@ -190,6 +192,7 @@ static void kubeconfig_unknown_names_and_files(void **state)
 	_cleanup_free_ char *path = xasprintf("%s/config", dir);
 	struct kube_config c = {0};
 	struct field_error e = {0};
+	char want[256];
 
 	(void)state;
 	assert_int_equal(kube_config_file("/nonexistent/config", NULL, &c, &e), -ENOENT);
@@ -200,9 +203,12 @@ static void kubeconfig_unknown_names_and_files(void **state)
 	assert_text(e.reason, "no entry named \"wrong\"");
 	write_file("config", "clusters: [");
 	assert_int_equal(kube_config_file(path, NULL, &c, &e), -EINVAL);
+	snprintf(want, sizeof(want), "%s: 2:1", path);
+	assert_string_equal(e.path, want);
 	write_file("config", "a: b");
 	assert_int_equal(kube_config_file(path, NULL, &c, &e), -EINVAL);
-	assert_string_equal(e.path, "current-context");
+	snprintf(want, sizeof(want), "%s: current-context", path);
+	assert_string_equal(e.path, want);
 	setenv("KUBECONFIG", "/a:/b", 1);
 	assert_int_equal(kube_config_file(NULL, NULL, &c, &e), -EINVAL);
 	assert_string_equal(e.path, "KUBECONFIG");
@@ -415,15 +421,29 @@ static void token_52_is_read_again_when_it_changes(void **state)
 	finish(f);
 }
 
+static struct buf told;
+
+static void note(const char *what, const char *error)
+{
+	buf_printf(&told, "%s: %s\n", what, error ? error : "well again");
+}
+
 static void token_53_missing_or_empty_for_a_moment(void **state)
 {
+	_cleanup_free_ char *want = xasprintf("token: %s/token: No such file or directory\n"
+					      "token: %s/token: is empty\n"
+					      "token: well again\n",
+					      dir, dir);
 	struct fixture *f = start(&cert, NULL);
 
 	(void)state;
+	kube_on_credentials(note);
 	ask(f, "GET", "/x", NULL);
 	remove_file("token");
-	ask(f, "GET", "/x", NULL);
-	assert_int_equal(f->status, 200);
+	for (unsigned i = 0; i < 3; i++) {
+		ask(f, "GET", "/x", NULL);
+		assert_int_equal(f->status, 200);
+	}
 	write_file("token", "");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
@@ -431,6 +451,9 @@ static void token_53_missing_or_empty_for_a_moment(void **state)
 	set_good_token(f, "three");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
+	assert_string_equal(told.data, want); /* each once */
+	kube_on_credentials(NULL);
+	buf_done(&told);
 	finish(f);
 }
 
@@ -666,23 +689,40 @@ static void ca_58_garbage_keeps_the_last_good_one(void **state)
 	struct kube_times t = kube_times_default;
 	struct counter *bad = counter("kube_credentials_total", "reason", "ca_unusable");
 	uint64_t before = counter_get(bad), until_ns = now_mono_ns() + 20 * NSEC_PER_SEC;
+	_cleanup_free_ char *want =
+		xasprintf("certificate-authority: %s/ca.crt: holds no PEM certificate\n"
+			  "certificate-authority: %s/ca.crt: No such file or directory\n"
+			  "certificate-authority: well again\n",
+			  dir, dir);
 	struct fixture *f;
 
 	(void)state;
 	t.ca_poll_ns = 5 * NSEC_PER_MSEC;
+	kube_on_credentials(note);
 	f = start(&cert, &t);
 	write_file("ca.crt", "garbage");
-	while (counter_get(bad) == before && now_mono_ns() < until_ns) {
+	while (counter_get(bad) < before + 3 && now_mono_ns() < until_ns) {
 		ask(f, "GET", "/x", NULL);
 		assert_int_equal(f->status, 200);
 		pause_a_moment(f);
 	}
-	assert_true(counter_get(bad) > before);
+	assert_true(counter_get(bad) >= before + 3);
+	remove_file("ca.crt");
+	before = counter_get(bad);
+	while (counter_get(bad) < before + 2 && now_mono_ns() < until_ns)
+		pause_a_moment(f);
+	write_file("ca.crt", ca.pem);
+	while (!strstr(told.data, "well again") && now_mono_ns() < until_ns)
+		pause_a_moment(f);
+	assert_string_equal(told.data, want); /* each once */
+	kube_on_credentials(NULL);
+	buf_done(&told);
 	finish(f);
 }
 
 static void unusable_ca_is_an_error_at_start(void **state)
 {
+	_cleanup_free_ char *path = xasprintf("%s/ca.crt", dir);
 	struct loop *l;
 	struct kube *k = NULL;
 	struct field_error e = {0};
@@ -698,7 +738,23 @@ static void unusable_ca_is_an_error_at_start(void **state)
 	c.ca_file = NULL;
 	c.ca_pem = (char *)"garbage";
 	assert_int_equal(kube_new(l, &c, "t", &k, &e), -EINVAL);
-	assert_string_equal(e.path, "ca");
+	assert_string_equal(e.path, "certificate-authority");
+	assert_string_equal(e.reason, "holds no PEM certificate");
+	write_file("ca.crt", "");
+	c.ca_file = path;
+	assert_int_equal(kube_new(l, &c, "t", &k, &e), -EINVAL);
+	assert_string_equal(e.path, "certificate-authority");
+	assert_text(e.reason, "/ca.crt: holds no PEM certificate");
+	c.ca_file = (char *)"/";
+	assert_int_equal(kube_new(l, &c, "t", &k, &e), -EISDIR);
+	assert_string_equal(e.reason, "/: Is a directory");
+	c.ca_file = NULL;
+	c.ca_pem = ca.pem;
+	c.cert_file = path;
+	c.key_pem = (char *)"garbage";
+	assert_int_equal(kube_new(l, &c, "t", &k, &e), -EINVAL);
+	assert_string_equal(e.path, "client-certificate");
+	assert_text(e.reason, "/ca.crt: holds no PEM certificate");
 	assert_null(k);
 	loop_free(l);
 }
