@@ -62,7 +62,9 @@ int client_url_parse(const char *text, struct url *ret, struct field_error *rete
 	_cleanup_(url_done) struct url u = {0};
 	struct field_error e = {0};
 
-	if (url_parse(text, &u, &e) < 0)
+	if (url_parse(text, &u, &e) < 0 && strchr(text, '@'))
+		return field_error_set(reterr, "--url", "%s", e.reason); /* no password is shown */
+	if (*e.reason)
 		return field_error_set(reterr, "--url", "'%.200s' %s", text, e.reason);
 	if (*u.path)
 		return field_error_set(reterr, "--url",
@@ -77,7 +79,9 @@ static int read_text(const char *option, const char *path, size_t max, char **re
 {
 	int r = path ? file_read(AT_FDCWD, path, max, ret, NULL) : 0;
 
-	return r ? field_error_set(reterr, option, "%s: %s", path, strerror(-r)) : 0;
+	return r ? field_error_set(reterr, option, "%s: %s", *path ? path : "''",
+				   file_error_text(r))
+		 : 0;
 }
 
 static int make_authorization(const struct client_options *o, char **ret,
@@ -104,21 +108,32 @@ static int make_authorization(const struct client_options *o, char **ret,
 
 /* ---- asking ---- */
 
+static int open_tls(struct client *c, const char *ca, struct field_error *reterr)
+{
+	const char *ca_file = c->options->ca_file;
+	struct tls_config t = {.ca_pem = ca, .ca_name = ca_file, .insecure = c->options->insecure};
+	struct field_error e = {0};
+	int r = tls_new(&t, false, &c->tls, &e);
+
+	if (!r)
+		return 0;
+	if (!*e.reason)
+		return field_error_set(reterr, "TLS", "%s", strerror(-r));
+	return field_error_set(reterr, "--ca-file", "%s: %s", ca_file, e.reason);
+}
+
 static int connect_hub(struct client *c, struct field_error *reterr)
 {
 	const struct client_options *o = c->options;
 	_cleanup_free_ char *ca = NULL;
 	_cleanup_(url_done) struct url url = {0};
 	struct http_client_config h = {.user_agent = "podflame/" PODFLAME_VERSION};
-	struct tls_config t = {.insecure = o->insecure};
 	int r = client_url_parse(o->url, &url, reterr);
 
 	if (!r)
 		r = read_text("--ca-file", o->ca_file, MAX_PEM_BYTES, &ca, reterr);
-	t.ca_pem = ca;
-	t.ca_name = o->ca_file;
 	if (!r && url.tls)
-		r = tls_new(&t, false, &c->tls, reterr);
+		r = open_tls(c, ca, reterr);
 	if (!r) {
 		h.address = url.host;
 		h.port = url.port;

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "lib/base/testdir.h"
+
 static void urls(void **state)
 {
 	static const struct {
@@ -45,6 +47,73 @@ static void urls(void **state)
 		assert_int_equal(client_url_parse(bad[i], &u, &e), -EINVAL);
 		assert_string_equal(e.path, "--url");
 	}
+}
+
+/* Nobody's terminal or log gets to see it. */
+static void a_password_is_not_shown(void **state)
+{
+	struct field_error e;
+	struct url u;
+
+	(void)state;
+	assert_int_equal(client_url_parse("https://me:secret@hub", &u, &e), -EINVAL);
+	assert_string_equal(e.reason, "has a user name in it");
+	assert_int_equal(client_url_parse("https://hub:99999", &u, &e), -EINVAL);
+	assert_string_equal(e.reason, "'https://hub:99999' has a port that is not in 1..65535");
+}
+
+static char dir[TESTDIR_BYTES];
+
+static int make_files(void **state)
+{
+	_cleanup_free_ char *empty = NULL, *text = NULL;
+
+	(void)state;
+	if (testdir_make(dir))
+		return -1;
+	empty = xasprintf("%s/empty", dir);
+	text = xasprintf("%s/text", dir);
+	return file_write_atomic(empty, "", 0, 0600) || file_write_atomic(text, "a b", 3, 0600);
+}
+
+static int remove_files(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+static void files_that_cannot_be_used_are_named(void **state)
+{
+	static const struct {
+		const char *option, *file, *why;
+	} t[] = {
+		{"--ca-file", "/empty", "/empty: holds no PEM certificate"},
+		{"--ca-file", "/text", "/text: holds no PEM certificate"},
+		{"--ca-file", "/none", "/none: No such file or directory"},
+		{"--ca-file", "", ": Is a directory"},
+		{"--token-file", "/empty", "/empty: is empty"},
+		{"--token-file", "/text", "/text: is no token"},
+		{"--token-file", "/none", "/none: No such file or directory"},
+		{"--token-file", "", ": Is a directory"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		_cleanup_free_ char *file = xasprintf("%s%s", dir, t[i].file),
+				    *why = xasprintf("%s%s", dir, t[i].why);
+		bool is_ca = streq(t[i].option, "--ca-file");
+		struct client_options o = {.url = "https://127.0.0.1:1",
+					   .ca_file = is_ca ? file : NULL,
+					   .token_file = is_ca ? NULL : file};
+		struct field_error e = {0};
+		struct client *c;
+
+		assert_int_equal(client_new(&o, &c, &e), -EINVAL);
+		assert_string_equal(e.path, t[i].option);
+		assert_string_equal(e.reason, why);
+	}
+	assert_string_equal(file_error_text(-E2BIG),
+			    "File too large"); /* not: Argument list too long */
 }
 
 static void times(void **state)
@@ -206,10 +275,17 @@ static void broken_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(urls),		  cmocka_unit_test(times),
-		cmocka_unit_test(folded),	  cmocka_unit_test(table),
-		cmocka_unit_test(table_of_total), cmocka_unit_test(table_of_memory),
-		cmocka_unit_test(names_are_text), cmocka_unit_test(broken_answers),
+		cmocka_unit_test(urls),
+		cmocka_unit_test(times),
+		cmocka_unit_test(folded),
+		cmocka_unit_test(table),
+		cmocka_unit_test(table_of_total),
+		cmocka_unit_test(table_of_memory),
+		cmocka_unit_test(names_are_text),
+		cmocka_unit_test(broken_answers),
+		cmocka_unit_test(a_password_is_not_shown),
+		cmocka_unit_test_setup_teardown(files_that_cannot_be_used_are_named, make_files,
+						remove_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,12 +92,18 @@ static bool lacks_memory(void)
 	return lacks;
 }
 
-/* Why a certificate was not read: of some of the memory that it lacks OpenSSL says nothing. */
+/*
+ * Why a certificate was not read: the first of the reasons, the last being "nested asn1 error". Of some of the memory
+ * that it lacks OpenSSL says nothing.
+ */
 static const char *unread_reason(void)
 {
-	if (!ERR_peek_last_error())
+	const char *s;
+
+	if (!ERR_peek_error())
 		ERR_raise(ERR_LIB_USER, ERR_R_MALLOC_FAILURE);
-	return ssl_reason();
+	s = ERR_reason_error_string(ERR_peek_error());
+	return s ?: "unknown";
 }
 
 struct pem_block {
