@@ -7,6 +7,12 @@
 {{- end -}}
 {{- end -}}
 
+{{/* podflame.mebibytes "10Gi": 10240 */}}
+{{- define "podflame.mebibytes" -}}
+{{- $n := regexFind "^[0-9]+" . | int64 -}}
+{{- if hasSuffix "Ti" . }}{{ mul $n 1048576 }}{{ else if hasSuffix "Gi" . }}{{ mul $n 1024 }}{{ else }}{{ $n }}{{ end }}
+{{- end -}}
+
 {{/* podflame.selector "agent": never changes once released */}}
 {{- define "podflame.selector" -}}
 app.kubernetes.io/name: podflame
