@@ -162,7 +162,8 @@ static void tell_skipped(const char *bundle, unsigned nr, const char *subject, c
 static void tell_credentials(const char *what, const char *error)
 {
 	if (error)
-		log_warn("Kubernetes API: %s: %s; what was read before is used", what, error);
+		log_warn("Kubernetes API: %s: %s; what was read last, if anything, is used", what,
+			 error);
 	else
 		log_info("Kubernetes API: %s: can be used again", what);
 }

@@ -183,81 +183,77 @@ static void test_values_of_the_chart(void **state)
 	}
 }
 
+static const struct {
+	const char *text, *at, *says;
+} mistakes[] = {
+	{"max_sample_hz: 0\n", "f.yaml:1:1", "a number, 1 to 999"},
+	{"max_sample_hz: \"99\"\n", "f.yaml:1:1", "a number, 1 to 999"},
+	{"total: yes\n", "f.yaml:1:1",
+	 "total: the text \"yes\" is not allowed; it must be true or false"},
+	{"api: {port: \"80\"}\n", "f.yaml:1:7", "api.port: the text \"80\" is not allowed"},
+	{"window: [1s]\n", "f.yaml:1:1", "window: a list is not allowed; it must be a duration"},
+	{"window: {a: 1}\n", "f.yaml:1:1", "window: a mapping is not"},
+	{"window:\n", "f.yaml:1:1", "window: an empty value is not"},
+	{"window: 1.5\n", "f.yaml:1:1", "window: the fraction 1.5 is not"},
+	{"cluster_name: true\n", "f.yaml:1:1",
+	 "cluster_name: true without quotes is not allowed; it must be text"},
+	{"window: \"a\\nb\"\n", "f.yaml:1:1", "window: a?b is not allowed"},
+	{"hub:\n\turl: http://h\n", "f.yaml:2:1", "a tab cannot stand here"},
+	{"hub: {url: 'http://h'}\nwindow: 1s\nwindow: 2s\n", "f.yaml:3:1", "window is there twice"},
+	{"hub: {url: 'http://h'}\nhub.url: http://i\n", "f.yaml:1:7", "hub.url is there twice"},
+	{"window: 1s\n---\nwindow: 2s\n", "f.yaml:1:1", "several documents"},
+	{"window: 90s\n", "f.yaml:1:1", "1s to 60s"},
+	{"window: -1\n", "f.yaml:1:1", "1s to 60s"},
+	{"a:\n  b: 1\n", "f.yaml:1:1", "a: no such key"},
+	{"store:\n  kin: sqlite\n", "f.yaml:2:3", "store.kin: no such key"},
+	{"store: sqlite\n", "f.yaml:1:1", "store: must be a mapping"},
+	{"store:\n  kind: mysql\n", "f.yaml:2:3", "one of sqlite"},
+	{"static_config:\n  ebpf:\n    on-cpu-profile:\n      regex: '('\n", "f.yaml:4:7",
+	 "regular expression"},
+	{"static_config:\n  ebpf:\n    on-cpu-profile:\n      frequency: 1001\n", "f.yaml:4:7",
+	 "frequency: 1001 is not allowed; it must be a number, 1 to 1000"},
+	{"static_config:\n  ebpf:\n    on-cpu-profile: {cpu: 2}\n", "f.yaml:3:22", "0 to 1"},
+	{"static_config:\n  ebpf:\n    off-cpu-profile: {minblock: 3601}\n", "f.yaml:3:23",
+	 "0s to 3600s"},
+	{"static_config:\n  ebpf:\n    off-cpu-profile: {regex: '['}\n", "f.yaml:3:23",
+	 "regular expression"},
+	{"a: [\n", "f.yaml:2:1", ""},
+	{"- a\n", "f.yaml:1:1", "must be a mapping"},
+	{"symbols:\n  debuginfod_url: ftp://x/\n", "f.yaml:2:3", "http://HOST"},
+	{"symbols:\n  debuginfod_url: http://\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: https://::1:4318\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: https://[::1\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'https://[]:4318'\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'https://[hub]:4318'\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'https://[::1]4318'\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'https://a[::1]'\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'http://fd00::1:8002'\n", "f.yaml:2:3", "or [IPv6]"},
+	{"hub:\n  url: 'http://[::1]:'\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'http://h:x'\n", "f.yaml:2:3", "http://HOST"},
+	{"hub:\n  url: 'http://h:65536'\n", "f.yaml:2:3",
+	 "hub.url: http://h:65536 has a port that is not in 1..65535; it must be empty, or "
+	 "http://HOST"},
+	{"hub:\n  url: 'http://u:secret@h'\n", "f.yaml:2:3",
+	 "hub.url: this has a user name in it; it must"},
+	{"hub:\n  url: 'http://h '\n", "f.yaml:2:3", "holds a blank"},
+	{"hub:\n  url: h:80\n", "f.yaml:2:3", "begins neither with https://"},
+	{"links: {trace: 'http://a b'}\n", "f.yaml:1:9", "holds no blank"},
+	{"hub:\n  url: 'http://[fe80::1%25eth0]'\n", "f.yaml:2:3", "http://HOST"},
+	{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
+};
+
 static void test_mistakes(void **state)
 {
-	static const struct {
-		const char *text, *at, *says;
-	} t[] = {
-		{"max_sample_hz: 0\n", "f.yaml:1:1", "a number, 1 to 999"},
-		{"max_sample_hz: \"99\"\n", "f.yaml:1:1", "a number, 1 to 999"},
-		{"total: yes\n", "f.yaml:1:1",
-		 "total: the text \"yes\" is not allowed; it must be true or false"},
-		{"api: {port: \"80\"}\n", "f.yaml:1:7", "api.port: the text \"80\" is not allowed"},
-		{"window: [1s]\n", "f.yaml:1:1",
-		 "window: a list is not allowed; it must be a duration"},
-		{"window: {a: 1}\n", "f.yaml:1:1", "window: a mapping is not"},
-		{"window:\n", "f.yaml:1:1", "window: an empty value is not"},
-		{"window: 1.5\n", "f.yaml:1:1", "window: the fraction 1.5 is not"},
-		{"cluster_name: true\n", "f.yaml:1:1",
-		 "cluster_name: true without quotes is not allowed; it must be text"},
-		{"window: \"a\\nb\"\n", "f.yaml:1:1", "window: a?b is not allowed"},
-		{"hub:\n\turl: http://h\n", "f.yaml:2:1", "a tab cannot stand here"},
-		{"hub: {url: 'http://h'}\nwindow: 1s\nwindow: 2s\n", "f.yaml:3:1",
-		 "window is there twice"},
-		{"hub: {url: 'http://h'}\nhub.url: http://i\n", "f.yaml:1:7",
-		 "hub.url is there twice"},
-		{"window: 1s\n---\nwindow: 2s\n", "f.yaml:1:1", "several documents"},
-		{"window: 90s\n", "f.yaml:1:1", "1s to 60s"},
-		{"window: -1\n", "f.yaml:1:1", "1s to 60s"},
-		{"a:\n  b: 1\n", "f.yaml:1:1", "a: no such key"},
-		{"store:\n  kin: sqlite\n", "f.yaml:2:3", "store.kin: no such key"},
-		{"store: sqlite\n", "f.yaml:1:1", "store: must be a mapping"},
-		{"store:\n  kind: mysql\n", "f.yaml:2:3", "one of sqlite"},
-		{"static_config:\n  ebpf:\n    on-cpu-profile:\n      regex: '('\n", "f.yaml:4:7",
-		 "regular expression"},
-		{"static_config:\n  ebpf:\n    on-cpu-profile:\n      frequency: 1001\n",
-		 "f.yaml:4:7", "frequency: 1001 is not allowed; it must be a number, 1 to 1000"},
-		{"static_config:\n  ebpf:\n    on-cpu-profile: {cpu: 2}\n", "f.yaml:3:22",
-		 "0 to 1"},
-		{"static_config:\n  ebpf:\n    off-cpu-profile: {minblock: 3601}\n", "f.yaml:3:23",
-		 "0s to 3600s"},
-		{"static_config:\n  ebpf:\n    off-cpu-profile: {regex: '['}\n", "f.yaml:3:23",
-		 "regular expression"},
-		{"a: [\n", "f.yaml:2:1", ""},
-		{"- a\n", "f.yaml:1:1", "must be a mapping"},
-		{"symbols:\n  debuginfod_url: ftp://x/\n", "f.yaml:2:3", "http://HOST"},
-		{"symbols:\n  debuginfod_url: http://\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: https://::1:4318\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: https://[::1\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'https://[]:4318'\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'https://[hub]:4318'\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'https://[::1]4318'\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'https://a[::1]'\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'http://fd00::1:8002'\n", "f.yaml:2:3", "or [IPv6]"},
-		{"hub:\n  url: 'http://[::1]:'\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'http://h:x'\n", "f.yaml:2:3", "http://HOST"},
-		{"hub:\n  url: 'http://h:65536'\n", "f.yaml:2:3",
-		 "hub.url: http://h:65536 has a port that is not in 1..65535; it must be empty, or "
-		 "http://HOST"},
-		{"hub:\n  url: 'http://u:secret@h'\n", "f.yaml:2:3",
-		 "hub.url: this has a user name in it; it must"},
-		{"hub:\n  url: 'http://h '\n", "f.yaml:2:3", "holds a blank"},
-		{"hub:\n  url: h:80\n", "f.yaml:2:3", "begins neither with https://"},
-		{"links: {trace: 'http://a b'}\n", "f.yaml:1:9", "holds no blank"},
-		{"hub:\n  url: 'http://[fe80::1%25eth0]'\n", "f.yaml:2:3", "http://HOST"},
-		{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(mistakes); i++) {
 		struct field_error err = {0};
 		struct config c;
 
-		assert_int_equal(parse(t[i].text, &c, NULL, &err), -EINVAL);
-		assert_string_equal(err.path, t[i].at);
-		if (!strstr(err.reason, t[i].says))
-			fail_msg("%s: \"%s\" does not say \"%s\"", t[i].text, err.reason,
-				 t[i].says);
+		assert_int_equal(parse(mistakes[i].text, &c, NULL, &err), -EINVAL);
+		assert_string_equal(err.path, mistakes[i].at);
+		if (!strstr(err.reason, mistakes[i].says))
+			fail_msg("%s: \"%s\" does not say \"%s\"", mistakes[i].text, err.reason,
+				 mistakes[i].says);
 		assert_null(strstr(err.reason, "secret"));
 	}
 }
