@@ -194,14 +194,6 @@ static void load_losses(struct spool *s)
 		set_aside(s, path);
 }
 
-static void free_items(struct spool_item *items)
-{
-	struct spool_item *i, *next;
-
-	DL_FOREACH_SAFE(items, i, next)
-	spool_item_free(i);
-}
-
 /* Without a look at what is there, files would be written over what an earlier run left. */
 static int use_memory(struct spool *s, int why)
 {
@@ -212,7 +204,7 @@ static int use_memory(struct spool *s, int why)
 
 int spool_scan(struct spool *s, struct spool_item **ret_items)
 {
-	struct spool_item *items = NULL;
+	struct spool_item *items = NULL, *i, *next;
 	const struct dirent *e;
 	size_t n = 0;
 	DIR *d;
@@ -230,7 +222,8 @@ int spool_scan(struct spool *s, struct spool_item **ret_items)
 	r = -errno;
 	closedir(d);
 	if (r < 0) {
-		free_items(items);
+		DL_FOREACH_SAFE(items, i, next)
+		spool_item_free(i);
 		return use_memory(s, r);
 	}
 	DL_SORT(items, by_seq);
