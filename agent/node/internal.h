@@ -167,7 +167,7 @@ struct gap {
 	bool refused;	       /* nor can it: what it tells of that is no gap */
 	uint64_t before_ns;    /* of the gap before this agent, not told yet */
 	uint64_t told_boot_ns; /* until then it is told, or in before_ns */
-	/* Wall time minus CLOCK_BOOTTIME as the first agent of this boot saw it: by it a process is the same to the next one. */
+	/* Wall time minus CLOCK_BOOTTIME as the first agent saw it that left the file: by it a process is the same to the next one. */
 	uint64_t start_offset_ns;
 };
 void gap_open(struct gap *g, const struct config *conf, bool local, const char *boot_id);
