@@ -311,6 +311,8 @@ int main(int argc, char **argv)
 	json_set_alloc_funcs(xmalloc, free);
 	if (streq(verb, PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
+	if (streq(verb, "--version") || streq(verb, "-V"))
+		return version(1, argv);
 	if (streq(verb, "--help") || streq(verb, "help") || streq(verb, "-h"))
 		return usage(argc > 1 ? 0 : 2);
 	tls_on_skipped(tell_skipped);

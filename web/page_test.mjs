@@ -337,20 +337,72 @@ const tests = {
     await page.fill('#grown_from', from);
     await page.dispatchEvent('#grown_from', 'change');
     await total('80.0 MiB grown');
-    assert.equal(new URLSearchParams(new URL(page.url()).hash.slice(1)).get('grown_from'), from);
+    assert.equal(new URLSearchParams(new URL(page.url()).hash.slice(1)).get('grown_from'), `${new Date(from).toISOString().slice(0, 19)}Z`);
     await page.unroute('**/v1/profile/*');
   },
   async 'losses are shown'(page, origin) {
     await page.route('**/v1/profile/ProfileTracing', async (r) => {
       const answer = await r.fetch();
       const body = await answer.json();
-      body.summary.losses = [{ reason: 'ring_full', samples: 1234, time_ns: 0 }];
+      body.summary.losses = [{ reason: 'counts_full', samples: 1234, time_ns: 0 }, { reason: 'agent_down', samples: 0, time_ns: 2.5e9 }, { reason: 'new', samples: 2 }];
       await r.fulfill({ response: answer, json: body });
     });
     await page.goto(`${origin}/#`);
     await page.reload();
     await page.waitForSelector('#losses:not([hidden])');
-    assert.match(await page.textContent('#losses'), /samples lost: ring_full/);
+    assert.equal(await page.textContent('#losses'), "1,234 samples lost: more different stacks in a second than the kernel's table holds (counts_full) · " +
+      '2.5 s without data: no agent ran on the node (agent_down) · 2 samples lost: new');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a link has its time in UTC: it is the same in every time zone'(page, origin) {
+    const tokyo = await (await page.context().browser().newContext({ timezoneId: 'Asia/Tokyo' })).newPage();
+    const asked = [];
+    const hash = () => new URLSearchParams(new URL(tokyo.url()).hash.slice(1));
+    const isAt = (from, to) => until(() => asked.at(-1)?.time_start === Date.parse(from) / 1000 && asked.at(-1).time_end === Date.parse(to) / 1000);
+
+    tokyo.on('request', (r) => r.url().endsWith('ProfileTracing') && asked.push(r.postDataJSON()));
+    await tokyo.goto(`${origin}/#range=custom&from=2026-11-21T10:00:03Z&to=2026-11-21T11:00:00Z`);
+    await isAt('2026-11-21T10:00:03Z', '2026-11-21T11:00:00Z');
+    assert.equal(await tokyo.inputValue('#from'), '2026-11-21T19:00:03');
+    await tokyo.fill('#from', '2026-11-21T19:30:01');
+    await tokyo.dispatchEvent('#from', 'change');
+    await isAt('2026-11-21T10:30:01Z', '2026-11-21T11:00:00Z');
+    assert.equal(hash().get('from'), '2026-11-21T10:30:01Z');
+    await tokyo.goto(`${origin}/#`); // a time that is chosen begins with the one that is shown
+    await tokyo.reload();
+    await until(() => asked.at(-1).time_end - asked.at(-1).time_start === 900);
+    const { time_start } = asked.at(-1);
+    await tokyo.selectOption('#choice-range', 'custom');
+    await tokyo.waitForFunction(() => location.hash.includes('from='));
+    assert.ok(Math.abs(Date.parse(hash().get('from')) / 1000 - time_start) < 600, hash().get('from'));
+    await tokyo.context().close();
+  },
+  async 'the table is used with the keyboard, and says what it is sorted by'(page, origin) {
+    await page.goto(`${origin}/#`);
+    await page.reload();
+    await page.waitForSelector('#functions tr');
+    assert.equal(await page.$eval('th[aria-sort]', (e) => e.textContent), 'Self');
+    await page.focus('#sort-total');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.$eval('th[aria-sort]', (e) => e.textContent), 'Total');
+    await page.keyboard.press('Tab');
+    const name = await page.$eval('#functions tr', (e) => e.cells[0].textContent);
+    await page.keyboard.press('Enter');
+    assert.equal(await page.inputValue('#search'), name);
+    await page.click('#reset');
+  },
+  async 'an error is told, and what is older than it is no answer'(page, origin) {
+    await page.goto(`${origin}/#`);
+    await page.reload();
+    await page.waitForSelector('#chart rect');
+    await page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ status: 500, json: { OPT_STATUS: 'FAIL', DESCRIPTION: 'it took too long' } }));
+    await page.click('#reload');
+    await page.waitForSelector('body.stale #error:not([hidden])');
+    assert.equal(await page.textContent('#error'), 'it took too long');
+    assert.equal(await page.$eval('#chart', (e) => getComputedStyle(e).opacity), '0.35');
+    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.click('#reload');
+    await page.waitForSelector('body:not(.stale) #error', { state: 'hidden' });
   },
 };
 

@@ -29,7 +29,9 @@ const ranges: [string, string][] = [
 const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
 
 /** Unix seconds as a datetime-local input has them. */
-const localTime = (s: number): string => new Date(s * 1000 - new Date(s * 1000).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+const localTime = (s: number): string => utc(s - new Date(s * 1000).getTimezoneOffset() * 60).slice(0, 19);
+/** ... and as the address has them: a link means the same time everywhere. */
+const utc = (s: number): string => `${new Date(s * 1000).toISOString().slice(0, 19)}Z`;
 
 export class Choices {
   private state = new URLSearchParams(location.hash.slice(1));
@@ -42,8 +44,7 @@ export class Choices {
     bar.append(this.control('Time', this.rangePicker()));
     for (const id of ['from', 'to', 'grown_from', 'grown_to']) {
       const input = element<HTMLInputElement>(id);
-      input.value = this.state.get(id) ?? '';
-      input.addEventListener('change', () => this.set(id, input.value));
+      input.addEventListener('change', () => this.set(id, input.value && utc(Date.parse(input.value) / 1000)));
     }
     const growth = element<HTMLInputElement>('growth');
     growth.checked = this.state.has('growth');
@@ -132,6 +133,7 @@ export class Choices {
   }
 
   private set(key: string, value: string): void {
+    if (key === 'range' && value === 'custom') this.keepInterval();
     if (value) this.state.set(key, value);
     else this.state.delete(key);
     history.replaceState(null, '', `#${this.state}`);
@@ -139,19 +141,32 @@ export class Choices {
     this.changed();
   }
 
+  /** "from … to …" begins with the time that is shown. */
+  private keepInterval(): void {
+    this.interval().forEach((t, i) => {
+      if (!this.state.get(['from', 'to'][i])) this.state.set(['from', 'to'][i], utc(t));
+    });
+  }
+
   private showControls(): void {
     const times = this.growth();
+    const custom = this.state.get('range') === 'custom';
 
-    element('custom').hidden = this.state.get('range') !== 'custom';
+    element('custom').hidden = !custom;
     element('growth-choice').hidden = !this.isSnapshot();
     element('growth-times').hidden = !times;
-    times?.forEach((t, i) => {
-      const input = element<HTMLInputElement>(['grown_from', 'grown_to'][i]);
-      if (input !== document.activeElement) input.value = localTime(t);
-    });
+    if (custom) this.showTimes(['from', 'to'], this.interval());
+    if (times) this.showTimes(['grown_from', 'grown_to'], times);
     for (const d of dimensions) {
       if (d.event) element(`choice-${d.tag}`).parentElement!.hidden = d.event !== this.event();
     }
+  }
+
+  private showTimes(ids: string[], times: [number, number]): void {
+    times.forEach((t, i) => {
+      const input = element<HTMLInputElement>(ids[i]);
+      if (input !== document.activeElement) input.value = localTime(t);
+    });
   }
 
   private control(label: string, child: HTMLElement): HTMLElement {
@@ -187,5 +202,6 @@ export class Choices {
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
     picker.replaceChildren(...options);
     picker.value = chosen;
+    picker.title = chosen;
   }
 }

@@ -4,6 +4,7 @@ import * as api from './api';
 import { Chart, color, kinds, percent } from './chart';
 import { Choices } from './choices';
 import { growth } from './growth';
+import { lossText } from './losses';
 import { formatValue, functionTable, toTree, type FunctionRow, type Node, type Reply } from './profile';
 import './style.css';
 
@@ -57,6 +58,7 @@ async function ask(): Promise<View> {
 }
 
 function fail(e: unknown): void {
+  document.body.classList.add('stale'); // what stands there is no answer to this
   if (e instanceof api.SignInError) signIn(e.message);
   else say('error', e instanceof Error ? e.message : String(e));
 }
@@ -74,13 +76,14 @@ function show(view: View): void {
   let root = tree;
 
   shown = view;
+  document.body.classList.remove('stale');
   say('error', '');
   unit = reply.unit ?? unit;
   rows = root ? functionTable(root) : [];
   if (view.before) root = showGrowth(view, view.before, tree);
   else say('total', tree ? totalText(reply, tree.value) : '');
   total = root?.value ?? 0;
-  say('losses', lossText(reply));
+  say('losses', missingText(reply));
   say('estimated', estimatedText(reply, tree?.value ?? 0));
   say('throttled', throttledText(reply));
   say('notes', noteText(view));
@@ -151,10 +154,8 @@ function wholeText(reply: Reply): string {
   return percent == null || reply.result.function_types?.[0] === 'H' ? '' : `, ${percent.toFixed(2)} % with a whole stack`;
 }
 
-function lossText(reply: Reply): string {
-  const parts = (reply.summary?.losses ?? []).map((l) =>
-    l.samples ? `${l.samples.toLocaleString()} samples lost: ${l.reason}` : `${((l.time_ns ?? 0) / 1e9).toFixed(1)} s without data: ${l.reason}`,
-  );
+function missingText(reply: Reply): string {
+  const parts = (reply.summary?.losses ?? []).map(lossText);
 
   if (reply.summary?.truncated) parts.push('too many stacks: the smallest are put together as [others]');
   return parts.join(' · ');
@@ -166,6 +167,7 @@ function showTable(): void {
   const body = element('functions');
 
   body.replaceChildren(...found.slice(0, MAX_TABLE_ROWS).map(tableRow));
+  for (const key of ['self', 'total'] as const) element(`sort-${key}`).parentElement!.ariaSort = key === order ? 'descending' : null;
   say('more', found.length > MAX_TABLE_ROWS ? `${found.length - MAX_TABLE_ROWS} more: search for them` : '');
 }
 
@@ -180,7 +182,9 @@ function tableRow(r: FunctionRow): HTMLTableRowElement {
     row.insertCell().textContent = formatValue(value, unit);
     row.insertCell().textContent = percent(value, total);
   }
+  row.tabIndex = 0;
   row.addEventListener('click', () => search(r.name));
+  row.addEventListener('keydown', (e) => e.key === 'Enter' && search(r.name));
   return row;
 }
 
@@ -238,7 +242,8 @@ async function start(): Promise<void> {
   wire();
   try {
     const i = await api.info();
-    say('version', `podflame ${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);
+    say('version', `${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);
+    element(i.auth_required ? 'empty-local' : 'empty-cluster').hidden = true;
     say('store-note', i.store_note);
     links = i.links ?? {};
     element('token-hint').textContent = i.token_hint;

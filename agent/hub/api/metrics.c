@@ -19,7 +19,7 @@ static void set_store(struct store *store)
 	set("store_samples_total", s.n_samples);
 	set("store_stacks", s.n_stacks);
 	set("store_bytes", s.bytes);
-	set("store_oldest_ns", s.oldest_ns);
+	set("store_oldest_timestamp_ns", s.oldest_ns);
 	set("store_healthy", !s.failed);
 }
 
