@@ -2,7 +2,6 @@
 /* What the pipeline knows of processes, and which samples count: whose they are, and what is left out. */
 #include "node/pipeline_private.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 #define MAX_PROCESSES	 32768
@@ -58,21 +57,31 @@ void pipeline_note_processes(struct pipeline *p, const struct drain *d)
 	}
 }
 
-/* Not every exit is told: not of who made room in the kernel's table, nor while its ring was full. */
+/* Whose mappings are known mostly is in the table, too: it was looked at just now. */
+static bool is_gone(uint32_t tgid, uint64_t start_boottime_ns, void *pipeline)
+{
+	const struct process *proc = find_process(pipeline, tgid, start_boottime_ns);
+
+	return proc ? proc->exited_ns : proc_check(tgid, start_boottime_ns) == -ESRCH;
+}
+
+/*
+ * Not every exit is told: not of who is not selected any more, nor of who made room in the kernel's table, nor while
+ * its ring was full. Mappings hold their files: those of a container that is gone would fill its disk.
+ */
 static void sweep(struct pipeline *p, uint64_t now_ns)
 {
 	struct process *proc, *tmp;
 
-	if (HASH_COUNT(p->processes) < MAX_PROCESSES / 2 || now_ns < p->sweep_ns)
+	if (now_ns < p->sweep_ns)
 		return;
 	p->sweep_ns = now_ns + SWEEP_NS;
 	HASH_ITER (hh, p->processes, proc, tmp) {
-		if (proc->exited_ns || !kill((pid_t)proc->key.tgid, 0) || errno != ESRCH)
-			continue;
-		proc->exited_ns = now_ns;
-		stacks_exited(p->stacks, proc->key.tgid, proc->key.start_boottime_ns, now_ns,
-			      HOLD_EXITED_NS);
+		if (!proc->exited_ns &&
+		    proc_check((uint32_t)proc->key.tgid, proc->key.start_boottime_ns) == -ESRCH)
+			proc->exited_ns = now_ns;
 	}
+	stacks_sweep(p->stacks, now_ns, HOLD_EXITED_NS, is_gone, p);
 }
 
 void pipeline_forget_exited(struct pipeline *p, uint64_t now_boot_ns)

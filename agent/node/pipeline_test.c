@@ -335,15 +335,60 @@ static void test_held_back(void **state)
 /* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
 #define NOBODY 5000000 /* no PID is as large */
 
-static void see(struct pipeline *p, uint32_t first, uint32_t n)
+static void see(struct pipeline *p, uint32_t first, uint32_t n, uint64_t start_ns)
 {
 	struct drain d = {.n_procs = n};
 
 	d.procs = xcalloc(n, sizeof(*d.procs));
 	for (uint32_t i = 0; i < n; i++)
-		d.procs[i] = (struct raw_proc){.what = RAW_PROC_SEEN, .tgid = first + i};
+		d.procs[i] = (struct raw_proc){
+			.what = RAW_PROC_SEEN, .tgid = first + i, .start_boottime_ns = start_ns};
 	pipeline_note_processes(p, &d);
 	free(d.procs);
+}
+
+/* Whose mappings nobody keeps any more than the caller, after he was asked to keep them. */
+static bool is_refused(struct pipeline *p, uint64_t start_ns, uint64_t read_at_ns)
+{
+	struct mappings *m = xcalloc(1, sizeof(*m));
+	bool refused;
+
+	*m = (struct mappings){.tgid = NOBODY,
+			       .start_boottime_ns = start_ns,
+			       .read_at_ns = read_at_ns,
+			       .root_fd = -1,
+			       .refs = 1};
+	pipeline_mappings(p, m);
+	refused = m->refs == 1;
+	mappings_unref(m);
+	return refused;
+}
+
+/*
+ * A target went, then its processes ended: no program in the kernel tells of it. Neither they nor their mappings,
+ * which hold their files, stay for ever; who was given a PID again is another one.
+ */
+static void test_ends_that_nobody_tells(void **state)
+{
+	uint64_t now = now_boot_ns(), start_ns;
+	struct world *w = *state;
+
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	pipeline_forget_exited(w->p, now);
+	see(w->p, NOBODY, 1, NSEC_PER_SEC);
+	see(w->p, (uint32_t)getpid(), 1, start_ns);
+	see(w->p, (uint32_t)getpid(), 1, start_ns - NSEC_PER_SEC);
+	assert_false(is_refused(w->p, NSEC_PER_SEC, now));
+	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now)); /* in the other table alone */
+	now += 3600 * NSEC_PER_SEC;
+	pipeline_forget_exited(w->p, now);
+	assert_true(is_refused(w->p, NSEC_PER_SEC, now + 1));
+	assert_true(is_refused(w->p, 2 * NSEC_PER_SEC, now + 1));
+	assert_int_equal(HASH_COUNT(w->p->processes), 3); /* late samples have names */
+	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
+	assert_int_equal(HASH_COUNT(w->p->processes), 1);
+	assert_int_equal(w->p->processes->key.tgid, getpid());
+	assert_int_equal(w->p->processes->key.start_boottime_ns, start_ns);
 }
 
 /* Those of whose end nobody tells leave the places to others; who lives stays. */
@@ -352,13 +397,14 @@ static void test_processes_have_a_limit(void **state)
 	struct counter *dropped =
 		counter("podflame_processes_dropped_total", "reason", "table_full");
 	struct world *w = *state;
-	uint64_t before = counter_get(dropped), now = w->end_ns;
+	uint64_t before = counter_get(dropped), now = w->end_ns, start_ns;
 
-	see(w->p, (uint32_t)getpid(), 1);
-	see(w->p, NOBODY, 32767);
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	see(w->p, (uint32_t)getpid(), 1, start_ns);
+	see(w->p, NOBODY, 32767, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 32768); /* MAX_PROCESSES */
 	assert_int_equal(counter_get(dropped) - before, 0);
-	see(w->p, NOBODY + 32767, 1);
+	see(w->p, NOBODY + 32767, 1, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 32768);
 	assert_int_equal(counter_get(dropped) - before, 1);
 	pipeline_forget_exited(w->p, now);
@@ -367,7 +413,7 @@ static void test_processes_have_a_limit(void **state)
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
 	assert_int_equal(w->p->processes->key.tgid, getpid());
-	see(w->p, NOBODY + 32767, 1);
+	see(w->p, NOBODY + 32767, 1, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 2);
 	assert_int_equal(counter_get(dropped) - before, 1);
 }
@@ -422,6 +468,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ends_that_nobody_tells, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};
 

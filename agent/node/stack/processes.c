@@ -181,17 +181,31 @@ void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns
 		e->named = named_new();
 }
 
+static void has_ended(struct process *p, uint64_t exited_ns, uint64_t hold_ns)
+{
+	p->forget_ns = now_mono_ns() + hold_ns;
+	p->exited_ns = exited_ns;
+	drop_anothers(p);
+}
+
 /* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
 void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t exited_ns,
 		   uint64_t hold_ns)
 {
 	struct process *p = make_process(s, tgid, start_boottime_ns);
 
-	p->forget_ns = now_mono_ns() + hold_ns;
-	p->exited_ns = exited_ns;
-	drop_anothers(p);
+	has_ended(p, exited_ns, hold_ns);
 	if (!hold_ns)
 		forget(s, p);
+	stacks_purge(s);
+}
+
+void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone,
+		  void *arg)
+{
+	for (struct process *p = s->processes; p; p = p->hh.next)
+		if (!p->forget_ns && gone((uint32_t)p->key.tgid, p->key.start_boottime_ns, arg))
+			has_ended(p, now_boot_ns, hold_ns);
 	stacks_purge(s);
 }
 

@@ -28,6 +28,9 @@ void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns
  */
 void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t exited_ns,
 		   uint64_t hold_ns);
+/* The same of those whose end nobody told: gone says who is not there. */
+typedef bool stacks_gone_fn(uint32_t tgid, uint64_t start_boottime_ns, void *arg);
+void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone, void *arg);
 /*
  * true when an address of this stack lies outside the process's known mappings: read them again.
  * Wild addresses (code without frame pointers) never get a mapping, so the answer is true at most
