@@ -95,6 +95,7 @@ struct bpf_prog_aux {
 };
 struct mm_struct {
 	unsigned long exec_vm;	   /* pages of code: executable, not writable */
+	unsigned long start_code;  /* 0: its program is not loaded yet (fs/binfmt_elf.c) */
 	unsigned long start_stack; /* where argc lies */
 };
 struct inode {

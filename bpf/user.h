@@ -57,15 +57,39 @@ static __noinline void pf_at_breakpoint(struct pf_walk *w)
 		w->ip = at;
 }
 
+#define PF_EXECVE      59 /* arch/x86/entry/syscalls/syscall_64.tbl, syscall_32.tbl */
+#define PF_EXECVEAT    322
+#define PF_EXECVE_32   11
+#define PF_EXECVEAT_32 358
+
+/*
+ * In the middle of an exec: the memory is new and empty, the registers are those of the program that is gone. Its last
+ * microseconds, when the next one's place is known and the registers are about to be set, cannot be told.
+ */
+static __always_inline bool pf_is_becoming(const struct pt_regs___kernel *saved,
+					   struct mm_struct *mm)
+{
+	unsigned long number = saved->orig_ax, start = 0;
+	bool is_64 = saved->cs == PF_USER_CS_64;
+
+	if (number != (is_64 ? PF_EXECVE : PF_EXECVE_32) &&
+	    number != (is_64 ? PF_EXECVEAT : PF_EXECVEAT_32))
+		return false;
+	return !bpf_core_read(&start, sizeof(start), &mm->start_code) && !start;
+}
+
 /* What the kernel saved when the task entered it; false: it has no user side. */
 static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struct *task,
 					    bool *ret_compat)
 {
+	struct mm_struct *mm = PF_POINTER(task, mm);
 	struct pt_regs___kernel *saved;
 
-	if (task->flags & PF_KTHREAD || !PF_POINTER(task, mm))
+	if (task->flags & PF_KTHREAD || !mm)
 		return false;
 	saved = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
+	if (pf_is_becoming(saved, mm))
+		return false;
 #define X(number, name, kernel_name) w->regs[number] = saved->kernel_name;
 	PF_REGISTERS(X)
 #undef X

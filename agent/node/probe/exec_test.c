@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A process that becomes another program, again and again: this one, whose calls of execve() are made in turns from two
+ * pages. While the kernel loads the next program, the registers still are the one's that is gone.
+ */
+#include "node/probe/workload_test.h"
+
+#include <string.h>
+
+#define LOOP	  "exec-loop"
+#define PAGE(k)	  (0x10000000ull + (k)*0x100000ull)
+#define PAGE_END  4096
+#define IN_KERNEL 30 /* samples of a process that has no program */
+#define MISSED                                                                                     \
+	10 /* one of so many: when its program is loaded, but does not have the registers yet */
+
+typedef int exec_fn(const char *path, char *const *argv, char *const *envp);
+
+static _Noreturn void become_the_next(unsigned k, char **envp)
+{
+	static const uint8_t code[] = {0xb8, 59, 0, 0, 0, 0x0f, 0x05, 0xc3}; /* execve; ret */
+	char turn[] = {(char)('0' + !k), 0}, *argv[] = {(char *)LOOP, turn, NULL};
+	void *page = mmap((void *)PAGE(k), PAGE_END, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (page != (void *)PAGE(k))
+		_exit(1);
+	memcpy(page, code, sizeof(code));
+	((exec_fn *)page)("/proc/self/exe", argv, envp);
+	_exit(2);
+}
+
+/* Before main(): the less there is between two of them, the more there are. */
+__attribute__((constructor)) static void go_on(int argc, char **argv, char **envp)
+{
+	if (argc == 2 && !strcmp(argv[0], LOOP))
+		become_the_next(argv[1][0] == '1', envp);
+}
+
+static void body_loop(struct truth *t)
+{
+	char *none[] = {NULL};
+
+	t->ready = 1;
+	become_the_next(0, none);
+}
+
+struct seen {
+	uint64_t of[2][2]; /* of a page, in a program of even and odd number */
+	uint64_t in_kernel;
+};
+
+static void see_stack(struct seen *t, const struct raw_stack *s, uint64_t n)
+{
+	for (size_t i = 0; s && i < s->n; i++)
+		for (unsigned k = 0; k < 2; k++)
+			if (s->frames[i].address >= PAGE(k) &&
+			    s->frames[i].address < PAGE(k) + PAGE_END)
+				t->of[k][s->frames[i].exec_id & 1] += n;
+}
+
+static void see(struct seen *t, const struct drain *d, pid_t pid)
+{
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+
+		if ((pid_t)s->tgid != pid)
+			continue;
+		t->in_kernel += s->ustack ? 0 : s->n;
+		if (s->ustack)
+			see_stack(t, drain_stack(d, s->ustack), s->n);
+	}
+}
+
+static uint64_t wrong(const struct seen *t)
+{
+	return MIN(t->of[0][0], t->of[0][1]) + MIN(t->of[1][0], t->of[1][1]);
+}
+
+/* It would be shown as whatever the next program has at that address. */
+static void the_program_before_is_no_part_of_the_next(void **state)
+{
+	struct probes *p =
+		open_probes((struct probe_config){.use_list = true, .max_sample_hz = 999});
+	struct child c = child_start(body_loop, NULL);
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct seen t = {};
+
+	(void)state;
+	list_pids(p, 1, &c, (unsigned[]){999});
+	while ((t.in_kernel < IN_KERNEL || t.of[0][0] + t.of[0][1] < IN_KERNEL) &&
+	       now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		nap(100);
+		assert_int_equal(probes_drain(p, true, &d), 0);
+		see(&t, d, c.pid);
+		drain_free(d);
+	}
+	for (unsigned k = 0; k < 2; k++)
+		assert_true(t.of[k][0] || t.of[k][1]);
+	assert_in_range(wrong(&t), 0, t.in_kernel / MISSED);
+	assert_true(t.in_kernel >= IN_KERNEL);
+	probes_free(p);
+	child_stop(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_program_before_is_no_part_of_the_next),
+	};
+
+	return cmocka_run_group_tests_name("node/probe/exec", tests, NULL, NULL);
+}
