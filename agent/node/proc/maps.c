@@ -5,6 +5,7 @@
  */
 #include "node/proc/maps.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -30,21 +31,29 @@ struct reader {
 
 /* ---- start time ---- */
 
+static int read_stat(int proc_fd, char **ret)
+{
+	int r = file_read(proc_fd, "stat", 4096, ret, NULL);
+
+	return r == -ENOENT ? -ESRCH : r;
+}
+
+static int start_in(const char *stat, uint64_t *ret_ns)
+{
+	uint64_t ticks;
+	int r = stat_parse_start(stat, &ticks);
+
+	if (r == 0)
+		*ret_ns = ticks * TICK_NS;
+	return r;
+}
+
 static int start_of(int proc_fd, uint64_t *ret_ns)
 {
 	_cleanup_free_ char *text = NULL;
-	uint64_t ticks;
-	int r = file_read(proc_fd, "stat", 4096, &text, NULL);
+	int r = read_stat(proc_fd, &text);
 
-	if (r == -ENOENT)
-		return -ESRCH;
-	if (r < 0)
-		return r;
-	r = stat_parse_start(text, &ticks);
-	if (r < 0)
-		return r;
-	*ret_ns = ticks * TICK_NS;
-	return 0;
+	return r < 0 ? r : start_in(text, ret_ns);
 }
 
 static int open_proc(uint32_t tgid, int *ret_fd)
@@ -69,14 +78,27 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns)
 }
 
 /* stat rounds down to a tick; a caller may have either form. */
-static int check_start(int proc_fd, uint64_t want_ns)
+static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 {
-	uint64_t have_ns;
-	int r = start_of(proc_fd, &have_ns);
+	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS;
+}
 
+/* stack: of mappings_read_of. One that is ending has none any more. */
+static int check_program(int proc_fd, uint64_t want_ns, uint32_t stack)
+{
+	_cleanup_free_ char *text = NULL;
+	uint64_t have_ns = 0, address;
+	int r = read_stat(proc_fd, &text);
+
+	if (r == 0)
+		r = start_in(text, &have_ns);
 	if (r < 0)
 		return r;
-	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS ? 0 : -ESRCH;
+	if (!is_same_start(want_ns, have_ns))
+		return -ESRCH;
+	if (!stack || stat_parse_stack(text, &address) < 0 || !address)
+		return 0;
+	return (uint32_t)address == stack ? 0 : -ESTALE;
 }
 
 int proc_check(uint32_t tgid, uint64_t start_boottime_ns)
@@ -84,7 +106,7 @@ int proc_check(uint32_t tgid, uint64_t start_boottime_ns)
 	_cleanup_close_ int fd = -1;
 	int r = open_proc(tgid, &fd);
 
-	return r < 0 ? r : check_start(fd, start_boottime_ns);
+	return r < 0 ? r : check_program(fd, start_boottime_ns, 0);
 }
 
 /* ---- opening ---- */
@@ -163,11 +185,11 @@ static int add_line(struct reader *r, char *line)
 }
 
 /* One that is ending has no mappings any more: what was read may lack some, or all. */
-static bool has_ended(FILE *maps)
+static bool has_ended(int maps_fd)
 {
 	char c;
 
-	return pread(fileno(maps), &c, 1, 0) < 1;
+	return pread(maps_fd, &c, 1, 0) < 1;
 }
 
 static int read_lines(struct reader *r)
@@ -190,10 +212,45 @@ static int read_lines(struct reader *r)
 			break;
 		e = add_line(r, line);
 	}
-	if (!e && (ferror(f) || has_ended(f)))
+	if (!e && (ferror(f) || has_ended(fileno(f))))
 		e = -ESRCH;
 	fclose(f);
 	return e;
+}
+
+static bool has_mappings(int dir_fd)
+{
+	_cleanup_close_ int fd = openat(dir_fd, "maps", O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && !has_ended(fd);
+}
+
+/*
+ * /proc/PID shows the memory and the root of the first thread, which may have ended before the others: then these
+ * are in another one's directory. Returns a descriptor; -ESRCH: none has any.
+ */
+static int open_other_thread(int proc_fd)
+{
+	int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = -ESRCH;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return -ESRCH;
+	}
+	while (found < 0 && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		found = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (found >= 0 && !has_mappings(found)) {
+			close(found);
+			found = -ESRCH;
+		}
+	}
+	closedir(dir);
+	return found < 0 ? -ESRCH : found;
 }
 
 /* The kernel lists them so; a mapping made while we read may break it. */
@@ -204,10 +261,30 @@ static int compare_mappings(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
+/* dir_fd: the process's directory, or that of the thread that has all of it. */
+static int read_program(struct reader *r, int dir_fd)
+{
+	int proc_fd = r->proc_fd, e;
+
+	r->proc_fd = dir_fd;
+	e = read_lines(r);
+	if (!e && maps_root_open(r->proc_fd, &r->m->root_fd) < 0)
+		r->m->root_fd = -1; /* then its container's debug files are not looked for */
+	r->proc_fd = proc_fd;
+	return e;
+}
+
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 		  struct mappings **ret)
 {
+	return mappings_read_of(tgid, start_boottime_ns, exec_id, 0, ret);
+}
+
+int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, uint32_t stack,
+		     struct mappings **ret)
+{
 	struct reader r = {.proc_fd = -1};
+	_cleanup_close_ int thread_fd = -1;
 	int e = open_proc(tgid, &r.proc_fd);
 
 	if (e < 0)
@@ -219,13 +296,13 @@ int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 				 .read_at_ns = now_boot_ns(),
 				 .root_fd = -1,
 				 .refs = 1};
-	e = check_start(r.proc_fd, start_boottime_ns);
+	e = check_program(r.proc_fd, start_boottime_ns, stack);
 	if (!e)
-		e = read_lines(&r);
+		e = read_program(&r, r.proc_fd);
+	if (e == -ESRCH && !r.m->n && (thread_fd = open_other_thread(r.proc_fd)) >= 0)
+		e = read_program(&r, thread_fd);
 	if (!e)
-		e = check_start(r.proc_fd, start_boottime_ns);
-	if (!e && maps_root_open(r.proc_fd, &r.m->root_fd) < 0)
-		r.m->root_fd = -1; /* then its container's debug files are not looked for */
+		e = check_program(r.proc_fd, start_boottime_ns, stack);
 	close(r.proc_fd);
 	free(r.files);
 	if (e < 0) {

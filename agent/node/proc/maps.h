@@ -13,6 +13,8 @@ int maps_parse_line(char *line, struct mapping *ret);
 #define TICK_NS (NSEC_PER_SEC / 100)
 /* Field 22, in clock ticks since boot; the command's name may contain anything. */
 int stat_parse_start(const char *text, uint64_t *ret_ticks);
+/* Field 28, where the stack of its program began; 0: who reads it may not know. */
+int stat_parse_stack(const char *text, uint64_t *ret_address);
 
 /* maps_file.c: the regular file behind a mapping, opened for reading, shared between processes.
  * -ENOENT gone, -EPERM/-EACCES, -ENOTSUP no regular file, -ESTALE/-EXDEV another file by now. */

@@ -43,6 +43,11 @@ int stat_parse_start(const char *text, uint64_t *ret_ticks)
 	return 0;
 }
 
+int stat_parse_stack(const char *text, uint64_t *ret_address)
+{
+	return stat_field(text, 28, ret_address);
+}
+
 int proc_stat_parse(const char *text, struct proc_stat *ret)
 {
 	const char *open = strchr(text, '('), *close = strrchr(text, ')');

@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -347,6 +349,54 @@ static void wrong_process(void **state)
 	assert_int_equal(mappings_read(getpid(), start - NSEC_PER_SEC, 0, &m), -ESRCH);
 }
 
+static void *stay(void *arg)
+{
+	pause();
+	return arg;
+}
+
+static bool first_has_ended(pid_t pid)
+{
+	char path[64], state[16] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%*d (%*[^)]) %15s", state), 1);
+	fclose(f);
+	return streq(state, "Z");
+}
+
+/* The others go on, and their program's files are found. */
+static void the_first_thread_has_ended(void **state)
+{
+	uint64_t start, deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	const struct mapping *own;
+	struct mappings *m;
+	pid_t pid = fork();
+	pthread_t thread;
+
+	(void)state;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (!pthread_create(&thread, NULL, stay, NULL))
+			pthread_exit(NULL);
+		_exit(1);
+	}
+	while (!first_has_ended(pid) && now_mono_ns() < deadline)
+		;
+	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
+	assert_int_equal(mappings_read((uint32_t)pid, start, 0, &m), 0);
+	own = mappings_find(m, (uintptr_t)stay);
+	assert_non_null(own);
+	assert_true(own->fd >= 0);
+	assert_true(m->root_fd >= 0);
+	mappings_unref(m);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* Its entry in /proc is there, with its start time; what was read before it ended stays good. */
 static void ended_process(void **state)
 {
@@ -416,6 +466,7 @@ int main(void)
 		cmocka_unit_test(descriptors_are_left),
 		cmocka_unit_test(deleted_program),
 		cmocka_unit_test(wrong_process),
+		cmocka_unit_test(the_first_thread_has_ended),
 		cmocka_unit_test(ended_process),
 	};
 

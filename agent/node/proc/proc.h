@@ -72,6 +72,12 @@ struct mappings {
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
+/*
+ * The same of the program that BPF told of, with the low half of mm->start_stack; 0: not known. -ESTALE: it is another one
+ * by now, whose mappings are not of that exec.
+ */
+int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, uint32_t stack,
+		     struct mappings **ret);
 /* Why frames of other processes have no names here; "": nothing known. */
 const char *mappings_problem(void);
 struct mappings *mappings_ref(struct mappings *m);
