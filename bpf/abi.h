@@ -242,7 +242,7 @@ struct pf_rec_proc {
 	uint32_t tgid_own;  /* the process's own innermost PID namespace */
 	uint32_t exec_id;   /* task->self_exec_id: mappings' generation */
 	uint32_t what;	    /* enum pf_proc_what */
-	uint32_t pad;
+	uint32_t stack; /* low half of mm->start_stack, which each exec places anew; 0: not known */
 	uint64_t time_ns; /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
 };

@@ -202,6 +202,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 				    uint32_t generation)
 {
 	struct task_struct *leader = pf_leader(task);
+	struct mm_struct *mm = PF_POINTER(task, mm);
 	struct pf_rec_proc r = {
 		.h = {.type = PF_REC_PROC, .generation = generation},
 		.start_boottime_ns = pf_start_of(task),
@@ -216,6 +217,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 	struct upid *own = pf_own_upid(leader, &level);
 
 	bpf_core_read(&r.tgid_own, sizeof(r.tgid_own), &own->nr);
+	bpf_core_read(&r.stack, sizeof(r.stack), &mm->start_stack);
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), leader->comm);
 	if (bpf_ringbuf_output(&ring, &r, sizeof(r), BPF_RB_FORCE_WAKEUP)) {
 		pf_ring_full();

@@ -134,11 +134,12 @@ static int begin(struct recording *r)
 
 /* ---- while it runs ---- */
 
-void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id)
+void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id,
+			  uint32_t stack)
 {
 	struct mappings *m = NULL;
 
-	if (mappings_read(tgid, start_ns, exec_id, &m)) {
+	if (mappings_read_of(tgid, start_ns, exec_id, stack, &m)) {
 		r->n_unmapped++;
 		return;
 	}
@@ -165,7 +166,8 @@ static void take_procs(struct recording *r, const struct drain *d)
 		const struct raw_proc *p = &d->procs[i];
 
 		if (p->what != RAW_PROC_EXIT) {
-			record_read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id);
+			record_read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id,
+					     p->stack);
 			continue;
 		}
 		record_forget(r, p->tgid, p->start_boottime_ns);
@@ -197,7 +199,7 @@ static void read_again(struct recording *r, const struct raw_sample *s, const st
 	    !stacks_misses(r->stacks, s->tgid, s->start_boottime_ns, u))
 		return;
 	r->last_reread = s->tgid;
-	record_read_mappings(r, s->tgid, s->start_boottime_ns, u->frames[0].exec_id);
+	record_read_mappings(r, s->tgid, s->start_boottime_ns, u->frames[0].exec_id, 0);
 }
 
 static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)

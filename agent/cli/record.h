@@ -62,7 +62,7 @@ struct recording {
 
 /* record.c */
 void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns,
-			  uint32_t exec_id);
+			  uint32_t exec_id, uint32_t stack);
 void record_samples(struct recording *r, struct drain *d);    /* takes d; names what they lack */
 void record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
 

@@ -159,7 +159,7 @@ void record_heaps_tick(struct recording *r)
 	for (size_t i = 0; i < r->n_heaps; i++)
 		if (r->heaps[i].again)
 			record_read_mappings(r, r->heaps[i].tgid, r->heaps[i].start_boottime_ns,
-					     r->heaps[i].exec_id);
+					     r->heaps[i].exec_id, 0);
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
 	/* A fork that does not exec: it is not known until it is told of. */

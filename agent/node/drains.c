@@ -146,7 +146,8 @@ static void come_again(struct drains *d, struct feed *from)
 	d->n_waiting += !f->feed.whole;
 	for (size_t i = 0; i < f->feed.n_missing; i++)
 		reads_mappings(d->node->reads, f->feed.missing[i].tgid,
-			       f->feed.missing[i].start_boottime_ns, f->feed.missing[i].exec_id, 0);
+			       f->feed.missing[i].start_boottime_ns, f->feed.missing[i].exec_id,
+			       f->feed.missing[i].stack, 0);
 	f->feed.n_missing = 0;
 	read_wanted(d, &f->feed);
 	parse(d, &f->feed);
@@ -246,7 +247,8 @@ static void read_process(struct drains *d, const struct raw_proc *p)
 		return;
 	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
 		return;
-	reads_mappings(d->node->reads, p->tgid, p->start_boottime_ns, p->exec_id, p->cgroup_id);
+	reads_mappings(d->node->reads, p->tgid, p->start_boottime_ns, p->exec_id, p->stack,
+		       p->cgroup_id);
 }
 
 static void tick(struct drains *d)

@@ -41,12 +41,13 @@ void follow_exits(struct follow *f, const struct drain *d)
 }
 
 void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		    uint64_t cgroup_id)
+		    uint32_t stack, uint64_t cgroup_id)
 {
 	(void)r;
 	(void)tgid;
 	(void)start_boottime_ns;
 	(void)exec_id;
+	(void)stack;
 	(void)cgroup_id;
 	under_way = true;
 }

@@ -260,7 +260,8 @@ static bool lives(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (proc_check(tgid, start_boottime_ns) == 0)
+	if (proc_check(tgid, start_boottime_ns) !=
+	    -ESRCH) /* else it is not known: without descriptors */
 		return true;
 	GROW(l->ids, l->n, l->cap);
 	l->ids[l->n++] = (struct process_id){start_boottime_ns, tgid};

@@ -112,7 +112,7 @@ static void look_again(void *arg)
 	struct tracked *t = arg;
 
 	reads_mappings(t->follow->node->reads, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
-		       t->exec_id, t->cgroup_id);
+		       t->exec_id, 0, t->cgroup_id);
 }
 
 static void take_sites(struct tracked *t, struct looking *l)

@@ -71,7 +71,7 @@ struct attribution { /* of one cgroup in one drain */
 	uint64_t n_stacks, n_finished;	/* out: of these with a user stack; with a whole one */
 };
 struct missing { /* a process whose mappings are out of date */
-	uint32_t tgid, exec_id;
+	uint32_t tgid, exec_id, stack; /* stack: of raw_proc */
 	uint64_t start_boottime_ns;
 };
 #define MAX_MISSING 256
@@ -273,9 +273,9 @@ const char *process_refusal(const struct process_task *p);
 struct reads;
 struct reads *reads_new(struct node *n);
 struct reads *reads_free(struct reads *r);
-/* Mappings, as when it was first seen; cgroup_id 0: as told before. */
+/* Mappings, as when it was first seen; stack: of raw_proc; cgroup_id 0: as told before. */
 void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		    uint64_t cgroup_id);
+		    uint32_t stack, uint64_t cgroup_id);
 void reads_names(struct reads *r, struct names_wanted *w); /* takes w */
 bool reads_under_way(const struct reads *r);
 void reads_tick(struct reads *r); /* every second */

@@ -179,17 +179,22 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 	return s->n ? s->frames[0].exec_id : 0;
 }
 
-static void note_missing(struct feed *f, const struct raw_sample *s, const struct raw_stack *user)
+/* What a process was before it became another program cannot be read any more. */
+static void note_missing(struct feed *f, const struct raw_sample *s, const struct raw_stack *user,
+			 const struct process *proc)
 {
 	uint32_t exec_id = leaf_exec_id(user);
+	bool told = proc && proc->exec_id == exec_id;
 
+	if (proc && (int32_t)(exec_id - proc->exec_id) < 0)
+		return;
 	for (size_t i = 0; i < f->n_missing; i++)
 		if (f->missing[i].tgid == s->tgid && f->missing[i].exec_id == exec_id &&
 		    f->missing[i].start_boottime_ns == s->start_boottime_ns)
 			return;
 	if (f->n_missing < MAX_MISSING)
-		f->missing[f->n_missing++] =
-			(struct missing){s->tgid, exec_id, s->start_boottime_ns};
+		f->missing[f->n_missing++] = (struct missing){
+			s->tgid, exec_id, told ? proc->stack : 0, s->start_boottime_ns};
 }
 
 /* A library that was loaded since the mappings were read: they are read again before names are
@@ -204,7 +209,7 @@ static void find_missing(struct pipeline *p, struct feed *f)
 		if (!user || pipeline_judge(p, f, s, &a))
 			continue;
 		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
-			note_missing(f, s, user);
+			note_missing(f, s, user, a.process);
 		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
 		stacks_want_past(p->stacks, s->tgid, s->start_boottime_ns, user);
 	}

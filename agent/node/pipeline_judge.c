@@ -35,6 +35,8 @@ static void note_process(struct pipeline *p, const struct raw_proc *r)
 		HASH_ADD(hh, p->processes, key, sizeof(proc->key), proc);
 	}
 	proc->container_pid = r->tgid_own;
+	proc->exec_id = r->exec_id;
+	proc->stack = r->stack;
 	proc->nodes_pid_ns = r->tgid_own == r->tgid;
 	memcpy(proc->comm, r->comm, sizeof(proc->comm));
 	proc->comm[sizeof(proc->comm) - 1] = '\0';

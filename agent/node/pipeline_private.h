@@ -16,6 +16,7 @@ struct process_key {
 struct process {
 	struct process_key key;
 	uint32_t container_pid;
+	uint32_t exec_id, stack; /* as last told: of raw_proc */
 	bool nodes_pid_ns; /* it sees itself as the agent sees it: of the node, not of a container */
 	char comm[16];
 	uint64_t exited_ns; /* 0: lives */

@@ -418,6 +418,33 @@ static void test_processes_have_a_limit(void **state)
 	assert_int_equal(counter_get(dropped) - before, 1);
 }
 
+/* What it was before an exec is not read any more: that would be the next program's. */
+static void test_mappings_of_what_it_was(void **state)
+{
+	struct raw_proc r = {.what = RAW_PROC_SEEN,
+			     .tgid = 42,
+			     .exec_id = 1,
+			     .stack = 0xcafe,
+			     .start_boottime_ns = NSEC_PER_SEC};
+	struct drain told = {.procs = &r, .n_procs = 1};
+	struct world *w = *state;
+
+	pipeline_note_processes(w->p, &told);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.last_pass = false;
+	add(w, EVENT_ON_CPU, 1, 10101);
+	pipeline_feed(w->p, &w->feed);
+	assert_true(w->feed.waits);
+	assert_int_equal(w->feed.n_missing, 1);
+	assert_int_equal(w->feed.missing[0].stack, 0xcafe);
+	r.what = RAW_PROC_EXEC;
+	r.exec_id = 2;
+	pipeline_note_processes(w->p, &told);
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(w->feed.n_missing, 0);
+	assert_false(w->feed.waits);
+}
+
 /* Of a process of this name, seen in a selected container; tgid_own: its PID as it sees it, node's: 42. */
 static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, uint64_t age_ns)
 {
@@ -468,6 +495,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_mappings_of_what_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ends_that_nobody_tells, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};

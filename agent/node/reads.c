@@ -77,7 +77,7 @@ const char *process_refusal(const struct process_task *p)
 struct reading {
 	struct process_task process;
 	struct reads *reads;
-	uint32_t exec_id;
+	uint32_t exec_id, stack;
 	uint64_t start_boottime_ns;
 	struct mappings *found;
 	unsigned generation; /* of the files worker */
@@ -121,13 +121,16 @@ static void read_run(struct task *t)
 	struct reading *r = (struct reading *)t;
 	_stage_("mappings");
 
-	r->result = mappings_read(r->process.tgid, r->start_boottime_ns, r->exec_id, &r->found);
+	r->result = mappings_read_of(r->process.tgid, r->start_boottime_ns, r->exec_id, r->stack,
+				     &r->found);
 }
 
 static const char *read_error(const struct reading *r)
 {
 	if (r->process.task.refused)
 		return process_refusal(&r->process);
+	if (r->result == -ESTALE)
+		return "another_program";
 	return r->result == -ESRCH ? "process_gone" : "unreadable";
 }
 
@@ -148,7 +151,7 @@ static void read_done(struct task *t)
 }
 
 void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		    uint64_t cgroup_id)
+		    uint32_t stack, uint64_t cgroup_id)
 {
 	struct reading *r;
 
@@ -158,6 +161,7 @@ void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns
 	r->reads = all;
 	r->process.tgid = tgid;
 	r->exec_id = exec_id;
+	r->stack = stack;
 	r->start_boottime_ns = start_boottime_ns;
 	r->process.cgroup_id =
 		cgroup_id ? cgroup_id : follow_cgroup(all->node->follow, tgid, start_boottime_ns);

@@ -105,10 +105,67 @@ static void the_program_before_is_no_part_of_the_next(void **state)
 	child_stop(&c);
 }
 
+/* The last record of a process; a drain with one comes soon. */
+static struct raw_proc record_of(struct probes *p, pid_t pid, enum raw_proc_what what)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct raw_proc r = {};
+
+	while (!r.tgid && now_mono_ns() < deadline) {
+		struct drain *d = NULL;
+
+		nap(50);
+		assert_int_equal(probes_drain(p, true, &d), 0);
+		for (size_t i = 0; i < d->n_procs; i++)
+			if ((pid_t)d->procs[i].tgid == pid && d->procs[i].what == what)
+				r = d->procs[i];
+		drain_free(d);
+	}
+	assert_int_equal(r.tgid, pid);
+	return r;
+}
+
+static int read_of(const struct raw_proc *r)
+{
+	struct mappings *m = NULL;
+	int e = mappings_read_of(r->tgid, r->start_boottime_ns, r->exec_id, r->stack, &m);
+
+	if (!e)
+		mappings_unref(m);
+	return e;
+}
+
+/* What is read after an exec is not taken for the mappings of the program that was told of before it. */
+static void mappings_are_of_the_program_that_was_told(void **state)
+{
+	struct probes *p =
+		open_probes((struct probe_config){.use_list = true, .max_sample_hz = 999});
+	struct child c[2] = {child_start(body_work, NULL), child_start(body_loop, NULL)};
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct raw_proc r;
+	int e;
+
+	(void)state;
+	list_pids(p, 2, c, (unsigned[]){999, 999});
+	r = record_of(p, c[0].pid, RAW_PROC_SEEN);
+	assert_int_not_equal(r.stack, 0);
+	assert_int_equal(read_of(&r), 0);
+	r = record_of(p, c[1].pid, RAW_PROC_EXEC);
+	assert_int_not_equal(r.stack, 0);
+	do
+		e = read_of(&r); /* in the middle of an exec it has none */
+	while (e != -ESTALE && now_mono_ns() < deadline);
+	assert_int_equal(e, -ESTALE);
+	probes_free(p);
+	child_stop(&c[0]);
+	child_stop(&c[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_program_before_is_no_part_of_the_next),
+		cmocka_unit_test(mappings_are_of_the_program_that_was_told),
 	};
 
 	return cmocka_run_group_tests_name("node/probe/exec", tests, NULL, NULL);

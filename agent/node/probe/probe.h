@@ -164,6 +164,7 @@ enum raw_proc_what {
 struct raw_proc {
 	enum raw_proc_what what;
 	uint32_t tgid, tgid_root, tgid_own, exec_id;
+	uint32_t stack; /* of this exec: mappings_read_of; 0: not known */
 	uint64_t start_boottime_ns, cgroup_id, time_ns;
 	char comm[16];
 };

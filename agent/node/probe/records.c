@@ -107,6 +107,7 @@ static void on_proc(struct pending *now, const struct pf_rec_proc *r)
 		.tgid_root = r->tgid_root,
 		.tgid_own = r->tgid_own,
 		.exec_id = r->exec_id,
+		.stack = r->stack,
 		.start_boottime_ns = r->start_boottime_ns,
 		.cgroup_id = r->cgroup_id,
 		.time_ns = r->time_ns,
