@@ -57,7 +57,11 @@ struct pf_settings {
 	uint32_t generation;
 	uint32_t node_period_us; /* of the event as it ticks: what one tick of Total is worth */
 	uint32_t tables; /* raised after every change of unwind_files: looked-up rules are void */
-	uint32_t pad;
+	/*
+	 * Raised before what tables and processes had is given to others: a walk that sleeps may have read anything
+	 * since. RCU's grace is of programs that do not.
+	 */
+	uint32_t reused;
 };
 /* Answer of program `whoami`, run by the agent on itself: map `self`. */
 struct pf_self {

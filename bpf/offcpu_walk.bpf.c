@@ -53,6 +53,7 @@ static __always_inline struct pf_scratch *pf_look_scratch(void)
 /* The wait at hand. */
 static volatile uint64_t look_since_ns;
 static volatile uint32_t look_generation;
+static volatile uint32_t look_reused; /* settings.reused when it began */
 
 /* ---- which ---- */
 
@@ -117,6 +118,7 @@ static __noinline int pf_look_begin(struct task_struct *task)
 	if (!f || !tgid || !pf_look_draw())
 		return PF_LOOK_NONE;
 	look_generation = *(volatile const uint32_t *)&set->generation;
+	look_reused = *(volatile const uint32_t *)&set->reused;
 	if (w->taken) {
 		s->key = w->key;
 		return PF_LOOK_KEPT;
@@ -164,8 +166,8 @@ static __noinline int pf_look_stacks(struct task_struct *task)
 /* ---- it becomes whole ---- */
 
 /*
- * Unless it ended while it was looked at. The records of its stacks were sent in the generation that is
- * still filled, so counts of this and of later ones may refer to them.
+ * Unless it ended while it was looked at, or the tables may not have been its own to the end. The records of its stacks
+ * were sent in the generation that is still filled, so counts of this and of later ones may refer to them.
  */
 static __noinline int pf_look_end(struct task_struct *task)
 {
@@ -179,7 +181,8 @@ static __noinline int pf_look_end(struct task_struct *task)
 	w->whole_key = s->key;
 	if (*(volatile uint64_t *)&w->since_ns != since_ns ||
 	    *(volatile uint64_t *)&w->counted_ns == PF_NOT_WAITING ||
-	    *(volatile const uint32_t *)&set->generation != look_generation) {
+	    *(volatile const uint32_t *)&set->generation != look_generation ||
+	    *(volatile const uint32_t *)&set->reused != look_reused) {
 		look_lost++;
 		return 0;
 	}

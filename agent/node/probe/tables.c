@@ -202,8 +202,15 @@ int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f)
 	return r;
 }
 
+/* A hash gives an element that went to the next one that comes, at once. */
+static void tell_reused(struct probes *p)
+{
+	__atomic_add_fetch(&p->settings->reused, 1, __ATOMIC_SEQ_CST);
+}
+
 int probes_process_set(struct probes *p, const struct pf_process_key *k, const struct pf_process *v)
 {
+	tell_reused(p);
 	return bpf_map_update_elem(bpf_map__fd(p->core->maps.unwind_procs), k, v, BPF_ANY);
 }
 
@@ -216,14 +223,16 @@ int probes_process_remove(struct probes *p, const struct pf_process_key *k)
 
 /*
  * Any update of an outer map waits for RCU, whatever it writes (kernel/bpf/syscall.c,
- * maybe_wait_bpf_programs, since 5.0).
+ * maybe_wait_bpf_programs, since 5.0). Of those that sleep the kernel waits for none: they look at `reused`.
  */
 int probes_grace(struct probes *p)
 {
 	uint32_t slot = 0;
-	int inner = bpf_map__fd(p->core->maps.counts_0);
+	int inner = bpf_map__fd(p->core->maps.counts_0), r;
 
-	return bpf_map_update_elem(bpf_map__fd(p->core->maps.counts), &slot, &inner, BPF_ANY);
+	r = bpf_map_update_elem(bpf_map__fd(p->core->maps.counts), &slot, &inner, BPF_ANY);
+	tell_reused(p);
+	return r;
 }
 
 void tables_open(struct probes *p)
