@@ -267,6 +267,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 	uint32_t old;
 	int r, r2;
 
+	filter_again(p);
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
 		struct event_probe *e = &p->events[i];
 

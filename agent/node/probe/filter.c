@@ -207,6 +207,21 @@ static int sync_list(struct probes *p)
 
 /* ---- both ---- */
 
+static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
+{
+	int r = sync_cgroups(p, cgroups_before), r2 = sync_list(p);
+
+	p->filter_lacks = may_pass(r) || may_pass(r2);
+	return r ? r : r2;
+}
+
+/* Who is selected is not left out until something else is selected. */
+void filter_again(struct probes *p)
+{
+	if (p->filter_lacks)
+		(void)sync_both(p, &p->cgroups);
+}
+
 void event_stop(struct event_probe *e)
 {
 	if (e->hz)
@@ -241,9 +256,7 @@ static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 		if (e->want_hz != e->hz)
 			event_stop(e);
 	}
-	r = sync_cgroups(p, cgroups_before);
-	r2 = sync_list(p);
-	r = r ? r : r2;
+	r = sync_both(p, cgroups_before);
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
 		r2 = event_tick(p, &p->events[i]);
 		r = r ? r : r2;

@@ -130,6 +130,7 @@ struct probes {
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
+	bool filter_lacks; /* what the machine lacked for a moment; the next full drain tries again */
 	struct told_cgroup *told;
 	uint64_t drain_number,
 		known_drain; /* of the last one; that the filter which is wanted knows of */
@@ -165,6 +166,7 @@ bool event_again(struct probes *p, struct event_probe *e); /* whether it was tim
 
 /* filter.c */
 void filter_told(struct probes *p, const struct pf_rec_cgroup *r);
+void filter_again(struct probes *p);
 void filter_done(struct probes *p);
 void event_stop(struct event_probe *e);
 

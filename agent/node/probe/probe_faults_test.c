@@ -221,6 +221,38 @@ static void what_passes_is_tried_again(void **state)
 	assert_int_equal(ask(0), 0);
 }
 
+static void work(unsigned ms)
+{
+	uint64_t until_ns = thread_cpu_ns() + ms * NSEC_PER_MSEC;
+
+	while (thread_cpu_ns() < until_ns)
+		;
+}
+
+/* No memory for the filter's entries at that moment: who is selected is sampled soon, whether the plan changes or not. */
+static void what_the_filter_lacked_is_there_soon(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	if (!loaded)
+		skip();
+	fault_arm(FAULT_BPF, ENOMEM, 1, true);
+	assert_int_not_equal(ask(ON_CPU), 0);
+	assert_true(fault_disarm() > 0);
+	assert_int_equal(drain(), 0);
+	for (int i = 0; i < 20 && !n; i++) {
+		struct drain *d = NULL;
+
+		work(100);
+		assert_int_equal(probes_drain(loaded, true, &d), 0);
+		n = d->n_samples;
+		drain_free(d);
+	}
+	assert_true(n > 0);
+	assert_int_equal(ask(0), 0);
+}
+
 static const struct support *support_of(enum event e)
 {
 	size_t n;
@@ -286,6 +318,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(attaching_fails, load, unload),
 		cmocka_unit_test_setup_teardown(each_link_of_off_cpu_fails_once, load, unload),
 		cmocka_unit_test_setup_teardown(what_passes_is_tried_again, load, unload),
+		cmocka_unit_test_setup_teardown(what_the_filter_lacked_is_there_soon, load, unload),
 		cmocka_unit_test_setup_teardown(memory_that_is_short_is_tried_again, load, unload),
 	};
 
