@@ -27,7 +27,7 @@ struct drains {
 	struct node *node;
 	struct feeding *first, **last;
 	size_t n_waiting;      /* of the kernel */
-	uint64_t asleep_ns;    /* of drains that were refused: told with the next one */
+	uint64_t asleep_ns;    /* of what was refused: told with what comes next */
 	unsigned n_exec_reads; /* this second */
 	bool feeding;	       /* the pipeline has one: order is kept */
 };
@@ -172,7 +172,7 @@ static void feed_handled(struct task *t)
 	if (t->refused) {
 		count_refused(&f->feed);
 		gap_untold(t->node, f->feed.gap_ns);
-		d->asleep_ns += f->feed.drain ? f->feed.drain->asleep_ns : 0;
+		d->asleep_ns += f->feed.asleep_ns;
 	} else if (!f->feed.full) {
 		read_wanted(d, &f->feed);
 	} else if (f->feed.waits) {
@@ -212,12 +212,12 @@ static bool is_due(const struct drains *d, const struct feeding *f)
 	       !follow_parses(d->node->follow);
 }
 
-/* The window that is open is still the one of before the sleep. */
+/* The window that is open is still the one of before the sleep: what comes next ends it, whether it has a drain or not. */
 static void tell_sleep(struct drains *d, struct feed *f)
 {
-	if (!f->drain || !f->full || f->whole)
+	if (!f->full || f->whole)
 		return;
-	f->drain->asleep_ns += d->asleep_ns;
+	f->asleep_ns += d->asleep_ns;
 	d->asleep_ns = 0;
 }
 
@@ -277,6 +277,7 @@ static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 	f->feed.full = full;
 	f->feed.whole = whole;
 	f->feed.gap_ns = full && !whole ? gap_take(d->node) : 0;
+	f->feed.asleep_ns = drain ? drain->asleep_ns : 0;
 	if (drain && full) {
 		attribute(d->node, &f->feed);
 		throttle_take(d->node->throttle, &f->feed);

@@ -73,7 +73,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 {
 	(void)p;
 	assert_true(n_fed < ARRAY_SIZE(fed));
-	fed_asleep_ns[n_fed] = f->drain->asleep_ns;
+	fed_asleep_ns[n_fed] = f->asleep_ns;
 	fed[n_fed++] = f->drain;
 	f->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
@@ -386,6 +386,33 @@ static void refused_samples_are_counted(void **state)
 		d[i] = (struct drain){0};
 }
 
+static void add_refused(struct drain *d, uint64_t asleep_ns)
+{
+	*d = (struct drain){.asleep_ns = asleep_ns};
+	drains_add(node.drains, d, true);
+	posted.items[0]->refused = true;
+	posted_run();
+}
+
+/* The last target went with it, so no drain comes next: the look whether a window ended has it, refused or not. */
+static void a_refused_sleep_is_told_without_a_drain(void **state)
+{
+	(void)state;
+	add_refused(&drains[0], 3600 * NSEC_PER_SEC);
+	drains_add(node.drains, NULL, true);
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(n_fed, 0);
+	drains_add(node.drains, NULL, true);
+	drains_add(node.drains, NULL, true);
+	work();
+	assert_int_equal(n_fed, 2);
+	assert_null(fed[0]);
+	assert_int_equal(fed_asleep_ns[0], 3600 * NSEC_PER_SEC);
+	assert_int_equal(fed_asleep_ns[1], 0);
+	drains[0] = (struct drain){0};
+}
+
 /* The node's end came before the pipeline was there for them. */
 static void who_never_went_is_freed(void **state)
 {
@@ -411,6 +438,7 @@ int main(void)
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
 		TEST(a_refused_sleep_is_told_with_the_next),
 		TEST(refused_samples_are_counted),
+		TEST(a_refused_sleep_is_told_without_a_drain),
 		TEST(who_never_went_is_freed),
 	};
 

@@ -84,6 +84,7 @@ struct feed {
 	bool full, last_pass;
 	bool whole;		    /* samples are not of probes: nothing of them stands for more */
 	uint64_t gap_ns;	    /* that nobody was profiled before; told once */
+	uint64_t asleep_ns;	    /* that the machine was, until now, and nobody has told; once */
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
 	struct host_list *hosts;

@@ -265,15 +265,15 @@ static void tell_estimates(struct pipeline *p, struct feed *f)
  * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
  * a second of time awake at most, is of the window that the sleep ends. Waits have none of the sleep in them: bpf/waits.h.
  */
-static uint64_t window_end(const struct pipeline *p, const struct drain *d)
+static uint64_t window_end(const struct pipeline *p, const struct feed *f)
 {
-	return d && d->asleep_ns ? UINT64_MAX : fold_next_flush_ns(p->fold);
+	return f->asleep_ns ? UINT64_MAX : fold_next_flush_ns(p->fold);
 }
 
 static void fold_drain(struct pipeline *p, struct feed *f)
 {
 	const struct drain *d = f->drain;
-	uint64_t end_ns = window_end(p, d);
+	uint64_t end_ns = window_end(p, f);
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
@@ -285,7 +285,6 @@ static void fold_drain(struct pipeline *p, struct feed *f)
 		else
 			fold_part(p, f, s, &a, end_ns, true);
 	}
-	fold_note_sleep(p->fold, d->asleep_ns);
 	for (size_t i = 0; i < d->n_totals; i++)
 		fold_total(p->fold, &d->totals[i], d->to_ns);
 	for (size_t i = 0; i < f->n_held_back; i++)
@@ -313,9 +312,10 @@ static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
 
 static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
 {
-	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f->drain);
+	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f);
 	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
 
+	fold_note_sleep(p->fold, f->asleep_ns);
 	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &f->batch) < 0)
 		f->batch = NULL;
 	if (fold_next_flush_ns(p->fold) != due_ns)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a drain becomes: which samples count, in which window, and what they stand for. No kernel, no files. */
+#include "lib/base/testclock.h"
 #include "node/fold/internal.h"
 #include "node/pipeline_private.h"
 
@@ -190,7 +191,7 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 
 	begin(w, to_ns);
 	w->feed.drain->from_ns = to_ns - asleep_ns - NSEC_PER_SEC;
-	w->feed.drain->asleep_ns = asleep_ns;
+	w->feed.asleep_ns = asleep_ns;
 	add(w, EVENT_ON_CPU, 50, 500000)->last_ns = to_ns - MS;
 	w->owner->off_keep = off_keep;
 	s = add(w, EVENT_OFF_CPU, times, 400000 * times); /* goes on through it */
@@ -241,6 +242,41 @@ static void test_a_suspend(void **state)
 		teardown(state);
 		setup(state);
 	}
+}
+
+/* The drain that had the sleep was refused, and no other comes: what was seen before it is in a window that ends before it. */
+static void test_a_suspend_without_a_drain(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *next = NULL;
+	const uint64_t asleep_ns = 3600 * NSEC_PER_SEC;
+	const struct profile *p;
+	uint64_t before_ns;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	pipeline_feed(w->p, &w->feed);
+	assert_null(w->feed.batch);
+	feed_done(&w->feed);
+	w->feed = (struct feed){.full = true, .asleep_ns = asleep_ns};
+	before_ns = now_boot_ns() + w->p->fold->offset_ns;
+	test_clock.asleep_ns = asleep_ns;
+	pipeline_feed(w->p, &w->feed);
+	p = find(w->feed.batch, EVENT_ON_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 30000);
+	assert_int_equal(p->n_losses, 0);
+	assert_in_range(p->end_ns, before_ns, now_wall_ns() - asleep_ns);
+	next = pipeline_flush(w->p);
+	assert_non_null(next);
+	for (size_t i = 0; i < next->n_profiles; i++) {
+		p = next->profiles[i];
+		assert_int_equal(p->n_samples, 0);
+		assert_int_equal(p->n_losses, 1);
+		assert_string_equal(p->losses[0].reason, "asleep");
+		assert_int_equal(p->losses[0].time_ns, asleep_ns);
+	}
+	test_clock.asleep_ns = 0;
 }
 
 static void test_spans_are_scaled(void **state)
@@ -489,6 +525,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_wait_over_the_end_of_a_window, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_suspend, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_suspend_without_a_drain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dropped_samples_are_told_once, setup,
 						teardown),
