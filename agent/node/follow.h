@@ -60,6 +60,7 @@ struct allocs {
 	bool stale;	    /* attached is what was known, or asked for, before */
 	bool reading_go;    /* sites are lent */
 	bool refused;	    /* by the kernel: not again before next_ns */
+	unsigned n_refused; /* in a row, for what may pass */
 	bool inuse_refused; /* what is attached has no mem-inuse for that */
 	const struct probing *stuck; /* does not come back: refused for that; else NULL */
 	unsigned looked_mask;	   /* events that sites were looked for */

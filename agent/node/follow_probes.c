@@ -16,7 +16,9 @@
 #define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes one at most; RCU waits a tenth of one */
 #define PROBES_NICE	(-15)
 #define LATE_MAX	3.0 /* times its wait, the next span after one that took long */
-#define REFUSED_NS	(60 * NSEC_PER_SEC)  /* by the kernel: until it is tried again */
+#define REFUSED_NS	(60 * NSEC_PER_SEC) /* by the kernel: until it is tried again; */
+#define AGAIN_NS	NSEC_PER_SEC	    /* sooner, at first, where it may pass */
+#define AGAIN_TOLD	4 /* -EAGAIN in a row: programs are loaded by then, who left in a hurry has */
 #define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
 #define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a hundredth of that */
 
@@ -144,6 +146,7 @@ static void forget_refusal(struct tracked *t)
 	struct allocs *a = &t->allocs;
 
 	a->refused = false;
+	a->n_refused = 0;
 	a->stuck = NULL;
 	if (a->sites)
 		alloc_set_not_seen(t, a->sites, a->looked_mask);
@@ -220,14 +223,25 @@ static void detach_one(struct follow *f, struct process_id id, struct attached *
 	detach(f, id, xmemdup(&old, sizeof(old)), 1);
 }
 
+/* What may pass is tried again after 1, 2, 4 ... seconds: all processes of the node may lack it at once. */
+static uint64_t again_ns(struct allocs *s, int result)
+{
+	uint64_t ns = AGAIN_NS << MIN(s->n_refused, 10u);
+
+	if (!probes_may_pass(result))
+		return REFUSED_NS;
+	s->n_refused++;
+	return MIN(ns, (uint64_t)REFUSED_NS);
+}
+
 static void refused(struct tracked *t, int result)
 {
 	struct allocs *s = &t->allocs;
 
 	s->stuck = NULL;
-	s->next_ns = now_mono_ns() + (result == -EAGAIN ? NSEC_PER_SEC : REFUSED_NS);
+	s->next_ns = now_mono_ns() + again_ns(s, result);
 	s->refused = true;
-	if (result != -ESRCH && result != -EAGAIN)
+	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
 		alloc_set_problem(t, "probes cannot be attached: ", strerror(-result));
 }
 
@@ -315,7 +329,11 @@ static void take_attached(struct tracked *t, struct attaching *a)
 
 static void count_attached(const struct attaching *a)
 {
-	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", a->result < 0 ? "failed" : "ok"), 1);
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result",
+			    a->result == 0		 ? "ok"
+			    : probes_may_pass(a->result) ? "later"
+							 : "failed"),
+		    1);
 	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->refused.n);
 	if (a->result == 0 && a->span.span_ns)
 		overhead_spent(a->p.follow->node->overhead, a->cgroup_id,

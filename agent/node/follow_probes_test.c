@@ -6,6 +6,7 @@
 #include "node/testworkers.h"
 #include "node/thread_clocks.h"
 
+#include "lib/base/testclock.h"
 #include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
 #define KNOWN "half of it is not seen"
@@ -350,9 +351,80 @@ static void without_a_thread_it_is_tried_again(void **state)
 	comes_back(t);
 }
 
+/* ---- refused ---- */
+
+static uint64_t n_ended(const char *result)
+{
+	return counter_get(counter(ALLOC_ATTACH_COUNTER, "result", result));
+}
+
+/* It is tried; in how many seconds it may be again. */
+static uint64_t seconds_until_next(int result, const char *counted_as)
+{
+	uint64_t before = n_ended(counted_as);
+
+	attach_result = result;
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_int_equal(n_ended(counted_as), before + 1);
+	assert_int_equal(tracked->allocs.refused, result < 0);
+	return result < 0 ? (tracked->allocs.next_ns - now_mono_ns()) / NSEC_PER_SEC : 0;
+}
+
+static void clock_stands(void)
+{
+	test_clock.stands_ns = 1000 * NSEC_PER_SEC;
+}
+
+static int clock_goes_on(void **state)
+{
+	test_clock.stands_ns = 0;
+	return tear_down(state);
+}
+
+/* A node without memory for a moment: its processes do not all try each second, and each says why it is not seen. */
+static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
+{
+	static const struct {
+		int result;
+		const char *text;
+		unsigned told_from;
+	} rows[] = {{-ENOMEM, "Cannot allocate memory", 0},
+		    {-EMFILE, "Too many open files", 0},
+		    {-EAGAIN, "temporarily unavailable", 3}}; /* about to be loaded */
+	static const uint64_t waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
+
+	(void)state;
+	clock_stands();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		alloc_set_problem(tracked, "", KNOWN);
+		for (size_t k = 0; k < ARRAY_SIZE(waits_s); k++) {
+			assert_int_equal(seconds_until_next(rows[i].result, "later"), waits_s[k]);
+			assert_told(k >= rows[i].told_from ? rows[i].text : KNOWN);
+		}
+		assert_int_equal(seconds_until_next(0, "ok"), 0);
+		assert_string_equal(tracked->allocs.problem, KNOWN);
+		alloc_detach(tracked);
+		posted_run();
+	}
+}
+
+static void what_stays_is_tried_again_after_a_minute(void **state)
+{
+	(void)state;
+	clock_stands();
+	assert_int_equal(seconds_until_next(-EPERM, "failed"), 60);
+	assert_told("not permitted");
+	assert_int_equal(seconds_until_next(-ENOMEM, "later"), 1);
+	assert_told("Cannot allocate memory");
+	assert_int_equal(seconds_until_next(-EOPNOTSUPP, "failed"), 60);
+	assert_told("not supported");
+}
+
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f)	  cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define STANDS(f) cmocka_unit_test_setup_teardown(f, set_up, clock_goes_on)
 	const struct CMUnitTest tests[] = {
 		TEST(what_comes_back_is_told_no_more),
 		TEST(who_comes_late_leaves_what_was_refused_since),
@@ -360,6 +432,8 @@ int main(void)
 		TEST(another_program_is_not_told_of_the_one_before),
 		TEST(who_gets_on_is_not_stuck),
 		TEST(without_a_thread_it_is_tried_again),
+		STANDS(what_may_pass_is_tried_less_and_less_often_and_told),
+		STANDS(what_stays_is_tried_again_after_a_minute),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

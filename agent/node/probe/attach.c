@@ -206,7 +206,7 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 /* Nothing of it would work: not a matter of places. */
 static bool is_hopeless(int r)
 {
-	return r == -ESRCH || r == -EPERM || r == -EACCES || r == -ENOMEM || r == -EMFILE;
+	return r == -ESRCH || r == -EPERM || r == -EACCES || probes_may_pass(r);
 }
 
 static void refuse(const struct places *b, size_t from, size_t n, struct probes_refused *refused)
@@ -294,12 +294,12 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	return r;
 }
 
-/* -EAGAIN: on another thread they are just tried. */
+/* -EAGAIN: on another thread they are just tried; what that lacked, where it may pass. */
 static int events_work(const struct memory *m, unsigned event_mask)
 {
 	int r = event_mask & INUSE ? __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE) : 0;
 
-	return !r || r == -EAGAIN ? r : -EOPNOTSUPP;
+	return !r || probes_may_pass(r) ? r : -EOPNOTSUPP;
 }
 
 /* What the kernel counts in there goes on. Who is not added has none: what is there is of whoever was faster. */

@@ -159,8 +159,7 @@ int feature_try(struct probes *p, int f, struct event_probe *e,
 		int (*step)(struct probes *p, struct event_probe *e));
 int event_try(struct probes *p, enum event event,
 	      int (*step)(struct probes *p, struct event_probe *e));
-/* What the machine lacks for a moment: an event that could not be attached for it is attached again, in a full drain. */
-bool may_pass(int r);
+/* An event that could not be attached for what probes_may_pass() is attached again, in a full drain. */
 void event_again_later(struct event_probe *e, int r); /* r: of attaching it */
 bool event_again(struct probes *p, struct event_probe *e); /* whether it was time to */
 

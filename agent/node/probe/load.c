@@ -249,14 +249,9 @@ int event_try(struct probes *p, enum event event,
 
 #define AGAIN_NS (30 * NSEC_PER_SEC)
 
-bool may_pass(int r)
-{
-	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN || r == -EINTR;
-}
-
 void event_again_later(struct event_probe *e, int r)
 {
-	e->again_ns = may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
+	e->again_ns = probes_may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
 }
 
 bool event_again(struct probes *p, struct event_probe *e)

@@ -31,7 +31,9 @@ int memory_missing(struct probes *p)
 	struct memory *m = own(p);
 	int r = m ? __atomic_load_n(&m->load_error, __ATOMIC_ACQUIRE) : 0;
 
-	return m && m->mode != UPROBE_NONE && (!r || may_pass(r)) ? -EAGAIN : -EOPNOTSUPP;
+	if (!m || m->mode == UPROBE_NONE)
+		return -EOPNOTSUPP;
+	return !r ? -EAGAIN : probes_may_pass(r) ? r : -EOPNOTSUPP;
 }
 
 const char *probes_uprobe_form(const struct probes *p)
@@ -138,10 +140,8 @@ static int try_returns(struct memory *m, struct event_probe *e)
 	int r = m->returns_tried ? m->returns : uprobe_try_return(m->mode);
 
 	event_again_later(e, r);
-	if (m->returns_tried || may_pass(r))
-		return r;
+	m->returns_tried = !probes_may_pass(r);
 	__atomic_store_n(&m->returns, r, __ATOMIC_RELEASE);
-	m->returns_tried = true;
 	return r;
 }
 

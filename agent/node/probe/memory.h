@@ -39,7 +39,7 @@ struct memory {
 	int procs, live, pending, live_stats;
 	int n_cpus;
 	bool returns_tried;
-	int returns; /* 0: probed ones are safe; -EAGAIN: that is not known yet */
+	int returns; /* 0: probed ones are safe; what may pass: that is not known yet */
 
 	pthread_mutex_t lock;
 	struct attached *attached; /* by key */
@@ -83,8 +83,8 @@ struct attached {
 /* memory.c */
 struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or nobody wants it */
 /*
- * Why there is none. -EAGAIN: its object is still to be loaded: somebody asked just now, or the machine lacked something for a
- * moment. -EOPNOTSUPP: it cannot be.
+ * Why there is none. -EAGAIN: its object is still to be loaded, somebody asked just now; -ENOMEM and the like: the machine lacked
+ * that for a moment. -EOPNOTSUPP: it cannot be.
  */
 int memory_missing(struct probes *p);
 

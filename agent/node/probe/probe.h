@@ -56,6 +56,11 @@ struct probe_file {
 	size_t n_sites;
 };
 struct attached; /* the probes of one process */
+/* What the machine lacks for a moment: it may work later. */
+static inline bool probes_may_pass(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN || r == -EINTR;
+}
 /* The kernel refuses to probe code that it cannot decode. */
 struct probes_refused {
 	size_t n;   /* sites */
@@ -64,7 +69,7 @@ struct probes_refused {
 /*
  * Any thread that may wait, not the os worker; what is done to one struct attached is done by one thread at a time: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
  * what works is attached; *ret_refused: what is not. After a filter that asks for one of these events: else
- * -EOPNOTSUPP. -EEXIST: the process is attached already.
+ * -EOPNOTSUPP; what loading its programs lacked, where that may pass. -EEXIST: the process is attached already.
  */
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
