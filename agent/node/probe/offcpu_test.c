@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 
 #include "core.skel.h"
-#include "offcpu.skel.h"
+#include "offcpu_walk.skel.h"
 
 #define LISTED                                                                                     \
 	(struct probe_config)                                                                      \
@@ -975,19 +975,53 @@ static unsigned n_calls(const struct bpf_program *prog, enum bpf_func_id helper)
 	return n;
 }
 
+static struct offcpu_walk_bpf *load_walk(struct probes *p)
+{
+	struct offcpu_walk_bpf *b = offcpu_walk_bpf__open();
+
+	assert_non_null(b);
+	assert_int_equal(lend_maps(p, b->obj), 0);
+	assert_int_equal(offcpu_walk_bpf__load(b), 0);
+	return b;
+}
+
 /*
- * A machine that runs tests cannot be suspended. The only clock of a wake-up is the waits' (pf_wait_clock()), and it is one
- * that stands meanwhile.
+ * A machine that runs tests cannot be suspended. But nothing except pf_wait_clock() calls this clock, which stands meanwhile:
+ * so each place that measures waits is seen to. Loaded programs have their functions with them.
  */
 static void time_asleep_is_nobodys_wait(void **state)
 {
-	struct offcpu_bpf *b = offcpu_bpf__open();
+	static const struct {
+		const char *program;
+		unsigned n;
+	} places[] = {
+		{"pf_switch", 2}, /* one ends, one begins */
+		{"pf_wakeup", 1}, {"pf_waits_now", 1}, {"pf_thread_exit", 0}, {"pf_thread_exec", 0},
+	};
+	struct child c = child_start(body_work, NULL);
+	struct probes *p = watch(&c, (struct event_settings){}, 0);
+	const struct bpf_object *o = p->events[EVENT_OFF_CPU].obj;
+	struct bpf_program *prog;
+	size_t n = 0;
 
 	(void)state;
-	assert_non_null(b);
-	assert_int_equal(n_calls(b->progs.pf_wakeup, BPF_FUNC_ktime_get_ns), 1);
-	assert_int_equal(n_calls(b->progs.pf_wakeup, BPF_FUNC_ktime_get_boot_ns), 0);
-	offcpu_bpf__destroy(b);
+	bpf_object__for_each_program(prog, o) n++;
+	assert_int_equal(n, ARRAY_SIZE(places));
+	for (size_t i = 0; i < n; i++) {
+		prog = bpf_object__find_program_by_name(o, places[i].program);
+		assert_non_null(prog);
+		if (n_calls(prog, BPF_FUNC_ktime_get_ns) != places[i].n)
+			fail_msg("%s reads the waits' clock %u times", places[i].program,
+				 n_calls(prog, BPF_FUNC_ktime_get_ns));
+	}
+	if (p->support[FEATURE_WHOLE_WAITS].ok) {
+		struct offcpu_walk_bpf *walk = load_walk(p);
+
+		assert_int_equal(n_calls(walk->progs.pf_waits_look, BPF_FUNC_ktime_get_ns), 1);
+		offcpu_walk_bpf__destroy(walk);
+	}
+	probes_free(p);
+	child_stop(&c);
 }
 
 /* ---- stacks: walked, and recognised ---- */
