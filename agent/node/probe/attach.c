@@ -303,30 +303,47 @@ static int events_work(const struct memory *m, unsigned event_mask)
 }
 
 /* What the kernel counts in there goes on. Who is not added has none: what is there is of whoever was faster. */
-static void proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
+static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
 	struct pf_mem_proc was, now = *proc;
+	int r = a->added ? bpf_map_lookup_elem(a->memory->procs, &a->key, &was) : 0;
 
-	if (!a->added || bpf_map_lookup_elem(a->memory->procs, &a->key, &was))
-		return;
+	if (r || !a->added)
+		return r;
 	now.event_mask = event_mask;
 	now.cgroup_id = was.cgroup_id;
 	now.hits = was.hits;
-	bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
+	return bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
 }
 
-static void set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
-			size_t n_links_before)
+/* Its links are changed. Where the kernel cannot be told, events that it had before and shall have are all that goes on. */
+static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
+		       size_t n_links_before)
 {
 	struct memory *m = a->memory;
 	bool inuse = event_mask & INUSE;
+	int r;
 
 	pthread_mutex_lock(&m->lock);
 	if (inuse && !a->inuse)
 		a->since_ns = now_boot_ns();
-	a->inuse = inuse;
+	r = proc_update(a, proc, event_mask);
+	a->inuse = inuse && (!r || a->inuse);
 	m->n_links += a->n_links - n_links_before;
-	proc_update(a, proc, event_mask);
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+/* As it was. Where the kernel cannot be told even that, frees go unseen: what lives is not known any more. */
+static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned event_mask,
+		     size_t n_links_before)
+{
+	struct memory *m = a->memory;
+
+	links_close_from(a, n_links_before);
+	pthread_mutex_lock(&m->lock);
+	if (proc_update(a, was, was->event_mask))
+		a->inuse = a->inuse && event_mask & INUSE;
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -351,15 +368,13 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 {
 	size_t n_all = n * _MEMORY_PROGRAM_MAX;
 	struct places *all = all_places(a, files, n, event_mask & INUSE);
-	int r;
+	int r = is_anothers(a) ? -EEXIST : 0;
 
-	if (is_anothers(a)) {
-		places_free(all, n_all);
-		return -EEXIST;
-	}
 	/* A place may have an old link and a new one for a moment: kept twice is kept once, but counted is twice. */
-	proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
-	r = attach_all(a, all, n_all, refused);
+	if (!r)
+		r = proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
+	if (!r)
+		r = attach_all(a, all, n_all, refused);
 	refused->inuse &= (event_mask & INUSE) != 0;
 	places_free(all, n_all);
 	return r;
@@ -429,19 +444,20 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, event_mask);
 
 	(void)p;
+	if (!r)
+		r = bpf_map_lookup_elem(a->memory->procs, &a->key, &was);
 	if (r)
 		return r;
-	bpf_map_lookup_elem(a->memory->procs, &a->key, &was);
 	r = attach_right(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
-		links_close_from(a, n_before);
-		proc_update(a, &was, was.event_mask);
-		return r;
+		set_back(a, &was, event_mask, n_before);
+	} else {
+		links_close_going(&a, 1);
+		r = set_changed(a, proc, event_mask, n_before);
 	}
-	links_close_going(&a, 1);
-	set_changed(a, proc, event_mask, n_before);
 	if (had_inuse && !a->inuse)
 		live_forget(a->memory);
-	*ret_refused = refused;
-	return 0;
+	if (!r)
+		*ret_refused = refused;
+	return r;
 }

@@ -76,7 +76,8 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  struct attached **ret, struct probes_refused *ret_refused);
 /*
  * Likewise: other places, other inner code, other events of the same program: attaches and detaches the
- * difference; what lives stays known as long as mem-inuse is asked for. A failure leaves what was attached.
+ * difference; what lives stays known as long as mem-inuse is asked for. A failure leaves what was attached,
+ * or what is to be; should the kernel not take even that, what does not count then counts after the next change that works.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
 			 const struct probe_file *files, size_t n, struct probes_refused *ret_refused);

@@ -67,16 +67,24 @@ static bool has_multi(int attach_type)
 	return ok;
 }
 
+/* Read once: a file that cannot be read later is no matter of places. */
 static int pmu_type(void)
 {
+	static int known;
 	_cleanup_free_ char *text = NULL;
+	int r = __atomic_load_n(&known, __ATOMIC_RELAXED);
 	uint64_t type;
-	int r = file_read(-1, PMU_TYPE, 64, &text, NULL);
 
+	if (r > 0)
+		return r;
+	r = file_read(-1, PMU_TYPE, 64, &text, NULL);
 	if (r)
 		return r;
 	text[strcspn(text, "\n")] = 0;
-	return str_to_u64(text, INT32_MAX, &type) ? -EBADMSG : (int)type;
+	if (str_to_u64(text, INT32_MAX, &type))
+		return -EBADMSG;
+	__atomic_store_n(&known, (int)type, __ATOMIC_RELAXED);
+	return (int)type;
 }
 
 enum uprobe_mode uprobe_mode(void)

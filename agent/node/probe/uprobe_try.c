@@ -166,7 +166,7 @@ static _Noreturn void return_once(int go)
 int uprobe_try_return(enum uprobe_mode mode)
 {
 	_cleanup_close_ int from = -1, to = -1, link = -1;
-	int ends[2], status = 0;
+	int ends[2], status = 0, r = 0;
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC))
@@ -179,11 +179,15 @@ int uprobe_try_return(enum uprobe_mode mode)
 	if (pid < 0)
 		return -errno;
 	link = attach_here(mode, pf_trap_here, pid, true);
-	if (link < 0 || write(to, "", 1) != 1)
+	if (link < 0)
+		r = link == -EPERM ? -EACCES : link; /* nothing is proven */
+	else if (write(to, "", 1) != 1)
+		r = -errno;
+	if (r)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (link < 0)
-		return link;
+	if (r)
+		return r;
 	return WIFSIGNALED(status) ? -EPERM : 0;
 }
