@@ -29,6 +29,7 @@ struct symbols_names {
 	struct file *files;
 	struct shown *shown;
 	struct named *named;
+	uint64_t slow_ns; /* CPU time of names that took long: an upload may be hostile */
 };
 
 struct symbols_names *symbols_names_new(struct symbols *s)
@@ -89,7 +90,7 @@ static const char *show(struct symbols_names *n, const char *raw)
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = symbol_text(raw);
+	s->text = symbol_text_within(raw, &n->slow_ns);
 	HASH_ADD_PTR(n->shown, raw, s);
 	return s->text;
 }

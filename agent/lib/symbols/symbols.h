@@ -122,3 +122,8 @@ char *demangle(const char *name);
 char *text_clean(const char *s);
 /* A name of an index as it is shown: demangled where it was mangled, clean; a new string. */
 char *symbol_text(const char *name);
+/*
+ * The same for names that are of one file, or are wanted by one: whoever has such as take long gets so much CPU time for them,
+ * then they are as they are. *slow_ns: 0 at first, the CPU time that they took.
+ */
+char *symbol_text_within(const char *name, uint64_t *slow_ns);

@@ -8,10 +8,6 @@
 #define NAMES_MAX	65536
 #define NAMES_BYTES_MAX (16u << 20)
 
-/* Whoever makes names that take long gets so much CPU time for them, then they are as they are. */
-#define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
-#define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
-
 /* ---- names ---- */
 
 static struct names *names_new(struct elf_index *index)
@@ -45,21 +41,6 @@ static void forget_names(struct files *f, struct image *i)
 	i->names = names_new(i->index);
 }
 
-static char *text_of(struct image *i, const char *raw)
-{
-	uint64_t began = thread_cpu_ns(), took;
-	char *text;
-
-	if (i->slow_ns >= SLOW_NAMES_NS) {
-		counter_add(counter("podflame_names_mangled_total", "reason", "slow_file"), 1);
-		return text_clean(raw);
-	}
-	text = symbol_text(raw);
-	took = thread_cpu_ns() - began;
-	i->slow_ns += took > SLOW_NAME_NS ? took : 0;
-	return text;
-}
-
 const char *image_shown(struct files *f, struct image *i, const char *raw)
 {
 	struct shown *s;
@@ -72,7 +53,7 @@ const char *image_shown(struct files *f, struct image *i, const char *raw)
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = text_of(i, raw);
+	s->text = symbol_text_within(raw, &i->slow_ns);
 	HASH_ADD_PTR(i->names->items, raw, s);
 	bytes = sizeof(*s) + strlen(s->text);
 	i->names->bytes += bytes;

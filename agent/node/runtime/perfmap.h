@@ -9,7 +9,7 @@
 
 /* ---- perfmap_lines.c: what the lines say ---- */
 #define PERF_MAP_LIVE_BYTES (16u << 20) /* of one map's functions; more are refused */
-#define PERF_MAP_ALL_BYTES  (64u << 20) /* of all maps */
+#define PERF_MAP_ALL_BYTES  (64u << 20) /* of all maps; half as much more, so that each has its share */
 #define PERF_MAP_LINE_MAX   1024	/* longer ones are cut */
 
 struct perf_map;

@@ -27,7 +27,7 @@ struct perf_map {
 	size_t line_n;
 };
 
-static _Atomic size_t all_bytes;
+static _Atomic size_t all_bytes, n_maps;
 
 static int compare(const void *left, const void *right)
 {
@@ -43,6 +43,7 @@ static void refused(const char *reason)
 
 struct perf_map *perf_map_new(void)
 {
+	atomic_fetch_add(&n_maps, 1);
 	return xcalloc(1, sizeof(struct perf_map));
 }
 
@@ -52,6 +53,7 @@ struct perf_map *perf_map_free(struct perf_map *m)
 		return NULL;
 	tdestroy(m->tree, free);
 	atomic_fetch_sub(&all_bytes, m->bytes);
+	atomic_fetch_sub(&n_maps, 1);
 	free(m);
 	return NULL;
 }
@@ -77,6 +79,16 @@ static void forget_range(struct perf_map *m, const struct function *range)
 	}
 }
 
+/* Others' large maps leave each map its share of half of it all. */
+static bool has_room(const struct perf_map *m, size_t bytes)
+{
+	size_t share = PERF_MAP_ALL_BYTES / 2 / atomic_load(&n_maps);
+
+	if (m->bytes + bytes > PERF_MAP_LIVE_BYTES)
+		return false;
+	return atomic_load(&all_bytes) + bytes <= PERF_MAP_ALL_BYTES || m->bytes + bytes <= share;
+}
+
 static void remember(struct perf_map *m, uint64_t start, uint64_t end, const char *name)
 {
 	size_t n = strlen(name) + 1;
@@ -86,8 +98,7 @@ static void remember(struct perf_map *m, uint64_t start, uint64_t end, const cha
 	f->end = end;
 	memcpy(f->name, name, n);
 	forget_range(m, f);
-	if (m->bytes + cost(f) > PERF_MAP_LIVE_BYTES ||
-	    atomic_load(&all_bytes) + cost(f) > PERF_MAP_ALL_BYTES) {
+	if (!has_room(m, cost(f))) {
 		refused("limit");
 		free(f);
 		return;

@@ -143,6 +143,33 @@ static void test_functions_have_a_limit(void **state)
 
 /* ---- names ---- */
 
+static void add_long_names(struct perf_map *m, unsigned n)
+{
+	char line[1100];
+
+	for (unsigned k = 0; k < n; k++)
+		perf_map_add(m, line,
+			     snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
+}
+
+/* Large maps of a few processes are not the end of the others'. */
+static void test_large_maps_leave_a_share(void **state)
+{
+	struct perf_map *large[5], *small = perf_map_new();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
+		large[i] = perf_map_new();
+		add_long_names(large[i], 20000);
+	}
+	assert_true(perf_map_n(large[4]) < perf_map_n(large[0]));
+	add_long_names(small, 1000);
+	assert_int_equal(perf_map_n(small), 1000);
+	perf_map_free(small);
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++)
+		perf_map_free(large[i]);
+}
+
 static void test_names(void **state)
 {
 	static const struct {
@@ -547,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_lines_may_be_cut_anywhere),
 		cmocka_unit_test(test_long_line_is_cut),
 		cmocka_unit_test(test_functions_have_a_limit),
+		cmocka_unit_test(test_large_maps_leave_a_share),
 		cmocka_unit_test(test_names),
 		FILE_TEST(test_file_grows),
 		FILE_TEST(test_file_written_anew),
