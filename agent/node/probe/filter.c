@@ -211,7 +211,7 @@ static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
 {
 	int r = sync_cgroups(p, cgroups_before), r2 = sync_list(p);
 
-	p->filter_lacks = may_pass(r) || may_pass(r2);
+	p->filter_lacks = probes_may_pass(r) || probes_may_pass(r2);
 	return r ? r : r2;
 }
 
