@@ -19,7 +19,9 @@
 #define DEFAULT_CACHE_BYTES ((uint64_t)1 << 30)
 #define MEMORY_BYTES	    (64u << 20) /* of a file, where there is no directory */
 #define BUILD_ID_MAX	    128		/* hex digits */
-#define PART_NAME	    "part"	/* what is on its way */
+#define NONE_MAX                                                                                   \
+	4096 /* notes that there is nothing: of no bytes, but a pod may make build ids up */
+#define PART_NAME "part" /* what is on its way */
 
 struct wanted {
 	struct file_key key;
@@ -97,18 +99,23 @@ static void trim(const struct debuginfod *d)
 {
 	struct listing l = {0};
 	uint64_t now = now_wall_ns();
+	size_t n_none = 0;
 
 	list(d->dir_fd, &l);
+	for (size_t i = 0; i < l.n; i++)
+		n_none += str_has_suffix(l.items[i].name, ".none");
 	if (l.n)
 		qsort(l.items, l.n, sizeof(*l.items), compare_used);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct cached *c = &l.items[i];
-		bool old = str_has_suffix(c->name, ".none") && c->used_ns + NEGATIVE_NS < now;
+		bool none = str_has_suffix(c->name, ".none");
+		bool old = none && (n_none > NONE_MAX || c->used_ns + NEGATIVE_NS < now);
 
 		if (l.bytes <= d->cache_bytes && !old)
 			continue;
 		unlinkat(d->dir_fd, c->name, 0);
 		l.bytes -= c->bytes;
+		n_none -= none;
 	}
 	free(l.items);
 }

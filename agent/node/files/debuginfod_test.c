@@ -172,9 +172,14 @@ static void what_is_not_there_is_not_asked_for_again(void **state)
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_int_equal(ts_n_requests(f.server), 1);
+	/* Of what a pod made up few are remembered, those of the last. */
+	run("cd %s && seq -f made-up-%%.0f.none 5000 | xargs touch -d '1 minute ago'", f.cache);
+	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
+	assert_answer(&f, "debuginfod_none", "(none)");
+	run("test $(ls %s | wc -l) = 4096 && test -e %s/%s.none", f.cache, f.cache, f.c.build_id);
 	/* It is there later: the note grows old. */
 	f.how = GOOD;
-	run("touch -d '2 hours ago' %s/*.none", f.cache);
+	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod", "hidden_function");
 	finish(&f);
 }
