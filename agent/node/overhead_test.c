@@ -288,18 +288,31 @@ static void fire(void *arg)
 		timer_set(f->loop, &f->poll, 50 * NSEC_PER_MSEC, fire, f);
 }
 
+static const struct account *account(const struct fixture *f, enum event e)
+{
+	const struct payer *p = f->node->overhead->payers;
+
+	return p && p->of[e].tried ? &p->of[e] : NULL;
+}
+
 static void run_until(struct fixture *f, bool (*until)(struct fixture *f), const char *what)
 {
+	const struct account *a;
+
 	f->until = until;
 	f->due_ns = now_mono_ns() + LIMIT_NS;
 	timer_set(f->loop, &f->poll, 0, fire, f);
 	loop_run(f->loop);
 	timer_cancel(&f->poll);
-	if (!f->reached)
-		fail_msg("not reached: %s; allocated %llu, arrived %llu, leaked %llu, live %llu",
-			 what, (unsigned long long)truth->bytes,
-			 (unsigned long long)arrived.alloc_bytes, (unsigned long long)truth->leaked,
-			 (unsigned long long)arrived.inuse_bytes);
+	if (f->reached)
+		return;
+	a = account(f, EVENT_MEM_ALLOC);
+	fail_msg("not reached: %s; allocated %llu, arrived %llu, leaked %llu, live %llu; mode %d, "
+		 "load %.2f",
+		 what, (unsigned long long)truth->bytes, (unsigned long long)arrived.alloc_bytes,
+		 (unsigned long long)truth->leaked, (unsigned long long)arrived.inuse_bytes,
+		 a ? (int)a->mode : -1,
+		 a ? overhead_load(&a->cost, f->node->overhead->trap_ns) : 0);
 }
 
 static bool make_dir(char *out, size_t n, const char *parent, const char *name)
@@ -354,13 +367,6 @@ static void begin(struct fixture *f, void (*body)(void), unsigned event_mask, ui
 		fail_msg("%s: %s", err.path, err.reason);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
 	ask(f, event_mask, sample_bytes);
-}
-
-static const struct account *account(const struct fixture *f, enum event e)
-{
-	const struct payer *p = f->node->overhead->payers;
-
-	return p && p->of[e].tried ? &p->of[e] : NULL;
 }
 
 static bool is_steady(const struct fixture *f, enum event e)
