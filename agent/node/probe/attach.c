@@ -294,12 +294,18 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	return r;
 }
 
-/* -EAGAIN: on another thread they are just tried; what that lacked, where it may pass. */
-static int events_work(const struct memory *m, unsigned event_mask)
+/*
+ * Where probed returns are not safe there is no mem-inuse, which is told of the node. -EAGAIN: on another thread they are just
+ * tried; what that lacked, where it may pass.
+ */
+static int events_work(const struct memory *m, unsigned *event_mask)
 {
-	int r = event_mask & INUSE ? __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE) : 0;
+	int r = *event_mask & INUSE ? __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE) : 0;
 
-	return !r || probes_may_pass(r) ? r : -EOPNOTSUPP;
+	if (!r || probes_may_pass(r))
+		return r;
+	*event_mask &= ~INUSE;
+	return *event_mask ? 0 : -EOPNOTSUPP;
 }
 
 /* What the kernel counts in there goes on. Who is not added has none: what is there is of whoever was faster. */
@@ -409,7 +415,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		return memory_missing(p);
 	if (memory_is_urgent(m))
 		return -EAGAIN;
-	r = events_work(m, event_mask);
+	r = events_work(m, &event_mask);
 	if (r)
 		return r;
 	a = xcalloc(1, sizeof(*a));
@@ -441,7 +447,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	bool had_inuse = a->inuse;
 	size_t n_before = a->n_links;
 	struct pf_mem_proc was = {};
-	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, event_mask);
+	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, &event_mask);
 
 	(void)p;
 	if (!r)

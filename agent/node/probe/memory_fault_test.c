@@ -388,6 +388,34 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	scene_close(&s);
 }
 
+/* On a kernel on which a probed return kills (uprobe_try.c): mem-alloc needs none. */
+static void where_returns_kill_is_mem_alloc(void **state)
+{
+	struct scene s = {};
+	unsigned snapshots;
+
+	(void)state;
+	add_site(&s.probed, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
+	scene_open(&s, body_steps, ALLOC | INUSE, 1);
+	memory_of(s.p)->returns = -EPERM;
+	change(&s, NULL, ALLOC | INUSE);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 500);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(scene_attach(&s, INUSE), -EOPNOTSUPP);
+	assert_int_equal(scene_attach(&s, ALLOC | INUSE), 0);
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	assert_int_equal(s.w.inuse.n, 0);
+	memory_of(s.p)->returns = 0;
+	snapshots = s.w.snapshots;
+	change(&s, NULL, ALLOC | INUSE);
+	go(&s, 5);
+	assert_int_equal(s.w.inuse.bytes, 500);
+	assert_true(s.w.snapshots > snapshots);
+	scene_close(&s);
+}
+
 static void a_change_of_the_dead_fails(void **state)
 {
 	struct probed other = {};
@@ -700,6 +728,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(what_lives_stays_when_files_change),
 		cmocka_unit_test(events_come_and_go),
 		cmocka_unit_test(who_frees_unseen_has_no_inuse),
+		cmocka_unit_test(where_returns_kill_is_mem_alloc),
 		cmocka_unit_test(a_change_of_the_dead_fails),
 		cmocka_unit_test(a_library_is_unloaded_and_loaded),
 		cmocka_unit_test(nothing_stays_of_a_killed_agent),
