@@ -343,16 +343,22 @@ static __noinline void pf_total_add(struct task_struct *task, const struct pf_se
 	struct pf_total_key key = {.main_thread = task->pid == task->tgid};
 	struct pf_total one = {.n = 1, .value = set->node_period_us};
 	struct pf_total *t;
+	long err;
 
 	bpf_probe_read_kernel_str(key.leader_comm, PF_COMM_BYTES, pf_leader(task)->comm);
 	bpf_probe_read_kernel_str(key.thread_comm, PF_COMM_BYTES, task->comm);
 	if (!map)
 		return;
 	t = bpf_map_lookup_elem(map, &key);
+	if (!t) {
+		err = bpf_map_update_elem(map, &key, &one, BPF_NOEXIST);
+		if (err == -EEXIST) /* another CPU made it this moment */
+			t = bpf_map_lookup_elem(map, &key);
+		else if (err)
+			pf_drop(err == -E2BIG ? PF_DROP_TOTAL_FULL : PF_DROP_COUNTS_BUSY);
+	}
 	if (t) {
 		t->n++;
 		t->value += one.value;
-	} else if (bpf_map_update_elem(map, &key, &one, BPF_NOEXIST)) {
-		pf_drop(PF_DROP_TOTAL_FULL);
 	}
 }
