@@ -30,8 +30,10 @@ step() {
 make=(make --no-print-directory BUILD="$build")
 # containers_kinds_test lets a container crash at 1 Hz for ten minutes; on a busy machine the storms take as long
 LONG=1 STEP_TIMEOUT=14400 SUITE_TIMEOUT=5400 step unit "${make[@]}" unit
-# 100,000 reconnects without a leak among them
-LONG=1 step asan "${make[@]}" test-asan
+step asan "${make[@]}" test-asan
+for t in lib/kube/reconnect_test hour_test; do    # LeakSanitizer after 100,000 reconnects, and after an hour of windows
+    LONG=1 step "asan $t" "$build/asan/agent/$t"
+done
 step tsan "${make[@]}" test-tsan
 step rows-check "${make[@]}" rows-check
 step accuracy "${make[@]}" accuracy
