@@ -208,7 +208,9 @@ static void forget_others(struct sqlite_store *s)
 	s->data_version = version;
 }
 
-static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret_n_new)
+/* n profiles from the first on, all or none; adds to *n_new. */
+static int write_some(struct sqlite_store *s, const struct batch *b, size_t first, size_t n,
+		      size_t *n_new)
 {
 	struct writing w = {.s = s, .batch = b};
 	int r = sq_run(s->st[ST_BEGIN]);
@@ -217,7 +219,7 @@ static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret
 		return r;
 	forget_others(s);
 	w.stacks = xcalloc(b->n_stacks + 1, sizeof(*w.stacks));
-	for (size_t i = 0; !r && i < b->n_profiles; i++)
+	for (size_t i = first; !r && i < first + n; i++)
 		r = put_profile(&w, b->profiles[i]);
 	if (!r)
 		r = sq_run(s->st[ST_COMMIT]);
@@ -230,8 +232,29 @@ static int write_once(struct sqlite_store *s, const struct batch *b, size_t *ret
 		return r;
 	}
 	count_written(s, &w);
-	*ret_n_new = w.n_new;
+	*n_new += w.n_new;
 	return 0;
+}
+
+static int write_all(struct sqlite_store *s, const struct batch *b, size_t *n_new)
+{
+	return write_some(s, b, 0, b->n_profiles, n_new);
+}
+
+/*
+ * A batch for which there is no room as a whole, not even after old ones went: until it is committed all of it is in the
+ * -wal, a page for each new name. What was written when one fails is known when the batch comes again.
+ */
+static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_new)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < b->n_profiles; i++) {
+		r = write_some(s, b, i, 1, n_new);
+		if (r == -ENOSPC)
+			r = room_make(s) ?: write_some(s, b, i, 1, n_new);
+	}
+	return r;
 }
 
 int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
@@ -239,12 +262,15 @@ int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 	struct sqlite_store *s = sink;
 	int r = damage_ready(s);
 
+	*ret_n_new = 0;
 	if (!r)
-		r = write_once(s, b, ret_n_new);
+		r = write_all(s, b, ret_n_new);
 	if (r)
-		r = damage_recover(s, r) ?: write_once(s, b, ret_n_new);
+		r = damage_recover(s, r) ?: write_all(s, b, ret_n_new);
 	if (r == -ENOSPC)
-		r = room_make(s) ?: write_once(s, b, ret_n_new);
+		r = room_make(s) ?: write_all(s, b, ret_n_new);
+	if (r == -ENOSPC && b->n_profiles > 1)
+		r = write_each(s, b, ret_n_new);
 	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
 		r = -EIO;
 	if (r) {

@@ -89,7 +89,10 @@ struct store_config {
 };
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
 struct store *store_close(struct store *s);
-/* One transaction; profiles whose id was stored before are skipped: *ret_n_new says how many were new. */
+/*
+ * One transaction, or on a full disk one a profile; profiles whose id was stored before are skipped: *ret_n_new says how many
+ * were new.
+ */
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
 typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A batch that is large beside the disk of a full store. On a small file system of its own. */
+#include "hub/store/teststore.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+
+#define DISK	 "size=8m"
+#define APART_S	 4000 /* of windows: stacks are kept for an hour */
+#define N_STACKS 100  /* of a profile, each with a function of its own: half a MiB of the -wal */
+#define N_LARGE	 12   /* profiles */
+
+static bool private_mounts;
+
+static struct batch *make_batch(unsigned window, unsigned n_profiles)
+{
+	struct batch *b = batch_new();
+
+	for (unsigned k = 0; k < n_profiles; k++) {
+		_cleanup_free_ char *id = xasprintf("window %u, profile %u", window, k);
+		struct profile *p =
+			add_profile(b, id, "web", 10 + k, "app", T0 + (int64_t)window * APART_S);
+
+		for (unsigned i = 0; i < N_STACKS; i++) {
+			_cleanup_free_ char *leaf = xasprintf("function_%u of %s", i, id);
+
+			add_sample(b, p, "worker", false, leaf, 1);
+		}
+	}
+	return b;
+}
+
+/* How many profiles were new; or -errno. */
+static int put(struct store *s, unsigned window, unsigned n_profiles)
+{
+	struct batch *b = make_batch(window, n_profiles);
+	size_t n_new = 0;
+	int r = store_write(s, b, &n_new);
+
+	batch_free(b);
+	return r ? r : (int)n_new;
+}
+
+static uint64_t n_gone(void)
+{
+	return counter_get(counter("store_expired_profiles_total", "reason", "disk_full"));
+}
+
+static int add_value(const struct store_row *row, void *arg)
+{
+	*(int64_t *)arg += row->value;
+	return 0;
+}
+
+static int64_t value_since(struct store *s, unsigned window)
+{
+	const struct selection sel = {.event = EVENT_ON_CPU,
+				      .time_start_s = T0 + (int64_t)window * APART_S - 9,
+				      .time_end_s = T0 * 2LL};
+	struct store_summary summary;
+	int64_t sum = 0;
+
+	assert_int_equal(store_read(s, &sel, add_value, &sum, &summary, NULL), 0);
+	store_summary_done(&summary);
+	return sum;
+}
+
+static void a_large_batch_goes_by_profile(void **state)
+{
+	const char *dir = *state;
+	struct store_stats stats;
+	unsigned n = 0;
+	struct store *s;
+
+	if (!private_mounts) {
+		print_message("skip: only root can mount a small disk\n");
+		skip();
+	}
+	assert_int_equal(mount("none", dir, "tmpfs", 0, DISK), 0);
+	s = open_at(dir, 0, 0);
+	while (n_gone() == 0)
+		assert_int_equal(put(s, n++, 1), 1);
+	assert_int_equal(put(s, n, N_LARGE), N_LARGE);
+	assert_int_equal(value_since(s, n), N_LARGE * N_STACKS);
+	store_stats(s, &stats);
+	assert_false(stats.failed);
+	assert_non_null(strstr(stats.error, "the disk was full"));
+	/* as after a failure within it: what is there is known */
+	assert_int_equal(put(s, n, N_LARGE), 0);
+	assert_int_equal(value_since(s, n), N_LARGE * N_STACKS);
+	store_close(s);
+	umount2(dir, MNT_DETACH);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ON_DISK(a_large_batch_goes_by_profile),
+	};
+
+	private_mounts = unshare(CLONE_NEWNS) == 0 &&
+			 mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+	return cmocka_run_group_tests_name("room", tests, NULL, NULL);
+}
