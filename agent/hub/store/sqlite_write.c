@@ -260,23 +260,25 @@ static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_n
 int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 {
 	struct sqlite_store *s = sink;
+	size_t n_new = 0;
 	int r = damage_ready(s);
 
-	*ret_n_new = 0;
 	if (!r)
-		r = write_all(s, b, ret_n_new);
+		r = write_all(s, b, &n_new);
 	if (r)
-		r = damage_recover(s, r) ?: write_all(s, b, ret_n_new);
+		r = damage_recover(s, r) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC)
-		r = room_make(s) ?: write_all(s, b, ret_n_new);
+		r = room_make(s) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC && b->n_profiles > 1)
-		r = write_each(s, b, ret_n_new);
+		r = write_each(s, b, &n_new);
 	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
 		r = -EIO;
 	if (r) {
 		sq_set_error(s, "the last write failed: %s", strerror(-r));
 		sq_set_failed(s, true);
 		counter_add(counter("store_write_errors_total", "reason", strerrorname_np(-r)), 1);
+		return r;
 	}
-	return r;
+	*ret_n_new = n_new;
+	return 0;
 }
