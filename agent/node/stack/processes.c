@@ -6,6 +6,7 @@
 
 #define PROCESSES_MAX 32768
 #define MISS_EVERY_NS NSEC_PER_SEC
+#define NEW_NS	      (5 * NSEC_PER_SEC) /* until those who follow have come to all files of mappings */
 
 static void exec_done(struct exec *e)
 {
@@ -266,19 +267,27 @@ void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *
 	s->unparsed[s->n_unparsed++] = (struct unparsed_file){mappings_ref(maps), m - maps->items};
 }
 
-void stacks_want_past(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
-		      const struct raw_stack *ustack)
+static bool is_new(const struct exec *e, uint64_t now_ns)
+{
+	return e && now_ns < e->maps->read_at_ns + NEW_NS;
+}
+
+void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
+		       const struct raw_stack *ustack)
 {
 	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	uint64_t now_ns = now_boot_ns();
 
 	for (size_t i = 0; p && i < ustack->n; i++) {
 		const struct raw_frame *f = &ustack->frames[i];
 		const struct exec *e;
 		const struct mapping *m;
 
-		if (f->kernel || f->runtime || !is_past(p, f->exec_id))
+		if (f->kernel || f->runtime)
 			continue;
 		e = process_exec(p, f->exec_id);
+		if (!is_past(p, f->exec_id) && !is_new(e, now_ns))
+			continue;
 		m = e ? mappings_find(e->maps, f->address - !stack_is_leaf(ustack, i)) : NULL;
 		if (m && files_unparsed(s->files, m))
 			stacks_note_unparsed(s, p, e->maps, m);

@@ -38,8 +38,11 @@ void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stac
  */
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
-/* Of programs that the process was before: their files are among stacks_unparsed then, for nobody follows them any more. */
-void stacks_want_past(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+/*
+ * Files that nobody has parsed, among stacks_unparsed then: of programs that the process was before, whom nobody follows any more,
+ * and of mappings that were read a moment ago, to whose files those who follow have not come yet.
+ */
+void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
 /*
  * Names of runtimes' frames must be read from the process, which may block: stacks_want notes what a stack
