@@ -81,8 +81,8 @@ struct held_back { /* a container, by its CPU limit, since it was last read */
 };
 struct feed {
 	struct drain *drain; /* NULL: only looks whether a window ended */
-	bool full, last_pass; /* the last one for mappings and names */
-	bool files_asked;     /* the last one for files */
+	bool full, last_pass;	    /* last_pass: for mappings and names */
+	bool files_asked;	    /* of all mappings that are to be read */
 	bool whole;		    /* samples are not of probes: nothing of them stands for more */
 	uint64_t gap_ns;	    /* that nobody was profiled before; told once */
 	uint64_t asleep_ns;	    /* that the machine was, until now, and nobody has told; once */

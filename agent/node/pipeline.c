@@ -197,8 +197,11 @@ static void note_missing(struct feed *f, const struct raw_sample *s, const struc
 			s->tgid, exec_id, told ? proc->stack : 0, s->start_boottime_ns};
 }
 
-/* A library that was loaded since the mappings were read: they are read again before names are
- * made, and names of runtimes' functions are read, at most once a drain. */
+/*
+ * A library that was loaded since the mappings were read: they are read again before names are
+ * made, and names of runtimes' functions are read, at most once a drain. Files of mappings that were
+ * read for it are asked for when it comes again.
+ */
 static void find_missing(struct pipeline *p, struct feed *f)
 {
 	for (size_t i = 0; i < f->drain->n_samples; i++) {
@@ -208,32 +211,19 @@ static void find_missing(struct pipeline *p, struct feed *f)
 
 		if (!user || pipeline_judge(p, f, s, &a))
 			continue;
+		stacks_want_files(p->stacks, s->tgid, s->start_boottime_ns, user);
+		if (f->last_pass)
+			continue;
 		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
 			note_missing(f, s, user, a.process);
 		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
-		stacks_want_files(p->stacks, s->tgid, s->start_boottime_ns, user);
 	}
-	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
+	f->files_asked = f->n_missing == 0;
 	f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
+	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
 	f->waits = f->n_missing > 0 || f->n_unparsed > 0;
 	for (size_t i = 0; i < f->n_wanted; i++)
 		f->waits |= f->wanted[i]->fresh;
-}
-
-/* Of mappings that were read since. */
-static void find_files(struct pipeline *p, struct feed *f)
-{
-	f->files_asked = true;
-	for (size_t i = 0; i < f->drain->n_samples; i++) {
-		const struct raw_sample *s = &f->drain->samples[i];
-		const struct raw_stack *user = s->ustack ? drain_stack(f->drain, s->ustack) : NULL;
-		struct accepted a;
-
-		if (user && !pipeline_judge(p, f, s, &a))
-			stacks_want_files(p->stacks, s->tgid, s->start_boottime_ns, user);
-	}
-	f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
-	f->waits = f->n_unparsed > 0;
 }
 
 /* Who may end soon has its names read now. */
@@ -357,10 +347,8 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	if (f->drain && !f->last_pass)
 		pipeline_note_processes(p, f->drain);
 	if (f->drain && f->full) {
-		if (!f->last_pass)
+		if (!f->files_asked)
 			find_missing(p, f);
-		else if (!f->files_asked)
-			find_files(p, f);
 		if (f->waits)
 			return;
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */

@@ -481,6 +481,52 @@ static void test_mappings_of_what_it_was(void **state)
 	assert_false(w->feed.waits);
 }
 
+/* A process's first samples wait for its mappings, then for the files of these. */
+static void test_files_of_mappings_just_read(void **state)
+{
+	const struct files_config fc = {.queued = true};
+	struct pipeline_config pc = {.fold = {.node_uid = "u",
+					      .boot_id = "b",
+					      .node_name = "n",
+					      .window_ns = 10 * NSEC_PER_SEC}};
+	struct raw_frame frame = {.exec_id = 1,
+				  .address = (uintptr_t)test_files_of_mappings_just_read};
+	struct world *w = *state;
+	struct files *files;
+	struct mappings *m;
+	struct raw_sample *s;
+
+	assert_int_equal(files_new(&fc, &files), 0);
+	pc.files = files;
+	pipeline_free(w->p);
+	assert_int_equal(pipeline_new(&pc, &w->p), 0);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.last_pass = false;
+	w->feed.drain->stacks[0].frames = &frame;
+	s = add(w, EVENT_ON_CPU, 1, 10101);
+	s->tgid = (uint32_t)getpid();
+	assert_int_equal(proc_start_boottime(s->tgid, &s->start_boottime_ns), 0);
+	pipeline_feed(w->p, &w->feed);
+	assert_true(w->feed.waits);
+	assert_int_equal(w->feed.n_missing, 1);
+	assert_int_equal(mappings_read(s->tgid, s->start_boottime_ns, 1, &m), 0);
+	pipeline_mappings(w->p, m);
+	mappings_unref(m);
+	w->feed.last_pass = true;
+	pipeline_feed(w->p, &w->feed);
+	assert_true(w->feed.waits);
+	assert_int_equal(w->feed.n_unparsed, 1);
+	unparsed_free(TAKE_PTR(w->feed.unparsed), w->feed.n_unparsed);
+	w->feed.n_unparsed = 0;
+	/* parsed or not: it does not wait for ever */
+	pipeline_feed(w->p, &w->feed);
+	assert_false(w->feed.waits);
+	feed_done(&w->feed);
+	w->feed = (struct feed){0};
+	w->p = pipeline_free(w->p);
+	files_free(files);
+}
+
 /* Of a process of this name, seen in a selected container; tgid_own: its PID as it sees it, node's: 42. */
 static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, uint64_t age_ns)
 {
@@ -517,7 +563,7 @@ static void test_runtimes_own_code_96(void **state)
 	assert_null(judged(w, "", 42, 5 * MS));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nobodys_code_waits, setup, teardown),
@@ -533,9 +579,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mappings_of_what_it_was, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_files_of_mappings_just_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ends_that_nobody_tells, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};
 
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
 	return cmocka_run_group_tests_name("node/pipeline", tests, NULL, NULL);
 }
