@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* bodies that wait for an answer about their sender */
-#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC) /* past it the writer is stuck, for /healthz */
+#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* past it the writer is stuck, for /healthz */
+#define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* that a sender's clock may be of the hub's */
 #define RETRY_AFTER	  "Retry-After: 5"
 
 struct ingest {
@@ -30,6 +31,8 @@ struct request {
 	size_t n;
 	int status;
 	char message[800];
+	size_t n_skipped; /* of a 200: profiles that were not taken, and why */
+	const char *skipped_for;
 };
 
 /* ---- answering ---- */
@@ -72,18 +75,29 @@ static const char *header_of(int status)
 	}
 }
 
-static void reply(struct http_conn *c, int status, const char *message)
+static void count_answer(int status)
 {
-	const char *headers[] = {header_of(status), NULL};
-	_cleanup_buf_ struct buf b = {0};
 	char code[12];
 
 	snprintf(code, sizeof(code), "%d", status);
 	counter_add(counter("podflame_ingest_requests_total", "code", code), 1);
-	if (status == 200) { /* an empty ExportProfilesServiceResponse has no bytes */
-		http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, "", 0);
-		return;
-	}
+}
+
+static void accept_request(struct request *q)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	count_answer(200);
+	otlp_answer(q->n_skipped, q->skipped_for, &b);
+	http_reply(q->conn, 200, OTLP_CONTENT_TYPE, NULL, b.data ? b.data : "", b.len);
+}
+
+static void refuse(struct http_conn *c, int status, const char *message)
+{
+	const char *headers[] = {header_of(status), NULL};
+	_cleanup_buf_ struct buf b = {0};
+
+	count_answer(status);
 	buf_printf(&b, "{\"code\":%d,\"message\":", rpc_code(status));
 	buf_json_string(&b, message);
 	buf_puts(&b, "}\n");
@@ -109,8 +123,10 @@ static void request_end(struct request *q)
 {
 	struct ingest *i = q->ingest;
 
-	if (q->conn)
-		reply(q->conn, q->status, q->message);
+	if (q->conn && q->status == 200)
+		accept_request(q);
+	else if (q->conn)
+		refuse(q->conn, q->status, q->message);
 	i->pending_bytes -= q->n;
 	i->n_pending--;
 	free(q->type);
@@ -136,9 +152,20 @@ static const char *foreign_node(const struct batch *b, const char *node)
 	return NULL;
 }
 
+/* The latest start, CLOCK_REALTIME: what lies far ahead would outlive all that is stored after it. */
+static uint64_t latest_ns(const struct batch *b)
+{
+	uint64_t latest = 0;
+
+	for (size_t i = 0; i < b->n_profiles; i++)
+		latest = MAX(latest, b->profiles[i]->start_ns);
+	return latest;
+}
+
 static void store(struct request *q, const struct batch *b)
 {
 	const char *foreign = *q->node ? foreign_node(b, q->node) : NULL;
+	uint64_t latest = latest_ns(b), now = now_wall_ns();
 	size_t n_new;
 	int r;
 
@@ -149,11 +176,21 @@ static void store(struct request *q, const struct batch *b)
 			q->node, foreign);
 		return;
 	}
+	if (latest > now + MAX_AHEAD_NS) {
+		verdict(q, 422,
+			"time_unix_nano: a profile is %llu s ahead of the hub's clock: one of the "
+			"two clocks is wrong",
+			(unsigned long long)((latest - now) / NSEC_PER_SEC));
+		return;
+	}
 	r = store_write(q->ingest->config.store, b, &n_new);
-	if (r < 0)
+	if (r < 0) {
 		verdict(q, 503, "the store failed: %s", strerror(-r));
-	else
-		q->status = 200;
+		return;
+	}
+	q->status = 200;
+	q->n_skipped = b->n_skipped;
+	q->skipped_for = b->skipped_for;
 }
 
 static void request_run(struct job *job)
@@ -233,19 +270,19 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 	struct request *q;
 
 	if (!streq(in->path, OTLP_PATH)) {
-		reply(c, 404, "only " OTLP_PATH " is here");
+		refuse(c, 404, "only " OTLP_PATH " is here");
 		return;
 	}
 	if (!streq(in->method, "POST")) {
-		reply(c, 405, "only POST");
+		refuse(c, 405, "only POST");
 		return;
 	}
 	if (i->config.auth && !*in->authorization) {
-		reply(c, 401, "no bearer token");
+		refuse(c, 401, "no bearer token");
 		return;
 	}
 	if (in->body_bytes > MAX_PENDING_BYTES - i->pending_bytes) {
-		reply(c, 503, "too many requests at once");
+		refuse(c, 503, "too many requests at once");
 		return;
 	}
 	q = xcalloc(1, sizeof(*q));

@@ -2,9 +2,10 @@
 /*
  * A request to the ingest of any head and body: the first three bytes choose the head, the sender's rights and what the
  * writer does, the rest is the body. It is answered exactly once unless its sender has gone, refusals say why in
- * JSON, and what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of it is new.
+ * JSON, and what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of it is new;
+ * how many of its profiles were left out is in the answer.
  * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
- * lib/otlp/attr.c, lib/otlp/wire.c, hub/store/sqlite_write.c
+ * lib/otlp/attr.c, lib/otlp/wire.c, lib/otlp/answer.c, hub/store/sqlite_write.c
  */
 #include "hub/ingest/ingest.h"
 
@@ -23,6 +24,7 @@ static void check(bool ok)
 struct http_conn {
 	unsigned n_replies;
 	int status;
+	uint64_t n_rejected; /* of a 200 */
 	bool gone;
 	void (*on_gone)(void *arg);
 	void *arg;
@@ -34,13 +36,16 @@ void http_reply(struct http_conn *c, int status, const char *content_type,
 		const char *const *headers, const void *body, size_t n)
 {
 	_cleanup_json_ json_t *text = NULL;
+	char why[64];
 
 	check(!c->gone && c->n_replies++ == 0);
 	for (const char *const *h = headers; h && *h; h++)
 		check(!strpbrk(*h, "\r\n"));
 	c->status = status;
 	if (status == 200) {
-		check(n == 0 && streq(content_type, OTLP_CONTENT_TYPE));
+		c->n_rejected = otlp_rejected(body, n, why, sizeof(why));
+		check(!c->n_rejected == !n && !c->n_rejected == !*why);
+		check(streq(content_type, OTLP_CONTENT_TYPE));
 		return;
 	}
 	text = json_loadb(body, n, 0, NULL);
@@ -91,7 +96,8 @@ static void auth(const char *authorization,
 }
 
 /* What was stored may be stored again, and is known then. */
-static void store_twice(const char *encoding, const uint8_t *body, size_t n, const char *node)
+static void store_twice(const char *encoding, const uint8_t *body, size_t n, const char *node,
+			uint64_t n_rejected)
 {
 	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
 	_cleanup_(batch_freep) struct batch *b = NULL;
@@ -100,7 +106,8 @@ static void store_twice(const char *encoding, const uint8_t *body, size_t n, con
 	size_t n_new;
 
 	check(otlp_decompress(encoding, body, n, OTLP_MAX_BYTES, &bytes) == 0);
-	check(otlp_decode(bytes.data ?: "", bytes.len, &b, NULL) == 0);
+	check(otlp_decode(bytes.data ?: "", bytes.len, &b, NULL) == 0 &&
+	      b->n_skipped == n_rejected);
 	for (size_t i = 0; *node && i < b->n_profiles; i++)
 		check(str_equal(profile_tag_get(b->profiles[i], "pod_node"), node));
 	if (b->n_profiles == 0)
@@ -146,7 +153,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	run_queued(&c);
 	check(c.gone ? c.n_replies == 0 : c.n_replies == 1);
 	if (c.status == 200 && data[1] & 32) /* not always: SQLite is slow */
-		store_twice(in.content_encoding, data + 3, n - 3, ic.auth ? auth_node : "");
+		store_twice(in.content_encoding, data + 3, n - 3, ic.auth ? auth_node : "",
+			    c.n_rejected);
 	ingest_free(i);
 	store_close(ic.store);
 	return 0;

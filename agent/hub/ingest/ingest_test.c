@@ -18,6 +18,7 @@ struct world {
 	struct timer guard;
 	/* the request */
 	const char *method, *path, *type, *encoding, *authorization;
+	uint64_t ahead_ns; /* its profile, of one_profile */
 	/* the answer */
 	int status;
 	char body[1024], retry_after[16], authenticate[32], accept[32];
@@ -124,11 +125,13 @@ static struct batch *one_profile(const char *node)
 	return b;
 }
 
-static void encode(const char *node, bool compress, struct buf *out)
+static void encode(const struct world *w, const char *node, bool compress, struct buf *out)
 {
 	_cleanup_(batch_freep) struct batch *b = one_profile(node);
 	_cleanup_buf_ struct buf bytes = {0};
 
+	b->profiles[0]->start_ns += w->ahead_ns;
+	b->profiles[0]->end_ns += w->ahead_ns;
 	assert_int_equal(otlp_encode(b, &bytes), 0);
 	if (compress)
 		assert_int_equal(otlp_compress(bytes.data, bytes.len, out), 0);
@@ -200,7 +203,7 @@ static void post(struct world *w, const char *node)
 {
 	_cleanup_buf_ struct buf body = {0};
 
-	encode(node, streq(w->encoding, "zstd"), &body);
+	encode(w, node, streq(w->encoding, "zstd"), &body);
 	send(w, body.data, body.len);
 }
 
@@ -332,6 +335,42 @@ static void test_agent_speaks_for_its_node(void **state)
 	assert_int_equal(w->status, 200);
 }
 
+static void test_profiles_that_are_skipped_are_told(void **state)
+{
+	_cleanup_buf_ struct buf body = {0};
+	struct world *w = *state;
+	char why[100];
+
+	start(w, false, 1 << 20);
+	encode(w, "node-a", false, &body);
+	for (char *at = body.data;
+	     (at = memmem(at, (size_t)(body.data + body.len - at), "on-cpu", 6));)
+		*at = 'x'; /* an event of a version to come */
+	w->encoding = "identity";
+	send(w, body.data, body.len);
+	assert_int_equal(w->status, 200);
+	assert_int_equal(otlp_rejected(w->body, strlen(w->body), why, sizeof(why)), 1);
+	assert_string_equal(why, "unsupported_event");
+	assert_int_equal(n_stored(w), 0);
+}
+
+static void test_far_ahead_of_the_clock(void **state)
+{
+	struct world *w = *state;
+	uint64_t begin = 1763700000 * NSEC_PER_SEC;
+
+	start(w, false, 1 << 20);
+	w->ahead_ns = now_wall_ns() - begin + 23 * 3600 * NSEC_PER_SEC;
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+	w->ahead_ns += 2 * 3600 * NSEC_PER_SEC;
+	post(w, "node-a");
+	assert_int_equal(w->status, 422);
+	assert_non_null(strstr(w->body, "time_unix_nano: a profile is 8"));
+	assert_non_null(strstr(w->body, "s ahead of the hub's clock"));
+	assert_int_equal(n_stored(w), 1);
+}
+
 static void test_writer_is_behind(void **state)
 {
 	struct world *w = *state;
@@ -431,7 +470,7 @@ static void test_bytes_from_another_thread(void **state)
 	struct worker *os;
 
 	start(w, false, 1 << 20);
-	encode("node-a", false, &body);
+	encode(w, "node-a", false, &body);
 	w->local_body = &body;
 	w->local = (struct job){.run = local_run, .done = local_done};
 	assert_int_equal(worker_new(w->loop, "os", 1 << 20, &os), 0);
@@ -454,6 +493,8 @@ int main(void)
 		TEST(test_empty_body_is_an_empty_request),
 		TEST(test_sender_is_checked),
 		TEST(test_agent_speaks_for_its_node),
+		TEST(test_profiles_that_are_skipped_are_told),
+		TEST(test_far_ahead_of_the_clock),
 		TEST(test_writer_is_behind),
 		TEST(test_bodies_that_wait_have_a_limit),
 		TEST(test_peer_gone),

@@ -15,6 +15,23 @@ static void pool_keep(void *pool, void *p)
 	(void)p;
 }
 
+void otlp_answer(uint64_t rejected, const char *why, struct buf *ret_bytes)
+{
+	Otlp__ExportProfilesPartialSuccess some = OTLP__EXPORT_PROFILES_PARTIAL_SUCCESS__INIT;
+	Otlp__ExportProfilesServiceResponse answer = OTLP__EXPORT_PROFILES_SERVICE_RESPONSE__INIT;
+	char text[200];
+	uint8_t packed[sizeof(text) + 32];
+
+	buf_init(ret_bytes, 0);
+	if (rejected == 0)
+		return;
+	snprintf(text, sizeof(text), "%s", why);
+	some.rejected_profiles = (int64_t)rejected;
+	some.error_message = text;
+	answer.partial_success = &some;
+	buf_add(ret_bytes, packed, otlp__export_profiles_service_response__pack(&answer, packed));
+}
+
 uint64_t otlp_rejected(const void *p, size_t n, char *ret_message, size_t n_message)
 {
 	_cleanup_(otlp_pool_done) struct pool pool = {.max_bytes = 4 * MAX_ANSWER_BYTES};

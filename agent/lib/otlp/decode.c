@@ -74,8 +74,10 @@ static int read_period(struct reading *rd)
 	return 0;
 }
 
-static int skip_profile(const char *reason)
+static int skip_profile(struct reading *rd, const char *reason)
 {
+	if (rd->d->batch->n_skipped++ == 0)
+		rd->d->batch->skipped_for = reason;
 	counter_add(counter("podflame_otlp_profiles_skipped_total", "reason", reason), 1);
 	return 1;
 }
@@ -90,10 +92,10 @@ static int read_event(struct reading *rd)
 		return r;
 	if (name ? event_from_name(name, &rd->base.event) < 0
 		 : !otlp_event_of_type(type, unit, &rd->base.event))
-		return skip_profile("unsupported_event");
+		return skip_profile(rd, "unsupported_event");
 	rd->to_unit = name ? 1 : otlp_unit_in(unit, event_info(rd->base.event)->unit);
 	r = rd->base.event == EVENT_ON_CPU ? read_period(rd) : 0;
-	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile("no_unit") : r;
+	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile(rd, "no_unit") : r;
 }
 
 static int read_time(struct reading *rd)

@@ -163,6 +163,8 @@ struct batch {
 	size_t n_stacks, cap_stacks;
 	struct profile_link *links;	/* distinct */
 	size_t n_links, cap_links;
+	size_t n_skipped;		/* what was read said of more profiles than are here */
+	const char *skipped_for;	/* static: why the first was not taken */
 	struct batch_arena *arena;
 };
 struct batch *batch_new(void);
