@@ -106,6 +106,11 @@ static int make_authorization(const struct client_options *o, char **ret,
 	return 0;
 }
 
+static bool stays_here(const char *host)
+{
+	return streq(host, "localhost") || streq(host, "::1") || str_has_prefix(host, "127.");
+}
+
 /* ---- asking ---- */
 
 static int open_tls(struct client *c, const char *ca, struct field_error *reterr)
@@ -130,6 +135,9 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 	struct http_client_config h = {.user_agent = "podflame/" PODFLAME_VERSION};
 	int r = client_url_parse(o->url, &url, reterr);
 
+	if (!r && o->token_file && !url.tls && !stays_here(url.host))
+		r = field_error_set(reterr, "--token-file",
+				    "not for '%.200s': it would go there unencrypted", o->url);
 	if (!r)
 		r = read_text("--ca-file", o->ca_file, MAX_PEM_BYTES, &ca, reterr);
 	if (!r && url.tls)

@@ -116,6 +116,32 @@ static void files_that_cannot_be_used_are_named(void **state)
 			    "File too large"); /* not: Argument list too long */
 }
 
+static void a_token_leaves_the_machine_over_tls_only(void **state)
+{
+	static const struct {
+		const char *url;
+		int r;
+	} t[] = {
+		{"http://hub:20416", -EINVAL}, {"http://10.0.0.1", -EINVAL}, {"https://hub", 0},
+		{"http://localhost:20416", 0}, {"http://127.0.0.2", 0},	     {"http://[::1]:1", 0}};
+	_cleanup_free_ char *file = xasprintf("%s/token", dir);
+
+	(void)state;
+	assert_int_equal(file_write_atomic(file, "abc", 3, 0600), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct client_options o = {.url = t[i].url, .token_file = file};
+		struct field_error e = {0};
+		struct client *c = NULL;
+
+		assert_int_equal(client_new(&o, &c, &e), t[i].r);
+		assert_string_equal(e.path, t[i].r ? "--token-file" : "");
+		client_free(c);
+		o.token_file = NULL;
+		assert_int_equal(client_new(&o, &c, &e), 0);
+		client_free(c);
+	}
+}
+
 static void times(void **state)
 {
 	const uint64_t now = 1700000000 * NSEC_PER_SEC;
@@ -286,6 +312,8 @@ int main(void)
 		cmocka_unit_test(a_password_is_not_shown),
 		cmocka_unit_test_setup_teardown(files_that_cannot_be_used_are_named, make_files,
 						remove_files),
+		cmocka_unit_test_setup_teardown(a_token_leaves_the_machine_over_tls_only,
+						make_files, remove_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
