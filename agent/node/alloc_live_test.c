@@ -244,12 +244,20 @@ static void run(struct scene *s, char *const *argv, const char *preload)
 	drain(s, true);
 }
 
+static void end(struct scene *s)
+{
+	if (!s->pid)
+		return;
+	kill(s->pid, SIGKILL);
+	waitpid(s->pid, NULL, 0);
+	s->pid = 0;
+}
+
 static void close_scene(struct scene *s)
 {
 	s->attached = probes_detach(s->probes, s->attached);
 	probes_free(s->probes);
-	kill(s->pid, SIGKILL);
-	waitpid(s->pid, NULL, 0);
+	end(s);
 	fclose(s->from);
 	close(s->to);
 	alloc_sites_free(s->sites);
@@ -342,6 +350,21 @@ static void check(const struct scene *s)
 	assert_in_range(s->all_alive, alive - alive_new, alive + NOISE_BYTES);
 }
 
+/* Attached as it still is. */
+static void check_end(struct scene *s)
+{
+	pid_t pid = s->pid;
+	uint64_t last_ns = s->snapshot_ns;
+
+	end(s);
+	s->pid = pid; /* whose samples are looked for */
+	probes_live_ask(s->probes);
+	drain(s, true);
+	s->pid = 0;
+	assert_true(last_ns > 0);
+	assert_int_equal(s->snapshot_ns, last_ns); /* no snapshot has it since */
+}
+
 static void c_counts_its_bytes(void **state)
 {
 	const struct variant *v = *state;
@@ -360,6 +383,7 @@ static void c_counts_its_bytes(void **state)
 	run(s, argv, preload);
 	assert_string_equal(s->sites->problem, "");
 	check(s);
+	check_end(s);
 	close_scene(s);
 }
 

@@ -193,11 +193,19 @@ void live_forget(struct memory *m)
 
 /* ---- the snapshot ---- */
 
-static void rows_move(struct sorting *s, struct taking *t, uint64_t now)
+static void rows_free(struct sorting *s)
 {
 	struct row *row, *next;
 
 	HASH_ITER (hh, s->rows, row, next) {
+		HASH_DEL(s->rows, row);
+		free(row);
+	}
+}
+
+static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
+{
+	for (const struct row *row = s->rows; row; row = row->hh.next) {
 		const struct pf_count_key *k = &row->key;
 
 		*taking_sample(t) = (struct raw_sample){
@@ -214,8 +222,6 @@ static void rows_move(struct sorting *s, struct taking *t, uint64_t now)
 			.first_ns = now,
 			.last_ns = now,
 		};
-		HASH_DEL(s->rows, row);
-		free(row);
 	}
 }
 
@@ -239,6 +245,19 @@ static void empty_add(struct memory *m, const struct attached *a, struct taking 
 	};
 }
 
+/* All of it or nothing: the one before is better than a part. */
+static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
+{
+	if (sort_out(s)) {
+		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
+		return;
+	}
+	rows_add(s, t, now);
+	for (struct attached *a = s->m->attached; a; a = a->hh.next)
+		if (a->inuse && !a->ended && !a->in_snapshot)
+			empty_add(s->m, a, t, now);
+}
+
 void live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 {
 	struct memory *m = memory_of(p);
@@ -258,12 +277,8 @@ void live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 	if (inuse && (m->asked || now - m->snapshot_ns >= SNAPSHOT_NS)) {
 		m->asked = false;
 		m->snapshot_ns = now;
-		if (sort_out(&s))
-			counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
-		rows_move(&s, t, now);
-		for (a = m->attached; a; a = a->hh.next)
-			if (a->inuse && !a->ended && !a->in_snapshot)
-				empty_add(m, a, t, now);
+		snapshot_take(&s, t, now);
+		rows_free(&s);
 		forget_pending(m);
 	}
 	pthread_mutex_unlock(&m->lock);

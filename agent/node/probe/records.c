@@ -92,8 +92,9 @@ static void on_names(struct pending *g, const struct pf_rec_names *r)
 	memcpy(n->thread_comm, r->thread_comm, sizeof(n->thread_comm));
 }
 
-static void on_proc(struct pending *now, const struct pf_rec_proc *r)
+static void on_proc(struct probes *probes, const struct pf_rec_proc *r)
 {
+	struct pending *now = &probes->now;
 	struct raw_proc *p;
 
 	GROW(now->d->procs, now->d->n_procs, now->cap_procs);
@@ -113,6 +114,7 @@ static void on_proc(struct pending *now, const struct pf_rec_proc *r)
 		.time_ns = r->time_ns,
 	};
 	memcpy(p->comm, r->comm, sizeof(p->comm));
+	live_ended(probes, r);
 }
 
 static void on_cgroup(struct probes *p, const struct pf_rec_cgroup *r)
@@ -152,7 +154,7 @@ int record_take(void *arg, void *data, size_t n)
 		contexts_add(g, data);
 		break;
 	case PF_REC_PROC:
-		on_proc(&p->now, data);
+		on_proc(p, data);
 		break;
 	case PF_REC_CGROUP:
 		on_cgroup(p, data);
