@@ -158,20 +158,20 @@ static void fold_sample(struct pipeline *p, const struct drain *d, struct raw_sa
 		.owner = a->owner,
 	};
 	uint32_t stack = STACK_NONE;
-	int r = 0;
+	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
-	if (s.n || s.value)
+	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), s.tgid, s.start_boottime_ns,
 				   user, kernel, lost, &stack);
+	s.value = scaled(a, &s);
 	if (r < 0) {
 		fold_lose(p->fold, a->owner, 1u << s.event, r == -E2BIG ? "window_full" : "resolve",
 			  s.n, 0);
-		return;
+	} else if (fold_add(p->fold, &who, &s, a->have_names ? &a->names : NULL, stack)) {
+		count_end(p, a, &s, user);
+		note_folded(p, a, &s);
 	}
-	s.value = scaled(a, &s);
-	fold_add(p->fold, &who, &s, a->have_names ? &a->names : NULL, stack);
-	count_end(p, a, &s, user);
-	note_folded(p, a, &s);
+	fold_end(p->fold);
 }
 
 static uint32_t leaf_exec_id(const struct raw_stack *s)

@@ -481,6 +481,33 @@ static void test_mappings_of_what_it_was(void **state)
 	assert_false(w->feed.waits);
 }
 
+/* What its names took of the window: the container that took it loses what follows, and nobody counts that as sampled. */
+static void test_a_container_has_its_share(void **state)
+{
+	_cleanup_free_ char *name = xmalloc(BATCH_MAX_BYTES / 2 + 1);
+	struct counter *folded = counter("podflame_samples_folded_total", NULL, NULL);
+	struct world *w = *state;
+	uint64_t before = counter_get(folded);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	memset(name, 'x', BATCH_MAX_BYTES / 2);
+	name[BATCH_MAX_BYTES / 2] = '\0';
+	assert_true(fold_begin(w->p->fold, w->owner));
+	batch_str(fold_batch(w->p->fold), name);
+	fold_end(w->p->fold);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30303);
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(counter_get(folded), before);
+	assert_int_equal(w->feed.owners[0].n_samples[EVENT_ON_CPU], 0);
+	b = pipeline_flush(w->p);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		assert_int_equal(b->profiles[i]->n_samples, 0);
+	assert_string_equal(profile_tag_get(b->profiles[0], "container_id"), "c0ffee");
+	assert_string_equal(b->profiles[0]->losses[0].reason, "window_full");
+	assert_int_equal(b->profiles[0]->losses[0].n_samples, 3);
+}
+
 /* A process's first samples wait for its mappings, then for the files of these. */
 static void test_files_of_mappings_just_read(void **state)
 {
@@ -580,6 +607,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mappings_of_what_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_files_of_mappings_just_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_container_has_its_share, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ends_that_nobody_tells, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};

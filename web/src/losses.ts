@@ -15,7 +15,7 @@ const words: Record<string, string> = {
   live_evicted: "more blocks lived than the kernel's table holds",
   may_throw: "an allocator's own operator new, whose return is not watched",
   go_heap_full: "more stacks in Go's heap profile than fit",
-  window_full: 'a window of the node was full',
+  window_full: "a window of the node, or the container's share of it, was full",
   resolve: 'stacks that could not be named',
   mailbox_full: "the node's disk was too slow",
   spool_full: "the hub was away for longer than the node's spool lasts",

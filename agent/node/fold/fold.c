@@ -54,6 +54,7 @@ struct fold *fold_free(struct fold *f)
 		return NULL;
 	fold_apply_estimates(f);
 	fold_forget_profiles(f);
+	fold_forget_shares(f);
 	batch_free(f->batch);
 	free(f->node_uid);
 	free(f->boot_id);
@@ -115,6 +116,7 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 		window_cut(f, now_boot_ns);
 	fold_apply_estimates(f);
 	fold_forget_profiles(f);
+	fold_forget_shares(f);
 	window_open(f, now_boot_ns, now_wall_ns, !ended || set);
 	if (ended && !set && f->start_ns < old_end_ns) {
 		/* the wall clock was slowed down a little: no second window of the same time */
@@ -223,7 +225,7 @@ static void note_thinning(struct profile *p, const struct owner *o)
 		p->estimate_ppm = ppm;
 }
 
-void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s,
+bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s,
 	      const struct raw_names *names, uint32_t stack)
 {
 	const char *service = service_name(f, p, names);
@@ -235,26 +237,27 @@ void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 	count_late(f, s->last_ns, s->n);
 	if (fold_is_full(f, 0) && !fold_has_profile(f, &key)) {
 		fold_lose(f, p->owner, 1u << s->event, "window_full", s->n, 0);
-		return;
+		return false;
 	}
 	e = fold_find_profile(f, &key, p->owner, p->container_pid);
 	if (event_info(s->event)->snapshot && !fold_begin_snapshot(f, e, p, service, s->last_ns))
-		return;
+		return true;
 	if (empty)
-		return;
+		return true;
 	sample = sample_of(f, s, names, service);
 	sample.stack = stack;
 	note_period(e->profile, s->value, s->n);
 	note_thinning(e->profile, p->owner);
 	if (fold_put_sample(f, e, &sample))
-		return;
+		return true;
 	if (sample.link) { /* there may be a sample that differs by the link alone */
 		count_links("window_full", s->n);
 		sample.link = 0;
 		if (fold_put_sample(f, e, &sample))
-			return;
+			return true;
 	}
 	fold_lose(f, p->owner, 1u << s->event, "window_full", s->n, 0);
+	return false;
 }
 
 uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, uint64_t boot_ns)

@@ -27,13 +27,20 @@ struct fold_process {
 	struct owner *owner;		/* borrowed; NULL: host process without a container */
 };
 /*
+ * What is interned in fold_batch() and added between the two is of this owner (NULL: of no container, who may take all). false:
+ * it has half of what the others leave of the window: its sample is to be lost as "window_full".
+ */
+bool fold_begin(struct fold *f, struct owner *owner);
+void fold_end(struct fold *f);
+/*
  * Adds a sample; its time is last_ns (CLOCK_BOOTTIME). stack is an index of fold_batch().
  * A sample of an earlier window than the open one goes to the open one and is counted late. Samples
  * that differ by their link are kept apart up to a budget; over it they go without, and are counted.
  * Of an event whose profiles are snapshots, samples of equal last_ns are one: the newest of a process
  * replaces the one that the open window has; one with n 0 and value 0 says that it is empty.
+ * false: the window is full, and has the sample as lost.
  */
-void fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s, const struct raw_names *names,
+bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s, const struct raw_names *names,
 	      uint32_t stack);
 /*
  * How much of an off-cpu sample's value was waited before boot_ns: it is spread evenly over the time that it was measured in,

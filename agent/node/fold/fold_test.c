@@ -492,6 +492,57 @@ static void test_full_window(void **state)
 	fold_free(f);
 }
 
+/* A sample of o with a stack whose one name is of so many bytes; false: it is lost. */
+static bool add_large(struct fold *f, struct owner *o, uint32_t n, size_t n_bytes)
+{
+	_cleanup_free_ char *name = xmalloc(n_bytes);
+	struct fold_process p = process(o);
+	struct raw_sample s = {.event = EVENT_ON_CPU,
+			       .tgid = 42,
+			       .tid = 42,
+			       .n = 1,
+			       .value = 10101,
+			       .last_ns = 1001 * S};
+	bool ok = fold_begin(f, o);
+
+	memset(name, 'x', n_bytes);
+	snprintf(name, n_bytes, "f%u", n);
+	name[strlen(name)] = 'x';
+	name[n_bytes - 1] = '\0';
+	ok = ok && fold_add(f, &p, &s, NULL, stack(f, name));
+	fold_end(f);
+	return ok;
+}
+
+/* A container's names take half of what the others leave: the others' samples are there. */
+static void test_shares_of_a_window(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *greedy = new_owner("greedy"), *web = new_owner("web"), *db = new_owner("db");
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	uint32_t n = 0, mib = 1 << 20;
+
+	while (n < 100 && add_large(f, greedy, n, mib))
+		n++;
+	assert_in_range(n, 30, 33); /* of 64 MiB */
+	for (uint32_t i = 0; i < 10; i++)
+		assert_true(add_large(f, web, 100 + i, mib));
+	assert_false(add_large(f, greedy, 200, 100));
+	while (n < 100 && add_large(f, web, 200 + n, mib))
+		n++;
+	assert_in_range(n, 34, 40);
+	assert_true(add_large(f, db, 300, mib));
+	b = flush(f, 1010 * S, false);
+	batch_free(b);
+	assert_true(add_large(f, greedy, 1, mib)); /* of the next one again */
+	b = flush(f, 1020 * S, true);
+	owner_unref(greedy);
+	owner_unref(web);
+	owner_unref(db);
+	fold_free(f);
+}
+
 static void test_window_length(void **state)
 {
 	(void)state;
@@ -523,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_total),
 		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_full_window),
+		cmocka_unit_test(test_shares_of_a_window),
 		cmocka_unit_test(test_window_length),
 	};
 

@@ -50,6 +50,13 @@ struct estimate_entry {
 	double variance, total; /* total: of the values, in the end */
 };
 
+/* What samples of an owner have made the window grow by. */
+struct share {
+	UT_hash_handle hh;
+	struct owner *owner; /* a reference */
+	size_t bytes;
+};
+
 struct fold {
 	char *node_uid, *boot_id, *node_name, *cluster_name;
 	uint64_t window_ns;
@@ -65,6 +72,8 @@ struct fold {
 	size_t sample_bytes, linked_bytes;
 	struct profile_entry *profiles;
 	struct estimate_entry *estimates;
+	struct share *shares, *charged; /* charged: between fold_begin and fold_end */
+	size_t bytes_before;		/* when it began */
 };
 
 /* ---- profiles.c ---- */
@@ -83,6 +92,9 @@ bool fold_is_full(const struct fold *f, size_t more_bytes);
 bool fold_begin_snapshot(struct fold *f, struct profile_entry *e, const struct fold_process *who,
 			 const char *comm, uint64_t time_ns);
 void fold_forget_profiles(struct fold *f);
+
+/* ---- shares.c ---- */
+void fold_forget_shares(struct fold *f);
 
 /* ---- estimates.c ---- */
 /* Writes what fold_estimate was told into the window's profiles, and forgets it. */

@@ -266,6 +266,8 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 {
 	struct process *p;
 
+	if (batch_bytes(b) > BATCH_MAX_BYTES) /* names go there before batch_stack looks */
+		return -E2BIG;
 	stacks_purge(s);
 	p = stacks_process(s, tgid, start_boottime_ns);
 	s->batch = b;

@@ -85,7 +85,7 @@ const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_
  * later (of a return address: the byte before it), 0 when the file could not be read
  * (podflame_symbol_files_failed_total says why); without a mapping the raw address alone.
  * Names and paths are cleaned: valid UTF-8, no control characters. May block as long as
- * files_names does, once a file.
+ * files_names does, once a file. -E2BIG: b has BATCH_MAX_BYTES; the last stack may take it beyond them.
  */
 int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);

@@ -868,6 +868,26 @@ static void runtimes_that_are_not_known_are_a_miss(void **state)
 	done(&f);
 }
 
+/* Names go into the batch before the stack does: a full one takes none of them. */
+static void a_full_batch_takes_no_names(void **state)
+{
+	struct fixture f = make(kallsyms);
+	_cleanup_free_ char *large = xmalloc(BATCH_MAX_BYTES + 1);
+	uint32_t index;
+	size_t bytes;
+
+	(void)state;
+	memset(large, 'x', BATCH_MAX_BYTES);
+	large[BATCH_MAX_BYTES] = '\0';
+	batch_str(f.b, large);
+	bytes = batch_bytes(f.b);
+	assert_int_equal(stacks_resolve(f.s, f.b, f.tgid, f.start_ns,
+					STACK(NULL, USER(known_function)), NULL, false, &index),
+			 -E2BIG);
+	assert_int_equal(batch_bytes(f.b), bytes);
+	done(&f);
+}
+
 static void stacks_taken_before_their_runtime_was_known_are_told(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -1015,6 +1035,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_allocated_comes_before_the_leaf),
 		cmocka_unit_test(names_that_nobody_read_are_not_known),
 		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
+		cmocka_unit_test(a_full_batch_takes_no_names),
 		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
 		cmocka_unit_test(a_function_has_its_callers_name_for_it),
 		cmocka_unit_test(what_a_runtime_cannot_tell_is_said),

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What containers take of the open window's bytes: names are as long as a pod likes, and the others' samples need room, too. */
+#include "node/fold/internal.h"
+
+#include <stdlib.h>
+
+static size_t window_bytes(const struct fold *f)
+{
+	return batch_bytes(f->batch) + f->sample_bytes;
+}
+
+static struct share *find(struct fold *f, const struct owner *owner)
+{
+	struct share *s;
+
+	HASH_FIND(hh, f->shares, &owner, sizeof(owner), s);
+	return s;
+}
+
+/* Half of what the others leave: whoever comes later finds room, and alone one has half of all. */
+static bool has_room(struct fold *f, const struct share *s)
+{
+	size_t used = window_bytes(f), others = used - MIN(used, s->bytes);
+
+	return others < BATCH_MAX_BYTES && s->bytes <= (BATCH_MAX_BYTES - others) / 2;
+}
+
+bool fold_begin(struct fold *f, struct owner *owner)
+{
+	struct share *s = owner ? find(f, owner) : NULL;
+
+	if (!owner)
+		return true;
+	if (!s) {
+		s = xcalloc(1, sizeof(*s));
+		s->owner = owner_ref(owner);
+		HASH_ADD(hh, f->shares, owner, sizeof(s->owner), s);
+	}
+	f->charged = s;
+	f->bytes_before = window_bytes(f);
+	return has_room(f, s);
+}
+
+void fold_end(struct fold *f)
+{
+	size_t now = window_bytes(f);
+
+	if (f->charged)
+		f->charged->bytes +=
+			now - MIN(now, f->bytes_before); /* a new snapshot may be smaller */
+	f->charged = NULL;
+}
+
+void fold_forget_shares(struct fold *f)
+{
+	struct share *s, *next;
+
+	HASH_ITER (hh, f->shares, s, next) {
+		HASH_DEL(f->shares, s);
+		owner_unref(s->owner);
+		free(s);
+	}
+	f->charged = NULL;
+}
