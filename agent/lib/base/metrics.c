@@ -57,6 +57,8 @@ static const struct {
 	{"trap_seconds", "What one hit of a memory probe costs here."},
 	/* samples */
 	{"contexts_failed_total", "Samples whose trace context could not be told."},
+	{"cpus_reattached_total",
+	 "CPUs whose sampling had stopped, as after they were offline: begun again."},
 	{"drain_failures_total", "Drains of the kernel's maps that failed."},
 	{"drains_skipped_total", "Drains that were left out or lost."},
 	{"records_dropped_total", "Records about processes, stacks and names that were lost."},

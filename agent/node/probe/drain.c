@@ -260,23 +260,43 @@ static int drain_quick(struct probes *p, struct drain **ret)
 	return 0;
 }
 
-static int drain_full(struct probes *p, struct drain **ret)
+static uint32_t what_works(const struct probes *p)
 {
-	struct drain *d;
-	bool tried = false;
-	uint32_t old;
-	int r, r2;
+	uint32_t mask = 0;
 
-	filter_again(p);
+	for (size_t i = 0; i < _FEATURE_MAX; i++)
+		mask |= (uint32_t)p->support[i].ok << i;
+	return mask;
+}
+_Static_assert(_FEATURE_MAX <= 32, "what_works");
+
+/* Whether there is news of what works. */
+static bool look_after_events(struct probes *p)
+{
+	uint32_t before = what_works(p);
+	bool tried = false;
+
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
 		struct event_probe *e = &p->events[i];
 
 		if (e->hz)
-			e->ops->check(e);
+			(void)e->ops->check(p, e); /* the event's state tells */
 		tried |= event_again(p, e);
 		if (e->hz && e->ops->before_swap)
 			e->ops->before_swap(p, e);
 	}
+	return tried || what_works(p) != before;
+}
+
+static int drain_full(struct probes *p, struct drain **ret)
+{
+	struct drain *d;
+	bool tried;
+	uint32_t old;
+	int r, r2;
+
+	filter_again(p);
+	tried = look_after_events(p);
 	p->drain_number++;
 	r = swap_generation(p, &old);
 	if (r)

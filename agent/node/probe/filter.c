@@ -234,7 +234,7 @@ static int event_tick(struct probes *p, struct event_probe *e)
 	if (!e->want_hz)
 		return 0;
 	if (e->hz)
-		return e->ops->check(e);
+		return e->ops->check(p, e);
 	if (!e->loaded)
 		return -EOPNOTSUPP;
 	e->hz = e->want_hz;

@@ -68,7 +68,8 @@ struct probe_ops {
 	void (*fill)(const struct event_probe *e, const struct wanted *w, struct pf_filter *f);
 	int (*attach)(struct probes *p, struct event_probe *e); /* at hz */
 	void (*detach)(struct event_probe *e);
-	int (*check)(struct event_probe *e); /* while attached: CPUs that came or went */
+	/* While attached: CPUs that came or went. What it finds becomes the event's state. */
+	int (*check)(struct probes *p, struct event_probe *e);
 	/* Of a full drain, while attached; may be NULL. Counts what goes on into the generation that ends. */
 	void (*before_swap)(struct probes *p, struct event_probe *e);
 	/* The same, once its counts are taken: adds samples of a snapshot. Their stacks are looked for in held.c. */
@@ -154,6 +155,7 @@ bool event_is_wanted(const struct probes *p, enum event event);
 /* Once over all that an iterator's program is for; what it writes itself is thrown away. */
 int iterator_run(struct bpf_link *iterator);
 void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
+void feature_works(struct probes *p, int f);
 /* A step towards a feature, or an event: whether it works becomes its state, with libbpf's reason. */
 int feature_try(struct probes *p, int f, struct event_probe *e,
 		int (*step)(struct probes *p, struct event_probe *e));
@@ -161,6 +163,7 @@ int event_try(struct probes *p, enum event event,
 	      int (*step)(struct probes *p, struct event_probe *e));
 /* An event that could not be attached for what probes_may_pass() is attached again, in a full drain. */
 void event_again_later(struct event_probe *e, int r); /* r: of attaching it */
+uint64_t again_at_ns(int r); /* CLOCK_MONOTONIC: when what failed with r is tried again; 0: not */
 bool event_again(struct probes *p, struct event_probe *e); /* whether it was time to */
 
 /* filter.c */

@@ -217,7 +217,7 @@ int iterator_run(struct bpf_link *iterator)
 	return n < 0 ? -errno : 0;
 }
 
-static void feature_works(struct probes *p, int f)
+void feature_works(struct probes *p, int f)
 {
 	free(p->reasons[f]);
 	p->reasons[f] = NULL;
@@ -249,9 +249,14 @@ int event_try(struct probes *p, enum event event,
 
 #define AGAIN_NS (30 * NSEC_PER_SEC)
 
+uint64_t again_at_ns(int r)
+{
+	return probes_may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
+}
+
 void event_again_later(struct event_probe *e, int r)
 {
-	e->again_ns = probes_may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
+	e->again_ns = again_at_ns(r);
 }
 
 bool event_again(struct probes *p, struct event_probe *e)

@@ -171,10 +171,11 @@ static void memory_detach(struct event_probe *e)
 	(void)e;
 }
 
-static int memory_check(struct event_probe *e)
+static int memory_check(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = e->own;
 
+	(void)p;
 	if (m)
 		e->n_links = __atomic_load_n(&m->n_links, __ATOMIC_RELAXED);
 	return 0;

@@ -19,7 +19,8 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
-	struct looker *looker; /* NULL: nothing was thinned yet, or this kernel cannot */
+	struct looker *looker;	/* NULL: nothing was thinned yet, or it failed */
+	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after that; 0: not */
 };
 
 static int offcpu_open(struct probes *p, struct event_probe *e)
@@ -158,11 +159,28 @@ static int attach_all(struct probes *p, struct event_probe *e)
 	return 0;
 }
 
+/*
+ * Its programs allocate while the scheduler holds its lock. Kernels before 6.1 have no allocator that may be used
+ * there: they could lock up. They refuse such maps to on-cpu's programs, but not to these.
+ */
+static int may_load(struct probes *p)
+{
+	if (p->events[EVENT_ON_CPU].loaded)
+		return 0;
+	feature_missing(
+		p, EVENT_OFF_CPU,
+		"not tried, because a kernel that refuses on-cpu (before 6.1) could lock up: %s",
+		p->reasons[EVENT_ON_CPU] ?: "on-cpu is not loaded");
+	return -EOPNOTSUPP;
+}
+
 static int offcpu_attach(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
-	int r = o->bpf ? 0 : event_try(p, EVENT_OFF_CPU, offcpu_load);
+	int r = may_load(p);
 
+	if (!r && !o->bpf)
+		r = event_try(p, EVENT_OFF_CPU, offcpu_load);
 	if (!r)
 		r = event_try(p, EVENT_OFF_CPU, attach_all);
 	if (r)
@@ -171,22 +189,33 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 	return 0; /* the rest of the filter does not depend on it: event_try() has told */
 }
 
+/* Once something is thinned; what a moment's shortage kept out comes later. */
+static void need_looker(struct probes *p, struct event_probe *e)
+{
+	struct offcpu *o = e->own;
+	bool is_time = o->look_again_ns && now_mono_ns() >= o->look_again_ns;
+
+	if (o->looker || !(p->support[FEATURE_WHOLE_WAITS].ok || is_time))
+		return;
+	if (is_thinned(&p->cgroups) || is_thinned(&p->list))
+		o->look_again_ns = again_at_ns(feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker));
+}
+
 static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 
 	if (!e->n_links)
 		return;
-	if (!o->looker && p->support[FEATURE_WHOLE_WAITS].ok &&
-	    (is_thinned(&p->cgroups) || is_thinned(&p->list)))
-		feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker);
+	need_looker(p, e);
 	if (o->looker)
 		looker_look(o->looker);
 	count_waits(o);
 }
 
-static int offcpu_check(struct event_probe *e)
+static int offcpu_check(struct probes *p, struct event_probe *e)
 {
+	(void)p;
 	(void)e;
 	return 0;
 }

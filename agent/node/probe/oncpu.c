@@ -12,14 +12,21 @@
 
 #include "oncpu.skel.h"
 
-#define MAX_CPUS 8192 /* CONFIG_NR_CPUS of x86-64 */
-#define TOTAL_HZ 99   /* Total alone: the rate of the built-in target */
+#define MAX_CPUS  8192 /* CONFIG_NR_CPUS of x86-64 */
+#define TOTAL_HZ  99   /* Total alone: the rate of the built-in target */
+#define BEHIND_NS (100 * NSEC_PER_MSEC)
 
 _Static_assert((int)EVENT_ON_CPU == (int)PF_EVENT_ON_CPU, "abi");
 
+struct oncpu_cpu {
+	struct bpf_link *link; /* NULL: not attached there */
+	int fd;		       /* the event: link's */
+	uint64_t enabled_ns;   /* how long it was enabled when it was last looked at */
+	uint64_t looked_ns;    /* CLOCK_MONOTONIC */
+};
 struct oncpu {
 	struct oncpu_bpf *bpf;
-	struct bpf_link **links; /* by CPU; NULL: not attached there */
+	struct oncpu_cpu *cpus;
 	size_t n_cpus;
 };
 
@@ -30,7 +37,7 @@ static int oncpu_load(struct probes *p, struct event_probe *e)
 	int r;
 
 	o->n_cpus = MIN(p->n_possible_cpus, MAX_CPUS);
-	o->links = xcalloc(o->n_cpus, sizeof(struct bpf_link *));
+	o->cpus = xcalloc(o->n_cpus, sizeof(*o->cpus));
 	o->bpf = oncpu_bpf__open_opts(&opts);
 	r = o->bpf ? 0 : -errno;
 	if (!r) {
@@ -52,7 +59,7 @@ static void oncpu_unload(struct event_probe *e)
 	struct oncpu *o = e->own;
 
 	oncpu_bpf__destroy(o->bpf);
-	free(o->links);
+	free(o->cpus);
 	free(o);
 	e->own = e->obj = NULL;
 }
@@ -125,6 +132,7 @@ static int attach_cpu(struct event_probe *e, size_t cpu)
 		.size = sizeof(attr),
 		.sample_period = NSEC_PER_SEC / e->hz,
 		.exclude_idle = 1,
+		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED,
 	};
 	struct bpf_link *l;
 	int fd, r;
@@ -138,7 +146,7 @@ static int attach_cpu(struct event_probe *e, size_t cpu)
 		close(fd);
 		return r;
 	}
-	o->links[cpu] = l; /* owns fd */
+	o->cpus[cpu] = (struct oncpu_cpu){.link = l, .fd = fd, .looked_ns = now_mono_ns()};
 	e->n_links++;
 	return 0;
 }
@@ -147,45 +155,96 @@ static void detach_cpu(struct event_probe *e, size_t cpu)
 {
 	struct oncpu *o = e->own;
 
-	bpf_link__destroy(o->links[cpu]);
-	o->links[cpu] = NULL;
+	bpf_link__destroy(o->cpus[cpu].link);
+	o->cpus[cpu] = (struct oncpu_cpu){};
 	e->n_links--;
 }
 
+/* How long the event was enabled until now. */
+static int enabled_time(const struct oncpu_cpu *c, uint64_t *ret_ns)
+{
+	struct {
+		uint64_t count, enabled_ns;
+	} v;
+	ssize_t n = read(c->fd, &v, sizeof(v));
+
+	if (n < 0)
+		return -errno;
+	if (n != 0 && n != sizeof(v))
+		return -EIO;
+	*ret_ns = n ? v.enabled_ns : c->enabled_ns; /* 0: it is out of order, and stands */
+	return 0;
+}
+
+/*
+ * A CPU that goes offline takes its events out and does not put them back, so one that was offline between two looks, as all
+ * but the first are while the machine is suspended, would not tick any more. The time of such an event stands. Clocks may
+ * differ (a virtual machine that was paused): an event that is behind is read once more, and only one that does not move is stopped.
+ */
+static bool is_stopped(struct oncpu_cpu *c)
+{
+	uint64_t before_ns = now_mono_ns(), was_ns = c->enabled_ns, now_ns;
+
+	if (enabled_time(c, &c->enabled_ns))
+		return false; /* it is not known */
+	if (c->enabled_ns - was_ns + BEHIND_NS >= before_ns - c->looked_ns) {
+		c->looked_ns = now_mono_ns();
+		return false;
+	}
+	c->looked_ns = now_mono_ns();
+	return !enabled_time(c, &now_ns) && now_ns == c->enabled_ns;
+}
+
+static int check_cpu(struct event_probe *e, size_t cpu, bool online)
+{
+	struct oncpu_cpu *c = &((struct oncpu *)e->own)->cpus[cpu];
+	int r = 0;
+
+	if (c->link && !online) {
+		detach_cpu(e, cpu);
+	} else if (c->link && is_stopped(c)) {
+		detach_cpu(e, cpu);
+		counter_add(counter("podflame_cpus_reattached_total", NULL, NULL), 1);
+	}
+	if (!c->link && online)
+		r = attach_cpu(e, cpu);
+	return r == -ENODEV ? 0 : r; /* went offline since the file was read */
+}
+
 /* Makes the attached CPUs equal to the online ones. The first error is told, the rest is done. */
-static int oncpu_check(struct event_probe *e)
+static int oncpu_check(struct probes *p, struct event_probe *e)
 {
 	_cleanup_free_ bool *online = xcalloc(MAX_CPUS, sizeof(*online));
 	struct oncpu *o = e->own;
 	int first_error = online_cpus(online);
+	size_t n_failed = 0, first = 0;
 
-	if (first_error)
+	if (first_error) {
+		feature_missing(p, EVENT_ON_CPU, "which CPUs are online cannot be read: %s",
+				strerror(-first_error));
 		return first_error;
-	for (size_t cpu = 0; cpu < o->n_cpus; cpu++) {
-		int r = 0;
-
-		if (!online[cpu] && o->links[cpu])
-			detach_cpu(e, cpu);
-		else if (online[cpu] && !o->links[cpu])
-			r = attach_cpu(e, cpu);
-		/* -ENODEV: went offline since the file was read */
-		if (r && r != -ENODEV && !first_error)
-			first_error = r;
 	}
+	for (size_t cpu = 0; cpu < o->n_cpus; cpu++) {
+		int r = check_cpu(e, cpu, online[cpu]);
+
+		if (r && !n_failed++) {
+			first_error = r;
+			first = cpu;
+		}
+	}
+	if (n_failed)
+		feature_missing(p, EVENT_ON_CPU,
+				"%zu of %zu CPUs are not sampled: perf event on CPU %zu: %s",
+				n_failed, n_failed + e->n_links, first, strerror(-first_error));
+	else
+		feature_works(p, EVENT_ON_CPU);
 	return first_error;
 }
 
 static int oncpu_attach(struct probes *p, struct event_probe *e)
 {
-	int r;
-
 	__atomic_store_n(&p->settings->node_period_us, USEC_PER_SEC / e->hz, __ATOMIC_RELEASE);
-	r = oncpu_check(e);
-	if (r)
-		feature_missing(p, EVENT_ON_CPU, "perf_event_open: %s", strerror(-r));
-	else
-		p->support[EVENT_ON_CPU].ok = true;
-	return r;
+	return oncpu_check(p, e); /* its state tells */
 }
 
 static void oncpu_detach(struct event_probe *e)
@@ -193,7 +252,7 @@ static void oncpu_detach(struct event_probe *e)
 	struct oncpu *o = e->own;
 
 	for (size_t cpu = 0; cpu < o->n_cpus; cpu++)
-		if (o->links[cpu])
+		if (o->cpus[cpu].link)
 			detach_cpu(e, cpu);
 }
 

@@ -208,7 +208,7 @@ struct drain {
 	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
 	uint64_t asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
-	bool tried_again;	 /* an event that could not be attached: probes_support() may say something else */
+	bool tried_again;	 /* what works may have changed: probes_support() */
 	struct buf *memory;	 /* the frames */
 };
 /*

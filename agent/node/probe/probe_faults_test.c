@@ -254,6 +254,55 @@ static void what_the_filter_lacked_is_there_soon(void **state)
 	assert_int_equal(ask(0), 0);
 }
 
+static bool works(const char *feature)
+{
+	size_t n;
+	const struct support *s = probes_support(loaded, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (streq(s[i].feature, feature))
+			return s[i].ok;
+	return false;
+}
+
+/* Who looks at thinned waits that go on begins with the first of them: what it lacked for a moment, it has soon. */
+static void a_looker_that_cannot_begin_does_later(void **state)
+{
+	static const struct {
+		enum fault_call call;
+		int error;
+		bool passes;
+	} rows[] = {{FAULT_START, EAGAIN, true},
+		    {FAULT_LINK, ENOMEM, true},
+		    {FAULT_LINK, EPERM, false}};
+	struct drain *d = NULL;
+
+	if (!loaded)
+		skip();
+	if (!works("off-cpu-whole-waits")) {
+		print_message("skipped: this kernel cannot walk stacks of others\n");
+		skip();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_int_equal(ask(BOTH), 0);
+		fault_arm(rows[i].call, rows[i].error, 1, false);
+		assert_int_equal(probes_drain(loaded, true, &d), 0);
+		assert_int_equal(fault_disarm(), 1);
+		assert_true(d->tried_again);
+		d = drain_free(d);
+		assert_false(works("off-cpu-whole-waits"));
+		assert_int_equal(drain(), 0);
+		assert_false(works("off-cpu-whole-waits")); /* at the events' pace */
+		test_clock.later_ns += 31 * NSEC_PER_SEC;
+		assert_int_equal(probes_drain(loaded, true, &d), 0);
+		assert_int_equal(d->tried_again, rows[i].passes);
+		d = drain_free(d);
+		assert_int_equal(works("off-cpu-whole-waits"), rows[i].passes);
+		unload(state);
+		load(state);
+	}
+}
+
 static const struct support *support_of(enum event e)
 {
 	size_t n;
@@ -320,6 +369,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(each_link_of_off_cpu_fails_once, load, unload),
 		cmocka_unit_test_setup_teardown(what_passes_is_tried_again, load, unload),
 		cmocka_unit_test_setup_teardown(what_the_filter_lacked_is_there_soon, load, unload),
+		cmocka_unit_test_setup_teardown(a_looker_that_cannot_begin_does_later, load,
+						unload),
 		cmocka_unit_test_setup_teardown(memory_that_is_short_is_tried_again, load, unload),
 	};
 
