@@ -25,6 +25,12 @@ static __always_inline uint64_t pf_hash_start(uint64_t a, uint64_t b)
 	return pf_hash_add(pf_hash_add(pf_config.seed, a), b);
 }
 
+/*
+ * Mixed into the hashes of a tick's stacks: none is that of a wait's or of memory's, whatever its frames. Those may be
+ * referred to much later, and are kept for that; a tick's are not (held.c).
+ */
+#define PF_HASH_TICK 1
+
 /* Never 0, which means "none". */
 static __always_inline uint64_t pf_hash_end(uint64_t h)
 {

@@ -294,8 +294,9 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	return false;
 }
 
+/* generation: that in which it is counted; it may be over meanwhile. */
 static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
-					  const struct pf_settings *set)
+					  const struct pf_settings *set, uint32_t generation)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	uint64_t seed;
@@ -304,8 +305,8 @@ static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *
 		return;
 	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 	pf_find_process(s, task, set);
-	pf_note_proc(s, task, set->generation);
-	s->key.names = pf_intern_names(task, seed, set->generation);
+	pf_note_proc(s, task, generation);
+	s->key.names = pf_intern_names(task, seed, generation);
 	pf_regs_of_context(&s->walk, ctx);
 }
 
@@ -322,7 +323,7 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 		return false;
 	generation = set->generation;
 	if (s->value) {
-		pf_mem_before_walk(s, ctx, set);
+		pf_mem_before_walk(s, ctx, set, generation);
 		task = bpf_get_current_task_btf();
 		s->key.ustack = pf_walk_user(s, task->self_exec_id,
 					     pf_hash_start(s->key.start_boottime_ns, task->tgid),

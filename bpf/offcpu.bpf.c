@@ -178,7 +178,7 @@ static __noinline int pf_wait_kernel(void *ctx, struct pf_scratch *s, struct tas
 	if (!pf_read_kernel(s, ctx))
 		return 0;
 	pf_from_schedule(s);
-	s->key.kstack = pf_show_kernel(s);
+	s->key.kstack = pf_show_kernel(s, 0);
 	pf_intern_stack(s, s->key.kstack, set->generation);
 	if (r)
 		pf_recall_kernel_keep(ctx, s, r, task, s->key.kstack);

@@ -146,7 +146,7 @@ static __always_inline void pf_look_kernel(struct pf_scratch *s, struct task_str
 	s->kernel_n = bytes > 0 ? bytes / sizeof(uint64_t) : 0;
 	if (!s->kernel_n)
 		return;
-	s->key.kstack = pf_show_kernel(s);
+	s->key.kstack = pf_show_kernel(s, 0);
 	pf_intern_stack(s, s->key.kstack, look_generation);
 }
 

@@ -39,11 +39,12 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);
 	if (user || pf_regs_of_task(&s->walk, task, &compat)) {
-		s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
+		s->key.ustack = pf_walk_user(s, task->self_exec_id, pf_hash_add(seed, PF_HASH_TICK),
+					     false, compat);
 		pf_intern_stack(s, s->key.ustack, generation);
 	}
 	if (!user) {
-		s->key.kstack = pf_walk_kernel(s, ctx);
+		s->key.kstack = pf_walk_kernel(s, ctx, PF_HASH_TICK);
 		if (s->key.kstack)
 			pf_intern_stack(s, s->key.kstack, generation);
 	}

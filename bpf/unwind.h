@@ -357,13 +357,16 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 #include "runtimes.h"
 
 /* The frame at hand was found at an address that the kernel has put there: what was there before. */
-static __noinline int pf_real_return(struct pf_walk *w)
+static __noinline int pf_real_return(struct pf_scratch *s)
 {
+	struct pf_walk *w = &s->walk;
 	uint64_t slot = w->sp - 8;
 
 	for (uint32_t i = 0; i < PF_RETURNS_MAX; i++)
-		if (i < w->n_returns && w->returns[i].slot == slot)
+		if (i < w->n_returns && w->returns[i].slot == slot) {
 			w->ip = w->returns[i].address;
+			pf_note_other(s); /* all callers have the same there */
+		}
 	return 0;
 }
 
@@ -404,7 +407,7 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 	if (w->asking)
 		return pf_ask(s);
 	if (w->n_returns && !w->exact)
-		pf_real_return(w);
+		pf_real_return(s);
 	w->found = pf_find_mapping(w, pf_pc(w));
 	w->runtime = w->found ? w->mapping.runtime : 0;
 	w->frame_sp = w->sp;

@@ -195,19 +195,19 @@ static __always_inline bool pf_read_kernel(struct pf_scratch *s, void *ctx)
 	return bytes > 0;
 }
 
-/* Fills s->stack with it, from kernel_from on. */
-static __always_inline uint64_t pf_show_kernel(struct pf_scratch *s)
+/* Fills s->stack with it, from kernel_from on. kind: 0, or PF_HASH_TICK. */
+static __always_inline uint64_t pf_show_kernel(struct pf_scratch *s, uint64_t kind)
 {
 	struct pf_loop loop = {.s = s};
 
-	pf_stack_begin(&s->walk, pf_hash_start(PF_FRAME_KERNEL, 0), 0);
+	pf_stack_begin(&s->walk, pf_hash_start(PF_FRAME_KERNEL, kind), 0);
 	bpf_loop(s->kernel_n - s->kernel_from, pf_kernel_step, &loop, 0);
 	s->walk.end = s->kernel_n == PF_MAX_KERNEL_FRAMES ? PF_END_DEPTH : PF_END_ROOT;
 	return pf_hash_end(s->walk.hash);
 }
 
 /* Fills s->stack with the kernel's part; 0 when there is none. */
-static __noinline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx)
+static __noinline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx, uint64_t kind)
 {
-	return pf_read_kernel(s, ctx) ? pf_show_kernel(s) : 0;
+	return pf_read_kernel(s, ctx) ? pf_show_kernel(s, kind) : 0;
 }

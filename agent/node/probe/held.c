@@ -213,7 +213,10 @@ static void refer_all(struct pass *p)
 	}
 }
 
-/* What only ticks refer to is not asked for again; what nobody refers to yet may be. */
+/*
+ * What only ticks refer to is not asked for again: no wait and no memory has a stack of that hash (PF_HASH_TICK). What
+ * nobody refers to yet may be.
+ */
 static void keep_stacks(struct pass *p)
 {
 	for (size_t k = 0; k < p->n_stacks; k++) {

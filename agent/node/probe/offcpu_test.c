@@ -645,6 +645,96 @@ static void a_wait_that_counts_late_has_its_stacks(void **state)
 	child_stop(&c);
 }
 
+static int never[2]; /* a pipe that nobody writes to */
+
+/* Reads what costs CPU time, then what never comes, from the same place: a tick in the kernel is where it waits later. */
+static void body_reads(struct truth *t)
+{
+	static char buffer[1 << 18];
+	struct known *k = known_of(t);
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+	while (read(k->go ? never[0] : zero, buffer, sizeof(buffer)) > 0)
+		;
+}
+
+static bool same_frames(const struct raw_stack *a, const struct raw_stack *b)
+{
+	bool same = a && b && a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = a->frames[i].address == b->frames[i].address;
+	return same;
+}
+
+static struct drain *drain_of(struct probes *p)
+{
+	struct drain *d = NULL;
+
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	return d;
+}
+
+static const struct raw_sample *first_wait(const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_samples; i++)
+		if (d->samples[i].event == EVENT_OFF_CPU)
+			return &d->samples[i];
+	return NULL;
+}
+
+static size_t ticks_there(const struct drain *d, const struct raw_stack *where)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n_samples; i++)
+		if (d->samples[i].event == EVENT_ON_CPU)
+			n += same_frames(drain_stack(d, d->samples[i].ustack), where);
+	return n;
+}
+
+/* A wait's stack is kept until it counts, also when ticks have been there in the second in which it began. */
+static void ticks_take_no_stack_from_a_wait(void **state)
+{
+	struct child c;
+	struct probes *p =
+		open_probes((struct probe_config){.use_list = true, .max_sample_hz = 999});
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, used;
+	const struct raw_sample *s = NULL;
+	struct listed_process l;
+	struct drain *began, *d;
+
+	(void)state;
+	assert_int_equal(pipe(never), 0);
+	c = child_start(body_reads, NULL);
+	l = listed(&c);
+	l.event_mask |= 1u << EVENT_ON_CPU;
+	l.sample_hz = 999;
+	l.settings = (struct event_settings){.min_block_us = 2000000};
+	assert_int_equal(probes_list(p, &l, 1), 0);
+	drain_free(drain_of(p));
+	used = pid_cpu_ns(c.pid);
+	while (pid_cpu_ns(c.pid) - used < NSEC_PER_SEC / 5 && now_mono_ns() < deadline)
+		nap(10);
+	known_of(c.truth)->go = 1;
+	until_asleep(c.pid);
+	began = drain_of(p);
+	assert_null(first_wait(began));
+	for (d = drain_of(p); !(s = first_wait(d)) && now_mono_ns() < deadline; d = drain_of(p)) {
+		drain_free(d);
+		nap(100);
+	}
+	assert_non_null(s);
+	assert_non_null(drain_stack(d, s->ustack));
+	assert_true(ticks_there(began, drain_stack(d, s->ustack)) > 0);
+	drain_free(began);
+	drain_free(d);
+	probes_free(p);
+	child_stop(&c);
+	close(never[0]);
+	close(never[1]);
+}
+
 /* One that lasts until it is woken. */
 static void body_until_woken(struct truth *t)
 {
@@ -1453,6 +1543,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(limits_hold_across_drains),
 		cmocka_unit_test(a_long_wait_appears_as_it_passes),
 		cmocka_unit_test(a_wait_that_counts_late_has_its_stacks),
+		cmocka_unit_test(ticks_take_no_stack_from_a_wait),
 		cmocka_unit_test(waits_are_counted_while_somebody_asks),
 		cmocka_unit_test(one_in_eight_adds_up_to_the_whole),
 		cmocka_unit_test(what_is_noted_stands_for_what_is_not),

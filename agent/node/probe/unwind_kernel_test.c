@@ -669,6 +669,108 @@ static void probed_returns_hide_no_caller(void **state)
 	probes_free(p);
 }
 
+/* pf_rows_two(site) calls pf_rows_naps from one of two places, at the same depth. The walk ends with it. */
+__asm__(".pushsection pf_rows,\"ax\",@progbits\n"
+	".balign 64\n"
+	"pf_rows_naps:\n"
+	"	lea unwind_nap(%rip),%rdi\n"
+	"	xor %esi,%esi\n"
+	"	mov $35,%eax\n" /* nanosleep */
+	"	syscall\n"
+	"	ret\n"
+	"pf_rows_two:\n"
+	"	test %edi,%edi\n"
+	"	jne 1f\n"
+	"	call pf_rows_naps\n"
+	"pf_rows_site_0:\n"
+	"	ret\n"
+	"1:	call pf_rows_naps\n"
+	"pf_rows_site_1:\n"
+	"	ret\n"
+	".balign 64\n"
+	".popsection\n");
+void pf_rows_naps(void);
+void pf_rows_two(int site);
+extern const char pf_rows_site_0[], pf_rows_site_1[];
+extern struct timespec unwind_nap;
+struct timespec unwind_nap = {0, 1000000};
+
+#define NAPS 300 /* from each */
+
+static void body_naps(struct truth *t)
+{
+	while (t->ready != 1)
+		usleep(1000);
+	for (int i = 0; i < 2 * NAPS; i++)
+		pf_rows_two(i % 2);
+	t->ready = 2;
+	spin_forever();
+}
+
+struct sites {
+	uint64_t of[2], others;
+};
+
+static void tally_sites(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
+{
+	struct sites *t = arg;
+	uint64_t caller;
+
+	/* On its way to and from the kernel, and before it was told to begin, it may wait elsewhere. */
+	if (s->wait != WAIT_SLEEP || !stack || stack->n < 2 ||
+	    !IN_RANGE(stack->frames[0].address, pf_rows))
+		return;
+	caller = stack->frames[1].address;
+	if (caller == (uintptr_t)pf_rows_site_0)
+		t->of[0] += s->n;
+	else if (caller == (uintptr_t)pf_rows_site_1)
+		t->of[1] += s->n;
+	else
+		t->others += s->n;
+}
+
+/* All callers have the kernel's address in the same place then: a stack is not known again by it. */
+static void waits_below_a_probed_return_have_their_callers(void **state)
+{
+	struct child c = child_start(body_naps, NULL);
+	struct sites t = {};
+	struct watch w = {.pid = c.pid};
+	struct probes *p = open_probes(LISTED);
+	struct uprobe_test_bpf *u = load_uprobe(p);
+	struct bpf_link *link = attach_uprobe(u, true, c.pid, pf_rows_naps);
+	struct listed_process l = {
+		.tgid = c.pid, .start_boottime_ns = c.start_ns, .event_mask = 1u << EVENT_OFF_CPU};
+	struct pf_rule rule = {.cfa = PF_CFA_RSP, .cfa_offset = 8};
+	uint16_t two_at = (const char *)pf_rows_two - (const char *)__start_pf_rows;
+	struct pf_row rows[] = {{0, 0}, {two_at, PF_RULE_ROOT}};
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+
+	(void)state;
+	assert_int_equal(probes_list(p, &l, 1), 0);
+	while (!w.seen && now_mono_ns() < deadline)
+		watch_drain(p, &w, 1, false);
+	assert_true(w.seen);
+	rows_write(p, rows, ARRAY_SIZE(rows), &rule, 1);
+	rows_process(p, &w.proc, exec_pages_of(&w.proc));
+	watch_drain(p, &w, 1, true);
+	w.each = tally_sites;
+	w.arg = &t;
+	c.truth->ready = 1;
+	while (c.truth->ready != 2 && now_mono_ns() < deadline) {
+		nap(100);
+		watch_drain(p, &w, 1, true);
+	}
+	watch_drain(p, &w, 1, true);
+	/* One that a drain cuts is told in two parts; who is preempted on the way does not wait. */
+	assert_in_range(t.of[0], NAPS * 9 / 10, NAPS * 11 / 10);
+	assert_in_range(t.of[1], NAPS * 9 / 10, NAPS * 11 / 10);
+	assert_int_equal(t.others, 0);
+	child_stop(&c);
+	bpf_link__destroy(link);
+	uprobe_test_bpf__destroy(u);
+	probes_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -681,6 +783,7 @@ int main(void)
 		cmocka_unit_test(stacks_go_through_signal_handlers),
 		cmocka_unit_test(uprobes_and_ticks_never_mix),
 		cmocka_unit_test(probed_returns_hide_no_caller),
+		cmocka_unit_test(waits_below_a_probed_return_have_their_callers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
