@@ -11,6 +11,7 @@
 #define AGE_NS	    (10 * NSEC_PER_SEC) /* a JVM that has just begun is left alone */
 #define LISTENER_NS (5 * NSEC_PER_SEC)
 #define REPLY_NS    (10 * NSEC_PER_SEC)
+#define SPARE_NS    (3 * NSEC_PER_SEC)
 #define WORDS_MAX   (1u << 20) /* of command line and environment, each */
 #define SLICES_MAX  (PERF_MAP_FILE_MAX / PERF_MAP_SLICE_BYTES + 1)
 
@@ -94,8 +95,11 @@ void attach_done(struct attach *a)
 int attach_open(uint32_t tgid, uint64_t start_boottime_ns, struct attach *ret,
 		char ret_text[ATTACH_TEXT_BYTES])
 {
-	struct attach a = {
-		.pidfd = -1, .tmp_fd = -1, .listener_ns = LISTENER_NS, .reply_ns = REPLY_NS};
+	struct attach a = {.pidfd = -1,
+			   .tmp_fd = -1,
+			   .listener_ns = LISTENER_NS,
+			   .reply_ns = REPLY_NS,
+			   .spare_ns = SPARE_NS};
 	int r = perf_file_init(tgid, start_boottime_ns, &a.file);
 
 	*ret_text = '\0';
@@ -126,6 +130,8 @@ static int ask(const struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 			 ? results[answer.result]
 			 : "?",
 		 answer.error || *said ? ": " : "", answer.error ? strerror(answer.error) : said);
+	if (answer.result == ATTACH_STUCK && answer.error) /* there was no child */
+		return -EAGAIN;
 	return answer.error == EEXIST ? -EEXIST : -EPROTO;
 }
 

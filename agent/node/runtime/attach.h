@@ -17,6 +17,7 @@ struct attach {
 	int pidfd, tmp_fd;		       /* tmp_fd: O_PATH of /tmp in its root */
 	char trigger[32], socket[32], map[32]; /* names there */
 	uint64_t listener_ns, reply_ns;	       /* how long to wait */
+	uint64_t spare_ns;		       /* for the child, over these; and for its end */
 };
 /* Why it is not done, for people, in ret_text. */
 int attach_open(uint32_t tgid, uint64_t start_boottime_ns, struct attach *ret,

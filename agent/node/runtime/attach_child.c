@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -19,8 +20,8 @@
 #include <unistd.h>
 
 #define STEP_NS	    (50 * NSEC_PER_MSEC)
-#define SPARE_NS    (3 * NSEC_PER_SEC) /* of the child, over what it waits for itself */
 #define REPLY_BYTES 512
+#define LEFT_MAX    64 /* children that did not end; more than these are not made */
 
 /* Attach protocol 1: version, command, three arguments, each ends with NUL. */
 static const char command[] = "1\0jcmd\0Compiler.perfmap\0\0";
@@ -60,6 +61,16 @@ static bool make_file(const struct attach *a, const char *name)
 		return false;
 	close(fd);
 	return true;
+}
+
+/* Of an attempt that was ended from outside, or of a process that is gone: nobody's, and no trap. */
+static bool is_leftover(const struct attach *a, const char *name)
+{
+	struct stat st;
+
+	return fstatat(a->tmp_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_uid == a->uid && st.st_nlink == 1 &&
+	       (st.st_size == 0 || perf_file_is_older(&a->file, &st));
 }
 
 /* 1: it is there; 0: not yet; -1: it is something else. */
@@ -186,8 +197,12 @@ static void ask(const struct attach *a, struct attach_answer *ret)
 {
 	/* HotSpot follows links when it writes; in a /tmp as it should be nobody else can replace this. */
 	if (!make_file(a, a->map)) {
-		set(ret, ATTACH_MAP_THERE, errno);
-		return;
+		int error = errno;
+
+		if (error != EEXIST || !is_leftover(a, a->map)) {
+			set(ret, ATTACH_MAP_THERE, error);
+			return;
+		}
 	}
 	if (has_socket(a) == 0)
 		start_listener(a, ret);
@@ -205,6 +220,36 @@ static void remove_map(const struct attach *a, struct attach_answer *ret)
 	unlinkat(a->tmp_fd, a->map, 0);
 }
 
+static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
+{
+	(void)ret;
+	if (is_leftover(a, a->trigger))
+		unlinkat(a->tmp_fd, a->trigger, 0);
+	if (is_leftover(a, a->map))
+		unlinkat(a->tmp_fd, a->map, 0);
+}
+
+/*
+ * Without exec all descriptors of the agent would be open here, too, for as long as the pod makes this wait: what
+ * the agent ends by closing it, like its probes of memory, would go on. 0 to 2 are not.
+ */
+static void close_others(const struct attach *a, int to)
+{
+	int keep[] = {a->pidfd, a->tmp_fd, to}, from = STDERR_FILENO + 1;
+
+	for (size_t turn = 0; turn < ARRAY_SIZE(keep); turn++) {
+		int next = -1;
+
+		for (size_t i = 0; i < ARRAY_SIZE(keep); i++)
+			if (keep[i] >= from && (next < 0 || keep[i] < next))
+				next = keep[i];
+		if (next > from)
+			syscall(SYS_close_range, from, next - 1, 0);
+		from = MAX(from, next + 1);
+	}
+	syscall(SYS_close_range, from, ~0U, 0);
+}
+
 /* ---- in the parent ---- */
 
 typedef void child_fn(const struct attach *a, struct attach_answer *ret);
@@ -213,6 +258,7 @@ static void in_child(const struct attach *a, child_fn *fn, int to)
 {
 	struct attach_answer answer = {.result = ATTACH_OK};
 
+	close_others(a, to);
 	if (become(a)) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* becoming another user undoes it */
 		fn(a, &answer);
@@ -237,27 +283,54 @@ static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
 	return true;
 }
 
+/* Children that did not end in time, until they have. */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t left[LEFT_MAX];
+static size_t n_left;
+
+/* Whether there is room for one more. */
+static bool reap_left(void)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&left_lock);
+	for (size_t i = 0; i < n_left; i++)
+		if (waitpid(left[i], NULL, WNOHANG) == 0)
+			left[n++] = left[i];
+	n_left = n;
+	pthread_mutex_unlock(&left_lock);
+	return n < LEFT_MAX;
+}
+
+static void leave(pid_t pid)
+{
+	counter_add(counter("podflame_java_attach_stuck_total", NULL, NULL), 1);
+	pthread_mutex_lock(&left_lock);
+	if (n_left < LEFT_MAX)
+		left[n_left++] = pid;
+	pthread_mutex_unlock(&left_lock);
+}
+
 /* One that a file system of the pod's keeps in the kernel ends when that lets go of it; nobody waits then. */
-static void reap(pid_t pid)
+static void reap(const struct attach *a, pid_t pid)
 {
 	const struct timespec step = {.tv_nsec = STEP_NS};
 
-	for (uint64_t until_ns = now_ns() + SPARE_NS; waitpid(pid, NULL, WNOHANG) == 0;) {
+	for (uint64_t until_ns = now_ns() + a->spare_ns; waitpid(pid, NULL, WNOHANG) == 0;) {
 		if (now_ns() >= until_ns) {
-			counter_add(counter("podflame_java_attach_stuck_total", NULL, NULL), 1);
+			leave(pid);
 			return;
 		}
 		nanosleep(&step, NULL);
 	}
 }
 
-static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+static void run_child(const struct attach *a, child_fn *fn, struct attach_answer *ret)
 {
-	uint64_t wait_ns = a->listener_ns + a->reply_ns + SPARE_NS;
+	uint64_t wait_ns = a->listener_ns + a->reply_ns + a->spare_ns;
 	int fds[2];
 	pid_t pid;
 
-	*ret = (struct attach_answer){.result = ATTACH_STUCK};
 	if (pipe2(fds, O_CLOEXEC) < 0) {
 		ret->error = errno;
 		return;
@@ -269,16 +342,29 @@ static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *
 	if (pid > 0) {
 		if (!read_answer(fds[0], wait_ns, ret))
 			kill(pid, SIGKILL);
-		reap(pid);
+		reap(a, pid);
 	} else {
 		ret->error = errno;
 	}
 	close(fds[0]);
 }
 
+static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+{
+	*ret = (struct attach_answer){.result = ATTACH_STUCK};
+	if (reap_left())
+		run_child(a, fn, ret);
+	else
+		ret->error = EAGAIN;
+}
+
 void attach_ask(const struct attach *a, struct attach_answer *ret)
 {
+	struct attach_answer ignored;
+
 	as_user(a, ask, ret);
+	if (ret->result == ATTACH_STUCK && !ret->error) /* it was killed: it has removed nothing */
+		as_user(a, remove_leftovers, &ignored);
 }
 
 void attach_remove_map(const struct attach *a)

@@ -6,10 +6,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -264,6 +267,151 @@ static void test_map_is_there(void **state)
 	assert_int_equal(access("/tmp/not-to-be-written", F_OK), -1);
 }
 
+/* ---- the child that asks ---- */
+
+struct asking {
+	const struct attach *a;
+	struct attach_answer answer;
+};
+
+static void *ask_there(void *arg)
+{
+	struct asking *s = arg;
+
+	attach_ask(s->a, &s->answer);
+	return NULL;
+}
+
+/* What the agent closes while a child waits for the pod is closed: its probes end by that alone. */
+static void test_child_holds_nothing_of_the_agent(void **state)
+{
+	struct fake *f = *state;
+	struct asking s = {.a = &f->a};
+	struct pollfd p = {.events = POLLIN};
+	pthread_t thread;
+	int fds[2], fd;
+
+	f->a.reply_ns = 60 * NSEC_PER_SEC;
+	listen_there(f);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_int_equal(pthread_create(&thread, NULL, ask_there, &s), 0);
+	fd = accept4(f->listening, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(fd >= 0);
+	close(fds[1]);
+	p.fd = fds[0];
+	assert_int_equal(poll(&p, 1, 20000), 1); /* it waits for 60 s */
+	assert_int_equal(read(fds[0], &(char){0}, 1), 0);
+	assert_int_equal(write(fd, "1\nno\n", 5), 5);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(s.answer.result, ATTACH_REFUSED);
+	close(fds[0]);
+	close(fd);
+}
+
+/* Who answers holds the child: traced, it has no end for its parent; stopped, it does not go on. */
+static pid_t hold(const struct fake *f, bool traced, int *ret_child)
+{
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+	int fds[2], fd;
+	pid_t pid;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	*ret_child = fds[0];
+	pid = fork();
+	if (pid) {
+		close(fds[1]);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = accept(f->listening, NULL, NULL);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 ||
+	    (traced ? ptrace(PTRACE_SEIZE, peer.pid, NULL, NULL) : kill(peer.pid, SIGSTOP)) < 0)
+		_exit(1);
+	if (write(fds[1], &peer.pid, sizeof(peer.pid)) < 0 || (traced && write(fd, "1\nno", 4) < 0))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static void stop(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_child_that_ends_late_is_reaped(void **state)
+{
+	struct counter *stuck = counter("podflame_java_attach_stuck_total", NULL, NULL);
+	uint64_t before = counter_get(stuck);
+	struct fake *f = *state;
+	struct attach_answer answer;
+	pid_t holder, child;
+	siginfo_t info;
+	int fd;
+
+	f->a.reply_ns = 60 * NSEC_PER_SEC;
+	f->a.spare_ns = 100 * NSEC_PER_MSEC;
+	listen_there(f);
+	holder = hold(f, true, &fd);
+	attach_ask(&f->a, &answer);
+	if (read(fd, &child, sizeof(child)) != sizeof(child)) {
+		print_message("skipped: no process may be traced here\n");
+		stop(holder);
+		skip();
+	}
+	assert_int_equal(answer.result, ATTACH_REFUSED);
+	assert_int_equal(counter_get(stuck) - before, 1);
+	stop(holder);
+	/* It is there, for its parent to wait for. */
+	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
+	attach_remove_map(&f->a);
+	assert_int_equal(waitpid(child, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+	close(fd);
+}
+
+/* The child is killed, and could not remove its file: expect() says that it is gone. */
+static void test_stuck_child_leaves_no_file(void **state)
+{
+	struct fake *f = *state;
+	pid_t holder, child;
+	int fd;
+
+	f->a.reply_ns = f->a.listener_ns = f->a.spare_ns = 200 * NSEC_PER_MSEC;
+	listen_there(f);
+	holder = hold(f, false, &fd);
+	expect(f, -EPROTO, "the attempt was given up");
+	assert_int_equal(read(fd, &child, sizeof(child)), sizeof(child));
+	stop(holder);
+	close(fd);
+}
+
+static void put_map(const struct fake *f, const char *text, bool old)
+{
+	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}};
+
+	assert_int_equal(file_write_atomic(f->map, text, strlen(text), 0600), 0);
+	if (old)
+		assert_int_equal(utimensat(AT_FDCWD, f->map, t, 0), 0);
+}
+
+/* What an agent left that was ended meanwhile, or a program that is gone, is in nobody's way; a living one's is. */
+static void test_leftover_is_replaced(void **state)
+{
+	struct fake *f = *state;
+	char said[ATTACH_TEXT_BYTES] = "";
+	struct perf_map *map;
+
+	put_map(f, "", false);
+	expect(f, -EPROTO, "it does not answer SIGQUIT");
+	put_map(f, "1000 10 other\n", true);
+	expect(f, -EPROTO, "it does not answer SIGQUIT");
+	put_map(f, "1000 10 own\n", false);
+	assert_int_equal(attach_run(&f->a, &map, said), -EEXIST);
+	assert_int_equal(access(f->map, F_OK), 0);
+}
+
 /* ---- real ones ---- */
 
 static const char program[] = "public class Spin {\n"
@@ -394,6 +542,30 @@ static struct runtime_process *learn_alone(const struct jvm *j, struct parser *p
 	return p;
 }
 
+/* A file at its map's place that is no map of its: it is to be asked all the same. */
+static void assert_wanted_with(const struct jvm *j, struct parser *parser, const char *text,
+			       const char *problem)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/root/tmp/perf-1.map", j->tgid);
+	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}};
+	struct runtime_process *p;
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
+	assert_int_equal(chown(path, 12345, 12346), 0);
+	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
+	java_map_give(j->tgid, j->start, perf_map_new()); /* nobody wants it */
+	perf_map_free(java_map_take(j->tgid, j->start));
+	assert_false(runtime_java_unnamed(j->tgid, j->start));
+	p = learn_alone(j, parser);
+	assert_int_equal(runtime_process_n(p), *problem ? 1 : 0);
+	if (p) {
+		assert_null(runtime_process_at(p, 0).learnt->data);
+		assert_string_equal(runtime_process_at(p, 0).learnt->problem, problem);
+	}
+	assert_true(runtime_java_unnamed(j->tgid, j->start));
+	runtime_process_unref(p);
+}
+
 static void test_jvm_without_names(const char *java, const char *dir)
 {
 	const struct parser_config config = {.marks = runtime_marks()};
@@ -411,6 +583,9 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	/* too young for runtime_java_attach */
 	assert_int_equal(runtime_java_attach(j.tgid, j.start, "17.0.1", text), -EAGAIN);
 	assert_string_equal(text, "the JVM is just starting");
+	assert_wanted_with(&j, parser, "", "");
+	assert_wanted_with(&j, parser, "1000 10 other\n",
+			   "/tmp/perf-1.map is not used: it was written before the process began");
 	assert_int_equal(attach_open(j.tgid, j.start, &a, text), 0);
 	assert_int_equal(attach_run(&a, &map, text), 0);
 	attach_done(&a);
@@ -560,6 +735,10 @@ int main(int argc, char **argv)
 		FAKE_TEST(test_refusal),
 		FAKE_TEST(test_agreed_but_no_map),
 		FAKE_TEST(test_map_is_there),
+		FAKE_TEST(test_child_holds_nothing_of_the_agent),
+		FAKE_TEST(test_child_that_ends_late_is_reaped),
+		FAKE_TEST(test_stuck_child_leaves_no_file),
+		FAKE_TEST(test_leftover_is_replaced),
 		cmocka_unit_test(test_real_jvms),
 		cmocka_unit_test(test_real_jvms_without_names),
 		cmocka_unit_test(test_real_jvms_left_alone),

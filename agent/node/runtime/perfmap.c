@@ -118,9 +118,18 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 
 /* ---- learn ---- */
 
+/* HotSpot writes it at once: an empty one is what asking it has left. Others' is empty until their buffer is full. */
 static bool has_map(const struct state *s)
 {
-	return s->file.map && !perf_file_problem(s->error);
+	return s->file.map && !perf_file_problem(s->error) &&
+	       (s->writer != PERF_MAP_HOTSPOT || s->given || s->error == -EAGAIN ||
+		perf_map_n(s->file.map));
+}
+
+/* As if there were none: what its user can do is the same. */
+static bool is_older(const struct state *s)
+{
+	return s->error == -ETIME;
 }
 
 static void look_at_file(struct state *s)
@@ -173,6 +182,13 @@ static void tell_file_problem(const struct state *s, struct runtime_learnt *ret)
 	char path[PERF_MAP_PATH_BYTES];
 
 	perf_map_path(s->file.own_pid, path);
+	if (is_older(s) && *ret->problem) {
+		size_t n = strlen(ret->problem);
+
+		snprintf(ret->problem + n, sizeof(ret->problem) - n, "; /%s is older than it",
+			 path);
+		return;
+	}
 	snprintf(ret->problem, sizeof(ret->problem), "/%s is not used: %s", path,
 		 perf_file_problem(s->error));
 }
@@ -197,7 +213,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		walk(s, ret);
 		return 0;
 	}
-	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && !*ret->problem)
+	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
 		java_map_want(s->file.tgid, s->file.start_boottime_ns);
 	forget(s);
 	free(TAKE_PTR(ret->ranges));

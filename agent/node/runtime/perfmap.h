@@ -7,10 +7,13 @@
 
 #include "node/runtime/runtime.h"
 
+struct stat;
+
 /* ---- perfmap_lines.c: what the lines say ---- */
 #define PERF_MAP_LIVE_BYTES (16u << 20) /* of one map's functions; more are refused */
-#define PERF_MAP_ALL_BYTES  (64u << 20) /* of all maps; half as much more, so that each has its share */
-#define PERF_MAP_LINE_MAX   1024	/* longer ones are cut */
+#define PERF_MAP_ALL_BYTES                                                                         \
+	(64u << 20)	       /* of all maps; half as much more, so that each has its share */
+#define PERF_MAP_LINE_MAX 1024 /* longer ones are cut */
 
 struct perf_map;
 struct perf_map *perf_map_new(void);
@@ -46,9 +49,12 @@ void perf_file_set(struct perf_file *f, struct perf_map *map);
 uint64_t perf_file_generation(const struct perf_file *f);
 /*
  * Reads on, a slice at a time: 0: all is read; -EAGAIN: there is more. -ENOENT: there is no file. -ELOOP: a symbolic
- * link; -ENOTSUP: no regular file; -EPERM: of another user; -EFBIG: over PERF_MAP_FILE_MAX.
+ * link; -ENOTSUP: no regular file; -EPERM: of another user; -EFBIG: over PERF_MAP_FILE_MAX; -ETIME: written before
+ * the process began. Where a map is known, another file that is empty or that old is as none.
  */
 int perf_file_read(struct perf_file *f);
+/* Whether a file was written last before the process began. In a forked child, too. */
+bool perf_file_is_older(const struct perf_file *f, const struct stat *st);
 /* The file, opened as perf_file_read does; also for attach. Name of the file in the process's root: path. */
 #define PERF_MAP_PATH_BYTES 32
 void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES]);

@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OPEN_ATTEMPTS 8 /* the kernel gives up where names change meanwhile */
 #define STEP_BYTES    65536
+#define OLDER_NS      NSEC_PER_SEC	  /* file systems' clocks are coarse, and clocks are set */
 #define RESTART_NS    (60 * NSEC_PER_SEC) /* a file that is always another one is not read all day */
 
 void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
@@ -34,6 +36,8 @@ const char *perf_file_problem(int error)
 		return "it belongs to another user";
 	case -EFBIG:
 		return "it is larger than 256 MiB";
+	case -ETIME:
+		return "it was written before the process began";
 	case 0:
 	case -EAGAIN:
 	case -EBUSY:
@@ -209,10 +213,33 @@ static bool continues(const struct perf_file *f, int fd, const struct stat *st)
 	       pread(fd, now, n, f->offset - n) == (ssize_t)n && memcmp(now, f->tail, n) == 0;
 }
 
+/*
+ * A /tmp outlives containers, whose first process is always number 1. Contents count, so not ctime: images' start
+ * scripts chown what they find.
+ */
+bool perf_file_is_older(const struct perf_file *f, const struct stat *st)
+{
+	int64_t older_ns = (int64_t)(now_boot_ns() - f->start_boottime_ns + OLDER_NS);
+	const struct timespec *written = &st->st_mtim;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (written->tv_sec < 0 || written->tv_sec > now.tv_sec)
+		return written->tv_sec < 0;
+	return (now.tv_sec - written->tv_sec) * (int64_t)NSEC_PER_SEC + now.tv_nsec -
+		       written->tv_nsec >
+	       older_ns;
+}
+
 static int start_anew(struct perf_file *f, const struct stat *st)
 {
 	uint64_t now_ns = now_mono_ns();
+	bool older = perf_file_is_older(f, st);
 
+	if (f->map && (older || st->st_size == 0))
+		return -ENOENT;
+	if (older)
+		return -ETIME;
 	if (f->map && now_ns < f->restarted_ns + RESTART_NS)
 		return -EBUSY;
 	perf_file_set(f, perf_map_new());

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -336,6 +337,54 @@ static void test_file_of_another_user(void **state)
 	assert_int_equal(perf_file_read(&p->file), 0);
 }
 
+/* As if it was there when the process began: a container's /tmp that outlived the one before. */
+static void make_older(const struct place *p)
+{
+	uint64_t age_ns = now_boot_ns() - p->file.start_boottime_ns + 2 * NSEC_PER_SEC;
+	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}};
+
+	clock_gettime(CLOCK_REALTIME, &t[1]);
+	t[1].tv_sec -= (time_t)(age_ns / NSEC_PER_SEC);
+	assert_int_equal(utimensat(AT_FDCWD, p->path, t, 0), 0);
+}
+
+static void test_file_older_than_its_process(void **state)
+{
+	struct place *p = *state;
+
+	write_file(p->path, "1000 10 other\n", 0);
+	make_older(p);
+	assert_int_equal(chmod(p->path, 0600), 0); /* a change, but not of what is in it */
+	assert_int_equal(perf_file_read(&p->file), -ETIME);
+	assert_null(p->file.map);
+	assert_string_equal(perf_file_problem(-ETIME), "it was written before the process began");
+	write_file(p->path, "1000 10 own\n", O_TRUNC);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	make_older(p); /* the clock was set: it is the file that was read */
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	unlink(p->path);
+	write_file(p->path, "1000 10 others\n", 0);
+	make_older(p);
+	assert_int_equal(perf_file_read(&p->file), -ENOENT); /* as if it were gone */
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+}
+
+/* A JVM is being asked: its map is empty until it writes. What was known stays. */
+static void test_empty_file_takes_nothing_away(void **state)
+{
+	struct place *p = *state;
+
+	perf_file_set(&p->file, map_of("1000 10 given\n"));
+	write_file(p->path, "", 0);
+	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "given");
+	write_file(p->path, "1000 10 written\n", 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "written");
+}
+
 /* Large ones are read a piece at a time, and no name is told before all is. */
 static void test_large_file_in_slices(void **state)
 {
@@ -543,6 +592,30 @@ static void test_map_is_refused(void **state)
 	code_done(&c);
 }
 
+static void test_older_map_is_told(void **state)
+{
+	_cleanup_free_ char *want = NULL, *name = NULL;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	write_lines(c.place, (uintptr_t)c.at, "other", 0);
+	make_older(c.place);
+	p = learn(&c, NULL);
+	assert_int_equal(runtime_process_n(p), 1);
+	assert_null(runtime_process_at(p, 0).learnt->data);
+	want = xasprintf("%s is not used: it was written before the process began", c.place->path);
+	assert_string_equal(runtime_process_at(p, 0).learnt->problem, want);
+	write_lines(c.place, (uintptr_t)c.at, "own", O_TRUNC);
+	p = learn(&c, p);
+	assert_string_equal(runtime_process_at(p, 0).learnt->problem, "");
+	name = name_of(p, (uintptr_t)c.at);
+	assert_non_null(name);
+	assert_string_equal(name, "own");
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
 /* What a JVM was asked for is used as a file would be, and outlives it. */
 static void test_given_map(void **state)
 {
@@ -580,12 +653,15 @@ int main(void)
 		FILE_TEST(test_file_written_anew),
 		FILE_TEST(test_hostile_files),
 		FILE_TEST(test_file_of_another_user),
+		FILE_TEST(test_file_older_than_its_process),
+		FILE_TEST(test_empty_file_takes_nothing_away),
 		FILE_TEST(test_large_file_in_slices),
 		FILE_TEST(test_process_is_gone),
 		FILE_TEST(test_process_with_a_map),
 		FILE_TEST(test_too_many_areas_are_told),
 		FILE_TEST(test_map_grows),
 		FILE_TEST(test_map_is_refused),
+		FILE_TEST(test_older_map_is_told),
 		FILE_TEST(test_given_map),
 	};
 
