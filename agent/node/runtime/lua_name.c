@@ -10,6 +10,7 @@
 
 #define DEPTH_MAX 32  /* moves from register to register */
 #define IS_K	  256 /* in an operand of 9 bits: a constant (BITRK of 5.1 to 5.3) */
+#define SCAN_COST 4   /* instructions looked at for what a byte read costs */
 
 /*
  * Instructions in the order of lopcodes.h, a letter each: 'a' sets register A, '.' nothing; m move,
@@ -87,6 +88,20 @@ static int32_t arg_jump(const struct lua_layout *l, uint32_t i)
 }
 
 /* ---- which instruction set a register last ---- */
+
+/*
+ * The code was read once and is looked at from its begin for each ask and each move: out of the same budget, which
+ * limits an ask and all asks. 246,000 instructions are within an ask's that reads them, too.
+ */
+static int spend(const struct lua_reader *r, uint32_t n_instructions)
+{
+	size_t cost = n_instructions / SCAN_COST;
+
+	if (cost > r->m->budget_bytes)
+		return -E2BIG;
+	r->m->budget_bytes -= cost;
+	return 0;
+}
 
 /* Whether it changes the register, at whatever A. */
 static bool changes(const struct lua_layout *l, uint32_t i, uint32_t reg)
@@ -262,6 +277,9 @@ static int object_name(const struct lua_reader *r, const struct lua_proto *p, ui
 		return -ENOENT;
 	e = lua_local(r, p, reg + 1, last, &ret->name);
 	if (e != -ENOENT)
+		return e;
+	e = spend(r, last);
+	if (e < 0)
 		return e;
 	pc = setter(r, p, last, reg);
 	return pc < 0 ? -ENOENT : set_by(r, p, (uint32_t)pc, last, depth, ret);

@@ -283,6 +283,46 @@ static void packed_lines_begin_at_the_last_whole_one(void **state)
 	assert_int_equal(lua_line(&r, &p, 8), 0);
 }
 
+#define LONG_CODE 200000u
+
+/* The register that is called was set from the one before it, and so on; all code before sets another. */
+static void moves(uint32_t *code, unsigned n)
+{
+	static const unsigned get_upvalue[] = {0, 4, 5, 5, 9}, call[] = {0, 28, 29, 36, 68};
+	uint32_t at = LONG_CODE - 1 - n;
+
+	for (uint32_t i = 0; i < LONG_CODE; i++)
+		code[i] = image_insn(0, 200, 0, 0);
+	code[at - 1] = image_insn(get_upvalue[minor], 0, 0, 0);
+	for (unsigned k = 1; k <= n; k++)
+		code[at++] = image_insn(0, k, k - 1, 0);
+	code[at] = image_insn(call[minor], n, 1, 1);
+}
+
+/* Its owner made it so that each name is a long search: the search is limited as reading is. */
+static void a_search_is_limited(void **state)
+{
+	struct lua_reader r = {&names_state, image.l, &image.memory};
+	struct lua_proto p = {.n_code = LONG_CODE, .n_upvalues = 1};
+	_cleanup_free_ uint32_t *code = xcalloc(LONG_CODE, sizeof(*code));
+	char *name = NULL;
+
+	(void)state;
+	p.code = code;
+	p.upvalues = image_take(16);
+	image_put(p.upvalues, image_string("callback"), 8);
+	moves(code, 2);
+	image.memory.budget_bytes = 1u << 20; /* of an ask */
+	assert_int_equal(lua_called_name(&r, &p, LONG_CODE - 1, &name), 0);
+	assert_string_equal(name, "callback");
+	free(TAKE_PTR(name));
+	moves(code, 31);
+	image.memory.budget_bytes = 1u << 20;
+	assert_int_equal(lua_called_name(&r, &p, LONG_CODE - 1, &name), -E2BIG);
+	assert_null(name);
+	assert_true(image.memory.budget_bytes < LONG_CODE / 4); /* what one more would cost */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +338,7 @@ int main(void)
 		TEST(names_are_as_the_call_says),
 		TEST(sources_are_shown_as_lua_shows_them),
 		TEST(packed_lines_begin_at_the_last_whole_one),
+		TEST(a_search_is_limited),
 	};
 	int failed = 0;
 
