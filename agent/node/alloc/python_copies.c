@@ -16,8 +16,15 @@
 #define NEAR	    12		/* instructions from the lea to the comparison */
 #define STEPS_MAX   24		/* from the comparison to the call */
 
+/*
+ * Instructions decoded, of all. A CPython has some hundred such places, of 40 at most each; chance adds few. What is made
+ * of function addresses alone would take a CPU for half a minute.
+ */
+#define DECODED_MAX (1u << 20)
+
 struct scan {
 	struct code *code;
+	unsigned n_decoded;
 	const uint64_t *functions;
 	size_t n;
 	python_copy_fn *fn;
@@ -28,6 +35,9 @@ static bool decode(struct scan *s, uint64_t at, struct insn *ret)
 {
 	uint8_t bytes[INSN_BYTES_MAX];
 
+	if (s->n_decoded == DECODED_MAX)
+		return false;
+	s->n_decoded++;
 	return insn_decode(bytes, code_read(s->code, at, bytes), ret);
 }
 
@@ -191,6 +201,8 @@ static int scan_text(struct scan *s, const struct mapping *m)
 			return n < 0 ? -errno : 0;
 		for (size_t i = 0; i + 4 <= (size_t)n; i++)
 			look_at(s, chunk + i, at + i);
+		if (s->n_decoded == DECODED_MAX)
+			return -E2BIG;
 		at += (uint64_t)n - 3;
 	}
 	return 0;
@@ -199,7 +211,7 @@ static int scan_text(struct scan *s, const struct mapping *m)
 int python_copies(const struct runtime_look *look, struct code *code, const uint64_t *functions,
 		  size_t n, python_copy_fn *fn, void *arg)
 {
-	struct scan s = {code, functions, n, fn, arg};
+	struct scan s = {.code = code, .functions = functions, .n = n, .fn = fn, .arg = arg};
 	const struct mapping *m = mappings_find(look->maps, functions[0]);
 
 	return m && m->fd >= 0 ? scan_text(&s, m) : -EFAULT;

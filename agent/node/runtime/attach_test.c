@@ -302,10 +302,10 @@ static void test_child_holds_nothing_of_the_agent(void **state)
 	assert_int_equal(poll(&p, 1, 20000), 1); /* it waits for 60 s */
 	assert_int_equal(read(fds[0], &(char){0}, 1), 0);
 	assert_int_equal(write(fd, "1\nno\n", 5), 5);
+	close(fd);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(s.answer.result, ATTACH_REFUSED);
 	close(fds[0]);
-	close(fd);
 }
 
 /* Who answers holds the child: traced, it has no end for its parent; stopped, it does not go on. */
@@ -330,6 +330,8 @@ static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 		_exit(1);
 	if (write(fds[1], &peer.pid, sizeof(peer.pid)) < 0 || (traced && write(fd, "1\nno", 4) < 0))
 		_exit(1);
+	if (traced)
+		close(fd); /* the reply ends */
 	for (;;)
 		pause();
 }
