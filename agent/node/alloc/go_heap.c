@@ -167,7 +167,8 @@ static bool has_twice(const struct alloc_go_heap *g)
 	return false;
 }
 
-/* Those that came since the last time; all or none of them, but for what is over a limit: the oldest. */
+/* Those that came since the last time; all or none of them, but for what is over a limit: the
+ * oldest of the first time, those that come later. */
 static int learn_new(struct alloc_go_heap *g, struct memory *m)
 {
 	size_t n = g->n, n_addresses = g->n_addresses;
@@ -330,8 +331,9 @@ static void scale(uint64_t objects, uint64_t size, uint64_t rate, uint64_t *ret_
 {
 	double by = rate > 1 ? 1 / (1 - exp(-(double)size / (double)rate)) : 1;
 
-	*ret_objects = (uint64_t)((double)objects * by);
-	*ret_bytes = (uint64_t)((double)(objects * size) * by);
+	/* is_sane() knows the counts; the rate may be anything */
+	*ret_objects = (uint64_t)MIN((double)objects * by, 9e18);
+	*ret_bytes = (uint64_t)MIN((double)(objects * size) * by, 9e18);
 }
 
 static bool is_sane(const struct bucket *b, const struct seen *s)

@@ -63,6 +63,18 @@ void runtime_names_done(struct runtime_names *n)
 	*n = (struct runtime_names){.kind = n->kind};
 }
 
+size_t runtime_names_bytes(const struct runtime_names *n)
+{
+	size_t bytes = n->n * sizeof(*n->items);
+
+	for (size_t i = 0; i < n->n; i++) {
+		const struct runtime_name *x = &n->items[i];
+
+		bytes += (x->name ? strlen(x->name) + 1 : 0) + (x->file ? strlen(x->file) + 1 : 0);
+	}
+	return bytes;
+}
+
 /* ---- troubles ---- */
 
 static const char *const troubles[_PF_TROUBLE_MAX] = {

@@ -9,6 +9,7 @@
 
 #define CODES_MAX	 2048	    /* kept of one process */
 #define LINES_KEPT_BYTES (1u << 20) /* of line tables, of one process */
+#define TEXTS_KEPT_BYTES (4u << 20) /* of names and files, of one process */
 #define LINES_MAX	 (1u << 18) /* of one code object: 150,000 lines */
 #define CODE_HEAD_BYTES	 160
 #define BYTES_SIZE	 16 /* PyBytesObject: ob_size, ob_sval */
@@ -25,7 +26,7 @@ struct code {
 	char *name, *file;		     /* name NULL: nothing to show */
 	uint32_t first_line;
 	uint8_t *lines;
-	size_t n_lines;
+	size_t n_lines, n_texts;
 	UT_hash_handle hh;
 };
 
@@ -33,7 +34,7 @@ struct python_state {
 	struct python_layout layout;
 	struct python_places at;
 	struct code *codes; /* least recently used first */
-	size_t lines_bytes;
+	size_t lines_bytes, texts_bytes;
 };
 
 struct python_state *python_state_new(void)
@@ -44,6 +45,7 @@ struct python_state *python_state_new(void)
 static void code_free(struct python_state *s, struct code *c)
 {
 	s->lines_bytes -= c->n_lines;
+	s->texts_bytes -= c->n_texts;
 	free(c->name);
 	free(c->file);
 	free(c->lines);
@@ -172,15 +174,25 @@ static int read_code(const struct python_state *s, struct memory *m, struct code
 
 /* ---- what is kept ---- */
 
-static void make_room(struct python_state *s, size_t lines)
+static bool has_room(const struct python_state *s, const struct code *c)
+{
+	return HASH_COUNT(s->codes) < CODES_MAX &&
+	       s->lines_bytes + c->n_lines <= LINES_KEPT_BYTES &&
+	       s->texts_bytes + c->n_texts <= TEXTS_KEPT_BYTES;
+}
+
+static void keep(struct python_state *s, struct code *new)
 {
 	struct code *c, *next;
 
+	new->n_texts = (new->name ? strlen(new->name) : 0) + (new->file ? strlen(new->file) : 0);
 	HASH_ITER (hh, s->codes, c, next) {
-		if (HASH_COUNT(s->codes) < CODES_MAX && s->lines_bytes + lines <= LINES_KEPT_BYTES)
-			return;
+		if (has_room(s, new))
+			break;
 		drop(s, c);
 	}
+	s->lines_bytes += new->n_lines;
+	s->texts_bytes += new->n_texts;
 }
 
 static void fill(const struct python_state *s, const struct head *h, struct code *ret)
@@ -224,8 +236,7 @@ static int find_code(struct python_state *s, struct memory *m, const struct runt
 			code_free(s, c);
 			return r;
 		}
-		make_room(s, c->n_lines);
-		s->lines_bytes += c->n_lines;
+		keep(s, c);
 	}
 	HASH_ADD(hh, s->codes, key, sizeof(c->key), c);
 	*ret = c;

@@ -95,6 +95,7 @@ struct runtime_names {
 	enum frame_kind kind; /* mostly the runtime's own; FRAME_LIBRARY for its stubs */
 };
 void runtime_names_done(struct runtime_names *n);
+size_t runtime_names_bytes(const struct runtime_names *n);
 void runtime_names_add(struct runtime_names *n, char *name /* taken */, char *file /* taken */,
 		       uint32_t line, bool inlined);
 

@@ -11,6 +11,7 @@
 
 #define ASK_BUDGET     (1u << 20) /* of one frame */
 #define RESOLVE_BUDGET (4 * MEMORY_BUDGET)
+#define NAMES_BYTES    (8u << 20) /* of names that are asked for at once: the rest later */
 #define READ_BYTES     "podflame_runtime_read_bytes_total"
 #define NAMES_FAILED   "podflame_runtime_names_failed_total"
 
@@ -363,9 +364,10 @@ int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
 
 /* ---- names ---- */
 
-static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a)
+static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a, size_t *room)
 {
 	const struct runtime_ops *ops = runtime_ops(a->kind);
+	size_t bytes;
 	int r;
 
 	if (!ops || !ops->resolve || !s->walked[a->kind])
@@ -373,8 +375,13 @@ static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a
 	a->names = (struct runtime_names){.kind = ops->frame_kind};
 	r = ops->resolve(s->of[a->kind], m, &a->frame, a->has_caller ? &a->caller : NULL,
 			 &a->names);
+	bytes = runtime_names_bytes(&a->names);
+	if (r >= 0 && bytes > *room)
+		r = -E2BIG;
 	if (r < 0)
 		runtime_names_done(&a->names);
+	else
+		*room -= bytes;
 	return r;
 }
 
@@ -383,14 +390,14 @@ static int resolve_all(struct states *s, struct process_memory *pm, struct runti
 		       size_t n)
 {
 	struct memory *m = process_memory(pm);
-	size_t left = RESOLVE_BUDGET;
+	size_t left = RESOLVE_BUDGET, room = NAMES_BYTES;
 	int gone = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		size_t budget = MIN(left, (size_t)ASK_BUDGET);
 
 		m->budget_bytes = budget;
-		asks[i].error = gone ? gone : resolve_one(s, m, &asks[i]);
+		asks[i].error = gone ? gone : resolve_one(s, m, &asks[i], &room);
 		left -= budget - m->budget_bytes;
 		if (asks[i].error == -ESRCH)
 			gone = -ESRCH;

@@ -22,8 +22,9 @@ struct fake {
 	char *version;
 	bool saw_old, saw_state, releases, refuses;
 	unsigned n_learns, n_forgets;
-	size_t n_taken; /* as it saw them */
-	uint64_t reads; /* what resolve reads first */
+	size_t n_taken;	   /* as it saw them */
+	uint64_t reads;	   /* what resolve reads first */
+	size_t name_bytes; /* 0: a short name */
 };
 static struct fake fakes[2];
 
@@ -63,7 +64,9 @@ static int fake_resolve(void *state, struct memory *m, const struct runtime_word
 	char *text;
 	int r;
 
-	runtime_names_add(ret, xstrdup("half"), NULL, 0, false);
+	runtime_names_add(
+		ret, f->name_bytes ? xasprintf("%0*d", (int)f->name_bytes, 0) : xstrdup("half"),
+		NULL, 0, false);
 	if (f->resolve_result < 0)
 		return f->resolve_result;
 	r = memory_string(m, f->reads, 64, &text);
@@ -382,6 +385,32 @@ static void names_are_read_and_clean(void **state)
 	runtime_process_unref(p);
 }
 
+/* What is read at once is kept until it is taken in: long names come in several rounds. */
+static void names_of_a_round_have_a_limit(void **state)
+{
+	enum { N = 12 };
+	struct runtime_ask asks[N];
+	struct runtime_process *p;
+	size_t n_known = 0;
+
+	(void)state;
+	fakes[0].learn_result = 0;
+	fakes[0].name_bytes = 1 << 20;
+	p = learn(NULL, NULL);
+	for (size_t i = 0; i < N; i++)
+		asks[i] = (struct runtime_ask){.kind = FIRST, .frame = {1, i, 0}};
+	assert_int_equal(runtimes_resolve(p, asks, N), 0);
+	for (size_t i = 0; i < N; i++) {
+		assert_true(asks[i].error == 0 || asks[i].error == -E2BIG);
+		assert_int_equal(asks[i].names.n > 0, asks[i].error == 0);
+		n_known += asks[i].error == 0;
+		runtime_names_done(&asks[i].names);
+	}
+	assert_int_equal(n_known, 7); /* of 8 MiB, with their terminators */
+	fakes[0].name_bytes = 0;
+	runtime_process_unref(p);
+}
+
 static void a_name_that_fails_is_none(void **state)
 {
 	struct runtime_ask a = {.kind = FIRST};
@@ -513,6 +542,7 @@ int main(void)
 		T(who_is_gone_is_told),
 		T(marks_or_generated_code_make_it_likely),
 		T(names_are_read_and_clean),
+		T(names_of_a_round_have_a_limit),
 		T(a_name_that_fails_is_none),
 		T(names_of_the_dead_are_not_asked_for),
 		T(pages_are_touched),

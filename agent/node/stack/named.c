@@ -6,11 +6,14 @@
  */
 #include "node/stack/internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMED_MAX	16384 /* places in code, of one process */
-#define ASKS_MAX	4096  /* at once */
+#define NAMED_MAX	16384	    /* places in code, of one program of a process */
+#define NAMED_BYTES	(16u << 20) /* of their names */
+#define NAMED_ALL_BYTES (64u << 20) /* of all; half as much more, so that each has its share */
+#define ASKS_MAX	4096	    /* at once */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
@@ -23,23 +26,42 @@ struct entry {
 	struct key key;
 	bool known;
 	struct runtime_names names;
+	size_t bytes;	   /* of names */
 	uint64_t again_ns; /* CLOCK_MONOTONIC: when to ask (again) */
 	UT_hash_handle hh;
 };
 struct named {
 	struct entry *entries; /* longest not asked for first */
+	size_t bytes;
 };
+
+static _Atomic size_t all_bytes, n_all;
 
 struct named *named_new(void)
 {
+	atomic_fetch_add(&n_all, 1);
 	return xcalloc(1, sizeof(struct named));
+}
+
+static void drop_names(struct named *n, struct entry *e)
+{
+	n->bytes -= e->bytes;
+	atomic_fetch_sub(&all_bytes, e->bytes);
+	e->bytes = 0;
+	e->known = false;
+	runtime_names_done(&e->names);
 }
 
 static void forget(struct named *n, struct entry *e)
 {
 	HASH_DEL(n->entries, e);
-	runtime_names_done(&e->names);
+	drop_names(n, e);
 	free(e);
+}
+
+static void count_evicted(void)
+{
+	counter_add(counter("podflame_runtime_names_evicted_total", NULL, NULL), 1);
 }
 
 struct named *named_free(struct named *n)
@@ -50,6 +72,7 @@ struct named *named_free(struct named *n)
 		return NULL;
 	HASH_ITER (hh, n->entries, e, next)
 		forget(n, e);
+	atomic_fetch_sub(&n_all, 1);
 	free(n);
 	return NULL;
 }
@@ -103,7 +126,7 @@ static struct entry *find_or_make(struct named *n, const struct key *k)
 	if (e)
 		return e;
 	if (HASH_COUNT(n->entries) >= NAMED_MAX) {
-		counter_add(counter("podflame_runtime_names_evicted_total", NULL, NULL), 1);
+		count_evicted();
 		forget(n, n->entries);
 	}
 	e = xcalloc(1, sizeof(*e));
@@ -186,15 +209,50 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 	return ops && ops->names_last_ns ? ops->names_last_ns : KNOWN_NS;
 }
 
-static void take(struct entry *e, struct runtime_ask *a)
+static bool has_room(const struct named *n, size_t bytes)
 {
+	size_t share = NAMED_ALL_BYTES / 2 / atomic_load(&n_all);
+
+	if (n->bytes + bytes > NAMED_BYTES)
+		return false;
+	return atomic_load(&all_bytes) + bytes <= NAMED_ALL_BYTES || n->bytes + bytes <= share;
+}
+
+/* Those longest not asked for go; never e itself. */
+static bool make_room(struct named *n, const struct entry *e, size_t bytes)
+{
+	struct entry *old, *next;
+
+	HASH_ITER (hh, n->entries, old, next) {
+		if (has_room(n, bytes))
+			return true;
+		if (old == e || !old->bytes)
+			continue;
+		count_evicted();
+		forget(n, old);
+	}
+	return has_room(n, bytes);
+}
+
+static void take(struct named *n, struct entry *e, struct runtime_ask *a)
+{
+	size_t bytes;
+
 	/* Where nobody could look, what was known stays. */
 	if (a->error && a->error != -ESTALE && a->error != -ENOENT)
 		return;
-	runtime_names_done(&e->names);
-	e->known = !a->error;
-	if (!e->known)
+	drop_names(n, e);
+	if (a->error)
 		return;
+	bytes = runtime_names_bytes(&a->names);
+	if (!make_room(n, e, bytes)) {
+		count_evicted();
+		return;
+	}
+	e->known = true;
+	e->bytes = bytes;
+	n->bytes += bytes;
+	atomic_fetch_add(&all_bytes, bytes);
 	e->again_ns = now_mono_ns() + known_ns(a->kind);
 	e->names = a->names;
 	a->names = (struct runtime_names){0};
@@ -210,6 +268,6 @@ void named_take(struct named *n, struct names_wanted *w)
 		struct entry *e = find(n, &k);
 
 		if (e)
-			take(e, a);
+			take(n, e, a);
 	}
 }

@@ -1004,6 +1004,45 @@ static int stop(void **state)
 	return testdir_remove(dir);
 }
 
+/* Names have a limit in bytes, too: those asked for last stay, the others are counted and asked for again. */
+static void long_names_make_room_for_others(void **state)
+{
+	enum { N = 2048, NAME_BYTES = 16384, LIMIT = 16 << 20 };
+	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
+	uint64_t before = counter_get(evicted);
+	struct named *n = named_new();
+	struct names_wanted w = {0}, again = {0};
+	size_t kept = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < N; i++)
+		named_want(n, STACK(NULL, RUN(1, i)), &w);
+	assert_int_equal(w.n_asks, N);
+	for (size_t i = 0; i < N; i++) {
+		char *name = xcalloc(1, NAME_BYTES);
+
+		memset(name, 'n', NAME_BYTES - 1);
+		w.asks[i].error = 0;
+		w.asks[i].names.items = xcalloc(1, sizeof(*w.asks[i].names.items));
+		w.asks[i].names.items->name = name;
+		w.asks[i].names.n = 1;
+	}
+	named_take(n, &w);
+	for (uint64_t i = 0; i < N; i++)
+		kept += named_find(n, &RUN(1, i), NULL) != NULL;
+	assert_in_range(kept, LIMIT / NAME_BYTES / 2, LIMIT / NAME_BYTES);
+	assert_int_equal(counter_get(evicted) - before, N - kept);
+	assert_non_null(named_find(n, &RUN(1, N - 1), NULL));
+	named_want(n, STACK(NULL, RUN(1, 0)), &again);
+	named_want(n, STACK(NULL, RUN(1, N - 1)), &again);
+	assert_int_equal(again.n_asks, 1);
+	for (size_t i = 0; i < N; i++)
+		runtime_names_done(&w.asks[i].names);
+	free(w.asks);
+	free(again.asks);
+	named_free(n);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -1042,6 +1081,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(absent_pages_are_touched),
 		cmocka_unit_test(names_of_another_exec_are_not_taken),
 		cmocka_unit_test(names_of_who_has_ended_are_not_wanted),
+		cmocka_unit_test(long_names_make_room_for_others),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
