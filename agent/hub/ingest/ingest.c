@@ -152,13 +152,13 @@ static const char *foreign_node(const struct batch *b, const char *node)
 	return NULL;
 }
 
-/* The latest start, CLOCK_REALTIME: what lies far ahead would outlive all that is stored after it. */
+/* The latest end, CLOCK_REALTIME: what lies far ahead would outlive all that is stored after it. */
 static uint64_t latest_ns(const struct batch *b)
 {
 	uint64_t latest = 0;
 
 	for (size_t i = 0; i < b->n_profiles; i++)
-		latest = MAX(latest, b->profiles[i]->start_ns);
+		latest = MAX(latest, b->profiles[i]->end_ns);
 	return latest;
 }
 
@@ -178,7 +178,8 @@ static void store(struct request *q, const struct batch *b)
 	}
 	if (latest > now + MAX_AHEAD_NS) {
 		verdict(q, 422,
-			"time_unix_nano: a profile is %llu s ahead of the hub's clock: one of the "
+			"time_unix_nano: a profile ends %llu s ahead of the hub's clock: one of "
+			"the "
 			"two clocks is wrong",
 			(unsigned long long)((latest - now) / NSEC_PER_SEC));
 		return;

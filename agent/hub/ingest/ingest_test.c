@@ -18,7 +18,7 @@ struct world {
 	struct timer guard;
 	/* the request */
 	const char *method, *path, *type, *encoding, *authorization;
-	uint64_t ahead_ns; /* its profile, of one_profile */
+	uint64_t ahead_ns, longer_ns; /* its profile, of one_profile */
 	/* the answer */
 	int status;
 	char body[1024], retry_after[16], authenticate[32], accept[32];
@@ -131,7 +131,7 @@ static void encode(const struct world *w, const char *node, bool compress, struc
 	_cleanup_buf_ struct buf bytes = {0};
 
 	b->profiles[0]->start_ns += w->ahead_ns;
-	b->profiles[0]->end_ns += w->ahead_ns;
+	b->profiles[0]->end_ns += w->ahead_ns + w->longer_ns;
 	assert_int_equal(otlp_encode(b, &bytes), 0);
 	if (compress)
 		assert_int_equal(otlp_compress(bytes.data, bytes.len, out), 0);
@@ -366,8 +366,12 @@ static void test_far_ahead_of_the_clock(void **state)
 	w->ahead_ns += 2 * 3600 * NSEC_PER_SEC;
 	post(w, "node-a");
 	assert_int_equal(w->status, 422);
-	assert_non_null(strstr(w->body, "time_unix_nano: a profile is 8"));
+	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 9"));
 	assert_non_null(strstr(w->body, "s ahead of the hub's clock"));
+	w->ahead_ns = 0;
+	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* and does not end, so far */
+	post(w, "node-a");
+	assert_int_equal(w->status, 422);
 	assert_int_equal(n_stored(w), 1);
 }
 

@@ -175,9 +175,9 @@ static void of_place(struct where *w, const char *condition)
  * FROM and WHERE of everything that reads samples, by profile or, as `sa`, each of them; of
  * snapshots those that count.
  */
-static void samples_of(struct where *w, const struct selection *sel, bool each)
+static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
-	bool snapshot = event_info(sel->event)->snapshot;
+	bool snapshot = event_info(sel->event)->snapshot && !all_events;
 
 	/* who asks for a trace asks among samples that have one */
 	where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
@@ -195,8 +195,10 @@ static void samples_of(struct where *w, const struct selection *sel, bool each)
 	where_text(w, " AND se.first_s<=");
 	where_int(w, sel->time_end_s);
 	of_place(w, "series=se.id");
-	of_place(w, "event=");
-	where_int(w, sel->event);
+	if (!all_events) {
+		of_place(w, "event=");
+		where_int(w, sel->event);
+	}
 	of_place(w, "time>=");
 	where_int(w, sel->time_start_s);
 	of_place(w, "time<=");
@@ -314,7 +316,7 @@ static int read_samples(struct reading *r, const struct selection *sel, size_t m
 	sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
 	where_text(&w, each ? "SELECT se.app, sa.time, sa.stack, sa.value, sa.n"
 			    : "SELECT se.app, p.time, p.samples");
-	samples_of(&w, sel, each);
+	samples_of(&w, sel, each, false);
 	e = where_prepare(&w, r->db, &st);
 	if (e)
 		return e;
@@ -417,12 +419,12 @@ static void values_where(struct where *w, const struct selection *sel, const cha
 
 	where_text(w, "SELECT ");
 	if (events)
-		where_text(w, "p.event");
+		where_text(w, w->links ? "sa.event" : "p.event");
 	else
 		where_tag(w, tag);
-	if (w->needs_samples || w->links) {
+	if (w->needs_samples || w->links || where_wants_samples(sel)) {
 		where_text(w, " AS value, TOTAL(sa.n)");
-		samples_of(w, sel, true);
+		samples_of(w, sel, true, events);
 		return;
 	}
 	w->series_only = true;

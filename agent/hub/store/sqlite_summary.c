@@ -83,6 +83,20 @@ static int read_estimates(sqlite3 *db, const struct selection *sel, struct store
 	return 0;
 }
 
+/* Series of the containers that have some in the selection. */
+static void of_its_containers(struct where *w, const struct selection *sel)
+{
+	where_tag(w, "container_id");
+	where_text(w, " IN (SELECT ");
+	where_tag(w, "container_id");
+	where_text(w, " FROM series se WHERE se.last_s>=");
+	where_int(w, sel->time_start_s);
+	where_text(w, " AND se.first_s<=");
+	where_int(w, sel->time_end_s);
+	where_selection(w, sel);
+	where_text(w, ")");
+}
+
 static void losses_where(struct where *w, const struct selection *sel)
 {
 	where_text(w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
@@ -95,6 +109,11 @@ static void losses_where(struct where *w, const struct selection *sel)
 	where_int(w, sel->time_end_s);
 	where_text(w, " AND ((1");
 	where_selection(w, sel);
+	/* nobody knows which of a container's processes it was that lost something: each of them is told */
+	where_text(w, ") OR (se.pid=0");
+	where_allowed(w, sel);
+	where_text(w, " AND ");
+	of_its_containers(w, sel);
 	where_text(w, ")");
 	if (sel->n_allowed_namespaces == 0) {
 		/* what a node lost without knowing whose it was touches everyone on it */
@@ -151,15 +170,7 @@ static void throttled_where(struct where *w, const struct selection *sel)
 	where_int(w, sel->time_end_s);
 	where_allowed(w, sel);
 	where_text(w, " AND (");
-	where_tag(w, "container_id");
-	where_text(w, " IN (SELECT ");
-	where_tag(w, "container_id");
-	where_text(w, " FROM series se WHERE se.last_s>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND se.first_s<=");
-	where_int(w, sel->time_end_s);
-	where_selection(w, sel);
-	where_text(w, ")");
+	of_its_containers(w, sel);
 	if (sel->n_app_services == 0) {
 		struct selection any = *sel;
 

@@ -162,6 +162,40 @@ static void node_losses(void **state)
 	assert_int_equal(g.summary.losses[0].time_ns, 5 * NSEC_PER_SEC);
 }
 
+/* Lost by a container, nobody knows of which process: told of each of them, and of no other container's. */
+static void container_losses(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_services();
+	struct profile *p = add_profile(b, "mine", "mine", 99, "app", T0);
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	static char mine[] = "mine", none[] = "none";
+	char *services[] = {mine};
+	struct got g = {0};
+
+	profile_tag(b, p, "container_id", "c1");
+	add_sample(b, p, "t", true, "f", 5);
+	for (unsigned i = 1; i <= 2; i++) {
+		_cleanup_free_ char *container = xasprintf("c%u", i);
+
+		p = add_profile(b, container, "", 0, "app", T0);
+		profile_tag(b, p, "container_id", container);
+		profile_lose(b, p, i == 1 ? "window_full" : "spool_full", i, 0);
+	}
+	write_batch(s, b, 6);
+	sel.app_services = services;
+	sel.n_app_services = 1;
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_string_equal(g.summary.losses[0].reason, "window_full");
+	got_done(&g);
+	services[0] = none;
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.n_losses, 0);
+	got_done(&g);
+}
+
 static void hundred_thousand_rows(void **state)
 {
 	const char *dir = *state;
@@ -240,9 +274,9 @@ int main(void)
 		IN_MEMORY(known_answer),	IN_MEMORY(bounds_and_services),
 		IN_MEMORY(process_named_total), IN_MEMORY(truncation),
 		IN_MEMORY(duplicates),		IN_MEMORY(values),
-		IN_MEMORY(node_losses),		ON_DISK(hundred_thousand_rows),
-		ON_DISK(survives_reopening),	IN_MEMORY(out_of_range_values),
-		cmocka_unit_test(bad_config),
+		IN_MEMORY(node_losses),		IN_MEMORY(container_losses),
+		ON_DISK(hundred_thousand_rows), ON_DISK(survives_reopening),
+		IN_MEMORY(out_of_range_values), cmocka_unit_test(bad_config),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -186,6 +186,49 @@ static void traces(void **state)
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", TRACE_1)), 70);
 }
 
+static int join_values(const char *value, uint64_t n_samples, void *arg)
+{
+	(void)n_samples;
+	buf_printf(arg, "%s%s", ((struct buf *)arg)->len ? " " : "", value);
+	return 0;
+}
+
+/* The values of a tag among samples that a condition on samples or their links leaves. */
+static void assert_values(struct store *s, const char *tag, struct predicate *where,
+			  const char *expected)
+{
+	struct selection sel = {.event = EVENT_ON_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 10,
+				.where = where};
+	_cleanup_buf_ struct buf all = {0};
+
+	buf_init(&all, 0);
+	assert_int_equal(store_values(s, &sel, tag, 10, join_values, &all), 0);
+	assert_string_equal(all.data ? all.data : "", expected);
+	predicate_free(where);
+}
+
+static void values_where_samples_are(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_calls();
+	struct profile *p = add_profile(b, "2", "db", 11, "data", T0);
+
+	add_sample(b, p, "flusher", false, "fsync", 40);
+	p = add_profile(b, "3", "db", 11, "data", T0);
+	p->event = EVENT_OFF_CPU;
+	add_sample(b, p, "flusher", false, "fsync", 40);
+	write_batch(s, b, 3);
+	assert_values(s, "profile_event_type", leaf(PRED_EQ, "trace_id", TRACE_1), "on-cpu");
+	assert_values(s, "profile_event_type", leaf(PRED_EQ, "thread", "flusher"),
+		      "on-cpu off-cpu");
+	assert_values(s, "profile_event_type", NULL, "on-cpu off-cpu");
+	assert_values(s, "pod_ns", leaf(PRED_EQ, "thread", "flusher"), "data");
+	assert_values(s, "pod_ns", leaf(PRED_EQ, "trace_id", TRACE_1), "app");
+	assert_values(s, "pod_ns", NULL, "app data");
+}
+
 static int keep_value(const char *value, uint64_t n_samples, void *arg)
 {
 	(void)n_samples;
@@ -209,9 +252,13 @@ static void samples_have_an_identity(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_MEMORY(predicates),	   IN_MEMORY(deep_predicates),
-		IN_MEMORY(hostile_values), cmocka_unit_test(like_and_regexp),
-		IN_MEMORY(traces),	   IN_MEMORY(samples_have_an_identity),
+		IN_MEMORY(predicates),
+		IN_MEMORY(deep_predicates),
+		IN_MEMORY(hostile_values),
+		cmocka_unit_test(like_and_regexp),
+		IN_MEMORY(traces),
+		IN_MEMORY(samples_have_an_identity),
+		IN_MEMORY(values_where_samples_are),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
