@@ -302,8 +302,10 @@ static void test_child_holds_nothing_of_the_agent(void **state)
 	assert_int_equal(poll(&p, 1, 20000), 1); /* it waits for 60 s */
 	assert_int_equal(read(fds[0], &(char){0}, 1), 0);
 	assert_int_equal(write(fd, "1\nno\n", 5), 5);
-	close(fd);
+	/* no close yet: with what was asked not read, it would take the answer back */
+	assert_int_equal(shutdown(fd, SHUT_WR), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
+	close(fd);
 	assert_int_equal(s.answer.result, ATTACH_REFUSED);
 	close(fds[0]);
 }
