@@ -109,6 +109,8 @@ int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offs
 int uprobe_try_return(enum uprobe_mode mode);
 /* So many hits more a hit costs whose instruction is stepped over. */
 unsigned uprobe_stepped_more(enum uprobe_mode mode);
+/* CPU time of a call: the median of some bursts. A host that takes its CPU away amid one makes that one ten times as long. */
+uint64_t call_typical_ns(void (*function)(void));
 
 /* emulated.c: where a probe of the function at this offset of the file is cheap, and means the same */
 uint64_t emulated_place(int fd, uint64_t offset);

@@ -584,6 +584,29 @@ static void a_trap_has_a_price(void **state)
 	probes_free(p);
 }
 
+#define LONG_CALL_NS (20 * NSEC_PER_MSEC)
+
+/* The 60th is as one amid which a host took the CPU away, as far as a thread's clock sees it. */
+static void one_is_long(void)
+{
+	static unsigned n;
+	struct timespec t;
+	uint64_t start = 0;
+
+	if (++n != 60)
+		return;
+	do {
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+		start = start ? start : t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+	} while (t.tv_sec * NSEC_PER_SEC + t.tv_nsec - start < LONG_CALL_NS);
+}
+
+static void a_call_that_is_long_once_is_as_short_as_ever(void **state)
+{
+	(void)state;
+	assert_true(call_typical_ns(one_is_long) < LONG_CALL_NS / 1000);
+}
+
 static int run_mode(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {
@@ -600,6 +623,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(places_that_cannot_be_probed_are_left_out),
 		cmocka_unit_test(places_within_a_function_have_factors),
 		cmocka_unit_test(a_trap_has_a_price),
+		cmocka_unit_test(a_call_that_is_long_once_is_as_short_as_ever),
 	};
 
 	mode_at_most = mode;

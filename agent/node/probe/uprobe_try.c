@@ -71,13 +71,13 @@ static uint64_t thread_ns(void)
 #define HITS   200
 #define ROUNDS 10
 
-static uint64_t burst_ns(void (*function)(void))
+static uint64_t burst_ns(void (*function)(void), unsigned hits)
 {
 	uint64_t start = thread_ns();
 
-	for (unsigned i = 0; i < HITS; i++)
+	for (unsigned i = 0; i < hits; i++)
 		function();
-	return (thread_ns() - start) / HITS;
+	return (thread_ns() - start) / hits;
 }
 
 /* The least of some tries; 0: it cannot be attached. */
@@ -89,7 +89,7 @@ static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 	if (link < 0)
 		return 0;
 	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t ns = burst_ns(function);
+		uint64_t ns = burst_ns(function, HITS);
 
 		least = MIN(least, ns);
 	}
@@ -101,6 +101,24 @@ static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 #define STEPPED_MORE_GUESS 10
 
 #define TRAP_WEIGHT 0.9 /* of what was known, when it is measured again */
+#define BURSTS	    5
+
+static int compare_ns(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+uint64_t call_typical_ns(void (*function)(void))
+{
+	uint64_t ns[BURSTS];
+
+	for (size_t i = 0; i < BURSTS; i++)
+		ns[i] = burst_ns(function, HITS / BURSTS);
+	qsort(ns, BURSTS, sizeof(ns[0]), compare_ns);
+	return ns[BURSTS / 2];
+}
 
 /* On a busy machine a trap costs more, as all else does: so it is looked at again and again, a fifth of a millisecond. */
 uint64_t probes_trap_ns(struct probes *p)
@@ -114,8 +132,9 @@ uint64_t probes_trap_ns(struct probes *p)
 	if (m->trap_link <= 0)
 		return TRAP_NS_GUESS;
 	if (!m->trap_ns)
-		m->trap_ns = (double)burst_ns(pf_trap_here);
-	m->trap_ns = m->trap_ns * TRAP_WEIGHT + (double)burst_ns(pf_trap_here) * (1 - TRAP_WEIGHT);
+		m->trap_ns = (double)call_typical_ns(pf_trap_here);
+	m->trap_ns = m->trap_ns * TRAP_WEIGHT +
+		     (double)call_typical_ns(pf_trap_here) * (1 - TRAP_WEIGHT);
 	return (uint64_t)m->trap_ns;
 }
 
