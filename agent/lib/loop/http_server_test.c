@@ -466,6 +466,24 @@ static void tls_bundle_of_two(void **state)
 	assert_int_equal(f->status, 200);
 }
 
+/* A cluster whose CA was signed by another, which its ca.crt does not hold: kubectl trusts it, and so do we. */
+static void tls_ca_that_another_has_signed(void **state)
+{
+	struct fixture *f = *state;
+	struct test_ca below;
+	struct test_cert cert;
+
+	test_ca_init_below(&below, "cluster", &other_ca);
+	test_cert_init(&cert, &below, "IP:127.0.0.1");
+	start_server(f, &cert, 0, 0);
+	make_client(f, "127.0.0.1", NULL, http_server_port(f->server), below.pem, NULL);
+	get(f, "/");
+	assert_null(f->error);
+	assert_int_equal(f->status, 200);
+	test_cert_done(&cert);
+	test_ca_done(&below);
+}
+
 static void ts_hello(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	(void)r;
@@ -555,6 +573,23 @@ static void tls_material_errors_name_the_part(void **state)
 	c.key_pem = other_cert.key_pem;
 	assert_int_equal(tls_new(&c, false, &t, &e), -EINVAL);
 	assert_text(e.reason, "does not belong to the certificate");
+	assert_null(t);
+}
+
+/* Read while it was written: a server that lacks the rest of its chain is refused by those who know only its end. */
+static void tls_certificate_chain_that_is_cut(void **state)
+{
+	_cleanup_free_ char *chain = xasprintf("%s%s", client_cert.cert_pem, ca.pem);
+	const struct tls_config c = {.cert_pem = chain, .key_pem = client_cert.key_pem};
+	struct tls *t = NULL;
+	struct field_error e = {0};
+
+	(void)state;
+	assert_int_equal(tls_new(&c, true, &t, &e), 0);
+	tls_unref(TAKE_PTR(t));
+	chain[strlen(chain) - 100] = '\0';
+	assert_int_equal(tls_new(&c, true, &t, &e), -EINVAL);
+	assert_string_equal(e.path, "certificate");
 	assert_null(t);
 }
 
@@ -751,12 +786,14 @@ static const struct CMUnitTest tests[] = {
 	T(tls_wrong_ca_refused),
 	T(tls_59_expired_or_not_yet_valid),
 	T(tls_bundle_of_two),
+	T(tls_ca_that_another_has_signed),
 	T(tls_49_ipv6_literal_is_verified),
 	T(tls_50_ipv6_literal_wrong_name_refused),
 	T(tls_client_certificate),
 	T(tls_missing_client_certificate),
 	T(tls_h2_only_server_62),
 	T(tls_material_errors_name_the_part),
+	T(tls_certificate_chain_that_is_cut),
 	T(tls_ca_bundle_without_what_cannot_be_read),
 	T(tls_ca_bundle_is_named),
 	T(tls_ca_bundle_with_a_block_that_does_not_end),

@@ -67,14 +67,22 @@ _test_util_ char *test_cert_pem(X509 *x)
 	return bio_text(b);
 }
 
-_test_util_ void test_ca_init(struct test_ca *ca, const char *cn)
+/* issuer NULL: itself */
+_test_util_ void test_ca_init_below(struct test_ca *ca, const char *cn, const struct test_ca *issuer)
 {
 	ca->key = EVP_EC_gen("P-256");
 	ca->cert = test_x509(ca->key, cn, -3600, 3600);
-	X509_set_issuer_name(ca->cert, X509_get_subject_name(ca->cert));
-	test_extension(ca->cert, ca->cert, NID_basic_constraints, "critical,CA:TRUE");
-	X509_sign(ca->cert, ca->key, EVP_sha256());
+	if (!issuer)
+		issuer = ca;
+	X509_set_issuer_name(ca->cert, X509_get_subject_name(issuer->cert));
+	test_extension(ca->cert, issuer->cert, NID_basic_constraints, "critical,CA:TRUE");
+	X509_sign(ca->cert, issuer->key, EVP_sha256());
 	ca->pem = test_cert_pem(ca->cert);
+}
+
+_test_util_ void test_ca_init(struct test_ca *ca, const char *cn)
+{
+	test_ca_init_below(ca, cn, NULL);
 }
 
 _test_util_ void test_ca_done(struct test_ca *ca)

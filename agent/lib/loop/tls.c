@@ -196,7 +196,7 @@ static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X
 }
 
 /*
- * As Go's AppendCertsFromPEM: what cannot be read is left out, so that one certificate of a kind that this OpenSSL does
+ * As Go's AppendCertsFromPEM: each is trusted by itself. What cannot be read is left out, so that one certificate of a kind that this OpenSSL does
  * not know takes no other away. A bundle of which nothing can be read is refused, and one that ends within a
  * certificate: more of it is still being written.
  */
@@ -231,6 +231,8 @@ static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field
 	if (n_trusted == 0)
 		return field_error_set(reterr, "ca", "no certificate of %u can be read: %s", n,
 				       why);
+	/* a cluster's CA may be one that another has signed, which its ca.crt need not hold */
+	X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
 	return 0;
 }
 
@@ -246,6 +248,8 @@ static int load_chain(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 	X509_free(x);
 	while (ok && (x = PEM_read_bio_X509(b, NULL, no_password, NULL)))
 		ok = SSL_CTX_add0_chain_cert(ctx, x);
+	/* the end of the text, not of a certificate that is still being written */
+	ok = ok && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
 	return ok ? 0 : field_error_set(reterr, "certificate", "%s", ssl_reason());
 }
 
