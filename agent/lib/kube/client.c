@@ -151,7 +151,7 @@ void kube_look_at_ca(struct kube *k)
 {
 	uint64_t again_ns = MIN(CA_LOOK_AGAIN_NS, k->times.ca_poll_ns);
 
-	if (k->config.ca_file && now_mono_ns() - k->ca_read_ns > again_ns)
+	if (!k->config.plain_http && now_mono_ns() - k->ca_read_ns > again_ns)
 		reload_tls(k);
 }
 

@@ -264,6 +264,8 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 		ts_reply(c, 200, NULL,
 			 "{\"kind\":\"XList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]"
 			 "}");
+	else if (strstr(r->line, "/closed"))
+		c->over = true;
 	else if (strstr(r->line, "/html"))
 		ts_reply(c, 200, NULL, "<html>");
 	else if (strstr(r->line, "/forbidden"))
@@ -288,7 +290,8 @@ static struct fixture *start(const struct test_cert *server_cert, const struct k
 	struct kube_config c = {.address = (char *)"127.0.0.1",
 				.host = (char *)"kubernetes.default.svc",
 				.ca_file = ca_file,
-				.token_file = token_file};
+				.token_file = token_file,
+				.plain_http = !server_cert};
 	struct field_error e = {0};
 
 	write_file("ca.crt", ca.pem);
@@ -720,6 +723,20 @@ static void ca_58_garbage_keeps_the_last_good_one(void **state)
 	finish(f);
 }
 
+/* A kubeconfig that was bent to go through a proxy names its CA still. */
+static void plain_http_stays_plain_after_a_failure(void **state)
+{
+	struct fixture *f = start(NULL, NULL);
+
+	(void)state;
+	ask(f, "GET", "/closed", NULL);
+	assert_int_equal(f->status, 0);
+	ask(f, "GET", "/x", NULL);
+	assert_null(f->error);
+	assert_int_equal(f->status, 200);
+	finish(f);
+}
+
 static void unusable_ca_is_an_error_at_start(void **state)
 {
 	_cleanup_free_ char *path = xasprintf("%s/ca.crt", dir);
@@ -939,6 +956,7 @@ int main(void)
 		cmocka_unit_test(token_56_sizes),
 		cmocka_unit_test(ca_57_rotates),
 		cmocka_unit_test(ca_58_garbage_keeps_the_last_good_one),
+		cmocka_unit_test(plain_http_stays_plain_after_a_failure),
 		cmocka_unit_test(unusable_ca_is_an_error_at_start),
 		cmocka_unit_test(lines_14_cut_at_every_byte),
 		cmocka_unit_test(list_14_cut_at_every_byte),
