@@ -104,6 +104,17 @@ static void answer(const char *text)
 	r.on_done(200, NULL, 0, NULL, r.arg);
 }
 
+static void refuse(int status, const char *retry_after)
+{
+	const struct http_headers headers = {.n = 1, .field = {{"Retry-After", retry_after}}};
+	struct http_request r = server.r;
+
+	assert_true(server.out);
+	server.out = false;
+	r.on_head(status, &headers, r.arg);
+	r.on_done(status, NULL, 0, NULL, r.arg);
+}
+
 /* ---- the owner ---- */
 
 static struct kube *kube;
@@ -223,6 +234,20 @@ static void watch_21_error_events_of_429_are_waited_for(void **state)
 {
 	(void)state;
 	ten_minutes_of(ERROR("429", "TooManyRequests"), false);
+}
+
+/* What is asked for is waited for, up to ten minutes of it. */
+static void watch_21_long_retry_after(void **state)
+{
+	(void)state;
+	refuse(503, "599");
+	assert_int_equal(wait_is_over(), 599 * NSEC_PER_SEC);
+	refuse(429, "3600");
+	assert_int_equal(wait_is_over(), 600 * NSEC_PER_SEC);
+	refuse(429, "99999999999999999999999");
+	assert_int_equal(wait_is_over(), 600 * NSEC_PER_SEC);
+	refuse(429, "Wed, 21 Oct 2026 07:28:00 GMT");
+	assert_true(wait_is_over() <= 2 * MAX_NS);
 }
 
 /* The first may pass; one that comes again comes for what is at that version, and a list goes past it. */
@@ -366,6 +391,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(watch_22_error_events_of_5xx_are_waited_for),
 		T(watch_21_error_events_of_429_are_waited_for),
+		T(watch_21_long_retry_after),
 		T(watch_22_error_event_twice_at_a_version_lists),
 		T(watch_17_streams_that_end_at_once_are_waited_for),
 		T(watch_17_streams_that_repeat_themselves_are_waited_for),

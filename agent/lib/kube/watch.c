@@ -198,6 +198,12 @@ static void on_missing(struct kube_watch *w, const char *text)
 	slow(w, true);
 }
 
+/* What the head says counts, also where the rest of the answer does not come. */
+bool watch_is_refused(const struct kube_watch *w)
+{
+	return w->status != 0 && w->status != 200;
+}
+
 void watch_on_bad_status(struct kube_watch *w, bool listing)
 {
 	_cleanup_free_ char *answer = status_text(w);
@@ -261,12 +267,12 @@ void watch_remember_head(int status, const struct http_headers *h, void *arg)
 {
 	struct kube_watch *w = arg;
 	const char *retry = http_header(h, "Retry-After");
-	uint64_t s;
+	uint64_t s = 0;
 
 	w->status = status;
-	w->retry_after_ns = 0;
-	if (retry && str_to_u64(retry, MAX_RETRY_AFTER_S, &s) == 0)
-		w->retry_after_ns = s * NSEC_PER_SEC;
+	if (retry && str_to_u64(retry, MAX_RETRY_AFTER_S, &s) == -ERANGE)
+		s = MAX_RETRY_AFTER_S;
+	w->retry_after_ns = s * NSEC_PER_SEC;
 	if (status == 200)
 		kube_server_works(w->kube);
 }

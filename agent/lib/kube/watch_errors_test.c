@@ -26,6 +26,14 @@ static const struct row rows[] = {
 	 "err(HTTP 500) err(HTTP 503) err(HTTP 504: no time left) synced ok "
 	 "err(HTTP 500: etcd is away) err(HTTP 504: no time left) ok +n/a=11",
 	 .min_backoffs = 5},
+	/* what a head says counts, also where the rest of the answer is lost */
+	{"watch_22_refusals_that_are_cut",
+	 {{RAW, "HTTP/1.1 410 X\r\nContent-Length: 9\r\n\r\n{", .expect = {"resourceVersion=0 "}},
+	  {REPLY, LIST("10", ""), .expect = {"!watch=true", "resourceVersion= "}},
+	  {RAW, "HTTP/1.1 410 X\r\nContent-Length: 9\r\n\r\n{", .expect = {"watch=true"}},
+	  {REPLY, LIST("20", ""), .expect = {"!watch=true", "resourceVersion=10 "}},
+	  {HOLD, ADD("a", "21")}},
+	 "synced ok +n/a=21"},
 	{"watch_22_error_event_500",
 	 {{REPLY, LIST("10", "")},
 	  {HOLD, EV("ERROR", STATUS("500", "internal"))},

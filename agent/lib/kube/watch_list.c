@@ -123,12 +123,12 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	(void)n;
 	w->call = NULL;
 	watch_enter(w);
-	if (status == 0) {
+	if (watch_is_refused(w)) {
+		watch_on_bad_status(w, true);
+	} else if (status == 0) {
 		kube_look_at_ca(w->kube);
 		watch_fail(w, true, "list", error);
 		watch_await_server(w);
-	} else if (status != 200) {
-		watch_on_bad_status(w, true);
 	} else {
 		const char *why = read_skeleton(w);
 

@@ -69,6 +69,7 @@ void watch_back_off(struct kube_watch *w, bool list);
 void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
 void watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
 void watch_worked(struct kube_watch *w);
+bool watch_is_refused(const struct kube_watch *w);
 void watch_on_bad_status(struct kube_watch *w, bool listing);
 void watch_hang_up(struct kube_watch *w);
 

@@ -162,7 +162,7 @@ static void watch_done(int status, const char *body, size_t n, const char *error
 		kube_look_at_ca(w->kube);
 	if (status == 200 && !error)
 		goes_on = take_last_line(w);
-	if (status != 200 && status != 0)
+	if (watch_is_refused(w))
 		watch_on_bad_status(w, false);
 	else if (goes_on)
 		watch_ended(w, error);

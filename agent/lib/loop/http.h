@@ -57,7 +57,7 @@ struct http_request {
 	const char *const *headers;	/* "Name: value", NULL-terminated; may be NULL */
 	const void *body;
 	size_t body_bytes;
-	uint64_t timeout_ns;		/* for the head (streaming) or the whole (not); 0: 30 s */
+	uint64_t timeout_ns;		/* for the head of a 2xx (streaming) or the whole; 0: 30 s */
 	size_t max_body_bytes;		/* of the answer, when not streaming; 0: 16 MiB */
 	/* Streaming: on_data gets every piece as it comes. Without it the body is collected. */
 	void (*on_head)(int status, const struct http_headers *h, void *arg);	/* may be NULL */

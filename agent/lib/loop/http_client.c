@@ -128,7 +128,7 @@ static bool on_head(struct http_call *c)
 		finish(c, 0, "the server wants to switch protocols");
 		return false;
 	}
-	if (c->r.on_data)
+	if (c->r.on_data && c->msg.status / 100 == 2)
 		timer_cancel(&c->timeout);
 	if (!c->r.on_head || c->msg.status / 100 == 1)
 		return true;

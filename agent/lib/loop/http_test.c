@@ -586,6 +586,31 @@ static void silent_stream_has_no_timeout_but_its_silence_is_known(void **state)
 	http_cancel(f->call);
 }
 
+/* What is no answer yet, and what is none of use, has an end. */
+static void silent_stream_that_was_not_granted_times_out(void **state)
+{
+	static const char *const before[] = {
+		"HTTP/1.1 103 Early Hints\r\n\r\n",
+		"HTTP/1.1 503 X\r\nContent-Length: 5\r\n\r\nab",
+	};
+	struct fixture *f = *state;
+	struct ts_config c = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
+		f->n_done = 0;
+		f->ts = ts_start(&c, stall, (void *)(uintptr_t)before[i]);
+		make_client(f, "127.0.0.1", NULL, f->ts->port, NULL, NULL);
+		stream(f, "/");
+		run(f);
+		assert_int_equal(f->status, 0);
+		assert_text(f->error, "timed out");
+		f->client = http_client_free(f->client);
+		ts_stop(TAKE_PTR(f->ts));
+	}
+	assert_int_equal(f->n_heads, 1);
+	assert_int_equal(f->head_status, 503);
+}
+
 static void twice_then_hang_up(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	(void)arg;
@@ -717,6 +742,7 @@ static const struct CMUnitTest tests[] = {
 	T(streaming_delivers_pieces_as_they_come),
 	T(cancel_inside_on_data),
 	T(silent_stream_has_no_timeout_but_its_silence_is_known),
+	T(silent_stream_that_was_not_granted_times_out),
 	T(kept_connection_is_used_and_its_loss_hidden),
 	T(reconnects_leave_no_file_open_64),
 	T(answer_above_the_limit),
