@@ -3,6 +3,7 @@
  * Where the API server is and who we are: the pod's service account, or a
  * kubeconfig file. What we cannot do (plugins, proxies) is refused by name.
  */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,6 +32,13 @@ void kube_config_done(struct kube_config *c)
 
 /* ---- in a pod ---- */
 
+static bool is_address(const char *s)
+{
+	uint8_t ip[16];
+
+	return inet_pton(AF_INET, s, ip) == 1 || inet_pton(AF_INET6, s, ip) == 1;
+}
+
 int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr)
 {
 	const char *host = getenv("KUBERNETES_SERVICE_HOST"),
@@ -56,8 +64,8 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 				       strerror(errno));
 	c.address = xstrdup(host);
 	c.port = (uint16_t)n;
-	/* the address may be an IPv6 literal; this name is in every API server's certificate */
-	c.host = xstrdup("kubernetes.default.svc");
+	/* an address is not in every API server's certificate, this name is; a provider's name may be the only way in */
+	c.host = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
 	if (r < 0 && r != -ENOENT) /* another namespace would be worked in */
 		return field_error_set(reterr, ns_file, "%s", strerror(-r));

@@ -70,6 +70,16 @@ static void in_cluster_49(void **state)
 	assert_string_equal(c.default_namespace, "podflame-system");
 	assert_text(c.ca_file, "/ca.crt");
 	kube_config_done(&c);
+	/* what a provider put there leads through a gateway that knows this name alone */
+	setenv("KUBERNETES_SERVICE_HOST", "api.shoot.example.com", 1);
+	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
+	assert_string_equal(c.address, "api.shoot.example.com");
+	assert_string_equal(c.host, "api.shoot.example.com");
+	kube_config_done(&c);
+	setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1", 1);
+	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
+	assert_string_equal(c.host, "kubernetes.default.svc");
+	kube_config_done(&c);
 	setenv("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), -EINVAL);
 	assert_string_equal(e.path, "KUBERNETES_SERVICE_PORT");
