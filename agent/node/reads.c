@@ -16,6 +16,7 @@ struct reads {
 	unsigned n; /* asked for and not there yet */
 	struct left_behind stuck;
 	unsigned generation; /* of the files worker: one more for each that was left behind */
+	struct told_list unreadable;
 };
 
 /* ---- the files worker ---- */
@@ -240,25 +241,33 @@ void reads_names(struct reads *all, struct names_wanted *w)
 
 /* ---- who does not come back ---- */
 
-static void tell_stuck(struct node *n, const char *uid, void *arg)
+static void add_blocked(struct node *n, const struct job *j, struct told_list *now)
 {
-	if (n->report)
-		report_problem(n->report, uid, "ProcessUnreadable", arg, 1);
+	const struct process_task *p = (const struct process_task *)j;
+	_cleanup_free_ char *process = NULL, *problem = NULL;
+	struct told_what what = {0};
+	uint64_t until_ns;
+	struct owner *o = j ? procs_owner(n->procs, p->cgroup_id, &until_ns) : NULL;
+
+	if (!o)
+		return;
+	what.problem = problem =
+		xasprintf("reading files of a process takes more than %llu s: it is left out",
+			  MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
+	what.detail = process = xasprintf("process %u", p->tgid);
+	told_add(now, n, o, &what);
+	owner_unref(o);
 }
 
-static void tell_blocked(struct node *n, const struct process_task *p)
+/* Who is back, or gone, is told no more. */
+static void tell_blocked(struct reads *all)
 {
-	_cleanup_free_ char *text =
-		xasprintf("reading the files of process %u takes more than %llu s: it is left out",
-			  p->tgid, MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
-	uint64_t until_ns;
-	struct owner *o = procs_owner(n->procs, p->cgroup_id, &until_ns);
+	struct told_list now = {0};
 
-	log_warn("%s", text);
-	if (o)
-		node_targets_of(n, o->container_id, o->pod_uid, tell_stuck, text);
-	owner_unref(o);
-	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
+	for (size_t i = 0; i < all->stuck.n; i++)
+		add_blocked(all->node, all->stuck.jobs[i], &now);
+	add_blocked(all->node, all->stuck.waits, &now);
+	told_tell(&all->unreadable, &now, all->node, "ProcessUnreadable");
 }
 
 /* Another worker reads now. */
@@ -292,12 +301,15 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	(void)w; /* the files worker */
 	if (!j)
 		return;
-	tell_blocked(all->node, p);
+	log_warn("reading files of process %u takes more than %llu s: it is left out", p->tgid,
+		 MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
 	p->late = p->task.done;
 	p->task.done = late_done;
 	replace_blocked(all->node, 0, p->pod);
 	if (left_behind(&all->stuck, &all->node->files, j))
 		go_on(all);
+	tell_blocked(all);
 }
 
 /* ---- life ---- */
@@ -309,8 +321,11 @@ bool reads_under_way(const struct reads *all)
 
 void reads_tick(struct reads *all)
 {
-	if (!all->node->closing && left_behind_again(&all->stuck, &all->node->files))
+	if (all->node->closing)
+		return;
+	if (left_behind_again(&all->stuck, &all->node->files))
 		go_on(all);
+	tell_blocked(all);
 }
 
 struct reads *reads_new(struct node *n)
@@ -324,6 +339,9 @@ struct reads *reads_new(struct node *n)
 
 struct reads *reads_free(struct reads *all)
 {
+	if (!all)
+		return NULL;
+	told_done(&all->unreadable);
 	free(all);
 	return NULL;
 }

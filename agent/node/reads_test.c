@@ -36,11 +36,8 @@ void drains_advance(struct drains *d)
 void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
 		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg)
 {
-	(void)n;
 	(void)container_id;
-	(void)pod_uid;
-	(void)fn;
-	(void)arg;
+	fn(n, pod_uid, arg);
 }
 
 uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns)
@@ -70,14 +67,15 @@ void pipeline_named(struct pipeline *p, struct names_wanted *w)
 	(void)w;
 }
 
+static char told[256];
+
 void report_problem(struct report *r, const char *uid, const char *reason, const char *text,
 		    unsigned n)
 {
 	(void)r;
-	(void)uid;
-	(void)reason;
-	(void)text;
 	(void)n;
+	assert_string_equal(reason, "ProcessUnreadable");
+	snprintf(told, sizeof(told), "%s: %s", uid, text);
 }
 
 /* ---- the tests ---- */
@@ -166,12 +164,16 @@ static void a_pod_keeps_one_thread(void **state)
 	for (unsigned k = 1; k < 10; k++)
 		assert_true(items[k].refused && !items[k].ran);
 	assert_false(items[0].done);
+	assert_string_equal(told, "pod-1: container  of pod pod-1: reading files of a process takes "
+				  "more than 5 s: it is left out (process 1000)");
 	post(12, 12, blocks); /* and after */
 	wait_for(12);
 	assert_true(items[12].refused && !items[12].ran);
 	/* It is back: its pod is read again. */
 	assert_int_equal(write(items[0].pipe[1], "x", 1), 1);
 	wait_for(0);
+	reads_tick(node.reads);
+	assert_string_equal(told, "pod-1: "); /* no more */
 	post(13, 11, runs);
 	wait_for(13);
 	assert_true(items[13].ran && !items[13].refused);
@@ -181,6 +183,7 @@ static int start(void **state)
 {
 	(void)state;
 	node.refs = 1;
+	node.report = (struct report *)&node;
 	node.tasks_tail = &node.tasks;
 	for (int i = 0; i < 2; i++)
 		owners[i].pod_uid = i ? "pod-2" : "pod-1";
