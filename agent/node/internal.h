@@ -137,6 +137,8 @@ struct throttle *throttle_new(struct node *n);
 struct throttle *throttle_free(struct throttle *t);
 /* Every second while off-cpu may be on. */
 void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h);
+/* Every second while nothing is profiled. */
+void throttle_off(struct throttle *t);
 /* What there is goes with a full drain. */
 void throttle_take(struct throttle *t, struct feed *f);
 

@@ -206,7 +206,9 @@ void kernel_tick(void *arg)
 		counter_add(counter("podflame_drains_skipped_total", "reason", "busy"), 1);
 	else
 		drains_add(n->drains, NULL, true);
-	if (k->state == ON && node_has_pods(n))
+	if (k->state != ON)
+		throttle_off(n->throttle);
+	else if (node_has_pods(n))
 		throttle_tick(n->throttle, &k->hierarchy);
 	drains_advance(n->drains);
 	follow_tick(n->follow);

@@ -156,6 +156,13 @@ void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h)
 	task_post(t->node, t->node->os, &r->task, r->n * sizeof(*r->items));
 }
 
+/* Who runs meanwhile is held back, too: that is of no profile's time. */
+void throttle_off(struct throttle *t)
+{
+	forget_gone(t);
+	t->read_ns = 0;
+}
+
 void throttle_take(struct throttle *t, struct feed *f)
 {
 	f->held_back = TAKE_PTR(t->pending);

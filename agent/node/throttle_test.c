@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container that its CPU limit holds back: the time goes to the next drain, once. As root. */
+#include "lib/base/testclock.h"
 #include "node/internal.h"
 #include "node/plan/testplan.h"
 #include "node/proc/testcgroup.h"
@@ -57,13 +58,30 @@ static uint64_t told_us(struct node *n, const struct own_cgroup *o, bool *ret_na
 	return us;
 }
 
+static uint64_t held_back_ns(const struct own_cgroup *o)
+{
+	struct cgroup_cpu cpu;
+	uint64_t id;
+
+	assert_int_equal(cgroup_id_of(&o->h, o->name, &id), 0);
+	assert_int_equal(cgroup_cpu_read(&o->h, id, &cpu), 0);
+	return cpu.throttled_ns;
+}
+
+static void wait_held_back(const struct own_cgroup *o)
+{
+	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS, before_ns = held_back_ns(o);
+
+	while (held_back_ns(o) < before_ns + NSEC_PER_MSEC && now_mono_ns() < deadline_ns)
+		usleep(50000);
+}
+
 static void test_held_back(void **state)
 {
 	struct own_cgroup o;
-	struct cgroup_cpu cpu;
 	struct node n;
 	bool named = false;
-	uint64_t id, us;
+	uint64_t us, all_ns;
 
 	(void)state;
 	if (!own_cgroup_make(&o) || !own_cgroup_limit(&o)) {
@@ -75,12 +93,41 @@ static void test_held_back(void **state)
 	own_cgroup_burn(&o);
 	us = told_us(&n, &o, &named);
 	us += told_us(&n, &o, &named);
-	assert_int_equal(cgroup_id_of(&o.h, o.name, &id), 0);
-	assert_int_equal(cgroup_cpu_read(&o.h, id, &cpu), 0);
+	all_ns = held_back_ns(&o);
 	own_cgroup_remove(&o);
 	assert_true(us > 0);
-	assert_true(us <= cpu.throttled_ns / 1000); /* nothing twice */
+	assert_true(us <= all_ns / 1000); /* nothing twice */
 	assert_true(named);
+	node_done(&n);
+}
+
+/* A target that is suspended for hours: what its containers were held back meanwhile is not told of the first second after. */
+static void test_nobody_looks(void **state)
+{
+	struct own_cgroup o;
+	struct feed f = {0};
+	struct node n;
+	bool named = false;
+
+	(void)state;
+	if (!own_cgroup_make(&o) || !own_cgroup_limit(&o)) {
+		own_cgroup_remove(&o);
+		print_message("no cgroup with a CPU limit can be made here\n");
+		skip();
+	}
+	make_node(&n, &o);
+	own_cgroup_burn(&o);
+	assert_true(told_us(&n, &o, &named) > 0);
+	throttle_off(n.throttle);
+	wait_held_back(&o);
+	throttle_off(n.throttle);
+	test_clock.later_ns += 3600 * NSEC_PER_SEC;
+	throttle_tick(n.throttle, &o.h);
+	throttle_take(n.throttle, &f);
+	assert_int_equal(f.n_held_back, 0);
+	feed_done(&f);
+	assert_true(told_us(&n, &o, &named) > 0); /* what comes is */
+	own_cgroup_remove(&o);
 	node_done(&n);
 }
 
@@ -128,6 +175,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_back),
+		cmocka_unit_test(test_nobody_looks),
 		cmocka_unit_test(test_too_many),
 	};
 
