@@ -98,6 +98,8 @@ static void entry_update(struct entry *e, const struct plan_target *t)
 	/* what was seen of another spec, or of pods that are gone, proves nothing now */
 	if (e->generation != t->generation || !t->containers_planned)
 		e->sampled = e->stored = e->n_stacks = e->n_finished = e->told_stacks = 0;
+	if (!t->containers_planned) /* who told of them may have ended with the last container */
+		json_object_clear(e->problems);
 	replace(&e->kind, t->kind);
 	replace(&e->ns, t->ns);
 	replace(&e->name, t->name);

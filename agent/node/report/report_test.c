@@ -542,6 +542,28 @@ static void test_freed_before_the_answer(void **state)
 	answer(200);
 }
 
+/* Who told of it ended with the last container, as when a target is suspended. */
+static void test_no_problem_without_a_container(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 2);
+	json_t *first;
+
+	(void)state;
+	give_plan(r, &t, 1);
+	report_problem(r, "u1", "OverBudget", "mem-inuse is off", 2);
+	first = first_target(r);
+	assert_int_equal(json_array_size(json_at(first, "reasons")), 1);
+	json_decref(first);
+	t.pods_planned = t.containers_planned = 0;
+	t.suspended = true;
+	give_plan(r, &t, 1);
+	first = first_target(r);
+	assert_int_equal(json_array_size(json_at(first, "reasons")), 0);
+	json_decref(first);
+	report_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -562,6 +584,7 @@ int main(void)
 		cmocka_unit_test(test_failures_back_off_and_recover),
 		cmocka_unit_test(test_change_during_a_write_is_written_after_it),
 		cmocka_unit_test(test_freed_before_the_answer),
+		cmocka_unit_test(test_no_problem_without_a_container),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
