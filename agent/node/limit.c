@@ -21,8 +21,9 @@
 
 struct lowered {
 	char id[CONTAINER_ID_BYTES];
-	unsigned hz;
-	char *text; /* of its rate and why */
+	unsigned hz, asked_hz;
+	double percent;
+	char *text; /* of these and why */
 	bool seen;
 	UT_hash_handle hh;
 };
@@ -31,6 +32,7 @@ struct limit {
 	struct lowered *lowered;
 	struct told_list told;
 	uint64_t ticks_ns, n_samples; /* as the round began; since then */
+	uint64_t cost_ns;	      /* of a sample, as last measured; 0: never */
 	uint64_t round_ns;
 };
 
@@ -69,12 +71,19 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns)
 	return hz < 1 ? 1 : hz > 1e6 ? 1000000 : (unsigned)hz;
 }
 
-static uint64_t sample_cost(const struct limit *l, uint64_t ticks_ns)
+/* Who sleeps for a while is sampled as before, when it wakes up. */
+static void measure(struct limit *l, uint64_t ticks_ns)
 {
 	/* Counters fall when the programs were loaded anew. */
-	if (ticks_ns <= l->ticks_ns || l->n_samples < MIN_SAMPLES)
-		return UNMEASURED_NS;
-	return (ticks_ns - l->ticks_ns) / l->n_samples + INTERRUPT_NS;
+	if (ticks_ns > l->ticks_ns && l->n_samples >= MIN_SAMPLES)
+		l->cost_ns = (ticks_ns - l->ticks_ns) / l->n_samples + INTERRUPT_NS;
+	l->ticks_ns = ticks_ns;
+	l->n_samples = 0;
+}
+
+static uint64_t cost(const struct limit *l)
+{
+	return l->cost_ns ? l->cost_ns : UNMEASURED_NS;
 }
 
 static struct lowered *find(const struct limit *l, const char *id)
@@ -109,7 +118,26 @@ static void tell(struct limit *l)
 	told_tell(&l->told, &now, l->node, "RateLowered");
 }
 
-static void lower(struct limit *l, const struct plan_container *c, unsigned hz, uint64_t cost_ns)
+/* As its targets ask now; what a sample costs changes each time, and is not told each time. */
+static void hold(const struct limit *l, struct lowered *t, const struct plan_container *c,
+		 unsigned hz)
+{
+	t->seen = true;
+	if (hz == t->hz && c->sample_hz == t->asked_hz && c->overhead_percent == t->percent)
+		return;
+	t->hz = hz;
+	t->asked_hz = c->sample_hz;
+	t->percent = c->overhead_percent;
+	free(t->text);
+	t->text = xasprintf(
+		"%u instead of %u Hz, to stay within overheadPercent %g: a sample costs about "
+		"%llu ns here (%s)",
+		hz, c->sample_hz, c->overhead_percent, (unsigned long long)cost(l),
+		l->cost_ns ? "measured"
+			   : "estimate: too few samples, or kernel.bpf_stats_enabled is 0");
+}
+
+static void lower(struct limit *l, const struct plan_container *c, unsigned hz)
 {
 	struct lowered *t = find(l, c->id);
 
@@ -118,17 +146,11 @@ static void lower(struct limit *l, const struct plan_container *c, unsigned hz, 
 		snprintf(t->id, sizeof(t->id), "%s", c->id);
 		HASH_ADD_STR(l->lowered, id, t);
 	}
-	t->seen = true;
 	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
-		return;
-	t->hz = hz;
-	procs_cap_hz(l->node->procs, c->id, hz);
-	free(t->text);
-	t->text = xasprintf(
-		"%u instead of %u Hz, to stay within overheadPercent %g: a sample costs about "
-		"%llu ns here (%s)",
-		hz, c->sample_hz, c->overhead_percent, (unsigned long long)cost_ns,
-		cost_ns == UNMEASURED_NS ? "estimate: kernel.bpf_stats_enabled is 0" : "measured");
+		hz = t->hz;
+	if (hz != t->hz)
+		procs_cap_hz(l->node->procs, c->id, hz);
+	hold(l, t, c, hz);
 }
 
 static void release(struct limit *l, const struct plan_container *c)
@@ -141,8 +163,9 @@ static void release(struct limit *l, const struct plan_container *c)
 	drop(l, t);
 }
 
-static void look_at(struct limit *l, const struct plan_container *c, uint64_t cost_ns)
+static void look_at(struct limit *l, const struct plan_container *c)
 {
+	struct lowered *t;
 	unsigned hz;
 
 	if (!c->id)
@@ -151,13 +174,15 @@ static void look_at(struct limit *l, const struct plan_container *c, uint64_t co
 		release(l, c);
 		return;
 	}
-	hz = c->overhead_percent > 0 ? limit_hz(c->overhead_percent, cost_ns) : c->sample_hz;
+	t = find(l, c->id);
+	hz = c->overhead_percent > 0 ? limit_hz(c->overhead_percent, cost(l)) : c->sample_hz;
 	if (hz < c->sample_hz)
-		lower(l, c, hz, cost_ns);
-	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->overhead_percent <= 0)
+		lower(l, c, hz);
+	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->overhead_percent <= 0 ||
+		 (t && t->hz >= c->sample_hz))
 		release(l, c);
-	else if (find(l, c->id))
-		find(l, c->id)->seen = true;
+	else if (t)
+		hold(l, t, c, t->hz);
 }
 
 static void forget_gone(struct limit *l)
@@ -177,20 +202,18 @@ static void forget_gone(struct limit *l)
 void limit_stats(struct limit *l, const struct probes_stats *s, const struct drain *d)
 {
 	const struct plan *plan = procs_plan(l->node->procs);
-	uint64_t now_ns = now_boot_ns(), cost_ns;
+	uint64_t now_ns = now_boot_ns();
 
 	for (size_t i = 0; d && i < d->n_samples; i++)
 		l->n_samples += d->samples[i].event == EVENT_ON_CPU ? d->samples[i].n : 0;
 	if (now_ns < l->round_ns + ROUND_NS)
 		return;
-	cost_ns = sample_cost(l, s->ticks_ns);
-	counter_set(counter("podflame_sample_cost_ns", NULL, NULL), cost_ns);
+	measure(l, s->ticks_ns);
+	counter_set(counter("podflame_sample_cost_ns", NULL, NULL), cost(l));
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
-			look_at(l, &plan->pods[i].containers[k], cost_ns);
+			look_at(l, &plan->pods[i].containers[k]);
 	forget_gone(l);
 	tell(l);
-	l->ticks_ns = s->ticks_ns;
-	l->n_samples = 0;
 	l->round_ns = now_ns;
 }

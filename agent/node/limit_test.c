@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rate that a limit leaves: by what ticks cost, whatever other events cost beside them. */
+#include "lib/base/testclock.h"
 #include "node/internal.h"
 #include "node/plan/testplan.h"
 
@@ -11,6 +12,27 @@
 #define UID   "401b6bf6-91e0-4a28-870a-232376283f12"
 #define C8(c) #c #c #c #c #c #c #c #c
 #define ID    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
+
+/* In the place of node.c and report.c. */
+static char told[256];
+
+void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
+		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg)
+{
+	(void)container_id;
+	(void)pod_uid;
+	fn(n, "t1", arg);
+}
+
+void report_problem(struct report *r, const char *target_uid, const char *reason, const char *text,
+		    unsigned n_pods)
+{
+	(void)r;
+	(void)target_uid;
+	(void)n_pods;
+	assert_string_equal(reason, "RateLowered");
+	snprintf(told, sizeof(told), "%s", text);
+}
 
 /* One round over a container of this limit: what its rate is then. */
 static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_tick)
@@ -57,9 +79,96 @@ static void test_rate(void **state)
 	assert_int_equal(hz_after(1u << EVENT_OFF_CPU, 0.1, 98000), 0); /* nobody asked for ticks */
 }
 
+/* ---- several rounds ---- */
+
+static struct node node;
+static uint64_t ticks_ns;
+
+static void ask(unsigned hz, double percent)
+{
+	struct plan *plan = testplan(UID, UID, ID, false);
+
+	plan->pods->containers->sample_hz = hz;
+	plan->pods->containers->overhead_percent = percent;
+	procs_apply(node.procs, plan, 1);
+}
+
+/* Ten seconds with so many samples of so much; what the container's rate is then. */
+static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
+{
+	struct raw_sample sample = {.event = EVENT_ON_CPU, .n = n};
+	const struct drain d = {.samples = &sample, .n_samples = 1};
+	const struct procs_filter *f;
+	struct probes_stats s;
+	size_t n_filter;
+	bool changed;
+
+	test_clock.later_ns += 11 * NSEC_PER_SEC;
+	ticks_ns += n * ns_of_a_tick;
+	s = (struct probes_stats){.ticks_ns = ticks_ns};
+	limit_stats(node.limit, &s, &d);
+	f = procs_filter(node.procs, 1, &n_filter, &changed);
+	assert_int_equal(n_filter, 1);
+	return f[0].sample_hz;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	node = (struct node){.refs = 1, .report = (struct report *)&node};
+	told[0] = '\0';
+	if (procs_new(&node.procs) < 0)
+		return -1;
+	ask(99, 0.1);
+	procs_cgroup(node.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
+	node.limit = limit_new(&node);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	limit_free(node.limit);
+	procs_free(node.procs);
+	return 0;
+}
+
+static void test_told_as_it_is_asked_for(void **state)
+{
+	(void)state;
+	assert_int_equal(round_of(1000, 18000), 50);
+	assert_non_null(strstr(told, "(50 instead of 99 Hz, to stay within overheadPercent 0.1: a "
+				     "sample costs about 20000 ns here (measured))"));
+	ask(80, 0.1);
+	assert_int_equal(round_of(1000, 18000), 50);
+	assert_non_null(strstr(told, "50 instead of 80 Hz"));
+	ask(60, 0.11); /* 55 fit, too little more to raise it */
+	assert_int_equal(round_of(1000, 18000), 50);
+	assert_non_null(strstr(told, "50 instead of 60 Hz, to stay within overheadPercent 0.11"));
+	ask(45, 0.1); /* that fits: nothing is lowered */
+	assert_int_equal(round_of(1000, 18000), 45);
+	assert_string_equal(told, "");
+}
+
+/* It sleeps for a round: what a sample costs has not changed. */
+static void test_pause(void **state)
+{
+	(void)state;
+	assert_int_equal(round_of(10, 4000), 50);
+	assert_non_null(strstr(told, "estimate: too few samples"));
+	assert_int_equal(round_of(1000, 4000), 99);
+	assert_string_equal(told, "");
+	assert_int_equal(round_of(10, 4000), 99);
+	assert_string_equal(told, "");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rate)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rate),
+		cmocka_unit_test_setup_teardown(test_told_as_it_is_asked_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),
+	};
 
 	return cmocka_run_group_tests_name("node/limit", tests, NULL, NULL);
 }
