@@ -159,6 +159,9 @@ static void unload_done(struct task *t)
 		return;
 	}
 	k->state = OFF;
+	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0);
+	counter_set(counter("podflame_bpf_links", NULL, NULL), 0);
+	counter_set(counter("podflame_node_hz", NULL, NULL), 0);
 	follow_unloaded(k->node->follow);
 	if (l->drain)
 		drains_add(k->node->drains, l->drain, true);

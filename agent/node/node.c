@@ -45,12 +45,23 @@ void node_problem_all(struct node *n, const char *reason, const char *message)
 			report_problem(n->report, plan->targets[i].uid, reason, message, 0);
 }
 
+static bool has_container(const struct plan_pod *pod, const char *id)
+{
+	for (size_t i = 0; i < pod->n_containers; i++)
+		if (str_equal(pod->containers[i].id, id))
+			return true;
+	return false;
+}
+
+/* A container that runs before the API server has said its id is one of those without. */
 static bool is_asked(const struct plan_pod *pod, const struct plan_container *c,
 		     const char *container_id, const char *pod_uid)
 {
-	if (container_id && *container_id && c->id)
+	if (!container_id || !*container_id)
+		return str_equal(pod->uid, pod_uid);
+	if (c->id)
 		return streq(c->id, container_id);
-	return str_equal(pod->uid, pod_uid);
+	return str_equal(pod->uid, pod_uid) && !has_container(pod, container_id);
 }
 
 void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
