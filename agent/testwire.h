@@ -18,8 +18,10 @@ static inline void wire_make(struct wire *w, const struct store_config *stored,
 			     const char *spool_dir, uint64_t spool_bytes)
 {
 	struct ingest_config ic = {0};
-	struct http_server_config hc = {
-		.address = "127.0.0.1", .max_body_bytes = OTLP_MAX_BYTES, .handler = ingest_http};
+	struct http_server_config hc = {.address = "127.0.0.1",
+					.max_body_bytes = OTLP_MAX_BYTES,
+					.head = ingest_http_head,
+					.handler = ingest_http};
 	struct send_config sc = {.spool_dir = spool_dir,
 				 .spool_max_bytes = spool_bytes,
 				 .user_agent = "podflame-test"};

@@ -132,7 +132,7 @@ static void certificate_ready(struct tls *tls, void *arg)
 
 	if (!r)
 		r = serve(h, h->conf->ingest_address, h->conf->ingest_port, tls, OTLP_MAX_BYTES,
-			  NULL, ingest_http, h->ingest, &h->ingest_server, &err);
+			  ingest_http_head, ingest_http, h->ingest, &h->ingest_server, &err);
 	if (r) {
 		log_err("%s: %s", err.path, err.reason);
 		loop_stop(h->loop, 1);

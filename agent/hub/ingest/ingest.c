@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request's way: head checked and sender asked for on the loop, body unpacked,
- * checked and stored on the writer, answered on the loop. It is answered 200 only
- * when it is stored, so that a sender may forget it.
+ * A request's way: head checked and sender asked for on the loop, only then its
+ * body read; that is unpacked, checked and stored on the writer, answered on the
+ * loop. It is answered 200 only when it is stored, so that a sender may forget it.
  */
 #include "hub/ingest/ingest.h"
 
@@ -10,8 +10,9 @@
 #include <strings.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <utlist.h>
 
-#define MAX_PENDING_BYTES (128u << 20) /* bodies that wait for an answer about their sender */
+#define MAX_PENDING_BYTES (128u << 20) /* bodies, from when they may come until they are answered */
 #define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* past it the writer is stuck, for /healthz */
 #define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* that a sender's clock may be of the hub's */
 #define RETRY_AFTER	  "Retry-After: 5"
@@ -20,15 +21,19 @@ struct ingest {
 	struct ingest_config config;
 	unsigned n_pending; /* requests that hold it */
 	size_t pending_bytes;
+	struct request *coming; /* whose bodies are being read */
 	bool closed;
 };
 
 struct request {
 	struct job job; /* first */
 	struct ingest *ingest;
+	struct request *next;	/* of those coming */
 	struct http_conn *conn; /* NULL: the peer is gone */
-	char *type, *encoding, *node, *body;
-	size_t n;
+	char *encoding, *node;
+	char *body;		 /* NULL: not in yet */
+	size_t n;		 /* of body; of one that is coming as much as it may have */
+	uint64_t content_length; /* that was announced; UINT64_MAX: none was */
 	int status;
 	char message[800];
 	size_t n_skipped; /* of a 200: profiles that were not taken, and why */
@@ -129,7 +134,6 @@ static void request_end(struct request *q)
 		refuse(q->conn, q->status, q->message);
 	i->pending_bytes -= q->n;
 	i->n_pending--;
-	free(q->type);
 	free(q->encoding);
 	free(q->node);
 	free(q->body);
@@ -202,10 +206,7 @@ static void request_run(struct job *job)
 	struct field_error err = {0};
 	int r = otlp_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
 
-	if (r == -EOPNOTSUPP)
-		verdict(q, 415, "Content-Encoding: \"%.60s\" is not one of zstd, gzip, identity",
-			q->encoding);
-	else if (r == -E2BIG)
+	if (r == -E2BIG)
 		verdict(q, 413, "body: more than %u bytes when unpacked", OTLP_MAX_BYTES);
 	else if (r < 0)
 		verdict(q, 400, "body: not what Content-Encoding \"%.60s\" says", q->encoding);
@@ -239,30 +240,157 @@ static bool is_protobuf(const char *type)
 	return n == strlen(OTLP_CONTENT_TYPE) && strncasecmp(type, OTLP_CONTENT_TYPE, n) == 0;
 }
 
-static void sender_checked(int status, const char *node, const char *error, void *arg)
+static void end_as(struct request *q, int status, const char *message)
 {
-	struct request *q = arg;
+	verdict(q, status, "%s", message);
+	request_end(q);
+}
 
-	if (status != 200)
-		verdict(q, status == 403 || status == 503 ? status : 401, "%s",
-			error && *error ? error : "the bearer token is not accepted");
-	else if (!is_protobuf(q->type))
-		verdict(q, 415, "Content-Type: \"%.100s\" is not " OTLP_CONTENT_TYPE, q->type);
-	else if (q->ingest->closed)
-		verdict(q, 503, "the hub is stopping");
-	if (q->status) {
-		request_end(q);
-		return;
-	}
-	q->node = xstrdup(node ? node : "");
+static void set_bytes(struct request *q, size_t n)
+{
+	q->ingest->pending_bytes -= q->n;
+	q->ingest->pending_bytes += n;
+	q->n = n;
+}
+
+static void write_body(struct request *q)
+{
 	q->job = (struct job){.run = request_run,
 			      .done = request_done,
 			      .n_bytes = q->n,
 			      .deadline_ns = WRITE_LIMIT_NS};
-	if (worker_post(q->ingest->config.writer, &q->job) < 0) {
-		verdict(q, 503, "the store is behind");
-		request_end(q);
+	if (worker_post(q->ingest->config.writer, &q->job) < 0)
+		end_as(q, 503, "the store is behind");
+}
+
+static void body_lost(void *arg)
+{
+	struct request *q = arg;
+
+	LL_DELETE(q->ingest->coming, q);
+	q->conn = NULL;
+	request_end(q);
+}
+
+/* Room is kept for what was announced: what is let in can also be held. */
+static void read_body(struct request *q)
+{
+	struct ingest *i = q->ingest;
+	size_t n = MIN(q->content_length, (uint64_t)OTLP_MAX_BYTES);
+
+	if (n > MAX_PENDING_BYTES - i->pending_bytes) {
+		end_as(q, 503, "too many requests at once");
+		return;
 	}
+	set_bytes(q, n);
+	LL_PREPEND(i->coming, q);
+	http_conn_on_gone(q->conn, body_lost, q);
+	http_accept_body(q->conn, OTLP_MAX_BYTES); /* q may be gone after it */
+}
+
+/* Its sender is known. */
+static void go_on(struct request *q)
+{
+	if (q->ingest->closed)
+		end_as(q, 503, "the hub is stopping");
+	else if (q->body)
+		write_body(q);
+	else if (q->conn)
+		read_body(q);
+	else
+		request_end(q);
+}
+
+static void sender_checked(int status, const char *node, const char *error, void *arg)
+{
+	struct request *q = arg;
+
+	if (status != 200) {
+		end_as(q, status == 403 || status == 503 ? status : 401,
+		       error && *error ? error : "the bearer token is not accepted");
+		return;
+	}
+	q->node = xstrdup(node ? node : "");
+	go_on(q);
+}
+
+/* What its head alone refuses: a status, 0 for none. */
+static int judge_head(const struct ingest *i, const struct http_in *in, char *why, size_t n_why)
+{
+	if (!streq(in->path, OTLP_PATH)) {
+		snprintf(why, n_why, "only " OTLP_PATH " is here");
+		return 404;
+	}
+	if (!streq(in->method, "POST")) {
+		snprintf(why, n_why, "only POST");
+		return 405;
+	}
+	if (i->config.auth && !*in->authorization) {
+		snprintf(why, n_why, "no bearer token");
+		return 401;
+	}
+	if (!is_protobuf(in->content_type)) {
+		snprintf(why, n_why, "Content-Type: \"%.100s\" is not " OTLP_CONTENT_TYPE,
+			 in->content_type);
+		return 415;
+	}
+	if (!otlp_knows_encoding(in->content_encoding)) {
+		snprintf(why, n_why,
+			 "Content-Encoding: \"%.60s\" is not one of zstd, gzip, identity",
+			 in->content_encoding);
+		return 415;
+	}
+	if (in->content_length != UINT64_MAX && in->content_length > OTLP_MAX_BYTES) {
+		snprintf(why, n_why, "body: more than %u bytes", OTLP_MAX_BYTES);
+		return 413;
+	}
+	return 0;
+}
+
+/* NULL: it was refused */
+static struct request *request_new(struct ingest *i, struct http_conn *c, const struct http_in *in)
+{
+	struct request *q;
+	char why[200];
+	int status = judge_head(i, in, why, sizeof(why));
+
+	if (status) {
+		refuse(c, status, why);
+		return NULL;
+	}
+	q = xcalloc(1, sizeof(*q));
+	q->ingest = i;
+	q->conn = c;
+	q->encoding = xstrdup(in->content_encoding);
+	q->content_length = in->content_length;
+	i->n_pending++;
+	http_conn_on_gone(c, peer_gone, q);
+	return q;
+}
+
+static void check_sender(struct request *q, const char *authorization)
+{
+	const struct ingest_config *c = &q->ingest->config;
+
+	if (c->auth)
+		c->auth(authorization, sender_checked, q, c->auth_arg);
+	else
+		sender_checked(200, "", NULL, q);
+}
+
+void ingest_http_head(struct http_conn *c, const struct http_in *in, void *arg)
+{
+	struct request *q = request_new(arg, c, in);
+
+	if (q)
+		check_sender(q, in->authorization);
+}
+
+static void take_body(struct request *q, const struct http_in *in)
+{
+	set_bytes(q, in->body_bytes);
+	q->body = xmemdup(in->body_bytes ? in->body : "", MAX(in->body_bytes, (size_t)1));
+	http_conn_on_gone(q->conn, peer_gone, q);
 }
 
 void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
@@ -270,36 +398,18 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 	struct ingest *i = arg;
 	struct request *q;
 
-	if (!streq(in->path, OTLP_PATH)) {
-		refuse(c, 404, "only " OTLP_PATH " is here");
+	LL_SEARCH_SCALAR(i->coming, q, conn, c);
+	if (q) {
+		LL_DELETE(i->coming, q);
+		take_body(q, in);
+		go_on(q);
 		return;
 	}
-	if (!streq(in->method, "POST")) {
-		refuse(c, 405, "only POST");
-		return;
+	q = request_new(i, c, in); /* one without a body: nobody was asked yet */
+	if (q) {
+		take_body(q, in);
+		check_sender(q, in->authorization);
 	}
-	if (i->config.auth && !*in->authorization) {
-		refuse(c, 401, "no bearer token");
-		return;
-	}
-	if (in->body_bytes > MAX_PENDING_BYTES - i->pending_bytes) {
-		refuse(c, 503, "too many requests at once");
-		return;
-	}
-	q = xcalloc(1, sizeof(*q));
-	q->ingest = i;
-	q->conn = c;
-	q->type = xstrdup(in->content_type);
-	q->encoding = xstrdup(in->content_encoding);
-	q->n = in->body_bytes;
-	q->body = xmemdup(in->body_bytes ? in->body : "", MAX(in->body_bytes, (size_t)1));
-	i->n_pending++;
-	i->pending_bytes += q->n;
-	http_conn_on_gone(c, peer_gone, q);
-	if (i->config.auth)
-		i->config.auth(in->authorization, sender_checked, q, i->config.auth_arg);
-	else
-		sender_checked(200, "", NULL, q);
 }
 
 /* ---- without HTTP ---- */

@@ -25,7 +25,8 @@ struct ingest_config {
 };
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret);
 struct ingest *ingest_free(struct ingest *i);
-http_handler_fn ingest_http;		/* arg: struct ingest *; POST OTLP_PATH */
+/* arg: struct ingest *; POST OTLP_PATH. The head's sender is asked for before its body may come. */
+http_handler_fn ingest_http_head, ingest_http;
 /* local: same bytes without HTTP or compression; any thread but the loop and the writer. Returns
  * when stored; -EBADMSG, -E2BIG: never will be; -EAGAIN: the writer is behind; else the store's error. */
 int ingest_bytes(struct ingest *i, const void *body, size_t n);

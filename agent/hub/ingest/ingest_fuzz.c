@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A request to the ingest of any head and body: the first three bytes choose the head, the sender's rights and what the
- * writer does, the rest is the body. It is answered exactly once unless its sender has gone, refusals say why in
+ * writer does, the rest is the body, which is read only where the head is accepted. It is answered exactly once unless its sender has gone, refusals say why in
  * JSON, and what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of it is new;
  * how many of its profiles were left out is in the answer.
  * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
@@ -25,7 +25,7 @@ struct http_conn {
 	unsigned n_replies;
 	int status;
 	uint64_t n_rejected; /* of a 200 */
-	bool gone;
+	bool gone, accepted;
 	void (*on_gone)(void *arg);
 	void *arg;
 };
@@ -58,6 +58,12 @@ void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg)
 	c->arg = arg;
 }
 
+void http_accept_body(struct http_conn *c, size_t max_body_bytes)
+{
+	check(!c->gone && !c->n_replies && !c->accepted && max_body_bytes == OTLP_MAX_BYTES);
+	c->accepted = true;
+}
+
 int worker_post(struct worker *w, struct job *j)
 {
 	(void)w;
@@ -67,16 +73,28 @@ int worker_post(struct worker *w, struct job *j)
 	return 0;
 }
 
+static void leave(struct http_conn *c)
+{
+	c->gone = true;
+	c->on_gone(c->arg);
+}
+
+static void ask_head(struct ingest *i, struct http_conn *c, struct http_in in)
+{
+	in.body = "";
+	in.body_bytes = 0;
+	ingest_http_head(c, &in, i);
+	check(c->accepted != (c->n_replies == 1));
+}
+
 static void run_queued(struct http_conn *c)
 {
 	struct job *j = TAKE_PTR(queued);
 
 	if (!j)
 		return;
-	if (writer_late && !c->n_replies) {
-		c->gone = true;
-		c->on_gone(c->arg);
-	}
+	if (writer_late && !c->n_replies)
+		leave(c);
 	j->run(j);
 	j->done(j);
 }
@@ -147,7 +165,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	in.body_bytes = n - 3;
 	check(store_open(&sc, &ic.store, NULL) == 0);
 	check(ingest_new(NULL, &ic, &i) == 0);
-	ingest_http(&c, &in, i);
+	in.content_length = data[2] & 128 ? UINT64_MAX : n - 3;
+	if (n == 3) {
+		ingest_http(&c, &in, i);
+	} else {
+		ask_head(i, &c, in);
+		if (c.accepted && data[2] == 4)
+			leave(&c);
+		else if (c.accepted)
+			ingest_http(&c, &in, i);
+	}
 	if (data[2] == 3)
 		i = ingest_free(i); /* the hub stops while the writer has it */
 	run_queued(&c);

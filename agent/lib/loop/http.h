@@ -81,6 +81,7 @@ struct http_in {
 	const char *peer;			/* address text */
 	const char *body;
 	size_t body_bytes;
+	uint64_t content_length;		/* as the head says; UINT64_MAX: it does not */
 };
 /*
  * Called once the whole request is in. Answer now or later with http_reply

@@ -237,6 +237,7 @@ static void fill_in(struct http_conn *c)
 		.peer = c->peer,
 		.body = c->body.data ?: "",
 		.body_bytes = c->body.len,
+		.content_length = c->msg.length,
 	};
 }
 

@@ -99,20 +99,41 @@ static int from_gzip(const void *p, size_t n, size_t max_bytes, struct buf *out)
 	return r;
 }
 
+static int as_it_is(const void *p, size_t n, size_t max_bytes, struct buf *out)
+{
+	return add_limited(out, out->len, p, n, max_bytes);
+}
+
+static const struct encoding {
+	const char *name;
+	int (*decompress)(const void *p, size_t n, size_t max_bytes, struct buf *out);
+} encodings[] = {
+	{"", as_it_is},
+	{"identity", as_it_is},
+	{"zstd", from_zstd},
+	{"gzip", from_gzip},
+};
+
+static const struct encoding *find_encoding(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(encodings); i++)
+		if (strcasecmp(encodings[i].name, name) == 0)
+			return &encodings[i];
+	return NULL;
+}
+
+bool otlp_knows_encoding(const char *encoding)
+{
+	return find_encoding(encoding) != NULL;
+}
+
 int otlp_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes,
 		    struct buf *out)
 {
+	const struct encoding *e = find_encoding(encoding);
 	size_t start = out->len;
-	int r;
+	int r = e ? e->decompress(p, n, max_bytes, out) : -EOPNOTSUPP;
 
-	if (!*encoding || strcasecmp(encoding, "identity") == 0)
-		r = add_limited(out, start, p, n, max_bytes);
-	else if (strcasecmp(encoding, "zstd") == 0)
-		r = from_zstd(p, n, max_bytes, out);
-	else if (strcasecmp(encoding, "gzip") == 0)
-		r = from_gzip(p, n, max_bytes, out);
-	else
-		return -EOPNOTSUPP;
 	if (r < 0 && out->data) {
 		out->len = start;
 		out->data[start] = '\0';

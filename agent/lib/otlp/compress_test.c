@@ -74,6 +74,10 @@ static void test_other_encodings(void **state)
 
 	assert_int_equal(otlp_decompress("br", text, 3, 3, &out), -EOPNOTSUPP);
 	assert_int_equal(otlp_decompress("zstd, gzip", text, 3, 3, &out), -EOPNOTSUPP);
+	assert_false(otlp_knows_encoding("br"));
+	assert_false(otlp_knows_encoding("zstd, gzip"));
+	assert_true(otlp_knows_encoding(""));
+	assert_true(otlp_knows_encoding("GZIP"));
 }
 
 /* Truncated at every byte, and each byte changed: an error, and out keeps what it had. */

@@ -23,3 +23,4 @@ uint64_t otlp_rejected(const void *p, size_t n, char *ret_message, size_t n_mess
 int otlp_compress(const void *p, size_t n, struct buf *out);
 /* encoding: "" | "identity" | "zstd" | "gzip" as Content-Encoding says; -EOPNOTSUPP for others. */
 int otlp_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes, struct buf *out);
+bool otlp_knows_encoding(const char *encoding);

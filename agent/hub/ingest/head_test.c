@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is decided by a request's head, before a byte of its body has come; and how much may be on its way at once. */
+#include "hub/ingest/ingest.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define N_LARGE	   4 /* as many of OTLP_MAX_BYTES as there is room for: MAX_PENDING_BYTES */
+#define PATH	   "POST " OTLP_PATH " HTTP/1.1\r\n"
+#define TYPE	   "Content-Type: " OTLP_CONTENT_TYPE "\r\n"
+#define TOKEN	   "Authorization: Bearer t\r\n"
+#define LARGE	   "Content-Length: 33554432\r\n"
+#define CHUNKED	   "Transfer-Encoding: chunked\r\n"
+#define NOT_YET	   "Expect: 100-continue\r\n" /* the server says when the body may come */
+#define MAY_COME   "HTTP/1.1 100 Continue\r\n\r\n"
+#define BAD_BODY   "HTTP/1.1 400 "
+#define EMPTY_BODY "0\r\n\r\n"
+
+struct world {
+	struct loop *loop;
+	struct worker *writer;
+	struct store *store;
+	struct ingest *ingest;
+	struct http_server *server;
+	struct timer guard;
+	int status; /* of the sender */
+	bool late;  /* the sender's status comes when the test says so */
+	unsigned n_asked;
+	void (*done)(int status, const char *node, const char *error, void *arg);
+	void *done_arg;
+};
+
+static void auth(const char *authorization,
+		 void (*done)(int status, const char *node, const char *error, void *arg),
+		 void *done_arg, void *arg)
+{
+	struct world *w = arg;
+
+	assert_string_equal(authorization, "Bearer t");
+	w->n_asked++;
+	w->done = done;
+	w->done_arg = done_arg;
+	if (w->late)
+		loop_stop(w->loop, 0);
+	else
+		done(w->status, "", w->status == 200 ? "" : "because", done_arg);
+}
+
+static int setup(void **state)
+{
+	const struct store_config sc = {.kind = "null"};
+	struct world *w = xcalloc(1, sizeof(*w));
+	struct ingest_config ic = {.auth = auth, .auth_arg = w};
+	struct http_server_config hc = {.address = "127.0.0.1",
+					.max_body_bytes = OTLP_MAX_BYTES,
+					.head = ingest_http_head,
+					.handler = ingest_http};
+
+	assert_int_equal(loop_new(&w->loop), 0);
+	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
+	assert_int_equal(worker_new(w->loop, "writer", 1 << 20, &w->writer), 0);
+	ic.store = w->store;
+	ic.writer = w->writer;
+	assert_int_equal(ingest_new(w->loop, &ic, &w->ingest), 0);
+	hc.arg = w->ingest;
+	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
+	w->status = 200;
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	http_server_free(w->server);
+	worker_free(w->writer);
+	ingest_free(w->ingest);
+	timer_cancel(&w->guard);
+	loop_free(w->loop);
+	store_close(w->store);
+	free(w);
+	return 0;
+}
+
+/* ---- a sender, byte by byte ---- */
+
+struct peer {
+	struct world *w;
+	int fd;
+	struct buf got;
+};
+
+static void guard(void *arg)
+{
+	loop_stop(((struct world *)arg)->loop, 1);
+}
+
+static void run(struct world *w)
+{
+	timer_set(w->loop, &w->guard, 300 * NSEC_PER_SEC, guard, w);
+	assert_int_equal(loop_run(w->loop), 0);
+}
+
+static void say(struct peer *p, const char *text)
+{
+	assert_int_equal(send(p->fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+static void call(struct world *w, struct peer *p, const char *head)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(http_server_port(w->server)),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	*p = (struct peer){.w = w, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+	assert_true(p->fd >= 0);
+	assert_int_equal(connect(p->fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	say(p, head);
+	say(p, "Host: hub\r\n\r\n");
+}
+
+static void hang_up(struct peer *p)
+{
+	close(p->fd);
+	buf_done(&p->got);
+}
+
+static void readable(int fd, void *arg)
+{
+	struct peer *p = arg;
+	char bytes[4096];
+	ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+	if (n > 0)
+		buf_add(&p->got, bytes, (size_t)n);
+	else if (n == 0)
+		buf_puts(&p->got, "[closed]");
+	loop_stop(p->w->loop, 0);
+}
+
+/* The next thing that the hub says, with its body. */
+static const char *hear(struct peer *p)
+{
+	struct watch *watch;
+
+	buf_reset(&p->got);
+	assert_int_equal(watch_new(p->w->loop, p->fd, readable, p, &watch), 0);
+	while (!p->got.data || !p->got.len)
+		run(p->w);
+	watch_free(watch);
+	return p->got.data;
+}
+
+static void assert_said(const char *text, const char *begin, const char *part)
+{
+	if (!str_has_prefix(text, begin) || !strstr(text, part))
+		fail_msg("\"%s\" does not begin with \"%s\" and hold \"%s\"", text, begin, part);
+}
+
+/* ---- tests ---- */
+
+/* None of them has sent a byte of the 32 MiB that it announces. */
+static void refused_by_the_head(void **state)
+{
+	static const struct {
+		const char *head, *answer, *part;
+	} cases[] = {
+		{PATH TYPE LARGE, "HTTP/1.1 401 ", "WWW-Authenticate: Bearer"},
+		{"POST /v1/traces HTTP/1.1\r\n" TYPE TOKEN LARGE, "HTTP/1.1 404 ", OTLP_PATH},
+		{"PUT " OTLP_PATH " HTTP/1.1\r\n" TYPE TOKEN LARGE, "HTTP/1.1 405 ", "Allow: POST"},
+		{PATH TOKEN "Content-Type: application/json\r\n" LARGE, "HTTP/1.1 415 ",
+		 "Content-Type: \\\"application/json\\\""},
+		{PATH TOKEN TYPE "Content-Encoding: br\r\n" LARGE, "HTTP/1.1 415 ",
+		 "Accept-Encoding: zstd, gzip"},
+		{PATH TOKEN TYPE "Content-Length: 33554433\r\n", "HTTP/1.1 413 ", "\"code\":8"},
+	};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct peer p;
+
+		call(w, &p, cases[i].head);
+		assert_said(hear(&p), cases[i].answer, cases[i].part);
+		hang_up(&p);
+	}
+	assert_int_equal(w->n_asked, 0);
+}
+
+static void refused_by_the_sender(void **state)
+{
+	static const int statuses[] = {401, 403, 503};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
+		_cleanup_free_ char *begin = xasprintf("HTTP/1.1 %d ", statuses[i]);
+		struct peer p;
+
+		w->status = statuses[i];
+		call(w, &p, PATH TOKEN TYPE LARGE);
+		assert_said(hear(&p), begin, "because");
+		hang_up(&p);
+	}
+	assert_int_equal(w->n_asked, ARRAY_SIZE(statuses));
+}
+
+/* The body may come once the sender is known, who is asked for once a request, on a connection that is kept, too. */
+static void a_body_waits_for_its_sender(void **state)
+{
+	struct world *w = *state;
+	struct peer p;
+
+	w->late = true;
+	call(w, &p, PATH TOKEN TYPE CHUNKED NOT_YET);
+	run(w); /* until the sender is asked for */
+	assert_int_equal(recv(p.fd, (char[1]){0}, 1, MSG_DONTWAIT), -1);
+	w->done(200, "", "", w->done_arg);
+	assert_string_equal(hear(&p), MAY_COME);
+	say(&p, EMPTY_BODY);
+	assert_said(hear(&p), "HTTP/1.1 200 ", "");
+	assert_int_equal(w->n_asked, 1);
+	w->late = false;
+	w->status = 401;
+	say(&p, PATH TOKEN TYPE CHUNKED NOT_YET "Host: hub\r\n\r\n");
+	assert_said(hear(&p), "HTTP/1.1 401 ", "because");
+	assert_int_equal(w->n_asked, 2);
+	hang_up(&p);
+}
+
+static void call_large(struct world *w, struct peer *peers, const char *length)
+{
+	_cleanup_free_ char *head = xasprintf(PATH TOKEN TYPE NOT_YET "%s", length);
+
+	for (size_t i = 0; i < N_LARGE; i++) {
+		call(w, &peers[i], head);
+		assert_string_equal(hear(&peers[i]), MAY_COME);
+	}
+}
+
+static void assert_full(struct world *w)
+{
+	struct peer p;
+
+	call(w, &p, PATH TOKEN TYPE "Content-Length: 1\r\n");
+	assert_said(hear(&p), "HTTP/1.1 503 ", "Retry-After: 5");
+	assert_said(p.got.data, "HTTP/1.1 503 ", "too many requests at once");
+	hang_up(&p);
+}
+
+/* One that leaves or is answered makes room, of which the hub hears soon. */
+static void assert_room(struct world *w)
+{
+	struct peer p;
+	bool full = true;
+
+	for (int i = 0; full && i < 200; i++) {
+		call(w, &p, PATH TOKEN TYPE NOT_YET LARGE);
+		full = str_has_prefix(hear(&p), "HTTP/1.1 503 ");
+		if (!full)
+			assert_string_equal(p.got.data, MAY_COME);
+		hang_up(&p);
+	}
+	assert_false(full);
+}
+
+/* What is announced is what counts: these have sent nothing, and one byte more is too much. */
+static void test_bodies_that_wait_have_a_limit(void **state)
+{
+	struct counter *refused = counter("podflame_ingest_requests_total", "code", "503");
+	uint64_t before = counter_get(refused);
+	struct world *w = *state;
+	struct peer peers[N_LARGE];
+
+	call_large(w, peers, LARGE);
+	assert_full(w);
+	assert_int_equal(counter_get(refused) - before, 1);
+	hang_up(&peers[0]);
+	assert_room(w);
+	for (size_t i = 1; i < N_LARGE; i++)
+		hang_up(&peers[i]);
+}
+
+/* A body of no known length may have the most, until it is in. */
+static void bodies_of_unknown_length_count_as_large(void **state)
+{
+	struct world *w = *state;
+	struct peer peers[N_LARGE], more[N_LARGE];
+
+	call_large(w, peers, CHUNKED);
+	assert_full(w);
+	say(&peers[0], EMPTY_BODY);
+	assert_said(hear(&peers[0]), "HTTP/1.1 200 ", "");
+	assert_room(w);
+	say(&peers[1], "1\r\nx\r\n" EMPTY_BODY);
+	assert_said(hear(&peers[1]), BAD_BODY, "");
+	say(&peers[2], "no length\r\n");
+	assert_said(hear(&peers[2]), BAD_BODY, ""); /* of the server itself */
+	call_large(w, more, "Content-Length: 20000000\r\n"); /* 80 MB beside the 32 MiB of the fourth */
+	for (size_t i = 0; i < N_LARGE; i++) {
+		hang_up(&peers[i]);
+		hang_up(&more[i]);
+	}
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(refused_by_the_head),
+		TEST(refused_by_the_sender),
+		TEST(a_body_waits_for_its_sender),
+		TEST(test_bodies_that_wait_have_a_limit),
+		TEST(bodies_of_unknown_length_count_as_large),
+	};
+
+	return cmocka_run_group_tests_name("ingest_head", tests, NULL, NULL);
+}
