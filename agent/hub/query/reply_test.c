@@ -262,7 +262,7 @@ static void bad_utf8_and_debug(void **state)
 	tree_free(t);
 }
 
-/* More stacks than nodes: the smallest are cut, the root's total stays right. */
+/* More stacks than nodes: the smallest are cut, the root's total stays right, and nothing is kept of what was cut. */
 static void node_limit(void **state)
 {
 	struct tree *t = tree_new();
@@ -276,6 +276,14 @@ static void node_limit(void **state)
 	assert_int_equal(t->n_nodes, QUERY_MAX_NODES);
 	assert_int_equal(t->nodes[0].total, QUERY_MAX_NODES + 100);
 	assert_int_equal(t->n_cut_rows, 102);
+	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one a node */
+	add(t, "api", "[t] w;f0", 3, -1);
+	assert_int_equal(t->n_cut_rows, 102);
+	add(t, "api", "[t] w;f0;f1", 5, -1); /* of functions that are there */
+	assert_int_equal(t->n_cut_rows, 103);
+	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");
+	assert_int_equal(t->nodes[1].self, 4);
+	assert_int_equal(t->nodes[1].total, 9);
 	tree_free(t);
 }
 

@@ -10,6 +10,7 @@
 
 #define FRAME_LEVELS (STACK_MAX_FRAMES + 2) /* with process and thread */
 #define MAX_LEVELS   (FRAME_LEVELS + 1)	    /* and what was waited for */
+#define NO_FUNCTION  UINT32_MAX
 
 static int64_t add_saturated(int64_t a, int64_t b)
 {
@@ -78,7 +79,8 @@ static void grow_names(struct tree *t)
 	t->n_name_slots = n;
 }
 
-static uint32_t function_of(struct tree *t, const char *name, size_t n)
+/* A function that is not there is made, or with make false told as NO_FUNCTION. */
+static uint32_t function_of(struct tree *t, const char *name, size_t n, bool make)
 {
 	size_t at;
 
@@ -91,6 +93,8 @@ static uint32_t function_of(struct tree *t, const char *name, size_t n)
 		if (strncmp(t->functions[i].name, name, n) == 0 && !t->functions[i].name[n])
 			return i;
 	}
+	if (!make)
+		return NO_FUNCTION;
 	GROW(t->functions, t->n_functions, t->cap_functions);
 	t->functions[t->n_functions] = (struct function){.name = xstrndup(name, n)};
 	t->name_slots[at] = (uint32_t)t->n_functions + 1;
@@ -256,7 +260,7 @@ static void put_wait(struct levels *l, enum wait wait)
 }
 
 /* By its address: a frame is rendered once, however many stacks it is in. */
-static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost,
+static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
 				  struct buf *scratch)
 {
 	struct frame_slot *slot;
@@ -269,25 +273,32 @@ static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool ou
 		return slot->function;
 	buf_reset(scratch);
 	frame_render(f, outermost, scratch);
-	function = function_of(t, scratch->data, scratch->len);
+	function = function_of(t, scratch->data, scratch->len, make);
+	if (function == NO_FUNCTION)
+		return function;
 	learn_source(&t->functions[function], f);
 	*slot = (struct frame_slot){f, function, outermost};
 	t->n_frames++;
 	return function;
 }
 
+static uint32_t function_of_level(struct tree *t, const struct levels *l, size_t i, bool make,
+				  struct buf *scratch)
+{
+	const struct level *v = &l->items[i];
+
+	if (v->frame)
+		return function_of_frame(t, v->frame, v->outermost, make, scratch);
+	return function_of(t, l->text.data + v->start, v->end - v->start, make);
+}
+
 /* From the leaf up: that is the order in which functions are numbered. */
-static void find_functions(struct tree *t, const struct levels *l, uint32_t *functions)
+static void make_functions(struct tree *t, const struct levels *l, uint32_t *functions)
 {
 	_cleanup_buf_ struct buf scratch = {0};
 
-	for (size_t i = l->n; i-- > 0;) {
-		const struct level *v = &l->items[i];
-
-		functions[i] = v->frame
-				       ? function_of_frame(t, v->frame, v->outermost, &scratch)
-				       : function_of(t, l->text.data + v->start, v->end - v->start);
-	}
+	for (size_t i = l->n; i-- > 0;)
+		functions[i] = function_of_level(t, l, i, true, &scratch);
 }
 
 /* Distinct and few: a sorted array. */
@@ -314,19 +325,23 @@ static void add_app(struct tree *t, const char *app)
 	t->n_apps++;
 }
 
-/* Nodes of a row that exist already, root first; returns how many levels that is. */
-static size_t find_path(const struct tree *t, const uint32_t *functions, size_t n, uint32_t *path)
+/* Nodes of a row that exist already, root first; returns how many levels that is. Makes nothing. */
+static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 {
+	_cleanup_buf_ struct buf scratch = {0};
 	uint32_t parent = ROOT;
 
-	for (size_t i = 0; i < n; i++) {
-		uint32_t found = t->child_slots[child_slot(t, parent, functions[i])];
+	for (size_t i = 0; i < l->n; i++) {
+		uint32_t function = function_of_level(t, l, i, false, &scratch), found;
 
+		if (function == NO_FUNCTION)
+			return i;
+		found = t->child_slots[child_slot(t, parent, function)];
 		if (!found)
 			return i;
 		parent = path[i] = found - 1;
 	}
-	return n;
+	return l->n;
 }
 
 /* New nodes for levels from..n-1, numbered from the leaf up. */
@@ -370,11 +385,13 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 	put_head(&l, &row->head);
 	put_frames(t, &l, row, max_kernel_stack_depth);
 	put_wait(&l, row->head.wait);
-	find_functions(t, &l, functions);
 	add_app(t, row->app_service);
-	found = find_path(t, functions, l.n, path);
+	found = find_path(t, &l, path);
 	keep = t->n_nodes + (l.n - found) <= QUERY_MAX_NODES ? l.n : found;
-	make_path(t, &l, functions, found, keep, path);
+	if (keep > found) {
+		make_functions(t, &l, functions);
+		make_path(t, &l, functions, found, keep, path);
+	}
 	for (size_t i = 0; i < keep; i++)
 		t->nodes[path[i]].total = add_saturated(t->nodes[path[i]].total, row->value);
 	t->nodes[ROOT].total = add_saturated(t->nodes[ROOT].total, row->value);
