@@ -301,7 +301,8 @@ static void bodies_of_unknown_length_count_as_large(void **state)
 	assert_said(hear(&peers[1]), BAD_BODY, "");
 	say(&peers[2], "no length\r\n");
 	assert_said(hear(&peers[2]), BAD_BODY, ""); /* of the server itself */
-	call_large(w, more, "Content-Length: 20000000\r\n"); /* 80 MB beside the 32 MiB of the fourth */
+	/* 80 MB beside the 32 MiB of the fourth */
+	call_large(w, more, "Content-Length: 20000000\r\n");
 	for (size_t i = 0; i < N_LARGE; i++) {
 		hang_up(&peers[i]);
 		hang_up(&more[i]);
