@@ -3,6 +3,7 @@
 #include "hub/api/testapi.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 static void pages_without_sign_in(void **state)
 {
@@ -49,6 +50,14 @@ static int setup_damaged(void **state)
 	return setup_with(state, f, NULL, f->dir);
 }
 
+static int setup_file(void **state)
+{
+	struct fixture *f = fixture_new();
+
+	return setup_with(state, f, NULL, f->dir);
+}
+
+#define IN_FILE(t) cmocka_unit_test_setup_teardown(t, setup_file, teardown)
 #define DAMAGED(t) cmocka_unit_test_setup_teardown(t, setup_damaged, teardown)
 
 /* Anybody may ask: what is wrong is told, the folder is in the log. */
@@ -210,6 +219,25 @@ static void choices(void **state)
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 }
 
+/* What cannot be read is told in the same words, whoever asks. */
+static void a_file_that_goes_bad(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *wal = xasprintf("%s/profiles.sqlite-wal", f->dir);
+	_cleanup_close_ int fd = open(wal, O_WRONLY | O_CLOEXEC);
+	char junk[4096];
+
+	assert_true(fd >= 0);
+	memset(junk, 0xa5, sizeof(junk));
+	for (off_t at = 0, end = lseek(fd, 0, SEEK_END); at < end; at += (off_t)sizeof(junk))
+		assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
+	assert_int_equal(query(f, NULL), 500);
+	assert_true(str_has_prefix(json_str_at(f->json, "DESCRIPTION", ""), "the file is damaged"));
+	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"pod_ns\"}"), 500);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "FAIL");
+	assert_true(str_has_prefix(json_str_at(f->json, "DESCRIPTION", ""), "the file is damaged"));
+}
+
 /* ---- metrics, debugging ---- */
 
 static void metrics(void **state)
@@ -246,6 +274,7 @@ int main(void)
 		LOCAL(events),
 		LOCAL(errors),
 		LOCAL(choices),
+		IN_FILE(a_file_that_goes_bad),
 		LOCAL(metrics),
 		LOCAL(debug_pages),
 		CLUSTER(pages_without_sign_in),

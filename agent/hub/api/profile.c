@@ -153,13 +153,12 @@ static void run_values(struct job *job)
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":[");
 	if (v->stored) {
 		v->tracing.selection->given_up = &q->given_up;
-		r = store_values(q->store, v->tracing.selection, v->tag, v->limit, add_value, &b);
+		r = store_values(q->store, v->tracing.selection, v->tag, v->limit, add_value, &b,
+				 &e);
 	}
 	buf_puts(&b, "],\"debug\":null}");
-	if (r || b.failed) {
-		q->reply = tracing_error("FAIL",
-					 r == -ETIME ? "the query took too long" : strerror(-r),
-					 NULL, &q->http, &q->n_reply);
+	if (r) {
+		q->reply = tracing_error("FAIL", e.reason, NULL, &q->http, &q->n_reply);
 		return;
 	}
 	q->http = 200;

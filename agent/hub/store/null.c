@@ -41,7 +41,7 @@ static int null_read(void *sink, const struct selection *sel, store_row_fn *fn, 
 }
 
 static int null_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		       store_value_fn *fn, void *arg)
+		       store_value_fn *fn, void *arg, struct field_error *reterr)
 {
 	(void)sink;
 	(void)sel;
@@ -49,6 +49,7 @@ static int null_values(void *sink, const struct selection *sel, const char *tag,
 	(void)limit;
 	(void)fn;
 	(void)arg;
+	(void)reterr;
 	return 0;
 }
 

@@ -12,7 +12,7 @@ struct sink_ops {
 	int (*read)(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		    struct store_summary *ret, struct field_error *reterr);
 	int (*values)(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		      store_value_fn *fn, void *arg);
+		      store_value_fn *fn, void *arg, struct field_error *reterr);
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
 };

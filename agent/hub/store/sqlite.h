@@ -140,7 +140,7 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns);
 int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		struct store_summary *ret, struct field_error *reterr);
 int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		  store_value_fn *fn, void *arg);
+		  store_value_fn *fn, void *arg, struct field_error *reterr);
 
 /* ---- sqlite_seen.c: writer's worker ---- */
 

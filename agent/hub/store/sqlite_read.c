@@ -479,7 +479,7 @@ static int read_values(struct reading *r, const struct selection *sel, const cha
 }
 
 int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		  store_value_fn *fn, void *arg)
+		  store_value_fn *fn, void *arg, struct field_error *reterr)
 {
 	struct sqlite_store *s = sink;
 	struct reading r = {0};
@@ -492,5 +492,5 @@ int sqlite_values(void *sink, const struct selection *sel, const char *tag, size
 	note_damage(s, e);
 	end(s, &r);
 	sqlite3_mutex_leave(s->read_lock);
-	return e;
+	return e ? read_error(s, e, sel, reterr) : 0;
 }

@@ -56,9 +56,9 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
 }
 
 int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit,
-		 store_value_fn *fn, void *arg)
+		 store_value_fn *fn, void *arg, struct field_error *reterr)
 {
-	return s->ops->values(s->sink, sel, tag, limit, fn, arg);
+	return s->ops->values(s->sink, sel, tag, limit, fn, arg, reterr);
 }
 
 int store_expire(struct store *s, uint64_t now_wall_ns)

@@ -102,7 +102,8 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
  * on the page. For "profile_event_type" the selection's event does not count.
  */
 typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
-int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg);
+int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg,
+		 struct field_error *reterr);
 /*
  * Writer's worker, every minute. Begins nothing new to delete after 10 s, what is left is for the next call; names that nothing
  * refers to any more are swept in one go, as long as that takes.

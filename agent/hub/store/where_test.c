@@ -180,7 +180,7 @@ static void traces(void **state)
 			 0);
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "profile_id", "0000000000000008")), 30);
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", "0")), 0);
-	assert_int_equal(store_values(s, &sel, "trace_id", 10, count_value, &n_traces), 0);
+	assert_int_equal(store_values(s, &sel, "trace_id", 10, count_value, &n_traces, NULL), 0);
 	assert_int_equal(n_traces, 2);
 	assert_int_equal(store_expire(s, (uint64_t)(T0 + 10) * NSEC_PER_SEC), 0);
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", TRACE_1)), 70);
@@ -204,7 +204,7 @@ static void assert_values(struct store *s, const char *tag, struct predicate *wh
 	_cleanup_buf_ struct buf all = {0};
 
 	buf_init(&all, 0);
-	assert_int_equal(store_values(s, &sel, tag, 10, join_values, &all), 0);
+	assert_int_equal(store_values(s, &sel, tag, 10, join_values, &all, NULL), 0);
 	assert_string_equal(all.data ? all.data : "", expected);
 	predicate_free(where);
 }
@@ -244,7 +244,7 @@ static void samples_have_an_identity(void **state)
 	char last[33] = "";
 
 	write_batch(s, two_calls(), 1);
-	assert_int_equal(store_values(s, &sel, "sample_id", 1, keep_value, last), 0);
+	assert_int_equal(store_values(s, &sel, "sample_id", 1, keep_value, last, NULL), 0);
 	assert_int_equal(strlen(last), 16);
 	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "sample_id", last), 1), 180);
 }
