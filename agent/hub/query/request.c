@@ -137,17 +137,21 @@ static int parse_body(const char *body, size_t n, json_t **ret, struct field_err
 	return 0;
 }
 
+/* Once. */
 static void note(struct tracing_request *r, const char *fmt, ...) _printf_(2, 3);
 static void note(struct tracing_request *r, const char *fmt, ...)
 {
 	char text[512];
 	va_list ap;
 
-	if (r->n_notes == MAX_NOTES)
-		return;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	for (size_t i = 0; i < r->n_notes; i++)
+		if (streq(r->notes[i], text))
+			return;
+	if (r->n_notes == MAX_NOTES)
+		return;
 	r->notes = xrealloc(r->notes, (r->n_notes + 1) * sizeof(*r->notes));
 	r->notes[r->n_notes++] = xstrdup(text);
 }
@@ -161,9 +165,6 @@ static void note_tags(struct tracing_request *r, const struct predicate *p)
 		note_tags(r, p->children[i]);
 	if (!t || t->stored)
 		return;
-	for (size_t i = 0; i < r->n_notes; i++)
-		if (str_has_prefix(r->notes[i], "tag_filter: ") && strstr(r->notes[i], p->tag))
-			return;
 	note(r, "tag_filter: %s matches nothing here: %s", p->tag, t->help);
 }
 

@@ -114,6 +114,25 @@ static void nothing_to_find_is_said(void **state)
 	}
 }
 
+/* One for each tag, also where one's name is within another's, and no tag twice. */
+static void each_tag_has_its_note(void **state)
+{
+	static const char *const notes[] = {"tag_filter: host_ip matches nothing here: ",
+					    "tag_filter: ip matches nothing here: "};
+	struct tracing_request r;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(parse("{" WHOLE ",\"tag_filter\":\"host_ip='1' AND (ip='2' OR ip='3' OR "
+			       "host_ip='4')\"}",
+			       &r, &e),
+			 0);
+	assert_int_equal(r.n_notes, ARRAY_SIZE(notes));
+	for (size_t i = 0; i < ARRAY_SIZE(notes); i++)
+		assert_true(str_has_prefix(r.notes[i], notes[i]));
+	tracing_request_done(&r);
+}
+
 static const struct {
 	const char *body;
 	int http;
@@ -211,9 +230,13 @@ static void values_bodies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults), cmocka_unit_test(everything),
-		cmocka_unit_test(events),   cmocka_unit_test(nothing_to_find_is_said),
-		cmocka_unit_test(refusals), cmocka_unit_test(values_bodies),
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(everything),
+		cmocka_unit_test(events),
+		cmocka_unit_test(nothing_to_find_is_said),
+		cmocka_unit_test(each_tag_has_its_note),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(values_bodies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
