@@ -13,6 +13,8 @@
 
 #define MAX_TOKEN_BYTES	 (48 << 10) /* a request's head has 64 KiB */
 #define MAX_ANSWER_BYTES (64 << 20)
+#define MAX_KIND_BYTES                                                                             \
+	(128 << 20) /* tenants make targets, and an agent has 1 GiB for all it does */
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
 #define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)
 
@@ -34,6 +36,7 @@ const struct kube_times kube_times_default = {
 	.watch_timeout_s = 300,
 	.page_limit = 500,
 	.max_object_bytes = 16 << 20,
+	.max_kind_bytes = MAX_KIND_BYTES,
 };
 
 struct request {

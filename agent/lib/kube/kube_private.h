@@ -21,7 +21,7 @@ struct kube_times {
 	uint64_t token_max_age_ns, ca_poll_ns;
 	unsigned watch_timeout_s; /* random in [x, 2x) */
 	unsigned page_limit;
-	size_t max_object_bytes;
+	size_t max_object_bytes, max_kind_bytes; /* of text, as it comes; a kind: all objects of a watch */
 };
 extern const struct kube_times kube_times_default;
 void kube_set_times(struct kube *k, const struct kube_times *t); /* before watches are made */
@@ -98,10 +98,13 @@ bool list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn,
 /* ---- the objects of one watch ---- */
 /* {store}: what has been delivered. All callbacks go through it. */
 struct kube_store;
-struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg);
+struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, size_t max_bytes);
 struct kube_store *kube_store_free(struct kube_store *s);
-/* Both take a reference where they keep obj. -EINVAL: no name, -E2BIG: too many objects. */
-int kube_store_apply(struct kube_store *s, json_t *obj);
+/*
+ * Both take a reference where they keep obj, whose text had n_bytes. -EINVAL: no name, -E2BIG: too many objects or
+ * bytes; one that was there and has grown beyond them is removed.
+ */
+int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes);
 int kube_store_remove(struct kube_store *s, const json_t *obj);
 /* A relist: begin, apply each, then sweep until it returns false: at most n removals a call. */
 void kube_store_begin(struct kube_store *s);

@@ -61,6 +61,7 @@ static const struct kube_times hasty = {
 	.watch_timeout_s = 300,
 	.page_limit = 500,
 	.max_object_bytes = 1 << 20,
+	.max_kind_bytes = 1 << 20,
 };
 
 static void answer_watch(struct ts_conn *c, int way)

@@ -14,23 +14,27 @@ struct entry {
 	char *key;
 	json_t *obj;
 	uint64_t generation;
+	size_t n_bytes;
 	UT_hash_handle hh;
 };
 
 struct kube_store {
 	struct entry *entries;
 	uint64_t generation;
+	size_t n_bytes,
+		max_bytes; /* n_bytes: of the entries of this generation; the others are about to go */
 	bool muted;
 	const struct kube_watch_ops *ops;
 	void *arg;
 };
 
-struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg)
+struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, size_t max_bytes)
 {
 	struct kube_store *s = xcalloc(1, sizeof(*s));
 
 	s->ops = ops;
 	s->arg = arg;
+	s->max_bytes = max_bytes;
 	return s;
 }
 
@@ -72,11 +76,25 @@ static struct entry *find(const struct kube_store *s, const char *key)
 	return e;
 }
 
+static size_t counted_bytes(const struct kube_store *s, const struct entry *e)
+{
+	return e && e->generation == s->generation ? e->n_bytes : 0;
+}
+
+/* e is of this generation from now on. */
+static void count_bytes(struct kube_store *s, struct entry *e, size_t n_bytes)
+{
+	s->n_bytes += n_bytes - counted_bytes(s, e);
+	e->generation = s->generation;
+	e->n_bytes = n_bytes;
+}
+
 static void remove_entry(struct kube_store *s, struct entry *e)
 {
 	_cleanup_free_ char *key = TAKE_PTR(e->key);
 	json_t *last = json_incref(e->obj);
 
+	s->n_bytes -= counted_bytes(s, e);
 	HASH_DEL(s->entries, e);
 	json_decref(e->obj);
 	free(e);
@@ -108,24 +126,28 @@ static bool same_uid(const json_t *a, const json_t *b)
 	return streq(json_str_at(a, "metadata.uid", ""), json_str_at(b, "metadata.uid", ""));
 }
 
-static int add_entry(struct kube_store *s, const char *key, json_t *obj)
+static int drop(const char *reason)
+{
+	counter_add(counter("kube_dropped_total", "reason", reason), 1);
+	return -E2BIG;
+}
+
+static int add_entry(struct kube_store *s, const char *key, json_t *obj, size_t n_bytes)
 {
 	struct entry *e;
 
-	if (HASH_COUNT(s->entries) >= MAX_OBJECTS) {
-		counter_add(counter("kube_dropped_total", "reason", "too_many_objects"), 1);
-		return -E2BIG;
-	}
+	if (HASH_COUNT(s->entries) >= MAX_OBJECTS)
+		return drop("too_many_objects");
 	e = xcalloc(1, sizeof(*e));
 	e->key = xstrdup(key);
 	e->obj = json_incref(obj);
-	e->generation = s->generation;
+	count_bytes(s, e, n_bytes);
 	HASH_ADD_KEYPTR(hh, s->entries, e->key, strlen(e->key), e);
 	s->ops->upsert(key, obj, NULL, s->arg);
 	return 0;
 }
 
-int kube_store_apply(struct kube_store *s, json_t *obj)
+int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 {
 	_cleanup_free_ char *key = key_of(obj);
 	struct entry *e;
@@ -142,9 +164,14 @@ int kube_store_apply(struct kube_store *s, json_t *obj)
 			return 0;
 		e = NULL;
 	}
+	if (n_bytes > s->max_bytes - MIN(s->max_bytes, s->n_bytes - counted_bytes(s, e))) {
+		if (e)
+			remove_entry(s, e);
+		return drop("too_many_bytes");
+	}
 	if (!e)
-		return add_entry(s, key, obj);
-	e->generation = s->generation;
+		return add_entry(s, key, obj, n_bytes);
+	count_bytes(s, e, n_bytes);
 	old = e->obj;
 	e->obj = json_incref(obj);
 	if (old != obj && !same_content(old, obj))
@@ -169,6 +196,7 @@ int kube_store_remove(struct kube_store *s, const json_t *obj)
 void kube_store_begin(struct kube_store *s)
 {
 	s->generation++;
+	s->n_bytes = 0;
 }
 
 bool kube_store_sweep(struct kube_store *s, unsigned n)

@@ -38,20 +38,25 @@ static json_t *object(unsigned i)
 	return json_pack("{s:{s:s, s:s}}", "metadata", "name", name, "uid", name);
 }
 
-static int apply(struct kube_store *s, unsigned i)
+static int apply_of(struct kube_store *s, unsigned i, size_t n_bytes)
 {
 	json_t *obj = object(i);
-	int r = kube_store_apply(s, obj);
+	int r = kube_store_apply(s, obj, n_bytes);
 
 	json_decref(obj);
 	return r;
+}
+
+static int apply(struct kube_store *s, unsigned i)
+{
+	return apply_of(s, i, 0);
 }
 
 static void too_many_objects_are_left_out(void **state)
 {
 	static const struct kube_watch_ops ops = {.upsert = upsert, .remove = removed};
 	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_objects");
-	struct kube_store *s = kube_store_new(&ops, NULL);
+	struct kube_store *s = kube_store_new(&ops, NULL, 0);
 	json_t *first = object(0);
 
 	(void)state;
@@ -67,6 +72,40 @@ static void too_many_objects_are_left_out(void **state)
 	assert_int_equal(apply(s, OBJECTS), 0);
 	assert_int_equal(n_told, OBJECTS);
 	json_decref(first);
+	kube_store_free(s);
+}
+
+static void too_many_bytes_are_left_out(void **state)
+{
+	enum { A, B, C, D, E };
+	static const struct kube_watch_ops ops = {.upsert = upsert, .remove = removed};
+	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_bytes");
+	struct kube_store *s = kube_store_new(&ops, NULL, 100);
+	json_t *d = object(D);
+
+	(void)state;
+	n_told = 0;
+	assert_int_equal(apply_of(s, A, 40), 0);
+	assert_int_equal(apply_of(s, B, 40), 0);
+	assert_int_equal(apply_of(s, C, 21), -E2BIG);
+	assert_int_equal(apply_of(s, A, 60), 0);
+	assert_int_equal(n_told, 2);
+	assert_int_equal(apply_of(s, B, 41), -E2BIG); /* what is kept of it would be wrong */
+	assert_int_equal(n_told, 1);
+	assert_int_equal(apply_of(s, C, 40), 0);
+	/* a list without A: who came in its place is not refused for what is about to go */
+	kube_store_begin(s);
+	assert_int_equal(apply_of(s, C, 40), 0);
+	assert_int_equal(apply_of(s, D, 60), 0);
+	assert_int_equal(apply_of(s, E, 1), -E2BIG);
+	assert_false(kube_store_sweep(s, 10));
+	assert_int_equal(n_told, 2);
+	assert_int_equal(apply_of(s, E, 1), -E2BIG);
+	kube_store_remove(s, d);
+	assert_int_equal(apply_of(s, E, 60), 0);
+	assert_int_equal(n_told, 2);
+	assert_int_equal(counter_get(dropped), 4);
+	json_decref(d);
 	kube_store_free(s);
 }
 
@@ -144,6 +183,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(too_many_objects_are_left_out),
+		cmocka_unit_test(too_many_bytes_are_left_out),
 		cmocka_unit_test(a_list_is_cut_at_its_limit),
 	};
 

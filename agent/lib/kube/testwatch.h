@@ -114,6 +114,7 @@ static const struct kube_times fast = {
 	.watch_timeout_s = 300,
 	.page_limit = 500,
 	.max_object_bytes = 16 << 20,
+	.max_kind_bytes = 128 << 20,
 	.list_head_ns = 3600 * NSEC_PER_SEC,
 	.watch_head_ns = 3600 * NSEC_PER_SEC,
 };

@@ -68,10 +68,11 @@ void watch_set_text(char **p, const char *s)
 void watch_drop_items(struct kube_watch *w)
 {
 	for (size_t i = w->i_item; i < w->n_items; i++)
-		json_decref(w->items[i]);
+		json_decref(w->items[i].obj);
 	free(w->items);
 	w->items = NULL;
 	w->n_items = w->cap_items = w->i_item = 0;
+	w->items_bytes = 0;
 	watch_set_text(&w->next_page, NULL);
 	w->whole = false;
 }
@@ -352,7 +353,7 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	w->optional = s->optional;
 	w->ops = *ops;
 	w->arg = arg;
-	w->store = kube_store_new(&w->ops, arg);
+	w->store = kube_store_new(&w->ops, arg, w->times->max_kind_bytes);
 	buf_init(&w->error_body, MAX_ERROR_BYTES);
 	w->listener = (struct kube_listener){.fn = on_server_works, .arg = w};
 	kube_listen(k, &w->listener);

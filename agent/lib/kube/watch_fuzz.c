@@ -401,6 +401,7 @@ static void begin(const uint8_t *data, size_t n)
 		.watch_timeout_s = 300,
 		.page_limit = 500,
 		.max_object_bytes = 256,
+		.max_kind_bytes = 1 << 20,
 	};
 }
 

@@ -17,14 +17,16 @@ static bool on_item(const char *text, size_t n, void *arg)
 
 	if (!obj)
 		return true;
-	if (w->n_items >= MAX_LISTED) {
+	if (w->n_items >= MAX_LISTED || n > w->times->max_kind_bytes - w->items_bytes) {
 		json_decref(obj);
-		watch_dropped("too_many_objects");
+		watch_dropped(w->n_items >= MAX_LISTED ? "too_many_objects" : "too_many_bytes");
 		return true;
 	}
+	w->items_bytes += n;
 	watch_trim(obj);
 	GROW(w->items, w->n_items, w->cap_items);
-	w->items[w->n_items++] = obj;
+	w->items[w->n_items].obj = obj;
+	w->items[w->n_items++].n_bytes = n;
 	return true;
 }
 
@@ -54,10 +56,11 @@ static void deliver(void *arg)
 
 	watch_enter(w);
 	for (unsigned n = 0; n < DELIVER_SLICE && w->i_item < w->n_items && !w->dead; n++) {
-		json_t *obj = w->items[w->i_item++];
+		json_t *obj = w->items[w->i_item].obj;
+		size_t n_bytes = w->items[w->i_item++].n_bytes;
 
 		complete_type(w, obj);
-		if (kube_store_apply(w->store, obj) == -EINVAL)
+		if (kube_store_apply(w->store, obj, n_bytes) == -EINVAL)
 			watch_dropped("object_without_name");
 		json_decref(obj);
 	}

@@ -225,9 +225,31 @@ static void watch_36_ten_thousand_objects(void **state)
 	finish(f);
 }
 
+/* What a list or a watch has beyond the bytes of a kind is left out, and the rest goes on. */
+static void watch_36_bytes_of_a_kind_are_bounded(void **state)
+{
+	static const struct row row = {
+		"",
+		{{REPLY, LIST("10", POD("a", "1") "," POD("b", "2") "," POD("c", "3"))},
+		 {HOLD, ADD("d", "11") DEL("a", "12") DEL("b", "13") ADD("e", "14")}},
+		"+n/a=1 +n/b=2 synced ok -n/a=1 -n/b=2 +n/e=14"};
+	uint64_t before = total("kube_dropped_total", "reason", "too_many_bytes");
+	struct kube_times t = fast;
+	struct fixture *f;
+
+	(void)state;
+	t.max_kind_bytes = strlen(POD("a", "1") POD("b", "2"));
+	f = start(&row, &t);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	assert_int_equal(total("kube_dropped_total", "reason", "too_many_bytes") - before, 2);
+	finish(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest more[] = {
+		cmocka_unit_test(watch_36_bytes_of_a_kind_are_bounded),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
 	};
 

@@ -50,8 +50,11 @@ struct kube_watch {
 	/* of the list */
 	char *list_kind, *list_version, *list_rv, *next_page;
 	bool quorum, whole; /* this list asks for "" / without pages */
-	json_t **items;
-	size_t n_items, cap_items, i_item;
+	struct {
+		json_t *obj;
+		size_t n_bytes;
+	} *items;
+	size_t n_items, cap_items, i_item, items_bytes;
 };
 
 void watch_start_list(struct kube_watch *w);

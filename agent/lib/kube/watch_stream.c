@@ -37,7 +37,7 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 	}
 }
 
-static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
+static void on_object_event(struct kube_watch *w, const char *type, json_t *obj, size_t n_bytes)
 {
 	const char *rv = json_str_at(obj, "metadata.resourceVersion", "");
 	_cleanup_free_ char *next_rv = xstrdup(rv);
@@ -51,7 +51,7 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 	if (streq(type, "DELETED"))
 		r = kube_store_remove(w->store, obj);
 	else if (!streq(type, "BOOKMARK"))
-		r = kube_store_apply(w->store, obj);
+		r = kube_store_apply(w->store, obj, n_bytes);
 	if (r == -EINVAL)
 		watch_dropped("object_without_name");
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
@@ -87,7 +87,7 @@ static bool on_event(const char *line, size_t n, void *arg)
 		watch_dropped("event_without_object");
 		return true;
 	}
-	on_object_event(w, type, obj);
+	on_object_event(w, type, obj, n);
 	return !w->dead;
 }
 
