@@ -174,7 +174,6 @@ static int open_files(struct node *n)
 
 int node_start(struct node *n, const char *node_uid)
 {
-	int r = open_files(n);
 	struct pipeline_config c = {
 		.fold = {.node_uid = node_uid,
 			 .boot_id = n->boot_id,
@@ -183,13 +182,17 @@ int node_start(struct node *n, const char *node_uid)
 			 .window_ns = n->conf->window_ns,
 			 .per_cpu = n->conf->on_cpu_per_cpu,
 			 .start_offset_ns = n->gap.start_offset_ns},
-		.files = n->known_files,
 	};
 	const char *problem;
+	int r;
 
-	if (r == 0 && !n->pipeline)
+	if (n->pipeline)
+		return 0;
+	r = open_files(n);
+	c.files = n->known_files;
+	if (r == 0)
 		r = pipeline_new(&c, &n->pipeline);
-	if (r < 0 || n->kernel_problem[0])
+	if (r < 0)
 		return r;
 	if (*mappings_problem())
 		log_warn("functions of processes have no names: %s", mappings_problem());

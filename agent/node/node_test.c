@@ -8,11 +8,13 @@
 #include "node/plan/testplan.h"
 #include "node/proc/stat.h"
 
+#include <cap-ng.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -621,6 +623,39 @@ static void test_loaded_with_a_target(void **state)
 	f->node = node_free(f->node);
 }
 
+static void hold_ptrace(bool hold)
+{
+	assert_int_equal(capng_get_caps_process(), 0);
+	assert_int_equal(capng_update(hold ? CAPNG_ADD : CAPNG_DROP, CAPNG_EFFECTIVE,
+				      CAP_SYS_PTRACE),
+			 0);
+	assert_int_equal(capng_apply(CAPNG_SELECT_CAPS), 0);
+}
+
+/* The API server tells of the node every few minutes: it is no news then. */
+static void test_known_once(void **state)
+{
+	struct fixture *f = *state;
+	int fd = memfd_create("log", MFD_CLOEXEC), stderr_fd = dup(STDERR_FILENO);
+	char log[4096] = "";
+	unsigned n = 0;
+
+	start_node(f, false);
+	hold_ptrace(false);
+	dup2(fd, STDERR_FILENO);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(node_start(f->node, "node-uid"), 0);
+	dup2(stderr_fd, STDERR_FILENO);
+	hold_ptrace(true);
+	assert_true(pread(fd, log, sizeof(log) - 1, 0) > 0);
+	for (const char *s = log; (s = strstr(s, "CAP_SYS_PTRACE is missing")); s++)
+		n++;
+	assert_int_equal(n, 1);
+	close(fd);
+	close(stderr_fd);
+	f->node = node_free(f->node);
+}
+
 static void by_cgroup(struct fixture *f, const char *force)
 {
 	struct seen s;
@@ -888,6 +923,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_whole_stacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_python_functions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_loaded_with_a_target, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_known_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v1, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v2, setup, teardown),
 	};
