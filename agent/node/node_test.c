@@ -626,9 +626,8 @@ static void test_loaded_with_a_target(void **state)
 static void hold_ptrace(bool hold)
 {
 	assert_int_equal(capng_get_caps_process(), 0);
-	assert_int_equal(capng_update(hold ? CAPNG_ADD : CAPNG_DROP, CAPNG_EFFECTIVE,
-				      CAP_SYS_PTRACE),
-			 0);
+	assert_int_equal(
+		capng_update(hold ? CAPNG_ADD : CAPNG_DROP, CAPNG_EFFECTIVE, CAP_SYS_PTRACE), 0);
 	assert_int_equal(capng_apply(CAPNG_SELECT_CAPS), 0);
 }
 
