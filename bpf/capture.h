@@ -38,7 +38,8 @@ static __always_inline void pf_scratch_put(struct pf_scratch *s)
  * What a uprobe's program does first and last. Since 6.13 a program of its type may have a stack of
  * the CPU's own, although, since 6.0, another task may run it on that CPU in the middle: its variables
  * change then (seen on 7.3 as a wild pointer, an oops). Where there are no such stacks nothing is done: before
- * 6.15 no global function (PF_ONCE) may be called in between.
+ * 6.15 no global function (PF_ONCE) may be called in between. Until it is alone nothing may lie on that stack, its
+ * context neither: so that one is taken from here, and unwind_kernel_test.c looks at what the compiler made of it.
  */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
@@ -50,10 +51,12 @@ static __always_inline bool pf_has_own_stack(void)
 	return bpf_core_field_exists(aux->priv_stack_ptr);
 }
 
-static __always_inline void pf_alone_begin(void)
+static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 {
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
+	__asm__ volatile("" : "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
+	return ctx;
 }
 
 static __always_inline void pf_alone_end(void)

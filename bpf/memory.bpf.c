@@ -380,7 +380,7 @@ int pf_mem_session(struct pt_regs *ctx)
 {
 	bool keep = true;
 
-	pf_alone_begin();
+	ctx = pf_alone_begin(ctx);
 	if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))
 		keep = pf_mem_enter(ctx);
 	else
@@ -392,7 +392,7 @@ int pf_mem_session(struct pt_regs *ctx)
 SEC("uprobe")
 int pf_mem_entry(struct pt_regs *ctx)
 {
-	pf_alone_begin();
+	ctx = pf_alone_begin(ctx);
 	pf_mem_enter(ctx);
 	pf_alone_end();
 	return 0;
@@ -401,7 +401,7 @@ int pf_mem_entry(struct pt_regs *ctx)
 SEC("uprobe")
 int pf_mem_return(struct pt_regs *ctx)
 {
-	pf_alone_begin();
+	ctx = pf_alone_begin(ctx);
 	pf_mem_leave(ctx);
 	pf_alone_end();
 	return 0;
@@ -410,7 +410,7 @@ int pf_mem_return(struct pt_regs *ctx)
 SEC("uprobe")
 int pf_mem_free(struct pt_regs *ctx)
 {
-	pf_alone_begin();
+	ctx = pf_alone_begin(ctx);
 	pf_mem_freed(ctx);
 	pf_alone_end();
 	return 0;

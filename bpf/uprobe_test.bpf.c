@@ -40,7 +40,7 @@ static __always_inline void pf_hit(struct pt_regs *ctx)
 SEC("uprobe")
 int pf_uprobe_test(struct pt_regs *ctx)
 {
-	pf_alone_begin();
+	ctx = pf_alone_begin(ctx);
 	pf_hit(ctx);
 	pf_alone_end();
 	return 0;

@@ -11,6 +11,7 @@
 #include "node/probe/rows_test.h"
 
 #include "core.skel.h"
+#include "memory.skel.h"
 #include "uprobe_test.skel.h"
 
 #define LISTED                                                                                     \
@@ -521,12 +522,28 @@ struct mix {
 	uint64_t hits, ticks, wrong, lost;
 };
 
+static void tell_wrong(const struct mix *m, bool hit, const struct raw_sample *s,
+		       const struct raw_stack *stack)
+{
+	print_message("%s, %lu %s, %s the kernel, %s:", m->left ? "left" : "right", s->n,
+		      hit ? "hits" : "ticks", s->kstack ? "in" : "not in",
+		      stack->end_reason ? stack->end_reason : "finished");
+	for (size_t i = 0; i < stack->n; i++)
+		print_message(" %#lx%s", stack->frames[i].address,
+			      IN_RANGE(stack->frames[i].address, pf_short)  ? " left"
+			      : IN_RANGE(stack->frames[i].address, pf_long) ? " right"
+			      : IN_RANGE(stack->frames[i].address, pf_loop) ? " loop"
+									     : "");
+	print_message("\n");
+}
+
 /* A hit: pf_target, then exactly its own chain. A tick: nothing of the other process's. */
 static void tally_mix(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
 {
 	struct mix *m = arg;
 	bool hit = (int)s->event == TEST_EVENT;
 	size_t own = 0, others = 0, want = m->left ? 1 : 11;
+	bool wrong;
 
 	*(hit ? &m->hits : &m->ticks) += s->n;
 	if (!stack) {
@@ -540,11 +557,14 @@ static void tally_mix(const struct raw_sample *s, const struct raw_stack *stack,
 		own += m->left ? left : right;
 		others += m->left ? right : left;
 	}
-	if (others || own > want)
-		m->wrong += s->n;
-	else if (hit && (own != want || stack->frames[0].address != (uintptr_t)pf_target_fn ||
-			 !IN_RANGE(stack->frames[1 + want].address, pf_loop)))
-		m->wrong += s->n;
+	wrong = others || own > want;
+	if (hit && !wrong)
+		wrong = own != want || stack->frames[0].address != (uintptr_t)pf_target_fn ||
+			!IN_RANGE(stack->frames[1 + want].address, pf_loop);
+	if (!wrong)
+		return;
+	m->wrong += s->n;
+	tell_wrong(m, hit, s, stack);
 }
 
 static struct uprobe_test_bpf *load_uprobe(struct probes *p)
@@ -629,6 +649,50 @@ static void uprobes_and_ticks_never_mix(void **state)
 	bpf_link__destroy(links[1]);
 	uprobe_test_bpf__destroy(u);
 	probes_free(p);
+}
+
+static bool is_on_stack(const struct bpf_insn *i)
+{
+	uint8_t class = BPF_CLASS(i->code);
+
+	return ((class == BPF_ST || class == BPF_STX) && i->dst_reg == BPF_REG_10) ||
+	       (class == BPF_LDX && i->src_reg == BPF_REG_10);
+}
+
+/* Its first call is pf_alone_begin()'s, its last pf_alone_end()'s: another task may run it before and behind. */
+static unsigned count_alone(struct bpf_object *o)
+{
+	struct bpf_program *p;
+	unsigned n_seen = 0;
+
+	bpf_object__for_each_program(p, o)
+	{
+		const struct bpf_insn *insns = bpf_program__insns(p);
+		size_t n = bpf_program__insn_cnt(p), first = 0, last = n;
+
+		if (bpf_program__type(p) != BPF_PROG_TYPE_KPROBE)
+			continue;
+		while (first < n && insns[first].code != (BPF_JMP | BPF_CALL))
+			assert_false(is_on_stack(&insns[first++]));
+		while (last-- && insns[last].code != (BPF_JMP | BPF_CALL))
+			assert_false(is_on_stack(&insns[last]));
+		assert_true(first < last);
+		n_seen++;
+	}
+	return n_seen;
+}
+
+static void nothing_is_on_a_uprobes_stack_that_is_not_alone(void **state)
+{
+	struct memory_bpf *m = memory_bpf__open();
+	struct uprobe_test_bpf *u = uprobe_test_bpf__open();
+
+	(void)state;
+	assert_true(m && u);
+	assert_int_equal(count_alone(m->obj), 4);
+	assert_int_equal(count_alone(u->obj), 1);
+	memory_bpf__destroy(m);
+	uprobe_test_bpf__destroy(u);
 }
 
 struct inside {
@@ -771,7 +835,8 @@ static void waits_below_a_probed_return_have_their_callers(void **state)
 	probes_free(p);
 }
 
-int main(void)
+/* Of which tests: a pattern such as "uprobes*"; all. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_lead_where_frame_pointers_do_not),
@@ -781,10 +846,13 @@ int main(void)
 		cmocka_unit_test(chunks_hold_what_was_written),
 		cmocka_unit_test(dropped_chunks_are_gone),
 		cmocka_unit_test(stacks_go_through_signal_handlers),
+		cmocka_unit_test(nothing_is_on_a_uprobes_stack_that_is_not_alone),
 		cmocka_unit_test(uprobes_and_ticks_never_mix),
 		cmocka_unit_test(probed_returns_hide_no_caller),
 		cmocka_unit_test(waits_below_a_probed_return_have_their_callers),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
