@@ -101,7 +101,7 @@ static void read_token(struct kube *k)
 
 static void refresh_token(struct kube *k)
 {
-	struct stat st;
+	struct stat st = {0};
 
 	if (!k->config.token_file)
 		return;
@@ -248,17 +248,6 @@ static void request_free(struct request *q)
 
 static int request_send(struct request *q);
 
-/* "pods is forbidden: ..." of a Status object, or the number. */
-static char *status_error(int status, const json_t *body)
-{
-	const char *message = json_str_at(body, "message", "");
-
-	if (status / 100 == 2)
-		return NULL;
-	return *message ? xasprintf("HTTP %d: %.1000s", status, message)
-			: xasprintf("HTTP %d", status);
-}
-
 static void request_done(int status, const char *body, size_t n, const char *error, void *arg)
 {
 	struct request *q = arg;
@@ -280,7 +269,10 @@ static void request_done(int status, const char *body, size_t n, const char *err
 		kube_server_works(q->kube);
 	if (n)
 		json = json_loadb(body, n, 0, NULL);
-	text = error ? xstrdup(error) : status_error(status, json);
+	if (error)
+		text = xstrdup(error);
+	else if (status / 100 != 2)
+		text = kube_status_text(status, json);
 	if (!text && n && !json) {
 		text = xstrdup("the answer is no JSON");
 		status = 0;

@@ -129,10 +129,8 @@ static bool close_bracket(struct list_split *s, char ch, line_fn *fn, void *arg)
 	bool go_on = true;
 
 	keep(s, ch);
-	if (s->depth == 0) {
-		s->broken = true;
+	if (s->depth == 0) /* jansson will say so */
 		return true;
-	}
 	s->depth--;
 	if (s->in_items && s->depth == 2) {
 		if (!s->skipping)
@@ -177,6 +175,14 @@ bool list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn,
 		}
 	}
 	return true;
+}
+
+char *kube_status_text(int status, const json_t *body)
+{
+	const char *message = json_str_at(body, "message", "");
+
+	return *message ? xasprintf("HTTP %d: %.1000s", status, message)
+			: xasprintf("HTTP %d", status);
 }
 
 uint64_t backoff_next(struct backoff *b, const struct kube_times *t)

@@ -46,6 +46,8 @@ struct kube_stream {
 	void *arg;
 };
 int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret);
+/* "HTTP 403: pods is forbidden: ..." of a Status object, or the number alone. */
+char *kube_status_text(int status, const json_t *body);
 void kube_reread_token(struct kube *k); /* after a 401 */
 void kube_look_at_ca(struct kube *k);	/* after a failed connection: it may have rotated */
 struct loop *kube_loop(struct kube *k);
@@ -88,7 +90,7 @@ bool lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg
 struct list_split {
 	struct buf item, skeleton, key;
 	unsigned depth;
-	bool in_string, escaped, in_items, is_key, skipping, broken;
+	bool in_string, escaped, in_items, skipping;
 	struct counter *oversized;
 };
 void list_split_init(struct list_split *s, size_t max_item_bytes);

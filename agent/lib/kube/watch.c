@@ -167,10 +167,8 @@ void watch_fail(struct kube_watch *w, bool list, const char *what, const char *w
 static char *status_text(struct kube_watch *w)
 {
 	_cleanup_json_ json_t *j = json_loadb(w->error_body.data ?: "", w->error_body.len, 0, NULL);
-	const char *message = json_str_at(j, "message", "");
 
-	return *message ? xasprintf("HTTP %d: %.500s", w->status, message)
-			: xasprintf("HTTP %d", w->status);
+	return kube_status_text(w->status, j);
 }
 
 bool watch_says_too_large(const char *text)
