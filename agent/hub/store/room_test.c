@@ -9,10 +9,11 @@
 #define APART_S	 4000 /* of windows: stacks are kept for an hour */
 #define N_STACKS 100  /* of a profile, each with a function of its own: half a MiB of the -wal */
 #define N_LARGE	 12   /* profiles */
+#define N_MANY	 500  /* stacks of one profile */
 
 static bool private_mounts;
 
-static struct batch *make_batch(unsigned window, unsigned n_profiles)
+static struct batch *make_batch(unsigned window, unsigned n_profiles, unsigned n_stacks)
 {
 	struct batch *b = batch_new();
 
@@ -21,7 +22,7 @@ static struct batch *make_batch(unsigned window, unsigned n_profiles)
 		struct profile *p =
 			add_profile(b, id, "web", 10 + k, "app", T0 + (int64_t)window * APART_S);
 
-		for (unsigned i = 0; i < N_STACKS; i++) {
+		for (unsigned i = 0; i < n_stacks; i++) {
 			_cleanup_free_ char *leaf = xasprintf("function_%u of %s", i, id);
 
 			add_sample(b, p, "worker", false, leaf, 1);
@@ -31,9 +32,9 @@ static struct batch *make_batch(unsigned window, unsigned n_profiles)
 }
 
 /* How many profiles were new; or -errno. */
-static int put(struct store *s, unsigned window, unsigned n_profiles)
+static int put(struct store *s, unsigned window, unsigned n_profiles, unsigned n_stacks)
 {
-	struct batch *b = make_batch(window, n_profiles);
+	struct batch *b = make_batch(window, n_profiles, n_stacks);
 	size_t n_new = 0;
 	int r = store_write(s, b, &n_new);
 
@@ -65,12 +66,12 @@ static int64_t value_since(struct store *s, unsigned window)
 	return sum;
 }
 
-static void a_large_batch_goes_by_profile(void **state)
+/* A store that has filled its disk with *ret_n windows. */
+static struct store *full_store(const char *dir, unsigned *ret_n)
 {
-	const char *dir = *state;
-	struct store_stats stats;
-	unsigned n = 0;
+	uint64_t before = n_gone();
 	struct store *s;
+	unsigned n = 0;
 
 	if (!private_mounts) {
 		print_message("skip: only root can mount a small disk\n");
@@ -78,16 +79,45 @@ static void a_large_batch_goes_by_profile(void **state)
 	}
 	assert_int_equal(mount("none", dir, "tmpfs", 0, DISK), 0);
 	s = open_at(dir, 0, 0);
-	while (n_gone() == 0)
-		assert_int_equal(put(s, n++, 1), 1);
-	assert_int_equal(put(s, n, N_LARGE), N_LARGE);
+	while (n_gone() == before)
+		assert_int_equal(put(s, n++, 1, N_STACKS), 1);
+	*ret_n = n;
+	return s;
+}
+
+static void a_large_batch_goes_by_profile(void **state)
+{
+	const char *dir = *state;
+	struct store_stats stats;
+	unsigned n;
+	struct store *s = full_store(dir, &n);
+
+	assert_int_equal(put(s, n, N_LARGE, N_STACKS), N_LARGE);
 	assert_int_equal(value_since(s, n), N_LARGE * N_STACKS);
 	store_stats(s, &stats);
 	assert_false(stats.failed);
 	assert_non_null(strstr(stats.error, "the disk was full"));
 	/* as after a failure within it: what is there is known */
-	assert_int_equal(put(s, n, N_LARGE), 0);
+	assert_int_equal(put(s, n, N_LARGE, N_STACKS), 0);
 	assert_int_equal(value_since(s, n), N_LARGE * N_STACKS);
+	store_close(s);
+	umount2(dir, MNT_DETACH);
+}
+
+/* One that needs more than is made free at first: more goes for it, and not all. */
+static void a_large_profile_makes_its_room(void **state)
+{
+	const char *dir = *state;
+	struct store_stats stats;
+	unsigned n;
+	struct store *s = full_store(dir, &n);
+
+	assert_int_equal(put(s, n, 1, N_MANY), 1);
+	assert_int_equal(value_since(s, n), N_MANY);
+	assert_int_equal(value_since(s, n - 1), N_STACKS + N_MANY);
+	store_stats(s, &stats);
+	assert_false(stats.failed);
+	assert_int_equal(put(s, n + 1, 1, N_STACKS), 1);
 	store_close(s);
 	umount2(dir, MNT_DETACH);
 }
@@ -96,6 +126,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ON_DISK(a_large_batch_goes_by_profile),
+		ON_DISK(a_large_profile_makes_its_room),
 	};
 
 	private_mounts = unshare(CLONE_NEWNS) == 0 &&

@@ -129,8 +129,10 @@ int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const c
 
 /* Makes the reserve, where it is missing and the disk has room for it. */
 void room_keep(struct sqlite_store *s);
-/* On a full disk: gives the reserve up and deletes the oldest; 0: a write may be tried again. */
-int room_make(struct sqlite_store *s);
+/* On a full disk: gives the reserve up and deletes the oldest until there is room for so many; 0: a write may be tried again. */
+#define ROOM_LEAST 2 /* the one that is kept, and as much for a write */
+#define ROOM_MOST  8
+int room_make(struct sqlite_store *s, unsigned n_reserves);
 /* Gives the reserve up; whether there was one. */
 bool room_give_up(struct sqlite_store *s);
 

@@ -349,7 +349,7 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!r)
 		r = sq_vacuum(s, VACUUM_BYTES);
 	if (r && damage_recover(s, r) == -ENOSPC) /* to delete takes room, too */
-		r = room_make(s);
+		r = room_make(s, ROOM_LEAST);
 	if (!r)
 		room_keep(s);
 	sq_measure(s);

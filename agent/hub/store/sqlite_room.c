@@ -65,33 +65,33 @@ static void checkpoint(struct sqlite_store *s)
 }
 
 /*
- * Room for a reserve, on the disk or in the file, and as much again for what comes. A store that is not larger than
- * that is not what fills the disk: it keeps what it has.
+ * Room for so many reserves, on the disk or in the file: the one that is kept, and the others for what comes. A store
+ * that is not larger than two is not what fills the disk: it keeps what it has.
  */
 static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 {
+	const unsigned *n_reserves = arg;
 	uint64_t used = 0, in_file = 0, on_disk = 0, reserve = 0;
 	int r;
 
-	(void)arg;
 	checkpoint(s);
 	r = sq_bytes(s, &used, &in_file);
 	if (!r)
 		r = disk_bytes(s, &on_disk, &reserve);
-	*ret = in_file + on_disk < 2 * reserve && used > 2 * reserve;
+	*ret = in_file + on_disk < *n_reserves * reserve && used > 2 * reserve;
 	return r;
 }
 
 /*
- * The reserve once more, where as much is left for the write that is tried again; free pages are given back for both, a part
+ * The reserve once more, where the others are left for the write that is tried again; free pages are given back for both, a part
  * at a time: to move them takes room, too.
  */
-static void keep_again(struct sqlite_store *s, uint64_t deadline_ns)
+static void keep_again(struct sqlite_store *s, unsigned n_reserves, uint64_t deadline_ns)
 {
 	uint64_t used, in_file, on_disk, reserve;
 
-	for (int i = 0; i < 2 * RESERVE_SHARE && now_mono_ns() < deadline_ns; i++) {
-		if (disk_bytes(s, &on_disk, &reserve) || on_disk >= 2 * reserve ||
+	for (unsigned i = 0; i < n_reserves * RESERVE_SHARE && now_mono_ns() < deadline_ns; i++) {
+		if (disk_bytes(s, &on_disk, &reserve) || on_disk >= n_reserves * reserve ||
 		    sq_bytes(s, &used, &in_file) || in_file == 0 ||
 		    sq_vacuum(s, reserve / RESERVE_SHARE))
 			break;
@@ -112,7 +112,7 @@ static void tell(struct sqlite_store *s)
 	sq_tell_notes(s);
 }
 
-int room_make(struct sqlite_store *s)
+int room_make(struct sqlite_store *s, unsigned n_reserves)
 {
 	uint64_t n_expired = s->stats.n_expired, deadline_ns = now_mono_ns() + s->expire_ns;
 	bool more = false;
@@ -121,12 +121,12 @@ int room_make(struct sqlite_store *s)
 	if (!s->file || !s->writer)
 		return -ENOSPC;
 	(void)room_give_up(s);
-	r = expire_tenths(s, is_short, NULL, "disk_full", deadline_ns, &more);
+	r = expire_tenths(s, is_short, &n_reserves, "disk_full", deadline_ns, &more);
 	if (n_expired != s->stats.n_expired) {
 		tell(s);
 		r = r == -ENOSPC ? 0 : r; /* not all that is wanted, but some */
 	}
 	if (!r)
-		keep_again(s, deadline_ns);
+		keep_again(s, n_reserves, deadline_ns);
 	return r;
 }

@@ -241,6 +241,16 @@ static int write_all(struct sqlite_store *s, const struct batch *b, size_t *n_ne
 	return write_some(s, b, 0, b->n_profiles, n_new);
 }
 
+/* For one that needs more room than others, more goes. */
+static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, size_t *n_new)
+{
+	int r = write_some(s, b, i, 1, n_new);
+
+	for (unsigned n = ROOM_LEAST; r == -ENOSPC && n <= ROOM_MOST; n *= 2)
+		r = room_make(s, n) ?: write_some(s, b, i, 1, n_new);
+	return r;
+}
+
 /*
  * A batch for which there is no room as a whole, not even after old ones went: until it is committed all of it is in the
  * -wal, a page for each new name. What was written when one fails is known when the batch comes again.
@@ -249,11 +259,8 @@ static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_n
 {
 	int r = 0;
 
-	for (size_t i = 0; !r && i < b->n_profiles; i++) {
-		r = write_some(s, b, i, 1, n_new);
-		if (r == -ENOSPC)
-			r = room_make(s) ?: write_some(s, b, i, 1, n_new);
-	}
+	for (size_t i = 0; !r && i < b->n_profiles; i++)
+		r = write_one(s, b, i, n_new);
 	return r;
 }
 
@@ -268,8 +275,8 @@ int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 	if (r)
 		r = damage_recover(s, r) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC)
-		r = room_make(s) ?: write_all(s, b, &n_new);
-	if (r == -ENOSPC && b->n_profiles > 1)
+		r = room_make(s, ROOM_LEAST) ?: write_all(s, b, &n_new);
+	if (r == -ENOSPC && s->writer) /* it is open */
 		r = write_each(s, b, &n_new);
 	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
 		r = -EIO;
