@@ -87,7 +87,9 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	case IDLE: /* a fresh connection has not even shaken hands */
 		return in_phase_ns > (c->served ? KEEP_ALIVE_NS : HEAD_LIMIT_NS);
 	case READING:
-		return rx_idle_ns > RX_IDLE_NS || in_phase_ns > c->server->config.max_request_ns ||
+		/* Who was asked about held reading back, too. */
+		return MIN(in_phase_ns, rx_idle_ns) > RX_IDLE_NS ||
+		       in_phase_ns > c->server->config.max_request_ns ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
 	case ASKING:
 	case HANDLING:
