@@ -72,6 +72,27 @@ const names = (page) => page.$$eval('#chart .d3-flame-graph-label', (all) => all
 const functionsWithoutFile = (n) => Array.from({ length: n }, () => [-1, 0]);
 const choicesAre = (page, values) => page.route('**/v1/profile/values', (r) =>
   r.fulfill({ json: { result: (values[r.request().postDataJSON().tag] ?? []).map((value) => ({ value, samples: 1 })) } }));
+// goto alone keeps a page whose address differs behind the # only
+const open = async (page, address) => {
+  await page.goto('about:blank');
+  await page.goto(address);
+};
+// What the hub answers: a process with functions side by side, each with what it did itself.
+const replyOf = (functions, { summary = {}, unit = 'microseconds', process = 'p' } = {}) => {
+  const names = Object.keys(functions), values = Object.values(functions);
+  const all = values.reduce((a, b) => a + b, 0);
+  return {
+    OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit, summary: { samples: 9, profiles: 1, ...summary },
+    result: {
+      functions: [process, ...names], function_types: ['P', ...names.map(() => 'A')],
+      node_values: { values: [[0, -1, 0, all], ...values.map((v, i) => [i + 1, 0, v, v])] },
+    },
+  };
+};
+const answersAre = (page, answer) => page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ json: answer(r.request().postDataJSON()) }));
+const table = (page) => page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent));
+const tableIs = (page, ...names) => until(async () => (await table(page)).join() === names.join());
+const isStale = (page) => page.$eval('body', (e) => e.classList.contains('stale'));
 const until = async (right) => {
   for (const end = Date.now() + 60_000; !(await right()); await new Promise((done) => setTimeout(done, 50))) assert.ok(Date.now() < end, `${right}`);
 };
@@ -174,8 +195,7 @@ const tests = {
       },
       sources: { files: ['stl_vector.h'], values: [[-1, 0], [0, 42], ...full.slice(1).map(() => [-1, 0])], inlined_nodes: [1] },
     } }));
-    await page.goto(`${origin}/#`);
-    await page.reload();
+    await open(page, `${origin}/#`);
     await page.waitForFunction((n) => document.querySelectorAll('#functions tr').length === n, full.length);
     assert.deepEqual(await shown(), [...full].sort());
     await page.check('#short');
@@ -213,8 +233,7 @@ const tests = {
       const answer = await r.fetch();
       await r.fulfill({ response: answer, json: { ...(await answer.json()), links: { trace: 'https://traces.test/t/{trace_id}?from={start_ms}', logs: '' } } });
     });
-    await page.goto(`${origin}/#trace_id=${trace}`);
-    await page.reload();
+    await open(page, `${origin}/#trace_id=${trace}`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
     assert.equal(asked, `trace_id='${trace}'`);
     assert.equal(await page.inputValue('#choice-trace_id'), trace);
@@ -228,8 +247,7 @@ const tests = {
   },
   async 'the event that is shown is the one that is chosen, on-cpu at first'(page, origin) {
     await choicesAre(page, { profile_event_type: ['off-cpu', 'on-cpu'] });
-    await page.goto(`${origin}/#`);
-    await page.reload();
+    await open(page, `${origin}/#`);
     await page.waitForFunction(() => document.querySelectorAll('#choice-profile_event_type option').length === 2);
     assert.equal(await page.inputValue('#choice-profile_event_type'), 'on-cpu');
     await choicesAre(page, { profile_event_type: ['off-cpu'] });
@@ -253,8 +271,7 @@ const tests = {
       } });
     });
     await choicesAre(page, { profile_event_type: ['on-cpu', 'off-cpu'], wait: ['lock', 'disk'] });
-    await page.goto(`${origin}/#profile_event_type=off-cpu`);
-    await page.reload();
+    await open(page, `${origin}/#profile_event_type=off-cpu`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 4);
     const colours = await page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].style.borderLeftColor));
     assert.equal(new Set(colours).size, 4);
@@ -280,8 +297,7 @@ const tests = {
       },
       sources: { files: [], values: functionsWithoutFile(4), inlined_nodes: [], languages: { object: [3] } },
     } }));
-    await page.goto(`${origin}/#profile_event_type=mem-alloc`);
-    await page.reload();
+    await open(page, `${origin}/#profile_event_type=mem-alloc`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
     assert.match(await page.textContent('#total'), /^1.50 GiB in 9 samples/);
     const rows = await page.$$eval('#functions tr', (all) => all.map((r) => [r.cells[0].textContent, r.cells[1].textContent]));
@@ -314,8 +330,7 @@ const tests = {
     const rows = () => page.$$eval('#functions tr', (all) => all.map((r) => [0, 1, 3].map((i) => r.cells[i].textContent)));
     const total = (text) => page.waitForFunction((t) => document.querySelector('#total').textContent.startsWith(t), text);
 
-    await page.goto(`${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=${to}`);
-    await page.reload();
+    await open(page, `${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=${to}`);
     await total('80.0 MiB grown, 50.0 MiB shrunk, from ');
     assert.deepEqual(asked.map((b) => b.time_end).sort(), [seconds(from), seconds(to)]);
     assert.ok(asked.every((b) => b.time_start < b.time_end && b.profile_event_type === 'mem-inuse'));
@@ -347,8 +362,7 @@ const tests = {
       body.summary.losses = [{ reason: 'counts_full', samples: 1234, time_ns: 0 }, { reason: 'agent_down', samples: 0, time_ns: 2.5e9 }, { reason: 'new', samples: 2 }];
       await r.fulfill({ response: answer, json: body });
     });
-    await page.goto(`${origin}/#`);
-    await page.reload();
+    await open(page, `${origin}/#`);
     await page.waitForSelector('#losses:not([hidden])');
     assert.equal(await page.textContent('#losses'), "1,234 samples lost: more different stacks in a second than the kernel's table holds (counts_full) · " +
       '2.5 s without data: no agent ran on the node (agent_down) · 2 samples lost: new');
@@ -368,8 +382,7 @@ const tests = {
     await tokyo.dispatchEvent('#from', 'change');
     await isAt('2026-11-21T10:30:01Z', '2026-11-21T11:00:00Z');
     assert.equal(hash().get('from'), '2026-11-21T10:30:01Z');
-    await tokyo.goto(`${origin}/#`); // a time that is chosen begins with the one that is shown
-    await tokyo.reload();
+    await open(tokyo, `${origin}/#`); // a time that is chosen begins with the one that is shown
     await until(() => asked.at(-1).time_end - asked.at(-1).time_start === 900);
     const { time_start } = asked.at(-1);
     await tokyo.selectOption('#choice-range', 'custom');
@@ -378,8 +391,7 @@ const tests = {
     await tokyo.context().close();
   },
   async 'the table is used with the keyboard, and says what it is sorted by'(page, origin) {
-    await page.goto(`${origin}/#`);
-    await page.reload();
+    await open(page, `${origin}/#`);
     await page.waitForSelector('#functions tr');
     assert.equal(await page.$eval('th[aria-sort]', (e) => e.textContent), 'Self');
     await page.focus('#sort-total');
@@ -388,21 +400,249 @@ const tests = {
     await page.keyboard.press('Tab');
     const name = await page.$eval('#functions tr', (e) => e.cells[0].textContent);
     await page.keyboard.press('Enter');
-    assert.equal(await page.inputValue('#search'), name);
+    assert.equal(await page.inputValue('#search'), `"${name}"`);
     await page.click('#reset');
   },
   async 'an error is told, and what is older than it is no answer'(page, origin) {
-    await page.goto(`${origin}/#`);
-    await page.reload();
+    await open(page, `${origin}/#`);
     await page.waitForSelector('#chart rect');
     await page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ status: 500, json: { OPT_STATUS: 'FAIL', DESCRIPTION: 'it took too long' } }));
     await page.click('#reload');
     await page.waitForSelector('body.stale #error:not([hidden])');
     assert.equal(await page.textContent('#error'), 'it took too long');
-    assert.equal(await page.$eval('#chart', (e) => getComputedStyle(e).opacity), '0.35');
+    await until(async () => (await page.$eval('#chart', (e) => getComputedStyle(e).opacity)) === '0.35');
+    await page.check('#short'); // no answer either
+    await page.uncheck('#short');
+    assert.ok((await isStale(page)) && (await page.isVisible('#error')));
     await page.unroute('**/v1/profile/ProfileTracing');
     await page.click('#reload');
     await page.waitForSelector('body:not(.stale) #error', { state: 'hidden' });
+  },
+  async 'every 10 s: an answer that takes longer is waited for'(page, origin) {
+    const own = await (await page.context().browser().newContext()).newPage();
+    const held = [];
+    let asked = 0;
+    await own.clock.install();
+    await own.route('**/v1/profile/ProfileTracing', (r) => (++asked === 1 ? r.fulfill({ json: replyOf({ first: 1 }) }) : held.push(r)));
+    await open(own, `${origin}/#`);
+    await tableIs(own, 'first');
+    await own.check('#live');
+    await own.clock.runFor(10_000);
+    await until(() => held.length === 1);
+    await own.clock.runFor(35_000);
+    await held[0].fulfill({ json: replyOf({ slow: 1 }) });
+    await tableIs(own, 'slow');
+    assert.equal(asked, 2);
+    await until(async () => !(await own.isVisible('#busy')));
+    await own.clock.runFor(10_000);
+    await until(() => held.length === 2);
+    await own.clock.runFor(60_000); // and one that never comes
+    await until(async () => (await own.textContent('#error')) === 'the hub did not answer within 60 s');
+    assert.ok(await isStale(own));
+    await own.context().close();
+  },
+  async 'a new choice ends the old question; the old answer is faded until the new one is there'(page, origin) {
+    const held = [], failed = [];
+    const onFailed = (r) => failed.push(r.url().split('/').at(-1));
+    let slow = true;
+    await choicesAre(page, { pod: ['new'] });
+    await answersAre(page, () => replyOf({ new: 1 }));
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'new');
+    page.on('requestfailed', onFailed);
+    await page.route('**/v1/profile/*', (r) => (slow ? held.push(r) : r.fallback()));
+    await page.selectOption('#choice-range', '3600');
+    await until(() => held.length === 9);
+    assert.ok(await isStale(page));
+    slow = false;
+    await page.selectOption('#choice-range', '21600');
+    await until(() => failed.filter((f) => f === 'ProfileTracing').length === 1 && failed.filter((f) => f === 'values').length === 8);
+    for (const r of held) await r.fulfill({ json: r.request().url().endsWith('values') ? { result: [{ value: 'old', samples: 1 }] } : replyOf({ old: 1 }) }).catch(() => {});
+    await until(async () => !(await isStale(page)) && !(await page.isVisible('#busy')));
+    assert.deepEqual(await table(page), ['new']);
+    assert.deepEqual(await page.$$eval('#choice-pod option', (all) => all.map((o) => o.value)), ['', 'new']);
+    assert.equal(await page.isVisible('#error'), false);
+    page.off('requestfailed', onFailed);
+    await page.unroute('**/v1/profile/*');
+    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a link that is pasted into an open page is followed'(page, origin) {
+    let asked;
+    await choicesAre(page, { pod_ns: ['shop', 'web'], profile_event_type: ['on-cpu', 'off-cpu'] });
+    await answersAre(page, (body) => ((asked = body), replyOf({ f: 1 })));
+    await open(page, `${origin}/#pod_ns=web&range=never`);
+    await until(async () => asked?.tag_filter === "pod_ns='web'");
+    assert.equal(asked.time_end - asked.time_start, 900);
+    assert.equal(await page.inputValue('#choice-range'), '900');
+    await page.goto(`${origin}/#pod_ns=shop&range=3600&profile_event_type=off-cpu&pod=p1`);
+    await until(() => asked.tag_filter === "pod_ns='shop' AND pod='p1'");
+    assert.equal(asked.profile_event_type, 'off-cpu');
+    assert.equal(asked.time_end - asked.time_start, 3600);
+    for (const [choice, value] of Object.entries({ range: '3600', pod_ns: 'shop', pod: 'p1', profile_event_type: 'off-cpu' }))
+      assert.equal(await page.inputValue(`#choice-${choice}`), value);
+    assert.ok(await page.isVisible('#choice-wait'));
+    await page.selectOption('#choice-range', '300'); // of what the link says only this
+    await until(() => asked.time_end - asked.time_start === 300 && asked.tag_filter === "pod_ns='shop' AND pod='p1'");
+    await page.unroute('**/v1/profile/*');
+    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'the leak view says what both of its snapshots lack'(page, origin) {
+    const from = '2026-11-21T10:00:00Z', to = '2026-11-21T10:05:00Z';
+    const same = { reason: 'live_evicted', samples: 3 };
+    await answersAre(page, (body) => (body.time_end === Date.parse(from) / 1000
+      ? replyOf({ f: 1 << 20 }, { unit: 'bytes', summary: { losses: [same, { reason: 'resolve', samples: 7 }], short_by: 2048, truncated: true, notes: ['no such tag', 'early'], estimated: { share: 0.5, error: 3072 } } })
+      : replyOf({ f: 3 << 20 }, { unit: 'bytes', summary: { losses: [same], notes: ['no such tag'], estimated: { share: 0.8, error: 4096 } } })));
+    let choices;
+    await page.route('**/v1/profile/values', (r) => ((choices = r.request().postDataJSON()), r.continue()));
+    await open(page, `${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=${to}`);
+    await tableIs(page, 'f');
+    await until(() => choices);
+    assert.deepEqual([choices.time_start + 90, choices.time_end], [from, to].map((t) => Date.parse(t) / 1000));
+    await page.unroute('**/v1/profile/values');
+    assert.equal(await page.textContent('#losses'), "3 samples lost: more blocks lived than the kernel's table holds (live_evicted) · " +
+      'first time: 7 samples lost: stacks that could not be named (resolve) · ' +
+      "first time: too many stacks: the smallest are put together as [others], another's value is too small by at most 2.00 KiB");
+    assert.equal(await page.textContent('#notes'), 'no such tag · first time: early');
+    assert.equal(await page.textContent('#estimated'), 'estimated: 50 % of what happened was looked at, ±5.00 KiB');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'what shrank is in the table, however much grew'(page, origin) {
+    const from = '2026-11-21T10:00:00Z';
+    const grown = Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`g${i}`, 1000 + i]));
+    await answersAre(page, (body) => replyOf(body.time_end === Date.parse(from) / 1000 ? { shrunk: 5000 } : grown, { unit: 'bytes' }));
+    await open(page, `${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=2026-11-21T10:05:00Z`);
+    await until(async () => (await table(page)).length === 500);
+    const found = await table(page);
+    assert.deepEqual([found[0], found.at(-1)], ['g599', 'shrunk']);
+    assert.equal(await page.textContent('#more'), '101 more: search for them');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a choice beyond those that are offered is not called without data'(page, origin) {
+    let n = 501;
+    await page.route('**/v1/profile/values', (r) => {
+      const { limit } = r.request().postDataJSON();
+      return r.fulfill({ json: { result: Array.from({ length: Math.min(n, limit) }, (_, i) => ({ value: `pod-${i}`, samples: 1 })) } });
+    });
+    await open(page, `${origin}/#pod=rare`);
+    const texts = () => page.$$eval('#choice-pod option', (all) => all.map((o) => o.text));
+    await until(async () => (await texts()).length === 503);
+    assert.deepEqual((await texts()).slice(0, 3), ['all', 'rare', 'pod-0']);
+    assert.equal((await texts()).at(-1), '… 500 of more: choose another thing first');
+    n = 500;
+    await page.click('#reload');
+    await until(async () => (await texts()).length === 502);
+    assert.equal((await texts())[1], 'rare (no data)');
+    assert.equal((await texts()).at(-1), 'pod-499');
+    await page.unroute('**/v1/profile/values');
+  },
+  async 'a click on a row finds that function, no other'(page, origin) {
+    await answersAre(page, () => replyOf({ read: 3000, read_all: 5000, 'Read': 2000 }, { process: 'read' }));
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'read_all', 'read', 'Read');
+    await page.click('#functions tr:nth-child(2)');
+    await tableIs(page, 'read');
+    assert.equal(await page.textContent('#details'), 'found: 3.00 ms (30.0 %)');
+    await page.fill('#search', 'read'); // a part of the process's name, too
+    await tableIs(page, 'read_all', 'read', 'Read');
+    assert.equal(await page.textContent('#details'), 'found: 10.0 ms (100.0 %)');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a cut answer says what of it is wrong, and by how much'(page, origin) {
+    let summary = { truncated: true, cut_stacks: 0, short_by: 1500 };
+    await answersAre(page, () => replyOf({ f: 9000 }, { summary }));
+    await open(page, `${origin}/#`);
+    const says = (text) => until(async () => (await page.textContent('#losses')) === text);
+    await says("too many stacks: the smallest are put together as [others], another's value is too small by at most 1.50 ms");
+    summary = { truncated: true, cut_stacks: 0, short_by: 0 };
+    await page.click('#reload');
+    await says('too many stacks: the smallest are put together as [others]');
+    summary = { truncated: true, cut_stacks: 1234 };
+    await page.click('#reload');
+    await says("too many functions: 1,234 of the smallest stacks lack their ends, which only their callers' totals have");
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a hub that is away, and what is no hub, are told; when it is back the page is whole'(page, origin) {
+    const says = (text) => until(async () => (await page.textContent('#error')).startsWith(text));
+    await page.route('**/v1/**', (r) => r.abort('connectionrefused'));
+    await open(page, `${origin}/#`);
+    await says('the hub cannot be reached: ');
+    await page.unroute('**/v1/**');
+    await page.click('#reload');
+    await until(async () => !(await page.isVisible('#error')) && !(await isStale(page)));
+    assert.equal(await page.textContent('#store-note'), 'kept for this test only');
+    await page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ body: '<html>welcome</html>' }));
+    await page.click('#reload');
+    await says('what answered is no hub');
+    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.route('**/v1/profile/values', (r) => r.fulfill({ status: 503, json: { DESCRIPTION: 'too many at once' } }));
+    await page.click('#reload'); // only what else could be chosen is not known
+    await says('too many at once');
+    assert.equal(await isStale(page), false);
+    await page.unroute('**/v1/profile/values');
+  },
+  async 'what cannot be a token is asked for again'(page, origin) {
+    await page.route('**/v1/info', (r) => r.fulfill({ json: { version: 'x', cluster_name: 'c', auth_required: true, token_hint: 't', store_note: '' } }));
+    await answersAre(page, () => replyOf({ f: 1 }));
+    await page.evaluate(() => sessionStorage.clear());
+    await open(page, `${origin}/#`);
+    await page.waitForSelector('#sign-in[open]');
+    await page.fill('#token', 'schlüssel');
+    await page.keyboard.press('Enter');
+    await until(async () => (await page.textContent('#sign-in-why')).startsWith('that is no token'));
+    await page.fill('#token', ' abc ');
+    await page.keyboard.press('Enter');
+    await tableIs(page, 'f');
+    await page.evaluate(() => sessionStorage.clear());
+    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/info');
+  },
+  async 'the zoom outlives a newer answer, not another choice'(page, origin) {
+    let n = 0;
+    await answersAre(page, () => replyOf({ big: 9000 - n, [`call${n++}`]: 3000 }));
+    const width = () => page.$$eval('#chart g.frame', (all) => Number(all.find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'big')?.getAttribute('width') ?? 0));
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'big', 'call0');
+    const full = await page.$eval('#chart', (e) => e.clientWidth);
+    await page.evaluate(() => [...document.querySelectorAll('#chart g.frame')].find((e) => e.textContent.endsWith('big')).dispatchEvent(new MouseEvent('click', { bubbles: true })));
+    await until(async () => (await width()) > 0.99 * full);
+    await page.click('#reload');
+    await tableIs(page, 'big', 'call1');
+    await until(async () => (await width()) > 0.99 * full);
+    await page.selectOption('#choice-range', '3600');
+    await tableIs(page, 'big', 'call2');
+    await until(async () => Math.abs((await width()) / full - 0.75) < 0.01);
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a narrow window has all of the page'(page, origin) {
+    const size = page.viewportSize();
+    await answersAre(page, () => replyOf({ 'a_function_with_a_name_of_some_length': 9000, g: 3000 }));
+    await open(page, `${origin}/#`);
+    await until(async () => (await table(page)).length === 2);
+    await page.setViewportSize({ width: 400, height: 800 });
+    await until(() => page.evaluate(() => document.documentElement.scrollWidth <= 400 && Number(document.querySelector('#chart svg').getAttribute('width')) <= 400));
+    assert.ok((await page.$eval('#functions td', (e) => e.clientWidth)) > 150);
+    if (process.env.SCREENSHOT) await page.screenshot({ path: `${process.env.SCREENSHOT}.narrow.png` });
+    await page.setViewportSize(size);
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'as large an answer as there is can be searched'(page, origin) {
+    const n = 200_000;
+    const row = (i) => (i === 0 ? [0, -1, 0, n - 1] : [i % 50_000, i < 500 ? 0 : (i % 499) + 1, 1, i < 500 ? n : 1]);
+    const functions = Array.from({ length: 50_000 }, (_, i) => `name_${i}`);
+    const errors = [];
+    const onError = (e) => errors.push(e);
+    const big = { ...replyOf({}), result: { functions, function_types: functions.map((_, i) => (i ? 'A' : 'P')), node_values: { values: Array.from({ length: n }, (_, i) => row(i)) } } };
+    page.on('pageerror', onError);
+    await answersAre(page, () => big);
+    await open(page, `${origin}/#`);
+    await until(async () => (await table(page)).length === 500);
+    await page.fill('#search', 'name');
+    await until(async () => (await page.textContent('#details')).startsWith('found: '));
+    assert.deepEqual(errors, []);
+    page.off('pageerror', onError);
+    await page.unroute('**/v1/profile/ProfileTracing');
   },
 };
 

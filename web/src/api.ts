@@ -35,19 +35,43 @@ export function setToken(token: string): void {
 
 export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
 
-async function call<T>(path: string, body?: unknown): Promise<T> {
+/** A query has 30 s in the hub; what says nothing for twice that is no hub. */
+const SILENCE_MS = 60_000;
+
+async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(TOKEN);
 
+  if (token && /[^!-~]/.test(token)) throw new SignInError('that is no token: it has blanks or letters that none has');
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers['Content-Type'] = 'application/json';
-  const answer = await fetch(path, { method: body ? 'POST' : 'GET', headers, body: body ? JSON.stringify(body) : undefined });
-  const text = await answer.text();
+  const [answer, text] = await exchange(path, signal, { method: body ? 'POST' : 'GET', headers, body: body ? JSON.stringify(body) : undefined });
   const said = parse(text);
 
   if (answer.status === 401 || answer.status === 403) throw new SignInError(said?.DESCRIPTION ?? 'sign in');
   if (!answer.ok) throw new Error(said?.DESCRIPTION || `the hub answered ${answer.status}`);
+  if (said === null) throw new Error('what answered is no hub: its answer is no JSON');
   return said as T;
+}
+
+/** Failures say that the hub is away; when the signal ended it, that is what is thrown. */
+async function exchange(path: string, signal: AbortSignal, request: RequestInit): Promise<[Response, string]> {
+  const silent = new AbortController();
+  const timer = setTimeout(() => silent.abort(), SILENCE_MS);
+
+  try {
+    const answer = await fetch(path, { ...request, signal: AbortSignal.any([signal, silent.signal]) });
+    clearTimeout(timer); // how long a large answer is under way is its line's affair
+    const text = await answer.text();
+    signal.throwIfAborted();
+    return [answer, text];
+  } catch (e) {
+    signal.throwIfAborted();
+    if (silent.signal.aborted) throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
+    throw new Error(`the hub cannot be reached: ${e instanceof Error ? e.message : e}`);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function parse(text: string): any {
@@ -58,24 +82,26 @@ function parse(text: string): any {
   }
 }
 
-export const info = (): Promise<Info> => call<Info>('/v1/info');
+export const info = (signal: AbortSignal): Promise<Info> => call<Info>('/v1/info', signal);
 
 /** How far before a time its snapshot may lie: the longest window, and what it takes on its way. */
-const SNAPSHOT_S = 90;
+export const SNAPSHOT_S = 90;
 
 /** What lived at a time. */
-export const snapshot = (s: Selection, time: number): Promise<Reply> => profile({ ...s, time_start: time - SNAPSHOT_S, time_end: time });
+export const snapshot = (s: Selection, time: number, signal: AbortSignal): Promise<Reply> =>
+  profile({ ...s, time_start: time - SNAPSHOT_S, time_end: time }, signal);
 
-export const profile = (s: Selection): Promise<Reply> =>
-  call<Reply>('/v1/profile/ProfileTracing', {
+export const profile = (s: Selection, signal: AbortSignal): Promise<Reply> =>
+  call<Reply>('/v1/profile/ProfileTracing', signal, {
     ...s,
     app_service: s.app_service || undefined,
     profile_language_type: 'eBPF',
     result_format: 'flat',
   });
 
-export async function values(tag: string, s: Selection): Promise<Choice[]> {
-  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', { tag, ...s, limit: 500 });
+/** Those with the most samples, at most so many. */
+export async function values(tag: string, s: Selection, limit: number, signal: AbortSignal): Promise<Choice[]> {
+  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', signal, { tag, ...s, limit });
 
   return reply.result ?? [];
 }

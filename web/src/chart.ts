@@ -2,7 +2,7 @@
 // The flame graph: d3-flame-graph with our colours, labels and search.
 import flamegraph, { type Cell, type FlameGraph } from 'd3-flame-graph';
 import { select } from 'd3-selection';
-import { formatValue, type Node } from './profile';
+import { formatValue, isFunction, type Node } from './profile';
 
 /** Hue of a frame's kind; its name varies the lightness. The legend shows the same. */
 export const kinds: Record<string, { label: string; hue: number; saturation: number }> = {
@@ -35,9 +35,21 @@ export function color(kind: string, name: string): string {
   return `hsl(${k.hue} ${k.saturation}% ${66 + (Math.abs(hash) % 16)}%)`;
 }
 
+/** What a term finds: names that it is a part of, in any case; in quotes, the functions of exactly that name. */
+export function matcher(term: string): (of: { name: string; kind: string }) => boolean {
+  const exact = /^"(.+)"$/s.exec(term)?.[1];
+  const part = term.toLowerCase();
+
+  if (exact !== undefined) return (f) => f.name === exact && isFunction(f);
+  return (f) => f.name.toLowerCase().includes(part);
+}
+
 export class Chart {
   private graph: FlameGraph<Node> | null = null;
   private total = 0;
+  private unit = '';
+  /** The names from below the root to the frame that fills the width. */
+  private zoomed: string[] = [];
   /** Type arguments left out of what the frames show; colours, search and details keep the full name. */
   short = false;
 
@@ -53,6 +65,7 @@ export class Chart {
 
     this.clear();
     this.total = root.value;
+    this.unit = unit;
     this.graph = flamegraph<Node>()
       .width(this.element.clientWidth)
       .cellHeight(18)
@@ -66,22 +79,48 @@ export class Chart {
       .tooltip(false)
       .setLabelHandler(label)
       .setColorMapper((d) => (d.highlight ? '#e600e6' : color(d.data.kind, d.data.name)))
-      .setSearchMatch((d, term) => d.data.name.toLowerCase().includes(term.toLowerCase()))
-      .setSearchHandler((_, sum) => this.details(`found: ${formatValue(sum, unit)} (${percent(sum, this.total)})`))
+      .onClick((d) => (this.zoomed = path(d)))
       .onHover((d) => this.details(label(d)));
     select(this.element).datum(root).call(this.graph as never);
+    this.zoomAgain();
   }
 
+  /** The library's own search dies of more than some 100,000 frames. */
   search(term: string): void {
-    if (term) this.graph?.search(term);
-    else {
-      this.graph?.clear();
-      this.details('');
-    }
+    const matches = matcher(term);
+    let sum = 0;
+    const visit = (d: Cell<Node>, inFound: boolean): void => {
+      d.highlight = term !== '' && matches(d.data);
+      if (d.highlight && !inFound) sum += d.data.value;
+      d.children?.forEach((child) => visit(child, inFound || d.highlight!));
+    };
+
+    if (!this.graph) return this.details('');
+    visit(this.root(), false);
+    this.graph.update();
+    this.details(term && `found: ${formatValue(sum, this.unit)} (${percent(sum, this.total)})`);
   }
 
   resetZoom(): void {
+    this.forgetZoom();
     this.graph?.resetZoom();
+  }
+
+  /** The next one is drawn whole. */
+  forgetZoom(): void {
+    this.zoomed = [];
+  }
+
+  private root(): Cell<Node> {
+    return select(this.element).datum() as Cell<Node>;
+  }
+
+  /** A newer answer stays at the frame that was looked at, as long as it has it. */
+  private zoomAgain(): void {
+    let at: Cell<Node> | undefined = this.root();
+
+    for (const name of this.zoomed) at = at?.children?.find((d) => d.data.name === name);
+    if (at?.parent) this.graph!.zoomTo(at);
   }
 
   clear(): void {
@@ -89,6 +128,10 @@ export class Chart {
     this.graph = null;
     this.element.replaceChildren();
   }
+}
+
+function path(d: Cell<Node>): string[] {
+  return d.parent ? [...path(d.parent), d.data.name] : [];
 }
 
 /** " (inlined, work.cc:7)" */

@@ -21,6 +21,9 @@ const dimensions: Dimension[] = [
   { tag: 'trace_id', label: 'Trace', rare: true },
 ];
 
+/** So many values a choice offers. */
+const MAX_VALUES = 500;
+
 const ranges: [string, string][] = [
   ['300', 'last 5 minutes'], ['900', 'last 15 minutes'], ['3600', 'last hour'], ['21600', 'last 6 hours'],
   ['86400', 'last day'], ['259200', 'last 3 days'], ['custom', 'from … to …'],
@@ -47,9 +50,32 @@ export class Choices {
       input.addEventListener('change', () => this.set(id, input.value && utc(Date.parse(input.value) / 1000)));
     }
     const growth = element<HTMLInputElement>('growth');
-    growth.checked = this.state.has('growth');
     growth.addEventListener('change', () => this.set('growth', growth.checked ? '1' : ''));
+    window.addEventListener('hashchange', () => {
+      this.state = new URLSearchParams(location.hash.slice(1));
+      this.showState();
+      this.changed();
+    });
+    this.showState();
+  }
+
+  /** What the address says is chosen, also before it is known what else there is. */
+  private showState(): void {
+    for (const { tag, rare } of [...dimensions, { tag: 'profile_event_type', rare: false }]) {
+      const picker = element<HTMLSelectElement>(`choice-${tag}`);
+      const chosen = this.chosen(tag);
+
+      if (rare) picker.parentElement!.hidden = !chosen && picker.options.length < 2;
+      if (![...picker.options].some((o) => o.value === chosen)) picker.add(new Option(chosen || 'all', chosen), 0);
+      picker.value = picker.title = chosen;
+    }
+    element<HTMLSelectElement>('choice-range').value = this.range();
+    element<HTMLInputElement>('growth').checked = this.state.has('growth');
     this.showControls();
+  }
+
+  private chosen(tag: string): string {
+    return tag === 'profile_event_type' ? this.event() : (this.state.get(tag) ?? '');
   }
 
   private event(): string {
@@ -81,16 +107,17 @@ export class Choices {
   }
 
   /** Fills every choice with what the data holds under the other choices. */
-  async refresh(): Promise<void> {
+  async refresh(signal: AbortSignal): Promise<void> {
     const all = [...this.dimensions().map((d) => d.tag), 'profile_event_type'];
-    const s = this.selection();
+    const times = this.growth();
+    const s = { ...this.selection(), ...(times && { time_start: Math.min(...times) - api.SNAPSHOT_S, time_end: Math.max(...times) }) };
 
     this.showControls();
 
     await Promise.all(
       all.map(async (tag) => {
         const app_service = tag === 'app_service' ? '' : s.app_service;
-        this.fill(tag, await api.values(tag, { ...s, app_service, tag_filter: this.filter(tag) }));
+        this.fill(tag, await api.values(tag, { ...s, app_service, tag_filter: this.filter(tag) }, MAX_VALUES + 1, signal));
       }),
     );
   }
@@ -108,10 +135,15 @@ export class Choices {
 
   private interval(): [number, number] {
     const now = Math.floor(Date.now() / 1000);
-    const range = this.state.get('range') ?? '900';
 
-    if (range === 'custom') return [this.at('from', now - 900), this.at('to', now)];
-    return [now - Number(range), now];
+    if (this.range() === 'custom') return [this.at('from', now - 900), this.at('to', now)];
+    return [now - Number(this.range()), now];
+  }
+
+  private range(): string {
+    const range = this.state.get('range');
+
+    return ranges.find(([value]) => value === range)?.[0] ?? '900';
   }
 
   /** A chosen time in Unix seconds. */
@@ -150,7 +182,7 @@ export class Choices {
 
   private showControls(): void {
     const times = this.growth();
-    const custom = this.state.get('range') === 'custom';
+    const custom = this.range() === 'custom';
 
     element('custom').hidden = !custom;
     element('growth-choice').hidden = !this.isSnapshot();
@@ -188,20 +220,29 @@ export class Choices {
     const picker = this.picker('range');
 
     for (const [value, text] of ranges) picker.append(new Option(text, value));
-    picker.value = this.state.get('range') ?? '900';
     return picker;
   }
 
   private fill(tag: string, found: api.Choice[]): void {
     const picker = element<HTMLSelectElement>(`choice-${tag}`);
-    const chosen = tag === 'profile_event_type' ? this.event() : (this.state.get(tag) ?? '');
-    const options = found.filter((c) => c.value).map((c) => new Option(c.value, c.value));
+    const chosen = this.chosen(tag);
+    const more = found.length > MAX_VALUES;
+    const options = found.slice(0, MAX_VALUES).filter((c) => c.value).map((c) => new Option(c.value, c.value));
+    const text = (all: Iterable<HTMLOptionElement>): string => [...all].map((o) => o.text).join('\n');
 
     if (dimensions.find((d) => d.tag === tag)?.rare) picker.parentElement!.hidden = !chosen && options.length === 0;
-    if (chosen && !found.some((c) => c.value === chosen)) options.unshift(new Option(`${chosen} (no data)`, chosen));
+    if (chosen && !options.some((o) => o.value === chosen)) options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
-    picker.replaceChildren(...options);
+    if (more) options.push(this.moreThere());
+    if (text(options) !== text(picker.options)) picker.replaceChildren(...options); // an open list would close
     picker.value = chosen;
     picker.title = chosen;
+  }
+
+  private moreThere(): HTMLOptionElement {
+    const option = new Option(`… ${MAX_VALUES} of more: choose another thing first`);
+
+    option.disabled = true;
+    return option;
   }
 }

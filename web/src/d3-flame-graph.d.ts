@@ -7,6 +7,8 @@ declare module 'd3-flame-graph' {
     x0: number;
     x1: number;
     highlight?: boolean;
+    parent: Cell<T> | null;
+    children?: Cell<T>[];
   }
   export interface FlameGraph<T> {
     (selection: unknown): void;
@@ -22,12 +24,10 @@ declare module 'd3-flame-graph' {
     getName(fn: (d: Cell<T>) => string): this;
     setLabelHandler(fn: (d: Cell<T>) => string): this;
     setColorMapper(fn: (d: Cell<T>, original: string) => string): this;
-    setSearchMatch(fn: (d: Cell<T>, term: string) => boolean): this;
-    setSearchHandler(fn: (results: unknown[], sum: number, total: number) => void): this;
     onClick(fn: (d: Cell<T>) => void): this;
     onHover(fn: (d: Cell<T>) => void): this;
-    search(term: string): void;
-    clear(): void;
+    update(): void;
+    zoomTo(d: Cell<T>): void;
     resetZoom(): void;
     destroy(): void;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choices -> query -> flame graph, table, and what the data does not know.
 import * as api from './api';
-import { Chart, color, kinds, percent } from './chart';
+import { Chart, color, kinds, matcher, percent } from './chart';
 import { Choices } from './choices';
 import { growth } from './growth';
 import { lossText } from './losses';
@@ -25,47 +25,79 @@ interface View {
 }
 
 const chart = new Chart(element('chart'), (text) => say('details', text || ' '));
-const choices = new Choices(() => void load());
-let shown: View | null = null;
+const choices = new Choices(() => {
+  document.body.classList.add('stale'); // what stands there answers another question
+  chart.forgetZoom();
+  void load();
+});
+let about: api.Info | null = null;
+let graph: Node | null = null;
 let rows: FunctionRow[] = [];
 let unit = 'microseconds';
 let total = 0;
 let order: 'self' | 'total' = 'self';
-let asked = 0;
-let links: Record<string, string> = {};
+let sought = '';
+let current: AbortController | null = null; // null: nothing is under way
 
+/** The newest question is the only one: what was asked before ends, and changes nothing any more. */
 async function load(): Promise<void> {
-  const turn = ++asked;
+  const turn = new AbortController();
 
+  current?.abort();
+  current = turn;
   element('busy').hidden = false;
   try {
-    const [view] = await Promise.all([ask(), choices.refresh()]);
-    if (turn === asked) show(view);
+    await introduce(turn.signal);
+    const answer = ask(turn.signal);
+    const filled = choices.refresh(turn.signal).catch((e) => e);
+    show(await answer);
+    const failed = await filled;
+    if (current === turn) tell(failed);
   } catch (e) {
-    if (turn === asked) fail(e);
+    if (current === turn) fail(e);
   } finally {
-    if (turn === asked) element('busy').hidden = true;
+    if (current === turn) {
+      current = null;
+      element('busy').hidden = true;
+    }
   }
 }
 
-async function ask(): Promise<View> {
+/** Who is asked, once it is there to say so. */
+async function introduce(signal: AbortSignal): Promise<void> {
+  if (!about) {
+    about = await api.info(signal);
+    say('version', `${about.version}${about.cluster_name ? ` · ${about.cluster_name}` : ''}`);
+    element(about.auth_required ? 'empty-local' : 'empty-cluster').hidden = true;
+    say('store-note', about.store_note);
+    element('token-hint').textContent = about.token_hint;
+  }
+  if (about.auth_required && !api.hasToken()) throw new api.SignInError('');
+}
+
+async function ask(signal: AbortSignal): Promise<View> {
   const times = choices.growth();
   const s = choices.selection();
 
-  if (!times) return { reply: await api.profile(s), times };
-  const [before, reply] = await Promise.all(times.map((t) => api.snapshot(s, t)));
+  if (!times) return { reply: await api.profile(s, signal), times };
+  const [before, reply] = await Promise.all(times.map((t) => api.snapshot(s, t, signal)));
   return { reply, before, times };
 }
 
 function fail(e: unknown): void {
   document.body.classList.add('stale'); // what stands there is no answer to this
+  tell(e);
+}
+
+function tell(e: unknown): void {
   if (e instanceof api.SignInError) signIn(e.message);
-  else say('error', e instanceof Error ? e.message : String(e));
+  else if (e) say('error', e instanceof Error ? e.message : String(e));
 }
 
 function signIn(why: string): void {
   const dialog = element<HTMLDialogElement>('sign-in');
 
+  say('error', '');
   if (!dialog.open) dialog.showModal();
   say('sign-in-why', why);
 }
@@ -75,7 +107,6 @@ function show(view: View): void {
   const tree = toTree(reply.result, reply.sources);
   let root = tree;
 
-  shown = view;
   document.body.classList.remove('stale');
   say('error', '');
   unit = reply.unit ?? unit;
@@ -83,17 +114,22 @@ function show(view: View): void {
   if (view.before) root = showGrowth(view, view.before, tree);
   else say('total', tree ? totalText(reply, tree.value) : '');
   total = root?.value ?? 0;
-  say('losses', missingText(reply));
-  say('estimated', estimatedText(reply, tree?.value ?? 0));
+  say('losses', ofBoth(view, missing));
+  say('estimated', estimatedText(view, tree?.value ?? 0));
   say('throttled', throttledText(reply));
   say('notes', noteText(view));
   element('empty').hidden = tree !== null || rows.length > 0;
-  if (root) chart.draw(root, unit);
-  else chart.clear();
   legend(root);
-  chart.search(element<HTMLInputElement>('search').value);
-  showTable();
+  graph = root;
+  draw();
   showLinks();
+}
+
+/** The graph and the table of what was answered. */
+function draw(): void {
+  if (graph) chart.draw(graph, unit);
+  else chart.clear();
+  search(sought);
 }
 
 /** Only what grew has a place in the graph; the table has both. */
@@ -112,12 +148,17 @@ function totalText(reply: Reply, value: number): string {
   return `${formatValue(value, unit)} in ${samples.toLocaleString()} samples${wholeText(reply)}`;
 }
 
-function estimatedText(reply: Reply, value: number): string {
-  const e = reply.summary?.estimated;
+/** Of a difference the errors of both count, and a share of it says nothing. */
+function estimatedText(view: View, value: number): string {
+  const all = [view.reply, view.before].flatMap((r) => r?.summary?.estimated ?? []);
+  const error = Math.hypot(...all.map((e) => e.error));
   const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
+  let range = '';
 
-  if (!e) return '';
-  return `estimated: ${round(e.share)} of what happened was looked at${value ? `, ±${round(e.error / value)}` : ''}`;
+  if (all.length === 0) return '';
+  if (view.before) range = `, ±${formatValue(error, unit)}`;
+  else if (value) range = `, ±${round(error / value)}`;
+  return `estimated: ${round(Math.min(...all.map((e) => e.share)))} of what happened was looked at${range}`;
 }
 
 function throttledText(reply: Reply): string {
@@ -126,24 +167,35 @@ function throttledText(reply: Reply): string {
   return us ? `throttled: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}` : '';
 }
 
+/** What is said of an answer; of the leak view's two, of which one, unless it is the same of both. */
+function ofBoth({ before, reply }: View, said: (reply: Reply) => string[]): string {
+  const second = said(reply);
+  const first = before ? said(before) : second;
+  const only = (when: string, own: string[], other: string[]): string[] => own.filter((t) => !other.includes(t)).map((t) => `${when} time: ${t}`);
+
+  return [...second.filter((t) => first.includes(t)), ...only('first', first, second), ...only('second', second, first)].join(' · ');
+}
+
 /** Of the leak view: a time that nothing is known of is not one when nothing lived. */
 function noteText(view: View): string {
-  const notes = [...(view.reply.summary?.notes ?? [])];
+  const notes = [ofBoth(view, (r) => r.summary?.notes ?? [])];
 
   if (view.before && !view.before.summary?.profiles) notes.push('nothing is stored for the first time: all counts as grown');
   else if (view.before && !view.reply.summary?.profiles) notes.push('nothing is stored for the second time: all counts as shrunk');
-  return notes.join(' · ');
+  return notes.filter(Boolean).join(' · ');
 }
 
 /** From a trace to where it and its logs are shown. */
 function showLinks(): void {
   const words = choices.words();
 
-  for (const name of ['trace', 'logs']) {
+  for (const name of ['trace', 'logs'] as const) {
     const link = element<HTMLAnchorElement>(`link-${name}`);
 
-    link.hidden = !links[name] || !words.trace_id;
-    link.href = (links[name] ?? '').replace(/\{(\w+)\}/g, (all, word: string) => (word in words ? encodeURIComponent(words[word]) : all));
+    const template = about?.links?.[name] ?? '';
+
+    link.hidden = !template || !words.trace_id;
+    link.href = template.replace(/\{(\w+)\}/g, (all, word: string) => (word in words ? encodeURIComponent(words[word]) : all));
   }
 }
 
@@ -154,19 +206,22 @@ function wholeText(reply: Reply): string {
   return percent == null || reply.result.function_types?.[0] === 'H' ? '' : `, ${percent.toFixed(2)} % with a whole stack`;
 }
 
-function missingText(reply: Reply): string {
-  const parts = (reply.summary?.losses ?? []).map(lossText);
+function missing(reply: Reply): string[] {
+  const { losses = [], cut_stacks: cut, short_by: short } = reply.summary ?? {};
+  const parts = losses.map(lossText);
 
-  if (reply.summary?.truncated) parts.push('too many stacks: the smallest are put together as [others]');
-  return parts.join(' · ');
+  if (short !== undefined)
+    parts.push(`too many stacks: the smallest are put together as [others]${short ? `, another's value is too small by at most ${formatValue(short, unit)}` : ''}`);
+  if (cut) parts.push(`too many functions: ${cut.toLocaleString()} of the smallest stacks lack their ends, which only their callers' totals have`);
+  return parts;
 }
 
+/** The greatest, also of what shrank. */
 function showTable(): void {
-  const term = element<HTMLInputElement>('search').value.toLowerCase();
-  const found = rows.filter((r) => r.name.toLowerCase().includes(term)).sort((a, b) => b[order] - a[order]);
+  const found = rows.filter(matcher(sought)).sort((a, b) => Math.abs(b[order]) - Math.abs(a[order]));
   const body = element('functions');
 
-  body.replaceChildren(...found.slice(0, MAX_TABLE_ROWS).map(tableRow));
+  body.replaceChildren(...found.slice(0, MAX_TABLE_ROWS).sort((a, b) => b[order] - a[order]).map(tableRow));
   for (const key of ['self', 'total'] as const) element(`sort-${key}`).parentElement!.ariaSort = key === order ? 'descending' : null;
   say('more', found.length > MAX_TABLE_ROWS ? `${found.length - MAX_TABLE_ROWS} more: search for them` : '');
 }
@@ -183,13 +238,16 @@ function tableRow(r: FunctionRow): HTMLTableRowElement {
     row.insertCell().textContent = percent(value, total);
   }
   row.tabIndex = 0;
-  row.addEventListener('click', () => search(r.name));
-  row.addEventListener('keydown', (e) => e.key === 'Enter' && search(r.name));
+  row.addEventListener('click', () => search(`"${r.name}"`));
+  row.addEventListener('keydown', (e) => e.key === 'Enter' && search(`"${r.name}"`));
   return row;
 }
 
 function search(term: string): void {
-  element<HTMLInputElement>('search').value = term;
+  const input = element<HTMLInputElement>('search');
+
+  sought = term;
+  if (input.value !== term) input.value = term;
   chart.search(term);
   showTable();
 }
@@ -208,15 +266,33 @@ function wire(): void {
       order = key;
       showTable();
     });
-  element('sign-in-form').addEventListener('submit', () => {
+  element('sign-in-form').addEventListener('submit', (e) => {
+    e.preventDefault(); // which would close it also where load() has opened it again
+    element<HTMLDialogElement>('sign-in').close();
     api.setToken(element<HTMLInputElement>('token').value);
+    element<HTMLInputElement>('token').value = '';
     void load();
   });
   element<HTMLInputElement>('short').addEventListener('change', (e) => {
     chart.short = (e.target as HTMLInputElement).checked;
-    if (shown) show(shown);
+    draw();
   });
-  window.setInterval(() => live.checked && !document.hidden && void load(), REFRESH_MS);
+  window.setInterval(() => live.checked && !document.hidden && !current && void load(), REFRESH_MS);
+  drawAtWidth();
+}
+
+/** The graph is drawn again where the window became wider or narrower. */
+function drawAtWidth(): void {
+  const chart = element('chart');
+  let width = chart.clientWidth;
+  let timer = 0;
+
+  new ResizeObserver(() => {
+    if (chart.clientWidth === width) return;
+    width = chart.clientWidth;
+    clearTimeout(timer);
+    timer = window.setTimeout(draw, 100);
+  }).observe(chart);
 }
 
 /** The colours of the graph that is shown. */
@@ -238,23 +314,5 @@ function legend(root: Node | null): void {
   );
 }
 
-async function start(): Promise<void> {
-  wire();
-  try {
-    const i = await api.info();
-    say('version', `${i.version}${i.cluster_name ? ` · ${i.cluster_name}` : ''}`);
-    element(i.auth_required ? 'empty-local' : 'empty-cluster').hidden = true;
-    say('store-note', i.store_note);
-    links = i.links ?? {};
-    element('token-hint').textContent = i.token_hint;
-    if (i.auth_required && !api.hasToken()) {
-      signIn('');
-      return;
-    }
-  } catch (e) {
-    fail(e);
-  }
-  await load();
-}
-
-void start();
+wire();
+void load();

@@ -21,6 +21,8 @@ export interface Summary {
   throttled_us?: number; // off-cpu: that containers were not let run
   finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
+  cut_stacks?: number; // whose ends are not there: there were too many functions
+  short_by?: number; // only when there were too many stacks: a stack's value is too small by at most that
   losses?: Loss[];
   notes?: string[];
 }
@@ -115,13 +117,15 @@ function frameKind(name: string, type: string): string {
   return kinds[letter] ?? 'app';
 }
 
+export const isFunction = ({ kind }: { kind: string }): boolean => kind !== 'process' && kind !== 'root';
+
 /** Self and total of every function; a recursive function counts once a stack. */
 export function functionTable(root: Node): FunctionRow[] {
   const rows = new Map<string, FunctionRow>();
   const open = new Map<string, number>();
 
   const visit = (node: Node): void => {
-    if (node.kind !== 'process' && node.kind !== 'root') {
+    if (isFunction(node)) {
       let row = rows.get(node.name);
       if (!row) rows.set(node.name, (row = { name: node.name, short: node.short, source: node.source, kind: node.kind, self: 0, total: 0 }));
       row.self += node.self;
