@@ -605,7 +605,8 @@ const tests = {
     await open(page, `${origin}/#`);
     await tableIs(page, 'big', 'call0');
     const full = await page.$eval('#chart', (e) => e.clientWidth);
-    await page.evaluate(() => [...document.querySelectorAll('#chart g.frame')].find((e) => e.textContent.endsWith('big')).dispatchEvent(new MouseEvent('click', { bubbles: true })));
+    await until(async () => Math.abs((await width()) / full - 0.75) < 0.01);
+    await page.evaluate(() => [...document.querySelectorAll('#chart g.frame')].find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'big').dispatchEvent(new MouseEvent('click', { bubbles: true })));
     await until(async () => (await width()) > 0.99 * full);
     await page.click('#reload');
     await tableIs(page, 'big', 'call1');
