@@ -533,7 +533,7 @@ static void tell_wrong(const struct mix *m, bool hit, const struct raw_sample *s
 			      IN_RANGE(stack->frames[i].address, pf_short)  ? " left"
 			      : IN_RANGE(stack->frames[i].address, pf_long) ? " right"
 			      : IN_RANGE(stack->frames[i].address, pf_loop) ? " loop"
-									     : "");
+									    : "");
 	print_message("\n");
 }
 
