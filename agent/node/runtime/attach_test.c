@@ -332,8 +332,8 @@ static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 		_exit(1);
 	if (write(fds[1], &peer.pid, sizeof(peer.pid)) < 0 || (traced && write(fd, "1\nno", 4) < 0))
 		_exit(1);
-	if (traced)
-		close(fd); /* the reply ends */
+	if (traced) /* the reply ends; a close would take it back where what was asked is not read */
+		shutdown(fd, SHUT_WR);
 	for (;;)
 		pause();
 }
