@@ -21,7 +21,7 @@ tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # What may run beside another program, because it neither measures nor profiles: .ci/test.
 BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(filter-out agent/node/probe/% agent/node/thread_clocks_test.c,$(asan_TESTS) \
-	$(filter %_faults_test.c agent/node/parse/%,$(TESTS)))),$(TESTBIN))
+	$(filter %_faults_test.c agent/node/parse/% agent/node/node_names_test.c,$(TESTS)))),$(TESTBIN))
 ALONE := $(filter-out $(BESIDE),$(TESTBIN))
 SANITIZERS := asan tsan
 SANITIZED := $(foreach s,$(SANITIZERS),$($(s)_TESTS:%.c=$(BUILD)/$(s)/%))

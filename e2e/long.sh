@@ -42,9 +42,7 @@ step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
 step trace env BUILD="$build" e2e/trace/run.py
 step test-kernels "${make[@]}" test-kernels
-for f in agent/*/*/*_fuzz.c; do
-    step "fuzz ${f%_fuzz.c}" "${make[@]}" fuzz T="${f%_fuzz.c}" S="${FUZZ_S:-60}"
-done
+step fuzz "${make[@]}" fuzz S="${FUZZ_S:-60}"
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $log)"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]
