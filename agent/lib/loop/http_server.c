@@ -62,7 +62,8 @@ static void on_listen(uint32_t events, void *arg)
 		bool full;
 		int fd = accept4(s->fd, (struct sockaddr *)&sa, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+			counter_add(s->paused, 1);
 			io_set(&s->io, 0); /* else the loop would spin */
 			timer_set(s->loop, &s->resume_accept, ACCEPT_PAUSE_NS, resume_accept, s);
 		}
@@ -184,6 +185,7 @@ int http_server_new(struct loop *l, const struct http_server_config *c, struct h
 	s->port = bound_port(fd);
 	s->refused = counter("http_refused_total", "reason", "too_many_connections");
 	s->made_room = counter("http_refused_total", "reason", "made_room");
+	s->paused = counter("http_accept_pauses_total", NULL, NULL);
 	r = io_add(l, &s->io, fd, EPOLLIN, on_listen, s);
 	if (r < 0) {
 		http_server_free(s);

@@ -21,7 +21,7 @@ struct http_server {
 	struct http_conn *conns;
 	unsigned n_conns, n_refused; /* n_refused: of these, beyond the maximum */
 	struct timer tick, resume_accept;
-	struct counter *refused, *made_room;
+	struct counter *refused, *made_room, *paused;
 };
 
 struct http_conn {

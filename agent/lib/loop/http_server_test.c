@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP server: any bytes as requests, heads that decide about bodies; and TLS on both sides. */
 
+#include <sys/resource.h>
+
 #include "lib/loop/conn.h"
 #include "lib/loop/testhttp.h"
 
@@ -95,6 +97,40 @@ static void idle_connections_make_room(void **state)
 	assert_text(got, "HTTP/1.1 200");
 	get(f, "/kept"); /* the client sees nothing of it */
 	assert_int_equal(f->status, 200);
+}
+
+/* Whoever asks when there is no descriptor left waits until there is one. */
+static void without_descriptors_connections_wait(void **state)
+{
+	static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+	struct fixture *f = *state;
+	struct counter *pauses = counter("http_accept_pauses_total", NULL, NULL);
+	uint64_t before = counter_get(pauses);
+	_cleanup_free_ char *got = NULL;
+	struct raw r = {.f = f};
+	struct rlimit old, none;
+	int next;
+
+	start_server(f, NULL, 0, 0);
+	r.fd = raw_connect(http_server_port(f->server));
+	assert_int_equal(send(r.fd, text, strlen(text), 0), strlen(text));
+	assert_int_equal(watch_new(f->loop, r.fd, raw_readable, &r, &r.watch), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	next = dup(r.fd); /* all below are taken */
+	close(next);
+	none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	for (unsigned i = 0; i < 10000 && counter_get(pauses) == before; i++) {
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, guard, f);
+		loop_run(f->loop);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_true(counter_get(pauses) > before);
+	assert_int_equal(f->n_in, 0);
+	run(f);
+	close(r.fd);
+	got = buf_steal(&r.got);
+	assert_text(got, "HTTP/1.1 200");
 }
 
 static void slow_body_gets_408(void **state)
@@ -766,6 +802,7 @@ static void tls_ca_bundle_of_which_nothing_can_be_read(void **state)
 static const struct CMUnitTest tests[] = {
 	T(half_open_requests_make_room),
 	T(idle_connections_make_room),
+	T(without_descriptors_connections_wait),
 	T(slow_body_gets_408),
 	T(bad_requests_get_their_status),
 	T(too_large_a_head_gets_431),
