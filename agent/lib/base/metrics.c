@@ -32,6 +32,8 @@ static const struct {
 	{"worker_stuck",
 	 "Threads of a worker that are past their job's deadline, those left behind too."},
 	{"stage_cpu_seconds_total", "CPU time by stage of the work."},
+	{"http_accept_pauses_total", "Times that connections had to wait for a tenth of a second, "
+				     "for want of descriptors or memory."},
 	{"http_refused_total", "Connections refused or ended to make room."},
 	{"tls_ca_skipped_total", "Certificates of CA bundles that were left out because they "
 				 "cannot be read, each time that a "

@@ -62,7 +62,8 @@ static void on_listen(uint32_t events, void *arg)
 		bool full;
 		int fd = accept4(s->fd, (struct sockaddr *)&sa, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+		if (fd < 0 &&
+		    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
 			counter_add(s->paused, 1);
 			io_set(&s->io, 0); /* else the loop would spin */
 			timer_set(s->loop, &s->resume_accept, ACCEPT_PAUSE_NS, resume_accept, s);
