@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests: memory that looks as HotSpot's does, by the offsets that the tables of real JDKs tell (read
- * from 8u504, 11.0.13, 17.0.15 and 25.0.2), and methods, constants and compiled code in it.
+ * from 8u504, 11.0.13, 17.0.15 and 25.0.2; 24 as its nmethod.hpp has it, where there is room), and methods, constants and compiled code in it.
  */
 #pragma once
 
@@ -47,9 +47,9 @@ static inline void image_structs(unsigned major, struct jvm_structs *s)
 	s->klass_name = major == 8 ? 16 : 24;
 	s->const_size = major == 11 ? 32 : 24;
 	s->const_flags = s->const_size + 4;
-	s->const_code_size = s->const_size + (major == 25 ? 10 : 8);
+	s->const_code_size = s->const_size + (major >= 24 ? 10 : 8);
 	s->const_name = s->const_code_size + 2;
-	s->bytes.const_method = major == 11 || major == 25 ? 56 : 48;
+	s->bytes.const_method = major == 11 || major >= 24 ? 56 : 48;
 	s->bytes.constant_pool = major == 8 ? 80 : major == 11 ? 64 : 72;
 	s->symbol_length = major >= 17 ? 4 : 0;
 	*(major >= 17 ? &s->symbol_hash_ref : &s->symbol_hash) = major >= 17 ? 0 : 4;
@@ -57,15 +57,21 @@ static inline void image_structs(unsigned major, struct jvm_structs *s)
 	*(major >= 17 ? &s->pool_source_file : &s->class_source_file) = major >= 17   ? 54
 									: major == 11 ? 298
 										      : 258;
-	s->blob_name = major == 8 || major == 25 ? 8 : 96;
-	s->nmethod_method = major == 8 ? 64 : major == 25 ? 80 : 112;
+	s->blob_name = major == 8 || major >= 24 ? 8 : 96;
+	s->nmethod_method = major == 8 ? 64 : major >= 24 ? 80 : 112;
 	s->nmethod_compile_id = major == 8 ? 204 : major == 11 ? 324 : major == 17 ? 304 : 212;
 	s->nmethod_scopes_pcs = major == 8 ? 180 : major == 11 ? 300 : major == 17 ? 268 : 196;
-	if (major == 25) {
+	if (major >= 24) {
 		s->blob_code_offset = 36;
-		s->blob_mutable_data = 16;
-		s->blob_mutable_bytes = 48;
-		s->blob_relocation_bytes = 28;
+		if (major == 25) {
+			s->blob_mutable_data = 16;
+			s->blob_mutable_bytes = 48;
+			s->blob_relocation_bytes = 28;
+		} else {
+			s->blob_size = 24;
+			s->blob_data_offset = 40;
+			s->nmethod_metadata = 190;
+		}
 		s->nmethod_scopes_data = 200;
 		s->nmethod_immutable = 96;
 		s->nmethod_immutable_bytes = 160;
@@ -263,9 +269,19 @@ static inline uint64_t image_nmethod(struct image *i, uint64_t method, uint32_t 
 		image_u32(i, nm + s->nmethod_scopes_data, (uint32_t)(data - pcs + 8));
 		image_u32(i, nm + s->nmethod_immutable_bytes,
 			  (uint32_t)(data + d->n_data - pcs + 8));
-		image_u64(i, nm + s->blob_mutable_data, methods - 16);
-		image_u32(i, nm + s->blob_relocation_bytes, 16);
-		image_u32(i, nm + s->blob_mutable_bytes, 16 + (uint32_t)d->n_methods * 8);
+		if (s->blob_mutable_data != JVM_NONE) {
+			image_u64(i, nm + s->blob_mutable_data, methods - 16);
+			image_u32(i, nm + s->blob_relocation_bytes, 16);
+			image_u32(i, nm + s->blob_mutable_bytes,
+				  16 + (uint32_t)d->n_methods * 8);
+			return nm;
+		}
+		/* An oop is in the data before them; what is behind the offset is not of it. */
+		image_u32(i, nm + s->blob_size,
+			  (uint32_t)(methods + d->n_methods * 8 - nm));
+		image_u32(i, nm + s->blob_data_offset, (uint32_t)(methods - 8 - nm));
+		image_u16(i, nm + s->nmethod_metadata, 8);
+		image_u16(i, nm + s->nmethod_metadata + 2, 0xffff);
 		return nm;
 	}
 	image_u32(i, nm + s->nmethod_metadata, (uint32_t)(methods - nm));

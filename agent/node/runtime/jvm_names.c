@@ -89,11 +89,37 @@ static int code_begin(const struct jvm_structs *s, struct memory *m, uint64_t bl
 					      : part_of(m, blob, s->blob_code_offset, blob, ret);
 }
 
-/* JDK 25: scopes and PcDescs in one allocation of its own, Methods in another (nmethod.hpp). */
+/* JDK 25: in an allocation of its own; 23 and 24: behind the code, by a u2 from where the data begin (nmethod.hpp). */
+static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm,
+		      struct jvm_debug *ret)
+{
+	uint64_t data;
+	uint16_t by = 0;
+	int r;
+
+	if (s->blob_mutable_data != JVM_NONE) {
+		r = pointer_of(m, nm, s->blob_mutable_data, &data);
+		if (r == 0)
+			r = part_of(m, nm, s->blob_relocation_bytes, data, &ret->metadata);
+		return r < 0 ? r : part_of(m, nm, s->blob_mutable_bytes, data, &ret->metadata_end);
+	}
+	if (s->nmethod_metadata == JVM_NONE)
+		return -ENOENT;
+	r = part_of(m, nm, s->blob_data_offset, nm, &data);
+	if (r == 0)
+		r = memory_u16(m, nm + s->nmethod_metadata, &by);
+	if (r == 0)
+		r = part_of(m, nm, s->blob_size, nm, &ret->metadata_end);
+	if (r == 0)
+		ret->metadata = data + by;
+	return r;
+}
+
+/* Since JDK 23: scopes and PcDescs in one allocation of its own (nmethod.hpp). */
 static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			 struct jvm_debug *ret)
 {
-	uint64_t immutable, mutable;
+	uint64_t immutable;
 	int r = pointer_of(m, nm, s->nmethod_immutable, &immutable);
 
 	if (r == 0)
@@ -103,11 +129,7 @@ static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t
 	if (r == 0)
 		r = part_of(m, nm, s->nmethod_immutable_bytes, immutable, &ret->data_end);
 	if (r == 0)
-		r = pointer_of(m, nm, s->blob_mutable_data, &mutable);
-	if (r == 0)
-		r = part_of(m, nm, s->blob_relocation_bytes, mutable, &ret->metadata);
-	if (r == 0)
-		r = part_of(m, nm, s->blob_mutable_bytes, mutable, &ret->metadata_end);
+		r = methods_of(s, m, nm, ret);
 	ret->pcs_end = ret->data;
 	return r;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of HotSpot's frames, in memory as JDK 8, 11, 17 and 25 lay it out. */
+/* Names of HotSpot's frames, in memory as JDK 8, 11, 17, 24 and 25 lay it out. */
 #include <stdlib.h>
 
 #include "node/runtime/jvm_image.h"
@@ -8,7 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-static const unsigned majors[] = {8, 11, 17, 25};
+static const unsigned majors[] = {8, 11, 17, 24, 25};
 #define FOR_MAJORS(i)                                                                              \
 	for (size_t k = 0; k < ARRAY_SIZE(majors) && (image_init(i, majors[k]), 1); done(i), k++)
 
