@@ -8,8 +8,8 @@
 #include <uthash.h>
 
 #define METHODS_MAX	 8192
-#define KEPT_BYTES_MAX	 (16u << 20) /* of line numbers: real methods have 100 bytes each */
-#define CONST_METHOD_MAX 128	     /* bytes of its fixed part */
+#define KEPT_BYTES_MAX	 (8u << 20) /* of names and line numbers: real methods have 200 bytes each */
+#define CONST_METHOD_MAX 128	    /* bytes of its fixed part */
 #define LINES_MAX	 (128u << 10)
 #define SYMBOL_MAX	 1024
 #define ARRAY_DATA	 4 /* Array<u1>: an int, then the data (array.hpp) */
@@ -374,7 +374,7 @@ struct known {
 };
 struct jvm_methods {
 	struct known *known;
-	size_t kept_bytes; /* of their line numbers */
+	size_t kept_bytes; /* of their names and line numbers */
 };
 
 struct jvm_methods *jvm_methods_new(void)
@@ -400,6 +400,11 @@ struct jvm_methods *jvm_methods_free(struct jvm_methods *c)
 		empty(c);
 	free(c);
 	return NULL;
+}
+
+static size_t kept_bytes(const struct jvm_method *m)
+{
+	return strlen(m->name) + (m->file ? strlen(m->file) : 0) + m->n_lines;
 }
 
 int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m, uint64_t method,
@@ -432,9 +437,9 @@ int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory 
 		return r;
 	}
 	if (HASH_COUNT(c->known) >= METHODS_MAX ||
-	    c->kept_bytes + k->method.n_lines > KEPT_BYTES_MAX)
+	    c->kept_bytes + kept_bytes(&k->method) > KEPT_BYTES_MAX)
 		empty(c);
-	c->kept_bytes += k->method.n_lines;
+	c->kept_bytes += kept_bytes(&k->method);
 	HASH_ADD(hh, c->known, method.id, sizeof(k->method.id), k);
 	*ret = &k->method;
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of HotSpot's frames, in memory as JDK 8, 11, 17, 24 and 25 lay it out. */
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "node/runtime/jvm_image.h"
@@ -235,6 +236,41 @@ static void a_new_class_at_an_old_address_has_its_own_name(void **state)
 	}
 }
 
+static size_t allocated(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* Its classes come and go, and have the longest names that there are. */
+static void what_is_kept_of_a_process_is_limited(void **state)
+{
+	struct image *i = *state;
+	char name[1001];
+	struct image_method m;
+	uint64_t symbol;
+	size_t before;
+
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	image_init(i, 17);
+	m = image_method(i, name, name, name, lines, sizeof(lines));
+	memcpy(&symbol, i->bytes + (m.klass + i->jvm.structs.klass_name - IMAGE_BASE), 8);
+	before = allocated();
+	for (unsigned k = 0; k < 8000; k++) {
+		struct runtime_names n = {0};
+
+		image_u16(i, symbol + 2, (uint16_t)k); /* its hash */
+		assert_int_equal(name_interpreted(i, &m, 4, &n), 0);
+		assert_int_equal(n.items[0].line, 8);
+		runtime_names_done(&n);
+		assert_true(allocated() < before + (12u << 20));
+	}
+	done(i);
+	assert_true(allocated() < before + 65536);
+}
+
 static void damage_is_no_name(void **state)
 {
 	struct image *i = *state;
@@ -360,6 +396,7 @@ int main(void)
 		TEST(stubs_have_names_of_their_own),
 		TEST(what_was_used_again_has_no_name),
 		TEST(a_new_class_at_an_old_address_has_its_own_name),
+		TEST(what_is_kept_of_a_process_is_limited),
 		TEST(damage_is_no_name),
 		TEST(without_its_fields_it_has_no_names),
 		TEST(copies_of_a_class_have_one_name),

@@ -88,6 +88,7 @@ struct lua_proto {
 struct lua_state {
 	const struct lua_layout *layout;
 	struct lua_proto *protos; /* a direct-mapped cache */
+	size_t code_bytes;	  /* of them */
 	/* what learn() found, so that the next one need not look */
 	uint64_t ident, text, text_end;
 };

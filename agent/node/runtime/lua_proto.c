@@ -4,17 +4,18 @@
 
 #include <stdlib.h>
 
-#define PROTOS_KEPT    256 /* of a process */
-#define PROTO_BYTES    120 /* all that is looked at */
-#define NAME_BYTES     200 /* of a variable; longer ones are cut */
-#define PATH_BYTES     4096
-#define STRING_AT      24 /* its bytes, behind the header, in all versions */
-#define IDSIZE	       60 /* LUA_IDSIZE */
-#define TAG_STRING     4
-#define TAG_KIND       0x0f /* without variant and collectable bits */
-#define ABSLINE_MARKER (-0x80)
-#define LINES_WALK_MAX 4096 /* between two absolute ones there are 128 at most */
-#define ABSLINES_MAX   65536
+#define PROTOS_KEPT	256	   /* of a process */
+#define CODE_KEPT_BYTES (4u << 20) /* bytes of their code */
+#define PROTO_BYTES	120	   /* all that is looked at */
+#define NAME_BYTES	200	   /* of a variable; longer ones are cut */
+#define PATH_BYTES	4096
+#define STRING_AT	24 /* its bytes, behind the header, in all versions */
+#define IDSIZE		60 /* LUA_IDSIZE */
+#define TAG_STRING	4
+#define TAG_KIND	0x0f /* without variant and collectable bits */
+#define ABSLINE_MARKER	(-0x80)
+#define LINES_WALK_MAX	4096 /* between two absolute ones there are 128 at most */
+#define ABSLINES_MAX	65536
 
 void lua_protos_free(struct lua_state *s)
 {
@@ -22,6 +23,34 @@ void lua_protos_free(struct lua_state *s)
 		free(s->protos[i].code);
 	free(s->protos);
 	s->protos = NULL;
+	s->code_bytes = 0;
+}
+
+static size_t code_bytes(const struct lua_proto *p)
+{
+	return p->n_code * sizeof(*p->code);
+}
+
+static struct lua_proto *place_of(struct lua_state *s, uint64_t address, uint16_t cookie)
+{
+	if (!s->protos)
+		s->protos = xcalloc(PROTOS_KEPT, sizeof(*s->protos));
+	return &s->protos[(address >> 4 ^ address >> 13 ^ cookie) % PROTOS_KEPT];
+}
+
+/* Its place, empty: what is there now goes, and all the others where their code leaves no room. */
+static struct lua_proto *make_room(struct lua_state *s, const struct lua_proto *p)
+{
+	struct lua_proto *place = place_of(s, p->address, p->cookie);
+
+	if (place->code)
+		s->code_bytes -= code_bytes(place);
+	free(place->code);
+	*place = (struct lua_proto){0};
+	if (s->code_bytes + code_bytes(p) <= CODE_KEPT_BYTES)
+		return place;
+	lua_protos_free(s);
+	return place_of(s, p->address, p->cookie);
 }
 
 static uint32_t size_at(const uint8_t *head, uint16_t offset)
@@ -90,21 +119,19 @@ int lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto
 
 	if (e < 0)
 		return e;
-	if (!r->state->protos)
-		r->state->protos = xcalloc(PROTOS_KEPT, sizeof(*r->state->protos));
-	kept = &r->state->protos[(address >> 4 ^ address >> 13 ^ cookie) % PROTOS_KEPT];
+	kept = place_of(r->state, address, cookie);
 	if (kept->code && kept->address == address && kept->cookie == cookie &&
 	    kept->n_code == p.n_code) {
 		p.code = kept->code;
 	} else {
-		free(kept->code);
-		*kept = (struct lua_proto){0};
-		p.code = xmalloc(p.n_code * sizeof(*p.code) + 1);
-		e = memory_read(r->m, code, p.code, p.n_code * sizeof(*p.code));
+		kept = make_room(r->state, &p);
+		p.code = xmalloc(code_bytes(&p) + 1);
+		e = memory_read(r->m, code, p.code, code_bytes(&p));
 		if (e < 0) {
 			free(p.code);
 			return e == -E2BIG ? e : -ESTALE;
 		}
+		r->state->code_bytes += code_bytes(&p);
 	}
 	*kept = p;
 	*ret = kept;

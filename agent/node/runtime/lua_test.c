@@ -2,6 +2,7 @@
 /* Lua's walk and its names, over made-up processes of each version. */
 #include "node/runtime/lua_host.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -323,6 +324,65 @@ static void a_search_is_limited(void **state)
 	assert_true(image.memory.budget_bytes < LONG_CODE / 4); /* what one more would cost */
 }
 
+#define MANY	   0x20000000ull /* functions, which all have the same code, of zeros */
+#define MANY_BYTES 128
+
+static uint64_t many(unsigned k)
+{
+	return (MANY + k * MANY_BYTES) | (uint64_t)pf_lua_cookie(HEAP, LONG_CODE, k, k + 5) << 48;
+}
+
+static int read_many(void *arg, uint64_t address, void *to, size_t n)
+{
+	const struct lua_layout *l = image.l;
+	uint8_t head[MANY_BYTES] = {0};
+	uint64_t code = HEAP;
+	uint32_t lines[2] = {(uint32_t)(address - MANY) / MANY_BYTES}, words = LONG_CODE;
+
+	(void)arg;
+	memset(to, 0, n);
+	if (address == HEAP)
+		return 0;
+	lines[1] = lines[0] + 5;
+	head[8] = l->proto_tag;
+	memcpy(head + l->code, &code, sizeof(code));
+	memcpy(head + l->kernel.proto_sizes, &words, sizeof(words));
+	memcpy(head + l->line_defined, lines, sizeof(lines));
+	memcpy(to, head, MIN(n, sizeof(head)));
+	return 0;
+}
+
+static size_t allocated(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* A process costs itself one large function, and makes hundreds of it. */
+static void what_is_kept_of_a_process_is_limited(void **state)
+{
+	struct memory m = {.read = read_many};
+	struct lua_reader r = {&names_state, image.l, &m};
+	const struct lua_proto *p;
+	size_t before = allocated();
+
+	(void)state;
+	for (unsigned k = 0; k < 300; k++) {
+		m.budget_bytes = 1u << 20; /* of an ask */
+		assert_int_equal(lua_proto_get(&r, many(k), &p), 0);
+		assert_int_equal(p->line_defined, k);
+		assert_int_equal(p->n_code, LONG_CODE);
+		assert_true(allocated() < before + (6u << 20));
+	}
+	/* The last one is there still. */
+	m.budget_bytes = 1000;
+	assert_int_equal(lua_proto_get(&r, many(299), &p), 0);
+	assert_int_equal(p->code[LONG_CODE - 1], 0);
+	lua_protos_free(&names_state);
+	assert_true(allocated() < before + 65536);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,6 +399,7 @@ int main(void)
 		TEST(sources_are_shown_as_lua_shows_them),
 		TEST(packed_lines_begin_at_the_last_whole_one),
 		TEST(a_search_is_limited),
+		TEST(what_is_kept_of_a_process_is_limited),
 	};
 	int failed = 0;
 
