@@ -2,6 +2,8 @@
 /* Labels and records as programs lay them out, in this process's own memory; bpf/context.h reads them. */
 #include "node/runtime/context_host.h"
 
+#include "node/runtime/context.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -288,6 +290,112 @@ static void no_data_no_context(void **state)
 	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 }
 
+/* ---- which Go: a program's data are zeros but for what tells it ---- */
+
+#define BIAS 0x550000000000ull
+
+struct go_data {
+	struct memory memory;
+	uint64_t info; /* its address in the file */
+};
+
+static int read_go_data(void *arg, uint64_t address, void *to, size_t n)
+{
+	static const uint8_t info[48] = "\xff Go buildinf:\x08\x02";
+	const struct go_data *d = arg;
+	uint8_t bytes[sizeof(info)];
+
+	memcpy(bytes, info, sizeof(info));
+	memcpy(bytes + 32, "\x08go1.26.3", 9);
+	memset(to, 0, n);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		if (BIAS + d->info + i - address < n)
+			((uint8_t *)to)[BIAS + d->info + i - address] = bytes[i];
+	return 0;
+}
+
+#define DATA(at, bytes)                                                                            \
+	{                                                                                          \
+		.p_type = PT_LOAD, .p_flags = PF_R | PF_W, .p_vaddr = (at), .p_filesz = (bytes)    \
+	}
+#define RELRO(at, bytes)                                                                           \
+	{                                                                                          \
+		.p_type = PT_GNU_RELRO, .p_flags = PF_R, .p_vaddr = (at), .p_memsz = (bytes)       \
+	}
+
+/* As linkers lay programs out; what is only relocated may be of many MiB in one that is moved (PIE). */
+static void a_program_tells_which_go_it_was_built_with(void **state)
+{
+	static const struct {
+		const char *what;
+		Elf64_Phdr segments[3];
+		size_t n;
+		uint64_t info;
+	} cases[] = {
+		{"Go's linker", {DATA(0x3cc9000, 0xf8100)}, 1, 0x3cc9000},
+		{"GNU ld", {DATA(0x3168c28, 0x87610)}, 1, 0x318dbc0},
+		{"GNU ld, PIE",
+		 {DATA(0x2000d78, 0x900000), RELRO(0x2000d78, 0x700288)},
+		 2,
+		 0x2701040},
+		{"lld",
+		 {DATA(0x1086f00, 0xc401f0), RELRO(0x1086f00, 0xc41100), DATA(0x1cc8100, 0xa3c01)},
+		 3,
+		 0x1cfadc0},
+		{"in what is relocated",
+		 {DATA(0x2000d78, 0x900000), RELRO(0x2000d78, 0x700288)},
+		 2,
+		 0x2010000},
+		{"behind 64 KiB", {DATA(0x3168c28, 0x87610)}, 1, 0x3178c20},
+		{"relocated elsewhere",
+		 {DATA(0x3cc9000, 0xf8100), RELRO(0x100000, 0x1000)},
+		 2,
+		 0x3cc9010},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct go_data d = {
+			.memory = {.read = read_go_data, .arg = &d, .budget_bytes = MEMORY_BUDGET},
+			.info = cases[i].info};
+		struct loaded_elf e = {.memory = &d.memory, .bias = BIAS, .n = cases[i].n};
+		char version[48];
+
+		memcpy(e.segments, cases[i].segments, sizeof(cases[i].segments));
+		print_message("%s\n", cases[i].what);
+		assert_int_equal(go_version(&e, version, sizeof(version)), 0);
+		assert_string_equal(version, "go1.26.3");
+		d.info = 0x100;
+		d.memory.budget_bytes = MEMORY_BUDGET;
+		assert_int_equal(go_version(&e, version, sizeof(version)), -ENOENT);
+	}
+}
+
+/* Segments are the program's own words: nothing is read but a few MiB, and it ends. */
+static void segments_may_be_anything(void **state)
+{
+	static const Elf64_Phdr cases[][2] = {
+		{DATA(0x1000, UINT64_MAX)},
+		{DATA(UINT64_MAX, UINT64_MAX)},
+		{DATA(0x1000, 1ull << 60), RELRO(0x1000, UINT64_MAX)},
+		{DATA(0x1000, 1ull << 60), RELRO(UINT64_MAX, 0x2000)},
+		{DATA(0x1000, 5), RELRO(0, 0x1003)},
+		{DATA(0xffffffff00000000, 1ull << 31), RELRO(0xffffffff00000000, 1ull << 30)},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct go_data d = {
+			.memory = {.read = read_go_data, .arg = &d, .budget_bytes = MEMORY_BUDGET}};
+		struct loaded_elf e = {.memory = &d.memory, .bias = BIAS, .n = 2};
+		char version[48];
+
+		memcpy(e.segments, cases[i], sizeof(cases[i]));
+		assert_int_equal(go_version(&e, version, sizeof(version)), -ENOENT);
+		assert_true(d.memory.budget_bytes > MEMORY_BUDGET / 3);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +408,8 @@ int main(void)
 		cmocka_unit_test(a_valid_record_is_one),
 		cmocka_unit_test(blocks_of_modules),
 		cmocka_unit_test(no_data_no_context),
+		cmocka_unit_test(a_program_tells_which_go_it_was_built_with),
+		cmocka_unit_test(segments_may_be_anything),
 	};
 
 	return cmocka_run_group_tests_name("context", tests, NULL, NULL);

@@ -29,22 +29,22 @@ static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 	return r;
 }
 
-/* Where it begins in one segment. */
-static int search_segment(const struct loaded_elf *e, const Elf64_Phdr *s, char *bytes,
-			  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
+/* Where it begins in one range of the file's addresses. */
+static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *bytes,
+		  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
 {
-	uint64_t start = e->bias + s->p_vaddr, size = MIN(s->p_filesz, *left);
+	uint64_t start = e->bias + from, end = start + MIN(to - from, *left);
 
-	*left -= size;
-	for (uint64_t at = start, have; at < start + size; at += have) {
+	*left -= end - start;
+	start += -start % BUILD_INFO_ALIGN;
+	for (uint64_t at = start, have; at < end; at += have) {
 		int r;
 
-		have = MIN(start + size - at, (uint64_t)SEARCH_AT_ONCE);
+		have = MIN(end - at, (uint64_t)SEARCH_AT_ONCE);
 		r = memory_read(e->memory, at, bytes, have);
 		if (r < 0)
 			return r;
-		for (uint64_t k = -at % BUILD_INFO_ALIGN; k + BUILD_INFO_ALIGN <= have;
-		     k += BUILD_INFO_ALIGN) {
+		for (uint64_t k = 0; k + BUILD_INFO_ALIGN <= have; k += BUILD_INFO_ALIGN) {
 			if (memcmp(bytes + k, BUILD_INFO, strlen(BUILD_INFO)) != 0)
 				continue;
 			*ret = at + k;
@@ -55,6 +55,17 @@ static int search_segment(const struct loaded_elf *e, const Elf64_Phdr *s, char 
 	return -ENOENT;
 }
 
+/* Where a segment's data begin that are written as the program runs: those only relocated before are many MiB of a PIE. */
+static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s)
+{
+	const Elf64_Phdr *relocated = loaded_elf_segment(e, PT_GNU_RELRO);
+	uint64_t end = relocated ? relocated->p_vaddr + relocated->p_memsz : 0;
+
+	if (!relocated || relocated->p_vaddr >= s->p_vaddr + s->p_filesz)
+		return s->p_vaddr;
+	return MIN(MAX(end, s->p_vaddr), s->p_vaddr + s->p_filesz);
+}
+
 /* In a writable segment, mostly where it begins (debug/buildinfo looks there, too). */
 static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
 {
@@ -62,9 +73,18 @@ static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *r
 	uint64_t left = SEARCH_MAX;
 	int r = -ENOENT;
 
-	for (size_t i = 0; i < e->n && r == -ENOENT; i++)
-		if (e->segments[i].p_type == PT_LOAD && e->segments[i].p_flags & PF_W)
-			r = search_segment(e, &e->segments[i], bytes, &left, ret, ret_flags);
+	for (size_t i = 0; i < 2 * e->n && r == -ENOENT; i++) {
+		const Elf64_Phdr *s = &e->segments[i % e->n];
+		uint64_t from = s->p_vaddr, to = s->p_vaddr + s->p_filesz;
+
+		if (s->p_type != PT_LOAD || !(s->p_flags & PF_W) || to < from)
+			continue;
+		if (i < e->n)
+			from = behind_relocated(e, s);
+		else
+			to = behind_relocated(e, s);
+		r = search(e, from, to, bytes, &left, ret, ret_flags);
+	}
 	return r;
 }
 
