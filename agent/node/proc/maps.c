@@ -253,6 +253,20 @@ static int open_other_thread(int proc_fd)
 	return found < 0 ? -ESRCH : found;
 }
 
+int proc_open_living(uint32_t tgid, int *ret_fd)
+{
+	_cleanup_close_ int proc_fd = -1;
+	int r = open_proc(tgid, &proc_fd), fd;
+
+	if (r < 0)
+		return r;
+	fd = open_other_thread(proc_fd);
+	if (fd < 0)
+		return fd;
+	*ret_fd = fd;
+	return 0;
+}
+
 /* The kernel lists them so; a mapping made while we read may break it. */
 static int compare_mappings(const void *left, const void *right)
 {

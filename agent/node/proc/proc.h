@@ -88,6 +88,12 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 /* 0: it is the process that started then, by that tolerance; -ESRCH: gone, or another one. */
 int proc_check(uint32_t tgid, uint64_t start_boottime_ns);
 
+/*
+ * /proc/PID/task/TID of a thread that has the process's memory and root: /proc/PID itself shows those of the first, which
+ * may have ended before the others. -ESRCH: none has. Which process it is the caller makes sure of, behind it.
+ */
+int proc_open_living(uint32_t tgid, int *ret_fd);
+
 /* ---- who a sample belongs to ---- */
 /* Immutable, shared by reference: what fold needs to know of a container. */
 struct owner {

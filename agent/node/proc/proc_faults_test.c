@@ -63,6 +63,18 @@ static int mappings(void *arg)
 	return r;
 }
 
+static int living(void *arg)
+{
+	int fd = -1, r = proc_open_living((uint32_t)getpid(), &fd);
+
+	(void)arg;
+	if (r)
+		assert_int_equal(fd, -1);
+	else
+		close(fd);
+	return r;
+}
+
 static int cpu(void *arg)
 {
 	struct cgroup_cpu used = {7, 7, 7};
@@ -87,6 +99,7 @@ static void test_proc(void **state)
 		{.name = "cgroup_choose", .calls = FAULT_FILES, .run = choose},
 		{.name = "cgroup_scan", .calls = FAULT_FILES, .run = scan},
 		{.name = "mappings_read", .calls = FAULT_FILES, .run = mappings, .step = 7},
+		{.name = "proc_open_living", .calls = FAULT_FILES, .run = living},
 		{.name = "cgroup_cpu_read", .calls = FAULT_FILES, .run = cpu},
 	};
 

@@ -92,15 +92,41 @@ static int read_process(void *arg, uint64_t address, void *to, size_t n)
 	return 0;
 }
 
-int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct process_memory **ret)
+/* That of a thread that has ended is none: there is nothing to be read of it, not even that nothing is there. */
+static bool is_memory(int fd)
+{
+	char c;
+
+	return fd >= 0 && pread(fd, &c, 1, 0) != 0;
+}
+
+static int open_memory(uint32_t tgid, int *ret_fd)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/mem", tgid);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct process_memory *p;
-	int r;
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC), dir = -1;
 
+	if (fd < 0 && errno != ENOENT && errno != ESRCH)
+		return -errno;
+	if (!is_memory(fd)) {
+		closep(&fd);
+		if (proc_open_living(tgid, &dir) < 0)
+			return -ESRCH;
+		fd = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+	}
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct process_memory **ret)
+{
+	_cleanup_close_ int fd = -1;
+	struct process_memory *p;
+	int r = open_memory(tgid, &fd);
+
+	if (r < 0)
+		return r;
 	/* After opening: the descriptor stands for the memory of whoever has the number now. */
 	r = proc_check(tgid, start_boottime_ns);
 	if (r < 0)

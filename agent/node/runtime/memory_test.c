@@ -2,10 +2,15 @@
 /* Memory as runtimes read it: an image, and a child's own. */
 #include "node/runtime/internal.h"
 
+#include "node/runtime/perfmap.h"
+
+#include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,6 +129,59 @@ static void a_process_is_read(void **state)
 	munmap(page, 4096);
 }
 
+static void *stay(void *arg)
+{
+	pause();
+	return arg;
+}
+
+static bool first_has_ended(pid_t pid)
+{
+	char path[40], *p;
+	_cleanup_free_ char *text = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	assert_int_equal(file_read(AT_FDCWD, path, 4096, &text, NULL), 0);
+	p = strrchr(text, ')');
+	return p && str_has_prefix(p, ") Z");
+}
+
+/* /proc shows the memory and the root of the first thread; the others go on. */
+static void the_first_thread_has_ended(void **state)
+{
+	uint64_t start, value, word = 4711, deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct process_memory *p;
+	struct perf_file f;
+	pid_t pid = fork();
+	pthread_t thread;
+	int root;
+
+	(void)state;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (!pthread_create(&thread, NULL, stay, NULL))
+			pthread_exit(NULL);
+		_exit(1);
+	}
+	while (!first_has_ended(pid) && now_mono_ns() < deadline)
+		;
+	assert_int_equal(proc_start_boottime(pid, &start), 0);
+	assert_int_equal(process_memory_open(pid, start, &p), 0);
+	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)&word, &value), 0);
+	assert_int_equal(value, 4711);
+	process_memory_close(p);
+	assert_int_equal(perf_file_init(pid, start, &f), 0);
+	assert_int_equal(perf_file_root(&f, &root), 0);
+	close(root);
+	perf_file_done(&f);
+	/* All of them: nothing is left of it but its number. */
+	kill(pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	assert_int_equal(process_memory_open(pid, start, &p), -ESRCH);
+	assert_int_equal(perf_file_root(&f, &root), -ESRCH);
+	waitpid(pid, NULL, 0);
+}
+
 static void another_process_of_that_number_is_not_read(void **state)
 {
 	struct process_memory *p;
@@ -144,6 +202,7 @@ int main(void)
 		cmocka_unit_test(numbers_cost_budget),
 		cmocka_unit_test(texts_end_where_they_end),
 		cmocka_unit_test(a_process_is_read),
+		cmocka_unit_test(the_first_thread_has_ended),
 		cmocka_unit_test(another_process_of_that_number_is_not_read),
 	};
 

@@ -122,11 +122,16 @@ uint64_t perf_file_generation(const struct perf_file *f)
 
 int perf_file_root(const struct perf_file *f, int *ret_fd)
 {
-	_cleanup_close_ int fd = -1;
+	_cleanup_close_ int fd = -1, thread_fd = -1;
 	char path[40];
 
 	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root", f->tgid);
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT) {
+		if (proc_open_living(f->tgid, &thread_fd) < 0)
+			return -ESRCH;
+		fd = openat(thread_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	if (!perf_file_same_process(f))
