@@ -43,6 +43,8 @@ struct send_job {
 	struct spool_item *item;	  /* owned unless borrowed */
 	struct spool_item *borrowed;	  /* the one being sent */
 	struct spool_item *found;	  /* a list, owned */
+	size_t n_delivered;		  /* so many of its first ones are stored */
+	struct sender_stats lost;	  /* what never became an item */
 	const char *reason;
 	struct buf body;
 	bool has_losses;

@@ -269,45 +269,86 @@ static void kick(struct sender *s)
 
 /* ---- what comes in ---- */
 
-static void put_work(struct send_job *j)
+static void count_lost(struct sender_stats *st, const struct batch *b)
 {
-	struct sender *s = j->s;
-
-	j->r = spool_put(s->spool, j->batch, &j->item);
-	if (j->r < 0)
-		spool_lose(s->spool, j->batch, "too_large");
-	else if (s->type->in_worker) /* at once: there may be no loop any more at the end */
-		j->r = s->type->deliver(s->sink, j->item->body.data, j->item->body.len);
-}
-
-static void count_lost(struct sender *s, const struct batch *b)
-{
-	s->stats.n_dropped_profiles += b->n_profiles;
+	st->n_dropped_profiles += b->n_profiles;
 	for (size_t i = 0; i < b->n_profiles; i++)
 		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)
-			s->stats.n_dropped_samples += b->profiles[i]->samples[k].n_samples;
+			st->n_dropped_samples += b->profiles[i]->samples[k].n_samples;
+}
+
+static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n);
+
+/* A window holds more names than a request may: each half by itself. Who is too large alone is lost alone. */
+static void put_halves(struct send_job *j, struct batch *b)
+{
+	size_t n = b->n_profiles;
+
+	if (n > 1) {
+		put_profiles(j, b, 0, n / 2);
+		put_profiles(j, b, n / 2, n - n / 2);
+		return;
+	}
+	spool_lose(j->s->spool, b, "too_large");
+	count_lost(&j->lost, b);
+}
+
+static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n)
+{
+	struct batch part = *b; /* it borrows all */
+	struct sender *s = j->s;
+	struct spool_item *i;
+
+	part.profiles += from;
+	part.n_profiles = n;
+	if (spool_put(s->spool, &part, &i) < 0) {
+		put_halves(j, &part);
+		return;
+	}
+	DL_APPEND(j->found, i);
+	if (!s->type->in_worker || j->r < 0)
+		return;
+	/* at once: there may be no loop any more at the end */
+	j->r = s->type->deliver(s->sink, i->body.data, i->body.len);
+	j->n_delivered += j->r == 0;
+}
+
+static void put_work(struct send_job *j)
+{
+	put_profiles(j, j->batch, 0, j->batch->n_profiles);
+}
+
+/* The first ones may be delivered already. */
+static void link_found(struct send_job *j)
+{
+	struct sender *s = j->s;
+	struct spool_item *i;
+
+	while ((i = j->found)) {
+		DL_DELETE(j->found, i);
+		link_item(s, i);
+		if (!j->n_delivered)
+			continue;
+		j->n_delivered--;
+		stored(s, i, &all_stored);
+	}
 }
 
 static void put_then(struct send_job *j)
 {
 	struct sender *s = j->s;
 
-	if (!j->item) {
-		count_lost(s, j->batch);
-		set_error(s, "a batch is too large to be sent");
-		return;
-	}
-	link_item(s, j->item);
-	if (s->type->in_worker && j->r == 0) {
-		stored(s, TAKE_PTR(j->item), &all_stored);
-		return;
-	}
-	j->item = NULL;
+	link_found(j);
 	if (j->r < 0) {
 		s->stats.n_failed++;
 		set_error(s, strerror(-j->r));
 		if (!s->waiting)
 			retry_later(s, 0);
+	}
+	if (j->lost.n_dropped_profiles) {
+		s->stats.n_dropped_profiles += j->lost.n_dropped_profiles;
+		s->stats.n_dropped_samples += j->lost.n_dropped_samples;
+		set_error(s, "a process's profile is too large to be sent");
 	}
 	make_room(s);
 	kick(s);
@@ -322,7 +363,7 @@ int sender_send(struct sender *s, struct batch *b)
 	if (send_job_post(j, batch_bytes(b)) == 0)
 		return 0;
 	before = s->stats.n_dropped_samples;
-	count_lost(s, b);
+	count_lost(&s->stats, b);
 	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
 		    b->n_profiles);
 	counter_add(counter("podflame_samples_dropped_total", "reason", "mailbox_full"),

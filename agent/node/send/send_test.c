@@ -49,7 +49,7 @@ struct world {
 	uint64_t n_told;
 	char told_pod[32], told_container[32];
 	/* direct */
-	unsigned n_direct, direct_fails;
+	unsigned n_direct, direct_fails, fails_after; /* so many, when it took some */
 
 	bool (*until)(struct world *w);
 	struct timer poll;
@@ -394,6 +394,72 @@ static void test_token_is_read_again(void **state)
 	run_until(w, seen_wanted);
 	assert_string_equal(w->auth, "Bearer new");
 	assert_int_equal(w->n_lost, 0);
+}
+
+/* A process with a name of so many bytes, as long names of many functions are. */
+static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_bytes)
+{
+	_cleanup_free_ char *name = xmalloc(n_bytes + 1);
+	const struct frame f = {.kind = FRAME_APP, .name = name};
+	struct profile *p = batch_profile(b);
+	struct profile_sample *s;
+
+	memset(name, 'x', n_bytes);
+	snprintf(name, n_bytes, "%s", pod);
+	name[strlen(pod)] = 'x';
+	name[n_bytes] = '\0';
+	random_bytes(p->id, sizeof(p->id));
+	p->start_ns = 1763700000 * NSEC_PER_SEC;
+	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "web");
+	p->process_id = pid;
+	profile_tag(b, p, "pod", pod);
+	s = profile_add(b, p);
+	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	s->n_samples = pid;
+	s->value = 1;
+}
+
+/*
+ * A window holds more names than a request may: it becomes several, and who has too many for one by himself loses what
+ * is his alone.
+ */
+static void send_large_window(struct world *w)
+{
+	struct batch *b = batch_new();
+
+	add_large(b, "pod-1", 1, 14u << 20);
+	add_large(b, "pod-2", 2, 14u << 20);
+	add_large(b, "pod-4", 4, OTLP_MAX_BYTES);
+	add_large(b, "pod-8", 8, 100);
+	assert_int_equal(sender_send(w->sender, b), 0);
+}
+
+static void check_large_window(struct world *w)
+{
+	struct sender_stats st;
+
+	assert_int_equal(w->n_samples, 1 + 2 + 8);
+	assert_int_equal(w->n_lost, 4);
+	assert_int_equal(w->n_repeats, 0);
+	assert_string_equal(w->loss_reason, "too_large");
+	assert_string_equal(w->loss_pod, "pod-4");
+	sender_stats(w->sender, &st);
+	assert_int_equal(st.n_dropped_profiles, 1);
+	assert_int_equal(st.n_dropped_samples, 4);
+	assert_int_equal(st.n_spooled, 0);
+}
+
+static void test_a_window_of_several_requests(void **state)
+{
+	struct world *w = *state;
+
+	agent_start(w);
+	send_large_window(w);
+	n_wanted = 15;
+	run_until(w, accounted);
+	run_until(w, settled);
+	check_large_window(w);
 }
 
 static void test_missing_token_waits(void **state)
@@ -774,7 +840,7 @@ static int direct(const void *body, size_t n, void *arg)
 	struct world *w = arg;
 
 	w->n_direct++;
-	if (w->direct_fails) {
+	if (w->direct_fails && w->n_direct > w->fails_after) {
 		w->direct_fails--;
 		return -ENOSPC;
 	}
@@ -800,6 +866,23 @@ static void test_direct(void **state)
 	send_one(w, 2, 4); /* the last window of a role that ends: stored without the loop */
 	agent_stop(w);
 	assert_int_equal(w->n_samples, 7);
+}
+
+static void test_direct_of_several(void **state)
+{
+	struct world *w = *state;
+
+	w->config.direct = direct;
+	w->config.direct_arg = w;
+	w->fails_after = 1;
+	w->direct_fails = 2;
+	agent_start(w);
+	send_large_window(w);
+	n_wanted = 15;
+	run_until(w, accounted);
+	run_until(w, settled);
+	check_large_window(w);
+	assert_int_equal(w->n_direct, 5); /* two parts, two failures, the account */
 }
 
 static void test_null(void **state)
@@ -850,6 +933,7 @@ int main(void)
 		TEST(test_hub_away_and_back),
 		TEST(test_answers_that_are_tried_again),
 		TEST(test_token_is_read_again),
+		TEST(test_a_window_of_several_requests),
 		TEST(test_missing_token_waits),
 		TEST(test_refused_batch),
 		TEST(test_partial_success),
@@ -865,6 +949,7 @@ int main(void)
 		TEST(test_hub_at_an_ipv6_literal),
 		TEST(test_memory_only),
 		TEST(test_direct),
+		TEST(test_direct_of_several),
 		TEST(test_null),
 		TEST(test_bad_urls),
 	};
