@@ -120,6 +120,26 @@ static void losses_are_no_snapshot(void **state)
 	assert_int_equal(g.summary.losses[0].n_samples, 3);
 }
 
+/* A clock that was set back has a window end in the second of another one. */
+static void snapshots_of_one_second(void **state)
+{
+	static const struct live first[] = {{"cache", 100}, {"buffer", 50}, {0}},
+				 second[] = {{"cache", 120}, {0}};
+	struct store *s = *state;
+	struct batch *b = batch_new();
+
+	write_snapshot(s, "api", 10, T0, first);
+	add_snapshot(b, "api", 10, T0, second)->id[0] ^= 1;
+	write_batch(s, b, 1);
+	assert_int_equal(live_until(s, T0, 1), 120);
+	/* what only says what was lost replaces nothing */
+	b = batch_new();
+	profile_lose(b, add_snapshot(b, "api", 10, T0, nothing), "live_evicted", 3, 0);
+	b->profiles[0]->id[0] ^= 2;
+	write_batch(s, b, 1);
+	assert_int_equal(live_until(s, T0, 1), 120);
+}
+
 /* ---- estimates, throttled time ---- */
 
 static void estimates_are_told(void **state)
@@ -229,7 +249,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(waits_are_kept_apart), IN_MEMORY(snapshots_replace),
 		IN_MEMORY(snapshots_by_process), IN_MEMORY(losses_are_no_snapshot),
-		IN_MEMORY(estimates_are_told),	 IN_MEMORY(throttled_time_is_beside),
+		IN_MEMORY(snapshots_of_one_second), IN_MEMORY(estimates_are_told),
+		IN_MEMORY(throttled_time_is_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,6 +206,10 @@ static void samples_of(struct where *w, const struct selection *sel, bool each, 
 	if (snapshot) {
 		where_text(w, " AND se.id=nw.series");
 		of_place(w, "time=nw.time");
+		if (!w->links) /* the last of two that ended in one second: a clock was set back */
+			where_text(w, " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE "
+				      "y.event=p.event AND y.series=p.series AND y.time=p.time "
+				      "AND y.key>p.key AND y.n>0)");
 	}
 	where_selection(w, sel);
 }
