@@ -131,6 +131,12 @@ static inline uint64_t hash_str(const char *s)
 {
 	return hash_bytes(s, strlen(s), 0);
 }
+/*
+ * What uthash's tables hash by, where this is included before it: with a seed of this process that nobody is told. By its own
+ * function a pod could choose names that all meet in one bucket: each look-up would go through all of them.
+ */
+unsigned hash_of_key(const void *p, size_t n);
+#define HASH_FUNCTION(key, n, hash) ((hash) = hash_of_key((key), (n)))
 
 /* ---- errors in user input -------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <uthash.h>
 
 static void test_buf_keeps_its_limit(void **state)
 {
@@ -355,6 +356,70 @@ static void test_urls_refused(void **state)
 	}
 }
 
+/* ---- tables with keys of a pod ---- */
+
+struct key {
+	uint32_t words[6];
+	UT_hash_handle hh;
+};
+
+/* One round of Jenkins's function (uthash's own, HASH_JEN), and back. */
+static void mix(uint32_t s[3])
+{
+	uint32_t a = s[0], b = s[1], c = s[2];
+
+	a = (a - b - c) ^ c >> 13, b = (b - c - a) ^ a << 8, c = (c - a - b) ^ b >> 13;
+	a = (a - b - c) ^ c >> 12, b = (b - c - a) ^ a << 16, c = (c - a - b) ^ b >> 5;
+	a = (a - b - c) ^ c >> 3, b = (b - c - a) ^ a << 10, c = (c - a - b) ^ b >> 15;
+	s[0] = a, s[1] = b, s[2] = c;
+}
+
+static void unmix(uint32_t s[3])
+{
+	uint32_t a = s[0], b = s[1], c = s[2];
+
+	c = (c ^ b >> 15) + a + b, b = (b ^ a << 10) + c + a, a = (a ^ c >> 3) + b + c;
+	c = (c ^ b >> 5) + a + b, b = (b ^ a << 16) + c + a, a = (a ^ c >> 12) + b + c;
+	c = (c ^ b >> 13) + a + b, b = (b ^ a << 8) + c + a, a = (a ^ c >> 13) + b + c;
+	s[0] = a, s[1] = b, s[2] = c;
+}
+
+/* Any beginning, and after it what brings that function to one state. */
+static void make_key(uint32_t i, struct key *k)
+{
+	uint32_t state[3] = {0x9e3779b9u + i, 0x9e3779b9u, 0xfeedbeefu}, same[3] = {1, 2, 3};
+
+	mix(state);
+	unmix(same);
+	*k = (struct key){.words = {i, 0, 0, same[0] - state[0], same[1] - state[1],
+				    same[2] - state[2]}};
+}
+
+static void test_keys_that_were_chosen_do_not_meet(void **state)
+{
+	enum { N_KEYS = 4000 };
+	struct key *keys = xcalloc(N_KEYS, sizeof(*keys)), *table = NULL, *found;
+	unsigned longest = 0, first = 0, hash;
+
+	(void)state;
+	for (uint32_t i = 0; i < N_KEYS; i++) {
+		make_key(i, &keys[i]);
+		HASH_JEN(keys[i].words, sizeof(keys[i].words), hash);
+		first = i ? first : hash;
+		assert_int_equal(hash, first); /* they are what they are meant to be */
+		HASH_ADD(hh, table, words, sizeof(keys[i].words), &keys[i]);
+	}
+	for (uint32_t i = 0; i < N_KEYS; i++) {
+		HASH_FIND(hh, table, keys[i].words, sizeof(keys[i].words), found);
+		assert_ptr_equal(found, &keys[i]);
+	}
+	for (unsigned i = 0; i < table->hh.tbl->num_buckets; i++)
+		longest = MAX(longest, table->hh.tbl->buckets[i].count);
+	assert_true(longest <= 40); /* of ten at most on average */
+	HASH_CLEAR(hh, table);
+	free(keys);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +440,7 @@ int main(void)
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_counters_printed),
 		cmocka_unit_test(test_stages_are_counted),
+		cmocka_unit_test(test_keys_that_were_chosen_do_not_meet),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,19 @@ uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
 	return XXH3_64bits_withSeed(p, n, seed);
 }
 
+static uint64_t key_seed;
+
+/* Before there is a second thread, and before a child may not ask any more. */
+__attribute__((constructor)) static void draw_key_seed(void)
+{
+	random_bytes(&key_seed, sizeof(key_seed));
+}
+
+unsigned hash_of_key(const void *p, size_t n)
+{
+	return (unsigned)XXH3_64bits_withSeed(p, n, key_seed);
+}
+
 int field_error_set(struct field_error *err, const char *path, const char *fmt, ...)
 {
 	va_list ap;

@@ -3,10 +3,10 @@
  * What a watch has delivered: key -> object, and the rule of what is a change.
  * All of a user's callbacks about objects are made here.
  */
+#include "lib/kube/kube_private.h"
+
 #include <stdlib.h>
 #include <uthash.h>
-
-#include "lib/kube/kube_private.h"
 
 #define MAX_OBJECTS 200000 /* above the 150,000 a kind that Kubernetes supports */
 

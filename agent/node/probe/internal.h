@@ -4,11 +4,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <uthash.h>
 
 #include "bpf/abi.h"
 #include "node/probe/probe.h"
 #include "node/probe/types.h"
+
+#include <uthash.h>
 
 /* ---- the set that the filter should hold, sorted by key ---- */
 struct wanted {

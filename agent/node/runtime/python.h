@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "node/runtime/internal.h"
+
+#include <uthash.h>
 
 #define PYTHON_THREAD_IDS 4
 
