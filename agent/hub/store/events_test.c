@@ -247,9 +247,9 @@ static void throttled_time_is_beside(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_MEMORY(waits_are_kept_apart), IN_MEMORY(snapshots_replace),
-		IN_MEMORY(snapshots_by_process), IN_MEMORY(losses_are_no_snapshot),
-		IN_MEMORY(snapshots_of_one_second), IN_MEMORY(estimates_are_told),
+		IN_MEMORY(waits_are_kept_apart),     IN_MEMORY(snapshots_replace),
+		IN_MEMORY(snapshots_by_process),     IN_MEMORY(losses_are_no_snapshot),
+		IN_MEMORY(snapshots_of_one_second),  IN_MEMORY(estimates_are_told),
 		IN_MEMORY(throttled_time_is_beside),
 	};
 

@@ -391,8 +391,8 @@ static void make_key(uint32_t i, struct key *k)
 
 	mix(state);
 	unmix(same);
-	*k = (struct key){.words = {i, 0, 0, same[0] - state[0], same[1] - state[1],
-				    same[2] - state[2]}};
+	*k = (struct key){
+		.words = {i, 0, 0, same[0] - state[0], same[1] - state[1], same[2] - state[2]}};
 }
 
 static void test_keys_that_were_chosen_do_not_meet(void **state)
