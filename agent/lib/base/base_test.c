@@ -85,6 +85,7 @@ static void test_durations(void **state)
 		{"1d", 0, -EINVAL},
 		{"-1s", 0, -EINVAL},
 		{"99999999999h", 0, -ERANGE},
+		{"18446744073.709551616s", 0, -ERANGE}, /* 2^64 ns */
 	};
 
 	(void)state;

@@ -140,9 +140,9 @@ int str_to_duration_ns(const char *s, uint64_t *ret_ns)
 		if (!unit)
 			return -EINVAL;
 		s += n;
-		if (__builtin_mul_overflow(v, unit, &v) ||
-		    __builtin_add_overflow(total, v + (uint64_t)((__uint128_t)frac * unit / scale),
-					   &total))
+		frac = (uint64_t)((__uint128_t)frac * unit / scale);
+		if (__builtin_mul_overflow(v, unit, &v) || __builtin_add_overflow(v, frac, &v) ||
+		    __builtin_add_overflow(total, v, &total))
 			return -ERANGE;
 	}
 	*ret_ns = total;

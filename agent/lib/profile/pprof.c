@@ -101,13 +101,22 @@ static uint64_t string_index(struct writer *w, const char *s)
 	return *v;
 }
 
+/* Of one path or name are several. */
+static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char *name,
+				const char *of)
+{
+	_cleanup_free_ char *key = xasprintf("%s\1%s", name, of ? of : "");
+
+	return number_of(t, batch_str(w->words, key));
+}
+
 static uint64_t mapping_id(struct writer *w, const struct frame *f)
 {
 	uint64_t *v;
 
 	if (!f->module)
 		return 0;
-	v = number_of(&w->mappings, batch_str(w->words, f->module));
+	v = number_of_both(w, &w->mappings, f->module, f->build_id);
 	if (!*v) {
 		uint64_t file = string_index(w, f->module), id = string_index(w, f->build_id);
 
@@ -128,7 +137,7 @@ static uint64_t function_id(struct writer *w, const struct frame *f)
 
 	buf_init(&text, 0);
 	frame_render(f, false, &text);
-	v = number_of(&w->functions, batch_str(w->words, text.data));
+	v = number_of_both(w, &w->functions, text.data, f->file);
 	if (!*v) {
 		name = string_index(w, text.data);
 		file = string_index(w, f->file);

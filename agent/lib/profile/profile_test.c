@@ -232,6 +232,50 @@ static void test_pprof(void **state)
 	}
 }
 
+/* How many messages of this number a message has. */
+static unsigned n_fields(const struct buf *b, unsigned field)
+{
+	const uint8_t *p = (const uint8_t *)b->data, *end = p + b->len;
+	unsigned count = 0;
+
+	while (p < end) {
+		uint64_t tag = *p++, n = 0; /* all fields are below 16 */
+
+		for (unsigned shift = 0, more = 0x80; more; shift += 7) {
+			more = *p & 0x80;
+			n |= (uint64_t)(*p++ & 0x7f) << shift;
+		}
+		p += (tag & 7) == 2 ? n : 0;
+		count += tag >> 3 == field;
+	}
+	assert_ptr_equal(p, end);
+	return count;
+}
+
+/* Of one name are many: Python's "<module>" of each file; of one path, programs of many containers. */
+static void test_pprof_keeps_files_apart(void **state)
+{
+	enum { MAPPING = 3, LOCATION, FUNCTION };
+	_cleanup_(batch_freep) struct batch *b = batch_new();
+	struct profile_sample *s = profile_add(b, batch_profile(b));
+	const struct frame f[] = {
+		{.kind = FRAME_PYTHON, .name = "<module>", .file = "a.py", .line = 3},
+		{.kind = FRAME_PYTHON, .name = "<module>", .file = "b.py", .line = 3},
+		{.kind = FRAME_PYTHON, .name = "<module>", .file = "b.py", .line = 4},
+		{.kind = FRAME_APP, .name = "main", .module = "/app/server", .build_id = "aa"},
+		{.kind = FRAME_APP, .name = "main", .module = "/app/server", .build_id = "bb"},
+	};
+	_cleanup_buf_ struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+	assert_int_equal(profile_write_pprof(b, &out), 0);
+	assert_int_equal(n_fields(&out, LOCATION), 5);
+	assert_int_equal(n_fields(&out, FUNCTION), 3);
+	assert_int_equal(n_fields(&out, MAPPING), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +291,7 @@ int main(void)
 		cmocka_unit_test(test_losses_add_up_by_reason),
 		cmocka_unit_test(test_profile_id_is_sha256),
 		cmocka_unit_test(test_pprof),
+		cmocka_unit_test(test_pprof_keeps_files_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
