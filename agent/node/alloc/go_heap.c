@@ -7,10 +7,12 @@
 #include "node/alloc/go.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define BUCKETS_MAX	 65536
 #define ADDRESSES_MAX	 (2u << 20) /* of all stacks */
+#define ALL_WORDS_MAX	 (4u << 20) /* of all programs; beyond it half of that is shared out */
 #define BUCKET_WORDS	 6	    /* next, allnext, typ, hash, size, nstk: of all versions */
 #define MEM_PROFILE	 1	    /* bucketType */
 #define STACK_MAX	 1100	    /* maxProfStackDepth and what is left for inlined frames */
@@ -46,6 +48,15 @@ struct alloc_go_heap {
 	size_t n_addresses, cap_addresses;
 };
 
+#define BUCKET_OWN_WORDS (sizeof(struct bucket) / sizeof(uint64_t))
+
+static _Atomic size_t all_words, n_heaps;
+
+static size_t words_of(size_t n_buckets, size_t n_addresses)
+{
+	return n_buckets * BUCKET_OWN_WORDS + n_addresses;
+}
+
 struct alloc_go_heap *go_heap_new(const struct go_profile *p, struct elf_index *index,
 				  uint64_t bias)
 {
@@ -54,12 +65,15 @@ struct alloc_go_heap *go_heap_new(const struct go_profile *p, struct elf_index *
 	g->at = *p;
 	g->index = elf_index_ref(index);
 	g->bias = bias;
+	atomic_fetch_add(&n_heaps, 1);
 	return g;
 }
 
 struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
 {
 	if (g) {
+		atomic_fetch_sub(&n_heaps, 1);
+		atomic_fetch_sub(&all_words, words_of(g->n, g->n_addresses));
 		elf_index_unref(g->index);
 		free(g->buckets);
 		free(g->addresses);
@@ -116,7 +130,10 @@ static uint64_t hash_of(const uint64_t *stack, size_t n, uint64_t size)
 
 static bool is_full(const struct alloc_go_heap *g)
 {
-	return g->n == BUCKETS_MAX || g->n_addresses > ADDRESSES_MAX - STACK_TOLD_MAX;
+	size_t share = ALL_WORDS_MAX / 2 / atomic_load(&n_heaps);
+
+	return g->n == BUCKETS_MAX || g->n_addresses > ADDRESSES_MAX - STACK_TOLD_MAX ||
+	       (atomic_load(&all_words) > ALL_WORDS_MAX && words_of(g->n, g->n_addresses) > share);
 }
 
 static int learn_bucket(struct alloc_go_heap *g, struct memory *m, uint64_t at, uint64_t *ret_next)
@@ -147,6 +164,7 @@ static int learn_bucket(struct alloc_go_heap *g, struct memory *m, uint64_t at, 
 		GROW(g->addresses, g->n_addresses, g->cap_addresses);
 		g->addresses[g->n_addresses++] = stack[i];
 	}
+	atomic_fetch_add(&all_words, words_of(1, b.n));
 	*ret_next = head[ALLNEXT];
 	return 0;
 }
@@ -180,6 +198,7 @@ static int learn_new(struct alloc_go_heap *g, struct memory *m)
 	if (r == -E2BIG && is_full(g)) {
 		g->full = true;
 	} else if (r < 0) {
+		atomic_fetch_sub(&all_words, words_of(g->n - n, g->n_addresses - n_addresses));
 		g->n = n;
 		g->n_addresses = n_addresses;
 		return r;

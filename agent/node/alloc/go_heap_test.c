@@ -33,6 +33,12 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	t->objects[k] += r->inuse_objects;
 }
 
+static void count_record(const struct alloc_go_record *r, void *arg)
+{
+	(void)r;
+	(*(size_t *)arg)++;
+}
+
 struct heap {
 	struct go_image image;
 	struct alloc_go_heap *g;
@@ -393,6 +399,36 @@ static void so_many_and_no_more(void **state)
 	done(&h);
 }
 
+/* Many programs with large profiles: together they take no more than there is, and whoever comes late finds room. */
+static void all_programs_share(void **state)
+{
+	enum { N_HEAPS = 8, DEPTH = 500, N_BUCKETS = 4000, WORDS = DEPTH + 5 };
+	uint64_t stack[DEPTH];
+	struct heap h[N_HEAPS];
+	size_t n_all = 0, n_told = 0;
+
+	(void)state;
+	for (size_t i = 0; i < DEPTH; i++)
+		stack[i] = 0x7f0000000000 + 16 * i;
+	go_image_init(&h[0].image, 16, 1, (N_BUCKETS + 1) * (48 + 8 * DEPTH + 64));
+	for (uint64_t size = 1; size <= N_BUCKETS; size++)
+		go_count(&h[0].image, go_bucket(&h[0].image, stack, DEPTH, size), 0, 1, 0);
+	for (unsigned round = 0; round < 2; round++) {
+		for (size_t i = 0; i < N_HEAPS; i++) {
+			h[i].g = go_heap_new(&h[0].image.at, index_of_nothing, 0);
+			n_told = 0;
+			(void)alloc_go_read(h[i].g, &h[0].image.memory, count_record, &n_told);
+			assert_true(n_told > 100);
+			n_all += n_told;
+		}
+		assert_true(n_all * WORDS < 8u << 20); /* of 16,000,000 */
+		for (size_t i = 0; i < N_HEAPS; i++)
+			h[i].g = alloc_go_heap_free(h[i].g);
+		n_all = 0;
+	}
+	done(&h[0]);
+}
+
 static int set_up(void **state)
 {
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), memfd;
@@ -429,6 +465,7 @@ int main(void)
 		cmocka_unit_test(a_list_that_bites_its_tail),
 		cmocka_unit_test(counts_that_cannot_be),
 		cmocka_unit_test(so_many_and_no_more),
+		cmocka_unit_test(all_programs_share),
 	};
 
 	return cmocka_run_group_tests_name("heap profiles of Go", tests, set_up, tear_down);
