@@ -264,7 +264,7 @@ int python_layout_read(const uint8_t *offsets, size_t n, struct python_layout *r
 
 /* ---- the live process ---- */
 
-#define INTERPRETERS_MAX 64
+#define INTERPRETERS_MAX 64 /* that are looked at: the newest, and the main one */
 #define THREADS_MAX	 64
 
 struct check {
@@ -289,9 +289,13 @@ static int read_interpreters(struct check *c, uint64_t first)
 	uint64_t at = first;
 	int r = 0;
 
-	while (at && r == 0 && c->n_interpreters < INTERPRETERS_MAX) {
+	while (at && r == 0) {
 		if (is_interpreter(c, at))
 			return -EBADMSG;
+		if (c->n_interpreters == INTERPRETERS_MAX) { /* the main one is the last of all */
+			c->interpreters[INTERPRETERS_MAX - 1] = c->main;
+			return 0;
+		}
 		c->interpreters[c->n_interpreters++] = at;
 		r = memory_u64(c->m, at + c->l->kernel.interpreter_next, &at);
 	}

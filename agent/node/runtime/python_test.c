@@ -328,6 +328,33 @@ static void other_structures_are_found_out(void **state)
 	}
 }
 
+/* The newest is the first of the list, the main one its last. */
+static void it_may_have_more_interpreters_than_are_looked_at(void **state)
+{
+	const uint64_t first = HEAP + 0xa000,
+		       step = 56; /* they overlap, what is read of them does not */
+
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		uint64_t holder = image.kernel.holder;
+
+		for (unsigned i = 0; i < 100; i++) {
+			uint64_t at = first + i * step;
+
+			put_u64(at + image.layout.kernel.interpreter_next,
+				i < 99 ? at + step : INTERPRETER_AT);
+			put_u64(at + image.layout.kernel.interpreter_threads, 0);
+		}
+		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, first);
+		assert_int_equal(image_check(), 0);
+		assert_int_equal(image.kernel.holder, holder);
+		/* The main one is looked at. */
+		put_u64(image.thread + image.layout.thread_interpreter, first);
+		assert_int_equal(image_check(), -EBADMSG);
+	}
+}
+
 /* Of a version that nobody has seen only a frame proves that it is so. */
 static void a_later_version_needs_proof(void **state)
 {
@@ -496,6 +523,7 @@ int main(void)
 		cmocka_unit_test(a_live_process_is_as_its_layout),
 		cmocka_unit_test(it_is_not_that_far_yet),
 		cmocka_unit_test(other_structures_are_found_out),
+		cmocka_unit_test(it_may_have_more_interpreters_than_are_looked_at),
 		cmocka_unit_test(a_later_version_needs_proof),
 		cmocka_unit_test(versions_that_are_not_known),
 		cmocka_unit_test(offsets_that_a_process_tells),
