@@ -61,7 +61,7 @@ static void share(const struct stat *st, int fd)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Pods that map very many files leave the agent half of its descriptors: for its connections. */
+/* Pods that map very many files, or have very many roots, leave the agent half of its descriptors: for its connections. */
 static bool is_full(void)
 {
 	struct rlimit l;
@@ -180,6 +180,9 @@ int maps_root_open(int proc_fd, int *ret_fd)
 	if (s) {
 		close(fd);
 		fd = s->fd;
+	} else if (is_full()) {
+		close(fd);
+		return -EMFILE;
 	} else {
 		share(&st, fd);
 	}

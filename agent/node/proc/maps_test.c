@@ -414,7 +414,7 @@ static void ended_process(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* However many files are mapped, half of the descriptors are left for others. */
+/* However many files are mapped and roots there are, half of the descriptors are left for others. */
 static void descriptors_are_left(void **state)
 {
 	struct mappings *m;
@@ -447,6 +447,7 @@ static void descriptors_are_left(void **state)
 		munmap(code[i], 4096);
 	assert_int_equal(n_open, 16);
 	assert_true(n_refused > 0);
+	assert_int_equal(m->root_fd, -1);
 	mappings_unref(m);
 }
 
