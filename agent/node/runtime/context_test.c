@@ -297,16 +297,22 @@ static void no_data_no_context(void **state)
 struct go_data {
 	struct memory memory;
 	uint64_t info; /* its address in the file */
+	const char *version;
 };
 
 static int read_go_data(void *arg, uint64_t address, void *to, size_t n)
 {
-	static const uint8_t info[48] = "\xff Go buildinf:\x08\x02";
 	const struct go_data *d = arg;
-	uint8_t bytes[sizeof(info)];
+	size_t length = strlen(d->version), at = 32;
+	uint8_t bytes[256] = "\xff Go buildinf:\x08\x02";
 
-	memcpy(bytes, info, sizeof(info));
-	memcpy(bytes + 32, "\x08go1.26.3", 9);
+	if (length < 128) {
+		bytes[at++] = (uint8_t)length;
+	} else {
+		bytes[at++] = (uint8_t)(length | 0x80);
+		bytes[at++] = (uint8_t)(length >> 7);
+	}
+	memcpy(bytes + at, d->version, length);
 	memset(to, 0, n);
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		if (BIAS + d->info + i - address < n)
@@ -357,7 +363,8 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct go_data d = {
 			.memory = {.read = read_go_data, .arg = &d, .budget_bytes = MEMORY_BUDGET},
-			.info = cases[i].info};
+			.info = cases[i].info,
+			.version = "go1.26.3"};
 		struct loaded_elf e = {.memory = &d.memory, .bias = BIAS, .n = cases[i].n};
 		char version[48];
 
@@ -369,6 +376,39 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 		d.memory.budget_bytes = MEMORY_BUDGET;
 		assert_int_equal(go_version(&e, version, sizeof(version)), -ENOENT);
 	}
+}
+
+/* Red Hat's have a package's version, and each experiment of a build is told. */
+static void a_version_may_be_long(void **state)
+{
+#define RED_HAT "go1.24.6 (Red Hat 1.24.6-1.el9_6)"
+#define FORTY	"aliastypeparams,boringcrypto,synctest,x,"
+	static const struct {
+		const char *text, *version;
+	} cases[] = {
+		{"go1.18", "go1.18"},
+		{RED_HAT, RED_HAT},
+		{RED_HAT " X:strictfipsruntime", RED_HAT " X:strictfipsr"},
+		{RED_HAT " X:" FORTY FORTY FORTY, RED_HAT " X:aliastypepa"},
+		{"", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct go_data d = {
+			.memory = {.read = read_go_data, .arg = &d, .budget_bytes = MEMORY_BUDGET},
+			.info = 0x3cc9000,
+			.version = cases[i].text};
+		struct loaded_elf e = {.memory = &d.memory,
+				       .bias = BIAS,
+				       .segments = {DATA(0x3cc9000, 0xf8100)},
+				       .n = 1};
+		char version[48];
+
+		assert_int_equal(go_version(&e, version, sizeof(version)), 0);
+		assert_string_equal(version, cases[i].version);
+	}
+	assert_int_equal(go_minor(RED_HAT " X:strictfips"), 24);
 }
 
 /* Segments are the program's own words: nothing is read but a few MiB, and it ends. */
@@ -386,7 +426,8 @@ static void segments_may_be_anything(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct go_data d = {
-			.memory = {.read = read_go_data, .arg = &d, .budget_bytes = MEMORY_BUDGET}};
+			.memory = {.read = read_go_data, .arg = &d, .budget_bytes = MEMORY_BUDGET},
+			.version = ""};
 		struct loaded_elf e = {.memory = &d.memory, .bias = BIAS, .n = 2};
 		char version[48];
 
@@ -409,6 +450,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_modules),
 		cmocka_unit_test(no_data_no_context),
 		cmocka_unit_test(a_program_tells_which_go_it_was_built_with),
+		cmocka_unit_test(a_version_may_be_long),
 		cmocka_unit_test(segments_may_be_anything),
 	};
 
