@@ -39,6 +39,22 @@ static int find_file(const struct runtime_look *look, const char *mark, struct f
 	return 0;
 }
 
+/*
+ * Where a type object is, 0: not known. A program that has Python in a library and uses the type has a copy of it
+ * (R_X86_64_COPY), which is the library's, too: that program's file has the mark, and no interpreter.
+ */
+static uint64_t find_type(const struct runtime_look *look, const struct file *f, const char *name)
+{
+	struct file first = *f;
+	uint64_t address = 0;
+
+	if (find_file(look, name, &first) == 0 &&
+	    !find_mark(&first, "Py_GetVersion", &address, NULL))
+		f = &first;
+	find_mark(f, name, &address, NULL);
+	return address;
+}
+
 /* ---- the version ---- */
 
 static void version_text(uint32_t hex, char ret[static 48])
@@ -181,9 +197,10 @@ static void keep(struct runtime_learnt *old, const struct python_layout *l,
 	ret->state = s;
 }
 
-static int learn_runtime(const struct file *f, struct memory *m, struct runtime_learnt *old,
-			 struct runtime_learnt *ret)
+static int learn_runtime(const struct runtime_look *look, const struct file *f,
+			 struct runtime_learnt *old, struct runtime_learnt *ret)
 {
+	struct memory *m = look->memory;
 	uint32_t version = find_version(f, m, ret->version);
 	struct python_places at = {};
 	struct python_layout l;
@@ -192,8 +209,8 @@ static int learn_runtime(const struct file *f, struct memory *m, struct runtime_
 
 	if (!find_mark(f, "_PyRuntime", &at.runtime, NULL))
 		return not_known(ret);
-	find_mark(f, "PyCode_Type", &at.code_type, NULL);
-	find_mark(f, "PyDict_Type", &at.dict_type, NULL);
+	at.code_type = find_type(look, f, "PyCode_Type");
+	at.dict_type = find_type(look, f, "PyDict_Type");
 	r = find_layout(&at, m, version, &l, ret);
 	if (r)
 		return MIN(r, 0);
@@ -224,7 +241,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	/* 2.7 and 3.6 have no _PyRuntime, but PyEval_EvalFrameEx. */
 	if (find_file(look, "_PyRuntime", &f) < 0 && find_file(look, "PyEval_EvalFrameEx", &f) < 0)
 		return -ENOENT;
-	r = learn_runtime(&f, look->memory, old, &found);
+	r = learn_runtime(look, &f, old, &found);
 	if (r < 0) {
 		free(found.ranges);
 		return r;

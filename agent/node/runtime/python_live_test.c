@@ -331,11 +331,16 @@ static void of_pyenv(void **state)
 
 static char dir[] = "/tmp/podflame-python-XXXXXX";
 
-/* A program of its own, with a second interpreter in the same process, as uWSGI has them. */
+/*
+ * A program of its own, with a second interpreter in the same process, as uWSGI has them. It uses types of the library,
+ * of which the linker makes copies in it.
+ */
 static const char host_program[] =
 	"#include <Python.h>\n"
+	"extern PyTypeObject PyCode_Type;\n"
 	"int main(int n, char **v) {\n"
 	"	Py_Initialize();\n"
+	"	if (Py_TYPE(Py_None) == &PyCode_Type || PyDict_CheckExact(Py_None)) return 1;\n"
 	"	PyThreadState *main_state = PyThreadState_Get();\n"
 	"	if (!Py_NewInterpreter()) return 1;\n"
 	"	PyRun_SimpleString(\"import json\");\n"
