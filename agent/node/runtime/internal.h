@@ -25,6 +25,11 @@ void ranges_cut(struct runtime_learnt *l, const char *what);
 /* Why something was not read, for counters. */
 const char *runtime_error_word(int error);
 
+/* kept.c: own is what is kept of a process, 0 at first and at its end; any thread. */
+void kept_set(size_t *own, size_t bytes);
+/* Whether bytes more may be kept of it: within most, its own limit, and that of all processes. */
+bool kept_has_room(size_t own, size_t bytes, size_t most);
+
 /* Adds what l says to what p runs (NULL: a new one, of m's process); takes over l's memory. Tests make theirs so. */
 struct runtime_process *runtime_process_with(struct runtime_process *p, const struct mappings *m,
 					     enum pf_runtime_kind k,

@@ -8,7 +8,7 @@
 #include <uthash.h>
 
 #define METHODS_MAX	 8192
-#define KEPT_BYTES_MAX	 (8u << 20) /* of names and line numbers: real methods have 200 bytes each */
+#define KEPT_BYTES_MAX	 (8u << 20) /* of methods: real ones have 400 bytes each */
 #define CONST_METHOD_MAX 128	    /* bytes of its fixed part */
 #define LINES_MAX	 (128u << 10)
 #define SYMBOL_MAX	 1024
@@ -374,7 +374,7 @@ struct known {
 };
 struct jvm_methods {
 	struct known *known;
-	size_t kept_bytes; /* of their names and line numbers */
+	size_t kept_bytes;
 };
 
 struct jvm_methods *jvm_methods_new(void)
@@ -391,7 +391,7 @@ static void empty(struct jvm_methods *c)
 		method_done(&k->method);
 		free(k);
 	}
-	c->kept_bytes = 0;
+	kept_set(&c->kept_bytes, 0);
 }
 
 struct jvm_methods *jvm_methods_free(struct jvm_methods *c)
@@ -404,7 +404,8 @@ struct jvm_methods *jvm_methods_free(struct jvm_methods *c)
 
 static size_t kept_bytes(const struct jvm_method *m)
 {
-	return strlen(m->name) + (m->file ? strlen(m->file) : 0) + m->n_lines;
+	return sizeof(struct known) + strlen(m->name) + (m->file ? strlen(m->file) : 0) +
+	       m->n_lines;
 }
 
 int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m, uint64_t method,
@@ -437,9 +438,9 @@ int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory 
 		return r;
 	}
 	if (HASH_COUNT(c->known) >= METHODS_MAX ||
-	    c->kept_bytes + kept_bytes(&k->method) > KEPT_BYTES_MAX)
+	    !kept_has_room(c->kept_bytes, kept_bytes(&k->method), KEPT_BYTES_MAX))
 		empty(c);
-	c->kept_bytes += kept_bytes(&k->method);
+	kept_set(&c->kept_bytes, c->kept_bytes + kept_bytes(&k->method));
 	HASH_ADD(hh, c->known, method.id, sizeof(k->method.id), k);
 	*ret = &k->method;
 	return 0;

@@ -180,11 +180,11 @@ static int name_by_call(const struct lua_reader *r, const struct runtime_words *
 	return e < 0 ? e : lua_called_name(r, p, PF_LUA_PC(caller->b), ret);
 }
 
-static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
-		   const struct runtime_words *caller, struct runtime_names *ret)
+static int name_frame(struct lua_state *state, struct memory *m, const struct runtime_words *frame,
+		      const struct runtime_words *caller, struct runtime_names *ret)
 {
 	_cleanup_free_ char *name = NULL, *file = NULL, *shown = NULL;
-	struct lua_reader r = {state, ((struct lua_state *)state)->layout, m};
+	struct lua_reader r = {state, state->layout, m};
 	const struct lua_proto *p;
 	uint32_t line;
 	int e = name_by_call(&r, frame, caller, &name);
@@ -203,6 +203,17 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 		name = xasprintf("function <%s:%u>", shown, p->line_defined);
 	runtime_names_add(ret, TAKE_PTR(name), TAKE_PTR(file), line, false);
 	return 0;
+}
+
+static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
+		   const struct runtime_words *caller, struct runtime_names *ret)
+{
+	struct lua_state *s = state;
+	int r = name_frame(s, m, frame, caller, ret);
+
+	if (!kept_has_room(s->code_bytes, 0, SIZE_MAX)) /* it was read, and is not to be kept */
+		lua_protos_free(s);
+	return r;
 }
 
 static void forget(void *state)

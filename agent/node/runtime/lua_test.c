@@ -383,6 +383,33 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 	assert_true(allocated() < before + 65536);
 }
 
+/* Of thousands of processes, each of which has made as much as it may. */
+static void what_others_have_is_not_kept(void **state)
+{
+	static size_t others[4096];
+	struct memory m = {.read = read_many};
+	struct lua_reader r = {&names_state, image.l, &m};
+	const struct lua_proto *p;
+	size_t before = allocated();
+	struct runtime_words frame = {.a = many(1)};
+	struct runtime_names names = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		kept_set(&others[i], (64u << 20) / ARRAY_SIZE(others));
+	for (unsigned k = 0; k < 5; k++) {
+		m.budget_bytes = 1u << 20;
+		assert_int_equal(lua_proto_get(&r, many(k), &p), 0);
+		assert_true(allocated() < before + LONG_CODE * 4 + 65536);
+	}
+	m.budget_bytes = 1u << 20;
+	assert_int_equal(lua_runtime.resolve(&names_state, &m, &frame, NULL, &names), 0);
+	runtime_names_done(&names);
+	assert_true(allocated() < before + 65536);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		kept_set(&others[i], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,6 +427,7 @@ int main(void)
 		TEST(packed_lines_begin_at_the_last_whole_one),
 		TEST(a_search_is_limited),
 		TEST(what_is_kept_of_a_process_is_limited),
+		TEST(what_others_have_is_not_kept),
 	};
 	int failed = 0;
 

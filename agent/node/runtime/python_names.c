@@ -33,8 +33,8 @@ struct code {
 struct python_state {
 	struct python_layout layout;
 	struct python_places at;
-	struct code *codes; /* least recently used first */
-	size_t lines_bytes, texts_bytes;
+	struct code *codes;			     /* least recently used first */
+	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: both */
 };
 
 struct python_state *python_state_new(void)
@@ -46,6 +46,7 @@ static void code_free(struct python_state *s, struct code *c)
 {
 	s->lines_bytes -= c->n_lines;
 	s->texts_bytes -= c->n_texts;
+	kept_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
 	free(c->name);
 	free(c->file);
 	free(c->lines);
@@ -178,14 +179,16 @@ static bool has_room(const struct python_state *s, const struct code *c)
 {
 	return HASH_COUNT(s->codes) < CODES_MAX &&
 	       s->lines_bytes + c->n_lines <= LINES_KEPT_BYTES &&
-	       s->texts_bytes + c->n_texts <= TEXTS_KEPT_BYTES;
+	       s->texts_bytes + c->n_texts <= TEXTS_KEPT_BYTES &&
+	       kept_has_room(s->kept_bytes, c->n_lines + c->n_texts, SIZE_MAX);
 }
 
 static void keep(struct python_state *s, struct code *new)
 {
 	struct code *c, *next;
 
-	new->n_texts = (new->name ? strlen(new->name) : 0) + (new->file ? strlen(new->file) : 0);
+	new->n_texts = sizeof(*new) + (new->name ? strlen(new->name) : 0) +
+		       (new->file ? strlen(new->file) : 0);
 	HASH_ITER (hh, s->codes, c, next) {
 		if (has_room(s, new))
 			break;
@@ -193,6 +196,7 @@ static void keep(struct python_state *s, struct code *new)
 	}
 	s->lines_bytes += new->n_lines;
 	s->texts_bytes += new->n_texts;
+	kept_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
 }
 
 static void fill(const struct python_state *s, const struct head *h, struct code *ret)
