@@ -7,8 +7,7 @@
 
 #include <stdatomic.h>
 
-#define KEPT_ALL_BYTES                                                                             \
-	(64u << 20) /* of all processes; half as much more for those that come late */
+#define KEPT_ALL_BYTES (64u << 20) /* half as much more for those that come late */
 
 static _Atomic size_t all_bytes, n_owners;
 
