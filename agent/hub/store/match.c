@@ -13,6 +13,8 @@
 
 #define MAX_NODES  2000
 #define MAX_GROUPS 50 /* open at once */
+#define STATES_BYTES                                                                               \
+	(64u << 20) /* of all patterns; beyond it who has more than a share begins anew */
 
 static bool is_run(char c)
 {
@@ -60,9 +62,19 @@ bool match_like(const char *pattern, const char *text)
 	return !*p;
 }
 
+/*
+ * glibc keeps each state that a text leads to, for as long as the pattern: of some patterns a new one for nearly each byte
+ * of each text, 2 KB and more with the pattern's length.
+ */
+#define REG_FLAGS (REG_EXTENDED | REG_NOSUB)
 struct regexp {
 	regex_t re;
+	char *pattern;	   /* as regcomp() takes it */
+	size_t byte_bytes; /* what a byte of a text takes at most, */
+	size_t bytes;	   /* and all since it was compiled */
 };
+
+static _Atomic size_t all_bytes, n_regexps;
 
 /* What a pattern expands to, as it is read: sums of finished atoms, by open group. */
 struct cost {
@@ -189,7 +201,8 @@ static const char *translate_one(const char *p, struct buf *out, struct cost *c)
 	return p + (p[1] ? 2 : 1);
 }
 
-static int translate(const char *p, struct buf *out, struct field_error *reterr)
+static int translate(const char *p, struct buf *out, uint64_t *ret_nodes,
+		     struct field_error *reterr)
 {
 	struct cost c = {0};
 
@@ -197,6 +210,7 @@ static int translate(const char *p, struct buf *out, struct field_error *reterr)
 		p = translate_one(p, out, &c);
 	while (c.depth && !c.refused)
 		cost_close(&c);
+	*ret_nodes = c.sum[0] + c.last[0];
 	return c.refused ? field_error_set(reterr, "regexp", "%s", c.refused) : 0;
 }
 
@@ -204,21 +218,26 @@ int regexp_new(const char *pattern, struct regexp **ret, struct field_error *ret
 {
 	_cleanup_buf_ struct buf text = {0};
 	struct regexp *x;
+	uint64_t n_nodes;
 	char why[128];
 	int r;
 
 	if (strlen(pattern) > REGEXP_MAX_BYTES)
 		return field_error_set(reterr, "regexp", "longer than %d bytes", REGEXP_MAX_BYTES);
-	r = translate(pattern, &text, reterr);
+	r = translate(pattern, &text, &n_nodes, reterr);
 	if (r)
 		return r;
 	x = xcalloc(1, sizeof(*x));
-	r = regcomp(&x->re, text.data ? text.data : "", REG_EXTENDED | REG_NOSUB);
+	x->pattern = buf_steal(&text);
+	x->byte_bytes = 2048 + 16 * n_nodes;
+	r = regcomp(&x->re, x->pattern, REG_FLAGS);
 	if (r) {
 		regerror(r, &x->re, why, sizeof(why));
+		free(x->pattern);
 		free(x);
 		return field_error_set(reterr, "regexp", "'%.200s': %s", pattern, why);
 	}
+	atomic_fetch_add(&n_regexps, 1);
 	*ret = x;
 	return 0;
 }
@@ -229,13 +248,35 @@ void regexp_free(void *r)
 
 	if (!x)
 		return;
+	atomic_fetch_sub(&n_regexps, 1);
+	atomic_fetch_sub(&all_bytes, x->bytes);
 	regfree(&x->re);
+	free(x->pattern);
 	free(x);
 }
 
-bool regexp_match(const struct regexp *r, const char *text)
+static void forget_states(struct regexp *x)
 {
-	return regexec(&r->re, text, 0, NULL, 0) == 0;
+	regex_t again;
+
+	if (regcomp(&again, x->pattern, REG_FLAGS)) /* no memory: it goes on with what it has */
+		return;
+	regfree(&x->re);
+	x->re = again;
+	atomic_fetch_sub(&all_bytes, x->bytes);
+	x->bytes = 0;
+}
+
+bool regexp_match(struct regexp *x, const char *text)
+{
+	size_t bytes = strlen(text) * x->byte_bytes;
+
+	if (atomic_load(&all_bytes) > STATES_BYTES &&
+	    x->bytes > STATES_BYTES / atomic_load(&n_regexps))
+		forget_states(x);
+	x->bytes += bytes;
+	atomic_fetch_add(&all_bytes, bytes);
+	return regexec(&x->re, text, 0, NULL, 0) == 0;
 }
 
 int predicate_regexp_check(const char *pattern, struct field_error *reterr)

@@ -23,4 +23,4 @@ bool match_like(const char *pattern, const char *text);
 struct regexp;
 int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr);
 void regexp_free(void *r);
-bool regexp_match(const struct regexp *r, const char *text);
+bool regexp_match(struct regexp *x, const char *text); /* by one thread at a time */

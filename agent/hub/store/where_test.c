@@ -2,6 +2,8 @@
 /* What a filter selects: each operator, as deep as allowed, hostile values, calls of a trace. */
 #include "hub/store/teststore.h"
 
+#include <malloc.h>
+
 /* All: api has 170 (worker 150, main 20), db 70; only api has the label. */
 static void predicates(void **state)
 {
@@ -249,6 +251,37 @@ static void samples_have_an_identity(void **state)
 	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "sample_id", last), 1), 180);
 }
 
+/* glibc keeps what it makes of each text: a pattern may have it make something new of nearly each byte. */
+static void patterns_take_bounded_memory(void **state)
+{
+	enum { N_PATTERNS = 2, N_TEXTS = 300 };
+	_cleanup_buf_ struct buf pattern = {0};
+	struct regexp *x[N_PATTERNS];
+	struct field_error e;
+	size_t before;
+
+	(void)state;
+	buf_puts(&pattern, "^[0-9a-f]*(");
+	for (int i = 0; i < 40; i++)
+		buf_printf(&pattern, "[0-7].{%d}x|", 5 + i % 20);
+	buf_puts(&pattern, "z)|^ab$");
+	before = mallinfo2().uordblks;
+	for (int i = 0; i < N_PATTERNS; i++)
+		assert_int_equal(regexp_new(pattern.data, &x[i], &e), 0);
+	for (int i = 0; i < N_TEXTS * N_PATTERNS; i++) {
+		uint8_t trace_id[16];
+		char text[33];
+
+		random_bytes(trace_id, sizeof(trace_id));
+		hex_encode(trace_id, sizeof(trace_id), text);
+		assert_false(regexp_match(x[i % N_PATTERNS], text));
+		assert_true(mallinfo2().uordblks < before + (120 << 20));
+		assert_true(regexp_match(x[i % N_PATTERNS], "ab"));
+	}
+	for (int i = 0; i < N_PATTERNS; i++)
+		regexp_free(x[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,6 +289,7 @@ int main(void)
 		IN_MEMORY(deep_predicates),
 		IN_MEMORY(hostile_values),
 		cmocka_unit_test(like_and_regexp),
+		cmocka_unit_test(patterns_take_bounded_memory),
 		IN_MEMORY(traces),
 		IN_MEMORY(samples_have_an_identity),
 		IN_MEMORY(values_where_samples_are),
