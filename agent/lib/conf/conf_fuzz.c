@@ -50,10 +50,11 @@ static void parse_conf(const char *text, size_t n)
 	conf_done(&c);
 }
 
-/* Texts that YAML does not take as they are (control characters) may be refused. */
+/* Texts that YAML does not take even escaped may be refused. (As they are, U+0085 and its like are ends of lines to it.) */
 static void read_again(const json_t *root)
 {
-	_cleanup_free_ char *text = json_dumps(root, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+	_cleanup_free_ char *text =
+		json_dumps(root, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17));
 	struct yaml_doc *again;
 
 	if (!text || yaml_parse(text, strlen(text), &again, NULL) < 0)
