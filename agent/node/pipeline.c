@@ -271,15 +271,15 @@ static void tell_estimates(struct pipeline *p, struct feed *f)
  * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
  * a second of time awake at most, is of the window that the sleep ends. Waits have none of the sleep in them: bpf/waits.h.
  */
-static uint64_t window_end(const struct pipeline *p, const struct feed *f)
+static uint64_t window_end(const struct pipeline *p, const struct feed *f, uint64_t now_ns)
 {
-	return f->asleep_ns ? UINT64_MAX : fold_next_flush_ns(p->fold);
+	return f->asleep_ns ? UINT64_MAX : fold_window_end_ns(p->fold, now_ns);
 }
 
 static void fold_drain(struct pipeline *p, struct feed *f)
 {
 	const struct drain *d = f->drain;
-	uint64_t end_ns = window_end(p, f);
+	uint64_t end_ns = window_end(p, f, d->to_ns);
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
@@ -318,7 +318,7 @@ static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
 
 static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
 {
-	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f);
+	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f, now_ns);
 	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
 
 	fold_note_sleep(p->fold, f->asleep_ns);

@@ -178,6 +178,28 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	}
 }
 
+/* Two windows and more late: the one that was open is as long as that, and a wait is in it up to where the next begins. */
+static void test_a_drain_that_is_late(void **state)
+{
+	struct world *w = *state;
+	uint64_t end_ns = w->end_ns + 20 * NSEC_PER_SEC;
+	const struct profile *p;
+	struct raw_sample *s;
+
+	begin(w, end_ns + 400 * MS);
+	s = add(w, EVENT_OFF_CPU, 1, 1000000);
+	s->first_ns = s->last_ns = end_ns + 300 * MS;
+	pipeline_feed(w->p, &w->feed);
+	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 700000);
+	/* the clocks are read anew */
+	assert_in_range(p->end_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
+	assert_in_range(w->feed.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
+	assert_in_range(fold_next_flush_ns(w->p->fold), end_ns + 10 * NSEC_PER_SEC - MS,
+			end_ns + 10 * NSEC_PER_SEC + MS);
+}
+
 /*
  * A drain around a suspend of an hour: all of it is in the window that the sleep ends, which is no longer than the machine was
  * awake; waits are what the kernel measured, without the sleep, and the next window begins after it and tells it.
@@ -595,6 +617,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nobodys_code_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_whole_drain_ends_no_window, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_drain_that_is_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_wait_over_the_end_of_a_window, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_suspend, setup, teardown),

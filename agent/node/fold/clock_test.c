@@ -27,6 +27,7 @@ struct day {
 	uint64_t last_end_ns;
 	unsigned n_windows, n_steps;
 	bool went_back, goes_over; /* in the open window; so the next may lie over the last one */
+	uint64_t late_ns;	   /* a drain came so much later than it should */
 };
 
 /* The one profile that has some, if any; the others tell of sleeps. */
@@ -62,7 +63,7 @@ static void take(struct day *d, struct batch *b)
 	}
 	assert_true(p->end_ns > p->start_ns);
 	assert_true(p->end_ns - p->start_ns <=
-		    (WINDOW_S + 1) * S + SLACK_NS); /* a drain more: set at its end */
+		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns); /* a drain more: set at its end */
 	if (!d->goes_over)
 		assert_true(p->start_ns >= d->last_end_ns);
 	d->goes_over = d->went_back;
@@ -210,11 +211,35 @@ static void test_suspend(void **state)
 	assert_in_range(d.n_windows, 100, 1 + 100 + 100 * 25 / WINDOW_S);
 }
 
+/* Nobody drained for a while: all of it is of the window that was open then, which is as long as that. */
+static void test_a_late_drain(void **state)
+{
+	struct day d;
+
+	(void)state;
+	begin(&d, 1);
+	for (uint64_t late_ns = 0; late_ns < 60 * S; late_ns += 7 * S) {
+		uint64_t phase_ns = d.wall_ns % (S * WINDOW_S), before_ns = d.windows_ns;
+		uint64_t begin_ns = d.n_windows ? d.last_end_ns : d.wall_ns;
+		unsigned n_windows = d.n_windows;
+
+		d.late_ns = S * WINDOW_S + late_ns;
+		pass(&d, 2 * S * WINDOW_S - phase_ns + late_ns);
+		drain(&d);
+		assert_int_equal(d.n_windows, n_windows + 1);
+		assert_int_equal(d.last_end_ns, d.wall_ns - d.wall_ns % (S * WINDOW_S));
+		/* nothing lies between it and the one before */
+		assert_int_equal(d.windows_ns - before_ns, d.last_end_ns - begin_ns);
+	}
+	end(&d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_day_of_steps),
 		cmocka_unit_test(test_suspend),
+		cmocka_unit_test(test_a_late_drain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,19 @@ uint64_t fold_next_flush_ns(const struct fold *f)
 	return f->end_ns - f->offset_ns;
 }
 
+uint64_t fold_window_end_ns(const struct fold *f, uint64_t boot_ns)
+{
+	uint64_t due_ns = fold_next_flush_ns(f), late_ns = boot_ns > due_ns ? boot_ns - due_ns : 0;
+
+	return due_ns + late_ns - late_ns % f->window_ns;
+}
+
+static void set_end(struct batch *b, uint64_t end_ns)
+{
+	for (size_t i = 0; i < b->n_profiles; i++)
+		b->profiles[i]->end_ns = end_ns;
+}
+
 /*
  * A window that is cut short, or goes on a little because the clock was set at its end, ends by the
  * clock that it began with: the next one goes on there. Time asleep is not of it.
@@ -84,8 +97,7 @@ static void window_cut(struct fold *f, uint64_t boot_ns)
 
 	if (now_ns <= f->start_ns || now_ns >= f->end_ns + f->window_ns)
 		return;
-	for (size_t i = 0; i < f->batch->n_profiles; i++)
-		f->batch->profiles[i]->end_ns = now_ns;
+	set_end(f->batch, now_ns);
 }
 
 static bool clock_was_set(const struct fold *f, uint64_t boot_ns, uint64_t wall_ns)
@@ -122,6 +134,9 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 		/* the wall clock was slowed down a little: no second window of the same time */
 		f->start_ns = old_end_ns;
 		f->end_ns = old_end_ns + f->window_ns;
+	} else if (ended && !set && f->start_ns > old_end_ns) {
+		/* nobody looked for so long, and what was counted meanwhile is in it */
+		set_end(old, f->start_ns);
 	}
 	*ret = old->n_profiles ? old : batch_free(old);
 	if (f->asleep_ns)

@@ -69,3 +69,5 @@ void fold_note_sleep(struct fold *f, uint64_t ns);
 /* Closes the window when now is past its end (or force): *ret is NULL when there is nothing yet or nothing in it. */
 int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool force, struct batch **ret);
 uint64_t fold_next_flush_ns(const struct fold *f);	/* CLOCK_BOOTTIME */
+/* Where the open window ends if it is flushed at boot_ns: whole windows later, if that is so late. */
+uint64_t fold_window_end_ns(const struct fold *f, uint64_t boot_ns);
