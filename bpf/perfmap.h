@@ -11,20 +11,38 @@
 /* What agent/node/runtime/perfmap.c tells of a process. */
 struct pf_perfmap {
 	uint64_t generation; /* raised when addresses were given to other functions */
+	uint64_t trampolines; /* CPython's are among it (-X perf): they keep no frame pointer */
 };
 
 #ifdef PF_WALKER
 static __always_inline int pf_runtime_unknown(struct pf_scratch *s);
 
+#define PF_TRAMPOLINE_END 0xc308c48348ull /* add $8,%rsp; ret: Python/asm_trampoline.S of 3.12 and 3.13 */
+
+/* One that has called the evaluation loop. -1: it is other code. */
+static __noinline int pf_perfmap_trampoline(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t code, ra;
+
+	if (!pf_read(&code, sizeof(code), w->ip) || (code & 0xffffffffff) != PF_TRAMPOLINE_END ||
+	    !pf_word(s, w->sp + 8, &ra))
+		return -1;
+	w->by_record = false;
+	return pf_caller(w, ra, w->sp + 16);
+}
+
 static __always_inline int pf_perfmap_unwind(struct pf_scratch *s, const struct pf_perfmap *d,
 					     struct pf_runtime_walk *r)
 {
 	const struct pf_walk *w = &s->walk;
+	int over = -1;
 
-	(void)d;
 	/* A call's return address may be the first of the next function. */
 	r->at = w->exact ? w->ip : w->ip - 1;
-	return pf_runtime_unknown(s);
+	if (d->trampolines && !w->exact)
+		over = pf_perfmap_trampoline(s);
+	return over < 0 ? pf_runtime_unknown(s) : over;
 }
 
 static __always_inline int pf_perfmap_frame(struct pf_scratch *s, const struct pf_perfmap *d,

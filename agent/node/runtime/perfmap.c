@@ -167,11 +167,12 @@ static void forget(void *state)
 	free(s);
 }
 
-static void walk(struct state *s, struct runtime_learnt *ret)
+static void walk(const struct runtime_look *look, struct state *s, struct runtime_learnt *ret)
 {
 	struct pf_perfmap *data = xcalloc(1, sizeof(*data));
 
 	data->generation = perf_file_generation(&s->file);
+	data->trampolines = has_mark(look, "_PyRuntime", NULL);
 	ret->data = data;
 	ret->data_bytes = sizeof(*data);
 	ret->state = s;
@@ -210,7 +211,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	if (has_map(s) && ret->n_ranges) {
 		if (!all)
 			ranges_cut(ret, "areas of generated code");
-		walk(s, ret);
+		walk(look, s, ret);
 		return 0;
 	}
 	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
@@ -263,7 +264,8 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 }
 
 static const char *const marks[] = {
-	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "coreclr_initialize", "gHotSpotVMStructs", NULL,
+	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "coreclr_initialize",
+	"gHotSpotVMStructs",   "_PyRuntime",   NULL,
 };
 
 const struct runtime_ops perfmap_runtime = {
