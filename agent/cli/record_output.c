@@ -93,11 +93,19 @@ static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 	}
 }
 
+/* A task names itself, in any bytes: pprof takes UTF-8, and a line end would end a folded line. */
+static const char *comm_of(struct recording *r, const char *comm)
+{
+	_cleanup_free_ char *text = text_clean(comm);
+
+	return batch_str(r->batch, text);
+}
+
 int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 	       uint32_t stack)
 {
-	const char *leader = batch_str(r->batch, names ? names->leader_comm : "[unknown]");
-	const char *thread = batch_str(r->batch, names ? names->thread_comm : "[unknown]");
+	const char *leader = comm_of(r, names ? names->leader_comm : "[unknown]");
+	const char *thread = comm_of(r, names ? names->thread_comm : "[unknown]");
 	struct row_key key = {
 		.start_boottime_ns = s->start_boottime_ns,
 		.app_service = leader,
@@ -180,6 +188,9 @@ static char *render_line(const struct recording *r, const struct profile *p,
 	for (size_t i = 0; i < stack->n; i++)
 		frames[i] = *stack->frames[i];
 	stack_render(&head, frames, stack->n, &b);
+	for (size_t i = 0; i < b.len; i++)
+		if ((unsigned char)b.data[i] < ' ')
+			b.data[i] = ' ';
 	return buf_steal(&b);
 }
 

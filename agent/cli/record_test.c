@@ -48,6 +48,8 @@ static void *in_thread(void *arg)
 	return arg;
 }
 
+static const char *workload_name = "pf-busy";
+
 static pid_t workload(bool threads)
 {
 	pid_t pid = fork();
@@ -57,7 +59,7 @@ static pid_t workload(bool threads)
 		pthread_t t;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_NAME, "pf-busy");
+		prctl(PR_SET_NAME, workload_name);
 		if (threads)
 			pthread_create(&t, NULL, in_thread, NULL);
 		record_test_main();
@@ -127,6 +129,45 @@ static void pprof_file(void **state)
 	free(plain);
 	run_free(&r);
 	end(pid);
+}
+
+/* A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8. */
+static void names_of_tasks_are_text(void **state)
+{
+	_cleanup_free_ char *folded = file_in_dir("n.folded"), *pprof = file_in_dir("n.pb.gz");
+	const char *const outputs[] = {folded, pprof};
+	_cleanup_free_ char *pid_text = NULL, *plain = xmalloc(1 << 20);
+	gzFile z;
+	pid_t pid;
+	int n;
+
+	(void)state;
+	NEED_BPF();
+	workload_name = "x\nall;b 9\x1b\xff";
+	pid = workload(false);
+	workload_name = "pf-busy";
+	pid_text = xasprintf("%d", pid);
+	for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
+		struct run r;
+
+		run_start(&r,
+			  (const char *[]){"-p", pid_text, "-F", "999", "-o", outputs[i], NULL});
+		assert_true(run_says(&r, "recording\n"));
+		wait_cpu(pid, NSEC_PER_SEC / 5);
+		kill(r.pid, SIGINT);
+		assert_int_equal(run_end(&r), 0);
+		run_free(&r);
+	}
+	end(pid);
+	assert_true(folded_sum(folded, NULL) > 0);
+	assert_int_equal(folded_sum(folded, NULL),
+			 folded_sum(folded, "x?all:b 9??;[p] x?all:b 9??;"));
+	z = gzopen(pprof, "r");
+	n = gzread(z, plain, 1 << 20);
+	gzclose(z);
+	assert_true(n > 0);
+	assert_non_null(memmem(plain, n, "x?all;b 9??", 11));
+	assert_null(memmem(plain, n, "x\nall", 5));
 }
 
 static void ends_with_its_last_process(void **state)
@@ -265,6 +306,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_not_there_is_named),
 		cmocka_unit_test(known_functions_threads_and_sigint),
 		cmocka_unit_test(pprof_file),
+		cmocka_unit_test(names_of_tasks_are_text),
 		cmocka_unit_test(ends_with_its_last_process),
 		cmocka_unit_test(cgroup_with_what_is_made_below),
 	};
