@@ -5,6 +5,18 @@
  */
 #pragma once
 
+#include <errno.h>
+#include <stdio.h>
+
+/* Whether all that was printed has gone out: a full disk is told, not left half an answer. 0 or -errno. */
+static inline int cli_flush(void)
+{
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	return errno ? -errno : -EIO;
+}
+
 int cmd_record(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_symbols(int argc, char **argv);

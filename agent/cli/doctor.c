@@ -76,6 +76,7 @@ int cmd_doctor(int argc, char **argv)
 	struct doctor d = {0};
 	struct files *files = NULL;
 	json_t *process, *machine = json_array();
+	int r;
 
 	argv[0] = name;
 	argp_err_exit_status = 2;
@@ -92,7 +93,10 @@ int cmd_doctor(int argc, char **argv)
 	json_array_extend(process, machine);
 	json_decref(machine);
 	print(&d);
+	r = cli_flush();
+	if (r)
+		fprintf(stderr, "podflame doctor: cannot print: %s\n", strerror(-r));
 	files_free(files);
 	json_decref(d.checks);
-	return d.n_bad ? 1 : 0;
+	return d.n_bad || r ? 1 : 0;
 }

@@ -90,7 +90,8 @@ int query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
 		v *= NSEC_PER_SEC;
 	else if (time_parse(s, &v))
 		return -EINVAL;
-	*ret_s = (int64_t)(v / NSEC_PER_SEC);
+	/* from the beginning: the API takes 0 as missing */
+	*ret_s = (int64_t)MAX(v / NSEC_PER_SEC, (uint64_t)1);
 	return 0;
 }
 
@@ -149,8 +150,11 @@ static int print_answer(const struct client_answer *a, const struct options *o, 
 	_cleanup_buf_ struct buf out = {0}, notes = {0};
 	int r;
 
-	if (o->format == FORMAT_JSON)
-		return fwrite(a->body, 1, a->n, stdout) == a->n && putchar('\n') == '\n' ? 0 : -EIO;
+	if (o->format == FORMAT_JSON) {
+		fwrite(a->body, 1, a->n, stdout);
+		putchar('\n');
+		return cli_flush();
+	}
 	r = o->format == FORMAT_TABLE ? query_print_table(reply, o->limit, &out)
 				      : query_print_folded(reply, &out);
 	if (r)
@@ -158,7 +162,7 @@ static int print_answer(const struct client_answer *a, const struct options *o, 
 	fwrite(out.data ? out.data : "", 1, out.len, stdout);
 	query_print_notes(reply, &notes);
 	fwrite(notes.data ? notes.data : "", 1, notes.len, stderr);
-	return fflush(stdout) ? -EIO : 0;
+	return cli_flush();
 }
 
 static int finish(const struct client *c, const struct client_answer *a, const struct options *o)

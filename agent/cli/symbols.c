@@ -196,6 +196,7 @@ int cmd_symbols(int argc, char **argv)
 	struct client *client = NULL;
 	struct field_error e = {0};
 	bool done;
+	int r;
 
 	argv[0] = name;
 	argp_err_exit_status = 2;
@@ -208,5 +209,8 @@ int cmd_symbols(int argc, char **argv)
 	       : streq(o.verb, "list") ? list(client)
 				       : delete (client, &o);
 	client_free(client);
-	return done && fflush(stdout) == 0 ? 0 : 1;
+	r = cli_flush();
+	if (r)
+		fprintf(stderr, WHO ": cannot print: %s\n", strerror(-r));
+	return done && !r ? 0 : 1;
 }

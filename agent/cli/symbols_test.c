@@ -168,6 +168,8 @@ static int stop_all(void **state)
 
 /* ---- the verbs ---- */
 
+static bool to_full; /* standard output is a disk without room */
+
 /* Exit status; all that it says, by standard output or error, in *ret_text. */
 static int run_verb(int (*verb)(int, char **), const char *const *args, char **ret_text)
 {
@@ -184,7 +186,7 @@ static int run_verb(int (*verb)(int, char **), const char *const *args, char **r
 		char *argv[16] = {(char *)"verb", (char *)"--url", url};
 		int argc = 3;
 
-		dup2(fds[1], 1);
+		dup2(to_full ? open("/dev/full", O_WRONLY) : fds[1], 1);
 		dup2(fds[1], 2);
 		close(fds[0]);
 		close(fds[1]);
@@ -313,6 +315,34 @@ static void bad_usage(void **state)
 	assert_says(text, "http://127.0.0.1:1");
 }
 
+/* A full disk: half an answer is no answer. */
+static void what_cannot_be_printed_is_told(void **state)
+{
+	static int (*const verbs[])(int, char **) = {cmd_query, cmd_query, cmd_query, cmd_symbols};
+	static const char *const words[] = {"-Ftable", "-Ffolded", "-Fjson", "list"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		char *text;
+
+		to_full = true;
+		if (run_verb(verbs[i], (const char *const[]){words[i], NULL}, &text) != 1)
+			fail_msg("%s", words[i]);
+		to_full = false;
+		assert_says(text, "cannot print: No space left on device");
+	}
+}
+
+static void from_the_beginning(void **state)
+{
+	const char *const args[] = {"--from", "0", "-F", "folded", NULL};
+	char *text;
+
+	(void)state;
+	assert_int_equal(run_verb(cmd_query, args, &text), 0);
+	assert_says(text, UNNAMED);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +351,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(split_dwarf_is_read_beside_the_file),
 		cmocka_unit_test(what_cannot_be_uploaded_is_named),
 		cmocka_unit_test(bad_usage),
+		cmocka_unit_test(what_cannot_be_printed_is_told),
+		cmocka_unit_test(from_the_beginning),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

@@ -121,7 +121,7 @@ void call_error(struct call *c, const char *status, const char *description)
 void call_json(struct call *c, int status, json_t *body)
 {
 	_cleanup_json_ json_t *owned = body;
-	_cleanup_free_ char *text = json_dumps(owned, JSON_COMPACT);
+	_cleanup_free_ char *text = json_dumps(owned, JSON_COMPACT | JSON_ENCODE_ANY);
 
 	if (!text) {
 		call_error(c, "SERVER_ERROR", "the answer is not text");

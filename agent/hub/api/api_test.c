@@ -253,6 +253,12 @@ static void metrics(void **state)
 	assert_non_null(strstr(f->body, "\npodflame_worker_queued_jobs{worker=\"query\"} 0\n"));
 }
 
+static json_t *nothing_yet(void *arg)
+{
+	(void)arg;
+	return json_null();
+}
+
 static void debug_pages(void **state)
 {
 	struct fixture *f = *state;
@@ -260,6 +266,9 @@ static void debug_pages(void **state)
 	api_debug(f->api, "/debug/x", debug_page, (void *)"hello");
 	assert_int_equal(ask(f, "GET", "/debug/x", NULL, NULL), 200);
 	assert_string_equal(json_str_at(f->json, "said", ""), "hello");
+	api_debug(f->api, "/debug/none", nothing_yet, NULL);
+	assert_int_equal(ask(f, "GET", "/debug/none", NULL, NULL), 200);
+	assert_string_equal(f->body, "null");
 }
 
 int main(void)
