@@ -31,7 +31,7 @@ static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **ret_dir)
 {
 	struct field_error err;
-	struct stat st;
+	struct stat st, top;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !hierarchy_of(st.st_dev, ret_h)) {
 		*ret_dir = xstrdup(path);
@@ -41,7 +41,9 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 		_cleanup_free_ char *dir =
 			xasprintf("%s/%s", ret_h->mount, path + strspn(path, "/"));
 
-		if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) {
+		/* ".." may have led out of it, where inodes are no cgroups' ids */
+		if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode) && stat(ret_h->mount, &top) == 0 &&
+		    st.st_dev == top.st_dev) {
 			*ret_dir = TAKE_PTR(dir);
 			return 0;
 		}

@@ -142,6 +142,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		parse_pids(state, o, arg);
 		return 0;
 	case 'c':
+		if (!*arg)
+			argp_error(state, "--cgroup: is empty; / is the root");
 		o->cgroup = arg;
 		return 0;
 	case 'F':

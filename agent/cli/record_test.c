@@ -296,6 +296,9 @@ static void what_is_not_there_is_named(void **state)
 	REFUSED(1, "is no regular file", "-p", self, "-o", directory);
 	REFUSED(1, "is no cgroup", "-c", "/no/such/cgroup", "-o", out);
 	REFUSED(1, "is no cgroup", "-c", "/etc", "-o", out);
+	/* its inode numbers would be taken for cgroup ids */
+	REFUSED(1, "is no cgroup", "-c", "/../../../../etc", "-d", "10ms", "-o", out);
+	REFUSED(2, "--cgroup: is empty", "-c", "", "-d", "10ms", "-o", out);
 	assert_int_equal(access(out, F_OK), -1);
 }
 
