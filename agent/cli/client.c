@@ -236,8 +236,11 @@ void client_print_refusal(const struct client *c, const struct client_answer *a,
 	const char *why = json_str_at(reply, "DESCRIPTION", NULL);
 
 	if (!why)
-		why = json_str_at(reply, "error", "not podflame's API");
-	if (!a->status)
+		why = json_str_at(reply, "error", NULL);
+	if (a->status && !why)
+		fprintf(stderr, "%s: %s: not podflame's API (HTTP %d)\n", who, c->options->url,
+			a->status);
+	else if (!a->status)
 		fprintf(stderr, "%s: %s: %s\n", who, c->options->url,
 			a->error ? a->error : "no answer");
 	else

@@ -56,9 +56,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* A question; again while other uploads keep the hub busy. Says why when the answer is no 200. */
-static bool ask(struct client *c, const struct client_question *q, struct client_answer *ret)
+/* A question; again while other uploads keep the hub busy. Says of what and why when the answer is no 200. */
+static bool ask(struct client *c, const struct client_question *q, const char *of,
+		struct client_answer *ret)
 {
+	_cleanup_free_ char *who = of ? xasprintf(WHO ": %s", of) : xstrdup(WHO);
 	struct field_error e = {0};
 
 	for (int i = 0; i < BUSY_TRIES; i++) {
@@ -72,7 +74,7 @@ static bool ask(struct client *c, const struct client_question *q, struct client
 		sleep(1);
 	}
 	if (ret->status != 200)
-		client_print_refusal(c, ret, WHO);
+		client_print_refusal(c, ret, who);
 	return ret->status == 200;
 }
 
@@ -95,7 +97,7 @@ static bool send_index(struct client *c, const char *path, const struct elf_inde
 	}
 	q.body = body.data;
 	q.n_body = body.len;
-	sent = ask(c, &q, &a);
+	sent = ask(c, &q, path, &a);
 	if (sent)
 		printf("%s: build id %s, %zu symbols, %zu KiB sent\n", path,
 		       elf_index_build_id(index), elf_index_n_symbols(index),
@@ -138,7 +140,7 @@ static bool list(struct client *c)
 	const struct client_question q = {.method = "GET", .path = "/v1/symbols"};
 	_cleanup_json_ json_t *reply = NULL;
 	struct client_answer a = {0};
-	bool got = ask(c, &q, &a);
+	bool got = ask(c, &q, NULL, &a);
 	const json_t *item;
 	size_t i;
 
@@ -168,7 +170,7 @@ static bool delete (struct client *c, const struct options *o)
 		buf_puts(&path, "/v1/symbols/");
 		url_encode(&path, o->args[i]);
 		q.path = path.data;
-		all = ask(c, &q, &a) && all;
+		all = ask(c, &q, o->args[i], &a) && all;
 		client_answer_done(&a);
 	}
 	return all;
