@@ -8,7 +8,6 @@
 #define OS_MAILBOX     (64u << 20)
 #define FILES_MAILBOX  (16u << 20)
 #define PARSE_MAILBOX  (1u << 20)
-#define DISK_MAILBOX   (64u << 20)
 #define PIPE_MAILBOX   (256u << 20)
 #define PROBES_MAILBOX (1u << 20)
 #define USER_AGENT     "podflame-agent/" PODFLAME_VERSION
@@ -227,7 +226,7 @@ static int start_workers(struct node *n)
 	if (r == 0)
 		r = worker_new(n->loop, "probes", PROBES_MAILBOX, &n->probing);
 	if (r == 0)
-		r = worker_new(n->loop, "disk", DISK_MAILBOX, &n->disk);
+		r = worker_new(n->loop, "disk", SEND_MAILBOX_BYTES, &n->disk);
 	if (r == 0)
 		worker_on_stuck(n->disk, disk_stuck, NULL);
 	return r;

@@ -8,6 +8,7 @@
 #include "lib/loop/http.h"
 #include "lib/otlp/otlp.h"
 
+#define SEND_MAILBOX_BYTES (2 * BATCH_MAX_BYTES) /* of .os: a window, whose last stack may take it beyond its limit, and more */
 struct send_config {
 	const char *url;		/* "https://podflame-hub.podflame-system.svc:4318"; "" is the null sink */
 	const char *ca_file, *token_file;	/* re-read when they change */

@@ -183,7 +183,7 @@ static void agent_start(struct world *w)
 {
 	struct field_error err = {0};
 
-	assert_int_equal(worker_new(w->loop, "os", 256u << 20, &w->os), 0);
+	assert_int_equal(worker_new(w->loop, "os", SEND_MAILBOX_BYTES, &w->os), 0);
 	w->config.os = w->os;
 	if (sender_new(w->loop, &w->config, &w->sender, &err) < 0)
 		fail_msg("%s: %s", err.path, err.reason);
@@ -405,8 +405,8 @@ static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_b
 	struct profile_sample *s;
 
 	memset(name, 'x', n_bytes);
-	snprintf(name, n_bytes, "%s", pod);
-	name[strlen(pod)] = 'x';
+	snprintf(name, n_bytes, "%s%u", pod, pid);
+	name[strlen(name)] = 'x';
 	name[n_bytes] = '\0';
 	random_bytes(p->id, sizeof(p->id));
 	p->start_ns = 1763700000 * NSEC_PER_SEC;
@@ -460,6 +460,23 @@ static void test_a_window_of_several_requests(void **state)
 	run_until(w, accounted);
 	run_until(w, settled);
 	check_large_window(w);
+}
+
+/* The last stack may take a window beyond its limit: the mailbox of the worker has room for it. */
+static void test_the_largest_window(void **state)
+{
+	struct world *w = *state;
+	struct batch *b = batch_new();
+
+	agent_start(w);
+	for (uint32_t i = 0; i < 3; i++)
+		add_large(b, "pod", 1 << i, 25u << 20);
+	assert_true(batch_bytes(b) > BATCH_MAX_BYTES);
+	assert_int_equal(sender_send(w->sender, b), 0);
+	n_wanted = 7;
+	run_until(w, accounted);
+	run_until(w, settled);
+	assert_int_equal(w->n_samples, 7);
 }
 
 static void test_missing_token_waits(void **state)
@@ -934,6 +951,7 @@ int main(void)
 		TEST(test_answers_that_are_tried_again),
 		TEST(test_token_is_read_again),
 		TEST(test_a_window_of_several_requests),
+		TEST(test_the_largest_window),
 		TEST(test_missing_token_waits),
 		TEST(test_refused_batch),
 		TEST(test_partial_success),
