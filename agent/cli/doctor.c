@@ -94,7 +94,7 @@ int cmd_doctor(int argc, char **argv)
 	json_decref(machine);
 	print(&d);
 	r = cli_flush();
-	if (r)
+	if (r && r != -EPIPE)
 		fprintf(stderr, "podflame doctor: cannot print: %s\n", strerror(-r));
 	files_free(files);
 	json_decref(d.checks);

@@ -145,24 +145,32 @@ static int send_question(const struct options *o, struct client **ret_client,
 
 /* ---- answers ---- */
 
+static int print(const void *text, size_t n)
+{
+	errno = 0;
+	if (n && fwrite(text, 1, n, stdout) < n)
+		return errno ? -errno : -EIO;
+	return cli_flush();
+}
+
 static int print_answer(const struct client_answer *a, const struct options *o, const json_t *reply)
 {
 	_cleanup_buf_ struct buf out = {0}, notes = {0};
 	int r;
 
 	if (o->format == FORMAT_JSON) {
-		fwrite(a->body, 1, a->n, stdout);
-		putchar('\n');
-		return cli_flush();
+		r = print(a->body, a->n);
+		return r ? r : print("\n", 1);
 	}
 	r = o->format == FORMAT_TABLE ? query_print_table(reply, o->limit, &out)
 				      : query_print_folded(reply, &out);
+	if (!r)
+		r = print(out.data, out.len);
 	if (r)
 		return r;
-	fwrite(out.data ? out.data : "", 1, out.len, stdout);
 	query_print_notes(reply, &notes);
 	fwrite(notes.data ? notes.data : "", 1, notes.len, stderr);
-	return cli_flush();
+	return 0;
 }
 
 static int finish(const struct client *c, const struct client_answer *a, const struct options *o)
@@ -179,7 +187,7 @@ static int finish(const struct client *c, const struct client_answer *a, const s
 	if (r == -EBADMSG)
 		fprintf(stderr, "podflame query: %s: the answer is not one of podflame's API\n",
 			o->hub.url);
-	else if (r)
+	else if (r && r != -EPIPE) /* who reads has enough */
 		fprintf(stderr, "podflame query: cannot print: %s\n", strerror(-r));
 	return r ? 1 : 0;
 }

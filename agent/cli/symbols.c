@@ -212,7 +212,7 @@ int cmd_symbols(int argc, char **argv)
 				       : delete (client, &o);
 	client_free(client);
 	r = cli_flush();
-	if (r)
+	if (r && r != -EPIPE)
 		fprintf(stderr, WHO ": cannot print: %s\n", strerror(-r));
 	return done && !r ? 0 : 1;
 }

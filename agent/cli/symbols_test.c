@@ -168,7 +168,7 @@ static int stop_all(void **state)
 
 /* ---- the verbs ---- */
 
-static bool to_full; /* standard output is a disk without room */
+static int instead = -1; /* of the pipe that is read: standard output */
 
 /* Exit status; all that it says, by standard output or error, in *ret_text. */
 static int run_verb(int (*verb)(int, char **), const char *const *args, char **ret_text)
@@ -186,7 +186,7 @@ static int run_verb(int (*verb)(int, char **), const char *const *args, char **r
 		char *argv[16] = {(char *)"verb", (char *)"--url", url};
 		int argc = 3;
 
-		dup2(to_full ? open("/dev/full", O_WRONLY) : fds[1], 1);
+		dup2(instead < 0 ? fds[1] : instead, 1);
 		dup2(fds[1], 2);
 		close(fds[0]);
 		close(fds[1]);
@@ -328,12 +328,30 @@ static void what_cannot_be_printed_is_told(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
 		char *text;
 
-		to_full = true;
+		instead = open("/dev/full", O_WRONLY | O_CLOEXEC);
 		if (run_verb(verbs[i], (const char *const[]){words[i], NULL}, &text) != 1)
 			fail_msg("%s", words[i]);
-		to_full = false;
+		close(instead);
+		instead = -1;
 		assert_says(text, "cannot print: No space left on device");
 	}
+}
+
+/* `podflame query | head` has what it wanted. */
+static void a_reader_may_leave(void **state)
+{
+	char *text;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	close(fds[0]);
+	instead = fds[1];
+	assert_int_equal(run_verb(cmd_query, (const char *const[]){"-F", "json", NULL}, &text), 1);
+	instead = -1;
+	close(fds[1]);
+	assert_string_equal(text, "");
+	free(text);
 }
 
 static void from_the_beginning(void **state)
@@ -355,6 +373,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_cannot_be_uploaded_is_named),
 		cmocka_unit_test(bad_usage),
 		cmocka_unit_test(what_cannot_be_printed_is_told),
+		cmocka_unit_test(a_reader_may_leave),
 		cmocka_unit_test(from_the_beginning),
 	};
 
