@@ -34,7 +34,7 @@ struct pf_jvm {
 	uint16_t complete_short;		   /* complete is an int16_t, not an int */
 	uint16_t code_begin, code_offset;   /* an address, or from the blob on: one of them */
 	uint16_t compile_id, orig_pc;	    /* nmethod; orig_pc is an offset from rsp */
-	uint16_t deopt_begin, deopt_offset; /* an address, or from the blob (24+: its code) on */
+	uint16_t deopt_begin, deopt_offset; /* an address, or from the blob on */
 	uint16_t deopt_mh_begin, deopt_mh_offset; /* the same of calls of method handles */
 	uint16_t method_const,
 		const_method_bytes; /* Method; bytecodes lie behind the ConstMethod */

@@ -11,7 +11,7 @@
 #include <uthash.h>
 
 #define NAMED_MAX	16384	    /* places in code, of one program of a process */
-#define NAMED_BYTES	(16u << 20) /* of their names */
+#define NAMED_BYTES	(16u << 20) /* of them and their names */
 #define NAMED_ALL_BYTES (64u << 20) /* of all; half as much more, so that each has its share */
 #define ASKS_MAX	4096	    /* at once */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
@@ -43,10 +43,15 @@ struct named *named_new(void)
 	return xcalloc(1, sizeof(struct named));
 }
 
+static void account(struct named *n, size_t more, size_t less)
+{
+	n->bytes += more - less;
+	atomic_fetch_add(&all_bytes, more - less);
+}
+
 static void drop_names(struct named *n, struct entry *e)
 {
-	n->bytes -= e->bytes;
-	atomic_fetch_sub(&all_bytes, e->bytes);
+	account(n, 0, e->bytes);
 	e->bytes = 0;
 	e->known = false;
 	runtime_names_done(&e->names);
@@ -56,6 +61,7 @@ static void forget(struct named *n, struct entry *e)
 {
 	HASH_DEL(n->entries, e);
 	drop_names(n, e);
+	account(n, 0, sizeof(*e));
 	free(e);
 }
 
@@ -119,17 +125,27 @@ static struct entry *find(struct named *n, const struct key *k)
 	return e;
 }
 
+static bool has_room(const struct named *n, size_t bytes)
+{
+	size_t share = NAMED_ALL_BYTES / 2 / atomic_load(&n_all);
+
+	if (n->bytes + bytes > NAMED_BYTES)
+		return false;
+	return atomic_load(&all_bytes) + bytes <= NAMED_ALL_BYTES || n->bytes + bytes <= share;
+}
+
 static struct entry *find_or_make(struct named *n, const struct key *k)
 {
 	struct entry *e = find(n, k);
 
 	if (e)
 		return e;
-	if (HASH_COUNT(n->entries) >= NAMED_MAX) {
+	while (n->entries && (HASH_COUNT(n->entries) >= NAMED_MAX || !has_room(n, sizeof(*e)))) {
 		count_evicted();
 		forget(n, n->entries);
 	}
 	e = xcalloc(1, sizeof(*e));
+	account(n, sizeof(*e), 0);
 	e->key = *k;
 	HASH_ADD(hh, n->entries, key, sizeof(e->key), e);
 	return e;
@@ -209,15 +225,6 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 	return ops && ops->names_last_ns ? ops->names_last_ns : KNOWN_NS;
 }
 
-static bool has_room(const struct named *n, size_t bytes)
-{
-	size_t share = NAMED_ALL_BYTES / 2 / atomic_load(&n_all);
-
-	if (n->bytes + bytes > NAMED_BYTES)
-		return false;
-	return atomic_load(&all_bytes) + bytes <= NAMED_ALL_BYTES || n->bytes + bytes <= share;
-}
-
 /* Those longest not asked for go; never e itself. */
 static bool make_room(struct named *n, const struct entry *e, size_t bytes)
 {
@@ -251,8 +258,7 @@ static void take(struct named *n, struct entry *e, struct runtime_ask *a)
 	}
 	e->known = true;
 	e->bytes = bytes;
-	n->bytes += bytes;
-	atomic_fetch_add(&all_bytes, bytes);
+	account(n, bytes, 0);
 	e->again_ns = now_mono_ns() + known_ns(a->kind);
 	e->names = a->names;
 	a->names = (struct runtime_names){0};

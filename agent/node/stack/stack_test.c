@@ -1043,6 +1043,27 @@ static void long_names_make_room_for_others(void **state)
 	named_free(n);
 }
 
+/* Nor do places without names add up for ever: of many programs each has its share. */
+static void places_of_many_programs_make_room(void **state)
+{
+	enum { PROGRAMS = 40, PLACES = 16384 /* that one may have */ };
+	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
+	uint64_t before = counter_get(evicted);
+	struct named *n[PROGRAMS];
+	struct names_wanted w = {0};
+
+	(void)state;
+	for (size_t k = 0; k < PROGRAMS; k++) {
+		n[k] = named_new();
+		for (uint64_t i = 0; i < PLACES; i++)
+			named_want(n[k], STACK(NULL, RUN(1, i)), &w);
+	}
+	assert_true(counter_get(evicted) > before);
+	for (size_t k = 0; k < PROGRAMS; k++)
+		named_free(n[k]);
+	free(w.asks);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -1082,6 +1103,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_of_another_exec_are_not_taken),
 		cmocka_unit_test(names_of_who_has_ended_are_not_wanted),
 		cmocka_unit_test(long_names_make_room_for_others),
+		cmocka_unit_test(places_of_many_programs_make_room),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
