@@ -57,13 +57,17 @@ __attribute__((noinline, noclone)) static void leak(size_t n)
 	__atomic_add_fetch(&truth->leaked, n, __ATOMIC_RELAXED);
 }
 
+#define CALM_NS (20 * NSEC_PER_MSEC) /* of CPU: in a trial's 10 ms are the traps of one or two */
+
 static void calm(void)
 {
 	for (unsigned i = 0;; i++) {
+		uint64_t until_ns = thread_cpu_ns() + CALM_NS;
+
 		allocate(1000);
 		if (i % 4 == 0)
 			leak(4096);
-		for (volatile int k = 0; k < 8000000; k++)
+		while (thread_cpu_ns() < until_ns)
 			;
 		usleep(1000);
 	}
@@ -297,7 +301,7 @@ static const struct account *account(const struct fixture *f, enum event e)
 
 static void run_until(struct fixture *f, bool (*until)(struct fixture *f), const char *what)
 {
-	const struct account *a;
+	const struct account *a, *inuse;
 
 	f->until = until;
 	f->due_ns = now_mono_ns() + LIMIT_NS;
@@ -307,12 +311,16 @@ static void run_until(struct fixture *f, bool (*until)(struct fixture *f), const
 	if (f->reached)
 		return;
 	a = account(f, EVENT_MEM_ALLOC);
-	fail_msg("not reached: %s; allocated %llu, arrived %llu, leaked %llu, live %llu; mode %d, "
-		 "load %.2f",
+	inuse = account(f, EVENT_MEM_INUSE);
+	fail_msg("not reached: %s; allocated %llu, arrived %llu, leaked %llu, live %llu of %u; "
+		 "mode %d, "
+		 "load %.2f; in use: mode %d, load %.2f",
 		 what, (unsigned long long)truth->bytes, (unsigned long long)arrived.alloc_bytes,
 		 (unsigned long long)truth->leaked, (unsigned long long)arrived.inuse_bytes,
-		 a ? (int)a->mode : -1,
-		 a ? overhead_load(&a->cost, f->node->overhead->trap_ns) : 0);
+		 arrived.n_inuse, a ? (int)a->mode : -1,
+		 a ? overhead_load(&a->cost, f->node->overhead->trap_ns) : 0,
+		 inuse ? (int)inuse->mode : -1,
+		 inuse ? overhead_load(&inuse->cost, f->node->overhead->trap_ns) : 0);
 }
 
 static bool make_dir(char *out, size_t n, const char *parent, const char *name)

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <signal.h>
@@ -58,11 +59,18 @@ struct world {
 
 /* ---- running until something holds ---- */
 
+/* A worker's thread notes what it got, too. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void poll_until(void *arg)
 {
 	struct world *w = arg;
+	bool reached;
 
-	if (w->until(w))
+	pthread_mutex_lock(&lock);
+	reached = w->until(w);
+	pthread_mutex_unlock(&lock);
+	if (reached)
 		loop_stop(w->loop, 0);
 	else if (now_mono_ns() > w->deadline_ns)
 		loop_stop(w->loop, 1);
@@ -851,10 +859,9 @@ static void test_memory_only(void **state)
 	assert_int_equal(w->n_samples, 3);
 }
 
-static int direct(const void *body, size_t n, void *arg)
+static int direct_take(struct world *w, const void *body, size_t n)
 {
 	_cleanup_(batch_freep) struct batch *b = NULL;
-	struct world *w = arg;
 
 	w->n_direct++;
 	if (w->direct_fails && w->n_direct > w->fails_after) {
@@ -864,6 +871,16 @@ static int direct(const void *body, size_t n, void *arg)
 	assert_int_equal(otlp_decode(body, n, &b, NULL), 0);
 	note_batch(w, b);
 	return 0;
+}
+
+static int direct(const void *body, size_t n, void *arg)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	r = direct_take(arg, body, n);
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 static void test_direct(void **state)
