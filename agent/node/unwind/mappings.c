@@ -120,9 +120,11 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 	while (start < a->end) {
 		uint64_t slot_end, left = a->end - start;
 		uint32_t slot = file_slot(f, start - bias, &slot_end);
+		/* No other slot: all that is left, also where a made-up file's addresses wrap. */
+		bool last = slot_end == UINT64_MAX;
 		struct pf_mapping x = {
 			.start = start,
-			.end = start + MIN(left, slot_end - (start - bias)),
+			.end = start + (last ? left : MIN(left, slot_end - (start - bias))),
 			.bias = bias,
 			.file = slot,
 			.runtime = a->runtime,

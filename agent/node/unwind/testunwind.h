@@ -292,13 +292,12 @@ struct page_spec {
 	uint32_t number, n_rows;
 };
 
-/* Rows at even distances; seed makes two files of one shape different. One segment: text at
- * file offset 0 and ELF address 0. */
-static inline struct elf_index *make_index(const struct page_spec *pages, size_t n_pages,
-					   uint32_t n_rules, unsigned seed)
+/* Rows at even distances; seed makes two files of one shape different. One segment: text. */
+static inline struct elf_index *make_index_of(struct index_segment text,
+					      const struct page_spec *pages, size_t n_pages,
+					      uint32_t n_rules, unsigned seed)
 {
 	struct index_header h = {.string_bytes = 1, .build_id_bytes = 4};
-	struct index_segment text = {0, 0, 1ULL << 46, 1, 0};
 	_cleanup_buf_ struct buf b = {0};
 	struct elf_index *i;
 	uint32_t n_rows = 0;
@@ -339,6 +338,14 @@ static inline struct elf_index *make_index(const struct page_spec *pages, size_t
 	text_bytes = buf_steal(&b);
 	assert_int_equal(elf_index_borrow(text_bytes, bytes, free, text_bytes, &i), 0);
 	return i;
+}
+
+/* At file offset 0 and ELF address 0. */
+static inline struct elf_index *make_index(const struct page_spec *pages, size_t n_pages,
+					   uint32_t n_rules, unsigned seed)
+{
+	return make_index_of((struct index_segment){0, 0, 1ULL << 46, 1, 0}, pages, n_pages,
+			     n_rules, seed);
 }
 
 static inline struct elf_index *small_index(unsigned seed)

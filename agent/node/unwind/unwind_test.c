@@ -163,6 +163,35 @@ static void large_text_takes_several_slots(void **state)
 	free(p);
 }
 
+/* A segment at address 0 from the middle of a page on: the bytes before it lie below address 0. */
+static void text_around_address_0_ends(void **state)
+{
+	const struct page_spec pages[] = {{0, 10}};
+	struct index_segment text = {
+		.address = 0, .offset = 0x500, .bytes = 0x5000, .executable = 1};
+	struct unwind *u = start(0);
+	struct elf_index *with = make_index_of(text, pages, ARRAY_SIZE(pages), 5, 1),
+			 *without = make_index_of(text, NULL, 0, 0, 2);
+	struct proc *p = proc_new(1);
+	struct unwind_stats s;
+
+	(void)state;
+	map(p, 0x400000, 0x6000, 0, with);
+	map(p, 0x500000, 0x6000, 0, without);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(look_up(&p->m, 0x400000).what, GAP);
+	assert_int_equal(look_up(&p->m, 0x4004ff).what, GAP);
+	assert_int_equal(look_up(&p->m, 0x400500).what, ROW);
+	assert_int_equal(look_up(&p->m, 0x405fff).what, ROW);
+	assert_int_equal(look_up(&p->m, 0x505fff).what, GAP);
+	unwind_stats(u, &s);
+	assert_int_equal(s.n_mappings, 2);
+	end(u);
+	elf_index_unref(with);
+	elf_index_unref(without);
+	free(p);
+}
+
 static void made_up_text_is_refused(void **state)
 {
 	struct page_spec pages[40];
@@ -383,6 +412,7 @@ int main(void)
 		cmocka_unit_test(pieces_of_a_mapping_are_one),
 		cmocka_unit_test(thousands_of_mappings),
 		cmocka_unit_test(large_text_takes_several_slots),
+		cmocka_unit_test(text_around_address_0_ends),
 		cmocka_unit_test(made_up_text_is_refused),
 		cmocka_unit_test(exec_replaces_and_never_goes_back),
 		cmocka_unit_test(runtimes_cut_mappings),
