@@ -34,7 +34,7 @@ HEAD = ("# SPDX-License-Identifier: Apache-2.0\n"
         "# bytes, lines of the fuzzed files and how many of them the corpus runs, findings.\n")
 HOUR, QUIET = 3600, 900         # CPU seconds a target is to have, and to have had without a new edge
 SLOW, SLOW_AGAIN = 10, 300      # seconds of one input: of CPU, a finding; of the clock, when it is run again
-MAX_INPUT, MAX_CORPUS = 16384, 131072   # bytes in the repository: of one input, of one target before it is packed
+MAX_INPUT, MAX_CORPUS = 16384, 1 << 20   # bytes in the repository: of one input, of one target before it is packed
 CLANG = {"fuzz": "-fsanitize=fuzzer-no-link,address,undefined", "fuzzcov": "-fprofile-instr-generate -fcoverage-mapping"}
 stop = False
 

@@ -1,20 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as /proc/kallsyms; and as a symbol's name, through demangling and cleaning.
+ * Any bytes as /proc/kallsyms, in memory and, where that is whole lines, as a file: the same. And as a symbol's name,
+ * through demangling and cleaning.
  * Fuzzes: node/stack/kallsyms.c, lib/symbols/demangle.c, lib/symbols/text.c
  */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void as_file(const uint8_t *data, size_t n, const struct kernel_symbols *same)
+{
+	_cleanup_close_ int fd = memfd_create("kallsyms", MFD_CLOEXEC);
+	struct kernel_symbols *k;
+	char path[32];
+
+	if (fd < 0 || write(fd, data, n) != (ssize_t)n)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (kernel_symbols_read(path, &k) < 0)
+		return;
+	if (kernel_symbols_count(k) != kernel_symbols_count(same) ||
+	    kernel_symbols_hidden(k) != kernel_symbols_hidden(same) ||
+	    (kernel_symbols_look(path) == 0 && !n))
+		abort();
+	kernel_symbols_free(k);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	_cleanup_free_ char *text = xstrndup((const char *)data, n);
-	_cleanup_free_ char *plain = demangle(text);
-	_cleanup_free_ char *clean = text_clean(plain ? plain : text);
+	uint64_t slow_ns = 0;
+	_cleanup_free_ char *clean = symbol_text_within(text, &slow_ns);
 	_cleanup_free_ char *cleaner = text_clean(clean);
 	_cleanup_free_ char *lines = xmemdup(data, n ? n : 1);
 	struct kernel_symbols *k = kernel_symbols_parse(lines, n);
@@ -27,6 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		if (kernel_symbols_find(k, ~address, &start, &name, &module) == 0 &&
 		    (start > ~address || strlen(name) + strlen(module) > n + sizeof("[kernel]")))
 			abort();
+	if (n && data[n - 1] == '\n')
+		as_file(data, n, k);
 	kernel_symbols_free(k);
 	return 0;
 }
