@@ -15,7 +15,8 @@
 #define TRY_AGAIN_NS  NSEC_PER_SEC	   /* a trial that could not be */
 #define STALL_NS      (20 * NSEC_PER_MSEC) /* of mem-inuse, which has no maxStall */
 #define SPANS_WEIGHT  0.8		   /* of the cost so far, when a span has ended */
-#define SETTLED_SPANS 3			   /* before that, what is steady is not believed */
+#define SETTLED_SPANS 3			   /* before that, what is steady is not believed, */
+#define TRIALS	      3			   /* nor, before so many, that it is too much */
 #define MAX_PAYERS    8192
 #define IDLE_CPU_NS   NSEC_PER_MSEC /* a first span with less says nothing, */
 #define IDLE_SPANS    4		    /* if there are not so many of them */
@@ -132,6 +133,13 @@ static void set_mode(struct overhead *o, struct payer *p, enum event e, enum ove
 	a->mode = mode;
 }
 
+static void traps_add(struct traps *sum, const struct traps *t, double weight)
+{
+	sum->attached_ns = sum->attached_ns * weight + t->attached_ns;
+	sum->hits = sum->hits * weight + t->hits;
+	sum->cpu_ns = sum->cpu_ns * weight + t->cpu_ns;
+}
+
 static void decide(struct overhead *o, struct payer *p, enum event e, const struct traps *cost)
 {
 	struct trap_limit l = trap_limit(o, p);
@@ -142,9 +150,21 @@ static void decide(struct overhead *o, struct payer *p, enum event e, const stru
 	a->cost = *cost;
 	if (cost->attached_ns > 0)
 		p->cpus = cost->cpu_ns / cost->attached_ns;
+	if (mode == OVERHEAD_REFUSED && !a->tried && a->n_trials < TRIALS)
+		return;
 	if (mode == OVERHEAD_STEADY && a->mode == OVERHEAD_SPANS && a->spans.n < SETTLED_SPANS)
 		return;
 	set_mode(o, p, e, mode);
+}
+
+/* By all trials together: a refusal lasts, and one of them may have met what happens rarely. */
+static void decide_trial(struct overhead *o, struct payer *p, enum event e, const struct traps *t)
+{
+	struct account *a = &p->of[e];
+
+	traps_add(&a->trials, t, 1);
+	a->n_trials++;
+	decide(o, p, e, &a->trials);
 }
 
 enum overhead_mode overhead_mode(struct overhead *o, uint64_t cgroup_id, enum event e,
@@ -179,15 +199,16 @@ static void spent_alloc(struct overhead *o, struct payer *p, const struct overhe
 			const struct traps *t)
 {
 	struct account *a = &p->of[EVENT_MEM_ALLOC];
-	struct traps cost = {
-		.attached_ns = a->cost.attached_ns * SPANS_WEIGHT + t->attached_ns,
-		.hits = a->cost.hits * SPANS_WEIGHT + t->hits,
-		.cpu_ns = a->cost.cpu_ns * SPANS_WEIGHT + t->cpu_ns,
-	};
+	struct traps cost = a->cost;
 
 	a->n_spans++;
 	overhead_span_add(&a->spans, x, overhead_hit_ns(o, p));
-	decide(o, p, EVENT_MEM_ALLOC, a->tried ? &cost : t);
+	if (!a->tried) {
+		decide_trial(o, p, EVENT_MEM_ALLOC, t);
+		return;
+	}
+	traps_add(&cost, t, SPANS_WEIGHT);
+	decide(o, p, EVENT_MEM_ALLOC, &cost);
 }
 
 /* It slept, or others had the CPU. */
@@ -213,12 +234,12 @@ void overhead_spent(struct overhead *o, uint64_t cgroup_id, unsigned event_mask,
 		return;
 	inuse = &p->of[EVENT_MEM_INUSE];
 	if (event_mask & 1u << EVENT_MEM_INUSE)
-		decide(o, p, EVENT_MEM_INUSE, &t);
+		decide_trial(o, p, EVENT_MEM_INUSE, &t);
 	if (event_mask == 1u << EVENT_MEM_ALLOC)
 		spent_alloc(o, p, x, &t);
 	else if (event_mask == MEMORY_EVENTS && inuse->mode == OVERHEAD_STEADY)
 		set_mode(o, p, EVENT_MEM_ALLOC, OVERHEAD_STEADY);
-	/* else: both are too much; mem-alloc alone is tried next */
+	/* else: both are tried again, or too much, and mem-alloc alone is tried next */
 	overhead_tell(o);
 }
 
@@ -237,9 +258,7 @@ static void watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed_n
 
 	if (!is_steady(alloc) && !is_steady(inuse))
 		return;
-	p->lately.attached_ns = p->lately.attached_ns * weight + recent.attached_ns;
-	p->lately.hits = p->lately.hits * weight + recent.hits;
-	p->lately.cpu_ns = p->lately.cpu_ns * weight + recent.cpu_ns;
+	traps_add(&p->lately, &recent, weight);
 	p->cpus = p->lately.cpu_ns / fmax(p->lately.attached_ns, 1);
 	if (!overhead_exceeded(&recent, &p->lately, &l))
 		return;

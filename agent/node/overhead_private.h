@@ -12,6 +12,8 @@ struct account {
 	enum overhead_mode mode;
 	bool tried;		   /* memory: a span has told what it costs */
 	unsigned n_idle;	   /* spans in a row, before that, in which nothing ran */
+	unsigned n_trials;	   /* the others before that, */
+	struct traps trials;	   /* and what they cost together */
 	struct traps cost;	   /* memory: what it was judged by */
 	struct overhead_span span; /* wait_ns: the period */
 	struct spans spans;

@@ -73,11 +73,16 @@ static void calm(void)
 	}
 }
 
+#define OFTEN_NS 6000 /* much more than a trap: of its time while attached they are a fifth */
+
 static void often(void)
 {
 	for (;;) {
+		uint64_t until_ns;
+
 		allocate(256);
-		for (volatile int k = 0; k < 6000; k++)
+		until_ns = now_mono_ns() + OFTEN_NS;
+		while (now_mono_ns() < until_ns)
 			;
 	}
 }
@@ -409,6 +414,46 @@ static void little_is_seen_all_the_time(void **state)
 	kill(f->pid, SIGCONT);
 }
 
+#define TRIAL(...) (&(struct overhead_spent){.attached_ns = 10 * NSEC_PER_MSEC, __VA_ARGS__})
+#define BUSY	   TRIAL(.hits = 1000, .cpu_ns = 10 * NSEC_PER_MSEC)
+#define CALM	   TRIAL(.hits = 1, .cpu_ns = 10 * NSEC_PER_MSEC)
+
+static bool is_payer(struct fixture *f)
+{
+	return f->node->overhead->payers;
+}
+
+static enum overhead_mode mode_after(struct fixture *f, const struct overhead_spent *const *trials,
+				     size_t n)
+{
+	struct payer *p = f->node->overhead->payers;
+
+	p->of[EVENT_MEM_INUSE] = (struct account){.last = p->of[EVENT_MEM_INUSE].last};
+	for (size_t i = 0; i < n; i++)
+		overhead_spent(f->node->overhead, p->cgroup_id, INUSE, trials[i]);
+	return p->of[EVENT_MEM_INUSE].tried ? p->of[EVENT_MEM_INUSE].mode : OVERHEAD_SPANS;
+}
+
+/* A refusal lasts for ten minutes. */
+static void one_busy_trial_is_no_refusal(void **state)
+{
+	const struct overhead_spent *const busy[] = {BUSY, BUSY, BUSY}, *const calm[] = {CALM},
+					   *const once[] = {
+						   TRIAL(.hits = 60, .cpu_ns = 10 * NSEC_PER_MSEC),
+						   CALM, CALM};
+	struct fixture *f = *state;
+
+	begin(f, sleeps, INUSE, 524288);
+	run_until(f, is_payer, "a container whose cost is asked for");
+	f->node->overhead->trap_ns = 2000;
+	assert_int_equal(mode_after(f, calm, 1), OVERHEAD_STEADY);
+	assert_int_equal(mode_after(f, busy, 1), OVERHEAD_SPANS);
+	assert_int_equal(mode_after(f, busy, 2), OVERHEAD_SPANS);
+	assert_int_equal(mode_after(f, busy, 3), OVERHEAD_REFUSED);
+	assert_int_equal(mode_after(f, once, 1), OVERHEAD_SPANS);
+	assert_int_equal(mode_after(f, once, 3), OVERHEAD_STEADY);
+}
+
 static bool is_decided(struct fixture *f)
 {
 	const struct account *a = account(f, EVENT_MEM_ALLOC);
@@ -713,6 +758,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(little_is_seen_all_the_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_busy_trial_is_no_refusal, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_storm_is_refused_or_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_sudden_storm_is_noticed, setup, teardown),
 		cmocka_unit_test_setup_teardown(much_is_estimated, setup, teardown),
