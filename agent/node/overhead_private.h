@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What overhead.c and overhead_tell.c share. */
+/* What overhead.c, overhead_memory.c and overhead_tell.c share. */
 #pragma once
 
 #include "node/overhead_rules.h"
@@ -40,7 +40,15 @@ struct overhead {
 	struct told_list refused, estimated;
 };
 
+#define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
+
+/* NULL: not known (get: not selected either, or there are too many). */
+struct payer *overhead_payer(const struct overhead *o, uint64_t cgroup_id);
+struct payer *overhead_payer_get(struct overhead *o, uint64_t cgroup_id);
 double overhead_percent(const struct payer *p);
+/* overhead_memory.c: what it used in a round. */
+void overhead_watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed_ns,
+			   uint64_t cpu_ns);
 /* A hit, and a walk where it is taken; which part of them is, the kernel has told, or it is the first time. */
 uint64_t overhead_hit_ns(const struct overhead *o, const struct payer *p);
 /* overhead_tell.c: as overhead_estimate(). */
