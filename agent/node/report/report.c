@@ -377,7 +377,7 @@ void report_support(struct report *r, const struct support *s, size_t n, const c
 
 		if (s[i].reason && *s[i].reason)
 			json_object_set_new(c, "reason",
-					    json_stringn(s[i].reason, strnlen(s[i].reason, 256)));
+					    json_stringn(s[i].reason, utf8_cut(s[i].reason, 256)));
 		json_array_append_new(list, c);
 		note_event(r, &s[i]);
 	}

@@ -210,8 +210,9 @@ static void test_long_texts_are_cut(void **state)
 {
 	struct report *r = new_report();
 	struct plan_target t = target("u1", 1, 1);
-	_cleanup_json_ json_t *o = NULL, *later = NULL;
+	_cleanup_json_ json_t *o = NULL, *later = NULL, *whole = NULL;
 	char text[1100];
+	const struct support missing = {.feature = "kernel-stacks", .reason = text};
 
 	(void)state;
 	give_plan(r, &t, 1);
@@ -226,6 +227,13 @@ static void test_long_texts_are_cut(void **state)
 	report_problem(r, "u1", "MemoryNotSeen", "\xff", 2);
 	later = first_target(r);
 	assert_string_equal(reason_at(later, 0, "message"), "MemoryNotSeen");
+	memcpy(text + 255, "\xc3\xa4", 2);
+	report_support(r, &missing, 1, "v2");
+	whole = report_json(r);
+	assert_int_equal(
+		strlen(json_str_at(json_array_get(json_at(whole, "status.capabilities"), 0),
+				   "reason", "")),
+		255);
 	report_free(r);
 }
 
