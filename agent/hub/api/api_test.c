@@ -152,6 +152,8 @@ static void events(void **state)
 	p->samples[0].wait = WAIT_LOCK;
 	add_value(b, p, "take", 200);
 	p->samples[1].wait = WAIT_RUNQUEUE;
+	add_value(b, p, "take", 100); /* none: it is no value, and takes no other one's place */
+	p->samples[2].n_samples = 5;
 	p = add_event(b, 3, EVENT_MEM_INUSE, T0);
 	add_value(b, p, "cache", 4096);
 	add_value(b, p, "freed", 100);
@@ -181,6 +183,12 @@ static void events(void **state)
 			 200);
 	assert_non_null(strstr(f->body, "[{\"value\":\"lock\",\"samples\":1},"
 					"{\"value\":\"runqueue\",\"samples\":1}]"));
+	assert_false(json_bool_at(f->json, "truncated", true));
+	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL,
+			     "{\"tag\":\"wait\",\"profile_event_type\":\"off-cpu\",\"limit\":1}"),
+			 200);
+	assert_int_equal(json_array_size(json_object_get(f->json, "result")), 1);
+	assert_true(json_bool_at(f->json, "truncated", false));
 }
 
 static void errors(void **state)
@@ -209,7 +217,8 @@ static void choices(void **state)
 		    "1700001000,\"limit\":500}"),
 		200);
 	assert_string_equal(f->body, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":["
-				     "{\"value\":\"app\",\"samples\":1}],\"debug\":null}");
+				     "{\"value\":\"app\",\"samples\":1}],\"debug\":null,"
+				     "\"truncated\":false}");
 	assert_int_equal(
 		ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"profile_event_type\"}"),
 		200);

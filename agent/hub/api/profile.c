@@ -124,10 +124,22 @@ void handle_tracing(struct call *c)
 
 /* ---- values ---- */
 
+struct values_adding {
+	struct buf *b;
+	size_t n, limit;
+	bool truncated;
+};
+
 static int add_value(const char *value, uint64_t n_samples, void *arg)
 {
-	struct buf *b = arg;
+	struct values_adding *a = arg;
+	struct buf *b = a->b;
 
+	if (a->n == a->limit) {
+		a->truncated = true;
+		return 0;
+	}
+	a->n++;
 	if (b->data[b->len - 1] == '}')
 		buf_putc(b, ',');
 	buf_puts(b, "{\"value\":");
@@ -141,6 +153,7 @@ static void run_values(struct job *job)
 	struct query_job *q = (struct query_job *)job;
 	const struct values_request *v = &q->values;
 	_cleanup_buf_ struct buf b = {0};
+	struct values_adding a = {.b = &b};
 	struct field_error e = {0};
 	int r = 0;
 
@@ -153,10 +166,12 @@ static void run_values(struct job *job)
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":[");
 	if (v->stored) {
 		v->tracing.selection->given_up = &q->given_up;
-		r = store_values(q->store, v->tracing.selection, v->tag, v->limit, add_value, &b,
-				 &e);
+		a.limit = v->limit;
+		/* one more tells that there are more; rows without the tag may be one, too */
+		r = store_values(q->store, v->tracing.selection, v->tag, v->limit + 2, add_value,
+				 &a, &e);
 	}
-	buf_puts(&b, "],\"debug\":null}");
+	buf_printf(&b, "],\"debug\":null,\"truncated\":%s}", a.truncated ? "true" : "false");
 	if (r) {
 		q->reply = tracing_error("FAIL", e.reason, NULL, &q->http, &q->n_reply);
 		return;

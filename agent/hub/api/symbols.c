@@ -121,7 +121,9 @@ static void run_delete(struct job *job)
 {
 	struct symbols_job *j = (struct symbols_job *)job;
 
-	j->r = symbols_delete(j->symbols, j->build_id);
+	j->r = symbols_check_build_id(j->build_id, &j->error);
+	if (!j->r)
+		j->r = symbols_delete(j->symbols, j->build_id);
 }
 
 void handle_symbols_list(struct call *c)

@@ -52,6 +52,9 @@ static void bad_uploads(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(upload(f, bad[i], NULL), 400);
+	assert_int_equal(ask(f, "DELETE", "/v1/symbols/xyz", NULL, NULL), 400);
+	assert_non_null(strstr(f->body, "'xyz' is not 1 to"));
+	assert_int_equal(ask(f, "DELETE", "/v1/symbols/0011", NULL, NULL), 404);
 	assert_int_equal(ask(f, "PUT", SYMBOLS, NULL, "no index"), 400);
 	assert_non_null(strstr(f->body, "zstd"));
 	assert_int_equal(ask_bytes(f, "PUT", SYMBOLS, NULL, other, n), 400);

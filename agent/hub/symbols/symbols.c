@@ -50,6 +50,15 @@ static bool is_build_id(const char *s)
 	return n && !s[n] && n % 2 == 0 && n <= 2 * BUILD_ID_MAX;
 }
 
+int symbols_check_build_id(const char *build_id, struct field_error *reterr)
+{
+	if (is_build_id(build_id))
+		return 0;
+	return field_error_set(reterr, "build id",
+			       "'%.140s' is not 1 to %d bytes in hex, lower case", build_id,
+			       BUILD_ID_MAX);
+}
+
 static char *path_of(const struct symbols *s, const char *build_id)
 {
 	return xasprintf("%s/%s" SUFFIX, s->dir, build_id);
@@ -317,12 +326,10 @@ int symbols_put(struct symbols *s, const char *build_id, const void *data, size_
 	_cleanup_free_ char *temporary = xasprintf("%s/" TEMPORARY "XXXXXX", s->dir);
 	_cleanup_close_ int fd = -1;
 	struct stat st;
-	int r;
+	int r = symbols_check_build_id(build_id, reterr);
 
-	if (!is_build_id(build_id))
-		return field_error_set(reterr, "build id",
-				       "'%.140s' is not 1 to %d bytes in hex, lower case", build_id,
-				       BUILD_ID_MAX);
+	if (r)
+		return r;
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
 		return explain(-errno, reterr);
