@@ -28,7 +28,7 @@ struct parser {
 	size_t start; /* of the token */
 	enum token token;
 	struct buf word; /* its text: unquoted, unescaped */
-	unsigned depth, n_conditions, n_regexps;
+	unsigned depth, n_conditions, n_regexps, n_values;
 	struct field_error *err;
 };
 
@@ -238,6 +238,8 @@ static int take_value(struct parser *p, struct predicate *leaf)
 
 	if (p->token != T_STRING && p->token != T_NUMBER)
 		return expected(p, "a value ('text' or a number)");
+	if (++p->n_values > FILTER_MAX_VALUES)
+		return fail_at(p, p->start, "more than %d values", FILTER_MAX_VALUES);
 	r = check_number(p, leaf);
 	if (!r)
 		r = check_regexp(p, leaf);

@@ -204,6 +204,26 @@ static void long_values(void **state)
 	assert_string_equal(e.path, "tag_filter:5");
 }
 
+/* Of all lists together. */
+static void many_values(void **state)
+{
+	_cleanup_buf_ struct buf b = {0};
+	struct predicate *p = NULL;
+	struct field_error e = {0};
+
+	(void)state;
+	buf_puts(&b, "pod NOT IN (");
+	for (int i = 0; i < FILTER_MAX_VALUES - 2; i++)
+		buf_puts(&b, "'x',");
+	buf_puts(&b, "'x') AND cpu IN (7)");
+	assert_int_equal(filter_parse(b.data, &p, &e), 0);
+	p = predicate_free(p);
+	b.data[b.len - 1] = ',';
+	buf_puts(&b, "8)");
+	assert_int_equal(filter_parse(b.data, &p, &e), -EINVAL);
+	assert_string_equal(e.reason, "more than 8000 values");
+}
+
 static void tags(void **state)
 {
 	(void)state;
@@ -223,9 +243,9 @@ static void tags(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(good_texts), cmocka_unit_test(bad_texts_name_the_position),
-		cmocka_unit_test(limits),     cmocka_unit_test(long_values),
-		cmocka_unit_test(tags),
+		cmocka_unit_test(good_texts),  cmocka_unit_test(bad_texts_name_the_position),
+		cmocka_unit_test(limits),      cmocka_unit_test(many_values),
+		cmocka_unit_test(long_values), cmocka_unit_test(tags),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
