@@ -6,6 +6,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* Whether all that was printed has gone out: a full disk is told, not left half an answer. 0 or -errno. */
@@ -16,6 +17,9 @@ static inline int cli_flush(void)
 		return 0;
 	return errno ? -errno : -EIO;
 }
+
+/* The process that a thread belongs to: /proc/TID is there, too. 0: it cannot be read. */
+uint32_t cli_process_of(uint32_t pid);
 
 int cmd_record(int argc, char **argv);
 int cmd_query(int argc, char **argv);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* podflame doctor --pid: one process: who it is, what it runs, which files it has mapped. */
 #include "cli/doctor.h"
+
+#include "cli/cli.h"
 #include "node/runtime/runtime.h"
 
 #include <fcntl.h>
@@ -236,9 +238,15 @@ void doctor_process(struct doctor *d, struct files *files)
 {
 	_cleanup_free_ char *stat = NULL, *why = NULL;
 	struct mappings *m = NULL;
+	uint32_t tgid = cli_process_of(d->pid);
 	uint64_t start;
 	int r = proc_start_boottime(d->pid, &start);
 
+	if (tgid && tgid != d->pid) {
+		why = xasprintf("%" PRIu32 " is a thread of process %" PRIu32, d->pid, tgid);
+		doctor_tell(d, "process", false, why);
+		return;
+	}
 	if (!r)
 		r = read_proc(d->pid, "stat", &stat);
 	if (!r && is_kernel_thread(stat)) {

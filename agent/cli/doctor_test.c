@@ -5,6 +5,7 @@
 #include "node/parse/parse.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -88,6 +89,40 @@ static void test_no_such_process(void **state)
 	assert_int_equal(a.status, 1);
 	expect(&a, "process", false, "there is no such process");
 	json_decref(a.checks);
+}
+
+static void *wait_for_end(void *arg)
+{
+	pid_t id = gettid();
+	char c;
+
+	assert_int_equal(write(((int *)arg)[1], &id, sizeof(id)), sizeof(id));
+	(void)!read(((int *)arg)[2], &c, 1);
+	return NULL;
+}
+
+/* /proc/TID is there, too, and would be told as if it were the process. */
+static void test_thread(void **state)
+{
+	_cleanup_free_ char *whose = xasprintf("a thread of process %d", getpid());
+	int fds[4];
+	pthread_t thread;
+	struct answer a;
+	pid_t tid;
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe(fds + 2), 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_end, fds), 0);
+	assert_int_equal(read(fds[0], &tid, sizeof(tid)), sizeof(tid));
+	a = ask(tid, 0);
+	assert_int_equal(a.status, 1);
+	expect(&a, "process", false, whose);
+	json_decref(a.checks);
+	close(fds[3]);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
 }
 
 static void test_kernel_thread(void **state)
@@ -324,6 +359,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_such_process),
+		cmocka_unit_test(test_thread),
 		cmocka_unit_test(test_kernel_thread),
 		cmocka_unit_test(test_no_permission),
 		cmocka_unit_test(test_python),

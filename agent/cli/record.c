@@ -41,23 +41,10 @@ static int check_output(const char *path)
 	return 0;
 }
 
-/* A thread's id names /proc/TID, too. */
-static uint32_t process_of(uint32_t pid)
-{
-	_cleanup_free_ char *path = xasprintf("/proc/%u/status", pid), *text = NULL;
-	const char *line;
-	unsigned tgid;
-
-	if (file_read(AT_FDCWD, path, 65536, &text, NULL) < 0)
-		return 0;
-	line = strstr(text, "\nTgid:");
-	return line && sscanf(line, "\nTgid: %u", &tgid) == 1 ? tgid : 0;
-}
-
 /* pidfd first: it stands for that very process, whatever becomes of the number. */
 static int watch_pid(struct recording *r, uint32_t pid)
 {
-	uint32_t tgid = process_of(pid);
+	uint32_t tgid = cli_process_of(pid);
 	uint64_t start_ns;
 	int fd;
 
@@ -284,6 +271,15 @@ static bool all_ended(const struct recording *r)
 	return r->n_pids > 0;
 }
 
+/* So that the next one can be told from them. */
+static void forget_signals(int signal_fd)
+{
+	struct signalfd_siginfo s;
+
+	while (read(signal_fd, &s, sizeof(s)) == sizeof(s))
+		;
+}
+
 /* Until a signal, the duration's end, or that of the last process. */
 static int run(struct recording *r, int signal_fd)
 {
@@ -299,8 +295,10 @@ static int run(struct recording *r, int signal_fd)
 		if (now >= end_ns || all_ended(r))
 			break;
 		poll(p, ARRAY_SIZE(p), until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0);
-		if (p[0].revents)
+		if (p[0].revents) {
+			forget_signals(signal_fd);
 			break;
+		}
 		if (now_mono_ns() >= drain_ns) {
 			e = take(r, true);
 			drain_ns = now_mono_ns() + DRAIN_NS;
@@ -427,7 +425,7 @@ static int record(struct recording *r, int signal_fd)
 	fprintf(stderr, "recording\n");
 	e = run(r, signal_fd);
 	r->end_ns = now_wall_ns();
-	record_debug_finish(r);
+	record_debug_finish(r, signal_fd);
 	if (e)
 		fprintf(stderr, "podflame record: reading samples: %s\n", strerror(-e));
 	e = record_write(r);

@@ -75,7 +75,8 @@ void record_debug_read(struct recording *r, struct mappings *m);
 bool record_debug_reads(const struct recording *r); /* not all of that is done */
 /* record_name() of it, later where debug files are being read; takes d. */
 void record_debug_wait(struct recording *r, struct drain *d);
-void record_debug_finish(struct recording *r); /* all is read, and all is named */
+/* All is read, or until a signal can be read from signal_fd (-1: none), and all is named. */
+void record_debug_finish(struct recording *r, int signal_fd);
 
 /* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);

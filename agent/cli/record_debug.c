@@ -6,6 +6,7 @@
 #include "cli/record.h"
 #include "lib/loop/loop.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -136,8 +137,24 @@ void record_debug_wait(struct recording *r, struct drain *d)
 	name(r, n);
 }
 
-void record_debug_finish(struct recording *r)
+/* What one signal ended may take minutes to be named: the next one ends that. */
+static void wait_or_signal(struct recording *r, int signal_fd)
 {
+	struct pollfd p = {.fd = signal_fd, .events = POLLIN};
+
+	while (record_debug_reads(r)) {
+		if (poll(&p, 1, 20) <= 0)
+			continue;
+		r->debug->is_over = true;
+		fprintf(stderr, "podflame record: written without the names of debug files that "
+				"are not read yet\n");
+		return;
+	}
+}
+
+void record_debug_finish(struct recording *r, int signal_fd)
+{
+	wait_or_signal(r, signal_fd);
 	worker_free(r->debug->thread);
 	r->debug->thread = NULL;
 	name(r, r->debug->n_waiting);

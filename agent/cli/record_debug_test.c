@@ -3,7 +3,10 @@
 #include "cli/record.h"
 
 #include <setjmp.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -95,7 +98,7 @@ static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
 	record_debug_wait(r, numbered(3, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
-	record_debug_finish(r);
+	record_debug_finish(r, -1);
 	assert_int_equal(n_named, 3);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(named[i], i + 1);
@@ -107,7 +110,7 @@ static void nothing_waits_where_nothing_is_read(void **state)
 
 	record_debug_wait(r, numbered(1, 1));
 	assert_int_equal(n_named, 1);
-	record_debug_finish(r);
+	record_debug_finish(r, -1);
 	assert_int_equal(n_named, 1);
 }
 
@@ -122,9 +125,54 @@ static void the_oldest_are_named_where_too_much_waits(void **state)
 	assert_int_equal(n_named, 1);
 	assert_int_equal(named[0], 1);
 	let_go(2);
-	record_debug_finish(r);
+	record_debug_finish(r, -1);
 	assert_int_equal(n_named, 4);
 	assert_int_equal(named[3], 4);
+}
+
+/* Says that the second file is left out; then the first one is done. */
+static void *let_go_once_it_says(void *arg)
+{
+	struct pollfd p = {.fd = *(int *)arg, .events = POLLIN};
+	char text[256] = "";
+	size_t n = 0;
+
+	while (!strstr(text, "without the names") && poll(&p, 1, 30000) == 1) {
+		ssize_t got = read(p.fd, text + n, sizeof(text) - 1 - n);
+
+		assert_true(got > 0);
+		n += (size_t)got;
+	}
+	let_go(strstr(text, "without the names") ? 1 : 2);
+	return NULL;
+}
+
+/* A large file takes minutes; who is in a hurry asks once more. */
+static void a_second_signal_leaves_the_rest_out(void **state)
+{
+	struct recording *r = *state;
+	int signals[2], says[2], err = dup(2), n_begun = -1;
+	pthread_t other;
+
+	assert_int_equal(pipe(signals), 0);
+	assert_int_equal(pipe(says), 0);
+	record_debug_read(r, &two_files);
+	wait_begun();
+	record_debug_wait(r, numbered(1, 1));
+	assert_int_equal(pthread_create(&other, NULL, let_go_once_it_says, says), 0);
+	assert_int_equal(write(signals[1], "", 1), 1);
+	dup2(says[1], 2);
+	record_debug_finish(r, signals[0]);
+	dup2(err, 2);
+	pthread_join(other, NULL);
+	assert_int_equal(n_named, 1);
+	assert_int_equal(ioctl(begun[0], FIONREAD, &n_begun), 0);
+	assert_int_equal(n_begun, 0);
+	close(err);
+	for (int i = 0; i < 2; i++) {
+		close(signals[i]);
+		close(says[i]);
+	}
 }
 
 /* Left before its end, as after an error: nothing is named, nothing leaks. */
@@ -148,6 +196,7 @@ int main(void)
 		CASE(samples_wait_for_what_is_being_read_and_drains_do_not),
 		CASE(nothing_waits_where_nothing_is_read),
 		CASE(the_oldest_are_named_where_too_much_waits),
+		CASE(a_second_signal_leaves_the_rest_out),
 		CASE(what_waits_is_freed),
 	};
 

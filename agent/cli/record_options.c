@@ -29,9 +29,7 @@ static const struct argp_option option_list[] = {
 
 static void parse_pids(struct argp_state *state, struct record_options *o, char *arg)
 {
-	char *save = NULL;
-
-	for (char *s = strtok_r(arg, ",", &save); s; s = strtok_r(NULL, ",", &save)) {
+	for (char *s; (s = strsep(&arg, ","));) {
 		bool known = false;
 		uint64_t pid;
 
@@ -204,7 +202,8 @@ void record_parse(int argc, char **argv, struct record_options *ret)
 		"Profile processes or a cgroup once, into a file; no hub is needed.\v"
 		"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT, "
 		"SIGTERM, after the duration, or when all processes of --pid have ended; the file "
-		"is complete then. A process of --pid is followed through exec, its children are "
+		"is complete then; a second signal leaves out names of debug files not read yet. "
+		"A process of --pid is followed through exec, its children are "
 		"not; below --cgroup everything is, what is made later too.\n\n"
 		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number: samples of "
 		"on-cpu, microseconds of off-cpu, bytes of mem-alloc, and of mem-inuse those that "

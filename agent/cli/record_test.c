@@ -262,6 +262,8 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--pid: 'abc' is not a process id", "-p", "abc");
 	REFUSED(2, "--pid: '0' is not a process id", "-p", "0");
 	REFUSED(2, "--pid: '99999999' is not a process id", "-p", "1,99999999");
+	REFUSED(2, "--pid: '' is not a process id", "-p", "1,");
+	REFUSED(2, "--pid: '' is not a process id", "-p", "");
 	REFUSED(2, "--duration: 'soon' is no time", "-d", "soon");
 	REFUSED(2, "--duration: 0 records nothing", "-d", "0");
 	REFUSED(2, "--event: 'on-gpu' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse", "-e",
