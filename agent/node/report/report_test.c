@@ -218,10 +218,11 @@ static void test_long_texts_are_cut(void **state)
 	give_plan(r, &t, 1);
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
-	memcpy(text + 1023, "\xc3\xa4", 2);
+	memcpy(text + 1020, "\xc3\xa4", 2);
 	report_problem(r, "u1", "MemoryNotSeen", text, 2);
 	o = first_target(r);
 	assert_int_equal(strlen(reason_at(o, 0, "message")), 1023);
+	assert_string_equal(reason_at(o, 0, "message") + 1019, "x...");
 	assert_int_equal(json_int_at(json_array_get(json_object_get(o, "reasons"), 0), "pods", 0),
 			 2);
 	report_problem(r, "u1", "MemoryNotSeen", "\xff", 2);
