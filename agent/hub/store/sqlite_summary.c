@@ -45,6 +45,10 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 
 	where_text(&w, "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
+	/* a node's loss, as the time without an agent, comes for each event: it is no window of anybody's */
+	where_text(&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
+	where_tag(&w, "pod_ns");
+	where_text(&w, " IS NULL)");
 	e = first_row(&w, db, &st);
 	if (!e)
 		s->n_profiles = (uint64_t)sqlite3_column_int64(st, 0);

@@ -162,6 +162,27 @@ static void node_losses(void **state)
 	assert_int_equal(g.summary.losses[0].time_ns, 5 * NSEC_PER_SEC);
 }
 
+/* That an agent was away says nothing of an event that nobody asked for; that a container's samples were lost does. */
+static void node_losses_are_no_profiles(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = batch_new();
+	struct profile *p = add_profile(b, "gap", "", 0, NULL, T0);
+	_cleanup_(got_done) struct got g = {0};
+
+	profile_lose(b, p, "agent_down", 0, 5 * NSEC_PER_SEC);
+	write_batch(s, b, 1);
+	read_where(s, NULL, &g);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_int_equal(g.summary.n_profiles, 0);
+	b = batch_new();
+	profile_lose(b, add_profile(b, "lost", "", 0, "app", T0), "window_full", 3, 0);
+	write_batch(s, b, 1);
+	read_where(s, NULL, &g);
+	assert_int_equal(g.summary.n_losses, 2);
+	assert_int_equal(g.summary.n_profiles, 1);
+}
+
 /* Lost by a container, nobody knows of which process: told of each of them, and of no other container's. */
 static void container_losses(void **state)
 {
@@ -275,12 +296,19 @@ static void bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_MEMORY(known_answer),	IN_MEMORY(bounds_and_services),
-		IN_MEMORY(process_named_total), IN_MEMORY(truncation),
-		IN_MEMORY(duplicates),		IN_MEMORY(values),
-		IN_MEMORY(node_losses),		IN_MEMORY(container_losses),
-		ON_DISK(hundred_thousand_rows), ON_DISK(survives_reopening),
-		IN_MEMORY(out_of_range_values), cmocka_unit_test(bad_config),
+		IN_MEMORY(known_answer),
+		IN_MEMORY(bounds_and_services),
+		IN_MEMORY(process_named_total),
+		IN_MEMORY(truncation),
+		IN_MEMORY(duplicates),
+		IN_MEMORY(values),
+		IN_MEMORY(node_losses),
+		IN_MEMORY(container_losses),
+		IN_MEMORY(node_losses_are_no_profiles),
+		ON_DISK(hundred_thousand_rows),
+		ON_DISK(survives_reopening),
+		IN_MEMORY(out_of_range_values),
+		cmocka_unit_test(bad_config),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
