@@ -265,7 +265,11 @@ static void waits_have_their_causes_and_lengths(void **state)
 		check_cause(&w, k, cause);
 		sum += k->us[cause];
 	}
-	assert_in_range(w.us[WAIT_SLEEP], 10 * NAP_US * 95 / 100, k->us[WAIT_SLEEP]);
+	/*
+	 * One nap's end may be unseen: machines of this project's CI run no tracing program, nor ftrace's events, in the
+	 * context of their supervisor's threads (process 1), so nobody sees what wakes there, nor what it is switched to.
+	 */
+	assert_in_range(w.us[WAIT_SLEEP], 9 * NAP_US * 95 / 100, k->us[WAIT_SLEEP]);
 	assert_in_range(w.sum, sum / 2, sum + sum / 100);
 	assert_int_equal(w.lost + w.userless + w.others, 0);
 	probes_free(p);
