@@ -136,6 +136,19 @@ static bool place_sections(struct elf_index *i)
 	return !i->strings[0] && !i->strings[h->string_bytes - 1];
 }
 
+/* Whoever looks a name up takes it whole: so each is as long as a writer makes it. */
+static bool strings_valid(const struct elf_index *i)
+{
+	const char *s = i->strings, *end = s + i->header->string_bytes, *nul;
+
+	for (; s < end; s = nul + 1) {
+		nul = memchr(s, 0, MIN((size_t)(end - s), (size_t)INDEX_NAME_MAX + 1));
+		if (!nul)
+			return false;
+	}
+	return true;
+}
+
 static bool segments_valid(const struct elf_index *i)
 {
 	for (uint32_t k = 0; k < i->header->n[INDEX_segments]; k++) {
@@ -257,8 +270,8 @@ int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), voi
 	i->release = release;
 	i->arg = arg;
 	i->header = data;
-	if (!place_sections(i) || !segments_valid(i) || !symbols_valid(i) || !inlines_valid(i) ||
-	    !marks_valid(i) || !tables_valid(i)) {
+	if (!place_sections(i) || !strings_valid(i) || !segments_valid(i) || !symbols_valid(i) ||
+	    !inlines_valid(i) || !marks_valid(i) || !tables_valid(i)) {
 		elf_index_unref(i);
 		return -EBADMSG;
 	}

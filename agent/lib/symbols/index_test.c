@@ -135,6 +135,26 @@ static void lying_answers_are_refused(void **state)
 	REFUSED(x.segment.bytes = UINT64_MAX);
 }
 
+static int open_with_name(size_t n)
+{
+	struct small_index x = valid_index();
+	size_t at = sizeof(x), bytes = at + ((n + 2 + 7) & ~7ul);
+	_cleanup_free_ char *data = xcalloc(1, bytes);
+
+	x.header.string_bytes += bytes - at;
+	memcpy(data, &x, sizeof(x));
+	memset(data + at, 'x', n);
+	return open_bytes(data, bytes);
+}
+
+/* The most that one look-up makes its reader copy. */
+static void names_are_as_long_as_a_writer_makes_them(void **state)
+{
+	(void)state;
+	assert_int_equal(open_with_name(INDEX_NAME_MAX), 0);
+	assert_int_equal(open_with_name(INDEX_NAME_MAX + 1), -EBADMSG);
+}
+
 static void index_answers_are_exact(void **state)
 {
 	struct small_index x = valid_index();
@@ -247,6 +267,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_inside_a_page),
 		cmocka_unit_test(lying_answers_are_refused),
+		cmocka_unit_test(names_are_as_long_as_a_writer_makes_them),
 		cmocka_unit_test(index_answers_are_exact),
 		cmocka_unit_test(what_is_missing_is_said),
 	};
