@@ -115,8 +115,8 @@ static void check_settings(struct argp_state *state, const struct record_options
 		argp_error(state, "--min-block and --max-block are for --event off-cpu");
 	if (!memory && s->alloc_sample_bytes)
 		argp_error(state, "--sample-bytes is for --event mem-alloc and mem-inuse");
-	if (s->min_block_us && s->max_block_us && s->max_block_us < s->min_block_us)
-		argp_error(state, "--max-block is less than --min-block");
+	if (s->min_block_us && s->max_block_us && s->max_block_us <= s->min_block_us)
+		argp_error(state, "--max-block must be longer than --min-block");
 }
 
 static void check_together(struct argp_state *state, const struct record_options *o)

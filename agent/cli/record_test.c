@@ -274,8 +274,10 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--min-block and --max-block are for --event off-cpu", "-p", "1", "-b", "1ms");
 	REFUSED(2, "--sample-bytes is for --event mem-alloc and mem-inuse", "-p", "1", "-s", "1",
 		"-e", "off-cpu");
-	REFUSED(2, "--max-block is less than --min-block", "-p", "1", "-b", "10ms", "-B", "1ms",
-		"-e", "off-cpu");
+	REFUSED(2, "--max-block must be longer than --min-block", "-p", "1", "-b", "10ms", "-B",
+		"1ms", "-e", "off-cpu");
+	REFUSED(2, "--max-block must be longer than --min-block", "-p", "1", "-b", "10ms", "-B",
+		"10ms", "-e", "off-cpu");
 	REFUSED(2, "'more' is not expected here", "more");
 }
 
