@@ -8,6 +8,21 @@ static const char *const unseen[_EVENT_MAX] = {
 	[EVENT_MEM_ALLOC] = "processes allocated too little to be sampled",
 };
 
+/* How an event is turned on that nobody has without asking. */
+static void nothing_stored(const struct event_info *e, bool asked_for,
+			   char ret[static REPLY_NOTE_BYTES])
+{
+	int n = snprintf(ret, REPLY_NOTE_BYTES,
+			 "no %s profile is stored for this time, process and filter", e->name);
+
+	if (asked_for)
+		n += snprintf(ret + n, REPLY_NOTE_BYTES - n, ": a target must ask for %s",
+			      e->spec_field);
+	if (e->local_key)
+		snprintf(ret + n, REPLY_NOTE_BYTES - n,
+			 ", or the configuration of podflame local say %s: false", e->local_key);
+}
+
 void reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES])
 {
@@ -21,10 +36,7 @@ void reply_note(const struct tracing_request *r, const struct store_summary *s,
 	else if (s->n_rows || r->n_notes)
 		;
 	else if (!s->n_profiles)
-		snprintf(ret, REPLY_NOTE_BYTES,
-			 "no %s profile is stored for this time, process and filter%s%s", e->name,
-			 event == EVENT_ON_CPU ? "" : ": a target must ask for ",
-			 event == EVENT_ON_CPU ? "" : e->spec_field);
+		nothing_stored(e, event != EVENT_ON_CPU, ret);
 	else if (e->snapshot)
 		snprintf(ret, REPLY_NOTE_BYTES, "nothing lives of what was seen allocated");
 	else

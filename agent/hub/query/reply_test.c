@@ -492,6 +492,34 @@ static void bytes_are_of_objects(void **state)
 	tree_free(t);
 }
 
+/* Who asks for what is off learns how it is turned on. */
+static void an_empty_answer_says_how_there_is_more(void **state)
+{
+	static const struct {
+		enum event event;
+		const char *note;
+	} cases[] = {
+		{EVENT_ON_CPU, "no on-cpu profile is stored for this time, process and filter"},
+		{EVENT_OFF_CPU, "no off-cpu profile is stored for this time, process and filter: a "
+				"target must ask "
+				"for offCpu, or the configuration of podflame local say "
+				"static_config.ebpf.off-cpu-profile.disabled: false"},
+		{EVENT_MEM_ALLOC, "no mem-alloc profile is stored for this time, process and "
+				  "filter: a target must ask for memAlloc"},
+	};
+	struct store_summary none = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct tree *t = tree_new();
+		_cleanup_free_ char *said = answer(t, cases[i].event, RESULT_LIST, &none);
+		_cleanup_free_ char *want = xasprintf("\"notes\":[\"%s\"]", cases[i].note);
+
+		ASSERT_HAS(said, want);
+		tree_free(t);
+	}
+}
+
 static void snapshots_and_estimates_say_so(void **state)
 {
 	const struct frame *const frames[] = {&main_frame};
@@ -577,6 +605,7 @@ int main(void)
 		cmocka_unit_test(waits_are_leaves),
 		cmocka_unit_test(others_are_not_incomplete),
 		cmocka_unit_test(bytes_are_of_objects),
+		cmocka_unit_test(an_empty_answer_says_how_there_is_more),
 		cmocka_unit_test(snapshots_and_estimates_say_so),
 		cmocka_unit_test(deepest_wait),
 	};

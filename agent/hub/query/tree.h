@@ -55,7 +55,7 @@ char *tree_root_name(const struct tree *t, const char *app_service);
 /* ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is known. */
 void put_sources(struct buf *b, const struct tree *t);
 /* note.c: what a reader must know of this answer; "": nothing. */
-#define REPLY_NOTE_BYTES 200
+#define REPLY_NOTE_BYTES 256
 void reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
 /* Children of each node: first[node], then next[child]; NO_NODE ends. Greatest total first. */

@@ -21,6 +21,7 @@ struct event_info {
 	const char *unit;		/* "microseconds", "bytes" */
 	const char *otlp_sample_type;	/* sample_type's type string */
 	bool snapshot;			/* newest report replaces, instead of adding up */
+	const char *local_key;		/* in a configuration: false, and `podflame local` records it too */
 };
 const struct event_info *event_info(enum event e);
 int event_from_name(const char *name, enum event *ret);
