@@ -97,31 +97,45 @@ static void auth(const char *authorization, gate_fn *done, void *done_arg, void 
 
 /* ---- servers ---- */
 
-static int serve(struct hub *h, const char *address, unsigned port, struct tls *tls,
-		 size_t max_body, http_handler_fn *head, http_handler_fn *handler, void *arg,
-		 struct http_server **ret, struct field_error *reterr)
+/* Opens it, or gives it a new certificate. */
+static int serve(struct hub *h, const struct http_server_config *c, struct http_server **server,
+		 struct field_error *reterr)
 {
-	const struct http_server_config c = {
-		.address = address,
-		.port = (uint16_t)port,
-		.tls = tls,
-		.max_body_bytes = max_body,
-		.head = head,
-		.handler = handler,
-		.arg = arg,
-	};
-
-	if (*ret) {
-		http_server_set_tls(*ret, tls);
-		return 0;
-	}
-	return http_server_new(h->loop, &c, ret, reterr);
+	if (!*server)
+		return http_server_new(h->loop, c, server, reterr);
+	http_server_set_tls(*server, c->tls);
+	return 0;
 }
 
 static int open_api(struct hub *h, struct tls *tls, struct field_error *reterr)
 {
-	return serve(h, h->conf->api_address, h->conf->api_port, tls, 0, api_http_head, api_http,
-		     h->api, &h->api_server, reterr);
+	const struct http_server_config c = {
+		.section = "api",
+		.address = h->conf->api_address,
+		.port = (uint16_t)h->conf->api_port,
+		.tls = tls,
+		.head = api_http_head,
+		.handler = api_http,
+		.arg = h->api,
+	};
+
+	return serve(h, &c, &h->api_server, reterr);
+}
+
+static int open_ingest(struct hub *h, struct tls *tls, struct field_error *reterr)
+{
+	const struct http_server_config c = {
+		.section = "ingest",
+		.address = h->conf->ingest_address,
+		.port = (uint16_t)h->conf->ingest_port,
+		.tls = tls,
+		.max_body_bytes = OTLP_MAX_BYTES,
+		.head = ingest_http_head,
+		.handler = ingest_http,
+		.arg = h->ingest,
+	};
+
+	return serve(h, &c, &h->ingest_server, reterr);
 }
 
 static void certificate_ready(struct tls *tls, void *arg)
@@ -131,8 +145,7 @@ static void certificate_ready(struct tls *tls, void *arg)
 	int r = open_api(h, tls, &err);
 
 	if (!r)
-		r = serve(h, h->conf->ingest_address, h->conf->ingest_port, tls, OTLP_MAX_BYTES,
-			  ingest_http_head, ingest_http, h->ingest, &h->ingest_server, &err);
+		r = open_ingest(h, tls, &err);
 	if (r) {
 		log_err("%s: %s", err.path, err.reason);
 		loop_stop(h->loop, 1);

@@ -142,6 +142,7 @@ int health_new(struct loop *l, const struct health_config *c, struct health_serv
 {
 	struct health_server *h = xcalloc(1, sizeof(*h));
 	const struct http_server_config sc = {
+		.section = "health",
 		.address = c->address,
 		.port = c->port,
 		.max_body_bytes = MAX_BODY_BYTES,

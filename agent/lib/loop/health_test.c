@@ -295,7 +295,8 @@ static void a_bad_address_is_told(void **state)
 
 	assert_true(health_new(f->loop, &c, &h, &err) < 0);
 	assert_null(h);
-	assert_non_null(strstr(err.reason, "nowhere"));
+	assert_string_equal(err.path, "health.address");
+	assert_string_equal(err.reason, "'nowhere' is no IP address");
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -90,6 +90,7 @@ struct http_in {
  */
 typedef void http_handler_fn(struct http_conn *c, const struct http_in *in, void *arg);
 struct http_server_config {
+	const char *section;		/* of the configuration: errors name SECTION.address, SECTION.port */
 	const char *address;		/* "127.0.0.1", "0.0.0.0", "::" */
 	uint16_t port;			/* 0: any; see http_server_port */
 	struct tls *tls;		/* NULL: plain */

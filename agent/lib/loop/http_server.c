@@ -163,6 +163,20 @@ static uint16_t bound_port(int fd)
 					      : ((struct sockaddr_in *)&sa)->sin_port);
 }
 
+/* That the address is not one of this machine is the address's, all else (in use, not allowed) the port's. */
+static void refuse(const struct http_server_config *c, int error, struct field_error *reterr)
+{
+	bool address = error == -EINVAL || error == -EADDRNOTAVAIL || error == -EAFNOSUPPORT;
+	_cleanup_free_ char *path =
+		xasprintf("%s.%s", c->section ?: "listen", address ? "address" : "port");
+
+	if (error == -EINVAL)
+		field_error_set(reterr, path, "'%s' is no IP address", c->address);
+	else
+		field_error_set(reterr, path, "%s port %u: %s", c->address, c->port,
+				strerror(-error));
+}
+
 int http_server_new(struct loop *l, const struct http_server_config *c, struct http_server **ret,
 		    struct field_error *reterr)
 {
@@ -171,8 +185,7 @@ int http_server_new(struct loop *l, const struct http_server_config *c, struct h
 
 	r = listen_on(c, &fd);
 	if (r < 0) {
-		field_error_set(reterr, "listen", "%s port %u: %s", c->address, c->port,
-				r == -EINVAL ? "is no IP address" : strerror(-r));
+		refuse(c, r, reterr);
 		return r;
 	}
 	s = xcalloc(1, sizeof(*s));

@@ -392,19 +392,25 @@ static void who_waits_for_the_word_may_leave(void **state)
 	assert_int_equal(f->status, 200);
 }
 
-static void port_in_use_names_the_address(void **state)
+static void what_cannot_be_served_names_the_key(void **state)
 {
 	struct fixture *f = *state;
-	struct http_server_config c = {.address = "127.0.0.1", .handler = handle, .arg = f};
+	struct http_server_config c = {
+		.section = "api", .address = "127.0.0.1", .handler = handle, .arg = f};
 	struct http_server *second = NULL;
 	struct field_error e = {0};
 
 	start_server(f, NULL, 0, 0);
 	c.port = http_server_port(f->server);
 	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EADDRINUSE);
+	assert_string_equal(e.path, "api.port");
 	assert_text(e.reason, "127.0.0.1 port");
 	c.address = "nonsense";
 	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EINVAL);
+	assert_string_equal(e.path, "api.address");
+	c.address = "192.0.2.1"; /* of no machine: RFC 5737 */
+	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EADDRNOTAVAIL);
+	assert_string_equal(e.path, "api.address");
 	assert_null(second);
 }
 
@@ -815,7 +821,7 @@ static const struct CMUnitTest tests[] = {
 	T(a_head_decides_how_large_the_body_may_be),
 	T(a_refused_body_ends_the_connection),
 	T(who_waits_for_the_word_may_leave),
-	T(port_in_use_names_the_address),
+	T(what_cannot_be_served_names_the_key),
 	T(tls_by_ip),
 	T(tls_by_name_other_than_the_address),
 	T(tls_resolved_name),
