@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -267,6 +268,36 @@ static void only_the_given_ca_is_trusted(void **state)
 	test_ca_done(&other);
 }
 
+/* A pod has many files, and each is asked for. */
+static void a_ca_that_cannot_be_read_is_told_once(void **state)
+{
+	struct fixture f = {.how = GOOD, .ca_file = "/nowhere/ca.pem"};
+	int log = memfd_create("log", MFD_CLOEXEC), own = dup(STDERR_FILENO);
+	_cleanup_free_ char *said = NULL, *line = NULL;
+	const char *first;
+	struct test_ca ca;
+	struct test_cert cert;
+
+	(void)state;
+	test_ca_init(&ca, "ca");
+	test_cert_init(&cert, &ca, "IP:127.0.0.1");
+	begin(&f, &cert);
+	dup2(log, STDERR_FILENO);
+	for (int i = 0; i < 3; i++)
+		assert_answer(&f, "debuginfod_failed", "(none)");
+	dup2(own, STDERR_FILENO);
+	close(own);
+	line = xasprintf("/proc/self/fd/%d", log);
+	assert_int_equal(file_read(AT_FDCWD, line, 1 << 20, &said, NULL), 0);
+	first = strstr(said, "debuginfod: /nowhere/ca.pem: ");
+	assert_non_null(first);
+	assert_null(strstr(first + 1, "debuginfod: /nowhere/ca.pem: "));
+	close(log);
+	finish(&f);
+	test_cert_done(&cert);
+	test_ca_done(&ca);
+}
+
 static void the_cache_keeps_to_its_size(void **state)
 {
 	struct fixture f = {.how = GOOD, .cache_bytes = 256 << 10};
@@ -350,6 +381,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(hostile_servers_cost_their_limits),
 		cmocka_unit_test(the_end_does_not_wait_for_the_server),
 		cmocka_unit_test(only_the_given_ca_is_trusted),
+		cmocka_unit_test(a_ca_that_cannot_be_read_is_told_once),
 		cmocka_unit_test(the_cache_keeps_to_its_size),
 		cmocka_unit_test(without_a_directory_nothing_is_kept),
 		cmocka_unit_test(a_wrong_url_is_an_error),

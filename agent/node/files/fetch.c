@@ -4,6 +4,7 @@
 #include "node/files/internal.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define CA_BYTES_MAX (8u << 20)
@@ -103,6 +104,19 @@ static int transfer(struct fetch *x, const char *path)
 	return e < 0 ? e : x->error;
 }
 
+/* Every file that is asked for comes by here: what is wrong with its CA is told once, until it is well again. */
+static void complain(const char *what, const char *reason)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static char told[sizeof(((struct field_error *)0)->reason)]; /* "": it is well */
+
+	pthread_mutex_lock(&lock);
+	if (*reason && strncmp(told, reason, sizeof(told) - 1) != 0)
+		log_warn("debuginfod: %s: %s", what, reason);
+	snprintf(told, sizeof(told), "%s", reason);
+	pthread_mutex_unlock(&lock);
+}
+
 /* Read each time: it may be replaced. */
 static int open_tls(const char *ca_file, struct tls **ret)
 {
@@ -114,14 +128,12 @@ static int open_tls(const char *ca_file, struct tls **ret)
 	if (ca_file && *ca_file)
 		r = file_read(AT_FDCWD, ca_file, CA_BYTES_MAX, &pem, NULL);
 	if (r < 0)
-		log_warn("debuginfod: %s: %s", ca_file, file_error_text(r));
+		field_error_set(&err, "", "%s", file_error_text(r));
 	c.ca_pem = pem;
 	c.ca_name = ca_file;
 	if (r == 0)
 		r = tls_new(&c, false, ret, &err);
-	if (err.reason[0])
-		log_warn("debuginfod: %s: %s", ca_file && *ca_file ? ca_file : err.path,
-			 err.reason);
+	complain(ca_file && *ca_file ? ca_file : err.path, err.reason);
 	return r < 0 ? -EIO : 0; /* -ENOENT is the server's */
 }
 
