@@ -100,8 +100,8 @@ static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes
 	return s;
 }
 
-/* One a second, each with a stack of its own of value 1. */
-static void fill(struct sqlite_store *s)
+/* One at each step, each with a stack of its own of value 1. */
+static void fill_at(struct sqlite_store *s, const char *turn, uint64_t step_ns)
 {
 	struct batch *b = batch_new();
 	size_t n_new;
@@ -110,12 +110,12 @@ static void fill(struct sqlite_store *s)
 		struct profile *p = batch_profile(b);
 		struct profile_sample *sample = profile_add(b, p);
 		char name[32];
-		const char *parts[] = {name};
+		const char *parts[] = {turn, name};
 		struct frame f = {.kind = FRAME_APP, .name = name, .module = "/bin/web"};
 
 		snprintf(name, sizeof(name), "function %u", i);
-		profile_id_make(parts, 1, p->id);
-		p->end_ns = (T0 + i) * NSEC_PER_SEC;
+		profile_id_make(parts, 2, p->id);
+		p->end_ns = T0 * NSEC_PER_SEC + i * step_ns;
 		p->start_ns = p->end_ns - NSEC_PER_SEC;
 		p->app_service = "web";
 		p->process_id = 1;
@@ -126,6 +126,11 @@ static void fill(struct sqlite_store *s)
 	assert_int_equal(sqlite_write(s, b, &n_new), 0);
 	assert_int_equal(n_new, N_PROFILES);
 	batch_free(b);
+}
+
+static void fill(struct sqlite_store *s)
+{
+	fill_at(s, "1", NSEC_PER_SEC);
 }
 
 static int add_value(const struct store_row *row, void *arg)
@@ -190,6 +195,25 @@ static void by_size(void **state)
 	slices(s, T0, N_PROFILES / 2);
 }
 
+/* All is younger than a stack's hour: the bytes are the stacks', and those of deleted profiles go with them. */
+static void by_size_within_an_hour(void **state)
+{
+	struct sqlite_store *s = open_store(0, 1 << 20);
+	uint64_t left;
+	int64_t n_stacks = 0;
+
+	(void)state;
+	fill_at(s, "1", 100 * NSEC_PER_MSEC);
+	assert_int_equal(sqlite_expire(s, (T0 + N_PROFILES / 10) * NSEC_PER_SEC), 0);
+	left = n_left(s);
+	assert_in_range(left, N_PROFILES / 10, N_PROFILES / 2);
+	assert_int_equal(sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &n_stacks), 0);
+	assert_in_range(n_stacks, left, left + left / 8); /* the last tenth was enough by itself */
+	fill_at(s, "2", 100 * NSEC_PER_MSEC);		  /* they are made anew */
+	assert_int_equal(n_left(s), left + N_PROFILES);
+	sqlite_sink.close(s);
+}
+
 /* With time one call does all, and nothing of the dictionaries stays but what has its hour. */
 static void all_at_once(void **state)
 {
@@ -214,6 +238,7 @@ int main(void)
 		cmocka_unit_test(snapshots_expire),
 		cmocka_unit_test(by_age),
 		cmocka_unit_test(by_size),
+		cmocka_unit_test(by_size_within_an_hour),
 		cmocka_unit_test(all_at_once),
 	};
 

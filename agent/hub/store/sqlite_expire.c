@@ -5,6 +5,8 @@
  * pages are given back to the file system. A slice is a transaction, and after some
  * seconds of them the next call goes on. The sweep of the dictionaries is one transaction,
  * however many there are; it waits until no slice is due, or until what it frees decides whether one is.
+ * Stacks go when their hour is over, without a look at who refers to them; but where all that there is
+ * room for is a few hours, those that nothing refers to go at once, or they would push the profiles out.
  */
 #include "hub/store/sqlite.h"
 
@@ -15,6 +17,7 @@
 #define SLICE	      5000	   /* profiles, and those of the same second */
 #define VACUUM_BYTES  (100u << 20) /* a call */
 #define STACK_GRACE_S 3600	   /* last_s of a stack is exact to an hour */
+#define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
 #define LINK_BYTES    192 /* of a row of links with its index, about */
 #define LINKS_SHARE   8	  /* of max_bytes: at most 1/8 */
@@ -49,7 +52,9 @@ static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 	return sq_errno(rc);
 }
 
-static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep)
+/* Removes what list has and keep has not. list: (?1: all after that id); *last becomes the last id it had. */
+static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
+		     int64_t *last)
 {
 	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL, *del = NULL;
 	int rc = sqlite3_prepare_v2(db, list, -1, &st, NULL), r = 0;
@@ -58,12 +63,12 @@ static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct i
 		rc = sqlite3_prepare_v2(db, remove, -1, &del, NULL);
 	if (rc != SQLITE_OK)
 		return sq_errno(rc);
+	sqlite3_bind_int64(st, 1, *last);
 	while (!r && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		int64_t id = sqlite3_column_int64(st, 0);
-
-		if (id_set_has(keep, id))
+		*last = sqlite3_column_int64(st, 0);
+		if (id_set_has(keep, *last))
 			continue;
-		sqlite3_bind_int64(del, 1, id);
+		sqlite3_bind_int64(del, 1, *last);
 		r = sq_run(del);
 	}
 	return r ? r : sq_errno(rc);
@@ -72,14 +77,15 @@ static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct i
 static int sweep_dictionaries(sqlite3 *db)
 {
 	_cleanup_(id_set_done) struct id_set frames = {0}, strings = {0};
+	int64_t last_frame = 0, last_string = 0;
 	int r = sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series);"
 			    "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
 
 	if (!r)
 		r = ids_collect(db, "SELECT frames FROM stacks", &frames);
 	if (!r)
-		r = ids_sweep(db, "SELECT id FROM frames", "DELETE FROM frames WHERE id=?",
-			      &frames);
+		r = ids_sweep(db, "SELECT id FROM frames WHERE id>?1",
+			      "DELETE FROM frames WHERE id=?", &frames, &last_frame);
 	if (!r)
 		r = ids_collect(db, "SELECT name, module, build_id, file FROM frames", &strings);
 	if (!r)
@@ -90,8 +96,8 @@ static int sweep_dictionaries(sqlite3 *db)
 		r = ids_collect(db, "SELECT app FROM series UNION SELECT reason FROM losses",
 				&strings);
 	if (!r)
-		r = ids_sweep(db, "SELECT id FROM strings", "DELETE FROM strings WHERE id=?",
-			      &strings);
+		r = ids_sweep(db, "SELECT id FROM strings WHERE id>?1",
+			      "DELETE FROM strings WHERE id=?", &strings, &last_string);
 	return r;
 }
 
@@ -140,6 +146,16 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	return r;
 }
 
+static int end_transaction(struct sqlite_store *s, int r)
+{
+	if (!r)
+		r = sq_run(s->st[ST_COMMIT]);
+	if (r && !sqlite3_get_autocommit(s->writer))
+		(void)sq_run(s->st[ST_ROLLBACK]);
+	seen_forget(s);
+	return r;
+}
+
 /* One transaction. */
 static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
@@ -148,12 +164,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 
 	if (r)
 		return r;
-	r = delete_until(s->writer, cut_s, &n_profiles);
-	if (!r)
-		r = sq_run(s->st[ST_COMMIT]);
-	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)sq_run(s->st[ST_ROLLBACK]);
-	seen_forget(s);
+	r = end_transaction(s, delete_until(s->writer, cut_s, &n_profiles));
 	if (r)
 		return r;
 	s->unswept = true;
@@ -182,13 +193,47 @@ static int sweep(struct sqlite_store *s)
 
 	if (r || !s->unswept)
 		return r;
-	r = sweep_dictionaries(s->writer);
-	if (!r)
-		r = sq_run(s->st[ST_COMMIT]);
-	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)sq_run(s->st[ST_ROLLBACK]);
-	seen_forget(s);
+	r = end_transaction(s, sweep_dictionaries(s->writer));
 	s->unswept = r != 0;
+	return r;
+}
+
+/* Whether all that there is are a few hours: then what has its hour still is much of it. */
+static int is_short_lived(struct sqlite_store *s, bool *ret)
+{
+	int64_t span_s = 0;
+	int r = sq_int(s->writer,
+		       "SELECT IFNULL((SELECT MAX(time) FROM profiles)-"
+		       "(SELECT MIN(time) FROM profiles), 0)",
+		       &span_s);
+
+	*ret = span_s < SHORT_S;
+	return r;
+}
+
+/* Stacks that nothing refers to, whatever their age; so many looked at are a transaction. */
+static int sweep_stacks(struct sqlite_store *s)
+{
+	_cleanup_(id_set_done) struct id_set used = {0};
+	int64_t last = 0, before;
+	char list[80];
+	int r = ids_collect(s->writer, "SELECT stack FROM links", &used);
+
+	if (!r)
+		r = ids_collect(s->writer,
+				"SELECT x.stack FROM profiles AS p, "
+				"pf_samples(p.samples, p.time) AS x",
+				&used);
+	snprintf(list, sizeof(list), "SELECT id FROM stacks WHERE id>?1 ORDER BY id LIMIT %d",
+		 SLICE);
+	for (before = -1; !r && last > before;) {
+		before = last;
+		r = sq_run(s->st[ST_BEGIN]);
+		if (!r)
+			r = end_transaction(s, ids_sweep(s->writer, list,
+							 "DELETE FROM stacks WHERE id=?", &used,
+							 &last));
+	}
 	return r;
 }
 
@@ -256,11 +301,16 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 /* By what is left once the dictionaries are swept: they are most of the bytes where stacks are short-lived. */
 static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {
+	bool short_lived = false;
 	int r = due(s, arg, ret);
 
 	if (r || !*ret || !s->unswept)
 		return r;
-	r = sweep(s);
+	r = is_short_lived(s, &short_lived);
+	if (!r && short_lived)
+		r = sweep_stacks(s);
+	if (!r)
+		r = sweep(s);
 	return r ? r : due(s, arg, ret);
 }
 
