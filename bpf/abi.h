@@ -379,6 +379,7 @@ struct pf_live_stats {
 	X(PENDING_FULL, "pending_full", 1) /* allocations between entry and return */              \
 	X(LIVE_EVICTED, "live_evicted", 1) /* living memory that had no room; user space counts */ \
 	X(WAITS_FULL, "waits_full", 1) /* threads of selected processes */                         \
+	X(END_UNSEEN, "end_unseen", 1) /* of a wait: its thread waits again already */             \
 	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,

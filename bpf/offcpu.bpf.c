@@ -258,6 +258,20 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 	return known;
 }
 
+/*
+ * Who leaves its CPU has run: its last wait is over. Where no program of ours was run at its end (the kernel leaves
+ * one out that is running already on that CPU, and some machines run none in their supervisor's threads) nobody knows
+ * when that was: what no drain has counted of it is lost.
+ */
+static __always_inline void pf_wait_unseen(struct task_struct *task)
+{
+	struct pf_waiting *w = pf_waiting_of(task);
+
+	if (w && w->counted_ns != PF_NOT_WAITING && pf_wait_ends(w, task->pid) != PF_NOT_WAITING &&
+	    w->start_boottime_ns == task->start_boottime)
+		pf_drop(PF_DROP_END_UNSEEN);
+}
+
 static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32_t state)
 {
 	uint64_t cgroup_id = 0;
@@ -268,7 +282,7 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 
 	if (!f)
 		return;
-	/* What is not noted is forgotten here: its thread's last wait is over, as it has run. */
+	pf_wait_unseen(task);
 	draw = f->off_keep == PF_KEEP_ALL ? 0 : bpf_get_prandom_u32();
 	if (draw > f->off_note)
 		return;
@@ -310,6 +324,8 @@ int BPF_PROG(pf_switch, bool preempted, struct task_struct *prev, struct task_st
 		pf_runs(next);
 	if (pf_may_wait(prev, preempted, prev_state))
 		pf_waits(ctx, prev, prev_state);
+	else if (preempted || !prev_state)
+		pf_wait_unseen(prev);
 	return 0;
 }
 

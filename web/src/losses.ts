@@ -11,6 +11,7 @@ const words: Record<string, string> = {
   total_full: "of the host's Total: its table did not take them",
   no_pid: 'of processes that the agent cannot see',
   waits_full: "more threads waited than the kernel's table holds",
+  end_unseen: 'waits whose end no program was run at',
   pending_full: "more allocations under way than the kernel's table holds",
   live_evicted: "more blocks lived than the kernel's table holds",
   may_throw: "an allocator's own operator new, whose return is not watched",
