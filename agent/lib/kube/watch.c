@@ -285,7 +285,8 @@ void watch_dropped(const char *reason)
 
 json_t *watch_parse(struct kube_watch *w, const char *text, size_t n)
 {
-	json_t *j = json_loadb(text, n, 0, NULL);
+	json_t *j =
+		json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* whoever may annotate may write one */
 
 	if (json_is_object(j))
 		return j;
