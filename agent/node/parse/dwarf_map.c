@@ -86,9 +86,15 @@ static void grow_strings(struct dw *d)
 
 uint32_t dw_string(struct dw *d, const char *s, size_t n)
 {
+	char cut[INDEX_NAME_MAX];
 	uint32_t *slot;
 
-	n = MIN(n, (size_t)INDEX_NAME_MAX);
+	if (n > sizeof(cut)) { /* as strings_put would, but in a form that can be looked for */
+		memcpy(cut, s, sizeof(cut) - 3);
+		memcpy(cut + sizeof(cut) - 3, "...", 3);
+		s = cut;
+		n = sizeof(cut);
+	}
 	if (!n || dw_spent(d, n / 64))
 		return 0;
 	if (2 * (d->n_strings + 1) > d->cap_strings)

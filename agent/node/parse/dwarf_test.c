@@ -666,6 +666,34 @@ static void nesting_without_end_is_cut(void **state)
 	elf_index_unref(i);
 }
 
+static void names_over_the_limit_are_cut_and_say_so(void **state)
+{
+	_cleanup_free_ char *name = xcalloc(1, 2 * INDEX_NAME_MAX);
+	struct elf_inline chain[ELF_INLINES_MAX + 1];
+	struct elf_index *i;
+	struct buf b;
+	uint32_t at;
+
+	(void)state;
+	memset(name, 'x', INDEX_NAME_MAX + 1);
+	begin_unit(&b);
+	at = b.len;
+	add_u(&b, 5, 1);
+	buf_add(&b, name, strlen(name) + 1);
+	name[INDEX_NAME_MAX] = '\0';
+	add_function(&b, name, 0x1000, 0x100);
+	add_inlined(&b, at, 0x1010, 4);
+	add_inlined(&b, at, 0x1012, 2);
+	add_u(&b, 0, 4);
+	i = index_of_unit(&b);
+	assert_int_equal(chain_at(i, 0x1012, chain), 3);
+	assert_string_equal(chain[2].name, name);
+	memset(name + INDEX_NAME_MAX - 3, '.', 3);
+	assert_string_equal(chain[0].name, name);
+	assert_ptr_equal(chain[0].name, chain[1].name); /* once in the file */
+	elf_index_unref(i);
+}
+
 /* Code that a linker has thrown away is at 0; a function of two units is taken once. */
 static void code_that_is_not_there_is_left_out(void **state)
 {
@@ -769,6 +797,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_package_is_told),
 		cmocka_unit_test(a_cycle_of_origins_ends),
 		cmocka_unit_test(nesting_without_end_is_cut),
+		cmocka_unit_test(names_over_the_limit_are_cut_and_say_so),
 		cmocka_unit_test(code_that_is_not_there_is_left_out),
 		cmocka_unit_test(the_child_reads_split_and_compressed_files),
 	};
