@@ -157,7 +157,7 @@ static void start_watch(struct world *w)
 	static const struct kube_watch_spec spec = {.path = "/x"};
 	const struct ts_config tc = {.forgets = true};
 	struct kube_config c = {.address = (char *)(uintptr_t) "api.podflame.example",
-				.host = (char *)(uintptr_t) "api.podflame.example",
+				.tls_name = (char *)(uintptr_t) "api.podflame.example",
 				.plain_http = true};
 	struct field_error e = {0};
 

@@ -329,7 +329,7 @@ static void copy_config(struct kube_config *to, const struct kube_config *from)
 {
 	*to = *from;
 	to->address = xstrdup(from->address);
-	to->host = xstrdup(from->host);
+	to->tls_name = xstrdup(from->tls_name);
 	to->ca_pem = xstrdup(from->ca_pem);
 	to->ca_file = xstrdup(from->ca_file);
 	to->cert_pem = xstrdup(from->cert_pem);
@@ -347,7 +347,7 @@ static int connect_client(struct kube *k, const char *user_agent, struct field_e
 	struct http_client_config c = {
 		.address = k->config.address,
 		.port = k->config.port,
-		.host = k->config.host,
+		.tls_name = k->config.tls_name,
 		.user_agent = user_agent,
 	};
 	struct tls *t = NULL;

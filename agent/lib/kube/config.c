@@ -16,7 +16,7 @@
 void kube_config_done(struct kube_config *c)
 {
 	free(c->address);
-	free(c->host);
+	free(c->tls_name);
 	free(c->ca_pem);
 	free(c->ca_file);
 	free(c->cert_pem);
@@ -65,7 +65,7 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	c.address = xstrdup(host);
 	c.port = (uint16_t)n;
 	/* an address is not in every API server's certificate, this name is; a provider's name may be the only way in */
-	c.host = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
+	c.tls_name = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
 	if (r < 0 && r != -ENOENT) /* another namespace would be worked in */
 		return field_error_set(reterr, ns_file, "%s", strerror(-r));
@@ -220,7 +220,7 @@ static int read_cluster(struct reading *r, const char *name, struct kube_config 
 		return bad(r, "insecure-skip-tls-verify", "contradicts certificate-authority");
 	e = parse_server(r, server, c);
 	if (e == 0)
-		c->host = xstrdup(tls_name ?: c->address);
+		c->tls_name = xstrdup(tls_name ?: c->address);
 	return e;
 }
 

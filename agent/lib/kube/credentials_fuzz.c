@@ -30,7 +30,8 @@ static struct {
 int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
 {
 	(void)l;
-	check(c->address && *c->address && c->port && c->host && !strpbrk(c->host, "\r\n "));
+	check(c->address && *c->address && c->port && c->tls_name &&
+	      !strpbrk(c->tls_name, "\r\n "));
 	*ret = NULL;
 	return 0;
 }
@@ -90,7 +91,8 @@ static void file_make(struct file *f, const void *data, size_t n)
 
 static void check_config(const struct kube_config *c)
 {
-	check(c->address && *c->address && c->port && c->host && *c->host && c->default_namespace);
+	check(c->address && *c->address && c->port && c->tls_name && *c->tls_name &&
+	      c->default_namespace);
 	check(!c->token || (*c->token && !strpbrk(c->token, "\r\n")));
 	check(!c->path_prefix || c->path_prefix[0] == '/');
 	check(!c->insecure || (!c->ca_pem && !c->ca_file));
@@ -174,7 +176,7 @@ static void kubeconfig(const uint8_t *data, size_t n)
 static void token(const uint8_t *data, size_t n)
 {
 	struct file t;
-	struct kube_config c = {.address = "a", .host = "b", .port = 1, .token_file = t.path};
+	struct kube_config c = {.address = "a", .tls_name = "b", .port = 1, .token_file = t.path};
 
 	file_make(&t, data, n);
 	c.plain_http = n && data[0] & 1;

@@ -13,7 +13,7 @@
 struct kube_config {
 	char *address;			/* IP or name */
 	uint16_t port;
-	char *host;			/* verified name; in a cluster kubernetes.default.svc, unless address is a name */
+	char *tls_name;			/* whom its certificate is of: in a cluster kubernetes.default.svc, unless address is a name */
 	char *ca_pem, *ca_file;		/* file wins and is polled */
 	char *cert_pem, *key_pem, *cert_file, *key_file;
 	char *token, *token_file;	/* file wins and is re-read */

@@ -151,8 +151,10 @@ static int world_make(struct world *w)
 {
 	struct tls_config tls = {.cert_pem = cert.cert_pem, .key_pem = cert.key_pem};
 	struct http_server_config hc = {.address = "127.0.0.1", .handler = answer, .arg = w};
-	struct kube_config c = {
-		.address = "127.0.0.1", .host = "127.0.0.1", .ca_pem = ca.pem, .token = "secret"};
+	struct kube_config c = {.address = "127.0.0.1",
+				.tls_name = "127.0.0.1",
+				.ca_pem = ca.pem,
+				.token = "secret"};
 	struct kube_times times = kube_times_default;
 	int r = loop_new(&w->loop);
 

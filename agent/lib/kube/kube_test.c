@@ -66,7 +66,7 @@ static void in_cluster_49(void **state)
 	assert_string_equal(c.address, "fd00::1");
 	assert_int_equal(c.port, 443);
 	/* never the address: an IPv6 literal is in no certificate */
-	assert_string_equal(c.host, "kubernetes.default.svc");
+	assert_string_equal(c.tls_name, "kubernetes.default.svc");
 	assert_string_equal(c.default_namespace, "podflame-system");
 	assert_text(c.ca_file, "/ca.crt");
 	kube_config_done(&c);
@@ -74,11 +74,11 @@ static void in_cluster_49(void **state)
 	setenv("KUBERNETES_SERVICE_HOST", "api.shoot.example.com", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
 	assert_string_equal(c.address, "api.shoot.example.com");
-	assert_string_equal(c.host, "api.shoot.example.com");
+	assert_string_equal(c.tls_name, "api.shoot.example.com");
 	kube_config_done(&c);
 	setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
-	assert_string_equal(c.host, "kubernetes.default.svc");
+	assert_string_equal(c.tls_name, "kubernetes.default.svc");
 	kube_config_done(&c);
 	setenv("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), -EINVAL);
@@ -118,7 +118,7 @@ static void kubeconfig_inline(void **state)
 	assert_int_equal(read_config(cluster, user, &c, &e), 0);
 	assert_string_equal(c.address, "10.0.0.1");
 	assert_int_equal(c.port, 6443);
-	assert_string_equal(c.host, "api");
+	assert_string_equal(c.tls_name, "api");
 	assert_string_equal(c.ca_pem, ca.pem);
 	assert_string_equal(c.cert_pem, client_cert.cert_pem);
 	assert_string_equal(c.key_pem, client_cert.key_pem);
@@ -140,7 +140,7 @@ static void kubeconfig_files_are_relative_to_it(void **state)
 			    "tokenFile: token", &c, &e),
 		0);
 	assert_string_equal(c.address, "::1");
-	assert_string_equal(c.host, "::1");
+	assert_string_equal(c.tls_name, "::1");
 	assert_int_equal(c.port, 443);
 	assert_string_equal(c.path_prefix, "/k8s/c-1");
 	assert_string_equal(c.ca_file, want);
@@ -298,7 +298,7 @@ static struct fixture *start(const struct test_cert *server_cert, const struct k
 	_cleanup_free_ char *ca_file = xasprintf("%s/ca.crt", dir);
 	_cleanup_free_ char *token_file = xasprintf("%s/token", dir);
 	struct kube_config c = {.address = (char *)"127.0.0.1",
-				.host = (char *)"kubernetes.default.svc",
+				.tls_name = (char *)"kubernetes.default.svc",
 				.ca_file = ca_file,
 				.token_file = token_file,
 				.plain_http = !server_cert};
@@ -401,11 +401,15 @@ static void request_and_its_errors(void **state)
 {
 	struct fixture *f = start(&cert, NULL);
 	_cleanup_json_ json_t *body = json_pack("{s:s}", "a", "b");
+	_cleanup_free_ char *host = NULL;
 
 	(void)state;
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
 	assert_string_equal(ts_sni(f->ts), "kubernetes.default.svc");
+	/* a name for the certificate is no name for a proxy that looks at the request */
+	host = xasprintf("\r\nHost: 127.0.0.1:%u\r\n", f->ts->port);
+	assert_non_null(strstr(ts_request_head(f->ts, 0), host));
 	assert_null(f->error);
 	assert_string_equal(f->name, "answer");
 	ask(f, "POST", "/x", body);

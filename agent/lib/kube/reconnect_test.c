@@ -162,7 +162,7 @@ static void begin(struct fixture *f)
 	static const struct kube_watch_spec spec = {.path = "/x"};
 	struct ts_config tc = {.cert = &cert, .forgets = true};
 	struct kube_config c = {.address = (char *)(uintptr_t) "127.0.0.1",
-				.host = (char *)(uintptr_t) "kubernetes.default.svc",
+				.tls_name = (char *)(uintptr_t) "kubernetes.default.svc",
 				.ca_pem = ca.pem,
 				.token = (char *)(uintptr_t) "secret"};
 	struct field_error e = {0};

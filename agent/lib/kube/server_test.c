@@ -171,7 +171,7 @@ static struct kube *make_kube(struct loop *l, const struct kube_times *t)
 	struct kube_config c = {.address = (char *)(uintptr_t) "127.0.0.1",
 				.port = api_port,
 				.ca_pem = ca.pem,
-				.host = (char *)(uintptr_t) "kubernetes.default.svc",
+				.tls_name = (char *)(uintptr_t) "kubernetes.default.svc",
 				.token = (char *)(uintptr_t) "secret"};
 	struct field_error e = {0};
 	struct kube *k;

@@ -319,7 +319,7 @@ static inline void make_kube(struct fixture *f, const char *address, const struc
 {
 	struct kube_config c = {.address = (char *)(uintptr_t)(address ?: "127.0.0.1"),
 				.port = f->ts->port,
-				.host = (char *)"kubernetes.default.svc",
+				.tls_name = (char *)"kubernetes.default.svc",
 				.ca_pem = ca.pem,
 				.token = (char *)"secret"};
 	struct field_error e = {0};

@@ -43,7 +43,8 @@ struct http_client;			/* connections to one origin */
 struct http_client_config {
 	const char *address;		/* IP literal or name to connect to */
 	uint16_t port;
-	const char *host;		/* Host header and the name verified; NULL: address */
+	const char *host;		/* Host header; NULL: address */
+	const char *tls_name;		/* whom the certificate is to be of, and SNI; NULL: host */
 	struct tls *tls;		/* NULL: plain HTTP. Borrowed: a reference is taken */
 	const char *user_agent;
 	uint64_t connect_timeout_ns;	/* 0: 15 s */

@@ -18,7 +18,7 @@
 
 struct http_client {
 	struct loop *loop;
-	char *address, *host, *host_header, *user_agent;
+	char *address, *tls_name, *host_header, *user_agent;
 	uint16_t port;
 	struct tls *tls;
 	uint64_t connect_timeout_ns;
@@ -275,7 +275,7 @@ static int try_next_address(struct http_call *c)
 		timer_set(h->loop, &c->connect_timeout, share_ns(c), connect_timed_out, c);
 		c->i_address++;
 		r = conn_connect(h->loop, (const struct sockaddr *)a, address_len(a), h->tls,
-				 h->host, &call_ops, c, &c->conn);
+				 h->tls_name, &call_ops, c, &c->conn);
 	}
 	return r;
 }
@@ -413,18 +413,19 @@ int http_client_new(struct loop *l, const struct http_client_config *c, struct h
 {
 	struct http_client *h;
 	bool default_port = c->port == (c->tls ? 443 : 80), ipv6;
+	const char *host = c->host ?: c->address;
 
-	if (!c->address || !*c->address || !c->port || (c->host && !is_clean(c->host)) ||
-	    (c->user_agent && !is_clean(c->user_agent)))
+	if (!host || !c->address || !*c->address || !c->port || !is_clean(host) ||
+	    (c->tls_name && !is_clean(c->tls_name)) || (c->user_agent && !is_clean(c->user_agent)))
 		return -EINVAL;
 	h = xcalloc(1, sizeof(*h));
 	h->loop = l;
 	h->address = xstrdup(c->address);
 	h->port = c->port;
-	h->host = xstrdup(c->host ?: c->address);
-	ipv6 = strchr(h->host, ':') != NULL;
-	h->host_header = default_port ? xasprintf(ipv6 ? "[%s]" : "%s", h->host)
-				      : xasprintf(ipv6 ? "[%s]:%u" : "%s:%u", h->host, c->port);
+	h->tls_name = xstrdup(c->tls_name ?: host);
+	ipv6 = strchr(host, ':') != NULL;
+	h->host_header = default_port ? xasprintf(ipv6 ? "[%s]" : "%s", host)
+				      : xasprintf(ipv6 ? "[%s]:%u" : "%s:%u", host, c->port);
 	h->user_agent = xstrdup(c->user_agent ?: "podflame/" PODFLAME_VERSION);
 	h->tls = tls_ref(c->tls);
 	h->idle = conn_pool_new(l);
@@ -442,7 +443,7 @@ struct http_client *http_client_free(struct http_client *h)
 	conn_pool_free(h->idle);
 	tls_unref(h->tls);
 	free(h->address);
-	free(h->host);
+	free(h->tls_name);
 	free(h->host_header);
 	free(h->user_agent);
 	free(h);
