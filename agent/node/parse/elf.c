@@ -157,7 +157,8 @@ static bool is_function(const GElf_Sym *y, bool dynamic)
 		return false;
 	if (type == STT_FUNC || type == STT_GNU_IFUNC)
 		return true;
-	return type == STT_NOTYPE && (y->st_size || GELF_ST_BIND(y->st_info) != STB_LOCAL);
+	return type == STT_NOTYPE && y->st_shndx != SHN_ABS &&
+	       (y->st_size || GELF_ST_BIND(y->st_info) != STB_LOCAL);
 }
 
 static enum parse_reason add_symbol(struct elf_build *b, const GElf_Sym *y, size_t names)

@@ -180,6 +180,24 @@ static void assembly_without_size_ends_at_its_neighbour(void **state)
 	parser_free(p);
 }
 
+/* A constant of hand-written assembly that happens to look like an address. */
+static void a_number_is_no_function(void **state)
+{
+	static const char source[] =
+		"__asm__(\".text\\n.globl _start\\n_start: .fill 16,1,0x90\\n\"\n"
+		"\".globl number\\n.set number, 0x401004\\n\");\n";
+	struct parser *p = new_parser(0);
+	struct elf_index *i;
+
+	(void)state;
+	compile(source, "number", "-nostdlib -static -no-pie -Wl,-Ttext=0x401000");
+	assert_int_equal(nm_address(in_dir("number"), "number"), 0x401004);
+	assert_int_equal(parse_path(p, in_dir("number"), &i), 0);
+	assert_symbol(i, 0x401008, "_start");
+	elf_index_unref(i);
+	parser_free(p);
+}
+
 /* ---- marks ---- */
 
 static const char marked[] =
@@ -688,6 +706,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(file_offsets_become_addresses),
 		cmocka_unit_test(stripped_file_guesses_nothing),
 		cmocka_unit_test(assembly_without_size_ends_at_its_neighbour),
+		cmocka_unit_test(a_number_is_no_function),
 		cmocka_unit_test(marks_are_found_where_they_are),
 		cmocka_unit_test(stripped_files_have_marks),
 		cmocka_unit_test(marks_of_a_file_have_a_limit),
