@@ -113,11 +113,13 @@ static struct dw_abbrevs *new_table(struct dw *d, const struct dw_file *f, const
 	const struct section *s = &f->sections[DW_ABBREV];
 	struct cursor c = {.at = s->data + u->abbrev_offset, .end = s->data + s->n};
 	struct dw_abbrevs *t = xcalloc(1, sizeof(*t));
+	bool good;
 
 	t->offset = u->abbrev_offset;
 	t->offset_size = u->offset_size;
 	t->version_2 = u->version == 2;
-	return read_table(d, &c, t) ? t : table_free(t);
+	good = read_table(d, &c, t);
+	return !dw_spent_bytes(d, s->data + u->abbrev_offset, c.at) && good ? t : table_free(t);
 }
 
 const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u)

@@ -167,6 +167,11 @@ static inline bool dw_spent(struct dw *d, uint64_t work)
 	d->work += work;
 	return d->work >= d->next_check ? dw_spent_slow(d) : d->stop;
 }
+/* The same for what one value may make as long as a section: numbers, strings. */
+static inline bool dw_spent_bytes(struct dw *d, const uint8_t *from, const uint8_t *to)
+{
+	return dw_spent(d, (uint64_t)(to - from) / 64);
+}
 /* Time for the names of what a walk has found, even if that was cut short. */
 void dw_last_second(struct dw *d);
 /* The offset of a string in b->strings, written once; 0: no room, or empty. */

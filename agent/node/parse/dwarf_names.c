@@ -106,6 +106,7 @@ static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said 
 	if (!a || dw_spent(d, 1 + a->n_specs))
 		return false;
 	take_attributes(ret, &c, t, a);
+	dw_spent_bytes(d, s->data + die, c.at);
 	return true;
 }
 

@@ -724,6 +724,45 @@ static void code_that_is_not_there_is_left_out(void **state)
 	elf_index_unref(i);
 }
 
+/* A number without end that each unit begins with: the time is over long before the units are. */
+static void long_numbers_cost_their_bytes(void **state)
+{
+	enum { N_UNITS = 8000, N_BYTES = 16 << 20 };
+	_cleanup_free_ uint8_t *numbers = xmalloc(N_BYTES);
+	struct test_section s[] = {TESTELF_TEXT,
+				   {".debug_info", NULL, 0, 0, 0},
+				   {".debug_abbrev", numbers, N_BYTES, 0, 0},
+				   {NULL, NULL, 0, 0, 0}};
+	struct parse_debug_files files = {0};
+	struct parser_config c = {0};
+	struct elf_index *i;
+	struct parser *p;
+	struct buf b;
+
+	(void)state;
+	memset(numbers, 0x80, N_BYTES);
+	buf_init(&b, 0);
+	for (int k = 0; k < N_UNITS; k++) {
+		struct buf unit;
+
+		begin_unit(&unit);
+		memcpy(unit.data, &(uint32_t){unit.len - 4}, 4);
+		buf_add(&b, unit.data, unit.len);
+		buf_done(&unit);
+	}
+	s[1].data = b.data;
+	s[1].n = b.len;
+	files.main_fd = testelf_memfd(s, ET_DYN);
+	files.debug_fd = -1;
+	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parser_debug(p, &files, &i), 0);
+	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	elf_index_unref(i);
+	parser_free(p);
+	close(files.main_fd);
+	buf_done(&b);
+}
+
 /* ---- in the child, with nothing but its system calls ---- */
 
 static void the_child_reads_split_and_compressed_files(void **state)
@@ -799,6 +838,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nesting_without_end_is_cut),
 		cmocka_unit_test(names_over_the_limit_are_cut_and_say_so),
 		cmocka_unit_test(code_that_is_not_there_is_left_out),
+		cmocka_unit_test(long_numbers_cost_their_bytes),
 		cmocka_unit_test(the_child_reads_split_and_compressed_files),
 	};
 

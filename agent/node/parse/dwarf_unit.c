@@ -130,7 +130,7 @@ static bool read_root(struct dw *d, struct dw_file *f, const struct dw_unit *u, 
 		dw_value_read(&c, u, &t->specs[a->first_spec + i], &v);
 		take_attribute(ret, t->specs[a->first_spec + i].name, &v);
 	}
-	return !c.failed;
+	return !dw_spent_bytes(d, s->data + u->first_die, c.at) && !c.failed;
 }
 
 /* Where the arrays of a version 5 section begin when the unit does not say: behind its header. */
