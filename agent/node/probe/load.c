@@ -267,10 +267,17 @@ bool event_again(struct probes *p, struct event_probe *e)
 	return true;
 }
 
-static void events_load(struct probes *p)
+/* What this kernel cannot do is left out for as long as all is loaded; so what may pass lets all of it be tried again. */
+static int events_load(struct probes *p, struct field_error *reterr)
 {
-	for (int i = 0; i < _EVENT_MAX; i++)
-		p->events[i].loaded = !event_try(p, i, p->events[i].ops->load);
+	for (int i = 0; i < _EVENT_MAX; i++) {
+		int r = event_try(p, i, p->events[i].ops->load);
+
+		p->events[i].loaded = !r;
+		if (r && probes_may_pass(r))
+			return field_error_set(reterr, event_info(i)->name, "%s", p->reasons[i]), r;
+	}
+	return 0;
 }
 
 /* What each program of proc.bpf.c is for; attached one by one so that each can fail alone. */
@@ -322,25 +329,32 @@ static void tracers_choose(struct probes *p, const struct btf *btf, struct trace
 	}
 }
 
-static void tracers_attach(struct probes *p, const struct tracer t[N_TRACERS])
+/* As events_load(), from here on. */
+static int tracers_attach(struct probes *p, const struct tracer t[N_TRACERS],
+			  struct field_error *reterr)
 {
 	for (size_t i = 0; i < N_TRACERS; i++) {
 		struct bpf_link *l;
+		int r;
 
 		if (!t[i].wanted)
 			continue;
 		l = bpf_program__attach(t[i].program);
-		if (!l)
+		r = l ? 0 : -errno;
+		if (r)
 			feature_missing(p, t[i].feature, "cannot attach %s: %s",
-					bpf_program__name(t[i].program), why(-errno));
+					bpf_program__name(t[i].program), why(r));
 		else if (t[i].feature == FEATURE_PROCESS_LIST)
 			p->announce = l;
 		else
 			p->links[p->n_links++] = l;
+		if (probes_may_pass(r))
+			return field_error_set(reterr, "bpf", "%s", p->reasons[t[i].feature]), r;
 	}
+	return 0;
 }
 
-static void proc_load(struct probes *p, const struct btf *btf)
+static int proc_load(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
 	struct tracer t[N_TRACERS];
@@ -351,7 +365,7 @@ static void proc_load(struct probes *p, const struct btf *btf)
 		feature_missing(p, FEATURE_PROCESS_EVENTS, "cannot open: %s", why(-errno));
 		feature_missing(p, FEATURE_CGROUP_EVENTS, "cannot open: %s", why(-errno));
 		feature_missing(p, FEATURE_PROCESS_LIST, "cannot open: %s", why(-errno));
-		return;
+		return 0;
 	}
 	p->proc->rodata->pf_config = p->bpf_config;
 	tracers(p, t);
@@ -365,9 +379,11 @@ static void proc_load(struct probes *p, const struct btf *btf)
 		feature_missing(p, FEATURE_PROCESS_EVENTS, "%s; %s", why(r), last_warning);
 		feature_missing(p, FEATURE_CGROUP_EVENTS, "%s; %s", why(r), last_warning);
 		feature_missing(p, FEATURE_PROCESS_LIST, "%s; %s", why(r), last_warning);
-		return;
+		if (!probes_may_pass(r))
+			return 0;
+		return field_error_set(reterr, "bpf", "%s", p->reasons[FEATURE_PROCESS_EVENTS]), r;
 	}
-	tracers_attach(p, t);
+	return tracers_attach(p, t, reterr);
 }
 
 /* ---- all ---- */
@@ -380,14 +396,15 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	r = core_load(p, btf, reterr);
 	if (r)
 		return r;
-	events_load(p);
+	r = events_load(p, reterr);
+	if (r)
+		return r;
 	if (btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) < 0)
 		feature_missing(p, FEATURE_WHOLE_WAITS,
 				"this kernel has no bpf_task_from_pid (6.2): thinned waits that "
 				"last have a larger error");
 	last_warning[0] = 0;
-	proc_load(p, btf);
-	return 0;
+	return proc_load(p, btf, reterr);
 }
 
 int objects_load(struct probes *p, struct field_error *reterr)

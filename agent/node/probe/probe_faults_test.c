@@ -64,6 +64,48 @@ static void each_call_fails_once(void **state)
 		fault_each(&rows[i], NULL);
 }
 
+static uint64_t supported(struct probes *p)
+{
+	size_t n;
+	const struct support *s = probes_support(p, &n);
+	uint64_t set = 0;
+
+	for (size_t i = 0; i < n; i++)
+		set |= (uint64_t)s[i].ok << i;
+	return set;
+}
+
+/* What passes takes nothing away for as long as the programs are loaded: all of it, or an error, and the next try. */
+static void a_moment_without_memory_takes_nothing_away(void **state)
+{
+	struct probe_config c = {.use_list = true, .max_sample_hz = 99};
+	unsigned step = getenv("LONG") ? 1 : 23, n_failed = 1;
+	uint64_t all = 0;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: BPF needs root\n");
+		skip();
+	}
+	for (unsigned n = 0; n_failed; n += step) {
+		struct field_error e = {0};
+		struct probes *p = NULL;
+		int r;
+
+		if (n) /* first as it is without */
+			fault_arm(FAULT_BPF, ENOMEM, n, false);
+		r = probes_new(&c, &p, &e);
+		n_failed = n ? fault_disarm() : 1;
+		if (r && !(n && n_failed && e.reason[0]))
+			fail_msg("call %u: %d, '%s'", n, r, e.reason);
+		if (!n)
+			all = supported(p);
+		if (!r && supported(p) != all)
+			fail_msg("call %u: %#lx of %#lx", n, supported(p), all);
+		probes_free(p);
+	}
+}
+
 /* ---- programs that are loaded: attached, drained, detached ---- */
 
 #define ON_CPU (1u << EVENT_ON_CPU)
@@ -365,6 +407,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_call_fails_once),
+		cmocka_unit_test(a_moment_without_memory_takes_nothing_away),
 		cmocka_unit_test_setup_teardown(attaching_fails, load, unload),
 		cmocka_unit_test_setup_teardown(each_link_of_off_cpu_fails_once, load, unload),
 		cmocka_unit_test_setup_teardown(what_passes_is_tried_again, load, unload),
