@@ -150,9 +150,14 @@ static void test_choose(void **state)
 	/* In a pod: the host's tree over the container's own view, seen from a cgroup namespace. */
 	static const char covered[] = MOUNT("/", "/sys/fs/cgroup", "cgroup2", "rw")
 		MOUNT("/../../..", "/sys/fs/cgroup", "cgroup2", "ro");
+	/* A container in a container, of a runtime without cgroup namespaces. */
+	_cleanup_free_ char *deep = xasprintf(MOUNT("/%0300d", "/sys/fs/cgroup", "cgroup2", "rw")
+						      MOUNT("/", "/%0300d", "cgroup", "rw,memory"),
+					      1, 1);
 	struct cgroup_hierarchy h;
 	struct field_error err = {0};
 
+	expect_choice(deep, "", NULL, "/sys/fs/cgroup", 0);
 	expect_choice(covered, "", NULL, "/sys/fs/cgroup", 0);
 	expect_choice(pure, "", NULL, "/sys/fs/cgroup", 0);
 	expect_choice(hybrid, "", NULL, "/sys/fs/cgroup/memory", 4);
