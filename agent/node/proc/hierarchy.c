@@ -15,18 +15,18 @@
 static const char *const v1_controllers[] = {"memory", "cpu", "pids"};
 
 struct mount {
-	char root[PATH_MAX], point[PATH_MAX], type[16], options[256];
+	char root[PATH_MAX], point[256], type[16], options[256];
 };
 
 /* "36 35 98:0 ROOT POINT rw,... shared:1 - TYPE SOURCE SUPEROPTIONS", proc(5). */
 static bool parse_mount(const char *line, struct mount *m)
 {
 	const char *dash = strstr(line, " - ");
+	int end = 0; /* of the point: a longer one is left out */
 
 	*m = (struct mount){0};
-	return dash && sscanf(line, "%*s %*s %*s %4095s %4095s", m->root, m->point) == 2 &&
-	       strlen(m->point) < sizeof(((struct cgroup_hierarchy *)0)->mount) &&
-	       sscanf(dash, " - %15s %*s %255s", m->type, m->options) == 2;
+	return dash && sscanf(line, "%*s %*s %*s %4095s %255s%n", m->root, m->point, &end) == 2 &&
+	       line[end] == ' ' && sscanf(dash, " - %15s %*s %255s", m->type, m->options) == 2;
 }
 
 static bool has_option(const char *options, const char *name)
