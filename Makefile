@@ -14,7 +14,7 @@ BUILD   := build
 CC      := gcc
 CLANG   := clang
 BPFTOOL := /usr/sbin/bpftool
-PKGS    := libbpf libelf libdw libwebsockets jansson yaml-0.1 openssl sqlite3 libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib liblzma
+PKGS    := libbpf libelf libdw libwebsockets jansson yaml-0.1 openssl sqlite3 libpcre2-8 libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib liblzma
 WARN    := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wformat=2 -Wvla -Wno-format-nonliteral $(if $(CI),-Werror)
 CFLAGS  ?= -O2 -g
 override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-strong -D_GNU_SOURCE \

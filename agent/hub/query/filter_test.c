@@ -132,7 +132,7 @@ static const struct {
 	{"process_id=1.5", "tag_filter:12", "whole numbers"},
 	{"process_id=99999999999999999999", "tag_filter:12", "whole numbers"},
 	{"pod REGEXP '(a'", "tag_filter:12", "bad regular expression"},
-	{"pod REGEXP '(a)\\1'", "tag_filter:12", "back-references"},
+	{"pod REGEXP '(a)\\1'", "tag_filter:12", "non-existent"},
 	{"`pod='x'", "tag_filter:1", "closing `"},
 	{"pod between 1 and 2", "tag_filter:5", "found 'between'"},
 	{"``='x'", "tag_filter:1", "unknown tag ''"},

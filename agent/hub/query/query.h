@@ -17,7 +17,7 @@
 #define FILTER_MAX_VALUE      4096	/* bytes of one value */
 #define FILTER_MAX_CONDITIONS 500	/* SQLite's time to compile them is quadratic */
 #define FILTER_MAX_VALUES     8000	/* each is bound three times, SQLite takes 30000 */
-#define FILTER_MAX_REGEXPS    50	/* each is 1 ms and 200 KiB to compile */
+#define FILTER_MAX_REGEXPS    50	/* each is up to 64 KiB */
 int filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };

@@ -79,6 +79,8 @@ int sq_errno(int rc)
 		return -E2BIG;
 	case SQLITE_NOMEM:
 		return -ENOMEM;
+	case SQ_REGEXP_LIMIT:
+		return -ELOOP;
 	default:
 		return -EIO;
 	}

@@ -237,6 +237,8 @@ bool where_wants_links(const struct selection *sel);
 /* Whether it names a tag that is not one of the series. */
 bool where_wants_samples(const struct selection *sel);
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+/* What pf_regexp fails with past its limits: SQLite itself does not use it. sq_errno: -ELOOP */
+#define SQ_REGEXP_LIMIT SQLITE_FORMAT
 int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp, pf_wait */
 
 /* ---- sqlite_sums.c: equal stacks of a query added up ---- */

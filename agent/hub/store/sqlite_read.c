@@ -386,6 +386,10 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 	else if (e == -E2BIG)
 		field_error_set(reterr, "store",
 				"the filter is nested too deep or has too many conditions");
+	else if (e == -ELOOP)
+		field_error_set(reterr, "store",
+				"a REGEXP takes too many steps on one of the values; nest fewer "
+				"repetitions");
 	else
 		field_error_set(reterr, "store", "cannot be read: %s", strerror(-e));
 	return e;

@@ -440,22 +440,24 @@ static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	const char *pattern = (const char *)sqlite3_value_text(v[0]);
 	const char *text = (const char *)sqlite3_value_text(v[1]);
-	struct regexp *x = sqlite3_get_auxdata(ctx, 0);
+	struct regexp *known = sqlite3_get_auxdata(ctx, 0), *x = known;
 	struct field_error e;
+	int r;
 
 	(void)n;
 	if (!pattern || !text)
 		return;
-	if (!x) {
-		if (regexp_new(pattern, &x, &e)) {
-			sqlite3_result_error(ctx, e.reason, -1);
-			return;
-		}
-		sqlite3_result_int(ctx, regexp_match(x, text));
-		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
+	if (!known && regexp_new(pattern, &x, &e)) {
+		sqlite3_result_error(ctx, e.reason, -1);
 		return;
 	}
-	sqlite3_result_int(ctx, regexp_match(x, text));
+	r = regexp_match(x, text);
+	if (r < 0)
+		sqlite3_result_error_code(ctx, SQ_REGEXP_LIMIT);
+	else
+		sqlite3_result_int(ctx, r);
+	if (!known)
+		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
 }
 
 /* A wait's number in the file -> its name; NULL: none. */

@@ -28,7 +28,7 @@ struct predicate {
 	size_t n_values;
 };
 struct predicate *predicate_free(struct predicate *p);
-/* Whether PRED_REGEXP takes the pattern: POSIX ERE and \\d, bounded, no back-references. */
+/* Whether PRED_REGEXP takes the pattern: one of PCRE2, no back-references by number; else -EINVAL. */
 #define REGEXP_MAX_BYTES 1024
 int predicate_regexp_check(const char *pattern, struct field_error *reterr);
 

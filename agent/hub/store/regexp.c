@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * REGEXP on tag values, by PCRE2. Patterns come from whoever may ask, so what they cost is bounded: the length of the
+ * pattern, and the steps and the memory of each match; more is an error, never "no match".
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "hub/store/sink.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+
+#define MAX_GROUPS 50	  /* within each other */
+#define MAX_STEPS  200000 /* of one match; up to some 0.2 s */
+#define MAX_KIB	   16384  /* of one match: what is to be tried again */
+/* "." is any character; "(...)" only groups, so that there are no back-references by number; \C would cut characters. */
+#define OPTIONS                                                                                    \
+	(PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY |               \
+	 PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_BACKSLASH_C)
+
+struct regexp {
+	pcre2_code *code;
+	pcre2_match_data *data;
+	pcre2_match_context *limits;
+};
+
+static int compile(const char *pattern, uint32_t options, pcre2_code **ret,
+		   struct field_error *reterr)
+{
+	pcre2_compile_context *c = pcre2_compile_context_create(NULL);
+	char why[128];
+	PCRE2_SIZE at;
+	int error;
+
+	if (!c)
+		return field_error_set(reterr, "regexp", "no memory");
+	pcre2_set_parens_nest_limit(c, MAX_GROUPS);
+	*ret = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &error, &at, c);
+	pcre2_compile_context_free(c);
+	if (*ret)
+		return 0;
+	pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
+	return field_error_set(reterr, "regexp", "'%.200s': %s, at byte %zu of it", pattern, why,
+			       at);
+}
+
+/*
+ * PCRE2 counts the steps anew from each place of the text where it begins. As one pattern from the text's begin on they
+ * are counted together.
+ */
+static int compile_searching(const char *pattern, pcre2_code **ret, struct field_error *reterr)
+{
+	_cleanup_buf_ struct buf text = {0};
+	pcre2_code *alone;
+	int r = compile(pattern, OPTIONS, &alone, reterr);
+
+	if (r < 0)
+		return r;
+	pcre2_code_free(alone);
+	buf_printf(&text, ".*?(?:%s)", pattern);
+	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret, reterr);
+}
+
+int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr)
+{
+	struct regexp *x;
+	pcre2_code *code;
+	int r;
+
+	if (strlen(pattern) > REGEXP_MAX_BYTES)
+		return field_error_set(reterr, "regexp", "longer than %d bytes", REGEXP_MAX_BYTES);
+	r = compile_searching(pattern, &code, reterr);
+	if (r < 0)
+		return r;
+	x = xcalloc(1, sizeof(*x));
+	x->code = code;
+	x->data = pcre2_match_data_create(1, NULL);
+	x->limits = pcre2_match_context_create(NULL);
+	if (!x->data || !x->limits) {
+		regexp_free(x);
+		return field_error_set(reterr, "regexp", "no memory");
+	}
+	pcre2_set_match_limit(x->limits, MAX_STEPS);
+	pcre2_set_heap_limit(x->limits, MAX_KIB);
+	*ret = x;
+	return 0;
+}
+
+void regexp_free(void *r)
+{
+	struct regexp *x = r;
+
+	if (!x)
+		return;
+	pcre2_match_context_free(x->limits);
+	pcre2_match_data_free(x->data);
+	pcre2_code_free(x->code);
+	free(x);
+}
+
+int regexp_match(struct regexp *x, const char *text)
+{
+	int r = pcre2_match(x->code, (PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, 0, 0, x->data,
+			    x->limits);
+
+	return r >= 0 ? 1 : r == PCRE2_ERROR_NOMATCH ? 0 : -ELOOP;
+}
+
+int predicate_regexp_check(const char *pattern, struct field_error *reterr)
+{
+	struct regexp *x = NULL;
+	int r = regexp_new(pattern, &x, reterr);
+
+	regexp_free(x);
+	return r;
+}
