@@ -23,54 +23,51 @@ struct regexp {
 	pcre2_match_context *limits;
 };
 
-static int compile(const char *pattern, uint32_t options, pcre2_code **ret,
-		   struct field_error *reterr)
+/* 0, or PCRE2's error. */
+static int compile(const char *pattern, uint32_t options, pcre2_code **ret)
 {
 	pcre2_compile_context *c = pcre2_compile_context_create(NULL);
-	char why[128];
 	PCRE2_SIZE at;
 	int error;
 
 	if (!c)
-		return field_error_set(reterr, "regexp", "no memory");
+		return PCRE2_ERROR_NOMEMORY;
 	pcre2_set_parens_nest_limit(c, MAX_GROUPS);
 	*ret = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &error, &at, c);
 	pcre2_compile_context_free(c);
-	if (*ret)
-		return 0;
-	pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
-	return field_error_set(reterr, "regexp", "'%.200s': %s, at byte %zu of it", pattern, why,
-			       at);
+	return *ret ? 0 : error;
 }
 
 /*
  * PCRE2 counts the steps anew from each place of the text where it begins. As one pattern from the text's begin on they
- * are counted together.
+ * are counted together. It takes nothing that is no pattern by itself, such as "a)|(b".
  */
-static int compile_searching(const char *pattern, pcre2_code **ret, struct field_error *reterr)
+static int compile_searching(const char *pattern, pcre2_code **ret)
 {
 	_cleanup_buf_ struct buf text = {0};
-	pcre2_code *alone;
-	int r = compile(pattern, OPTIONS, &alone, reterr);
+	int error = compile(pattern, OPTIONS, ret);
 
-	if (r < 0)
-		return r;
-	pcre2_code_free(alone);
+	if (error)
+		return error;
+	pcre2_code_free(*ret);
 	buf_printf(&text, ".*?(?:%s)", pattern);
-	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret, reterr);
+	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret);
 }
 
 int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr)
 {
+	char why[128];
 	struct regexp *x;
 	pcre2_code *code;
-	int r;
+	int error;
 
 	if (strlen(pattern) > REGEXP_MAX_BYTES)
 		return field_error_set(reterr, "regexp", "longer than %d bytes", REGEXP_MAX_BYTES);
-	r = compile_searching(pattern, &code, reterr);
-	if (r < 0)
-		return r;
+	error = compile_searching(pattern, &code);
+	if (error) {
+		pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
+		return field_error_set(reterr, "regexp", "'%.200s': %s", pattern, why);
+	}
 	x = xcalloc(1, sizeof(*x));
 	x->code = code;
 	x->data = pcre2_match_data_create(1, NULL);

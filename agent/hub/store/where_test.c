@@ -140,6 +140,7 @@ static void regexps(void **state)
 	assert_true(takes("^([a-z]+-)+[0-9a-f]{8,10}-.+$|^(a|b)*x?$"));
 	assert_false(takes("(a"));
 	assert_false(takes("a)|(b"));
+	assert_false(takes("(*UTF)a")); /* no words to PCRE2 */
 	assert_false(takes("a++++"));
 	assert_false(takes("(a)\\1"));
 	assert_false(takes("((a{99}){99}){99}"));
