@@ -203,7 +203,7 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		*(unsigned *)member(c, k) = (unsigned)v;
 		return true;
 	case DURATION:
-		if (conf_duration(s, k->max, &v))
+		if (conf_duration(s, k->min, k->max, &v))
 			return false;
 		if (v < k->min * NSEC_PER_SEC || v > k->max * NSEC_PER_SEC)
 			return false;

@@ -39,15 +39,14 @@ int conf_bytes(const char *s, uint64_t *ret)
 	return -EINVAL;
 }
 
-/* A bare number is seconds, as in DeepFlow's files. */
-int conf_duration(const char *s, uint64_t max_seconds, uint64_t *ret_ns)
+int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uint64_t *ret_ns)
 {
 	uint64_t seconds;
 	int r;
 
 	if (strspn(s, "0123456789") != strlen(s))
 		return str_to_duration_ns(s, ret_ns);
-	r = str_to_u64(s, max_seconds, &seconds);
+	r = str_to_u64(s, min_seconds ? max_seconds : 0, &seconds);
 	if (!r)
 		*ret_ns = seconds * NSEC_PER_SEC;
 	return r;
@@ -89,8 +88,8 @@ void conf_allowed(const struct key *k, char out[256])
 		snprintf(out, 256, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
 		break;
 	case DURATION:
-		snprintf(out, 256, "a duration such as 10s, %" PRIu64 "s to %" PRIu64 "s", k->min,
-			 k->max);
+		snprintf(out, 256, "a duration such as %s, %" PRIu64 "s to %" PRIu64 "s",
+			 k->min ? "10s" : "50us", k->min, k->max);
 		break;
 	case BYTES:
 		snprintf(out, 256, "a size such as 256Mi, %" PRIu64 "Mi to %" PRIu64 "Mi", k->min,

@@ -25,5 +25,6 @@ bool conf_wants_text(const struct key *k);
 bool conf_is_url(const char *s, struct field_error *reterr); /* reterr: "has a user name in it" */
 bool conf_is_choice(const char *choices, const char *value); /* choices: "a|b" */
 int conf_bytes(const char *s, uint64_t *ret);		     /* "256Mi" */
-int conf_duration(const char *s, uint64_t max_seconds, uint64_t *ret_ns);
+/* A bare number is seconds, as in DeepFlow's files; where less than one second is allowed too (min_seconds 0), only 0 is clear. */
+int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uint64_t *ret_ns);
 bool conf_is_link(const char *s);
