@@ -347,7 +347,9 @@ static int set_verified_name(SSL *ssl, const char *host)
 
 	if (inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1)
 		return X509_VERIFY_PARAM_set1_ip_asc(param, host) ? 0 : -EINVAL;
-	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	/* As Go, so kubectl: a subject's common name is no name of a host. */
+	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
 	if (!*host || !X509_VERIFY_PARAM_set1_host(param, host, 0))
 		return -EINVAL;
 	return SSL_set_tlsext_host_name(ssl, host) ? 0 : -EINVAL;

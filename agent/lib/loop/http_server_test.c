@@ -458,6 +458,17 @@ static void tls_wrong_name_refused(void **state)
 	assert_int_equal(f->n_in, 0); /* the request, and a token in it, never left */
 }
 
+/* Each certificate's subject is CN=leaf; OpenSSL takes that for a name where there is no other. */
+static void tls_subject_is_no_name(void **state)
+{
+	struct fixture *f = *state;
+
+	tls_get(f, &v6_cert, "127.0.0.1", "leaf", ca.pem);
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "hostname mismatch");
+	assert_int_equal(f->n_in, 0);
+}
+
 static void tls_wrong_ca_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -826,6 +837,7 @@ static const struct CMUnitTest tests[] = {
 	T(tls_by_name_other_than_the_address),
 	T(tls_resolved_name),
 	T(tls_wrong_name_refused),
+	T(tls_subject_is_no_name),
 	T(tls_wrong_ca_refused),
 	T(tls_59_expired_or_not_yet_valid),
 	T(tls_bundle_of_two),
