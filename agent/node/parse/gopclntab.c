@@ -153,6 +153,8 @@ bool go_function(const struct go_table *t, size_t i, struct go_function *ret)
 	    t->functions.n < 48 || at > t->functions.n - 48)
 		return false;
 	f.name = go_string(t->names, go_u32(t->functions, at + (wide ? 8 : 4)));
+	if (!f.name)
+		return false;
 	f.sp = go_u32(t->functions, tables);
 	f.file = go_u32(t->functions, tables + 4);
 	f.line = go_u32(t->functions, tables + 8);
@@ -164,7 +166,7 @@ bool go_function(const struct go_table *t, size_t i, struct go_function *ret)
 	f.padded_end = next - f.end < PADDING_MAX ? next : f.end;
 	read_inline_tables(t, at, &f);
 	*ret = f;
-	return f.name != NULL;
+	return true;
 }
 
 const char *go_file(const struct go_table *t, const struct go_function *f, int32_t value)
