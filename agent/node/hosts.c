@@ -4,13 +4,13 @@
  * look at /proc every second, less often where that would cost more than one
  * per cent of a CPU. A process belongs to it from the look that found it.
  */
+#include "lib/base/regexp.h"
 #include "node/internal.h"
 #include "node/proc/stat.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,7 +25,8 @@
 struct hosts {
 	struct node *node;
 	unsigned event_mask; /* which have a regex */
-	regex_t regex[_EVENT_MAX];
+	struct regexp *regex[_EVENT_MAX];
+	bool told; /* of one that takes too many steps; any thread */
 	struct timer timer;
 	struct host_list *list;
 	/* os worker only: what the kernel holds */
@@ -89,17 +90,23 @@ bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boot
 	return false;
 }
 
-static unsigned events_of(const struct hosts *h, const char *comm)
+static unsigned events_of(struct hosts *h, const char *comm)
 {
 	unsigned mask = 0;
 
-	for (enum event e = 0; e < _EVENT_MAX; e++)
-		if (h->event_mask & 1u << e && !regexec(&h->regex[e], comm, 0, NULL, 0))
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		int r = h->event_mask & 1u << e ? regexp_match(h->regex[e], comm) : 0;
+
+		if (r > 0)
 			mask |= 1u << e;
+		if (r < 0 && !__atomic_exchange_n(&h->told, true, __ATOMIC_RELAXED))
+			log_warn("%s-profile.regex takes too many steps on '%s': left out",
+				 event_info(e)->name, comm);
+	}
 	return mask;
 }
 
-bool hosts_match(const struct hosts *h, const char *comm, enum event event)
+bool hosts_match(struct hosts *h, const char *comm, enum event event)
 {
 	return h && events_of(h, comm) & 1u << event;
 }
@@ -285,23 +292,21 @@ static void look(void *arg)
 
 static int add_event(struct hosts *h, enum event e, const char *regex, struct field_error *reterr)
 {
-	int code = regcomp(&h->regex[e], regex, REG_EXTENDED | REG_NOSUB);
-	char text[256], path[64];
+	struct field_error bad;
+	char path[64];
 
-	if (!code) {
+	if (regexp_new(regex, &h->regex[e], &bad) == 0) {
 		h->event_mask |= 1u << e;
 		return 0;
 	}
-	regerror(code, &h->regex[e], text, sizeof(text));
 	snprintf(path, sizeof(path), "%s-profile.regex", event_info(e)->name);
-	return field_error_set(reterr, path, "%s", text);
+	return field_error_set(reterr, path, "%s", bad.reason);
 }
 
 static void free_regex(struct hosts *h)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++)
-		if (h->event_mask & 1u << e)
-			regfree(&h->regex[e]);
+		regexp_free(h->regex[e]);
 }
 
 int hosts_new(struct node *n, struct hosts **ret, struct field_error *reterr)

@@ -55,7 +55,7 @@ struct host_list *host_list_unref(struct host_list *l);
 bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
 		   uint64_t time_ns);
 /* Is this event wanted of processes of this name? Any thread. */
-bool hosts_match(const struct hosts *h, const char *comm, enum event event);
+bool hosts_match(struct hosts *h, const char *comm, enum event event);
 
 /* ---- pipeline.c: samples -> frames -> windows; pipeline worker ---- */
 struct attribution { /* of one cgroup in one drain */
@@ -89,7 +89,7 @@ struct feed {
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
 	struct host_list *hosts;
-	const struct hosts *host_names;
+	struct hosts *host_names;
 	struct held_back *held_back;
 	size_t n_held_back;
 	/* out */

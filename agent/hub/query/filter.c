@@ -15,6 +15,7 @@
  * they are in MySQL; any other \x keeps its backslash, so that '\.' reaches REGEXP.
  */
 #include "hub/query/query.h"
+#include "lib/base/regexp.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -227,7 +228,7 @@ static int check_regexp(struct parser *p, const struct predicate *leaf)
 	if (++p->n_regexps > FILTER_MAX_REGEXPS)
 		return fail_at(p, p->start, "more than %d times REGEXP; 'a|b' is one",
 			       FILTER_MAX_REGEXPS);
-	if (predicate_regexp_check(p->word.data ? p->word.data : "", &e))
+	if (regexp_check(p->word.data ? p->word.data : "", &e))
 		return fail_at(p, p->start, "bad regular expression: %s", e.reason);
 	return 0;
 }

@@ -18,17 +18,15 @@ static void check(bool ok)
 
 /* ---- a tree in words again ---- */
 
-static void put_value(struct buf *b, const char *value)
+static void put_quoted(struct buf *b, char quote, const char *text)
 {
-	buf_putc(b, '\'');
-	for (; *value; value++) {
-		if (*value == '\'')
-			buf_putc(b, '\'');
-		buf_putc(b, *value);
-		if (*value == '\\')
-			buf_putc(b, '\\');
+	buf_putc(b, quote);
+	for (; *text; text++) {
+		if (*text == quote || (*text == '\\' && quote != '`'))
+			buf_putc(b, *text);
+		buf_putc(b, *text);
 	}
-	buf_putc(b, '\'');
+	buf_putc(b, quote);
 }
 
 static void put_leaf(struct buf *b, const struct predicate *p)
@@ -52,11 +50,12 @@ static void put_leaf(struct buf *b, const struct predicate *p)
 	bool list = p->op == PRED_IN || p->op == PRED_NOT_IN;
 
 	check(p->tag && (size_t)p->op < ARRAY_SIZE(words) && words[p->op] && p->n_children == 0);
-	buf_printf(b, "`%s` %s", p->tag, words[p->op]);
+	put_quoted(b, '`', p->tag);
+	buf_printf(b, " %s", words[p->op]);
 	buf_puts(b, list ? " (" : " ");
 	for (size_t i = 0; i < p->n_values; i++) {
 		buf_puts(b, i ? ", " : "");
-		put_value(b, p->values[i]);
+		put_quoted(b, '\'', p->values[i]);
 	}
 	buf_puts(b, list ? ")" : "");
 }

@@ -72,6 +72,7 @@ static const struct {
 	 "(or (regexp pod ^a.*$) (not-regexp pod x\\.y))"},
 	{"pod IS NULL or pod is not null", "(or (null pod) (not-null pod))"},
 	{"exist(pod)", "(not-null pod)"},
+	{"`k8s.label.a``b`='x'", "(= k8s.label.a`b x)"},
 	{"NOT EXIST(`k8s.label.app`)", "(not (not-null k8s.label.app))"},
 	{"`k8s.label.git_commit_id`='abc'", "(= k8s.label.git_commit_id abc)"},
 	{"k8s.label.app.kubernetes.io/name='x'", "(= k8s.label.app.kubernetes.io/name x)"},

@@ -20,9 +20,3 @@ extern const struct sink_ops sqlite_sink, null_sink;
 
 /* match.c: LIKE with '%' and '*' for any run, '_' for any character, '\' before a literal. */
 bool match_like(const char *pattern, const char *text);
-/* regexp.c: PCRE2's patterns. */
-struct regexp;
-int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr);
-void regexp_free(void *r);
-/* By one thread at a time. 1, 0; -ELOOP: it takes too many steps, or too much memory. */
-int regexp_match(struct regexp *x, const char *text);

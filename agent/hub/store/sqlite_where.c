@@ -6,6 +6,7 @@
  * without the tag matches !=, NOT IN, NOT LIKE, NOT REGEXP and IS NULL.
  */
 #include "hub/store/sqlite.h"
+#include "lib/base/regexp.h"
 
 #include <stdlib.h>
 

@@ -28,9 +28,6 @@ struct predicate {
 	size_t n_values;
 };
 struct predicate *predicate_free(struct predicate *p);
-/* Whether PRED_REGEXP takes the pattern: one of PCRE2, no back-references by number; else -EINVAL. */
-#define REGEXP_MAX_BYTES 1024
-int predicate_regexp_check(const char *pattern, struct field_error *reterr);
 
 struct selection {
 	enum event event;

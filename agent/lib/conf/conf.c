@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of keys, and the one walk that checks a file against it. */
+#include "lib/base/regexp.h"
 #include "lib/conf/value.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -106,7 +106,7 @@ static const struct key keys[] = {
 	{OFF "on-cpu-profile.cpu", UINT, AT(on_cpu_per_cpu), "0", 0, 1, NULL,
 	 "1: keep CPUs apart (tag `cpu`), in `local` and `agent`"},
 	{OFF "on-cpu-profile.regex", REGEX, AT(on_cpu_regex), "^podflame", 0, 0, NULL,
-	 "`local`: process names to profile (POSIX extended)"},
+	 "`local`: process names to profile"},
 	{OFF "on-cpu-profile.java-symbol-file-refresh-defer-interval", DURATION,
 	 AT(java_refresh_ns), "600s", 5, 3600, NULL,
 	 "least time between two perf maps that a JVM is asked for (javaAttach: Allowed)"},
@@ -115,7 +115,7 @@ static const struct key keys[] = {
 	{OFF "off-cpu-profile.disabled", BOOL, AT(off_cpu_disabled), "true", 0, 0, NULL,
 	 "`local`: no off-CPU profile; DeepFlow's default is true from 7 on"},
 	{OFF "off-cpu-profile.regex", REGEX, AT(off_cpu_regex), "^podflame", 0, 0, NULL,
-	 "`local`: process names whose waits are profiled (POSIX extended)"},
+	 "`local`: process names whose waits are profiled"},
 	{OFF "off-cpu-profile.minblock", DURATION, AT(off_cpu_min_block_ns), "50us", 0, 3600, NULL,
 	 "`local`: shorter waits are left out"},
 	{OFF "off-cpu-profile.cpu", WARN, 0, "", 0, 0, NULL,
@@ -165,7 +165,6 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
 	uint64_t v;
-	regex_t re;
 
 	switch (k->type) {
 	case STRING:
@@ -174,9 +173,8 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 		set_string(c, k, s);
 		return true;
 	case REGEX:
-		if (strlen(s) > 256 || regcomp(&re, s, REG_EXTENDED | REG_NOSUB))
+		if (regexp_check(s, NULL))
 			return false;
-		regfree(&re);
 		set_string(c, k, s);
 		return true;
 	case URL:

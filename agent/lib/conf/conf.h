@@ -42,7 +42,7 @@ struct config {
 	bool on_cpu_disabled;
 	unsigned on_cpu_hz;
 	unsigned on_cpu_per_cpu;	/* 0, 1 */
-	char *on_cpu_regex;		/* POSIX extended, checked */
+	char *on_cpu_regex;		/* checked by regexp_check() */
 	bool off_cpu_disabled;
 	char *off_cpu_regex;
 	uint64_t off_cpu_min_block_ns;

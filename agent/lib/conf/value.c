@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the text of a value may be. */
+#include "lib/base/regexp.h"
 #include "lib/conf/value.h"
 
 #include <inttypes.h>
@@ -99,7 +100,8 @@ void conf_allowed(const struct key *k, char out[256])
 		snprintf(out, 256, "one of %s", *k->choices == '|' ? k->choices + 1 : k->choices);
 		break;
 	case REGEX:
-		snprintf(out, 256, "a POSIX extended regular expression, at most 256 bytes");
+		snprintf(out, 256, "a regular expression (PCRE2), at most %d bytes",
+			 REGEXP_MAX_BYTES);
 		break;
 	case URL:
 		snprintf(out, 256,

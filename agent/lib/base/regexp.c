@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * REGEXP on tag values, by PCRE2. Patterns come from whoever may ask, so what they cost is bounded: the length of the
- * pattern, and the steps and the memory of each match; more is an error, never "no match".
+ * Patterns come from whoever may ask, so what they cost is bounded: the length of the pattern, and the steps and the
+ * memory of each match; more is an error, never "no match".
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "hub/store/sink.h"
+#include "lib/base/regexp.h"
 
 #include <pcre2.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define MAX_GROUPS 50	  /* within each other */
@@ -19,6 +20,7 @@
 
 struct regexp {
 	pcre2_code *code;
+	pthread_mutex_t lock; /* of data */
 	pcre2_match_data *data;
 	pcre2_match_context *limits;
 };
@@ -40,7 +42,8 @@ static int compile(const char *pattern, uint32_t options, pcre2_code **ret)
 
 /*
  * PCRE2 counts the steps anew from each place of the text where it begins. As one pattern from the text's begin on they
- * are counted together. It takes nothing that is no pattern by itself, such as "a)|(b".
+ * are counted together. It takes nothing that is no pattern by itself, such as "a)|(b"; \E ends a \Q, a new line what
+ * (?x) makes a comment.
  */
 static int compile_searching(const char *pattern, pcre2_code **ret)
 {
@@ -50,12 +53,30 @@ static int compile_searching(const char *pattern, pcre2_code **ret)
 	if (error)
 		return error;
 	pcre2_code_free(*ret);
-	buf_printf(&text, ".*?(?:%s)", pattern);
+	buf_printf(&text, ".*?(?:%s\\E)", pattern);
+	error = compile(text.data, OPTIONS | PCRE2_ANCHORED, ret);
+	if (!error)
+		return 0;
+	buf_reset(&text);
+	buf_printf(&text, ".*?(?:%s\n)", pattern);
 	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret);
+}
+
+/* These see what is around them, too: verbs, and recursion into all of it. */
+static const char *find_outer(const char *pattern)
+{
+	static const char *const outer[] = {"(*", "(?R", "(?0", "\\g"};
+
+	for (const char *s = pattern; *s; s += *s == '\\' && s[1] ? 2 : 1)
+		for (size_t i = 0; i < ARRAY_SIZE(outer); i++)
+			if (str_has_prefix(s, outer[i]))
+				return outer[i];
+	return NULL;
 }
 
 int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr)
 {
+	const char *outer = find_outer(pattern);
 	char why[128];
 	struct regexp *x;
 	pcre2_code *code;
@@ -63,6 +84,9 @@ int regexp_new(const char *pattern, struct regexp **ret, struct field_error *ret
 
 	if (strlen(pattern) > REGEXP_MAX_BYTES)
 		return field_error_set(reterr, "regexp", "longer than %d bytes", REGEXP_MAX_BYTES);
+	if (outer)
+		return field_error_set(reterr, "regexp", "'%.200s': '%s' is not taken", pattern,
+				       outer);
 	error = compile_searching(pattern, &code);
 	if (error) {
 		pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
@@ -70,6 +94,7 @@ int regexp_new(const char *pattern, struct regexp **ret, struct field_error *ret
 	}
 	x = xcalloc(1, sizeof(*x));
 	x->code = code;
+	pthread_mutex_init(&x->lock, NULL);
 	x->data = pcre2_match_data_create(1, NULL);
 	x->limits = pcre2_match_context_create(NULL);
 	if (!x->data || !x->limits) {
@@ -91,18 +116,21 @@ void regexp_free(void *r)
 	pcre2_match_context_free(x->limits);
 	pcre2_match_data_free(x->data);
 	pcre2_code_free(x->code);
+	pthread_mutex_destroy(&x->lock);
 	free(x);
 }
 
 int regexp_match(struct regexp *x, const char *text)
 {
-	int r = pcre2_match(x->code, (PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, 0, 0, x->data,
-			    x->limits);
+	int r;
 
+	pthread_mutex_lock(&x->lock);
+	r = pcre2_match(x->code, (PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, 0, 0, x->data, x->limits);
+	pthread_mutex_unlock(&x->lock);
 	return r >= 0 ? 1 : r == PCRE2_ERROR_NOMATCH ? 0 : -ELOOP;
 }
 
-int predicate_regexp_check(const char *pattern, struct field_error *reterr)
+int regexp_check(const char *pattern, struct field_error *reterr)
 {
 	struct regexp *x = NULL;
 	int r = regexp_new(pattern, &x, reterr);
