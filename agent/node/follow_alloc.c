@@ -318,6 +318,15 @@ static void forget_problem(struct tracked *t)
 	t->allocs.looked_mask = 0;
 }
 
+/* What it does while nobody may look is not what the next span stands for: that is a first one again. */
+static void forget_span(struct allocs *a, const struct wish *w)
+{
+	bool wanted = (w->event_mask | w->span_mask) & 1u << EVENT_MEM_ALLOC;
+
+	if (!wanted && !a->attached && !a->busy)
+		a->span_end = (struct span_end){0};
+}
+
 void alloc_advance(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
@@ -331,6 +340,7 @@ void alloc_advance(struct tracked *t)
 	if (a->looking)
 		return;
 	probe(t, &w);
+	forget_span(a, &w);
 	if (asked && a->sites && a->sites->go && now_mono_ns() >= a->next_go_ns)
 		read_go(t, asked);
 }

@@ -603,8 +603,6 @@ static void what_is_told_is_as_sure_as_it_says(void **state)
 	assert_true(n_within >= 16);
 }
 
-/* ---- a file that cannot be read ---- */
-
 static const struct tracked *tracked_of(const struct fixture *f, pid_t pid)
 {
 	struct tracked *t, *next;
@@ -614,6 +612,64 @@ static const struct tracked *tracked_of(const struct fixture *f, pid_t pid)
 			return t;
 	return NULL;
 }
+
+/* ---- a pause, in which it goes on to allocate ---- */
+
+static bool is_forgotten(struct fixture *f)
+{
+	return is_detached(f) && !f->node->follow->memory_asked && !account(f, EVENT_MEM_ALLOC);
+}
+
+static bool has_span(struct fixture *f)
+{
+	const struct account *a = account(f, EVENT_MEM_ALLOC);
+
+	return a && a->spans.n > 0;
+}
+
+static bool is_without_spans(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return is_detached(f) && t && !t->allocs.span_end.cpu_ns;
+}
+
+/* The work before a first span is not known, and not what it stands for. */
+static void assert_begins_anew(struct fixture *f)
+{
+	run_until(f, has_span, "a span after the pause");
+	assert_true(account(f, EVENT_MEM_ALLOC)->spans.all_work_ns == 0);
+}
+
+static void a_pause_is_not_estimated(void **state)
+{
+	struct fixture *f = *state;
+
+	begin_often(f);
+	ask(f, 1u << EVENT_ON_CPU, 16384);
+	run_until(f, is_forgotten, "nobody who asks");
+	ask(f, ALLOC, 16384);
+	assert_begins_anew(f);
+}
+
+static void a_refusal_is_not_estimated(void **state)
+{
+	struct fixture *f = *state;
+	struct account *a;
+
+	begin_often(f);
+	run_until(f, is_detached, "the end of a span");
+	a = &f->node->overhead->payers->of[EVENT_MEM_ALLOC];
+	a->mode = OVERHEAD_REFUSED;
+	a->asked = overhead_asked(f->node->overhead, f->node->overhead->payers);
+	a->retry_ns = UINT64_MAX;
+	a->spans = (struct spans){0};
+	run_until(f, is_without_spans, "no spans that are to come");
+	a->retry_ns = 0;
+	assert_begins_anew(f);
+}
+
+/* ---- a file that cannot be read ---- */
 
 static bool spans_go_on(struct fixture *f)
 {
@@ -764,6 +820,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(much_is_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_told_is_as_sure_as_it_says, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_pause_is_not_estimated, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_refusal_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
