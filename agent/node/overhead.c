@@ -174,6 +174,16 @@ static void read_done(struct task *task)
 		overhead_tell(o);
 }
 
+/* Its share goes with it: of a container that others are in, of one that is selected again. */
+static void let_go(struct overhead *o, struct payer *p)
+{
+	if (p->off.note != UINT32_MAX || p->off.keep != UINT32_MAX) {
+		p->off = OFF_SHARES_ALL;
+		keep(o, p);
+	}
+	forget(o, p);
+}
+
 /* Whose container has ended or is not selected any more is forgotten, and what is not asked for of the others. */
 static void refresh_owners(struct overhead *o)
 {
@@ -183,7 +193,7 @@ static void refresh_owners(struct overhead *o)
 		struct owner *owner = owner_now(o, p->cgroup_id);
 
 		if (!owner) {
-			forget(o, p);
+			let_go(o, p);
 			continue;
 		}
 		owner_unref(p->owner);

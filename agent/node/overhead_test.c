@@ -613,6 +613,115 @@ static const struct tracked *tracked_of(const struct fixture *f, pid_t pid)
 	return NULL;
 }
 
+/* ---- off-cpu: limits end with who they were for. No loop runs: what is known of cgroups is what is said here ---- */
+
+#define OFF	  (1u << EVENT_OFF_CPU)
+#define CGROUP	  (1ull << 40) /* and those after it: of nobody here */
+#define KEPT	  1000
+#define N_THINNED 5000
+
+static void cgroup(struct fixture *f, uint64_t id, const char *container_id, const char *inner,
+		   bool removed)
+{
+	_cleanup_free_ char *path = xasprintf("/kubepods/pod%s/%s%s", f->uid, container_id, inner);
+
+	procs_cgroup(f->node->procs, id, CGROUP, path, removed, now_boot_ns());
+}
+
+static void plan_off(struct fixture *f, const char *container_id, unsigned event_mask)
+{
+	struct plan *plan = testplan(f->uid, f->uid, container_id, true);
+
+	plan->pods[0].containers[0].event_mask = event_mask;
+	procs_apply(f->node->procs, plan, now_boot_ns());
+}
+
+static void thin(struct fixture *f, uint64_t id, const char *container_id)
+{
+	struct payer *p = overhead_payer_get(f->node->overhead, id);
+
+	assert_non_null(p);
+	p->off = OFF_SHARES(KEPT, KEPT);
+	procs_keep_off(f->node->procs, container_id, KEPT, KEPT);
+}
+
+static uint32_t kept_of(struct fixture *f, uint64_t id)
+{
+	bool changed;
+	size_t n;
+	const struct procs_filter *filter =
+		procs_filter(f->node->procs, now_boot_ns(), &n, &changed);
+	uint64_t until_ns;
+	struct owner *o = procs_owner(f->node->procs, id, &until_ns);
+	uint32_t keep;
+
+	assert_non_null(o);
+	keep = o->off_keep;
+	owner_unref(o);
+	for (size_t i = 0; i < n; i++)
+		if (filter[i].cgroup_id == id)
+			assert_true(filter[i].off_keep == keep);
+	return keep;
+}
+
+/* Payers are looked at; what follows of their CPU time is not waited for. */
+static void look_at_owners(struct fixture *f)
+{
+	struct overhead *o = f->node->overhead;
+
+	o->round_ns = 0;
+	overhead_usage(o, NULL, 0, 0);
+	assert_true(o->reading == (o->payers != NULL));
+}
+
+static void who_was_thinned_begins_anew(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, sleeps, OFF, 0);
+	cgroup(f, CGROUP + 1, f->id, "", false);
+	thin(f, CGROUP + 1, f->id);
+	assert_int_equal(kept_of(f, CGROUP + 1), KEPT);
+	procs_apply(f->node->procs, testplan("other", "other", "other", true), now_boot_ns());
+	look_at_owners(f);
+	assert_null(f->node->overhead->payers);
+	plan_off(f, f->id, OFF);
+	assert_true(kept_of(f, CGROUP + 1) == UINT32_MAX);
+}
+
+static void who_ends_takes_its_limit_along(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, sleeps, OFF, 0);
+	cgroup(f, CGROUP + 1, f->id, "", false);
+	cgroup(f, CGROUP + 2, f->id, "/inner", false);
+	assert_non_null(overhead_payer_get(f->node->overhead, CGROUP + 1));
+	thin(f, CGROUP + 2, f->id);
+	assert_int_equal(kept_of(f, CGROUP + 1), KEPT);
+	cgroup(f, CGROUP + 2, f->id, "/inner", true);
+	look_at_owners(f);
+	assert_int_equal(HASH_COUNT(f->node->overhead->payers), 1);
+	assert_true(kept_of(f, CGROUP + 1) == UINT32_MAX);
+}
+
+static void limits_of_who_is_gone_leave_room(void **state)
+{
+	struct fixture *f = *state;
+	char id[CONTAINER_ID_BYTES];
+
+	begin(f, sleeps, OFF, 0);
+	for (uint64_t i = 1; i <= N_THINNED; i++) {
+		snprintf(id, sizeof(id), "%063llx0", (unsigned long long)(CGROUP + i));
+		plan_off(f, id, OFF);
+		cgroup(f, CGROUP + i, id, "", false);
+		thin(f, CGROUP + i, id);
+		assert_int_equal(kept_of(f, CGROUP + i), KEPT);
+		cgroup(f, CGROUP + i, id, "", true);
+		look_at_owners(f);
+	}
+}
+
 /* ---- a pause, in which it goes on to allocate ---- */
 
 static bool is_forgotten(struct fixture *f)
@@ -820,6 +929,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(much_is_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_told_is_as_sure_as_it_says, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(who_was_thinned_begins_anew, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_ends_takes_its_limit_along, setup, teardown),
+		cmocka_unit_test_setup_teardown(limits_of_who_is_gone_leave_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_pause_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_refusal_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,

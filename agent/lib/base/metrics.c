@@ -79,6 +79,8 @@ static const struct {
 	{"cgroups_dropped_total",
 	 "Cgroups that are not known: a limit was reached, or a folder may not be read."},
 	{"containers_estimated", "Containers whose values are estimates now."},
+	{"container_limits_dropped_total",
+	 "Times that a container's overhead limit could not be held, because too many have one."},
 	{"containers_over_budget",
 	 "Containers with an event that is off to keep within limits.overheadPercent."},
 	{"cpu_stat_failed_total", "cpu.stat files of containers that were not read."},

@@ -35,9 +35,12 @@ void caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t
 
 	if (c)
 		drop(caps, c);
-	if ((!hz && off_note == UINT32_MAX && off_keep == UINT32_MAX) ||
-	    HASH_COUNT(*caps) >= MAX_CAPS)
+	if (!hz && off_note == UINT32_MAX && off_keep == UINT32_MAX)
 		return;
+	if (HASH_COUNT(*caps) >= MAX_CAPS) {
+		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
+		return;
+	}
 	c = xcalloc(1, sizeof(*c));
 	*c = (struct cap){.hz = hz, .off_note = off_note, .off_keep = off_keep};
 	snprintf(c->id, sizeof(c->id), "%s", container_id);

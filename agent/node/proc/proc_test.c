@@ -795,6 +795,39 @@ static void test_keep_off(void **state)
 	(void)state;
 }
 
+/* More containers than may have a limit: what is told of the others is what is done. */
+static void test_full_caps(void **state)
+{
+	struct counter *dropped = counter("podflame_container_limits_dropped_total", NULL, NULL);
+	uint64_t before = counter_get(dropped);
+	struct procs *p = make_procs();
+	const struct procs_filter *f;
+	char id[CONTAINER_ID_BYTES];
+	bool changed;
+	size_t n;
+
+	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	for (unsigned i = 0; i < 4096; i++) { /* MAX_CAPS */
+		snprintf(id, sizeof(id), "%064x", i);
+		procs_keep_off(p, id, 1000, 1000);
+	}
+	assert_int_equal(counter_get(dropped), before);
+	procs_keep_off(p, ID, 1000, 1000);
+	assert_int_equal(counter_get(dropped), before + 1);
+	f = procs_filter(p, 1 * S, &n, &changed);
+	assert_true(f[0].off_keep == UINT32_MAX);
+	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
+	procs_keep_off(p, id, UINT32_MAX, UINT32_MAX);
+	procs_keep_off(p, ID, 1000, 1000);
+	assert_int_equal(counter_get(dropped), before + 1);
+	f = procs_filter(p, 1 * S, &n, &changed);
+	assert_int_equal(f[0].off_keep, 1000);
+	assert_int_equal(keep_of_owner(p, 11), 1000);
+	procs_free(p);
+	(void)state;
+}
+
 static void test_many_ended(void **state)
 {
 	struct procs *p = make_procs();
@@ -863,6 +896,7 @@ int main(void)
 		cmocka_unit_test(test_cap),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_keep_off),
+		cmocka_unit_test(test_full_caps),
 		cmocka_unit_test(test_many_ended),
 		cmocka_unit_test(test_table_full),
 	};

@@ -442,7 +442,7 @@ void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
 void procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
 {
 	set_cap(p, container_id, caps_of(p->caps, container_id)->hz, note, keep);
-	tell_owner(p, container_id, keep);
+	tell_owner(p, container_id, caps_of(p->caps, container_id)->off_keep);
 }
 
 /* ---- answers ---- */
