@@ -59,6 +59,7 @@ struct allocs {
 	bool looking, busy; /* where it allocates; probes are on their way */
 	bool stale;	    /* attached is what was known, or asked for, before */
 	bool reading_go;    /* sites are lent */
+	bool go_anew;	    /* mem-alloc was not asked for since the last read */
 	bool refused;	    /* by the kernel: not again before next_ns */
 	unsigned n_refused; /* in a row, for what may pass */
 	bool inuse_refused; /* what is attached has no mem-inuse for that */

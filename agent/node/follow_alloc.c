@@ -237,6 +237,9 @@ static void read_go(struct tracked *t, unsigned event_mask)
 {
 	struct go_reading *g = xcalloc(1, sizeof(*g));
 
+	if (t->allocs.go_anew)
+		alloc_go_begin_anew(t->allocs.sites->go);
+	t->allocs.go_anew = false;
 	g->follow = t->follow;
 	g->id = t->id;
 	g->exec_id = t->exec_id;
@@ -337,6 +340,7 @@ void alloc_advance(struct tracked *t)
 		forget_problem(t);
 	else if (a->looked_mask != asked)
 		look(t, t->m, asked);
+	a->go_anew |= !(asked & 1u << EVENT_MEM_ALLOC);
 	if (a->looking)
 		return;
 	probe(t, &w);

@@ -3,6 +3,7 @@
  * Memory events on a node, without an API server: processes that allocate little, much and all the time, what is
  * decided about them and what of it arrives.
  */
+#include "node/alloc/alloc.h"
 #include "node/follow.h"
 #include "node/overhead_private.h"
 #include "node/plan/testplan.h"
@@ -778,6 +779,131 @@ static void a_refusal_is_not_estimated(void **state)
 	assert_begins_anew(f);
 }
 
+/* ---- the same of a Go program, whose own heap profile is read ---- */
+
+#define GO_MB (1u << 20)
+
+static const char go_program[] =
+	"package main\n"
+	"import (\"os\"; \"os/signal\"; \"runtime\"; \"syscall\")\n"
+	"var sink []byte\n"
+	"func init() { runtime.MemProfileRate = 1 }\n"
+	"//go:noinline\n"
+	"func allocate(n int) { for i := 0; i < n; i++ { sink = make([]byte, 1 << 20) } }\n"
+	"func main() {\n"
+	"	asked := make(chan os.Signal, 1)\n"
+	"	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2)\n"
+	"	runtime.MemProfile(nil, false)\n"
+	"	for s := range asked {\n"
+	"		if s == syscall.SIGUSR1 { allocate(100) } else { allocate(300) }\n"
+	"		os.Stdout.WriteString(\"x\")\n"
+	"	}\n"
+	"}\n";
+static struct {
+	char dir[64], source[128], path[128];
+	int said[2]; /* that it has allocated */
+} go;
+
+static bool go_build(void)
+{
+	_cleanup_free_ char *build = NULL;
+
+	snprintf(go.dir, sizeof(go.dir), "/tmp/overhead-go-XXXXXX");
+	assert_non_null(mkdtemp(go.dir));
+	snprintf(go.path, sizeof(go.path), "%s/pf-alloc", go.dir);
+	snprintf(go.source, sizeof(go.source), "%s/main.go", go.dir);
+	assert_int_equal(file_write_atomic(go.source, go_program, strlen(go_program), 0600), 0);
+	build = xasprintf("GOFLAGS= go build -o %s %s 2>/dev/null", go.path, go.source);
+	return system(build) == 0;
+}
+
+static int go_teardown(void **state)
+{
+	teardown(state);
+	close(go.said[0]);
+	close(go.said[1]);
+	unlink(go.path);
+	unlink(go.source);
+	rmdir(go.dir);
+	return 0;
+}
+
+static void runs_go(void)
+{
+	if (dup2(go.said[1], STDOUT_FILENO) == STDOUT_FILENO)
+		execl(go.path, go.path, NULL);
+}
+
+static struct tracked *go_process(const struct fixture *f)
+{
+	struct tracked *t = (struct tracked *)tracked_of(f, f->pid);
+
+	return t && t->allocs.sites && t->allocs.sites->go ? t : NULL;
+}
+
+static bool go_is_read(struct fixture *f)
+{
+	const struct tracked *t = go_process(f);
+
+	return t && t->allocs.next_go_ns; /* sites are not lent */
+}
+
+static bool go_is_forgotten(struct fixture *f)
+{
+	return go_process(f) && is_detached(f) && !f->node->follow->memory_asked;
+}
+
+static uint64_t bytes_due;
+
+static bool bytes_arrived(struct fixture *f)
+{
+	(void)f;
+	return arrived.alloc_bytes >= bytes_due;
+}
+
+static void go_allocates(struct fixture *f, int how_much)
+{
+	char c;
+
+	assert_int_equal(kill(f->pid, how_much), 0);
+	assert_int_equal(read(go.said[0], &c, 1), 1);
+}
+
+static void go_read_now(struct fixture *f)
+{
+	go_process(f)->allocs.next_go_ns = 0;
+	run_until(f, go_is_read, "its heap profile");
+}
+
+static void what_go_allocates_in_a_pause_is_not_told(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t before;
+
+	assert_int_equal(pipe(go.said), 0);
+	if (!go_build()) {
+		print_message("skipped: no Go here\n");
+		skip();
+	}
+	begin(f, runs_go, ALLOC, 524288);
+	run_until(f, go_is_read, "its heap profile");
+	go_allocates(f, SIGUSR1);
+	go_read_now(f);
+	bytes_due = 90 * GO_MB;
+	run_until(f, bytes_arrived, "what it allocates");
+	ask(f, 1u << EVENT_ON_CPU, 524288);
+	run_until(f, go_is_forgotten, "nobody who asks");
+	before = arrived.alloc_bytes;
+	go_allocates(f, SIGUSR1);
+	ask(f, ALLOC, 524288);
+	go_read_now(f);
+	go_allocates(f, SIGUSR2);
+	go_read_now(f);
+	bytes_due = before + 290 * GO_MB;
+	run_until(f, bytes_arrived, "what it allocates afterwards");
+	assert_true(arrived.alloc_bytes < before + 350 * GO_MB);
+}
+
 /* ---- a file that cannot be read ---- */
 
 static bool spans_go_on(struct fixture *f)
@@ -934,6 +1060,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(limits_of_who_is_gone_leave_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_pause_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_refusal_is_not_estimated, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_go_allocates_in_a_pause_is_not_told, setup,
+						go_teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),

@@ -63,3 +63,5 @@ typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);
  * -EAGAIN: it changed all the time: nothing was told, next time is. -ENODATA: the profile is off by now: alloc_sites_find again.
  */
 int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg);
+/* The next read is as the first: what was allocated before it is nobody's. */
+void alloc_go_begin_anew(struct alloc_go_heap *g);

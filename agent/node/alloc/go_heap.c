@@ -396,6 +396,11 @@ static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, a
 	g->told_once = true;
 }
 
+void alloc_go_begin_anew(struct alloc_go_heap *g)
+{
+	g->told_once = false;
+}
+
 int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg)
 {
 	struct pass p = {0};

@@ -141,6 +141,31 @@ static void what_was_before_is_nobody_s(void **state)
 	done(&h);
 }
 
+/* Nobody asked for a while. */
+static void what_was_meanwhile_is_nobody_s(void **state)
+{
+	struct heap h;
+	uint64_t a, b;
+
+	(void)state;
+	make(&h, 32, 1);
+	a = bucket_a(&h, 64);
+	assert_int_equal(read_heap(&h), 0);
+	go_count(&h.image, a, 0, 7, 2);
+	b = go_bucket(&h.image, stack_b, 1, 100);
+	go_count(&h.image, b, 0, 3, 0);
+	alloc_go_begin_anew(h.g);
+	assert_int_equal(read_heap(&h), 0);
+	assert_int_equal(h.told.alloc[0] + h.told.alloc[1], 0);
+	assert_int_equal(h.told.live[0], 5 * 64);
+	go_count(&h.image, a, 2, 1, 0);
+	go_count(&h.image, b, 2, 1, 0);
+	assert_int_equal(read_heap(&h), 0);
+	assert_int_equal(h.told.alloc[0], 64);
+	assert_int_equal(h.told.alloc[1], 100);
+	done(&h);
+}
+
 static void before_the_first_collection_all_is_live(void **state)
 {
 	struct heap h;
@@ -453,6 +478,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_life_of_a_profile),
 		cmocka_unit_test(what_was_before_is_nobody_s),
+		cmocka_unit_test(what_was_meanwhile_is_nobody_s),
 		cmocka_unit_test(before_the_first_collection_all_is_live),
 		cmocka_unit_test(samples_stand_for_more),
 		cmocka_unit_test(off_is_told),
