@@ -147,7 +147,7 @@ static void come_again(struct drains *d, struct feed *from)
 	for (size_t i = 0; i < f->feed.n_missing; i++)
 		reads_mappings(d->node->reads, f->feed.missing[i].tgid,
 			       f->feed.missing[i].start_boottime_ns, f->feed.missing[i].exec_id,
-			       f->feed.missing[i].stack, 0);
+			       f->feed.missing[i].stack, f->feed.missing[i].cgroup_id);
 	f->feed.n_missing = 0;
 	read_wanted(d, &f->feed);
 	parse(d, &f->feed);

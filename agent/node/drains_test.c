@@ -14,6 +14,8 @@ static uint64_t fed_asleep_ns[32];
 static bool names_are_missing; /* for the next first pass */
 static size_t n_unparsed;      /* of the next pass */
 static size_t n_to_parse;
+static struct missing missing; /* for the next pass; tgid 0: none */
+static uint64_t read_cgroup_id;
 
 bool follow_parses(const struct follow *f)
 {
@@ -48,7 +50,7 @@ void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, 
 	(void)start_boottime_ns;
 	(void)exec_id;
 	(void)stack;
-	(void)cgroup_id;
+	read_cgroup_id = cgroup_id;
 	under_way = true;
 }
 
@@ -77,6 +79,9 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 	fed[n_fed++] = f->drain;
 	f->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
+	f->missing[0] = missing;
+	f->n_missing = missing.tgid != 0;
+	missing.tgid = 0;
 	f->unparsed = n_unparsed ? xcalloc(n_unparsed, sizeof(*f->unparsed)) : NULL;
 	f->n_unparsed = n_unparsed;
 	n_unparsed = 0;
@@ -283,6 +288,22 @@ static void a_second_pass_keeps_its_place(void **state)
 	assert_int_equal(n_freed, 2);
 }
 
+/* Whose it is is known by its sample, where nothing else has told of it. */
+static void mappings_are_read_for_their_container(void **state)
+{
+	(void)state;
+	names_are_missing = true;
+	missing = (struct missing){.tgid = 7, .cgroup_id = 77};
+	read_cgroup_id = 0;
+	drains_add(node.drains, &drains[0], true);
+	posted_run();
+	assert_int_equal(read_cgroup_id, 77);
+	under_way = false;
+	drains_advance(node.drains);
+	work();
+	assert_int_equal(n_told, 1);
+}
+
 /* What is found on the first pass is parsed before the second; what is found then, for the next ones. */
 static void files_without_names_are_parsed(void **state)
 {
@@ -433,6 +454,7 @@ int main(void)
 		TEST(what_is_not_of_the_kernel_does_not_count),
 		TEST(mappings_are_waited_for),
 		TEST(a_second_pass_keeps_its_place),
+		TEST(mappings_are_read_for_their_container),
 		TEST(files_without_names_are_parsed),
 		TEST(who_waits_at_the_end_goes_on),
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),

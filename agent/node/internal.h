@@ -72,7 +72,7 @@ struct attribution { /* of one cgroup in one drain */
 };
 struct missing { /* a process whose mappings are out of date */
 	uint32_t tgid, exec_id, stack; /* stack: of raw_proc */
-	uint64_t start_boottime_ns;
+	uint64_t start_boottime_ns, cgroup_id;
 };
 #define MAX_MISSING 256
 struct held_back { /* a container, by its CPU limit, since it was last read */

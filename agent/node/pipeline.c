@@ -193,8 +193,9 @@ static void note_missing(struct feed *f, const struct raw_sample *s, const struc
 		    f->missing[i].start_boottime_ns == s->start_boottime_ns)
 			return;
 	if (f->n_missing < MAX_MISSING)
-		f->missing[f->n_missing++] = (struct missing){
-			s->tgid, exec_id, told ? proc->stack : 0, s->start_boottime_ns};
+		f->missing[f->n_missing++] =
+			(struct missing){s->tgid, exec_id, told ? proc->stack : 0,
+					 s->start_boottime_ns, s->cgroup_id};
 }
 
 /*

@@ -495,6 +495,7 @@ static void test_mappings_of_what_it_was(void **state)
 	assert_true(w->feed.waits);
 	assert_int_equal(w->feed.n_missing, 1);
 	assert_int_equal(w->feed.missing[0].stack, 0xcafe);
+	assert_int_equal(w->feed.missing[0].cgroup_id, CGROUP);
 	r.what = RAW_PROC_EXEC;
 	r.exec_id = 2;
 	pipeline_note_processes(w->p, &told);
