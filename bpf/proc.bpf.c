@@ -44,7 +44,10 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Run over all tasks when the agent asks: who is selected and was not told of yet. */
+/*
+ * Run over all tasks when the agent asks: who is selected and was not told of yet, or a while ago and user space has not
+ * given its mappings: who has no samples has nothing else to be read again for.
+ */
 SEC("iter/task")
 int pf_announce(struct pf_iter_task *ctx)
 {
@@ -65,7 +68,9 @@ int pf_announce(struct pf_iter_task *ctx)
 	now.seen_ns = now.maps_told_ns = bpf_ktime_get_boot_ns();
 	key = pf_proc_key_of(task);
 	was = bpf_map_lookup_elem(&procs, &key);
-	if (was && was->sampled && was->exec_id == now.exec_id)
+	if (was && was->sampled && was->exec_id == now.exec_id &&
+	    (now.maps_told_ns - was->maps_told_ns < PF_MAPS_AGAIN_NS ||
+	     pf_process_of(key.start_boottime_ns, pf_tgid_seen(task), now.exec_id)))
 		return 0;
 	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, set->generation))
 		bpf_map_update_elem(&procs, &key, &now, BPF_ANY);

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -1036,6 +1037,33 @@ static void who_has_no_room_waits_for_it(void **state)
 	run_until(f, child_seen, "what it allocates, once there is room");
 }
 
+static uint64_t unread_before;
+
+static uint64_t unread(void)
+{
+	return counter_get(counter("podflame_mappings_dropped_total", "reason", "stuck"));
+}
+
+static bool is_unread(struct fixture *f)
+{
+	(void)f;
+	return unread() > unread_before;
+}
+
+/* No sample of it asks for its mappings, as it is not probed without. */
+static void who_could_not_be_read_is_read_again(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, calm, ALLOC, 1);
+	unread_before = unread();
+	atomic_store(&f->node->blocked[0], hash_str(f->uid)); /* as a file does not answer */
+	run_until(f, is_unread, "a process that is not read");
+	assert_null(tracked_of(f, f->pid));
+	atomic_store(&f->node->blocked[0], 0);
+	run_until(f, child_seen, "what it allocates, once it can be read");
+}
+
 static void a_fork_is_found(void **state)
 {
 	struct fixture *f = *state;
@@ -1066,6 +1094,8 @@ int main(int argc, char **argv)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_is_asked_for_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_could_not_be_read_is_read_again, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 

@@ -299,6 +299,57 @@ static void who_sleeps_is_announced(void **state)
 	child_stop(&other);
 }
 
+/* As if so much time had passed since then. */
+static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_ns)
+{
+	int map = bpf_map__fd(p->core->maps.procs);
+	struct {
+		uint64_t start_boottime_ns, tgid_root;
+	} key;
+	struct {
+		uint32_t exec_id, sampled;
+		uint64_t seen_ns, maps_told_ns, exec_pages;
+	} state;
+
+	key.start_boottime_ns = 0;
+	assert_int_equal(bpf_map_get_next_key(map, NULL, &key), 0);
+	assert_int_equal(key.tgid_root, c->pid);
+	assert_int_equal(bpf_map_lookup_elem(map, &key, &state), 0);
+	state.maps_told_ns -= ago_ns;
+	assert_int_equal(bpf_map_update_elem(map, &key, &state, BPF_ANY), 0);
+}
+
+/* Nobody has come to read it: a process that has no samples may have nothing else to tell of it. */
+static void who_is_not_known_is_announced_again(void **state)
+{
+	struct child c = child_start(body_sleep, NULL);
+	struct watch w = {.pid = c.pid};
+	struct probes *p = open_probes(LISTED);
+
+	(void)state;
+	if (!p->announce) {
+		print_message("skipped: no iterator over tasks\n");
+		skip();
+	}
+	while (!c.truth->ready)
+		nap(1);
+	list_pids(p, 1, &c, (unsigned[]){99});
+	for (unsigned i = 1; i <= 3; i++) {
+		assert_int_equal(probes_announce(p), 0);
+		assert_int_equal(probes_announce(p), 0);
+		watch_drain(p, &w, 1, false);
+		assert_int_equal(w.seen, i);
+		told_long_ago(p, &c, 10 * NSEC_PER_SEC);
+	}
+	rows_install(p);
+	rows_process(p, &w.proc, exec_pages_of(&w.proc));
+	assert_int_equal(probes_announce(p), 0);
+	watch_drain(p, &w, 1, false);
+	assert_int_equal(w.seen, 3);
+	probes_free(p);
+	child_stop(&c);
+}
+
 /* ---- chunks ---- */
 
 static int chunk_map_of(struct probes *p, uint32_t chunk)
@@ -843,6 +894,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_fork_has_its_parents_tables),
 		cmocka_unit_test(new_code_is_told_of),
 		cmocka_unit_test(who_sleeps_is_announced),
+		cmocka_unit_test(who_is_not_known_is_announced_again),
 		cmocka_unit_test(chunks_hold_what_was_written),
 		cmocka_unit_test(dropped_chunks_are_gone),
 		cmocka_unit_test(stacks_go_through_signal_handlers),
