@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "memory.skel.h"
+
 /* The clocks of this process, not of what it starts: so long the machine slept, or ran unseen. From a moment on, if set. */
 static uint64_t asleep_s, later_s, from_mono_ns;
 
@@ -711,6 +713,42 @@ static void what_cannot_wait_is_counted(void **state)
 	scene_close(&s);
 }
 
+/* ---- another task of the CPU is about to count ---- */
+
+static void set_busy(struct memory *m, uint32_t busy)
+{
+	const struct bpf_map *map = m->bpf->maps.scratch;
+	size_t each = (bpf_map__value_size(map) + 7) / 8 * 8;
+	unsigned n_cpus = (unsigned)libbpf_num_possible_cpus();
+	_cleanup_free_ uint8_t *scratch = xcalloc(n_cpus, each);
+	uint32_t context = 2; /* PF_CONTEXT_TASK */
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map), &context, scratch), 0);
+	for (unsigned i = 0; i < n_cpus; i++)
+		memcpy(scratch + i * each, &busy, sizeof(busy)); /* it comes first */
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map), &context, scratch, BPF_ANY), 0);
+}
+
+/* One allocation is two samples. */
+static void what_meets_a_busy_cpu_is_counted(void **state)
+{
+	uint64_t before = lost("scratch_busy");
+	struct scene s = {};
+
+	(void)state;
+	scene_open(&s, body_steps, ALLOC | INUSE, 1);
+	set_busy(memory_of(s.p), 1);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
+	assert_int_equal(lost("scratch_busy") - before, 20);
+	set_busy(memory_of(s.p), 0);
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.n, 10);
+	assert_int_equal(s.w.inuse.n, 10);
+	assert_int_equal(lost("scratch_busy") - before, 20);
+	scene_close(&s);
+}
+
 static int close_shared(void **state)
 {
 	(void)state;
@@ -736,6 +774,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(probes_come_and_go_many_times),
 		cmocka_unit_test(many_leave_together),
 		cmocka_unit_test(what_cannot_wait_is_counted),
+		cmocka_unit_test(what_meets_a_busy_cpu_is_counted),
 	};
 
 	mode_at_most = mode;
