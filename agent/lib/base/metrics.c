@@ -72,6 +72,9 @@ static const struct {
 	{"samples_total",
 	 "What the kernel's programs saw and did with it; states overlap: no sum."},
 	{"offcpu_looks_total", "Looks at threads that wait on, by outcome."},
+	{"usage_full_total",
+	 "Times that the kernel had no room for the cost of further containers: until it has, "
+	 "overheadPercent does not hold for them."},
 	{"usage_unread_total",
 	 "Times that the cost of containers could not be read from the kernel."},
 	/* containers and processes */

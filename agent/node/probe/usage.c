@@ -31,20 +31,20 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 {
 	int map = bpf_map__fd(p->core->maps.usage);
 	_cleanup_free_ struct pf_usage *cpus = xcalloc(p->n_possible_cpus, sizeof(*cpus));
+	_cleanup_free_ struct pf_usage_key *gone = NULL;
 	struct probe_usage *items = NULL;
 	struct pf_usage_key key, *at = NULL;
-	size_t n = 0, cap = 0, n_gone = 0;
-	struct pf_usage_key gone[64];
+	size_t n = 0, cap = 0, n_gone = 0, cap_gone = 0, n_keys = 0;
 
-	for (size_t i = 0; i < MAX_KEYS && !bpf_map_get_next_key(map, at, &key); i++, at = &key) {
+	for (; n_keys < MAX_KEYS && !bpf_map_get_next_key(map, at, &key); n_keys++, at = &key) {
 		struct pf_usage sum;
 
 		if (bpf_map_lookup_elem(map, &key, cpus))
 			continue;
 		/* Of a list's processes the cgroup is not ours to know. */
 		if (!p->config.use_list && !is_known(p, key.cgroup_id)) {
-			if (n_gone < ARRAY_SIZE(gone))
-				gone[n_gone++] = key;
+			GROW(gone, n_gone, cap_gone);
+			gone[n_gone++] = key;
 			continue;
 		}
 		sum = sum_of(cpus, p->n_possible_cpus);
@@ -58,6 +58,8 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 			.square = sum.square,
 		};
 	}
+	if (n_keys == MAX_KEYS)
+		counter_add(counter("podflame_usage_full_total", NULL, NULL), 1);
 	for (size_t i = 0; i < n_gone; i++)
 		bpf_map_delete_elem(map, &gone[i]);
 	*ret = items;
