@@ -48,7 +48,8 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 /* ---- list + watch ---- */
 /*
  * Objects are kept without metadata.managedFields; a change of nothing but
- * metadata.resourceVersion is taken into the cache and not reported.
+ * metadata.resourceVersion is not reported: the object that was delivered last gets
+ * it, so that who holds a reference to that writes with the version of now.
  * A watch may be freed inside its own callbacks, and is to be freed before its kube.
  *
  * Delivers the difference between what the server has and what was delivered:

@@ -121,6 +121,14 @@ static bool same_content(json_t *a, json_t *b)
 	return same;
 }
 
+/* In place: who holds the object writes with it. */
+static void take_version(json_t *obj, const json_t *from)
+{
+	json_t *rv = json_object_get(json_object_get(from, "metadata"), "resourceVersion");
+
+	json_object_set(json_object_get(obj, "metadata"), "resourceVersion", rv);
+}
+
 static bool same_uid(const json_t *a, const json_t *b)
 {
 	return streq(json_str_at(a, "metadata.uid", ""), json_str_at(b, "metadata.uid", ""));
@@ -172,10 +180,13 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 	if (!e)
 		return add_entry(s, key, obj, n_bytes);
 	count_bytes(s, e, n_bytes);
+	if (same_content(e->obj, obj)) {
+		take_version(e->obj, obj);
+		return 0;
+	}
 	old = e->obj;
 	e->obj = json_incref(obj);
-	if (old != obj && !same_content(old, obj))
-		s->ops->upsert(key, obj, old, s->arg);
+	s->ops->upsert(key, obj, old, s->arg);
 	json_decref(old);
 	return 0;
 }

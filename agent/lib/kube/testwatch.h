@@ -95,6 +95,7 @@ struct fixture {
 	int next_step;
 	uint64_t asked_ns[10]; /* when each step was asked for */
 	bool free_in_callback;
+	json_t *first; /* the object of the first call of upsert */
 };
 
 static struct test_ca ca;
@@ -253,7 +254,11 @@ static inline void write_log(struct fixture *f, const char *what, const char *ke
 
 static inline void upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
 {
-	write_log(arg, old ? "~" : "+", key, obj);
+	struct fixture *f = arg;
+
+	if (!f->first)
+		f->first = json_incref((json_t *)(uintptr_t)obj);
+	write_log(f, old ? "~" : "+", key, obj);
 }
 
 static inline void removed(const char *key, const json_t *last, void *arg)
@@ -360,6 +365,7 @@ static inline void finish(struct fixture *f)
 	ts_stop(f->ts);
 	loop_free(f->loop);
 	buf_done(&f->log);
+	json_decref(f->first);
 	free(f->wrong);
 	free(f);
 }

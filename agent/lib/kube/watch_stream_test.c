@@ -164,11 +164,33 @@ static void freed_inside_a_stream(void **state)
 	finish(f);
 }
 
+/* Who holds what was delivered writes with the newest version, though nothing was told of it. */
+static void new_version_alone_reaches_who_holds_the_object(void **state)
+{
+	static const struct row row = {
+		"",
+		{{REPLY, LIST("10", "")},
+		 {HOLD, ADD("a", "11") EV("MODIFIED",
+					  "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{"
+					  "\"namespace\":\"n\",\"name\":\"a\",\"uid\":\"u-a\","
+					  "\"resourceVersion\":\"12\",\"managedFields\":[{}]},"
+					  "\"v\":\"11\"}") ADD("b", "13")}},
+		"synced ok +n/a=11 +n/b=13"};
+	struct fixture *f = start(&row, &fast);
+
+	(void)state;
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_ptr_equal(kube_watch_get(f->watch, "n/a"), f->first);
+	assert_string_equal(json_str_at(f->first, "metadata.resourceVersion", ""), "12");
+	finish(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest more[] = {
 		cmocka_unit_test(freed_inside_its_own_callback),
 		cmocka_unit_test(freed_inside_a_stream),
+		cmocka_unit_test(new_version_alone_reaches_who_holds_the_object),
 	};
 
 	return run_rows("watch_stream", rows, ARRAY_SIZE(rows), more, ARRAY_SIZE(more));
