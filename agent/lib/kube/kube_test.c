@@ -278,6 +278,8 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 		c->over = true;
 	else if (strstr(r->line, "/html"))
 		ts_reply(c, 200, NULL, "<html>");
+	else if (strstr(r->line, "/nul"))
+		ts_reply(c, 200, NULL, "{\"annotation\":\"a\\u0000b\",\"name\":\"nul\"}");
 	else if (strstr(r->line, "/forbidden"))
 		ts_reply(c, 403, NULL, "{\"kind\":\"Status\",\"message\":\"no right\"}");
 	else
@@ -421,6 +423,11 @@ static void request_and_its_errors(void **state)
 	ask(f, "GET", "/html", NULL);
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "no JSON");
+	/* whoever may annotate an object may write one: the request worked all the same */
+	ask(f, "GET", "/nul", NULL);
+	assert_int_equal(f->status, 200);
+	assert_null(f->error);
+	assert_string_equal(f->name, "nul");
 	finish(f);
 }
 

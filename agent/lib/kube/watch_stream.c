@@ -145,7 +145,7 @@ static bool take_last_line(struct kube_watch *w)
 
 	if (w->lines.skipping)
 		return true;
-	whole = json_loadb(w->lines.line.data ?: "", w->lines.line.len, 0, NULL);
+	whole = json_loadb(w->lines.line.data ?: "", w->lines.line.len, JSON_ALLOW_NUL, NULL);
 	return !json_is_object(whole) || lines_feed(&w->lines, "\n", 1, on_event, w);
 }
 
@@ -181,7 +181,7 @@ static void probe_done(int status, const char *body, size_t n, const char *error
 	w->probe = NULL;
 	if (w->state != ST_WATCHING)
 		return;
-	j = json_loadb(body ?: "", n, 0, NULL);
+	j = json_loadb(body ?: "", n, JSON_ALLOW_NUL, NULL);
 	newest = json_str_at(j, "metadata.resourceVersion", "");
 	watch_enter(w);
 	if (status == 0) {
