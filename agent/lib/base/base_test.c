@@ -183,6 +183,18 @@ static void test_yaml_keeps_no_long_positions(void **state)
 	yaml_doc_free(d);
 }
 
+/* What lies below it has no position. */
+static void test_yaml_key_above_the_longest_path(void **state)
+{
+	_cleanup_free_ char *text = xasprintf("? \"k%01100000d\"\n: [a, {b: c}]\n", 0);
+	struct yaml_doc *d = NULL;
+
+	(void)state;
+	assert_int_equal(yaml_parse(text, strlen(text), &d, NULL), 0);
+	assert_int_equal(json_object_size(yaml_root(d)), 1);
+	yaml_doc_free(d);
+}
+
 static void test_yaml_refuses(void **state)
 {
 	static const struct {
@@ -436,6 +448,7 @@ int main(void)
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_yaml_types_and_positions),
 		cmocka_unit_test(test_yaml_keeps_no_long_positions),
+		cmocka_unit_test(test_yaml_key_above_the_longest_path),
 		cmocka_unit_test(test_yaml_refuses),
 		cmocka_unit_test(test_yaml_all),
 		cmocka_unit_test(test_counters),

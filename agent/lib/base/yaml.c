@@ -134,6 +134,14 @@ static json_t *scalar_value(const yaml_event_t *e)
 	return json_stringn(s, e->data.scalar.length);
 }
 
+/* Without data it has failed: a key alone was longer than it may be. */
+static void cut_path(struct reader *r, size_t len)
+{
+	r->path.len = len;
+	if (r->path.data)
+		r->path.data[len] = '\0';
+}
+
 static int read_value(struct reader *r, yaml_event_t *e, int depth, json_t **ret);
 
 static int read_sequence(struct reader *r, int depth, json_t **ret)
@@ -157,8 +165,7 @@ static int read_sequence(struct reader *r, int depth, json_t **ret)
 		remember(r, e.start_mark);
 		err = read_value(r, &e, depth + 1, &item);
 		yaml_event_delete(&e);
-		r->path.len = path_len;
-		r->path.data[path_len] = '\0';
+		cut_path(r, path_len);
 		if (err)
 			return err;
 		json_array_append_new(array, item);
@@ -211,9 +218,7 @@ static int read_mapping(struct reader *r, int depth, json_t **ret)
 			return err;
 		err = read_value(r, &e, depth + 1, &value);
 		yaml_event_delete(&e);
-		r->path.len = path_len;
-		if (r->path.data)
-			r->path.data[path_len] = '\0';
+		cut_path(r, path_len);
 		if (err)
 			return err;
 		if (json_object_set_new(object, key, value) < 0)
