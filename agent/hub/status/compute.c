@@ -428,7 +428,7 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	return out;
 }
 
-bool status_pending(const json_t *target, const json_t *status)
+bool status_pending(const json_t *status)
 {
 	const json_t *c;
 	size_t i;
@@ -438,8 +438,7 @@ bool status_pending(const json_t *target, const json_t *status)
 
 		if (streq(type, "Ready") && is(c, "Unknown", NULL))
 			return true;
-		if (streq(type, "Completed") && is(c, "False", "Running") &&
-		    !json_bool_at(target, "spec.suspend", false))
+		if (streq(type, "Completed") && is(c, "False", "Running"))
 			return true;
 	}
 	return false;

@@ -205,7 +205,7 @@ static void reconcile(struct status *s, struct row *t)
 	object = as_written(t);
 	want = compute(s, t, object);
 	have = json_object_get(object, "status");
-	t->pending = status_pending(object, want);
+	t->pending = status_pending(want);
 	if (json_equal(want, have))
 		return;
 	if (now < t->retry_ns ||

@@ -23,4 +23,4 @@ struct status *status_free(struct status *s);
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
 		       unsigned n_reports, const char *now_rfc3339);
 /* true while time alone can change what status_compute says. */
-bool status_pending(const json_t *target, const json_t *status);
+bool status_pending(const json_t *status);
