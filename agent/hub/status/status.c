@@ -15,6 +15,7 @@
 #define TICK_NS	       NSEC_PER_SEC	    /* for what changes by time alone */
 #define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of one target that nobody waits for */
 #define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
+#define MAX_IN_FLIGHT  16 /* writes: each may open a connection, on the loop */
 
 struct status {
 	struct loop *loop;
@@ -26,6 +27,7 @@ struct status {
 	struct timer flush, tick;
 	bool flush_armed;
 	struct request *requests; /* in flight */
+	unsigned n_requests;
 };
 struct request {
 	struct status *status; /* NULL: freed meanwhile */
@@ -83,6 +85,7 @@ static void request_free(struct request *q)
 			q->status->requests = q->next;
 		if (q->next)
 			q->next->prev = q->prev;
+		q->status->n_requests--;
 	}
 	free(q->uid);
 	json_decref(q->sent);
@@ -109,6 +112,8 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 	struct status *s = q->status;
 	struct row *t = s ? row_find(s->all, q->uid) : NULL;
 
+	if (s)
+		arm_flush(s); /* others may wait for its end */
 	if (!t) {
 		request_free(q);
 		return;
@@ -149,6 +154,8 @@ static void write_status(struct status *s, struct row *t, json_t *status)
 	if (q->next)
 		q->next->prev = q;
 	s->requests = q;
+	s->n_requests++;
+	row_move_last(&s->all, t); /* before its next turn comes who waits */
 	t->in_flight = true;
 	t->last_write_ns = now_mono_ns();
 	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,
@@ -226,6 +233,8 @@ static void flush(void *arg)
 	if (!reports_synced(s->reports))
 		return;
 	HASH_ITER (hh, s->all, t, next) {
+		if (s->n_requests >= MAX_IN_FLIGHT)
+			return;
 		if (t->dirty)
 			reconcile(s, t);
 	}

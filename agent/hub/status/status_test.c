@@ -512,6 +512,71 @@ static void test_nodes_known_late(void **state)
 	assert_int_equal(sent.n, 1);
 }
 
+static void tell_targets(unsigned n, int generation, bool suspend)
+{
+	struct kube_watch *w = watch_of("/profilingtargets");
+
+	for (unsigned i = 0; i < n; i++) {
+		_cleanup_free_ char *uid = xasprintf("u%u", i);
+		_cleanup_json_ json_t *t = target(uid, "10", generation);
+
+		json_object_set_new(json_object_get(t, "spec"), "suspend", json_boolean(suspend));
+		w->ops.upsert("app/web", t, NULL, w->arg);
+	}
+	run(false);
+}
+
+static struct status *start_with_targets(unsigned n)
+{
+	struct status *s = start(true);
+
+	holds = true;
+	tell_targets(n, 1, false);
+	return s;
+}
+
+static void answer_held(void)
+{
+	_cleanup_json_ json_t *body = json_pack("{s:{s:s}}", "metadata", "resourceVersion", "11");
+
+	n_held--;
+	held[n_held].fn(200, body, NULL, held[n_held].arg);
+}
+
+static void test_few_writes_at_once(void **state)
+{
+	struct status *s = start_with_targets(1000);
+
+	(void)state;
+	while (n_held) {
+		assert_true(n_held <= 16);
+		answer_held();
+		run(false);
+	}
+	assert_int_equal(sent.n, 1000);
+	run(true);
+	assert_int_equal(sent.n, 1000);
+	holds = false;
+	status_free(s);
+}
+
+static void test_who_was_written_comes_after_the_others(void **state)
+{
+	struct status *s = start_with_targets(20);
+
+	(void)state;
+	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u15");
+	while (n_held)
+		answer_held();
+	tell_targets(20, 2, true);
+	assert_int_equal(n_held, 16);
+	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u11");
+	status_free(s);
+	while (n_held)
+		answer_held();
+	holds = false;
+}
+
 static void test_odd_objects(void **state)
 {
 	static const char *const odd[] = {
@@ -548,6 +613,8 @@ int main(void)
 		cmocka_unit_test(test_report_of_a_gone_node_is_deleted_once),
 		cmocka_unit_test(test_report_before_its_node_counts_when_that_comes),
 		cmocka_unit_test(test_nodes_known_late),
+		cmocka_unit_test(test_few_writes_at_once),
+		cmocka_unit_test(test_who_was_written_comes_after_the_others),
 		cmocka_unit_test(test_odd_objects),
 	};
 	int failed;

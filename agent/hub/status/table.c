@@ -24,6 +24,12 @@ struct row *row_find_or_add(struct row **all, const char *uid)
 	return t;
 }
 
+void row_move_last(struct row **all, struct row *t)
+{
+	HASH_DEL(*all, t);
+	HASH_ADD_KEYPTR(hh, *all, t->uid, strlen(t->uid), t);
+}
+
 void row_forget_written(struct row *t)
 {
 	json_decref(t->written);

@@ -26,6 +26,8 @@ struct row {
 
 struct row *row_find(struct row *all, const char *uid);
 struct row *row_find_or_add(struct row **all, const char *uid);
+/* Behind all others. */
+void row_move_last(struct row **all, struct row *t);
 void row_forget_written(struct row *t);
 void row_forget_object(struct row *t);
 void row_free(struct row **all, struct row *t);
