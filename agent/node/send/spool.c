@@ -27,6 +27,7 @@ struct spool {
 	uint64_t next_seq; /* behind all that an earlier run left */
 	unsigned n_corrupt;
 	struct batch *losses; /* one profile a container, no samples; NULL: none */
+	bool losses_saved;    /* all of them, in the account's file */
 };
 
 struct spool_item *spool_item_free(struct spool_item *i)
@@ -190,6 +191,7 @@ static void load_losses(struct spool *s)
 		r = otlp_decompress("zstd", body.data, body.len, OTLP_MAX_BYTES, &bytes);
 	if (r == 0)
 		r = otlp_decode(bytes.data, bytes.len, &s->losses, NULL);
+	s->losses_saved = r == 0;
 	if (r < 0 && r != -ENOENT)
 		set_aside(s, path);
 }
@@ -299,7 +301,7 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 static int account_to_file(const struct spool *s, const struct spool_item *i, const char *path)
 {
 	_cleanup_free_ char *from = path_of(s, LOSS_NAME);
-	int r = spool_file_write(from, true, &i->body);
+	int r = s->losses_saved ? 0 : spool_file_write(from, true, &i->body);
 
 	return r < 0 ? r : rename(from, path) < 0 ? -errno : 0;
 }
@@ -443,14 +445,17 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 }
 
 /* The account survives a kill; its ids stay, so that sending it twice counts once. */
-static void save_losses(const struct spool *s)
+static void save_losses(struct spool *s)
 {
 	_cleanup_buf_ struct buf bytes = {0}, body = {0};
 	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
 
-	if (*s->dir && s->losses && otlp_encode(s->losses, &bytes) == 0 &&
-	    otlp_compress(bytes.data, bytes.len, &body) == 0 &&
-	    spool_file_write(path, true, &body) < 0)
+	s->losses_saved = false;
+	if (!*s->dir || !s->losses || otlp_encode(s->losses, &bytes) < 0 ||
+	    otlp_compress(bytes.data, bytes.len, &body) < 0)
+		return;
+	s->losses_saved = spool_file_write(path, true, &body) == 0;
+	if (!s->losses_saved)
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 }
 

@@ -236,12 +236,51 @@ static void test_drop_of_what_cannot_be_read(void **state)
 	spool_free(s);
 }
 
+/* Samples and losses that the next agent finds. */
+static uint64_t found_by_the_next(void)
+{
+	struct spool *s = spool_new(spool_dir, true);
+	struct spool_item *found = NULL, *account = NULL, *i, *next;
+	uint64_t n = 0;
+
+	assert_int_equal(spool_scan(s, &found), 0);
+	fault_disarm();
+	assert_int_equal(spool_take_losses(s, &account), 0);
+	if (account)
+		DL_APPEND(found, account);
+	DL_FOREACH_SAFE(found, i, next)
+	n += take_item(s, i);
+	spool_free(s);
+	return n;
+}
+
+/* The account is on disk when it is to be sent: a full disk takes it from there no more. */
+static void test_account_survives_a_full_disk_and_a_kill(void **state)
+{
+	struct spool *s = spool_new(spool_dir, true);
+	struct spool_item *found = NULL, *i = NULL;
+	struct batch *b = one_window();
+
+	(void)state;
+	empty(NULL);
+	assert_int_equal(spool_scan(s, &found), 0);
+	spool_lose(s, b, "spool_full");
+	fault_arm(FAULT_WRITE, ENOSPC, 1, true);
+	assert_int_equal(spool_take_losses(s, &i), 0);
+	fault_disarm();
+	spool_item_free(i);
+	spool_free(s);
+	assert_int_equal(found_by_the_next(), N_SAMPLES);
+	batch_free(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spool),
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_drop_of_what_cannot_be_read),
+		cmocka_unit_test(test_account_survives_a_full_disk_and_a_kill),
 	};
 	int r;
 
