@@ -181,19 +181,18 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 	}
 }
 
-static void load_losses(struct spool *s)
+/* The account of an earlier run becomes an item, unread. Where nothing can be written nothing is written over it either. */
+static int take_over_account(struct spool *s, struct spool_item **items, size_t *n)
 {
-	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
-	_cleanup_buf_ struct buf body = {0}, bytes = {0};
-	int r = spool_file_read(path, &body);
+	char name[NAME_CHARS + 1];
+	_cleanup_free_ char *from = path_of(s, LOSS_NAME), *to = NULL;
 
-	if (r == 0)
-		r = otlp_decompress("zstd", body.data, body.len, OTLP_MAX_BYTES, &bytes);
-	if (r == 0)
-		r = otlp_decode(bytes.data, bytes.len, &s->losses, NULL);
-	s->losses_saved = r == 0;
-	if (r < 0 && r != -ENOENT)
-		set_aside(s, path);
+	snprintf(name, sizeof(name), NAME_FORMAT, s->next_seq);
+	to = path_of(s, name);
+	if (rename(from, to) < 0)
+		return errno == ENOENT || errno == EROFS ? 0 : -errno;
+	scan_entry(s, name, items, n);
+	return 0;
 }
 
 /* Without a look at what is there, files would be written over what an earlier run left. */
@@ -223,13 +222,14 @@ int spool_scan(struct spool *s, struct spool_item **ret_items)
 		scan_entry(s, e->d_name, &items, &n);
 	r = -errno;
 	closedir(d);
+	if (r == 0)
+		r = take_over_account(s, &items, &n);
 	if (r < 0) {
 		DL_FOREACH_SAFE(items, i, next)
 		spool_item_free(i);
 		return use_memory(s, r);
 	}
 	DL_SORT(items, by_seq);
-	load_losses(s);
 	*ret_items = items;
 	return 0;
 }
@@ -449,13 +449,11 @@ static void save_losses(struct spool *s)
 {
 	_cleanup_buf_ struct buf bytes = {0}, body = {0};
 	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
+	bool encoded = *s->dir && s->losses && otlp_encode(s->losses, &bytes) == 0 &&
+		       otlp_compress(bytes.data, bytes.len, &body) == 0;
 
-	s->losses_saved = false;
-	if (!*s->dir || !s->losses || otlp_encode(s->losses, &bytes) < 0 ||
-	    otlp_compress(bytes.data, bytes.len, &body) < 0)
-		return;
-	s->losses_saved = spool_file_write(path, true, &body) == 0;
-	if (!s->losses_saved)
+	s->losses_saved = encoded && spool_file_write(path, true, &body) == 0;
+	if (encoded && !s->losses_saved)
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 }
 

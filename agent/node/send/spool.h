@@ -26,7 +26,7 @@ struct spool;
 /* dir "" or NULL: memory. compress: false for the direct sink. Touches no file yet. */
 struct spool *spool_new(const char *dir, bool compress);
 struct spool *spool_free(struct spool *s);
-/* Makes the directory, loads the account, lists what an earlier run left (utlist DL, oldest first). On
+/* Makes the directory, lists what an earlier run left, its account the last (utlist DL, oldest first). On
  * failure the spool is in memory from now on: what could not be looked at stays for the next run. */
 int spool_scan(struct spool *s, struct spool_item **ret_items);
 /* -E2BIG: not encodable. A file that cannot be written leaves the bytes in body. */

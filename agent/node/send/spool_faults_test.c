@@ -274,6 +274,26 @@ static void test_account_survives_a_full_disk_and_a_kill(void **state)
 	batch_free(b);
 }
 
+/* A moment without descriptors at the start, or a disk that cannot be read: the account is as it was. */
+static void test_account_that_cannot_be_read_now(void **state)
+{
+	static const struct {
+		enum fault_call call;
+		int error;
+		unsigned n;
+	} faults[] = {{FAULT_OPEN, EMFILE, 2}, {FAULT_READ, EIO, 1}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+		uint64_t corrupt = counted("corrupt");
+
+		leave_one(NULL);
+		fault_arm(faults[i].call, faults[i].error, faults[i].n, false);
+		assert_int_equal(found_by_the_next(), 2 * N_SAMPLES);
+		assert_int_equal(counted("corrupt"), corrupt);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_drop_of_what_cannot_be_read),
 		cmocka_unit_test(test_account_survives_a_full_disk_and_a_kill),
+		cmocka_unit_test(test_account_that_cannot_be_read_now),
 	};
 	int r;
 
