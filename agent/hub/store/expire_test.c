@@ -30,6 +30,30 @@ static void retention_by_age(void **state)
 	store_close(s);
 }
 
+/* Retention counts from now, but from a day after the newest at the latest: the hub's clock may be wrong. */
+static void a_clock_that_is_ahead_deletes_little(void **state)
+{
+	enum { HOUR = 3600, DAY = 24 * HOUR };
+	struct store *s = open_at(":memory:", 3 * DAY * NSEC_PER_SEC, 0);
+	struct store_stats stats;
+	struct batch *b;
+
+	(void)state;
+	write_batch(s, two_services(), 3);
+	assert_int_equal(store_expire(s, (T0 + 4ULL * DAY) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, NULL), 240);
+	b = batch_new();
+	add_sample(b, add_profile(b, "late", "db", 11, "data", T0 + 2 * DAY + HOUR), "db", true,
+		   "late", 5);
+	write_batch(s, b, 1);
+	assert_int_equal(store_expire(s, (T0 + 30ULL * DAY) * NSEC_PER_SEC), 0);
+	assert_int_equal(value_where(s, NULL), 0);
+	store_stats(s, &stats);
+	assert_int_equal(stats.n_expired, 3);
+	assert_true(stats.oldest_ns > (T0 + 2ULL * DAY) * NSEC_PER_SEC);
+	store_close(s);
+}
+
 static void retention_by_size(void **state)
 {
 	const char *dir = *state;
@@ -233,6 +257,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ON_DISK(retention_by_age),
+		cmocka_unit_test(a_clock_that_is_ahead_deletes_little),
 		ON_DISK(retention_by_size),
 		cmocka_unit_test(links_have_a_budget),
 		cmocka_unit_test(snapshots_expire),

@@ -19,10 +19,12 @@
 #define STACK_GRACE_S 3600	   /* last_s of a stack is exact to an hour */
 #define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
-#define LINK_BYTES    192 /* of a row of links with its index, about */
-#define LINKS_SHARE   8	  /* of max_bytes: at most 1/8 */
-#define LINKS_BYTES   (256ULL << 20)
-#define LINKS_SLICE   100000
+#define MAX_SILENT_S                                                                               \
+	(24 * 3600) /* since the newest profile: later it need not be, whatever the clock says */
+#define LINK_BYTES  192 /* of a row of links with its index, about */
+#define LINKS_SHARE 8	/* of max_bytes: at most 1/8 */
+#define LINKS_BYTES (256ULL << 20)
+#define LINKS_SLICE 100000
 
 static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 {
@@ -253,23 +255,39 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return r;
 }
 
+/* Of profiles and losses; -1: there are none. */
+static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *ret_newest_s)
+{
+	int r = sq_int(s->writer,
+		       "SELECT IFNULL(MIN(t), -1) FROM (SELECT MIN(time) AS t FROM profiles "
+		       "UNION ALL SELECT MIN(time) FROM losses)",
+		       ret_oldest_s);
+
+	return r ? r
+		 : sq_int(s->writer,
+			  "SELECT IFNULL(MAX(t), -1) FROM (SELECT MAX(time) AS t FROM profiles "
+			  "UNION ALL SELECT MAX(time) FROM losses)",
+			  ret_newest_s);
+}
+
+/* A clock that is ahead has nothing deleted but what MAX_SILENT_S makes of it. */
 static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns,
 		      bool *ret_more)
 {
-	int64_t cut_s = (int64_t)((now_wall_ns - s->retention_ns) / NSEC_PER_SEC), oldest = 0;
+	int64_t retention_s = (int64_t)(s->retention_ns / NSEC_PER_SEC);
+	int64_t now_s = (int64_t)(now_wall_ns / NSEC_PER_SEC), oldest_s, newest_s, cut_s;
 	/* not row by row: the sweep of the dictionaries wants something to sweep */
-	int64_t slack_s = (int64_t)MIN(s->retention_ns / NSEC_PER_SEC / 50, SLACK_MAX_S);
+	int64_t slack_s = MIN(retention_s / 50, SLACK_MAX_S);
 	int r;
 
-	if (!s->retention_ns || now_wall_ns < s->retention_ns)
+	if (!retention_s || now_s < retention_s)
 		return 0;
-	r = sq_int(s->writer,
-		   "SELECT IFNULL(MIN(t), -1) FROM (SELECT MIN(time) AS t FROM profiles UNION ALL "
-		   "SELECT MIN(time) FROM losses)",
-		   &oldest);
-	if (r || oldest < 0 || oldest > cut_s - slack_s)
+	r = time_range(s, &oldest_s, &newest_s);
+	if (r || oldest_s < 0)
 		return r;
-	return expire_until(s, cut_s, "age", deadline_ns, ret_more);
+	cut_s = MIN(now_s, newest_s + MAX_SILENT_S) - retention_s;
+	return oldest_s > cut_s - slack_s ? 0
+					  : expire_until(s, cut_s, "age", deadline_ns, ret_more);
 }
 
 int sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free)
