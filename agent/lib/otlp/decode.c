@@ -6,7 +6,6 @@
 #include "lib/otlp/decode.h"
 
 #include <math.h>
-#include <openssl/sha.h>
 
 #define UNPACK_MAX_BYTES (256u << 20)
 #define MAX_PROFILES	 65536
@@ -115,21 +114,28 @@ static int read_time(struct reading *rd)
 	return 0;
 }
 
-/* Without an id: of the whole request's bytes, so that a retry is still a repeat. */
+/* Of the whole request's bytes, once. */
+static const char *request_digest(struct decoder *d)
+{
+	uint8_t digest[SHA256_DIGEST_LENGTH];
+
+	if (!d->digest[0]) {
+		SHA256(d->bytes, d->n_bytes, digest);
+		hex_encode(digest, sizeof(digest), d->digest);
+	}
+	return d->digest;
+}
+
+/* Without an id: of the request and the place in it, so that a retry is still a repeat. */
 static void read_id(struct reading *rd)
 {
 	const ProtobufCBinaryData *id = &rd->in->profile_id;
-	char hex[2 * SHA256_DIGEST_LENGTH + 1];
-	uint8_t digest[SHA256_DIGEST_LENGTH];
 	static const uint8_t zero[16];
 
-	if (id->len == 16 && memcmp(id->data, zero, 16) != 0) {
+	if (id->len == 16 && memcmp(id->data, zero, 16) != 0)
 		memcpy(rd->base.id, id->data, 16);
-		return;
-	}
-	SHA256(rd->d->bytes, rd->d->n_bytes, digest);
-	hex_encode(digest, sizeof(digest), hex);
-	profile_id_make((const char *[]){hex, rd->path}, 2, rd->base.id);
+	else
+		profile_id_make((const char *[]){request_digest(rd->d), rd->path}, 2, rd->base.id);
 }
 
 /* ---- attributes of a profile ---- */

@@ -4,6 +4,8 @@
 
 #include "lib/otlp/internal.h"
 
+#include <openssl/sha.h>
+
 #define MAX_TAG_BYTES 4096 /* of a tag's value, a thread's or a process's name */
 
 /* An attribute that was checked; one of text, is_number, is_bool, or none for other types. */
@@ -16,6 +18,7 @@ struct attr {
 struct decoder {
 	const uint8_t *bytes;
 	size_t n_bytes;
+	char digest[2 * SHA256_DIGEST_LENGTH + 1]; /* in hex; "" until a profile asks for it */
 	struct field_error *err;
 	struct pool pool; /* the unpacked messages and all below */
 	struct batch *batch;

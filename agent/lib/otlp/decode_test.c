@@ -3,6 +3,8 @@
 #include "lib/otlp/internal.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -272,6 +274,47 @@ static void test_other_profiler(void **state)
 	assert_int_equal(foreign_decode(&f, &again, NULL), 0);
 	assert_memory_equal(p->id, again->profiles[0]->id, 16);
 	assert_memory_not_equal(p->id, q->id, 16);
+}
+
+/* The linker takes it before libcrypto's. */
+static size_t large_digest, n_large_digests;
+unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
+{
+	n_large_digests += large_digest && n >= large_digest;
+	return EVP_Digest(p, n, ret, NULL, EVP_sha256(), NULL) ? ret : NULL;
+}
+
+/* Each profile without an id has one of its own, and what that costs does not grow with their number. */
+static void test_many_without_an_id(void **state)
+{
+	(void)state;
+	enum { MANY = 300, LARGE = 1 << 20 };
+	_cleanup_(batch_freep) struct batch *b = NULL, *again = NULL;
+	_cleanup_free_ char *text = xcalloc(LARGE + 1, 1);
+	Otlp__Profile *profiles[MANY];
+	struct foreign f;
+
+	foreign_init(&f);
+	f.kv.key = "process.command_line";
+	f.kv_value.value_case = OTLP__ANY_VALUE__VALUE_STRING_VALUE;
+	f.kv_value.string_value = memset(text, 'x', LARGE);
+	for (size_t i = 0; i < MANY; i++)
+		profiles[i] = &f.profile;
+	f.sp.profiles = profiles;
+	f.sp.n_profiles = MANY;
+	f.profile.n_samples = 0;
+	large_digest = LARGE;
+	n_large_digests = 0;
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	large_digest = 0;
+	assert_int_equal(n_large_digests, 1);
+	assert_int_equal(foreign_decode(&f, &again, NULL), 0);
+	assert_int_equal(b->n_profiles, MANY);
+	for (size_t i = 0; i < MANY; i++) {
+		assert_memory_equal(b->profiles[i]->id, again->profiles[i]->id, 16);
+		for (size_t j = 0; j < i; j++)
+			assert_memory_not_equal(b->profiles[i]->id, b->profiles[j]->id, 16);
+	}
 }
 
 static void test_defaults(void **state)
@@ -716,6 +759,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_other_profiler),
+		cmocka_unit_test(test_many_without_an_id),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_unsupported_event_is_counted),
 		cmocka_unit_test(test_events_of_others),
