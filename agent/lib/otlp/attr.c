@@ -6,6 +6,7 @@
  */
 #include "lib/otlp/internal.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 static const struct attr_name names[] = {
@@ -91,7 +92,8 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 		return FRAME_PYTHON;
 	if (str_equal(type, "lua"))
 		return FRAME_LUA;
-	return module && strstr(module, ".so") ? FRAME_LIBRARY : FRAME_APP;
+	return module && memmem(module, strnlen(module, PATH_MAX), ".so", 3) ? FRAME_LIBRARY
+									     : FRAME_APP;
 }
 
 /*

@@ -458,17 +458,6 @@ static int read_resource_profiles(struct decoder *d, size_t index, const Otlp__R
 	return r;
 }
 
-static void *unpack_alloc(void *pool, size_t n)
-{
-	return otlp_pool_alloc(pool, n);
-}
-
-static void unpack_free(void *pool, void *p)
-{
-	(void)pool;
-	(void)p;
-}
-
 static void decoder_done(struct decoder *d)
 {
 	batch_free(d->batch);
@@ -479,7 +468,7 @@ int otlp_decode(const void *p, size_t n, struct batch **ret, struct field_error 
 {
 	_cleanup_(decoder_done) struct decoder d = {
 		.bytes = p, .n_bytes = n, .err = reterr, .pool.max_bytes = UNPACK_MAX_BYTES};
-	ProtobufCAllocator alloc = {unpack_alloc, unpack_free, &d.pool};
+	ProtobufCAllocator alloc = otlp_pool_allocator(&d.pool);
 	const Otlp__ExportProfilesServiceRequest *req;
 	int r;
 

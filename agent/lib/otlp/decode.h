@@ -23,8 +23,9 @@ struct decoder {
 	struct pool pool; /* the unpacked messages and all below */
 	struct batch *batch;
 	const Otlp__ProfilesDictionary *dict;
-	const char **strings; /* valid UTF-8 */
+	const char **strings; /* of the batch, valid UTF-8; so are the texts of attrs */
 	struct attr *attrs;
+	const struct frame ***locations; /* of each its frames; NULL before first use */
 	uint32_t *stacks; /* index in the batch, STACK_TODO before first use */
 	size_t n_profiles, n_samples, n_frames, n_tags, n_losses;
 	const char *attr_event; /* of the profile being read */

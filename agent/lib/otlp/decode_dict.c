@@ -2,11 +2,13 @@
 /*
  * The dictionary of a request: every index is checked once, strings are made
  * valid UTF-8, stacks are turned around (root first) when a sample asks for one.
+ * Texts and frames are interned once, so that what refers to a long one costs no more.
  */
 #include "lib/otlp/decode.h"
 
-#define STACK_TODO (STACK_NONE - 1)
-#define MAX_FRAMES 20000000 /* of all stacks together: bounds the time of one request */
+#define STACK_TODO	  (STACK_NONE - 1)
+#define MAX_FRAMES	  20000000 /* of all stacks together: bounds the time of one request */
+#define MAX_MAPPING_ATTRS 64	   /* read again for each location in it */
 
 static int check_index(struct decoder *d, int32_t index, size_t n, const char *path,
 		       const char *table)
@@ -43,12 +45,18 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 	return 0;
 }
 
+/* Interned; NULL: memory. */
+static const char *read_text(struct decoder *d, const char *s)
+{
+	return batch_str(d->batch, otlp_text_utf8(&d->pool, s));
+}
+
 int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
 		      struct attr *ret)
 {
 	switch (v ? v->value_case : OTLP__ANY_VALUE__VALUE__NOT_SET) {
 	case OTLP__ANY_VALUE__VALUE_STRING_VALUE:
-		ret->text = otlp_text_utf8(&d->pool, v->string_value);
+		ret->text = read_text(d, v->string_value);
 		return ret->text ? 0
 				 : otlp_decode_wrong(d, -E2BIG, path, "too large when unpacked");
 	case OTLP__ANY_VALUE__VALUE_STRING_VALUE_STRINDEX:
@@ -72,7 +80,7 @@ static int check_strings(struct decoder *d)
 {
 	d->strings = otlp_pool_alloc(&d->pool, d->dict->n_string_table * sizeof(*d->strings));
 	for (size_t i = 0; d->strings && i < d->dict->n_string_table; i++)
-		if (!(d->strings[i] = otlp_text_utf8(&d->pool, d->dict->string_table[i])))
+		if (!(d->strings[i] = read_text(d, d->dict->string_table[i])))
 			break;
 	return d->pool.failed ? otlp_decode_wrong(d, -E2BIG, "dictionary.string_table",
 						  "too large when unpacked")
@@ -121,6 +129,9 @@ static int check_mappings(struct decoder *d)
 
 		snprintf(path, sizeof(path), "dictionary.mapping_table[%zu]", i);
 		r = otlp_decode_string(d, m->filename_strindex, path, &s);
+		if (r >= 0 && m->n_attribute_indices > MAX_MAPPING_ATTRS)
+			r = otlp_decode_wrong(d, -E2BIG, path, "more than %d attributes",
+					      MAX_MAPPING_ATTRS);
 		if (r >= 0)
 			r = check_attr_indices(d, m->attribute_indices, m->n_attribute_indices,
 					       path);
@@ -149,9 +160,14 @@ static int check_functions(struct decoder *d)
 
 static int check_locations(struct decoder *d)
 {
+	size_t n = d->dict->n_location_table;
 	int r = 0;
 
-	for (size_t i = 0; i < d->dict->n_location_table && r >= 0; i++) {
+	d->locations = otlp_pool_alloc(&d->pool, n * sizeof(*d->locations));
+	if (!d->locations)
+		return otlp_decode_wrong(d, -E2BIG, "dictionary.location_table",
+					 "too large when unpacked");
+	for (size_t i = 0; i < n && r >= 0; i++) {
 		const Otlp__Location *l = d->dict->location_table[i];
 		char path[80];
 
@@ -281,29 +297,55 @@ static struct frame line_frame(const struct decoder *d, struct frame f, const Ot
 	return f;
 }
 
+/* One a line, at least one; the last is the caller of the rest. NULL: memory. */
+static const struct frame **location_frames(struct decoder *d, int32_t index)
+{
+	const Otlp__Location *l = d->dict->location_table[index];
+	size_t lines = MAX(l->n_lines, (size_t)1), n = MIN(lines, (size_t)STACK_MAX_FRAMES);
+	const struct frame **frames = d->locations[index];
+	struct frame all;
+
+	if (frames)
+		return frames;
+	frames = d->locations[index] = otlp_pool_alloc(&d->pool, n * sizeof(*frames));
+	all = location_frame(d, l);
+	for (size_t i = 0; frames && i < n; i++) {
+		struct frame f = l->n_lines ? line_frame(d, all, l->lines[i]) : all;
+
+		f.inlined = all.inlined || i + 1 < lines;
+		frames[i] = batch_frame(d->batch, &f);
+	}
+	return frames;
+}
+
+static const struct frame *truncated(struct decoder *d)
+{
+	return batch_frame(d->batch, &(struct frame){.kind = FRAME_MARKER,
+						     .name = batch_str(d->batch, "[truncated]")});
+}
+
 /*
  * Frames leaf first into out; of a stack that is too deep the root end is cut
- * and a marker stands for it. Lines of a location: the last is the caller of the rest.
+ * and a marker stands for it. After a failure d->pool.failed is set.
  */
-static size_t stack_frames(const struct decoder *d, const Otlp__Stack *s, struct frame *out)
+static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct frame **out)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n_location_indices; i++) {
-		const Otlp__Location *l = d->dict->location_table[s->location_indices[i]];
-		struct frame f = location_frame(d, l);
-		size_t lines = MAX(l->n_lines, (size_t)1);
+		int32_t index = s->location_indices[i];
+		const Otlp__Location *l = d->dict->location_table[index];
+		const struct frame **frames;
 
-		if (s->location_indices[i] == 0 && !l->n_lines && !l->address)
+		if (index == 0 && !l->n_lines && !l->address)
 			continue; /* row 0 means no location */
-		for (size_t j = 0; j < lines; j++) {
+		frames = location_frames(d, index);
+		for (size_t j = 0; frames && j < MAX(l->n_lines, (size_t)1); j++) {
 			if (n == STACK_MAX_FRAMES) {
-				out[n - 1] =
-					(struct frame){.kind = FRAME_MARKER, .name = "[truncated]"};
+				out[n - 1] = truncated(d);
 				return n;
 			}
-			out[n] = l->n_lines ? line_frame(d, f, l->lines[j]) : f;
-			out[n++].inlined = f.inlined || j + 1 < lines;
+			out[n++] = frames[j];
 		}
 	}
 	return n;
@@ -311,7 +353,7 @@ static size_t stack_frames(const struct decoder *d, const Otlp__Stack *s, struct
 
 static int make_stack(struct decoder *d, const Otlp__Stack *s, const char *path, uint32_t *ret)
 {
-	struct frame frames[STACK_MAX_FRAMES];
+	const struct frame *frames[STACK_MAX_FRAMES];
 	size_t n = stack_frames(d, s, frames);
 	int r;
 
@@ -319,17 +361,17 @@ static int make_stack(struct decoder *d, const Otlp__Stack *s, const char *path,
 	if (d->n_frames > MAX_FRAMES)
 		return otlp_decode_wrong(d, -E2BIG, path,
 					 "more than 20000000 frames in one request");
-	if (!n) {
+	if (!n && !d->pool.failed) {
 		*ret = STACK_NONE;
 		return 0;
 	}
 	for (size_t i = 0; i < n / 2; i++) {
-		struct frame swap = frames[i];
+		const struct frame *swap = frames[i];
 
 		frames[i] = frames[n - 1 - i];
 		frames[n - 1 - i] = swap;
 	}
-	r = batch_stack(d->batch, frames, n, ret);
+	r = d->pool.failed ? -E2BIG : batch_stack_of(d->batch, frames, n, ret);
 	return r < 0 ? otlp_decode_wrong(d, r, path, "the request is too large when unpacked") : 0;
 }
 

@@ -74,6 +74,8 @@ static int resource_attr(struct decoder *d, struct decode_resource *r, const cha
 	bool service = streq(key, ATTR_SERVICE) || (!r->app_service && streq(key, ATTR_EXE));
 	unsigned rank;
 
+	if (!a->text && !a->is_number)
+		return 0; /* before a look at the key, which may be long */
 	kind = otlp_owner_of_attr(key, &rank);
 	if (!service && !kind)
 		tag = tag_key(d, key);

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 #include <cmocka.h>
 
@@ -600,6 +601,91 @@ static void test_long_texts(void **state)
 	}
 }
 
+/* The linker takes it before libxxhash's. */
+static size_t n_hashed_bytes;
+XXH64_hash_t XXH3_64bits_withSeed(const void *p, size_t n, XXH64_hash_t seed)
+{
+	n_hashed_bytes += n;
+	return XXH64(p, n, seed);
+}
+
+/* What refers to a text again and again costs no look at its bytes. */
+static void test_long_names_of_many_frames(void **state)
+{
+	(void)state;
+	enum { LONG = 100000, STACKS = 40, FRAMES = 500 };
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_free_ char *text = xcalloc(LONG + 1, 1);
+	static int32_t indices[STACKS][FRAMES];
+	char *own[ARRAY_SIZE(strings)];
+	Otlp__Stack stacks[STACKS], *stack_ptrs[STACKS];
+	Otlp__Sample samples[STACKS], *sample_ptrs[STACKS];
+	const struct stack_ref *last;
+	struct foreign f;
+
+	foreign_init(&f);
+	memcpy(own, strings, sizeof(own));
+	own[10] = own[11] = memset(text, 'x', LONG); /* a function's name, a module's */
+	f.dict.string_table = own;
+	attr_text(&f, 6, 9, text); /* its build id */
+	for (int32_t i = 0; i < STACKS; i++) {
+		for (int32_t j = 0; j < FRAMES; j++)
+			indices[i][j] = j == i ? 1 : 2;
+		stacks[i] = f.stacks[1];
+		stacks[i].location_indices = indices[i];
+		stacks[i].n_location_indices = FRAMES;
+		stack_ptrs[i] = &stacks[i];
+		samples[i] = f.samples[0];
+		samples[i].stack_index = i;
+		sample_ptrs[i] = &samples[i];
+	}
+	f.dict.stack_table = stack_ptrs;
+	f.dict.n_stack_table = STACKS;
+	f.profile.samples = sample_ptrs;
+	f.profile.n_samples = STACKS;
+	n_hashed_bytes = 0;
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_true(n_hashed_bytes < 10 * LONG);
+	assert_int_equal(b->n_stacks, STACKS);
+	last = &b->stacks[b->profiles[0]->samples[STACKS - 1].stack];
+	assert_string_equal(last->frames[FRAMES - STACKS]->name, text);
+	assert_string_equal(last->frames[0]->build_id, text);
+}
+
+static void test_attributes_of_a_mapping_have_a_limit(void **state)
+{
+	(void)state;
+	static int32_t indices[65];
+	struct batch *b = NULL;
+	struct field_error err;
+	struct foreign f;
+
+	foreign_init(&f);
+	f.mappings[1].attribute_indices = indices;
+	f.mappings[1].n_attribute_indices = 64;
+	assert_int_equal(foreign_decode(&f, &b, &err), 0);
+	b = batch_free(b);
+	f.mappings[1].n_attribute_indices = 65;
+	assert_int_equal(foreign_decode(&f, &b, &err), -E2BIG);
+	assert_string_equal(err.path, "dictionary.mapping_table[1]");
+}
+
+/* A key of any length does no harm where its value says nothing. */
+static void test_a_long_key_without_a_text(void **state)
+{
+	(void)state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_free_ char *key = xcalloc(1000001, 1);
+	struct foreign f;
+
+	foreign_init(&f);
+	f.kv.key = memset(key, 'k', 1000000);
+	memcpy(key, "k8s.pod.label.", 14);
+	f.kv_value.value_case = OTLP__ANY_VALUE__VALUE_BOOL_VALUE;
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_true(batch_bytes(b) < 1000000);
+}
+
 static void test_deep_stack_is_cut_with_a_marker(void **state)
 {
 	(void)state;
@@ -769,6 +855,9 @@ int main(void)
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_long_texts),
+		cmocka_unit_test(test_long_names_of_many_frames),
+		cmocka_unit_test(test_attributes_of_a_mapping_have_a_limit),
+		cmocka_unit_test(test_a_long_key_without_a_text),
 		cmocka_unit_test(test_deep_stack_is_cut_with_a_marker),
 		cmocka_unit_test(test_truncated_everywhere),
 		cmocka_unit_test(test_any_byte_changed),

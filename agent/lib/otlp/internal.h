@@ -19,6 +19,7 @@ struct pool {
 };
 void *otlp_pool_alloc(struct pool *p, size_t n); /* zeroed; NULL past the limit */
 char *otlp_pool_str(struct pool *p, const char *s);
+ProtobufCAllocator otlp_pool_allocator(struct pool *p);
 void otlp_pool_done(struct pool *p);
 
 /* ---- ids: key bytes -> 1, 2, 3 ... in order of first sight ---- */

@@ -44,6 +44,22 @@ char *otlp_pool_str(struct pool *p, const char *s)
 	return copy ? memcpy(copy, s, n) : NULL;
 }
 
+static void *allocator_alloc(void *pool, size_t n)
+{
+	return otlp_pool_alloc(pool, n);
+}
+
+static void allocator_free(void *pool, void *p)
+{
+	(void)pool;
+	(void)p;
+}
+
+ProtobufCAllocator otlp_pool_allocator(struct pool *p)
+{
+	return (ProtobufCAllocator){allocator_alloc, allocator_free, p};
+}
+
 void otlp_pool_done(struct pool *p)
 {
 	for (struct pool_chunk *c = p->chunks, *next; c; c = next) {

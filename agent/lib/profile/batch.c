@@ -206,7 +206,7 @@ static bool frame_equal(const void *entry, const void *key, size_t n)
 	return memcmp(entry, key, sizeof(struct frame)) == 0;
 }
 
-static const struct frame *intern_frame(struct batch *b, const struct frame *f)
+const struct frame *batch_frame(struct batch *b, const struct frame *f)
 {
 	struct batch_arena *a = b->arena;
 	struct frame key;
@@ -219,10 +219,10 @@ static const struct frame *intern_frame(struct batch *b, const struct frame *f)
 	key.inlined = f->inlined;
 	key.line = f->line;
 	key.address = f->address;
-	key.name = batch_str(b, f->name);
-	key.module = batch_str(b, f->module);
-	key.build_id = batch_str(b, f->build_id);
-	key.file = batch_str(b, f->file);
+	key.name = f->name;
+	key.module = f->module;
+	key.build_id = f->build_id;
+	key.file = f->file;
 	hash = hash_bytes(&key, sizeof(key), a->seed);
 	found = table_find(a, &a->frames, hash, frame_equal, &key, sizeof(key), &slot);
 	if (found)
@@ -233,6 +233,15 @@ static const struct frame *intern_frame(struct batch *b, const struct frame *f)
 	return found;
 }
 
+static const struct frame *intern_frame(struct batch *b, struct frame f)
+{
+	f.name = batch_str(b, f.name);
+	f.module = batch_str(b, f.module);
+	f.build_id = batch_str(b, f.build_id);
+	f.file = batch_str(b, f.file);
+	return batch_frame(b, &f);
+}
+
 static bool stack_equal(const void *entry, const void *key, size_t n)
 {
 	const struct interned_stack *s = entry;
@@ -240,19 +249,13 @@ static bool stack_equal(const void *entry, const void *key, size_t n)
 	return s->ref.n == n && memcmp(s->ref.frames, key, n * sizeof(*s->ref.frames)) == 0;
 }
 
-int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index)
+static uint32_t intern_stack(struct batch *b, const struct frame *const *frames, size_t n)
 {
 	struct batch_arena *a = b->arena;
-	const struct frame *frames[STACK_MAX_FRAMES];
+	uint64_t hash = hash_bytes(frames, n * sizeof(*frames), a->seed);
 	struct interned_stack *s;
-	uint64_t hash;
 	size_t slot;
 
-	if (n > STACK_MAX_FRAMES || a->bytes > BATCH_MAX_BYTES)
-		return -E2BIG;
-	for (size_t i = 0; i < n; i++)
-		frames[i] = intern_frame(b, &root_first[i]);
-	hash = hash_bytes(frames, n * sizeof(*frames), a->seed);
 	s = table_find(a, &a->stacks, hash, stack_equal, frames, n, &slot);
 	if (!s) {
 		const struct frame **copy = arena_alloc(a, n * sizeof(*frames));
@@ -264,7 +267,32 @@ int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint3
 		GROW(b->stacks, b->n_stacks, b->cap_stacks);
 		b->stacks[b->n_stacks++] = s->ref;
 	}
-	*ret_index = s->index;
+	return s->index;
+}
+
+static bool takes_stack(const struct batch *b, size_t n)
+{
+	return n <= STACK_MAX_FRAMES && batch_bytes(b) <= BATCH_MAX_BYTES;
+}
+
+int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index)
+{
+	const struct frame *frames[STACK_MAX_FRAMES];
+
+	if (!takes_stack(b, n))
+		return -E2BIG;
+	for (size_t i = 0; i < n; i++)
+		frames[i] = intern_frame(b, root_first[i]);
+	*ret_index = intern_stack(b, frames, n);
+	return 0;
+}
+
+int batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
+		   uint32_t *ret_index)
+{
+	if (!takes_stack(b, n))
+		return -E2BIG;
+	*ret_index = intern_stack(b, root_first, n);
 	return 0;
 }
 

@@ -176,6 +176,9 @@ size_t batch_bytes(const struct batch *b);	/* what its arena holds */
 const char *batch_str(struct batch *b, const char *s);
 const char *batch_strn(struct batch *b, const char *s, size_t n);
 int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
+/* The same in two steps, for frames that come again and again; the strings are batch_str()'s and their bytes not looked at. */
+const struct frame *batch_frame(struct batch *b, const struct frame *f);
+int batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n, uint32_t *ret_index);
 /* profile_sample.link of a context, made if need be; -E2BIG: BATCH_MAX_LINKS. */
 #define BATCH_MAX_LINKS 65536
 int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
