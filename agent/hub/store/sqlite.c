@@ -202,8 +202,6 @@ static int connection_open(const char *file, int flags, sqlite3 **ret)
 	if (!r)
 		r = sq_errno(sqlite3_busy_timeout(db, BUSY_MS));
 	if (!r)
-		r = where_functions(db);
-	if (!r)
 		r = samples_functions(db);
 	if (r) {
 		sqlite3_close_v2(db);
@@ -286,7 +284,7 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 		s->reader = s->writer;
 	else if (!r)
 		r = connection_open(s->file, SQLITE_OPEN_READONLY, &s->reader);
-	return r;
+	return r ? r : match_functions(s->reader, &s->query_limit);
 }
 
 void sq_set_failed(struct sqlite_store *s, bool failed)

@@ -54,6 +54,11 @@ struct seen {
 };
 enum { SEEN_FRAMES, SEEN_STACKS, SEEN_SERIES, _SEEN_MAX };
 
+struct query_limit {
+	uint64_t deadline_ns;	     /* 0: none */
+	const atomic_bool *given_up; /* may be NULL */
+};
+
 struct sqlite_store {
 	char *file; /* NULL: in memory, one connection for both */
 	uint64_t retention_ns, max_bytes;
@@ -68,6 +73,7 @@ struct sqlite_store {
 	int64_t data_version;	  /* of the file when seen was made: another writer changes it */
 	bool unswept;		  /* slices were deleted since the dictionaries were swept */
 	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
+	struct query_limit query_limit; /* of the query under way */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
 	/* stats.error while no write fails: what was set aside since the start, and when the disk was full; "" */
@@ -237,9 +243,14 @@ bool where_wants_links(const struct selection *sel);
 /* Whether it names a tag that is not one of the series. */
 bool where_wants_samples(const struct selection *sel);
 int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+
+/* ---- sqlite_match.c: LIKE and REGEXP, and when a query must end ---- */
+
+int query_must_end(void *limit); /* a struct query_limit */
+/* Registers pf_like, pf_regexp, pf_wait; the limit may change from query to query. */
+int match_functions(sqlite3 *db, struct query_limit *l);
 /* What pf_regexp fails with past its limits: SQLite itself does not use it. sq_errno: -ELOOP */
 #define SQ_REGEXP_LIMIT SQLITE_FORMAT
-int where_functions(sqlite3 *db); /* registers pf_like, pf_regexp, pf_wait */
 
 /* ---- sqlite_sums.c: equal stacks of a query added up ---- */
 

@@ -21,8 +21,7 @@ struct reading {
 	size_t bytes; /* of both */
 	const struct frame *list[STACK_MAX_FRAMES];
 	int error; /* of a look into a dictionary */
-	uint64_t deadline_ns;
-	const atomic_bool *given_up;
+	struct query_limit *limit;
 	struct store_summary summary;
 };
 
@@ -157,13 +156,6 @@ static int prepare_dictionaries(struct reading *r)
 	return sq_errno(rc);
 }
 
-static int must_end(void *arg)
-{
-	const struct reading *r = arg;
-
-	return now_mono_ns() > r->deadline_ns || (r->given_up && atomic_load(r->given_up));
-}
-
 /* A condition on where the samples are. */
 static void of_place(struct where *w, const char *condition)
 {
@@ -252,7 +244,8 @@ static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 		const uint8_t *end = p + sqlite3_column_bytes(st, 2);
 		struct stored_sample x;
 
-		if (must_end(r)) /* SQLite has not much to do for a row of which we have much */
+		/* SQLite has not much to do for a row of which we have much */
+		if (query_must_end(r->limit))
 			return -ETIME;
 		while (samples_get(&p, end, &x))
 			add_sample(r, sums, app, time_s, &x);
@@ -339,10 +332,11 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct rea
 	if (!s->reader)
 		return -ENOTCONN;
 	r->db = s->reader;
-	r->deadline_ns =
+	r->limit = &s->query_limit;
+	r->limit->deadline_ns =
 		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
-	r->given_up = sel->given_up;
-	sqlite3_progress_handler(r->db, PROGRESS_STEPS, must_end, r);
+	r->limit->given_up = sel->given_up;
+	sqlite3_progress_handler(r->db, PROGRESS_STEPS, query_must_end, r->limit);
 	/* in memory there is one connection, and the writer may be inside its transaction */
 	if (s->file)
 		(void)sq_exec(r->db, "BEGIN");
@@ -355,6 +349,7 @@ static void end(struct sqlite_store *s, struct reading *r)
 	if (!r->db)
 		return;
 	sqlite3_progress_handler(r->db, 0, NULL, NULL);
+	*r->limit = (struct query_limit){0};
 	if (s->file && !sqlite3_get_autocommit(r->db))
 		(void)sq_exec(r->db, "ROLLBACK");
 }

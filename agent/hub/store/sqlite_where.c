@@ -6,7 +6,6 @@
  * without the tag matches !=, NOT IN, NOT LIKE, NOT REGEXP and IS NULL.
  */
 #include "hub/store/sqlite.h"
-#include "lib/base/regexp.h"
 
 #include <stdlib.h>
 
@@ -424,62 +423,4 @@ int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	}
 	*ret = st;
 	return 0;
-}
-
-static void fn_like(sqlite3_context *ctx, int n, sqlite3_value **v)
-{
-	const char *pattern = (const char *)sqlite3_value_text(v[0]);
-	const char *text = (const char *)sqlite3_value_text(v[1]);
-
-	(void)n;
-	if (pattern && text)
-		sqlite3_result_int(ctx, match_like(pattern, text));
-}
-
-/* The compiled pattern stays with the statement: it is a bound constant. */
-static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
-{
-	const char *pattern = (const char *)sqlite3_value_text(v[0]);
-	const char *text = (const char *)sqlite3_value_text(v[1]);
-	struct regexp *known = sqlite3_get_auxdata(ctx, 0), *x = known;
-	struct field_error e;
-	int r;
-
-	(void)n;
-	if (!pattern || !text)
-		return;
-	if (!known && regexp_new(pattern, &x, &e)) {
-		sqlite3_result_error(ctx, e.reason, -1);
-		return;
-	}
-	r = regexp_match(x, text);
-	if (r < 0)
-		sqlite3_result_error_code(ctx, SQ_REGEXP_LIMIT);
-	else
-		sqlite3_result_int(ctx, r);
-	if (!known)
-		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
-}
-
-/* A wait's number in the file -> its name; NULL: none. */
-static void fn_wait(sqlite3_context *ctx, int n, sqlite3_value **v)
-{
-	int wait = sqlite3_value_int(v[0]);
-
-	(void)n;
-	if (wait != WAIT_NONE)
-		sqlite3_result_text(ctx, wait_name((enum wait)wait), -1, SQLITE_STATIC);
-}
-
-int where_functions(sqlite3 *db)
-{
-	const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
-	int rc = sqlite3_create_function(db, "pf_like", 2, flags, NULL, fn_like, NULL, NULL);
-
-	if (rc == SQLITE_OK)
-		rc = sqlite3_create_function(db, "pf_regexp", 2, flags, NULL, fn_regexp, NULL,
-					     NULL);
-	if (rc == SQLITE_OK)
-		rc = sqlite3_create_function(db, "pf_wait", 1, flags, NULL, fn_wait, NULL, NULL);
-	return sq_errno(rc);
 }

@@ -119,6 +119,36 @@ static void a_pattern_of_too_many_steps_is_told(void **state)
 	got_done(&got);
 }
 
+/* SQLite asks each 20000 of its steps; matches are long, and few steps. */
+static void a_match_ends_with_its_query(void **state)
+{
+	static const enum predicate_op ops[] = {PRED_REGEXP, PRED_LIKE};
+	const atomic_bool given_up = true;
+	struct store *s = *state;
+	struct batch *b = two_services();
+	char text[400] = "";
+
+	profile_tag(b, b->profiles[0], "image", memset(text, 'x', sizeof(text) - 1));
+	write_batch(s, b, 3);
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		struct selection sel = {
+			.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+		_cleanup_(got_done) struct got got = {0};
+		struct field_error e = {0};
+
+		sel.where = leaf(ops[i], "image", "no such");
+		sel.max_time_ns = 1;
+		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ETIME);
+		assert_true(str_has_prefix(e.reason, "the query took longer than "));
+		sel.max_time_ns = 0;
+		sel.given_up = &given_up;
+		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ETIME);
+		sel.given_up = NULL;
+		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), 0);
+		predicate_free(sel.where);
+	}
+}
+
 /* ---- traces ---- */
 
 static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
@@ -262,6 +292,7 @@ int main(void)
 		IN_MEMORY(hostile_values),
 		cmocka_unit_test(like),
 		IN_MEMORY(a_pattern_of_too_many_steps_is_told),
+		IN_MEMORY(a_match_ends_with_its_query),
 		IN_MEMORY(traces),
 		IN_MEMORY(samples_have_an_identity),
 		IN_MEMORY(values_where_samples_are),
