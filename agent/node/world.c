@@ -15,15 +15,16 @@ enum kind { PODS, TARGETS, CLUSTER_TARGETS, NAMESPACES, NODE, _KIND_MAX };
 static const struct {
 	const char *what, *path, *node_field;
 	bool metadata_only, optional;
+	void (*trim)(json_t *obj);
 } kinds[_KIND_MAX] = {
-	[PODS] = {"pods", "/api/v1/pods", "spec.nodeName", false, false},
+	[PODS] = {"pods", "/api/v1/pods", "spec.nodeName", false, false, plan_trim_pod},
 	[TARGETS] = {"profilingtargets", "/apis/podflame.io/v1alpha1/profilingtargets", NULL, false,
-		     true},
+		     true, plan_trim_target},
 	[CLUSTER_TARGETS] = {"clusterprofilingtargets",
 			     "/apis/podflame.io/v1alpha1/clusterprofilingtargets", NULL, false,
-			     true},
-	[NAMESPACES] = {"namespaces", "/api/v1/namespaces", NULL, true, false},
-	[NODE] = {"node", "/api/v1/nodes", "metadata.name", true, false},
+			     true, plan_trim_target},
+	[NAMESPACES] = {"namespaces", "/api/v1/namespaces", NULL, true, false, plan_trim_named},
+	[NODE] = {"node", "/api/v1/nodes", "metadata.name", true, false, plan_trim_named},
 };
 
 struct watched {
@@ -200,6 +201,7 @@ static int watch_kind(struct world *w, enum kind k)
 		.path = kinds[k].path,
 		.metadata_only = kinds[k].metadata_only,
 		.optional = kinds[k].optional,
+		.trim = kinds[k].trim,
 	};
 
 	if (kinds[k].node_field)

@@ -7,8 +7,9 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define API	 "/apis/podflame.io/v1alpha1/namespaces/"
-#define AGAIN_NS (60 * NSEC_PER_SEC) /* by then both watches will have caught up */
+#define API		  "/apis/podflame.io/v1alpha1/namespaces/"
+#define MAX_REPORTS_BYTES (512 << 20)	      /* agents write them: 5,000 with 20 targets each */
+#define AGAIN_NS	  (60 * NSEC_PER_SEC) /* by then both watches will have caught up */
 
 struct orphan { /* hidden from the owner */
 	char *name, *uid;
@@ -231,6 +232,11 @@ static void on_nodes_synced(void *arg)
 
 /* ---- life ---- */
 
+static void trim_node(json_t *obj)
+{
+	json_keep(obj, "metadata", "name uid resourceVersion");
+}
+
 int reports_new(struct kube *k, const char *ns, const struct kube_watch_ops *ops, void *arg,
 		struct reports **ret)
 {
@@ -238,10 +244,11 @@ int reports_new(struct kube *k, const char *ns, const struct kube_watch_ops *ops
 		.upsert = on_report, .remove = on_report_gone, .synced = on_synced};
 	static const struct kube_watch_ops node_ops = {
 		.upsert = on_node, .remove = on_node_gone, .synced = on_nodes_synced};
-	static const struct kube_watch_spec nodes = {.path = "/api/v1/nodes",
-						     .metadata_only = true};
+	static const struct kube_watch_spec nodes = {
+		.path = "/api/v1/nodes", .metadata_only = true, .trim = trim_node};
 	_cleanup_free_ char *path = xasprintf(API "%s/profilingnodereports", ns);
-	const struct kube_watch_spec reports = {.path = path, .optional = true};
+	const struct kube_watch_spec reports = {
+		.path = path, .optional = true, .max_bytes = MAX_REPORTS_BYTES};
 	struct reports *r = xcalloc(1, sizeof(*r));
 	int err;
 

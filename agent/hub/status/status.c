@@ -370,10 +370,16 @@ static void on_synced(void *arg)
 
 /* ---- life ---- */
 
+/* Nobody reads its annotations, and who may edit a namespace may write 80,000. */
+static void trim_target(json_t *obj)
+{
+	json_keep(obj, "metadata", "name namespace uid generation resourceVersion");
+}
+
 static int watch(struct status *s, const char *path, const struct kube_watch_ops *ops,
 		 struct kube_watch **ret)
 {
-	const struct kube_watch_spec spec = {.path = path, .optional = true};
+	const struct kube_watch_spec spec = {.path = path, .optional = true, .trim = trim_target};
 
 	return kube_watch_new(s->kube, &spec, ops, s, ret);
 }

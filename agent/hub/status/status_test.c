@@ -16,6 +16,7 @@
 struct kube_watch {
 	char path[128];
 	struct kube_watch_ops ops;
+	void (*trim)(json_t *obj);
 	void *arg;
 	bool synced;
 	struct {
@@ -42,6 +43,7 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	assert_true(n_watches <= ARRAY_SIZE(watches));
 	snprintf(w->path, sizeof(w->path), "%s", s->path);
 	w->ops = *ops;
+	w->trim = s->trim;
 	w->arg = arg;
 	*ret = w;
 	return 0;
@@ -231,6 +233,25 @@ static void test_watches(void **state)
 	watch_of("/apis/podflame.io/v1alpha1/profilingtargets");
 	watch_of("/apis/podflame.io/v1alpha1/clusterprofilingtargets");
 	watch_of("/apis/podflame.io/v1alpha1/namespaces/podflame-system/profilingnodereports");
+	status_free(s);
+}
+
+static void test_annotations_of_targets_are_not_kept(void **state)
+{
+	static const char *const paths[] = {"/profilingtargets", "/clusterprofilingtargets",
+					    "/nodes"};
+	struct status *s = start(true);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		_cleanup_json_ json_t *t = target("u1", "10", 1);
+
+		json_object_set_new(json_object_get(t, "metadata"), "annotations",
+				    json_pack("{s:s}", "k", "v"));
+		watch_of(paths[i])->trim(t);
+		assert_null(json_at(t, "metadata.annotations"));
+		assert_string_equal(json_str_at(t, "metadata.uid", ""), "u1");
+	}
 	status_free(s);
 }
 
@@ -603,6 +624,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_watches),
+		cmocka_unit_test(test_annotations_of_targets_are_not_kept),
 		cmocka_unit_test(test_nothing_before_the_reports_are_known),
 		cmocka_unit_test(test_from_new_to_ready),
 		cmocka_unit_test(test_cluster_kind),

@@ -251,3 +251,7 @@ const json_t *json_at(const json_t *j, const char *path);
 const char *json_str_at(const json_t *j, const char *path, const char *def);
 int64_t json_int_at(const json_t *j, const char *path, int64_t def);
 bool json_bool_at(const json_t *j, const char *path, bool def);
+/* Of the object at key (an array: of each in it) only the members in words ("a b c") stay, and only their memory. */
+void json_keep(json_t *parent, const char *key, const char *words);
+/* What it takes of memory, roughly: short texts and keys take 20 times of what they are as text. */
+size_t json_memory_bytes(const json_t *j);

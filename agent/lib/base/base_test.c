@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <uthash.h>
@@ -433,9 +434,79 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 	free(keys);
 }
 
+/* [{"k0": "v", ...}] with so many members in each: what tenants can make large. */
+static json_t *many(unsigned n, unsigned n_members, json_t *(*value)(void))
+{
+	json_t *list = json_array();
+	char key[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		json_t *o = json_object();
+
+		for (unsigned k = 0; k < n_members; k++) {
+			snprintf(key, sizeof(key), "k%u", k);
+			json_object_set_new(o, key, value());
+		}
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *short_text(void)
+{
+	return json_string("v");
+}
+
+static json_t *list_of_numbers(void)
+{
+	return json_pack("[i, f, b, n]", 1, 0.5, 1);
+}
+
+static void test_memory_of_json(void **state)
+{
+	static const unsigned shapes[][2] = {{1, 100000}, {10000, 0}, {10000, 1}, {1000, 20}};
+
+	(void)state;
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(shapes); i++) {
+		size_t before = mallinfo2().uordblks, real, told; /* nothing with ASan */
+		_cleanup_json_ json_t *j = many(shapes[i / 2][0], shapes[i / 2][1],
+						i % 2 ? list_of_numbers : short_text);
+
+		real = mallinfo2().uordblks - before;
+		told = json_memory_bytes(j);
+		if (real)
+			assert_in_range(told, real * 3 / 4, real * 4 / 3);
+	}
+}
+
+static void test_what_is_kept_of_json(void **state)
+{
+	_cleanup_json_ json_t *j = many(1, 50000, short_text), *want = NULL;
+	json_t *big = json_incref(json_array_get(j, 0));
+
+	(void)state;
+	json_object_set_new(big, "", json_true());
+	want = json_loads("{\"list\": [{\"k2\": \"v\"}, 1, {}], \"map\": {\"k10\": \"v\", "
+			  "\"k2\": \"v\"}, \"text\": \"k2\"}",
+			  0, NULL);
+	json_decref(j);
+	j = json_pack("{s:[O, i, {}], s:o, s:s}", "list", big, 1, "map", big, "text", "k2");
+	json_keep(j, "list", "k2");
+	json_keep(j, "map", " k2  k10 k");
+	json_keep(j, "text", "k2");
+	json_keep(j, "absent", "k2");
+	assert_true(json_equal(j, want));
+	assert_true(json_memory_bytes(j) < 3000);
+	json_keep(j, "map", "");
+	assert_int_equal(json_object_size(json_object_get(j, "map")), 0);
+	json_keep(json_object_get(j, "absent"), "map", "k2");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_memory_of_json),
+		cmocka_unit_test(test_what_is_kept_of_json),
 		cmocka_unit_test(test_buf_keeps_its_limit),
 		cmocka_unit_test(test_json_string_is_escaped),
 		cmocka_unit_test(test_text_is_cut_between_characters),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Look-ups in JSON of others: absent and of the wrong type look the same. */
+/* JSON of others: look-ups, where absent and of the wrong type look the same, and what is kept of it. */
 #include "lib/base/base.h"
 
 const json_t *json_at(const json_t *j, const char *path)
@@ -38,4 +38,62 @@ bool json_bool_at(const json_t *j, const char *path, bool def)
 	const json_t *v = json_at(j, path);
 
 	return json_is_boolean(v) ? json_is_true(v) : def;
+}
+
+/* Made anew: an object from which members are taken keeps the table it had for them. New reference. */
+static json_t *kept(json_t *j, const char *words)
+{
+	json_t *out, *v;
+	char key[64];
+
+	if (!json_is_object(j))
+		return json_incref(j);
+	out = json_object();
+	for (const char *w = words + strspn(words, " "); *w; w += strspn(w, " ")) {
+		size_t n = strcspn(w, " ");
+
+		snprintf(key, sizeof(key), "%.*s", (int)n, w);
+		v = json_object_get(j, key);
+		if (v)
+			json_object_set(out, key, v);
+		w += n;
+	}
+	return out;
+}
+
+void json_keep(json_t *parent, const char *key, const char *words)
+{
+	json_t *at = json_object_get(parent, key), *v;
+	size_t i;
+
+	json_array_foreach (at, i, v)
+		json_array_set_new(at, i, kept(v, words));
+	if (json_is_object(at))
+		json_object_set_new(parent, key, kept(at, words));
+}
+
+/* jansson 2.14 with glibc's malloc() on 64 bits; base_test.c compares. */
+size_t json_memory_bytes(const json_t *j)
+{
+	size_t sum = 0, i;
+	const char *key;
+	const json_t *v;
+
+	switch (json_typeof(j)) {
+	case JSON_OBJECT:
+		json_object_foreach ((json_t *)j, key, v)
+			sum += 96 + strlen(key) + json_memory_bytes(v);
+		return sum + 224;
+	case JSON_ARRAY:
+		json_array_foreach (j, i, v)
+			sum += 12 + json_memory_bytes(v);
+		return sum + 128;
+	case JSON_STRING:
+		return 48 + MAX(json_string_length(j) + 16, 32u);
+	case JSON_INTEGER:
+	case JSON_REAL:
+		return 32;
+	default:
+		return 0;
+	}
 }

@@ -13,7 +13,7 @@
 
 #define MAX_TOKEN_BYTES	 (48 << 10) /* a request's head has 64 KiB */
 #define MAX_ANSWER_BYTES (64 << 20)
-#define MAX_KIND_BYTES	 (128 << 20) /* tenants make targets, an agent has 1 GiB */
+#define MAX_KIND_BYTES	 (128 << 20) /* of memory: tenants make targets, an agent has 1 GiB */
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
 #define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)
 

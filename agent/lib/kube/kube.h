@@ -47,9 +47,9 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 
 /* ---- list + watch ---- */
 /*
- * Objects are kept without metadata.managedFields; a change of nothing but
- * metadata.resourceVersion is not reported: the object that was delivered last gets
- * it, so that who holds a reference to that writes with the version of now.
+ * Objects are kept without metadata.managedFields and what trim takes away; a change of nothing but
+ * that and metadata.resourceVersion is not reported: the object that was delivered last gets
+ * the new version, so that who holds a reference to it writes with that.
  * A watch may be freed inside its own callbacks, and is to be freed before its kube.
  *
  * Delivers the difference between what the server has and what was delivered:
@@ -69,6 +69,9 @@ struct kube_watch_spec {
 	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
 	bool metadata_only;		/* PartialObjectMetadata */
 	bool optional;			/* 404 is an empty list (CRD not installed yet), retried slowly */
+	/* Takes from an object what its owner does not read, before it is kept: tenants write as much as they may. NULL: nothing. */
+	void (*trim)(json_t *obj);
+	size_t max_bytes;		/* of memory of all objects, and of those of a list; 0: 128 MiB */
 	uint64_t start_jitter_ns;	/* the first list comes after a random part of it; 0: at once */
 };
 struct kube_watch;

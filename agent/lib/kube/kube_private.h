@@ -21,7 +21,8 @@ struct kube_times {
 	uint64_t token_max_age_ns, ca_poll_ns;
 	unsigned watch_timeout_s; /* random in [x, 2x) */
 	unsigned page_limit;
-	size_t max_object_bytes, max_kind_bytes; /* of text, as it comes; a kind: all objects of a watch */
+	size_t max_object_bytes; /* of text, as it comes: one is parsed at a time, and trimmed at once */
+	size_t max_kind_bytes;	 /* of memory: all objects of a watch that says no other */
 };
 extern const struct kube_times kube_times_default;
 void kube_set_times(struct kube *k, const struct kube_times *t); /* before watches are made */
@@ -103,7 +104,7 @@ struct kube_store;
 struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, size_t max_bytes);
 struct kube_store *kube_store_free(struct kube_store *s);
 /*
- * Both take a reference where they keep obj, whose text had n_bytes. -EINVAL: no name, -E2BIG: too many objects or
+ * Both take a reference where they keep obj, which takes n_bytes of memory. -EINVAL: no name, -E2BIG: too many objects or
  * bytes; one that was there and has grown beyond them is removed.
  */
 int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes);

@@ -148,7 +148,7 @@ static void give_up(void *arg)
 static void a_list_is_cut_at_its_limit(void **state)
 {
 	static const struct kube_watch_ops ops = {upsert, removed, synced, NULL};
-	static const struct kube_watch_spec spec = {.path = "/api/v1/pods"};
+	static const struct kube_watch_spec spec = {.path = "/api/v1/pods", .max_bytes = 1 << 30};
 	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_objects");
 	uint64_t before = counter_get(dropped);
 	struct ts_config tc = {0};

@@ -74,6 +74,7 @@ struct row {
 	const char *log;
 	const char *field_selector, *label_selector;
 	bool optional, metadata_only;
+	void (*trim)(json_t *obj);
 	unsigned min_backoffs; /* at least */
 	bool no_backoff;
 	const char *counter; /* reason of kube_dropped_total that must have grown */
@@ -341,7 +342,8 @@ static inline struct fixture *start(const struct row *row, const struct kube_tim
 				       .field_selector = row->field_selector,
 				       .label_selector = row->label_selector,
 				       .optional = row->optional,
-				       .metadata_only = row->metadata_only};
+				       .metadata_only = row->metadata_only,
+				       .trim = row->trim};
 
 	f->row = row;
 	f->backoffs_before = total("kube_watch_total", "event", "backoff");

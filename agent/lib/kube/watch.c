@@ -297,9 +297,12 @@ json_t *watch_parse(struct kube_watch *w, const char *text, size_t n)
 }
 
 /* Nobody needs them and they are often half of an object. */
-void watch_trim(json_t *obj)
+size_t watch_trim(const struct kube_watch *w, json_t *obj)
 {
 	json_object_del(json_object_get(obj, "metadata"), "managedFields");
+	if (w->trim)
+		w->trim(obj);
+	return json_memory_bytes(obj);
 }
 
 void watch_reset_answer(struct kube_watch *w)
@@ -350,9 +353,11 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	w->selectors = encode_selectors(s);
 	w->metadata_only = s->metadata_only;
 	w->optional = s->optional;
+	w->trim = s->trim;
+	w->max_bytes = s->max_bytes ? s->max_bytes : w->times->max_kind_bytes;
 	w->ops = *ops;
 	w->arg = arg;
-	w->store = kube_store_new(&w->ops, arg, w->times->max_kind_bytes);
+	w->store = kube_store_new(&w->ops, arg, w->max_bytes);
 	buf_init(&w->error_body, MAX_ERROR_BYTES);
 	w->listener = (struct kube_listener){.fn = on_server_works, .arg = w};
 	kube_listen(k, &w->listener);

@@ -14,19 +14,20 @@ static bool on_item(const char *text, size_t n, void *arg)
 {
 	struct kube_watch *w = arg;
 	json_t *obj = watch_parse(w, text, n);
+	size_t n_bytes;
 
 	if (!obj)
 		return true;
-	if (w->n_items >= MAX_LISTED || n > w->times->max_kind_bytes - w->items_bytes) {
+	n_bytes = watch_trim(w, obj);
+	if (w->n_items >= MAX_LISTED || n_bytes > w->max_bytes - w->items_bytes) {
 		json_decref(obj);
 		watch_dropped(w->n_items >= MAX_LISTED ? "too_many_objects" : "too_many_bytes");
 		return true;
 	}
-	w->items_bytes += n;
-	watch_trim(obj);
+	w->items_bytes += n_bytes;
 	GROW(w->items, w->n_items, w->cap_items);
 	w->items[w->n_items].obj = obj;
-	w->items[w->n_items++].n_bytes = n;
+	w->items[w->n_items++].n_bytes = n_bytes;
 	return true;
 }
 

@@ -234,11 +234,12 @@ static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 		 {HOLD, ADD("d", "11") DEL("a", "12") DEL("b", "13") ADD("e", "14")}},
 		"+n/a=1 +n/b=2 synced ok -n/a=1 -n/b=2 +n/e=14"};
 	uint64_t before = total("kube_dropped_total", "reason", "too_many_bytes");
+	_cleanup_json_ json_t *pod = json_loads(POD("a", "1"), 0, NULL);
 	struct kube_times t = fast;
 	struct fixture *f;
 
 	(void)state;
-	t.max_kind_bytes = strlen(POD("a", "1") POD("b", "2"));
+	t.max_kind_bytes = 2 * json_memory_bytes(pod) + 1;
 	f = start(&row, &t);
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_null(f->wrong);
@@ -246,9 +247,40 @@ static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 	finish(f);
 }
 
+#define NOTED(name, rv, v, note)                                                                   \
+	OBJ(name, "u-" name, rv, ",\"v\":\"" v "\",\"note\":{\"a\":[0],\"b\":\"" note "\"}")
+
+static void drop_note(json_t *obj)
+{
+	json_object_del(obj, "note");
+}
+
+/* What trim takes away is neither kept nor counted, and its change is none. */
+static void watch_36_what_is_trimmed_counts_for_nothing(void **state)
+{
+	static const struct row row = {
+		"",
+		{{REPLY, LIST("10", NOTED("a", "1", "1", "x") "," NOTED("b", "2", "2", "x"))},
+		 {HOLD, EV("MODIFIED", NOTED("a", "11", "1", "y"))
+				EV("MODIFIED", NOTED("a", "12", "3", "y"))}},
+		"+n/a=1 +n/b=2 synced ok ~n/a=12",
+		.trim = drop_note};
+	_cleanup_json_ json_t *pod = json_loads(POD("a", "1"), 0, NULL);
+	struct kube_times t = fast;
+	struct fixture *f;
+
+	(void)state;
+	t.max_kind_bytes = 2 * json_memory_bytes(pod) + 1;
+	f = start(&row, &t);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	finish(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest more[] = {
+		cmocka_unit_test(watch_36_what_is_trimmed_counts_for_nothing),
 		cmocka_unit_test(watch_36_bytes_of_a_kind_are_bounded),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
 	};

@@ -15,6 +15,8 @@ struct kube_watch {
 	const struct kube_times *times;
 	char *path, *selectors; /* "&fieldSelector=...", encoded */
 	bool metadata_only, optional;
+	void (*trim)(json_t *obj);
+	size_t max_bytes;
 	struct kube_watch_ops ops;
 	void *arg;
 	struct kube_store *store;
@@ -80,7 +82,7 @@ void watch_reset_answer(struct kube_watch *w);
 void watch_remember_head(int status, const struct http_headers *h, void *arg);
 void watch_drop_items(struct kube_watch *w);
 json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);	/* an object, or NULL and counted */
-void watch_trim(json_t *obj);
+size_t watch_trim(const struct kube_watch *w, json_t *obj);	/* what it takes of memory then */
 bool watch_says_too_large(const char *text);
 void watch_set_text(char **p, const char *s);		/* "" counts as NULL */
 void watch_dropped(const char *reason);

@@ -37,17 +37,18 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 	}
 }
 
-static void on_object_event(struct kube_watch *w, const char *type, json_t *obj, size_t n_bytes)
+static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 {
 	const char *rv = json_str_at(obj, "metadata.resourceVersion", "");
 	_cleanup_free_ char *next_rv = xstrdup(rv);
+	size_t n_bytes;
 	int r = 0;
 
 	if (streq(json_str_at(obj, "kind", ""), "Table")) {
 		watch_dropped("table_instead_of_object");
 		return;
 	}
-	watch_trim(obj);
+	n_bytes = watch_trim(w, obj);
 	if (streq(type, "DELETED"))
 		r = kube_store_remove(w->store, obj);
 	else if (!streq(type, "BOOKMARK"))
@@ -87,7 +88,7 @@ static bool on_event(const char *line, size_t n, void *arg)
 		watch_dropped("event_without_object");
 		return true;
 	}
-	on_object_event(w, type, obj, n);
+	on_object_event(w, type, obj);
 	return !w->dead;
 }
 

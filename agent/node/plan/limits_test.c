@@ -107,6 +107,42 @@ static void test_containers(void **state)
 	plan_free(p);
 }
 
+/* 16 MB as they come, of 800 KB of text. */
+static void annotate(json_t *obj)
+{
+	json_t *all = json_object();
+	char key[16];
+
+	for (unsigned i = 0; i < 87000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		json_object_set_new(all, key, json_string("v"));
+	}
+	json_object_set_new(all, PLAN_LABEL, json_string("disabled"));
+	json_object_set_new(json_object_get(obj, "metadata"), "annotations", all);
+}
+
+static void test_annotations_are_not_kept(void **state)
+{
+	json_t *t = target(0), *p = pod(0, 1), *ns = target(1);
+	struct plan *plan;
+
+	(void)state;
+	annotate(t);
+	annotate(p);
+	annotate(ns);
+	assert_true(json_memory_bytes(t) > (10 << 20));
+	plan_trim_target(t);
+	plan_trim_pod(p);
+	plan_trim_named(ns);
+	assert_true(json_memory_bytes(t) < 4096);
+	assert_true(json_memory_bytes(p) < 4096);
+	assert_true(json_memory_bytes(ns) < 4096);
+	plan = build(&t, 1, &p, 1);
+	assert_int_equal(reason(&plan->targets[0], "PodOptedOut")->n_pods, 1);
+	plan_free(plan);
+	json_decref(ns);
+}
+
 /* A message is cut, and stays text that JSON can hold, whatever the object says. */
 static void test_hostile_text(void **state)
 {
@@ -238,9 +274,13 @@ static void test_check_names_the_field(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pods),	       cmocka_unit_test(test_targets),
-		cmocka_unit_test(test_containers),     cmocka_unit_test(test_hostile_text),
-		cmocka_unit_test(test_spoilt_objects), cmocka_unit_test(test_check_names_the_field),
+		cmocka_unit_test(test_pods),
+		cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_annotations_are_not_kept),
+		cmocka_unit_test(test_containers),
+		cmocka_unit_test(test_hostile_text),
+		cmocka_unit_test(test_spoilt_objects),
+		cmocka_unit_test(test_check_names_the_field),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

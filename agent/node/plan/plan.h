@@ -101,6 +101,10 @@ struct plan {
 
 int plan_build(const struct plan_world *w, struct plan **ret);	/* objects it cannot read become reasons */
 struct plan *plan_free(struct plan *p);
+/* Takes away what plan_build does not read: a pod of 800 KB may be 16 MB in memory. */
+void plan_trim_target(json_t *target);
+void plan_trim_pod(json_t *pod);
+void plan_trim_named(json_t *obj);		/* a namespace or node */
 json_t *plan_to_json(const struct plan *p);	/* tests, GET /debug/plan */
 
 /* Decoding of one target, for checks of input; path is the field ("spec.podSelector"). */

@@ -35,7 +35,9 @@ static void world_done(struct world *w)
 
 /* ---- the world ---- */
 
-static void put_all(json_t *into, const json_t *list, json_t *(*make)(const json_t *))
+/* trim: what the agent keeps of an object must be enough. */
+static void put_all(json_t *into, const json_t *list, json_t *(*make)(const json_t *),
+		    void (*trim)(json_t *))
 {
 	const json_t *in;
 	size_t i;
@@ -47,6 +49,7 @@ static void put_all(json_t *into, const json_t *list, json_t *(*make)(const json
 				  json_str_at(obj, "metadata.name", ""));
 		_cleanup_free_ char *odd = xasprintf("#%zu", json_object_size(into));
 
+		trim(obj);
 		json_object_set_new(into, json_object_get(in, "object") ? odd : key, obj);
 	}
 }
@@ -79,9 +82,10 @@ static void world_change(struct world *w, const json_t *change, const char *wher
 	remove_all(w->namespaces, json_object_get(gone, "namespaces"));
 	remove_all(w->targets, json_object_get(gone, "targets"));
 	remove_all(w->pods, json_object_get(gone, "pods"));
-	put_all(w->namespaces, json_object_get(change, "namespaces"), make_namespace);
-	put_all(w->targets, json_object_get(change, "targets"), make_target);
-	put_all(w->pods, json_object_get(change, "pods"), make_pod);
+	put_all(w->namespaces, json_object_get(change, "namespaces"), make_namespace,
+		plan_trim_named);
+	put_all(w->targets, json_object_get(change, "targets"), make_target, plan_trim_target);
+	put_all(w->pods, json_object_get(change, "pods"), make_pod, plan_trim_pod);
 	json_object_update(w->settings, (json_t *)settings);
 	if (json_object_get(change, "node")) {
 		json_decref(w->node);

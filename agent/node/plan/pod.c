@@ -7,6 +7,10 @@
 
 #include <stdlib.h>
 
+#define CONFIG_HASH   "kubernetes.io/config.hash"
+#define CONFIG_MIRROR "kubernetes.io/config.mirror"
+#define ANNOTATIONS   CONFIG_HASH " " CONFIG_MIRROR " " PLAN_LABEL /* that are read */
+
 /* ---- containers ---- */
 
 /* "containerd://<64 hex>", "cri-o://...", "docker://..."; the id alone, NULL if it is none. */
@@ -140,12 +144,11 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
  */
 static const char *static_hash(const json_t *obj, const struct pod_view *p, const char *node_name)
 {
-	const char *hash =
-		json_string_value(json_object_get(p->annotations, "kubernetes.io/config.hash"));
+	const char *hash = json_string_value(json_object_get(p->annotations, CONFIG_HASH));
 	const json_t *owner = controller_of(obj);
 
 	if (!hash || strlen(hash) != 32 || strspn(hash, "0123456789abcdef") != 32 ||
-	    !json_is_string(json_object_get(p->annotations, "kubernetes.io/config.mirror")))
+	    !json_is_string(json_object_get(p->annotations, CONFIG_MIRROR)))
 		return NULL;
 	if (!streq(json_str_at(owner, "kind", ""), "Node") ||
 	    !str_equal(json_str_at(owner, "name", ""), node_name))
@@ -192,4 +195,46 @@ void pod_done(struct pod_view *p)
 {
 	free(p->containers);
 	plan_tags_done(&p->tags);
+}
+
+static void trim_state(json_t *status)
+{
+	json_t *state;
+
+	json_keep(status, "state", "waiting terminated");
+	state = json_object_get(status, "state");
+	json_keep(state, "waiting", "reason");
+	json_keep(state, "terminated", "");
+}
+
+void plan_trim_pod(json_t *pod)
+{
+	static const char *const containers[] = {"initContainers", "containers",
+						 "ephemeralContainers"};
+	static const char *const statuses[] = {"initContainerStatuses", "containerStatuses",
+					       "ephemeralContainerStatuses"};
+	json_t *metadata, *spec, *status, *st;
+	size_t k;
+
+	json_keep(pod, "metadata",
+		  "name namespace uid resourceVersion labels annotations ownerReferences");
+	json_keep(pod, "spec", "nodeName initContainers containers ephemeralContainers");
+	json_keep(pod, "status",
+		  "phase initContainerStatuses containerStatuses ephemeralContainerStatuses");
+	metadata = json_object_get(pod, "metadata");
+	spec = json_object_get(pod, "spec");
+	status = json_object_get(pod, "status");
+	json_keep(metadata, "annotations", ANNOTATIONS);
+	json_keep(metadata, "ownerReferences", "kind name controller");
+	for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
+		json_keep(spec, containers[i], "name image restartPolicy");
+		json_keep(status, statuses[i], "name image containerID state");
+		json_array_foreach (json_object_get(status, statuses[i]), k, st)
+			trim_state(st);
+	}
+}
+
+void plan_trim_named(json_t *obj)
+{
+	json_keep(obj, "metadata", "name uid resourceVersion labels");
 }

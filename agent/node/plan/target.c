@@ -173,6 +173,12 @@ void target_decode(const json_t *obj, struct target *ret)
 		ret->error = xmemdup(&err, sizeof(err));
 }
 
+void plan_trim_target(json_t *target)
+{
+	json_keep(target, "metadata", "name namespace uid generation resourceVersion");
+	json_keep(target, "status", "firstReadyTime");
+}
+
 void target_done(struct target *t)
 {
 	free(t->error);
