@@ -25,7 +25,7 @@ struct subject {
 	const json_t *ready; /* the condition as it was; NULL: none for this generation */
 	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
 	uint64_t now_ns;
-	unsigned n_reports;
+	unsigned n_reports, n_cut;
 	const char *events;
 };
 
@@ -108,10 +108,10 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 
 static struct verdict no_entries(const struct subject *x)
 {
-	bool was_false =
-		is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents");
+	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
+		      is(x->ready, "Unknown", "ReportFull");
 
-	if (!was_false && x->waited_ns < GRACE_NS)
+	if (!waited && x->waited_ns < GRACE_NS)
 		return verdict("Unknown", "Pending",
 			       xstrdup(x->sum->n_entries
 					       ? "waiting for the agents to take over the change"
@@ -119,6 +119,11 @@ static struct verdict no_entries(const struct subject *x)
 	if (!x->n_reports)
 		return verdict("False", "NoAgents",
 			       xstrdup("no agent reports; does the DaemonSet podflame-agent run?"));
+	if (x->n_cut)
+		return verdict("Unknown", "ReportFull",
+			       xstrdup("no report names it, but some nodes have more targets than "
+				       "a report holds: whether it is profiled there is not "
+				       "known"));
 	return verdict(
 		"False", "NoPodsMatched",
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
@@ -369,11 +374,11 @@ static json_t *stacks(const struct sum *s, const json_t *target)
 	return json_pack("{s:I, s:s}", "samples", (json_int_t)s->stacks, "finished", share);
 }
 
-static struct subject make_subject(const json_t *target, const struct sum *s, unsigned n_reports,
-				   const char *now, const char *events)
+static struct subject make_subject(const json_t *target, const struct sum *s, const char *now,
+				   const char *events)
 {
 	const json_t *was = condition(target, "Ready");
-	struct subject x = {.target = target, .sum = s, .n_reports = n_reports, .events = events};
+	struct subject x = {.target = target, .sum = s, .events = events};
 	uint64_t since = time_at(was, "lastTransitionTime");
 
 	time_parse(now, &x.now_ns);
@@ -387,7 +392,7 @@ static struct subject make_subject(const json_t *target, const struct sum *s, un
 }
 
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
-		       unsigned n_reports, const char *now)
+		       unsigned n_reports, unsigned n_cut, const char *now)
 {
 	_cleanup_free_ char *events = target_events(target);
 	_cleanup_(sum_done) struct sum s = {0};
@@ -399,7 +404,9 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	bool completed;
 
 	sum_entries(target, entries, n, &s);
-	x = make_subject(target, &s, n_reports, now, events);
+	x = make_subject(target, &s, now, events);
+	x.n_reports = n_reports;
+	x.n_cut = n_cut;
 	end = end_time(target, time_at(target, "status.firstReadyTime"));
 	completed = end && end <= x.now_ns;
 	v = ready(&x, completed);
@@ -436,7 +443,8 @@ bool status_pending(const json_t *status)
 	json_array_foreach (json_object_get(status, "conditions"), i, c) {
 		const char *type = json_str_at(c, "type", "");
 
-		if (streq(type, "Ready") && is(c, "Unknown", NULL))
+		if (streq(type, "Ready") && is(c, "Unknown", NULL) &&
+		    !is(c, "Unknown", "ReportFull"))
 			return true;
 		if (streq(type, "Completed") && is(c, "False", "Running"))
 			return true;

@@ -178,7 +178,8 @@ static const struct row {
 	 2, "Unknown", "Pending", "True", "False", true},
 };
 
-static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
+static json_t *compute_cut(const char *target_text, const char *entries_text, unsigned n_reports,
+			   unsigned n_cut)
 {
 	_cleanup_json_ json_t *target = json_loads(target_text, 0, NULL);
 	_cleanup_json_ json_t *list = json_loads(entries_text, 0, NULL);
@@ -189,7 +190,12 @@ static json_t *compute(const char *target_text, const char *entries_text, unsign
 	assert_non_null(list);
 	for (size_t i = 0; i < n; i++)
 		entries[i] = json_array_get(list, i);
-	return status_compute(target, entries, n, n_reports, NOW);
+	return status_compute(target, entries, n, n_reports, n_cut, NOW);
+}
+
+static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
+{
+	return compute_cut(target_text, entries_text, n_reports, 0);
 }
 
 static const json_t *condition(const json_t *status, const char *type)
@@ -228,6 +234,26 @@ static void test_table(void **state)
 		assert_int_equal(json_int_at(s, "observedGeneration", 0), 2);
 		if (status_pending(s) != r->pending)
 			fail_msg("%s: pending should be %d", r->name, r->pending);
+	}
+}
+
+/* Nobody says that it matches nothing: it may be one of those that a report had no room for. */
+static void test_a_full_report_proves_nothing(void **state)
+{
+	static const char *const before[] = {READY("Unknown", "Pending", "20"),
+					     READY("Unknown", "ReportFull", "29"),
+					     READY("False", "NoPodsMatched", "01")};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
+		_cleanup_free_ char *text = xasprintf(TARGET("", "%s"), before[i]);
+		_cleanup_json_ json_t *target = json_loads(text, 0, NULL);
+		_cleanup_json_ json_t *s = compute_cut(text, "[]", 2, 1);
+		const json_t *ready = condition(s, "Ready");
+
+		assert_string_equal(json_str_at(ready, "status", ""), "Unknown");
+		assert_string_equal(json_str_at(ready, "reason", ""), "ReportFull");
+		assert_false(status_pending(target, s));
 	}
 }
 
@@ -487,6 +513,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_a_full_report_proves_nothing),
 		cmocka_unit_test(test_counters_and_failures),
 		cmocka_unit_test(test_messages_name_the_events),
 		cmocka_unit_test(test_nodes_say_different_things),

@@ -23,7 +23,7 @@ struct status {
 	struct kube_watch *targets, *cluster_targets;
 	struct reports *reports;
 	struct row *all;
-	unsigned n_reports;
+	unsigned n_reports, n_cut; /* cut: with more targets than they hold */
 	struct timer flush, tick;
 	bool flush_armed;
 	struct request *requests; /* in flight */
@@ -197,7 +197,7 @@ static json_t *compute(struct status *s, const struct row *t, const json_t *obje
 	for (const struct heard *h = t->heard; h; h = h->hh.next)
 		entries[i++] = h->entry;
 	time_format(now_wall_ns(), now);
-	return status_compute(object, entries, n, s->n_reports, now);
+	return status_compute(object, entries, n, s->n_reports, s->n_cut, now);
 }
 
 static void reconcile(struct status *s, struct row *t)
@@ -338,6 +338,21 @@ static void unhear_all(struct status *s, const json_t *old, const json_t *still)
 	}
 }
 
+static bool is_cut(const json_t *report)
+{
+	return json_int_at(report, "status.targetsOmitted", 0) > 0;
+}
+
+/* What is said of targets that no report names changes with the first and the last. */
+static void count_cut(struct status *s, bool was, bool is)
+{
+	unsigned n = s->n_cut;
+
+	s->n_cut += (unsigned)is - (unsigned)was;
+	if (!n != !s->n_cut)
+		touch_all(s);
+}
+
 static void on_report(const char *key, const json_t *obj, const json_t *old, void *arg)
 {
 	struct status *s = arg;
@@ -347,6 +362,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 	(void)key;
 	if (!old && s->n_reports++ == 0)
 		touch_all(s);
+	count_cut(s, is_cut(old), is_cut(obj));
 	unhear_all(s, old, obj);
 	json_array_foreach (json_at(obj, "status.targets"), i, e)
 		hear(s, node_of(obj), e);
@@ -358,6 +374,7 @@ static void on_report_gone(const char *key, const json_t *last, void *arg)
 	struct status *s = arg;
 
 	(void)key;
+	count_cut(s, is_cut(last), false);
 	unhear_all(s, last, NULL);
 	if (s->n_reports && --s->n_reports == 0)
 		touch_all(s);

@@ -312,6 +312,40 @@ static void test_from_new_to_ready(void **state)
 	status_free(s);
 }
 
+/* From the first to the last report that has no room for all of its targets. */
+static void test_full_reports(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL;
+	_cleanup_json_ json_t *r = report("n1", "other", true), *full = json_deep_copy(r);
+
+	(void)state;
+	json_object_set_new(json_object_get(full, "status"), "targetsOmitted", json_integer(3));
+	json_object_set_new(t, "status",
+			    json_pack("{s:[{s:s, s:s, s:s, s:s, s:s, s:i}]}", "conditions", "type",
+				      "Ready", "status", "False", "reason", "NoPodsMatched",
+				      "message", "", "lastTransitionTime", "2026-11-21T12:00:00Z",
+				      "observedGeneration", 1));
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_string_equal(sent_reason(), "NoPodsMatched");
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	run(false);
+	upsert("profilingnodereports", "podflame-system/n1", full, r);
+	run(false);
+	assert_string_equal(sent_reason(), "ReportFull");
+	t3 = answer(200, t2, "12");
+	upsert("/profilingtargets", "app/web", t3, t2);
+	run(false);
+	removed("profilingnodereports", "podflame-system/n1", full);
+	run(false);
+	assert_string_not_equal(sent_reason(), "ReportFull");
+	sent.fn(404, NULL, "gone", sent.arg);
+	status_free(s);
+}
+
 static void test_cluster_kind(void **state)
 {
 	struct status *s = start(true);
@@ -627,6 +661,7 @@ int main(void)
 		cmocka_unit_test(test_annotations_of_targets_are_not_kept),
 		cmocka_unit_test(test_nothing_before_the_reports_are_known),
 		cmocka_unit_test(test_from_new_to_ready),
+		cmocka_unit_test(test_full_reports),
 		cmocka_unit_test(test_cluster_kind),
 		cmocka_unit_test(test_only_touched_targets_are_written),
 		cmocka_unit_test(test_counters_wait_a_second),

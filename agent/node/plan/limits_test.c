@@ -94,6 +94,32 @@ static void test_targets(void **state)
 	plan_free(p);
 }
 
+static json_t *target_of(const char *ns, const char *uid)
+{
+	return json_pack("{s:s, s:{s:s, s:s, s:s}, s:{s:{}}}", "kind", "ProfilingTarget",
+			 "metadata", "name", uid, "namespace", ns, "uid", uid, "spec",
+			 "podSelector");
+}
+
+/* Who has few does not give way to who has many. */
+static void test_targets_are_refused_fairly(void **state)
+{
+	static json_t *targets[PLAN_MAX_TARGETS + 2];
+	size_t n = ARRAY_SIZE(targets);
+	struct plan *p;
+
+	(void)state;
+	for (unsigned i = 0; i < n - 2; i++)
+		targets[i] = target(i);
+	targets[n - 2] = target_of("other", "z1");
+	targets[n - 1] = target_of("third", "z2");
+	p = build(targets, n, NULL, 0);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(p->targets[i].accepted, i < n - 4 || i >= n - 2);
+	assert_string_equal(p->targets[n - 1].uid, "z2");
+	plan_free(p);
+}
+
 static void test_containers(void **state)
 {
 	json_t *one = pod(0, PLAN_MAX_CONTAINERS + 1), *t = target(0);
@@ -276,6 +302,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pods),
 		cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_targets_are_refused_fairly),
 		cmocka_unit_test(test_annotations_are_not_kept),
 		cmocka_unit_test(test_containers),
 		cmocka_unit_test(test_hostile_text),

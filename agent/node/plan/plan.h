@@ -107,5 +107,16 @@ void plan_trim_pod(json_t *pod);
 void plan_trim_named(json_t *obj);		/* a namespace or node */
 json_t *plan_to_json(const struct plan *p);	/* tests, GET /debug/plan */
 
+/*
+ * Where there is room for some targets only: sorts them so that of the first n each namespace has as many as the
+ * others, or all of its own. index: the order within a namespace, and of equals; rank: 0.
+ */
+struct plan_share {
+	const char *ns;			/* "": of the cluster; borrowed */
+	size_t index;
+	unsigned rank;			/* within its namespace */
+};
+void plan_share(struct plan_share *list, size_t n);
+
 /* Decoding of one target, for checks of input; path is the field ("spec.podSelector"). */
 int plan_check_target(const json_t *target, struct field_error *reterr);

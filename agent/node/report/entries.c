@@ -298,15 +298,30 @@ static const struct entry **sorted(const struct entries *es, size_t *ret_n)
 	return list;
 }
 
+/* Takes away those for which there is no room. */
+static void cut(const struct entry **list, size_t n)
+{
+	_cleanup_free_ struct plan_share *order = xcalloc(n + 1, sizeof(*order));
+
+	for (size_t i = 0; i < n; i++)
+		order[i] = (struct plan_share){list[i]->ns, i, 0};
+	plan_share(order, n);
+	for (size_t i = REPORT_MAX_TARGETS; i < n; i++)
+		list[order[i].index] = NULL;
+}
+
 json_t *entries_json(const struct entries *es, unsigned *ret_omitted)
 {
 	size_t n;
 	_cleanup_free_ const struct entry **list = sorted(es, &n);
 	json_t *out = json_array();
 
-	for (size_t i = 0; i < n && i < REPORT_MAX_TARGETS; i++)
-		json_array_append_new(out, entry_json(es, list[i]));
-	*ret_omitted = n > REPORT_MAX_TARGETS ? (unsigned)(n - REPORT_MAX_TARGETS) : 0;
+	if (n > REPORT_MAX_TARGETS)
+		cut(list, n);
+	for (size_t i = 0; i < n; i++)
+		if (list[i])
+			json_array_append_new(out, entry_json(es, list[i]));
+	*ret_omitted = (unsigned)(n - json_array_size(out));
 	return out;
 }
 

@@ -273,6 +273,32 @@ static void test_many_targets_are_cut_and_counted(void **state)
 	report_free(r);
 }
 
+static void test_one_of_another_namespace_is_in_it(void **state)
+{
+	enum { N = 301 };
+	struct report *r = new_report();
+	struct plan_target *t = xcalloc(N, sizeof(*t));
+	_cleanup_json_ json_t *o = NULL;
+	const json_t *list;
+	char uids[N][16];
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		snprintf(uids[i], sizeof(uids[i]), "u%03d", i);
+		t[i] = target(uids[i], 1, 1);
+	}
+	t[N - 1].ns = (char *)"other";
+	give_plan(r, t, N);
+	o = report_json(r);
+	list = json_at(o, "status.targets");
+	assert_int_equal(json_array_size(list), 256);
+	assert_int_equal(json_int_at(o, "status.targetsOmitted", 0), N - 256);
+	assert_string_equal(json_str_at(json_array_get(list, 254), "uid", ""), "u254");
+	assert_string_equal(json_str_at(json_array_get(list, 255), "uid", ""), "u300");
+	free(t);
+	report_free(r);
+}
+
 /* ---- when it is written ---- */
 
 static void test_first_samples_are_urgent_and_once(void **state)
@@ -581,6 +607,7 @@ int main(void)
 		cmocka_unit_test(test_long_texts_are_cut),
 		cmocka_unit_test(test_refused_target_is_told),
 		cmocka_unit_test(test_many_targets_are_cut_and_counted),
+		cmocka_unit_test(test_one_of_another_namespace_is_in_it),
 		cmocka_unit_test(test_first_samples_are_urgent_and_once),
 		cmocka_unit_test(test_counts_wait_and_counters_never_write),
 		cmocka_unit_test(test_share_of_whole_stacks),

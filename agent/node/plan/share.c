@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who gives way where there is no room for all targets: a tenant with many, not one with few. */
+#include "node/plan/plan.h"
+
+#include <stdlib.h>
+
+static int by_namespace(const void *a, const void *b)
+{
+	const struct plan_share *x = a, *y = b;
+	int d = strcmp(x->ns, y->ns);
+
+	return d ? d : (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct plan_share *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank > y->rank ? 1 : -1;
+	return (x->index > y->index) - (x->index < y->index);
+}
+
+void plan_share(struct plan_share *list, size_t n)
+{
+	qsort(list, n, sizeof(*list), by_namespace);
+	for (size_t i = 1; i < n; i++)
+		list[i].rank = streq(list[i].ns, list[i - 1].ns) ? list[i - 1].rank + 1 : 0;
+	qsort(list, n, sizeof(*list), by_rank);
+}
