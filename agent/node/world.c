@@ -35,6 +35,7 @@ struct watched {
 struct world {
 	struct node *node;
 	struct watched watched[_KIND_MAX];
+	struct plan_cache *cache;
 	struct timer timer;
 	bool timer_armed;
 };
@@ -103,7 +104,8 @@ static void make_plan(void *arg)
 	struct world *w = arg;
 	struct node *n = w->node;
 	struct objects pods = {0}, targets = {0}, namespaces = {0};
-	struct plan_world input = {.settings = settings(n->conf), .now_ns = now_wall_ns()};
+	struct plan_world input = {
+		.cache = w->cache, .settings = settings(n->conf), .now_ns = now_wall_ns()};
 	struct plan *plan;
 	int r;
 
@@ -218,6 +220,7 @@ int world_new(struct node *n, struct world **ret)
 	int r = 0;
 
 	w->node = n;
+	w->cache = plan_cache_new();
 	for (enum kind k = 0; r == 0 && k < _KIND_MAX; k++)
 		r = watch_kind(w, k);
 	if (r < 0) {
@@ -235,6 +238,7 @@ struct world *world_free(struct world *w)
 	timer_cancel(&w->timer);
 	for (enum kind k = 0; k < _KIND_MAX; k++)
 		kube_watch_free(w->watched[k].watch);
+	plan_cache_free(w->cache);
 	free(w);
 	return NULL;
 }

@@ -161,14 +161,14 @@ struct check {
 	struct field_error *reterr;
 };
 
-/* field: path in the table, "" for the spec; at: path for people, with indexes. */
-static int check_members(const struct check *c, const json_t *obj, const char *field,
-			 const char *at);
+/* at: path for people, with indexes; field: path in the table, "" for the spec. f NULL: not in it. */
+static int check_object(const struct check *c, const json_t *obj, const char *field,
+			const char *at);
+static int check_elements(const struct check *c, const json_t *all, const struct field *f,
+			  const char *at);
 
-static int check_one(const struct check *c, const json_t *v, const char *field, const char *at)
+static int check_one(const struct check *c, const json_t *v, const struct field *f, const char *at)
 {
-	const struct field *f = plan_field(field);
-
 	if (!f) {
 		c->unknown(at, c->arg);
 		return 0;
@@ -177,7 +177,15 @@ static int check_one(const struct check *c, const json_t *v, const char *field, 
 		return field_error_set(c->reterr, at, "is for a ClusterProfilingTarget only");
 	if (check_value(f, v, at, c->reterr) < 0)
 		return -EINVAL;
-	return check_members(c, v, field, at);
+	switch (f->type) {
+	case FIELD_OBJECT:
+		return check_object(c, v, f->path, at);
+	case FIELD_MAP:
+	case FIELD_ARRAY:
+		return check_elements(c, v, f, at);
+	default:
+		return 0;
+	}
 }
 
 static int check_required(const struct check *c, const json_t *obj, const char *field,
@@ -204,33 +212,52 @@ static int check_required(const struct check *c, const json_t *obj, const char *
 	return 0;
 }
 
-static int check_members(const struct check *c, const json_t *obj, const char *field,
-			 const char *at)
+static bool is_good_text(const struct field *f, const json_t *v)
 {
-	const struct field *f = plan_field(field);
+	return f && f->type == FIELD_STRING && check_value(f, v, "", NULL) == 0;
+}
+
+/* Of one field all of them: there may be hundreds. */
+static int check_elements(const struct check *c, const json_t *all, const struct field *f,
+			  const char *at)
+{
+	bool map = f->type == FIELD_MAP;
+	_cleanup_free_ char *path = xasprintf("%s%s", f->path, map ? "{}" : "[]");
+	const struct field *element = plan_field(path);
 	const char *key;
 	const json_t *v;
 	size_t i;
 
-	json_array_foreach (obj, i, v) {
-		_cleanup_free_ char *item = xasprintf("%s[]", field);
-		_cleanup_free_ char *where = xasprintf("%s[%zu]", at, i);
+	json_array_foreach (all, i, v) {
+		_cleanup_free_ char *where = NULL;
 
-		if (check_one(c, v, item, where) < 0)
+		if (is_good_text(element, v)) /* nearly all: it costs less than to say where */
+			continue;
+		where = xasprintf("%s[%zu]", at, i);
+		if (check_one(c, v, element, where) < 0)
 			return -EINVAL;
 	}
-	if (!json_is_object(obj))
-		return 0;
-	json_object_foreach ((json_t *)obj, key, v) {
-		bool map = f && f->type == FIELD_MAP;
-		_cleanup_free_ char *member =
-			map ? xasprintf("%s{}", field)
-			    : xasprintf("%s%s%s", field, *field ? "." : "", key);
+	json_object_foreach ((json_t *)all, key, v) {
 		_cleanup_free_ char *where = xasprintf("%s.%.253s", at, key);
 
-		if (map && !plan_format_ok(FORMAT_LABEL_KEY, key))
+		if (!plan_format_ok(FORMAT_LABEL_KEY, key))
 			return field_error_set(c->reterr, where, "is not a label key");
-		if (check_one(c, v, member, where) < 0)
+		if (check_one(c, v, element, where) < 0)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static int check_object(const struct check *c, const json_t *obj, const char *field, const char *at)
+{
+	const char *key;
+	const json_t *v;
+
+	json_object_foreach ((json_t *)obj, key, v) {
+		_cleanup_free_ char *member = xasprintf("%s%s%s", field, *field ? "." : "", key);
+		_cleanup_free_ char *where = xasprintf("%s.%.253s", at, key);
+
+		if (check_one(c, v, plan_field(member), where) < 0)
 			return -EINVAL;
 	}
 	return check_required(c, obj, field, at);
@@ -243,5 +270,5 @@ int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown
 
 	if (!json_is_object(spec))
 		return field_error_set(reterr, "spec", spec ? "must be an object" : "is required");
-	return check_members(&c, spec, "", "spec");
+	return check_object(&c, spec, "", "spec");
 }

@@ -93,13 +93,17 @@ struct target {
 	bool ok;
 	struct field_error *error; /* owned; with !ok */
 	char *ignored;		   /* owned: fields this version does not know; NULL: none */
+	size_t over_limit;	   /* refused, with !ok: beyond PLAN_MAX_TARGETS of so many; 0: it is not */
 };
 void target_decode(const json_t *obj, struct target *ret);
 void target_done(struct target *t);
-void target_over_limit(struct target *t,
-		       size_t n_targets); /* refuses it: beyond PLAN_MAX_TARGETS */
 void target_builtin(const struct plan_settings *s, struct target *ret);
 bool target_wants_container(const struct target *t, const char *name, enum container_type type);
+
+/* ---- cache.c ---- */
+/* Kept until a sweep that comes without it being asked for. */
+const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);
+void plan_cache_sweep(struct plan_cache *c);
 
 /* ---- pod.c ---- */
 struct container_view {

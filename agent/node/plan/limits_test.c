@@ -120,6 +120,46 @@ static void test_targets_are_refused_fairly(void **state)
 	plan_free(p);
 }
 
+static unsigned hz_of(struct plan_world *w, const json_t *target)
+{
+	struct plan *p = NULL;
+	unsigned hz;
+
+	w->targets = &target;
+	w->n_targets = target != NULL;
+	assert_int_equal(plan_build(w, &p), 0);
+	hz = p->n_pods ? p->pods[0].containers[0].sample_hz : 0;
+	plan_free(p);
+	return hz;
+}
+
+/* Who changes an object in place, which nobody does, sees what was kept of it. */
+static void test_a_target_is_decoded_once(void **state)
+{
+	_cleanup_json_ json_t *t = target(0), *one = pod(0, 1), *next = NULL;
+	struct plan_world w = {
+		.cache = plan_cache_new(),
+		.pods = (const json_t *const *)&one,
+		.n_pods = 1,
+		.settings = {.cluster_name = "c", .node_name = "n", .max_sample_hz = 199},
+	};
+	json_t *spec = json_object_get(t, "spec");
+
+	(void)state;
+	json_object_set_new(spec, "events", json_pack("{s:{s:i}}", "onCpu", "sampleHz", 50));
+	assert_int_equal(hz_of(&w, t), 50);
+	json_object_set_new(json_object_get(json_object_get(spec, "events"), "onCpu"), "sampleHz",
+			    json_integer(60));
+	next = json_deep_copy(t);
+	assert_int_equal(hz_of(&w, t), 50); /* unchanged: as it was decoded */
+	assert_int_equal(hz_of(&w, next), 60);
+	assert_int_equal(t->refcount, 1); /* not kept any longer */
+	assert_int_equal(hz_of(&w, t), 60);
+	assert_int_equal(hz_of(&w, NULL), 0);
+	assert_int_equal(t->refcount, 1);
+	plan_cache_free(w.cache);
+}
+
 static void test_containers(void **state)
 {
 	json_t *one = pod(0, PLAN_MAX_CONTAINERS + 1), *t = target(0);
@@ -302,6 +342,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pods),
 		cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_a_target_is_decoded_once),
 		cmocka_unit_test(test_targets_are_refused_fairly),
 		cmocka_unit_test(test_annotations_are_not_kept),
 		cmocka_unit_test(test_containers),

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any JSON as the objects of an API server: {"targets": [], "pods": [], "namespaces": [], "node": {}, "settings": {}}.
- * The plan holds what was asked for and no more, is the same whatever order the objects come in, and who opted
- * out is in none. Mutations change values of the JSON; names and choices come from the table of fields.
+ * The plan holds what was asked for and no more, is the same whatever order the objects come in and when they are
+ * trimmed, and who opted out is in none. Mutations change values of the JSON; names and choices come from the table of fields.
  * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c, node/plan/format.c,
- * node/plan/selector.c, node/plan/settings.c, node/plan/tags.c, node/plan/reasons.c, node/plan/json.c
+ * node/plan/selector.c, node/plan/settings.c, node/plan/tags.c, node/plan/reasons.c, node/plan/json.c,
+ * node/plan/cache.c, node/plan/share.c
  */
 #include "node/plan/internal.h"
 
@@ -126,6 +127,15 @@ static json_t *plan(const json_t *world, bool reverse, bool *ret_ordered)
 	return j;
 }
 
+static void trim_all(json_t *objects, void (*trim)(json_t *))
+{
+	json_t *o;
+	size_t i;
+
+	json_array_foreach (objects, i, o)
+		trim(o);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	_cleanup_json_ json_t *world = json_loadb((const char *)data, n, 0, NULL);
@@ -135,6 +145,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (!json_is_object(world))
 		return 0;
 	one = plan(world, false, &ordered);
+	trim_all(json_object_get(world, "targets"), plan_trim_target);
+	trim_all(json_object_get(world, "pods"), plan_trim_pod);
+	trim_all(json_object_get(world, "namespaces"), plan_trim_named);
+	plan_trim_named(json_object_get(world, "node"));
 	other = plan(world, true, &ordered);
 	if (ordered)
 		check(json_equal(one, other));

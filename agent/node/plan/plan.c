@@ -10,8 +10,9 @@
 struct build {
 	const struct plan_world *w;
 	const struct plan_settings *s;
-	struct target *targets; /* sorted by uid, as plan.targets */
-	struct tally *tallies;	/* of each target */
+	struct plan_cache *cache; /* the world's, or of this plan alone */
+	struct target *targets;	  /* sorted by uid, as plan.targets; what they own is the cache's */
+	struct tally *tallies;	  /* of each target */
 	size_t n_targets;
 	struct pod_view *pods; /* sorted by uid */
 	size_t n_pods;
@@ -67,8 +68,10 @@ static void refuse_too_many(struct build *b)
 		list[i] = (struct plan_share){t->kind == TARGET_NAMESPACED ? t->ns : "", i, 0};
 	}
 	plan_share(list, n);
-	for (size_t i = PLAN_MAX_TARGETS; i < n; i++)
-		target_over_limit(&b->targets[list[i].index], n);
+	for (size_t i = PLAN_MAX_TARGETS; i < n; i++) {
+		b->targets[list[i].index].over_limit = n;
+		b->targets[list[i].index].ok = false;
+	}
 }
 
 static void read_targets(struct build *b)
@@ -77,7 +80,7 @@ static void read_targets(struct build *b)
 
 	b->targets = xcalloc(n + 1, sizeof(*b->targets));
 	for (size_t i = 0; i < n; i++)
-		target_decode(b->w->targets[i], &b->targets[i]);
+		b->targets[i] = *plan_cache_target(b->cache, b->w->targets[i]);
 	if (b->s->default_target)
 		target_builtin(b->s, &b->targets[n++]);
 	qsort(b->targets, n, sizeof(*b->targets), by_target_uid);
@@ -422,21 +425,24 @@ static void build_done(struct build *b)
 {
 	for (size_t i = 0; i < b->n_pods; i++)
 		pod_done(&b->pods[i]);
-	for (size_t i = 0; i < b->n_targets; i++) {
-		target_done(&b->targets[i]);
+	for (size_t i = 0; i < b->n_targets; i++)
 		tally_done(&b->tallies[i]);
-	}
 	free(b->pods);
 	free(b->targets);
 	free(b->tallies);
 	free(b->namespaces);
+	plan_cache_sweep(b->cache);
+	if (!b->w->cache)
+		plan_cache_free(b->cache);
 	plan_free(b->plan);
 }
 
 int plan_build(const struct plan_world *w, struct plan **ret)
 {
-	_cleanup_(build_done) struct build b = {
-		.w = w, .s = &w->settings, .plan = xcalloc(1, sizeof(*b.plan))};
+	_cleanup_(build_done) struct build b = {.w = w,
+						.s = &w->settings,
+						.cache = w->cache ? w->cache : plan_cache_new(),
+						.plan = xcalloc(1, sizeof(*b.plan))};
 
 	read_targets(&b);
 	read_pods(&b);

@@ -20,8 +20,14 @@ struct plan_settings {
 	unsigned max_sample_hz;		/* cap, 199 */
 };
 
+/* Targets as they were decoded for the plan before. What a plan says does not depend on it. */
+struct plan_cache;
+struct plan_cache *plan_cache_new(void);
+struct plan_cache *plan_cache_free(struct plan_cache *c);
+
 /* The API objects as they came; borrowed. Pods are this node's only. */
 struct plan_world {
+	struct plan_cache *cache;		/* then no target's object may be changed, only replaced; may be NULL */
 	const json_t *const *targets;		/* ProfilingTarget and ClusterProfilingTarget */
 	size_t n_targets;
 	const json_t *const *pods;

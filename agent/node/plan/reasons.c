@@ -66,17 +66,22 @@ static void add(struct plan_target *out, unsigned n_pods, const char *reason, ch
 
 static void add_refusal(const struct target *t, struct plan_target *out)
 {
-	const char *path = t->error->path;
-	const char *reason = str_has_prefix(path, "metadata") ? "InvalidObject" : "InvalidSpec";
+	const char *path, *reason = "InvalidSpec";
 
-	if (!*path)
-		reason = "TooManyTargets";
+	if (t->over_limit) {
+		add(out, 0, "TooManyTargets",
+		    xasprintf("%zu targets are more than the %d that one agent takes",
+			      t->over_limit, PLAN_MAX_TARGETS));
+		return;
+	}
+	path = t->error->path;
+	if (str_has_prefix(path, "metadata"))
+		reason = "InvalidObject";
 	else if (str_has_prefix(path, "spec.podSelector") ||
 		 str_has_prefix(path, "spec.namespaceSelector") ||
 		 str_has_prefix(path, "spec.nodeSelector"))
 		reason = "InvalidSelector";
-	add(out, 0, reason,
-	    *path ? xasprintf("%s: %s", path, t->error->reason) : xstrdup(t->error->reason));
+	add(out, 0, reason, xasprintf("%s: %s", path, t->error->reason));
 }
 
 /* What stops all of it; true if something does. */

@@ -185,18 +185,6 @@ void target_done(struct target *t)
 	free(t->ignored);
 }
 
-void target_over_limit(struct target *t, size_t n_targets)
-{
-	struct field_error err;
-
-	field_error_set(&err, "", "%zu targets are more than the %d that one agent takes",
-			n_targets, PLAN_MAX_TARGETS);
-	target_done(t);
-	t->ok = false;
-	t->error = xmemdup(&err, sizeof(err));
-	t->ignored = NULL;
-}
-
 void target_builtin(const struct plan_settings *s, struct target *ret)
 {
 	*ret = (struct target){

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decoded targets, from plan to plan: a target at the limits of its schema costs more than the rest of a plan, and each
+ * change of any pod makes one. An object that is kept never changes: another version is another object.
+ */
+#include "node/plan/internal.h"
+
+#include <stdlib.h>
+
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
+struct kept {
+	const json_t *obj; /* a reference: nothing else comes to lie there */
+	struct target target;
+	bool asked; /* since the last sweep */
+	UT_hash_handle hh;
+};
+struct plan_cache {
+	struct kept *all;
+};
+
+struct plan_cache *plan_cache_new(void)
+{
+	return xcalloc(1, sizeof(struct plan_cache));
+}
+
+static void forget(struct plan_cache *c, struct kept *k)
+{
+	HASH_DEL(c->all, k);
+	target_done(&k->target);
+	json_decref((json_t *)k->obj);
+	free(k);
+}
+
+const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj)
+{
+	struct kept *k;
+
+	HASH_FIND_PTR(c->all, &obj, k);
+	if (!k) {
+		k = xcalloc(1, sizeof(*k));
+		k->obj = json_incref((json_t *)obj);
+		target_decode(obj, &k->target);
+		HASH_ADD_PTR(c->all, obj, k);
+	}
+	k->asked = true;
+	return &k->target;
+}
+
+void plan_cache_sweep(struct plan_cache *c)
+{
+	struct kept *k, *next;
+
+	HASH_ITER (hh, c->all, k, next) {
+		if (!k->asked)
+			forget(c, k);
+		else
+			k->asked = false;
+	}
+}
+
+struct plan_cache *plan_cache_free(struct plan_cache *c)
+{
+	struct kept *k, *next;
+
+	if (!c)
+		return NULL;
+	HASH_ITER (hh, c->all, k, next)
+		forget(c, k);
+	free(c);
+	return NULL;
+}
