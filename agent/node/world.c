@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define GATHER_NS (50 * NSEC_PER_MSEC)
+#define CHECK_NS  (300 * NSEC_PER_SEC) /* of 5,000 nodes 13 a second */
 
 enum kind { PODS, TARGETS, CLUSTER_TARGETS, NAMESPACES, NODE, _KIND_MAX };
 
@@ -36,7 +37,8 @@ struct world {
 	struct node *node;
 	struct watched watched[_KIND_MAX];
 	struct plan_cache *cache;
-	struct timer timer;
+	char *node_uid; /* NULL: not known yet */
+	struct timer timer, check;
 	bool timer_armed;
 };
 
@@ -139,14 +141,37 @@ static void make_plan(void *arg)
 	kernel_sync(n->kernel);
 }
 
-static void node_is_known(struct node *n, const char *uid)
+/* Anybody may have deleted it: a person, or the garbage collector with a DaemonSet that was made anew. */
+static void check_report(void *arg)
 {
+	struct world *w = arg;
+
+	if (w->node->report)
+		report_check(w->node->report);
+	timer_set(w->node->loop, &w->check, CHECK_NS + random_below(CHECK_NS / 2), check_report, w);
+}
+
+/* The hub deletes the report of a node that is gone, if only for a moment. */
+static void note_uid(struct world *w, const char *uid)
+{
+	bool anew = w->node_uid && !streq(w->node_uid, uid);
+
+	free(w->node_uid);
+	w->node_uid = xstrdup(uid);
+	if (anew)
+		check_report(w);
+}
+
+static void node_is_known(struct world *w, const char *uid)
+{
+	struct node *n = w->node;
 	int r = node_start(n, uid);
 
 	if (r == 0)
 		r = node_start_report(n);
 	if (r < 0)
 		log_err("node %s: %s", n->conf->node_name, strerror(-r));
+	note_uid(w, uid);
 }
 
 static void changed(struct watched *watched, const json_t *obj)
@@ -154,7 +179,7 @@ static void changed(struct watched *watched, const json_t *obj)
 	struct world *w = watched->world;
 
 	if (watched->kind == NODE && obj)
-		node_is_known(w->node, json_str_at(obj, "metadata.uid", ""));
+		node_is_known(w, json_str_at(obj, "metadata.uid", ""));
 	plan_soon(w, GATHER_NS);
 }
 
@@ -227,6 +252,7 @@ int world_new(struct node *n, struct world **ret)
 		world_free(w);
 		return r;
 	}
+	check_report(w);
 	*ret = w;
 	return 0;
 }
@@ -236,9 +262,11 @@ struct world *world_free(struct world *w)
 	if (!w)
 		return NULL;
 	timer_cancel(&w->timer);
+	timer_cancel(&w->check);
 	for (enum kind k = 0; k < _KIND_MAX; k++)
 		kube_watch_free(w->watched[k].watch);
 	plan_cache_free(w->cache);
+	free(w->node_uid);
 	free(w);
 	return NULL;
 }

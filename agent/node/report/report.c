@@ -37,6 +37,7 @@ struct report {
 	json_t *sending; /* content of the write in flight; NULL: none */
 	uint64_t sending_class;
 	bool created;	    /* in this write: create was tried */
+	bool checking;	    /* whether it is still there; writes wait for the answer */
 	int64_t generation; /* of writes */
 	struct timer timer;
 	uint64_t due_ns; /* of the timer, monotonic; 0: not armed */
@@ -288,7 +289,7 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 	send_create(r);
 }
 
-/* A report is made once in a node's life: who owns it is asked only then. */
+/* A report is made once in a node's life, unless somebody deletes it: who owns it is asked only then. */
 static void start_create(struct report *r)
 {
 	_cleanup_free_ char *path = NULL;
@@ -341,13 +342,38 @@ static void write_now(void *arg)
 	uint64_t now = now_mono_ns();
 
 	r->due_ns = 0;
-	if (r->sending)
+	if (r->sending || r->checking)
 		return;
 	refill_tokens(r, now);
 	if (r->tokens && now < r->last_write_ns + r->min_interval_ns)
 		r->tokens--;
 	r->created = false;
 	send_patch(r);
+}
+
+static void on_checked(int http, const json_t *body, const char *error, void *arg)
+{
+	struct report *r = request_end(arg);
+
+	(void)body;
+	(void)error;
+	if (!r)
+		return;
+	r->checking = false;
+	if (http == 404) {
+		json_decref(r->written);
+		r->written = NULL;
+	}
+	changed(r);
+}
+
+void report_check(struct report *r)
+{
+	_cleanup_free_ char *path =
+		xasprintf(API "%s/profilingnodereports/%s", r->ns, r->node_name);
+
+	if (r->written && !r->sending && !r->checking && !r->due_ns)
+		r->checking = request(r, "GET", path, NULL, NULL, on_checked) == 0;
 }
 
 /* ---- inputs ---- */

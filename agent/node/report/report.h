@@ -35,5 +35,7 @@ void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_
 /* A problem of one target here, of n_pods (0: not known): reason CamelCase; message "" or NULL removes it. */
 void report_problem(struct report *r, const char *target_uid, const char *reason, const char *message,
 		    unsigned n_pods);
+/* Asks whether the server still has it, unless a write is about to find out; if not it is written again. */
+void report_check(struct report *r);
 /* The JSON that would be written now (tests, /debug/report); new reference. */
 json_t *report_json(const struct report *r);

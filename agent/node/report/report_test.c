@@ -471,6 +471,61 @@ static void test_absent_report_is_created(void **state)
 	report_free(r);
 }
 
+static void check_with(struct report *r, int status)
+{
+	report_check(r);
+	assert_string_equal(sent.method, "GET");
+	assert_string_equal(sent.path, "/apis/podflame.io/v1alpha1/namespaces/podflame-system/"
+				       "profilingnodereports/node1");
+	answer(status);
+}
+
+static void test_a_report_that_was_deleted_is_written_again(void **state)
+{
+	static const int others[] = {200, 403, 503, -1};
+	struct report *r = written_report();
+	struct plan_target t = target("u1", 2, 2);
+	unsigned n;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		check_with(r, others[i]);
+		assert_false(timer.armed);
+	}
+	check_with(r, 404);
+	n = sent.n;
+	report_check(r); /* the write that is due finds out */
+	assert_int_equal(sent.n, n);
+	timer_fire();
+	assert_string_equal(sent.method, "PATCH");
+	report_check(r);
+	answer(404);
+	answer_pod();
+	assert_string_equal(sent.method, "POST");
+	answer(201);
+	assert_string_equal(
+		json_str_at(json_array_get(json_at(sent.body, "status.targets"), 0), "uid", ""),
+		"u1");
+	answer(200);
+	assert_false(timer.armed);
+	check_with(r, 200);
+	assert_false(timer.armed);
+	/* a change meanwhile is written after the answer */
+	report_check(r);
+	n = sent.n;
+	give_plan(r, &t, 1);
+	timer_fire();
+	assert_int_equal(sent.n, n);
+	answer(200);
+	timer_fire();
+	assert_string_equal(sent.method, "PATCH");
+	answer(200);
+	assert_false(timer.armed);
+	report_check(r);
+	report_free(r);
+	answer(404);
+}
+
 static void test_without_a_daemonset_it_has_no_owner(void **state)
 {
 	struct report *r = new_report();
@@ -615,6 +670,7 @@ int main(void)
 		cmocka_unit_test(test_new_generation_starts_anew),
 		cmocka_unit_test(test_target_that_goes_leaves_the_report),
 		cmocka_unit_test(test_absent_report_is_created),
+		cmocka_unit_test(test_a_report_that_was_deleted_is_written_again),
 		cmocka_unit_test(test_without_a_daemonset_it_has_no_owner),
 		cmocka_unit_test(test_somebody_else_created_it),
 		cmocka_unit_test(test_failures_back_off_and_recover),
