@@ -100,6 +100,9 @@ void target_done(struct target *t);
 void target_builtin(const struct plan_settings *s, struct target *ret);
 bool target_wants_container(const struct target *t, const char *name, enum container_type type);
 
+/* ---- share.c ---- */
+void targets_refuse_too_many(struct target *targets, size_t n); /* beyond PLAN_MAX_TARGETS */
+
 /* ---- cache.c ---- */
 /* Kept until a sweep that comes without it being asked for. */
 const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);

@@ -54,26 +54,6 @@ static int by_name(const void *a, const void *b)
 		      namespace_name(*(const json_t *const *)b));
 }
 
-static void refuse_too_many(struct build *b)
-{
-	size_t n = b->n_targets;
-	_cleanup_free_ struct plan_share *list = NULL;
-
-	if (n <= PLAN_MAX_TARGETS)
-		return;
-	list = xcalloc(n, sizeof(*list));
-	for (size_t i = 0; i < n; i++) {
-		const struct target *t = &b->targets[i];
-
-		list[i] = (struct plan_share){t->kind == TARGET_NAMESPACED ? t->ns : "", i, 0};
-	}
-	plan_share(list, n);
-	for (size_t i = PLAN_MAX_TARGETS; i < n; i++) {
-		b->targets[list[i].index].over_limit = n;
-		b->targets[list[i].index].ok = false;
-	}
-}
-
 static void read_targets(struct build *b)
 {
 	size_t n = b->w->n_targets;
@@ -85,7 +65,7 @@ static void read_targets(struct build *b)
 		target_builtin(b->s, &b->targets[n++]);
 	qsort(b->targets, n, sizeof(*b->targets), by_target_uid);
 	b->n_targets = n;
-	refuse_too_many(b);
+	targets_refuse_too_many(b->targets, n);
 	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who gives way where there is no room for all targets: a tenant with many, not one with few. */
-#include "node/plan/plan.h"
+#include "node/plan/internal.h"
 
 #include <stdlib.h>
 
@@ -27,4 +27,23 @@ void plan_share(struct plan_share *list, size_t n)
 	for (size_t i = 1; i < n; i++)
 		list[i].rank = streq(list[i].ns, list[i - 1].ns) ? list[i - 1].rank + 1 : 0;
 	qsort(list, n, sizeof(*list), by_rank);
+}
+
+void targets_refuse_too_many(struct target *targets, size_t n)
+{
+	_cleanup_free_ struct plan_share *list = NULL;
+
+	if (n <= PLAN_MAX_TARGETS)
+		return;
+	list = xcalloc(n, sizeof(*list));
+	for (size_t i = 0; i < n; i++) {
+		const struct target *t = &targets[i];
+
+		list[i] = (struct plan_share){t->kind == TARGET_NAMESPACED ? t->ns : "", i, 0};
+	}
+	plan_share(list, n);
+	for (size_t i = PLAN_MAX_TARGETS; i < n; i++) {
+		targets[list[i].index].over_limit = n;
+		targets[list[i].index].ok = false;
+	}
 }
