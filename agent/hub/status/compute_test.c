@@ -253,7 +253,7 @@ static void test_a_full_report_proves_nothing(void **state)
 
 		assert_string_equal(json_str_at(ready, "status", ""), "Unknown");
 		assert_string_equal(json_str_at(ready, "reason", ""), "ReportFull");
-		assert_false(status_pending(target, s));
+		assert_false(status_pending(s));
 	}
 }
 

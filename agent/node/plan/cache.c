@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decoded targets, from plan to plan: a target at the limits of its schema costs more than the rest of a plan, and each
- * change of any pod makes one. An object that is kept never changes: another version is another object.
+ * change of any pod makes one. An object that is kept never changes, but for its resourceVersion: another
+ * version is another object.
  */
 #include "node/plan/internal.h"
 

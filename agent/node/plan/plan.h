@@ -27,7 +27,7 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
 
 /* The API objects as they came; borrowed. Pods are this node's only. */
 struct plan_world {
-	struct plan_cache *cache;		/* then no target's object may be changed, only replaced; may be NULL */
+	struct plan_cache *cache;		/* then of no target's object more than the resourceVersion may change; may be NULL */
 	const json_t *const *targets;		/* ProfilingTarget and ClusterProfilingTarget */
 	size_t n_targets;
 	const json_t *const *pods;
