@@ -25,7 +25,7 @@ struct subject {
 	const json_t *ready; /* the condition as it was; NULL: none for this generation */
 	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
 	uint64_t now_ns;
-	unsigned n_reports, n_cut;
+	unsigned n_reports, n_omitted;
 	const char *events;
 };
 
@@ -111,19 +111,19 @@ static struct verdict no_entries(const struct subject *x)
 	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
 		      is(x->ready, "Unknown", "ReportFull");
 
-	if (!waited && x->waited_ns < GRACE_NS)
+	if (x->sum->n_entries && !x->sum->n_current)
 		return verdict("Unknown", "Pending",
-			       xstrdup(x->sum->n_entries
-					       ? "waiting for the agents to take over the change"
-					       : "waiting for the agents"));
+			       xstrdup("waiting for the agents to take over the change"));
+	if (!waited && x->waited_ns < GRACE_NS)
+		return verdict("Unknown", "Pending", xstrdup("waiting for the agents"));
 	if (!x->n_reports)
 		return verdict("False", "NoAgents",
 			       xstrdup("no agent reports; does the DaemonSet podflame-agent run?"));
-	if (x->n_cut)
+	if (x->n_omitted)
 		return verdict("Unknown", "ReportFull",
-			       xstrdup("no report names it, but some nodes have more targets than "
-				       "a report holds: whether it is profiled there is not "
-				       "known"));
+			       xstrdup("no report names it, but nodes have more targets of its "
+				       "namespace than their reports hold: whether it is profiled "
+				       "there is not known"));
 	return verdict(
 		"False", "NoPodsMatched",
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
@@ -312,8 +312,10 @@ static void add_condition(json_t *list, const json_t *target, const char *type, 
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
 	bool same = is(old, v.status, NULL);
 
-	/* waiting anew for a new spec is waiting since now */
-	if (streq(v.status, "Unknown") && json_int_at(old, "observedGeneration", -1) != generation)
+	/* waiting anew, for a new spec or since a report names it, is waiting since now */
+	if (streq(v.status, "Unknown") &&
+	    (json_int_at(old, "observedGeneration", -1) != generation ||
+	     (is(old, "Unknown", "ReportFull") && !streq(v.reason, "ReportFull"))))
 		same = false;
 	json_array_append_new(
 		list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "type", type, "status", v.status,
@@ -386,13 +388,13 @@ static struct subject make_subject(const json_t *target, const struct sum *s, co
 	    json_int_at(target, "metadata.generation", 0))
 		return x;
 	x.ready = was;
-	if (is(was, "Unknown", NULL) && x.now_ns > since)
+	if (is(was, "Unknown", NULL) && !is(was, "Unknown", "ReportFull") && x.now_ns > since)
 		x.waited_ns = x.now_ns - since;
 	return x;
 }
 
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
-		       unsigned n_reports, unsigned n_cut, const char *now)
+		       unsigned n_reports, unsigned n_omitted, const char *now)
 {
 	_cleanup_free_ char *events = target_events(target);
 	_cleanup_(sum_done) struct sum s = {0};
@@ -406,7 +408,7 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	sum_entries(target, entries, n, &s);
 	x = make_subject(target, &s, now, events);
 	x.n_reports = n_reports;
-	x.n_cut = n_cut;
+	x.n_omitted = n_omitted;
 	end = end_time(target, time_at(target, "status.firstReadyTime"));
 	completed = end && end <= x.now_ns;
 	v = ready(&x, completed);

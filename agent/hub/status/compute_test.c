@@ -168,6 +168,15 @@ static const struct row {
 	{"estimates are no reason to wait longer", TARGET(TWO, UNKNOWN_SINCE("10")),
 	 "[" BOTH("n1", STORED, NOTHING, WHY("Estimated", 1)) "]", 1, "True", "Profiling", "True",
 	 "True", false},
+	{"reports are of the spec before", TARGET("", UNKNOWN_SINCE("01")),
+	 "[{\"node\": \"n1\", \"generation\": 1, \"pods\": 1, \"containers\": 1}]", 1,
+	 "Unknown", "Pending", "True", "False", true},
+	{"named at last: waiting begins", TARGET("", READY("Unknown", "ReportFull", "01")),
+	 "[" NODE("n1", 1, false, false, "") "]", 1, "Unknown", "WaitingForSamples", "True",
+	 "False", true},
+	{"named at last, and sampled", TARGET("", READY("Unknown", "ReportFull", "01")),
+	 "[" NODE("n1", 1, true, false, "") "]", 1, "Unknown", "WaitingForStore", "True", "False",
+	 true},
 	{"what cannot be seen is no failure", TARGET("", ""),
 	 "[" NODE("n1", 1, true, true, WHY("GoroutinesNotSeen", 1)) "]", 1, "True", "Profiling",
 	 "True", "False", false},
@@ -178,8 +187,8 @@ static const struct row {
 	 2, "Unknown", "Pending", "True", "False", true},
 };
 
-static json_t *compute_cut(const char *target_text, const char *entries_text, unsigned n_reports,
-			   unsigned n_cut)
+static json_t *compute_omitted(const char *target_text, const char *entries_text, unsigned n_reports,
+			   unsigned n_omitted)
 {
 	_cleanup_json_ json_t *target = json_loads(target_text, 0, NULL);
 	_cleanup_json_ json_t *list = json_loads(entries_text, 0, NULL);
@@ -190,12 +199,12 @@ static json_t *compute_cut(const char *target_text, const char *entries_text, un
 	assert_non_null(list);
 	for (size_t i = 0; i < n; i++)
 		entries[i] = json_array_get(list, i);
-	return status_compute(target, entries, n, n_reports, n_cut, NOW);
+	return status_compute(target, entries, n, n_reports, n_omitted, NOW);
 }
 
 static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
 {
-	return compute_cut(target_text, entries_text, n_reports, 0);
+	return compute_omitted(target_text, entries_text, n_reports, 0);
 }
 
 static const json_t *condition(const json_t *status, const char *type)
@@ -248,13 +257,24 @@ static void test_a_full_report_proves_nothing(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
 		_cleanup_free_ char *text = xasprintf(TARGET("", "%s"), before[i]);
 		_cleanup_json_ json_t *target = json_loads(text, 0, NULL);
-		_cleanup_json_ json_t *s = compute_cut(text, "[]", 2, 1);
+		_cleanup_json_ json_t *s = compute_omitted(text, "[]", 2, 1);
 		const json_t *ready = condition(s, "Ready");
 
 		assert_string_equal(json_str_at(ready, "status", ""), "Unknown");
 		assert_string_equal(json_str_at(ready, "reason", ""), "ReportFull");
 		assert_false(status_pending(s));
 	}
+}
+
+/* What was waited for then was something else. */
+static void test_waiting_begins_when_a_report_names_it(void **state)
+{
+	_cleanup_json_ json_t *s = compute(TARGET("", READY("Unknown", "ReportFull", "01")),
+					   "[" NODE("n1", 1, true, false, "") "]", 1);
+
+	(void)state;
+	assert_string_equal(json_str_at(condition(s, "Ready"), "lastTransitionTime", ""), NOW);
+	assert_null(json_object_get(s, "firstReadyTime"));
 }
 
 static void test_counters_and_failures(void **state)
@@ -514,6 +534,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_a_full_report_proves_nothing),
+		cmocka_unit_test(test_waiting_begins_when_a_report_names_it),
 		cmocka_unit_test(test_counters_and_failures),
 		cmocka_unit_test(test_messages_name_the_events),
 		cmocka_unit_test(test_nodes_say_different_things),

@@ -5,6 +5,7 @@
  * others, and a status is written when it differs from what the server has.
  * Writes carry uid and resourceVersion: a stale one is refused, not merged.
  */
+#include "hub/status/omitted.h"
 #include "hub/status/reports.h"
 #include "hub/status/table.h"
 
@@ -23,7 +24,8 @@ struct status {
 	struct kube_watch *targets, *cluster_targets;
 	struct reports *reports;
 	struct row *all;
-	unsigned n_reports, n_cut; /* cut: with more targets than they hold */
+	struct omitted *omitted;
+	unsigned n_reports;
 	struct timer flush, tick;
 	bool flush_armed;
 	struct request *requests; /* in flight */
@@ -60,6 +62,21 @@ static void touch_all(struct status *s)
 {
 	for (struct row *t = s->all; t; t = t->hh.next)
 		touch(s, t);
+}
+
+static const char *namespace_of(const struct row *t)
+{
+	return json_str_at(t->object, "metadata.namespace", "");
+}
+
+/* What is said of its targets that no report names. */
+static void on_omitted(const char *ns, void *arg)
+{
+	struct status *s = arg;
+
+	for (struct row *t = s->all; t; t = t->hh.next)
+		if (!ns || streq(namespace_of(t), ns))
+			touch(s, t);
 }
 
 static void on_tick(void *arg)
@@ -197,7 +214,8 @@ static json_t *compute(struct status *s, const struct row *t, const json_t *obje
 	for (const struct heard *h = t->heard; h; h = h->hh.next)
 		entries[i++] = h->entry;
 	time_format(now_wall_ns(), now);
-	return status_compute(object, entries, n, s->n_reports, s->n_cut, now);
+	return status_compute(object, entries, n, s->n_reports,
+			      omitted_reports(s->omitted, namespace_of(t)), now);
 }
 
 static void reconcile(struct status *s, struct row *t)
@@ -338,21 +356,6 @@ static void unhear_all(struct status *s, const json_t *old, const json_t *still)
 	}
 }
 
-static bool is_cut(const json_t *report)
-{
-	return json_int_at(report, "status.targetsOmitted", 0) > 0;
-}
-
-/* What is said of targets that no report names changes with the first and the last. */
-static void count_cut(struct status *s, bool was, bool is)
-{
-	unsigned n = s->n_cut;
-
-	s->n_cut += (unsigned)is - (unsigned)was;
-	if (!n != !s->n_cut)
-		touch_all(s);
-}
-
 static void on_report(const char *key, const json_t *obj, const json_t *old, void *arg)
 {
 	struct status *s = arg;
@@ -362,7 +365,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 	(void)key;
 	if (!old && s->n_reports++ == 0)
 		touch_all(s);
-	count_cut(s, is_cut(old), is_cut(obj));
+	omitted_update(&s->omitted, old, obj, on_omitted, s);
 	unhear_all(s, old, obj);
 	json_array_foreach (json_at(obj, "status.targets"), i, e)
 		hear(s, node_of(obj), e);
@@ -374,7 +377,7 @@ static void on_report_gone(const char *key, const json_t *last, void *arg)
 	struct status *s = arg;
 
 	(void)key;
-	count_cut(s, is_cut(last), false);
+	omitted_update(&s->omitted, last, NULL, on_omitted, s);
 	unhear_all(s, last, NULL);
 	if (s->n_reports && --s->n_reports == 0)
 		touch_all(s);
@@ -445,6 +448,7 @@ struct status *status_free(struct status *s)
 	}
 	HASH_ITER (hh, s->all, t, next)
 		row_free(&s->all, t);
+	omitted_done(&s->omitted);
 	free(s);
 	return NULL;
 }

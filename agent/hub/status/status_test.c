@@ -346,6 +346,31 @@ static void test_full_reports(void **state)
 	status_free(s);
 }
 
+/* Whose are missing is known: not of a namespace of which fewer are named than of others. */
+static void test_full_of_others(void **state)
+{
+	static const char *const named[] = {"crowd", "crowd", "crowd", "app"};
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true);
+	json_t *all = json_object_get(json_object_get(r, "status"), "targets");
+
+	(void)state;
+	json_object_set_new(json_object_get(r, "status"), "targetsOmitted", json_integer(3));
+	for (size_t i = 0; i < ARRAY_SIZE(named); i++)
+		json_array_append_new(all, json_pack("{s:s, s:s}", "uid", "other2", "namespace",
+						     named[i]));
+	json_object_set_new(t, "status",
+			    json_pack("{s:[{s:s, s:s, s:s, s:i}]}", "conditions", "type", "Ready",
+				      "status", "False", "reason", "NoPodsMatched",
+				      "observedGeneration", 1));
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_string_equal(sent_reason(), "NoPodsMatched");
+	sent.fn(404, NULL, "gone", sent.arg);
+	status_free(s);
+}
+
 static void test_cluster_kind(void **state)
 {
 	struct status *s = start(true);
@@ -662,6 +687,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_before_the_reports_are_known),
 		cmocka_unit_test(test_from_new_to_ready),
 		cmocka_unit_test(test_full_reports),
+		cmocka_unit_test(test_full_of_others),
 		cmocka_unit_test(test_cluster_kind),
 		cmocka_unit_test(test_only_touched_targets_are_written),
 		cmocka_unit_test(test_counters_wait_a_second),
