@@ -165,7 +165,7 @@ static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, siz
 	w->cgroup_id = cgroup_id;
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
 	if (!q->debug)
-		files_expect(q->node->known_files, x);
+		files_expect(q->node->known_files, x, cgroup_id);
 	return w;
 }
 

@@ -31,10 +31,11 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 	looked_at[n_looked_at++] = m->inode * 1000 + (uint64_t)root_fd;
 }
 
-void files_expect(struct files *f, const struct mapping *m)
+void files_expect(struct files *f, const struct mapping *m, uint64_t owner)
 {
 	(void)f;
 	(void)m;
+	(void)owner;
 }
 
 uint64_t files_root(int root_fd)

@@ -50,16 +50,22 @@ static void count_find(int error)
 
 /* ---- entries ---- */
 
-/* An entry to fill: nobody else does, and it is time. */
+/* An entry to fill: nobody else does, and it is time. It is whose the file itself is. */
 static bool claim(struct files *f, const struct file_key *key)
 {
-	struct file *x;
+	struct file_key own = *key;
+	struct file *x, *main;
 	bool mine;
 
+	own.kind = FILE_MAIN;
+	own.root = 0;
 	pthread_mutex_lock(&f->lock);
+	main = file_find(f, &own);
 	x = file_get(f, key);
 	mine = !x->busy && !x->image && now_mono_ns() >= x->retry_ns;
 	x->busy |= mine;
+	if (mine && main)
+		x->owner = main->owner;
 	files_trim(f);
 	pthread_mutex_unlock(&f->lock);
 	return mine;

@@ -11,7 +11,6 @@
 #define DEFAULT_CACHE_BYTES (256u << 20)
 #define DEFAULT_DEBUG_NS    (10 * NSEC_PER_SEC)
 #define DEFAULT_DEBUG_BYTES ((size_t)2 << 30)
-#define FILES_MAX	    65536
 #define RETRY_NS	    (60 * NSEC_PER_SEC)
 /* 32-bit processes have a vdso of their own, which is not the one we know. */
 #define ADDRESS_32BIT (1ULL << 32)
@@ -85,31 +84,10 @@ static void file_drop(struct files *f, struct file *x)
 	free(x);
 }
 
-static void evict(struct files *f, struct file *x)
+void file_evict(struct files *f, struct file *x)
 {
 	file_drop(f, x);
 	counter_add(counter("podflame_symbol_files_evicted_total", NULL, NULL), 1);
-}
-
-/*
- * The least recently used go, never the one in use, which is the last. Failed ones hold no
- * bytes, and must not be tried again too soon.
- */
-void files_trim(struct files *f)
-{
-	struct file *x, *next;
-
-	if (f->bytes > f->cache_bytes || HASH_COUNT(f->by_key) > FILES_MAX) {
-		HASH_ITER (hh, f->by_key, x, next) {
-			bool too_many = HASH_COUNT(f->by_key) > FILES_MAX;
-
-			if (!next || (f->bytes <= f->cache_bytes && !too_many))
-				break;
-			if (!x->busy && (x->image || too_many))
-				evict(f, x);
-		}
-	}
-	counter_set(f->bytes_gauge, f->bytes);
 }
 
 /* ---- parsing ---- */
@@ -239,7 +217,7 @@ int files_index(struct files *f, const struct mapping *m, struct elf_index **ret
 	return r;
 }
 
-void files_expect(struct files *f, const struct mapping *m)
+void files_expect(struct files *f, const struct mapping *m, uint64_t owner)
 {
 	struct file_key key;
 	struct file *x;
@@ -249,6 +227,8 @@ void files_expect(struct files *f, const struct mapping *m)
 	pthread_mutex_lock(&f->lock);
 	x = file_get(f, &key);
 	x->expected = !x->image && now_mono_ns() >= x->retry_ns;
+	if (x->expected)
+		x->owner = owner;
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -12,7 +12,7 @@
 
 struct files_config {
 	struct parser_config parser;
-	size_t cache_bytes;		/* indexes and names kept; 0: 256 MiB. Least recently used go first */
+	size_t cache_bytes;		/* indexes and names kept; 0: 256 MiB. Of who has most the least recently used go */
 	const char *host_debug_dir;	/* "" or NULL: no debug files of the host; "/usr/lib/debug" */
 	const char *debuginfod_url;	/* "" or NULL: off. Asked by build id, in the background */
 	const char *debuginfod_cache;	/* directory for what came from there; "" or NULL: not kept */
@@ -37,9 +37,12 @@ struct files *files_free(struct files *f);	/* nobody may be in a call */
  * podflame_symbol_files_failed_total.
  */
 int files_index(struct files *f, const struct mapping *m, struct elf_index **ret);
-/* Somebody will ask files_index for it: until then files_names answers without, and nobody waits for a
- * file that takes long but who asked for it. */
-void files_expect(struct files *f, const struct mapping *m);
+/*
+ * Somebody will ask files_index for it: until then files_names answers without, and nobody waits for a
+ * file that takes long but who asked for it. owner: whose file it is, such as a cgroup; with what else is
+ * his it has a fair share of the cache.
+ */
+void files_expect(struct files *f, const struct mapping *m, uint64_t owner);
 /* The same at once: -EAGAIN when the file would have to be parsed, or is being parsed. */
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*

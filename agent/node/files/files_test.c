@@ -61,6 +61,53 @@ static void indexes_are_kept_under_the_limit(void **state)
 	files_free(f);
 }
 
+/* As a queue does for a cgroup. */
+static void parse_for(struct files *f, const struct mapping *m, uint64_t owner)
+{
+	struct elf_index *index;
+
+	files_expect(f, m, owner);
+	assert_int_equal(files_index(f, m, &index), 0);
+	elf_index_unref(index);
+}
+
+static bool is_kept(struct files *f, const struct mapping *m)
+{
+	struct elf_index *index;
+	bool kept = files_index_known(f, m, &index) == 0;
+
+	if (kept)
+		elf_index_unref(index);
+	return kept;
+}
+
+static void who_has_much_pushes_out_his_own(void **state)
+{
+	static const char *const paths[] = {"/bin/cat", "/bin/ls", "/bin/cp", "/bin/dd", "/bin/sh"};
+	enum { N = sizeof(paths) / sizeof(*paths) };
+	struct mapping maps[N];
+	struct files *f = make(0);
+	size_t all;
+
+	(void)state;
+	for (size_t i = 0; i < N; i++) {
+		maps[i] = map_of(paths[i]);
+		parse_for(f, &maps[i], 0);
+	}
+	all = files_bytes(f);
+	files_free(f);
+	f = make(all - 1);
+	for (size_t i = 0; i < N; i++)
+		parse_for(f, &maps[i], i == 0 ? 1 : 2);
+	assert_true(files_bytes(f) < all);
+	assert_true(is_kept(f, &maps[0])); /* though it was used least recently */
+	assert_false(is_kept(f, &maps[1]));
+	assert_true(is_kept(f, &maps[N - 1]));
+	for (size_t i = 0; i < N; i++)
+		close(maps[i].fd);
+	files_free(f);
+}
+
 static void equal_files_share_one_index(void **state)
 {
 	struct mapping a = copy_of_program("a"), b = copy_of_program("b");
@@ -182,8 +229,8 @@ static void what_is_expected_is_not_waited_for(void **state)
 	struct elf_index *index;
 
 	(void)state;
-	files_expect(f, &jit);
-	files_expect(f, &m);
+	files_expect(f, &jit, 0);
+	files_expect(f, &m, 0);
 	files_names(f, &m, 0, m.start, &names);
 	assert_string_equal(names.build_id, "");
 	files_names_done(f, &names);
@@ -192,7 +239,7 @@ static void what_is_expected_is_not_waited_for(void **state)
 	files_names(f, &m, 0, m.start, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
-	files_expect(f, &m); /* it is there: nothing is to come */
+	files_expect(f, &m, 0); /* it is there: nothing is to come */
 	files_names(f, &m, 0, m.start, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
@@ -531,6 +578,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
+		cmocka_unit_test(who_has_much_pushes_out_his_own),
 		cmocka_unit_test(equal_files_share_one_index),
 		cmocka_unit_test(failed_files_are_counted_once),
 		cmocka_unit_test(what_a_file_lacks_is_counted),

@@ -71,6 +71,11 @@ struct names *image_names(struct files *f, struct image *i)
 
 /* ---- images ---- */
 
+size_t image_bytes(const struct image *i)
+{
+	return elf_index_bytes(i->index) + i->names->bytes;
+}
+
 uint64_t image_hash(const struct files *f, const struct elf_index *index)
 {
 	return hash_bytes(elf_index_data(index), elf_index_bytes(index), f->seed);
@@ -100,7 +105,7 @@ void image_unref(struct files *f, struct image *i)
 {
 	if (!i || --i->refs > 0)
 		return;
-	f->bytes -= elf_index_bytes(i->index) + i->names->bytes;
+	f->bytes -= image_bytes(i);
 	HASH_DEL(f->images, i);
 	names_unref(i->names);
 	elf_index_unref(i->index);

@@ -33,6 +33,8 @@ struct image {	       /* files with the same bytes share one */
 };
 /* Reads the whole index: not under the lock. */
 uint64_t image_hash(const struct files *f, const struct elf_index *index);
+/* With its names. */
+size_t image_bytes(const struct image *i);
 /* Takes over the index; hash is its image_hash. */
 struct image *image_of(struct files *f, struct elf_index *index, uint64_t hash);
 void image_unref(struct files *f, struct image *i);
@@ -59,6 +61,7 @@ struct file {
 	struct image *image; /* NULL: failed */
 	int error;
 	uint64_t retry_ns;
+	uint64_t owner;	     /* of files_expect; 0: nobody in particular */
 	bool busy, expected; /* being parsed; to be parsed by files_index */
 	UT_hash_handle hh;   /* in order of use: the head was used least recently */
 };
@@ -96,10 +99,13 @@ int file_for_names(struct files *f, const struct mapping *m, struct file **ret, 
 struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
 /* podflame_symbol_files_incomplete_total: what a new index lacks. */
 void files_count_incomplete(const struct elf_index *index);
-/* To be called after the last use of what file_get gave. */
-void files_trim(struct files *f);
+void file_evict(struct files *f, struct file *x);
 /* Returns locked; makes the parser at its first use. -errno: it cannot be started. */
 int slow_parser_lock(struct slow_parser *p);
+
+/* ---- trim.c ---- */
+/* To be called after the last use of what file_get gave. */
+void files_trim(struct files *f);
 
 /* ---- vdso.c ---- */
 /* A copy of the vdso as a file; -1: there is none. */

@@ -111,7 +111,7 @@ static void names_of_who_has_a_queue_parse_nothing(void **state)
 	assert_false(is_named(f, &a, &unparsed));
 	assert_true(unparsed);
 	assert_int_equal(files_count(f), 0);
-	files_expect(f, &a);
+	files_expect(f, &a, 0);
 	assert_false(is_named(f, &a, &unparsed));
 	assert_false(unparsed);
 	assert_int_equal(files_index(f, &a, &index), 0);
