@@ -379,8 +379,8 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 	out->stack = stack;
 	out->value = value;
 	out->n_samples = sample_count(rd, &s, in, value);
-	out->thread_comm = batch_str(b, s.thread);
-	out->process_comm = batch_str(b, s.process_comm);
+	out->thread_comm = s.thread; /* interned, as all texts of attributes are */
+	out->process_comm = s.process_comm;
 	out->main_thread = s.main_thread;
 	out->cpu = s.cpu;
 	out->wait = sample_wait(rd, &s);

@@ -24,7 +24,7 @@ int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const
 	int r;
 
 	if (index == 0) { /* "" also where there is no table */
-		*ret = "";
+		*ret = batch_str(d->batch, "");
 		return 0;
 	}
 	r = check_index(d, index, d->dict ? d->dict->n_string_table : 0, path, "string_table");
@@ -45,10 +45,11 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 	return 0;
 }
 
-/* Interned; NULL: memory. */
+/* Interned; NULL: memory, or more of it than a batch may have. */
 static const char *read_text(struct decoder *d, const char *s)
 {
-	return batch_str(d->batch, otlp_text_utf8(&d->pool, s));
+	d->pool.failed |= batch_bytes(d->batch) > BATCH_MAX_BYTES;
+	return d->pool.failed ? NULL : batch_str(d->batch, otlp_text_utf8(&d->pool, s));
 }
 
 int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,

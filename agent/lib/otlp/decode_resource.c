@@ -33,7 +33,7 @@ static const char *value_text(struct decoder *d, const struct attr *a)
 	char number[24];
 
 	if (a->text)
-		return batch_str(d->batch, a->text);
+		return a->text;
 	if (!a->is_number)
 		return NULL;
 	snprintf(number, sizeof(number), "%lld", (long long)a->number);

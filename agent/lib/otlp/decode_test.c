@@ -652,6 +652,29 @@ static void test_long_names_of_many_frames(void **state)
 	assert_string_equal(last->frames[0]->build_id, text);
 }
 
+/* Texts that nothing refers to: each takes more than its bytes. */
+static void test_many_texts_have_a_limit(void **state)
+{
+	(void)state;
+	enum { TEXTS = 2000000 };
+	_cleanup_free_ char *bytes = xcalloc(TEXTS, 8);
+	_cleanup_free_ char **table = xcalloc(TEXTS, sizeof(*table));
+	struct batch *b = NULL;
+	struct field_error err;
+	struct foreign f;
+
+	foreign_init(&f);
+	memcpy(table, strings, sizeof(strings));
+	for (size_t i = ARRAY_SIZE(strings); i < TEXTS; i++) {
+		table[i] = bytes + i * 8;
+		snprintf(table[i], 8, "%zu", i);
+	}
+	f.dict.string_table = table;
+	f.dict.n_string_table = TEXTS;
+	assert_int_equal(foreign_decode(&f, &b, &err), -E2BIG);
+	assert_string_equal(err.path, "dictionary.string_table");
+}
+
 static void test_attributes_of_a_mapping_have_a_limit(void **state)
 {
 	(void)state;
@@ -856,6 +879,7 @@ int main(void)
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_long_texts),
 		cmocka_unit_test(test_long_names_of_many_frames),
+		cmocka_unit_test(test_many_texts_have_a_limit),
 		cmocka_unit_test(test_attributes_of_a_mapping_have_a_limit),
 		cmocka_unit_test(test_a_long_key_without_a_text),
 		cmocka_unit_test(test_deep_stack_is_cut_with_a_marker),
