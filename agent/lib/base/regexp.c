@@ -62,12 +62,20 @@ static int compile_searching(const char *pattern, pcre2_code **ret)
 	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret);
 }
 
+/* What is no escape is one byte; \c takes one more. */
+static size_t bytes_of_escape(const char *s)
+{
+	if (*s != '\\' || !s[1])
+		return 1;
+	return s[1] == 'c' && s[2] ? 3 : 2;
+}
+
 /* These see what is around them, too: verbs, and recursion into all of it. */
 static const char *find_outer(const char *pattern)
 {
 	static const char *const outer[] = {"(*", "(?R", "(?0", "\\g"};
 
-	for (const char *s = pattern; *s; s += *s == '\\' && s[1] ? 2 : 1)
+	for (const char *s = pattern; *s; s += bytes_of_escape(s))
 		for (size_t i = 0; i < ARRAY_SIZE(outer); i++)
 			if (str_has_prefix(s, outer[i]))
 				return outer[i];

@@ -72,6 +72,7 @@ static void what_is_put_around_a_pattern_changes_nothing(void **state)
 	assert_int_equal(matches("\\(*\\(\\*Server\\)", "net/http.(*Server).Serve"), 1);
 	assert_int_equal(matches("[*(]x", "(x"), 1);
 	assert_false(takes("foo(*SKIP)(*F)|bar"));
+	assert_false(takes("\\c\\(*SKIP)b|a")); /* a control character is before the verb */
 	assert_false(takes("a(?R)?b"));
 	assert_false(takes("a(?0)?b"));
 	assert_false(takes("a\\g<0>?b"));

@@ -73,7 +73,7 @@ static const struct key keys[] = {
 	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|null",
 	 "where the hub keeps profiles"},
 	{"store.retention", DURATION, AT(store_retention_ns), "72h", 60, 366 * 86400, NULL,
-	 "profiles older than this are deleted"},
+	 "profiles older than this are deleted; counted from a day after the newest at the latest"},
 	{"store.max_bytes", BYTES, AT(store_max_bytes), "10Gi", 16, 1 << 24, NULL,
 	 "the oldest are deleted beyond this"},
 	{"store.symbols_max_bytes", BYTES, AT(symbols_max_bytes), "1Gi", 1, 1 << 24, NULL,
@@ -230,7 +230,7 @@ static int fail(struct walk *w, const char *path, const char *reason)
 
 static int fail_value(struct walk *w, const struct key *k, const json_t *v)
 {
-	char what[128], range[256], reason[512];
+	char what[128], range[256], reason[640];
 	const char *s = json_string_value(v);
 	struct field_error e;
 
@@ -238,7 +238,10 @@ static int fail_value(struct walk *w, const struct key *k, const json_t *v)
 	conf_describe(k, v, what);
 	if (s && strchr(s, '@'))
 		snprintf(what, sizeof(what), "this"); /* it may hold a password */
-	if (k->type == URL && s && !conf_is_url(s, &e))
+	if (k->type == REGEX && s && regexp_check(s, &e))
+		snprintf(reason, sizeof(reason), "%s: %.300s; it must be %s", k->path, e.reason,
+			 range);
+	else if (k->type == URL && s && !conf_is_url(s, &e))
 		snprintf(reason, sizeof(reason), "%s: %s %.100s; it must be %s", k->path, what,
 			 e.reason, range);
 	else
