@@ -192,6 +192,8 @@ static int take_over_account(struct spool *s, struct spool_item **items, size_t 
 	if (rename(from, to) < 0)
 		return errno == ENOENT || errno == EROFS ? 0 : -errno;
 	scan_entry(s, name, items, n);
+	if (*items && (*items)->prev->seq == s->next_seq - 1)
+		(*items)->prev->loss_only = true;
 	return 0;
 }
 

@@ -294,6 +294,28 @@ static void test_account_that_cannot_be_read_now(void **state)
 	}
 }
 
+/* It is no profile: thrown away for room it would be counted as one more. */
+static void test_account_is_found_as_one(void **state)
+{
+	struct spool_item *found = NULL, *i, *next;
+	struct spool *s;
+	unsigned n = 0, n_accounts = 0;
+
+	(void)state;
+	leave_one(NULL);
+	s = spool_new(spool_dir, true);
+	assert_int_equal(spool_scan(s, &found), 0);
+	DL_FOREACH_SAFE(found, i, next)
+	{
+		n++;
+		n_accounts += i->loss_only;
+		take_item(s, i);
+	}
+	assert_int_equal(n, 2);
+	assert_int_equal(n_accounts, 1);
+	spool_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -302,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_drop_of_what_cannot_be_read),
 		cmocka_unit_test(test_account_survives_a_full_disk_and_a_kill),
 		cmocka_unit_test(test_account_that_cannot_be_read_now),
+		cmocka_unit_test(test_account_is_found_as_one),
 	};
 	int r;
 
