@@ -12,6 +12,9 @@
 #include "core.skel.h"
 #include "proc.skel.h"
 
+/* Free entries of an LRU hash map that no other CPU gets: kernel/bpf/bpf_lru_list.c; since 6.16 fewer of a small map. */
+#define LRU_KEPT_BY_A_CPU 128
+
 /* ---- libbpf's warnings are the reasons that we pass on ---- */
 
 static _Thread_local char last_warning[256];
@@ -89,6 +92,8 @@ static void core_sizes(struct probes *p)
 	bpf_map__set_max_entries(o->maps.ring, ring);
 	bpf_map__set_max_entries(o->maps.seen, seen);
 	bpf_map__set_max_entries(o->maps.unselected, cpus);
+	bpf_map__set_max_entries(o->maps.procs, bpf_map__max_entries(o->maps.procs) +
+							(uint32_t)cpus * LRU_KEPT_BY_A_CPU);
 	if (!c->use_cgroups)
 		bpf_map__set_max_entries(o->maps.filter_cgroups, 1);
 	if (!c->use_list)
