@@ -149,7 +149,10 @@ static void look_done(struct task *task)
 		t->allocs.looked_mask = 0; /* again with the next tick */
 	else if (t && !task->node->closing && l->exec_id == t->exec_id) {
 		take_sites(t, l);
-		alloc_advance(t);
+		if (probes_may_pass(l->result) && l->result != -EAGAIN)
+			t->allocs.looked_mask = 0; /* again with the next tick */
+		else
+			alloc_advance(t);
 	}
 	alloc_sites_free(l->sites);
 	mappings_unref(l->m);
@@ -279,6 +282,7 @@ static bool may_attach(struct tracked *t)
 	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
 		return true;
 	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "too_many"), 1);
+	t->allocs.span_end = (struct span_end){0}; /* as forget_span() */
 	return false;
 }
 
@@ -326,7 +330,7 @@ static void forget_span(struct allocs *a, const struct wish *w)
 {
 	bool wanted = (w->event_mask | w->span_mask) & 1u << EVENT_MEM_ALLOC;
 
-	if (!wanted && !a->attached && !a->busy)
+	if ((!wanted || a->refused) && !a->attached && !a->busy)
 		a->span_end = (struct span_end){0};
 }
 

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -742,7 +743,7 @@ static bool is_without_spans(struct fixture *f)
 {
 	const struct tracked *t = tracked_of(f, f->pid);
 
-	return is_detached(f) && t && !t->allocs.span_end.cpu_ns;
+	return t && !t->allocs.attached && !t->allocs.busy && !t->allocs.span_end.cpu_ns;
 }
 
 /* The work before a first span is not known, and not what it stands for. */
@@ -763,6 +764,42 @@ static void a_pause_is_not_estimated(void **state)
 	assert_begins_anew(f);
 }
 
+static void forget_spans(struct fixture *f)
+{
+	f->node->overhead->payers->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
+}
+
+/* As the kernel does, for want of memory or for good. */
+static void what_the_kernel_refuses_is_not_estimated(void **state)
+{
+	struct fixture *f = *state;
+	struct allocs *a;
+
+	begin_often(f);
+	run_until(f, is_detached, "the end of a span");
+	a = &((struct tracked *)tracked_of(f, f->pid))->allocs;
+	a->refused = true;
+	a->next_ns = now_mono_ns() + 3600 * NSEC_PER_SEC;
+	forget_spans(f);
+	run_until(f, is_without_spans, "no spans that are to come");
+	a->refused = false;
+	a->next_ns = 0;
+	assert_begins_anew(f);
+}
+
+static void what_has_no_room_is_not_estimated(void **state)
+{
+	struct fixture *f = *state;
+
+	begin_often(f);
+	run_until(f, is_detached, "the end of a span");
+	f->node->follow->n_attached += 1024; /* ATTACHED_MAX others */
+	forget_spans(f);
+	run_until(f, is_without_spans, "no spans that are to come");
+	f->node->follow->n_attached -= 1024;
+	assert_begins_anew(f);
+}
+
 static void a_refusal_is_not_estimated(void **state)
 {
 	struct fixture *f = *state;
@@ -774,7 +811,7 @@ static void a_refusal_is_not_estimated(void **state)
 	a->mode = OVERHEAD_REFUSED;
 	a->asked = overhead_asked(f->node->overhead, f->node->overhead->payers);
 	a->retry_ns = UINT64_MAX;
-	a->spans = (struct spans){0};
+	forget_spans(f);
 	run_until(f, is_without_spans, "no spans that are to come");
 	a->retry_ns = 0;
 	assert_begins_anew(f);
@@ -1064,6 +1101,30 @@ static void who_could_not_be_read_is_read_again(void **state)
 	run_until(f, child_seen, "what it allocates, once it can be read");
 }
 
+static bool cannot_look(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return t && t->allocs.problem && strstr(t->allocs.problem, strerror(EMFILE));
+}
+
+/* Its mappings are known since it was sampled: nothing else asks for them again. */
+static void who_could_not_be_looked_at_is_looked_at_again(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit before, none;
+
+	begin(f, calm, 1u << EVENT_ON_CPU, 1);
+	run_until(f, on_cpu_seen, "samples on CPU");
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){3, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	ask(f, 1u << EVENT_ON_CPU | ALLOC, 1);
+	run_until(f, cannot_look, "a look without descriptors");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	run_until(f, child_seen, "what it allocates, once there are some");
+}
+
 static void a_fork_is_found(void **state)
 {
 	struct fixture *f = *state;
@@ -1088,6 +1149,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(limits_of_who_is_gone_leave_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_pause_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_refusal_is_not_estimated, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_the_kernel_refuses_is_not_estimated, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_has_no_room_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_go_allocates_in_a_pause_is_not_told, setup,
 						go_teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
@@ -1095,6 +1159,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_is_asked_for_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_could_not_be_read_is_read_again, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_could_not_be_looked_at_is_looked_at_again, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
