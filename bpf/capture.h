@@ -19,14 +19,22 @@ struct {
 	__type(value, struct pf_scratch);
 } scratch SEC(".maps");
 
-static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context)
+/* NULL: it is in use; the caller counts what is lost by that. */
+static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 {
 	struct pf_scratch *s = bpf_map_lookup_elem(&scratch, &context);
 
-	if (s && !__sync_val_compare_and_swap(&s->busy, 0, 1))
-		return s;
-	pf_drop(PF_DROP_SCRATCH_BUSY);
-	return NULL;
+	return s && !__sync_val_compare_and_swap(&s->busy, 0, 1) ? s : NULL;
+}
+
+/* For one sample. */
+static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context)
+{
+	struct pf_scratch *s = pf_scratch_try(context);
+
+	if (!s)
+		pf_drop(PF_DROP_SCRATCH_BUSY);
+	return s;
 }
 
 static __always_inline void pf_scratch_put(struct pf_scratch *s)

@@ -216,10 +216,12 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 		pf_mem_taken(who->cgroup_id, PF_EVENT_MEM_ALLOC, hit->alloc, hit->size);
 	if (hit->inuse)
 		pf_mem_taken(who->cgroup_id, PF_EVENT_MEM_INUSE, hit->inuse, hit->size);
-	s = pf_scratch_get(PF_CONTEXT_TASK);
+	s = pf_scratch_try(PF_CONTEXT_TASK);
 	if (!s) {
-		if (hit->alloc && hit->inuse)
-			pf_drop(PF_DROP_SCRATCH_BUSY); /* of the second sample */
+		if (hit->alloc)
+			pf_drop(PF_DROP_SCRATCH_BUSY);
+		if (hit->inuse)
+			pf_drop(PF_DROP_SCRATCH_BUSY);
 		if (hit->old)
 			pf_live_remove(hit->old, NULL);
 		return NULL;
