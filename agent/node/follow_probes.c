@@ -111,7 +111,8 @@ static void attach_run(struct task *task)
 	start_ns = now_mono_ns();
 	a->result = probes_attach(p, tgid, a->p.id.start_boottime_ns, &a->files.process,
 				  a->files.files, a->files.n_files, &a->attached, &a->refused);
-	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS) /* what it did while a file did not answer is nobody's */
+	/* What it did while a file did not answer is nobody's. */
+	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
 		a->before = (struct span_end){0};
 	if (a->result == 0 && a->span.span_ns) {
 		/* Taking them away takes as long; then it waits for RCU, which costs the process nothing. */

@@ -1160,8 +1160,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(memory_is_asked_for_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_could_not_be_read_is_read_again, setup,
 						teardown),
-		cmocka_unit_test_setup_teardown(who_could_not_be_looked_at_is_looked_at_again, setup,
-						teardown),
+		cmocka_unit_test_setup_teardown(who_could_not_be_looked_at_is_looked_at_again,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 

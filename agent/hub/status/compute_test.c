@@ -169,8 +169,8 @@ static const struct row {
 	 "[" BOTH("n1", STORED, NOTHING, WHY("Estimated", 1)) "]", 1, "True", "Profiling", "True",
 	 "True", false},
 	{"reports are of the spec before", TARGET("", UNKNOWN_SINCE("01")),
-	 "[{\"node\": \"n1\", \"generation\": 1, \"pods\": 1, \"containers\": 1}]", 1,
-	 "Unknown", "Pending", "True", "False", true},
+	 "[{\"node\": \"n1\", \"generation\": 1, \"pods\": 1, \"containers\": 1}]", 1, "Unknown",
+	 "Pending", "True", "False", true},
 	{"named at last: waiting begins", TARGET("", READY("Unknown", "ReportFull", "01")),
 	 "[" NODE("n1", 1, false, false, "") "]", 1, "Unknown", "WaitingForSamples", "True",
 	 "False", true},
@@ -187,8 +187,8 @@ static const struct row {
 	 2, "Unknown", "Pending", "True", "False", true},
 };
 
-static json_t *compute_omitted(const char *target_text, const char *entries_text, unsigned n_reports,
-			   unsigned n_omitted)
+static json_t *compute_omitted(const char *target_text, const char *entries_text,
+			       unsigned n_reports, unsigned n_omitted)
 {
 	_cleanup_json_ json_t *target = json_loads(target_text, 0, NULL);
 	_cleanup_json_ json_t *list = json_loads(entries_text, 0, NULL);

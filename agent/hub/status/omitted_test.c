@@ -38,10 +38,10 @@ static void who_has_fewer_is_whole(void **state)
 		const char *ns;
 		unsigned n;
 	} rows[] = {
-		{"a:4 b:3 c:2", 1, "a", 1},	{"a:4 b:3 c:2", 1, "b", 1},
-		{"a:4 b:3 c:2", 1, "c", 0},	{"a:4 b:3 c:2", 1, "other", 0},
-		{"a:4 b:3 c:2", 0, "a", 0},	{"a:2 b:1", 9, "b", 1},
-		{"a:2 b:1", 9, "other", 0},	{"a:1 b:1", 9, "other", 1},
+		{"a:4 b:3 c:2", 1, "a", 1}, {"a:4 b:3 c:2", 1, "b", 1},
+		{"a:4 b:3 c:2", 1, "c", 0}, {"a:4 b:3 c:2", 1, "other", 0},
+		{"a:4 b:3 c:2", 0, "a", 0}, {"a:2 b:1", 9, "b", 1},
+		{"a:2 b:1", 9, "other", 0}, {"a:1 b:1", 9, "other", 1},
 		{"a:1 b:1", 9, "", 1},
 	};
 

@@ -357,8 +357,8 @@ static void test_full_of_others(void **state)
 	(void)state;
 	json_object_set_new(json_object_get(r, "status"), "targetsOmitted", json_integer(3));
 	for (size_t i = 0; i < ARRAY_SIZE(named); i++)
-		json_array_append_new(all, json_pack("{s:s, s:s}", "uid", "other2", "namespace",
-						     named[i]));
+		json_array_append_new(
+			all, json_pack("{s:s, s:s}", "uid", "other2", "namespace", named[i]));
 	json_object_set_new(t, "status",
 			    json_pack("{s:[{s:s, s:s, s:s, s:i}]}", "conditions", "type", "Ready",
 				      "status", "False", "reason", "NoPodsMatched",

@@ -82,7 +82,8 @@ bool row_hear(struct row *t, const char *node, const json_t *entry)
 	json_object_set_new(named, "node", json_string(node));
 	HASH_FIND_STR(t->heard, node, h);
 	if (h && json_equal(h->entry, named)) {
-		json_decref(h->entry); /* this one shares its members with the report that is kept */
+		/* this one shares its members with the report that is kept */
+		json_decref(h->entry);
 		h->entry = named;
 		return false;
 	}
