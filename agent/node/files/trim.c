@@ -94,7 +94,7 @@ static void shares_done(struct share *shares)
 	}
 }
 
-/* Of those who take more than `fair`, the least recently used; never the one in use, which is the last. */
+/* shares: of those who take more than `fair` alone; NULL: of all. Never the one in use, which is the last. */
 static void evict_down_to(struct files *f, const struct room *room, size_t most,
 			  struct share *shares, size_t fair)
 {
@@ -107,9 +107,10 @@ static void evict_down_to(struct files *f, const struct room *room, size_t most,
 		if (!next || room->all(f) <= most)
 			break;
 		HASH_FIND(hh, shares, &x->owner, sizeof(x->owner), s);
-		if (x->busy || !taken || s->taken <= fair)
+		if (x->busy || !taken || (s && s->taken <= fair))
 			continue;
-		s->taken -= MIN(taken, s->taken);
+		if (s)
+			s->taken -= MIN(taken, s->taken);
 		file_evict(f, x);
 	}
 }
@@ -125,11 +126,9 @@ static void trim(struct files *f, const struct room *room, size_t limit)
 	shares = shares_of(f, room);
 	fair = fair_share(&shares, most);
 	evict_down_to(f, room, most, shares, fair);
+	shares_done(shares);
 	/* What one gives up of a shared index, the others take. */
-	shares_done(shares);
-	shares = shares_of(f, room);
-	evict_down_to(f, room, limit, shares, 0);
-	shares_done(shares);
+	evict_down_to(f, room, limit, NULL, 0);
 }
 
 void files_trim(struct files *f)
