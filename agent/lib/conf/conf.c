@@ -53,7 +53,8 @@ static const struct key keys[] = {
 	 "most kernel memory for unwind tables; never more than a quarter of the pod's memory "
 	 "limit"},
 	{"symbols.cache_bytes", BYTES, AT(symbol_cache_bytes), "256Mi", 8, 1 << 16, NULL,
-	 "names and tables of files, kept by the agent, the least recently used go first; never "
+	 "names and tables of files, kept by the agent, of who has most the least recently used go "
+	 "first; never "
 	 "more "
 	 "than a quarter of the pod's memory limit"},
 	{"symbols.host_debug_dir", STRING, AT(host_debug_dir), "/proc/1/root/usr/lib/debug", 0, 0,
