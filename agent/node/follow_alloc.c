@@ -149,10 +149,9 @@ static void look_done(struct task *task)
 		t->allocs.looked_mask = 0; /* again with the next tick */
 	else if (t && !task->node->closing && l->exec_id == t->exec_id) {
 		take_sites(t, l);
+		alloc_advance(t);
 		if (probes_may_pass(l->result) && l->result != -EAGAIN)
 			t->allocs.looked_mask = 0; /* again with the next tick */
-		else
-			alloc_advance(t);
 	}
 	alloc_sites_free(l->sites);
 	mappings_unref(l->m);

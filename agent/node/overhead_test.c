@@ -239,6 +239,7 @@ struct fixture {
 	uint64_t due_ns;
 	bool reached;
 	pid_t pid, other;
+	struct rlimit files; /* as it was; 0: it was left alone */
 };
 
 static int setup(void **state)
@@ -269,6 +270,8 @@ static int teardown(void **state)
 	_cleanup_free_ char *path = xasprintf("%s/node-state.json", f->dir);
 	uint64_t due_ns = now_mono_ns() + 60 * NSEC_PER_SEC;
 
+	if (f->files.rlim_cur)
+		setrlimit(RLIMIT_NOFILE, &f->files);
 	node_free(f->node);
 	if (f->pid) {
 		kill(-f->pid, SIGKILL);
@@ -1112,16 +1115,16 @@ static bool cannot_look(struct fixture *f)
 static void who_could_not_be_looked_at_is_looked_at_again(void **state)
 {
 	struct fixture *f = *state;
-	struct rlimit before, none;
+	struct rlimit none;
 
 	begin(f, calm, 1u << EVENT_ON_CPU, 1);
 	run_until(f, on_cpu_seen, "samples on CPU");
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-	none = (struct rlimit){3, before.rlim_max};
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &f->files), 0);
+	none = (struct rlimit){3, f->files.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	ask(f, 1u << EVENT_ON_CPU | ALLOC, 1);
 	run_until(f, cannot_look, "a look without descriptors");
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &f->files), 0);
 	run_until(f, child_seen, "what it allocates, once there are some");
 }
 

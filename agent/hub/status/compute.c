@@ -25,7 +25,8 @@ struct subject {
 	const json_t *ready; /* the condition as it was; NULL: none for this generation */
 	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
 	uint64_t now_ns;
-	unsigned n_reports, n_omitted;
+	unsigned n_reports;
+	bool omitted;
 	const char *events;
 };
 
@@ -112,18 +113,21 @@ static struct verdict no_entries(const struct subject *x)
 		      is(x->ready, "Unknown", "ReportFull");
 
 	if (x->sum->n_entries && !x->sum->n_current)
-		return verdict("Unknown", "Pending",
-			       xstrdup("waiting for the agents to take over the change"));
+		return verdict(
+			"Unknown", "Pending",
+			xasprintf("waiting for the agents to take over the change; node %.253s has "
+				  "not yet",
+				  x->sum->behind));
 	if (!waited && x->waited_ns < GRACE_NS)
 		return verdict("Unknown", "Pending", xstrdup("waiting for the agents"));
 	if (!x->n_reports)
 		return verdict("False", "NoAgents",
 			       xstrdup("no agent reports; does the DaemonSet podflame-agent run?"));
-	if (x->n_omitted)
+	if (x->omitted)
 		return verdict("Unknown", "ReportFull",
-			       xstrdup("no report names it, but nodes have more targets of its "
-				       "namespace than their reports hold: whether it is profiled "
-				       "there is not known"));
+			       xstrdup("no report names it, but some nodes have more targets than "
+				       "a report holds, and it may be one that is left out: "
+				       "whether it is profiled there is not known"));
 	return verdict(
 		"False", "NoPodsMatched",
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
@@ -394,7 +398,7 @@ static struct subject make_subject(const json_t *target, const struct sum *s, co
 }
 
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
-		       unsigned n_reports, unsigned n_omitted, const char *now)
+		       unsigned n_reports, bool omitted, const char *now)
 {
 	_cleanup_free_ char *events = target_events(target);
 	_cleanup_(sum_done) struct sum s = {0};
@@ -408,7 +412,7 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	sum_entries(target, entries, n, &s);
 	x = make_subject(target, &s, now, events);
 	x.n_reports = n_reports;
-	x.n_omitted = n_omitted;
+	x.omitted = omitted;
 	end = end_time(target, time_at(target, "status.firstReadyTime"));
 	completed = end && end <= x.now_ns;
 	v = ready(&x, completed);

@@ -188,7 +188,7 @@ static const struct row {
 };
 
 static json_t *compute_omitted(const char *target_text, const char *entries_text,
-			       unsigned n_reports, unsigned n_omitted)
+			       unsigned n_reports, bool omitted)
 {
 	_cleanup_json_ json_t *target = json_loads(target_text, 0, NULL);
 	_cleanup_json_ json_t *list = json_loads(entries_text, 0, NULL);
@@ -199,12 +199,12 @@ static json_t *compute_omitted(const char *target_text, const char *entries_text
 	assert_non_null(list);
 	for (size_t i = 0; i < n; i++)
 		entries[i] = json_array_get(list, i);
-	return status_compute(target, entries, n, n_reports, n_omitted, NOW);
+	return status_compute(target, entries, n, n_reports, omitted, NOW);
 }
 
 static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
 {
-	return compute_omitted(target_text, entries_text, n_reports, 0);
+	return compute_omitted(target_text, entries_text, n_reports, false);
 }
 
 static const json_t *condition(const json_t *status, const char *type)
@@ -257,7 +257,7 @@ static void test_a_full_report_proves_nothing(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
 		_cleanup_free_ char *text = xasprintf(TARGET("", "%s"), before[i]);
 		_cleanup_json_ json_t *target = json_loads(text, 0, NULL);
-		_cleanup_json_ json_t *s = compute_omitted(text, "[]", 2, 1);
+		_cleanup_json_ json_t *s = compute_omitted(text, "[]", 2, true);
 		const json_t *ready = condition(s, "Ready");
 
 		assert_string_equal(json_str_at(ready, "status", ""), "Unknown");

@@ -27,6 +27,7 @@ struct group { /* nodes with one reason; strings are borrowed */
 };
 struct sum {
 	unsigned n_entries, n_current; /* current: of the target's generation */
+	const char *behind;	       /* borrowed: the first node with another one; NULL: none */
 	unsigned n_refused, n_profiling, n_failed;
 	unsigned pods_matched, pods, containers;
 	uint64_t stacks, whole_stacks; /* samples; those with a whole user stack, estimated */

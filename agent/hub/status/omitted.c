@@ -22,32 +22,26 @@ struct tally { /* targets that a report names, of a namespace */
 	unsigned n;
 	UT_hash_handle hh;
 };
-struct change {
-	struct omitted **all;
-	omitted_fn *changed;
-	void *arg;
-};
 
-static void add(const struct change *c, const char *ns, int by)
+static bool add(struct omitted **all, const char *ns, int by)
 {
 	struct omitted *o;
 	unsigned before;
 
-	HASH_FIND_STR(*c->all, ns, o);
+	HASH_FIND_STR(*all, ns, o);
 	if (!o) {
 		o = xcalloc(1, sizeof(*o));
 		o->ns = xstrdup(ns);
-		HASH_ADD_KEYPTR(hh, *c->all, o->ns, strlen(o->ns), o);
+		HASH_ADD_KEYPTR(hh, *all, o->ns, strlen(o->ns), o);
 	}
 	before = o->n_reports;
 	o->n_reports += (unsigned)by;
-	if (!before != !o->n_reports)
-		c->changed(streq(ns, EVERYBODY) ? NULL : ns, c->arg);
-	if (!o->n_reports) {
-		HASH_DEL(*c->all, o);
-		free(o->ns);
-		free(o);
-	}
+	if (o->n_reports)
+		return !before;
+	HASH_DEL(*all, o);
+	free(o->ns);
+	free(o);
+	return true;
 }
 
 /* Returns the most of one namespace. */
@@ -74,45 +68,45 @@ static unsigned count(const json_t *report, struct tally **ret)
 	return most;
 }
 
-static void add_report(const struct change *c, const json_t *report, int by)
+static bool add_report(struct omitted **all, const json_t *report, int by)
 {
 	struct tally *tallies, *t, *next;
+	bool changed = false;
 	unsigned most;
 
 	if (json_int_at(report, "status.targetsOmitted", 0) <= 0)
-		return;
+		return false;
 	most = count(report, &tallies);
 	if (most <= 1)
-		add(c, EVERYBODY, by);
+		changed = add(all, EVERYBODY, by);
 	HASH_ITER (hh, tallies, t, next) {
-		if (t->n + 1 >= most)
-			add(c, t->ns, by);
+		if (most > 1 && t->n + 1 >= most)
+			changed |= add(all, t->ns, by);
 		HASH_DEL(tallies, t);
 		free(t);
 	}
+	return changed;
 }
 
-void omitted_update(struct omitted **all, const json_t *was, const json_t *is, omitted_fn *changed,
-		    void *arg)
+bool omitted_update(struct omitted **all, const json_t *was, const json_t *is)
 {
-	const struct change c = {all, changed, arg};
-
 	/* in this order nothing changes for those who are in both */
-	add_report(&c, is, 1);
-	add_report(&c, was, -1);
+	bool more = add_report(all, is, 1), fewer = add_report(all, was, -1);
+
+	return more || fewer;
 }
 
-static unsigned reports_of(const struct omitted *all, const char *ns)
+static bool has(const struct omitted *all, const char *ns)
 {
 	const struct omitted *o;
 
 	HASH_FIND_STR(all, ns, o);
-	return o ? o->n_reports : 0;
+	return o;
 }
 
-unsigned omitted_reports(const struct omitted *all, const char *ns)
+bool omitted_may_be(const struct omitted *all, const char *ns)
 {
-	return reports_of(all, ns) + reports_of(all, EVERYBODY);
+	return has(all, EVERYBODY) || has(all, ns);
 }
 
 void omitted_done(struct omitted **all)

@@ -69,13 +69,16 @@ static const char *namespace_of(const struct row *t)
 	return json_str_at(t->object, "metadata.namespace", "");
 }
 
-/* What is said of its targets that no report names. */
-static void on_omitted(const char *ns, void *arg)
+static bool may_be_omitted(const struct status *s, const struct row *t)
 {
-	struct status *s = arg;
+	return omitted_may_be(s->omitted, namespace_of(t));
+}
 
+/* What is said of targets that no report names. */
+static void touch_omitted(struct status *s)
+{
 	for (struct row *t = s->all; t; t = t->hh.next)
-		if (!ns || streq(namespace_of(t), ns))
+		if (may_be_omitted(s, t) != t->omitted)
 			touch(s, t);
 }
 
@@ -205,7 +208,7 @@ static const char *ready_of(const json_t *status)
 	return "";
 }
 
-static json_t *compute(struct status *s, const struct row *t, const json_t *object)
+static json_t *compute(struct status *s, struct row *t, const json_t *object)
 {
 	size_t n = HASH_COUNT(t->heard), i = 0;
 	_cleanup_free_ const json_t **entries = xcalloc(n + 1, sizeof(*entries));
@@ -214,8 +217,8 @@ static json_t *compute(struct status *s, const struct row *t, const json_t *obje
 	for (const struct heard *h = t->heard; h; h = h->hh.next)
 		entries[i++] = h->entry;
 	time_format(now_wall_ns(), now);
-	return status_compute(object, entries, n, s->n_reports,
-			      omitted_reports(s->omitted, namespace_of(t)), now);
+	t->omitted = may_be_omitted(s, t);
+	return status_compute(object, entries, n, s->n_reports, t->omitted, now);
 }
 
 static void reconcile(struct status *s, struct row *t)
@@ -365,7 +368,8 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 	(void)key;
 	if (!old && s->n_reports++ == 0)
 		touch_all(s);
-	omitted_update(&s->omitted, old, obj, on_omitted, s);
+	if (omitted_update(&s->omitted, old, obj))
+		touch_omitted(s);
 	unhear_all(s, old, obj);
 	json_array_foreach (json_at(obj, "status.targets"), i, e)
 		hear(s, node_of(obj), e);
@@ -377,7 +381,8 @@ static void on_report_gone(const char *key, const json_t *last, void *arg)
 	struct status *s = arg;
 
 	(void)key;
-	omitted_update(&s->omitted, last, NULL, on_omitted, s);
+	if (omitted_update(&s->omitted, last, NULL))
+		touch_omitted(s);
 	unhear_all(s, last, NULL);
 	if (s->n_reports && --s->n_reports == 0)
 		touch_all(s);

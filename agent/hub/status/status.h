@@ -16,12 +16,12 @@ struct status *status_free(struct status *s);
 /*
  * Pure: what a target's status should be, from the target (with the status it
  * has) and the reports about it (each an element of a report's status.targets,
- * with "node" added). n_reports: how many nodes report at all; n_omitted: in how
- * many of these reports the target may be missing for want of room. Time passes by
+ * with "node" added). n_reports: how many nodes report at all; omitted: in one of
+ * these reports the target may be missing for want of room. Time passes by
  * now_rfc3339 alone: "waited long enough" is now minus the Ready condition's
  * lastTransitionTime. New reference.
  */
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
-		       unsigned n_reports, unsigned n_omitted, const char *now_rfc3339);
+		       unsigned n_reports, bool omitted, const char *now_rfc3339);
 /* true while time alone can change what status_compute says. */
 bool status_pending(const json_t *status);

@@ -194,6 +194,8 @@ void sum_entries(const json_t *target, const json_t *const *entries, size_t n, s
 	for (size_t i = 0; i < n; i++) {
 		if (json_int_at(entries[i], "generation", -1) == generation)
 			add_entry(ret, entries[i]);
+		else if (!ret->behind)
+			ret->behind = json_str_at(entries[i], "node", "");
 	}
 	sum_events(events, entries, n, generation, ret);
 	if (ret->n_groups)

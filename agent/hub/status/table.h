@@ -20,6 +20,7 @@ struct row {
 	char *written_rv;
 	struct heard *heard;
 	bool dirty, pending, in_flight;
+	bool omitted; /* what was computed last: it may be missing in a full report */
 	uint64_t last_write_ns, retry_ns, backoff_ns;
 	UT_hash_handle hh;
 };

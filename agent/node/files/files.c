@@ -52,6 +52,8 @@ static struct file *find(struct files *f, const struct file_key *key, unsigned h
 	struct file *x;
 
 	HASH_FIND_BYHASHVALUE(hh, f->by_key, key, sizeof(*key), hash, x);
+	if (x)
+		x->used_ns = now_mono_ns();
 	if (x && x->hh.next) {
 		HASH_DEL(f->by_key, x);
 		HASH_ADD_BYHASHVALUE(hh, f->by_key, key, sizeof(x->key), hash, x);
@@ -72,6 +74,7 @@ struct file *file_get(struct files *f, const struct file_key *key)
 	if (!x) {
 		x = xcalloc(1, sizeof(*x));
 		x->key = *key;
+		x->used_ns = now_mono_ns();
 		HASH_ADD_BYHASHVALUE(hh, f->by_key, key, sizeof(x->key), hash, x);
 	}
 	return x;

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "node/files/internal.h"
 #include "node/files/testfiles.h"
 #include "node/parse/testelf.h"
 
@@ -81,31 +82,64 @@ static bool is_kept(struct files *f, const struct mapping *m)
 	return kept;
 }
 
+enum { N_CACHED = 6 };
+struct cached {
+	struct mapping maps[N_CACHED];
+	struct files *files; /* all but one byte of them have room */
+};
+
+static struct cached cached_new(void)
+{
+	static const char *const paths[N_CACHED] = {"/bin/cat", "/bin/ls", "/bin/dd",
+						    "/bin/mv",	"/bin/cp", "/bin/sh"};
+	struct files *f = make(0);
+	struct cached c;
+
+	for (size_t i = 0; i < N_CACHED; i++) {
+		c.maps[i] = map_of(paths[i]);
+		parse_for(f, &c.maps[i], 0);
+	}
+	c.files = make(files_bytes(f) - 1);
+	files_free(f);
+	return c;
+}
+
+static void cached_done(struct cached *c)
+{
+	for (size_t i = 0; i < N_CACHED; i++)
+		close(c->maps[i].fd);
+	files_free(c->files);
+}
+
 static void who_has_much_pushes_out_his_own(void **state)
 {
-	static const char *const paths[] = {"/bin/cat", "/bin/ls", "/bin/cp", "/bin/dd", "/bin/sh"};
-	enum { N = sizeof(paths) / sizeof(*paths) };
-	struct mapping maps[N];
-	struct files *f = make(0);
-	size_t all;
+	struct cached c = cached_new();
 
 	(void)state;
-	for (size_t i = 0; i < N; i++) {
-		maps[i] = map_of(paths[i]);
-		parse_for(f, &maps[i], 0);
-	}
-	all = files_bytes(f);
-	files_free(f);
-	f = make(all - 1);
-	for (size_t i = 0; i < N; i++)
-		parse_for(f, &maps[i], i == 0 ? 1 : 2);
-	assert_true(files_bytes(f) < all);
-	assert_true(is_kept(f, &maps[0])); /* though it was used least recently */
-	assert_false(is_kept(f, &maps[1]));
-	assert_true(is_kept(f, &maps[N - 1]));
-	for (size_t i = 0; i < N; i++)
-		close(maps[i].fd);
-	files_free(f);
+	for (size_t i = 0; i < N_CACHED; i++)
+		parse_for(c.files, &c.maps[i], i == 0 ? 1 : 2);
+	assert_true(is_kept(c.files, &c.maps[0])); /* though it was used least recently */
+	assert_false(is_kept(c.files, &c.maps[1]));
+	assert_true(is_kept(c.files, &c.maps[N_CACHED - 1]));
+	cached_done(&c);
+}
+
+/* Of many who are gone each had little. */
+static void who_is_gone_leaves_room(void **state)
+{
+	struct cached c = cached_new();
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++)
+		parse_for(c.files, &c.maps[i], 2 + i);
+	for (struct file *x = c.files->by_key; x; x = x->hh.next)
+		x->used_ns -= 3600 * NSEC_PER_SEC;
+	parse_for(c.files, &c.maps[4], 1);
+	parse_for(c.files, &c.maps[5], 1);
+	assert_false(is_kept(c.files, &c.maps[0]));
+	assert_true(is_kept(c.files, &c.maps[4]));
+	assert_true(is_kept(c.files, &c.maps[5]));
+	cached_done(&c);
 }
 
 static void equal_files_share_one_index(void **state)
@@ -579,6 +613,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),
+		cmocka_unit_test(who_is_gone_leaves_room),
 		cmocka_unit_test(equal_files_share_one_index),
 		cmocka_unit_test(failed_files_are_counted_once),
 		cmocka_unit_test(what_a_file_lacks_is_counted),

@@ -62,6 +62,7 @@ struct file {
 	int error;
 	uint64_t retry_ns;
 	uint64_t owner;	     /* of files_expect; 0: nobody in particular */
+	uint64_t used_ns;    /* CLOCK_MONOTONIC */
 	bool busy, expected; /* being parsed; to be parsed by files_index */
 	UT_hash_handle hh;   /* in order of use: the head was used least recently */
 };

@@ -2,7 +2,8 @@
 /*
  * Who goes when there is no room: of those whose files take more than a fair share the least
  * recently used, so that one container with large files, or many, pushes out its own. A file is its
- * owner's, who had it parsed first; equal indexes are shared, and so is what they take.
+ * owner's, who had it parsed first; equal indexes are shared, and so is what they take. The one in use
+ * stays, though it may be larger than all of the cache: then the others go.
  */
 #include "node/files/internal.h"
 
@@ -11,6 +12,8 @@
 #define FILES_MAX 65536
 /* So much more goes at once, as a part of the limit: adding up all files must not come too often. */
 #define SPARE 16
+/* What was not used for so long is nobody's: its owner may be gone, and takes no share from who lives. */
+#define IDLE_NS (600 * NSEC_PER_SEC)
 
 struct share { /* what the files of an owner take */
 	uint64_t owner;
@@ -23,6 +26,7 @@ struct room {
 	size_t (*all)(const struct files *f);
 };
 
+/* Failed ones hold no bytes, and must not be tried again too soon. */
 static size_t bytes_taken_by(const struct file *x)
 {
 	return x->image ? image_bytes(x->image) / x->image->refs : 0;
@@ -35,7 +39,6 @@ static size_t all_bytes(const struct files *f)
 
 static const struct room bytes_room = {bytes_taken_by, all_bytes};
 
-/* Failed ones hold no bytes, and must not be tried again too soon. */
 static size_t entries_taken_by(const struct file *x)
 {
 	(void)x;
@@ -49,20 +52,41 @@ static size_t all_entries(const struct files *f)
 
 static const struct room entries_room = {entries_taken_by, all_entries};
 
-static struct share *shares_of(const struct files *f, const struct room *room)
-{
-	struct share *shares = NULL, *s;
+struct trimming {
+	struct files *files;
+	const struct room *room;
+	uint64_t now_ns;
+	struct share *shares;
+};
 
-	for (const struct file *x = f->by_key; x; x = x->hh.next) {
-		HASH_FIND(hh, shares, &x->owner, sizeof(x->owner), s);
+static struct share *share_of(const struct trimming *t, uint64_t owner)
+{
+	struct share *s;
+
+	HASH_FIND(hh, t->shares, &owner, sizeof(owner), s);
+	return s;
+}
+
+static uint64_t owner_of(const struct trimming *t, const struct file *x)
+{
+	return t->now_ns < x->used_ns + IDLE_NS ? x->owner : 0;
+}
+
+static void add_up(struct trimming *t)
+{
+	struct share *s;
+
+	for (const struct file *x = t->files->by_key; x; x = x->hh.next) {
+		uint64_t owner = owner_of(t, x);
+
+		s = share_of(t, owner);
 		if (!s) {
 			s = xcalloc(1, sizeof(*s));
-			s->owner = x->owner;
-			HASH_ADD(hh, shares, owner, sizeof(s->owner), s);
+			s->owner = owner;
+			HASH_ADD(hh, t->shares, owner, sizeof(s->owner), s);
 		}
-		s->taken += room->taken_by(x);
+		s->taken += t->room->taken_by(x);
 	}
-	return shares;
 }
 
 static int by_taken(const struct share *a, const struct share *b)
@@ -71,12 +95,12 @@ static int by_taken(const struct share *a, const struct share *b)
 }
 
 /* What each may take, so that all together take `most`: who takes less leaves the rest to the others. */
-static size_t fair_share(struct share **shares, size_t most)
+static size_t fair_share(struct trimming *t, size_t most)
 {
-	size_t owners = HASH_COUNT(*shares);
+	size_t owners = HASH_COUNT(t->shares);
 
-	HASH_SORT(*shares, by_taken);
-	for (const struct share *s = *shares; s; s = s->hh.next, owners--) {
+	HASH_SORT(t->shares, by_taken);
+	for (const struct share *s = t->shares; s; s = s->hh.next, owners--) {
 		if (s->taken > most / owners)
 			return most / owners;
 		most -= s->taken;
@@ -84,51 +108,54 @@ static size_t fair_share(struct share **shares, size_t most)
 	return SIZE_MAX;
 }
 
-static void shares_done(struct share *shares)
+/* Whether it is for its owner to give way. */
+static bool gives_way(const struct trimming *t, const struct file *x, size_t taken, size_t fair)
 {
-	struct share *s, *next;
+	struct share *s = share_of(t, owner_of(t, x));
 
-	HASH_ITER (hh, shares, s, next) {
-		HASH_DEL(shares, s);
-		free(s);
+	if (s->taken <= fair)
+		return false;
+	s->taken -= MIN(taken, s->taken);
+	return true;
+}
+
+/* fair: what each may have; 0: all give way. Never the one in use, which is the last. */
+static void evict_down_to(struct trimming *t, size_t most, size_t fair)
+{
+	struct file *x, *next;
+
+	HASH_ITER (hh, t->files->by_key, x, next) {
+		size_t taken = t->room->taken_by(x);
+
+		if (!next || t->room->all(t->files) <= most)
+			break;
+		if (!x->busy && taken && (!fair || gives_way(t, x, taken, fair)))
+			file_evict(t->files, x);
 	}
 }
 
-/* shares: of those who take more than `fair` alone; NULL: of all. Never the one in use, which is the last. */
-static void evict_down_to(struct files *f, const struct room *room, size_t most,
-			  struct share *shares, size_t fair)
+static void shares_done(struct trimming *t)
 {
-	struct file *x, *next;
-	struct share *s;
+	struct share *s, *next;
 
-	HASH_ITER (hh, f->by_key, x, next) {
-		size_t taken = room->taken_by(x);
-
-		if (!next || room->all(f) <= most)
-			break;
-		HASH_FIND(hh, shares, &x->owner, sizeof(x->owner), s);
-		if (x->busy || !taken || (s && s->taken <= fair))
-			continue;
-		if (s)
-			s->taken -= MIN(taken, s->taken);
-		file_evict(f, x);
+	HASH_ITER (hh, t->shares, s, next) {
+		HASH_DEL(t->shares, s);
+		free(s);
 	}
 }
 
 static void trim(struct files *f, const struct room *room, size_t limit)
 {
+	struct trimming t = {f, room, now_mono_ns(), NULL};
 	size_t most = limit - limit / SPARE;
-	struct share *shares;
-	size_t fair;
 
 	if (room->all(f) <= limit)
 		return;
-	shares = shares_of(f, room);
-	fair = fair_share(&shares, most);
-	evict_down_to(f, room, most, shares, fair);
-	shares_done(shares);
-	/* What one gives up of a shared index, the others take. */
-	evict_down_to(f, room, limit, NULL, 0);
+	add_up(&t);
+	evict_down_to(&t, most, MAX(fair_share(&t, most), (size_t)1));
+	shares_done(&t);
+	/* What one gives up of a shared index, the others take; and one in use may take all. */
+	evict_down_to(&t, limit, 0);
 }
 
 void files_trim(struct files *f)

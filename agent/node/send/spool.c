@@ -192,8 +192,6 @@ static int take_over_account(struct spool *s, struct spool_item **items, size_t 
 	if (rename(from, to) < 0)
 		return errno == ENOENT || errno == EROFS ? 0 : -errno;
 	scan_entry(s, name, items, n);
-	if (*items && (*items)->prev->seq == s->next_seq - 1)
-		(*items)->prev->loss_only = true;
 	return 0;
 }
 
@@ -443,7 +441,7 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	for (size_t i = 0; i < p->n_losses; i++)
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
-	count_dropped(reason, 1, n);
+	count_dropped(reason, p->n_samples || !p->n_losses, n); /* an account is no profile */
 }
 
 /* The account survives a kill; its ids stay, so that sending it twice counts once. */
