@@ -145,12 +145,11 @@ static void look_done(struct task *task)
 
 	if (t)
 		t->allocs.looking = false;
-	if (t && task->refused)
-		t->allocs.looked_mask = 0; /* again with the next tick */
-	else if (t && !task->node->closing && l->exec_id == t->exec_id) {
-		take_sites(t, l);
+	if (t && !task->node->closing && l->exec_id == t->exec_id) {
+		if (!task->refused)
+			take_sites(t, l);
 		alloc_advance(t);
-		if (probes_may_pass(l->result) && l->result != -EAGAIN)
+		if (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN))
 			t->allocs.looked_mask = 0; /* again with the next tick */
 	}
 	alloc_sites_free(l->sites);
