@@ -31,15 +31,14 @@ class Objects:
 
     def __init__(self):
         self.before = {k: set(listing(k)) for k in ("prog", "map", "link")}
-        self.map_names = set()
-        self.n_seen = 0
+        self.map_names, self.prog_names = set(), set()
 
     def look(self):
         """While an agent runs: how its maps are called."""
         maps = listing("map")
         for i, p in listing("prog").items():
             if i not in self.before["prog"] and p.get("name", "").startswith("pf_"):
-                self.n_seen += 1
+                self.prog_names.add(p["name"])
                 self.map_names |= {maps[m].get("name", "") for m in p.get("map_ids", []) if m in maps}
 
     def left(self):

@@ -110,7 +110,7 @@ def play(place, seed, seconds, objects):
     hub.start()
     place.wait_hub()
     place.container("burner")
-    place.target("all", "burner")
+    place.target("all", "burner", onCpu={}, offCpu={}, memAlloc={}, memInuse={})  # all kinds of programs and links
     with open(f"{place.dir}/burner.log", "w") as log:
         # before all that runs beside it: it is to burn something in each window
         burner = f"{os.environ.get('BUILD', 'build')}/crash/burner"
@@ -123,6 +123,7 @@ def play(place, seed, seconds, objects):
     calm = time.time()
     until("two windows after the last kill are stored", lambda: last_stored(place) > calm + 2 * WINDOW_S, 240)
     killer.calm_s = last_stored(place)
+    objects.look()
     assert agent.is_up() and hub.is_up(), "a role has ended by itself"
     until("the spool is empty", lambda: not place.spooled(), 240)
     assert agent.end() == 0, "the agent's end"
@@ -132,7 +133,8 @@ def play(place, seed, seconds, objects):
 
 def check_left(place, killer, objects):
     until("no BPF object without a process", lambda: not objects.left(), 60)
-    assert objects.n_seen, "no BPF program was seen at all: nothing is tested"
+    unseen = {"pf_oncpu", "pf_switch", "pf_mem_free"} - objects.prog_names
+    assert not unseen, f"no BPF program {unseen} was seen while an agent ran: nothing is tested"
     assert not killer.stayed, f"parse children without an agent: {killer.stayed}"
     strangers = place.strangers()
     assert not strangers, f"files left behind: {strangers}"

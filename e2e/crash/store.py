@@ -8,6 +8,8 @@ ON_CPU = 0
 LEAST, MOST, SLACK_S = 0.75, 1.2, 0.15
 # of what a loss tells of: looks are once a second, on a busy machine later
 TOLD_SLACK_S = 2
+# what an agent has not sent when it dies, besides its open window: names, the spool, the way to the hub
+UNSENT_S = 4
 
 
 @dataclass
@@ -89,8 +91,11 @@ def check_run(times, window_s, stored, burnt):
 def check_once(times, window_s, stored, burnt):
     """No more than was burnt, and no less, in all windows but the first and the last of a run, which are not whole."""
     inner = times[1:-1]
-    for t in inner:
+    for t in times:
         assert stored.profiles[t] == 1, f"{stored.profiles[t]} profiles of the window that ends with second {t}"
+        # a late drain puts what belongs to the one after it into it, too
+        most = burnt.between(t + 1 - window_s, t + 1 + window_s)
+        assert stored.windows[t] <= MOST * most + SLACK_S, f"second {t}: {stored.windows[t]:.2f} s stored of {most:.2f} s at most"
     if len(inner) < 3:
         return 0, 0
     a, b = inner[0] + 1 - window_s, inner[-1] + 1
@@ -118,6 +123,8 @@ def check(place, window_s, until_s, lives=()):
     elapsed = times[-1] + 1 - (runs[0][1][0] + 1 - window_s)
     assert n > 2, "next to nothing is stored"
     assert len(runs) > 1 or not lives, "an agent's death is not told"
+    dear = cost(stored, lives)
+    assert dear <= window_s + UNSENT_S, f"an agent's death costs {dear:.1f} s of what was before it"
     return (f"{n} windows of {window_s} s are stored of {elapsed} s; {len(runs) - 1} times no agent, {told:.1f} s of it told as loss "
-            f"(a death: {cost(stored, lives):.1f} s before it at most); "
+            f"(a death: {dear:.1f} s before it at most); "
             f"{merged} windows are in the one before; CPU time in whole windows {have:.1f} of {was:.1f} s; other losses: {stored.lost}")
