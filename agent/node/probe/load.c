@@ -14,6 +14,11 @@
 
 /* Free entries of an LRU hash map that no other CPU gets: kernel/bpf/bpf_lru_list.c; since 6.16 fewer of a small map. */
 #define LRU_KEPT_BY_A_CPU 128
+/* The most that maps grow to with CPUs and rate. */
+#define COUNTS_MAX     (1u << 20)
+#define RING_MAX_BYTES (64u << 20)
+#define SEEN_MAX       (1u << 20)
+#define TOTALS_MAX     16384
 
 /* ---- libbpf's warnings are the reasons that we pass on ---- */
 
@@ -79,16 +84,16 @@ static void core_sizes(struct probes *p)
 	uint64_t cpus = p->n_possible_cpus, hz = c->max_sample_hz;
 	/* Every tick may be a new key, and a drain may be late. */
 	uint32_t counts =
-		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 2, 8192, 1 << 20);
+		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 2, 8192, COUNTS_MAX);
 	/* One second of 200 ticks with 1 KiB of stack each, all different. */
 	uint32_t ring = c->ring_bytes ? power_of_two(c->ring_bytes, 4096, 1 << 30)
-				      : power_of_two(cpus * hz * 1024, 1 << 20, 64 << 20);
-	uint32_t seen = power_of_two(cpus * 16384, 32768, 1 << 20);
+				      : power_of_two(cpus * hz * 1024, 1 << 20, RING_MAX_BYTES);
+	uint32_t seen = power_of_two(cpus * 16384, 32768, SEEN_MAX);
 
 	bpf_map__set_max_entries(o->maps.counts_0, counts);
 	bpf_map__set_max_entries(o->maps.counts_1, counts);
-	bpf_map__set_max_entries(o->maps.totals_0, c->total ? 16384 : 1);
-	bpf_map__set_max_entries(o->maps.totals_1, c->total ? 16384 : 1);
+	bpf_map__set_max_entries(o->maps.totals_0, c->total ? TOTALS_MAX : 1);
+	bpf_map__set_max_entries(o->maps.totals_1, c->total ? TOTALS_MAX : 1);
 	bpf_map__set_max_entries(o->maps.ring, ring);
 	bpf_map__set_max_entries(o->maps.seen, seen);
 	bpf_map__set_max_entries(o->maps.unselected, cpus);

@@ -207,11 +207,15 @@ static int read_lines(struct reader *r)
 		close(fd);
 		return e;
 	}
-	for (size_t n = 0; n < MAPS_LINES_MAX && e == 0; n++) {
-		if (getline(&line, &size, f) < 0)
+	for (size_t n = 0; e == 0 && getline(&line, &size, f) >= 0; n++) {
+		if (n == MAPS_LINES_MAX) {
+			r->m->truncated = true;
 			break;
+		}
 		e = add_line(r, line);
 	}
+	if (r->m->truncated)
+		counter_add(counter("podflame_mappings_dropped_total", "reason", "limit"), 1);
 	if (!e && (ferror(f) || has_ended(fileno(f))))
 		e = -ESRCH;
 	fclose(f);

@@ -451,6 +451,32 @@ static void descriptors_are_left(void **state)
 	mappings_unref(m);
 }
 
+/* Every other page of a region is code: so many mappings, and one more than are kept. */
+static void mappings_beyond_the_limit_are_counted(void **state)
+{
+	struct counter *cut = counter("podflame_mappings_dropped_total", "reason", "limit");
+	size_t page = 4096, bytes = 2 * (MAPPINGS_MAX + 1) * page;
+	uint8_t *region = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t before = counter_get(cut), start;
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_not_equal(region, MAP_FAILED);
+	for (size_t i = 0; i <= MAPPINGS_MAX; i++)
+		if (mprotect(region + 2 * i * page, page, PROT_READ | PROT_EXEC) < 0) {
+			print_message("skipped: no room for so many mappings\n");
+			munmap(region, bytes);
+			skip();
+		}
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
+	assert_int_equal(mappings_read((uint32_t)getpid(), start, 0, &m), 0);
+	munmap(region, bytes);
+	assert_int_equal(m->n, MAPPINGS_MAX);
+	assert_true(m->truncated);
+	assert_int_equal(counter_get(cut), before + 1);
+	mappings_unref(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -469,6 +495,7 @@ int main(void)
 		cmocka_unit_test(wrong_process),
 		cmocka_unit_test(the_first_thread_has_ended),
 		cmocka_unit_test(ended_process),
+		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

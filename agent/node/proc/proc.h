@@ -61,7 +61,7 @@ struct mappings {
 	uint64_t start_boottime_ns, read_at_ns;
 	struct mapping *items;		/* sorted by start */
 	size_t n;
-	bool truncated;			/* more than MAPPINGS_MAX */
+	bool truncated;			/* more than MAPPINGS_MAX: counted */
 	/* As the kernel counts them in mm->exec_vm (not writable, not a stack): when it differs,
 	 * mappings have changed since. */
 	uint64_t exec_pages;
