@@ -24,7 +24,7 @@
 #define N_WINDOWS 3 /* and changes that are watched: at least so many, before and in the outage */
 #define LOOK_NS	  (20 * NSEC_PER_MSEC)
 #define GUARD_NS  (240 * NSEC_PER_SEC)
-/* Who waits for glibc waits for two tries of 5 s. Everything else here waits for a CPU at most. */
+/* Who waits for glibc waits for 30 s. Everything else here waits for a CPU at most. */
 #define MAX_STALL_NS (8 * NSEC_PER_SEC)
 
 struct world {

@@ -91,7 +91,7 @@ _test_util_ void dns_put_file(const char *dir, const char *name, const char *tex
 
 /*
  * The rest of this process sees a network of its own with lo alone, where 127.0.0.1 is the one resolver; dir: for its
- * files. patient: as long as glibc waits by default, 10 s a name, else 1 s.
+ * files. patient: as long as glibc can be told to wait, 30 s a name, else 1 s.
  */
 _test_util_ void dns_enter(const char *dir, bool patient)
 {
@@ -104,7 +104,7 @@ _test_util_ void dns_enter(const char *dir, bool patient)
 	must(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0, "unshare");
 	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
 	dns_put_file(dir, "resolv.conf",
-		     patient ? "nameserver 127.0.0.1\n"
+		     patient ? "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n"
 			     : "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
 	dns_put_file(dir, "nsswitch.conf", "hosts: files dns\n");
 	dns.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
