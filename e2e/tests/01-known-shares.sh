@@ -58,3 +58,31 @@ wait_check 60 "the hub by name: the loop, the writer" its_own hub thread_main lo
 all_seen() { [[ "$(condition podflame-system itself Degraded)" != True* ]]; }
 check "... and there is nothing of them that cannot be seen" all_seen
 k -n podflame-system delete profilingtarget itself >/dev/null
+
+# what each says of its own health, while it works
+has_metrics() { # FILE METRIC...
+    local m
+    for m in "${@:2}"; do grep -q "^${m}[{ ]" "$1" || { echo "no $m"; return 1; }; done
+}
+process=(podflame_build_info process_cpu_seconds_total process_resident_memory_bytes podflame_loop_stall_seconds podflame_worker_queued_jobs
+    podflame_worker_stuck podflame_stage_cpu_seconds_total)
+bpf=(podflame_bpf_programs podflame_bpf_links podflame_bpf_run_seconds_total podflame_bpf_program_run_seconds_total
+    podflame_bpf_program_runs_total podflame_samples_dropped_total podflame_records_dropped_total)
+stats=/proc/sys/kernel/bpf_stats_enabled
+before=$(cat $stats)
+echo 1 >$stats                           # else the kernel counts no run times
+agents=$(k -n podflame-system get pods -o json | jq -r '.items[] | select(.metadata.name | startswith("podflame-agent")) | .status.podIP')
+check "an agent on each of two nodes" test "$(wc -w <<<"$agents")" = 2
+for ip in $agents; do
+    says_all() {
+        in_net curl -sS --max-time 20 "http://$ip:20417/metrics" >"$W/metrics"
+        has_metrics "$W/metrics" "${process[@]}" "${bpf[@]}"
+    }
+    wait_check 30 "agent at $ip: stalls, mailboxes, drops, cost by stage and program" says_all
+    check "... /healthz and /readyz" in_net curl -sSf --max-time 20 "http://$ip:20417/healthz" "http://$ip:20417/readyz"
+done
+echo "$before" >$stats
+hub /metrics >"$W/metrics" || true
+check "hub: stalls, mailboxes, cost by stage" has_metrics "$W/metrics" "${process[@]}" podflame_store_healthy podflame_ingest_requests_total
+is_healthy() { hub /healthz -f && hub /readyz -f; }
+check "... /healthz and /readyz" is_healthy

@@ -198,12 +198,13 @@ static void store(struct request *q, const struct batch *b)
 	q->skipped_for = b->skipped_for;
 }
 
-static void request_run(struct job *job)
+/* NULL: with its verdict. */
+static struct batch *decode(struct request *q)
 {
-	struct request *q = (struct request *)job;
-	_cleanup_(batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf bytes = {0};
 	struct field_error err = {0};
+	struct batch *b = NULL;
+	_stage_("decode");
 	int r = otlp_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
 
 	if (r == -E2BIG)
@@ -211,11 +212,19 @@ static void request_run(struct job *job)
 	else if (r < 0)
 		verdict(q, 400, "body: not what Content-Encoding \"%.60s\" says", q->encoding);
 	if (r < 0)
-		return;
+		return NULL;
 	r = otlp_decode(bytes.data ? bytes.data : "", bytes.len, &b, &err);
 	if (r < 0)
 		verdict(q, r == -E2BIG ? 413 : 400, "%s: %s", err.path, err.reason);
-	else
+	return b;
+}
+
+static void request_run(struct job *job)
+{
+	struct request *q = (struct request *)job;
+	_cleanup_(batch_freep) struct batch *b = decode(q);
+
+	if (b)
 		store(q, b);
 }
 

@@ -46,12 +46,16 @@ struct store *store_close(struct store *s)
 
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new)
 {
+	_stage_("store_write");
+
 	return s->ops->write(s->sink, b, ret_n_new);
 }
 
 int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
 	       struct store_summary *ret, struct field_error *reterr)
 {
+	_stage_("store_read");
+
 	return s->ops->read(s->sink, sel, fn, arg, ret, reterr);
 }
 
@@ -63,6 +67,8 @@ int store_values(struct store *s, const struct selection *sel, const char *tag, 
 
 int store_expire(struct store *s, uint64_t now_wall_ns)
 {
+	_stage_("store_expire");
+
 	return s->ops->expire(s->sink, now_wall_ns);
 }
 
