@@ -12,6 +12,7 @@ NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% no
 	node/unwind/% node/probe/% node/runtime/% node/parse/% node/overhead_test.c node/containers%) \
 	%_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
+asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # ThreadSanitizer: what has threads. Left out: the same programs, and files of which each costs a parse child.
 tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% node/pipeline_test.c node/parse_queue_test.c \
@@ -24,15 +25,16 @@ BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(filter-out agent/node/probe/% age
 	$(filter %_faults_test.c agent/node/parse/% agent/node/node_names_test.c,$(TESTS)))),$(TESTBIN))
 ALONE := $(filter-out $(BESIDE),$(TESTBIN))
 SANITIZERS := asan tsan
-SANITIZED := $(foreach s,$(SANITIZERS),$($(s)_TESTS:%.c=$(BUILD)/$(s)/%))
+sanitized = $($(1)_TESTS:%.c=$(BUILD)/$(1)/%) $($(1)_REPLAYS:%=$(BUILD)/$(1)/%)
+SANITIZED := $(foreach s,$(SANITIZERS),$(call sanitized,$(s)))
 # What is generated is that of the plain build. Without gcc's guesses, which what a sanitizer adds leads astray.
 .PHONY: $(SANITIZERS) $(SANITIZERS:%=test-%)
 $(SANITIZERS): all
 	@mkdir -p $(BUILD)/$@ && for d in gen bpf web; do ln -sfn ../$$d $(BUILD)/$@/$$d; done
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) BUILD=$(BUILD)/$@ CFLAGS='-O1 -g1' LDFLAGS='$($@_LDFLAGS)' \
-		SANITIZE='$($@_FLAGS) -Wno-format-truncation -Wno-maybe-uninitialized' $($@_TESTS:%.c=$(BUILD)/$@/%)
+		SANITIZE='$($@_FLAGS) -Wno-format-truncation -Wno-maybe-uninitialized' $(call sanitized,$@)
 test-now: $(SANITIZERS)
-test-asan: asan ## unit tests under AddressSanitizer and UBSan
+test-asan: asan ## unit tests and the fuzzers' corpora under AddressSanitizer and UBSan
 test-tsan: tsan ## those that have threads under ThreadSanitizer
 test-asan test-tsan:
-	$(Q)BUILD=$(BUILD)/$< .ci/test -- $($<_TESTS:%.c=$(BUILD)/$</%)
+	$(Q)BUILD=$(BUILD)/$< .ci/test -- $(call sanitized,$<)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fuzzers for long: run.py long [SECONDS [TARGET...]] | try SECONDS [TARGET...] | merge CLONE |
-    seed TARGET... | coverage [TARGET...] | doc
+    seed TARGET... | coverage [TARGET...] | doc [--check]
 
 long      each target that has not had its hour for SECONDS of CPU (300), those with the least first, one at a time at nice 19;
           what they find goes into the corpus (testdata/fuzz/NAME.ar.zst, as few inputs as have all its edges) and fuzz/record.tsv
@@ -10,7 +10,7 @@ try       each target (all) for SECONDS of CPU, one on each CPU; nothing is reco
 merge     what another clone's runs have added to the record that it was cloned with, and its corpora; once a clone
 seed      the first inputs that fuzz/seeds.py makes, into the corpus
 coverage  line coverage of the files that a target names after "Fuzzes:", by its corpus alone, into fuzz/record.tsv
-doc       docs/fuzzing.md's table from fuzz/record.tsv
+doc       docs/fuzzing.md's table from fuzz/record.tsv; --check: whether it is that
 A target is its path without _fuzz.c: agent/lib/kube/decode. Ctrl-C or SIGTERM ends a run early; what it had counts.
 """
 import concurrent.futures
@@ -330,7 +330,7 @@ def is_done(row):
     return row["cpu_s"] >= HOUR and row["cpu_s"] - row["last_new_edge_s"] >= QUIET
 
 
-def run_doc():
+def run_doc(check=False):
     rows = ["| target | what of | CPU s | runs | edges | last new edge, CPU s ago | corpus | lines | findings |",
             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for t, r in read_record().items():
@@ -340,9 +340,14 @@ def run_doc():
                     f"{r['inputs']}, {r['bytes']} B | {share} | {r['findings']} |")
     done = sum(is_done(r) for r in read_record().values())
     rows.append(f"\n{done} of {len(rows) - 2} have had an hour of CPU and 15 minutes of it without a new edge.")
-    page = open(PAGE).read()
-    page = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", lambda m: m.group(1) + "\n".join(rows) + "\n" + m.group(2), page, flags=re.S)
-    open(PAGE, "w").write(page)
+    was = open(PAGE).read()
+    page = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", lambda m: m.group(1) + "\n".join(rows) + "\n" + m.group(2), was, flags=re.S)
+    if check and page != was:
+        print("docs/fuzzing.md:1: not what fuzz/record.tsv says; run fuzz/run.py doc")
+        return 1
+    if page != was:
+        open(PAGE, "w").write(page)
+    return 0
 
 
 def on_stop(*_):
@@ -363,8 +368,8 @@ def main(words):
         return run_seed(words[1:])
     if words[:1] == ["coverage"]:
         return run_coverage(words[1:])
-    if words == ["doc"]:
-        return run_doc()
+    if words in (["doc"], ["doc", "--check"]):
+        return run_doc(check=len(words) > 1)
     print(__doc__)
     return 2
 

@@ -64,6 +64,8 @@ static void append(const char *s, size_t n, void *arg)
 	struct output *o = arg;
 	bool ascii = true;
 
+	if (!n)
+		return;
 	o->over |= n > DEMANGLED_MAX - o->len;
 	if (!o->over) {
 		memcpy(o->text + o->len, s, n);

@@ -29,7 +29,7 @@ static void change(const struct change *c)
 		value &= 0xff;
 	if (c->offset < HEAP_BYTES - 8)
 		image_put(HEAP + c->offset, value, c->kind & 1 ? 8 : 4);
-	else if (c->offset - HEAP_BYTES < PF_REGS)
+	else if (c->offset >= HEAP_BYTES && c->offset - HEAP_BYTES < PF_REGS)
 		host.walk.regs[c->offset - HEAP_BYTES] = value;
 }
 

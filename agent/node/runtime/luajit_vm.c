@@ -12,15 +12,16 @@
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 
-#define CFRAME_SPACE   40
-#define STATE_GLREF    0x10 /* lua_State */
-#define STATE_CFRAME   0x50
-#define TRACE_MCODE    0x58 /* GCtrace */
-#define CF_PC	       0x18 /* SAVE_PC */
-#define CALL_DECODE    128  /* bytes of lj_vm_call up to where all is set up */
-#define EXIT_DECODE    512
-#define STRAIGHT_BYTES 256
-#define CALLBACK_BYTES 40
+#define CFRAME_SPACE	40
+#define STATE_GLREF	0x10 /* lua_State */
+#define STATE_CFRAME	0x50
+#define TRACE_MCODE	0x58 /* GCtrace */
+#define CF_PC		0x18 /* SAVE_PC */
+#define CALL_DECODE	128  /* bytes of lj_vm_call up to where all is set up */
+#define EXIT_DECODE	512
+#define STRAIGHT_BYTES	256
+#define CALLBACK_BYTES	40
+#define STATE_MAX_BYTES (1 << 20) /* GG_State: some KiB */
 
 /* lj_vm_call behind saveregs: mov $FRAME_C,%ebx; mov %edx,8(%rsp); mov %rdi,%rbp; mov %rdi,0x10(%rsp) */
 static const uint8_t call_bytes[LUAJIT_CALL_BYTES + 1] =
@@ -76,9 +77,19 @@ static int read_saveregs(const struct luajit_code *c, size_t call, struct pf_lua
 	return 0;
 }
 
+/* Where in the global state lies what is at displacement(%r14); false: it is no such place. */
+static bool take_offset(const struct pf_luajit *d, int32_t displacement, int32_t *ret)
+{
+	if (displacement < -STATE_MAX_BYTES || displacement > STATE_MAX_BYTES)
+		return false;
+	*ret = displacement + d->dispatch;
+	return true;
+}
+
 static int read_call(const struct luajit_code *c, size_t call, struct pf_luajit *d)
 {
 	size_t end = call + CALL_DECODE < c->n ? call + CALL_DECODE : c->n;
+	int32_t cur_l_at = 0, vmstate_at = 0;
 	bool glref = false, cframe = false, cur_l = false, vmstate = false;
 	struct insn i;
 
@@ -91,17 +102,17 @@ static int read_call(const struct luajit_code *c, size_t call, struct pf_luajit 
 		else if (is_mov_at(&i, 0x89, RSP, RBP, STATE_CFRAME))
 			cframe = true;
 		else if (!cur_l && is_mov(&i, 0x89, RBP, R14)) {
-			d->cur_l = i.displacement;
+			cur_l_at = i.displacement;
 			cur_l = true;
 		} else if (!vmstate && insn_is(&i, 0xc7) && i.base == R14 && i.mod != 3) {
-			d->vmstate = i.displacement;
+			vmstate_at = i.displacement;
 			vmstate = true;
 		}
 	}
-	if (!glref || !cframe || !cur_l || !vmstate || d->dispatch <= 0)
+	if (!glref || !cframe || !cur_l || !vmstate || d->dispatch <= 0 ||
+	    d->dispatch > STATE_MAX_BYTES || !take_offset(d, cur_l_at, &d->cur_l) ||
+	    !take_offset(d, vmstate_at, &d->vmstate))
 		return -ENOEXEC;
-	d->cur_l += d->dispatch;
-	d->vmstate += d->dispatch;
 	return 0;
 }
 
@@ -121,8 +132,7 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 	for (size_t at = start; at < end && insn_decode(c->bytes + at, c->n - at, &i);
 	     at += i.bytes) {
 		if (!base && is_mov(&i, 0x8b, RDX, R14)) {
-			d->jit_base = i.displacement + d->dispatch;
-			base = true;
+			base = take_offset(d, i.displacement, &d->jit_base);
 		}
 		state |= is_mov_at(&i, 0x8b, RBP, R14, d->cur_l - d->dispatch);
 		/* mov %rcx,%rsp: back at the C frame */
@@ -144,9 +154,8 @@ static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 	if (!d->exit_start)
 		return 0;
 	if (!p || p - c->bytes < 7 || !insn_decode(p - 7, 7, &i) || i.bytes != 7 ||
-	    !is_mov(&i, 0x8b, RCX, R14))
+	    !is_mov(&i, 0x8b, RCX, R14) || !take_offset(d, i.displacement, &d->traces))
 		return -ENOEXEC;
-	d->traces = i.displacement + d->dispatch;
 	return 0;
 }
 
