@@ -38,6 +38,22 @@ static void fork_storm(struct tenants *t, unsigned k)
 		pause();
 }
 
+/* The same container again and again: its cgroup, and its pod's, are made anew under their old names. */
+static void same_name(struct tenants *t, unsigned k)
+{
+	const struct tenant_work w = {.work = "burn", .amount = "10"};
+	_cleanup_free_ char *dir = tenant_dir(t, k, k, 0);
+	_cleanup_free_ char *pod = xstrndup(dir, (size_t)(strrchr(dir, '/') - dir));
+
+	for (;;) {
+		tenant_mkdirs(dir);
+		t->shared->cpu_ns[k] += tenant_wait(tenant_start(t, k, dir, &w));
+		tenant_rmdir(dir);
+		tenant_rmdir(pod);
+		t->shared->ends[k]++;
+	}
+}
+
 /* From outside into a container that runs, as kubectl exec does it, and runc's own work before. */
 static void execs(struct tenants *t, unsigned k)
 {
@@ -65,7 +81,7 @@ static void hop(struct tenants *t, unsigned k)
 
 static const struct tenant_work steadily = {.work = "burn", .amount = "0"};
 
-/* 0 to 3 steady, 10 and 12 crash, 14 execs, 16 and 17, 18 hop, 20 forks; their odd neighbours nobody asked for. */
+/* 0 to 3 steady, 10 and 12 crash, 14 execs, 16 and 17, 18 hop, 20 forks, 24 comes back; their odd neighbours nobody asked for. */
 static const struct tenant_wish storm_wishes[] = {
 	{.k = 0, .pod = 0},
 	{.k = 2, .pod = 2},
@@ -77,6 +93,7 @@ static const struct tenant_wish storm_wishes[] = {
 	{.k = 18, .pod = 18},
 	{.k = 20, .pod = 20, .arm = true},
 	{.k = 22, .pod = 22},
+	{.k = 24, .pod = 24, .arm = true},
 };
 
 static bool storm_seen(struct fixture *f)
@@ -88,13 +105,15 @@ static bool storm_seen(struct fixture *f)
 	for (size_t i = 0; i < ARRAY_SIZE(steady); i++)
 		if (n_of(steady[i], EVENT_ON_CPU) < 50 * scale)
 			return false;
+	if (n_of(24, EVENT_ON_CPU) < 20 * scale || s->ends[24] < 20 * scale || s->ends[25] < 20)
+		return false;
 	return s->ends[10] >= 20 * scale && s->ends[11] >= 20 * scale && s->ends[12] >= 3 * scale &&
 	       s->ends[14] >= 20 * scale && s->ends[20] && s->ends[21];
 }
 
 /*
- * All at once: crash loops of 1 Hz and as fast as they go, execs, forks by the thousand, processes that change their
- * cgroup, an unselected container in a selected pod; each beside one of its kind that nobody asked for.
+ * All at once: crash loops of 1 Hz and as fast as they go, cgroups that come back under their names, execs, forks by
+ * the thousand, processes that change their cgroup, an unselected container in a selected pod; each beside one of its kind that nobody asked for.
  */
 static void test_storm_89_90_91_92_96_105_120_121(void **state)
 {
@@ -115,6 +134,8 @@ static void test_storm_89_90_91_92_96_105_120_121(void **state)
 	tenants_play(&f->t, crash_loop, 11);
 	tenants_play(&f->t, slow_crash_loop, 12);
 	tenants_play(&f->t, slow_crash_loop, 13);
+	tenants_play(&f->t, same_name, 24);
+	tenants_play(&f->t, same_name, 25);
 	tenants_play(&f->t, execs, 14);
 	tenants_play(&f->t, execs, 15);
 	tenants_play(&f->t, fork_storm, 20);
