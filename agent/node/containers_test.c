@@ -38,10 +38,10 @@ static void fork_storm(struct tenants *t, unsigned k)
 		pause();
 }
 
-/* The same container again and again: its cgroup, and its pod's, are made anew under their old names. */
+/* One container again and again: its cgroup, and its pod's, are made anew under their names. */
 static void same_name(struct tenants *t, unsigned k)
 {
-	const struct tenant_work w = {.work = "burn", .amount = "10"};
+	const struct tenant_work w = {.work = "burn", .amount = "30"};
 	_cleanup_free_ char *dir = tenant_dir(t, k, k, 0);
 	_cleanup_free_ char *pod = xstrndup(dir, (size_t)(strrchr(dir, '/') - dir));
 
@@ -81,7 +81,10 @@ static void hop(struct tenants *t, unsigned k)
 
 static const struct tenant_work steadily = {.work = "burn", .amount = "0"};
 
-/* 0 to 3 steady, 10 and 12 crash, 14 execs, 16 and 17, 18 hop, 20 forks, 24 comes back; their odd neighbours nobody asked for. */
+/*
+ * 0 to 3 steady, 10 and 12 crash, 14 execs, 16 and 17, 18 hop, 20 forks, 24 comes back; their odd
+ * neighbours nobody asked for.
+ */
 static const struct tenant_wish storm_wishes[] = {
 	{.k = 0, .pod = 0},
 	{.k = 2, .pod = 2},
@@ -112,8 +115,9 @@ static bool storm_seen(struct fixture *f)
 }
 
 /*
- * All at once: crash loops of 1 Hz and as fast as they go, cgroups that come back under their names, execs, forks by
- * the thousand, processes that change their cgroup, an unselected container in a selected pod; each beside one of its kind that nobody asked for.
+ * All at once: crash loops of 1 Hz and as fast as they go, cgroups that come back under their names,
+ * execs, forks by the thousand, processes that change their cgroup, an unselected container in a
+ * selected pod; each beside one of its kind that nobody asked for.
  */
 static void test_storm_89_90_91_92_96_105_120_121(void **state)
 {

@@ -149,7 +149,8 @@ static void look_done(struct task *task)
 		if (!task->refused)
 			take_sites(t, l);
 		alloc_advance(t);
-		if (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN))
+		if (!t->allocs.looking &&
+		    (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN)))
 			t->allocs.looked_mask = 0; /* again with the next tick */
 	}
 	alloc_sites_free(l->sites);

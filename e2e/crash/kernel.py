@@ -34,7 +34,7 @@ class Objects:
         self.map_names, self.prog_names = set(), set()
 
     def look(self):
-        """While an agent runs: how its maps are called."""
+        """While an agent runs: how its programs and maps are called."""
         maps = listing("map")
         for i, p in listing("prog").items():
             if i not in self.before["prog"] and p.get("name", "").startswith("pf_"):

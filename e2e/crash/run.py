@@ -3,8 +3,9 @@
 """run.py [--seed N] [--seconds S]: node, parse child and hub are killed (SIGKILL) at moments drawn by chance, then the store is
 asked what is missing. LONG=1: 360 windows, what an hour has by default; else some. The seed is printed: it repeats the schedule.
 
-What must be true (issue 7): every window that ended while an agent lived is stored, once; the time between an agent's last window
-and the next one's begin is told as loss; neither BPF objects nor processes nor files are left behind.
+What must be true: every window from the first to the last one that an agent has stored is there, once, and its death costs no
+more than the open one and some seconds; the time between an agent's last window and the next one's begin is told as loss;
+neither BPF objects nor processes nor files are left behind.
 """
 import argparse
 import os

@@ -8,8 +8,9 @@ ON_CPU = 0
 LEAST, MOST, SLACK_S = 0.75, 1.2, 0.15
 # of what a loss tells of: looks are once a second, on a busy machine later
 TOLD_SLACK_S = 2
-# what an agent has not sent when it dies, besides its open window: names, the spool, the way to the hub
-UNSENT_S = 4
+# what an agent has not sent when it dies, besides its open window: the drain of each second, twice 3 s in which names may come; more
+# where a late drain has put a window into the one before
+UNSENT_S = 7
 
 
 @dataclass

@@ -68,10 +68,10 @@ process=(podflame_build_info process_cpu_seconds_total process_resident_memory_b
     podflame_worker_stuck podflame_stage_cpu_seconds_total)
 bpf=(podflame_bpf_programs podflame_bpf_links podflame_bpf_run_seconds_total podflame_bpf_program_run_seconds_total
     podflame_bpf_program_runs_total podflame_samples_dropped_total podflame_records_dropped_total)
+agents=$(k -n podflame-system get pods -o json | jq -r '.items[] | select(.metadata.name | startswith("podflame-agent")) | .status.podIP')
 stats=/proc/sys/kernel/bpf_stats_enabled
 before=$(cat $stats)
 echo 1 >$stats                           # else the kernel counts no run times
-agents=$(k -n podflame-system get pods -o json | jq -r '.items[] | select(.metadata.name | startswith("podflame-agent")) | .status.podIP')
 check "an agent on each of two nodes" test "$(wc -w <<<"$agents")" = 2
 for ip in $agents; do
     says_all() {
@@ -79,7 +79,7 @@ for ip in $agents; do
         has_metrics "$W/metrics" "${process[@]}" "${bpf[@]}"
     }
     wait_check 30 "agent at $ip: stalls, mailboxes, drops, cost by stage and program" says_all
-    check "... /healthz and /readyz" in_net curl -sSf --max-time 20 "http://$ip:20417/healthz" "http://$ip:20417/readyz"
+    check "... /healthz and /readyz" in_net curl -sSf --fail-early --max-time 20 "http://$ip:20417/healthz" "http://$ip:20417/readyz"
 done
 echo "$before" >$stats
 hub /metrics >"$W/metrics" || true

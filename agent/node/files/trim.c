@@ -69,7 +69,7 @@ static struct share *share_of(const struct trimming *t, uint64_t owner)
 
 static uint64_t owner_of(const struct trimming *t, const struct file *x)
 {
-	return t->now_ns < x->used_ns + IDLE_NS ? x->owner : 0;
+	return t->now_ns - x->used_ns < IDLE_NS ? x->owner : 0;
 }
 
 static void add_up(struct trimming *t)

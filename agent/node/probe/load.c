@@ -18,7 +18,7 @@
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
 #define SEEN_MAX       (1u << 20)
-#define TOTALS_MAX     16384
+#define TOTALS_MAX     16384 /* always, with Total */
 
 /* ---- libbpf's warnings are the reasons that we pass on ---- */
 

@@ -131,9 +131,8 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 	end = start + EXIT_DECODE < c->n ? start + EXIT_DECODE : c->n;
 	for (size_t at = start; at < end && insn_decode(c->bytes + at, c->n - at, &i);
 	     at += i.bytes) {
-		if (!base && is_mov(&i, 0x8b, RDX, R14)) {
+		if (!base && is_mov(&i, 0x8b, RDX, R14))
 			base = take_offset(d, i.displacement, &d->jit_base);
-		}
 		state |= is_mov_at(&i, 0x8b, RBP, R14, d->cur_l - d->dispatch);
 		/* mov %rcx,%rsp: back at the C frame */
 		if (insn_is(&i, 0x89) && i.mod == 3 && i.rm == RSP && i.reg == RCX) {
