@@ -20,7 +20,7 @@ step() {
     if [ $status != 0 ] && [ "$f" = 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     printf '%-44s %4d passed, %d failed, %d skipped, %d s\n' "$name" "$p" "$f" "$s" $((SECONDS - begin))
-    grep -E '^ *skip: ' "$out" | sort -u | sed 's/^ */    /'
+    grep -E '^ *skip(ped)?: ' "$out" | sort -u | sed 's/^ */    /'
     if [ "$f" != 0 ]; then
         broken+=("$name")
         tail -n 40 "$out" | sed 's/^/    | /'

@@ -312,20 +312,27 @@ static void test_from_new_to_ready(void **state)
 	status_free(s);
 }
 
-/* From the first to the last report that has no room for all of its targets. */
-static void test_full_reports(void **state)
+static json_t *target_without_pods(void)
 {
-	struct status *s = start(true);
-	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL;
-	_cleanup_json_ json_t *r = report("n1", "other", true), *full = json_deep_copy(r);
+	json_t *t = target("u1", "10", 1);
 
-	(void)state;
-	json_object_set_new(json_object_get(full, "status"), "targetsOmitted", json_integer(3));
 	json_object_set_new(t, "status",
 			    json_pack("{s:[{s:s, s:s, s:s, s:s, s:s, s:i}]}", "conditions", "type",
 				      "Ready", "status", "False", "reason", "NoPodsMatched",
 				      "message", "", "lastTransitionTime", "2026-11-21T12:00:00Z",
 				      "observedGeneration", 1));
+	return t;
+}
+
+/* From the first to the last report that has no room for all of its targets. */
+static void test_full_reports(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target_without_pods(), *t2 = NULL, *t3 = NULL;
+	_cleanup_json_ json_t *r = report("n1", "other", true), *full = json_deep_copy(r);
+
+	(void)state;
+	json_object_set_new(json_object_get(full, "status"), "targetsOmitted", json_integer(3));
 	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);
@@ -351,7 +358,7 @@ static void test_full_of_others(void **state)
 {
 	static const char *const named[] = {"crowd", "crowd", "crowd", "app"};
 	struct status *s = start(true);
-	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true);
+	_cleanup_json_ json_t *t = target_without_pods(), *r = report("n1", "other", true);
 	json_t *all = json_object_get(json_object_get(r, "status"), "targets");
 
 	(void)state;
@@ -359,10 +366,6 @@ static void test_full_of_others(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(named); i++)
 		json_array_append_new(
 			all, json_pack("{s:s, s:s}", "uid", "other2", "namespace", named[i]));
-	json_object_set_new(t, "status",
-			    json_pack("{s:[{s:s, s:s, s:s, s:i}]}", "conditions", "type", "Ready",
-				      "status", "False", "reason", "NoPodsMatched",
-				      "observedGeneration", 1));
 	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);

@@ -146,13 +146,14 @@ static void shares_done(struct trimming *t)
 
 static void trim(struct files *f, const struct room *room, size_t limit)
 {
-	struct trimming t = {f, room, now_mono_ns(), NULL};
+	struct trimming t = {.files = f, .room = room};
 	size_t most = limit - limit / SPARE;
 
 	if (room->all(f) <= limit)
 		return;
+	t.now_ns = now_mono_ns();
 	add_up(&t);
-	evict_down_to(&t, most, MAX(fair_share(&t, most), (size_t)1));
+	evict_down_to(&t, most, fair_share(&t, most));
 	shares_done(&t);
 	/* What one gives up of a shared index, the others take; and one in use may take all. */
 	evict_down_to(&t, limit, 0);
