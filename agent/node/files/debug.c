@@ -54,18 +54,18 @@ static void count_find(int error)
 static bool claim(struct files *f, const struct file_key *key)
 {
 	struct file_key own = *key;
-	struct file *x, *main;
+	struct file *x, *program;
 	bool mine;
 
 	own.kind = FILE_MAIN;
 	own.root = 0;
 	pthread_mutex_lock(&f->lock);
-	main = file_find(f, &own);
+	program = file_find(f, &own);
 	x = file_get(f, key);
 	mine = !x->busy && !x->image && now_mono_ns() >= x->retry_ns;
 	x->busy |= mine;
-	if (mine && main)
-		x->owner = main->owner;
+	if (mine && program)
+		x->owner = program->owner;
 	files_trim(f);
 	pthread_mutex_unlock(&f->lock);
 	return mine;
