@@ -196,8 +196,11 @@ static struct tracked *track(struct follow *f, struct process_id id)
 
 	if (t)
 		return t;
-	if (HASH_COUNT(f->tracked) >= MAX_TRACKED)
+	if (HASH_COUNT(f->tracked) >= MAX_TRACKED) {
+		counter_add(counter("podflame_processes_dropped_total", "reason", "follow_full"),
+			    1);
 		forget(f, f->tracked);
+	}
 	t = xcalloc(1, sizeof(*t));
 	t->follow = f;
 	t->id = id;

@@ -43,9 +43,14 @@ struct payer *overhead_payer_get(struct overhead *o, uint64_t cgroup_id)
 
 	if (p)
 		return p;
-	owner = HASH_COUNT(o->payers) < MAX_PAYERS ? owner_now(o, cgroup_id) : NULL;
+	owner = owner_now(o, cgroup_id);
 	if (!owner)
 		return NULL;
+	if (HASH_COUNT(o->payers) >= MAX_PAYERS) {
+		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
+		owner_unref(owner);
+		return NULL;
+	}
 	p = xcalloc(1, sizeof(*p));
 	p->cgroup_id = cgroup_id;
 	p->owner = owner;
@@ -77,7 +82,7 @@ double overhead_percent(const struct payer *p)
 /* ---- off-cpu ---- */
 
 /* Cgroups within a container: the filter knows the container. */
-static void keep(struct overhead *o, const struct payer *p)
+static bool keep(struct overhead *o, const struct payer *p)
 {
 	struct off_shares least = p->off;
 
@@ -85,8 +90,8 @@ static void keep(struct overhead *o, const struct payer *p)
 		if (str_equal(x->owner->container_id, p->owner->container_id))
 			least = OFF_SHARES(MIN(least.note, x->off.note),
 					   MIN(least.keep, x->off.keep));
-	if (p->owner->container_id)
-		procs_keep_off(o->node->procs, p->owner->container_id, least.note, least.keep);
+	return !p->owner->container_id ||
+	       procs_keep_off(o->node->procs, p->owner->container_id, least.note, least.keep);
 }
 
 static void watch_switches(struct overhead *o, struct payer *p, uint64_t cpu_ns)
@@ -97,8 +102,8 @@ static void watch_switches(struct overhead *o, struct payer *p, uint64_t cpu_ns)
 	struct off_shares before = p->off;
 
 	p->off = asked ? overhead_off_shares(before, &s, overhead_percent(p)) : OFF_SHARES_ALL;
-	if (p->off.note != before.note || p->off.keep != before.keep)
-		keep(o, p);
+	if ((p->off.note != before.note || p->off.keep != before.keep) && !keep(o, p))
+		p->off = before;
 }
 
 /* ---- rounds: CPU time, read on the os worker ---- */

@@ -42,7 +42,7 @@ struct overhead {
 
 #define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
-/* NULL: not known (get: not selected either, or there are too many). */
+/* NULL: not known (get: not selected either, or there are too many: counted). */
 struct payer *overhead_payer(const struct overhead *o, uint64_t cgroup_id);
 struct payer *overhead_payer_get(struct overhead *o, uint64_t cgroup_id);
 double overhead_percent(const struct payer *p);

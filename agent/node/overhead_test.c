@@ -114,6 +114,13 @@ static void bursts(void)
 	}
 }
 
+/* Hardly anything but switches. */
+static void naps(void)
+{
+	for (;;)
+		usleep(1);
+}
+
 #define EARLY	    64
 #define LATE	    100
 #define BLOCK_BYTES 4096
@@ -728,6 +735,79 @@ static void limits_of_who_is_gone_leave_room(void **state)
 	}
 }
 
+static uint64_t dropped(void)
+{
+	return counter_get(counter("podflame_container_limits_dropped_total", NULL, NULL));
+}
+
+#define MAX_PAYERS 8192
+
+static void cgroups_beyond_the_limit_are_counted(void **state)
+{
+	struct fixture *f = *state;
+	struct overhead *o;
+	const struct payer *one;
+	uint64_t before = dropped();
+
+	begin(f, sleeps, OFF, 0);
+	o = f->node->overhead;
+	cgroup(f, CGROUP + 1, f->id, "", false);
+	cgroup(f, CGROUP + 2, f->id, "/inner", false);
+	one = overhead_payer_get(o, CGROUP + 1);
+	assert_non_null(one);
+	for (uint64_t id = CGROUP + 10; HASH_COUNT(o->payers) < MAX_PAYERS; id++) {
+		struct payer *p = xcalloc(1, sizeof(*p));
+
+		*p = (struct payer){.cgroup_id = id, .owner = owner_ref(one->owner)};
+		p->off = OFF_SHARES_ALL;
+		HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
+	}
+	assert_null(overhead_payer_get(o, CGROUP + 3)); /* nobody's */
+	assert_int_equal(dropped(), before);
+	assert_null(overhead_payer_get(o, CGROUP + 2));
+	assert_int_equal(dropped(), before + 1);
+	look_at_owners(f);
+	assert_non_null(overhead_payer_get(o, CGROUP + 2));
+	assert_int_equal(dropped(), before + 1);
+}
+
+#define MAX_CAPS 4096
+
+static uint64_t dropped_before;
+
+static bool has_no_room(struct fixture *f)
+{
+	(void)f;
+	return dropped() > dropped_before;
+}
+
+static bool is_thinned(struct fixture *f)
+{
+	const struct payer *p = f->node->overhead->payers;
+
+	return p && p->off.keep != UINT32_MAX;
+}
+
+/* What is told of it is what is done: each of its switches is looked at. */
+static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
+{
+	struct counter *estimated = counter("podflame_containers_estimated", NULL, NULL);
+	struct fixture *f = *state;
+	char id[CONTAINER_ID_BYTES];
+
+	begin(f, naps, OFF, 0);
+	for (unsigned i = 0; i < MAX_CAPS; i++) {
+		snprintf(id, sizeof(id), "%063x1", i);
+		assert_true(procs_keep_off(f->node->procs, id, KEPT, KEPT));
+	}
+	dropped_before = dropped();
+	run_until(f, has_no_room, "a limit without room");
+	assert_false(is_thinned(f));
+	assert_int_equal(counter_get(estimated), 0);
+	assert_true(procs_keep_off(f->node->procs, id, UINT32_MAX, UINT32_MAX));
+	run_until(f, is_thinned, "a limit, once there is room");
+}
+
 /* ---- a pause, in which it goes on to allocate ---- */
 
 static bool is_forgotten(struct fixture *f)
@@ -1128,6 +1208,37 @@ static void who_could_not_be_looked_at_is_looked_at_again(void **state)
 	run_until(f, child_seen, "what it allocates, once there are some");
 }
 
+#define MAX_TRACKED 32768
+
+static void processes_beyond_the_limit_are_counted(void **state)
+{
+	struct counter *out = counter("podflame_processes_dropped_total", "reason", "follow_full");
+	struct fixture *f = *state;
+	struct follow *follow;
+	struct mappings *m;
+	uint64_t before = counter_get(out), start_ns;
+
+	begin(f, calm, 1u << EVENT_ON_CPU, 1);
+	run_until(f, on_cpu_seen, "samples on CPU");
+	follow = f->node->follow;
+	for (uint32_t tgid = 1u << 30; HASH_COUNT(follow->tracked) < MAX_TRACKED; tgid++) {
+		struct tracked *t = xcalloc(1, sizeof(*t));
+
+		t->follow = follow;
+		t->id = (struct process_id){1, tgid}; /* of nobody */
+		HASH_ADD(hh, follow->tracked, id, sizeof(t->id), t);
+	}
+	assert_int_equal(counter_get(out), before);
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	assert_int_equal(mappings_read((uint32_t)getpid(), start_ns, 1, &m), 0);
+	follow_process(follow, m, 0);
+	mappings_unref(m);
+	assert_int_equal(counter_get(out), before + 1);
+	assert_int_equal(HASH_COUNT(follow->tracked), MAX_TRACKED);
+	assert_non_null(tracked_of(f, getpid()));
+	assert_null(tracked_of(f, f->pid)); /* the first */
+}
+
 static void a_fork_is_found(void **state)
 {
 	struct fixture *f = *state;
@@ -1150,6 +1261,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(who_was_thinned_begins_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_ends_takes_its_limit_along, setup, teardown),
 		cmocka_unit_test_setup_teardown(limits_of_who_is_gone_leave_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(cgroups_beyond_the_limit_are_counted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_cannot_be_thinned_is_not_told_as_thinned, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_pause_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_refusal_is_not_estimated, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_the_kernel_refuses_is_not_estimated, setup,
@@ -1165,6 +1280,8 @@ int main(int argc, char **argv)
 						teardown),
 		cmocka_unit_test_setup_teardown(who_could_not_be_looked_at_is_looked_at_again,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(processes_beyond_the_limit_are_counted, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 

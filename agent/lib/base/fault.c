@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define FAULT_SHORT (-1) /* no error: half of what was asked for */
@@ -53,34 +54,42 @@ struct fault {
 	bool more;
 };
 
-static struct {
+static struct armed {
 	atomic_int call; /* enum fault_call; -1: none */
 	int error;
 	bool more;
 	unsigned n;
 	atomic_uint n_seen, n_failed;
-} armed = {.call = -1};
-static atomic_long n_live; /* allocations */
+} armed_here = {.call = -1}, *armed = &armed_here; /* fault_in_children: shared memory */
+static atomic_long n_live;			   /* allocations */
 
 void fault_arm(enum fault_call call, int error, unsigned n, bool more)
 {
-	armed.error = error;
-	armed.n = n;
-	armed.more = more;
-	atomic_store(&armed.n_seen, 0);
-	atomic_store(&armed.n_failed, 0);
-	atomic_store(&armed.call, call);
+	armed->error = error;
+	armed->n = n;
+	armed->more = more;
+	atomic_store(&armed->n_seen, 0);
+	atomic_store(&armed->n_failed, 0);
+	atomic_store(&armed->call, call);
 }
 
 unsigned fault_disarm(void)
 {
-	atomic_store(&armed.call, -1);
-	return atomic_load(&armed.n_failed);
+	atomic_store(&armed->call, -1);
+	return atomic_load(&armed->n_failed);
+}
+
+void fault_in_children(void)
+{
+	armed = mmap(NULL, sizeof(*armed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	assert_true(armed != MAP_FAILED);
+	atomic_store(&armed->call, -1);
 }
 
 unsigned fault_failed(void)
 {
-	return atomic_load(&armed.call) < 0 ? 0 : atomic_load(&armed.n_failed);
+	return atomic_load(&armed->call) < 0 ? 0 : atomic_load(&armed->n_failed);
 }
 
 void fault_outage_ends(void *unused)
@@ -94,13 +103,13 @@ static int fault(enum fault_call call)
 {
 	unsigned n;
 
-	if (atomic_load_explicit(&armed.call, memory_order_acquire) != (int)call)
+	if (atomic_load_explicit(&armed->call, memory_order_acquire) != (int)call)
 		return 0;
-	n = atomic_fetch_add(&armed.n_seen, 1) + 1;
-	if (n != armed.n && !(armed.more && n > armed.n))
+	n = atomic_fetch_add(&armed->n_seen, 1) + 1;
+	if (n != armed->n && !(armed->more && n > armed->n))
 		return 0;
-	atomic_fetch_add(&armed.n_failed, 1);
-	return armed.error;
+	atomic_fetch_add(&armed->n_failed, 1);
+	return armed->error;
 }
 
 #include "lib/base/fault_calls.h"

@@ -271,7 +271,7 @@ static bool can_do_without(void *caller)
 	struct dl_find_object found; /* dladdr() would look through all names of the library */
 	const char *name;
 
-	if (atomic_load(&armed.call) != FAULT_MALLOC || _dl_find_object(caller, &found) != 0)
+	if (atomic_load(&armed->call) != FAULT_MALLOC || _dl_find_object(caller, &found) != 0)
 		return false;
 	name = strrchr(found.dlfo_link_map->l_name, '/');
 	for (size_t i = 0; name && i < ARRAY_SIZE(libraries); i++)

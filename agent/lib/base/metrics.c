@@ -97,6 +97,7 @@ static const struct {
 	{"inlined_frames_dropped_total", "Inlined frames beyond the limit of a stack."},
 	{"java_attach_stuck_total", "JVMs that did not answer when asked for a perf map."},
 	{"java_attach_total", "JVMs that were asked for a perf map, by result."},
+	{"java_maps_left_total", "Perf maps of JVMs that were asked for and could not be removed."},
 	{"names_mangled_total", "Names that stay as compilers mangle them."},
 	{"parse_child_restarts_total", "Parse children started anew."},
 	{"parse_children_stuck_total", "Parse children left behind: the kernel does not end them."},

@@ -28,7 +28,7 @@ const struct cap *caps_of(const struct cap *caps, const char *container_id)
 	return c ? c : &none;
 }
 
-void caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
+bool caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
 	      uint32_t off_keep)
 {
 	struct cap *c = find(*caps, container_id);
@@ -36,15 +36,16 @@ void caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t
 	if (c)
 		drop(caps, c);
 	if (!hz && off_note == UINT32_MAX && off_keep == UINT32_MAX)
-		return;
+		return true;
 	if (HASH_COUNT(*caps) >= MAX_CAPS) {
 		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
-		return;
+		return false;
 	}
 	c = xcalloc(1, sizeof(*c));
 	*c = (struct cap){.hz = hz, .off_note = off_note, .off_keep = off_keep};
 	snprintf(c->id, sizeof(c->id), "%s", container_id);
 	HASH_ADD_STR(*caps, id, c);
+	return true;
 }
 
 void caps_done(struct cap **caps)

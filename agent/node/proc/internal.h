@@ -67,6 +67,6 @@ struct cap {
 	UT_hash_handle hh;
 };
 const struct cap *caps_of(const struct cap *caps, const char *container_id); /* never NULL */
-void caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
+bool caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
 	      uint32_t off_keep);
 void caps_done(struct cap **caps);

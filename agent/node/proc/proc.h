@@ -144,9 +144,9 @@ void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
 /*
  * Off-cpu of this container notes a switch with probability (note + 1) / 2^32, and keeps it with (keep + 1) / 2^32,
  * which is not more; UINT32_MAX: each. Its owner, taken anew, says what is kept from now on: what was kept before has
- * the owner of before.
+ * the owner of before. False: too many containers have a limit (counted), each switch of this one is looked at.
  */
-void procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep);
+bool procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
 const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
 /* Each container that is selected now, by its own cgroup (not those below it). The owner is borrowed. */

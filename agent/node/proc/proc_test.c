@@ -810,16 +810,16 @@ static void test_full_caps(void **state)
 	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	for (unsigned i = 0; i < 4096; i++) { /* MAX_CAPS */
 		snprintf(id, sizeof(id), "%064x", i);
-		procs_keep_off(p, id, 1000, 1000);
+		assert_true(procs_keep_off(p, id, 1000, 1000));
 	}
 	assert_int_equal(counter_get(dropped), before);
-	procs_keep_off(p, ID, 1000, 1000);
+	assert_false(procs_keep_off(p, ID, 1000, 1000));
 	assert_int_equal(counter_get(dropped), before + 1);
 	f = procs_filter(p, 1 * S, &n, &changed);
 	assert_true(f[0].off_keep == UINT32_MAX);
 	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
-	procs_keep_off(p, id, UINT32_MAX, UINT32_MAX);
-	procs_keep_off(p, ID, 1000, 1000);
+	assert_true(procs_keep_off(p, id, UINT32_MAX, UINT32_MAX));
+	assert_true(procs_keep_off(p, ID, 1000, 1000));
 	assert_int_equal(counter_get(dropped), before + 1);
 	f = procs_filter(p, 1 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);

@@ -425,11 +425,11 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 
 /* ---- less than the plan says ---- */
 
-static void set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_note,
+static bool set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_note,
 		    uint32_t off_keep)
 {
-	caps_set(&p->caps, container_id, hz, off_note, off_keep);
 	p->next_ns = 0; /* looked at again with the filter */
+	return caps_set(&p->caps, container_id, hz, off_note, off_keep);
 }
 
 void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
@@ -439,10 +439,12 @@ void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
 	set_cap(p, container_id, hz, c->off_note, c->off_keep);
 }
 
-void procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
+bool procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
 {
-	set_cap(p, container_id, caps_of(p->caps, container_id)->hz, note, keep);
+	bool kept = set_cap(p, container_id, caps_of(p->caps, container_id)->hz, note, keep);
+
 	tell_owner(p, container_id, caps_of(p->caps, container_id)->off_keep);
+	return kept;
 }
 
 /* ---- answers ---- */

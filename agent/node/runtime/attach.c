@@ -31,24 +31,33 @@ static const char *const results[_ATTACH_RESULT_MAX] = {
 
 /* ---- the process ---- */
 
-static void add_words(struct buf *words, uint32_t tgid, const char *what)
+static int add_words(struct buf *words, uint32_t tgid, const char *what)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[40];
 	size_t n;
+	int r;
 
 	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/%s", tgid, what);
-	if (file_read(AT_FDCWD, path, WORDS_MAX, &text, &n) == 0)
+	r = file_read(AT_FDCWD, path, WORDS_MAX, &text, &n);
+	if (r == 0)
 		buf_add(words, text, n);
+	return r;
 }
 
-/* JAVA_TOOL_OPTIONS and the like first: the command line counts more. */
+/* JAVA_TOOL_OPTIONS and the like first: the command line counts more. Who cannot be read may not be asked. */
 static int check_process(uint32_t tgid, const char *status, char ret_text[ATTACH_TEXT_BYTES])
 {
 	_cleanup_buf_ struct buf words = {0};
+	int r = add_words(&words, tgid, "environ");
 
-	add_words(&words, tgid, "environ");
-	add_words(&words, tgid, "cmdline");
+	if (r == 0)
+		r = add_words(&words, tgid, "cmdline");
+	if (r < 0) {
+		snprintf(ret_text, ATTACH_TEXT_BYTES, "its options cannot be read: %s",
+			 strerror(-r));
+		return r;
+	}
 	return attach_check_process(status, words.data ? words.data : "", words.len, ret_text);
 }
 

@@ -57,6 +57,6 @@ struct attach_answer {
 	int error;     /* errno of it, or 0 */
 	char text[96]; /* of ATTACH_REFUSED */
 };
-/* Forks. fn: asks; or removes the map. */
+/* Both fork; a map that stays is counted. */
 void attach_ask(const struct attach *a, struct attach_answer *ret);
 void attach_remove_map(const struct attach *a);

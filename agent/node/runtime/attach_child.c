@@ -216,17 +216,20 @@ static void ask(const struct attach *a, struct attach_answer *ret)
 
 static void remove_map(const struct attach *a, struct attach_answer *ret)
 {
-	(void)ret;
-	unlinkat(a->tmp_fd, a->map, 0);
+	if (unlinkat(a->tmp_fd, a->map, 0) < 0 && errno != ENOENT)
+		set(ret, ATTACH_MAP_THERE, errno);
 }
 
 static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 {
-	(void)ret;
+	struct stat st;
+
 	if (is_leftover(a, a->trigger))
 		unlinkat(a->tmp_fd, a->trigger, 0);
 	if (is_leftover(a, a->map))
 		unlinkat(a->tmp_fd, a->map, 0);
+	if (fstatat(a->tmp_fd, a->map, &st, AT_SYMLINK_NOFOLLOW) == 0) /* the JVM was quicker */
+		set(ret, ATTACH_MAP_THERE, 0);
 }
 
 /*
@@ -274,9 +277,12 @@ static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	struct attach_answer answer;
+	int r;
 
-	if (poll(&p, 1, (int)(wait_ns / NSEC_PER_MSEC)) <= 0 ||
-	    read(fd, &answer, sizeof(answer)) != sizeof(answer))
+	do
+		r = poll(&p, 1, (int)(wait_ns / NSEC_PER_MSEC));
+	while (r < 0 && errno == EINTR);
+	if (r <= 0 || read(fd, &answer, sizeof(answer)) != sizeof(answer))
 		return false;
 	answer.text[sizeof(answer.text) - 1] = '\0';
 	*ret = answer;
@@ -358,18 +364,23 @@ static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *
 		ret->error = EAGAIN;
 }
 
+static void remove_with(const struct attach *a, child_fn *fn)
+{
+	struct attach_answer answer;
+
+	as_user(a, fn, &answer);
+	if (answer.result != ATTACH_OK)
+		counter_add(counter("podflame_java_maps_left_total", NULL, NULL), 1);
+}
+
 void attach_ask(const struct attach *a, struct attach_answer *ret)
 {
-	struct attach_answer ignored;
-
 	as_user(a, ask, ret);
 	if (ret->result == ATTACH_STUCK && !ret->error) /* it was killed: it has removed nothing */
-		as_user(a, remove_leftovers, &ignored);
+		remove_with(a, remove_leftovers);
 }
 
 void attach_remove_map(const struct attach *a)
 {
-	struct attach_answer ignored;
-
-	as_user(a, remove_map, &ignored);
+	remove_with(a, remove_map);
 }

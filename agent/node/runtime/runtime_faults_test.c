@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process's memory, its perf map, a JVM that is asked for one: whatever call fails, nothing is half told or left behind. */
+#include "lib/base/fault.h"
+#include "node/runtime/attach.h"
+#include "node/runtime/internal.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_NS (100 * NSEC_PER_MSEC)
+#define LINES	"1000 10 first\n2000 20 second\n"
+
+static uint64_t start_ns(uint32_t tgid)
+{
+	uint64_t ns;
+
+	assert_int_equal(proc_start_boottime(tgid, &ns), 0);
+	return ns;
+}
+
+static void write_map(pid_t pid, int flags)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", pid);
+	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | flags, 0600);
+	if (fd < 0 || write(fd, LINES, strlen(LINES)) != (ssize_t)strlen(LINES))
+		abort();
+	close(fd);
+}
+
+static bool is_there(pid_t pid, const char *form)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), form, pid);
+	return access(path, F_OK) == 0;
+}
+
+static void remove_file(pid_t pid, const char *form)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), form, pid);
+	unlink(path);
+}
+
+/* ---- this process ---- */
+
+static uint64_t self_start_ns;
+static volatile uint64_t number = 4711;
+static const char *volatile text = "a text";
+
+static int read_memory(void *arg)
+{
+	struct process_memory *p = NULL;
+	uint64_t got = 1;
+	char *said = NULL;
+	int r = process_memory_open((uint32_t)getpid(), self_start_ns, &p);
+
+	(void)arg;
+	if (r) {
+		assert_null(p);
+		return r;
+	}
+	r = memory_u64(process_memory(p), (uint64_t)(uintptr_t)&number, &got);
+	assert_int_equal(got, r ? 1 : number);
+	if (!r)
+		r = memory_string(process_memory(p), (uint64_t)(uintptr_t)text, 100, &said);
+	if (r)
+		assert_null(said);
+	else
+		assert_string_equal(said, text);
+	free(said);
+	process_memory_close(p);
+	return r;
+}
+
+static void put_map(void *arg)
+{
+	(void)arg;
+	remove_file(getpid(), "/tmp/perf-%d.map");
+	write_map(getpid(), O_CREAT);
+}
+
+/* The second time it is known, and read on. */
+static int read_map(void *arg)
+{
+	struct perf_file f = {0};
+	int r = perf_file_init((uint32_t)getpid(), self_start_ns, &f);
+
+	(void)arg;
+	if (r) {
+		assert_null(f.map);
+		return r;
+	}
+	for (unsigned i = 0; !r && i < 2; i++)
+		r = perf_file_read(&f);
+	if (!r) {
+		assert_int_equal(perf_map_n(f.map), 2);
+		assert_string_equal(perf_map_find(f.map, 0x2010), "second");
+	}
+	perf_file_done(&f);
+	return r;
+}
+
+/* ---- one that answers as a JVM does ---- */
+
+static uint64_t n_left(void)
+{
+	return counter_get(counter("podflame_java_maps_left_total", NULL, NULL));
+}
+
+static struct jvm {
+	pid_t pid;
+	uint64_t start_ns, n_left;
+} jvm;
+
+static void put_nothing(void *arg)
+{
+	(void)arg;
+	remove_file(jvm.pid, "/tmp/perf-%d.map");
+	jvm.n_left = n_left();
+}
+
+static int attach(void *arg)
+{
+	char said[ATTACH_TEXT_BYTES] = "";
+	struct perf_map *map = NULL;
+	struct attach a;
+	int r = attach_open((uint32_t)jvm.pid, jvm.start_ns, &a, said);
+
+	(void)arg;
+	if (!r) {
+		a.listener_ns = a.reply_ns = a.spare_ns = WAIT_NS;
+		r = attach_run(&a, &map, said);
+		attach_done(&a);
+	}
+	if (r) {
+		assert_null(map);
+		assert_true(*said);
+	} else {
+		assert_string_equal(perf_map_find(map, 0x1000), "first");
+	}
+	perf_map_free(map);
+	return r;
+}
+
+static void nothing_is_left(void *arg)
+{
+	(void)arg;
+	assert_false(is_there(jvm.pid, "/tmp/.attach_pid%d"));
+	assert_true(!is_there(jvm.pid, "/tmp/perf-%d.map") || n_left() > jvm.n_left);
+}
+
+static void catch (int signo)
+{
+	(void)signo;
+}
+
+_Noreturn static void answer(int ready)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGQUIT, catch);
+	snprintf(a.sun_path, sizeof(a.sun_path), "/tmp/.java_pid%d", getpid());
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0 ||
+	    write(ready, "x", 1) != 1)
+		_exit(1);
+	for (;;) {
+		int from = accept(fd, NULL, NULL);
+		char asked[64];
+
+		/* Who was ended meanwhile has no map any more: none is made. */
+		if (read(from, asked, sizeof(asked)) > 0 &&
+		    is_there(getpid(), "/tmp/perf-%d.map")) {
+			write_map(getpid(), 0);
+			(void)!write(from, "0\n", 2); /* nobody may wait for it */
+		}
+		close(from);
+	}
+}
+
+static int set_up(void **state)
+{
+	int fds[2];
+
+	(void)state;
+	self_start_ns = start_ns((uint32_t)getpid());
+	assert_int_equal(pipe(fds), 0);
+	jvm.pid = fork();
+	if (jvm.pid == 0)
+		answer(fds[1]);
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
+	close(fds[0]);
+	jvm.start_ns = start_ns((uint32_t)jvm.pid);
+	fault_in_children(); /* the one that asks; not that one */
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	remove_file(getpid(), "/tmp/perf-%d.map");
+	remove_file(jvm.pid, "/tmp/perf-%d.map");
+	remove_file(jvm.pid, "/tmp/.java_pid%d");
+	kill(jvm.pid, SIGKILL);
+	waitpid(jvm.pid, NULL, 0);
+	return 0;
+}
+
+static void test_runtime(void **state)
+{
+	static const struct fault_row rows[] = {
+		{.name = "process_memory", .calls = FAULT_FILES, .run = read_memory},
+		{.name = "perf_file", .calls = FAULT_FILES, .before = put_map, .run = read_map},
+		{.name = "attach",
+		 .calls = FAULT_FILES | FAULT(FD) | FAULT(CONNECT) | FAULT(POLL) | FAULT(START),
+		 .before = put_nothing,
+		 .run = attach,
+		 .check = nothing_is_left,
+		 .threads = true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		fault_each(&rows[i], NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_runtime)};
+
+	return cmocka_run_group_tests_name("runtime_faults", tests, set_up, tear_down);
+}
