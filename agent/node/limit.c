@@ -148,9 +148,10 @@ static void lower(struct limit *l, const struct plan_container *c, unsigned hz)
 	}
 	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
 		hz = t->hz;
-	if (hz != t->hz)
-		procs_cap_hz(l->node->procs, c->id, hz);
-	hold(l, t, c, hz);
+	if (hz == t->hz || procs_cap_hz(l->node->procs, c->id, hz))
+		hold(l, t, c, hz);
+	else
+		drop(l, t);
 }
 
 static void release(struct limit *l, const struct plan_container *c)

@@ -162,12 +162,32 @@ static void test_pause(void **state)
 	assert_string_equal(told, "");
 }
 
+#define MAX_CAPS 4096
+
+/* Too many others are held back: what is told of it is what is done. */
+static void test_no_room(void **state)
+{
+	char id[CONTAINER_ID_BYTES];
+
+	(void)state;
+	for (unsigned i = 0; i < MAX_CAPS; i++) {
+		snprintf(id, sizeof(id), "%064x", i);
+		assert_true(procs_cap_hz(node.procs, id, 10));
+	}
+	assert_int_equal(round_of(1000, 18000), 99);
+	assert_string_equal(told, "");
+	assert_true(procs_cap_hz(node.procs, id, 0));
+	assert_int_equal(round_of(1000, 18000), 50);
+	assert_non_null(strstr(told, "50 instead of 99 Hz"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rate),
 		cmocka_unit_test_setup_teardown(test_told_as_it_is_asked_for, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_room, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests_name("node/limit", tests, NULL, NULL);

@@ -139,8 +139,8 @@ void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns
 /* From BPF: a cgroup was made or removed. */
 void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
 		  uint64_t now_ns);
-/* Never more than hz for this container, whatever the plan says; 0 lifts the cap. */
-void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
+/* Never more than hz for this container, whatever the plan says; 0 lifts the cap. False: as procs_keep_off. */
+bool procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
 /*
  * Off-cpu of this container notes a switch with probability (note + 1) / 2^32, and keeps it with (keep + 1) / 2^32,
  * which is not more; UINT32_MAX: each. Its owner, taken anew, says what is kept from now on: what was kept before has

@@ -432,11 +432,11 @@ static bool set_cap(struct procs *p, const char *container_id, unsigned hz, uint
 	return caps_set(&p->caps, container_id, hz, off_note, off_keep);
 }
 
-void procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
+bool procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
 {
 	const struct cap *c = caps_of(p->caps, container_id);
 
-	set_cap(p, container_id, hz, c->off_note, c->off_keep);
+	return set_cap(p, container_id, hz, c->off_note, c->off_keep);
 }
 
 bool procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
