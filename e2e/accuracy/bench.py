@@ -151,7 +151,7 @@ def main():
             run.program(path, os.environ)
     if options.report:
         data = {"machine": machine(), "minutes": round((time.monotonic() - began) / 60), "load": [load, slow_report.load()], **share.told(),
-                "before": {"date": old["machine"]["date"], "others": old["others"]} if old and bench_page.is_quiet(old) else None,
+                "before": {"date": old["machine"]["date"], "cpu": old["machine"]["cpu"], "others": old["others"]} if old and bench_page.is_quiet(old) else None,
                 "skipped": run.skipped, "rows": rows_of(run.lines, old)}
         bench_page.write(data, options.report)
     return int(run.failed)

@@ -190,13 +190,18 @@ def is_quiet(data):
     return data["others"] + data["stolen"] < 5
 
 
+def before_text(before, cpu):
+    other = f"; on another machine, {before['cpu']}: differences are the machines' as well" if before["cpu"] != cpu else ""
+    return f" ({before['date']}, {before['others']} % for others{other})"
+
+
 def page(data):
-    m, before = data["machine"], data.get("before")
+    m = data["machine"]
     found = {r["name"]: r for r in data["rows"]}
     text = [INTRO.format(**{**m, "versions": ", ".join(m["versions"])}, minutes=data["minutes"], began=data["load"][0], ended=data["load"][1],
                          others=data["others"], stolen=data["stolen"],
                          quiet="" if is_quiet(data) else ": **not quiet**, small numbers are noise",
-                         before=f" ({before['date']}, {before['others']} % for others)" if before else ": there was none of a quiet machine")]
+                         before=before_text(data["before"], m["cpu"]) if data.get("before") else ": there was none of a quiet machine")]
     text += goals(found)
     for title, words, rows in PAGE:
         text += section(title, words, rows, found)
