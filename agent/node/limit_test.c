@@ -117,6 +117,7 @@ static int set_up(void **state)
 	(void)state;
 	node = (struct node){.refs = 1, .report = (struct report *)&node};
 	told[0] = '\0';
+	ticks_ns = 0;
 	if (procs_new(&node.procs) < 0)
 		return -1;
 	ask(99, 0.1);

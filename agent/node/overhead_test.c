@@ -797,7 +797,7 @@ static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 
 	begin(f, naps, OFF, 0);
 	for (unsigned i = 0; i < MAX_CAPS; i++) {
-		snprintf(id, sizeof(id), "%063x1", i);
+		snprintf(id, sizeof(id), "%063llx0", (unsigned long long)(CGROUP + i));
 		assert_true(procs_keep_off(f->node->procs, id, KEPT, KEPT));
 	}
 	dropped_before = dropped();

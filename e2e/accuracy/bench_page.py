@@ -191,7 +191,7 @@ def is_quiet(data):
 
 
 def before_text(before, cpu):
-    other = f"; on another machine, {before['cpu']}: differences are the machines' as well" if before["cpu"] != cpu else ""
+    other = f"; on another CPU, {before['cpu']}: differences are the CPUs' as well" if before["cpu"] != cpu else ""
     return f" ({before['date']}, {before['others']} % for others{other})"
 
 

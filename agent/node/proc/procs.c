@@ -428,8 +428,10 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 static bool set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_note,
 		    uint32_t off_keep)
 {
+	if (!caps_set(&p->caps, container_id, hz, off_note, off_keep))
+		return false;
 	p->next_ns = 0; /* looked at again with the filter */
-	return caps_set(&p->caps, container_id, hz, off_note, off_keep);
+	return true;
 }
 
 bool procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)

@@ -55,7 +55,7 @@ static int check_process(uint32_t tgid, const char *status, char ret_text[ATTACH
 		r = add_words(&words, tgid, "cmdline");
 	if (r < 0) {
 		snprintf(ret_text, ATTACH_TEXT_BYTES, "its options cannot be read: %s",
-			 strerror(-r));
+			 file_error_text(r));
 		return r;
 	}
 	return attach_check_process(status, words.data ? words.data : "", words.len, ret_text);

@@ -55,8 +55,9 @@ enum attach_result {
 struct attach_answer {
 	enum attach_result result;
 	int error;     /* errno of it, or 0 */
+	bool left;     /* a file of ours is still there, or may be */
 	char text[96]; /* of ATTACH_REFUSED */
 };
-/* Both fork; a map that stays is counted. */
+/* Both fork; what may have been left in the /tmp is counted. */
 void attach_ask(const struct attach *a, struct attach_answer *ret);
 void attach_remove_map(const struct attach *a);

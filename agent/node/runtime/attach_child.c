@@ -63,6 +63,12 @@ static bool make_file(const struct attach *a, const char *name)
 	return true;
 }
 
+static void remove_file(const struct attach *a, const char *name, struct attach_answer *ret)
+{
+	if (unlinkat(a->tmp_fd, name, 0) < 0 && errno != ENOENT)
+		ret->left = true;
+}
+
 /* Of an attempt that was ended from outside, or of a process that is gone: nobody's, and no trap. */
 static bool is_leftover(const struct attach *a, const char *name)
 {
@@ -109,7 +115,7 @@ static void start_listener(const struct attach *a, struct attach_answer *ret)
 	else
 		wait_for_socket(a, ret);
 	if (made)
-		unlinkat(a->tmp_fd, a->trigger, 0);
+		remove_file(a, a->trigger, ret);
 }
 
 /* The name that bind() gave it is in another root: the way there is by the descriptor. */
@@ -211,25 +217,25 @@ static void ask(const struct attach *a, struct attach_answer *ret)
 	if (ret->result == ATTACH_OK)
 		talk(a, ret);
 	if (ret->result != ATTACH_OK)
-		unlinkat(a->tmp_fd, a->map, 0);
+		remove_file(a, a->map, ret);
 }
 
 static void remove_map(const struct attach *a, struct attach_answer *ret)
 {
-	if (unlinkat(a->tmp_fd, a->map, 0) < 0 && errno != ENOENT)
-		set(ret, ATTACH_MAP_THERE, errno);
+	remove_file(a, a->map, ret);
 }
 
+/* The map may be somebody else's; if it is ours, the JVM has written it already. */
 static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 {
 	struct stat st;
 
 	if (is_leftover(a, a->trigger))
-		unlinkat(a->tmp_fd, a->trigger, 0);
+		remove_file(a, a->trigger, ret);
 	if (is_leftover(a, a->map))
-		unlinkat(a->tmp_fd, a->map, 0);
-	if (fstatat(a->tmp_fd, a->map, &st, AT_SYMLINK_NOFOLLOW) == 0) /* the JVM was quicker */
-		set(ret, ATTACH_MAP_THERE, 0);
+		remove_file(a, a->map, ret);
+	if (fstatat(a->tmp_fd, a->map, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+		ret->left = true;
 }
 
 /*
@@ -364,18 +370,26 @@ static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *
 		ret->error = EAGAIN;
 }
 
+static void count_left(void)
+{
+	counter_add(counter("podflame_java_files_left_total", NULL, NULL), 1);
+}
+
+/* Who does not answer may have removed nothing. */
 static void remove_with(const struct attach *a, child_fn *fn)
 {
 	struct attach_answer answer;
 
 	as_user(a, fn, &answer);
-	if (answer.result != ATTACH_OK)
-		counter_add(counter("podflame_java_maps_left_total", NULL, NULL), 1);
+	if (answer.left || answer.result != ATTACH_OK)
+		count_left();
 }
 
 void attach_ask(const struct attach *a, struct attach_answer *ret)
 {
 	as_user(a, ask, ret);
+	if (ret->left)
+		count_left();
 	if (ret->result == ATTACH_STUCK && !ret->error) /* it was killed: it has removed nothing */
 		remove_with(a, remove_leftovers);
 }

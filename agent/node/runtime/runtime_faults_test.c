@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -15,8 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_NS (100 * NSEC_PER_MSEC)
-#define LINES	"1000 10 first\n2000 20 second\n"
+#define LINES "1000 10 first\n2000 20 second\n"
 
 static uint64_t start_ns(uint32_t tgid)
 {
@@ -33,6 +33,8 @@ static void write_map(pid_t pid, int flags)
 
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", pid);
 	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | flags, 0600);
+	if (fd < 0 && errno == ENOENT)
+		return; /* who asked for it has ended, and it was removed */
 	if (fd < 0 || write(fd, LINES, strlen(LINES)) != (ssize_t)strlen(LINES))
 		abort();
 	close(fd);
@@ -117,7 +119,7 @@ static int read_map(void *arg)
 
 static uint64_t n_left(void)
 {
-	return counter_get(counter("podflame_java_maps_left_total", NULL, NULL));
+	return counter_get(counter("podflame_java_files_left_total", NULL, NULL));
 }
 
 static struct jvm {
@@ -125,11 +127,18 @@ static struct jvm {
 	uint64_t start_ns, n_left;
 } jvm;
 
-static void put_nothing(void *arg)
+static void it_listens(void *arg)
 {
 	(void)arg;
 	remove_file(jvm.pid, "/tmp/perf-%d.map");
+	remove_file(jvm.pid, "/tmp/.attach_pid%d");
 	jvm.n_left = n_left();
+}
+
+static void it_does_not_listen(void *arg)
+{
+	it_listens(arg);
+	remove_file(jvm.pid, "/tmp/.java_pid%d");
 }
 
 static int attach(void *arg)
@@ -141,7 +150,6 @@ static int attach(void *arg)
 
 	(void)arg;
 	if (!r) {
-		a.listener_ns = a.reply_ns = a.spare_ns = WAIT_NS;
 		r = attach_run(&a, &map, said);
 		attach_done(&a);
 	}
@@ -155,41 +163,72 @@ static int attach(void *arg)
 	return r;
 }
 
-static void nothing_is_left(void *arg)
+static bool leaves_something(void)
+{
+	return is_there(jvm.pid, "/tmp/.attach_pid%d") || is_there(jvm.pid, "/tmp/perf-%d.map");
+}
+
+static void nothing_is_left_uncounted(void *arg)
 {
 	(void)arg;
-	assert_false(is_there(jvm.pid, "/tmp/.attach_pid%d"));
-	assert_true(!is_there(jvm.pid, "/tmp/perf-%d.map") || n_left() > jvm.n_left);
+	assert_true(!leaves_something() || n_left() > jvm.n_left);
 }
 
-static void catch (int signo)
+static volatile sig_atomic_t asked_to_listen;
+
+static void on_quit(int signo)
 {
 	(void)signo;
+	asked_to_listen = 1;
 }
 
-_Noreturn static void answer(int ready)
+static int listen_anew(int fd)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	closep(&fd);
+	asked_to_listen = 0;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	snprintf(a.sun_path, sizeof(a.sun_path), "/tmp/.java_pid%d", getpid());
+	unlink(a.sun_path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0)
+		_exit(1);
+	return fd;
+}
+
+static void answer(int fd)
+{
+	int from = accept(fd, NULL, NULL);
+	char asked[64];
+
+	if (read(from, asked, sizeof(asked)) > 0 && is_there(getpid(), "/tmp/perf-%d.map")) {
+		write_map(getpid(), 0);
+		(void)!write(from, "0\n", 2); /* nobody may wait for it */
+	}
+	close(from);
+}
+
+_Noreturn static void be_a_jvm(int ready)
+{
+	sigset_t quit, none;
+	int fd = listen_anew(-1);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGQUIT, catch);
-	snprintf(a.sun_path, sizeof(a.sun_path), "/tmp/.java_pid%d", getpid());
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0 ||
-	    write(ready, "x", 1) != 1)
+	signal(SIGQUIT, on_quit);
+	sigemptyset(&none);
+	sigemptyset(&quit);
+	sigaddset(&quit, SIGQUIT);
+	sigprocmask(SIG_BLOCK, &quit, NULL); /* but in ppoll() */
+	if (write(ready, "x", 1) != 1)
 		_exit(1);
 	for (;;) {
-		int from = accept(fd, NULL, NULL);
-		char asked[64];
+		struct pollfd p = {.fd = fd, .events = POLLIN};
 
-		/* Who was ended meanwhile has no map any more: none is made. */
-		if (read(from, asked, sizeof(asked)) > 0 &&
-		    is_there(getpid(), "/tmp/perf-%d.map")) {
-			write_map(getpid(), 0);
-			(void)!write(from, "0\n", 2); /* nobody may wait for it */
-		}
-		close(from);
+		if (ppoll(&p, 1, NULL, &none) > 0)
+			answer(fd);
+		if (asked_to_listen)
+			fd = listen_anew(fd);
 	}
 }
 
@@ -202,7 +241,8 @@ static int set_up(void **state)
 	assert_int_equal(pipe(fds), 0);
 	jvm.pid = fork();
 	if (jvm.pid == 0)
-		answer(fds[1]);
+		be_a_jvm(fds[1]);
+	assert_true(jvm.pid > 0);
 	close(fds[1]);
 	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
 	close(fds[0]);
@@ -215,12 +255,15 @@ static int tear_down(void **state)
 {
 	(void)state;
 	remove_file(getpid(), "/tmp/perf-%d.map");
-	remove_file(jvm.pid, "/tmp/perf-%d.map");
-	remove_file(jvm.pid, "/tmp/.java_pid%d");
+	if (jvm.pid <= 0)
+		return 0;
 	kill(jvm.pid, SIGKILL);
 	waitpid(jvm.pid, NULL, 0);
+	it_does_not_listen(NULL);
 	return 0;
 }
+
+#define ATTACH_CALLS (FAULT_FILES | FAULT(FD) | FAULT(CONNECT) | FAULT(POLL) | FAULT(START))
 
 static void test_runtime(void **state)
 {
@@ -228,10 +271,17 @@ static void test_runtime(void **state)
 		{.name = "process_memory", .calls = FAULT_FILES, .run = read_memory},
 		{.name = "perf_file", .calls = FAULT_FILES, .before = put_map, .run = read_map},
 		{.name = "attach",
-		 .calls = FAULT_FILES | FAULT(FD) | FAULT(CONNECT) | FAULT(POLL) | FAULT(START),
-		 .before = put_nothing,
+		 .calls = ATTACH_CALLS,
+		 .before = it_listens,
 		 .run = attach,
-		 .check = nothing_is_left,
+		 .check = nothing_is_left_uncounted,
+		 .threads = true},
+		{.name = "attach, SIGQUIT first",
+		 .calls = ATTACH_CALLS,
+		 .before = it_does_not_listen,
+		 .run = attach,
+		 .check = nothing_is_left_uncounted,
+		 .step = 7,
 		 .threads = true},
 	};
 
@@ -240,9 +290,29 @@ static void test_runtime(void **state)
 		fault_each(&rows[i], NULL);
 }
 
+static void what_stays_is_counted(void **state)
+{
+	static void (*const begin[])(void *arg) = {it_listens, it_does_not_listen};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(begin); i++) {
+		begin[i](NULL);
+		assert_int_equal(attach(NULL), 0);
+		assert_false(leaves_something());
+		assert_int_equal(n_left(), jvm.n_left);
+		begin[i](NULL);
+		fault_arm(FAULT_UNLINK, EROFS, 1, false);
+		assert_int_equal(attach(NULL), 0);
+		assert_int_equal(fault_disarm(), 1);
+		assert_true(leaves_something());
+		assert_int_equal(n_left(), jvm.n_left + 1);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_runtime)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_runtime),
+					   cmocka_unit_test(what_stays_is_counted)};
 
 	return cmocka_run_group_tests_name("runtime_faults", tests, set_up, tear_down);
 }
