@@ -81,6 +81,18 @@ def compare(pid, result):
                                    for key, d in result["differences"].items()]
 
 
+def wait_for(pid):
+    """Until it has come so far that py-spy finds its threads."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if theirs(pid):
+                return
+        except subprocess.CalledProcessError:
+            time.sleep(0.1)
+    theirs(pid)
+
+
 def test(p, moments):
     """A Python program of programs.py."""
     if not os.access(PYSPY, os.X_OK):
@@ -95,7 +107,7 @@ def test(p, moments):
         script = "/tmp/python_kinds.py"
     child = subprocess.Popen([*command.split(), script, "300", "2"], stdin=subprocess.DEVNULL)
     try:
-        time.sleep(1)
+        wait_for(child.pid)
         for _ in range(moments):
             time.sleep(random.uniform(0.02, 0.1))
             if stopped.stop(child.pid):

@@ -117,7 +117,7 @@ def main():
         results[part.name], more = run(part, options) if options.part in (None, part.letter) else ([], [])
         skips += more
     if options.report:
-        report.write(options.report, results, skips, not options.all or options.part)
+        report.write(options.report, results, skips, not options.all or options.part or options.only)
     every = sum(results.values(), [])
     failed = sum(1 for r in every if r["wrong"])
     print(f"{len(every) - failed} passed, {failed} failed, {len(skips)} skipped")
