@@ -148,15 +148,14 @@ def minimize(binary, target, work):
     return int(edges[-1]) if edges else 0
 
 
-def read_log(path, at, begun, result, known):
-    """What libFuzzer has said since. New is an edge more than the corpus gives (what it has said until INITED), and than the record
-    has: where a clock decides about one (http_server), it is found again and again."""
+def read_log(path, at, begun, result):
+    """What libFuzzer has said since; edges that are there before INITED are the corpus's, not new."""
     with open(path, errors="replace") as log:
         log.seek(at)
         text = log.read()
         at = log.tell()
     for runs, word, edges in re.findall(r"^#(\d+)\s+(\w+)\s+cov: (\d+)", text, re.M):
-        if begun and int(edges) > max(result["edges"], known):
+        if begun and int(edges) > result["edges"]:
             result["last_new_edge_s"] = result["cpu_s"]
         begun |= word == "INITED"
         result["runs"] = int(runs)
@@ -164,9 +163,8 @@ def read_log(path, at, begun, result, known):
     return at, begun
 
 
-def fuzz(target, seconds, known=0):
-    """One run, of a target with so many known edges: {cpu_s, runs, edges, last_new_edge_s (None: none), findings}, and the directory
-    of its corpus."""
+def fuzz(target, seconds):
+    """One run: {cpu_s, runs, edges, last_new_edge_s (None: none), findings}, and the directory of its corpus."""
     binary, = make("fuzz", target + "_fuzz")
     work = os.path.join(BUILD, "fuzz/corpus", target)
     found = os.path.join(BUILD, "fuzz/findings", target.replace("/", "_")) + "-"
@@ -183,13 +181,13 @@ def fuzz(target, seconds, known=0):
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         time.sleep(1)
         result["cpu_s"] = cpu_of(child.pid)
-        at, begun = read_log(log.name, at, begun, result, known)
+        at, begun = read_log(log.name, at, begun, result)
         if not over and (stop or result["cpu_s"] >= seconds):
             over = time.monotonic() + 60
             child.send_signal(signal.SIGUSR1)       # it ends between two inputs; SIGINT has met its own lock
         elif over and time.monotonic() > over:
             child.kill()
-    read_log(log.name, at, begun, result, known)
+    read_log(log.name, at, begun, result)
     _, status, usage = os.wait4(child.pid, 0)
     result["cpu_s"] = usage.ru_utime + usage.ru_stime
     result["findings"] = sorted(set(glob.glob(found + "*")) - before)
@@ -221,7 +219,7 @@ def run_long(seconds, names):
     for target in sorted(names or [t for t, r in record.items() if not is_done(r)], key=lambda t: record[t]["cpu_s"]):
         if stop:
             break
-        result, work, binary = fuzz(target, seconds, record[target]["edges"])
+        result, work, binary = fuzz(target, seconds)
         result["findings"] = [f for f in result["findings"] if not only_seemed_slow(binary, f)]
         for f in result["findings"]:
             bad = 1

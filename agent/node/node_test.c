@@ -778,8 +778,8 @@ static void test_whole_stacks(void **state)
 	run_until(f, chain_seen, "300 samples of the chain");
 	assert_true(counter_get(counter("podflame_unwind_processes", NULL, NULL)) >= 2);
 	assert_true(counter_get(counter("podflame_unwind_files", "state", "tables")) >= 2);
-	f->node = node_free(
-		f->node); /* before they end: late in exit a task has no stack of its own */
+	/* Before they end: late in exit a task has no stack of its own. */
+	f->node = node_free(f->node);
 	kill(-f->busy, SIGKILL);
 	stop_busy(f);
 	assert_true(find_seen("nodetest-chain", ID_A, &s));

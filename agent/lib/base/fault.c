@@ -79,14 +79,6 @@ unsigned fault_disarm(void)
 	return atomic_load(&armed->n_failed);
 }
 
-void fault_in_children(void)
-{
-	armed = mmap(NULL, sizeof(*armed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
-	assert_true(armed != MAP_FAILED);
-	atomic_store(&armed->call, -1);
-}
-
 unsigned fault_failed(void)
 {
 	return atomic_load(&armed->call) < 0 ? 0 : atomic_load(&armed->n_failed);
@@ -96,6 +88,14 @@ void fault_outage_ends(void *unused)
 {
 	(void)unused;
 	(void)fault_disarm();
+}
+
+void fault_in_children(void)
+{
+	armed = mmap(NULL, sizeof(*armed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	assert_true(armed != MAP_FAILED);
+	atomic_store(&armed->call, -1);
 }
 
 /* The error of this call; 0: it is made. */

@@ -75,6 +75,6 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 void fault_arm(enum fault_call call, int error, unsigned n, bool more);
 unsigned fault_disarm(void);	      /* how many calls failed */
 unsigned fault_failed(void);	      /* so far; 0: none is armed */
-/* From now on calls of children count and fail as well, until they exec: of those that are forked from now on. */
+void fault_outage_ends(void *unused); /* fault_disarm(), for a timer */
+/* Calls of children that are forked from now on count and fail as well, until they exec. */
 void fault_in_children(void);
-void fault_outage_ends(void *unused); /* the same, for a timer */

@@ -139,7 +139,10 @@ void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns
 /* From BPF: a cgroup was made or removed. */
 void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
 		  uint64_t now_ns);
-/* Never more than hz for this container, whatever the plan says; 0 lifts the cap. False: too many have a limit (counted), the plan's rate holds. */
+/*
+ * Never more than hz for this container, whatever the plan says; 0 lifts the cap. False: too many containers have a limit
+ * (counted), the plan's rate holds.
+ */
 bool procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
 /*
  * Off-cpu of this container notes a switch with probability (note + 1) / 2^32, and keeps it with (keep + 1) / 2^32,
