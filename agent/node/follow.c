@@ -118,7 +118,8 @@ static void set_done(struct task *task)
 		free(t->missing);
 		t->missing = TAKE_PTR(s->out.missing);
 		t->go = s->out.go;
-		if (s->loaded && t->m == s->m && !f->node->closing)
+		/* What was parsed since it began is unknown to it: the next one decides then. */
+		if (s->loaded && t->m == s->m && !t->again && !f->node->closing)
 			runs_look(t, s->m, s->out.runs);
 	}
 	if (!t || !t->m || !s->loaded || f->node->closing)
