@@ -63,7 +63,9 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 {
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
-	__asm__ volatile("" : "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
+	__asm__ volatile(
+		""
+		: "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
 	return ctx;
 }
 
@@ -239,6 +241,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 }
 
 #define PF_MAPS_MIN_NS	 10000000ull
+#define PF_MAPS_SAME_NS	 200000000ull
 #define PF_MAPS_NS	 1000000000ull
 #define PF_MAPS_AGAIN_NS 10000000000ull
 
@@ -251,23 +254,25 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 }
 
 /*
- * How long not to tell of other mappings. A program that starts maps its libraries within
- * milliseconds, one that runs has JIT code at most: the longer it runs, the rarer, up to a second.
+ * How long after the last word of other mappings there is none. A program that starts maps its libraries within
+ * milliseconds, one that runs has JIT code at most: the more it has told, the rarer, up to a second; who has been quiet
+ * begins anew. The same again, while user space has given no others, may only be on its way: rarer, up to ten.
  */
-static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, uint64_t now_ns,
-					     uint64_t exec_pages)
+static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bool same)
 {
-	uint64_t wait = (now_ns - was->seen_ns) / 4;
+	uint64_t wait = was->maps_wait_ns, least = PF_MAPS_MIN_NS, most = PF_MAPS_NS;
 
-	if (was->exec_pages == exec_pages)
-		return PF_MAPS_AGAIN_NS;
-	return wait < PF_MAPS_MIN_NS ? PF_MAPS_MIN_NS : wait > PF_MAPS_NS ? PF_MAPS_NS : wait;
+	if (same) {
+		least = was->given_pages ? PF_MAPS_SAME_NS : PF_MAPS_AGAIN_NS;
+		most = PF_MAPS_AGAIN_NS;
+	}
+	return wait < least ? least : wait > most ? most : wait;
 }
 
 /*
  * First sample of a process, or of what it became by exec; later, that its mappings are others
- * than those that user space gave (known: for this exec; exec_pages: of then). At most one in
- * pf_maps_wait(), or in ten seconds when told already. After pf_find_process().
+ * than those that user space gave (known: for this exec; exec_pages: of then), one in pf_maps_wait(). After
+ * pf_find_process().
  */
 static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
 				    uint32_t generation)
@@ -275,30 +280,34 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	const struct pf_walk *w = &s->walk;
 	struct pf_proc_state now = {
 		.exec_id = task->self_exec_id, .exec_pages = w->exec_pages, .sampled = 1};
+	uint64_t given = w->known ? w->process.exec_pages : 0, wait, ago;
 	struct pf_proc_key key = {s->key.start_boottime_ns, task->tgid};
 	uint64_t cgroup_id = s->key.cgroup_id;
 	struct pf_proc_state *was;
+	bool same;
 
 	/* Its exit may have been told already, and its memory is going: nothing to be read. */
 	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
 	was = bpf_map_lookup_elem(&procs, &key);
 	if (!was || !was->sampled || was->exec_id != now.exec_id) {
-		now.seen_ns = now.maps_told_ns = bpf_ktime_get_boot_ns();
+		now.maps_told_ns = bpf_ktime_get_boot_ns();
 		if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
-	if (w->known && w->process.exec_pages == now.exec_pages)
+	if (given == now.exec_pages)
 		return;
+	same = was->exec_pages == now.exec_pages && was->given_pages == given;
+	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
-	if (now.maps_told_ns - was->maps_told_ns <
-	    pf_maps_wait(was, now.maps_told_ns, now.exec_pages))
+	ago = now.maps_told_ns - was->maps_told_ns;
+	if (ago < wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
 		return;
-	if (pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation)) {
-		was->maps_told_ns = now.maps_told_ns;
-		was->exec_pages = now.exec_pages;
-	}
+	was->maps_told_ns = now.maps_told_ns;
+	was->maps_wait_ns = !same && ago > 2 * PF_MAPS_NS ? PF_MAPS_MIN_NS : wait + wait / 2;
+	was->exec_pages = now.exec_pages;
+	was->given_pages = given;
 }
 
 /* ---- counts ---- */

@@ -91,9 +91,10 @@ struct pf_proc_key {
 struct pf_proc_state {
 	uint32_t exec_id;
 	uint32_t sampled;
-	uint64_t seen_ns;      /* first sample of this exec, or announced */
-	uint64_t maps_told_ns; /* when its mappings were last told to be others, */
-	uint64_t exec_pages;   /* and which mm->exec_vm it had then */
+	uint64_t maps_told_ns; /* when it was first told of, or its mappings were last told to be others, */
+	uint64_t exec_pages;   /* which mm->exec_vm it had then, */
+	uint64_t given_pages;  /* and which the mappings that user space had given; 0: none */
+	uint64_t maps_wait_ns; /* pf_maps_wait() */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

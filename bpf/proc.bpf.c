@@ -65,7 +65,7 @@ int pf_announce(struct pf_iter_task *ctx)
 		return 0;
 	now.exec_id = task->self_exec_id;
 	now.exec_pages = BPF_CORE_READ(mm, exec_vm);
-	now.seen_ns = now.maps_told_ns = bpf_ktime_get_boot_ns();
+	now.maps_told_ns = bpf_ktime_get_boot_ns();
 	key = pf_proc_key_of(task);
 	was = bpf_map_lookup_elem(&procs, &key);
 	if (was && was->sampled && was->exec_id == now.exec_id &&
