@@ -241,7 +241,9 @@ static void step_connect(const struct http_server *s)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 && listener)
+	/* libFuzzer's alarm interrupts one in many: what it returns must make no edge. */
+	(void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
+	if (listener)
 		listener->fn(EPOLLIN, listener->arg);
 	if (fd >= 0) {
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
