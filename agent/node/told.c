@@ -77,8 +77,8 @@ static struct told *find_or_add(struct told_list *l, const char *uid, const stru
 		.hash = hash,
 		.uid = xstrdup(uid),
 		.event = w->event ? xstrdup(w->event) : NULL,
-		.problem = xstrndup(w->problem, utf8_cut(w->problem, TEXT_BYTES)),
-		.detail = w->detail ? xstrndup(w->detail, utf8_cut(w->detail, TEXT_BYTES)) : NULL,
+		.problem = utf8_shorten(w->problem, TEXT_BYTES),
+		.detail = w->detail ? utf8_shorten(w->detail, TEXT_BYTES) : NULL,
 		.names = {.max_bytes = NAMES_BYTES},
 	};
 	return t;
@@ -160,6 +160,7 @@ static void add_who(const struct told *t, struct buf *b)
 static void add_problem(const struct told *t, struct buf *b)
 {
 	_cleanup_buf_ struct buf text = {0};
+	_cleanup_free_ char *shown = NULL;
 
 	if (t->event)
 		buf_printf(&text, "%s of ", t->event);
@@ -171,7 +172,8 @@ static void add_problem(const struct told *t, struct buf *b)
 		buf_printf(&text, " (%s)", t->detail);
 	if (b->len)
 		buf_puts(b, "; ");
-	buf_add(b, text.data, utf8_cut(text.data, MESSAGE_MAX - b->len));
+	shown = utf8_shorten(text.data, MESSAGE_MAX - b->len);
+	buf_puts(b, shown);
 }
 
 static void add_pods(struct set *to, const struct set *from)

@@ -115,6 +115,8 @@ bool str_has_suffix(const char *s, const char *suffix);
 size_t utf8_len(const char *s);
 /* How many bytes of s are its first max ones, without half of a character at the end. */
 size_t utf8_cut(const char *s, size_t max);
+/* A copy, of at most max >= 3 bytes: of what is longer the beginning and "...". */
+char *utf8_shorten(const char *s, size_t max);
 /* Decimal (or 0x...) without sign, spaces or rest; -EINVAL, -ERANGE above max. */
 int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
 /* "50us", "1h", "10s", "1h30m" as Go writes durations -> ns; -EINVAL, -ERANGE. */

@@ -45,10 +45,24 @@ static void test_text_is_cut_between_characters(void **state)
 	static const char text[] =
 		"a\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\xa5"; /* 1, 2, 3 and 4 bytes */
 	static const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+	static const char *const shortened[] = {"...",
+						"a...",
+						"a...",
+						"a\xc3\xa4...",
+						"a\xc3\xa4...",
+						"a\xc3\xa4...",
+						"a\xc3\xa4\xe2\x82\xac...",
+						text,
+						text};
 
 	(void)state;
 	for (size_t max = 0; max < ARRAY_SIZE(kept); max++)
 		assert_int_equal(utf8_cut(text, max), kept[max]);
+	for (size_t max = 3; max < 12; max++) {
+		_cleanup_free_ char *s = utf8_shorten(text, max);
+
+		assert_string_equal(s, shortened[max - 3]);
+	}
 }
 
 static void test_numbers(void **state)

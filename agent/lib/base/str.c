@@ -51,6 +51,12 @@ size_t utf8_cut(const char *s, size_t max)
 	return n;
 }
 
+char *utf8_shorten(const char *s, size_t max)
+{
+	return strnlen(s, max + 1) <= max ? xstrdup(s)
+					  : xasprintf("%.*s...", (int)utf8_cut(s, max - 3), s);
+}
+
 static int digit(char c, unsigned base)
 {
 	int d = c >= '0' && c <= '9'	     ? c - '0'

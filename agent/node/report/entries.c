@@ -183,11 +183,7 @@ bool entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_
 
 static json_t *reason_json(const char *reason, const char *message, unsigned n_pods)
 {
-	bool fits = strlen(message) <= REPORT_MAX_MESSAGE;
-	_cleanup_free_ char *cut =
-		fits ? xstrdup(message)
-		     : xasprintf("%.*s...", (int)utf8_cut(message, REPORT_MAX_MESSAGE - 3),
-				 message);
+	_cleanup_free_ char *cut = utf8_shorten(message, REPORT_MAX_MESSAGE);
 	json_t *text = json_string(cut);
 
 	/* text of others may be no UTF-8: then the reason alone is told */

@@ -85,7 +85,7 @@ static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *r
 			to = behind_relocated(e, s);
 		r = search(e, from, to, bytes, &left, ret, ret_flags);
 	}
-	return r;
+	return r == -ENOENT && left == 0 ? -E2BIG : r;
 }
 
 const struct mapping *go_find(const struct runtime_look *look, const struct elf_index **ret_index)

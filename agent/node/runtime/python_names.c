@@ -25,6 +25,7 @@ struct code {
 	uint64_t file_at, name_at, lines_at; /* of which its texts were made */
 	char *name, *file;		     /* name NULL: nothing to show */
 	uint32_t first_line;
+	bool no_lines; /* too many: frames stand at line 0 */
 	uint8_t *lines;
 	size_t n_lines, n_texts;
 	UT_hash_handle hh;
@@ -121,7 +122,8 @@ static int read_lines(struct memory *m, struct code *c)
 
 	if (r < 0)
 		return r;
-	if (n == 0 || n > LINES_MAX) /* none, or too many: frames stand at line 0 */
+	c->no_lines = n > LINES_MAX; /* none of 3.8 and 3.9: all stand at the first */
+	if (n == 0 || c->no_lines)
 		return 0;
 	c->lines = xmalloc(n);
 	r = memory_read(m, c->lines_at + BYTES_DATA, c->lines, n);
@@ -262,7 +264,7 @@ int python_resolve(void *state, struct memory *m, const struct runtime_words *fr
 	ret->kind = FRAME_PYTHON;
 	if (!c->name)
 		return 0;
-	if (unit != PF_PYTHON_UNIT_UNKNOWN)
+	if (unit != PF_PYTHON_UNIT_UNKNOWN && !c->no_lines)
 		line = python_line(s->layout.minor, c->lines, c->n_lines, c->first_line,
 				   (int)unit - 1);
 	runtime_names_add(ret, xstrdup(c->name), xstrdup(c->file), line, false);

@@ -709,6 +709,37 @@ static void test_damaged_file_is_set_aside(void **state)
 	assert_int_equal(n_files(w, "0000000000000009"), 0);
 }
 
+static uint64_t n_left(void)
+{
+	return counter_get(counter("podflame_spool_files_total", "reason", "left"));
+}
+
+static bool three_are_left(struct world *w)
+{
+	(void)w;
+	return n_left() == 3;
+}
+
+/* What is left for the next start is told. */
+static void test_more_files_than_are_taken_over(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(n_left(), 0);
+	hub_stop(w);
+	assert_int_equal(mkdir_parents(w->spool, 0700), 0);
+	for (unsigned i = 1; i <= 65536 + 3; i++) {
+		_cleanup_free_ char *path = xasprintf("%s/%016x.otlp", w->spool, i);
+		_cleanup_close_ int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+		assert_true(fd >= 0);
+	}
+	agent_start(w);
+	run_until(w, three_are_left);
+	agent_stop(w);
+	assert_int_equal(n_files(w, "0"), 65536 + 3);
+}
+
 /* A directory that cannot be written: the batch goes out of memory. */
 static void test_spool_that_cannot_be_written(void **state)
 {
@@ -978,6 +1009,7 @@ int main(void)
 		TEST(test_overflow),
 		TEST(test_account_survives_a_restart),
 		TEST(test_damaged_file_is_set_aside),
+		TEST(test_more_files_than_are_taken_over),
 		TEST(test_spool_that_cannot_be_written),
 		TEST(test_killed),
 		TEST(test_ca_is_read_again),

@@ -172,7 +172,9 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
 		s->n_corrupt++;
-	} else if (parse_name(name, &seq) && *n < ITEMS_MAX) {
+	} else if (parse_name(name, &seq) && *n == ITEMS_MAX) { /* the next start's */
+		counter_add(counter("podflame_spool_files_total", "reason", "left"), 1);
+	} else if (parse_name(name, &seq)) {
 		i = found_item(s, name, seq);
 		if (i) {
 			DL_APPEND(*items, i);
