@@ -63,9 +63,7 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 {
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
-	__asm__ volatile(
-		""
-		: "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
+	__asm__ volatile("" : "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
 	return ctx;
 }
 
@@ -241,7 +239,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 }
 
 #define PF_MAPS_MIN_NS	 10000000ull
-#define PF_MAPS_SAME_NS	 200000000ull
+#define PF_MAPS_SAME_NS	 500000000ull
 #define PF_MAPS_NS	 1000000000ull
 #define PF_MAPS_AGAIN_NS 10000000000ull
 
@@ -256,7 +254,7 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 /*
  * How long after the last word of other mappings there is none. A program that starts maps its libraries within
  * milliseconds, one that runs has JIT code at most: the more it has told, the rarer, up to a second; who has been quiet
- * begins anew. The same again, while user space has given no others, may only be on its way: rarer, up to ten.
+ * begins anew. The same pages of the same given mappings may only be on their way: rarer, up to ten.
  */
 static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bool same)
 {
@@ -280,12 +278,14 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	const struct pf_walk *w = &s->walk;
 	struct pf_proc_state now = {
 		.exec_id = task->self_exec_id, .exec_pages = w->exec_pages, .sampled = 1};
-	uint64_t given = w->known ? w->process.exec_pages : 0, wait, ago;
+	uint64_t wait;
+	int64_t ago;
 	struct pf_proc_key key = {s->key.start_boottime_ns, task->tgid};
 	uint64_t cgroup_id = s->key.cgroup_id;
 	struct pf_proc_state *was;
 	bool same;
 
+	now.given_pages = w->known ? w->process.exec_pages : 0;
 	/* Its exit may have been told already, and its memory is going: nothing to be read. */
 	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
@@ -296,18 +296,20 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
-	if (given == now.exec_pages)
+	if (now.given_pages == now.exec_pages)
 		return;
-	same = was->exec_pages == now.exec_pages && was->given_pages == given;
+	same = was->exec_pages == now.exec_pages && was->given_pages == now.given_pages;
 	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
-	ago = now.maps_told_ns - was->maps_told_ns;
-	if (ago < wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
+	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have told it since */
+	if (ago < (int64_t)wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
 		return;
 	was->maps_told_ns = now.maps_told_ns;
-	was->maps_wait_ns = !same && ago > 2 * PF_MAPS_NS ? PF_MAPS_MIN_NS : wait + wait / 2;
+	was->maps_wait_ns = same			      ? 2 * wait
+			    : ago > (int64_t)(2 * PF_MAPS_NS) ? PF_MAPS_MIN_NS
+							      : wait + wait / 4;
 	was->exec_pages = now.exec_pages;
-	was->given_pages = given;
+	was->given_pages = now.given_pages;
 }
 
 /* ---- counts ---- */

@@ -78,17 +78,19 @@ static uint64_t hash_files(const struct mappings *m)
 static void settle(struct follow *f, struct tracked *t)
 {
 	uint64_t hash = hash_files(t->m);
+	bool all = true;
 	int fd = -1;
 
 	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
 		const struct mapping *x = &t->m->items[i];
 
 		if (x->fd >= 0 && x->fd != fd)
-			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
+			all &= parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
 		fd = x->fd;
 	}
 	alloc_look(t, t->m);
-	t->debugged = hash;
+	if (all)
+		t->debugged = hash;
 	t->m = mappings_unref(t->m);
 	parse_queue_start(f->debug);
 }
@@ -118,9 +120,10 @@ static void set_done(struct task *task)
 		free(t->missing);
 		t->missing = TAKE_PTR(s->out.missing);
 		t->go = s->out.go;
-		/* What was parsed since it began is unknown to it: the next one decides then. */
-		if (s->loaded && t->m == s->m && !t->again && !f->node->closing)
+		if (s->loaded && t->m == s->m && !f->node->closing) {
 			runs_look(t, s->m, s->out.runs);
+			t->runs.due |= s->out.n_unknown > 0; /* they may be known since */
+		}
 	}
 	if (!t || !t->m || !s->loaded || f->node->closing)
 		; /* gone, or nothing to set it in */
@@ -245,9 +248,15 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 		return;
 	for (size_t i = 0; i < n; i++) {
 		struct process_id id = {u[i].m->start_boottime_ns, u[i].m->tgid};
+		struct tracked *t = follow_find(f, id);
 
-		parse_queue_add(f->files, u[i].m, u[i].k,
-				follow_cgroup(f, u[i].m->tgid, u[i].m->start_boottime_ns), &id);
+		parse_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
+		/* Its file had failed, and is tried once more. */
+		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
+			t->m = mappings_ref(u[i].m);
+			t->n_waiting = t->n_tries = 0;
+			t->runs.due = true;
+		}
 	}
 	parse_queue_start(f->files);
 }

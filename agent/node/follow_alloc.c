@@ -111,6 +111,7 @@ static void look_again(void *arg)
 {
 	struct tracked *t = arg;
 
+	t->allocs.looked_mask = 0; /* also where they cannot be read */
 	reads_mappings(t->follow->node->reads, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
 		       t->exec_id, 0, t->cgroup_id);
 }
@@ -161,8 +162,11 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 {
 	struct looking *l;
 
-	if (t->allocs.looking || t->allocs.reading_go)
+	if (t->allocs.looking || t->allocs.reading_go) {
+		t->allocs.looked_mask =
+			0; /* what is new may be so to that look: once more behind it */
 		return;
+	}
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;

@@ -107,12 +107,18 @@ static void look_later(struct tracked *t, struct mappings *m)
 	timer_set(t->follow->node->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
 }
 
+/* It is just starting, or something was lacking for a moment. */
+static bool is_to_come(const struct look *l)
+{
+	return l->process.task.refused || (l->result == 0 && l->again) || l->result == -EBUSY ||
+	       probes_may_pass(l->result);
+}
+
 static void look_on(struct tracked *t, const struct look *l)
 {
 	struct runs *r = &t->runs;
 	struct mappings *newer = TAKE_PTR(r->m);
-	bool again = l->m->exec_id == t->exec_id &&
-		     (l->process.task.refused || (l->result == 0 && l->again));
+	bool again = l->m->exec_id == t->exec_id && is_to_come(l);
 
 	if (!again)
 		r->n_again = 0;

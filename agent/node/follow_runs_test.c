@@ -252,6 +252,24 @@ static void errors_leave_what_was_known(void **state)
 	assert_int_equal(n_told, 1);
 }
 
+static void what_lacks_for_a_moment_is_asked_again(void **state)
+{
+	static const int errors[] = {-EBUSY, -EMFILE, -ENFILE, -ENOMEM};
+
+	(void)state;
+	look(&first);
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		next.result = errors[i];
+		if (i)
+			fire();
+		work();
+		assert_non_null(armed);
+	}
+	next.result = 0;
+	fire();
+	assert_ptr_equal(set, &python);
+}
+
 static void another_program_has_nothing_of_it(void **state)
 {
 	(void)state;
@@ -299,8 +317,9 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		T(what_is_found_goes_to_both_sides),   T(one_look_at_a_time_and_the_newest_counts),
 		T(one_that_starts_is_looked_at_again), T(a_full_worker_is_asked_again),
-		T(errors_leave_what_was_known),	       T(another_program_has_nothing_of_it),
-		T(who_is_gone_is_forgotten),	       T(what_is_not_walked_is_told),
+		T(errors_leave_what_was_known),	       T(what_lacks_for_a_moment_is_asked_again),
+		T(another_program_has_nothing_of_it),  T(who_is_gone_is_forgotten),
+		T(what_is_not_walked_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

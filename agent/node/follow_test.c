@@ -10,7 +10,7 @@
 
 /* ---- all around it ---- */
 
-static bool is_python_known;
+static bool is_python_known, has_failed, is_queue_full;
 static unsigned n_sets, n_looks, n_wanted;
 static parsed_fn *parsed;
 static void *parsed_arg;
@@ -59,7 +59,8 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 	(void)runtimes;
 	n_sets++;
 	*ret = (struct applied){.unknown = xcalloc(1, sizeof(*ret->unknown)),
-				.n_unknown = !is_python_known,
+				.n_unknown = !is_python_known && !has_failed,
+				.missing = has_failed ? xstrdup("took too long") : NULL,
 				.runs = is_python_known};
 	return 0;
 }
@@ -67,6 +68,7 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 void applied_done(struct applied *a)
 {
 	free(a->unknown);
+	free(a->missing);
 }
 
 struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug, parsed_fn *fn,
@@ -94,7 +96,7 @@ bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64
 	(void)k;
 	(void)cgroup_id;
 	n_wanted += who != NULL;
-	return true;
+	return !is_queue_full;
 }
 
 void parse_queue_start(struct parse_queue *q)
@@ -217,7 +219,7 @@ static struct mappings first = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1,
 static int set_up(void **state)
 {
 	(void)state;
-	is_python_known = false;
+	is_python_known = has_failed = is_queue_full = false;
 	n_sets = n_looks = n_wanted = 0;
 	follow = follow_new(&node);
 	return 0;
@@ -288,6 +290,41 @@ static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 	assert_int_equal(n_looks, 1);
 }
 
+/* Nobody tells of it: the tick asks. */
+static void what_found_no_place_in_the_queue_is_looked_at(void **state)
+{
+	(void)state;
+	is_queue_full = true;
+	follow_process(follow, &first, 0);
+	work();
+	assert_int_equal(n_looks, 0);
+	is_python_known = true; /* another process's was taken */
+	follow_tick(follow);
+	work();
+	assert_int_equal(n_looks, 1);
+}
+
+static void what_had_failed_is_looked_at_when_it_is_known(void **state)
+{
+	struct unparsed_file file = {&first, 0};
+
+	(void)state;
+	has_failed = true;
+	follow_process(follow, &first, 0);
+	work();
+	assert_int_equal(n_sets, 1);
+	python_is_parsed(); /* nobody has asked */
+	work();
+	assert_int_equal(n_sets, 1);
+	is_python_known = false;
+	follow_parse(follow, &file, 1);
+	has_failed = false;
+	python_is_parsed();
+	work();
+	assert_int_equal(n_sets, 2);
+	assert_int_equal(n_looks, 1);
+}
+
 static void newer_mappings_are_looked_at(void **state)
 {
 	struct task *setting;
@@ -315,6 +352,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		T(it_is_looked_at_when_its_files_are_known),
 		T(what_is_parsed_during_a_setting_is_looked_at),
+		T(what_found_no_place_in_the_queue_is_looked_at),
+		T(what_had_failed_is_looked_at_when_it_is_known),
 		T(newer_mappings_are_looked_at),
 	};
 

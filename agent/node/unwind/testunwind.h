@@ -30,7 +30,7 @@ static struct kernel {
 	size_t n_slots; /* the others were never set */
 	unsigned n_graces, n_chunks;
 	size_t n_written;
-	int fail; /* of writes: -errno */
+	int fail; /* of writes, and of processes: -errno */
 } kernel;
 
 static inline void mark(uint32_t ref, size_t bytes)
@@ -142,8 +142,8 @@ static inline int k_set_process(void *arg, const struct pf_process_key *k,
 	struct slot_value *s = find(k, true);
 
 	(void)arg;
-	if (!s)
-		return -E2BIG;
+	if (!s || kernel.fail)
+		return s ? kernel.fail : -E2BIG;
 	*s = (struct slot_value){*k, *p, true};
 	mark_process(p);
 	return 0;

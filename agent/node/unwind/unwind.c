@@ -172,10 +172,16 @@ static void make_process_room(struct unwind *u, const struct process *keep)
 /* Only the number of pages is another one, or nothing. */
 static int set_again(struct unwind *u, struct process *p, uint64_t exec_pages)
 {
-	if (p->value.exec_pages == exec_pages)
+	uint64_t before = p->value.exec_pages;
+	int r;
+
+	if (before == exec_pages)
 		return 0;
 	p->value.exec_pages = exec_pages;
-	return u->ops.set_process(u->arg, &p->key, &p->value);
+	r = u->ops.set_process(u->arg, &p->key, &p->value);
+	if (r < 0)
+		p->value.exec_pages = before;
+	return r;
 }
 
 static struct process *process_new(const struct mappings *m, const struct list *l,

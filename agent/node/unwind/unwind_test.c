@@ -70,6 +70,9 @@ static void equal_files_are_written_once(void **state)
 	/* the same again changes nothing */
 	written = kernel.n_written;
 	q->m.exec_pages = 99;
+	kernel.fail = -ENOMEM;
+	assert_int_equal(put(u, q), -ENOMEM);
+	kernel.fail = 0;
 	assert_int_equal(put(u, q), 0);
 	assert_int_equal(kernel.n_written, written);
 	assert_mapping(q, 0, 65521); /* looks at exec_pages */
