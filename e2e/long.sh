@@ -4,6 +4,7 @@
 # FUZZ_S: seconds a fuzzer (60).
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+unset LONG      # said of each step that it is for
 build=${BUILD:-build}
 log=$build/long
 mkdir -p "$log"
