@@ -80,6 +80,16 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 
 /* ---- upload ---- */
 
+/* It works all the same, with fewer names. */
+static void tell_lacks(const char *path, const struct elf_index *index)
+{
+	struct elf_lack lacks[ELF_LACKS_MAX];
+	size_t n = elf_index_lacks(index, lacks);
+
+	for (size_t i = 0; i < n; i++)
+		fprintf(stderr, WHO ": %s: %s\n", path, lacks[i].text);
+}
+
 static bool send_index(struct client *c, const char *path, const struct elf_index *index)
 {
 	_cleanup_free_ char *target = xasprintf("/v1/symbols/%s", elf_index_build_id(index));
@@ -102,6 +112,8 @@ static bool send_index(struct client *c, const char *path, const struct elf_inde
 		printf("%s: build id %s, %zu symbols, %zu KiB sent\n", path,
 		       elf_index_build_id(index), elf_index_n_symbols(index),
 		       (body.len + 1023) >> 10);
+	if (sent)
+		tell_lacks(path, index);
 	client_answer_done(&a);
 	return sent;
 }

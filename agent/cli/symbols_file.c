@@ -62,9 +62,13 @@ static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_
 	unsigned flags = elf_index_flags(*index);
 	struct elf_index *debug;
 
-	if (!(flags & ELF_INDEX_HAS_DWARF) || flags & ELF_INDEX_GO ||
-	    parser_debug(p, &files, &debug) < 0)
+	if (!(flags & ELF_INDEX_HAS_DWARF) || flags & ELF_INDEX_GO)
 		return;
+	if (parser_debug(p, &files, &debug) < 0) {
+		fprintf(stderr, "podflame symbols: %s: its DWARF is left out: %s\n", path,
+			parser_reason(p));
+		return;
+	}
 	add_dwos(p, path, fd, &debug);
 	if (elf_index_n_symbols(debug) == 0) {
 		elf_index_unref(debug);

@@ -72,7 +72,8 @@ static void build_program(void)
 	shell("gcc -O2 -g -o program p.c && strip -o stripped program && "
 	      "objcopy --only-keep-debug program program.debug && "
 	      "gcc -O2 -g -Wl,--build-id=none -o anonymous p.c && "
-	      "gcc -O2 -g -gsplit-dwarf -o split p.c");
+	      "gcc -O2 -g -gsplit-dwarf -o split p.c && "
+	      "gcc -O2 -g -gsplit-dwarf -o lost p.c && rm lost-*.dwo");
 	assert_int_equal(parser_new(&(struct parser_config){0}, &p), 0);
 	if (symbols_of_file(p, path, &index, &e))
 		fail_msg("%s: %s", e.path, e.reason);
@@ -276,6 +277,16 @@ static void split_dwarf_is_read_beside_the_file(void **state)
 	parser_free(p);
 }
 
+static void what_is_not_beside_the_file_is_told(void **state)
+{
+	_cleanup_free_ char *path = in_dir("lost");
+	char *text;
+
+	(void)state;
+	assert_int_equal(SYMBOLS(&text, "upload", path), 0);
+	assert_says(text, "lost: its DWARF lies in other files too, which were not read");
+}
+
 static void what_cannot_be_uploaded_is_named(void **state)
 {
 	static const struct {
@@ -370,6 +381,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_stripped_program_gets_its_names),
 		cmocka_unit_test(a_debug_file_does_too),
 		cmocka_unit_test(split_dwarf_is_read_beside_the_file),
+		cmocka_unit_test(what_is_not_beside_the_file_is_told),
 		cmocka_unit_test(what_cannot_be_uploaded_is_named),
 		cmocka_unit_test(bad_usage),
 		cmocka_unit_test(what_cannot_be_printed_is_told),

@@ -19,6 +19,7 @@
 #define SPANS_MAX     8	   /* that wait for the worker: the rest are late, and weigh more */
 #define AGAIN_NS      (200 * NSEC_PER_MSEC)
 #define AGAIN_MAX     50
+#define LATER_NS      (60 * NSEC_PER_SEC)
 #define GO_READ_NS    (10 * NSEC_PER_SEC)
 
 /* ---- who wants it ---- */
@@ -116,12 +117,24 @@ static void look_again(void *arg)
 		       t->exec_id, 0, t->cgroup_id);
 }
 
+/* It maps its allocator within milliseconds, mostly. */
+static void later(struct tracked *t)
+{
+	bool soon = t->allocs.n_again++ < AGAIN_MAX;
+
+	if (!soon && !t->allocs.refused)
+		alloc_set_problem(t,
+				  "where it allocates is not known: ", "it has no allocator yet");
+	timer_set(t->follow->node->loop, &t->allocs.timer, soon ? AGAIN_NS : LATER_NS, look_again,
+		  t);
+}
+
 static void take_sites(struct tracked *t, struct looking *l)
 {
 	struct allocs *a = &t->allocs;
 
-	if (l->result == -EAGAIN && a->n_again++ < AGAIN_MAX)
-		timer_set(t->follow->node->loop, &a->timer, AGAIN_NS, look_again, t);
+	if (l->result == -EAGAIN)
+		later(t);
 	if (l->result == -EAGAIN || l->result == -ESRCH)
 		return;
 	a->n_again = 0;

@@ -336,26 +336,50 @@ static bool is_asked_for(const struct group *g)
 	       streq(g->reason, "NodeNotSelected");
 }
 
+static json_t *failure(const struct group *g)
+{
+	_cleanup_free_ char *text = group_text(g, SHOWN_BYTES);
+	json_t *nodes = json_array();
+
+	for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
+		json_array_append_new(nodes, json_string(g->examples[k]));
+	return json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->reason, "message", text, "nodes",
+			 (int)g->n_nodes, "pods", (int)g->n_pods, "exampleNodes", nodes);
+}
+
+static bool is_failure(const struct group *g)
+{
+	return !is_asked_for(g) && g->weight != WEIGHT_NOTE;
+}
+
+/* The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as they fit. */
+static json_t *omitted(const struct sum *s, size_t shown, size_t n)
+{
+	_cleanup_buf_ struct buf text = {.max_bytes = SHOWN_BYTES};
+	size_t k = 0;
+
+	buf_printf(&text, "%zu more:", n - shown);
+	for (size_t i = 0; i < s->n_groups; i++)
+		if (is_failure(&s->groups[i]) && k++ >= shown)
+			buf_printf(&text, "%s %.64s", k == shown + 1 ? "" : ",",
+				   s->groups[i].reason);
+	return json_pack("{s:s, s:s, s:i, s:i, s:[]}", "reason", "ReasonsOmitted", "message",
+			 text.data, "nodes", 0, "pods", 0, "exampleNodes");
+}
+
 static json_t *failures(const struct sum *s)
 {
 	json_t *list = json_array();
+	size_t n = 0, shown;
 
-	for (size_t i = 0; i < s->n_groups && json_array_size(list) < STATUS_MAX_FAILURES; i++) {
-		const struct group *g = &s->groups[i];
-		_cleanup_free_ char *text = NULL;
-		json_t *nodes;
-
-		if (is_asked_for(g) || g->weight == WEIGHT_NOTE)
-			continue;
-		text = group_text(g, SHOWN_BYTES);
-		nodes = json_array();
-		for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
-			json_array_append_new(nodes, json_string(g->examples[k]));
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->reason,
-						"message", text, "nodes", (int)g->n_nodes, "pods",
-						(int)g->n_pods, "exampleNodes", nodes));
-	}
+	for (size_t i = 0; i < s->n_groups; i++)
+		n += is_failure(&s->groups[i]);
+	shown = n > STATUS_MAX_FAILURES ? STATUS_MAX_FAILURES - 1 : n;
+	for (size_t i = 0; json_array_size(list) < shown; i++)
+		if (is_failure(&s->groups[i]))
+			json_array_append_new(list, failure(&s->groups[i]));
+	if (n > shown)
+		json_array_append_new(list, omitted(s, shown, n));
 	return list;
 }
 

@@ -434,8 +434,12 @@ static void test_failures_are_bounded(void **state)
 									WHY("I", 1)) "]",
 		3);
 
+	const json_t *list = json_object_get(s, "failures"), *last = json_array_get(list, 7);
+
 	(void)state;
-	assert_int_equal(json_array_size(json_object_get(s, "failures")), 8);
+	assert_int_equal(json_array_size(list), 8);
+	assert_string_equal(json_str_at(last, "reason", ""), "ReasonsOmitted");
+	assert_string_equal(json_str_at(last, "message", ""), "2 more: H, I");
 }
 
 static void test_what_was_asked_for_is_no_failure(void **state)

@@ -42,6 +42,7 @@ static enum weight weigh(const char *reason)
 		{"OverBudget", WEIGHT_MINOR},
 		{"MemoryNotSeen", WEIGHT_MINOR},
 		{"Estimated", WEIGHT_MINOR},
+		{"ReasonsOmitted", WEIGHT_MINOR},
 		{"GoroutinesNotSeen", WEIGHT_NOTE},
 	};
 

@@ -218,10 +218,12 @@ char *demangle(const char *name)
 	_cleanup_free_ char *plain = NULL;
 	char *text;
 
-	if (name[0] != '_' || strnlen(name, MANGLED_MAX + 1) > MANGLED_MAX)
-		return NULL;
 	if (!str_has_prefix(name, "_Z") && !str_has_prefix(name, "_R"))
 		return NULL;
+	if (strnlen(name, MANGLED_MAX + 1) > MANGLED_MAX) {
+		give_up("long_name");
+		return NULL;
+	}
 	plain = without_llvm_suffix(name);
 	/* DMGL_VERBOSE keeps the hash, as DeepFlow shows it; in v0 names it would add crate hashes. */
 	if (is_rust_legacy(plain)) {

@@ -114,6 +114,27 @@ static char *nested_conversions(unsigned n)
 	return buf_steal(&name);
 }
 
+/* "_Z4096xxx...": with its head one more than there may be, then as many as there may be. */
+static void longer_names_stay_mangled(void **state)
+{
+	struct counter *given_up = counter("podflame_names_mangled_total", "reason", "long_name");
+	uint64_t before = counter_get(given_up);
+	char name[4096 + 2];
+
+	(void)state;
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	memcpy(name, "_Z4091", 6);
+	assert_null(demangle(name));
+	assert_int_equal(counter_get(given_up), before + 1);
+	memcpy(name, "_Z4090", 6);
+	name[4096] = '\0';
+	free(demangle(name));
+	name[0] = 'x'; /* no mangled name */
+	assert_null(demangle(name));
+	assert_int_equal(counter_get(given_up), before + 1);
+}
+
 /* Each would take years. */
 static void names_that_take_long_stay_mangled(void **state)
 {
@@ -194,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mangled_names),
 		cmocka_unit_test(names_that_explode_stay_mangled),
+		cmocka_unit_test(longer_names_stay_mangled),
 		cmocka_unit_test(names_that_take_long_stay_mangled),
 		cmocka_unit_test(long_names_with_punycode_leave_no_memory),
 		cmocka_unit_test(text_is_clean),

@@ -115,6 +115,8 @@ struct section {
 	uint64_t address;
 };
 bool build_section(struct elf_build *b, const char *name, struct section *ret);
+/* Also one that cannot be read. */
+bool build_has_section(struct elf_build *b, const char *name);
 /* The bytes of the file behind ELF virtual addresses; fewer than n at the end of a segment; NULL: none. */
 const uint8_t *build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n);
 

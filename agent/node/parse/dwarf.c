@@ -50,13 +50,13 @@ const char *const dw_main_names[_DW_SECTIONS] = {
 /* .zdebug_info: "ZLIB", the size in 8 bytes of big endian, the stream (before SHF_COMPRESSED). */
 static void *inflate_section(struct elf_build *b, const char *name, struct section *ret)
 {
-	_cleanup_free_ char *z = xasprintf(".z%s", name + 1);
 	struct section packed;
 	uint64_t bytes;
 	uLongf n;
 	void *data;
 
-	if (!build_section(b, z, &packed) || packed.n < 12 || memcmp(packed.data, "ZLIB", 4) != 0)
+	if (!build_section(b, name, &packed) || packed.n < 12 ||
+	    memcmp(packed.data, "ZLIB", 4) != 0)
 		return NULL;
 	memcpy(&bytes, packed.data + 4, 8);
 	n = bytes = __builtin_bswap64(bytes);
@@ -71,11 +71,24 @@ static void *inflate_section(struct elf_build *b, const char *name, struct secti
 	return data;
 }
 
-void dw_sections_read(struct elf_build *b, const char *const *names, struct dw_file *f)
+static void read_section(struct dw *d, struct elf_build *b, const char *name, struct dw_file *f,
+			 size_t i)
+{
+	_cleanup_free_ char *z = xasprintf(".z%s", name + 1);
+
+	if (build_section(b, name, &f->sections[i]))
+		return;
+	f->inflated[i] = inflate_section(b, z, &f->sections[i]);
+	d->cut = d->cut ||
+		 (!f->inflated[i] && (build_has_section(b, name) || build_has_section(b, z)));
+}
+
+void dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
+		      struct dw_file *f)
 {
 	for (size_t i = 0; i < _DW_SECTIONS; i++)
-		if (names[i] && !build_section(b, names[i], &f->sections[i]))
-			f->inflated[i] = inflate_section(b, names[i], &f->sections[i]);
+		if (names[i])
+			read_section(d, b, names[i], f, i);
 }
 
 void dw_file_done(struct dw_file *f)
@@ -120,7 +133,7 @@ enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_
 		b->header.flags |= ELF_INDEX_DWP;
 	f->base = f;
 	d.string_bytes_max = string_room(b);
-	dw_sections_read(b, dw_main_names, f);
+	dw_sections_read(&d, b, dw_main_names, f);
 	dw_units_read(&d, f);
 	dw_others_open(&d, f, dwo_fds, n_dwo_fds, &others);
 	dw_walk(&d, f);

@@ -63,7 +63,7 @@ static bool walk_dwo_elf(struct dw *d, const struct dw_file *base, const struct 
 	f = xcalloc(1, sizeof(*f));
 	f->base = base;
 	f->skeleton = skeleton;
-	dw_sections_read(b, dwo_names, f);
+	dw_sections_read(d, b, dwo_names, f);
 	dw_units_read(d, f);
 	found = keep_unit(d, f, skeleton->dwo_id);
 	if (found)
@@ -151,7 +151,7 @@ static bool open_alt(struct dw *d, struct dw_file *f, int fd, const struct alt_l
 	others->f = xcalloc(1, sizeof(*others->f));
 	others->f->base = others->f;
 	others->f->is_alt = true;
-	dw_sections_read(b, dw_main_names, others->f);
+	dw_sections_read(d, b, dw_main_names, others->f);
 	dw_units_read(d, others->f);
 	f->alt = others->f;
 	return true;

@@ -763,6 +763,24 @@ static void long_numbers_cost_their_bytes(void **state)
 	buf_done(&b);
 }
 
+/* Damage behind the section's head, which says how it is compressed: what is not there is no damage. */
+static void a_section_that_cannot_be_read_is_told(void **state)
+{
+	struct elf_index *i;
+
+	(void)state;
+	write_source("n.c", nested);
+	run("gcc -O2 -g -gz n.c -o n");
+	i = index_of_file("n");
+	assert_false(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	elf_index_unref(i);
+	run("at=$(readelf -SW n | awk '$2 == \".debug_line\" {print $5}') && "
+	    "dd if=/dev/zero of=n bs=1 seek=$((0x$at + 24)) count=8 conv=notrunc");
+	i = index_of_file("n");
+	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
+	elf_index_unref(i);
+}
+
 /* ---- in the child, with nothing but its system calls ---- */
 
 static void the_child_reads_split_and_compressed_files(void **state)
@@ -839,6 +857,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_over_the_limit_are_cut_and_say_so),
 		cmocka_unit_test(code_that_is_not_there_is_left_out),
 		cmocka_unit_test(long_numbers_cost_their_bytes),
+		cmocka_unit_test(a_section_that_cannot_be_read_is_told),
 		cmocka_unit_test(the_child_reads_split_and_compressed_files),
 	};
 

@@ -271,6 +271,13 @@ static Elf_Scn *find_section(struct elf_build *b, const char *name, GElf_Shdr *r
 	return NULL;
 }
 
+bool build_has_section(struct elf_build *b, const char *name)
+{
+	GElf_Shdr s;
+
+	return find_section(b, name, &s) && s.sh_type != SHT_NOBITS && s.sh_size > 0;
+}
+
 bool build_section(struct elf_build *b, const char *name, struct section *ret)
 {
 	GElf_Shdr s;
@@ -368,7 +375,6 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 			       int *ret_memfd)
 {
 	struct elf_build *b = build_new();
-	struct section s;
 	enum parse_reason reason = read_head(b, fd);
 
 	b->marks.patterns = marks;
@@ -386,7 +392,7 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 	if (!reason) {
 		build_mark_texts(b);
 		read_debuglink(b);
-		if (build_section(b, ".debug_info", &s))
+		if (build_has_section(b, ".debug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;
 		reason = build_write(b, max_index_bytes, ret_memfd);
 	}

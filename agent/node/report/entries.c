@@ -85,7 +85,7 @@ static json_t *reasons_of(const struct plan_target *t)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < t->n_reasons && i < REPORT_MAX_REASONS; i++)
+	for (size_t i = 0; i < t->n_reasons; i++)
 		json_array_append_new(list,
 				      json_pack("{s:s, s:s, s:i}", "reason", t->reasons[i].reason,
 						"message", t->reasons[i].message, "pods",
@@ -236,22 +236,34 @@ static void add_unsupported(const struct entries *es, const struct entry *e, jso
 		json_array_append_new(list, reason_json("EventUnsupported", text.data, e->pods));
 }
 
+/* The schema has room for REPORT_MAX_REASONS: the last one names those that are over. */
+static void limit_reasons(const struct entry *e, json_t *list)
+{
+	_cleanup_buf_ struct buf text = {0};
+	size_t n = json_array_size(list);
+
+	if (n <= REPORT_MAX_REASONS)
+		return;
+	buf_printf(&text, "%zu more:", n - (REPORT_MAX_REASONS - 1));
+	for (size_t i = REPORT_MAX_REASONS - 1; i < n; i++)
+		buf_printf(&text, "%s %s", i < REPORT_MAX_REASONS ? "" : ",",
+			   json_str_at(json_array_get(list, i), "reason", ""));
+	while (json_array_size(list) >= REPORT_MAX_REASONS)
+		json_array_remove(list, json_array_size(list) - 1);
+	json_array_append_new(list, reason_json("ReasonsOmitted", text.data, e->pods));
+}
+
 static json_t *all_reasons(const struct entries *es, const struct entry *e)
 {
 	json_t *list = json_array();
 	const char *reason;
 	json_t *v;
-	size_t i;
 
 	add_unsupported(es, e, list);
-	json_object_foreach (e->problems, reason, v) {
-		if (json_array_size(list) < REPORT_MAX_REASONS)
-			json_array_append(list, v);
-	}
-	json_array_foreach (e->reasons, i, v) {
-		if (json_array_size(list) < REPORT_MAX_REASONS)
-			json_array_append(list, v);
-	}
+	json_object_foreach (e->problems, reason, v)
+		json_array_append(list, v);
+	json_array_extend(list, e->reasons);
+	limit_reasons(e, list);
 	return list;
 }
 

@@ -632,6 +632,25 @@ static void test_freed_before_the_answer(void **state)
 	answer(200);
 }
 
+static void test_reasons_that_find_no_room_are_named(void **state)
+{
+	struct report *r = new_report();
+	struct plan_target t = target("u1", 1, 2);
+	json_t *first;
+
+	(void)state;
+	give_plan(r, &t, 1);
+	for (char name[] = "A"; *name <= 'J'; ++*name)
+		report_problem(r, "u1", name, "is so", 1);
+	first = first_target(r);
+	assert_int_equal(json_array_size(json_at(first, "reasons")), 8);
+	assert_string_equal(reason_at(first, 6, "reason"), "G");
+	assert_string_equal(reason_at(first, 7, "reason"), "ReasonsOmitted");
+	assert_string_equal(reason_at(first, 7, "message"), "3 more: H, I, J");
+	json_decref(first);
+	report_free(r);
+}
+
 /* Who told of it ended with the last container, as when a target is suspended. */
 static void test_no_problem_without_a_container(void **state)
 {
@@ -676,6 +695,7 @@ int main(void)
 		cmocka_unit_test(test_failures_back_off_and_recover),
 		cmocka_unit_test(test_change_during_a_write_is_written_after_it),
 		cmocka_unit_test(test_freed_before_the_answer),
+		cmocka_unit_test(test_reasons_that_find_no_room_are_named),
 		cmocka_unit_test(test_no_problem_without_a_container),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
