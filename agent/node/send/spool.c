@@ -164,22 +164,20 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 {
 	struct spool_item *i;
 	uint64_t seq;
+	bool is_ours = parse_name(name, &seq);
 
 	/* also of one that is not taken: nothing is written over it */
-	if (parse_name(name, &seq))
+	if (is_ours)
 		s->next_seq = MAX(s->next_seq, seq + 1);
 	if (is_unfinished(name)) {
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
 		s->n_corrupt++;
-	} else if (parse_name(name, &seq) && *n == ITEMS_MAX) { /* the next start's */
+	} else if (is_ours && *n == ITEMS_MAX) { /* the next start's */
 		counter_add(counter("podflame_spool_files_total", "reason", "left"), 1);
-	} else if (parse_name(name, &seq)) {
-		i = found_item(s, name, seq);
-		if (i) {
-			DL_APPEND(*items, i);
-			(*n)++;
-		}
+	} else if (is_ours && (i = found_item(s, name, seq))) {
+		DL_APPEND(*items, i);
+		(*n)++;
 	}
 }
 
