@@ -438,8 +438,34 @@ static void test_failures_are_bounded(void **state)
 
 	(void)state;
 	assert_int_equal(json_array_size(list), 8);
-	assert_string_equal(json_str_at(last, "reason", ""), "ReasonsOmitted");
+	assert_string_equal(json_str_at(last, "reason", ""), "FailuresOmitted");
 	assert_string_equal(json_str_at(last, "message", ""), "2 more: H, I");
+}
+
+/* The list is a map by reason. */
+static void test_no_reason_is_there_twice(void **state)
+{
+	_cleanup_json_ json_t *s = compute(
+		TARGET("", ""),
+		"[" NODE(
+			"n1", 0, false, false,
+			WHY("ReasonsOmitted", 1) "," WHY("FailuresOmitted", 1) "," WHY(
+				"C",
+				1)) "," NODE("n2", 0, false, false,
+					     WHY("D", 1) "," WHY("E", 1) "," WHY("F", 1) "," WHY("G", 1) "," WHY(
+						     "H",
+						     1)) "," NODE("n3", 0, false, false,
+								  WHY("I", 1) "," WHY("J", 1) "," WHY(
+									  "K", 1) "," WHY("L",
+											  1)) "]",
+		3);
+	const json_t *list = json_object_get(s, "failures"), *last = json_array_get(list, 7);
+
+	(void)state;
+	assert_int_equal(json_array_size(list), 8);
+	assert_string_equal(json_str_at(last, "message", ""), "4 more: J, K, L, ReasonsOmitted");
+	for (size_t i = 0; i < 7; i++)
+		assert_null(strstr(json_str_at(json_array_get(list, i), "reason", ""), "Omitted"));
 }
 
 static void test_what_was_asked_for_is_no_failure(void **state)
@@ -545,6 +571,7 @@ int main(void)
 		cmocka_unit_test(test_long_texts_leave_room_for_each_other),
 		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_failures_are_bounded),
+		cmocka_unit_test(test_no_reason_is_there_twice),
 		cmocka_unit_test(test_what_was_asked_for_is_no_failure),
 		cmocka_unit_test(test_first_ready_time),
 		cmocka_unit_test(test_whole_stacks),

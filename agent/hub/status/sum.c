@@ -175,10 +175,15 @@ static void sum_events(const char *events, const json_t *const *entries, size_t 
 	s->missing = xstrdup(missing.len ? missing.data : "");
 }
 
+/* What only names others comes behind what says something. */
 static int by_nodes(const void *a, const void *b)
 {
 	const struct group *x = a, *y = b;
+	bool x_names = streq(x->reason, "ReasonsOmitted"),
+	     y_names = streq(y->reason, "ReasonsOmitted");
 
+	if (x_names != y_names)
+		return x_names ? 1 : -1;
 	if (x->n_nodes != y->n_nodes)
 		return x->n_nodes < y->n_nodes ? 1 : -1;
 	if (x->n_pods != y->n_pods)

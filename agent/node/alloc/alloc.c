@@ -172,7 +172,8 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 		starts |= r == -EAGAIN;
 		if (r < 0 && r != -EAGAIN && r != -ENOENT)
 			alloc_add_problem(s, "where it allocates (%s) cannot be found: %s",
-					  finders[i]->name, strerror(-r));
+					  finders[i]->name,
+					  r == -E2BIG ? "it is over a limit" : strerror(-r));
 	}
 	if (!s->n && !s->go && starts) {
 		alloc_sites_free(s);

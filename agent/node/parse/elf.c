@@ -375,6 +375,7 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 			       int *ret_memfd)
 {
 	struct elf_build *b = build_new();
+	struct section s;
 	enum parse_reason reason = read_head(b, fd);
 
 	b->marks.patterns = marks;
@@ -392,7 +393,7 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 	if (!reason) {
 		build_mark_texts(b);
 		read_debuglink(b);
-		if (build_has_section(b, ".debug_info"))
+		if (build_section(b, ".debug_info", &s)) /* else others' is asked for */
 			b->header.flags |= ELF_INDEX_HAS_DWARF;
 		reason = build_write(b, max_index_bytes, ret_memfd);
 	}

@@ -237,7 +237,7 @@ static void add_unsupported(const struct entries *es, const struct entry *e, jso
 }
 
 /* The schema has room for REPORT_MAX_REASONS: the last one names those that are over. */
-static void limit_reasons(const struct entry *e, json_t *list)
+static void limit_reasons(json_t *list)
 {
 	_cleanup_buf_ struct buf text = {0};
 	size_t n = json_array_size(list);
@@ -250,7 +250,7 @@ static void limit_reasons(const struct entry *e, json_t *list)
 			   json_str_at(json_array_get(list, i), "reason", ""));
 	while (json_array_size(list) >= REPORT_MAX_REASONS)
 		json_array_remove(list, json_array_size(list) - 1);
-	json_array_append_new(list, reason_json("ReasonsOmitted", text.data, e->pods));
+	json_array_append_new(list, reason_json("ReasonsOmitted", text.data, 0));
 }
 
 static json_t *all_reasons(const struct entries *es, const struct entry *e)
@@ -263,7 +263,7 @@ static json_t *all_reasons(const struct entries *es, const struct entry *e)
 	json_object_foreach (e->problems, reason, v)
 		json_array_append(list, v);
 	json_array_extend(list, e->reasons);
-	limit_reasons(e, list);
+	limit_reasons(list);
 	return list;
 }
 

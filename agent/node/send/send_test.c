@@ -737,7 +737,8 @@ static void test_more_files_than_are_taken_over(void **state)
 	agent_start(w);
 	run_until(w, three_are_left);
 	agent_stop(w);
-	assert_int_equal(n_files(w, "0"), 65536 + 3);
+	/* an empty one may have been tried */
+	assert_int_equal(n_files(w, "0") + n_files(w, "corrupt-"), 65536 + 3);
 }
 
 /* A directory that cannot be written: the batch goes out of memory. */
