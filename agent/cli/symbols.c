@@ -108,12 +108,12 @@ static bool send_index(struct client *c, const char *path, const struct elf_inde
 	q.body = body.data;
 	q.n_body = body.len;
 	sent = ask(c, &q, path, &a);
-	if (sent)
+	if (sent) {
 		printf("%s: build id %s, %zu symbols, %zu KiB sent\n", path,
 		       elf_index_build_id(index), elf_index_n_symbols(index),
 		       (body.len + 1023) >> 10);
-	if (sent)
 		tell_lacks(path, index);
+	}
 	client_answer_done(&a);
 	return sent;
 }

@@ -78,19 +78,17 @@ static uint64_t hash_files(const struct mappings *m)
 static void settle(struct follow *f, struct tracked *t)
 {
 	uint64_t hash = hash_files(t->m);
-	bool all = true;
 	int fd = -1;
 
 	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
 		const struct mapping *x = &t->m->items[i];
 
 		if (x->fd >= 0 && x->fd != fd)
-			all &= parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
+			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
 		fd = x->fd;
 	}
 	alloc_look(t, t->m);
-	if (all)
-		t->debugged = hash;
+	t->debugged = hash;
 	t->m = mappings_unref(t->m);
 	parse_queue_start(f->debug);
 }

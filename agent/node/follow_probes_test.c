@@ -187,8 +187,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	while (posted.n)
-		posted_run();
+	posted_run_all();
 	assert_int_equal(follow.n_attaching, 0);
 	assert_int_equal(follow.stuck.n, 0);
 	assert_null(follow.stuck.waits);

@@ -119,17 +119,10 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* All that is posted, then what that posts. */
-static void work(void)
-{
-	while (posted.n)
-		posted_run();
-}
-
 static int tear_down(void **state)
 {
 	(void)state;
-	work();
+	posted_run_all();
 	if (tracked)
 		runs_reset(tracked);
 	free(tracked);
@@ -155,7 +148,7 @@ static void fire(void)
 	assert_non_null(t);
 	armed = NULL;
 	t->fn(t->arg);
-	work();
+	posted_run_all();
 }
 
 /* ---- tests ---- */
@@ -168,14 +161,14 @@ static void what_is_found_goes_to_both_sides(void **state)
 	runs_look(tracked, &first, false); /* nothing is likely */
 	assert_int_equal(posted.n, 0);
 	look(&first);
-	work();
+	posted_run_all();
 	assert_ptr_equal(told, &python);
 	assert_ptr_equal(set, &python);
 	assert_int_equal(n_looks, 1);
 	runs_look(tracked, &first, true);
 	assert_int_equal(posted.n, 0);
 	look(&second);
-	work();
+	posted_run_all();
 	assert_ptr_equal(looked_with, &python);
 	assert_int_equal(n_told, 2); /* the pipeline may have lost it */
 	assert_int_equal(n_sets, 1);
@@ -183,7 +176,7 @@ static void what_is_found_goes_to_both_sides(void **state)
 	next.found = NULL;
 	tracked->runs.due = true;
 	runs_look(tracked, &second, false);
-	work();
+	posted_run_all();
 	assert_int_equal(n_told, 3);
 	assert_null(told);
 	assert_null(set);
@@ -195,7 +188,7 @@ static void one_look_at_a_time_and_the_newest_counts(void **state)
 	look(&first);
 	look(&second);
 	assert_int_equal(posted.n, 1);
-	work();
+	posted_run_all();
 	assert_int_equal(n_looks, 2);
 	assert_ptr_equal(looked_at, &second);
 	assert_int_equal(n_sets, 1);
@@ -210,7 +203,7 @@ static void one_that_starts_is_looked_at_again(void **state)
 	next.found = NULL;
 	next.again = true;
 	look(&first);
-	work();
+	posted_run_all();
 	for (unsigned i = 0; i < 12; i++) {
 		assert_true(wait_ns > before || (i > 7 && wait_ns == 5 * NSEC_PER_SEC));
 		before = wait_ns;
@@ -224,7 +217,7 @@ static void one_that_starts_is_looked_at_again(void **state)
 	assert_int_equal(n_sets, 1);
 	next.again = true;
 	look(&second);
-	work();
+	posted_run_all();
 	assert_int_equal(wait_ns, 20 * NSEC_PER_MSEC);
 }
 
@@ -233,7 +226,7 @@ static void a_full_worker_is_asked_again(void **state)
 	(void)state;
 	look(&first);
 	posted.items[0]->refused = true;
-	work();
+	posted_run_all();
 	assert_int_equal(n_looks, 0);
 	fire();
 	assert_ptr_equal(set, &python);
@@ -243,10 +236,10 @@ static void errors_leave_what_was_known(void **state)
 {
 	(void)state;
 	look(&first);
-	work();
+	posted_run_all();
 	next.result = -EFAULT;
 	look(&second);
-	work();
+	posted_run_all();
 	assert_ptr_equal(tracked->runs.known, &python);
 	assert_null(armed);
 	assert_int_equal(n_told, 1);
@@ -262,7 +255,7 @@ static void what_lacks_for_a_moment_is_asked_again(void **state)
 		next.result = errors[i];
 		if (i)
 			fire();
-		work();
+		posted_run_all();
 		assert_non_null(armed);
 	}
 	next.result = 0;
@@ -277,7 +270,7 @@ static void another_program_has_nothing_of_it(void **state)
 	runs_reset(tracked);
 	tracked->exec_id = 2;
 	next.again = true;
-	work();
+	posted_run_all();
 	assert_int_equal(n_told, 0);
 	assert_int_equal(n_sets, 0);
 	assert_null(armed);
@@ -294,7 +287,7 @@ static void who_is_gone_is_forgotten(void **state)
 	runs_reset(tracked);
 	freep(&tracked);
 	tracked = NULL;
-	work();
+	posted_run_all();
 	assert_int_equal(n_told, 0);
 }
 
@@ -303,11 +296,11 @@ static void what_is_not_walked_is_told(void **state)
 	(void)state;
 	next.found = &other;
 	look(&first);
-	work();
+	posted_run_all();
 	assert_string_equal(tracked->runs.problem, "too new");
 	next.found = &python;
 	look(&first);
-	work();
+	posted_run_all();
 	assert_null(tracked->runs.problem);
 }
 

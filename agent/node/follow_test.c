@@ -225,16 +225,10 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void work(void)
-{
-	while (posted.n)
-		posted_run();
-}
-
 static int tear_down(void **state)
 {
 	(void)state;
-	work();
+	posted_run_all();
 	follow = follow_free(follow);
 	assert_int_equal(first.refs, 1);
 	assert_int_equal(second.refs, 1);
@@ -262,12 +256,12 @@ static void it_is_looked_at_when_its_files_are_known(void **state)
 {
 	(void)state;
 	follow_process(follow, &first, 0);
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 1);
 	assert_int_equal(n_wanted, 1);
 	assert_int_equal(n_looks, 0);
 	python_is_parsed();
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 2);
 	assert_int_equal(n_looks, 1);
 }
@@ -279,13 +273,13 @@ static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 
 	(void)state;
 	follow_process(follow, &first, 0);
-	work();
+	posted_run_all();
 	follow_set(follow_find(follow, (struct process_id){.start_boottime_ns = 1, .tgid = 7}),
 		   &first);
 	setting = run_setting();
 	python_is_parsed();
 	posted_end(setting);
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 3);
 	assert_int_equal(n_looks, 1);
 }
@@ -296,11 +290,11 @@ static void what_found_no_place_in_the_queue_is_looked_at(void **state)
 	(void)state;
 	is_queue_full = true;
 	follow_process(follow, &first, 0);
-	work();
+	posted_run_all();
 	assert_int_equal(n_looks, 0);
 	is_python_known = true; /* another process's was taken */
 	follow_tick(follow);
-	work();
+	posted_run_all();
 	assert_int_equal(n_looks, 1);
 }
 
@@ -311,16 +305,16 @@ static void what_had_failed_is_looked_at_when_it_is_known(void **state)
 	(void)state;
 	has_failed = true;
 	follow_process(follow, &first, 0);
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 1);
 	python_is_parsed(); /* nobody has asked */
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 1);
 	is_python_known = false;
 	follow_parse(follow, &file, 1);
 	has_failed = false;
 	python_is_parsed();
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 2);
 	assert_int_equal(n_looks, 1);
 }
@@ -336,12 +330,12 @@ static void newer_mappings_are_looked_at(void **state)
 	follow_process(follow, &second, 0);
 	posted_end(setting);
 	assert_int_equal(n_looks, 0);
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 2);
 	assert_int_equal(n_looks, 1);
 	follow_set(follow_find(follow, (struct process_id){.start_boottime_ns = 1, .tgid = 7}),
 		   &second);
-	work();
+	posted_run_all();
 	assert_int_equal(n_sets, 3);
 	assert_int_equal(n_looks, 1); /* nothing is new */
 }

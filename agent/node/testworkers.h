@@ -69,6 +69,13 @@ static inline void posted_run(void)
 	posted_end(t);
 }
 
+/* All that is posted, then what that posts. */
+static inline void posted_run_all(void)
+{
+	while (posted.n)
+		posted_run();
+}
+
 /* ---- lib/loop's worker.c ---- */
 
 static struct {

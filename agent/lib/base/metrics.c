@@ -146,7 +146,8 @@ static const struct {
 	{"send_total", "Requests to the hub, by result."},
 	{"spool_batches", "Windows in the spool, waiting for the hub."},
 	{"spool_bytes", "Bytes in the spool, waiting for the hub."},
-	{"spool_files_total", "Files of the spool that could not be used."},
+	{"spool_files_total",
+	 "Files of the spool that could not be used, or are left for the next start."},
 	{"state_errors_total", "Files of the agent's state that could not be written."},
 	/* the hub */
 	{"api_refused_total", "Requests to the API that were refused."},

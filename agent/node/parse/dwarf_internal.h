@@ -179,7 +179,7 @@ uint32_t dw_string(struct dw *d, const char *s, size_t n);
 
 /* ---- dwarf.c ---- */
 extern const char *const dw_main_names[_DW_SECTIONS];
-/* NULL: no such section. */
+/* NULL: no such section. One that is there and cannot be read cuts d. */
 void dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
 		      struct dw_file *f);
 void dw_file_done(struct dw_file *f);

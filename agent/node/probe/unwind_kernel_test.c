@@ -252,7 +252,6 @@ static void new_code_is_told_of(void **state)
 	pages = exec_pages_of(&w.proc);
 	rows_install(p);
 	rows_process(p, &w.proc, pages);
-	started = now_mono_ns();
 	watch_until(p, &w, &w.samples, 1200);
 	assert_int_equal(w.maps, 0);
 	started = now_mono_ns();
