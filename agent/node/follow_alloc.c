@@ -176,8 +176,8 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	struct looking *l;
 
 	if (t->allocs.looking || t->allocs.reading_go) {
-		t->allocs.looked_mask =
-			0; /* what is new may be so to that look: once more behind it */
+		/* What is new may be so to that look: once more behind it. */
+		t->allocs.looked_mask = 0;
 		return;
 	}
 	l = xcalloc(1, sizeof(*l));
