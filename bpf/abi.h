@@ -395,6 +395,7 @@ struct pf_stats {
 	uint64_t delivered;
 	uint64_t crossed;	  /* records about processes that went into the ring */
 	uint64_t contexts_unread; /* samples without their context: it was not in memory */
+	uint64_t contexts_cut;	  /* whose ids may be among the labels that were not looked at */
 	uint64_t drop[_PF_DROP_MAX];
 };
 

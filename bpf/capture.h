@@ -189,6 +189,8 @@ PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 	found = pf_call_context(s);
 	if (found == PF_CALL_UNREAD)
 		PF_STAT(contexts_unread);
+	else if (s->labels.cut)
+		PF_STAT(contexts_cut);
 	if (found != PF_CALL_FOUND)
 		return 0;
 	hash = pf_context_hash(s, pf_hash_start(s->key.start_boottime_ns, s->key.tgid));

@@ -75,7 +75,7 @@ static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_ot
 
 /* ---- Go ---- */
 
-#define PF_LABELS_MAX	16
+#define PF_LABELS_MAX	16 /* that are looked at */
 #define PF_BUCKET_ITEMS 8
 #define PF_BUCKET_BYTES 272 /* tophash, keys, values, overflow (runtime/map.go, bmap) */
 
@@ -177,9 +177,11 @@ static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_gol
 		return false;
 	if (!l->is_map) {
 		l->at = head[0];
-		l->n = head[1] < PF_LABELS_MAX ? head[1] : PF_LABELS_MAX;
-	} else { /* count, flags and log2 of the buckets, buckets: any place of them may be used */
+		l->cut = head[1] > PF_LABELS_MAX;
+		l->n = l->cut ? PF_LABELS_MAX : head[1];
+	} else { /* count, {flags, log2 of the buckets, overflow buckets}, buckets: any place of them may be used */
 		l->at = head[2];
+		l->cut = head[1] & 0xfffffe00;
 		l->n = head[1] & 0xff00 ? PF_LABELS_MAX : PF_BUCKET_ITEMS;
 	}
 	return true;
@@ -200,6 +202,8 @@ static __always_inline int pf_golabels_read(struct pf_scratch *s, const struct p
 	bpf_loop(PF_LABELS_MAX, pf_label_step, &loop, 0);
 	if (s->labels.unread)
 		return PF_CALL_UNREAD;
+	if (s->context.trace[0] && s->context.span[0])
+		s->labels.cut = false;
 	return s->context.trace[0] || s->context.span[0] ? PF_CALL_FOUND : PF_CALL_NONE;
 }
 
@@ -229,12 +233,13 @@ static long pf_context_step(uint32_t i, struct pf_loop *loop)
 
 /*
  * Fills s->context from what the process publishes (its row first that has one); s->walk.process is
- * set. PF_CALL_*.
+ * set. PF_CALL_*; s->labels.cut: an id may be missing.
  */
 static __always_inline int pf_call_context(struct pf_scratch *s)
 {
 	struct pf_loop loop = {.s = s};
 
+	s->labels.cut = false;
 	if (!s->walk.known || !s->walk.thread_pointer)
 		return PF_CALL_NONE;
 	__builtin_memset(&s->context, 0, sizeof(s->context));

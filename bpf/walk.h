@@ -95,6 +95,7 @@ struct pf_labels {
 	uint64_t at;
 	uint32_t n;
 	bool is_map, unread;
+	bool cut; /* there are more than were looked at, and not both ids among these */
 };
 
 /* What a runtime reads at once: a structure of its own, while it tells one frame. */

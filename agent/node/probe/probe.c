@@ -143,6 +143,7 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 		sum.delivered += cpus[cpu].delivered;
 		sum.crossed += cpus[cpu].crossed;
 		sum.contexts_unread += cpus[cpu].contexts_unread;
+		sum.contexts_cut += cpus[cpu].contexts_cut;
 		for (size_t i = 0; i < _PF_DROP_MAX; i++)
 			sum.drop[i] += cpus[cpu].drop[i];
 	}
@@ -171,6 +172,8 @@ void stats_count_drops(struct probes *p)
 			    s.drop[i] - p->last_stats.drop[i]);
 	counter_add(counter("podflame_contexts_failed_total", "reason", "not_in_memory"),
 		    s.contexts_unread - p->last_stats.contexts_unread);
+	counter_add(counter("podflame_contexts_failed_total", "reason", "too_many_labels"),
+		    s.contexts_cut - p->last_stats.contexts_cut);
 	p->last_stats = s;
 }
 

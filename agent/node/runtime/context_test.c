@@ -137,11 +137,27 @@ static void so_many_labels_are_read(void **state)
 	l[16] = label("span_id", SPAN);
 	assert_int_equal(read_slice(l, 17), PF_CALL_FOUND);
 	assert_ids(TRACE, NULL);
+	assert_true(host.labels.cut);
+	assert_int_equal(read_slice(l, 16), PF_CALL_FOUND);
+	assert_false(host.labels.cut);
+	l[0] = l[16];
+	assert_int_equal(read_slice(l, 17), PF_CALL_FOUND);
+	assert_ids(TRACE, SPAN);
+	assert_false(host.labels.cut); /* both are there */
+	l[0] = l[15] = label("a", "b");
+	assert_int_equal(read_slice(l, 17), PF_CALL_NONE);
+	assert_true(host.labels.cut);
+	host.walk.known = false; /* the next sample is of another process */
+	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
+	assert_false(host.labels.cut);
+	assert_int_equal(read_slice(l, 17), PF_CALL_NONE);
+	assert_int_equal(read_labels(0, false), PF_CALL_NONE);
+	assert_false(host.labels.cut);
 }
 
 static void maps_before_go_1_24(void **state)
 {
-	static struct bucket b[2];
+	static struct bucket b[4];
 	struct map h = {.count = 2, .buckets = b};
 	const struct map *p = &h;
 
@@ -155,6 +171,21 @@ static void maps_before_go_1_24(void **state)
 	h.log2 = 1;
 	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
 	assert_ids(TRACE, SPAN);
+	assert_false(host.labels.cut);
+	b[3].keys[0] =
+		b[1].keys[7]; /* neither a third bucket nor one behind another is looked at */
+	b[3].values[0] = b[1].values[7];
+	b[1].keys[7] = (struct text){0};
+	h.log2 = 2;
+	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
+	assert_ids(TRACE, NULL);
+	assert_true(host.labels.cut);
+	h.log2 = 1;
+	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
+	assert_false(host.labels.cut);
+	h.overflows = 1;
+	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
+	assert_true(host.labels.cut);
 	h.buckets = (void *)UNMAPPED;
 	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_UNREAD);
 	p = (void *)UNMAPPED;
