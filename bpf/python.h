@@ -211,13 +211,17 @@ static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf
 	struct pf_python_walk *x = pf_python_walk(r);
 	uint64_t head, next;
 
-	if (x->tries >= PF_PYTHON_TRIES || !pf_read(&head, 8, d->interpreters) ||
-	    !pf_read(&next, 8, head + d->interpreter_next) || !next ||
-	    !pf_python_search(s, d, r, x->tries))
+	if (!pf_read(&head, 8, d->interpreters) ||
+	    !pf_read(&next, 8, head + d->interpreter_next) || !next)
 		return 1;
-	x->tries++;
-	pf_python_enter(s, d, r);
-	return 0;
+	if (x->tries < PF_PYTHON_TRIES && pf_python_search(s, d, r, x->tries)) {
+		x->tries++;
+		pf_python_enter(s, d, r);
+		return 0;
+	}
+	if (x->tries >= PF_PYTHON_TRIES || x->looks >= PF_PYTHON_LOOKS_MAX)
+		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_LONG, 0);
+	return 1;
 }
 
 /* ---- pieces ---- */

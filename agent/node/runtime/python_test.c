@@ -229,6 +229,39 @@ static void one_thread_in_two_interpreters(void **state)
 	}
 }
 
+/* All activations, and one for which there is no frame. */
+static const char *letters_with_one_more(void)
+{
+	walk();
+	activation(OUTER_CALLER + 0x100, OUTER_CALLER + 0x200);
+	return letters();
+}
+
+/* It may be another interpreter's of which the thread's state was not looked at. */
+static void a_search_for_another_interpreter_ends(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 15)
+	{
+		const char *all = minor <= 10 ? "nTnfnmn" : "nTnfmn",
+			   *cut = minor <= 10 ? "nTnfnmn!" : "nTnfmn!";
+		uint64_t other = put_thread(OTHER_AT, THREAD_POINTER + 8, 0);
+
+		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+		put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		assert_string_equal(letters_with_one_more(), all);
+		put_u64(other + image.kernel.thread_next, other);
+		assert_string_equal(letters_with_one_more(), cut);
+		assert_trouble(host.walk.n_frames - 1, PF_TROUBLE_LONG, 0);
+		for (unsigned n = other = 0; n <= PF_PYTHON_TRIES; n++) {
+			other = put_thread(OTHER_AT, THREAD_POINTER, other);
+			put_u64(other + image.kernel.thread_frame, 0);
+		}
+		assert_string_equal(letters_with_one_more(), cut);
+		assert_trouble(host.walk.n_frames - 1, PF_TROUBLE_LONG, 0);
+	}
+}
+
 static void what_is_not_in_memory_is_said(void **state)
 {
 	(void)state;
@@ -517,6 +550,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_python_does_not_know),
 		cmocka_unit_test(a_search_for_the_thread_ends),
 		cmocka_unit_test(one_thread_in_two_interpreters),
+		cmocka_unit_test(a_search_for_another_interpreter_ends),
 		cmocka_unit_test(what_is_not_in_memory_is_said),
 		cmocka_unit_test(what_is_no_frame_is_damage),
 		cmocka_unit_test(a_circle_of_frames_ends),
