@@ -9,7 +9,7 @@
 
 #include "node/runtime/internal.h"
 
-#define CONTEXT_SEGMENTS_MAX 64
+#define CONTEXT_SEGMENTS_MAX 64 /* real ones have about 13 */
 
 struct loaded_elf {
 	struct memory *memory;
@@ -18,7 +18,8 @@ struct loaded_elf {
 	Elf64_Phdr segments[CONTEXT_SEGMENTS_MAX];
 	size_t n;
 };
-/* -ENOENT: its headers are in no segment. -EBADMSG: what is there is no ELF header of x86-64. */
+/* -ENOENT: its headers are in no segment. -EBADMSG: what is there is no ELF header of x86-64. -E2BIG: more than
+ * CONTEXT_SEGMENTS_MAX. */
 int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 		    struct loaded_elf *ret);
 /* The first of this type; NULL. */

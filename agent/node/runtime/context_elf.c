@@ -34,8 +34,10 @@ int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 	if (memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h.e_machine != EM_X86_64 || h.e_phentsize != sizeof(Elf64_Phdr))
 		return -EBADMSG;
+	if (h.e_phnum > CONTEXT_SEGMENTS_MAX)
+		return -E2BIG;
 	ret->type = h.e_type;
-	ret->n = MIN(h.e_phnum, CONTEXT_SEGMENTS_MAX);
+	ret->n = h.e_phnum;
 	return memory_read(look->memory, address + h.e_phoff, ret->segments,
 			   ret->n * sizeof(*ret->segments));
 }
