@@ -4,8 +4,10 @@
 
 #include <stdlib.h>
 
+#include "node/parse/format.h"
+
 #define LOOP	   "_PyEval_EvalFrameDefault" /* Python/ceval.c, since 3.6 */
-#define RANGES_MAX 8
+#define RANGES_MAX (PARSE_MARK_HITS + 1)      /* a file has no more: marks, a cold part */
 
 struct file {
 	const struct mapping *mapping; /* its first */
