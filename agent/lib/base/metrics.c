@@ -108,6 +108,8 @@ static const struct {
 	{"runtime_learn_failures_total", "Processes whose runtime could not be looked at."},
 	{"runtime_learn_seconds_total", "Wall time of looks at runtimes of processes."},
 	{"runtime_learns_total", "Looks at runtimes of processes."},
+	{"runtime_lines_dropped_total",
+	 "Functions of runtimes without lines: their table of them is too large."},
 	{"runtime_names_evicted_total", "Names of runtimes' functions that made room for others."},
 	{"runtime_names_failed_total", "Names of runtimes' functions that could not be read."},
 	{"runtime_pages_touched_total", "Pages of processes that were read for names."},

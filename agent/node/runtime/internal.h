@@ -22,6 +22,8 @@ int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_rang
 void ranges_cut(struct runtime_learnt *l, const char *what);
 
 #define LEARN_FAILURES "podflame_runtime_learn_failures_total"
+/* A function has no lines, since its table of them is too large. */
+void runtime_lines_dropped(void);
 /* Why something was not read, for counters. */
 const char *runtime_error_word(int error);
 

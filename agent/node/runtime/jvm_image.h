@@ -9,7 +9,7 @@
 #include "node/runtime/jvm_scopes.h"
 
 #define IMAGE_BASE  0x7f0000000000ull
-#define IMAGE_BYTES (1u << 17)
+#define IMAGE_BYTES (1u << 18)
 
 struct image {
 	struct memory memory;

@@ -291,7 +291,12 @@ static int read_lines(const struct jvm *jvm, struct memory *m, const struct cons
 	r = memory_read(m, ret->id.const_method + begin, bytes, n);
 	if (r < 0)
 		return r;
-	ret->n_lines = lines_length(bytes, n, jvm_no_zero(jvm));
+	n = lines_length(bytes, n, jvm_no_zero(jvm));
+	if (n == LINES_MAX) { /* what is behind could be nearer */
+		runtime_lines_dropped();
+		return 0;
+	}
+	ret->n_lines = n;
 	ret->lines = xmemdup(bytes, ret->n_lines);
 	return 0;
 }

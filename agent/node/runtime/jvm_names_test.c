@@ -372,6 +372,44 @@ static void an_object_is_its_class(void **state)
 		}
 }
 
+/* Each byte is a place more, of line 7; the last is the end. */
+static uint32_t line_of_a_table(struct image *i, size_t n)
+{
+	uint8_t *table = xmalloc(n);
+	struct runtime_names names = {0};
+	struct image_method m;
+	uint32_t line;
+
+	memset(table, 1 << 3, n);
+	table[0] = 0 << 3 | 7;
+	table[n - 1] = 0;
+	m = image_method(i, "shop/Till", "add", "Shop.java", table, n);
+	free(table);
+	assert_int_equal(name_interpreted(i, &m, 5, &names), 0);
+	assert_string_equal(names.items[0].name, "shop/Till::add");
+	line = names.items[0].line;
+	runtime_names_done(&names);
+	return line;
+}
+
+static void a_table_of_lines_that_is_too_large_is_none(void **state)
+{
+	enum { MOST = (128 << 10) - 1 };
+	struct counter *dropped = counter("podflame_runtime_lines_dropped_total", NULL, NULL);
+	struct image *i = *state;
+
+	FOR_MAJORS(i)
+	{
+		uint64_t before = counter_get(dropped);
+
+		assert_int_equal(line_of_a_table(i, MOST), 7);
+		assert_int_equal(counter_get(dropped), before);
+		image_init(i, majors[k]);
+		assert_int_equal(line_of_a_table(i, MOST + 1), 0);
+		assert_int_equal(counter_get(dropped), before + 1);
+	}
+}
+
 static int setup(void **state)
 {
 	*state = xmalloc(sizeof(struct image));
@@ -397,6 +435,7 @@ int main(void)
 		TEST(what_was_used_again_has_no_name),
 		TEST(a_new_class_at_an_old_address_has_its_own_name),
 		TEST(what_is_kept_of_a_process_is_limited),
+		TEST(a_table_of_lines_that_is_too_large_is_none),
 		TEST(damage_is_no_name),
 		TEST(without_its_fields_it_has_no_names),
 		TEST(copies_of_a_class_have_one_name),

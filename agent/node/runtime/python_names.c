@@ -123,6 +123,8 @@ static int read_lines(struct memory *m, struct code *c)
 	if (r < 0)
 		return r;
 	c->no_lines = n > LINES_MAX; /* none of 3.8 and 3.9: all stand at the first */
+	if (c->no_lines)
+		runtime_lines_dropped();
 	if (n == 0 || c->no_lines)
 		return 0;
 	c->lines = xmalloc(n);

@@ -269,16 +269,21 @@ static void a_name_that_is_none_is_stale(void **state)
 
 static void a_line_table_of_any_size(void **state)
 {
+	struct counter *dropped = counter("podflame_runtime_lines_dropped_total", NULL, NULL);
+
 	(void)state;
 	FOR_MINORS(minor)
 	{
 		uint64_t lines = word_at(image.code_g + image.layout.code_lines);
+		uint64_t before = counter_get(dropped);
 
 		put_u64(lines + 16, UINT64_MAX); /* too long to be one: no lines */
 		expect(words(image.code_g, 2), "shop.till.Till.g", 0);
+		assert_int_equal(counter_get(dropped), before + 1);
 		make(minor);
 		put_u64(word_at(image.code_g + image.layout.code_lines) + 16, 1 << 17);
 		expect_error(words(image.code_g, 2), -EFAULT);
+		assert_int_equal(counter_get(dropped), before + 1);
 	}
 }
 

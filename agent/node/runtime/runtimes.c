@@ -69,6 +69,11 @@ static void count_error(const char *name, int error)
 	counter_add(counter(name, "reason", runtime_error_word(error)), 1);
 }
 
+void runtime_lines_dropped(void)
+{
+	counter_add(counter("podflame_runtime_lines_dropped_total", NULL, NULL), 1);
+}
+
 /* ---- life ---- */
 
 static struct states *states_new(void)
