@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#define LISTED_MAX     256
-#define TRIES_MAX      5 /* in a row, of what may work later */
+#define LISTED_MAX     256 /* no more are kept: JVMS_MAX */
+#define TRIES_MAX      5   /* in a row, of what may work later */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* it takes 20 s at most */

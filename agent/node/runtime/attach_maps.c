@@ -5,10 +5,12 @@
  */
 #include "node/runtime/attach.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
-#define JVMS_MAX 256 /* beyond this the oldest is forgotten */
+#define JVMS_MAX 256
 #define TICK_NS	 (NSEC_PER_SEC / 100)
 
 struct jvm {
@@ -20,12 +22,12 @@ struct jvm {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct jvm jvms[JVMS_MAX];
-static size_t n_jvms; /* all that ever were */
+static size_t n_jvms, n_forgotten;
 
 /* The kernel and /proc tell start times in different grains. */
 static struct jvm *find(uint32_t tgid, uint64_t start_boottime_ns)
 {
-	for (size_t i = 0; i < MIN(n_jvms, (size_t)JVMS_MAX); i++) {
+	for (size_t i = 0; i < n_jvms; i++) {
 		struct jvm *j = &jvms[i];
 
 		if (j->tgid == tgid && j->start_boottime_ns < start_boottime_ns + TICK_NS &&
@@ -35,13 +37,31 @@ static struct jvm *find(uint32_t tgid, uint64_t start_boottime_ns)
 	return NULL;
 }
 
+/* Nobody waits for anything of it. A process of that id that is another one is a reason to keep it, no more. */
+static bool is_over(const struct jvm *j)
+{
+	return (!j->unnamed && !j->map) || (kill((pid_t)j->tgid, 0) < 0 && errno == ESRCH);
+}
+
+/* Each in turn is forgotten where all are waited for. */
+static struct jvm *make_room(void)
+{
+	if (n_jvms < JVMS_MAX)
+		return &jvms[n_jvms++];
+	for (size_t i = 0; i < JVMS_MAX; i++)
+		if (is_over(&jvms[i]))
+			return &jvms[i];
+	counter_add(counter("podflame_java_attach_total", "result", "forgotten"), 1);
+	return &jvms[n_forgotten++ % JVMS_MAX];
+}
+
 static struct jvm *find_or_make(uint32_t tgid, uint64_t start_boottime_ns)
 {
 	struct jvm *j = find(tgid, start_boottime_ns);
 
 	if (j)
 		return j;
-	j = &jvms[n_jvms++ % JVMS_MAX];
+	j = make_room();
 	perf_map_free(j->map);
 	*j = (struct jvm){.tgid = tgid, .start_boottime_ns = start_boottime_ns};
 	return j;
@@ -71,7 +91,7 @@ size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
 	size_t n = 0;
 
 	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < MIN(n_jvms, (size_t)JVMS_MAX) && n < max; i++)
+	for (size_t i = 0; i < n_jvms && n < max; i++)
 		if (jvms[i].unnamed)
 			ret[n++] = (struct runtime_java){jvms[i].tgid, jvms[i].start_boottime_ns};
 	pthread_mutex_unlock(&lock);

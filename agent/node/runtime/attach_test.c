@@ -717,11 +717,60 @@ static void test_wanted_and_given(void **state)
 	assert_ptr_equal(java_map_take(7, 1000 * NSEC_PER_SEC), m);
 	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
 	perf_map_free(m);
-	java_map_give(7, 1000 * NSEC_PER_SEC, perf_map_new());
-	for (uint32_t i = 0; i < 256; i++) /* many others: the oldest is forgotten */
-		java_map_want(1000 + i, NSEC_PER_SEC);
-	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
-	assert_true(runtime_java_unnamed(1255, NSEC_PER_SEC));
+}
+
+static uint64_t forgotten(void)
+{
+	return counter_get(counter("podflame_java_attach_total", "result", "forgotten"));
+}
+
+/* One more JVM, which lives; all that are waited for now. */
+static size_t want_one(uint64_t start_s, struct runtime_java all[300])
+{
+	java_map_want(getpid(), start_s * NSEC_PER_SEC);
+	assert_true(runtime_java_unnamed(getpid(), start_s * NSEC_PER_SEC));
+	return runtime_java_all_unnamed(all, 300);
+}
+
+static void test_who_is_forgotten_is_counted(void **state)
+{
+	struct runtime_java all[300];
+	uint64_t before = forgotten();
+	pid_t ended = fork();
+	size_t given = 0;
+
+	(void)state;
+	if (ended == 0)
+		_exit(0);
+	assert_int_equal(waitpid(ended, NULL, 0), ended);
+	for (uint64_t i = 1; i <= 255; i++)
+		assert_int_equal(want_one(i, all), i);
+	java_map_want(ended, NSEC_PER_SEC);
+	/* who has ended, and who has been asked, make room */
+	assert_int_equal(want_one(256, all), 256);
+	assert_false(runtime_java_unnamed(ended, NSEC_PER_SEC));
+	java_map_give(getpid(), 100 * NSEC_PER_SEC, perf_map_new());
+	perf_map_free(java_map_take(getpid(), 100 * NSEC_PER_SEC));
+	assert_int_equal(want_one(257, all), 256);
+	assert_int_equal(forgotten(), before);
+	/* else one that is to be asked is forgotten, each time another one */
+	assert_int_equal(want_one(258, all), 256);
+	assert_int_equal(want_one(259, all), 256);
+	assert_true(runtime_java_unnamed(getpid(), 258 * NSEC_PER_SEC));
+	assert_int_equal(forgotten(), before + 2);
+	/* a map that nobody has looked at yet is as good a reason */
+	for (size_t i = 0; i < 256; i++)
+		java_map_give(getpid(), all[i].start_boottime_ns, perf_map_new());
+	assert_int_equal(want_one(260, all), 1);
+	assert_int_equal(forgotten(), before + 3);
+	java_map_give(getpid(), 260 * NSEC_PER_SEC, perf_map_new());
+	for (uint64_t i = 1; i <= 260; i++) {
+		struct perf_map *map = java_map_take(getpid(), i * NSEC_PER_SEC);
+
+		given += !!map;
+		perf_map_free(map);
+	}
+	assert_int_equal(given, 256);
 }
 
 int main(int argc, char **argv)
@@ -731,6 +780,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_who_is_not_asked),
 		cmocka_unit_test(test_wanted_and_given),
+		cmocka_unit_test(test_who_is_forgotten_is_counted),
 		FAKE_TEST(test_nobody_listens),
 		FAKE_TEST(test_socket_is_something_else),
 		FAKE_TEST(test_socket_of_another_user),
