@@ -395,7 +395,7 @@ static void put_summary(struct buf *b, const struct tree *t, const struct tracin
 		   t->n_unnamed, t->n_marked);
 	put_finished(b, s->n_samples, t->n_marked);
 	buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
-		   s->truncated || t->n_cut_rows ? "true" : "false", t->n_cut_rows);
+		   s->truncated || t->n_cut_rows || t->more_apps ? "true" : "false", t->n_cut_rows);
 	put_limits(b, r->selection->event, s);
 	put_losses(b, s);
 	put_notes(b, r, s);

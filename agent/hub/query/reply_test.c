@@ -223,6 +223,33 @@ static void root_names(void **state)
 	assert_string_equal(root_name(11, ""), "11 processes");
 }
 
+static void names_of_processes_have_a_limit(void **state)
+{
+	struct tracing_request r = request(RESULT_FLAT, "");
+	struct tree *t = tree_new();
+	_cleanup_json_ json_t *all = NULL, *cut = NULL;
+	_cleanup_free_ char *name = NULL;
+	char app[16];
+
+	(void)state;
+	for (int i = 0; i < TREE_MAX_APPS; i++) {
+		snprintf(app, sizeof(app), "%06d", i);
+		add(t, app, "main", 1, -1);
+	}
+	add(t, "000007", "main", 1, -1); /* known */
+	all = reply_of(t, &r);
+	assert_int_equal(json_int_at(all, "summary.processes", 0), TREE_MAX_APPS);
+	assert_false(json_bool_at(all, "summary.truncated", true));
+	add(t, "another", "main", 1, -1);
+	cut = reply_of(t, &r);
+	assert_int_equal(json_int_at(cut, "summary.processes", 0), TREE_MAX_APPS);
+	assert_true(json_bool_at(cut, "summary.truncated", false));
+	name = tree_root_name(t, "");
+	assert_string_equal(name, "more than 100000 processes");
+	assert_int_equal(t->nodes[0].total, TREE_MAX_APPS + 2);
+	tree_free(t);
+}
+
 static void empty_replies(void **state)
 {
 	struct store_summary s = {0};
@@ -595,6 +622,7 @@ int main(void)
 		cmocka_unit_test(recursion_counts_once),
 		cmocka_unit_test(kernel_depth_keeps_n_frames),
 		cmocka_unit_test(root_names),
+		cmocka_unit_test(names_of_processes_have_a_limit),
 		cmocka_unit_test(empty_replies),
 		cmocka_unit_test(bad_utf8_and_debug),
 		cmocka_unit_test(node_limit),

@@ -10,7 +10,7 @@
 
 #define VALUES_DEFAULT_LIMIT 100
 #define VALUES_MAX_LIMIT     10000
-#define MAX_NOTES	     16
+#define TAG_BYTES	     350 /* shown of a tag's name; of Kubernetes' keys all */
 
 enum field_type { TEXT, NUMBER, FLAG };
 
@@ -137,7 +137,7 @@ static int parse_body(const char *body, size_t n, json_t **ret, struct field_err
 	return 0;
 }
 
-/* Once. */
+/* Once. As many as there may be: one a condition of tag_filter, and two. */
 static void note(struct tracing_request *r, const char *fmt, ...) _printf_(2, 3);
 static void note(struct tracing_request *r, const char *fmt, ...)
 {
@@ -150,8 +150,6 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	for (size_t i = 0; i < r->n_notes; i++)
 		if (streq(r->notes[i], text))
 			return;
-	if (r->n_notes == MAX_NOTES)
-		return;
 	r->notes = xrealloc(r->notes, (r->n_notes + 1) * sizeof(*r->notes));
 	r->notes[r->n_notes++] = xstrdup(text);
 }
@@ -160,12 +158,14 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 static void note_tags(struct tracing_request *r, const struct predicate *p)
 {
 	const struct tag_info *t = p->tag ? tag_lookup(p->tag) : NULL;
+	_cleanup_free_ char *name = NULL;
 
 	for (size_t i = 0; i < p->n_children; i++)
 		note_tags(r, p->children[i]);
 	if (!t || t->stored)
 		return;
-	note(r, "tag_filter: %s matches nothing here: %s", p->tag, t->help);
+	name = utf8_shorten(p->tag, TAG_BYTES);
+	note(r, "tag_filter: %s matches nothing here: %s", name, t->help);
 }
 
 static void nothing(struct tracing_request *r)

@@ -133,6 +133,26 @@ static void each_tag_has_its_note(void **state)
 	tracing_request_done(&r);
 }
 
+/* As many notes as a filter may have conditions. */
+static void all_notes_are_there(void **state)
+{
+	_cleanup_buf_ struct buf body = {0};
+	struct tracing_request r;
+	struct field_error e;
+
+	(void)state;
+	buf_puts(&body, "{" WHOLE ",\"tag_filter\":\"");
+	for (int i = 0; i < FILTER_MAX_CONDITIONS; i++)
+		buf_printf(&body, "%sk8s.annotation.a%d='x'", i ? " OR " : "", i);
+	buf_puts(&body, "\"}");
+	assert_int_equal(parse(body.data, &r, &e), 0);
+	assert_int_equal(r.n_notes, FILTER_MAX_CONDITIONS);
+	assert_string_equal(r.notes[FILTER_MAX_CONDITIONS - 1],
+			    "tag_filter: k8s.annotation.a499 matches nothing here: "
+			    "known to DeepFlow, not stored here");
+	tracing_request_done(&r);
+}
+
 static const struct {
 	const char *body;
 	int http;
@@ -235,6 +255,7 @@ int main(void)
 		cmocka_unit_test(events),
 		cmocka_unit_test(nothing_to_find_is_said),
 		cmocka_unit_test(each_tag_has_its_note),
+		cmocka_unit_test(all_notes_are_there),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(values_bodies),
 	};

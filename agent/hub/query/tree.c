@@ -42,7 +42,7 @@ struct tree *tree_free(struct tree *t)
 		free(t->functions[i].name);
 		free(t->functions[i].file);
 	}
-	for (size_t i = 0; i < MIN(t->n_apps, (size_t)TREE_MAX_APPS); i++)
+	for (size_t i = 0; i < t->n_apps; i++)
 		free(t->apps[i]);
 	free(t->apps);
 	free(t->functions);
@@ -306,7 +306,7 @@ static void add_app(struct tree *t, const char *app)
 {
 	size_t low = 0, high = t->n_apps;
 
-	if (!app || t->n_apps >= TREE_MAX_APPS)
+	if (!app)
 		return;
 	while (low < high) {
 		size_t middle = (low + high) / 2;
@@ -318,6 +318,10 @@ static void add_app(struct tree *t, const char *app)
 			high = middle;
 		else
 			low = middle + 1;
+	}
+	if (t->n_apps == TREE_MAX_APPS) {
+		t->more_apps = true;
+		return;
 	}
 	t->apps = xrealloc(t->apps, (t->n_apps + 1) * sizeof(*t->apps));
 	memmove(&t->apps[low + 1], &t->apps[low], (t->n_apps - low) * sizeof(*t->apps));
@@ -412,7 +416,7 @@ char *tree_root_name(const struct tree *t, const char *app_service)
 	if (*app_service)
 		return xstrdup(app_service);
 	if (t->n_apps > TREE_MAX_NAMES)
-		return xasprintf("%zu processes", t->n_apps);
+		return xasprintf("%s%zu processes", t->more_apps ? "more than " : "", t->n_apps);
 	for (size_t i = 0; i < t->n_apps; i++)
 		buf_printf(&b, "%s%s", i ? ", " : "", t->apps[i]);
 	return buf_steal(&b);

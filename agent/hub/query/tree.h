@@ -39,8 +39,9 @@ struct tree {
 	size_t n_child_slots, n_name_slots;
 	struct frame_slot *frame_slots;
 	size_t n_frames, n_frame_slots;
-	char **apps; /* distinct app_services, at most TREE_MAX_APPS + 1 kept */
+	char **apps; /* distinct app_services, at most TREE_MAX_APPS */
 	size_t n_apps;
+	bool more_apps; /* there are others */
 	uint64_t n_cut_rows;	      /* rows whose stack is not there in full */
 	uint64_t n_marked, n_unnamed; /* samples with a marker frame; with an unresolved one */
 	uint64_t seed;
