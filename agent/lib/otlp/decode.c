@@ -12,7 +12,7 @@
 #define MAX_SAMPLES	 2000000
 #define MAX_TAGS	 2000000 /* of all profiles together */
 #define MAX_LOSSES	 500000
-#define MAX_TIME_NS	 (UINT64_C(1) << 62)
+#define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the year 2116 */
 
 /* One profile of the request: samples of several processes make several of ours. */
 struct reading {
@@ -107,7 +107,10 @@ static int read_time(struct reading *rd)
 	for (size_t i = 0; !start && i < rd->in->n_samples; i++)
 		if (rd->in->samples[i]->n_timestamps_unix_nano)
 			start = rd->in->samples[i]->timestamps_unix_nano[0];
-	if (!start || start > MAX_TIME_NS)
+	if (start > MAX_TIME_NS)
+		return otlp_decode_wrong(rd->d, -EBADMSG, rd->path,
+					 "timestamps_unix_nano of a sample is out of range");
+	if (!start)
 		start = now_wall_ns();
 	rd->base.start_ns = start;
 	rd->base.end_ns = start + (n ? n : NSEC_PER_SEC);

@@ -558,6 +558,32 @@ static void test_bad_values(void **state)
 	assert_refused(&f, profile);
 }
 
+/* The last time that there is, and one later; a sample's only where the profile has none. */
+static void test_times_have_a_limit(void **state)
+{
+	(void)state;
+	static const uint64_t last = UINT64_C(1) << 62;
+	const char *profile = "resource_profiles[0].scope_profiles[0].profiles[0]";
+	struct foreign f;
+
+	foreign_init(&f);
+	uint64_t *const times[] = {&f.profile.time_unix_nano, &f.profile.duration_nano,
+				   &f.timestamps[0]};
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		_cleanup_(batch_freep) struct batch *b = NULL;
+
+		foreign_init(&f);
+		if (times[i] == &f.timestamps[0])
+			f.profile.time_unix_nano = 0;
+		*times[i] = last;
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		if (times[i] != &f.profile.duration_nano)
+			assert_true(b->profiles[0]->start_ns == last);
+		*times[i] = last + 1;
+		assert_refused(&f, profile);
+	}
+}
+
 /* What is kept is bounded, and the answer names what is not; the rest may be long. */
 static void test_long_texts(void **state)
 {
@@ -877,6 +903,7 @@ int main(void)
 		cmocka_unit_test(test_index_out_of_range),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_bad_values),
+		cmocka_unit_test(test_times_have_a_limit),
 		cmocka_unit_test(test_long_texts),
 		cmocka_unit_test(test_long_names_of_many_frames),
 		cmocka_unit_test(test_many_texts_have_a_limit),
