@@ -12,7 +12,10 @@
 #define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for so long */
 #define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
 #define OMITTED	      "FailuresOmitted"	  /* only we say it */
-#define SHOWN_BYTES   800		  /* of what nodes say, in a message of 1024 */
+#define MESSAGE_BYTES 1024		  /* of a condition, as in its schema */
+#define SHOWN_BYTES   800		  /* of what nodes say, in it */
+#define NODES_BYTES   200		  /* of their names, beside other reasons' */
+#define NAMES_BYTES   200		  /* of other reasons' names */
 #define NOTE	      ". Note: "
 
 struct verdict {
@@ -51,10 +54,11 @@ static bool is(const json_t *cond, const char *status, const char *reason)
 
 static struct verdict verdict(const char *status, const char *reason, char *message)
 {
-	if (strlen(message) > 1024)
-		message[1024] = '\0';
-	text_ascii(message);
-	return (struct verdict){status, reason, message};
+	char *shown = utf8_shorten(message, MESSAGE_BYTES);
+
+	free(message);
+	text_ascii(shown);
+	return (struct verdict){status, reason, shown};
 }
 
 /* "3 nodes (node1, node2, ...)" */
@@ -271,29 +275,39 @@ static struct verdict accepted(const struct sum *s)
 static struct verdict degraded(const struct sum *s)
 {
 	const struct group *g = first_group(s, WEIGHT_MINOR);
-	_cleanup_free_ char *nodes = NULL, *text = NULL;
+	_cleanup_free_ char *all = NULL, *nodes = NULL, *text = NULL;
 	_cleanup_buf_ struct buf others = {0};
+	size_t n_more = 0;
 
 	if (!g)
 		return verdict("False", "AsExpected",
 			       xstrdup("nothing works less well than asked for"));
-	for (size_t i = 0; i < s->n_groups && others.len < SHOWN_BYTES / 4; i++)
-		if (&s->groups[i] != g && s->groups[i].weight >= WEIGHT_MINOR)
+	for (size_t i = 0; i < s->n_groups; i++) {
+		if (&s->groups[i] == g || s->groups[i].weight < WEIGHT_MINOR)
+			continue;
+		if (others.len < NAMES_BYTES)
 			buf_printf(&others, "%s%.64s", others.len ? ", " : ". See failures for ",
 				   s->groups[i].reason);
+		else
+			n_more++;
+	}
 	if (!others.len)
 		return group_verdict("True", g);
-	nodes = nodes_text(g);
+	if (n_more)
+		buf_printf(&others, " and %zu more", n_more);
+	all = nodes_text(g);
+	nodes = utf8_shorten(all, NODES_BYTES);
 	text = group_text(g, SHOWN_BYTES - others.len);
-	return verdict("True", g->reason, xasprintf("on %.250s: %s%s", nodes, text, others.data));
+	return verdict("True", g->reason, xasprintf("on %s: %s%s", nodes, text, others.data));
 }
 
 /* What no user can know who looks at profiles. */
 static void add_note(struct verdict *v, const struct group *g)
 {
-	_cleanup_free_ char *before = v->message, *text = group_text(g, SHOWN_BYTES / 2);
+	_cleanup_free_ char *all = v->message, *before = utf8_shorten(all, SHOWN_BYTES / 2),
+			    *text = group_text(g, SHOWN_BYTES / 2);
 
-	*v = verdict(v->status, v->reason, xasprintf("%.400s" NOTE "%s", before, text));
+	*v = verdict(v->status, v->reason, xasprintf("%s" NOTE "%s", before, text));
 }
 
 static struct verdict completed_verdict(bool completed, uint64_t end_ns)

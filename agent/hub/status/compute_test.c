@@ -192,11 +192,12 @@ static json_t *compute_omitted(const char *target_text, const char *entries_text
 {
 	_cleanup_json_ json_t *target = json_loads(target_text, 0, NULL);
 	_cleanup_json_ json_t *list = json_loads(entries_text, 0, NULL);
-	const json_t *entries[8];
+	const json_t *entries[32];
 	size_t n = json_array_size(list);
 
 	assert_non_null(target);
 	assert_non_null(list);
+	assert_true(n <= ARRAY_SIZE(entries));
 	for (size_t i = 0; i < n; i++)
 		entries[i] = json_array_get(list, i);
 	return status_compute(target, entries, n, n_reports, omitted, NOW);
@@ -399,6 +400,78 @@ static void test_long_texts_leave_room_for_each_other(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 2);
 }
 
+/* Names of 20 bytes: of those beside the one that is said in full there is room for 9. */
+static void test_reasons_without_room_are_numbered(void **state)
+{
+	static const struct {
+		int n;
+		const char *end;
+	} cases[] = {
+		{2, "why. See failures for Reason00000000000001"},
+		{10, ", Reason00000000000008, Reason00000000000009"},
+		{11, ", Reason00000000000009 and 1 more"},
+		{30, ", Reason00000000000009 and 20 more"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf entries = {0};
+		_cleanup_json_ json_t *s = NULL;
+		const char *message;
+
+		for (int k = 0; k < cases[i].n; k++) /* one a node: of a node there are few */
+			buf_printf(&entries,
+				   "%s" NODE("n%d", 1, true, true, SAYS("Reason%014d", "why")),
+				   k ? "," : "[", k, k);
+		buf_puts(&entries, "]");
+		s = compute(TARGET("", ""), entries.data, 1);
+		message = json_str_at(condition(s, "Degraded"), "message", "");
+		assert_true(str_has_prefix(message, "on 1 node (n0): why. See failures for "));
+		if (!str_has_suffix(message, cases[i].end))
+			fail_msg("%d reasons: %s", cases[i].n, message);
+	}
+}
+
+/* Three nodes with the longest names, and long texts; more: of the first one. */
+#define LONG_NODES(more)                                                                           \
+	"[" NODE("1%1$.252s", 1, true, true, SAYS("OverBudget", "%1$s") more) "," NODE(            \
+		"2%1$.252s", 1, true, true,                                                        \
+		SAYS("OverBudget", "%1$s")) "," NODE("3%1$.252s", 1, true, true,                   \
+						     SAYS("OverBudget", "%1$s")) "]"
+
+static void test_a_long_message_says_that_it_is_cut(void **state)
+{
+	_cleanup_free_ char *x = xcalloc(1, 1001), *one = NULL, *two = NULL, *had = NULL;
+	_cleanup_json_ json_t *alone = NULL, *beside = NULL, *noted = NULL;
+	const char *message;
+
+	(void)state;
+	memset(x, 'x', 1000);
+	one = xasprintf(LONG_NODES(""), x);
+	alone = compute(TARGET("", ""), one, 3);
+	message = json_str_at(condition(alone, "Degraded"), "message", "");
+	assert_int_equal(strlen(message), 1024);
+	assert_true(str_has_suffix(message, "xxx..."));
+	/* the names of nodes are what gives way, not those of reasons */
+	two = xasprintf(LONG_NODES("," SAYS("Estimated", "")), x);
+	beside = compute(TARGET("", ""), two, 3);
+	message = json_str_at(condition(beside, "Degraded"), "message", "");
+	assert_true(strlen(message) <= 1024);
+	assert_non_null(strstr(message, "xxx...: xxx"));
+	assert_true(str_has_suffix(message, "... See failures for Estimated"));
+	/* what stood before a note */
+	had = xasprintf(TARGET("", "\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\", "
+				   "\"reason\": \"Profiling\", \"message\": \"%s\", "
+				   "\"observedGeneration\": 2}]"),
+			x);
+	noted = compute(
+		had, "[" NODE("n1", 1, true, false, SAYS("GoroutinesNotSeen", "threads only")) "]",
+		1);
+	message = json_str_at(condition(noted, "Ready"), "message", "");
+	assert_int_equal(strlen(message), 400 + strlen(". Note: threads only"));
+	assert_true(str_has_suffix(message, "xxx.... Note: threads only"));
+}
+
 /* Beside Ready, no matter how often it is computed; and no failure. */
 static void test_notes(void **state)
 {
@@ -569,6 +642,8 @@ int main(void)
 		cmocka_unit_test(test_messages_name_the_events),
 		cmocka_unit_test(test_nodes_say_different_things),
 		cmocka_unit_test(test_long_texts_leave_room_for_each_other),
+		cmocka_unit_test(test_reasons_without_room_are_numbered),
+		cmocka_unit_test(test_a_long_message_says_that_it_is_cut),
 		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_failures_are_bounded),
 		cmocka_unit_test(test_no_reason_is_there_twice),
