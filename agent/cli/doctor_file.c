@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #define SECTIONS_MAX  4096
-#define NAMES_MAX     (1u << 20)
+#define NAMES_MAX     (1u << 20) /* bytes; told as SECTIONS_MAX is */
 #define DEBUG_COUNTER "podflame_debug_files_total"
 
 /* ---- sections: where names can come from; what the parser makes of them is in the index ---- */
 
 struct sections {
 	bool symtab, dynsym, mini, dwarf; /* .gnu_debugdata is a small .symtab */
+	const char *unknown;		  /* why they were not looked at */
 };
 
 static bool read_at(int fd, void *to, size_t n, uint64_t offset)
@@ -31,7 +32,8 @@ static void note_section(struct sections *s, const Elf64_Shdr *h, const char *na
 	s->dwarf |= streq(name, ".debug_info") || streq(name, ".zdebug_info");
 }
 
-static void read_sections(int fd, struct sections *ret)
+/* NULL, or why they are not known. */
+static const char *read_sections(int fd, struct sections *ret)
 {
 	_cleanup_free_ Elf64_Shdr *headers = NULL;
 	_cleanup_free_ char *names = NULL;
@@ -39,22 +41,28 @@ static void read_sections(int fd, struct sections *ret)
 	Elf64_Ehdr e;
 
 	if (!read_at(fd, &e, sizeof(e), 0) || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_shnum > SECTIONS_MAX ||
-	    e.e_shentsize != sizeof(*headers) || e.e_shstrndx >= e.e_shnum)
-		return;
+	    e.e_ident[EI_CLASS] != ELFCLASS64)
+		return "no 64-bit ELF file";
+	if (!e.e_shoff)
+		return NULL;			    /* it has none */
+	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: 65280 and more */
+		return "too many";
+	if (e.e_shentsize != sizeof(*headers) || e.e_shstrndx >= e.e_shnum)
+		return "not understood";
 	headers = xcalloc(e.e_shnum, sizeof(*headers));
 	if (!read_at(fd, headers, e.e_shnum * sizeof(*headers), e.e_shoff))
-		return;
+		return "not readable";
 	strings = &headers[e.e_shstrndx];
 	if (strings->sh_size > NAMES_MAX)
-		return;
+		return "too long names";
 	names = xcalloc(1, strings->sh_size + 1);
 	if (!read_at(fd, names, strings->sh_size, strings->sh_offset))
-		return;
+		return "not readable";
 	for (size_t i = 0; i < e.e_shnum; i++)
 		note_section(ret, &headers[i],
 			     headers[i].sh_name < strings->sh_size ? names + headers[i].sh_name
 								   : "");
+	return NULL;
 }
 
 /* ---- its debug file ---- */
@@ -94,11 +102,15 @@ static void tell_names(struct buf *out, const struct elf_index *index, const str
 			   : s->dynsym				 ? ".dynsym"
 								 : NULL;
 
-	if (!from)
+	if (!from && s->unknown)
+		buf_printf(out, "%zu functions", elf_index_n_symbols(index));
+	else if (!from)
 		buf_puts(out, "no symbols");
 	else
 		buf_printf(out, "%zu functions from %s%s", elf_index_n_symbols(index), from,
 			   streq(from, ".dynsym") ? " (exported ones only: stripped)" : "");
+	if (s->unknown)
+		buf_printf(out, "; its sections are not known: %s", s->unknown);
 }
 
 static void tell_stacks(struct buf *out, const struct elf_index *index)
@@ -150,8 +162,10 @@ static void check_libjvm(struct doctor *d, const struct sections *s)
 {
 	doctor_tell(d, "libjvm.so symbol table", s->symtab,
 		    s->symtab ? "it has a .symtab: allocations of Java objects can be found"
-			      : "it has no .symtab: Java's own allocations cannot be told, install "
-				"the JDK's debug symbols or another build");
+		    : s->unknown
+			    ? "whether it has a .symtab is not known"
+			    : "it has no .symtab: Java's own allocations cannot be told, install "
+			      "the JDK's debug symbols or another build");
 }
 
 void doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
@@ -168,7 +182,7 @@ void doctor_file(struct doctor *d, struct files *files, const struct mapping *m,
 		return;
 	}
 	if (m->fd >= 0)
-		read_sections(m->fd, &s);
+		s.unknown = read_sections(m->fd, &s);
 	debug = find_debug(files, m, root_fd);
 	tell_names(&out, index, &s);
 	tell_stacks(&out, index);

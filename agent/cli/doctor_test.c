@@ -4,6 +4,7 @@
 #include "lib/base/testdir.h"
 #include "node/parse/parse.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -343,6 +344,42 @@ static void test_nginx(void **state)
 	stop(pid, &a);
 }
 
+/* A program to which empty sections are added, until there are n. */
+static void add_sections(const char *program, const char *name, uint16_t n)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name), *file = NULL, *more = NULL;
+	size_t size, table;
+	Elf64_Ehdr *e;
+
+	assert_int_equal(file_read(AT_FDCWD, program, 64u << 20, &file, &size), 0);
+	e = (Elf64_Ehdr *)file;
+	table = (size + 7) / 8 * 8;
+	more = xcalloc(1, table + n * sizeof(Elf64_Shdr));
+	memcpy(more + table, file + e->e_shoff, e->e_shnum * sizeof(Elf64_Shdr));
+	e->e_shoff = table;
+	e->e_shnum = n;
+	memcpy(more, file, size);
+	assert_int_equal(file_write_atomic(path, more, table + n * sizeof(Elf64_Shdr), 0755), 0);
+}
+
+static void test_more_sections_than_are_read(void **state)
+{
+	static const char cut[] = "its sections are not known: too many";
+	struct answer a;
+	pid_t pid;
+
+	(void)state;
+	for (uint16_t n = 4096; n <= 4097; n++) {
+		add_sections("/bin/sh", "many", n);
+		pid = start("./many -c 'echo 1; kill -STOP $$'");
+		a = ask(pid, 0);
+		expect(&a, "/many", true, n == 4097 ? cut : "(exported ones only: stripped)");
+		assert_true(!strstr(json_str_at(check_of(&a, "/many"), "detail", ""), cut) ==
+			    (n == 4096));
+		stop(pid, &a);
+	}
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -367,6 +404,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_java),
 		cmocka_unit_test(test_stripped_go),
 		cmocka_unit_test(test_nginx),
+		cmocka_unit_test(test_more_sections_than_are_read),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
