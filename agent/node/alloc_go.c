@@ -17,7 +17,7 @@ struct feed {
 
 static uint64_t hash_stack(const struct alloc_go_record *r)
 {
-	uint64_t h = r->n_addresses;
+	uint64_t h = r->n_addresses << 1 | r->truncated;
 
 	for (size_t i = 0; i < r->n_addresses; i++) {
 		h = (h ^ r->addresses[i]) * 0x9e3779b97f4a7c15ull;
@@ -45,6 +45,7 @@ static bool add_stack(struct feed *f, const struct alloc_go_record *r, uint64_t 
 		.hash = hash,
 		.frames = (const struct raw_frame *)(uintptr_t)at,
 		.n = r->n_addresses,
+		.end_reason = r->truncated ? "truncated" : NULL,
 	};
 	return true;
 }

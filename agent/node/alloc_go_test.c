@@ -145,6 +145,32 @@ static void nothing_lives(void **state)
 	drain_free(d);
 }
 
+/* What Go notes beyond the frames of any stack: one that is as long, and the same with one frame more. */
+static void deep_heap_stacks_are_cut_visibly(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t deep[PF_MAX_USER_FRAMES + 1];
+	struct drain *d = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(deep); i++)
+		deep[i] = 0x7f0000000000 + 16 * i;
+	go_count(&f->image, go_bucket(&f->image, deep, PF_MAX_USER_FRAMES, 8), 0, 1, 0);
+	go_count(&f->image, go_bucket(&f->image, deep, PF_MAX_USER_FRAMES + 1, 8), 0, 3, 0);
+	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(d->n_samples, 2);
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_stack *s = drain_stack(d, d->samples[i].ustack);
+
+		assert_int_equal(s->n, PF_MAX_USER_FRAMES);
+		assert_int_equal(s->frames[s->n - 1].address, deep[PF_MAX_USER_FRAMES - 1]);
+		if (d->samples[i].value == 8)
+			assert_null(s->end_reason);
+		else
+			assert_string_equal(s->end_reason, "truncated");
+	}
+	drain_free(d);
+}
+
 static void another_process_is_none(void **state)
 {
 	struct fixture *f = *state;
@@ -160,9 +186,8 @@ static void another_process_is_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_heap_is_samples),
-		TEST(only_what_is_asked_for),
-		TEST(nothing_lives),
+		TEST(a_heap_is_samples),       TEST(only_what_is_asked_for),
+		TEST(nothing_lives),	       TEST(deep_heap_stacks_are_cut_visibly),
 		TEST(another_process_is_none),
 	};
 

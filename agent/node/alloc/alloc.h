@@ -53,6 +53,7 @@ struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g); /* by alloc_s
 struct alloc_go_record {
 	const uint64_t *addresses; /* return addresses, leaf first */
 	size_t n_addresses;
+	bool truncated; /* there are outer ones */
 	uint64_t alloc_bytes, alloc_objects; /* since the record before: of the time between two reads */
 	uint64_t inuse_bytes, inuse_objects; /* as of the last finished garbage collection */
 };

@@ -25,10 +25,12 @@
 #define WINDOW_BYTES	 (16u << 10)
 
 struct bucket {
-	uint64_t counts;   /* where they are */
-	uint64_t size;	   /* of one object */
-	uint32_t first, n; /* of addresses */
-	uint64_t told;	   /* objects, by reads before */
+	uint64_t counts; /* where they are */
+	uint64_t size;	 /* of one object */
+	uint32_t first;	 /* of addresses */
+	uint16_t n;
+	bool truncated;
+	uint64_t told; /* objects, by reads before */
 };
 /* What one pass saw of a bucket: objects. */
 struct seen {
@@ -89,14 +91,16 @@ struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
  * made up. A frame here stands for all that is inlined at its address: keep the real ones. Of two that follow each
  * other in one function, the second with fewer inlined functions around it is made up.
  */
-static uint32_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32_t n)
+static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32_t n,
+			  bool *ret_truncated)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
 	uint64_t function = 0;
 	size_t depth = 0;
-	uint32_t kept = 0;
+	uint16_t kept = 0;
 
-	for (uint32_t i = 0; i < n && kept < STACK_TOLD_MAX; i++) {
+	*ret_truncated = false;
+	for (uint32_t i = 0; i < n && !*ret_truncated; i++) {
 		uint64_t address = stack[i] - 1 - g->bias;
 		struct elf_symbol symbol = {.address = UINT64_MAX};
 		size_t inlined = elf_index_inlines(g->index, address, inlines);
@@ -104,8 +108,11 @@ static uint32_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 
 		(void)elf_index_symbol(g->index, address, &symbol);
 		same = symbol.address == function && i > 0;
-		if (!same || inlined >= depth)
-			stack[kept++] = stack[i];
+		if (!same || inlined >= depth) {
+			*ret_truncated = kept == STACK_TOLD_MAX;
+			if (!*ret_truncated)
+				stack[kept++] = stack[i];
+		}
 		function = symbol.address;
 		depth = inlined;
 	}
@@ -154,8 +161,8 @@ static int learn_bucket(struct alloc_go_heap *g, struct memory *m, uint64_t at, 
 		return r;
 	b = (struct bucket){.counts = at + sizeof(head) + head[DEPTH] * sizeof(*stack),
 			    .size = head[SIZE],
-			    .first = (uint32_t)g->n_addresses,
-			    .n = keep_real(g, stack, (uint32_t)head[DEPTH])};
+			    .first = (uint32_t)g->n_addresses};
+	b.n = keep_real(g, stack, (uint32_t)head[DEPTH], &b.truncated);
 	if (is_full(g))
 		return -E2BIG;
 	GROW(g->buckets, g->n, g->cap);
@@ -383,7 +390,8 @@ static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, a
 		struct bucket *b = &g->buckets[i];
 		const struct seen *s = &p->seen[i];
 		struct alloc_go_record r = {.addresses = g->addresses + b->first,
-					    .n_addresses = b->n};
+					    .n_addresses = b->n,
+					    .truncated = b->truncated};
 
 		/* Less than before: then it was read amid a change that counted twice. It comes right. */
 		if (g->told_once && s->allocs > b->told)
