@@ -321,7 +321,7 @@ enum pf_site_flags {
  * by exec is another one. Code between the bounds is an allocator's own: a hit that returns there is a
  * part of a call that was counted already.
  */
-#define PF_MEM_INNER_MAX 12
+#define PF_MEM_INNER_MAX 12 /* mimalloc has more: those that lie close together become one */
 struct pf_mem_proc {
 	uint32_t exec_id; /* of the key */
 	uint32_t event_mask;

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #define MARKS_MAX 320
-#define PADDING	  64 /* between two functions */
+#define PADDING	  64   /* between two functions */
+#define GAP_MAX	  4096 /* bytes between functions of one allocator */
 
 static const struct alloc_finder *const finders[] = {
 #define X(name) &name##_finder,
@@ -101,7 +102,7 @@ static void join_inner(struct alloc_sites *s, size_t k)
 	memmove(&s->inner[k + 1], &s->inner[k + 2], (s->n_inner - k - 1) * sizeof(s->inner[0]));
 }
 
-/* Makes room: the two that are closest are most likely of one library. */
+/* Makes room: the two that are closest are most likely of one library, with nothing but the allocator's between. */
 static void join_closest(struct alloc_sites *s)
 {
 	size_t best = 0;
@@ -110,6 +111,11 @@ static void join_closest(struct alloc_sites *s)
 		if (s->inner[k + 1].start - s->inner[k].end <
 		    s->inner[best + 1].start - s->inner[best].end)
 			best = k;
+	if (s->inner[best + 1].start - s->inner[best].end > GAP_MAX)
+		alloc_add_problem(s,
+				  "its allocators have more than %d pieces of code: what the code "
+				  "between two of them allocates is not seen",
+				  PF_MEM_INNER_MAX);
 	join_inner(s, best);
 }
 
@@ -149,6 +155,14 @@ void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(s->problem, sizeof(s->problem), format, args);
 	va_end(args);
+}
+
+void alloc_add_not_followed(struct alloc_sites *s, const char *symbol)
+{
+	alloc_add_problem(s,
+			  "code of %s is not followed to its end: what it allocates may be counted "
+			  "twice",
+			  symbol);
 }
 
 struct alloc_sites *alloc_sites_free(struct alloc_sites *s)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "node/alloc/internal.h"
+#include "node/alloc/table.h"
 
 static char dir[] = "/tmp/alloc-test.XXXXXX";
 
@@ -149,6 +150,131 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 	for (size_t i = 1; i < s.n_inner; i++)
 		assert_true(s.inner[i - 1].end < s.inner[i].start);
 	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
+	assert_non_null(strstr(s.problem, "more than 12 pieces of code"));
+	/* Of one allocator. */
+	s = (struct alloc_sites){0};
+	for (uint64_t i = 1; i < 40; i++)
+		alloc_add_inner(&s, i * 1000, i * 1000 + 100);
+	assert_string_equal(s.problem, "");
+}
+
+/* A library that has all functions of the table but Rust's; a program that loads n of it. */
+static pid_t start_with_libraries(unsigned n)
+{
+	_cleanup_free_ char *path = xasprintf("%s/all.s", dir), *command = NULL, *source = NULL;
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	for (const char *const *m = table_marks; *m; m++)
+		if (!strstr(*m, "rust") && !streq(*m, TABLE_GLIBC_LOADER))
+			fprintf(f, ".globl %s\n.type %s,@function\n%s: ret\n", *m, *m, *m);
+	fclose(f);
+	command = xasprintf("cd %s && gcc -shared -nostdlib all.s -o 0.so && for i in 1 2 3; do cp "
+			    "0.so $i.so; done",
+			    dir);
+	assert_int_equal(system(command), 0);
+	source = xasprintf("#include <dlfcn.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+			   "int main(void) { char path[99]; for (int i = 0; i < %u; i++) {\n"
+			   "snprintf(path, sizeof(path), \"%s/%%d.so\", i);\n"
+			   "if (!dlopen(path, RTLD_NOW)) return 1; }\n"
+			   "write(1, \"x\", 1); for (;;) pause(); }",
+			   n, dir);
+	return start(source, "-ldl");
+}
+
+static void more_functions_than_are_taken_are_told(void **state)
+{
+	(void)state;
+	for (unsigned n = 3; n <= 4; n++) {
+		struct alloc_process p;
+		pid_t pid = start_with_libraries(n);
+		struct alloc_sites *s = find(&p, pid);
+
+		if (n == 3)
+			assert_string_equal(s->problem, "");
+		else
+			assert_non_null(strstr(s->problem, "more than 512 functions"));
+		assert_true(n == 3 ? s->n > 400 && s->n < 450 : s->n > 500);
+		stop(pid, &p, s);
+	}
+}
+
+/* ---- code that is not followed to its end ---- */
+
+#define ASM(text) "asm(\".text\\n.globl malloc,free,calloc,je_malloc,je_free\\n" text "\");\n" WAITS
+
+static const struct {
+	const char *source;
+	bool told;
+} codes[] = {
+	{ASM("malloc: .fill 1000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), false},
+	{ASM("malloc: .fill 10000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), true},
+	/* To free twice is to free. */
+	{ASM("malloc: ret\\nfree: .fill 10000,1,0x90; ret\\ncalloc: ret"), false},
+	{ASM("malloc: .rept 500; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), false},
+	{ASM("malloc: .rept 600; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), true},
+	{ASM("malloc: jmp 1f; 1: jmp 2f; 2: jmp 3f; 3: ret\\nfree: ret\\ncalloc: ret"), false},
+	{ASM("malloc: jmp 1f; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: jmp 5f; 5: ret\\n"
+	     "free: ret\\ncalloc: ret"),
+	 true},
+	{ASM("malloc: call 1f; ret; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: jmp 5f; 5: jmp 6f; 6: ret"
+	     "\\nfree: ret\\ncalloc: ret"),
+	 true},
+	/* The places that it calls come back to. */
+	{ASM("malloc: .rept 16; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), false},
+	{ASM("malloc: .rept 17; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), true},
+};
+
+static void code_that_is_not_followed_to_its_end_is_told(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+		struct alloc_process p;
+		pid_t pid = start(codes[i].source, "-no-pie");
+		struct alloc_sites *s = find(&p, pid);
+		bool told = strstr(s->problem, "code of malloc is not followed to its end");
+
+		if (told != codes[i].told || (!told && *s->problem))
+			fail_msg("%s: %s", codes[i].source, s->problem);
+		assert_non_null(site_of(s, "malloc"));
+		stop(pid, &p, s);
+	}
+}
+
+/* ---- hooks before CPython's allocator ---- */
+
+/* As CPython has them: o, m and r are _PyObject, _PyMem and _PyMem_Raw; HOOKS of h stand before o. */
+static const char hooked[] =
+	"typedef struct { void *c, *(*m)(void *, long), *(*k)(void *, long, long);\n"
+	"void *(*r)(void *, void *, long); void (*f)(void *, void *); } A;\n"
+	"#define F(n) void *n##m(void *c, long b) { return 0; }\\\n"
+	"void *n##k(void *c, long a, long b) { return 0; }\\\n"
+	"void *n##r(void *c, void *p, long b) { return 0; } void n##f(void *c, void *p) {}\n"
+	"F(small) F(raw)\n"
+	"#define T(c, n) {c, n##m, n##k, n##r, n##f}\n"
+	"A h[7] = {T(h + 1, small), T(h + 2, small), T(h + 3, small), T(h + 4, small),\n"
+	"T(h + 5, small), T(0, small)};\n"
+	"A o = T(h + 6 - HOOKS, small), m = T(0, small), r = T(0, raw);\n"
+	"#define P(name, t) void *name##Malloc(long n) { return t.m(t.c, n); }\\\n"
+	"void name##Free(void *p) { t.f(t.c, p); }\n"
+	"P(PyObject_, o) P(PyMem_, m) P(PyMem_Raw, r)\n" WAITS;
+
+static void more_hooks_than_are_followed_are_told(void **state)
+{
+	(void)state;
+	for (unsigned n = 4; n <= 5; n++) {
+		struct alloc_process p;
+		_cleanup_free_ char *flags = xasprintf("-O1 -DHOOKS=%u", n);
+		pid_t pid = start(hooked, flags);
+		struct alloc_sites *s = find(&p, pid);
+
+		if (n == 4)
+			assert_string_equal(s->problem, "");
+		else
+			assert_non_null(strstr(s->problem, "more than 4 hooks"));
+		assert_int_equal(n == 4, !!site_of(s, "_PyObject_Malloc"));
+		stop(pid, &p, s);
+	}
 }
 
 static int remove_all(void **state)
@@ -166,6 +292,9 @@ int main(void)
 		cmocka_unit_test(a_static_program_without_symbols_says_so),
 		cmocka_unit_test(hostile_symbols_give_no_site),
 		cmocka_unit_test(inner_ranges_are_apart_and_have_a_limit),
+		cmocka_unit_test(more_functions_than_are_taken_are_told),
+		cmocka_unit_test(code_that_is_not_followed_to_its_end_is_told),
+		cmocka_unit_test(more_hooks_than_are_followed_are_told),
 	};
 
 	if (!mkdtemp(dir))

@@ -8,12 +8,12 @@
 #include "node/parse/insn.h"
 
 #define PAGE_BYTES   4096u
-#define PAGES	     64u   /* kept at once; a walk goes over a few neighbours */
-#define SEEN_SLOTS   8192u /* of a walk; half of them are used at most: */
-#define INSNS_MAX    4096u /* functions are shorter, slow ways included */
-#define WORK_MAX     512u
-#define THUNKS_MAX   4 /* jumps in a row: PLT, alias, alias */
-#define JUMP_POINTER 4 /* modrm's reg of opcode ff */
+#define PAGES	     64u    /* kept at once; a walk goes over a few neighbours */
+#define SEEN_SLOTS   16384u /* of a walk; each instruction leads to two others at most: */
+#define INSNS_MAX    8192u /* functions are shorter, slow ways included: jemalloc 5.3's have 3,950 */
+#define WORK_MAX     512u  /* branches that wait to be followed */
+#define THUNKS_MAX   4	   /* jumps in a row: PLT, alias, alias */
+#define JUMP_POINTER 4	   /* modrm's reg of opcode ff */
 #define CALL_POINTER 2
 
 struct page {
@@ -198,6 +198,7 @@ static uint64_t behind_thunks(struct code *c, uint64_t address)
 		else
 			return address;
 	}
+	c->ret->cut = true;
 	return address;
 }
 
@@ -215,10 +216,12 @@ static bool is_place(const uint64_t *places, size_t n, uint64_t address)
 	return n && bsearch(&address, places, n, sizeof(*places), compare_places);
 }
 
-uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n)
+uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+		    bool *ret_cut)
 {
 	uint64_t at = function;
 
+	*ret_cut = false;
 	for (unsigned k = 0; k < THUNKS_MAX; k++) {
 		uint64_t to;
 		struct insn i;
@@ -235,16 +238,19 @@ uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, s
 			return to;
 		at = to;
 	}
+	*ret_cut = true;
 	return 0;
 }
 
-static void note(uint64_t items[CODE_WAYS_MAX], size_t *n, uint64_t address)
+static void note(struct code *c, uint64_t items[CODE_WAYS_MAX], size_t *n, uint64_t address)
 {
 	for (size_t i = 0; i < *n; i++)
 		if (items[i] == address)
 			return;
 	if (*n < CODE_WAYS_MAX)
 		items[(*n)++] = address;
+	else
+		c->ret->cut = true;
 }
 
 /* ---- the walk ---- */
@@ -265,8 +271,10 @@ static bool see(struct code *c, uint64_t address)
 
 static void push(struct code *c, uint64_t address, unsigned depth)
 {
-	if (c->n_work == WORK_MAX)
+	if (c->n_work == WORK_MAX) {
+		c->ret->cut = true;
 		return;
+	}
 	c->work[c->n_work].address = address;
 	c->work[c->n_work++].depth = depth;
 }
@@ -282,9 +290,9 @@ static bool land(struct code *c, uint64_t to, unsigned depth)
 {
 	if (to != c->function && is_place(c->places, c->n_places, to)) {
 		if (depth)
-			note(c->ret->calls, &c->ret->n_calls, to);
+			note(c, c->ret->calls, &c->ret->n_calls, to);
 		else
-			note(c->ret->jumps, &c->ret->n_jumps, to);
+			note(c, c->ret->jumps, &c->ret->n_jumps, to);
 		return false;
 	}
 	return is_same_file(mappings_find(c->look->maps, to), c->file);
@@ -298,9 +306,9 @@ static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned de
 	if (!to)
 		return;
 	if (is_place(c->places, c->n_places, to)) {
-		note(c->ret->calls, &c->ret->n_calls, to);
+		note(c, c->ret->calls, &c->ret->n_calls, to);
 		if (depth == 0)
-			note(c->ret->returns, &c->ret->n_returns, comes_back);
+			note(c, c->ret->returns, &c->ret->n_returns, comes_back);
 	} else if (depth < c->depth_max &&
 		   is_same_file(mappings_find(c->look->maps, to), c->file)) {
 		push(c, to, depth + 1);
@@ -356,4 +364,5 @@ void code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t
 		c->n_work--;
 		follow(c, c->work[c->n_work].address, c->work[c->n_work].depth);
 	}
+	ret->cut |= c->n_insns == INSNS_MAX;
 }

@@ -24,6 +24,7 @@ struct code_ways {
 	size_t n_jumps, n_calls, n_returns;
 	bool any_call; /* of anything */
 	bool open; /* it jumps to where a pointer says that is not set yet: a library function not called before */
+	bool cut; /* a limit was reached: there may be more ways. What leads to a site unseen is counted twice */
 };
 /*
  * Follows the function's jumps, and calls to the given depth within its file, up to places (ascending), which are
@@ -31,7 +32,8 @@ struct code_ways {
  */
 void code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n, unsigned depth,
 	       struct code_ways *ret);
-/* The place that a function is nothing but a jump to; 0: it is not. */
-uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n);
+/* The place that a function is nothing but a jump to; 0: it is not, or, cut, by more jumps than are followed. */
+uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+		    bool *ret_cut);
 /* At most 15 bytes of an executable mapping; fewer at its end; 0: there is none. */
 size_t code_read(struct code *c, uint64_t address, uint8_t ret[static 15]);

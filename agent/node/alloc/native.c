@@ -31,6 +31,7 @@ struct found {
 	size_t n_places;
 	struct code *code;
 	bool loader; /* glibc's, that has nothing loaded yet maybe */
+	bool full;   /* there are more than CANDIDATES_MAX */
 };
 
 static bool is_kind(const struct candidate *c, enum pf_site_kind kind)
@@ -75,6 +76,8 @@ static void add(struct found *f, const struct candidate *new)
 		*c = *new;
 	else if (!c && f->n < CANDIDATES_MAX)
 		f->items[f->n++] = *new;
+	else
+		f->full |= !c;
 }
 
 /* Which families a file has, as bits. */
@@ -199,9 +202,10 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 {
 	struct pf_site site = c->row->site;
 	struct code_ways w;
+	bool cut;
 	int r;
 
-	if (code_thunk(f->code, c->address, f->places, f->n_places)) {
+	if (code_thunk(f->code, c->address, f->places, f->n_places, &cut)) {
 		c->dropped = true;
 		return 0;
 	}
@@ -211,6 +215,9 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
 	if (c->dropped)
 		return 0;
+	/* To free twice is to free. */
+	if ((cut || w.cut) && !is_kind(c, PF_SITE_FREE))
+		alloc_add_not_followed(ret, c->symbol);
 	site.flags |= c->flags;
 	r = alloc_add_site(f->look, c->address, c->symbol, site, ret);
 	if (r == 0)
@@ -227,6 +234,8 @@ static int judge_rust(struct found *f, const struct candidate *c, struct alloc_s
 	code_ways(f->code, c->address, f->places, f->n_places, RUST_DEPTH, &w);
 	if (w.n_jumps || w.n_calls || w.open)
 		return 0;
+	if (w.cut)
+		alloc_add_not_followed(ret, c->symbol);
 	alloc_add_problem(ret, "this Rust program has an allocator of its own: where the compiler "
 			       "put it into its callers it is not seen");
 	r = alloc_add_site(f->look, c->address, c->symbol, c->row->site, ret);
@@ -250,6 +259,11 @@ static int find_all(struct found *f, struct alloc_sites *ret)
 	add_files(f, true);
 	for (size_t i = n; r == 0 && i < f->n; i++)
 		r = judge_rust(f, &f->items[i], ret);
+	if (f->full)
+		alloc_add_problem(ret,
+				  "its allocators have more than %d functions: what the others "
+				  "allocate is not seen, what they free seems to live",
+				  CANDIDATES_MAX);
 	if (r == 0 && !f->n)
 		r = f->loader ? -EAGAIN : -ENOENT;
 	return r;

@@ -15,8 +15,8 @@
 
 #define SMALL_BYTES 512 /* SMALL_REQUEST_THRESHOLD */
 #define HOOKS_MAX   4	/* one before the other */
-#define LOADS_MAX   8
-#define STEPS_MAX   24
+#define LOADS_MAX   8	/* of a function: a table that is not among them is told of as not known */
+#define STEPS_MAX   24	/* instructions of it: as above */
 #define RSI	    (6 + 1)
 #define RDX	    (2 + 1)
 
@@ -122,7 +122,7 @@ static int find_table(struct python *p, const char *malloc_name, const char *fre
 
 /*
  * Who stands behind hooks: their context begins with the allocator that they call (Modules/_tracemalloc.c), behind a
- * letter in debug hooks (debug_alloc_api_t). -ENOENT: a context of somebody else's.
+ * letter in debug hooks (debug_alloc_api_t). -ENOENT: a context of somebody else's. -E2BIG: HOOKS_MAX.
  */
 static int behind_hooks(struct python *p, struct python_allocator *a)
 {
@@ -130,7 +130,9 @@ static int behind_hooks(struct python *p, struct python_allocator *a)
 		uint64_t words[1 + sizeof(*a) / 8];
 		size_t from;
 
-		if (n == HOOKS_MAX || memory_read(p->memory, a->context, words, sizeof(words)) < 0)
+		if (n == HOOKS_MAX)
+			return -E2BIG;
+		if (memory_read(p->memory, a->context, words, sizeof(words)) < 0)
 			return -ENOENT;
 		from = is_code(p, words[1]) ? 0 : 1;
 		memcpy(a, words + from, sizeof(*a));
@@ -150,12 +152,15 @@ static int add(struct python *p, uint64_t address, const char *name, struct pf_s
 }
 
 /* Of realloc: what of its new memory comes by at malloc's entry, too. */
-static uint16_t realloc_flags(struct python *p, const struct python_allocator *a)
+static uint16_t realloc_flags(struct python *p, const struct python_allocator *a,
+			      struct alloc_sites *ret)
 {
 	struct code_ways w;
 	uint16_t flags = 0;
 
 	code_ways(p->code, a->realloc, &a->malloc, 1, 0, &w);
+	if (w.cut)
+		alloc_add_not_followed(ret, "_PyObject_Realloc");
 	if (w.n_jumps)
 		flags |= PF_SITE_NULL_IS_ALLOC;
 	if (w.n_calls)
@@ -170,7 +175,7 @@ static int add_functions(struct python *p, const struct python_allocator *a, uin
 	struct pf_site calloc_ = {PF_SITE_ALLOC, .size_arg = 3, .count_arg = 2,
 				  .max_bytes = max_bytes};
 	struct pf_site realloc_ = {PF_SITE_REALLOC, .size_arg = 3, .ptr_arg = 2,
-				   .max_bytes = max_bytes, .flags = realloc_flags(p, a)};
+				   .max_bytes = max_bytes, .flags = realloc_flags(p, a, ret)};
 	struct pf_site free_ = {PF_SITE_FREE, .ptr_arg = 2};
 	int r = add(p, a->malloc, "_PyObject_Malloc", malloc_, ret);
 
@@ -200,7 +205,11 @@ static int add_mimalloc(struct python *p, const struct python_allocator *a, stru
 		places[i] = ret->items[i].address;
 	qsort(places, ret->n, sizeof(*places), compare_addresses);
 	code_ways(p->code, a->malloc, places, ret->n, 0, &w);
-	return w.n_jumps || w.n_calls ? 0 : add_functions(p, a, 0, ret);
+	if (w.n_jumps || w.n_calls)
+		return 0;
+	if (w.cut)
+		alloc_add_not_followed(ret, "_PyObject_Malloc");
+	return add_functions(p, a, 0, ret);
 }
 
 /* ---- where the compiler put copies of them ---- */
@@ -276,6 +285,25 @@ static int add_entries(struct copies *x, const uint64_t *addresses)
 	return r;
 }
 
+/* In one sentence: the first one is kept. */
+static void tell_copies(const struct copies *x, unsigned event_mask)
+{
+	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;
+	char places[80] = "";
+
+	if (event_mask & 1u << PF_EVENT_MEM_ALLOC && x->n_unknown)
+		snprintf(places, sizeof(places), "%zu of %zu places where it allocates them",
+			 x->n_unknown, x->n);
+	if (inuse)
+		alloc_add_problem(x->sites,
+				  "mem-inuse of Python objects up to %d bytes: the compiler "
+				  "spread their allocator over this CPython; larger are seen%s%s",
+				  SMALL_BYTES, *places ? "; mem-alloc lacks " : "", places);
+	else if (*places)
+		alloc_add_problem(x->sites, "Python objects up to %d bytes: %s are not seen",
+				  SMALL_BYTES, places);
+}
+
 /*
  * Compilers that know a profile of the program (PGO, which distributions build with) replace a call of a pointer by:
  * is it pymalloc, then its code, else the call. -ENOENT: none of that here.
@@ -284,26 +312,17 @@ static int add_copies(struct python *p, const struct python_allocator *a, unsign
 		      struct alloc_sites *ret)
 {
 	const uint64_t addresses[] = {a->malloc, a->calloc, a->realloc};
-	struct copies x = {.p = p, .sites = ret, .wanted = {true, true, !realloc_flags(p, a)}};
+	struct copies x = {.p = p, .sites = ret, .wanted = {true, true, !realloc_flags(p, a, ret)}};
 	size_t before = ret->n;
 	int r = python_copies(p->look, p->code, addresses, FUNCTIONS, take_copy, &x);
 
 	if (r < 0 || !x.n)
 		return r < 0 ? r : -ENOENT;
-	if (event_mask & 1u << PF_EVENT_MEM_INUSE)
-		alloc_add_problem(ret,
-				  "mem-inuse of Python objects up to %d bytes: the compiler "
-				  "spread their allocator over this CPython; larger are seen",
-				  SMALL_BYTES);
+	tell_copies(&x, event_mask);
 	if (!(event_mask & 1u << PF_EVENT_MEM_ALLOC)) {
 		ret->n = before;
 		return 0;
 	}
-	if (x.n_unknown)
-		alloc_add_problem(ret,
-				  "%zu of %zu places where this CPython allocates objects are "
-				  "not seen",
-				  x.n_unknown, x.n);
 	return add_entries(&x, addresses);
 }
 
@@ -323,9 +342,18 @@ static int find_sites(struct python *p, unsigned event_mask, struct alloc_sites 
 				  SMALL_BYTES);
 		return 0;
 	}
+	r = behind_hooks(p, &object);
+	if (r == 0)
+		r = behind_hooks(p, &mem);
+	if (r == 0)
+		r = behind_hooks(p, &raw);
+	if (r == -E2BIG)
+		alloc_add_problem(ret,
+				  "Python objects up to %d bytes are not seen: more than %d hooks "
+				  "stand before their allocator",
+				  SMALL_BYTES, HOOKS_MAX);
 	/* Somebody's own, or malloc alone: what they call is seen. */
-	if (behind_hooks(p, &object) < 0 || behind_hooks(p, &mem) < 0 ||
-	    behind_hooks(p, &raw) < 0 || object.malloc == raw.malloc)
+	if (r < 0 || object.malloc == raw.malloc)
 		return 0;
 	/* mimalloc, of free-threaded builds: objects have a heap of their own there, of any size. */
 	if (object.malloc != mem.malloc) {

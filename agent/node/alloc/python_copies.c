@@ -14,7 +14,7 @@
 #define CHUNK_BYTES (64u << 10)
 #define TEXT_BYTES  (64u << 20) /* of a file's code: CPython's is 3 to 10 MiB */
 #define NEAR	    12		/* instructions from the lea to the comparison */
-#define STEPS_MAX   24		/* from the comparison to the call */
+#define STEPS_MAX   24		/* from the comparison to the call; CPython 3.11 has 10 */
 
 /*
  * A CPython has some hundred such places, of 40 instructions at most each, and no function that is meant more than
@@ -127,6 +127,10 @@ static void follow(struct scan *s, size_t function, uint64_t comparison)
 		compute(c.registers, &i);
 		at = on(&i, at + i.bytes);
 	}
+	/* Too far to be looked for: what it gets is not known. */
+	memset(c.registers, 0, sizeof(c.registers));
+	if (at && decided)
+		s->fn(&c, s->arg);
 }
 
 /* ---- comparisons ---- */

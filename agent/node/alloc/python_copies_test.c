@@ -68,6 +68,25 @@ static void a_copy_is_found(void **state)
 	assert_int_equal(f.n, 1000);
 }
 
+/* cmp $function,%rax; jne; so many nops; the call */
+static void a_call_far_away_is_of_unknown_size(void **state)
+{
+	uint8_t text[2 * sizeof(copy) + 24];
+	struct found f;
+
+	(void)state;
+	for (size_t n = 21; n <= 22; n++) {
+		memset(text, 0x90, sizeof(text));
+		memcpy(text, copy, 8);
+		memcpy(text + 8 + n, copy + 8, 2);
+		assert_int_equal(look_through(text, sizeof(text), BYTES - sizeof(text), &f), 0);
+		assert_int_equal(f.n, 1);
+		assert_true(f.last.address == START + BYTES - sizeof(text));
+		assert_int_equal(f.last.registers[6].kind,
+				 n == 21 ? PYTHON_REGISTER : PYTHON_UNKNOWN);
+	}
+}
+
 /* Bytes that are the function's address wherever one looks: it takes no more than so many looks. */
 static void code_made_of_addresses_is_given_up(void **state)
 {
@@ -85,6 +104,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_copy_is_found),
+		cmocka_unit_test(a_call_far_away_is_of_unknown_size),
 		cmocka_unit_test(code_made_of_addresses_is_given_up),
 	};
 
