@@ -17,7 +17,9 @@
 #define MEM_PROFILE	 1	    /* bucketType */
 #define STACK_MAX	 1100	    /* maxProfStackDepth and what is left for inlined frames */
 #define STACK_TOLD_MAX	 PF_MAX_USER_FRAMES
-#define CYCLES		 4 /* active, and a ring of three that become active later */
+#define GO_FRAMES_MIN	 32		  /* Go cuts none that has fewer, by itself */
+#define ROOT		 "runtime.goexit" /* of each goroutine; also .abi0 */
+#define CYCLES		 4		  /* active, and a ring of three that become active later */
 #define COUNTS_BYTES_MAX 32
 #define PASSES_MAX	 5
 #define RATE_MAX	 (1ull << 40)
@@ -90,11 +92,13 @@ struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
  * Go notes one address for each function, inlined ones too: those of the functions around an inlined call are
  * made up. A frame here stands for all that is inlined at its address: keep the real ones. Of two that follow each
  * other in one function, the second with fewer inlined functions around it is made up.
+ * Truncated: by us, or by Go, which keeps 32 addresses before 1.23 and 128 since (GODEBUG=profstackdepth).
  */
 static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32_t n,
 			  bool *ret_truncated)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
+	const char *outermost = ROOT;
 	uint64_t function = 0;
 	size_t depth = 0;
 	uint16_t kept = 0;
@@ -102,7 +106,7 @@ static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 	*ret_truncated = false;
 	for (uint32_t i = 0; i < n && !*ret_truncated; i++) {
 		uint64_t address = stack[i] - 1 - g->bias;
-		struct elf_symbol symbol = {.address = UINT64_MAX};
+		struct elf_symbol symbol = {.address = UINT64_MAX, .name = ROOT};
 		size_t inlined = elf_index_inlines(g->index, address, inlines);
 		bool same;
 
@@ -115,7 +119,9 @@ static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 		}
 		function = symbol.address;
 		depth = inlined;
+		outermost = symbol.name;
 	}
+	*ret_truncated |= n >= GO_FRAMES_MIN && !str_has_prefix(outermost, ROOT);
 	return kept;
 }
 

@@ -58,6 +58,8 @@ static const char program[] =
 	"		case \"work\":\n"
 	"			held(100); freed(200); outer(50); deep(10, 20); sink = nil; "
 	"runtime.GC()\n"
+	"		case \"deep\":\n"
+	"			deep(10, 200); deep(20, 1); runtime.GC()\n"
 	"		case \"much\":\n"
 	"			held(50000); freed(50000); outer(500000); runtime.GC()\n"
 	"		case \"storm\":\n"
@@ -202,6 +204,7 @@ struct seen {
 	struct runtime_look look;
 	struct alloc_sites sites;
 	struct tallies tallies;
+	uint64_t truncated_bytes; /* allocated */
 };
 
 static void look_at(struct seen *s, pid_t pid, int *ret)
@@ -281,12 +284,14 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	t = tally_of(&s->tallies, stack);
 	t->alloc += r->alloc_bytes;
 	t->live += r->inuse_bytes;
+	s->truncated_bytes += r->truncated ? r->alloc_bytes : 0;
 	buf_done(&b);
 }
 
 static int look_again(struct seen *s)
 {
 	tallies_done(&s->tallies);
+	s->truncated_bytes = 0;
 	s->look.memory->budget_bytes = 64 << 20;
 	return alloc_go_read(s->sites.go, s->look.memory, on_record, s);
 }
@@ -354,8 +359,14 @@ static void check_every_object(void)
 	assert_int_equal(sum(&s.tallies, "main.freed", true), 0);
 	assert_int_equal(sum(&s.tallies, "main.inlined;main.outer;main.main", true), 50 * 24);
 	assert_equal(&own, &s.tallies);
+	assert_int_equal(s.truncated_bytes, 0);
 	assert_int_equal(look_again(&s), 0);
 	assert_int_equal(sum(&s.tallies, "main.held", false), 0);
+	tallies_done(&own);
+	ask(&c, "deep", 1, &own); /* not equal: runtime.MemProfileRecord has 32 frames */
+	assert_int_equal(look_again(&s), 0);
+	assert_int_equal(sum(&s.tallies, "main.held", false), 30 * 1024);
+	assert_int_equal(s.truncated_bytes, 10 * 1024); /* Go keeps 32 or 128 of its 205 frames */
 	tallies_done(&own);
 	forget(&s);
 	stop(&c);
