@@ -89,6 +89,8 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		 {"names_cut", "its .gnu_debugdata is damaged or over a limit"}},
 		{ELF_INDEX_MARKS_CUT,
 		 {"marks_cut", "it has more symbols that runtimes are told by than are kept"}},
+		{ELF_INDEX_BUILD_ID_CUT,
+		 {"build_id_cut", "its build id is over a limit: no debug file is found by it"}},
 	};
 	size_t n = 0;
 

@@ -95,13 +95,14 @@ enum elf_index_flag {
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
+	ELF_INDEX_BUILD_ID_CUT = 1 << 10,	/* the build id is longer than a limit: it has none */
 };
 unsigned elf_index_flags(const struct elf_index *i);
 /* What users shall know that it lacks: a word for counters, a text for people. Both are constants. */
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 7
+#define ELF_LACKS_MAX 8
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Rows of PF_RULE_UNSUPPORTED. Looks at all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

@@ -70,6 +70,8 @@ static bool build_id_in_notes(struct elf_build *b, Elf_Data *notes)
 		if (n.n_type != NT_GNU_BUILD_ID || n.n_namesz != sizeof("GNU") ||
 		    memcmp(bytes + name, "GNU", sizeof("GNU")) != 0)
 			continue;
+		if (n.n_descsz > INDEX_BUILD_ID_MAX)
+			b->header.flags |= ELF_INDEX_BUILD_ID_CUT;
 		if (n.n_descsz == 0 || n.n_descsz > INDEX_BUILD_ID_MAX)
 			return false;
 		memcpy(b->header.build_id, bytes + desc, n.n_descsz);

@@ -290,6 +290,25 @@ static void stripped_files_have_marks(void **state)
 	elf_index_unref(i);
 }
 
+static void long_build_ids_are_told(void **state)
+{
+	struct parser *p = new_parser(0);
+
+	(void)state;
+	for (int bytes = INDEX_BUILD_ID_MAX; bytes <= INDEX_BUILD_ID_MAX + 1; bytes++) {
+		_cleanup_free_ char *flags = xasprintf("-Wl,--build-id=0x%0*x", 2 * bytes, 0xab);
+		bool over = bytes > INDEX_BUILD_ID_MAX;
+		struct elf_index *i;
+
+		compile("int main(void) { return 0; }\n", "long_id", flags);
+		assert_int_equal(parse_path(p, in_dir("long_id"), &i), 0);
+		assert_int_equal(strlen(elf_index_build_id(i)), over ? 0 : 2 * bytes);
+		assert_int_equal(!!(elf_index_flags(i) & ELF_INDEX_BUILD_ID_CUT), over);
+		elf_index_unref(i);
+	}
+	parser_free(p);
+}
+
 static void marks_of_a_file_have_a_limit(void **state)
 {
 	static const char source[] = "#define V(n) int hidden_##n##e;\n"
@@ -710,6 +729,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(marks_are_found_where_they_are),
 		cmocka_unit_test(stripped_files_have_marks),
 		cmocka_unit_test(marks_of_a_file_have_a_limit),
+		cmocka_unit_test(long_build_ids_are_told),
 		cmocka_unit_test(symbols_become_disjoint_parts),
 		cmocka_unit_test(truncated_files_cost_no_child),
 		cmocka_unit_test(wild_headers_are_survived),
