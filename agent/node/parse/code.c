@@ -281,6 +281,8 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
 	make_functions(&w);
 	follow_all(&w, NORETURN, NULL, NULL, NULL);
 	follow_all(&w, EMIT, NULL, emit, arg);
+	if (!w.budget)
+		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	free(found.items);
 	free(w.sized.items);
 	free(w.all.items);

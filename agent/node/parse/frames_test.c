@@ -336,6 +336,61 @@ static void a_file_without_frames_says_so(void **state)
 	elf_index_unref(i);
 }
 
+/*
+ * n functions of 1 MiB of nop. Each is followed three times: to find functions, those that never return,
+ * and rows. 9 of them are within the limit.
+ */
+static struct elf_index *index_of_long_functions(size_t n, struct elf_tables *ret)
+{
+	_cleanup_buf_ struct buf source = {0};
+
+	buf_puts(&source, ".text\n");
+	for (size_t k = 0; k < n; k++)
+		buf_printf(&source, BARE("f%zu", ".skip 0xfffff,0x90\nret"), k, k, k, k, k);
+	assemble(source.data, "long.so", "");
+	return index_of("long.so", ret);
+}
+
+static void instructions_over_the_limit_are_told(void **state)
+{
+	const struct pf_rule entered = {.cfa = PF_CFA_RSP, .cfa_offset = 8};
+	struct elf_tables t;
+	struct elf_index *i;
+
+	(void)state;
+	i = index_of_long_functions(9, &t);
+	assert_rule(&t, symbol("long.so", "f8"), entered);
+	assert_false(elf_index_flags(i) & ELF_INDEX_UNWIND_CUT);
+	elf_index_unref(i);
+	i = index_of_long_functions(10, &t);
+	assert_rule(&t, symbol("long.so", "f0"), entered);
+	assert_int_equal(rule_at(&t, symbol("long.so", "f9")), PF_RULE_GAP);
+	assert_true(elf_index_flags(i) & ELF_INDEX_UNWIND_CUT);
+	elf_index_unref(i);
+}
+
+/* The stub behind 31 MiB is found, that behind 32 is not. */
+static void signal_stubs_over_the_limit_are_told(void **state)
+{
+	static const char restore[] = BARE("restore", "mov $15,%rax\nsyscall");
+	struct elf_tables t;
+
+	(void)state;
+	for (size_t mib = 31; mib <= 32; mib++) {
+		_cleanup_free_ char *source =
+			xasprintf(".text\n.skip %zu,0x06\n%s", mib << 20, restore);
+		struct elf_index *i;
+		bool found;
+
+		assemble(source, "far.so", "");
+		i = index_of("far.so", &t);
+		found = rule_at(&t, symbol("far.so", "restore")) == PF_RULE_SIGNAL;
+		assert_int_equal(found, mib == 31);
+		assert_int_equal(!!(elf_index_flags(i) & ELF_INDEX_UNWIND_CUT), !found);
+		elf_index_unref(i);
+	}
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -359,6 +414,8 @@ int main(void)
 		cmocka_unit_test(code_without_cfi_is_a_gap_but_for_signal_stubs),
 		cmocka_unit_test(plt_without_cfi_is_worked_out),
 		cmocka_unit_test(a_file_without_frames_says_so),
+		cmocka_unit_test(instructions_over_the_limit_are_told),
+		cmocka_unit_test(signal_stubs_over_the_limit_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
