@@ -7,17 +7,27 @@
 
 #include <stdlib.h>
 
-#define FILES_MAX   (1u << 18) /* of one table */
-#define FORMATS_MAX 16
+#define FILES_MAX   (1u << 18) /* of one table; directories, too */
+#define FORMATS_MAX 16	       /* fields of an entry */
 
-static void add_dir(struct dw_lines *l, struct text dir)
+/* false: there are too many, and what is behind them is not read. */
+static bool add_dir(struct dw *d, struct dw_lines *l, struct text dir)
 {
+	if (l->n_dirs == FILES_MAX) {
+		d->cut = true;
+		return false;
+	}
 	GROW(l->dirs, l->n_dirs, l->cap_dirs);
 	l->dirs[l->n_dirs++] = dir;
+	return true;
 }
 
-static void add_file(struct dw_lines *l, struct text name, uint64_t dir)
+static bool add_file(struct dw *d, struct dw_lines *l, struct text name, uint64_t dir)
 {
+	if (l->n_files == FILES_MAX) {
+		d->cut = true;
+		return false;
+	}
 	if (l->n_files == l->cap_files) {
 		l->cap_files = l->cap_files ? 2 * l->cap_files : 16;
 		l->files = xrealloc(l->files, l->cap_files * sizeof(*l->files));
@@ -27,20 +37,22 @@ static void add_file(struct dw_lines *l, struct text name, uint64_t dir)
 	l->files[l->n_files] = UINT32_MAX;
 	l->names[l->n_files] = name;
 	l->dir_of[l->n_files++] = MIN(dir, (uint64_t)UINT32_MAX);
+	return true;
 }
 
 /* Versions 2 to 4: strings up to an empty one. Directory 0 is the unit's. */
 static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 {
-	add_dir(l, (struct text){"", 0});
-	while (l->n_dirs < FILES_MAX && !dw_spent(d, 1)) {
+	add_dir(d, l, (struct text){"", 0});
+	while (!dw_spent(d, 1)) {
 		struct text dir = cursor_string(c);
 
 		if (c->failed || !dir.n)
 			break;
-		add_dir(l, dir);
+		if (!add_dir(d, l, dir))
+			return;
 	}
-	while (!c->failed && l->n_files < FILES_MAX && !dw_spent(d, 1)) {
+	while (!c->failed && !dw_spent(d, 1)) {
 		struct text name = cursor_string(c);
 		uint64_t dir;
 
@@ -49,7 +61,8 @@ static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 		dir = cursor_uleb(c);
 		cursor_uleb(c); /* time */
 		cursor_uleb(c); /* bytes */
-		add_file(l, name, dir);
+		if (!add_file(d, l, name, dir))
+			return;
 	}
 }
 
@@ -58,12 +71,13 @@ struct entry_format {
 	size_t n;
 };
 
-static void read_format(struct cursor *c, unsigned offset_size, struct entry_format *ret)
+static void read_format(struct dw *d, struct cursor *c, unsigned offset_size,
+			struct entry_format *ret)
 {
 	ret->n = cursor_uint(c, 1);
 	if (ret->n > FORMATS_MAX) {
 		ret->n = 0;
-		c->failed = true;
+		c->failed = d->cut = true;
 	}
 	for (size_t i = 0; i < ret->n; i++) {
 		uint64_t name = cursor_uleb(c), form = cursor_uleb(c);
@@ -106,23 +120,21 @@ static void read_tables_5(struct dw *d, struct dw_lines *l, struct cursor *c,
 		struct entry_format format;
 		uint64_t n;
 
-		read_format(c, u->offset_size, &format);
+		read_format(d, c, u->offset_size, &format);
 		n = cursor_uleb(c);
 		if (c->failed)
 			return;
 		if (!format.n)
 			continue;
-		for (uint64_t i = 0; i < n && i < FILES_MAX; i++) {
+		for (uint64_t i = 0; i < n; i++) {
 			struct text path;
 			uint64_t dir;
 
 			read_entry(c, l->base, u, &format, &path, &dir);
 			if (c->failed || dw_spent(d, format.n))
 				return;
-			if (files)
-				add_file(l, path, dir);
-			else
-				add_dir(l, path);
+			if (!(files ? add_file(d, l, path, dir) : add_dir(d, l, path)))
+				return;
 		}
 	}
 }
@@ -157,11 +169,12 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 		read_tables_4(d, l, &c);
 }
 
-/* path/part, or part alone when it begins with '/'. */
+/* path/part, or part alone when it begins with '/'. What is longer than a name is cut anyway. */
 static void join(struct buf *path, struct text part)
 {
 	if (!part.n)
 		return;
+	part.n = MIN(part.n, (size_t)INDEX_NAME_MAX + 1);
 	if (part.s[0] == '/')
 		buf_reset(path);
 	else if (path->len && path->data[path->len - 1] != '/')
@@ -174,7 +187,7 @@ static uint32_t write_path(struct dw *d, const struct dw_lines *l, const struct 
 {
 	_cleanup_buf_ struct buf path = {0};
 
-	buf_init(&path, INDEX_NAME_MAX);
+	buf_init(&path, 0);
 	join(&path, u->comp_dir);
 	if (l->dir_of[i] < l->n_dirs)
 		join(&path, l->dirs[l->dir_of[i]]);

@@ -110,6 +110,16 @@ static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said 
 	return true;
 }
 
+/* The DIE that so many others lead to. */
+static bool read_hop(struct dw *d, struct dw_file *f, uint64_t die, int hop, struct said *ret)
+{
+	if (hop == HOPS_MAX) {
+		d->cut = true;
+		return false;
+	}
+	return read_die(d, f, die, ret);
+}
+
 /* ---- plain names get the namespaces and types around them ---- */
 
 static uint32_t scope_of(const struct dw_names *n, uint64_t die)
@@ -135,7 +145,7 @@ static uint32_t scope_name(struct dw *d, struct dw_file *f, struct dw_scope *sco
 
 	if (scope->name != NOT_YET)
 		return scope->name;
-	for (int hop = 0; hop < HOPS_MAX && read_die(d, f, die, &s); hop++) {
+	for (int hop = 0; read_hop(d, f, die, hop, &s); hop++) {
 		if (s.name.n)
 			name = s.name;
 		if (s.name.n || !s.has_next)
@@ -155,11 +165,13 @@ static uint32_t qualified(struct dw *d, struct dw_file *f, struct dw_names *n, u
 	buf_init(&b, INDEX_NAME_MAX);
 	for (; scope && parts < SCOPES_MAX; scope = n->scopes[scope - 1].parent)
 		around[parts++] = scope_name(d, f, &n->scopes[scope - 1]);
+	d->cut = d->cut || scope;
 	while (parts) {
 		buf_puts(&b, d->b->strings.data + around[--parts]);
 		buf_puts(&b, "::");
 	}
 	buf_add(&b, name.s, name.n);
+	d->cut = d->cut || b.failed;
 	return b.failed ? dw_string(d, name.s, name.n) : dw_string(d, b.data, b.len);
 }
 
@@ -184,10 +196,10 @@ static void resolve(struct dw *d, struct dw_file *f, struct dw_names *n, struct 
 	bool has_file = false, has_line = false;
 	uint32_t scope = 0;
 
-	for (int hop = 0; hop < HOPS_MAX && s.has_next; hop++) {
+	for (int hop = 0; s.has_next; hop++) {
 		uint64_t die = s.next;
 
-		if (!read_die(d, f, die, &s))
+		if (!read_hop(d, f, die, hop, &s))
 			break;
 		if (!has_file && s.has_file)
 			o->file = dw_lines_file(d, &n->lines, s.f, s.u, s.file);
