@@ -299,7 +299,7 @@ static void add_functions(struct go_table *t, struct go_inlines *inlines)
 		/* Disjoint ones only: the work is bounded by the bytes of the text. */
 		if (t->b->symbols.n >= INDEX_SYMBOLS_MAX || t->b->strings.failed ||
 		    go_entry(t, i) < covered || !go_function(t, i, &f)) {
-			t->b->header.flags |= ELF_INDEX_UNWIND_CUT;
+			t->b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;
 			continue;
 		}
 		covered = f.end;

@@ -12,9 +12,9 @@
 #define MAGIC_1_18	  0xfffffff0
 #define MAGIC_1_20	  0xfffffff1
 #define HEADER_MAX	  72
-#define RELOCATIONS_MAX	  (64u << 20)
-#define CANDIDATES_MAX	  64
-#define FUNCTIONS_CHECKED 256 /* of those with inlined calls, for go:func.* */
+#define RELOCATIONS_MAX	  (64u << 20) /* looked at; 1.5 GiB. Beyond it the index is marked as cut */
+#define CANDIDATES_MAX	  64	      /* places that may be moduledata */
+#define FUNCTIONS_CHECKED 256	      /* of those with inlined calls, for go:func.* */
 
 /* moduledata, in words. The same up to etext in all releases; gofunc moves on, 1.18 to 1.27. */
 enum {
@@ -27,6 +27,12 @@ enum {
 	MODULE_GOFUNC_FIRST = 36,
 	MODULE_WORDS = 48,
 };
+
+/* A limit is met: functions, or where inlined ones are, are not all known. */
+static void mark_cut(struct elf_build *b)
+{
+	b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;
+}
 
 /* ---- relocations: in a PIE of an external linker the bytes of a pointer are zero ---- */
 
@@ -53,7 +59,11 @@ static struct span relocations(struct elf_build *b)
 	}
 	if (bytes)
 		r.data = build_bytes(b, address, &n);
-	r.n = r.data ? MIN(MIN(n, bytes), (uint64_t)RELOCATIONS_MAX * sizeof(Elf64_Rela)) : 0;
+	r.n = r.data ? MIN(n, bytes) : 0;
+	if (r.n / sizeof(Elf64_Rela) > RELOCATIONS_MAX) {
+		r.n = (uint64_t)RELOCATIONS_MAX * sizeof(Elf64_Rela);
+		mark_cut(b);
+	}
 	return r;
 }
 
@@ -97,11 +107,16 @@ static bool read_module(const struct go_table *t, uint64_t address, struct modul
 	return true;
 }
 
-/* From the last segment on: it is among the data. */
-static bool find_module_in_place(const struct go_table *t, struct module *ret)
+/* Each may cost a look at all relocations. */
+static bool try_module(const struct go_table *t, uint64_t address, size_t *candidates,
+		       struct module *ret)
 {
-	size_t candidates = 0; /* each may cost a look at all relocations */
+	return (*candidates)++ < CANDIDATES_MAX && read_module(t, address, ret);
+}
 
+/* From the last segment on: it is among the data. */
+static bool find_module_in_place(const struct go_table *t, size_t *candidates, struct module *ret)
+{
 	for (size_t i = t->b->n_segments; i-- > 0;) {
 		const struct index_segment *s = &t->b->segments[i];
 		struct span bytes;
@@ -110,8 +125,8 @@ static bool find_module_in_place(const struct go_table *t, struct module *ret)
 		if (!bytes.data || s->executable)
 			continue;
 		for (uint64_t at = -s->address & 7; at + 8 <= bytes.n; at += 8)
-			if (go_u64(bytes, at) == t->address && candidates++ < CANDIDATES_MAX &&
-			    read_module(t, s->address + at, ret))
+			if (go_u64(bytes, at) == t->address &&
+			    try_module(t, s->address + at, candidates, ret))
 				return true;
 	}
 	return false;
@@ -120,13 +135,17 @@ static bool find_module_in_place(const struct go_table *t, struct module *ret)
 static bool find_module(const struct go_table *t, struct module *ret)
 {
 	struct span r = relocations(t->b);
-	size_t candidates = 0;
+	size_t relocated = 0, in_place = 0;
 
 	for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= r.n; at += sizeof(Elf64_Rela))
-		if (go_u64(r, at + 16) == t->address && candidates++ < CANDIDATES_MAX &&
-		    read_module(t, go_u64(r, at), ret))
+		if (go_u64(r, at + 16) == t->address &&
+		    try_module(t, go_u64(r, at), &relocated, ret))
 			return true;
-	return find_module_in_place(t, ret);
+	if (find_module_in_place(t, &in_place, ret))
+		return true;
+	if (MAX(relocated, in_place) > CANDIDATES_MAX)
+		mark_cut(t->b);
+	return false;
 }
 
 /* ---- the header ---- */
@@ -177,8 +196,8 @@ static bool read_header(struct go_table *t, struct span s, uint64_t address)
 			return false;
 		parts[i]->n = t->offsets[i + 1] - t->offsets[i];
 	}
-	return t->n_functions > 0 && t->n_functions < INDEX_SYMBOLS_MAX &&
-	       (t->n_functions + 1) * function_entry_bytes(t) <= t->functions.n;
+	return t->n_functions > 0 &&
+	       t->n_functions < t->functions.n / function_entry_bytes(t); /* and an end */
 }
 
 /* ---- where the table is ---- */
@@ -310,6 +329,10 @@ bool go_table_find(struct elf_build *b, struct go_table *ret)
 
 	if (!find_header(&t))
 		return false;
+	if (t.n_functions > INDEX_SYMBOLS_MAX) {
+		t.n_functions = INDEX_SYMBOLS_MAX;
+		mark_cut(b);
+	}
 	has_module = find_module(&t, &m);
 	if (t.layout == GO_1_16)
 		relocate_functions(&t);

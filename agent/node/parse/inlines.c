@@ -116,6 +116,7 @@ static void leave_nameless_out(struct inlines *x)
 		if (r.node == NONE)
 			continue;
 		r.depth = x->nodes[r.node].depth;
+		x->cut = x->cut || r.depth >= ELF_INLINES_MAX; /* what is around is not answered */
 		x->ranges[n++] = r;
 	}
 	x->n_ranges = n;

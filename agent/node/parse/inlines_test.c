@@ -54,6 +54,31 @@ static void assert_chain(const struct flat_inlines *flat, uint64_t address, uint
 	assert_int_equal(chain[2], c);
 }
 
+static bool is_cut(uint32_t depth, bool with_range)
+{
+	struct inlines *x = inlines_new();
+	struct flat_inlines flat;
+	uint32_t node = SYMBOL;
+	bool cut;
+
+	for (uint32_t k = 0; k < depth; k++)
+		node = inlines_node(x, k + 1, 0, 0, node);
+	if (with_range)
+		inlines_range(x, 0x100, 0x200, node);
+	flat = finish(x);
+	cut = inlines_cut(x);
+	done(x, &flat);
+	return cut;
+}
+
+static void chains_deeper_than_are_answered_are_told(void **state)
+{
+	(void)state;
+	assert_false(is_cut(ELF_INLINES_MAX, true));
+	assert_true(is_cut(ELF_INLINES_MAX + 1, true));
+	assert_false(is_cut(ELF_INLINES_MAX + 1, false)); /* nothing is there */
+}
+
 static void the_innermost_wins(void **state)
 {
 	struct inlines *x = inlines_new();
@@ -249,6 +274,7 @@ static void many_nested_ranges_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(chains_deeper_than_are_answered_are_told),
 		cmocka_unit_test(the_innermost_wins),
 		cmocka_unit_test(ranges_outside_their_parent_are_kept),
 		cmocka_unit_test(nameless_and_unused_nodes_are_left_out),

@@ -104,6 +104,8 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	if (!reason)
 		reason = inlines_finish(b->inlines, &inlines);
+	if (inlines_cut(b->inlines))
+		b->header.flags |= ELF_INDEX_DWARF_CUT;
 	marks_finish(b, &marks, &n_marks);
 	if (!reason) {
 		const struct arrays a = {{
