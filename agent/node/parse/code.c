@@ -8,8 +8,9 @@
 
 #include <stdlib.h>
 
-#define CODE_BYTES_MAX (16u << 20) /* without rows, of a file; what lies behind stays a gap */
-#define INSNS_MAX      (32u << 20) /* decoded, of a file, all rounds together: about 2 s */
+/* Without rows, of a file; what is behind stays a gap: told as cut. */
+#define CODE_BYTES_MAX (16u << 20)
+#define INSNS_MAX      (32u << 20) /* decoded, of a file, all rounds together: about 2 s; as above */
 #define ROUNDS	       64
 #define GAP_BYTES_MIN  16 /* less is padding */
 
@@ -338,8 +339,10 @@ enum parse_reason build_code(struct elf_build *b)
 	for (size_t k = 0; k < n; k++) {
 		bytes += items[k].end - items[k].start;
 		/* No loss of what the file says: the rest goes by frame pointers, as all of it would. */
-		if (bytes > CODE_BYTES_MAX)
+		if (bytes > CODE_BYTES_MAX) {
+			b->header.flags |= ELF_INDEX_UNWIND_CUT;
 			break;
+		}
 		gaps.n++;
 	}
 	gaps.items = items;
