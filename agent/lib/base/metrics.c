@@ -96,9 +96,9 @@ static const struct {
 	{"debug_files_total", "Separate debug files, by result."},
 	{"inlined_frames_dropped_total", "Inlined frames beyond the limit of a stack."},
 	{"java_attach_stuck_total", "JVMs that did not answer when asked for a perf map."},
-	{"java_attach_total", "JVMs that were asked for a perf map, by result. forgotten: too many "
-			      "were to be asked at once, "
-			      "one is not until its mappings are read again."},
+	{"java_attach_total",
+	 "JVMs that were asked for a perf map, by result. forgotten: more lack names than are "
+	 "kept, one waits until its mappings are read again."},
 	{"java_files_left_total",
 	 "Times that asking a JVM for its perf map may have left a file in its /tmp."},
 	{"names_mangled_total", "Names that stay as compilers mangle them."},

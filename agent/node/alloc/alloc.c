@@ -134,14 +134,14 @@ void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end)
 
 	if (start >= end)
 		return;
-	if (s->n_inner == PF_MEM_INNER_MAX)
-		join_closest(s);
 	while (k < s->n_inner && s->inner[k].start <= start)
 		k++;
 	insert_inner(s, k, start, end);
 	k -= k && start <= s->inner[k - 1].end + PADDING;
 	while (k + 1 < s->n_inner && s->inner[k + 1].start <= s->inner[k].end + PADDING)
 		join_inner(s, k);
+	if (s->n_inner > PF_MEM_INNER_MAX)
+		join_closest(s);
 }
 
 /* ---- all ---- */

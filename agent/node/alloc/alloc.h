@@ -30,7 +30,7 @@ struct alloc_sites {
 	/* Code of allocators in the process: a hit whose caller is in there is part of another call. */
 	struct {
 		uint64_t start, end;
-	} inner[PF_MEM_INNER_MAX];
+	} inner[PF_MEM_INNER_MAX + 1];
 	size_t n_inner;
 	struct alloc_go_heap *go; /* NULL: not Go, or its profile is off: sites has a probe then */
 	/* What is not seen, and why, one sentence for its user: "libjvm.so has no .symtab: ..."; "": all is. */

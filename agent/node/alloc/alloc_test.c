@@ -151,6 +151,15 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 		assert_true(s.inner[i - 1].end < s.inner[i].start);
 	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
 	assert_non_null(strstr(s.problem, "more than 12 pieces of code"));
+	/* As many as there may be, and some that lie in them or beside them. */
+	s = (struct alloc_sites){0};
+	for (uint64_t i = 1; i <= PF_MEM_INNER_MAX; i++)
+		alloc_add_inner(&s, i << 30, (i << 30) + 100);
+	for (uint64_t i = 1; i <= PF_MEM_INNER_MAX; i++)
+		alloc_add_inner(&s, (i << 30) + 50, (i << 30) + 50 + i);
+	alloc_add_inner(&s, (3ull << 30) + 110, (3ull << 30) + 120);
+	assert_int_equal(s.n_inner, PF_MEM_INNER_MAX);
+	assert_string_equal(s.problem, "");
 	/* Of one allocator. */
 	s = (struct alloc_sites){0};
 	for (uint64_t i = 1; i < 40; i++)

@@ -8,7 +8,7 @@
 #include <dwarf.h>
 #include <stdlib.h>
 
-/* Looked at for signal stubs; a libc has 1 MB of text. So much code without rows is told as cut: CODE_BYTES_MAX. */
+/* Looked at for signal stubs; a libc has 1 MB of text. */
 #define SCAN_BYTES_MAX (32u << 20)
 
 /* ---- the sections ---- */
@@ -257,6 +257,9 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 		if (b->segments[k].executable)
 			scan_gaps(b, c, b->segments[k].address,
 				  b->segments[k].address + b->segments[k].bytes, &budget);
+	/* Go's runtime brings a stub of its own, which .gopclntab knows. */
+	if (!budget && !(b->header.flags & ELF_INDEX_GO))
+		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 }
 
 /* ---- all ---- */
