@@ -89,27 +89,16 @@ static const uint8_t abbrevs[] = {
 	0,
 };
 
-static void add_u(struct buf *b, uint64_t value, size_t n)
-{
-	buf_add(b, &value, n);
-}
-
 static void add_name(struct buf *b, uint8_t code, const char *name)
 {
-	add_u(b, code, 1);
+	testelf_uint(b, code, 1);
 	buf_add(b, name, strlen(name) + 1);
 }
 
-/* A unit of version 4, its first DIE. */
 static void begin_unit(struct buf *b)
 {
-	buf_init(b, 0);
-	add_u(b, 0, 4);
-	add_u(b, 4, 2);
-	add_u(b, 0, 4);
-	add_u(b, 8, 1);
-	add_u(b, UNIT, 1);
-	add_u(b, 0, 4);
+	testelf_unit(b, UNIT);
+	testelf_uint(b, 0, 4);
 }
 
 /* What of origin is inlined into "f": the only frame of it. lines may be NULL. */
@@ -126,13 +115,13 @@ static struct elf_index *end_unit(struct buf *b, uint32_t origin, const struct b
 	int fds[] = {-1, -1}, memfd;
 
 	add_name(b, FUNCTION, "f");
-	add_u(b, 0x1000, 8);
-	add_u(b, 0x40, 4);
-	add_u(b, INLINED, 1);
-	add_u(b, origin, 4);
-	add_u(b, 0x1010, 8);
-	add_u(b, 0x10, 4);
-	add_u(b, 0, 2);
+	testelf_uint(b, 0x1000, 8);
+	testelf_uint(b, 0x40, 4);
+	testelf_uint(b, INLINED, 1);
+	testelf_uint(b, origin, 4);
+	testelf_uint(b, 0x1010, 8);
+	testelf_uint(b, 0x10, 4);
+	testelf_uint(b, 0, 2);
 	memcpy(b->data, &(uint32_t){b->len - 4}, 4);
 	s[1].data = b->data;
 	s[1].n = b->len;
@@ -167,14 +156,14 @@ static void check_hops(size_t n, bool cut)
 	begin_unit(&b);
 	at = b.len;
 	add_name(&b, NAMED_LINKED, "in");
-	add_u(&b, b.len + 4, 4);
+	testelf_uint(&b, b.len + 4, 4);
 	for (size_t k = 0; k < n - 2; k++) {
-		add_u(&b, LINKED, 1);
-		add_u(&b, b.len + 4, 4);
+		testelf_uint(&b, LINKED, 1);
+		testelf_uint(&b, b.len + 4, 4);
 	}
 	add_name(&b, PLACED, "in");
-	add_u(&b, 1, 1);
-	add_u(&b, 7, 1);
+	testelf_uint(&b, 1, 1);
+	testelf_uint(&b, 7, 1);
 	i = end_unit(&b, at, NULL, &inlined);
 	assert_string_equal(inlined.name, "in");
 	assert_int_equal(inlined.line, cut ? 0 : 7);
@@ -207,7 +196,7 @@ static void check_scopes(size_t n, bool cut)
 	at = b.len;
 	add_name(&b, NAMED, "in");
 	for (size_t k = 0; k < n; k++)
-		add_u(&b, 0, 1);
+		testelf_uint(&b, 0, 1);
 	i = end_unit(&b, at, NULL, &inlined);
 	assert_string_equal(inlined.name, name.data);
 	assert_cut(i, cut);
@@ -235,7 +224,7 @@ static void scopes_that_are_too_long_are_told(void **state)
 	add_name(&b, NAMESPACE, scope);
 	at = b.len;
 	add_name(&b, NAMED, "in");
-	add_u(&b, 0, 1);
+	testelf_uint(&b, 0, 1);
 	i = end_unit(&b, at, NULL, &inlined);
 	assert_string_equal(inlined.name, "in");
 	assert_cut(i, true);
@@ -247,13 +236,13 @@ static void scopes_that_are_too_long_are_told(void **state)
 static void begin_lines(struct buf *l, uint16_t version)
 {
 	buf_init(l, 0);
-	add_u(l, 0, 4);
-	add_u(l, version, 2);
+	testelf_uint(l, 0, 4);
+	testelf_uint(l, version, 2);
 	if (version >= 5)
-		add_u(l, 8, 2); /* bytes of an address, none of a segment */
-	add_u(l, 0, 4);
-	add_u(l, 0, 5); /* fields of the program */
-	add_u(l, 1, 1); /* opcodes: none */
+		testelf_uint(l, 8, 2); /* bytes of an address, none of a segment */
+	testelf_uint(l, 0, 4);
+	testelf_uint(l, 0, 5); /* fields of the program */
+	testelf_uint(l, 1, 1); /* opcodes: none */
 }
 
 /* The index of a unit where "in" is declared in a file of the table. */
@@ -267,8 +256,8 @@ static struct elf_index *index_of_lines(struct buf *l, uint8_t file, struct elf_
 	begin_unit(&b);
 	at = b.len;
 	add_name(&b, PLACED, "in");
-	add_u(&b, file, 1);
-	add_u(&b, 7, 1);
+	testelf_uint(&b, file, 1);
+	testelf_uint(&b, 7, 1);
 	i = end_unit(&b, at, l, ret);
 	buf_done(l);
 	return i;
@@ -277,7 +266,7 @@ static struct elf_index *index_of_lines(struct buf *l, uint8_t file, struct elf_
 static void add_file(struct buf *l, const char *name)
 {
 	buf_add(l, name, strlen(name) + 1);
-	add_u(l, 0, 3); /* directory, time, bytes */
+	testelf_uint(l, 0, 3); /* directory, time, bytes */
 }
 
 static void check_files(size_t n_dirs, size_t n_files, const char *path, bool cut)
@@ -289,10 +278,10 @@ static void check_files(size_t n_dirs, size_t n_files, const char *path, bool cu
 	begin_lines(&l, 4);
 	for (size_t k = 0; k < n_dirs; k++)
 		buf_add(&l, "d", 2);
-	add_u(&l, 0, 1);
+	testelf_uint(&l, 0, 1);
 	for (size_t k = 0; k < n_files; k++)
 		add_file(&l, "/in.c");
-	add_u(&l, 0, 1);
+	testelf_uint(&l, 0, 1);
 	i = index_of_lines(&l, 1, &inlined);
 	assert_string_equal(inlined.file, path);
 	assert_int_equal(inlined.line, 7);
@@ -315,13 +304,13 @@ static void check_formats(uint8_t n, const char *path, bool cut)
 	struct buf l;
 
 	begin_lines(&l, 5);
-	add_u(&l, 0, 2); /* no directories */
-	add_u(&l, n, 1);
+	testelf_uint(&l, 0, 2); /* no directories */
+	testelf_uint(&l, n, 1);
 	for (uint8_t k = 0; k < n; k++) {
-		add_u(&l, DW_LNCT_path, 1);
-		add_u(&l, DW_FORM_string, 1);
+		testelf_uint(&l, DW_LNCT_path, 1);
+		testelf_uint(&l, DW_FORM_string, 1);
 	}
-	add_u(&l, 1, 1);
+	testelf_uint(&l, 1, 1);
 	for (uint8_t k = 0; k < n; k++)
 		buf_add(&l, "/in.c", 6);
 	i = index_of_lines(&l, 0, &inlined);
@@ -347,9 +336,9 @@ static void paths_over_the_limit_are_cut_and_say_so(void **state)
 	(void)state;
 	memset(path, '/', 2 * INDEX_NAME_MAX - 1);
 	begin_lines(&l, 4);
-	add_u(&l, 0, 1);
+	testelf_uint(&l, 0, 1);
 	add_file(&l, path);
-	add_u(&l, 0, 1);
+	testelf_uint(&l, 0, 1);
 	memcpy(path + INDEX_NAME_MAX - 3, "...", 4);
 	i = index_of_lines(&l, 1, &inlined);
 	assert_string_equal(inlined.file, path);

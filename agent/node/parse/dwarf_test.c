@@ -561,35 +561,20 @@ static const uint8_t abbrevs[] = {
 	0,
 };
 
-static void add_u(struct buf *b, uint64_t value, size_t n)
-{
-	buf_add(b, &value, n);
-}
-
-static void begin_unit(struct buf *b)
-{
-	buf_init(b, 0);
-	add_u(b, 0, 4);
-	add_u(b, 4, 2);
-	add_u(b, 0, 4);
-	add_u(b, 8, 1);
-	add_u(b, 1, 1);
-}
-
 static void add_function(struct buf *b, const char *name, uint64_t start, uint32_t bytes)
 {
-	add_u(b, 2, 1);
+	testelf_uint(b, 2, 1);
 	buf_add(b, name, strlen(name) + 1);
-	add_u(b, start, 8);
-	add_u(b, bytes, 4);
+	testelf_uint(b, start, 8);
+	testelf_uint(b, bytes, 4);
 }
 
 static void add_inlined(struct buf *b, uint32_t origin, uint64_t start, uint32_t bytes)
 {
-	add_u(b, 3, 1);
-	add_u(b, origin, 4);
-	add_u(b, start, 8);
-	add_u(b, bytes, 4);
+	testelf_uint(b, 3, 1);
+	testelf_uint(b, origin, 4);
+	testelf_uint(b, start, 8);
+	testelf_uint(b, bytes, 4);
 }
 
 static struct elf_index *index_of_unit(struct buf *b)
@@ -618,16 +603,16 @@ static void a_cycle_of_origins_ends(void **state)
 	uint32_t at;
 
 	(void)state;
-	begin_unit(&b);
+	testelf_unit(&b, 1);
 	at = b.len;
-	add_u(&b, 4, 1); /* each is the other's origin */
-	add_u(&b, at + 5, 4);
-	add_u(&b, 4, 1);
-	add_u(&b, at, 4);
+	testelf_uint(&b, 4, 1); /* each is the other's origin */
+	testelf_uint(&b, at + 5, 4);
+	testelf_uint(&b, 4, 1);
+	testelf_uint(&b, at, 4);
 	add_function(&b, "f", 0x1000, 64);
 	add_inlined(&b, at, 0x1010, 16);
 	add_inlined(&b, b.len, 0x1014, 4); /* of itself */
-	add_u(&b, 0, 4);
+	testelf_uint(&b, 0, 4);
 	i = index_of_unit(&b);
 	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
 	assert_int_equal(chain_at(i, 0x1014, chain), 1);
@@ -643,19 +628,19 @@ static void nesting_without_end_is_cut(void **state)
 	uint32_t at;
 
 	(void)state;
-	begin_unit(&b);
+	testelf_unit(&b, 1);
 	at = b.len;
-	add_u(&b, 5, 1);
+	testelf_uint(&b, 5, 1);
 	buf_add(&b, "in", 3);
 	add_function(&b, "f", 0x1000, 0x1000);
 	for (int i_ = 0; i_ < 100; i_++)
 		add_inlined(&b, at, 0x1100, 0x100);
 	for (int i_ = 0; i_ < 100000; i_++)
-		add_u(&b, 6, 1);
+		testelf_uint(&b, 6, 1);
 	for (int i_ = 0; i_ < 100000 + 101; i_++)
-		add_u(&b, 0, 1);
+		testelf_uint(&b, 0, 1);
 	add_function(&b, "g", 0x2000, 0x10); /* behind it all */
-	add_u(&b, 0, 2);
+	testelf_uint(&b, 0, 2);
 	i = index_of_unit(&b);
 	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
 	assert_int_equal(chain_at(i, 0x1100, chain), ELF_INLINES_MAX + 1);
@@ -676,15 +661,15 @@ static void names_over_the_limit_are_cut_and_say_so(void **state)
 
 	(void)state;
 	memset(name, 'x', INDEX_NAME_MAX + 1);
-	begin_unit(&b);
+	testelf_unit(&b, 1);
 	at = b.len;
-	add_u(&b, 5, 1);
+	testelf_uint(&b, 5, 1);
 	buf_add(&b, name, strlen(name) + 1);
 	name[INDEX_NAME_MAX] = '\0';
 	add_function(&b, name, 0x1000, 0x100);
 	add_inlined(&b, at, 0x1010, 4);
 	add_inlined(&b, at, 0x1012, 2);
-	add_u(&b, 0, 4);
+	testelf_uint(&b, 0, 4);
 	i = index_of_unit(&b);
 	assert_int_equal(chain_at(i, 0x1012, chain), 3);
 	assert_string_equal(chain[2].name, name);
@@ -703,18 +688,18 @@ static void code_that_is_not_there_is_left_out(void **state)
 	uint32_t at;
 
 	(void)state;
-	begin_unit(&b);
+	testelf_unit(&b, 1);
 	at = b.len;
-	add_u(&b, 5, 1);
+	testelf_uint(&b, 5, 1);
 	buf_add(&b, "in", 3);
 	add_function(&b, "gone", 0, 0x10);
 	add_inlined(&b, at, 0x1004, 4);
-	add_u(&b, 0, 2);
+	testelf_uint(&b, 0, 2);
 	add_function(&b, "f", 0x1000, 0x10);
-	add_u(&b, 0, 1);
+	testelf_uint(&b, 0, 1);
 	add_function(&b, "again", 0x1000, 0x10);
 	add_inlined(&b, at, 0x1008, 4);
-	add_u(&b, 0, 3);
+	testelf_uint(&b, 0, 3);
 	i = index_of_unit(&b);
 	assert_false(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
 	assert_int_equal(chain_at(i, 0x1004, chain), 1);
@@ -745,7 +730,7 @@ static void long_numbers_cost_their_bytes(void **state)
 	for (int k = 0; k < N_UNITS; k++) {
 		struct buf unit;
 
-		begin_unit(&unit);
+		testelf_unit(&unit, 1);
 		memcpy(unit.data, &(uint32_t){unit.len - 4}, 4);
 		buf_add(&b, unit.data, unit.len);
 		buf_done(&unit);

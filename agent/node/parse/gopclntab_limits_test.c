@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A .gopclntab of one function "f", made by hand, over the limits of its reader. No toolchain is needed. */
 #include "node/parse/format.h"
+#include "node/parse/testelf.h"
 
 #include <elf.h>
 #include <setjmp.h>
@@ -27,16 +28,11 @@ struct made {
 	size_t n_decoys; /* pointers to the table before its moduledata */
 };
 
-static void add_u(struct buf *b, uint64_t value, size_t n)
-{
-	buf_add(b, &value, n);
-}
-
 static void add_varint(struct buf *b, uint32_t value)
 {
 	for (; value >= 0x80; value >>= 7)
-		add_u(b, (value & 0x7f) | 0x80, 1);
-	add_u(b, value, 1);
+		testelf_uint(b, (value & 0x7f) | 0x80, 1);
+	testelf_uint(b, value, 1);
 }
 
 /* Values by pc: 0 everywhere, at offset 1; then the call at each byte, and -1 behind them. */
@@ -45,10 +41,10 @@ static uint32_t add_pcs(struct buf *b, uint8_t n_calls)
 	size_t start = b->len;
 	uint32_t calls;
 
-	add_u(b, 0, 1);
+	testelf_uint(b, 0, 1);
 	add_varint(b, 2);
 	add_varint(b, CODE_BYTES);
-	add_u(b, 0, 1);
+	testelf_uint(b, 0, 1);
 	calls = b->len - start;
 	for (uint8_t k = 0; k < n_calls; k++) {
 		add_varint(b, 2);
@@ -56,7 +52,7 @@ static uint32_t add_pcs(struct buf *b, uint8_t n_calls)
 	}
 	add_varint(b, 2 * n_calls - 1);
 	add_varint(b, CODE_BYTES - n_calls);
-	add_u(b, 0, 1);
+	testelf_uint(b, 0, 1);
 	return calls;
 }
 
@@ -68,20 +64,20 @@ static void add_functions(struct buf *b, size_t n, uint32_t calls)
 	entries[1] = 8 * (n + 1);
 	entries[2] = CODE_BYTES;
 	buf_add(b, entries, 8 * (n + 1));
-	add_u(b, 0, 4);
-	add_u(b, 1, 4); /* name */
-	add_u(b, 0, 8);
-	add_u(b, 1, 4); /* stack sizes, files, lines */
-	add_u(b, 1, 4);
-	add_u(b, 1, 4);
-	add_u(b, 3, 4); /* pcdata */
-	add_u(b, 0, 8);
-	add_u(b, 4u << 24, 4); /* funcdata */
-	add_u(b, 0, 8);
-	add_u(b, calls, 4);
-	add_u(b, UINT64_MAX, 8);
-	add_u(b, UINT32_MAX, 4);
-	add_u(b, 0, 4); /* inlined calls: where go:func.* begins */
+	testelf_uint(b, 0, 4);
+	testelf_uint(b, 1, 4); /* name */
+	testelf_uint(b, 0, 8);
+	testelf_uint(b, 1, 4); /* stack sizes, files, lines */
+	testelf_uint(b, 1, 4);
+	testelf_uint(b, 1, 4);
+	testelf_uint(b, 3, 4); /* pcdata */
+	testelf_uint(b, 0, 8);
+	testelf_uint(b, 4u << 24, 4); /* funcdata */
+	testelf_uint(b, 0, 8);
+	testelf_uint(b, calls, 4);
+	testelf_uint(b, UINT64_MAX, 8);
+	testelf_uint(b, UINT32_MAX, 4);
+	testelf_uint(b, 0, 4); /* inlined calls: where go:func.* begins */
 }
 
 static void make_table(const struct made *m, struct buf *b, uint64_t offsets[N_PARTS])
@@ -90,17 +86,17 @@ static void make_table(const struct made *m, struct buf *b, uint64_t offsets[N_P
 	uint32_t calls;
 
 	buf_init(b, 64 << 20);
-	add_u(b, 0xfffffff1, 4);
-	add_u(b, 0x08010000, 4);
-	add_u(b, m->n_functions, 8);
-	add_u(b, 1, 8);
-	add_u(b, CODE_ADDRESS, 8);
+	testelf_uint(b, 0xfffffff1, 4);
+	testelf_uint(b, 0x08010000, 4);
+	testelf_uint(b, m->n_functions, 8);
+	testelf_uint(b, 1, 8);
+	testelf_uint(b, CODE_ADDRESS, 8);
 	for (size_t k = 0; k < N_PARTS; k++)
-		add_u(b, 0, 8);
+		testelf_uint(b, 0, 8);
 	offsets[0] = b->len;
 	buf_add(b, names, sizeof(names));
 	offsets[1] = b->len;
-	add_u(b, 0, 4);
+	testelf_uint(b, 0, 4);
 	offsets[2] = b->len;
 	buf_add(b, file, sizeof(file));
 	offsets[3] = b->len;
@@ -117,16 +113,16 @@ static void make_data(const struct made *m, const uint64_t offsets[N_PARTS], str
 
 	buf_init(b, 0);
 	for (size_t k = 0; k < m->n_decoys; k++)
-		add_u(b, TABLE_ADDRESS, 8);
+		testelf_uint(b, TABLE_ADDRESS, 8);
 	for (size_t k = 0; k < N_PARTS; k++)
 		module[1 + 3 * k] = TABLE_ADDRESS + offsets[k];
 	module[40] = DATA_ADDRESS + b->len + sizeof(module);
 	buf_add(b, module, sizeof(module));
 	for (uint32_t k = 0; k < m->n_calls; k++) {
-		add_u(b, 0, 4);
-		add_u(b, 3, 4); /* "in" */
-		add_u(b, k ? k - 1 : CODE_BYTES - 1, 4);
-		add_u(b, k, 4);
+		testelf_uint(b, 0, 4);
+		testelf_uint(b, 3, 4); /* "in" */
+		testelf_uint(b, k ? k - 1 : CODE_BYTES - 1, 4);
+		testelf_uint(b, k, 4);
 	}
 }
 

@@ -83,3 +83,20 @@ static inline int testelf_memfd(const struct test_section *s, uint16_t type)
 		abort();
 	return fd;
 }
+
+/* The lowest n bytes of it. */
+static inline void testelf_uint(struct buf *b, uint64_t value, size_t n)
+{
+	buf_add(b, &value, n);
+}
+
+/* The head of a DWARF unit of version 4, its length still 0, and the abbreviation of its first DIE. */
+static inline void testelf_unit(struct buf *b, uint8_t abbreviation)
+{
+	buf_init(b, 0);
+	testelf_uint(b, 0, 4);
+	testelf_uint(b, 4, 2);
+	testelf_uint(b, 0, 4);
+	testelf_uint(b, 8, 1);
+	testelf_uint(b, abbreviation, 1);
+}
