@@ -70,6 +70,7 @@ static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_ot
 	s->context.trace[0] = record[0];
 	s->context.trace[1] = record[1];
 	s->context.span[0] = record[2];
+	s->labels.cut = false; /* of a row before this one */
 	return PF_CALL_FOUND;
 }
 

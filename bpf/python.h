@@ -70,7 +70,7 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 
 #ifdef PF_WALKER
 #define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, in one walk */
-#define PF_PYTHON_TRIES	    4	 /* thread states of one thread: subinterpreters */
+#define PF_PYTHON_TRIES	    4	 /* other thread states of one thread: subinterpreters */
 #define PF_PYTHON_NONE	    1	 /* no thread state, or its frames cannot be read */
 
 /* pf_runtime_walk.at: the next frame. */
@@ -81,14 +81,12 @@ struct pf_python_walk {
 	/* How all was when the piece at hand was begun. */
 	uint64_t start, hash;
 	uint16_t n_words, n_frames;
-	uint8_t begin; /* the next piece is to be begun */
-	uint8_t inner; /* the piece at hand is of an activation that the native walk has not met */
-	uint8_t tries; /* other thread states that were asked for this activation's piece */
-	uint8_t skip;
+	uint8_t begin;	/* the next piece is to be begun */
+	uint8_t inner;	/* the piece at hand is of an activation that the native walk has not met */
+	uint8_t tries;	/* other thread states that were asked for this activation's piece */
 	uint8_t met;	/* an activation before this one */
 	uint16_t looks; /* at thread states, in all searches of this walk */
-	/* Where the search for a thread state stands. */
-	uint64_t look_interpreter, look_thread;
+	uint64_t origin; /* the thread state at hand when the others were begun with */
 };
 _Static_assert(sizeof(struct pf_python_walk) <= sizeof(((struct pf_runtime_walk *)0)->own), "");
 
@@ -96,6 +94,9 @@ struct pf_python_loop {
 	struct pf_scratch *s;
 	const struct pf_python *d;
 	struct pf_runtime_walk *r;
+	/* Where the search for a thread state stands. */
+	uint64_t interpreter, thread;
+	uint32_t skip;
 };
 
 static __always_inline struct pf_python_walk *pf_python_walk(struct pf_runtime_walk *r)
@@ -136,43 +137,36 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 
 	(void)i;
 	if (x->looks >= PF_PYTHON_LOOKS_MAX) {
-		x->look_thread = 0;
+		loop->thread = 0;
 		return 1;
 	}
 	x->looks++;
-	if (x->look_thread) {
-		if (pf_python_is_mine(loop->s, d, x->look_thread) && x->look_thread != x->thread &&
-		    !x->skip--)
+	if (loop->thread) {
+		if (pf_python_is_mine(loop->s, d, loop->thread) && loop->thread != x->origin &&
+		    !loop->skip--)
 			return 1;
-		x->look_thread = pf_python_word(loop->s, d->thread_next);
+		loop->thread = pf_python_word(loop->s, d->thread_next);
 		return 0;
 	}
-	if (!x->look_interpreter ||
-	    !pf_read(&first, 8, x->look_interpreter + d->interpreter_threads) ||
-	    !pf_read(&next, 8, x->look_interpreter + d->interpreter_next))
+	if (!loop->interpreter || !pf_read(&first, 8, loop->interpreter + d->interpreter_threads) ||
+	    !pf_read(&next, 8, loop->interpreter + d->interpreter_next))
 		return 1;
-	x->look_interpreter = next;
-	x->look_thread = first;
+	loop->interpreter = next;
+	loop->thread = first;
 	return 0;
 }
 
-/* Goes to the skip-th thread state of this thread that is not the one at hand; false: there is none. */
-static __attribute__((noinline)) bool pf_python_search(struct pf_scratch *s,
-						       const struct pf_python *d,
-						       struct pf_runtime_walk *r, uint8_t skip)
+/* The skip-th thread state of this thread that is not x->origin; 0: there is none, or looks ran out. */
+static __attribute__((noinline)) uint64_t pf_python_search(struct pf_scratch *s,
+							   const struct pf_python *d,
+							   struct pf_runtime_walk *r, uint8_t skip)
 {
-	struct pf_python_loop loop = {s, d, r};
-	struct pf_python_walk *x = pf_python_walk(r);
+	struct pf_python_loop loop = {.s = s, .d = d, .r = r, .skip = skip};
 
-	if (!pf_read(&x->look_interpreter, 8, d->interpreters))
-		return false;
-	x->look_thread = 0;
-	x->skip = skip;
+	if (!pf_read(&loop.interpreter, 8, d->interpreters))
+		return 0;
 	bpf_loop(PF_PYTHON_LOOKS_MAX, pf_python_look, &loop, 0);
-	if (!x->look_thread || !pf_python_is_mine(s, d, x->look_thread))
-		return false;
-	x->thread = x->look_thread;
-	return true;
+	return loop.thread && pf_python_is_mine(s, d, loop.thread) ? loop.thread : 0;
 }
 
 /* Its thread state was just read: its frames begin with the leaf. */
@@ -197,8 +191,8 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 	if (d->holder && pf_read(&x->thread, 8, d->holder) && x->thread &&
 	    pf_python_is_mine(s, d, x->thread))
 		return true;
-	x->thread = 0;
-	return pf_python_search(s, d, r, 0);
+	x->thread = pf_python_search(s, d, r, 0);
+	return x->thread;
 }
 
 /*
@@ -209,17 +203,21 @@ static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf
 					   struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
-	uint64_t head, next;
+	uint64_t head, next, other;
 
-	if (!pf_read(&head, 8, d->interpreters) ||
-	    !pf_read(&next, 8, head + d->interpreter_next) || !next)
+	if (!pf_read(&head, 8, d->interpreters) || !pf_read(&next, 8, head + d->interpreter_next) ||
+	    !next)
 		return 1;
-	if (x->tries < PF_PYTHON_TRIES && pf_python_search(s, d, r, x->tries)) {
+	if (!x->tries)
+		x->origin = x->thread;
+	other = pf_python_search(s, d, r, x->tries);
+	if (other && x->tries < PF_PYTHON_TRIES) {
 		x->tries++;
+		x->thread = other;
 		pf_python_enter(s, d, r);
 		return 0;
 	}
-	if (x->tries >= PF_PYTHON_TRIES || x->looks >= PF_PYTHON_LOOKS_MAX)
+	if (other || x->looks >= PF_PYTHON_LOOKS_MAX)
 		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_LONG, 0);
 	return 1;
 }

@@ -49,6 +49,7 @@ struct g {
 	uint64_t m, labels;
 };
 static struct thread {
+	const void *record; /* OpenTelemetry's */
 	uint64_t g, pointer;
 } thread;
 static struct m m;
@@ -274,6 +275,30 @@ static void a_valid_record_is_one(void **state)
 	assert_int_equal(read_otel(&d), PF_CALL_UNREAD);
 }
 
+/* It has ids, whatever the labels of its Go are that were not looked at. */
+static void a_record_behind_too_many_labels(void **state)
+{
+	struct record r = {.trace = "0123456789abcde", .span = "1234567", .valid = 1};
+	const struct pf_otel d = {.offset = -16};
+	struct label l[17];
+
+	(void)state;
+	for (size_t i = 0; i < 17; i++)
+		l[i] = label("a", "b");
+	assert_int_equal(read_slice(l, 17), PF_CALL_NONE);
+	assert_true(host.labels.cut);
+	memcpy(host_chunk + 512, &d, sizeof(d));
+	host.walk.process.n_runtimes = 2;
+	host.walk.process.runtimes[1] = (struct pf_runtime){PF_RUNTIME_OTEL, PF_REF(0, 512)};
+	thread.record = &r;
+	assert_int_equal(pf_call_context(&host), PF_CALL_FOUND);
+	assert_memory_equal(host.context.trace, r.trace, 16);
+	assert_false(host.labels.cut);
+	r.valid = 0;
+	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
+	assert_true(host.labels.cut);
+}
+
 /* A module's block is found by the thread's vector, which may be older than the module. */
 static void blocks_of_modules(void **state)
 {
@@ -487,6 +512,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_read_is_no_context),
 		cmocka_unit_test(a_hash_names_the_ids),
 		cmocka_unit_test(a_valid_record_is_one),
+		cmocka_unit_test(a_record_behind_too_many_labels),
 		cmocka_unit_test(blocks_of_modules),
 		cmocka_unit_test(no_data_no_context),
 		cmocka_unit_test(a_program_tells_which_go_it_was_built_with),

@@ -196,28 +196,41 @@ static void a_search_for_the_thread_ends(void **state)
 	}
 }
 
+static uint64_t put_idle(uint64_t next)
+{
+	uint64_t state = put_thread(OTHER_AT, THREAD_POINTER, next);
+
+	put_u64(state + image.kernel.thread_frame, 0);
+	return state;
+}
+
 /* g runs in another interpreter, in the same thread: the GIL's holder is either's state. */
+static void run_g_in(uint64_t other)
+{
+	const struct pf_python *k = &image.layout.kernel;
+	bool cframes = k->pieces == PF_PYTHON_ENTRY || k->pieces == PF_PYTHON_CFRAME;
+
+	put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+	put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
+	/* g's chain ends in its own interpreter; f's and main's is the other's. */
+	put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
+	put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
+	if (k->pieces >= PF_PYTHON_CFRAME)
+		put_shim(INNER + 0x40, 0);
+	else
+		put_u64(image.g + k->frame_back, 0);
+	if (cframes)
+		put_cframe(INNER + 0x20, image.g, 0);
+}
+
 static void one_thread_in_two_interpreters(void **state)
 {
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
 	{
-		const struct pf_python *k = &image.layout.kernel;
-		bool cframes = k->pieces == PF_PYTHON_ENTRY || k->pieces == PF_PYTHON_CFRAME;
-		uint64_t other;
+		uint64_t other = put_thread(OTHER_AT, THREAD_POINTER, 0);
 
-		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
-		put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
-		other = put_thread(OTHER_AT, THREAD_POINTER, 0);
-		/* g's chain ends in its own interpreter; f's and main's is the other's. */
-		put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
-		put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
-		if (k->pieces >= PF_PYTHON_CFRAME)
-			put_shim(INNER + 0x40, 0);
-		else
-			put_u64(image.g + k->frame_back, 0);
-		if (cframes)
-			put_cframe(INNER + 0x20, image.g, 0);
+		run_g_in(other);
 		image_holder(other);
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
@@ -227,6 +240,30 @@ static void one_thread_in_two_interpreters(void **state)
 		walk();
 		assert_string_equal(letters(), "nTnfm");
 	}
+}
+
+/* Its other states are idle, wherever in the list they are: each is asked. */
+static void one_thread_in_many_interpreters(void **state)
+{
+	(void)state;
+	for (unsigned place = 0; place < PF_PYTHON_TRIES; place++)
+		FOR_MINORS(minor, 8, 15)
+		{
+			uint64_t at = 0, gs = 0;
+
+			for (unsigned i = 0; i < PF_PYTHON_TRIES; i++) {
+				at = put_idle(at);
+				if (i == place)
+					gs = at;
+			}
+			run_g_in(gs);
+			image_holder(gs);
+			walk();
+			assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+			image_holder(minor <= 10 ? gs : image.thread);
+			walk();
+			assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+		}
 }
 
 /* All activations, and one for which there is no frame. */
@@ -253,10 +290,10 @@ static void a_search_for_another_interpreter_ends(void **state)
 		put_u64(other + image.kernel.thread_next, other);
 		assert_string_equal(letters_with_one_more(), cut);
 		assert_trouble(host.walk.n_frames - 1, PF_TROUBLE_LONG, 0);
-		for (unsigned n = other = 0; n <= PF_PYTHON_TRIES; n++) {
-			other = put_thread(OTHER_AT, THREAD_POINTER, other);
-			put_u64(other + image.kernel.thread_frame, 0);
-		}
+		for (unsigned n = other = 0; n < PF_PYTHON_TRIES; n++)
+			other = put_idle(other);
+		assert_string_equal(letters_with_one_more(), all);
+		put_idle(other);
 		assert_string_equal(letters_with_one_more(), cut);
 		assert_trouble(host.walk.n_frames - 1, PF_TROUBLE_LONG, 0);
 	}
@@ -550,6 +587,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_python_does_not_know),
 		cmocka_unit_test(a_search_for_the_thread_ends),
 		cmocka_unit_test(one_thread_in_two_interpreters),
+		cmocka_unit_test(one_thread_in_many_interpreters),
 		cmocka_unit_test(a_search_for_another_interpreter_ends),
 		cmocka_unit_test(what_is_not_in_memory_is_said),
 		cmocka_unit_test(what_is_no_frame_is_damage),
