@@ -148,13 +148,18 @@ void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end)
 
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 {
+	_cleanup_free_ char *all = NULL, *shown = NULL;
+	char more[ALLOC_PROBLEM_BYTES];
 	va_list args;
 
-	if (*s->problem)
-		return;
 	va_start(args, format);
-	vsnprintf(s->problem, sizeof(s->problem), format, args);
+	vsnprintf(more, sizeof(more), format, args);
 	va_end(args);
+	if (strstr(s->problem, more))
+		return;
+	all = xasprintf("%s%s%s", s->problem, *s->problem ? "; " : "", more);
+	shown = utf8_shorten(all, sizeof(s->problem) - 1);
+	memcpy(s->problem, shown, strlen(shown) + 1);
 }
 
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol)

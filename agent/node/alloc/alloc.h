@@ -19,7 +19,7 @@ struct alloc_site {
 	char symbol[64];	/* for people */
 };
 #define ALLOC_SITES_MAX	   512	/* of one process */
-#define ALLOC_PROBLEM_BYTES 200
+#define ALLOC_PROBLEM_BYTES 512
 
 /* Go's own heap profile (runtime.mbuckets), which is read instead of probing. */
 struct alloc_go_heap;
@@ -33,7 +33,7 @@ struct alloc_sites {
 	} inner[PF_MEM_INNER_MAX + 1];
 	size_t n_inner;
 	struct alloc_go_heap *go; /* NULL: not Go, or its profile is off: sites has a probe then */
-	/* What is not seen, and why, one sentence for its user: "libjvm.so has no .symtab: ..."; "": all is. */
+	/* What is not seen, and why, for its user: "libjvm.so has no .symtab: ...; ..."; "": all is. */
 	char problem[ALLOC_PROBLEM_BYTES];
 };
 /*

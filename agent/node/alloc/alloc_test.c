@@ -129,6 +129,22 @@ static void hostile_symbols_give_no_site(void **state)
 	stop(pid, &p, s);
 }
 
+static void each_problem_is_told_once(void **state)
+{
+	struct alloc_sites s = {0};
+
+	(void)state;
+	alloc_add_problem(&s, "%d are not seen", 5);
+	alloc_add_problem(&s, "free is not there");
+	alloc_add_problem(&s, "5 are not seen");
+	assert_string_equal(s.problem, "5 are not seen; free is not there");
+	for (int i = 0; i < 100; i++)
+		alloc_add_problem(&s, "one more, %d", i);
+	assert_true(str_has_prefix(s.problem, "5 are not seen; free is not there; one more, 0; "));
+	assert_int_equal(strlen(s.problem), ALLOC_PROBLEM_BYTES - 1);
+	assert_string_equal(s.problem + ALLOC_PROBLEM_BYTES - 4, "...");
+}
+
 static void inner_ranges_are_apart_and_have_a_limit(void **state)
 {
 	struct alloc_sites s = {0};
@@ -223,6 +239,8 @@ static const struct {
 	{ASM("malloc: .rept 500; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 600; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), true},
 	{ASM("malloc: jmp 1f; 1: jmp 2f; 2: jmp 3f; 3: ret\\nfree: ret\\ncalloc: ret"), false},
+	{ASM("malloc: jmp 1f; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: ret\\nfree: ret\\ncalloc: ret"),
+	 false},
 	{ASM("malloc: jmp 1f; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: jmp 5f; 5: ret\\n"
 	     "free: ret\\ncalloc: ret"),
 	 true},
@@ -300,6 +318,7 @@ int main(void)
 		cmocka_unit_test(the_c_library_has_its_entry_points),
 		cmocka_unit_test(a_static_program_without_symbols_says_so),
 		cmocka_unit_test(hostile_symbols_give_no_site),
+		cmocka_unit_test(each_problem_is_told_once),
 		cmocka_unit_test(inner_ranges_are_apart_and_have_a_limit),
 		cmocka_unit_test(more_functions_than_are_taken_are_told),
 		cmocka_unit_test(code_that_is_not_followed_to_its_end_is_told),

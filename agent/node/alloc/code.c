@@ -180,8 +180,8 @@ static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
 /* Past jumps that stand alone: a PLT's, an alias. 0: to where is not known yet. */
 static uint64_t behind_thunks(struct code *c, uint64_t address)
 {
-	for (unsigned n = 0; n < THUNKS_MAX; n++) {
-		uint64_t at = address;
+	for (unsigned n = 0;; n++) {
+		uint64_t at = address, to;
 		struct insn i;
 
 		if (!decode(c, at, &i))
@@ -192,14 +192,17 @@ static uint64_t behind_thunks(struct code *c, uint64_t address)
 				return address;
 		}
 		if (is_jump(&i))
-			address = at + i.bytes + (uint64_t)i.immediate;
+			to = at + i.bytes + (uint64_t)i.immediate;
 		else if (is_by_pointer(&i, JUMP_POINTER) && is_relative(&i))
-			address = pointed(c, &i, at + i.bytes);
+			to = pointed(c, &i, at + i.bytes);
 		else
 			return address;
+		if (n == THUNKS_MAX) {
+			c->ret->cut = true;
+			return address;
+		}
+		address = to;
 	}
-	c->ret->cut = true;
-	return address;
 }
 
 /* ---- places ---- */
@@ -222,7 +225,7 @@ uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, s
 	uint64_t at = function;
 
 	*ret_cut = false;
-	for (unsigned k = 0; k < THUNKS_MAX; k++) {
+	for (unsigned k = 0;; k++) {
 		uint64_t to;
 		struct insn i;
 
@@ -234,12 +237,14 @@ uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, s
 			to = pointed(c, &i, at + i.bytes);
 		else
 			return 0;
+		if (k == THUNKS_MAX) {
+			*ret_cut = true;
+			return 0;
+		}
 		if (to != function && is_place(places, n, to))
 			return to;
 		at = to;
 	}
-	*ret_cut = true;
-	return 0;
 }
 
 static void note(struct code *c, uint64_t items[CODE_WAYS_MAX], size_t *n, uint64_t address)

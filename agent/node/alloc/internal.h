@@ -37,6 +37,6 @@ int alloc_add_site(const struct runtime_look *look, uint64_t address, const char
 void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
 /* code_ways() was cut: which other sites the code of this one leads to is not known. */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
-/* The first one is kept. */
+/* Each is told once. */
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -216,8 +216,13 @@ static bool follow_one(struct follower *w, const struct function *f, const struc
 	size_t n_bytes = 0;
 
 	in.code = build_bytes(w->b, f->start, &n_bytes);
-	if (!in.code || n_bytes < in.n || in.n > FLOW_BYTES_MAX || n_entries == 0)
+	if (!in.code || n_bytes < in.n || n_entries == 0)
 		return true;
+	if (in.n > FLOW_BYTES_MAX) {
+		if (emit) /* else others may yet be found in it */
+			w->b->header.flags |= ELF_INDEX_UNWIND_CUT;
+		return true;
+	}
 	return flow_follow(&in, out, emit, arg, &w->budget);
 }
 

@@ -59,7 +59,7 @@ typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *st
  */
 bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
 		 uint64_t *budget);
-#define FLOW_BYTES_MAX (1u << 20) /* of a function; larger ones are not followed */
+#define FLOW_BYTES_MAX (1u << 20)
 
 /* code.c: all of [start, end) ranges without rows. A test passes its own. */
 struct code_gaps {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of hand-written assembly whose rules are known. Real files: oracle_test.c. */
 #include "lib/base/testdir.h"
+#include "node/parse/code.h"
 #include "node/parse/format.h"
 #include "node/parse/testrows.h"
 
@@ -369,20 +370,36 @@ static void instructions_over_the_limit_are_told(void **state)
 	elf_index_unref(i);
 }
 
+/* Of n functions of so many bytes, which are no instructions. */
+static bool is_cut(size_t n, size_t bytes)
+{
+	_cleanup_buf_ struct buf source = {0};
+	struct elf_tables t;
+	struct elf_index *i;
+	bool cut;
+
+	buf_puts(&source, ".text\n" FUNCTION("first", ""));
+	for (size_t k = 0; k < n; k++)
+		buf_printf(&source, BARE("f%zu", ".skip %zu,0x06"), k, k, k, bytes, k, k);
+	assemble(source.data, "much.so", "");
+	i = index_of("much.so", &t);
+	cut = elf_index_flags(i) & ELF_INDEX_UNWIND_CUT;
+	elf_index_unref(i);
+	return cut;
+}
+
 static void code_over_the_limit_is_told(void **state)
 {
 	(void)state;
-	for (size_t mib = 16; mib <= 17; mib++) {
-		_cleanup_free_ char *source = xasprintf(
-			".text\n" FUNCTION("first", "") BARE("bare", ".skip %zu,0x06"), mib << 20);
-		struct elf_tables t;
-		struct elf_index *i;
+	assert_false(is_cut(16, 1 << 20));
+	assert_true(is_cut(17, 1 << 20));
+}
 
-		assemble(source, "much.so", "");
-		i = index_of("much.so", &t);
-		assert_int_equal(!!(elf_index_flags(i) & ELF_INDEX_UNWIND_CUT), mib == 17);
-		elf_index_unref(i);
-	}
+static void functions_over_the_limit_are_not_followed(void **state)
+{
+	(void)state;
+	assert_false(is_cut(1, FLOW_BYTES_MAX));
+	assert_true(is_cut(1, FLOW_BYTES_MAX + 1));
 }
 
 /* The stub behind 31 MiB is found, that behind 32 is not. */
@@ -432,6 +449,7 @@ int main(void)
 		cmocka_unit_test(a_file_without_frames_says_so),
 		cmocka_unit_test(instructions_over_the_limit_are_told),
 		cmocka_unit_test(code_over_the_limit_is_told),
+		cmocka_unit_test(functions_over_the_limit_are_not_followed),
 		cmocka_unit_test(signal_stubs_over_the_limit_are_told),
 	};
 
