@@ -69,7 +69,7 @@ int pf_announce(struct pf_iter_task *ctx)
 	key = pf_proc_key_of(task);
 	was = bpf_map_lookup_elem(&procs, &key);
 	if (was && was->sampled && was->exec_id == now.exec_id &&
-	    (now.maps_told_ns - was->maps_told_ns < PF_MAPS_AGAIN_NS ||
+	    (now.maps_told_ns < was->maps_told_ns + PF_MAPS_AGAIN_NS ||
 	     pf_process_of(key.start_boottime_ns, pf_tgid_seen(task), now.exec_id)))
 		return 0;
 	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, set->generation))

@@ -766,6 +766,39 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 	elf_index_unref(i);
 }
 
+/* Else it would be looked for elsewhere. */
+static void a_file_has_its_own_also_where_it_cannot_be_read(void **state)
+{
+	static const struct {
+		const char *how;
+		bool own;
+	} cases[] = {
+		{"gcc n.c -o n", false},
+		{"gcc -g n.c -o n", true},
+		{"gcc -g -gz n.c -o n", true},
+		{"gcc -g n.c -o n && objcopy --compress-debug-sections=zlib-gnu n", true},
+		{"gcc -g -gz n.c -o n && "
+		 "at=$(readelf -SW n | awk '$2 == \".debug_info\" {print $5}') && "
+		 "dd if=/dev/zero of=n bs=1 seek=$((0x$at + 24)) count=8 conv=notrunc",
+		 true},
+	};
+
+	(void)state;
+	write_source("n.c", nested);
+	for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
+		_cleanup_close_ int fd = -1;
+		struct elf_index *i;
+		int memfd;
+
+		run(cases[k].how);
+		fd = open_in_dir("n");
+		assert_int_equal(elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
+		assert_int_equal(elf_index_open(memfd, &i), 0);
+		assert_int_equal(!!(elf_index_flags(i) & ELF_INDEX_HAS_DWARF), cases[k].own);
+		elf_index_unref(i);
+	}
+}
+
 /* ---- in the child, with nothing but its system calls ---- */
 
 static void the_child_reads_split_and_compressed_files(void **state)
@@ -843,6 +876,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(code_that_is_not_there_is_left_out),
 		cmocka_unit_test(long_numbers_cost_their_bytes),
 		cmocka_unit_test(a_section_that_cannot_be_read_is_told),
+		cmocka_unit_test(a_file_has_its_own_also_where_it_cannot_be_read),
 		cmocka_unit_test(the_child_reads_split_and_compressed_files),
 	};
 

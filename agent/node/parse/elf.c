@@ -377,7 +377,6 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 			       int *ret_memfd)
 {
 	struct elf_build *b = build_new();
-	struct section s;
 	enum parse_reason reason = read_head(b, fd);
 
 	b->marks.patterns = marks;
@@ -395,7 +394,8 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 	if (!reason) {
 		build_mark_texts(b);
 		read_debuglink(b);
-		if (build_section(b, ".debug_info", &s)) /* else others' is asked for */
+		/* Else others' is asked for. Whether it can be read is told when it is. */
+		if (build_has_section(b, ".debug_info") || build_has_section(b, ".zdebug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;
 		reason = build_write(b, max_index_bytes, ret_memfd);
 	}
