@@ -85,8 +85,12 @@ struct pf_python_walk {
 	uint8_t inner;	/* the piece at hand is of an activation that the native walk has not met */
 	uint8_t tries;	/* other thread states that were asked for this activation's piece */
 	uint8_t met;	/* an activation before this one */
+	uint8_t skip;	/* of those that the search at hand is for */
 	uint16_t looks; /* at thread states, in all searches of this walk */
-	uint64_t origin; /* the thread state at hand when the others were begun with */
+	/* The thread state at hand when the others were begun with, and where in it. */
+	uint64_t origin, origin_at;
+	/* Where the search for a thread state stands: not on the stack (docs/unwinding.md). */
+	uint64_t look_interpreter, look_thread;
 };
 _Static_assert(sizeof(struct pf_python_walk) <= sizeof(((struct pf_runtime_walk *)0)->own), "");
 
@@ -94,9 +98,6 @@ struct pf_python_loop {
 	struct pf_scratch *s;
 	const struct pf_python *d;
 	struct pf_runtime_walk *r;
-	/* Where the search for a thread state stands. */
-	uint64_t interpreter, thread;
-	uint32_t skip;
 };
 
 static __always_inline struct pf_python_walk *pf_python_walk(struct pf_runtime_walk *r)
@@ -137,22 +138,23 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 
 	(void)i;
 	if (x->looks >= PF_PYTHON_LOOKS_MAX) {
-		loop->thread = 0;
+		x->look_thread = 0;
 		return 1;
 	}
 	x->looks++;
-	if (loop->thread) {
-		if (pf_python_is_mine(loop->s, d, loop->thread) && loop->thread != x->origin &&
-		    !loop->skip--)
+	if (x->look_thread) {
+		if (pf_python_is_mine(loop->s, d, x->look_thread) && x->look_thread != x->origin &&
+		    !x->skip--)
 			return 1;
-		loop->thread = pf_python_word(loop->s, d->thread_next);
+		x->look_thread = pf_python_word(loop->s, d->thread_next);
 		return 0;
 	}
-	if (!loop->interpreter || !pf_read(&first, 8, loop->interpreter + d->interpreter_threads) ||
-	    !pf_read(&next, 8, loop->interpreter + d->interpreter_next))
+	if (!x->look_interpreter ||
+	    !pf_read(&first, 8, x->look_interpreter + d->interpreter_threads) ||
+	    !pf_read(&next, 8, x->look_interpreter + d->interpreter_next))
 		return 1;
-	loop->interpreter = next;
-	loop->thread = first;
+	x->look_interpreter = next;
+	x->look_thread = first;
 	return 0;
 }
 
@@ -161,12 +163,15 @@ static __attribute__((noinline)) uint64_t pf_python_search(struct pf_scratch *s,
 							   const struct pf_python *d,
 							   struct pf_runtime_walk *r, uint8_t skip)
 {
-	struct pf_python_loop loop = {.s = s, .d = d, .r = r, .skip = skip};
+	struct pf_python_loop loop = {s, d, r};
+	struct pf_python_walk *x = pf_python_walk(r);
 
-	if (!pf_read(&loop.interpreter, 8, d->interpreters))
+	if (!pf_read(&x->look_interpreter, 8, d->interpreters))
 		return 0;
-	bpf_loop(PF_PYTHON_LOOKS_MAX, pf_python_look, &loop, 0);
-	return loop.thread && pf_python_is_mine(s, d, loop.thread) ? loop.thread : 0;
+	x->look_thread = 0;
+	x->skip = skip;
+	bpf_loop(PF_PYTHON_LOOKS_MAX + 1, pf_python_look, &loop, 0);
+	return x->look_thread && pf_python_is_mine(s, d, x->look_thread) ? x->look_thread : 0;
 }
 
 /* Its thread state was just read: its frames begin with the leaf. */
@@ -195,9 +200,14 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 	return x->thread;
 }
 
+static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
+{
+	return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME;
+}
+
 /*
  * The activation at hand is not of this thread state: it has just been entered, or is just being
- * left, or another interpreter's.
+ * left, or another interpreter's. Where it is none's, the next one may be of the first one again.
  */
 static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 					   struct pf_runtime_walk *r)
@@ -208,8 +218,10 @@ static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf
 	if (!pf_read(&head, 8, d->interpreters) || !pf_read(&next, 8, head + d->interpreter_next) ||
 	    !next)
 		return 1;
-	if (!x->tries)
+	if (!x->tries) {
 		x->origin = x->thread;
+		x->origin_at = pf_python_has_cframes(d) ? x->cframe : r->at;
+	}
 	other = pf_python_search(s, d, r, x->tries);
 	if (other && x->tries < PF_PYTHON_TRIES) {
 		x->tries++;
@@ -219,6 +231,9 @@ static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf
 	}
 	if (other || x->looks >= PF_PYTHON_LOOKS_MAX)
 		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_LONG, 0);
+	/* Up to 3.10 each state is gone through once, to its end. */
+	x->thread = d->pieces == PF_PYTHON_OBJECT ? PF_PYTHON_NONE : x->origin;
+	x->cframe = r->at = x->origin_at;
 	return 1;
 }
 
@@ -379,10 +394,10 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 	uint64_t back;
 	uint8_t last;
 
+	if (!r->at && pf_python_has_cframes(d))
+		return pf_python_piece_end(r);
 	if (!r->at)
-		return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME
-			       ? pf_python_piece_end(r)
-			       : 1;
+		return pf_python_other(s, d, r);
 	if (!pf_python_read(s, r->at, d->frame_bytes)) {
 		x->thread = PF_PYTHON_NONE;
 		return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, r->at);

@@ -32,7 +32,7 @@ struct pf_recent {
 /* What a runtime keeps from one of its frames to the next; zero when the walk begins. */
 struct pf_runtime_walk {
 	uint64_t at; /* where it stands: a frame's address */
-	uint64_t own[9];
+	uint64_t own[11];
 };
 
 #define PF_RETURNS_MAX 8

@@ -196,11 +196,17 @@ static void a_search_for_the_thread_ends(void **state)
 	}
 }
 
+/* Where the frames of a state end: from 3.15 on at one that is in the state itself. */
+static uint64_t end_of_frames(void)
+{
+	return image.layout.minor >= 15 ? put_shim(image_alloc(128), 0) : 0;
+}
+
 static uint64_t put_idle(uint64_t next)
 {
 	uint64_t state = put_thread(OTHER_AT, THREAD_POINTER, next);
 
-	put_u64(state + image.kernel.thread_frame, 0);
+	put_u64(state + image.kernel.thread_frame, end_of_frames());
 	return state;
 }
 
@@ -216,7 +222,7 @@ static void run_g_in(uint64_t other)
 	put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
 	put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
 	if (k->pieces >= PF_PYTHON_CFRAME)
-		put_shim(INNER + 0x40, 0);
+		put_shim(INNER + 0x40, end_of_frames());
 	else
 		put_u64(image.g + k->frame_back, 0);
 	if (cframes)
@@ -264,6 +270,59 @@ static void one_thread_in_many_interpreters(void **state)
 			walk();
 			assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
 		}
+}
+
+/*
+ * A third interpreter's activation around the others': before its state is asked, g's is, whose
+ * activation was met.
+ */
+static void what_was_told_is_passed_over(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 11, 15)
+	{
+		const struct pf_python *k = &image.kernel;
+		uint64_t around = put_idle(0), gs = put_idle(around), at = OUTER_CALLER;
+		uint64_t frame = put_frame(image.code_g, 0, minor == 11, 0);
+
+		run_g_in(gs);
+		if (k->pieces >= PF_PYTHON_CFRAME)
+			put_u64(frame + k->frame_back, put_shim(at + 0x40, end_of_frames()));
+		put_u64(around + k->thread_frame,
+			k->pieces == PF_PYTHON_SHIM ? frame : put_cframe(at + 0x20, frame, 0));
+		image_holder(gs);
+		walk();
+		activation(at, at + 0x100);
+		assert_string_equal(letters(), "nTnfmnT");
+	}
+}
+
+/* It is nobody's yet. Afterwards the state that was at hand goes on where it was. */
+static void an_activation_just_entered_loses_no_others(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 11, 15)
+	{
+		uint64_t other = 0;
+
+		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+		put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		for (unsigned n = 0; n <= PF_PYTHON_TRIES; n++) {
+			host_begin(THREAD_POINTER);
+			activation(STACK, INNER);
+			activation(INNER, INNER_CALLER);
+			activation(OUTER, OUTER_CALLER);
+			assert_string_equal(letters(), "nnTnfm");
+			if (n < PF_PYTHON_TRIES)
+				other = put_idle(other);
+		}
+		put_idle(other);
+		host_begin(THREAD_POINTER);
+		activation(STACK, INNER);
+		activation(INNER, INNER_CALLER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "n!nTnfm");
+	}
 }
 
 /* All activations, and one for which there is no frame. */
@@ -588,6 +647,8 @@ int main(void)
 		cmocka_unit_test(a_search_for_the_thread_ends),
 		cmocka_unit_test(one_thread_in_two_interpreters),
 		cmocka_unit_test(one_thread_in_many_interpreters),
+		cmocka_unit_test(what_was_told_is_passed_over),
+		cmocka_unit_test(an_activation_just_entered_loses_no_others),
 		cmocka_unit_test(a_search_for_another_interpreter_ends),
 		cmocka_unit_test(what_is_not_in_memory_is_said),
 		cmocka_unit_test(what_is_no_frame_is_damage),
