@@ -70,7 +70,7 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 
 #ifdef PF_WALKER
 #define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, in one walk */
-#define PF_PYTHON_TRIES	    4	 /* other thread states of one thread: subinterpreters */
+#define PF_PYTHON_TRIES	    16	 /* other thread states of one thread: subinterpreters */
 #define PF_PYTHON_NONE	    1	 /* no thread state, or its frames cannot be read */
 
 /* pf_runtime_walk.at: the next frame. */
@@ -89,10 +89,13 @@ struct pf_python_walk {
 	uint16_t looks; /* at thread states, in all searches of this walk */
 	/* The thread state at hand when the others were begun with, and where in it. */
 	uint64_t origin, origin_at;
-	/* Where the search for a thread state stands: not on the stack (docs/unwinding.md). */
-	uint64_t look_interpreter, look_thread;
 };
 _Static_assert(sizeof(struct pf_python_walk) <= sizeof(((struct pf_runtime_walk *)0)->own), "");
+
+/* Where the search for a thread state stands. Not on the stack: docs/unwinding.md. */
+struct pf_python_looks {
+	uint64_t interpreter, thread;
+};
 
 struct pf_python_loop {
 	struct pf_scratch *s;
@@ -119,6 +122,13 @@ static __always_inline uint8_t pf_python_byte(const struct pf_scratch *s, uint32
 	return pf_python_word(s, offset) >> (offset % 8 * 8);
 }
 
+/* Behind what is read. */
+static __always_inline struct pf_python_looks *pf_python_looks(struct pf_scratch *s)
+{
+	_Static_assert(PF_PYTHON_READ + sizeof(struct pf_python_looks) <= sizeof(s->piece), "");
+	return (struct pf_python_looks *)&s->piece[PF_PYTHON_READ / 8];
+}
+
 /* ---- the thread's state ---- */
 
 /* thread_id is pthread_self(), which is where %fs points to, in glibc and musl. */
@@ -132,29 +142,29 @@ static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct
 /* One thread state of the interpreters' lists; ends at the one that is wanted, or where nothing is. */
 static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 {
+	struct pf_python_looks *at = pf_python_looks(loop->s);
 	struct pf_python_walk *x = pf_python_walk(loop->r);
 	const struct pf_python *d = loop->d;
 	uint64_t first = 0, next = 0;
 
 	(void)i;
 	if (x->looks >= PF_PYTHON_LOOKS_MAX) {
-		x->look_thread = 0;
+		at->thread = 0;
 		return 1;
 	}
 	x->looks++;
-	if (x->look_thread) {
-		if (pf_python_is_mine(loop->s, d, x->look_thread) && x->look_thread != x->origin &&
+	if (at->thread) {
+		if (pf_python_is_mine(loop->s, d, at->thread) && at->thread != x->origin &&
 		    !x->skip--)
 			return 1;
-		x->look_thread = pf_python_word(loop->s, d->thread_next);
+		at->thread = pf_python_word(loop->s, d->thread_next);
 		return 0;
 	}
-	if (!x->look_interpreter ||
-	    !pf_read(&first, 8, x->look_interpreter + d->interpreter_threads) ||
-	    !pf_read(&next, 8, x->look_interpreter + d->interpreter_next))
+	if (!at->interpreter || !pf_read(&first, 8, at->interpreter + d->interpreter_threads) ||
+	    !pf_read(&next, 8, at->interpreter + d->interpreter_next))
 		return 1;
-	x->look_interpreter = next;
-	x->look_thread = first;
+	at->interpreter = next;
+	at->thread = first;
 	return 0;
 }
 
@@ -163,15 +173,15 @@ static __attribute__((noinline)) uint64_t pf_python_search(struct pf_scratch *s,
 							   const struct pf_python *d,
 							   struct pf_runtime_walk *r, uint8_t skip)
 {
+	struct pf_python_looks *at = pf_python_looks(s);
 	struct pf_python_loop loop = {s, d, r};
-	struct pf_python_walk *x = pf_python_walk(r);
 
-	if (!pf_read(&x->look_interpreter, 8, d->interpreters))
+	if (!pf_read(&at->interpreter, 8, d->interpreters))
 		return 0;
-	x->look_thread = 0;
-	x->skip = skip;
+	at->thread = 0;
+	pf_python_walk(r)->skip = skip;
 	bpf_loop(PF_PYTHON_LOOKS_MAX + 1, pf_python_look, &loop, 0);
-	return x->look_thread && pf_python_is_mine(s, d, x->look_thread) ? x->look_thread : 0;
+	return at->thread && pf_python_is_mine(s, d, at->thread) ? at->thread : 0;
 }
 
 /* Its thread state was just read: its frames begin with the leaf. */
@@ -209,15 +219,16 @@ static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
  * The activation at hand is not of this thread state: it has just been entered, or is just being
  * left, or another interpreter's. Where it is none's, the next one may be of the first one again.
  */
-static __always_inline int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
-					   struct pf_runtime_walk *r)
+PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
+			    struct pf_runtime_walk *r)
 {
-	struct pf_python_walk *x = pf_python_walk(r);
+	struct pf_python_walk *x;
 	uint64_t head, next, other;
 
-	if (!pf_read(&head, 8, d->interpreters) || !pf_read(&next, 8, head + d->interpreter_next) ||
-	    !next)
+	if (!s || !d || !r || !pf_read(&head, 8, d->interpreters) ||
+	    !pf_read(&next, 8, head + d->interpreter_next) || !next)
 		return 1;
+	x = pf_python_walk(r);
 	if (!x->tries) {
 		x->origin = x->thread;
 		x->origin_at = pf_python_has_cframes(d) ? x->cframe : r->at;

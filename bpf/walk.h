@@ -32,7 +32,7 @@ struct pf_recent {
 /* What a runtime keeps from one of its frames to the next; zero when the walk begins. */
 struct pf_runtime_walk {
 	uint64_t at; /* where it stands: a frame's address */
-	uint64_t own[11];
+	uint64_t own[9];
 };
 
 #define PF_RETURNS_MAX 8
@@ -142,6 +142,8 @@ struct pf_scratch {
 		uint64_t words[PF_STACK_WORDS];
 	} stack;
 };
+_Static_assert(sizeof(struct pf_scratch) <= 32 << 10,
+	       "the most that a value for each CPU may have");
 
 /* The loop's context must lie on the stack; it holds no state, only where the state is. */
 struct pf_loop {
