@@ -33,7 +33,7 @@ struct pf_python {
 	} outside[PF_PYTHON_OUTSIDE_MAX];
 	uint16_t pieces; /* enum pf_python_pieces */
 	uint16_t interpreter_next, interpreter_threads;
-	uint16_t thread_bytes, thread_next, thread_id, thread_frame;
+	uint16_t thread_bytes, thread_next, thread_interpreter, thread_id, thread_frame;
 	uint16_t cframe_frame, cframe_previous;
 	uint16_t frame_bytes, frame_code, frame_back, frame_globals;
 	uint16_t frame_last; /* the byte that ends a piece: is_entry, owner */
@@ -41,7 +41,7 @@ struct pf_python {
 	/* co_code_adaptive; 0: f_lasti is a number, of bytes (shift 1) or of code units (0). */
 	uint16_t code_instructions, instruction_shift;
 	uint16_t code_counts; /* co_argcount's word and what follows: constant while it lives */
-	uint16_t code_name, pad;
+	uint16_t code_name;
 };
 _Static_assert(sizeof(struct pf_python) == 88, "python");
 
@@ -85,7 +85,6 @@ struct pf_python_walk {
 	uint8_t inner;	/* the piece at hand is of an activation that the native walk has not met */
 	uint8_t tries;	/* other thread states that were asked for this activation's piece */
 	uint8_t met;	/* an activation before this one */
-	uint8_t skip;	/* of those that the search at hand is for */
 	uint16_t looks; /* at thread states, in all searches of this walk */
 	/* The thread state at hand when the others were begun with, and where in it. */
 	uint64_t origin, origin_at;
@@ -154,8 +153,7 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 	}
 	x->looks++;
 	if (at->thread) {
-		if (pf_python_is_mine(loop->s, d, at->thread) && at->thread != x->origin &&
-		    !x->skip--)
+		if (pf_python_is_mine(loop->s, d, at->thread) && at->thread != x->origin)
 			return 1;
 		at->thread = pf_python_word(loop->s, d->thread_next);
 		return 0;
@@ -168,18 +166,27 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 	return 0;
 }
 
-/* The skip-th thread state of this thread that is not x->origin; 0: there is none, or looks ran out. */
-static __attribute__((noinline)) uint64_t pf_python_search(struct pf_scratch *s,
-							   const struct pf_python *d,
-							   struct pf_runtime_walk *r, uint8_t skip)
+/*
+ * The next thread state of this thread, behind the one that was tried last, that is not x->origin; 0: there
+ * is none, or looks ran out.
+ */
+static __attribute__((noinline)) uint64_t
+pf_python_search(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
 {
+	const struct pf_python_walk *x = pf_python_walk(r);
 	struct pf_python_looks *at = pf_python_looks(s);
 	struct pf_python_loop loop = {s, d, r};
+	uint64_t next = d->interpreters;
 
-	if (!pf_read(&at->interpreter, 8, d->interpreters))
-		return 0;
 	at->thread = 0;
-	pf_python_walk(r)->skip = skip;
+	if (x->tries) {
+		if (!pf_read(&next, 8, x->thread + d->thread_interpreter) ||
+		    !pf_read(&at->thread, 8, x->thread + d->thread_next))
+			return 0;
+		next += d->interpreter_next;
+	}
+	if (!pf_read(&at->interpreter, 8, next))
+		return 0;
 	bpf_loop(PF_PYTHON_LOOKS_MAX + 1, pf_python_look, &loop, 0);
 	return at->thread && pf_python_is_mine(s, d, at->thread) ? at->thread : 0;
 }
@@ -206,7 +213,7 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 	if (d->holder && pf_read(&x->thread, 8, d->holder) && x->thread &&
 	    pf_python_is_mine(s, d, x->thread))
 		return true;
-	x->thread = pf_python_search(s, d, r, 0);
+	x->thread = pf_python_search(s, d, r);
 	return x->thread;
 }
 
@@ -225,15 +232,17 @@ PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 	struct pf_python_walk *x;
 	uint64_t head, next, other;
 
-	if (!s || !d || !r || !pf_read(&head, 8, d->interpreters) ||
-	    !pf_read(&next, 8, head + d->interpreter_next) || !next)
+	if (!s || !d || !r)
 		return 1;
 	x = pf_python_walk(r);
 	if (!x->tries) {
+		if (!pf_read(&head, 8, d->interpreters) ||
+		    !pf_read(&next, 8, head + d->interpreter_next) || !next)
+			return 1;
 		x->origin = x->thread;
 		x->origin_at = pf_python_has_cframes(d) ? x->cframe : r->at;
 	}
-	other = pf_python_search(s, d, r, x->tries);
+	other = pf_python_search(s, d, r);
 	if (other && x->tries < PF_PYTHON_TRIES) {
 		x->tries++;
 		x->thread = other;
@@ -402,16 +411,21 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 					  struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
-	uint64_t back;
+	uint64_t at = r->at, back;
 	uint8_t last;
 
-	if (!r->at && pf_python_has_cframes(d))
+	if (!at && pf_python_has_cframes(d))
 		return pf_python_piece_end(r);
-	if (!r->at)
+	if (!at)
 		return pf_python_other(s, d, r);
-	if (!pf_python_read(s, r->at, d->frame_bytes)) {
+	if (!pf_python_read(s, at, d->frame_bytes)) {
+		if (x->tries && d->pieces == PF_PYTHON_SHIM) /* whose piece it is is not known */
+			pf_python_undo(&s->walk, r);
+		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, at);
+		if (x->tries && d->pieces != PF_PYTHON_OBJECT)
+			return pf_python_other(s, d, r);
 		x->thread = PF_PYTHON_NONE;
-		return pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, r->at);
+		return 1;
 	}
 	back = pf_python_word(s, d->frame_back);
 	last = pf_python_byte(s, d->frame_last);

@@ -21,7 +21,6 @@ struct python_layout {
 	uint32_t runtime_holder; /* up to 3.11: gilstate.tstate_current */
 	/* From 3.12 on: the pointer to an interpreter's GIL, and its last_holder. */
 	uint32_t interpreter_gil, gil_holder;
-	uint16_t thread_interpreter;
 	/* Where thread_id may be; when there are several, kernel.thread_id is told by the live process. */
 	uint16_t thread_ids[PYTHON_THREAD_IDS];
 	size_t n_thread_ids;

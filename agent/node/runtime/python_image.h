@@ -232,7 +232,7 @@ static inline uint64_t put_thread(uint64_t interpreter, uint64_t id, uint64_t ne
 	uint64_t at = image_alloc(256);
 
 	put_u64(at + l->kernel.thread_next, next);
-	put_u64(at + l->thread_interpreter, interpreter);
+	put_u64(at + l->kernel.thread_interpreter, interpreter);
 	put_u64(at + (l->minor < 13 ? l->kernel.thread_id : 152), id);
 	put_u64(interpreter + l->kernel.interpreter_threads, at);
 	return at;

@@ -16,12 +16,12 @@
 #define STRINGS_NEW .string_ascii = 40, .string_compact = 56 /* 3.12: without wstr */
 
 #define CODE_OLD                                                                                   \
-	.code_file = 104, .code_lines = 120, .code_first_line = 40, STRINGS_OLD,                   \
-	.thread_interpreter = 16, .checked = true
+	.code_file = 104, .code_lines = 120, .code_first_line = 40, STRINGS_OLD, .checked = true
 #define KERNEL_OLD                                                                                 \
-	.pieces = PF_PYTHON_OBJECT, .interpreter_threads = 8, .thread_next = 8, .thread_id = 176,  \
-	.thread_frame = 24, .thread_bytes = 184, .frame_bytes = 112, .frame_code = 32,             \
-	.frame_back = 24, .frame_globals = 48, .code_counts = 16, .code_name = 112
+	.pieces = PF_PYTHON_OBJECT, .interpreter_threads = 8, .thread_next = 8,                    \
+	.thread_interpreter = 16, .thread_id = 176, .thread_frame = 24, .thread_bytes = 184,       \
+	.frame_bytes = 112, .frame_code = 32, .frame_back = 24, .frame_globals = 48,               \
+	.code_counts = 16, .code_name = 112
 
 static const struct python_layout layouts[] = {
 	{.minor = 8,
@@ -47,11 +47,11 @@ static const struct python_layout layouts[] = {
 	 .code_lines = 136,
 	 .code_first_line = 72,
 	 STRINGS_OLD,
-	 .thread_interpreter = 16,
 	 .checked = true,
 	 .kernel = {.pieces = PF_PYTHON_ENTRY,
 		    .interpreter_threads = 16,
 		    .thread_next = 8,
+		    .thread_interpreter = 16,
 		    .thread_id = 152,
 		    .thread_frame = 56,
 		    .thread_bytes = 160,
@@ -75,11 +75,11 @@ static const struct python_layout layouts[] = {
 	 .code_lines = 136,
 	 .code_first_line = 68,
 	 STRINGS_NEW,
-	 .thread_interpreter = 16,
 	 .checked = true,
 	 .kernel = {.pieces = PF_PYTHON_CFRAME,
 		    .interpreter_threads = 72,
 		    .thread_next = 8,
+		    .thread_interpreter = 16,
 		    .thread_id = 136,
 		    .thread_frame = 56,
 		    .thread_bytes = 144,
@@ -177,7 +177,7 @@ static int read_thread(const struct words *w, size_t at, size_t end, struct pyth
 	l->kernel.thread_frame = (uint16_t)t[4];
 	l->kernel.thread_id = l->thread_ids[0];
 	l->kernel.thread_bytes = (uint16_t)(last + 8);
-	l->thread_interpreter = (uint16_t)t[3];
+	l->kernel.thread_interpreter = (uint16_t)t[3];
 	return 0;
 }
 
@@ -337,7 +337,7 @@ static int check_threads(struct check *c, uint64_t interpreter)
 	if (!thread && interpreter == c->main)
 		return -EAGAIN;
 	for (size_t i = 0; thread && i < THREADS_MAX; i++) {
-		if (memory_u64(c->m, thread + c->l->thread_interpreter, &owner) < 0 ||
+		if (memory_u64(c->m, thread + c->l->kernel.thread_interpreter, &owner) < 0 ||
 		    owner != interpreter || check_frame(c, thread) < 0 ||
 		    memory_u64(c->m, thread + c->l->kernel.thread_next, &thread) < 0)
 			return -EBADMSG;
@@ -358,7 +358,7 @@ static uint64_t find_holder(const struct check *c)
 	}
 	if (memory_u64(c->m, at, &thread) < 0)
 		return 0;
-	if (thread && (memory_u64(c->m, thread + c->l->thread_interpreter, &owner) < 0 ||
+	if (thread && (memory_u64(c->m, thread + c->l->kernel.thread_interpreter, &owner) < 0 ||
 		       !is_interpreter(c, owner)))
 		return 0;
 	return at;

@@ -325,6 +325,28 @@ static void an_activation_just_entered_loses_no_others(void **state)
 	}
 }
 
+/* A frame of another interpreter's state is not in memory: those of the state that was at hand go on. */
+static void what_is_not_in_memory_of_another_interpreter(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 11, 15)
+	{
+		uint64_t other = put_idle(0), start = 0xdead000;
+		bool cframes = image.kernel.pieces != PF_PYTHON_SHIM;
+
+		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+		put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		put_u64(other + image.kernel.thread_frame,
+			cframes ? put_cframe(INNER - 0x20, start, 0) : start);
+		host_begin(THREAD_POINTER);
+		activation(STACK, INNER);
+		activation(INNER, INNER_CALLER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "n!nTnfm");
+		assert_trouble(1, PF_TROUBLE_READ, start);
+	}
+}
+
 /* All activations, and one for which there is no frame. */
 static const char *letters_with_one_more(void)
 {
@@ -446,7 +468,7 @@ static void other_structures_are_found_out(void **state)
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
 	{
-		put_u64(image.thread + image.layout.thread_interpreter, INTERPRETER_AT + 8);
+		put_u64(image.thread + image.kernel.thread_interpreter, INTERPRETER_AT + 8);
 		assert_int_equal(image_check(), -EBADMSG);
 		make(minor);
 		put_u64(image.g + image.kernel.frame_code, image.globals); /* no code object */
@@ -479,7 +501,7 @@ static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 		assert_int_equal(image_check(), 0);
 		assert_int_equal(image.kernel.holder, holder);
 		/* The main one is looked at. */
-		put_u64(image.thread + image.layout.thread_interpreter, first);
+		put_u64(image.thread + image.kernel.thread_interpreter, first);
 		assert_int_equal(image_check(), -EBADMSG);
 	}
 }
@@ -649,6 +671,7 @@ int main(void)
 		cmocka_unit_test(one_thread_in_many_interpreters),
 		cmocka_unit_test(what_was_told_is_passed_over),
 		cmocka_unit_test(an_activation_just_entered_loses_no_others),
+		cmocka_unit_test(what_is_not_in_memory_of_another_interpreter),
 		cmocka_unit_test(a_search_for_another_interpreter_ends),
 		cmocka_unit_test(what_is_not_in_memory_is_said),
 		cmocka_unit_test(what_is_no_frame_is_damage),
