@@ -196,6 +196,13 @@ static void a_search_for_the_thread_ends(void **state)
 	}
 }
 
+/* OTHER_AT becomes the first of two. */
+static void add_interpreter(void)
+{
+	put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
+	put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+}
+
 /* Where the frames of a state end: from 3.15 on at one that is in the state itself. */
 static uint64_t end_of_frames(void)
 {
@@ -214,10 +221,9 @@ static uint64_t put_idle(uint64_t next)
 static void run_g_in(uint64_t other)
 {
 	const struct pf_python *k = &image.layout.kernel;
-	bool cframes = k->pieces == PF_PYTHON_ENTRY || k->pieces == PF_PYTHON_CFRAME;
+	bool cframes = pf_python_has_cframes(k);
 
-	put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
-	put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
+	add_interpreter();
 	/* g's chain ends in its own interpreter; f's and main's is the other's. */
 	put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
 	put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
@@ -297,6 +303,14 @@ static void what_was_told_is_passed_over(void **state)
 	}
 }
 
+static void walk_with_one_just_entered(void)
+{
+	host_begin(THREAD_POINTER);
+	activation(STACK, INNER);
+	activation(INNER, INNER_CALLER);
+	activation(OUTER, OUTER_CALLER);
+}
+
 /* It is nobody's yet. Afterwards the state that was at hand goes on where it was. */
 static void an_activation_just_entered_loses_no_others(void **state)
 {
@@ -305,22 +319,15 @@ static void an_activation_just_entered_loses_no_others(void **state)
 	{
 		uint64_t other = 0;
 
-		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
-		put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		add_interpreter();
 		for (unsigned n = 0; n <= PF_PYTHON_TRIES; n++) {
-			host_begin(THREAD_POINTER);
-			activation(STACK, INNER);
-			activation(INNER, INNER_CALLER);
-			activation(OUTER, OUTER_CALLER);
+			walk_with_one_just_entered();
 			assert_string_equal(letters(), "nnTnfm");
 			if (n < PF_PYTHON_TRIES)
 				other = put_idle(other);
 		}
 		put_idle(other);
-		host_begin(THREAD_POINTER);
-		activation(STACK, INNER);
-		activation(INNER, INNER_CALLER);
-		activation(OUTER, OUTER_CALLER);
+		walk_with_one_just_entered();
 		assert_string_equal(letters(), "n!nTnfm");
 	}
 }
@@ -332,16 +339,12 @@ static void what_is_not_in_memory_of_another_interpreter(void **state)
 	FOR_MINORS(minor, 11, 15)
 	{
 		uint64_t other = put_idle(0), start = 0xdead000;
-		bool cframes = image.kernel.pieces != PF_PYTHON_SHIM;
+		bool cframes = pf_python_has_cframes(&image.kernel);
 
-		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
-		put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		add_interpreter();
 		put_u64(other + image.kernel.thread_frame,
 			cframes ? put_cframe(INNER - 0x20, start, 0) : start);
-		host_begin(THREAD_POINTER);
-		activation(STACK, INNER);
-		activation(INNER, INNER_CALLER);
-		activation(OUTER, OUTER_CALLER);
+		walk_with_one_just_entered();
 		assert_string_equal(letters(), "n!nTnfm");
 		assert_trouble(1, PF_TROUBLE_READ, start);
 	}
@@ -365,8 +368,7 @@ static void a_search_for_another_interpreter_ends(void **state)
 			   *cut = minor <= 10 ? "nTnfnmn!" : "nTnfmn!";
 		uint64_t other = put_thread(OTHER_AT, THREAD_POINTER + 8, 0);
 
-		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
-		put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
+		add_interpreter();
 		assert_string_equal(letters_with_one_more(), all);
 		put_u64(other + image.kernel.thread_next, other);
 		assert_string_equal(letters_with_one_more(), cut);
