@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 # ---- agent/node/parse/dwarf: a list of sections, each a length in two bytes and its bytes ----
 
@@ -218,10 +219,14 @@ def symbol_file(symbols):
     names, at = go_strings([""] + [s[0] for s in symbols])
     table = bytes(24) + b"".join(struct.pack("<IBBHQQ", at[name], bind << 4 | kind, 0, 1, address, size)
                                  for name, bind, kind, address, size in symbols)
-    strings, where = go_strings(["", ".text", ".symtab", ".strtab", ".shstrtab"])
+    return elf_file((".text", 8, 6, b"", 0), (".symtab", 2, 0, table, 3), (".strtab", 3, 0, names, 0))
+
+
+def elf_file(*sections):
+    """name, type, flags, bytes, link of each; a section without bytes is the text."""
+    strings, where = go_strings([""] + [s[0] for s in sections] + [".shstrtab"])
     body, heads = b"", [bytes(64)]
-    for name, kind, flags, data, link in ((".text", 8, 6, b"", 0), (".symtab", 2, 0, table, 3), (".strtab", 3, 0, names, 0),
-                                          (".shstrtab", 3, 0, strings, 0)):
+    for name, kind, flags, data, link in sections + ((".shstrtab", 3, 0, strings, 0),):
         heads.append(struct.pack("<IIQQQQIIQQ", where[name], kind, flags, 0x1000 if kind == 8 else 0, 64 + len(body),
                                  0x10000 if kind == 8 else len(data), link, 0, 1, 24 if kind == 2 else 0))
         body += data + bytes(-len(data) % 8)
@@ -236,7 +241,29 @@ def debugdata():
     yield lzma.compress(symbol_file(SYMBOLS[:6]))[:-40]
 
 
+# ---- agent/node/parse/elf: sections that are compressed, in each way ----
+
+COMPRESSED = 0x800
+FRAMES = (struct.pack("<IIBxBBBBBBBBxx", 16, 0xffffffff, 1, 1, 0x78, 16, 12, 7, 8, 0x90, 1) +   # a CIE: the CFA is rsp + 8
+          struct.pack("<IIQQ", 20, 0, 0x1000, 0x40))                                            # a function's FDE
+
+
+def zstd_raw(data):
+    """A frame of one block, as it is: what is mutated in it stays a frame. RFC 8878"""
+    return struct.pack("<IBB", 0xfd2fb528, 0x20, len(data)) + struct.pack("<I", len(data) << 3 | 1)[:3] + data
+
+
+def elf():
+    text, n = (".text", 8, 6, b"", 0), len(FRAMES)
+    zlib_stream, halves = zlib.compress(FRAMES), zstd_raw(FRAMES[:20]) + zstd_raw(FRAMES[20:])
+    for kind, size, data in ((1, n, zlib_stream), (2, n, zstd_raw(FRAMES)), (2, n, halves), (3, n, FRAMES), (2, n + 1, halves),
+                             (2, 1 << 31, halves), (1, 1 << 29, zlib_stream), (1, n, FRAMES)):
+        yield elf_file(text, (".debug_frame", 1, COMPRESSED, struct.pack("<IIQQ", kind, 0, size, 1) + data, 0))
+    yield elf_file(text, (".zdebug_frame", 1, 0, b"ZLIB" + struct.pack(">Q", n) + zlib_stream, 0))
+
+
 MAKERS = {
+    "agent/node/parse/elf": elf,
     "agent/node/parse/debugdata": debugdata,
     "agent/node/parse/gopclntab": gopclntab,
     "agent/node/parse/dwarf": dwarf,

@@ -127,16 +127,26 @@ static void tell_stacks(struct buf *out, const struct elf_index *index)
 		buf_printf(out, " (%zu not supported)", unsupported);
 }
 
-static void tell_rest(struct buf *out, const struct elf_index *index, const char *debug)
+static void tell_lacks(struct buf *out, const struct elf_index *index, const char *whose)
 {
-	const char *build_id = elf_index_build_id(index);
 	struct elf_lack lacks[ELF_LACKS_MAX];
 	size_t n = elf_index_lacks(index, lacks);
 
-	buf_printf(out, "; lines and inlined functions: %s", debug ? debug : "no debug file");
-	buf_printf(out, "; build id %s", *build_id ? build_id : "none");
 	for (size_t i = 0; i < n; i++)
-		buf_printf(out, "; %s", lacks[i].text);
+		buf_printf(out, "; %s%s", whose, lacks[i].text);
+}
+
+/* The index of the debug information lacks something by itself, also where that lies in the same file. */
+static void tell_rest(struct buf *out, const struct elf_index *index, const char *debug,
+		      const struct elf_index *debug_index)
+{
+	const char *build_id = elf_index_build_id(index);
+
+	buf_printf(out, "; lines and inlined functions: %s", debug ? debug : "no debug file");
+	if (debug_index)
+		tell_lacks(out, debug_index, "debug information: ");
+	buf_printf(out, "; build id %s", *build_id ? build_id : "none");
+	tell_lacks(out, index, "");
 }
 
 static void add_members(json_t *c, const struct elf_index *index, const struct sections *s,
@@ -173,6 +183,7 @@ void doctor_file(struct doctor *d, struct files *files, const struct mapping *m,
 {
 	_cleanup_free_ char *path = text_clean(m->path), *failed = NULL;
 	_cleanup_buf_ struct buf out = {0};
+	struct elf_index *debug_index = NULL;
 	struct sections s = {0};
 	const char *debug;
 
@@ -186,7 +197,9 @@ void doctor_file(struct doctor *d, struct files *files, const struct mapping *m,
 	debug = find_debug(files, m, root_fd);
 	tell_names(&out, index, &s);
 	tell_stacks(&out, index);
-	tell_rest(&out, index, debug);
+	files_debug_index(files, m, root_fd, &debug_index);
+	tell_rest(&out, index, debug, debug_index);
+	elf_index_unref(debug_index);
 	add_members(doctor_tell(d, path, true, out.data), index, &s, debug);
 	if (str_has_suffix(m->path, "/libjvm.so"))
 		check_libjvm(d, &s);

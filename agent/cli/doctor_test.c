@@ -174,10 +174,9 @@ static bool have(const char *program)
 
 static int said[2] = {-1, -1};
 
-/* Runs it; back when it has said something on standard output. */
-static pid_t start(const char *command)
+/* Runs what ends in an exec; back when it has said something on standard output. */
+static pid_t start_in_shell(const char *line)
 {
-	_cleanup_free_ char *line = xasprintf("exec %s", command);
 	pid_t pid;
 
 	assert_int_equal(pipe2(said, O_CLOEXEC), 0);
@@ -192,6 +191,13 @@ static pid_t start(const char *command)
 	closep(&said[1]);
 	assert_int_equal(read(said[0], &(char){0}, 1), 1);
 	return pid;
+}
+
+static pid_t start(const char *command)
+{
+	_cleanup_free_ char *line = xasprintf("exec %s", command);
+
+	return start_in_shell(line);
 }
 
 static void stop(pid_t pid, struct answer *a)
@@ -380,6 +386,41 @@ static void test_more_sections_than_are_read(void **state)
 	}
 }
 
+/* What of the debug information cannot be read is told: the file's own index lacks nothing. */
+static void test_compressed_debug_information(void **state)
+{
+	static const char program[] = "#include <unistd.h>\n"
+				      "int main(void) { (void)!write(1, \"1\", 1); pause(); }\n";
+	static const struct {
+		const char *how, *want;
+	} cases[] = {
+		{"true", "lines and inlined functions: its own; build id"},
+		{"dd if=/dev/zero of=zstd conv=notrunc bs=1 seek=$((at + 24)) count=8",
+		 "debug information: a compressed section is damaged"},
+		{"printf '\\3' | dd of=zstd conv=notrunc bs=1 seek=$at",
+		 "debug information: a section is compressed in a way that is not known"},
+		{"printf '\\377' | dd of=zstd conv=notrunc bs=1 seek=$((at + 14))",
+		 "debug information: a compressed section is larger than is read"},
+	};
+
+	(void)state;
+	write_program("zstd.c", program);
+	for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
+		_cleanup_free_ char *command = xasprintf(
+			"gcc -g -Wl,--build-id zstd.c -o zstd && "
+			"objcopy --compress-debug-sections=zstd zstd && "
+			"at=$((0x$(readelf -SW zstd | awk '$2 == \".debug_info\" {print $5}'))) && "
+			"%s >/dev/null && exec ./zstd",
+			cases[k].how);
+		struct answer a;
+		pid_t pid = start_in_shell(command);
+
+		a = ask(pid, 0);
+		expect(&a, "/zstd", true, cases[k].want);
+		stop(pid, &a);
+	}
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -405,6 +446,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stripped_go),
 		cmocka_unit_test(test_nginx),
 		cmocka_unit_test(test_more_sections_than_are_read),
+		cmocka_unit_test(test_compressed_debug_information),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

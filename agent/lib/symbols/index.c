@@ -91,6 +91,12 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		 {"marks_cut", "it has more symbols that runtimes are told by than are kept"}},
 		{ELF_INDEX_BUILD_ID_CUT,
 		 {"build_id_cut", "its build id is over a limit: no debug file is found by it"}},
+		{ELF_INDEX_COMPRESSED_UNKNOWN,
+		 {"compressed_unknown", "a section is compressed in a way that is not known"}},
+		{ELF_INDEX_COMPRESSED_DAMAGED,
+		 {"compressed_damaged", "a compressed section is damaged"}},
+		{ELF_INDEX_COMPRESSED_LARGE,
+		 {"compressed_large", "a compressed section is larger than is read"}},
 	};
 	size_t n = 0;
 

@@ -96,13 +96,18 @@ enum elf_index_flag {
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
 	ELF_INDEX_BUILD_ID_CUT = 1 << 10,	/* the build id is longer than a limit: it has none */
+	/* A compressed section was not read: of an unknown kind, damaged, over a limit. */
+	ELF_INDEX_COMPRESSED_UNKNOWN = 1 << 11,
+	ELF_INDEX_COMPRESSED_DAMAGED = 1 << 12,
+	ELF_INDEX_COMPRESSED_LARGE = 1 << 13,
+	ELF_INDEX_COMPRESSED = 7 << 11,		/* any of the three */
 };
 unsigned elf_index_flags(const struct elf_index *i);
 /* What users shall know that it lacks: a word for counters, a text for people. Both are constants. */
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 8
+#define ELF_LACKS_MAX 11
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Rows of PF_RULE_UNSUPPORTED. Looks at all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

@@ -51,6 +51,9 @@ int files_index_known(struct files *f, const struct mapping *m, struct elf_index
  * for. debuginfod answers later by itself.
  */
 void files_debug(struct files *f, const struct mapping *m, int root_fd);
+/* What that has found, and what files_names takes names from first; a new reference. -ENOENT: nothing. */
+int files_debug_index(struct files *f, const struct mapping *m, int root_fd,
+		      struct elf_index **ret);
 
 /* ---- names ---- */
 struct file_name {

@@ -36,6 +36,19 @@ static struct image *debug_image(struct files *f, const struct mapping *m, uint6
 	return NULL;
 }
 
+int files_debug_index(struct files *f, const struct mapping *m, int root_fd, struct elf_index **ret)
+{
+	uint64_t root = files_root(root_fd);
+	struct image *i;
+
+	pthread_mutex_lock(&f->lock);
+	i = debug_image(f, m, root);
+	if (i)
+		*ret = elf_index_ref(i->index);
+	pthread_mutex_unlock(&f->lock);
+	return i ? 0 : -ENOENT;
+}
+
 static void add(struct files *f, struct image *i, const struct elf_inline *x, bool inlined,
 		struct file_names *ret)
 {

@@ -100,23 +100,39 @@ struct elf_build {
 	struct index_wanted *wanted;
 	size_t n_wanted, cap_wanted;
 	struct marks marks;
-	struct buf strings;  /* begins with one NUL: offset 0 is "" */
-	char *dwarf_names;   /* of symbols that only DWARF has */
-	Elf *debugdata;	     /* .gnu_debugdata: names of symbols lie in it */
+	struct buf strings; /* begins with one NUL: offset 0 is "" */
+	char *dwarf_names;  /* of symbols that only DWARF has */
+	Elf *debugdata;	    /* .gnu_debugdata: names of symbols lie in it */
 	void *debugdata_bytes;
+	struct unpacked { /* a section that is compressed */
+		Elf_Scn *section;
+		uint8_t *data; /* NULL: it cannot be decompressed; header.flags says why */
+		size_t n;
+	} * unpacked;
+	size_t n_unpacked, cap_unpacked;
 };
 /* A name or path, cut to INDEX_NAME_MAX; its offset. */
 uint32_t strings_put(struct buf *strings, const char *s, size_t n);
-/* The bytes of a section by name, inflated when it is compressed (within a limit); false: none.
- * ret->address is sh_addr. */
+
+/* ---- section.c: sections as the compiler wrote them ---- */
+#define SECTIONS_MAX 65536
 struct section {
 	const uint8_t *data;
 	size_t n;
-	uint64_t address;
+	uint64_t address; /* sh_addr */
 };
+/* By name, decompressed where it is compressed; ".debug_x" stands for .zdebug_x, too. False: there is
+ * none, or it cannot be decompressed, which a flag of the index says (ELF_INDEX_COMPRESSED_*). */
 bool build_section(struct elf_build *b, const char *name, struct section *ret);
+/* The same of a section that was found; gnu: it is a .zdebug_*. */
+bool build_section_bytes(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s, bool gnu,
+			 struct section *ret);
 /* Also one that cannot be read. */
 bool build_has_section(struct elf_build *b, const char *name);
+/* Ends b->elf, and with it what was decompressed. */
+void build_close(struct elf_build *b);
+
+/* ---- elf.c, again ---- */
 /* The bytes of the file behind ELF virtual addresses; fewer than n at the end of a segment; NULL: none. */
 const uint8_t *build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n);
 

@@ -8,13 +8,11 @@
 
 #include <stdlib.h>
 #include <time.h>
-#include <zlib.h>
 
 /* Of one file with its .dwo files: 5 s, of which the names of what was found get the last. */
 #define WALK_NS_MAX  (4 * NSEC_PER_SEC)
 #define NAMES_NS_MAX NSEC_PER_SEC
 #define CHECK_EVERY  4096 /* units of work: about as many DIEs */
-#define INFLATED_MAX (1u << 30)
 
 /* ---- budget ---- */
 
@@ -47,55 +45,18 @@ const char *const dw_main_names[_DW_SECTIONS] = {
 	[DW_LINE] = ".debug_line",
 };
 
-/* .zdebug_info: "ZLIB", the size in 8 bytes of big endian, the stream (before SHF_COMPRESSED). */
-static void *inflate_section(struct elf_build *b, const char *name, struct section *ret)
-{
-	struct section packed;
-	uint64_t bytes;
-	uLongf n;
-	void *data;
-
-	if (!build_section(b, name, &packed) || packed.n < 12 ||
-	    memcmp(packed.data, "ZLIB", 4) != 0)
-		return NULL;
-	memcpy(&bytes, packed.data + 4, 8);
-	n = bytes = __builtin_bswap64(bytes);
-	if (!bytes || bytes > INFLATED_MAX || bytes / 1040 > packed.n)
-		return NULL;
-	data = xmalloc(bytes);
-	if (uncompress(data, &n, packed.data + 12, packed.n - 12) != Z_OK) {
-		free(data);
-		return NULL;
-	}
-	*ret = (struct section){.data = data, .n = n};
-	return data;
-}
-
-static void read_section(struct dw *d, struct elf_build *b, const char *name, struct dw_file *f,
-			 size_t i)
-{
-	_cleanup_free_ char *z = xasprintf(".z%s", name + 1);
-
-	if (build_section(b, name, &f->sections[i]))
-		return;
-	f->inflated[i] = inflate_section(b, z, &f->sections[i]);
-	d->cut = d->cut ||
-		 (!f->inflated[i] && (build_has_section(b, name) || build_has_section(b, z)));
-}
-
 void dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
 		      struct dw_file *f)
 {
 	for (size_t i = 0; i < _DW_SECTIONS; i++)
-		if (names[i])
-			read_section(d, b, names[i], f, i);
+		if (names[i] && !build_section(b, names[i], &f->sections[i]))
+			d->cut = d->cut || build_has_section(b, names[i]);
+	d->b->header.flags |= b->header.flags & ELF_INDEX_COMPRESSED;
 }
 
 void dw_file_done(struct dw_file *f)
 {
 	dw_abbrevs_drop(f);
-	for (size_t i = 0; i < _DW_SECTIONS; i++)
-		free(f->inflated[i]);
 	free(f->units);
 }
 

@@ -117,7 +117,6 @@ struct dw_abbrevs {
 #define DW_ABBREVS_KEPT 256
 struct dw_file {
 	struct section sections[_DW_SECTIONS];
-	void *inflated[_DW_SECTIONS]; /* of .zdebug_* */
 	/* Where addresses, ranges of version 4 and line tables are: itself, or the file of the skeleton. */
 	const struct dw_file *base;
 	const struct dw_unit *skeleton; /* of a .dwo */

@@ -82,7 +82,7 @@ static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_u
 	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
 	if (b->elf)
 		found = walk_dwo_elf(d, base, skeleton, b);
-	elf_end(b->elf);
+	build_close(b);
 	free(b);
 	return found;
 }
@@ -185,6 +185,6 @@ void dw_others_close(struct dw_others *others)
 		dw_file_done(others->f);
 	free(others->f);
 	if (others->b)
-		elf_end(others->b->elf);
+		build_close(others->b);
 	free(others->b);
 }

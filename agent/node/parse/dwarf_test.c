@@ -333,6 +333,64 @@ static void dwz(void **state)
 	check_dwz("-gdwarf-5");
 }
 
+/*
+ * Sections that objcopy has compressed: in the file itself, in a debug file, in .dwo files, in the file
+ * of dwz. What reads the answers for us, llvm-symbolizer 14, does not know zstd.
+ */
+#define ZSTD "objcopy --compress-debug-sections=zstd "
+
+static void assert_whole_and_same(const struct elf_index *whole, struct elf_index *other)
+{
+	assert_int_equal(elf_index_flags(other) & (ELF_INDEX_DWARF_CUT | ELF_INDEX_COMPRESSED), 0);
+	assert_same_answers(whole, other, "whole");
+	elf_index_unref(other);
+}
+
+static void zstd(void **state)
+{
+	_cleanup_free_ char *sources =
+		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
+	struct elf_index *whole;
+	int fds[2];
+
+	(void)state;
+	build("g++ -O2", "-g", sources, "whole");
+	whole = index_of_file("whole");
+	run(ZSTD "whole packed && readelf -tW packed | grep -q ZSTD");
+	assert_whole_and_same(whole, index_of_file("packed"));
+	run("objcopy --only-keep-debug whole debug && " ZSTD "debug && strip -o bare whole && "
+	    "readelf -tW debug | grep -q ZSTD");
+	fds[0] = open_in_dir("bare");
+	fds[1] = open_in_dir("debug");
+	assert_whole_and_same(whole, index_of(fds, 2));
+	close(fds[0]);
+	close(fds[1]);
+	build("g++ -O2", "-g -gsplit-dwarf", sources, "split");
+	run("for f in split *.dwo; do " ZSTD "$f; readelf -tW $f | grep -q ZSTD || exit 1; done");
+	assert_whole_and_same(whole, index_with_others("split"));
+	elf_index_unref(whole);
+}
+
+static void zstd_dwz(void **state)
+{
+	_cleanup_free_ char *sources =
+		xasprintf("%s/%s/inlined_a.cc %s/%s/inlined_b.cc", source, DATA, source, DATA);
+	struct elf_index *whole;
+
+	(void)state;
+	if (!has_tool("dwz")) {
+		print_message("skipped: no dwz\n");
+		skip();
+	}
+	build("g++ -O2", "-g", sources, "whole");
+	build("g++ -O0", "-g", sources, "second");
+	run("cp whole small && dwz -m shared -M $PWD/shared small second 2>/dev/null");
+	run("for f in small shared; do " ZSTD "$f; readelf -tW $f | grep -q ZSTD || exit 1; done");
+	whole = index_of_file("whole");
+	assert_whole_and_same(whole, index_with_others("small"));
+	elf_index_unref(whole);
+}
+
 static void gcc_5(void **state)
 {
 	(void)state;
@@ -751,19 +809,26 @@ static void long_numbers_cost_their_bytes(void **state)
 /* Damage behind the section's head, which says how it is compressed: what is not there is no damage. */
 static void a_section_that_cannot_be_read_is_told(void **state)
 {
+	static const char *const compressed[] = {
+		"gcc -O2 -g -gz n.c -o n",
+		"gcc -O2 -g n.c -o n && objcopy --compress-debug-sections=zstd n"};
+	const unsigned told = ELF_INDEX_DWARF_CUT | ELF_INDEX_COMPRESSED;
 	struct elf_index *i;
 
 	(void)state;
 	write_source("n.c", nested);
-	run("gcc -O2 -g -gz n.c -o n");
-	i = index_of_file("n");
-	assert_false(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
-	elf_index_unref(i);
-	run("at=$(readelf -SW n | awk '$2 == \".debug_line\" {print $5}') && "
-	    "dd if=/dev/zero of=n bs=1 seek=$((0x$at + 24)) count=8 conv=notrunc");
-	i = index_of_file("n");
-	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
-	elf_index_unref(i);
+	for (size_t k = 0; k < ARRAY_SIZE(compressed); k++) {
+		run(compressed[k]);
+		i = index_of_file("n");
+		assert_int_equal(elf_index_flags(i) & told, 0);
+		elf_index_unref(i);
+		run("at=$(readelf -SW n | awk '$2 == \".debug_line\" {print $5}') && "
+		    "dd if=/dev/zero of=n bs=1 seek=$((0x$at + 24)) count=8 conv=notrunc");
+		i = index_of_file("n");
+		assert_int_equal(elf_index_flags(i) & told,
+				 ELF_INDEX_DWARF_CUT | ELF_INDEX_COMPRESSED_DAMAGED);
+		elf_index_unref(i);
+	}
 }
 
 /* Else it would be looked for elsewhere. */
@@ -812,7 +877,8 @@ static void the_child_reads_split_and_compressed_files(void **state)
 
 	(void)state;
 	write_source("n.c", nested);
-	run("gcc -O2 -g -gz -gsplit-dwarf n.c -o n");
+	run("gcc -O2 -g -gz -gsplit-dwarf n.c -o n && objcopy --decompress-debug-sections n "
+	    "&& " ZSTD "n");
 	assert_int_equal(parser_new(&c, &p), 0);
 	files.main_fd = open_in_dir("n");
 	assert_int_equal(parser_debug(p, &files, &first), 0);
@@ -852,6 +918,8 @@ static int remove_dir(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(zstd),
+		cmocka_unit_test(zstd_dwz),
 		cmocka_unit_test(gcc_5),
 		cmocka_unit_test(gcc_4),
 		cmocka_unit_test(gcc_2),

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define SECTIONS_MAX	 65536
-#define SECTION_INFLATED (1u << 30) /* a compressed section's bytes, at most */
-
 static enum parse_reason open_elf(struct elf_build *b, int fd)
 {
 	struct stat st;
@@ -191,12 +188,16 @@ static enum parse_reason add_symbol(struct elf_build *b, const GElf_Sym *y, size
 
 static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s)
 {
-	Elf_Data *data = elf_getdata(section, NULL);
+	struct section table;
 	size_t n;
 
-	if (!data || s->sh_entsize != sizeof(Elf64_Sym))
+	if (s->sh_entsize != sizeof(Elf64_Sym))
 		return PARSE_DAMAGED;
-	n = data->d_size / sizeof(Elf64_Sym);
+	if (s->sh_size == 0)
+		return PARSE_OK;
+	if (!build_section_bytes(b, section, s, false, &table))
+		return PARSE_DAMAGED;
+	n = table.n / sizeof(Elf64_Sym);
 	b->symbols_total += n;
 	if (b->symbols_total > 4 * (size_t)INDEX_SYMBOLS_MAX)
 		return PARSE_SYMBOLS;
@@ -204,8 +205,7 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 		GElf_Sym y;
 		enum parse_reason reason;
 
-		if (!gelf_getsym(data, i, &y))
-			return PARSE_DAMAGED;
+		memcpy(&y, table.data + i * sizeof(y), sizeof(y));
 		if (b->marks.patterns)
 			build_mark(b, &y, elf_strptr(b->elf, s->sh_link, y.st_name));
 		if (!is_function(&y, s->sh_type == SHT_DYNSYM))
@@ -252,52 +252,6 @@ uint32_t strings_put(struct buf *strings, const char *s, size_t n)
 	}
 	buf_putc(strings, '\0');
 	return at;
-}
-
-static Elf_Scn *find_section(struct elf_build *b, const char *name, GElf_Shdr *ret)
-{
-	Elf_Scn *section = NULL;
-	size_t names, seen = 0;
-
-	if (elf_getshdrstrndx(b->elf, &names) < 0)
-		return NULL;
-	while ((section = elf_nextscn(b->elf, section)) && ++seen <= SECTIONS_MAX) {
-		const char *own;
-
-		if (!gelf_getshdr(section, ret))
-			return NULL;
-		own = elf_strptr(b->elf, names, ret->sh_name);
-		if (own && streq(own, name))
-			return section;
-	}
-	return NULL;
-}
-
-bool build_has_section(struct elf_build *b, const char *name)
-{
-	GElf_Shdr s;
-
-	return find_section(b, name, &s) && s.sh_type != SHT_NOBITS && s.sh_size > 0;
-}
-
-bool build_section(struct elf_build *b, const char *name, struct section *ret)
-{
-	GElf_Shdr s;
-	Elf_Scn *section = find_section(b, name, &s);
-	Elf_Data *data;
-	GElf_Chdr c;
-
-	if (!section || s.sh_type == SHT_NOBITS)
-		return false;
-	if (s.sh_flags & SHF_COMPRESSED &&
-	    (!gelf_getchdr(section, &c) || c.ch_size > SECTION_INFLATED ||
-	     elf_compress(section, 0, 0) < 0))
-		return false;
-	data = elf_rawdata(section, NULL);
-	if (!data || !data->d_buf || data->d_size == 0)
-		return false;
-	*ret = (struct section){data->d_buf, data->d_size, s.sh_addr};
-	return true;
 }
 
 const uint8_t *build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n)
@@ -347,8 +301,8 @@ static struct elf_build *build_new(void)
 
 static void build_free(struct elf_build *b)
 {
-	elf_end(b->elf);
 	elf_end(b->debugdata);
+	build_close(b);
 	free(b->debugdata_bytes);
 	free(b->dwarf_names);
 	free(b->symbols.items);
@@ -395,7 +349,7 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 		build_mark_texts(b);
 		read_debuglink(b);
 		/* Else others' is asked for. Whether it can be read is told when it is. */
-		if (build_has_section(b, ".debug_info") || build_has_section(b, ".zdebug_info"))
+		if (build_has_section(b, ".debug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;
 		reason = build_write(b, max_index_bytes, ret_memfd);
 	}

@@ -269,7 +269,7 @@ enum parse_reason build_frames(struct elf_build *b)
 	bool go = b->header.flags & ELF_INDEX_GO; /* its .debug_frame says what .gopclntab says */
 	struct cfi eh = {0}, debug = {0};
 	struct cfi_section s;
-	bool has_eh, has_debug;
+	bool has_eh, has_debug, lost;
 
 	has_eh = find_eh_frame(b, &s);
 	if (has_eh) {
@@ -283,9 +283,10 @@ enum parse_reason build_frames(struct elf_build *b)
 	}
 	add_plts(b, &eh);
 	add_signal_stubs(b, &eh);
+	lost = !go && !has_debug && build_has_section(b, ".debug_frame");
 	if (!has_eh && !has_debug && !go)
 		b->header.flags |= ELF_INDEX_NO_UNWIND;
-	if (eh.damaged || debug.damaged || eh.cut || debug.cut || rows_cut(b->rows))
+	if (lost || eh.damaged || debug.damaged || eh.cut || debug.cut || rows_cut(b->rows))
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	cfi_done(&eh);
 	cfi_done(&debug);

@@ -206,7 +206,9 @@ static void rules_of_known_functions(void **state)
 
 static void the_same_from_debug_frame_plain_and_compressed(void **state)
 {
-	static const char *const flags[] = {"", "-Wl,--compress-debug-sections=zlib"};
+	static const char *const flags[] = {"", "-Wl,--compress-debug-sections=zlib",
+					    "-Wl,--compress-debug-sections=zlib-gnu",
+					    "-Wl,--compress-debug-sections=zstd"};
 	struct elf_tables t;
 	struct elf_index *i;
 

@@ -35,6 +35,7 @@ static const struct test_kind test_kinds[] = {
 	{"gnu_debugdata", "xz", ".gnu_debugdata", 100, false},
 	{"notes", NULL, "", 200, false},
 	{"dwarf", NULL, ".debug_", 100, true},
+	{"dwarf_zstd", NULL, ".debug_", 100, true},
 	{"separate", NULL, ".debug_", 100, true},
 	{"dwo", NULL, ".debug_", 62, true},
 };
@@ -61,6 +62,8 @@ static const char test_kind_script[] =
 	"gnu_debugdata) compile bare $bare; xz -0 -k main; strip main\n"
 	"  objcopy --add-section .gnu_debugdata=main.xz main;;\n"
 	"dwarf) compile dwarf $bare -g; no_symbols;;\n"
+	"dwarf_zstd) compile dwarf $bare -g; no_symbols\n"
+	"  objcopy --compress-debug-sections=zstd main;;\n"
 	"separate) compile dwarf $bare -g; no_symbols\n"
 	"  objcopy --only-keep-debug main debug; strip main;;\n"
 	"dwo) compile split $bare -g -gsplit-dwarf; no_symbols; cp split.dwo dwo;;\n"
