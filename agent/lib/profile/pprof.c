@@ -5,6 +5,7 @@
  */
 #include "lib/profile/profile.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum {
@@ -130,14 +131,16 @@ static uint64_t mapping_id(struct writer *w, const struct frame *f)
 	return *v;
 }
 
+/* A frame's line is the one that its function is declared in: two of one name in a file are two functions. */
 static uint64_t function_id(struct writer *w, const struct frame *f)
 {
+	_cleanup_free_ char *place = xasprintf("%s\1%" PRIu32, f->file ? f->file : "", f->line);
 	_cleanup_buf_ struct buf text;
 	uint64_t *v, name, file;
 
 	buf_init(&text, 0);
 	frame_render(f, false, &text);
-	v = number_of_both(w, &w->functions, text.data, f->file);
+	v = number_of_both(w, &w->functions, text.data, place);
 	if (!*v) {
 		name = string_index(w, text.data);
 		file = string_index(w, f->file);
@@ -146,6 +149,7 @@ static uint64_t function_id(struct writer *w, const struct frame *f)
 		put_int(&w->message, 2, name);
 		put_int(&w->message, 3, name);
 		put_int(&w->message, 4, file);
+		put_int(&w->message, 5, f->line);
 		put_message(w->out, PROFILE_FUNCTION, &w->message);
 	}
 	return *v;

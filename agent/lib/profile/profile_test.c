@@ -252,8 +252,8 @@ static unsigned n_fields(const struct buf *b, unsigned field)
 	return count;
 }
 
-/* Of one name are many: Python's "<module>" of each file; of one path, programs of many containers. */
-static void test_pprof_keeps_files_apart(void **state)
+/* Of one name are many: Python's "<module>" of each file, lambdas of one; of one path, programs of many containers. */
+static void test_pprof_keeps_places_apart(void **state)
 {
 	enum { MAPPING = 3, LOCATION, FUNCTION };
 	_cleanup_(batch_freep) struct batch *b = batch_new();
@@ -261,7 +261,7 @@ static void test_pprof_keeps_files_apart(void **state)
 	const struct frame f[] = {
 		{.kind = FRAME_PYTHON, .name = "<module>", .file = "a.py", .line = 3},
 		{.kind = FRAME_PYTHON, .name = "<module>", .file = "b.py", .line = 3},
-		{.kind = FRAME_PYTHON, .name = "<module>", .file = "b.py", .line = 4},
+		{.kind = FRAME_PYTHON, .name = "<module>", .file = "b.py", .line = 1234567},
 		{.kind = FRAME_APP, .name = "main", .module = "/app/server", .build_id = "aa"},
 		{.kind = FRAME_APP, .name = "main", .module = "/app/server", .build_id = "bb"},
 	};
@@ -272,8 +272,11 @@ static void test_pprof_keeps_files_apart(void **state)
 	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
 	assert_int_equal(profile_write_pprof(b, &out), 0);
 	assert_int_equal(n_fields(&out, LOCATION), 5);
-	assert_int_equal(n_fields(&out, FUNCTION), 3);
+	assert_int_equal(n_fields(&out, FUNCTION), 4);
 	assert_int_equal(n_fields(&out, MAPPING), 2);
+	/* Function.start_line, Line.line: 1234567 */
+	assert_non_null(memmem(out.data, out.len, "\x28\x87\xad\x4b", 4));
+	assert_non_null(memmem(out.data, out.len, "\x10\x87\xad\x4b", 4));
 }
 
 int main(void)
@@ -291,7 +294,7 @@ int main(void)
 		cmocka_unit_test(test_losses_add_up_by_reason),
 		cmocka_unit_test(test_profile_id_is_sha256),
 		cmocka_unit_test(test_pprof),
-		cmocka_unit_test(test_pprof_keeps_files_apart),
+		cmocka_unit_test(test_pprof_keeps_places_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
