@@ -299,13 +299,17 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
 
 /* ---- rows ---- */
 
+/*
+ * By rbp where it is a frame pointer: what a function calls gives that back. That it gives rsp back is
+ * believed only, and not true of V8's: ResumeGeneratorTrampoline pushes arguments which the function that it jumps to pops.
+ */
 uint16_t code_rule(struct rows *rows, const struct code_state *s)
 {
 	struct pf_rule rule = {.cfa = PF_CFA_RSP, .cfa_offset = s->sp};
 
 	if (s->root)
 		return PF_RULE_ROOT;
-	if (!s->sp_known && s->bp_is == CODE_BP_FRAME)
+	if (s->bp_is == CODE_BP_FRAME)
 		rule = (struct pf_rule){.cfa = PF_CFA_RBP, .cfa_offset = s->bp};
 	else if (!s->sp_known)
 		return PF_RULE_GAP;

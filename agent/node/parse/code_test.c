@@ -399,6 +399,47 @@ static void alloca_is_followed_with_a_frame_pointer(void **state)
 	assert_int_equal(seen[9].sp, 8);
 }
 
+static struct pf_rule rule_of(const struct code_state *s)
+{
+	struct rows *rows = rows_new();
+	uint16_t number = code_rule(rows, s);
+	struct paged_rows paged;
+	struct pf_rule rule;
+
+	rows_add(rows, TEXT, TEXT + 16, number);
+	assert_int_equal(rows_finish(rows, &paged), PARSE_OK);
+	assert_in_range(number, 0, paged.n_rules - 1);
+	rule = paged.rules[number];
+	free(paged.pages);
+	free(paged.rows);
+	rows_free(rows);
+	return rule;
+}
+
+/* Both are known. What is called may pop what it has pushed for another (V8), but gives rbp back. */
+static void a_frame_pointer_is_believed_rather_than_rsp(void **state)
+{
+	/* push rbp; mov rsp,rbp; push rdi; call; leave; ret */
+	static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0x57, 0xe8,
+				       0,    0,	   0,	 0x10, 0xc9, 0xc3};
+	struct pf_rule rule;
+
+	(void)state;
+	follow(code, sizeof(code), true);
+	assert_true(seen[10].sp_known);
+	rule = rule_of(&seen[10]);
+	assert_int_equal(rule.cfa, PF_CFA_RBP);
+	assert_int_equal(rule.cfa_offset, 16);
+	assert_int_equal(rule.fp, PF_FP_CFA);
+	assert_int_equal(rule.fp_offset, -16);
+	rule = rule_of(&seen[1]);
+	assert_int_equal(rule.cfa, PF_CFA_RSP);
+	assert_int_equal(rule.cfa_offset, 16);
+	rule = rule_of(&seen[11]);
+	assert_int_equal(rule.cfa, PF_CFA_RSP);
+	assert_int_equal(rule.cfa_offset, 8);
+}
+
 static void unknown_stack_pointers_give_nothing(void **state)
 {
 	/* sub rdi,rsp; nop; ret */
@@ -448,6 +489,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(states_are_those_of_fdes),
 		cmocka_unit_test(pushes_and_pops_move_the_cfa),
 		cmocka_unit_test(alloca_is_followed_with_a_frame_pointer),
+		cmocka_unit_test(a_frame_pointer_is_believed_rather_than_rsp),
 		cmocka_unit_test(unknown_stack_pointers_give_nothing),
 		cmocka_unit_test(what_follows_a_call_that_never_returns_is_not_guessed),
 		cmocka_unit_test(bytes_that_are_no_instruction_end_a_path),
