@@ -171,58 +171,166 @@ static void test_large_maps_leave_a_share(void **state)
 		perf_map_free(large[i]);
 }
 
-static void test_names(void **state)
-{
-	static const struct {
-		const char *line;
-		enum perf_map_writer writer;
-		enum frame_kind kind;
-		const char *name, *file;
-		unsigned at;
-	} cases[] = {
-		{"long Spin.f(int)", PERF_MAP_HOTSPOT, FRAME_JVM, "Spin::f", NULL, 0},
-		{"java.lang.String java.util.Map$1.get(java.lang.Object, int)", PERF_MAP_HOTSPOT,
-		 FRAME_JVM, "java/util/Map$1::get", NULL, 0},
-		{"void a.B$$Lambda/0x00007f12.run()", PERF_MAP_HOTSPOT, FRAME_JVM,
-		 "a/B$$Lambda/0x00007f12::run", NULL, 0},
-		{"void a.B.<init>()", PERF_MAP_HOTSPOT, FRAME_JVM, "a/B::<init>", NULL, 0},
-		{"Interpreter", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "Interpreter", NULL, 0},
-		{"StubRoutines (1)", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "StubRoutines (1)", NULL, 0},
-		{"C1 Runtime throw_range_check_failed blob", PERF_MAP_HOTSPOT, FRAME_LIBRARY,
-		 "C1 Runtime throw_range_check_failed blob", NULL, 0},
-		{"JS:*leaf /tmp/spin.js:1:14", PERF_MAP_ANY, FRAME_APP, "leaf", "/tmp/spin.js", 1},
-		{"JS:~get bar /tmp/my spin.js:3:20", PERF_MAP_ANY, FRAME_APP, "get bar",
-		 "/tmp/my spin.js", 3},
-		{"JS:^ /tmp/spin.js:5:74", PERF_MAP_ANY, FRAME_APP, "(anonymous)", "/tmp/spin.js",
-		 5},
-		{"LazyCompile:*fn file.js:12:3", PERF_MAP_ANY, FRAME_APP, "fn", "file.js", 12},
-		{"JS:~hot file:///srv/app/x.mjs:7:1", PERF_MAP_ANY, FRAME_APP, "hot",
-		 "file:///srv/app/x.mjs", 7},
-		{"Eval:~ node:internal/main:1:1", PERF_MAP_ANY, FRAME_APP, "(anonymous)",
-		 "node:internal/main", 1},
-		{"Function:~", PERF_MAP_ANY, FRAME_APP, "(anonymous)", NULL, 0},
-		{"JS:~bare", PERF_MAP_ANY, FRAME_APP, "bare", NULL, 0},
-		{"Builtin:ArrayMap", PERF_MAP_ANY, FRAME_LIBRARY, "ArrayMap", NULL, 0},
-		{"BytecodeHandler:Ldar.Wide", PERF_MAP_ANY, FRAME_LIBRARY, "Ldar.Wide", NULL, 0},
-		{"int32 [hello] Program::Main(string[])[Tier0]", PERF_MAP_ANY, FRAME_APP,
-		 "Program::Main", NULL, 0},
-		{"instance void [System.Private.CoreLib] System.Threading.Thread::StartCallback()"
-		 "[PreJIT]",
-		 PERF_MAP_ANY, FRAME_APP, "System.Threading.Thread::StartCallback", NULL, 0},
-		{"wasm[0]::function[3]", PERF_MAP_ANY, FRAME_APP, "wasm[0]::function[3]", NULL, 0},
-		{"bad\x1b[31m\xff", PERF_MAP_ANY, FRAME_APP, "bad?[31m?", NULL, 0},
-	};
+/*
+ * Lines of Node 18.18, 20.18, 22.20, 24.19, 25.9 and 26.10, with --perf-basic-prof and --interpreted-frames-native-stack: of one
+ * program, names of each kind in files of each kind.
+ */
+#define MAIN  "file:///tmp/nodes/app/main.mjs"
+#define OTHER "file:///tmp/nodes/app/mod%20space.mjs"
+#define SPACE "/tmp/nodes/app/dir with space/plain.cjs"
+static const struct {
+	const char *line, *name, *file;
+	unsigned at;
+} names_of_node[] = {
+	/* the compilers of each version */
+	{"LazyCompile:~hotLocal " MAIN ":5", "hotLocal", MAIN, 5}, /* 18 */
+	{"Function:^hotLocal " MAIN ":5", "hotLocal", MAIN, 5},
+	{"LazyCompile:*hotLocal " MAIN ":5", "hotLocal", MAIN, 5},
+	{"JS:~hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* 20 on */
+	{"JS:^hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
+	{"JS:*hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
+	{"JS:+hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* 24 on */
+	{"JS:+'gen " MAIN ":15:7", "gen", MAIN, 15},
+	{"JS:*'get size " MAIN ":14:11", "get size", MAIN, 14},
+	{"JS:o+hotExported " OTHER ":1:28", "hotExported", OTHER, 1}, /* 26 */
+	{"JS:o*hotExported " OTHER ":1:28", "hotExported", OTHER, 1},
+	{"JS:o+'hotExported " OTHER ":1:28", "hotExported", OTHER, 1},
+	{"JS:hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* not to be optimized */
+	{"JS:~o " MAIN ":5:18", "o", MAIN, 5},
+	{"JS:o*o " MAIN ":5:18", "o", MAIN, 5},
+	{"JS:o " MAIN ":5:18", "o", MAIN, 5},
+	/* names */
+	{"JS:++ " MAIN ":10:8", "+", MAIN, 10},
+	{"JS:o*+ " MAIN ":10:8", "+", MAIN, 10},
+	{"JS:~+ " MAIN ":10:8", "+", MAIN, 10},
+	{"JS:*a;b:7:8 " MAIN ":11:12", "a;b:7:8", MAIN, 11},
+	{"Function:^a;b:7:8 " MAIN ":11", "a;b:7:8", MAIN, 11},
+	{"JS:*get foo bar " MAIN ":9:16", "get foo bar", MAIN, 9},
+	{"JS:*GET /users/:id " MAIN ":12:19", "GET /users/:id", MAIN, 12},
+	{"JS:^/api/v1 " SPACE ":3:31", "/api/v1", SPACE, 3},
+	{"JS:^GET /a b/:x " SPACE ":3:67", "GET /a b/:x", SPACE, 3},
+	{"JS:*#secret " MAIN ":18:18", "#secret", MAIN, 18},
+	{"Function:~<instance_members_initializer> " MAIN ":18", "<instance_members_initializer>",
+	 MAIN, 18},
+	{"JS:^ " MAIN ":1:1", "(anonymous)", MAIN, 1},
+	{"Script:~ node:internal/main/run_main_module:1:1", "(anonymous)",
+	 "node:internal/main/run_main_module", 1},
+	{"JS:^requireBuiltin node:internal/bootstrap/realm:420:24", "requireBuiltin",
+	 "node:internal/bootstrap/realm", 420},
+	/* files */
+	{"JS:*hotCommon " SPACE ":1:19", "hotCommon", SPACE, 1},
+	{"LazyCompile:*hotCommon " SPACE ":1", "hotCommon", SPACE, 1},
+	{"Eval:~ " SPACE ":1:1", "(anonymous)", SPACE, 1},
+	{"Eval:~ /srv/my app /a.js:1:1", "(anonymous)", "/srv/my app /a.js", 1},
+	{"Eval:~ :1:1", "(anonymous)", NULL, 1},
+	{"JS:*inEval :1:17", "inEval", NULL, 1},
+	{"Function:^inEval :1", "inEval", NULL, 1},
+	{"JS:o* :1:20", "(anonymous)", NULL, 1},
+	{"JS:*inVm evalmachine.<anonymous>:1:15", "inVm", "evalmachine.<anonymous>", 1},
+	{"JS:~get x [eval]:1:15", "get x", "[eval]", 1},
+	{"JS:~f [eval]-wrapper:6:24", "f", "[eval]-wrapper", 6},
+	{"JS:~f [worker eval]:1:9", "f", "[worker eval]", 1},
+	{"JS:~f data:text/javascript,export function f() {}:1:32", "f",
+	 "data:text/javascript,export function f() {}", 1},
+	{"JS:~f webpack://app/./src/x.js:3:1", "f", "webpack://app/./src/x.js", 3},
+	{"JS:~f app.js:3:1", "f", "app.js", 3},
+	{"JS:~get f app.js:3:1", "get f", "app.js", 3},
+	{"JS:~get app.js:3:1", "get", "app.js", 3},
+	/* where the name ends cannot be told: no file is better than a wrong one */
+	{"JS:*inVm2 rel name.js:1:16", "inVm2 rel name.js", NULL, 1},
+	/* WebAssembly has no file */
+	{"JS:wasm-function[0]-0-liftoff", "wasm-function[0]", NULL, 0},
+	{"JS:wasm-function[0]-0-turbofan", "wasm-function[0]", NULL, 0},
+	{"Function:std::f(int, char)-12-turbofan", "std::f(int, char)", NULL, 0},
+	{"JS:-0-liftoff", "-0-liftoff", NULL, 0},
+	/* regular expressions: one name in all versions */
+	{"RegExp:^(?:a;b|c d)+;? 42$", "RegExp:^(?:a;b|c d)+;? 42$", NULL, 0},
+	{"RegExp:[\"'<>&]+\\\\x3b x3$", "RegExp:[\"'<>&]+\\\\x3b x3$", NULL, 0},
+	{"RegExp.> src: '^(?:a;b|c d)+;? 42$' flags: ''", "RegExp:^(?:a;b|c d)+;? 42$", NULL, 0},
+	{"RegExp.< src: '^(?:x y:12:3)+$' flags: 'i'", "RegExp:^(?:x y:12:3)+$", NULL, 0},
+	{"RegExp.< src: '(\u00e9|\u6f22\u5b57)+ 7$' flags: 'u'", "RegExp:(\u00e9|\u6f22\u5b57)+ 7$",
+	 NULL, 0},
+	{"RegExp.< src: 'x' flags: 'y' flags: 'g'", "RegExp:x' flags: 'y", NULL, 0},
+	{"RegExp.< src: 'its end is not in the li", "RegExp:its end is not in the li", NULL, 0},
+};
 
+static void test_names_of_node(void **state)
+{
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names_of_node); i++) {
 		struct runtime_names n = {0};
 
-		perf_map_names(cases[i].line, cases[i].writer, &n);
+		perf_map_names(names_of_node[i].line, PERF_MAP_ANY, &n);
 		assert_int_equal(n.n, 1);
-		assert_string_equal(n.items[0].name, cases[i].name);
-		assert_int_equal(n.kind, cases[i].kind);
-		assert_true(str_equal(n.items[0].file, cases[i].file));
-		assert_int_equal(n.items[0].line, cases[i].at);
+		assert_string_equal(n.items[0].name, names_of_node[i].name);
+		if (!str_equal(n.items[0].file, names_of_node[i].file))
+			fail_msg("%s: file %s", names_of_node[i].line, n.items[0].file);
+		assert_int_equal(n.items[0].line, names_of_node[i].at);
+		assert_int_equal(n.kind, FRAME_APP);
+		runtime_names_done(&n);
+	}
+}
+
+static const struct {
+	const char *line;
+	enum perf_map_writer writer;
+	enum frame_kind kind;
+	const char *name, *file;
+	unsigned at;
+} names_of_writers[] = {
+	{"long Spin.f(int)", PERF_MAP_HOTSPOT, FRAME_JVM, "Spin::f", NULL, 0},
+	{"java.lang.String java.util.Map$1.get(java.lang.Object, int)", PERF_MAP_HOTSPOT, FRAME_JVM,
+	 "java/util/Map$1::get", NULL, 0},
+	{"void a.B$$Lambda/0x00007f12.run()", PERF_MAP_HOTSPOT, FRAME_JVM,
+	 "a/B$$Lambda/0x00007f12::run", NULL, 0},
+	{"void a.B.<init>()", PERF_MAP_HOTSPOT, FRAME_JVM, "a/B::<init>", NULL, 0},
+	{"Interpreter", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "Interpreter", NULL, 0},
+	{"StubRoutines (1)", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "StubRoutines (1)", NULL, 0},
+	{"C1 Runtime throw_range_check_failed blob", PERF_MAP_HOTSPOT, FRAME_LIBRARY,
+	 "C1 Runtime throw_range_check_failed blob", NULL, 0},
+	{"JS:*leaf /tmp/spin.js:1:14", PERF_MAP_ANY, FRAME_APP, "leaf", "/tmp/spin.js", 1},
+	{"JS:~get bar /tmp/my spin.js:3:20", PERF_MAP_ANY, FRAME_APP, "get bar", "/tmp/my spin.js",
+	 3},
+	{"JS:^ /tmp/spin.js:5:74", PERF_MAP_ANY, FRAME_APP, "(anonymous)", "/tmp/spin.js", 5},
+	{"LazyCompile:*fn file.js:12:3", PERF_MAP_ANY, FRAME_APP, "fn", "file.js", 12},
+	{"JS:~hot file:///srv/app/x.mjs:7:1", PERF_MAP_ANY, FRAME_APP, "hot",
+	 "file:///srv/app/x.mjs", 7},
+	{"Eval:~ node:internal/main:1:1", PERF_MAP_ANY, FRAME_APP, "(anonymous)",
+	 "node:internal/main", 1},
+	{"Function:~", PERF_MAP_ANY, FRAME_APP, "(anonymous)", NULL, 0},
+	{"JS:~bare", PERF_MAP_ANY, FRAME_APP, "bare", NULL, 0},
+	{"Builtin:ArrayMap", PERF_MAP_ANY, FRAME_LIBRARY, "ArrayMap", NULL, 0},
+	{"BytecodeHandler:Ldar.Wide", PERF_MAP_ANY, FRAME_LIBRARY, "Ldar.Wide", NULL, 0},
+	{"int32 [hello] Program::Main(string[])[Tier0]", PERF_MAP_ANY, FRAME_APP, "Program::Main",
+	 NULL, 0},
+	{"instance void [System.Private.CoreLib] System.Threading.Thread::StartCallback()"
+	 "[PreJIT]",
+	 PERF_MAP_ANY, FRAME_APP, "System.Threading.Thread::StartCallback", NULL, 0},
+	/* of other languages; the first words are kinds of V8's, too */
+	{"wasm[0]::function[3]", PERF_MAP_ANY, FRAME_APP, "wasm[0]::function[3]", NULL, 0},
+	{"Script::run", PERF_MAP_ANY, FRAME_APP, "Script::run", NULL, 0},
+	{"Handler::handle", PERF_MAP_ANY, FRAME_APP, "Handler::handle", NULL, 0},
+	{"RegExp::match", PERF_MAP_ANY, FRAME_APP, "RegExp::match", NULL, 0},
+	{"JIT$Function::call", PERF_MAP_ANY, FRAME_APP, "JIT$Function::call", NULL, 0},
+	{"$lists:map/2", PERF_MAP_ANY, FRAME_APP, "$lists:map/2", NULL, 0},
+	{"julia_hot_1234", PERF_MAP_ANY, FRAME_APP, "julia_hot_1234", NULL, 0},
+	{"TRACE_1::/srv/a b.lua:3", PERF_MAP_ANY, FRAME_APP, "TRACE_1::/srv/a b.lua:3", NULL, 0},
+	{"py::hot:/srv/a b.py", PERF_MAP_ANY, FRAME_APP, "py::hot:/srv/a b.py", NULL, 0},
+	{"bad\x1b[31m\xff", PERF_MAP_ANY, FRAME_APP, "bad?[31m?", NULL, 0},
+};
+
+static void test_names(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names_of_writers); i++) {
+		struct runtime_names n = {0};
+
+		perf_map_names(names_of_writers[i].line, names_of_writers[i].writer, &n);
+		assert_int_equal(n.n, 1);
+		assert_string_equal(n.items[0].name, names_of_writers[i].name);
+		assert_int_equal(n.kind, names_of_writers[i].kind);
+		assert_true(str_equal(n.items[0].file, names_of_writers[i].file));
+		assert_int_equal(n.items[0].line, names_of_writers[i].at);
 		runtime_names_done(&n);
 	}
 }
@@ -648,6 +756,7 @@ int main(void)
 		cmocka_unit_test(test_long_line_is_cut),
 		cmocka_unit_test(test_functions_have_a_limit),
 		cmocka_unit_test(test_large_maps_leave_a_share),
+		cmocka_unit_test(test_names_of_node),
 		cmocka_unit_test(test_names),
 		FILE_TEST(test_file_grows),
 		FILE_TEST(test_file_written_anew),
