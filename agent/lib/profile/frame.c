@@ -31,31 +31,34 @@ int frame_kind_from_name(const char *s, enum frame_kind *ret)
 }
 
 /* ';' separates frames, so it cannot be in one (as DeepFlow does it). */
-static void put_name(const char *s, struct buf *out)
+static void replace_separators(struct buf *out, size_t from)
 {
-	size_t from = out->len;
-
-	buf_puts(out, s);
 	for (size_t i = from; i < out->len; i++)
 		if (out->data[i] == ';')
 			out->data[i] = ':';
 }
 
-void frame_render(const struct frame *f, bool outermost_user, struct buf *out)
+void frame_name(const struct frame *f, bool outermost_user, struct buf *out)
 {
 	if (f->name) {
 		buf_puts(out, kinds[f->kind].prefix);
-		put_name(f->name, out);
+		buf_puts(out, f->name);
 	} else if (f->module && f->kind != FRAME_KERNEL) {
-		buf_putc(out, '[');
-		put_name(f->module, out);
-		buf_putc(out, ']');
+		buf_printf(out, "[%s]", f->module);
 	} else if (outermost_user && f->kind != FRAME_KERNEL) {
 		buf_puts(out, "[unknown start_thread?]");
 	} else {
 		buf_printf(out, "%s[unknown] 0x%016" PRIx64, f->kind == FRAME_KERNEL ? "[k] " : "",
 			   f->address);
 	}
+}
+
+void frame_render(const struct frame *f, bool outermost_user, struct buf *out)
+{
+	size_t from = out->len;
+
+	frame_name(f, outermost_user, out);
+	replace_separators(out, from);
 }
 
 #define WAIT_FRAME(w, text) [w] = {.kind = FRAME_WAIT, .name = "[wait: " text "]"}
@@ -73,8 +76,11 @@ const struct frame *wait_frame(enum wait w)
 
 static void put_comm(bool process, const char *comm, struct buf *out)
 {
+	size_t from = out->len;
+
 	buf_puts(out, process ? "[p] " : "[t] ");
-	put_name(comm, out);
+	buf_puts(out, comm);
+	replace_separators(out, from);
 }
 
 void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,

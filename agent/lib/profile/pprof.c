@@ -139,7 +139,7 @@ static uint64_t function_id(struct writer *w, const struct frame *f)
 	uint64_t *v, name, file;
 
 	buf_init(&text, 0);
-	frame_render(f, false, &text);
+	frame_name(f, false, &text);
 	v = number_of_both(w, &w->functions, text.data, place);
 	if (!*v) {
 		name = string_index(w, text.data);

@@ -87,6 +87,8 @@ struct stack_head {
  * [unknown start_thread?] for the outermost user frame); ';' becomes ':'.
  */
 void frame_render(const struct frame *f, bool outermost_user, struct buf *out);
+/* The same where nothing separates frames: ';' stays. */
+void frame_name(const struct frame *f, bool outermost_user, struct buf *out);
 /* The leaf that says what was waited for: "[wait: lock]"; NULL for WAIT_NONE. Lives as long as the program. */
 const struct frame *wait_frame(enum wait w);
 /* A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait: lock]". */

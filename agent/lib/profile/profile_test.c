@@ -203,7 +203,7 @@ static void test_pprof(void **state)
 {
 	_cleanup_(batch_freep) struct batch *b = batch_new();
 	struct profile *p = batch_profile(b);
-	const struct frame f[] = {{.kind = FRAME_APP, .name = "main"},
+	const struct frame f[] = {{.kind = FRAME_APP, .name = "RegExp:a;b"},
 				  {.kind = FRAME_KERNEL, .name = "sys"}};
 	_cleanup_buf_ struct buf out;
 	struct profile_sample *s;
@@ -217,6 +217,7 @@ static void test_pprof(void **state)
 	assert_int_equal(batch_stack(b, f, 2, &s->stack), 0);
 	assert_int_equal(profile_write_pprof(b, &out), 0);
 	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
+	assert_non_null(memmem(out.data, out.len, "RegExp:a;b", 10));
 	assert_non_null(memmem(out.data, out.len, "on-cpu", 6));
 	assert_null(memmem(out.data, out.len, "[wait", 5));
 	p->event = EVENT_OFF_CPU;
