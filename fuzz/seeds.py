@@ -262,7 +262,37 @@ def elf():
     yield elf_file(text, (".zdebug_frame", 1, 0, b"ZLIB" + struct.pack(">Q", n) + zlib_stream, 0))
 
 
+# ---- agent/node/runtime/perfmap: a line, as each version of V8 writes it ----
+
+V8_NAMES = """LazyCompile:*f /a b.js:5
+JS:~get f file:///a%20b.mjs:5:18
+JS:+'GET /x node:internal/a:1:2
+JS:o*+ /a b/c.js:10:8
+Eval:~ :1:1
+JS:^ [eval]:1:2
+JS:~f [worker eval]:1:9
+JS:~f data:text/javascript,a b:1:32
+JS:~f webpack://app/x.js:3:1
+JS:~get f app.js:3:1
+JS:*f g h.js:1:16
+JS:wasm-function[0]-0-turbofan
+JS:f(int, char)-12-liftoff
+JS:-0-liftoff
+Builtin:ArrayMap
+Handler::handle
+RegExp:a;b 4$
+RegExp::x
+RegExp.> src: 'a;b' flags: 'i'
+RegExp.< src: 'a"""
+
+
+def perfmap():
+    for name in V8_NAMES.split("\n"):
+        yield b"1000 10 " + name.encode() + b"\n"
+
+
 MAKERS = {
+    "agent/node/runtime/perfmap": perfmap,
     "agent/node/parse/elf": elf,
     "agent/node/parse/debugdata": debugdata,
     "agent/node/parse/gopclntab": gopclntab,
