@@ -15,18 +15,12 @@
 #define MAPS_FILES_MAX 1024
 #define PAGE_BYTES     4096
 
-struct open_file {
-	uint64_t inode;
-	uint32_t dev_major, dev_minor;
-	struct maps_file file;
-	int error;
-};
 struct reader {
 	int proc_fd; /* /proc/PID: stays this process's, also when the number is used again */
 	struct mappings *m;
 	size_t cap;
-	struct open_file *files;
-	size_t n_files, cap_files;
+	struct open_files files;
+	struct copies copies;
 };
 
 /* ---- start time ---- */
@@ -111,44 +105,76 @@ int proc_check(uint32_t tgid, uint64_t start_boottime_ns)
 
 /* ---- opening ---- */
 
-static struct open_file *find_file(struct reader *r, const struct mapping *m)
+static struct open_file *find_file(struct open_files *f, const struct mapping *m)
 {
-	for (size_t i = r->n_files; i-- > 0;) {
-		struct open_file *f = &r->files[i];
+	for (size_t i = f->n; i-- > 0;) {
+		struct open_file *x = &f->items[i];
 
-		if (f->inode == m->inode && f->dev_major == m->dev_major &&
-		    f->dev_minor == m->dev_minor)
-			return f;
+		if (x->inode == m->inode && x->dev_major == m->dev_major &&
+		    x->dev_minor == m->dev_minor)
+			return x;
 	}
 	return NULL;
 }
 
-static void open_mapping(struct reader *r, struct mapping *m)
+struct open_file *open_files_get(struct open_files *f, const struct mapping *m)
 {
-	struct open_file *f;
+	struct open_file *x = find_file(f, m);
+
+	if (x || f->n == MAPS_FILES_MAX)
+		return x;
+	GROW(f->items, f->n, f->cap);
+	x = &f->items[f->n++];
+	*x = (struct open_file){.inode = m->inode,
+				.dev_major = m->dev_major,
+				.dev_minor = m->dev_minor,
+				.file.fd = -1};
+	x->error = maps_file_open(f->proc_fd, m, &x->file);
+	return x;
+}
+
+void open_files_use(struct open_files *f, struct mapping *m)
+{
+	struct open_file *x;
 
 	if (m->path[0] != '/') {
 		m->open_error = -ENODATA;
 		return;
 	}
-	f = find_file(r, m);
-	if (!f && r->n_files == MAPS_FILES_MAX) {
+	x = open_files_get(f, m);
+	if (!x) {
 		m->open_error = -EMFILE;
 		return;
 	}
-	if (!f) {
-		GROW(r->files, r->n_files, r->cap_files);
-		f = &r->files[r->n_files++];
-		*f = (struct open_file){.inode = m->inode,
-					.dev_major = m->dev_major,
-					.dev_minor = m->dev_minor,
-					.file.fd = -1};
-		f->error = maps_file_open(r->proc_fd, m, &f->file);
+	x->n_users++;
+	m->fd = x->file.fd;
+	m->open_error = x->error;
+	m->ctime_ns = x->file.ctime_ns;
+	m->file_bytes = x->file.bytes;
+	m->memory_file = x->file.in_memory;
+}
+
+void open_files_leave(struct open_files *f, const struct mapping *m)
+{
+	struct open_file *x = m->fd >= 0 ? find_file(f, m) : NULL;
+
+	if (x)
+		x->n_users--;
+}
+
+void open_files_done(struct open_files *f)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		struct open_file *x = &f->items[i];
+
+		if (!x->n_users && x->file.fd >= 0)
+			maps_file_release(x->file.fd);
+		if (x->layout)
+			free(x->layout->items);
+		free(x->layout);
 	}
-	m->fd = f->file.fd;
-	m->open_error = f->error;
-	m->ctime_ns = f->file.ctime_ns;
-	m->file_bytes = f->file.bytes;
+	free(f->items);
+	*f = (struct open_files){0};
 }
 
 /* ---- the whole ---- */
@@ -162,25 +188,34 @@ static bool is_counted(const struct mapping *m)
 	return !m->writable && !streq(m->path, "[stack]") && !streq(m->path, "[vsyscall]");
 }
 
-static int add_line(struct reader *r, char *line)
+static void add_mapping(struct reader *r, const struct maps_line *l)
 {
-	struct mapping x;
-	int e = maps_parse_line(line, &x);
+	struct mapping x = l->m;
 
-	if (e == -ENOENT)
-		return 0;
-	if (e < 0)
-		return e;
+	maps_take_name(&x, l->name);
 	if (is_counted(&x))
 		r->m->exec_pages += (x.end - x.start) / PAGE_BYTES;
 	if (r->m->n == MAPPINGS_MAX) {
 		free(x.path);
 		r->m->truncated = true;
-		return 0;
+		return;
 	}
-	open_mapping(r, &x);
+	open_files_use(&r->files, &x);
 	GROW(r->m->items, r->m->n, r->cap);
 	r->m->items[r->m->n++] = x;
+}
+
+static int add_line(struct reader *r, char *line)
+{
+	size_t n = r->m->n;
+	struct maps_line l;
+	int e = maps_parse(line, &l);
+
+	if (e < 0)
+		return e;
+	if (l.executable)
+		add_mapping(r, &l);
+	copies_line(&r->copies, &l, r->m->n > n ? &r->m->items[n] : NULL, n);
 	return 0;
 }
 
@@ -279,13 +314,27 @@ static int compare_mappings(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
+static void find_copies(struct reader *r)
+{
+	_cleanup_close_ int mem_fd = -1;
+
+	if (r->copies.n) {
+		mem_fd = openat(r->proc_fd, "mem", O_RDONLY | O_CLOEXEC);
+		copies_find(&r->copies, &r->files, mem_fd, r->m);
+	}
+	for (size_t i = 0; i < r->m->n; i++)
+		r->m->unsure |= mapping_is_unsure(&r->m->items[i]);
+}
+
 /* dir_fd: the process's directory, or that of the thread that has all of it. */
 static int read_program(struct reader *r, int dir_fd)
 {
 	int proc_fd = r->proc_fd, e;
 
-	r->proc_fd = dir_fd;
+	r->proc_fd = r->files.proc_fd = dir_fd;
 	e = read_lines(r);
+	if (!e)
+		find_copies(r);
 	if (!e && maps_root_open(r->proc_fd, &r->m->root_fd) < 0)
 		r->m->root_fd = -1; /* then its container's debug files are not looked for */
 	r->proc_fd = proc_fd;
@@ -322,7 +371,8 @@ int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id
 	if (!e)
 		e = check_program(r.proc_fd, start_boottime_ns, stack);
 	close(r.proc_fd);
-	free(r.files);
+	open_files_done(&r.files);
+	copies_done(&r.copies);
 	if (e < 0) {
 		mappings_unref(r.m);
 		return e;

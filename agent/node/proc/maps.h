@@ -4,10 +4,16 @@
 
 #include "node/proc/proc.h"
 
-/*
- * Everything of a mapping that the line tells; fd -1. Caller frees ret->path ("" when there
- * is none). -ENOENT: not executable. -EINVAL: no such line. line may lose its newline.
- */
+struct maps_line {
+	struct mapping m; /* path NULL, fd -1 */
+	bool executable, shared;
+	const char *name; /* as the line has it, inside of it; "" none */
+};
+/* Everything that the line tells. -EINVAL: no such line. line may lose its newline. */
+int maps_parse(char *line, struct maps_line *ret);
+/* Gives m the path that a line has; caller frees it. */
+void maps_take_name(struct mapping *m, const char *name);
+/* Both of an executable mapping. -ENOENT: it is none. */
 int maps_parse_line(char *line, struct mapping *ret);
 /* What /proc/PID/stat counts in, USER_HZ, is 100 on every x86-64 kernel. */
 #define TICK_NS (NSEC_PER_SEC / 100)
@@ -21,8 +27,56 @@ int stat_parse_stack(const char *text, uint64_t *ret_address);
 struct maps_file {
 	int fd;
 	uint64_t ctime_ns, bytes;
+	bool in_memory; /* of hugetlbfs; of tmpfs, without a name */
 };
 int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
 /* The process's root directory (O_PATH), shared between the processes of a container. */
 int maps_root_open(int proc_fd, int *ret_fd);
 void maps_file_release(int fd);
+
+/* ---- files of one process, each opened once ---- */
+struct layout { /* copies.c: PT_LOAD headers */
+	struct segment {
+		uint64_t address, offset, bytes; /* bytes: of the file */
+		bool executable;
+	} * items;
+	size_t n;
+};
+struct open_file {
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+	struct maps_file file;
+	int error;
+	size_t n_users;	       /* mappings that have its descriptor */
+	struct layout *layout; /* NULL: nobody has asked */
+};
+struct open_files {
+	int proc_fd;
+	struct open_file *items;
+	size_t n, cap;
+};
+/* NULL: there are too many. */
+struct open_file *open_files_get(struct open_files *f, const struct mapping *m);
+/* m has its file, or says why not. */
+void open_files_use(struct open_files *f, struct mapping *m);
+void open_files_leave(struct open_files *f, const struct mapping *m);
+/* Closes those that no mapping has. */
+void open_files_done(struct open_files *f);
+
+/* ---- copies.c: code of files that lies in memory without a file ---- */
+/* To be told each line in order; which item its mapping became, SIZE_MAX: none. */
+struct copies {
+	struct mapping
+		before; /* the last mapping of a file, without its path, and its name as the line has it; NULL: none */
+	char *before_name;
+	size_t name_cap;
+	struct mapping *anchors; /* mappings of files beside candidates */
+	struct candidate {
+		size_t item, before, after; /* SIZE_MAX: none */
+	} * items;
+	size_t n_anchors, cap_anchors, n, cap, n_open; /* n_open: those without `after` */
+};
+void copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item, size_t i);
+/* Makes mappings of files of the items that hold their code; mem_fd: /proc/PID/mem, -1: it cannot be read. */
+void copies_find(struct copies *c, struct open_files *files, int mem_fd, struct mappings *m);
+void copies_done(struct copies *c);

@@ -8,6 +8,7 @@
 #include <cap-ng.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <uthash.h>
 
@@ -88,6 +90,21 @@ void maps_file_release(int fd)
 	pthread_mutex_unlock(&lock);
 }
 
+#define HUGE_PAGE_BYTES (2 << 20)
+
+/*
+ * A file in memory without a name, which whoever holds it can write through a mapping without a trace; or huge pages. The
+ * file system is asked only where it is likely to be one of these: another one may have to ask a pod's daemon.
+ */
+static bool is_in_memory(int path_fd, const struct stat *st)
+{
+	struct statfs fs;
+
+	if ((st->st_nlink && st->st_blksize < HUGE_PAGE_BYTES) || fstatfs(path_fd, &fs) < 0)
+		return false;
+	return fs.f_type == HUGETLBFS_MAGIC || (fs.f_type == TMPFS_MAGIC && !st->st_nlink);
+}
+
 /*
  * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
  * file with the mapping's inode is opened for reading.
@@ -124,6 +141,7 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 		.fd = fd,
 		.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + st.st_ctim.tv_nsec,
 		.bytes = (uint64_t)st.st_size,
+		.in_memory = is_in_memory(path_fd, &st),
 	};
 	return 0;
 }

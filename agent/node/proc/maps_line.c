@@ -94,38 +94,58 @@ static char *unescape_path(const char *p)
 	return path;
 }
 
-int maps_parse_line(char *line, struct mapping *ret)
+int maps_parse(char *line, struct maps_line *ret)
 {
-	static const char deleted[] = " (deleted)";
-	struct mapping m = {.fd = -1};
+	struct maps_line l = {.m.fd = -1};
+	struct mapping *m = &l.m;
 	uint64_t major, minor;
 	char *p = line, *permissions;
 
 	line[strcspn(line, "\n")] = '\0';
-	if (take_number(&p, 16, '-', &m.start) < 0 || take_number(&p, 16, ' ', &m.end) < 0)
+	if (take_number(&p, 16, '-', &m->start) < 0 || take_number(&p, 16, ' ', &m->end) < 0)
 		return -EINVAL;
 	permissions = p;
-	if (strcspn(p, " ") != 4 || p[4] != ' ' || m.end <= m.start)
+	if (strcspn(p, " ") != 4 || p[4] != ' ' || m->end <= m->start)
 		return -EINVAL;
 	p += 5;
-	if (take_number(&p, 16, ' ', &m.file_offset) < 0 || take_number(&p, 16, ':', &major) < 0 ||
+	if (take_number(&p, 16, ' ', &m->file_offset) < 0 || take_number(&p, 16, ':', &major) < 0 ||
 	    take_number(&p, 16, ' ', &minor) < 0 || major > UINT32_MAX || minor > UINT32_MAX)
 		return -EINVAL;
-	m.inode = strtoull(p, &p, 10);
+	m->inode = strtoull(p, &p, 10);
 	if (*p && *p != ' ')
 		return -EINVAL;
-	if (permissions[2] != 'x')
-		return -ENOENT;
-	m.writable = permissions[1] == 'w';
-	m.dev_major = major;
-	m.dev_minor = minor;
-	p += strspn(p, " ");
-	m.path = unescape_path(p);
-	if (m.path[0] == '/' && str_has_suffix(m.path, deleted)) {
-		m.path[strlen(m.path) - strlen(deleted)] = '\0';
-		m.deleted = true;
+	l.executable = permissions[2] == 'x';
+	l.shared = permissions[3] == 's';
+	m->writable = permissions[1] == 'w';
+	m->dev_major = major;
+	m->dev_minor = minor;
+	l.name = p + strspn(p, " ");
+	*ret = l;
+	return 0;
+}
+
+void maps_take_name(struct mapping *m, const char *name)
+{
+	static const char deleted[] = " (deleted)";
+
+	m->path = unescape_path(name);
+	if (m->path[0] == '/' && str_has_suffix(m->path, deleted)) {
+		m->path[strlen(m->path) - strlen(deleted)] = '\0';
+		m->deleted = true;
 	}
-	m.library = strstr(m.path, ".so") != NULL;
-	*ret = m;
+	m->library = strstr(m->path, ".so") != NULL;
+}
+
+int maps_parse_line(char *line, struct mapping *ret)
+{
+	struct maps_line l;
+	int r = maps_parse(line, &l);
+
+	if (r < 0)
+		return r;
+	if (!l.executable)
+		return -ENOENT;
+	maps_take_name(&l.m, l.name);
+	*ret = l.m;
 	return 0;
 }

@@ -52,6 +52,12 @@ struct mapping {			/* executable mappings only */
 	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]"; "" anonymous (JIT) */
 	bool deleted, library;		/* library: path contains ".so" */
 	bool writable;
+	/*
+	 * Memory without a file, in the place of this part of the file: a copy of its code, as programs make it that want
+	 * huge pages. The members above name the file; the kernel's mapping there names none, or one in memory.
+	 */
+	bool copy;
+	bool memory_file;		/* a file in memory without a name (memfd): rewritten by another mapping, its ctime stays */
 	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno with fd == -1 */
 };
@@ -62,6 +68,7 @@ struct mappings {
 	struct mapping *items;		/* sorted by start */
 	size_t n;
 	bool truncated;			/* more than MAPPINGS_MAX: counted */
+	bool unsure;			/* mapping_is_unsure() of some */
 	/* As the kernel counts them in mm->exec_vm (not writable, not a stack): when it differs,
 	 * mappings have changed since. */
 	uint64_t exec_pages;
@@ -69,6 +76,14 @@ struct mappings {
 	unsigned refs;			/* atomic */
 };
 #define MAPPINGS_MAX 16384
+/*
+ * The bytes there may be others than those that the file's names and unwind rows were made of, at any time and without
+ * notice: whoever uses either compares them first (stack/code.c).
+ */
+static inline bool mapping_is_unsure(const struct mapping *m)
+{
+	return m->copy || m->memory_file;
+}
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
