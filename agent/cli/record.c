@@ -214,10 +214,15 @@ static void read_missing(struct recording *r, const struct drain *d)
 		const struct raw_sample *s = &d->samples[i];
 		const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
 
-		if (!u)
-			continue;
-		read_again(r, s, u);
-		stacks_want(r->stacks, s->tgid, s->start_boottime_ns, u);
+		if (u)
+			read_again(r, s, u);
+	}
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
+
+		if (u)
+			stacks_want(r->stacks, s->tgid, s->start_boottime_ns, u);
 	}
 	for (size_t i = 0; i < d->n_young; i++)
 		stacks_want(r->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,

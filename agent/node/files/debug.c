@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <unistd.h>
 
 #define RETRY_NS (3600 * NSEC_PER_SEC) /* packages with debug files may be installed later */
 #define DWOS_MAX (PARSE_FDS_MAX - 2)
@@ -323,14 +324,13 @@ static void try_everyones(const struct search *s)
 	debug_settle(s->f, &key, index);
 }
 
-void files_debug(struct files *f, const struct mapping *m, int root_fd)
+static void find_debug(struct files *f, const struct mapping *m, struct elf_index *main,
+		       int root_fd)
 {
-	struct search s = {.f = f, .m = m};
+	struct search s = {.f = f, .m = m, .main = main};
 	uint64_t root = files_root(root_fd);
 	unsigned flags;
 
-	if (m->fd < 0 || files_index(f, m, &s.main) < 0)
-		return;
 	s.root = (struct place){
 		.dir_fd = root_fd,
 		.debug_dir = "/usr/lib/debug",
@@ -346,5 +346,20 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 		try_own(&s, root);
 	else if (!(flags & ELF_INDEX_GO) && !try_container(&s, root))
 		try_everyones(&s);
-	elf_index_unref(s.main);
+}
+
+void files_debug(struct files *f, const struct mapping *m, int root_fd)
+{
+	struct elf_index *main;
+	struct mapping seen;
+
+	if (m->fd < 0 || files_index(f, m, &main) < 0)
+		return;
+	if (!m->memory_file) {
+		find_debug(f, m, main, root_fd);
+	} else if (memory_file_seen(f, m, &seen) == 0) {
+		find_debug(f, &seen, main, root_fd);
+		close(seen.fd);
+	}
+	elf_index_unref(main);
 }

@@ -74,6 +74,7 @@ struct file *file_get(struct files *f, const struct file_key *key)
 	if (!x) {
 		x = xcalloc(1, sizeof(*x));
 		x->key = *key;
+		x->copy_fd = -1;
 		x->used_ns = now_mono_ns();
 		HASH_ADD_BYHASHVALUE(hh, f->by_key, key, sizeof(x->key), hash, x);
 	}
@@ -84,6 +85,7 @@ static void file_drop(struct files *f, struct file *x)
 {
 	HASH_DEL(f->by_key, x);
 	image_unref(f, x->image);
+	memory_file_drop(f, x);
 	free(x);
 }
 
@@ -151,11 +153,22 @@ static int parse(struct files *f, int fd, struct elf_index **ret)
 	return r;
 }
 
+static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_copy,
+		      size_t *ret_bytes)
+{
+	int r = memory_file_copy(fd, ret_copy, ret_bytes);
+
+	if (r < 0)
+		count_failure(r == -E2BIG ? "memory_file_too_large" : "memory_file");
+	return r < 0 ? r : parse(f, *ret_copy >= 0 ? *ret_copy : fd, ret);
+}
+
 static void load(struct files *f, const struct mapping *m, struct file *x)
 {
 	bool vdso = x->key.kind == FILE_VDSO;
-	int fd = vdso ? f->vdso_fd : m->fd;
+	int fd = vdso ? f->vdso_fd : m->fd, copy = -1;
 	struct elf_index *index;
+	size_t copy_bytes = 0;
 	uint64_t hash = 0;
 
 	x->error = vdso ? -ENODATA : m->open_error ? m->open_error : -EBADF;
@@ -166,15 +179,21 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 		return;
 	}
 	x->busy = true;
+	x->parsed_ns = now_mono_ns();
 	pthread_mutex_unlock(&f->lock);
-	x->error = parse(f, fd, &index);
+	x->error = m->memory_file ? parse_copy(f, fd, &index, &copy, &copy_bytes)
+				  : parse(f, fd, &index);
 	if (x->error == 0) {
 		files_count_incomplete(index);
 		hash = image_hash(f, index);
 	}
 	pthread_mutex_lock(&f->lock);
-	if (x->error == 0)
+	if (x->error == 0) {
 		x->image = image_of(f, index, hash);
+		memory_file_keep(f, x, copy, copy_bytes);
+	} else {
+		closep(&copy);
+	}
 	x->busy = x->expected = false;
 	pthread_cond_broadcast(&f->changed);
 }

@@ -55,6 +55,16 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd);
 int files_debug_index(struct files *f, const struct mapping *m, int root_fd,
 		      struct elf_index **ret);
 
+/*
+ * The bytes of the file as its index was made of them: of a memory file a copy of what was parsed. *ret_n: how many there
+ * are, less at its end. -ENOENT: it is not known; -errno. May block, as any read of a pod's file.
+ */
+int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n, size_t *ret_n);
+/* A process has other bytes there than files_code: a memory file is to be parsed anew, unless it was a moment ago. */
+void files_rewritten(struct files *f, const struct mapping *m);
+/* When it was last found so (CLOCK_BOOTTIME): what was made of its index before does not hold any more. 0: never. */
+uint64_t files_rewritten_ns(struct files *f, const struct mapping *m);
+
 /* ---- names ---- */
 struct file_name {
 	const char *name;		/* demangled and clean; NULL: inside no symbol */
@@ -67,6 +77,7 @@ struct file_names {
 	struct file_name names[ELF_INLINES_MAX + 1];
 	char build_id[129];		/* hex; "" none */
 	uint64_t address;		/* of the function, or the one asked for; 0: the file has no index */
+	uint64_t before, behind;	/* bytes of the function before the address that was asked for, and from it on */
 	bool unparsed;			/* queued: for want of files_index, which nobody is about to call */
 	void *held;			/* private */
 };

@@ -61,8 +61,12 @@ struct file {
 	struct image *image; /* NULL: failed */
 	int error;
 	uint64_t retry_ns;
-	uint64_t owner;	     /* of files_expect; 0: nobody in particular */
-	uint64_t used_ns;    /* CLOCK_MONOTONIC */
+	uint64_t owner;	       /* of files_expect; 0: nobody in particular */
+	uint64_t used_ns;      /* CLOCK_MONOTONIC */
+	uint64_t parsed_ns;    /* CLOCK_MONOTONIC: when that began */
+	uint64_t rewritten_ns; /* CLOCK_BOOTTIME: files_rewritten */
+	int copy_fd;	       /* what was parsed of a memory file; -1: no such file */
+	size_t copy_bytes;
 	bool busy, expected; /* being parsed; to be parsed by files_index */
 	UT_hash_handle hh;   /* in order of use: the head was used least recently */
 };
@@ -75,6 +79,7 @@ struct files {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a file is not busy any more */
 	size_t cache_bytes, bytes;
+	size_t copy_bytes; /* of memory files */
 	struct file *by_key;
 	uint64_t seed; /* of its hash and of the images': pods choose what is hashed */
 	struct image *images;
@@ -103,6 +108,18 @@ void files_count_incomplete(const struct elf_index *index);
 void file_evict(struct files *f, struct file *x);
 /* Returns locked; makes the parser at its first use. -errno: it cannot be started. */
 int slow_parser_lock(struct slow_parser *p);
+
+/* ---- memory_file.c: files that may be rewritten at any time (mapping.memory_file) ---- */
+/* A copy to be parsed. *ret_fd -1: it is no ELF file. -E2BIG: it is too large. */
+int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes);
+/* Under the lock: x has it, and others make room. */
+void memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes);
+void memory_file_drop(struct files *f, struct file *x);
+/*
+ * The mapping as the file was when it was parsed: fd is a copy's, for the caller to close, ctime_ns tells it from what
+ * else the file has been. -ENOENT: it is not known.
+ */
+int memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret);
 
 /* ---- trim.c ---- */
 /* To be called after the last use of what file_get gave. */

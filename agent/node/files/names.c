@@ -75,18 +75,21 @@ static bool fill(struct files *f, struct image *i, uint64_t address, struct file
 		add(f, i, &inlines[k], true, ret);
 	add(f, i, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false, ret);
 	ret->address = symbol.address;
+	ret->before = address - symbol.address;
+	ret->behind = symbol.size - ret->before;
 	return true;
 }
 
 void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t address,
 		 struct file_names *ret)
 {
+	struct mapping seen = *m;
 	struct image *debug;
 	struct file *x;
 
 	ret->n = 0;
 	ret->build_id[0] = '\0';
-	ret->address = 0;
+	ret->address = ret->before = ret->behind = 0;
 	ret->held = NULL;
 	pthread_mutex_lock(&f->lock);
 	if (file_for_names(f, m, &x, &ret->unparsed) == 0) {
@@ -94,7 +97,9 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 			 elf_index_build_id(x->image->index));
 		if (elf_index_address(x->image->index, address - m->start + m->file_offset,
 				      &ret->address) == 0) {
-			debug = x->key.kind == FILE_MAIN ? debug_image(f, m, root) : NULL;
+			if (m->memory_file) /* as in memory_file_seen */
+				seen.ctime_ns = x->parsed_ns;
+			debug = x->key.kind == FILE_MAIN ? debug_image(f, &seen, root) : NULL;
 			if (!debug || !fill(f, debug, ret->address, ret))
 				fill(f, x->image, ret->address, ret);
 		}

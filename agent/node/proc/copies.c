@@ -3,7 +3,7 @@
  * Code of files that lies in memory without a file: programs copy it there, at the same addresses, to have it on huge pages
  * (Node's --use-largepages, HHVM, Chromium, iodlr), and /proc/PID/maps names no file there any more. Other parts of the file
  * are mapped beside the gap, and its headers say where its code lies relative to those. What lies there is the file's code
- * only if its bytes are the file's: some pages are compared here, those that samples lie in later (stack/code.c).
+ * only if its bytes are the file's: some pages are compared here, those that samples lie in later (stack/compared.c).
  */
 #include "node/proc/maps.h"
 

@@ -92,6 +92,14 @@ void maps_file_release(int fd)
 
 #define HUGE_PAGE_BYTES (2 << 20)
 
+/* Nobody can write it any more, through whatever mapping. */
+static bool is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && seals & F_SEAL_WRITE;
+}
+
 /*
  * A file in memory without a name, which whoever holds it can write through a mapping without a trace; or huge pages. The
  * file system is asked only where it is likely to be one of these: another one may have to ask a pod's daemon.
@@ -141,7 +149,7 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 		.fd = fd,
 		.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + st.st_ctim.tv_nsec,
 		.bytes = (uint64_t)st.st_size,
-		.in_memory = is_in_memory(path_fd, &st),
+		.in_memory = is_in_memory(path_fd, &st) && !is_sealed(fd),
 	};
 	return 0;
 }

@@ -78,7 +78,7 @@ struct mappings {
 #define MAPPINGS_MAX 16384
 /*
  * The bytes there may be others than those that the file's names and unwind rows were made of, at any time and without
- * notice: whoever uses either compares them first (stack/code.c).
+ * notice: whoever uses either compares them first (stack/compared.c).
  */
 static inline bool mapping_is_unsure(const struct mapping *m)
 {

@@ -14,6 +14,7 @@ struct exec {
 	uint64_t root;			  /* of files_root */
 	struct runtime_process *runtimes; /* NULL: native code only */
 	struct named *named;		  /* with runtimes */
+	struct compared *compared;	  /* NULL: nothing was compared yet */
 };
 struct process {
 	struct process_key {
@@ -21,6 +22,7 @@ struct process {
 	} key;
 	struct exec execs[EXECS_MAX];		      /* newest first */
 	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
+	bool reread;				      /* its mappings are to be read again */
 	uint64_t forget_ns;			      /* 0: it lives */
 	uint64_t exited_ns;			      /* with forget_ns; CLOCK_BOOTTIME */
 	struct names_wanted *wanted;		      /* NULL: nothing */
@@ -43,6 +45,7 @@ struct stacks {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
+	size_t n_compared_pages; /* of compared.c */
 };
 
 /* ---- processes.c ---- */
@@ -105,3 +108,20 @@ const struct runtime_names *named_find(struct named *n, const struct raw_frame *
 /* What is not known of a stack goes into w, once. */
 void named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
 void named_take(struct named *n, struct names_wanted *w);
+
+/* ---- compared.c: whether code is what its file's names and rows were made of ---- */
+struct compared;
+struct compared *compared_free(struct compared *c);
+/* What has to be compared of a stack of p's present program goes into p->wanted. */
+void compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack);
+void compared_read(struct names_wanted *w); /* reader's thread */
+void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
+void compared_wanted_done(struct names_wanted *w);
+/* Newer mappings are known. */
+void compared_mappings(struct compared *c);
+/*
+ * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or nobody knows. Then that frame
+ * has no name, and there is none behind it.
+ */
+const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
+			   size_t *ret_frame);

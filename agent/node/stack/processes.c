@@ -13,6 +13,7 @@ static void exec_done(struct exec *e)
 	mappings_unref(e->maps);
 	runtime_process_unref(e->runtimes);
 	named_free(e->named);
+	compared_free(e->compared);
 	*e = (struct exec){0};
 }
 
@@ -160,6 +161,8 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 			return;
 		fresh.runtimes = TAKE_PTR(old->runtimes);
 		fresh.named = TAKE_PTR(old->named);
+		fresh.compared = TAKE_PTR(old->compared);
+		compared_mappings(fresh.compared);
 	}
 	mappings_ref(m);
 	fresh.root = files_root(m->root_fd);
@@ -236,6 +239,11 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 
 	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
 		return false;
+	if (p && p->reread && !is_past(p, ustack->n ? ustack->frames[0].exec_id : 0)) {
+		p->reread = false;
+		p->miss_told_ns = now;
+		return true;
+	}
 	for (size_t i = 0; i < ustack->n; i++) {
 		const struct raw_frame *f = &ustack->frames[i];
 

@@ -116,15 +116,19 @@ static const char *end_of(struct process *p, const struct raw_stack *stack)
 const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		       const struct raw_stack *ustack)
 {
-	const char *reason = end_of(stacks_process(s, tgid, start_boottime_ns), ustack);
+	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	size_t frame;
+	const char *reason = compared_doubt(s, p, ustack, &frame);
+
+	if (!reason)
+		reason = end_of(p, ustack);
 
 	return reason ? reason : trouble_of(ustack);
 }
 
-static void push_end(struct stacks *s, struct process *p, const struct raw_stack *stack)
+static void push_reason(struct stacks *s, const char *reason)
 {
 	_cleanup_free_ char *text = NULL;
-	const char *reason = end_of(p, stack);
 
 	if (!reason)
 		return;
@@ -243,6 +247,22 @@ static void push_user(struct stacks *s, struct process *p, const struct raw_stac
 		push_native(s, p, &stack->frames[i], stack_is_leaf(stack, i));
 }
 
+/* Root first. */
+static void push_users(struct stacks *s, struct process *p, const struct raw_stack *stack)
+{
+	size_t frame, n = stack->n;
+	const char *doubt = compared_doubt(s, p, stack, &frame);
+
+	push_reason(s, doubt ? doubt : end_of(p, stack));
+	if (doubt) {
+		push(s,
+		     &(struct frame){.kind = FRAME_APP, .address = stack->frames[frame].address});
+		n = frame;
+	}
+	for (size_t i = n; i-- > 0;)
+		push_user(s, p, stack, i);
+}
+
 static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf)
 {
 	struct frame f = {.kind = FRAME_KERNEL, .address = raw->address};
@@ -275,13 +295,10 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 	s->inlined_room = inlined_room(ustack, kstack);
 	if (!ustack && lost)
 		push_marker(s, "[stack trace lost]");
-	if (ustack) {
-		push_end(s, p, ustack);
-		for (size_t i = ustack->n; i-- > 0;)
-			push_user(s, p, ustack, i);
-	}
+	if (ustack)
+		push_users(s, p, ustack);
 	if (kstack) {
-		push_end(s, NULL, kstack);
+		push_reason(s, end_of(NULL, kstack));
 		for (size_t i = kstack->n; i-- > 0;)
 			push_kernel(s, &kstack->frames[i], i == 0);
 	}

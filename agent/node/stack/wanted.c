@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of runtimes' frames that must be read from processes: who wants which, and the reading. */
+/* What must be read from processes, names of runtimes' frames and code: who wants what, and the reading. */
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
@@ -13,25 +13,38 @@ bool stack_has_runtimes(const struct raw_stack *stack)
 	return false;
 }
 
+static void want(struct stacks *s, struct process *p)
+{
+	const struct exec *e = &p->execs[0];
+
+	if (!p->wanted) {
+		p->wanted = xcalloc(1, sizeof(*p->wanted));
+		p->wanted->tgid = (uint32_t)p->key.tgid;
+		p->wanted->start_boottime_ns = p->key.start_boottime_ns;
+		p->wanted->exec_id = e->maps->exec_id;
+		DL_APPEND2(s->wanting, p, prev_wanting, next_wanting);
+	}
+	if (!p->wanted->runtimes)
+		p->wanted->runtimes = runtime_process_ref(e->runtimes);
+}
+
 void stacks_want(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		 const struct raw_stack *ustack)
 {
-	struct process *p =
-		stack_has_runtimes(ustack) ? stacks_process(s, tgid, start_boottime_ns) : NULL;
-	struct exec *e = p ? &p->execs[0] : NULL;
+	struct process *p = ustack->n ? stacks_process(s, tgid, start_boottime_ns) : NULL;
+	const struct exec *e = p ? &p->execs[0] : NULL;
 
 	/* Only of what it is now can anything be read. */
-	if (!e || !e->runtimes || ustack->frames[0].exec_id != e->maps->exec_id)
+	if (!e || !e->maps || ustack->frames[0].exec_id != e->maps->exec_id)
 		return;
-	if (!p->wanted) {
-		p->wanted = xcalloc(1, sizeof(*p->wanted));
-		p->wanted->tgid = tgid;
-		p->wanted->start_boottime_ns = start_boottime_ns;
-		p->wanted->exec_id = e->maps->exec_id;
-		p->wanted->runtimes = runtime_process_ref(e->runtimes);
-		DL_APPEND2(s->wanting, p, prev_wanting, next_wanting);
+	if (e->maps->unsure) {
+		want(s, p);
+		compared_want(s, p, ustack);
 	}
-	named_want(e->named, ustack, p->wanted);
+	if (e->runtimes && stack_has_runtimes(ustack)) {
+		want(s, p);
+		named_want(e->named, ustack, p->wanted);
+	}
 }
 
 void stacks_unwant(struct stacks *s, struct process *p)
@@ -50,7 +63,7 @@ struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
 	while (s->wanting) {
 		struct process *p = s->wanting;
 
-		if (!p->wanted->n_asks && !p->wanted->n_touch) {
+		if (!p->wanted->n_asks && !p->wanted->n_touch && !p->wanted->n_compares) {
 			stacks_unwant(s, p);
 			continue;
 		}
@@ -68,12 +81,15 @@ void stacks_named(struct stacks *s, struct names_wanted *w)
 
 	if (e && e->named)
 		named_take(e->named, w);
+	if (e && e->compared)
+		compared_take(s, e, w);
 }
 
 void wanted_read(struct names_wanted *w)
 {
-	int r = runtimes_resolve(w->runtimes, w->asks, w->n_asks);
+	int r = w->n_asks ? runtimes_resolve(w->runtimes, w->asks, w->n_asks) : 0;
 
+	compared_read(w);
 	for (size_t i = 0; r < 0 && i < w->n_asks; i++)
 		w->asks[i].error = r;
 	if (w->n_touch)
@@ -87,6 +103,7 @@ struct names_wanted *wanted_free(struct names_wanted *w)
 	for (size_t i = 0; i < w->n_asks; i++)
 		runtime_names_done(&w->asks[i].names);
 	free(w->asks);
+	compared_wanted_done(w);
 	runtime_process_unref(w->runtimes);
 	free(w);
 	return NULL;

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files in memory without a name (memfd): whoever has one mapped may rewrite it, and no change time tells. So a copy is what
+ * is parsed, and is kept as long as its index: code that runs is compared with it before it gets a name.
+ */
+#include "node/files/internal.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MEMORY_FILES_BYTES_MAX (64u << 20) /* of all copies */
+#define PIECE_BYTES	       (64u << 10)
+#define AGAIN_NS	       (10 * NSEC_PER_SEC) /* a file that changes all the time is parsed so often */
+
+static bool is_elf(int fd)
+{
+	char magic[SELFMAG];
+
+	return pread(fd, magic, SELFMAG, 0) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
+}
+
+/* What is not there any more is left out: the parser says what is wrong with that. */
+static int copy_bytes(int from, int to, uint64_t n)
+{
+	_cleanup_free_ char *piece = xmalloc(PIECE_BYTES);
+
+	for (uint64_t at = 0; at < n;) {
+		ssize_t got = pread(from, piece, MIN(n - at, PIECE_BYTES), (off_t)at);
+		int r;
+
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			return 0;
+		r = fd_write_all(to, piece, (size_t)got);
+		if (r < 0)
+			return r;
+		at += (uint64_t)got;
+	}
+	return 0;
+}
+
+int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes)
+{
+	_cleanup_close_ int copy = -1;
+	struct stat st;
+	int r;
+
+	if (!is_elf(fd)) {
+		*ret_fd = -1;
+		*ret_bytes = 0;
+		return 0;
+	}
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size > MEMORY_FILES_BYTES_MAX)
+		return -E2BIG;
+	copy = memfd_create("podflame-memory-file", MFD_CLOEXEC);
+	if (copy < 0)
+		return -errno;
+	r = copy_bytes(fd, copy, (uint64_t)st.st_size);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(copy);
+	*ret_bytes = (size_t)st.st_size;
+	return 0;
+}
+
+void memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes)
+{
+	struct file *other, *next;
+
+	x->copy_fd = fd;
+	x->copy_bytes = bytes;
+	f->copy_bytes += bytes;
+	HASH_ITER (hh, f->by_key, other, next) {
+		if (f->copy_bytes <= MEMORY_FILES_BYTES_MAX)
+			break;
+		if (other != x && other->copy_bytes && !other->busy)
+			file_evict(f, other);
+	}
+}
+
+void memory_file_drop(struct files *f, struct file *x)
+{
+	closep(&x->copy_fd);
+	x->copy_fd = -1;
+	f->copy_bytes -= x->copy_bytes;
+	x->copy_bytes = 0;
+}
+
+/* ---- for who uses its names ---- */
+
+static struct file *find(struct files *f, const struct mapping *m)
+{
+	struct file_key key = file_key_of(m, FILE_MAIN, 0);
+
+	return file_find(f, &key);
+}
+
+int memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret)
+{
+	int fd = -1;
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = find(f, m);
+	if (x && x->image && x->copy_fd >= 0)
+		fd = fcntl(x->copy_fd, F_DUPFD_CLOEXEC, 3);
+	if (fd >= 0) {
+		*ret = *m;
+		ret->fd = fd;
+		ret->ctime_ns = x->parsed_ns;
+	}
+	pthread_mutex_unlock(&f->lock);
+	return fd >= 0 ? 0 : -ENOENT;
+}
+
+static int read_copy(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n,
+		     size_t *ret_n)
+{
+	ssize_t got = -1;
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = find(f, m);
+	if (x && x->image && x->copy_fd >= 0)
+		got = pread(x->copy_fd, to, n, (off_t)offset);
+	pthread_mutex_unlock(&f->lock);
+	if (got < 0)
+		return -ENOENT;
+	*ret_n = (size_t)got;
+	return 0;
+}
+
+int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n,
+	       size_t *ret_n)
+{
+	ssize_t got;
+
+	if (offset > INT64_MAX)
+		return -EINVAL;
+	if (m->memory_file)
+		return read_copy(f, m, offset, to, n, ret_n);
+	got = pread(m->fd, to, n, (off_t)offset);
+	if (got < 0)
+		return -errno;
+	*ret_n = (size_t)got;
+	return 0;
+}
+
+void files_rewritten(struct files *f, const struct mapping *m)
+{
+	uint64_t now_ns = now_mono_ns();
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = m->memory_file ? find(f, m) : NULL;
+	if (x && !x->busy && x->image && now_ns >= x->parsed_ns + AGAIN_NS) {
+		image_unref(f, TAKE_PTR(x->image));
+		memory_file_drop(f, x);
+		x->error = -EAGAIN;
+		x->retry_ns = 0;
+		x->rewritten_ns = now_boot_ns();
+		counter_add(counter("podflame_memory_files_rewritten_total", NULL, NULL), 1);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+uint64_t files_rewritten_ns(struct files *f, const struct mapping *m)
+{
+	uint64_t ns = 0;
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = m->memory_file ? find(f, m) : NULL;
+	if (x)
+		ns = x->rewritten_ns;
+	pthread_mutex_unlock(&f->lock);
+	return ns;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Code that may be another than its file's at any time (mapping_is_unsure): text that was copied into anonymous memory, files in
+ * memory. The pages that samples lie in are compared with the file after the samples were taken, at every drain: what is
+ * equal then, and was before, was so in between. Behind the first frame whose code differs a stack is not shown: the kernel
+ * has walked on by the file's rows.
+ */
+#include "node/stack/internal.h"
+
+#include <stdlib.h>
+
+#define PAGE_BYTES     4096u
+#define PAGES_MAX      4096  /* of a process, between two drains */
+#define ALL_PAGES_MAX  32768 /* of all processes */
+#define AROUND_BYTES   64    /* compared before and behind an address in no function */
+#define BREAKPOINT     0xcc
+#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has rows of what was parsed anew */
+#define PAGES_COUNTER  "podflame_code_pages_compared_total"
+#define NOT_COMPARED   "code_not_compared"
+#define DIFFERS	       "code_differs_from_file"
+#define PAGE_OF(x)     ((x) & ~(uint64_t)(PAGE_BYTES - 1))
+#define BIT_OF(map, i) ((map)[(i) / 8] >> (i) % 8 & 1)
+
+enum code_state { CODE_UNKNOWN, CODE_EQUAL, CODE_DIFFERS };
+struct compared_page {
+	uint64_t address;
+	enum code_state state;
+	uint32_t asked, answered; /* rounds */
+	uint8_t *differs;	  /* with CODE_DIFFERS: a bit a byte */
+	UT_hash_handle hh;
+};
+struct compared {
+	struct compared_page *pages;
+	uint32_t round; /* one more for each names_wanted */
+	uint64_t
+		distrust_until_ns; /* CLOCK_MONOTONIC: of memory files: the kernel's rows are old */
+	size_t *n_all;		   /* pages of all processes */
+};
+struct compare_ask {
+	uint64_t address;
+	const struct mapping *m;
+	enum code_state state;
+	bool answered;
+	uint8_t *differs;
+};
+
+static void count(const char *result, uint64_t n)
+{
+	counter_add(counter(PAGES_COUNTER, "result", result), n);
+}
+
+/* ---- pages ---- */
+
+static struct compared_page *find(const struct compared *c, uint64_t page)
+{
+	struct compared_page *x = NULL;
+
+	if (c)
+		HASH_FIND(hh, c->pages, &page, sizeof(page), x);
+	return x;
+}
+
+static void forget(struct compared *c, struct compared_page *x)
+{
+	HASH_DEL(c->pages, x);
+	free(x->differs);
+	free(x);
+	--*c->n_all;
+}
+
+static void forget_old(struct compared *c)
+{
+	struct compared_page *x, *next;
+
+	HASH_ITER (hh, c->pages, x, next) {
+		if (x->asked != c->round)
+			forget(c, x);
+	}
+}
+
+static bool is_full(const struct compared *c)
+{
+	return HASH_COUNT(c->pages) >= PAGES_MAX || *c->n_all >= ALL_PAGES_MAX;
+}
+
+static struct compared_page *find_or_make(struct compared *c, uint64_t page)
+{
+	struct compared_page *x = find(c, page);
+
+	if (x)
+		return x;
+	if (is_full(c))
+		forget_old(c);
+	if (is_full(c))
+		return NULL;
+	x = xcalloc(1, sizeof(*x));
+	x->address = page;
+	HASH_ADD(hh, c->pages, address, sizeof(x->address), x);
+	++*c->n_all;
+	return x;
+}
+
+struct compared *compared_free(struct compared *c)
+{
+	struct compared_page *x, *next;
+
+	if (!c)
+		return NULL;
+	HASH_ITER (hh, c->pages, x, next)
+		forget(c, x);
+	free(c);
+	return NULL;
+}
+
+/* ---- what is to be compared ---- */
+
+static const struct mapping *unsure_mapping(const struct exec *e, const struct raw_stack *stack,
+					    size_t i, uint64_t *ret_address)
+{
+	const struct raw_frame *f = &stack->frames[i];
+	const struct mapping *m;
+
+	if (f->kernel || f->runtime)
+		return NULL;
+	*ret_address = f->address - !stack_is_leaf(stack, i);
+	m = mappings_find(e->maps, *ret_address);
+	return m && mapping_is_unsure(m) ? m : NULL;
+}
+
+/* Its names come from a newer parse than the kernel's rows. */
+static void distrust(struct stacks *s, struct process *p, struct exec *e, const struct mapping *m)
+{
+	if (!m->memory_file || files_rewritten_ns(s->files, m) < e->maps->read_at_ns)
+		return;
+	e->compared->distrust_until_ns = UINT64_MAX;
+	p->reread = true;
+}
+
+static void want(struct stacks *s, struct process *p, struct exec *e, const struct mapping *m,
+		 uint64_t page)
+{
+	struct names_wanted *w = p->wanted;
+	struct compared_page *x = find_or_make(e->compared, page);
+
+	if (!x) {
+		count("over_limit", 1);
+		return;
+	}
+	if (x->asked == e->compared->round)
+		return;
+	x->asked = e->compared->round;
+	distrust(s, p, e, m);
+	GROW(w->compares, w->n_compares, w->cap_compares);
+	w->compares[w->n_compares++] = (struct compare_ask){.address = page, .m = m};
+	w->fresh = true;
+}
+
+void compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack)
+{
+	struct exec *e = &p->execs[0];
+	struct names_wanted *w = p->wanted;
+	uint64_t address;
+
+	if (!e->compared) {
+		e->compared = xcalloc(1, sizeof(*e->compared));
+		e->compared->n_all = &s->n_compared_pages;
+	}
+	if (!w->compare_maps) {
+		w->compare_maps = mappings_ref(e->maps);
+		w->files = s->files;
+		e->compared->round++;
+	}
+	for (size_t i = 0; i < stack->n; i++) {
+		const struct mapping *m = unsure_mapping(e, stack, i, &address);
+
+		if (m && w->compare_maps == e->maps)
+			want(s, p, e, m, PAGE_OF(address));
+	}
+}
+
+/* ---- the reading ---- */
+
+/* A debugger's breakpoint, or a probe's, is no other code. */
+static void compare(struct compare_ask *a, const uint8_t *memory, const uint8_t *file, size_t n)
+{
+	a->answered = true;
+	a->state = CODE_EQUAL;
+	if (memcmp(memory, file, n) == 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (memory[i] == file[i] || memory[i] == BREAKPOINT)
+			continue;
+		if (!a->differs)
+			a->differs = xcalloc(1, PAGE_BYTES / 8);
+		a->differs[i / 8] |= (uint8_t)(1u << i % 8);
+		a->state = CODE_DIFFERS;
+	}
+}
+
+/* -ESRCH: the process is gone: what was seen of its code before stands. */
+static int read_page(struct compare_ask *a, struct files *files, struct memory *memory)
+{
+	uint8_t have[PAGE_BYTES], file[PAGE_BYTES];
+	uint64_t offset = a->m->file_offset + (a->address - a->m->start);
+	size_t n;
+	int r = memory_read(memory, a->address, have, sizeof(have));
+
+	if (r == 0)
+		r = files_code(files, a->m, offset, file, sizeof(file), &n);
+	if (r == 0)
+		compare(a, have, file, n);
+	return r;
+}
+
+void compared_read(struct names_wanted *w)
+{
+	struct process_memory *pm;
+	int r = w->n_compares ? process_memory_open(w->tgid, w->start_boottime_ns, &pm) : -ENOENT;
+	bool is_open = r == 0;
+
+	for (size_t i = 0; i < w->n_compares && r != -ESRCH; i++) {
+		if (is_open)
+			r = read_page(&w->compares[i], w->files, process_memory(pm));
+		count(r < 0				   ? "unreadable"
+		      : w->compares[i].state == CODE_EQUAL ? "equal"
+							   : "differs",
+		      1);
+	}
+	for (size_t i = 0; i < w->n_compares && r == -ESRCH; i++)
+		w->compares[i].answered = true;
+	if (is_open)
+		process_memory_close(pm);
+}
+
+static void take(struct stacks *s, struct compared_page *x, struct compare_ask *a)
+{
+	if (!a->answered)
+		return;
+	x->answered = x->asked;
+	if (a->state == CODE_UNKNOWN)
+		return;
+	free(x->differs);
+	x->differs = TAKE_PTR(a->differs);
+	x->state = a->state;
+	if (x->state == CODE_DIFFERS)
+		files_rewritten(s->files, a->m);
+}
+
+void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w)
+{
+	for (size_t i = 0; i < w->n_compares; i++) {
+		struct compared_page *x = find(e->compared, w->compares[i].address);
+
+		if (x)
+			take(s, x, &w->compares[i]);
+	}
+}
+
+void compared_wanted_done(struct names_wanted *w)
+{
+	for (size_t i = 0; i < w->n_compares; i++)
+		free(w->compares[i].differs);
+	free(w->compares);
+	mappings_unref(w->compare_maps);
+}
+
+void compared_mappings(struct compared *c)
+{
+	if (c && c->distrust_until_ns == UINT64_MAX)
+		c->distrust_until_ns = now_mono_ns() + SETTLE_NS;
+}
+
+/* ---- what may be shown ---- */
+
+static bool has_differing(const uint8_t *differs, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++)
+		if (BIT_OF(differs, i))
+			return true;
+	return false;
+}
+
+/* Other bytes in the function at an address, as far as that lies in the page; or close to it. */
+static bool differs_at(struct stacks *s, const struct exec *e, const struct mapping *m,
+		       const struct compared_page *x, uint64_t address)
+{
+	uint64_t at = address - x->address, before = AROUND_BYTES, behind = AROUND_BYTES;
+	struct file_names names;
+
+	files_names(s->files, m, e->root, address, &names);
+	if (names.n) {
+		before = names.before;
+		behind = names.behind;
+	}
+	files_names_done(s->files, &names);
+	return has_differing(x->differs, at - MIN(at, before), at + MIN(PAGE_BYTES - at, behind));
+}
+
+static const char *doubt(struct stacks *s, const struct exec *e, const struct mapping *m,
+			 uint64_t address)
+{
+	const struct compared_page *x = find(e->compared, PAGE_OF(address));
+
+	if (!x || x->state == CODE_UNKNOWN || x->asked != x->answered)
+		return NOT_COMPARED;
+	if (m->memory_file && now_mono_ns() < e->compared->distrust_until_ns)
+		return DIFFERS;
+	return x->state == CODE_DIFFERS && differs_at(s, e, m, x, address) ? DIFFERS : NULL;
+}
+
+const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
+			   size_t *ret_frame)
+{
+	for (size_t i = 0; i < stack->n; i++) {
+		const struct exec *e = process_exec(p, stack->frames[i].exec_id);
+		const struct mapping *m;
+		const char *reason = NULL;
+		uint64_t address;
+
+		if (!e || !e->maps->unsure)
+			continue;
+		m = unsure_mapping(e, stack, i, &address);
+		if (m)
+			reason = doubt(s, e, m, address);
+		if (reason) {
+			*ret_frame = i;
+			return reason;
+		}
+	}
+	return NULL;
+}
