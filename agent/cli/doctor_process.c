@@ -215,6 +215,48 @@ static bool is_first(const struct mappings *m, size_t i)
 	return true;
 }
 
+/* Bytes of one file's code that are so. */
+static uint64_t bytes_of(const struct mappings *m, size_t first, bool (*is)(const struct mapping *))
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = first; i < m->n; i++)
+		if (is(&m->items[i]) && streq(m->items[i].path, m->items[first].path))
+			bytes += m->items[i].end - m->items[i].start;
+	return bytes;
+}
+
+static bool is_copy(const struct mapping *m)
+{
+	return m->copy;
+}
+
+static bool is_memory_file(const struct mapping *m)
+{
+	return m->memory_file && !m->copy;
+}
+
+static void tell_unsure(struct doctor *d, const struct mappings *m, const char *check,
+			const char *text, bool (*is)(const struct mapping *))
+{
+	for (size_t i = 0; i < m->n; i++) {
+		_cleanup_free_ char *path = NULL, *detail = NULL;
+		json_t *c;
+		bool told = false;
+
+		for (size_t k = 0; k < i; k++)
+			told |= is(&m->items[k]) && streq(m->items[k].path, m->items[i].path);
+		if (told || !is(&m->items[i]))
+			continue;
+		path = text_clean(m->items[i].path);
+		detail = xasprintf("%" PRIu64 " KiB of the code of %s %s",
+				   bytes_of(m, i, is) / 1024, path, text);
+		c = doctor_tell(d, check, true, detail);
+		json_object_set_new(c, "path", json_string(path));
+		json_object_set_new(c, "bytes", json_integer((json_int_t)bytes_of(m, i, is)));
+	}
+}
+
 static void tell_mapped(struct doctor *d, struct files *files, const struct mappings *m)
 {
 	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
@@ -224,6 +266,15 @@ static void tell_mapped(struct doctor *d, struct files *files, const struct mapp
 		if (m->items[i].path[0] == '/')
 			errors[i] = files_index(files, &m->items[i], &indexes[i]);
 	tell_runtimes(d, m, indexes);
+	tell_unsure(d, m, "code in anonymous memory",
+		    "lie in anonymous memory, where the program has copied it (for huge pages): "
+		    "names and stacks by the file, where the bytes agree",
+		    is_copy);
+	tell_unsure(
+		d, m, "code in a file in memory",
+		"lie in a file without a name, which may be rewritten: names and stacks by what "
+		"it was when it was read, where the bytes agree",
+		is_memory_file);
 	doctor_events(d, files, m, is_go(m, indexes));
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].path[0] == '/' && is_first(m, i))

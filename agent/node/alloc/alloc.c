@@ -43,6 +43,23 @@ static size_t first_mapping(const struct mappings *maps, const struct mapping *m
 	return (size_t)(m - maps->items);
 }
 
+bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct alloc_sites *ret)
+{
+	const struct mapping *m = mappings_find(look->maps, address);
+	const char *base = m ? strrchr(m->path, '/') : NULL;
+	_cleanup_free_ char *name = NULL;
+
+	if (!m || !m->copy)
+		return false;
+	name = text_clean(base ? base + 1 : m->path);
+	alloc_add_problem(
+		ret,
+		"code of %.100s lies in anonymous memory, where no probe can be set: what "
+		"its own allocator gives is not seen",
+		name);
+	return true;
+}
+
 int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
 		   struct pf_site site, struct alloc_sites *ret)
 {
@@ -51,6 +68,8 @@ int alloc_add_site(const struct runtime_look *look, uint64_t address, const char
 
 	if (!m || m->fd < 0)
 		return -EFAULT;
+	if (alloc_is_copied(look, address, ret))
+		return 0;
 	for (size_t i = 0; i < ret->n; i++)
 		if (ret->items[i].address == address)
 			return 0;

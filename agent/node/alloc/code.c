@@ -61,7 +61,7 @@ int code_bytes(const struct runtime_look *look, uint64_t address, void *to, size
 	const struct mapping *m = mappings_find(look->maps, address);
 	ssize_t got;
 
-	if (!m || m->fd < 0 || m->writable || n > m->end - address)
+	if (!m || m->fd < 0 || m->writable || m->copy || n > m->end - address)
 		return memory_read(look->memory, address, to, n);
 	got = pread(m->fd, to, n, (off_t)(m->file_offset + (address - m->start)));
 	if (got < 0)

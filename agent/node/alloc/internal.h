@@ -28,11 +28,14 @@ ALLOC_FINDERS(X)
 #undef X
 
 /*
- * address: where a function begins in the process. 0 also when the place has a site already (the first one stays). -EFAULT: it is
+ * address: where a function begins in the process. 0 also when the place has a site already (the first one stays), and when
+ * alloc_is_copied. -EFAULT: it is
  * not in an executable mapping of a file. -E2BIG: ALLOC_SITES_MAX.
  */
 int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
 		   struct pf_site site, struct alloc_sites *ret);
+/* No probe can be set there, and that is told: the code runs from a copy in anonymous memory. */
+bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct alloc_sites *ret);
 /* A hit that returns to there is part of another call. Of too many ranges the closest ones become one. */
 void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
 /* code_ways() was cut: which other sites the code of this one leads to is not known. */

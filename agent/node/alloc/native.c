@@ -213,7 +213,7 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	for (size_t i = 0; i < w.n_jumps; i++)
 		judge_jump(c, candidate_at(f, w.jumps[i]));
 	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
-	if (c->dropped)
+	if (c->dropped || alloc_is_copied(f->look, c->address, ret))
 		return 0;
 	/* To free twice is to free. */
 	if ((cut || w.cut) && !is_kind(c, PF_SITE_FREE))
@@ -232,7 +232,7 @@ static int judge_rust(struct found *f, const struct candidate *c, struct alloc_s
 	int r;
 
 	code_ways(f->code, c->address, f->places, f->n_places, RUST_DEPTH, &w);
-	if (w.n_jumps || w.n_calls || w.open)
+	if (w.n_jumps || w.n_calls || w.open || alloc_is_copied(f->look, c->address, ret))
 		return 0;
 	if (w.cut)
 		alloc_add_not_followed(ret, c->symbol);
