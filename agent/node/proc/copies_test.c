@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Code that was copied into memory without a file, in each form that programs have: a second image of the C library is mapped
+ * as a loader does, then its text is replaced.
+ */
+#include "node/proc/maps.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PAGE   4096u
+#define ROOM   (16u << 20) /* of an image */
+#define COPIES "podflame_code_copies_refused_total"
+
+/* ---- an image ---- */
+
+struct image {
+	uint8_t *base;
+	size_t bytes; /* of the whole */
+	size_t text, text_bytes, text_offset;
+	char path[256];
+};
+
+static struct image map_image(void *at)
+{
+	struct image i = {.base = at};
+	Elf64_Phdr headers[32];
+	Elf64_Ehdr e;
+	Dl_info info;
+	int fd;
+
+	assert_true(dladdr((void *)qsort, &info));
+	assert_non_null(realpath(info.dli_fname, i.path));
+	fd = open(i.path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
+	assert_true(e.e_phnum <= ARRAY_SIZE(headers));
+	assert_int_equal(pread(fd, headers, e.e_phnum * sizeof(headers[0]), e.e_phoff),
+			 e.e_phnum * sizeof(headers[0]));
+	for (size_t k = 0; k < e.e_phnum; k++) {
+		const Elf64_Phdr *h = &headers[k];
+		size_t in_page = h->p_vaddr % PAGE;
+		size_t n = (h->p_filesz + in_page + PAGE - 1) / PAGE * PAGE;
+		int protection = PROT_READ | (h->p_flags & PF_X ? PROT_EXEC : 0) |
+				 (h->p_flags & PF_W ? PROT_WRITE : 0);
+
+		if (h->p_type != PT_LOAD)
+			continue;
+		assert_ptr_not_equal(mmap(i.base + h->p_vaddr - in_page, n, protection,
+					  MAP_PRIVATE | MAP_FIXED, fd,
+					  (off_t)(h->p_offset - in_page)),
+				     MAP_FAILED);
+		i.bytes = h->p_vaddr - in_page + n;
+		if (!(h->p_flags & PF_X))
+			continue;
+		i.text = h->p_vaddr;
+		i.text_bytes = n;
+		i.text_offset = h->p_offset;
+	}
+	close(fd);
+	assert_int_equal(i.text % PAGE, 0);
+	assert_true(i.text_bytes > 64 * PAGE);
+	return i;
+}
+
+/* Reserved, so that nothing else lies beside it. */
+static uint8_t *reserve(void)
+{
+	void *p = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	return p;
+}
+
+static struct image image(void)
+{
+	return map_image(reserve() + (1u << 20));
+}
+
+static void release(const struct image *i)
+{
+	munmap(i->base - (1u << 20), ROOM);
+}
+
+/* Fresh memory for n bytes of code at `to`, with what is there. fd -1: flags say which. */
+static void copy_over(uint8_t *to, size_t n, int flags, int fd)
+{
+	_cleanup_free_ uint8_t *bytes = xmemdup(to, n);
+	void *p = mmap(to, n, PROT_READ | PROT_WRITE, MAP_FIXED | flags, fd, 0);
+
+	assert_ptr_equal(p, to);
+	memcpy(to, bytes, n);
+	assert_int_equal(mprotect(to, n, PROT_READ | PROT_EXEC), 0);
+}
+
+/* ---- what is read of it ---- */
+
+static struct mappings *read_own(void)
+{
+	struct mappings *m;
+	uint64_t start;
+
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
+	assert_int_equal(mappings_read((uint32_t)getpid(), start, 1, &m), 0);
+	return m;
+}
+
+static const struct mapping *at(const struct mappings *m, const uint8_t *address)
+{
+	return mappings_find(m, (uintptr_t)address);
+}
+
+static void assert_copy(const struct mappings *m, const struct image *i, size_t from, size_t n)
+{
+	const uint8_t *start = i->base + i->text + from;
+	const struct mapping *x = at(m, start);
+	struct stat st;
+
+	assert_non_null(x);
+	assert_true(x->copy);
+	assert_true(mapping_is_unsure(x));
+	assert_true(m->unsure);
+	assert_string_equal(x->path, i->path);
+	assert_true(x->library);
+	assert_int_equal(x->start, (uintptr_t)start);
+	assert_int_equal(x->end, (uintptr_t)start + n);
+	assert_int_equal(x->file_offset, i->text_offset + from);
+	assert_true(x->fd >= 0);
+	assert_int_equal(x->open_error, 0);
+	assert_int_equal(stat(i->path, &st), 0);
+	assert_int_equal(x->inode, st.st_ino);
+	assert_int_equal(x->file_bytes, st.st_size);
+}
+
+static void assert_no_copy(const struct mappings *m, const uint8_t *address)
+{
+	const struct mapping *x = at(m, address);
+
+	assert_non_null(x);
+	assert_false(x->copy);
+	assert_true(x->path[0] != '/' || x->memory_file || x->deleted);
+}
+
+/* ---- forms ---- */
+
+static void nothing_is_copied(void **state)
+{
+	struct image i = image();
+	struct mappings *m = read_own();
+	const struct mapping *x = at(m, i.base + i.text);
+
+	(void)state;
+	assert_string_equal(x->path, i.path);
+	assert_false(mapping_is_unsure(x));
+	assert_false(m->unsure);
+	for (size_t k = 0; k < m->n; k++)
+		if (streq(m->items[k].path, "[vdso]"))
+			assert_false(mapping_is_unsure(&m->items[k]));
+	mappings_unref(m);
+	release(&i);
+}
+
+static void text_in_anonymous_memory(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	mappings_unref(m);
+	release(&i);
+}
+
+/* Linux 5.17, CONFIG_ANON_VMA_NAME. */
+static void text_in_named_anonymous_memory(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (prctl(0x53564d41, 0, i.base + i.text, i.text_bytes, "hot text"))
+		print_message("skipped: this kernel gives anonymous memory no names\n");
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	mappings_unref(m);
+	release(&i);
+}
+
+static void text_in_shared_memory(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_SHARED | MAP_ANONYMOUS, -1);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	mappings_unref(m);
+	release(&i);
+}
+
+static void text_in_a_memory_file(void **state)
+{
+	int fd = memfd_create("text", MFD_CLOEXEC);
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, (off_t)i.text_bytes), 0);
+	copy_over(i.base + i.text, i.text_bytes, MAP_SHARED, fd);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	mappings_unref(m);
+	close(fd);
+	release(&i);
+}
+
+/* The huge page ends where the text does, and begins before the file. */
+static void text_on_huge_pages(void **state)
+{
+	const size_t huge = 2u << 20;
+	struct image probe = image(), i;
+	uint8_t *room = reserve();
+	uint8_t *page = (uint8_t *)(((uintptr_t)room + huge - 1) / huge * huge) + huge;
+	size_t end = probe.text + probe.text_bytes;
+	_cleanup_free_ uint8_t *bytes = NULL;
+	struct mappings *m;
+
+	(void)state;
+	release(&probe);
+	assert_true(end <= huge);
+	i = map_image(page + huge - end);
+	bytes = xmemdup(i.base, end);
+	if (mmap(page, huge, PROT_READ | PROT_WRITE | PROT_EXEC,
+		 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) == MAP_FAILED) {
+		print_message("there are no huge pages here\n");
+		munmap(room, ROOM);
+		skip();
+	}
+	memcpy(i.base, bytes, end);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	assert_no_copy(m, page);
+	mappings_unref(m);
+	munmap(page, huge);
+	munmap(room, ROOM);
+}
+
+static void the_middle_of_text(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+	size_t from = 16 * PAGE, n = 32 * PAGE;
+
+	(void)state;
+	copy_over(i.base + i.text + from, n, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	m = read_own();
+	assert_copy(m, &i, from, n);
+	assert_false(at(m, i.base + i.text)->copy);
+	assert_false(at(m, i.base + i.text + from + n)->copy);
+	mappings_unref(m);
+	release(&i);
+}
+
+/* iodlr: the text's own mapping lies elsewhere meanwhile. */
+static void text_that_was_moved_away(void **state)
+{
+	struct image i = image();
+	uint8_t *text = i.base + i.text;
+	uint8_t *away = mmap(NULL, i.text_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_equal(
+		mremap(text, i.text_bytes, i.text_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, away),
+		away);
+	assert_ptr_equal(mmap(text, i.text_bytes, PROT_READ | PROT_WRITE,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 text);
+	memcpy(text, away, i.text_bytes);
+	mprotect(text, i.text_bytes, PROT_READ | PROT_EXEC);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	assert_false(at(m, away)->copy);
+	assert_string_equal(at(m, away)->path, i.path);
+	mappings_unref(m);
+	munmap(away, i.text_bytes);
+	release(&i);
+}
+
+/* What is left of the file lies behind its text; and the memory begins before it. */
+static void memory_that_is_more_than_the_text(void **state)
+{
+	struct image i = image();
+	_cleanup_free_ uint8_t *text = xmemdup(i.base + i.text, i.text_bytes);
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_equal(mmap(i.base, i.text + i.text_bytes, PROT_READ | PROT_WRITE,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 i.base);
+	memcpy(i.base + i.text, text, i.text_bytes);
+	mprotect(i.base, i.text + i.text_bytes, PROT_READ | PROT_EXEC);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	assert_no_copy(m, i.base);
+	assert_int_equal(at(m, i.base)->end, (uintptr_t)i.base + i.text);
+	mappings_unref(m);
+	release(&i);
+}
+
+/* All that lies before and behind in the file is gone, but its headers. */
+static void only_what_lies_before_is_left(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	munmap(i.base + i.text + i.text_bytes, i.bytes - i.text - i.text_bytes);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	mappings_unref(m);
+	release(&i);
+}
+
+static void two_libraries_side_by_side(void **state)
+{
+	uint8_t *room = reserve();
+	struct image a = map_image(room), b = map_image(room + a.bytes);
+	struct mappings *m;
+
+	(void)state;
+	copy_over(a.base + a.text, a.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	copy_over(b.base + b.text, b.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	m = read_own();
+	assert_copy(m, &a, 0, a.text_bytes);
+	assert_copy(m, &b, 0, b.text_bytes);
+	mappings_unref(m);
+	munmap(room, ROOM);
+}
+
+/* Some functions were replaced since: the rest is the file's, and what differs is found where samples lie. */
+static void a_copy_with_other_code_in_it(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	mprotect(i.base + i.text, i.text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC);
+	memset(i.base + i.text + PAGE, 0x90, 3 * PAGE);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	assert_true(at(m, i.base + i.text)->writable);
+	mappings_unref(m);
+	release(&i);
+}
+
+/* ---- what is none ---- */
+
+static void generated_code_in_the_place_of_text(void **state)
+{
+	struct image i = image();
+	uint8_t *text = i.base + i.text;
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_equal(mmap(text, i.text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 text);
+	m = read_own(); /* nothing but zeros yet */
+	assert_no_copy(m, text);
+	mappings_unref(m);
+	for (size_t k = 0; k < i.text_bytes; k++)
+		text[k] = (uint8_t)(k * 2654435761u >> 13);
+	m = read_own();
+	assert_no_copy(m, text);
+	mappings_unref(m);
+	release(&i);
+}
+
+static void generated_code_beside_a_file(void **state)
+{
+	struct image i = image();
+	uint8_t *before = i.base - 4 * PAGE, *behind = i.base + i.bytes;
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_equal(mmap(before, 4 * PAGE, PROT_READ | PROT_EXEC,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 before);
+	assert_ptr_equal(mmap(behind, 4 * PAGE, PROT_READ | PROT_EXEC,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 behind);
+	m = read_own();
+	assert_no_copy(m, before);
+	assert_no_copy(m, behind);
+	mappings_unref(m);
+	release(&i);
+}
+
+/* The same bytes at another place are another code: its calls lead elsewhere. */
+static void text_that_lies_elsewhere(void **state)
+{
+	struct image i = image();
+	uint8_t *behind = i.base + i.bytes + PAGE;
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_equal(mmap(behind, i.text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 behind);
+	memcpy(behind, i.base + i.text, i.text_bytes);
+	m = read_own();
+	assert_no_copy(m, behind);
+	mappings_unref(m);
+	release(&i);
+}
+
+/* Whatever a file says of itself. */
+static void headers_that_make_no_sense(void **state)
+{
+	char path[] = "/tmp/podflame-copies-XXXXXX";
+	int fd = mkstemp(path);
+	Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
+			.e_phentsize = sizeof(Elf64_Phdr),
+			.e_phoff = sizeof(e),
+			.e_phnum = 4};
+	Elf64_Phdr h[4] = {
+		{.p_type = PT_LOAD, .p_filesz = PAGE, .p_vaddr = UINT64_MAX - PAGE + 1},
+		{.p_type = PT_LOAD, .p_filesz = UINT64_MAX, .p_flags = PF_X},
+		{.p_type = PT_LOAD,
+		 .p_offset = INT64_MAX / PAGE * PAGE,
+		 .p_filesz = INT64_MAX,
+		 .p_vaddr = INT64_MAX / PAGE * PAGE,
+		 .p_flags = PF_X},
+		{.p_type = PT_LOAD, .p_filesz = INT64_MAX, .p_flags = PF_X},
+	};
+	static const uint64_t offsets[] = {0, 1, INT64_MAX, UINT64_MAX};
+	uint8_t *room = reserve();
+	uint64_t refused = counter_get(counter(COPIES, "reason", "headers"));
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, 16 * PAGE), 0);
+	assert_ptr_equal(mmap(room + 8 * PAGE, 8 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0),
+			 room + 8 * PAGE);
+	assert_ptr_equal(mmap(room, 8 * PAGE, PROT_READ | PROT_EXEC,
+			      MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0),
+			 room);
+	for (size_t k = 0; k < ARRAY_SIZE(offsets); k++) {
+		struct mappings *m;
+
+		e.e_phoff = k ? offsets[k] : sizeof(e);
+		assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
+		assert_int_equal(pwrite(fd, h, sizeof(h), sizeof(e)), sizeof(h));
+		m = read_own();
+		assert_no_copy(m, room);
+		mappings_unref(m);
+	}
+	e.e_phnum = 257; /* HEADERS_MAX is 256 */
+	e.e_phoff = sizeof(e);
+	assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
+	mappings_unref(read_own());
+	assert_int_equal(counter_get(counter(COPIES, "reason", "headers")), refused + 1);
+	munmap(room, ROOM);
+	close(fd);
+	unlink(path);
+}
+
+static void candidates_beyond_the_limit_are_counted(void **state)
+{
+	const size_t n = 4200; /* CANDIDATES_MAX is 4096 */
+	uint8_t *room = mmap(NULL, 4 * ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct image i = map_image(room + 3 * ROOM);
+	uint64_t refused = counter_get(counter(COPIES, "reason", "too_many"));
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	for (size_t k = 0; k < n; k++) /* with gaps, else they become one */
+		assert_int_equal(mprotect(room + 2 * k * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
+	m = read_own();
+	assert_no_copy(m, i.base + i.text);
+	assert_true(counter_get(counter(COPIES, "reason", "too_many")) > refused);
+	mappings_unref(m);
+	munmap(room, 4 * ROOM);
+}
+
+static size_t open_descriptors(void)
+{
+	size_t n = 0;
+
+	for (int fd = 0; fd < 4096; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Also of files that were looked at and have no code here. */
+static void descriptors_are_given_back(void **state)
+{
+	struct image i = image();
+	size_t before = open_descriptors();
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_SHARED | MAP_ANONYMOUS, -1);
+	mappings_unref(read_own());
+	assert_int_equal(open_descriptors(), before);
+	munmap(i.base + i.text, i.text_bytes / PAGE / 2 * PAGE);
+	mappings_unref(read_own());
+	assert_int_equal(open_descriptors(), before);
+	release(&i);
+}
+
+/* ---- files in memory ---- */
+
+static bool is_memory_file(int fd)
+{
+	void *p = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	struct mappings *m = read_own();
+	bool is = at(m, p)->memory_file;
+
+	assert_int_equal(m->unsure, is);
+	assert_int_equal(mapping_is_unsure(at(m, p)), is);
+	mappings_unref(m);
+	munmap(p, PAGE);
+	return is;
+}
+
+static void files_that_may_be_rewritten(void **state)
+{
+	_cleanup_close_ int fd = memfd_create("code", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	char path[] = "/dev/shm/podflame-copies-XXXXXX";
+	_cleanup_close_ int named = mkstemp(path);
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, PAGE), 0);
+	assert_true(is_memory_file(fd));
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+	assert_false(is_memory_file(fd));
+	if (named < 0) {
+		print_message("skipped: no /dev/shm here\n");
+		return;
+	}
+	assert_int_equal(ftruncate(named, PAGE), 0);
+	assert_false(is_memory_file(named));
+	unlink(path);
+	assert_true(is_memory_file(named));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_copied),
+		cmocka_unit_test(text_in_anonymous_memory),
+		cmocka_unit_test(text_in_named_anonymous_memory),
+		cmocka_unit_test(text_in_shared_memory),
+		cmocka_unit_test(text_in_a_memory_file),
+		cmocka_unit_test(text_on_huge_pages),
+		cmocka_unit_test(the_middle_of_text),
+		cmocka_unit_test(text_that_was_moved_away),
+		cmocka_unit_test(memory_that_is_more_than_the_text),
+		cmocka_unit_test(only_what_lies_before_is_left),
+		cmocka_unit_test(two_libraries_side_by_side),
+		cmocka_unit_test(a_copy_with_other_code_in_it),
+		cmocka_unit_test(generated_code_in_the_place_of_text),
+		cmocka_unit_test(generated_code_beside_a_file),
+		cmocka_unit_test(text_that_lies_elsewhere),
+		cmocka_unit_test(headers_that_make_no_sense),
+		cmocka_unit_test(candidates_beyond_the_limit_are_counted),
+		cmocka_unit_test(descriptors_are_given_back),
+		cmocka_unit_test(files_that_may_be_rewritten),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
