@@ -264,9 +264,22 @@ void compared_wanted_done(struct names_wanted *w)
 	mappings_unref(w->compare_maps);
 }
 
-void compared_mappings(struct compared *c)
+/* Written by a call: the kernel has set the time, and the file is parsed as another one. */
+static bool has_written_file(const struct mappings *old, const struct mappings *new)
 {
-	if (c && c->distrust_until_ns == UINT64_MAX)
+	for (size_t i = 0; new->unsure &&i < new->n; i++) {
+		const struct mapping *m = &new->items[i], *before;
+
+		before = m->memory_file ? mappings_find(old, m->start) : NULL;
+		if (before && before->inode == m->inode && before->ctime_ns != m->ctime_ns)
+			return true;
+	}
+	return false;
+}
+
+void compared_mappings(struct compared *c, const struct mappings *old, const struct mappings *new)
+{
+	if (c && (c->distrust_until_ns == UINT64_MAX || has_written_file(old, new)))
 		c->distrust_until_ns = now_mono_ns() + SETTLE_NS;
 }
 

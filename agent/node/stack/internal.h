@@ -117,11 +117,11 @@ void compared_want(struct stacks *s, struct process *p, const struct raw_stack *
 void compared_read(struct names_wanted *w); /* reader's thread */
 void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
 void compared_wanted_done(struct names_wanted *w);
-/* Newer mappings are known. */
-void compared_mappings(struct compared *c);
+/* Newer mappings are known. c may be NULL. */
+void compared_mappings(struct compared *c, const struct mappings *old, const struct mappings *new);
 /*
- * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or nobody knows. Then that frame
- * has no name, and there is none behind it.
+ * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or nobody knows. Then neither
+ * that frame is shown nor any behind it.
  */
 const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
 			   size_t *ret_frame);

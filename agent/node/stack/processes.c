@@ -162,7 +162,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 		fresh.runtimes = TAKE_PTR(old->runtimes);
 		fresh.named = TAKE_PTR(old->named);
 		fresh.compared = TAKE_PTR(old->compared);
-		compared_mappings(fresh.compared);
+		compared_mappings(fresh.compared, old->maps, m);
 	}
 	mappings_ref(m);
 	fresh.root = files_root(m->root_fd);

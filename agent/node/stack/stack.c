@@ -250,16 +250,11 @@ static void push_user(struct stacks *s, struct process *p, const struct raw_stac
 /* Root first. */
 static void push_users(struct stacks *s, struct process *p, const struct raw_stack *stack)
 {
-	size_t frame, n = stack->n;
+	size_t frame;
 	const char *doubt = compared_doubt(s, p, stack, &frame);
 
 	push_reason(s, doubt ? doubt : end_of(p, stack));
-	if (doubt) {
-		push(s,
-		     &(struct frame){.kind = FRAME_APP, .address = stack->frames[frame].address});
-		n = frame;
-	}
-	for (size_t i = n; i-- > 0;)
+	for (size_t i = doubt ? frame : stack->n; i-- > 0;)
 		push_user(s, p, stack, i);
 }
 

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Code that may differ from its file's: names and callers only where it was compared since. Of a library of two functions, loaded
+ * into this process, whose text is copied into anonymous memory; or whose file is in memory. The test program is its own
+ * parse child (PARSE_CHILD_VERB).
+ */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <link.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include <cmocka.h>
+
+#include "lib/base/testclock.h"
+#include "node/files/testfiles.h"
+#include "node/stack/internal.h"
+
+#define PAGE	  4096u
+#define LATER	  (11 * NSEC_PER_SEC) /* than a memory file may be parsed again */
+#define COMPARED  "podflame_code_pages_compared_total"
+#define NOT_YET	  "[unwind: code_not_compared]"
+#define DIFFERENT "[unwind: code_differs_from_file]"
+#define USER(a)	  ((struct raw_frame){.exec_id = 1, .address = (uintptr_t)(a)})
+#define STACK(...)                                                                                 \
+	(&(struct raw_stack){1, (struct raw_frame[]){__VA_ARGS__},                                 \
+			     sizeof((struct raw_frame[]){__VA_ARGS__}) / sizeof(struct raw_frame), \
+			     NULL})
+
+static const char functions[] = "volatile unsigned long sink;\n"
+				"#define KEEP __attribute__((noinline, noclone, aligned(16)))\n"
+				"KEEP void first(int x) { sink += x * FACTOR; sink ^= x; }\n"
+				"KEEP void second(int x) { sink -= x * FACTOR; sink ^= x; }\n";
+
+static struct files *files;
+
+/* ---- the library ---- */
+
+struct library {
+	void *handle;
+	uint8_t *first, *second; /* its functions */
+	uint8_t *text;		 /* the pages with both */
+	size_t text_bytes;
+};
+
+static char *build(const char *name, unsigned factor)
+{
+	_cleanup_free_ char *path = xasprintf("%s/functions.c", dir);
+
+	assert_int_equal(file_write_atomic(path, functions, strlen(functions), 0600), 0);
+	run("cd %s && gcc -O2 -fPIC -shared -DFACTOR=%u -o %s functions.c", dir, factor, name);
+	return xasprintf("%s/%s", dir, name);
+}
+
+static struct library load(const char *path)
+{
+	struct library l = {.handle = dlopen(path, RTLD_NOW)};
+
+	assert_non_null(l.handle);
+	l.first = dlsym(l.handle, "first");
+	l.second = dlsym(l.handle, "second");
+	l.text = (uint8_t *)((uintptr_t)l.first & ~(uintptr_t)(PAGE - 1));
+	l.text_bytes = PAGE;
+	assert_true(l.second > l.text && l.second + 16 < l.text + PAGE);
+	return l;
+}
+
+/* As programs do that want huge pages; it may be written from now on. */
+static void move_text(const struct library *l)
+{
+	_cleanup_free_ uint8_t *bytes = xmemdup(l->text, l->text_bytes);
+
+	assert_ptr_equal(mmap(l->text, l->text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			 l->text);
+	memcpy(l->text, bytes, l->text_bytes);
+}
+
+static struct library copied(void)
+{
+	_cleanup_free_ char *path = build("copied.so", 3);
+	struct library l = load(path);
+
+	move_text(&l);
+	return l;
+}
+
+/* ---- what is shown ---- */
+
+struct fixture {
+	struct stacks *s;
+	struct batch *b;
+	uint32_t tgid;
+	uint64_t start_ns;
+};
+
+static void read_mappings(struct fixture *f)
+{
+	struct mappings *m;
+
+	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_true(m->unsure);
+	stacks_mappings(f->s, m);
+	mappings_unref(m);
+}
+
+static struct fixture make(uint32_t tgid)
+{
+	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
+	struct fixture f = {.b = batch_new(), .tgid = tgid};
+
+	assert_int_equal(stacks_new(&c, &f.s), 0);
+	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
+	read_mappings(&f);
+	return f;
+}
+
+static void done(struct fixture *f)
+{
+	batch_free(f->b);
+	stacks_free(f->s);
+}
+
+/* As those do who follow a process. */
+static void parse(struct fixture *f, const uint8_t *address)
+{
+	struct elf_index *index;
+	struct mappings *m;
+
+	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_int_equal(files_index(files, mappings_find(m, (uintptr_t)address), &index), 0);
+	elf_index_unref(index);
+	mappings_unref(m);
+}
+
+/* As a drain does: what the stack needs is read. */
+static void compare(struct fixture *f, const struct raw_stack *u, bool is_read)
+{
+	struct names_wanted **wanted;
+	size_t n;
+
+	stacks_want(f->s, f->tgid, f->start_ns, u);
+	wanted = stacks_wanted(f->s, &n);
+	assert_int_equal(n, 1);
+	assert_true(wanted[0]->fresh);
+	if (is_read)
+		wanted_read(wanted[0]);
+	stacks_named(f->s, wanted[0]);
+	wanted_free(wanted[0]);
+	free(wanted);
+}
+
+static void assert_shown(struct fixture *f, const struct raw_stack *u, const char *want)
+{
+	struct stack_head head = {0};
+	struct frame frames[16];
+	const struct stack_ref *r;
+	const char *end;
+	struct buf text;
+	uint32_t index;
+
+	assert_int_equal(stacks_resolve(f->s, f->b, f->tgid, f->start_ns, u, NULL, false, &index),
+			 0);
+	r = &f->b->stacks[index];
+	for (size_t i = 0; i < r->n; i++)
+		frames[i] = *r->frames[i];
+	buf_init(&text, 0);
+	stack_render(&head, frames, r->n, &text);
+	assert_string_equal(text.data, want);
+	buf_done(&text);
+	/* Counters and conditions say the same. */
+	end = stacks_end(f->s, f->tgid, f->start_ns, u);
+	assert_int_equal(strstr(want, "[unwind: ") != NULL, end != NULL);
+	assert_true(!end || strstr(want, end));
+}
+
+static uint64_t compared(const char *word)
+{
+	return counter_get(counter(COMPARED, "result", word));
+}
+
+/* ---- copies ---- */
+
+static void equal_code_has_names(void **state)
+{
+	struct library l = copied();
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+	uint64_t equal = compared("equal");
+
+	(void)state;
+	compare(&f, u, true);
+	assert_shown(&f, u, "[l] second;[l] first");
+	assert_int_equal(compared("equal"), equal + 1); /* one page has both */
+	done(&f);
+	dlclose(l.handle);
+}
+
+/* Nobody could look, or did not come back: what was seen before does not hold. */
+static void code_that_was_not_compared_has_none(void **state)
+{
+	struct library l = copied();
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+
+	(void)state;
+	assert_shown(&f, u, NOT_YET);
+	compare(&f, u, true);
+	assert_shown(&f, u, "[l] second;[l] first");
+	compare(&f, u, false);
+	assert_shown(&f, u, NOT_YET);
+	done(&f);
+	dlclose(l.handle);
+}
+
+/* Behind it there are no callers: the kernel has found them by rules of other code. */
+static void a_function_that_was_replaced_ends_the_stack(void **state)
+{
+	struct library l = copied();
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2), USER(l.first + 2));
+	uint64_t differs = compared("differs");
+
+	(void)state;
+	compare(&f, u, true);
+	assert_shown(&f, u, "[l] first;[l] second;[l] first");
+	l.second[3] ^= 1;
+	compare(&f, u, true);
+	assert_shown(&f, u, DIFFERENT ";[l] first");
+	assert_shown(&f, STACK(USER(l.first), USER(l.first + 2)), "[l] first;[l] first");
+	assert_int_equal(compared("differs"), differs + 1);
+	l.second[3] ^= 1;
+	compare(&f, u, true);
+	assert_shown(&f, u, "[l] first;[l] second;[l] first");
+	done(&f);
+	dlclose(l.handle);
+}
+
+static void breakpoints_are_no_other_code(void **state)
+{
+	struct library l = copied();
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first));
+
+	(void)state;
+	l.first[0] = 0xcc;
+	compare(&f, u, true);
+	assert_shown(&f, u, "[l] first");
+	done(&f);
+	dlclose(l.handle);
+}
+
+/* Its last samples: nobody can look any more, and what was seen a moment ago stands. */
+static void a_process_that_has_ended(void **state)
+{
+	struct library l = copied();
+	const struct raw_stack *u = STACK(USER(l.first));
+	pid_t pid = fork();
+	struct fixture f, never;
+
+	(void)state;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	f = make((uint32_t)pid);
+	never = make((uint32_t)pid);
+	compare(&f, u, true);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	compare(&f, u, true);
+	assert_shown(&f, u, "[l] first");
+	compare(&never, u, true);
+	assert_shown(&never, u, NOT_YET);
+	done(&f);
+	done(&never);
+	dlclose(l.handle);
+}
+
+/* ---- limits ---- */
+
+/* Made up: so many pages. */
+static struct mappings *large(uint32_t tgid)
+{
+	struct mappings *m = xcalloc(1, sizeof(*m));
+
+	m->items = xcalloc(1, sizeof(*m->items));
+	m->items[0] = (struct mapping){.start = 1 << 20,
+				       .end = (1 << 20) + 8192ull * PAGE,
+				       .path = xstrdup("/app"),
+				       .copy = true,
+				       .fd = -1};
+	m->tgid = tgid;
+	m->exec_id = m->n = m->refs = 1;
+	m->root_fd = -1;
+	m->unsure = true;
+	return m;
+}
+
+static void want_pages(struct stacks *s, uint32_t tgid, size_t n)
+{
+	struct raw_frame frame = {.exec_id = 1};
+	struct raw_stack u = {1, &frame, 1, NULL};
+
+	for (size_t i = 0; i < n; i++) {
+		frame.address = (1 << 20) + i * PAGE;
+		stacks_want(s, tgid, 0, &u);
+	}
+}
+
+static void pages_beyond_the_limits_are_counted(void **state)
+{
+	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
+	uint64_t before = compared("over_limit");
+	struct stacks *s;
+
+	(void)state;
+	assert_int_equal(stacks_new(&c, &s), 0);
+	for (uint32_t tgid = 1; tgid < 10; tgid++) {
+		struct mappings *m = large(tgid);
+
+		stacks_mappings(s, m);
+		mappings_unref(m);
+	}
+	want_pages(s, 1, 4096 + 5); /* PAGES_MAX */
+	assert_int_equal(compared("over_limit"), before + 5);
+	for (uint32_t tgid = 2; tgid < 9; tgid++)
+		want_pages(s, tgid, 4096);
+	assert_int_equal(compared("over_limit"), before + 5);
+	want_pages(s, 9, 3); /* ALL_PAGES_MAX is 8 times that */
+	assert_int_equal(compared("over_limit"), before + 8);
+	stacks_free(s);
+}
+
+/* ---- files in memory ---- */
+
+struct memory_file {
+	int fd;
+	uint8_t *
+		to; /* written through it already: the kernel notes no time of what is written later */
+	size_t bytes;
+};
+
+static void put(const char *path, uint8_t *to, size_t n)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_int_equal(read(fd, to, n), n);
+}
+
+static struct memory_file in_memory(const char *path)
+{
+	struct memory_file x = {.fd = memfd_create("library", MFD_CLOEXEC)};
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	x.bytes = (size_t)st.st_size;
+	assert_int_equal(ftruncate(x.fd, st.st_size), 0);
+	x.to = mmap(NULL, x.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, x.fd, 0);
+	assert_ptr_not_equal(x.to, MAP_FAILED);
+	put(path, x.to, x.bytes);
+	return x;
+}
+
+static struct library load_memory_file(const struct memory_file *x)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/self/fd/%d", x->fd);
+
+	return load(path);
+}
+
+static void unload(struct library *l, struct memory_file *x)
+{
+	dlclose(l->handle);
+	munmap(x->to, x->bytes);
+	close(x->fd);
+}
+
+static uint64_t rewritten(void)
+{
+	return counter_get(counter("podflame_memory_files_rewritten_total", NULL, NULL));
+}
+
+/* Of the same length, by other bytes, at the same place: nothing else has changed. */
+static void a_memory_file_that_is_rewritten(void **state)
+{
+	_cleanup_free_ char *one = build("one.so", 3), *two = build("two.so", 5);
+	struct memory_file x = in_memory(one);
+	struct library l = load_memory_file(&x);
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+	uint64_t before = rewritten();
+
+	(void)state;
+	parse(&f, l.first);
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	compare(&f, u, true);
+	assert_shown(&f, u, "second;first");
+	put(two, x.to, x.bytes);
+	compare(&f, u, true);
+	assert_shown(&f, u, DIFFERENT);
+	assert_int_equal(rewritten(), before); /* it was parsed a moment ago */
+
+	/* It is parsed anew, and the kernel's rows are: until they are there nothing is trusted. */
+	test_clock.later_ns += LATER;
+	compare(&f, u, true);
+	assert_int_equal(rewritten(), before + 1);
+	parse(&f, l.first);
+	compare(&f, u, true);
+	assert_shown(&f, u, DIFFERENT);
+	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	read_mappings(&f);
+	compare(&f, u, true);
+	assert_shown(&f, u, DIFFERENT);
+	test_clock.later_ns += LATER;
+	compare(&f, u, true);
+	assert_shown(&f, u, "second;first");
+	assert_int_equal(rewritten(), before + 1);
+	done(&f);
+	unload(&l, &x);
+}
+
+/* Its mappings were read again before anybody has compared: the kernel's rows are of what it was. */
+static void a_memory_file_that_is_written(void **state)
+{
+	_cleanup_free_ char *one = build("one.so", 3), *two = build("two.so", 5);
+	struct memory_file x = in_memory(one);
+	struct library l = load_memory_file(&x);
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+
+	(void)state;
+	parse(&f, l.first);
+	compare(&f, u, true);
+	assert_shown(&f, u, "second;first");
+	/* The clock of inodes ticks every few milliseconds. */
+	for (int i = 0; i < 1000 && !stacks_end(f.s, f.tgid, f.start_ns, u); i++) {
+		put(two, x.to, x.bytes);
+		assert_int_equal(pwrite(x.fd, x.to, x.bytes, 0), x.bytes);
+		read_mappings(&f);
+		parse(&f, l.first);
+		compare(&f, u, true);
+	}
+	assert_shown(&f, u, DIFFERENT);
+	test_clock.later_ns += LATER;
+	assert_shown(&f, u, "second;first");
+	done(&f);
+	unload(&l, &x);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(equal_code_has_names),
+		cmocka_unit_test(code_that_was_not_compared_has_none),
+		cmocka_unit_test(a_function_that_was_replaced_ends_the_stack),
+		cmocka_unit_test(breakpoints_are_no_other_code),
+		cmocka_unit_test(a_process_that_has_ended),
+		cmocka_unit_test(pages_beyond_the_limits_are_counted),
+		cmocka_unit_test(a_memory_file_that_is_rewritten),
+		cmocka_unit_test(a_memory_file_that_is_written),
+	};
+	struct files_config c = {0};
+	int failed;
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	assert_int_equal(testdir_make(dir), 0);
+	assert_int_equal(files_new(&c, &files), 0);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	files_free(files);
+	testdir_remove(dir);
+	return failed;
+}
