@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole stacks of programs that have copied their text into memory without a file, built without frame pointers; and where other
+ * code has come into its place, a marker. The programs are compiled here; their chain of calls is known. All are recorded at once.
+ */
+#include "cli/testrun.h"
+#include "node/parse/parse.h"
+
+#include <stdlib.h>
+
+#define ENOUGH_NS (300 * NSEC_PER_MSEC)
+
+static const char program[] =
+	"#define _GNU_SOURCE\n"
+	"#include <signal.h>\n"
+	"#include <stdio.h>\n"
+	"#include <string.h>\n"
+	"#include <sys/mman.h>\n"
+	"#include <sys/prctl.h>\n"
+	"#include <unistd.h>\n"
+	"#define KEEP __attribute__((noinline, noclone))\n"
+	"#define IS(x) (!strcmp(how, x))\n"
+	"static volatile unsigned long sink;\n"
+	"KEEP void leaf(void) { for (int i = 0; i < 2000; i++) sink += i * sink; }\n"
+	"KEEP void other(void) { for (int i = 0; i < 2000; i++) sink ^= i - sink; }\n"
+	"KEEP void three(void) { leaf(); __asm__(\"\"); }\n"
+	"KEEP void two(void) { three(); __asm__(\"\"); }\n"
+	"KEEP void one(void) { two(); __asm__(\"\"); }\n"
+	/* Two pages of their own, without a frame. */
+	"__asm__(\".pushsection .text.cold_pages,\\\"ax\\\",@progbits\\n.balign 4096\\n\"\n"
+	"	\".globl cold\\n.type cold,@function\\ncold: .cfi_startproc\\n\"\n"
+	"	\".rept 4095\\n.byte 0x66, 0x90\\n.endr\\nnop\\n\"\n"
+	"	\"ret\\n.cfi_endproc\\n.size cold, . - cold\\n.popsection\");\n"
+	"void cold(void);\n"
+	"static char *start, *end;\n"
+	"static void find_text(void)\n"
+	"{\n"
+	"	unsigned long from, to, here = (unsigned long)find_text;\n"
+	"	FILE *f = fopen(\"/proc/self/maps\", \"r\");\n"
+	"	char line[512], perms[8];\n"
+	"	while (fgets(line, sizeof(line), f))\n"
+	"		if (sscanf(line, \"%lx-%lx %7s\", &from, &to, perms) == 3 && from <= here "
+	"&& here < to)\n"
+	"			start = (char *)from, end = (char *)to;\n"
+	"	fclose(f);\n"
+	"}\n"
+	"static void replace(char *at, size_t n, int flags, int fd)\n"
+	"{\n"
+	"	char *p = mmap(0, n, PROT_READ | PROT_WRITE, flags, fd, 0);\n"
+	"	memcpy(p, at, n);\n"
+	"	mprotect(p, n, PROT_READ | PROT_WRITE | PROT_EXEC);\n"
+	"	if (mremap(p, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) _exit(3);\n"
+	"}\n"
+	/* Code of a just-in-time compiler: with a frame. */
+	"static void generate(char *at)\n"
+	"{\n"
+	"	memset(at, 0x90, 4096);\n"
+	"	memcpy(at, \"\\x55\\x48\\x89\\xe5\", 4);\n"
+	"	memcpy(at + 4094, \"\\x5d\\xc3\", 2);\n"
+	"}\n"
+	"int main(int argc, char **argv)\n"
+	"{\n"
+	"	const char *how = argv[1];\n"
+	"	char *page = (char *)cold;\n"
+	"	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
+	"	prctl(PR_SET_NAME, argv[2]);\n"
+	"	find_text();\n"
+	"	if (IS(\"anonymous\") || IS(\"patched\") || IS(\"mixed\"))\n"
+	"		replace(start, end - start, MAP_PRIVATE | MAP_ANONYMOUS, -1);\n"
+	"	if (IS(\"shared\"))\n"
+	"		replace(start, end - start, MAP_SHARED | MAP_ANONYMOUS, -1);\n"
+	"	if (IS(\"memfd\")) {\n"
+	"		int fd = memfd_create(\"text\", 0);\n"
+	"		if (ftruncate(fd, end - start)) return 4;\n"
+	"		replace(start, end - start, MAP_SHARED, fd);\n"
+	"		close(fd);\n"
+	"	}\n"
+	"	if (IS(\"part\") || IS(\"generated\"))\n"
+	"		replace(page, 4096, MAP_PRIVATE | MAP_ANONYMOUS, -1);\n"
+	"	if (IS(\"generated\") || IS(\"mixed\"))\n"
+	"		generate(page);\n"
+	"	if (IS(\"patched\"))\n"
+	"		memcpy((char *)leaf, (char *)other, (char *)three - (char *)other);\n"
+	"	close(1);\n"
+	"	for (;;) {\n"
+	"		one();\n"
+	"		cold(); cold(); cold(); cold();\n"
+	"	}\n"
+	"}\n";
+
+struct way {
+	const char *how;
+	bool is_static;
+	bool has_cold;	 /* the code there is the file's */
+	bool has_leaf;	 /* likewise */
+	bool has_marker; /* of other code */
+};
+static const struct way ways[] = {
+	{"plain", false, true, true, false},	  {"anonymous", false, true, true, false},
+	{"anonymous", true, true, true, false},	  {"shared", false, true, true, false},
+	{"memfd", false, true, true, false},	  {"part", false, true, true, false},
+	{"generated", false, false, true, false}, {"mixed", false, false, true, true},
+	{"patched", false, true, false, true},
+};
+
+static char *name_of(const struct way *w)
+{
+	return xasprintf("%.6s%s", w->how, w->is_static ? "-static" : "");
+}
+
+static char *compile(const char *name, const char *flags)
+{
+	_cleanup_free_ char *source = file_in_dir("source.c");
+	char *out = file_in_dir(name);
+	_cleanup_free_ char *command =
+		xasprintf("gcc -O2 -fomit-frame-pointer -fno-reorder-functions %s -o %s %s 2>&1",
+			  flags, out, source);
+
+	assert_int_equal(file_write_atomic(source, program, strlen(program), 0644), 0);
+	assert_int_equal(system(command), 0);
+	return out;
+}
+
+/* Its text is where it shall be when it has closed its output. */
+static pid_t start(const struct way *w, char *path)
+{
+	_cleanup_free_ char *name = name_of(w);
+	int ready[2];
+	pid_t pid;
+	char byte;
+
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(ready[1], 1);
+		execl(path, "copies", w->how, name, NULL);
+		_exit(9);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+	return pid;
+}
+
+/* The lines of one program that have a text. */
+static uint64_t sum(const char *out, const struct way *w, const char *text)
+{
+	_cleanup_free_ char *name = name_of(w), *all = NULL, *head = NULL;
+	uint64_t n_all = 0;
+	char *save = NULL;
+
+	head = xasprintf("%s;", name);
+	assert_int_equal(file_read(AT_FDCWD, out, 1 << 24, &all, NULL), 0);
+	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		uint64_t n;
+
+		if (!str_has_prefix(line, head) || (text && !strstr(line, text)))
+			continue;
+		assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
+		n_all += n;
+	}
+	return n_all;
+}
+
+static void check(const char *out, const struct way *w, const char *said)
+{
+	uint64_t all = sum(out, w, NULL), leaf = sum(out, w, ";main;one;two;three;leaf");
+	uint64_t cold = sum(out, w, ";main;cold"), marker = sum(out, w, "code_differs_from_file");
+	uint64_t right = leaf + cold;
+
+	print_message("%s%s: of %lu samples %lu in leaf, %lu in cold, %lu markers\n", w->how,
+		      w->is_static ? " (static)" : "", all, leaf, cold, marker);
+	if (all < 100 || !leaf != !w->has_leaf || !cold != !w->has_cold ||
+	    !marker != !w->has_marker || sum(out, w, ";leaf") != leaf ||
+	    sum(out, w, ";cold") != cold || sum(out, w, "code_not_compared"))
+		fail_msg("%s: %s", w->how, said);
+	if (w->has_leaf && w->has_cold && right * 100 < all * 97)
+		fail_msg("%s: %s", w->how, said);
+}
+
+static uint64_t used_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Each one rests when it has used enough, and leaves the machine to the others. */
+static void run_all(const pid_t *pids, size_t n)
+{
+	uint64_t until_ns[ARRAY_SIZE(ways)];
+
+	for (size_t i = 0; i < n; i++)
+		until_ns[i] = used_ns(pids[i]) + ENOUGH_NS;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t used = used_ns(pids[i]);
+
+		if (used < until_ns[i])
+			wait_cpu(pids[i], until_ns[i] - used);
+		kill(pids[i], SIGSTOP);
+	}
+}
+
+static void stop(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void copies_of_text(void **state)
+{
+	_cleanup_free_ char *pie, *fixed, *out = file_in_dir("a.folded"), *list = NULL;
+	pid_t pids[ARRAY_SIZE(ways)];
+	struct run r;
+
+	(void)state;
+	NEED_BPF();
+	pie = compile("copies", "-pie -fPIE");
+	fixed = compile("copies_static", "-static -no-pie");
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		char *more;
+
+		pids[i] = start(&ways[i], ways[i].is_static ? fixed : pie);
+		more = xasprintf("%s%s%d", list ? list : "", list ? "," : "", pids[i]);
+		free(list);
+		list = more;
+	}
+	run_start(&r, (const char *[]){"-p", list, "-F", "997", "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	run_all(pids, ARRAY_SIZE(ways));
+	kill(r.pid, SIGINT);
+	assert_int_equal(run_end(&r), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+		stop(pids[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+		check(out, &ways[i], r.text.data);
+	run_free(&r);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(copies_of_text),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
+}
