@@ -7,7 +7,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 
 #include <cmocka.h>
 
@@ -608,10 +610,83 @@ static int stop(void **state)
 	return testdir_remove(dir);
 }
 
+/* A memfd of a program, so many bytes long: zeros behind what the program has. */
+static struct mapping memory_file(off_t bytes)
+{
+	struct mapping m = copy_of_program("in_memory");
+	int fd = memfd_create("program", MFD_CLOEXEC);
+	struct stat st;
+
+	assert_int_equal(fstat(m.fd, &st), 0);
+	assert_int_equal(sendfile(fd, m.fd, NULL, (size_t)st.st_size), st.st_size);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	close(m.fd);
+	assert_int_equal(fstat(fd, &st), 0);
+	m.fd = fd;
+	m.inode = st.st_ino;
+	m.memory_file = true;
+	return m;
+}
+
+static int bytes_known(struct files *f, const struct mapping *m)
+{
+	char magic[4];
+	size_t n = 0;
+	int r = files_code(f, m, 0, magic, sizeof(magic), &n);
+
+	if (r == 0) {
+		assert_int_equal(n, sizeof(magic));
+		assert_memory_equal(magic, "\177ELF", sizeof(magic));
+	}
+	return r;
+}
+
+static void memory_files_are_kept_under_their_limit(void **state)
+{
+	static const char failed[] = "podflame_symbol_files_failed_total";
+	struct counter *too_large = counter(failed, "reason", "memory_file_too_large");
+	struct files *f = make(1u << 30);
+	struct mapping a = memory_file(40 << 20), b = memory_file(40 << 20); /* of 64 MiB */
+	struct mapping large = memory_file((64 << 20) + 1);
+	uint64_t before = counter_get(too_large);
+	struct elf_index *index;
+
+	(void)state;
+	assert_int_equal(bytes_known(f, &a), -ENOENT);
+	ask(f, &a);
+	assert_int_equal(bytes_known(f, &a), 0);
+	ask(f, &b);
+	assert_int_equal(bytes_known(f, &b), 0);
+	assert_int_equal(bytes_known(f, &a), -ENOENT);
+	assert_int_equal(files_index(f, &large, &index), -E2BIG);
+	assert_int_equal(counter_get(too_large), before + 1);
+	assert_int_equal(bytes_known(f, &b), 0);
+	close(a.fd);
+	close(b.fd);
+	close(large.fd);
+	files_free(f);
+}
+
+/* What was parsed, not what the file is now. */
+static void memory_files_have_the_bytes_that_were_parsed(void **state)
+{
+	struct files *f = make(0);
+	struct mapping m = memory_file(8 << 20);
+
+	(void)state;
+	ask(f, &m);
+	assert_int_equal(pwrite(m.fd, "other", 5, 0), 5);
+	assert_int_equal(bytes_known(f, &m), 0);
+	close(m.fd);
+	files_free(f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
+		cmocka_unit_test(memory_files_are_kept_under_their_limit),
+		cmocka_unit_test(memory_files_have_the_bytes_that_were_parsed),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),
 		cmocka_unit_test(who_is_gone_leaves_room),
 		cmocka_unit_test(equal_files_share_one_index),

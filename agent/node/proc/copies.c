@@ -221,6 +221,8 @@ static void try_segment(struct finder *f, const struct mapping *c, const struct 
 	if (end < start || m.start >= m.end || overlaps_found(f, m.start, m.end))
 		return;
 	m.file_offset = page_down(s->offset) + (m.start - start);
+	if (f->mem_fd < 0)
+		refuse("unreadable");
 	if (!has_equal_pages(f->mem_fd, file->file.fd, &m, s->offset + s->bytes - m.file_offset))
 		return;
 	m.inode = anchor->inode;
