@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that was copied into memory without a file, in each form that programs have: a second image of the C library is mapped
+ * Code that was copied into memory without a file, in each form that programs have: a second image of libm is mapped
  * as a loader does, then its text is replaced.
  */
 #include "node/proc/maps.h"
@@ -27,6 +27,7 @@ struct image {
 	uint8_t *base;
 	size_t bytes; /* of the whole */
 	size_t text, text_bytes, text_offset;
+	size_t data; /* the last segment: at another place in the file than in memory */
 	char path[256];
 };
 
@@ -35,10 +36,12 @@ static struct image map_image(void *at)
 	struct image i = {.base = at};
 	Elf64_Phdr headers[32];
 	Elf64_Ehdr e;
+	void *handle = dlopen("libm.so.6", RTLD_NOW);
 	Dl_info info;
 	int fd;
 
-	assert_true(dladdr((void *)qsort, &info));
+	assert_non_null(handle);
+	assert_true(dladdr(dlsym(handle, "sin"), &info));
 	assert_non_null(realpath(info.dli_fname, i.path));
 	fd = open(i.path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
@@ -59,7 +62,8 @@ static struct image map_image(void *at)
 					  MAP_PRIVATE | MAP_FIXED, fd,
 					  (off_t)(h->p_offset - in_page)),
 				     MAP_FAILED);
-		i.bytes = h->p_vaddr - in_page + n;
+		i.data = h->p_vaddr - in_page;
+		i.bytes = i.data + n;
 		if (!(h->p_flags & PF_X))
 			continue;
 		i.text = h->p_vaddr;
@@ -67,6 +71,7 @@ static struct image map_image(void *at)
 		i.text_offset = h->p_offset;
 	}
 	close(fd);
+	dlclose(handle);
 	assert_int_equal(i.text % PAGE, 0);
 	assert_true(i.text_bytes > 64 * PAGE);
 	return i;
@@ -336,6 +341,21 @@ static void only_what_lies_before_is_left(void **state)
 	release(&i);
 }
 
+static void only_data_is_left(void **state)
+{
+	struct image i = image();
+	struct mappings *m;
+
+	(void)state;
+	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	munmap(i.base, i.text);
+	munmap(i.base + i.text + i.text_bytes, i.data - i.text - i.text_bytes);
+	m = read_own();
+	assert_copy(m, &i, 0, i.text_bytes);
+	mappings_unref(m);
+	release(&i);
+}
+
 static void two_libraries_side_by_side(void **state)
 {
 	uint8_t *room = reserve();
@@ -430,11 +450,92 @@ static void text_that_lies_elsewhere(void **state)
 	release(&i);
 }
 
-/* Whatever a file says of itself. */
-static void headers_that_make_no_sense(void **state)
+static int made_file(const Elf64_Ehdr *e, const Elf64_Phdr *h, size_t n)
 {
 	char path[] = "/tmp/podflame-copies-XXXXXX";
 	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	unlink(path);
+	assert_int_equal(ftruncate(fd, 16 * PAGE), 0);
+	assert_int_equal(pwrite(fd, e, sizeof(*e), 0), sizeof(*e));
+	assert_int_equal(pwrite(fd, h, n * sizeof(*h), sizeof(*e)), n * sizeof(*h));
+	return fd;
+}
+
+/* A file whose code is zeros, and memory that nobody has written yet. */
+static void zeros_are_no_code(void **state)
+{
+	static const Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
+				     .e_phentsize = sizeof(Elf64_Phdr),
+				     .e_phoff = sizeof(e),
+				     .e_phnum = 2};
+	static const Elf64_Phdr h[2] = {{.p_type = PT_LOAD, .p_filesz = PAGE},
+					{.p_type = PT_LOAD,
+					 .p_offset = PAGE,
+					 .p_vaddr = PAGE,
+					 .p_filesz = 8 * PAGE,
+					 .p_flags = PF_X}};
+	int fd = made_file(&e, h, ARRAY_SIZE(h));
+	uint8_t *room = reserve();
+	struct mappings *m;
+
+	(void)state;
+	assert_ptr_equal(mmap(room, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), room);
+	assert_ptr_equal(mmap(room + PAGE, 8 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			      MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0),
+			 room + PAGE);
+	m = read_own();
+	assert_no_copy(m, room + PAGE);
+	mappings_unref(m);
+	assert_int_equal(pwrite(fd, "code", 4, PAGE + 100), 4);
+	memcpy(room + PAGE + 100, "code", 4);
+	m = read_own();
+	assert_true(at(m, room + PAGE)->copy);
+	mappings_unref(m);
+	munmap(room, ROOM);
+	close(fd);
+}
+
+static void memory_is_known_by_its_name(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is_memory;
+	} names[] = {
+		{"", true},
+		{"[anon:hot text]", true},
+		{"[anon_shmem:hot text]", true},
+		{"/memfd:text (deleted)", true},
+		{"/dev/zero (deleted)", true},
+		{"/SYSV00000000 (deleted)", true},
+		{"/anon_hugepage (deleted)", true},
+		{"/memfd:text", false},
+		{"/usr/lib/libc.so.6", false},
+		{"/usr/lib/libc.so.6 (deleted)", false},
+		{"[vdso]", false},
+		{"[vsyscall]", false},
+		{"[heap]", false},
+		{"[stack]", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct maps_line l = {.m = {.fd = -1}, .executable = true, .name = names[i].name};
+		struct mapping m = l.m;
+		struct copies c = {0};
+
+		maps_take_name(&m, names[i].name);
+		copies_line(&c, &l, &m, 0);
+		assert_int_equal(c.n, names[i].is_memory);
+		free(m.path);
+		copies_done(&c);
+	}
+}
+
+/* Whatever a file says of itself. */
+static void headers_that_make_no_sense(void **state)
+{
 	Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
 			.e_phentsize = sizeof(Elf64_Phdr),
 			.e_phoff = sizeof(e),
@@ -450,11 +551,11 @@ static void headers_that_make_no_sense(void **state)
 		{.p_type = PT_LOAD, .p_filesz = INT64_MAX, .p_flags = PF_X},
 	};
 	static const uint64_t offsets[] = {0, 1, INT64_MAX, UINT64_MAX};
+	int fd = made_file(&e, h, ARRAY_SIZE(h));
 	uint8_t *room = reserve();
 	uint64_t refused = counter_get(counter(COPIES, "reason", "headers"));
 
 	(void)state;
-	assert_int_equal(ftruncate(fd, 16 * PAGE), 0);
 	assert_ptr_equal(mmap(room + 8 * PAGE, 8 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0),
 			 room + 8 * PAGE);
 	assert_ptr_equal(mmap(room, 8 * PAGE, PROT_READ | PROT_EXEC,
@@ -465,7 +566,6 @@ static void headers_that_make_no_sense(void **state)
 
 		e.e_phoff = k ? offsets[k] : sizeof(e);
 		assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
-		assert_int_equal(pwrite(fd, h, sizeof(h), sizeof(e)), sizeof(h));
 		m = read_own();
 		assert_no_copy(m, room);
 		mappings_unref(m);
@@ -477,7 +577,6 @@ static void headers_that_make_no_sense(void **state)
 	assert_int_equal(counter_get(counter(COPIES, "reason", "headers")), refused + 1);
 	munmap(room, ROOM);
 	close(fd);
-	unlink(path);
 }
 
 static void candidates_beyond_the_limit_are_counted(void **state)
@@ -573,11 +672,14 @@ int main(void)
 		cmocka_unit_test(text_that_was_moved_away),
 		cmocka_unit_test(memory_that_is_more_than_the_text),
 		cmocka_unit_test(only_what_lies_before_is_left),
+		cmocka_unit_test(only_data_is_left),
 		cmocka_unit_test(two_libraries_side_by_side),
 		cmocka_unit_test(a_copy_with_other_code_in_it),
 		cmocka_unit_test(generated_code_in_the_place_of_text),
 		cmocka_unit_test(generated_code_beside_a_file),
 		cmocka_unit_test(text_that_lies_elsewhere),
+		cmocka_unit_test(zeros_are_no_code),
+		cmocka_unit_test(memory_is_known_by_its_name),
 		cmocka_unit_test(headers_that_make_no_sense),
 		cmocka_unit_test(candidates_beyond_the_limit_are_counted),
 		cmocka_unit_test(descriptors_are_given_back),
