@@ -232,6 +232,8 @@ static void try_segment(struct finder *f, const struct mapping *c, const struct 
 	m.deleted = anchor->deleted;
 	m.library = anchor->library;
 	m.copy = true;
+	m.backing_fd = c->fd;
+	m.backing_offset = c->file_offset + (m.start - c->start);
 	GROW(f->found, f->n_found, f->cap_found);
 	f->found[f->n_found++] = m;
 }
@@ -276,14 +278,14 @@ static int compare_starts(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-static void add_part(struct anew *a, struct open_files *files, struct mapping x, uint64_t start,
+static bool add_part(struct anew *a, struct open_files *files, struct mapping x, uint64_t start,
 		     uint64_t end)
 {
 	if (start >= end)
-		return;
+		return false;
 	if (a->n == MAPPINGS_MAX) {
 		a->truncated = true;
-		return;
+		return false;
 	}
 	x.file_offset += start - x.start;
 	x.start = start;
@@ -292,6 +294,7 @@ static void add_part(struct anew *a, struct open_files *files, struct mapping x,
 	open_files_use(files, &x);
 	GROW(a->items, a->n, a->cap);
 	a->items[a->n++] = x;
+	return true;
 }
 
 /* What was found in c, and what is left between. */
@@ -304,7 +307,8 @@ static void add_parts(struct anew *a, struct finder *f, struct mapping *c)
 		const struct mapping *x = &f->found[i];
 
 		add_part(a, f->files, *c, at, x->start);
-		add_part(a, f->files, *x, x->start, x->end);
+		if (add_part(a, f->files, *x, x->start, x->end))
+			open_files_share(f->files, c);
 		at = x->end;
 	}
 	add_part(a, f->files, *c, at, c->end);

@@ -146,6 +146,22 @@ static void assert_copy(const struct mappings *m, const struct image *i, size_t 
 	assert_int_equal(x->file_bytes, st.st_size);
 }
 
+/* What the kernel has mapped there. fd -1: no file. */
+static void assert_backing(const struct mappings *m, const uint8_t *start, int fd, uint64_t offset)
+{
+	const struct mapping *x = at(m, start);
+	struct stat ours, theirs;
+
+	if (fd < 0) {
+		assert_int_equal(x->backing_fd, -1);
+		return;
+	}
+	assert_int_equal(fstat(fd, &ours), 0);
+	assert_int_equal(fstat(x->backing_fd, &theirs), 0);
+	assert_int_equal(theirs.st_ino, ours.st_ino);
+	assert_int_equal(x->backing_offset, offset);
+}
+
 static void assert_no_copy(const struct mappings *m, const uint8_t *address)
 {
 	const struct mapping *x = at(m, address);
@@ -183,6 +199,7 @@ static void text_in_anonymous_memory(void **state)
 	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
+	assert_backing(m, i.base + i.text, -1, 0);
 	mappings_unref(m);
 	release(&i);
 }
@@ -227,6 +244,7 @@ static void text_in_a_memory_file(void **state)
 	copy_over(i.base + i.text, i.text_bytes, MAP_SHARED, fd);
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
+	assert_backing(m, i.base + i.text, fd, 0);
 	mappings_unref(m);
 	close(fd);
 	release(&i);

@@ -154,6 +154,14 @@ void open_files_use(struct open_files *f, struct mapping *m)
 	m->memory_file = x->file.in_memory;
 }
 
+void open_files_share(struct open_files *f, const struct mapping *m)
+{
+	struct open_file *x = m->fd >= 0 ? find_file(f, m) : NULL;
+
+	if (x)
+		x->n_users++;
+}
+
 void open_files_leave(struct open_files *f, const struct mapping *m)
 {
 	struct open_file *x = m->fd >= 0 ? find_file(f, m) : NULL;
@@ -397,12 +405,17 @@ static int compare_ints(const void *left, const void *right)
 /* Mappings of one file share its descriptor: each is closed once. */
 static void close_files(struct mappings *m)
 {
-	int *fds = xcalloc(m->n + 1, sizeof(*fds));
+	int *fds = xcalloc(2 * m->n + 1, sizeof(*fds));
 	size_t n = 0;
 
-	for (size_t i = 0; i < m->n; i++)
-		if (m->items[i].fd >= 0)
-			fds[n++] = m->items[i].fd;
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+
+		if (x->fd >= 0)
+			fds[n++] = x->fd;
+		if (x->copy && x->backing_fd >= 0)
+			fds[n++] = x->backing_fd;
+	}
 	qsort(fds, n, sizeof(*fds), compare_ints);
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || fds[i] != fds[i - 1])

@@ -59,6 +59,8 @@ struct open_files {
 struct open_file *open_files_get(struct open_files *f, const struct mapping *m);
 /* m has its file, or says why not. */
 void open_files_use(struct open_files *f, struct mapping *m);
+/* Another mapping has m's descriptor, and one that had it is none any more. */
+void open_files_share(struct open_files *f, const struct mapping *m);
 void open_files_leave(struct open_files *f, const struct mapping *m);
 /* Closes those that no mapping has. */
 void open_files_done(struct open_files *f);

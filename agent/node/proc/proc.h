@@ -54,9 +54,11 @@ struct mapping {			/* executable mappings only */
 	bool writable;
 	/*
 	 * Memory without a file, in the place of this part of the file: a copy of its code, as programs make it that want
-	 * huge pages. The members above name the file; the kernel's mapping there names none, or one in memory.
+	 * huge pages. The members above and fd are the file's; what the kernel has mapped there is backing_fd's, of a copy only.
 	 */
 	bool copy;
+	int backing_fd;			/* a file in memory; -1: anonymous */
+	uint64_t backing_offset;	/* of start in it */
 	bool memory_file;		/* a file in memory without a name (memfd): rewritten by another mapping, its ctime stays */
 	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno with fd == -1 */
