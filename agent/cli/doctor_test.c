@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -124,6 +125,54 @@ static void test_thread(void **state)
 	pthread_join(thread, NULL);
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
+}
+
+/* malloc's page of the C library, as programs do that want huge pages; and a file in memory. */
+static void move_code(void)
+{
+	uintptr_t page = (uintptr_t)malloc & ~(uintptr_t)4095;
+	void *copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("code", MFD_CLOEXEC);
+
+	memcpy(copy, (void *)page, 4096);
+	if (mprotect(copy, 4096, PROT_READ | PROT_EXEC) < 0 ||
+	    mremap(copy, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)page) == MAP_FAILED ||
+	    ftruncate(fd, 8192) < 0 ||
+	    mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		_exit(1);
+}
+
+static void test_code_that_is_not_mapped_from_its_file(void **state)
+{
+	struct answer a;
+	int ready[2];
+	pid_t pid;
+	char byte;
+
+	(void)state;
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		move_code();
+		close(ready[0]);
+		close(ready[1]);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+	a = ask(pid, 0);
+	expect(&a, "code in anonymous memory", true, "4 KiB of the code of /");
+	expect(&a, "code in anonymous memory", true, "lie in anonymous memory");
+	assert_int_equal(json_int_at(check_of(&a, "code in anonymous memory"), "bytes", 0), 4096);
+	expect(&a, "code in a file in memory", true, "8 KiB of the code of /memfd:code");
+	expect(&a, "process mem-alloc", true,
+	       "lies in anonymous memory, where no probe can be set");
+	json_decref(a.checks);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 static void test_kernel_thread(void **state)
@@ -438,6 +487,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_such_process),
 		cmocka_unit_test(test_thread),
+		cmocka_unit_test(test_code_that_is_not_mapped_from_its_file),
 		cmocka_unit_test(test_kernel_thread),
 		cmocka_unit_test(test_no_permission),
 		cmocka_unit_test(test_python),
