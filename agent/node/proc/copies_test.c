@@ -253,26 +253,29 @@ static void text_in_a_memory_file(void **state)
 /* The huge page ends where the text does, and begins before the file. */
 static void text_on_huge_pages(void **state)
 {
+	const int protection = PROT_READ | PROT_WRITE | PROT_EXEC;
 	const size_t huge = 2u << 20;
-	struct image probe = image(), i;
-	uint8_t *room = reserve();
-	uint8_t *page = (uint8_t *)(((uintptr_t)room + huge - 1) / huge * huge) + huge;
-	size_t end = probe.text + probe.text_bytes;
-	_cleanup_free_ uint8_t *bytes = NULL;
+	void *first =
+		mmap(NULL, huge, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	struct image probe, i;
+	uint8_t *room, *page;
 	struct mappings *m;
+	size_t end;
 
 	(void)state;
-	release(&probe);
-	assert_true(end <= huge);
-	i = map_image(page + huge - end);
-	bytes = xmemdup(i.base, end);
-	if (mmap(page, huge, PROT_READ | PROT_WRITE | PROT_EXEC,
-		 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) == MAP_FAILED) {
-		print_message("there are no huge pages here\n");
-		munmap(room, ROOM);
+	if (first == MAP_FAILED) {
+		print_message("skipped: there are no huge pages here (vm.nr_hugepages)\n");
 		skip();
 	}
-	memcpy(i.base, bytes, end);
+	probe = image();
+	end = probe.text + probe.text_bytes;
+	assert_true(end <= huge);
+	room = reserve();
+	page = (uint8_t *)(((uintptr_t)room + huge - 1) / huge * huge) + huge;
+	i = map_image(page + huge - end);
+	assert_ptr_equal(mremap(first, huge, huge, MREMAP_MAYMOVE | MREMAP_FIXED, page), page);
+	memcpy(i.base, probe.base, end);
+	release(&probe);
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_no_copy(m, page);

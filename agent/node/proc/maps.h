@@ -66,11 +66,9 @@ void open_files_leave(struct open_files *f, const struct mapping *m);
 void open_files_done(struct open_files *f);
 
 /* ---- copies.c: code of files that lies in memory without a file ---- */
-/* To be told each line in order; which item its mapping became, SIZE_MAX: none. */
 struct copies {
-	struct mapping
-		before; /* the last mapping of a file, without its path, and its name as the line has it; NULL: none */
-	char *before_name;
+	struct mapping before; /* the last mapping of a file, its path as the line has it: */
+	char *before_name;     /* NULL: there was none yet */
 	size_t name_cap;
 	struct mapping *anchors; /* mappings of files beside candidates */
 	struct candidate {
@@ -78,6 +76,7 @@ struct copies {
 	} * items;
 	size_t n_anchors, cap_anchors, n, cap, n_open; /* n_open: those without `after` */
 };
+/* To be told each line, in order. item: the i-th of the mappings, if the line became one; else NULL. */
 void copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item, size_t i);
 /* Makes mappings of files of the items that hold their code; mem_fd: /proc/PID/mem, -1: it cannot be read. */
 void copies_find(struct copies *c, struct open_files *files, int mem_fd, struct mappings *m);

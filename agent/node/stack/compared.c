@@ -10,9 +10,11 @@
 #include <stdlib.h>
 
 #define PAGE_BYTES     4096u
-#define PAGES_MAX      4096  /* of a process, between two drains */
-#define ALL_PAGES_MAX  32768 /* of all processes */
-#define AROUND_BYTES   64    /* compared before and behind an address in no function */
+#define PAGES_MAX      4096   /* of a process, between two drains */
+#define ALL_PAGES_MAX  131072 /* of all processes, with those of before */
+#define MAPS_MAX       64     /* pages of a process of which is known which bytes differ */
+#define KEPT_ROUNDS    16     /* a page that nobody has asked for since is forgotten */
+#define AROUND_BYTES   64     /* compared before and behind an address in no function */
 #define BREAKPOINT     0xcc
 #define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has rows of what was parsed anew */
 #define PAGES_COUNTER  "podflame_code_pages_compared_total"
@@ -26,15 +28,16 @@ struct compared_page {
 	uint64_t address;
 	enum code_state state;
 	uint32_t asked, answered; /* rounds */
-	uint8_t *differs;	  /* with CODE_DIFFERS: a bit a byte */
+	uint8_t *differs;	  /* with CODE_DIFFERS: a bit a byte; NULL: all of it */
 	UT_hash_handle hh;
 };
 struct compared {
 	struct compared_page *pages;
 	uint32_t round; /* one more for each names_wanted */
-	uint64_t
-		distrust_until_ns; /* CLOCK_MONOTONIC: of memory files: the kernel's rows are old */
-	size_t *n_all;		   /* pages of all processes */
+	/* CLOCK_MONOTONIC: until then the kernel's rows of memory files may be old. */
+	uint64_t distrust_until_ns;
+	size_t n_maps; /* pages with `differs` */
+	size_t *n_all; /* pages of all processes */
 };
 struct compare_ask {
 	uint64_t address;
@@ -60,39 +63,41 @@ static struct compared_page *find(const struct compared *c, uint64_t page)
 	return x;
 }
 
+static void set_differs(struct compared *c, struct compared_page *x, uint8_t *differs)
+{
+	c->n_maps -= x->differs != NULL;
+	free(x->differs);
+	x->differs = c->n_maps < MAPS_MAX ? differs : NULL;
+	if (!x->differs)
+		free(differs);
+	c->n_maps += x->differs != NULL;
+}
+
 static void forget(struct compared *c, struct compared_page *x)
 {
 	HASH_DEL(c->pages, x);
-	free(x->differs);
+	set_differs(c, x, NULL);
 	free(x);
 	--*c->n_all;
 }
 
-static void forget_old(struct compared *c)
+static void begin_round(struct compared *c)
 {
 	struct compared_page *x, *next;
 
+	c->round++;
 	HASH_ITER (hh, c->pages, x, next) {
-		if (x->asked != c->round)
+		if (c->round - x->asked > KEPT_ROUNDS)
 			forget(c, x);
 	}
-}
-
-static bool is_full(const struct compared *c)
-{
-	return HASH_COUNT(c->pages) >= PAGES_MAX || *c->n_all >= ALL_PAGES_MAX;
 }
 
 static struct compared_page *find_or_make(struct compared *c, uint64_t page)
 {
 	struct compared_page *x = find(c, page);
 
-	if (x)
+	if (x || HASH_COUNT(c->pages) >= PAGES_MAX || *c->n_all >= ALL_PAGES_MAX)
 		return x;
-	if (is_full(c))
-		forget_old(c);
-	if (is_full(c))
-		return NULL;
 	x = xcalloc(1, sizeof(*x));
 	x->address = page;
 	HASH_ADD(hh, c->pages, address, sizeof(x->address), x);
@@ -168,7 +173,7 @@ void compared_want(struct stacks *s, struct process *p, const struct raw_stack *
 	if (!w->compare_maps) {
 		w->compare_maps = mappings_ref(e->maps);
 		w->files = s->files;
-		e->compared->round++;
+		begin_round(e->compared);
 	}
 	for (size_t i = 0; i < stack->n; i++) {
 		const struct mapping *m = unsure_mapping(e, stack, i, &address);
@@ -232,15 +237,15 @@ void compared_read(struct names_wanted *w)
 		process_memory_close(pm);
 }
 
-static void take(struct stacks *s, struct compared_page *x, struct compare_ask *a)
+static void take(struct stacks *s, struct compared *c, struct compared_page *x,
+		 struct compare_ask *a)
 {
 	if (!a->answered)
 		return;
 	x->answered = x->asked;
 	if (a->state == CODE_UNKNOWN)
 		return;
-	free(x->differs);
-	x->differs = TAKE_PTR(a->differs);
+	set_differs(c, x, TAKE_PTR(a->differs));
 	x->state = a->state;
 	if (x->state == CODE_DIFFERS)
 		files_rewritten(s->files, a->m);
@@ -252,7 +257,7 @@ void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w)
 		struct compared_page *x = find(e->compared, w->compares[i].address);
 
 		if (x)
-			take(s, x, &w->compares[i]);
+			take(s, e->compared, x, &w->compares[i]);
 	}
 }
 
@@ -265,21 +270,22 @@ void compared_wanted_done(struct names_wanted *w)
 }
 
 /* Written by a call: the kernel has set the time, and the file is parsed as another one. */
-static bool has_written_file(const struct mappings *old, const struct mappings *new)
+static bool has_written_file(const struct mappings *before, const struct mappings *now)
 {
-	for (size_t i = 0; new->unsure &&i < new->n; i++) {
-		const struct mapping *m = &new->items[i], *before;
+	for (size_t i = 0; i < now->n; i++) {
+		const struct mapping *m = &now->items[i], *x;
 
-		before = m->memory_file ? mappings_find(old, m->start) : NULL;
-		if (before && before->inode == m->inode && before->ctime_ns != m->ctime_ns)
+		x = m->memory_file ? mappings_find(before, m->start) : NULL;
+		if (x && x->inode == m->inode && x->ctime_ns != m->ctime_ns)
 			return true;
 	}
 	return false;
 }
 
-void compared_mappings(struct compared *c, const struct mappings *old, const struct mappings *new)
+void compared_mappings(struct compared *c, const struct mappings *before,
+		       const struct mappings *now)
 {
-	if (c && (c->distrust_until_ns == UINT64_MAX || has_written_file(old, new)))
+	if (c && (c->distrust_until_ns == UINT64_MAX || has_written_file(before, now)))
 		c->distrust_until_ns = now_mono_ns() + SETTLE_NS;
 }
 
@@ -288,7 +294,7 @@ void compared_mappings(struct compared *c, const struct mappings *old, const str
 static bool has_differing(const uint8_t *differs, uint64_t from, uint64_t to)
 {
 	for (uint64_t i = from; i < to; i++)
-		if (BIT_OF(differs, i))
+		if (!differs || BIT_OF(differs, i))
 			return true;
 	return false;
 }

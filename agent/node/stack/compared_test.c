@@ -316,26 +316,86 @@ static void want_pages(struct stacks *s, uint32_t tgid, size_t n)
 
 static void pages_beyond_the_limits_are_counted(void **state)
 {
+	const uint32_t n_full = 131072 / 4096; /* ALL_PAGES_MAX, PAGES_MAX */
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
 	uint64_t before = compared("over_limit");
 	struct stacks *s;
 
 	(void)state;
 	assert_int_equal(stacks_new(&c, &s), 0);
-	for (uint32_t tgid = 1; tgid < 10; tgid++) {
+	for (uint32_t tgid = 1; tgid <= n_full + 1; tgid++) {
 		struct mappings *m = large(tgid);
 
 		stacks_mappings(s, m);
 		mappings_unref(m);
 	}
-	want_pages(s, 1, 4096 + 5); /* PAGES_MAX */
+	want_pages(s, 1, 4096 + 5);
 	assert_int_equal(compared("over_limit"), before + 5);
-	for (uint32_t tgid = 2; tgid < 9; tgid++)
+	for (uint32_t tgid = 2; tgid <= n_full; tgid++)
 		want_pages(s, tgid, 4096);
 	assert_int_equal(compared("over_limit"), before + 5);
-	want_pages(s, 9, 3); /* ALL_PAGES_MAX is 8 times that */
+	want_pages(s, n_full + 1, 3);
+	assert_int_equal(compared("over_limit"), before + 8);
+	/* Those that nobody asks for any more leave their room: KEPT_ROUNDS. */
+	for (int i = 0; i < 20; i++) {
+		struct names_wanted **wanted;
+		size_t n;
+
+		want_pages(s, 1, 1);
+		wanted = stacks_wanted(s, &n);
+		for (size_t k = 0; k < n; k++)
+			wanted_free(wanted[k]);
+		free(wanted);
+	}
+	want_pages(s, n_full + 1, 3);
 	assert_int_equal(compared("over_limit"), before + 8);
 	stacks_free(s);
+}
+
+/* Then all of such a page counts as another: none of its functions has a name. */
+static void more_pages_differ_than_are_told_byte_by_byte(void **state)
+{
+	const size_t n = 64 + 8; /* MAPS_MAX is 64 */
+	struct raw_frame frame = {.exec_id = 1};
+	struct raw_stack u = {1, &frame, 1, NULL};
+	struct mappings *m = large((uint32_t)getpid());
+	size_t shown = 0;
+	struct fixture f = {.tgid = (uint32_t)getpid(), .b = batch_new()};
+	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
+	uint8_t *code =
+		mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct names_wanted **wanted;
+	size_t n_wanted;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
+	m->start_boottime_ns = f.start_ns;
+	m->items[0].start = (uintptr_t)code;
+	m->items[0].end = (uintptr_t)code + n * PAGE;
+	m->items[0].fd = memfd_create("zeros", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(m->items[0].fd, (off_t)(n * PAGE)), 0);
+	assert_int_equal(stacks_new(&c, &f.s), 0);
+	stacks_mappings(f.s, m);
+	for (size_t i = 0; i < n; i++) {
+		code[i * PAGE] = 1;
+		frame.address = (uintptr_t)code + i * PAGE + PAGE / 2;
+		stacks_want(f.s, f.tgid, f.start_ns, &u);
+	}
+	wanted = stacks_wanted(f.s, &n_wanted);
+	wanted_read(wanted[0]);
+	stacks_named(f.s, wanted[0]);
+	wanted_free(wanted[0]);
+	free(wanted);
+	for (size_t i = 0; i < n; i++) {
+		frame.address = (uintptr_t)code + i * PAGE + PAGE / 2;
+		shown += !stacks_end(f.s, f.tgid, f.start_ns, &u);
+	}
+	assert_int_equal(shown, 64);
+	close(m->items[0].fd);
+	m->items[0].fd = -1;
+	mappings_unref(m);
+	done(&f);
+	munmap(code, n * PAGE);
 }
 
 /* ---- files in memory ---- */
@@ -463,6 +523,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(breakpoints_are_no_other_code),
 		cmocka_unit_test(a_process_that_has_ended),
 		cmocka_unit_test(pages_beyond_the_limits_are_counted),
+		cmocka_unit_test(more_pages_differ_than_are_told_byte_by_byte),
 		cmocka_unit_test(a_memory_file_that_is_rewritten),
 		cmocka_unit_test(a_memory_file_that_is_written),
 	};

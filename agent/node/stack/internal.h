@@ -118,7 +118,8 @@ void compared_read(struct names_wanted *w); /* reader's thread */
 void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
 void compared_wanted_done(struct names_wanted *w);
 /* Newer mappings are known. c may be NULL. */
-void compared_mappings(struct compared *c, const struct mappings *old, const struct mappings *new);
+void compared_mappings(struct compared *c, const struct mappings *before,
+		       const struct mappings *now);
 /*
  * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or nobody knows. Then neither
  * that frame is shown nor any behind it.
