@@ -5,12 +5,12 @@
  */
 #pragma once
 
+#include "lib/select/select.h"
 #include "node/plan/plan.h"
 
 #define PLAN_MAX_TARGETS    4096
 #define PLAN_MAX_PODS	    2000 /* of one node; the kubelet's own default is 110 */
 #define PLAN_MAX_CONTAINERS 256	 /* of one pod */
-#define PLAN_LABEL	    "podflame.io/profiling"
 
 /* ---- fields.c: the spec's fields, equal to crds/ (crd_test.c compares) ---- */
 enum field_type {
@@ -50,13 +50,6 @@ typedef void plan_unknown_fn(const char *path, void *arg);
 int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown, void *arg,
 		      struct field_error *reterr);
 
-/* ---- selector.c ---- */
-/* k8s.io/apimachinery labels.Requirement.Matches; sel has passed plan_fields_check. NULL matches
- * nothing, {} everything. */
-bool plan_selector_matches(const json_t *sel, const json_t *labels);
-/* What the schema's rules say beyond fields: values with In and NotIn only. */
-int plan_selector_check(const json_t *sel, const char *path, struct field_error *reterr);
-
 /* ---- settings.c: what events besides on-cpu are set to ---- */
 /* Of the events in mask; events has passed plan_fields_check. What the schema's rules say beyond fields is said here too. */
 int plan_settings_read(const json_t *events, unsigned mask, struct event_settings *ret,
@@ -93,7 +86,7 @@ struct target {
 	bool ok;
 	struct field_error *error; /* owned; with !ok */
 	char *ignored;		   /* owned: fields this version does not know; NULL: none */
-	size_t over_limit;	   /* refused, with !ok: beyond PLAN_MAX_TARGETS of so many; 0: it is not */
+	size_t over_limit; /* refused, with !ok: beyond PLAN_MAX_TARGETS of so many; 0: it is not */
 };
 void target_decode(const json_t *obj, struct target *ret);
 void target_done(struct target *t);
@@ -118,8 +111,8 @@ struct container_view {
 struct pod_view {
 	const json_t *labels, *annotations;
 	const char *uid, *cgroup_uid, *ns, *name;
-	bool is_static, ambiguous;  /* ambiguous: another pod claims the same cgroup */
-	bool opted_out, over_limit; /* over_limit: beyond PLAN_MAX_PODS */
+	bool is_static, ambiguous; /* ambiguous: another pod claims the same cgroup */
+	bool over_limit;	   /* beyond PLAN_MAX_PODS */
 	bool containers_cut;
 	struct container_view *containers; /* owned */
 	size_t n_containers;

@@ -183,7 +183,7 @@ static void annotate(json_t *obj)
 		snprintf(key, sizeof(key), "k%u", i);
 		json_object_set_new(all, key, json_string("v"));
 	}
-	json_object_set_new(all, PLAN_LABEL, json_string("disabled"));
+	json_object_set_new(all, SELECT_LABEL, json_string("disabled"));
 	json_object_set_new(json_object_get(obj, "metadata"), "annotations", all);
 }
 

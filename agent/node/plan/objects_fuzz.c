@@ -45,7 +45,7 @@ static bool have_own_names(const json_t *const *items, size_t n, const char *pat
 
 static bool opted_out(const json_t *pod, const char *map)
 {
-	const json_t *v = json_object_get(json_at(pod, map), PLAN_LABEL);
+	const json_t *v = json_object_get(json_at(pod, map), SELECT_LABEL);
 
 	return v && !str_equal(json_string_value(v), "enabled");
 }
@@ -158,7 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 /* ---- mutation ---- */
 
 static const char *const words[] = {
-	"app",	       "a",	   "node1",	  "enabled", "disabled",  PLAN_LABEL,
+	"app",	       "a",	   "node1",	  "enabled", "disabled",  SELECT_LABEL,
 	"Running",     "Failed",   "Node",	  "Always",  "50us",	  "1h",
 	"kube-system", "",	   "uid",	  "name",    "namespace", "labels",
 	"annotations", "metadata", "containerID", "kind",    "In",	  "Exists",

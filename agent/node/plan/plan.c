@@ -130,25 +130,22 @@ static const json_t *namespace_labels(const struct build *b, const char *name)
 
 /* ---- one target: does it work on this node at all ---- */
 
-/* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
-static bool selects_namespace(const struct target *t, const json_t *labels, const char *ns)
+static struct selection selection_of(const struct target *t)
 {
-	_cleanup_json_ json_t *named =
-		json_is_object(labels) ? json_copy((json_t *)labels) : json_object();
-
-	if (json_object_size(t->namespaces) == 0)
-		return json_is_object(t->namespaces);
-	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(ns));
-	return plan_selector_matches(t->namespaces, named);
+	return (struct selection){
+		.cluster = t->kind == TARGET_CLUSTER,
+		.ns = t->ns,
+		.pods = t->pods,
+		.namespaces = t->namespaces,
+		.nodes = t->nodes,
+	};
 }
 
 static bool on_this_node(const struct build *b, const struct target *t)
 {
-	if (json_object_size(t->nodes) == 0)
-		return true;
-	if (!b->w->node)
-		return false;
-	return plan_selector_matches(t->nodes, json_at(b->w->node, "metadata.labels"));
+	const struct selection s = selection_of(t);
+
+	return select_takes_node(&s, json_at(b->w->node, "metadata.labels"));
 }
 
 static void start_target(struct build *b, size_t i)
@@ -180,34 +177,26 @@ static void start_target(struct build *b, size_t i)
 
 /* ---- a target meets a pod ---- */
 
-static bool in_scope(const struct build *b, const struct target *t, const struct pod_view *p,
-		     const json_t *ns_labels, bool enabled)
+/* The built-in target has no selectors: it takes what carries the label. */
+static bool in_scope(const struct build *b, const struct target *t, const struct selected *p)
 {
-	switch (t->kind) {
-	case TARGET_NAMESPACED:
-		if (!streq(t->ns, p->ns))
-			return false;
-		break;
-	case TARGET_CLUSTER:
-		if (!selects_namespace(t, ns_labels, p->ns))
-			return false;
-		break;
-	case TARGET_BUILTIN:
-		return enabled && !str_equal(p->ns, b->s->own_namespace) &&
-		       !streq(p->ns, "kube-system");
-	}
-	return plan_selector_matches(t->pods, p->labels);
+	const struct selection s = selection_of(t);
+
+	if (t->kind != TARGET_BUILTIN)
+		return select_matches(&s, p);
+	return str_equal(json_string_value(json_object_get(p->ns_labels, SELECT_LABEL)),
+			 "enabled") &&
+	       !str_equal(p->ns, b->s->own_namespace) && !streq(p->ns, "kube-system");
 }
 
 static enum why refused(const struct build *b, const struct target *t, const struct pod_view *p,
-			const char *ns_label)
+			const struct selected *selected)
 {
-	if (str_equal(ns_label, "disabled"))
-		return WHY_NAMESPACE_DISABLED;
-	if (t->kind == TARGET_CLUSTER && b->s->opt_in_required && !str_equal(ns_label, "enabled"))
-		return WHY_NAMESPACE_NOT_OPTED_IN;
-	if (p->opted_out)
-		return WHY_POD_OPTED_OUT;
+	const struct selection s = selection_of(t);
+	enum refusal r = select_refusal(&s, selected, b->s->opt_in_required);
+
+	if (r)
+		return why_of_refusal(r);
 	if (p->ambiguous)
 		return WHY_AMBIGUOUS_STATIC_POD;
 	if (p->over_limit)
@@ -273,17 +262,17 @@ static enum why not_running(const struct target *t, const struct pod_view *p, co
 static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *ns_labels,
 		 struct plan_container *out)
 {
-	const char *ns_label = json_string_value(json_object_get(ns_labels, PLAN_LABEL));
+	const struct selected selected = {p->ns, ns_labels, p->labels, p->annotations};
 	const struct target *t = &b->targets[ti];
 	struct plan_target *pt = &b->plan->targets[ti];
 	unsigned n = 0;
 	const char *what = NULL;
 	enum why why;
 
-	if (!in_scope(b, t, p, ns_labels, str_equal(ns_label, "enabled")))
+	if (!in_scope(b, t, &selected))
 		return;
 	pt->pods_matched++;
-	why = refused(b, t, p, ns_label);
+	why = refused(b, t, p, &selected);
 	if (why || pt->suspended || pt->completed) {
 		tally_add(&b->tallies[ti], why, p, NULL);
 		return;

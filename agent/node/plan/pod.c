@@ -9,7 +9,7 @@
 
 #define CONFIG_HASH   "kubernetes.io/config.hash"
 #define CONFIG_MIRROR "kubernetes.io/config.mirror"
-#define ANNOTATIONS   CONFIG_HASH " " CONFIG_MIRROR " " PLAN_LABEL /* that are read */
+#define ANNOTATIONS   CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL /* that are read */
 
 /* ---- containers ---- */
 
@@ -156,13 +156,6 @@ static const char *static_hash(const json_t *obj, const struct pod_view *p, cons
 	return hash;
 }
 
-static bool opts_out(const json_t *map)
-{
-	const json_t *v = json_object_get(map, PLAN_LABEL);
-
-	return v && !str_equal(json_string_value(v), "enabled");
-}
-
 int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret)
 {
 	const char *phase = json_str_at(obj, "status.phase", "");
@@ -185,7 +178,6 @@ int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view
 	hash = static_hash(obj, ret, s->node_name);
 	ret->is_static = hash != NULL;
 	ret->cgroup_uid = hash ? hash : ret->uid;
-	ret->opted_out = opts_out(ret->labels) || opts_out(ret->annotations);
 	decode_containers(obj, ret);
 	set_tags(obj, s, ret);
 	return 1;

@@ -7,17 +7,8 @@
 
 #include <stdlib.h>
 
-/* %u pods, then the example. */
-static const struct {
-	const char *reason, *text;
-} whys[_WHY_MAX] = {
-	[WHY_NAMESPACE_DISABLED] = {"NamespaceDisabled", "the namespace's label " PLAN_LABEL
-							 "=disabled forbids profiling of"},
-	[WHY_NAMESPACE_NOT_OPTED_IN] = {"NamespaceNotOptedIn",
-					"the namespace lacks the label " PLAN_LABEL
-					"=enabled, which a ClusterProfilingTarget needs for"},
-	[WHY_POD_OPTED_OUT] = {"PodOptedOut", "a label or annotation " PLAN_LABEL
-					      " with another value than \"enabled\" opts out"},
+/* Beside those of lib/select. %u pods follow, then the example. */
+static const struct refusal_text whys[_WHY_MAX] = {
 	[WHY_AMBIGUOUS_STATIC_POD] = {"AmbiguousStaticPod",
 				      "another pod of the node claims the same cgroup as"},
 	[WHY_TOO_MANY_PODS] = {"TooManyPods", "beyond the pods of one node that are profiled:"},
@@ -30,6 +21,25 @@ static const struct {
 	[WHY_TOO_MANY_CONTAINERS] = {"TooManyContainers",
 				     "not all containers are profiled, there are too many in"},
 };
+
+static const struct refusal_text *text_of(enum why why)
+{
+	for (enum refusal r = REFUSAL_NONE + 1; r < _REFUSAL_MAX; r++)
+		if (why_of_refusal(r) == why)
+			return &select_refusals[r];
+	return &whys[why];
+}
+
+enum why why_of_refusal(enum refusal r)
+{
+	static const enum why whys_of[_REFUSAL_MAX] = {
+		[REFUSAL_NAMESPACE_DISABLED] = WHY_NAMESPACE_DISABLED,
+		[REFUSAL_NAMESPACE_NOT_OPTED_IN] = WHY_NAMESPACE_NOT_OPTED_IN,
+		[REFUSAL_POD_OPTED_OUT] = WHY_POD_OPTED_OUT,
+	};
+
+	return whys_of[r];
+}
 
 void tally_add(struct tally *t, enum why why, const struct pod_view *p, const char *what)
 {
@@ -130,9 +140,8 @@ void reasons_write(const struct reason_facts *f, const struct tally *t, struct p
 		unsigned n = t->of[i].n;
 
 		if (n)
-			add(out, n, whys[i].reason,
-			    xasprintf("%s %u pod%s (%s%s)", whys[i].text, n, n == 1 ? "" : "s",
-				      n == 1 ? "" : "for example ", t->of[i].example));
+			add(out, n, text_of(i)->reason,
+			    select_about_pods(text_of(i)->text, n, t->of[i].example));
 	}
 	if (out->n_reasons > first)
 		qsort(out->reasons + first, out->n_reasons - first, sizeof(*out->reasons),

@@ -17,6 +17,7 @@ enum why {
 	WHY_TOO_MANY_CONTAINERS,
 	_WHY_MAX,
 };
+enum why why_of_refusal(enum refusal r);
 struct tally {
 	struct {
 		unsigned n;

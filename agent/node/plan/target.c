@@ -33,6 +33,27 @@ static void on_unknown(const char *path, void *arg)
 	snprintf(u->text + n, sizeof(u->text) - n, "%s%s", n ? ", " : "", path);
 }
 
+/* What the schema's rules say beyond fields: values with In and NotIn only. */
+static int check_selector(const json_t *sel, const char *path, struct field_error *reterr)
+{
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach (json_object_get(sel, "matchExpressions"), i, e) {
+		const char *op = json_str_at(e, "operator", "");
+		size_t n = json_array_size(json_object_get(e, "values"));
+		_cleanup_free_ char *at = NULL;
+
+		if ((n > 0) == str_has_suffix(op, "In"))
+			continue;
+		at = xasprintf("%s.matchExpressions[%zu].values", path, i);
+		return field_error_set(reterr, at,
+				       n ? "Exists and DoesNotExist take none"
+					 : "In and NotIn need at least one");
+	}
+	return 0;
+}
+
 static int no_event(struct field_error *reterr)
 {
 	_cleanup_buf_ struct buf known = {0};
@@ -45,9 +66,9 @@ static int no_event(struct field_error *reterr)
 
 static int check_rules(const struct target *t, const json_t *spec, struct field_error *reterr)
 {
-	if (plan_selector_check(t->pods, "spec.podSelector", reterr) < 0 ||
-	    plan_selector_check(t->namespaces, "spec.namespaceSelector", reterr) < 0 ||
-	    plan_selector_check(t->nodes, "spec.nodeSelector", reterr) < 0)
+	if (check_selector(t->pods, "spec.podSelector", reterr) < 0 ||
+	    check_selector(t->namespaces, "spec.namespaceSelector", reterr) < 0 ||
+	    check_selector(t->nodes, "spec.nodeSelector", reterr) < 0)
 		return -EINVAL;
 	if (json_array_size(t->include) && json_array_size(t->exclude))
 		return field_error_set(reterr, "spec.containers",

@@ -3,7 +3,7 @@
  * Label selectors with the semantics of k8s.io/apimachinery: all requirements
  * must hold; NotIn also holds where the label is missing.
  */
-#include "node/plan/internal.h"
+#include "lib/select/select.h"
 
 static bool value_in(const json_t *values, const char *label)
 {
@@ -32,13 +32,37 @@ static bool expression_holds(const json_t *e, const json_t *labels)
 	return streq(op, "DoesNotExist") && !label;
 }
 
-bool plan_selector_matches(const json_t *sel, const json_t *labels)
+/* A member that this version does not know may narrow the selector: such a selector matches nothing. */
+static bool has_only(const json_t *obj, const char *const *words, size_t n)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < n; i++)
+		found += json_object_get(obj, words[i]) != NULL;
+	return found == json_object_size(obj);
+}
+
+static bool is_known(const json_t *sel)
+{
+	static const char *const members[] = {"matchLabels", "matchExpressions"},
+				 *const of_expression[] = {"key", "operator", "values"};
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach (json_object_get(sel, "matchExpressions"), i, e) {
+		if (!has_only(e, of_expression, ARRAY_SIZE(of_expression)))
+			return false;
+	}
+	return json_is_object(sel) && has_only(sel, members, ARRAY_SIZE(members));
+}
+
+bool selector_matches(const json_t *sel, const json_t *labels)
 {
 	const json_t *v;
 	const char *key;
 	size_t i;
 
-	if (!json_is_object(sel))
+	if (!is_known(sel))
 		return false;
 	json_object_foreach ((json_t *)json_object_get(sel, "matchLabels"), key, v) {
 		const char *label = json_string_value(json_object_get(labels, key));
@@ -51,24 +75,4 @@ bool plan_selector_matches(const json_t *sel, const json_t *labels)
 			return false;
 	}
 	return true;
-}
-
-int plan_selector_check(const json_t *sel, const char *path, struct field_error *reterr)
-{
-	const json_t *e;
-	size_t i;
-
-	json_array_foreach (json_object_get(sel, "matchExpressions"), i, e) {
-		const char *op = json_str_at(e, "operator", "");
-		size_t n = json_array_size(json_object_get(e, "values"));
-		_cleanup_free_ char *at = NULL;
-
-		if ((n > 0) == str_has_suffix(op, "In"))
-			continue;
-		at = xasprintf("%s.matchExpressions[%zu].values", path, i);
-		return field_error_set(reterr, at,
-				       n ? "Exists and DoesNotExist take none"
-					 : "In and NotIn need at least one");
-	}
-	return 0;
 }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See select.h. */
+#include "lib/select/select.h"
+
+const struct refusal_text select_refusals[_REFUSAL_MAX] = {
+	[REFUSAL_NAMESPACE_DISABLED] = {"NamespaceDisabled", "the namespace's label " SELECT_LABEL
+							     "=disabled forbids profiling of"},
+	[REFUSAL_NAMESPACE_NOT_OPTED_IN] = {"NamespaceNotOptedIn",
+					    "the namespace lacks the label " SELECT_LABEL
+					    "=enabled, which a ClusterProfilingTarget needs for"},
+	[REFUSAL_POD_OPTED_OUT] = {"PodOptedOut", "a label or annotation " SELECT_LABEL
+						  " with another value than \"enabled\" opts out"},
+};
+
+bool select_takes_node(const struct selection *s, const json_t *labels)
+{
+	if (!s->nodes || (json_is_object(s->nodes) && json_object_size(s->nodes) == 0))
+		return true;
+	return labels && selector_matches(s->nodes, labels);
+}
+
+/* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
+static bool selects_namespace(const struct selection *s, const struct selected *p)
+{
+	_cleanup_json_ json_t *named = NULL;
+
+	if (json_object_size(s->namespaces) == 0)
+		return json_is_object(s->namespaces);
+	named = json_is_object(p->ns_labels) ? json_copy((json_t *)p->ns_labels) : json_object();
+	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(p->ns));
+	return selector_matches(s->namespaces, named);
+}
+
+bool select_matches(const struct selection *s, const struct selected *p)
+{
+	if (s->cluster ? !selects_namespace(s, p) : !streq(s->ns, p->ns))
+		return false;
+	return selector_matches(s->pods, p->labels);
+}
+
+static bool opts_out(const json_t *map)
+{
+	const json_t *v = json_object_get(map, SELECT_LABEL);
+
+	return v && !str_equal(json_string_value(v), "enabled");
+}
+
+bool select_opted_out(const json_t *labels, const json_t *annotations)
+{
+	return opts_out(labels) || opts_out(annotations);
+}
+
+enum refusal select_refusal(const struct selection *s, const struct selected *p,
+			    bool opt_in_required)
+{
+	const char *of_ns = json_string_value(json_object_get(p->ns_labels, SELECT_LABEL));
+
+	if (str_equal(of_ns, "disabled"))
+		return REFUSAL_NAMESPACE_DISABLED;
+	if (s->cluster && opt_in_required && !str_equal(of_ns, "enabled"))
+		return REFUSAL_NAMESPACE_NOT_OPTED_IN;
+	return select_opted_out(p->labels, p->annotations) ? REFUSAL_POD_OPTED_OUT : REFUSAL_NONE;
+}
+
+char *select_about_pods(const char *text, unsigned n_pods, const char *example)
+{
+	return xasprintf("%s %u pod%s (%s%s)", text, n_pods, n_pods == 1 ? "" : "s",
+			 n_pods == 1 ? "" : "for example ", example);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select: which pods a target selects and which of these must not be profiled. Pure. The agent plans with it, and the
+ * hub counts with it the pods of nodes that have no agent. The behaviour as text and cases: controller-spec/.
+ * Everything is borrowed from the API objects.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+#define SELECT_LABEL "podflame.io/profiling" /* of namespaces and pods, and an annotation of pods */
+
+/*
+ * k8s.io/apimachinery labels.Requirement.Matches. NULL matches nothing, {} everything; a selector with a member that
+ * this version does not know matches nothing.
+ */
+bool selector_matches(const json_t *sel, const json_t *labels);
+
+struct selection {	/* of a target; selectors as in its spec */
+	bool cluster;	/* of a ClusterProfilingTarget */
+	const char *ns; /* the target's own; of a cluster-wide one it is not read */
+	const json_t *pods, *namespaces, *nodes;
+};
+struct selected {
+	const char *ns;
+	const json_t *ns_labels; /* NULL: none, or not known */
+	const json_t *labels, *annotations;
+};
+/* Whether the node selector takes a node; labels NULL: not known, then only a target without a node selector is right. */
+bool select_takes_node(const struct selection *s, const json_t *labels);
+/* Whether the selectors match the pod. */
+bool select_matches(const struct selection *s, const struct selected *p);
+
+/* Why a pod that the selectors match must not be profiled all the same. */
+enum refusal {
+	REFUSAL_NONE,
+	REFUSAL_NAMESPACE_DISABLED,
+	REFUSAL_NAMESPACE_NOT_OPTED_IN,
+	REFUSAL_POD_OPTED_OUT,
+	_REFUSAL_MAX,
+};
+struct refusal_text {
+	const char *reason, *text; /* of a condition; before "N pods (for example NS/NAME)" */
+};
+extern const struct refusal_text select_refusals[_REFUSAL_MAX];
+/* opt_in_required: a ClusterProfilingTarget reaches labelled namespaces only. */
+enum refusal select_refusal(const struct selection *s, const struct selected *p,
+			    bool opt_in_required);
+bool select_opted_out(const json_t *labels, const json_t *annotations); /* of a pod */
+/* "TEXT 3 pods (for example NS/NAME)". Caller frees. */
+char *select_about_pods(const char *text, unsigned n_pods, const char *example);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the cases in controller-spec/ do not say: what is not known or odd matches nothing. The rest they say (plan_test.c). */
+#include "lib/select/select.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static const struct {
+	const char *selector, *labels;
+	bool matches;
+} selectors[] = {
+	{"{}", "{}", true},
+	{"{}", "{\"a\": \"1\"}", true},
+	{"null", "{\"a\": \"1\"}", false},
+	{"[]", "{\"a\": \"1\"}", false},
+	{"\"a=1\"", "{\"a\": \"1\"}", false},
+	{"{\"matchLabels\": {\"a\": \"1\"}}", "{\"a\": \"1\", \"b\": \"2\"}", true},
+	{"{\"matchLabels\": {\"a\": \"1\"}}", "{\"a\": 1}", false},
+	{"{\"matchLabels\": {\"a\": null}}", "{\"b\": \"1\"}", false},
+	{"{\"matchLabels\": {\"a\": \"1\"}, \"matchFields\": {}}", "{\"a\": \"1\"}", false},
+	{"{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"Exists\"}]}", "{\"a\": \"\"}",
+	 true},
+	{"{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"Matches\"}]}", "{\"a\": \"1\"}",
+	 false},
+	{"{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"NotIn\", \"values\": [\"1\"]}]}",
+	 "{}", true},
+	{"{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"NotIn\", \"values\": [\"1\"], "
+	 "\"fold\": true}]}",
+	 "{}", false},
+	{"{\"matchExpressions\": [3]}", "{\"a\": \"1\"}", false},
+};
+
+static void test_selectors(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(selectors); i++) {
+		_cleanup_json_ json_t *sel =
+			json_loads(selectors[i].selector, JSON_DECODE_ANY, NULL);
+		_cleanup_json_ json_t *labels = json_loads(selectors[i].labels, 0, NULL);
+
+		if (selector_matches(sel, labels) != selectors[i].matches)
+			fail_msg("%s of %s", selectors[i].selector, selectors[i].labels);
+	}
+	assert_false(selector_matches(NULL, NULL));
+}
+
+static void test_nodes(void **state)
+{
+	_cleanup_json_ json_t *empty = json_object(), *gpu = json_pack("{s:s}", "gpu", "yes");
+	_cleanup_json_ json_t *wants = json_pack("{s:O}", "matchLabels", gpu);
+	const struct selection any = {0}, all = {.nodes = empty}, some = {.nodes = wants};
+
+	(void)state;
+	assert_true(select_takes_node(&any, NULL) && select_takes_node(&all, NULL));
+	assert_true(select_takes_node(&some, gpu));
+	assert_false(select_takes_node(&some, empty) || select_takes_node(&some, NULL));
+}
+
+static enum refusal refusal(bool cluster, bool opt_in, const char *ns_label, const char *pod_label)
+{
+	_cleanup_json_ json_t *ns = json_pack("{s:s*}", SELECT_LABEL, ns_label);
+	_cleanup_json_ json_t *pod = json_pack("{s:s*}", SELECT_LABEL, pod_label);
+	const struct selection s = {.cluster = cluster, .ns = "app"};
+	const struct selected as_label = {"app", ns, pod, NULL},
+			      as_annotation = {"app", ns, NULL, pod};
+	enum refusal r = select_refusal(&s, &as_label, opt_in);
+
+	assert_int_equal(select_refusal(&s, &as_annotation, opt_in), r);
+	return r;
+}
+
+static void test_refusals(void **state)
+{
+	(void)state;
+	assert_int_equal(refusal(false, true, NULL, NULL), REFUSAL_NONE);
+	assert_int_equal(refusal(false, true, "disabled", "enabled"), REFUSAL_NAMESPACE_DISABLED);
+	assert_int_equal(refusal(true, true, NULL, NULL), REFUSAL_NAMESPACE_NOT_OPTED_IN);
+	assert_int_equal(refusal(true, false, NULL, NULL), REFUSAL_NONE);
+	assert_int_equal(refusal(true, true, "enabled", NULL), REFUSAL_NONE);
+	assert_int_equal(refusal(true, true, "enabled", "false"), REFUSAL_POD_OPTED_OUT);
+	assert_int_equal(refusal(false, true, NULL, "enabled"), REFUSAL_NONE);
+}
+
+static void test_texts(void **state)
+{
+	_cleanup_free_ char *one = select_about_pods("text of", 1, "a/p"),
+			    *two = select_about_pods("text of", 2, "a/p");
+
+	(void)state;
+	assert_string_equal(one, "text of 1 pod (a/p)");
+	assert_string_equal(two, "text of 2 pods (for example a/p)");
+	for (enum refusal r = REFUSAL_NONE + 1; r < _REFUSAL_MAX; r++)
+		assert_true(select_refusals[r].reason && select_refusals[r].text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_selectors),
+		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_texts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
