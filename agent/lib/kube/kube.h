@@ -68,6 +68,7 @@ struct kube_watch_spec {
 	const char *path;		/* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
 	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
 	bool metadata_only;		/* PartialObjectMetadata */
+	bool once;			/* a list and no watch after it: from then on nothing is asked */
 	bool optional;			/* 404 is an empty list (CRD not installed yet), retried slowly */
 	/* Takes from an object what its owner does not read, before it is kept: tenants write as much as they may. NULL: nothing. */
 	void (*trim)(json_t *obj);
@@ -82,3 +83,5 @@ struct kube_watch *kube_watch_free(struct kube_watch *w);
 const json_t *kube_watch_get(const struct kube_watch *w, const char *key);
 void kube_watch_each(const struct kube_watch *w, void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_watch_synced(const struct kube_watch *w);
+/* Objects of the last list that are not kept: they were over a limit, or could not be read. */
+size_t kube_watch_left_out(const struct kube_watch *w);

@@ -73,7 +73,7 @@ struct row {
 	/* "+n/a=1" new, "~n/a=2" changed, "-n/a=1" removed, "synced", "ok", "err(part)" */
 	const char *log;
 	const char *field_selector, *label_selector;
-	bool optional, metadata_only;
+	bool optional, metadata_only, once;
 	void (*trim)(json_t *obj);
 	unsigned min_backoffs; /* at least */
 	bool no_backoff;
@@ -343,6 +343,7 @@ static inline struct fixture *start(const struct row *row, const struct kube_tim
 				       .label_selector = row->label_selector,
 				       .optional = row->optional,
 				       .metadata_only = row->metadata_only,
+				       .once = row->once,
 				       .trim = row->trim};
 
 	f->row = row;

@@ -353,6 +353,7 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	w->selectors = encode_selectors(s);
 	w->metadata_only = s->metadata_only;
 	w->optional = s->optional;
+	w->once = s->once;
 	w->trim = s->trim;
 	w->max_bytes = s->max_bytes ? s->max_bytes : w->times->max_kind_bytes;
 	w->ops = *ops;
@@ -415,4 +416,9 @@ void kube_watch_each(const struct kube_watch *w,
 bool kube_watch_synced(const struct kube_watch *w)
 {
 	return w->synced;
+}
+
+size_t kube_watch_left_out(const struct kube_watch *w)
+{
+	return w->n_left_out;
 }

@@ -16,11 +16,14 @@ static bool on_item(const char *text, size_t n, void *arg)
 	json_t *obj = watch_parse(w, text, n);
 	size_t n_bytes;
 
-	if (!obj)
+	if (!obj) {
+		w->n_left_out++;
 		return true;
+	}
 	n_bytes = watch_trim(w, obj);
 	if (w->n_items >= MAX_LISTED || n_bytes > w->max_bytes - w->items_bytes) {
 		json_decref(obj);
+		w->n_left_out++;
 		watch_dropped(w->n_items >= MAX_LISTED ? "too_many_objects" : "too_many_bytes");
 		return true;
 	}
@@ -76,7 +79,7 @@ static void deliver(void *arg)
 		return;
 	if (more)
 		timer_set(w->loop, &w->timer, 0, deliver, w);
-	else
+	else if (!w->once)
 		watch_start_stream(w);
 }
 
@@ -201,6 +204,8 @@ void watch_start_list(struct kube_watch *w)
 		return;
 	if (!w->next_page && !w->whole)
 		w->quorum = w->rv_useless;
+	if (!w->next_page)
+		w->n_left_out = 0;
 	w->state = ST_LISTING;
 	watch_count("list");
 	watch_reset_answer(w);

@@ -247,6 +247,33 @@ static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 	finish(f);
 }
 
+/* All pages, again after a refusal, and then nothing more; what did not fit is known. */
+static void watch_list_once(void **state)
+{
+	static const struct row row = {
+		"",
+		{{FAIL, STATUS("403", "no"), 403},
+		 {REPLY, LIST_PART("10", CONTINUE("t1"), POD("a", "1")), .expect = {"limit=500"}},
+		 {REPLY, LIST("10", POD("b", "2") "," POD("c", "3") ",3"),
+		  .expect = {"continue=t1"}}},
+		"err(HTTP 403: no) +n/a=1 +n/b=2 synced ok",
+		.once = true};
+	uint64_t before = total("kube_watch_total", "event", "watch");
+	_cleanup_json_ json_t *pod = json_loads(POD("a", "1"), 0, NULL);
+	struct kube_times t = fast;
+	struct fixture *f;
+
+	(void)state;
+	t.max_kind_bytes = 2 * json_memory_bytes(pod) + 1;
+	f = start(&row, &t);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	assert_true(kube_watch_synced(f->watch));
+	assert_int_equal(kube_watch_left_out(f->watch), 1);
+	assert_int_equal(total("kube_watch_total", "event", "watch"), before);
+	finish(f);
+}
+
 #define NOTED(name, rv, v, note)                                                                   \
 	OBJ(name, "u-" name, rv, ",\"v\":\"" v "\",\"note\":{\"a\":[0],\"b\":\"" note "\"}")
 
@@ -283,6 +310,7 @@ int main(void)
 		cmocka_unit_test(watch_36_what_is_trimmed_counts_for_nothing),
 		cmocka_unit_test(watch_36_bytes_of_a_kind_are_bounded),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
+		cmocka_unit_test(watch_list_once),
 	};
 
 	return run_rows("watch_list", rows, ARRAY_SIZE(rows), more, ARRAY_SIZE(more));

@@ -14,7 +14,7 @@ struct kube_watch {
 	struct loop *loop;
 	const struct kube_times *times;
 	char *path, *selectors; /* "&fieldSelector=...", encoded */
-	bool metadata_only, optional;
+	bool metadata_only, optional, once;
 	void (*trim)(json_t *obj);
 	size_t max_bytes;
 	struct kube_watch_ops ops;
@@ -56,7 +56,7 @@ struct kube_watch {
 		json_t *obj;
 		size_t n_bytes;
 	} *items;
-	size_t n_items, cap_items, i_item, items_bytes;
+	size_t n_items, cap_items, i_item, items_bytes, n_left_out;
 };
 
 void watch_start_list(struct kube_watch *w);
