@@ -240,7 +240,7 @@ static int open_modules(struct hub *h)
 
 static int open_status(struct hub *h)
 {
-	const struct status_config sc = {.ns = h->ns};
+	const struct status_config sc = {h->ns, h->conf->opt_in_required};
 
 	return h->kube ? status_new(h->loop, h->kube, &sc, &h->status) : 0;
 }

@@ -16,6 +16,7 @@
 #define SHOWN_BYTES   800		  /* of what nodes say, in it */
 #define NODES_BYTES   200		  /* of their names, beside other reasons' */
 #define NAMES_BYTES   200		  /* of other reasons' names */
+#define NOTE_BYTES    600		  /* of what follows it */
 #define NOTE	      ". Note: "
 
 struct verdict {
@@ -29,8 +30,7 @@ struct subject {
 	const json_t *ready; /* the condition as it was; NULL: none for this generation */
 	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
 	uint64_t now_ns;
-	unsigned n_reports;
-	bool omitted;
+	const struct status_seen *seen;
 	const char *events;
 };
 
@@ -80,6 +80,25 @@ static struct verdict group_verdict(const char *status, const struct group *g)
 	return verdict(status, g->reason, xasprintf("on %s: %s", nodes, text));
 }
 
+/* NULL: wherever pods are to be profiled, there is an agent. */
+static const struct group *without_agent(const struct sum *s)
+{
+	for (size_t i = 0; i < s->n_groups; i++)
+		if (streq(s->groups[i].reason, WITHOUT_AGENT))
+			return &s->groups[i];
+	return NULL;
+}
+
+/* "4 pods on 2 nodes (n1, n2) without an agent are not profiled: why" */
+static char *without_agent_text(const struct group *g)
+{
+	_cleanup_free_ char *all = nodes_text(g), *nodes = utf8_shorten(all, NODES_BYTES),
+			    *text = group_text(g, SHOWN_BYTES / 2);
+
+	return xasprintf("%u pod%s on %s without an agent %s not profiled: %s", g->n_pods,
+			 g->n_pods == 1 ? "" : "s", nodes, g->n_pods == 1 ? "is" : "are", text);
+}
+
 static const struct group *first_group(const struct sum *s, enum weight at_least)
 {
 	const struct group *best = NULL;
@@ -115,9 +134,11 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 static struct verdict no_entries(const struct subject *x)
 {
 	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
-		      is(x->ready, "Unknown", "ReportFull");
+		      is(x->ready, "False", WITHOUT_AGENT) || is(x->ready, "Unknown", "ReportFull");
+	const struct group *g = without_agent(x->sum);
+	unsigned n_reports = x->seen->n_reports;
 
-	if (x->sum->n_entries && !x->sum->n_current)
+	if (x->sum->behind && !x->sum->n_current)
 		return verdict(
 			"Unknown", "Pending",
 			xasprintf("waiting for the agents to take over the change; node %.253s has "
@@ -125,18 +146,22 @@ static struct verdict no_entries(const struct subject *x)
 				  x->sum->behind));
 	if (!waited && x->waited_ns < GRACE_NS)
 		return verdict("Unknown", "Pending", xstrdup("waiting for the agents"));
-	if (!x->n_reports)
+	if (!n_reports)
 		return verdict("False", "NoAgents",
-			       xstrdup("no agent reports; does the DaemonSet podflame-agent run?"));
-	if (x->omitted)
+			       xstrdup("no agent reports: look at the DaemonSet podflame-agent"));
+	if (x->seen->omitted)
 		return verdict("Unknown", "ReportFull",
 			       xstrdup("no report names it, but some nodes have more targets than "
 				       "a report holds, and it may be one that is left out: "
 				       "whether it is profiled there is not known"));
+	if (g)
+		return verdict("False", WITHOUT_AGENT, without_agent_text(g));
+	if (x->sum->n_groups) /* of pods on nodes without an agent, too */
+		return group_verdict("False", &x->sum->groups[0]);
 	return verdict(
 		"False", "NoPodsMatched",
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
-			  x->n_reports, x->n_reports == 1 ? "" : "s", x->n_reports == 1 ? "s" : "",
+			  n_reports, n_reports == 1 ? "" : "s", n_reports == 1 ? "s" : "",
 			  json_at(x->target, "spec.nodeSelector") ? "; there is a nodeSelector too"
 								  : ""));
 }
@@ -250,6 +275,8 @@ static struct verdict ready(const struct subject *x, bool completed)
 		return no_entries(x);
 	if (!s->containers) {
 		g = first_group(s, WEIGHT_STATE);
+		if (g && g == without_agent(s))
+			return verdict("False", g->reason, without_agent_text(g));
 		if (g)
 			return group_verdict("False", g);
 		return no_entries(x);
@@ -301,13 +328,32 @@ static struct verdict degraded(const struct sum *s)
 	return verdict("True", g->reason, xasprintf("on %s: %s%s", nodes, text, others.data));
 }
 
-/* What no user can know who looks at profiles. */
-static void add_note(struct verdict *v, const struct group *g)
+/* What no user can know who looks at profiles. Takes text. */
+static void add_note(struct verdict *v, char *text)
 {
-	_cleanup_free_ char *all = v->message, *before = utf8_shorten(all, SHOWN_BYTES / 2),
-			    *text = group_text(g, SHOWN_BYTES / 2);
+	_cleanup_free_ char *all = v->message, *long_note = text,
+			    *note = utf8_shorten(long_note, NOTE_BYTES),
+			    *before = utf8_shorten(all, MESSAGE_BYTES - NOTE_BYTES - strlen(NOTE));
+	const char *between = strstr(before, NOTE) ? "; " : NOTE;
 
-	*v = verdict(v->status, v->reason, xasprintf("%s" NOTE "%s", before, text));
+	*v = verdict(v->status, v->reason, xasprintf("%s%s%s", before, between, note));
+}
+
+/* Of a target that is done or refused nobody misses a sample. */
+static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
+{
+	const struct sum *s = x->sum;
+	const struct group *g = without_agent(s);
+
+	for (size_t i = 0; i < s->n_groups && streq(v->status, "True"); i++)
+		if (s->groups[i].weight == WEIGHT_NOTE)
+			add_note(v, group_text(&s->groups[i], SHOWN_BYTES / 2));
+	if (stopped || (s->n_refused && s->n_refused == s->n_current))
+		return;
+	if (g && !streq(v->reason, WITHOUT_AGENT))
+		add_note(v, without_agent_text(g));
+	if (x->seen->unseen)
+		add_note(v, xstrdup(x->seen->unseen));
 }
 
 static struct verdict completed_verdict(bool completed, uint64_t end_ns)
@@ -439,27 +485,22 @@ static struct subject make_subject(const json_t *target, const struct sum *s, co
 }
 
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
-		       unsigned n_reports, bool omitted, const char *now)
+		       const struct status_seen *seen, const char *now)
 {
 	_cleanup_free_ char *events = target_events(target);
 	_cleanup_(sum_done) struct sum s = {0};
 	const char *first = json_str_at(target, "status.firstReadyTime", NULL);
+	uint64_t end = end_time(target, time_at(target, "status.firstReadyTime"));
+	struct subject x = make_subject(target, &s, now, events);
+	bool completed = end && end <= x.now_ns,
+	     stopped = completed || json_bool_at(target, "spec.suspend", false);
 	json_t *conditions = json_array(), *out, *told;
-	struct subject x;
 	struct verdict v;
-	uint64_t end;
-	bool completed;
 
-	sum_entries(target, entries, n, &s);
-	x = make_subject(target, &s, now, events);
-	x.n_reports = n_reports;
-	x.omitted = omitted;
-	end = end_time(target, time_at(target, "status.firstReadyTime"));
-	completed = end && end <= x.now_ns;
+	sum_entries(target, entries, n, stopped, &s);
+	x.seen = seen;
 	v = ready(&x, completed);
-	for (size_t i = 0; i < s.n_groups && streq(v.status, "True"); i++)
-		if (s.groups[i].weight == WEIGHT_NOTE)
-			add_note(&v, &s.groups[i]);
+	add_notes(&v, &x, stopped);
 	if (!first && streq(v.status, "True")) {
 		first = now;
 		end = end_time(target, x.now_ns);

@@ -187,6 +187,8 @@ static const struct row {
 	 2, "Unknown", "Pending", "True", "False", true},
 };
 
+static const char *unseen; /* see struct status_seen */
+
 static json_t *compute_omitted(const char *target_text, const char *entries_text,
 			       unsigned n_reports, bool omitted)
 {
@@ -200,7 +202,8 @@ static json_t *compute_omitted(const char *target_text, const char *entries_text
 	assert_true(n <= ARRAY_SIZE(entries));
 	for (size_t i = 0; i < n; i++)
 		entries[i] = json_array_get(list, i);
-	return status_compute(target, entries, n, n_reports, omitted, NOW);
+	return status_compute(target, entries, n, &(struct status_seen){n_reports, omitted, unseen},
+			      NOW);
 }
 
 static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
@@ -468,7 +471,7 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 		had, "[" NODE("n1", 1, true, false, SAYS("GoroutinesNotSeen", "threads only")) "]",
 		1);
 	message = json_str_at(condition(noted, "Ready"), "message", "");
-	assert_int_equal(strlen(message), 400 + strlen(". Note: threads only"));
+	assert_int_equal(strlen(message), 416 + strlen(". Note: threads only"));
 	assert_true(str_has_suffix(message, "xxx.... Note: threads only"));
 }
 

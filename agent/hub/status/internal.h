@@ -6,6 +6,7 @@
 
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3
+#define WITHOUT_AGENT	    "NodeWithoutAgent" /* only we say it: agentless_entry */
 
 /* How much a reason matters. */
 enum weight {
@@ -26,7 +27,7 @@ struct group { /* nodes with one reason; strings are borrowed */
 	unsigned n_said, n_unsaid; /* unsaid: nodes that say something else */
 };
 struct sum {
-	unsigned n_entries, n_current; /* current: of the target's generation */
+	unsigned n_entries, n_current; /* current: of an agent that has the target's generation */
 	const char *behind;	       /* borrowed: the first node with another one; NULL: none */
 	unsigned n_refused, n_profiling, n_failed;
 	unsigned pods_matched, pods, containers;
@@ -37,7 +38,8 @@ struct sum {
 	struct group *groups; /* owned; most nodes first */
 	size_t n_groups;
 };
-void sum_entries(const json_t *target, const json_t *const *entries, size_t n, struct sum *ret);
+/* stopped: by the target itself, so that no agent is missed. */
+void sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped, struct sum *ret);
 void sum_done(struct sum *s);
 /* A cut character would be no JSON. */
 void text_ascii(char *text);

@@ -23,11 +23,11 @@ struct query {			 /* may outlive the rest */
 struct reports {
 	struct kube *kube;
 	char *ns;
-	struct kube_watch_ops ops;
+	struct reports_ops ops;
 	void *arg;
 	struct kube_watch *watch, *nodes;
-	struct orphan *orphans;
-	struct query *query; /* one at a time: a pool of nodes that goes is no burst */
+	struct orphan *orphans; /* also those of nodes that the owner hides */
+	struct query *query;	/* one at a time: a pool of nodes that goes is no burst */
 };
 
 /* ---- orphans ---- */
@@ -131,6 +131,12 @@ static void ask(struct reports *r, const struct orphan *o)
 		query_free(r->query);
 }
 
+/* Before the nodes are known, every report counts. */
+static bool has_node(const struct reports *r, const char *name)
+{
+	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);
+}
+
 void reports_tick(struct reports *r)
 {
 	uint64_t now = now_mono_ns();
@@ -138,7 +144,7 @@ void reports_tick(struct reports *r)
 	if (r->query)
 		return;
 	for (struct orphan *o = r->orphans; o; o = o->hh.next) {
-		if (o->due_ns > now)
+		if (o->due_ns > now || has_node(r, o->name))
 			continue;
 		o->due_ns = now + AGAIN_NS;
 		ask(r, o);
@@ -155,10 +161,9 @@ static const char *name_of(const char *key)
 	return slash ? slash + 1 : key;
 }
 
-/* Before the nodes are known, every report counts. */
-static bool has_node(const struct reports *r, const char *name)
+static bool counts(const struct reports *r, const char *name)
 {
-	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);
+	return has_node(r, name) && !r->ops.hides(name, r->arg);
 }
 
 static void on_report(const char *key, const json_t *obj, const json_t *old, void *arg)
@@ -166,13 +171,15 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 	struct reports *r = arg;
 	const char *name = name_of(key);
 
-	if (has_node(r, name)) {
-		r->ops.upsert(key, obj, forget(r, name) ? NULL : old, r->arg);
+	if (counts(r, name)) {
+		r->ops.report.upsert(key, obj, forget(r, name) ? NULL : old, r->arg);
 	} else if (!find(r, name)) {
 		if (old)
-			r->ops.remove(key, old, r->arg);
+			r->ops.report.remove(key, old, r->arg);
 		hide(r, name, obj);
 	}
+	if (!old)
+		r->ops.there(name, true, r->arg);
 }
 
 static void on_report_gone(const char *key, const json_t *last, void *arg)
@@ -180,25 +187,15 @@ static void on_report_gone(const char *key, const json_t *last, void *arg)
 	struct reports *r = arg;
 
 	if (!forget(r, name_of(key)))
-		r->ops.remove(key, last, r->arg);
+		r->ops.report.remove(key, last, r->arg);
+	r->ops.there(name_of(key), false, r->arg);
 }
 
 static void on_synced(void *arg)
 {
 	struct reports *r = arg;
 
-	r->ops.synced(r->arg);
-}
-
-static void on_node(const char *name, const json_t *obj, const json_t *old, void *arg)
-{
-	struct reports *r = arg;
-	_cleanup_free_ char *key = xasprintf("%s/%s", r->ns, name);
-
-	(void)obj;
-	(void)old;
-	if (forget(r, name))
-		r->ops.upsert(key, kube_watch_get(r->watch, key), NULL, r->arg);
+	r->ops.report.synced(r->arg);
 }
 
 static void hide_orphan(const char *key, const json_t *report, void *arg)
@@ -206,21 +203,39 @@ static void hide_orphan(const char *key, const json_t *report, void *arg)
 	struct reports *r = arg;
 	const char *name = name_of(key);
 
-	if (has_node(r, name) || find(r, name))
+	if (counts(r, name) || find(r, name))
 		return;
-	r->ops.remove(key, report, r->arg);
+	r->ops.report.remove(key, report, r->arg);
 	hide(r, name, report);
+}
+
+void reports_look_again(struct reports *r, const char *node)
+{
+	_cleanup_free_ char *key = xasprintf("%s/%s", r->ns, node);
+	const json_t *report = kube_watch_get(r->watch, key);
+
+	if (report && !counts(r, node))
+		hide_orphan(key, report, r);
+	else if (report && forget(r, node))
+		r->ops.report.upsert(key, report, NULL, r->arg);
+}
+
+static void on_node(const char *name, const json_t *obj, const json_t *old, void *arg)
+{
+	struct reports *r = arg;
+
+	(void)old;
+	reports_look_again(r, name);
+	r->ops.node(name, obj, r->arg);
 }
 
 static void on_node_gone(const char *name, const json_t *last, void *arg)
 {
 	struct reports *r = arg;
-	_cleanup_free_ char *key = xasprintf("%s/%s", r->ns, name);
-	const json_t *report = kube_watch_get(r->watch, key);
 
 	(void)last;
-	if (report)
-		hide_orphan(key, report, r);
+	reports_look_again(r, name);
+	r->ops.node(name, NULL, r->arg);
 }
 
 static void on_nodes_synced(void *arg)
@@ -234,10 +249,10 @@ static void on_nodes_synced(void *arg)
 
 static void trim_node(json_t *obj)
 {
-	json_keep(obj, "metadata", "name uid resourceVersion");
+	json_keep(obj, "metadata", "name uid resourceVersion creationTimestamp");
 }
 
-int reports_new(struct kube *k, const char *ns, const struct kube_watch_ops *ops, void *arg,
+int reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
 		struct reports **ret)
 {
 	static const struct kube_watch_ops report_ops = {
@@ -285,4 +300,9 @@ struct reports *reports_free(struct reports *r)
 bool reports_synced(const struct reports *r)
 {
 	return kube_watch_synced(r->watch);
+}
+
+bool reports_nodes_synced(const struct reports *r)
+{
+	return kube_watch_synced(r->nodes);
 }

@@ -5,6 +5,7 @@
  * others, and a status is written when it differs from what the server has.
  * Writes carry uid and resourceVersion: a stale one is refused, not merged.
  */
+#include "hub/status/agentless.h"
 #include "hub/status/omitted.h"
 #include "hub/status/reports.h"
 #include "hub/status/table.h"
@@ -16,13 +17,18 @@
 #define TICK_NS	       NSEC_PER_SEC	    /* for what changes by time alone */
 #define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of one target that nobody waits for */
 #define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
-#define MAX_IN_FLIGHT  16 /* writes: each may open a connection, on the loop */
+#define SETTLE_NS                                                                                  \
+	(10 * NSEC_PER_SEC) /* a hub that starts waits so long for what it cannot know at once */
+#define MAX_IN_FLIGHT 16    /* writes: each may open a connection, on the loop */
 
 struct status {
 	struct loop *loop;
 	struct kube *kube;
 	struct kube_watch *targets, *cluster_targets;
 	struct reports *reports;
+	struct agentless *agentless;
+	uint64_t started_ns;
+	bool settled;
 	struct row *all;
 	struct omitted *omitted;
 	unsigned n_reports;
@@ -82,6 +88,26 @@ static void touch_omitted(struct status *s)
 			touch(s, t);
 }
 
+/*
+ * Before that, a target may look as if it matched nothing. What nodes without an agent have is waited for only for a
+ * while, as it may never be known.
+ */
+static bool is_settled(struct status *s)
+{
+	if (!s->settled && reports_synced(s->reports))
+		s->settled = agentless_settled(s->agentless, reports_nodes_synced(s->reports)) ||
+			     now_mono_ns() >= s->started_ns + SETTLE_NS;
+	return s->settled;
+}
+
+static void look_at_nodes(struct status *s)
+{
+	agentless_tick(s->agentless,
+		       reports_synced(s->reports) && reports_nodes_synced(s->reports));
+	if (!s->settled && is_settled(s))
+		touch_all(s);
+}
+
 static void on_tick(void *arg)
 {
 	struct status *s = arg;
@@ -91,6 +117,7 @@ static void on_tick(void *arg)
 			touch(s, t);
 	}
 	reports_tick(s->reports);
+	look_at_nodes(s);
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
 }
 
@@ -218,7 +245,10 @@ static json_t *compute(struct status *s, struct row *t, const json_t *object)
 		entries[i++] = h->entry;
 	time_format(now_wall_ns(), now);
 	t->omitted = may_be_omitted(s, t);
-	return status_compute(object, entries, n, s->n_reports, t->omitted, now);
+	return status_compute(
+		object, entries, n,
+		&(struct status_seen){s->n_reports, t->omitted, agentless_unseen(s->agentless)},
+		now);
 }
 
 static void reconcile(struct status *s, struct row *t)
@@ -250,8 +280,7 @@ static void flush(void *arg)
 	struct row *t, *next;
 
 	s->flush_armed = false;
-	/* before that, a target may look as if it matched nothing */
-	if (!reports_synced(s->reports))
+	if (!is_settled(s))
 		return;
 	HASH_ITER (hh, s->all, t, next) {
 		if (s->n_requests >= MAX_IN_FLIGHT)
@@ -261,21 +290,98 @@ static void flush(void *arg)
 	}
 }
 
+/* ---- nodes without an agent ---- */
+
+static void ask_about(struct status *s, struct row *t, const char *node)
+{
+	_cleanup_json_ json_t *entry = agentless_entry(s->agentless, node, t->object);
+
+	if (entry ? row_hear(t, node, entry) : row_unhear(t, node))
+		touch(s, t);
+}
+
+struct asking {
+	struct status *status;
+	struct row *row;
+};
+
+static void ask_about_node(const char *node, void *arg)
+{
+	const struct asking *a = arg;
+
+	ask_about(a->status, a->row, node);
+}
+
+static void forget_node(const char *node, void *arg)
+{
+	const struct asking *a = arg;
+
+	row_unhear(a->row, node);
+}
+
+static void ask_about_all(struct status *s, struct row *t)
+{
+	agentless_each(s->agentless, ask_about_node, &(struct asking){s, t});
+}
+
+/* What its report says and what was found there are never heard at once. */
+static void on_agentless(const char *node, void *arg)
+{
+	struct status *s = arg;
+	bool is = agentless_is(s->agentless, node);
+
+	if (is)
+		reports_look_again(s->reports, node);
+	for (struct row *t = s->all; t; t = t->hh.next) {
+		if (t->object)
+			ask_about(s, t, node);
+	}
+	if (!is)
+		reports_look_again(s->reports, node);
+}
+
+static void on_unseen(void *arg)
+{
+	touch_all(arg);
+}
+
+static void on_node(const char *node, const json_t *obj, void *arg)
+{
+	struct status *s = arg;
+
+	agentless_node(s->agentless, node, obj);
+}
+
+static void on_report_there(const char *node, bool there, void *arg)
+{
+	struct status *s = arg;
+
+	agentless_report(s->agentless, node, there);
+}
+
+static bool hides_report(const char *node, void *arg)
+{
+	const struct status *s = arg;
+
+	return agentless_is(s->agentless, node);
+}
+
 /* ---- watches ---- */
 
 static void target_upsert(struct status *s, const char *key, const json_t *obj, bool cluster)
 {
 	const char *uid = json_str_at(obj, "metadata.uid", NULL), *slash = strchr(key, '/');
 	struct row *t;
+	bool another;
 
 	if (!uid || (!cluster && !slash))
 		return;
 	t = row_find_or_add(&s->all, uid);
+	another = json_int_at(obj, "metadata.generation", 0) !=
+		  json_int_at(t->object, "metadata.generation", 0);
 	/* the watch may still tell of what was before our last write */
-	if (!t->written_rv ||
-	    str_equal(t->written_rv, json_str_at(obj, "metadata.resourceVersion", NULL)) ||
-	    json_int_at(obj, "metadata.generation", 0) !=
-		    json_int_at(t->object, "metadata.generation", 0))
+	if (!t->written_rv || another ||
+	    str_equal(t->written_rv, json_str_at(obj, "metadata.resourceVersion", NULL)))
 		row_forget_written(t);
 	json_decref(t->object);
 	t->object = json_incref((json_t *)obj);
@@ -283,6 +389,8 @@ static void target_upsert(struct status *s, const char *key, const json_t *obj, 
 	t->path = cluster ? xasprintf(API "/clusterprofilingtargets/%s/status", key)
 			  : xasprintf(API "/namespaces/%.*s/profilingtargets/%s/status",
 				      (int)(slash - key), key, slash + 1);
+	if (another)
+		ask_about_all(s, t);
 	touch(s, t);
 }
 
@@ -306,6 +414,7 @@ static void on_target_gone(const char *key, const json_t *last, void *arg)
 	(void)key;
 	if (!t)
 		return;
+	agentless_each(s->agentless, forget_node, &(struct asking){s, t});
 	row_forget_object(t);
 	row_drop_if_unused(&s->all, t);
 }
@@ -415,14 +524,23 @@ int status_new(struct loop *l, struct kube *k, const struct status_config *c, st
 		.upsert = on_target, .remove = on_target_gone, .synced = on_synced};
 	static const struct kube_watch_ops cluster_ops = {
 		.upsert = on_cluster_target, .remove = on_target_gone, .synced = on_synced};
-	static const struct kube_watch_ops report_ops = {
-		.upsert = on_report, .remove = on_report_gone, .synced = on_synced};
+	static const struct reports_ops report_ops = {
+		.report = {.upsert = on_report, .remove = on_report_gone, .synced = on_synced},
+		.there = on_report_there,
+		.node = on_node,
+		.hides = hides_report,
+	};
+	static const struct agentless_ops agentless_ops = {on_agentless, on_unseen};
+	const struct agentless_config ac = {c->ns, c->opt_in_required};
 	struct status *s = xcalloc(1, sizeof(*s));
 	int r;
 
 	s->loop = l;
 	s->kube = k;
-	r = reports_new(k, c->ns, &report_ops, s, &s->reports);
+	s->started_ns = now_mono_ns();
+	r = agentless_new(k, &ac, &agentless_ops, s, &s->agentless);
+	if (!r)
+		r = reports_new(k, c->ns, &report_ops, s, &s->reports);
 	if (!r)
 		r = watch(s, API "/profilingtargets", &target_ops, &s->targets);
 	if (!r)
@@ -447,6 +565,7 @@ struct status *status_free(struct status *s)
 	kube_watch_free(s->targets);
 	kube_watch_free(s->cluster_targets);
 	reports_free(s->reports);
+	agentless_free(s->agentless);
 	for (struct request *q = s->requests, *q_next; q; q = q_next) {
 		q_next = q->next;
 		q->status = NULL;

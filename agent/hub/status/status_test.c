@@ -10,86 +10,16 @@
 #include <cmocka.h>
 
 #include "lib/kube/testkube.h"
+#include "lib/kube/testwatches.h"
 
 /* ---- stand-ins ---- */
 
-struct kube_watch {
-	char path[128];
-	struct kube_watch_ops ops;
-	void (*trim)(json_t *obj);
-	void *arg;
-	bool synced;
-	struct {
-		char key[64];
-		const json_t *obj; /* NULL: gone; the test has the reference */
-	} items[8];
-	size_t n_items;
-};
-static struct kube_watch watches[4];
-static size_t n_watches;
 static struct armed {
 	struct timer *t;
 	timer_fn *fn;
 	void *arg;
 	uint64_t delay_ns;
 } timers[2];
-
-int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
-		   const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
-{
-	struct kube_watch *w = &watches[n_watches++];
-
-	(void)k;
-	assert_true(n_watches <= ARRAY_SIZE(watches));
-	snprintf(w->path, sizeof(w->path), "%s", s->path);
-	w->ops = *ops;
-	w->trim = s->trim;
-	w->arg = arg;
-	*ret = w;
-	return 0;
-}
-
-struct kube_watch *kube_watch_free(struct kube_watch *w)
-{
-	(void)w;
-	return NULL;
-}
-
-bool kube_watch_synced(const struct kube_watch *w)
-{
-	return w->synced;
-}
-
-const json_t *kube_watch_get(const struct kube_watch *w, const char *key)
-{
-	for (size_t i = 0; i < w->n_items; i++) {
-		if (streq(w->items[i].key, key))
-			return w->items[i].obj;
-	}
-	return NULL;
-}
-
-void kube_watch_each(const struct kube_watch *w,
-		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
-{
-	for (size_t i = 0; i < w->n_items; i++) {
-		if (w->items[i].obj)
-			fn(w->items[i].key, w->items[i].obj, arg);
-	}
-}
-
-/* obj NULL: it goes. */
-static void keep(struct kube_watch *w, const char *key, const json_t *obj)
-{
-	size_t i = 0;
-
-	while (i < w->n_items && !streq(w->items[i].key, key))
-		i++;
-	assert_true(i < ARRAY_SIZE(w->items));
-	w->n_items = MAX(w->n_items, i + 1);
-	snprintf(w->items[i].key, sizeof(w->items[i].key), "%s", key);
-	w->items[i].obj = obj;
-}
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
 {
@@ -124,16 +54,6 @@ static void run(bool tick)
 
 /* ---- the world ---- */
 
-static struct kube_watch *watch_of(const char *part)
-{
-	for (size_t i = 0; i < n_watches; i++) {
-		if (strstr(watches[i].path, part))
-			return &watches[i];
-	}
-	fail_msg("nothing watches %s", part);
-	return NULL;
-}
-
 static json_t *no_object;
 
 static struct status *start(bool synced)
@@ -144,11 +64,11 @@ static struct status *start(bool synced)
 
 	json_decref(sent.body);
 	memset(&sent, 0, sizeof(sent));
-	memset(watches, 0, sizeof(watches));
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
+		kube_watch_free(&watches[i]); /* of a test that failed */
 	memset(timers, 0, sizeof(timers));
-	n_watches = 0;
 	assert_int_equal(status_new(NULL, NULL, &c, &s), 0);
-	for (size_t i = 0; i < n_watches; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
 		watches[i].synced = synced;
 	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
 		keep(watch_of("/nodes"), nodes[i], no_object);
@@ -266,7 +186,8 @@ static void test_nothing_before_the_reports_are_known(void **state)
 	run(true);
 	assert_int_equal(sent.n, 0);
 	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
-	w->synced = true;
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
+		watches[i].synced = true;
 	w->ops.synced(w->arg);
 	run(false);
 	assert_int_equal(sent.n, 1);

@@ -38,6 +38,7 @@ static enum weight weigh(const char *reason)
 		{"UnwindTablesMissing", WEIGHT_MINOR},
 		{"RuntimeNotWalked", WEIGHT_MINOR},
 		{"JavaAttachFailed", WEIGHT_MINOR},
+		{WITHOUT_AGENT, WEIGHT_MINOR},
 		{"EventUnsupported", WEIGHT_MINOR},
 		{"OverBudget", WEIGHT_MINOR},
 		{"MemoryNotSeen", WEIGHT_MINOR},
@@ -134,6 +135,23 @@ static void add_entry(struct sum *s, const json_t *e)
 	s->n_profiling += count_at(e, "containers") > 0 && !failed;
 }
 
+/* Of a node without an agent: see agentless_entry. */
+static void add_agentless(struct sum *s, const json_t *e, bool stopped)
+{
+	const json_t *r;
+	size_t i;
+
+	s->pods_matched += count_at(e, "podsMatched");
+	json_array_foreach (json_object_get(e, "reasons"), i, r) {
+		bool missed = streq(json_str_at(r, "reason", ""), WITHOUT_AGENT);
+
+		if (missed && stopped)
+			continue;
+		add_reason(s, r, json_str_at(e, "node", ""));
+		s->n_failed += missed;
+	}
+}
+
 /* Whether some node says `what` of an event. */
 static bool is_said(const json_t *const *entries, size_t n, int64_t generation, const char *event,
 		    const char *what)
@@ -191,14 +209,17 @@ static int by_nodes(const void *a, const void *b)
 	return strcmp(x->reason, y->reason);
 }
 
-void sum_entries(const json_t *target, const json_t *const *entries, size_t n, struct sum *ret)
+void sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
+		 struct sum *ret)
 {
 	_cleanup_free_ char *events = target_events(target);
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
 
 	*ret = (struct sum){.n_entries = (unsigned)n};
 	for (size_t i = 0; i < n; i++) {
-		if (json_int_at(entries[i], "generation", -1) == generation)
+		if (json_bool_at(entries[i], "withoutAgent", false))
+			add_agentless(ret, entries[i], stopped);
+		else if (json_int_at(entries[i], "generation", -1) == generation)
 			add_entry(ret, entries[i]);
 		else if (!ret->behind)
 			ret->behind = json_str_at(entries[i], "node", "");

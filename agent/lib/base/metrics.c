@@ -45,6 +45,10 @@ static const struct {
 	{"kube_credentials_total", "Changes of and problems with token and CA files."},
 	{"kube_dropped_total", "Objects of the API server that were left out."},
 	{"kube_watch_total", "What happened to watches: connects, relists, errors."},
+	{"nodes_without_agent", "Nodes on which no agent has worked for a while."},
+	{"agentless_looks_total",
+	 "Looks at the pods of such a node: whole ones, and incomplete ones "
+	 "that the targets' status tells of."},
 	/* BPF */
 	{"bpf_links", "Attached BPF links."},
 	{"bpf_program_run_seconds_total",

@@ -20,22 +20,23 @@ bool select_takes_node(const struct selection *s, const json_t *labels)
 }
 
 /* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
-static bool selects_namespace(const struct selection *s, const struct selected *p)
+bool select_takes_namespace(const struct selection *s, const char *ns, const json_t *labels)
 {
 	_cleanup_json_ json_t *named = NULL;
 
+	if (!s->cluster)
+		return streq(s->ns, ns);
 	if (json_object_size(s->namespaces) == 0)
 		return json_is_object(s->namespaces);
-	named = json_is_object(p->ns_labels) ? json_copy((json_t *)p->ns_labels) : json_object();
-	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(p->ns));
+	named = json_is_object(labels) ? json_copy((json_t *)labels) : json_object();
+	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(ns));
 	return selector_matches(s->namespaces, named);
 }
 
 bool select_matches(const struct selection *s, const struct selected *p)
 {
-	if (s->cluster ? !selects_namespace(s, p) : !streq(s->ns, p->ns))
-		return false;
-	return selector_matches(s->pods, p->labels);
+	return select_takes_namespace(s, p->ns, p->ns_labels) &&
+	       selector_matches(s->pods, p->labels);
 }
 
 static bool opts_out(const json_t *map)

@@ -28,7 +28,8 @@ struct selected {
 };
 /* Whether the node selector takes a node; labels NULL: not known, then only a target without a node selector is right. */
 bool select_takes_node(const struct selection *s, const json_t *labels);
-/* Whether the selectors match the pod. */
+bool select_takes_namespace(const struct selection *s, const char *ns, const json_t *labels);
+/* Whether the selectors match the pod: its namespace and itself. */
 bool select_matches(const struct selection *s, const struct selected *p);
 
 /* Why a pod that the selectors match must not be profiled all the same. */

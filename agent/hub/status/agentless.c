@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When which node is looked at, and what it is told of. A look: the namespaces, if they were listed more than a minute
+ * ago; the node, for its labels and taints; its pods.
+ */
+#include "hub/status/agentless.h"
+
+#include "hub/status/agentless_pods.h"
+#include "hub/status/agents.h"
+
+#include <stdlib.h>
+
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
+#define GRACE_NS       (90 * NSEC_PER_SEC) /* an agent's image is pulled, a DaemonSet is rolled out */
+#define LOOK_NS	       (60 * NSEC_PER_SEC)  /* a node's pods are listed that often at most */
+#define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* of one list */
+#define LOOKS_A_SECOND 8
+#define MAX_PODS_BYTES (128u << 20) /* of memory, of the pods of all nodes without an agent */
+#define MIN_ROOM_BYTES (64u << 10)
+#define UNSEEN_NODES   3
+#define UNSEEN_BYTES   300
+
+struct lack { /* a node on which no agent works */
+	char *node;
+	uint64_t since_ns, due_ns; /* monotonic; due: of the next look */
+	bool told;
+	char *error; /* of the last look; NULL: all is known */
+	struct agentless_pods pods;
+	UT_hash_handle hh;
+};
+enum step { STEP_NONE, STEP_NAMESPACES, STEP_NODE, STEP_PODS };
+struct agentless {
+	struct kube *kube;
+	struct agents *agents;
+	struct agentless_ops ops;
+	void *arg;
+	bool opt_in_required, begun;
+	struct lack *lacks;
+	size_t bytes; /* of all their pods */
+	char *unseen;
+
+	struct kube_watch *namespaces; /* as last listed; NULL: not yet */
+	uint64_t namespaces_ns;
+	enum step step;		 /* of the look under way */
+	struct lack *at;	 /* whom it is of */
+	struct kube_watch *list; /* its answer */
+	json_t *object;		 /* the node */
+	uint64_t step_ns;
+	unsigned n_looks; /* in this second */
+};
+
+static void next_look(struct agentless *a);
+
+/* ---- nodes ---- */
+
+static struct lack *find(const struct agentless *a, const char *node)
+{
+	struct lack *l;
+
+	HASH_FIND_STR(a->lacks, node, l);
+	return l;
+}
+
+static void end_step(struct agentless *a)
+{
+	a->list = kube_watch_free(a->list);
+	a->step = STEP_NONE;
+}
+
+static void end_look(struct agentless *a)
+{
+	end_step(a);
+	a->at = NULL;
+	json_decref(a->object);
+	a->object = NULL;
+}
+
+static char *unseen_text(const struct agentless *a)
+{
+	_cleanup_buf_ struct buf nodes = {0};
+	const char *error = NULL;
+	unsigned n = 0;
+
+	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
+		if (!l->told || !l->error)
+			continue;
+		error = error ? error : l->error;
+		if (n++ < UNSEEN_NODES)
+			buf_printf(&nodes, "%s%.253s", nodes.len ? ", " : "", l->node);
+	}
+	if (!n)
+		return NULL;
+	return xasprintf("not all pods of %u node%s without an agent (%s%s) are known: %s", n,
+			 n == 1 ? "" : "s", nodes.data, n > UNSEEN_NODES ? ", ..." : "", error);
+}
+
+/* The log is told when it begins and when it is over, and of nothing between. */
+static void note_unseen(struct agentless *a)
+{
+	_cleanup_free_ char *text = unseen_text(a);
+
+	if (str_equal(text, a->unseen))
+		return;
+	if (text && !a->unseen)
+		log_warn("%s", text);
+	else if (!text)
+		log_info("the pods of all nodes without an agent are known");
+	free(a->unseen);
+	a->unseen = TAKE_PTR(text);
+	a->ops.unseen(a->arg);
+}
+
+static void count_nodes(const struct agentless *a)
+{
+	uint64_t n = 0;
+
+	for (const struct lack *l = a->lacks; l; l = l->hh.next)
+		n += l->told;
+	counter_set(counter("nodes_without_agent", NULL, NULL), n);
+}
+
+static void on_lacks(const char *node, uint64_t for_ns, void *arg)
+{
+	struct agentless *a = arg;
+	struct lack *l = xcalloc(1, sizeof(*l));
+	uint64_t now = now_mono_ns();
+
+	l->node = xstrdup(node);
+	l->since_ns = now > for_ns ? now - for_ns : 0;
+	HASH_ADD_KEYPTR(hh, a->lacks, l->node, strlen(l->node), l);
+}
+
+static void lack_free(struct agentless *a, struct lack *l)
+{
+	HASH_DEL(a->lacks, l);
+	a->bytes -= l->pods.n_bytes;
+	agentless_pods_done(&l->pods);
+	free(l->node);
+	free(l->error);
+	free(l);
+}
+
+static void on_works(const char *node, void *arg)
+{
+	struct agentless *a = arg;
+	struct lack *l = find(a, node);
+	bool told = l && l->told;
+
+	if (!l)
+		return;
+	if (a->at == l)
+		end_look(a);
+	lack_free(a, l);
+	if (!told)
+		return;
+	count_nodes(a);
+	a->ops.changed(node, a->arg);
+	note_unseen(a);
+}
+
+/* ---- looks ---- */
+
+static void count_look(const char *result)
+{
+	counter_add(counter("agentless_looks_total", "result", result), 1);
+}
+
+/* error NULL: everything is known. What was known before stays where this look failed. */
+static void finish_look(struct agentless *a, struct lack *l, const char *error)
+{
+	_cleanup_free_ char *node = xstrdup(l->node);
+
+	count_look(error ? "incomplete" : "whole");
+	l->due_ns = now_mono_ns() + LOOK_NS + random_below(LOOK_NS / 6);
+	free(l->error);
+	l->error = error ? utf8_shorten(error, UNSEEN_BYTES) : NULL;
+	l->told = true;
+	count_nodes(a);
+	a->ops.changed(node, a->arg);
+	note_unseen(a);
+}
+
+static void fail_look(struct agentless *a, const char *error)
+{
+	struct lack *l = a->at;
+
+	end_look(a);
+	finish_look(a, l, error);
+}
+
+/* Without the namespaces nothing can be said of any node: all that are due wait for the next time. */
+static void fail_all(struct agentless *a, const char *error)
+{
+	_cleanup_free_ char *text = xstrdup(error);
+	uint64_t now = now_mono_ns();
+	struct lack *l, *next;
+
+	end_look(a);
+	HASH_ITER (hh, a->lacks, l, next) {
+		if (l->since_ns + GRACE_NS <= now && l->due_ns <= now)
+			finish_look(a, l, text);
+	}
+}
+
+static void fail(struct agentless *a, const char *error)
+{
+	if (a->step == STEP_NAMESPACES)
+		fail_all(a, error);
+	else
+		fail_look(a, error);
+}
+
+static void take_pods(struct agentless *a)
+{
+	struct lack *l = a->at;
+	size_t left_out = kube_watch_left_out(a->list);
+	_cleanup_free_ char *says = agents_pod_says(a->agents, l->node);
+	_cleanup_free_ char *error =
+		left_out ? xasprintf("%zu of them could not be read, or do not fit into %u MiB",
+				     left_out, MAX_PODS_BYTES >> 20)
+			 : NULL;
+
+	a->bytes -= l->pods.n_bytes;
+	agentless_pods_done(&l->pods);
+	agentless_pods_take(&l->pods, a->list, a->object, says);
+	a->bytes += l->pods.n_bytes;
+	end_look(a);
+	finish_look(a, l, error);
+}
+
+static void start_step(struct agentless *a, enum step step);
+
+static void on_listed(void *arg)
+{
+	struct agentless *a = arg;
+
+	switch (a->step) {
+	case STEP_NAMESPACES:
+		kube_watch_free(a->namespaces);
+		a->namespaces = TAKE_PTR(a->list);
+		a->namespaces_ns = now_mono_ns();
+		start_step(a, STEP_NODE);
+		return;
+	case STEP_NODE:
+		a->object = json_incref((json_t *)kube_watch_get(a->list, a->at->node));
+		if (a->object) {
+			end_step(a);
+			start_step(a, STEP_PODS);
+			return;
+		}
+		fail_look(a, "the node is not found");
+		break;
+	case STEP_PODS:
+		take_pods(a);
+		break;
+	case STEP_NONE:
+		break;
+	}
+	next_look(a);
+}
+
+static void on_state(const char *error, void *arg)
+{
+	struct agentless *a = arg;
+
+	if (!error)
+		return;
+	fail(a, error);
+	next_look(a);
+}
+
+static void ignore(const char *key, const json_t *obj, void *arg)
+{
+	(void)key;
+	(void)obj;
+	(void)arg;
+}
+
+static void ignore_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	(void)old;
+	ignore(key, obj, arg);
+}
+
+static void trim_namespace(json_t *obj)
+{
+	json_keep(obj, "metadata", "name uid resourceVersion labels");
+}
+
+/* For its pods, in bytes. */
+static size_t room_for(const struct agentless *a, const struct lack *l)
+{
+	size_t others = a->bytes - l->pods.n_bytes;
+
+	return others < MAX_PODS_BYTES ? MAX_PODS_BYTES - others : 0;
+}
+
+static void start_step(struct agentless *a, enum step step)
+{
+	static const struct kube_watch_ops ops = {ignore_upsert, ignore, on_listed, on_state};
+	const char *node = a->at->node;
+	_cleanup_free_ char *name = xasprintf("metadata.name=%s", node),
+			    *pods = xasprintf("spec.nodeName=%s,status.phase!=Succeeded,"
+					      "status.phase!=Failed",
+					      node);
+	const struct kube_watch_spec specs[] = {
+		[STEP_NAMESPACES] = {.path = "/api/v1/namespaces",
+				     .metadata_only = true,
+				     .trim = trim_namespace},
+		[STEP_NODE] = {.path = "/api/v1/nodes",
+			       .field_selector = name,
+			       .trim = agentless_trim_node},
+		[STEP_PODS] = {.path = "/api/v1/pods",
+			       .field_selector = pods,
+			       .metadata_only = true,
+			       .trim = agentless_trim_pod,
+			       .max_bytes = room_for(a, a->at)},
+	};
+	struct kube_watch_spec spec = specs[step];
+
+	a->step = step;
+	a->step_ns = now_mono_ns();
+	spec.once = true;
+	if (kube_watch_new(a->kube, &spec, &ops, a, &a->list) < 0)
+		fail(a, "no request could be made");
+}
+
+static struct lack *most_due(const struct agentless *a)
+{
+	uint64_t now = now_mono_ns();
+	struct lack *best = NULL;
+
+	for (struct lack *l = a->lacks; l; l = l->hh.next) {
+		if (l->since_ns + GRACE_NS <= now && l->due_ns <= now &&
+		    (!best || l->due_ns < best->due_ns))
+			best = l;
+	}
+	return best;
+}
+
+static void next_look(struct agentless *a)
+{
+	struct lack *l = a->n_looks < LOOKS_A_SECOND ? most_due(a) : NULL;
+
+	if (!l)
+		return;
+	a->n_looks++;
+	a->at = l;
+	if (room_for(a, l) < MIN_ROOM_BYTES)
+		fail_look(a, "there is no room for more pods");
+	else if (!a->namespaces || a->namespaces_ns + LOOK_NS <= now_mono_ns())
+		start_step(a, STEP_NAMESPACES);
+	else
+		start_step(a, STEP_NODE);
+}
+
+static bool begin(struct agentless *a, bool all_known)
+{
+	if (all_known && agents_known(a->agents)) {
+		agents_begin(a->agents);
+		a->begun = true;
+	}
+	return a->begun;
+}
+
+void agentless_tick(struct agentless *a, bool all_known)
+{
+	if (!begin(a, all_known))
+		return;
+	a->n_looks = 0;
+	if (a->step == STEP_NONE)
+		next_look(a);
+	else if (a->step_ns + LOOK_LATE_NS <= now_mono_ns())
+		fail(a, "the API server's answer takes too long");
+}
+
+/* ---- what is known ---- */
+
+bool agentless_settled(struct agentless *a, bool all_known)
+{
+	uint64_t now = now_mono_ns();
+
+	if (!begin(a, all_known))
+		return false;
+	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
+		if (!l->told && l->since_ns + GRACE_NS <= now)
+			return false;
+	}
+	return true;
+}
+
+bool agentless_is(const struct agentless *a, const char *node)
+{
+	const struct lack *l = find(a, node);
+
+	return l && l->told;
+}
+
+void agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg)
+{
+	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
+		if (l->told)
+			fn(l->node, arg);
+	}
+}
+
+json_t *agentless_entry(const struct agentless *a, const char *node, const json_t *target)
+{
+	const struct lack *l = find(a, node);
+
+	return l && l->told
+		       ? agentless_pods_entry(&l->pods, target, a->namespaces, a->opt_in_required)
+		       : NULL;
+}
+
+const char *agentless_unseen(const struct agentless *a)
+{
+	return a->unseen;
+}
+
+void agentless_node(struct agentless *a, const char *node, const json_t *obj)
+{
+	agents_node(a->agents, node, obj);
+}
+
+void agentless_report(struct agentless *a, const char *node, bool there)
+{
+	agents_report(a->agents, node, there);
+}
+
+/* ---- life ---- */
+
+int agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops,
+		  void *arg, struct agentless **ret)
+{
+	static const struct agents_ops agents_ops = {on_lacks, on_works};
+	struct agentless *a = xcalloc(1, sizeof(*a));
+	int r;
+
+	a->kube = k;
+	a->ops = *ops;
+	a->arg = arg;
+	a->opt_in_required = c->opt_in_required;
+	r = agents_new(k, c->ns, &agents_ops, a, &a->agents);
+	if (r < 0) {
+		agentless_free(a);
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+struct agentless *agentless_free(struct agentless *a)
+{
+	if (!a)
+		return NULL;
+	end_look(a);
+	kube_watch_free(a->namespaces);
+	agents_free(a->agents);
+	while (a->lacks)
+		lack_free(a, a->lacks);
+	free(a->unseen);
+	free(a);
+	return NULL;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See agentless_pods.h. */
+#include "hub/status/agentless_pods.h"
+
+#include "lib/select/select.h"
+
+#include <stdlib.h>
+
+#define ARCH	     "amd64" /* the only one that there are agents for; as the chart's affinity */
+#define TAINTS_SHOWN 3
+
+/* ---- pods ---- */
+
+void agentless_trim_pod(json_t *obj)
+{
+	json_keep(obj, "metadata", "name namespace uid resourceVersion labels annotations");
+	json_keep(json_object_get(obj, "metadata"), "annotations", SELECT_LABEL);
+}
+
+static int by_namespace(const void *a, const void *b)
+{
+	const struct agentless_pod *x = a, *y = b;
+	int d = strcmp(x->ns, y->ns);
+
+	return d ? d
+		 : strcmp(json_str_at(x->object, "metadata.name", ""),
+			  json_str_at(y->object, "metadata.name", ""));
+}
+
+struct taking {
+	struct agentless_pods *pods;
+	size_t cap;
+};
+
+static void take(const char *key, const json_t *obj, void *arg)
+{
+	struct taking *t = arg;
+	struct agentless_pods *p = t->pods;
+
+	(void)key;
+	GROW(p->list, p->n, t->cap);
+	p->list[p->n++] = (struct agentless_pod){json_str_at(obj, "metadata.namespace", ""),
+						 json_incref((json_t *)obj)};
+	p->n_bytes += json_memory_bytes(obj);
+}
+
+/* ---- why ---- */
+
+void agentless_trim_node(json_t *obj)
+{
+	json_keep(obj, "metadata", "name uid resourceVersion labels");
+	json_keep(obj, "spec", "taints");
+	json_keep(obj, "status", "");
+}
+
+static const char *label(const json_t *node, const char *key)
+{
+	return json_string_value(json_object_get(json_at(node, "metadata.labels"), key));
+}
+
+/* As their providers label them. */
+static bool is_virtual(const json_t *node)
+{
+	return str_equal(label(node, "type"), "virtual-kubelet") ||
+	       str_equal(label(node, "eks.amazonaws.com/compute-type"), "fargate");
+}
+
+static void list_taints(struct buf *b, const json_t *node)
+{
+	const json_t *taints = json_at(node, "spec.taints"), *t;
+	size_t i, n = json_array_size(taints);
+
+	json_array_foreach (taints, i, t) {
+		const char *value = json_str_at(t, "value", "");
+
+		if (i == TAINTS_SHOWN)
+			break;
+		buf_printf(b, "%s%.64s%s%.64s:%.32s", i ? ", " : "", json_str_at(t, "key", ""),
+			   *value ? "=" : "", value, json_str_at(t, "effect", ""));
+	}
+	if (n > TAINTS_SHOWN)
+		buf_printf(b, " and %zu more", n - TAINTS_SHOWN);
+	if (!n)
+		buf_puts(b, "it has none");
+}
+
+/* What is known of it. A taint need not be the reason: the DaemonSet may tolerate it. */
+static char *why(const json_t *node, const char *pod_says)
+{
+	const char *os = label(node, "kubernetes.io/os"), *arch = label(node, "kubernetes.io/arch");
+	_cleanup_buf_ struct buf taints = {0};
+
+	if (pod_says)
+		return xstrdup(pod_says);
+	if (is_virtual(node))
+		return xstrdup("it is a virtual node, and no DaemonSet runs there");
+	if ((os && !streq(os, "linux")) || (arch && !streq(arch, ARCH)))
+		return xasprintf("agents run on linux/" ARCH " alone, and it is %.32s/%.32s",
+				 os ? os : "?", arch ? arch : "?");
+	list_taints(&taints, node);
+	return xasprintf("the DaemonSet podflame-agent has no pod there; usual reasons: a taint "
+			 "that it does not tolerate (%s), its nodeSelector or affinity, a quota or "
+			 "policy that refuses its pods",
+			 taints.data);
+}
+
+void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
+			 const json_t *node, const char *pod_says)
+{
+	struct taking t = {.pods = p};
+
+	*p = (struct agentless_pods){.why = why(node, pod_says)};
+	p->labels = json_incref((json_t *)json_at(node, "metadata.labels"));
+	kube_watch_each(pods, take, &t);
+	if (p->n)
+		qsort(p->list, p->n, sizeof(*p->list), by_namespace);
+}
+
+void agentless_pods_done(struct agentless_pods *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		json_decref(p->list[i].object);
+	free(p->list);
+	json_decref(p->labels);
+	free(p->why);
+	*p = (struct agentless_pods){0};
+}
+
+/* ---- what a target selects ---- */
+
+struct tally {
+	unsigned n_matched, n_wanted, n_refused[_REFUSAL_MAX];
+	const struct agentless_pod *example[_REFUSAL_MAX];
+};
+
+/* The first pod of a namespace, or behind it. */
+static size_t first_of(const struct agentless_pods *p, const char *ns)
+{
+	size_t lo = 0, hi = p->n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (strcmp(p->list[mid].ns, ns) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void add(struct tally *t, const struct selection *s, const struct agentless_pod *pod,
+		const json_t *ns_labels, bool opt_in_required)
+{
+	const struct selected of = {pod->ns, ns_labels, json_at(pod->object, "metadata.labels"),
+				    json_at(pod->object, "metadata.annotations")};
+	enum refusal r;
+
+	if (!selector_matches(s->pods, of.labels))
+		return;
+	t->n_matched++;
+	r = select_refusal(s, &of, opt_in_required);
+	t->n_wanted += !r;
+	if (r && !t->n_refused[r]++)
+		t->example[r] = pod;
+}
+
+static void tally(const struct agentless_pods *p, const struct selection *s,
+		  const struct kube_watch *namespaces, bool opt_in_required, struct tally *t)
+{
+	size_t i = s->cluster ? 0 : first_of(p, s->ns);
+
+	while (i < p->n && (s->cluster || streq(p->list[i].ns, s->ns))) {
+		const char *ns = p->list[i].ns;
+		const json_t *labels =
+			namespaces ? json_at(kube_watch_get(namespaces, ns), "metadata.labels")
+				   : NULL;
+		bool takes = select_takes_namespace(s, ns, labels);
+
+		for (; i < p->n && streq(p->list[i].ns, ns); i++)
+			if (takes)
+				add(t, s, &p->list[i], labels, opt_in_required);
+	}
+}
+
+static json_t *reasons(const struct tally *t, const char *why_not)
+{
+	json_t *list = json_array();
+
+	if (t->n_wanted)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:i}", "reason", "NodeWithoutAgent",
+						"message", why_not, "pods", (int)t->n_wanted));
+	for (enum refusal r = REFUSAL_NONE + 1; r < _REFUSAL_MAX; r++) {
+		_cleanup_free_ char *example = NULL, *text = NULL;
+
+		if (!t->n_refused[r])
+			continue;
+		example = xasprintf("%s/%s", t->example[r]->ns,
+				    json_str_at(t->example[r]->object, "metadata.name", ""));
+		text = select_about_pods(select_refusals[r].text, t->n_refused[r], example);
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "reason",
+						      select_refusals[r].reason, "message", text,
+						      "pods", (int)t->n_refused[r]));
+	}
+	return list;
+}
+
+json_t *agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
+			     const struct kube_watch *namespaces, bool opt_in_required)
+{
+	const char *ns = json_str_at(target, "metadata.namespace", "");
+	const struct selection s = {
+		.cluster = !*ns,
+		.ns = ns,
+		.pods = json_at(target, "spec.podSelector"),
+		.namespaces = json_at(target, "spec.namespaceSelector"),
+		.nodes = json_at(target, "spec.nodeSelector"),
+	};
+	struct tally t = {0};
+
+	if (!select_takes_node(&s, p->labels))
+		return NULL;
+	tally(p, &s, namespaces, opt_in_required, &t);
+	if (!t.n_matched)
+		return NULL;
+	return json_pack("{s:s, s:I, s:b, s:i, s:o}", "uid",
+			 json_str_at(target, "metadata.uid", ""), "generation",
+			 (json_int_t)json_int_at(target, "metadata.generation", 0), "withoutAgent",
+			 1, "podsMatched", (int)t.n_matched, "reasons", reasons(&t, p->why));
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of one node without an agent: its pods, why it may have none, and what targets select there. */
+#pragma once
+
+#include "lib/kube/kube.h"
+
+struct agentless_pod {
+	const char *ns;	/* of object */
+	json_t *object; /* trimmed */
+};
+struct agentless_pods {
+	struct agentless_pod *list; /* by namespace */
+	size_t n, n_bytes;
+	json_t *labels; /* of the node */
+	char *why;	/* NULL: it was not looked at yet */
+};
+/* Takes away what is not read here. */
+void agentless_trim_pod(json_t *obj);
+void agentless_trim_node(json_t *obj);
+/* pod_says: agents_pod_says of the node. */
+void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods, const json_t *node,
+			 const char *pod_says);
+void agentless_pods_done(struct agentless_pods *p);
+/* agentless_entry of the node. */
+json_t *agentless_pods_entry(const struct agentless_pods *p, const json_t *target, const struct kube_watch *namespaces,
+			     bool opt_in_required);

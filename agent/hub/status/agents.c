@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See agents.h. */
+#include "hub/status/agents.h"
+
+#include <stdlib.h>
+
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
+#define SELECTOR                                                                                   \
+	"app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent" /* the chart's */
+#define CONTAINER  "agent"
+#define SAYS_BYTES 240
+
+enum pod_state {
+	POD_DOWN,
+	POD_RUNNING, /* its container runs: it may still start, or may be on a node that is out of reach */
+	POD_READY,
+	_POD_STATE_MAX,
+};
+struct node {
+	char *name;
+	uint64_t created_ns; /* wall time: of the node or of the newest agent's pod on it */
+	bool exists, reported, lacks;
+	unsigned n_pods[_POD_STATE_MAX];
+	UT_hash_handle hh;
+};
+struct pod { /* of an agent */
+	char *key, *node, *says;
+	enum pod_state state;
+	UT_hash_handle hh;
+};
+struct agents {
+	struct agents_ops ops;
+	void *arg;
+	struct kube_watch *watch;
+	struct node *nodes;
+	struct pod *pods;
+	bool refused, begun;
+};
+
+/* ---- nodes ---- */
+
+static struct node *find(const struct agents *a, const char *name)
+{
+	struct node *n;
+
+	HASH_FIND_STR(a->nodes, name, n);
+	return n;
+}
+
+static struct node *find_or_add(struct agents *a, const char *name)
+{
+	struct node *n = find(a, name);
+
+	if (n)
+		return n;
+	n = xcalloc(1, sizeof(*n));
+	n->name = xstrdup(name);
+	HASH_ADD_KEYPTR(hh, a->nodes, n->name, strlen(n->name), n);
+	return n;
+}
+
+static void node_free(struct agents *a, struct node *n)
+{
+	HASH_DEL(a->nodes, n);
+	free(n->name);
+	free(n);
+}
+
+/*
+ * An agent that runs and is not ready neither works again nor stops working: a node that is out of reach, or has no CPU
+ * to spare, has one like it, and so has, again and again, an agent that crashes as it starts.
+ */
+static bool works(const struct agents *a, const struct node *n)
+{
+	if (!n->exists)
+		return true;
+	if (!n->reported)
+		return false;
+	if (!kube_watch_synced(a->watch) || n->n_pods[POD_READY])
+		return true;
+	return n->n_pods[POD_RUNNING] && !n->lacks;
+}
+
+static void judge(struct agents *a, struct node *n, uint64_t for_ns)
+{
+	bool lacks;
+
+	if (!a->begun)
+		return;
+	lacks = !works(a, n);
+	if (lacks != n->lacks) {
+		n->lacks = lacks;
+		if (lacks)
+			a->ops.lacks(n->name, for_ns, a->arg);
+		else
+			a->ops.works(n->name, a->arg);
+	}
+	if (!n->exists && !n->reported && !n->n_pods[POD_DOWN] && !n->n_pods[POD_RUNNING] &&
+	    !n->n_pods[POD_READY])
+		node_free(a, n);
+}
+
+static uint64_t created_ns(const json_t *obj)
+{
+	const char *s = json_str_at(obj, "metadata.creationTimestamp", NULL);
+	uint64_t t;
+
+	return s && time_parse(s, &t) == 0 ? t : 0;
+}
+
+void agents_node(struct agents *a, const char *node, const json_t *obj)
+{
+	struct node *n = find_or_add(a, node);
+
+	n->exists = obj != NULL;
+	n->created_ns = MAX(n->created_ns, created_ns(obj));
+	judge(a, n, 0);
+}
+
+void agents_report(struct agents *a, const char *node, bool there)
+{
+	struct node *n = find_or_add(a, node);
+
+	n->reported = there;
+	judge(a, n, 0);
+}
+
+void agents_begin(struct agents *a)
+{
+	uint64_t now = now_wall_ns();
+	struct node *n, *next;
+
+	if (a->begun)
+		return;
+	a->begun = true;
+	HASH_ITER (hh, a->nodes, n, next)
+		judge(a, n, now > n->created_ns ? now - n->created_ns : 0);
+}
+
+bool agents_known(const struct agents *a)
+{
+	return a->refused || kube_watch_synced(a->watch);
+}
+
+/* ---- the agents' pods ---- */
+
+/* A pod of a DaemonSet is meant for one node before it is bound to it: the controller says so in its affinity. */
+static const char *meant_for(const json_t *pod)
+{
+	const json_t *terms = json_at(pod, "spec.affinity.nodeAffinity."
+					   "requiredDuringSchedulingIgnoredDuringExecution."
+					   "nodeSelectorTerms"),
+		     *field;
+	size_t i;
+
+	json_array_foreach (json_object_get(json_array_get(terms, 0), "matchFields"), i, field) {
+		const json_t *values = json_object_get(field, "values");
+
+		if (streq(json_str_at(field, "key", ""), "metadata.name"))
+			return json_string_value(json_array_get(values, 0));
+	}
+	return NULL;
+}
+
+/* Where more containers than one were put into the pod, the agent's own. */
+static const json_t *container_of(const json_t *pod)
+{
+	const json_t *all = json_at(pod, "status.containerStatuses"), *c;
+	size_t i;
+
+	json_array_foreach (all, i, c) {
+		if (streq(json_str_at(c, "name", ""), CONTAINER))
+			return c;
+	}
+	return json_array_get(all, 0);
+}
+
+static const json_t *condition(const json_t *pod, const char *type)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_at(pod, "status.conditions"), i, c) {
+		if (streq(json_str_at(c, "type", ""), type))
+			return c;
+	}
+	return NULL;
+}
+
+static enum pod_state state_of(const json_t *pod)
+{
+	if (!json_is_object(json_at(container_of(pod), "state.running")))
+		return POD_DOWN;
+	return streq(json_str_at(condition(pod, "Ready"), "status", ""), "True") ? POD_READY
+										 : POD_RUNNING;
+}
+
+static char *with_message(const char *text, const char *reason, const char *message)
+{
+	return xasprintf("%s%.64s%s%s", text, reason, *message ? ": " : "", message);
+}
+
+/* The message of a container that crashes again and again has its pod's name and a time in it, and not why. */
+static char *waiting_says(const json_t *c)
+{
+	const char *reason = json_str_at(c, "state.waiting.reason", "");
+
+	if (streq(reason, "CrashLoopBackOff"))
+		return xasprintf("the agent's pod ends again and again (%.64s, exit code %lld): "
+				 "see its log",
+				 json_str_at(c, "lastState.terminated.reason", reason),
+				 (long long)json_int_at(c, "lastState.terminated.exitCode", -1));
+	return with_message("the agent's pod waits: ", reason,
+			    json_str_at(c, "state.waiting.message", ""));
+}
+
+static char *says(const json_t *pod, enum pod_state state)
+{
+	const json_t *c = container_of(pod), *scheduled = condition(pod, "PodScheduled");
+	const char *phase = json_str_at(pod, "status.phase", "Pending");
+
+	if (state == POD_READY)
+		return xstrdup("the agent there is ready, and has written no report: see its log");
+	if (state == POD_RUNNING)
+		return xstrdup("the agent there runs and is not ready: see its log");
+	if (json_at(c, "state.waiting"))
+		return waiting_says(c);
+	if (streq(json_str_at(scheduled, "status", ""), "False"))
+		return with_message(
+			"the agent's pod is not scheduled: ", json_str_at(scheduled, "reason", ""),
+			json_str_at(scheduled, "message", ""));
+	if (json_at(pod, "status.reason"))
+		return with_message(
+			"the agent's pod has ended: ", json_str_at(pod, "status.reason", ""),
+			json_str_at(pod, "status.message", ""));
+	return xasprintf("the agent's pod does not run (%.32s)", phase);
+}
+
+char *agents_pod_says(const struct agents *a, const char *node)
+{
+	const struct pod *best = NULL;
+
+	for (const struct pod *p = a->pods; p; p = p->hh.next) {
+		if (streq(p->node, node) && (!best || p->state > best->state))
+			best = p;
+	}
+	return best ? xstrdup(best->says) : NULL;
+}
+
+static struct pod *find_pod(const struct agents *a, const char *key)
+{
+	struct pod *p;
+
+	HASH_FIND_STR(a->pods, key, p);
+	return p;
+}
+
+/* Returns the node that it was of. */
+static struct node *forget_pod(struct agents *a, struct pod *p)
+{
+	struct node *n = find(a, p->node);
+
+	n->n_pods[p->state]--;
+	HASH_DEL(a->pods, p);
+	free(p->key);
+	free(p->node);
+	free(p->says);
+	free(p);
+	return n;
+}
+
+static struct node *note_pod(struct agents *a, const char *key, const json_t *obj, const char *node)
+{
+	struct pod *p = xcalloc(1, sizeof(*p));
+	struct node *n = find_or_add(a, node);
+	_cleanup_free_ char *text = NULL;
+
+	p->key = xstrdup(key);
+	p->node = xstrdup(node);
+	p->state = state_of(obj);
+	text = says(obj, p->state);
+	p->says = utf8_shorten(text, SAYS_BYTES);
+	HASH_ADD_KEYPTR(hh, a->pods, p->key, strlen(p->key), p);
+	n->n_pods[p->state]++;
+	n->created_ns = MAX(n->created_ns, created_ns(obj));
+	return n;
+}
+
+static void on_pod(const char *key, const json_t *obj, const json_t *old, void *arg)
+{
+	struct agents *a = arg;
+	struct pod *p = find_pod(a, key);
+	const char *node = json_str_at(obj, "spec.nodeName", meant_for(obj));
+	struct node *was = p ? forget_pod(a, p) : NULL;
+	struct node *is = node ? note_pod(a, key, obj, node) : NULL;
+
+	(void)old;
+	if (was && was != is)
+		judge(a, was, 0);
+	if (is)
+		judge(a, is, 0);
+}
+
+static void on_pod_gone(const char *key, const json_t *last, void *arg)
+{
+	struct agents *a = arg;
+	struct pod *p = find_pod(a, key);
+
+	(void)last;
+	if (p)
+		judge(a, forget_pod(a, p), 0);
+}
+
+/* Where it was refused until now, every node was judged by its report. */
+static void on_synced(void *arg)
+{
+	struct agents *a = arg;
+	struct node *n, *next;
+
+	HASH_ITER (hh, a->nodes, n, next)
+		judge(a, n, 0);
+}
+
+static void on_state(const char *error, void *arg)
+{
+	struct agents *a = arg;
+
+	if (error)
+		log_warn("watching the agents' pods: %s", error);
+	else if (a->refused)
+		log_info("watching the agents' pods");
+	a->refused = error != NULL;
+}
+
+/* ---- life ---- */
+
+static void trim_pod(json_t *pod)
+{
+	json_t *status, *c;
+	size_t i;
+
+	json_keep(pod, "metadata", "name namespace uid resourceVersion creationTimestamp");
+	json_keep(pod, "spec", "nodeName affinity");
+	json_keep(pod, "status", "phase reason message conditions containerStatuses");
+	status = json_object_get(pod, "status");
+	json_keep(status, "conditions", "type status reason message");
+	json_keep(status, "containerStatuses", "name state lastState");
+	json_array_foreach (json_object_get(status, "containerStatuses"), i, c) {
+		json_keep(c, "state", "running waiting");
+		json_keep(c, "lastState", "terminated");
+		json_keep(json_object_get(c, "state"), "running", "");
+		json_keep(json_object_get(c, "lastState"), "terminated", "reason exitCode");
+	}
+}
+
+int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
+	       struct agents **ret)
+{
+	static const struct kube_watch_ops pod_ops = {on_pod, on_pod_gone, on_synced, on_state};
+	_cleanup_free_ char *path = xasprintf("/api/v1/namespaces/%s/pods", ns);
+	const struct kube_watch_spec spec = {
+		.path = path, .label_selector = SELECTOR, .trim = trim_pod};
+	struct agents *a = xcalloc(1, sizeof(*a));
+	int r;
+
+	a->ops = *ops;
+	a->arg = arg;
+	r = kube_watch_new(k, &spec, &pod_ops, a, &a->watch);
+	if (r < 0) {
+		agents_free(a);
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+struct agents *agents_free(struct agents *a)
+{
+	if (!a)
+		return NULL;
+	kube_watch_free(a->watch);
+	while (a->pods)
+		forget_pod(a, a->pods);
+	while (a->nodes)
+		node_free(a, a->nodes);
+	free(a);
+	return NULL;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agents: on which nodes an agent works, as far as the API server knows it: the container of its pod runs there, and the
+ * node has a report. A report alone proves nothing: it outlives the agent, and is no sign of life.
+ */
+#pragma once
+
+#include "lib/kube/kube.h"
+
+struct agents;
+struct agents_ops {
+	/* No agent works on the node, for for_ns already. Then: one works again, or the node is gone. Each is told once. */
+	void (*lacks)(const char *node, uint64_t for_ns, void *arg);
+	void (*works)(const char *node, void *arg);
+};
+/* Watches the agents' pods in namespace ns. */
+int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg, struct agents **ret);
+struct agents *agents_free(struct agents *a);
+void agents_node(struct agents *a, const char *node, const json_t *obj);	/* NULL: it is gone */
+void agents_report(struct agents *a, const char *node, bool there);
+/* The agents' pods are known, or cannot be: then a report is all that an agent is known by. */
+bool agents_known(const struct agents *a);
+/* From now on it is told of nodes: those that there are and their reports have been given to it. */
+void agents_begin(struct agents *a);
+/* What the agent's pod on the node does instead of working; NULL: there is none. Caller frees. */
+char *agents_pod_says(const struct agents *a, const char *node);
