@@ -284,11 +284,6 @@ static void ignore_upsert(const char *key, const json_t *obj, const json_t *old,
 	ignore(key, obj, arg);
 }
 
-static void trim_namespace(json_t *obj)
-{
-	json_keep(obj, "metadata", "name uid resourceVersion labels");
-}
-
 /* For its pods, in bytes. */
 static size_t room_for(const struct agentless *a, const struct lack *l)
 {
@@ -308,7 +303,7 @@ static void start_step(struct agentless *a, enum step step)
 	const struct kube_watch_spec specs[] = {
 		[STEP_NAMESPACES] = {.path = "/api/v1/namespaces",
 				     .metadata_only = true,
-				     .trim = trim_namespace},
+				     .trim = agentless_trim_named},
 		[STEP_NODE] = {.path = "/api/v1/nodes",
 			       .field_selector = name,
 			       .trim = agentless_trim_node},

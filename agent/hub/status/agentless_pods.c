@@ -17,6 +17,11 @@ void agentless_trim_pod(json_t *obj)
 	json_keep(json_object_get(obj, "metadata"), "annotations", SELECT_LABEL);
 }
 
+void agentless_trim_named(json_t *obj)
+{
+	json_keep(obj, "metadata", "name uid resourceVersion labels");
+}
+
 static int by_namespace(const void *a, const void *b)
 {
 	const struct agentless_pod *x = a, *y = b;
@@ -48,7 +53,7 @@ static void take(const char *key, const json_t *obj, void *arg)
 
 void agentless_trim_node(json_t *obj)
 {
-	json_keep(obj, "metadata", "name uid resourceVersion labels");
+	agentless_trim_named(obj);
 	json_keep(obj, "spec", "taints");
 	json_keep(obj, "status", "");
 }

@@ -17,6 +17,7 @@ struct agentless_pods {
 /* Takes away what is not read here. */
 void agentless_trim_pod(json_t *obj);
 void agentless_trim_node(json_t *obj);
+void agentless_trim_named(json_t *obj); /* a namespace */
 /* pod_says: agents_pod_says of the node. */
 void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods, const json_t *node,
 			 const char *pod_says);

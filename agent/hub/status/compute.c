@@ -133,9 +133,10 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 
 static struct verdict no_entries(const struct subject *x)
 {
-	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
-		      is(x->ready, "False", WITHOUT_AGENT) || is(x->ready, "Unknown", "ReportFull");
 	const struct group *g = without_agent(x->sum);
+	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
+		      is(x->ready, "Unknown", "ReportFull") ||
+		      (g && x->ready && !is(x->ready, "Unknown", NULL)); /* for that agent */
 	unsigned n_reports = x->seen->n_reports;
 
 	if (x->sum->behind && !x->sum->n_current)

@@ -30,6 +30,11 @@
 #define STORED	"\"sampled\": true, \"stored\": true"
 #define WHY(reason, pods)                                                                          \
 	"{\"reason\": \"" reason "\", \"message\": \"says why\", \"pods\": " #pods "}"
+/* A node without an agent: what agentless_entry says. */
+#define LACKING(node, matched, reasons)                                                            \
+	"{\"node\": \"" node "\", \"generation\": 2, \"withoutAgent\": true, "                     \
+	"\"podsMatched\": " #matched ", \"reasons\": [" reasons "]}"
+#define LACK(node)	 LACKING(node, 3, WHY("NodeWithoutAgent", 2))
 #define UNKNOWN_SINCE(s) READY("Unknown", "WaitingForSamples", s)
 
 static const struct row {
@@ -93,6 +98,40 @@ static const struct row {
 	{"a JVM refuses its perf map", TARGET("", ""),
 	 "[" NODE("n1", 2, true, true, WHY("JavaAttachFailed", 0)) "]", 1, "True", "Profiling",
 	 "True", "True", false},
+	{"new, and a node without an agent", TARGET("", ""), "[" LACK("n1") "]", 1, "Unknown",
+	 "Pending", "True", "True", true},
+	{"all on nodes without an agent", TARGET("", READY("Unknown", "Pending", "26")),
+	 "[" LACK("n1") "]", 1, "False", "NodeWithoutAgent", "True", "True", false},
+	{"still all on nodes without an agent",
+	 TARGET("", READY("False", "NodeWithoutAgent", "29")), "[" LACK("n1") "]", 1, "False",
+	 "NodeWithoutAgent", "True", "True", false},
+	{"an agent that was there is not any more", TARGET("", READY("True", "Profiling", "01")),
+	 "[" LACK("n1") "]", 1, "False", "NodeWithoutAgent", "True", "True", false},
+	{"no node has an agent", TARGET("", READY("Unknown", "Pending", "26")), "[" LACK("n1") "]",
+	 0, "False", "NoAgents", "True", "True", false},
+	{"one of two nodes is without an agent", TARGET("", ""),
+	 "[" NODE("n1", 1, true, true, "") "," LACK("n2") "]", 1, "True", "Profiling", "True",
+	 "True", false},
+	{"... and nothing is sampled yet", TARGET("", UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 1, false, false, "") "," LACK("n2") "]", 1, "Unknown", "WaitingForSamples",
+	 "True", "True", true},
+	{"... and the other's pods are opted out", TARGET("", ""),
+	 "[" NODE("n1", 0, false, false, WHY("PodOptedOut", 3)) "," LACK("n2") "]", 1, "False",
+	 "NodeWithoutAgent", "True", "True", false},
+	{"... and the other has the old spec", TARGET("", READY("False", "NodeWithoutAgent", "29")),
+	 "[{\"node\": \"n1\", \"generation\": 1}," LACK("n2") "]", 1, "Unknown", "Pending", "True",
+	 "True", true},
+	{"opted out on a node without an agent", TARGET("", READY("Unknown", "Pending", "26")),
+	 "[" LACKING("n1", 2, WHY("PodOptedOut", 2)) "]", 1, "False", "PodOptedOut", "True",
+	 "False", false},
+	{"suspended, on a node without an agent", TARGET(", \"suspend\": true", ""),
+	 "[" LACK("n1") "]", 1, "False", "Suspended", "True", "False", false},
+	{"over, on a node without an agent",
+	 TARGET(", \"stopAfter\": \"30s\"", "\"firstReadyTime\": \"2026-11-21T12:00:00Z\""),
+	 "[" LACK("n1") "]", 1, "False", "Completed", "True", "False", false},
+	{"refused, and a node without an agent", TARGET("", ""),
+	 "[" NODE("n1", 0, false, false, WHY("InvalidSelector", 0)) "," LACK("n2") "]", 1, "False",
+	 "InvalidSelector", "False", "True", false},
 	{"all containers wait", TARGET("", UNKNOWN_SINCE("29")),
 	 "[" NODE("n1", 2, false, false, WHY("ContainersNotRunning", 2)) "]", 1, "False",
 	 "ContainersNotRunning", "True", "False", false},
@@ -497,6 +536,64 @@ static void test_notes(void **state)
 		       "samples of on-cpu,mem-alloc are stored. Note: threads alone");
 }
 
+/* Counts, and names of three nodes, wherever Ready stands. */
+static void test_nodes_without_agent(void **state)
+{
+	static const char some[] = "[" NODE("n0", 1, true, true, "") "," LACK("n1") "," LACK(
+		"n2") "," LACK("n3") "," LACK("n4") "]";
+	_cleanup_json_ json_t *all = compute(TARGET("", READY("False", "NodeWithoutAgent", "01")),
+					     "[" LACK("n1") "]", 3);
+	_cleanup_json_ json_t *none = compute(TARGET("", READY("False", "NoAgents", "01")),
+					      "[" LACK("n1") "," LACK("n2") "]", 0);
+	_cleanup_json_ json_t *s = compute(TARGET("", ""), some, 3);
+	_cleanup_json_ json_t *want = json_loads(
+		"{\"podsMatched\": 15, \"podsProfiling\": 1, \"containersProfiling\": 1, "
+		"\"nodesMatched\": 5, \"nodesReporting\": 1, \"nodesProfiling\": 1, "
+		"\"nodesFailed\": 4}",
+		0, NULL);
+	const json_t *failure = json_array_get(json_object_get(s, "failures"), 0);
+
+	(void)state;
+	assert_message(all, "Ready",
+		       "2 pods on 1 node (n1) without an agent are not profiled: says why");
+	assert_message(none, "Ready",
+		       "no agent reports: look at the DaemonSet podflame-agent. Note: 4 pods on 2 "
+		       "nodes (n1, n2) without an agent are not profiled: says why");
+	assert_true(json_equal(want, json_object_get(s, "summary")));
+	assert_message(s, "Ready",
+		       "samples of on-cpu are stored. Note: 8 pods on 4 nodes (n1, n2, n3, ...) "
+		       "without an agent are not profiled: says why");
+	assert_message(s, "Degraded", "on 4 nodes (n1, n2, n3, ...): says why");
+	assert_string_equal(json_str_at(failure, "reason", ""), "NodeWithoutAgent");
+	assert_int_equal(json_int_at(failure, "nodes", 0), 4);
+	assert_int_equal(json_int_at(failure, "pods", 0), 8);
+	assert_int_equal(json_array_size(json_object_get(failure, "exampleNodes")), 3);
+}
+
+/* Pods that are not known are told of beside everything else, and once no matter how often that is computed. */
+static void test_pods_that_are_not_known(void **state)
+{
+	static const char entries[] = "[" NODE("n1", 1, true, true, "") "," LACK("n2") "]";
+	_cleanup_json_ json_t *s = NULL, *again = NULL, *over = NULL;
+	_cleanup_json_ json_t *target = json_loads(TARGET("", ""), 0, NULL);
+	_cleanup_free_ char *had = NULL;
+	static const char text[] = "samples of on-cpu are stored. Note: 2 pods on 1 node (n2) "
+				   "without an agent are not "
+				   "profiled: says why; pods are not known";
+
+	(void)state;
+	unseen = "pods are not known";
+	s = compute(TARGET("", ""), entries, 1);
+	assert_message(s, "Ready", text);
+	json_object_set(target, "status", s);
+	had = json_dumps(target, 0);
+	again = compute(had, "[" NODE("n1", 1, true, false, "") "," LACK("n2") "]", 1);
+	assert_message(again, "Ready", text);
+	over = compute(TARGET(", \"suspend\": true", ""), "[]", 1);
+	assert_message(over, "Ready", "spec.suspend is true");
+	unseen = NULL;
+}
+
 static void test_failures_are_bounded(void **state)
 {
 	_cleanup_json_ json_t *s = compute(
@@ -648,6 +745,8 @@ int main(void)
 		cmocka_unit_test(test_reasons_without_room_are_numbered),
 		cmocka_unit_test(test_a_long_message_says_that_it_is_cut),
 		cmocka_unit_test(test_notes),
+		cmocka_unit_test(test_nodes_without_agent),
+		cmocka_unit_test(test_pods_that_are_not_known),
 		cmocka_unit_test(test_failures_are_bounded),
 		cmocka_unit_test(test_no_reason_is_there_twice),
 		cmocka_unit_test(test_what_was_asked_for_is_no_failure),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "lib/base/testclock.h"
 #include "lib/kube/testkube.h"
 #include "lib/kube/testwatches.h"
 
@@ -516,6 +517,166 @@ static void test_nodes_known_late(void **state)
 	assert_int_equal(sent.n, 1);
 }
 
+/* The three lists of a look, with one pod of the target's on the node. */
+static void answer_look(const char *node, json_t *pod)
+{
+	struct kube_watch *w = watch_of("/api/v1/namespaces");
+
+	while (w && !w->once) /* of the agents' pods */
+		w++;
+	w->ops.synced(w->arg);
+	w = &watches[0];
+	while (!streq(w->path, "/api/v1/nodes") || !w->once)
+		w++;
+	keep(w, node, no_object);
+	w->ops.synced(w->arg);
+	w = watch_of("/api/v1/pods");
+	keep(w, "app/p", pod);
+	w->ops.synced(w->arg);
+}
+
+static json_t *agent_pod(const char *node)
+{
+	return json_pack("{s:{s:s}, s:{s:[{s:s, s:s}], s:[{s:s, s:{s:{}}}]}}", "spec", "nodeName",
+			 node, "status", "conditions", "type", "Ready", "status", "True",
+			 "containerStatuses", "name", "agent", "state", "running");
+}
+
+/* A report outlives its agent: it counts until the agent is missed, and again when there is one. */
+static void test_a_node_whose_agent_goes_and_comes_back(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL, *t4 = NULL;
+	_cleanup_json_ json_t *r = report("n1", "u1", true), *agent = agent_pod("n1");
+	_cleanup_json_ json_t *pod =
+		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
+	static const char agents[] = "/namespaces/podflame-system/pods";
+	_cleanup_json_ json_t *r2 = report("n2", "other", true), *agent2 = agent_pod("n2");
+	const json_t *ready;
+
+	(void)state;
+	upsert("/nodes", "n1", no_object, NULL);
+	upsert("/nodes", "n2", no_object, NULL);
+	upsert(agents, "podflame-system/a", agent, NULL);
+	upsert(agents, "podflame-system/a2", agent2, NULL);
+	upsert("profilingnodereports", "podflame-system/n2", r2, NULL);
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(true);
+	assert_string_equal(sent_reason(), "Profiling");
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	removed(agents, "podflame-system/a", agent);
+	test_clock.later_ns += 80 * NSEC_PER_SEC;
+	run(true);
+	assert_int_equal(sent.n, 1);
+	test_clock.later_ns += 11 * NSEC_PER_SEC;
+	run(true);
+	answer_look("n1", pod);
+	run(false);
+	assert_int_equal(sent.n, 2);
+	ready = json_array_get(json_at(sent.body, "status.conditions"), 1);
+	assert_string_equal(json_str_at(ready, "reason", ""), "NodeWithoutAgent");
+	assert_non_null(strstr(json_str_at(ready, "message", ""),
+			       "1 pod on 1 node (n1) without an agent is not profiled"));
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", 0), 1);
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", -1), 0);
+	t3 = answer(200, t2, "12");
+	upsert("/profilingtargets", "app/web", t3, t2);
+	/* what the report says meanwhile counts for nothing */
+	upsert("profilingnodereports", "podflame-system/n1", r, r);
+	run(true);
+	assert_int_equal(sent.n, 2);
+	upsert(agents, "podflame-system/a", agent, NULL);
+	test_clock.later_ns += 2 * NSEC_PER_SEC;
+	run(true);
+	assert_int_equal(sent.n, 3);
+	assert_string_equal(sent_reason(), "Profiling");
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", 0), 1);
+	t4 = answer(200, t3, "13");
+	status_free(s);
+}
+
+/* A target that comes later, another one, and one that goes. */
+static void test_targets_of_a_node_without_agent(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *all = target("u1", "11", 2);
+	_cleanup_json_ json_t *r = report("n2", "other", true), *agent = agent_pod("n2");
+	_cleanup_json_ json_t *pod =
+		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
+
+	(void)state;
+	json_object_set_new(json_object_get(json_object_get(t, "spec"), "podSelector"),
+			    "matchLabels", json_pack("{s:s}", "a", "b"));
+	upsert("/nodes", "n1", no_object, NULL);
+	upsert("/nodes", "n2", no_object, NULL);
+	upsert("/namespaces/podflame-system/pods", "podflame-system/a", agent, NULL);
+	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
+	run(true);
+	answer_look("n1", pod);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 0);
+	json_decref(answer(200, t, "11"));
+	upsert("/profilingtargets", "app/web", all, t);
+	run(true);
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 1);
+	removed("/profilingtargets", "app/web", all);
+	json_decref(answer(404, NULL, NULL));
+	run(true);
+	status_free(s);
+}
+
+static void test_a_refused_look_is_told_to_all_targets(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1);
+	_cleanup_json_ json_t *r = report("n2", "u1", true), *agent = agent_pod("n2");
+	struct kube_watch *w;
+	const json_t *ready;
+
+	(void)state;
+	upsert("/nodes", "n1", no_object, NULL);
+	upsert("/nodes", "n2", no_object, NULL);
+	upsert("/namespaces/podflame-system/pods", "podflame-system/a", agent, NULL);
+	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_int_equal(sent.n, 0); /* what n1 has is not known yet */
+	run(true);
+	for (w = watches; !w->once; w++)
+		;
+	w->ops.state("HTTP 403: no", w->arg);
+	run(true);
+	assert_int_equal(sent.n, 1);
+	ready = json_array_get(json_at(sent.body, "status.conditions"), 1);
+	assert_string_equal(json_str_at(ready, "message", ""),
+			    "samples of on-cpu are stored. Note: not all pods of 1 node without an "
+			    "agent (n1) are known: HTTP 403: no");
+	json_decref(answer(404, NULL, NULL));
+	status_free(s);
+}
+
+/* A hub that starts waits for what nodes without an agent have, but not for ever. */
+static void test_what_cannot_be_known_is_not_waited_for(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "u1", true);
+
+	(void)state;
+	watch_of("/namespaces/podflame-system/pods")->synced = false;
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(true);
+	assert_int_equal(sent.n, 0);
+	test_clock.later_ns += 11 * NSEC_PER_SEC;
+	run(true);
+	assert_int_equal(sent.n, 1);
+	json_decref(answer(404, NULL, NULL));
+	status_free(s);
+}
+
 static void tell_targets(unsigned n, int generation, bool suspend)
 {
 	struct kube_watch *w = watch_of("/profilingtargets");
@@ -620,6 +781,10 @@ int main(void)
 		cmocka_unit_test(test_report_of_a_gone_node_is_deleted_once),
 		cmocka_unit_test(test_report_before_its_node_counts_when_that_comes),
 		cmocka_unit_test(test_nodes_known_late),
+		cmocka_unit_test(test_a_node_whose_agent_goes_and_comes_back),
+		cmocka_unit_test(test_targets_of_a_node_without_agent),
+		cmocka_unit_test(test_a_refused_look_is_told_to_all_targets),
+		cmocka_unit_test(test_what_cannot_be_known_is_not_waited_for),
 		cmocka_unit_test(test_few_writes_at_once),
 		cmocka_unit_test(test_who_was_written_comes_after_the_others),
 		cmocka_unit_test(test_odd_objects),
