@@ -548,13 +548,13 @@ static const struct {
 	const char *why;
 } causes[] = {
 	{NODE(LINUX("amd64"), ""), NULL, NULL,
-	 "the DaemonSet podflame-agent has no pod there; usual reasons: a taint that it does not "
-	 "tolerate (it has none), its nodeSelector or affinity, a quota or policy that refuses its "
-	 "pods"},
+	 "the DaemonSet podflame-agent has no pod there; usual reasons: its nodeSelector or "
+	 "affinity "
+	 "does not take the node, it does not tolerate a taint (the node has none), a quota or "
+	 "policy refuses its pods"},
 	{NODE(LINUX("amd64"), TAINT("gpu") ", {\"key\": \"node.kubernetes.io/unreachable\", "
 					   "\"effect\": \"NoExecute\"}"),
-	 NULL, NULL,
-	 "does not tolerate (gpu=v:NoSchedule, node.kubernetes.io/unreachable:NoExecute), its"},
+	 NULL, NULL, "taint (gpu=v:NoSchedule, node.kubernetes.io/unreachable:NoExecute), a quota"},
 	{NODE("", TAINT("a") "," TAINT("b") "," TAINT("c") "," TAINT("d") "," TAINT("e")), NULL,
 	 NULL, "(a=v:NoSchedule, b=v:NoSchedule, c=v:NoSchedule and 2 more)"},
 	{NODE(LINUX("arm64"), ""), NULL, NULL,
