@@ -43,6 +43,12 @@ install_chart() {
         --set clusterName=$CLUSTER "$@" >"$TK_DIR/helm.log" 2>&1 || { cat "$TK_DIR/helm.log" >&2; return 1; }
 }
 
+# ... as the tests install it: windows of two seconds, and agents on nodes with the label agents=yes alone.
+install_for_tests() {
+    k label nodes --all --overwrite agents=yes >/dev/null
+    install_chart --set agent.window=2s --set agent.nodeSelector.agents=yes "$@"
+}
+
 hub_ip() { k -n podflame-system get service podflame-hub -o 'jsonpath={.spec.clusterIP}'; }
 hub_ca() { k -n podflame-system get configmap podflame-hub-ca -o 'jsonpath={.data.ca\.crt}' >"$TK_DIR/hub-ca.crt"; }
 token() { k -n podflame-system create token podflame-viewer --duration "${1:-1h}"; }

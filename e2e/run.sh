@@ -39,7 +39,7 @@ else
     k -n podflame-system delete pods --all --wait=true >/dev/null 2>&1 || true
     rm -f "$TK_DIR/hub-ca.crt"
 fi
-install_chart --set agent.window=2s || { save_state "$OUT/install"; exit 1; }
+install_for_tests || { save_state "$OUT/install"; exit 1; }
 
 passed=0 failed=0 skipped=0
 for t in "$REPO"/e2e/tests/[0-9]*.sh; do

@@ -98,11 +98,11 @@ round() { # WHAT
 }
 round "Total off"
 check "Total off: no rows of it" test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0
-install_chart --set agent.window=2s --set total=true
+install_for_tests --set total=true
 k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null
 round "Total on"
 check "Total on: rows of the whole node" test "$(profile "" $(($(now) - 30)) "$(now)" Total | total_us)" -gt 1000000
 profile "pod_node='node1'" $(($(now) - 30)) "$(now)" Total | functions >"$W/total" || true
 check "Total on: processes and threads by name" bash -c "grep -q '^\[p\] near' '$W/total' && grep -q '^\[t\] ' '$W/total'"
-install_chart --set agent.window=2s
+install_for_tests
 k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null

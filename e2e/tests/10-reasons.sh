@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (10) A target that matches nothing, or pods that may or can not be profiled, says why.
+# (10) A target that matches nothing, or pods that may or can not be profiled, says why; so does one whose pods are on a node
+# without an agent, and it recovers when there is one.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace app bare
 export CPU=100m
@@ -31,3 +32,29 @@ wait_check 60 "a cluster target of a namespace that is not labelled: says so" cl
 for t in nobody out quiet resting; do note "$t: $(condition app $t Ready)"; done
 check "kubectl get shows it" bash -c "[ -n '$(k -n app get ptgt nobody --no-headers | awk '{print $3}')' ]"
 note "$(k -n app get ptgt nobody --no-headers)"
+
+# Node2 has no agent: a hub that starts tells it at once, as the node is older than an agent needs to start.
+pod app there node2 "/bin/shares there"
+running app there
+target app there '{"podSelector": {"matchLabels": {"app": "there"}}}'
+wait_check 90 "a pod of node2 is profiled" is_ready app there
+trap 'k label node node2 --overwrite agents=yes >/dev/null; cleanup' EXIT
+k label node node2 agents- >/dev/null
+agents_of() { k -n podflame-system get pods -l app.kubernetes.io/component=agent --field-selector spec.nodeName="$1" -o name; }
+no_agent() { [ -z "$(agents_of node2)" ]; }
+wait_check 60 "the agent of node2 is taken away" no_agent
+k -n podflame-system delete pod -l app.kubernetes.io/component=hub --wait=true >/dev/null
+wait_check 120 "pods of a node without an agent: Ready is False, says so and names the node" \
+    says there '^False NodeWithoutAgent 1 pod on 1 node \(node2\) .*DaemonSet podflame-agent has no pod there.*nodeSelector'
+note "there: $(condition app there Ready)"
+described() { k -n app describe ptgt there | grep -qE 'Pods Matched: +1$' && k -n app describe ptgt there | grep -qE 'Reason: +NodeWithoutAgent'; }
+wait_check 30 "... kubectl describe shows it, and counts the pod" described
+# of a target with pods on both nodes
+target app both '{"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["quiet", "there"]}]}}'
+wait_check 90 "pods on both nodes: Ready's message names the one without an agent" says both '^True .*Note: 1 pod on 1 node \(node2\)'
+degraded() { condition app both Degraded | grep -q '^True NodeWithoutAgent'; }
+wait_check 30 "... and Degraded is True" degraded
+k label node node2 agents=yes >/dev/null
+wait_check 120 "an agent comes back: Ready again" is_ready app there
+recovered() { says both '^True' && ! says both 'node2' && condition app both Degraded | grep -q '^False'; }
+wait_check 60 "... and nothing is told of the node any more" recovered

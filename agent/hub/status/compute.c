@@ -11,9 +11,7 @@
 #define GRACE_NS      (3 * NSEC_PER_SEC)  /* until the agents have seen a new target */
 #define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for so long */
 #define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
-#define OMITTED	      "FailuresOmitted"	  /* only we say it */
 #define MESSAGE_BYTES 1024		  /* of a condition, as in its schema */
-#define SHOWN_BYTES   800		  /* of what nodes say, in it */
 #define NODES_BYTES   200		  /* of their names, beside other reasons' */
 #define NAMES_BYTES   200		  /* of other reasons' names */
 #define NOTE_BYTES    600		  /* of what follows it */
@@ -75,7 +73,7 @@ static char *nodes_text(const struct group *g)
 
 static struct verdict group_verdict(const char *status, const struct group *g)
 {
-	_cleanup_free_ char *nodes = nodes_text(g), *text = group_text(g, SHOWN_BYTES);
+	_cleanup_free_ char *nodes = nodes_text(g), *text = group_text(g, STATUS_SHOWN_BYTES);
 
 	return verdict(status, g->reason, xasprintf("on %s: %s", nodes, text));
 }
@@ -93,7 +91,7 @@ static const struct group *without_agent(const struct sum *s)
 static char *without_agent_text(const struct group *g)
 {
 	_cleanup_free_ char *all = nodes_text(g), *nodes = utf8_shorten(all, NODES_BYTES),
-			    *text = group_text(g, SHOWN_BYTES / 2);
+			    *text = group_text(g, STATUS_SHOWN_BYTES / 2);
 
 	return xasprintf("%u pod%s on %s without an agent %s not profiled: %s", g->n_pods,
 			 g->n_pods == 1 ? "" : "s", nodes, g->n_pods == 1 ? "is" : "are", text);
@@ -325,7 +323,7 @@ static struct verdict degraded(const struct sum *s)
 		buf_printf(&others, " and %zu more", n_more);
 	all = nodes_text(g);
 	nodes = utf8_shorten(all, NODES_BYTES);
-	text = group_text(g, SHOWN_BYTES - others.len);
+	text = group_text(g, STATUS_SHOWN_BYTES - others.len);
 	return verdict("True", g->reason, xasprintf("on %s: %s%s", nodes, text, others.data));
 }
 
@@ -348,7 +346,7 @@ static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
 
 	for (size_t i = 0; i < s->n_groups && streq(v->status, "True"); i++)
 		if (s->groups[i].weight == WEIGHT_NOTE)
-			add_note(v, group_text(&s->groups[i], SHOWN_BYTES / 2));
+			add_note(v, group_text(&s->groups[i], STATUS_SHOWN_BYTES / 2));
 	if (stopped || (s->n_refused && s->n_refused == s->n_current))
 		return;
 	if (g && !streq(v->reason, WITHOUT_AGENT))
@@ -389,83 +387,6 @@ static void add_condition(json_t *list, const json_t *target, const char *type, 
 				same ? json_str_at(old, "lastTransitionTime", now) : now,
 				"observedGeneration", (json_int_t)generation));
 	free(v.message);
-}
-
-/* What the target itself says is no failure of it. */
-static bool is_asked_for(const struct group *g)
-{
-	return streq(g->reason, "Suspended") || streq(g->reason, "Completed") ||
-	       streq(g->reason, "NodeNotSelected");
-}
-
-static json_t *failure(const struct group *g)
-{
-	_cleanup_free_ char *text = group_text(g, SHOWN_BYTES);
-	json_t *nodes = json_array();
-
-	for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
-		json_array_append_new(nodes, json_string(g->examples[k]));
-	return json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->reason, "message", text, "nodes",
-			 (int)g->n_nodes, "pods", (int)g->n_pods, "exampleNodes", nodes);
-}
-
-/* What nodes say under our own word would be in the list twice, which the API server refuses. */
-static bool is_failure(const struct group *g)
-{
-	return !is_asked_for(g) && g->weight != WEIGHT_NOTE && !streq(g->reason, OMITTED);
-}
-
-/* The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as they fit. */
-static json_t *omitted(const struct sum *s, size_t shown, size_t n)
-{
-	_cleanup_buf_ struct buf text = {.max_bytes = SHOWN_BYTES};
-	size_t k = 0;
-
-	buf_printf(&text, "%zu more:", n - shown);
-	for (size_t i = 0; i < s->n_groups; i++)
-		if (is_failure(&s->groups[i]) && k++ >= shown)
-			buf_printf(&text, "%s %.64s", k == shown + 1 ? "" : ",",
-				   s->groups[i].reason);
-	text_ascii(text.data);
-	return json_pack("{s:s, s:s, s:i, s:i, s:[]}", "reason", OMITTED, "message", text.data,
-			 "nodes", 0, "pods", 0, "exampleNodes");
-}
-
-static json_t *failures(const struct sum *s)
-{
-	json_t *list = json_array();
-	size_t n = 0, shown;
-
-	for (size_t i = 0; i < s->n_groups; i++)
-		n += is_failure(&s->groups[i]);
-	shown = n > STATUS_MAX_FAILURES ? STATUS_MAX_FAILURES - 1 : n;
-	for (size_t i = 0; i < s->n_groups && json_array_size(list) < shown; i++)
-		if (is_failure(&s->groups[i]))
-			json_array_append_new(list, failure(&s->groups[i]));
-	if (n > shown)
-		json_array_append_new(list, omitted(s, shown, n));
-	return list;
-}
-
-static json_t *summary(const struct sum *s)
-{
-	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "podsMatched", (int)s->pods_matched,
-			 "podsProfiling", (int)s->pods, "containersProfiling", (int)s->containers,
-			 "nodesMatched", (int)s->n_entries, "nodesReporting", (int)s->n_current,
-			 "nodesProfiling", (int)s->n_profiling, "nodesFailed", (int)s->n_failed);
-}
-
-/* As last told: a node that starts anew says nothing for a while. NULL: nothing was told yet. */
-static json_t *stacks(const struct sum *s, const json_t *target)
-{
-	char share[16];
-
-	if (!s->stacks)
-		return json_incref(json_object_get(json_object_get(target, "status"), "stacks"));
-
-	snprintf(share, sizeof(share), "%.1f%%",
-		 100.0 * (double)s->whole_stacks / (double)s->stacks);
-	return json_pack("{s:I, s:s}", "samples", (json_int_t)s->stacks, "finished", share);
 }
 
 static struct subject make_subject(const json_t *target, const struct sum *s, const char *now,
@@ -514,11 +435,11 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 			      now);
 	out = json_pack("{s:I, s:o, s:s, s:o, s:o}", "observedGeneration",
 			(json_int_t)json_int_at(target, "metadata.generation", 0), "conditions",
-			conditions, "events", events, "summary", summary(&s), "failures",
-			failures(&s));
+			conditions, "events", events, "summary", status_summary(&s), "failures",
+			status_failures(&s));
 	if (first)
 		json_object_set_new(out, "firstReadyTime", json_string(first));
-	told = stacks(&s, target);
+	told = status_stacks(&s, target);
 	if (told)
 		json_object_set_new(out, "stacks", told);
 	return out;

@@ -6,6 +6,7 @@
 
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3
+#define STATUS_SHOWN_BYTES  800		   /* of what nodes say, in a message */
 #define WITHOUT_AGENT	    "NodeWithoutAgent" /* only we say it: agentless_entry */
 
 /* How much a reason matters. */
@@ -47,3 +48,7 @@ void text_ascii(char *text);
 char *group_text(const struct group *g, size_t max_bytes);
 /* "on-cpu,off-cpu": the target's events as queries name them. Caller frees. */
 char *target_events(const json_t *target);
+/* Of a status. New references. */
+json_t *status_summary(const struct sum *s);
+json_t *status_failures(const struct sum *s);
+json_t *status_stacks(const struct sum *s, const json_t *target);	/* NULL: nothing was told yet */

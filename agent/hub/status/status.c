@@ -2,13 +2,10 @@
 /*
  * The controller around status_compute: what each node says about each target is
  * kept by target, a change of a report touches the targets it names and no
- * others, and a status is written when it differs from what the server has.
- * Writes carry uid and resourceVersion: a stale one is refused, not merged.
+ * others, and a status is written (write.c) when it differs from what the server
+ * has.
  */
-#include "hub/status/agentless.h"
-#include "hub/status/omitted.h"
-#include "hub/status/reports.h"
-#include "hub/status/table.h"
+#include "hub/status/controller.h"
 
 #include <stdlib.h>
 
@@ -16,39 +13,14 @@
 #define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* reports of several nodes make one write */
 #define TICK_NS	       NSEC_PER_SEC	    /* for what changes by time alone */
 #define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of one target that nobody waits for */
-#define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
-#define SETTLE_NS                                                                                  \
-	(10 * NSEC_PER_SEC) /* a hub that starts waits so long for what it cannot know at once */
-#define MAX_IN_FLIGHT 16    /* writes: each may open a connection, on the loop */
-
-struct status {
-	struct loop *loop;
-	struct kube *kube;
-	struct kube_watch *targets, *cluster_targets;
-	struct reports *reports;
-	struct agentless *agentless;
-	uint64_t started_ns;
-	bool settled;
-	struct row *all;
-	struct omitted *omitted;
-	unsigned n_reports;
-	struct timer flush, tick;
-	bool flush_armed;
-	struct request *requests; /* in flight */
-	unsigned n_requests;
-};
-struct request {
-	struct status *status; /* NULL: freed meanwhile */
-	char *uid;
-	json_t *sent;
-	struct request *prev, *next;
-};
+#define SETTLE_NS      (10 * NSEC_PER_SEC)  /* a hub that starts waits so long at most */
+#define MAX_IN_FLIGHT  16		    /* writes: each may open a connection, on the loop */
 
 /* ---- when ---- */
 
 static void flush(void *arg);
 
-static void arm_flush(struct status *s)
+void status_flush_soon(struct status *s)
 {
 	if (s->flush_armed)
 		return;
@@ -56,18 +28,18 @@ static void arm_flush(struct status *s)
 	timer_set(s->loop, &s->flush, FLUSH_DELAY_NS, flush, s);
 }
 
-static void touch(struct status *s, struct row *t)
+void status_touch(struct status *s, struct row *t)
 {
 	if (!t->object)
 		return;
 	t->dirty = true;
-	arm_flush(s);
+	status_flush_soon(s);
 }
 
 static void touch_all(struct status *s)
 {
 	for (struct row *t = s->all; t; t = t->hh.next)
-		touch(s, t);
+		status_touch(s, t);
 }
 
 static const char *namespace_of(const struct row *t)
@@ -85,7 +57,7 @@ static void touch_omitted(struct status *s)
 {
 	for (struct row *t = s->all; t; t = t->hh.next)
 		if (may_be_omitted(s, t) != t->omitted)
-			touch(s, t);
+			status_touch(s, t);
 }
 
 /*
@@ -114,103 +86,11 @@ static void on_tick(void *arg)
 
 	for (struct row *t = s->all; t; t = t->hh.next) {
 		if (t->pending)
-			touch(s, t);
+			status_touch(s, t);
 	}
 	reports_tick(s->reports);
 	look_at_nodes(s);
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
-}
-
-/* ---- writing ---- */
-
-static void request_free(struct request *q)
-{
-	if (q->status) {
-		if (q->prev)
-			q->prev->next = q->next;
-		else
-			q->status->requests = q->next;
-		if (q->next)
-			q->next->prev = q->prev;
-		q->status->n_requests--;
-	}
-	free(q->uid);
-	json_decref(q->sent);
-	free(q);
-}
-
-static void write_failed(struct row *t, int http, const char *error)
-{
-	bool first = !t->backoff_ns;
-
-	if (http == 409) /* somebody was faster: what the watch shows counts */
-		row_forget_written(t);
-	t->backoff_ns = first ? NSEC_PER_SEC : MIN(t->backoff_ns * 2, BACKOFF_MAX_NS);
-	t->retry_ns = now_mono_ns() + t->backoff_ns / 2 + random_below(t->backoff_ns);
-	t->pending = true; /* the tick comes back to it */
-	if (first && http != 409)
-		log_warn("status of %s could not be written: %s (status %d)", t->path,
-			 error ? error : "refused", http);
-}
-
-static void on_written(int http, const json_t *body, const char *error, void *arg)
-{
-	struct request *q = arg;
-	struct status *s = q->status;
-	struct row *t = s ? row_find(s->all, q->uid) : NULL;
-
-	if (s)
-		arm_flush(s); /* others may wait for its end */
-	if (!t) {
-		request_free(q);
-		return;
-	}
-	t->in_flight = false;
-	if (!t->object) {
-		row_drop_if_unused(&s->all, t);
-	} else if (http >= 200 && http < 300) {
-		const char *rv = json_str_at(body, "metadata.resourceVersion", NULL);
-
-		if (!rv ||
-		    !str_equal(rv, json_str_at(t->object, "metadata.resourceVersion", NULL))) {
-			json_decref(t->written);
-			t->written = json_incref(q->sent);
-			free(t->written_rv);
-			t->written_rv = xstrdup(rv);
-		}
-		t->backoff_ns = t->retry_ns = 0;
-		touch(s, t);
-	} else if (http != 404) {
-		write_failed(t, http, error);
-	}
-	request_free(q);
-}
-
-static void write_status(struct status *s, struct row *t, json_t *status)
-{
-	const char *rv = t->written_rv ? t->written_rv
-				       : json_str_at(t->object, "metadata.resourceVersion", "");
-	_cleanup_json_ json_t *body = json_pack("{s:{s:s, s:s}, s:O}", "metadata", "uid", t->uid,
-						"resourceVersion", rv, "status", status);
-	struct request *q = xcalloc(1, sizeof(*q));
-
-	q->status = s;
-	q->uid = xstrdup(t->uid);
-	q->sent = json_incref(status);
-	q->next = s->requests;
-	if (q->next)
-		q->next->prev = q;
-	s->requests = q;
-	s->n_requests++;
-	row_move_last(&s->all, t); /* before its next turn comes who waits */
-	t->in_flight = true;
-	t->last_write_ns = now_mono_ns();
-	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,
-			 on_written, q) < 0) {
-		t->in_flight = false;
-		request_free(q);
-		write_failed(t, -1, "no request could be made");
-	}
 }
 
 /* The object with the status that it will have once the watch caught up. */
@@ -271,7 +151,7 @@ static void reconcile(struct status *s, struct row *t)
 		t->pending = true;
 		return;
 	}
-	write_status(s, t, want);
+	status_write(s, t, want);
 }
 
 static void flush(void *arg)
@@ -297,7 +177,7 @@ static void ask_about(struct status *s, struct row *t, const char *node)
 	_cleanup_json_ json_t *entry = agentless_entry(s->agentless, node, t->object);
 
 	if (entry ? row_hear(t, node, entry) : row_unhear(t, node))
-		touch(s, t);
+		status_touch(s, t);
 }
 
 struct asking {
@@ -391,7 +271,7 @@ static void target_upsert(struct status *s, const char *key, const json_t *obj, 
 				      (int)(slash - key), key, slash + 1);
 	if (another)
 		ask_about_all(s, t);
-	touch(s, t);
+	status_touch(s, t);
 }
 
 static void on_target(const char *key, const json_t *obj, const json_t *old, void *arg)
@@ -430,7 +310,7 @@ static void hear(struct status *s, const char *node, const json_t *entry)
 	struct row *t = *uid ? row_find_or_add(&s->all, uid) : NULL;
 
 	if (t && row_hear(t, node, entry))
-		touch(s, t);
+		status_touch(s, t);
 }
 
 static void unhear(struct status *s, const char *node, const char *uid)
@@ -439,7 +319,7 @@ static void unhear(struct status *s, const char *node, const char *uid)
 
 	if (!t || !row_unhear(t, node))
 		return;
-	touch(s, t);
+	status_touch(s, t);
 	row_drop_if_unused(&s->all, t);
 }
 
@@ -566,10 +446,7 @@ struct status *status_free(struct status *s)
 	kube_watch_free(s->cluster_targets);
 	reports_free(s->reports);
 	agentless_free(s->agentless);
-	for (struct request *q = s->requests, *q_next; q; q = q_next) {
-		q_next = q->next;
-		q->status = NULL;
-	}
+	status_abandon_writes(s);
 	HASH_ITER (hh, s->all, t, next)
 		row_free(&s->all, t);
 	omitted_done(&s->omitted);
