@@ -603,6 +603,7 @@ static void test_targets_of_a_node_without_agent(void **state)
 	struct status *s = start(true);
 	_cleanup_json_ json_t *t = target("u1", "10", 1), *all = target("u1", "11", 2);
 	_cleanup_json_ json_t *r = report("n2", "other", true), *agent = agent_pod("n2");
+	_cleanup_json_ json_t *r1 = report("n1", "other", true), *agent1 = agent_pod("n1");
 	_cleanup_json_ json_t *pod =
 		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
 
@@ -624,7 +625,13 @@ static void test_targets_of_a_node_without_agent(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 1);
 	removed("/profilingtargets", "app/web", all);
 	json_decref(answer(404, NULL, NULL));
+	/* what was found for one that is gone is forgotten with it */
+	upsert("/namespaces/podflame-system/pods", "podflame-system/a1", agent1, NULL);
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("/profilingtargets", "app/web", all, NULL);
 	run(true);
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 0);
+	json_decref(answer(404, NULL, NULL));
 	status_free(s);
 }
 
