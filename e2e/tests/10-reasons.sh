@@ -33,7 +33,7 @@ for t in nobody out quiet resting; do note "$t: $(condition app $t Ready)"; done
 check "kubectl get shows it" bash -c "[ -n '$(k -n app get ptgt nobody --no-headers | awk '{print $3}')' ]"
 note "$(k -n app get ptgt nobody --no-headers)"
 
-# Node2 has no agent: a hub that starts tells it at once, as the node is older than an agent needs to start.
+# Node2 has no agent. A hub that runs waits 90 s for one; one that starts sees that the node is older than that.
 pod app there node2 "/bin/shares there"
 running app there
 target app there '{"podSelector": {"matchLabels": {"app": "there"}}}'

@@ -44,7 +44,7 @@ struct agentless {
 	struct kube_watch *namespaces; /* as last listed; NULL: not yet */
 	uint64_t namespaces_ns;
 	enum step step;		 /* of the look under way */
-	struct lack *at;	 /* whom it is of */
+	struct lack *at;	 /* the node that it is of */
 	struct kube_watch *list; /* its answer */
 	json_t *object;		 /* the node */
 	uint64_t step_ns;

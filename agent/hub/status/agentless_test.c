@@ -268,7 +268,7 @@ static void test_no_report_is_a_lack_though_the_agent_runs(void **state)
 	end();
 }
 
-/* Who may not see the agents' pods goes by the reports alone. */
+/* A hub that may not watch the agents' pods judges nodes by their reports alone. */
 static void test_without_the_agents_pods_reports_decide(void **state)
 {
 	struct kube_watch *w;

@@ -132,9 +132,10 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 static struct verdict no_entries(const struct subject *x)
 {
 	const struct group *g = without_agent(x->sum);
-	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
-		      is(x->ready, "Unknown", "ReportFull") ||
-		      (g && x->ready && !is(x->ready, "Unknown", NULL)); /* for that agent */
+	bool waited =
+		is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
+		is(x->ready, "Unknown", "ReportFull") ||
+		(g && x->ready && !is(x->ready, "Unknown", NULL)); /* while the agent was missed */
 	unsigned n_reports = x->seen->n_reports;
 
 	if (x->sum->behind && !x->sum->n_current)
@@ -155,7 +156,7 @@ static struct verdict no_entries(const struct subject *x)
 				       "whether it is profiled there is not known"));
 	if (g)
 		return verdict("False", WITHOUT_AGENT, without_agent_text(g));
-	if (x->sum->n_groups) /* of pods on nodes without an agent, too */
+	if (x->sum->n_groups) /* why pods on nodes without an agent are not to be profiled */
 		return group_verdict("False", &x->sum->groups[0]);
 	return verdict(
 		"False", "NoPodsMatched",
@@ -327,7 +328,7 @@ static struct verdict degraded(const struct sum *s)
 	return verdict("True", g->reason, xasprintf("on %s: %s%s", nodes, text, others.data));
 }
 
-/* What no user can know who looks at profiles. Takes text. */
+/* Takes ownership of text. */
 static void add_note(struct verdict *v, char *text)
 {
 	_cleanup_free_ char *all = v->message, *long_note = text,
@@ -338,7 +339,7 @@ static void add_note(struct verdict *v, char *text)
 	*v = verdict(v->status, v->reason, xasprintf("%s%s%s", before, between, note));
 }
 
-/* Of a target that is done or refused nobody misses a sample. */
+/* What profiles alone do not show. A target that is stopped or refused lacks no agent. */
 static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
 {
 	const struct sum *s = x->sum;

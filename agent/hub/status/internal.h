@@ -7,7 +7,7 @@
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3
 #define STATUS_SHOWN_BYTES  800		   /* of what nodes say, in a message */
-#define WITHOUT_AGENT	    "NodeWithoutAgent" /* only we say it: agentless_entry */
+#define WITHOUT_AGENT	    "NodeWithoutAgent" /* only the hub says it: agentless_entry */
 
 /* How much a reason matters. */
 enum weight {
