@@ -86,7 +86,7 @@ static void list_taints(struct buf *b, const json_t *node)
 	if (n > TAINTS_SHOWN)
 		buf_printf(b, " and %zu more", n - TAINTS_SHOWN);
 	if (!n)
-		buf_puts(b, "the node has none");
+		buf_puts(b, "none");
 }
 
 /* What is known of it. A taint need not be the reason: the DaemonSet may tolerate it. */
@@ -103,9 +103,9 @@ static char *why(const json_t *node, const char *pod_says)
 		return xasprintf("agents run on linux/" ARCH " alone, and it is %.32s/%.32s",
 				 os ? os : "?", arch ? arch : "?");
 	list_taints(&taints, node);
-	return xasprintf("the DaemonSet podflame-agent has no pod there; usual reasons: its "
-			 "nodeSelector or affinity does not take the node, it does not tolerate a "
-			 "taint (%s), a quota or policy refuses its pods",
+	return xasprintf("the DaemonSet podflame-agent has no pod there (taints: %s); usual "
+			 "reasons: its nodeSelector or affinity, a taint that it does not "
+			 "tolerate, a quota or policy that refuses its pods",
 			 taints.data);
 }
 

@@ -548,15 +548,15 @@ static const struct {
 	const char *why;
 } causes[] = {
 	{NODE(LINUX("amd64"), ""), NULL, NULL,
-	 "the DaemonSet podflame-agent has no pod there; usual reasons: its nodeSelector or "
-	 "affinity "
-	 "does not take the node, it does not tolerate a taint (the node has none), a quota or "
-	 "policy refuses its pods"},
+	 "the DaemonSet podflame-agent has no pod there (taints: none); usual reasons: its "
+	 "nodeSelector or affinity, a taint that it does not tolerate, a quota or policy that "
+	 "refuses "
+	 "its pods"},
 	{NODE(LINUX("amd64"), TAINT("gpu") ", {\"key\": \"node.kubernetes.io/unreachable\", "
 					   "\"effect\": \"NoExecute\"}"),
-	 NULL, NULL, "taint (gpu=v:NoSchedule, node.kubernetes.io/unreachable:NoExecute), a quota"},
+	 NULL, NULL, "(taints: gpu=v:NoSchedule, node.kubernetes.io/unreachable:NoExecute); usual"},
 	{NODE("", TAINT("a") "," TAINT("b") "," TAINT("c") "," TAINT("d") "," TAINT("e")), NULL,
-	 NULL, "(a=v:NoSchedule, b=v:NoSchedule, c=v:NoSchedule and 2 more)"},
+	 NULL, "(taints: a=v:NoSchedule, b=v:NoSchedule, c=v:NoSchedule and 2 more)"},
 	{NODE(LINUX("arm64"), ""), NULL, NULL,
 	 "agents run on linux/amd64 alone, and it is linux/arm64"},
 	{NODE("\"kubernetes.io/os\": \"windows\", \"kubernetes.io/arch\": \"amd64\"", ""), NULL,
