@@ -274,6 +274,51 @@ static void watch_list_once(void **state)
 	finish(f);
 }
 
+static void free_and_stop(struct fixture *f)
+{
+	f->watch = kube_watch_free(f->watch);
+	loop_stop(f->loop, 0);
+}
+
+static void free_when_synced(void *arg)
+{
+	free_and_stop(arg);
+}
+
+static void free_when_refused(const char *error, void *arg)
+{
+	assert_non_null(error);
+	free_and_stop(arg);
+}
+
+/* As an owner does it that wants one answer: from within either callback. */
+static void watch_list_once_is_freed_in_callbacks(void **state)
+{
+	static const struct kube_watch_ops freeing = {upsert, removed, free_when_synced,
+						      free_when_refused};
+	static const struct row row = {
+		"",
+		{{FAIL, STATUS("403", "no"), 403}, {REPLY, LIST("10", POD("a", "1"))}},
+		"+n/a=1"};
+	const struct kube_watch_spec spec = {.path = "/api/v1/pods", .once = true};
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	struct ts_config tc = {.cert = &cert};
+
+	(void)state;
+	f->row = &row;
+	assert_int_equal(loop_new(&f->loop), 0);
+	f->ts = ts_start(&tc, serve, f);
+	make_kube(f, NULL, &fast);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(kube_watch_new(f->kube, &spec, &freeing, f, &f->watch), 0);
+		assert_int_equal(loop_run(f->loop), 0);
+		assert_null(f->watch);
+	}
+	assert_string_equal(f->log.data, row.log);
+	assert_null(f->wrong);
+	finish(f);
+}
+
 #define NOTED(name, rv, v, note)                                                                   \
 	OBJ(name, "u-" name, rv, ",\"v\":\"" v "\",\"note\":{\"a\":[0],\"b\":\"" note "\"}")
 
@@ -311,6 +356,7 @@ int main(void)
 		cmocka_unit_test(watch_36_bytes_of_a_kind_are_bounded),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
 		cmocka_unit_test(watch_list_once),
+		cmocka_unit_test(watch_list_once_is_freed_in_callbacks),
 	};
 
 	return run_rows("watch_list", rows, ARRAY_SIZE(rows), more, ARRAY_SIZE(more));
