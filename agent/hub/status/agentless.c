@@ -26,7 +26,8 @@ struct lack { /* a node on which no agent works */
 	char *node;
 	uint64_t since_ns, due_ns; /* monotonic; due: of the next look */
 	bool told;
-	char *error; /* of the last look; NULL: all is known */
+	unsigned n_failed; /* looks in a row */
+	char *error;	   /* why not all is known; NULL: it is */
 	struct agentless_pods pods;
 	UT_hash_handle hh;
 };
@@ -162,24 +163,35 @@ static void on_works(const char *node, void *arg)
 
 /* ---- looks ---- */
 
-static void count_look(const char *result)
+/* Somewhat later than a minute, so that nodes that were looked at together are not for ever. */
+static void end_turn(struct lack *l, const char *result)
 {
 	counter_add(counter("agentless_looks_total", "result", result), 1);
+	l->due_ns = now_mono_ns() + LOOK_NS + random_below(LOOK_NS / 6);
 }
 
-/* error NULL: everything is known. What was known before stays where this look failed. */
+/* error NULL: everything is known. */
 static void finish_look(struct agentless *a, struct lack *l, const char *error)
 {
-	_cleanup_free_ char *node = xstrdup(l->node);
+	_cleanup_free_ char *was = l->error;
 
-	count_look(error ? "incomplete" : "whole");
-	l->due_ns = now_mono_ns() + LOOK_NS + random_below(LOOK_NS / 6);
-	free(l->error);
+	end_turn(l, error ? "incomplete" : "whole");
 	l->error = error ? utf8_shorten(error, UNSEEN_BYTES) : NULL;
 	l->told = true;
 	count_nodes(a);
-	a->ops.changed(node, a->arg);
+	a->ops.changed(l->node, a->arg);
 	note_unseen(a);
+}
+
+/* What was known before stays. An API server that was away for a moment is not told to every target. */
+static void finish_failed(struct agentless *a, struct lack *l, const char *error)
+{
+	l->n_failed++;
+	if (l->n_failed == 1 && l->pods.why) {
+		end_turn(l, "incomplete");
+		return;
+	}
+	finish_look(a, l, error);
 }
 
 static void fail_look(struct agentless *a, const char *error)
@@ -187,7 +199,7 @@ static void fail_look(struct agentless *a, const char *error)
 	struct lack *l = a->at;
 
 	end_look(a);
-	finish_look(a, l, error);
+	finish_failed(a, l, error);
 }
 
 /* Without the namespaces nothing can be said of any node: all that are due wait for the next time. */
@@ -200,7 +212,7 @@ static void fail_all(struct agentless *a, const char *error)
 	end_look(a);
 	HASH_ITER (hh, a->lacks, l, next) {
 		if (l->since_ns + GRACE_NS <= now && l->due_ns <= now)
-			finish_look(a, l, text);
+			finish_failed(a, l, text);
 	}
 }
 
@@ -222,6 +234,7 @@ static void take_pods(struct agentless *a)
 				     left_out, MAX_PODS_BYTES >> 20)
 			 : NULL;
 
+	l->n_failed = 0;
 	a->bytes -= l->pods.n_bytes;
 	agentless_pods_done(&l->pods);
 	agentless_pods_take(&l->pods, a->list, a->object, says);
@@ -238,11 +251,15 @@ static void on_listed(void *arg)
 
 	switch (a->step) {
 	case STEP_NAMESPACES:
-		kube_watch_free(a->namespaces);
-		a->namespaces = TAKE_PTR(a->list);
-		a->namespaces_ns = now_mono_ns();
-		start_step(a, STEP_NODE);
-		return;
+		if (!kube_watch_left_out(a->list)) {
+			kube_watch_free(a->namespaces);
+			a->namespaces = TAKE_PTR(a->list);
+			a->namespaces_ns = now_mono_ns();
+			start_step(a, STEP_NODE);
+			return;
+		}
+		fail_all(a, "there is no room for all namespaces");
+		break;
 	case STEP_NODE:
 		a->object = json_incref((json_t *)kube_watch_get(a->list, a->at->node));
 		if (a->object) {
