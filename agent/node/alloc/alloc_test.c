@@ -99,6 +99,64 @@ static void a_static_program_without_symbols_says_so(void **state)
 	stop(pid, &p, s);
 }
 
+/* Its problem, of a program that has this text, built so. */
+static char *problem_with(const char *text, const char *more, const char *flags)
+{
+	_cleanup_free_ char *source =
+		xasprintf("const char *volatile text = \"%s\";\n%s\n" WAITS, text, more);
+	struct alloc_process p;
+	pid_t pid = start(source, flags);
+	struct alloc_sites *s = find(&p, pid);
+	char *problem = xstrdup(s->problem);
+
+	stop(pid, &p, s);
+	return problem;
+}
+
+static void an_allocator_without_names_is_told(void **state)
+{
+	static const struct {
+		const char *text, *allocator;
+	} rows[] = {
+		{"<jemalloc>: Error in munmap(): %s", "(jemalloc)"},
+		{"mimalloc: warning: ", "(mimalloc)"},
+		{"MALLOC:   %12u (%7.1f MiB) Bytes in use by application\\n", "(tcmalloc)"},
+		{"Failed to initialise snmalloc.", "(snmalloc)"},
+		{"Scudo ERROR: internal map failure", "(Scudo)"},
+		{"TBBmalloc: VERSION", "(oneTBB's malloc)"},
+		{"malloc(): corrupted top size", "(glibc's malloc)"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_free_ char *problem = problem_with(rows[i].text, "", "-s");
+
+		assert_true(str_has_prefix(problem, dir));
+		assert_non_null(strstr(problem, rows[i].allocator));
+	}
+}
+
+/* Its functions are probed; what only speaks of an allocator has none; CPython has mimalloc for itself. */
+static void an_allocator_with_names_is_not(void **state)
+{
+	static const char jemalloc[] = "<jemalloc>: Error in munmap(): %s";
+	static const struct {
+		const char *text, *more;
+	} rows[] = {
+		{jemalloc, "void *malloc(unsigned long n) { return 0; } void free(void *p) {}"},
+		{jemalloc, "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}"},
+		{"MALLOC_CONF=narenas:1 jemalloc mimalloc tcmalloc", ""},
+		{"mimalloc: warning: ", "int _PyRuntime;"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_free_ char *problem = problem_with(rows[i].text, rows[i].more, "");
+
+		assert_string_equal(problem, "");
+	}
+}
+
 /* Symbols far outside, of huge size, in data, and one that jumps to itself: sites are in code, ranges in bounds. */
 static void hostile_symbols_give_no_site(void **state)
 {
@@ -317,6 +375,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_c_library_has_its_entry_points),
 		cmocka_unit_test(a_static_program_without_symbols_says_so),
+		cmocka_unit_test(an_allocator_without_names_is_told),
+		cmocka_unit_test(an_allocator_with_names_is_not),
 		cmocka_unit_test(hostile_symbols_give_no_site),
 		cmocka_unit_test(each_problem_is_told_once),
 		cmocka_unit_test(inner_ranges_are_apart_and_have_a_limit),

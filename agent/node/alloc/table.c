@@ -118,6 +118,17 @@
 	X("mi_free_aligned", FREE(1), MI, ANY, 0)                                                  \
 	X("mi_free_size_aligned", FREE(1), MI, ANY, 0)
 
+/* oneapi/tbb/scalable_allocator.h */
+#define TBB_ROWS(X)                                                                                \
+	X("scalable_malloc", ALLOC(1), TBB, ANY, 0)                                                \
+	X("scalable_free", FREE(1), TBB, ANY, 0)                                                   \
+	X("scalable_calloc", ALLOC2(1, 2), TBB, ANY, 0)                                            \
+	X("scalable_realloc", REALLOC(1, 2), TBB, ANY, 0)                                          \
+	X("scalable_posix_memalign", OUT(1, 3), TBB, ALIGNED, 0)                                   \
+	X("scalable_aligned_malloc", ALLOC(1), TBB, ALIGNED, 0)                                    \
+	X("scalable_aligned_realloc", REALLOC(1, 2), TBB, ALIGNED, 0)                              \
+	X("scalable_aligned_free", FREE(1), TBB, ANY, 0)
+
 /* operator new, new[], delete, delete[]: C++17, Itanium ABI */
 #define NEW_ROWS(X, operator)                                                                      \
 	X(operator"m", NEW(1), CXX, ANY, 0)                                                        \
@@ -150,6 +161,7 @@
 	TCMALLOC_ROWS(X)                                                                           \
 	C_ROWS(X, "mi_", MI)                                                                       \
 	MIMALLOC_ROWS(X)                                                                           \
+	TBB_ROWS(X)                                                                                \
 	NEW_ROWS(X, "_Znw")                                                                        \
 	NEW_ROWS(X, "_Zna")                                                                        \
 	DELETE_ROWS(X, "_Zdl")                                                                     \

@@ -5,7 +5,16 @@
 #include "node/alloc/alloc.h"
 
 /* An allocator is there where its family's ALLOC and FREE are; C++'s and Rust's are not on their own. */
-enum table_family { TABLE_C, TABLE_JE, TABLE_RJEM, TABLE_TC, TABLE_MI, TABLE_CXX, TABLE_RUST };
+enum table_family {
+	TABLE_C,
+	TABLE_JE,
+	TABLE_RJEM,
+	TABLE_TC,
+	TABLE_MI,
+	TABLE_TBB,
+	TABLE_CXX,
+	TABLE_RUST
+};
 #define TABLE_FAMILIES (TABLE_RUST + 1)
 
 /* What is asked of the address. */
