@@ -332,6 +332,7 @@ struct pf_mem_proc {
 	/* The kernel's: */
 	uint64_t cgroup_id; /* of its last hit */
 	uint64_t hits;
+	uint64_t seen_bytes; /* what the taken ones stand for, of one event */
 };
 /* Map `live`, LRU hash: sampled allocations that were not freed yet. */
 struct pf_live_key {
@@ -408,7 +409,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 32, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 224, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 232, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

@@ -58,7 +58,7 @@ static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
 struct pf_mem_who {
 	struct task_struct *task;
 	const struct pf_filter *filter;
-	const struct pf_mem_proc *proc;
+	struct pf_mem_proc *proc;
 	uint64_t cgroup_id;
 	uint32_t events; /* that want it, of those asked about; 0: nobody's */
 };
@@ -201,6 +201,16 @@ static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *
 	return !ends;
 }
 
+/* Both events are of the same allocations: what one of them takes tells how much this process's probes see. */
+static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
+{
+	bool alloc = hit->who.events & 1 << PF_EVENT_MEM_ALLOC;
+	uint64_t value = alloc ? hit->alloc : hit->inuse;
+
+	if (value && hit->who.proc)
+		__sync_fetch_and_add(&hit->who.proc->seen_bytes, value);
+}
+
 /*
  * It is to be taken; NULL: that is not possible, or it needs no more. With the scratch comes pf_mem_cpu_here().
  * What a realloc frees is removed before it can be another thread's.
@@ -212,6 +222,7 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 
 	if (!pf_mem_is_wanted(ctx, hit))
 		return NULL;
+	pf_mem_seen(hit);
 	if (hit->alloc)
 		pf_mem_taken(who->cgroup_id, PF_EVENT_MEM_ALLOC, hit->alloc, hit->size);
 	if (hit->inuse)

@@ -165,12 +165,106 @@ static void what_lives_is_what_leaked(void **state)
 	assert_in_range(folded_sum(out, "record_test_small"), 0, 100);
 }
 
+/* ---- memory that probes do not see ---- */
+
+#define GROWS_BYTES (100u << 20)
+
+static void touch(char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i += 4096)
+		((volatile char *)p)[i] = 1;
+}
+
+enum { BEGIN = 1, DONE }; /* truth[] of both processes */
+
+static void say(int what)
+{
+	__atomic_store_n(&truth[what], 1, __ATOMIC_RELEASE);
+}
+
+static void wait_for(int what)
+{
+	uint64_t deadline_ns = now_mono_ns() + 300 * NSEC_PER_SEC;
+
+	while (!__atomic_load_n(&truth[what], __ATOMIC_ACQUIRE)) {
+		if (now_mono_ns() > deadline_ns)
+			fail_msg("nothing was said for five minutes");
+		usleep(1000);
+	}
+}
+
+static void stay(void)
+{
+	say(DONE);
+	for (;;)
+		pause();
+}
+
+static void maps_itself(void)
+{
+	wait_for(BEGIN);
+	touch(mmap(NULL, GROWS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+	      GROWS_BYTES);
+	stay();
+}
+
+/* Seen; of a file; shared. */
+static void grows_otherwise(void)
+{
+	FILE *f = tmpfile();
+
+	wait_for(BEGIN);
+	for (int i = 0; i < 100; i++)
+		touch(malloc(GROWS_BYTES / 100), GROWS_BYTES / 100);
+	if (f && ftruncate(fileno(f), GROWS_BYTES) == 0)
+		touch(mmap(NULL, GROWS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(f), 0),
+		      GROWS_BYTES);
+	touch(mmap(NULL, GROWS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+	      GROWS_BYTES);
+	stay();
+}
+
+/* Whether record says at its end that not all was seen. */
+static bool says_not_seen(void (*body)(void), const char *event)
+{
+	_cleanup_free_ char *out = file_in_dir("unseen.folded"), *pid_text = NULL;
+	bool says;
+	struct run r;
+	pid_t pid;
+
+	truth[BEGIN] = truth[DONE] = 0;
+	pid = start(body);
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-e", event, "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	say(BEGIN);
+	wait_for(DONE);
+	kill(r.pid, SIGINT);
+	if (run_end(&r))
+		fail_msg("%s", r.text.data);
+	says = strstr(r.text.data, "not all of its memory was seen: its memory grew by ") != NULL;
+	run_free(&r);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return says;
+}
+
+static void memory_that_is_not_seen_is_told(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_true(says_not_seen(maps_itself, "mem-alloc"));
+	assert_true(says_not_seen(maps_itself, "mem-inuse"));
+	assert_false(says_not_seen(grows_otherwise, "mem-alloc"));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_have_causes),
 		cmocka_unit_test(bytes_are_exact),
 		cmocka_unit_test(what_lives_is_what_leaked),
+		cmocka_unit_test(memory_that_is_not_seen_is_told),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

@@ -6,11 +6,13 @@
 #include "cli/record.h"
 #include "node/alloc_go.h"
 #include "node/sites.h"
+#include "node/unseen.h"
 
 #include <stdlib.h>
 
 #define GO_READ_NS  (5 * NSEC_PER_SEC)
 #define ANNOUNCE_NS (5 * NSEC_PER_SEC)
+#define NOT_SEEN_SHOWN 8 /* processes */
 
 struct record_heap { /* one process */
 	uint32_t tgid, exec_id;
@@ -20,7 +22,8 @@ struct record_heap { /* one process */
 	struct attached *attached;
 	bool again; /* it was just starting */
 	uint64_t snapshot_ns;
-	char *problem;
+	char *problem;	      /* what of it is not seen; NULL. Stays when it has ended */
+	struct unseen unseen; /* likewise: whether more of it is not */
 };
 
 static bool is_memory(const struct recording *r)
@@ -42,15 +45,17 @@ static void take_away(struct recording *r, struct record_heap *h)
 	h->sites = alloc_sites_free(h->sites);
 	h->m = mappings_unref(h->m);
 	h->again = false;
-	free(TAKE_PTR(h->problem));
 }
 
 static struct record_heap *get(struct recording *r, const struct mappings *m)
 {
 	struct record_heap *h = find(r, m->tgid, m->start_boottime_ns);
 
-	if (h && h->exec_id != m->exec_id)
+	if (h && h->exec_id != m->exec_id) {
 		take_away(r, h);
+		free(TAKE_PTR(h->problem));
+		unseen_begin_anew(&h->unseen);
+	}
 	if (!h) {
 		GROW(r->heaps, r->n_heaps, r->cap_heaps);
 		h = &r->heaps[r->n_heaps++];
@@ -59,6 +64,17 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	}
 	h->exec_id = m->exec_id;
 	return h;
+}
+
+/* Its memory against what its probes saw; not of Go and Java, which have heaps of their own. */
+static void look_at_memory(const struct recording *r, struct record_heap *h)
+{
+	struct proc_memory now;
+
+	if (h->attached && h->sites && !h->sites->own_heap &&
+	    proc_memory(h->tgid, h->start_boottime_ns, &now) == 0)
+		unseen_look(&h->unseen, &now, probes_attached_bytes(h->attached),
+			    r->options->settings.alloc_sample_bytes);
 }
 
 /* At its sites; in place of what is attached. */
@@ -82,6 +98,7 @@ static void attach(struct recording *r, struct record_heap *h)
 	site_files_done(&f);
 	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;
+	look_at_memory(r, h);
 	if (e == -ESRCH || (e == 0 && !refused.inuse))
 		return;
 	free(h->problem);
@@ -144,8 +161,10 @@ void record_heaps_read(struct recording *r)
 {
 	if (!is_memory(r))
 		return;
-	for (size_t i = 0; i < r->n_heaps; i++)
+	for (size_t i = 0; i < r->n_heaps; i++) {
+		look_at_memory(r, &r->heaps[i]);
 		read_go(r, &r->heaps[i]);
+	}
 	r->next_go_ns = now_mono_ns() + GO_READ_NS;
 	probes_live_ask(r->probes);
 }
@@ -156,10 +175,12 @@ void record_heaps_tick(struct recording *r)
 		return;
 	if (now_mono_ns() >= r->next_go_ns)
 		record_heaps_read(r);
-	for (size_t i = 0; i < r->n_heaps; i++)
+	for (size_t i = 0; i < r->n_heaps; i++) {
+		look_at_memory(r, &r->heaps[i]);
 		if (r->heaps[i].again)
 			record_read_mappings(r, r->heaps[i].tgid, r->heaps[i].start_boottime_ns,
 					     r->heaps[i].exec_id, 0);
+	}
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
 	/* A fork that does not exec: it is not known until it is told of. */
@@ -187,8 +208,10 @@ bool record_heap_newer(struct recording *r, const struct raw_sample *s)
 
 void record_heaps_free(struct recording *r)
 {
-	for (size_t i = 0; i < r->n_heaps; i++)
+	for (size_t i = 0; i < r->n_heaps; i++) {
 		take_away(r, &r->heaps[i]);
+		free(r->heaps[i].problem);
+	}
 	free(r->heaps);
 	r->heaps = NULL;
 	r->n_heaps = 0;
@@ -209,6 +232,26 @@ int record_heaps_check(const struct recording *r)
 	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
 }
 
+static void print_not_seen(const struct recording *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_heaps; i++) {
+		const struct record_heap *h = &r->heaps[i];
+		_cleanup_free_ char *grown = unseen_text(&h->unseen);
+		const char *problem = h->problem && !h->again ? h->problem : NULL;
+
+		if ((!problem && !grown) || n++ >= NOT_SEEN_SHOWN)
+			continue;
+		fprintf(stderr, "podflame record: process %u: not all of its memory was seen: %s%s%s\n",
+			h->tgid, problem ? problem : "", problem && grown ? "; " : "",
+			grown ? grown : "");
+	}
+	if (n > NOT_SEEN_SHOWN)
+		fprintf(stderr, "podflame record: likewise of %zu more processes\n",
+			n - NOT_SEEN_SHOWN);
+}
+
 void record_heaps_print(const struct recording *r)
 {
 	uint64_t hits = 0, trap_ns;
@@ -218,6 +261,7 @@ void record_heaps_print(const struct recording *r)
 	if (is_memory(r) && r->n_pids && !r->n_heaps)
 		fprintf(stderr, "podflame record: it has no memory of its own to look at: it has "
 				"ended already, or is the kernel's\n");
+	print_not_seen(r);
 	if (!is_memory(r) || !r->n_probed || probes_usage(r->probes, &u, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)

@@ -332,10 +332,10 @@ void follow_exits(struct follow *f, const struct drain *d)
 
 /* ---- what is told ---- */
 
-static void tell(struct follow *f, struct told_list *before, const char *reason,
-		 const char *(*text)(const struct tracked *t))
+typedef const char *problem_of(const struct tracked *t); /* NULL: none */
+
+static void collect(struct follow *f, struct told_list *now, problem_of *text)
 {
-	struct told_list now = {0};
 	uint64_t until_ns;
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
@@ -348,9 +348,16 @@ static void tell(struct follow *f, struct told_list *before, const char *reason,
 		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
 		o = procs_owner(f->node->procs, t->cgroup_id, &until_ns);
 		if (o)
-			told_add(&now, f->node, o, &what);
+			told_add(now, f->node, o, &what);
 		owner_unref(o);
 	}
+}
+
+static void tell(struct follow *f, struct told_list *before, const char *reason, problem_of *text)
+{
+	struct told_list now = {0};
+
+	collect(f, &now, text);
 	told_tell(before, &now, f->node, reason);
 }
 
@@ -372,6 +379,20 @@ static const char *not_attached(const struct tracked *t)
 static const char *not_probed(const struct tracked *t)
 {
 	return t->allocs.problem;
+}
+
+static const char *not_seen(const struct tracked *t)
+{
+	return t->allocs.unseen_text;
+}
+
+static void tell_memory(struct follow *f)
+{
+	struct told_list now = {0};
+
+	collect(f, &now, not_probed);
+	collect(f, &now, not_seen);
+	told_tell(&f->not_probed, &now, f->node, "MemoryNotSeen");
 }
 
 /* Nothing went wrong: what is told is what its user cannot know. */
@@ -419,7 +440,7 @@ void follow_tick(struct follow *f)
 		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
 		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
-		tell(f, &f->not_probed, "MemoryNotSeen", not_probed);
+		tell_memory(f);
 		tell_parked(f);
 	}
 	if (!kernel_loaded(f->node->kernel))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "node/internal.h"
+#include "node/unseen.h"
 
 #include <uthash.h>
 
@@ -76,6 +77,8 @@ struct allocs {
 	struct span_end span_end; /* of the last one, or when it was attached steadily */
 	struct timer timer;	  /* the next span, or look */
 	char *problem;		  /* what of its memory is not seen; NULL */
+	struct unseen unseen;	  /* whether more of it is not, */
+	char *unseen_text;	  /* in words; NULL: not as far as is known */
 };
 
 /* ---- follow.c ---- */
@@ -105,6 +108,8 @@ struct follow {
 	unsigned n_spans;		      /* of these tasks */
 	struct left_behind stuck, asks_stuck; /* of these tasks; of follow_java.c's */
 	uint64_t n_moves;   /* probes_moves() when one of them was last seen to get on */
+	bool reading_memory; /* follow_unseen.c's task is under way */
+	uint64_t unseen_ns;  /* its next look at all processes */
 	bool memory_asked;  /* somebody asked for memory events a tick ago */
 	struct timer watch; /* of what is attached */
 };
@@ -136,6 +141,11 @@ bool alloc_idle(const struct follow *f);
 void alloc_set_problem(struct tracked *t, const char *what, const char *why);
 /* The same, by its sites and by what the kernel refused. */
 void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
+
+/* ---- follow_unseen.c ---- */
+void unseen_tick(struct follow *f); /* every second */
+/* Nobody asks any more, or it is another program. */
+void unseen_forget(struct tracked *t);
 
 /* ---- follow_probes.c ---- */
 #define ALLOC_ATTACH_COUNTER "podflame_memory_attach_total"

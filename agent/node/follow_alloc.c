@@ -338,6 +338,7 @@ static void probe(struct tracked *t, const struct wish *w)
 static void forget_problem(struct tracked *t)
 {
 	alloc_set_problem(t, "", "");
+	unseen_forget(t);
 	t->allocs.looked_mask = 0;
 }
 
@@ -390,6 +391,7 @@ void alloc_tick(struct follow *f)
 	f->memory_asked = asked;
 	HASH_ITER (hh, f->tracked, t, next)
 		alloc_advance(t);
+	unseen_tick(f);
 }
 
 void alloc_reset(struct tracked *t)
@@ -401,6 +403,7 @@ void alloc_reset(struct tracked *t)
 	alloc_sites_free(a->sites);
 	mappings_unref(a->m);
 	free(a->problem);
+	unseen_forget(t);
 	*a = (struct allocs){.looking = a->looking, .busy = a->busy};
 }
 

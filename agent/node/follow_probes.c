@@ -301,6 +301,7 @@ static uint64_t late_ns(const struct attaching *a)
 static void keep_attached(struct tracked *t, struct attaching *a)
 {
 	t->allocs.attached = TAKE_PTR(a->attached);
+	unseen_begin_anew(&t->allocs.unseen);
 	watch_too(t);
 }
 

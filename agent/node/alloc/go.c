@@ -287,7 +287,10 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	_cleanup_free_ struct program *p = xcalloc(1, sizeof(*p));
 	int r = open_program(look, p);
 
-	return r < 0 ? r : find_program(p, event_mask, ret);
+	if (r < 0)
+		return r;
+	ret->own_heap = true;
+	return find_program(p, event_mask, ret);
 }
 
 static const char *const marks[] = {"runtime.mbuckets", "runtime.MemProfileRate",

@@ -14,7 +14,7 @@ static const struct row {
 	const char *text, *allocator;
 	const char *owner; /* a file with this symbol has it for itself, and another finder knows; NULL: none */
 } rows[] = {
-	{"\"<jemalloc>: ", "jemalloc", NULL},
+	{"\"<jemalloc>: Error in munmap(): ", "jemalloc", NULL},
 	{"\"mimalloc: ", "mimalloc", "_PyRuntime"}, /* CPython from 3.13 on */
 	/* of the statistics of both tcmallocs, gperftools' and Google's */
 	{"\"Bytes in use by application\n", "tcmalloc", NULL},
@@ -25,7 +25,7 @@ static const struct row {
 };
 
 static const char *const marks[] = {
-	"\"<jemalloc>: ",
+	"\"<jemalloc>: Error in munmap(): ",
 	"\"mimalloc: ",
 	"\"Bytes in use by application\n",
 	"\"Failed to initialise snmalloc.",

@@ -100,6 +100,7 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 
 	if (r < 0)
 		return -ENOENT;
+	ret->own_heap = true;
 	if (event_mask & 1u << PF_EVENT_MEM_ALLOC)
 		r = add_sites(look, m, look->indexes[m - look->maps->items], ret);
 	tell(look, ret, event_mask, r);

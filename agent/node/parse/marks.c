@@ -113,7 +113,7 @@ void build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
 	}
 }
 
-/* A text reaches to its NUL. */
+/* A text reaches to its NUL. Behind a '"' it is a pattern like ours: a program that looks for it, as this one. */
 static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, size_t n,
 		      uint64_t address)
 {
@@ -122,7 +122,10 @@ static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, 
 	const uint8_t *at = data, *end = data + n;
 
 	while (text_n && hits++ <= PARSE_MARK_HITS && (at = memmem(at, end - at, text, text_n))) {
-		add(&b->marks, (struct mark){
+		bool is_pattern = at > data && at[-1] == '"';
+
+		if (!is_pattern)
+			add(&b->marks, (struct mark){
 				       .m = {.address = address + (at - data),
 					     .size = strnlen((const char *)at, end - at)},
 				       .name = quoted,

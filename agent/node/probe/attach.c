@@ -275,7 +275,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	struct attached *other;
 	int r = 0;
 
-	v.cgroup_id = v.hits = 0;
+	v.cgroup_id = v.hits = v.seen_bytes = 0;
 	v.event_mask = event_mask;
 	a->inuse = event_mask & INUSE;
 	pthread_mutex_lock(&m->lock);
@@ -319,6 +319,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.event_mask = event_mask;
 	now.cgroup_id = was.cgroup_id;
 	now.hits = was.hits;
+	now.seen_bytes = was.seen_bytes;
 	return bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
 }
 

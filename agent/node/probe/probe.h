@@ -97,6 +97,11 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 			  uint64_t *ret_ns, uint64_t *ret_hits);
 /* Any thread, while it is not being detached: all hits so far. */
 uint64_t probes_attached_hits(const struct attached *a);
+/*
+ * The same: bytes that were allocated, estimated from those that were taken (of mem-alloc, else of mem-inuse): a sample stands for
+ * its event's sampleBytes.
+ */
+uint64_t probes_attached_bytes(const struct attached *a);
 /* The same: it is about to be detached, and that is urgent. Until that begins others' spans end, and none is attached (-EAGAIN). */
 void probes_leave(struct attached *a);
 /* Any thread: goes up with each link that is made or closed: who attaches or detaches long gets on. */

@@ -12,6 +12,14 @@ uint64_t probes_attached_hits(const struct attached *a)
 	return v.hits;
 }
 
+uint64_t probes_attached_bytes(const struct attached *a)
+{
+	struct pf_mem_proc v = {};
+
+	bpf_map_lookup_elem(a->memory->procs, &a->key, &v);
+	return v.seen_bytes;
+}
+
 void probes_leave(struct attached *a)
 {
 	a->leaving = true;

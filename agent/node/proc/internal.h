@@ -70,3 +70,6 @@ const struct cap *caps_of(const struct cap *caps, const char *container_id); /* 
 bool caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
 	      uint32_t off_keep);
 void caps_done(struct cap **caps);
+
+/* memory.c: the text of /proc/PID/status. -ENODATA: of a process without memory. */
+int proc_memory_parse(const char *text, struct proc_memory *ret);

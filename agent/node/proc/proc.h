@@ -111,6 +111,15 @@ int proc_check(uint32_t tgid, uint64_t start_boottime_ns);
  */
 int proc_open_living(uint32_t tgid, int *ret_fd);
 
+/* How much private memory a process has, and of what; costs some 30 us. */
+struct proc_memory {
+	uint64_t anon_bytes;		/* memory without a file that it uses, swapped out or not */
+	uint64_t data_bytes;		/* address space for such memory, but the first thread's stack */
+	unsigned n_threads;
+};
+/* -ESRCH: gone, or another process. -ENODATA: it has no memory: it is ending, or the kernel's. */
+int proc_memory(uint32_t tgid, uint64_t start_boottime_ns, struct proc_memory *ret);
+
 /* ---- who a sample belongs to ---- */
 /* Immutable, shared by reference: what fold needs to know of a container. */
 struct owner {
