@@ -128,6 +128,16 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 	json_object_set_new(c, "works", json_boolean(l->data != NULL));
 }
 
+/* Its functions are not named, unless a perf map does it. */
+static void tell_seen(struct doctor *d, const struct runtime_seen *s, bool named)
+{
+	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
+	json_t *c = doctor_tell(d, check, named, named ? "a perf map names its functions" : s->text);
+
+	json_object_set_new(c, "runtime", json_string(s->name));
+	json_object_set_new(c, "works", json_boolean(named));
+}
+
 static bool is_go(const struct mappings *m, struct elf_index *const *indexes)
 {
 	for (size_t i = 0; i < m->n; i++)
@@ -195,6 +205,12 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 
 		tell_runtime(d, &v);
 		n_runtimes += !runtime_is_context(v.kind);
+	}
+	for (size_t i = 0; i < runtime_process_n_seen(p); i++) {
+		const struct runtime_seen *s = runtime_process_seen(p, i);
+
+		tell_seen(d, s, s->by_map && runtime_process_has_map(p));
+		n_runtimes++;
 	}
 	if (n_runtimes == 0)
 		tell_native(d, m, indexes);

@@ -56,6 +56,7 @@ struct recording {
 	uint64_t next_go_ns, next_announce_ns;
 	char *missing;	  /* a file without unwind tables, and why */
 	char *not_walked; /* a runtime, and why */
+	char *not_named;  /* runtimes, and what works */
 	unsigned n_unmapped;
 	uint32_t last_reread; /* in this drain */
 };

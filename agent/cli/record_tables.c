@@ -76,6 +76,8 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	stacks_runtimes(r->stacks, m->tgid, m->start_boottime_ns, m->exec_id, found);
 	if (!r->not_walked)
 		r->not_walked = tables_runtimes_problem(m, found);
+	if (!r->not_named)
+		r->not_named = tables_runtimes_unnamed(found);
 }
 
 /* ---- tables ---- */
@@ -134,6 +136,7 @@ void record_tables_free(struct recording *r)
 	free(r->processes);
 	free(r->missing);
 	free(r->not_walked);
+	free(r->not_named);
 	unwind_free(r->unwind);
 }
 
@@ -173,4 +176,6 @@ void record_print_stacks(const struct recording *r)
 		fprintf(stderr, "podflame record: no unwind tables: %s\n", r->missing);
 	if (r->not_walked)
 		fprintf(stderr, "podflame record: only native frames: %s\n", r->not_walked);
+	if (r->not_named)
+		fprintf(stderr, "podflame record: %s\n", r->not_named);
 }

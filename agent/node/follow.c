@@ -371,6 +371,11 @@ static const char *not_walked(const struct tracked *t)
 	return t->runs.problem;
 }
 
+static const char *not_named(const struct tracked *t)
+{
+	return t->runs.unnamed;
+}
+
 static const char *not_attached(const struct tracked *t)
 {
 	return t->java.problem;
@@ -439,6 +444,7 @@ void follow_tick(struct follow *f)
 	if (f->node->report) {
 		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
+		tell(f, &f->not_named, "RuntimeNotNamed", not_named);
 		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
 		tell_memory(f);
 		tell_parked(f);
@@ -507,6 +513,7 @@ struct follow *follow_free(struct follow *f)
 	parse_queue_free(f->debug);
 	told_done(&f->no_tables);
 	told_done(&f->not_walked);
+	told_done(&f->not_named);
 	told_done(&f->not_attached);
 	told_done(&f->not_probed);
 	told_done(&f->parked);

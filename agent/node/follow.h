@@ -33,6 +33,7 @@ void parse_queue_stop(struct parse_queue *q);
 struct runs {
 	struct runtime_process *known; /* NULL: nothing */
 	char *problem;		       /* what of it is not walked, and why; NULL: all is */
+	char *unnamed; /* what besides is recognised and not named; NULL: nothing */
 	bool due;		       /* mappings or files are new since the last look */
 	bool looking;
 	bool unset;	    /* known is not in the kernel yet */
@@ -103,7 +104,7 @@ struct follow {
 	struct tracked *tracked;
 	struct parse_queue *files, *debug;
 	uint64_t swept_ns;
-	struct told_list no_tables, not_walked, not_attached, not_probed, parked;
+	struct told_list no_tables, not_walked, not_named, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached;     /* tasks; processes that have probes */
 	unsigned n_spans;		      /* of these tasks */
 	struct left_behind stuck, asks_stuck; /* of these tasks; of follow_java.c's */

@@ -16,7 +16,7 @@ struct look {
 	struct process_id id;
 	struct mappings *m;
 	struct runtime_process *old, *found;
-	char *problem;
+	char *problem, *unnamed;
 	bool again;
 	int result;
 };
@@ -65,8 +65,10 @@ static void look_run(struct task *task)
 	_stage_("runtimes");
 
 	l->result = tables_runtimes(task->node->known_files, l->m, l->old, &l->found, &l->again);
-	if (l->result == 0)
+	if (l->result == 0) {
 		l->problem = tables_runtimes_problem(l->m, l->found);
+		l->unnamed = tables_runtimes_unnamed(l->found);
+	}
 }
 
 static void take(struct tracked *t, struct look *l)
@@ -75,6 +77,8 @@ static void take(struct tracked *t, struct look *l)
 
 	free(r->problem);
 	r->problem = TAKE_PTR(l->problem);
+	free(r->unnamed);
+	r->unnamed = TAKE_PTR(l->unnamed);
 	r->unset |= l->found != r->known;
 	if (l->found ||
 	    r->known) /* also what it was told: it may have forgotten the process since */
@@ -155,6 +159,7 @@ static void look_done(struct task *task)
 	runtime_process_unref(l->found);
 	mappings_unref(l->m);
 	free(l->problem);
+	free(l->unnamed);
 }
 
 static void start(struct tracked *t, struct mappings *m)
@@ -200,6 +205,7 @@ void runs_reset(struct tracked *t)
 
 	timer_cancel(&r->timer);
 	free(r->problem);
+	free(r->unnamed);
 	*r = (struct runs){
 		.looking = r->looking,
 		.known = runtime_process_unref(r->known),

@@ -89,3 +89,17 @@ char *tables_runtimes_problem(const struct mappings *m, const struct runtime_pro
 	}
 	return NULL;
 }
+
+char *tables_runtimes_unnamed(const struct runtime_process *p)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	for (size_t i = 0; i < runtime_process_n_seen(p); i++) {
+		const struct runtime_seen *s = runtime_process_seen(p, i);
+
+		if (s->by_map && runtime_process_has_map(p))
+			continue;
+		buf_printf(&b, "%sit runs %s: %s", b.len ? "; " : "", s->title, s->text);
+	}
+	return b.len ? buf_steal(&b) : NULL;
+}

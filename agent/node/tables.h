@@ -35,6 +35,9 @@ int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_pr
 /* What of it is not walked, and why; a new string. NULL: all is. */
 char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p);
 
+/* Runtimes of it whose functions have no names, and what works; a new string. NULL: none. */
+char *tables_runtimes_unnamed(const struct runtime_process *p);
+
 /* marks.c: for parser_config.marks of whoever asks the two around this; NULL at the end. */
 const char *const *tables_marks(void);
 

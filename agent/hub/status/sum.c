@@ -45,6 +45,7 @@ static enum weight weigh(const char *reason)
 		{"Estimated", WEIGHT_MINOR},
 		{"ReasonsOmitted", WEIGHT_MINOR},
 		{"GoroutinesNotSeen", WEIGHT_NOTE},
+		{"RuntimeNotNamed", WEIGHT_NOTE},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {

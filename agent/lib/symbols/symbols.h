@@ -95,6 +95,7 @@ enum elf_index_flag {
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
+	ELF_INDEX_NATIVE_IMAGE = 1 << 11,	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
 	ELF_INDEX_BUILD_ID_CUT = 1 << 10,	/* the build id is longer than a limit: it has none */
 	/* A compressed section was not read: of an unknown kind, damaged, over a limit. */
 	ELF_INDEX_COMPRESSED_UNKNOWN = 1 << 11,

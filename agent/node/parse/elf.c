@@ -335,6 +335,8 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 
 	b->marks.patterns = marks;
 
+	if (build_has_section(b, ".svm_heap"))
+		b->header.flags |= ELF_INDEX_NATIVE_IMAGE;
 	if (!reason)
 		reason = build_symbols(b);
 	if (!reason)

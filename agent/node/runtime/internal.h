@@ -21,6 +21,14 @@ int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_rang
 /* l has as many ranges as are told, and there are more; what: of them, for its user. Counted as over_limit. */
 void ranges_cut(struct runtime_learnt *l, const char *what);
 
+/* seen.c: marks of its runtimes, at most max; how many. */
+size_t seen_marks(const char **ret, size_t max);
+size_t seen_find(const struct runtime_look *look,
+		 const struct runtime_seen *ret[static RUNTIME_SEEN_MAX], bool *ret_again);
+
+/* look.c: code that was made at run time, as far as a mapping shows it */
+bool mapping_is_generated(const struct mapping *m);
+
 #define LEARN_FAILURES "podflame_runtime_learn_failures_total"
 /* A function has no lines, since its table of them is too large. */
 void runtime_lines_dropped(void);

@@ -17,10 +17,10 @@ struct live_process {
 	struct runtime_process *runtimes;
 };
 
-static inline void live_learn(struct live_process *l, pid_t pid)
+/* Nothing is learnt yet. */
+static inline void live_open(struct live_process *l, pid_t pid)
 {
 	uint64_t start_ns;
-	bool again = true;
 
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
 	assert_int_equal(mappings_read((uint32_t)pid, start_ns, 1, &l->maps), 0);
@@ -31,6 +31,13 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 		if (fd >= 0 && elf_to_index(fd, runtime_marks(), 64 << 20, &memfd) == PARSE_OK)
 			assert_int_equal(elf_index_open(memfd, &l->indexes[i]), 0);
 	}
+}
+
+static inline void live_learn(struct live_process *l, pid_t pid)
+{
+	bool again = true;
+
+	live_open(l, pid);
 	assert_true(runtimes_likely(l->maps, l->indexes));
 	assert_int_equal(runtimes_learn(NULL, l->maps, l->indexes, &l->runtimes, &again), 0);
 	assert_false(again);

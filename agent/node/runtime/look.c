@@ -19,6 +19,7 @@ static void collect(void)
 		for (size_t i = 0; ops && ops->marks[i] && n < MARKS_MAX; i++)
 			marks[n++] = ops->marks[i];
 	}
+	seen_marks(marks + n, MARKS_MAX - n);
 }
 
 const char *const *runtime_marks(void)
@@ -29,8 +30,7 @@ const char *const *runtime_marks(void)
 	return marks;
 }
 
-/* Generated code, as far as a mapping shows it. */
-static bool is_generated(const struct mapping *m)
+bool mapping_is_generated(const struct mapping *m)
 {
 	return m->path[0] != '/' && m->path[0] != '[';
 }
@@ -60,8 +60,9 @@ bool runtimes_likely(const struct mappings *maps, struct elf_index *const *index
 {
 	for (size_t i = 0; i < maps->n; i++)
 		if ((indexes[i] &&
-		     (elf_index_flags(indexes[i]) & ELF_INDEX_GO || has_mark(indexes[i]))) ||
-		    is_generated(&maps->items[i]))
+		     (elf_index_flags(indexes[i]) & (ELF_INDEX_GO | ELF_INDEX_NATIVE_IMAGE) ||
+		      has_mark(indexes[i]))) ||
+		    mapping_is_generated(&maps->items[i]))
 			return true;
 	return false;
 }

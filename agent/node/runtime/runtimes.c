@@ -32,6 +32,8 @@ struct runtime_process {
 	struct states *states;
 	struct item items[PF_RUNTIMES_MAX];
 	size_t n;
+	const struct runtime_seen *seen[RUNTIME_SEEN_MAX]; /* besides these */
+	size_t n_seen;
 };
 
 const char *runtime_error_word(int error)
@@ -144,6 +146,24 @@ size_t runtime_process_n(const struct runtime_process *p)
 struct runtime_view runtime_process_at(const struct runtime_process *p, size_t i)
 {
 	return (struct runtime_view){p->items[i].kind, &p->items[i].learnt};
+}
+
+size_t runtime_process_n_seen(const struct runtime_process *p)
+{
+	return p ? p->n_seen : 0;
+}
+
+const struct runtime_seen *runtime_process_seen(const struct runtime_process *p, size_t i)
+{
+	return p->seen[i];
+}
+
+bool runtime_process_has_map(const struct runtime_process *p)
+{
+	for (size_t i = 0; i < runtime_process_n(p); i++)
+		if (p->items[i].kind == PF_RUNTIME_PERFMAP && p->items[i].learnt.data)
+			return true;
+	return false;
 }
 
 /* ---- learn ---- */
@@ -260,6 +280,8 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 			take(look, taken, new, k, &l);
 	}
 	look->taken = NULL;
+	process_memory(pm);
+	new->n_seen = seen_find(look, new->seen, ret_again);
 }
 
 static bool ranges_equal(const struct runtime_learnt *a, const struct runtime_learnt *b)
@@ -282,7 +304,8 @@ static bool learnt_equal(const struct runtime_learnt *a, const struct runtime_le
 
 static bool is_same(const struct runtime_process *a, const struct runtime_process *b)
 {
-	if (!a || a->n != b->n)
+	if (!a || a->n != b->n || a->n_seen != b->n_seen ||
+	    memcmp(a->seen, b->seen, a->n_seen * sizeof(a->seen[0])) != 0)
 		return false;
 	for (size_t i = 0; i < a->n; i++)
 		if (a->items[i].kind != b->items[i].kind ||
@@ -357,8 +380,8 @@ int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
 	counter_add(counter("podflame_runtime_learns_total", NULL, NULL), 1);
 	counter_add(counter("podflame_runtime_learn_ns_total", NULL, NULL),
 		    now_mono_ns() - begin_ns);
-	if (is_same(old, new) || new->n == 0) {
-		*ret = new->n ? runtime_process_ref(old) : NULL;
+	if (is_same(old, new) || new->n + new->n_seen == 0) {
+		*ret = new->n + new->n_seen ? runtime_process_ref(old) : NULL;
 		runtime_process_unref(new);
 	} else {
 		*ret = new;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runtimes that are recognised and not walked: one row each. Their users are told that functions of their programs
+ * have no names here, and what works. A program that only links such a library does not run it: where the runtime has a
+ * variable that is 0 until it is started, that variable decides.
+ */
+#include "node/runtime/internal.h"
+
+#include <stdlib.h>
+
+#define START_NS (10 * NSEC_PER_SEC) /* a program starts its runtime within so long, mostly */
+
+enum sign {
+	IS_MAPPED,  /* a process that maps it runs it */
+	IS_STARTED, /* the mark is a variable: not 0 once it has been started */
+	GENERATES,  /* it runs something where the process has generated code that is not writable */
+};
+#define ROW_MARKS_MAX 3
+struct row {
+	struct runtime_seen seen;
+	enum sign sign;
+	const char *marks[ROW_MARKS_MAX]; /* any of them */
+	const char *file; /* the last resort: how the name of its library begins; NULL: none */
+	unsigned flag;	  /* enum elf_index_flag that a file of it has; 0: none */
+};
+
+#define UNNAMED "its functions are not named; "
+
+/* The variables are of the runtimes' own C interfaces: ruby.h, SAPI.h, intrpvar.h and perlvars.h, Rinternals.h. */
+static const struct row rows[] = {
+	{{"pypy", "PyPy", UNNAMED "native frames are right; stacks through its compiled code end early, with a marker",
+	  false},
+	 IS_MAPPED,
+	 {"pypy_execute_source", "rpython_startup_code"},
+	 NULL,
+	 0},
+	{{"native-image", "GraalVM native image",
+	  "its functions are native frames, which .symtab names unless it was stripped; its Java heap is "
+	  "not seen",
+	  false},
+	 IS_MAPPED,
+	 {"graal_create_isolate"},
+	 NULL,
+	 ELF_INDEX_NATIVE_IMAGE},
+	{{"openj9", "OpenJ9",
+	  UNNAMED "native frames are right; -Xjit:perfTool writes a perf map, which names compiled methods", true},
+	 IS_MAPPED,
+	 {"J9_CreateJavaVM", "J9VMDllMain"},
+	 "libj9vm",
+	 0},
+	{{"dotnet", ".NET",
+	  UNNAMED "stacks go through its code by frame pointers; DOTNET_PerfMapEnabled=1 writes a perf map, "
+	  "which names methods",
+	  true},
+	 IS_MAPPED,
+	 {"g_dacTable", "DotNetRuntimeInfo"},
+	 "libcoreclr.so",
+	 0},
+	{{"mono", "Mono", UNNAMED "native frames are right; --jitmap writes a perf map, which names methods", true},
+	 IS_MAPPED,
+	 {"mono_jit_init"},
+	 NULL,
+	 0},
+	{{"ruby", "Ruby", UNNAMED "native frames (the interpreter's, extensions') are right", false},
+	 IS_STARTED,
+	 {"rb_cObject"},
+	 NULL,
+	 0},
+	{{"php", "PHP", UNNAMED "native frames (the interpreter's, extensions') are right", false},
+	 IS_STARTED,
+	 {"sapi_module"},
+	 NULL,
+	 0},
+	{{"beam", "Erlang (BEAM)",
+	  UNNAMED "native frames are right; +JPperf true writes a perf map, which names functions", true},
+	 IS_MAPPED,
+	 {"enif_make_atom"},
+	 NULL,
+	 0},
+	{{"perl", "Perl", UNNAMED "native frames (the interpreter's, extensions') are right", false},
+	 IS_STARTED,
+	 {"PL_curinterp", "PL_main_cv"},
+	 NULL,
+	 0},
+	{{"r", "R", UNNAMED "native frames (the interpreter's, extensions') are right", false},
+	 IS_STARTED,
+	 {"R_GlobalEnv"},
+	 NULL,
+	 0},
+	{{"wasmtime", "Wasmtime",
+	  UNNAMED "stacks go through its code by frame pointers; its profiling strategy perfmap "
+	  "(--profile=perfmap) names functions",
+	  true},
+	 GENERATES,
+	 {"wasmtime_engine_clone", "\"WASMTIME_BACKTRACE_DETAILS"},
+	 NULL,
+	 0},
+};
+_Static_assert(ARRAY_SIZE(rows) <= RUNTIME_SEEN_MAX, "all may be in one process");
+
+size_t seen_marks(const char **ret, size_t max)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		for (size_t k = 0; k < ROW_MARKS_MAX && rows[i].marks[k] && n < max; k++)
+			ret[n++] = rows[i].marks[k];
+	return n;
+}
+
+static bool has_file(const struct runtime_look *look, const struct row *row)
+{
+	for (size_t i = 0; i < look->maps->n; i++) {
+		const struct elf_index *index = look->indexes[i];
+		const char *path = look->maps->items[i].path, *name = strrchr(path, '/');
+
+		if (index && elf_index_flags(index) & row->flag)
+			return true;
+		if (row->file && path[0] == '/' && str_has_prefix(name + 1, row->file))
+			return true;
+	}
+	return false;
+}
+
+/* Writable code is somebody else's: libffi's closures, for one. */
+static bool generates(const struct runtime_look *look)
+{
+	for (size_t i = 0; i < look->maps->n; i++)
+		if (mapping_is_generated(&look->maps->items[i]) && !look->maps->items[i].writable)
+			return true;
+	return false;
+}
+
+static bool is_young(const struct mappings *m)
+{
+	return now_boot_ns() < m->start_boottime_ns + START_NS;
+}
+
+/* *ret_again: it may be about to start it. */
+static bool is_here(const struct runtime_look *look, const struct row *row, bool *ret_again)
+{
+	bool found = has_file(look, row);
+
+	for (size_t k = 0; k < ROW_MARKS_MAX && row->marks[k] && !found; k++) {
+		const struct mapping *m;
+		uint64_t address, size, value = 0;
+
+		found = runtime_find_mark(look, row->marks[k], &m, &address, &size) == 0;
+		if (!found || row->sign != IS_STARTED)
+			continue;
+		found = memory_u64(look->memory, address, &value) == 0 && value;
+		*ret_again |= !found && is_young(look->maps);
+	}
+	return found && (row->sign != GENERATES || generates(look));
+}
+
+size_t seen_find(const struct runtime_look *look,
+		 const struct runtime_seen *ret[static RUNTIME_SEEN_MAX], bool *ret_again)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (is_here(look, &rows[i], ret_again))
+			ret[n++] = &rows[i].seen;
+	return n;
+}
