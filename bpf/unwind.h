@@ -180,7 +180,7 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 	pf_note_bp_at(s, fp);
 	if (bp == fp)
 		return pf_end(w, PF_END_STUCK);
-	if (ra && (ra >> 56 || ra < 4096))
+	if (ra ? ra >> 56 || ra < 4096 : unsure)
 		return pf_end(w, may_switch ? PF_END_BAD_PC : w->no_table);
 	w->bp = bp;
 	w->by_record = true;
@@ -344,6 +344,8 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 		return pf_by_signal(s);
 	case PF_RULE_FP:
 		return pf_by_record(s, true);
+	case PF_RULE_LOST:
+		return w->at_entry ? pf_by_guess(s) : pf_end(w, PF_END_FP);
 	}
 	return pf_end(w, PF_END_EXPRESSION);
 }

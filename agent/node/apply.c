@@ -103,6 +103,19 @@ static void note_error(struct applied *a, const struct mapping *m, int error)
 					 : strerror(-error));
 }
 
+/* Which limit, or that it is damaged. */
+static void note_lack(struct applied *a, const struct mapping *m, const struct elf_index *index)
+{
+	struct elf_lack lacks[ELF_LACKS_MAX];
+	size_t n = elf_index_lacks(index, lacks);
+
+	for (size_t i = 0; i < n; i++)
+		if (streq(lacks[i].word, "unwind_cut") || streq(lacks[i].word, "code_cut")) {
+			note_missing(a, m, lacks[i].text);
+			return;
+		}
+}
+
 static void note_tables(struct applied *a, const struct unwind *u, const struct mapping *m,
 			const struct elf_index *index)
 {
@@ -110,8 +123,8 @@ static void note_tables(struct applied *a, const struct unwind *u, const struct 
 
 	if (why)
 		note_missing(a, m, why_text(why));
-	else if (elf_index_flags(index) & ELF_INDEX_UNWIND_CUT)
-		note_missing(a, m, "its unwind information is damaged or over a limit");
+	else if (elf_index_flags(index) & (ELF_INDEX_UNWIND_CUT | ELF_INDEX_CODE_CUT))
+		note_lack(a, m, index);
 }
 
 /* ---- a process ---- */

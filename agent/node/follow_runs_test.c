@@ -75,6 +75,11 @@ char *tables_runtimes_problem(const struct mappings *m, const struct runtime_pro
 	return p == &other ? xstrdup("too new") : NULL;
 }
 
+char *tables_runtimes_unnamed(const struct runtime_process *p)
+{
+	return p == &other ? xstrdup("it runs Ruby") : NULL;
+}
+
 void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
 		       uint32_t exec_id, struct runtime_process *r)
 {
@@ -298,6 +303,7 @@ static void what_is_not_walked_is_told(void **state)
 	look(&first);
 	posted_run_all();
 	assert_string_equal(tracked->runs.problem, "too new");
+	assert_string_equal(tracked->runs.unnamed, "it runs Ruby");
 	next.found = &python;
 	look(&first);
 	posted_run_all();

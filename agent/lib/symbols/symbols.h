@@ -95,7 +95,8 @@ enum elf_index_flag {
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
-	ELF_INDEX_NATIVE_IMAGE = 1 << 11,	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
+	ELF_INDEX_NATIVE_IMAGE = 1 << 14,	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
+	ELF_INDEX_CODE_CUT = 1 << 15,		/* more code without call frame information than is followed */
 	ELF_INDEX_BUILD_ID_CUT = 1 << 10,	/* the build id is longer than a limit: it has none */
 	/* A compressed section was not read: of an unknown kind, damaged, over a limit. */
 	ELF_INDEX_COMPRESSED_UNKNOWN = 1 << 11,
@@ -108,7 +109,7 @@ unsigned elf_index_flags(const struct elf_index *i);
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 11
+#define ELF_LACKS_MAX 12
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Rows of PF_RULE_UNSUPPORTED. Looks at all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 
 /* Without rows, of a file; what is behind stays a gap: told as cut. */
-#define CODE_BYTES_MAX (16u << 20)
-#define INSNS_MAX      (32u << 20) /* decoded, of a file, all rounds together: about 2 s; as above */
+#define CODE_BYTES_MAX (64u << 20)
+#define INSNS_MAX      (64u << 20) /* decoded, of a file, all rounds together: about 4 s; as above */
 #define ROUNDS	       64
 #define GAP_BYTES_MIN  16 /* less is padding */
 
 struct function {
 	uint64_t start, end;
-	bool sized;
+	bool sized, guessed;
 	uint64_t seen; /* what its entries were when it was followed: a hash */
 };
 struct functions {
@@ -86,6 +86,18 @@ static bool is_start(const struct symbol *y)
 	return !y->untyped && !strstr(y->name, ".cold");
 }
 
+/* The last one's end is not known: it is left. */
+static void add_native_function(uint64_t start, uint64_t end, void *arg)
+{
+	struct follower *w = arg;
+
+	if (end == start || end - start > FLOW_BYTES_MAX)
+		return;
+	add_function(&w->sized, start, end, true);
+	w->sized.items[w->sized.n - 1].guessed = true;
+	add_entry(w, start, &code_entered);
+}
+
 /* Symbols inside others are left out: they may be labels. */
 static void add_symbols(struct follower *w)
 {
@@ -103,6 +115,8 @@ static void add_symbols(struct follower *w)
 		if (is_start(y))
 			add_entry(w, y->address, &code_entered);
 	}
+	if (w->b->header.flags & ELF_INDEX_NATIVE_IMAGE)
+		native_image_functions(w->b, w->gaps, add_native_function, w);
 	if (f->n)
 		qsort(f->items, f->n, sizeof(*f->items), compare_functions);
 	for (size_t k = 0; k < f->n; k++)
@@ -144,11 +158,33 @@ static void sort_entries(struct follower *w)
 	e->n = n;
 }
 
+static void add_piece(struct follower *w, uint64_t start, uint64_t end, bool guessed)
+{
+	add_function(&w->all, start, end, true);
+	w->all.items[w->all.n - 1].guessed = guessed;
+}
+
+/* next: the first entry that may be in it. What was taken for one may be several, where one ends right before the next. */
+static void add_sized(struct follower *w, const struct function *f, size_t next)
+{
+	uint64_t start = f->start;
+
+	for (; f->guessed && next < w->entries.n && w->entries.items[next].address < f->end; next++) {
+		const struct code_entry *e = &w->entries.items[next];
+
+		if (e->address <= start || !e->certain || e->address % NATIVE_IMAGE_ALIGNMENT)
+			continue;
+		add_piece(w, start, e->address, true);
+		start = e->address;
+	}
+	add_piece(w, start, f->end, f->guessed);
+}
+
 /* The functions of a round: those with a size, and from each other entry to the next one. */
 static void make_functions(struct follower *w)
 {
 	struct functions swap = w->last;
-	size_t s = 0;
+	size_t s = 0, first = 0; /* first: entry of that one */
 
 	w->last = w->all;
 	w->all = swap;
@@ -156,8 +192,8 @@ static void make_functions(struct follower *w)
 	for (size_t k = 0; k < w->entries.n; k++) {
 		uint64_t at = w->entries.items[k].address, end = find_gap(w, at)->end;
 
-		for (; s < w->sized.n && w->sized.items[s].end <= at; s++)
-			add_function(&w->all, w->sized.items[s].start, w->sized.items[s].end, true);
+		for (; s < w->sized.n && w->sized.items[s].end <= at; s++, first = k)
+			add_sized(w, &w->sized.items[s], first);
 		if (s < w->sized.n && w->sized.items[s].start <= at)
 			continue;
 		if (s < w->sized.n)
@@ -167,7 +203,7 @@ static void make_functions(struct follower *w)
 		add_function(&w->all, at, end, false);
 	}
 	for (; s < w->sized.n; s++)
-		add_function(&w->all, w->sized.items[s].start, w->sized.items[s].end, true);
+		add_sized(w, &w->sized.items[s], first);
 }
 
 static uint64_t hash_entries(const struct function *f, const struct code_entry *e, size_t n)
@@ -208,6 +244,7 @@ static bool follow_one(struct follower *w, const struct function *f, const struc
 		.start = f->start,
 		.n = f->end - f->start,
 		.sized = f->sized,
+		.guessed = f->guessed,
 		.entries = e,
 		.n_entries = n_entries,
 		.noreturn = w->noreturn,
@@ -220,7 +257,7 @@ static bool follow_one(struct follower *w, const struct function *f, const struc
 		return true;
 	if (in.n > FLOW_BYTES_MAX) {
 		if (emit) /* else others may yet be found in it */
-			w->b->header.flags |= ELF_INDEX_UNWIND_CUT;
+			w->b->header.flags |= ELF_INDEX_CODE_CUT;
 		return true;
 	}
 	return flow_follow(&in, out, emit, arg, &w->budget);
@@ -288,7 +325,7 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
 	follow_all(&w, NORETURN, NULL, NULL, NULL);
 	follow_all(&w, EMIT, NULL, emit, arg);
 	if (!w.budget)
-		b->header.flags |= ELF_INDEX_UNWIND_CUT;
+		b->header.flags |= ELF_INDEX_CODE_CUT;
 	free(found.items);
 	free(w.sized.items);
 	free(w.all.items);
@@ -334,28 +371,58 @@ static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, v
 	rows_add(rows, start, end, s ? code_rule(rows, s) : PF_RULE_GAP);
 }
 
+/* Of code whose calls don't keep rbp: what it was in a caller is known where it was saved only. */
+static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
+{
+	struct code_state state = s ? *s : (struct code_state){0};
+	uint16_t rule;
+
+	if (state.bp_is == CODE_BP_CALLER)
+		state.bp_is = CODE_BP_OTHER;
+	rule = s ? code_rule(arg, &state) : PF_RULE_GAP;
+	rows_add(arg, start, end, rule == PF_RULE_GAP ? PF_RULE_LOST : rule);
+}
+
+/* As much as is followed at most; what is behind it has no rows, which is told. */
+static size_t limit_gaps(struct elf_build *b, struct range *items, size_t n)
+{
+	uint64_t left = CODE_BYTES_MAX;
+
+	for (size_t k = 0; k < n; k++) {
+		uint64_t bytes = items[k].end - items[k].start;
+
+		if (bytes > left) {
+			b->header.flags |= ELF_INDEX_CODE_CUT;
+			items[k].end = items[k].start + left;
+			return k + (left > 0);
+		}
+		left -= bytes;
+	}
+	return n;
+}
+
 enum parse_reason build_code(struct elf_build *b)
 {
 	_cleanup_free_ struct range *items = NULL;
+	_cleanup_free_ struct range *all = NULL;
 	struct code_gaps gaps = {0};
-	uint64_t bytes = 0;
-	size_t n;
+	bool frameless = false;
+	size_t n_all;
 
 	/* .gopclntab has all of Go's functions; what is between them is no code. */
 	if (b->header.flags & ELF_INDEX_GO)
 		return PARSE_OK;
-	n = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
-	for (size_t k = 0; k < n; k++) {
-		bytes += items[k].end - items[k].start;
-		/* No loss of what the file says: the rest goes by frame pointers, as all of it would. */
-		if (bytes > CODE_BYTES_MAX) {
-			b->header.flags |= ELF_INDEX_UNWIND_CUT;
-			break;
-		}
-		gaps.n++;
-	}
+	gaps.n = n_all = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
 	gaps.items = items;
+	if (b->header.flags & ELF_INDEX_NATIVE_IMAGE && gaps.n) {
+		frameless = native_image_is_frameless(b, &gaps);
+		all = xmemdup(items, n_all * sizeof(*all));
+	}
+	gaps.n = limit_gaps(b, items, gaps.n);
 	if (gaps.n)
-		code_follow(b, &gaps, put_rows, b->rows);
+		code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
+	/* Behind the rows, which hold: who begins last does. */
+	for (size_t k = 0; frameless && k < n_all; k++)
+		rows_add(b->rows, all[k].start, all[k].end, PF_RULE_LOST);
 	return PARSE_OK;
 }

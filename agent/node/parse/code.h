@@ -46,6 +46,7 @@ struct flow_input {
 	uint64_t start;
 	size_t n;
 	bool sized;			  /* it ends there for certain */
+	bool guessed; /* that it is a function: it is none unless it returns with the stack as it was */
 	const struct code_entry *entries; /* inside it */
 	size_t n_entries;
 	const uint64_t *noreturn; /* functions that never return, ascending */
@@ -69,3 +70,11 @@ struct code_gaps {
 void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg);
 /* The rule of a state; PF_RULE_GAP: none. */
 uint16_t code_rule(struct rows *rows, const struct code_state *s);
+
+/* native_image.c: functions of a GraalVM native image in these gaps, ascending; end == start: not known. */
+#define NATIVE_IMAGE_ALIGNMENT 16 /* functions begin at multiples of it */
+typedef void native_image_fn(uint64_t start, uint64_t end, void *arg);
+void native_image_functions(struct elf_build *b, const struct code_gaps *gaps, native_image_fn *fn,
+			    void *arg);
+/* It keeps no frame pointers: rbp is a register as any other, and no call keeps it. */
+bool native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps);

@@ -118,7 +118,7 @@ static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint3
 			return;
 		f->returns = true;
 		put_out(f, from, f->in->start + to, s, false);
-		if (from < f->in->n && s->sp_known && s->sp == 8)
+		if (from < f->in->n && s->sp_known && s->sp == 8 && !f->in->guessed)
 			f->places[from].flags |= COMES_BACK;
 		return;
 	}
@@ -199,11 +199,50 @@ static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *
 	return false;
 }
 
+/* Where the table begins that a jump of `jmp *register` is through, if it lies in the function: lea n(%rip), register. */
+static uint64_t table_of(const struct flow *f, uint32_t at, const struct insn *jump)
+{
+	struct insn i;
+
+	for (unsigned k = 0; k < TABLE_LOAD_MAX && jump->mod == 3; k++) {
+		at = f->places[at].from;
+		if (at >= f->in->n || !insn_decode(f->in->code + at, f->in->n - at, &i))
+			break;
+		if (insn_is(&i, 0x8d) && i.mod == 0 && (i.rm & 7) == 5 &&
+		    i.written & 1u << (jump->rm & 15))
+			return at + i.bytes + (uint64_t)(int64_t)i.displacement;
+	}
+	return UINT64_MAX;
+}
+
+/*
+ * A table behind the code of its own function (GraalVM): distances to it, of places before it. Its end is where
+ * such a distance leads elsewhere. false: there is none.
+ */
+static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
+		     const struct code_state *s)
+{
+	uint64_t table = table_of(f, at, jump), end = table;
+	int32_t distance;
+
+	for (; table < f->in->n && end + 4 <= f->in->n; end += 4) {
+		memcpy(&distance, f->in->code + end, sizeof(distance));
+		if (distance >= 0 || table < (uint64_t)-(int64_t)distance)
+			break;
+		reach(f, table + (uint64_t)(int64_t)distance, s, at, false);
+		f->places[end].flags |= SEEN; /* no code that something may lead to */
+		f->places[end].bytes = 4;
+	}
+	return end > table;
+}
+
 static void go_indirect(struct flow *f, uint32_t at, const struct insn *i,
 			const struct code_state *s)
 {
+	if (go_table(f, at, i, s))
+		return;
 	f->returns = true;
-	if (s->sp_known && s->sp == 8)
+	if (s->sp_known && s->sp == 8 && !f->in->guessed)
 		f->places[at].flags |= COMES_BACK;
 	if (!is_table_jump(f, at, i, s))
 		return;
@@ -365,6 +404,10 @@ static void close_forward(struct flow *f)
 
 static void accept(struct flow *f)
 {
+	if (f->in->guessed) {
+		close_back(f);
+		f->give_up |= !(f->places[0].flags & COMES_BACK);
+	}
 	if (f->in->sized) {
 		for (size_t k = 0; k < f->in->n; k++)
 			f->places[k].flags |= ACCEPTED;
