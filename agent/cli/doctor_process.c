@@ -132,7 +132,8 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 static void tell_seen(struct doctor *d, const struct runtime_seen *s, bool named)
 {
 	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
-	json_t *c = doctor_tell(d, check, named, named ? "a perf map names its functions" : s->text);
+	json_t *c =
+		doctor_tell(d, check, named, named ? "a perf map names its functions" : s->text);
 
 	json_object_set_new(c, "runtime", json_string(s->name));
 	json_object_set_new(c, "works", json_boolean(named));

@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-#define GO_READ_NS  (5 * NSEC_PER_SEC)
-#define ANNOUNCE_NS (5 * NSEC_PER_SEC)
+#define GO_READ_NS     (5 * NSEC_PER_SEC)
+#define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
 #define NOT_SEEN_SHOWN 8 /* processes */
 
 struct record_heap { /* one process */
@@ -243,7 +243,8 @@ static void print_not_seen(const struct recording *r)
 
 		if ((!problem && !grown) || n++ >= NOT_SEEN_SHOWN)
 			continue;
-		fprintf(stderr, "podflame record: process %u: not all of its memory was seen: %s%s%s\n",
+		fprintf(stderr,
+			"podflame record: process %u: not all of its memory was seen: %s%s%s\n",
 			h->tgid, problem ? problem : "", problem && grown ? "; " : "",
 			grown ? grown : "");
 	}

@@ -33,7 +33,7 @@ void parse_queue_stop(struct parse_queue *q);
 struct runs {
 	struct runtime_process *known; /* NULL: nothing */
 	char *problem;		       /* what of it is not walked, and why; NULL: all is */
-	char *unnamed; /* what besides is recognised and not named; NULL: nothing */
+	char *unnamed;		       /* what besides is recognised and not named; NULL: nothing */
 	bool due;		       /* mappings or files are new since the last look */
 	bool looking;
 	bool unset;	    /* known is not in the kernel yet */
@@ -58,19 +58,19 @@ struct span_end {
 	uint64_t cpu_ns, mono_ns; /* CPU time of the process then; 0: there was none */
 };
 struct allocs {
-	bool looking, busy; /* where it allocates; probes are on their way */
-	bool stale;	    /* attached is what was known, or asked for, before */
-	bool reading_go;    /* sites are lent */
-	bool go_anew;	    /* mem-alloc was not asked for since the last read */
-	bool refused;	    /* by the kernel: not again before next_ns */
-	unsigned n_refused; /* in a row, for what may pass */
-	bool inuse_refused; /* what is attached has no mem-inuse for that */
+	bool looking, busy;	     /* where it allocates; probes are on their way */
+	bool stale;		     /* attached is what was known, or asked for, before */
+	bool reading_go;	     /* sites are lent */
+	bool go_anew;		     /* mem-alloc was not asked for since the last read */
+	bool refused;		     /* by the kernel: not again before next_ns */
+	unsigned n_refused;	     /* in a row, for what may pass */
+	bool inuse_refused;	     /* what is attached has no mem-inuse for that */
 	const struct probing *stuck; /* does not come back: refused for that; else NULL */
-	unsigned looked_mask;	   /* events that sites were looked for */
-	unsigned n_again;	   /* looks in a row that found it just starting */
-	struct mappings *m;	   /* of sites */
-	struct alloc_sites *sites; /* NULL: not known */
-	struct attached *attached; /* NULL: not, or in a span */
+	unsigned looked_mask;	     /* events that sites were looked for */
+	unsigned n_again;	     /* looks in a row that found it just starting */
+	struct mappings *m;	     /* of sites */
+	struct alloc_sites *sites;   /* NULL: not known */
+	struct attached *attached;   /* NULL: not, or in a span */
 	unsigned attached_mask;
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
 	uint64_t seen_hits, seen_ns;  /* of what is attached, when it was last looked at */
@@ -108,11 +108,11 @@ struct follow {
 	unsigned n_attaching, n_attached;     /* tasks; processes that have probes */
 	unsigned n_spans;		      /* of these tasks */
 	struct left_behind stuck, asks_stuck; /* of these tasks; of follow_java.c's */
-	uint64_t n_moves;   /* probes_moves() when one of them was last seen to get on */
+	uint64_t n_moves;    /* probes_moves() when one of them was last seen to get on */
 	bool reading_memory; /* follow_unseen.c's task is under way */
 	uint64_t unseen_ns;  /* its next look at all processes */
-	bool memory_asked;  /* somebody asked for memory events a tick ago */
-	struct timer watch; /* of what is attached */
+	bool memory_asked;   /* somebody asked for memory events a tick ago */
+	struct timer watch;  /* of what is attached */
 };
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /* What t runs has changed: the kernel has to know, with these mappings if no newer ones are on their way. */

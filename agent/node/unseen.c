@@ -4,9 +4,10 @@
 
 #include <inttypes.h>
 
-#define GROWN_MIN   (64u << 20)
-#define SEEN_SHARE  20 /* the probes saw less than one part in so many of it */
-#define SAMPLES_MIN 32 /* were it seen there would be so many samples: that chance has 1 of them at most is out of the question */
+#define GROWN_MIN  (64u << 20)
+#define SEEN_SHARE 20 /* the probes saw less than one part in so many of it */
+#define SAMPLES_MIN                                                                                \
+	32 /* were it seen there would be so many samples: that chance has 1 of them at most is out of the question */
 #define STACK_BYTES (8u << 20) /* of a new thread, by default, at most */
 
 static uint64_t above(uint64_t a, uint64_t b)

@@ -9,7 +9,7 @@
 
 struct unseen {
 	bool begun;
-	bool excused; /* the probes have seen much, which may not be in use yet */
+	bool excused;		 /* the probes have seen much, which may not be in use yet */
 	struct proc_memory base; /* what is compared with: of one moment, */
 	uint64_t base_seen;	 /* and what the probes had seen until then */
 	uint64_t told_bytes;	 /* 0: nothing is to be told */

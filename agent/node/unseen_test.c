@@ -32,9 +32,10 @@ static const struct scene scenes[] = {
 	 {{10, 10, 1, 0, 0}, {20, 1020, 1, 1000, 0}, {1000, 1020, 1, 1000, 0}}},
 	{"much is seen, then nothing",
 	 {{10, 10, 1, 0, 0}, {500, 500, 1, 500, 0}, {600, 600, 1, 501, 100}}},
-	{"stacks of new threads", {{10, 100, 1, 0, 0}, {90, 190, 11, 0, 0}, {200, 300, 11, 0, 110}}},
-	{"it comes and goes", {{200, 300, 1, 0, 0}, {100, 200, 1, 0, 0}, {163, 263, 1, 0, 0},
-			       {165, 265, 1, 0, 65}}},
+	{"stacks of new threads",
+	 {{10, 100, 1, 0, 0}, {90, 190, 11, 0, 0}, {200, 300, 11, 0, 110}}},
+	{"it comes and goes",
+	 {{200, 300, 1, 0, 0}, {100, 200, 1, 0, 0}, {163, 263, 1, 0, 0}, {165, 265, 1, 0, 65}}},
 	{"what was there first", {{900, 990, 1, 0, 0}, {900, 990, 1, 0, 0}}},
 };
 
@@ -52,7 +53,8 @@ static void what_is_not_seen_is_told(void **state)
 			uint64_t before = u.told_bytes;
 			bool more = unseen_look(&u, &m, (uint64_t)l->seen * MIB, EACH);
 
-			if (u.told_bytes != (uint64_t)l->told * MIB || more != (u.told_bytes != before))
+			if (u.told_bytes != (uint64_t)l->told * MIB ||
+			    more != (u.told_bytes != before))
 				fail_msg("%s, look %zu: %llu MiB told", s->name, k,
 					 (unsigned long long)(u.told_bytes / MIB));
 		}

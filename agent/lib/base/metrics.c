@@ -145,8 +145,8 @@ static const struct {
 	{"unwind_rows_unsupported_total", "Unwind rows that the kernel's walk does not know."},
 	/* memory profiles */
 	{"go_heap_reads_failed_total", "Heap profiles of Go programs that could not be read."},
-	{"memory_unseen_total",
-	 "Times that the memory of a probed process was found to have grown, or doubled again, without its probes seeing it."},
+	{"memory_unseen_total", "Times that the memory of a probed process was found to have "
+				"grown, or doubled again, without its probes seeing it."},
 	{"memory_attach_total", "Processes whose allocators were probed, by result."},
 	{"memory_sites_refused_total", "Places of allocators that cannot be probed."},
 	{"memory_spans_coarse_total", "Spans whose cost was known only roughly."},

@@ -12,13 +12,13 @@
 #include "node/runtime/runtime.h"
 
 struct alloc_site {
-	size_t mapping;		/* index into maps->items: a mapping of the file */
-	uint64_t file_offset;	/* where the probe goes */
-	uint64_t address;	/* the same in the process */
+	size_t mapping;	      /* index into maps->items: a mapping of the file */
+	uint64_t file_offset; /* where the probe goes */
+	uint64_t address;     /* the same in the process */
 	struct pf_site site;
-	char symbol[64];	/* for people */
+	char symbol[64]; /* for people */
 };
-#define ALLOC_SITES_MAX	   512	/* of one process */
+#define ALLOC_SITES_MAX	    512 /* of one process */
 #define ALLOC_PROBLEM_BYTES 512
 
 /* Go's own heap profile (runtime.mbuckets), which is read instead of probing. */
@@ -55,7 +55,8 @@ struct alloc_go_record {
 	const uint64_t *addresses; /* return addresses, leaf first */
 	size_t n_addresses;
 	bool truncated; /* there are outer ones */
-	uint64_t alloc_bytes, alloc_objects; /* since the record before: of the time between two reads */
+	uint64_t alloc_bytes,
+		alloc_objects; /* since the record before: of the time between two reads */
 	uint64_t inuse_bytes, inuse_objects; /* as of the last finished garbage collection */
 };
 typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);

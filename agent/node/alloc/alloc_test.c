@@ -144,7 +144,8 @@ static void an_allocator_with_names_is_not(void **state)
 		const char *text, *more;
 	} rows[] = {
 		{jemalloc, "void *malloc(unsigned long n) { return 0; } void free(void *p) {}"},
-		{jemalloc, "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}"},
+		{jemalloc,
+		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}"},
 		{"MALLOC_CONF=narenas:1 jemalloc mimalloc tcmalloc", ""},
 		{"mimalloc: warning: ", "int _PyRuntime;"},
 	};

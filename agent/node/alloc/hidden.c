@@ -12,7 +12,8 @@
 
 static const struct row {
 	const char *text, *allocator;
-	const char *owner; /* a file with this symbol has it for itself, and another finder knows; NULL: none */
+	const char *
+		owner; /* a file with this symbol has it for itself, and another finder knows; NULL: none */
 } rows[] = {
 	{"\"<jemalloc>: Error in munmap(): ", "jemalloc", NULL},
 	{"\"mimalloc: ", "mimalloc", "_PyRuntime"}, /* CPython from 3.13 on */
@@ -25,15 +26,9 @@ static const struct row {
 };
 
 static const char *const marks[] = {
-	"\"<jemalloc>: Error in munmap(): ",
-	"\"mimalloc: ",
-	"\"Bytes in use by application\n",
-	"\"Failed to initialise snmalloc.",
-	"\"Scudo ERROR: ",
-	"\"TBBmalloc: ",
-	"\"malloc(): corrupted top size",
-	"_PyRuntime",
-	NULL,
+	"\"<jemalloc>: Error in munmap(): ", "\"mimalloc: ",	"\"Bytes in use by application\n",
+	"\"Failed to initialise snmalloc.",  "\"Scudo ERROR: ", "\"TBBmalloc: ",
+	"\"malloc(): corrupted top size",    "_PyRuntime",	NULL,
 };
 
 static bool has_mark(const struct elf_index *index, const char *name)
@@ -55,8 +50,7 @@ static bool has_site(const struct runtime_look *look, const struct elf_index *in
 static void tell(const struct mapping *m, const struct row *row, struct alloc_sites *ret)
 {
 	size_t n = strlen(m->path);
-	_cleanup_free_ char *path =
-		text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
+	_cleanup_free_ char *path = text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
 
 	alloc_add_problem(ret,
 			  "%s%s contains an allocator (%s) whose functions have no names there "

@@ -12,7 +12,7 @@
 	X(native) /* C, C++, Rust */                                                               \
 	X(python) /* CPython's allocator of small objects */                                       \
 	X(go)	  /* Go: its own heap profile, or its allocator */                                 \
-	X(jvm)	  /* Java's heap */                                                           \
+	X(jvm)	  /* Java's heap */                                                                \
 	X(hidden) /* what none of these can find */
 
 struct alloc_finder {

@@ -169,7 +169,8 @@ static void add_sized(struct follower *w, const struct function *f, size_t next)
 {
 	uint64_t start = f->start;
 
-	for (; f->guessed && next < w->entries.n && w->entries.items[next].address < f->end; next++) {
+	for (; f->guessed && next < w->entries.n && w->entries.items[next].address < f->end;
+	     next++) {
 		const struct code_entry *e = &w->entries.items[next];
 
 		if (e->address <= start || !e->certain || e->address % NATIVE_IMAGE_ALIGNMENT)

@@ -45,7 +45,7 @@ struct flow_input {
 	const uint8_t *code;
 	uint64_t start;
 	size_t n;
-	bool sized;			  /* it ends there for certain */
+	bool sized; /* it ends there for certain */
 	bool guessed; /* that it is a function: it is none unless it returns with the stack as it was */
 	const struct code_entry *entries; /* inside it */
 	size_t n_entries;

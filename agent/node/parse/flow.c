@@ -227,7 +227,7 @@ static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
 
 	for (; table < f->in->n && end + 4 <= f->in->n; end += 4) {
 		memcpy(&distance, f->in->code + end, sizeof(distance));
-		if (distance >= 0 || table < (uint64_t)-(int64_t)distance)
+		if (distance >= 0 || table < (uint64_t) - (int64_t)distance)
 			break;
 		reach(f, table + (uint64_t)(int64_t)distance, s, at, false);
 		f->places[end].flags |= SEEN; /* no code that something may lead to */

@@ -259,7 +259,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 				  b->segments[k].address + b->segments[k].bytes, &budget);
 	/* Go's runtime brings a stub of its own, which .gopclntab knows. */
 	if (!budget && !(b->header.flags & ELF_INDEX_GO))
-		b->header.flags |= ELF_INDEX_UNWIND_CUT;
+		b->header.flags |= ELF_INDEX_CODE_CUT;
 }
 
 /* ---- all ---- */

@@ -126,12 +126,12 @@ static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, 
 
 		if (!is_pattern)
 			add(&b->marks, (struct mark){
-				       .m = {.address = address + (at - data),
-					     .size = strnlen((const char *)at, end - at)},
-				       .name = quoted,
-				       .name_n = text_n + 1,
-				       .pattern = pattern,
-			       });
+					       .m = {.address = address + (at - data),
+						     .size = strnlen((const char *)at, end - at)},
+					       .name = quoted,
+					       .name_n = text_n + 1,
+					       .pattern = pattern,
+				       });
 		at += text_n;
 	}
 }

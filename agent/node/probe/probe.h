@@ -41,7 +41,7 @@ struct listed_process {
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	uint32_t off_note, off_keep; /* as procs_filter has them; 0: all */
-	bool context;	   /* its samples carry the call they were taken in */
+	bool context;		     /* its samples carry the call they were taken in */
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
 
@@ -63,7 +63,7 @@ static inline bool probes_may_pass(int r)
 }
 /* The kernel refuses to probe code that it cannot decode. */
 struct probes_refused {
-	size_t n;   /* sites */
+	size_t n; /* sites */
 	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
 };
 /*
@@ -80,7 +80,8 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
  * or what is to be; should the kernel not take even that, what does not count then counts after the next change that works.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
-			 const struct probe_file *files, size_t n, struct probes_refused *ret_refused);
+			 const struct probe_file *files, size_t n,
+			 struct probes_refused *ret_refused);
 /*
  * Likewise; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
  * forgets what lives.
@@ -212,9 +213,10 @@ struct drain {
 	size_t n_young;
 	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
-	uint64_t asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
-	bool tried_again;	 /* what works may have changed: probes_support() */
-	struct buf *memory;	 /* the frames */
+	uint64_t
+		asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
+	bool tried_again;   /* what works may have changed: probes_support() */
+	struct buf *memory; /* the frames */
 };
 /*
  * (os) Quick: only what the ring holds now (processes and cgroups, for prompt

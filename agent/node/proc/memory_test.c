@@ -140,7 +140,8 @@ static void texts(void **state)
 	assert_int_equal(m.n_threads, 5);
 	assert_int_equal(proc_memory_parse("", &m), -ENODATA);
 	assert_int_equal(proc_memory_parse("Name:\tx\nThreads:\t1\n", &m), -ENODATA);
-	assert_int_equal(proc_memory_parse("x\nRssAnon:\nVmData: 1 kB\nThreads: 1\n", &m), -ENODATA);
+	assert_int_equal(proc_memory_parse("x\nRssAnon:\nVmData: 1 kB\nThreads: 1\n", &m),
+			 -ENODATA);
 }
 
 int main(void)

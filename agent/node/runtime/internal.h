@@ -5,11 +5,12 @@
 #include "node/runtime/runtime.h"
 
 #define X(NAME, name) extern const struct runtime_ops name##_runtime;
-PF_RUNTIMES(X) PF_CONTEXTS(X)
+PF_RUNTIMES(X)
+PF_CONTEXTS(X)
 #undef X
 
-/* By enum pf_runtime_kind, _PF_RUNTIME_MAX of them; a test puts its own here. */
-extern const struct runtime_ops *const *runtime_table;
+	/* By enum pf_runtime_kind, _PF_RUNTIME_MAX of them; a test puts its own here. */
+	extern const struct runtime_ops *const *runtime_table;
 
 /* ranges.c */
 /*

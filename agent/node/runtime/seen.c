@@ -13,7 +13,7 @@
 enum sign {
 	IS_MAPPED,  /* a process that maps it runs it */
 	IS_STARTED, /* the mark is a variable: not 0 once it has been started */
-	GENERATES,  /* it runs something where the process has generated code that is not writable */
+	GENERATES, /* it runs something where the process has generated code that is not writable */
 };
 #define ROW_MARKS_MAX 3
 struct row {
@@ -28,14 +28,17 @@ struct row {
 
 /* The variables are of the runtimes' own C interfaces: ruby.h, SAPI.h, intrpvar.h and perlvars.h, Rinternals.h. */
 static const struct row rows[] = {
-	{{"pypy", "PyPy", UNNAMED "native frames are right; stacks through its compiled code end early, with a marker",
+	{{"pypy", "PyPy",
+	  UNNAMED
+	  "native frames are right; stacks through its compiled code end early, with a marker",
 	  false},
 	 IS_MAPPED,
 	 {"pypy_execute_source", "rpython_startup_code"},
 	 NULL,
 	 0},
 	{{"native-image", "GraalVM native image",
-	  "its functions are native frames, which .symtab names unless it was stripped; its Java heap is "
+	  "its functions are native frames, which .symtab names unless it was stripped; its Java "
+	  "heap is "
 	  "not seen",
 	  false},
 	 IS_MAPPED,
@@ -43,25 +46,30 @@ static const struct row rows[] = {
 	 NULL,
 	 ELF_INDEX_NATIVE_IMAGE},
 	{{"openj9", "OpenJ9",
-	  UNNAMED "native frames are right; -Xjit:perfTool writes a perf map, which names compiled methods", true},
+	  UNNAMED
+	  "native frames are right; -Xjit:perfTool writes a perf map, which names compiled methods",
+	  true},
 	 IS_MAPPED,
 	 {"J9_CreateJavaVM", "J9VMDllMain"},
 	 "libj9vm",
 	 0},
 	{{"dotnet", ".NET",
-	  UNNAMED "stacks go through its code by frame pointers; DOTNET_PerfMapEnabled=1 writes a perf map, "
-	  "which names methods",
+	  UNNAMED "stacks go through its code by frame pointers; DOTNET_PerfMapEnabled=1 writes a "
+		  "perf map, "
+		  "which names methods",
 	  true},
 	 IS_MAPPED,
 	 {"g_dacTable", "DotNetRuntimeInfo"},
 	 "libcoreclr.so",
 	 0},
-	{{"mono", "Mono", UNNAMED "native frames are right; --jitmap writes a perf map, which names methods", true},
+	{{"mono", "Mono",
+	  UNNAMED "native frames are right; --jitmap writes a perf map, which names methods", true},
 	 IS_MAPPED,
 	 {"mono_jit_init"},
 	 NULL,
 	 0},
-	{{"ruby", "Ruby", UNNAMED "native frames (the interpreter's, extensions') are right", false},
+	{{"ruby", "Ruby", UNNAMED "native frames (the interpreter's, extensions') are right",
+	  false},
 	 IS_STARTED,
 	 {"rb_cObject"},
 	 NULL,
@@ -72,12 +80,14 @@ static const struct row rows[] = {
 	 NULL,
 	 0},
 	{{"beam", "Erlang (BEAM)",
-	  UNNAMED "native frames are right; +JPperf true writes a perf map, which names functions", true},
+	  UNNAMED "native frames are right; +JPperf true writes a perf map, which names functions",
+	  true},
 	 IS_MAPPED,
 	 {"enif_make_atom"},
 	 NULL,
 	 0},
-	{{"perl", "Perl", UNNAMED "native frames (the interpreter's, extensions') are right", false},
+	{{"perl", "Perl", UNNAMED "native frames (the interpreter's, extensions') are right",
+	  false},
 	 IS_STARTED,
 	 {"PL_curinterp", "PL_main_cv"},
 	 NULL,
@@ -89,7 +99,7 @@ static const struct row rows[] = {
 	 0},
 	{{"wasmtime", "Wasmtime",
 	  UNNAMED "stacks go through its code by frame pointers; its profiling strategy perfmap "
-	  "(--profile=perfmap) names functions",
+		  "(--profile=perfmap) names functions",
 	  true},
 	 GENERATES,
 	 {"wasmtime_engine_clone", "\"WASMTIME_BACKTRACE_DETAILS"},

@@ -73,7 +73,7 @@ static char *seen_in(pid_t pid)
 /* ---- made ones ---- */
 
 #define MAPS(protection)                                                                           \
-	"__attribute__((constructor)) static void maps(void) {\n"                                 \
+	"__attribute__((constructor)) static void maps(void) {\n"                                  \
 	"  char *p = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n" \
 	"  *p = 0xc3; mprotect(p, 4096, " protection "); }\n"
 #define TEXT "const char *volatile text = \"WASMTIME_BACKTRACE_DETAILS=1\";\n"
@@ -113,11 +113,12 @@ static void signs_decide(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(made); i++) {
 		const struct made *m = &made[i];
-		_cleanup_free_ char *build = xasprintf(
-			"cd %s && cat >p.c <<'END'\n#include <sys/mman.h>\n#include <unistd.h>\n%s\n"
-			"int main(void) { write(1, \"x\", 1); for (;;) pause(); }\nEND\n"
-			"gcc -w %s p.c -o %s",
-			dir, m->source, m->flags, m->file);
+		_cleanup_free_ char *build =
+			xasprintf("cd %s && cat >p.c <<'END'\n#include <sys/mman.h>\n#include "
+				  "<unistd.h>\n%s\n"
+				  "int main(void) { write(1, \"x\", 1); for (;;) pause(); }\nEND\n"
+				  "gcc -w %s p.c -o %s",
+				  dir, m->source, m->flags, m->file);
 		_cleanup_free_ char *command = xasprintf("./%s", m->file), *seen = NULL;
 		pid_t pid;
 
