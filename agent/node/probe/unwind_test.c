@@ -577,6 +577,36 @@ static void frame_pointers_for_certain_may_switch_stacks(void **state)
 	ASSERT_STACK(PF_END_STUCK, at(0x30000), at(0x30010), at(0x30020));
 }
 
+/* Native images: rbp is a number, whatever it seems to point to. At a function's entry the caller is known nevertheless. */
+static void lost_code_has_no_frame_pointer(void **state)
+{
+	(void)state;
+	row(0, 0, PF_RULE_LOST);
+	row_start();
+	put_record(8, 0, at(START + 1));
+	walk(at(0x30010), stack_at(2), stack_at(8));
+	ASSERT_STACK(PF_END_FP, at(0x30010));
+	stack_words[2] = at(START + 1);
+	walk_at_entry(at(0x30000), stack_at(2), stack_at(8), true);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 1));
+}
+
+/* A number in rbp may be an address, with 0 where a return address would be: that is no outermost frame. */
+static void a_number_in_rbp_is_no_end(void **state)
+{
+	(void)state;
+	row(0, 0, PF_RULE_GAP);
+	put_record(8, stack_at(12), 0);
+	walk(at(0x30010), stack_at(2), stack_at(8));
+	ASSERT_STACK(PF_END_FP, at(0x30010));
+	walk(at(0x30010), stack_at(2), 0);
+	ASSERT_STACK(PF_END_FP, at(0x30010));
+	put_record(8, stack_at(12), at(0x30100)); /* behind a record it is one */
+	put_record(12, 0, 0);
+	walk(at(0x30010), stack_at(2), stack_at(8));
+	ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30100));
+}
+
 /* ---- ends ---- */
 
 static void what_is_not_there_yet_is_pending(void **state)
@@ -736,6 +766,8 @@ int main(void)
 		T(a_uprobe_at_entry_keeps_the_caller),
 		T(mixed_code),
 		T(frame_pointers_for_certain_may_switch_stacks),
+		T(lost_code_has_no_frame_pointer),
+		T(a_number_in_rbp_is_no_end),
 		T(what_is_not_there_yet_is_pending),
 		T(every_end_has_its_reason),
 		T(depth_ends_at_512),

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rows of a GraalVM native image: hand-written functions as its compiler lays them out, stripped, with known answers. */
+#include "lib/base/testdir.h"
+#include "node/parse/format.h"
+#include "node/parse/testrows.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[TESTDIR_BYTES];
+
+#define HEAP	 ".section .svm_heap,\"aw\"\n.quad 1\n.text\n"
+#define FUNCTION ".balign 16,0xcc\n.skip 16,0xcc\n"
+
+static const char source[] =
+	HEAP ".skip 16,0x90\n"
+	/* At inside - 1, a multiple of 16, stands int3's byte before what is no function. */
+	FUNCTION "framed: sub $0x38,%rsp\nmov %rdi,%rbp\nmovabs $0x00cc000000000000,%rcx\n"
+	"inside: nop\ncall two_b\nafter: add $0x38,%rsp\nret\n"
+	/* Its table lies behind it. */
+	FUNCTION "switches: sub $0x18,%rsp\nlea table(%rip),%rsi\nmovslq (%rsi,%r10,4),%rbp\n"
+	"add %rbp,%rsi\njmp *%rsi\ncase_0: nop\nadd $0x18,%rsp\nret\n"
+	"case_1: nop\nadd $0x18,%rsp\nret\n"
+	"table: .long case_0-table, case_1-table\n"
+	/* Nothing lies between these two; what the first one calls last does not return. */
+	FUNCTION "two_a: sub $0x8,%rsp\ntest %rdi,%rdi\nje slow\nadd $0x8,%rsp\nret\n"
+	"slow: call loops\n.balign 16,0x90\n"
+	"two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
+	/* It returns nowhere: nothing proves that it is a function. */
+	FUNCTION "loops: sub $0x8,%rsp\n1: jmp 1b\n"
+	FUNCTION "last: ret\n";
+
+static const char framed_source[] =
+	HEAP ".skip 16,0x90\n"
+	FUNCTION "one: push %rbp\nmov %rsp,%rbp\nsub $0x10,%rsp\nin_one: nop\nadd $0x10,%rsp\n"
+	"pop %rbp\nret\n"
+	FUNCTION "loops: push %rbp\nmov %rsp,%rbp\n1: jmp 1b\n"
+	FUNCTION "last: push %rbp\nmov %rsp,%rbp\npop %rbp\nret\n";
+
+/* Its symbols stay in "image"; "stripped" is what is read. */
+static struct elf_index *index_of(const char *text, struct elf_tables *ret)
+{
+	_cleanup_free_ char *path = xasprintf("%s/image.S", dir);
+	_cleanup_free_ char *stripped = xasprintf("%s/stripped", dir);
+	_cleanup_free_ char *command =
+		xasprintf("cd %s && gcc -shared -nostdlib -nostartfiles -o image image.S && "
+			  "strip -s -o stripped image",
+			  dir);
+	struct elf_index *i;
+	int fd, memfd;
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0600), 0);
+	assert_int_equal(system(command), 0);
+	fd = open(stripped, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
+	close(fd);
+	assert_int_equal(elf_index_open(memfd, &i), 0);
+	assert_int_equal(elf_index_n_symbols(i), 0);
+	elf_index_tables(i, ret);
+	return i;
+}
+
+static uint16_t rule_of(const struct elf_tables *t, const char *place)
+{
+	_cleanup_free_ char *command =
+		xasprintf("nm %s/image | awk '$3 == \"%s\" {print $1}'", dir, place);
+	FILE *f = popen(command, "r");
+	unsigned long long address = 0;
+
+	assert_int_equal(fscanf(f, "%llx", &address), 1);
+	pclose(f);
+	return rule_at(t, address);
+}
+
+/* The frame is so many bytes with the return address. */
+static void assert_frame(const struct elf_tables *t, const char *place, int bytes, unsigned fp)
+{
+	uint16_t number = rule_of(t, place);
+
+	if (number >= t->n_rules)
+		fail_msg("%s: rule %x", place, number);
+	assert_int_equal(t->rules[number].cfa, PF_CFA_RSP);
+	if (t->rules[number].cfa_offset != bytes || t->rules[number].fp != fp)
+		fail_msg("%s: %d bytes", place, t->rules[number].cfa_offset);
+}
+
+static void functions_are_found(void **state)
+{
+	static const struct {
+		const char *place;
+		int bytes;
+	} known[] = {
+		{"framed", 8},	     {"inside", 0x40}, {"after", 0x40}, {"switches", 8},
+		{"case_0", 0x20},    {"case_1", 0x20}, {"two_a", 8},	{"slow", 0x10},
+		{"body_b", 0x30},    {"two_b", 8},
+	};
+	struct elf_tables t;
+	struct elf_index *i = index_of(source, &t);
+
+	(void)state;
+	assert_true(elf_index_flags(i) & ELF_INDEX_NATIVE_IMAGE);
+	assert_false(elf_index_flags(i) & (ELF_INDEX_CODE_CUT | ELF_INDEX_UNWIND_CUT));
+	for (size_t k = 0; k < ARRAY_SIZE(known); k++)
+		assert_frame(&t, known[k].place, known[k].bytes, PF_FP_UNKNOWN);
+	elf_index_unref(i);
+}
+
+/* No frame pointer is guessed there. */
+static void what_is_not_proved_is_lost(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i = index_of(source, &t);
+
+	(void)state;
+	assert_int_equal(rule_of(&t, "loops"), PF_RULE_LOST);
+	assert_int_equal(rule_of(&t, "last"), PF_RULE_LOST); /* where it ends is not known */
+	elf_index_unref(i);
+}
+
+static void an_image_may_keep_frame_pointers(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i = index_of(framed_source, &t);
+
+	(void)state;
+	assert_frame(&t, "in_one", 0x20, PF_FP_CFA);
+	assert_int_equal(rule_of(&t, "loops"), PF_RULE_GAP);
+	elf_index_unref(i);
+}
+
+/* Without the section it is a file as any other. */
+static void other_files_are_not_read_so(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i = index_of(source + strlen(HEAP), &t);
+
+	(void)state;
+	assert_false(elf_index_flags(i) & ELF_INDEX_NATIVE_IMAGE);
+	assert_int_equal(rule_of(&t, "inside"), PF_RULE_GAP);
+	elf_index_unref(i);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_are_found),
+		cmocka_unit_test(what_is_not_proved_is_lost),
+		cmocka_unit_test(an_image_may_keep_frame_pointers),
+		cmocka_unit_test(other_files_are_not_read_so),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
