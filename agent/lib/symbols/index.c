@@ -83,7 +83,7 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		{ELF_INDEX_CODE_CUT,
 		 {"code_cut",
 		  "it has more code without unwind information than is followed (64 MiB, 1 MiB a "
-		  "function, 32 MiB for stubs of signals)"}},
+		  "function)"}},
 		{ELF_INDEX_DWARF_CUT,
 		 {"inlines_cut", "its inlined functions are damaged, missing or over a limit"}},
 		{ELF_INDEX_DWO,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Looked at for signal stubs; a libc has 1 MB of text. */
-#define SCAN_BYTES_MAX (32u << 20)
+#define SCAN_BYTES_MAX (72u << 20)
 
 /* ---- the sections ---- */
 

@@ -16,30 +16,27 @@ static char dir[TESTDIR_BYTES];
 #define HEAP	 ".section .svm_heap,\"aw\"\n.quad 1\n.text\n"
 #define FUNCTION ".balign 16,0xcc\n.skip 16,0xcc\n"
 
-static const char source[] =
-	HEAP ".skip 16,0x90\n"
+static const char source[] = HEAP ".skip 16,0x90\n"
 	/* At inside - 1, a multiple of 16, stands int3's byte before what is no function. */
 	FUNCTION "framed: sub $0x38,%rsp\nmov %rdi,%rbp\nmovabs $0x00cc000000000000,%rcx\n"
-	"inside: nop\ncall two_b\nafter: add $0x38,%rsp\nret\n"
+				  "inside: nop\ncall two_b\nafter: add $0x38,%rsp\nret\n"
 	/* Its table lies behind it. */
 	FUNCTION "switches: sub $0x18,%rsp\nlea table(%rip),%rsi\nmovslq (%rsi,%r10,4),%rbp\n"
-	"add %rbp,%rsi\njmp *%rsi\ncase_0: nop\nadd $0x18,%rsp\nret\n"
-	"case_1: nop\nadd $0x18,%rsp\nret\n"
-	"table: .long case_0-table, case_1-table\n"
+				  "add %rbp,%rsi\njmp *%rsi\ncase_0: nop\nadd $0x18,%rsp\nret\n"
+				  "case_1: nop\nadd $0x18,%rsp\nret\n"
+				  "table: .long case_0-table, case_1-table\n"
 	/* Nothing lies between these two; what the first one calls last does not return. */
 	FUNCTION "two_a: sub $0x8,%rsp\ntest %rdi,%rdi\nje slow\nadd $0x8,%rsp\nret\n"
-	"slow: call loops\n.balign 16,0x90\n"
-	"two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
+				  "slow: call loops\n.balign 16,0x90\n"
+				  "two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
 	/* It returns nowhere: nothing proves that it is a function. */
-	FUNCTION "loops: sub $0x8,%rsp\n1: jmp 1b\n"
-	FUNCTION "last: ret\n";
+	FUNCTION "loops: sub $0x8,%rsp\n1: jmp 1b\n" FUNCTION "last: ret\n";
 
 static const char framed_source[] =
-	HEAP ".skip 16,0x90\n"
-	FUNCTION "one: push %rbp\nmov %rsp,%rbp\nsub $0x10,%rsp\nin_one: nop\nadd $0x10,%rsp\n"
-	"pop %rbp\nret\n"
-	FUNCTION "loops: push %rbp\nmov %rsp,%rbp\n1: jmp 1b\n"
-	FUNCTION "last: push %rbp\nmov %rsp,%rbp\npop %rbp\nret\n";
+	HEAP ".skip 16,0x90\n" FUNCTION
+	     "one: push %rbp\nmov %rsp,%rbp\nsub $0x10,%rsp\nin_one: nop\nadd $0x10,%rsp\n"
+	     "pop %rbp\nret\n" FUNCTION "loops: push %rbp\nmov %rsp,%rbp\n1: jmp 1b\n" FUNCTION
+	     "last: push %rbp\nmov %rsp,%rbp\npop %rbp\nret\n";
 
 /* Its symbols stay in "image"; "stripped" is what is read. */
 static struct elf_index *index_of(const char *text, struct elf_tables *ret)
@@ -95,9 +92,9 @@ static void functions_are_found(void **state)
 		const char *place;
 		int bytes;
 	} known[] = {
-		{"framed", 8},	     {"inside", 0x40}, {"after", 0x40}, {"switches", 8},
-		{"case_0", 0x20},    {"case_1", 0x20}, {"two_a", 8},	{"slow", 0x10},
-		{"body_b", 0x30},    {"two_b", 8},
+		{"framed", 8},	  {"inside", 0x40}, {"after", 0x40}, {"switches", 8},
+		{"case_0", 0x20}, {"case_1", 0x20}, {"two_a", 8},    {"slow", 0x10},
+		{"body_b", 0x30}, {"two_b", 8},
 	};
 	struct elf_tables t;
 	struct elf_index *i = index_of(source, &t);
