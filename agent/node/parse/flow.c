@@ -199,18 +199,24 @@ static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *
 	return false;
 }
 
-/* Where the table begins that a jump of `jmp *register` is through, if it lies in the function: lea n(%rip), register. */
+/*
+ * Where the table begins that `jmp *register` goes through, if it lies in the function: lea n(%rip), register, and behind
+ * it a load of an entry (movslq).
+ */
 static uint64_t table_of(const struct flow *f, uint32_t at, const struct insn *jump)
 {
+	bool loaded = false;
 	struct insn i;
 
 	for (unsigned k = 0; k < TABLE_LOAD_MAX && jump->mod == 3; k++) {
 		at = f->places[at].from;
 		if (at >= f->in->n || !insn_decode(f->in->code + at, f->in->n - at, &i))
 			break;
+		loaded |= insn_is(&i, 0x63) && i.mod != 3;
 		if (insn_is(&i, 0x8d) && i.mod == 0 && (i.rm & 7) == 5 &&
 		    i.written & 1u << (jump->rm & 15))
-			return at + i.bytes + (uint64_t)(int64_t)i.displacement;
+			return loaded ? at + i.bytes + (uint64_t)(int64_t)i.displacement
+				      : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }
@@ -233,6 +239,7 @@ static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
 		f->places[end].flags |= SEEN; /* no code that something may lead to */
 		f->places[end].bytes = 4;
 	}
+	charge(f, (end - table) / 4);
 	return end > table;
 }
 
