@@ -3,7 +3,7 @@
  * A parse child that has been taken over by a file: it answers with any bytes, any descriptors, twice or not at all,
  * and dies when it likes. The parser gives an index that its reader took, or an error and its reason; no
  * descriptor stays open, and once a child works the next file but one has its index.
- * Fuzzes: node/parse/parser.c, node/parse/wire.c
+ * Fuzzes: node/parse/parser.c, lib/child/child.c, lib/child/wire.c
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -36,11 +36,12 @@ static pid_t reaped(pid_t pid);
 #define waitpid(pid, status, flags)			    reaped(pid)
 #define syscall(nr, pid, flags)				    child_ended()
 #define nanosleep(want, left)				    ((void)(want), 0)
-#include "node/parse/parser.c"
+#include "lib/child/child.c"
 #undef posix_spawn
 #undef kill
 #undef waitpid
 #undef syscall
+#include "node/parse/parser.c"
 
 #define N_FDS 64 /* that are looked at */
 
@@ -108,7 +109,7 @@ static void answer(int sock, const void *message, size_t n, size_t n_fds)
 
 	for (size_t i = 0; i < n_fds; i++)
 		fds[i] = some_fd();
-	(void)parse_send(sock, message, n, fds, n_fds);
+	(void)child_send(sock, message, n, fds, n_fds);
 	for (size_t i = 0; i < n_fds; i++)
 		close(fds[i]);
 }
@@ -139,14 +140,15 @@ static uint64_t next_sequence; /* that the parser will ask with */
 
 static int child_begins(pid_t *ret_pid, int sock)
 {
-	struct parse_reply ready = {0};
+	const int32_t ready = 0;
+	struct parse_reply reply = {0};
 	int index = empty_index(true);
 
 	if (is_good) {
-		(void)parse_send(sock, &ready, sizeof(ready), NULL, 0);
+		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
 		for (uint64_t i = 0; i < 2; i++) {
-			ready.sequence = next_sequence + i;
-			(void)parse_send(sock, &ready, sizeof(ready), &index, 1);
+			reply.sequence = next_sequence + i;
+			(void)child_send(sock, &reply, sizeof(reply), &index, 1);
 		}
 		/* what is asked stays in the socket, which is kept until the parser closes its end */
 		*ret_pid = 1 << 30;
@@ -159,7 +161,7 @@ static int child_begins(pid_t *ret_pid, int sock)
 		return ENOMEM;
 	*ret_pid = 1 << 30;
 	if (take() % 8)
-		(void)parse_send(sock, &ready, sizeof(ready), NULL, 0);
+		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
 	bad_answers(sock, next_sequence);
 	if (take() % 2)
 		check(dup2(sock, N_FDS + 8) >= 0); /* it hangs; else it has died */
@@ -197,8 +199,7 @@ static void use(struct parser *p)
 
 	parse_one(p, file, take() & 1);
 	parse_one(p, file, take() & 1);
-	if (p->pid)
-		lose_child(p);
+	child_lose(p->child);
 	is_good = true;
 	p->timeout_ns =
 		600 * NSEC_PER_SEC; /* it answers at once, be the machine as busy as it likes */

@@ -8,33 +8,68 @@
 
 #include <fcntl.h>
 #include <malloc.h>
-#include <signal.h>
+#include <seccomp.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-/* 0..2 must not become a pod's file; what else the parent left open is none of our business. */
-static void close_others(void)
-{
-	int null = open("/dev/null", O_RDWR);
+#define PARSE_DATA_BYTES (1ULL << 30)
+#define PARSE_DATA_MIN	 (64ULL << 20)
+#define DATA_SHARE	 4 /* of the pod's memory; chromium, 300 MB, takes less than 128 MiB */
 
-	for (int fd = 0; fd < PARSE_SOCKET_FD; fd++) {
-		if (null < 0)
-			close(fd);
-		else
-			dup2(null, fd);
-	}
-	close_range(PARSE_SOCKET_FD + 1, ~0U, 0);
+/* ---- its rights ---- */
+
+/*
+ * Two children share the pod's memory with the agent, and a kernel that finds it used up may end all
+ * of them (memory.oom.group): the child must meet its own limit first.
+ */
+static uint64_t data_bytes(void)
+{
+	const char *pod = getenv("MEMORY_LIMIT"); /* set by the chart */
+	uint64_t limit = 0;
+
+	if (!pod || str_to_u64(pod, UINT64_MAX, &limit) < 0 || limit == 0)
+		return PARSE_DATA_BYTES;
+	return MIN(MAX(limit / DATA_SHARE, PARSE_DATA_MIN), PARSE_DATA_BYTES);
 }
 
-static bool is_socket(int fd)
-{
-	struct stat st;
+static const int calls[] = {
+	SCMP_SYS(recvmsg),    SCMP_SYS(sendmsg), SCMP_SYS(close),
+	SCMP_SYS(read),	      SCMP_SYS(pread64), SCMP_SYS(pwrite64),
+	SCMP_SYS(lseek),      SCMP_SYS(fstat),	 SCMP_SYS(munmap),
+	SCMP_SYS(mremap),     SCMP_SYS(brk),	 SCMP_SYS(madvise),
+	SCMP_SYS(futex),      SCMP_SYS(sysinfo), SCMP_SYS(clock_gettime),
+	SCMP_SYS(exit_group), SCMP_SYS(exit),	 SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(getrandom),
+};
 
-	return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+static int allow_with_arguments(void *filter)
+{
+	scmp_filter_ctx ctx = filter;
+	const struct scmp_arg_cmp no_exec = SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
+	int r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, no_exec);
+
+	if (!r)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, no_exec);
+	if (!r) /* glibc's fstat() */
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
+				     SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, AT_EMPTY_PATH));
+	if (!r)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(memfd_create), 1,
+				     SCMP_A1(SCMP_CMP_EQ, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (!r)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+				     SCMP_A1(SCMP_CMP_EQ, F_ADD_SEALS));
+	if (!r)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+				     SCMP_A1(SCMP_CMP_EQ, F_GETFL));
+	if (!r) /* elf_begin() */
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+				     SCMP_A1(SCMP_CMP_EQ, F_GETFD));
+	return r;
 }
+
+/* ---- its work ---- */
 
 /* The descriptors came in order, without those that are missing. */
 static void place_fds(const struct parse_request *request, const int *got, size_t n_got,
@@ -67,31 +102,32 @@ static int answer(const struct parse_request *request, char **marks, const int *
 	_cleanup_close_ int memfd = -1;
 
 	reply.reason = work(request, marks, fds, n_fds, &memfd);
-	return parse_send(PARSE_SOCKET_FD, &reply, sizeof(reply), &memfd, memfd >= 0);
+	return child_send(CHILD_SOCKET_FD, &reply, sizeof(reply), &memfd, memfd >= 0);
 }
 
 int parse_child_main(int argc, char **argv)
 {
-	struct parse_reply ready = {0};
+	const struct child_rights rights = {
+		.data_bytes = data_bytes(),
+		.address_bytes = PARSE_FILE_MAX + 2 * PARSE_DATA_BYTES,
+		.file_bytes = INDEX_BYTES_MAX,
+		.n_fds = PARSE_FDS_MAX + 16,
+		.calls = calls,
+		.n_calls = ARRAY_SIZE(calls),
+		.allow = allow_with_arguments,
+	};
+	int r = child_begin(PARSE_CHILD_VERB, "podflame-parse", &rights);
 
-	if (argc < 2 || !is_socket(PARSE_SOCKET_FD)) {
-		log_err("%s is started by podflame itself, not by hand", PARSE_CHILD_VERB);
-		return 2;
-	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "podflame-parse");
-	close_others();
-	if (parse_sandbox(INDEX_BYTES_MAX) < 0)
-		ready.reason = PARSE_SANDBOX;
-	if (parse_send(PARSE_SOCKET_FD, &ready, sizeof(ready), NULL, 0) < 0 || ready.reason)
-		_exit(1);
+	if (r)
+		return r;
 	for (;;) {
 		struct parse_request request;
-		int fds[PARSE_FDS_MAX], r;
-		size_t n_fds;
+		int fds[PARSE_FDS_MAX];
+		size_t n, n_fds;
 
-		if (parse_receive(PARSE_SOCKET_FD, &request, sizeof(request), fds, PARSE_FDS_MAX,
-				  &n_fds) < 0)
+		if (child_receive(CHILD_SOCKET_FD, &request, sizeof(request), &n, fds,
+				  PARSE_FDS_MAX, &n_fds) < 0 ||
+		    n != sizeof(request))
 			_exit(0);
 		r = answer(&request, argc > 2 ? argv + 2 : NULL, fds, n_fds);
 		for (size_t i = 0; i < n_fds; i++)

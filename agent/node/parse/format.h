@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/child/child.h"
 #include "lib/symbols/format.h"
 #include "node/parse/parse.h"
 
@@ -27,8 +28,7 @@
 	X(IO, "io", -EIO)                                                                          \
 	X(TIMEOUT, "timeout", -ETIMEDOUT)                                                          \
 	X(DIED, "child_died", -EPIPE)                                                              \
-	X(ANSWER, "answer_refused", -EBADMSG)                                                      \
-	X(SANDBOX, "no_sandbox", -EPERM)
+	X(ANSWER, "answer_refused", -EBADMSG)
 enum parse_reason {
 #define X(name, word, error) PARSE_##name,
 	PARSE_REASONS(X)
@@ -39,7 +39,6 @@ enum parse_reason {
 #define PARSE_MARKS_MAX 512 /* patterns */
 #define PARSE_MARK_HITS 64  /* of one pattern in a file */
 
-#define PARSE_SOCKET_FD 3 /* in the child */
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {
 	uint64_t sequence;
@@ -48,7 +47,7 @@ struct parse_request {
 	uint32_t has;  /* PARSE_DEBUG: bit k: descriptor k (main, debug, .dwo files) came along */
 	uint32_t has_high, pad;
 };
-struct parse_reply { /* sequence 0: the child is ready, or why it is not */
+struct parse_reply {
 	uint64_t sequence;
 	uint32_t reason, pad;
 };
@@ -59,10 +58,3 @@ enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_in
 /* fds: main, debug or -1, .dwo files or -1 each. */
 enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
 				     int *ret_memfd);
-/* Child: gives up everything but reading what it is sent. max_file_bytes: largest memfd. */
-int parse_sandbox(uint64_t max_file_bytes);
-
-/* One message with at most PARSE_FDS_MAX descriptors. 0, -EPIPE when the other end is gone,
- * -EBADMSG when the size or the number of descriptors is wrong. */
-int parse_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds);
-int parse_receive(int sock, void *message, size_t n, int *ret_fds, size_t max_fds, size_t *ret_n_fds);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between parser and child: fixed size, a limited number of descriptors. */
-#include "node/parse/format.h"
+/* Messages between a child and its owner. */
+#include "lib/child/child.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
 union control {
-	char bytes[CMSG_SPACE(PARSE_FDS_MAX * sizeof(int))];
+	char bytes[CMSG_SPACE(CHILD_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
 };
 
-int parse_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds)
+int child_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds)
 {
 	union control control = {0};
 	struct iovec iov = {.iov_base = (void *)message, .iov_len = n};
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	if (n_fds > PARSE_FDS_MAX)
+	if (n_fds > CHILD_FDS_MAX)
 		return -E2BIG;
 	if (n_fds) {
 		struct cmsghdr *c;
@@ -58,16 +58,16 @@ static size_t take_fds(struct msghdr *m, int *fds, size_t max)
 	return n;
 }
 
-int parse_receive(int sock, void *message, size_t n, int *ret_fds, size_t max_fds,
+int child_receive(int sock, void *message, size_t max, size_t *ret_n, int *ret_fds, size_t max_fds,
 		  size_t *ret_n_fds)
 {
 	union control control;
-	struct iovec iov = {.iov_base = message, .iov_len = n};
+	struct iovec iov = {.iov_base = message, .iov_len = max};
 	struct msghdr m = {.msg_iov = &iov,
 			   .msg_iovlen = 1,
 			   .msg_control = control.bytes,
 			   .msg_controllen = sizeof(control.bytes)};
-	int fds[PARSE_FDS_MAX], r = 0;
+	int fds[CHILD_FDS_MAX], r = 0;
 	size_t n_fds;
 	ssize_t got;
 
@@ -76,20 +76,20 @@ int parse_receive(int sock, void *message, size_t n, int *ret_fds, size_t max_fd
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
-	max_fds = MIN(max_fds, (size_t)PARSE_FDS_MAX);
+	max_fds = MIN(max_fds, (size_t)CHILD_FDS_MAX);
 	n_fds = take_fds(&m, fds, max_fds);
 	if (n_fds > max_fds || m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 		r = -EBADMSG;
 	else if (got == 0)
 		r = -EPIPE;
-	else if ((size_t)got != n)
-		r = -EBADMSG;
 	if (r < 0) {
 		for (size_t i = 0; i < MIN(n_fds, max_fds); i++)
 			close(fds[i]);
 		return r;
 	}
-	memcpy(ret_fds, fds, n_fds * sizeof(int));
+	for (size_t i = 0; i < n_fds; i++)
+		ret_fds[i] = fds[i];
 	*ret_n_fds = n_fds;
+	*ret_n = (size_t)got;
 	return 0;
 }

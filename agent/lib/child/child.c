@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The owner's side: keeps one process alive and waits no longer than the timeout. */
+#include "lib/child/child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
+#define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC)
+#define START_NS       (10 * NSEC_PER_SEC) /* until it has given up its rights */
+#define END_NS	       NSEC_PER_SEC
+
+struct child {
+	char **argv;
+	char *self_exe;
+	struct counter *n_restarts, *n_stuck;
+	pid_t pid; /* 0: no process */
+	int sock;
+	uint64_t started_ns, restarts;
+	unsigned lost_in_a_row;
+};
+
+/*
+ * A killed child ends at once, unless it reads a page of a file system whose server (a pod's FUSE)
+ * does not answer: then it stays until that one does, and is not waited for.
+ */
+static void reap(struct child *c)
+{
+	uint64_t deadline = now_mono_ns() + END_NS, now;
+	struct pollfd ended = {.fd = syscall(SYS_pidfd_open, c->pid, 0), .events = POLLIN};
+
+	while ((now = now_mono_ns()) < deadline)
+		if (poll(&ended, 1, (deadline - now) / NSEC_PER_MSEC + 1) >= 0 || errno != EINTR)
+			break;
+	closep(&ended.fd);
+	if (waitpid(c->pid, NULL, WNOHANG) != c->pid)
+		counter_add(c->n_stuck, 1);
+}
+
+/* The child is ours and not reaped yet, so its pid cannot be another process's. */
+static void end_process(struct child *c)
+{
+	if (c->pid > 0) {
+		kill(c->pid, SIGKILL);
+		reap(c);
+	}
+	closep(&c->sock);
+	c->sock = -1;
+	c->pid = 0;
+}
+
+void child_lose(struct child *c)
+{
+	if (!c->pid)
+		return;
+	end_process(c);
+	c->restarts++;
+	c->lost_in_a_row++;
+	counter_add(c->n_restarts, 1);
+}
+
+void child_forget_losses(struct child *c)
+{
+	c->lost_in_a_row = 0;
+}
+
+static void wait_backoff(const struct child *c)
+{
+	uint64_t wait_ns;
+	struct timespec ts;
+
+	if (c->lost_in_a_row < 2)
+		return;
+	wait_ns = MIN(BACKOFF_MIN_NS << MIN(c->lost_in_a_row, 10u), BACKOFF_MAX_NS);
+	ts = (struct timespec){.tv_sec = wait_ns / NSEC_PER_SEC, .tv_nsec = wait_ns % NSEC_PER_SEC};
+	while (nanosleep(&ts, &ts) < 0 && errno == EINTR)
+		;
+}
+
+/* posix_spawn and not fork: other threads may hold locks. Own process group: a terminal's
+ * Ctrl-C is for the recorder, not for its child. */
+static int spawn(const struct child *c, int child_sock, pid_t *ret_pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	int r;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+						POSIX_SPAWN_SETPGROUP);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, child_sock, CHILD_SOCKET_FD);
+	r = posix_spawn(ret_pid, c->self_exe, &actions, &attr, c->argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attr);
+	return -r;
+}
+
+static int spawn_with_socket(struct child *c)
+{
+	_cleanup_close_ int child_sock = -1;
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	c->sock = pair[0];
+	child_sock = pair[1];
+	r = spawn(c, child_sock, &c->pid);
+	if (r < 0) {
+		c->pid = 0;
+		end_process(c);
+	}
+	return r;
+}
+
+static int wait_ready(struct child *c)
+{
+	int32_t error;
+	size_t n;
+	int r = child_answer(c, START_NS, &error, sizeof(error), &n, NULL);
+
+	if (!r && n != sizeof(error))
+		r = -EBADMSG;
+	if (!r && error)
+		r = -EPERM;
+	return r;
+}
+
+int child_start(struct child *c)
+{
+	int r;
+
+	if (c->pid)
+		return 0;
+	wait_backoff(c);
+	r = spawn_with_socket(c);
+	if (r < 0)
+		return r;
+	r = wait_ready(c);
+	if (r < 0)
+		child_lose(c);
+	else
+		c->started_ns = now_mono_ns();
+	return r;
+}
+
+int child_ask(struct child *c, const void *message, size_t n, const int *fds, size_t n_fds)
+{
+	int r = -EPIPE;
+
+	/* One that died while it had nothing to do is not this question's fault: once more. */
+	for (int attempt = 0; r < 0 && attempt < 2; attempt++) {
+		r = child_start(c);
+		if (r < 0)
+			return r;
+		r = child_send(c->sock, message, n, fds, n_fds);
+		if (r < 0)
+			child_lose(c);
+	}
+	return r;
+}
+
+static int wait_readable(int sock, uint64_t timeout_ns)
+{
+	uint64_t deadline = now_mono_ns() + timeout_ns;
+
+	for (;;) {
+		struct pollfd pfd = {.fd = sock, .events = POLLIN};
+		uint64_t now = now_mono_ns();
+		struct timespec left;
+
+		if (now >= deadline)
+			return -ETIMEDOUT;
+		left = (struct timespec){.tv_sec = (deadline - now) / NSEC_PER_SEC,
+					 .tv_nsec = (deadline - now) % NSEC_PER_SEC};
+		if (ppoll(&pfd, 1, &left, NULL) > 0)
+			return 0;
+	}
+}
+
+int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n,
+		 int *ret_fd)
+{
+	size_t n_fds = 0;
+	int fd = -1, r = wait_readable(c->sock, timeout_ns);
+
+	if (!r)
+		r = child_receive(c->sock, message, max, ret_n, &fd, ret_fd ? 1 : 0, &n_fds);
+	if (r < 0)
+		return r == -EBADMSG || r == -ETIMEDOUT ? r : -EPIPE;
+	if (ret_fd)
+		*ret_fd = fd;
+	return 0;
+}
+
+uint64_t child_restarts(const struct child *c)
+{
+	return c->restarts;
+}
+
+uint64_t child_age_ns(const struct child *c)
+{
+	return c->pid ? now_mono_ns() - c->started_ns : 0;
+}
+
+struct child *child_new(const struct child_config *config)
+{
+	struct child *c = xcalloc(1, sizeof(*c));
+	size_t n = 0;
+
+	while (config->argv[n])
+		n++;
+	c->argv = xcalloc(n + 2, sizeof(*c->argv));
+	c->argv[0] = xstrdup("podflame");
+	for (size_t i = 0; i < n; i++)
+		c->argv[i + 1] = xstrdup(config->argv[i]);
+	c->self_exe = xstrdup(config->self_exe ? config->self_exe : "/proc/self/exe");
+	c->n_restarts = counter(config->restarts, NULL, NULL);
+	c->n_stuck = counter(config->stuck, NULL, NULL);
+	c->sock = -1;
+	return c;
+}
+
+struct child *child_free(struct child *c)
+{
+	if (!c)
+		return NULL;
+	end_process(c);
+	for (char **a = c->argv; *a; a++)
+		free(*a);
+	free(c->argv);
+	free(c->self_exe);
+	free(c);
+	return NULL;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * child: a process without rights that reads what hostile others wrote. It is this program once more, started with a verb of
+ * its own, and one socket is all it has. Its owner asks and waits no longer than it likes; a child that hangs, dies or answers
+ * nonsense is ended, and the next question starts another.
+ */
+#pragma once
+
+#include "lib/base/base.h"
+
+/* ---- owner; one thread at a time ---- */
+struct child_config {
+	const char *self_exe;		/* what is executed; NULL: /proc/self/exe */
+	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
+	const char *restarts, *stuck;	/* counters: children started anew; children that the kernel does not end */
+};
+struct child;
+struct child *child_new(const struct child_config *c);	/* no process yet */
+struct child *child_free(struct child *c);
+/*
+ * Starts the process unless it runs. After two losses in a row it first waits: 40 ms, twice as long each time, at most 500 ms.
+ * -EPERM: it could not give up its rights; -ETIMEDOUT, -EPIPE, -errno.
+ */
+int child_start(struct child *c);
+/* Sends a question, to a new child where the old one has died meanwhile. -errno: there is none. */
+int child_ask(struct child *c, const void *message, size_t n, const int *fds, size_t n_fds);
+/*
+ * Waits for an answer of at most max bytes; *ret_fd: the descriptor that came along, -1: none; NULL: none may come.
+ * -ETIMEDOUT, -EPIPE (it died), -EBADMSG (not such an answer): call child_lose.
+ */
+int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n, int *ret_fd);
+void child_lose(struct child *c);		/* ends the process, and counts */
+void child_forget_losses(struct child *c);	/* it works: the next loss is the first in a row */
+uint64_t child_restarts(const struct child *c);
+uint64_t child_age_ns(const struct child *c);	/* of the process; 0: there is none */
+
+/* ---- the process ---- */
+#define CHILD_SOCKET_FD 3
+struct child_rights {
+	uint64_t data_bytes, address_bytes;	/* memory; 0: as it is */
+	uint64_t stack_bytes;			/* of the first thread; 0: as it is */
+	uint64_t file_bytes, n_fds;		/* largest file (a memfd) and number of descriptors */
+	const int *calls;			/* system calls that it may make with any arguments */
+	size_t n_calls;
+	int (*allow)(void *filter);		/* adds further rules to the seccomp filter; NULL: none */
+};
+/*
+ * Gives up all but these rights and says so to the owner. Ends the process where that fails; returns 2 when it is none of
+ * our children, but was started by hand.
+ */
+int child_begin(const char *verb, const char *process_name, const struct child_rights *rights);
+
+/* ---- messages: one datagram with at most CHILD_FDS_MAX descriptors ---- */
+#define CHILD_FDS_MAX 64
+/* -EPIPE when the other end is gone; -EBADMSG when there is more than there is room for. */
+int child_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds);
+int child_receive(int sock, void *message, size_t max, size_t *ret_n, int *ret_fds, size_t max_fds,
+		  size_t *ret_n_fds);
