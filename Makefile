@@ -19,7 +19,7 @@ WARN    := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wfor
 CFLAGS  ?= -O2 -g
 override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-strong -D_GNU_SOURCE \
 	-DPODFLAME_VERSION='"$(VERSION)"' -Iagent -I. -I$(BUILD)/gen $(SANITIZE) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -liberty -lpthread -lm
+LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
 
 SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
@@ -27,7 +27,7 @@ TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent
 BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
 FUZZES := $(wildcard agent/lib/*/*_fuzz.c agent/node/*/*_fuzz.c agent/hub/*/*_fuzz.c)
 BPF   := $(wildcard bpf/*.bpf.c)
-OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o
+OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o $(BUILD)/gen/demanglers.o
 LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))
 SKEL  := $(BPF:bpf/%.bpf.c=$(BUILD)/gen/%.skel.h)
 TESTBIN := $(TESTS:%.c=$(BUILD)/%)
@@ -57,6 +57,12 @@ $(BUILD)/gen/otlp.pb.c: agent/lib/otlp/descriptors.sh
 $(BUILD)/gen/otlp.pb.h: $(BUILD)/gen/otlp.pb.c ;
 $(BUILD)/gen/otlp.pb.o: $(BUILD)/gen/otlp.pb.c
 	$(Q)$(CC) -O2 -g -fPIC $(SANITIZE) -I$(BUILD)/gen -w -c $< -o $@
+
+# ---- demanglers of two libraries, as one object without a C++ library ----------
+$(BUILD)/gen/demanglers.o: agent/lib/symbols/demanglers.sh
+	$(call msg,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)agent/lib/symbols/demanglers.sh $@ "$(CC)"
 
 # ---- the page: built by npm, embedded ----------------------------------------
 WEB_SRC := $(wildcard web/*.json web/*.mjs web/src/* web/index.html)

@@ -8,6 +8,7 @@
 struct file { /* an index that a frame asked for; NULL: nobody uploaded it */
 	char *build_id;
 	struct elf_index *index;
+	uint64_t spent_ns; /* of demangler_text: an upload may be hostile */
 	UT_hash_handle hh;
 };
 
@@ -29,7 +30,6 @@ struct symbols_names {
 	struct file *files;
 	struct shown *shown;
 	struct named *named;
-	uint64_t slow_ns; /* CPU time of names that took long: an upload may be hostile */
 };
 
 struct symbols_names *symbols_names_new(struct symbols *s)
@@ -67,7 +67,7 @@ struct symbols_names *symbols_names_free(struct symbols_names *n)
 	return NULL;
 }
 
-static const struct elf_index *file_of(struct symbols_names *n, const char *build_id)
+static struct file *file_of(struct symbols_names *n, const char *build_id)
 {
 	struct file *f;
 
@@ -78,10 +78,10 @@ static const struct elf_index *file_of(struct symbols_names *n, const char *buil
 		symbols_index(n->symbols, build_id, &f->index);
 		HASH_ADD_KEYPTR(hh, n->files, f->build_id, strlen(f->build_id), f);
 	}
-	return f->index;
+	return f;
 }
 
-static const char *show(struct symbols_names *n, const char *raw)
+static const char *show(struct symbols_names *n, struct file *file, const char *raw)
 {
 	struct shown *s;
 
@@ -90,43 +90,42 @@ static const char *show(struct symbols_names *n, const char *raw)
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = symbol_text_within(raw, &n->slow_ns);
+	s->text = demangler_text(symbols_demangler(n->symbols), raw, &file->spent_ns);
 	HASH_ADD_PTR(n->shown, raw, s);
 	return s->text;
 }
 
-static void add(struct symbols_names *n, struct named *x, const struct elf_inline *function,
-		bool inlined)
+static void add(struct symbols_names *n, struct file *file, struct named *x,
+		const struct elf_inline *function, bool inlined)
 {
 	struct frame *f = &x->frames[x->n];
 
 	if (!*function->name)
 		return;
 	*f = *x->key;
-	f->name = show(n, function->name);
-	f->file = *function->file ? show(n, function->file) : NULL;
+	f->name = show(n, file, function->name);
+	f->file = *function->file ? show(n, file, function->file) : NULL;
 	f->line = function->line;
 	f->inlined = inlined;
 	x->n++;
 }
 
-static struct named *name(struct symbols_names *n, const struct elf_index *index,
-			  const struct frame *f)
+static struct named *name(struct symbols_names *n, struct file *file, const struct frame *f)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
 	struct elf_symbol symbol;
 	struct named *x;
 	size_t n_inlines = 0;
-	bool found = elf_index_symbol(index, f->address, &symbol) == 0;
+	bool found = elf_index_symbol(file->index, f->address, &symbol) == 0;
 
 	if (found)
-		n_inlines = elf_index_inlines(index, f->address, inlines);
+		n_inlines = elf_index_inlines(file->index, f->address, inlines);
 	x = xcalloc(1, sizeof(*x) + (n_inlines + 1) * sizeof(x->frames[0]));
 	x->key = f;
 	if (found)
-		add(n, x, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false);
+		add(n, file, x, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false);
 	while (x->n && n_inlines-- > 0)
-		add(n, x, &inlines[n_inlines], true);
+		add(n, file, x, &inlines[n_inlines], true);
 	HASH_ADD_PTR(n->named, key, x);
 	return x;
 }
@@ -134,17 +133,17 @@ static struct named *name(struct symbols_names *n, const struct elf_index *index
 size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret)
 {
 	struct symbols_names *n = arg;
-	const struct elf_index *index;
+	struct file *file;
 	struct named *x;
 
 	if (f->name || !f->build_id || f->kind == FRAME_KERNEL)
 		return 0;
-	index = file_of(n, f->build_id);
-	if (!index)
+	file = file_of(n, f->build_id);
+	if (!file->index)
 		return 0;
 	HASH_FIND_PTR(n->named, &f, x);
 	if (!x)
-		x = name(n, index, f);
+		x = name(n, file, f);
 	*ret = x->frames;
 	return x->n;
 }

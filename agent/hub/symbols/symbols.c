@@ -35,6 +35,7 @@ struct kept {
 struct symbols {
 	char *dir;
 	uint64_t max_bytes;
+	struct demangler *demangler;
 	pthread_mutex_t lock; /* of what follows */
 	struct kept *files;
 	uint64_t bytes, turn;
@@ -383,6 +384,7 @@ int symbols_open(const struct symbols_config *c, struct symbols **ret, struct fi
 	s = xcalloc(1, sizeof(*s));
 	s->dir = xstrdup(c->dir);
 	s->max_bytes = c->max_bytes;
+	s->demangler = demangler_new(NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	while (!r && (errno = 0, e = readdir(d)))
 		r = read_entry(s, dirfd(d), e->d_name);
@@ -403,8 +405,14 @@ struct symbols *symbols_close(struct symbols *s)
 		return NULL;
 	while (s->files)
 		forget(s, s->files);
+	demangler_free(s->demangler);
 	pthread_mutex_destroy(&s->lock);
 	free(s->dir);
 	free(s);
 	return NULL;
+}
+
+struct demangler *symbols_demangler(struct symbols *s)
+{
+	return s->demangler;
 }

@@ -34,6 +34,7 @@ json_t *symbols_list(struct symbols *s);
 bool symbols_any(struct symbols *s);
 /* A new reference; -ENOENT: there is none, -EBADMSG: it was damaged since. */
 int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret);
+struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
 
 /* ---- names.c: of one query ---- */
 struct symbols_names;

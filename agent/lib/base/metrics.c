@@ -112,6 +112,8 @@ static const struct {
 	{"memory_files_rewritten_total",
 	 "Files in memory (memfd) whose code was found rewritten: they are parsed anew."},
 	{"names_mangled_total", "Names that stay as compilers mangle them."},
+	{"demangle_child_restarts_total", "Children that demangle started anew."},
+	{"demangle_children_stuck_total", "Such children left behind: the kernel does not end them."},
 	{"parse_child_restarts_total", "Parse children started anew."},
 	{"parse_children_stuck_total", "Parse children left behind: the kernel does not end them."},
 	{"parse_failures_total", "Files that could not be parsed."},

@@ -38,7 +38,6 @@ uint64_t child_age_ns(const struct child *c);	/* of the process; 0: there is non
 #define CHILD_SOCKET_FD 3
 struct child_rights {
 	uint64_t data_bytes, address_bytes;	/* memory; 0: as it is */
-	uint64_t stack_bytes;			/* of the first thread; 0: as it is */
 	uint64_t file_bytes, n_fds;		/* largest file (a memfd) and number of descriptors */
 	const int *calls;			/* system calls that it may make with any arguments */
 	size_t n_calls;

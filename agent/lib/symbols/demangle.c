@@ -1,237 +1,237 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mangled names -> what programmers wrote, by libiberty. Names come from hostile files: a
- * short one may stand for gigabytes, so the output has a limit at which the work stops; and a
- * short one may take libiberty years that give no output (operators of conversion in each other's
- * template arguments, packs looked for in types made of each other, binders of a path that is not
- * shown), so a timer of the thread ends it.
+ * Mangled names -> what programmers wrote, by libiberty (Rust; C++ in the form that GNU tools show) and, for the C++ that it
+ * cannot read, by LLVM's libc++abi. A short hostile name may stand for gigabytes of text, nest without end, or take
+ * years. So the work has a limit of output, memory, stack and time. It can be left anywhere, since all that it has is
+ * on the stack or in the arena below; demanglers.sh has given it our malloc().
  */
-#include <ctype.h>
-#include <pthread.h>
+#include "lib/symbols/demangle.h"
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include <sys/resource.h>
+#include <sys/time.h>
 
-/* Its libiberty.h has an xmemdup of another shape and an ARRAY_SIZE; ours come after. */
-#define xmemdup libiberty_xmemdup
-#include <libiberty/demangle.h>
-#undef xmemdup
-#undef ARRAY_SIZE
+#define ARENA_BYTES	 (4 << 20)  /* names of 4 KiB that compilers have written take less than 1 MiB */
+#define STACK_BYTES	 (1 << 20)  /* of the thread */
+#define TICK_US		 10000	    /* of CPU time; a name has one to two of them, compilers' take microseconds */
+#define SIGNAL_STACK	 (64 << 10)
+#define ALIGNMENT	 16
+#define RUST_HASH_LENGTH 20 /* 17h<16 hex>E */
 
-#include "lib/symbols/symbols.h"
-
-#define MANGLED_MAX   4096
-#define DEMANGLED_MAX 16384
-#define CPU_MAX_NS    (10 * NSEC_PER_MSEC) /* what compilers write takes microseconds */
-
-#define TIME_SIGNAL SIGVTALRM
-
-enum stop { RUNNING, TOO_LONG, TOO_SLOW };
-
-struct output {
+static struct {
 	sigjmp_buf stop;
-	size_t len;
-	bool over, may_allocate;
+	volatile sig_atomic_t running, ticks;
+	const char *stack; /* where the work began */
+	size_t arena_used, len;
 	char text[DEMANGLED_MAX + 1];
-};
+	_Alignas(ALIGNMENT) char arena[ARENA_BYTES];
+} work;
 
-/* What the timer ends; NULL: it came too late. */
-static _Thread_local struct output *volatile timed;
-
-static void give_up(const char *reason)
+static void stop(enum demangle_result why)
 {
-	counter_add(counter("podflame_names_mangled_total", "reason", reason), 1);
+	work.running = 0;
+	siglongjmp(work.stop, why);
 }
 
-/* libiberty may be left anywhere: its state is on the stack, it holds no lock and, but for what
- * is never timed, no memory. */
-static void on_time(int signal)
-{
-	struct output *o = timed;
+/* ---- demanglers.sh: the demanglers, and what they call ---- */
 
+#define GNU_VERBOSE	   (1 << 3) /* of libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI */
+#define GNU_WITH_ARGUMENTS (1 << 0 | 1 << 1)
+
+typedef void append_fn(const char *s, size_t n, void *arg);
+int demangle_gnu(const char *mangled, int options, append_fn *append, void *arg);
+int demangle_rust(const char *mangled, int options, append_fn *append, void *arg);
+char *demangle_llvm(const char *mangled, char *buffer, size_t *n, int *status);
+
+void *demangle_malloc(size_t n);
+void *demangle_realloc(void *p, size_t n);
+void demangle_free(void *p);
+
+void *demangle_malloc(size_t n)
+{
+	size_t *block = (size_t *)(work.arena + work.arena_used);
+
+	if (n > ARENA_BYTES - 2 * ALIGNMENT - work.arena_used)
+		stop(DEMANGLE_TOO_BIG);
+	*block = n;
+	work.arena_used += ALIGNMENT + (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	return (char *)block + ALIGNMENT;
+}
+
+void *demangle_realloc(void *p, size_t n)
+{
+	void *copy;
+	size_t old;
+
+	if (p == work.text)
+		stop(DEMANGLE_TOO_LONG);
+	copy = demangle_malloc(n);
+	if (!p)
+		return copy;
+	memcpy(&old, (char *)p - ALIGNMENT, sizeof(old));
+	return memcpy(copy, p, MIN(old, n));
+}
+
+void demangle_free(void *p)
+{
+	(void)p; /* all at once, before the next name */
+}
+
+/* What they would need of a C++ library if they threw, caught or deleted. */
+#define NEVER(name)                                                                                \
+	void name(void);                                                                           \
+	void name(void)                                                                            \
+	{                                                                                          \
+		abort();                                                                           \
+	}
+NEVER(demangle_never_unwinds)
+NEVER(demangle_never_terminates)
+NEVER(demangle_never_deletes)
+NEVER(demangle_never_catches)
+NEVER(demangle_never_throws)
+NEVER(demangle_never_tells)
+extern const void *const demangle_no_class[], *const demangle_no_derived_class[];
+const void *const demangle_no_class[4] = {NULL}, *const demangle_no_derived_class[4] = {NULL};
+
+/* ---- limits of time and stack ---- */
+
+static void on_tick(int signal)
+{
 	(void)signal;
-	if (!o)
-		return;
-	timed = NULL;
-	siglongjmp(o->stop, TOO_SLOW);
+	if (work.running && ++work.ticks > 1)
+		stop(DEMANGLE_TOO_SLOW);
+}
+
+/* Below where the work began nothing but the stack is mapped, unless it has grown to its limit. */
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+	const char *at = info->si_addr;
+
+	(void)context;
+	if (work.running && at < work.stack && work.stack - at < 2 * STACK_BYTES)
+		stop(DEMANGLE_TOO_DEEP);
+	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* again, and for good */
+}
+
+int demangle_begin(void)
+{
+	static char signal_stack[SIGNAL_STACK];
+	/* The jump leaves the mask as it is. */
+	struct sigaction tick = {.sa_handler = on_tick, .sa_flags = SA_RESTART | SA_NODEFER};
+	struct sigaction fault = {.sa_sigaction = on_fault,
+				  .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+	const stack_t stack = {.ss_sp = signal_stack, .ss_size = sizeof(signal_stack)};
+	const struct itimerval timer = {{.tv_usec = TICK_US}, {.tv_usec = TICK_US}};
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_STACK, &limit) < 0)
+		return -errno;
+	limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)STACK_BYTES);
+	if (setrlimit(RLIMIT_STACK, &limit) < 0 || sigaltstack(&stack, NULL) < 0 ||
+	    sigaction(SIGPROF, &tick, NULL) < 0 || sigaction(SIGSEGV, &fault, NULL) < 0 ||
+	    setitimer(ITIMER_PROF, &timer, NULL) < 0)
+		return -errno;
+	return 0;
+}
+
+/* ---- names ---- */
+
+/* Rust's legacy form: _ZN...17h<16 hex>E. */
+static bool is_rust_legacy(const char *name, size_t n)
+{
+	const char *hash = name + n - RUST_HASH_LENGTH;
+
+	return n > RUST_HASH_LENGTH && str_has_prefix(name, "_ZN") && name[n - 1] == 'E' &&
+	       strncmp(hash, "17h", 3) == 0 && strspn(hash + 3, "0123456789abcdef") == 16;
 }
 
 static void append(const char *s, size_t n, void *arg)
 {
-	struct output *o = arg;
-	bool ascii = true;
+	(void)arg;
+	if (n > DEMANGLED_MAX - work.len)
+		stop(DEMANGLE_TOO_LONG);
+	memcpy(work.text + work.len, s, n);
+	work.len += n;
+}
 
-	if (!n)
-		return;
-	o->over |= n > DEMANGLED_MAX - o->len;
-	if (!o->over) {
-		memcpy(o->text + o->len, s, n);
-		o->len += n;
-		return;
+static bool starts_clone(const char *s)
+{
+	return s[0] == '.' && strchr("abcdefghijklmnopqrstuvwxyz_0123456789", s[1]) && s[1];
+}
+
+/* ".part.0.cold" -> " [clone .part.0] [clone .cold]", as libiberty has it. */
+static bool append_clones(const char *s)
+{
+	while (starts_clone(s)) {
+		const char *end = s + 1;
+
+		end += strspn(end, "abcdefghijklmnopqrstuvwxyz_0123456789");
+		while (end[0] == '.' && end[1] >= '0' && end[1] <= '9')
+			end += 1 + strspn(end + 1, "0123456789");
+		append(" [clone ", 8, NULL);
+		append(s, (size_t)(end - s), NULL);
+		append("]", 1, NULL);
+		s = end;
 	}
-	/* A punycode identifier is said at once, is never plain ASCII, and is freed behind us. */
-	for (size_t i = 0; o->may_allocate && i < n; i++)
-		ascii &= (unsigned char)s[i] < 0x80;
-	if (!ascii)
-		return;
-	timed = NULL;
-	siglongjmp(o->stop, TOO_LONG);
+	return !*s;
 }
 
-/* ---- time ---- */
-
-static void set_handler(void)
+static bool by_llvm(char *name)
 {
-	/* The jump leaves the mask as it is. */
-	struct sigaction action = {.sa_handler = on_time, .sa_flags = SA_RESTART | SA_NODEFER};
+	char *clones = name + strcspn(name, ".");
+	char first = *clones;
+	size_t n = sizeof(work.text);
 
-	sigaction(TIME_SIGNAL, &action, NULL);
-}
-
-static int timer_new(timer_t *ret)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TIME_SIGNAL};
-	sigset_t set;
-
-	pthread_once(&once, set_handler);
-	sigemptyset(&set);
-	sigaddset(&set, TIME_SIGNAL);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* workers block all */
-	event._sigev_un._tid = gettid();
-	return timer_create(CLOCK_THREAD_CPUTIME_ID, &event, ret) < 0 ? -errno : 0;
-}
-
-typedef int demangle_fn(const char *mangled, int options, demangle_callbackref callback, void *arg);
-
-static bool run_timed(demangle_fn *fn, const char *mangled, int options, struct output *o)
-{
-	static const struct itimerspec limit = {.it_value.tv_nsec = CPU_MAX_NS};
-	timer_t timer;
-	enum stop stop;
-	volatile bool ok = false;
-
-	if (timer_new(&timer) < 0) {
-		give_up("no_timer");
+	*clones = '\0';
+	if (!demangle_llvm(name, work.text, &n, NULL))
 		return false;
-	}
-	stop = sigsetjmp(o->stop, 0);
-	if (stop == RUNNING) {
-		timed = o;
-		timer_settime(timer, 0, &limit, NULL);
-		ok = fn(mangled, options, append, o) != 0;
-		timed = NULL;
-	}
-	timer_delete(timer);
-	if (stop)
-		give_up(stop == TOO_SLOW ? "too_slow" : "too_long");
-	return ok;
+	*clones = first;
+	work.len = strlen(work.text);
+	return append_clones(clones);
 }
 
-/* For what may hold memory, and ends by itself. */
-static bool run_to_the_end(demangle_fn *fn, const char *mangled, int options, struct output *o)
-{
-	volatile bool ok = false;
-
-	o->may_allocate = true;
-	if (sigsetjmp(o->stop, 0) == RUNNING)
-		ok = fn(mangled, options, append, o) != 0;
-	if (o->over)
-		give_up("too_long");
-	return ok && !o->over;
-}
-
-static char *run(demangle_fn *fn, const char *mangled, int options, bool may_allocate)
-{
-	struct output *o = xmalloc(sizeof(*o));
-	char *text = NULL;
-	bool ok;
-
-	o->len = 0;
-	o->over = o->may_allocate = false;
-	ok = may_allocate ? run_to_the_end(fn, mangled, options, o)
-			  : run_timed(fn, mangled, options, o);
-	if (ok && o->len)
-		text = xstrndup(o->text, o->len);
-	free(o);
-	return text;
-}
-
-/* ---- Rust ---- */
-
-/* Rust's legacy form: _ZN...17h<16 hex>E. */
-static bool is_rust_legacy(const char *name)
+static bool by_any(char *name)
 {
 	size_t n = strlen(name);
 
-	return n > 20 && str_has_prefix(name, "_ZN") && name[n - 1] == 'E' &&
-	       strncmp(name + n - 20, "17h", 3) == 0 &&
-	       strspn(name + n - 17, "0123456789abcdef") == 16;
+	/* The hash stays, as DeepFlow shows it; in v0 names the same would add the crates'. */
+	if (is_rust_legacy(name, n) && demangle_rust(name, GNU_VERBOSE, append, NULL))
+		return true;
+	work.len = 0;
+	if (name[1] == 'R')
+		return demangle_rust(name, 0, append, NULL);
+	if (demangle_gnu(name, GNU_WITH_ARGUMENTS, append, NULL))
+		return true;
+	work.len = 0;
+	return by_llvm(name);
 }
 
-/* "u" and a length begin a punycode identifier, for which libiberty allocates memory. */
-static bool has_punycode(const char *name)
+enum demangle_result demangle(const char *name, const char **ret_text)
 {
-	for (; *name; name++)
-		if (name[0] == 'u' && isdigit((unsigned char)name[1]))
-			return true;
-	return false;
-}
+	const char *llvm = strstr(name, ".llvm."); /* LLVM marks copies of a function: name.llvm.1234 */
+	size_t n = llvm ? (size_t)(llvm - name) : strlen(name);
+	static char plain[MANGLED_MAX + 1];
+	enum demangle_result result;
+	bool ok;
 
-/* "FG" and "DG" begin a binder with a number of lifetimes, each of which is a step, said or not: two
- * digits of 62 or more are many. */
-static bool has_wide_binder(const char *name)
-{
-	for (; *name; name++)
-		if ((name[0] == 'F' || name[0] == 'D') && name[1] == 'G' &&
-		    isalnum((unsigned char)name[2]) && isalnum((unsigned char)name[3]))
-			return true;
-	return false;
-}
-
-static char *demangle_rust(const char *name)
-{
-	bool may_allocate = has_punycode(name);
-
-	if (may_allocate && has_wide_binder(name)) {
-		give_up("wide_binder");
-		return NULL;
-	}
-	return run(rust_demangle_callback, name, DMGL_NO_OPTS, may_allocate);
-}
-
-/* ---- any ---- */
-
-/* LLVM marks copies of a function: name.llvm.1234. */
-static char *without_llvm_suffix(const char *name)
-{
-	const char *at = strstr(name, ".llvm.");
-
-	return at ? xstrndup(name, at - name) : xstrdup(name);
-}
-
-char *demangle(const char *name)
-{
-	_cleanup_free_ char *plain = NULL;
-	char *text;
-
-	if (!str_has_prefix(name, "_Z") && !str_has_prefix(name, "_R"))
-		return NULL;
-	if (strnlen(name, MANGLED_MAX + 1) > MANGLED_MAX) {
-		give_up("long_name");
-		return NULL;
-	}
-	plain = without_llvm_suffix(name);
-	/* DMGL_VERBOSE keeps the hash, as DeepFlow shows it; in v0 names it would add crate hashes. */
-	if (is_rust_legacy(plain)) {
-		text = run(rust_demangle_callback, plain, DMGL_VERBOSE, false);
-		if (text)
-			return text;
-	}
-	if (str_has_prefix(plain, "_R"))
-		return demangle_rust(plain);
-	return run(cplus_demangle_v3_callback, plain, DMGL_PARAMS | DMGL_ANSI, false);
+	if (!is_mangled(name) || n > MANGLED_MAX)
+		return DEMANGLE_UNKNOWN;
+	memcpy(plain, name, n);
+	plain[n] = '\0';
+	work.arena_used = work.len = 0;
+	work.ticks = 0;
+	work.stack = __builtin_frame_address(0);
+	result = sigsetjmp(work.stop, 0);
+	if (result != DEMANGLE_OK)
+		return result;
+	work.running = 1;
+	ok = by_any(plain);
+	work.running = 0;
+	if (!ok || !work.len)
+		return DEMANGLE_UNKNOWN;
+	work.text[work.len] = '\0';
+	*ret_text = work.text;
+	return DEMANGLE_OK;
 }

@@ -124,14 +124,19 @@ size_t elf_index_n_wanted(const struct elf_index *i);
 struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
 
 /* ---- text ---- */
-/* C++ (Itanium), Rust legacy and v0; NULL when it is no mangled name. Caller frees. */
-char *demangle(const char *name);
 /* Valid UTF-8 without control characters, '?' for what was not; a new string. */
 char *text_clean(const char *s);
-/* A name of an index as it is shown: demangled where it was mangled, clean; a new string. */
-char *symbol_text(const char *name);
 /*
- * The same for names that are of one file, or are wanted by one: whoever has such as take long gets so much CPU time for them,
- * then they are as they are. *slow_ns: 0 at first, the CPU time that they took.
+ * Names as they are shown. Mangled ones (C++ of the Itanium ABI, Rust legacy and v0) are made readable in a child without
+ * rights, which is started at the first of them. Any thread.
  */
-char *symbol_text_within(const char *name, uint64_t *slow_ns);
+struct demangler;
+struct demangler *demangler_new(const char *self_exe);	/* executed as the child; NULL: /proc/self/exe */
+struct demangler *demangler_free(struct demangler *d);
+/*
+ * Demangled where it was mangled, clean; a new string. Blocks: microseconds, after a loss of the child up to 2.5 s. *spent_ns:
+ * what this file's names have taken so far, 0 at first. A file has so much CPU time for names that take long; then they stay
+ * as they are, as they do at once where one of them made the child fail. Each name that stays mangled is
+ * counted by reason in podflame_names_mangled_total.
+ */
+char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns);

@@ -53,7 +53,7 @@ const char *image_shown(struct files *f, struct image *i, const char *raw)
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = symbol_text_within(raw, &i->slow_ns);
+	s->text = demangler_text(f->demangler, raw, &i->spent_ns);
 	HASH_ADD_PTR(i->names->items, raw, s);
 	bytes = sizeof(*s) + strlen(s->text);
 	i->names->bytes += bytes;

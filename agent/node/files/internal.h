@@ -28,7 +28,7 @@ struct image {	       /* files with the same bytes share one */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
-	uint64_t slow_ns; /* CPU time of names that took long */
+	uint64_t spent_ns; /* of demangler_text */
 	UT_hash_handle hh;
 };
 /* Reads the whole index: not under the lock. */
@@ -84,7 +84,8 @@ struct files {
 	uint64_t seed; /* of its hash and of the images': pods choose what is hashed */
 	struct image *images;
 	int vdso_fd;
-	char *self_exe; /* of both parsers; NULL: the default */
+	char *self_exe; /* of all children; NULL: the default */
+	struct demangler *demangler;
 	struct counter *bytes_gauge;
 	struct slow_parser main, debug;
 	char *host_debug_dir;

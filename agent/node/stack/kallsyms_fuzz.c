@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as /proc/kallsyms, in memory and, where that is whole lines, as a file: the same. And as a symbol's name,
- * through demangling and cleaning.
- * Fuzzes: node/stack/kallsyms.c, lib/symbols/demangle.c, lib/symbols/text.c
+ * Any bytes as /proc/kallsyms, in memory and, where that is whole lines, as a file: the same. And as text to clean.
+ * Fuzzes: node/stack/kallsyms.c, lib/symbols/text.c
  */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
@@ -34,8 +33,7 @@ static void as_file(const uint8_t *data, size_t n, const struct kernel_symbols *
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	_cleanup_free_ char *text = xstrndup((const char *)data, n);
-	uint64_t slow_ns = 0;
-	_cleanup_free_ char *clean = symbol_text_within(text, &slow_ns);
+	_cleanup_free_ char *clean = text_clean(text);
 	_cleanup_free_ char *cleaner = text_clean(clean);
 	_cleanup_free_ char *lines = xmemdup(data, n ? n : 1);
 	struct kernel_symbols *k = kernel_symbols_parse(lines, n);

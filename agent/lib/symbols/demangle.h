@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to symbols: one name at a time -> what the programmer wrote, within limits; and the messages between the child that
+ * does so and demangler.c.
+ */
+#pragma once
+
+#include "lib/symbols/symbols.h"
+
+#define MANGLED_MAX   4096
+#define DEMANGLED_MAX 16384
+
+/* What became of a name. X(enum, reason in podflame_names_mangled_total) */
+#define DEMANGLE_RESULTS(X)                                                                        \
+	X(OK, NULL)                                                                                \
+	X(UNKNOWN, "unknown")                                                                      \
+	X(TOO_LONG, "too_long")                                                                    \
+	X(TOO_SLOW, "too_slow")                                                                    \
+	X(TOO_DEEP, "too_deep")                                                                    \
+	X(TOO_BIG, "too_big")
+enum demangle_result {
+#define X(name, reason) DEMANGLE_##name,
+	DEMANGLE_RESULTS(X)
+#undef X
+	_DEMANGLE_RESULT_MAX,
+};
+
+/* A name of these beginnings may be mangled; any other is plain. */
+static inline bool is_mangled(const char *name)
+{
+	return str_has_prefix(name, "_Z") || str_has_prefix(name, "_R");
+}
+
+/* ---- demangle.c: for the child, and for tests in a program's first thread ---- */
+/* Once, before the first name: sets the stack's limit, the timer and the handlers of their signals. */
+int demangle_begin(void);
+/* name: at most MANGLED_MAX bytes. *ret_text: of OK, at most DEMANGLED_MAX bytes, until the next call. */
+enum demangle_result demangle(const char *name, const char **ret_text);
+
+/* ---- demangle_child.c ---- */
+/*
+ * argv[1] of the child. Who names it has the child in its program: demangle_child.c looks at the arguments before main(), so that
+ * no main() has to know, and none that does not starts itself over and over.
+ */
+extern const char demangle_child_verb[];
+
+/* ---- messages ---- */
+struct demangle_request {
+	uint64_t sequence;
+	char name[MANGLED_MAX]; /* as many bytes as came */
+};
+struct demangle_reply {
+	uint64_t sequence;
+	uint64_t cpu_ns; /* that the name took */
+	uint32_t result; /* enum demangle_result */
+	uint32_t n;	 /* bytes of the text */
+	char text[DEMANGLED_MAX];
+};

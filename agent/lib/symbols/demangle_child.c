@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The child that demangles: one name in, one text out, for ever. A name that is over a limit costs itself; one that makes a
+ * demangler fail costs the child, which has nothing to lose.
+ */
+#include "lib/child/child.h"
+#include "lib/symbols/demangle.h"
+
+#include <seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+const char demangle_child_verb[] = "__demangle";
+
+static const int calls[] = {
+	SCMP_SYS(recvmsg),	SCMP_SYS(sendmsg), SCMP_SYS(clock_gettime),
+	SCMP_SYS(rt_sigreturn), SCMP_SYS(exit),	   SCMP_SYS(exit_group),
+};
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static int answer(const char *name, struct demangle_reply *reply)
+{
+	uint64_t began = cpu_ns();
+	const char *text = "";
+
+	reply->result = demangle(name, &text);
+	reply->n = (uint32_t)strlen(text);
+	memcpy(reply->text, text, reply->n);
+	reply->cpu_ns = cpu_ns() - began;
+	return child_send(CHILD_SOCKET_FD, reply, offsetof(struct demangle_reply, text) + reply->n,
+			  NULL, 0);
+}
+
+static int child_main(void)
+{
+	static struct {
+		struct demangle_request request;
+		char end;
+	} in;
+	static struct demangle_reply reply;
+	const struct child_rights rights = {
+		.data_bytes = 64 << 20,
+		.n_fds = CHILD_SOCKET_FD + 1,
+		.calls = calls,
+		.n_calls = ARRAY_SIZE(calls),
+	};
+	size_t n, n_fds;
+	int r = demangle_begin();
+
+	if (!r)
+		r = child_begin(demangle_child_verb, "podflame-names", &rights);
+	while (!r) {
+		r = child_receive(CHILD_SOCKET_FD, &in, sizeof(in.request), &n, NULL, 0, &n_fds);
+		if (r || n < offsetof(struct demangle_request, name))
+			break;
+		((char *)&in)[n] = '\0';
+		reply.sequence = in.request.sequence;
+		r = answer(in.request.name, &reply);
+	}
+	return r ? 1 : 0;
+}
+
+__attribute__((constructor)) static void be_child(int argc, char **argv)
+{
+	if (argc == 2 && streq(argv[1], demangle_child_verb))
+		_exit(child_main());
+}

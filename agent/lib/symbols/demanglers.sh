@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# demanglers.sh OUT.o [CC]: the demanglers of LLVM's libc++abi (Apache-2.0 WITH LLVM-exception) and of libiberty (LGPL and GPL,
+# both with permission to link) as one object: demangle.c calls three functions of it. Its memory is demangle.c's, nothing
+# else of it can be seen, and it needs no C++ library: neither demangler throws, catches or deletes anything.
+set -eu
+
+out=${1:?usage: demanglers.sh OUT.o [CC]}
+cc=${2:-gcc}
+libcxxabi=${LIBCXXABI:-/usr/lib/llvm-19/lib/libc++abi.a}
+libiberty=$($cc -print-file-name=libiberty.a)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for archive in "$libcxxabi" "$libiberty"; do
+	if [ ! -e "$archive" ]; then
+		echo "demanglers.sh: there is no $archive: run make deps" >&2
+		exit 1
+	fi
+done
+cat >"$work/symbols" <<'SYMBOLS'
+__cxa_demangle demangle_llvm
+cplus_demangle_v3_callback demangle_gnu
+rust_demangle_callback demangle_rust
+malloc demangle_malloc
+realloc demangle_realloc
+free demangle_free
+_Unwind_Resume demangle_never_unwinds
+_ZSt9terminatev demangle_never_terminates
+_ZdlPvm demangle_never_deletes
+__cxa_begin_catch demangle_never_catches
+__gxx_personality_v0 demangle_never_throws
+abort_message demangle_never_tells
+_ZTVN10__cxxabiv117__class_type_infoE demangle_no_class
+_ZTVN10__cxxabiv120__si_class_type_infoE demangle_no_derived_class
+SYMBOLS
+(cd "$work" && ar x "$libcxxabi" cxa_demangle.cpp.o && ar x "$libiberty" cp-demangle.o rust-demangle.o safe-ctype.o)
+ld -r -o "$work/all.o" "$work"/*.o
+objcopy --redefine-syms="$work/symbols" --keep-global-symbol=demangle_llvm --keep-global-symbol=demangle_gnu \
+	--keep-global-symbol=demangle_rust "$work/all.o" "$out"
