@@ -13,9 +13,9 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-#define ARENA_BYTES	 (4 << 20)  /* names of 4 KiB that compilers have written take less than 1 MiB */
-#define STACK_BYTES	 (1 << 20)  /* of the thread */
-#define TICK_US		 10000	    /* of CPU time; a name has one to two of them, compilers' take microseconds */
+#define ARENA_BYTES	 (4 << 20) /* names of 4 KiB that compilers have written take less than 1 MiB */
+#define STACK_BYTES	 (1 << 20) /* of the thread */
+#define TICK_US		 10000 /* of CPU time; a name has one to two of them, compilers' take microseconds */
 #define SIGNAL_STACK	 (64 << 10)
 #define ALIGNMENT	 16
 #define RUST_HASH_LENGTH 20 /* 17h<16 hex>E */
@@ -112,7 +112,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	(void)context;
 	if (work.running && at < work.stack && work.stack - at < 2 * STACK_BYTES)
 		stop(DEMANGLE_TOO_DEEP);
-	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* again, and for good */
+	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL},
+		  NULL); /* again, and for good */
 }
 
 int demangle_begin(void)
@@ -178,21 +179,27 @@ static bool append_clones(const char *s)
 	return !*s;
 }
 
-static bool by_llvm(char *name)
+/* libc++abi shows what follows a name as " (.part.0.cold)". A '.' may also be inside: gcc's coroutines have such types. */
+static bool by_llvm(const char *name)
 {
-	char *clones = name + strcspn(name, ".");
-	char first = *clones;
 	size_t n = sizeof(work.text);
 
-	*clones = '\0';
 	if (!demangle_llvm(name, work.text, &n, NULL))
 		return false;
-	*clones = first;
 	work.len = strlen(work.text);
-	return append_clones(clones);
+	for (const char *clones = strchr(name, '.'); clones; clones = strchr(clones + 1, '.')) {
+		size_t tail = strlen(clones) + strlen(" ()");
+
+		if (work.len <= tail || strncmp(work.text + work.len - tail, " (", 2) != 0 ||
+		    strncmp(work.text + work.len - tail + 2, clones, tail - 3) != 0)
+			continue;
+		work.len -= tail;
+		return append_clones(clones);
+	}
+	return true;
 }
 
-static bool by_any(char *name)
+static bool by_any(const char *name)
 {
 	size_t n = strlen(name);
 
@@ -210,7 +217,8 @@ static bool by_any(char *name)
 
 enum demangle_result demangle(const char *name, const char **ret_text)
 {
-	const char *llvm = strstr(name, ".llvm."); /* LLVM marks copies of a function: name.llvm.1234 */
+	const char *llvm =
+		strstr(name, ".llvm."); /* LLVM marks copies of a function: name.llvm.1234 */
 	size_t n = llvm ? (size_t)(llvm - name) : strlen(name);
 	static char plain[MANGLED_MAX + 1];
 	enum demangle_result result;

@@ -75,8 +75,8 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 
 	d->request.sequence = ++d->sequence;
 	memcpy(d->request.name, name, n);
-	if (child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL,
-		      0) < 0)
+	if (child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0) <
+	    0)
 		return "no_child";
 	r = child_answer(d->child, ANSWER_NS, &d->reply, sizeof(d->reply), &n_reply, NULL);
 	if (!r && is_answer(d, n_reply)) {

@@ -34,13 +34,11 @@ static uint64_t data_bytes(void)
 }
 
 static const int calls[] = {
-	SCMP_SYS(recvmsg),    SCMP_SYS(sendmsg), SCMP_SYS(close),
-	SCMP_SYS(read),	      SCMP_SYS(pread64), SCMP_SYS(pwrite64),
-	SCMP_SYS(lseek),      SCMP_SYS(fstat),	 SCMP_SYS(munmap),
-	SCMP_SYS(mremap),     SCMP_SYS(brk),	 SCMP_SYS(madvise),
-	SCMP_SYS(futex),      SCMP_SYS(sysinfo), SCMP_SYS(clock_gettime),
-	SCMP_SYS(exit_group), SCMP_SYS(exit),	 SCMP_SYS(rt_sigreturn),
-	SCMP_SYS(getrandom),
+	SCMP_SYS(recvmsg), SCMP_SYS(sendmsg),	   SCMP_SYS(close),	    SCMP_SYS(read),
+	SCMP_SYS(pread64), SCMP_SYS(pwrite64),	   SCMP_SYS(lseek),	    SCMP_SYS(fstat),
+	SCMP_SYS(munmap),  SCMP_SYS(mremap),	   SCMP_SYS(brk),	    SCMP_SYS(madvise),
+	SCMP_SYS(futex),   SCMP_SYS(sysinfo),	   SCMP_SYS(clock_gettime), SCMP_SYS(exit_group),
+	SCMP_SYS(exit),	   SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),
 };
 
 static int allow_with_arguments(void *filter)

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names through the child: what a hostile one costs, a child that dies, and one that has been taken over, in whose place this
+ * program is (FAKE_VERB).
+ */
+#include "lib/base/testdir.h"
+#include "lib/child/child.h"
+#include "lib/symbols/demangle.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define FAKE_VERB   "__fake"
+#define CONSTRAINED "_ZN4shop5priceITkNS_6NumberEiEET_S1_"
+#define TAKES_YEARS "_RMIC1aFGzzzzzzzzzz_EuEu"
+
+static char dir[TESTDIR_BYTES];
+
+static uint64_t mangled(const char *reason)
+{
+	return counter_get(counter("podflame_names_mangled_total", "reason", reason));
+}
+
+static uint64_t restarts(void)
+{
+	return counter_get(counter("podflame_demangle_child_restarts_total", NULL, NULL));
+}
+
+static void assert_shown(struct demangler *d, uint64_t *spent_ns, const char *name, const char *as)
+{
+	_cleanup_free_ char *text = demangler_text(d, name, spent_ns);
+
+	assert_string_equal(text, as);
+}
+
+static void stat_path(const struct dirent *e, const char *file, char *ret, size_t n)
+{
+	snprintf(ret, n, "/proc/%.20s/%s", e->d_name, file);
+}
+
+/* This program's child; 0: there is none. */
+static pid_t child_pid(void)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	pid_t found = 0;
+
+	while ((e = readdir(d))) {
+		_cleanup_free_ char *text = NULL;
+		char path[64], process_state;
+		int pid, parent;
+
+		stat_path(e, "stat", path, sizeof(path));
+		if (file_read(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
+		    sscanf(text, "%d (podflame-names) %c %d", &pid, &process_state, &parent) == 3 &&
+		    parent == getpid() && process_state != 'Z')
+			found = pid;
+	}
+	closedir(d);
+	return found;
+}
+
+static void plain_names_need_no_child(void **state)
+{
+	struct demangler *d = demangler_new(NULL);
+	uint64_t spent_ns = 0;
+
+	(void)state;
+	assert_shown(d, &spent_ns, "main", "main");
+	assert_shown(d, &spent_ns, "a\nb\xff", "a?b?");
+	assert_int_equal(child_pid(), 0);
+	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_int_not_equal(child_pid(), 0);
+	assert_shown(d, &spent_ns, "_Z", "_Z");
+	assert_shown(d, &spent_ns, "_Z\x80\n", "_Z??");
+	demangler_free(d);
+	assert_int_equal(child_pid(), 0);
+}
+
+static void the_child_has_given_everything_up(void **state)
+{
+	static const char *const fields[] = {"CapEff:\t0000000000000000",
+					     "CapPrm:\t0000000000000000", "NoNewPrivs:\t1",
+#ifndef __SANITIZE_ADDRESS__
+					     "Seccomp:\t2"
+#endif
+	};
+	struct demangler *d = demangler_new(NULL);
+	_cleanup_free_ char *status = NULL, *path = NULL;
+	uint64_t spent_ns = 0;
+
+	(void)state;
+	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	path = xasprintf("/proc/%d/status", child_pid());
+	assert_int_equal(file_read(AT_FDCWD, path, 16384, &status, NULL), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		assert_non_null(strstr(status, fields[i]));
+	demangler_free(d);
+}
+
+static void hostile_names_cost_no_child(void **state)
+{
+	struct demangler *d = demangler_new(NULL);
+	uint64_t spent_ns = 0, before = restarts(), slow = mangled("too_slow");
+	_cleanup_free_ char *deep = xmalloc(MANGLED_MAX + 1);
+	pid_t child;
+
+	(void)state;
+	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	child = child_pid();
+	memset(deep, 'Z', MANGLED_MAX);
+	memcpy(deep, "_Z", 2);
+	strcpy(deep + 4000, "1fvE1x");
+	assert_shown(d, &spent_ns, deep, deep);
+	assert_int_equal(mangled("too_deep"), 1);
+	assert_shown(d, &spent_ns, TAKES_YEARS, TAKES_YEARS);
+	assert_int_equal(mangled("too_slow"), slow + 1);
+	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_int_equal(restarts(), before);
+	assert_int_equal(child_pid(), child);
+	demangler_free(d);
+}
+
+static void slow_names_cost_their_file_only(void **state)
+{
+	struct demangler *d = demangler_new(NULL);
+	uint64_t hostile_ns = 0, other_ns = 0, slow = mangled("too_slow"),
+		 file = mangled("slow_file");
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++)
+		assert_shown(d, &hostile_ns, TAKES_YEARS, TAKES_YEARS);
+	slow = mangled("too_slow") - slow;
+	assert_in_range(slow, 1, 20);
+	assert_int_equal(slow + mangled("slow_file") - file, 50);
+	assert_shown(d, &hostile_ns, CONSTRAINED, CONSTRAINED);
+	assert_shown(d, &other_ns, CONSTRAINED, "int shop::price<int>(int)");
+	demangler_free(d);
+}
+
+/* "_Z4091xxx...": with its head one more than there may be, then as many as there may be. */
+static void longer_names_stay_mangled(void **state)
+{
+	struct demangler *d = demangler_new(NULL);
+	uint64_t spent_ns = 0, before = mangled("long_name");
+	char name[MANGLED_MAX + 2];
+
+	(void)state;
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	memcpy(name, "_Z4091", 6);
+	assert_shown(d, &spent_ns, name, name);
+	assert_int_equal(mangled("long_name"), before + 1);
+	memcpy(name, "_Z4090", 6);
+	name[MANGLED_MAX] = '\0';
+	assert_shown(d, &spent_ns, name, name + 6);
+	assert_int_equal(mangled("long_name"), before + 1);
+	demangler_free(d);
+}
+
+static void a_child_that_died_while_idle_costs_nothing(void **state)
+{
+	struct demangler *d = demangler_new(NULL);
+	uint64_t spent_ns = 0, before = restarts();
+
+	(void)state;
+	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	kill(child_pid(), SIGKILL);
+	while (child_pid())
+		usleep(1000);
+	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_int_equal(restarts(), before + 1);
+	assert_int_equal(spent_ns, 0);
+	demangler_free(d);
+}
+
+static void without_a_child_names_stay_mangled(void **state)
+{
+	static const char *const programs[] = {"/nonexistent", "/bin/true"};
+	uint64_t before = mangled("no_child");
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		struct demangler *d = demangler_new(programs[i]);
+		uint64_t spent_ns = 0;
+
+		assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+		demangler_free(d);
+	}
+	assert_int_equal(mangled("no_child"), before + 2);
+}
+
+/* ---- a child that has been taken over ---- */
+
+enum lie {
+	SEQUENCE,
+	RESULT,
+	LENGTH,
+	SHORT,
+	NOTHING,
+	LONG,
+	ZERO_BYTE,
+	BYTES,
+	CLOCK,
+	DEATH,
+	SILENCE,
+	N_LIES
+};
+
+static const struct {
+	const char *shown;  /* NULL: as it is */
+	const char *reason; /* that is counted; NULL: none */
+	bool lost;
+} lies[] = {
+	[SEQUENCE] = {NULL, "answer_refused", true},
+	[RESULT] = {NULL, "answer_refused", true},
+	[LENGTH] = {NULL, "answer_refused", true},
+	[SHORT] = {NULL, "answer_refused", true},
+	[NOTHING] = {NULL, "answer_refused", true},
+	[LONG] = {NULL, "answer_refused", true},
+	[ZERO_BYTE] = {NULL, "answer_refused", true},
+	[BYTES] = {"a?b?", NULL, false},
+	[CLOCK] = {"text", NULL, false},
+	[DEATH] = {NULL, "child_died", true},
+	[SILENCE] = {NULL, "timeout", true},
+};
+
+static void lie(enum lie which, uint64_t sequence)
+{
+	static struct {
+		struct demangle_reply reply;
+		char more;
+	} x;
+	size_t n = offsetof(struct demangle_reply, text);
+
+	x.reply = (struct demangle_reply){.sequence = sequence, .n = 4, .text = "text"};
+	x.reply.sequence += which == SEQUENCE;
+	x.reply.result = which == RESULT ? _DEMANGLE_RESULT_MAX : DEMANGLE_OK;
+	x.reply.n = which == LENGTH ? UINT32_MAX : which == NOTHING ? 0 : 4;
+	x.reply.cpu_ns = which == CLOCK ? UINT64_MAX : 1;
+	if (which == ZERO_BYTE)
+		x.reply.text[1] = '\0';
+	if (which == BYTES)
+		memcpy(x.reply.text, "a\nb\xff", 4);
+	n = which == SHORT ? 8 : which == LONG ? sizeof(x) : which == NOTHING ? n : n + 4;
+	if (which == DEATH)
+		_exit(0);
+	if (which == SILENCE)
+		pause();
+	(void)child_send(CHILD_SOCKET_FD, &x, n, NULL, 0);
+}
+
+static int fake_main(enum lie which)
+{
+	const int32_t ready = 0;
+	struct demangle_request request;
+	size_t n, n_fds;
+
+	(void)child_send(CHILD_SOCKET_FD, &ready, sizeof(ready), NULL, 0);
+	while (child_receive(CHILD_SOCKET_FD, &request, sizeof(request), &n, NULL, 0, &n_fds) == 0)
+		lie(which, request.sequence);
+	return 0;
+}
+
+static char *fake(enum lie which)
+{
+	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
+	_cleanup_free_ char *text =
+		xasprintf("#!/bin/sh\nexec '%s' " FAKE_VERB " %d\n", self, which);
+	char *path = xasprintf("%s/fake-%d", dir, which);
+
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0700), 0);
+	return path;
+}
+
+static void lies_cost_the_file_and_the_child(void **state)
+{
+	(void)state;
+	for (enum lie i = 0; i < N_LIES; i++) {
+		_cleanup_free_ char *program = fake(i);
+		struct demangler *d = demangler_new(program);
+		uint64_t spent_ns = 0, before = restarts();
+		uint64_t n = lies[i].reason ? mangled(lies[i].reason) : 0;
+		uint64_t n_file = mangled("slow_file");
+
+		assert_shown(d, &spent_ns, CONSTRAINED,
+			     lies[i].shown ? lies[i].shown : CONSTRAINED);
+		assert_int_equal(restarts() - before, lies[i].lost);
+		if (lies[i].reason) {
+			assert_int_equal(mangled(lies[i].reason), n + 1);
+			/* The file has had what it may have: the next child is not for it. */
+			assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+			assert_int_equal(mangled("slow_file"), n_file + 1);
+			assert_int_equal(restarts() - before, 1);
+		}
+		demangler_free(d);
+	}
+}
+
+static int start(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plain_names_need_no_child),
+		cmocka_unit_test(the_child_has_given_everything_up),
+		cmocka_unit_test(hostile_names_cost_no_child),
+		cmocka_unit_test(slow_names_cost_their_file_only),
+		cmocka_unit_test(longer_names_stay_mangled),
+		cmocka_unit_test(a_child_that_died_while_idle_costs_nothing),
+		cmocka_unit_test(without_a_child_names_stay_mangled),
+		cmocka_unit_test(lies_cost_the_file_and_the_child),
+	};
+
+	if (argc > 2 && streq(argv[1], FAKE_VERB))
+		return fake_main((enum lie)atoi(argv[2]));
+	return cmocka_run_group_tests(tests, start, stop);
+}
