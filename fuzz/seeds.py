@@ -291,9 +291,18 @@ def perfmap():
         yield b"1000 10 " + name.encode() + b"\n"
 
 
+# ---- agent/lib/symbols/demangle: every third of the real names ----
+
+def demangle():
+    table = os.path.join(os.path.dirname(__file__), "../agent/lib/symbols/testdata/names.tsv")
+    names = [line.split("\t")[0] for line in open(table, encoding="utf-8") if not line.startswith("#")]
+    yield from (name.encode() for name in names[::3])
+
+
 MAKERS = {
     "agent/node/runtime/perfmap": perfmap,
     "agent/node/parse/elf": elf,
+    "agent/lib/symbols/demangle": demangle,
     "agent/node/parse/debugdata": debugdata,
     "agent/node/parse/gopclntab": gopclntab,
     "agent/node/parse/dwarf": dwarf,

@@ -22,7 +22,7 @@ enum demangle_result {
 #define X(name, reason) DEMANGLE_##name,
 	DEMANGLE_RESULTS(X)
 #undef X
-	_DEMANGLE_RESULT_MAX,
+		_DEMANGLE_RESULT_MAX,
 };
 
 /* A name of these beginnings may be mangled; any other is plain. */
