@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-#define ARENA_BYTES	 (1 << 20)  /* a name of 3 KiB that clang has written takes 60 KB */
+#define ARENA_BYTES	 (1 << 20) /* a name of 3 KiB that clang has written takes 60 KB */
 #define STACK_BYTES	 (1 << 20) /* of the thread */
 #define TICK_US		 10000 /* of CPU time; a name has one to two of them, compilers' take microseconds */
 #define SIGNAL_STACK	 (64 << 10)

@@ -25,10 +25,11 @@ enum demangle_result {
 		_DEMANGLE_RESULT_MAX,
 };
 
-/* A name of these beginnings may be mangled; any other is plain. */
+/* A name of these beginnings may be mangled; any other is plain. Rust's v0 goes on with a capital letter. */
 static inline bool is_mangled(const char *name)
 {
-	return str_has_prefix(name, "_Z") || str_has_prefix(name, "_R");
+	return str_has_prefix(name, "_Z") ||
+	       (str_has_prefix(name, "_R") && name[2] >= 'A' && name[2] <= 'Z');
 }
 
 /* ---- demangle.c: for the child, and for tests in a program's first thread ---- */

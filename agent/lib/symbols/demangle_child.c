@@ -66,7 +66,7 @@ static int child_main(void)
 		reply.sequence = in.request.sequence;
 		r = answer(in.request.name, &reply);
 	}
-	return r ? 1 : 0;
+	return r < 0 ? 1 : r;
 }
 
 __attribute__((constructor)) static void be_child(int argc, char **argv)

@@ -8,14 +8,15 @@
 #include <stdlib.h>
 
 #define ANSWER_NS     (2 * NSEC_PER_SEC) /* the child ends by itself what takes 20 ms of CPU time */
-#define CALM_NS	      NSEC_PER_SEC	 /* a child that lived so long is no sign of an attack */
+#define RETRY_NS      (10 * NSEC_PER_SEC) /* after a child that could not be started */
+#define CALM_NS	      NSEC_PER_SEC	  /* a child that lived so long is no sign of an attack */
 #define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
 #define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
 
 struct demangler {
 	pthread_mutex_t lock;
 	struct child *child;
-	uint64_t sequence;
+	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: no child is started before */
 	struct demangle_request request;
 	struct demangle_reply reply;
 	char text[DEMANGLED_MAX + 1];
@@ -67,7 +68,15 @@ static bool is_answer(const struct demangler *d, size_t n)
 	       (r->result != DEMANGLE_OK || r->n > 0);
 }
 
-/* 0: there is an answer; else the reason why there is none. */
+static bool start(struct demangler *d)
+{
+	if (d->retry_ns && now_mono_ns() < d->retry_ns)
+		return false;
+	d->retry_ns = child_start(d->child) < 0 ? now_mono_ns() + RETRY_NS : 0;
+	return !d->retry_ns;
+}
+
+/* NULL: there is an answer; else why there is none, which is the name's fault. */
 static const char *ask(struct demangler *d, const char *name, size_t n)
 {
 	size_t n_reply = 0;
@@ -75,24 +84,28 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 
 	d->request.sequence = ++d->sequence;
 	memcpy(d->request.name, name, n);
-	if (child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0) <
-	    0)
-		return "no_child";
-	r = child_answer(d->child, ANSWER_NS, &d->reply, sizeof(d->reply), &n_reply, NULL);
+	r = child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0);
+	if (!r)
+		r = child_answer(d->child, ANSWER_NS, &d->reply, sizeof(d->reply), &n_reply, NULL);
 	if (!r && is_answer(d, n_reply)) {
 		if (child_age_ns(d->child) > CALM_NS)
 			child_forget_losses(d->child);
 		return NULL;
 	}
 	child_lose(d->child);
-	return r == -ETIMEDOUT ? "timeout" : r == -EPIPE ? "child_died" : "answer_refused";
+	return r == -ETIMEDOUT ? "timeout" : r && r != -EBADMSG ? "child_died" : "answer_refused";
 }
 
 /* NULL: it stays as it is. */
 static char *readable(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns)
 {
-	const char *reason = ask(d, name, n);
+	const char *reason;
 
+	if (!start(d)) {
+		count("no_child");
+		return NULL;
+	}
+	reason = ask(d, name, n);
 	if (reason) {
 		*spent_ns = SLOW_NAMES_NS;
 		count(reason);
