@@ -199,6 +199,54 @@ static bool by_llvm(const char *name)
 	return true;
 }
 
+/*
+ * libc++abi does not know what a template parameter stands for where a constraint names one of the class around it, nor in a
+ * local class. Then its own name, T or T0, is shown, as libc++abi itself does behind "requires". For that "T_" and "T0_" become
+ * types of that name, with a mark in it, and as long as before: one that was no parameter but part of another name has a
+ * digit before its mark. Behind a digit it may be the begin of a name, and is left.
+ */
+#define LETTER_MARK '\1'
+static bool name_parameters(const char *name, char *ret)
+{
+	bool any = false;
+	char before = '\0';
+
+	for (; *name; before = *name++) {
+		size_t n = *name == 'T' ? strspn(name + 1, "0123456789") : 0;
+
+		if (*name != 'T' || n > 2 || name[1 + n] != '_') {
+			*ret++ = *name;
+			continue;
+		}
+		if (before >= '0' && before <= '9')
+			return false;
+		*ret++ = (char)('1' + n);
+		*ret++ = LETTER_MARK;
+		memcpy(ret, name + 1, n);
+		ret += n;
+		name += n + 1;
+		any = true;
+	}
+	*ret = '\0';
+	return any;
+}
+
+static bool by_llvm_without_parameters(const char *name)
+{
+	static char named[MANGLED_MAX + 1];
+
+	if (strchr(name, LETTER_MARK) || !name_parameters(name, named) || !by_llvm(named))
+		return false;
+	for (size_t i = 0; i < work.len; i++) {
+		if (work.text[i] != LETTER_MARK)
+			continue;
+		if (i == 0 || (work.text[i - 1] >= '0' && work.text[i - 1] <= '9'))
+			return false;
+		work.text[i] = 'T';
+	}
+	return true;
+}
+
 static bool by_any(const char *name)
 {
 	size_t n = strlen(name);
@@ -212,7 +260,7 @@ static bool by_any(const char *name)
 	if (demangle_gnu(name, GNU_WITH_ARGUMENTS, append, NULL))
 		return true;
 	work.len = 0;
-	return by_llvm(name);
+	return by_llvm(name) || by_llvm_without_parameters(name);
 }
 
 enum demangle_result demangle(const char *name, const char **ret_text)

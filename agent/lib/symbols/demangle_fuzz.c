@@ -49,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	result = demangle(name, &text);
 	check(result < _DEMANGLE_RESULT_MAX);
 	check(strlen(text) <= DEMANGLED_MAX && (result == DEMANGLE_OK) == !!*text);
+	check(!strchr(text, '\1') || strchr(name, '\1'));
 	tell_shapes(text, strlen(text));
 	first = xstrdup(text);
 	clean = text_clean(first);

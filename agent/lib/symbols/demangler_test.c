@@ -141,7 +141,7 @@ static void slow_names_cost_their_file_only(void **state)
 	for (unsigned i = 0; i < 50; i++)
 		assert_shown(d, &hostile_ns, TAKES_YEARS, TAKES_YEARS);
 	slow = mangled("too_slow") - slow;
-	assert_in_range(slow, 1, 20);
+	assert_in_range(slow, 1, 40); /* of 10 to 20 ms each, by a clock that ticks */
 	assert_int_equal(slow + mangled("slow_file") - file, 50);
 	assert_shown(d, &hostile_ns, CONSTRAINED, CONSTRAINED);
 	assert_shown(d, &other_ns, CONSTRAINED, "int shop::price<int>(int)");
