@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-#define ARENA_BYTES	 (1 << 20) /* a name of 3 KiB that clang has written takes 60 KB */
-#define STACK_BYTES	 (1 << 20) /* of the thread */
+#define ARENA_BYTES	 ((size_t)1 << 20) /* a name of 3 KiB that clang has written takes 60 KB */
+#define STACK_BYTES	 (1 << 20)	   /* of the thread */
 #define TICK_US		 10000 /* of CPU time; a name has one to two of them, compilers' take microseconds */
 #define SIGNAL_STACK	 (64 << 10)
 #define ALIGNMENT	 16
@@ -51,12 +51,13 @@ void demangle_free(void *p);
 
 void *demangle_malloc(size_t n)
 {
+	size_t need = ALIGNMENT + (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	size_t *block = (size_t *)(work.arena + work.arena_used);
 
-	if (n > ARENA_BYTES - 2 * ALIGNMENT - work.arena_used)
+	if (n > ARENA_BYTES || need > ARENA_BYTES - work.arena_used)
 		stop(DEMANGLE_TOO_BIG);
 	*block = n;
-	work.arena_used += ALIGNMENT + (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	work.arena_used += need;
 	return (char *)block + ALIGNMENT;
 }
 
@@ -112,15 +113,16 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	(void)context;
 	if (work.running && at < work.stack && work.stack - at < 2 * STACK_BYTES)
 		stop(DEMANGLE_TOO_DEEP);
-	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL},
-		  NULL); /* again, and for good */
+	/* It comes again, and ends the process. */
+	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 int demangle_begin(void)
 {
 	static char signal_stack[SIGNAL_STACK];
 	/* The jump leaves the mask as it is. */
-	struct sigaction tick = {.sa_handler = on_tick, .sa_flags = SA_RESTART | SA_NODEFER};
+	struct sigaction tick = {.sa_handler = on_tick,
+				 .sa_flags = SA_RESTART | SA_ONSTACK | SA_NODEFER};
 	struct sigaction fault = {.sa_sigaction = on_fault,
 				  .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
 	const stack_t stack = {.ss_sp = signal_stack, .ss_size = sizeof(signal_stack)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names as compilers mangle them and as they are shown; and as an attacker would. */
-#include "lib/symbols/demangle.h"
+#include "lib/symbols/demangle.c" /* the arena */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -256,6 +256,33 @@ static void long_names_with_punycode_stay_mangled(void **state)
 	assert_string_equal(shown("_RNvC1au8gdel_5qa"), "a::gödel");
 }
 
+static enum demangle_result take(size_t n)
+{
+	enum demangle_result why = sigsetjmp(work.stop, 0);
+	const char *p;
+
+	if (why)
+		return why;
+	p = demangle_malloc(n);
+	assert_true(p >= work.arena && p + n <= work.arena + ARENA_BYTES);
+	return DEMANGLE_OK;
+}
+
+/* Whatever is asked for until it is full, and then. */
+static void nothing_is_given_behind_the_arena(void **state)
+{
+	(void)state;
+	for (size_t n = 1; n < 5000; n += 7) {
+		work.arena_used = 0;
+		while (take(n) == DEMANGLE_OK)
+			;
+		for (size_t k = 0; k < 40; k++)
+			take(k);
+		assert_int_equal(take(n), DEMANGLE_TOO_BIG);
+		assert_int_equal(take(SIZE_MAX), DEMANGLE_TOO_BIG);
+	}
+}
+
 static void text_is_clean(void **state)
 {
 	static const struct {
@@ -289,6 +316,7 @@ int main(void)
 		cmocka_unit_test(names_that_take_long_stay_mangled),
 		cmocka_unit_test(names_that_nest_deeply_stay_mangled),
 		cmocka_unit_test(long_names_with_punycode_stay_mangled),
+		cmocka_unit_test(nothing_is_given_behind_the_arena),
 		cmocka_unit_test(text_is_clean),
 	};
 
