@@ -143,10 +143,10 @@ int demangle_begin(void)
 /* Rust's legacy form: _ZN...17h<16 hex>E. */
 static bool is_rust_legacy(const char *name, size_t n)
 {
-	const char *hash = name + n - RUST_HASH_LENGTH;
+	const char *hash = n > RUST_HASH_LENGTH ? name + n - RUST_HASH_LENGTH : "";
 
-	return n > RUST_HASH_LENGTH && str_has_prefix(name, "_ZN") && name[n - 1] == 'E' &&
-	       strncmp(hash, "17h", 3) == 0 && strspn(hash + 3, "0123456789abcdef") == 16;
+	return str_has_prefix(name, "_ZN") && str_has_prefix(hash, "17h") &&
+	       strspn(hash + 3, "0123456789abcdef") == 16 && name[n - 1] == 'E';
 }
 
 static void append(const char *s, size_t n, void *arg)
@@ -267,8 +267,8 @@ static bool by_any(const char *name)
 
 enum demangle_result demangle(const char *name, const char **ret_text)
 {
-	const char *llvm =
-		strstr(name, ".llvm."); /* LLVM marks copies of a function: name.llvm.1234 */
+	/* LLVM marks copies of a function: name.llvm.1234. */
+	const char *llvm = strstr(name, ".llvm.");
 	size_t n = llvm ? (size_t)(llvm - name) : strlen(name);
 	static char plain[MANGLED_MAX + 1];
 	enum demangle_result result;

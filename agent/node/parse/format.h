@@ -36,6 +36,8 @@ enum parse_reason {
 	_PARSE_REASON_MAX,
 };
 
+_Static_assert(PARSE_FDS_MAX <= CHILD_FDS_MAX, "a request is one message");
+
 #define PARSE_MARKS_MAX 512 /* patterns */
 #define PARSE_MARK_HITS 64  /* of one pattern in a file */
 
