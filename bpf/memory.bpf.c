@@ -4,7 +4,7 @@
  * taken, and only then is the stack walked. mem-alloc counts it there and then; mem-inuse keeps it in
  * `pending` until the return tells its address, and in `live` from then until that is freed.
  * Each program exists in two forms: of probes of many places at once, with a session of entry and
- * return where the kernel has it (6.13), and of single probes.
+ * return where the kernel has it (6.13), and of probes of one place.
  */
 #include "memory_live.h"
 #include "memory_sample.h"
@@ -404,31 +404,21 @@ int pf_mem_session(struct pt_regs *ctx)
 	return !keep;
 }
 
-SEC("uprobe")
-int pf_mem_entry(struct pt_regs *ctx)
-{
-	ctx = pf_alone_begin(ctx);
-	pf_mem_enter(ctx);
-	pf_alone_end();
-	return 0;
-}
-
-SEC("uprobe")
-int pf_mem_return(struct pt_regs *ctx)
-{
-	ctx = pf_alone_begin(ctx);
-	pf_mem_leave(ctx);
-	pf_alone_end();
-	return 0;
-}
-
-SEC("uprobe")
-int pf_mem_free(struct pt_regs *ctx)
-{
-	ctx = pf_alone_begin(ctx);
-	pf_mem_freed(ctx);
-	pf_alone_end();
-	return 0;
-}
+#define PF_MEM_PROGRAM(name, work)                                                                 \
+	SEC("uprobe")                                                                              \
+	int name(struct pt_regs *ctx)                                                              \
+	{                                                                                          \
+		ctx = pf_alone_begin(ctx);                                                         \
+		work(ctx);                                                                         \
+		pf_alone_end();                                                                    \
+		return 0;                                                                          \
+	}
+/* The kernel takes a program for one form of probes alone. */
+PF_MEM_PROGRAM(pf_mem_entry, pf_mem_enter)
+PF_MEM_PROGRAM(pf_mem_return, pf_mem_leave)
+PF_MEM_PROGRAM(pf_mem_free, pf_mem_freed)
+PF_MEM_PROGRAM(pf_mem_1_entry, pf_mem_enter)
+PF_MEM_PROGRAM(pf_mem_1_return, pf_mem_leave)
+PF_MEM_PROGRAM(pf_mem_1_free, pf_mem_freed)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -45,6 +45,22 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 }
 
 /*
+ * A process is told of by its first thread, whose mm it is; once that thread has ended, by any other: which one makes no
+ * difference.
+ */
+static __always_inline bool pf_is_told_by(struct task_struct *task)
+{
+	struct task_struct *leader;
+	unsigned int flags = 0;
+
+	if (pf_is_leader(task))
+		return true;
+	leader = pf_leader(task);
+	bpf_core_read(&flags, sizeof(flags), &leader->flags);
+	return flags & PF_EXITING;
+}
+
+/*
  * Run over all tasks when the agent asks: who is selected and was not told of yet, or a while ago and user space has not
  * given its mappings: who has no samples has nothing else to be read again for.
  */
@@ -58,7 +74,7 @@ int pf_announce(struct pf_iter_task *ctx)
 	struct pf_proc_key key;
 	uint64_t cgroup_id = 0;
 
-	if (!task || task->pid != task->tgid || !pf_filter_task(task, PF_ANY_EVENT, &cgroup_id))
+	if (!task || !pf_is_told_by(task) || !pf_filter_task(task, PF_ANY_EVENT, &cgroup_id))
 		return 0;
 	mm = PF_POINTER(task, mm);
 	if (task->flags & PF_EXITING || !mm || !(set = pf_settings_now()))

@@ -69,10 +69,11 @@ static void tell_process(struct doctor *d, uint64_t start_ns)
 	uids = status_field(status, "\nUid:");
 	pids = status_field(status, "\nNSpid:");
 	own = strrchr(pids, '\t');
-	detail = xasprintf("%s, PID %" PRIu32 "%s%s, user %.*s, running for %" PRIu64 " s", shown,
+	detail = xasprintf("%s, PID %" PRIu32 "%s%s, user %.*s, running for %" PRIu64 " s%s", shown,
 			   d->pid, own ? ", in its own namespace " : "", own ? own + 1 : "",
 			   (int)strcspn(uids, "\t"), uids,
-			   (uint64_t)((now_boot_ns() - start_ns) / NSEC_PER_SEC));
+			   (uint64_t)((now_boot_ns() - start_ns) / NSEC_PER_SEC),
+			   proc_thread_lives(d->pid) ? "" : ", its first thread has ended");
 	doctor_tell(d, "process", true, detail);
 }
 
@@ -80,11 +81,14 @@ static void tell_process(struct doctor *d, uint64_t start_ns)
 static void tell_container(struct doctor *d)
 {
 	_cleanup_free_ char *text = NULL, *detail = NULL, *path = NULL, *raw = NULL;
+	_cleanup_close_ int thread_fd = -1;
 	struct cgroup_ref ref = {0};
 	char *save = NULL;
 	json_t *c;
 
-	if (read_proc(d->pid, "cgroup", &text) < 0)
+	/* cgroup v1 shows none of a thread that has ended. */
+	if (proc_open_living(d->pid, &thread_fd) < 0 ||
+	    file_read(thread_fd, "cgroup", 1 << 20, &text, NULL) < 0)
 		return;
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		const char *p = strchr(line, ':');

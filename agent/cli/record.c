@@ -295,7 +295,8 @@ static int run(struct recording *r, int signal_fd)
 	while (!e) {
 		struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
 				     {.fd = probes_wake_fd(r->probes), .events = POLLIN}};
-		uint64_t now = now_mono_ns(), until = MIN(drain_ns, end_ns);
+		uint64_t watch_ns = record_heaps_watch(r), now = now_mono_ns();
+		uint64_t until = MIN(MIN(drain_ns, end_ns), watch_ns);
 
 		if (now >= end_ns || all_ended(r))
 			break;

@@ -100,6 +100,7 @@ void record_heap_forget(struct recording *r, uint32_t tgid, uint64_t start_boott
 /* Is it the first of a new snapshot of its process? */
 bool record_heap_newer(struct recording *r, const struct raw_sample *s);
 void record_heaps_tick(struct recording *r);
+uint64_t record_heaps_watch(struct recording *r); /* returns when it is to be called again */
 void record_heaps_read(struct recording *r); /* what lives, now: before the last drain */
 /* Says what of it cannot be seen, and why; -EOPNOTSUPP: nothing can. */
 int record_heaps_check(const struct recording *r);

@@ -12,6 +12,7 @@
 
 #define GO_READ_NS     (5 * NSEC_PER_SEC)
 #define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
+#define WATCH_NS       (20 * NSEC_PER_MSEC)
 #define NOT_SEEN_SHOWN 8 /* processes */
 
 struct record_heap { /* one process */
@@ -99,17 +100,17 @@ static void attach(struct recording *r, struct record_heap *h)
 	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;
 	look_at_memory(r, h);
-	if (e == -ESRCH || (e == 0 && !refused.inuse))
+	if (e == -ESRCH || (e == 0 && !refused.inuse && !refused.too_many))
 		return;
 	free(h->problem);
 	h->problem = e ? xasprintf("probes cannot be attached: %s", strerror(-e))
-		       : xstrdup(sites_problem(h->sites, 1u << r->options->event, true));
+		       : xstrdup(sites_problem(h->sites, 1u << r->options->event, &refused));
 }
 
 static void take_sites(struct recording *r, struct record_heap *h, struct alloc_sites *s,
 		       struct mappings *m)
 {
-	const char *why = sites_problem(s, 1u << r->options->event, false);
+	const char *why = sites_problem(s, 1u << r->options->event, NULL);
 
 	if (h->sites && sites_equal(s, m, h->sites, h->m)) {
 		alloc_sites_free(s);
@@ -167,6 +168,21 @@ void record_heaps_read(struct recording *r)
 	}
 	r->next_go_ns = now_mono_ns() + GO_READ_NS;
 	probes_live_ask(r->probes);
+}
+
+/* Who is probed by a thread that has ended is probed by another one. */
+uint64_t record_heaps_watch(struct recording *r)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < r->n_heaps; i++) {
+		struct record_heap *h = &r->heaps[i];
+
+		any |= h->attached != NULL;
+		if (h->attached && probes_attached_lost(h->attached))
+			attach(r, h);
+	}
+	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
 }
 
 void record_heaps_tick(struct recording *r)

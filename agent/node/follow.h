@@ -58,23 +58,24 @@ struct span_end {
 	uint64_t cpu_ns, mono_ns; /* CPU time of the process then; 0: there was none */
 };
 struct allocs {
-	bool looking, busy;	     /* where it allocates; probes are on their way */
-	bool stale;		     /* attached is what was known, or asked for, before */
-	bool reading_go;	     /* sites are lent */
-	bool go_anew;		     /* mem-alloc was not asked for since the last read */
-	bool refused;		     /* by the kernel: not again before next_ns */
-	unsigned n_refused;	     /* in a row, for what may pass */
-	bool inuse_refused;	     /* what is attached has no mem-inuse for that */
-	const struct probing *stuck; /* does not come back: refused for that; else NULL */
-	unsigned looked_mask;	     /* events that sites were looked for */
-	unsigned n_again;	     /* looks in a row that found it just starting */
-	struct mappings *m;	     /* of sites */
-	struct alloc_sites *sites;   /* NULL: not known */
-	struct attached *attached;   /* NULL: not, or in a span */
+	bool looking, busy;		     /* where it allocates; probes are on their way */
+	bool stale;			     /* attached is what was known, or asked for, before */
+	bool reading_go;		     /* sites are lent */
+	bool go_anew;			     /* mem-alloc was not asked for since the last read */
+	bool refused;			     /* by the kernel: not again before next_ns */
+	unsigned n_refused;		     /* in a row, for what may pass */
+	struct probes_refused refused_sites; /* of what is attached */
+	const struct probing *stuck;	     /* does not come back: refused for that; else NULL */
+	unsigned looked_mask;		     /* events that sites were looked for */
+	unsigned n_again;		     /* looks in a row that found it just starting */
+	struct mappings *m;		     /* of sites */
+	struct alloc_sites *sites;	     /* NULL: not known */
+	struct attached *attached;	     /* NULL: not, or in a span */
 	unsigned attached_mask;
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
 	uint64_t seen_hits, seen_ns;  /* of what is attached, when it was last looked at */
 	double stall_ns;
+	uint64_t lost_ns;	  /* its probes lost their thread then; 0: not lately */
 	struct span_end span_end; /* of the last one, or when it was attached steadily */
 	struct timer timer;	  /* the next span, or look */
 	char *problem;		  /* what of its memory is not seen; NULL */

@@ -104,7 +104,7 @@ void alloc_set_problem(struct tracked *t, const char *what, const char *why)
 
 void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
 {
-	alloc_set_problem(t, "", sites_problem(s, event_mask, t->allocs.inuse_refused));
+	alloc_set_problem(t, "", sites_problem(s, event_mask, &t->allocs.refused_sites));
 }
 
 /* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */

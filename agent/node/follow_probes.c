@@ -21,6 +21,7 @@
 #define AGAIN_TOLD	4 /* -EAGAIN in a row: programs are loaded by then, who left in a hurry has */
 #define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
 #define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a hundredth of that */
+#define LOST_OFTEN_NS	(60 * NSEC_PER_SEC)
 
 struct probing {
 	struct task task;
@@ -266,14 +267,44 @@ static void look_at(struct tracked *t)
 	alloc_detach(t);
 }
 
+/*
+ * The thread by which it is probed has ended: it is probed by another one. Where that happens again and again, something is
+ * missed each time.
+ */
+static void look_for_thread(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+	uint64_t now_ns = now_mono_ns();
+	bool lately = a->lost_ns && now_ns < a->lost_ns + LOST_OFTEN_NS;
+
+	if (a->refused)
+		return;
+	if (probes_attached_lost(a->attached)) {
+		counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "thread_ended"), 1);
+		if (lately)
+			alloc_set_problem(t, "",
+					  "its first thread has ended, and others end soon after: "
+					  "not all is seen");
+		a->lost_ns = now_ns;
+		a->stale = true;
+		alloc_advance(t);
+	} else if (a->lost_ns && !lately) {
+		a->lost_ns = 0;
+		alloc_set_not_seen(t, a->sites, a->looked_mask);
+	}
+}
+
 static void watch(void *arg)
 {
 	struct follow *f = arg;
 	struct tracked *t, *next;
 
-	HASH_ITER (hh, f->tracked, t, next)
+	HASH_ITER (hh, f->tracked, t, next) {
 		if (t->allocs.attached)
 			look_at(t);
+		if (t->allocs.attached)
+			look_for_thread(t);
+	}
 	if (f->n_attached)
 		timer_set(f->node->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS, watch,
 			  f);
@@ -316,8 +347,9 @@ static void take_attached(struct tracked *t, struct attaching *a)
 		s->stale = true;
 		return;
 	}
-	if (s->refused || s->inuse_refused != a->refused.inuse) {
-		s->inuse_refused = a->refused.inuse;
+	if (s->refused || s->refused_sites.inuse != a->refused.inuse ||
+	    s->refused_sites.too_many != a->refused.too_many) {
+		s->refused_sites = a->refused;
 		forget_refusal(t);
 	}
 	if (a->span.span_ns) {

@@ -89,6 +89,14 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	*ret_hits = 0;
 }
 
+static bool lost;
+
+bool probes_attached_lost(const struct attached *a)
+{
+	assert_ptr_equal(a, &attached);
+	return lost;
+}
+
 uint64_t probes_attached_hits(const struct attached *a)
 {
 	(void)a;
@@ -420,10 +428,72 @@ static void what_stays_is_tried_again_after_a_minute(void **state)
 	assert_told("not supported");
 }
 
+/* ---- the thread that it is probed by ---- */
+
+/* What is attached is looked at each time the timer fires. */
+static void attach_and_look_at(void)
+{
+	clock_stands();
+	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+}
+
+static int look_no_more(void **state)
+{
+	HASH_CLEAR(hh, follow.tracked);
+	lost = false;
+	return clock_goes_on(state);
+}
+
+static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
+{
+	uint64_t before = n_ended("thread_ended");
+
+	(void)state;
+	attach_and_look_at();
+	n_advanced = 0;
+	timer_fire();
+	assert_int_equal(n_advanced, 0);
+	assert_false(tracked->allocs.stale);
+	lost = true;
+	timer_fire();
+	assert_int_equal(n_advanced, 1);
+	assert_true(tracked->allocs.stale);
+	assert_int_equal(n_ended("thread_ended"), before + 1);
+	assert_null(tracked->allocs.problem);
+	/* Once more, soon after that: in between something was missed. */
+	timer_fire();
+	assert_told("others end soon");
+	assert_int_equal(n_ended("thread_ended"), before + 2);
+	lost = false;
+	test_clock.stands_ns += 61 * NSEC_PER_SEC;
+	timer_fire();
+	assert_told(KNOWN);
+}
+
+/* What the kernel refuses is tried when its time has come. */
+static void who_cannot_be_probed_anew_waits(void **state)
+{
+	(void)state;
+	attach_and_look_at();
+	attach_result = -EPERM;
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_ptr_equal(tracked->allocs.attached, &attached);
+	assert_told("not permitted");
+	n_advanced = 0;
+	lost = true;
+	timer_fire();
+	assert_int_equal(n_advanced, 0);
+	assert_told("not permitted");
+}
+
 int main(void)
 {
 #define TEST(f)	  cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 #define STANDS(f) cmocka_unit_test_setup_teardown(f, set_up, clock_goes_on)
+#define LOOKS(f)  cmocka_unit_test_setup_teardown(f, set_up, look_no_more)
 	const struct CMUnitTest tests[] = {
 		TEST(what_comes_back_is_told_no_more),
 		TEST(who_comes_late_leaves_what_was_refused_since),
@@ -433,6 +503,8 @@ int main(void)
 		TEST(without_a_thread_it_is_tried_again),
 		STANDS(what_may_pass_is_tried_less_and_less_often_and_told),
 		STANDS(what_stays_is_tried_again_after_a_minute),
+		LOOKS(who_is_probed_by_a_thread_that_ended_is_probed_anew),
+		LOOKS(who_cannot_be_probed_anew_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,9 +80,14 @@ static bool throws(const struct pf_site *s)
 }
 
 /* probe/attach.c: no exception passes a probed return. */
-const char *sites_problem(const struct alloc_sites *s, unsigned event_mask, bool inuse_refused)
+const char *sites_problem(const struct alloc_sites *s, unsigned event_mask,
+			  const struct probes_refused *refused)
 {
-	if (inuse_refused && event_mask & 1u << EVENT_MEM_INUSE)
+	if (refused && refused->too_many)
+		return "not all is seen: it allocates in more places than can be probed one at a "
+		       "time, as "
+		       "they are on an old kernel or when its first thread has ended";
+	if (refused && refused->inuse && event_mask & 1u << EVENT_MEM_INUSE)
 		return "mem-inuse is not seen: the kernel refuses a probe where memory is freed, "
 		       "so all of it would seem to live";
 	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))

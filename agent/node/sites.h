@@ -20,6 +20,7 @@ bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 		 const struct alloc_sites *b, const struct mappings *mb);
 /*
  * What of these events is not seen, for its user: what alloc tells, or what cannot be probed; "": all is.
- * inuse_refused: struct probes_refused of what is attached.
+ * refused: of what is attached; NULL: nothing is yet.
  */
-const char *sites_problem(const struct alloc_sites *s, unsigned event_mask, bool inuse_refused);
+const char *sites_problem(const struct alloc_sites *s, unsigned event_mask,
+			  const struct probes_refused *refused);

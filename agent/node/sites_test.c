@@ -17,19 +17,22 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	struct alloc_site items[2] = {{.site = {.kind = PF_SITE_ALLOC}},
 				      {.site = {.kind = PF_SITE_ALLOC}}};
 	struct alloc_sites s = {.items = items, .n = 2};
+	const struct probes_refused frees = {.n = 1, .inuse = true},
+				    many = {.n = 9, .too_many = true};
 
 	(void)state;
-	assert_string_equal(sites_problem(&s, ALLOC | INUSE, false), "");
+	assert_string_equal(sites_problem(&s, ALLOC | INUSE, NULL), "");
 	items[1].site.flags = PF_SITE_THROWS;
-	assert_string_equal(sites_problem(&s, ALLOC, false), "");
-	assert_non_null(strstr(sites_problem(&s, INUSE, false), "operator new"));
+	assert_string_equal(sites_problem(&s, ALLOC, NULL), "");
+	assert_non_null(strstr(sites_problem(&s, INUSE, NULL), "operator new"));
 	items[1].site.kind = PF_SITE_INSIDE; /* a size in units of 8 bytes */
-	assert_string_equal(sites_problem(&s, INUSE, false), "");
+	assert_string_equal(sites_problem(&s, INUSE, NULL), "");
 	items[1].site.kind = PF_SITE_ALLOC;
 	strcpy(s.problem, "another");
-	assert_string_equal(sites_problem(&s, INUSE, false), "another");
-	assert_string_equal(sites_problem(&s, ALLOC, true), "another");
-	assert_non_null(strstr(sites_problem(&s, ALLOC | INUSE, true), "would seem to live"));
+	assert_string_equal(sites_problem(&s, INUSE, NULL), "another");
+	assert_string_equal(sites_problem(&s, ALLOC, &frees), "another");
+	assert_non_null(strstr(sites_problem(&s, ALLOC | INUSE, &frees), "would seem to live"));
+	assert_non_null(strstr(sites_problem(&s, ALLOC, &many), "one at a time"));
 }
 
 static void the_same_places_are_equal(void **state)

@@ -2,6 +2,13 @@
 /*
  * attach: the probes of one process: one link a file and program, where the kernel has such. When its files change
  * only the difference is attached and detached: what lives stays known.
+ *
+ * The kernel puts a probe into a process by the memory of one of its threads: into what is mapped when the link is made, and
+ * into what is mapped later. A link of many places has the first thread for that (uprobe_multi_link_filter,
+ * kernel/trace/bpf_trace.c): once that thread has ended a new link probes nothing, untold; an old one goes on, but not in what
+ * is mapped later. A probe of one place may have any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c), and is not hit
+ * any more when that thread has ended. So the process is probed one place at a time when its first thread has ended, and once
+ * more when the thread ends that it is probed by: probes_attached_lost().
  */
 #include "node/probe/memory.h"
 
@@ -28,15 +35,20 @@ static bool returns_memory(const struct pf_site *s)
 	return s->kind == PF_SITE_ALLOC || s->kind == PF_SITE_REALLOC || s->kind == PF_SITE_OUT;
 }
 
+static enum uprobe_mode mode_of(const struct attached *a)
+{
+	return a->tid == a->key.tgid ? a->memory->mode : UPROBE_SINGLE;
+}
+
 /*
  * A session only where the return matters: its entry can skip the return for its own process, but not for
  * others that have the same place probed, nor for a fork's child: there the kernel does not ask the program, and probes
  * the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
  */
-static bool is_for(const struct memory *m, const struct pf_site *s, enum memory_program program,
+static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_program program,
 		   bool inuse)
 {
-	bool session = m->mode == UPROBE_SESSION, returns = inuse && returns_memory(s);
+	bool session = mode == UPROBE_SESSION, returns = inuse && returns_memory(s);
 
 	switch (program) {
 	case MEMORY_FREE:
@@ -75,16 +87,17 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 			enum memory_program program, bool inuse, struct places *b)
 {
 	struct memory *m = a->memory;
+	enum uprobe_mode mode = mode_of(a);
 	struct stat st = {};
 
 	fstat(file->fd, &st);
 	b->program = program;
 	b->dev = st.st_dev;
 	b->ino = st.st_ino;
-	b->u.prog = m->programs[program];
+	b->u.prog = mode == UPROBE_SINGLE ? m->programs_of_one[program] : m->programs[program];
 	b->u.attach_type = program == MEMORY_SESSION ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI;
 	b->u.at_return = program == MEMORY_RETURN;
-	b->u.pid = a->key.tgid;
+	b->u.pid = a->tid;
 	snprintf(b->u.path, sizeof(b->u.path), "/proc/self/fd/%d", file->fd);
 	b->u.offsets = xcalloc(file->n_sites + 1, sizeof(*b->u.offsets));
 	b->u.cookies = xcalloc(file->n_sites + 1, sizeof(*b->u.cookies));
@@ -93,7 +106,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 		uint64_t at;
 
 		memcpy(&site, &file->sites[i].cookie, sizeof(site));
-		if (!is_for(m, &site, program, inuse))
+		if (!is_for(mode, &site, program, inuse))
 			continue;
 		at = emulated_place(file->fd, file->sites[i].file_offset);
 		places_add(b, at, cookie_of(m, file->fd, at, site));
@@ -134,7 +147,8 @@ static size_t find_place(const uint64_t *offsets, const uint64_t *cookies, size_
 
 static bool is_of(const struct places *b, const struct attached_link *l)
 {
-	return b->program == l->program && b->dev == l->dev && b->ino == l->ino;
+	return b->program == l->program && b->dev == l->dev && b->ino == l->ino &&
+	       b->u.pid == l->tid;
 }
 
 /* A link stays if all of its places are still wanted. */
@@ -161,7 +175,15 @@ static void places_remove(struct places *b, const struct attached_link *l)
 	}
 }
 
-/* Leaves in all what is not attached yet; marks the links that go. Returns whether any does. */
+/* A link of one place goes with its thread; of many, its first thread has ended and the link goes on. */
+static bool is_hit(const struct attached *a, const struct attached_link *l)
+{
+	bool of_many = a->memory->mode != UPROBE_SINGLE && l->tid == a->key.tgid;
+
+	return of_many || proc_thread_lives(l->tid);
+}
+
+/* Leaves in all what is not attached yet; marks the links that go. Returns whether one of these may still be hit. */
 static bool take_difference(struct attached *a, struct places *all, size_t n)
 {
 	bool any = false;
@@ -176,7 +198,7 @@ static bool take_difference(struct attached *a, struct places *all, size_t n)
 			l->goes = false;
 			places_remove(&all[k], l);
 		}
-		any |= l->goes;
+		any |= l->goes && is_hit(a, l);
 	}
 	return any;
 }
@@ -195,6 +217,7 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 		.program = b->program,
 		.dev = b->dev,
 		.ino = b->ino,
+		.tid = b->u.pid,
 		.offsets = xcalloc(n, sizeof(*l->offsets)),
 		.cookies = xcalloc(n, sizeof(*l->cookies)),
 		.n = n,
@@ -220,19 +243,29 @@ static void refuse(const struct places *b, size_t from, size_t n, struct probes_
 	}
 }
 
+static size_t n_staying(const struct attached *a)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->n_links; i++)
+		n += !a->links[i].goes;
+	return n;
+}
+
 /* One place that the kernel refuses has it refuse the whole link: it is looked for by halves. */
 static int attach_range(struct attached *a, const struct places *b, size_t from, size_t n,
 			struct probes_refused *refused)
 {
-	bool single = a->memory->mode == UPROBE_SINGLE;
+	bool single = mode_of(a) == UPROBE_SINGLE;
 	int r;
 
-	if (single && a->n_links >= UPROBE_SINGLE_MAX_OF_ATTACH) {
+	if (single && n_staying(a) >= a->memory->max_single) {
 		refuse(b, from, n, refused);
+		refused->too_many = true;
 		return -E2BIG;
 	}
 	if (!single || n == 1) {
-		r = uprobe_attach(a->memory->mode, &b->u, from, n);
+		r = uprobe_attach(mode_of(a), &b->u, from, n);
 		if (r >= 0) {
 			keep_link(a, b, from, n, r);
 			return 0;
@@ -402,6 +435,30 @@ static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 			    &again);
 }
 
+#define THREADS_TRIED 3
+
+/* A thread may end just when the process is to be probed by it. */
+static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
+			 const struct probe_file *files, size_t n, unsigned *event_mask,
+			 unsigned both, struct probes_refused *refused)
+{
+	for (int i = 0; i < THREADS_TRIED; i++) {
+		int r = proc_living_thread(a->key.tgid, &a->tid);
+
+		*refused = (struct probes_refused){0};
+		if (!r)
+			r = attach_right(a, proc, files, n, event_mask, both, refused);
+		if (r != -ESRCH)
+			return r;
+	}
+	return proc_living_thread(a->key.tgid, &a->tid) == -ESRCH ? -ESRCH : -EAGAIN;
+}
+
+bool probes_attached_lost(const struct attached *a)
+{
+	return !proc_thread_lives(a->tid);
+}
+
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, struct probes_refused *ret_refused)
@@ -422,7 +479,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 	a = xcalloc(1, sizeof(*a));
 	a->memory = m;
 	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};
-	r = attach_right(a, proc, files, n, &event_mask, 0, &refused);
+	r = attach_living(a, proc, files, n, &event_mask, 0, &refused);
 	links_close_going(&a, 1);
 	if ((a->n_links || !event_mask) && !is_hopeless(r))
 		r = attached_add(a, proc, event_mask);
@@ -455,7 +512,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 		r = bpf_map_lookup_elem(a->memory->procs, &a->key, &was);
 	if (r)
 		return r;
-	r = attach_right(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
+	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		set_back(a, &was, event_mask, n_before);
 	} else {

@@ -56,6 +56,7 @@ static int memory_open(struct probes *p, struct event_probe *e)
 
 	pthread_mutex_init(&m->lock, NULL);
 	m->mode = uprobe_mode();
+	m->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
 	m->returns = -EAGAIN;
 	m->n_cpus = p->n_possible_cpus;
 	(void)slept_now(&m->slept);
@@ -69,27 +70,44 @@ static int memory_shared(struct probes *p, struct event_probe *e)
 	return p->events[EVENT_MEM_ALLOC].loaded ? 0 : -EOPNOTSUPP;
 }
 
+/* Those for probes of one place stay as they are: they serve where nothing else does (attach.c). */
 static void choose_form(struct memory *m, struct memory_bpf *o)
 {
-	bool session = m->mode == UPROBE_SESSION;
-	int multi = m->mode == UPROBE_SINGLE ? 0 : ATTACH_UPROBE_MULTI;
+	bool session = m->mode == UPROBE_SESSION, single = m->mode == UPROBE_SINGLE;
 
 	bpf_program__set_autoload(o->progs.pf_mem_session, session);
-	bpf_program__set_autoload(o->progs.pf_mem_return, !session);
+	bpf_program__set_autoload(o->progs.pf_mem_return, !session && !single);
+	bpf_program__set_autoload(o->progs.pf_mem_entry, !single);
+	bpf_program__set_autoload(o->progs.pf_mem_free, !single);
 	bpf_program__set_expected_attach_type(o->progs.pf_mem_session, ATTACH_UPROBE_SESSION);
-	bpf_program__set_expected_attach_type(o->progs.pf_mem_entry, multi);
-	bpf_program__set_expected_attach_type(o->progs.pf_mem_return, multi);
-	bpf_program__set_expected_attach_type(o->progs.pf_mem_free, multi);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_entry, ATTACH_UPROBE_MULTI);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_return, ATTACH_UPROBE_MULTI);
+	bpf_program__set_expected_attach_type(o->progs.pf_mem_free, ATTACH_UPROBE_MULTI);
+}
+
+/* -1: not loaded. */
+static int loaded_fd(const struct bpf_program *program)
+{
+	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
 }
 
 static void take_descriptors(struct memory *m, struct memory_bpf *o)
 {
-	bool session = m->mode == UPROBE_SESSION;
+	const int of_one[] = {
+		[MEMORY_FREE] = bpf_program__fd(o->progs.pf_mem_1_free),
+		[MEMORY_RETURN] = bpf_program__fd(o->progs.pf_mem_1_return),
+		[MEMORY_SESSION] = -1,
+		[MEMORY_ENTRY] = bpf_program__fd(o->progs.pf_mem_1_entry),
+	};
+	const int of_many[] = {
+		[MEMORY_FREE] = loaded_fd(o->progs.pf_mem_free),
+		[MEMORY_RETURN] = loaded_fd(o->progs.pf_mem_return),
+		[MEMORY_SESSION] = loaded_fd(o->progs.pf_mem_session),
+		[MEMORY_ENTRY] = loaded_fd(o->progs.pf_mem_entry),
+	};
 
-	m->programs[MEMORY_SESSION] = session ? bpf_program__fd(o->progs.pf_mem_session) : -1;
-	m->programs[MEMORY_RETURN] = session ? -1 : bpf_program__fd(o->progs.pf_mem_return);
-	m->programs[MEMORY_ENTRY] = bpf_program__fd(o->progs.pf_mem_entry);
-	m->programs[MEMORY_FREE] = bpf_program__fd(o->progs.pf_mem_free);
+	memcpy(m->programs_of_one, of_one, sizeof(of_one));
+	memcpy(m->programs, m->mode == UPROBE_SINGLE ? of_one : of_many, sizeof(of_many));
 	m->procs = bpf_map__fd(o->maps.mem_procs);
 	m->live = bpf_map__fd(o->maps.live);
 	m->pending = bpf_map__fd(o->maps.pending);

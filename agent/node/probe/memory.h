@@ -35,7 +35,9 @@ struct memory {
 	struct memory_bpf *bpf; /* NULL: nobody has wanted it yet */
 	int load_error; /* of the last try */
 	enum uprobe_mode mode;
-	int programs[_MEMORY_PROGRAM_MAX]; /* -1: not loaded */
+	size_t max_single; /* UPROBE_SINGLE_MAX_OF_ATTACH; a test's is less */
+	int programs[_MEMORY_PROGRAM_MAX];	   /* -1: not loaded */
+	int programs_of_one[_MEMORY_PROGRAM_MAX]; /* the same for UPROBE_SINGLE; -1 */
 	int procs, live, pending, live_stats;
 	int n_cpus;
 	bool returns_tried;
@@ -63,11 +65,13 @@ struct attached_link {
 	uint64_t dev, ino; /* of the file */
 	uint64_t *offsets, *cookies;
 	size_t n;
-	bool goes; /* while a process's probes are changed */
+	uint32_t tid; /* the thread by which the kernel found the process */
+	bool goes;    /* while a process's probes are changed */
 };
 struct attached {
 	struct pf_process_key key;
 	struct memory *memory;
+	uint32_t tid; /* of the links that are made now: see attach.c */
 	bool inuse;
 	bool leaving;	   /* counted in n_leaving, until it is being detached */
 	bool added;	   /* its entry in procs is its own */
@@ -94,7 +98,7 @@ enum uprobe_mode uprobe_mode(void);
 struct uprobe_places {
 	int prog, attach_type;
 	bool at_return;
-	uint32_t pid;
+	uint32_t pid; /* of UPROBE_SINGLE any thread of the process; else the process */
 	char path[32];
 	uint64_t *offsets, *cookies;
 	size_t n;

@@ -5,6 +5,8 @@
  */
 #include "node/probe/memory_scene_test.h"
 
+#include "node/proc/testliving.h"
+
 /* ---- exact bytes by function ---- */
 
 IN_SECTION(pf_short) static void allocate_every_way(void)
@@ -572,6 +574,168 @@ static void places_within_a_function_have_factors(void **state)
 	scene_close(&s);
 }
 
+/* ---- the first thread ends, the others go on ---- */
+
+/* In shared memory: which threads are to end, and the library that a test has mapped later. */
+static struct {
+	volatile pid_t tids[3];
+	volatile bool ends[3];
+} * ends;
+
+static void *ends_when_told(void *arg)
+{
+	uintptr_t k = (uintptr_t)arg;
+
+	ends->tids[k] = gettid();
+	while (!ends->ends[k])
+		nap(1);
+	return NULL;
+}
+
+static void *exact_rounds(void *arg)
+{
+	struct truth *t = arg;
+
+	for (uint32_t step = 3;; step++) {
+		allocate_every_way();
+		allocate_and_free();
+		say_and_wait(t, step);
+		for (int i = 0; i < 8; i++)
+			free((void *)keep[i]);
+	}
+	return NULL;
+}
+
+/* Threads 1 and 2 end when they are told to; they began before the one that allocates. */
+static void body_ends(struct truth *t)
+{
+	pthread_t thread;
+
+	for (uintptr_t k = 1; k < 3; k++) {
+		pthread_create(&thread, NULL, ends_when_told, (void *)k);
+		while (!ends->tids[k])
+			nap(1);
+	}
+	t->ready = 1;
+	while (t->ready == 1)
+		nap(1);
+	pthread_create(&thread, NULL, exact_rounds, t);
+	ends_when_told((void *)0);
+	pthread_exit(NULL);
+}
+
+static void ends_open(void)
+{
+	ends = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(ends, MAP_FAILED);
+}
+
+static void end_thread(const struct scene *s, unsigned k)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+
+	while (!ends->tids[k])
+		nap(1);
+	ends->ends[k] = true;
+	while (proc_thread_lives((uint32_t)ends->tids[k]))
+		if (now_mono_ns() > deadline)
+			fail_msg("thread %u of %d does not end", k, s->c.pid);
+}
+
+static void attach_anew(struct scene *s)
+{
+	struct probes_refused refused = {.n = 99};
+
+	assert_true(probes_attached_lost(s->a));
+	assert_int_equal(
+		probes_attach_change(s->p, s->a, &s->probed.proc, &s->probed.file, 1, &refused), 0);
+	assert_int_equal(refused.n, 0);
+	assert_false(probes_attached_lost(s->a));
+}
+
+/* A round allocates that, and frees it at the beginning of the next one. */
+static void one_round(struct scene *s, uint32_t step)
+{
+	s->w.alloc = (struct seen){};
+	go(s, step);
+	assert_int_equal(s->w.alloc.in_short, SHORT_ALLOC);
+	assert_int_equal(s->w.alloc.in_long, LONG_ALLOC);
+	assert_int_equal(s->w.inuse.in_short, SHORT_LIVES);
+	assert_int_equal(s->w.inuse.in_long, 11);
+}
+
+static void it_is_probed_by_whatever_thread_lives(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	need_mode();
+	ends_open();
+	scene_open(&s, body_ends, ALLOC | INUSE, 1);
+	one_round(&s, 3);
+	assert_false(probes_attached_lost(s.a));
+	for (unsigned k = 0; k < 3; k++) {
+		end_thread(&s, k);
+		attach_anew(&s);
+		one_round(&s, 4 + k);
+	}
+	scene_close(&s);
+	munmap(ends, 4096);
+}
+
+/* A process that allocates, and whose first thread ended before anybody saw it. */
+static void scene_begin_without_first(struct scene *s, unsigned events)
+{
+	need_mode();
+	ends_open();
+	ends->ends[0] = true;
+	probe_libc(&s->probed);
+	s->c = child_start(body_ends, NULL);
+	await(&s->c, 1);
+	s->c.truth->ready = 2;
+	await(&s->c, 3);
+	testliving_await_end(s->c.pid);
+	s->w = (struct memory_watch){.pid = s->c.pid};
+	s->p = scene_probes();
+	want(s, events, 1);
+	get_known(s);
+}
+
+static void its_first_thread_has_ended_before_it_is_seen(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	scene_begin_without_first(&s, ALLOC | INUSE);
+	assert_int_equal(scene_attach(&s, ALLOC | INUSE), 0);
+	one_round(&s, 4);
+	scene_close(&s);
+	munmap(ends, 4096);
+}
+
+/* Where each place is a probe of its own only so many are. */
+static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
+{
+	struct probes_refused refused = {};
+	struct scene s = {};
+	struct memory *m;
+
+	(void)state;
+	scene_begin_without_first(&s, ALLOC);
+	m = s.p->events[EVENT_MEM_ALLOC].own;
+	m->max_single = 2;
+	s.probed.proc.event_mask = ALLOC;
+	s.probed.proc.exec_id = s.w.proc.exec_id;
+	assert_int_equal(probes_attach(s.p, (uint32_t)s.c.pid, s.w.proc.start_boottime_ns,
+				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
+			 0);
+	assert_true(refused.too_many);
+	assert_int_equal(refused.n, 3); /* of five that allocate */
+	m->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
+	scene_close(&s);
+	munmap(ends, 4096);
+}
+
 static void a_trap_has_a_price(void **state)
 {
 	struct probes *p = open_probes(LISTED);
@@ -622,6 +786,9 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(a_span_ends_by_hits_or_time),
 		cmocka_unit_test(places_that_cannot_be_probed_are_left_out),
 		cmocka_unit_test(places_within_a_function_have_factors),
+		cmocka_unit_test(it_is_probed_by_whatever_thread_lives),
+		cmocka_unit_test(its_first_thread_has_ended_before_it_is_seen),
+		cmocka_unit_test(more_places_than_are_probed_one_at_a_time_are_told),
 		cmocka_unit_test(a_trap_has_a_price),
 		cmocka_unit_test(a_call_that_is_long_once_is_as_short_as_ever),
 	};

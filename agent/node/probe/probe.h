@@ -65,6 +65,7 @@ static inline bool probes_may_pass(int r)
 struct probes_refused {
 	size_t n; /* sites */
 	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
+	bool too_many; /* there were more than are probed one at a time */
 };
 /*
  * Any thread that may wait, not the os worker; what is done to one struct attached is done by one thread at a time: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
@@ -96,6 +97,11 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n);
  */
 void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
 			  uint64_t *ret_ns, uint64_t *ret_hits);
+/*
+ * Any thread, while it is not being changed or detached: the thread of the process has ended by which it is probed. What it maps
+ * from now on is not probed, with some forms of probes nothing is any more: probes_attach_change() probes it by another thread.
+ */
+bool probes_attached_lost(const struct attached *a);
 /* Any thread, while it is not being detached: all hits so far. */
 uint64_t probes_attached_hits(const struct attached *a);
 /*

@@ -64,7 +64,7 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	uint64_t from = now_mono_ns(), end = from + max_ns, before_ns = now_boot_ns() - a->since_ns;
 	struct pf_mem_proc v = {};
 
-	while (now_mono_ns() < end && !memory_is_urgent(a->memory) &&
+	while (now_mono_ns() < end && !memory_is_urgent(a->memory) && !probes_attached_lost(a) &&
 	       !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) && v.hits < max_hits)
 		nap_until(end);
 	/* What comes while it is detached counts no more: so the time is exact. */

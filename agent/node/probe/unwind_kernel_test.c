@@ -758,7 +758,7 @@ static void nothing_is_on_a_uprobes_stack_that_is_not_alone(void **state)
 
 	(void)state;
 	assert_true(m && u);
-	assert_int_equal(count_alone(m->obj), 4);
+	assert_int_equal(count_alone(m->obj), 7);
 	assert_int_equal(count_alone(u->obj), 1);
 	memory_bpf__destroy(m);
 	uprobe_test_bpf__destroy(u);

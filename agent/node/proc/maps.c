@@ -5,7 +5,6 @@
  */
 #include "node/proc/maps.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@
 #define PAGE_BYTES     4096
 
 struct reader {
-	int proc_fd; /* /proc/PID: stays this process's, also when the number is used again */
+	int dir_fd;
 	struct mappings *m;
 	size_t cap;
 	struct open_files files;
@@ -32,41 +31,23 @@ static int read_stat(int proc_fd, char **ret)
 	return r == -ENOENT ? -ESRCH : r;
 }
 
-static int start_in(const char *stat, uint64_t *ret_ns)
+static int start_of(int proc_fd, uint64_t *ret_ns)
 {
+	_cleanup_free_ char *text = NULL;
 	uint64_t ticks;
-	int r = stat_parse_start(stat, &ticks);
+	int r = read_stat(proc_fd, &text);
 
+	if (r == 0)
+		r = stat_parse_start(text, &ticks);
 	if (r == 0)
 		*ret_ns = ticks * TICK_NS;
 	return r;
 }
 
-static int start_of(int proc_fd, uint64_t *ret_ns)
-{
-	_cleanup_free_ char *text = NULL;
-	int r = read_stat(proc_fd, &text);
-
-	return r < 0 ? r : start_in(text, ret_ns);
-}
-
-static int open_proc(uint32_t tgid, int *ret_fd)
-{
-	char path[32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%u", tgid);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	*ret_fd = fd;
-	return 0;
-}
-
 int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns)
 {
 	_cleanup_close_ int fd = -1;
-	int r = open_proc(tgid, &fd);
+	int r = proc_dir_open(tgid, &fd);
 
 	return r < 0 ? r : start_of(fd, ret_ns);
 }
@@ -77,30 +58,37 @@ static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS;
 }
 
-/* stack: of mappings_read_of. One that is ending has none any more. */
-static int check_program(int proc_fd, uint64_t want_ns, uint32_t stack)
+/* stack: of mappings_read_of. A thread that is ending has none any more. */
+static int check_stack(int dir_fd, uint32_t stack)
 {
 	_cleanup_free_ char *text = NULL;
-	uint64_t have_ns = 0, address;
-	int r = read_stat(proc_fd, &text);
+	uint64_t address;
+	int r;
 
-	if (r == 0)
-		r = start_in(text, &have_ns);
+	if (!stack)
+		return 0;
+	r = read_stat(dir_fd, &text);
 	if (r < 0)
 		return r;
-	if (!is_same_start(want_ns, have_ns))
-		return -ESRCH;
-	if (!stack || stat_parse_stack(text, &address) < 0 || !address)
+	if (stat_parse_stack(text, &address) < 0 || !address)
 		return 0;
 	return (uint32_t)address == stack ? 0 : -ESTALE;
+}
+
+static int check_start(int proc_fd, uint64_t want_ns)
+{
+	uint64_t have_ns = 0;
+	int r = start_of(proc_fd, &have_ns);
+
+	return r < 0 ? r : is_same_start(want_ns, have_ns) ? 0 : -ESRCH;
 }
 
 int proc_check(uint32_t tgid, uint64_t start_boottime_ns)
 {
 	_cleanup_close_ int fd = -1;
-	int r = open_proc(tgid, &fd);
+	int r = proc_dir_open(tgid, &fd);
 
-	return r < 0 ? r : check_program(fd, start_boottime_ns, 0);
+	return r < 0 ? r : check_start(fd, start_boottime_ns);
 }
 
 /* ---- opening ---- */
@@ -239,7 +227,7 @@ static int read_lines(struct reader *r)
 {
 	_cleanup_free_ char *line = NULL;
 	size_t size = 0;
-	int fd = openat(r->proc_fd, "maps", O_RDONLY | O_CLOEXEC), e = 0;
+	int fd = openat(r->dir_fd, "maps", O_RDONLY | O_CLOEXEC), e = 0;
 	FILE *f;
 
 	if (fd < 0)
@@ -265,55 +253,6 @@ static int read_lines(struct reader *r)
 	return e;
 }
 
-static bool has_mappings(int dir_fd)
-{
-	_cleanup_close_ int fd = openat(dir_fd, "maps", O_RDONLY | O_CLOEXEC);
-
-	return fd >= 0 && !has_ended(fd);
-}
-
-/*
- * /proc/PID shows the memory and the root of the first thread, which may have ended before the others: then these
- * are in another one's directory. Returns a descriptor; -ESRCH: none has any.
- */
-static int open_other_thread(int proc_fd)
-{
-	int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = -ESRCH;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *entry;
-
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return -ESRCH;
-	}
-	while (found < 0 && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		found = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (found >= 0 && !has_mappings(found)) {
-			close(found);
-			found = -ESRCH;
-		}
-	}
-	closedir(dir);
-	return found < 0 ? -ESRCH : found;
-}
-
-int proc_open_living(uint32_t tgid, int *ret_fd)
-{
-	_cleanup_close_ int proc_fd = -1;
-	int r = open_proc(tgid, &proc_fd), fd;
-
-	if (r < 0)
-		return r;
-	fd = open_other_thread(proc_fd);
-	if (fd < 0)
-		return fd;
-	*ret_fd = fd;
-	return 0;
-}
-
 /* The kernel lists them so; a mapping made while we read may break it. */
 static int compare_mappings(const void *left, const void *right)
 {
@@ -327,26 +266,11 @@ static void find_copies(struct reader *r)
 	_cleanup_close_ int mem_fd = -1;
 
 	if (r->copies.n) {
-		mem_fd = openat(r->proc_fd, "mem", O_RDONLY | O_CLOEXEC);
+		mem_fd = openat(r->dir_fd, "mem", O_RDONLY | O_CLOEXEC);
 		copies_find(&r->copies, &r->files, mem_fd, r->m);
 	}
 	for (size_t i = 0; i < r->m->n; i++)
 		r->m->unsure |= mapping_is_unsure(&r->m->items[i]);
-}
-
-/* dir_fd: the process's directory, or that of the thread that has all of it. */
-static int read_program(struct reader *r, int dir_fd)
-{
-	int proc_fd = r->proc_fd, e;
-
-	r->proc_fd = r->files.proc_fd = dir_fd;
-	e = read_lines(r);
-	if (!e)
-		find_copies(r);
-	if (!e && maps_root_open(r->proc_fd, &r->m->root_fd) < 0)
-		r->m->root_fd = -1; /* then its container's debug files are not looked for */
-	r->proc_fd = proc_fd;
-	return e;
 }
 
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
@@ -355,39 +279,65 @@ int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 	return mappings_read_of(tgid, start_boottime_ns, exec_id, 0, ret);
 }
 
+/* dir_fd: the process's directory, or that of a thread that shows what the process has. */
+static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
+{
+	struct reader r = {.dir_fd = dir_fd, .m = m, .files.proc_fd = dir_fd};
+	int e = read_lines(&r);
+
+	if (!e)
+		find_copies(&r);
+	if (!e && maps_root_open(dir_fd, &m->root_fd) < 0)
+		m->root_fd = -1; /* then its container's debug files are not looked for */
+	if (!e)
+		e = check_stack(dir_fd, stack);
+	open_files_done(&r.files);
+	copies_done(&r.copies);
+	return e;
+}
+
+static struct mappings *mappings_new(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id)
+{
+	struct mappings *m = xcalloc(1, sizeof(*m));
+
+	*m = (struct mappings){.tgid = tgid,
+			       .exec_id = exec_id,
+			       .start_boottime_ns = start_boottime_ns,
+			       .read_at_ns = now_boot_ns(),
+			       .root_fd = -1,
+			       .refs = 1};
+	return m;
+}
+
 int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, uint32_t stack,
 		     struct mappings **ret)
 {
-	struct reader r = {.proc_fd = -1};
-	_cleanup_close_ int thread_fd = -1;
-	int e = open_proc(tgid, &r.proc_fd);
+	/* The first one stays this process's directory, also when the number is used again. */
+	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
+	struct mappings *m;
+	uint32_t tid;
+	int e = proc_dir_open(tgid, &proc_fd);
 
+	if (!e)
+		e = check_start(proc_fd, start_boottime_ns);
 	if (e < 0)
 		return e;
-	r.m = xcalloc(1, sizeof(*r.m));
-	*r.m = (struct mappings){.tgid = tgid,
-				 .exec_id = exec_id,
-				 .start_boottime_ns = start_boottime_ns,
-				 .read_at_ns = now_boot_ns(),
-				 .root_fd = -1,
-				 .refs = 1};
-	e = check_program(r.proc_fd, start_boottime_ns, stack);
+	m = mappings_new(tgid, start_boottime_ns, exec_id);
+	e = read_from(proc_fd, stack, m);
+	if (e == -ESRCH && (e = living_thread_at(proc_fd, &tid, &thread_fd)) == 0) {
+		mappings_unref(m);
+		m = mappings_new(tgid, start_boottime_ns, exec_id);
+		e = read_from(thread_fd, stack, m);
+	}
 	if (!e)
-		e = read_program(&r, r.proc_fd);
-	if (e == -ESRCH && !r.m->n && (thread_fd = open_other_thread(r.proc_fd)) >= 0)
-		e = read_program(&r, thread_fd);
-	if (!e)
-		e = check_program(r.proc_fd, start_boottime_ns, stack);
-	close(r.proc_fd);
-	open_files_done(&r.files);
-	copies_done(&r.copies);
+		e = check_start(proc_fd, start_boottime_ns);
 	if (e < 0) {
-		mappings_unref(r.m);
+		mappings_unref(m);
 		return e;
 	}
-	if (r.m->n)
-		qsort(r.m->items, r.m->n, sizeof(*r.m->items), compare_mappings);
-	*ret = r.m;
+	if (m->n)
+		qsort(m->items, m->n, sizeof(*m->items), compare_mappings);
+	*ret = m;
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to proc: one line of /proc/PID/maps, one field of /proc/PID/stat (maps_line.c: pure). */
+/* Private to proc: what a process has mapped, by the texts of /proc/PID (maps_line.c: pure). */
 #pragma once
 
 #include "node/proc/proc.h"
@@ -21,6 +21,11 @@ int maps_parse_line(char *line, struct mapping *ret);
 int stat_parse_start(const char *text, uint64_t *ret_ticks);
 /* Field 28, where the stack of its program began; 0: who reads it may not know. */
 int stat_parse_stack(const char *text, uint64_t *ret_address);
+
+/* living.c: /proc/PID, or that of a thread. -ESRCH: it is gone. */
+int proc_dir_open(uint32_t pid, int *ret_fd);
+/* proc_open_living of the process whose directory proc_fd is; and the number of that thread. */
+int living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd);
 
 /* maps_file.c: the regular file behind a mapping, opened for reading, shared between processes.
  * -ENOENT gone, -EPERM/-EACCES, -ENOTSUP no regular file, -ESTALE/-EXDEV another file by now. */

@@ -4,18 +4,18 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "node/proc/testliving.h"
 
 static int parse(const char *text, struct mapping *ret)
 {
@@ -349,52 +349,87 @@ static void wrong_process(void **state)
 	assert_int_equal(mappings_read(getpid(), start - NSEC_PER_SEC, 0, &m), -ESRCH);
 }
 
-static void *stay(void *arg)
+#define MAPPED_PATH "/tmp/podflame-maps-test-deleted"
+
+static void map_a_file_and_delete_it(void)
 {
-	pause();
-	return arg;
+	int fd = open(MAPPED_PATH, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+
+	if (fd < 0 || ftruncate(fd, 4096) < 0 ||
+	    mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		_exit(1);
+	unlink(MAPPED_PATH);
 }
 
-static bool first_has_ended(pid_t pid)
+static const struct mapping *mapping_of(const struct mappings *m, const char *path)
 {
-	char path[64], state[16] = "";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "r");
-	assert_non_null(f);
-	assert_int_equal(fscanf(f, "%*d (%*[^)]) %15s", state), 1);
-	fclose(f);
-	return streq(state, "Z");
+	for (size_t i = 0; i < m->n; i++)
+		if (streq(m->items[i].path, path))
+			return &m->items[i];
+	return NULL;
 }
 
-/* The others go on, and their program's files are found. */
+/* The others go on, and their program's files are found, one that has no name any more among them. */
 static void the_first_thread_has_ended(void **state)
 {
-	uint64_t start, deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
-	const struct mapping *own;
+	pid_t pid = testliving_start(map_a_file_and_delete_it);
+	const struct mapping *own, *deleted;
 	struct mappings *m;
-	pid_t pid = fork();
-	pthread_t thread;
+	uint64_t start;
 
 	(void)state;
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (!pthread_create(&thread, NULL, stay, NULL))
-			pthread_exit(NULL);
-		_exit(1);
-	}
-	while (!first_has_ended(pid) && now_mono_ns() < deadline)
-		;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
 	assert_int_equal(mappings_read((uint32_t)pid, start, 0, &m), 0);
-	own = mappings_find(m, (uintptr_t)stay);
+	own = mappings_find(m, (uintptr_t)testliving_waits);
 	assert_non_null(own);
 	assert_true(own->fd >= 0);
 	assert_true(m->root_fd >= 0);
+	deleted = mapping_of(m, MAPPED_PATH);
+	assert_non_null(deleted);
+	assert_true(deleted->deleted);
+	if (deleted->fd < 0 && deleted->open_error == -EPERM)
+		print_message("no right to open map_files: the deleted file was not opened\n");
+	else
+		assert_true(deleted->fd >= 0);
 	mappings_unref(m);
+	testliving_stop(pid);
+}
+
+/* That is looked at where another thread has it. */
+static void another_program_than_the_kernel_told_of(void **state)
+{
+	pid_t pid = testliving_start(NULL);
+	struct mappings *m;
+	uint64_t start;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
+	assert_int_equal(mappings_read_of((uint32_t)pid, start, 0, 1, &m), -ESTALE);
+	testliving_stop(pid);
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
+	assert_int_equal(mappings_read_of((uint32_t)getpid(), start, 0, 1, &m), -ESTALE);
+}
+
+static void a_thread_that_lives(void **state)
+{
+	pid_t pid = testliving_start(NULL);
+	uint32_t tid = 0;
+
+	(void)state;
+	assert_false(proc_thread_lives((uint32_t)pid));
+	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), 0);
+	assert_true(tid && tid != (uint32_t)pid);
+	assert_true(proc_thread_lives(tid));
 	kill(pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	assert_false(proc_thread_lives((uint32_t)pid));
+	assert_false(proc_thread_lives(tid));
+	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	waitpid(pid, NULL, 0);
+	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
+	assert_int_equal(proc_living_thread((uint32_t)getpid(), &tid), 0);
+	assert_int_equal(tid, getpid());
+	assert_true(proc_thread_lives((uint32_t)getpid()));
 }
 
 /* Its entry in /proc is there, with its start time; what was read before it ended stays good. */
@@ -494,6 +529,8 @@ int main(void)
 		cmocka_unit_test(deleted_program),
 		cmocka_unit_test(wrong_process),
 		cmocka_unit_test(the_first_thread_has_ended),
+		cmocka_unit_test(another_program_than_the_kernel_told_of),
+		cmocka_unit_test(a_thread_that_lives),
 		cmocka_unit_test(ended_process),
 		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
 	};

@@ -106,10 +106,16 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 int proc_check(uint32_t tgid, uint64_t start_boottime_ns);
 
 /*
- * /proc/PID/task/TID of a thread that has the process's memory and root: /proc/PID itself shows those of the first, which
- * may have ended before the others. -ESRCH: none has. Which process it is the caller makes sure of, behind it.
+ * ---- living.c: the first thread of a process may end before the others ----
+ * Then /proc/PID shows neither maps, memory, root, command line, environment nor (v1) cgroup; another thread shows them.
+ * The caller makes sure afterwards that it is still the process that it means.
  */
+/* The directory of a thread that lives, /proc/TID. -ESRCH: none does. */
 int proc_open_living(uint32_t tgid, int *ret_fd);
+/* The number of a thread that lives: the first one's while that lives, else that of the oldest. -ESRCH: none does. */
+int proc_living_thread(uint32_t tgid, uint32_t *ret_tid);
+/* Any thread, by its number: whether it has not ended. One system call, mostly. */
+bool proc_thread_lives(uint32_t tid);
 
 /* How much private memory a process has, and of what; costs some 30 us. */
 struct proc_memory {

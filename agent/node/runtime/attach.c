@@ -13,6 +13,7 @@
 #define REPLY_NS    (10 * NSEC_PER_SEC)
 #define SPARE_NS    (3 * NSEC_PER_SEC)
 #define WORDS_MAX   (1u << 20) /* of command line and environment, each */
+#define STATUS_MAX  65536
 #define SLICES_MAX  (PERF_MAP_FILE_MAX / PERF_MAP_SLICE_BYTES + 1)
 
 static const char *const results[_ATTACH_RESULT_MAX] = {
@@ -31,28 +32,34 @@ static const char *const results[_ATTACH_RESULT_MAX] = {
 
 /* ---- the process ---- */
 
-static int add_words(struct buf *words, uint32_t tgid, const char *what)
+static int add_words(struct buf *words, int thread_fd, const char *what)
 {
 	_cleanup_free_ char *text = NULL;
-	char path[40];
 	size_t n;
-	int r;
+	int r = file_read(thread_fd, what, WORDS_MAX, &text, &n);
 
-	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/%s", tgid, what);
-	r = file_read(AT_FDCWD, path, WORDS_MAX, &text, &n);
 	if (r == 0)
 		buf_add(words, text, n);
 	return r;
 }
 
-/* JAVA_TOOL_OPTIONS and the like first: the command line counts more. Who cannot be read may not be asked. */
-static int check_process(uint32_t tgid, const char *status, char ret_text[ATTACH_TEXT_BYTES])
+/*
+ * JAVA_TOOL_OPTIONS and the like first: the command line counts more. Who cannot be read may not be asked. A thread that has
+ * ended would tell neither its options nor whether the process is stopped.
+ */
+static int check_process(uint32_t tgid, char ret_text[ATTACH_TEXT_BYTES])
 {
 	_cleanup_buf_ struct buf words = {0};
-	int r = add_words(&words, tgid, "environ");
+	_cleanup_free_ char *status = NULL;
+	_cleanup_close_ int thread_fd = -1;
+	int r = proc_open_living(tgid, &thread_fd);
 
 	if (r == 0)
-		r = add_words(&words, tgid, "cmdline");
+		r = file_read(thread_fd, "status", STATUS_MAX, &status, NULL);
+	if (r == 0)
+		r = add_words(&words, thread_fd, "environ");
+	if (r == 0)
+		r = add_words(&words, thread_fd, "cmdline");
 	if (r < 0) {
 		snprintf(ret_text, ATTACH_TEXT_BYTES, "its options cannot be read: %s",
 			 file_error_text(r));
@@ -82,7 +89,7 @@ static int open_process(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 	int r = perf_file_status(a->file.tgid, &status);
 
 	if (r == 0)
-		r = check_process(a->file.tgid, status, ret_text);
+		r = check_process(a->file.tgid, ret_text);
 	if (r < 0)
 		return r;
 	if (!perf_status_number(status, "\nUid:", 1, &a->uid) ||

@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "node/proc/testliving.h"
+
 static void test_versions(void **state)
 {
 	static const struct {
@@ -92,6 +94,28 @@ struct fake {
 static void ignore(int signo)
 {
 	(void)signo;
+}
+
+static void catch_quit(void)
+{
+	signal(SIGQUIT, ignore);
+}
+
+/* Its state, its options and its /tmp are those of a thread that lives. */
+static void test_first_thread_has_ended(void **state)
+{
+	pid_t pid = testliving_start(catch_quit);
+	char text[ATTACH_TEXT_BYTES];
+	struct attach a;
+	uint64_t start;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
+	if (attach_open((uint32_t)pid, start, &a, text))
+		fail_msg("%s", text);
+	assert_true(a.tmp_fd >= 0);
+	attach_done(&a);
+	testliving_stop(pid);
 }
 
 static int set_up(void **state)
@@ -778,6 +802,7 @@ int main(int argc, char **argv)
 #define FAKE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_first_thread_has_ended),
 		cmocka_unit_test(test_who_is_not_asked),
 		cmocka_unit_test(test_wanted_and_given),
 		cmocka_unit_test(test_who_is_forgotten_is_counted),

@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "node/proc/testliving.h"
+
 /* ---- an image: bytes at BASE, nothing elsewhere ---- */
 
 #define BASE 0x7000
@@ -129,42 +131,16 @@ static void a_process_is_read(void **state)
 	munmap(page, 4096);
 }
 
-static void *stay(void *arg)
-{
-	pause();
-	return arg;
-}
-
-static bool first_has_ended(pid_t pid)
-{
-	char path[40], *p;
-	_cleanup_free_ char *text = NULL;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	assert_int_equal(file_read(AT_FDCWD, path, 4096, &text, NULL), 0);
-	p = strrchr(text, ')');
-	return p && str_has_prefix(p, ") Z");
-}
-
 /* /proc shows the memory and the root of the first thread; the others go on. */
 static void the_first_thread_has_ended(void **state)
 {
-	uint64_t start, value, word = 4711, deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	uint64_t start, value, word = 4711;
 	struct process_memory *p;
 	struct perf_file f;
-	pid_t pid = fork();
-	pthread_t thread;
+	pid_t pid = testliving_start(NULL);
 	int root;
 
 	(void)state;
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (!pthread_create(&thread, NULL, stay, NULL))
-			pthread_exit(NULL);
-		_exit(1);
-	}
-	while (!first_has_ended(pid) && now_mono_ns() < deadline)
-		;
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
 	assert_int_equal(process_memory_open(pid, start, &p), 0);
 	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)&word, &value), 0);

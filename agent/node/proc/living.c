@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * living: the threads of a process share its memory and its root directory. /proc/PID shows those of the first thread, and
+ * shows none once that thread has ended. The other threads may go on: then one of them shows what the process has.
+ */
+#include "node/proc/maps.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+int proc_dir_open(uint32_t pid, int *ret_fd)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u", pid);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+/* The maps of a thread that has ended, or is just ending, are empty. -ESRCH: they are. */
+static int has_maps(int dir_fd)
+{
+	_cleanup_close_ int fd = openat(dir_fd, "maps", O_RDONLY | O_CLOEXEC);
+	char c;
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	n = pread(fd, &c, 1, 0);
+	return n > 0 ? 0 : n < 0 ? -errno : -ESRCH;
+}
+
+/*
+ * The directory is /proc/TID: /proc/PID/task/TID has no map_files. That the number is this process's is looked at between
+ * opening the directory and seeing that its thread lives: so it is the number of that thread.
+ */
+static int open_if_living(int task_fd, const char *tid_text, uint32_t tid, int *ret_fd)
+{
+	_cleanup_close_ int fd = -1;
+	int r = proc_dir_open(tid, &fd);
+
+	if (r == 0 && faccessat(task_fd, tid_text, F_OK, 0) < 0)
+		r = errno == ENOENT ? -ESRCH : -errno;
+	if (r == 0)
+		r = has_maps(fd);
+	if (r == 0)
+		*ret_fd = TAKE_FD(fd);
+	return r;
+}
+
+/* The kernel lists threads in the order in which they began: the first one that lives is taken. */
+int living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd)
+{
+	int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = -ESRCH;
+	const struct dirent *entry;
+	uint64_t tid;
+	DIR *dir;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	dir = fdopendir(fd);
+	if (!dir) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	while (r == -ESRCH && (errno = 0, entry = readdir(dir)))
+		if (str_to_u64(entry->d_name, UINT32_MAX, &tid) == 0)
+			r = open_if_living(fd, entry->d_name, (uint32_t)tid, ret_fd);
+	if (r == -ESRCH && errno)
+		r = -errno;
+	if (r == 0)
+		*ret_tid = (uint32_t)tid;
+	closedir(dir);
+	return r;
+}
+
+int proc_open_living(uint32_t tgid, int *ret_fd)
+{
+	_cleanup_close_ int proc_fd = -1;
+	uint32_t tid;
+	int r = proc_dir_open(tgid, &proc_fd);
+
+	return r < 0 ? r : living_thread_at(proc_fd, &tid, ret_fd);
+}
+
+int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
+{
+	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
+	int r;
+
+	if (proc_thread_lives(tgid)) {
+		*ret_tid = tgid;
+		return 0;
+	}
+	r = proc_dir_open(tgid, &proc_fd);
+	return r < 0 ? r : living_thread_at(proc_fd, ret_tid, &thread_fd);
+}
+
+/*
+ * Nothing is mapped at address 0. The kernel looks for the thread's memory before it looks whether the caller may read it
+ * (mm_access, kernel/fork.c), so this needs no right; a filter of system calls may forbid it.
+ */
+bool proc_thread_lives(uint32_t tid)
+{
+	struct iovec to = {.iov_base = &(char){0}, .iov_len = 1}, from = {.iov_len = 1};
+	_cleanup_close_ int dir_fd = -1;
+
+	if (process_vm_readv((pid_t)tid, &to, 1, &from, 1, 0) > 0 || errno == EFAULT)
+		return true;
+	if (errno == ESRCH)
+		return false;
+	return proc_dir_open(tid, &dir_fd) != -ESRCH && (dir_fd < 0 || has_maps(dir_fd) != -ESRCH);
+}
