@@ -22,6 +22,7 @@ enum pf_event {
 	PF_EVENT_OFF_CPU,
 	PF_EVENT_MEM_ALLOC,
 	PF_EVENT_MEM_INUSE,
+	_PF_EVENT_MAX, /* a power of two */
 };
 
 /* What a thread waited for: pf_count_key.cause of off-cpu; numbers of enum wait in profile.h. */
@@ -397,7 +398,7 @@ struct pf_stats {
 	uint64_t crossed;	  /* records about processes that went into the ring */
 	uint64_t contexts_unread; /* samples without their context: it was not in memory */
 	uint64_t contexts_cut;	  /* whose ids may be among the labels that were not looked at */
-	uint64_t drop[_PF_DROP_MAX];
+	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a record's: of the first event */
 };
 
 _Static_assert(sizeof(struct pf_config) == 56, "abi");

@@ -27,13 +27,13 @@ static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 	return s && !__sync_val_compare_and_swap(&s->busy, 0, 1) ? s : NULL;
 }
 
-/* For one sample. */
-static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context)
+/* For one sample of the event. */
+static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context, uint32_t event)
 {
 	struct pf_scratch *s = pf_scratch_try(context);
 
 	if (!s)
-		pf_drop(PF_DROP_SCRATCH_BUSY);
+		pf_drop(event, PF_DROP_SCRATCH_BUSY);
 	return s;
 }
 
@@ -98,7 +98,7 @@ static __always_inline uint64_t pf_ring_flags(void)
 
 static __always_inline void pf_ring_full(void)
 {
-	pf_drop(PF_DROP_RING_FULL);
+	pf_drop_record(PF_DROP_RING_FULL);
 }
 
 /*
@@ -348,7 +348,7 @@ static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, 
 		return true;
 	}
 	if (err)
-		pf_drop(err == -E2BIG ? PF_DROP_COUNTS_FULL : PF_DROP_COUNTS_BUSY);
+		pf_drop(key->event, err == -E2BIG ? PF_DROP_COUNTS_FULL : PF_DROP_COUNTS_BUSY);
 	return !err;
 }
 
@@ -379,7 +379,8 @@ static __noinline void pf_total_add(struct task_struct *task, const struct pf_se
 		if (err == -EEXIST) /* another CPU made it this moment */
 			t = bpf_map_lookup_elem(map, &key);
 		else if (err)
-			pf_drop(err == -E2BIG ? PF_DROP_TOTAL_FULL : PF_DROP_COUNTS_BUSY);
+			pf_drop(PF_EVENT_ON_CPU,
+				err == -E2BIG ? PF_DROP_TOTAL_FULL : PF_DROP_COUNTS_BUSY);
 	}
 	if (t) {
 		t->n++;

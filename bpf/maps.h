@@ -185,12 +185,17 @@ static __always_inline struct pf_stats *pf_stats_here(void)
 			__sync_fetch_and_add(&here_->member, 1);                                   \
 	} while (0)
 
-static __always_inline void pf_drop(enum pf_drop reason)
+static __always_inline void pf_drop(uint32_t event, enum pf_drop reason)
 {
 	struct pf_stats *s = pf_stats_here();
 
 	if (s)
-		__sync_fetch_and_add(&s->drop[reason], 1);
+		__sync_fetch_and_add(&s->drop[event & (_PF_EVENT_MAX - 1)][reason], 1);
+}
+
+static __always_inline void pf_drop_record(enum pf_drop reason)
+{
+	pf_drop(0, reason);
 }
 
 static __always_inline const struct pf_settings *pf_settings_now(void)

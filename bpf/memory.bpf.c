@@ -150,7 +150,7 @@ static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 	if (old)
 		pf_live_remove(old, NULL);
 	if (inuse)
-		pf_drop(PF_DROP_MAY_THROW);
+		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_MAY_THROW);
 }
 
 /* What was decided of a hit. */
@@ -230,9 +230,9 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 	s = pf_scratch_try(PF_CONTEXT_TASK);
 	if (!s) {
 		if (hit->alloc)
-			pf_drop(PF_DROP_SCRATCH_BUSY);
+			pf_drop(PF_EVENT_MEM_ALLOC, PF_DROP_SCRATCH_BUSY);
 		if (hit->inuse)
-			pf_drop(PF_DROP_SCRATCH_BUSY);
+			pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_SCRATCH_BUSY);
 		if (hit->old)
 			pf_live_remove(hit->old, NULL);
 		return NULL;
@@ -305,7 +305,7 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	if (!bpf_map_update_elem(&pending, &key, &cpu->pending, BPF_ANY))
 		return true;
 	if (cpu->pending.live.value)
-		pf_drop(PF_DROP_PENDING_FULL);
+		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_PENDING_FULL);
 	return false;
 }
 

@@ -53,7 +53,7 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 		err = bpf_map_update_elem(&live, &key, l, BPF_ANY);
 	}
 	if (err) {
-		pf_drop(PF_DROP_LIVE_EVICTED);
+		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_LIVE_EVICTED);
 		return;
 	}
 	stats->added++;

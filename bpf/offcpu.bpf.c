@@ -220,7 +220,7 @@ static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid)
 	if (w)
 		return w;
 	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST))
-		pf_drop(PF_DROP_WAITS_FULL);
+		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_WAITS_FULL);
 	return bpf_map_lookup_elem(&waits, &tid);
 }
 
@@ -234,10 +234,10 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 	bool known;
 
 	if (!tgid)
-		pf_drop(PF_DROP_NO_PID);
+		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_NO_PID);
 	if (!tgid || !set)
 		return false;
-	s = pf_scratch_get(PF_CONTEXT_TRACING);
+	s = pf_scratch_get(PF_CONTEXT_TRACING, PF_EVENT_OFF_CPU);
 	if (!s)
 		return false;
 	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
@@ -269,7 +269,7 @@ static __always_inline void pf_wait_unseen(struct task_struct *task)
 
 	if (w && w->counted_ns != PF_NOT_WAITING && pf_wait_ends(w, task->pid) != PF_NOT_WAITING &&
 	    w->start_boottime_ns == task->start_boottime)
-		pf_drop(PF_DROP_END_UNSEEN);
+		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_END_UNSEEN);
 }
 
 static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32_t state)

@@ -17,10 +17,10 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	struct pf_scratch *s;
 
 	if (!tgid) {
-		pf_drop(PF_DROP_NO_PID);
+		pf_drop(PF_EVENT_ON_CPU, PF_DROP_NO_PID);
 		return;
 	}
-	s = pf_scratch_get(PF_CONTEXT_INTERRUPT);
+	s = pf_scratch_get(PF_CONTEXT_INTERRUPT, PF_EVENT_ON_CPU);
 	if (!s)
 		return;
 	s->value = f->period_us; /* the BPF stack is short */

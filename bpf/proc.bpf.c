@@ -159,7 +159,7 @@ int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
 		if (armed)
 			pf_filter_added();
 		else
-			pf_drop(PF_DROP_CGROUP_FULL);
+			pf_drop_record(PF_DROP_CGROUP_FULL);
 	}
 	pf_send_cgroup(cgroup, path, false, armed);
 	return 0;

@@ -17,7 +17,7 @@ static __always_inline void pf_hit(struct pt_regs *ctx)
 	if (!pf_filter_task(task, 1 << PF_EVENT_ON_CPU, &cgroup_id) || !set)
 		return;
 	PF_STAT(taken);
-	s = pf_scratch_get(PF_CONTEXT_TASK);
+	s = pf_scratch_get(PF_CONTEXT_TASK, PF_EVENT_TEST);
 	if (!s)
 		return;
 	s->key = (struct pf_count_key){

@@ -81,8 +81,8 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	if (!alloc && !live)
 		return;
 	if (r->n_addresses && !add_stack(f, r, hash)) {
-		counter_add(counter("podflame_samples_dropped_total", "reason", "go_heap_full"),
-			    (uint64_t)alloc + live);
+		samples_lost(1u << EVENT_MEM_ALLOC, "go_heap_full", alloc);
+		samples_lost(1u << EVENT_MEM_INUSE, "go_heap_full", live);
 		return;
 	}
 	if (alloc)

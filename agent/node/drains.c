@@ -156,12 +156,13 @@ static void come_again(struct drains *d, struct feed *from)
 /* The next window tells it of the node. A snapshot of what lives is not lost: the next one says the same and more. */
 static void count_refused(const struct feed *f)
 {
-	uint64_t n = 0;
+	uint64_t n[_EVENT_MAX] = {0};
 
 	counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
 	for (size_t i = 0; f->drain && !f->whole && i < f->drain->n_samples; i++)
-		n += f->drain->samples[i].n;
-	counter_add(counter("podflame_samples_dropped_total", "reason", "pipeline_full"), n);
+		n[f->drain->samples[i].event] += f->drain->samples[i].n;
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		samples_lost(1u << e, "pipeline_full", n[e]);
 }
 
 static void feed_handled(struct task *t)

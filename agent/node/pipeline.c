@@ -8,8 +8,7 @@
 
 #include <stdlib.h>
 
-#define ALL_PPM	     1000000
-#define LOST_COUNTER "podflame_samples_dropped_total"
+#define ALL_PPM 1000000
 
 static void exclude(const char *reason, uint64_t n)
 {
@@ -18,23 +17,21 @@ static void exclude(const char *reason, uint64_t n)
 
 /* ---- losses that were counted here and by the kernel's side: of whose samples nobody knows ---- */
 
-static void look_at_loss(const char *name, const char *label, const char *reason, uint64_t value,
-			 void *arg)
+static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value, void *arg)
 {
 	struct pipeline *p = arg;
 	size_t i = 0;
 
-	(void)label;
-	if (!streq(name, LOST_COUNTER) || sender_tells(reason))
-		return;
-	while (i < p->n_losses && p->losses[i].reason != reason)
+	while (i < p->n_losses &&
+	       !(p->losses[i].event_mask == event_mask && streq(p->losses[i].reason, reason)))
 		i++;
 	if (i == MAX_LOSSES)
 		return;
 	if (i == p->n_losses)
-		p->losses[p->n_losses++] = (struct known_loss){reason, 0};
+		p->losses[p->n_losses++] = (struct known_loss){reason, event_mask, 0};
 	if (value > p->losses[i].value)
-		fold_lose(p->fold, NULL, p->event_mask, reason, value - p->losses[i].value, 0);
+		fold_lose(p->fold, NULL, event_mask ? event_mask : p->event_mask, reason,
+			  value - p->losses[i].value, 0);
 	p->losses[i].value = value;
 }
 
@@ -297,7 +294,7 @@ static void fold_drain(struct pipeline *p, struct feed *f)
 	for (size_t i = 0; i < f->n_held_back; i++)
 		fold_throttled(p->fold, f->held_back[i].owner, f->held_back[i].us,
 			       f->held_back[i].n);
-	counter_each(look_at_loss, p);
+	samples_lost_each(look_at_loss, p);
 	tell_estimates(p, f);
 }
 

@@ -7,7 +7,7 @@
 #include <uthash.h>
 
 #define HOLD_EXITED_NS (10 * NSEC_PER_SEC)
-#define MAX_LOSSES     64
+#define MAX_LOSSES     128
 
 struct process_key {
 	uint64_t start_boottime_ns;
@@ -23,7 +23,8 @@ struct process {
 	UT_hash_handle hh;
 };
 struct known_loss {
-	const char *reason; /* the counter's, lives as long as the program */
+	const char *reason;
+	unsigned event_mask;
 	uint64_t value;
 };
 struct pipeline {
@@ -34,7 +35,7 @@ struct pipeline {
 	struct known_loss losses[MAX_LOSSES];
 	size_t n_losses;
 	unsigned
-		event_mask; /* that samples were taken for: what is lost may have been any of these */
+		event_mask; /* that samples were taken for: what is lost of no known event may have been any of these */
 };
 
 /* A sample that is looked at. */

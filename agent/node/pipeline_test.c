@@ -326,13 +326,16 @@ static void test_spans_are_scaled(void **state)
 	assert_int_equal(p->estimate_error, 0);
 }
 
-static uint64_t told(const struct batch *b, const char *reason)
+#define ALL_EVENTS ((1u << _EVENT_MAX) - 1)
+
+static uint64_t told_in(const struct batch *b, unsigned event_mask, const char *reason)
 {
 	uint64_t n = 0;
 
 	for (size_t i = 0; b && i < b->n_profiles; i++)
 		for (size_t k = 0; k < b->profiles[i]->n_losses; k++)
-			if (streq(b->profiles[i]->losses[k].reason, reason))
+			if (1u << b->profiles[i]->event & event_mask &&
+			    streq(b->profiles[i]->losses[k].reason, reason))
 				n += b->profiles[i]->losses[k].n_samples;
 	return n;
 }
@@ -341,7 +344,7 @@ static uint64_t told(const struct batch *b, const char *reason)
 static void test_dropped_samples_are_told_once(void **state)
 {
 	static const char *const by_sender[] = {"spool_full", "hub_refused", "too_large"};
-	static const char *const here[] = {"mailbox_full", "spool_unreadable", "ring_full"};
+	static const char *const here[] = {"mailbox_full", "spool_unreadable", "counts_full"};
 	static const char name[] = "podflame_samples_dropped_total";
 	struct world *w = *state;
 	_cleanup_(batch_freep) struct batch *b = NULL;
@@ -349,15 +352,39 @@ static void test_dropped_samples_are_told_once(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
 		counter_add(counter(name, "reason", by_sender[i]), 11);
 	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
-		counter_add(counter(name, "reason", here[i]), 7);
+		samples_lost(0, here[i], 7);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30000);
 	pipeline_feed(w->p, &w->feed);
 	b = pipeline_flush(w->p);
 	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
-		assert_int_equal(told(b, by_sender[i]), 0);
+		assert_int_equal(told_in(b, ALL_EVENTS, by_sender[i]), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
-		assert_int_equal(told(b, here[i]), 7);
+		assert_int_equal(told_in(b, ALL_EVENTS, here[i]), 7);
+}
+
+/* Each event's readers are told of what that event lost; what is of no known event may be of all that samples were taken for. */
+static void test_a_loss_is_told_where_it_belongs(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	add(w, EVENT_OFF_CPU, 3, 30000);
+	samples_lost(1u << EVENT_OFF_CPU, "scratch_busy", 5);
+	samples_lost(1u << EVENT_ON_CPU, "scratch_busy", 2);
+	samples_lost(1u << EVENT_OFF_CPU, "end_unseen", 4);
+	samples_lost(0, "of_any_event", 6);
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "scratch_busy"), 2);
+	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "scratch_busy"), 5);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "end_unseen"), 0);
+	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "end_unseen"), 4);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "of_any_event"), 6);
+	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "of_any_event"), 6);
+	assert_int_equal(told_in(b, 1u << EVENT_MEM_ALLOC, "of_any_event"), 0);
 }
 
 static void test_nothing_lives(void **state)
@@ -625,6 +652,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_a_suspend_without_a_drain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dropped_samples_are_told_once, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_loss_is_told_where_it_belongs, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),

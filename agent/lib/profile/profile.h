@@ -128,6 +128,16 @@ struct profile_link {
 	uint8_t trace_id[16], span_id[8];
 };
 
+/*
+ * Counts n samples as lost (podflame_samples_dropped_total), of these events (1 << enum event); 0: nobody knows of which.
+ * Whose answers tell of them: the reader of samples_lost_each() puts them into a window of the node. What is told
+ * otherwise is only counted. reason lives as long as the program; any thread.
+ */
+void samples_lost(unsigned event_mask, const char *reason, uint64_t n);
+typedef void samples_lost_fn(unsigned event_mask, const char *reason, uint64_t n, void *arg);
+/* What was lost since the program began, a call for each events and reason. */
+void samples_lost_each(samples_lost_fn *fn, void *arg);
+
 struct loss {
 	const char *reason;		/* "ring_full", "agent_down", ... */
 	uint64_t n_samples;		/* 0 with time_ns != 0: a gap of time */

@@ -118,8 +118,7 @@ static void count_evicted(struct memory *m, uint64_t added, const struct sorting
 	accounted = now.removed + m->user_removed + s->n_seen + m->evicted;
 	if (added <= accounted)
 		return;
-	counter_add(counter("podflame_samples_dropped_total", "reason", "live_evicted"),
-		    added - accounted);
+	samples_lost(1u << EVENT_MEM_INUSE, "live_evicted", added - accounted);
 	m->evicted += added - accounted;
 }
 

@@ -144,8 +144,9 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 		sum.crossed += cpus[cpu].crossed;
 		sum.contexts_unread += cpus[cpu].contexts_unread;
 		sum.contexts_cut += cpus[cpu].contexts_cut;
-		for (size_t i = 0; i < _PF_DROP_MAX; i++)
-			sum.drop[i] += cpus[cpu].drop[i];
+		for (size_t e = 0; e < _PF_EVENT_MAX; e++)
+			for (size_t i = 0; i < _PF_DROP_MAX; i++)
+				sum.drop[e][i] += cpus[cpu].drop[e][i];
 	}
 	*ret = sum;
 	return 0;
@@ -166,10 +167,16 @@ void stats_count_drops(struct probes *p)
 	if (stats_read(p, &s))
 		return;
 	for (size_t i = 0; i < _PF_DROP_MAX; i++)
-		counter_add(counter(reasons[i].sample ? "podflame_samples_dropped_total"
-						      : "podflame_records_dropped_total",
-				    "reason", reasons[i].text),
-			    s.drop[i] - p->last_stats.drop[i]);
+		for (enum event e = 0; e < _EVENT_MAX; e++) {
+			uint64_t n = s.drop[e][i] - p->last_stats.drop[e][i];
+
+			if (reasons[i].sample)
+				samples_lost(1u << e, reasons[i].text, n);
+			else
+				counter_add(counter("podflame_records_dropped_total", "reason",
+						    reasons[i].text),
+					    n);
+		}
 	counter_add(counter("podflame_contexts_failed_total", "reason", "not_in_memory"),
 		    s.contexts_unread - p->last_stats.contexts_unread);
 	counter_add(counter("podflame_contexts_failed_total", "reason", "too_many_labels"),

@@ -681,8 +681,9 @@ static uint64_t samples_dropped(struct probes *p)
 	uint64_t n = 0;
 
 	assert_int_equal(stats_read(p, &s), 0);
-	for (size_t i = 0; i < _PF_DROP_MAX; i++)
-		n += is_sample[i] ? s.drop[i] : 0;
+	for (size_t e = 0; e < _PF_EVENT_MAX; e++)
+		for (size_t i = 0; i < _PF_DROP_MAX; i++)
+			n += is_sample[i] ? s.drop[e][i] : 0;
 	assert_int_equal(s.taken, s.delivered + n);
 	return n;
 }

@@ -269,12 +269,20 @@ static void kick(struct sender *s)
 
 /* ---- what comes in ---- */
 
+static uint64_t samples_in(const struct profile *p)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < p->n_samples; i++)
+		n += p->samples[i].n_samples;
+	return n;
+}
+
 static void count_lost(struct sender_stats *st, const struct batch *b)
 {
 	st->n_dropped_profiles += b->n_profiles;
 	for (size_t i = 0; i < b->n_profiles; i++)
-		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)
-			st->n_dropped_samples += b->profiles[i]->samples[k].n_samples;
+		st->n_dropped_samples += samples_in(b->profiles[i]);
 }
 
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n);
@@ -357,17 +365,16 @@ static void put_then(struct send_job *j)
 int sender_send(struct sender *s, struct batch *b)
 {
 	struct send_job *j = send_job_new(s, put_work, put_then);
-	uint64_t before;
 
 	j->batch = b;
 	if (send_job_post(j, batch_bytes(b)) == 0)
 		return 0;
-	before = s->stats.n_dropped_samples;
 	count_lost(&s->stats, b);
 	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
 		    b->n_profiles);
-	counter_add(counter("podflame_samples_dropped_total", "reason", "mailbox_full"),
-		    s->stats.n_dropped_samples - before);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		samples_lost(1u << b->profiles[i]->event, "mailbox_full",
+			     samples_in(b->profiles[i]));
 	send_job_free(j);
 	return -ENOBUFS;
 }

@@ -30,11 +30,6 @@ struct sender_stats {
 	const char *last_error;		/* "" when the last try worked */
 };
 void sender_stats(const struct sender *s, struct sender_stats *ret);
-/*
- * Reasons of "podflame_samples_dropped_total" of which the sender itself tells the hub, container by container: nobody
- * else is to. Of "mailbox_full" and "spool_unreadable" it only counts.
- */
-bool sender_tells(const char *reason);
 /* Called on the loop after a batch was stored by the hub, with what the batch said at send time. */
 struct stored_event {
 	const char *pod_uid, *container_id;

@@ -398,7 +398,7 @@ static struct profile *new_account(struct batch *b, const struct profile *p, boo
 	return a;
 }
 
-/* Past OWNERS_MAX containers the last account is the node's. */
+/* Past OWNERS_MAX containers it is the node's, of this event. */
 static struct profile *account_of(struct spool *s, const struct profile *p)
 {
 	struct batch *b = s->losses ? s->losses : (s->losses = batch_new());
@@ -406,27 +406,22 @@ static struct profile *account_of(struct spool *s, const struct profile *p)
 	for (size_t i = 0; i < b->n_profiles; i++)
 		if (same_owner(b->profiles[i], p))
 			return b->profiles[i];
-	if (b->n_profiles > OWNERS_MAX)
-		return b->profiles[OWNERS_MAX];
-	return new_account(b, p, b->n_profiles == OWNERS_MAX);
+	for (size_t i = OWNERS_MAX; i < b->n_profiles; i++)
+		if (b->profiles[i]->event == p->event)
+			return b->profiles[i];
+	return new_account(b, p, b->n_profiles >= OWNERS_MAX);
 }
 
-bool sender_tells(const char *reason)
+static void count_profiles(const char *reason, uint64_t n)
 {
-	return streq(reason, "spool_full") || streq(reason, "hub_refused") ||
-	       streq(reason, "too_large");
+	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n);
 }
 
-static void count_dropped(const char *reason, uint64_t n_profiles, uint64_t n_samples)
-{
-	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n_profiles);
-	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n_samples);
-}
-
-/* Whose they were nobody can say any more. */
+/* Whose they were, and of which events, nobody can say any more. */
 void spool_count_unreadable(const struct spool_item *i)
 {
-	count_dropped("spool_unreadable", MAX(i->n_profiles, (size_t)1), i->n_samples);
+	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1));
+	samples_lost(0, "spool_unreadable", i->n_samples);
 }
 
 static void account(struct spool *s, const struct profile *p, const char *reason)
@@ -441,7 +436,9 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	for (size_t i = 0; i < p->n_losses; i++)
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
-	count_dropped(reason, p->n_samples || !p->n_losses, n); /* an account is no profile */
+	count_profiles(reason, p->n_samples || !p->n_losses); /* an account is no profile */
+	/* The account tells the hub: no samples_lost(). */
+	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
 }
 
 /* The account survives a kill; its ids stay, so that sending it twice counts once. */

@@ -37,7 +37,7 @@ int spool_put(struct spool *s, const struct batch *b, struct spool_item **ret);
  */
 int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body);
 void spool_remove(struct spool *s, const struct spool_item *i);
-/* Throws an item away: its samples go to the account under reason, one of sender_tells(). */
+/* Throws an item away: its samples go to the account under reason: "spool_full", "hub_refused", "too_large". */
 void spool_drop(struct spool *s, const struct spool_item *i, const char *reason);
 /* One whose bytes are gone: counted, for the account there is nothing to tell. */
 void spool_count_unreadable(const struct spool_item *i);
