@@ -17,11 +17,15 @@ struct pf_otel {
 	uint32_t entry_bytes; /* of the DTV: 16 in glibc, 8 in musl */
 };
 
-/* Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. */
+/*
+ * Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. sched: where a goroutine that does not run stands; sp and pc
+ * are its first two words.
+ */
 struct pf_golabels {
 	int64_t g;		  /* from the thread pointer */
 	uint32_t m, curg, labels; /* offsets in struct g, m, g */
 	uint32_t is_map;	  /* before 1.24: map[string]string; else a slice of {key, value} */
+	uint32_t sched, sched_bp; /* offsets in struct g */
 };
 
 #ifdef PF_WALKER

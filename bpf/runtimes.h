@@ -127,3 +127,4 @@ static __always_inline int pf_runtime_call(struct pf_scratch *s, bool unwind)
 #endif
 
 #include "context.h"
+#include "goroutine.h"

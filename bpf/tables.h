@@ -31,6 +31,7 @@ enum pf_rule_special {
 	PF_RULE_SIGNAL = 0xfffc, /* rt_sigreturn stub: all registers lie in the ucontext at rsp */
 	PF_RULE_FP = 0xfffb,	 /* rbp points to a frame record for certain (Go bodies) */
 	PF_RULE_LOST = 0xfffa, /* rbp points to no frame record, and nothing else is known (native images) */
+	PF_RULE_GOROUTINE = 0xfff9, /* on the scheduler's stack; the goroutine waits (goroutine.h) */
 	PF_RULE_SPECIAL_MIN = 0xfff0,
 };
 

@@ -326,6 +326,8 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 	return pf_caller(w, ra, w->sp + 16);
 }
 
+PF_ONCE int pf_by_goroutine(struct pf_scratch *s); /* goroutine.h */
+
 static __always_inline int pf_to_caller(struct pf_scratch *s)
 {
 	const struct pf_rule *r = pf_rule_of(s);
@@ -346,6 +348,8 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 		return pf_by_record(s, true);
 	case PF_RULE_LOST:
 		return w->at_entry ? pf_by_guess(s) : pf_end(w, PF_END_FP);
+	case PF_RULE_GOROUTINE:
+		return pf_by_goroutine(s);
 	}
 	return pf_end(w, PF_END_EXPRESSION);
 }

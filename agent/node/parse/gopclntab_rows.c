@@ -8,12 +8,13 @@
 
 /* What holds behind the first write of rsp that the table of frame sizes cannot express. */
 enum switch_kind {
-	SWITCH_NONE,  /* there is none */
-	SWITCH_FRAME, /* rbp leads on: to the other stack when this one was changed */
-	SWITCH_ROOT,  /* a stack begins here: the goroutine before is not waiting for it */
-	SWITCH_LOST,  /* neither rsp nor rbp leads to a caller */
-	WHOLE_ROOT,   /* the whole function is the outermost */
-	WHOLE_SIGNAL, /* rt_sigreturn */
+	SWITCH_NONE,	  /* there is none */
+	SWITCH_FRAME,	  /* rbp leads on: to the other stack when this one was changed */
+	SWITCH_ROOT,	  /* a stack begins here: the goroutine before is not waiting for it */
+	SWITCH_GOROUTINE, /* the goroutine before waits for it, and has noted where it stands */
+	SWITCH_LOST,	  /* neither rsp nor rbp leads to a caller */
+	WHOLE_ROOT,	  /* the whole function is the outermost */
+	WHOLE_SIGNAL,	  /* rt_sigreturn */
 };
 
 struct special {
@@ -23,7 +24,8 @@ struct special {
 
 /*
  * By name, since 1.16 has no flags and garbled names have them. mcall and morestack go to g0 and clear
- * rbp; they never come back. gogo leaves g0 for a goroutine. The code of clone behind its
+ * rbp; they never come back. The goroutine is left by mcall, but waits for morestack, until the scheduler chooses
+ * another one: execute() makes that the thread's, before gogo leaves g0 for it. The code of clone behind its
  * write of rsp runs on the new thread. sigtramp says "top frame", but the kernel's frame follows.
  */
 static const struct special specials[] = {
@@ -37,10 +39,11 @@ static const struct special specials[] = {
 	{"runtime.callCgoSigaction", SWITCH_FRAME},
 	{"runtime.cgocallback", SWITCH_FRAME},
 	{"runtime.clone", SWITCH_ROOT},
+	{"runtime.execute", WHOLE_ROOT},
 	{"runtime.goexit", WHOLE_ROOT},
 	{"runtime.gogo", SWITCH_LOST},
 	{"runtime.mcall", SWITCH_ROOT},
-	{"runtime.morestack", SWITCH_ROOT},
+	{"runtime.morestack", SWITCH_GOROUTINE},
 	{"runtime.mstart", WHOLE_ROOT},
 	{"runtime.nanotime1", SWITCH_FRAME},
 	{"runtime.rt0_go", WHOLE_ROOT},
@@ -179,6 +182,8 @@ static uint16_t switched_rule(const struct frame_state *s, int32_t size)
 {
 	if (s->kind == SWITCH_ROOT)
 		return PF_RULE_ROOT;
+	if (s->kind == SWITCH_GOROUTINE)
+		return PF_RULE_GOROUTINE;
 	if (s->kind == SWITCH_LOST)
 		return PF_RULE_UNSUPPORTED;
 	/* Behind the epilogue rsp and rbp are the caller's; without a frame only rbp can be followed. */

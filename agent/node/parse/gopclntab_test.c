@@ -239,6 +239,7 @@ static bool is_explained(const char *name)
 		"runtime.callCgoSigaction",
 		"runtime.cgocallback",
 		"runtime.clone",
+		"runtime.execute",
 		"runtime.goexit",
 		"runtime.gogo",
 		"runtime.jmpdefer",
@@ -371,7 +372,8 @@ static void check_special(const struct elf_index *i, bool cgo)
 	assert_rule(i, "runtime.mstart", 0, PF_RULE_ROOT);
 	assert_rule(i, "runtime.rt0_go", 0, PF_RULE_ROOT);
 	assert_rule(i, "runtime.mcall", last_byte(i, "runtime.mcall"), PF_RULE_ROOT);
-	assert_rule(i, "runtime.morestack", last_byte(i, "runtime.morestack"), PF_RULE_ROOT);
+	assert_rule(i, "runtime.morestack", last_byte(i, "runtime.morestack"), PF_RULE_GOROUTINE);
+	assert_rule(i, "runtime.execute", last_byte(i, "runtime.execute"), PF_RULE_ROOT);
 	assert_rule(i, "runtime.clone", last_byte(i, "runtime.clone"), PF_RULE_ROOT);
 	if (address_of(i, "runtime.sigreturn"))
 		assert_rule(i, "runtime.sigreturn", 0, PF_RULE_SIGNAL);

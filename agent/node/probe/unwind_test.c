@@ -607,6 +607,77 @@ static void a_number_in_rbp_is_no_end(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30100));
 }
 
+/* What lies on the stack of the image: g of the scheduler, m, g of the goroutine. */
+#define G0     1000
+#define M      1100
+#define G      1200
+#define G_M    48
+#define M_CURG 192
+#define SCHED  56
+#define BP     104
+
+static void put_word(size_t base, size_t offset, uint64_t value)
+{
+	stack_words[base + offset / 8] = value;
+}
+
+/* The goroutine stands at at(0x30110), its stack is words 400 to 500. */
+static void put_goroutine(void)
+{
+	struct pf_golabels *d = (struct pf_golabels *)(image.chunks[3] + 4096);
+
+	*d = (struct pf_golabels){
+		.g = -8, .m = G_M, .curg = M_CURG, .sched = SCHED, .sched_bp = BP};
+	scratch.walk.process.n_runtimes = 1;
+	scratch.walk.process.runtimes[0] =
+		(struct pf_runtime){PF_RUNTIME_GOLABELS, PF_REF(3, 4096)};
+	scratch.walk.thread_pointer = stack_at(900);
+	stack_words[899] = stack_at(G0);
+	put_word(G0, G_M, stack_at(M));
+	put_word(M, M_CURG, stack_at(G));
+	put_word(G, 0, stack_at(400));
+	put_word(G, 8, stack_at(500));
+	put_word(G, SCHED, stack_at(450));
+	put_word(G, SCHED + 8, at(0x30110));
+	put_word(G, BP, stack_at(460));
+}
+
+/* Go: newstack runs on the scheduler's stack; the goroutine that it is for stands at its call of morestack. */
+static void the_goroutine_that_waits_goes_on(void **state)
+{
+	uint16_t plain = rule(RSP(8));
+
+	(void)state;
+	row(0, 0, plain);
+	row(0, 0x80, PF_RULE_GOROUTINE);
+	row(0, 0x100, plain);
+	row(0, 0x200, PF_RULE_FP);
+	row_start();
+	put_goroutine();
+	stack_words[0] = at(0x30090);	/* newstack -> morestack */
+	stack_words[450] = at(0x30210); /* the goroutine's function -> its caller, by rbp */
+	put_record(460, 0, at(START + 1));
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30090), at(0x30110), at(0x30210),
+		     at(START + 1));
+	/* It may be in morestack itself, behind its switch. */
+	walk(at(0x30088), stack_at(1), 0);
+	ASSERT_STACK(PF_END_ROOT, at(0x30088), at(0x30110), at(0x30210), at(START + 1));
+	/* What it ran is not known: said so. */
+	put_word(G, SCHED, stack_at(600)); /* not on its stack: in the middle of a change */
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
+	put_word(M, M_CURG, 0); /* it was left */
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
+	put_word(G0, G_M, 16);
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_READ, at(0x30000), at(0x30090));
+	scratch.walk.process.n_runtimes = 0; /* Go before 1.18 */
+	walk(at(0x30000), stack_at(0), 0);
+	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
+}
+
 /* ---- ends ---- */
 
 static void what_is_not_there_yet_is_pending(void **state)
@@ -768,6 +839,7 @@ int main(void)
 		T(frame_pointers_for_certain_may_switch_stacks),
 		T(lost_code_has_no_frame_pointer),
 		T(a_number_in_rbp_is_no_end),
+		T(the_goroutine_that_waits_goes_on),
 		T(what_is_not_there_yet_is_pending),
 		T(every_end_has_its_reason),
 		T(depth_ends_at_512),

@@ -15,10 +15,13 @@ static const struct version {
 	unsigned minor; /* go1.minor and later */
 	uint32_t m, curg, labels;
 	bool is_map;
+	uint32_t sched_bp;
 } versions[] = {
-	{18, 48, 192, 360, true},  {21, 48, 192, 344, true},  {23, 48, 192, 352, true},
-	{24, 48, 192, 352, false}, {25, 48, 184, 344, false}, {26, 48, 184, 352, false},
+	{18, 48, 192, 360, true, 104}, {21, 48, 192, 344, true, 104},
+	{23, 48, 192, 352, true, 104}, {24, 48, 192, 352, false, 104},
+	{25, 48, 184, 344, false, 96}, {26, 48, 184, 352, false, 96},
 };
+#define SCHED	     56 /* in all of them */
 #define NEWEST_MINOR 27
 
 static const struct version *version_of(unsigned minor)
@@ -103,7 +106,14 @@ static int learn_program(const struct loaded_elf *e, const struct elf_index *ind
 	d = ret->data = xcalloc(1, sizeof(*d));
 	ret->data_bytes = sizeof(*d);
 	*d = (struct pf_golabels){
-		.g = g, .m = v->m, .curg = v->curg, .labels = v->labels, .is_map = v->is_map};
+		.g = g,
+		.m = v->m,
+		.curg = v->curg,
+		.labels = v->labels,
+		.is_map = v->is_map,
+		.sched = SCHED,
+		.sched_bp = v->sched_bp,
+	};
 	ret->state = go_types_find(e, index, go_minor(ret->version));
 	return 0;
 }
