@@ -42,8 +42,11 @@ struct pf_python {
 	uint16_t code_instructions, instruction_shift;
 	uint16_t code_counts; /* co_argcount's word and what follows: constant while it lives */
 	uint16_t code_name;
+	uint16_t frame_owner;
+	/* Words of a frame: so many, and what these ints of the code object say, behind code_counts. 0: not known, or no such int. */
+	uint8_t size_words, size_first, size_second;
 };
-_Static_assert(sizeof(struct pf_python) == 88, "python");
+_Static_assert(sizeof(struct pf_python) == 96, "python");
 
 /* frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; 3.14 has FRAME_OWNED_BY_INTERPRETER there and CSTACK next */
 #define PF_PYTHON_OWNER_SHIM 3
@@ -86,6 +89,7 @@ struct pf_python_walk {
 	uint8_t tries;	/* other thread states that were asked for this activation's piece */
 	uint8_t met;	/* an activation before this one */
 	uint16_t looks; /* at thread states, in all searches of this walk */
+	uint8_t check;	/* PF_PYTHON_CHECK_* of the piece at hand */
 	/* The thread state at hand when the others were begun with, and where in it. */
 	uint64_t origin, origin_at;
 };
@@ -372,6 +376,98 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 									: (uint64_t)unit + 1;
 }
 
+/*
+ * 3.11 and 3.12. A call of one Python function by another makes the new frame cframe.current_frame and sets its `previous`, in
+ * the order that the compiler likes: in between `previous` is of a frame that was there before. And an activation
+ * that begins is tstate->cframe some instructions before its cframe says anything. Both are seen by a thread that stands in the
+ * loop itself. So a leaf that has not begun must lie where the frame of its caller ends (that of a generator lies elsewhere: that of
+ * the generator's caller), and the piece's last frame must be called by the one that the activation before runs.
+ */
+#define PF_PYTHON_CHECK_LEAF   1 /* the next frame is the leaf */
+#define PF_PYTHON_CHECK_CALLER 2 /* x->start is to lie at the next one's end */
+#define PF_PYTHON_CHECK_ENTRY  4 /* whose `previous` is to be what the next cframe says */
+#define PF_PYTHON_PROLOGUE     256 /* bytes of the loop's function within which its cframe is linked */
+#define PF_PYTHON_CHUNK_HEAD   24 /* of a piece of the stack that frames lie on: _PyStackChunk.data */
+
+static __always_inline void pf_python_check_begin(struct pf_scratch *s, const struct pf_python *d,
+						  struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	uint32_t n = s->walk.n_words - 1;
+
+	x->check = 0;
+	if (!d->frame_owner || s->walk.n_frames != 1 || n >= PF_STACK_WORDS)
+		return;
+	pf_python_keep(&s->walk, r);
+	x->check = PF_PYTHON_CHECK_LEAF;
+	if (d->pieces == PF_PYTHON_ENTRY && s->stack.words[n] - d->eval < PF_PYTHON_PROLOGUE)
+		x->check |= PF_PYTHON_CHECK_ENTRY;
+}
+
+/* Whether the frame that begins at `next` was pushed when this one was the last. */
+static __always_inline bool pf_python_ends_at(const struct pf_python *d, uint64_t frame,
+					      uint64_t code, uint64_t next)
+{
+	uint32_t first = 0, second = 0;
+
+	if ((next & (PF_USER_PAGE - 1)) == PF_PYTHON_CHUNK_HEAD)
+		return true;
+	if (!pf_read(&first, sizeof(first), code + d->code_counts + d->size_first))
+		return false;
+	if (d->size_second &&
+	    !pf_read(&second, sizeof(second), code + d->code_counts + d->size_second))
+		return false;
+	return frame + 8 * ((uint64_t)first + second + d->size_words) == next;
+}
+
+/* The frame at r->at. 1: it cannot be what the one before it says. */
+PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
+			    struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x;
+	uint64_t code, back, started;
+	bool last, in_stack;
+
+	if (!s || !d || !r)
+		return 1;
+	x = pf_python_walk(r);
+	if (!pf_python_read(s, r->at, d->frame_bytes))
+		return 0; /* told by who reads it next */
+	code = pf_python_word(s, d->frame_code);
+	back = pf_python_word(s, d->frame_back);
+	started = pf_python_unit(s, d, code);
+	in_stack = !pf_python_byte(s, d->frame_owner);
+	last = d->pieces == PF_PYTHON_ENTRY && pf_python_byte(s, d->frame_last);
+	if (x->check & PF_PYTHON_CHECK_LEAF) {
+		x->check &= ~PF_PYTHON_CHECK_LEAF;
+		x->start = r->at;
+		if (in_stack && !started && !last)
+			x->check |= PF_PYTHON_CHECK_CALLER | PF_PYTHON_CHECK_ENTRY;
+	} else if (x->check & PF_PYTHON_CHECK_CALLER && in_stack) {
+		x->check &= ~PF_PYTHON_CHECK_CALLER;
+		if (!pf_python_ends_at(d, r->at, code, x->start))
+			return 1;
+	}
+	if (!last || !(x->check & PF_PYTHON_CHECK_ENTRY))
+		return 0;
+	x->check = 0;
+	return !pf_python_read(s, x->cframe, 24) || pf_python_word(s, d->cframe_frame) != back;
+}
+
+/* Nothing of the piece is certain, nor what comes behind it. */
+static __always_inline int pf_python_unlinked(struct pf_scratch *s, struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	struct pf_walk *w = &s->walk;
+
+	w->hash = x->hash;
+	w->n_words = x->n_words;
+	w->n_frames = x->n_frames;
+	x->thread = PF_PYTHON_NONE;
+	pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_DAMAGED, r->at);
+	return 1;
+}
+
 /* The code object with its cookie, into x->code. 0, or the address that could not be read. */
 static __always_inline uint64_t pf_python_code(struct pf_scratch *s, const struct pf_python *d,
 					       struct pf_python_walk *x, uint64_t code)
@@ -418,6 +514,8 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 		return pf_python_piece_end(r);
 	if (!at)
 		return pf_python_other(s, d, r);
+	if (x->check && pf_python_check(s, d, r))
+		return pf_python_unlinked(s, r);
 	if (!pf_python_read(s, at, d->frame_bytes)) {
 		if (x->tries && d->pieces == PF_PYTHON_SHIM) /* whose piece it is is not known */
 			pf_python_undo(&s->walk, r);
@@ -483,6 +581,10 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 		here = pf_python_piece(s, d, r);
 		if (!here)
 			return pf_python_other(s, d, r);
+		if (first && pf_python_has_cframes(d))
+			pf_python_check_begin(s, d, r);
+		else if (pf_python_has_cframes(d))
+			x->check = 0;
 	}
 	return pf_python_next(s, d, r);
 }

@@ -65,7 +65,11 @@ static const struct python_layout layouts[] = {
 		    .frame_instruction = 56,
 		    .code_instructions = 184,
 		    .code_counts = 56,
-		    .code_name = 120}},
+		    .code_name = 120,
+		    .frame_owner = 69,
+		    .size_words = 9, /* FRAME_SPECIALS_SIZE, co_stacksize, co_nlocalsplus */
+		    .size_first = 12,
+		    .size_second = 20}},
 	{.minor = 12,
 	 .runtime_interpreters = 40,
 	 .interpreter_gil = 384,
@@ -93,7 +97,9 @@ static const struct python_layout layouts[] = {
 		    .frame_instruction = 56,
 		    .code_instructions = 192,
 		    .code_counts = 48,
-		    .code_name = 120}},
+		    .code_name = 120,
+		    .frame_owner = 70,
+		    .size_first = 28}}, /* co_framesize */
 };
 
 int python_layout_of(uint32_t hexversion, struct python_layout *ret)

@@ -434,6 +434,88 @@ static void a_circle_of_frames_ends(void **state)
 	}
 }
 
+/* ---- a call that is just being made: 3.11, 3.12 ---- */
+
+#define FRAME_WORDS 12 /* of every code object here, as its numbers say */
+
+static uint64_t put_code_sized(const char *name, uint32_t line)
+{
+	const struct pf_python *k = &image.layout.kernel;
+	uint64_t code = put_code(name, line);
+
+	put_u32(code + k->code_counts + k->size_first, FRAME_WORDS - k->size_words);
+	return code;
+}
+
+static uint64_t put_stack_frame(uint64_t at, const char *name, int unit, uint64_t back)
+{
+	put_frame_at(at, put_code_sized(name, 70), unit, 0, back);
+	return at;
+}
+
+/*
+ * In the outer activation: main calls f, f calls h, which has not begun. previous: what h says of its caller.
+ */
+static const char *call_of_h(uint64_t previous, uint64_t f_at)
+{
+	const struct pf_python *k = &image.layout.kernel;
+	uint64_t h = put_stack_frame(f_at + 8 * FRAME_WORDS, "h", -1, previous);
+
+	put_u64(image.thread + k->thread_frame, put_cframe(OUTER + 0x20, h, STACK + 0xe00));
+	put_cframe(STACK + 0xe00, 0, 0); /* the thread's own: nobody calls the first one */
+	host_begin(THREAD_POINTER);
+	activation(OUTER, OUTER_CALLER);
+	return letters();
+}
+
+static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 11, 12)
+	{
+		const struct pf_python *k = &image.layout.kernel;
+		uint64_t f_at = image_alloc(3 * 8 * FRAME_WORDS), generator;
+
+		put_stack_frame(f_at, "f", 2, image.main);
+		assert_string_equal(call_of_h(f_at, f_at), "nhfm");
+		/* What lies there is of a call before: main's frame does not end where h's begins. */
+		assert_string_equal(call_of_h(image.main, f_at), "n!");
+		assert_trouble(1, PF_TROUBLE_DAMAGED, image.main);
+		/* h has begun: then it is linked, wherever it lies. */
+		put_stack_frame(f_at + 8 * FRAME_WORDS, "h", 1, image.main);
+		host_begin(THREAD_POINTER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "nhm");
+		/* A generator lies elsewhere: its caller's end counts. */
+		generator = image_alloc(256);
+		put_stack_frame(generator, "x", 1, f_at);
+		put(generator + k->frame_owner, &(uint8_t){1}, 1);
+		assert_string_equal(call_of_h(generator, f_at), "nhxfm");
+	}
+}
+
+/* Its cframe is the thread's already, and says what one before it said. */
+static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 11, 11)
+	{
+		const struct pf_python *k = &image.layout.kernel;
+
+		/* It is in order: g is called by f, which the activation before runs. */
+		host_begin(THREAD_POINTER);
+		host_activation(&image.kernel, LOOP_AT + 0x60, INNER, INNER_CALLER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "nTnfm");
+		put_u64(image.g + k->frame_back, image.main);
+		host_begin(THREAD_POINTER);
+		host_activation(&image.kernel, LOOP_AT + 0x60, INNER, INNER_CALLER);
+		activation(OUTER, OUTER_CALLER);
+		assert_string_equal(letters(), "n!n");
+		assert_trouble(1, PF_TROUBLE_DAMAGED, image.g);
+	}
+}
+
 /* ---- what is checked ---- */
 
 static void a_live_process_is_as_its_layout(void **state)
@@ -678,6 +760,8 @@ int main(void)
 		cmocka_unit_test(what_is_not_in_memory_is_said),
 		cmocka_unit_test(what_is_no_frame_is_damage),
 		cmocka_unit_test(a_circle_of_frames_ends),
+		cmocka_unit_test(who_cannot_be_the_caller_of_a_call_just_made_is_not),
+		cmocka_unit_test(an_activation_that_says_nothing_yet_is_not_believed),
 		cmocka_unit_test(a_live_process_is_as_its_layout),
 		cmocka_unit_test(it_is_not_that_far_yet),
 		cmocka_unit_test(other_structures_are_found_out),
