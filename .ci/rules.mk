@@ -3,7 +3,7 @@
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podflame/tools/bin
 export PATH := $(TOOLS):$(PATH)
 .PHONY: deps check
-deps: ## what Debian 12 lacks to build and test: apt packages, Go, Node, helm (as root, once)
+deps: ## what Debian 12 lacks to build and test: apt packages, Node, Go, helm (as root, once)
 	$(Q).ci/deps
 check: ## format, includes, licences, scripts, YAML, manifests, CRDs: all .ci/check-*
 	$(Q).ci/check

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""root.py: a folder that holds a bare Debian 12 and this repository, and of this machine nothing else but where it gets packages from."""
+import filecmp
+import glob
+import os
+import shutil
+import subprocess
+
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROJECT = "podflame"  # the repository's folder in the root
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# How clients of registries reach them; a wheel folder or a cache of this machine is none of these.
+PASSED = [
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT",
+    "npm_config_registry", "npm_config_cafile", "npm_config_proxy", "npm_config_https_proxy",
+]
+GO_PASSED = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GONOPROXY", "GOINSECURE"]
+NPM_PASSED = ("registry", "cafile", "proxy", "https-proxy", "noproxy", "strict-ssl", "@", "//")
+
+
+class Missing(Exception):
+    """What this machine lacks to make a root."""
+
+
+def output(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+
+
+def debian_uri(suite):
+    found = subprocess.run([f"{REPO}/.ci/debian-uri", suite], capture_output=True, text=True, check=False).stdout.strip()
+    return found or None
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def apt_sources(root):
+    lines = []
+    for suite in "bookworm", "bookworm-updates", "bookworm-security":
+        uri = debian_uri(suite)
+        if uri:
+            lines.append(f"deb [signed-by={KEYRING}] {uri} {suite} main\n")
+    write(f"{root}/etc/apt/sources.list", "".join(lines))
+    acquire = output("apt-config", "dump", "Acquire").splitlines(keepends=True)
+    write(f"{root}/etc/apt/apt.conf.d/90sources", "".join(line for line in acquire if "::IndexTargets" not in line))
+    for path in ["/etc/apt/auth.conf", *glob.glob("/etc/apt/auth.conf.d/*")]:
+        if os.path.exists(path):
+            shutil.copy2(path, root + path)
+
+
+def other_sources(root):
+    """Of pip and npm, and the authorities that this machine's owner trusts: the package ca-certificates takes them up."""
+    for path in glob.glob("/usr/local/share/ca-certificates/*.crt"):
+        os.makedirs(f"{root}/usr/local/share/ca-certificates", exist_ok=True)
+        shutil.copy(path, root + path)
+    home = os.path.expanduser("~")
+    for path in "/etc/pip.conf", f"{home}/.pip/pip.conf", f"{home}/.config/pip/pip.conf":
+        if os.path.exists(path):
+            inside = root + (path if not path.startswith(home) else "/root" + path[len(home):])
+            os.makedirs(os.path.dirname(inside), exist_ok=True)
+            shutil.copy(path, inside)
+    if os.path.exists(f"{home}/.npmrc"):
+        with open(f"{home}/.npmrc", encoding="utf-8") as f:
+            write(f"{root}/root/.npmrc", "".join(line for line in f if line.startswith(NPM_PASSED)))
+
+
+def environment():
+    """Of a command that runs in a root."""
+    env = {name: os.environ[name] for name in PASSED if name in os.environ}
+    if shutil.which("go"):
+        env.update(zip(GO_PASSED, output("go", "env", *GO_PASSED, cwd="/").splitlines()))
+    env.update((name, os.environ[name]) for name in GO_PASSED if name in os.environ)
+    env = {name: value for name, value in env.items() if value}
+    env.update(HOME="/root", TERM="xterm", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    return env
+
+
+def debian(root):
+    """README: "a Debian 12 machine with nothing on it but make and this repository"."""
+    uri = debian_uri("bookworm")
+    if not uri:
+        raise Missing("no source of Debian bookworm in /etc/apt")
+    if not shutil.which("debootstrap"):
+        raise Missing("no debootstrap here: .ci/deps long installs it")
+    include = "make,ca-certificates" if uri.startswith("https:") else "make"
+    os.makedirs(root)
+    with open(f"{root}.log", "w", encoding="utf-8") as log:
+        # what it mounts is gone with it, also when it is interrupted
+        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase", f"--include={include}", "bookworm", root,
+                        uri], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
+    apt_sources(root)
+    other_sources(root)
+
+
+def repository(root):
+    """This working tree: what is committed, what is changed, and new files that git does not ignore."""
+    to = f"{root}/{PROJECT}"
+    if not os.path.exists(to):
+        subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", REPO, to], check=True)
+    here = set(output("git", "ls-files", "-z", "-co", "--exclude-standard", cwd=REPO).split("\0"))
+    there = set(output("git", "ls-files", "-z", cwd=to).split("\0"))
+    for path in there | here:
+        a, b = f"{REPO}/{path}", f"{to}/{path}"
+        if not path:
+            continue
+        if not os.path.lexists(a):
+            if os.path.lexists(b):
+                os.remove(b)
+        elif os.path.islink(a) or not os.path.exists(b) or not filecmp.cmp(a, b):
+            os.makedirs(os.path.dirname(b), exist_ok=True)
+            if os.path.lexists(b):
+                os.remove(b)
+            shutil.copy2(a, b, follow_symlinks=False)
+
+
+def network(root):
+    for path in "/etc/resolv.conf", "/etc/hosts", "/etc/hostname":
+        if os.path.exists(path):
+            shutil.copy(path, root + path)
