@@ -22,7 +22,7 @@ override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-
 LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
 
-SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
+SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c %/testlimit.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
 TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
 BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
 FUZZES := $(wildcard agent/lib/*/*_fuzz.c agent/node/*/*_fuzz.c agent/hub/*/*_fuzz.c)
@@ -30,6 +30,7 @@ BPF   := $(wildcard bpf/*.bpf.c)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o $(BUILD)/gen/demanglers.o
 LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))
 SKEL  := $(BPF:bpf/%.bpf.c=$(BUILD)/gen/%.skel.h)
+TESTLIMIT := $(BUILD)/agent/lib/base/testlimit.o
 TESTBIN := $(TESTS:%.c=$(BUILD)/%)
 BENCHBIN := $(BENCHES:%.c=$(BUILD)/%)
 REPLAYBIN := $(FUZZES:%_fuzz.c=$(BUILD)/%_replay)
@@ -73,12 +74,12 @@ $(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
 
 # ---- C -------------------------------------------------------------------------
 # generated headers first, once; -MMD knows the rest
-$(OBJ) $(BUILD)/agent/lib/base/fault.o $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o) $(FUZZES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+$(OBJ) $(TESTLIMIT) $(BUILD)/agent/lib/base/fault.o $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o) $(FUZZES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
 $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
--include $(OBJ:.o=.d) $(BUILD)/agent/lib/base/fault.d $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
+-include $(OBJ:.o=.d) $(TESTLIMIT:.o=.d) $(BUILD)/agent/lib/base/fault.d $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
 
 $(BUILD)/libpodflame.a: $(LIBOBJ)
 	$(call msg,AR,$@)
@@ -86,13 +87,15 @@ $(BUILD)/libpodflame.a: $(LIBOBJ)
 $(BUILD)/podflame: $(BUILD)/agent/main.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
-$(BUILD)/agent/%_test: $(BUILD)/agent/%_test.o $(BUILD)/libpodflame.a
+# no test waits for ever: agent/lib/base/testlimit.c
+LIMITED_TESTS := -Wl,--wrap=_cmocka_run_group_tests -Wl,--wrap=cmocka_set_test_filter
+$(BUILD)/agent/%_test: $(BUILD)/agent/%_test.o $(TESTLIMIT) $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 # an x_faults_test has its own open(), read(), malloc()...: agent/lib/base/fault.h
-$(BUILD)/agent/%_faults_test: $(BUILD)/agent/%_faults_test.o $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a
+$(BUILD)/agent/%_faults_test: $(BUILD)/agent/%_faults_test.o $(TESTLIMIT) $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 
 $(BUILD)/agent/%_bench: $(BUILD)/agent/%_bench.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
@@ -115,7 +118,7 @@ bench: $(BUILD)/podflame $(BENCHBIN) ## speed, beside others: one JSON object a 
 	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) $(addprefix e2e/,accuracy/sample_cost.py accuracy/perf.py crash/busy.py crash/start.py)
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
-	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/kernels/run.sh e2e/run.sh \
+	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/kernels/run.sh e2e/run.sh \
 		-- .ci/check $(BESIDE) $(SANITIZED) $(REPLAYBIN)
 
 -include $(wildcard */rules.mk .ci/rules.mk)

@@ -22,6 +22,15 @@ function start(command, args, options) {
   return child;
 }
 
+// What the promise gives; an error when it has given nothing for so long.
+function within(seconds, what, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what}: no end after ${seconds} s`)), seconds * 1000);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
 function buildWorkload() {
   writeFileSync(join(dir, 'w.c'), `
     static volatile unsigned long sink;
@@ -38,7 +47,7 @@ function startLocal() {
     'static_config: {ebpf: {on-cpu-profile: {frequency: 199, regex: ^pagework}}}\n');
   const local = start(join(build, 'podflame'), ['local', '--config', join(dir, 'c.yaml'), '--data', join(dir, 'data')], { stdio: ['ignore', 'ignore', 'pipe'] });
 
-  return new Promise((resolve, reject) => {
+  return within(120, 'the address that podflame local says', new Promise((resolve, reject) => {
     let said = '';
     local.stderr.on('data', (d) => {
       said += d;
@@ -46,7 +55,7 @@ function startLocal() {
       if (m) resolve(`http://127.0.0.1:${m[1]}`);
     });
     local.on('exit', (code) => reject(new Error(`podflame local ended with ${code}: ${said}`)));
-  });
+  }));
 }
 
 // An answer of the page's own question in which shares mean something: some CPU seconds of the workload. The first
@@ -659,7 +668,7 @@ try {
   await page.goto(origin);
   for (const [name, test] of Object.entries(tests)) {
     try {
-      await test(page, origin);
+      await within(180, name, test(page, origin));
       console.log(`ok ${name}`);
       passed++;
     } catch (e) {
@@ -668,7 +677,7 @@ try {
     }
     if (process.env.SCREENSHOT && name.startsWith('the table')) await page.screenshot({ path: process.env.SCREENSHOT });
   }
-  await browser.close();
+  await within(60, 'the end of the browser', browser.close());
 } catch (e) {
   console.log(`not ok ${e.stack}`);
   failed++;

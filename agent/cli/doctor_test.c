@@ -2,6 +2,7 @@
 /* podflame doctor --pid as a user sees it, of real programs. */
 #include "cli/cli.h"
 #include "lib/base/testdir.h"
+#include "lib/base/testprogram.h"
 #include "node/parse/parse.h"
 
 #include <elf.h>
@@ -211,16 +212,6 @@ static void test_no_permission(void **state)
 
 static char dir[TESTDIR_BYTES];
 
-static bool have(const char *program)
-{
-	_cleanup_free_ char *command = xasprintf("command -v %s >/dev/null 2>&1", program);
-
-	if (system(command) == 0)
-		return true;
-	print_message("skipped: no %s here\n", program);
-	return false;
-}
-
 static int said[2] = {-1, -1};
 
 /* Runs what ends in an exec; back when it has said something on standard output. */
@@ -279,9 +270,10 @@ static void test_python(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!have("python3"))
+	if (!program_here("python3"))
 		skip();
 	pid = start("python3 -uc 'import time; print(1); time.sleep(600)'");
+	program_runs(pid, "python3");
 	a = ask(pid, 0);
 	expect(&a, "process", true, "running for");
 	expect(&a, "container", true, "none of a pod");
@@ -306,10 +298,11 @@ static void test_node(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!have("node"))
+	if (!program_here("node"))
 		skip();
 	command = xasprintf("node -e '%s'", program);
 	pid = start(command);
+	program_runs(pid, "node");
 	a = ask(pid, 0);
 	expect(&a, "runtime perf map Node.js", false,
 	       "JavaScript functions have no names: start it with --perf-basic-prof");
@@ -333,12 +326,13 @@ static void test_java(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!have("java") || !have("javac"))
+	if (!program_here("java") || !program_here("javac"))
 		skip();
 	write_program("Sleep.java",
 		      "public class Sleep { public static void main(String[] a) throws "
 		      "Exception { System.out.println(1); Thread.sleep(600000); } }\n");
 	pid = start("java Sleep.java");
+	program_runs(pid, "java");
 	a = ask(pid, 0);
 	c = check_of(&a, "runtime HotSpot");
 	assert_string_equal(json_str_at(c, "runtime", ""), "jvm");
@@ -360,7 +354,7 @@ static void test_stripped_go(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!have("go"))
+	if (!program_here("go"))
 		skip();
 	write_program("main.go", "package main\n\nimport \"time\"\n\nfunc main() {\n\tprintln(1)\n"
 				 "\ttime.Sleep(600 * time.Second)\n}\n");
@@ -385,7 +379,7 @@ static void test_nginx(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!have("nginx"))
+	if (!program_here("nginx"))
 		skip();
 	write_program("nginx.conf", "pid nginx.pid; error_log /dev/stdout notice; daemon off; "
 				    "master_process off; events {} http { access_log off; server { "

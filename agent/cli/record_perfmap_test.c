@@ -19,14 +19,6 @@ static const char program[] =
 	"  setImmediate(turn); return s }\n"
 	"turn()\n";
 
-static bool have_node(void)
-{
-	if (system("command -v node >/dev/null 2>&1") == 0)
-		return true;
-	print_message("skipped: no node here\n");
-	return false;
-}
-
 static pid_t start_node(const char *options)
 {
 	_cleanup_free_ char *path = file_in_dir("turn.js"), *command = NULL;
@@ -41,6 +33,7 @@ static pid_t start_node(const char *options)
 		execl("/bin/sh", "sh", "-c", command, NULL);
 		_exit(127);
 	}
+	program_runs(pid, "node");
 	wait_cpu(pid, 500 * NSEC_PER_MSEC); /* started, and compiled */
 	return pid;
 }
@@ -84,7 +77,7 @@ static void node_without_a_map(void **state)
 
 	(void)state;
 	NEED_BPF();
-	if (!have_node())
+	if (!program_here("node"))
 		skip();
 	pid = start_node("");
 	folded = record(pid);
@@ -101,7 +94,7 @@ static void node_with_a_map(void **state)
 
 	(void)state;
 	NEED_BPF();
-	if (!have_node())
+	if (!program_here("node"))
 		skip();
 	pid = start_node("--perf-basic-prof --interpreted-frames-native-stack "
 			 "--max-inlined-bytecode-size=0");

@@ -18,6 +18,7 @@ from typing import Callable
 import beside
 import exact
 import known
+import limit
 import programs
 import pyspy
 import report
@@ -83,7 +84,8 @@ def run(part, options):
         if options.only not in title or (options.sample and not t.sample):
             continue
         try:
-            r = part.test(by, t, options)
+            with limit.within(300 if options.sample else 1800, title):
+                r = part.test(by, t, options)
         except known.Skip as why:
             skip(title, why)
             continue

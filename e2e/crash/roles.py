@@ -16,6 +16,9 @@ import traceback
 
 import apiserver
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../accuracy"))
+import limit  # noqa: E402
+
 BUILD = os.environ.get("BUILD", "build")
 NODE, NS = "crash-node", "podflame-system"
 POD_UID = f"{os.getpid():08x}-91e0-4a28-870a-232376283f%02d"  # nobody else's on this machine
@@ -215,11 +218,12 @@ class Place:
             db.close()
 
 
-def one_test(what, test):
+def one_test(what, test, limit_s=3000):
     """Runs it, and says how it ended as .ci/test reads it; the exit status."""
     failed = 0
     try:
-        test()
+        with limit.within(limit_s, what):
+            test()
     except Exception:  # pylint: disable=broad-except
         traceback.print_exc(file=sys.stdout)
         print(f"FAIL: {what}")

@@ -156,7 +156,8 @@ def main():
     p.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     p.add_argument("--seconds", type=int, default=360 * WINDOW_S if os.environ.get("LONG") else 20)
     options = p.parse_args()
-    return one_test(f"killed at every moment, seed {options.seed}", lambda: test(options.seed, options.seconds))
+    return one_test(f"killed at every moment, seed {options.seed}", lambda: test(options.seed, options.seconds),
+                    options.seconds + 1200)
 
 
 if __name__ == "__main__":

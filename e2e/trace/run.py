@@ -122,7 +122,7 @@ def profile(work, programs, children):
                                  env={**os.environ, **environment})
         children.append(child)
         time.sleep(12)                                  # it is found, and its files are read
-        truth = json.loads(child.communicate("\n")[0])
+        truth = json.loads(child.communicate("\n", timeout=SECONDS + 120)[0])
         time.sleep(6)                                   # its last window is stored
         compare(name, port, begin, truth)
     for line in ask(port, "/metrics").splitlines():

@@ -4,6 +4,7 @@
  * declarations must be those that llvm-symbolizer says. And what no compiler writes: cycles, depth.
  */
 #include "lib/base/testdir.h"
+#include "lib/base/testprogram.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
 #include "node/parse/testelf.h"
@@ -18,13 +19,6 @@
 #define TRIED_MAX 1500
 
 static char dir[TESTDIR_BYTES], source[4096];
-
-static bool has_tool(const char *name)
-{
-	_cleanup_free_ char *command = xasprintf("command -v %s >/dev/null", name);
-
-	return system(command) == 0;
-}
 
 /* Runs in the test's own folder. */
 static void run(const char *what)
@@ -233,10 +227,8 @@ static void build(const char *compiler, const char *flags, const char *sources, 
 	_cleanup_free_ char *command = xasprintf("cd %s && %s %s %s -o %s 2>compiler.log", dir,
 						 compiler, flags, sources, name);
 
-	if (!has_tool(tool) || !has_tool("llvm-symbolizer")) {
-		print_message("no %s or no llvm-symbolizer\n", tool);
+	if (!program_here(tool) || !program_here("llvm-symbolizer"))
 		skip();
-	}
 	if (system(command) != 0)
 		fail_msg("%s", command);
 }
@@ -325,10 +317,8 @@ static void check_dwz(const char *flags)
 static void dwz(void **state)
 {
 	(void)state;
-	if (!has_tool("dwz")) {
-		print_message("no dwz\n");
+	if (!program_here("dwz"))
 		skip();
-	}
 	check_dwz("-gdwarf-4");
 	check_dwz("-gdwarf-5");
 }
@@ -450,10 +440,8 @@ static void clang_4(void **state)
 static void clang_link_time(void **state)
 {
 	(void)state;
-	if (!has_tool("ld.lld")) {
-		print_message("no ld.lld\n");
+	if (!program_here("ld.lld"))
 		skip();
-	}
 	check_cxx("clang++ -O2 -fuse-ld=lld", "-g -flto");
 }
 

@@ -976,26 +976,53 @@ static void body_two_waits(struct truth *t)
 	end(k);
 }
 
+/* Words of struct pf_waiting. */
+enum { WAITING_SINCE = 1, WAITING_COUNTED = 3, WAITING_KEY = 8 };
+
+/*
+ * Under which number the table of waits has a thread: that of the initial PID namespace, which may not be the test's.
+ * Fails when no wait of the thread is noted in two minutes.
+ */
+static uint32_t number_in_table(struct probes *p, uint32_t tid)
+{
+	int map = bpf_object__find_map_fd_by_name(p->events[EVENT_OFF_CPU].obj, "waits");
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, wait[64];
+	const struct pf_count_key *key = (const void *)&wait[WAITING_KEY];
+	struct bpf_map_info info = {};
+	uint32_t n = sizeof(info), number;
+
+	assert_int_equal(bpf_obj_get_info_by_fd(map, &info, &n), 0);
+	assert_in_range(info.value_size, WAITING_KEY * 8 + sizeof(*key), sizeof(wait));
+	while (now_mono_ns() < deadline) {
+		for (const uint32_t *last = NULL; !bpf_map_get_next_key(map, last, &number);
+		     last = &number)
+			if (!bpf_map_lookup_elem(map, &number, wait) && key->tid == tid)
+				return number;
+		nap(1);
+	}
+	fail_msg("no wait of thread %u is noted", tid);
+	return 0;
+}
+
 /*
  * As if the program had been left out at the end of the first wait: it goes on in the tables, while its thread runs.
  * Returns how many n_going_on() tells of then, until the thread is switched out.
  */
-static uint32_t unsee_the_end(struct probes *p, uint32_t tid)
+static uint32_t unsee_the_end(struct probes *p, uint32_t number)
 {
 	struct bpf_object *o = p->events[EVENT_OFF_CPU].obj;
 	int waits = bpf_object__find_map_fd_by_name(o, "waits");
 	int threads = bpf_object__find_map_fd_by_name(o, "threads");
-	enum { SINCE = 1, COUNTED = 3 }; /* words of struct pf_waiting */
 	_cleanup_free_ uint64_t *wait = NULL;
 	struct bpf_map_info info = {};
 	uint32_t n = sizeof(info), one = 1;
 
 	assert_int_equal(bpf_obj_get_info_by_fd(waits, &info, &n), 0);
 	wait = xcalloc(1, info.value_size);
-	assert_int_equal(bpf_map_lookup_elem(waits, &tid, wait), 0);
-	assert_true(wait[COUNTED] == UINT64_MAX); /* it was seen, of course */
-	wait[COUNTED] = wait[SINCE];
-	assert_int_equal(bpf_map_update_elem(waits, &tid, wait, BPF_EXIST), 0);
+	assert_int_equal(bpf_map_lookup_elem(waits, &number, wait), 0);
+	assert_true(wait[WAITING_COUNTED] == UINT64_MAX); /* it was seen, of course */
+	wait[WAITING_COUNTED] = wait[WAITING_SINCE];
+	assert_int_equal(bpf_map_update_elem(waits, &number, wait, BPF_EXIST), 0);
 	assert_int_equal(bpf_obj_get_info_by_fd(threads, &info, &n), 0);
 	for (uint32_t slot = 0; slot < info.max_entries; slot++)
 		assert_int_equal(bpf_map_update_elem(threads, &slot, &one, BPF_ANY), 0);
@@ -1054,7 +1081,7 @@ static bool try_unseen_end(void)
 	drain(p, &w, 1);
 	before = lost("end_unseen");
 	n_preempted = preempted(c.pid);
-	n = unsee_the_end(p, (uint32_t)c.pid);
+	n = unsee_the_end(p, number_in_table(p, (uint32_t)c.pid));
 	k->wake = 1;
 	while (!k->done) { /* no drain, which counts what goes on */
 		assert_true(now_mono_ns() < deadline);
@@ -1169,16 +1196,17 @@ static void who_execs_beside_the_first_thread_leaves_nothing(void **state)
 	int map = bpf_object__find_map_fd_by_name(p->events[EVENT_OFF_CPU].obj, "waits");
 	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
 	_cleanup_free_ void *w = xcalloc(1, 4096); /* struct pf_waiting */
-	uint32_t tid;
+	uint32_t number;
 
 	(void)state;
-	while (!(tid = (uint32_t)k->n[0]) || bpf_map_lookup_elem(map, &tid, w)) {
+	while (!k->n[0]) {
 		assert_true(now_mono_ns() < deadline);
 		nap(1);
 	}
-	assert_int_not_equal(tid, c.pid);
+	assert_int_not_equal(k->n[0], c.pid);
+	number = number_in_table(p, (uint32_t)k->n[0]);
 	k->go = 1;
-	while (!bpf_map_lookup_elem(map, &tid, w)) {
+	while (!bpf_map_lookup_elem(map, &number, w)) {
 		assert_true(now_mono_ns() < deadline);
 		nap(1);
 	}
@@ -1635,19 +1663,18 @@ static void threads_beyond_the_table_are_counted(void **state)
 	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, before = lost("waits_full");
 	struct waits w = {.pid = c.pid};
 	struct bpf_map_info info = {};
-	uint32_t n = sizeof(info);
+	uint32_t n = sizeof(info), number;
 	_cleanup_free_ char *value = NULL;
 
 	(void)state;
 	assert_int_equal(bpf_obj_get_info_by_fd(map, &info, &n), 0);
 	value = xcalloc(1, info.value_size);
+	number = number_in_table(p, (uint32_t)c.pid);
 	while (lost("waits_full") == before && now_mono_ns() < deadline) {
-		uint32_t tid = (uint32_t)c.pid;
-
 		/* no thread has such a number; the child's own place is taken */
 		for (uint32_t i = 0; i < info.max_entries; i++)
 			(void)bpf_map_update_elem(map, &(uint32_t){(1u << 30) + i}, value, BPF_ANY);
-		bpf_map_delete_elem(map, &tid);
+		bpf_map_delete_elem(map, &number);
 		(void)bpf_map_update_elem(map, &(uint32_t){1u << 29}, value, BPF_ANY);
 		nap(20);
 		drain(p, &w, 1);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests only: programs of the machine that a test starts. .ci/deps installs them, where the Makefile's PATH finds them first. */
+#pragma once
+
+#include "lib/base/base.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Whether there is such a program. Where there is none, it says so: the caller skips its test. */
+static inline bool program_here(const char *name)
+{
+	_cleanup_free_ char *command = xasprintf("command -v %s >/dev/null 2>&1", name);
+
+	if (system(command) == 0) /* NOLINT: of constants */
+		return true;
+	print_message("skipped: no %s here\n", name);
+	return false;
+}
+
+/* The name of the file that the process executes; "?" if there is no such process. */
+static inline const char *program_of(pid_t pid, char name[256])
+{
+	_cleanup_free_ char *link = xasprintf("/proc/%d/exe", pid);
+	char path[4096] = "?";
+	const char *slash;
+
+	(void)!readlink(link, path, sizeof(path) - 1);
+	slash = strrchr(path, '/');
+	snprintf(name, 256, "%.255s", slash ? slash + 1 : path);
+	return name;
+}
+
+/* Kills a process and all that it has started, as far as their parents live. */
+static inline void kill_family(pid_t pid)
+{
+	char path[64], text[4096] = "", *at = text, *end;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		(void)!read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	kill(pid, SIGKILL);
+	for (pid_t child; (child = (pid_t)strtol(at, &end, 10)) > 0; at = end)
+		kill_family(child);
+}
+
+/*
+ * Fails unless the process comes to execute the program itself (python3: also python3.11) within ten seconds. A command of
+ * that name may be a script which starts the program as a child: what the test then looks at is the script.
+ */
+static inline void program_runs(pid_t pid, const char *name)
+{
+	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	char is[256];
+
+	while (strncmp(program_of(pid, is), name, strlen(name)) != 0) {
+		if (now_mono_ns() > deadline) {
+			kill_family(pid);
+			fail_msg("a process executes %s: the command %s on PATH is not the program",
+				 is, name);
+		}
+		nanosleep(&(struct timespec){.tv_nsec = 5 * NSEC_PER_MSEC}, NULL);
+	}
+}
