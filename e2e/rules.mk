@@ -67,10 +67,16 @@ events-cost: $(BUILD)/podflame $(LIMITED) ## what off-cpu and memory cost progra
 	$(Q)BUILD=$(BUILD) e2e/accuracy/slowdown.py --report docs
 accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
-test-long: ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases (as root)
+test-long: ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases, a bare machine (as root)
 	$(Q).ci/deps long
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD)
 	$(Q)BUILD=$(BUILD) e2e/long.sh
+
+# What the README promises, on a machine with nothing on it: e2e/fresh/run.py.
+.PHONY: test-fresh
+test-fresh: ## `make demo`, `make demo-down` and `make test` in a bare Debian 12, made by debootstrap (as root; an hour)
+	$(Q)command -v debootstrap >/dev/null || .ci/deps long
+	$(Q)BUILD=$(abspath $(BUILD)) e2e/fresh/run.py
 
 # Unwind rows of every ELF file of this machine against two other readers of the same bytes.
 .PHONY: rows-check

@@ -109,24 +109,41 @@ static uint64_t stopped_ns(pid_t pid)
 	return process_ns(pid);
 }
 
-static void agrees_with_a_stopped_process(void (*program)(void))
+/*
+ * Whether both clocks tell the same of some 10 ms, as far as they can. Time that a hypervisor steals is in one and not in the other,
+ * and a thread that is on its way out when its process is stopped still runs: neither comes each time.
+ */
+static bool agree_once(pid_t pid)
 {
-	pid_t pid = start(program);
 	struct thread_clocks c = {0};
-	uint64_t before, told;
+	uint64_t before, told, first, sum;
 
-	while (process_ns(pid) < 20 * NSEC_PER_MSEC)
-		usleep(1000);
 	before = stopped_ns(pid);
 	assert_int_equal(thread_clocks_open((uint32_t)pid, &c), 0);
-	assert_int_equal(thread_clocks_ns(&c), 0);
+	first = thread_clocks_ns(&c);
 	kill(pid, SIGCONT);
 	while (thread_clocks_ns(&c) < 10 * NSEC_PER_MSEC && process_ns(pid) < before + NSEC_PER_SEC)
 		;
 	told = stopped_ns(pid) - before;
-	/* Time that a hypervisor stole may be in one and not in the other. */
-	assert_true(thread_clocks_ns(&c) > told * 0.5 && thread_clocks_ns(&c) < told * 2.0);
+	sum = thread_clocks_ns(&c);
 	thread_clocks_close(&c);
+	kill(pid, SIGCONT);
+	if (first == 0 && sum > told / 2 && sum < told * 2)
+		return true;
+	print_message("its threads: %llu ns before it ran, %llu after; the process: %llu ns\n",
+		      (unsigned long long)first, (unsigned long long)sum, (unsigned long long)told);
+	return false;
+}
+
+static void agrees_with_a_stopped_process(void (*program)(void))
+{
+	pid_t pid = start(program);
+	unsigned n_tries = 0;
+
+	while (process_ns(pid) < 20 * NSEC_PER_MSEC)
+		usleep(1000);
+	while (!agree_once(pid))
+		assert_true(++n_tries < 10);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }

@@ -144,9 +144,12 @@ static void limit_set_up(void)
 {
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 1};
 	const char *told = getenv("TEST_LIMIT_S");
+	uint64_t seconds = getenv("LONG") ? LIMIT_LONG_S : LIMIT_S;
 	void *at[1];
 
-	limit_s = told ? (unsigned)atoi(told) : getenv("LONG") ? LIMIT_LONG_S : LIMIT_S;
+	if (told && str_to_u64(told, UINT32_MAX, &seconds))
+		abort();
+	limit_s = (unsigned)seconds;
 	event._sigev_un._tid = gettid();
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0 ||
 	    timer_create(CLOCK_MONOTONIC, &event, &timer))
