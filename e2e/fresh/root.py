@@ -87,13 +87,16 @@ def debian(root):
     if not shutil.which("debootstrap"):
         raise Missing("no debootstrap here: .ci/deps long installs it")
     include = "make,ca-certificates" if uri.startswith("https:") else "make"
-    os.makedirs(root)
+    new = f"{root}.new"  # a root that is there is whole
+    shutil.rmtree(new, ignore_errors=True)
+    os.makedirs(new)
     with open(f"{root}.log", "w", encoding="utf-8") as log:
         # what it mounts is gone with it, also when it is interrupted
-        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase", f"--include={include}", "bookworm", root,
+        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase", f"--include={include}", "bookworm", new,
                         uri], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
-    apt_sources(root)
-    other_sources(root)
+    apt_sources(new)
+    other_sources(new)
+    os.rename(new, root)
 
 
 def repository(root):

@@ -64,14 +64,15 @@ def prctl(option, value):
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def wait_for(pid, seconds):
+def wait_for(child, seconds):
     """Its status. All that is left of what the commands started is this program's child, and is reaped meanwhile."""
     signal.alarm(seconds)
     try:
         while True:
             ended, status = os.waitpid(-1, 0)
-            if ended == pid:
-                return os.waitstatus_to_exitcode(status)
+            if ended == child.pid:
+                child.returncode = os.waitstatus_to_exitcode(status)
+                return child.returncode
     finally:
         signal.alarm(0)
 
@@ -118,17 +119,17 @@ class Machine:
         env = [f"{name}={value}" for name, value in roots.environment().items()]
         return subprocess.Popen(["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i", *env, "bash", "-c",
                                  f"cd /{roots.PROJECT} && {command}"], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                start_new_session=True).pid
+                                start_new_session=True)
 
     def run(self, command, log, seconds):
         """Its status, or what ended it instead of itself."""
-        pid = self.start(command, log)
+        child = self.start(command, log)
         try:
-            return wait_for(pid, seconds)
+            return wait_for(child, seconds)
         except TooLong:
             return f"ran for {seconds} s"
         finally:
-            self.end_group(pid)
+            self.end_group(child.pid)
 
     @staticmethod
     def end_group(pid):
@@ -293,7 +294,7 @@ def main():
 def remove(folder):
     if os.path.exists(folder):
         end_all(lambda: processes_of(folder))
-    subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
+    subprocess.run(["rm", "-rf", "--one-file-system", folder, f"{folder}.new"], check=True)
 
 
 if __name__ == "__main__":
