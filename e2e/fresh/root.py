@@ -92,8 +92,8 @@ def debian(root):
     os.makedirs(new)
     with open(f"{root}.log", "w", encoding="utf-8") as log:
         # what it mounts is gone with it, also when it is interrupted
-        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase", f"--include={include}", "bookworm", new,
-                        uri], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
+        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase", f"--include={include}",
+                        "bookworm", new, uri], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
     apt_sources(new)
     other_sources(new)
     os.rename(new, root)
