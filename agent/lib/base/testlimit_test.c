@@ -61,7 +61,7 @@ static void a_test_that_waits_for_ever_fails(void **state)
 	(void)state;
 	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	assert_int_equal(testdir_make(dir), 0);
-	command = xasprintf("TEST_LIMIT_S=1 %s waits >%s/said 2>&1", self, dir);
+	command = xasprintf("TEST_LIMIT_S=1 timeout 20 %s waits >%s/said 2>&1", self, dir);
 	status = system(command); /* NOLINT: of constants */
 	free(command);
 	command = xasprintf("%s/said", dir);
