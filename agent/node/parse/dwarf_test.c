@@ -368,10 +368,8 @@ static void zstd_dwz(void **state)
 	struct elf_index *whole;
 
 	(void)state;
-	if (!has_tool("dwz")) {
-		print_message("skipped: no dwz\n");
+	if (!program_here("dwz"))
 		skip();
-	}
 	build("g++ -O2", "-g", sources, "whole");
 	build("g++ -O0", "-g", sources, "second");
 	run("cp whole small && dwz -m shared -M $PWD/shared small second 2>/dev/null");
