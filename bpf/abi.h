@@ -52,6 +52,9 @@ struct pf_config {
 	uint32_t pid_ns_inum;
 	uint32_t seen_mask;	  /* slots of `seen` - 1 */
 	uint32_t ring_wake_bytes; /* more unread bytes than this: wake the reader */
+	uint64_t tag_seed;	  /* of files' tags: drawn once for the agent's life */
+	uint32_t sees_mappings;	  /* what is mapped at an address can be read here (vma.h) */
+	uint32_t pad;
 };
 /* Settings that change: map `settings`, one entry, mmapped. */
 struct pf_settings {
@@ -177,22 +180,27 @@ struct pf_rec_stack {
 	uint16_t end; /* enum pf_stack_end: why the walk stopped */
 	/* With frames of a runtime, of a young process: names must be read before it ends. Else 0. */
 	uint64_t young_start_boottime_ns;
-	uint32_t young_tgid, pad;
+	uint32_t young_tgid;
+	uint32_t exec_id; /* of the process whose stack it is */
 	uint64_t words[];
 };
-/* Frame header: kind in bits 0..7, payload words in 8..15, mapping generation (exec id) in 32..63. */
+/* Frame header: kind in bits 0..7, payload words in 8..15, what the kind says in 16..63. */
 enum pf_frame_kind {
 	PF_FRAME_NATIVE = 1, /* one word: user address; callers': a return address, or one more than
-				what a signal interrupted */
+				what a signal interrupted. What is mapped there nobody has looked at */
 	PF_FRAME_KERNEL = 2, /* one word: kernel address */
 	PF_FRAME_RUNTIME =
 		3, /* two words that its runtime knows; runtime in bits 16..23, its type in 24..31 */
+	PF_FRAME_FILE =
+		4, /* two words: user address, tag of the file; offset in the file in bits 16..63 */
+	PF_FRAME_NO_FILE = 5, /* one word: user address, where no file is mapped */
 };
-#define PF_FRAME_HEADER(kind, words, gen)                                                          \
-	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(gen) << 32)
-#define PF_FRAME_RUNTIME_HEADER(runtime, type, gen)                                                \
-	(PF_FRAME_HEADER(PF_FRAME_RUNTIME, 2, gen) | (uint64_t)(runtime) << 16 |                   \
-	 (uint64_t)(type) << 24)
+#define PF_FRAME_HEADER(kind, words, more)                                                         \
+	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(more) << 16)
+#define PF_FRAME_MORE(header) ((header) >> 16)
+#define PF_FRAME_MORE_MAX     ((1ull << 48) - 1)
+#define PF_FRAME_RUNTIME_HEADER(runtime, type)                                                     \
+	PF_FRAME_HEADER(PF_FRAME_RUNTIME, 2, (uint64_t)(type) << 8 | (uint64_t)(runtime))
 
 /* X(name, text of the marker "[unwind: text]"; NULL: the stack is finished) */
 #define PF_STACK_ENDS(X)                                                                           \
@@ -207,6 +215,7 @@ enum pf_frame_kind {
 	X(STUCK, "stack_not_growing") /* the caller's frame is not above this one */               \
 	X(BAD_PC, "bad_address")      /* a return address that no code can have */                 \
 	X(GOROUTINE, "no_goroutine")  /* which goroutine waits is not known, or none does */       \
+	X(CHANGED, "mapping_changed") /* code of a file that the agent has not seen there (yet) */ \
 	X(COMPAT, "32_bit_code")
 enum pf_stack_end {
 #define X(name, text) PF_END_##name,
@@ -251,6 +260,18 @@ struct pf_rec_proc {
 	uint32_t stack; /* low half of mm->start_stack, which each exec places anew; 0: not known */
 	uint64_t time_ns; /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
+};
+
+/* A look at what is mapped: vma.h; map `looked`, of the agent itself. */
+enum pf_vma_found { PF_VMA_FOUND, PF_VMA_NOTHING, PF_VMA_UNSURE };
+struct pf_vma {
+	uint64_t mm, address; /* where */
+	/* What is there: as pf_mapping has it. */
+	uint64_t start, end, load, tag;
+	uint32_t sequence;
+	uint32_t runs;	   /* it is executable */
+	uint64_t at;	   /* the node or mapping at hand */
+	uint64_t node[32]; /* its words */
 };
 
 #define PF_PATH_BYTES 512
@@ -309,7 +330,8 @@ enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
 	PF_SITE_SMALL_ALIGN_IS_ALLOC =
-		1 << 1, /* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
+		1
+		<< 1, /* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
 	/* PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the old is told here */
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
 	/* Fails with a C++ exception, which cannot pass a probed return: std::terminate() */
@@ -377,13 +399,13 @@ struct pf_live_stats {
 	X(COUNTS_BUSY, "counts_busy", 1)   /* the counts map refused otherwise (lock, memory) */   \
 	X(SCRATCH_BUSY, "scratch_busy", 1) /* scratch of this CPU and context in use */            \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
-	X(NO_PID, "no_pid", 1)		 /* not visible from the agent's PID namespace */          \
-	X(MAY_THROW, "may_throw", 1)	   /* PF_SITE_THROWS, and it may fail: not in mem-inuse */       \
+	X(NO_PID, "no_pid", 1)		   /* not visible from the agent's PID namespace */        \
+	X(MAY_THROW, "may_throw", 1)	   /* PF_SITE_THROWS, and it may fail: not in mem-inuse */ \
 	X(PENDING_FULL, "pending_full", 1) /* allocations between entry and return */              \
 	X(LIVE_EVICTED, "live_evicted", 1) /* living memory that had no room; user space counts */ \
-	X(WAITS_FULL, "waits_full", 1) /* threads of selected processes */                         \
-	X(END_UNSEEN, "end_unseen", 1) /* of a wait: its thread waits again already */             \
-	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
+	X(WAITS_FULL, "waits_full", 1)	   /* threads of selected processes */                     \
+	X(END_UNSEEN, "end_unseen", 1)	   /* of a wait: its thread waits again already */         \
+	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
 	PF_DROP_REASONS(X)
@@ -393,8 +415,8 @@ enum pf_drop {
 
 /* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
 struct pf_stats {
-	uint64_t thinned;  /* selected, above its own rate */
-	uint64_t taken;	   /* selected and kept: delivered, or dropped with a reason */
+	uint64_t thinned; /* selected, above its own rate */
+	uint64_t taken;	  /* selected and kept: delivered, or dropped with a reason */
 	uint64_t delivered;
 	uint64_t crossed;	  /* records about processes that went into the ring */
 	uint64_t contexts_unread; /* samples without their context: it was not in memory */
@@ -402,7 +424,7 @@ struct pf_stats {
 	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a record's: of the first event */
 };
 
-_Static_assert(sizeof(struct pf_config) == 56, "abi");
+_Static_assert(sizeof(struct pf_config) == 72, "abi");
 _Static_assert(sizeof(struct pf_settings) == 16, "abi");
 _Static_assert(sizeof(struct pf_filter) == 48, "abi");
 _Static_assert(sizeof(struct pf_listed) == 56, "abi");

@@ -63,7 +63,9 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 {
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
-	__asm__ volatile("" : "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
+	__asm__ volatile(
+		""
+		: "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
 	return ctx;
 }
 
@@ -138,6 +140,7 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 	s->stack.n_words = n;
 	s->stack.n_frames = s->walk.n_frames;
 	s->stack.end = s->walk.end;
+	s->stack.exec_id = s->walk.exec_id;
 	bytes = sizeof(struct pf_rec_stack) + n * sizeof(uint64_t);
 	if (bytes > sizeof(s->stack))
 		return 0;
@@ -271,15 +274,20 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bo
 
 /*
  * First sample of a process, or of what it became by exec; later, that its mappings are others
- * than those that user space gave (known: for this exec; exec_pages: of then), one in pf_maps_wait(). After
- * pf_find_process().
+ * than those that user space gave (known: for this exec; exec_pages: of then), or that the walk met a file of which
+ * nothing is known, one in pf_maps_wait(). After the walk.
  */
 static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
 				    uint32_t generation)
 {
 	const struct pf_walk *w = &s->walk;
 	struct pf_proc_state now = {
-		.exec_id = task->self_exec_id, .exec_pages = w->exec_pages, .sampled = 1};
+		.exec_id = task->self_exec_id,
+		.exec_pages = w->exec_pages,
+		.sampled = 1,
+		.unknown_tag =
+			w->known ? w->unknown_tag : PF_TAG_NONE, /* else all may be on its way */
+	};
 	uint64_t wait;
 	int64_t ago;
 	struct pf_proc_key key = {s->key.start_boottime_ns, task->tgid};
@@ -298,9 +306,10 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
-	if (now.given_pages == now.exec_pages)
+	if (now.given_pages == now.exec_pages && !now.unknown_tag)
 		return;
-	same = was->exec_pages == now.exec_pages && was->given_pages == now.given_pages;
+	same = was->exec_pages == now.exec_pages && was->given_pages == now.given_pages &&
+	       was->unknown_tag == now.unknown_tag;
 	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
 	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have told it since */
@@ -312,6 +321,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 							      : wait + wait / 4;
 	was->exec_pages = now.exec_pages;
 	was->given_pages = now.given_pages;
+	was->unknown_tag = now.unknown_tag;
 }
 
 /* ---- counts ---- */

@@ -22,4 +22,29 @@ int pf_whoami(void *ctx)
 	return 0;
 }
 
+/* Map `looked`: where the agent wants to know what it has mapped itself, and the answer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_vma);
+} looked SEC(".maps");
+
+/*
+ * Run by the agent on itself: what lies at looked.address. Of a file that it has mapped that is the tag that a walk will
+ * see in any process: what stat() says of a file may be another layer's (overlayfs), or another device's (btrfs).
+ */
+SEC("raw_tp")
+int pf_look_self(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	uint32_t zero = 0;
+	struct pf_vma *l = bpf_map_lookup_elem(&looked, &zero);
+
+	if (!l)
+		return PF_VMA_NOTHING;
+	l->mm = (uint64_t)PF_POINTER(task, mm);
+	return pf_find_vma(l);
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -22,7 +22,7 @@
 static const struct pf_config pf_config = {.seed = 1};
 
 /* What a map is here: only its address counts. */
-static char chunks, unwind_files;
+static char chunks, unwind_files, images;
 
 static long bpf_probe_read_user(void *to, uint32_t n, const void *address);
 /* chunks: what it returns is a map again, of one value. */

@@ -93,13 +93,65 @@ struct uprobe_task {
 struct bpf_prog_aux {
 	void *priv_stack_ptr; /* 6.13: a program's own stack on each CPU */
 };
+struct maple_tree {
+	void *ma_root;
+};
+typedef struct {
+	__s64 counter;
+} atomic_long_t;
+struct rw_semaphore {
+	atomic_long_t count;
+};
+typedef struct {
+	void *vdso; /* x86-64: where it is mapped */
+} mm_context_t;
 struct mm_struct {
 	unsigned long exec_vm;	   /* pages of code: executable, not writable */
 	unsigned long start_code;  /* 0: its program is not loaded yet (fs/binfmt_elf.c) */
 	unsigned long start_stack; /* where argc lies */
+	struct maple_tree mm_mt;   /* 6.1 */
+	struct rw_semaphore mmap_lock;
+	mm_context_t context;
+};
+/* How it counts changes of its mappings: 6.14 and 6.12.y; from 6.4 on. */
+struct seqcount {
+	unsigned int sequence;
+};
+typedef struct seqcount seqcount_t;
+struct mm_struct___counted {
+	seqcount_t mm_lock_seq;
+};
+struct mm_struct___numbered {
+	int mm_lock_seq;
+};
+struct vm_area_struct {
+	unsigned long vm_start, vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+struct super_block {
+	unsigned int s_dev;
+	unsigned long s_flags;
 };
 struct inode {
 	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	unsigned int i_generation;
+	__s64 i_ctime_sec; /* 6.11 */
+	unsigned int i_ctime_nsec;
+};
+struct timespec64 {
+	__s64 tv_sec;
+	long tv_nsec;
+};
+struct inode___timespec {
+	struct timespec64 __i_ctime; /* 6.6 */
+};
+struct inode___old {
+	struct timespec64 i_ctime;
 };
 struct file {
 	struct inode *f_inode;

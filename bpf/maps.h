@@ -91,9 +91,11 @@ struct pf_proc_key {
 struct pf_proc_state {
 	uint32_t exec_id;
 	uint32_t sampled;
-	uint64_t maps_told_ns; /* when it was first told of, or its mappings were last told to be others, */
+	uint64_t
+		maps_told_ns; /* when it was first told of, or its mappings were last told to be others, */
 	uint64_t exec_pages;   /* which mm->exec_vm it had then, */
 	uint64_t given_pages;  /* and which the mappings that user space had given; 0: none */
+	uint64_t unknown_tag;  /* the file that it was told for; PF_TAG_NONE: for no file */
 	uint64_t maps_wait_ns; /* pf_maps_wait() */
 };
 struct {
@@ -132,6 +134,14 @@ struct {
 	__type(key, struct pf_process_key);
 	__type(value, struct pf_process);
 } unwind_procs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PF_IMAGES_MAX);
+	__type(key, uint64_t);
+	__type(value, struct pf_image);
+} images SEC(".maps");
 
 /* What events cost and how sure they are: never drained; user space takes a cgroup's away with the cgroup. */
 struct {

@@ -320,7 +320,6 @@ static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *
 		return;
 	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 	pf_find_process(s, task, set);
-	pf_note_proc(s, task, generation);
 	s->key.names = pf_intern_names(task, seed, generation);
 	pf_regs_of_context(&s->walk, ctx);
 }
@@ -345,6 +344,7 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 					     pf_site_of(ctx).kind != PF_SITE_INSIDE, false);
 		s->walk.object_of = 0;
 		pf_intern_stack(s, s->key.ustack, generation);
+		pf_note_proc(s, task, generation);
 	}
 	keep = pf_mem_keep(s, PF_CONTEXT_REG(ctx, rsp), generation);
 	pf_scratch_put(s);

@@ -164,8 +164,8 @@ static __always_inline void pf_wait_walk(struct pf_scratch *s, struct task_struc
 	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 
 	pf_find_process(s, task, set);
-	pf_note_proc(s, task, set->generation);
 	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, false, compat);
+	pf_note_proc(s, task, set->generation);
 	pf_intern_stack(s, s->key.ustack, set->generation);
 	if (r)
 		pf_recall_keep(s, r, task, s->key.ustack);

@@ -26,6 +26,8 @@ static volatile int32_t walked_tid;
 		read_;                                                                             \
 	})
 
+#define PF_MAY_WRITE false
+
 #include "capture.h"
 #include "cause.h"
 #include "waits.h"
@@ -97,7 +99,6 @@ static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct t
 	}
 	s->key.names = pf_intern_names(task, seed, set->generation);
 	pf_find_process(s, task, set);
-	pf_note_proc(s, task, set->generation);
 	return pf_walk_begin(s, task->self_exec_id, seed, false, compat) ? PF_LOOK_WALK
 									 : PF_LOOK_FOUND;
 }
@@ -152,11 +153,15 @@ static __always_inline void pf_look_kernel(struct pf_scratch *s, struct task_str
 
 static __noinline int pf_look_stacks(struct task_struct *task)
 {
+	const struct pf_settings *set;
 	struct pf_scratch *s = pf_look_scratch();
 
 	if (!s)
 		return 0;
 	s->key.ustack = pf_walk_end(s);
+	set = pf_settings_now();
+	if (set)
+		pf_note_proc(s, task, set->generation);
 	pf_intern_stack(s, s->key.ustack, look_generation);
 	s->key.ctx = pf_intern_context(s, look_generation);
 	pf_look_kernel(s, task);

@@ -34,7 +34,6 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 		.event = PF_EVENT_ON_CPU,
 	};
 	pf_find_process(s, task, set);
-	pf_note_proc(s, task, generation);
 	s->key.names = pf_intern_names(task, seed, generation);
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);
@@ -43,6 +42,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 					     false, compat);
 		pf_intern_stack(s, s->key.ustack, generation);
 	}
+	pf_note_proc(s, task, generation);
 	if (!user) {
 		s->key.kstack = pf_walk_kernel(s, ctx, PF_HASH_TICK);
 		if (s->key.kstack)

@@ -8,7 +8,8 @@
 
 #include "user.h"
 
-#define PF_RECALL_BYTES 8192 /* of the stack, from its pointer up: words above it are not recalled */
+#define PF_RECALL_BYTES                                                                            \
+	8192 /* of the stack, from its pointer up: words above it are not recalled */
 
 #define PF_RECALL_KERNEL       32   /* return addresses of the kernel's part, */
 #define PF_RECALL_KERNEL_BYTES 4096 /* and how much of its stack they lie in */
@@ -17,7 +18,7 @@ struct pf_recall {
 	uint32_t busy; /* two threads may have one slot */
 	uint32_t tid;
 	uint64_t start_boottime_ns; /* of the thread */
-	uint64_t exec_pages;	    /* what is mapped, */
+	uint64_t mapped;	    /* what is mapped: pf_mapped_state(), */
 	uint32_t exec_id;
 	uint32_t tables; /* and which rules there were */
 	uint64_t ip, sp, bp;
@@ -86,15 +87,17 @@ static __noinline uint64_t pf_recall_stack(struct pf_scratch *s, struct pf_recal
 {
 	struct pf_recall_loop loop = {.s = s, .r = r};
 	struct mm_struct *mm = PF_POINTER(task, mm);
-	uint64_t bytes, exec_pages = 0;
+	struct pf_walk *w = &s->walk;
+	uint64_t bytes;
 
-	bpf_core_read(&exec_pages, sizeof(exec_pages), &mm->exec_vm);
+	bpf_core_read(&w->exec_pages, sizeof(w->exec_pages), &mm->exec_vm);
+	w->sequence = pf_mm_sequence(mm);
 	if (!r->ustack || r->tid != (uint32_t)task->pid ||
 	    r->start_boottime_ns != task->start_boottime || r->ip != s->leaf_ip ||
 	    r->sp != s->walk.regs[PF_REG_RSP] || (r->by_bp && r->bp != s->walk.regs[PF_REG_RBP]) ||
 	    r->exec_id != task->self_exec_id ||
-	    r->tables != *(volatile const uint32_t *)&set->tables || !exec_pages ||
-	    r->exec_pages != exec_pages)
+	    r->tables != *(volatile const uint32_t *)&set->tables || !w->exec_pages || !r->mapped ||
+	    r->mapped != pf_mapped_state(w))
 		return 0;
 	bytes = r->bytes;
 	PF_BARRIER(bytes);
@@ -136,9 +139,10 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 	r->start_boottime_ns = task->start_boottime;
 	r->ip = s->leaf_ip;
 	/* Without the tables of its process, the next walk may come further. */
-	if (!s->walk.exec_pages || !s->walk.known || n > PF_NOTES_MAX)
+	if (!s->walk.exec_pages || !s->walk.known || n > PF_NOTES_MAX ||
+	    s->walk.end == PF_END_CHANGED || s->walk.unknown_tag)
 		return 0;
-	r->exec_pages = s->walk.exec_pages;
+	r->mapped = pf_mapped_state(&s->walk);
 	r->exec_id = s->walk.exec_id;
 	r->tables = s->walk.tables;
 	r->sp = s->walk.regs[PF_REG_RSP];

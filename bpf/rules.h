@@ -4,6 +4,21 @@
 
 #include "walk.h"
 
+#ifdef __bpf__
+#include "vma.h"
+#else
+static int pf_find_vma(struct pf_vma *l) /* there is no kernel to look into: sees_mappings is 0 */
+{
+	(void)l;
+	return PF_VMA_NOTHING;
+}
+#endif
+
+/* Whoever sleeps may have seen its table's memory given to another. */
+#ifndef PF_MAY_WRITE
+#define PF_MAY_WRITE true
+#endif
+
 /* The bytes of the chunk that a reference names; NULL: not there. */
 static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 {
@@ -28,8 +43,8 @@ static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
 	return (int64_t)(a - b - 1) >> 63; /* both below 2^63 */
 }
 
-static __always_inline bool pf_mapping_in_part(struct pf_walk *w, const struct pf_part *part,
-					       uint64_t pc)
+static __always_inline struct pf_mapping *pf_mapping_in_part(const struct pf_part *part,
+							     uint64_t pc)
 {
 	uint64_t at = PF_REF_BYTES(part->mappings) & ~7u;
 	const uint8_t *chunk = pf_chunk(part->mappings);
@@ -37,43 +52,166 @@ static __always_inline bool pf_mapping_in_part(struct pf_walk *w, const struct p
 	uint32_t n = part->n;
 
 	if (!chunk || !n)
-		return false;
+		return NULL;
 	for (int k = 0; k < 11 && n > 1; k++) { /* 2^11 == PF_PART_MAPPINGS_MAX */
 		uint64_t half = n / 2;
 		uint64_t next = at + half * sizeof(*m);
 
 		m = pf_in_chunk(chunk, next, sizeof(*m));
 		if (!m)
-			return false;
+			return NULL;
 		at += half * sizeof(*m) & pf_mask_le(m->start, pc);
 		n -= half;
 	}
 	m = pf_in_chunk(chunk, at, sizeof(*m));
-	if (!m || pc < m->start || pc >= m->end)
+	return m && pc >= m->start && pc < m->end ? (struct pf_mapping *)m : NULL;
+}
+
+/* As user space has listed it; NULL: it has nothing there. */
+static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, uint64_t pc)
+{
+	const struct pf_part *part = NULL;
+
+	if (!w->known)
+		return NULL;
+	for (uint32_t k = 0; k < PF_PARTS_MAX; k++)
+		if (k < w->process.n_parts && w->process.parts[k].start <= pc)
+			part = &w->process.parts[k];
+	return part ? pf_mapping_in_part(part, pc) : NULL;
+}
+
+/* What was found is a file, and nothing is known of what is there in it. */
+static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_vma *l)
+{
+	w->mapping = (struct pf_mapping){
+		.start = l->start,
+		.end = l->end,
+		.load = l->load,
+		.tag = l->tag,
+		.file = PF_SLOT_UNKNOWN,
+	};
+	w->unknown_tag = l->tag;
+}
+
+/* What was found is a file: by what user space has told of it. */
+static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma *l,
+					  const struct pf_image *known)
+{
+	uint64_t offset = l->address - l->load, from = l->start - l->load, to = l->end - l->load;
+
+	w->mapping = (struct pf_mapping){
+		.start = l->address,
+		.end = l->address + 1,
+		.load = l->load,
+		.tag = l->tag,
+		.file = PF_SLOT_EMPTY,
+	};
+	for (uint32_t i = 0; i < PF_PIECES_MAX; i++) {
+		const struct pf_piece *p = &known->pieces[i];
+
+		if (i >= known->n_pieces || offset < p->start || offset >= p->end)
+			continue;
+		w->mapping.start = l->load + (from > p->start ? from : p->start);
+		w->mapping.end = l->load + (to < p->end ? to : p->end);
+		w->mapping.bias = l->load - p->delta;
+		w->mapping.file = p->file;
+		return;
+	}
+}
+
+/* What was found is what is listed, or a part of it. What all of it is holds until the next change. */
+static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vma *l,
+					   struct pf_mapping *listed)
+{
+	bool all = l->start <= listed->start && l->end >= listed->end;
+
+	w->mapping = *listed;
+	if (w->mapping.start < l->start)
+		w->mapping.start = l->start;
+	if (w->mapping.end > l->end)
+		w->mapping.end = l->end;
+	if (PF_MAY_WRITE && all && !w->borrowed && l->sequence != PF_UNVERIFIED)
+		listed->verified = l->sequence;
+}
+
+/* By what is mapped there now; what is listed holds where it is that. */
+static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_mapping *listed,
+					      uint64_t pc)
+{
+	const struct pf_image *known;
+	struct pf_vma *l = &s->vma;
+	struct pf_walk *w = &s->walk;
+	uint64_t tag;
+	int found;
+
+	l->mm = w->mm;
+	l->address = pc;
+	found = pf_find_vma(l);
+	if (found == PF_VMA_UNSURE) {
+		l->start = l->end = pc;
+		l->tag = PF_TAG_NONE;
+		pf_take_unknown(w, l);
+		return true;
+	}
+	if (found != PF_VMA_FOUND || !l->runs) {
+		w->mapping.start = w->mapping.end = 0;
+		w->mapping.tag = PF_TAG_NONE;
 		return false;
-	w->mapping = *m;
+	}
+	tag = l->tag;
+	if (listed && listed->tag == tag && (!tag || listed->load == l->load)) {
+		pf_take_listed(w, l, listed);
+		return true;
+	}
+	if (!tag) {
+		w->mapping = (struct pf_mapping){.start = l->start, .end = l->end};
+		return false;
+	}
+	known = bpf_map_lookup_elem(&images, &tag);
+	if (known) {
+		pf_take_image(w, l, known);
+	} else if (listed && listed->tag == PF_TAG_UNKNOWN && listed->load == l->load) {
+		w->mapping = *listed;
+		w->mapping.tag = tag;
+	} else {
+		pf_take_unknown(w, l);
+	}
 	return true;
 }
 
 /* pf_find_mapping's, when it is not the last one. */
-PF_ONCE bool pf_other_mapping(struct pf_walk *w, uint64_t pc)
+PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 {
-	const struct pf_part *part = NULL;
+	struct pf_mapping *listed;
 	const struct pf_file *f;
+	struct pf_walk *w;
 	uint32_t file; /* a key that a helper takes may not lie in memory that is only lent (6.1) */
 
-	if (!w || !w->known || pc >> 63)
+	if (!s)
 		return false;
-	for (uint32_t k = 0; k < PF_PARTS_MAX; k++)
-		if (k < w->process.n_parts && w->process.parts[k].start <= pc)
-			part = &w->process.parts[k];
-	if (!part || !pf_mapping_in_part(w, part, pc))
+	w = &s->walk;
+	w->mapped = false;
+	w->mapping.start = w->mapping.end = 0;
+	w->mapping.tag = PF_TAG_NONE;
+	if (pc >> 63)
 		return false;
+	listed = pf_listed_mapping(w, pc);
+	if (!pf_config.sees_mappings || !w->mm) {
+		if (!listed)
+			return false;
+		w->mapping = *listed;
+	} else if (listed && w->sequence != PF_UNVERIFIED && listed->verified == w->sequence &&
+		   !w->borrowed) {
+		w->mapping = *listed;
+	} else if (!pf_looked_mapping(s, listed, pc)) {
+		return false;
+	}
+	w->mapped = true;
 	file = w->mapping.file;
 	f = bpf_map_lookup_elem(&unwind_files, &file);
 	if (!f) {
-		w->mapping.end = 0;
-		return false;
+		w->file.state = PF_FILE_PENDING;
+		return true;
 	}
 	/* The state first: whoever makes it ready has written the rest before. */
 	w->file.state = *(volatile const uint32_t *)&f->state;
@@ -85,10 +223,12 @@ PF_ONCE bool pf_other_mapping(struct pf_walk *w, uint64_t pc)
 	return true;
 }
 
-/* Makes w->mapping and w->file those of pc; false: there is none. */
-static __always_inline bool pf_find_mapping(struct pf_walk *w, uint64_t pc)
+/* Makes w->mapping and w->file those of pc; false: there is none of which anything is known. */
+static __always_inline bool pf_find_mapping(struct pf_scratch *s, uint64_t pc)
 {
-	return (pc >= w->mapping.start && pc < w->mapping.end) || pf_other_mapping(w, pc);
+	struct pf_walk *w = &s->walk;
+
+	return pc >= w->mapping.start && pc < w->mapping.end ? w->mapped : pf_other_mapping(s, pc);
 }
 
 /*

@@ -92,6 +92,15 @@ enum pf_file_state {
 	PF_FILE_READY,
 	PF_FILE_NONE, /* no table to be had (refused, over the budget): frame pointers, and say so */
 };
+/* Slots that no file owns: what a mapping names whose file has no table (yet). */
+enum {
+	PF_SLOT_PENDING,
+	PF_SLOT_NONE,
+	PF_SLOT_EMPTY, /* a file that says nothing */
+	PF_SLOT_FIRST
+};
+#define PF_SLOT_UNKNOWN                                                                            \
+	0xffffu /* in a walk only: the kernel's part was told nothing of this file */
 struct pf_file {
 	uint32_t state;
 	uint32_t first_page, n_pages; /* ELF virtual address >> PF_PAGE_BITS */
@@ -101,19 +110,47 @@ struct pf_file {
 };
 
 /*
+ * A tag names a file, and what was in it when it was read: a hash of its inode (vma.h), equal wherever it is mapped.
+ * A frame carries it, so that names are those of the file that was mapped when the sample was taken.
+ */
+#define PF_TAG_NONE    0ull /* no file is mapped there */
+#define PF_TAG_VDSO    1ull
+#define PF_TAG_UNKNOWN 2ull  /* a file that the agent could not open */
+#define PF_TAG_FIRST   16ull /* of files */
+
+/* Map `images`: hash, key: a file's tag. What is to be known of it to unwind it wherever it is mapped. */
+#define PF_IMAGES_MAX 8192u
+#define PF_PIECES_MAX 8
+struct pf_piece {
+	uint64_t start, end; /* file offsets */
+	uint64_t delta;	     /* ELF virtual address - file offset, modulo 2^64 */
+	uint32_t file;	     /* slot of unwind_files */
+	uint32_t pad;
+};
+struct pf_image {
+	uint32_t n_pieces, pad;
+	struct pf_piece pieces[PF_PIECES_MAX]; /* its text, cut where a slot's part ends */
+};
+
+/*
  * File-backed executable mappings and the code of runtimes, sorted by start, disjoint. Others: frame
  * pointers. A mapping is cut where a runtime's code begins and ends.
  */
 struct pf_mapping {
 	uint64_t start, end; /* of the process */
 	uint64_t bias;	     /* process address - ELF virtual address, modulo 2^64 */
-	uint32_t file;	     /* slot of unwind_files */
-	uint32_t runtime;    /* 0: none; else 1 + index into pf_process.runtimes, PF_MANAGED */
+	uint64_t load;	     /* process address - file offset, modulo 2^64 */
+	uint64_t tag;	     /* PF_TAG_NONE: no file's */
+	uint16_t file;	     /* slot of unwind_files */
+	uint16_t runtime;    /* 0: none; else 1 + index into pf_process.runtimes, PF_MANAGED */
+	/* The kernel's: the last mm->mm_lock_seq at which it was found to be so; at first PF_UNVERIFIED. */
+	uint32_t verified;
 };
+#define PF_UNVERIFIED 0xffffffffu
 /* Code made at run time: its runtime unwinds it and names it; else its file's rules do, as any code. */
 #define PF_MANAGED	     0x100u
-#define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 32)
-#define PF_PARTS_MAX	     8
+#define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 48)
+#define PF_PARTS_MAX	     13
 
 #define PF_PROCESSES_MAX 16384u
 /* Map `unwind_procs`: hash. A fork's child that is not in it yet has its parent's. */
@@ -153,8 +190,7 @@ enum pf_trouble {
 };
 
 struct pf_process {
-	uint64_t
-		exec_pages; /* mm->exec_vm when the mappings were read: another value, read them again */
+	uint64_t exec_pages; /* mm->exec_vm when they were read: another value, read them again */
 	uint32_t n_parts;
 	uint32_t n_runtimes;
 	struct pf_part parts[PF_PARTS_MAX];
@@ -165,6 +201,8 @@ _Static_assert(sizeof(struct pf_row) == 4, "tables");
 _Static_assert(sizeof(struct pf_rule) == 16, "tables");
 _Static_assert(sizeof(struct pf_page) == 8, "tables");
 _Static_assert(sizeof(struct pf_file) == 24, "tables");
-_Static_assert(sizeof(struct pf_mapping) == 32, "tables");
+_Static_assert(sizeof(struct pf_mapping) == 48, "tables");
+_Static_assert(sizeof(struct pf_piece) == 32, "tables");
+_Static_assert(PF_FILES_MAX <= PF_SLOT_UNKNOWN, "tables");
 _Static_assert(sizeof(struct pf_process_key) == 16, "tables");
-_Static_assert(sizeof(struct pf_process) == 176, "tables");
+_Static_assert(sizeof(struct pf_process) == 256, "tables");

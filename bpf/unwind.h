@@ -376,6 +376,19 @@ static __noinline int pf_real_return(struct pf_scratch *s)
 	return 0;
 }
 
+/* address: of the frame at hand, whose mapping was looked for. */
+static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t offset = address - w->mapping.load;
+
+	if (!pf_config.sees_mappings || !w->mm)
+		return pf_push(s, PF_FRAME_NATIVE, address);
+	if (w->mapping.tag == PF_TAG_NONE || offset > PF_FRAME_MORE_MAX)
+		return pf_push(s, PF_FRAME_NO_FILE, address);
+	return pf_push_file(s, address, offset);
+}
+
 /* The frame at hand into the stack, and on to its caller. */
 PF_ONCE int pf_native(struct pf_scratch *s)
 {
@@ -386,8 +399,11 @@ PF_ONCE int pf_native(struct pf_scratch *s)
 		return 1;
 	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */
 	shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
-	if (pf_push(s, PF_FRAME_NATIVE, shown))
+	if (pf_push_native(s, shown))
 		return pf_end(w, PF_END_DEPTH);
+	/* Its caller is not to be found by rbp alone: its own code may not keep it. */
+	if (w->known && w->found && w->mapping.file == PF_SLOT_UNKNOWN)
+		return pf_end(w, PF_END_CHANGED);
 	return pf_to_caller(s);
 }
 
@@ -414,7 +430,7 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 		return pf_ask(s);
 	if (w->n_returns && !w->exact)
 		pf_real_return(s);
-	w->found = pf_find_mapping(w, pf_pc(w));
+	w->found = pf_find_mapping(s, pf_pc(w));
 	w->runtime = w->found ? w->mapping.runtime : 0;
 	w->frame_sp = w->sp;
 	w->frame_bp = w->bp;
@@ -437,6 +453,7 @@ static __always_inline bool pf_walk_begin(struct pf_scratch *s, uint32_t exec_id
 	w->bp_lost = false;
 	w->by_record = false;
 	w->mapping.start = w->mapping.end = 0;
+	w->mapping.tag = PF_TAG_NONE;
 	w->window_bytes = 0;
 	pf_note_begin(s);
 	pf_stack_begin(w, pf_hash_add(hash_seed, exec_id), exec_id);
@@ -447,7 +464,8 @@ static __always_inline bool pf_walk_begin(struct pf_scratch *s, uint32_t exec_id
 		for (int k = 0; k < PF_RUNTIMES_MAX; k++)
 			w->runtimes[k] = (struct pf_runtime_walk){0};
 	if (compat) {
-		pf_push(s, PF_FRAME_NATIVE, w->ip);
+		pf_find_mapping(s, w->ip);
+		pf_push_native(s, w->ip);
 		w->end = PF_END_COMPAT;
 	}
 	return !compat;

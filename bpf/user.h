@@ -128,6 +128,14 @@ static __noinline const struct pf_process *pf_process_of_parent(struct task_stru
 	return p && exec_pages && p->exec_pages == exec_pages ? p : NULL;
 }
 
+/* A number that stays while nothing of what is mapped changes; 0: that is not known. After pf_find_process(). */
+static __always_inline uint64_t pf_mapped_state(const struct pf_walk *w)
+{
+	if (!pf_config.sees_mappings)
+		return w->exec_pages;
+	return w->sequence == PF_UNVERIFIED ? 0 : (uint64_t)w->sequence + 1;
+}
+
 /* Most threads have none, and few of those that have are inside of a probed function. */
 static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *task)
 {
@@ -161,6 +169,10 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	/* 0 without an mm: what cannot be read is filled with zeros. */
 	bpf_core_read(&w->exec_pages, sizeof(w->exec_pages), &mm->exec_vm);
 	bpf_core_read(&w->stack_start, sizeof(w->stack_start), &mm->start_stack);
+	w->mm = (uint64_t)mm;
+	w->sequence = pf_mm_sequence(mm);
+	w->borrowed = !p;
+	w->unknown_tag = PF_TAG_NONE;
 	if (!p)
 		p = pf_process_of_parent(task, w->exec_pages);
 	/* Before any table is read: what is looked up may be newer than this says, never older. */

@@ -51,7 +51,7 @@ struct pf_walk {
 
 	/* Runtimes: see runtimes.h. */
 	uint32_t runtime; /* of the frame at hand: pf_mapping.runtime */
-	bool found;	  /* `mapping` is that of the frame at hand */
+	bool found;	  /* `mapping` is that of the frame at hand, and `file` its file */
 	bool asking;	  /* its runtime has more frames to tell */
 	bool first;	  /* it is asked for the first of them */
 	uint32_t over;	  /* not 0: the native walk has ended; `end` says why */
@@ -64,13 +64,19 @@ struct pf_walk {
 		object_of; /* not 0: the stack begins with what was allocated, as this runtime names it; */
 	uint64_t object; /* who sets it makes it 0 again */
 
-	uint32_t tables;     /* pf_settings.tables when the walk began */
-	uint64_t exec_pages; /* mm->exec_vm; 0: it has no memory (any more) */
+	uint32_t tables;      /* pf_settings.tables when the walk began */
+	uint64_t exec_pages;  /* mm->exec_vm; 0: it has no memory (any more) */
+	uint64_t mm;	      /* whose mappings may be looked at; 0: nobody can */
+	uint32_t sequence;    /* of its mappings, when the walk began: pf_mm_sequence() */
+	bool borrowed;	      /* `process` is its parent's */
+	uint64_t unknown_tag; /* a file that the walk met and nothing is known of; PF_TAG_NONE */
 	uint64_t
 		stack_start; /* mm->start_stack: argc, above the program's first frame; 0: not known */
 	struct pf_process process;
-	struct pf_mapping mapping; /* the one that the last address was in */
-	struct pf_file file;	   /* of that mapping */
+	/* The one that the last address was in. Also one that is no file's, nor of code that is known: `mapped` is false. */
+	struct pf_mapping mapping;
+	bool mapped;
+	struct pf_file file; /* of that mapping */
 
 	/* Return addresses that the kernel has replaced, for probes of returns: where, and what was there. */
 	uint32_t n_returns;
@@ -120,10 +126,13 @@ struct pf_scratch {
 	uint32_t context_read; /* PF_CALL_* of context.h */
 	uint32_t context_wanted;
 	struct pf_walk walk;
-	uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
+	union {
+		uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1]; /* after the user's part */
+		uint64_t piece[PF_PIECE_BYTES / 8];	   /* of a frame, or of the context */
+		struct pf_vma vma;			   /* of a frame, before that */
+	};
 	uint32_t kernel_from, kernel_n; /* what of it is shown */
 	uint64_t window[PF_WINDOW_BYTES / 8];
-	uint64_t piece[PF_PIECE_BYTES / 8];
 	struct pf_noted noted[PF_NOTES_MAX];
 	uint32_t n_recalled;
 	uint32_t n_noted; /* more than PF_NOTES_MAX: the walk went by something else, too */
@@ -138,7 +147,7 @@ struct pf_scratch {
 		uint32_t n_words;
 		uint16_t n_frames, end;
 		uint64_t young_start_boottime_ns;
-		uint32_t young_tgid, pad;
+		uint32_t young_tgid, exec_id;
 		uint64_t words[PF_STACK_WORDS];
 	} stack;
 };
@@ -227,7 +236,26 @@ static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uin
 	w->end = PF_END_DEPTH;
 }
 
-/* 0, or -1 when the stack is full. A native or kernel frame. */
+/* 0, or -1 when the stack is full. One of a file, wherever that is mapped: equal places have equal hashes. */
+static __always_inline int pf_push_file(struct pf_scratch *s, uint64_t address, uint64_t offset)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t n = w->n_words;
+
+	PF_BARRIER(n);
+	if (n > PF_STACK_WORDS - 3 || w->n_frames >= PF_MAX_USER_FRAMES)
+		return -1;
+	s->stack.words[n] = PF_FRAME_HEADER(PF_FRAME_FILE, 2, offset);
+	s->stack.words[n + 1] = address;
+	s->stack.words[n + 2] = w->mapping.tag;
+	w->hash = pf_hash_add(w->hash, w->mapping.tag);
+	w->hash = pf_hash_add(w->hash, offset);
+	w->n_words = n + 3;
+	w->n_frames++;
+	return 0;
+}
+
+/* Likewise, of no file, or of the kernel. */
 static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
 {
 	struct pf_walk *w = &s->walk;
@@ -236,7 +264,7 @@ static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t
 	PF_BARRIER(n);
 	if (n > PF_STACK_WORDS - 2 || w->n_frames >= PF_MAX_USER_FRAMES)
 		return -1;
-	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, kind == PF_FRAME_NATIVE ? w->exec_id : 0);
+	s->stack.words[n] = PF_FRAME_HEADER(kind, 1, 0);
 	s->stack.words[n + 1] = address;
 	w->hash = pf_hash_add(w->hash, address);
 	w->n_words = n + 2;
@@ -254,7 +282,7 @@ static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtim
 	PF_BARRIER(n);
 	if (n > PF_STACK_WORDS - 3 || w->n_frames >= PF_MAX_USER_FRAMES)
 		return -1;
-	s->stack.words[n] = PF_FRAME_RUNTIME_HEADER(runtime, type, w->exec_id);
+	s->stack.words[n] = PF_FRAME_RUNTIME_HEADER(runtime, type);
 	s->stack.words[n + 1] = a;
 	s->stack.words[n + 2] = b;
 	w->hash = pf_hash_add(w->hash, (uint64_t)runtime << 8 | type);

@@ -33,6 +33,8 @@ struct record_process {
 	uint64_t start_boottime_ns;
 	struct runtime_process *runtimes;
 	struct mappings *m; /* to be looked at again; NULL: not now */
+	uint32_t exec_id;   /* of the last that were read */
+	uint64_t rest_ns;   /* CLOCK_MONOTONIC: until then they are not read again */
 };
 
 static struct record_process *find_process(struct recording *r, uint32_t tgid, uint64_t start)
@@ -100,8 +102,19 @@ static void give_tables(struct recording *r, struct mappings *m)
 	}
 }
 
+bool record_rests(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id)
+{
+	const struct record_process *p = find_process(r, tgid, start_boottime_ns);
+
+	return p && p->exec_id == exec_id && now_mono_ns() < p->rest_ns;
+}
+
 void record_give_tables(struct recording *r, struct mappings *m)
 {
+	struct record_process *p = get_process(r, m);
+
+	p->exec_id = m->exec_id;
+	p->rest_ns = now_mono_ns() + MAPPINGS_REST * m->cost_ns;
 	give_tables(r, m);
 	record_debug_read(r, m);
 }

@@ -38,6 +38,16 @@ static int op_remove_process(void *p, const struct pf_process_key *k)
 	return probes_process_remove(p, k);
 }
 
+static int op_set_image(void *p, uint64_t tag, const struct pf_image *i)
+{
+	return probes_image_set(p, tag, i);
+}
+
+static int op_remove_image(void *p, uint64_t tag)
+{
+	return probes_image_remove(p, tag);
+}
+
 static int op_grace(void *p)
 {
 	return probes_grace(p);
@@ -52,10 +62,46 @@ int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret)
 		.set_file = op_set_file,
 		.set_process = op_set_process,
 		.remove_process = op_remove_process,
+		.set_image = op_set_image,
+		.remove_image = op_remove_image,
 		.grace = op_grace,
 	};
 
 	return unwind_new(&ops, p, budget_bytes, ret);
+}
+
+/* ---- tags ---- */
+
+#define ADDRESS_32BIT (1ULL << 32)
+
+/* before: the mapping before this one; NULL: none. */
+static uint64_t tag_of(const struct mapping *m, const struct mapping *before)
+{
+	int r, fd = m->copy ? m->backing_fd : m->fd;
+	uint64_t tag;
+
+	/* 32-bit processes have a vdso of their own. */
+	if (streq(m->path, "[vdso]"))
+		return m->start < ADDRESS_32BIT ? PF_TAG_NONE : PF_TAG_VDSO;
+	if (m->path[0] != '/' || (m->copy && fd < 0))
+		return PF_TAG_NONE;
+	if (fd < 0)
+		return PF_TAG_UNKNOWN;
+	if (before && before->fd == m->fd && !before->copy && !m->copy)
+		return before->tag;
+	r = probes_file_tag(fd, &tag);
+	return r == 0 ? tag : r == -EOPNOTSUPP ? PF_TAG_NONE : PF_TAG_UNKNOWN;
+}
+
+void tables_tag(struct files *f, struct mappings *m)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		struct mapping *x = &m->items[i];
+
+		x->tag = tag_of(x, i ? x - 1 : NULL);
+		if ((x->tag == PF_TAG_VDSO || x->tag >= PF_TAG_FIRST) && !mapping_is_unsure(x))
+			files_tagged(f, x);
+	}
 }
 
 /* ---- why a file has none ---- */

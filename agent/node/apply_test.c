@@ -63,6 +63,21 @@ static int remove_process(void *arg, const struct pf_process_key *k)
 	return 0;
 }
 
+static int set_image(void *arg, uint64_t tag, const struct pf_image *i)
+{
+	(void)arg;
+	(void)tag;
+	(void)i;
+	return 0;
+}
+
+static int remove_image(void *arg, uint64_t tag)
+{
+	(void)arg;
+	(void)tag;
+	return 0;
+}
+
 /* ---- a process ---- */
 
 static struct mapping map_of(uint64_t start, const char *path, char *shown)
@@ -95,8 +110,9 @@ static void parse(struct files *f, const struct mappings *m, const struct applie
 
 static void known_at_once_and_missing_told(void **state)
 {
-	const struct unwind_ops ops = {write_chunk, nothing,	    drop,   set_file,
-				       set_process, remove_process, nothing};
+	const struct unwind_ops ops = {write_chunk, nothing,	  drop,
+				       set_file,    set_process,  remove_process,
+				       set_image,   remove_image, nothing};
 	_cleanup_free_ char *data = NULL, *broken = NULL, *text = NULL;
 	const struct files_config fc = {0};
 	struct pf_mapping mappings[8] = {{0}};

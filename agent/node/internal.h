@@ -227,6 +227,9 @@ struct follow *follow_free(struct follow *f);
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id);
 /* The cgroup of a process that is followed; 0: it is not. */
 uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns);
+/* Whether its mappings were read so short a while ago, for what that costs, that they are not to be read again yet. */
+bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
+		  uint32_t exec_id);
 /* Who has ended, of all that a drain tells. */
 void follow_exits(struct follow *f, const struct drain *d);
 void follow_tick(struct follow *f); /* every second */

@@ -124,6 +124,8 @@ static void read_run(struct task *t)
 
 	r->result = mappings_read_of(r->process.tgid, r->start_boottime_ns, r->exec_id, r->stack,
 				     &r->found);
+	if (r->result == 0)
+		tables_tag(t->node->known_files, r->found);
 }
 
 static const char *read_error(const struct reading *r)
@@ -156,7 +158,8 @@ void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns
 {
 	struct reading *r;
 
-	if (!tgid)
+	/* The kernel asks again, as long as its samples need it. */
+	if (!tgid || follow_rests(all->node->follow, tgid, start_boottime_ns, exec_id))
 		return;
 	r = xcalloc(1, sizeof(*r));
 	r->reads = all;

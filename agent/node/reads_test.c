@@ -48,6 +48,22 @@ uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boo
 	return 0;
 }
 
+bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
+		  uint32_t exec_id)
+{
+	(void)f;
+	(void)tgid;
+	(void)start_boottime_ns;
+	(void)exec_id;
+	return false;
+}
+
+void tables_tag(struct files *f, struct mappings *m)
+{
+	(void)f;
+	(void)m;
+}
+
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 {
 	(void)f;

@@ -12,6 +12,12 @@
 /* A manager whose tables lie in p's maps; it must be freed before p. */
 int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret);
 
+/*
+ * Gives each mapping its tag, and f what the tags mean: of mappings that were just read, before anybody else has
+ * them. May block as long as a pod's file system does: the files worker's (record: the main thread).
+ */
+void tables_tag(struct files *f, struct mappings *m);
+
 struct applied {
 	size_t *unknown; /* mappings whose files are not parsed yet, one of each file */
 	size_t n_unknown;

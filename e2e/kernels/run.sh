@@ -62,6 +62,7 @@ newest() { # prints "suite version"
 # ---- the initramfs: /init, busybox, podflame, the tests, and every library that they link ----
 # What runs in the guest: test, pattern of its names (none: all). Few: each is emulated.
 TESTS="unwind_kernel_test
+vma_test
 unwind_test
 offcpu_test waits_have*
 offcpu_test limits_hold*

@@ -17,11 +17,17 @@ static const struct {
 } helps[] = {
 	/* the process */
 	{"build_info", "Always 1; which version this is."},
+	{"file_tags_evicted_total",
+	 "Files of which it is not known any more which tag of a frame names them."},
 	{"process_cpu_seconds_total",
 	 "CPU time of this process, all threads; parse children are not in it."},
 	{"process_resident_memory_bytes", "Memory of this process that is resident."},
 	{"loop_stall_seconds", "Longest time that one callback kept the event loop: since the "
 			       "start, in the last 10 minutes."},
+	{"unwind_images_cut_total",
+	 "Files with text in more places than the kernel can be told of."},
+	{"unwind_images_evicted_total",
+	 "Files that the kernel cannot find by what is mapped any more."},
 	{"worker_cpu_seconds_total", "CPU time of a worker's thread."},
 	{"worker_jobs_total", "Jobs that a worker has done."},
 	{"worker_longest_job_seconds", "Longest job of a worker, wall time."},

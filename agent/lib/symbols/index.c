@@ -366,6 +366,19 @@ int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, u
 	return 0;
 }
 
+bool elf_index_text(const struct elf_index *i, size_t k, struct elf_text *ret)
+{
+	for (uint32_t n = 0; n < i->header->n[INDEX_segments]; n++) {
+		const struct index_segment *s = &i->segments[n];
+
+		if (!s->executable || k--)
+			continue;
+		*ret = (struct elf_text){s->address, s->offset, s->bytes};
+		return true;
+	}
+	return false;
+}
+
 /* The last item that starts at or before address, among items that begin with their address. */
 static const void *last_before(const void *items, uint32_t n, size_t stride, uint64_t address)
 {

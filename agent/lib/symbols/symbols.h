@@ -28,6 +28,11 @@ int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t 
 /* Of the first byte of an executable mapping: its segment may begin inside that page, behind another's end. */
 int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
 			      uint64_t *ret_address);
+/* The executable segments, from 0; false: there are no more. */
+struct elf_text {
+	uint64_t address, offset, bytes;	/* bytes: of the file */
+};
+bool elf_index_text(const struct elf_index *i, size_t k, struct elf_text *ret);
 
 /* ---- names ---- */
 /*

@@ -345,6 +345,7 @@ struct files *files_free(struct files *f)
 	if (!f)
 		return NULL;
 	debuginfod_free(f->debuginfod);
+	files_forget_tags(f);
 	while (f->by_key)
 		file_drop(f, f->by_key);
 	slow_parser_done(&f->main);

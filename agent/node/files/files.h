@@ -81,14 +81,23 @@ struct file_names {
 	bool unparsed;			/* queued: for want of files_index, which nobody is about to call */
 	void *held;			/* private */
 };
+/*
+ * What a tag means (mapping.tag), of files that have been seen in any process; of the last ones, 8 MiB of them. A frame may
+ * lie in a file that is mapped nowhere any more.
+ */
+void files_tagged(struct files *f, const struct mapping *m);
+/* false: not known. *ret has the file's path, for the caller to free, and no descriptor. */
+bool files_of_tag(struct files *f, uint64_t tag, struct mapping *ret);
+bool files_knows_tag(struct files *f, uint64_t tag);
+
 /* Tells processes' roots apart (of mappings.root_fd): a container's debug files name its own processes only. 0: none. */
 uint64_t files_root(int root_fd);
 /*
- * address is the process's, root its files_root. Parses the file if need be (blocks), unless queued. With a debug
+ * file_offset is that of the address, root its process's files_root. Parses the file if need be (blocks), unless queued. With a debug
  * index, its names; while one is being made, without. Strings live until files_names_done(ret), which
  * must follow each call.
  */
-void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t address,
+void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		 struct file_names *ret);
 void files_names_done(struct files *f, struct file_names *n);
 /* As file_names.unparsed says, of a mapping; false: not queued. */

@@ -38,7 +38,7 @@ static void ask(struct files *f, const struct mapping *m)
 {
 	struct file_names names;
 
-	files_names(f, m, 0, m->start, &names);
+	files_names(f, m, 0, m->file_offset, &names);
 	files_names_done(f, &names);
 }
 
@@ -61,6 +61,33 @@ static void indexes_are_kept_under_the_limit(void **state)
 	assert_int_equal(files_bytes(f), bytes);
 	close(a.fd);
 	close(b.fd);
+	files_free(f);
+}
+
+static void tags_have_a_limit(void **state)
+{
+	struct counter *evicted = counter("podflame_file_tags_evicted_total", NULL, NULL);
+	_cleanup_free_ char *path = xcalloc(1, 1 << 20);
+	struct mapping m = {.path = path, .fd = -1, .inode = 7}, found;
+	struct files *f = make(0);
+	uint64_t before = counter_get(evicted);
+
+	(void)state;
+	memset(path, 'a', (1 << 20) - 1);
+	for (m.tag = 100; m.tag < 107; m.tag++)
+		files_tagged(f, &m);
+	m.tag = 100;
+	files_tagged(f, &m); /* seen again: not the oldest any more */
+	assert_int_equal(counter_get(evicted), before);
+	m.tag = 107;
+	files_tagged(f, &m); /* with what else each takes, the eighth is too much */
+	assert_int_equal(counter_get(evicted), before + 1);
+	assert_false(files_knows_tag(f, 101));
+	assert_true(files_of_tag(f, 100, &found));
+	assert_int_equal(found.inode, 7);
+	assert_string_equal(found.path, path);
+	free(found.path);
+	assert_false(files_of_tag(f, 101, &found));
 	files_free(f);
 }
 
@@ -267,16 +294,16 @@ static void what_is_expected_is_not_waited_for(void **state)
 	(void)state;
 	files_expect(f, &jit, 0);
 	files_expect(f, &m, 0);
-	files_names(f, &m, 0, m.start, &names);
+	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, "");
 	files_names_done(f, &names);
 	assert_int_equal(files_index_known(f, &m, &index), -EAGAIN);
 	assert_int_equal(files_index(f, &m, &index), 0);
-	files_names(f, &m, 0, m.start, &names);
+	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
 	files_expect(f, &m, 0); /* it is there: nothing is to come */
-	files_names(f, &m, 0, m.start, &names);
+	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
 	elf_index_unref(index);
@@ -687,6 +714,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
 		cmocka_unit_test(memory_files_are_kept_under_their_limit),
 		cmocka_unit_test(memory_files_have_the_bytes_that_were_parsed),
+		cmocka_unit_test(tags_have_a_limit),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),
 		cmocka_unit_test(who_is_gone_leaves_room),
 		cmocka_unit_test(equal_files_share_one_index),

@@ -94,7 +94,12 @@ struct files {
 	uint64_t debug_timeout_ns;
 	size_t debug_max_bytes;
 	bool queued;
+	struct tagged *tagged;
+	size_t tagged_bytes;
 };
+/* tagged.c */
+void files_forget_tags(struct files *f);
+
 /* Found or made, and now the one used last. */
 struct file *file_get(struct files *f, const struct file_key *key);
 /* NULL, or used last by now. */

@@ -80,7 +80,7 @@ static bool fill(struct files *f, struct image *i, uint64_t address, struct file
 	return true;
 }
 
-void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t address,
+void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		 struct file_names *ret)
 {
 	struct mapping seen = *m;
@@ -95,8 +95,7 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 	if (file_for_names(f, m, &x, &ret->unparsed) == 0) {
 		snprintf(ret->build_id, sizeof(ret->build_id), "%s",
 			 elf_index_build_id(x->image->index));
-		if (elf_index_address(x->image->index, address - m->start + m->file_offset,
-				      &ret->address) == 0) {
+		if (elf_index_address(x->image->index, file_offset, &ret->address) == 0) {
 			if (m->memory_file) /* as in memory_file_seen */
 				seen.ctime_ns = x->parsed_ns;
 			debug = x->key.kind == FILE_MAIN ? debug_image(f, &seen, root) : NULL;

@@ -46,7 +46,7 @@ static void name_all(struct files *f, const char *library, const char *start)
 	struct file_names names;
 
 	for (unsigned i = 0; i < N_NAMES; i++) {
-		files_names(f, &m, 0, m.start + strtoull(first, NULL, 16) + 16 * i, &names);
+		files_names(f, &m, 0, strtoull(first, NULL, 16) + 16 * i, &names);
 		assert_int_equal(names.n, 1);
 		assert_true(str_has_prefix(names.names[0].name, start));
 		files_names_done(f, &names);
@@ -80,7 +80,7 @@ static bool is_named(struct files *f, const struct mapping *m, bool *ret_unparse
 	struct file_names names;
 	bool named;
 
-	files_names(f, m, 0, m->start, &names);
+	files_names(f, m, 0, m->file_offset, &names);
 	named = *names.build_id;
 	*ret_unparsed = names.unparsed;
 	assert_int_equal(files_unparsed(f, m), names.unparsed);

@@ -85,6 +85,7 @@ enum feature {
 	FEATURE_CGROUP_EVENTS,
 	FEATURE_PROCESS_LIST,
 	FEATURE_WHOLE_WAITS, /* thinned waits that go on count for themselves alone */
+	FEATURE_MAPPINGS,    /* what is mapped at an address is looked at when a sample is taken */
 	_FEATURE_MAX,
 };
 
@@ -199,6 +200,11 @@ void live_ended(struct probes *p, const struct pf_rec_proc *r);
 /* tables.c */
 void tables_open(struct probes *p);
 void tables_close(struct probes *p);
+
+/* tags.c: whether the kernel's mappings can be read decides bpf_config.sees_mappings */
+uint64_t tags_seed(void);
+void tags_open(struct probes *p); /* after core is loaded */
+void tags_close(struct probes *p);
 
 /* stats.c: sums the per-CPU statistics */
 int stats_read(struct probes *p, struct pf_stats *ret);

@@ -138,6 +138,7 @@ static int core_config(struct probes *p, const struct btf *btf)
 		.hierarchy_id = c->hierarchy.hierarchy_id,
 	};
 	random_bytes(&p->bpf_config.seed, sizeof(p->bpf_config.seed));
+	p->bpf_config.tag_seed = tags_seed();
 	return v1 ? find_subsys(btf, c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
 }
 
@@ -184,6 +185,8 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 		r = core_bpf__load(p->core);
 	if (!r)
 		r = who_am_i(p);
+	if (!r)
+		tags_open(p);
 	if (r)
 		field_error_set(reterr, "bpf", "%s%s%s", why(r), last_warning[0] ? "; " : "",
 				last_warning);

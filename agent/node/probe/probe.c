@@ -20,7 +20,7 @@ _Static_assert(ARRAY_SIZE(table) == _EVENT_MAX, "an event without a probe");
 static const char *const feature_names[_FEATURE_MAX] = {
 	[FEATURE_KERNEL_STACKS] = "kernel-stacks",     [FEATURE_PROCESS_EVENTS] = "process-events",
 	[FEATURE_CGROUP_EVENTS] = "cgroup-events",     [FEATURE_PROCESS_LIST] = "process-list",
-	[FEATURE_WHOLE_WAITS] = "off-cpu-whole-waits",
+	[FEATURE_WHOLE_WAITS] = "off-cpu-whole-waits", [FEATURE_MAPPINGS] = "mapping-checks",
 };
 
 static const char *feature_name(int f)
@@ -109,6 +109,7 @@ struct probes *probes_free(struct probes *p)
 	drain_close(p);
 	filter_done(p);
 	tables_close(p);
+	tags_close(p);
 	if (p->settings)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
 	if (p->unselected)

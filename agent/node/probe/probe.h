@@ -41,9 +41,16 @@ struct listed_process {
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	uint32_t off_note, off_keep; /* as procs_filter has them; 0: all */
-	bool context;		     /* its samples carry the call they were taken in */
+	bool context;	   /* its samples carry the call they were taken in */
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
+
+/*
+ * Any thread that may wait for a pod's file system: the tag that frames in this file have, wherever it is mapped, as long as
+ * its bytes are what they are. fd: open for reading. -EOPNOTSUPP: nothing is loaded, or this kernel's mappings
+ * cannot be read; else the file cannot be mapped.
+ */
+int probes_file_tag(int fd, uint64_t *ret_tag);
 
 /* ---- uprobes of a process: memory events ---- */
 struct pf_mem_proc; /* bpf/abi.h */
@@ -63,7 +70,7 @@ static inline bool probes_may_pass(int r)
 }
 /* The kernel refuses to probe code that it cannot decode. */
 struct probes_refused {
-	size_t n; /* sites */
+	size_t n;   /* sites */
 	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
 	bool too_many; /* there were more than are probed one at a time */
 };
@@ -81,8 +88,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
  * or what is to be; should the kernel not take even that, what does not count then counts after the next change that works.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
-			 const struct probe_file *files, size_t n,
-			 struct probes_refused *ret_refused);
+			 const struct probe_file *files, size_t n, struct probes_refused *ret_refused);
 /*
  * Likewise; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
  * forgets what lives.
@@ -133,15 +139,20 @@ const char *probes_uprobe_form(const struct probes *p);
 /* ---- drain ---- */
 struct raw_frame {
 	bool kernel;
+	bool no_file;	  /* no file was mapped there */
 	uint8_t runtime;  /* enum pf_runtime_kind; 0: a native or kernel frame */
 	uint8_t type;	  /* of a runtime's frame: its own, or PF_TYPE_TROUBLE */
 	uint32_t exec_id; /* mappings' generation; user frames only */
 	union {
-		uint64_t
-			address; /* leaf: the instruction; callers: look up address - 1 (a return address, or
-				     one more than the instruction that a signal interrupted) */
 		uint64_t words[2]; /* of a runtime's frame */
+		struct {
+			uint64_t
+				address; /* leaf: the instruction; callers: look up address - 1 (a return address, or
+				     one more than the instruction that a signal interrupted) */
+			uint64_t file_offset; /* of the same, in the file that `tag` names */
+		};
 	};
+	uint64_t tag; /* of the file that was mapped there; 0: nobody looked, or no_file */
 };
 struct raw_stack {
 	uint64_t hash;
@@ -219,10 +230,9 @@ struct drain {
 	size_t n_young;
 	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
-	uint64_t
-		asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
-	bool tried_again;   /* what works may have changed: probes_support() */
-	struct buf *memory; /* the frames */
+	uint64_t asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
+	bool tried_again;	 /* what works may have changed: probes_support() */
+	struct buf *memory;	 /* the frames */
 };
 /*
  * (os) Quick: only what the ring holds now (processes and cgroups, for prompt
@@ -241,6 +251,7 @@ int probes_wake_fd(const struct probes *p);
 /* ---- unwind tables: the kernel's side of node/unwind's ops; all (os) ---- */
 struct pf_file; /* bpf/tables.h */
 struct pf_process;
+struct pf_image;
 struct pf_process_key;
 int probes_chunk_write(struct probes *p, uint32_t chunk, uint32_t offset, const void *bytes,
 		       size_t n);
@@ -250,6 +261,8 @@ int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f);
 int probes_process_set(struct probes *p, const struct pf_process_key *k,
 		       const struct pf_process *v);
 int probes_process_remove(struct probes *p, const struct pf_process_key *k);
+int probes_image_set(struct probes *p, uint64_t tag, const struct pf_image *i);
+int probes_image_remove(struct probes *p, uint64_t tag);
 int probes_grace(struct probes *p);
 /*
  * (os) Every selected process that no drain has told of yet is told of by the next quick drain

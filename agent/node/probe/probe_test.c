@@ -519,7 +519,7 @@ static void idle_detaches_and_free_unloads(void **state)
 
 	(void)state;
 	assert_int_equal(probes_stats(p, &s), 0);
-	assert_int_equal(s.n_programs, 5);
+	assert_int_equal(s.n_programs, 6);
 	idle_links = s.n_links;
 	list_pids(p, 1, &c, (unsigned[]){99});
 	assert_int_equal(probes_stats(p, &s), 0);

@@ -18,28 +18,40 @@ static void count_record(const char *reason)
 	counter_add(counter("podflame_records_dropped_total", "reason", reason), 1);
 }
 
+/* words: the frame's header, and what of its payload lies in the record. */
+static struct raw_frame frame_of(const uint64_t *words, uint32_t n, uint32_t exec_id)
+{
+	enum pf_frame_kind kind = words[0] & 0xff;
+	struct raw_frame f = {
+		.kernel = kind == PF_FRAME_KERNEL,
+		.no_file = kind == PF_FRAME_NO_FILE,
+		.exec_id = exec_id,
+	};
+
+	if (kind == PF_FRAME_RUNTIME && n > 2) {
+		f.runtime = words[0] >> 16;
+		f.type = words[0] >> 24;
+		memcpy(f.words, &words[1], sizeof(f.words));
+	} else if (kind != PF_FRAME_RUNTIME) {
+		f.address = words[1];
+	}
+	if (kind == PF_FRAME_FILE && n > 2) {
+		f.file_offset = PF_FRAME_MORE(words[0]);
+		f.tag = words[2];
+	}
+	return f;
+}
+
 static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t *ret_n)
 {
 	size_t n = 0;
 
 	for (uint32_t i = 0; i + 1 < r->n_words; n++) {
-		uint64_t header = r->words[i];
-		uint32_t n_words = header >> 8 & 0xff;
-		struct raw_frame f = {
-			.kernel = (header & 0xff) == PF_FRAME_KERNEL,
-			.exec_id = header >> 32,
-		};
+		struct raw_frame f = frame_of(&r->words[i], r->n_words - i, r->exec_id);
 
-		if ((header & 0xff) != PF_FRAME_RUNTIME) {
-			f.address = r->words[i + 1];
-		} else if (i + 2 < r->n_words) {
-			f.runtime = header >> 16;
-			f.type = header >> 24;
-			memcpy(f.words, &r->words[i + 1], sizeof(f.words));
-		}
 		if (buf_add(memory, &f, sizeof(f)))
 			return false;
-		i += 1 + n_words;
+		i += 1 + (r->words[i] >> 8 & 0xff);
 	}
 	*ret_n = n;
 	return true;

@@ -5,9 +5,13 @@
  */
 #pragma once
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "node/probe/internal.h"
 
@@ -43,6 +47,65 @@ extern const char pf_rows_ret[], __start_pf_rows[], __stop_pf_rows[];
 #define ROWS_FILE  7
 #define ROWS_CHUNK 0 /* 4 chunks: pages, rows, rules, mappings */
 
+/* The mapping of this program that has pf_rows. */
+struct rows_vma {
+	uint64_t start, end, load; /* load: where the file's beginning would lie */
+};
+static inline struct rows_vma rows_vma(void)
+{
+	uint64_t at = (uintptr_t)__start_pf_rows, start, end, offset;
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64, &start, &end, &offset) ==
+			    3 &&
+		    at >= start && at < end) {
+			fclose(f);
+			return (struct rows_vma){start, end, start - offset};
+		}
+	abort();
+}
+
+static inline uint64_t rows_tag(void)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	uint64_t tag = PF_TAG_NONE;
+
+	if (fd < 0 || probes_file_tag(fd, &tag))
+		abort();
+	return tag;
+}
+
+/* Nothing is known of what this process has mapped but pf_rows, which has a table: so it is told of each file. */
+static inline void rows_images(struct probes *p)
+{
+	const struct pf_file empty = {.state = PF_FILE_READY};
+	const struct pf_image other = {.n_pieces = 1,
+				       .pieces = {{.end = UINT64_MAX, .file = PF_SLOT_EMPTY}}};
+	uint64_t from = (uintptr_t)__start_pf_rows - rows_vma().load, start_ns;
+	uint64_t to = from + (__stop_pf_rows - __start_pf_rows);
+	const struct pf_image image = {.n_pieces = 3,
+				       .pieces = {{.end = from, .file = PF_SLOT_EMPTY},
+						  {from, to, -from, .file = ROWS_FILE},
+						  {to, UINT64_MAX, .file = PF_SLOT_EMPTY}}};
+	struct mappings *m = NULL;
+
+	if (probes_file_set(p, PF_SLOT_EMPTY, &empty) || proc_start_boottime(getpid(), &start_ns) ||
+	    mappings_read(getpid(), start_ns, 0, &m))
+		abort();
+	for (size_t i = 0; i < m->n; i++) {
+		uint64_t tag = PF_TAG_VDSO;
+
+		if (m->items[i].fd >= 0 ? probes_file_tag(m->items[i].fd, &tag)
+					: !streq(m->items[i].path, "[vdso]"))
+			continue;
+		if (probes_image_set(p, tag, tag == rows_tag() ? &image : &other))
+			abort();
+	}
+	mappings_unref(m);
+}
+
 static inline void rows_write(struct probes *p, const struct pf_row *rows, uint32_t n_rows,
 			      const struct pf_rule *rules, uint32_t n_rules)
 {
@@ -58,6 +121,7 @@ static inline void rows_write(struct probes *p, const struct pf_row *rows, uint3
 	    probes_chunk_write(p, ROWS_CHUNK + 2, 0, rules, n_rules * sizeof(*rules)) ||
 	    probes_chunk_flush(p) || probes_file_set(p, ROWS_FILE, &file))
 		abort();
+	rows_images(p);
 }
 
 /* The table of pf_rows, with rows of code that never runs behind it: n in all. */
@@ -85,24 +149,28 @@ static inline void rows_install(struct probes *p)
 	rows_install_among(p, 0);
 }
 
-/* A process forked from this one gets a mapping of that section, and nothing else. */
+/* A process forked from this one gets its program's code, where that section alone has rows. */
 static inline struct pf_process_key rows_process(struct probes *p, const struct raw_proc *of,
 						 uint64_t exec_pages)
 {
 	struct pf_process_key key = {of->start_boottime_ns, of->tgid, of->exec_id};
-	struct pf_mapping m = {
-		.start = (uintptr_t)__start_pf_rows,
-		.end = (uintptr_t)__stop_pf_rows,
-		.bias = (uintptr_t)__start_pf_rows,
-		.file = ROWS_FILE,
-	};
+	const uint64_t start = (uintptr_t)__start_pf_rows, end = (uintptr_t)__stop_pf_rows;
+	struct rows_vma vma = rows_vma();
+	struct pf_mapping m[] = {{vma.start, start, vma.load, .file = PF_SLOT_EMPTY},
+				 {start, end, start, .file = ROWS_FILE},
+				 {end, vma.end, vma.load, .file = PF_SLOT_EMPTY}};
 	struct pf_process v = {
 		.exec_pages = exec_pages,
 		.n_parts = 1,
-		.parts = {{m.start, PF_REF(ROWS_CHUNK + 3, 0), 1}},
+		.parts = {{vma.start, PF_REF(ROWS_CHUNK + 3, 0), ARRAY_SIZE(m)}},
 	};
 
-	if (probes_chunk_write(p, ROWS_CHUNK + 3, 0, &m, sizeof(m)) || probes_chunk_flush(p) ||
+	for (size_t i = 0; i < ARRAY_SIZE(m); i++) {
+		m[i].load = vma.load;
+		m[i].tag = rows_tag();
+		m[i].verified = PF_UNVERIFIED;
+	}
+	if (probes_chunk_write(p, ROWS_CHUNK + 3, 0, m, sizeof(m)) || probes_chunk_flush(p) ||
 	    probes_process_set(p, &key, &v))
 		abort();
 	return key;

@@ -221,6 +221,19 @@ int probes_process_remove(struct probes *p, const struct pf_process_key *k)
 	return r == -ENOENT ? 0 : r;
 }
 
+int probes_image_set(struct probes *p, uint64_t tag, const struct pf_image *i)
+{
+	tell_reused(p);
+	return bpf_map_update_elem(bpf_map__fd(p->core->maps.images), &tag, i, BPF_ANY);
+}
+
+int probes_image_remove(struct probes *p, uint64_t tag)
+{
+	int r = bpf_map_delete_elem(bpf_map__fd(p->core->maps.images), &tag);
+
+	return r == -ENOENT ? 0 : r;
+}
+
 /*
  * Any update of an outer map waits for RCU, whatever it writes (kernel/bpf/syscall.c,
  * maybe_wait_bpf_programs, since 5.0). Of those that sleep the kernel waits for none: they look at `reused`.

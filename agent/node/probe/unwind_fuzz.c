@@ -122,9 +122,9 @@ static void make_rules(struct input *in)
 static void make_tables(struct input *in, struct pf_walk *w)
 {
 	const struct pf_mapping mappings[] = {
-		{CODE_BASE, CODE_BASE + 256, CODE_BASE, 0, 0},
-		{CODE_BASE + 256, CODE_BASE + 384, CODE_BASE, 1, 0},
-		{CODE_BASE + 384, CODE_BASE + 448, CODE_BASE, 7, 0},
+		{CODE_BASE, CODE_BASE + 256, CODE_BASE, .file = 0},
+		{CODE_BASE + 256, CODE_BASE + 384, CODE_BASE, .file = 1},
+		{CODE_BASE + 384, CODE_BASE + 448, CODE_BASE, .file = 7},
 	};
 	const struct pf_page page = {PF_REF(1, 0), N_ROWS};
 

@@ -83,7 +83,7 @@ static int setup(void **state)
 		.pages = PF_REF(0, 0),
 		.rules = PF_REF(2, 0),
 	};
-	mappings[0] = (struct pf_mapping){MAPPED, MAPPED + TEXT_SIZE, MAPPED - ELF_TEXT, 1, 0};
+	mappings[0] = (struct pf_mapping){MAPPED, MAPPED + TEXT_SIZE, MAPPED - ELF_TEXT, .file = 1};
 	memset(&scratch, 0, sizeof(scratch));
 	scratch.walk.known = true;
 	scratch.walk.process = (struct pf_process){
@@ -781,11 +781,12 @@ static void the_right_mapping_of_many(void **state)
 	row(0, 0x800, PF_RULE_ROOT);
 	for (size_t i = 0; i < N; i++) /* with holes between them */
 		mappings[i] = (struct pf_mapping){MAPPED + i * 0x2000, MAPPED + i * 0x2000 + 0x1000,
-						  MAPPED + i * 0x2000 - ELF_TEXT, 1, 0};
+						  MAPPED + i * 0x2000 - ELF_TEXT, .file = 1};
 	scratch.walk.process = (struct pf_process){
 		.n_parts = 2,
 		.parts = {{MAPPED, PF_REF(3, 0), N / 2},
-			  {MAPPED + N / 2 * 0x2000, PF_REF(3, N / 2 * 32), N / 2}},
+			  {MAPPED + N / 2 * 0x2000, PF_REF(3, N / 2 * sizeof(struct pf_mapping)),
+			   N - N / 2}},
 	};
 	for (size_t i = 1; i < N; i++) {
 		uint64_t leaf = mappings[i].start + 4, caller = mappings[N - i].start + 0x801;
@@ -793,9 +794,9 @@ static void the_right_mapping_of_many(void **state)
 		stack_words[0] = caller;
 		walk(leaf, stack_at(0), 0);
 		ASSERT_STACK(PF_END_ROOT, leaf, caller);
-		assert_false(pf_find_mapping(&scratch.walk, mappings[i].end));
+		assert_false(pf_find_mapping(&scratch, mappings[i].end));
 	}
-	assert_false(pf_find_mapping(&scratch.walk, MAPPED - 1));
+	assert_false(pf_find_mapping(&scratch, MAPPED - 1));
 }
 
 static void the_right_row_of_many(void **state)

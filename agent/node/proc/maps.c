@@ -314,6 +314,7 @@ int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id
 {
 	/* The first one stays this process's directory, also when the number is used again. */
 	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
+	uint64_t began_ns = thread_cpu_ns();
 	struct mappings *m;
 	uint32_t tid;
 	int e = proc_dir_open(tgid, &proc_fd);
@@ -337,6 +338,7 @@ int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id
 	}
 	if (m->n)
 		qsort(m->items, m->n, sizeof(*m->items), compare_mappings);
+	m->cost_ns = thread_cpu_ns() - began_ns;
 	*ret = m;
 	return 0;
 }

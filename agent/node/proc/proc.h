@@ -60,6 +60,7 @@ struct mapping {			/* executable mappings only */
 	int backing_fd;			/* a file in memory; -1: anonymous */
 	uint64_t backing_offset;	/* of start in it */
 	bool memory_file;		/* a file in memory without a name (memfd): rewritten by another mapping, its ctime stays */
+	uint64_t tag;			/* the file, as frames name it (probes_file_tag, bpf/tables.h); 0: not looked for */
 	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno with fd == -1 */
 };
@@ -67,6 +68,7 @@ struct mapping {			/* executable mappings only */
 struct mappings {
 	uint32_t tgid, exec_id;
 	uint64_t start_boottime_ns, read_at_ns;
+	uint64_t cost_ns;		/* CPU time that reading them took */
 	struct mapping *items;		/* sorted by start */
 	size_t n;
 	bool truncated;			/* more than MAPPINGS_MAX: counted */
@@ -86,6 +88,16 @@ static inline bool mapping_is_unsure(const struct mapping *m)
 {
 	return m->copy || m->memory_file;
 }
+/* Process address - offset in what the kernel has mapped there, modulo 2^64. */
+static inline uint64_t mapping_load(const struct mapping *m)
+{
+	return m->start - (m->copy ? m->backing_offset : m->file_offset);
+}
+/*
+ * Of a program whose mappings keep changing they are read once in so many times what that costs: whoever has 60,000
+ * mappings costs the agent no more than whoever has few.
+ */
+#define MAPPINGS_REST 30
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);

@@ -237,8 +237,9 @@ static inline void image_begin(void)
 	image.used = 64;
 	image.reads = 0;
 	m = (struct pf_mapping *)image.chunks[0];
-	m[0] = (struct pf_mapping){VM, VM + VM_BYTES, 0, 0, 1 | PF_MANAGED};
-	m[1] = (struct pf_mapping){TRACES, TRACES + TRACES_SIZE, 0, 0, 1 | PF_MANAGED};
+	m[0] = (struct pf_mapping){.start = VM, .end = VM + VM_BYTES, .runtime = 1 | PF_MANAGED};
+	m[1] = (struct pf_mapping){
+		.start = TRACES, .end = TRACES + TRACES_SIZE, .runtime = 1 | PF_MANAGED};
 	d = image.luajit = (struct pf_luajit *)image.chunks[1];
 	memset(d, 0xff, sizeof(*d));
 	d->vm_start = VM;

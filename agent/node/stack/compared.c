@@ -128,7 +128,7 @@ static const struct mapping *unsure_mapping(const struct exec *e, const struct r
 	if (f->kernel || f->runtime)
 		return NULL;
 	*ret_address = f->address - !stack_is_leaf(stack, i);
-	m = mappings_find(e->maps, *ret_address);
+	m = stacks_mapping(e, f, *ret_address);
 	return m && mapping_is_unsure(m) ? m : NULL;
 }
 
@@ -306,7 +306,7 @@ static bool differs_at(struct stacks *s, const struct exec *e, const struct mapp
 	uint64_t at = address - x->address, before = AROUND_BYTES, behind = AROUND_BYTES;
 	struct file_names names;
 
-	files_names(s->files, m, e->root, address, &names);
+	files_names(s->files, m, e->root, address - m->start + m->file_offset, &names);
 	if (names.n) {
 		before = names.before;
 		behind = names.behind;

@@ -52,6 +52,12 @@ struct stacks {
 /* NULL: not known. */
 struct process *stacks_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns);
 struct exec *process_exec(struct process *p, uint32_t exec_id);
+/*
+ * The mapping that the frame lies in, among those that were read; address: as it is looked up. NULL: none, or another
+ * one than was there when the sample was taken.
+ */
+const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
+				     uint64_t address);
 /* Forgets who has ended long enough ago: no process that was found before is valid then. */
 void stacks_purge(struct stacks *s);
 void stacks_forget_all(struct stacks *s);

@@ -221,14 +221,36 @@ static bool is_past(const struct process *p, uint32_t exec_id)
 	return newest && (int32_t)(exec_id - newest->exec_id) < 0;
 }
 
+const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
+				     uint64_t address)
+{
+	const struct mapping *m = e ? mappings_find(e->maps, address) : NULL;
+
+	if (!m)
+		return NULL;
+	if (f->no_file)
+		return m->tag == PF_TAG_NONE ? m : NULL;
+	if (!f->tag)
+		return m;
+	if (f->address - mapping_load(m) != f->file_offset)
+		return NULL;
+	/* A file that nobody could open has no names, only its path. */
+	return m->tag == f->tag || m->tag == PF_TAG_UNKNOWN ? m : NULL;
+}
+
 /* Of a runtime's frame: what is known of it was lost on its way here; who reads mappings tells it again. */
-static bool misses(const struct exec *e, const struct raw_frame *f, bool leaf)
+static bool misses(struct stacks *s, const struct exec *e, const struct raw_frame *f, bool leaf)
 {
 	if (!e)
 		return true;
 	if (f->runtime)
 		return !e->runtimes;
-	return !e->maps->truncated && !mappings_find(e->maps, f->address - !leaf);
+	if (e->maps->truncated)
+		return false;
+	if (f->tag)
+		return !stacks_mapping(e, f, f->address - !leaf) &&
+		       !files_knows_tag(s->files, f->tag);
+	return !mappings_find(e->maps, f->address - !leaf);
 }
 
 bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
@@ -248,7 +270,7 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
 		const struct raw_frame *f = &ustack->frames[i];
 
 		if (f->kernel || is_past(p, f->exec_id) ||
-		    !misses(process_exec(p, f->exec_id), f, stack_is_leaf(ustack, i)))
+		    !misses(s, process_exec(p, f->exec_id), f, stack_is_leaf(ustack, i)))
 			continue;
 		if (p)
 			p->miss_told_ns = now;
@@ -296,7 +318,7 @@ void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_
 		e = process_exec(p, f->exec_id);
 		if (!is_past(p, f->exec_id) && !is_new(e, now_ns))
 			continue;
-		m = e ? mappings_find(e->maps, f->address - !stack_is_leaf(ustack, i)) : NULL;
+		m = stacks_mapping(e, f, f->address - !stack_is_leaf(ustack, i));
 		if (m && files_unparsed(s->files, m))
 			stacks_note_unparsed(s, p, e->maps, m);
 	}

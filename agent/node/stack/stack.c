@@ -107,7 +107,7 @@ static const char *end_of(struct process *p, const struct raw_stack *stack)
 
 	if (stack->end_reason)
 		return stack->end_reason;
-	if (e && !e->maps->truncated &&
+	if (e && !last->tag && !e->maps->truncated &&
 	    !mappings_find(e->maps, last->address - !stack_is_leaf(stack, stack->n - 1)))
 		return "bad_address";
 	return is_too_early(p, stack) ? "runtime_pending" : NULL;
@@ -171,21 +171,22 @@ static void push_names(struct stacks *s, const struct file_names *names, struct 
 	}
 }
 
-static void push_native(struct stacks *s, struct process *p, const struct raw_frame *raw, bool leaf)
+static void push_bare(struct stacks *s, const struct raw_frame *raw)
 {
-	const struct exec *exec = process_exec(p, raw->exec_id);
-	uint64_t address =
-		raw->address - !leaf; /* a return address belongs to the call before it */
-	const struct mapping *m = exec ? mappings_find(exec->maps, address) : NULL;
 	struct frame f = {.kind = FRAME_APP, .address = raw->address};
+
+	push(s, &f);
+}
+
+/* offset: in m's file, of the address that is asked for. read: m was read of the process, and may be parsed. */
+static void push_in_file(struct stacks *s, struct process *p, const struct exec *exec,
+			 const struct mapping *m, bool read, uint64_t offset)
+{
+	struct frame f = {0};
 	struct file_names names;
 
-	if (!m || !m->path[0] || (streq(m->path, "[vdso]") && m->start < ADDRESS_32BIT)) {
-		push(s, &f);
-		return;
-	}
-	files_names(s->files, m, exec->root, address, &names);
-	if (names.unparsed)
+	files_names(s->files, m, exec ? exec->root : 0, offset, &names);
+	if (names.unparsed && read)
 		stacks_note_unparsed(s, p, exec->maps, m);
 	f.kind = m->library ? FRAME_LIBRARY : FRAME_APP;
 	f.address = names.address;
@@ -193,6 +194,35 @@ static void push_native(struct stacks *s, struct process *p, const struct raw_fr
 	f.module = module_name(s, m->path);
 	push_names(s, &names, f);
 	files_names_done(s->files, &names);
+}
+
+/* What is mapped there now, or was when that was last read. */
+static void push_by_address(struct stacks *s, struct process *p, const struct exec *exec,
+			    const struct raw_frame *raw, uint64_t address)
+{
+	const struct mapping *m = stacks_mapping(exec, raw, address);
+
+	if (!m || !m->path[0] || (streq(m->path, "[vdso]") && m->start < ADDRESS_32BIT))
+		push_bare(s, raw);
+	else
+		push_in_file(s, p, exec, m, true, address - m->start + m->file_offset);
+}
+
+static void push_native(struct stacks *s, struct process *p, const struct raw_frame *raw, bool leaf)
+{
+	const struct exec *exec = process_exec(p, raw->exec_id);
+	uint64_t address =
+		raw->address - !leaf; /* a return address belongs to the call before it */
+	struct mapping m;
+
+	if (!raw->tag || stacks_mapping(exec, raw, address)) {
+		push_by_address(s, p, exec, raw, address);
+	} else if (files_of_tag(s->files, raw->tag, &m)) {
+		push_in_file(s, p, exec, &m, false, raw->file_offset - !leaf);
+		free(m.path);
+	} else {
+		push_bare(s, raw);
+	}
 }
 
 static void push_runtime_marker(struct stacks *s, const struct raw_frame *raw)

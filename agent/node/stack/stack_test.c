@@ -179,6 +179,61 @@ static void libraries_and_vdso(void **state)
 	done(&f);
 }
 
+/* Tags as the node gives them: any number for a file. */
+static void add_tagged_mappings(struct fixture *f)
+{
+	struct mappings *m;
+
+	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].fd >= 0) {
+			m->items[i].tag = PF_TAG_FIRST + m->items[i].inode;
+			files_tagged(files, &m->items[i]);
+		}
+	stacks_mappings(f->s, m);
+	mappings_unref(m);
+}
+
+/* A frame that was sampled in the file that has this address now. */
+static struct raw_frame in_file(const struct fixture *f, const void *address)
+{
+	struct mappings *m;
+	struct raw_frame r = USER(address);
+	const struct mapping *x;
+
+	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	x = mappings_find(m, r.address);
+	assert_non_null(x);
+	r.file_offset = r.address - x->start + x->file_offset;
+	r.tag = PF_TAG_FIRST + x->inode;
+	mappings_unref(m);
+	return r;
+}
+
+/* Whatever is mapped at the address when names are asked for. */
+static void names_are_those_of_the_file_that_was_sampled(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct raw_frame here, moved, no_file, strange;
+
+	(void)state;
+	add_tagged_mappings(&f);
+	here = in_file(&f, known_function);
+	moved = in_file(&f, dlsym(RTLD_DEFAULT, "qsort_r"));
+	moved.address = here.address;
+	no_file = USER(known_function);
+	no_file.no_file = true;
+	strange = here;
+	strange.tag = 1;
+	assert_rendered(&f, STACK(NULL, here), NULL, false, "known_function");
+	assert_rendered(&f, STACK(NULL, moved), NULL, false, "[l] qsort_r");
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, STACK(NULL, here, moved)));
+	assert_rendered(&f, STACK(NULL, no_file), NULL, false, "[unknown start_thread?]");
+	assert_rendered(&f, STACK(NULL, strange), NULL, false, "[unknown start_thread?]");
+	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, STACK(NULL, strange)));
+	done(&f);
+}
+
 static void what_is_not_known_is_said(void **state)
 {
 	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1070,6 +1125,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(user_and_kernel_frames_have_names),
 		cmocka_unit_test(frames_carry_module_build_id_and_function_start),
 		cmocka_unit_test(libraries_and_vdso),
+		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
 		cmocka_unit_test(what_is_not_known_is_said),
 		cmocka_unit_test(markers_stand_where_the_walk_stopped),
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),

@@ -30,8 +30,6 @@ static inline size_t space_rounded(size_t bytes)
 }
 
 /* ---- table.c: files ---- */
-/* Slots that no file owns: what mappings name when theirs has no table (yet). */
-enum { SLOT_PENDING, SLOT_NONE, SLOT_EMPTY /* a file that says nothing */, SLOT_FIRST };
 #define FILE_SLOTS_MAX 16 /* 8 GiB of text; sparser or larger is made up to waste memory */
 
 struct file {
@@ -65,7 +63,8 @@ struct unwind {
 	struct space *space;
 	size_t budget_bytes;
 	struct file *files;
-	struct process *processes;     /* in order of their last change */
+	struct process *processes; /* in order of their last change */
+	struct image *images;
 	size_t n_mappings, data_bytes; /* data: of runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;
@@ -93,6 +92,16 @@ bool index_fits(const struct unwind *u, const struct elf_index *index);
 void files_retry(struct unwind *u);
 /* The slot for an ELF address, and where the next slot's part begins (UINT64_MAX: nowhere). */
 uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
+
+/* ---- images.c ---- */
+/* The kernel finds the file by its tag from now on; index is its. */
+void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
+		   const struct file *f);
+/* The same of one without an index: a slot that no file owns. */
+void image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
+/* No tag leads to the file's slots any more. */
+void images_leave(struct unwind *u, const struct file *f);
+void images_free(struct unwind *u);
 
 /* ---- mappings.c ---- */
 struct list {

@@ -5,8 +5,10 @@
  */
 #include "node/unwind/internal.h"
 
-#define PROCESS_MAPPINGS (PF_PART_MAPPINGS_MAX * PF_PARTS_MAX)
+#define PROCESS_MAPPINGS MAPPINGS_MAX
 #define GROWTH_BYTES	 (256u << 20) /* HotSpot's code cache is 240 MiB, V8's code range 128 MiB */
+
+_Static_assert(PROCESS_MAPPINGS <= PF_PART_MAPPINGS_MAX * PF_PARTS_MAX, "they have room");
 
 void list_leave(struct unwind *u, struct list *l)
 {
@@ -21,7 +23,7 @@ static void add_piece(struct list *l, const struct pf_mapping *x)
 	struct pf_mapping *last = l->n ? &l->items[l->n - 1] : NULL;
 
 	if (last && last->end == x->start && last->file == x->file && last->bias == x->bias &&
-	    last->runtime == x->runtime) {
+	    last->load == x->load && last->tag == x->tag && last->runtime == x->runtime) {
 		last->end = x->end;
 		return;
 	}
@@ -30,7 +32,8 @@ static void add_piece(struct list *l, const struct pf_mapping *x)
 		return;
 	}
 	GROW(l->items, l->n, l->cap);
-	l->items[l->n++] = *x;
+	l->items[l->n] = *x;
+	l->items[l->n++].verified = PF_UNVERIFIED;
 }
 
 static struct file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
@@ -106,12 +109,20 @@ struct at {
 	bool pending;
 };
 
+/* What has to be compared first is this process's own affair. */
+static bool has_image(const struct mapping *m)
+{
+	return m->tag != PF_TAG_NONE && m->tag != PF_TAG_UNKNOWN && !mapping_is_unsure(m);
+}
+
 /* A mapping of more text than a slot covers goes in as several. */
 static void add_file(struct unwind *u, struct list *l, const struct at *a)
 {
 	struct file *f = use_once(u, l, a->index);
 	uint64_t address, bias, start = a->start;
 
+	if (has_image(a->m))
+		image_of_file(u, a->m->tag, a->index, f);
 	/* No part of the file that runs: nothing is known of it. */
 	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
 				      &address) < 0)
@@ -126,6 +137,8 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 			.start = start,
 			.end = start + (last ? left : MIN(left, slot_end - (start - bias))),
 			.bias = bias,
+			.load = mapping_load(a->m),
+			.tag = a->m->tag,
 			.file = slot,
 			.runtime = a->runtime,
 		};
@@ -137,7 +150,13 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 
 static void add_at(struct unwind *u, struct list *l, const struct at *a)
 {
-	struct pf_mapping x = {.start = a->start, .end = a->end, .runtime = a->runtime};
+	struct pf_mapping x = {
+		.start = a->start,
+		.end = a->end,
+		.load = mapping_load(a->m),
+		.tag = a->m->tag,
+		.runtime = a->runtime,
+	};
 
 	/*
 	 * Generated code grows upwards into what its runtime has reserved. Where that is writable, too, the
@@ -151,13 +170,15 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 		return;
 	}
 	if (a->pending)
-		x.file = SLOT_PENDING;
+		x.file = PF_SLOT_PENDING;
 	else if (a->m->path[0] == '/')
-		x.file = SLOT_NONE;
+		x.file = PF_SLOT_NONE;
 	else if (a->runtime & PF_MANAGED)
-		x.file = SLOT_EMPTY;
+		x.file = PF_SLOT_EMPTY;
 	else
 		return;
+	if (has_image(a->m))
+		image_of_slot(u, a->m->tag, x.file);
 	add_piece(l, &x);
 }
 

@@ -57,6 +57,7 @@ static size_t table_bytes(const struct file *f)
 
 static void evict(struct unwind *u, struct file *f)
 {
+	images_leave(u, f);
 	for (size_t i = 0; i < f->n_extents; i++)
 		room_leave(u, f->extents[i]);
 	for (size_t i = 0; i < f->n_slots; i++) {
@@ -417,7 +418,7 @@ uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end)
 
 	*ret_end = UINT64_MAX;
 	if (!f->n_slots)
-		return f->without ? SLOT_NONE : SLOT_EMPTY;
+		return f->without ? PF_SLOT_NONE : PF_SLOT_EMPTY;
 	while (k + 1 < f->n_slots && address >> PF_PAGE_BITS >= f->slots[k + 1].first_page)
 		k++;
 	if (k + 1 < f->n_slots)

@@ -28,6 +28,8 @@ static struct kernel {
 	struct pf_file files[PF_FILES_MAX];
 	struct slot_value processes[PF_PROCESSES_MAX];
 	size_t n_slots; /* the others were never set */
+	struct pf_image images[PF_IMAGES_MAX + 64];
+	size_t n_tags, n_images; /* the tags from there on were never set */
 	unsigned n_graces, n_chunks;
 	size_t n_written;
 	int fail; /* of writes, and of processes: -errno */
@@ -75,6 +77,12 @@ static inline void mark_process(const struct pf_process *p)
 		for (uint32_t k = 0; k < p->parts[i].n; k++)
 			mark_file(&kernel.files[m[k].file]);
 	}
+}
+
+static inline void mark_image(const struct pf_image *i)
+{
+	for (uint32_t k = 0; k < i->n_pieces; k++)
+		mark_file(&kernel.files[i->pieces[k].file]);
 }
 
 static inline int k_write(void *arg, uint32_t chunk, uint32_t offset, const void *bytes, size_t n)
@@ -159,11 +167,38 @@ static inline int k_remove_process(void *arg, const struct pf_process_key *k)
 	return 0;
 }
 
+/* Tags of tests are small numbers. */
+#define TEST_TAGS (PF_IMAGES_MAX + 64)
+
+static inline int k_set_image(void *arg, uint64_t tag, const struct pf_image *i)
+{
+	(void)arg;
+	assert_true(tag < TEST_TAGS);
+	if (kernel.fail)
+		return kernel.fail;
+	kernel.n_images += !kernel.images[tag].n_pieces;
+	kernel.n_tags = MAX(kernel.n_tags, tag + 1);
+	kernel.images[tag] = *i;
+	mark_image(i);
+	return 0;
+}
+
+static inline int k_remove_image(void *arg, uint64_t tag)
+{
+	(void)arg;
+	assert_true(tag < TEST_TAGS && kernel.images[tag].n_pieces);
+	kernel.images[tag].n_pieces = 0;
+	kernel.n_images--;
+	return 0;
+}
+
 static inline void mark_all(void)
 {
 	for (size_t i = 0; i < kernel.n_slots; i++)
 		if (kernel.processes[i].set)
 			mark_process(&kernel.processes[i].value);
+	for (size_t i = 0; i < kernel.n_tags; i++)
+		mark_image(&kernel.images[i]);
 }
 
 static inline int k_grace(void *arg)
@@ -175,8 +210,9 @@ static inline int k_grace(void *arg)
 	return 0;
 }
 
-static const struct unwind_ops ops = {k_write,	     k_flush,	       k_drop_chunk, k_set_file,
-				      k_set_process, k_remove_process, k_grace};
+static const struct unwind_ops ops = {k_write,	   k_flush,	   k_drop_chunk,
+				      k_set_file,  k_set_process,  k_remove_process,
+				      k_set_image, k_remove_image, k_grace};
 
 static inline struct unwind *start(size_t budget)
 {

@@ -14,14 +14,14 @@
 
 static int set_special_slots(struct unwind *u)
 {
-	static const struct pf_file special[SLOT_FIRST] = {
-		[SLOT_PENDING] = {.state = PF_FILE_PENDING},
-		[SLOT_NONE] = {.state = PF_FILE_NONE},
-		[SLOT_EMPTY] = {.state = PF_FILE_READY},
+	static const struct pf_file special[PF_SLOT_FIRST] = {
+		[PF_SLOT_PENDING] = {.state = PF_FILE_PENDING},
+		[PF_SLOT_NONE] = {.state = PF_FILE_NONE},
+		[PF_SLOT_EMPTY] = {.state = PF_FILE_READY},
 	};
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < SLOT_FIRST; i++)
+	for (uint32_t i = 0; r == 0 && i < PF_SLOT_FIRST; i++)
 		r = u->ops.set_file(u->arg, i, &special[i]);
 	return r;
 }
@@ -37,7 +37,7 @@ int unwind_new(const struct unwind_ops *ops, void *arg, size_t budget_bytes, str
 	u->budget_bytes = MIN(u->budget_bytes, (size_t)PF_CHUNKS_MAX * PF_CHUNK_BYTES);
 	u->space = space_new(u->budget_bytes);
 	u->free_slots = xcalloc(PF_FILES_MAX, sizeof(*u->free_slots));
-	for (uint32_t i = PF_FILES_MAX; i-- > SLOT_FIRST;)
+	for (uint32_t i = PF_FILES_MAX; i-- > PF_SLOT_FIRST;)
 		u->free_slots[u->n_free_slots++] = i;
 	r = set_special_slots(u);
 	if (r < 0) {
@@ -67,6 +67,7 @@ struct unwind *unwind_free(struct unwind *u)
 	}
 	HASH_ITER (hh, u->files, f, next_f)
 		file_free(u, f);
+	images_free(u);
 	space_free(u->space);
 	free(u->free_slots);
 	free(u->old_extents);

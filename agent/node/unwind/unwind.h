@@ -20,6 +20,8 @@ struct unwind_ops {
 	int (*set_file)(void *arg, uint32_t slot, const struct pf_file *f);
 	int (*set_process)(void *arg, const struct pf_process_key *k, const struct pf_process *p);
 	int (*remove_process)(void *arg, const struct pf_process_key *k);
+	int (*set_image)(void *arg, uint64_t tag, const struct pf_image *i);
+	int (*remove_image)(void *arg, uint64_t tag);
 	/* Returns after everyone has left who may still see what was replaced before (RCU). */
 	int (*grace)(void *arg);
 };

@@ -121,8 +121,8 @@ static void thousands_of_mappings(void **state)
 	assert_int_equal(counter_get(cut), 0);
 	for (size_t i = 0; i < p->m.n; i += 61)
 		assert_mapping(p, i, 511);
-	assert_mapping(p, 2047, 64);
-	assert_mapping(p, 2048, 64);
+	assert_mapping(p, PF_PART_MAPPINGS_MAX - 1, 64);
+	assert_mapping(p, PF_PART_MAPPINGS_MAX, 64);
 	assert_mapping(p, 16383, 64);
 	map(p, 0x90000000, 0x1000, 0x10000, a);
 	assert_int_equal(put(u, p), 0);
@@ -407,6 +407,130 @@ static void gone_processes_are_swept(void **state)
 	elf_index_unref(a);
 }
 
+/* ---- files by their tags ---- */
+
+static const struct pf_image *image_of(uint64_t tag)
+{
+	assert_true(kernel.images[tag].n_pieces > 0);
+	return &kernel.images[tag];
+}
+
+/* What the kernel is told of a file leads to the same rows as a mapping of it. */
+static void a_tag_leads_to_its_files_rows(void **state)
+{
+	struct unwind *u = start(0);
+	struct elf_index *a = small_index(1);
+	struct proc *p = proc_new(1);
+	const struct pf_mapping *m;
+	const struct pf_piece *piece;
+
+	(void)state;
+	map(p, 0x400000, 0x60000, 0, a);
+	map(p, 0x500000, 0x1000, 0, NULL);
+	map(p, 0x600000, 0x1000, 0, NULL);
+	p->items[0].tag = 20;
+	p->items[1].tag = 21;
+	p->items[2].tag = PF_TAG_UNKNOWN;
+	p->pending[1] = true;
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(kernel.n_images, 2);
+	m = find_mapping(&value_of(p)->value, 0x410000);
+	piece = &image_of(20)->pieces[0];
+	assert_int_equal(piece->file, m->file);
+	assert_int_equal(m->tag, 20);
+	assert_int_equal(m->load, 0x400000);
+	assert_int_equal(m->load - piece->delta, m->bias);
+	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_PENDING);
+
+	/* It is parsed, and turns out to be no program. */
+	p->pending[1] = false;
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_NONE);
+	/* It is mapped nowhere any more, and can come back. */
+	unwind_exited(u, p->m.tgid, p->m.start_boottime_ns);
+	assert_int_equal(image_of(20)->pieces[0].file, piece->file);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+}
+
+/* Whose table made room for another's is not found any more. */
+static void a_tag_does_not_outlive_its_files_table(void **state)
+{
+	struct unwind *u = start(1 << 20);
+	struct elf_index *a = index_of(200 << 10, 1), *b = index_of(200 << 10, 2);
+	struct elf_index *others[6];
+	struct proc *p = proc_new(1), *q = proc_new(2);
+
+	(void)state;
+	map(p, 0x400000, 0x60000, 0, a);
+	p->items[0].tag = 20;
+	assert_int_equal(put(u, p), 0);
+	unwind_exited(u, p->m.tgid, p->m.start_boottime_ns);
+	assert_int_equal(image_of(20)->n_pieces, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		others[i] = index_of(200 << 10, 3 + i);
+		map(q, 0x1000000 * (i + 1), 0x60000, 0, others[i]);
+	}
+	assert_int_equal(put(u, q), 0);
+	assert_int_equal(kernel.n_images, 0);
+	end(u);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		elf_index_unref(others[i]);
+	elf_index_unref(a);
+	elf_index_unref(b);
+	free(p);
+	free(q);
+}
+
+static void images_have_a_limit(void **state)
+{
+	struct counter *evicted = counter("podflame_unwind_images_evicted_total", NULL, NULL);
+	uint64_t before = counter_get(evicted);
+	struct unwind *u = start(0);
+	struct proc *p = proc_new(1);
+
+	(void)state;
+	for (size_t i = 0; i < PF_IMAGES_MAX + 3; i++) {
+		map(p, 0x10000000 + i * 0x2000, 0x1000, 0, NULL);
+		p->items[i].tag = PF_TAG_FIRST + i;
+	}
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(kernel.n_images, PF_IMAGES_MAX);
+	assert_int_equal(counter_get(evicted), before + 3);
+	assert_int_equal(kernel.images[PF_TAG_FIRST].n_pieces, 0);
+	assert_int_equal(image_of(PF_TAG_FIRST + 3)->n_pieces, 1);
+	end(u);
+	free(p);
+}
+
+/* Text of more slots than an image has places. */
+static void an_image_of_many_places_is_cut(void **state)
+{
+	struct counter *cut = counter("podflame_unwind_images_cut_total", NULL, NULL);
+	struct page_spec pages[PF_PIECES_MAX + 1];
+	uint64_t before = counter_get(cut);
+	struct unwind *u = start(0);
+	struct proc *p = proc_new(1);
+	struct elf_index *a;
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_SIZE(pages); i++)
+		pages[i] = (struct page_spec){i * PF_FILE_PAGES_MAX, 10};
+	a = make_index(pages, ARRAY_SIZE(pages), 20, 1);
+	map(p, 0x100000000000, 0x1000, 0, a);
+	p->items[0].tag = 20;
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(image_of(20)->n_pieces, PF_PIECES_MAX);
+	assert_int_equal(counter_get(cut), before + 1);
+	for (uint32_t i = 0; i < PF_PIECES_MAX; i++)
+		assert_int_equal(image_of(20)->pieces[i].end,
+				 (uint64_t)(i + 1) * PF_FILE_PAGES_MAX * PF_PAGE_BYTES);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,6 +546,10 @@ int main(void)
 		cmocka_unit_test(generated_code_grows),
 		cmocka_unit_test(what_a_runtime_says_is_written_when_it_changes),
 		cmocka_unit_test(gone_processes_are_swept),
+		cmocka_unit_test(a_tag_leads_to_its_files_rows),
+		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),
+		cmocka_unit_test(images_have_a_limit),
+		cmocka_unit_test(an_image_of_many_places_is_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

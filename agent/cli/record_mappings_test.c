@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Libraries that come and go at one place: each sample has the names, and the callers, of the library that was there when
+ * it was taken, or a marker. The program's own function says which one that was.
+ */
+#include "cli/testrun.h"
+#include "node/parse/parse.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const char program[] =
+	"#define _GNU_SOURCE\n"
+	"#include <dlfcn.h>\n"
+	"#include <fcntl.h>\n"
+	"#include <signal.h>\n"
+	"#include <stdio.h>\n"
+	"#include <stdlib.h>\n"
+	"#include <string.h>\n"
+	"#include <sys/prctl.h>\n"
+	"#include <time.h>\n"
+	"#include <unistd.h>\n"
+	"#define KEEP __attribute__((noinline, noclone))\n"
+	"static char bytes[1 << 20];\n"
+	"static void copy(const char *from, const char *to, int flags)\n"
+	"{\n"
+	"	int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | flags, 0755);\n"
+	"	long n = read(in, bytes, sizeof(bytes));\n"
+	"	if (write(out, bytes, n) != n) _exit(3);\n"
+	"	close(in);\n"
+	"	close(out);\n"
+	"}\n"
+	"static const char *put(const char *mode, const char *library)\n"
+	"{\n"
+	"	static char there[4096], new[4096];\n"
+	"	if (!strcmp(mode, \"swap\")) return library;\n"
+	"	snprintf(there, sizeof(there), \"%.4000s.so\", getenv(\"AT\"));\n"
+	"	snprintf(new, sizeof(new), \"%.4000s.new\", getenv(\"AT\"));\n"
+	"	if (!strcmp(mode, \"rewrite\")) {\n"
+	"		copy(library, there, O_TRUNC);\n"
+	"	} else {\n"
+	"		copy(library, new, O_EXCL);\n"
+	"		rename(new, there);\n"
+	"	}\n"
+	"	return there;\n"
+	"}\n"
+	"static double now(void)\n"
+	"{\n"
+	"	struct timespec t;\n"
+	"	clock_gettime(CLOCK_MONOTONIC, &t);\n"
+	"	return t.tv_sec + t.tv_nsec / 1e9;\n"
+	"}\n"
+	"KEEP void calls(const char *path, const char *name)\n"
+	"{\n"
+	"	void *h = dlopen(path, RTLD_NOW);\n"
+	"	void (*f)(long) = (void (*)(long))dlsym(h, name);\n"
+	"	double end = now() + atof(getenv(\"SECONDS\"));\n"
+	"	while (now() < end) f(20000);\n"
+	"	dlclose(h);\n"
+	"}\n"
+	"KEEP void calls_first(const char *p) { calls(p, \"in_first\"); __asm__ volatile(\"\"); }\n"
+	"KEEP void calls_second(const char *p) { calls(p, \"in_second\"); __asm__ volatile(\"\"); "
+	"}\n"
+	"int main(int argc, char **argv)\n"
+	"{\n"
+	"	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
+	"	for (;;) {\n"
+	"		calls_first(put(argv[1], argv[2]));\n"
+	"		calls_second(put(argv[1], argv[3]));\n"
+	"	}\n"
+	"}\n";
+/* Frames of other sizes in each, so that the other one's rules lead astray. */
+static const char library[] =
+	"#include <string.h>\n"
+	"#define KEEP __attribute__((noinline, noclone))\n"
+	"#define FILL char a[BYTES]; memset(a, 1, BYTES); __asm__ volatile(\"\" : : \"r\"(a) : "
+	"\"memory\")\n"
+	"static volatile unsigned long sink;\n"
+	"static KEEP void LEAF(long n) { FILL; while (n--) sink += n * sink; }\n"
+	"static KEEP void MIDDLE(long n) { FILL; LEAF(n); __asm__ volatile(\"\"); }\n"
+	"void IN(long n) { MIDDLE(n); __asm__ volatile(\"\"); }\n";
+
+static void compile(const char *text, const char *name, const char *flags)
+{
+	_cleanup_free_ char *source = file_in_dir("source.c"), *out = file_in_dir(name);
+	_cleanup_free_ char *command = xasprintf(
+		"gcc -O2 -w -fomit-frame-pointer %s -o %s %s -ldl 2>&1", flags, out, source);
+
+	assert_int_equal(file_write_atomic(source, text, strlen(text), 0644), 0);
+	assert_int_equal(system(command), 0);
+}
+
+static pid_t start(const char *mode)
+{
+	_cleanup_free_ char *path = file_in_dir("host"), *first = file_in_dir("first.so");
+	_cleanup_free_ char *second = file_in_dir("second.so"), *at = file_in_dir("library");
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		setenv("AT", at, 1);
+		setenv("SECONDS", streq(mode, "swap") ? "0.05" : "0.4", 1);
+		execl(path, path, mode, first, second, (char *)NULL);
+		_exit(9);
+	}
+	return pid;
+}
+
+/* Samples whose stack has both. */
+static uint64_t sum_of(const char *path, const char *a, const char *b)
+{
+	_cleanup_free_ char *all = NULL;
+	uint64_t sum = 0, n;
+	char *save = NULL;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
+	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (strstr(line, a) && strstr(line, b)) {
+			assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
+			sum += n;
+		}
+	return sum;
+}
+
+/* right_percent: of all, at least. */
+static void check(const char *mode, unsigned right_percent)
+{
+	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
+	uint64_t all, right, crossed, rootless;
+	pid_t pid = start(mode);
+	struct run r;
+
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	wait_cpu(pid, 2 * NSEC_PER_SEC);
+	kill(pid, SIGSTOP); /* what is there now has not to be read late */
+	kill(r.pid, SIGINT);
+	assert_int_equal(run_end(&r), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	all = folded_sum(out, NULL);
+	right = sum_of(out, ";calls_first;calls;[l] in_first;[l] first_middle;", "first_leaf") +
+		sum_of(out, ";calls_second;calls;[l] in_second;[l] second_middle;", "second_leaf");
+	crossed = sum_of(out, "calls_first;", "second_") + sum_of(out, "calls_second;", "first_") +
+		  sum_of(out, "first_leaf", "second_middle") +
+		  sum_of(out, "second_leaf", "first_middle");
+	/* Without a caller, and without a marker. */
+	rootless = sum_of(out, "_leaf", "") - sum_of(out, "_leaf", ";main;") -
+		   sum_of(out, "_leaf", "[unwind: ");
+	print_message("%s: %" PRIu64 " samples, %" PRIu64 " right, %" PRIu64 " crossed, %" PRIu64
+		      " without a caller\n",
+		      mode, all, right, crossed, rootless);
+	assert_true(all > 500);
+	assert_int_equal(crossed, 0);
+	assert_int_equal(rootless, 0);
+	assert_true(right * 100 >= all * right_percent);
+	run_free(&r);
+}
+
+static void libraries_that_take_turns(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	check("swap", 80);
+}
+
+/* Each time another file, which has to be read: marked until then. */
+static void a_library_that_is_replaced_under_its_name(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	check("rename", 1);
+}
+
+/* The same file with other bytes. */
+static void a_library_that_is_written_over(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	check("rewrite", 1);
+}
+
+static int begin(void **state)
+{
+	int r = dir_make(state);
+
+	if (r)
+		return r;
+	compile(program, "host", "");
+	compile(library, "first.so",
+		"-shared -fPIC -DBYTES=40 -DLEAF=first_leaf -DMIDDLE=first_middle -DIN=in_first");
+	compile(library, "second.so",
+		"-shared -fPIC -DBYTES=600 -DLEAF=second_leaf -DMIDDLE=second_middle "
+		"-DIN=in_second");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(libraries_that_take_turns),
+		cmocka_unit_test(a_library_that_is_replaced_under_its_name),
+		cmocka_unit_test(a_library_that_is_written_over),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, begin, dir_remove);
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tags: what a walk will call a file (bpf/vma.h), found out by mapping it here and looking at that mapping as a walk
+ * does. One program of core, run by whoever asks; while nothing is loaded nobody can.
+ */
+#include "node/probe/internal.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core.skel.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct probes *lender; /* NULL: nothing is loaded */
+static int program_fd, map_fd;
+
+static pthread_once_t seed_once = PTHREAD_ONCE_INIT;
+static uint64_t seed;
+
+static void seed_draw(void)
+{
+	random_bytes(&seed, sizeof(seed));
+}
+
+/* One for all that is loaded one after the other: tags outlive it. */
+uint64_t tags_seed(void)
+{
+	pthread_once(&seed_once, seed_draw);
+	return seed;
+}
+
+/* Under the lock. */
+static int look(const void *at, struct pf_vma *ret)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts);
+	struct pf_vma v = {.address = (uintptr_t)at};
+	uint32_t zero = 0;
+	int r = bpf_map_update_elem(map_fd, &zero, &v, BPF_ANY);
+
+	if (!r)
+		r = bpf_prog_test_run_opts(program_fd, &opts);
+	if (!r && opts.retval != PF_VMA_FOUND)
+		return -ENODATA;
+	return r ? r : bpf_map_lookup_elem(map_fd, &zero, ret);
+}
+
+static int look_at(const void *at, struct pf_vma *ret)
+{
+	int r = -EOPNOTSUPP;
+
+	pthread_mutex_lock(&lock);
+	if (lender)
+		r = look(at, ret);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+int probes_file_tag(int fd, uint64_t *ret_tag)
+{
+	size_t bytes = sysconf(_SC_PAGESIZE);
+	struct pf_vma v = {0};
+	void *at;
+	int r;
+
+	at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	r = look_at(at, &v);
+	munmap(at, bytes);
+	if (r == 0 && v.tag < PF_TAG_FIRST)
+		r = -ENODATA;
+	if (r == 0)
+		*ret_tag = v.tag;
+	return r;
+}
+
+/* Its own program, mapped a second time: it has to be where it is, and to have one tag each time. */
+static const char *try_out(void)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	size_t bytes = sysconf(_SC_PAGESIZE);
+	uint64_t tag = 0, again = 0;
+	struct pf_vma v = {0};
+	void *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	int r;
+
+	if (at == MAP_FAILED)
+		return "its own program cannot be mapped";
+	r = look_at(at, &v);
+	munmap(at, bytes);
+	if (r < 0)
+		return "they are not where they should be";
+	if ((uintptr_t)at < v.start || (uintptr_t)at >= v.end || v.runs)
+		return "they are not as they should be";
+	if (probes_file_tag(fd, &tag) < 0 || probes_file_tag(fd, &again) < 0 || tag != again)
+		return "files cannot be told apart";
+	return NULL;
+}
+
+void tags_open(struct probes *p)
+{
+	const char *problem;
+
+	pthread_mutex_lock(&lock);
+	lender = p;
+	program_fd = bpf_program__fd(p->core->progs.pf_look_self);
+	map_fd = bpf_map__fd(p->core->maps.looked);
+	pthread_mutex_unlock(&lock);
+	problem = try_out();
+	p->bpf_config.sees_mappings = !problem;
+	if (!problem)
+		return;
+	tags_close(p);
+	feature_missing(p, FEATURE_MAPPINGS,
+			"this kernel's mappings cannot be read: %s; code that is mapped where "
+			"other code was is marked "
+			"only where the size differs",
+			problem);
+}
+
+void tags_close(struct probes *p)
+{
+	pthread_mutex_lock(&lock);
+	if (lender == p)
+		lender = NULL;
+	pthread_mutex_unlock(&lock);
+}

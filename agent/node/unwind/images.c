@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files as the kernel finds them by their tags, wherever they are mapped: which slot has the rules of which part. So a
+ * library that comes back, or comes to a process that nobody has read yet, is walked at once.
+ */
+#include "node/unwind/internal.h"
+
+struct image {
+	uint64_t tag;
+	const struct file *file; /* whose slots it names; NULL: no file's */
+	struct pf_image value;
+	UT_hash_handle hh; /* in order of use: the head was used least recently */
+};
+
+static void image_free(struct unwind *u, struct image *i)
+{
+	HASH_DEL(u->images, i);
+	free(i);
+}
+
+static void forget(struct unwind *u, struct image *i)
+{
+	(void)u->ops.remove_image(u->arg, i->tag);
+	image_free(u, i);
+}
+
+void images_free(struct unwind *u)
+{
+	while (u->images)
+		image_free(u, u->images);
+}
+
+void images_leave(struct unwind *u, const struct file *f)
+{
+	struct image *i, *next;
+
+	HASH_ITER (hh, u->images, i, next)
+		if (i->file == f)
+			forget(u, i);
+}
+
+static struct image *image_get(struct unwind *u, uint64_t tag)
+{
+	struct image *i;
+
+	HASH_FIND(hh, u->images, &tag, sizeof(tag), i);
+	if (i) {
+		HASH_DEL(u->images, i);
+	} else {
+		while (HASH_COUNT(u->images) >= PF_IMAGES_MAX) {
+			forget(u, u->images);
+			counter_add(counter("podflame_unwind_images_evicted_total", NULL, NULL), 1);
+		}
+		i = xcalloc(1, sizeof(*i));
+		i->tag = tag;
+	}
+	HASH_ADD(hh, u->images, tag, sizeof(i->tag), i);
+	return i;
+}
+
+/* Where the kernel has no room, frames of the file end with a marker there: it is tried again with the next process. */
+static void set(struct unwind *u, uint64_t tag, const struct file *f, const struct pf_image *value)
+{
+	struct image *i = image_get(u, tag);
+
+	if (i->value.n_pieces && i->file == f && memcmp(&i->value, value, sizeof(*value)) == 0)
+		return;
+	i->file = f;
+	i->value = *value;
+	if (u->ops.set_image(u->arg, tag, value) < 0)
+		image_free(u, i);
+}
+
+/* A part of its text, cut where the slots' parts end; false: no room for all of it. */
+static bool add_pieces(const struct file *f, const struct elf_text *t, struct pf_image *v)
+{
+	uint64_t address = t->address, end = t->address + t->bytes, slot_end;
+
+	while (address < end) {
+		struct pf_piece *p = &v->pieces[v->n_pieces];
+		uint32_t slot = file_slot(f, address, &slot_end);
+
+		if (v->n_pieces == PF_PIECES_MAX)
+			return false;
+		slot_end = MIN(slot_end, end);
+		*p = (struct pf_piece){
+			.start = t->offset + (address - t->address),
+			.end = t->offset + (slot_end - t->address),
+			.delta = t->address - t->offset,
+			.file = slot,
+		};
+		v->n_pieces++;
+		address = slot_end;
+	}
+	return true;
+}
+
+void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
+		   const struct file *f)
+{
+	struct pf_image v = {0};
+	struct elf_text t;
+
+	for (size_t k = 0; elf_index_text(index, k, &t); k++)
+		if (!add_pieces(f, &t, &v)) {
+			counter_add(counter("podflame_unwind_images_cut_total", NULL, NULL), 1);
+			break;
+		}
+	if (v.n_pieces)
+		set(u, tag, f == &u->refused ? NULL : f, &v);
+	else
+		image_of_slot(u, tag, PF_SLOT_EMPTY);
+}
+
+void image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot)
+{
+	const struct pf_image v = {.n_pieces = 1, .pieces = {{.end = UINT64_MAX, .file = slot}}};
+
+	set(u, tag, NULL, &v);
+}
