@@ -208,7 +208,30 @@ static void rows_work(void)
 		;
 }
 
-static pid_t start_rows(unsigned depth)
+/*
+ * Its mappings change all the time, as those of a program do that allocates: so what is mapped where it runs is looked
+ * up for each sample anew. Of 60,000 mappings in the second case.
+ */
+static void rows_work_changing(void)
+{
+	for (volatile bool end = false; !end;) {
+		void *m = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		for (volatile int i = 0; i < 100000; i++)
+			;
+		munmap(m, 4096);
+	}
+}
+
+static void rows_work_in_60000(void)
+{
+	for (int i = 0; i < 60000; i++) /* no two of them become one */
+		(void)mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
+	rows_work_changing();
+}
+
+static pid_t start_rows(unsigned depth, void (*work)(void))
 {
 	pid_t pid = fork();
 
@@ -216,7 +239,7 @@ static pid_t start_rows(unsigned depth)
 		bench_die("fork", errno);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		pf_rows_enter(depth, rows_work);
+		pf_rows_enter(depth, work);
 	}
 	return pid;
 }
@@ -245,6 +268,18 @@ static void rows_process_of(struct probes *p, pid_t pid)
 	mappings_unref(m);
 }
 
+static double bench_rows_of(struct probes *p, const struct procs_filter *f, double filtered_ns,
+			    const char *name, pid_t busy, const char *note)
+{
+	double ns;
+
+	sample_only(p, f, busy);
+	rows_process_of(p, busy);
+	ns = report_sample(p, filtered_ns, name, note);
+	stop(busy);
+	return ns;
+}
+
 static void bench_rows(struct probes *p, const struct procs_filter *f, double filtered_ns)
 {
 	double ns[ARRAY_SIZE(depths)];
@@ -252,14 +287,14 @@ static void bench_rows(struct probes *p, const struct procs_filter *f, double fi
 	rows_install_among(p, PAGE_ROWS);
 	for (size_t i = 0; i < ARRAY_SIZE(depths); i++) {
 		_cleanup_free_ char *name = xasprintf("probe.rows_depth_%u", depths[i]);
-		pid_t busy = start_rows(depths[i]);
 
-		sample_only(p, f, busy);
-		rows_process_of(p, busy);
-		ns[i] = report_sample(p, filtered_ns, name,
+		ns[i] = bench_rows_of(p, f, filtered_ns, name, start_rows(depths[i], rows_work),
 				      "by unwind tables; goal at depth 33: 7000");
-		stop(busy);
 	}
+	bench_rows_of(p, f, filtered_ns, "probe.rows_changing", start_rows(33, rows_work_changing),
+		      "depth 33; its mappings have changed since the last sample, each time");
+	bench_rows_of(p, f, filtered_ns, "probe.rows_changing_60000",
+		      start_rows(33, rows_work_in_60000), "the same of 60,000 mappings");
 	bench_report("probe.rows_frame", ns_a_frame(ns), "ns/frame",
 		     "by unwind tables; goal 100, the best peer 400");
 }
