@@ -81,6 +81,22 @@ static int remove_process(void *arg, const struct pf_process_key *k)
 	return 0;
 }
 
+/* Of files wherever they are mapped: a process that stands still is walked by its own mappings alone. */
+static int set_image(void *arg, uint64_t tag, const struct pf_image *i)
+{
+	(void)arg;
+	(void)tag;
+	(void)i;
+	return 0;
+}
+
+static int remove_image(void *arg, uint64_t tag)
+{
+	(void)arg;
+	(void)tag;
+	return 0;
+}
+
 static void *bpf_map_lookup_elem(void *map, const void *key)
 {
 	uint32_t k = *(const uint32_t *)key;
@@ -102,8 +118,17 @@ __attribute__((noinline)) static long bpf_probe_read_user(void *to, uint32_t n, 
 
 static int load_tables(uint32_t pid)
 {
-	static const struct unwind_ops ops = {write_chunk, nothing,	   drop_chunk, set_file,
-					      set_process, remove_process, nothing};
+	static const struct unwind_ops ops = {
+		.write = write_chunk,
+		.flush = nothing,
+		.drop_chunk = drop_chunk,
+		.set_file = set_file,
+		.set_process = set_process,
+		.remove_process = remove_process,
+		.set_image = set_image,
+		.remove_image = remove_image,
+		.grace = nothing,
+	};
 	struct files_config config = {.parser.marks = runtime_marks()};
 	struct unwind *u = NULL;
 	struct elf_index **indexes;
