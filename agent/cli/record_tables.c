@@ -34,7 +34,7 @@ struct record_process {
 	struct runtime_process *runtimes;
 	struct mappings *m; /* to be looked at again; NULL: not now */
 	uint32_t exec_id;   /* of the last that were read */
-	uint64_t rest_ns;   /* CLOCK_MONOTONIC: until then they are not read again */
+	uint64_t rest_ns;   /* of mappings_rest */
 };
 
 static struct record_process *find_process(struct recording *r, uint32_t tgid, uint64_t start)
@@ -106,7 +106,7 @@ bool record_rests(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns
 {
 	const struct record_process *p = find_process(r, tgid, start_boottime_ns);
 
-	return p && p->exec_id == exec_id && now_mono_ns() < p->rest_ns;
+	return p && p->exec_id == exec_id && !mappings_may_be_read(p->rest_ns, now_mono_ns());
 }
 
 void record_give_tables(struct recording *r, struct mappings *m)
@@ -114,7 +114,7 @@ void record_give_tables(struct recording *r, struct mappings *m)
 	struct record_process *p = get_process(r, m);
 
 	p->exec_id = m->exec_id;
-	p->rest_ns = now_mono_ns() + MAPPINGS_REST * m->cost_ns;
+	p->rest_ns = mappings_rest(p->rest_ns, m, now_mono_ns());
 	give_tables(r, m);
 	record_debug_read(r, m);
 }

@@ -222,7 +222,7 @@ bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime
 {
 	const struct tracked *t = follow_find(f, (struct process_id){start_boottime_ns, tgid});
 
-	return t && t->exec_id == exec_id && now_mono_ns() < t->rest_ns;
+	return t && t->exec_id == exec_id && !mappings_may_be_read(t->rest_ns, now_mono_ns());
 }
 
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
@@ -240,7 +240,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 		alloc_reset(t);
 	}
 	t->exec_id = m->exec_id;
-	t->rest_ns = now_mono_ns() + MAPPINGS_REST * m->cost_ns;
+	t->rest_ns = mappings_rest(t->rest_ns, m, now_mono_ns());
 	t->runs.due = true;
 	mappings_unref(t->m);
 	t->m = mappings_ref(m);

@@ -89,7 +89,7 @@ struct tracked {
 	struct process_id id;
 	uint64_t cgroup_id, set_ns;
 	uint32_t exec_id;   /* of the last mappings */
-	uint64_t rest_ns;   /* CLOCK_MONOTONIC: until then these are not read again */
+	uint64_t rest_ns;   /* of mappings_rest */
 	struct mappings *m; /* NULL: all of it is in the kernel */
 	bool setting, again;
 	unsigned n_waiting, n_tries; /* files wanted */

@@ -94,10 +94,21 @@ static inline uint64_t mapping_load(const struct mapping *m)
 	return m->start - (m->copy ? m->backing_offset : m->file_offset);
 }
 /*
- * Of a program whose mappings keep changing they are read once in so many times what that costs: whoever has 60,000
- * mappings costs the agent no more than whoever has few.
+ * Of a program whose mappings keep changing they are read once in so many times what that costs, in the long run: whoever
+ * has 60,000 mappings costs the agent no more than whoever has few. Some seconds of that may be spent at once: a library
+ * that comes and goes is not there each time that somebody reads.
  */
-#define MAPPINGS_REST 30
+#define MAPPINGS_REST	    30
+#define MAPPINGS_ADVANCE_NS (8 * NSEC_PER_SEC)
+/* rest_ns: CLOCK_MONOTONIC, from when on all readings so far are paid; 0 at first. */
+static inline uint64_t mappings_rest(uint64_t rest_ns, const struct mappings *m, uint64_t now_ns)
+{
+	return MAX(rest_ns, now_ns) + MAPPINGS_REST * m->cost_ns;
+}
+static inline bool mappings_may_be_read(uint64_t rest_ns, uint64_t now_ns)
+{
+	return now_ns + MAPPINGS_ADVANCE_NS >= rest_ns;
+}
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
