@@ -47,11 +47,8 @@ extern const char pf_rows_ret[], __start_pf_rows[], __stop_pf_rows[];
 #define ROWS_FILE  7
 #define ROWS_CHUNK 0 /* 4 chunks: pages, rows, rules, mappings */
 
-/* The mapping of this program that has pf_rows. */
-struct rows_vma {
-	uint64_t start, end, load; /* load: where the file's beginning would lie */
-};
-static inline struct rows_vma rows_vma(void)
+/* Where the beginning of this program's file would lie, by the mapping that has pf_rows. */
+static inline uint64_t rows_load(void)
 {
 	uint64_t at = (uintptr_t)__start_pf_rows, start, end, offset;
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -62,7 +59,7 @@ static inline struct rows_vma rows_vma(void)
 			    3 &&
 		    at >= start && at < end) {
 			fclose(f);
-			return (struct rows_vma){start, end, start - offset};
+			return start - offset;
 		}
 	abort();
 }
@@ -83,7 +80,7 @@ static inline void rows_images(struct probes *p)
 	const struct pf_file empty = {.state = PF_FILE_READY};
 	const struct pf_image other = {.n_pieces = 1,
 				       .pieces = {{.end = UINT64_MAX, .file = PF_SLOT_EMPTY}}};
-	uint64_t from = (uintptr_t)__start_pf_rows - rows_vma().load, start_ns;
+	uint64_t from = (uintptr_t)__start_pf_rows - rows_load(), start_ns;
 	uint64_t to = from + (__stop_pf_rows - __start_pf_rows);
 	const struct pf_image image = {.n_pieces = 3,
 				       .pieces = {{.end = from, .file = PF_SLOT_EMPTY},
@@ -149,28 +146,71 @@ static inline void rows_install(struct probes *p)
 	rows_install_among(p, 0);
 }
 
-/* A process forked from this one gets its program's code, where that section alone has rows. */
+#define ROWS_MAPPINGS_MAX 64
+
+static inline uint32_t rows_add(struct pf_mapping *to, uint32_t n, const struct mapping *x,
+				uint64_t start, uint64_t end, uint64_t tag)
+{
+	bool rows = start == (uintptr_t)__start_pf_rows;
+
+	if (start == end)
+		return n;
+	if (n == ROWS_MAPPINGS_MAX)
+		abort();
+	to[n] = (struct pf_mapping){
+		.start = start,
+		.end = end,
+		.bias = rows ? start : mapping_load(x),
+		.load = mapping_load(x),
+		.tag = tag,
+		.file = rows ? ROWS_FILE : PF_SLOT_EMPTY,
+		.verified = PF_UNVERIFIED,
+	};
+	return n + 1;
+}
+
+/* What this process has mapped of files; that section alone has rows. */
+static inline uint32_t rows_list(struct pf_mapping *to)
+{
+	const uint64_t start = (uintptr_t)__start_pf_rows, end = (uintptr_t)__stop_pf_rows;
+	struct mappings *m = NULL;
+	uint64_t start_ns;
+	uint32_t n = 0;
+
+	if (proc_start_boottime(getpid(), &start_ns) || mappings_read(getpid(), start_ns, 0, &m))
+		abort();
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+		uint64_t tag;
+
+		if (x->fd < 0 || probes_file_tag(x->fd, &tag))
+			continue;
+		if (start < x->start || start >= x->end) {
+			n = rows_add(to, n, x, x->start, x->end, tag);
+			continue;
+		}
+		n = rows_add(to, n, x, x->start, start, tag);
+		n = rows_add(to, n, x, start, end, tag);
+		n = rows_add(to, n, x, end, x->end, tag);
+	}
+	mappings_unref(m);
+	return n;
+}
+
+/* A process forked from this one gets what this one has. */
 static inline struct pf_process_key rows_process(struct probes *p, const struct raw_proc *of,
 						 uint64_t exec_pages)
 {
 	struct pf_process_key key = {of->start_boottime_ns, of->tgid, of->exec_id};
-	const uint64_t start = (uintptr_t)__start_pf_rows, end = (uintptr_t)__stop_pf_rows;
-	struct rows_vma vma = rows_vma();
-	struct pf_mapping m[] = {{vma.start, start, vma.load, .file = PF_SLOT_EMPTY},
-				 {start, end, start, .file = ROWS_FILE},
-				 {end, vma.end, vma.load, .file = PF_SLOT_EMPTY}};
+	struct pf_mapping m[ROWS_MAPPINGS_MAX];
+	uint32_t n = rows_list(m);
 	struct pf_process v = {
 		.exec_pages = exec_pages,
 		.n_parts = 1,
-		.parts = {{vma.start, PF_REF(ROWS_CHUNK + 3, 0), ARRAY_SIZE(m)}},
+		.parts = {{m[0].start, PF_REF(ROWS_CHUNK + 3, 0), n}},
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(m); i++) {
-		m[i].load = vma.load;
-		m[i].tag = rows_tag();
-		m[i].verified = PF_UNVERIFIED;
-	}
-	if (probes_chunk_write(p, ROWS_CHUNK + 3, 0, m, sizeof(m)) || probes_chunk_flush(p) ||
+	if (probes_chunk_write(p, ROWS_CHUNK + 3, 0, m, n * sizeof(*m)) || probes_chunk_flush(p) ||
 	    probes_process_set(p, &key, &v))
 		abort();
 	return key;
