@@ -132,10 +132,10 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 static struct verdict no_entries(const struct subject *x)
 {
 	const struct group *g = without_agent(x->sum);
-	bool waited =
-		is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
-		is(x->ready, "Unknown", "ReportFull") ||
-		(g && x->ready && !is(x->ready, "Unknown", NULL)); /* while the agent was missed */
+	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
+		      is(x->ready, "Unknown", "ReportFull") ||
+		      /* while the agent was missed, or by an answer before this one */
+		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", NULL));
 	unsigned n_reports = x->seen->n_reports;
 
 	if (x->sum->behind && !x->sum->n_current)
