@@ -288,6 +288,43 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 	end();
 }
 
+/* Its Role was taken away: what it knew of the pods gets old, and nodes that change are judged by their reports. */
+static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
+{
+	struct kube_watch *w;
+
+	(void)state;
+	start();
+	add_working("n1");
+	add_working("dead");
+	no_agent("dead");
+	pass(100, NULL);
+	assert_true(agentless_is(a, "dead"));
+	w = agents();
+	w->ops.state("HTTP 403: pods is forbidden", w->arg);
+	pass(10, NULL);
+	add_node("n2", 0);
+	agentless_report(a, "n2", true);
+	add_node("n3", 0);
+	pass(300, NULL);
+	assert_false(agentless_is(a, "n1"));
+	assert_false(agentless_is(a, "n2"));
+	assert_true(agentless_is(a, "n3"));
+	/* its report is the old agent's, until a new agent writes it */
+	assert_true(agentless_is(a, "dead"));
+	agentless_report(a, "dead", true);
+	assert_false(agentless_is(a, "dead"));
+	/* the watch works again: neither node has an agent's pod */
+	w->ops.state(NULL, w->arg);
+	pass(89, NULL);
+	assert_false(agentless_is(a, "n2"));
+	pass(2, NULL);
+	assert_false(agentless_is(a, "n1"));
+	assert_true(agentless_is(a, "n2"));
+	assert_true(agentless_is(a, "dead"));
+	end();
+}
+
 /* What was so for long is told at once by a hub that starts, and what is young is not. */
 static void test_a_hub_that_starts(void **state)
 {
@@ -698,6 +735,7 @@ int main(void)
 		cmocka_unit_test(test_an_agent_that_crashes_again_and_again),
 		cmocka_unit_test(test_no_report_is_a_lack_though_the_agent_runs),
 		cmocka_unit_test(test_without_the_agents_pods_reports_decide),
+		cmocka_unit_test(test_a_watch_of_the_agents_pods_that_fails_later),
 		cmocka_unit_test(test_a_hub_that_starts),
 		cmocka_unit_test(test_nothing_is_said_before_all_is_known),
 		cmocka_unit_test(test_a_node_that_goes),

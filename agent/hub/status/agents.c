@@ -20,7 +20,8 @@ enum pod_state {
 };
 struct node {
 	char *name;
-	uint64_t created_ns; /* wall time: of the node or of the newest agent's pod on it */
+	uint64_t created_ns;  /* wall time: of the node or of the newest agent's pod on it */
+	uint64_t reported_ns; /* monotonic: when a write of its report was last seen */
 	bool exists, reported, lacks;
 	unsigned n_pods[_POD_STATE_MAX];
 	UT_hash_handle hh;
@@ -36,7 +37,8 @@ struct agents {
 	struct kube_watch *watch;
 	struct node *nodes;
 	struct pod *pods;
-	bool refused, begun;
+	uint64_t failed_ns; /* monotonic: since when the watch fails; 0: it does not */
+	bool begun;
 };
 
 /* ---- nodes ---- */
@@ -68,7 +70,15 @@ static void node_free(struct agents *a, struct node *n)
 	free(n);
 }
 
+bool agents_pods_known(const struct agents *a)
+{
+	return kube_watch_synced(a->watch) && !a->failed_ns;
+}
+
 /*
+ * While the pods are not known, a report is the only sign of an agent. Of a node that lacked one before, the report may be
+ * the old agent's: it counts once it was written anew.
+ *
  * An agent that runs and is not ready neither works again nor stops working: a node that is out of reach, or has no CPU
  * to spare, has one like it, and so has, again and again, an agent that crashes as it starts.
  */
@@ -78,7 +88,9 @@ static bool works(const struct agents *a, const struct node *n)
 		return true;
 	if (!n->reported)
 		return false;
-	if (!kube_watch_synced(a->watch) || n->n_pods[POD_READY])
+	if (!agents_pods_known(a))
+		return !n->lacks || n->reported_ns >= a->failed_ns;
+	if (n->n_pods[POD_READY])
 		return true;
 	return n->n_pods[POD_RUNNING] && !n->lacks;
 }
@@ -124,6 +136,8 @@ void agents_report(struct agents *a, const char *node, bool there)
 	struct node *n = find_or_add(a, node);
 
 	n->reported = there;
+	if (there)
+		n->reported_ns = now_mono_ns();
 	judge(a, n, 0);
 }
 
@@ -141,7 +155,7 @@ void agents_begin(struct agents *a)
 
 bool agents_known(const struct agents *a)
 {
-	return a->refused || kube_watch_synced(a->watch);
+	return a->failed_ns || kube_watch_synced(a->watch);
 }
 
 /* ---- the agents' pods ---- */
@@ -313,25 +327,34 @@ static void on_pod_gone(const char *key, const json_t *last, void *arg)
 		judge(a, forget_pod(a, p), 0);
 }
 
-/* Where it was refused until now, every node was judged by its report. */
-static void on_synced(void *arg)
+static void judge_all(struct agents *a)
 {
-	struct agents *a = arg;
 	struct node *n, *next;
 
 	HASH_ITER (hh, a->nodes, n, next)
 		judge(a, n, 0);
 }
 
+static void on_synced(void *arg)
+{
+	judge_all(arg);
+}
+
+/* While the watch fails, nodes are judged by their reports. */
 static void on_state(const char *error, void *arg)
 {
 	struct agents *a = arg;
 
-	if (error)
+	if (error) {
 		log_warn("watching the agents' pods: %s", error);
-	else if (a->refused)
+		if (!a->failed_ns)
+			a->failed_ns = now_mono_ns();
+		return;
+	}
+	if (a->failed_ns)
 		log_info("watching the agents' pods");
-	a->refused = error != NULL;
+	a->failed_ns = 0;
+	judge_all(a);
 }
 
 /* ---- life ---- */

@@ -17,8 +17,11 @@ struct agents_ops {
 int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg, struct agents **ret);
 struct agents *agents_free(struct agents *a);
 void agents_node(struct agents *a, const char *node, const json_t *obj);	/* NULL: it is gone */
+/* Whether the node has a report; called again each time the report is written. */
 void agents_report(struct agents *a, const char *node, bool there);
-/* The agents' pods are known, or cannot be: then a report is all that an agent is known by. */
+/* They are listed, and the watch of them works now. */
+bool agents_pods_known(const struct agents *a);
+/* The agents' pods were listed, or cannot be: then a report is all that an agent is known by. */
 bool agents_known(const struct agents *a);
 /* From now on it is told of nodes: those that there are and their reports have been given to it. */
 void agents_begin(struct agents *a);

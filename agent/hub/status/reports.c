@@ -178,8 +178,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 			r->ops.report.remove(key, old, r->arg);
 		hide(r, name, obj);
 	}
-	if (!old)
-		r->ops.there(name, true, r->arg);
+	r->ops.there(name, true, r->arg);
 }
 
 static void on_report_gone(const char *key, const json_t *last, void *arg)

@@ -11,7 +11,7 @@
 struct reports;
 struct reports_ops {
 	struct kube_watch_ops report;	/* of those that count; state is not called */
-	/* Whether there is one of a node, counted or not; the node itself, NULL: it is gone. */
+	/* Whether there is one of a node, counted or not, told at each write of it; the node itself, NULL: it is gone. */
 	void (*there)(const char *node, bool there, void *arg);
 	void (*node)(const char *node, const json_t *obj, void *arg);
 	bool (*hides)(const char *node, void *arg);	/* see reports_look_again */
