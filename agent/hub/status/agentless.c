@@ -237,7 +237,7 @@ static void take_pods(struct agentless *a)
 	l->n_failed = 0;
 	a->bytes -= l->pods.n_bytes;
 	agentless_pods_done(&l->pods);
-	agentless_pods_take(&l->pods, a->list, a->object, says);
+	agentless_pods_take(&l->pods, a->list, a->object, agents_pods_known(a->agents), says);
 	a->bytes += l->pods.n_bytes;
 	end_look(a);
 	finish_look(a, l, error);

@@ -53,7 +53,7 @@ static json_t *entry_of(const struct world *w, const json_t *target)
 
 	list_pods(w, &pods);
 	list_namespaces(w, &namespaces);
-	agentless_pods_take(&p, &pods, w->node, NULL);
+	agentless_pods_take(&p, &pods, w->node, true, NULL);
 	e = agentless_pods_entry(&p, target, &namespaces,
 				 json_bool_at(w->settings, "optInRequired", true));
 	agentless_pods_done(&p);

@@ -90,18 +90,21 @@ static void list_taints(struct buf *b, const json_t *node)
 }
 
 /* What is known of it. A taint need not be the reason: the DaemonSet may tolerate it. */
-static char *why(const json_t *node, const char *pod_says)
+static char *why(const json_t *node, bool pods_known, const char *pod_says)
 {
 	const char *os = label(node, "kubernetes.io/os"), *arch = label(node, "kubernetes.io/arch");
 	_cleanup_buf_ struct buf taints = {0};
 
-	if (pod_says)
+	if (pods_known && pod_says)
 		return xstrdup(pod_says);
 	if (is_virtual(node))
 		return xstrdup("it is a virtual node, and no DaemonSet runs there");
 	if ((os && !streq(os, "linux")) || (arch && !streq(arch, ARCH)))
 		return xasprintf("agents run on linux/" ARCH " alone, and it is %.32s/%.32s",
 				 os ? os : "?", arch ? arch : "?");
+	if (!pods_known)
+		return xstrdup("the node has no report, or only an old one, and the hub cannot "
+			       "watch the agents' pods: see the hub's log");
 	list_taints(&taints, node);
 	return xasprintf("the DaemonSet podflame-agent has no pod there (taints: %s); usual "
 			 "reasons: its nodeSelector or affinity, a taint that it does not "
@@ -110,11 +113,11 @@ static char *why(const json_t *node, const char *pod_says)
 }
 
 void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
-			 const json_t *node, const char *pod_says)
+			 const json_t *node, bool pods_known, const char *pod_says)
 {
 	struct taking t = {.pods = p};
 
-	*p = (struct agentless_pods){.why = why(node, pod_says)};
+	*p = (struct agentless_pods){.why = why(node, pods_known, pod_says)};
 	p->labels = json_incref((json_t *)json_at(node, "metadata.labels"));
 	kube_watch_each(pods, take, &t);
 	if (p->n)

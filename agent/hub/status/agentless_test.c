@@ -671,6 +671,44 @@ static void test_why(void **state)
 	}
 }
 
+static void expect_why(const char *node_text, const char *want)
+{
+	_cleanup_json_ json_t *e = NULL;
+
+	json_decref(node_object);
+	node_object = json_loads(node_text, 0, NULL);
+	assert_non_null(node_object);
+	pass(75, NULL);
+	e = entry_of("n1");
+	assert_string_equal(
+		json_str_at(json_array_get(json_object_get(e, "reasons"), 0), "message", ""), want);
+}
+
+/* Then it cannot say either that there is none, or go on saying what one did. */
+static void test_why_where_the_agents_pods_are_not_known(void **state)
+{
+	static const char not_known[] = "the node has no report, or only an old one, and the hub "
+					"cannot watch the agents' pods: see the hub's log";
+	struct kube_watch *w;
+
+	(void)state;
+	start_with_pods(1);
+	w = agents();
+	w->synced = false;
+	w->ops.state("HTTP 403: pods is forbidden", w->arg);
+	expect_why(NODE(LINUX("amd64"), TAINT("gpu")), not_known);
+	expect_why(NODE(LINUX("arm64"), ""),
+		   "agents run on linux/amd64 alone, and it is linux/arm64");
+	expect_why(NODE("\"type\": \"virtual-kubelet\"", ""),
+		   "it is a virtual node, and no DaemonSet runs there");
+	agent("n1", "", "");
+	w->ops.state(NULL, w->arg);
+	expect_why(NODE("", ""), "the agent's pod does not run (Running)");
+	w->ops.state("HTTP 403: pods is forbidden", w->arg);
+	expect_why(NODE("", ""), not_known);
+	end();
+}
+
 /* Before a DaemonSet's pod is bound to its node its affinity says which that is. */
 static void test_a_pod_that_is_not_bound_yet(void **state)
 {
@@ -748,6 +786,7 @@ int main(void)
 		cmocka_unit_test(test_pods_of_all_nodes_have_a_limit),
 		cmocka_unit_test(test_an_answer_that_never_comes),
 		cmocka_unit_test(test_why),
+		cmocka_unit_test(test_why_where_the_agents_pods_are_not_known),
 		cmocka_unit_test(test_a_pod_that_is_not_bound_yet),
 		cmocka_unit_test(test_odd_agents),
 	};
