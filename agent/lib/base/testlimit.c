@@ -5,6 +5,8 @@
  * functions that it stands in and its child processes, kills these and ends. The limit is LIMIT_S seconds, LIMIT_LONG_S where
  * LONG is set, or what TEST_LIMIT_S says. So a wait in a test may be a plain loop; one that can say more about what it waits
  * for fails by itself, earlier: until() of testwait.h.
+ *
+ * A pattern that matches no test fails: else a test that was renamed would be left out, and nobody would see it.
  */
 #include "lib/base/testprogram.h"
 
@@ -182,6 +184,11 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 		run[n_run] = tests[i];
 		run[n_run].setup_func = begin_test;
 		run[n_run++].teardown_func = end_test;
+	}
+	if (pattern && !n_run) {
+		print_error("[  FAILED  ] no test's name matches the pattern %s\n", pattern);
+		free(run);
+		return 1;
 	}
 	begin("the group's setup");
 	r = __real__cmocka_run_group_tests(name, run, n_run, setup, teardown);

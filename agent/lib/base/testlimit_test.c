@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* ---- a program whose tests are to fail: this one, told "waits" ---- */
+/* ---- a program whose tests are to fail: this one, told "waits" and perhaps a pattern ---- */
 
 static void it_passes(void **state)
 {
@@ -52,35 +52,57 @@ static int waits(void)
 
 /* ---- tests ---- */
 
-static void a_test_that_waits_for_ever_fails(void **state)
+/* Returns its exit status. */
+static int run_self(const char *arguments, char **ret_said)
 {
-	_cleanup_free_ char *command = NULL, *text = NULL;
+	_cleanup_free_ char *command = NULL, *said = NULL;
 	char dir[TESTDIR_BYTES], self[4096] = "";
 	int status;
 
-	(void)state;
 	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	assert_int_equal(testdir_make(dir), 0);
-	command = xasprintf("TEST_LIMIT_S=1 timeout 20 %s waits >%s/said 2>&1", self, dir);
+	said = xasprintf("%s/said", dir);
+	command = xasprintf("TEST_LIMIT_S=1 timeout 20 %s %s >%s 2>&1", self, arguments, said);
 	status = system(command); /* NOLINT: of constants */
-	free(command);
-	command = xasprintf("%s/said", dir);
-	assert_int_equal(file_read(AT_FDCWD, command, 1 << 16, &text, NULL), 0);
-	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	assert_int_equal(file_read(AT_FDCWD, said, 1 << 16, ret_said, NULL), 0);
+	testdir_remove(dir);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void a_test_that_waits_for_ever_fails(void **state)
+{
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	assert_int_equal(run_self("waits", &text), 1);
 	assert_non_null(strstr(text, "[       OK ] it_passes"));
 	assert_non_null(strstr(text, "[  ERROR   ] --- it_waits_for_ever: no end after 1 s"));
 	assert_non_null(strstr(text, "wait_for_the_other_end at "));
 	assert_non_null(strstr(text, "(sleep) S"));
 	assert_non_null(strstr(text, "[  FAILED  ] it_waits_for_ever"));
-	testdir_remove(dir);
+}
+
+static void a_pattern_that_matches_no_test_fails(void **state)
+{
+	_cleanup_free_ char *some = NULL, *none = NULL;
+
+	(void)state;
+	assert_int_equal(run_self("waits 'it_pass*'", &some), 0);
+	assert_non_null(strstr(some, "2 test(s) run"));
+	assert_int_equal(run_self("waits 'it_passed*'", &none), 1);
+	assert_non_null(strstr(none, "no test's name matches the pattern it_passed*"));
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_test_that_waits_for_ever_fails),
+		cmocka_unit_test(a_pattern_that_matches_no_test_fails),
 	};
 
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
 	if (argc > 1 && streq(argv[1], "waits"))
 		return waits();
 	return cmocka_run_group_tests(tests, NULL, NULL);
