@@ -597,6 +597,35 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	status_free(s);
 }
 
+/* The hub may not watch the agents' pods any more: that the report is written is all that tells of a new agent. */
+static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
+{
+	struct status *s = start(true);
+	struct kube_watch *agents = watch_of("/namespaces/podflame-system/pods");
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL;
+	_cleanup_json_ json_t *r = report("n1", "u1", true);
+	_cleanup_json_ json_t *pod =
+		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
+
+	(void)state;
+	upsert("/nodes", "n1", no_object, NULL);
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	run(true);
+	answer_look("n1", pod);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", -1), 0);
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	agents->ops.state("HTTP 403: pods is forbidden", agents->arg);
+	upsert("profilingnodereports", "podflame-system/n1", r, r);
+	test_clock.later_ns += 2 * NSEC_PER_SEC;
+	run(true);
+	assert_string_equal(sent_reason(), "Profiling");
+	t3 = answer(200, t2, "12");
+	status_free(s);
+}
+
 /* A target that comes later, another one, and one that goes. */
 static void test_targets_of_a_node_without_agent(void **state)
 {
@@ -789,6 +818,7 @@ int main(void)
 		cmocka_unit_test(test_report_before_its_node_counts_when_that_comes),
 		cmocka_unit_test(test_nodes_known_late),
 		cmocka_unit_test(test_a_node_whose_agent_goes_and_comes_back),
+		cmocka_unit_test(test_a_report_that_is_written_anew_tells_of_an_agent),
 		cmocka_unit_test(test_targets_of_a_node_without_agent),
 		cmocka_unit_test(test_a_refused_look_is_told_to_all_targets),
 		cmocka_unit_test(test_what_cannot_be_known_is_not_waited_for),
