@@ -288,7 +288,7 @@ static void look_for_thread(struct tracked *t)
 		a->lost_ns = now_ns;
 		a->stale = true;
 		alloc_advance(t);
-	} else if (a->lost_ns && !lately) {
+	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
 		a->lost_ns = 0;
 		alloc_set_not_seen(t, a->sites, a->looked_mask);
 	}

@@ -167,8 +167,8 @@ void alloc_set_problem(struct tracked *t, const char *what, const char *why)
 
 void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
 {
-	(void)s;
 	(void)event_mask;
+	assert_non_null(s);
 	alloc_set_problem(t, "", KNOWN);
 }
 
@@ -472,6 +472,27 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	assert_told(KNOWN);
 }
 
+/* Sites are lent while the heap profile of a Go process is read: what is not seen is told when they are back. */
+static void sites_may_be_lent_while_it_is_looked_at(void **state)
+{
+	struct alloc_sites *sites = tracked->allocs.sites;
+
+	(void)state;
+	attach_and_look_at();
+	lost = true;
+	timer_fire();
+	timer_fire();
+	assert_told("others end soon");
+	lost = false;
+	tracked->allocs.sites = NULL;
+	test_clock.stands_ns += 61 * NSEC_PER_SEC;
+	timer_fire();
+	assert_told("others end soon");
+	tracked->allocs.sites = sites;
+	timer_fire();
+	assert_told(KNOWN);
+}
+
 /* What the kernel refuses is tried when its time has come. */
 static void who_cannot_be_probed_anew_waits(void **state)
 {
@@ -504,6 +525,7 @@ int main(void)
 		STANDS(what_may_pass_is_tried_less_and_less_often_and_told),
 		STANDS(what_stays_is_tried_again_after_a_minute),
 		LOOKS(who_is_probed_by_a_thread_that_ended_is_probed_anew),
+		LOOKS(sites_may_be_lent_while_it_is_looked_at),
 		LOOKS(who_cannot_be_probed_anew_waits),
 	};
 
