@@ -87,6 +87,7 @@ static void attach(struct recording *r, struct record_heap *h)
 
 	if (!h->sites->n) {
 		h->attached = probes_detach(r->probes, h->attached);
+		unseen_begin_anew(&h->unseen); /* the next probes count from 0 */
 		return;
 	}
 	site_files_make(h->sites, h->m, 1u << r->options->event, &f);
