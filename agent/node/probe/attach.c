@@ -504,6 +504,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	struct probes_refused refused = {0};
 	bool had_inuse = a->inuse;
 	size_t n_before = a->n_links;
+	uint32_t tid_before = a->tid;
 	struct pf_mem_proc was = {};
 	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, &event_mask);
 
@@ -515,6 +516,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		set_back(a, &was, event_mask, n_before);
+		a->tid = tid_before; /* of the links that stay */
 	} else {
 		links_close_going(&a, 1);
 		r = set_changed(a, proc, event_mask, n_before);

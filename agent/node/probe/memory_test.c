@@ -7,6 +7,8 @@
 
 #include "node/proc/testliving.h"
 
+#include <sys/resource.h>
+
 /* ---- exact bytes by function ---- */
 
 IN_SECTION(pf_short) static void allocate_every_way(void)
@@ -651,6 +653,26 @@ static void attach_anew(struct scene *s)
 	assert_false(probes_attached_lost(s->a));
 }
 
+/* What cannot be changed stays as it was: probed by the thread that has ended, and to be probed by another one. */
+static void attaching_anew_fails(struct scene *s)
+{
+	int free_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	struct probes_refused refused;
+	struct rlimit old, few;
+
+	assert_true(free_fd >= 0);
+	close(free_fd);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	/* Finding a thread takes 4 for a moment; each place takes one, and there are more. */
+	few = (struct rlimit){(rlim_t)free_fd + 4, old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(
+		probes_attach_change(s->p, s->a, &s->probed.proc, &s->probed.file, 1, &refused),
+		-EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_true(probes_attached_lost(s->a));
+}
+
 /* A round allocates that, and frees it at the beginning of the next one. */
 static void one_round(struct scene *s, uint32_t step)
 {
@@ -674,6 +696,7 @@ static void it_is_probed_by_whatever_thread_lives(void **state)
 	assert_false(probes_attached_lost(s.a));
 	for (unsigned k = 0; k < 2; k++) {
 		end_thread(&s, k);
+		attaching_anew_fails(&s);
 		attach_anew(&s);
 		one_round(&s, 4 + k);
 	}
