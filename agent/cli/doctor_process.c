@@ -73,7 +73,7 @@ static void tell_process(struct doctor *d, uint64_t start_ns)
 			   d->pid, own ? ", in its own namespace " : "", own ? own + 1 : "",
 			   (int)strcspn(uids, "\t"), uids,
 			   (uint64_t)((now_boot_ns() - start_ns) / NSEC_PER_SEC),
-			   proc_thread_lives(d->pid) ? "" : ", its first thread has ended");
+			   proc_thread_lives(d->pid, d->pid) ? "" : ", its first thread has ended");
 	doctor_tell(d, "process", true, detail);
 }
 

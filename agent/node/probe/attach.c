@@ -180,7 +180,7 @@ static bool is_hit(const struct attached *a, const struct attached_link *l)
 {
 	bool of_many = a->memory->mode != UPROBE_SINGLE && l->tid == a->key.tgid;
 
-	return of_many || proc_thread_lives(l->tid);
+	return of_many || proc_thread_lives(a->key.tgid, l->tid);
 }
 
 /* Leaves in all what is not attached yet; marks the links that go. Returns whether one of these may still be hit. */
@@ -456,7 +456,7 @@ static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 
 bool probes_attached_lost(const struct attached *a)
 {
-	return !proc_thread_lives(a->tid);
+	return !proc_thread_lives(a->key.tgid, a->tid);
 }
 
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,

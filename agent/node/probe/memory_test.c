@@ -637,7 +637,7 @@ static void end_thread(const struct scene *s, unsigned k)
 	while (!ends->tids[k])
 		nap(1);
 	ends->ends[k] = true;
-	while (proc_thread_lives((uint32_t)ends->tids[k]))
+	while (proc_thread_lives((uint32_t)s->c.pid, (uint32_t)ends->tids[k]))
 		if (now_mono_ns() > deadline)
 			fail_msg("thread %u of %d does not end", k, s->c.pid);
 }

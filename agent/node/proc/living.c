@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/uio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int proc_dir_open(uint32_t pid, int *ret_fd)
@@ -23,7 +23,10 @@ int proc_dir_open(uint32_t pid, int *ret_fd)
 	return 0;
 }
 
-/* The maps of a thread that has ended, or is just ending, are empty. -ESRCH: they are. */
+/*
+ * The maps of a thread that has ended, or is just ending, are empty. -ESRCH: they are. This waits while the process changes
+ * its mappings.
+ */
 static int has_maps(int dir_fd)
 {
 	_cleanup_close_ int fd = openat(dir_fd, "maps", O_RDONLY | O_CLOEXEC);
@@ -95,7 +98,7 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
 	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
 	int r;
 
-	if (proc_thread_lives(tgid)) {
+	if (proc_thread_lives(tgid, tgid)) {
 		*ret_tid = tgid;
 		return 0;
 	}
@@ -104,17 +107,31 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
 }
 
 /*
- * Nothing is mapped at address 0. The kernel looks for the thread's memory before it looks whether the caller may read it
- * (mm_access, kernel/fork.c), so this needs no right; a filter of system calls may forbid it.
+ * The size of its memory, which a thread that has ended does not have. The kernel takes no lock here that the process can keep
+ * (proc_pid_statm, fs/proc/array.c), and asks for no right.
  */
-bool proc_thread_lives(uint32_t tid)
+bool proc_thread_lives(uint32_t tgid, uint32_t tid)
 {
-	struct iovec to = {.iov_base = &(char){0}, .iov_len = 1}, from = {.iov_len = 1};
-	_cleanup_close_ int dir_fd = -1;
+	char path[64], c = '0';
+	_cleanup_close_ int fd = -1;
+	ssize_t n;
 
-	if (process_vm_readv((pid_t)tid, &to, 1, &from, 1, 0) > 0 || errno == EFAULT)
-		return true;
-	if (errno == ESRCH)
-		return false;
-	return proc_dir_open(tid, &dir_fd) != -ESRCH && (dir_fd < 0 || has_maps(dir_fd) != -ESRCH);
+	snprintf(path, sizeof(path), "/proc/%u/task/%u/statm", tgid, tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, &c, 1);
+	if (n < 0)
+		return errno != ENOENT && errno != ESRCH;
+	return c != '0';
+}
+
+/* The first thread stays listed as long as the process is; each thread is one link more. */
+bool proc_has_ended(uint32_t tgid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%u/task", tgid);
+	if (stat(path, &st) < 0)
+		return errno == ENOENT || errno == ESRCH;
+	return st.st_nlink <= 3;
 }

@@ -416,20 +416,24 @@ static void a_thread_that_lives(void **state)
 	uint32_t tid = 0;
 
 	(void)state;
-	assert_false(proc_thread_lives((uint32_t)pid));
+	assert_false(proc_thread_lives((uint32_t)pid, (uint32_t)pid));
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), 0);
 	assert_true(tid && tid != (uint32_t)pid);
-	assert_true(proc_thread_lives(tid));
+	assert_true(proc_thread_lives((uint32_t)pid, tid));
+	assert_false(proc_thread_lives((uint32_t)getpid(), tid)); /* another process's */
+	assert_false(proc_has_ended((uint32_t)pid));
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
-	assert_false(proc_thread_lives((uint32_t)pid));
-	assert_false(proc_thread_lives(tid));
+	assert_false(proc_thread_lives((uint32_t)pid, (uint32_t)pid));
+	assert_false(proc_thread_lives((uint32_t)pid, tid));
+	assert_true(proc_has_ended((uint32_t)pid)); /* nobody has waited for it yet */
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	waitpid(pid, NULL, 0);
+	assert_true(proc_has_ended((uint32_t)pid));
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	assert_int_equal(proc_living_thread((uint32_t)getpid(), &tid), 0);
 	assert_int_equal(tid, getpid());
-	assert_true(proc_thread_lives((uint32_t)getpid()));
+	assert_true(proc_thread_lives((uint32_t)getpid(), (uint32_t)getpid()));
 }
 
 /* Its entry in /proc is there, with its start time; what was read before it ended stays good. */

@@ -137,8 +137,10 @@ int proc_check(uint32_t tgid, uint64_t start_boottime_ns);
 int proc_open_living(uint32_t tgid, int *ret_fd);
 /* The number of a thread that lives: the first one's while that lives, else that of the oldest. -ESRCH: none does. */
 int proc_living_thread(uint32_t tgid, uint32_t *ret_tid);
-/* Any thread, by its number: whether it has not ended. One system call, mostly. */
-bool proc_thread_lives(uint32_t tid);
+/* Whether this thread of the process has not ended; true, too, where that cannot be told. Never waits for the process. */
+bool proc_thread_lives(uint32_t tgid, uint32_t tid);
+/* Of a process one of whose threads has ended: whether none goes on. false where that cannot be told. Never waits for it. */
+bool proc_has_ended(uint32_t tgid);
 
 /* How much private memory a process has, and of what; costs some 30 us. */
 struct proc_memory {
