@@ -75,7 +75,9 @@ struct allocs {
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
 	uint64_t seen_hits, seen_ns;  /* of what is attached, when it was last looked at */
 	double stall_ns;
-	uint64_t lost_ns;	  /* its probes lost their thread then; 0: not lately */
+	/* Its probes lost their thread then; from that moment on they may be attached again. 0: not lately */
+	uint64_t lost_ns;
+	unsigned n_lost;	  /* in a row: each time lately */
 	struct span_end span_end; /* of the last one, or when it was attached steadily */
 	struct timer timer;	  /* the next span, or look */
 	char *problem;		  /* what of its memory is not seen; NULL */

@@ -20,7 +20,7 @@
 #define AGAIN_NS	NSEC_PER_SEC	    /* sooner, at first, where it may pass */
 #define AGAIN_TOLD	4 /* -EAGAIN in a row: programs are loaded by then, who left in a hurry has */
 #define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
-#define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a hundredth of that */
+#define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes a fortieth of that */
 #define LOST_OFTEN_NS	(60 * NSEC_PER_SEC)
 
 struct probing {
@@ -145,6 +145,18 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 
 /* ---- what does not come back: a file of the process that cannot be read (NFS), or the kernel ---- */
 
+static void tell_not_seen(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	if (a->n_lost > 1)
+		alloc_set_problem(t, "",
+				  "its first thread has ended, and others end soon after: "
+				  "not all is seen");
+	else if (a->sites)
+		alloc_set_not_seen(t, a->sites, a->looked_mask);
+}
+
 static void forget_refusal(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
@@ -152,8 +164,7 @@ static void forget_refusal(struct tracked *t)
 	a->refused = false;
 	a->n_refused = 0;
 	a->stuck = NULL;
-	if (a->sites)
-		alloc_set_not_seen(t, a->sites, a->looked_mask);
+	tell_not_seen(t);
 }
 
 static void came_back(struct probing *p)
@@ -227,15 +238,16 @@ static void detach_one(struct follow *f, struct process_id id, struct attached *
 	detach(f, id, xmemdup(&old, sizeof(old)), 1);
 }
 
-/* What may pass is tried again after 1, 2, 4 ... seconds: all processes of the node may lack it at once. */
+/* 1, 2, 4 ... 60 s. */
+static uint64_t later_ns(unsigned n_before)
+{
+	return MIN(AGAIN_NS << MIN(n_before, 10u), (uint64_t)REFUSED_NS);
+}
+
+/* What may pass is tried again sooner at first: all processes of the node may lack it at once. */
 static uint64_t again_ns(struct allocs *s, int result)
 {
-	uint64_t ns = AGAIN_NS << MIN(s->n_refused, 10u);
-
-	if (!probes_may_pass(result))
-		return REFUSED_NS;
-	s->n_refused++;
-	return MIN(ns, (uint64_t)REFUSED_NS);
+	return probes_may_pass(result) ? later_ns(s->n_refused++) : REFUSED_NS;
 }
 
 static void refused(struct tracked *t, int result)
@@ -268,29 +280,42 @@ static void look_at(struct tracked *t)
 }
 
 /*
- * The thread by which it is probed has ended: it is probed by another one. Where that happens again and again, something is
- * missed each time.
+ * The thread by which it is probed has ended: it is probed by another one at once. Where threads end again and again,
+ * something is missed each time, and attaching to one after the other would keep the worker from other processes: then it is not
+ * probed for 1, 2, 4 ... 60 s.
  */
+static void take_loss(struct tracked *t, bool lately)
+{
+	struct allocs *a = &t->allocs;
+
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "thread_ended"), 1);
+	a->n_lost = lately ? a->n_lost + 1 : 1;
+	a->lost_ns = now_mono_ns();
+	a->stale = true;
+	if (lately) {
+		a->lost_ns += later_ns(a->n_lost - 2);
+		a->next_ns = a->lost_ns;
+		a->refused = true;
+		tell_not_seen(t);
+		alloc_detach(t);
+	}
+	alloc_advance(t);
+}
+
 static void look_for_thread(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
-	uint64_t now_ns = now_mono_ns();
-	bool lately = a->lost_ns && now_ns < a->lost_ns + LOST_OFTEN_NS;
+	bool lately = a->lost_ns && now_mono_ns() < a->lost_ns + LOST_OFTEN_NS;
 
 	if (a->refused)
 		return;
 	if (probes_attached_lost(a->attached)) {
-		counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "thread_ended"), 1);
-		if (lately)
-			alloc_set_problem(t, "",
-					  "its first thread has ended, and others end soon after: "
-					  "not all is seen");
-		a->lost_ns = now_ns;
-		a->stale = true;
-		alloc_advance(t);
+		if (!proc_has_ended((uint32_t)t->id.tgid))
+			take_loss(t, lately);
 	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
 		a->lost_ns = 0;
-		alloc_set_not_seen(t, a->sites, a->looked_mask);
+		a->n_lost = 0;
+		tell_not_seen(t);
 	}
 }
 

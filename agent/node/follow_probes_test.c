@@ -91,6 +91,14 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 
 static bool lost;
 
+static bool process_ended;
+
+bool proc_has_ended(uint32_t tgid)
+{
+	assert_int_equal(tgid, 8);
+	return process_ended;
+}
+
 bool probes_attached_lost(const struct attached *a)
 {
 	assert_ptr_equal(a, &attached);
@@ -442,8 +450,24 @@ static void attach_and_look_at(void)
 static int look_no_more(void **state)
 {
 	HASH_CLEAR(hh, follow.tracked);
-	lost = false;
+	lost = process_ended = false;
 	return clock_goes_on(state);
+}
+
+static void loses_its_thread(void)
+{
+	lost = true;
+	timer_fire();
+	lost = false;
+	posted_run_all();
+}
+
+/* As alloc_advance() does when it is time. */
+static void attach_anew(void)
+{
+	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_ptr_equal(tracked->allocs.attached, &attached);
 }
 
 static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
@@ -462,14 +486,60 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	assert_true(tracked->allocs.stale);
 	assert_int_equal(n_ended("thread_ended"), before + 1);
 	assert_null(tracked->allocs.problem);
+	assert_int_equal(tracked->allocs.next_ns, 0); /* at once */
+	attach_anew();
 	/* Once more, soon after that: in between something was missed. */
-	timer_fire();
+	loses_its_thread();
 	assert_told("others end soon");
 	assert_int_equal(n_ended("thread_ended"), before + 2);
-	lost = false;
+	attach_anew();
+	assert_told("others end soon");
+	test_clock.stands_ns += 62 * NSEC_PER_SEC;
+	timer_fire();
+	assert_told(KNOWN);
+}
+
+/* Each time it has no probes for longer, so that other processes get theirs. */
+static void threads_that_end_again_and_again_are_followed_less_and_less_often(void **state)
+{
+	static const unsigned waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
+
+	(void)state;
+	attach_and_look_at();
+	loses_its_thread();
+	attach_anew();
+	for (size_t i = 0; i < ARRAY_SIZE(waits_s); i++) {
+		loses_its_thread();
+		assert_null(tracked->allocs.attached);
+		assert_int_equal(n_detached, i + 1);
+		assert_int_equal(tracked->allocs.next_ns - test_clock.stands_ns,
+				 waits_s[i] * NSEC_PER_SEC);
+		assert_true(tracked->allocs.refused); /* until then */
+		assert_told("others end soon");
+		test_clock.stands_ns = tracked->allocs.next_ns;
+		attach_anew();
+		assert_false(tracked->allocs.refused);
+		assert_told("others end soon");
+	}
 	test_clock.stands_ns += 61 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
+	loses_its_thread(); /* the first one again */
+	assert_non_null(tracked->allocs.attached);
+	assert_told(KNOWN);
+}
+
+static void the_end_of_a_process_is_no_lost_thread(void **state)
+{
+	uint64_t before = n_ended("thread_ended");
+
+	(void)state;
+	attach_and_look_at();
+	n_advanced = 0;
+	process_ended = true;
+	loses_its_thread();
+	assert_int_equal(n_advanced, 0);
+	assert_int_equal(n_ended("thread_ended"), before);
 }
 
 /* Sites are lent while the heap profile of a Go process is read: what is not seen is told when they are back. */
@@ -479,13 +549,13 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 
 	(void)state;
 	attach_and_look_at();
-	lost = true;
-	timer_fire();
-	timer_fire();
+	for (int i = 0; i < 2; i++) {
+		loses_its_thread();
+		attach_anew();
+	}
 	assert_told("others end soon");
-	lost = false;
 	tracked->allocs.sites = NULL;
-	test_clock.stands_ns += 61 * NSEC_PER_SEC;
+	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told("others end soon");
 	tracked->allocs.sites = sites;
@@ -525,6 +595,8 @@ int main(void)
 		STANDS(what_may_pass_is_tried_less_and_less_often_and_told),
 		STANDS(what_stays_is_tried_again_after_a_minute),
 		LOOKS(who_is_probed_by_a_thread_that_ended_is_probed_anew),
+		LOOKS(threads_that_end_again_and_again_are_followed_less_and_less_often),
+		LOOKS(the_end_of_a_process_is_no_lost_thread),
 		LOOKS(sites_may_be_lent_while_it_is_looked_at),
 		LOOKS(who_cannot_be_probed_anew_waits),
 	};
