@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CANDIDATES_MAX	4096 /* mappings without a file that run code, of one process */
-#define HEADERS_MAX	256  /* program headers of a file */
-#define PAGES_LOOKED	16   /* of a copy */
+#define CANDIDATES_MAX	4096  /* mappings without a file that run code, of one process */
+#define HEADERS_MAX	256   /* program headers of a file */
+#define PAGES_LOOKED	16    /* of a copy */
+#define PAGES_MAX	16384 /* compared in one look at a process */
+#define TRIES_MAX	65536 /* parts of files that are held against memory in one look */
 #define PAGE_BYTES	4096u
 #define COMPARED_MIN	64	   /* bytes of a page: fewer may be equal by chance */
 #define GAP_MAX		(4u << 20) /* between parts of a file: two huge pages, by which linkers align */
@@ -169,7 +171,17 @@ struct finder {
 	int mem_fd;
 	struct mapping *found; /* of the candidate at hand, in order */
 	size_t n_found, cap_found;
+	size_t pages_left, tries_left;
+	bool spent; /* one of these was wanted and not there */
 };
+
+static bool spend(struct finder *f, size_t *left)
+{
+	f->spent |= !*left;
+	if (*left)
+		--*left;
+	return !f->spent;
+}
 
 static bool is_uniform(const uint8_t *p, size_t n)
 {
@@ -186,7 +198,7 @@ static bool is_page_equal(int mem_fd, int fd, uint64_t address, uint64_t offset,
 }
 
 /* Some of the pages from start to end, which both are the file's from offset on; bytes: that it has there. */
-static bool has_equal_pages(int mem_fd, int fd, const struct mapping *m, uint64_t bytes)
+static bool has_equal_pages(struct finder *f, int fd, const struct mapping *m, uint64_t bytes)
 {
 	uint64_t n_pages = (m->end - m->start) / PAGE_BYTES, n = MIN(n_pages, PAGES_LOOKED);
 
@@ -194,8 +206,12 @@ static bool has_equal_pages(int mem_fd, int fd, const struct mapping *m, uint64_
 		uint64_t page = n == 1 ? 0 : i * (n_pages - 1) / (n - 1);
 		uint64_t at = page * PAGE_BYTES;
 
-		if (at < bytes && is_page_equal(mem_fd, fd, m->start + at, m->file_offset + at,
-						MIN(bytes - at, PAGE_BYTES)))
+		if (at >= bytes)
+			break;
+		if (!spend(f, &f->pages_left))
+			return false;
+		if (is_page_equal(f->mem_fd, fd, m->start + at, m->file_offset + at,
+				  MIN(bytes - at, PAGE_BYTES)))
 			return true;
 	}
 	return false;
@@ -223,7 +239,7 @@ static void try_segment(struct finder *f, const struct mapping *c, const struct 
 	m.file_offset = page_down(s->offset) + (m.start - start);
 	if (f->mem_fd < 0)
 		refuse("unreadable");
-	if (!has_equal_pages(f->mem_fd, file->file.fd, &m, s->offset + s->bytes - m.file_offset))
+	if (!has_equal_pages(f, file->file.fd, &m, s->offset + s->bytes - m.file_offset))
 		return;
 	m.inode = anchor->inode;
 	m.dev_major = anchor->dev_major;
@@ -238,29 +254,60 @@ static void try_segment(struct finder *f, const struct mapping *c, const struct 
 	f->found[f->n_found++] = m;
 }
 
+static void try_bias(struct finder *f, const struct mapping *c, const struct mapping *anchor,
+		     const struct open_file *file, uint64_t bias)
+{
+	for (size_t i = 0; i < file->layout->n; i++) {
+		const struct segment *s = &file->layout->items[i];
+
+		if (!s->executable)
+			continue;
+		if (!spend(f, &f->tries_left))
+			return;
+		try_segment(f, c, anchor, file, s, bias);
+	}
+}
+
+static bool is_among(const uint64_t *items, size_t n, uint64_t x)
+{
+	for (size_t i = 0; i < n; i++)
+		if (items[i] == x)
+			return true;
+	return false;
+}
+
 /* A page may belong to two segments, at two places: the bytes tell. */
+static void try_segments(struct finder *f, const struct mapping *c, const struct mapping *a,
+			 const struct open_file *file)
+{
+	uint64_t tried[HEADERS_MAX];
+	size_t n_tried = 0;
+
+	for (size_t i = 0; i < file->layout->n && !f->spent; i++) {
+		const struct segment *s = &file->layout->items[i];
+		uint64_t bias = a->start - a->file_offset + s->offset - s->address;
+
+		if (a->file_offset < page_down(s->offset) ||
+		    a->file_offset >= s->offset + s->bytes || is_among(tried, n_tried, bias))
+			continue;
+		tried[n_tried++] = bias;
+		try_bias(f, c, a, file, bias);
+	}
+}
+
 static void try_anchor(struct finder *f, const struct mapping *c, size_t anchor)
 {
 	const struct mapping *a = anchor == SIZE_MAX ? NULL : &f->copies->anchors[anchor];
 	struct open_file *file;
 
-	if (!a || (a->start >= c->end && a->start - c->end > GAP_MAX))
+	if (!a || f->spent || (a->start >= c->end && a->start - c->end > GAP_MAX))
 		return;
 	file = open_files_get(f->files, a);
 	if (!file || file->file.fd < 0)
 		return;
 	if (!file->layout)
 		file->layout = read_layout(file->file.fd);
-	for (size_t i = 0; i < file->layout->n; i++) {
-		const struct segment *s = &file->layout->items[i];
-
-		if (a->file_offset < page_down(s->offset) || a->file_offset >= s->offset + s->bytes)
-			continue;
-		for (size_t k = 0; k < file->layout->n; k++)
-			if (file->layout->items[k].executable)
-				try_segment(f, c, a, file, &file->layout->items[k],
-					    a->start - a->file_offset + s->offset - s->address);
-	}
+	try_segments(f, c, a, file);
 }
 
 /* ---- the mappings anew ---- */
@@ -321,6 +368,8 @@ static void look_at(struct finder *f, const struct mapping *m, const struct cand
 	f->n_found = 0;
 	try_anchor(f, m, c->before);
 	try_anchor(f, m, c->after);
+	if (f->spent)
+		refuse("too_much");
 }
 
 static void add_item(struct anew *a, struct open_files *files, const struct mapping *m)
@@ -337,7 +386,11 @@ static void add_item(struct anew *a, struct open_files *files, const struct mapp
 
 void copies_find(struct copies *c, struct open_files *files, int mem_fd, struct mappings *m)
 {
-	struct finder f = {.copies = c, .files = files, .mem_fd = mem_fd};
+	struct finder f = {.copies = c,
+			   .files = files,
+			   .mem_fd = mem_fd,
+			   .pages_left = PAGES_MAX,
+			   .tries_left = TRIES_MAX};
 	struct anew a = {0};
 	size_t next = 0;
 

@@ -619,6 +619,61 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 	munmap(room, 4 * ROOM);
 }
 
+#define N_HEADERS 256 /* HEADERS_MAX */
+
+/*
+ * A file of as many segments as are read, all of them code and of its first page, each `step` bytes behind the last; and
+ * memory that runs code, n pieces of so many pages, up to 1 MiB before it. Returns how many of the pieces were not looked up.
+ */
+static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
+{
+	static const Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
+				     .e_phentsize = sizeof(Elf64_Phdr),
+				     .e_phoff = sizeof(e),
+				     .e_phnum = N_HEADERS};
+	uint64_t before = counter_get(counter(COPIES, "reason", "too_much"));
+	uint8_t *room = reserve(), *at = room + (2u << 20);
+	Elf64_Phdr h[N_HEADERS];
+	int fd;
+
+	for (size_t i = 0; i < N_HEADERS; i++)
+		h[i] = (Elf64_Phdr){
+			.p_type = PT_LOAD, .p_vaddr = i * step, .p_filesz = PAGE, .p_flags = PF_X};
+	fd = made_file(&e, h, N_HEADERS);
+	assert_ptr_equal(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), at);
+	at -= n_pages == 1 ? 1u << 20 : 0;
+	for (size_t i = 1; i <= n; i++) /* with gaps, else they become one */
+		assert_int_equal(mprotect(at - i * (n_pages + 1) * PAGE, n_pages * PAGE,
+					  PROT_READ | PROT_EXEC),
+				 0);
+	mappings_unref(read_own());
+	munmap(room, ROOM);
+	close(fd);
+	return counter_get(counter(COPIES, "reason", "too_much")) - before;
+}
+
+/* TRIES_MAX is 65536: one piece takes all of them. */
+static void parts_of_files_are_tried_up_to_a_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(n_refused_beside(PAGE, 1, 1), 0);
+	assert_int_equal(n_refused_beside(PAGE, 3, 1), 2);
+}
+
+/* PAGES_MAX is 16384: in 255 pages before the file lie 32640 pairs of its segments. */
+static void pages_are_compared_up_to_a_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(n_refused_beside(PAGE, 1, 60), 0);
+	assert_int_equal(n_refused_beside(PAGE, 1, 255), 1);
+}
+
+static void segments_at_the_same_place_are_tried_once(void **state)
+{
+	(void)state;
+	assert_int_equal(n_refused_beside(0, 100, 1), 0);
+}
+
 static size_t open_descriptors(void)
 {
 	size_t n = 0;
@@ -703,6 +758,9 @@ int main(void)
 		cmocka_unit_test(memory_is_known_by_its_name),
 		cmocka_unit_test(headers_that_make_no_sense),
 		cmocka_unit_test(candidates_beyond_the_limit_are_counted),
+		cmocka_unit_test(parts_of_files_are_tried_up_to_a_limit),
+		cmocka_unit_test(pages_are_compared_up_to_a_limit),
+		cmocka_unit_test(segments_at_the_same_place_are_tried_once),
 		cmocka_unit_test(descriptors_are_given_back),
 		cmocka_unit_test(files_that_may_be_rewritten),
 	};
