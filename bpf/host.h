@@ -19,7 +19,7 @@
 #endif
 #define PF_ONCE static __noinline
 
-static const struct pf_config pf_config = {.seed = 1};
+static struct pf_config pf_config = {.seed = 1};
 
 /* What a map is here: only its address counts. */
 static char chunks, unwind_files, images;

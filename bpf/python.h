@@ -287,12 +287,8 @@ static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_
 /* Whether the first activation that is met has no frame of its own: only up to 3.10 it must be told so. */
 static __always_inline bool pf_python_outside(const struct pf_scratch *s, const struct pf_python *d)
 {
-	uint32_t n = s->walk.n_words - 1;
-	uint64_t at;
+	uint64_t at = s->walk.shown - d->eval;
 
-	if (n >= PF_STACK_WORDS)
-		return false;
-	at = s->stack.words[n] - d->eval;
 	for (int i = 0; i < PF_PYTHON_OUTSIDE_MAX; i++)
 		if (at - d->outside[i].start < d->outside[i].end - d->outside[i].start)
 			return true;
@@ -393,14 +389,13 @@ static __always_inline void pf_python_check_begin(struct pf_scratch *s, const st
 						  struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
-	uint32_t n = s->walk.n_words - 1;
 
 	x->check = 0;
-	if (!d->frame_owner || s->walk.n_frames != 1 || n >= PF_STACK_WORDS)
+	if (!d->frame_owner || s->walk.n_frames != 1)
 		return;
 	pf_python_keep(&s->walk, r);
 	x->check = PF_PYTHON_CHECK_LEAF;
-	if (d->pieces == PF_PYTHON_ENTRY && s->stack.words[n] - d->eval < PF_PYTHON_PROLOGUE)
+	if (d->pieces == PF_PYTHON_ENTRY && s->walk.shown - d->eval < PF_PYTHON_PROLOGUE)
 		x->check |= PF_PYTHON_CHECK_ENTRY;
 }
 

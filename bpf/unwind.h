@@ -382,6 +382,7 @@ static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address
 	struct pf_walk *w = &s->walk;
 	uint64_t offset = address - w->mapping.load;
 
+	w->shown = address;
 	if (!pf_config.sees_mappings || !w->mm)
 		return pf_push(s, PF_FRAME_NATIVE, address);
 	if (w->mapping.tag == PF_TAG_NONE || offset > PF_FRAME_MORE_MAX)

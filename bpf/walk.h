@@ -58,6 +58,7 @@ struct pf_walk {
 	uint64_t
 		frame_sp; /* rsp and rbp of the frame at hand; its caller's are sp and bp already */
 	uint64_t frame_bp;
+	uint64_t shown;		 /* address of the last native frame */
 	uint64_t thread_pointer; /* %fs base; 0: the process has no runtimes */
 	struct pf_runtime_walk runtimes[PF_RUNTIMES_MAX];
 	uint32_t

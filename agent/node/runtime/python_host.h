@@ -11,6 +11,8 @@ static inline void host_begin(uint64_t thread_pointer)
 {
 	memset(&host.walk, 0, sizeof(host.walk));
 	host.walk.thread_pointer = thread_pointer;
+	host.walk.mm = 1; /* with pf_config.sees_mappings, native frames are frames of a file */
+	host.walk.mapping.tag = PF_TAG_FIRST;
 	host_reads = host_turns = 0;
 }
 
@@ -21,7 +23,7 @@ static inline uint32_t host_activation(const struct pf_python *d, uint64_t addre
 	struct pf_walk *w = &host.walk;
 	uint32_t before = w->n_frames + 1;
 
-	pf_push(&host, PF_FRAME_NATIVE, address);
+	pf_push_native(&host, address);
 	w->frame_sp = frame_sp;
 	w->sp = sp;
 	w->first = true;

@@ -740,6 +740,14 @@ static void a_cold_part_ends_where_jumps_lead_elsewhere(void **state)
 				      &start, &end));
 }
 
+/* For a group of tests: as on a kernel on which the walk looks up what is mapped. */
+static int see_mappings(void **state)
+{
+	(void)state;
+	pf_config.sees_mappings = true;
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -775,5 +783,6 @@ int main(void)
 		cmocka_unit_test(a_cold_part_ends_where_jumps_lead_elsewhere),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("native frames of no file", tests, NULL, NULL) +
+	       cmocka_run_group_tests_name("native frames of files", tests, see_mappings, NULL);
 }
