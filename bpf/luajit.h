@@ -245,7 +245,7 @@ static __always_inline int pf_luajit_frame(struct pf_scratch *s, const struct pf
 	uint64_t shown = r->own[PF_LUAJIT_SHOWN];
 
 	if (s->walk.first && shown) {
-		pf_push(s, PF_FRAME_NATIVE, shown);
+		pf_push_native(s, shown);
 		return 0;
 	}
 	switch (r->own[PF_LUAJIT_STATE]) {

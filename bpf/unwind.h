@@ -359,6 +359,20 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 /* Each frame of a runtime's program may stand between two native ones, and each asks once in vain. */
 #define PF_STEPS (4 * PF_MAX_USER_FRAMES)
 
+/* address: of the frame at hand, whose mapping was looked for. */
+static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t offset = address - w->mapping.load;
+
+	w->shown = address;
+	if (!pf_config.sees_mappings || !w->mm)
+		return pf_push(s, PF_FRAME_NATIVE, address);
+	if (w->mapping.tag == PF_TAG_NONE || offset > PF_FRAME_MORE_MAX)
+		return pf_push(s, PF_FRAME_NO_FILE, address);
+	return pf_push_file(s, address, offset);
+}
+
 #define PF_WALKER
 #include "runtimes.h"
 
@@ -374,20 +388,6 @@ static __noinline int pf_real_return(struct pf_scratch *s)
 			pf_note_other(s); /* all callers have the same there */
 		}
 	return 0;
-}
-
-/* address: of the frame at hand, whose mapping was looked for. */
-static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address)
-{
-	struct pf_walk *w = &s->walk;
-	uint64_t offset = address - w->mapping.load;
-
-	w->shown = address;
-	if (!pf_config.sees_mappings || !w->mm)
-		return pf_push(s, PF_FRAME_NATIVE, address);
-	if (w->mapping.tag == PF_TAG_NONE || offset > PF_FRAME_MORE_MAX)
-		return pf_push(s, PF_FRAME_NO_FILE, address);
-	return pf_push_file(s, address, offset);
 }
 
 /* The frame at hand into the stack, and on to its caller. */

@@ -237,7 +237,12 @@ static inline void image_begin(void)
 	image.used = 64;
 	image.reads = 0;
 	m = (struct pf_mapping *)image.chunks[0];
-	m[0] = (struct pf_mapping){.start = VM, .end = VM + VM_BYTES, .runtime = 1 | PF_MANAGED};
+	m[0] = (struct pf_mapping){
+		.start = VM,
+		.end = VM + VM_BYTES,
+		.tag = PF_TAG_FIRST,
+		.runtime = 1 | PF_MANAGED,
+	};
 	m[1] = (struct pf_mapping){
 		.start = TRACES, .end = TRACES + TRACES_SIZE, .runtime = 1 | PF_MANAGED};
 	d = image.luajit = (struct pf_luajit *)image.chunks[1];

@@ -126,6 +126,27 @@ static void test_leaf(void **unused)
 	assert_over(3, PF_END_ROOT);
 }
 
+/* Where the walk looks up what is mapped, the interpreter's own frame carries its file. */
+static void test_file_of_leaf(void **unused)
+{
+	uint64_t base = two_frames(outer_proto.bc + 12);
+	struct image_frame f;
+
+	(void)unused;
+	image_set(state, 0, FRAME);
+	regs(base, inner_proto.bc + 8);
+	image.scratch.walk.mm = 1;
+	pf_config.sees_mappings = true;
+	image_walk(VM + 0x80, FRAME, 0);
+	pf_config.sees_mappings = false;
+	f = image_frame_at(0);
+	assert_int_equal(f.kind, PF_FRAME_FILE);
+	assert_int_equal(f.a, VM + 0x80);
+	assert_int_equal(f.b, PF_TAG_FIRST);
+	assert_function(1, &inner_proto, 1 | PF_LUAJIT_CALLED);
+	assert_function(2, &outer_proto, 2);
+}
+
 /* A subroutine that the interpreter calls has one word more on the stack. */
 static void test_subroutine(void **unused)
 {
@@ -625,6 +646,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_leaf, setup),
+		cmocka_unit_test_setup(test_file_of_leaf, setup),
 		cmocka_unit_test_setup(test_subroutine, setup),
 		cmocka_unit_test_setup(test_around_calls, setup),
 		cmocka_unit_test_setup(test_called_c, setup),
