@@ -294,7 +294,7 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 {
 	struct pf_walk *w = &s->walk;
 	bool leaf = w->n_frames == 1, made = w->sp - w->frame_sp >= d->frame;
-	uint64_t ip = s->stack.words[1], l, flags = 0;
+	uint64_t ip = w->shown, l, flags = 0;
 	struct pf_lua_call c;
 	bool back;
 	uint8_t tt;

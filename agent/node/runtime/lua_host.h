@@ -7,6 +7,8 @@
 static inline void host_begin(void)
 {
 	memset(&host, 0, sizeof(host));
+	host.walk.mm = 1; /* with pf_config.sees_mappings, native frames are frames of a file */
+	host.walk.mapping.tag = PF_TAG_FIRST;
 }
 
 /*
@@ -19,7 +21,7 @@ static inline uint32_t host_loop(const struct pf_lua *d, uint64_t address, uint6
 	struct pf_walk *w = &host.walk;
 	uint32_t before = w->n_frames + 1;
 
-	pf_push(&host, PF_FRAME_NATIVE, address);
+	pf_push_native(&host, address);
 	w->frame_sp = frame_sp;
 	w->sp = sp;
 	w->ip = back;

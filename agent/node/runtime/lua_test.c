@@ -432,9 +432,13 @@ int main(void)
 	int failed = 0;
 
 	for (minor = 1; minor <= 4; minor++) {
-		char name[16];
+		char name[32];
 
 		snprintf(name, sizeof(name), "lua 5.%u", minor);
+		pf_config.sees_mappings = false;
+		failed += cmocka_run_group_tests_name(name, tests, NULL, NULL);
+		snprintf(name, sizeof(name), "lua 5.%u, frames of files", minor);
+		pf_config.sees_mappings = true;
 		failed += cmocka_run_group_tests_name(name, tests, NULL, NULL);
 	}
 	return failed;
