@@ -7,7 +7,8 @@
 #ifdef __bpf__
 #include "vma.h"
 #else
-static int pf_find_vma(struct pf_vma *l) /* there is no kernel to look into: sees_mappings is 0 */
+/* There is no kernel to look into: tests that set sees_mappings list all that they walk over. */
+static int pf_find_vma(struct pf_vma *l)
 {
 	(void)l;
 	return PF_VMA_NOTHING;
