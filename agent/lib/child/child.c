@@ -25,7 +25,9 @@ struct child {
 	pid_t pid; /* 0: no process */
 	int sock;
 	uint64_t started_ns, restarts;
+	uint64_t next_ns; /* CLOCK_MONOTONIC: no process is started before */
 	unsigned lost_in_a_row;
+	bool impatient;
 };
 
 /*
@@ -57,13 +59,19 @@ static void end_process(struct child *c)
 	c->pid = 0;
 }
 
+static uint64_t backoff_ns(const struct child *c)
+{
+	return MIN(BACKOFF_MIN_NS << MIN(c->lost_in_a_row, 10u), BACKOFF_MAX_NS);
+}
+
 void child_lose(struct child *c)
 {
 	if (!c->pid)
 		return;
 	end_process(c);
 	c->restarts++;
-	c->lost_in_a_row++;
+	if (++c->lost_in_a_row >= 2)
+		c->next_ns = now_mono_ns() + backoff_ns(c);
 	counter_add(c->n_restarts, 1);
 }
 
@@ -72,17 +80,16 @@ void child_forget_losses(struct child *c)
 	c->lost_in_a_row = 0;
 }
 
-static void wait_backoff(const struct child *c)
+static int wait_backoff(const struct child *c)
 {
-	uint64_t wait_ns;
-	struct timespec ts;
+	uint64_t now = now_mono_ns(), wait_ns = c->next_ns > now ? c->next_ns - now : 0;
+	struct timespec ts = {.tv_sec = wait_ns / NSEC_PER_SEC, .tv_nsec = wait_ns % NSEC_PER_SEC};
 
-	if (c->lost_in_a_row < 2)
-		return;
-	wait_ns = MIN(BACKOFF_MIN_NS << MIN(c->lost_in_a_row, 10u), BACKOFF_MAX_NS);
-	ts = (struct timespec){.tv_sec = wait_ns / NSEC_PER_SEC, .tv_nsec = wait_ns % NSEC_PER_SEC};
-	while (nanosleep(&ts, &ts) < 0 && errno == EINTR)
+	if (wait_ns && c->impatient)
+		return -EAGAIN;
+	while (wait_ns && nanosleep(&ts, &ts) < 0 && errno == EINTR)
 		;
+	return 0;
 }
 
 /* posix_spawn and not fork: other threads may hold locks. Own process group: a terminal's
@@ -146,7 +153,9 @@ int child_start(struct child *c)
 
 	if (c->pid)
 		return 0;
-	wait_backoff(c);
+	r = wait_backoff(c);
+	if (r < 0)
+		return r;
 	r = spawn_with_socket(c);
 	if (r < 0)
 		return r;
@@ -207,6 +216,11 @@ int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max
 	return 0;
 }
 
+uint64_t child_next_ns(const struct child *c)
+{
+	return c->next_ns;
+}
+
 uint64_t child_restarts(const struct child *c)
 {
 	return c->restarts;
@@ -231,6 +245,7 @@ struct child *child_new(const struct child_config *config)
 	c->self_exe = xstrdup(config->self_exe ? config->self_exe : "/proc/self/exe");
 	c->n_restarts = counter(config->restarts, NULL, NULL);
 	c->n_stuck = counter(config->stuck, NULL, NULL);
+	c->impatient = config->impatient;
 	c->sock = -1;
 	return c;
 }

@@ -13,12 +13,14 @@ struct child_config {
 	const char *self_exe;		/* what is executed; NULL: /proc/self/exe */
 	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
 	const char *restarts, *stuck;	/* counters: children started anew; children that the kernel does not end */
+	bool impatient;			/* the owner cannot wait for a start that is put off: -EAGAIN */
 };
 struct child;
 struct child *child_new(const struct child_config *c);	/* no process yet */
 struct child *child_free(struct child *c);
 /*
- * Starts the process unless it runs. After two losses in a row it first waits: 40 ms, twice as long each time, at most 500 ms.
+ * Starts the process unless it runs. After two losses in a row the next start is put off: by 40 ms, twice as long each time, at
+ * most 500 ms. Until then child_start waits, or returns -EAGAIN to an impatient owner.
  * -EPERM: it could not give up its rights; -ETIMEDOUT, -EPIPE, -errno.
  */
 int child_start(struct child *c);
@@ -31,6 +33,7 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n, int *ret_fd);
 void child_lose(struct child *c);		/* ends the process, and counts */
 void child_forget_losses(struct child *c);	/* it works: the next loss is the first in a row */
+uint64_t child_next_ns(const struct child *c);	/* CLOCK_MONOTONIC: the next process is not started before */
 uint64_t child_restarts(const struct child *c);
 uint64_t child_age_ns(const struct child *c);	/* of the process; 0: there is none */
 

@@ -16,7 +16,7 @@
 struct demangler {
 	pthread_mutex_t lock;
 	struct child *child;
-	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: no child is started before */
+	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: no child is asked before */
 	struct demangle_request request;
 	struct demangle_reply reply;
 	char text[DEMANGLED_MAX + 1];
@@ -38,6 +38,7 @@ struct demangler *demangler_new(const char *self_exe)
 		.self_exe = self_exe,
 		.argv = argv,
 		.restarts = "podflame_demangle_child_restarts_total",
+		.impatient = true, /* the caller may hold a lock that everyone needs */
 		.stuck = "podflame_demangle_children_stuck_total",
 	});
 	return d;
@@ -68,25 +69,27 @@ static bool is_answer(const struct demangler *d, size_t n)
 	       (r->result != DEMANGLE_OK || r->n > 0);
 }
 
-static bool start(struct demangler *d)
+/* The name did not reach a child, which is not the name's fault. */
+static const char *no_child(struct demangler *d, int error)
 {
-	if (d->retry_ns && now_mono_ns() < d->retry_ns)
-		return false;
-	d->retry_ns = child_start(d->child) < 0 ? now_mono_ns() + RETRY_NS : 0;
-	return !d->retry_ns;
+	d->retry_ns = error == -EAGAIN ? child_next_ns(d->child) : now_mono_ns() + RETRY_NS;
+	return "no_child";
 }
 
-/* NULL: there is an answer; else why there is none, which is the name's fault. */
+/* NULL: there is an answer; else why there is none. */
 static const char *ask(struct demangler *d, const char *name, size_t n)
 {
 	size_t n_reply = 0;
 	int r;
 
+	if (now_mono_ns() < d->retry_ns)
+		return "no_child";
 	d->request.sequence = ++d->sequence;
 	memcpy(d->request.name, name, n);
 	r = child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0);
-	if (!r)
-		r = child_answer(d->child, ANSWER_NS, &d->reply, sizeof(d->reply), &n_reply, NULL);
+	if (r < 0)
+		return no_child(d, r);
+	r = child_answer(d->child, ANSWER_NS, &d->reply, sizeof(d->reply), &n_reply, NULL);
 	if (!r && is_answer(d, n_reply)) {
 		if (child_age_ns(d->child) > CALM_NS)
 			child_forget_losses(d->child);
@@ -99,15 +102,11 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 /* NULL: it stays as it is. */
 static char *readable(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns)
 {
-	const char *reason;
+	const char *reason = ask(d, name, n);
 
-	if (!start(d)) {
-		count("no_child");
-		return NULL;
-	}
-	reason = ask(d, name, n);
 	if (reason) {
-		*spent_ns = SLOW_NAMES_NS;
+		if (!streq(reason, "no_child"))
+			*spent_ns = SLOW_NAMES_NS;
 		count(reason);
 		return NULL;
 	}

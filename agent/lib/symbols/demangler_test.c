@@ -312,6 +312,28 @@ static void lies_cost_the_file_and_the_child(void **state)
 	}
 }
 
+/* The caller holds a lock that every pod's names need. */
+static void nobody_waits_until_the_next_child_may_start(void **state)
+{
+	_cleanup_free_ char *program = fake(DEATH);
+	struct demangler *d = demangler_new(program);
+	uint64_t before = mangled("no_child"), n;
+
+	(void)state;
+	for (unsigned i = 0; i < 20 && mangled("no_child") == before; i++) {
+		uint64_t spent_ns = 0;
+
+		n = restarts();
+		assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+		if (mangled("no_child") == before)
+			continue;
+		assert_int_equal(restarts(), n);
+		assert_int_equal(spent_ns, 0);
+	}
+	assert_int_equal(mangled("no_child"), before + 1);
+	demangler_free(d);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -335,6 +357,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_that_died_while_idle_costs_nothing),
 		cmocka_unit_test(without_a_child_names_stay_mangled),
 		cmocka_unit_test(lies_cost_the_file_and_the_child),
+		cmocka_unit_test(nobody_waits_until_the_next_child_may_start),
 	};
 
 	if (argc > 2 && streq(argv[1], FAKE_VERB))

@@ -139,7 +139,7 @@ struct demangler;
 struct demangler *demangler_new(const char *self_exe);	/* executed as the child; NULL: /proc/self/exe */
 struct demangler *demangler_free(struct demangler *d);
 /*
- * Demangled where it was mangled, clean; a new string. Blocks: microseconds, after a loss of the child up to 2.5 s. *spent_ns:
+ * Demangled where it was mangled, clean; a new string. Blocks: microseconds, 2 s where a child does not answer. *spent_ns:
  * what this file's names have taken so far, 0 at first. A file has so much CPU time for names that take long; then they stay
  * as they are, as they do at once where one of them made the child fail. Each name that stays mangled is
  * counted by reason in podflame_names_mangled_total.
