@@ -83,6 +83,7 @@ static struct file *file_of(struct symbols_names *n, const char *build_id)
 
 static const char *show(struct symbols_names *n, struct file *file, const char *raw)
 {
+	uint64_t again_ns; /* the next query asks again */
 	struct shown *s;
 
 	HASH_FIND_PTR(n->shown, &raw, s);
@@ -90,7 +91,7 @@ static const char *show(struct symbols_names *n, struct file *file, const char *
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = demangler_text(symbols_demangler(n->symbols), raw, &file->spent_ns);
+	s->text = demangler_text(symbols_demangler(n->symbols), raw, &file->spent_ns, &again_ns);
 	HASH_ADD_PTR(n->shown, raw, s);
 	return s->text;
 }

@@ -99,14 +99,38 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 	return r == -ETIMEDOUT ? "timeout" : r && r != -EBADMSG ? "child_died" : "answer_refused";
 }
 
-/* NULL: it stays as it is. */
-static char *readable(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns)
+/*
+ * The same once more, by another child: the first may have failed for another reason than this name. *ret_again_ns: the answer
+ * may be another from then on.
+ */
+static const char *ask_twice(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns,
+			     uint64_t *ret_again_ns)
 {
-	const char *reason = ask(d, name, n);
+	uint64_t before_ns = *spent_ns;
+	const char *reason = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		reason = ask(d, name, n);
+		if (!reason) {
+			*spent_ns = before_ns;
+			return NULL;
+		}
+		if (streq(reason, "no_child")) {
+			*ret_again_ns = d->retry_ns;
+			return reason;
+		}
+		*spent_ns += SLOW_NAMES_NS / 2;
+	}
+	return reason;
+}
+
+/* NULL: it stays as it is. */
+static char *readable(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns,
+		      uint64_t *ret_again_ns)
+{
+	const char *reason = ask_twice(d, name, n, spent_ns, ret_again_ns);
 
 	if (reason) {
-		if (!streq(reason, "no_child"))
-			*spent_ns = SLOW_NAMES_NS;
 		count(reason);
 		return NULL;
 	}
@@ -120,11 +144,13 @@ static char *readable(struct demangler *d, const char *name, size_t n, uint64_t 
 	return text_clean(d->text);
 }
 
-char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns)
+char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns,
+		     uint64_t *ret_again_ns)
 {
 	size_t n = strnlen(name, MANGLED_MAX + 1);
 	char *text = NULL;
 
+	*ret_again_ns = 0;
 	if (!is_mangled(name))
 		return text_clean(name);
 	if (n > MANGLED_MAX) {
@@ -133,7 +159,7 @@ char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns)
 		count("slow_file");
 	} else {
 		pthread_mutex_lock(&d->lock);
-		text = readable(d, name, n, spent_ns);
+		text = readable(d, name, n, spent_ns, ret_again_ns);
 		pthread_mutex_unlock(&d->lock);
 	}
 	return text ? text : text_clean(name);

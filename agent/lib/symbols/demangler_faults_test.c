@@ -23,8 +23,8 @@ static uint64_t n_counted(void)
 static int name_one(void *arg)
 {
 	struct demangler *d = demangler_new(NULL);
-	uint64_t spent_ns = 0, before = n_counted();
-	_cleanup_free_ char *text = demangler_text(d, MANGLED, &spent_ns);
+	uint64_t spent_ns = 0, again_ns, before = n_counted();
+	_cleanup_free_ char *text = demangler_text(d, MANGLED, &spent_ns, &again_ns);
 	bool readable = streq(text, "int shop::price<int>(int)");
 
 	(void)arg;

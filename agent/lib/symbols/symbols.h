@@ -139,9 +139,10 @@ struct demangler;
 struct demangler *demangler_new(const char *self_exe);	/* executed as the child; NULL: /proc/self/exe */
 struct demangler *demangler_free(struct demangler *d);
 /*
- * Demangled where it was mangled, clean; a new string. Blocks: microseconds, 2 s where a child does not answer. *spent_ns:
- * what this file's names have taken so far, 0 at first. A file has so much CPU time for names that take long; then they stay
- * as they are, as they do at once where one of them made the child fail. Each name that stays mangled is
- * counted by reason in podflame_names_mangled_total.
+ * Demangled where it was mangled, clean; a new string. Blocks: microseconds, 4 s where no child answers. *spent_ns: what this
+ * file's names have taken so far, 0 at first. A file has so much CPU time for names that take long; then they stay as they
+ * are, as they do at once where one of them made two children fail. Each name that stays mangled is counted by reason in
+ * podflame_names_mangled_total. *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since what failed
+ * was not the name; 0: the text is for good.
  */
-char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns);
+char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns, uint64_t *ret_again_ns);

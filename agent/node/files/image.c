@@ -27,6 +27,7 @@ void names_unref(struct names *n)
 		return;
 	HASH_ITER (hh, n->items, s, next) {
 		HASH_DEL(n->items, s);
+		free(s->mangled);
 		free(s->text);
 		free(s);
 	}
@@ -41,21 +42,37 @@ static void forget_names(struct files *f, struct image *i)
 	i->names = names_new(i->index);
 }
 
+/* The bytes that this adds. A text that an answer holds stays until names_unref. */
+static size_t show(struct files *f, struct image *i, struct shown *s)
+{
+	char *text = demangler_text(f->demangler, s->raw, &i->spent_ns, &s->again_ns);
+
+	if (s->text && streq(s->text, text)) {
+		free(text);
+		return 0;
+	}
+	s->mangled = s->text;
+	s->text = text;
+	return strlen(text);
+}
+
 const char *image_shown(struct files *f, struct image *i, const char *raw)
 {
 	struct shown *s;
-	size_t bytes;
+	size_t bytes = 0;
 
 	if (!*raw)
 		return NULL;
 	HASH_FIND_PTR(i->names->items, &raw, s);
-	if (s)
+	if (s && (!s->again_ns || now_mono_ns() < s->again_ns))
 		return s->text;
-	s = xcalloc(1, sizeof(*s));
-	s->raw = raw;
-	s->text = demangler_text(f->demangler, raw, &i->spent_ns);
-	HASH_ADD_PTR(i->names->items, raw, s);
-	bytes = sizeof(*s) + strlen(s->text);
+	if (!s) {
+		s = xcalloc(1, sizeof(*s));
+		s->raw = raw;
+		HASH_ADD_PTR(i->names->items, raw, s);
+		bytes = sizeof(*s);
+	}
+	bytes += show(f, i, s);
 	i->names->bytes += bytes;
 	f->bytes += bytes;
 	return s->text;

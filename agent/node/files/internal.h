@@ -15,6 +15,8 @@
 struct shown {
 	const char *raw; /* its place in the index */
 	char *text;
+	char *mangled;	   /* what was shown while no child could be asked; NULL: nothing */
+	uint64_t again_ns; /* of demangler_text */
 	UT_hash_handle hh;
 };
 struct names { /* may outlive its image: whoever was given names holds a reference */

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "node/files/internal.h" /* the demangler, and when a name is asked again */
 #include "node/files/testfiles.h"
 
 #define N_NAMES 60
@@ -72,6 +73,49 @@ static void slow_names_cost_their_file_only(void **state)
 	assert_in_range(n_slow, 1, 40);
 	assert_int_equal(n_slow + n_file, N_NAMES);
 	name_all(f, "plain.so", "A");
+	files_free(f);
+}
+
+static void use_demangler(struct files *f, const char *program)
+{
+	demangler_free(f->demangler);
+	f->demangler = demangler_new(program);
+}
+
+static void a_name_is_asked_again_when_no_child_had_it(void **state)
+{
+	struct counter *no_child = counter("podflame_names_mangled_total", "reason", "no_child");
+	_cleanup_free_ char *path = xasprintf("%s/plain.so", dir), *first = NULL;
+	struct file_names before, during, after;
+	struct files_config c = {0};
+	const struct names *held;
+	struct mapping m;
+	struct files *f;
+	uint64_t at, n;
+
+	(void)state;
+	make_library("plain.so", false);
+	first = line_of("nm %s | sed -n 's/ T _ZN3A10.*//p'", path);
+	at = strtoull(first, NULL, 16);
+	m = map_of(path);
+	assert_int_equal(files_new(&c, &f), 0);
+	use_demangler(f, "/nonexistent");
+	n = counter_get(no_child);
+	files_names(f, &m, 0, at, &before);
+	files_names(f, &m, 0, at, &during);
+	assert_int_equal(counter_get(no_child), n + 1);
+	assert_string_equal(before.names[0].name, "_ZN3A101fEv");
+	held = before.held;
+	for (struct shown *s = held->items; s; s = s->hh.next)
+		s->again_ns = MIN(s->again_ns, 1u);
+	use_demangler(f, NULL);
+	files_names(f, &m, 0, at, &after);
+	assert_string_equal(after.names[0].name, "A10::f()");
+	assert_string_equal(before.names[0].name, "_ZN3A101fEv"); /* until it is given back */
+	files_names_done(f, &before);
+	files_names_done(f, &during);
+	files_names_done(f, &after);
+	close(m.fd);
 	files_free(f);
 }
 
@@ -149,6 +193,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slow_names_cost_their_file_only),
+		cmocka_unit_test(a_name_is_asked_again_when_no_child_had_it),
 		cmocka_unit_test(names_of_who_has_a_queue_parse_nothing),
 	};
 
