@@ -120,8 +120,9 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 int demangle_begin(void)
 {
 	static char signal_stack[SIGNAL_STACK];
-	/* The jump leaves the mask as it is. A tick that finds the stack full to the last KiB is a crash. */
-	struct sigaction tick = {.sa_handler = on_tick, .sa_flags = SA_RESTART | SA_NODEFER};
+	/* The jump leaves the mask as it is. A tick may come when the stack is full to the last KiB. */
+	struct sigaction tick = {.sa_handler = on_tick,
+				 .sa_flags = SA_RESTART | SA_ONSTACK | SA_NODEFER};
 	struct sigaction fault = {.sa_sigaction = on_fault,
 				  .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
 	const stack_t stack = {.ss_sp = signal_stack, .ss_size = sizeof(signal_stack)};

@@ -3,6 +3,7 @@
 #include "lib/symbols/demangle.c" /* the arena */
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -238,6 +239,50 @@ static void names_that_nest_deeply_stay_mangled(void **state)
 			    "int shop::price<int>(int)");
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* whose frames lie elsewhere */
+#define ROOM 512	     /* no signal's frame fits */
+
+static uint64_t stack_end(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t end = 0;
+	char line[512];
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps))
+		if (strstr(line, "[stack]"))
+			assert_int_equal(sscanf(line, "%*x-%" SCNx64, &end), 1);
+	fclose(maps);
+	assert_true(end > STACK_BYTES);
+	return end - STACK_BYTES;
+}
+
+__attribute__((noinline)) static void work_above(uint64_t end)
+{
+	volatile char *p = __builtin_alloca((uintptr_t)__builtin_frame_address(0) - end - ROOM);
+
+	for (;;)
+		p[0]++;
+}
+
+static void the_timer_stops_a_name_that_has_filled_the_stack(void **state)
+{
+	uint64_t end = stack_end();
+	enum demangle_result why;
+
+	(void)state;
+	assert_int_equal(demangle_begin(), 0);
+	work.ticks = 0;
+	work.stack = __builtin_frame_address(0);
+	why = sigsetjmp(work.stop, 0);
+	if (why == DEMANGLE_OK) {
+		work.running = 1;
+		work_above(end);
+	}
+	assert_int_equal(why, DEMANGLE_TOO_SLOW);
+}
+#endif
+
 /* (a::<punycode>, the same, ...): for each libiberty allocates. */
 static void long_names_with_punycode_stay_mangled(void **state)
 {
@@ -315,6 +360,9 @@ int main(void)
 		cmocka_unit_test(names_that_explode_stay_mangled),
 		cmocka_unit_test(names_that_take_long_stay_mangled),
 		cmocka_unit_test(names_that_nest_deeply_stay_mangled),
+#ifndef __SANITIZE_ADDRESS__
+		cmocka_unit_test(the_timer_stops_a_name_that_has_filled_the_stack),
+#endif
 		cmocka_unit_test(long_names_with_punycode_stay_mangled),
 		cmocka_unit_test(nothing_is_given_behind_the_arena),
 		cmocka_unit_test(text_is_clean),
