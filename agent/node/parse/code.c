@@ -407,19 +407,18 @@ enum parse_reason build_code(struct elf_build *b)
 	_cleanup_free_ struct range *items = NULL;
 	_cleanup_free_ struct range *all = NULL;
 	struct code_gaps gaps = {0};
-	bool frameless = false;
+	bool native = b->header.flags & ELF_INDEX_NATIVE_IMAGE, frameless;
 	size_t n_all;
 
 	/* .gopclntab has all of Go's functions; what is between them is no code. */
 	if (b->header.flags & ELF_INDEX_GO)
 		return PARSE_OK;
-	gaps.n = n_all = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
+	n_all = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
 	gaps.items = items;
-	if (b->header.flags & ELF_INDEX_NATIVE_IMAGE && gaps.n) {
-		frameless = native_image_is_frameless(b, &gaps);
+	if (native && n_all)
 		all = xmemdup(items, n_all * sizeof(*all));
-	}
-	gaps.n = limit_gaps(b, items, gaps.n);
+	gaps.n = limit_gaps(b, items, n_all);
+	frameless = native && n_all && native_image_is_frameless(b, &gaps);
 	if (gaps.n)
 		code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
 	/* Behind the rows, which hold: who begins last does. */

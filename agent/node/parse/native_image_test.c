@@ -4,6 +4,7 @@
 #include "node/parse/format.h"
 #include "node/parse/testrows.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -142,6 +143,93 @@ static void other_files_are_not_read_so(void **state)
 	elf_index_unref(i);
 }
 
+/* ---- a file whose segments lie over one another ---- */
+
+#define STRETCH	    (1u << 20)
+#define N_FRAMED    64 /* as much as is read of a file */
+#define N_STRETCHES (N_FRAMED + 1)
+#define ADDRESS(k)  (((k) + 1ull) * 2 * STRETCH)
+
+static const char section_names[] = "\0.svm_heap\0.text";
+struct head {
+	Elf64_Ehdr e;
+	Elf64_Phdr segments[N_STRETCHES];
+	Elf64_Shdr sections[3 + N_STRETCHES]; /* none, the names, the heap */
+	char names[sizeof(section_names)];
+};
+
+/* Functions of so many bytes, each at a multiple of the step, with int3 between them. */
+static void put_functions(uint8_t *to, const char *code, size_t n, size_t step)
+{
+	memset(to, 0xcc, STRETCH);
+	for (size_t at = 16; at < STRETCH; at += step)
+		memcpy(to + at, code, n);
+}
+
+static void put_head(struct head *h)
+{
+	h->e = (Elf64_Ehdr){.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+					EV_CURRENT},
+			    .e_type = ET_DYN,
+			    .e_machine = EM_X86_64,
+			    .e_version = EV_CURRENT,
+			    .e_phoff = offsetof(struct head, segments),
+			    .e_shoff = offsetof(struct head, sections),
+			    .e_ehsize = sizeof(h->e),
+			    .e_phentsize = sizeof(h->segments[0]),
+			    .e_phnum = N_STRETCHES,
+			    .e_shentsize = sizeof(h->sections[0]),
+			    .e_shnum = ARRAY_SIZE(h->sections),
+			    .e_shstrndx = 1};
+	memcpy(h->names, section_names, sizeof(section_names));
+	h->sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB,
+				      .sh_offset = offsetof(struct head, names),
+				      .sh_size = sizeof(section_names)};
+	h->sections[2] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_size = 8};
+	for (size_t k = 0; k < N_STRETCHES; k++) {
+		uint64_t offset = k < N_FRAMED ? STRETCH : 2 * STRETCH;
+
+		h->segments[k] = (Elf64_Phdr){.p_type = PT_LOAD,
+					      .p_flags = PF_R | PF_X,
+					      .p_offset = offset,
+					      .p_vaddr = ADDRESS(k),
+					      .p_filesz = STRETCH,
+					      .p_memsz = STRETCH,
+					      .p_align = 4096};
+		h->sections[3 + k] = (Elf64_Shdr){.sh_name = 11,
+						  .sh_type = SHT_PROGBITS,
+						  .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+						  .sh_addr = ADDRESS(k),
+						  .sh_offset = offset,
+						  .sh_size = STRETCH};
+	}
+}
+
+/* Else 1024 segments over one stretch of a few MiB would take minutes. What is read keeps frames, though most functions don't. */
+static void no_more_is_read_than_is_followed(void **state)
+{
+	_cleanup_free_ uint8_t *file = xcalloc(3, STRETCH);
+	_cleanup_free_ char *path = xasprintf("%s/over", dir);
+	struct elf_tables t;
+	struct elf_index *i;
+	int fd, memfd;
+
+	(void)state;
+	put_head((struct head *)(void *)file);
+	put_functions(file + STRETCH, "\x55\x48\x89\xe5\x5d\xc3", 6, 4096);
+	put_functions(file + 2 * STRETCH, "\xc3", 1, 16);
+	assert_int_equal(file_write_atomic(path, (char *)file, 3 * STRETCH, 0600), 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
+	close(fd);
+	assert_int_equal(elf_index_open(memfd, &i), 0);
+	elf_index_tables(i, &t);
+	assert_true(elf_index_flags(i) & ELF_INDEX_NATIVE_IMAGE);
+	assert_true(elf_index_flags(i) & ELF_INDEX_CODE_CUT);
+	assert_int_equal(rule_at(&t, ADDRESS(N_FRAMED) + 32), PF_RULE_GAP);
+	elf_index_unref(i);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -161,6 +249,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_proved_is_lost),
 		cmocka_unit_test(an_image_may_keep_frame_pointers),
 		cmocka_unit_test(other_files_are_not_read_so),
+		cmocka_unit_test(no_more_is_read_than_is_followed),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
