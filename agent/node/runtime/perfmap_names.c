@@ -134,6 +134,8 @@ static size_t file_begin(const char *s, size_t n)
 
 	if (n == 0 || *s == ' ' || last == n) /* no name; no file */
 		return n && *s == ' ' ? 0 : n;
+	if (last == n - 1) /* where eval made it, the file is "" */
+		return last;
 	if (begins_with_any(s + last + 1, words, ARRAY_SIZE(words)) ||
 	    memmem(s + last, n - last, "://", 3))
 		return last;

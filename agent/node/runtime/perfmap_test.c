@@ -226,6 +226,8 @@ static const struct {
 	{"JS:*inEval :1:17", "inEval", NULL, 1},
 	{"Function:^inEval :1", "inEval", NULL, 1},
 	{"JS:o* :1:20", "(anonymous)", NULL, 1},
+	{"JS:~GET /users :1:5", "GET /users", NULL, 1},
+	{"JS:~two words :1:5", "two words", NULL, 1},
 	{"JS:*inVm evalmachine.<anonymous>:1:15", "inVm", "evalmachine.<anonymous>", 1},
 	{"JS:~get x [eval]:1:15", "get x", "[eval]", 1},
 	{"JS:~f [eval]-wrapper:6:24", "f", "[eval]-wrapper", 6},
