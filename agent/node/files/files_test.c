@@ -694,6 +694,26 @@ static void memory_files_are_kept_under_their_limit(void **state)
 	files_free(f);
 }
 
+static void who_has_many_memory_files_pushes_out_his_own(void **state)
+{
+	struct files *f = make(1u << 30);
+	struct mapping other = memory_file(8 << 20), his[4];
+
+	(void)state;
+	parse_for(f, &other, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(his); i++) {
+		his[i] = memory_file(20 << 20); /* of 64 MiB */
+		parse_for(f, &his[i], 2);
+	}
+	assert_int_equal(bytes_known(f, &other), 0); /* though it was used least recently */
+	assert_int_equal(bytes_known(f, &his[0]), -ENOENT);
+	assert_int_equal(bytes_known(f, &his[3]), 0);
+	close(other.fd);
+	for (size_t i = 0; i < ARRAY_SIZE(his); i++)
+		close(his[i].fd);
+	files_free(f);
+}
+
 /* What was parsed, not what the file is now. */
 static void memory_files_have_the_bytes_that_were_parsed(void **state)
 {
@@ -713,6 +733,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
 		cmocka_unit_test(memory_files_are_kept_under_their_limit),
+		cmocka_unit_test(who_has_many_memory_files_pushes_out_his_own),
 		cmocka_unit_test(memory_files_have_the_bytes_that_were_parsed),
 		cmocka_unit_test(tags_have_a_limit),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),

@@ -118,9 +118,10 @@ void file_evict(struct files *f, struct file *x);
 int slow_parser_lock(struct slow_parser *p);
 
 /* ---- memory_file.c: files that may be rewritten at any time (mapping.memory_file) ---- */
+#define MEMORY_FILES_BYTES_MAX (64u << 20) /* of all copies */
 /* A copy to be parsed. *ret_fd -1: it is no ELF file. -E2BIG: it is too large. */
 int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes);
-/* Under the lock: x has it, and others make room. */
+/* Under the lock: x has it; files_trim makes room. */
 void memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes);
 void memory_file_drop(struct files *f, struct file *x);
 /*

@@ -11,9 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MEMORY_FILES_BYTES_MAX (64u << 20) /* of all copies */
-#define PIECE_BYTES	       (64u << 10)
-#define AGAIN_NS	       (10 * NSEC_PER_SEC) /* a file that changes all the time is parsed so often */
+#define PIECE_BYTES (64u << 10)
+#define AGAIN_NS    (10 * NSEC_PER_SEC) /* a file that changes all the time is parsed so often */
 
 static bool is_elf(int fd)
 {
@@ -71,17 +70,9 @@ int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes)
 
 void memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes)
 {
-	struct file *other, *next;
-
 	x->copy_fd = fd;
 	x->copy_bytes = bytes;
 	f->copy_bytes += bytes;
-	HASH_ITER (hh, f->by_key, other, next) {
-		if (f->copy_bytes <= MEMORY_FILES_BYTES_MAX)
-			break;
-		if (other != x && other->copy_bytes && !other->busy)
-			file_evict(f, other);
-	}
 }
 
 void memory_file_drop(struct files *f, struct file *x)

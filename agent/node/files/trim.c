@@ -20,7 +20,7 @@ struct share { /* what the files of an owner take */
 	size_t taken;
 	UT_hash_handle hh;
 };
-/* Of what there is a limit: bytes, or entries. */
+/* Of what there is a limit: bytes, entries, or bytes of copies. */
 struct room {
 	size_t (*taken_by)(const struct file *x);
 	size_t (*all)(const struct files *f);
@@ -51,6 +51,18 @@ static size_t all_entries(const struct files *f)
 }
 
 static const struct room entries_room = {entries_taken_by, all_entries};
+
+static size_t copy_bytes_taken_by(const struct file *x)
+{
+	return x->copy_bytes;
+}
+
+static size_t all_copy_bytes(const struct files *f)
+{
+	return f->copy_bytes;
+}
+
+static const struct room copies_room = {copy_bytes_taken_by, all_copy_bytes};
 
 struct trimming {
 	struct files *files;
@@ -163,5 +175,6 @@ void files_trim(struct files *f)
 {
 	trim(f, &bytes_room, f->cache_bytes);
 	trim(f, &entries_room, FILES_MAX);
+	trim(f, &copies_room, MEMORY_FILES_BYTES_MAX);
 	counter_set(f->bytes_gauge, f->bytes);
 }
