@@ -77,7 +77,6 @@ struct file_names {
 	struct file_name names[ELF_INLINES_MAX + 1];
 	char build_id[129];		/* hex; "" none */
 	uint64_t address;		/* of the function, or the one asked for; 0: the file has no index */
-	uint64_t before, behind;	/* bytes of the function before the address that was asked for, and from it on */
 	bool unparsed;			/* queued: for want of files_index, which nobody is about to call */
 	void *held;			/* private */
 };
@@ -100,6 +99,9 @@ uint64_t files_root(int root_fd);
 void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		 struct file_names *ret);
 void files_names_done(struct files *f, struct file_names *n);
+/* The same without names: bytes of the function before that address, and from it on. -ENOENT: it lies in no known function. */
+int files_function(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset, uint64_t *ret_before,
+		   uint64_t *ret_behind);
 /* As file_names.unparsed says, of a mapping; false: not queued. */
 bool files_unparsed(struct files *f, const struct mapping *m);
 size_t files_bytes(struct files *f);

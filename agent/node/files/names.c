@@ -61,50 +61,79 @@ static void add(struct files *f, struct image *i, const struct elf_inline *x, bo
 							  .inlined = inlined};
 }
 
-static bool fill(struct files *f, struct image *i, uint64_t address, struct file_names *ret)
+static void fill(struct files *f, struct image *i, const struct elf_symbol *symbol,
+		 uint64_t address, struct file_names *ret)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
-	struct elf_symbol symbol;
-	size_t n;
+	size_t n = elf_index_inlines(i->index, address, inlines);
 
-	if (elf_index_symbol(i->index, address, &symbol) < 0)
-		return false;
 	ret->held = image_names(f, i);
-	n = elf_index_inlines(i->index, address, inlines);
 	for (size_t k = 0; k < n; k++)
 		add(f, i, &inlines[k], true, ret);
-	add(f, i, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false, ret);
-	ret->address = symbol.address;
-	ret->before = address - symbol.address;
-	ret->behind = symbol.size - ret->before;
-	return true;
+	add(f, i, &(struct elf_inline){symbol->name, symbol->file, symbol->line}, false, ret);
+	ret->address = symbol->address;
+}
+
+/* The image that knows the function at an address of the file x; NULL: none does. */
+static struct image *find_function(struct files *f, const struct mapping *m, uint64_t root,
+				   const struct file *x, uint64_t address, struct elf_symbol *ret)
+{
+	struct mapping seen = *m;
+	struct image *debug = NULL;
+
+	if (m->memory_file) /* as in memory_file_seen */
+		seen.ctime_ns = x->parsed_ns;
+	if (x->key.kind == FILE_MAIN)
+		debug = debug_image(f, &seen, root);
+	if (debug && elf_index_symbol(debug->index, address, ret) == 0)
+		return debug;
+	return elf_index_symbol(x->image->index, address, ret) == 0 ? x->image : NULL;
 }
 
 void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		 struct file_names *ret)
 {
-	struct mapping seen = *m;
-	struct image *debug;
+	struct elf_symbol symbol;
+	struct image *i;
 	struct file *x;
 
 	ret->n = 0;
 	ret->build_id[0] = '\0';
-	ret->address = ret->before = ret->behind = 0;
+	ret->address = 0;
 	ret->held = NULL;
 	pthread_mutex_lock(&f->lock);
 	if (file_for_names(f, m, &x, &ret->unparsed) == 0) {
 		snprintf(ret->build_id, sizeof(ret->build_id), "%s",
 			 elf_index_build_id(x->image->index));
 		if (elf_index_address(x->image->index, file_offset, &ret->address) == 0) {
-			if (m->memory_file) /* as in memory_file_seen */
-				seen.ctime_ns = x->parsed_ns;
-			debug = x->key.kind == FILE_MAIN ? debug_image(f, &seen, root) : NULL;
-			if (!debug || !fill(f, debug, ret->address, ret))
-				fill(f, x->image, ret->address, ret);
+			i = find_function(f, m, root, x, ret->address, &symbol);
+			if (i)
+				fill(f, i, &symbol, ret->address, ret);
 		}
 	}
 	files_trim(f);
 	pthread_mutex_unlock(&f->lock);
+}
+
+int files_function(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
+		   uint64_t *ret_before, uint64_t *ret_behind)
+{
+	struct elf_symbol symbol;
+	bool unparsed, found = false;
+	uint64_t address;
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	if (file_for_names(f, m, &x, &unparsed) == 0 &&
+	    elf_index_address(x->image->index, file_offset, &address) == 0)
+		found = find_function(f, m, root, x, address, &symbol);
+	files_trim(f);
+	pthread_mutex_unlock(&f->lock);
+	if (!found)
+		return -ENOENT;
+	*ret_before = address - symbol.address;
+	*ret_behind = symbol.size - *ret_before;
+	return 0;
 }
 
 bool files_unparsed(struct files *f, const struct mapping *m)

@@ -119,6 +119,32 @@ static void a_name_is_asked_again_when_no_child_had_it(void **state)
 	files_free(f);
 }
 
+/* Nobody asks a child for the names of a function that is only to be measured. */
+static void a_function_is_measured_without_its_names(void **state)
+{
+	struct counter *no_child = counter("podflame_names_mangled_total", "reason", "no_child");
+	_cleanup_free_ char *path = xasprintf("%s/plain.so", dir), *first = NULL;
+	uint64_t before = 0, behind = 0, at, n = counter_get(no_child);
+	struct files_config c = {0};
+	struct mapping m;
+	struct files *f;
+
+	(void)state;
+	make_library("plain.so", false);
+	first = line_of("nm %s | sed -n 's/ T _ZN3A11.*//p'", path);
+	at = strtoull(first, NULL, 16);
+	m = map_of(path);
+	assert_int_equal(files_new(&c, &f), 0);
+	use_demangler(f, "/nonexistent");
+	assert_int_equal(files_function(f, &m, 0, at + 5, &before, &behind), 0);
+	assert_int_equal(before, 5);
+	assert_int_equal(behind, 11);
+	assert_int_equal(files_function(f, &m, 0, 0, &before, &behind), -ENOENT);
+	assert_int_equal(counter_get(no_child), n);
+	close(m.fd);
+	files_free(f);
+}
+
 static bool is_named(struct files *f, const struct mapping *m, bool *ret_unparsed)
 {
 	struct file_names names;
@@ -194,6 +220,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slow_names_cost_their_file_only),
 		cmocka_unit_test(a_name_is_asked_again_when_no_child_had_it),
+		cmocka_unit_test(a_function_is_measured_without_its_names),
 		cmocka_unit_test(names_of_who_has_a_queue_parse_nothing),
 	};
 

@@ -304,14 +304,9 @@ static bool differs_at(struct stacks *s, const struct exec *e, const struct mapp
 		       const struct compared_page *x, uint64_t address)
 {
 	uint64_t at = address - x->address, before = AROUND_BYTES, behind = AROUND_BYTES;
-	struct file_names names;
 
-	files_names(s->files, m, e->root, address - m->start + m->file_offset, &names);
-	if (names.n) {
-		before = names.before;
-		behind = names.behind;
-	}
-	files_names_done(s->files, &names);
+	(void)files_function(s->files, m, e->root, address - m->start + m->file_offset, &before,
+			     &behind);
 	return has_differing(x->differs, at - MIN(at, before), at + MIN(PAGE_BYTES - at, behind));
 }
 
