@@ -169,14 +169,10 @@ static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_ma
 		return false;
 	}
 	known = bpf_map_lookup_elem(&images, &tag);
-	if (known) {
+	if (known)
 		pf_take_image(w, l, known);
-	} else if (listed && listed->tag == PF_TAG_UNKNOWN && listed->load == l->load) {
-		w->mapping = *listed;
-		w->mapping.tag = tag;
-	} else {
+	else
 		pf_take_unknown(w, l);
-	}
 	return true;
 }
 

@@ -115,7 +115,7 @@ struct pf_file {
  */
 #define PF_TAG_NONE    0ull /* no file is mapped there */
 #define PF_TAG_VDSO    1ull
-#define PF_TAG_UNKNOWN 2ull  /* a file that the agent could not open */
+#define PF_TAG_UNKNOWN 2ull  /* the agent could not find out which file: it matches none */
 #define PF_TAG_FIRST   16ull /* of files */
 
 /* Map `images`: hash, key: a file's tag. What is to be known of it to unwind it wherever it is mapped. */

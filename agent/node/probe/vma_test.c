@@ -251,6 +251,14 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_equal(l.seen[MOVED].changed, l.seen[MOVED].n);
 	assert_int_equal(l.seen[RENAMED].changed, l.seen[RENAMED].n);
 
+	/* A file that the agent could not open may be any: none that is there is taken for it. */
+	give_first(&l, PF_TAG_UNKNOWN);
+	look(&l);
+	check_tags(&l, tags);
+	for (enum kind k = FIRST; k < _KINDS; k++)
+		assert_int_equal(l.seen[k].changed, k == ANONYMOUS ? 0 : l.seen[k].n);
+	give_first(&l, tags[FIRST]);
+
 	/* Files that are known are, wherever they come to be mapped. */
 	give_image(&l, tags[FIRST]);
 	give_image(&l, tags[SECOND]);

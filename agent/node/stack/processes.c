@@ -234,8 +234,15 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 		return m;
 	if (f->address - mapping_load(m) != f->file_offset)
 		return NULL;
-	/* A file that nobody could open has no names, only its path. */
-	return m->tag == f->tag || m->tag == PF_TAG_UNKNOWN ? m : NULL;
+	return m->tag == f->tag ? m : NULL;
+}
+
+/* The agent could not find out which file is mapped there. The kernel's part asks for that again, more and more rarely. */
+static bool is_untold(const struct exec *e, uint64_t address)
+{
+	const struct mapping *m = mappings_find(e->maps, address);
+
+	return m && m->tag == PF_TAG_UNKNOWN;
 }
 
 /* Of a runtime's frame: what is known of it was lost on its way here; who reads mappings tells it again. */
@@ -249,7 +256,7 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 		return false;
 	if (f->tag)
 		return !stacks_mapping(e, f, f->address - !leaf) &&
-		       !files_knows_tag(s->files, f->tag);
+		       !is_untold(e, f->address - !leaf) && !files_knows_tag(s->files, f->tag);
 	return !mappings_find(e->maps, f->address - !leaf);
 }
 

@@ -234,6 +234,27 @@ static void names_are_those_of_the_file_that_was_sampled(void **state)
 	done(&f);
 }
 
+/* A file that the agent could not open gives its path to no other that is mapped in its place. */
+static void a_file_without_a_tag_names_no_frame(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct mappings *m;
+	struct raw_frame here;
+
+	(void)state;
+	here = in_file(&f, known_function);
+	assert_int_equal(mappings_read(f.tgid, f.start_ns, 1, &m), 0);
+	for (size_t i = 0; i < m->n; i++)
+		m->items[i].tag = PF_TAG_UNKNOWN;
+	stacks_mappings(f.s, m);
+	mappings_unref(m);
+	here.tag = 3; /* of a file that is not known */
+	assert_rendered(&f, STACK(NULL, here), NULL, false, "[unknown start_thread?]");
+	/* Reading the mappings once more would not help: the kernel's part asks for that rarely. */
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, STACK(NULL, here)));
+	done(&f);
+}
+
 static void what_is_not_known_is_said(void **state)
 {
 	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1126,6 +1147,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(frames_carry_module_build_id_and_function_start),
 		cmocka_unit_test(libraries_and_vdso),
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
+		cmocka_unit_test(a_file_without_a_tag_names_no_frame),
 		cmocka_unit_test(what_is_not_known_is_said),
 		cmocka_unit_test(markers_stand_where_the_walk_stopped),
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
