@@ -90,7 +90,12 @@ static uint64_t tag_of(const struct mapping *m, const struct mapping *before)
 	if (before && before->fd == m->fd && !before->copy && !m->copy)
 		return before->tag;
 	r = probes_file_tag(fd, &tag);
-	return r == 0 ? tag : r == -EOPNOTSUPP ? PF_TAG_NONE : PF_TAG_UNKNOWN;
+	if (r == -EOPNOTSUPP)
+		return PF_TAG_NONE;
+	/* Of a file that was rewritten since, the tag and m->ctime_ns would mean different bytes. */
+	if (r < 0 || (!mapping_is_unsure(m) && !mapping_file_is_unchanged(m)))
+		return PF_TAG_UNKNOWN;
+	return tag;
 }
 
 void tables_tag(struct files *f, struct mappings *m)

@@ -88,6 +88,7 @@ static struct mapping map_of(uint64_t start, const char *path, char *shown)
 	m.fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(fstat(m.fd, &st), 0);
 	m.inode = st.st_ino;
+	m.ctime_ns = st.st_ctim.tv_sec * NSEC_PER_SEC + st.st_ctim.tv_nsec;
 	return m;
 }
 

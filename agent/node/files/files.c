@@ -163,6 +163,18 @@ static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_
 	return r < 0 ? r : parse(f, *ret_copy >= 0 ? *ret_copy : fd, ret);
 }
 
+/* A file that was rewritten before or during the parse is not the one that the mapping's ctime means. */
+static int parse_as_mapped(struct files *f, const struct mapping *m, int fd, struct elf_index **ret)
+{
+	int r = parse(f, fd, ret);
+
+	if (r < 0 || fd == f->vdso_fd || mapping_file_is_unchanged(m))
+		return r;
+	*ret = elf_index_unref(*ret);
+	count_failure(open_reason(-ESTALE));
+	return -ESTALE;
+}
+
 static void load(struct files *f, const struct mapping *m, struct file *x)
 {
 	bool vdso = x->key.kind == FILE_VDSO;
@@ -182,7 +194,7 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	x->parsed_ns = now_mono_ns();
 	pthread_mutex_unlock(&f->lock);
 	x->error = m->memory_file ? parse_copy(f, fd, &index, &copy, &copy_bytes)
-				  : parse(f, fd, &index);
+				  : parse_as_mapped(f, m, fd, &index);
 	if (x->error == 0) {
 		files_count_incomplete(index);
 		hash = image_hash(f, index);

@@ -216,13 +216,41 @@ static void failed_files_are_counted_once(void **state)
 	files_free(f);
 }
 
+/* Its bytes are not those that the mapping was read of: neither rows nor names are made of them. */
+static void a_file_that_was_rewritten_since_is_not_parsed(void **state)
+{
+	struct counter *replaced =
+		counter("podflame_symbol_files_failed_total", "reason", "replaced");
+	struct mapping m = copy_of_program("rewritten"), now;
+	_cleanup_free_ char *path = xasprintf("%s/rewritten", dir);
+	uint64_t before = counter_get(replaced);
+	struct files *f = make(0);
+	struct elf_index *index;
+
+	(void)state;
+	do {
+		run("cp /bin/sh %s", path);
+		now = map_of(path);
+		close(m.fd);
+		m.fd = now.fd;
+	} while (now.ctime_ns == m.ctime_ns); /* within one tick of the clock that ctime has */
+	assert_int_equal(now.inode, m.inode);
+	assert_int_equal(files_index(f, &m, &index), -ESTALE);
+	assert_int_equal(counter_get(replaced), before + 1);
+	assert_int_equal(files_index(f, &now, &index), 0);
+	elf_index_unref(index);
+	close(now.fd);
+	files_free(f);
+}
+
 static void what_a_file_lacks_is_counted(void **state)
 {
 	static const char name[] = "podflame_symbol_files_incomplete_total";
 	const struct test_section s[] = {
 		TESTELF_TEXT, {".gnu_debugdata", "?", 1, 0, 0}, {NULL, NULL, 0, 0, 0}};
 	_cleanup_close_ int fd = testelf_memfd(s, ET_DYN);
-	struct mapping m = {.start = 4096, .end = 8192, .path = "/app", .fd = fd, .inode = 6};
+	_cleanup_free_ char *path = xasprintf("/proc/self/fd/%d", fd);
+	struct mapping m = map_of(path);
 	uint64_t names_cut = counter_get(counter(name, "reason", "names_cut"));
 	uint64_t no_unwind = counter_get(counter(name, "reason", "no_unwind"));
 	struct files *f = make(0);
@@ -235,6 +263,7 @@ static void what_a_file_lacks_is_counted(void **state)
 	}
 	assert_int_equal(counter_get(counter(name, "reason", "names_cut")), names_cut + 1);
 	assert_int_equal(counter_get(counter(name, "reason", "no_unwind")), no_unwind + 1);
+	close(m.fd);
 	files_free(f);
 }
 
@@ -740,6 +769,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_is_gone_leaves_room),
 		cmocka_unit_test(equal_files_share_one_index),
 		cmocka_unit_test(failed_files_are_counted_once),
+		cmocka_unit_test(a_file_that_was_rewritten_since_is_not_parsed),
 		cmocka_unit_test(what_a_file_lacks_is_counted),
 		cmocka_unit_test(what_is_no_file_is_no_failure),
 		cmocka_unit_test(what_is_known_needs_no_parser),

@@ -113,6 +113,18 @@ static bool is_in_memory(int path_fd, const struct stat *st)
 	return fs.f_type == HUGETLBFS_MAGIC || (fs.f_type == TMPFS_MAGIC && !st->st_nlink);
 }
 
+static uint64_t ctime_of(const struct stat *st)
+{
+	return (uint64_t)st->st_ctim.tv_sec * NSEC_PER_SEC + st->st_ctim.tv_nsec;
+}
+
+bool mapping_file_is_unchanged(const struct mapping *m)
+{
+	struct stat st;
+
+	return fstat(m->fd, &st) == 0 && ctime_of(&st) == m->ctime_ns;
+}
+
 /*
  * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
  * file with the mapping's inode is opened for reading.
@@ -147,7 +159,7 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 	}
 	*ret = (struct maps_file){
 		.fd = fd,
-		.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + st.st_ctim.tv_nsec,
+		.ctime_ns = ctime_of(&st),
 		.bytes = (uint64_t)st.st_size,
 		.in_memory = is_in_memory(path_fd, &st) && !is_sealed(fd),
 	};

@@ -93,6 +93,8 @@ static inline uint64_t mapping_load(const struct mapping *m)
 {
 	return m->start - (m->copy ? m->backing_offset : m->file_offset);
 }
+/* Whether the file that m->fd is of still has m->ctime_ns: what is read of it before this call is what was mapped. */
+bool mapping_file_is_unchanged(const struct mapping *m);
 /*
  * Of a program whose mappings keep changing they are read once in so many times what that costs, in the long run: whoever
  * has 60,000 mappings costs the agent no more than whoever has few. Some seconds of that may be spent at once: a library
