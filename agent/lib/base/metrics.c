@@ -17,6 +17,8 @@ static const struct {
 } helps[] = {
 	/* the process */
 	{"build_info", "Always 1; which version this is."},
+	{"file_tag_mappings_left_total",
+	 "Mappings of pods' files that the agent could not undo after it had looked at them."},
 	{"file_tags_evicted_total",
 	 "Files of which it is not known any more which tag of a frame names them."},
 	{"process_cpu_seconds_total",

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core.skel.h"
@@ -57,18 +58,34 @@ static int look_at(const void *at, struct pf_vma *ret)
 	return r;
 }
 
+/* Huge pages are mapped and unmapped whole; st_blksize is their size. */
+static int mapping_bytes(int fd, size_t *ret)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret = MAX(page, (size_t)st.st_blksize);
+	return 0;
+}
+
 int probes_file_tag(int fd, uint64_t *ret_tag)
 {
-	size_t bytes = sysconf(_SC_PAGESIZE);
 	struct pf_vma v = {0};
+	size_t bytes = 0;
 	void *at;
-	int r;
+	int r = mapping_bytes(fd, &bytes);
 
-	at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (r < 0)
+		return r;
+	/* MAP_NORESERVE: no huge page is taken from the pods. */
+	at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
 	r = look_at(at, &v);
-	munmap(at, bytes);
+	if (munmap(at, bytes) < 0)
+		counter_add(counter("podflame_file_tag_mappings_left_total", NULL, NULL), 1);
 	if (r == 0 && v.tag < PF_TAG_FIRST)
 		r = -ENODATA;
 	if (r == 0)

@@ -308,6 +308,31 @@ static void files_in_memory_keep_their_tags(void **state)
 	probes_free(p);
 }
 
+static bool is_mapped_here(const char *name)
+{
+	_cleanup_free_ char *maps = NULL;
+	size_t n;
+
+	assert_int_equal(file_read(AT_FDCWD, "/proc/self/maps", 16 << 20, &maps, &n), 0);
+	return strstr(maps, name) != NULL;
+}
+
+/* Also where the machine has no huge page to give. */
+static void huge_pages_are_looked_at_and_left_alone(void **state)
+{
+	struct probes *p =
+		open_probes((struct probe_config){.use_list = true, .max_sample_hz = 99});
+	_cleanup_close_ int fd = memfd_create("huge-text", MFD_CLOEXEC | MFD_HUGETLB);
+
+	(void)state;
+	if (fd < 0)
+		print_message("skipped: this kernel has no huge pages: %s\n", strerror(errno));
+	else
+		assert_int_equal(tag_of(fd), tag_of(fd));
+	assert_false(is_mapped_here("huge-text"));
+	probes_free(p);
+}
+
 static int begin(void **state)
 {
 	_cleanup_free_ char *path = NULL;
@@ -335,6 +360,7 @@ int main(void)
 		cmocka_unit_test(samples_say_what_was_mapped),
 		cmocka_unit_test(what_is_in_a_file_is_a_part_of_its_tag),
 		cmocka_unit_test(files_in_memory_keep_their_tags),
+		cmocka_unit_test(huge_pages_are_looked_at_and_left_alone),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);
