@@ -28,9 +28,11 @@ static __always_inline bool pf_mm_counts(void)
 {
 	struct mm_struct___counted *counted = NULL;
 	struct mm_struct___numbered *numbered = NULL;
+	struct mm_struct *mm = NULL;
 
 	return bpf_core_field_exists(counted->mm_lock_seq.sequence) ||
-	       bpf_core_field_exists(numbered->mm_lock_seq);
+	       (bpf_core_field_exists(numbered->mm_lock_seq) &&
+		bpf_core_field_exists(mm->mmap_lock.count));
 }
 
 static __always_inline uint64_t pf_mm_read(const void *at)
@@ -58,7 +60,9 @@ static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 			return PF_UNVERIFIED;
 		return n;
 	}
-	if (!bpf_core_field_exists(numbered->mm_lock_seq))
+	/* Without a count in the lock (PREEMPT_RT) nothing says that a writer is inside. */
+	if (!bpf_core_field_exists(numbered->mm_lock_seq) ||
+	    !bpf_core_field_exists(mm->mmap_lock.count))
 		return PF_UNVERIFIED;
 	/* An int, one more when a writer leaves; bit 0 of the lock says that one is inside. */
 	if (bpf_core_read(&lock, sizeof(lock), &mm->mmap_lock.count) || lock & 1 ||
