@@ -322,6 +322,16 @@ static const char *doubt(struct stacks *s, const struct exec *e, const struct ma
 	return x->state == CODE_DIFFERS && differs_at(s, e, m, x, address) ? DIFFERS : NULL;
 }
 
+/* Code that nobody can name: it was in a file that is mapped no more, and its tag was told of no file that keeps its bytes. */
+static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_stack *stack, size_t i)
+{
+	const struct raw_frame *f = &stack->frames[i];
+
+	return !f->kernel && !f->runtime && f->tag >= PF_TAG_FIRST &&
+	       !stacks_mapping(e, f, f->address - !stack_is_leaf(stack, i)) &&
+	       !files_knows_tag(s->files, f->tag);
+}
+
 const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
 			   size_t *ret_frame)
 {
@@ -331,11 +341,13 @@ const char *compared_doubt(struct stacks *s, struct process *p, const struct raw
 		const char *reason = NULL;
 		uint64_t address;
 
-		if (!e || !e->maps->unsure)
+		if (!e)
 			continue;
-		m = unsure_mapping(e, stack, i, &address);
+		m = e->maps->unsure ? unsure_mapping(e, stack, i, &address) : NULL;
 		if (m)
 			reason = doubt(s, e, m, address);
+		else if (i + 1 < stack->n && is_gone(s, e, stack, i))
+			reason = NOT_COMPARED; /* its callers were found by rows of such code */
 		if (reason) {
 			*ret_frame = i;
 			return reason;

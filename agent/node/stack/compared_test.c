@@ -201,6 +201,21 @@ static void equal_code_has_names(void **state)
 	dlclose(l.handle);
 }
 
+/* A file in memory that is mapped no more cannot be compared; its rows led to the callers. */
+static void code_that_is_gone_was_not_compared(void **state)
+{
+	struct library l = copied();
+	struct fixture f = make((uint32_t)getpid());
+	struct raw_frame gone = {.exec_id = 1, .address = 0x12345, .tag = PF_TAG_FIRST};
+
+	(void)state;
+	compare(&f, STACK(USER(l.first), USER(l.second + 2)), true);
+	assert_shown(&f, STACK(USER(l.first), gone, USER(l.second + 2)), NOT_YET ";[l] first");
+	assert_shown(&f, STACK(USER(l.first), gone), "[unknown start_thread?];[l] first");
+	done(&f);
+	dlclose(l.handle);
+}
+
 /* Nobody could look, or did not come back: what was seen before does not hold. */
 static void code_that_was_not_compared_has_none(void **state)
 {
@@ -518,6 +533,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equal_code_has_names),
+		cmocka_unit_test(code_that_is_gone_was_not_compared),
 		cmocka_unit_test(code_that_was_not_compared_has_none),
 		cmocka_unit_test(a_function_that_was_replaced_ends_the_stack),
 		cmocka_unit_test(breakpoints_are_no_other_code),
