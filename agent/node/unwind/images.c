@@ -67,8 +67,9 @@ static void set(struct unwind *u, uint64_t tag, const struct file *f, const stru
 		return;
 	i->file = f;
 	i->value = *value;
+	/* After a failed update the kernel has the image of before: what that leads to may become another file's. */
 	if (u->ops.set_image(u->arg, tag, value) < 0)
-		image_free(u, i);
+		forget(u, i);
 }
 
 /* A part of its text, cut where the slots' parts end; false: no room for all of it. */
@@ -95,6 +96,15 @@ static bool add_pieces(const struct file *f, const struct elf_text *t, struct pf
 	return true;
 }
 
+/* Walks end in the rest of the text: without its rows they cannot tell how its functions keep their callers. */
+static void cut(struct pf_image *v)
+{
+	struct pf_piece *last = &v->pieces[v->n_pieces - 1];
+
+	*last = (struct pf_piece){.start = last->start, .end = UINT64_MAX, .file = PF_SLOT_NONE};
+	counter_add(counter("podflame_unwind_images_cut_total", NULL, NULL), 1);
+}
+
 void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
 		   const struct file *f)
 {
@@ -103,7 +113,7 @@ void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index
 
 	for (size_t k = 0; elf_index_text(index, k, &t); k++)
 		if (!add_pieces(f, &t, &v)) {
-			counter_add(counter("podflame_unwind_images_cut_total", NULL, NULL), 1);
+			cut(&v);
 			break;
 		}
 	if (v.n_pieces)

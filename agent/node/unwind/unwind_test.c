@@ -483,6 +483,29 @@ static void a_tag_does_not_outlive_its_files_table(void **state)
 	free(q);
 }
 
+/* Nobody would take back what user space does not know of. */
+static void an_image_that_could_not_be_updated_is_gone(void **state)
+{
+	struct unwind *u = start(0);
+	struct proc *p = proc_new(1);
+
+	(void)state;
+	map(p, 0x500000, 0x1000, 0, NULL);
+	p->items[0].tag = 21;
+	p->pending[0] = true;
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_PENDING);
+	p->pending[0] = false;
+	kernel.fail = -ENOMEM;
+	put(u, p);
+	assert_int_equal(kernel.n_images, 0);
+	kernel.fail = 0;
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_NONE);
+	end(u);
+	free(p);
+}
+
 static void images_have_a_limit(void **state)
 {
 	struct counter *evicted = counter("podflame_unwind_images_evicted_total", NULL, NULL);
@@ -512,6 +535,7 @@ static void an_image_of_many_places_is_cut(void **state)
 	uint64_t before = counter_get(cut);
 	struct unwind *u = start(0);
 	struct proc *p = proc_new(1);
+	const struct pf_piece *last;
 	struct elf_index *a;
 
 	(void)state;
@@ -523,9 +547,13 @@ static void an_image_of_many_places_is_cut(void **state)
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(image_of(20)->n_pieces, PF_PIECES_MAX);
 	assert_int_equal(counter_get(cut), before + 1);
-	for (uint32_t i = 0; i < PF_PIECES_MAX; i++)
+	for (uint32_t i = 0; i < PF_PIECES_MAX - 1; i++)
 		assert_int_equal(image_of(20)->pieces[i].end,
 				 (uint64_t)(i + 1) * PF_FILE_PAGES_MAX * PF_PAGE_BYTES);
+	last = &image_of(20)->pieces[PF_PIECES_MAX - 1];
+	assert_int_equal(last->start, last[-1].end);
+	assert_int_equal(last->end, UINT64_MAX);
+	assert_int_equal(last->file, PF_SLOT_NONE);
 	end(u);
 	elf_index_unref(a);
 	free(p);
@@ -548,6 +576,7 @@ int main(void)
 		cmocka_unit_test(gone_processes_are_swept),
 		cmocka_unit_test(a_tag_leads_to_its_files_rows),
 		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),
+		cmocka_unit_test(an_image_that_could_not_be_updated_is_gone),
 		cmocka_unit_test(images_have_a_limit),
 		cmocka_unit_test(an_image_of_many_places_is_cut),
 	};
