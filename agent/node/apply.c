@@ -3,6 +3,7 @@
 #include "node/tables.h"
 
 #include <stdlib.h>
+#include <uthash.h>
 
 #define PATH_SHOWN 200
 
@@ -74,10 +75,24 @@ int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret)
 
 #define ADDRESS_32BIT (1ULL << 32)
 
-/* before: the mapping before this one; NULL: none. */
-static uint64_t tag_of(const struct mapping *m, const struct mapping *before)
+/* A file of the process at hand that was looked at: mappings of one file share its descriptor. */
+struct looked {
+	struct looked_key {
+		int fd;
+		int unsure; /* mapping_is_unsure */
+	} key;
+	uint64_t tag;
+	UT_hash_handle hh;
+};
+
+static int descriptor_of(const struct mapping *m)
 {
-	int r, fd = m->copy ? m->backing_fd : m->fd;
+	return m->copy ? m->backing_fd : m->fd;
+}
+
+static uint64_t tag_of(const struct mapping *m)
+{
+	int r, fd = descriptor_of(m);
 	uint64_t tag;
 
 	/* 32-bit processes have a vdso of their own. */
@@ -87,8 +102,6 @@ static uint64_t tag_of(const struct mapping *m, const struct mapping *before)
 		return PF_TAG_NONE;
 	if (fd < 0)
 		return PF_TAG_UNKNOWN;
-	if (before && before->fd == m->fd && !before->copy && !m->copy)
-		return before->tag;
 	r = probes_file_tag(fd, &tag);
 	if (r == -EOPNOTSUPP)
 		return PF_TAG_NONE;
@@ -98,15 +111,34 @@ static uint64_t tag_of(const struct mapping *m, const struct mapping *before)
 	return tag;
 }
 
+/* x: a place for what is found out; used if it was not found out before. */
+static void tag_mapping(struct files *f, struct mapping *m, struct looked **all, struct looked *x)
+{
+	struct looked *old = NULL;
+
+	x->key = (struct looked_key){descriptor_of(m), mapping_is_unsure(m)};
+	if (x->key.fd >= 0)
+		HASH_FIND(hh, *all, &x->key, sizeof(x->key), old);
+	m->tag = old ? old->tag : tag_of(m);
+	if (old)
+		return;
+	x->tag = m->tag;
+	if (x->key.fd >= 0)
+		HASH_ADD(hh, *all, key, sizeof(x->key), x);
+	if ((m->tag == PF_TAG_VDSO || m->tag >= PF_TAG_FIRST) && !mapping_is_unsure(m))
+		files_tagged(f, m);
+}
+
 void tables_tag(struct files *f, struct mappings *m)
 {
-	for (size_t i = 0; i < m->n; i++) {
-		struct mapping *x = &m->items[i];
+	_cleanup_free_ struct looked *places = xcalloc(m->n + 1, sizeof(*places));
+	uint64_t began_ns = thread_cpu_ns();
+	struct looked *all = NULL;
 
-		x->tag = tag_of(x, i ? x - 1 : NULL);
-		if ((x->tag == PF_TAG_VDSO || x->tag >= PF_TAG_FIRST) && !mapping_is_unsure(x))
-			files_tagged(f, x);
-	}
+	for (size_t i = 0; i < m->n; i++)
+		tag_mapping(f, &m->items[i], &all, &places[i]);
+	HASH_CLEAR(hh, all);
+	m->cost_ns += thread_cpu_ns() - began_ns;
 }
 
 /* ---- why a file has none ---- */

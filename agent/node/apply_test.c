@@ -158,6 +158,26 @@ static void known_at_once_and_missing_told(void **state)
 		close(items[i].fd);
 }
 
+/* What finding out the tags costs counts as reading the mappings, which is done the more rarely the more it costs. */
+static void tags_are_a_part_of_the_cost(void **state)
+{
+	const struct files_config fc = {0};
+	struct mapping items[2];
+	struct mappings m = {.items = items, .n = 2, .refs = 1};
+	struct files *f;
+
+	(void)state;
+	items[0] = items[1] = map_of(0x1000, "/bin/sh", (char *)"/bin/sh");
+	items[1].fd = -1;
+	assert_int_equal(files_new(&fc, &f), 0);
+	tables_tag(f, &m);
+	assert_int_equal(items[0].tag, PF_TAG_NONE); /* nothing is loaded */
+	assert_int_equal(items[1].tag, PF_TAG_UNKNOWN);
+	assert_true(m.cost_ns > 0);
+	files_free(f);
+	close(items[0].fd);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -172,7 +192,10 @@ static int remove_dir(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(known_at_once_and_missing_told)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_at_once_and_missing_told),
+		cmocka_unit_test(tags_are_a_part_of_the_cost),
+	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);

@@ -68,7 +68,7 @@ struct mapping {			/* executable mappings only */
 struct mappings {
 	uint32_t tgid, exec_id;
 	uint64_t start_boottime_ns, read_at_ns;
-	uint64_t cost_ns;		/* CPU time that reading them took */
+	uint64_t cost_ns;		/* CPU time that reading them took, with their tags */
 	struct mapping *items;		/* sorted by start */
 	size_t n;
 	bool truncated;			/* more than MAPPINGS_MAX: counted */
