@@ -158,24 +158,70 @@ static void known_at_once_and_missing_told(void **state)
 		close(items[i].fd);
 }
 
-/* What finding out the tags costs counts as reading the mappings, which is done the more rarely the more it costs. */
-static void tags_are_a_part_of_the_cost(void **state)
+/* ---- tags ---- */
+
+static struct probes *load(void)
+{
+	const struct probe_config c = {.use_list = true, .max_sample_hz = 99};
+	struct field_error err = {0};
+	struct probes *p = NULL;
+	int r = probes_new(&c, &p, &err);
+
+	if (r == -EPERM || r == -EACCES) {
+		print_message("skipped: BPF is not permitted here (%s)\n", err.reason);
+		skip();
+	}
+	assert_int_equal(r, 0);
+	return p;
+}
+
+/* What that costs counts as reading the mappings, which is done the more rarely the more it costs. */
+static void mappings_of_one_file_have_one_tag(void **state)
 {
 	const struct files_config fc = {0};
-	struct mapping items[2];
-	struct mappings m = {.items = items, .n = 2, .refs = 1};
+	struct mapping items[4];
+	struct mappings m = {.items = items, .n = 4, .refs = 1};
+	struct probes *p = load();
 	struct files *f;
 
 	(void)state;
-	items[0] = items[1] = map_of(0x1000, "/bin/sh", (char *)"/bin/sh");
-	items[1].fd = -1;
+	items[0] = items[2] = map_of(0x1000, "/bin/sh", (char *)"/bin/sh");
+	items[1] = items[3] = map_of(0x2000, "/bin/cat", (char *)"/bin/cat");
+	items[3].fd = -1;
 	assert_int_equal(files_new(&fc, &f), 0);
 	tables_tag(f, &m);
-	assert_int_equal(items[0].tag, PF_TAG_NONE); /* nothing is loaded */
-	assert_int_equal(items[1].tag, PF_TAG_UNKNOWN);
+	assert_true(items[0].tag >= PF_TAG_FIRST && items[1].tag >= PF_TAG_FIRST);
+	assert_int_not_equal(items[0].tag, items[1].tag);
+	assert_int_equal(items[2].tag, items[0].tag);
+	assert_int_equal(items[3].tag, PF_TAG_UNKNOWN);
+	assert_true(files_knows_tag(f, items[0].tag));
 	assert_true(m.cost_ns > 0);
 	files_free(f);
+	probes_free(p);
 	close(items[0].fd);
+	close(items[1].fd);
+}
+
+/* The tag is of what it has now, ctime_ns of what it had: its names would be of other bytes. */
+static void a_file_that_was_rewritten_since_has_no_tag(void **state)
+{
+	const struct files_config fc = {0};
+	struct mapping x = map_of(0x1000, "/bin/sh", (char *)"/bin/sh");
+	struct mappings m = {.items = &x, .n = 1, .refs = 1};
+	struct probes *p = load();
+	struct files *f;
+
+	(void)state;
+	x.ctime_ns--;
+	assert_int_equal(files_new(&fc, &f), 0);
+	tables_tag(f, &m);
+	assert_int_equal(x.tag, PF_TAG_UNKNOWN);
+	x.memory_file = true; /* its ctime says nothing: its bytes are compared */
+	tables_tag(f, &m);
+	assert_true(x.tag >= PF_TAG_FIRST);
+	files_free(f);
+	probes_free(p);
+	close(x.fd);
 }
 
 static int make_dir(void **state)
@@ -194,7 +240,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_at_once_and_missing_told),
-		cmocka_unit_test(tags_are_a_part_of_the_cost),
+		cmocka_unit_test(mappings_of_one_file_have_one_tag),
+		cmocka_unit_test(a_file_that_was_rewritten_since_has_no_tag),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
