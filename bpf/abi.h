@@ -214,7 +214,7 @@ enum pf_frame_kind {
 	X(REGISTER, "register")	      /* a rule needs a register that only a leaf has */           \
 	X(STUCK, "stack_not_growing") /* the caller's frame is not above this one */               \
 	X(BAD_PC, "bad_address")      /* a return address that no code can have */                 \
-	X(GOROUTINE, "no_goroutine")  /* which goroutine waits is not known, or none does */       \
+	X(GOROUTINE, "no_goroutine")  /* which goroutine waits is not known */                     \
 	X(CHANGED, "mapping_changed") /* code of a file that the agent has not seen there (yet) */ \
 	X(COMPAT, "32_bit_code")
 enum pf_stack_end {

@@ -18,7 +18,7 @@ static __always_inline const struct pf_golabels *pf_go_program(const struct pf_w
 	return NULL;
 }
 
-/* The goroutine of this thread; 0: there is none, it was left already. */
+/* The goroutine of this thread; 0: the scheduler has left it already. */
 static __always_inline bool pf_goroutine(const struct pf_walk *w, const struct pf_golabels *d,
 					 uint64_t *ret)
 {
@@ -44,8 +44,9 @@ PF_ONCE int pf_by_goroutine(struct pf_scratch *s)
 		return pf_end(w, PF_END_GOROUTINE);
 	if (!pf_goroutine(w, d, &g))
 		return pf_end(w, PF_END_READ);
+	/* It was preempted, and the scheduler has left it: as behind mcall, the stack is the scheduler's own. */
 	if (!g)
-		return pf_end(w, PF_END_GOROUTINE);
+		return pf_end(w, PF_END_ROOT);
 	if (!pf_read(stack, sizeof(stack), g) || !pf_read(sched, sizeof(sched), g + d->sched) ||
 	    !pf_read(&bp, sizeof(bp), g + d->sched_bp))
 		return pf_end(w, PF_END_READ);

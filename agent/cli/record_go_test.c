@@ -66,6 +66,9 @@ static void sum_lines(const char *path, struct growing *ret)
 
 		if (!more || str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n))
 			continue;
+		/* It was preempted, and left: the scheduler's own time, as behind mcall. */
+		if (strstr(line, "runtime.goschedImpl") || strstr(line, "runtime.gopreempt_m"))
+			continue;
 		ret->n += n;
 		if (grows && grows < more)
 			ret->in_goroutine += n;

@@ -667,9 +667,9 @@ static void the_goroutine_that_waits_goes_on(void **state)
 	put_word(G, SCHED, stack_at(600)); /* not on its stack: in the middle of a change */
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
-	put_word(M, M_CURG, 0); /* it was left */
+	put_word(M, M_CURG, 0); /* it was preempted and left: the stack is the scheduler's */
 	walk(at(0x30000), stack_at(0), 0);
-	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
+	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30090));
 	put_word(G0, G_M, 16);
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_READ, at(0x30000), at(0x30090));
