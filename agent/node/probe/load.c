@@ -186,7 +186,7 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 	if (!r)
 		r = who_am_i(p);
 	if (!r)
-		tags_open(p);
+		r = tags_open(p);
 	if (r)
 		field_error_set(reterr, "bpf", "%s%s%s", why(r), last_warning[0] ? "; " : "",
 				last_warning);

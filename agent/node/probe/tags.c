@@ -94,7 +94,7 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 }
 
 /* Its own program, mapped a second time: it has to be where it is, and to have one tag each time. */
-static const char *try_out(void)
+static int try_out(const char **ret_problem)
 {
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	size_t bytes = sysconf(_SC_PAGESIZE);
@@ -103,38 +103,47 @@ static const char *try_out(void)
 	void *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	int r;
 
+	*ret_problem = "its own program cannot be mapped";
 	if (at == MAP_FAILED)
-		return "its own program cannot be mapped";
+		return -errno;
+	*ret_problem = "they are not where they should be";
 	r = look_at(at, &v);
 	munmap(at, bytes);
 	if (r < 0)
-		return "they are not where they should be";
+		return r;
+	*ret_problem = "they are not as they should be";
 	if ((uintptr_t)at < v.start || (uintptr_t)at >= v.end || v.runs)
-		return "they are not as they should be";
-	if (probes_file_tag(fd, &tag) < 0 || probes_file_tag(fd, &again) < 0 || tag != again)
-		return "files cannot be told apart";
-	return NULL;
+		return -EPROTO;
+	*ret_problem = "files cannot be told apart";
+	r = probes_file_tag(fd, &tag);
+	if (!r)
+		r = probes_file_tag(fd, &again);
+	return !r && tag != again ? -EPROTO : r;
 }
 
-void tags_open(struct probes *p)
+int tags_open(struct probes *p)
 {
 	const char *problem;
+	int r;
 
 	pthread_mutex_lock(&lock);
 	lender = p;
 	program_fd = bpf_program__fd(p->core->progs.pf_look_self);
 	map_fd = bpf_map__fd(p->core->maps.looked);
 	pthread_mutex_unlock(&lock);
-	problem = try_out();
-	p->bpf_config.sees_mappings = !problem;
-	if (!problem)
-		return;
+	r = try_out(&problem);
+	p->bpf_config.sees_mappings = !r;
+	if (!r)
+		return 0;
 	tags_close(p);
+	if (probes_may_pass(r))
+		return r;
 	feature_missing(p, FEATURE_MAPPINGS,
 			"this kernel's mappings cannot be read: %s; code that is mapped where "
 			"other code was is marked "
 			"only where the size differs",
 			problem);
+	return 0;
 }
 
 void tags_close(struct probes *p)
