@@ -17,6 +17,7 @@ static const char program[] =
 	"#include <stdio.h>\n"
 	"#include <stdlib.h>\n"
 	"#include <string.h>\n"
+	"#include <sys/personality.h>\n"
 	"#include <sys/prctl.h>\n"
 	"#include <time.h>\n"
 	"#include <unistd.h>\n"
@@ -61,9 +62,19 @@ static const char program[] =
 	"KEEP void calls_first(const char *p) { calls(p, \"in_first\"); __asm__ volatile(\"\"); }\n"
 	"KEEP void calls_second(const char *p) { calls(p, \"in_second\"); __asm__ volatile(\"\"); "
 	"}\n"
+	"/* Each library has its turn in a program of its own, at the addresses of the one before. */\n"
+	"static void turns(char **argv)\n"
+	"{\n"
+	"	int second = argv[4] && *argv[4] == '2';\n"
+	"	if (argv[4]) (second ? calls_second : calls_first)(argv[second ? 3 : 2]);\n"
+	"	personality(ADDR_NO_RANDOMIZE);\n"
+	"	execl(argv[0], argv[0], argv[1], argv[2], argv[3], second ? \"1\" : \"2\", NULL);\n"
+	"	_exit(4);\n"
+	"}\n"
 	"int main(int argc, char **argv)\n"
 	"{\n"
 	"	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
+	"	if (!strcmp(argv[1], \"exec\")) turns(argv);\n"
 	"	for (;;) {\n"
 	"		calls_first(put(argv[1], argv[2]));\n"
 	"		calls_second(put(argv[1], argv[3]));\n"
@@ -180,6 +191,14 @@ static void a_library_that_is_written_over(void **state)
 	check("rewrite", 1);
 }
 
+/* The same program at the same addresses: what was known of it before is not what is there. */
+static void a_program_that_starts_itself_anew(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	check("exec", 80);
+}
+
 static int begin(void **state)
 {
 	int r = dir_make(state);
@@ -201,6 +220,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(libraries_that_take_turns),
 		cmocka_unit_test(a_library_that_is_replaced_under_its_name),
 		cmocka_unit_test(a_library_that_is_written_over),
+		cmocka_unit_test(a_program_that_starts_itself_anew),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

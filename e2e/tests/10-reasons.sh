@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (10) A target that matches nothing, or pods that may or can not be profiled, says why; so does one whose pods are on a node
-# without an agent, and it recovers when there is one.
+# (10) A target that matches nothing, or pods that may or can not be profiled, says why; so does one whose pods have memory that
+# is not seen or a language whose functions are not named, and one whose pods are on a node without an agent, and it recovers
+# when there is one.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace app bare
 export CPU=100m
@@ -20,6 +21,9 @@ END
 says() { # NAME PATTERN
     condition app "$1" Ready | grep -qE "$2"
 }
+unseen() { # PATTERN
+    condition app arena Degraded | grep -qE "$1"
+}
 wait_check 60 "no pod matches: Ready is False, and why" says nobody '^False [A-Za-z]*(NoPods|Matched)[A-Za-z]* .+'
 wait_check 60 "all opted out: Ready is False, and why" says out '^False [A-Za-z]*OptedOut .+'
 wait_check 90 "nothing to sample: reason Idle" says quiet '^[A-Z][a-z]+ Idle .+'
@@ -32,6 +36,17 @@ wait_check 60 "a cluster target of a namespace that is not labelled: says so" cl
 for t in nobody out quiet resting; do note "$t: $(condition app $t Ready)"; done
 check "kubectl get shows it" bash -c "[ -n '$(k -n app get ptgt nobody --no-headers | awk '{print $3}')' ]"
 note "$(k -n app get ptgt nobody --no-headers)"
+
+# What is not seen is told.
+MEMORY=256Mi pod app arena node1 /bin/arena "labels: {app: arena}"
+WORKLOAD=languages pod app perl node1 "/bin/perl -e 1while(1)" "labels: {app: perl}"
+running app arena perl
+target app arena '{"podSelector": {"matchLabels": {"app": "arena"}}, "events": {"onCpu": {}, "memAlloc": {}}}'
+target app perl '{"podSelector": {"matchLabels": {"app": "perl"}}}'
+wait_check 90 "Perl: Ready, with a note that its functions have no names" says perl '^True .*Note: .*Perl'
+wait_check 120 "memory from mmap: Ready's message or Degraded names it" \
+    unseen 'MemoryNotSeen .*arena.* grew by [0-9]+ MiB'
+for t in arena perl; do note "$t: $(condition app $t Ready); $(condition app $t Degraded)"; done
 
 # Node2 has no agent. A hub that runs waits 90 s for one; one that starts sees that the node is older than that.
 pod app there node2 "/bin/shares there"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT.tar: a JVM (jlink's, of Debian's JDK), CPython, Lua and LuaJIT as Debian ships them (stripped, without frame
-# pointers), and a program with known shares for each, as the image localhost/podflame-languages:1.
+# build.sh OUT.tar: a JVM (jlink's, of Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships them (stripped, without frame
+# pointers), and a program with known shares for each but Perl, as the image localhost/podflame-languages:1.
 set -euo pipefail
 out=$(realpath -m "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,6 +20,7 @@ dpkg -L libpython3.11-minimal | grep '^/usr/lib/python3.11/' | while read -r f; 
 done
 program /usr/bin/lua5.4 lua
 program /usr/bin/luajit luajit
+program /usr/bin/perl perl
 jdk=$(dirname "$(dirname "$(readlink -f /usr/lib/jvm/java-17-openjdk-amd64/bin/javac)")")
 "$jdk/bin/jlink" --add-modules java.base,java.management --no-header-files --no-man-pages --output "$root/jre"
 libraries "$root/jre/bin/java" "$root"/jre/lib/*.so "$root/jre/lib/server/libjvm.so"

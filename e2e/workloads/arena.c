@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that no allocator gives: it is mapped, and used at 2 MiB a second, up to 192 MiB; then all of it is unmapped
+ * and it begins again. The probes of mem-alloc see none of it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define MIB	 (1u << 20)
+#define MAX_MIB	 192
+#define PAUSE_NS 500000000
+
+int main(void)
+{
+	struct timespec pause = {0, PAUSE_NS};
+
+	for (;;) {
+		char *m = mmap(NULL, MAX_MIB * (size_t)MIB, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (m == MAP_FAILED)
+			return EXIT_FAILURE;
+		for (size_t i = 0; i < MAX_MIB; i++) {
+			memset(m + i * MIB, 1, MIB);
+			nanosleep(&pause, NULL);
+		}
+		munmap(m, MAX_MIB * (size_t)MIB);
+	}
+}
