@@ -15,6 +15,7 @@ PASSED = [
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT",
     "npm_config_registry", "npm_config_cafile", "npm_config_proxy", "npm_config_https_proxy",
 ]
+FILES_PASSED = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "npm_config_cafile"]  # of these, the file, too
 GO_PASSED = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GONOPROXY", "GOINSECURE"]
 NPM_PASSED = ("registry", "cafile", "proxy", "https-proxy", "noproxy", "strict-ssl", "@", "//")
 
@@ -50,6 +51,15 @@ def apt_sources(root):
     for path in ["/etc/apt/auth.conf", *glob.glob("/etc/apt/auth.conf.d/*")]:
         if os.path.exists(path):
             shutil.copy2(path, root + path)
+
+
+def authorities(root):
+    """A variable that names a file of certificates means the same file in the root."""
+    for name in FILES_PASSED:
+        path = os.environ.get(name)
+        if path and os.path.isabs(path) and os.path.isfile(path) and not os.path.exists(root + path):
+            os.makedirs(os.path.dirname(root + path), exist_ok=True)
+            shutil.copy(path, root + path)
 
 
 def other_sources(root):
@@ -96,7 +106,19 @@ def debian(root):
                         "bookworm", new, uri], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
     apt_sources(new)
     other_sources(new)
+    authorities(new)
     os.rename(new, root)
+
+
+def files(checkout):
+    return set(output("git", "ls-files", "-z", "-co", "--exclude-standard", cwd=checkout).split("\0"))
+
+
+def same(a, b):
+    """Two files: their bytes and who may run them. A link is never the same: it costs nothing to make it anew."""
+    if os.path.islink(a) or os.path.islink(b) or not os.path.exists(b):
+        return False
+    return os.stat(a).st_mode == os.stat(b).st_mode and filecmp.cmp(a, b, shallow=False)
 
 
 def repository(root):
@@ -104,16 +126,14 @@ def repository(root):
     to = f"{root}/{PROJECT}"
     if not os.path.exists(to):
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", REPO, to], check=True)
-    here = set(output("git", "ls-files", "-z", "-co", "--exclude-standard", cwd=REPO).split("\0"))
-    there = set(output("git", "ls-files", "-z", cwd=to).split("\0"))
-    for path in there | here:
+    for path in files(REPO) | files(to):
         a, b = f"{REPO}/{path}", f"{to}/{path}"
         if not path:
             continue
         if not os.path.lexists(a):
             if os.path.lexists(b):
                 os.remove(b)
-        elif os.path.islink(a) or not os.path.exists(b) or not filecmp.cmp(a, b):
+        elif not same(a, b):
             os.makedirs(os.path.dirname(b), exist_ok=True)
             if os.path.lexists(b):
                 os.remove(b)

@@ -237,7 +237,7 @@ def keep_logs(folder):
 
 def run(folder, commands):
     """Tests passed, failed, skipped."""
-    if not os.path.exists(folder):
+    if not os.path.exists(f"{folder}/etc"):
         begin = time.monotonic()
         roots.debian(folder)
         print(f"a bare Debian 12 in {folder} ({time.monotonic() - begin:.0f} s)", flush=True)
@@ -276,9 +276,7 @@ def main():
         if not args.root:
             remove(folder)  # of a run that was killed
         result = run(folder, args.commands or README)
-    except roots.Missing as e:
-        print(f"FAIL {e}")
-    except subprocess.CalledProcessError as e:
+    except (roots.Missing, subprocess.CalledProcessError, OSError) as e:
         print(f"FAIL {e}")
     except Stopped as e:
         print(f"FAIL stopped by {e}")

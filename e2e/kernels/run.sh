@@ -5,6 +5,7 @@
 # no disk and no network. Usage: run.sh [oldest|debian13|newest|all]; default the oldest. Prints one line a check and "N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+debian=$("$PWD/.ci/debian-uri" bookworm)
 BUILD=${BUILD:-build}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/kernels
 work=$BUILD/kernels
@@ -16,17 +17,11 @@ check() { # name, 0 or not
 }
 
 # ---- a kernel: its image, out of a package that is unpacked and not installed ----
-archive() { # prints "URI" of Debian's archive as this machine reaches it
-    { sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) +bookworm +.*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null
-      awk '$1 == "URIs:" {u = $2} $1 == "Suites:" {for (i = 2; i <= NF; i++) if ($i == "bookworm") {print u; exit}}' \
-          /etc/apt/sources.list.d/*.sources 2>/dev/null; } | head -1
-}
-
 apt_of() { # suite, command...: apt with lists of that suite alone
     local a=$cache/apt-$1 suite=$1
     shift
     mkdir -p "$a/lists/partial" "$a/cache/archives/partial"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(archive) $suite main" >"$a/sources.list"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $debian $suite main" >"$a/sources.list"
     "$1" -o "Dir::Etc::sourcelist=$a/sources.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$a/lists" \
         -o "Dir::Cache=$a/cache" -o APT::Sandbox::User=root -q "${@:2}"
 }
