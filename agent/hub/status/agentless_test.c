@@ -86,6 +86,13 @@ static void add_node(const char *name, unsigned age_s)
 
 #define RUNNING "{\"name\": \"agent\", \"state\": {\"running\": {}}}"
 #define READY	"{\"type\": \"Ready\", \"status\": \"True\"}"
+/* An agent that was started at 12:00; since when it is not ready. */
+#define STARTED                                                                                    \
+	"{\"name\": \"agent\", \"state\": {\"running\": {\"startedAt\": "                          \
+	"\"2020-01-21T12:00:00Z\"}}}"
+#define NOT_READY_SINCE(time)                                                                      \
+	"{\"type\": \"Ready\", \"status\": \"False\", \"lastTransitionTime\": \"2020-01-21T" time  \
+	"Z\"}"
 #define WAITING(reason, message)                                                                   \
 	"{\"name\": \"agent\", \"state\": {\"waiting\": {\"reason\": \"" reason                    \
 	"\", \"message\": \"" message "\"}}}"
@@ -232,9 +239,63 @@ static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 	(void)state;
 	start();
 	add_working("n1");
-	agent("n1", RUNNING, "");
+	agent("n1", STARTED, NOT_READY_SINCE("12:00:01"));
+	/* a hub that starts sees it first so */
+	add_node("n2", 1000);
+	agentless_report(a, "n2", true);
+	agent("n2", STARTED, NOT_READY_SINCE("12:05:00"));
+	add_node("n3", 1000);
+	agentless_report(a, "n3", true);
+	agent("n3", RUNNING, "");
 	pass(300, NULL);
 	assert_int_equal(n_changed, 0);
+	end();
+}
+
+/* The report is of the agent before it, and counts no more after a while. */
+static void test_an_agent_that_never_was_ready(void **state)
+{
+	(void)state;
+	start();
+	add_node("n1", 1000);
+	agentless_report(a, "n1", true);
+	agent("n1", STARTED, NOT_READY_SINCE("11:59:50"));
+	add_node("n2", 1000);
+	agentless_report(a, "n2", true);
+	agent("n2", STARTED, NOT_READY_SINCE("12:00:00"));
+	add_working("n3");
+	pass(1, NULL);
+	assert_true(agentless_is(a, "n1"));
+	assert_true(agentless_is(a, "n2"));
+	/* the container of one that worked was started anew */
+	agent("n3", STARTED, NOT_READY_SINCE("11:59:50"));
+	pass(89, NULL);
+	assert_false(agentless_is(a, "n3"));
+	pass(2, NULL);
+	assert_true(agentless_is(a, "n3"));
+	agent("n3", STARTED, READY);
+	assert_false(agentless_is(a, "n3"));
+	end();
+}
+
+/* A hub and its agents that are rolled out together. */
+static void test_an_agent_that_was_just_started(void **state)
+{
+	_cleanup_free_ char *container = NULL, *started = NULL;
+
+	(void)state;
+	start();
+	started = age(30);
+	container = xasprintf(
+		"{\"name\": \"agent\", \"state\": {\"running\": {\"startedAt\": \"%s\"}}}",
+		started);
+	add_node("n1", 1000);
+	agentless_report(a, "n1", true);
+	agent("n1", container, NOT_READY_SINCE("12:00:00"));
+	pass(58, NULL);
+	assert_false(agentless_is(a, "n1"));
+	pass(4, NULL);
+	assert_true(agentless_is(a, "n1"));
 	end();
 }
 
@@ -770,6 +831,8 @@ int main(void)
 		cmocka_unit_test(test_an_agent_that_goes_and_comes_back),
 		cmocka_unit_test(test_a_start_is_no_lack),
 		cmocka_unit_test(test_an_agent_that_is_not_ready_is_no_lack),
+		cmocka_unit_test(test_an_agent_that_never_was_ready),
+		cmocka_unit_test(test_an_agent_that_was_just_started),
 		cmocka_unit_test(test_an_agent_that_crashes_again_and_again),
 		cmocka_unit_test(test_no_report_is_a_lack_though_the_agent_runs),
 		cmocka_unit_test(test_without_the_agents_pods_reports_decide),

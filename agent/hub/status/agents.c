@@ -14,13 +14,14 @@
 
 enum pod_state {
 	POD_DOWN,
-	POD_RUNNING, /* its container runs: it may still start, or may be on a node that is out of reach */
+	POD_STARTING, /* its container runs, and has not been ready since it was started */
+	POD_RUNNING,  /* it was ready, and is not now: its node may be out of reach */
 	POD_READY,
 	_POD_STATE_MAX,
 };
 struct node {
 	char *name;
-	uint64_t created_ns;  /* wall time: of the node or of the newest agent's pod on it */
+	uint64_t created_ns;  /* wall time: of the node or of the newest agent on it */
 	uint64_t reported_ns; /* monotonic: when a write of its report was last seen */
 	bool exists, reported, lacks;
 	unsigned n_pods[_POD_STATE_MAX];
@@ -79,8 +80,8 @@ bool agents_pods_known(const struct agents *a)
  * While the pods are not known, a report is the only sign of an agent. Of a node that lacked one before, the report may be
  * the old agent's: it counts once it was written anew.
  *
- * An agent that runs and is not ready neither works again nor stops working: a node that is out of reach, or has no CPU
- * to spare, has one like it, and so has, again and again, an agent that crashes as it starts.
+ * An agent that was ready and is not now neither works again nor stops working: a node that is out of reach, or has no CPU
+ * to spare, has one like it. One that never was ready has no plan yet: the report is of the agent before it.
  */
 static bool works(const struct agents *a, const struct node *n)
 {
@@ -93,6 +94,15 @@ static bool works(const struct agents *a, const struct node *n)
 	if (n->n_pods[POD_READY])
 		return true;
 	return n->n_pods[POD_RUNNING] && !n->lacks;
+}
+
+static bool has_pods(const struct node *n)
+{
+	unsigned sum = 0;
+
+	for (size_t i = 0; i < _POD_STATE_MAX; i++)
+		sum += n->n_pods[i];
+	return sum;
 }
 
 static void judge(struct agents *a, struct node *n, uint64_t for_ns)
@@ -109,17 +119,22 @@ static void judge(struct agents *a, struct node *n, uint64_t for_ns)
 		else
 			a->ops.works(n->name, a->arg);
 	}
-	if (!n->exists && !n->reported && !n->n_pods[POD_DOWN] && !n->n_pods[POD_RUNNING] &&
-	    !n->n_pods[POD_READY])
+	if (!n->exists && !n->reported && !has_pods(n))
 		node_free(a, n);
+}
+
+/* Wall time; 0: there is none. */
+static uint64_t time_at(const json_t *obj, const char *path)
+{
+	const char *s = json_str_at(obj, path, NULL);
+	uint64_t t;
+
+	return s && time_parse(s, &t) == 0 ? t : 0;
 }
 
 static uint64_t created_ns(const json_t *obj)
 {
-	const char *s = json_str_at(obj, "metadata.creationTimestamp", NULL);
-	uint64_t t;
-
-	return s && time_parse(s, &t) == 0 ? t : 0;
+	return time_at(obj, "metadata.creationTimestamp");
 }
 
 void agents_node(struct agents *a, const char *node, const json_t *obj)
@@ -203,12 +218,21 @@ static const json_t *condition(const json_t *pod, const char *type)
 	return NULL;
 }
 
+static uint64_t started_ns(const json_t *pod)
+{
+	return time_at(container_of(pod), "state.running.startedAt");
+}
+
 static enum pod_state state_of(const json_t *pod)
 {
+	const json_t *ready = condition(pod, "Ready");
+	uint64_t changed = time_at(ready, "lastTransitionTime");
+
 	if (!json_is_object(json_at(container_of(pod), "state.running")))
 		return POD_DOWN;
-	return streq(json_str_at(condition(pod, "Ready"), "status", ""), "True") ? POD_READY
-										 : POD_RUNNING;
+	if (streq(json_str_at(ready, "status", ""), "True"))
+		return POD_READY;
+	return changed && changed <= started_ns(pod) ? POD_STARTING : POD_RUNNING;
 }
 
 static char *with_message(const char *text, const char *reason, const char *message)
@@ -237,7 +261,7 @@ static char *says(const json_t *pod, enum pod_state state)
 
 	if (state == POD_READY)
 		return xstrdup("the agent there is ready, and has written no report: see its log");
-	if (state == POD_RUNNING)
+	if (state == POD_RUNNING || state == POD_STARTING)
 		return xstrdup("the agent there runs and is not ready: see its log");
 	if (json_at(c, "state.waiting"))
 		return waiting_says(c);
@@ -298,7 +322,7 @@ static struct node *note_pod(struct agents *a, const char *key, const json_t *ob
 	p->says = utf8_shorten(text, SAYS_BYTES);
 	HASH_ADD_KEYPTR(hh, a->pods, p->key, strlen(p->key), p);
 	n->n_pods[p->state]++;
-	n->created_ns = MAX(n->created_ns, created_ns(obj));
+	n->created_ns = MAX(n->created_ns, MAX(created_ns(obj), started_ns(obj)));
 	return n;
 }
 
@@ -368,12 +392,12 @@ static void trim_pod(json_t *pod)
 	json_keep(pod, "spec", "nodeName affinity");
 	json_keep(pod, "status", "phase reason message conditions containerStatuses");
 	status = json_object_get(pod, "status");
-	json_keep(status, "conditions", "type status reason message");
+	json_keep(status, "conditions", "type status reason message lastTransitionTime");
 	json_keep(status, "containerStatuses", "name state lastState");
 	json_array_foreach (json_object_get(status, "containerStatuses"), i, c) {
 		json_keep(c, "state", "running waiting");
 		json_keep(c, "lastState", "terminated");
-		json_keep(json_object_get(c, "state"), "running", "");
+		json_keep(json_object_get(c, "state"), "running", "startedAt");
 		json_keep(json_object_get(c, "lastState"), "terminated", "reason exitCode");
 	}
 }
