@@ -17,6 +17,8 @@
 #define LOOK_NS	       (60 * NSEC_PER_SEC)  /* a node's pods are listed that often at most */
 #define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* of one list */
 #define LOOKS_A_SECOND 8
+#define SAID_A_SECOND  16		   /* looks that failed: each costs all targets */
+#define WAIT_NS	       (10 * NSEC_PER_SEC) /* for its first look: then a node is told of */
 #define MAX_PODS_BYTES (128u << 20) /* of memory, of the pods of all nodes without an agent */
 #define MIN_ROOM_BYTES (64u << 10)
 #define UNSEEN_NODES   3
@@ -26,6 +28,7 @@ struct lack { /* a node on which no agent works */
 	char *node;
 	uint64_t since_ns, due_ns; /* monotonic; due: of the next look */
 	bool told;
+	bool unsaid;	   /* it is told, and ops.changed was not called yet */
 	unsigned n_failed; /* looks in a row */
 	char *error;	   /* why not all is known; NULL: it is */
 	struct agentless_pods pods;
@@ -38,9 +41,13 @@ struct agentless {
 	struct agentless_ops ops;
 	void *arg;
 	bool opt_in_required, begun;
+	bool hurried; /* agentless_hurry, and not all was known since */
+	uint64_t begun_ns;
 	struct lack *lacks;
 	size_t bytes; /* of all their pods */
 	char *unseen;
+	bool unseen_waits;  /* nodes that wait for their first look are in it */
+	uint64_t unseen_ns; /* when it was last told */
 
 	struct kube_watch *namespaces; /* as last listed; NULL: not yet */
 	uint64_t namespaces_ns;
@@ -78,31 +85,71 @@ static void end_look(struct agentless *a)
 	a->object = NULL;
 }
 
-static char *unseen_text(const struct agentless *a)
+/* For its first look. */
+static bool waits(const struct lack *l, uint64_t now)
+{
+	return !l->told && l->since_ns + GRACE_NS <= now;
+}
+
+static bool waits_long(const struct agentless *a, const struct lack *l, uint64_t now)
+{
+	return waits(l, now) &&
+	       (a->hurried || MAX(l->since_ns + GRACE_NS, a->begun_ns) + WAIT_NS <= now);
+}
+
+/*
+ * Once something is told, the nodes that wait are counted in it: without them its number would
+ * change with each look. ret_waits: there are some.
+ */
+static char *unseen_text(const struct agentless *a, bool *ret_waits)
 {
 	_cleanup_buf_ struct buf nodes = {0};
 	const char *error = NULL;
+	uint64_t now = now_mono_ns();
 	unsigned n = 0;
+	bool late = false;
 
+	*ret_waits = !a->begun;
+	if (!a->begun)
+		return a->hurried ? xstrdup("which nodes have no agent is not known yet") : NULL;
 	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
-		if (!l->told || !l->error)
+		if (!l->error && !waits(l, now))
 			continue;
+		*ret_waits |= waits(l, now);
+		late |= waits_long(a, l, now);
 		error = error ? error : l->error;
 		if (n++ < UNSEEN_NODES)
 			buf_printf(&nodes, "%s%.253s", nodes.len ? ", " : "", l->node);
 	}
-	if (!n)
+	if (!error && !late)
 		return NULL;
 	return xasprintf("not all pods of %u node%s without an agent (%s%s) are known: %s", n,
-			 n == 1 ? "" : "s", nodes.data, n > UNSEEN_NODES ? ", ..." : "", error);
+			 n == 1 ? "" : "s", nodes.data, n > UNSEEN_NODES ? ", ..." : "",
+			 error ? error : "they have not been looked at yet");
+}
+
+/*
+ * A text that merely changes is told once a minute: it costs a write of every target. One that
+ * counts nodes that wait is changed as soon as none waits, too: most of them may be known by then.
+ */
+static bool is_told_later(const struct agentless *a, const char *text, bool waits)
+{
+	return text && a->unseen && !(a->unseen_waits && !waits) &&
+	       now_mono_ns() < a->unseen_ns + LOOK_NS;
 }
 
 /* The log is told when it begins and when it is over, and of nothing between. */
 static void note_unseen(struct agentless *a)
 {
-	_cleanup_free_ char *text = unseen_text(a);
+	bool waits;
+	_cleanup_free_ char *text = unseen_text(a, &waits);
 
-	if (str_equal(text, a->unseen))
+	a->hurried &= text != NULL;
+	if (str_equal(text, a->unseen)) {
+		a->unseen_waits &= waits;
+		return;
+	}
+	if (is_told_later(a, text, waits))
 		return;
 	if (text && !a->unseen)
 		log_warn("%s", text);
@@ -110,6 +157,8 @@ static void note_unseen(struct agentless *a)
 		log_info("the pods of all nodes without an agent are known");
 	free(a->unseen);
 	a->unseen = TAKE_PTR(text);
+	a->unseen_waits = waits;
+	a->unseen_ns = now_mono_ns();
 	a->ops.unseen(a->arg);
 }
 
@@ -164,34 +213,44 @@ static void on_works(const char *node, void *arg)
 /* ---- looks ---- */
 
 /* Somewhat later than a minute, so that nodes that were looked at together are not for ever. */
-static void end_turn(struct lack *l, const char *result)
+static void end_turn(struct lack *l)
 {
-	counter_add(counter("agentless_looks_total", "result", result), 1);
 	l->due_ns = now_mono_ns() + LOOK_NS + random_below(LOOK_NS / 6);
 }
 
-/* error NULL: everything is known. */
-static void finish_look(struct agentless *a, struct lack *l, const char *error)
+static void count_looks(const char *result, unsigned n)
 {
-	_cleanup_free_ char *was = l->error;
+	counter_add(counter("agentless_looks_total", "result", result), n);
+}
 
-	end_turn(l, error ? "incomplete" : "whole");
+/* error NULL: everything is known. */
+static void note_look(struct lack *l, const char *error)
+{
+	free(l->error);
 	l->error = error ? utf8_shorten(error, UNSEEN_BYTES) : NULL;
 	l->told = true;
+}
+
+static void finish_look(struct agentless *a, struct lack *l, const char *error)
+{
+	end_turn(l);
+	note_look(l, error);
+	l->unsaid = false;
+	count_looks(error ? "incomplete" : "whole", 1);
 	count_nodes(a);
 	a->ops.changed(l->node, a->arg);
 	note_unseen(a);
 }
 
 /* What was known before stays. An API server that was away for a moment is not told to every target. */
-static void finish_failed(struct agentless *a, struct lack *l, const char *error)
+static void note_failure(struct lack *l, const char *error)
 {
+	end_turn(l);
 	l->n_failed++;
-	if (l->n_failed == 1 && l->pods.why) {
-		end_turn(l, "incomplete");
+	if (l->n_failed == 1 && l->pods.why)
 		return;
-	}
-	finish_look(a, l, error);
+	l->unsaid |= !l->told;
+	note_look(l, error);
 }
 
 static void fail_look(struct agentless *a, const char *error)
@@ -199,7 +258,10 @@ static void fail_look(struct agentless *a, const char *error)
 	struct lack *l = a->at;
 
 	end_look(a);
-	finish_failed(a, l, error);
+	note_failure(l, error);
+	count_looks("incomplete", 1);
+	count_nodes(a);
+	note_unseen(a);
 }
 
 /* Without the namespaces nothing can be said of any node: all that are due wait for the next time. */
@@ -207,12 +269,31 @@ static void fail_all(struct agentless *a, const char *error)
 {
 	_cleanup_free_ char *text = xstrdup(error);
 	uint64_t now = now_mono_ns();
-	struct lack *l, *next;
+	unsigned n = 0;
 
 	end_look(a);
-	HASH_ITER (hh, a->lacks, l, next) {
-		if (l->since_ns + GRACE_NS <= now && l->due_ns <= now)
-			finish_failed(a, l, text);
+	for (struct lack *l = a->lacks; l; l = l->hh.next) {
+		if (l->since_ns + GRACE_NS > now || l->due_ns > now)
+			continue;
+		note_failure(l, text);
+		n++;
+	}
+	count_looks("incomplete", n);
+	count_nodes(a);
+	note_unseen(a);
+}
+
+/* Of looks that failed, many may have at once: a few are said at a time. */
+static void say_changed(struct agentless *a)
+{
+	unsigned n = 0;
+
+	for (struct lack *l = a->lacks; l && n < SAID_A_SECOND; l = l->hh.next) {
+		if (!l->unsaid)
+			continue;
+		l->unsaid = false;
+		n++;
+		a->ops.changed(l->node, a->arg);
 	}
 }
 
@@ -372,6 +453,7 @@ static bool begin(struct agentless *a, bool all_known)
 {
 	if (all_known && agents_known(a->agents)) {
 		agents_begin(a->agents);
+		a->begun_ns = a->begun ? a->begun_ns : now_mono_ns();
 		a->begun = true;
 	}
 	return a->begun;
@@ -382,10 +464,12 @@ void agentless_tick(struct agentless *a, bool all_known)
 	if (!begin(a, all_known))
 		return;
 	a->n_looks = 0;
+	say_changed(a);
 	if (a->step == STEP_NONE)
 		next_look(a);
 	else if (a->step_ns + LOOK_LATE_NS <= now_mono_ns())
 		fail(a, "the API server's answer takes too long");
+	note_unseen(a);
 }
 
 /* ---- what is known ---- */
@@ -397,10 +481,16 @@ bool agentless_settled(struct agentless *a, bool all_known)
 	if (!begin(a, all_known))
 		return false;
 	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
-		if (!l->told && l->since_ns + GRACE_NS <= now)
+		if (l->unsaid || waits(l, now))
 			return false;
 	}
 	return true;
+}
+
+void agentless_hurry(struct agentless *a)
+{
+	a->hurried = true;
+	note_unseen(a);
 }
 
 bool agentless_is(const struct agentless *a, const char *node)
@@ -422,7 +512,7 @@ json_t *agentless_entry(const struct agentless *a, const char *node, const json_
 {
 	const struct lack *l = find(a, node);
 
-	return l && l->told
+	return l && l->told && l->pods.why
 		       ? agentless_pods_entry(&l->pods, target, a->namespaces, a->opt_in_required)
 		       : NULL;
 }

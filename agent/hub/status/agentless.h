@@ -15,7 +15,8 @@ struct agentless_config {
 struct agentless_ops {
 	/* The node is one now or is none any more, or something else is known of its pods: see agentless_is, _entry. */
 	void (*changed)(const char *node, void *arg);
-	void (*unseen)(void *arg);	/* agentless_unseen says something else */
+	/* agentless_unseen begins or ends, at once, or says something else, about once a minute. */
+	void (*unseen)(void *arg);
 };
 int agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops, void *arg,
 		  struct agentless **ret);
@@ -26,6 +27,8 @@ void agentless_report(struct agentless *a, const char *node, bool there);
 void agentless_tick(struct agentless *a, bool all_known);
 /* The nodes that had no agent when all were known have been looked at. */
 bool agentless_settled(struct agentless *a, bool all_known);
+/* They are not waited for any longer: agentless_unseen tells of those that were not looked at. */
+void agentless_hurry(struct agentless *a);
 bool agentless_is(const struct agentless *a, const char *node);
 void agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg);
 /*
@@ -33,5 +36,5 @@ void agentless_each(const struct agentless *a, void (*fn)(const char *node, void
  * "withoutAgent": true. NULL: it selects nothing there. New reference.
  */
 json_t *agentless_entry(const struct agentless *a, const char *node, const json_t *target);
-/* "the pods of 2 nodes without an agent (n1, n2) are not known: ..."; NULL: all are. */
+/* "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all are. */
 const char *agentless_unseen(const struct agentless *a);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agents: on which nodes an agent works, as far as the API server knows it: the container of its pod runs there and was
- * ready since it was started, and the node has a report. A report alone proves nothing: it outlives the agent, and is no sign of life.
+ * agents: on which nodes an agent works, as far as the API server knows it: the container of its
+ * pod runs there and was ready since it was started, and the node has a report. A report alone
+ * proves nothing: it outlives the agent, and is no sign of life.
  */
 #pragma once
 
