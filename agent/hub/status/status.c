@@ -61,14 +61,18 @@ static void touch_omitted(struct status *s)
 }
 
 /*
- * Before that, a target may look as if it matched nothing. What nodes without an agent have is waited for only for a
- * while, as it may never be known.
+ * Before that, a target may look as if it matched nothing. What nodes without an agent have is
+ * waited for only for a while, as it may never be known; then targets are told that it is not.
  */
 static bool is_settled(struct status *s)
 {
-	if (!s->settled && reports_synced(s->reports))
-		s->settled = agentless_settled(s->agentless, reports_nodes_synced(s->reports)) ||
-			     now_mono_ns() >= s->started_ns + SETTLE_NS;
+	if (s->settled || !reports_synced(s->reports))
+		return s->settled;
+	s->settled = agentless_settled(s->agentless, reports_nodes_synced(s->reports));
+	if (!s->settled && now_mono_ns() >= s->started_ns + SETTLE_NS) {
+		s->settled = true;
+		agentless_hurry(s->agentless);
+	}
 	return s->settled;
 }
 

@@ -131,16 +131,21 @@ static json_t *answer(int http, json_t *obj, const char *rv)
 	return TAKE_PTR(body);
 }
 
-static const char *sent_reason(void)
+static const char *sent_ready(const char *member)
 {
 	const json_t *c;
 	size_t i;
 
 	json_array_foreach (json_at(sent.body, "status.conditions"), i, c) {
 		if (streq(json_str_at(c, "type", ""), "Ready"))
-			return json_str_at(c, "reason", "");
+			return json_str_at(c, member, "");
 	}
 	return "";
+}
+
+static const char *sent_reason(void)
+{
+	return sent_ready("reason");
 }
 
 /* ---- tests ---- */
@@ -713,6 +718,62 @@ static void test_what_cannot_be_known_is_not_waited_for(void **state)
 	status_free(s);
 }
 
+static struct kube_watch *list_under_way(void)
+{
+	for (struct kube_watch *w = watches; w < watches + ARRAY_SIZE(watches); w++)
+		if (w->used && w->once && !w->synced)
+			return w;
+	return NULL;
+}
+
+/* Of looks: no node has a pod. */
+static void answer_lists(void)
+{
+	for (struct kube_watch *w; (w = list_under_way());) {
+		if (streq(w->path, "/api/v1/nodes"))
+			keep(w, w->field_selector + strlen("metadata.name="), no_object);
+		w->synced = true;
+		w->ops.synced(w->arg);
+	}
+}
+
+/* More nodes than it looks at until it writes what it knows: it writes that this is not all. */
+static void test_a_hub_that_starts_with_many_nodes_without_an_agent(void **state)
+{
+	static const char waits[] = "they have not been looked at yet";
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true),
+			      *t2 = NULL;
+	unsigned seconds = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		_cleanup_free_ char *name = xasprintf("m%u", i);
+
+		upsert("/nodes", name, no_object, NULL);
+	}
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	while (!sent.n && seconds++ < 20) {
+		run(true);
+		answer_lists();
+		test_clock.later_ns += NSEC_PER_SEC;
+	}
+	assert_in_range(seconds, 10, 12);
+	assert_non_null(strstr(sent_ready("message"), waits));
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	while (sent.n == 1 && seconds++ < 30) {
+		run(true);
+		answer_lists();
+		test_clock.later_ns += NSEC_PER_SEC;
+	}
+	assert_in_range(seconds, 12, 16);
+	assert_null(strstr(sent_ready("message"), waits));
+	json_decref(answer(404, NULL, NULL));
+	status_free(s);
+}
+
 static void tell_targets(unsigned n, int generation, bool suspend)
 {
 	struct kube_watch *w = watch_of("/profilingtargets");
@@ -822,6 +883,7 @@ int main(void)
 		cmocka_unit_test(test_targets_of_a_node_without_agent),
 		cmocka_unit_test(test_a_refused_look_is_told_to_all_targets),
 		cmocka_unit_test(test_what_cannot_be_known_is_not_waited_for),
+		cmocka_unit_test(test_a_hub_that_starts_with_many_nodes_without_an_agent),
 		cmocka_unit_test(test_few_writes_at_once),
 		cmocka_unit_test(test_who_was_written_comes_after_the_others),
 		cmocka_unit_test(test_odd_objects),
