@@ -18,18 +18,19 @@ static const struct {
 	/* the process */
 	{"build_info", "Always 1; which version this is."},
 	{"file_tag_mappings_left_total",
-	 "Mappings of pods' files that the agent could not undo after it had looked at them."},
+	 "Mappings of pods' files that the agent made to learn their tags and could not undo."},
 	{"file_tags_evicted_total",
-	 "Files of which it is not known any more which tag of a frame names them."},
+	 "Files that the agent forgot for want of room: frames in them have no name once the file "
+	 "is mapped no more."},
 	{"process_cpu_seconds_total",
 	 "CPU time of this process, all threads; parse children are not in it."},
 	{"process_resident_memory_bytes", "Memory of this process that is resident."},
 	{"loop_stall_seconds", "Longest time that one callback kept the event loop: since the "
 			       "start, in the last 10 minutes."},
 	{"unwind_images_cut_total",
-	 "Files with text in more places than the kernel can be told of."},
+	 "Files whose text has more pieces than a walk can find rows for by what is mapped."},
 	{"unwind_images_evicted_total",
-	 "Files that the kernel cannot find by what is mapped any more."},
+	 "Files whose rows a walk finds by what is mapped no more, for want of room."},
 	{"worker_cpu_seconds_total", "CPU time of a worker's thread."},
 	{"worker_jobs_total", "Jobs that a worker has done."},
 	{"worker_longest_job_seconds", "Longest job of a worker, wall time."},
@@ -53,10 +54,10 @@ static const struct {
 	{"kube_credentials_total", "Changes of and problems with token and CA files."},
 	{"kube_dropped_total", "Objects of the API server that were left out."},
 	{"kube_watch_total", "What happened to watches: connects, relists, errors."},
-	{"nodes_without_agent", "Nodes on which no agent has worked for a while."},
+	{"nodes_without_agent", "Nodes on which no agent has worked for 90 seconds."},
 	{"agentless_looks_total",
-	 "Looks at the pods of such a node: whole ones, and incomplete ones "
-	 "that the targets' status tells of."},
+	 "Lists of the pods of a node without an agent. whole: all pods are known; incomplete: "
+	 "not all are."},
 	/* BPF */
 	{"bpf_links", "Attached BPF links."},
 	{"bpf_program_run_seconds_total",
@@ -106,13 +107,14 @@ static const struct {
 	{"problems_omitted_total", "Problems that did not fit into the node report."},
 	/* stacks and names */
 	{"code_copies_refused_total",
-	 "Code in memory without a file that was not looked up in the file beside it, by reason."},
+	 "Mappings of code without a file that were not looked up in the files beside them, by "
+	 "reason."},
 	{"code_pages_compared_total",
-	 "Pages of code that may differ from its file's, by what the comparison said."},
+	 "Pages of code that may differ from its file, by result of the comparison."},
 	{"debug_files_total", "Separate debug files, by result."},
-	{"demangle_child_restarts_total", "Children that make names readable, started anew."},
+	{"demangle_child_restarts_total", "Children that demangle names, started anew."},
 	{"demangle_children_stuck_total",
-	 "Such children left behind: the kernel does not end them."},
+	 "Children that demangle names and were left behind: the kernel does not end them."},
 	{"inlined_frames_dropped_total", "Inlined frames beyond the limit of a stack."},
 	{"java_attach_stuck_total", "JVMs that did not answer when asked for a perf map."},
 	{"java_attach_total",
@@ -121,7 +123,7 @@ static const struct {
 	{"java_files_left_total",
 	 "Times that asking a JVM for its perf map may have left a file in its /tmp."},
 	{"memory_files_rewritten_total",
-	 "Files in memory (memfd) whose code was found rewritten: they are parsed anew."},
+	 "Files in memory (memfd) that the agent found rewritten and parses anew."},
 	{"names_mangled_total", "Names that stay as compilers mangle them."},
 	{"parse_child_restarts_total", "Parse children started anew."},
 	{"parse_children_stuck_total", "Parse children left behind: the kernel does not end them."},
@@ -156,8 +158,9 @@ static const struct {
 	{"unwind_rows_unsupported_total", "Unwind rows that the kernel's walk does not know."},
 	/* memory profiles */
 	{"go_heap_reads_failed_total", "Heap profiles of Go programs that could not be read."},
-	{"memory_unseen_total", "Times that the memory of a probed process was found to have "
-				"grown, or doubled again, without its probes seeing it."},
+	{"memory_unseen_total",
+	 "Times that the memory of a probed process grew by 64 MiB, or its growth doubled again, "
+	 "of which the probes saw less than 5 %."},
 	{"memory_attach_total", "Processes whose allocators were probed, by result."},
 	{"memory_sites_refused_total", "Places of allocators that cannot be probed."},
 	{"memory_spans_coarse_total", "Spans whose cost was known only roughly."},
