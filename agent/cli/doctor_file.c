@@ -136,7 +136,10 @@ static void tell_lacks(struct buf *out, const struct elf_index *index, const cha
 		buf_printf(out, "; %s%s", whose, lacks[i].text);
 }
 
-/* The index of the debug information lacks something by itself, also where that lies in the same file. */
+/*
+ * Lines and inlined functions, and what is missing. debug_index has its own lacks, even where the
+ * debug information lies in the same file.
+ */
 static void tell_rest(struct buf *out, const struct elf_index *index, const char *debug,
 		      const struct elf_index *debug_index)
 {

@@ -132,7 +132,7 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 	json_object_set_new(c, "works", json_boolean(l->data != NULL));
 }
 
-/* Its functions are not named, unless a perf map does it. */
+/* A runtime that is recognised and not walked. named: a perf map names its functions. */
 static void tell_seen(struct doctor *d, const struct runtime_seen *s, bool named)
 {
 	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
@@ -236,7 +236,7 @@ static bool is_first(const struct mappings *m, size_t i)
 	return true;
 }
 
-/* Bytes of one file's code that are so. */
+/* Bytes of the first mapping's file in all its mappings for which is() holds. */
 static uint64_t bytes_of(const struct mappings *m, size_t first, bool (*is)(const struct mapping *))
 {
 	uint64_t bytes = 0;
@@ -288,13 +288,13 @@ static void tell_mapped(struct doctor *d, struct files *files, const struct mapp
 			errors[i] = files_index(files, &m->items[i], &indexes[i]);
 	tell_runtimes(d, m, indexes);
 	tell_unsure(d, m, "code in anonymous memory",
-		    "lie in anonymous memory, where the program has copied it (for huge pages): "
-		    "names and stacks by the file, where the bytes agree",
+		    "lie in anonymous memory, where the program has copied it (for huge pages); "
+		    "names and stacks come from the file where the bytes agree",
 		    is_copy);
 	tell_unsure(
 		d, m, "code in a file in memory",
-		"lie in a file without a name, which may be rewritten: names and stacks by what "
-		"it was when it was read, where the bytes agree",
+		"lie in a file without a name (memfd), which the program may rewrite; names and "
+		"stacks come from the copy that was read, where the bytes agree",
 		is_memory_file);
 	doctor_events(d, files, m, is_go(m, indexes));
 	for (size_t i = 0; i < m->n; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tags: what a walk will call a file (bpf/vma.h), found out by mapping it here and looking at that mapping as a walk
- * does. One program of core, run by whoever asks; while nothing is loaded nobody can.
+ * tags: by which tag a walk will name a file (bpf/vma.h). The agent maps the file and looks at that
+ * mapping as a walk does: the caller's thread runs one BPF program of core, which must be loaded.
  */
 #include "node/probe/internal.h"
 
@@ -25,7 +25,7 @@ static void seed_draw(void)
 	random_bytes(&seed, sizeof(seed));
 }
 
-/* One for all that is loaded one after the other: tags outlive it. */
+/* One for the life of this process: tags outlive the BPF programs. */
 uint64_t tags_seed(void)
 {
 	pthread_once(&seed_once, seed_draw);
@@ -93,7 +93,7 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 	return r;
 }
 
-/* Its own program, mapped a second time: it has to be where it is, and to have one tag each time. */
+/* Maps the agent's own program: the look-up must find that mapping, and give one tag each time. */
 static int try_out(const char **ret_problem)
 {
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -103,15 +103,15 @@ static int try_out(const char **ret_problem)
 	void *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	int r;
 
-	*ret_problem = "its own program cannot be mapped";
+	*ret_problem = "the agent's own program cannot be mapped";
 	if (at == MAP_FAILED)
 		return -errno;
-	*ret_problem = "they are not where they should be";
+	*ret_problem = "the agent's own mapping is not found";
 	r = look_at(at, &v);
 	munmap(at, bytes);
 	if (r < 0)
 		return r;
-	*ret_problem = "they are not as they should be";
+	*ret_problem = "the agent's own mapping reads otherwise than it is";
 	if ((uintptr_t)at < v.start || (uintptr_t)at >= v.end || v.runs)
 		return -EPROTO;
 	*ret_problem = "files cannot be told apart";
@@ -139,9 +139,9 @@ int tags_open(struct probes *p)
 	if (probes_may_pass(r))
 		return r;
 	feature_missing(p, FEATURE_MAPPINGS,
-			"this kernel's mappings cannot be read: %s; code that is mapped where "
-			"other code was is marked "
-			"only where the size differs",
+			"what a process has mapped cannot be read on this kernel: %s; the agent "
+			"notices new code in the place of old code only where the size differs, "
+			"and stacks through it may be wrong until then",
 			problem);
 	return 0;
 }
