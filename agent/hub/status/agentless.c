@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When which node is looked at, and what it is told of. A look: the namespaces, if they were listed more than a minute
- * ago; the node, for its labels and taints; its pods.
+ * When the hub looks at which node. A look lists the namespaces, if the last list of them is more
+ * than a minute old, then the node, for its labels and taints, then its pods.
  */
 #include "hub/status/agentless.h"
 
@@ -138,7 +138,7 @@ static bool is_told_later(const struct agentless *a, const char *text, bool wait
 	       now_mono_ns() < a->unseen_ns + LOOK_NS;
 }
 
-/* The log is told when it begins and when it is over, and of nothing between. */
+/* Logs when pods begin to be unknown and when all are known again, and nothing between. */
 static void note_unseen(struct agentless *a)
 {
 	bool waits;
@@ -212,7 +212,7 @@ static void on_works(const char *node, void *arg)
 
 /* ---- looks ---- */
 
-/* Somewhat later than a minute, so that nodes that were looked at together are not for ever. */
+/* Up to 10 s more than a minute later, at random: looks at several nodes at once spread so. */
 static void end_turn(struct lack *l)
 {
 	l->due_ns = now_mono_ns() + LOOK_NS + random_below(LOOK_NS / 6);
@@ -242,7 +242,10 @@ static void finish_look(struct agentless *a, struct lack *l, const char *error)
 	note_unseen(a);
 }
 
-/* What was known before stays. An API server that was away for a moment is not told to every target. */
+/*
+ * What was known before stays. Where something was known, a single failure is not told to
+ * targets: the API server may be away for a moment.
+ */
 static void note_failure(struct lack *l, const char *error)
 {
 	end_turn(l);
@@ -264,7 +267,7 @@ static void fail_look(struct agentless *a, const char *error)
 	note_unseen(a);
 }
 
-/* Without the namespaces nothing can be said of any node: all that are due wait for the next time. */
+/* Without the namespaces nothing is known of any node: the looks at all due nodes have failed. */
 static void fail_all(struct agentless *a, const char *error)
 {
 	_cleanup_free_ char *text = xstrdup(error);

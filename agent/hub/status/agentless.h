@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agentless: nodes on which no agent has worked for a while, and what targets select there, which no report tells. Their
- * pods are listed, a node's once a minute at most, one list at a time: metadata alone.
+ * agentless: nodes on which no agent has worked for 90 seconds, and what targets select there,
+ * which no report tells. The hub lists the metadata of the pods of such a node, once a minute at
+ * most, and makes one list at a time.
  */
 #pragma once
 
@@ -13,7 +14,7 @@ struct agentless_config {
 	bool opt_in_required;	/* a ClusterProfilingTarget reaches labelled namespaces only */
 };
 struct agentless_ops {
-	/* The node is one now or is none any more, or something else is known of its pods: see agentless_is, _entry. */
+	/* The answer of agentless_is() or agentless_entry() for the node may have changed. */
 	void (*changed)(const char *node, void *arg);
 	/* agentless_unseen begins or ends, at once, or says something else, about once a minute. */
 	void (*unseen)(void *arg);
@@ -23,7 +24,7 @@ int agentless_new(struct kube *k, const struct agentless_config *c, const struct
 struct agentless *agentless_free(struct agentless *a);
 void agentless_node(struct agentless *a, const char *node, const json_t *obj);	/* NULL: it is gone */
 void agentless_report(struct agentless *a, const char *node, bool there);
-/* Every second, with whether all nodes and reports are known: before that nothing is said of any. */
+/* To be called every second. all_known: all nodes and reports are; before that no node counts. */
 void agentless_tick(struct agentless *a, bool all_known);
 /* The nodes that had no agent when all were known have been looked at. */
 bool agentless_settled(struct agentless *a, bool all_known);
@@ -32,8 +33,8 @@ void agentless_hurry(struct agentless *a);
 bool agentless_is(const struct agentless *a, const char *node);
 void agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg);
 /*
- * What is to be said of a target on such a node, in the form of an element of a report's status.targets, with
- * "withoutAgent": true. NULL: it selects nothing there. New reference.
+ * What the status says of a target on such a node, in the form of an element of a report's
+ * status.targets, with "withoutAgent": true. NULL: the target selects nothing there. New reference.
  */
 json_t *agentless_entry(const struct agentless *a, const char *node, const json_t *target);
 /* "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all are. */

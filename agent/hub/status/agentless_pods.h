@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of one node without an agent: its pods, why it may have none, and what targets select there. */
+/* One node without an agent: its pods, why it may have no agent, and what targets select there. */
 #pragma once
 
 #include "lib/kube/kube.h"
@@ -12,9 +12,9 @@ struct agentless_pods {
 	struct agentless_pod *list; /* by namespace */
 	size_t n, n_bytes;
 	json_t *labels; /* of the node */
-	char *why;	/* NULL: it was not looked at yet */
+	char *why;	/* why it may have no agent; NULL: nobody has looked yet */
 };
-/* Takes away what is not read here. */
+/* They leave in the object only what this module reads. */
 void agentless_trim_pod(json_t *obj);
 void agentless_trim_node(json_t *obj);
 void agentless_trim_named(json_t *obj); /* a namespace */

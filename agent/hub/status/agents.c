@@ -77,8 +77,8 @@ bool agents_pods_known(const struct agents *a)
 }
 
 /*
- * While the pods are not known, a report is the only sign of an agent. Of a node that lacked one before, the report may be
- * the old agent's: it counts once it was written anew.
+ * While the pods are not known, a report is the only sign of an agent. The report of a node that
+ * lacked an agent before may be the old agent's: it counts once an agent has written it anew.
  *
  * An agent that was ready and is not now neither works again nor stops working: a node that is out
  * of reach, or has no CPU to spare, has one like it. One that never was ready has no plan yet: the

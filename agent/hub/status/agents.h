@@ -10,7 +10,10 @@
 
 struct agents;
 struct agents_ops {
-	/* No agent works on the node, for for_ns already. Then: one works again, or the node is gone. Each is told once. */
+	/*
+	 * lacks: no agent works on the node, and none has for for_ns. works: an agent works there
+	 * again, or the node is gone. Each is called once for a change.
+	 */
 	void (*lacks)(const char *node, uint64_t for_ns, void *arg);
 	void (*works)(const char *node, void *arg);
 };
@@ -20,11 +23,11 @@ struct agents *agents_free(struct agents *a);
 void agents_node(struct agents *a, const char *node, const json_t *obj);	/* NULL: it is gone */
 /* Whether the node has a report; called again each time the report is written. */
 void agents_report(struct agents *a, const char *node, bool there);
-/* They are listed, and the watch of them works now. */
+/* The agents' pods are listed, and the watch of them works now. */
 bool agents_pods_known(const struct agents *a);
-/* The agents' pods were listed, or cannot be: then a report is all that an agent is known by. */
+/* The agents' pods were listed, or cannot be: then a report is the only sign of an agent. */
 bool agents_known(const struct agents *a);
-/* From now on it is told of nodes: those that there are and their reports have been given to it. */
+/* From now on ops are called. The caller has told of all nodes and reports before. */
 void agents_begin(struct agents *a);
-/* What the agent's pod on the node does instead of working; NULL: there is none. Caller frees. */
+/* What the agent's pod on the node does instead of working; NULL: there is no pod. Caller frees. */
 char *agents_pod_says(const struct agents *a, const char *node);

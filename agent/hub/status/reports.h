@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reports: the ProfilingNodeReports of nodes that exist and that the owner does not hide. Another one
- * is as good as deleted for the owner. One whose node is gone is deleted, once the API server itself says
- * that there is no such node: our watch of nodes may be behind that of reports.
+ * reports: the ProfilingNodeReports that count: their node exists, and the owner does not hide
+ * it. To the owner any other report is as good as deleted. A report whose node is gone is deleted
+ * once the API server itself says that there is no such node: our watch of nodes may be behind
+ * that of reports.
  */
 #pragma once
 
@@ -10,10 +11,10 @@
 
 struct reports;
 struct reports_ops {
-	struct kube_watch_ops report;	/* of those that count; state is not called */
-	/* Whether there is one of a node, counted or not, told at each write of it; the node itself, NULL: it is gone. */
+	struct kube_watch_ops report;	/* of reports that count; state is not called */
+	/* Whether the node has a report, which counts or not: called at each write of it. */
 	void (*there)(const char *node, bool there, void *arg);
-	void (*node)(const char *node, const json_t *obj, void *arg);
+	void (*node)(const char *node, const json_t *obj, void *arg);	/* obj NULL: it is gone */
 	bool (*hides)(const char *node, void *arg);	/* see reports_look_again */
 };
 int reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
@@ -21,6 +22,6 @@ int reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, v
 struct reports *reports_free(struct reports *r);
 bool reports_synced(const struct reports *r);
 bool reports_nodes_synced(const struct reports *r);
-/* ops.hides may say something else of the node. */
+/* The answer of ops.hides for the node may have changed. */
 void reports_look_again(struct reports *r, const char *node);
 void reports_tick(struct reports *r);	/* every second */

@@ -92,7 +92,7 @@ void status_write(struct status *s, struct row *t, json_t *status)
 		q->next->prev = q;
 	s->requests = q;
 	s->n_requests++;
-	row_move_last(&s->all, t); /* before its next turn comes who waits */
+	row_move_last(&s->all, t); /* rows that wait have their turn first */
 	t->in_flight = true;
 	t->last_write_ns = now_mono_ns();
 	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,
