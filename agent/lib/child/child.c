@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner's side: keeps one process alive and waits no longer than the timeout. */
+/* The owner's side: starts the process, asks it, waits until a timeout, ends and replaces it. */
 #include "lib/child/child.h"
 
 #include <errno.h>

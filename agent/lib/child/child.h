@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * child: a process without rights that reads what hostile others wrote. It is this program once more, started with a verb of
- * its own, and one socket is all it has. Its owner asks and waits no longer than it likes; a child that hangs, dies or answers
- * nonsense is ended, and the next question starts another.
+ * child: a process without rights that reads hostile input. It is this program once more, started
+ * with a verb of its own, and one socket is all it has. The owner asks, and waits for the answer
+ * until a timeout. It ends a child that hangs, dies or answers nonsense; its next question starts
+ * another.
  */
 #pragma once
 
@@ -13,7 +14,7 @@ struct child_config {
 	const char *self_exe;		/* what is executed; NULL: /proc/self/exe */
 	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
 	const char *restarts, *stuck;	/* counters: children started anew; children that the kernel does not end */
-	bool impatient;			/* the owner cannot wait for a start that is put off: -EAGAIN */
+	bool impatient;			/* a start that is put off fails at once, with -EAGAIN */
 };
 struct child;
 struct child *child_new(const struct child_config *c);	/* no process yet */
@@ -32,7 +33,7 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
  */
 int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n, int *ret_fd);
 void child_lose(struct child *c);		/* ends the process, and counts */
-void child_forget_losses(struct child *c);	/* it works: the next loss is the first in a row */
+void child_forget_losses(struct child *c);	/* the next loss is the first in a row */
 uint64_t child_next_ns(const struct child *c);	/* CLOCK_MONOTONIC: the next process is not started before */
 uint64_t child_restarts(const struct child *c);
 uint64_t child_age_ns(const struct child *c);	/* of the process; 0: there is none */
@@ -47,8 +48,8 @@ struct child_rights {
 	int (*allow)(void *filter);		/* adds further rules to the seccomp filter; NULL: none */
 };
 /*
- * Gives up all but these rights and says so to the owner. Ends the process where that fails; returns 2 when it is none of
- * our children, but was started by hand.
+ * Gives up all but these rights and tells the owner. Ends the process where that fails. Returns 2
+ * where the process was started by hand and has no owner.
  */
 int child_begin(const char *verb, const char *process_name, const struct child_rights *rights);
 

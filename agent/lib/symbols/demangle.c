@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mangled names -> what programmers wrote, by libiberty (Rust; C++ in the form that GNU tools show) and, for the C++ that it
- * cannot read, by LLVM's libc++abi. A short hostile name may stand for gigabytes of text, nest without end, or take
- * years. So the work has a limit of output, memory, stack and time. It can be left anywhere, since all that it has is
- * on the stack or in the arena below; demanglers.sh has given it our malloc().
+ * Demangles names by libiberty (Rust; C++ in the form that GNU tools show) and, for the C++ that
+ * libiberty cannot read, by LLVM's libc++abi. A short hostile name may stand for gigabytes of text,
+ * nest without end, or take years. So the work has limits of output, memory, stack and time. A
+ * signal handler may leave it anywhere, since all its memory is on the stack or in the arena below:
+ * demanglers.sh makes the demanglers call our malloc().
  */
 #include "lib/symbols/demangle.h"
 

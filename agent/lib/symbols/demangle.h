@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to symbols: one name at a time -> what the programmer wrote, within limits; and the messages between the child that
- * does so and demangler.c.
+ * Private to symbols: demangles one name at a time, within limits; and the messages between the
+ * child that does so and its owner, demangler.c.
  */
 #pragma once
 
@@ -40,8 +40,9 @@ enum demangle_result demangle(const char *name, const char **ret_text);
 
 /* ---- demangle_child.c ---- */
 /*
- * argv[1] of the child. Who names it has the child in its program: demangle_child.c looks at the arguments before main(), so that
- * no main() has to know, and none that does not starts itself over and over.
+ * argv[1] of the child. A program that refers to this is linked with demangle_child.c, which looks
+ * at the arguments before main() and becomes the child. So no main() has to know of the child, and
+ * no program starts itself over and over.
  */
 extern const char demangle_child_verb[];
 

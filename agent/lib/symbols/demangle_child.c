@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child that demangles: one name in, one text out, for ever. A name that is over a limit costs itself; one that makes a
- * demangler fail costs the child, which has nothing to lose.
+ * The child that demangles: one name in, one text out, for ever. A name over a limit stays mangled,
+ * and the child goes on. A name at which a demangler fails ends the child; the owner starts
+ * another.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"

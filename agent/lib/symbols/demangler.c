@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner's side of the child that demangles: asks it, and believes no more of it than a text of limited length. */
+/*
+ * The owner's side of the child that demangles: asks, and checks length and bytes of the answers.
+ */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"
 
@@ -69,7 +71,7 @@ static bool is_answer(const struct demangler *d, size_t n)
 	       (r->result != DEMANGLE_OK || r->n > 0);
 }
 
-/* The name did not reach a child, which is not the name's fault. */
+/* There was no child to ask: that says nothing of the name. */
 static const char *no_child(struct demangler *d, int error)
 {
 	d->retry_ns = error == -EAGAIN ? child_next_ns(d->child) : now_mono_ns() + RETRY_NS;
@@ -100,8 +102,8 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 }
 
 /*
- * The same once more, by another child: the first may have failed for another reason than this name. *ret_again_ns: the answer
- * may be another from then on.
+ * Asks a second child where the first one failed, which may have had another reason than this name.
+ * *ret_again_ns: from then on the answer may be another.
  */
 static const char *ask_twice(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns,
 			     uint64_t *ret_again_ns)
@@ -124,7 +126,7 @@ static const char *ask_twice(struct demangler *d, const char *name, size_t n, ui
 	return reason;
 }
 
-/* NULL: it stays as it is. */
+/* The demangled name; NULL: the name stays mangled. */
 static char *readable(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns,
 		      uint64_t *ret_again_ns)
 {

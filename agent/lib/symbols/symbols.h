@@ -139,10 +139,11 @@ struct demangler;
 struct demangler *demangler_new(const char *self_exe);	/* executed as the child; NULL: /proc/self/exe */
 struct demangler *demangler_free(struct demangler *d);
 /*
- * Demangled where it was mangled, clean; a new string. Blocks: microseconds, 4 s where no child answers. *spent_ns: what this
- * file's names have taken so far, 0 at first. A file has so much CPU time for names that take long; then they stay as they
- * are, as they do at once where one of them made two children fail. Each name that stays mangled is counted by reason in
- * podflame_names_mangled_total. *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since what failed
- * was not the name; 0: the text is for good.
+ * The name, demangled where it was mangled, and clean; a new string. Blocks for microseconds, for
+ * 4 s where no child answers. *spent_ns: what slow names of this file have taken so far, 0 at
+ * first. Past a limit all further names of the file stay mangled, and so they do where one name
+ * made two children fail. podflame_names_mangled_total counts, by reason, each name that stays
+ * mangled. *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since
+ * not the name has failed; 0: the text is final.
  */
 char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns, uint64_t *ret_again_ns);
