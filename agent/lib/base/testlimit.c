@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * testlimit: no test waits for ever. The Makefile links this into every test program and lets it wrap two functions of
- * cmocka. A test, its setup and its teardown that take longer than the limit fail: the program prints the test's name, the
- * functions that it stands in and its child processes, kills these and ends. The limit is LIMIT_S seconds, LIMIT_LONG_S where
- * LONG is set, or what TEST_LIMIT_S says. So a wait in a test may be a plain loop; one that can say more about what it waits
- * for fails by itself, earlier: until() of testwait.h.
+ * testlimit: no test waits for ever. The Makefile links this into every test program and lets it
+ * wrap two functions of cmocka. A test fails when it, its setup and its teardown together take
+ * longer than the limit: the program prints the test's name, the functions that it stands in and
+ * its child processes, kills the children and ends. The limit is LIMIT_S seconds, LIMIT_LONG_S
+ * where LONG is set, or what TEST_LIMIT_S says. So a wait in a test may be a plain loop. A wait
+ * that can say more about what it waits for uses until() of testwait.h, and fails earlier.
  *
- * A pattern that matches no test fails: else a test that was renamed would be left out, and nobody would see it.
+ * The program fails where a pattern matches no test: otherwise it would leave out a renamed test
+ * and say nothing.
  */
 #include "lib/base/testprogram.h"
 

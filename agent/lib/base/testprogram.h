@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: programs of the machine that a test starts. .ci/deps installs them, where the Makefile's PATH finds them first. */
+/*
+ * For tests only: programs that a test starts. .ci/deps installs them where the Makefile's PATH
+ * has them first.
+ */
 #pragma once
 
 #include "lib/base/base.h"
@@ -14,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* Whether there is such a program. Where there is none, it says so: the caller skips its test. */
+/* Whether PATH has such a program. If not, this prints so, and the caller skips its test. */
 static inline bool program_here(const char *name)
 {
 	for (const char *dir = getenv("PATH"), *end; dir; dir = *end ? end + 1 : NULL) {
@@ -42,7 +45,7 @@ static inline const char *program_of(pid_t pid, char name[256])
 	return name;
 }
 
-/* Kills a process and all that it has started, as far as their parents live. */
+/* Kills a process and its descendants, as far as these still have their parents. */
 static inline void kill_family(pid_t pid)
 {
 	char path[64], text[4096] = "", *at = text, *end;
@@ -60,8 +63,9 @@ static inline void kill_family(pid_t pid)
 }
 
 /*
- * Fails unless the process comes to execute the program itself (python3: also python3.11) within ten seconds. A command of
- * that name may be a script which starts the program as a child: what the test then looks at is the script.
+ * Fails unless the process comes to execute the program itself (python3: also python3.11) within
+ * ten seconds. A command of that name may be a script that starts the program as a child: the
+ * test would then look at the script.
  */
 static inline void program_runs(pid_t pid, const char *name)
 {
