@@ -23,8 +23,8 @@ struct record_heap { /* one process */
 	struct attached *attached;
 	bool again; /* it was just starting */
 	uint64_t snapshot_ns;
-	char *problem;	      /* what of it is not seen; NULL. Stays when it has ended */
-	struct unseen unseen; /* likewise: whether more of it is not */
+	char *problem;	      /* why not all is seen; NULL: all is. Kept at its end */
+	struct unseen unseen; /* whether its memory grew unseen. Kept at its end */
 };
 
 static bool is_memory(const struct recording *r)
@@ -67,7 +67,7 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	return h;
 }
 
-/* Its memory against what its probes saw; not of Go and Java, which have heaps of their own. */
+/* Compares its memory with what its probes saw; not of Go and Java, which have their own heaps. */
 static void look_at_memory(const struct recording *r, struct record_heap *h)
 {
 	struct proc_memory now;
@@ -171,7 +171,7 @@ void record_heaps_read(struct recording *r)
 	probes_live_ask(r->probes);
 }
 
-/* Who is probed by a thread that has ended is probed by another one. */
+/* Where the thread by which a process is probed has ended, probes the process by another one. */
 uint64_t record_heaps_watch(struct recording *r)
 {
 	bool any = false;
@@ -266,7 +266,7 @@ static void print_not_seen(const struct recording *r)
 			grown ? grown : "");
 	}
 	if (n > NOT_SEEN_SHOWN)
-		fprintf(stderr, "podflame record: likewise of %zu more processes\n",
+		fprintf(stderr, "podflame record: not all memory of %zu more processes was seen\n",
 			n - NOT_SEEN_SHOWN);
 }
 

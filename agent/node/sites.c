@@ -85,8 +85,7 @@ const char *sites_problem(const struct alloc_sites *s, unsigned event_mask,
 {
 	if (refused && refused->too_many)
 		return "not all is seen: it allocates in more places than can be probed one at a "
-		       "time, as "
-		       "they are on an old kernel or when its first thread has ended";
+		       "time, which is needed on an old kernel or once its first thread has ended";
 	if (refused && refused->inuse && event_mask & 1u << EVENT_MEM_INUSE)
 		return "mem-inuse is not seen: the kernel refuses a probe where memory is freed, "
 		       "so all of it would seem to live";
