@@ -280,9 +280,10 @@ static void look_at(struct tracked *t)
 }
 
 /*
- * The thread by which it is probed has ended: it is probed by another one at once. Where threads end again and again,
- * something is missed each time, and attaching to one after the other would keep the worker from other processes: then it is not
- * probed for 1, 2, 4 ... 60 s.
+ * The thread by which the process is probed has ended: the agent probes it by another thread at
+ * once. Where threads end again and again, the probes miss something each time, and attaching
+ * anew would keep the worker from other processes: then the process has no probes for 1, 2, 4 ...
+ * 60 s.
  */
 static void take_loss(struct tracked *t, bool lately)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of processes whose allocators are probed as long as they live is read now and then (os worker: the kernel's
- * counters) and held against what the probes saw. Go and Java have heaps of their own, of which other events or conditions tell.
+ * The os worker reads now and then how much memory each process uses whose allocators are probed
+ * all the time, and the loop compares that with what the probes saw. Go and Java are left out:
+ * they have heaps of their own, of which other reasons tell.
  */
 #include "node/follow.h"
 
@@ -34,7 +35,7 @@ static void read_run(struct task *task)
 				    &r->items[i].memory);
 }
 
-/* Of the event that its probes' bytes are of. */
+/* sampleBytes of the event whose bytes probes_attached_bytes() gives. */
 static uint64_t sample_bytes(const struct tracked *t)
 {
 	uint64_t until_ns, bytes = 0;

@@ -13,8 +13,9 @@
 int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret);
 
 /*
- * Gives each mapping its tag, and f what the tags mean: of mappings that were just read, before anybody else has
- * them. May block as long as a pod's file system does: the files worker's (record: the main thread).
+ * Gives each mapping its tag, and tells f what the tags mean. For mappings that were just read,
+ * before anything else uses them. May block as long as a pod's file system does: for the files
+ * worker (of record: the main thread).
  */
 void tables_tag(struct files *f, struct mappings *m);
 
@@ -41,7 +42,7 @@ int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_pr
 /* What of it is not walked, and why; a new string. NULL: all is. */
 char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p);
 
-/* Runtimes of it whose functions have no names, and what works; a new string. NULL: none. */
+/* Its runtimes whose functions have no names, and what works; a new string. NULL: it has none. */
 char *tables_runtimes_unnamed(const struct runtime_process *p);
 
 /* marks.c: for parser_config.marks of whoever asks the two around this; NULL at the end. */

@@ -6,8 +6,8 @@
 
 #define GROWN_MIN  (64u << 20)
 #define SEEN_SHARE 20 /* the probes saw less than one part in so many of it */
-#define SAMPLES_MIN                                                                                \
-	32 /* were it seen there would be so many samples: that chance has 1 of them at most is out of the question */
+/* Seen memory would give this many samples at least: that chance leaves 1 or none is impossible. */
+#define SAMPLES_MIN 32
 #define STACK_BYTES (8u << 20) /* of a new thread, by default, at most */
 
 static uint64_t above(uint64_t a, uint64_t b)
@@ -16,8 +16,9 @@ static uint64_t above(uint64_t a, uint64_t b)
 }
 
 /*
- * Memory that is in use and was not. Stacks of new threads are no allocator's. What the probes once saw may be used only
- * later: from then on address space counts that was not there, either.
+ * Bytes in use now that were not at the base. Stacks of new threads are left out: no allocator
+ * gives them. The program may use later what the probes saw: once they have seen much, only
+ * growth counts that needs new address space, too.
  */
 static uint64_t grown(const struct unseen *u, const struct proc_memory *now)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unseen: whether a process gets memory that the probes of its allocators do not see: the check of mem-alloc and
- * mem-inuse on themselves, which the node and `podflame record` share. docs/memory.md.
+ * unseen: whether a process gets memory that the probes of its allocators do not see. By this
+ * mem-alloc and mem-inuse check themselves, on the node and in `podflame record`: docs/memory.md.
  */
 #pragma once
 
@@ -10,17 +10,17 @@
 struct unseen {
 	bool begun;
 	bool excused;		 /* the probes have seen much, which may not be in use yet */
-	struct proc_memory base; /* what is compared with: of one moment, */
+	struct proc_memory base; /* memory at the moment that growth is counted from, */
 	uint64_t base_seen;	 /* and what the probes had seen until then */
-	uint64_t told_bytes;	 /* 0: nothing is to be told */
+	uint64_t told_bytes;	 /* the growth that was told last; 0: none was */
 };
 /*
- * seen_bytes: what the probes have seen since they were attached. each_bytes: what one sample stands for, at most. Returns
- * whether there is more to tell than before.
+ * seen_bytes: what the probes have seen since they were attached. each_bytes: what one sample
+ * stands for, at most. Returns whether there is more to tell than before.
  */
 bool unseen_look(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes,
 		 uint64_t each_bytes);
-/* Probes were attached anew: what is compared with is of the next look. What was told stays. */
+/* Probes were attached anew: growth counts from the next look. What was told stays. */
 void unseen_begin_anew(struct unseen *u);
-/* For its user; a new string. NULL: all is seen, as far as is known. */
+/* What was told, as text for the user; a new string. NULL: nothing was. */
 char *unseen_text(const struct unseen *u);

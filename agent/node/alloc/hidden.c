@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocators whose functions cannot be found: linked into a file and stripped, or under names that table.c does not
- * have. Their messages are texts of the file, which stripping keeps. This finder has no sites: it says what is
- * not seen. The last row of ALLOC_FINDERS: whether a file has sites is known by then.
+ * Allocators whose functions cannot be found: the file is stripped, or table.c does not have their
+ * names. An allocator's messages are texts of the file, which stripping keeps. This finder adds no
+ * sites, but the problem that memory is not seen. It must be the last row of ALLOC_FINDERS: by then
+ * the other finders have added the sites of each file.
  */
 #include "node/alloc/internal.h"
 

@@ -56,13 +56,20 @@ int files_debug_index(struct files *f, const struct mapping *m, int root_fd,
 		      struct elf_index **ret);
 
 /*
- * The bytes of the file as its index was made of them: of a memory file a copy of what was parsed. *ret_n: how many there
- * are, less at its end. -ENOENT: it is not known; -errno. May block, as any read of a pod's file.
+ * The bytes of the file that its index was made of: of a memory file, those of the copy that was
+ * parsed. *ret_n: how many bytes there are, fewer than n at the end of the file. -ENOENT: the
+ * file is not known; -errno. May block, as any read of a pod's file.
  */
 int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n, size_t *ret_n);
-/* A process has other bytes there than files_code: a memory file is to be parsed anew, unless it was a moment ago. */
+/*
+ * A process has other bytes than files_code() gives: a memory file is parsed anew, unless it was
+ * a moment ago.
+ */
 void files_rewritten(struct files *f, const struct mapping *m);
-/* When it was last found so (CLOCK_BOOTTIME): what was made of its index before does not hold any more. 0: never. */
+/*
+ * When files_rewritten() was last told (CLOCK_BOOTTIME): what was made of its index before holds
+ * no more. 0: never.
+ */
 uint64_t files_rewritten_ns(struct files *f, const struct mapping *m);
 
 /* ---- names ---- */

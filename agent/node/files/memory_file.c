@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files in memory without a name (memfd): whoever has one mapped may rewrite it, and no change time tells. So a copy is what
- * is parsed, and is kept as long as its index: code that runs is compared with it before it gets a name.
+ * Files in memory without a name (memfd): a process that has one mapped may rewrite it, and its
+ * change time stays. So the agent parses a copy, keeps it as long as the index, and compares code
+ * that runs with the copy before the code gets a name.
  */
 #include "node/files/internal.h"
 
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 #define PIECE_BYTES (64u << 10)
-#define AGAIN_NS    (10 * NSEC_PER_SEC) /* a file that changes all the time is parsed so often */
+#define AGAIN_NS    (10 * NSEC_PER_SEC) /* a file that changes all the time is parsed this often */
 
 static bool is_elf(int fd)
 {
@@ -21,7 +22,7 @@ static bool is_elf(int fd)
 	return pread(fd, magic, SELFMAG, 0) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
-/* What is not there any more is left out: the parser says what is wrong with that. */
+/* A file that was cut meanwhile gives a shorter copy: the parser says what is wrong with that. */
 static int copy_bytes(int from, int to, uint64_t n)
 {
 	_cleanup_free_ char *piece = xmalloc(PIECE_BYTES);
@@ -83,7 +84,7 @@ void memory_file_drop(struct files *f, struct file *x)
 	x->copy_bytes = 0;
 }
 
-/* ---- for who uses its names ---- */
+/* ---- for callers that use its names ---- */
 
 static struct file *find(struct files *f, const struct mapping *m)
 {

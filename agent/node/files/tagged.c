@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which file a tag names, also when it is mapped nowhere any more: a frame has the tag alone. */
+/* Which file a tag names, also when no process maps it any more: a frame has only the tag. */
 #include "node/files/internal.h"
 
 #include <stdlib.h>

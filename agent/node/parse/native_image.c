@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GraalVM native images: Java compiled ahead of time, mostly stripped, without call frame information. Their compiler begins
- * each function at a multiple of 16 and fills what is before it with int3. So code is read one instruction after the
- * other; it may be out of step for a while behind a table, and what it finds is a guess: whoever follows it proves it
+ * GraalVM native images: Java compiled ahead of time, mostly stripped, without call frame
+ * information. Their compiler begins each function at a multiple of 16 and fills the space before
+ * it with int3. So scan() reads the code one instruction after the other. Behind a table it may
+ * be out of step for a while, so what it finds is a guess, which flow.c proves
  * (flow_input.guessed).
  */
 #include "node/parse/code.h"

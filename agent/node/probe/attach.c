@@ -3,12 +3,14 @@
  * attach: the probes of one process: one link a file and program, where the kernel has such. When its files change
  * only the difference is attached and detached: what lives stays known.
  *
- * The kernel puts a probe into a process by the memory of one of its threads: into what is mapped when the link is made, and
- * into what is mapped later. A link of many places has the first thread for that (uprobe_multi_link_filter,
- * kernel/trace/bpf_trace.c): once that thread has ended a new link probes nothing, untold; an old one goes on, but not in what
- * is mapped later. A probe of one place may have any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c), and is not hit
- * any more when that thread has ended. So the process is probed one place at a time when its first thread has ended, and once
- * more when the thread ends that it is probed by: probes_attached_lost().
+ * The kernel finds the memory to probe by one thread of the process: it probes what that thread
+ * has mapped when the link is made, and what it maps later. A link of many places uses the first
+ * thread (uprobe_multi_link_filter, kernel/trace/bpf_trace.c). Once that thread has ended, a new
+ * link probes nothing, and nothing tells; an old link goes on, but not in what is mapped later. A
+ * probe of one place may use any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c), and is
+ * hit no more once that thread has ended. So where the first thread has ended, the agent probes
+ * each place by itself with another thread, and does so again when that thread ends:
+ * probes_attached_lost().
  */
 #include "node/probe/memory.h"
 
@@ -175,7 +177,10 @@ static void places_remove(struct places *b, const struct attached_link *l)
 	}
 }
 
-/* A link of one place goes with its thread; of many, its first thread has ended and the link goes on. */
+/*
+ * A link of one place ends with its thread. A link of many places goes on when the first thread
+ * has ended.
+ */
 static bool is_hit(const struct attached *a, const struct attached_link *l)
 {
 	bool of_many = a->memory->mode != UPROBE_SINGLE && l->tid == a->key.tgid;

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# pid_namespace_test: tests of node/probe once more, in a PID namespace of their own, as an agent is on a node of kind or k3d: those
-# that look into the kernel's tables, whose keys are numbers of the initial PID namespace, and a sample of the others.
+# pid_namespace_test: runs some tests of node/probe once more in a PID namespace of their own, as
+# an agent has one on a node of kind or k3d: those that read the kernel's tables, whose keys are
+# PIDs of the initial namespace, and a sample of the others.
 set -u
 dir=${BUILD:-build}/agent/node/probe
 own=(unshare --pid --fork --mount-proc --kill-child)

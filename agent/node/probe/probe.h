@@ -46,9 +46,10 @@ struct listed_process {
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
 
 /*
- * Any thread that may wait for a pod's file system: the tag that frames in this file have, wherever it is mapped, as long as
- * its bytes are what they are. fd: open for reading. -EOPNOTSUPP: nothing is loaded, or this kernel's mappings
- * cannot be read; else the file cannot be mapped.
+ * The tag that frames in this file have, wherever it is mapped, as long as its bytes stay. For
+ * any thread that may wait for a pod's file system. fd: open for reading. -EOPNOTSUPP: no BPF
+ * program is loaded, or what is mapped cannot be read on this kernel; -errno: the file cannot be
+ * mapped.
  */
 int probes_file_tag(int fd, uint64_t *ret_tag);
 
@@ -72,7 +73,7 @@ static inline bool probes_may_pass(int r)
 struct probes_refused {
 	size_t n;   /* sites */
 	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
-	bool too_many; /* there were more than are probed one at a time */
+	bool too_many; /* there were more places than can be probed each by itself */
 };
 /*
  * Any thread that may wait, not the os worker; what is done to one struct attached is done by one thread at a time: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
@@ -104,15 +105,17 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n);
 void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
 			  uint64_t *ret_ns, uint64_t *ret_hits);
 /*
- * Any thread, while it is not being changed or detached: the thread of the process has ended by which it is probed. What it maps
- * from now on is not probed, with some forms of probes nothing is any more: probes_attach_change() probes it by another thread.
+ * Whether the thread has ended by which the process is probed. Then the kernel does not probe
+ * what the process maps from now on, and with some forms of probes nothing any more:
+ * probes_attach_change() probes it by another thread. Any thread may call this while a is not
+ * being changed or detached.
  */
 bool probes_attached_lost(const struct attached *a);
 /* Any thread, while it is not being detached: all hits so far. */
 uint64_t probes_attached_hits(const struct attached *a);
 /*
- * The same: bytes that were allocated, estimated from those that were taken (of mem-alloc, else of mem-inuse): a sample stands for
- * its event's sampleBytes.
+ * Bytes that the probes saw allocated, estimated from the samples of mem-alloc, else of
+ * mem-inuse: a sample stands for its event's sampleBytes. Callers as above.
  */
 uint64_t probes_attached_bytes(const struct attached *a);
 /* The same: it is about to be detached, and that is urgent. Until that begins others' spans end, and none is attached (-EAGAIN). */

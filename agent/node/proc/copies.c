@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code of files that lies in memory without a file: programs copy it there, at the same addresses, to have it on huge pages
- * (Node's --use-largepages, HHVM, Chromium, iodlr), and /proc/PID/maps names no file there any more. Other parts of the file
- * are mapped beside the gap, and its headers say where its code lies relative to those. What lies there is the file's code
- * only if its bytes are the file's: some pages are compared here, those that samples lie in later (stack/compared.c).
+ * Code of files that lies in memory without a file. Programs copy their code there, at the same
+ * addresses, to have it on huge pages (Node's --use-largepages, HHVM, Chromium, iodlr), and
+ * /proc/PID/maps names no file there any more. Other parts of the file are mapped beside the gap,
+ * and the file's headers say where its code lies relative to those. The memory has the file's
+ * code only if its bytes are the file's: this file compares some pages, stack/compared.c those
+ * that samples lie in.
  */
 #include "node/proc/maps.h"
 
@@ -38,7 +40,7 @@ static void refuse(const char *reason)
 
 /* ---- while lines are read ---- */
 
-/* Also without the rights to open it. */
+/* A file in memory, told by its name: also where the agent may not open it. */
 static bool is_named_as_memory(const struct mapping *m)
 {
 	static const char *const names[] = {"/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage"};
@@ -74,7 +76,7 @@ static void add_candidate(struct copies *c, const struct mapping *m, size_t item
 		refuse("too_many");
 		return;
 	}
-	/* Neighbours have the same one before. */
+	/* Neighbours have the same file before them. */
 	if (c->n_open)
 		before = c->items[c->n - 1].before;
 	else if (c->before_name && m->start - c->before.end <= GAP_MAX)
@@ -197,7 +199,7 @@ static bool is_page_equal(int mem_fd, int fd, uint64_t address, uint64_t offset,
 	       read_at(mem_fd, memory, n, address) && memcmp(file, memory, n) == 0;
 }
 
-/* Some of the pages from start to end, which both are the file's from offset on; bytes: that it has there. */
+/* Whether one of some pages of m is equal to the file; bytes: how many the file has for m. */
 static bool has_equal_pages(struct finder *f, int fd, const struct mapping *m, uint64_t bytes)
 {
 	uint64_t n_pages = (m->end - m->start) / PAGE_BYTES, n = MIN(n_pages, PAGES_LOOKED);
@@ -225,7 +227,7 @@ static bool overlaps_found(const struct finder *f, uint64_t start, uint64_t end)
 	return false;
 }
 
-/* What of c would be the file's segment, with this bias. */
+/* Tries the part of c where the file's segment would lie with this bias. */
 static void try_segment(struct finder *f, const struct mapping *c, const struct mapping *anchor,
 			const struct open_file *file, const struct segment *s, uint64_t bias)
 {
@@ -276,7 +278,7 @@ static bool is_among(const uint64_t *items, size_t n, uint64_t x)
 	return false;
 }
 
-/* A page may belong to two segments, at two places: the bytes tell. */
+/* A page may belong to two segments, at two places: each bias is tried, and the bytes tell. */
 static void try_segments(struct finder *f, const struct mapping *c, const struct mapping *a,
 			 const struct open_file *file)
 {
@@ -344,7 +346,7 @@ static bool add_part(struct anew *a, struct open_files *files, struct mapping x,
 	return true;
 }
 
-/* What was found in c, and what is left between. */
+/* Adds the parts of c that are a file's, and what is left of c between them. */
 static void add_parts(struct anew *a, struct finder *f, struct mapping *c)
 {
 	uint64_t at = c->start;

@@ -24,8 +24,8 @@ int proc_dir_open(uint32_t pid, int *ret_fd)
 }
 
 /*
- * The maps of a thread that has ended, or is just ending, are empty. -ESRCH: they are. This waits while the process changes
- * its mappings.
+ * Whether the thread has maps: those of a thread that has ended, or is just ending, are empty
+ * (-ESRCH). Waits while the process changes its mappings.
  */
 static int has_maps(int dir_fd)
 {
@@ -40,8 +40,9 @@ static int has_maps(int dir_fd)
 }
 
 /*
- * The directory is /proc/TID: /proc/PID/task/TID has no map_files. That the number is this process's is looked at between
- * opening the directory and seeing that its thread lives: so it is the number of that thread.
+ * Opens /proc/TID, since /proc/PID/task/TID has no map_files. Between opening the directory and
+ * seeing that its thread lives, this checks that the number is one of the process's threads: so
+ * the directory is of that thread.
  */
 static int open_if_living(int task_fd, const char *tid_text, uint32_t tid, int *ret_fd)
 {
@@ -57,7 +58,10 @@ static int open_if_living(int task_fd, const char *tid_text, uint32_t tid, int *
 	return r;
 }
 
-/* The kernel lists threads in the order in which they began: the first one that lives is taken. */
+/*
+ * The first thread in the list that lives; the kernel lists threads in the order in which they
+ * began.
+ */
 int living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd)
 {
 	int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = -ESRCH;
@@ -107,8 +111,8 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
 }
 
 /*
- * The size of its memory, which a thread that has ended does not have. The kernel takes no lock here that the process can keep
- * (proc_pid_statm, fs/proc/array.c), and asks for no right.
+ * Reads the size of the thread's memory: a thread that has ended has none. The kernel takes no lock
+ * here that the process can keep (proc_pid_statm, fs/proc/array.c), and asks for no right.
  */
 bool proc_thread_lives(uint32_t tgid, uint32_t tid)
 {
@@ -124,7 +128,10 @@ bool proc_thread_lives(uint32_t tgid, uint32_t tid)
 	return c != '0';
 }
 
-/* The first thread stays listed as long as the process is; each thread is one link more. */
+/*
+ * The first thread stays listed as long as the process is there; each further thread is one link
+ * more.
+ */
 bool proc_has_ended(uint32_t tgid)
 {
 	char path[32];

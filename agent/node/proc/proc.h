@@ -81,8 +81,8 @@ struct mappings {
 };
 #define MAPPINGS_MAX 16384
 /*
- * The bytes there may be others than those that the file's names and unwind rows were made of, at any time and without
- * notice: whoever uses either compares them first (stack/compared.c).
+ * The bytes there may differ, at any time and without notice, from those that the file's names and
+ * unwind rows were made of: callers compare them before they use either (stack/compared.c).
  */
 static inline bool mapping_is_unsure(const struct mapping *m)
 {
@@ -96,13 +96,14 @@ static inline uint64_t mapping_load(const struct mapping *m)
 /* Whether the file that m->fd is of still has m->ctime_ns: what is read of it before this call is what was mapped. */
 bool mapping_file_is_unchanged(const struct mapping *m);
 /*
- * Of a program whose mappings keep changing they are read once in so many times what that costs, in the long run: whoever
- * has 60,000 mappings costs the agent no more than whoever has few. Some seconds of that may be spent at once: a library
- * that comes and goes is not there each time that somebody reads.
+ * After a reading of a process's mappings the agent owes a pause of MAPPINGS_REST times its cost,
+ * so that a program with 60,000 changing mappings costs no more than one with few. It may be
+ * MAPPINGS_ADVANCE_NS of pauses behind: a library that comes and goes is not there at each
+ * reading.
  */
 #define MAPPINGS_REST	    30
 #define MAPPINGS_ADVANCE_NS (8 * NSEC_PER_SEC)
-/* rest_ns: CLOCK_MONOTONIC, from when on all readings so far are paid; 0 at first. */
+/* rest_ns: CLOCK_MONOTONIC, the end of the pauses of all readings so far; 0 at first. */
 static inline uint64_t mappings_rest(uint64_t rest_ns, const struct mappings *m, uint64_t now_ns)
 {
 	return MAX(rest_ns, now_ns) + MAPPINGS_REST * m->cost_ns;
@@ -141,7 +142,10 @@ int proc_open_living(uint32_t tgid, int *ret_fd);
 int proc_living_thread(uint32_t tgid, uint32_t *ret_tid);
 /* Whether this thread of the process has not ended; true, too, where that cannot be told. Never waits for the process. */
 bool proc_thread_lives(uint32_t tgid, uint32_t tid);
-/* Of a process one of whose threads has ended: whether none goes on. false where that cannot be told. Never waits for it. */
+/*
+ * Of a process of which a thread has ended: whether all have. false where that cannot be told.
+ * Never waits for it.
+ */
 bool proc_has_ended(uint32_t tgid);
 
 /* How much private memory a process has, and of what; costs some 30 us. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runtimes that are recognised and not walked: one row each. Their users are told that functions of their programs
- * have no names here, and what works. A program that only links such a library does not run it: where the runtime has a
- * variable that is 0 until it is started, that variable decides.
+ * Runtimes that are recognised and not walked: one row each. Its text tells the user that functions
+ * of the program have no names, and what works. A program may link a runtime's library and never
+ * start it: where the runtime has a variable that is 0 until it is started, that variable decides.
+ * A runtime without such a variable counts as run where it is mapped.
  */
 #include "node/runtime/internal.h"
 
 #include <stdlib.h>
 
-#define START_NS (10 * NSEC_PER_SEC) /* a program starts its runtime within so long, mostly */
+#define START_NS (10 * NSEC_PER_SEC) /* most programs start their runtime within this time */
 
 enum sign {
 	IS_MAPPED,  /* a process that maps it runs it */
 	IS_STARTED, /* the mark is a variable: not 0 once it has been started */
-	GENERATES, /* it runs something where the process has generated code that is not writable */
+	GENERATES,  /* it runs where the process has generated code that is not writable */
 };
 #define ROW_MARKS_MAX 3
 struct row {
@@ -132,7 +133,7 @@ static bool has_file(const struct runtime_look *look, const struct row *row)
 	return false;
 }
 
-/* Writable code is somebody else's: libffi's closures, for one. */
+/* Writable code is not the runtime's: it may be libffi's closures, for example. */
 static bool generates(const struct runtime_look *look)
 {
 	for (size_t i = 0; i < look->maps->n; i++)
@@ -146,7 +147,7 @@ static bool is_young(const struct mappings *m)
 	return now_boot_ns() < m->start_boottime_ns + START_NS;
 }
 
-/* *ret_again: it may be about to start it. */
+/* *ret_again: the process is young, and may start the runtime soon: look again. */
 static bool is_here(const struct runtime_look *look, const struct row *row, bool *ret_again)
 {
 	bool found = has_file(look, row);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that may be another than its file's at any time (mapping_is_unsure): text that was copied into anonymous memory, files in
- * memory. The pages that samples lie in are compared with the file after the samples were taken, at every drain: what is
- * equal then, and was before, was so in between. Behind the first frame whose code differs a stack is not shown: the kernel
- * has walked on by the file's rows.
+ * Code that may differ from its file's at any time (mapping_is_unsure): text that a program has
+ * copied into anonymous memory, and files in memory. At every drain, after the samples were taken,
+ * the agent compares the pages that they lie in with the file. A page that is equal then, and was
+ * equal before, counts as equal in between. A stack is cut at the first frame whose code differs:
+ * the kernel has walked on from there by the file's rows.
  */
 #include "node/stack/internal.h"
 
@@ -13,7 +14,7 @@
 #define PAGES_MAX      4096   /* of a process, between two drains */
 #define ALL_PAGES_MAX  131072 /* of all processes, with those of before */
 #define MAPS_MAX       64     /* pages of a process of which is known which bytes differ */
-#define KEPT_ROUNDS    16     /* a page that nobody has asked for since is forgotten */
+#define KEPT_ROUNDS    16     /* a page that no stack was in since is forgotten */
 #define AROUND_BYTES   64     /* compared before and behind an address in no function */
 #define BREAKPOINT     0xcc
 #define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has rows of what was parsed anew */
@@ -132,7 +133,10 @@ static const struct mapping *unsure_mapping(const struct exec *e, const struct r
 	return m && mapping_is_unsure(m) ? m : NULL;
 }
 
-/* Its names come from a newer parse than the kernel's rows. */
+/*
+ * Where the file's names come from a newer parse than the kernel's rows, its rows are not
+ * believed.
+ */
 static void distrust(struct stacks *s, struct process *p, struct exec *e, const struct mapping *m)
 {
 	if (!m->memory_file || files_rewritten_ns(s->files, m) < e->maps->read_at_ns)
@@ -322,7 +326,10 @@ static const char *doubt(struct stacks *s, const struct exec *e, const struct ma
 	return x->state == CODE_DIFFERS && differs_at(s, e, m, x, address) ? DIFFERS : NULL;
 }
 
-/* Code that nobody can name: it was in a file that is mapped no more, and its tag was told of no file that keeps its bytes. */
+/*
+ * The frame was in a file that is mapped no more, and of which the agent keeps no tag: a file in
+ * memory.
+ */
 static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_stack *stack, size_t i)
 {
 	const struct raw_frame *f = &stack->frames[i];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files as the kernel finds them by their tags, wherever they are mapped: which slot has the rules of which part. So a
- * library that comes back, or comes to a process that nobody has read yet, is walked at once.
+ * The map `images`: from a file's tag to the slots that have the rules of its parts, wherever the
+ * file is mapped. So a walk goes at once through a library that comes back, or comes to a process
+ * that the agent has not read yet.
  */
 #include "node/unwind/internal.h"
 
@@ -58,7 +59,10 @@ static struct image *image_get(struct unwind *u, uint64_t tag)
 	return i;
 }
 
-/* Where the kernel has no room, frames of the file end with a marker there: it is tried again with the next process. */
+/*
+ * Where the kernel has no room, stacks end in the file with a marker. The next process tries
+ * again.
+ */
 static void set(struct unwind *u, uint64_t tag, const struct file *f, const struct pf_image *value)
 {
 	struct image *i = image_get(u, tag);
@@ -67,7 +71,10 @@ static void set(struct unwind *u, uint64_t tag, const struct file *f, const stru
 		return;
 	i->file = f;
 	i->value = *value;
-	/* After a failed update the kernel has the image of before: what that leads to may become another file's. */
+	/*
+	 * After a failed update the kernel has the old image, whose slots may become another
+	 * file's.
+	 */
 	if (u->ops.set_image(u->arg, tag, value) < 0)
 		forget(u, i);
 }
@@ -96,7 +103,10 @@ static bool add_pieces(const struct file *f, const struct elf_text *t, struct pf
 	return true;
 }
 
-/* Walks end in the rest of the text: without its rows they cannot tell how its functions keep their callers. */
+/*
+ * Walks end in the rest of the text: without rows they cannot tell how its functions keep
+ * callers.
+ */
 static void cut(struct pf_image *v)
 {
 	struct pf_piece *last = &v->pieces[v->n_pieces - 1];
