@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * vma: what is mapped at an address of a process, read from the kernel's own tree of mappings (a maple
- * tree, since 6.1) without its lock: that lock cannot be taken in an interrupt. A node or a mapping may be
- * freed meanwhile; reading freed memory is harmless, and what was found is compared with what was asked for.
+ * tree, since 6.1) without the tree's lock, which cannot be taken in an interrupt. The kernel may
+ * free a node or a mapping meanwhile. Reading freed memory is harmless: pf_look_at_vma() takes a
+ * mapping only if it is one of the process and has the address.
  */
 #pragma once
 
@@ -21,7 +22,7 @@
 #define PF_BELOW_4G (1ull << 32)
 #define PF_SB_KERNMOUNT                                                                            \
 	(1ul << 22) /* of super_block.s_flags: the kernel's own mounts, where files in memory are */
-#define PF_CTIME_MASK 0x3fffffff /* above it 6.13 keeps a flag that changes when somebody looks */
+#define PF_CTIME_MASK 0x3fffffff /* 6.13 keeps a flag above it, which stat() changes */
 
 /* Whether the kernel counts changes of mappings at all. */
 static __always_inline bool pf_mm_counts(void)
@@ -120,9 +121,11 @@ static __always_inline uint64_t pf_ctime_of(struct inode *inode)
 }
 
 /*
- * Names the very file, with what was in it: a change of its bytes changes its ctime, and a number that is used again
- * has another generation. Not so of files in memory (memfd): most changes of them leave the ctime, others, such as growth,
- * change none of the code; whoever uses them compares bytes. 0: it could not be read.
+ * The file's tag, which names the file and what is in it: a change of the bytes changes the
+ * ctime, and an inode number that is used again has another generation. The ctime of files in
+ * memory (memfd) is left out: most changes of their bytes leave it, others, such as growth,
+ * change it and no code. Code in them is compared instead (stack/compared.c). 0: the inode could
+ * not be read.
  */
 static __noinline uint64_t pf_tag_of(struct file *file)
 {
