@@ -6,7 +6,8 @@ import signal
 
 @contextlib.contextmanager
 def within(seconds, what):
-    """What is done in it raises TimeoutError, where it stands, when it takes longer. On the main thread, one at a time."""
+    """A block that takes longer raises TimeoutError where it stands. On the main thread, one at a
+    time."""
     def too_long(*_):
         raise TimeoutError(f"{what}: no end after {seconds} s")
 

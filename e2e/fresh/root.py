@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""root.py: a folder that holds a bare Debian 12 and this repository, and of this machine nothing else but where it gets packages from."""
+"""root.py: makes a folder that holds a bare Debian 12 and this repository. Of this machine it has
+only where packages come from, and how hosts are found."""
 import filecmp
 import glob
 import os
@@ -9,7 +10,7 @@ import subprocess
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROJECT = "podflame"  # the repository's folder in the root
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# How clients of registries reach them; a wheel folder or a cache of this machine is none of these.
+# How clients reach their registries; a wheel folder or a cache of this machine is left out.
 PASSED = [
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT",
@@ -63,7 +64,8 @@ def authorities(root):
 
 
 def other_sources(root):
-    """Of pip and npm, and the authorities that this machine's owner trusts: the package ca-certificates takes them up."""
+    """Where pip and npm get packages, and certificates that this machine trusts: the package
+    ca-certificates takes these up."""
     for path in glob.glob("/usr/local/share/ca-certificates/*.crt"):
         os.makedirs(f"{root}/usr/local/share/ca-certificates", exist_ok=True)
         shutil.copy(path, root + path)
@@ -79,7 +81,7 @@ def other_sources(root):
 
 
 def environment():
-    """Of a command that runs in a root."""
+    """The environment of a command that runs in a root."""
     env = {name: os.environ[name] for name in PASSED if name in os.environ}
     if shutil.which("go"):
         env.update(zip(GO_PASSED, output("go", "env", *GO_PASSED, cwd="/").splitlines()))

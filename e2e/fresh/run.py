@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--root DIR] [COMMAND...]: what the README promises, on a machine with nothing on it: a bare Debian 12 is made (root.py) and
-the commands run in it, those of the README without any. Each says how it ended, and those that fail what they said last; their output
-lies in build/fresh. Ends with "N passed, N failed, N skipped", those of a command that says as much itself among them.
-With --root the folder DIR is used as it is, or made, and stays; else it is made anew, and gone at the end, with all that was started in
-it. Network and cgroups are this machine's: no other cluster of podflame runs on it meanwhile."""
+"""run.py [--root DIR] [COMMAND...]: what the README promises, on a machine with nothing on it.
+Makes a bare Debian 12 (root.py) and runs the commands in it; without any, those of the README.
+Prints how each command ended, and the last words of each that failed; all output lies in
+build/fresh. Ends with "N passed, N failed, N skipped", which adds up the counts that the commands
+print themselves. With --root it uses the folder DIR as it is, or makes it, and keeps it. Without
+--root it makes a new folder, and removes it at the end, with all that was started in it. Network
+and cgroups are this machine's: do not run another cluster of podflame on it meanwhile."""
 import argparse
 import ctypes
 import os
@@ -21,8 +23,9 @@ OUT = os.environ.get("BUILD", f"{roots.REPO}/build") + "/fresh"
 README = ["make demo", "make demo-down", "make test"]
 LIMIT_S = 3 * 3600  # of one command
 CLUSTERS = ["demo", "e2e"]  # as e2e/lib.sh names them
-# The folder becomes the root of a mount namespace, not by chroot: who enters the namespace by its file must land there, too. Mounts
-# that are made in it spread in it, as on a machine that systemd set up.
+# The folder becomes the root of a mount namespace, not by chroot: a process that enters the
+# namespace by its file must land there, too. Mounts that are made in it spread in it, as on a
+# machine that systemd set up.
 ENTER = """
 cd "$1"
 mount --bind . .
@@ -65,7 +68,8 @@ def prctl(option, value):
 
 
 def wait_for(child, seconds):
-    """Its status. All that is left of what the commands started is this program's child, and is reaped meanwhile."""
+    """Waits for the child and returns its status. Processes that the commands left behind are
+    this program's children: reaps them."""
     signal.alarm(seconds)
     try:
         while True:
@@ -78,7 +82,7 @@ def wait_for(child, seconds):
 
 
 def processes():
-    """All that this one started, and what those started."""
+    """All descendants of this process."""
     parents = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -93,7 +97,7 @@ def processes():
 
 
 def processes_of(folder):
-    """Those whose root it is, whoever started them."""
+    """All processes whose root directory is the folder."""
     found, own = set(), os.stat(folder)
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -122,7 +126,7 @@ class Machine:
                                 start_new_session=True)
 
     def run(self, command, log, seconds):
-        """Its status, or what ended it instead of itself."""
+        """Runs the command and returns its status, or that it ran too long."""
         child = self.start(command, log)
         try:
             return wait_for(child, seconds)
@@ -133,7 +137,8 @@ class Machine:
 
     @staticmethod
     def end_group(pid):
-        """A command that was interrupted; what it leaves to run is in a session of its own."""
+        """Ends what is left of a command's process group. What a command leaves to run on purpose
+        has a session of its own."""
         for number, seconds in (signal.SIGTERM, 30), (signal.SIGKILL, 5):
             end = time.monotonic() + seconds
             try:
@@ -149,7 +154,8 @@ class Machine:
         return processes() - {self.holder.pid}
 
     def end(self):
-        """Clusters first: what they changed in cgroups and network is put back. Then all that runs."""
+        """Takes clusters down first, which undoes their changes of cgroups and network; then
+        kills all that runs."""
         for name in CLUSTERS:
             if os.path.exists(f"{self.folder}/var/lib/podflame-{name}"):
                 self.run(f"TK_DIR=/var/lib/podflame-{name} NETNS=podflame-{name} e2e/cluster/down.sh", subprocess.DEVNULL, 180)
@@ -179,7 +185,7 @@ def reap():
 
 
 def counts(text, good):
-    """Of a command's last words; those without any are one test."""
+    """The counts in a command's last words; a command that prints none counts as one test."""
     said = re.findall(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, re.MULTILINE)
     passed, failed, skipped = map(int, said[-1]) if said else (int(good), int(not good), 0)
     return passed, failed or int(not good), skipped
@@ -228,7 +234,7 @@ def after_down(machine):
 
 
 def keep_logs(folder):
-    """Of suites and end-to-end tests that failed."""
+    """Copies the logs of suites and end-to-end tests out of the folder."""
     for name in "test", "e2e":
         shutil.rmtree(f"{OUT}/{name}", ignore_errors=True)
         if os.path.isdir(f"{folder}/{roots.PROJECT}/build/{name}"):
