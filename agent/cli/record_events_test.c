@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 
 #define KEEP __attribute__((noinline, noclone, used))
 
@@ -165,6 +167,53 @@ static void what_lives_is_what_leaked(void **state)
 	assert_in_range(folded_sum(out, "record_test_small"), 0, 100);
 }
 
+/* ---- a program that no directory has ---- */
+
+static char *static_program; /* where it is compiled */
+
+static const char static_source[] =
+	"#include <stdlib.h>\n"
+	"#include <unistd.h>\n"
+	"__attribute__((noinline)) void in_memory_leaks(void)\n"
+	"{ void *volatile p = malloc(3000); (void)p; __asm__ volatile(\"\"); }\n"
+	"int main(void) { for (;;) { in_memory_leaks(); usleep(1000); } }\n";
+
+static void compile_static(void)
+{
+	_cleanup_free_ char *source = file_in_dir("static.c");
+	_cleanup_free_ char *command = xasprintf("gcc -O1 -static %s -o %s/static", source, dir);
+
+	assert_int_equal(file_write_atomic(source, static_source, strlen(static_source), 0644), 0);
+	assert_int_equal(system(command), 0);
+	static_program = file_in_dir("static");
+}
+
+static void runs_from_memory(void)
+{
+	int from = open(static_program, O_RDONLY | O_CLOEXEC);
+	int to = memfd_create("program", MFD_CLOEXEC);
+	char *argv[] = {(char *)"program", NULL};
+	struct stat st;
+
+	if (fstat(from, &st) == 0 && sendfile(to, from, NULL, (size_t)st.st_size) == st.st_size)
+		fexecve(to, argv, environ);
+}
+
+static void a_program_in_memory_is_probed(void **state)
+{
+	_cleanup_free_ char *out = NULL;
+	uint64_t leaks;
+
+	(void)state;
+	NEED_BPF();
+	compile_static();
+	out = record(runs_from_memory, "mem-alloc", "-s", "1");
+	leaks = folded_sum(out, "main;in_memory_leaks");
+	assert_true(leaks > 0);
+	assert_int_equal(leaks % 3000, 0);
+	free(TAKE_PTR(static_program));
+}
+
 /* ---- memory that probes do not see ---- */
 
 #define GROWS_BYTES (100u << 20)
@@ -264,6 +313,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(waits_have_causes),
 		cmocka_unit_test(bytes_are_exact),
 		cmocka_unit_test(what_lives_is_what_leaked),
+		cmocka_unit_test(a_program_in_memory_is_probed),
 		cmocka_unit_test(memory_that_is_not_seen_is_told),
 	};
 

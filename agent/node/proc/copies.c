@@ -297,12 +297,19 @@ static void try_segments(struct finder *f, const struct mapping *c, const struct
 	}
 }
 
+static bool is_same_file(const struct mapping *a, const struct mapping *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+}
+
+/* A program in a memory file is no copy of itself. */
 static void try_anchor(struct finder *f, const struct mapping *c, size_t anchor)
 {
 	const struct mapping *a = anchor == SIZE_MAX ? NULL : &f->copies->anchors[anchor];
 	struct open_file *file;
 
-	if (!a || f->spent || (a->start >= c->end && a->start - c->end > GAP_MAX))
+	if (!a || f->spent || is_same_file(a, c) ||
+	    (a->start >= c->end && a->start - c->end > GAP_MAX))
 		return;
 	file = open_files_get(f->files, a);
 	if (!file || file->file.fd < 0)

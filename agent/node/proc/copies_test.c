@@ -31,7 +31,8 @@ struct image {
 	char path[256];
 };
 
-static struct image map_image(void *at)
+/* of: another file with the same bytes; -1: its own. */
+static struct image map_image_of(void *at, int of)
 {
 	struct image i = {.base = at};
 	Elf64_Phdr headers[32];
@@ -59,7 +60,7 @@ static struct image map_image(void *at)
 		if (h->p_type != PT_LOAD)
 			continue;
 		assert_ptr_not_equal(mmap(i.base + h->p_vaddr - in_page, n, protection,
-					  MAP_PRIVATE | MAP_FIXED, fd,
+					  MAP_PRIVATE | MAP_FIXED, of < 0 ? fd : of,
 					  (off_t)(h->p_offset - in_page)),
 				     MAP_FAILED);
 		i.data = h->p_vaddr - in_page;
@@ -75,6 +76,11 @@ static struct image map_image(void *at)
 	assert_int_equal(i.text % PAGE, 0);
 	assert_true(i.text_bytes > 64 * PAGE);
 	return i;
+}
+
+static struct image map_image(void *at)
+{
+	return map_image_of(at, -1);
 }
 
 /* Reserved, so that nothing else lies beside it. */
@@ -411,6 +417,29 @@ static void a_copy_with_other_code_in_it(void **state)
 }
 
 /* ---- what is none ---- */
+
+/* A library that was never anywhere else: its code is its own file's, which probes can be set in. */
+static void a_file_in_memory_is_no_copy_of_itself(void **state)
+{
+	int fd = memfd_create("library", MFD_CLOEXEC);
+	struct image disk = image(), i;
+	_cleanup_free_ char *bytes = NULL;
+	struct mappings *m;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(file_read(AT_FDCWD, disk.path, 16 << 20, &bytes, &n), 0);
+	assert_int_equal(write(fd, bytes, n), n);
+	i = map_image_of(reserve() + (1u << 20), fd);
+	m = read_own();
+	assert_no_copy(m, i.base + i.text);
+	assert_true(at(m, i.base + i.text)->memory_file);
+	assert_int_equal(at(m, i.base + i.text)->file_offset, i.text_offset);
+	mappings_unref(m);
+	close(fd);
+	release(&i);
+	release(&disk);
+}
 
 static void generated_code_in_the_place_of_text(void **state)
 {
@@ -751,6 +780,7 @@ int main(void)
 		cmocka_unit_test(only_data_is_left),
 		cmocka_unit_test(two_libraries_side_by_side),
 		cmocka_unit_test(a_copy_with_other_code_in_it),
+		cmocka_unit_test(a_file_in_memory_is_no_copy_of_itself),
 		cmocka_unit_test(generated_code_in_the_place_of_text),
 		cmocka_unit_test(generated_code_beside_a_file),
 		cmocka_unit_test(text_that_lies_elsewhere),
