@@ -51,6 +51,7 @@ bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct a
 
 	if (!m || !m->copy)
 		return false;
+	ret->copied = true;
 	name = text_clean(base ? base + 1 : m->path);
 	alloc_add_problem(
 		ret,
@@ -217,7 +218,7 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 		alloc_sites_free(s);
 		return -EAGAIN;
 	}
-	if (!s->n && !s->go)
+	if (!s->n && !s->go && !s->copied)
 		alloc_add_problem(s, "no function that allocates was found: a static program "
 				     "without symbols, or an allocator that is not known");
 	sort_sites(s);

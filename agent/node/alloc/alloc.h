@@ -34,6 +34,7 @@ struct alloc_sites {
 	size_t n_inner;
 	struct alloc_go_heap *go; /* NULL: not Go, or its profile is off: sites has a probe then */
 	bool own_heap;		  /* Go's or Java's, which is not of these places alone */
+	bool copied;		  /* there are functions that no probe can be set in, which is told */
 	/* What is not seen, and why, for its user: "libjvm.so has no .symtab: ...; ..."; "": all is. */
 	char problem[ALLOC_PROBLEM_BYTES];
 };

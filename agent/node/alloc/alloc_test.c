@@ -141,21 +141,88 @@ static void an_allocator_with_names_is_not(void **state)
 {
 	static const char jemalloc[] = "<jemalloc>: Error in munmap(): %s";
 	static const struct {
-		const char *text, *more;
+		const char *text, *more, *flags;
 	} rows[] = {
-		{jemalloc, "void *malloc(unsigned long n) { return 0; } void free(void *p) {}"},
+		{jemalloc, "void *malloc(unsigned long n) { return 0; } void free(void *p) {}", ""},
 		{jemalloc,
-		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}"},
-		{"MALLOC_CONF=narenas:1 jemalloc mimalloc tcmalloc", ""},
-		{"mimalloc: warning: ", "int _PyRuntime;"},
+		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}", ""},
+		{"MALLOC_CONF=narenas:1 jemalloc mimalloc tcmalloc", "", ""},
+		{"mimalloc: warning: ", "int _PyRuntime;", ""},
+		{jemalloc,
+		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}",
+		 "-static"},
+		/* the plain names are its own */
+		{jemalloc, "void *mallocx(unsigned long n, int f) { return 0; }", "-static"},
+		{"TBBmalloc: VERSION",
+		 "void *scalable_malloc(unsigned long n) { return 0; } "
+		 "void scalable_free(void *p) {}",
+		 "-static"},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		_cleanup_free_ char *problem = problem_with(rows[i].text, rows[i].more, "");
+		_cleanup_free_ char *problem =
+			problem_with(rows[i].text, rows[i].more, rows[i].flags);
 
 		assert_string_equal(problem, "");
 	}
+}
+
+/* Rust's code calls it through these, which are probed. */
+static void an_allocator_behind_rusts_names_is_not(void **state)
+{
+	_cleanup_free_ char *problem =
+		problem_with("Failed to initialise snmalloc.",
+			     "void *__rust_alloc(unsigned long n, unsigned long a) { return 0; } "
+			     "void __rust_dealloc(void *p) {}",
+			     "");
+
+	(void)state;
+	assert_true(str_has_prefix(problem, "this Rust program has an allocator of its own"));
+	assert_null(strstr(problem, "(snmalloc)"));
+}
+
+/* The program's own functions are not those of the allocator in it, under a prefix that nobody knows. */
+static void an_allocator_beside_one_with_names_is_told(void **state)
+{
+	static const char *const mores[] = {
+		"void *foo_malloc(unsigned long n) { return 0; } void foo_free(void *p) {}",
+		"void *mi_malloc(unsigned long n) { return 0; } void mi_free(void *p) {}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(mores); i++) {
+		_cleanup_free_ char *problem =
+			problem_with("<jemalloc>: Error in munmap(): %s", mores[i], "-static");
+
+		assert_non_null(strstr(problem, "(jemalloc)"));
+		assert_null(strstr(problem, ";")); /* nothing else */
+	}
+}
+
+/* Its functions have names; there is only no file that a probe could be set in. */
+static void a_program_in_anonymous_memory_is_told_once(void **state)
+{
+	static const char source[] =
+		"#define _GNU_SOURCE\n#include <string.h>\n#include <sys/mman.h>\n"
+		"#include <unistd.h>\nextern char __executable_start[], etext[];\n"
+		"int main(void) {\n"
+		"char *text = __executable_start + 4096; long n = etext - text + 4095 & ~4095l;\n"
+		"char *copy = mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, "
+		"0);\n"
+		"memcpy(copy, text, n); mprotect(copy, n, PROT_READ | PROT_EXEC);\n"
+		"if (mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, text) != text) return 1;\n"
+		"write(1, \"x\", 1); for (;;) pause(); }\n";
+	struct alloc_process p;
+	pid_t pid = start(source, "-static -no-pie -Wl,-z,separate-code");
+	struct alloc_sites *s = find(&p, pid);
+
+	(void)state;
+	assert_int_equal(s->n, 0);
+	assert_string_equal(s->problem,
+			    "code of p lies in anonymous memory, where no probe can be set: "
+			    "what its own allocator gives is not seen");
+	stop(pid, &p, s);
 }
 
 /* Symbols far outside, of huge size, in data, and one that jumps to itself: sites are in code, ranges in bounds. */
@@ -378,6 +445,9 @@ int main(void)
 		cmocka_unit_test(a_static_program_without_symbols_says_so),
 		cmocka_unit_test(an_allocator_without_names_is_told),
 		cmocka_unit_test(an_allocator_with_names_is_not),
+		cmocka_unit_test(an_allocator_behind_rusts_names_is_not),
+		cmocka_unit_test(an_allocator_beside_one_with_names_is_told),
+		cmocka_unit_test(a_program_in_anonymous_memory_is_told_once),
 		cmocka_unit_test(hostile_symbols_give_no_site),
 		cmocka_unit_test(each_problem_is_told_once),
 		cmocka_unit_test(inner_ranges_are_apart_and_have_a_limit),

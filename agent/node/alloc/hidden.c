@@ -6,30 +6,43 @@
  * the other finders have added the sites of each file.
  */
 #include "node/alloc/internal.h"
+#include "node/alloc/table.h"
 
 #include <stdlib.h>
 
 #define PATH_SHOWN 160
 
+#define FAMILY(name) (1u << TABLE_##name)
+#define GLIBC_TEXT   "\"malloc(): corrupted top size"
+
 static const struct row {
 	const char *text, *allocator;
+	unsigned families; /* its names in table.c, besides C's plain ones */
+	const char *own;   /* a symbol that it has beside the plain names; NULL: none */
 	const char *
 		owner; /* a file with this symbol has it for itself, and another finder knows; NULL: none */
 } rows[] = {
-	{"\"<jemalloc>: Error in munmap(): ", "jemalloc", NULL},
-	{"\"mimalloc: ", "mimalloc", "_PyRuntime"}, /* CPython from 3.13 on */
+	{"\"<jemalloc>: Error in munmap(): ", "jemalloc", FAMILY(JE) | FAMILY(RJEM), "mallocx",
+	 NULL},
+	{"\"mimalloc: ", "mimalloc", FAMILY(MI), NULL, "_PyRuntime"}, /* CPython from 3.13 on */
 	/* of the statistics of both tcmallocs, gperftools' and Google's */
-	{"\"Bytes in use by application\n", "tcmalloc", NULL},
-	{"\"Failed to initialise snmalloc.", "snmalloc", NULL},
-	{"\"Scudo ERROR: ", "Scudo", NULL},
-	{"\"TBBmalloc: ", "oneTBB's malloc", NULL},
-	{"\"malloc(): corrupted top size", "glibc's malloc", NULL},
+	{"\"Bytes in use by application\n", "tcmalloc", FAMILY(TC), NULL, NULL},
+	{"\"Failed to initialise snmalloc.", "snmalloc", 0, NULL, NULL},
+	{"\"Scudo ERROR: ", "Scudo", 0, NULL, NULL},
+	{"\"TBBmalloc: ", "oneTBB's malloc", FAMILY(TBB), NULL, NULL},
+	{GLIBC_TEXT, "glibc's malloc", FAMILY(C), NULL, NULL},
 };
 
 static const char *const marks[] = {
-	"\"<jemalloc>: Error in munmap(): ", "\"mimalloc: ",	"\"Bytes in use by application\n",
-	"\"Failed to initialise snmalloc.",  "\"Scudo ERROR: ", "\"TBBmalloc: ",
-	"\"malloc(): corrupted top size",    "_PyRuntime",	NULL,
+	"\"<jemalloc>: Error in munmap(): ",
+	"\"mimalloc: ",
+	"\"Bytes in use by application\n",
+	"\"Failed to initialise snmalloc.",
+	"\"Scudo ERROR: ",
+	"\"TBBmalloc: ",
+	GLIBC_TEXT,
+	"_PyRuntime",
+	NULL,
 };
 
 static bool has_mark(const struct elf_index *index, const char *name)
@@ -39,13 +52,26 @@ static bool has_mark(const struct elf_index *index, const char *name)
 	return elf_index_find_mark(index, name, &mark) == 0;
 }
 
-static bool has_site(const struct runtime_look *look, const struct elf_index *index,
-		     const struct alloc_sites *s)
+/* Of Rust's shims, which are sites where the allocator behind them is not known. */
+static bool has_rust_site(const struct runtime_look *look, const struct elf_index *index,
+			  const struct alloc_sites *s)
 {
-	for (size_t i = 0; i < s->n; i++)
-		if (look->indexes[s->items[i].mapping] == index)
+	for (size_t i = 0; i < s->n; i++) {
+		const struct table_row *row = table_find(s->items[i].symbol);
+
+		if (row && row->family == TABLE_RUST && look->indexes[s->items[i].mapping] == index)
 			return true;
+	}
 	return false;
+}
+
+/* families: those that the file has functions of. Plain names are glibc's where it is linked in: no linker takes two. */
+static bool has_names(const struct elf_index *index, const struct row *row, unsigned families)
+{
+	if (families & row->families)
+		return true;
+	return families & FAMILY(C) &&
+	       (!has_mark(index, GLIBC_TEXT) || (row->own && has_mark(index, row->own)));
 }
 
 static void tell(const struct mapping *m, const struct row *row, struct alloc_sites *ret)
@@ -54,24 +80,29 @@ static void tell(const struct mapping *m, const struct row *row, struct alloc_si
 	_cleanup_free_ char *path = text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
 
 	alloc_add_problem(ret,
-			  "%s%s contains an allocator (%s) whose functions have no names there "
+			  "%s%s contains an allocator (%s) whose functions have no known names "
 			  "(stripped?): what they allocate is not seen",
 			  n > PATH_SHOWN ? "..." : "", path, row->allocator);
+}
+
+static void look_at(const struct runtime_look *look, size_t mapping, struct alloc_sites *ret)
+{
+	const struct elf_index *index = look->indexes[mapping];
+
+	for (size_t k = 0; k < ARRAY_SIZE(rows); k++)
+		if (has_mark(index, rows[k].text) &&
+		    !(rows[k].owner && has_mark(index, rows[k].owner)) &&
+		    !has_names(index, &rows[k], native_families(look, mapping)) &&
+		    !has_rust_site(look, index, ret))
+			tell(&look->maps->items[mapping], &rows[k], ret);
 }
 
 static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
 {
 	(void)event_mask;
-	for (size_t i = 0; i < look->maps->n; i++) {
-		const struct elf_index *index = look->indexes[i];
-
-		if (!index || (i && index == look->indexes[i - 1]) || has_site(look, index, ret))
-			continue;
-		for (size_t k = 0; k < ARRAY_SIZE(rows); k++)
-			if (has_mark(index, rows[k].text) &&
-			    !(rows[k].owner && has_mark(index, rows[k].owner)))
-				tell(&look->maps->items[i], &rows[k], ret);
-	}
+	for (size_t i = 0; i < look->maps->n; i++)
+		if (look->indexes[i] && (!i || look->indexes[i] != look->indexes[i - 1]))
+			look_at(look, i, ret);
 	return 0;
 }
 

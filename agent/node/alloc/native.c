@@ -42,10 +42,9 @@ static bool is_kind(const struct candidate *c, enum pf_site_kind kind)
 /* ---- candidates ---- */
 
 /* A file's mark as an entry point; false: it is none, or not in this file's code. */
-static bool take_mark(const struct found *f, size_t mapping, const struct elf_mark *mark,
+static bool take_mark(const struct runtime_look *look, size_t mapping, const struct elf_mark *mark,
 		      struct candidate *ret)
 {
-	const struct runtime_look *look = f->look;
 	const struct elf_index *index = look->indexes[mapping];
 	uint64_t address = runtime_bias(look, &look->maps->items[mapping]) + mark->address;
 	const struct mapping *m = mappings_find(look->maps, address);
@@ -80,17 +79,16 @@ static void add(struct found *f, const struct candidate *new)
 		f->full |= !c;
 }
 
-/* Which families a file has, as bits. */
-static unsigned families_of(const struct found *f, size_t mapping)
+unsigned native_families(const struct runtime_look *look, size_t mapping)
 {
-	const struct elf_index *index = f->look->indexes[mapping];
+	const struct elf_index *index = look->indexes[mapping];
 	unsigned allocs = 0, frees = 0, families;
 
 	for (size_t i = 0; i < elf_index_n_marks(index); i++) {
 		struct elf_mark mark = elf_index_mark(index, i);
 		struct candidate c;
 
-		if (!take_mark(f, mapping, &mark, &c))
+		if (!take_mark(look, mapping, &mark, &c))
 			continue;
 		if (is_kind(&c, PF_SITE_FREE))
 			frees |= 1u << c.row->family;
@@ -106,14 +104,14 @@ static unsigned families_of(const struct found *f, size_t mapping)
 static void add_file(struct found *f, size_t mapping, bool rust)
 {
 	const struct elf_index *index = f->look->indexes[mapping];
-	unsigned families = families_of(f, mapping);
+	unsigned families = native_families(f->look, mapping);
 
 	families &= rust ? 1u << TABLE_RUST : ~(1u << TABLE_RUST);
 	for (size_t i = 0; families && i < elf_index_n_marks(index); i++) {
 		struct elf_mark mark = elf_index_mark(index, i);
 		struct candidate c;
 
-		if (take_mark(f, mapping, &mark, &c) && families & 1u << c.row->family)
+		if (take_mark(f->look, mapping, &mark, &c) && families & 1u << c.row->family)
 			add(f, &c);
 	}
 }

@@ -34,5 +34,7 @@ struct table_row {
 /* NULL: none. */
 const struct table_row *table_find(const char *symbol);
 extern const char *const table_marks[];
+/* native.c: which families have functions in the file of a mapping, probed or refused (alloc_is_copied); bits. */
+unsigned native_families(const struct runtime_look *look, size_t mapping);
 /* glibc's loader has this; its malloc, until 2.34, is for itself while there is no libc. */
 #define TABLE_GLIBC_LOADER "_rtld_global"
