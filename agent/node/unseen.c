@@ -45,6 +45,7 @@ bool unseen_look(struct unseen *u, const struct proc_memory *now, uint64_t seen_
 		begin(u, now, seen_bytes);
 	u->base.anon_bytes = MIN(u->base.anon_bytes, now->anon_bytes);
 	u->base.data_bytes = MIN(u->base.data_bytes, now->data_bytes);
+	u->base.n_threads = MIN(u->base.n_threads, now->n_threads);
 	seen = above(seen_bytes, u->base_seen);
 	bytes = grown(u, now);
 	if (bytes >= GROWN_MIN && bytes / SAMPLES_MIN >= each_bytes && seen < bytes / SEEN_SHARE &&
