@@ -113,7 +113,12 @@ static void take_sites(struct recording *r, struct record_heap *h, struct alloc_
 {
 	const char *why = sites_problem(s, 1u << r->options->event, NULL);
 
+	if (s->own_heap)
+		h->unseen = (struct unseen){0}; /* nothing is compared with that */
 	if (h->sites && sites_equal(s, m, h->sites, h->m)) {
+		if (*why && !h->problem)
+			h->problem = xstrdup(why);
+		sites_take_over(h->sites, s);
 		alloc_sites_free(s);
 		return;
 	}

@@ -142,9 +142,15 @@ static void take_sites(struct tracked *t, struct looking *l)
 		alloc_set_problem(t, "where it allocates is not known: ", strerror(-l->result));
 	else if (!a->refused)
 		alloc_set_not_seen(t, l->sites, l->event_mask);
-	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
-	if (l->result < 0 || (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)))
+	if (l->result < 0)
 		return;
+	if (l->sites->own_heap)
+		unseen_forget(t); /* nothing is compared with that */
+	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
+	if (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)) {
+		sites_take_over(a->sites, l->sites);
+		return;
+	}
 	alloc_sites_free(a->sites);
 	a->sites = TAKE_PTR(l->sites);
 	mappings_unref(a->m);

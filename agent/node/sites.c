@@ -73,6 +73,12 @@ bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 	return true;
 }
 
+void sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer)
+{
+	s->own_heap = newer->own_heap;
+	memcpy(s->problem, newer->problem, sizeof(s->problem));
+}
+
 /* Of PF_SITE_INSIDE the same bits are a factor. */
 static bool throws(const struct pf_site *s)
 {

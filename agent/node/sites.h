@@ -18,6 +18,8 @@ void site_files_done(struct site_files *f);
 /* The same places of the same files: what is attached may stay. */
 bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 		 const struct alloc_sites *b, const struct mappings *mb);
+/* s keeps its places, which newer has as well; what newer knows besides is known of them: a JVM that came since. */
+void sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer);
 /*
  * What of these events is not seen, for its user: what alloc tells, or what cannot be probed; "": all is.
  * refused: of what is attached; NULL: nothing is yet.

@@ -55,11 +55,24 @@ static void the_same_places_are_equal(void **state)
 	assert_false(sites_equal(&x, m, &y, m));
 }
 
+static void what_is_known_since_is_taken_over(void **state)
+{
+	struct alloc_sites s = {.n = 3, .problem = "before"};
+	const struct alloc_sites newer = {.n = 3, .own_heap = true, .problem = "since"};
+
+	(void)state;
+	sites_take_over(&s, &newer);
+	assert_true(s.own_heap);
+	assert_string_equal(s.problem, "since");
+	assert_int_equal(s.n, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_throws_is_told_for_mem_inuse),
 		cmocka_unit_test(the_same_places_are_equal),
+		cmocka_unit_test(what_is_known_since_is_taken_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
