@@ -96,24 +96,18 @@ static bool node_version(const struct runtime_look *look, char ret[16])
 	return true;
 }
 
-/* What the process is, and what its user could do to see names. */
+/* What the process is, and what its user could do to see names; seen.c tells of others. */
 static void tell_writer(const struct runtime_look *look, bool has_map, struct runtime_learnt *ret)
 {
 	char version[16];
 
-	if (node_version(look, version)) {
-		snprintf(ret->version, sizeof(ret->version), "Node.js %s", version);
-		if (!has_map)
-			snprintf(ret->problem, sizeof(ret->problem),
-				 "JavaScript functions have no names: start it with "
-				 "--perf-basic-prof (and --interpreted-frames-native-stack)");
-	} else if (has_mark(look, "coreclr_initialize", NULL)) {
-		snprintf(ret->version, sizeof(ret->version), ".NET");
-		if (!has_map)
-			snprintf(ret->problem, sizeof(ret->problem),
-				 "functions have no names: start it with "
-				 "DOTNET_PerfMapEnabled=1 in its environment");
-	}
+	if (!node_version(look, version))
+		return;
+	snprintf(ret->version, sizeof(ret->version), "Node.js %s", version);
+	if (!has_map)
+		snprintf(ret->problem, sizeof(ret->problem),
+			 "JavaScript functions have no names: start it with "
+			 "--perf-basic-prof (and --interpreted-frames-native-stack)");
 }
 
 /* ---- learn ---- */
@@ -264,8 +258,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 }
 
 static const char *const marks[] = {
-	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "coreclr_initialize",
-	"gHotSpotVMStructs",   "_PyRuntime",   NULL,
+	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "gHotSpotVMStructs", "_PyRuntime", NULL,
 };
 
 const struct runtime_ops perfmap_runtime = {

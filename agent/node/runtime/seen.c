@@ -60,7 +60,7 @@ static const struct row rows[] = {
 		  "which names methods",
 	  true},
 	 IS_MAPPED,
-	 {"g_dacTable", "DotNetRuntimeInfo"},
+	 {"g_dacTable", "DotNetRuntimeInfo", "coreclr_initialize"},
 	 "libcoreclr.so",
 	 0},
 	{{"mono", "Mono",

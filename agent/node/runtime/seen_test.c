@@ -90,6 +90,7 @@ static const struct made {
 	{"", "libj9vm29.so", "-s", "openj9"},
 	{"int g_dacTable;", "p", "", "dotnet"},
 	{"int DotNetRuntimeInfo;", "p", "", "dotnet"},
+	{"int coreclr_initialize;", "p", "", "dotnet"},
 	{"", "libcoreclr.so", "-s", "dotnet"},
 	{"void mono_jit_init(void) {}", "p", "", "mono"},
 	{"void enif_make_atom(void) {}", "p", "", "beam"},
@@ -129,6 +130,30 @@ static void signs_decide(void **state)
 		if (!streq(seen, m->seen))
 			fail_msg("%s %s: %s", m->file, m->source, seen);
 	}
+}
+
+/* Its row says what works: nothing else has words of its own for it. */
+static void dotnet_is_told_once(void **state)
+{
+	static const char build[] =
+		"cat >p.c <<'END'\n#include <unistd.h>\nint g_dacTable, coreclr_initialize;\n"
+		"int main(void) { write(1, \"x\", 1); for (;;) pause(); }\nEND\ngcc p.c -o p -w";
+	_cleanup_free_ char *command = xasprintf("cd %s && %s", dir, build);
+	struct live_process l = {0};
+	bool again = false;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(system(command), 0);
+	pid = start("./p");
+	live_open(&l, pid);
+	assert_int_equal(runtimes_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
+	assert_int_equal(runtime_process_n(l.runtimes), 0);
+	assert_int_equal(runtime_process_n_seen(l.runtimes), 1);
+	assert_non_null(
+		strstr(runtime_process_seen(l.runtimes, 0)->text, "DOTNET_PerfMapEnabled=1"));
+	stop(pid);
+	live_forget(&l);
 }
 
 /* It has Perl, which is not started: it may be in a moment, or never. */
@@ -208,6 +233,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(signs_decide),
+		cmocka_unit_test(dotnet_is_told_once),
 		cmocka_unit_test(what_is_young_is_looked_at_again),
 		cmocka_unit_test(real_ones),
 	};
