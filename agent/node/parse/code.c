@@ -10,7 +10,8 @@
 
 /* Without rows, of a file; what is behind stays a gap: told as cut. */
 #define CODE_BYTES_MAX (64u << 20)
-#define INSNS_MAX      (64u << 20) /* decoded, of a file, all rounds together: about 4 s; as above */
+#define INSNS_MAX      (64u << 20) /* decoded, of a file, all rounds together: 3 to 4 s; as above */
+#define FOLLOW_NS_MAX  (4 * NSEC_PER_SEC) /* of CPU time: other machines are slower; as above */
 #define ROUNDS	       64
 #define GAP_BYTES_MIN  16 /* less is padding */
 
@@ -30,7 +31,7 @@ struct follower {
 	struct code_entries entries;
 	uint64_t *noreturn;
 	size_t n_noreturn, cap_noreturn;
-	uint64_t budget;
+	struct flow_budget budget;
 };
 
 static int compare_functions(const void *left, const void *right)
@@ -309,10 +310,12 @@ static bool take_entries(struct follower *w, const struct code_entries *found)
 
 void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg)
 {
-	struct follower w = {.b = b, .gaps = gaps, .budget = INSNS_MAX};
+	struct follower w = {.b = b, .gaps = gaps};
 	struct code_entries found = {0};
 	bool more = true;
 
+	w.budget.insns = w.budget.next_look = INSNS_MAX;
+	w.budget.deadline_ns = thread_cpu_ns() + FOLLOW_NS_MAX;
 	add_symbols(&w);
 	add_program_start(&w);
 	sort_entries(&w);
@@ -325,7 +328,7 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
 	make_functions(&w);
 	follow_all(&w, NORETURN, NULL, NULL, NULL);
 	follow_all(&w, EMIT, NULL, emit, arg);
-	if (!w.budget)
+	if (!w.budget.insns)
 		b->header.flags |= ELF_INDEX_CODE_CUT;
 	free(found.items);
 	free(w.sized.items);

@@ -53,13 +53,19 @@ struct flow_input {
 	size_t n_noreturn;
 };
 /* state NULL: not known */
+/* Of all functions of a file together. */
+struct flow_budget {
+	uint64_t insns;	      /* to be decoded, or as much other work; 0: it is spent */
+	uint64_t next_look;   /* at the clock, when fewer are left; 0: never */
+	uint64_t deadline_ns; /* of the thread's CPU time: then all is spent */
+};
 typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *state, void *arg);
 /*
  * Follows a function. What it calls and jumps to outside of itself goes to out, what is known to emit;
- * both may be NULL. Takes what it decodes from *budget. Returns whether it may come back to its caller.
+ * both may be NULL. Takes what it decodes from the budget. Returns whether it may come back to its caller.
  */
 bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
-		 uint64_t *budget);
+		 struct flow_budget *budget);
 #define FLOW_BYTES_MAX (1u << 20)
 
 /* code.c: all of [start, end) ranges without rows. A test passes its own. */

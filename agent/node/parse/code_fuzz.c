@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct check c = {start, start + n - 1, rows_new()};
 	struct code_entries out = {0};
 	struct paged_rows paged;
-	uint64_t budget = 100000;
+	struct flow_budget budget = {.insns = 100000};
 
 	if (n > 1 && n < 65536) {
 		in.sized = data[0] & 1;

@@ -362,7 +362,7 @@ static void follow(const uint8_t *code, size_t n, bool sized)
 				.sized = sized,
 				.entries = &entry,
 				.n_entries = 1};
-	uint64_t budget = 1000;
+	struct flow_budget budget = {.insns = 1000};
 
 	assert_true(n <= 64);
 	flow_follow(&in, NULL, keep, NULL, &budget);

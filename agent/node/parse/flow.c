@@ -11,6 +11,7 @@
 #define TABLE_LOAD_MAX 8	  /* instructions before a jump where its table is looked for */
 #define ATTEMPTS       64	  /* of a function: each finds calls that don't return */
 #define EDGES_MAX      (4u << 20) /* of a function */
+#define LOOK_EVERY     (1u << 16) /* instructions: milliseconds */
 #define NOWHERE	       UINT32_MAX
 #define FROM_ORPHAN    (UINT32_MAX - 1)
 
@@ -41,7 +42,7 @@ struct flow {
 	struct code_entries out;
 	uint32_t *out_from; /* the instruction that an item of out is of */
 	size_t n_out_from, cap_out_from;
-	uint64_t *budget;
+	struct flow_budget *budget;
 	struct code_state jump; /* of jumps through tables */
 	uint8_t jumps;		/* how many that don't go together, up to 2 */
 	bool keep_jump;		/* for the next attempt: followed with more than holds */
@@ -50,10 +51,17 @@ struct flow {
 
 /* ---- where it goes on ---- */
 
-/* Work besides decoding, in instructions. */
+/* Work, in instructions. */
 static void charge(struct flow *f, uint64_t n)
 {
-	*f->budget -= MIN(*f->budget, n);
+	struct flow_budget *b = f->budget;
+
+	b->insns -= MIN(b->insns, n);
+	if (b->insns >= b->next_look)
+		return;
+	b->next_look = b->insns - MIN(b->insns, LOOK_EVERY);
+	if (thread_cpu_ns() >= b->deadline_ns)
+		b->insns = 0;
 }
 
 /* Every call on the way here came back only by our belief: one of them did not. */
@@ -310,11 +318,11 @@ static void run(struct flow *f)
 		struct insn i;
 
 		p->flags &= ~IN_WORK;
-		if (*f->budget == 0) {
+		if (f->budget->insns == 0) {
 			f->give_up = true;
 			return;
 		}
-		--*f->budget;
+		charge(f, 1);
 		if (!insn_decode(f->in->code + at, f->in->n - at, &i)) {
 			p->bytes = 0;
 			f->returns = true; /* not known */
@@ -481,7 +489,7 @@ static void give_out(const struct flow *f, struct code_entries *out)
 }
 
 bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
-		 uint64_t *budget)
+		 struct flow_budget *budget)
 {
 	_cleanup_free_ struct place *places = xcalloc(in->n, sizeof(*places));
 	_cleanup_free_ uint32_t *work = xcalloc(in->n, sizeof(*work));

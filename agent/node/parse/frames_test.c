@@ -10,11 +10,25 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static char dir[TESTDIR_BYTES];
+
+/* CPU time does not pass, however slow the machine; but so much with each look at it. */
+static uint64_t cpu_ns, cpu_look_ns;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	if (id != CLOCK_THREAD_CPUTIME_ID)
+		return (int)syscall(SYS_clock_gettime, id, t);
+	cpu_ns += cpu_look_ns;
+	*t = (struct timespec){(time_t)(cpu_ns / NSEC_PER_SEC), (long)(cpu_ns % NSEC_PER_SEC)};
+	return 0;
+}
 
 static char *in_dir(const char *name)
 {
@@ -372,6 +386,21 @@ static void instructions_over_the_limit_are_told(void **state)
 	elf_index_unref(i);
 }
 
+/* On a machine that takes a second for so few. */
+static void following_ends_by_cpu_time(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i;
+
+	(void)state;
+	cpu_look_ns = NSEC_PER_SEC;
+	i = index_of_long_functions(1, &t);
+	cpu_look_ns = 0;
+	assert_int_equal(rule_at(&t, symbol("long.so", "f0")), PF_RULE_GAP);
+	assert_true(elf_index_flags(i) & ELF_INDEX_CODE_CUT);
+	elf_index_unref(i);
+}
+
 /* Of n functions of so many bytes, which are no instructions. */
 static bool is_cut(size_t n, size_t bytes)
 {
@@ -450,6 +479,7 @@ int main(void)
 		cmocka_unit_test(plt_without_cfi_is_worked_out),
 		cmocka_unit_test(a_file_without_frames_says_so),
 		cmocka_unit_test(instructions_over_the_limit_are_told),
+		cmocka_unit_test(following_ends_by_cpu_time),
 		cmocka_unit_test(code_over_the_limit_is_told),
 		cmocka_unit_test(functions_over_the_limit_are_not_followed),
 		cmocka_unit_test(signal_stubs_over_the_limit_are_told),
