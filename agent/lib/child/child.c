@@ -17,6 +17,10 @@
 #define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC)
 #define START_NS       (10 * NSEC_PER_SEC) /* until it has given up its rights */
 #define END_NS	       NSEC_PER_SEC
+/* An impatient owner waits no longer at a time, and comes again. */
+#define IMPATIENT_START_NS (200 * NSEC_PER_MSEC)
+#define IMPATIENT_END_NS   (100 * NSEC_PER_MSEC)
+#define IMPATIENT_AGAIN_NS (100 * NSEC_PER_MSEC)
 
 struct child {
 	char **argv;
@@ -24,7 +28,11 @@ struct child {
 	struct counter *n_restarts, *n_stuck;
 	pid_t pid; /* 0: no process */
 	int sock;
-	uint64_t started_ns, restarts;
+	bool ready;	     /* it has given up its rights */
+	uint64_t started_ns; /* when it became ready; before that, when it was made */
+	uint64_t restarts;
+	pid_t killed; /* the process before, while it has not ended; 0: none */
+	uint64_t killed_ns;
 	uint64_t next_ns; /* CLOCK_MONOTONIC: no process is started before */
 	unsigned lost_in_a_row;
 	bool impatient;
@@ -32,31 +40,41 @@ struct child {
 
 /*
  * A killed child ends at once, unless it reads a page of a file system whose server (a pod's FUSE)
- * does not answer: then it stays until that one does, and is not waited for.
+ * does not answer: then it stays until that one does. The owner leaves it behind after END_NS.
+ * -EAGAIN: an impatient owner comes again before that.
  */
-static void reap(struct child *c)
+static int reap(struct child *c, uint64_t wait_ns)
 {
-	uint64_t deadline = now_mono_ns() + END_NS, now;
-	struct pollfd ended = {.fd = syscall(SYS_pidfd_open, c->pid, 0), .events = POLLIN};
+	uint64_t deadline = now_mono_ns() + wait_ns, now;
+	struct pollfd ended = {.fd = syscall(SYS_pidfd_open, c->killed, 0), .events = POLLIN};
 
 	while ((now = now_mono_ns()) < deadline)
 		if (poll(&ended, 1, (deadline - now) / NSEC_PER_MSEC + 1) >= 0 || errno != EINTR)
 			break;
 	closep(&ended.fd);
-	if (waitpid(c->pid, NULL, WNOHANG) != c->pid)
+	if (waitpid(c->killed, NULL, WNOHANG) != c->killed) {
+		if (c->impatient && now_mono_ns() < c->killed_ns + END_NS)
+			return -EAGAIN;
 		counter_add(c->n_stuck, 1);
+	}
+	c->killed = 0;
+	return 0;
 }
 
 /* The child is ours and not reaped yet, so its pid cannot be another process's. */
-static void end_process(struct child *c)
+static void end_process(struct child *c, uint64_t wait_ns)
 {
 	if (c->pid > 0) {
 		kill(c->pid, SIGKILL);
-		reap(c);
+		c->killed = c->pid;
+		c->killed_ns = now_mono_ns();
 	}
+	if (c->killed)
+		(void)reap(c, wait_ns);
 	closep(&c->sock);
 	c->sock = -1;
 	c->pid = 0;
+	c->ready = false;
 }
 
 static uint64_t backoff_ns(const struct child *c)
@@ -68,7 +86,7 @@ void child_lose(struct child *c)
 {
 	if (!c->pid)
 		return;
-	end_process(c);
+	end_process(c, c->impatient ? IMPATIENT_END_NS : END_NS);
 	c->restarts++;
 	if (++c->lost_in_a_row >= 2)
 		c->next_ns = now_mono_ns() + backoff_ns(c);
@@ -78,6 +96,12 @@ void child_lose(struct child *c)
 void child_forget_losses(struct child *c)
 {
 	c->lost_in_a_row = 0;
+}
+
+static int come_again(struct child *c)
+{
+	c->next_ns = now_mono_ns() + IMPATIENT_AGAIN_NS;
+	return -EAGAIN;
 }
 
 static int wait_backoff(const struct child *c)
@@ -129,16 +153,28 @@ static int spawn_with_socket(struct child *c)
 	r = spawn(c, child_sock, &c->pid);
 	if (r < 0) {
 		c->pid = 0;
-		end_process(c);
+		end_process(c, 0);
 	}
 	return r;
 }
 
-static int wait_ready(struct child *c)
+static int start_process(struct child *c)
+{
+	int r = wait_backoff(c);
+
+	if (!r && c->killed && reap(c, 0) < 0)
+		return come_again(c);
+	if (!r)
+		r = spawn_with_socket(c);
+	c->started_ns = now_mono_ns();
+	return r;
+}
+
+static int wait_ready(struct child *c, uint64_t wait_ns)
 {
 	int32_t error;
 	size_t n;
-	int r = child_answer(c, START_NS, &error, sizeof(error), &n, NULL);
+	int r = child_answer(c, wait_ns, &error, sizeof(error), &n, NULL);
 
 	if (!r && n != sizeof(error))
 		r = -EBADMSG;
@@ -149,22 +185,28 @@ static int wait_ready(struct child *c)
 
 int child_start(struct child *c)
 {
+	uint64_t wait_ns = c->impatient ? IMPATIENT_START_NS : START_NS;
 	int r;
 
-	if (c->pid)
+	if (c->ready)
 		return 0;
-	r = wait_backoff(c);
-	if (r < 0)
-		return r;
-	r = spawn_with_socket(c);
-	if (r < 0)
-		return r;
-	r = wait_ready(c);
-	if (r < 0)
+	if (c->pid) {
+		wait_ns = 0; /* an impatient owner has waited for it before */
+	} else {
+		r = start_process(c);
+		if (r < 0)
+			return r;
+	}
+	r = wait_ready(c, wait_ns);
+	if (r == -ETIMEDOUT && now_mono_ns() < c->started_ns + START_NS)
+		return come_again(c);
+	if (r < 0) {
 		child_lose(c);
-	else
-		c->started_ns = now_mono_ns();
-	return r;
+		return r;
+	}
+	c->ready = true;
+	c->started_ns = now_mono_ns();
+	return 0;
 }
 
 int child_ask(struct child *c, const void *message, size_t n, const int *fds, size_t n_fds)
@@ -185,19 +227,19 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 
 static int wait_readable(int sock, uint64_t timeout_ns)
 {
-	uint64_t deadline = now_mono_ns() + timeout_ns;
+	uint64_t now = now_mono_ns(), deadline = now + timeout_ns;
 
 	for (;;) {
 		struct pollfd pfd = {.fd = sock, .events = POLLIN};
-		uint64_t now = now_mono_ns();
-		struct timespec left;
+		uint64_t left_ns = deadline > now ? deadline - now : 0;
+		struct timespec left = {.tv_sec = left_ns / NSEC_PER_SEC,
+					.tv_nsec = left_ns % NSEC_PER_SEC};
 
-		if (now >= deadline)
-			return -ETIMEDOUT;
-		left = (struct timespec){.tv_sec = (deadline - now) / NSEC_PER_SEC,
-					 .tv_nsec = (deadline - now) % NSEC_PER_SEC};
 		if (ppoll(&pfd, 1, &left, NULL) > 0)
 			return 0;
+		if (!left_ns)
+			return -ETIMEDOUT;
+		now = now_mono_ns();
 	}
 }
 
@@ -228,7 +270,7 @@ uint64_t child_restarts(const struct child *c)
 
 uint64_t child_age_ns(const struct child *c)
 {
-	return c->pid ? now_mono_ns() - c->started_ns : 0;
+	return c->ready ? now_mono_ns() - c->started_ns : 0;
 }
 
 struct child *child_new(const struct child_config *config)
@@ -254,7 +296,7 @@ struct child *child_free(struct child *c)
 {
 	if (!c)
 		return NULL;
-	end_process(c);
+	end_process(c, END_NS);
 	for (char **a = c->argv; *a; a++)
 		free(*a);
 	free(c->argv);

@@ -13,39 +13,53 @@
 struct child_config {
 	const char *self_exe;		/* what is executed; NULL: /proc/self/exe */
 	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
-	const char *restarts, *stuck;	/* counters: children started anew; children that the kernel does not end */
-	bool impatient;			/* a start that is put off fails at once, with -EAGAIN */
+	const char *restarts;		/* counter: children that were lost */
+	const char *stuck;		/* counter: those of them that the kernel does not end */
+	/*
+	 * The owner cannot wait: child_start waits at most 200 ms for a child to get ready, and
+	 * child_lose at most 100 ms for one to end; else 10 s and 1 s.
+	 */
+	bool impatient;
 };
 struct child;
 struct child *child_new(const struct child_config *c);	/* no process yet */
 struct child *child_free(struct child *c);
 /*
- * Starts the process unless it runs. After two losses in a row the next start is put off: by 40 ms, twice as long each time, at
- * most 500 ms. Until then child_start waits, or returns -EAGAIN to an impatient owner.
+ * Starts the process unless it runs, and waits until it is ready. After two losses in a row the
+ * next start is put off: by 40 ms, twice as long each time, at most 500 ms. child_start waits for
+ * that. To an impatient owner it returns -EAGAIN instead, and also while a child is not ready yet
+ * (for 10 s) or the one before has not ended (for 1 s): the owner calls again at child_next_ns.
  * -EPERM: it could not give up its rights; -ETIMEDOUT, -EPIPE, -errno.
  */
 int child_start(struct child *c);
-/* Sends a question, to a new child where the old one has died meanwhile. -errno: there is none. */
+/*
+ * Sends a question, to a new child where the old one has died meanwhile. -errno: there is none, as
+ * child_start says.
+ */
 int child_ask(struct child *c, const void *message, size_t n, const int *fds, size_t n_fds);
 /*
- * Waits for an answer of at most max bytes; *ret_fd: the descriptor that came along, -1: none; NULL: none may come.
+ * Waits for an answer of at most max bytes; *ret_fd: the descriptor that came along, -1: none;
+ * NULL: none may come.
  * -ETIMEDOUT, -EPIPE (it died), -EBADMSG (not such an answer): call child_lose.
  */
-int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n, int *ret_fd);
+int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n,
+		 int *ret_fd);
 void child_lose(struct child *c);		/* ends the process, and counts */
 void child_forget_losses(struct child *c);	/* the next loss is the first in a row */
-uint64_t child_next_ns(const struct child *c);	/* CLOCK_MONOTONIC: the next process is not started before */
+/* CLOCK_MONOTONIC: when an impatient owner calls again after -EAGAIN. */
+uint64_t child_next_ns(const struct child *c);
 uint64_t child_restarts(const struct child *c);
-uint64_t child_age_ns(const struct child *c);	/* of the process; 0: there is none */
+uint64_t child_age_ns(const struct child *c);	/* since it was ready; 0: there is none */
 
 /* ---- the process ---- */
 #define CHILD_SOCKET_FD 3
 struct child_rights {
 	uint64_t data_bytes, address_bytes;	/* memory; 0: as it is */
-	uint64_t file_bytes, n_fds;		/* largest file (a memfd) and number of descriptors */
-	const int *calls;			/* system calls that it may make with any arguments */
+	uint64_t file_bytes;			/* of the largest file, a memfd */
+	uint64_t n_fds;				/* number of descriptors */
+	const int *calls;			/* system calls: allowed with any arguments */
 	size_t n_calls;
-	int (*allow)(void *filter);		/* adds further rules to the seccomp filter; NULL: none */
+	int (*allow)(void *filter);		/* adds rules to the seccomp filter; NULL: none */
 };
 /*
  * Gives up all but these rights and tells the owner. Ends the process where that fails. Returns 2

@@ -68,7 +68,7 @@ static void leave_file_system(void)
 static int drop_capabilities(void)
 {
 	capng_clear(CAPNG_SELECT_ALL);
-	/* The bounding set needs CAP_SETPCAP; without it there is nothing to gain by exec either. */
+	/* The bounding set needs CAP_SETPCAP. Without it exec has nothing to gain, either. */
 	(void)capng_apply(CAPNG_SELECT_BOUNDS);
 	if (capng_apply(CAPNG_SELECT_CAPS) != 0)
 		return -EPERM;
