@@ -16,7 +16,7 @@
 
 #define ARENA_BYTES	 ((size_t)1 << 20) /* a name of 3 KiB that clang has written takes 60 KB */
 #define STACK_BYTES	 (1 << 20)	   /* of the thread */
-#define TICK_US		 10000 /* of CPU time; a name has one to two of them, compilers' take microseconds */
+#define TICK_US		 10000 /* of CPU time; a name has one to two; real ones take microseconds */
 #define SIGNAL_STACK	 (64 << 10)
 #define ALIGNMENT	 16
 #define RUST_HASH_LENGTH 20 /* 17h<16 hex>E */
@@ -38,7 +38,8 @@ static void stop(enum demangle_result why)
 
 /* ---- demanglers.sh: the demanglers, and what they call ---- */
 
-#define GNU_VERBOSE	   (1 << 3) /* of libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI */
+/* Of libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI. */
+#define GNU_VERBOSE	   (1 << 3)
 #define GNU_WITH_ARGUMENTS (1 << 0 | 1 << 1)
 
 typedef void append_fn(const char *s, size_t n, void *arg);
@@ -119,8 +120,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 }
 
 /*
- * A tick may come when the stack is full to the last KiB. gcc's AddressSanitizer loses a jump out of a handler that has a stack of
- * its own: there such a name costs the child.
+ * A tick may come when the stack is full to the last KiB. gcc's AddressSanitizer loses a jump out
+ * of a handler that has a stack of its own: there such a name costs the child.
  */
 #ifdef __SANITIZE_ADDRESS__
 #define TICK_STACK 0
@@ -193,7 +194,10 @@ static bool append_clones(const char *s)
 	return !*s;
 }
 
-/* libc++abi shows what follows a name as " (.part.0.cold)". A '.' may also be inside: gcc's coroutines have such types. */
+/*
+ * libc++abi shows what follows a name as " (.part.0.cold)". A '.' may also be inside of a name:
+ * gcc's coroutines have such types.
+ */
 static bool by_llvm(const char *name)
 {
 	size_t n = sizeof(work.text);
@@ -214,10 +218,13 @@ static bool by_llvm(const char *name)
 }
 
 /*
- * libc++abi does not know what a template parameter stands for where a constraint names one of the class around it, nor in a
- * local class. Then its own name, T or T0, is shown, as libc++abi itself does behind "requires". For that "T_" and "T0_" become
- * types of that name, with a mark in it, and as long as before: one that was no parameter but part of another name has a
- * digit before its mark. Behind a digit it may be the begin of a name, and is left.
+ * libc++abi does not know what a template parameter stands for in a local class, nor where a
+ * constraint names a parameter of the class around it. Then the parameter's own name, T or T0, is
+ * shown, as libc++abi itself does behind "requires". For that this function makes "T_" and "T0_"
+ * types of that name: "1\1" and "2\1" "0" are as long as before, and the caller turns the mark \1
+ * into T. "T_" may also be a part of another name: 7vect_T_ -> 7vect_1\1. The caller sees that by
+ * the digit before the mark. Behind a digit, "T_" may be the beginning of a name (2T_): then this
+ * function gives up.
  */
 #define LETTER_MARK '\1'
 static bool name_parameters(const char *name, char *ret)

@@ -25,7 +25,10 @@ enum demangle_result {
 		_DEMANGLE_RESULT_MAX,
 };
 
-/* A name of these beginnings may be mangled; any other is plain. Rust's v0 goes on with a capital letter. */
+/*
+ * A name of these beginnings may be mangled; any other is plain. Rust's v0 goes on with a capital
+ * letter.
+ */
 static inline bool is_mangled(const char *name)
 {
 	return str_has_prefix(name, "_Z") ||
@@ -33,9 +36,12 @@ static inline bool is_mangled(const char *name)
 }
 
 /* ---- demangle.c: for the child, and for tests in a program's first thread ---- */
-/* Once, before the first name: sets the stack's limit, the timer and the handlers of their signals. */
+/* Once, before the first name: sets the stack's limit, the timer, and their signals' handlers. */
 int demangle_begin(void);
-/* name: at most MANGLED_MAX bytes. *ret_text: of OK, at most DEMANGLED_MAX bytes, until the next call. */
+/*
+ * name: at most MANGLED_MAX bytes. *ret_text: only with DEMANGLE_OK; at most DEMANGLED_MAX bytes,
+ * until the next call.
+ */
 enum demangle_result demangle(const char *name, const char **ret_text);
 
 /* ---- demangle_child.c ---- */

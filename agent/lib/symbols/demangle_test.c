@@ -158,8 +158,10 @@ static void names_that_explode_stay_mangled(void **state)
 	assert_int_equal(result_of(constrained), DEMANGLE_TOO_LONG);
 }
 
-/* f(int[sizeof tup<p<int, int>, p<all before, all before>, ...>], <the last>...): twice the steps each
- * time to look for a pack, and nothing said. */
+/*
+ * f(int[sizeof tup<p<int, int>, p<all before, all before>, ...>], <the last>...): twice the steps
+ * each time to look for a pack, and nothing said.
+ */
 static char *packs_of_pairs(unsigned n)
 {
 	static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -200,7 +202,7 @@ static void names_that_take_long_stay_mangled(void **state)
 	assert_string_equal(shown(plain), "A::operator int<int><int>()");
 	assert_int_equal(result_of(packs), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of(conversions), DEMANGLE_TOO_SLOW);
-	/* The lifetimes of an impl's path, which is not shown, and of one that holds memory, too. */
+	/* The lifetimes of an impl's path, which is not shown, and of one that holds memory. */
 	assert_int_equal(result_of("_RMIC1aFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of("_RMINvC1au8gdel_5qaFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
 	/* It leaves nothing behind that would end the next. */
@@ -223,7 +225,10 @@ static char *nested(const char *head, const char *begin, const char *inner, cons
 	return buf_steal(&name);
 }
 
-/* libiberty counts how deep it is, libc++abi does not: what compilers write fits into the stack all the same. */
+/*
+ * libiberty counts how deep it is, libc++abi does not: what compilers write fits into the stack all
+ * the same.
+ */
 static void names_that_nest_deeply_stay_mangled(void **state)
 {
 	_cleanup_free_ char *pointers = nested("_Z1fITk1CiEv", "P", "i", "", 4000);
