@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names for the frames of one query: each address is looked up once, each name made readable once. */
+/* Names for one query's frames: each address is looked up once, each name made readable once. */
 #include "hub/symbols/symbols.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 struct file { /* an index that a frame asked for; NULL: nobody uploaded it */
 	char *build_id;
 	struct elf_index *index;
-	uint64_t spent_ns; /* of demangler_text: an upload may be hostile */
+	struct symbols_cost *cost; /* NULL: there is no index */
 	UT_hash_handle hh;
 };
 
@@ -60,6 +60,7 @@ struct symbols_names *symbols_names_free(struct symbols_names *n)
 	HASH_ITER (hh, n->files, c, next_c) {
 		HASH_DEL(n->files, c);
 		elf_index_unref(c->index);
+		symbols_cost_unref(n->symbols, c->cost);
 		free(c->build_id);
 		free(c);
 	}
@@ -75,7 +76,9 @@ static struct file *file_of(struct symbols_names *n, const char *build_id)
 	if (!f) {
 		f = xcalloc(1, sizeof(*f));
 		f->build_id = xstrdup(build_id);
-		symbols_index(n->symbols, build_id, &f->index);
+		f->cost = symbols_cost(n->symbols, build_id);
+		if (f->cost)
+			symbols_index(n->symbols, build_id, &f->index);
 		HASH_ADD_KEYPTR(hh, n->files, f->build_id, strlen(f->build_id), f);
 	}
 	return f;
@@ -91,7 +94,7 @@ static const char *show(struct symbols_names *n, struct file *file, const char *
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = demangler_text(symbols_demangler(n->symbols), raw, &file->spent_ns, &again_ns);
+	s->text = demangler_text(symbols_demangler(n->symbols), raw, &file->cost->names, &again_ns);
 	HASH_ADD_PTR(n->shown, raw, s);
 	return s->text;
 }

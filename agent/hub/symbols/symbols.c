@@ -27,7 +27,8 @@ struct kept {
 	uint64_t bytes;
 	int64_t uploaded_s;
 	struct elf_index *index; /* NULL: not open */
-	uint64_t used;		 /* symbols.turn of the last use */
+	struct symbols_cost *cost;
+	uint64_t used; /* symbols.turn of the last use */
 	bool damaged;
 	UT_hash_handle hh;
 };
@@ -156,11 +157,44 @@ int symbols_index(struct symbols *s, const char *build_id, struct elf_index **re
 	return r;
 }
 
+/* ---- what names cost ---- */
+
+struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id)
+{
+	struct symbols_cost *c = NULL;
+	struct kept *k;
+
+	pthread_mutex_lock(&s->lock);
+	HASH_FIND_STR(s->files, build_id, k);
+	if (k) {
+		c = k->cost;
+		c->refs++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return c;
+}
+
+static void unref_cost(struct symbols_cost *c)
+{
+	if (--c->refs == 0)
+		free(c);
+}
+
+void symbols_cost_unref(struct symbols *s, struct symbols_cost *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&s->lock);
+	unref_cost(c);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* ---- the table ---- */
 
 static void forget(struct symbols *s, struct kept *k)
 {
 	close_index(s, k);
+	unref_cost(k->cost);
 	s->bytes -= k->bytes;
 	HASH_DEL(s->files, k);
 	free(k);
@@ -173,6 +207,8 @@ static void remember(struct symbols *s, const char *build_id, uint64_t bytes, in
 	snprintf(k->build_id, sizeof(k->build_id), "%s", build_id);
 	k->bytes = bytes;
 	k->uploaded_s = uploaded_s;
+	k->cost = xcalloc(1, sizeof(*k->cost));
+	k->cost->refs = 1;
 	s->bytes += bytes;
 	HASH_ADD_STR(s->files, build_id, k);
 }
@@ -384,7 +420,7 @@ int symbols_open(const struct symbols_config *c, struct symbols **ret, struct fi
 	s = xcalloc(1, sizeof(*s));
 	s->dir = xstrdup(c->dir);
 	s->max_bytes = c->max_bytes;
-	s->demangler = demangler_new(NULL);
+	s->demangler = demangler_new(NULL, false);
 	pthread_mutex_init(&s->lock, NULL);
 	while (!r && (errno = 0, e = readdir(d)))
 		r = read_entry(s, dirfd(d), e->d_name);

@@ -35,6 +35,16 @@ bool symbols_any(struct symbols *s);
 /* A new reference; -ENOENT: there is none, -EBADMSG: it was damaged since. */
 int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret);
 struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
+/*
+ * What the names of a file cost, in all queries together: a new reference, which outlives the file.
+ * NULL: there is no such file.
+ */
+struct symbols_cost {
+	struct name_cost names;		/* for demangler_text */
+	unsigned refs;			/* private */
+};
+struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id);
+void symbols_cost_unref(struct symbols *s, struct symbols_cost *c);
 
 /* ---- names.c: of one query ---- */
 struct symbols_names;

@@ -6,13 +6,18 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define ID    "00112233445566778899aabbccddeeff00112233"
 #define OTHER "ff112233445566778899aabbccddeeff00112233"
+
+#define TAKES_YEARS  "_RMIC1aFGzzzzzzzzzz_EuEu"
+#define N_SLOW_NAMES 50
 
 struct fixture {
 	char dir[TESTDIR_BYTES];
@@ -273,15 +278,116 @@ static void names(void **state)
 	symbols_names_free(n);
 }
 
+static uint64_t mangled(const char *reason)
+{
+	return counter_get(counter("podflame_names_mangled_total", "reason", reason));
+}
+
+static void put_slow_names(struct fixture *f)
+{
+	static struct {
+		struct index_header header;
+		struct index_symbol symbols[N_SLOW_NAMES];
+		char strings[8 + N_SLOW_NAMES * 32];
+	} x;
+
+	x.header = test_index(ID).header;
+	x.header.n[INDEX_symbols] = N_SLOW_NAMES;
+	x.header.n[INDEX_inline_ranges] = x.header.n[INDEX_inline_nodes] = 0;
+	x.header.string_bytes = sizeof(x.strings);
+	for (unsigned i = 0; i < N_SLOW_NAMES; i++) {
+		uint32_t name = 8 + i * 32;
+
+		x.symbols[i] =
+			(struct index_symbol){.address = 0x1000 + i, .size = 1, .name = name};
+		memcpy(x.strings + name, TAKES_YEARS, sizeof(TAKES_YEARS));
+	}
+	assert_int_equal(put(f, ID, &x, sizeof(x)), 0);
+}
+
+static void query_all_slow_names(struct fixture *f)
+{
+	struct symbols_names *n = symbols_names_new(f->s);
+	struct frame frames[N_SLOW_NAMES];
+	const struct frame *got;
+
+	for (unsigned i = 0; i < N_SLOW_NAMES; i++) {
+		frames[i] =
+			(struct frame){.kind = FRAME_APP, .build_id = ID, .address = 0x1000 + i};
+		assert_int_equal(symbols_name(&frames[i], n, &got), 1);
+		assert_string_equal(got[0].name, TAKES_YEARS);
+	}
+	symbols_names_free(n);
+}
+
+/* Not each query: whoever uploads it would stop all of them. */
+static void a_hostile_upload_has_its_time_once(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t n_slow = mangled("too_slow"), n_file = mangled("slow_file");
+
+	put_slow_names(f);
+	query_all_slow_names(f);
+	n_slow = mangled("too_slow") - n_slow;
+	n_file = mangled("slow_file") - n_file;
+	assert_in_range(n_slow, 1, 40);
+	assert_int_equal(n_slow + n_file, N_SLOW_NAMES);
+	n_slow = mangled("too_slow");
+	query_all_slow_names(f);
+	assert_int_equal(mangled("too_slow"), n_slow);
+}
+
+/* This program's child that demangles; 0: there is none. */
+static pid_t child_pid(void)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/self/task/%d/children", getpid());
+	_cleanup_free_ char *text = NULL;
+	int pid;
+
+	if (file_read(AT_FDCWD, path, 4096, &text, NULL) < 0 || sscanf(text, "%d", &pid) != 1)
+		return 0;
+	return pid;
+}
+
+/* Others' names may have cost two children: this query waits for the next one. */
+static void a_query_waits_for_the_next_child(void **state)
+{
+	const struct frame frame = {.kind = FRAME_APP, .build_id = ID, .address = 0x1020};
+	struct fixture *f = *state;
+	const struct frame *got;
+
+	assert_int_equal(put_good(f, ID), 0);
+	for (int i = 0; i < 4; i++) {
+		struct symbols_names *n = symbols_names_new(f->s);
+		siginfo_t ended;
+		pid_t pid;
+
+		assert_int_equal(symbols_name(&frame, n, &got), 1);
+		assert_string_equal(got[0].name, "app::work()");
+		symbols_names_free(n);
+		pid = child_pid();
+		assert_int_not_equal(pid, 0);
+		kill(pid, SIGKILL);
+		assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);
+	}
+}
+
 int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(kept_until_deleted), TEST(survive_a_restart),
-		TEST(an_upload_replaces), TEST(the_limit_of_all),
-		TEST(the_limit_of_one),	  TEST(lies_are_refused),
-		TEST(build_ids),	  TEST(damage_is_seen),
-		TEST(many_files),	  TEST(names),
+		TEST(kept_until_deleted),
+		TEST(survive_a_restart),
+		TEST(an_upload_replaces),
+		TEST(the_limit_of_all),
+		TEST(the_limit_of_one),
+		TEST(lies_are_refused),
+		TEST(build_ids),
+		TEST(damage_is_seen),
+		TEST(many_files),
+		TEST(names),
+		TEST(a_hostile_upload_has_its_time_once),
+		TEST(a_query_waits_for_the_next_child),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,14 +9,20 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define ANSWER_NS     (2 * NSEC_PER_SEC) /* the child ends by itself what takes 20 ms of CPU time */
-#define RETRY_NS      (10 * NSEC_PER_SEC) /* after a child that could not be started */
-#define CALM_NS	      NSEC_PER_SEC	  /* a child that lived so long is no sign of an attack */
-#define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
-#define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
+/* The child ends by itself what takes 20 ms of CPU time. */
+#define ANSWER_NS	     (2 * NSEC_PER_SEC)
+#define IMPATIENT_ANSWER_NS  (300 * NSEC_PER_MSEC)
+#define PAUSE_NS	     (3 * NSEC_PER_SEC)	 /* of an impatient one, after a timeout */
+#define RETRY_NS	     (10 * NSEC_PER_SEC) /* after a child that could not be started */
+#define FILE_PAUSE_NS	     (10 * NSEC_PER_SEC) /* after a file's first timeout */
+#define FILE_PAUSE_DOUBLINGS 6			 /* then twice as long each time, up to 640 s */
+#define CALM_NS		     NSEC_PER_SEC /* a child that lived so long is no sign of an attack */
+#define SLOW_NAME_NS	     (NSEC_PER_MSEC / 10)
+#define SLOW_NAMES_NS	     (200 * NSEC_PER_MSEC)
 
 struct demangler {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* of the callers' struct name_cost, too */
+	bool impatient;
 	struct child *child;
 	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: no child is asked before */
 	struct demangle_request request;
@@ -30,17 +36,18 @@ static const char *const reasons[] = {
 #undef X
 };
 
-struct demangler *demangler_new(const char *self_exe)
+struct demangler *demangler_new(const char *self_exe, bool impatient)
 {
 	static const char *const argv[] = {demangle_child_verb, NULL};
 	struct demangler *d = xcalloc(1, sizeof(*d));
 
 	pthread_mutex_init(&d->lock, NULL);
+	d->impatient = impatient;
 	d->child = child_new(&(struct child_config){
 		.self_exe = self_exe,
 		.argv = argv,
 		.restarts = "podflame_demangle_child_restarts_total",
-		.impatient = true, /* the caller may hold a lock that everyone needs */
+		.impatient = impatient,
 		.stuck = "podflame_demangle_children_stuck_total",
 	});
 	return d;
@@ -81,6 +88,7 @@ static const char *no_child(struct demangler *d, int error)
 /* NULL: there is an answer; else why there is none. */
 static const char *ask(struct demangler *d, const char *name, size_t n)
 {
+	uint64_t answer_ns = d->impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
 	size_t n_reply = 0;
 	int r;
 
@@ -91,52 +99,80 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 	r = child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0);
 	if (r < 0)
 		return no_child(d, r);
-	r = child_answer(d->child, ANSWER_NS, &d->reply, sizeof(d->reply), &n_reply, NULL);
+	r = child_answer(d->child, answer_ns, &d->reply, sizeof(d->reply), &n_reply, NULL);
 	if (!r && is_answer(d, n_reply)) {
 		if (child_age_ns(d->child) > CALM_NS)
 			child_forget_losses(d->child);
 		return NULL;
 	}
 	child_lose(d->child);
+	if (r == -ETIMEDOUT && d->impatient)
+		d->retry_ns = now_mono_ns() + PAUSE_NS;
 	return r == -ETIMEDOUT ? "timeout" : r && r != -EBADMSG ? "child_died" : "answer_refused";
 }
 
 /*
- * Asks a second child where the first one failed, which may have had another reason than this name.
- * *ret_again_ns: from then on the answer may be another.
+ * A child has failed at one of the file's names. Where it did not answer in time, the machine may
+ * have been too busy: the file's names are asked for later, but each time after a longer pause.
  */
-static const char *ask_twice(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns,
-			     uint64_t *ret_again_ns)
+static void charge(struct name_cost *cost, const char *reason)
 {
-	uint64_t before_ns = *spent_ns;
+	if (streq(reason, "timeout")) {
+		cost->next_ns = now_mono_ns() + (FILE_PAUSE_NS << cost->n_pauses);
+		cost->n_pauses = MIN(cost->n_pauses + 1, FILE_PAUSE_DOUBLINGS);
+	} else {
+		cost->spent_ns += SLOW_NAMES_NS / 2;
+	}
+}
+
+/*
+ * Asks a second child where the first one failed, which may have had another reason than this name.
+ * An impatient demangler does not wait twice. *ret_again_ns: as of demangler_text.
+ */
+static const char *ask_twice(struct demangler *d, const char *name, size_t n,
+			     struct name_cost *cost, uint64_t *ret_again_ns)
+{
+	const struct name_cost before = *cost;
 	const char *reason = NULL;
 
 	for (int i = 0; i < 2; i++) {
 		reason = ask(d, name, n);
 		if (!reason) {
-			*spent_ns = before_ns;
+			*cost = before;
 			return NULL;
 		}
 		if (streq(reason, "no_child")) {
 			*ret_again_ns = d->retry_ns;
 			return reason;
 		}
-		*spent_ns += SLOW_NAMES_NS / 2;
+		charge(cost, reason);
+		if (d->impatient && streq(reason, "timeout"))
+			break;
 	}
+	if (streq(reason, "timeout"))
+		*ret_again_ns = cost->next_ns;
 	return reason;
 }
 
 /* The demangled name; NULL: the name stays mangled. */
-static char *readable(struct demangler *d, const char *name, size_t n, uint64_t *spent_ns,
+static char *readable(struct demangler *d, const char *name, size_t n, struct name_cost *cost,
 		      uint64_t *ret_again_ns)
 {
-	const char *reason = ask_twice(d, name, n, spent_ns, ret_again_ns);
+	const char *reason;
 
+	if (cost->spent_ns >= SLOW_NAMES_NS) {
+		reason = "slow_file";
+	} else if (now_mono_ns() < cost->next_ns) {
+		reason = "timeout";
+		*ret_again_ns = cost->next_ns;
+	} else {
+		reason = ask_twice(d, name, n, cost, ret_again_ns);
+	}
 	if (reason) {
 		count(reason);
 		return NULL;
 	}
-	*spent_ns += d->reply.cpu_ns > SLOW_NAME_NS ? MIN(d->reply.cpu_ns, SLOW_NAMES_NS) : 0;
+	cost->spent_ns += d->reply.cpu_ns > SLOW_NAME_NS ? MIN(d->reply.cpu_ns, SLOW_NAMES_NS) : 0;
 	if (d->reply.result != DEMANGLE_OK) {
 		count(reasons[d->reply.result]);
 		return NULL;
@@ -146,7 +182,7 @@ static char *readable(struct demangler *d, const char *name, size_t n, uint64_t 
 	return text_clean(d->text);
 }
 
-char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns,
+char *demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
 		     uint64_t *ret_again_ns)
 {
 	size_t n = strnlen(name, MANGLED_MAX + 1);
@@ -157,11 +193,9 @@ char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns,
 		return text_clean(name);
 	if (n > MANGLED_MAX) {
 		count("long_name");
-	} else if (*spent_ns >= SLOW_NAMES_NS) {
-		count("slow_file");
 	} else {
 		pthread_mutex_lock(&d->lock);
-		text = readable(d, name, n, spent_ns, ret_again_ns);
+		text = readable(d, name, n, cost, ret_again_ns);
 		pthread_mutex_unlock(&d->lock);
 	}
 	return text ? text : text_clean(name);

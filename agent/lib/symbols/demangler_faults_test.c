@@ -22,9 +22,10 @@ static uint64_t n_counted(void)
 
 static int name_one(void *arg)
 {
-	struct demangler *d = demangler_new(NULL);
-	uint64_t spent_ns = 0, again_ns, before = n_counted();
-	_cleanup_free_ char *text = demangler_text(d, MANGLED, &spent_ns, &again_ns);
+	struct demangler *d = demangler_new(NULL, true);
+	struct name_cost cost = {0};
+	uint64_t again_ns, before = n_counted();
+	_cleanup_free_ char *text = demangler_text(d, MANGLED, &cost, &again_ns);
 	bool readable = streq(text, "int shop::price<int>(int)");
 
 	(void)arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names through the child: what a hostile one costs, a child that dies, and one that has been taken over, in whose place this
- * program is (FAKE_VERB).
+ * Names through the child: what a hostile one costs, a child that dies, and one that has been taken
+ * over, in whose place this program is (FAKE_VERB).
  */
 #include "lib/base/testdir.h"
 #include "lib/child/child.h"
@@ -14,6 +14,9 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -34,10 +37,11 @@ static uint64_t restarts(void)
 	return counter_get(counter("podflame_demangle_child_restarts_total", NULL, NULL));
 }
 
-static void assert_shown(struct demangler *d, uint64_t *spent_ns, const char *name, const char *as)
+static void assert_shown(struct demangler *d, struct name_cost *cost, const char *name,
+			 const char *as)
 {
 	uint64_t again_ns;
-	_cleanup_free_ char *text = demangler_text(d, name, spent_ns, &again_ns);
+	_cleanup_free_ char *text = demangler_text(d, name, cost, &again_ns);
 
 	assert_string_equal(text, as);
 	assert_true(!again_ns || streq(name, as));
@@ -72,18 +76,18 @@ static pid_t child_pid(void)
 
 static void plain_names_need_no_child(void **state)
 {
-	struct demangler *d = demangler_new(NULL);
-	uint64_t spent_ns = 0;
+	struct demangler *d = demangler_new(NULL, true);
+	struct name_cost cost = {0};
 
 	(void)state;
-	assert_shown(d, &spent_ns, "main", "main");
-	assert_shown(d, &spent_ns, "_Read", "_Read");
-	assert_shown(d, &spent_ns, "a\nb\xff", "a?b?");
+	assert_shown(d, &cost, "main", "main");
+	assert_shown(d, &cost, "_Read", "_Read");
+	assert_shown(d, &cost, "a\nb\xff", "a?b?");
 	assert_int_equal(child_pid(), 0);
-	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_int_not_equal(child_pid(), 0);
-	assert_shown(d, &spent_ns, "_Z", "_Z");
-	assert_shown(d, &spent_ns, "_Z\x80\n", "_Z??");
+	assert_shown(d, &cost, "_Z", "_Z");
+	assert_shown(d, &cost, "_Z\x80\n", "_Z??");
 	demangler_free(d);
 	assert_int_equal(child_pid(), 0);
 }
@@ -96,12 +100,12 @@ static void the_child_has_given_everything_up(void **state)
 					     "Seccomp:\t2"
 #endif
 	};
-	struct demangler *d = demangler_new(NULL);
+	struct demangler *d = demangler_new(NULL, true);
 	_cleanup_free_ char *status = NULL, *path = NULL;
-	uint64_t spent_ns = 0;
+	struct name_cost cost = {0};
 
 	(void)state;
-	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	path = xasprintf("/proc/%d/status", child_pid());
 	assert_int_equal(file_read(AT_FDCWD, path, 16384, &status, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
@@ -111,24 +115,25 @@ static void the_child_has_given_everything_up(void **state)
 
 static void hostile_names_cost_no_child(void **state)
 {
-	struct demangler *d = demangler_new(NULL);
-	uint64_t spent_ns = 0, before = restarts(), slow = mangled("too_slow");
+	struct demangler *d = demangler_new(NULL, true);
+	struct name_cost cost = {0};
+	uint64_t before = restarts(), slow = mangled("too_slow");
 	_cleanup_free_ char *deep = xmalloc(MANGLED_MAX + 1);
 	pid_t child;
 
 	(void)state;
-	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	child = child_pid();
 	memset(deep, 'Z', MANGLED_MAX);
 	memcpy(deep, "_Z", 2);
 	strcpy(deep + 4000, "1fvE1x");
 #ifndef __SANITIZE_ADDRESS__ /* whose own part of the child does not survive an overflow */
-	assert_shown(d, &spent_ns, deep, deep);
+	assert_shown(d, &cost, deep, deep);
 	assert_int_equal(mangled("too_deep"), 1);
 #endif
-	assert_shown(d, &spent_ns, TAKES_YEARS, TAKES_YEARS);
+	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
 	assert_int_equal(mangled("too_slow"), slow + 1);
-	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_int_equal(restarts(), before);
 	assert_int_equal(child_pid(), child);
 	demangler_free(d);
@@ -136,54 +141,56 @@ static void hostile_names_cost_no_child(void **state)
 
 static void slow_names_cost_their_file_only(void **state)
 {
-	struct demangler *d = demangler_new(NULL);
-	uint64_t hostile_ns = 0, other_ns = 0, slow = mangled("too_slow"),
-		 file = mangled("slow_file");
+	struct demangler *d = demangler_new(NULL, true);
+	struct name_cost hostile = {0}, other = {0};
+	uint64_t slow = mangled("too_slow"), file = mangled("slow_file");
 
 	(void)state;
 	for (unsigned i = 0; i < 50; i++)
-		assert_shown(d, &hostile_ns, TAKES_YEARS, TAKES_YEARS);
+		assert_shown(d, &hostile, TAKES_YEARS, TAKES_YEARS);
 	slow = mangled("too_slow") - slow;
 	assert_in_range(slow, 1, 40); /* of 10 to 20 ms each, by a clock that ticks */
 	assert_int_equal(slow + mangled("slow_file") - file, 50);
-	assert_shown(d, &hostile_ns, CONSTRAINED, CONSTRAINED);
-	assert_shown(d, &other_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &hostile, CONSTRAINED, CONSTRAINED);
+	assert_shown(d, &other, CONSTRAINED, "int shop::price<int>(int)");
 	demangler_free(d);
 }
 
 /* "_Z4091xxx...": with its head one more than there may be, then as many as there may be. */
 static void longer_names_stay_mangled(void **state)
 {
-	struct demangler *d = demangler_new(NULL);
-	uint64_t spent_ns = 0, before = mangled("long_name");
+	struct demangler *d = demangler_new(NULL, true);
+	struct name_cost cost = {0};
+	uint64_t before = mangled("long_name");
 	char name[MANGLED_MAX + 2];
 
 	(void)state;
 	memset(name, 'x', sizeof(name));
 	name[sizeof(name) - 1] = '\0';
 	memcpy(name, "_Z4091", 6);
-	assert_shown(d, &spent_ns, name, name);
+	assert_shown(d, &cost, name, name);
 	assert_int_equal(mangled("long_name"), before + 1);
 	memcpy(name, "_Z4090", 6);
 	name[MANGLED_MAX] = '\0';
-	assert_shown(d, &spent_ns, name, name + 6);
+	assert_shown(d, &cost, name, name + 6);
 	assert_int_equal(mangled("long_name"), before + 1);
 	demangler_free(d);
 }
 
 static void a_child_that_died_while_idle_costs_nothing(void **state)
 {
-	struct demangler *d = demangler_new(NULL);
-	uint64_t spent_ns = 0, before = restarts();
+	struct demangler *d = demangler_new(NULL, true);
+	struct name_cost cost = {0};
+	uint64_t before = restarts();
 
 	(void)state;
-	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	kill(child_pid(), SIGKILL);
 	while (child_pid())
 		usleep(1000);
-	assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_int_equal(restarts(), before + 1);
-	assert_int_equal(spent_ns, 0);
+	assert_int_equal(cost.spent_ns, 0);
 	demangler_free(d);
 }
 
@@ -194,15 +201,16 @@ static void without_a_child_names_stay_mangled(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
-		struct demangler *d = demangler_new(programs[i]);
-		uint64_t spent_ns = 0, n = restarts();
+		struct demangler *d = demangler_new(programs[i], true);
+		struct name_cost cost = {0};
+		uint64_t n = restarts();
 
-		assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i); /* the first was never started */
 		/* It is no name's fault, and not tried for each. */
-		assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i);
-		assert_int_equal(spent_ns, 0);
+		assert_int_equal(cost.spent_ns, 0);
 		demangler_free(d);
 	}
 	assert_int_equal(mangled("no_child"), before + 4);
@@ -221,8 +229,7 @@ enum lie {
 	BYTES,
 	CLOCK,
 	DEATH,
-	SILENCE,
-	N_LIES
+	SILENCE, /* the last one: it is no lie */
 };
 
 static const struct {
@@ -240,7 +247,6 @@ static const struct {
 	[BYTES] = {"a?b?", NULL, false},
 	[CLOCK] = {"text", NULL, false},
 	[DEATH] = {NULL, "child_died", true},
-	[SILENCE] = {NULL, "timeout", true},
 };
 
 static void lie(enum lie which, uint64_t sequence)
@@ -301,25 +307,173 @@ static char *fake(enum lie which)
 static void lies_cost_the_file_and_the_child(void **state)
 {
 	(void)state;
-	for (enum lie i = 0; i < N_LIES; i++) {
+	for (enum lie i = 0; i < SILENCE; i++) {
 		_cleanup_free_ char *program = fake(i);
-		struct demangler *d = demangler_new(program);
-		uint64_t spent_ns = 0, before = restarts();
+		struct demangler *d = demangler_new(program, true);
+		struct name_cost cost = {0};
+		uint64_t before = restarts();
 		uint64_t n = lies[i].reason ? mangled(lies[i].reason) : 0;
 		uint64_t n_file = mangled("slow_file");
 
-		assert_shown(d, &spent_ns, CONSTRAINED,
-			     lies[i].shown ? lies[i].shown : CONSTRAINED);
+		assert_shown(d, &cost, CONSTRAINED, lies[i].shown ? lies[i].shown : CONSTRAINED);
 		assert_int_equal(restarts() - before, lies[i].lost ? 2 : 0);
 		if (lies[i].reason) {
 			assert_int_equal(mangled(lies[i].reason), n + 1);
 			/* The file has had what it may have: the next child is not for it. */
-			assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+			assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 			assert_int_equal(mangled("slow_file"), n_file + 1);
 			assert_int_equal(restarts() - before, 2);
 		}
 		demangler_free(d);
 	}
+}
+
+static void make_executable(const char *path, const char *text)
+{
+	assert_int_equal(file_write_atomic(path, text, strlen(text), 0700), 0);
+}
+
+/* The machine may have been too busy. */
+static void silence_costs_the_child_and_a_pause(void **state)
+{
+	_cleanup_free_ char *program = fake(SILENCE);
+	struct demangler *d = demangler_new(program, true);
+	struct name_cost cost = {0}, other = {0};
+	uint64_t before = restarts(), n = mangled("timeout"), n_none = mangled("no_child");
+
+	(void)state;
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("timeout"), n + 1);
+	assert_int_equal(restarts(), before + 1);
+	assert_int_equal(cost.spent_ns, 0);
+	/* The caller's lock is not held for yet another child. */
+	assert_shown(d, &other, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("no_child"), n_none + 1);
+	/* The next child is not for this file's names. */
+	d->retry_ns = 0;
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("timeout"), n + 2);
+	assert_int_equal(restarts(), before + 1);
+	free(fake_while(SILENCE, "false"));
+	assert_shown(d, &other, CONSTRAINED, "int shop::price<int>(int)");
+	cost.next_ns = 0;
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+	demangler_free(d);
+}
+
+static void pauses_get_longer(void **state)
+{
+	_cleanup_free_ char *program = fake(SILENCE);
+	struct demangler *d = demangler_new(program, true);
+	struct name_cost cost = {.n_pauses = 1};
+	uint64_t now_ns = now_mono_ns(), again_ns = 0;
+
+	(void)state;
+	free(demangler_text(d, CONSTRAINED, &cost, &again_ns));
+	assert_true(again_ns > now_ns + 2 * FILE_PAUSE_NS);
+	cost = (struct name_cost){.n_pauses = FILE_PAUSE_DOUBLINGS};
+	charge(&cost, "timeout");
+	assert_int_equal(cost.n_pauses, FILE_PAUSE_DOUBLINGS);
+	demangler_free(d);
+}
+
+/* As soon as a child is said to be asked again. */
+static char *text_in_the_end(struct demangler *d)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, again_ns = 1;
+	struct name_cost cost = {0};
+	char *text = NULL;
+
+	while (again_ns && now_mono_ns() < deadline) {
+		free(text);
+		text = demangler_text(d, CONSTRAINED, &cost, &again_ns);
+		while (now_mono_ns() < again_ns)
+			usleep(1000);
+	}
+	return text;
+}
+
+static void a_child_that_starts_slowly_is_not_waited_for(void **state)
+{
+	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL), *text = NULL;
+	_cleanup_free_ char *program = xasprintf("%s/slow", dir), *go = xasprintf("%s/go", dir);
+	/* Until there is "go"; not beyond the tests' end. */
+	_cleanup_free_ char *script =
+		xasprintf("#!/bin/sh\n"
+			  "while [ -d %s ] && ! [ -e %s ]; do sleep 0.01; done\n"
+			  "exec '%s' \"$@\"\n",
+			  dir, go, self);
+	uint64_t n = restarts(), n_none = mangled("no_child");
+	struct name_cost cost = {0};
+	struct demangler *d;
+
+	(void)state;
+	make_executable(program, script);
+	d = demangler_new(program, true);
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	d->retry_ns = 0;
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("no_child"), n_none + 2);
+	make_executable(go, "");
+	text = text_in_the_end(d);
+	assert_string_equal(text, "int shop::price<int>(int)");
+	assert_int_equal(restarts(), n); /* the same one */
+	assert_int_equal(cost.spent_ns, 0);
+	assert_int_equal(unlink(go), 0);
+	demangler_free(d);
+}
+
+/* Stands in its exit until the process that this returns ends. */
+static pid_t hold_at_exit(pid_t pid)
+{
+	int ready[2];
+	pid_t tracer;
+	char byte;
+
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	tracer = fork();
+	assert_true(tracer >= 0);
+	if (tracer == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) == 0)
+			(void)!write(ready[1], "", 1);
+		close(ready[1]);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return tracer;
+}
+
+static void a_child_that_ends_slowly_is_not_waited_for(void **state)
+{
+	struct counter *stuck = counter("podflame_demangle_children_stuck_total", NULL, NULL);
+	struct demangler *d = demangler_new(NULL, true);
+	uint64_t n_none, before = counter_get(stuck);
+	struct name_cost cost = {0}, other = {0};
+	_cleanup_free_ char *text = NULL;
+	pid_t pid, tracer;
+
+	(void)state;
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+	pid = child_pid();
+	tracer = hold_at_exit(pid);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(counter_get(stuck), before);
+	n_none = mangled("no_child");
+	d->retry_ns = 0;
+	assert_shown(d, &other, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("no_child"), n_none + 1);
+	kill(tracer, SIGKILL);
+	assert_int_equal(waitpid(tracer, NULL, 0), tracer);
+	text = text_in_the_end(d);
+	assert_string_equal(text, "int shop::price<int>(int)");
+	assert_int_equal(counter_get(stuck), before);
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* it has been */
+	demangler_free(d);
 }
 
 /* It may have died for another reason: the kernel took it when memory ran out. */
@@ -331,12 +485,13 @@ static void a_name_that_another_child_reads_is_innocent(void **state)
 	(void)state;
 	for (enum lie i = DEATH; i <= SILENCE; i++) {
 		_cleanup_free_ char *program = fake_while(i, once);
-		struct demangler *d = demangler_new(program);
-		uint64_t spent_ns = 0, before = restarts();
+		struct demangler *d = demangler_new(program, i == DEATH);
+		struct name_cost cost = {0};
+		uint64_t before = restarts();
 
-		assert_shown(d, &spent_ns, CONSTRAINED, "int shop::price<int>(int)");
+		assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 		assert_int_equal(restarts(), before + 1);
-		assert_int_equal(spent_ns, 0);
+		assert_int_equal(cost.spent_ns, 0);
 		demangler_free(d);
 		assert_int_equal(rmdir(path), 0);
 	}
@@ -346,21 +501,22 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 {
 	_cleanup_free_ char *program = xasprintf("%s/fake-%d", dir, CLOCK), *made = NULL;
 	_cleanup_free_ char *first = NULL, *second = NULL;
-	uint64_t spent_ns = 0, again_ns = 0, now_ns = now_mono_ns();
+	struct name_cost cost = {0};
+	uint64_t again_ns = 0, now_ns = now_mono_ns();
 	struct demangler *d;
 
 	(void)state;
 	(void)unlink(program);
-	d = demangler_new(program);
-	first = demangler_text(d, CONSTRAINED, &spent_ns, &again_ns);
+	d = demangler_new(program, true);
+	first = demangler_text(d, CONSTRAINED, &cost, &again_ns);
 	assert_string_equal(first, CONSTRAINED);
 	assert_true(again_ns > now_ns);
 	made = fake_while(CLOCK, "false");
 	d->retry_ns = now_ns;
-	second = demangler_text(d, CONSTRAINED, &spent_ns, &again_ns);
+	second = demangler_text(d, CONSTRAINED, &cost, &again_ns);
 	assert_string_equal(second, "int shop::price<int>(int)");
 	assert_int_equal(again_ns, 0);
-	assert_int_equal(spent_ns, 0);
+	assert_int_equal(cost.spent_ns, 0);
 	demangler_free(d);
 }
 
@@ -368,21 +524,39 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 static void nobody_waits_until_the_next_child_may_start(void **state)
 {
 	_cleanup_free_ char *program = fake(DEATH);
-	struct demangler *d = demangler_new(program);
+	struct demangler *d = demangler_new(program, true);
 	uint64_t before = mangled("no_child"), n;
 
 	(void)state;
 	for (unsigned i = 0; i < 20 && mangled("no_child") == before; i++) {
-		uint64_t spent_ns = 0;
+		struct name_cost cost = {0};
 
 		n = restarts();
-		assert_shown(d, &spent_ns, CONSTRAINED, CONSTRAINED);
+		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		if (mangled("no_child") == before)
 			continue;
 		assert_int_equal(restarts(), n);
-		assert_int_equal(spent_ns, 0);
+		assert_int_equal(cost.spent_ns, 0);
 	}
 	assert_int_equal(mangled("no_child"), before + 1);
+	demangler_free(d);
+}
+
+static void who_may_wait_waits_until_the_next_child_may_start(void **state)
+{
+	struct demangler *d = demangler_new(NULL, false);
+	uint64_t before = restarts();
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct name_cost cost = {0};
+
+		assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+		assert_int_equal(restarts(), before + i);
+		kill(child_pid(), SIGKILL);
+		while (child_pid())
+			usleep(1000);
+	}
 	demangler_free(d);
 }
 
@@ -409,9 +583,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_that_died_while_idle_costs_nothing),
 		cmocka_unit_test(without_a_child_names_stay_mangled),
 		cmocka_unit_test(lies_cost_the_file_and_the_child),
+		cmocka_unit_test(silence_costs_the_child_and_a_pause),
+		cmocka_unit_test(pauses_get_longer),
+		cmocka_unit_test(a_child_that_starts_slowly_is_not_waited_for),
+		cmocka_unit_test(a_child_that_ends_slowly_is_not_waited_for),
 		cmocka_unit_test(a_name_that_another_child_reads_is_innocent),
 		cmocka_unit_test(a_name_is_readable_when_a_child_starts_again),
 		cmocka_unit_test(nobody_waits_until_the_next_child_may_start),
+		cmocka_unit_test(who_may_wait_waits_until_the_next_child_may_start),
 	};
 
 	if (argc > 2 && streq(argv[1], FAKE_VERB))

@@ -132,18 +132,31 @@ struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
 /* Valid UTF-8 without control characters, '?' for what was not; a new string. */
 char *text_clean(const char *s);
 /*
- * Names as they are shown. Mangled ones (C++ of the Itanium ABI, Rust legacy and v0) are made readable in a child without
- * rights, which is started at the first of them. Any thread.
+ * Names as they are shown. Mangled ones (C++ of the Itanium ABI, Rust legacy and v0) are made
+ * readable in a child without rights, which is started at the first of them. Any thread.
  */
 struct demangler;
-struct demangler *demangler_new(const char *self_exe);	/* executed as the child; NULL: /proc/self/exe */
-struct demangler *demangler_free(struct demangler *d);
 /*
- * The name, demangled where it was mangled, and clean; a new string. Blocks for microseconds, for
- * 4 s where no child answers. *spent_ns: what slow names of this file have taken so far, 0 at
- * first. Past a limit all further names of the file stay mangled, and so they do where one name
- * made two children fail. podflame_names_mangled_total counts, by reason, each name that stays
- * mangled. *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since
- * not the name has failed; 0: the text is final.
+ * self_exe: executed as the child; NULL: /proc/self/exe. impatient: callers hold a lock that others
+ * need, or are what others wait for.
  */
-char *demangler_text(struct demangler *d, const char *name, uint64_t *spent_ns, uint64_t *ret_again_ns);
+struct demangler *demangler_new(const char *self_exe, bool impatient);
+struct demangler *demangler_free(struct demangler *d);
+/* What the names of one file have cost so far, all 0 at first. The demangler's lock guards it. */
+struct name_cost {
+	uint64_t spent_ns;	/* CPU time, of names that take long */
+	uint64_t next_ns;	/* CLOCK_MONOTONIC: the pause after a timeout ends */
+	unsigned n_pauses;
+};
+/*
+ * The name, demangled where it was mangled, and clean; a new string. Blocks for microseconds, as a
+ * rule. Where a child does not start, answer or end in time, an impatient demangler blocks for about
+ * 0.6 s, and then asks no child for 3 s; another one blocks for up to half a minute.
+ * Past a limit of CPU time that slow names of a file take, all further names of the file stay
+ * mangled. So they do where one name made two children die, and for a while where a child did not
+ * answer. podflame_names_mangled_total counts, by reason, each name that stays mangled.
+ * *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since it may not
+ * be the name that failed; 0: the text is final.
+ */
+char *demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
+		     uint64_t *ret_again_ns);

@@ -45,7 +45,7 @@ static void forget_names(struct files *f, struct image *i)
 /* The bytes that this adds. A text that an answer holds stays until names_unref. */
 static size_t show(struct files *f, struct image *i, struct shown *s)
 {
-	char *text = demangler_text(f->demangler, s->raw, &i->spent_ns, &s->again_ns);
+	char *text = demangler_text(f->demangler, s->raw, &i->cost, &s->again_ns);
 
 	if (s->text && streq(s->text, text)) {
 		free(text);

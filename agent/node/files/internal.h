@@ -30,7 +30,7 @@ struct image {	       /* files with the same bytes share one */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
-	uint64_t spent_ns; /* of demangler_text */
+	struct name_cost cost; /* of demangler_text */
 	UT_hash_handle hh;
 };
 /* Reads the whole index: not under the lock. */

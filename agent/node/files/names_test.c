@@ -79,7 +79,7 @@ static void slow_names_cost_their_file_only(void **state)
 static void use_demangler(struct files *f, const char *program)
 {
 	demangler_free(f->demangler);
-	f->demangler = demangler_new(program);
+	f->demangler = demangler_new(program, true);
 }
 
 static void a_name_is_asked_again_when_no_child_had_it(void **state)
