@@ -154,10 +154,11 @@ static int parse(struct files *f, int fd, struct elf_index **ret)
 }
 
 static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_copy,
-		      size_t *ret_bytes)
+		      size_t *ret_bytes, uint64_t *ret_copied_ns)
 {
 	int r = memory_file_copy(fd, ret_copy, ret_bytes);
 
+	*ret_copied_ns = now_boot_ns();
 	if (r < 0)
 		count_failure(r == -E2BIG ? "memory_file_too_large" : "memory_file");
 	return r < 0 ? r : parse(f, *ret_copy >= 0 ? *ret_copy : fd, ret);
@@ -181,7 +182,7 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	int fd = vdso ? f->vdso_fd : m->fd, copy = -1;
 	struct elf_index *index;
 	size_t copy_bytes = 0;
-	uint64_t hash = 0;
+	uint64_t hash = 0, copied_ns = 0;
 
 	x->error = vdso ? -ENODATA : m->open_error ? m->open_error : -EBADF;
 	x->retry_ns = now_mono_ns() + RETRY_NS;
@@ -193,16 +194,18 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 	x->busy = true;
 	x->parsed_ns = now_mono_ns();
 	pthread_mutex_unlock(&f->lock);
-	x->error = m->memory_file ? parse_copy(f, fd, &index, &copy, &copy_bytes)
+	x->error = m->memory_file ? parse_copy(f, fd, &index, &copy, &copy_bytes, &copied_ns)
 				  : parse_as_mapped(f, m, fd, &index);
 	if (x->error == 0) {
 		files_count_incomplete(index);
 		hash = image_hash(f, index);
 	}
 	pthread_mutex_lock(&f->lock);
+	x->no_program = x->error == -ENOEXEC;
 	if (x->error == 0) {
 		x->image = image_of(f, index, hash);
 		memory_file_keep(f, x, copy, copy_bytes);
+		x->copied_ns = copied_ns;
 	} else {
 		closep(&copy);
 	}
@@ -306,6 +309,21 @@ int files_index_known(struct files *f, const struct mapping *m, struct elf_index
 		r = x->error;
 	pthread_mutex_unlock(&f->lock);
 	return r;
+}
+
+bool files_no_program(struct files *f, const struct mapping *m)
+{
+	struct file_key key;
+	struct file *x;
+	bool no = false;
+
+	if (key_of(m, &key) < 0)
+		return false;
+	pthread_mutex_lock(&f->lock);
+	x = file_find(f, &key);
+	no = x && !x->image && x->no_program;
+	pthread_mutex_unlock(&f->lock);
+	return no;
 }
 
 /* ---- life ---- */

@@ -46,6 +46,11 @@ void files_expect(struct files *f, const struct mapping *m, uint64_t owner);
 /* The same at once: -EAGAIN when the file would have to be parsed, or is being parsed. */
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*
+ * Whether the file is known to be no program or library: its code has neither names nor rows. That stands until it was
+ * parsed as one.
+ */
+bool files_no_program(struct files *f, const struct mapping *m);
+/*
  * Looks for the file's debug index now (its own DWARF, .gnu_debuglink, build id, in the container's
  * and the host's debug directories, .dwo files), once a file; blocks. For a worker that nobody waits
  * for. debuginfod answers later by itself.
@@ -62,8 +67,13 @@ int files_debug_index(struct files *f, const struct mapping *m, int root_fd,
  */
 int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n, size_t *ret_n);
 /*
- * A process has other bytes than files_code() gives: a memory file is parsed anew, unless it was
- * a moment ago.
+ * When a memory file was copied to be parsed (CLOCK_BOOTTIME, or somewhat later). 0: it has no
+ * index, or m is no memory file.
+ */
+uint64_t files_parsed_ns(struct files *f, const struct mapping *m);
+/*
+ * A memory file has other bytes than files_code() gives: it is parsed anew, unless it was a moment
+ * ago.
  */
 void files_rewritten(struct files *f, const struct mapping *m);
 /*

@@ -67,9 +67,11 @@ struct file {
 	uint64_t used_ns;      /* CLOCK_MONOTONIC */
 	uint64_t parsed_ns;    /* CLOCK_MONOTONIC: when that began */
 	uint64_t rewritten_ns; /* CLOCK_BOOTTIME: files_rewritten */
+	uint64_t copied_ns;    /* CLOCK_BOOTTIME: of a memory file */
 	int copy_fd;	       /* what was parsed of a memory file; -1: no such file */
 	size_t copy_bytes;
 	bool busy, expected; /* being parsed; to be parsed by files_index */
+	bool no_program;     /* when it was parsed last */
 	UT_hash_handle hh;   /* in order of use: the head was used least recently */
 };
 struct slow_parser { /* one file at a time, each by one thread */

@@ -144,6 +144,19 @@ int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *
 	return 0;
 }
 
+uint64_t files_parsed_ns(struct files *f, const struct mapping *m)
+{
+	uint64_t ns = 0;
+	struct file *x;
+
+	pthread_mutex_lock(&f->lock);
+	x = m->memory_file ? find(f, m) : NULL;
+	if (x && x->image)
+		ns = x->copied_ns;
+	pthread_mutex_unlock(&f->lock);
+	return ns;
+}
+
 void files_rewritten(struct files *f, const struct mapping *m)
 {
 	uint64_t now_ns = now_mono_ns();
