@@ -764,6 +764,29 @@ static void files_that_may_be_rewritten(void **state)
 	assert_true(is_memory_file(named));
 }
 
+/* Whether the process itself can rewrite it by a mapping that it has. */
+static void files_that_the_process_can_write(void **state)
+{
+	const int shared[] = {MAP_SHARED, MAP_SHARED, MAP_PRIVATE};
+	const int protection[] = {PROT_READ | PROT_WRITE, PROT_READ, PROT_READ | PROT_WRITE};
+	_cleanup_close_ int fd = memfd_create("code", MFD_CLOEXEC);
+	void *code, *data;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, 2 * PAGE), 0);
+	code = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++) {
+		struct mappings *m;
+
+		data = mmap(NULL, PAGE, protection[i], shared[i], fd, PAGE);
+		m = read_own();
+		assert_int_equal(at(m, code)->written, i == 0);
+		mappings_unref(m);
+		munmap(data, PAGE);
+	}
+	munmap(code, PAGE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -772,6 +795,7 @@ int main(void)
 		cmocka_unit_test(text_in_named_anonymous_memory),
 		cmocka_unit_test(text_in_shared_memory),
 		cmocka_unit_test(text_in_a_memory_file),
+		cmocka_unit_test(files_that_the_process_can_write),
 		cmocka_unit_test(text_on_huge_pages),
 		cmocka_unit_test(the_middle_of_text),
 		cmocka_unit_test(text_that_was_moved_away),

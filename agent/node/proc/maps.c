@@ -12,14 +12,25 @@
 #define MAPS_LINES_MAX 1000000
 /* Different files of one process that are held open; more are mapped by nobody but an attacker. */
 #define MAPS_FILES_MAX 1024
+#define WRITTEN_MAX    256 /* files of one process */
 #define PAGE_BYTES     4096
 
+/* Mappings of files that are shared and may be written; more than are noted: any file may be. */
+struct written {
+	struct {
+		uint64_t inode;
+		uint32_t dev_major, dev_minor;
+	} items[WRITTEN_MAX];
+	size_t n;
+	bool any;
+};
 struct reader {
 	int dir_fd;
 	struct mappings *m;
 	size_t cap;
 	struct open_files files;
 	struct copies copies;
+	struct written written;
 };
 
 /* ---- start time ---- */
@@ -201,6 +212,27 @@ static void add_mapping(struct reader *r, const struct maps_line *l)
 	r->m->items[r->m->n++] = x;
 }
 
+static bool is_written(const struct written *w, const struct mapping *m)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->items[i].inode == m->inode && w->items[i].dev_major == m->dev_major &&
+		    w->items[i].dev_minor == m->dev_minor)
+			return true;
+	return w->any;
+}
+
+static void note_written(struct written *w, const struct maps_line *l)
+{
+	if (w->any || !l->shared || !l->m.writable || !l->m.inode || is_written(w, &l->m))
+		return;
+	w->any = w->n == WRITTEN_MAX;
+	if (w->any)
+		return;
+	w->items[w->n].inode = l->m.inode;
+	w->items[w->n].dev_major = l->m.dev_major;
+	w->items[w->n++].dev_minor = l->m.dev_minor;
+}
+
 static int add_line(struct reader *r, char *line)
 {
 	size_t n = r->m->n;
@@ -209,6 +241,7 @@ static int add_line(struct reader *r, char *line)
 
 	if (e < 0)
 		return e;
+	note_written(&r->written, &l);
 	if (l.executable)
 		add_mapping(r, &l);
 	copies_line(&r->copies, &l, r->m->n > n ? &r->m->items[n] : NULL, n);
@@ -269,8 +302,12 @@ static void find_copies(struct reader *r)
 		mem_fd = openat(r->dir_fd, "mem", O_RDONLY | O_CLOEXEC);
 		copies_find(&r->copies, &r->files, mem_fd, r->m);
 	}
-	for (size_t i = 0; i < r->m->n; i++)
-		r->m->unsure |= mapping_is_unsure(&r->m->items[i]);
+	for (size_t i = 0; i < r->m->n; i++) {
+		struct mapping *x = &r->m->items[i];
+
+		r->m->unsure |= mapping_is_unsure(x);
+		x->written = x->memory_file && is_written(&r->written, x);
+	}
 }
 
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,

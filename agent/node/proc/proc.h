@@ -60,6 +60,7 @@ struct mapping {			/* executable mappings only */
 	int backing_fd;			/* a file in memory; -1: anonymous */
 	uint64_t backing_offset;	/* of start in it */
 	bool memory_file;		/* a file in memory without a name (memfd): rewritten by another mapping, its ctime stays */
+	bool written;			/* a memory file that this process has mapped to be written, too */
 	uint64_t tag;			/* the file, as frames name it (probes_file_tag, bpf/tables.h); 0: not looked for */
 	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno with fd == -1 */
