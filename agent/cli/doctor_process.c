@@ -157,7 +157,7 @@ static void tell_native(struct doctor *d, const struct mappings *m,
 	bool generated = false;
 
 	for (size_t i = 0; i < m->n; i++)
-		generated |= !*m->items[i].path;
+		generated |= mapping_is_generated(&m->items[i], indexes[i]);
 	if (generated)
 		doctor_tell(d, "runtime", false,
 			    "code made at run time, of a runtime that is not known: stacks go "
@@ -236,45 +236,64 @@ static bool is_first(const struct mappings *m, size_t i)
 	return true;
 }
 
-/* Bytes of the first mapping's file in all its mappings for which is() holds. */
-static uint64_t bytes_of(const struct mappings *m, size_t first, bool (*is)(const struct mapping *))
+enum unsure { SURE, IN_COPY, IN_MEMORY_FILE };
+
+/* error: of its index. A file in memory that is no program holds code made at run time. */
+static enum unsure unsure_of(const struct mapping *m, int error)
+{
+	if (m->copy)
+		return IN_COPY;
+	return m->memory_file && error != -ENOEXEC ? IN_MEMORY_FILE : SURE;
+}
+
+/* Bytes of the code of the same file that are as the k-th mapping is; *ret_first: no mapping before is. */
+static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {
 	uint64_t bytes = 0;
 
-	for (size_t i = first; i < m->n; i++)
-		if (is(&m->items[i]) && streq(m->items[i].path, m->items[first].path))
-			bytes += m->items[i].end - m->items[i].start;
+	*ret_first = true;
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+
+		if (unsure_of(x, errors[i]) != unsure_of(&m->items[k], errors[k]) ||
+		    !streq(x->path, m->items[k].path))
+			continue;
+		bytes += x->end - x->start;
+		*ret_first &= i >= k;
+	}
 	return bytes;
 }
 
-static bool is_copy(const struct mapping *m)
+static void tell_unsure(struct doctor *d, const struct mappings *m, const int *errors)
 {
-	return m->copy;
-}
+	static const struct {
+		const char *check, *text;
+	} says[] = {
+		[IN_COPY] = {"code in anonymous memory",
+			     "lie in anonymous memory, where the program has copied it (for huge "
+			     "pages); names and stacks come from the file where the bytes agree"},
+		[IN_MEMORY_FILE] = {"code in a file in memory",
+				    "lie in a file without a name (memfd), which the program may "
+				    "rewrite; names and stacks come from the copy that was read, "
+				    "where the bytes agree"},
+	};
 
-static bool is_memory_file(const struct mapping *m)
-{
-	return m->memory_file && !m->copy;
-}
-
-static void tell_unsure(struct doctor *d, const struct mappings *m, const char *check,
-			const char *text, bool (*is)(const struct mapping *))
-{
 	for (size_t i = 0; i < m->n; i++) {
+		enum unsure is = unsure_of(&m->items[i], errors[i]);
 		_cleanup_free_ char *path = NULL, *detail = NULL;
+		uint64_t bytes;
+		bool first;
 		json_t *c;
-		bool told = false;
 
-		for (size_t k = 0; k < i; k++)
-			told |= is(&m->items[k]) && streq(m->items[k].path, m->items[i].path);
-		if (told || !is(&m->items[i]))
+		bytes = bytes_as(m, errors, i, &first);
+		if (is == SURE || !first)
 			continue;
 		path = text_clean(m->items[i].path);
-		detail = xasprintf("%" PRIu64 " KiB of the code of %s %s",
-				   bytes_of(m, i, is) / 1024, path, text);
-		c = doctor_tell(d, check, true, detail);
+		detail = xasprintf("%" PRIu64 " KiB of the code of %s %s", bytes / 1024, path,
+				   says[is].text);
+		c = doctor_tell(d, says[is].check, true, detail);
 		json_object_set_new(c, "path", json_string(path));
-		json_object_set_new(c, "bytes", json_integer((json_int_t)bytes_of(m, i, is)));
+		json_object_set_new(c, "bytes", json_integer((json_int_t)bytes));
 	}
 }
 
@@ -287,18 +306,11 @@ static void tell_mapped(struct doctor *d, struct files *files, const struct mapp
 		if (m->items[i].path[0] == '/')
 			errors[i] = files_index(files, &m->items[i], &indexes[i]);
 	tell_runtimes(d, m, indexes);
-	tell_unsure(d, m, "code in anonymous memory",
-		    "lie in anonymous memory, where the program has copied it (for huge pages); "
-		    "names and stacks come from the file where the bytes agree",
-		    is_copy);
-	tell_unsure(
-		d, m, "code in a file in memory",
-		"lie in a file without a name (memfd), which the program may rewrite; names and "
-		"stacks come from the copy that was read, where the bytes agree",
-		is_memory_file);
+	tell_unsure(d, m, errors);
 	doctor_events(d, files, m, is_go(m, indexes));
 	for (size_t i = 0; i < m->n; i++)
-		if (m->items[i].path[0] == '/' && is_first(m, i))
+		if (m->items[i].path[0] == '/' && is_first(m, i) &&
+		    !(m->items[i].memory_file && errors[i] == -ENOEXEC))
 			doctor_file(d, files, &m->items[i], m->root_fd, indexes[i], errors[i]);
 	for (size_t i = 0; i < m->n; i++)
 		elf_index_unref(indexes[i]);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -66,6 +67,16 @@ static const json_t *check_of(const struct answer *a, const char *name)
 	print_message("no check '%s'\n", name);
 	fail();
 	return NULL;
+}
+
+static size_t count_of(const struct answer *a, const char *name)
+{
+	const json_t *c;
+	size_t i, n = 0;
+
+	json_array_foreach (a->checks, i, c)
+		n += streq(json_str_at(c, "check", ""), name);
+	return n;
 }
 
 static void expect(const struct answer *a, const char *name, bool ok, const char *detail)
@@ -128,18 +139,26 @@ static void test_thread(void **state)
 		close(fds[i]);
 }
 
-/* malloc's page of the C library, as programs do that want huge pages; and a file in memory. */
+/* So many of its bytes; a file in memory. */
+static bool map_code(const char *name, const void *bytes, size_t n)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC);
+
+	return ftruncate(fd, 8192) == 0 && pwrite(fd, bytes, n, 0) == (ssize_t)n &&
+	       mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) != MAP_FAILED;
+}
+
+/* malloc's page of the C library, as programs do that want huge pages; a program in memory, and what is none. */
 static void move_code(void)
 {
 	uintptr_t page = (uintptr_t)malloc & ~(uintptr_t)4095;
 	void *copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	int fd = memfd_create("code", MFD_CLOEXEC);
 
 	memcpy(copy, (void *)page, 4096);
 	if (mprotect(copy, 4096, PROT_READ | PROT_EXEC) < 0 ||
 	    mremap(copy, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)page) == MAP_FAILED ||
-	    ftruncate(fd, 8192) < 0 ||
-	    mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+	    !map_code("code", (void *)getauxval(AT_SYSINFO_EHDR), 4096) ||
+	    !map_code("made", "\xc3", 1))
 		_exit(1);
 }
 
@@ -169,6 +188,9 @@ static void test_code_that_is_not_mapped_from_its_file(void **state)
 	expect(&a, "code in anonymous memory", true, "lie in anonymous memory");
 	assert_int_equal(json_int_at(check_of(&a, "code in anonymous memory"), "bytes", 0), 4096);
 	expect(&a, "code in a file in memory", true, "8 KiB of the code of /memfd:code");
+	assert_int_equal(count_of(&a, "code in a file in memory"), 1);
+	assert_int_equal(count_of(&a, "/memfd:made"), 0);
+	expect(&a, "runtime", false, "code made at run time");
 	expect(&a, "process mem-alloc", true,
 	       "lies in anonymous memory, where no probe can be set");
 	json_decref(a.checks);

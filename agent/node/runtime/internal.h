@@ -27,9 +27,6 @@ size_t seen_marks(const char **ret, size_t max);
 size_t seen_find(const struct runtime_look *look,
 		 const struct runtime_seen *ret[static RUNTIME_SEEN_MAX], bool *ret_again);
 
-/* look.c: code that was made at run time, as far as a mapping shows it */
-bool mapping_is_generated(const struct mapping *m);
-
 #define LEARN_FAILURES "podflame_runtime_learn_failures_total"
 /* A function has no lines, since its table of them is too large. */
 void runtime_lines_dropped(void);

@@ -30,9 +30,12 @@ const char *const *runtime_marks(void)
 	return marks;
 }
 
-bool mapping_is_generated(const struct mapping *m)
+bool mapping_is_generated(const struct mapping *m, const struct elf_index *index)
 {
-	return m->path[0] != '/' && m->path[0] != '[';
+	return !index && !m->copy &&
+	       (!*m->path || m->memory_file || str_has_prefix(m->path, "[anon:") ||
+		str_has_prefix(m->path, "[anon_shmem:") || str_has_prefix(m->path, "/memfd:") ||
+		str_has_prefix(m->path, "/dev/zero"));
 }
 
 /* Of a runtime's, by its pattern; others look for marks, too. */
@@ -62,7 +65,7 @@ bool runtimes_likely(const struct mappings *maps, struct elf_index *const *index
 		if ((indexes[i] &&
 		     (elf_index_flags(indexes[i]) & (ELF_INDEX_GO | ELF_INDEX_NATIVE_IMAGE) ||
 		      has_mark(indexes[i]))) ||
-		    mapping_is_generated(&maps->items[i]))
+		    mapping_is_generated(&maps->items[i], indexes[i]))
 			return true;
 	return false;
 }

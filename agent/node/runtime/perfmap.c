@@ -22,13 +22,6 @@ struct state {
 
 /* ---- which code ---- */
 
-/* .NET writes its code through one mapping and runs it in another, of a file in memory. */
-static bool is_generated(const struct mapping *m)
-{
-	return !*m->path || str_has_prefix(m->path, "[anon:") ||
-	       str_has_prefix(m->path, "/memfd:") || str_has_prefix(m->path, "/dev/zero");
-}
-
 static bool is_taken(const struct runtime_look *look, const struct mapping *m)
 {
 	for (size_t i = 0; i < look->n_taken; i++)
@@ -47,7 +40,7 @@ static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *
 	for (size_t i = 0; i < look->maps->n && all; i++) {
 		const struct mapping *m = &look->maps->items[i];
 
-		if (look->indexes[i] || !is_generated(m) || is_taken(look, m))
+		if (!mapping_is_generated(m, look->indexes[i]) || is_taken(look, m))
 			continue;
 		if (n && ranges[n - 1].end == m->start)
 			ranges[n - 1].end = m->end;

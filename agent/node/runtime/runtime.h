@@ -150,6 +150,11 @@ int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
 		   struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again);
 /* Whether a look may find anything: some file has a mark, or there is generated code. Any thread. */
 bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes);
+/*
+ * Whether a mapping's code was made at run time, as far as the mapping shows it: memory without a file, or a file in memory that is
+ * no program (.NET writes its code through one mapping and runs it in another). index: its file's; NULL: none.
+ */
+bool mapping_is_generated(const struct mapping *m, const struct elf_index *index);
 
 /* Any thread; borrowed from p. */
 struct runtime_view {

@@ -137,7 +137,8 @@ static bool has_file(const struct runtime_look *look, const struct row *row)
 static bool generates(const struct runtime_look *look)
 {
 	for (size_t i = 0; i < look->maps->n; i++)
-		if (mapping_is_generated(&look->maps->items[i]) && !look->maps->items[i].writable)
+		if (mapping_is_generated(&look->maps->items[i], look->indexes[i]) &&
+		    !look->maps->items[i].writable)
 			return true;
 	return false;
 }
