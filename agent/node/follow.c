@@ -64,20 +64,26 @@ static void show_stats(const struct unwind_stats *s)
 	counter_set(counter("podflame_unwind_files_evicted_total", NULL, NULL), s->n_evicted);
 }
 
-static uint64_t hash_files(const struct mappings *m)
+/* A file in memory is another one when it was parsed anew. */
+static uint64_t hash_files(struct files *files, const struct mappings *m)
 {
 	uint64_t hash = 0;
 
-	for (size_t i = 0; i < m->n; i++)
-		if (m->items[i].fd >= 0)
-			hash = hash_bytes(&m->items[i].inode, sizeof(m->items[i].inode), hash);
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+		uint64_t what[] = {x->inode,
+				   x->memory_file ? files_parsed_ns(files, x) : x->ctime_ns};
+
+		if (x->fd >= 0)
+			hash = hash_bytes(what, sizeof(what), hash);
+	}
 	return hash;
 }
 
 /* Everything is in: its debug files may be looked for now. JIT code comes and goes, files seldom do. */
 static void settle(struct follow *f, struct tracked *t)
 {
-	uint64_t hash = hash_files(t->m);
+	uint64_t hash = hash_files(f->node->known_files, t->m);
 	int fd = -1;
 
 	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {

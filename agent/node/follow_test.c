@@ -11,7 +11,8 @@
 /* ---- all around it ---- */
 
 static bool is_python_known, has_failed, is_queue_full;
-static unsigned n_sets, n_looks, n_wanted;
+static unsigned n_sets, n_looks, n_wanted, n_debugged;
+static uint64_t parsed_ns; /* of a file in memory */
 static parsed_fn *parsed;
 static void *parsed_arg;
 
@@ -96,6 +97,7 @@ bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64
 	(void)k;
 	(void)cgroup_id;
 	n_wanted += who != NULL;
+	n_debugged += who == NULL;
 	return !is_queue_full;
 }
 
@@ -118,6 +120,13 @@ bool parse_queue_works(const struct parse_queue *q)
 {
 	(void)q;
 	return false;
+}
+
+uint64_t files_parsed_ns(struct files *f, const struct mapping *m)
+{
+	(void)f;
+	(void)m;
+	return parsed_ns;
 }
 
 /* As follow_runs.c has it. */
@@ -220,7 +229,7 @@ static int set_up(void **state)
 {
 	(void)state;
 	is_python_known = has_failed = is_queue_full = false;
-	n_sets = n_looks = n_wanted = 0;
+	n_sets = n_looks = n_wanted = n_debugged = 0;
 	follow = follow_new(&node);
 	return 0;
 }
@@ -340,6 +349,29 @@ static void newer_mappings_are_looked_at(void **state)
 	assert_int_equal(n_looks, 1); /* nothing is new */
 }
 
+/* Its inode is the same, and no time tells. */
+static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void **state)
+{
+	struct mapping m = {.path = (char *)"/memfd:code", .inode = 5, .memory_file = true};
+
+	(void)state;
+	is_python_known = true;
+	first.items = &m;
+	first.n = 1;
+	parsed_ns = 7;
+	for (int i = 0; i < 2; i++) {
+		follow_process(follow, &first, 0);
+		posted_run_all();
+		assert_int_equal(n_debugged, 1);
+	}
+	parsed_ns = 8;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	assert_int_equal(n_debugged, 2);
+	first.items = NULL;
+	first.n = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +381,7 @@ int main(void)
 		T(what_found_no_place_in_the_queue_is_looked_at),
 		T(what_had_failed_is_looked_at_when_it_is_known),
 		T(newer_mappings_are_looked_at),
+		T(debug_files_are_looked_for_when_a_memory_file_was_parsed_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
