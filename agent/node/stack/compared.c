@@ -3,18 +3,25 @@
  * Code that may differ from its file's at any time (mapping_is_unsure): text that a program has
  * copied into anonymous memory, and files in memory. At every drain, after the samples were taken,
  * the agent compares the pages that they lie in with the file. A page that is equal then, and was
- * equal before, counts as equal in between. A stack is cut at the first frame whose code differs:
- * the kernel has walked on from there by the file's rows.
+ * equal before, counts as equal in between; a file in memory was equal when it was copied to be
+ * parsed. Where a program changes a page to and fro, the agent finds it equal by chance, and doubts
+ * its functions for a long time. A stack is cut at the first frame whose code differs: the kernel
+ * has walked on from there by the file's rows. A file in memory that is no program has no rows: a
+ * just-in-time compiler has made its code, and nothing is compared.
  */
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define PAGE_BYTES     4096u
 #define PAGES_MAX      4096   /* of a process, between two drains */
 #define ALL_PAGES_MAX  131072 /* of all processes, with those of before */
 #define MAPS_MAX       64     /* pages of a process of which is known which bytes differ */
 #define KEPT_ROUNDS    16     /* a page that no stack was in since is forgotten */
+#define KEPT_DOUBTED   600    /* the same of a page that is doubted */
+#define DOUBT_ROUNDS   30     /* a page is doubted until it was equal so many times in a row */
+#define WRITTEN_ROUNDS 3      /* the same of a page with mapping.written, before its first name */
 #define AROUND_BYTES   64     /* compared before and behind an address in no function */
 #define BREAKPOINT     0xcc
 #define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has rows of what was parsed anew */
@@ -29,7 +36,11 @@ struct compared_page {
 	uint64_t address;
 	enum code_state state;
 	uint32_t asked, answered; /* rounds */
-	uint8_t *differs;	  /* with CODE_DIFFERS: a bit a byte; NULL: all of it */
+	uint64_t parsed_ns;	  /* CLOCK_BOOTTIME, the memory file that it was compared with */
+	unsigned n_equal;	  /* times in a row that it was equal to that */
+	bool doubted;		  /* it has differed */
+	bool comes_back;	  /* doubted: it was equal again, by the same bytes of the file */
+	uint8_t *differs; /* doubted: of each byte a bit whether it has differed; NULL: all have */
 	UT_hash_handle hh;
 };
 struct compared {
@@ -45,6 +56,8 @@ struct compare_ask {
 	const struct mapping *m;
 	enum code_state state;
 	bool answered;
+	bool rewritten; /* the file itself */
+	uint64_t parsed_ns;
 	uint8_t *differs;
 };
 
@@ -64,20 +77,30 @@ static struct compared_page *find(const struct compared *c, uint64_t page)
 	return x;
 }
 
-static void set_differs(struct compared *c, struct compared_page *x, uint8_t *differs)
+static void doubt_page(struct compared *c, struct compared_page *x, uint8_t *differs)
+{
+	for (size_t i = 0; x->differs && i < PAGE_BYTES / 8; i++)
+		x->differs[i] |= differs[i];
+	if (!x->doubted && c->n_maps < MAPS_MAX) {
+		x->differs = TAKE_PTR(differs);
+		c->n_maps++;
+	}
+	free(differs);
+	x->doubted = true;
+	x->n_equal = 0;
+}
+
+static void trust_page(struct compared *c, struct compared_page *x)
 {
 	c->n_maps -= x->differs != NULL;
-	free(x->differs);
-	x->differs = c->n_maps < MAPS_MAX ? differs : NULL;
-	if (!x->differs)
-		free(differs);
-	c->n_maps += x->differs != NULL;
+	free(TAKE_PTR(x->differs));
+	x->doubted = x->comes_back = false;
 }
 
 static void forget(struct compared *c, struct compared_page *x)
 {
 	HASH_DEL(c->pages, x);
-	set_differs(c, x, NULL);
+	trust_page(c, x);
 	free(x);
 	--*c->n_all;
 }
@@ -88,7 +111,7 @@ static void begin_round(struct compared *c)
 
 	c->round++;
 	HASH_ITER (hh, c->pages, x, next) {
-		if (c->round - x->asked > KEPT_ROUNDS)
+		if (c->round - x->asked > (x->doubted ? KEPT_DOUBTED : KEPT_ROUNDS))
 			forget(c, x);
 	}
 }
@@ -120,8 +143,9 @@ struct compared *compared_free(struct compared *c)
 
 /* ---- what is to be compared ---- */
 
-static const struct mapping *unsure_mapping(const struct exec *e, const struct raw_stack *stack,
-					    size_t i, uint64_t *ret_address)
+static const struct mapping *unsure_mapping(struct stacks *s, const struct exec *e,
+					    const struct raw_stack *stack, size_t i,
+					    uint64_t *ret_address)
 {
 	const struct raw_frame *f = &stack->frames[i];
 	const struct mapping *m;
@@ -130,7 +154,9 @@ static const struct mapping *unsure_mapping(const struct exec *e, const struct r
 		return NULL;
 	*ret_address = f->address - !stack_is_leaf(stack, i);
 	m = stacks_mapping(e, f, *ret_address);
-	return m && mapping_is_unsure(m) ? m : NULL;
+	if (!m || !mapping_is_unsure(m) || (!m->copy && files_no_program(s->files, m)))
+		return NULL;
+	return m;
 }
 
 /*
@@ -159,6 +185,8 @@ static void want(struct stacks *s, struct process *p, struct exec *e, const stru
 		return;
 	x->asked = e->compared->round;
 	distrust(s, p, e, m);
+	if (files_unparsed(s->files, m))
+		stacks_note_unparsed(s, p, e->maps, m);
 	GROW(w->compares, w->n_compares, w->cap_compares);
 	w->compares[w->n_compares++] = (struct compare_ask){.address = page, .m = m};
 	w->fresh = true;
@@ -180,7 +208,7 @@ void compared_want(struct stacks *s, struct process *p, const struct raw_stack *
 		begin_round(e->compared);
 	}
 	for (size_t i = 0; i < stack->n; i++) {
-		const struct mapping *m = unsure_mapping(e, stack, i, &address);
+		const struct mapping *m = unsure_mapping(s, e, stack, i, &address);
 
 		if (m && w->compare_maps == e->maps)
 			want(s, p, e, m, PAGE_OF(address));
@@ -192,7 +220,6 @@ void compared_want(struct stacks *s, struct process *p, const struct raw_stack *
 /* A debugger's breakpoint, or a probe's, is no other code. */
 static void compare(struct compare_ask *a, const uint8_t *memory, const uint8_t *file, size_t n)
 {
-	a->answered = true;
 	a->state = CODE_EQUAL;
 	if (memcmp(memory, file, n) == 0)
 		return;
@@ -204,6 +231,21 @@ static void compare(struct compare_ask *a, const uint8_t *memory, const uint8_t 
 		a->differs[i / 8] |= (uint8_t)(1u << i % 8);
 		a->state = CODE_DIFFERS;
 	}
+}
+
+/* Where a process has changed its own memory alone, the file is as it was. */
+static int look_at_file(struct compare_ask *a, struct files *files, uint64_t offset,
+			const uint8_t *parsed, size_t n)
+{
+	uint8_t now[PAGE_BYTES];
+
+	a->parsed_ns = files_parsed_ns(files, a->m);
+	if (!a->parsed_ns)
+		return -ENOENT;
+	a->rewritten =
+		a->state == CODE_DIFFERS && (pread(a->m->fd, now, n, (off_t)offset) != (ssize_t)n ||
+					     memcmp(now, parsed, n) != 0);
+	return 0;
 }
 
 /* -ESRCH: the process is gone: what was seen of its code before stands. */
@@ -218,6 +260,9 @@ static int read_page(struct compare_ask *a, struct files *files, struct memory *
 		r = files_code(files, a->m, offset, file, sizeof(file), &n);
 	if (r == 0)
 		compare(a, have, file, n);
+	if (r == 0 && a->m->memory_file)
+		r = look_at_file(a, files, offset, file, n);
+	a->answered = r == 0;
 	return r;
 }
 
@@ -241,6 +286,26 @@ void compared_read(struct names_wanted *w)
 		process_memory_close(pm);
 }
 
+/*
+ * A page that is equal to what was parsed anew is believed at once, unless the agent has seen it
+ * change back before.
+ */
+static void take_state(struct compared *c, struct compared_page *x, struct compare_ask *a)
+{
+	bool anew = a->parsed_ns != x->parsed_ns;
+
+	x->state = a->state;
+	x->parsed_ns = a->parsed_ns;
+	if (a->state == CODE_DIFFERS) {
+		doubt_page(c, x, TAKE_PTR(a->differs));
+		return;
+	}
+	x->n_equal = anew ? 1 : x->n_equal + 1;
+	if (x->n_equal >= DOUBT_ROUNDS || (anew && !x->comes_back))
+		trust_page(c, x);
+	x->comes_back = x->doubted;
+}
+
 static void take(struct stacks *s, struct compared *c, struct compared_page *x,
 		 struct compare_ask *a)
 {
@@ -249,9 +314,8 @@ static void take(struct stacks *s, struct compared *c, struct compared_page *x,
 	x->answered = x->asked;
 	if (a->state == CODE_UNKNOWN)
 		return;
-	set_differs(c, x, TAKE_PTR(a->differs));
-	x->state = a->state;
-	if (x->state == CODE_DIFFERS)
+	take_state(c, x, a);
+	if (a->rewritten)
 		files_rewritten(s->files, a->m);
 }
 
@@ -314,6 +378,18 @@ static bool differs_at(struct stacks *s, const struct exec *e, const struct mapp
 	return has_differing(x->differs, at - MIN(at, before), at + MIN(PAGE_BYTES - at, behind));
 }
 
+/*
+ * The page was equal before the samples were taken, too: when the file was copied. A process that
+ * can write the file may have changed it any number of times since.
+ */
+static bool is_known_since(const struct stacks *s, const struct mapping *m,
+			   const struct compared_page *x)
+{
+	if (!m->memory_file)
+		return true;
+	return s->taken_ns >= x->parsed_ns && (!m->written || x->n_equal >= WRITTEN_ROUNDS);
+}
+
 static const char *doubt(struct stacks *s, const struct exec *e, const struct mapping *m,
 			 uint64_t address)
 {
@@ -323,7 +399,9 @@ static const char *doubt(struct stacks *s, const struct exec *e, const struct ma
 		return NOT_COMPARED;
 	if (m->memory_file && now_mono_ns() < e->compared->distrust_until_ns)
 		return DIFFERS;
-	return x->state == CODE_DIFFERS && differs_at(s, e, m, x, address) ? DIFFERS : NULL;
+	if (x->doubted && differs_at(s, e, m, x, address))
+		return DIFFERS;
+	return is_known_since(s, m, x) ? NULL : NOT_COMPARED;
 }
 
 /*
@@ -350,7 +428,7 @@ const char *compared_doubt(struct stacks *s, struct process *p, const struct raw
 
 		if (!e)
 			continue;
-		m = e->maps->unsure ? unsure_mapping(e, stack, i, &address) : NULL;
+		m = e->maps->unsure ? unsure_mapping(s, e, stack, i, &address) : NULL;
 		if (m)
 			reason = doubt(s, e, m, address);
 		else if (i + 1 < stack->n && is_gone(s, e, stack, i))

@@ -23,6 +23,7 @@
 
 #define PAGE	  4096u
 #define LATER	  (11 * NSEC_PER_SEC) /* than a memory file may be parsed again */
+#define WRITTEN	  3 /* times that a file must be equal which the process can write */
 #define COMPARED  "podflame_code_pages_compared_total"
 #define NOT_YET	  "[unwind: code_not_compared]"
 #define DIFFERENT "[unwind: code_differs_from_file]"
@@ -155,6 +156,12 @@ static void compare(struct fixture *f, const struct raw_stack *u, bool is_read)
 	free(wanted);
 }
 
+static void compare_often(struct fixture *f, const struct raw_stack *u)
+{
+	for (int i = 0; i < WRITTEN; i++)
+		compare(f, u, true);
+}
+
 static void assert_shown(struct fixture *f, const struct raw_stack *u, const char *want)
 {
 	struct stack_head head = {0};
@@ -249,9 +256,33 @@ static void a_function_that_was_replaced_ends_the_stack(void **state)
 	assert_shown(&f, u, DIFFERENT ";[l] first");
 	assert_shown(&f, STACK(USER(l.first), USER(l.first + 2)), "[l] first;[l] first");
 	assert_int_equal(compared("differs"), differs + 1);
+	done(&f);
+	dlclose(l.handle);
+}
+
+/* It may have run either at any time since: who looks now and then finds it equal by chance. */
+static void code_that_is_changed_to_and_fro(void **state)
+{
+	struct library l = copied();
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+	int rounds = 0;
+
+	(void)state;
 	l.second[3] ^= 1;
 	compare(&f, u, true);
-	assert_shown(&f, u, "[l] first;[l] second;[l] first");
+	assert_shown(&f, u, DIFFERENT ";[l] first");
+	l.second[3] ^= 1;
+	l.second[4] ^= 1;
+	compare(&f, u, true);
+	l.second[4] ^= 1;
+	do {
+		compare(&f, u, true);
+		assert_shown(&f, STACK(USER(l.first)), "[l] first");
+		rounds++;
+	} while (stacks_end(f.s, f.tgid, f.start_ns, u) && rounds < 100);
+	assert_int_equal(rounds, 30); /* DOUBT_ROUNDS */
+	assert_shown(&f, u, "[l] second;[l] first");
 	done(&f);
 	dlclose(l.handle);
 }
@@ -450,6 +481,18 @@ static struct library load_memory_file(const struct memory_file *x)
 	return load(path);
 }
 
+/* As if it had been written by a call: nobody has it mapped to be written. */
+static struct fixture make_unwritten(struct memory_file *x)
+{
+	struct fixture f;
+
+	munmap(x->to, x->bytes);
+	f = make((uint32_t)getpid());
+	x->to = mmap(NULL, x->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, x->fd, 0);
+	assert_ptr_not_equal(x->to, MAP_FAILED);
+	return f;
+}
+
 static void unload(struct library *l, struct memory_file *x)
 {
 	dlclose(l->handle);
@@ -476,6 +519,9 @@ static void a_memory_file_that_is_rewritten(void **state)
 	parse(&f, l.first);
 	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
 	compare(&f, u, true);
+	compare(&f, u, true);
+	assert_shown(&f, u, NOT_YET);
+	compare(&f, u, true);
 	assert_shown(&f, u, "second;first");
 	put(two, x.to, x.bytes);
 	compare(&f, u, true);
@@ -494,7 +540,7 @@ static void a_memory_file_that_is_rewritten(void **state)
 	compare(&f, u, true);
 	assert_shown(&f, u, DIFFERENT);
 	test_clock.later_ns += LATER;
-	compare(&f, u, true);
+	compare_often(&f, u);
 	assert_shown(&f, u, "second;first");
 	assert_int_equal(rewritten(), before + 1);
 	done(&f);
@@ -512,7 +558,7 @@ static void a_memory_file_that_is_written(void **state)
 
 	(void)state;
 	parse(&f, l.first);
-	compare(&f, u, true);
+	compare_often(&f, u);
 	assert_shown(&f, u, "second;first");
 	/* The clock of inodes ticks every few milliseconds. */
 	for (int i = 0; i < 1000 && !stacks_end(f.s, f.tgid, f.start_ns, u); i++) {
@@ -524,9 +570,112 @@ static void a_memory_file_that_is_written(void **state)
 	}
 	assert_shown(&f, u, DIFFERENT);
 	test_clock.later_ns += LATER;
+	compare_often(&f, u);
 	assert_shown(&f, u, "second;first");
 	done(&f);
 	unload(&l, &x);
+}
+
+/* Its own copy of a page, as an inline hook makes it: nobody else's has changed, nor has the file. */
+static void a_process_that_changes_its_own_copy(void **state)
+{
+	_cleanup_free_ char *one = build("one.so", 3);
+	struct memory_file x = in_memory(one);
+	struct library l = load_memory_file(&x);
+	struct fixture f = make_unwritten(&x);
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+	uint64_t before = rewritten();
+
+	(void)state;
+	parse(&f, l.first);
+	assert_int_equal(mprotect(l.text, l.text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+	l.second[3] ^= 1;
+	test_clock.later_ns += LATER;
+	compare(&f, u, true);
+	assert_shown(&f, u, DIFFERENT ";first");
+	test_clock.later_ns += LATER;
+	compare(&f, u, true);
+	assert_int_equal(rewritten(), before);
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_shown(&f, STACK(USER(l.first)), "first");
+	done(&f);
+	unload(&l, &x);
+}
+
+/* It is parsed anew each time, and what it was meanwhile stays unknown. */
+static void a_memory_file_that_is_changed_to_and_fro(void **state)
+{
+	_cleanup_free_ char *one = build("one.so", 3), *two = build("two.so", 5);
+	struct memory_file x = in_memory(one);
+	struct library l = load_memory_file(&x);
+	struct fixture f = make((uint32_t)getpid());
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+	size_t n_shown = 0;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		put(i % 4 ? one : two, x.to, x.bytes);
+		parse(&f, l.first);
+		test_clock.later_ns += LATER / 2;
+		read_mappings(&f);
+		compare(&f, u, true);
+		n_shown += !stacks_end(f.s, f.tgid, f.start_ns, u);
+	}
+	assert_int_equal(n_shown, 0);
+	done(&f);
+	unload(&l, &x);
+}
+
+/* What it was before it was read nobody knows. */
+static void samples_of_before_a_memory_file_was_read(void **state)
+{
+	_cleanup_free_ char *one = build("one.so", 3);
+	struct memory_file x = in_memory(one);
+	struct library l = load_memory_file(&x);
+	struct fixture f = make_unwritten(&x);
+	const struct raw_stack *u = STACK(USER(l.first), USER(l.second + 2));
+	uint64_t before_ns = now_boot_ns(), after_ns;
+
+	(void)state;
+	parse(&f, l.first);
+	after_ns = now_boot_ns();
+	compare(&f, u, true);
+	stacks_taken(f.s, before_ns);
+	assert_shown(&f, u, NOT_YET);
+	stacks_taken(f.s, after_ns);
+	assert_shown(&f, u, "second;first");
+	done(&f);
+	unload(&l, &x);
+}
+
+/* A just-in-time compiler's code: nothing is known of it, and the kernel has no rows of it, that could be wrong. */
+static void a_memory_file_that_is_no_program(void **state)
+{
+	_cleanup_free_ char *one = build("one.so", 3);
+	int fd = memfd_create("generated", MFD_CLOEXEC);
+	struct library l = load(one);
+	const uint8_t *code;
+	struct fixture f;
+	struct elf_index *index;
+	struct mappings *m;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, PAGE), 0);
+	code = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+	f = make((uint32_t)getpid());
+	assert_shown(&f, STACK(USER(code), USER(l.first + 2)), NOT_YET);
+	assert_int_equal(mappings_read(f.tgid, f.start_ns, 1, &m), 0);
+	assert_int_equal(files_index(files, mappings_find(m, (uintptr_t)code), &index), -ENOEXEC);
+	mappings_unref(m);
+	for (int i = 0; i < 3; i++) { /* it is not asked for again and again */
+		assert_shown(&f, STACK(USER(code), USER(l.first + 2)),
+			     "[l] first;[/memfd:generated]");
+		test_clock.later_ns += 60 * NSEC_PER_SEC;
+	}
+	done(&f);
+	munmap((void *)code, PAGE);
+	close(fd);
+	dlclose(l.handle);
 }
 
 int main(int argc, char **argv)
@@ -536,12 +685,17 @@ int main(int argc, char **argv)
 		cmocka_unit_test(code_that_is_gone_was_not_compared),
 		cmocka_unit_test(code_that_was_not_compared_has_none),
 		cmocka_unit_test(a_function_that_was_replaced_ends_the_stack),
+		cmocka_unit_test(code_that_is_changed_to_and_fro),
 		cmocka_unit_test(breakpoints_are_no_other_code),
 		cmocka_unit_test(a_process_that_has_ended),
 		cmocka_unit_test(pages_beyond_the_limits_are_counted),
 		cmocka_unit_test(more_pages_differ_than_are_told_byte_by_byte),
 		cmocka_unit_test(a_memory_file_that_is_rewritten),
 		cmocka_unit_test(a_memory_file_that_is_written),
+		cmocka_unit_test(a_process_that_changes_its_own_copy),
+		cmocka_unit_test(a_memory_file_that_is_changed_to_and_fro),
+		cmocka_unit_test(samples_of_before_a_memory_file_was_read),
+		cmocka_unit_test(a_memory_file_that_is_no_program),
 	};
 	struct files_config c = {0};
 	int failed;

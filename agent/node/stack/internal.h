@@ -46,6 +46,7 @@ struct stacks {
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
 	size_t n_compared_pages; /* of compared.c */
+	uint64_t taken_ns;	 /* of stacks_taken */
 };
 
 /* ---- processes.c ---- */

@@ -16,6 +16,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 	struct stacks *s = xcalloc(1, sizeof(*s));
 
 	s->files = c->files;
+	s->taken_ns = UINT64_MAX;
 	s->kernel = kernel_names_new(c->kallsyms_path);
 	*ret = s;
 	return 0;
@@ -30,6 +31,11 @@ struct stacks *stacks_free(struct stacks *s)
 	kernel_names_free(s->kernel);
 	free(s);
 	return NULL;
+}
+
+void stacks_taken(struct stacks *s, uint64_t first_ns)
+{
+	s->taken_ns = first_ns;
 }
 
 int stacks_refresh_kernel(struct stacks *s)

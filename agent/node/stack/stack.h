@@ -72,6 +72,11 @@ void stacks_named(struct stacks *s, struct names_wanted *w);	/* takes the names 
 struct names_wanted *wanted_free(struct names_wanted *w);
 
 /*
+ * The stacks that are handed to stacks_end and stacks_resolve from now on were taken then (CLOCK_BOOTTIME) or later: of code in a
+ * file in memory nobody knows what it was before the file was read. At first: after everything.
+ */
+void stacks_taken(struct stacks *s, uint64_t first_ns);
+/*
  * NULL: the stack is whole; else why it is not. The walk's own reason, or "bad_address": it ended
  * well, but at an address where the process has no code. A frame pointer that was none led there. "runtime_pending": it
  * has code of a runtime that the kernel did not know of yet, so that its program's frames are not there. Or what a runtime
