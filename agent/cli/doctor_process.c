@@ -273,7 +273,7 @@ static void tell_unsure(struct doctor *d, const struct mappings *m, const int *e
 			     "lie in anonymous memory, where the program has copied it (for huge "
 			     "pages); names and stacks come from the file where the bytes agree"},
 		[IN_MEMORY_FILE] = {"code in a file in memory",
-				    "lie in a file without a name (memfd), which the program may "
+				    "lie in a file in memory (memfd, tmpfs), which the program may "
 				    "rewrite; names and stacks come from the copy that was read, "
 				    "where the bytes agree"},
 	};

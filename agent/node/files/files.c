@@ -35,7 +35,7 @@ struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64
 {
 	struct file_key key = {0};
 
-	key.kind = kind;
+	key.kind = kind == FILE_MAIN && m->memory_file ? FILE_MEMORY : kind;
 	key.root = root;
 	if (kind == FILE_VDSO)
 		return key;

@@ -757,12 +757,29 @@ static void memory_files_have_the_bytes_that_were_parsed(void **state)
 	files_free(f);
 }
 
+/* Another process maps it as loaders do, and had it parsed first. */
+static void a_memory_file_to_some_has_a_copy(void **state)
+{
+	struct files *f = make(0);
+	struct mapping m = memory_file(8 << 20), private = m;
+
+	(void)state;
+	private.memory_file = false;
+	ask(f, &private);
+	assert_int_equal(bytes_known(f, &m), -ENOENT);
+	ask(f, &m);
+	assert_int_equal(bytes_known(f, &m), 0);
+	close(m.fd);
+	files_free(f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(indexes_are_kept_under_the_limit),
 		cmocka_unit_test(memory_files_are_kept_under_their_limit),
 		cmocka_unit_test(who_has_many_memory_files_pushes_out_his_own),
+		cmocka_unit_test(a_memory_file_to_some_has_a_copy),
 		cmocka_unit_test(memory_files_have_the_bytes_that_were_parsed),
 		cmocka_unit_test(tags_have_a_limit),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),

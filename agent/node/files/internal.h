@@ -49,6 +49,7 @@ void names_unref(struct names *n);
 /* ---- files.c: the cache ---- */
 enum file_kind {
 	FILE_MAIN,
+	FILE_MEMORY, /* the same as a memory file: it has a copy */
 	FILE_VDSO,
 	FILE_DEBUG,
 };

@@ -83,7 +83,7 @@ static struct image *find_function(struct files *f, const struct mapping *m, uin
 
 	if (m->memory_file) /* as in memory_file_seen */
 		seen.ctime_ns = x->parsed_ns;
-	if (x->key.kind == FILE_MAIN)
+	if (x->key.kind != FILE_VDSO)
 		debug = debug_image(f, &seen, root);
 	if (debug && elf_index_symbol(debug->index, address, ret) == 0)
 		return debug;

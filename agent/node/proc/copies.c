@@ -109,7 +109,7 @@ void copies_line(struct copies *c, const struct maps_line *l, const struct mappi
 {
 	if (item && is_candidate(item))
 		add_candidate(c, item, i);
-	else if (l->m.inode && !l->shared && *l->name == '/')
+	else if (l->m.inode && !l->m.shared && *l->name == '/')
 		note_file(c, l);
 }
 

@@ -730,9 +730,9 @@ static void descriptors_are_given_back(void **state)
 
 /* ---- files in memory ---- */
 
-static bool is_memory_file(int fd)
+static bool is_memory_file(int fd, int flags)
 {
-	void *p = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	void *p = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, flags, fd, 0);
 	struct mappings *m = read_own();
 	bool is = at(m, p)->memory_file;
 
@@ -751,17 +751,19 @@ static void files_that_may_be_rewritten(void **state)
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, PAGE), 0);
-	assert_true(is_memory_file(fd));
+	assert_true(is_memory_file(fd, MAP_PRIVATE));
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
-	assert_false(is_memory_file(fd));
+	assert_false(is_memory_file(fd, MAP_PRIVATE));
+	assert_false(is_memory_file(fd, MAP_SHARED));
 	if (named < 0) {
 		print_message("skipped: no /dev/shm here\n");
 		return;
 	}
 	assert_int_equal(ftruncate(named, PAGE), 0);
-	assert_false(is_memory_file(named));
+	assert_false(is_memory_file(named, MAP_PRIVATE)); /* as loaders map it */
+	assert_true(is_memory_file(named, MAP_SHARED));
 	unlink(path);
-	assert_true(is_memory_file(named));
+	assert_true(is_memory_file(named, MAP_PRIVATE));
 }
 
 /* Whether the process itself can rewrite it by a mapping that it has. */

@@ -150,7 +150,7 @@ void open_files_use(struct open_files *f, struct mapping *m)
 	m->open_error = x->error;
 	m->ctime_ns = x->file.ctime_ns;
 	m->file_bytes = x->file.bytes;
-	m->memory_file = x->file.in_memory;
+	m->memory_file = x->file.in_memory || (x->file.in_tmpfs && m->shared);
 }
 
 void open_files_share(struct open_files *f, const struct mapping *m)
@@ -223,7 +223,7 @@ static bool is_written(const struct written *w, const struct mapping *m)
 
 static void note_written(struct written *w, const struct maps_line *l)
 {
-	if (w->any || !l->shared || !l->m.writable || !l->m.inode || is_written(w, &l->m))
+	if (w->any || !l->m.shared || !l->m.writable || !l->m.inode || is_written(w, &l->m))
 		return;
 	w->any = w->n == WRITTEN_MAX;
 	if (w->any)

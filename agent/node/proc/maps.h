@@ -6,7 +6,7 @@
 
 struct maps_line {
 	struct mapping m; /* path NULL, fd -1 */
-	bool executable, shared;
+	bool executable;
 	const char *name; /* as the line has it, inside of it; "" none */
 };
 /* Everything that the line tells. -EINVAL: no such line. line may lose its newline. */
@@ -33,6 +33,7 @@ struct maps_file {
 	int fd;
 	uint64_t ctime_ns, bytes;
 	bool in_memory; /* of hugetlbfs; of tmpfs, without a name */
+	bool in_tmpfs;	/* and nobody has sealed it against writing */
 };
 int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
 /* The process's root directory (O_PATH), shared between the processes of a container. */

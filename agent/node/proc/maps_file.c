@@ -92,12 +92,15 @@ void maps_file_release(int fd)
 
 #define HUGE_PAGE_BYTES (2 << 20)
 
-/* Nobody can write it any more, through whatever mapping. */
-static bool is_sealed(int fd)
+/*
+ * Of tmpfs or hugetlbfs (no other file system knows of seals), and not sealed against writing: then
+ * nobody can write it any more, through whatever mapping.
+ */
+static bool may_be_written(int fd)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	return seals >= 0 && seals & F_SEAL_WRITE;
+	return seals >= 0 && !(seals & F_SEAL_WRITE);
 }
 
 /*
@@ -161,7 +164,8 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 		.fd = fd,
 		.ctime_ns = ctime_of(&st),
 		.bytes = (uint64_t)st.st_size,
-		.in_memory = is_in_memory(path_fd, &st) && !is_sealed(fd),
+		.in_memory = may_be_written(fd) && is_in_memory(path_fd, &st),
+		.in_tmpfs = may_be_written(fd),
 	};
 	return 0;
 }

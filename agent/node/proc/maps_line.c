@@ -115,7 +115,7 @@ int maps_parse(char *line, struct maps_line *ret)
 	if (*p && *p != ' ')
 		return -EINVAL;
 	l.executable = permissions[2] == 'x';
-	l.shared = permissions[3] == 's';
+	m->shared = permissions[3] == 's';
 	m->writable = permissions[1] == 'w';
 	m->dev_major = major;
 	m->dev_minor = minor;

@@ -52,6 +52,7 @@ struct mapping {			/* executable mappings only */
 	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]"; "" anonymous (JIT) */
 	bool deleted, library;		/* library: path contains ".so" */
 	bool writable;
+	bool shared;			/* writes go to the file; loaders map files privately */
 	/*
 	 * Memory without a file, in the place of this part of the file: a copy of its code, as programs make it that want
 	 * huge pages. The members above and fd are the file's; what the kernel has mapped there is backing_fd's, of a copy only.
@@ -59,7 +60,11 @@ struct mapping {			/* executable mappings only */
 	bool copy;
 	int backing_fd;			/* a file in memory; -1: anonymous */
 	uint64_t backing_offset;	/* of start in it */
-	bool memory_file;		/* a file in memory without a name (memfd): rewritten by another mapping, its ctime stays */
+	/*
+	 * A file in memory without a name (memfd), or one with a name that is mapped shared: another mapping may rewrite it, and
+	 * its ctime stays.
+	 */
+	bool memory_file;
 	bool written;			/* a memory file that this process has mapped to be written, too */
 	uint64_t tag;			/* the file, as frames name it (probes_file_tag, bpf/tables.h); 0: not looked for */
 	int fd;				/* the mapped file, shared by mappings of one file; -1: open_error says why */
