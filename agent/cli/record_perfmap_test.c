@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame record of Node.js: whole stacks with and without a perf map, and its functions' names with one. */
+/* podflame record of Node.js and of code in a memfd: whole stacks with and without a perf map, and names with one. */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 
@@ -52,7 +52,7 @@ static char *record(pid_t pid)
 	return TAKE_PTR(out);
 }
 
-static void end_node(pid_t pid)
+static void end(pid_t pid)
 {
 	_cleanup_free_ char *map = xasprintf("/tmp/perf-%d.map", pid);
 
@@ -83,7 +83,7 @@ static void node_without_a_map(void **state)
 	folded = record(pid);
 	assert_whole(folded);
 	assert_int_equal(folded_sum(folded, ";hot"), 0);
-	end_node(pid);
+	end(pid);
 }
 
 static void node_with_a_map(void **state)
@@ -107,7 +107,73 @@ static void node_with_a_map(void **state)
 		      (unsigned long long)hot, (unsigned long long)cold);
 	assert_true(100 * (hot + cold) > 90 * folded_sum(folded, ";turn"));
 	assert_true(100 * hot > 65 * (hot + cold) && 100 * hot < 85 * (hot + cold));
-	end_node(pid);
+	end(pid);
+}
+
+/*
+ * Code that is written through one mapping of a memfd and runs in another: push %rbp; mov %rsp,%rbp; mov $2000000,%ecx;
+ * dec %ecx; jne; pop %rbp; ret.
+ */
+static const char memfd_program[] =
+	"#define _GNU_SOURCE\n"
+	"#include <stdio.h>\n"
+	"#include <string.h>\n"
+	"#include <sys/mman.h>\n"
+	"#include <sys/prctl.h>\n"
+	"#include <unistd.h>\n"
+	"static const char code[] = \"\\x55\\x48\\x89\\xe5\\xb9\\x80\\x84\\x1e\\x00\"\n"
+	"			   \"\\xff\\xc9\\x75\\xfc\\x5d\\xc3\";\n"
+	"int main(void)\n"
+	"{\n"
+	"	int fd = memfd_create(\"jit\", 0);\n"
+	"	char path[64], *to, *at;\n"
+	"	FILE *f;\n"
+	"	prctl(PR_SET_PDEATHSIG, 9);\n"
+	"	if (ftruncate(fd, 4096)) return 1;\n"
+	"	to = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);\n"
+	"	at = mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);\n"
+	"	memcpy(to, code, sizeof(code));\n"
+	"	snprintf(path, sizeof(path), \"/tmp/perf-%d.map\", getpid());\n"
+	"	f = fopen(path, \"w\");\n"
+	"	fprintf(f, \"%lx %lx made_in_memory\\n\", (long)at, (long)sizeof(code));\n"
+	"	fclose(f);\n"
+	"	for (;;) ((void (*)(void))at)();\n"
+	"}\n";
+
+static pid_t start_memfd(void)
+{
+	_cleanup_free_ char *source = file_in_dir("jit.c"), *path = file_in_dir("jit");
+	_cleanup_free_ char *command = xasprintf("gcc -O2 -w -o %s %s", path, source);
+	pid_t pid;
+
+	assert_int_equal(file_write_atomic(source, memfd_program, strlen(memfd_program), 0644), 0);
+	assert_int_equal(system(command), 0);
+	pid = fork();
+	if (pid == 0) {
+		execl(path, path, (char *)NULL);
+		_exit(127);
+	}
+	wait_cpu(pid, 100 * NSEC_PER_MSEC);
+	return pid;
+}
+
+/* No file of it is marked: that its code is generated is all that says to look for a map. */
+static void code_of_a_memfd_with_a_map(void **state)
+{
+	_cleanup_free_ char *folded = NULL;
+	uint64_t all, named;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	pid = start_memfd();
+	folded = record(pid);
+	end(pid);
+	all = folded_sum(folded, NULL);
+	named = folded_sum(folded, ";main;made_in_memory ");
+	print_message("%llu samples, %llu named\n", (unsigned long long)all,
+		      (unsigned long long)named);
+	assert_true(all > 100 && 100 * named >= 95 * all);
 }
 
 static int make_dir(void **state)
@@ -127,6 +193,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(node_without_a_map),
 		cmocka_unit_test(node_with_a_map),
+		cmocka_unit_test(code_of_a_memfd_with_a_map),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

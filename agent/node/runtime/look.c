@@ -30,12 +30,18 @@ const char *const *runtime_marks(void)
 	return marks;
 }
 
+/* .NET writes its code through one mapping and runs it in another, of a file in memory. */
 bool mapping_is_generated(const struct mapping *m, const struct elf_index *index)
 {
-	return !index && !m->copy &&
-	       (!*m->path || m->memory_file || str_has_prefix(m->path, "[anon:") ||
-		str_has_prefix(m->path, "[anon_shmem:") || str_has_prefix(m->path, "/memfd:") ||
-		str_has_prefix(m->path, "/dev/zero"));
+	static const char *const names[] = {"[anon:", "[anon_shmem:", "/memfd:", "/dev/zero",
+					    "/anon_hugepage"};
+
+	if (index || m->copy)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_has_prefix(m->path, names[i]))
+			return true;
+	return !*m->path || m->memory_file;
 }
 
 /* Of a runtime's, by its pattern; others look for marks, too. */

@@ -357,6 +357,34 @@ static void marks_or_generated_code_make_it_likely(void **state)
 	assert_true(runtimes_likely(&m, indexes));
 }
 
+static void code_without_a_program_is_generated(void **state)
+{
+	static const struct {
+		char *path;
+		bool is;
+	} rows[] = {{nothing, true},
+		    {(char *)"[anon:v8]", true},
+		    {(char *)"[anon_shmem:code]", true},
+		    {(char *)"/memfd:doublemapper", true},
+		    {(char *)"/dev/zero", true},
+		    {(char *)"/anon_hugepage", true},
+		    {path, false},
+		    {(char *)"[vdso]", false}};
+	struct mapping x = {0};
+	struct mappings m = {.items = &x, .n = 1};
+	char index; /* stands for one of a program or library */
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct elf_index *of_a_program = (struct elf_index *)&index, *none = NULL;
+
+		x.path = rows[i].path;
+		assert_int_equal(mapping_is_generated(&x, NULL), rows[i].is);
+		assert_int_equal(runtimes_likely(&m, &none), rows[i].is);
+		assert_false(mapping_is_generated(&x, of_a_program));
+	}
+}
+
 /* ---- names ---- */
 
 static void names_are_read_and_clean(void **state)
@@ -544,6 +572,7 @@ int main(void)
 		T(what_cannot_be_told_now_stays),
 		T(who_is_gone_is_told),
 		T(marks_or_generated_code_make_it_likely),
+		T(code_without_a_program_is_generated),
 		T(names_are_read_and_clean),
 		T(names_of_a_round_have_a_limit),
 		T(a_name_that_fails_is_none),
