@@ -20,10 +20,13 @@
 #include <unistd.h>
 #include <uthash.h>
 
-/* While it is open its inode number is nobody else's. */
+/*
+ * While it is open its inode number is nobody else's. But overlayfs has another file under it once a lower file was written to:
+ * a descriptor from before maps what the lower file has, and reads what the new one has. The change time tells them apart.
+ */
 struct shared {
-	struct {
-		uint64_t dev, inode;
+	struct shared_key {
+		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: of a directory */
 	} key;
 	int fd;
 	unsigned refs;
@@ -33,12 +36,23 @@ struct shared {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared *files, *descriptors;
 
+static uint64_t ctime_of(const struct stat *st)
+{
+	return (uint64_t)st->st_ctim.tv_sec * NSEC_PER_SEC + st->st_ctim.tv_nsec;
+}
+
+static struct shared_key key_of(const struct stat *st)
+{
+	return (struct shared_key){st->st_dev, st->st_ino, S_ISDIR(st->st_mode) ? 0 : ctime_of(st)};
+}
+
 static struct shared *take(const struct stat *st)
 {
-	struct shared key = {.key = {st->st_dev, st->st_ino}}, *s;
+	struct shared_key key = key_of(st);
+	struct shared *s;
 
 	pthread_mutex_lock(&lock);
-	HASH_FIND(hh, files, &key.key, sizeof(key.key), s);
+	HASH_FIND(hh, files, &key, sizeof(key), s);
 	if (s)
 		s->refs++;
 	pthread_mutex_unlock(&lock);
@@ -50,8 +64,7 @@ static void share(const struct stat *st, int fd)
 {
 	struct shared *s = xcalloc(1, sizeof(*s)), *other;
 
-	s->key.dev = st->st_dev;
-	s->key.inode = st->st_ino;
+	s->key = key_of(st);
 	s->fd = fd;
 	s->refs = 1;
 	pthread_mutex_lock(&lock);
@@ -114,11 +127,6 @@ static bool is_in_memory(int path_fd, const struct stat *st)
 	if ((st->st_nlink && st->st_blksize < HUGE_PAGE_BYTES) || fstatfs(path_fd, &fs) < 0)
 		return false;
 	return fs.f_type == HUGETLBFS_MAGIC || (fs.f_type == TMPFS_MAGIC && !st->st_nlink);
-}
-
-static uint64_t ctime_of(const struct stat *st)
-{
-	return (uint64_t)st->st_ctim.tv_sec * NSEC_PER_SEC + st->st_ctim.tv_nsec;
 }
 
 bool mapping_file_is_unchanged(const struct mapping *m)

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -395,6 +396,109 @@ static void the_first_thread_has_ended(void **state)
 	testliving_stop(pid);
 }
 
+/* ---- a file of a container's image that is written over ---- */
+
+/* Of an image's layer and the one above it; false: none can be mounted here. */
+static bool mount_overlay(const char *at)
+{
+	static const char *const names[] = {"lower", "upper", "work", "merged"};
+	_cleanup_free_ char *options =
+		xasprintf("lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work", at, at, at);
+	_cleanup_free_ char *merged = xasprintf("%s/merged", at);
+
+	if (mount("none", at, "tmpfs", 0, NULL) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_free_ char *path = xasprintf("%s/%s", at, names[i]);
+
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	return mount("none", merged, "overlay", 0, options) == 0;
+}
+
+static void write_page(const char *path, char c)
+{
+	char page[4096];
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+
+	assert_true(fd >= 0);
+	memset(page, c, sizeof(page));
+	assert_int_equal(write(fd, page, sizeof(page)), sizeof(page));
+	close(fd);
+}
+
+static pid_t start_mapping(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *at = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	pid_t pid;
+
+	assert_ptr_not_equal(at, MAP_FAILED);
+	close(fd);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		testliving_waits(NULL);
+	}
+	munmap(at, 4096);
+	return pid;
+}
+
+static void assert_maps(int fd, char c)
+{
+	char *at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	assert_ptr_not_equal(at, MAP_FAILED);
+	assert_int_equal(*at, c);
+	munmap(at, 4096);
+}
+
+/* Both have one inode number, and the first one is still mapped. */
+static void check_written_over(const char *at)
+{
+	_cleanup_free_ char *lower = xasprintf("%s/lower/x", at),
+			    *path = xasprintf("%s/merged/x", at);
+	struct mappings *before, *after;
+	const struct mapping *old, *new;
+	pid_t one, two;
+
+	write_page(lower, 'a');
+	one = start_mapping(path);
+	before = read_of(one);
+	write_page(path, 'b');
+	two = start_mapping(path);
+	after = read_of(two);
+	old = mapping_of(before, path);
+	new = mapping_of(after, path);
+	assert_non_null(old);
+	assert_non_null(new);
+	assert_int_equal(old->inode, new->inode);
+	assert_maps(old->fd, 'a');
+	assert_maps(new->fd, 'b');
+	mappings_unref(before);
+	mappings_unref(after);
+	testliving_stop(one);
+	testliving_stop(two);
+}
+
+static void a_file_of_an_image_that_is_written_over(void **state)
+{
+	char at[] = "/tmp/podflame-maps-XXXXXX";
+
+	(void)state;
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		print_message("skipped: it cannot have mounts of its own here\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(at));
+	if (mount_overlay(at))
+		check_written_over(at);
+	else
+		print_message("skipped: overlayfs cannot be mounted here: %s\n", strerror(errno));
+	(void)umount2(at, MNT_DETACH);
+	rmdir(at);
+}
+
 /* That is looked at where another thread has it. */
 static void another_program_than_the_kernel_told_of(void **state)
 {
@@ -531,6 +635,7 @@ int main(void)
 		cmocka_unit_test(processes_share_descriptors),
 		cmocka_unit_test(descriptors_are_left),
 		cmocka_unit_test(deleted_program),
+		cmocka_unit_test(a_file_of_an_image_that_is_written_over),
 		cmocka_unit_test(wrong_process),
 		cmocka_unit_test(the_first_thread_has_ended),
 		cmocka_unit_test(another_program_than_the_kernel_told_of),
