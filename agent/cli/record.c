@@ -126,9 +126,10 @@ void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns,
 {
 	struct mappings *m = NULL;
 
-	/* The kernel asks again, as long as its samples need it. */
-	if (record_rests(r, tgid, start_ns, exec_id))
+	if (record_rests(r, tgid, start_ns, exec_id)) {
+		mappings_count_resting();
 		return;
+	}
 	if (mappings_read_of(tgid, start_ns, exec_id, stack, &m)) {
 		r->n_unmapped++;
 		return;

@@ -170,6 +170,11 @@ static void print_end(const char *name, const char *label, const char *reason, u
 {
 	(void)label;
 	(void)arg;
+	if (n && streq(name, "podflame_mappings_dropped_total") && streq(reason, "resting"))
+		fprintf(stderr,
+			"podflame record: mappings change more often than they are read: %" PRIu64
+			" times left out\n",
+			n);
 	if (n && streq(name, "podflame_stacks_unfinished_total"))
 		fprintf(stderr, "podflame record: stacks that end early: %" PRIu64 " %s\n", n,
 			reason);

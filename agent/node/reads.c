@@ -158,9 +158,12 @@ void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns
 {
 	struct reading *r;
 
-	/* The kernel asks again, as long as its samples need it. */
-	if (!tgid || follow_rests(all->node->follow, tgid, start_boottime_ns, exec_id))
+	if (!tgid)
 		return;
+	if (follow_rests(all->node->follow, tgid, start_boottime_ns, exec_id)) {
+		mappings_count_resting();
+		return;
+	}
 	r = xcalloc(1, sizeof(*r));
 	r->reads = all;
 	r->process.tgid = tgid;

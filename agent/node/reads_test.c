@@ -48,6 +48,8 @@ uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boo
 	return 0;
 }
 
+static bool rests;
+
 bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
 		  uint32_t exec_id)
 {
@@ -55,7 +57,7 @@ bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime
 	(void)tgid;
 	(void)start_boottime_ns;
 	(void)exec_id;
-	return false;
+	return rests;
 }
 
 void tables_tag(struct files *f, struct mappings *m)
@@ -196,6 +198,20 @@ static void a_pod_keeps_one_thread(void **state)
 	assert_true(items[13].ran && !items[13].refused);
 }
 
+/* What its samples lack is to be seen somewhere. */
+static void a_process_that_rests_is_not_read_and_counted(void **state)
+{
+	struct counter *c = counter("podflame_mappings_dropped_total", "reason", "resting");
+	uint64_t before = counter_get(c);
+
+	(void)state;
+	rests = true;
+	reads_mappings(node.reads, getpid(), 0, 0, 0, 20);
+	rests = false;
+	assert_false(reads_under_way(node.reads));
+	assert_int_equal(counter_get(c), before + 1);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -223,6 +239,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pod_keeps_one_thread),
+		cmocka_unit_test(a_process_that_rests_is_not_read_and_counted),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

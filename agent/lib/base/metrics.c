@@ -100,7 +100,8 @@ static const struct {
 	{"containers_over_budget",
 	 "Containers with an event that is off to keep within limits.overheadPercent."},
 	{"cpu_stat_failed_total", "cpu.stat files of containers that were not read."},
-	{"mappings_dropped_total", "Mappings of processes that were not read or not taken in."},
+	{"mappings_dropped_total", "Mappings of processes that were not read or not taken in; "
+				   "resting: they change more often than they are read."},
 	{"over_budget_total", "Times that an event of a container went off for its cost."},
 	{"process_lists_failed_total", "Lists of selected processes that the kernel did not give."},
 	{"processes_dropped_total", "Processes that were left out because a limit was reached."},

@@ -118,6 +118,11 @@ static inline bool mappings_may_be_read(uint64_t rest_ns, uint64_t now_ns)
 {
 	return now_ns + MAPPINGS_ADVANCE_NS >= rest_ns;
 }
+/* They may not: the kernel asks again, as long as its samples need them. */
+static inline void mappings_count_resting(void)
+{
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "resting"), 1);
+}
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
 int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
