@@ -89,7 +89,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	*ret_hits = 0;
 }
 
-static bool lost;
+static bool lost, outlives;
+static unsigned n_asked;
 
 static bool process_ended;
 
@@ -102,7 +103,14 @@ bool proc_has_ended(uint32_t tgid)
 bool probes_attached_lost(const struct attached *a)
 {
 	assert_ptr_equal(a, &attached);
+	n_asked++;
 	return lost;
+}
+
+bool probes_attached_outlives(const struct attached *a)
+{
+	assert_ptr_equal(a, &attached);
+	return outlives;
 }
 
 uint64_t probes_attached_hits(const struct attached *a)
@@ -450,7 +458,7 @@ static void attach_and_look_at(void)
 static int look_no_more(void **state)
 {
 	HASH_CLEAR(hh, follow.tracked);
-	lost = process_ended = false;
+	lost = process_ended = outlives = false;
 	return clock_goes_on(state);
 }
 
@@ -497,6 +505,31 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
+}
+
+static unsigned asked_in(unsigned n_watches)
+{
+	n_asked = 0;
+	while (n_watches--)
+		timer_fire();
+	return n_asked;
+}
+
+/* The loop looks at all processes a hundred times a second. */
+static void a_thread_is_asked_for_when_its_end_matters(void **state)
+{
+	(void)state;
+	outlives = true;
+	attach_and_look_at();
+	assert_int_equal(asked_in(3), 1);
+	n_moves++; /* others' probes were taken away, perhaps */
+	assert_int_equal(asked_in(3), 1);
+	test_clock.stands_ns += NSEC_PER_SEC;
+	assert_int_equal(asked_in(3), 1);
+	attach_anew();
+	assert_int_equal(asked_in(3), 1);
+	outlives = false;
+	assert_int_equal(asked_in(3), 3);
 }
 
 /* Each time it has no probes for longer, so that other processes get theirs. */
@@ -595,6 +628,7 @@ int main(void)
 		STANDS(what_may_pass_is_tried_less_and_less_often_and_told),
 		STANDS(what_stays_is_tried_again_after_a_minute),
 		LOOKS(who_is_probed_by_a_thread_that_ended_is_probed_anew),
+		LOOKS(a_thread_is_asked_for_when_its_end_matters),
 		LOOKS(threads_that_end_again_and_again_are_followed_less_and_less_often),
 		LOOKS(the_end_of_a_process_is_no_lost_thread),
 		LOOKS(sites_may_be_lent_while_it_is_looked_at),

@@ -6,8 +6,9 @@
  * The kernel finds the memory to probe by one thread of the process: it probes what that thread
  * has mapped when the link is made, and what it maps later. A link of many places uses the first
  * thread (uprobe_multi_link_filter, kernel/trace/bpf_trace.c). Once that thread has ended, a new
- * link probes nothing, and nothing tells; an old link goes on, but not in what is mapped later. A
- * probe of one place may use any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c), and is
+ * link probes nothing, and nothing tells; an old link goes on, but not in what is mapped later, and
+ * only until another process's link at the same place is closed: then the kernel asks for whom the
+ * place is still probed (register_for_each_vma, kernel/events/uprobes.c). A probe of one place may use any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c), and is
  * hit no more once that thread has ended. So where the first thread has ended, the agent probes
  * each place by itself with another thread, and does so again when that thread ends:
  * probes_attached_lost().
@@ -459,9 +460,23 @@ static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 	return proc_living_thread(a->key.tgid, &a->tid) == -ESRCH ? -ESRCH : -EAGAIN;
 }
 
+/* It is asked about a hundred times a second. */
+static void keep_thread(struct attached *a)
+{
+	if (a->thread_fd >= 0)
+		close(a->thread_fd);
+	a->thread_fd = proc_thread_open(a->key.tgid, a->tid);
+}
+
 bool probes_attached_lost(const struct attached *a)
 {
-	return !proc_thread_lives(a->key.tgid, a->tid);
+	return a->thread_fd < 0 ? !proc_thread_lives(a->key.tgid, a->tid)
+				: !proc_opened_thread_lives(a->thread_fd);
+}
+
+bool probes_attached_outlives(const struct attached *a)
+{
+	return mode_of(a) != UPROBE_SINGLE;
 }
 
 int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
@@ -483,6 +498,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		return r;
 	a = xcalloc(1, sizeof(*a));
 	a->memory = m;
+	a->thread_fd = -1;
 	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};
 	r = attach_living(a, proc, files, n, &event_mask, 0, &refused);
 	links_close_going(&a, 1);
@@ -496,6 +512,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 		free(a);
 		return r;
 	}
+	keep_thread(a);
 	*ret = a;
 	*ret_refused = refused;
 	return 0;
@@ -526,6 +543,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 		links_close_going(&a, 1);
 		r = set_changed(a, proc, event_mask, n_before);
 	}
+	keep_thread(a);
 	if (had_inuse && !a->inuse)
 		live_forget(a->memory);
 	if (!r)

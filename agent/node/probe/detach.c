@@ -113,6 +113,8 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 		struct attached *a = items[i];
 
 		inuse |= a->inuse;
+		if (a->thread_fd >= 0)
+			close(a->thread_fd);
 		free(a->links);
 		free(a);
 	}

@@ -71,7 +71,8 @@ struct attached_link {
 struct attached {
 	struct pf_process_key key;
 	struct memory *memory;
-	uint32_t tid; /* of the links that are made now: see attach.c */
+	uint32_t tid;  /* of the links that are made now: see attach.c */
+	int thread_fd; /* proc_thread_open() of it; -1 */
 	bool inuse;
 	bool leaving;	   /* counted in n_leaving, until it is being detached */
 	bool added;	   /* its entry in procs is its own */

@@ -704,6 +704,55 @@ static void it_is_probed_by_whatever_thread_lives(void **state)
 	munmap(ends, 4096);
 }
 
+static void body_pauses(struct truth *t)
+{
+	for (t->ready = 1;;)
+		pause();
+}
+
+static void probe_another_for_a_moment(struct scene *s)
+{
+	struct child other = child_start(body_pauses, NULL);
+	struct probes_refused refused;
+	struct attached *a;
+
+	assert_int_equal(probes_attach(s->p, (uint32_t)other.pid, other.start_ns, &s->probed.proc,
+				       &s->probed.file, 1, &a, &refused),
+			 0);
+	probes_detach(s->p, a);
+	child_stop(&other);
+}
+
+static uint64_t short_of_round(struct scene *s, uint32_t step)
+{
+	s->w.alloc = (struct seen){};
+	go(s, step);
+	return s->w.alloc.in_short;
+}
+
+/* That its thread has ended has to be seen soon: nothing is hit when somebody else leaves, or, of single probes, at once. */
+static void without_its_thread_it_is_probed_for_a_while(void **state)
+{
+	bool single = mode_at_most == UPROBE_SINGLE;
+	struct scene s = {};
+
+	(void)state;
+	need_mode();
+	ends_open();
+	scene_open(&s, body_ends, ALLOC, 1);
+	assert_int_equal(short_of_round(&s, 3), SHORT_ALLOC);
+	assert_int_equal(probes_attached_outlives(s.a), !single);
+	end_thread(&s, 0);
+	assert_int_equal(short_of_round(&s, 4), single ? 0 : SHORT_ALLOC);
+	probe_another_for_a_moment(&s);
+	assert_int_equal(short_of_round(&s, 5), 0);
+	attach_anew(&s);
+	assert_false(probes_attached_outlives(s.a));
+	assert_int_equal(short_of_round(&s, 6), SHORT_ALLOC);
+	scene_close(&s);
+	munmap(ends, 4096);
+}
+
 /* A process that allocates, and whose first thread ended before anybody saw it. */
 static void scene_begin_without_first(struct scene *s, unsigned events)
 {
@@ -808,6 +857,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(places_that_cannot_be_probed_are_left_out),
 		cmocka_unit_test(places_within_a_function_have_factors),
 		cmocka_unit_test(it_is_probed_by_whatever_thread_lives),
+		cmocka_unit_test(without_its_thread_it_is_probed_for_a_while),
 		cmocka_unit_test(its_first_thread_has_ended_before_it_is_seen),
 		cmocka_unit_test(more_places_than_are_probed_one_at_a_time_are_told),
 		cmocka_unit_test(a_trap_has_a_price),

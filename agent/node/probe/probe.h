@@ -111,6 +111,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
  * being changed or detached.
  */
 bool probes_attached_lost(const struct attached *a);
+/* The same: its probes are hit without that thread, too, as long as none of another process are taken away. */
+bool probes_attached_outlives(const struct attached *a);
 /* Any thread, while it is not being detached: all hits so far. */
 uint64_t probes_attached_hits(const struct attached *a);
 /*

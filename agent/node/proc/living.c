@@ -114,18 +114,32 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
  * Reads the size of the thread's memory: a thread that has ended has none. The kernel takes no lock
  * here that the process can keep (proc_pid_statm, fs/proc/array.c), and asks for no right.
  */
-bool proc_thread_lives(uint32_t tgid, uint32_t tid)
+int proc_thread_open(uint32_t tgid, uint32_t tid)
 {
-	char path[64], c = '0';
-	_cleanup_close_ int fd = -1;
-	ssize_t n;
+	char path[64];
+	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%u/task/%u/statm", tgid, tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, &c, 1);
-	if (n < 0)
-		return errno != ENOENT && errno != ESRCH;
+	return fd < 0 ? -errno : fd;
+}
+
+bool proc_opened_thread_lives(int fd)
+{
+	char c = '0';
+
+	if (pread(fd, &c, 1, 0) < 0)
+		return errno != ESRCH;
 	return c != '0';
+}
+
+bool proc_thread_lives(uint32_t tgid, uint32_t tid)
+{
+	_cleanup_close_ int fd = proc_thread_open(tgid, tid);
+
+	if (fd < 0)
+		return fd != -ENOENT && fd != -ESRCH;
+	return proc_opened_thread_lives(fd);
 }
 
 /*

@@ -514,25 +514,40 @@ static void another_program_than_the_kernel_told_of(void **state)
 	assert_int_equal(mappings_read_of((uint32_t)getpid(), start, 0, 1, &m), -ESTALE);
 }
 
+static int open_thread(uint32_t tgid, uint32_t tid)
+{
+	int fd = proc_thread_open(tgid, tid);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
 static void a_thread_that_lives(void **state)
 {
 	pid_t pid = testliving_start(NULL);
+	_cleanup_close_ int first_fd = open_thread((uint32_t)pid, (uint32_t)pid), fd = -1;
 	uint32_t tid = 0;
 
 	(void)state;
+	assert_false(proc_opened_thread_lives(first_fd));
 	assert_false(proc_thread_lives((uint32_t)pid, (uint32_t)pid));
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), 0);
 	assert_true(tid && tid != (uint32_t)pid);
 	assert_true(proc_thread_lives((uint32_t)pid, tid));
+	fd = open_thread((uint32_t)pid, tid);
+	assert_true(proc_opened_thread_lives(fd));
 	assert_false(proc_thread_lives((uint32_t)getpid(), tid)); /* another process's */
+	assert_true(proc_thread_open((uint32_t)getpid(), tid) < 0);
 	assert_false(proc_has_ended((uint32_t)pid));
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
 	assert_false(proc_thread_lives((uint32_t)pid, (uint32_t)pid));
 	assert_false(proc_thread_lives((uint32_t)pid, tid));
+	assert_false(proc_opened_thread_lives(fd));
 	assert_true(proc_has_ended((uint32_t)pid)); /* nobody has waited for it yet */
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	waitpid(pid, NULL, 0);
+	assert_false(proc_opened_thread_lives(first_fd));
 	assert_true(proc_has_ended((uint32_t)pid));
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	assert_int_equal(proc_living_thread((uint32_t)getpid(), &tid), 0);

@@ -154,6 +154,12 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid);
 /* Whether this thread of the process has not ended; true, too, where that cannot be told. Never waits for the process. */
 bool proc_thread_lives(uint32_t tgid, uint32_t tid);
 /*
+ * The same for a caller that asks often: to ask an opened thread takes half the time, and the
+ * answer is of that thread alone. -errno: it is not opened.
+ */
+int proc_thread_open(uint32_t tgid, uint32_t tid);
+bool proc_opened_thread_lives(int fd);
+/*
  * Of a process of which a thread has ended: whether all have. false where that cannot be told.
  * Never waits for it.
  */
