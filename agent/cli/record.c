@@ -252,6 +252,7 @@ void record_samples(struct recording *r, struct drain *d)
 
 void record_name(struct recording *r, const struct drain *d)
 {
+	mapping_files_look();
 	for (size_t i = 0; i < d->n_samples; i++)
 		take_sample(r, d, &d->samples[i]);
 }

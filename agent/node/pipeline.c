@@ -350,6 +350,7 @@ void pipeline_feed(struct pipeline *p, struct feed *f)
 			find_missing(p, f);
 		if (f->waits)
 			return;
+		mapping_files_look();
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
 		fold_drain(p, f);
 		f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);

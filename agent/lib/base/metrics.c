@@ -100,6 +100,10 @@ static const struct {
 	{"containers_over_budget",
 	 "Containers with an event that is off to keep within limits.overheadPercent."},
 	{"cpu_stat_failed_total", "cpu.stat files of containers that were not read."},
+	{"mapped_files_written_total",
+	 "Files that were written in place while a process ran their code."},
+	{"mapped_files_written_evicted_total",
+	 "Such files that were forgotten too early because there were too many."},
 	{"mappings_dropped_total", "Mappings of processes that were not read or not taken in; "
 				   "resting: they change more often than they are read."},
 	{"over_budget_total", "Times that an event of a container went off for its cost."},

@@ -35,6 +35,9 @@ struct maps_file {
 	bool in_memory; /* of hugetlbfs; of tmpfs, without a name */
 	bool in_tmpfs;	/* and nobody has sealed it against writing */
 };
+/* written.c: files that mapping_files_look() found written. now_ns: CLOCK_MONOTONIC. */
+void maps_written_add(uint64_t inode, uint64_t ctime_ns, uint64_t now_ns);
+void maps_written_expire(uint64_t now_ns);
 int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
 /* The process's root directory (O_PATH), shared between the processes of a container. */
 int maps_root_open(int proc_fd, int *ret_fd);

@@ -29,6 +29,8 @@ struct shared {
 		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: of a directory */
 	} key;
 	int fd;
+	uint64_t inode, ctime_ns, mtime_ns, bytes; /* when it was opened */
+	enum { IGNORED, WATCHED, WRITTEN } state;
 	unsigned refs;
 	UT_hash_handle hh, by_fd;
 };
@@ -59,6 +61,18 @@ static struct shared *take(const struct stat *st)
 	return s;
 }
 
+/*
+ * Whether a look at it never waits for a server: these two file systems may ask theirs in spite of
+ * AT_STATX_DONT_SYNC.
+ */
+static bool is_looked_at(const struct stat *st, int fd)
+{
+	struct statfs fs;
+
+	return S_ISREG(st->st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type != V9FS_MAGIC &&
+	       (uint32_t)fs.f_type != CIFS_SUPER_MAGIC && (uint32_t)fs.f_type != SMB2_SUPER_MAGIC;
+}
+
 /* Two threads may have opened the same file meanwhile: the second keeps its own, unshared. */
 static void share(const struct stat *st, int fd)
 {
@@ -66,6 +80,11 @@ static void share(const struct stat *st, int fd)
 
 	s->key = key_of(st);
 	s->fd = fd;
+	s->inode = st->st_ino;
+	s->ctime_ns = ctime_of(st);
+	s->mtime_ns = (uint64_t)st->st_mtim.tv_sec * NSEC_PER_SEC + st->st_mtim.tv_nsec;
+	s->bytes = (uint64_t)st->st_size;
+	s->state = is_looked_at(st, fd) ? WATCHED : IGNORED;
 	s->refs = 1;
 	pthread_mutex_lock(&lock);
 	HASH_FIND(hh, files, &s->key, sizeof(s->key), other);
@@ -74,6 +93,35 @@ static void share(const struct stat *st, int fd)
 	HASH_ADD(hh, files, key, sizeof(s->key), s);
 	HASH_ADD(by_fd, descriptors, fd, sizeof(s->fd), s);
 	pthread_mutex_unlock(&lock);
+}
+
+/* The time of the last write: a change of its owner, mode or links alone leaves what runs as it was. */
+static bool is_written(const struct shared *s)
+{
+	struct statx now;
+
+	return statx(s->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MTIME | STATX_SIZE,
+		     &now) == 0 &&
+	       (now.stx_size != s->bytes ||
+		(uint64_t)now.stx_mtime.tv_sec * NSEC_PER_SEC + now.stx_mtime.tv_nsec !=
+			s->mtime_ns);
+}
+
+void mapping_files_look(void)
+{
+	uint64_t now_ns = now_mono_ns();
+	struct shared *s, *next;
+
+	pthread_mutex_lock(&lock);
+	HASH_ITER (by_fd, descriptors, s, next) {
+		if (s->state == WATCHED && is_written(s))
+			s->state = WRITTEN;
+		if (s->state == WRITTEN)
+			maps_written_add(s->inode, s->ctime_ns, now_ns);
+	}
+	pthread_mutex_unlock(&lock);
+	if (mapping_files_were_written())
+		maps_written_expire(now_ns);
 }
 
 /* Pods that map very many files, or have very many roots, leave the agent half of its descriptors: for its connections. */

@@ -102,6 +102,15 @@ static inline uint64_t mapping_load(const struct mapping *m)
 /* Whether the file that m->fd is of still has m->ctime_ns: what is read of it before this call is what was mapped. */
 bool mapping_file_is_unchanged(const struct mapping *m);
 /*
+ * Whether a file was written after it was opened here: its names and unwind rows are not of what
+ * runs there. mapping_files_look() finds that out, about 1 us a file that mappings hold; the caller
+ * does it after samples were taken and before they get names. It asks no server and no daemon of a
+ * file system. Any thread.
+ */
+void mapping_files_look(void);
+bool mapping_files_were_written(void); /* any of them */
+bool mapping_file_was_written(const struct mapping *m);
+/*
  * After a reading of a process's mappings the agent owes a pause of MAPPINGS_REST times its cost,
  * so that a program with 60,000 changing mappings costs no more than one with few. It may be
  * MAPPINGS_ADVANCE_NS of pauses behind: a library that comes and goes is not there at each

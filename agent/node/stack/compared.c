@@ -417,6 +417,33 @@ static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_sta
 	       !files_knows_tag(s->files, f->tag);
 }
 
+/*
+ * Another program has written the file in place: nothing tells when what runs here became other
+ * code. The process's mappings are read again, and then the file is another one.
+ */
+static bool is_written_over(struct stacks *s, struct process *p, const struct exec *e,
+			    const struct raw_stack *stack, size_t i)
+{
+	const struct raw_frame *f = &stack->frames[i];
+	struct mapping of_tag;
+	const struct mapping *m;
+	bool written;
+
+	if (!mapping_files_were_written() || f->kernel || f->runtime)
+		return false;
+	m = stacks_mapping(e, f, f->address - !stack_is_leaf(stack, i));
+	if (m) {
+		written = !mapping_is_unsure(m) && mapping_file_was_written(m);
+		p->reread |= written;
+		return written;
+	}
+	if (!f->tag || !files_of_tag(s->files, f->tag, &of_tag))
+		return false;
+	written = !mapping_is_unsure(&of_tag) && mapping_file_was_written(&of_tag);
+	free(of_tag.path);
+	return written;
+}
+
 const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
 			   size_t *ret_frame)
 {
@@ -426,12 +453,12 @@ const char *compared_doubt(struct stacks *s, struct process *p, const struct raw
 		const char *reason = NULL;
 		uint64_t address;
 
-		if (!e)
-			continue;
-		m = e->maps->unsure ? unsure_mapping(s, e, stack, i, &address) : NULL;
+		m = e && e->maps->unsure ? unsure_mapping(s, e, stack, i, &address) : NULL;
 		if (m)
 			reason = doubt(s, e, m, address);
-		else if (i + 1 < stack->n && is_gone(s, e, stack, i))
+		else if (is_written_over(s, p, e, stack, i))
+			reason = DIFFERS;
+		else if (e && i + 1 < stack->n && is_gone(s, e, stack, i))
 			reason = NOT_COMPARED; /* its callers were found by rows of such code */
 		if (reason) {
 			*ret_frame = i;

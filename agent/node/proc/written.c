@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that were written while a process had them mapped: what the agent knows of such a file
+ * (names, unwind rows) is not what runs there. Each is known by its inode and by the change time
+ * that it had when the agent opened it.
+ */
+#include "node/proc/maps.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+#define WRITTEN_MAX 4096
+/* Frames of a file may still come when no mappings of it are held any more. */
+#define KEPT_NS (60 * NSEC_PER_SEC)
+
+struct written {
+	struct written_key {
+		uint64_t inode, ctime_ns;
+	} key;
+	uint64_t seen_ns;
+	UT_hash_handle hh;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct written *all;
+static _Atomic unsigned n_all;
+
+static void forget(struct written *w)
+{
+	HASH_DEL(all, w);
+	free(w);
+	n_all--;
+}
+
+/* The one that was found first. */
+static void make_room(void)
+{
+	if (n_all < WRITTEN_MAX)
+		return;
+	forget(all);
+	counter_add(counter("podflame_mapped_files_written_evicted_total", NULL, NULL), 1);
+}
+
+void maps_written_add(uint64_t inode, uint64_t ctime_ns, uint64_t now_ns)
+{
+	struct written_key key = {inode, ctime_ns};
+	struct written *w;
+
+	pthread_mutex_lock(&lock);
+	HASH_FIND(hh, all, &key, sizeof(key), w);
+	if (!w) {
+		make_room();
+		w = xcalloc(1, sizeof(*w));
+		w->key = key;
+		HASH_ADD(hh, all, key, sizeof(w->key), w);
+		n_all++;
+		counter_add(counter("podflame_mapped_files_written_total", NULL, NULL), 1);
+	}
+	w->seen_ns = now_ns;
+	pthread_mutex_unlock(&lock);
+}
+
+void maps_written_expire(uint64_t now_ns)
+{
+	struct written *w, *next;
+
+	pthread_mutex_lock(&lock);
+	HASH_ITER (hh, all, w, next) {
+		if (w->seen_ns + KEPT_NS < now_ns)
+			forget(w);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+bool mapping_file_was_written(const struct mapping *m)
+{
+	struct written_key key = {m->inode, m->ctime_ns};
+	struct written *w = NULL;
+
+	if (!n_all || !m->ctime_ns)
+		return false;
+	pthread_mutex_lock(&lock);
+	HASH_FIND(hh, all, &key, sizeof(key), w);
+	pthread_mutex_unlock(&lock);
+	return w != NULL;
+}
+
+bool mapping_files_were_written(void)
+{
+	return n_all > 0;
+}

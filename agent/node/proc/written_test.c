@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/proc/maps.h"
+#include "lib/base/testdir.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[TESTDIR_BYTES];
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+static uint64_t evicted(void)
+{
+	return counter_get(counter("podflame_mapped_files_written_evicted_total", NULL, NULL));
+}
+
+static void written_files_have_a_limit(void **state)
+{
+	struct mapping first = {.inode = 1, .ctime_ns = 7}, other = {.inode = 1, .ctime_ns = 8};
+	struct mapping last = {.inode = 4097, .ctime_ns = 7};
+	uint64_t before = evicted(), now_ns = now_mono_ns();
+
+	(void)state;
+	assert_false(mapping_files_were_written());
+	for (uint64_t i = 1; i <= 4096; i++)
+		maps_written_add(i, 7, now_ns);
+	assert_true(mapping_files_were_written());
+	assert_true(mapping_file_was_written(&first));
+	assert_false(mapping_file_was_written(&other));
+	assert_int_equal(evicted() - before, 0);
+	maps_written_add(4097, 7, now_ns);
+	assert_false(mapping_file_was_written(&first));
+	assert_true(mapping_file_was_written(&last));
+	assert_int_equal(evicted() - before, 1);
+	maps_written_expire(now_ns + 60 * NSEC_PER_SEC);
+	assert_true(mapping_file_was_written(&last));
+	maps_written_expire(now_ns + 61 * NSEC_PER_SEC);
+	assert_false(mapping_files_were_written());
+}
+
+/* A file's page of this process, to be executed as far as the kernel knows. */
+static const struct mapping *mapping_of(const struct mappings *maps, const void *at)
+{
+	const struct mapping *m = mappings_find(maps, (uintptr_t)at);
+
+	assert_non_null(m);
+	assert_true(m->fd >= 0);
+	return m;
+}
+
+static struct mappings *read_own(void)
+{
+	struct mappings *maps;
+	uint64_t start_ns;
+
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	assert_int_equal(mappings_read((uint32_t)getpid(), start_ns, 0, &maps), 0);
+	return maps;
+}
+
+static void a_file_that_is_written_in_place(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/library", dir), *link_path = NULL;
+	_cleanup_close_ int fd = open(path, O_RDWR | O_CREAT, 0755);
+	struct mappings *before, *after;
+	void *at;
+
+	(void)state;
+	link_path = xasprintf("%s/link", dir);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	at = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(at, MAP_FAILED);
+	before = read_own();
+	mapping_files_look();
+	assert_false(mapping_file_was_written(mapping_of(before, at)));
+	/* Its mode and its links change its ctime, and none of its bytes. */
+	assert_int_equal(fchmod(fd, 0700), 0);
+	assert_int_equal(link(path, link_path), 0);
+	mapping_files_look();
+	assert_false(mapping_file_was_written(mapping_of(before, at)));
+	/* Until the clock that the file system takes has gone on. */
+	while (!mapping_file_was_written(mapping_of(before, at))) {
+		assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+		mapping_files_look();
+	}
+	/* Who reads it now knows what is there now. */
+	after = read_own();
+	mapping_files_look();
+	assert_true(mapping_file_was_written(mapping_of(before, at)));
+	assert_false(mapping_file_was_written(mapping_of(after, at)));
+	mappings_unref(before);
+	mappings_unref(after);
+	munmap(at, 4096);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(written_files_have_a_limit),
+		cmocka_unit_test_setup_teardown(a_file_that_is_written_in_place, make_dir,
+						remove_dir),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
