@@ -157,7 +157,8 @@ struct raw_frame {
 			uint64_t file_offset; /* of the same, in the file that `tag` names */
 		};
 	};
-	uint64_t tag; /* of the file that was mapped there; 0: nobody looked, or no_file */
+	/* Of the file that was mapped there; 0: nobody looked, or no_file; PF_TAG_UNKNOWN: that could not be seen. */
+	uint64_t tag;
 };
 struct raw_stack {
 	uint64_t hash;

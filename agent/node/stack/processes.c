@@ -234,7 +234,7 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 		return m;
 	if (f->address - mapping_load(m) != f->file_offset)
 		return NULL;
-	return m->tag == f->tag ? m : NULL;
+	return m->tag == f->tag && m->tag != PF_TAG_UNKNOWN ? m : NULL;
 }
 
 /* The agent could not find out which file is mapped there. The kernel's part asks for that again, more and more rarely. */
@@ -254,7 +254,7 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 		return !e->runtimes;
 	if (e->maps->truncated)
 		return false;
-	if (f->tag)
+	if (f->tag && f->tag != PF_TAG_UNKNOWN)
 		return !stacks_mapping(e, f, f->address - !leaf) &&
 		       !is_untold(e, f->address - !leaf) && !files_knows_tag(s->files, f->tag);
 	return !mappings_find(e->maps, f->address - !leaf);

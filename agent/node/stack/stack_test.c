@@ -255,6 +255,22 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 	done(&f);
 }
 
+/* Its mappings were just being changed: nothing says that it was the file which is there now. */
+static void a_frame_whose_file_could_not_be_seen_has_no_name(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct raw_frame unseen = USER(known_function);
+
+	(void)state;
+	add_tagged_mappings(&f);
+	unseen.tag = PF_TAG_UNKNOWN;
+	unseen.file_offset = unseen.address;
+	assert_rendered(&f, STACK("mapping_changed", unseen), NULL, false,
+			"[unwind: mapping_changed];[unknown start_thread?]");
+	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, STACK("mapping_changed", unseen)));
+	done(&f);
+}
+
 static void what_is_not_known_is_said(void **state)
 {
 	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1148,6 +1164,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(libraries_and_vdso),
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
 		cmocka_unit_test(a_file_without_a_tag_names_no_frame),
+		cmocka_unit_test(a_frame_whose_file_could_not_be_seen_has_no_name),
 		cmocka_unit_test(what_is_not_known_is_said),
 		cmocka_unit_test(markers_stand_where_the_walk_stopped),
 		cmocka_unit_test(misses_ask_for_mappings_once_a_second),
