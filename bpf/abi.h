@@ -216,6 +216,7 @@ enum pf_frame_kind {
 	X(BAD_PC, "bad_address")      /* a return address that no code can have */                 \
 	X(GOROUTINE, "no_goroutine")  /* which goroutine waits is not known */                     \
 	X(CHANGED, "mapping_changed") /* code of a file that the agent has not seen there (yet) */ \
+	X(RUNTIME, "runtime_pending") /* whole but for a runtime's frames: nobody has found it yet */ \
 	X(COMPAT, "32_bit_code")
 enum pf_stack_end {
 #define X(name, text) PF_END_##name,

@@ -306,7 +306,8 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
-	if (now.given_pages == now.exec_pages && !now.unknown_tag)
+	/* Code that is being written to would be missing from what is read now; it can run again soon. */
+	if ((now.given_pages == now.exec_pages || w->halted) && !now.unknown_tag)
 		return;
 	same = was->exec_pages == now.exec_pages && was->given_pages == now.given_pages &&
 	       was->unknown_tag == now.unknown_tag;

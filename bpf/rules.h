@@ -6,7 +6,7 @@
 
 #ifdef __bpf__
 #include "vma.h"
-#else
+#elif !defined(PF_FIND_VMA)
 /* There is no kernel to look into: tests that set sees_mappings list all that they walk over. */
 static int pf_find_vma(struct pf_vma *l)
 {
@@ -91,7 +91,17 @@ static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_v
 		.tag = l->tag,
 		.file = PF_SLOT_UNKNOWN,
 	};
-	w->unknown_tag = l->tag;
+}
+
+/* Its mappings are being changed, and whether anything is there could not be seen. */
+static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vma *l)
+{
+	w->mapping = (struct pf_mapping){
+		.start = l->address,
+		.end = l->address,
+		.tag = PF_TAG_UNKNOWN,
+		.file = PF_SLOT_UNKNOWN,
+	};
 }
 
 /* What was found is a file: by what user space has told of it. */
@@ -116,6 +126,7 @@ static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma
 		w->mapping.end = l->load + (to < p->end ? to : p->end);
 		w->mapping.bias = l->load - p->delta;
 		w->mapping.file = p->file;
+		w->lacks_runtime |= p->runtime != 0;
 		return;
 	}
 }
@@ -131,27 +142,47 @@ static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vm
 		w->mapping.start = l->start;
 	if (w->mapping.end > l->end)
 		w->mapping.end = l->end;
-	if (PF_MAY_WRITE && all && !w->borrowed && l->sequence != PF_UNVERIFIED)
+	w->halted |= !l->runs;
+	if (PF_MAY_WRITE && all && l->runs && !w->borrowed && l->sequence != PF_UNVERIFIED)
 		listed->verified = l->sequence;
 }
 
-/* By what is mapped there now; what is listed holds where it is that. */
+/* What was found is a file that is not listed there: the list is to be made anew. */
+static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma *l)
+{
+	uint64_t tag = l->tag;
+	const struct pf_image *known = bpf_map_lookup_elem(&images, &tag);
+
+	w->unknown_tag = tag;
+	if (known)
+		pf_take_image(w, l, known);
+	/* Its place may have become another image's while it was read. */
+	__asm__ volatile("" : : : "memory");
+	if (!known || *(volatile const uint64_t *)&known->tag != tag)
+		pf_take_unknown(w, l);
+}
+
+/*
+ * By what is mapped there now; what is listed holds where it is that, also where it cannot run at this moment: a
+ * compiler's caller may lie in a page that the compiler writes to.
+ */
 static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_mapping *listed,
 					      uint64_t pc)
 {
-	const struct pf_image *known;
 	struct pf_vma *l = &s->vma;
 	struct pf_walk *w = &s->walk;
-	uint64_t tag;
 	int found;
 
 	l->mm = w->mm;
 	l->address = pc;
 	found = pf_find_vma(l);
 	if (found == PF_VMA_UNSURE) {
-		l->start = l->end = pc;
-		l->tag = PF_TAG_NONE;
-		pf_take_unknown(w, l);
+		pf_take_unsure(w, l);
+		return true;
+	}
+	if (found == PF_VMA_FOUND && listed && listed->tag == l->tag &&
+	    (!l->tag || listed->load == l->load)) {
+		pf_take_listed(w, l, listed);
 		return true;
 	}
 	if (found != PF_VMA_FOUND || !l->runs) {
@@ -159,20 +190,11 @@ static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_ma
 		w->mapping.tag = PF_TAG_NONE;
 		return false;
 	}
-	tag = l->tag;
-	if (listed && listed->tag == tag && (!tag || listed->load == l->load)) {
-		pf_take_listed(w, l, listed);
-		return true;
-	}
-	if (!tag) {
+	if (!l->tag) {
 		w->mapping = (struct pf_mapping){.start = l->start, .end = l->end};
 		return false;
 	}
-	known = bpf_map_lookup_elem(&images, &tag);
-	if (known)
-		pf_take_image(w, l, known);
-	else
-		pf_take_unknown(w, l);
+	pf_take_file(w, l);
 	return true;
 }
 

@@ -115,7 +115,7 @@ struct pf_file {
  */
 #define PF_TAG_NONE    0ull /* no file is mapped there */
 #define PF_TAG_VDSO    1ull
-#define PF_TAG_UNKNOWN 2ull  /* the agent could not find out which file: it matches none */
+#define PF_TAG_UNKNOWN 2ull  /* nobody could find out which file, if any: it matches none */
 #define PF_TAG_FIRST   16ull /* of files */
 
 /* Map `images`: hash, key: a file's tag. What is to be known of it to unwind it wherever it is mapped. */
@@ -125,11 +125,13 @@ struct pf_piece {
 	uint64_t start, end; /* file offsets */
 	uint64_t delta;	     /* ELF virtual address - file offset, modulo 2^64 */
 	uint32_t file;	     /* slot of unwind_files */
-	uint32_t pad;
+	uint32_t runtime;    /* not 0: a runtime's, which tells of its frames where it is listed */
 };
 struct pf_image {
+	uint64_t tag; /* whose it is: the place of an image that goes is another one's at once */
 	uint32_t n_pieces, pad;
-	struct pf_piece pieces[PF_PIECES_MAX]; /* its text, cut where a slot's part ends */
+	/* Its text, cut where a slot's part ends, and where the code of a runtime begins and ends. */
+	struct pf_piece pieces[PF_PIECES_MAX];
 };
 
 /*

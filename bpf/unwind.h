@@ -461,6 +461,7 @@ static __always_inline bool pf_walk_begin(struct pf_scratch *s, uint32_t exec_id
 	if (w->object_of)
 		pf_push_runtime(s, w->object_of, PF_TYPE_OBJECT, w->object, 0);
 	w->asking = false;
+	w->lacks_runtime = false;
 	if (w->known && w->process.n_runtimes)
 		for (int k = 0; k < PF_RUNTIMES_MAX; k++)
 			w->runtimes[k] = (struct pf_runtime_walk){0};
@@ -472,8 +473,10 @@ static __always_inline bool pf_walk_begin(struct pf_scratch *s, uint32_t exec_id
 	return !compat;
 }
 
-static __always_inline uint64_t pf_walk_end(const struct pf_scratch *s)
+static __always_inline uint64_t pf_walk_end(struct pf_scratch *s)
 {
+	if (s->walk.lacks_runtime && s->walk.end == PF_END_ROOT)
+		s->walk.end = PF_END_RUNTIME;
 	return pf_hash_end(pf_hash_add(s->walk.hash, s->walk.end));
 }
 

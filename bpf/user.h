@@ -173,6 +173,7 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	w->sequence = pf_mm_sequence(mm);
 	w->borrowed = !p;
 	w->unknown_tag = PF_TAG_NONE;
+	w->halted = false;
 	if (!p)
 		p = pf_process_of_parent(task, w->exec_pages);
 	/* Before any table is read: what is looked up may be newer than this says, never older. */

@@ -70,7 +70,9 @@ struct pf_walk {
 	uint64_t mm;	      /* whose mappings may be looked at; 0: nobody can */
 	uint32_t sequence;    /* of its mappings, when the walk began: pf_mm_sequence() */
 	bool borrowed;	      /* `process` is its parent's */
-	uint64_t unknown_tag; /* a file that the walk met and nothing is known of; PF_TAG_NONE */
+	uint64_t unknown_tag; /* a file that the walk met and the list has not there; PF_TAG_NONE */
+	bool halted;	      /* it met code that is listed, and cannot run at this moment */
+	bool lacks_runtime;   /* it met code of a runtime that is not listed: its frames are not told */
 	uint64_t
 		stack_start; /* mm->start_stack: argc, above the program's first frame; 0: not known */
 	struct pf_process process;

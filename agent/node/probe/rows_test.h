@@ -78,11 +78,12 @@ static inline uint64_t rows_tag(void)
 static inline void rows_images(struct probes *p)
 {
 	const struct pf_file empty = {.state = PF_FILE_READY};
-	const struct pf_image other = {.n_pieces = 1,
-				       .pieces = {{.end = UINT64_MAX, .file = PF_SLOT_EMPTY}}};
+	struct pf_image other = {.n_pieces = 1,
+				 .pieces = {{.end = UINT64_MAX, .file = PF_SLOT_EMPTY}}};
 	uint64_t from = (uintptr_t)__start_pf_rows - rows_load(), start_ns;
 	uint64_t to = from + (__stop_pf_rows - __start_pf_rows);
-	const struct pf_image image = {.n_pieces = 3,
+	const struct pf_image image = {.tag = rows_tag(),
+				       .n_pieces = 3,
 				       .pieces = {{.end = from, .file = PF_SLOT_EMPTY},
 						  {from, to, -from, .file = ROWS_FILE},
 						  {to, UINT64_MAX, .file = PF_SLOT_EMPTY}}};
@@ -97,7 +98,8 @@ static inline void rows_images(struct probes *p)
 		if (m->items[i].fd >= 0 ? probes_file_tag(m->items[i].fd, &tag)
 					: !streq(m->items[i].path, "[vdso]"))
 			continue;
-		if (probes_image_set(p, tag, tag == rows_tag() ? &image : &other))
+		other.tag = tag;
+		if (probes_image_set(p, tag, tag == image.tag ? &image : &other))
 			abort();
 	}
 	mappings_unref(m);

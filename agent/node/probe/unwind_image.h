@@ -20,6 +20,10 @@ static struct image {
 	uint8_t *chunks[IMAGE_CHUNKS]; /* PF_CHUNK_BYTES each, or NULL */
 	struct pf_file files[4];
 	unsigned reads;
+	/* With pf_config.sees_mappings: what lies at the addresses of `mapped`, and what is known of any file. */
+	int found; /* enum pf_vma_found */
+	struct pf_vma mapped;
+	const struct pf_image *known;
 } image;
 
 static bool image_piece(uint64_t address, uint32_t n, uint64_t base, const uint8_t *bytes,
@@ -49,9 +53,23 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 
 	if (map == &unwind_files)
 		return k < 4 ? &image.files[k] : NULL;
+	if (map == &images)
+		return (void *)image.known;
 	if (map == &chunks)
 		return k < IMAGE_CHUNKS && image.chunks[k] ? &image.chunks[k] : NULL;
 	return k == 0 ? *(uint8_t **)map : NULL; /* an inner map: one value */
+}
+
+#define PF_FIND_VMA
+static int pf_find_vma(struct pf_vma *l)
+{
+	uint64_t address = l->address;
+
+	if (address < image.mapped.start || address >= image.mapped.end)
+		return PF_VMA_NOTHING;
+	*l = image.mapped;
+	l->address = address;
+	return image.found;
 }
 
 #include "bpf/unwind.h"

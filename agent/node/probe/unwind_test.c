@@ -815,8 +815,158 @@ static void the_right_row_of_many(void **state)
 	}
 }
 
+/* ---- what is mapped where ---- */
+
+#define TAG (PF_TAG_FIRST + 1)
+
+/* All code lies in a file, executable, at its place; the list has it. */
+static void see_mappings(void)
+{
+	pf_config.sees_mappings = 1;
+	scratch.walk.mm = 1;
+	scratch.walk.sequence = 4;
+	image.found = PF_VMA_FOUND;
+	image.mapped = (struct pf_vma){
+		.start = MAPPED,
+		.end = MAPPED + TEXT_SIZE,
+		.load = MAPPED,
+		.tag = TAG,
+		.sequence = 4,
+		.runs = true,
+	};
+	mappings[0].load = MAPPED;
+	mappings[0].tag = TAG;
+	mappings[0].verified = PF_UNVERIFIED;
+	row(0, 0, rule(RSP(8)));
+	row_start();
+	stack_words[0] = at(0x30010);
+	stack_words[1] = at(START + 1);
+}
+
+static int unsee_mappings(void **state)
+{
+	pf_config.sees_mappings = 0;
+	image.known = NULL;
+	memset(&image.mapped, 0, sizeof(image.mapped));
+	return teardown(state);
+}
+
+static void walk_seen(void)
+{
+	scratch.walk.unknown_tag = PF_TAG_NONE;
+	walk(at(0x30000), stack_at(0), 0);
+}
+
+static void assert_frame(uint32_t i, uint32_t kind, uint64_t tag)
+{
+	assert_int_equal(scratch.stack.words[3 * i] & 0xff, kind);
+	assert_int_equal(scratch.stack.words[3 * i + 2], tag);
+}
+
+static void what_is_listed_and_mapped_is_walked(void **state)
+{
+	(void)state;
+	see_mappings();
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+	assert_int_equal(scratch.walk.n_frames, 3);
+	assert_frame(0, PF_FRAME_FILE, TAG);
+	assert_int_equal(scratch.walk.unknown_tag, PF_TAG_NONE);
+	assert_int_equal(mappings[0].verified, 4);
+	assert_false(scratch.walk.halted);
+}
+
+/* A compiler has taken execution away from the page that its caller lies in. */
+static void what_is_listed_may_not_run_now(void **state)
+{
+	(void)state;
+	see_mappings();
+	image.mapped.runs = false;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+	assert_int_equal(scratch.walk.n_frames, 3);
+	assert_frame(1, PF_FRAME_FILE, TAG);
+	assert_int_equal(mappings[0].verified, PF_UNVERIFIED);
+	assert_true(scratch.walk.halted); /* so nobody reads the mappings now */
+	/* Generated code: no file. */
+	image.mapped.tag = mappings[0].tag = PF_TAG_NONE;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+	assert_int_equal(scratch.walk.n_frames, 3);
+	/* Data at an address where code is not listed is none. */
+	scratch.walk.process.n_parts = 0;
+	walk_seen();
+	assert_int_not_equal(scratch.walk.n_frames, 3);
+}
+
+/* The same file, but not where it is listed: walked, and the list is asked for again. */
+static void a_file_that_is_known_is_walked_and_asked_for(void **state)
+{
+	struct pf_image known = {
+		.tag = TAG,
+		.n_pieces = 2,
+		.pieces = {{0, 0x8000, ELF_TEXT, 1, 0}, {0x8000, TEXT_SIZE, ELF_TEXT, 1, 0}},
+	};
+
+	(void)state;
+	see_mappings();
+	mappings[0].load = MAPPED - 0x1000;
+	image.known = &known;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+	assert_int_equal(scratch.walk.n_frames, 3);
+	assert_int_equal(scratch.walk.unknown_tag, TAG);
+	/* A runtime would have told frames of its program there; the last frame is in the other piece. */
+	known.pieces[0].runtime = 1;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_RUNTIME);
+	assert_int_equal(scratch.walk.n_frames, 3);
+	/* Of a piece that the walk does not meet it does not matter. */
+	known.pieces[0] = (struct pf_piece){0, 0x100, ELF_TEXT, 1, 0};
+	known.pieces[1] = (struct pf_piece){0x100, 0xe000, ELF_TEXT, 1, 1};
+	known.pieces[2] = (struct pf_piece){0xe000, TEXT_SIZE, ELF_TEXT, 1, 0};
+	known.n_pieces = 3;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+}
+
+/* Its place in the kernel's map was given to another one's while it was read. */
+static void an_image_that_became_anothers_is_not_used(void **state)
+{
+	const struct pf_image known = {
+		.tag = TAG + 1,
+		.n_pieces = 1,
+		.pieces = {{0, TEXT_SIZE, ELF_TEXT, 1, 0}},
+	};
+
+	(void)state;
+	see_mappings();
+	mappings[0].load = MAPPED - 0x1000;
+	image.known = &known;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_CHANGED);
+	assert_int_equal(scratch.walk.n_frames, 1);
+	assert_frame(0, PF_FRAME_FILE, TAG);
+	assert_int_equal(scratch.walk.unknown_tag, TAG);
+}
+
+/* Its mappings are being changed: that nothing was found there does not say that there is nothing. */
+static void what_could_not_be_seen_is_no_file_s(void **state)
+{
+	(void)state;
+	see_mappings();
+	image.found = PF_VMA_UNSURE;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_CHANGED);
+	assert_int_equal(scratch.walk.n_frames, 1);
+	assert_frame(0, PF_FRAME_FILE, PF_TAG_UNKNOWN);
+	assert_int_equal(scratch.stack.words[1], at(0x30000));
+	assert_int_equal(scratch.walk.unknown_tag, PF_TAG_NONE); /* nobody can tell more */
+}
+
 int main(void)
 {
+#define S(f) cmocka_unit_test_setup_teardown(f, setup, unsee_mappings)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(frames_without_frame_pointers),
@@ -847,6 +997,11 @@ int main(void)
 		T(stacks_at_the_end_of_memory),
 		T(the_right_mapping_of_many),
 		T(the_right_row_of_many),
+		S(what_is_listed_and_mapped_is_walked),
+		S(what_is_listed_may_not_run_now),
+		S(a_file_that_is_known_is_walked_and_asked_for),
+		S(an_image_that_became_anothers_is_not_used),
+		S(what_could_not_be_seen_is_no_file_s),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

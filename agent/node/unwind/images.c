@@ -10,6 +10,7 @@ struct image {
 	uint64_t tag;
 	const struct file *file; /* whose slots it names; NULL: no file's */
 	struct pf_image value;
+	struct image_span runtime; /* of a file: it stays where it is, whichever process it was found in */
 	UT_hash_handle hh; /* in order of use: the head was used least recently */
 };
 
@@ -63,10 +64,9 @@ static struct image *image_get(struct unwind *u, uint64_t tag)
  * Where the kernel has no room, stacks end in the file with a marker. The next process tries
  * again.
  */
-static void set(struct unwind *u, uint64_t tag, const struct file *f, const struct pf_image *value)
+static void set(struct unwind *u, struct image *i, const struct file *f, struct pf_image *value)
 {
-	struct image *i = image_get(u, tag);
-
+	value->tag = i->tag;
 	if (i->value.n_pieces && i->file == f && memcmp(&i->value, value, sizeof(*value)) == 0)
 		return;
 	i->file = f;
@@ -75,30 +75,40 @@ static void set(struct unwind *u, uint64_t tag, const struct file *f, const stru
 	 * After a failed update the kernel has the old image, whose slots may become another
 	 * file's.
 	 */
-	if (u->ops.set_image(u->arg, tag, value) < 0)
+	if (u->ops.set_image(u->arg, i->tag, value) < 0)
 		forget(u, i);
 }
 
-/* A part of its text, cut where the slots' parts end; false: no room for all of it. */
-static bool add_pieces(const struct file *f, const struct elf_text *t, struct pf_image *v)
+/* Its end is where the runtime's code begins or ends, if that is sooner. */
+static void mark_runtime(const struct image_span *runtime, struct pf_piece *p)
 {
-	uint64_t address = t->address, end = t->address + t->bytes, slot_end;
+	p->runtime = p->start >= runtime->start && p->start < runtime->end;
+	if (p->runtime)
+		p->end = MIN(p->end, runtime->end);
+	else if (p->start < runtime->start)
+		p->end = MIN(p->end, runtime->start);
+}
 
-	while (address < end) {
+/* A part of its text, cut where the slots' parts end; false: no room for all of it. */
+static bool add_pieces(const struct file *f, const struct elf_text *t,
+		       const struct image_span *runtime, struct pf_image *v)
+{
+	uint64_t delta = t->address - t->offset, end = t->offset + t->bytes, slot_end;
+
+	for (uint64_t at = t->offset; at < end; at = v->pieces[v->n_pieces++].end) {
 		struct pf_piece *p = &v->pieces[v->n_pieces];
-		uint32_t slot = file_slot(f, address, &slot_end);
+		uint32_t slot = file_slot(f, at + delta, &slot_end);
 
 		if (v->n_pieces == PF_PIECES_MAX)
 			return false;
-		slot_end = MIN(slot_end, end);
 		*p = (struct pf_piece){
-			.start = t->offset + (address - t->address),
-			.end = t->offset + (slot_end - t->address),
-			.delta = t->address - t->offset,
+			.start = at,
+			.end = slot_end == UINT64_MAX ? end : MIN(slot_end - delta, end),
+			.delta = delta,
 			.file = slot,
 		};
-		v->n_pieces++;
-		address = slot_end;
+		if (runtime->end)
+			mark_runtime(runtime, p);
 	}
 	return true;
 }
@@ -115,26 +125,35 @@ static void cut(struct pf_image *v)
 	counter_add(counter("podflame_unwind_images_cut_total", NULL, NULL), 1);
 }
 
-void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
-		   const struct file *f)
+static void widen(struct image_span *to, const struct image_span *by)
 {
+	to->start = to->end ? MIN(to->start, by->start) : by->start;
+	to->end = MAX(to->end, by->end);
+}
+
+void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
+		   const struct file *f, const struct image_span *runtime)
+{
+	struct image *i = image_get(u, tag);
 	struct pf_image v = {0};
 	struct elf_text t;
 
+	if (runtime)
+		widen(&i->runtime, runtime);
 	for (size_t k = 0; elf_index_text(index, k, &t); k++)
-		if (!add_pieces(f, &t, &v)) {
+		if (!add_pieces(f, &t, &i->runtime, &v)) {
 			cut(&v);
 			break;
 		}
 	if (v.n_pieces)
-		set(u, tag, f == &u->refused ? NULL : f, &v);
+		set(u, i, f == &u->refused ? NULL : f, &v);
 	else
 		image_of_slot(u, tag, PF_SLOT_EMPTY);
 }
 
 void image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot)
 {
-	const struct pf_image v = {.n_pieces = 1, .pieces = {{.end = UINT64_MAX, .file = slot}}};
+	struct pf_image v = {.n_pieces = 1, .pieces = {{.end = UINT64_MAX, .file = slot}}};
 
-	set(u, tag, NULL, &v);
+	set(u, image_get(u, tag), NULL, &v);
 }

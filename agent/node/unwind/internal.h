@@ -94,9 +94,13 @@ void files_retry(struct unwind *u);
 uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
 
 /* ---- images.c ---- */
-/* The kernel finds the file by its tag from now on; index is its. */
+/* A part of a file, by offsets. */
+struct image_span {
+	uint64_t start, end;
+};
+/* The kernel finds the file by its tag from now on; index is its. runtime: code of one was found there; NULL: not here. */
 void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
-		   const struct file *f);
+		   const struct file *f, const struct image_span *runtime);
 /* The same of one without an index: a slot that no file owns. */
 void image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
 /* No tag leads to the file's slots any more. */

@@ -119,10 +119,11 @@ static bool has_image(const struct mapping *m)
 static void add_file(struct unwind *u, struct list *l, const struct at *a)
 {
 	struct file *f = use_once(u, l, a->index);
-	uint64_t address, bias, start = a->start;
+	uint64_t address, bias, start = a->start, load = mapping_load(a->m);
+	struct image_span runtime = {start - load, a->end - load};
 
 	if (has_image(a->m))
-		image_of_file(u, a->m->tag, a->index, f);
+		image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
 	/* No part of the file that runs: nothing is known of it. */
 	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
 				      &address) < 0)
@@ -137,7 +138,7 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 			.start = start,
 			.end = start + (last ? left : MIN(left, slot_end - (start - bias))),
 			.bias = bias,
-			.load = mapping_load(a->m),
+			.load = load,
 			.tag = a->m->tag,
 			.file = slot,
 			.runtime = a->runtime,

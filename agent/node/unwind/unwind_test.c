@@ -454,6 +454,42 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	free(p);
 }
 
+/* Where a process was found to run a runtime's code, the kernel's part knows of every other one, too. */
+static void an_image_says_where_a_runtimes_code_is(void **state)
+{
+	struct unwind *u = start(0);
+	struct elf_index *a = small_index(1);
+	struct proc *p = proc_new(1), *q = proc_new(2);
+	const struct pf_piece *pieces;
+
+	(void)state;
+	map(p, 0x400000, 0x60000, 0, a);
+	map(q, 0x800000, 0x60000, 0, a);
+	p->items[0].tag = q->items[0].tag = 20;
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(image_of(20)->tag, 20);
+	assert_int_equal(image_of(20)->n_pieces, 1);
+	runs(p, PF_RUNTIME_LUA, 0x1122, 0x410001, 0x412000, false);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(put(u, q), 0); /* where nobody has found it yet */
+	pieces = image_of(20)->pieces;
+	assert_int_equal(image_of(20)->n_pieces, 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(pieces[i].runtime, i == 1);
+		assert_int_equal(pieces[i].file, pieces[0].file);
+		assert_int_equal(pieces[i].delta, pieces[0].delta);
+	}
+	assert_int_equal(pieces[0].end, 0x10001);
+	assert_int_equal(pieces[1].start, 0x10001);
+	assert_int_equal(pieces[1].end, 0x12000);
+	assert_int_equal(pieces[2].start, 0x12000);
+	p->runtimes = runtime_process_unref(p->runtimes);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+	free(q);
+}
+
 /* Whose table made room for another's is not found any more. */
 static void a_tag_does_not_outlive_its_files_table(void **state)
 {
@@ -575,6 +611,7 @@ int main(void)
 		cmocka_unit_test(what_a_runtime_says_is_written_when_it_changes),
 		cmocka_unit_test(gone_processes_are_swept),
 		cmocka_unit_test(a_tag_leads_to_its_files_rows),
+		cmocka_unit_test(an_image_says_where_a_runtimes_code_is),
 		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),
 		cmocka_unit_test(an_image_that_could_not_be_updated_is_gone),
 		cmocka_unit_test(images_have_a_limit),

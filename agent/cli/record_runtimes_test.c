@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Code of runtimes that moves, or cannot run for a moment, while podflame record looks: its functions are there, or a marker. */
+#include "cli/testrun.h"
+#include "node/parse/parse.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* SIGUSR1 begins what comes second. */
+static const char lua_host[] =
+	"#define _GNU_SOURCE\n"
+	"#include <dlfcn.h>\n"
+	"#include <link.h>\n"
+	"#include <signal.h>\n"
+	"#include <stdio.h>\n"
+	"#include <sys/mman.h>\n"
+	"#include <sys/prctl.h>\n"
+	"#include <unistd.h>\n"
+	"#define KEEP __attribute__((noinline, noclone))\n"
+	"#define LUA \"liblua5.4.so.0\"\n"
+	"static const char program[] =\n"
+	"	\"function hot() local s = 0; for i = 1, 100000 do s = s + i % 7 end; return s end\\n\"\n"
+	"	\"function turn() local s = hot(); return s end\\n\";\n"
+	"static volatile sig_atomic_t second;\n"
+	"static void on_signal(int number) { (void)number; second = 1; }\n"
+	"static void *symbol(void *h, const char *name)\n"
+	"{\n"
+	"	void *at = dlsym(h, name);\n"
+	"	if (!at) _exit(2);\n"
+	"	return at;\n"
+	"}\n"
+	"static void *open_lua(void)\n"
+	"{\n"
+	"	void *h = dlopen(LUA, RTLD_NOW);\n"
+	"	if (!h) _exit(3);\n"
+	"	return h;\n"
+	"}\n"
+	"KEEP void runs(void *h, int until)\n"
+	"{\n"
+	"	void *(*new)(void) = symbol(h, \"luaL_newstate\");\n"
+	"	void (*libraries)(void *) = symbol(h, \"luaL_openlibs\");\n"
+	"	int (*load)(void *, const char *) = symbol(h, \"luaL_loadstring\");\n"
+	"	int (*call)(void *, int, int, int, long, void *) = symbol(h, \"lua_pcallk\");\n"
+	"	int (*global)(void *, const char *) = symbol(h, \"lua_getglobal\");\n"
+	"	void (*done)(void *) = symbol(h, \"lua_close\");\n"
+	"	void *l = new();\n"
+	"	libraries(l);\n"
+	"	if (load(l, program) || call(l, 0, 0, 0, 0, 0)) _exit(4);\n"
+	"	while (second != until)\n"
+	"		if (!global(l, \"turn\") || call(l, 0, 0, 0, 0, 0)) _exit(4);\n"
+	"	done(l);\n"
+	"}\n"
+	"KEEP void runs_first(void *h) { runs(h, 1); __asm__ volatile(\"\"); }\n"
+	"KEEP void runs_second(void *h) { runs(h, 2); __asm__ volatile(\"\"); }\n"
+	"int main(void)\n"
+	"{\n"
+	"	void *h, *first;\n"
+	"	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
+	"	signal(SIGUSR1, on_signal);\n"
+	"	h = open_lua();\n"
+	"	first = symbol(h, \"lua_pcallk\");\n"
+	"	runs_first(h);\n"
+	"	dlclose(h);\n"
+	"	/* What was its place is not free any more. */\n"
+	"	if (mmap((void *)((long)first & -4096), 4096, PROT_NONE,\n"
+	"		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED) _exit(5);\n"
+	"	h = open_lua();\n"
+	"	if (symbol(h, \"lua_pcallk\") == first) _exit(6);\n"
+	"	runs_second(h);\n"
+	"	return 0;\n"
+	"}\n";
+
+/*
+ * jit_one, generated, calls compile(), which, from SIGUSR1 on, makes the page of jit_one writable, works, and makes it
+ * executable again. So jit_one cannot run while what it called does. Frames by frame pointers, as JITs have them.
+ */
+static const char jit_host[] =
+	"#define _GNU_SOURCE\n"
+	"#include <signal.h>\n"
+	"#include <stdio.h>\n"
+	"#include <string.h>\n"
+	"#include <sys/mman.h>\n"
+	"#include <sys/prctl.h>\n"
+	"#include <unistd.h>\n"
+	"#define KEEP __attribute__((noinline, noclone))\n"
+	"static unsigned char *page;\n"
+	"static volatile unsigned long sink;\n"
+	"static volatile sig_atomic_t second;\n"
+	"static void on_signal(int number) { (void)number; second = 1; }\n"
+	"KEEP void works(void) { for (long i = 0; i < 3000000; i++) sink += i * sink; }\n"
+	"KEEP void writes(void)\n"
+	"{\n"
+	"	if (mprotect(page, 4096, PROT_READ | PROT_WRITE)) _exit(2);\n"
+	"	works();\n"
+	"	if (mprotect(page, 4096, PROT_READ | PROT_EXEC)) _exit(3);\n"
+	"}\n"
+	"KEEP void compile(void) { (second ? writes : works)(); __asm__ volatile(\"\"); }\n"
+	"int main(void)\n"
+	"{\n"
+	"	/* push %rbp; mov %rsp,%rbp; movabs $compile,%rax; call *%rax; pop %rbp; ret */\n"
+	"	unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0,\n"
+	"				0xff, 0xd0, 0x5d, 0xc3};\n"
+	"	void (*to)(void) = compile;\n"
+	"	char path[64];\n"
+	"	FILE *f;\n"
+	"	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
+	"	signal(SIGUSR1, on_signal);\n"
+	"	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+	"	memcpy(code + 6, &to, 8);\n"
+	"	memcpy(page, code, sizeof(code));\n"
+	"	mprotect(page, 4096, PROT_READ | PROT_EXEC);\n"
+	"	snprintf(path, sizeof(path), \"/tmp/perf-%d.map\", getpid());\n"
+	"	f = fopen(path, \"w\");\n"
+	"	fprintf(f, \"%lx %zx jit_one\\n\", (long)page, sizeof(code));\n"
+	"	fclose(f);\n"
+	"	for (;;) ((void (*)(void))page)();\n"
+	"}\n";
+
+static void compile(const char *text, const char *name, const char *flags)
+{
+	_cleanup_free_ char *source = file_in_dir("source.c"), *out = file_in_dir(name);
+	_cleanup_free_ char *command =
+		xasprintf("gcc -O2 -w %s -o %s %s -ldl 2>&1", flags, out, source);
+
+	assert_int_equal(file_write_atomic(source, text, strlen(text), 0644), 0);
+	assert_int_equal(system(command), 0);
+}
+
+static pid_t start(const char *name)
+{
+	_cleanup_free_ char *path = file_in_dir(name);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execl(path, path, (char *)NULL);
+		_exit(9);
+	}
+	program_runs(pid, name);
+	return pid;
+}
+
+static void run_begin(struct run *r, pid_t pid, const char *out)
+{
+	_cleanup_free_ char *pid_text = xasprintf("%d", pid);
+
+	run_start(r, (const char *[]){"-p", pid_text, "-F", "499", "-o", out, NULL});
+	assert_true(run_says(r, "recording\n"));
+}
+
+static void run_stop(struct run *r, pid_t pid)
+{
+	kill(pid, SIGSTOP); /* what is there now has not to be read late */
+	kill(r->pid, SIGINT);
+	assert_int_equal(run_end(r), 0);
+	run_free(r);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* Samples whose stack has both. */
+static uint64_t sum_of(const char *path, const char *a, const char *b)
+{
+	_cleanup_free_ char *all = NULL;
+	uint64_t sum = 0, n;
+	char *save = NULL;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
+	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (strstr(line, a) && strstr(line, b)) {
+			assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
+			sum += n;
+		}
+	return sum;
+}
+
+/* Without any function of Lua, and without a marker. */
+static uint64_t lacking(const char *out, const char *phase)
+{
+	return sum_of(out, phase, "") - sum_of(out, phase, ";hot;") -
+	       sum_of(out, phase, "[unwind: ");
+}
+
+/* All pages of code together are as many as before, so that number tells nothing. */
+static void a_runtime_that_moved_is_found_again(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("lua.folded");
+	uint64_t first, second, second_named;
+	struct run r;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	pid = start("lua-host");
+	run_begin(&r, pid, out);
+	wait_cpu(pid, NSEC_PER_SEC);
+	kill(pid, SIGUSR1);
+	wait_cpu(pid, 3 * NSEC_PER_SEC);
+	run_stop(&r, pid);
+	first = sum_of(out, ";runs_first;", "");
+	second = sum_of(out, ";runs_second;", "");
+	second_named = sum_of(out, ";runs_second;", ";hot;");
+	print_message("%" PRIu64 " samples, %" PRIu64 " lack Lua; then %" PRIu64 ", %" PRIu64
+		      " have it, %" PRIu64 " lack it\n",
+		      first, lacking(out, ";runs_first;"), second, second_named,
+		      lacking(out, ";runs_second;"));
+	assert_true(first > 100 && second > 500);
+	/* A few are between two calls of hot. */
+	assert_true(lacking(out, ";runs_first;") * 100 <= 3 * first);
+	assert_true(lacking(out, ";runs_second;") * 100 <= 3 * second);
+	assert_true(second_named * 100 >= 40 * second);
+}
+
+/* W^X: who called the compiler cannot run while that writes. */
+static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("jit.folded"), *map = NULL;
+	uint64_t writing, named;
+	struct run r;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	pid = start("jit-host");
+	map = xasprintf("/tmp/perf-%d.map", pid);
+	run_begin(&r, pid, out);
+	wait_cpu(pid, NSEC_PER_SEC);
+	kill(pid, SIGUSR1);
+	wait_cpu(pid, 2 * NSEC_PER_SEC);
+	run_stop(&r, pid);
+	unlink(map);
+	writing = sum_of(out, ";compile;writes;", "");
+	named = sum_of(out, ";main;jit_one;compile;writes;", "");
+	print_message("%" PRIu64 " samples, %" PRIu64 " while it writes, %" PRIu64 " named\n",
+		      folded_sum(out, NULL), writing, named);
+	assert_true(writing > 500);
+	assert_int_equal(named, writing);
+	assert_int_equal(sum_of(out, ";compile;writes;", "[unwind: "), 0);
+}
+
+static int begin(void **state)
+{
+	int r = dir_make(state);
+
+	if (r)
+		return r;
+	compile(lua_host, "lua-host", "-fomit-frame-pointer");
+	compile(jit_host, "jit-host", "-fno-omit-frame-pointer");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_runtime_that_moved_is_found_again),
+		cmocka_unit_test(generated_code_that_cannot_run_now_keeps_its_names),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, begin, dir_remove);
+}
