@@ -36,6 +36,16 @@ static __always_inline bool pf_mm_counts(void)
 		bpf_core_field_exists(mm->mmap_lock.count));
 }
 
+/* Somebody is changing a process's mappings (RWSEM_WRITER_LOCKED). Of a lock without a count (PREEMPT_RT) it is not known. */
+static __always_inline bool pf_mm_is_locked(struct mm_struct *mm)
+{
+	long lock = 0;
+
+	if (!bpf_core_field_exists(mm->mmap_lock.count))
+		return false;
+	return bpf_core_read(&lock, sizeof(lock), &mm->mmap_lock.count) || lock & 1;
+}
+
 static __always_inline uint64_t pf_mm_read(const void *at)
 {
 	uint64_t word = 0;
@@ -53,7 +63,6 @@ static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 	struct mm_struct___counted *counted = (void *)mm;
 	struct mm_struct___numbered *numbered = (void *)mm;
 	uint32_t n = PF_UNVERIFIED;
-	long lock = 0;
 
 	/* A seqcount_t (6.14, 6.12.y): odd while a writer is inside. */
 	if (bpf_core_field_exists(counted->mm_lock_seq.sequence)) {
@@ -65,9 +74,8 @@ static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 	if (!bpf_core_field_exists(numbered->mm_lock_seq) ||
 	    !bpf_core_field_exists(mm->mmap_lock.count))
 		return PF_UNVERIFIED;
-	/* An int, one more when a writer leaves; bit 0 of the lock says that one is inside. */
-	if (bpf_core_read(&lock, sizeof(lock), &mm->mmap_lock.count) || lock & 1 ||
-	    bpf_core_read(&n, sizeof(n), &numbered->mm_lock_seq))
+	/* An int, one more when a writer leaves. */
+	if (pf_mm_is_locked(mm) || bpf_core_read(&n, sizeof(n), &numbered->mm_lock_seq))
 		return PF_UNVERIFIED;
 	return n;
 }
@@ -202,5 +210,8 @@ PF_ONCE int pf_find_vma(struct pf_vma *l)
 		l->sequence = PF_UNVERIFIED;
 	if (found == 1)
 		return PF_VMA_FOUND;
-	return pf_mm_counts() && l->sequence == PF_UNVERIFIED ? PF_VMA_UNSURE : PF_VMA_NOTHING;
+	/* Without a count the lock tells at least that the tree is being changed now (6.1). */
+	if (pf_mm_counts() ? l->sequence == PF_UNVERIFIED : pf_mm_is_locked(mm))
+		return PF_VMA_UNSURE;
+	return PF_VMA_NOTHING;
 }

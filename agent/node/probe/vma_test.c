@@ -5,6 +5,8 @@
  */
 #include "node/probe/workload_test.h"
 
+#include <sys/syscall.h>
+
 #include "lib/base/testdir.h"
 
 #include "node/probe/rows_test.h"
@@ -190,10 +192,13 @@ static void give_first(struct looker *l, uint64_t tag)
 	assert_int_equal(probes_process_set(l->p, &key, &v), 0);
 }
 
-static void give_image(struct looker *l, uint64_t tag)
+static void give_image(struct looker *l, uint64_t tag, uint64_t says)
 {
-	static const struct pf_image image = {
-		.n_pieces = 1, .pieces = {{.end = UINT64_MAX, .file = PF_SLOT_EMPTY}}};
+	const struct pf_image image = {
+		.tag = says,
+		.n_pieces = 1,
+		.pieces = {{.end = UINT64_MAX, .file = PF_SLOT_EMPTY}},
+	};
 
 	assert_int_equal(probes_image_set(l->p, tag, &image), 0);
 }
@@ -259,9 +264,10 @@ static void samples_say_what_was_mapped(void **state)
 		assert_int_equal(l.seen[k].changed, k == ANONYMOUS ? 0 : l.seen[k].n);
 	give_first(&l, tags[FIRST]);
 
-	/* Files that are known are, wherever they come to be mapped. */
-	give_image(&l, tags[FIRST]);
-	give_image(&l, tags[SECOND]);
+	/* Files that are known are, wherever they come to be mapped; not by what became another one's place. */
+	give_image(&l, tags[FIRST], tags[FIRST]);
+	give_image(&l, tags[SECOND], tags[SECOND]);
+	give_image(&l, tags[RENAMED], tags[SECOND]);
 	look(&l);
 	check_tags(&l, tags);
 	assert_int_equal(l.seen[SECOND].changed, 0);
@@ -271,6 +277,88 @@ static void samples_say_what_was_mapped(void **state)
 	probes_free(l.p);
 	child_stop(&l.c);
 	close(renamed_fd);
+}
+
+/* ---- while they are being changed ---- */
+
+/* In this program's own code, which so is the leaf. */
+static inline long change(long number, uint64_t at, uint64_t bytes, long protection)
+{
+	register long flags __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+	register long fd __asm__("r8") = -1;
+	register long offset __asm__("r9") = 0;
+
+	__asm__ volatile("syscall"
+			 : "+a"(number)
+			 : "D"(at), "S"(bytes), "d"(protection), "r"(flags), "r"(fd), "r"(offset)
+			 : "rcx", "r11", "memory");
+	return number;
+}
+
+/* Every second page becomes one of another kind, and all become one again. */
+static void body_changes(struct truth *t)
+{
+	const size_t n = 64;
+	uint64_t at = (uintptr_t)mmap(NULL, n * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	for (size_t i = 1;; i = (i + 2) % n) {
+		if (change(SYS_mmap, at + i * PAGE, PAGE, PROT_READ) < 0 ||
+		    (i + 2 > n && change(SYS_mmap, at, n * PAGE, PROT_NONE) < 0))
+			_exit(1);
+		t->ready = 1;
+	}
+}
+
+extern const char __executable_start[], etext[];
+
+/* Frames of this program's own code, which is mapped all the time, and of them those that deny it. */
+struct own {
+	unsigned n, denied, unseen;
+};
+
+static void take_own(struct own *own, const struct raw_stack *stack, unsigned n)
+{
+	for (size_t i = 0; i < stack->n; i++) {
+		const struct raw_frame *f = &stack->frames[i];
+
+		if (f->address < (uintptr_t)__executable_start || f->address >= (uintptr_t)etext)
+			continue;
+		own->n += n;
+		own->denied += f->no_file ? n : 0;
+		own->unseen += f->tag == PF_TAG_UNKNOWN ? n : 0;
+	}
+}
+
+/* A tick amid a change of the kernel's tree may not find what is there: then it does not say that nothing is. */
+static void a_change_hides_no_code(void **state)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
+	struct child c = child_start(body_changes, NULL);
+	struct probes *p;
+	struct own own = {0};
+
+	(void)state;
+	p = open_probes((struct probe_config){.use_list = true, .max_sample_hz = 999});
+	rows_images(p);
+	list_pids(p, 1, &c, (unsigned[]){999});
+	while (own.n < 10000 && now_mono_ns() < deadline) {
+		struct drain *d;
+
+		nap(50);
+		assert_int_equal(probes_drain(p, true, &d), 0);
+		for (size_t i = 0; i < d->n_samples; i++) {
+			const struct raw_stack *stack = drain_stack(d, d->samples[i].ustack);
+
+			if (stack)
+				take_own(&own, stack, d->samples[i].n);
+		}
+		drain_free(d);
+	}
+	probes_free(p);
+	child_stop(&c);
+	print_message("%u frames, %u not seen, %u denied\n", own.n, own.unseen, own.denied);
+	assert_true(own.n > 100);
+	assert_int_equal(own.denied, 0);
 }
 
 /* A file that is written to is another one from then on. */
@@ -358,6 +446,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(samples_say_what_was_mapped),
+		cmocka_unit_test(a_change_hides_no_code),
 		cmocka_unit_test(what_is_in_a_file_is_a_part_of_its_tag),
 		cmocka_unit_test(files_in_memory_keep_their_tags),
 		cmocka_unit_test(huge_pages_are_looked_at_and_left_alone),
