@@ -341,7 +341,7 @@ static void a_change_hides_no_code(void **state)
 	p = open_probes((struct probe_config){.use_list = true, .max_sample_hz = 999});
 	rows_images(p);
 	list_pids(p, 1, &c, (unsigned[]){999});
-	while (own.n < 10000 && now_mono_ns() < deadline) {
+	while (own.n < 4000 && now_mono_ns() < deadline) {
 		struct drain *d;
 
 		nap(50);
