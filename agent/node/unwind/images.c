@@ -10,8 +10,8 @@ struct image {
 	uint64_t tag;
 	const struct file *file; /* whose slots it names; NULL: no file's */
 	struct pf_image value;
-	struct image_span runtime; /* of a file: it stays where it is, whichever process it was found in */
-	UT_hash_handle hh; /* in order of use: the head was used least recently */
+	struct image_span runtime; /* the same in each process; end 0: none was found */
+	UT_hash_handle hh;	   /* in order of use: the head was used least recently */
 };
 
 static void image_free(struct unwind *u, struct image *i)
