@@ -274,8 +274,8 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bo
 
 /*
  * First sample of a process, or of what it became by exec; later, that its mappings are others
- * than those that user space gave (known: for this exec; exec_pages: of then), or that the walk met a file of which
- * nothing is known, one in pf_maps_wait(). After the walk.
+ * than those that user space gave (known: for this exec; exec_pages: of then), or that the walk met
+ * a file that is not among them there, one in pf_maps_wait(). After the walk.
  */
 static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
 				    uint32_t generation)
@@ -306,8 +306,10 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
-	/* Code that is being written to would be missing from what is read now; it can run again soon. */
-	if ((now.given_pages == now.exec_pages || w->halted) && !now.unknown_tag)
+	/* Code that cannot run now would be missing from what is read; it can again soon. */
+	if ((now.given_pages == now.exec_pages || w->halted ||
+	     pf_mm_is_locked(PF_POINTER(task, mm))) &&
+	    !now.unknown_tag)
 		return;
 	same = was->exec_pages == now.exec_pages && was->given_pages == now.given_pages &&
 	       was->unknown_tag == now.unknown_tag;
