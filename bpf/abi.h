@@ -186,8 +186,11 @@ struct pf_rec_stack {
 };
 /* Frame header: kind in bits 0..7, payload words in 8..15, what the kind says in 16..63. */
 enum pf_frame_kind {
-	PF_FRAME_NATIVE = 1, /* one word: user address; callers': a return address, or one more than
-				what a signal interrupted. What is mapped there nobody has looked at */
+	/*
+	 * One word: user address; callers': a return address, or one more than what a signal
+	 * interrupted. What is mapped there nobody has looked at.
+	 */
+	PF_FRAME_NATIVE = 1,
 	PF_FRAME_KERNEL = 2, /* one word: kernel address */
 	PF_FRAME_RUNTIME =
 		3, /* two words that its runtime knows; runtime in bits 16..23, its type in 24..31 */
@@ -216,7 +219,7 @@ enum pf_frame_kind {
 	X(BAD_PC, "bad_address")      /* a return address that no code can have */                 \
 	X(GOROUTINE, "no_goroutine")  /* which goroutine waits is not known */                     \
 	X(CHANGED, "mapping_changed") /* code of a file that the agent has not seen there (yet) */ \
-	X(RUNTIME, "runtime_pending") /* whole but for a runtime's frames: nobody has found it yet */ \
+	X(RUNTIME, "runtime_pending") /* whole but for a runtime's frames: it is not listed yet */ \
 	X(COMPAT, "32_bit_code")
 enum pf_stack_end {
 #define X(name, text) PF_END_##name,
@@ -330,9 +333,8 @@ struct pf_site {
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
-	PF_SITE_SMALL_ALIGN_IS_ALLOC =
-		1
-		<< 1, /* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
+	/* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
+	PF_SITE_SMALL_ALIGN_IS_ALLOC = 1 << 1,
 	/* PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the old is told here */
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
 	/* Fails with a C++ exception, which cannot pass a probed return: std::terminate() */

@@ -18,8 +18,8 @@ struct pf_otel {
 };
 
 /*
- * Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. sched: where a goroutine that does not run stands; sp and pc
- * are its first two words.
+ * Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. sched: where a goroutine that
+ * does not run stands; sp and pc are its first two words.
  */
 struct pf_golabels {
 	int64_t g;		  /* from the thread pointer */

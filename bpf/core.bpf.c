@@ -31,8 +31,9 @@ struct {
 } looked SEC(".maps");
 
 /*
- * Run by the agent on itself: what lies at looked.address. Of a file that it has mapped that is the tag that a walk will
- * see in any process: what stat() says of a file may be another layer's (overlayfs), or another device's (btrfs).
+ * Run by the agent on itself: what lies at looked.address. Of a file that it has mapped that is the
+ * tag that a walk will see in any process: what stat() says of a file may be another layer's
+ * (overlayfs), or another device's (btrfs).
  */
 SEC("raw_tp")
 int pf_look_self(void *ctx)

@@ -91,8 +91,8 @@ struct pf_proc_key {
 struct pf_proc_state {
 	uint32_t exec_id;
 	uint32_t sampled;
-	uint64_t
-		maps_told_ns; /* when it was first told of, or its mappings were last told to be others, */
+	/* When it was first told of, or its mappings were last told to be others, */
+	uint64_t maps_told_ns;
 	uint64_t exec_pages;   /* which mm->exec_vm it had then, */
 	uint64_t given_pages;  /* and which the mappings that user space had given; 0: none */
 	uint64_t unknown_tag;  /* the file that it was told for; PF_TAG_NONE: for no file */

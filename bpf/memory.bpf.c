@@ -201,7 +201,10 @@ static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *
 	return !ends;
 }
 
-/* Both events are of the same allocations: what one of them takes tells how much this process's probes see. */
+/*
+ * Both events are of the same allocations: what one of them takes tells how much this process's
+ * probes see.
+ */
 static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 {
 	bool alloc = hit->who.events & 1 << PF_EVENT_MEM_ALLOC;

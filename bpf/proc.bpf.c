@@ -45,8 +45,8 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 }
 
 /*
- * A process is told of by its first thread, whose mm it is; once that thread has ended, by any other: which one makes no
- * difference.
+ * A process is told of by its first thread, whose mm it is; once that thread has ended, by any
+ * other: which one makes no difference.
  */
 static __always_inline bool pf_is_told_by(struct task_struct *task)
 {

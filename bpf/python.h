@@ -43,7 +43,10 @@ struct pf_python {
 	uint16_t code_counts; /* co_argcount's word and what follows: constant while it lives */
 	uint16_t code_name;
 	uint16_t frame_owner;
-	/* Words of a frame: so many, and what these ints of the code object say, behind code_counts. 0: not known, or no such int. */
+	/*
+	 * Words of a frame: so many, and what these ints of the code object say, behind
+	 * code_counts. 0: not known, or no such int.
+	 */
 	uint8_t size_words, size_first, size_second;
 };
 _Static_assert(sizeof(struct pf_python) == 96, "python");
@@ -373,17 +376,19 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 }
 
 /*
- * 3.11 and 3.12. A call of one Python function by another makes the new frame cframe.current_frame and sets its `previous`, in
- * the order that the compiler likes: in between `previous` is of a frame that was there before. And an activation
- * that begins is tstate->cframe some instructions before its cframe says anything. Both are seen by a thread that stands in the
- * loop itself. So a leaf that has not begun must lie where the frame of its caller ends (that of a generator lies elsewhere: that of
- * the generator's caller), and the piece's last frame must be called by the one that the activation before runs.
+ * 3.11 and 3.12. A call of one Python function by another makes the new frame cframe.current_frame
+ * and sets its `previous`, in the order that the compiler likes: in between `previous` is of a
+ * frame that was there before. And an activation that begins is tstate->cframe some instructions
+ * before its cframe says anything. Both are seen by a thread that stands in the loop itself. So a
+ * leaf that has not begun must lie where the frame of its caller ends (that of a generator lies
+ * elsewhere: that of the generator's caller), and the piece's last frame must be called by the one
+ * that the activation before runs.
  */
 #define PF_PYTHON_CHECK_LEAF   1 /* the next frame is the leaf */
 #define PF_PYTHON_CHECK_CALLER 2 /* x->start is to lie at the next one's end */
 #define PF_PYTHON_CHECK_ENTRY  4 /* whose `previous` is to be what the next cframe says */
-#define PF_PYTHON_PROLOGUE     256 /* bytes of the loop's function within which its cframe is linked */
-#define PF_PYTHON_CHUNK_HEAD   24 /* of a piece of the stack that frames lie on: _PyStackChunk.data */
+#define PF_PYTHON_PROLOGUE     256 /* bytes of the loop's function: there its cframe is linked */
+#define PF_PYTHON_CHUNK_HEAD   24  /* _PyStackChunk.data: of a piece of the frames' stack */
 
 static __always_inline void pf_python_check_begin(struct pf_scratch *s, const struct pf_python *d,
 						  struct pf_runtime_walk *r)

@@ -131,7 +131,9 @@ static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma
 	}
 }
 
-/* What was found is what is listed, or a part of it. What all of it is holds until the next change. */
+/*
+ * What was found is what is listed, or a part of it. What all of it is holds until the next change.
+ */
 static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vma *l,
 					   struct pf_mapping *listed)
 {
@@ -163,8 +165,8 @@ static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma 
 }
 
 /*
- * By what is mapped there now; what is listed holds where it is that, also where it cannot run at this moment: a
- * compiler's caller may lie in a page that the compiler writes to.
+ * By what is mapped there now; what is listed holds where it is that, also where it cannot run at
+ * this moment: a compiler's caller may lie in a page that the compiler writes to.
  */
 static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_mapping *listed,
 					      uint64_t pc)

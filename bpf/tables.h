@@ -30,8 +30,9 @@ enum pf_rule_special {
 		0xfffd,		 /* an expression that we don't evaluate, or over PF_RULES_MAX */
 	PF_RULE_SIGNAL = 0xfffc, /* rt_sigreturn stub: all registers lie in the ucontext at rsp */
 	PF_RULE_FP = 0xfffb,	 /* rbp points to a frame record for certain (Go bodies) */
-	PF_RULE_LOST = 0xfffa, /* rbp points to no frame record, and nothing else is known (native images) */
-	PF_RULE_GOROUTINE = 0xfff9, /* on the scheduler's stack; the goroutine waits (goroutine.h) */
+	PF_RULE_LOST = 0xfffa, /* native images: rbp points to no record, nothing else is known */
+	/* On the scheduler's stack; the goroutine waits (goroutine.h). */
+	PF_RULE_GOROUTINE = 0xfff9,
 	PF_RULE_SPECIAL_MIN = 0xfff0,
 };
 
@@ -110,15 +111,19 @@ struct pf_file {
 };
 
 /*
- * A tag names a file, and what was in it when it was read: a hash of its inode (vma.h), equal wherever it is mapped.
- * A frame carries it, so that names are those of the file that was mapped when the sample was taken.
+ * A tag names a file, and what was in it when it was read: a hash of its inode (vma.h), equal
+ * wherever it is mapped. A frame carries it, so that names are those of the file that was mapped
+ * when the sample was taken.
  */
 #define PF_TAG_NONE    0ull /* no file is mapped there */
 #define PF_TAG_VDSO    1ull
 #define PF_TAG_UNKNOWN 2ull  /* nobody could find out which file, if any: it matches none */
 #define PF_TAG_FIRST   16ull /* of files */
 
-/* Map `images`: hash, key: a file's tag. What is to be known of it to unwind it wherever it is mapped. */
+/*
+ * Map `images`: hash, key: a file's tag. What is to be known of it to unwind it wherever it is
+ * mapped.
+ */
 #define PF_IMAGES_MAX 8192u
 #define PF_PIECES_MAX 8
 struct pf_piece {
@@ -130,7 +135,9 @@ struct pf_piece {
 struct pf_image {
 	uint64_t tag; /* whose it is: the place of an image that goes is another one's at once */
 	uint32_t n_pieces, pad;
-	/* Its text, cut where a slot's part ends, and where the code of a runtime begins and ends. */
+	/*
+	 * Its text, cut where a slot's part ends, and where the code of a runtime begins and ends.
+	 */
 	struct pf_piece pieces[PF_PIECES_MAX];
 };
 
@@ -145,7 +152,10 @@ struct pf_mapping {
 	uint64_t tag;	     /* PF_TAG_NONE: no file's */
 	uint16_t file;	     /* slot of unwind_files */
 	uint16_t runtime;    /* 0: none; else 1 + index into pf_process.runtimes, PF_MANAGED */
-	/* The kernel's: the last mm->mm_lock_seq at which it was found to be so; at first PF_UNVERIFIED. */
+	/*
+	 * The kernel's: the last mm->mm_lock_seq at which it was found to be so; at first
+	 * PF_UNVERIFIED.
+	 */
 	uint32_t verified;
 };
 #define PF_UNVERIFIED 0xffffffffu

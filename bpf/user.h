@@ -128,7 +128,10 @@ static __noinline const struct pf_process *pf_process_of_parent(struct task_stru
 	return p && exec_pages && p->exec_pages == exec_pages ? p : NULL;
 }
 
-/* A number that stays while nothing of what is mapped changes; 0: that is not known. After pf_find_process(). */
+/*
+ * A number that stays while nothing of what is mapped changes; 0: that is not known. After
+ * pf_find_process().
+ */
 static __always_inline uint64_t pf_mapped_state(const struct pf_walk *w)
 {
 	if (!pf_config.sees_mappings)

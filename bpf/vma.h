@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * vma: what is mapped at an address of a process, read from the kernel's own tree of mappings (a maple
- * tree, since 6.1) without the tree's lock, which cannot be taken in an interrupt. The kernel may
- * free a node or a mapping meanwhile. Reading freed memory is harmless: pf_look_at_vma() takes a
- * mapping only if it is one of the process and has the address.
+ * vma: what is mapped at an address of a process, read from the kernel's own tree of mappings (a
+ * maple tree, since 6.1) without the tree's lock, which cannot be taken in an interrupt. The kernel
+ * may free a node or a mapping meanwhile. Reading freed memory is harmless: pf_look_at_vma() takes
+ * a mapping only if it is one of the process and has the address.
  */
 #pragma once
 
@@ -36,7 +36,10 @@ static __always_inline bool pf_mm_counts(void)
 		bpf_core_field_exists(mm->mmap_lock.count));
 }
 
-/* Somebody is changing a process's mappings (RWSEM_WRITER_LOCKED). Of a lock without a count (PREEMPT_RT) it is not known. */
+/*
+ * Somebody is changing a process's mappings (RWSEM_WRITER_LOCKED). Of a lock without a count
+ * (PREEMPT_RT) it is not known.
+ */
 static __always_inline bool pf_mm_is_locked(struct mm_struct *mm)
 {
 	long lock = 0;
@@ -55,8 +58,8 @@ static __always_inline uint64_t pf_mm_read(const void *at)
 }
 
 /*
- * The number that changes with every change of a process's mappings; PF_UNVERIFIED: the kernel has none (before 6.4),
- * or they are being changed now.
+ * The number that changes with every change of a process's mappings; PF_UNVERIFIED: the kernel has
+ * none (before 6.4), or they are being changed now.
  */
 static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 {
@@ -95,7 +98,10 @@ PF_ONCE int pf_tree_level(struct pf_vma *l)
 	type = at >> 3 & PF_NODE_TYPE;
 	if (bpf_probe_read_kernel(l->node, sizeof(l->node), (const void *)(at & ~PF_NODE_MASK)))
 		return -1;
-	/* Word 0 is the parent; then the last addresses of all places but the last one; then the places. */
+	/*
+	 * Word 0 is the parent; then the last addresses of all places but the last one; then the
+	 * places.
+	 */
 	n = type == PF_NODE_ARANGE ? 9 : 15;
 	for (i = 0; i < 15; i++) {
 		pivot = l->node[1 + i];
@@ -186,8 +192,8 @@ static __noinline int pf_look_at_vma(struct pf_vma *l)
 }
 
 /*
- * What is mapped at l->address of l->mm: start, end, load, tag, runs. l->sequence: the number that it holds for;
- * PF_UNVERIFIED: for this moment only.
+ * What is mapped at l->address of l->mm: start, end, load, tag, runs. l->sequence: the number that
+ * it holds for; PF_UNVERIFIED: for this moment only.
  */
 PF_ONCE int pf_find_vma(struct pf_vma *l)
 {

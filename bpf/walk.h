@@ -72,11 +72,14 @@ struct pf_walk {
 	bool borrowed;	      /* `process` is its parent's */
 	uint64_t unknown_tag; /* a file that the walk met and the list has not there; PF_TAG_NONE */
 	bool halted;	      /* it met code that is listed, and cannot run at this moment */
-	bool lacks_runtime;   /* it met code of a runtime that is not listed: its frames are not told */
+	bool lacks_runtime;   /* it met code of a runtime that is not listed: frames are lacking */
 	uint64_t
 		stack_start; /* mm->start_stack: argc, above the program's first frame; 0: not known */
 	struct pf_process process;
-	/* The one that the last address was in. Also one that is no file's, nor of code that is known: `mapped` is false. */
+	/*
+	 * The one that the last address was in. Also one that is no file's, nor of code that is
+	 * known: `mapped` is false.
+	 */
 	struct pf_mapping mapping;
 	bool mapped;
 	struct pf_file file; /* of that mapping */
@@ -239,7 +242,10 @@ static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uin
 	w->end = PF_END_DEPTH;
 }
 
-/* 0, or -1 when the stack is full. One of a file, wherever that is mapped: equal places have equal hashes. */
+/*
+ * 0, or -1 when the stack is full. One of a file, wherever that is mapped: equal places have equal
+ * hashes.
+ */
 static __always_inline int pf_push_file(struct pf_scratch *s, uint64_t address, uint64_t offset)
 {
 	struct pf_walk *w = &s->walk;

@@ -105,7 +105,9 @@ static uint64_t tag_of(const struct mapping *m)
 	r = probes_file_tag(fd, &tag);
 	if (r == -EOPNOTSUPP)
 		return PF_TAG_NONE;
-	/* Of a file that was rewritten since, the tag and m->ctime_ns would mean different bytes. */
+	/*
+	 * Of a file that was rewritten since, the tag and m->ctime_ns would mean different bytes.
+	 */
 	if (r < 0 || (!mapping_is_unsure(m) && !mapping_file_is_unchanged(m)))
 		return PF_TAG_UNKNOWN;
 	return tag;

@@ -175,7 +175,9 @@ static struct probes *load(void)
 	return p;
 }
 
-/* What that costs counts as reading the mappings, which is done the more rarely the more it costs. */
+/*
+ * What that costs counts as reading the mappings, which is done the more rarely the more it costs.
+ */
 static void mappings_of_one_file_have_one_tag(void **state)
 {
 	const struct files_config fc = {0};

@@ -75,8 +75,12 @@ struct allocs {
 	uint64_t next_ns, next_go_ns; /* to attach, to read: not before */
 	uint64_t seen_hits, seen_ns;  /* of what is attached, when it was last looked at */
 	double stall_ns;
-	uint64_t thread_ns, thread_moves; /* its thread is looked at next: then, or when probes_moves() is another */
-	/* Its probes lost their thread then; from that moment on they may be attached again. 0: not lately */
+	/* Its thread is looked at next: then, or when probes_moves() is another. */
+	uint64_t thread_ns, thread_moves;
+	/*
+	 * Its probes lost their thread then; from that moment on they may be attached again. 0: not
+	 * lately.
+	 */
 	uint64_t lost_ns;
 	unsigned n_lost;	  /* in a row: each time lately */
 	struct span_end span_end; /* of the last one, or when it was attached steadily */

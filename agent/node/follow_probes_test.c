@@ -575,7 +575,10 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
 	assert_int_equal(n_ended("thread_ended"), before);
 }
 
-/* Sites are lent while the heap profile of a Go process is read: what is not seen is told when they are back. */
+/*
+ * Sites are lent while the heap profile of a Go process is read: what is not seen is told when they
+ * are back.
+ */
 static void sites_may_be_lent_while_it_is_looked_at(void **state)
 {
 	struct alloc_sites *sites = tracked->allocs.sites;

@@ -189,7 +189,10 @@ static bool is_hit(const struct attached *a, const struct attached_link *l)
 	return of_many || proc_thread_lives(a->key.tgid, l->tid);
 }
 
-/* Leaves in all what is not attached yet; marks the links that go. Returns whether one of these may still be hit. */
+/*
+ * Leaves in all what is not attached yet; marks the links that go. Returns whether one of these may
+ * still be hit.
+ */
 static bool take_difference(struct attached *a, struct places *all, size_t n)
 {
 	bool any = false;

@@ -203,7 +203,10 @@ void tables_close(struct probes *p);
 
 /* tags.c: whether the kernel's mappings can be read decides bpf_config.sees_mappings */
 uint64_t tags_seed(void);
-/* (oe) After core is loaded. 0 where this kernel cannot, too: FEATURE_MAPPINGS tells. An error may pass. */
+/*
+ * (oe) After core is loaded. 0 where this kernel cannot, too: FEATURE_MAPPINGS tells. An error may
+ * pass.
+ */
 int tags_open(struct probes *p);
 void tags_close(struct probes *p);
 

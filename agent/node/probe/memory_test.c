@@ -653,7 +653,10 @@ static void attach_anew(struct scene *s)
 	assert_false(probes_attached_lost(s->a));
 }
 
-/* What cannot be changed stays as it was: probed by the thread that has ended, and to be probed by another one. */
+/*
+ * What cannot be changed stays as it was: probed by the thread that has ended, and to be probed by
+ * another one.
+ */
 static void attaching_anew_fails(struct scene *s)
 {
 	int free_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);

@@ -980,8 +980,8 @@ static void body_two_waits(struct truth *t)
 enum { WAITING_SINCE = 1, WAITING_COUNTED = 3, WAITING_KEY = 8 };
 
 /*
- * Under which number the table of waits has a thread: that of the initial PID namespace, which may not be the test's.
- * Fails when no wait of the thread is noted in two minutes.
+ * Under which number the table of waits has a thread: that of the initial PID namespace, which may
+ * not be the test's. Fails when no wait of the thread is noted in two minutes.
  */
 static uint32_t number_in_table(struct probes *p, uint32_t tid)
 {

@@ -151,13 +151,18 @@ struct raw_frame {
 	union {
 		uint64_t words[2]; /* of a runtime's frame */
 		struct {
-			uint64_t
-				address; /* leaf: the instruction; callers: look up address - 1 (a return address, or
-				     one more than the instruction that a signal interrupted) */
+			/*
+			 * Leaf: the instruction; callers: look up address - 1 (a return address,
+			 * or one more than the instruction that a signal interrupted).
+			 */
+			uint64_t address;
 			uint64_t file_offset; /* of the same, in the file that `tag` names */
 		};
 	};
-	/* Of the file that was mapped there; 0: nobody looked, or no_file; PF_TAG_UNKNOWN: that could not be seen. */
+	/*
+	 * Of the file that was mapped there; 0: nobody looked, or no_file; PF_TAG_UNKNOWN: that
+	 * could not be seen.
+	 */
 	uint64_t tag;
 };
 struct raw_stack {

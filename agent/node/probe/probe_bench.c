@@ -209,8 +209,8 @@ static void rows_work(void)
 }
 
 /*
- * Its mappings change all the time, as those of a program do that allocates: so what is mapped where it runs is looked
- * up for each sample anew. Of 60,000 mappings in the second case.
+ * Its mappings change all the time, as those of a program do that allocates: so what is mapped
+ * where it runs is looked up for each sample anew. Of 60,000 mappings in the second case.
  */
 static void rows_work_changing(void)
 {

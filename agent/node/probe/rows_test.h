@@ -74,7 +74,10 @@ static inline uint64_t rows_tag(void)
 	return tag;
 }
 
-/* Nothing is known of what this process has mapped but pf_rows, which has a table: so it is told of each file. */
+/*
+ * Nothing is known of what this process has mapped but pf_rows, which has a table: so it is told of
+ * each file.
+ */
 static inline void rows_images(struct probes *p)
 {
 	const struct pf_file empty = {.state = PF_FILE_READY};

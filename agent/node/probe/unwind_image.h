@@ -20,7 +20,10 @@ static struct image {
 	uint8_t *chunks[IMAGE_CHUNKS]; /* PF_CHUNK_BYTES each, or NULL */
 	struct pf_file files[4];
 	unsigned reads;
-	/* With pf_config.sees_mappings: what lies at the addresses of `mapped`, and what is known of any file. */
+	/*
+	 * With pf_config.sees_mappings: what lies at the addresses of `mapped`, and what is known
+	 * of any file.
+	 */
 	int found; /* enum pf_vma_found */
 	struct pf_vma mapped;
 	const struct pf_image *known;

@@ -577,7 +577,10 @@ static void frame_pointers_for_certain_may_switch_stacks(void **state)
 	ASSERT_STACK(PF_END_STUCK, at(0x30000), at(0x30010), at(0x30020));
 }
 
-/* Native images: rbp is a number, whatever it seems to point to. At a function's entry the caller is known nevertheless. */
+/*
+ * Native images: rbp is a number, whatever it seems to point to. At a function's entry the caller
+ * is known nevertheless.
+ */
 static void lost_code_has_no_frame_pointer(void **state)
 {
 	(void)state;
@@ -591,7 +594,10 @@ static void lost_code_has_no_frame_pointer(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 1));
 }
 
-/* A number in rbp may be an address, with 0 where a return address would be: that is no outermost frame. */
+/*
+ * A number in rbp may be an address, with 0 where a return address would be: that is no outermost
+ * frame.
+ */
 static void a_number_in_rbp_is_no_end(void **state)
 {
 	(void)state;
@@ -642,7 +648,10 @@ static void put_goroutine(void)
 	put_word(G, BP, stack_at(460));
 }
 
-/* Go: newstack runs on the scheduler's stack; the goroutine that it is for stands at its call of morestack. */
+/*
+ * Go: newstack runs on the scheduler's stack; the goroutine that it is for stands at its call of
+ * morestack.
+ */
 static void the_goroutine_that_waits_goes_on(void **state)
 {
 	uint16_t plain = rule(RSP(8));
@@ -916,7 +925,10 @@ static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 	assert_int_equal(scratch.walk.end, PF_END_ROOT);
 	assert_int_equal(scratch.walk.n_frames, 3);
 	assert_int_equal(scratch.walk.unknown_tag, TAG);
-	/* A runtime would have told frames of its program there; the last frame is in the other piece. */
+	/*
+	 * A runtime would have told frames of its program there; the last frame is in the other
+	 * piece.
+	 */
 	known.pieces[0].runtime = 1;
 	walk_seen();
 	assert_int_equal(scratch.walk.end, PF_END_RUNTIME);
@@ -950,7 +962,9 @@ static void an_image_that_became_anothers_is_not_used(void **state)
 	assert_int_equal(scratch.walk.unknown_tag, TAG);
 }
 
-/* Its mappings are being changed: that nothing was found there does not say that there is nothing. */
+/*
+ * Its mappings are being changed: that nothing was found there does not say that there is nothing.
+ */
 static void what_could_not_be_seen_is_no_file_s(void **state)
 {
 	(void)state;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A sample says what was mapped when it was taken. One page of a process is now this file, now that one, now none; which
- * of them runs is told by where in the page it runs, so each sample has its known answer.
+ * A sample says what was mapped when it was taken. One page of a process is now this file, now that
+ * one, now none; which of them runs is told by where in the page it runs, so each sample has its
+ * known answer.
  */
 #include "node/probe/workload_test.h"
 
@@ -64,7 +65,9 @@ static bool map_moved(void)
 	       mremap(at, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
 }
 
-/* Another file under the first one's name, which the first one still has as far as it is concerned. */
+/*
+ * Another file under the first one's name, which the first one still has as far as it is concerned.
+ */
 static bool map_renamed(void)
 {
 	_cleanup_free_ char *path = xasprintf("%s/first", dir);
@@ -245,7 +248,10 @@ static void samples_say_what_was_mapped(void **state)
 	for (enum kind k = FIRST; k < _KINDS; k++)
 		assert_int_equal(l.seen[k].changed, 0);
 
-	/* The first file is what was read there. Of the others nothing is known; anonymous code has no rules anyway. */
+	/*
+	 * The first file is what was read there. Of the others nothing is known; anonymous code has
+	 * no rules anyway.
+	 */
 	rows_images(l.p);
 	give_first(&l, tags[FIRST]);
 	look(&l);
@@ -264,7 +270,10 @@ static void samples_say_what_was_mapped(void **state)
 		assert_int_equal(l.seen[k].changed, k == ANONYMOUS ? 0 : l.seen[k].n);
 	give_first(&l, tags[FIRST]);
 
-	/* Files that are known are, wherever they come to be mapped; not by what became another one's place. */
+	/*
+	 * Files that are known are, wherever they come to be mapped; not by what became another
+	 * one's place.
+	 */
 	give_image(&l, tags[FIRST], tags[FIRST]);
 	give_image(&l, tags[SECOND], tags[SECOND]);
 	give_image(&l, tags[RENAMED], tags[SECOND]);
@@ -299,7 +308,8 @@ static inline long change(long number, uint64_t at, uint64_t bytes, long protect
 static void body_changes(struct truth *t)
 {
 	const size_t n = 64;
-	uint64_t at = (uintptr_t)mmap(NULL, n * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *all = mmap(NULL, n * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t at = (uintptr_t)all;
 
 	for (size_t i = 1;; i = (i + 2) % n) {
 		if (change(SYS_mmap, at + i * PAGE, PAGE, PROT_READ) < 0 ||
@@ -311,7 +321,9 @@ static void body_changes(struct truth *t)
 
 extern const char __executable_start[], etext[];
 
-/* Frames of this program's own code, which is mapped all the time, and of them those that deny it. */
+/*
+ * Frames of this program's own code, which is mapped all the time, and of them those that deny it.
+ */
 struct own {
 	unsigned n, denied, unseen;
 };
@@ -329,7 +341,10 @@ static void take_own(struct own *own, const struct raw_stack *stack, unsigned n)
 	}
 }
 
-/* A tick amid a change of the kernel's tree may not find what is there: then it does not say that nothing is. */
+/*
+ * A tick amid a change of the kernel's tree may not find what is there: then it does not say that
+ * nothing is.
+ */
 static void a_change_hides_no_code(void **state)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;

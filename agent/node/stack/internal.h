@@ -54,8 +54,8 @@ struct stacks {
 struct process *stacks_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns);
 struct exec *process_exec(struct process *p, uint32_t exec_id);
 /*
- * The mapping that the frame lies in, among those that were read; address: as it is looked up. NULL: none, or another
- * one than was there when the sample was taken.
+ * The mapping that the frame lies in, among those that were read; address: as it is looked up.
+ * NULL: none, or another one than was there when the sample was taken.
  */
 const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
 				     uint64_t address);
@@ -128,8 +128,8 @@ void compared_wanted_done(struct names_wanted *w);
 void compared_mappings(struct compared *c, const struct mappings *before,
 		       const struct mappings *now);
 /*
- * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or nobody knows. Then neither
- * that frame is shown nor any behind it.
+ * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or
+ * nobody knows. Then neither that frame is shown nor any behind it.
  */
 const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
 			   size_t *ret_frame);

@@ -237,7 +237,10 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 	return m->tag == f->tag && m->tag != PF_TAG_UNKNOWN ? m : NULL;
 }
 
-/* The agent could not find out which file is mapped there. The kernel's part asks for that again, more and more rarely. */
+/*
+ * The agent could not find out which file is mapped there. The kernel's part asks for that again,
+ * more and more rarely.
+ */
 static bool is_untold(const struct exec *e, uint64_t address)
 {
 	const struct mapping *m = mappings_find(e->maps, address);

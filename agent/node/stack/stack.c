@@ -184,7 +184,10 @@ static void push_bare(struct stacks *s, const struct raw_frame *raw)
 	push(s, &f);
 }
 
-/* offset: in m's file, of the address that is asked for. read: m was read of the process, and may be parsed. */
+/*
+ * offset: in m's file, of the address that is asked for. read: m was read of the process, and may
+ * be parsed.
+ */
 static void push_in_file(struct stacks *s, struct process *p, const struct exec *exec,
 			 const struct mapping *m, bool read, uint64_t offset)
 {

@@ -45,10 +45,11 @@ bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, 
 void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
 
 /*
- * Names of runtimes' frames must be read from the process, and code that may differ from its file's (mapping_is_unsure) be
- * compared with it, at each drain; both may block: stacks_want notes what a stack
- * lacks, stacks_wanted hands all of it out, whoever may read does (wanted_read), stacks_named takes it in. A name
- * that could not be read is asked for again after ten seconds, a known one after runtime_ops.names_last_ns.
+ * Names of runtimes' frames must be read from the process, and code that may differ from its file's
+ * (mapping_is_unsure) be compared with it, at each drain; both may block: stacks_want notes what a
+ * stack lacks, stacks_wanted hands all of it out, whoever may read does (wanted_read), stacks_named
+ * takes it in. A name that could not be read is asked for again after ten seconds, a known one
+ * after runtime_ops.names_last_ns.
  */
 struct names_wanted {
 	uint32_t tgid, exec_id;
@@ -59,7 +60,7 @@ struct names_wanted {
 	bool fresh;				/* not only what is known is asked for again */
 	uint64_t touch[8];			/* pages that the kernel's part found absent */
 	size_t n_touch;
-	struct compare_ask *compares;			/* pages of code to be compared with their files; private */
+	struct compare_ask *compares; /* private: pages of code to be compared with their files */
 	size_t n_compares, cap_compares;
 	struct mappings *compare_maps;		/* a reference; NULL: none */
 	struct files *files;			/* borrowed */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must be read from processes, names of runtimes' frames and code: who wants what, and the reading. */
+/*
+ * What must be read from processes, names of runtimes' frames and code: who wants what, and the
+ * reading.
+ */
 #include "node/stack/internal.h"
 
 #include <stdlib.h>

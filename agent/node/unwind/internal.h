@@ -98,7 +98,10 @@ uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
 struct image_span {
 	uint64_t start, end;
 };
-/* The kernel finds the file by its tag from now on; index is its. runtime: code of one was found there; NULL: not here. */
+/*
+ * The kernel finds the file by its tag from now on; index is its. runtime: code of one was found
+ * there; NULL: not here.
+ */
 void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
 		   const struct file *f, const struct image_span *runtime);
 /* The same of one without an index: a slot that no file owns. */

@@ -454,7 +454,10 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	free(p);
 }
 
-/* Where a process was found to run a runtime's code, the kernel's part knows of every other one, too. */
+/*
+ * Where a process was found to run a runtime's code, the kernel's part knows of every other one,
+ * too.
+ */
 static void an_image_says_where_a_runtimes_code_is(void **state)
 {
 	struct unwind *u = start(0);
