@@ -202,7 +202,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	uint32_t stack;
 
 	r->n_samples += s->n;
-	stacks_taken(r->stacks, s->first_ns);
+	stacks_taken(r->stacks, s->event == EVENT_MEM_INUSE ? s->oldest_ns : s->first_ns);
 	record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, s->tgid, s->start_boottime_ns, u, k, lost,
 			   &stack) ||

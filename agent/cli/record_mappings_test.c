@@ -213,7 +213,7 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 		print_message("skipped: vm.max_map_count is below 61,000 here\n");
 		skip();
 	}
-	check("many", 90); /* 98 on a machine with nothing else to do; 49 without images */
+	check("many", 80); /* 98 on a machine with nothing else to do; 49 without images */
 }
 
 /* Each time another file, which has to be read: marked until then. */
@@ -279,9 +279,9 @@ static void a_library_that_is_written_over_while_it_runs(void **state)
 	NEED_BPF();
 	pid = start("written");
 	pid_text = xasprintf("%d", pid);
+	before_ns = cpu_ns(pid);
 	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-o", out, NULL});
 	assert_true(run_says(&r, "recording\n"));
-	before_ns = cpu_ns(pid);
 	wait_cpu(pid, NSEC_PER_SEC / 2);
 	write_over("betaa.so", "library.so");
 	after_ns = cpu_ns(pid);

@@ -157,7 +157,7 @@ static void fold_sample(struct pipeline *p, const struct drain *d, struct raw_sa
 	uint32_t stack = STACK_NONE;
 	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
-	stacks_taken(p->stacks, s.first_ns);
+	stacks_taken(p->stacks, s.event == EVENT_MEM_INUSE ? s.oldest_ns : s.first_ns);
 	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), s.tgid, s.start_boottime_ns,
 				   user, kernel, lost, &stack);

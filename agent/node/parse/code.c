@@ -12,6 +12,7 @@
 #define CODE_BYTES_MAX (64u << 20)
 #define INSNS_MAX      (64u << 20) /* decoded, of a file, all rounds together: 3 to 4 s; as above */
 #define FOLLOW_NS_MAX  (4 * NSEC_PER_SEC) /* of CPU time: other machines are slower; as above */
+#define FOLLOW_WAIT_NS (7 * NSEC_PER_SEC) /* on a busy machine: the whole file has 10 s */
 #define ROUNDS	       64
 #define GAP_BYTES_MIN  16 /* less is padding */
 
@@ -315,7 +316,8 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
 	bool more = true;
 
 	w.budget.insns = w.budget.next_look = INSNS_MAX;
-	w.budget.deadline_ns = thread_cpu_ns() + FOLLOW_NS_MAX;
+	w.budget.cpu_deadline_ns = thread_cpu_ns() + FOLLOW_NS_MAX;
+	w.budget.deadline_ns = now_mono_ns() + FOLLOW_WAIT_NS;
 	add_symbols(&w);
 	add_program_start(&w);
 	sort_entries(&w);

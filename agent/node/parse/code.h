@@ -57,7 +57,8 @@ struct flow_input {
 struct flow_budget {
 	uint64_t insns;	      /* to be decoded, or as much other work; 0: it is spent */
 	uint64_t next_look;   /* at the clock, when fewer are left; 0: never */
-	uint64_t deadline_ns; /* of the thread's CPU time: then all is spent */
+	/* Of the thread's CPU time, and of the clock (CLOCK_MONOTONIC): then all is spent. */
+	uint64_t cpu_deadline_ns, deadline_ns;
 };
 typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *state, void *arg);
 /*

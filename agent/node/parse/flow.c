@@ -60,7 +60,7 @@ static void charge(struct flow *f, uint64_t n)
 	if (b->insns >= b->next_look)
 		return;
 	b->next_look = b->insns - MIN(b->insns, LOOK_EVERY);
-	if (thread_cpu_ns() >= b->deadline_ns)
+	if (thread_cpu_ns() >= b->cpu_deadline_ns || now_mono_ns() >= b->deadline_ns)
 		b->insns = 0;
 }
 

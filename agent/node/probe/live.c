@@ -71,7 +71,7 @@ static void sum_stats(struct memory *m, struct pf_live_stats *ret)
 
 struct row {
 	struct pf_count_key key;
-	uint64_t n, value;
+	uint64_t n, value, oldest_ns;
 	UT_hash_handle hh;
 };
 struct sorting {
@@ -102,10 +102,12 @@ static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void 
 	if (!row) {
 		row = xcalloc(1, sizeof(*row));
 		row->key = l->key;
+		row->oldest_ns = l->time_ns;
 		HASH_ADD(hh, s->rows, key, sizeof(row->key), row);
 	}
 	row->n++;
 	row->value += l->value;
+	row->oldest_ns = MIN(row->oldest_ns, l->time_ns);
 }
 
 /* Who was added before and not removed until now should have been seen: else it was evicted. */
@@ -220,6 +222,7 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 			.value = row->value,
 			.first_ns = now,
 			.last_ns = now,
+			.oldest_ns = row->oldest_ns,
 		};
 	}
 }

@@ -187,6 +187,7 @@ struct raw_sample {
 	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: not kept apart */
 	enum wait wait;			      /* off-cpu */
 	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
+	uint64_t oldest_ns;		      /* mem-inuse: its stack may be so old */
 	uint64_t ctx;			      /* 0: none */
 	const struct profile_link *link;      /* of ctx, in the drain; NULL: not known */
 };

@@ -149,6 +149,7 @@ void open_files_use(struct open_files *f, struct mapping *m)
 	m->fd = x->file.fd;
 	m->open_error = x->error;
 	m->ctime_ns = x->file.ctime_ns;
+	m->file_dev = x->file.dev;
 	m->file_bytes = x->file.bytes;
 	m->memory_file = x->file.in_memory || (x->file.in_tmpfs && m->shared);
 }

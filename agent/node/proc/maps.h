@@ -31,12 +31,12 @@ int living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd);
  * -ENOENT gone, -EPERM/-EACCES, -ENOTSUP no regular file, -ESTALE/-EXDEV another file by now. */
 struct maps_file {
 	int fd;
-	uint64_t ctime_ns, bytes;
+	uint64_t dev, ctime_ns, bytes; /* dev: as fstat() tells it */
 	bool in_memory; /* of hugetlbfs; of tmpfs, without a name */
 	bool in_tmpfs;	/* and nobody has sealed it against writing */
 };
 /* written.c: files that mapping_files_look() found written. now_ns: CLOCK_MONOTONIC. */
-void maps_written_add(uint64_t inode, uint64_t ctime_ns, uint64_t now_ns);
+void maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t now_ns);
 void maps_written_expire(uint64_t now_ns);
 int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
 /* The process's root directory (O_PATH), shared between the processes of a container. */

@@ -29,7 +29,7 @@ struct shared {
 		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: of a directory */
 	} key;
 	int fd;
-	uint64_t inode, ctime_ns, mtime_ns, bytes; /* when it was opened */
+	uint64_t dev, inode, ctime_ns, mtime_ns, bytes; /* when it was opened */
 	enum { IGNORED, WATCHED, WRITTEN } state;
 	unsigned refs;
 	UT_hash_handle hh, by_fd;
@@ -80,6 +80,7 @@ static void share(const struct stat *st, int fd)
 
 	s->key = key_of(st);
 	s->fd = fd;
+	s->dev = st->st_dev;
 	s->inode = st->st_ino;
 	s->ctime_ns = ctime_of(st);
 	s->mtime_ns = (uint64_t)st->st_mtim.tv_sec * NSEC_PER_SEC + st->st_mtim.tv_nsec;
@@ -107,6 +108,14 @@ static bool is_written(const struct shared *s)
 			s->mtime_ns);
 }
 
+static void look(struct shared *s, uint64_t now_ns)
+{
+	if (s->state == WATCHED && is_written(s))
+		s->state = WRITTEN;
+	if (s->state == WRITTEN)
+		maps_written_add(s->dev, s->inode, s->ctime_ns, now_ns);
+}
+
 void mapping_files_look(void)
 {
 	uint64_t now_ns = now_mono_ns();
@@ -114,10 +123,7 @@ void mapping_files_look(void)
 
 	pthread_mutex_lock(&lock);
 	HASH_ITER (by_fd, descriptors, s, next) {
-		if (s->state == WATCHED && is_written(s))
-			s->state = WRITTEN;
-		if (s->state == WRITTEN)
-			maps_written_add(s->inode, s->ctime_ns, now_ns);
+		look(s, now_ns);
 	}
 	pthread_mutex_unlock(&lock);
 	if (mapping_files_were_written())
@@ -218,6 +224,7 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 	}
 	*ret = (struct maps_file){
 		.fd = fd,
+		.dev = st.st_dev,
 		.ctime_ns = ctime_of(&st),
 		.bytes = (uint64_t)st.st_size,
 		.in_memory = may_be_written(fd) && is_in_memory(path_fd, &st),

@@ -48,6 +48,7 @@ struct mapping {			/* executable mappings only */
 	uint64_t start, end, file_offset;
 	uint64_t inode, file_bytes;
 	uint64_t ctime_ns;		/* of the inode: unlike mtime, its owner cannot set it */
+	uint64_t file_dev;		/* st_dev of fd: dev_major and dev_minor may be another layer's (overlayfs) */
 	uint32_t dev_major, dev_minor;
 	char *path;			/* as the process sees it, " (deleted)" taken off; "[vdso]"; "" anonymous (JIT) */
 	bool deleted, library;		/* library: path contains ".so" */

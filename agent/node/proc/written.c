@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files that were written while a process had them mapped: what the agent knows of such a file
- * (names, unwind rows) is not what runs there. Each is known by its inode and by the change time
- * that it had when the agent opened it.
+ * (names, unwind rows) is not what runs there. Each is known by its device, its inode and the change
+ * time that it had when the agent opened it: containers of one image have files that differ by their
+ * device alone.
  */
 #include "node/proc/maps.h"
 
@@ -17,7 +18,7 @@
 
 struct written {
 	struct written_key {
-		uint64_t inode, ctime_ns;
+		uint64_t dev, inode, ctime_ns;
 	} key;
 	uint64_t seen_ns;
 	UT_hash_handle hh;
@@ -42,9 +43,9 @@ static void make_room(void)
 	counter_add(counter("podflame_mapped_files_written_evicted_total", NULL, NULL), 1);
 }
 
-void maps_written_add(uint64_t inode, uint64_t ctime_ns, uint64_t now_ns)
+void maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t now_ns)
 {
-	struct written_key key = {inode, ctime_ns};
+	struct written_key key = {dev, inode, ctime_ns};
 	struct written *w;
 
 	pthread_mutex_lock(&lock);
@@ -75,7 +76,7 @@ void maps_written_expire(uint64_t now_ns)
 
 bool mapping_file_was_written(const struct mapping *m)
 {
-	struct written_key key = {m->inode, m->ctime_ns};
+	struct written_key key = {m->file_dev, m->inode, m->ctime_ns};
 	struct written *w = NULL;
 
 	if (!n_all || !m->ctime_ns)

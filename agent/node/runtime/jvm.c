@@ -318,7 +318,8 @@ void jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct 
 			uint64_t start = MAX(m->start, d->heaps[k].start);
 			uint64_t end = MIN(m->end, d->heaps[k].end);
 
-			if (start >= end)
+			/* A process that says that a file's code is generated would say it of others', too. */
+			if (start >= end || look->indexes[i])
 				continue;
 			all = ret->n_ranges < RUNTIME_RANGES_MAX;
 			if (all)

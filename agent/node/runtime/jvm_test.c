@@ -13,10 +13,11 @@
 /* Each second page of the heap, as no JVM maps it and a hostile process may. */
 static struct mapping items[RUNTIME_RANGES_MAX + 1];
 static struct mappings maps = {.items = items};
+static struct elf_index *indexes[RUNTIME_RANGES_MAX + 1];
 
 static void learn_ranges(size_t n, struct runtime_learnt *ret)
 {
-	struct runtime_look look = {.maps = &maps};
+	struct runtime_look look = {.maps = &maps, .indexes = indexes};
 	struct pf_jvm d = {.heaps[1] = {HEAP_AT, HEAP_AT + 2 * PAGE * (n - 1) + 16, 0, 6, 0}};
 
 	*ret = (struct runtime_learnt){0};
@@ -54,10 +55,29 @@ static void more_areas_than_are_told_are_told_of(void **state)
 	free(l.ranges);
 }
 
+/* What a hostile process says of a library would hold for all processes that map it. */
+static void a_file_is_no_area_of_generated_code(void **state)
+{
+	struct runtime_learnt l;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		items[i] = (struct mapping){.start = HEAP_AT + 2 * PAGE * i,
+					    .end = HEAP_AT + 2 * PAGE * i + PAGE,
+					    .path = (char *)""};
+	indexes[1] = (struct elf_index *)&items; /* any: nobody looks into it */
+	learn_ranges(3, &l);
+	indexes[1] = NULL;
+	assert_int_equal(l.n_ranges, 2);
+	assert_true(l.ranges[0].start == items[0].start && l.ranges[1].start == items[2].start);
+	free(l.ranges);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(more_areas_than_are_told_are_told_of),
+		cmocka_unit_test(a_file_is_no_area_of_generated_code),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,8 +148,6 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p);
  */
 int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
 		   struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again);
-/* Code that was made at run time, as far as a mapping shows it; index: of its file, NULL: it is of no program or library. */
-bool mapping_is_generated(const struct mapping *m, const struct elf_index *index);
 /* Whether a look may find anything: some file has a mark, or there is generated code. Any thread. */
 bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes);
 /*
