@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # long.sh: what takes long, one after another, each with a line; then all of it added up. Run by `make test-long`, as root.
-# FUZZ_S: seconds a fuzzer (60).
+# FUZZ_S: seconds a fuzzer (60). STEPS="tsan fuzz": these steps alone, of which the first word of each line names one.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 unset LONG      # said of each step that it is for
@@ -13,6 +13,7 @@ passed=0 failed=0 skipped=0 broken=()
 # step NAME COMMAND...: what it says at its end counts ("N passed, N failed, N skipped"); where it says nothing, its status.
 step() {
     local name=$1 out counts p f s status=0 begin=$SECONDS
+    if [ -n "${STEPS:-}" ] && [[ " $STEPS " != *" ${name%% *} "* ]]; then return; fi
     out=$log/${name//\//_}.log
     shift
     timeout "${STEP_TIMEOUT:-3600}" "$@" </dev/null >"$out" 2>&1 || status=$?
@@ -45,6 +46,7 @@ step trace env BUILD="$build" e2e/trace/run.py
 STEP_TIMEOUT=14400 step fresh env BUILD="$(realpath "$build")" e2e/fresh/run.py
 step test-kernels "${make[@]}" test-kernels
 step fuzz "${make[@]}" fuzz S="${FUZZ_S:-60}"
+[ $((passed + failed + skipped)) != 0 ] || { echo "long.sh: no step is named '${STEPS:-}'" >&2; exit 2; }
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $log)"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]
