@@ -85,8 +85,10 @@ static void add_node(const char *name, unsigned age_s)
 }
 
 #define RUNNING "{\"name\": \"agent\", \"state\": {\"running\": {}}}"
-#define READY	"{\"type\": \"Ready\", \"status\": \"True\"}"
-/* An agent that was started at 12:00; since when it is not ready. */
+/* Agents that were started at 12:00; since when the pod is not ready. */
+#define READY                                                                                      \
+	"{\"name\": \"agent\", \"ready\": true, \"state\": {\"running\": {\"startedAt\": "         \
+	"\"2020-01-21T12:00:00Z\"}}}"
 #define STARTED                                                                                    \
 	"{\"name\": \"agent\", \"state\": {\"running\": {\"startedAt\": "                          \
 	"\"2020-01-21T12:00:00Z\"}}}"
@@ -128,7 +130,7 @@ static void add_working(const char *name)
 {
 	add_node(name, 1000);
 	agentless_report(a, name, true);
-	agent(name, RUNNING, READY);
+	agent(name, READY, "");
 }
 
 /* What is listed now, of nodes that are looked at; NULL: nothing. */
@@ -202,7 +204,7 @@ static void test_an_agent_that_goes_and_comes_back(void **state)
 	/* it runs: whether it will work is not known yet */
 	agent("n2", RUNNING, "");
 	assert_true(agentless_is(a, "n2"));
-	agent("n2", RUNNING, READY);
+	agent("n2", READY, "");
 	assert_false(agentless_is(a, "n2"));
 	assert_int_equal(n_changed, 2);
 	assert_int_equal(counter_get(counter("nodes_without_agent", NULL, NULL)), 0);
@@ -223,10 +225,10 @@ static void test_a_start_is_no_lack(void **state)
 	pass(40, NULL);
 	agent("n2", RUNNING, "");
 	agentless_report(a, "n2", true);
-	agent("n2", RUNNING, READY);
+	agent("n2", READY, "");
 	no_agent("n1");
 	pass(60, NULL);
-	agent("n1", RUNNING, READY);
+	agent("n1", READY, "");
 	pass(300, NULL);
 	assert_int_equal(n_changed, 0);
 	assert_int_equal(n_listed, 0);
@@ -273,8 +275,30 @@ static void test_an_agent_that_never_was_ready(void **state)
 	assert_false(agentless_is(a, "n3"));
 	pass(2, NULL);
 	assert_true(agentless_is(a, "n3"));
-	agent("n3", STARTED, READY);
+	agent("n3", READY, "");
 	assert_false(agentless_is(a, "n3"));
+	end();
+}
+
+/* Its pod never is: another container was put into it, or a readiness gate. */
+static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
+{
+	static const char mesh[] = "{\"name\": \"mesh\", \"ready\": false, \"state\": "
+				   "{\"running\": {}}}, " READY;
+
+	(void)state;
+	start();
+	add_node("n1", 1000);
+	agentless_report(a, "n1", true);
+	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
+	pass(100, NULL);
+	assert_false(agentless_is(a, "n1"));
+	/* as one that is rolled out, it takes over a node that lacked its agent */
+	no_agent("n1");
+	pass(100, NULL);
+	assert_true(agentless_is(a, "n1"));
+	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
+	assert_false(agentless_is(a, "n1"));
 	end();
 }
 
@@ -416,7 +440,7 @@ static void test_nothing_is_said_before_all_is_known(void **state)
 	}
 	assert_null(list_under_way());
 	agentless_report(a, "n1", true);
-	agent("n1", RUNNING, READY);
+	agent("n1", READY, "");
 	pass(200, NULL);
 	assert_int_equal(n_changed, 0);
 	end();
@@ -817,14 +841,14 @@ static const struct {
 	 "{\"name\": \"mesh\", \"state\": {\"running\": {}}}, {\"name\": \"agent\", \"state\": "
 	 "{\"waiting\": {\"reason\": \"CrashLoopBackOff\", \"message\": \"back-off 10s\"}}, "
 	 "\"lastState\": {\"terminated\": {\"reason\": \"OOMKilled\", \"exitCode\": 137}}}",
-	 READY, "the agent's pod ends again and again (OOMKilled, exit code 137): see its log"},
+	 "", "the agent's pod ends again and again (OOMKilled, exit code 137): see its log"},
 	{NODE("", ""), "",
 	 "{\"type\": \"PodScheduled\", \"status\": \"False\", \"reason\": \"Unschedulable\", "
 	 "\"message\": \"0/2 nodes are available: 1 Insufficient memory.\"}",
 	 "the agent's pod is not scheduled: Unschedulable: 0/2 nodes are available: 1 Insufficient "
 	 "memory."},
 	{NODE("", ""), "", "", "the agent's pod does not run (Running)"},
-	{NODE("", ""), RUNNING, READY, "the agent there is ready, and has written no report"},
+	{NODE("", ""), READY, "", "the agent there is ready, and has written no report"},
 	{NODE("", ""), RUNNING, "", "the agent there runs and is not ready"},
 };
 
@@ -953,6 +977,7 @@ int main(void)
 		cmocka_unit_test(test_a_start_is_no_lack),
 		cmocka_unit_test(test_an_agent_that_is_not_ready_is_no_lack),
 		cmocka_unit_test(test_an_agent_that_never_was_ready),
+		cmocka_unit_test(test_an_agent_that_is_ready_in_a_pod_that_is_not),
 		cmocka_unit_test(test_an_agent_that_was_just_started),
 		cmocka_unit_test(test_an_agent_that_crashes_again_and_again),
 		cmocka_unit_test(test_no_report_is_a_lack_though_the_agent_runs),

@@ -15,8 +15,8 @@
 enum pod_state {
 	POD_DOWN,
 	POD_STARTING, /* its container runs, and has not been ready since it was started */
-	POD_RUNNING,  /* it was ready, and is not now: its node may be out of reach */
-	POD_READY,
+	POD_RUNNING,  /* it was ready, and is not now: its node may have no CPU to spare */
+	POD_READY,    /* it is, or was when its node went out of reach */
 	_POD_STATE_MAX,
 };
 struct node {
@@ -80,9 +80,9 @@ bool agents_pods_known(const struct agents *a)
  * While the pods are not known, a report is the only sign of an agent. The report of a node that
  * lacked an agent before may be the old agent's: it counts once an agent has written it anew.
  *
- * An agent that was ready and is not now neither works again nor stops working: a node that is out
- * of reach, or has no CPU to spare, has one like it. One that never was ready has no plan yet: the
- * report is of the agent before it.
+ * An agent that was ready and is not now neither works again nor stops working: a node that has no
+ * CPU to spare has one like it. One that never was ready has no plan yet: the report is of the agent
+ * before it.
  */
 static bool works(const struct agents *a, const struct node *n)
 {
@@ -224,14 +224,19 @@ static uint64_t started_ns(const json_t *pod)
 	return time_at(container_of(pod), "state.running.startedAt");
 }
 
+/*
+ * The agent's own container says whether the agent is ready. The pod's condition does not: a
+ * sidecar or a readiness gate may keep it false. It only tells whether a container that is not
+ * ready now was ready before.
+ */
 static enum pod_state state_of(const json_t *pod)
 {
-	const json_t *ready = condition(pod, "Ready");
-	uint64_t changed = time_at(ready, "lastTransitionTime");
+	const json_t *c = container_of(pod);
+	uint64_t changed = time_at(condition(pod, "Ready"), "lastTransitionTime");
 
-	if (!json_is_object(json_at(container_of(pod), "state.running")))
+	if (!json_is_object(json_at(c, "state.running")))
 		return POD_DOWN;
-	if (streq(json_str_at(ready, "status", ""), "True"))
+	if (json_bool_at(c, "ready", false))
 		return POD_READY;
 	return changed && changed <= started_ns(pod) ? POD_STARTING : POD_RUNNING;
 }
@@ -394,7 +399,7 @@ static void trim_pod(json_t *pod)
 	json_keep(pod, "status", "phase reason message conditions containerStatuses");
 	status = json_object_get(pod, "status");
 	json_keep(status, "conditions", "type status reason message lastTransitionTime");
-	json_keep(status, "containerStatuses", "name state lastState");
+	json_keep(status, "containerStatuses", "name ready state lastState");
 	json_array_foreach (json_object_get(status, "containerStatuses"), i, c) {
 		json_keep(c, "state", "running waiting");
 		json_keep(c, "lastState", "terminated");

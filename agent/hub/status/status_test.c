@@ -542,9 +542,9 @@ static void answer_look(const char *node, json_t *pod)
 
 static json_t *agent_pod(const char *node)
 {
-	return json_pack("{s:{s:s}, s:{s:[{s:s, s:s}], s:[{s:s, s:{s:{}}}]}}", "spec", "nodeName",
-			 node, "status", "conditions", "type", "Ready", "status", "True",
-			 "containerStatuses", "name", "agent", "state", "running");
+	return json_pack("{s:{s:s}, s:{s:[{s:s, s:b, s:{s:{}}}]}}", "spec", "nodeName", node,
+			 "status", "containerStatuses", "name", "agent", "ready", true, "state",
+			 "running");
 }
 
 /* A report outlives its agent: it counts until the agent is missed, and again when there is one. */
