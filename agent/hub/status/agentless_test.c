@@ -12,12 +12,13 @@
 #include "lib/base/testclock.h"
 #include "lib/kube/testwatches.h"
 
+#define BEGAN_NS (1800000000 * NSEC_PER_SEC) /* of each test: only the test moves the clock on */
+
 static struct agentless *a;
 static unsigned n_changed, n_unseen, n_listed;
 static char changed_node[64];
 static json_t *node_object, *pod_object; /* every node that is looked at, and its pod; NULL: none */
 static size_t left_out;			 /* of a list of pods */
-static uint64_t began_wall_ns;
 
 static void on_changed(const char *node, void *arg)
 {
@@ -40,8 +41,7 @@ static void start(void)
 	static const struct agentless_ops ops = {on_changed, on_unseen};
 
 	agentless_free(a); /* of a test that failed */
-	test_clock.later_ns = 0;
-	began_wall_ns = now_wall_ns();
+	test_clock.stands_ns = BEGAN_NS;
 	n_changed = n_unseen = n_listed = 0;
 	assert_int_equal(agentless_new(NULL, &c, &ops, NULL, &a), 0);
 }
@@ -71,7 +71,7 @@ static char *age(unsigned s)
 {
 	char text[32];
 
-	time_format(began_wall_ns - s * NSEC_PER_SEC, text);
+	time_format(BEGAN_NS - s * NSEC_PER_SEC, text);
 	return xstrdup(text);
 }
 
@@ -176,7 +176,7 @@ static void answer_lists(const char *fails)
 static void pass(unsigned seconds, const char *fails)
 {
 	for (unsigned i = 0; i < seconds; i++) {
-		test_clock.later_ns += NSEC_PER_SEC;
+		test_clock.stands_ns += NSEC_PER_SEC;
 		agentless_tick(a, true);
 		answer_lists(fails);
 	}
@@ -435,7 +435,7 @@ static void test_nothing_is_said_before_all_is_known(void **state)
 	start();
 	add_node("n1", 1000);
 	for (int i = 0; i < 200; i++) {
-		test_clock.later_ns += NSEC_PER_SEC;
+		test_clock.stands_ns += NSEC_PER_SEC;
 		agentless_tick(a, false);
 	}
 	assert_null(list_under_way());
@@ -459,7 +459,7 @@ static void test_a_node_that_goes(void **state)
 	/* and one that goes while it is looked at */
 	add_node("n2", 1000);
 	for (int i = 0; i < 95; i++) {
-		test_clock.later_ns += NSEC_PER_SEC;
+		test_clock.stands_ns += NSEC_PER_SEC;
 		agentless_tick(a, true);
 	}
 	assert_non_null(list_under_way());
@@ -702,7 +702,7 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	add_node("n1", 0);
 	add_node("n2", 0);
 	for (unsigned i = 0; i < 95; i++) {
-		test_clock.later_ns += NSEC_PER_SEC;
+		test_clock.stands_ns += NSEC_PER_SEC;
 		agentless_tick(a, true);
 		for (struct kube_watch *w; i != 90 && (w = list_under_way());)
 			answer_list(w, NULL);
@@ -719,7 +719,7 @@ static void test_nodes_that_wait_for_a_list_are_told(void **state)
 	for (int i = 0; i < 10; i++) {
 		assert_null(agentless_unseen(a));
 		agentless_tick(a, true);
-		test_clock.later_ns += NSEC_PER_SEC;
+		test_clock.stands_ns += NSEC_PER_SEC;
 	}
 	agentless_tick(a, true);
 	assert_string_equal(agentless_unseen(a),
@@ -789,11 +789,11 @@ static void test_an_answer_that_never_comes(void **state)
 	(void)state;
 	start_with_pods(1);
 	for (int i = 0; i < 119; i++) {
-		test_clock.later_ns += NSEC_PER_SEC;
+		test_clock.stands_ns += NSEC_PER_SEC;
 		agentless_tick(a, true);
 	}
 	assert_false(agentless_is(a, "n1"));
-	test_clock.later_ns += 3 * NSEC_PER_SEC;
+	test_clock.stands_ns += 3 * NSEC_PER_SEC;
 	agentless_tick(a, true);
 	assert_true(agentless_is(a, "n1"));
 	assert_non_null(strstr(agentless_unseen(a), "takes too long"));
