@@ -72,7 +72,8 @@ int cmd_doctor(int argc, char **argv)
 				  NULL,
 				  NULL};
 	const struct files_config fc = {.parser.marks = tables_marks(),
-					.host_debug_dir = "/usr/lib/debug"};
+					.host_debug_dir = "/usr/lib/debug",
+					.patient = true};
 	struct doctor d = {0};
 	struct files *files = NULL;
 	json_t *process, *machine = json_array();

@@ -383,6 +383,7 @@ static void summary(const struct recording *r, bool written)
 	if (*stacks_kernel_problem(r->stacks))
 		fprintf(stderr, "podflame record: kernel names: %s\n",
 			stacks_kernel_problem(r->stacks));
+	record_print_mangled();
 	counter_each(print_drop, NULL);
 }
 
@@ -407,7 +408,8 @@ static int check_support(const struct recording *r)
 static int record(struct recording *r, int signal_fd)
 {
 	struct files_config fc = {.parser.marks = tables_marks(),
-				  .host_debug_dir = "/usr/lib/debug"};
+				  .host_debug_dir = "/usr/lib/debug",
+				  .patient = true};
 	struct stacks_config sc = {0};
 	int e = files_new(&fc, &r->files);
 

@@ -114,4 +114,5 @@ void record_heaps_free(struct recording *r);
 int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 	       uint32_t stack);
 int record_write(struct recording *r);
+void record_print_mangled(void);	/* names that no child has read, which says nothing of them */
 void record_rows_free(struct recording *r);

@@ -278,3 +278,23 @@ int record_write(struct recording *r)
 	return e ? e
 		 : file_write_atomic(r->options->output, out.data ? out.data : "", out.len, 0644);
 }
+
+/* Of names that fail for a reason of their own nobody expects a text. */
+void record_print_mangled(void)
+{
+	static const char *const reasons[][2] = {
+		{"no_child", "could not be started"},
+		{"timeout", "did not answer in time"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+		uint64_t n = counter_get(
+			counter("podflame_names_mangled_total", "reason", reasons[i][0]));
+
+		if (n)
+			fprintf(stderr,
+				"podflame record: %" PRIu64 " times a name stayed as compilers "
+				"mangle it: the child that reads it %s\n",
+				n, reasons[i][1]);
+	}
+}

@@ -131,6 +131,29 @@ static void pprof_file(void **state)
 	end(pid);
 }
 
+/* As if a child had failed: the counters are the recorder's, too. */
+static void names_that_no_child_has_read_are_told(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("m.folded"), *pid_text = NULL;
+	struct run r;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	counter_add(counter("podflame_names_mangled_total", "reason", "no_child"), 3);
+	counter_add(counter("podflame_names_mangled_total", "reason", "timeout"), 2);
+	counter_add(counter("podflame_names_mangled_total", "reason", "unknown"), 1);
+	pid = workload(false);
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-d", "0.1", "-o", out, NULL});
+	assert_int_equal(run_end(&r), 0);
+	assert_non_null(strstr(r.text.data, " 3 times a name stayed as compilers mangle it"));
+	assert_non_null(strstr(r.text.data, " 2 times a name stayed as compilers mangle it"));
+	assert_null(strstr(r.text.data, " 1 times a name"));
+	run_free(&r);
+	end(pid);
+}
+
 /* A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8. */
 static void names_of_tasks_are_text(void **state)
 {
@@ -314,6 +337,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(known_functions_threads_and_sigint),
 		cmocka_unit_test(pprof_file),
 		cmocka_unit_test(names_of_tasks_are_text),
+		cmocka_unit_test(names_that_no_child_has_read_are_told),
 		cmocka_unit_test(ends_with_its_last_process),
 		cmocka_unit_test(cgroup_with_what_is_made_below),
 	};

@@ -34,13 +34,14 @@ struct child {
 	pid_t killed; /* the process before, while it has not ended; 0: none */
 	uint64_t killed_ns;
 	uint64_t next_ns; /* CLOCK_MONOTONIC: no process is started before */
+	uint64_t end_ns;  /* it is left behind then */
 	unsigned lost_in_a_row;
 	bool impatient;
 };
 
 /*
  * A killed child ends at once, unless it reads a page of a file system whose server (a pod's FUSE)
- * does not answer: then it stays until that one does. The owner leaves it behind after END_NS.
+ * does not answer: then it stays until that one does. The owner leaves it behind after end_ns.
  * -EAGAIN: an impatient owner comes again before that.
  */
 static int reap(struct child *c, uint64_t wait_ns)
@@ -53,7 +54,7 @@ static int reap(struct child *c, uint64_t wait_ns)
 			break;
 	closep(&ended.fd);
 	if (waitpid(c->killed, NULL, WNOHANG) != c->killed) {
-		if (c->impatient && now_mono_ns() < c->killed_ns + END_NS)
+		if (c->impatient && now_mono_ns() < c->killed_ns + c->end_ns)
 			return -EAGAIN;
 		counter_add(c->n_stuck, 1);
 	}
@@ -288,6 +289,7 @@ struct child *child_new(const struct child_config *config)
 	c->n_restarts = counter(config->restarts, NULL, NULL);
 	c->n_stuck = counter(config->stuck, NULL, NULL);
 	c->impatient = config->impatient;
+	c->end_ns = END_NS;
 	c->sock = -1;
 	return c;
 }

@@ -88,7 +88,7 @@ static double first_name_ms(void)
 	double rounds[ROUNDS];
 
 	for (size_t i = 0; i < ROUNDS; i++) {
-		struct demangler *d = demangler_new(NULL, true);
+		struct demangler *d = demangler_new(NULL, false);
 		uint64_t from = now_mono_ns();
 
 		by_child(names[0], d);
@@ -110,7 +110,7 @@ static double hostile_file_ms(struct demangler *d)
 
 int main(void)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 
 	read_names();
 	if (demangle_begin() < 0)

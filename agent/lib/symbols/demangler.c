@@ -12,17 +12,21 @@
 /* The child ends by itself what takes 20 ms of CPU time. */
 #define ANSWER_NS	     (2 * NSEC_PER_SEC)
 #define IMPATIENT_ANSWER_NS  (300 * NSEC_PER_MSEC)
-#define PAUSE_NS	     (3 * NSEC_PER_SEC)	 /* of an impatient one, after a timeout */
+#define PAUSE_NS	     (3 * NSEC_PER_SEC)	 /* of an impatient one, after two timeouts in a row */
 #define RETRY_NS	     (10 * NSEC_PER_SEC) /* after a child that could not be started */
 #define FILE_PAUSE_NS	     (10 * NSEC_PER_SEC) /* after a file's first timeout */
-#define FILE_PAUSE_DOUBLINGS 6			 /* then twice as long each time, up to 640 s */
+#define FILE_PAUSE_MAX_NS    (640 * NSEC_PER_SEC) /* then twice as long each time */
 #define CALM_NS		     NSEC_PER_SEC /* a child that lived so long is no sign of an attack */
 #define SLOW_NAME_NS	     (NSEC_PER_MSEC / 10)
 #define SLOW_NAMES_NS	     (200 * NSEC_PER_MSEC)
+#define SLOW_FILE_NS	     (300 * NSEC_PER_SEC)
+#define FORGIVEN_PART	     500 /* of the time that passes: 2 ms each second */
 
 struct demangler {
 	pthread_mutex_t lock; /* of the callers' struct name_cost, too */
 	bool impatient;
+	bool late; /* the last child that was asked did not answer in time */
+	uint64_t answer_ns;
 	struct child *child;
 	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: no child is asked before */
 	struct demangle_request request;
@@ -43,6 +47,7 @@ struct demangler *demangler_new(const char *self_exe, bool impatient)
 
 	pthread_mutex_init(&d->lock, NULL);
 	d->impatient = impatient;
+	d->answer_ns = impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
 	d->child = child_new(&(struct child_config){
 		.self_exe = self_exe,
 		.argv = argv,
@@ -85,10 +90,28 @@ static const char *no_child(struct demangler *d, int error)
 	return "no_child";
 }
 
+static void answered(struct demangler *d)
+{
+	d->late = false;
+	if (child_age_ns(d->child) > CALM_NS)
+		child_forget_losses(d->child);
+}
+
+/*
+ * One late answer may be the name's fault. If the next child, which has another file's name, is
+ * late, too, the machine is too busy, and an impatient owner asks no child for a while.
+ */
+static const char *timed_out(struct demangler *d)
+{
+	if (d->impatient && d->late)
+		d->retry_ns = now_mono_ns() + PAUSE_NS;
+	d->late = !d->late;
+	return "timeout";
+}
+
 /* NULL: there is an answer; else why there is none. */
 static const char *ask(struct demangler *d, const char *name, size_t n)
 {
-	uint64_t answer_ns = d->impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
 	size_t n_reply = 0;
 	int r;
 
@@ -99,29 +122,49 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 	r = child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0);
 	if (r < 0)
 		return no_child(d, r);
-	r = child_answer(d->child, answer_ns, &d->reply, sizeof(d->reply), &n_reply, NULL);
+	r = child_answer(d->child, d->answer_ns, &d->reply, sizeof(d->reply), &n_reply, NULL);
 	if (!r && is_answer(d, n_reply)) {
-		if (child_age_ns(d->child) > CALM_NS)
-			child_forget_losses(d->child);
+		answered(d);
 		return NULL;
 	}
 	child_lose(d->child);
-	if (r == -ETIMEDOUT && d->impatient)
-		d->retry_ns = now_mono_ns() + PAUSE_NS;
-	return r == -ETIMEDOUT ? "timeout" : r && r != -EBADMSG ? "child_died" : "answer_refused";
+	if (r == -ETIMEDOUT)
+		return timed_out(d);
+	return r && r != -EBADMSG ? "child_died" : "answer_refused";
+}
+
+/* A file whose names take too long is left alone for a while, and then begins anew. */
+static void spend(struct name_cost *cost, uint64_t ns)
+{
+	cost->spent_ns += ns;
+	if (cost->spent_ns < SLOW_NAMES_NS)
+		return;
+	cost->spent_ns = 0;
+	cost->slow_until_ns = now_mono_ns() + SLOW_FILE_NS;
+}
+
+/* The hub asks for the same names in each query: what they have cost is forgiven by and by. */
+static void forgive(struct name_cost *cost)
+{
+	uint64_t now = now_mono_ns(), forgiven_ns = (now - cost->forgiven_at_ns) / FORGIVEN_PART;
+
+	cost->spent_ns -= MIN(cost->spent_ns, forgiven_ns);
+	cost->forgiven_at_ns = now;
 }
 
 /*
  * A child has failed at one of the file's names. Where it did not answer in time, the machine may
  * have been too busy: the file's names are asked for later, but each time after a longer pause.
+ * before: what they had cost before this question, for which the pause gets longer once only.
  */
-static void charge(struct name_cost *cost, const char *reason)
+static void charge(struct name_cost *cost, const struct name_cost *before, const char *reason)
 {
 	if (streq(reason, "timeout")) {
-		cost->next_ns = now_mono_ns() + (FILE_PAUSE_NS << cost->n_pauses);
-		cost->n_pauses = MIN(cost->n_pauses + 1, FILE_PAUSE_DOUBLINGS);
+		cost->pause_ns = before->pause_ns ? MIN(2 * before->pause_ns, FILE_PAUSE_MAX_NS)
+						  : FILE_PAUSE_NS;
+		cost->next_ns = now_mono_ns() + cost->pause_ns;
 	} else {
-		cost->spent_ns += SLOW_NAMES_NS / 2;
+		spend(cost, SLOW_NAMES_NS / 2);
 	}
 }
 
@@ -145,7 +188,7 @@ static const char *ask_twice(struct demangler *d, const char *name, size_t n,
 			*ret_again_ns = d->retry_ns;
 			return reason;
 		}
-		charge(cost, reason);
+		charge(cost, &before, reason);
 		if (d->impatient && streq(reason, "timeout"))
 			break;
 	}
@@ -154,14 +197,25 @@ static const char *ask_twice(struct demangler *d, const char *name, size_t n,
 	return reason;
 }
 
+static void pay(struct name_cost *cost, uint64_t cpu_ns)
+{
+	if (cpu_ns > SLOW_NAME_NS)
+		spend(cost, MIN(cpu_ns, SLOW_NAMES_NS));
+	/* That long after the last pause, the next one is the first again. */
+	if (now_mono_ns() >= cost->next_ns + cost->pause_ns)
+		cost->pause_ns = 0;
+}
+
 /* The demangled name; NULL: the name stays mangled. */
 static char *readable(struct demangler *d, const char *name, size_t n, struct name_cost *cost,
 		      uint64_t *ret_again_ns)
 {
 	const char *reason;
 
-	if (cost->spent_ns >= SLOW_NAMES_NS) {
+	forgive(cost);
+	if (now_mono_ns() < cost->slow_until_ns) {
 		reason = "slow_file";
+		*ret_again_ns = cost->slow_until_ns;
 	} else if (now_mono_ns() < cost->next_ns) {
 		reason = "timeout";
 		*ret_again_ns = cost->next_ns;
@@ -172,7 +226,7 @@ static char *readable(struct demangler *d, const char *name, size_t n, struct na
 		count(reason);
 		return NULL;
 	}
-	cost->spent_ns += d->reply.cpu_ns > SLOW_NAME_NS ? MIN(d->reply.cpu_ns, SLOW_NAMES_NS) : 0;
+	pay(cost, d->reply.cpu_ns);
 	if (d->reply.result != DEMANGLE_OK) {
 		count(reasons[d->reply.result]);
 		return NULL;

@@ -22,7 +22,7 @@ static uint64_t n_counted(void)
 
 static int name_one(void *arg)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t again_ns, before = n_counted();
 	_cleanup_free_ char *text = demangler_text(d, MANGLED, &cost, &again_ns);

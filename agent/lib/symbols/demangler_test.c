@@ -4,7 +4,7 @@
  * over, in whose place this program is (FAKE_VERB).
  */
 #include "lib/base/testdir.h"
-#include "lib/child/child.h"
+#include "lib/child/child.c" /* its limits */
 #include "lib/symbols/demangle.h"
 #include "lib/symbols/demangler.c" /* its clock */
 
@@ -76,7 +76,7 @@ static pid_t child_pid(void)
 
 static void plain_names_need_no_child(void **state)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	struct name_cost cost = {0};
 
 	(void)state;
@@ -100,7 +100,7 @@ static void the_child_has_given_everything_up(void **state)
 					     "Seccomp:\t2"
 #endif
 	};
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	_cleanup_free_ char *status = NULL, *path = NULL;
 	struct name_cost cost = {0};
 
@@ -115,7 +115,7 @@ static void the_child_has_given_everything_up(void **state)
 
 static void hostile_names_cost_no_child(void **state)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t before = restarts(), slow = mangled("too_slow");
 	_cleanup_free_ char *deep = xmalloc(MANGLED_MAX + 1);
@@ -141,7 +141,7 @@ static void hostile_names_cost_no_child(void **state)
 
 static void slow_names_cost_their_file_only(void **state)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	struct name_cost hostile = {0}, other = {0};
 	uint64_t slow = mangled("too_slow"), file = mangled("slow_file");
 
@@ -156,10 +156,34 @@ static void slow_names_cost_their_file_only(void **state)
 	demangler_free(d);
 }
 
+static void what_slow_names_cost_is_forgiven(void **state)
+{
+	struct demangler *d = demangler_new(NULL, false);
+	struct name_cost cost = {.spent_ns = SLOW_NAMES_NS - 1};
+	uint64_t again_ns = 0;
+
+	(void)state;
+	/* The file has been left alone for so long that half of it is forgiven. */
+	cost.forgiven_at_ns = now_mono_ns() - FORGIVEN_PART * SLOW_NAMES_NS / 2;
+	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+	assert_true(cost.spent_ns > 0 && cost.spent_ns < SLOW_NAMES_NS);
+	/* Not at once: its next slow name is the one too many. */
+	cost.spent_ns = SLOW_NAMES_NS - 1;
+	cost.forgiven_at_ns = now_mono_ns();
+	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
+	assert_true(cost.slow_until_ns > now_mono_ns());
+	free(demangler_text(d, CONSTRAINED, &cost, &again_ns));
+	assert_int_equal(again_ns, cost.slow_until_ns);
+	cost.slow_until_ns = now_mono_ns();
+	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+	demangler_free(d);
+}
+
 /* "_Z4091xxx...": with its head one more than there may be, then as many as there may be. */
 static void longer_names_stay_mangled(void **state)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t before = mangled("long_name");
 	char name[MANGLED_MAX + 2];
@@ -179,7 +203,7 @@ static void longer_names_stay_mangled(void **state)
 
 static void a_child_that_died_while_idle_costs_nothing(void **state)
 {
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t before = restarts();
 
@@ -201,7 +225,7 @@ static void without_a_child_names_stay_mangled(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
-		struct demangler *d = demangler_new(programs[i], true);
+		struct demangler *d = demangler_new(programs[i], false);
 		struct name_cost cost = {0};
 		uint64_t n = restarts();
 
@@ -309,7 +333,7 @@ static void lies_cost_the_file_and_the_child(void **state)
 	(void)state;
 	for (enum lie i = 0; i < SILENCE; i++) {
 		_cleanup_free_ char *program = fake(i);
-		struct demangler *d = demangler_new(program, true);
+		struct demangler *d = demangler_new(program, false);
 		struct name_cost cost = {0};
 		uint64_t before = restarts();
 		uint64_t n = lies[i].reason ? mangled(lies[i].reason) : 0;
@@ -333,69 +357,139 @@ static void make_executable(const char *path, const char *text)
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0700), 0);
 }
 
+static void wait_until(uint64_t ns)
+{
+	while (now_mono_ns() < ns)
+		usleep(1000);
+}
+
+/* The text when the demangler says that it is final. */
+static char *text_in_the_end(struct demangler *d, struct name_cost *cost)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, again_ns = 1;
+	char *text = NULL;
+
+	while (again_ns && now_mono_ns() < deadline) {
+		free(text);
+		text = demangler_text(d, CONSTRAINED, cost, &again_ns);
+		wait_until(MIN(again_ns, deadline));
+	}
+	return text;
+}
+
+static void assert_readable_in_the_end(struct demangler *d, struct name_cost *cost)
+{
+	_cleanup_free_ char *text = text_in_the_end(d, cost);
+
+	assert_string_equal(text, "int shop::price<int>(int)");
+}
+
+/* Asks until a child has been ready, and was too late; returns when the name was asked for. */
+static uint64_t time_out(struct demangler *d, struct name_cost *cost)
+{
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n = mangled("timeout"), asked_ns;
+
+	do {
+		wait_until(d->retry_ns);
+		asked_ns = now_mono_ns();
+		assert_shown(d, cost, CONSTRAINED, CONSTRAINED);
+	} while (mangled("timeout") == n && asked_ns < deadline);
+	assert_int_equal(mangled("timeout"), n + 1);
+	return asked_ns;
+}
+
 /* The machine may have been too busy. */
 static void silence_costs_the_child_and_a_pause(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
 	struct demangler *d = demangler_new(program, true);
-	struct name_cost cost = {0}, other = {0};
-	uint64_t before = restarts(), n = mangled("timeout"), n_none = mangled("no_child");
+	struct name_cost cost = {0}, other = {0}, third = {0};
+	uint64_t before = restarts(), n_none, n, asked_ns;
 
 	(void)state;
-	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-	assert_int_equal(mangled("timeout"), n + 1);
+	asked_ns = time_out(d, &cost);
 	assert_int_equal(restarts(), before + 1);
 	assert_int_equal(cost.spent_ns, 0);
-	/* The caller's lock is not held for yet another child. */
-	assert_shown(d, &other, CONSTRAINED, CONSTRAINED);
+	/* It may have been this name: others' need not wait. */
+	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
+	asked_ns = time_out(d, &other);
+	assert_int_equal(restarts(), before + 2);
+	/* It was not. The caller's lock is not held for yet another child. */
+	assert_true(d->retry_ns >= asked_ns + PAUSE_NS);
+	d->retry_ns = UINT64_MAX;
+	n_none = mangled("no_child");
+	assert_shown(d, &third, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(mangled("no_child"), n_none + 1);
-	/* The next child is not for this file's names. */
+	/* The next child is not for these files' names. */
 	d->retry_ns = 0;
+	n = mangled("timeout");
+	cost.next_ns = UINT64_MAX;
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-	assert_int_equal(mangled("timeout"), n + 2);
-	assert_int_equal(restarts(), before + 1);
+	assert_int_equal(mangled("timeout"), n + 1);
+	assert_int_equal(restarts(), before + 2);
 	free(fake_while(SILENCE, "false"));
-	assert_shown(d, &other, CONSTRAINED, "int shop::price<int>(int)");
+	assert_readable_in_the_end(d, &third);
 	cost.next_ns = 0;
-	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+	assert_readable_in_the_end(d, &cost);
 	demangler_free(d);
 }
 
-static void pauses_get_longer(void **state)
+static void a_late_answer_after_one_in_time_is_the_first(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
 	struct demangler *d = demangler_new(program, true);
-	struct name_cost cost = {.n_pauses = 1};
-	uint64_t now_ns = now_mono_ns(), again_ns = 0;
+	struct name_cost first = {0}, second = {0}, plain = {0};
+	uint64_t asked_ns;
 
 	(void)state;
-	free(demangler_text(d, CONSTRAINED, &cost, &again_ns));
-	assert_true(again_ns > now_ns + 2 * FILE_PAUSE_NS);
-	cost = (struct name_cost){.n_pauses = FILE_PAUSE_DOUBLINGS};
-	charge(&cost, "timeout");
-	assert_int_equal(cost.n_pauses, FILE_PAUSE_DOUBLINGS);
+	time_out(d, &first);
+	free(fake_while(SILENCE, "false"));
+	assert_readable_in_the_end(d, &plain);
+	assert_int_equal(kill(child_pid(), SIGSTOP), 0);
+	asked_ns = time_out(d, &second);
+	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
 	demangler_free(d);
 }
 
-/* As soon as a child is said to be asked again. */
-static char *text_in_the_end(struct demangler *d)
+/* Of a patient one, too, which asks two children. */
+static void pauses_get_longer(void **state)
 {
-	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, again_ns = 1;
-	struct name_cost cost = {0};
-	char *text = NULL;
+	_cleanup_free_ char *program = fake(SILENCE);
+	struct demangler *d = demangler_new(program, false);
+	struct name_cost cost = {.pause_ns = FILE_PAUSE_NS}, longest;
+	uint64_t n = restarts(), again_ns = 0;
 
-	while (again_ns && now_mono_ns() < deadline) {
-		free(text);
-		text = demangler_text(d, CONSTRAINED, &cost, &again_ns);
-		while (now_mono_ns() < again_ns)
-			usleep(1000);
-	}
-	return text;
+	(void)state;
+	d->answer_ns = NSEC_PER_MSEC;
+	free(demangler_text(d, CONSTRAINED, &cost, &again_ns));
+	assert_int_equal(restarts(), n + 2);
+	assert_int_equal(again_ns, cost.next_ns);
+	assert_int_equal(cost.pause_ns, 2 * FILE_PAUSE_NS);
+	cost.pause_ns = FILE_PAUSE_MAX_NS;
+	longest = cost;
+	charge(&longest, &cost, "timeout");
+	assert_int_equal(longest.pause_ns, FILE_PAUSE_MAX_NS);
+	demangler_free(d);
+}
+
+static void pauses_are_forgotten_when_they_are_long_ago(void **state)
+{
+	struct demangler *d = demangler_new(NULL, false);
+	struct name_cost cost = {.pause_ns = FILE_PAUSE_MAX_NS};
+
+	(void)state;
+	cost.next_ns = now_mono_ns();
+	assert_readable_in_the_end(d, &cost);
+	assert_int_equal(cost.pause_ns, FILE_PAUSE_MAX_NS);
+	cost.pause_ns = 1;
+	assert_readable_in_the_end(d, &cost);
+	assert_int_equal(cost.pause_ns, 0);
+	demangler_free(d);
 }
 
 static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 {
-	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL), *text = NULL;
+	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
 	_cleanup_free_ char *program = xasprintf("%s/slow", dir), *go = xasprintf("%s/go", dir);
 	/* Until there is "go"; not beyond the tests' end. */
 	_cleanup_free_ char *script =
@@ -410,13 +504,13 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	(void)state;
 	make_executable(program, script);
 	d = demangler_new(program, true);
+	d->answer_ns = ANSWER_NS; /* it is not what this is about */
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	d->retry_ns = 0;
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(mangled("no_child"), n_none + 2);
 	make_executable(go, "");
-	text = text_in_the_end(d);
-	assert_string_equal(text, "int shop::price<int>(int)");
+	assert_readable_in_the_end(d, &cost);
 	assert_int_equal(restarts(), n); /* the same one */
 	assert_int_equal(cost.spent_ns, 0);
 	assert_int_equal(unlink(go), 0);
@@ -453,24 +547,22 @@ static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 	struct demangler *d = demangler_new(NULL, true);
 	uint64_t n_none, before = counter_get(stuck);
 	struct name_cost cost = {0}, other = {0};
-	_cleanup_free_ char *text = NULL;
 	pid_t pid, tracer;
 
 	(void)state;
-	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
+	d->child->end_ns = UINT64_MAX / 2;
+	assert_readable_in_the_end(d, &cost);
 	pid = child_pid();
 	tracer = hold_at_exit(pid);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(counter_get(stuck), before);
 	n_none = mangled("no_child");
-	d->retry_ns = 0;
 	assert_shown(d, &other, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(mangled("no_child"), n_none + 1);
 	kill(tracer, SIGKILL);
 	assert_int_equal(waitpid(tracer, NULL, 0), tracer);
-	text = text_in_the_end(d);
-	assert_string_equal(text, "int shop::price<int>(int)");
+	assert_readable_in_the_end(d, &other);
 	assert_int_equal(counter_get(stuck), before);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* it has been */
 	demangler_free(d);
@@ -485,7 +577,7 @@ static void a_name_that_another_child_reads_is_innocent(void **state)
 	(void)state;
 	for (enum lie i = DEATH; i <= SILENCE; i++) {
 		_cleanup_free_ char *program = fake_while(i, once);
-		struct demangler *d = demangler_new(program, i == DEATH);
+		struct demangler *d = demangler_new(program, false);
 		struct name_cost cost = {0};
 		uint64_t before = restarts();
 
@@ -507,7 +599,7 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 
 	(void)state;
 	(void)unlink(program);
-	d = demangler_new(program, true);
+	d = demangler_new(program, false);
 	first = demangler_text(d, CONSTRAINED, &cost, &again_ns);
 	assert_string_equal(first, CONSTRAINED);
 	assert_true(again_ns > now_ns);
@@ -525,20 +617,25 @@ static void nobody_waits_until_the_next_child_may_start(void **state)
 {
 	_cleanup_free_ char *program = fake(DEATH);
 	struct demangler *d = demangler_new(program, true);
-	uint64_t before = mangled("no_child"), n;
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n_none, n, asked_ns = 0;
+	struct name_cost cost = {0};
 
 	(void)state;
-	for (unsigned i = 0; i < 20 && mangled("no_child") == before; i++) {
-		struct name_cost cost = {0};
-
-		n = restarts();
+	while (d->child->lost_in_a_row < 2 && now_mono_ns() < deadline) {
+		wait_until(d->retry_ns);
+		asked_ns = now_mono_ns();
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-		if (mangled("no_child") == before)
-			continue;
-		assert_int_equal(restarts(), n);
-		assert_int_equal(cost.spent_ns, 0);
 	}
-	assert_int_equal(mangled("no_child"), before + 1);
+	assert_int_equal(d->child->lost_in_a_row, 2);
+	assert_true(d->child->next_ns > asked_ns);
+	d->child->next_ns += 60 * NSEC_PER_SEC;
+	cost = (struct name_cost){0};
+	n_none = mangled("no_child");
+	n = restarts();
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("no_child"), n_none + 1);
+	assert_int_equal(restarts(), n);
+	assert_int_equal(cost.spent_ns, 0);
 	demangler_free(d);
 }
 
@@ -579,12 +676,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_child_has_given_everything_up),
 		cmocka_unit_test(hostile_names_cost_no_child),
 		cmocka_unit_test(slow_names_cost_their_file_only),
+		cmocka_unit_test(what_slow_names_cost_is_forgiven),
 		cmocka_unit_test(longer_names_stay_mangled),
 		cmocka_unit_test(a_child_that_died_while_idle_costs_nothing),
 		cmocka_unit_test(without_a_child_names_stay_mangled),
 		cmocka_unit_test(lies_cost_the_file_and_the_child),
 		cmocka_unit_test(silence_costs_the_child_and_a_pause),
+		cmocka_unit_test(a_late_answer_after_one_in_time_is_the_first),
 		cmocka_unit_test(pauses_get_longer),
+		cmocka_unit_test(pauses_are_forgotten_when_they_are_long_ago),
 		cmocka_unit_test(a_child_that_starts_slowly_is_not_waited_for),
 		cmocka_unit_test(a_child_that_ends_slowly_is_not_waited_for),
 		cmocka_unit_test(a_name_that_another_child_reads_is_innocent),

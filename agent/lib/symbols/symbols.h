@@ -144,16 +144,19 @@ struct demangler *demangler_new(const char *self_exe, bool impatient);
 struct demangler *demangler_free(struct demangler *d);
 /* What the names of one file have cost so far, all 0 at first. The demangler's lock guards it. */
 struct name_cost {
-	uint64_t spent_ns;	/* CPU time, of names that take long */
-	uint64_t next_ns;	/* CLOCK_MONOTONIC: the pause after a timeout ends */
-	unsigned n_pauses;
+	uint64_t spent_ns;	/* CPU time, of names that take long, less what is forgiven */
+	uint64_t forgiven_at_ns;	/* these are of CLOCK_MONOTONIC */
+	uint64_t slow_until_ns;	/* its names took too long: they stay mangled until then */
+	uint64_t next_ns;	/* the pause after a timeout ends */
+	uint64_t pause_ns;	/* how long it is */
 };
 /*
  * The name, demangled where it was mangled, and clean; a new string. Blocks for microseconds, as a
  * rule. Where a child does not start, answer or end in time, an impatient demangler blocks for about
- * 0.6 s, and then asks no child for 3 s; another one blocks for up to half a minute.
+ * 0.6 s; where two answers in a row are late, it then asks no child for 3 s. Another one blocks for
+ * up to half a minute.
  * Past a limit of CPU time that slow names of a file take, all further names of the file stay
- * mangled. So they do where one name made two children die, and for a while where a child did not
+ * mangled for a while. So they do where one name made two children die, and where a child did not
  * answer. podflame_names_mangled_total counts, by reason, each name that stays mangled.
  * *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since it may not
  * be the name that failed; 0: the text is final.

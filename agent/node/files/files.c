@@ -349,7 +349,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->debug.config.marks = NULL;
 	f->self_exe = xstrdup(c->parser.self_exe);
 	f->main.config.self_exe = f->debug.config.self_exe = f->self_exe;
-	f->demangler = demangler_new(f->self_exe, true);
+	f->demangler = demangler_new(f->self_exe, !c->patient);
 	f->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
 	f->debug_timeout_ns = c->debug_timeout_ns ? c->debug_timeout_ns : DEFAULT_DEBUG_NS;
 	f->debug_max_bytes = c->debug_max_bytes ? c->debug_max_bytes : DEFAULT_DEBUG_BYTES;

@@ -25,6 +25,7 @@ struct files_config {
 	 * makes names must not wait for a hostile file. It says what is to be parsed.
 	 */
 	bool queued;
+	bool patient;	/* files_names may wait for a child that demangles (up to half a minute): nobody else waits */
 };
 struct files;
 /* -EINVAL: debuginfod_url is no http:// or https:// URL. */

@@ -60,7 +60,7 @@ static void slow_names_cost_their_file_only(void **state)
 	struct counter *slow = counter("podflame_names_mangled_total", "reason", "too_slow");
 	struct counter *file = counter("podflame_names_mangled_total", "reason", "slow_file");
 	uint64_t n_slow = counter_get(slow), n_file = counter_get(file);
-	struct files_config c = {0};
+	struct files_config c = {.patient = true};
 	struct files *f;
 
 	(void)state;
@@ -79,7 +79,7 @@ static void slow_names_cost_their_file_only(void **state)
 static void use_demangler(struct files *f, const char *program)
 {
 	demangler_free(f->demangler);
-	f->demangler = demangler_new(program, true);
+	f->demangler = demangler_new(program, false);
 }
 
 static void a_name_is_asked_again_when_no_child_had_it(void **state)
@@ -87,7 +87,7 @@ static void a_name_is_asked_again_when_no_child_had_it(void **state)
 	struct counter *no_child = counter("podflame_names_mangled_total", "reason", "no_child");
 	_cleanup_free_ char *path = xasprintf("%s/plain.so", dir), *first = NULL;
 	struct file_names before, during, after;
-	struct files_config c = {0};
+	struct files_config c = {.patient = true};
 	const struct names *held;
 	struct mapping m;
 	struct files *f;
@@ -119,13 +119,38 @@ static void a_name_is_asked_again_when_no_child_had_it(void **state)
 	files_free(f);
 }
 
+/* The child takes longer to start than an agent waits. */
+static void who_is_patient_gets_names_of_a_slow_child(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/plain.so", dir), *first = NULL;
+	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
+	_cleanup_free_ char *slow = xasprintf("%s/slow", dir);
+	_cleanup_free_ char *script = xasprintf("#!/bin/sh\nsleep 0.5\nexec '%s' \"$@\"\n", self);
+	struct files_config c = {.patient = true, .parser.self_exe = slow};
+	struct file_names names;
+	struct mapping m;
+	struct files *f;
+
+	(void)state;
+	make_library("plain.so", false);
+	assert_int_equal(file_write_atomic(slow, script, strlen(script), 0700), 0);
+	first = line_of("nm %s | sed -n 's/ T _ZN3A10.*//p'", path);
+	m = map_of(path);
+	assert_int_equal(files_new(&c, &f), 0);
+	files_names(f, &m, 0, strtoull(first, NULL, 16), &names);
+	assert_string_equal(names.names[0].name, "A10::f()");
+	files_names_done(f, &names);
+	close(m.fd);
+	files_free(f);
+}
+
 /* Nobody asks a child for the names of a function that is only to be measured. */
 static void a_function_is_measured_without_its_names(void **state)
 {
 	struct counter *no_child = counter("podflame_names_mangled_total", "reason", "no_child");
 	_cleanup_free_ char *path = xasprintf("%s/plain.so", dir), *first = NULL;
 	uint64_t before = 0, behind = 0, at, n = counter_get(no_child);
-	struct files_config c = {0};
+	struct files_config c = {.patient = true};
 	struct mapping m;
 	struct files *f;
 
@@ -220,6 +245,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slow_names_cost_their_file_only),
 		cmocka_unit_test(a_name_is_asked_again_when_no_child_had_it),
+		cmocka_unit_test(who_is_patient_gets_names_of_a_slow_child),
 		cmocka_unit_test(a_function_is_measured_without_its_names),
 		cmocka_unit_test(names_of_who_has_a_queue_parse_nothing),
 	};
