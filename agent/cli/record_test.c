@@ -145,7 +145,7 @@ static void names_that_no_child_has_read_are_told(void **state)
 	counter_add(counter("podflame_names_mangled_total", "reason", "unknown"), 1);
 	pid = workload(false);
 	pid_text = xasprintf("%d", pid);
-	run_start(&r, (const char *[]){"-p", pid_text, "-d", "0.1", "-o", out, NULL});
+	run_start(&r, (const char *[]){"-p", pid_text, "-d", "100ms", "-o", out, NULL});
 	assert_int_equal(run_end(&r), 0);
 	assert_non_null(strstr(r.text.data, " 3 times a name stayed as compilers mangle it"));
 	assert_non_null(strstr(r.text.data, " 2 times a name stayed as compilers mangle it"));
