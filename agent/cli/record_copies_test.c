@@ -108,59 +108,20 @@ static char *name_of(const struct way *w)
 	return xasprintf("%.6s%s", w->how, w->is_static ? "-static" : "");
 }
 
-static char *compile(const char *name, const char *flags)
-{
-	_cleanup_free_ char *source = file_in_dir("source.c");
-	char *out = file_in_dir(name);
-	_cleanup_free_ char *command =
-		xasprintf("gcc -O2 -fomit-frame-pointer -fno-reorder-functions %s -o %s %s 2>&1",
-			  flags, out, source);
-
-	assert_int_equal(file_write_atomic(source, program, strlen(program), 0644), 0);
-	assert_int_equal(system(command), 0);
-	return out;
-}
-
 /* Its text is where it shall be when it has closed its output. */
-static pid_t start(const struct way *w, char *path)
+static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);
-	int ready[2];
-	pid_t pid;
-	char byte;
 
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(ready[1], 1);
-		execl(path, "copies", w->how, name, NULL);
-		_exit(9);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 0);
-	close(ready[0]);
-	return pid;
+	return program_ready(path, (const char *const[]){"copies", w->how, name, NULL});
 }
 
-/* The lines of one program that have a text. */
+/* Samples of one program whose stacks have the text; NULL: of all. */
 static uint64_t sum(const char *out, const struct way *w, const char *text)
 {
-	_cleanup_free_ char *name = name_of(w), *all = NULL, *head = NULL;
-	uint64_t n_all = 0;
-	char *save = NULL;
+	_cleanup_free_ char *name = name_of(w), *process = xasprintf("%s;[p] ", name);
 
-	head = xasprintf("%s;", name);
-	assert_int_equal(file_read(AT_FDCWD, out, 1 << 24, &all, NULL), 0);
-	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		uint64_t n;
-
-		if (!str_has_prefix(line, head) || (text && !strstr(line, text)))
-			continue;
-		assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
-		n_all += n;
-	}
-	return n_all;
+	return FOLDED_SUM(out, process, text);
 }
 
 static void check(const char *out, const struct way *w, const char *said)
@@ -179,38 +140,6 @@ static void check(const char *out, const struct way *w, const char *said)
 		fail_msg("%s: %s", w->how, said);
 }
 
-static uint64_t used_ns(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	assert_int_equal(clock_gettime(clock, &t), 0);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
-/* Each one rests when it has used enough, and leaves the machine to the others. */
-static void run_all(const pid_t *pids, size_t n)
-{
-	uint64_t until_ns[ARRAY_SIZE(ways)];
-
-	for (size_t i = 0; i < n; i++)
-		until_ns[i] = used_ns(pids[i]) + ENOUGH_NS;
-	for (size_t i = 0; i < n; i++) {
-		uint64_t used = used_ns(pids[i]);
-
-		if (used < until_ns[i])
-			wait_cpu(pids[i], until_ns[i] - used);
-		kill(pids[i], SIGSTOP);
-	}
-}
-
-static void stop(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
 static void copies_of_text(void **state)
 {
 	_cleanup_free_ char *pie, *fixed, *out = file_in_dir("a.folded"), *list = NULL;
@@ -219,8 +148,8 @@ static void copies_of_text(void **state)
 
 	(void)state;
 	NEED_BPF();
-	pie = compile("copies", "-pie -fPIE");
-	fixed = compile("copies_static", "-static -no-pie");
+	pie = program_in_dir(program, "copies", "-fno-reorder-functions -pie -fPIE");
+	fixed = program_in_dir(program, "copies_static", "-fno-reorder-functions -static -no-pie");
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
 		char *more;
 
@@ -229,13 +158,11 @@ static void copies_of_text(void **state)
 		free(list);
 		list = more;
 	}
-	run_start(&r, (const char *[]){"-p", list, "-F", "997", "-o", out, NULL});
-	assert_true(run_says(&r, "recording\n"));
-	run_all(pids, ARRAY_SIZE(ways));
-	kill(r.pid, SIGINT);
-	assert_int_equal(run_end(&r), 0);
+	run_begin(&r, list, "997", out);
+	wait_cpu_each(pids, ARRAY_SIZE(ways), ENOUGH_NS);
+	run_stop(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		stop(pids[i]);
+		program_end(pids[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
 		check(out, &ways[i], r.text.data);
 	run_free(&r);

@@ -92,59 +92,22 @@ static char *name_of(const struct way *w)
 	return xasprintf("%s%s", w->how, w->has_map ? "-map" : "");
 }
 
-static char *compile(void)
-{
-	_cleanup_free_ char *source = file_in_dir("generated.c");
-	char *out = file_in_dir("generated");
-	_cleanup_free_ char *command =
-		xasprintf("gcc -O2 -fomit-frame-pointer -o %s %s 2>&1", out, source);
-
-	assert_int_equal(file_write_atomic(source, program, strlen(program), 0644), 0);
-	assert_int_equal(system(command), 0);
-	return out;
-}
-
 /* Its code is made when it has closed its output. */
-static pid_t start(const struct way *w, char *path)
+static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);
-	int ready[2];
-	pid_t pid;
-	char byte;
 
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(ready[1], 1);
-		execl(path, "generated", w->how, name, w->has_map ? "map" : NULL, NULL);
-		_exit(9);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 0);
-	close(ready[0]);
-	return pid;
+	return program_ready(path, (const char *const[]){"generated", w->how, name,
+							 w->has_map ? "map" : NULL, NULL});
 }
 
 /* Samples of one program whose stacks have the text; leaf: the native function, called by code that was made, or not. */
 static uint64_t sum(const char *out, const struct way *w, const char *text, bool leaf)
 {
-	_cleanup_free_ char *name = name_of(w), *all = NULL, *head = NULL;
-	uint64_t n_all = 0;
-	char *save = NULL;
+	_cleanup_free_ char *name = name_of(w), *process = xasprintf("%s;[p] ", name);
+	uint64_t in_leaf = FOLDED_SUM(out, process, text, ";leaf");
 
-	head = xasprintf("%s;", name);
-	assert_int_equal(file_read(AT_FDCWD, out, 1 << 24, &all, NULL), 0);
-	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		uint64_t n;
-
-		if (!str_has_prefix(line, head) || !strstr(line, text) ||
-		    leaf != !!strstr(line, ";leaf"))
-			continue;
-		assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
-		n_all += n;
-	}
-	return n_all;
+	return leaf ? in_leaf : FOLDED_SUM(out, process, text) - in_leaf;
 }
 
 static void check(const char *out, const struct way *w, const char *said)
@@ -162,38 +125,11 @@ static void check(const char *out, const struct way *w, const char *said)
 		fail_msg("%s: %s", w->how, said);
 }
 
-static uint64_t used_ns(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	assert_int_equal(clock_gettime(clock, &t), 0);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
-/* Each one rests when it has used enough, and leaves the machine to the others. */
-static void run_all(const pid_t *pids, size_t n)
-{
-	uint64_t until_ns[ARRAY_SIZE(ways)];
-
-	for (size_t i = 0; i < n; i++)
-		until_ns[i] = used_ns(pids[i]) + ENOUGH_NS;
-	for (size_t i = 0; i < n; i++) {
-		uint64_t used = used_ns(pids[i]);
-
-		if (used < until_ns[i])
-			wait_cpu(pids[i], until_ns[i] - used);
-		kill(pids[i], SIGSTOP);
-	}
-}
-
 static void stop(pid_t pid)
 {
 	_cleanup_free_ char *map = xasprintf("/tmp/perf-%d.map", pid);
 
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	program_end(pid);
 	unlink(map);
 }
 
@@ -205,7 +141,7 @@ static void code_made_at_run_time(void **state)
 
 	(void)state;
 	NEED_BPF();
-	path = compile();
+	path = program_in_dir(program, "generated", "");
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
 		char *more;
 
@@ -214,11 +150,9 @@ static void code_made_at_run_time(void **state)
 		free(list);
 		list = more;
 	}
-	run_start(&r, (const char *[]){"-p", list, "-F", "997", "-o", out, NULL});
-	assert_true(run_says(&r, "recording\n"));
-	run_all(pids, ARRAY_SIZE(ways));
-	kill(r.pid, SIGINT);
-	assert_int_equal(run_end(&r), 0);
+	run_begin(&r, list, "997", out);
+	wait_cpu_each(pids, ARRAY_SIZE(ways), ENOUGH_NS);
+	run_stop(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
 		stop(pids[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)

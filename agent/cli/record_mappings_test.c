@@ -101,16 +101,6 @@ static const char library[] =
 	"static KEEP void MIDDLE(long n) { FILL; LEAF(n); __asm__ volatile(\"\"); }\n"
 	"void IN(long n) { MIDDLE(n); __asm__ volatile(\"\"); }\n";
 
-static void compile(const char *text, const char *name, const char *flags)
-{
-	_cleanup_free_ char *source = file_in_dir("source.c"), *out = file_in_dir(name);
-	_cleanup_free_ char *command = xasprintf(
-		"gcc -O2 -w -fomit-frame-pointer %s -o %s %s -ldl 2>&1", flags, out, source);
-
-	assert_int_equal(file_write_atomic(source, text, strlen(text), 0644), 0);
-	assert_int_equal(system(command), 0);
-}
-
 static pid_t start(const char *mode)
 {
 	bool is_written = streq(mode, "written");
@@ -132,22 +122,6 @@ static pid_t start(const char *mode)
 	return pid;
 }
 
-/* Samples whose stack has both. */
-static uint64_t sum_of(const char *path, const char *a, const char *b)
-{
-	_cleanup_free_ char *all = NULL;
-	uint64_t sum = 0, n;
-	char *save = NULL;
-
-	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
-	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		if (strstr(line, a) && strstr(line, b)) {
-			assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
-			sum += n;
-		}
-	return sum;
-}
-
 /* right_percent: of all, at least. */
 static void check(const char *mode, unsigned right_percent)
 {
@@ -157,24 +131,23 @@ static void check(const char *mode, unsigned right_percent)
 	struct run r;
 
 	pid_text = xasprintf("%d", pid);
-	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-o", out, NULL});
-	assert_true(run_says(&r, "recording\n"));
+	run_begin(&r, pid_text, "997", out);
 	/* The first reading of many mappings is late for the first samples. */
 	wait_cpu(pid, (streq(mode, "many") ? 4 : 2) * NSEC_PER_SEC);
 	kill(pid, SIGSTOP); /* what is there now has not to be read late */
-	kill(r.pid, SIGINT);
-	assert_int_equal(run_end(&r), 0);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	run_stop(&r);
+	program_end(pid);
 	all = folded_sum(out, NULL);
-	right = sum_of(out, ";calls_first;calls;[l] in_first;[l] first_middle;", "first_leaf") +
-		sum_of(out, ";calls_second;calls;[l] in_second;[l] second_middle;", "second_leaf");
-	crossed = sum_of(out, "calls_first;", "second_") + sum_of(out, "calls_second;", "first_") +
-		  sum_of(out, "first_leaf", "second_middle") +
-		  sum_of(out, "second_leaf", "first_middle");
+	right = FOLDED_SUM(out, ";calls_first;calls;[l] in_first;[l] first_middle;", "first_leaf") +
+		FOLDED_SUM(out, ";calls_second;calls;[l] in_second;[l] second_middle;",
+			   "second_leaf");
+	crossed = FOLDED_SUM(out, "calls_first;", "second_") +
+		  FOLDED_SUM(out, "calls_second;", "first_") +
+		  FOLDED_SUM(out, "first_leaf", "second_middle") +
+		  FOLDED_SUM(out, "second_leaf", "first_middle");
 	/* Without a caller, and without a marker. */
-	rootless = sum_of(out, "_leaf", "") - sum_of(out, "_leaf", ";main;") -
-		   sum_of(out, "_leaf", "[unwind: ");
+	rootless = folded_sum(out, "_leaf") - FOLDED_SUM(out, "_leaf", ";main;") -
+		   FOLDED_SUM(out, "_leaf", "[unwind: ");
 	print_message("%s: %" PRIu64 " samples, %" PRIu64 " right, %" PRIu64 " crossed, %" PRIu64
 		      " without a caller\n",
 		      mode, all, right, crossed, rootless);
@@ -240,16 +213,6 @@ static void a_program_that_starts_itself_anew(void **state)
 	check("exec", 80);
 }
 
-static uint64_t cpu_ns(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	assert_int_equal(clock_gettime(clock, &t), 0);
-	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-}
-
 /* All bytes of one file go into another one, which is as long. */
 static void write_over(const char *from, const char *to)
 {
@@ -279,23 +242,20 @@ static void a_library_that_is_written_over_while_it_runs(void **state)
 	NEED_BPF();
 	pid = start("written");
 	pid_text = xasprintf("%d", pid);
-	before_ns = cpu_ns(pid);
-	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-o", out, NULL});
-	assert_true(run_says(&r, "recording\n"));
+	before_ns = cpu_used_ns(pid);
+	run_begin(&r, pid_text, "997", out);
 	wait_cpu(pid, NSEC_PER_SEC / 2);
 	write_over("betaa.so", "library.so");
-	after_ns = cpu_ns(pid);
+	after_ns = cpu_used_ns(pid);
 	before_ns = after_ns - before_ns;
 	wait_cpu(pid, 3 * NSEC_PER_SEC);
 	kill(pid, SIGSTOP);
-	after_ns = cpu_ns(pid) - after_ns;
-	kill(r.pid, SIGINT);
-	assert_int_equal(run_end(&r), 0);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	alpha = sum_of(out, "alpha_leaf", "");
-	betaa = sum_of(out, ";calls;[l] in_first;[l] betaa_middle;", "betaa_leaf");
-	marked = sum_of(out, "[unwind: code_differs_from_file]", "");
+	after_ns = cpu_used_ns(pid) - after_ns;
+	run_stop(&r);
+	program_end(pid);
+	alpha = folded_sum(out, "alpha_leaf");
+	betaa = FOLDED_SUM(out, ";calls;[l] in_first;[l] betaa_middle;", "betaa_leaf");
+	marked = folded_sum(out, "[unwind: code_differs_from_file]");
 	print_message("%" PRIu64 " ms, then %" PRIu64 " ms: %" PRIu64 " samples of alpha, %" PRIu64
 		      " of betaa, %" PRIu64 " marked\n",
 		      (uint64_t)(before_ns / NSEC_PER_MSEC), (uint64_t)(after_ns / NSEC_PER_MSEC),
@@ -311,16 +271,19 @@ static int begin(void **state)
 
 	if (r)
 		return r;
-	compile(program, "host", "");
-	compile(library, "first.so",
-		"-shared -fPIC -DBYTES=40 -DLEAF=first_leaf -DMIDDLE=first_middle -DIN=in_first");
-	compile(library, "second.so",
-		"-shared -fPIC -DBYTES=600 -DLEAF=second_leaf -DMIDDLE=second_middle "
-		"-DIN=in_second");
-	compile(library, "alpha.so",
-		"-shared -fPIC -DBYTES=40 -DLEAF=alpha_leaf -DMIDDLE=alpha_middle -DIN=in_first");
-	compile(library, "betaa.so",
-		"-shared -fPIC -DBYTES=40 -DLEAF=betaa_leaf -DMIDDLE=betaa_middle -DIN=in_first");
+	free(program_in_dir(program, "host", ""));
+	free(program_in_dir(
+		library, "first.so",
+		"-shared -fPIC -DBYTES=40 -DLEAF=first_leaf -DMIDDLE=first_middle -DIN=in_first"));
+	free(program_in_dir(library, "second.so",
+			    "-shared -fPIC -DBYTES=600 -DLEAF=second_leaf -DMIDDLE=second_middle "
+			    "-DIN=in_second"));
+	free(program_in_dir(
+		library, "alpha.so",
+		"-shared -fPIC -DBYTES=40 -DLEAF=alpha_leaf -DMIDDLE=alpha_middle -DIN=in_first"));
+	free(program_in_dir(
+		library, "betaa.so",
+		"-shared -fPIC -DBYTES=40 -DLEAF=betaa_leaf -DMIDDLE=betaa_middle -DIN=in_first"));
 	return 0;
 }
 

@@ -122,16 +122,6 @@ static const char jit_host[] =
 	"	for (;;) ((void (*)(void))page)();\n"
 	"}\n";
 
-static void compile(const char *text, const char *name, const char *flags)
-{
-	_cleanup_free_ char *source = file_in_dir("source.c"), *out = file_in_dir(name);
-	_cleanup_free_ char *command =
-		xasprintf("gcc -O2 -w %s -o %s %s -ldl 2>&1", flags, out, source);
-
-	assert_int_equal(file_write_atomic(source, text, strlen(text), 0644), 0);
-	assert_int_equal(system(command), 0);
-}
-
 static pid_t start(const char *name)
 {
 	_cleanup_free_ char *path = file_in_dir(name);
@@ -145,45 +135,26 @@ static pid_t start(const char *name)
 	return pid;
 }
 
-static void run_begin(struct run *r, pid_t pid, const char *out)
+static void begin_with(struct run *r, pid_t pid, const char *out)
 {
 	_cleanup_free_ char *pid_text = xasprintf("%d", pid);
 
-	run_start(r, (const char *[]){"-p", pid_text, "-F", "499", "-o", out, NULL});
-	assert_true(run_says(r, "recording\n"));
+	run_begin(r, pid_text, "499", out);
 }
 
-static void run_stop(struct run *r, pid_t pid)
+static void end_with(struct run *r, pid_t pid)
 {
 	kill(pid, SIGSTOP); /* what is there now has not to be read late */
-	kill(r->pid, SIGINT);
-	assert_int_equal(run_end(r), 0);
+	run_stop(r);
 	run_free(r);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-/* Samples whose stack has both. */
-static uint64_t sum_of(const char *path, const char *a, const char *b)
-{
-	_cleanup_free_ char *all = NULL;
-	uint64_t sum = 0, n;
-	char *save = NULL;
-
-	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
-	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		if (strstr(line, a) && strstr(line, b)) {
-			assert_int_equal(str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n), 0);
-			sum += n;
-		}
-	return sum;
+	program_end(pid);
 }
 
 /* Without any function of Lua, and without a marker. */
 static uint64_t lacking(const char *out, const char *phase)
 {
-	return sum_of(out, phase, "") - sum_of(out, phase, ";hot;") -
-	       sum_of(out, phase, "[unwind: ");
+	return folded_sum(out, phase) - FOLDED_SUM(out, phase, ";hot;") -
+	       FOLDED_SUM(out, phase, "[unwind: ");
 }
 
 /* All pages of code together are as many as before, so that number tells nothing. */
@@ -197,14 +168,14 @@ static void a_runtime_that_moved_is_found_again(void **state)
 	(void)state;
 	NEED_BPF();
 	pid = start("lua-host");
-	run_begin(&r, pid, out);
+	begin_with(&r, pid, out);
 	wait_cpu(pid, NSEC_PER_SEC);
 	kill(pid, SIGUSR1);
 	wait_cpu(pid, 3 * NSEC_PER_SEC);
-	run_stop(&r, pid);
-	first = sum_of(out, ";runs_first;", "");
-	second = sum_of(out, ";runs_second;", "");
-	second_named = sum_of(out, ";runs_second;", ";hot;");
+	end_with(&r, pid);
+	first = folded_sum(out, ";runs_first;");
+	second = folded_sum(out, ";runs_second;");
+	second_named = FOLDED_SUM(out, ";runs_second;", ";hot;");
 	print_message("%" PRIu64 " samples, %" PRIu64 " lack Lua; then %" PRIu64 ", %" PRIu64
 		      " have it, %" PRIu64 " lack it\n",
 		      first, lacking(out, ";runs_first;"), second, second_named,
@@ -228,14 +199,14 @@ static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 	NEED_BPF();
 	pid = start("jit-host");
 	map = xasprintf("/tmp/perf-%d.map", pid);
-	run_begin(&r, pid, out);
+	begin_with(&r, pid, out);
 	wait_cpu(pid, NSEC_PER_SEC);
 	kill(pid, SIGUSR1);
 	wait_cpu(pid, 2 * NSEC_PER_SEC);
-	run_stop(&r, pid);
+	end_with(&r, pid);
 	unlink(map);
-	writing = sum_of(out, ";compile;writes;", "");
-	named = sum_of(out, ";main;jit_one;compile;writes;", "");
+	writing = folded_sum(out, ";compile;writes;");
+	named = folded_sum(out, ";main;jit_one;compile;writes;");
 	print_message("%" PRIu64 " samples, %" PRIu64 " while it writes, %" PRIu64 " named\n",
 		      folded_sum(out, NULL), writing, named);
 	assert_true(writing > 500);
@@ -249,8 +220,8 @@ static int begin(void **state)
 
 	if (r)
 		return r;
-	compile(lua_host, "lua-host", "-fomit-frame-pointer");
-	compile(jit_host, "jit-host", "-fno-omit-frame-pointer");
+	free(program_in_dir(lua_host, "lua-host", ""));
+	free(program_in_dir(jit_host, "jit-host", "-fno-omit-frame-pointer"));
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -124,10 +125,66 @@ static inline bool bpf_works(void)
 			skip();                                                                    \
 	} while (0)
 
+/* Records processes ("1,2") until run_stop(). */
+static inline void run_begin(struct run *r, const char *pids, const char *hz, const char *out)
+{
+	run_start(r, (const char *[]){"-p", pids, "-F", hz, "-o", out, NULL});
+	assert_true(run_says(r, "recording\n"));
+}
+
+/* r->text is what it said; caller frees it by run_free(). */
+static inline void run_stop(struct run *r)
+{
+	kill(r->pid, SIGINT);
+	assert_int_equal(run_end(r), 0);
+}
+
+/* ---- the programs that are recorded ---- */
+
+/* Compiled to a file of that name, whose path the caller frees. */
+static inline char *program_in_dir(const char *text, const char *name, const char *flags)
+{
+	_cleanup_free_ char *source = file_in_dir("source.c");
+	char *out = file_in_dir(name);
+	_cleanup_free_ char *command = xasprintf(
+		"gcc -O2 -w -fomit-frame-pointer %s -o %s %s -ldl 2>&1", flags, out, source);
+
+	assert_int_equal(file_write_atomic(source, text, strlen(text), 0644), 0);
+	assert_int_equal(system(command), 0);
+	return out;
+}
+
+/* Returns when the program has closed its output. */
+static inline pid_t program_ready(const char *path, const char *const *argv)
+{
+	int ready[2];
+	pid_t pid;
+	char byte;
+
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(ready[1], 1);
+		execv(path, (char *const *)argv);
+		_exit(9);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+	return pid;
+}
+
+static inline void program_end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* ---- folded files ---- */
 
-/* Sum of the counts of all lines that hold `text`; NULL: of all. */
-static inline uint64_t folded_sum(const char *path, const char *text)
+/* Sum of the counts of all lines that hold each of the texts, of which the last is NULL. */
+static inline uint64_t folded_sum_of(const char *path, const char *const *texts)
 {
 	_cleanup_free_ char *all = NULL;
 	uint64_t sum = 0;
@@ -135,37 +192,67 @@ static inline uint64_t folded_sum(const char *path, const char *text)
 
 	assert_int_equal(file_read(AT_FDCWD, path, 1 << 24, &all, NULL), 0);
 	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		const char *space = strrchr(line, ' ');
+		const char *space = strrchr(line, ' '), *const *text = texts;
 		uint64_t n;
 
 		assert_non_null(space);
 		assert_int_equal(str_to_u64(space + 1, UINT64_MAX, &n), 0);
-		if (!text || strstr(line, text))
+		while (*text && strstr(line, *text))
+			text++;
+		if (!*text)
 			sum += n;
 	}
 	return sum;
+}
+#define FOLDED_SUM(path, ...) folded_sum_of(path, (const char *const[]){__VA_ARGS__, NULL})
+
+/* text NULL: of all lines. */
+static inline uint64_t folded_sum(const char *path, const char *text)
+{
+	return FOLDED_SUM(path, text);
+}
+
+/* CPU time of all threads of a process. */
+static inline uint64_t cpu_used_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
 /* Waits until a process has used so much more CPU time; a loaded machine takes longer, not less. Fails after two minutes. */
 static inline void wait_cpu(pid_t pid, uint64_t ns)
 {
 	const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
-	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, begin = 0, used = 0;
-	struct timespec t;
-	clockid_t clock;
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, begin = cpu_used_ns(pid), used = 0;
 	char program[256];
 
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	for (bool first = true; now_mono_ns() < deadline; first = false) {
-		assert_int_equal(clock_gettime(clock, &t), 0);
-		used = t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-		if (first)
-			begin = used;
-		if (used - begin >= ns)
+	while (now_mono_ns() < deadline) {
+		used = cpu_used_ns(pid) - begin;
+		if (used >= ns)
 			return;
 		nanosleep(&pause, NULL);
 	}
 	fail_msg("process %d (%s) used %llu ms of CPU time in two minutes, not %llu", pid,
-		 program_of(pid, program), (unsigned long long)((used - begin) / NSEC_PER_MSEC),
+		 program_of(pid, program), (unsigned long long)(used / NSEC_PER_MSEC),
 		 (unsigned long long)(ns / NSEC_PER_MSEC));
+}
+
+/* The same of each, which then rests, and leaves the machine to the others. */
+static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
+{
+	_cleanup_free_ uint64_t *until_ns = xcalloc(n, sizeof(*until_ns));
+
+	for (size_t i = 0; i < n; i++)
+		until_ns[i] = cpu_used_ns(pids[i]) + ns;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t used = cpu_used_ns(pids[i]);
+
+		if (used < until_ns[i])
+			wait_cpu(pids[i], until_ns[i] - used);
+		kill(pids[i], SIGSTOP);
+	}
 }
