@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uploaded files: what is kept, for how long, what is refused, and the names they give. */
+#include "lib/base/testchild.h"
 #include "hub/symbols/symbols.h"
 #include "hub/symbols/testindex.h"
 #include "lib/base/testdir.h"
@@ -340,13 +341,7 @@ static void a_hostile_upload_has_its_time_once(void **state)
 /* This program's child that demangles; 0: there is none. */
 static pid_t child_pid(void)
 {
-	_cleanup_free_ char *path = xasprintf("/proc/self/task/%d/children", getpid());
-	_cleanup_free_ char *text = NULL;
-	int pid;
-
-	if (file_read(AT_FDCWD, path, 4096, &text, NULL) < 0 || sscanf(text, "%d", &pid) != 1)
-		return 0;
-	return pid;
+	return testchild_pid("podflame-names");
 }
 
 /* Others' names may have cost two children: this query waits for the next one. */

@@ -5,17 +5,16 @@
  */
 #include "lib/base/testdir.h"
 #include "lib/child/child.c" /* its limits */
+#include "lib/base/testchild.h"
 #include "lib/symbols/demangle.h"
 #include "lib/symbols/demangler.c" /* its clock */
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,31 +53,10 @@ static void assert_not_charged(const struct name_cost *cost)
 	assert_int_equal(cost->slow_until_ns, 0);
 }
 
-static void stat_path(const struct dirent *e, const char *file, char *ret, size_t n)
-{
-	snprintf(ret, n, "/proc/%.20s/%s", e->d_name, file);
-}
-
 /* This program's child; 0: there is none. */
 static pid_t child_pid(void)
 {
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	pid_t found = 0;
-
-	while ((e = readdir(d))) {
-		_cleanup_free_ char *text = NULL;
-		char path[64], process_state;
-		int pid, parent;
-
-		stat_path(e, "stat", path, sizeof(path));
-		if (file_read(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
-		    sscanf(text, "%d (podflame-names) %c %d", &pid, &process_state, &parent) == 3 &&
-		    parent == getpid() && process_state != 'Z')
-			found = pid;
-	}
-	closedir(d);
-	return found;
+	return testchild_pid("podflame-names");
 }
 
 static void plain_names_need_no_child(void **state)
@@ -524,30 +502,6 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	demangler_free(d);
 }
 
-/* Stands in its exit until the process that this returns ends. */
-static pid_t hold_at_exit(pid_t pid)
-{
-	int ready[2];
-	pid_t tracer;
-	char byte;
-
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	tracer = fork();
-	assert_true(tracer >= 0);
-	if (tracer == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) == 0)
-			(void)!write(ready[1], "", 1);
-		close(ready[1]);
-		pause();
-		_exit(0);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	return tracer;
-}
-
 static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 {
 	struct counter *stuck = counter("podflame_demangle_children_stuck_total", NULL, NULL);
@@ -560,7 +514,7 @@ static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 	d->child->end_ns = UINT64_MAX / 2;
 	assert_readable_in_the_end(d, &cost);
 	pid = child_pid();
-	tracer = hold_at_exit(pid);
+	tracer = testchild_hold_at_exit(pid);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(counter_get(stuck), before);

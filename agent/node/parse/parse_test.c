@@ -2,6 +2,7 @@
 /*
  * The parser as its users see it: real files, damaged files, a child that dies or hangs. The test program is its own child (PARSE_CHILD_VERB).
  */
+#include "lib/base/testchild.h"
 #include "lib/base/testdir.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -475,22 +475,7 @@ static void other_files_get_a_named_error(void **state)
 
 static pid_t child_pid(void)
 {
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	pid_t found = 0;
-
-	while ((e = readdir(d))) {
-		_cleanup_free_ char *path = xasprintf("/proc/%s/stat", e->d_name);
-		_cleanup_free_ char *text = NULL;
-		int pid, parent;
-
-		if (file_read(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
-		    sscanf(text, "%d (podflame-parse) %*c %d", &pid, &parent) == 2 &&
-		    parent == getpid())
-			found = pid;
-	}
-	closedir(d);
-	return found;
+	return testchild_pid("podflame-parse");
 }
 
 static void assert_works(struct parser *p)
@@ -520,36 +505,13 @@ static void a_hanging_child_costs_one_file(void **state)
 	parser_free(p);
 }
 
-/* Stands in its exit until it is let go, as in a read that nothing interrupts. */
-static pid_t hold_at_exit(pid_t pid)
-{
-	int ready[2];
-	pid_t tracer;
-	char byte;
-
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	tracer = fork();
-	assert_true(tracer >= 0);
-	if (tracer == 0) {
-		if (ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) == 0)
-			(void)!write(ready[1], "", 1);
-		close(ready[1]);
-		pause();
-		_exit(0);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	return tracer;
-}
-
 static void a_child_that_does_not_end_is_not_waited_for(void **state)
 {
 	struct counter *stuck = counter("podflame_parse_children_stuck_total", NULL, NULL);
 	struct parser *p = new_parser(300 * NSEC_PER_MSEC);
 	uint64_t before = counter_get(stuck);
 	struct elf_index *i;
-	pid_t pid = child_pid(), tracer = hold_at_exit(pid);
+	pid_t pid = child_pid(), tracer = testchild_hold_at_exit(pid);
 
 	(void)state;
 	assert_int_equal(kill(pid, SIGSTOP), 0);
