@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* podflame doctor --pid as a user sees it, of real programs. */
 #include "cli/cli.h"
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "lib/base/testprogram.h"
 #include "node/parse/parse.h"
 
@@ -231,8 +231,6 @@ static void test_no_permission(void **state)
 }
 
 /* ---- real programs ---- */
-
-static char dir[TESTDIR_BYTES];
 
 static int said[2] = {-1, -1};
 
@@ -486,18 +484,6 @@ static void test_compressed_debug_information(void **state)
 	}
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -517,5 +503,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -142,7 +142,7 @@ static void check(const char *out, const struct way *w, const char *said)
 
 static void copies_of_text(void **state)
 {
-	_cleanup_free_ char *pie, *fixed, *out = file_in_dir("a.folded"), *list = NULL;
+	_cleanup_free_ char *pie, *fixed, *out = file_in_dir("a.folded");
 	pid_t pids[ARRAY_SIZE(ways)];
 	struct run r;
 
@@ -150,19 +150,9 @@ static void copies_of_text(void **state)
 	NEED_BPF();
 	pie = program_in_dir(program, "copies", "-fno-reorder-functions -pie -fPIE");
 	fixed = program_in_dir(program, "copies_static", "-fno-reorder-functions -static -no-pie");
-	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
-		char *more;
-
-		pids[i] = start(&ways[i], ways[i].is_static ? fixed : pie);
-		more = xasprintf("%s%s%d", list ? list : "", list ? "," : "", pids[i]);
-		free(list);
-		list = more;
-	}
-	run_begin(&r, list, "997", out);
-	wait_cpu_each(pids, ARRAY_SIZE(ways), ENOUGH_NS);
-	run_stop(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		program_end(pids[i]);
+		pids[i] = start(&ways[i], ways[i].is_static ? fixed : pie);
+	run_each(&r, pids, ARRAY_SIZE(ways), ENOUGH_NS, out);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
 		check(out, &ways[i], r.text.data);
 	run_free(&r);

@@ -125,36 +125,23 @@ static void check(const char *out, const struct way *w, const char *said)
 		fail_msg("%s: %s", w->how, said);
 }
 
-static void stop(pid_t pid)
-{
-	_cleanup_free_ char *map = xasprintf("/tmp/perf-%d.map", pid);
-
-	program_end(pid);
-	unlink(map);
-}
-
 static void code_made_at_run_time(void **state)
 {
-	_cleanup_free_ char *path, *out = file_in_dir("a.folded"), *list = NULL;
+	_cleanup_free_ char *path, *out = file_in_dir("a.folded");
 	pid_t pids[ARRAY_SIZE(ways)];
 	struct run r;
 
 	(void)state;
 	NEED_BPF();
 	path = program_in_dir(program, "generated", "");
-	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
-		char *more;
-
-		pids[i] = start(&ways[i], path);
-		more = xasprintf("%s%s%d", list ? list : "", list ? "," : "", pids[i]);
-		free(list);
-		list = more;
-	}
-	run_begin(&r, list, "997", out);
-	wait_cpu_each(pids, ARRAY_SIZE(ways), ENOUGH_NS);
-	run_stop(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		stop(pids[i]);
+		pids[i] = start(&ways[i], path);
+	run_each(&r, pids, ARRAY_SIZE(ways), ENOUGH_NS, out);
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		_cleanup_free_ char *map = xasprintf("/tmp/perf-%d.map", pids[i]);
+
+		unlink(map);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
 		check(out, &ways[i], r.text.data);
 	run_free(&r);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/cli.h"
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "lib/base/testprogram.h"
 
 #include <fcntl.h>
@@ -80,25 +80,6 @@ static inline int run_end(struct run *r)
 static inline void run_free(struct run *r)
 {
 	buf_done(&r->text);
-}
-
-static char dir[TESTDIR_BYTES];
-
-static inline int dir_make(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static inline int dir_remove(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
-static inline char *file_in_dir(const char *name)
-{
-	return xasprintf("%s/%s", dir, name);
 }
 
 static inline bool bpf_works(void)
@@ -255,4 +236,19 @@ static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
 			wait_cpu(pids[i], until_ns[i] - used);
 		kill(pids[i], SIGSTOP);
 	}
+}
+
+/* Records processes until each has used so much CPU time; then it ends them. As run_stop(). */
+static inline void run_each(struct run *r, const pid_t *pids, size_t n, uint64_t ns,
+			    const char *out)
+{
+	_cleanup_buf_ struct buf list = {0};
+
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&list, "%s%d", i ? "," : "", pids[i]);
+	run_begin(r, list.data, "997", out);
+	wait_cpu_each(pids, n, ns);
+	run_stop(r);
+	for (size_t i = 0; i < n; i++)
+		program_end(pids[i]);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a process's files to tables, and what is said of a file that has none. */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/tables.h"
 
 #include <fcntl.h>
@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
 
 /* ---- a kernel that takes everything, and keeps the last process ---- */
 
@@ -226,18 +224,6 @@ static void a_file_that_was_rewritten_since_has_no_tag(void **state)
 	close(x.fd);
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,5 +234,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory limits as both versions of cgroups tell them. */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/tables.h"
 
 #include <setjmp.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
 
 static void put(const char *path, const char *text)
 {
@@ -57,23 +55,11 @@ static void what_the_pods_spec_says(void **state)
 	unsetenv("MEMORY_LIMIT");
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(version_2, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(version_1, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(version_2, dir_make, dir_remove),
+		cmocka_unit_test_setup_teardown(version_1, dir_make, dir_remove),
 		cmocka_unit_test(what_the_pods_spec_says),
 	};
 

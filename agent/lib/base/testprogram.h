@@ -20,11 +20,11 @@
 /* Whether PATH has such a program. If not, this prints so, and the caller skips its test. */
 static inline bool program_here(const char *name)
 {
-	for (const char *dir = getenv("PATH"), *end; dir; dir = *end ? end + 1 : NULL) {
+	for (const char *at = getenv("PATH"), *end; at; at = *end ? end + 1 : NULL) {
 		_cleanup_free_ char *path = NULL;
 
-		end = strchrnul(dir, ':');
-		path = xasprintf("%.*s/%s", (int)(end - dir), dir, name);
+		end = strchrnul(at, ':');
+		path = xasprintf("%.*s/%s", (int)(end - at), at, name);
 		if (access(path, X_OK) == 0)
 			return true;
 	}

@@ -3,7 +3,7 @@
  * Names through the child: what a hostile one costs, a child that dies, and one that has been taken
  * over, in whose place this program is (FAKE_VERB).
  */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "lib/child/child.c" /* its limits */
 #include "lib/base/testchild.h"
 #include "lib/symbols/demangle.h"
@@ -23,8 +23,6 @@
 #define FAKE_VERB   "__fake"
 #define CONSTRAINED "_ZN4shop5priceITkNS_6NumberEiEET_S1_"
 #define TAKES_YEARS "_RMIC1aFGzzzzzzzzzz_EuEu"
-
-static char dir[TESTDIR_BYTES];
 
 static uint64_t mangled(const char *reason)
 {
@@ -618,18 +616,6 @@ static void who_may_wait_waits_until_the_next_child_may_start(void **state)
 	demangler_free(d);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -656,5 +642,5 @@ int main(int argc, char **argv)
 
 	if (argc > 2 && streq(argv[1], FAKE_VERB))
 		return fake_main((enum lie)atoi(argv[2]));
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -164,18 +164,6 @@ static void a_hit_child_costs_one_failure(void **state)
 	test_files_done(&big);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	struct CMUnitTest tests[ARRAY_SIZE(test_kinds)];
@@ -187,5 +175,5 @@ int main(int argc, char **argv)
 		if (streq(test_kinds[i].name, "eh_frame") || streq(test_kinds[i].name, "dwarf"))
 			tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
 				a_hit_child_costs_one_failure, (void *)&test_kinds[i]);
-	return _cmocka_run_group_tests("files and a hit child", tests, n, start, stop);
+	return _cmocka_run_group_tests("files and a hit child", tests, n, dir_make, dir_remove);
 }

@@ -360,18 +360,6 @@ static void a_wrong_url_is_an_error(void **state)
 	url_done(&url);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -389,5 +377,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -654,18 +654,6 @@ static void other_file_systems_are_not_entered(void **state)
 	container_done(&c);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 /* A memfd of a program, so many bytes long: zeros behind what the program has. */
 static struct mapping memory_file(off_t bytes)
 {
@@ -805,5 +793,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

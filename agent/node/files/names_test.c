@@ -39,7 +39,7 @@ static void make_library(const char *name, bool hostile)
 	run("cd %1$s && gcc -shared -nostdlib -Wl,-z,noseparate-code -o %2$s %2$s.s", dir, name);
 }
 
-static void name_all(struct files *f, const char *library, const char *start)
+static void name_all(struct files *f, const char *library, const char *dir_make)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s", dir, library);
 	_cleanup_free_ char *first = line_of("nm %s | sort | sed -n 's/ T _ZN3A10.*//p'", path);
@@ -49,7 +49,7 @@ static void name_all(struct files *f, const char *library, const char *start)
 	for (unsigned i = 0; i < N_NAMES; i++) {
 		files_names(f, &m, 0, strtoull(first, NULL, 16) + 16 * i, &names);
 		assert_int_equal(names.n, 1);
-		assert_true(str_has_prefix(names.names[0].name, start));
+		assert_true(str_has_prefix(names.names[0].name, dir_make));
 		files_names_done(f, &names);
 	}
 	close(m.fd);
@@ -228,18 +228,6 @@ static void names_of_who_has_a_queue_parse_nothing(void **state)
 	files_free(f);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,5 +240,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/files/files.h"
 
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 
 #define _test_util_ static __attribute__((unused))
 
-static char dir[TESTDIR_BYTES]; /* of the test program */
 
 /* A shell's command with its output to a descriptor; its exit status. */
 _test_util_ int shell(const char *command, int out)

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/testkinds.h"
 
@@ -20,8 +21,6 @@
 #define CUTS	   20
 #define FLIPS	   200
 #define TRIES	   20 /* to hit the child before it is done, on a busy machine */
-
-static char dir[TESTDIR_BYTES];
 
 static struct parser *new_parser(uint64_t timeout_ns)
 {
@@ -344,18 +343,6 @@ static void damaged_it_costs_its_time_at_most(void **state)
 	test_files_done(&s.files);
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	struct CMUnitTest tests[2 * ARRAY_SIZE(test_kinds)];
@@ -371,5 +358,5 @@ int main(int argc, char **argv)
 		tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
 			damaged_it_costs_its_time_at_most, kind);
 	}
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stripped program with .gnu_debugdata, made as distributions do; a section that lies; a bomb. */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
 #include "node/parse/testelf.h"
@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
 
 static void run(const char *what)
 {
@@ -129,18 +127,6 @@ static void a_bomb_is_given_up(void **state)
 	elf_index_unref(i);
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,5 +135,5 @@ int main(void)
 		cmocka_unit_test(a_bomb_is_given_up),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of hand-written assembly whose rules are known. Real files: oracle_test.c. */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/parse/code.h"
 #include "node/parse/format.h"
 #include "node/parse/testrows.h"
@@ -16,8 +16,6 @@
 
 #include <cmocka.h>
 
-static char dir[TESTDIR_BYTES];
-
 /* Time does not pass, however slow the machine; but so much with each look at a clock. */
 static uint64_t cpu_ns, cpu_look_ns, mono_ns = NSEC_PER_SEC, mono_look_ns;
 
@@ -30,11 +28,6 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	ns = id == CLOCK_MONOTONIC ? (mono_ns += mono_look_ns) : (cpu_ns += cpu_look_ns);
 	*t = (struct timespec){(time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC)};
 	return 0;
-}
-
-static char *in_dir(const char *name)
-{
-	return xasprintf("%s/%s", dir, name);
 }
 
 static void assemble(const char *source, const char *name, const char *flags)
@@ -61,7 +54,7 @@ static uint64_t symbol(const char *name, const char *function)
 
 static struct elf_index *index_of(const char *name, struct elf_tables *ret)
 {
-	_cleanup_free_ char *path = in_dir(name);
+	_cleanup_free_ char *path = file_in_dir(name);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct elf_index *i;
 	int memfd;
@@ -239,7 +232,8 @@ static void the_same_from_debug_frame_plain_and_compressed(void **state)
 
 static void the_same_without_section_headers(void **state)
 {
-	_cleanup_free_ char *from = in_dir("known2.so"), *to = in_dir("headless.so"), *data = NULL;
+	_cleanup_free_ char *from = file_in_dir("known2.so"), *to = file_in_dir("headless.so"),
+			    *data = NULL;
 	struct elf_tables t;
 	struct elf_index *i;
 	Elf64_Ehdr *h;
@@ -461,19 +455,6 @@ static void signal_stubs_over_the_limit_are_told(void **state)
 	}
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	testdir_remove(dir);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -491,5 +472,5 @@ int main(void)
 		cmocka_unit_test(signal_stubs_over_the_limit_are_told),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

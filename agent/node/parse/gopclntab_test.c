@@ -4,7 +4,7 @@
  * and binutils say of the same files. LONG=1: of older and newer toolchains too, which
  * the go command downloads.
  */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/testrows.h"
 
@@ -18,8 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
 
 /* middle and inner are inlined into outer, which has a frame; leaf has none. */
 static const char program[] = "package main\n"
@@ -554,18 +552,6 @@ static void test_releases(void **state)
 	}
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -574,5 +560,5 @@ int main(void)
 		cmocka_unit_test(test_not_go), cmocka_unit_test(test_releases),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

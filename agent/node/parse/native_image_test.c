@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rows of a GraalVM native image: hand-written functions as its compiler lays them out, stripped, with known answers. */
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/testrows.h"
 
@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
 
 #define HEAP	 ".section .svm_heap,\"aw\"\n.quad 1\n.text\n"
 #define FUNCTION ".balign 16,0xcc\n.skip 16,0xcc\n"
@@ -230,18 +228,6 @@ static void no_more_is_read_than_is_followed(void **state)
 	elf_index_unref(i);
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,5 +238,5 @@ int main(void)
 		cmocka_unit_test(no_more_is_read_than_is_followed),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

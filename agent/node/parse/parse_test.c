@@ -3,7 +3,7 @@
  * The parser as its users see it: real files, damaged files, a child that dies or hangs. The test program is its own child (PARSE_CHILD_VERB).
  */
 #include "lib/base/testchild.h"
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
 #include "node/parse/build.h"
@@ -24,8 +24,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
 
 static struct parser *new_parser(uint64_t timeout_ns)
 {
@@ -669,18 +667,6 @@ static void the_child_takes_a_share_of_the_pods_memory(void **state)
 }
 #endif
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -711,5 +697,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

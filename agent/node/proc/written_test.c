@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/proc/maps.h"
-#include "lib/base/testdir.h"
+#include "lib/base/testfolder.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -9,20 +9,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char dir[TESTDIR_BYTES];
-
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
 
 static uint64_t evicted(void)
 {
@@ -122,8 +108,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(written_files_have_a_limit),
-		cmocka_unit_test_setup_teardown(a_file_that_is_written_in_place, make_dir,
-						remove_dir),
+		cmocka_unit_test_setup_teardown(a_file_that_is_written_in_place, dir_make,
+						dir_remove),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

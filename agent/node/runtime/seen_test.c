@@ -10,9 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/base/testdir.h"
-
-static char dir[TESTDIR_BYTES];
+#include "lib/base/testfolder.h"
 
 /* ---- programs ---- */
 
@@ -217,18 +215,6 @@ static void real_ones(void **state)
 	}
 }
 
-static int make_dir(void **state)
-{
-	(void)state;
-	return testdir_make(dir);
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	return testdir_remove(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,5 +224,5 @@ int main(void)
 		cmocka_unit_test(real_ones),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

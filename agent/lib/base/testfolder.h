@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests only: `dir`, one folder of a program's own, made and removed by cmocka's set-up and tear-down. */
+#pragma once
+
+#include "lib/base/testdir.h"
+
+static char dir[TESTDIR_BYTES];
+
+static inline int dir_make(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static inline int dir_remove(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+/* Caller frees. */
+static inline char *file_in_dir(const char *name)
+{
+	return xasprintf("%s/%s", dir, name);
+}
