@@ -9,19 +9,19 @@ watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/wa
 # AddressSanitizer, UBSan. Left out: what profiles living programs (its time is theirs, and a sanitizer does not see the
 # kernel's part), what reads files for minutes that fuzzers read under it, too, and what has its own malloc().
 NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/follow_% \
-	node/unwind/% node/probe/% node/runtime/% node/parse/% node/overhead_test.c node/containers%) \
+	node/unwind/% node/probe/% node/runtime/% node/parse/% node/limit/overhead_test.c node/containers%) \
 	%_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
 asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # ThreadSanitizer: what has threads. Left out: the same programs, and files of which each costs a parse child.
-tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% node/pipeline_test.c node/parse_queue_test.c \
-	node/thread_clocks_test.c node/send/send_test.c node/files/debuginfod_test.c \
+tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% node/pipeline/windows_test.c node/follow/parse_queue_test.c \
+	node/limit/clocks_test.c node/send/send_test.c node/files/debuginfod_test.c \
 	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # What may run beside another program, because it neither measures nor profiles: .ci/test.
-BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(filter-out agent/node/probe/% agent/node/thread_clocks_test.c,$(asan_TESTS) \
+BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(filter-out agent/node/probe/% agent/node/limit/clocks_test.c,$(asan_TESTS) \
 	$(filter %_faults_test.c agent/node/parse/% agent/node/node_names_test.c,$(TESTS)))),$(TESTBIN))
 ALONE := $(filter-out $(BESIDE),$(TESTBIN))
 SANITIZERS := asan tsan

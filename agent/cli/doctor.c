@@ -3,7 +3,7 @@
 #include "cli/doctor.h"
 
 #include "cli/cli.h"
-#include "node/tables.h"
+#include "node/learn/learn.h"
 
 #include <argp.h>
 

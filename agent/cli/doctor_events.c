@@ -2,7 +2,7 @@
 /* podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is not seen. */
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"
-#include "node/tables.h"
+#include "node/learn/learn.h"
 
 #include <stdlib.h>
 #include <time.h>

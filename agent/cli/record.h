@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
-#include "node/tables.h"
+#include "node/learn/learn.h"
 
 #include <inttypes.h>
 

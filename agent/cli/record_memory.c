@@ -4,9 +4,9 @@
  * own heap profile is read where it has one.
  */
 #include "cli/record.h"
-#include "node/alloc_go.h"
-#include "node/sites.h"
-#include "node/unseen.h"
+#include "node/learn/go_heap.h"
+#include "node/learn/sites.h"
+#include "node/learn/unseen.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What record tells of memory that its probes did not see. Probes and processes are made up. */
 #include "cli/record.h"
-#include "node/alloc_go.h"
-#include "node/sites.h"
+#include "node/learn/go_heap.h"
+#include "node/learn/sites.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,7 +13,7 @@
 #include "node/node.h"
 #include "node/report/report.h"
 #include "node/send/send.h"
-#include "node/tables.h"
+#include "node/learn/learn.h"
 
 /* ---- task.c: work on a worker, then on the loop ---- */
 struct task {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's side put together: who is made when, who is told what, who ends first. */
-#include "node/overhead.h"
+#include "node/limit/overhead.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

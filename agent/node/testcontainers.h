@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "node/kernel_private.h"
+#include "node/kernel/internal.h"
 #include "node/parse/testnames.h"
 #include "node/testtenants.h"
 

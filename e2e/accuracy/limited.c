@@ -4,7 +4,7 @@
  * limits.overheadPercent of it. Says "recording" when it has begun and "decided" when it knows what each event costs; ends with
  * its input, and says what it decided. The process is in the topmost cgroup then. For slowdown.py.
  */
-#include "node/overhead_private.h"
+#include "node/limit/internal.h"
 #include "node/plan/testplan.h"
 
 #include <err.h>

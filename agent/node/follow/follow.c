@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unwind tables follow the processes that are seen: what is known of their files goes to the
+ * kernel at once, the rest when it is parsed, and debug files are looked for after that. What has
+ * no tables is told to the targets.
+ */
+#include "node/follow/internal.h"
+
+#include <stdlib.h>
+
+#define MAX_TRACKED  32768
+#define MAX_TRIES    4 /* for each file, should the cache forget what it has just learnt */
+#define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
+#define SWEEP_NS     (60 * NSEC_PER_SEC)
+#define SET_LIMIT_NS (30 * NSEC_PER_SEC)
+
+struct tracked *follow_find(const struct follow *f, struct process_id id)
+{
+	struct tracked *t;
+
+	HASH_FIND(hh, f->tracked, &id, sizeof(id), t);
+	return t;
+}
+
+/* ---- into the kernel ---- */
+
+struct setting {
+	struct task task;
+	struct follow *follow;
+	struct process_id id;
+	struct mappings *m;
+	struct runtime_process *runtimes;
+	struct applied out;
+	struct unwind_stats stats;
+	bool loaded;
+};
+
+static void set_run(struct task *t)
+{
+	struct setting *s = (struct setting *)t;
+	struct unwind *u = kernel_unwind(t->node->kernel);
+
+	_stage_("unwind_tables");
+
+	if (!u)
+		return;
+	s->loaded = true;
+	/* What it refused is counted there, and told by what is missing. */
+	(void)tables_apply(u, t->node->known_files, s->m, s->runtimes, &s->out);
+	unwind_stats(u, &s->stats);
+}
+
+static void show_stats(const struct unwind_stats *s)
+{
+	static const char bytes[] = "podflame_unwind_bytes", files[] = "podflame_unwind_files";
+
+	counter_set(counter(bytes, "state", "used"), s->table_bytes);
+	counter_set(counter(bytes, "state", "kernel"), s->chunk_bytes);
+	counter_set(counter(bytes, "state", "budget"), s->budget_bytes);
+	counter_set(counter(files, "state", "tables"), s->n_files);
+	counter_set(counter(files, "state", "without"), s->n_files_without);
+	counter_set(counter("podflame_unwind_processes", NULL, NULL), s->n_processes);
+	counter_set(counter("podflame_unwind_mappings", NULL, NULL), s->n_mappings);
+	counter_set(counter("podflame_unwind_files_evicted_total", NULL, NULL), s->n_evicted);
+}
+
+/* A file in memory is another one when it was parsed anew. */
+static uint64_t hash_files(struct files *files, const struct mappings *m)
+{
+	uint64_t hash = 0;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mapping *x = &m->items[i];
+		uint64_t what[] = {x->inode,
+				   x->memory_file ? files_parsed_ns(files, x) : x->ctime_ns};
+
+		if (x->fd >= 0)
+			hash = hash_bytes(what, sizeof(what), hash);
+	}
+	return hash;
+}
+
+/* Everything is in: its debug files may be looked for now. JIT code comes and goes, files seldom do. */
+static void settle(struct follow *f, struct tracked *t)
+{
+	uint64_t hash = hash_files(f->node->known_files, t->m);
+	int fd = -1;
+
+	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
+		const struct mapping *x = &t->m->items[i];
+
+		if (x->fd >= 0 && x->fd != fd)
+			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
+		fd = x->fd;
+	}
+	alloc_look(t, t->m);
+	t->debugged = hash;
+	t->m = mappings_unref(t->m);
+	parse_queue_start(f->debug);
+}
+
+static void take_unknown(struct follow *f, struct tracked *t, const struct applied *a)
+{
+	t->n_waiting = 0;
+	for (size_t i = 0; i < a->n_unknown; i++)
+		t->n_waiting +=
+			parse_queue_add(f->files, t->m, a->unknown[i], t->cgroup_id, &t->id);
+	parse_queue_start(f->files);
+}
+
+static void set_soon(struct follow *f, struct tracked *t);
+
+static void set_done(struct task *task)
+{
+	struct setting *s = (struct setting *)task;
+	struct follow *f = s->follow;
+	struct tracked *t = follow_find(f, s->id);
+
+	if (s->loaded)
+		show_stats(&s->stats);
+	if (t) {
+		t->setting = false;
+		t->set_ns = now_mono_ns();
+		free(t->missing);
+		t->missing = TAKE_PTR(s->out.missing);
+		t->go = s->out.go;
+		if (s->loaded && t->m == s->m && !f->node->closing) {
+			runs_look(t, s->m, s->out.runs);
+			t->runs.due |= s->out.n_unknown > 0; /* they may be known since */
+		}
+	}
+	if (!t || !t->m || !s->loaded || f->node->closing)
+		; /* gone, or nothing to set it in */
+	else if (t->again || t->m != s->m)
+		set_soon(f, t);
+	else if (s->out.n_unknown && ++t->n_tries < MAX_TRIES * (1 + t->m->n))
+		take_unknown(f, t, &s->out);
+	else
+		settle(f, t);
+	applied_done(&s->out);
+	runtime_process_unref(s->runtimes);
+	mappings_unref(s->m);
+}
+
+static void set_soon(struct follow *f, struct tracked *t)
+{
+	struct setting *s;
+
+	t->again = t->setting;
+	if (t->setting)
+		return;
+	s = xcalloc(1, sizeof(*s));
+	s->follow = f;
+	s->id = t->id;
+	s->m = mappings_ref(t->m);
+	s->runtimes = runtime_process_ref(t->runs.known);
+	s->task.run = set_run;
+	s->task.done = set_done;
+	s->task.job.deadline_ns = SET_LIMIT_NS;
+	t->setting = true;
+	task_post(f->node, f->node->os, &s->task, 0);
+}
+
+void follow_set(struct tracked *t, struct mappings *m)
+{
+	if (!t->m)
+		t->m = mappings_ref(m);
+	set_soon(t->follow, t);
+}
+
+/* Several libraries of a process come one after the other: not each is worth a change. */
+static void parsed(struct process_id who, void *arg)
+{
+	struct follow *f = arg;
+	struct tracked *t = follow_find(f, who);
+
+	if (f->node->closing)
+		return;
+	drains_advance(f->node->drains);
+	if (!t || !t->m)
+		return;
+	t->n_waiting -= t->n_waiting > 0;
+	t->runs.due = true;
+	if (!t->n_waiting || now_mono_ns() >= t->set_ns + SET_AGAIN_NS)
+		set_soon(f, t);
+}
+
+/* ---- processes ---- */
+
+static void forget(struct follow *f, struct tracked *t)
+{
+	HASH_DEL(f->tracked, t);
+	mappings_unref(t->m);
+	free(t->missing);
+	runs_reset(t);
+	java_reset(t);
+	alloc_reset(t);
+	free(t);
+}
+
+static struct tracked *track(struct follow *f, struct process_id id)
+{
+	struct tracked *t = follow_find(f, id);
+
+	if (t)
+		return t;
+	if (HASH_COUNT(f->tracked) >= MAX_TRACKED) {
+		counter_add(counter("podflame_processes_dropped_total", "reason", "follow_full"),
+			    1);
+		forget(f, f->tracked);
+	}
+	t = xcalloc(1, sizeof(*t));
+	t->follow = f;
+	t->id = id;
+	HASH_ADD(hh, f->tracked, id, sizeof(t->id), t);
+	return t;
+}
+
+uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	const struct tracked *t = follow_find(f, (struct process_id){start_boottime_ns, tgid});
+
+	return t ? t->cgroup_id : 0;
+}
+
+bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
+		  uint32_t exec_id)
+{
+	const struct tracked *t = follow_find(f, (struct process_id){start_boottime_ns, tgid});
+
+	return t && t->exec_id == exec_id && !mappings_may_be_read(t->rest_ns, now_mono_ns());
+}
+
+void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
+{
+	struct tracked *t;
+
+	if (!kernel_loaded(f->node->kernel) || f->node->closing)
+		return;
+	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
+	if ((int32_t)(m->exec_id - t->exec_id) < 0)
+		return; /* read before it became another program */
+	if (t->exec_id != m->exec_id) {
+		runs_reset(t);
+		java_reset(t);
+		alloc_reset(t);
+	}
+	t->exec_id = m->exec_id;
+	t->rest_ns = mappings_rest(t->rest_ns, m, now_mono_ns());
+	t->runs.due = true;
+	mappings_unref(t->m);
+	t->m = mappings_ref(m);
+	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
+	t->n_waiting = t->n_tries = 0;
+	set_soon(f, t);
+}
+
+void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
+{
+	if (f->node->closing)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct process_id id = {u[i].m->start_boottime_ns, u[i].m->tgid};
+		struct tracked *t = follow_find(f, id);
+
+		parse_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
+		/* Its file had failed, and is tried once more. */
+		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
+			t->m = mappings_ref(u[i].m);
+			t->n_waiting = t->n_tries = 0;
+			t->runs.due = true;
+		}
+	}
+	parse_queue_start(f->files);
+}
+
+struct leaving {
+	struct task task;
+	struct follow *follow;
+	struct process_id *ids; /* who has ended; out, of a sweep: who was gone */
+	size_t n, cap;
+	bool sweep;
+};
+
+static bool lives(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
+{
+	struct leaving *l = arg;
+
+	if (proc_check(tgid, start_boottime_ns) !=
+	    -ESRCH) /* else it is not known: without descriptors */
+		return true;
+	GROW(l->ids, l->n, l->cap);
+	l->ids[l->n++] = (struct process_id){start_boottime_ns, tgid};
+	return false;
+}
+
+static void leave_run(struct task *t)
+{
+	struct leaving *l = (struct leaving *)t;
+	struct unwind *u = kernel_unwind(t->node->kernel);
+
+	if (u && l->sweep)
+		unwind_sweep(u, lives, l);
+	for (size_t i = 0; u && !l->sweep && i < l->n; i++)
+		unwind_exited(u, l->ids[i].tgid, l->ids[i].start_boottime_ns);
+}
+
+static void leave_done(struct task *task)
+{
+	struct leaving *l = (struct leaving *)task;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct tracked *t = follow_find(l->follow, l->ids[i]);
+
+		if (t)
+			forget(l->follow, t);
+	}
+	free(l->ids);
+}
+
+static struct leaving *leaving_new(struct follow *f)
+{
+	struct leaving *l = xcalloc(1, sizeof(*l));
+
+	l->follow = f;
+	l->task.run = leave_run;
+	l->task.done = leave_done;
+	l->task.job.deadline_ns = SET_LIMIT_NS;
+	return l;
+}
+
+void follow_exits(struct follow *f, const struct drain *d)
+{
+	struct leaving *l = leaving_new(f);
+
+	for (size_t i = 0; i < d->n_procs; i++)
+		if (d->procs[i].what == RAW_PROC_EXIT) {
+			GROW(l->ids, l->n, l->cap);
+			l->ids[l->n++] = (struct process_id){d->procs[i].start_boottime_ns,
+							     d->procs[i].tgid};
+		}
+	if (l->n)
+		task_post(f->node, f->node->os, &l->task, l->n * sizeof(*l->ids));
+	else
+		free(l);
+}
+
+/* ---- what is told ---- */
+
+typedef const char *problem_of(const struct tracked *t); /* NULL: none */
+
+static void collect(struct follow *f, struct told_list *now, problem_of *text)
+{
+	uint64_t until_ns;
+
+	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
+		struct told_what what = {.problem = text(t)};
+		_cleanup_free_ char *detail = NULL;
+		struct owner *o;
+
+		if (!what.problem)
+			continue;
+		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
+		o = procs_owner(f->node->procs, t->cgroup_id, &until_ns);
+		if (o)
+			told_add(now, f->node, o, &what);
+		owner_unref(o);
+	}
+}
+
+static void tell(struct follow *f, struct told_list *before, const char *reason, problem_of *text)
+{
+	struct told_list now = {0};
+
+	collect(f, &now, text);
+	told_tell(before, &now, f->node, reason);
+}
+
+static const char *no_tables(const struct tracked *t)
+{
+	return t->missing;
+}
+
+static const char *not_walked(const struct tracked *t)
+{
+	return t->runs.problem;
+}
+
+static const char *not_named(const struct tracked *t)
+{
+	return t->runs.unnamed;
+}
+
+static const char *not_attached(const struct tracked *t)
+{
+	return t->java.problem;
+}
+
+static const char *not_probed(const struct tracked *t)
+{
+	return t->allocs.problem;
+}
+
+static const char *not_seen(const struct tracked *t)
+{
+	return t->allocs.unseen_text;
+}
+
+static void tell_memory(struct follow *f)
+{
+	struct told_list now = {0};
+
+	collect(f, &now, not_probed);
+	collect(f, &now, not_seen);
+	told_tell(&f->not_probed, &now, f->node, "MemoryNotSeen");
+}
+
+/* Nothing went wrong: what is told is what its user cannot know. */
+static void tell_parked(struct follow *f)
+{
+	static const struct told_what what = {
+		.event = "off-cpu",
+		.problem = "is that of its threads: goroutines that Go parks itself (channels, "
+			   "mutexes, timers, network) are not seen",
+	};
+	struct told_list now = {0};
+	uint64_t until_ns;
+
+	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
+		struct owner *o =
+			t->go ? procs_owner(f->node->procs, t->cgroup_id, &until_ns) : NULL;
+
+		if (o && o->event_mask & 1u << EVENT_OFF_CPU)
+			told_add(&now, f->node, o, &what);
+		owner_unref(o);
+	}
+	told_tell(&f->parked, &now, f->node, "GoroutinesNotSeen");
+}
+
+static void sweep(struct follow *f)
+{
+	struct leaving *l;
+	uint64_t now_ns = now_mono_ns();
+
+	if (now_ns < f->swept_ns + SWEEP_NS)
+		return;
+	f->swept_ns = now_ns;
+	l = leaving_new(f);
+	l->sweep = true;
+	task_post(f->node, f->node->os, &l->task, 0);
+}
+
+void follow_tick(struct follow *f)
+{
+	struct tracked *t, *next;
+
+	left_behind_again(&f->stuck, &f->node->probing);
+	left_behind_again(&f->asks_stuck, &f->node->attach);
+	if (f->node->report) {
+		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
+		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
+		tell(f, &f->not_named, "RuntimeNotNamed", not_named);
+		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
+		tell_memory(f);
+		tell_parked(f);
+	}
+	if (!kernel_loaded(f->node->kernel))
+		return;
+	sweep(f);
+	java_tick(f);
+	alloc_tick(f);
+	parse_queue_tick(f->files);
+	parse_queue_tick(f->debug);
+	/* a mailbox that was full, a queue that was full */
+	HASH_ITER (hh, f->tracked, t, next) {
+		if (t->m && !t->setting && !t->n_waiting)
+			set_soon(f, t);
+	}
+}
+
+bool follow_parses(const struct follow *f)
+{
+	return parse_queue_works(f->files);
+}
+
+bool follow_idle(struct follow *f)
+{
+	alloc_stop(f);
+	return alloc_idle(f);
+}
+
+void follow_unloaded(struct follow *f)
+{
+	struct tracked *t, *next;
+
+	HASH_ITER (hh, f->tracked, t, next)
+		forget(f, t);
+}
+
+/* ---- life ---- */
+
+struct follow *follow_new(struct node *n)
+{
+	struct follow *f = xcalloc(1, sizeof(*f));
+
+	f->node = n;
+	f->swept_ns = now_mono_ns();
+	f->files = parse_queue_new(n, n->tables, false, parsed, f);
+	f->debug = parse_queue_new(n, n->debug, true, parsed, f);
+	worker_on_stuck(n->probing, alloc_stuck, f);
+	return f;
+}
+
+void follow_stop(struct follow *f)
+{
+	__atomic_store_n(&f->node->attach_stopped, true, __ATOMIC_RELAXED);
+	parse_queue_stop(f->files);
+	parse_queue_stop(f->debug);
+	alloc_close(f);
+}
+
+struct follow *follow_free(struct follow *f)
+{
+	if (!f)
+		return NULL;
+	follow_unloaded(f);
+	parse_queue_free(f->files);
+	parse_queue_free(f->debug);
+	told_done(&f->no_tables);
+	told_done(&f->not_walked);
+	told_done(&f->not_named);
+	told_done(&f->not_attached);
+	told_done(&f->not_probed);
+	told_done(&f->parked);
+	free(f);
+	return NULL;
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a process is set in the kernel, and when it is looked at for runtimes. Workers, files and queues are this test. */
+#include "node/follow/internal.h"
+#include "node/work/testworkers.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- all around it ---- */
+
+static bool is_python_known, has_failed, is_queue_full;
+static unsigned n_sets, n_looks, n_wanted, n_debugged;
+static uint64_t parsed_ns; /* of a file in memory */
+static parsed_fn *parsed;
+static void *parsed_arg;
+
+struct unwind *kernel_unwind(const struct kernel *k)
+{
+	static char unwind;
+
+	(void)k;
+	return (struct unwind *)&unwind;
+}
+
+bool kernel_loaded(const struct kernel *k)
+{
+	(void)k;
+	return true;
+}
+
+void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
+{
+	(void)u;
+	(void)ret;
+}
+
+void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns)
+{
+	(void)u;
+	(void)tgid;
+	(void)start_boottime_ns;
+}
+
+void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
+{
+	(void)u;
+	(void)lives;
+	(void)arg;
+}
+
+/* Its one file is the interpreter. */
+int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
+		 const struct runtime_process *runtimes, struct applied *ret)
+{
+	(void)u;
+	(void)f;
+	(void)m;
+	(void)runtimes;
+	n_sets++;
+	*ret = (struct applied){.unknown = xcalloc(1, sizeof(*ret->unknown)),
+				.n_unknown = !is_python_known && !has_failed,
+				.missing = has_failed ? xstrdup("took too long") : NULL,
+				.runs = is_python_known};
+	return 0;
+}
+
+void applied_done(struct applied *a)
+{
+	free(a->unknown);
+	free(a->missing);
+}
+
+struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug, parsed_fn *fn,
+				    void *arg)
+{
+	(void)n;
+	(void)w;
+	(void)debug;
+	parsed = fn;
+	parsed_arg = arg;
+	return NULL;
+}
+
+struct parse_queue *parse_queue_free(struct parse_queue *q)
+{
+	(void)q;
+	return NULL;
+}
+
+bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
+		     const struct process_id *who)
+{
+	(void)q;
+	(void)m;
+	(void)k;
+	(void)cgroup_id;
+	n_wanted += who != NULL;
+	n_debugged += who == NULL;
+	return !is_queue_full;
+}
+
+void parse_queue_start(struct parse_queue *q)
+{
+	(void)q;
+}
+
+void parse_queue_stop(struct parse_queue *q)
+{
+	(void)q;
+}
+
+void parse_queue_tick(struct parse_queue *q)
+{
+	(void)q;
+}
+
+bool parse_queue_works(const struct parse_queue *q)
+{
+	(void)q;
+	return false;
+}
+
+uint64_t files_parsed_ns(struct files *f, const struct mapping *m)
+{
+	(void)f;
+	(void)m;
+	return parsed_ns;
+}
+
+/* As follow_runs.c has it. */
+void runs_look(struct tracked *t, struct mappings *m, bool likely)
+{
+	(void)m;
+	n_looks += t->runs.due && likely;
+	t->runs.due = false;
+}
+
+void runs_reset(struct tracked *t)
+{
+	t->runs.due = false;
+}
+
+void drains_advance(struct drains *d)
+{
+	(void)d;
+}
+
+/* What else follow.c tells, or asks for, of a process: nothing here. */
+#define NOTHING(name, arg)                                                                         \
+	void name(arg x)                                                                           \
+	{                                                                                          \
+		(void)x;                                                                           \
+	}
+NOTHING(java_tick, struct follow *)
+NOTHING(java_reset, struct tracked *)
+NOTHING(alloc_tick, struct follow *)
+NOTHING(alloc_reset, struct tracked *)
+NOTHING(alloc_stop, struct follow *)
+NOTHING(alloc_close, struct follow *)
+NOTHING(told_done, struct told_list *)
+
+struct owner *owner_unref(struct owner *o)
+{
+	(void)o;
+	return NULL;
+}
+
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+{
+	(void)p;
+	(void)cgroup_id;
+	(void)ret_until_ns;
+	return NULL;
+}
+
+void told_add(struct told_list *l, struct node *n, const struct owner *o,
+	      const struct told_what *what)
+{
+	(void)l;
+	(void)n;
+	(void)o;
+	(void)what;
+}
+
+void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *reason)
+{
+	(void)before;
+	(void)now;
+	(void)n;
+	(void)reason;
+}
+
+bool left_behind_again(struct left_behind *l, struct worker **w)
+{
+	(void)l;
+	(void)w;
+	return false;
+}
+
+void alloc_look(struct tracked *t, struct mappings *m)
+{
+	(void)t;
+	(void)m;
+}
+
+bool alloc_idle(const struct follow *f)
+{
+	(void)f;
+	return true;
+}
+
+void alloc_stuck(struct worker *w, struct job *job, void *arg)
+{
+	(void)w;
+	(void)job;
+	(void)arg;
+}
+
+/* ---- a process ---- */
+
+static struct node node;
+static struct follow *follow;
+static struct mappings first = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1, .refs = 1},
+		       second = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1, .refs = 1};
+
+static int set_up(void **state)
+{
+	(void)state;
+	is_python_known = has_failed = is_queue_full = false;
+	n_sets = n_looks = n_wanted = n_debugged = 0;
+	follow = follow_new(&node);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	posted_run_all();
+	follow = follow_free(follow);
+	assert_int_equal(first.refs, 1);
+	assert_int_equal(second.refs, 1);
+	return 0;
+}
+
+static void python_is_parsed(void)
+{
+	is_python_known = true;
+	parsed((struct process_id){.start_boottime_ns = 1, .tgid = 7}, parsed_arg);
+}
+
+/* The next setting: runs, and is not told yet. */
+static struct task *run_setting(void)
+{
+	struct task *t = posted_take();
+
+	t->run(t);
+	return t;
+}
+
+/* ---- tests ---- */
+
+static void it_is_looked_at_when_its_files_are_known(void **state)
+{
+	(void)state;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	assert_int_equal(n_sets, 1);
+	assert_int_equal(n_wanted, 1);
+	assert_int_equal(n_looks, 0);
+	python_is_parsed();
+	posted_run_all();
+	assert_int_equal(n_sets, 2);
+	assert_int_equal(n_looks, 1);
+}
+
+/* A setting that began before knows nothing of it: the next one decides. */
+static void what_is_parsed_during_a_setting_is_looked_at(void **state)
+{
+	struct task *setting;
+
+	(void)state;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	follow_set(follow_find(follow, (struct process_id){.start_boottime_ns = 1, .tgid = 7}),
+		   &first);
+	setting = run_setting();
+	python_is_parsed();
+	posted_end(setting);
+	posted_run_all();
+	assert_int_equal(n_sets, 3);
+	assert_int_equal(n_looks, 1);
+}
+
+/* Nobody tells of it: the tick asks. */
+static void what_found_no_place_in_the_queue_is_looked_at(void **state)
+{
+	(void)state;
+	is_queue_full = true;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	assert_int_equal(n_looks, 0);
+	is_python_known = true; /* another process's was taken */
+	follow_tick(follow);
+	posted_run_all();
+	assert_int_equal(n_looks, 1);
+}
+
+static void what_had_failed_is_looked_at_when_it_is_known(void **state)
+{
+	struct unparsed_file file = {&first, 0};
+
+	(void)state;
+	has_failed = true;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	assert_int_equal(n_sets, 1);
+	python_is_parsed(); /* nobody has asked */
+	posted_run_all();
+	assert_int_equal(n_sets, 1);
+	is_python_known = false;
+	follow_parse(follow, &file, 1);
+	has_failed = false;
+	python_is_parsed();
+	posted_run_all();
+	assert_int_equal(n_sets, 2);
+	assert_int_equal(n_looks, 1);
+}
+
+static void newer_mappings_are_looked_at(void **state)
+{
+	struct task *setting;
+
+	(void)state;
+	is_python_known = true;
+	follow_process(follow, &first, 0);
+	setting = run_setting();
+	follow_process(follow, &second, 0);
+	posted_end(setting);
+	assert_int_equal(n_looks, 0);
+	posted_run_all();
+	assert_int_equal(n_sets, 2);
+	assert_int_equal(n_looks, 1);
+	follow_set(follow_find(follow, (struct process_id){.start_boottime_ns = 1, .tgid = 7}),
+		   &second);
+	posted_run_all();
+	assert_int_equal(n_sets, 3);
+	assert_int_equal(n_looks, 1); /* nothing is new */
+}
+
+/* Its inode is the same, and no time tells. */
+static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void **state)
+{
+	struct mapping m = {.path = (char *)"/memfd:code", .inode = 5, .memory_file = true};
+
+	(void)state;
+	is_python_known = true;
+	first.items = &m;
+	first.n = 1;
+	parsed_ns = 7;
+	for (int i = 0; i < 2; i++) {
+		follow_process(follow, &first, 0);
+		posted_run_all();
+		assert_int_equal(n_debugged, 1);
+	}
+	parsed_ns = 8;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	assert_int_equal(n_debugged, 2);
+	first.items = NULL;
+	first.n = 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		T(it_is_looked_at_when_its_files_are_known),
+		T(what_is_parsed_during_a_setting_is_looked_at),
+		T(what_found_no_place_in_the_queue_is_looked_at),
+		T(what_had_failed_is_looked_at_when_it_is_known),
+		T(newer_mappings_are_looked_at),
+		T(debug_files_are_looked_for_when_a_memory_file_was_parsed_anew),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

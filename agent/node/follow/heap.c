@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Probes of allocators follow the processes whose memory is asked for. Once a process's files are known it is looked
+ * where it allocates (files worker: that reads its memory); then probes are attached (probes worker: that waits for
+ * RCU) as the limit of its container allows: as long as it lives, or in short spans. Go programs with a heap profile
+ * of their own are read instead. docs/memory.md.
+ */
+#include "node/follow/internal.h"
+
+#include "node/learn/go_heap.h"
+#include "node/limit/overhead.h"
+#include "node/learn/sites.h"
+
+#include <stdlib.h>
+
+#define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
+#define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
+#define ATTACHED_MAX  1024 /* processes at once: each has a link a file */
+#define SPANS_MAX     8	   /* that wait for the worker: the rest are late, and weigh more */
+#define AGAIN_NS      (200 * NSEC_PER_MSEC)
+#define AGAIN_MAX     50
+#define LATER_NS      (60 * NSEC_PER_SEC)
+#define GO_READ_NS    (10 * NSEC_PER_SEC)
+
+/* ---- who wants it ---- */
+
+struct wish {
+	unsigned event_mask; /* steady ones, and in spans */
+	unsigned span_mask;
+	struct overhead_span span;
+};
+
+/* Of the process's container, once that is sure; else NULL. */
+static struct owner *owner_of(const struct tracked *t)
+{
+	uint64_t until_ns;
+	struct owner *o = procs_owner(t->follow->node->procs, t->cgroup_id, &until_ns);
+
+	return o && until_ns != UINT64_MAX ? owner_unref(o) : o;
+}
+
+static unsigned asked_of(const struct tracked *t)
+{
+	struct owner *o = owner_of(t);
+	unsigned mask = o ? o->event_mask & MEMORY_EVENTS : 0;
+
+	owner_unref(o);
+	return mask;
+}
+
+/* Of what is asked: what it may cost. */
+static struct wish wish_of(const struct tracked *t, unsigned asked)
+{
+	struct wish w = {0};
+
+	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++) {
+		if (!(asked & 1u << e))
+			continue;
+		switch (overhead_mode(t->follow->node->overhead, t->cgroup_id, e, &w.span)) {
+		case OVERHEAD_REFUSED:
+			break;
+		case OVERHEAD_SPANS:
+			w.span_mask |= 1u << e;
+			break;
+		case OVERHEAD_STEADY:
+			w.event_mask |= 1u << e;
+		}
+	}
+	return w;
+}
+
+/* ---- looking where it allocates; the files worker ---- */
+
+struct looking {
+	struct process_task process;
+	struct follow *follow;
+	struct process_id id;
+	struct mappings *m; /* NULL: they are read */
+	uint32_t exec_id;
+	unsigned event_mask;
+	struct alloc_sites *sites;
+	int result;
+};
+
+static void look_run(struct task *task)
+{
+	struct looking *l = (struct looking *)task;
+
+	l->result = 0;
+	if (!l->m)
+		l->result = mappings_read((uint32_t)l->id.tgid, l->id.start_boottime_ns, l->exec_id,
+					  &l->m);
+	if (l->result == 0)
+		l->result =
+			tables_alloc_sites(task->node->known_files, l->m, l->event_mask, &l->sites);
+}
+
+void alloc_set_problem(struct tracked *t, const char *what, const char *why)
+{
+	free(TAKE_PTR(t->allocs.problem));
+	if (*why)
+		t->allocs.problem = xasprintf("%s%s", what, why);
+}
+
+void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+{
+	alloc_set_problem(t, "", sites_problem(s, event_mask, &t->allocs.refused_sites));
+}
+
+/* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */
+static void look_again(void *arg)
+{
+	struct tracked *t = arg;
+
+	t->allocs.looked_mask = 0; /* also where they cannot be read */
+	reads_mappings(t->follow->node->reads, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
+		       t->exec_id, 0, t->cgroup_id);
+}
+
+/* It maps its allocator within milliseconds, mostly. */
+static void later(struct tracked *t)
+{
+	bool soon = t->allocs.n_again++ < AGAIN_MAX;
+
+	if (!soon && !t->allocs.refused)
+		alloc_set_problem(t,
+				  "where it allocates is not known: ", "it has no allocator yet");
+	timer_set(t->follow->node->loop, &t->allocs.timer, soon ? AGAIN_NS : LATER_NS, look_again,
+		  t);
+}
+
+static void take_sites(struct tracked *t, struct looking *l)
+{
+	struct allocs *a = &t->allocs;
+
+	if (l->result == -EAGAIN)
+		later(t);
+	if (l->result == -EAGAIN || l->result == -ESRCH)
+		return;
+	a->n_again = 0;
+	if (l->result < 0 && !a->refused)
+		alloc_set_problem(t, "where it allocates is not known: ", strerror(-l->result));
+	else if (!a->refused)
+		alloc_set_not_seen(t, l->sites, l->event_mask);
+	if (l->result < 0)
+		return;
+	if (l->sites->own_heap)
+		unseen_forget(t); /* nothing is compared with that */
+	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
+	if (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)) {
+		sites_take_over(a->sites, l->sites);
+		return;
+	}
+	alloc_sites_free(a->sites);
+	a->sites = TAKE_PTR(l->sites);
+	mappings_unref(a->m);
+	a->m = mappings_ref(l->m);
+	a->stale = a->attached || a->busy;
+}
+
+static void look_done(struct task *task)
+{
+	struct looking *l = (struct looking *)task;
+	struct tracked *t = follow_find(l->follow, l->id);
+
+	if (t)
+		t->allocs.looking = false;
+	if (t && !task->node->closing && l->exec_id == t->exec_id) {
+		if (!task->refused)
+			take_sites(t, l);
+		alloc_advance(t);
+		if (!t->allocs.looking &&
+		    (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN)))
+			t->allocs.looked_mask = 0; /* again with the next tick */
+	}
+	alloc_sites_free(l->sites);
+	mappings_unref(l->m);
+}
+
+static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
+{
+	struct looking *l;
+
+	if (t->allocs.looking || t->allocs.reading_go) {
+		/* What is new may be so to that look: once more behind it. */
+		t->allocs.looked_mask = 0;
+		return;
+	}
+	l = xcalloc(1, sizeof(*l));
+	l->follow = t->follow;
+	l->id = t->id;
+	l->m = m ? mappings_ref(m) : NULL; /* are read again then */
+	l->exec_id = t->exec_id;
+	l->event_mask = event_mask;
+	l->process.tgid = (uint32_t)t->id.tgid;
+	l->process.cgroup_id = t->cgroup_id;
+	l->process.task.run = look_run;
+	l->process.task.done = look_done;
+	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
+	t->allocs.looking = true;
+	t->allocs.looked_mask = event_mask; /* not again for the same */
+	process_post(t->follow->node, &l->process, 4096);
+}
+
+/* Its files are known: all that it may need. */
+void alloc_look(struct tracked *t, struct mappings *m)
+{
+	unsigned mask = asked_of(t);
+
+	if (mask)
+		look(t, m, mask);
+}
+
+/* ---- Go's own profile; the files worker ---- */
+
+struct go_reading {
+	struct process_task process;
+	struct follow *follow;
+	struct process_id id;
+	uint32_t exec_id;
+	struct alloc_sites *sites; /* lent: nobody looks or reads meanwhile */
+	unsigned event_mask;
+	struct drain *drain;
+	int result;
+};
+
+static void go_run(struct task *task)
+{
+	struct go_reading *g = (struct go_reading *)task;
+	struct go_process who = {.tgid = (uint32_t)g->id.tgid,
+				 .exec_id = g->exec_id,
+				 .start_boottime_ns = g->id.start_boottime_ns,
+				 .cgroup_id = g->process.cgroup_id,
+				 .event_mask = g->event_mask};
+
+	g->result = alloc_go_drain(g->sites->go, &who, &g->drain);
+}
+
+static void go_done(struct task *task)
+{
+	struct go_reading *g = (struct go_reading *)task;
+	struct tracked *t = follow_find(g->follow, g->id);
+
+	if (t && t->allocs.reading_go && t->exec_id == g->exec_id && !t->allocs.sites) {
+		t->allocs.reading_go = false;
+		t->allocs.sites = TAKE_PTR(g->sites);
+		if (g->result == -ENODATA)
+			t->allocs.looked_mask = 0; /* its profile is off: there is another way */
+	}
+	alloc_sites_free(g->sites);
+	if (task->refused)
+		g->result = -ENOBUFS;
+	if (g->result < 0 && g->result != -ESRCH)
+		counter_add(counter("podflame_go_heap_reads_failed_total", "reason",
+				    strerrorname_np(-g->result)),
+			    1);
+	if (g->drain)
+		drains_add_whole(task->node->drains, g->drain);
+}
+
+static void read_go(struct tracked *t, unsigned event_mask)
+{
+	struct go_reading *g = xcalloc(1, sizeof(*g));
+
+	if (t->allocs.go_anew)
+		alloc_go_begin_anew(t->allocs.sites->go);
+	t->allocs.go_anew = false;
+	g->follow = t->follow;
+	g->id = t->id;
+	g->exec_id = t->exec_id;
+	g->sites = TAKE_PTR(t->allocs.sites);
+	g->event_mask = event_mask;
+	g->process.tgid = (uint32_t)t->id.tgid;
+	g->process.cgroup_id = t->cgroup_id;
+	g->process.task.run = go_run;
+	g->process.task.done = go_done;
+	g->process.task.job.deadline_ns = LOOK_LIMIT_NS;
+	t->allocs.reading_go = true;
+	t->allocs.next_go_ns = now_mono_ns() + GO_READ_NS;
+	process_post(t->follow->node, &g->process, 4096);
+}
+
+/* ---- what is to be done next ---- */
+
+static void span_due(void *arg)
+{
+	alloc_advance(arg);
+}
+
+static bool may_attach(struct tracked *t)
+{
+	const struct allocs *a = &t->allocs;
+	uint64_t now_ns = now_mono_ns();
+
+	if (a->busy || !a->sites || !a->sites->n)
+		return false;
+	if (!kernel_active(t->follow->node->kernel))
+		return false; /* the programs are on their way out */
+	if (now_ns < a->next_ns) {
+		timer_set(t->follow->node->loop, &t->allocs.timer, a->next_ns - now_ns, span_due,
+			  t);
+		return false;
+	}
+	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
+		return true;
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "too_many"), 1);
+	t->allocs.span_end = (struct span_end){0}; /* as forget_span() */
+	return false;
+}
+
+/* A span, of what was not tried yet or is too much to be attached all the time; together with what is. */
+static void probe_span(struct tracked *t, const struct wish *w)
+{
+	struct allocs *a = &t->allocs;
+
+	alloc_detach(t);
+	if (t->follow->n_spans >= SPANS_MAX || !may_attach(t))
+		return;
+	a->next_ns = now_mono_ns() + w->span.wait_ns;
+	alloc_attach(t, w->event_mask | w->span_mask, &w->span);
+}
+
+static void probe(struct tracked *t, const struct wish *w)
+{
+	struct allocs *a = &t->allocs;
+
+	if (w->span_mask) {
+		probe_span(t, w);
+		return;
+	}
+	if (!w->event_mask || (a->sites && !a->sites->n))
+		alloc_detach(t);
+	if (!w->event_mask || (a->attached && a->attached_mask == w->event_mask && !a->stale))
+		return;
+	if (!a->refused)
+		a->next_ns = 0; /* of a span */
+	if (!may_attach(t))
+		return;
+	a->stale = false;
+	alloc_attach(t, w->event_mask, NULL);
+}
+
+/* Nobody wants to know what is not seen; who asks again is told again. */
+static void forget_problem(struct tracked *t)
+{
+	alloc_set_problem(t, "", "");
+	unseen_forget(t);
+	t->allocs.looked_mask = 0;
+}
+
+/* What it does while nobody may look is not what the next span stands for: that is a first one again. */
+static void forget_span(struct allocs *a, const struct wish *w)
+{
+	bool wanted = (w->event_mask | w->span_mask) & 1u << EVENT_MEM_ALLOC;
+
+	if ((!wanted || a->refused) && !a->attached && !a->busy)
+		a->span_end = (struct span_end){0};
+}
+
+void alloc_advance(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+	unsigned asked = asked_of(t);
+	struct wish w = wish_of(t, asked);
+
+	if (!asked)
+		forget_problem(t);
+	else if (a->looked_mask != asked)
+		look(t, t->m, asked);
+	a->go_anew |= !(asked & 1u << EVENT_MEM_ALLOC);
+	if (a->looking)
+		return;
+	probe(t, &w);
+	forget_span(a, &w);
+	if (asked && a->sites && a->sites->go && now_mono_ns() >= a->next_go_ns)
+		read_go(t, asked);
+}
+
+static bool is_asked_for(const struct node *n)
+{
+	const struct plan *plan = procs_plan(n->procs);
+	unsigned mask = 0;
+
+	for (size_t i = 0; plan && i < plan->n_pods; i++)
+		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
+			mask |= plan->pods[i].containers[k].event_mask;
+	return mask & MEMORY_EVENTS;
+}
+
+void alloc_tick(struct follow *f)
+{
+	bool asked = is_asked_for(f->node);
+	struct tracked *t, *next;
+
+	if (!asked && !f->memory_asked && alloc_idle(f))
+		return;
+	f->memory_asked = asked;
+	HASH_ITER (hh, f->tracked, t, next)
+		alloc_advance(t);
+	unseen_tick(f);
+}
+
+void alloc_reset(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	timer_cancel(&a->timer);
+	alloc_detach(t);
+	alloc_sites_free(a->sites);
+	mappings_unref(a->m);
+	free(a->problem);
+	unseen_forget(t);
+	*a = (struct allocs){.looking = a->looking, .busy = a->busy};
+}
+
+bool alloc_idle(const struct follow *f)
+{
+	return !f->n_attached && !f->n_attaching;
+}
+
+void alloc_stop(struct follow *f)
+{
+	struct tracked *t, *next;
+
+	HASH_ITER (hh, f->tracked, t, next)
+		timer_cancel(&t->allocs.timer);
+	alloc_detach_all(f);
+}
+
+void alloc_close(struct follow *f)
+{
+	if (!alloc_idle(f))
+		probes_attach_no_more(kernel_probes(f->node->kernel));
+	alloc_stop(f);
+}

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Probes of one process on their way: the probes worker attaches them, for a span or for as long as the process lives, and
+ * takes them away; both waits for RCU.
+ */
+#include "node/follow/internal.h"
+
+#include "node/limit/overhead.h"
+#include "node/learn/sites.h"
+#include "node/limit/clocks.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes one at most; RCU waits a tenth of one */
+#define PROBES_NICE	(-15)
+#define LATE_MAX	3.0 /* times its wait, the next span after one that took long */
+#define REFUSED_NS	(60 * NSEC_PER_SEC) /* by the kernel: until it is tried again; */
+#define AGAIN_NS	NSEC_PER_SEC	    /* sooner, at first, where it may pass */
+#define AGAIN_TOLD	4 /* -EAGAIN in a row: programs are loaded by then, who left in a hurry has */
+#define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
+#define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes 1.3 us, with one at its thread 4 */
+#define THREAD_NS	NSEC_PER_SEC	     /* to look at the thread of probes that outlive it */
+#define LOST_OFTEN_NS	(60 * NSEC_PER_SEC)
+
+struct probing {
+	struct task task;
+	struct follow *follow;
+	struct process_id id; /* of one of them, where there are several */
+};
+struct detaching {
+	struct probing p;
+	struct attached **items;
+	size_t n;
+};
+struct attaching {
+	struct probing p;
+	struct mappings *m; /* holds the files */
+	struct site_files files;
+	uint64_t cgroup_id;
+	struct overhead_span span; /* span_ns 0: as long as the process lives */
+	struct span_end before;	   /* of its last span; 0: there was none */
+	struct attached *old;	   /* to be changed; NULL: there is none */
+	/* out */
+	struct attached *attached;
+	struct probes_refused refused;
+	struct overhead_spent spent;
+	struct span_end end;
+	/* Of a span, as far as is known: attaching and detaching are slow where CPUs are busy. */
+	uint64_t in_place_ns;
+	int result;
+};
+
+/* CPU time of a process, up to this moment; 0: it is gone. */
+static uint64_t process_cpu_ns(uint64_t tgid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid((pid_t)tgid, &clock) || clock_gettime(clock, &t))
+		return 0;
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * What it worked tells how much of it was looked at. clocks: opened before it was attached; none: as good as the
+ * process's own clock is.
+ */
+static void wait_span(struct attaching *a, const struct thread_clocks *clocks)
+{
+	uint64_t start_ns = process_cpu_ns(a->p.id.tgid), exact_ns = thread_clocks_ns(clocks);
+	uint64_t from_ns = now_mono_ns();
+	struct overhead_spent *x = &a->spent;
+
+	probes_attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &x->attached_ns,
+			     &x->hits);
+	exact_ns = thread_clocks_ns(clocks) - exact_ns;
+	a->end = (struct span_end){process_cpu_ns(a->p.id.tgid), now_mono_ns()};
+	x->cpu_ns = a->end.cpu_ns > start_ns ? a->end.cpu_ns - start_ns : 0;
+	if (clocks->n)
+		x->cpu_ns = exact_ns;
+	x->first = !a->before.cpu_ns;
+	if (a->before.cpu_ns && start_ns > a->before.cpu_ns)
+		x->cpu_before_ns = start_ns - a->before.cpu_ns;
+	if (a->before.cpu_ns && from_ns > a->before.mono_ns)
+		x->before_ns = from_ns - a->before.mono_ns;
+}
+
+/* While this thread waits for a CPU somebody pays for probes that should be gone. Not allowed: then it waits. */
+static void hurry(void)
+{
+	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of the thread alone */
+}
+
+static void attach_run(struct task *task)
+{
+	struct attaching *a = (struct attaching *)task;
+	struct probes *p = kernel_probes(task->node->kernel);
+	struct thread_clocks clocks = {0};
+	uint32_t tgid = (uint32_t)a->p.id.tgid;
+	uint64_t start_ns;
+
+	hurry();
+	if (a->old) {
+		a->attached = TAKE_PTR(a->old);
+		a->result = probes_attach_change(p, a->attached, &a->files.process, a->files.files,
+						 a->files.n_files, &a->refused);
+		return;
+	}
+	if (a->span.span_ns && thread_clocks_open(tgid, &clocks))
+		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
+	start_ns = now_mono_ns();
+	a->result = probes_attach(p, tgid, a->p.id.start_boottime_ns, &a->files.process,
+				  a->files.files, a->files.n_files, &a->attached, &a->refused);
+	/* What it did while a file did not answer is nobody's. */
+	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
+		a->before = (struct span_end){0};
+	if (a->result == 0 && a->span.span_ns) {
+		/* Taking them away takes as long; then it waits for RCU, which costs the process nothing. */
+		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
+		wait_span(a, &clocks);
+		a->in_place_ns += a->spent.attached_ns;
+		a->attached = probes_detach(p, a->attached);
+	}
+	thread_clocks_close(&clocks);
+}
+
+static void detach_run(struct task *task)
+{
+	struct detaching *d = (struct detaching *)task;
+
+	hurry();
+	probes_detach_all(kernel_probes(task->node->kernel), d->items, d->n);
+}
+
+/* Weighs nothing: it is never refused, so probes are always taken away again. */
+static void post(struct follow *f, struct process_id id, struct probing *p)
+{
+	p->follow = f;
+	p->id = id;
+	p->task.job.deadline_ns = PROBES_LIMIT_NS;
+	f->n_attaching++;
+	task_post(f->node, f->node->probing, &p->task, 0);
+}
+
+/* ---- what does not come back: a file of the process that cannot be read (NFS), or the kernel ---- */
+
+static void tell_not_seen(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	if (a->n_lost > 1)
+		alloc_set_problem(t, "",
+				  "its first thread has ended, and others end soon after: "
+				  "not all is seen");
+	else if (a->sites)
+		alloc_set_not_seen(t, a->sites, a->looked_mask);
+}
+
+static void forget_refusal(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	a->refused = false;
+	a->n_refused = 0;
+	a->stuck = NULL;
+	tell_not_seen(t);
+}
+
+static void came_back(struct probing *p)
+{
+	struct follow *f = p->follow;
+	struct tracked *t = follow_find(f, p->id);
+
+	/* It would be told until it is attached again, which may be never; what was refused since is another matter. */
+	if (t && t->allocs.stuck == p)
+		forget_refusal(t);
+	f->n_attaching--;
+	f->n_moves = probes_moves(kernel_probes(f->node->kernel));
+	if (!f->node->closing)
+		left_behind_ended(&f->stuck, &f->node->probing, &p->task.job);
+}
+
+/* With classic uprobes each place is a link, and many processes' take long: slow is not stuck. */
+static bool gets_on(struct follow *f)
+{
+	uint64_t before = f->n_moves;
+
+	f->n_moves = probes_moves(kernel_probes(f->node->kernel));
+	return f->n_moves != before;
+}
+
+void alloc_stuck(struct worker *w, struct job *job, void *follow)
+{
+	struct probing *p = (struct probing *)job;
+	struct follow *f = follow;
+	struct tracked *t = follow_find(f, p->id);
+	_cleanup_free_ char *why =
+		xasprintf("this takes more than %llu s: does the file system of its program or "
+			  "libraries answer?",
+			  PROBES_LIMIT_NS / NSEC_PER_SEC);
+
+	if (gets_on(f)) {
+		worker_give_time(w);
+		return;
+	}
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"), 1);
+	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
+	if (t) {
+		t->allocs.refused = true; /* until it has come back and gone well */
+		t->allocs.stuck = p;
+		alloc_set_problem(t, "probes are attached or taken away: ", why);
+	}
+	left_behind(&f->stuck, &f->node->probing, job);
+}
+
+static void detach_done(struct task *task)
+{
+	struct detaching *d = (struct detaching *)task;
+
+	came_back(&d->p);
+	free(d->items);
+}
+
+static void detach(struct follow *f, struct process_id id, struct attached **items, size_t n)
+{
+	struct detaching *d = xcalloc(1, sizeof(*d));
+
+	d->items = items;
+	d->n = n;
+	d->p.task.run = detach_run;
+	d->p.task.done = detach_done;
+	post(f, id, &d->p);
+}
+
+static void detach_one(struct follow *f, struct process_id id, struct attached *old)
+{
+	detach(f, id, xmemdup(&old, sizeof(old)), 1);
+}
+
+/* 1, 2, 4 ... 60 s. */
+static uint64_t later_ns(unsigned n_before)
+{
+	return MIN(AGAIN_NS << MIN(n_before, 10u), (uint64_t)REFUSED_NS);
+}
+
+/* What may pass is tried again sooner at first: all processes of the node may lack it at once. */
+static uint64_t again_ns(struct allocs *s, int result)
+{
+	return probes_may_pass(result) ? later_ns(s->n_refused++) : REFUSED_NS;
+}
+
+static void refused(struct tracked *t, int result)
+{
+	struct allocs *s = &t->allocs;
+
+	s->stuck = NULL;
+	s->next_ns = now_mono_ns() + again_ns(s, result);
+	s->refused = true;
+	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
+		alloc_set_problem(t, "probes cannot be attached: ", strerror(-result));
+}
+
+/* ---- what is attached: a storm may begin at any time ---- */
+
+static void look_at(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+	uint64_t now_ns = now_mono_ns(), hits = probes_attached_hits(a->attached);
+	bool stalled = overhead_stalled(t->follow->node->overhead, t->cgroup_id,
+					hits - a->seen_hits, now_ns - a->seen_ns, &a->stall_ns);
+
+	a->seen_hits = hits;
+	a->seen_ns = now_ns;
+	if (!stalled)
+		return;
+	probes_leave(a->attached);
+	a->next_ns = now_ns + NSEC_PER_SEC;
+	alloc_detach(t);
+}
+
+/*
+ * The thread by which the process is probed has ended: the agent probes it by another thread at
+ * once. Where threads end again and again, the probes miss something each time, and attaching
+ * anew would keep the worker from other processes: then the process has no probes for 1, 2, 4 ...
+ * 60 s.
+ */
+static void take_loss(struct tracked *t, bool lately)
+{
+	struct allocs *a = &t->allocs;
+
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "thread_ended"), 1);
+	a->n_lost = lately ? a->n_lost + 1 : 1;
+	a->lost_ns = now_mono_ns();
+	a->stale = true;
+	if (lately) {
+		a->lost_ns += later_ns(a->n_lost - 2);
+		a->next_ns = a->lost_ns;
+		a->refused = true;
+		tell_not_seen(t);
+		alloc_detach(t);
+	}
+	alloc_advance(t);
+}
+
+/* Most outlive it until other probes are taken away: so as long as none are, it is not looked at each time. */
+static bool is_thread_due(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+	uint64_t now_ns = now_mono_ns(),
+		 moves = probes_moves(kernel_probes(t->follow->node->kernel));
+
+	if (now_ns < a->thread_ns && moves == a->thread_moves &&
+	    probes_attached_outlives(a->attached))
+		return false;
+	a->thread_ns = now_ns + THREAD_NS;
+	a->thread_moves = moves;
+	return true;
+}
+
+static void look_for_thread(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+	bool lately = a->lost_ns && now_mono_ns() < a->lost_ns + LOST_OFTEN_NS;
+
+	if (a->refused || !is_thread_due(t))
+		return;
+	if (probes_attached_lost(a->attached)) {
+		if (!proc_has_ended((uint32_t)t->id.tgid))
+			take_loss(t, lately);
+	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
+		a->lost_ns = 0;
+		a->n_lost = 0;
+		tell_not_seen(t);
+	}
+}
+
+static void watch(void *arg)
+{
+	struct follow *f = arg;
+	struct tracked *t, *next;
+
+	HASH_ITER (hh, f->tracked, t, next) {
+		if (t->allocs.attached)
+			look_at(t);
+		if (t->allocs.attached)
+			look_for_thread(t);
+	}
+	if (f->n_attached)
+		timer_set(f->node->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS, watch,
+			  f);
+}
+
+static void watch_too(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	a->seen_hits = probes_attached_hits(a->attached);
+	a->seen_ns = now_mono_ns();
+	a->stall_ns = 0;
+	a->thread_ns = 0;
+	if (t->follow->n_attached++ == 0)
+		timer_set(t->follow->node->loop, &t->follow->watch, WATCH_NS, watch, t->follow);
+}
+
+/* So that what was longer in place than meant costs no more: how much later the next one is. */
+static uint64_t late_ns(const struct attaching *a)
+{
+	double times = (double)a->in_place_ns / (double)a->span.span_ns - 1;
+
+	return times > 0 ? (uint64_t)(MIN(times, LATE_MAX) * (double)a->span.wait_ns) : 0;
+}
+
+static void keep_attached(struct tracked *t, struct attaching *a)
+{
+	t->allocs.attached = TAKE_PTR(a->attached);
+	unseen_begin_anew(&t->allocs.unseen);
+	watch_too(t);
+}
+
+static void take_attached(struct tracked *t, struct attaching *a)
+{
+	struct allocs *s = &t->allocs;
+
+	if (a->result < 0) {
+		refused(t, a->result);
+		if (a->attached && !s->attached) /* it could not be changed */
+			keep_attached(t, a);
+		s->stale = true;
+		return;
+	}
+	if (s->refused || s->refused_sites.inuse != a->refused.inuse ||
+	    s->refused_sites.too_many != a->refused.too_many) {
+		s->refused_sites = a->refused;
+		forget_refusal(t);
+	}
+	if (a->span.span_ns) {
+		s->span_end = a->end;
+		s->next_ns += late_ns(a);
+		return;
+	}
+	if (s->attached)
+		return; /* of two, the one that is there */
+	keep_attached(t, a);
+	s->attached_mask = a->files.process.event_mask;
+}
+
+static void count_attached(const struct attaching *a)
+{
+	counter_add(counter(ALLOC_ATTACH_COUNTER, "result",
+			    a->result == 0		 ? "ok"
+			    : probes_may_pass(a->result) ? "later"
+							 : "failed"),
+		    1);
+	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->refused.n);
+	if (a->result == 0 && a->span.span_ns)
+		overhead_spent(a->p.follow->node->overhead, a->cgroup_id,
+			       a->files.process.event_mask, &a->spent);
+}
+
+static void attach_done(struct task *task)
+{
+	struct attaching *a = (struct attaching *)task;
+	struct follow *f = a->p.follow;
+	struct tracked *t = follow_find(f, a->p.id);
+
+	came_back(&a->p);
+	f->n_spans -= a->span.span_ns != 0;
+	count_attached(a);
+	if (t) {
+		t->allocs.busy = false;
+		if (t->exec_id == a->files.process.exec_id)
+			take_attached(t, a);
+	}
+	if (a->attached) /* whom it is for was forgotten, or is another program by now */
+		detach_one(f, a->p.id, a->attached);
+	mappings_unref(a->m);
+	site_files_done(&a->files);
+	if (t && !task->node->closing)
+		alloc_advance(t);
+}
+
+static struct attached *take_away(struct tracked *t)
+{
+	if (t->allocs.attached && --t->follow->n_attached == 0)
+		timer_cancel(&t->follow->watch);
+	return TAKE_PTR(t->allocs.attached);
+}
+
+void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
+{
+	struct attaching *a = xcalloc(1, sizeof(*a));
+
+	a->p.task.run = attach_run;
+	a->p.task.done = attach_done;
+	a->cgroup_id = t->cgroup_id;
+	a->before = t->allocs.span_end;
+	a->m = mappings_ref(t->allocs.m);
+	if (span)
+		a->span = *span;
+	a->old = take_away(t);
+	site_files_make(t->allocs.sites, a->m, event_mask, &a->files);
+	t->allocs.busy = true;
+	t->follow->n_spans += a->span.span_ns != 0;
+	post(t->follow, t->id, &a->p);
+}
+
+/* It was attached until now; NULL: it was not. */
+static struct attached *end(struct tracked *t)
+{
+	struct attached *old = take_away(t);
+
+	if (!old)
+		return NULL;
+	t->allocs.attached_mask = 0;
+	/* until here all was seen */
+	t->allocs.span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
+	return old;
+}
+
+void alloc_detach(struct tracked *t)
+{
+	struct attached *old = end(t);
+
+	if (old)
+		detach_one(t->follow, t->id, old);
+}
+
+void alloc_detach_all(struct follow *f)
+{
+	struct attached **items = xcalloc(f->n_attached + 1, sizeof(struct attached *));
+	struct process_id id = {0};
+	struct tracked *t, *next;
+	size_t n = 0;
+
+	HASH_ITER (hh, f->tracked, t, next) {
+		struct attached *old = end(t);
+
+		if (!old)
+			continue;
+		id = t->id;
+		items[n++] = old;
+	}
+	if (n)
+		detach(f, id, items, n);
+	else
+		free(items);
+}

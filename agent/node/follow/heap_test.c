@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is made of a second look at where a process allocates. Workers are this thread. */
+#include "node/follow/internal.h"
+#include "node/learn/go_heap.h"
+#include "node/limit/overhead.h"
+#include "node/learn/sites.h"
+#include "node/work/testworkers.h"
+
+#include "lib/base/testclock.h"
+#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
+
+/* ---- all around it ---- */
+
+static struct tracked *tracked;
+static struct owner owner = {.event_mask = 1u << EVENT_MEM_INUSE};
+static struct mapping library = {.inode = 1};
+static struct mappings maps = {.items = &library, .n = 1};
+static struct alloc_sites found; /* by the next look */
+static unsigned n_attached, n_forgotten;
+
+struct tracked *follow_find(const struct follow *f, struct process_id id)
+{
+	(void)f;
+	return id.tgid == tracked->id.tgid ? tracked : NULL;
+}
+
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+{
+	(void)p;
+	(void)cgroup_id;
+	*ret_until_ns = UINT64_MAX;
+	return &owner;
+}
+
+struct owner *owner_unref(struct owner *o)
+{
+	(void)o;
+	return NULL;
+}
+
+const struct plan *procs_plan(const struct procs *p)
+{
+	(void)p;
+	return NULL;
+}
+
+enum overhead_mode overhead_mode(struct overhead *b, uint64_t cgroup_id, enum event e,
+				 struct overhead_span *ret)
+{
+	(void)b;
+	(void)cgroup_id;
+	(void)e;
+	(void)ret;
+	return OVERHEAD_STEADY;
+}
+
+struct mappings *mappings_ref(struct mappings *m)
+{
+	return m;
+}
+
+struct mappings *mappings_unref(struct mappings *m)
+{
+	(void)m;
+	return NULL;
+}
+
+int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		  struct mappings **ret)
+{
+	(void)tgid;
+	(void)start_boottime_ns;
+	(void)exec_id;
+	*ret = &maps;
+	return 0;
+}
+
+void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		    uint32_t stack, uint64_t cgroup_id)
+{
+	(void)r;
+	(void)tgid;
+	(void)start_boottime_ns;
+	(void)exec_id;
+	(void)stack;
+	(void)cgroup_id;
+	fail_msg("its mappings are known");
+}
+
+int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		       struct alloc_sites **ret)
+{
+	(void)f;
+	assert_ptr_equal(m, &maps);
+	assert_int_equal(event_mask, owner.event_mask);
+	*ret = xmemdup(&found, sizeof(found));
+	(*ret)->items = xmemdup(found.items, found.n * sizeof(*found.items));
+	return 0;
+}
+
+struct alloc_sites *alloc_sites_free(struct alloc_sites *s)
+{
+	if (s)
+		free(s->items);
+	free(s);
+	return NULL;
+}
+
+void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
+{
+	assert_ptr_equal(t, tracked);
+	assert_int_equal(event_mask, owner.event_mask);
+	assert_null(span);
+	t->allocs.attached = (struct attached *)&n_attached; /* any */
+	t->allocs.attached_mask = event_mask;
+	n_attached++;
+}
+
+void alloc_detach(struct tracked *t)
+{
+	t->allocs.attached = NULL;
+}
+
+void alloc_detach_all(struct follow *f)
+{
+	(void)f;
+}
+
+void unseen_tick(struct follow *f)
+{
+	(void)f;
+}
+
+void unseen_forget(struct tracked *t)
+{
+	assert_ptr_equal(t, tracked);
+	n_forgotten++;
+}
+
+bool kernel_active(const struct kernel *k)
+{
+	(void)k;
+	return true;
+}
+
+struct probes *kernel_probes(const struct kernel *k)
+{
+	(void)k;
+	return NULL;
+}
+
+void probes_attach_no_more(struct probes *p)
+{
+	(void)p;
+}
+
+int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
+{
+	(void)g;
+	(void)who;
+	(void)ret;
+	return -ENODATA;
+}
+
+void alloc_go_begin_anew(struct alloc_go_heap *g)
+{
+	(void)g;
+}
+
+void drains_add_whole(struct drains *d, struct drain *x)
+{
+	(void)d;
+	(void)x;
+}
+
+/* ---- the tests ---- */
+
+static struct node node;
+static struct follow follow = {.node = &node};
+static struct alloc_site items[2] = {{.file_offset = 64, .address = 4160},
+				     {.file_offset = 128, .address = 4224}};
+
+static int set_up(void **state)
+{
+	(void)state;
+	tracked = xcalloc(1, sizeof(*tracked));
+	tracked->follow = &follow;
+	tracked->id = (struct process_id){1000, 8};
+	tracked->m = &maps;
+	found = (struct alloc_sites){.items = items, .n = 1};
+	n_attached = n_forgotten = 0;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	posted_run_all();
+	alloc_reset(tracked);
+	free(tracked);
+	return 0;
+}
+
+static void look_once(void)
+{
+	alloc_look(tracked, &maps);
+	posted_run_all();
+}
+
+/* Its C library is there first, its JVM later; and mem-inuse has no places in that. */
+static void a_jvm_that_comes_later_has_its_own_heap(void **state)
+{
+	const struct allocs *a = &tracked->allocs;
+
+	(void)state;
+	look_once();
+	assert_int_equal(n_attached, 1);
+	assert_false(a->sites->own_heap);
+	assert_int_equal(n_forgotten, 0);
+	found.own_heap = true;
+	snprintf(found.problem, sizeof(found.problem), "no Java objects");
+	look_once();
+	assert_true(a->sites->own_heap);
+	assert_string_equal(a->sites->problem, "no Java objects");
+	assert_string_equal(a->problem, "no Java objects");
+	assert_int_equal(n_forgotten, 1); /* what seemed to be unseen was the JVM's */
+	assert_int_equal(n_attached, 1);
+	assert_false(a->stale);
+}
+
+static void other_places_are_attached_anew(void **state)
+{
+	(void)state;
+	look_once();
+	look_once();
+	assert_int_equal(n_attached, 1);
+	found.n = 2;
+	look_once();
+	assert_int_equal(n_attached, 2);
+	assert_int_equal(tracked->allocs.sites->n, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_jvm_that_comes_later_has_its_own_heap, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(other_places_are_attached_anew, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * JVMs whose code nobody can name are asked for their perf maps, where a target of their container says
+ * javaAttach: Allowed: once when they are found, then for names that were missing, at most once an interval
+ * (java-symbol-file-refresh-defer-interval). docs/perf-maps.md.
+ */
+#include "node/follow/internal.h"
+
+#include <stdlib.h>
+
+#define LISTED_MAX     256 /* no more are kept: JVMS_MAX */
+#define TRIES_MAX      5   /* in a row, of what may work later */
+#define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
+#define MAILBOX_BYTES  (1u << 16)
+#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* it takes 20 s at most */
+#define ATTACH_COUNTER "podflame_java_attach_total"
+
+struct asking {
+	struct task task;
+	struct follow *follow;
+	struct process_id id;
+	uint32_t exec_id;
+	struct runtime_process *runtimes;
+	int result;
+	char problem[RUNTIME_PROBLEM_BYTES];
+	struct mappings *m; /* after it worked: what is to be looked at again */
+};
+
+static const char *version_of(const struct runtime_process *p)
+{
+	for (size_t i = 0; i < runtime_process_n(p); i++) {
+		struct runtime_view v = runtime_process_at(p, i);
+
+		if (v.kind == PF_RUNTIME_JVM)
+			return v.learnt->version;
+	}
+	return "";
+}
+
+static void ask_run(struct task *task)
+{
+	struct asking *a = (struct asking *)task;
+	uint32_t tgid = (uint32_t)a->id.tgid;
+
+	a->result = -EAGAIN;
+	if (__atomic_load_n(&task->node->attach_stopped, __ATOMIC_RELAXED))
+		return;
+	a->result = runtime_java_attach(tgid, a->id.start_boottime_ns, version_of(a->runtimes),
+					a->problem);
+	if (a->result == 0) /* without them the next look has what was asked for */
+		(void)mappings_read(tgid, a->id.start_boottime_ns, a->exec_id, &a->m);
+}
+
+static void take(struct follow *f, struct tracked *t, const struct asking *a)
+{
+	struct java *j = &t->java;
+
+	free(TAKE_PTR(j->problem));
+	j->n_tries = a->result == -EAGAIN ? j->n_tries + 1 : 0;
+	j->refused = a->result < 0 && (a->result != -EAGAIN || j->n_tries >= TRIES_MAX);
+	j->next_ns =
+		now_mono_ns() + (a->result == 0 ? f->node->conf->java_refresh_ns : TRY_AGAIN_NS);
+	if (j->refused)
+		j->problem = xasprintf("the JVM was asked for its perf map: %s", a->problem);
+	counter_add(counter(ATTACH_COUNTER, "result",
+			    a->result == 0 ? "ok"
+			    : j->refused   ? "failed"
+					   : "later"),
+		    1);
+	if (a->m)
+		follow_process(f, a->m, 0);
+}
+
+static void ask_done(struct task *task)
+{
+	struct asking *a = (struct asking *)task;
+	struct tracked *t = follow_find(a->follow, a->id);
+
+	if (!task->node->closing)
+		left_behind_ended(&a->follow->asks_stuck, &task->node->attach, &task->job);
+	if (t)
+		t->java.asking = false;
+	if (t && a->exec_id == t->exec_id && !task->refused && !task->node->closing)
+		take(a->follow, t, a);
+	runtime_process_unref(a->runtimes);
+	mappings_unref(a->m);
+}
+
+/* Its files are the pod's, and may be on a file system that does not answer: others go on. */
+static void ask_stuck(struct worker *w, struct job *job, void *follow)
+{
+	struct asking *a = (struct asking *)job;
+	struct follow *f = follow;
+	struct tracked *t = follow_find(f, a->id);
+
+	(void)w; /* node->attach */
+	counter_add(counter(ATTACH_COUNTER, "result", "stuck"), 1);
+	if (t) {
+		t->java.refused = true;
+		free(t->java.problem);
+		t->java.problem =
+			xasprintf("the JVM was asked for its perf map: no answer in %llu s",
+				  ASK_LIMIT_NS / NSEC_PER_SEC);
+	}
+	left_behind(&f->asks_stuck, &f->node->attach, job);
+}
+
+static bool has_worker(struct follow *f)
+{
+	struct node *n = f->node;
+
+	if (!n->attach && worker_new(n->loop, "attach", MAILBOX_BYTES, &n->attach) == 0)
+		worker_on_stuck(n->attach, ask_stuck, f);
+	return n->attach;
+}
+
+static void ask(struct follow *f, struct tracked *t)
+{
+	struct node *n = f->node;
+	struct asking *a;
+
+	if (!has_worker(f))
+		return;
+	a = xcalloc(1, sizeof(*a));
+	a->follow = f;
+	a->id = t->id;
+	a->exec_id = t->exec_id;
+	a->runtimes = runtime_process_ref(t->runs.known);
+	a->task.run = ask_run;
+	a->task.done = ask_done;
+	a->task.job.deadline_ns = ASK_LIMIT_NS;
+	t->java.asking = true;
+	task_post(n, n->attach, &a->task, 0);
+}
+
+static bool is_allowed(const struct follow *f, const struct tracked *t)
+{
+	uint64_t until_ns;
+	struct owner *o = procs_owner(f->node->procs, t->cgroup_id, &until_ns);
+	bool allowed = o && o->java_attach && until_ns == UINT64_MAX;
+
+	owner_unref(o);
+	return allowed;
+}
+
+void java_tick(struct follow *f)
+{
+	struct runtime_java all[LISTED_MAX];
+	size_t n = runtime_java_all_unnamed(all, LISTED_MAX);
+	uint64_t now_ns = now_mono_ns();
+
+	for (size_t i = 0; i < n; i++) {
+		struct process_id id = {all[i].start_boottime_ns, all[i].tgid};
+		struct tracked *t = follow_find(f, id);
+
+		if (t && !t->java.asking && !t->java.refused && now_ns >= t->java.next_ns &&
+		    is_allowed(f, t))
+			ask(f, t);
+	}
+}
+
+void java_reset(struct tracked *t)
+{
+	free(t->java.problem);
+	t->java = (struct java){.asking = t->java.asking};
+}

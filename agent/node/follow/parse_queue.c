@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See follow.h. */
+#include "node/follow/internal.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_WANTED   32768
+#define MAX_EACH     4096 /* of a cgroup's: one that makes up files fills no queue of others */
+#define MAX_COSTS    4096
+#define COST_STEP_NS (100 * NSEC_PER_MSEC)
+#define ROUND_NS     (60 * NSEC_PER_SEC)
+
+struct file_key {
+	uint64_t inode, ctime_ns;
+	uint32_t dev_major, dev_minor;
+	uint64_t root; /* of a debug file: whose directories it is looked for in */
+};
+struct wanted {
+	struct file_key key;
+	struct mappings *m;
+	size_t k; /* which of them */
+	uint64_t cgroup_id;
+	struct process_id *waiting;
+	size_t n_waiting, cap_waiting;
+	UT_hash_handle hh;
+};
+struct cost { /* of a cgroup's files: time of the worker, and how many wait */
+	uint64_t cgroup_id, ns;
+	size_t n_wanted;
+	UT_hash_handle hh;
+};
+struct parse_queue {
+	struct node *node;
+	struct worker *worker;
+	bool debug, busy, stopped;
+	parsed_fn *fn;
+	void *arg;
+	struct wanted *wanted;
+	struct cost *costs;
+	uint64_t round_ns;
+};
+
+/* ---- what each cgroup has cost ---- */
+
+static struct cost *find_cost(const struct parse_queue *q, uint64_t cgroup_id)
+{
+	struct cost *c;
+
+	HASH_FIND(hh, q->costs, &cgroup_id, sizeof(cgroup_id), c);
+	return c;
+}
+
+static uint64_t cost_of(const struct parse_queue *q, uint64_t cgroup_id)
+{
+	const struct cost *c = find_cost(q, cgroup_id);
+
+	return c ? c->ns / COST_STEP_NS : 0;
+}
+
+static void forget_cost(struct parse_queue *q, struct cost *c)
+{
+	HASH_DEL(q->costs, c);
+	free(c);
+}
+
+/* The oldest one of whom nothing waits. */
+static void make_cost_room(struct parse_queue *q)
+{
+	struct cost *c = q->costs;
+
+	while (c && c->n_wanted)
+		c = c->hh.next;
+	if (c)
+		forget_cost(q, c);
+}
+
+static struct cost *get_cost(struct parse_queue *q, uint64_t cgroup_id)
+{
+	struct cost *c = find_cost(q, cgroup_id);
+
+	if (c)
+		return c;
+	if (HASH_COUNT(q->costs) >= MAX_COSTS)
+		make_cost_room(q);
+	c = xcalloc(1, sizeof(*c));
+	c->cgroup_id = cgroup_id;
+	HASH_ADD(hh, q->costs, cgroup_id, sizeof(c->cgroup_id), c);
+	return c;
+}
+
+static void halve_costs(struct parse_queue *q)
+{
+	struct cost *c, *next;
+
+	HASH_ITER (hh, q->costs, c, next) {
+		c->ns /= 2;
+		if (c->ns < COST_STEP_NS && !c->n_wanted)
+			forget_cost(q, c);
+	}
+}
+
+/* ---- the queue ---- */
+
+static struct wanted *wanted_done(struct wanted *w)
+{
+	mappings_unref(w->m);
+	free(w->waiting);
+	free(w);
+	return NULL;
+}
+
+static bool is_before(const struct parse_queue *q, const struct wanted *a, const struct wanted *b)
+{
+	uint64_t x = cost_of(q, a->cgroup_id), y = cost_of(q, b->cgroup_id);
+
+	return x != y ? x < y : a->m->items[a->k].file_bytes < b->m->items[b->k].file_bytes;
+}
+
+static struct wanted *take_next(struct parse_queue *q)
+{
+	struct wanted *best = q->wanted;
+
+	for (struct wanted *w = q->wanted; w; w = w->hh.next)
+		if (is_before(q, w, best))
+			best = w;
+	if (!best)
+		return NULL;
+	HASH_DEL(q->wanted, best);
+	get_cost(q, best->cgroup_id)->n_wanted--;
+	return best;
+}
+
+static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, size_t k,
+				  uint64_t cgroup_id)
+{
+	const struct mapping *x = &m->items[k];
+	struct file_key key = {0};
+	struct wanted *w;
+	struct cost *c;
+
+	key.inode = x->inode;
+	key.ctime_ns = x->ctime_ns;
+	key.dev_major = x->dev_major;
+	key.dev_minor = x->dev_minor;
+	key.root = q->debug ? files_root(m->root_fd) : 0;
+	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
+	if (w) {
+		/* the one who has cost least decides */
+		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
+			get_cost(q, w->cgroup_id)->n_wanted--;
+			get_cost(q, cgroup_id)->n_wanted++;
+			w->cgroup_id = cgroup_id;
+		}
+		return w;
+	}
+	c = get_cost(q, cgroup_id);
+	if (c->n_wanted >= MAX_EACH || HASH_COUNT(q->wanted) >= MAX_WANTED)
+		return NULL;
+	c->n_wanted++;
+	w = xcalloc(1, sizeof(*w));
+	w->key = key;
+	w->m = mappings_ref(m);
+	w->k = k;
+	w->cgroup_id = cgroup_id;
+	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
+	if (!q->debug)
+		files_expect(q->node->known_files, x, cgroup_id);
+	return w;
+}
+
+bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
+		     const struct process_id *who)
+{
+	struct wanted *w = find_or_add(q, m, k, cgroup_id);
+
+	if (!w) {
+		counter_add(counter("podflame_symbol_files_skipped_total", "reason",
+				    q->debug ? "debug_queue_full" : "queue_full"),
+			    1);
+		return false;
+	}
+	for (size_t i = 0; who && i < w->n_waiting; i++)
+		if (memcmp(&w->waiting[i], who, sizeof(*who)) == 0)
+			return true;
+	if (who) {
+		GROW(w->waiting, w->n_waiting, w->cap_waiting);
+		w->waiting[w->n_waiting++] = *who;
+	}
+	return true;
+}
+
+/* ---- the worker ---- */
+
+struct parsing {
+	struct task task;
+	struct parse_queue *queue;
+	struct wanted *wanted;
+	uint64_t ns;
+};
+
+static void parse_run(struct task *t)
+{
+	struct parsing *p = (struct parsing *)t;
+	const struct mappings *m = p->wanted->m;
+	const struct mapping *x = &m->items[p->wanted->k];
+	uint64_t start_ns = now_mono_ns();
+	struct elf_index *index;
+	_stage_("files");
+
+	if (__atomic_load_n(&p->queue->stopped, __ATOMIC_RELAXED))
+		return;
+	if (p->queue->debug)
+		files_debug(t->node->known_files, x, m->root_fd);
+	else if (files_index(t->node->known_files, x, &index) == 0)
+		elf_index_unref(index);
+	p->ns = now_mono_ns() - start_ns;
+}
+
+static void parse_done(struct task *t)
+{
+	struct parsing *p = (struct parsing *)t;
+	struct parse_queue *q = p->queue;
+
+	q->busy = false;
+	get_cost(q, p->wanted->cgroup_id)->ns += p->ns;
+	for (size_t i = 0; i < p->wanted->n_waiting; i++)
+		q->fn(p->wanted->waiting[i], q->arg);
+	wanted_done(p->wanted);
+	parse_queue_start(q);
+}
+
+void parse_queue_start(struct parse_queue *q)
+{
+	struct parsing *p;
+	struct wanted *w = q->busy || q->stopped ? NULL : take_next(q);
+
+	if (!w)
+		return;
+	p = xcalloc(1, sizeof(*p));
+	p->queue = q;
+	p->wanted = w;
+	p->task.run = parse_run;
+	p->task.done = parse_done;
+	q->busy = true;
+	task_post(q->node, q->worker, &p->task, 0);
+}
+
+bool parse_queue_works(const struct parse_queue *q)
+{
+	return q->busy || q->wanted;
+}
+
+/* What was long ago counts less and less. */
+void parse_queue_tick(struct parse_queue *q)
+{
+	uint64_t now_ns = now_mono_ns();
+
+	if (now_ns < q->round_ns + ROUND_NS)
+		return;
+	q->round_ns = now_ns;
+	halve_costs(q);
+}
+
+void parse_queue_stop(struct parse_queue *q)
+{
+	__atomic_store_n(&q->stopped, true, __ATOMIC_RELAXED);
+}
+
+struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug, parsed_fn *fn,
+				    void *arg)
+{
+	struct parse_queue *q = xcalloc(1, sizeof(*q));
+
+	*q = (struct parse_queue){.node = n,
+				  .worker = w,
+				  .debug = debug,
+				  .fn = fn,
+				  .arg = arg,
+				  .round_ns = now_mono_ns()};
+	return q;
+}
+
+struct parse_queue *parse_queue_free(struct parse_queue *q)
+{
+	struct wanted *w, *next_w;
+	struct cost *c, *next_c;
+
+	if (!q)
+		return NULL;
+	HASH_ITER (hh, q->wanted, w, next_w) {
+		HASH_DEL(q->wanted, w);
+		wanted_done(w);
+	}
+	HASH_ITER (hh, q->costs, c, next_c)
+		forget_cost(q, c);
+	free(q);
+	return NULL;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runtimes of the processes that are followed: looked at when their files or mappings are new, and again and again
+ * while one is just starting. What is found goes to the pipeline, which has names to read, and to the kernel.
+ */
+#include "node/follow/internal.h"
+
+#include <stdlib.h>
+
+#define LOOK_LIMIT_NS  (5 * NSEC_PER_SEC)
+#define MAPPINGS_BYTES 4096
+
+struct look {
+	struct process_task process;
+	struct follow *follow;
+	struct process_id id;
+	struct mappings *m;
+	struct runtime_process *old, *found;
+	char *problem, *unnamed;
+	bool again;
+	int result;
+};
+struct telling {
+	struct task task;
+	struct process_id id;
+	uint32_t exec_id;
+	struct runtime_process *runtimes;
+};
+
+/* ---- to the pipeline ---- */
+
+static void tell_run(struct task *task)
+{
+	struct telling *t = (struct telling *)task;
+
+	pipeline_runtimes(task->node->pipeline, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
+			  t->exec_id, t->runtimes);
+}
+
+static void tell_done(struct task *task)
+{
+	if (task->refused)
+		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
+			    1);
+	runtime_process_unref(((struct telling *)task)->runtimes);
+}
+
+static void tell_pipeline(const struct tracked *t, struct runtime_process *found)
+{
+	struct telling *x = xcalloc(1, sizeof(*x));
+
+	x->id = t->id;
+	x->exec_id = t->exec_id;
+	x->runtimes = runtime_process_ref(found);
+	x->task.run = tell_run;
+	x->task.done = tell_done;
+	task_post(t->follow->node, t->follow->node->pipe, &x->task, 0);
+}
+
+/* ---- a look ---- */
+
+static void look_run(struct task *task)
+{
+	struct look *l = (struct look *)task;
+	_stage_("runtimes");
+
+	l->result = tables_runtimes(task->node->known_files, l->m, l->old, &l->found, &l->again);
+	if (l->result == 0) {
+		l->problem = tables_runtimes_problem(l->m, l->found);
+		l->unnamed = tables_runtimes_unnamed(l->found);
+	}
+}
+
+static void take(struct tracked *t, struct look *l)
+{
+	struct runs *r = &t->runs;
+
+	free(r->problem);
+	r->problem = TAKE_PTR(l->problem);
+	free(r->unnamed);
+	r->unnamed = TAKE_PTR(l->unnamed);
+	r->unset |= l->found != r->known;
+	if (l->found ||
+	    r->known) /* also what it was told: it may have forgotten the process since */
+		tell_pipeline(t, l->found);
+	runtime_process_unref(r->known);
+	r->known = TAKE_PTR(l->found);
+}
+
+static void start(struct tracked *t, struct mappings *m);
+
+static void on_timer(void *arg)
+{
+	struct tracked *t = arg;
+	struct mappings *m = TAKE_PTR(t->runs.m);
+
+	if (m)
+		start(t, m);
+	mappings_unref(m);
+}
+
+/* A runtime starts within milliseconds, or when its program comes to it. */
+static void look_later(struct tracked *t, struct mappings *m)
+{
+	static const unsigned waits_ms[] = {20, 50, 100, 200, 500, 1000, 2000, 5000};
+	struct runs *r = &t->runs;
+	unsigned ms = waits_ms[MIN(r->n_again, ARRAY_SIZE(waits_ms) - 1)];
+
+	r->n_again++;
+	r->m = mappings_ref(m);
+	timer_set(t->follow->node->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
+}
+
+/* It is just starting, or something was lacking for a moment. */
+static bool is_to_come(const struct look *l)
+{
+	return l->process.task.refused || (l->result == 0 && l->again) || l->result == -EBUSY ||
+	       probes_may_pass(l->result);
+}
+
+static void look_on(struct tracked *t, const struct look *l)
+{
+	struct runs *r = &t->runs;
+	struct mappings *newer = TAKE_PTR(r->m);
+	bool again = l->m->exec_id == t->exec_id && is_to_come(l);
+
+	if (!again)
+		r->n_again = 0;
+	if (newer) {
+		start(t, newer);
+		mappings_unref(newer);
+		return;
+	}
+	if (r->unset) {
+		r->unset = false;
+		follow_set(t, l->m);
+	}
+	if (again)
+		look_later(t, l->m);
+}
+
+static void look_done(struct task *task)
+{
+	struct look *l = (struct look *)task;
+	struct tracked *t = follow_find(l->follow, l->id);
+
+	if (task->refused)
+		counter_add(counter("podflame_runtime_learn_failures_total", "reason",
+				    process_refusal(&l->process)),
+			    1);
+	if (t)
+		t->runs.looking = false;
+	if (t && !task->node->closing) {
+		if (!task->refused && l->result == 0 && l->m->exec_id == t->exec_id)
+			take(t, l);
+		look_on(t, l);
+	}
+	runtime_process_unref(l->old);
+	runtime_process_unref(l->found);
+	mappings_unref(l->m);
+	free(l->problem);
+	free(l->unnamed);
+}
+
+static void start(struct tracked *t, struct mappings *m)
+{
+	struct look *l;
+
+	if (t->runs.looking) { /* by a thread that the process may have blocked */
+		mappings_unref(t->runs.m);
+		t->runs.m = mappings_ref(m);
+		return;
+	}
+	l = xcalloc(1, sizeof(*l));
+	l->follow = t->follow;
+	l->id = t->id;
+	l->m = mappings_ref(m);
+	l->old = runtime_process_ref(t->runs.known);
+	l->process.tgid = (uint32_t)t->id.tgid;
+	l->process.cgroup_id = t->cgroup_id;
+	l->process.task.run = look_run;
+	l->process.task.done = look_done;
+	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
+	t->runs.looking = true;
+	process_post(t->follow->node, &l->process, MAPPINGS_BYTES);
+}
+
+void runs_look(struct tracked *t, struct mappings *m, bool likely)
+{
+	struct runs *r = &t->runs;
+
+	if (!r->due || m->exec_id != t->exec_id)
+		return;
+	r->due = false;
+	if (!likely && !r->known)
+		return;
+	timer_cancel(&r->timer);
+	r->m = mappings_unref(r->m);
+	start(t, m);
+}
+
+void runs_reset(struct tracked *t)
+{
+	struct runs *r = &t->runs;
+
+	timer_cancel(&r->timer);
+	free(r->problem);
+	free(r->unnamed);
+	*r = (struct runs){
+		.looking = r->looking,
+		.known = runtime_process_unref(r->known),
+		.m = mappings_unref(r->m),
+	};
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a process is looked at for runtimes, and what becomes of what is found. Workers and timers are this thread. */
+#include "node/follow/internal.h"
+#include "node/work/testworkers.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- all around it ---- */
+
+struct runtime_process {
+	unsigned refs;
+};
+static struct runtime_process python, other;
+static struct timer *armed;
+static uint64_t wait_ns;
+static struct {
+	struct runtime_process *found;
+	bool again;
+	int result;
+} next;
+static struct mappings *looked_at;
+static struct runtime_process *looked_with, *told, *set;
+static unsigned n_looks, n_told, n_sets;
+static struct tracked *tracked;
+
+void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+{
+	(void)l;
+	t->fn = fn;
+	t->arg = arg;
+	armed = t;
+	wait_ns = delay_ns;
+}
+
+void timer_cancel(struct timer *t)
+{
+	if (armed == t)
+		armed = NULL;
+}
+
+struct runtime_process *runtime_process_ref(struct runtime_process *p)
+{
+	if (p)
+		p->refs++;
+	return p;
+}
+
+struct runtime_process *runtime_process_unref(struct runtime_process *p)
+{
+	if (p)
+		p->refs--;
+	return NULL;
+}
+
+int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+		    struct runtime_process **ret, bool *ret_again)
+{
+	(void)f;
+	n_looks++;
+	looked_at = (struct mappings *)m;
+	looked_with = old;
+	if (next.result < 0)
+		return next.result;
+	*ret = runtime_process_ref(next.found);
+	*ret_again = next.again;
+	return 0;
+}
+
+char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
+{
+	(void)m;
+	return p == &other ? xstrdup("too new") : NULL;
+}
+
+char *tables_runtimes_unnamed(const struct runtime_process *p)
+{
+	return p == &other ? xstrdup("it runs Ruby") : NULL;
+}
+
+void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+		       uint32_t exec_id, struct runtime_process *r)
+{
+	(void)p;
+	assert_int_equal(tgid, 7);
+	assert_int_equal(start_boottime_ns, 1);
+	assert_int_equal(exec_id, 1);
+	n_told++;
+	told = r;
+}
+
+struct tracked *follow_find(const struct follow *f, struct process_id id)
+{
+	(void)f;
+	return tracked && id.tgid == tracked->id.tgid ? tracked : NULL;
+}
+
+void follow_set(struct tracked *t, struct mappings *m)
+{
+	assert_ptr_equal(m, looked_at);
+	n_sets++;
+	set = t->runs.known;
+}
+
+static struct node node;
+static struct follow follow = {.node = &node};
+static struct mappings first = {.exec_id = 1, .refs = 1}, second = {.exec_id = 1, .refs = 1},
+		       program = {.exec_id = 2, .refs = 1};
+
+static int set_up(void **state)
+{
+	(void)state;
+	tracked = xcalloc(1, sizeof(*tracked));
+	tracked->follow = &follow;
+	tracked->id = (struct process_id){1, 7};
+	tracked->exec_id = 1;
+	python.refs = other.refs = 1;
+	n_looks = n_told = n_sets = 0;
+	memset(&next, 0, sizeof(next));
+	next.found = &python;
+	looked_with = told = set = NULL;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	posted_run_all();
+	if (tracked)
+		runs_reset(tracked);
+	free(tracked);
+	assert_null(armed);
+	assert_int_equal(python.refs, 1);
+	assert_int_equal(other.refs, 1);
+	assert_int_equal(first.refs, 1);
+	assert_int_equal(second.refs, 1);
+	assert_int_equal(program.refs, 1);
+	return 0;
+}
+
+static void look(struct mappings *m)
+{
+	tracked->runs.due = true;
+	runs_look(tracked, m, true);
+}
+
+static void fire(void)
+{
+	struct timer *t = armed;
+
+	assert_non_null(t);
+	armed = NULL;
+	t->fn(t->arg);
+	posted_run_all();
+}
+
+/* ---- tests ---- */
+
+static void what_is_found_goes_to_both_sides(void **state)
+{
+	(void)state;
+	runs_look(tracked, &first, true); /* nothing is new */
+	tracked->runs.due = true;
+	runs_look(tracked, &first, false); /* nothing is likely */
+	assert_int_equal(posted.n, 0);
+	look(&first);
+	posted_run_all();
+	assert_ptr_equal(told, &python);
+	assert_ptr_equal(set, &python);
+	assert_int_equal(n_looks, 1);
+	runs_look(tracked, &first, true);
+	assert_int_equal(posted.n, 0);
+	look(&second);
+	posted_run_all();
+	assert_ptr_equal(looked_with, &python);
+	assert_int_equal(n_told, 2); /* the pipeline may have lost it */
+	assert_int_equal(n_sets, 1);
+	/* its library was closed: that is looked at even though nothing is likely now */
+	next.found = NULL;
+	tracked->runs.due = true;
+	runs_look(tracked, &second, false);
+	posted_run_all();
+	assert_int_equal(n_told, 3);
+	assert_null(told);
+	assert_null(set);
+}
+
+static void one_look_at_a_time_and_the_newest_counts(void **state)
+{
+	(void)state;
+	look(&first);
+	look(&second);
+	assert_int_equal(posted.n, 1);
+	posted_run_all();
+	assert_int_equal(n_looks, 2);
+	assert_ptr_equal(looked_at, &second);
+	assert_int_equal(n_sets, 1);
+	assert_ptr_equal(set, &python);
+}
+
+static void one_that_starts_is_looked_at_again(void **state)
+{
+	uint64_t before = 0;
+
+	(void)state;
+	next.found = NULL;
+	next.again = true;
+	look(&first);
+	posted_run_all();
+	for (unsigned i = 0; i < 12; i++) {
+		assert_true(wait_ns > before || (i > 7 && wait_ns == 5 * NSEC_PER_SEC));
+		before = wait_ns;
+		fire();
+	}
+	assert_int_equal(n_sets, 0);
+	next.found = &python;
+	next.again = false;
+	fire();
+	assert_null(armed);
+	assert_int_equal(n_sets, 1);
+	next.again = true;
+	look(&second);
+	posted_run_all();
+	assert_int_equal(wait_ns, 20 * NSEC_PER_MSEC);
+}
+
+static void a_full_worker_is_asked_again(void **state)
+{
+	(void)state;
+	look(&first);
+	posted.items[0]->refused = true;
+	posted_run_all();
+	assert_int_equal(n_looks, 0);
+	fire();
+	assert_ptr_equal(set, &python);
+}
+
+static void errors_leave_what_was_known(void **state)
+{
+	(void)state;
+	look(&first);
+	posted_run_all();
+	next.result = -EFAULT;
+	look(&second);
+	posted_run_all();
+	assert_ptr_equal(tracked->runs.known, &python);
+	assert_null(armed);
+	assert_int_equal(n_told, 1);
+}
+
+static void what_lacks_for_a_moment_is_asked_again(void **state)
+{
+	static const int errors[] = {-EBUSY, -EMFILE, -ENFILE, -ENOMEM};
+
+	(void)state;
+	look(&first);
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		next.result = errors[i];
+		if (i)
+			fire();
+		posted_run_all();
+		assert_non_null(armed);
+	}
+	next.result = 0;
+	fire();
+	assert_ptr_equal(set, &python);
+}
+
+static void another_program_has_nothing_of_it(void **state)
+{
+	(void)state;
+	look(&first);
+	runs_reset(tracked);
+	tracked->exec_id = 2;
+	next.again = true;
+	posted_run_all();
+	assert_int_equal(n_told, 0);
+	assert_int_equal(n_sets, 0);
+	assert_null(armed);
+	assert_null(tracked->runs.known);
+	look(&first); /* of the old program, late */
+	assert_int_equal(posted.n, 0);
+	assert_false(tracked->runs.looking);
+}
+
+static void who_is_gone_is_forgotten(void **state)
+{
+	(void)state;
+	look(&first);
+	runs_reset(tracked);
+	freep(&tracked);
+	tracked = NULL;
+	posted_run_all();
+	assert_int_equal(n_told, 0);
+}
+
+static void what_is_not_walked_is_told(void **state)
+{
+	(void)state;
+	next.found = &other;
+	look(&first);
+	posted_run_all();
+	assert_string_equal(tracked->runs.problem, "too new");
+	assert_string_equal(tracked->runs.unnamed, "it runs Ruby");
+	next.found = &python;
+	look(&first);
+	posted_run_all();
+	assert_null(tracked->runs.problem);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		T(what_is_found_goes_to_both_sides),   T(one_look_at_a_time_and_the_newest_counts),
+		T(one_that_starts_is_looked_at_again), T(a_full_worker_is_asked_again),
+		T(errors_leave_what_was_known),	       T(what_lacks_for_a_moment_is_asked_again),
+		T(another_program_has_nothing_of_it),  T(who_is_gone_is_forgotten),
+		T(what_is_not_walked_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The os worker reads now and then how much memory each process uses whose allocators are probed
+ * all the time, and the loop compares that with what the probes saw. Go and Java are left out:
+ * they have heaps of their own, of which other reasons tell.
+ */
+#include "node/follow/internal.h"
+
+#include "node/alloc/alloc.h"
+
+#include <stdlib.h>
+
+#define LOOK_NS	      (10 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (10 * NSEC_PER_SEC)
+
+struct item {
+	struct process_id id;
+	struct proc_memory memory;
+	int result;
+};
+struct reading {
+	struct task task;
+	struct follow *follow;
+	struct item *items;
+	size_t n, cap;
+};
+
+static void read_run(struct task *task)
+{
+	struct reading *r = (struct reading *)task;
+
+	for (size_t i = 0; i < r->n; i++)
+		r->items[i].result =
+			proc_memory((uint32_t)r->items[i].id.tgid, r->items[i].id.start_boottime_ns,
+				    &r->items[i].memory);
+}
+
+/* sampleBytes of the event whose bytes probes_attached_bytes() gives. */
+static uint64_t sample_bytes(const struct tracked *t)
+{
+	uint64_t until_ns, bytes = 0;
+	struct owner *o = procs_owner(t->follow->node->procs, t->cgroup_id, &until_ns);
+
+	if (o)
+		bytes = t->allocs.attached_mask & 1u << EVENT_MEM_ALLOC
+				? o->settings.alloc_sample_bytes
+				: o->settings.inuse_sample_bytes;
+	owner_unref(o);
+	return bytes;
+}
+
+static void take(struct tracked *t, const struct item *i)
+{
+	struct allocs *a = &t->allocs;
+
+	if (!unseen_look(&a->unseen, &i->memory, probes_attached_bytes(a->attached),
+			 sample_bytes(t)))
+		return;
+	free(a->unseen_text);
+	a->unseen_text = unseen_text(&a->unseen);
+	counter_add(counter("podflame_memory_unseen_total", NULL, NULL), 1);
+}
+
+static void read_done(struct task *task)
+{
+	struct reading *r = (struct reading *)task;
+
+	r->follow->reading_memory = false;
+	for (size_t i = 0; i < r->n && !task->refused; i++) {
+		struct tracked *t = follow_find(r->follow, r->items[i].id);
+
+		if (t && t->allocs.attached && r->items[i].result == 0)
+			take(t, &r->items[i]);
+	}
+	free(r->items);
+}
+
+static bool is_due(const struct tracked *t, bool all)
+{
+	const struct allocs *a = &t->allocs;
+
+	return a->attached && a->sites && !a->sites->own_heap && (all || !a->unseen.begun);
+}
+
+void unseen_tick(struct follow *f)
+{
+	bool all = now_mono_ns() >= f->unseen_ns;
+	struct reading *r;
+	struct tracked *t, *next;
+
+	if (f->reading_memory || !f->n_attached)
+		return;
+	r = xcalloc(1, sizeof(*r));
+	HASH_ITER (hh, f->tracked, t, next) {
+		if (!is_due(t, all))
+			continue;
+		GROW(r->items, r->n, r->cap);
+		r->items[r->n++] = (struct item){.id = t->id};
+	}
+	if (all)
+		f->unseen_ns = now_mono_ns() + LOOK_NS;
+	if (!r->n) {
+		free(r);
+		return;
+	}
+	r->follow = f;
+	r->task.run = read_run;
+	r->task.done = read_done;
+	r->task.job.deadline_ns = READ_LIMIT_NS;
+	f->reading_memory = true;
+	task_post(f->node, f->node->os, &r->task, r->n * sizeof(*r->items));
+}
+
+void unseen_forget(struct tracked *t)
+{
+	t->allocs.unseen = (struct unseen){0};
+	free(TAKE_PTR(t->allocs.unseen_text));
+}

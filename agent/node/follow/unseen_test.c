@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whose memory is read, when, and what becomes of it. Workers are this thread. */
+#include "node/follow/internal.h"
+#include "node/work/testworkers.h"
+
+#include "lib/base/testclock.h"
+#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
+
+#include "node/alloc/alloc.h"
+
+#define MIB (1ull << 20)
+
+/* ---- all around it ---- */
+
+static struct tracked *tracked;
+static uint64_t seen_bytes, anon_bytes;
+static unsigned n_reads;
+static int read_result;
+static char attached; /* stands for a struct attached */
+
+struct tracked *follow_find(const struct follow *f, struct process_id id)
+{
+	(void)f;
+	return tracked && id.tgid == tracked->id.tgid ? tracked : NULL;
+}
+
+uint64_t probes_attached_bytes(const struct attached *a)
+{
+	assert_ptr_equal(a, &attached);
+	return seen_bytes;
+}
+
+int proc_memory(uint32_t tgid, uint64_t start_boottime_ns, struct proc_memory *ret)
+{
+	assert_int_equal(tgid, 8);
+	assert_int_equal(start_boottime_ns, 1000);
+	n_reads++;
+	*ret = (struct proc_memory){anon_bytes, anon_bytes, 1};
+	return read_result;
+}
+
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+{
+	(void)p;
+	(void)cgroup_id;
+	(void)ret_until_ns;
+	return NULL;
+}
+
+struct owner *owner_unref(struct owner *o)
+{
+	assert_null(o);
+	return NULL;
+}
+
+/* ---- the tests ---- */
+
+static struct node node;
+static struct follow follow = {.node = &node};
+static struct alloc_sites sites;
+
+static int set_up(void **state)
+{
+	(void)state;
+	tracked = xcalloc(1, sizeof(*tracked));
+	tracked->follow = &follow;
+	tracked->id = (struct process_id){1000, 8};
+	tracked->allocs.sites = &sites;
+	tracked->allocs.attached = (struct attached *)&attached;
+	sites = (struct alloc_sites){0};
+	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
+	follow.n_attached = 1;
+	follow.unseen_ns = 0;
+	seen_bytes = n_reads = 0;
+	read_result = 0;
+	anon_bytes = 10 * MIB;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	posted_run_all();
+	HASH_DEL(follow.tracked, tracked);
+	unseen_forget(tracked);
+	free(tracked);
+	return 0;
+}
+
+static void tick(void)
+{
+	unseen_tick(&follow);
+	posted_run_all();
+}
+
+/* As if the next look were due. */
+static void tick_later(void)
+{
+	follow.unseen_ns = 0;
+	tick();
+}
+
+static void what_grows_unseen_is_told(void **state)
+{
+	(void)state;
+	tick();
+	anon_bytes += 100 * MIB;
+	tick(); /* not yet */
+	assert_int_equal(n_reads, 1);
+	assert_null(tracked->allocs.unseen_text);
+	tick_later();
+	assert_int_equal(n_reads, 2);
+	assert_non_null(strstr(tracked->allocs.unseen_text, "grew by 100 MiB"));
+	unseen_forget(tracked);
+	assert_null(tracked->allocs.unseen_text);
+	tick(); /* at once: nothing is known of it */
+	assert_int_equal(n_reads, 3);
+}
+
+static void what_is_seen_is_not(void **state)
+{
+	(void)state;
+	tick();
+	anon_bytes += 100 * MIB;
+	seen_bytes = 6 * MIB;
+	tick_later();
+	assert_null(tracked->allocs.unseen_text);
+}
+
+static void some_are_not_looked_at(void **state)
+{
+	(void)state;
+	sites.own_heap = true; /* Go's, Java's */
+	tick_later();
+	sites.own_heap = false;
+	tracked->allocs.attached = NULL; /* or in a span */
+	tick_later();
+	follow.n_attached = 0;
+	tick_later();
+	assert_int_equal(n_reads, 0);
+}
+
+/* It has ended, or lost its probes, while it was read; or the mailbox was full. */
+static void what_comes_too_late_is_left(void **state)
+{
+	(void)state;
+	read_result = -ESRCH;
+	tick_later();
+	assert_false(tracked->allocs.unseen.begun);
+	read_result = 0;
+	unseen_tick(&follow);
+	unseen_tick(&follow); /* one at a time */
+	assert_int_equal(posted.n, 1);
+	tracked->allocs.attached = NULL;
+	posted_run_all();
+	assert_false(tracked->allocs.unseen.begun);
+	tracked->allocs.attached = (struct attached *)&attached;
+	unseen_tick(&follow);
+	posted.items[0]->refused = true;
+	posted_run_all();
+	assert_false(tracked->allocs.unseen.begun);
+	tick();
+	assert_true(tracked->allocs.unseen.begun);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_grows_unseen_is_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_seen_is_not, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(some_are_not_looked_at, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_comes_too_late_is_left, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

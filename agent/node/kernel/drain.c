@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drains: a full one every second of wall time, so that a window gets what
+ * belongs to it, and a quick one when the kernel tells of a new process or cgroup.
+ */
+#include "node/kernel/internal.h"
+
+#include "node/limit/overhead.h"
+
+#include <stdlib.h>
+
+#define WAKE_DELAY_NS  (5 * NSEC_PER_MSEC)
+#define DRAIN_LIMIT_NS (10 * NSEC_PER_SEC)
+#define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
+
+struct draining {
+	struct task task;
+	struct kernel *kernel;
+	bool full, announce, traps;
+	struct drain *drain;
+	struct probes_stats stats;
+	struct probe_usage *usage;
+	size_t n_usage;
+	uint64_t trap_ns; /* 0: not asked */
+	int result, stats_result;
+};
+
+static void drain_run(struct task *t)
+{
+	struct draining *d = (struct draining *)t;
+	struct probes *p = d->kernel->probes;
+	_stage_("drain");
+
+	if (d->announce)
+		kernel_announce(d->kernel);
+	d->result = probes_drain(p, d->full, &d->drain);
+	d->stats_result = d->full ? probes_stats(p, &d->stats) : -ENODATA;
+	if (d->full && probes_usage(p, &d->usage, &d->n_usage) < 0)
+		counter_add(counter("podflame_usage_unread_total", NULL, NULL), 1);
+	if (d->traps)
+		d->trap_ns = probes_trap_ns(p);
+}
+
+static void show_stats(const struct probes_stats *s)
+{
+	static const char name[] = "podflame_samples_total";
+
+	counter_set(counter(name, "state", "ticks"), s->ticks);
+	counter_set(counter(name, "state", "filtered"), s->filtered);
+	counter_set(counter(name, "state", "thinned"), s->thinned);
+	counter_set(counter(name, "state", "delivered"), s->delivered);
+	counter_set(counter(name, "state", "crossed"), s->crossed);
+	counter_set(counter("podflame_bpf_run_ns_total", NULL, NULL), s->run_ns);
+	counter_set(counter("podflame_bpf_programs", NULL, NULL), s->n_programs);
+	counter_set(counter("podflame_bpf_links", NULL, NULL), s->n_links);
+	counter_set(counter("podflame_node_hz", NULL, NULL), s->node_hz);
+}
+
+static void cgroups_take(struct kernel *k, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_cgroups; i++) {
+		const struct raw_cgroup *c = &d->cgroups[i];
+
+		procs_cgroup(k->node->procs, c->id, c->parent_id, c->path, c->removed,
+			     now_boot_ns());
+		/* A filter that is on its way does not know of it and leaves it alone, wanted or not. */
+		k->filter_stale |= c->armed && !c->removed;
+	}
+}
+
+static void drain_done(struct task *t)
+{
+	struct draining *d = (struct draining *)t;
+	struct kernel *k = d->kernel;
+
+	k->drain_busy = false;
+	if (t->refused) {
+		counter_add(counter("podflame_drains_skipped_total", "reason", "refused"), 1);
+		return;
+	}
+	if (d->result < 0)
+		kernel_complain(k, "drain", strerror(-d->result));
+	if (d->stats_result == 0) {
+		show_stats(&d->stats);
+		limit_stats(k->node->limit, &d->stats, d->drain);
+		overhead_usage(k->node->overhead, d->usage, d->n_usage, d->trap_ns);
+	}
+	free(d->usage);
+	if (d->drain) {
+		cgroups_take(k, d->drain);
+		k->drain_number = d->drain->number;
+		k->filter_stale |= d->drain->tried_again; /* with it what works is told */
+		drains_add(k->node->drains, d->drain, d->full);
+	}
+	if (k->node->closing)
+		return;
+	if (k->state == ON && !k->wake)
+		kernel_watch_wake(k);
+	kernel_sync(k);
+}
+
+static bool wants_memory(const struct node *n)
+{
+	const struct plan *plan = procs_plan(n->procs);
+
+	for (size_t i = 0; plan && i < plan->n_pods; i++)
+		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
+			if (plan->pods[i].containers[k].event_mask &
+			    (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE))
+				return true;
+	return false;
+}
+
+/* Who was forked and has not exec'd has no sample to tell of it until it is probed. */
+static void find_processes(struct kernel *k, struct draining *d)
+{
+	d->traps = d->full && wants_memory(k->node);
+	d->announce = d->traps && now_boot_ns() >= k->announced_ns + ANNOUNCE_NS;
+	if (d->announce)
+		k->announced_ns = now_boot_ns();
+}
+
+void kernel_drain(struct kernel *k, bool full)
+{
+	struct draining *d = xcalloc(1, sizeof(*d));
+
+	d->kernel = k;
+	d->full = full;
+	find_processes(k, d);
+	d->task.run = drain_run;
+	d->task.done = drain_done;
+	d->task.job.deadline_ns = DRAIN_LIMIT_NS;
+	k->drain_busy = true;
+	task_post(k->node, k->node->os, &d->task, 0);
+}
+
+static void wake_late(void *arg)
+{
+	struct kernel *k = arg;
+
+	if (k->state != ON)
+		return;
+	if (k->drain_busy)
+		kernel_watch_wake(k); /* that drain may be past the ring already */
+	else
+		kernel_drain(k, false);
+}
+
+/* Readable until the ring is empty: not watched again before a drain has been there. */
+static void on_wake(int fd, void *arg)
+{
+	struct kernel *k = arg;
+
+	(void)fd;
+	k->wake = watch_free(k->wake);
+	timer_set(k->node->loop, &k->wake_timer, WAKE_DELAY_NS, wake_late, k);
+}
+
+void kernel_watch_wake(struct kernel *k)
+{
+	int r = k->wake ? 0 : watch_new(k->node->loop, k->wake_fd, on_wake, k, &k->wake);
+
+	if (r < 0)
+		kernel_complain(k, "watching the ring", strerror(-r));
+}
+
+static void show_node(const struct node *n)
+{
+	struct sender_stats s;
+
+	sender_stats(n->sender, &s);
+	counter_set(counter("podflame_send_total", "result", "stored"), s.n_sent);
+	counter_set(counter("podflame_send_total", "result", "failed"), s.n_failed);
+	counter_set(counter("podflame_send_dropped_profiles_total", NULL, NULL),
+		    s.n_dropped_profiles);
+	counter_set(counter("podflame_send_dropped_samples_total", NULL, NULL),
+		    s.n_dropped_samples);
+	counter_set(counter("podflame_spool_bytes", NULL, NULL), s.spool_bytes);
+	counter_set(counter("podflame_spool_batches", NULL, NULL), s.n_spooled);
+}
+
+/* Who is there was looked for and is in the filter: from now on it is profiled. */
+static bool is_settled(const struct kernel *k)
+{
+	bool looks = k->hierarchy.mount[0] && node_has_pods(k->node);
+
+	return !k->filter_busy && !k->scan_busy && (k->scanned_ns || !looks);
+}
+
+void kernel_tick(void *arg)
+{
+	struct kernel *k = arg;
+	struct node *n = k->node;
+
+	timer_set(n->loop, &k->tick, NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC,
+		  kernel_tick, k);
+	show_node(n);
+	if (!n->pipeline)
+		return;
+	kernel_sync(k);
+	gap_note(n, kernel_active(k) && (!n->gap.lasts || is_settled(k)), kernel_idle(k),
+		 k->load_refused);
+	if (k->state == ON && !k->drain_busy)
+		kernel_drain(k, true);
+	else if (k->state == ON)
+		counter_add(counter("podflame_drains_skipped_total", "reason", "busy"), 1);
+	else
+		drains_add(n->drains, NULL, true);
+	if (k->state != ON)
+		throttle_off(n->throttle);
+	else if (node_has_pods(n))
+		throttle_tick(n->throttle, &k->hierarchy);
+	drains_advance(n->drains);
+	follow_tick(n->follow);
+}

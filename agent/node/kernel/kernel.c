@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's end in the kernel: the filter follows procs, cgroups are looked for,
+ * and programs are there only while there is a target.
+ */
+#include "node/kernel/internal.h"
+
+#include <stdlib.h>
+
+#define SCAN_NS	      (30 * NSEC_PER_SEC)
+#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* the kernel does not tell of new cgroups */
+#define SCAN_EARLY_NS (200 * NSEC_PER_MSEC)
+
+void kernel_complain(struct kernel *k, const char *what, const char *why)
+{
+	_cleanup_free_ char *text = xasprintf("%s: %s", what, why);
+
+	if (streq(text, k->last_error))
+		return;
+	snprintf(k->last_error, sizeof(k->last_error), "%s", text);
+	log_err("%s", text);
+}
+
+static bool is_selected(const struct kernel *k)
+{
+	const struct plan *plan = procs_plan(k->node->procs);
+
+	return node_total(k->node) || k->node->hosts || (plan && plan->n_pods > 0);
+}
+
+/*
+ * Loading takes a tenth of a second of CPU, on a busy node many times that: a job would have ended by then. So
+ * programs are there as soon as a target could select a pod, idle. The built-in target always could.
+ */
+static bool is_wanted(const struct kernel *k)
+{
+	const struct plan *plan = procs_plan(k->node->procs);
+
+	if (is_selected(k))
+		return true;
+	for (size_t i = 0; plan && i < plan->n_targets; i++) {
+		const struct plan_target *t = &plan->targets[i];
+
+		if (t->accepted && t->on_this_node && !t->suspended && !t->completed &&
+		    !streq(t->uid, "builtin"))
+			return true;
+	}
+	return false;
+}
+
+bool kernel_active(const struct kernel *k)
+{
+	return k->state == ON && is_selected(k);
+}
+
+bool kernel_idle(const struct kernel *k)
+{
+	const struct node *n = k->node;
+
+	return !is_selected(k) && (procs_plan(n->procs) || !n->config.kube);
+}
+
+bool kernel_loaded(const struct kernel *k)
+{
+	return k->state != OFF;
+}
+
+bool kernel_settled(const struct kernel *k)
+{
+	if (k->state == OFF)
+		return !is_wanted(k) || k->load_error[0];
+	return k->state == ON && !k->filter_busy && !k->filter_stale;
+}
+
+/* ---- filter ---- */
+
+struct push {
+	struct task task;
+	struct kernel *kernel;
+	struct procs_filter *want;
+	size_t n;
+	uint64_t drain_number;
+	struct support_copy support;
+	int result;
+};
+
+/* Who runs in a cgroup that was just selected has tables before its first sample. No more than that. */
+void kernel_announce(struct kernel *k)
+{
+	if (probes_announce(k->probes) < 0)
+		counter_add(counter("podflame_process_lists_failed_total", NULL, NULL), 1);
+}
+
+static void push_run(struct task *t)
+{
+	struct push *p = (struct push *)t;
+
+	/* It may have drained since: such cgroups are not missing from what is wanted. */
+	probes_knows(p->kernel->probes, p->drain_number);
+	p->result = probes_filter(p->kernel->probes, p->want, p->n);
+	if (p->result == 0)
+		kernel_announce(p->kernel);
+	kernel_support_take(&p->support, p->kernel->probes);
+}
+
+static void push_done(struct task *t)
+{
+	struct push *p = (struct push *)t;
+	struct kernel *k = p->kernel;
+
+	k->filter_busy = false;
+	k->filter_stale |= t->refused;
+	free(p->want);
+	if (t->refused)
+		return;
+	kernel_support_tell(k, &p->support);
+	if (p->result < 0)
+		kernel_complain(k, "filter", strerror(-p->result));
+	if (!k->node->closing)
+		kernel_sync(k);
+}
+
+static void push_filter(struct kernel *k)
+{
+	const struct procs_filter *want;
+	struct push *p;
+	bool changed;
+	size_t n;
+
+	if (k->filter_busy)
+		return;
+	want = procs_filter(k->node->procs, now_boot_ns(), &n, &changed);
+	if (!changed && !k->filter_stale)
+		return;
+	p = xcalloc(1, sizeof(*p));
+	p->kernel = k;
+	p->want = n ? xmemdup(want, n * sizeof(*want)) : NULL;
+	p->n = n;
+	p->drain_number = k->drain_number;
+	p->task.run = push_run;
+	p->task.done = push_done;
+	p->task.job.deadline_ns = CHANGE_LIMIT_NS;
+	k->filter_busy = true;
+	k->filter_stale = false;
+	task_post(k->node, k->node->os, &p->task, n * sizeof(*want));
+}
+
+int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
+{
+	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
+
+	if (r == 0)
+		kernel_announce(k);
+	return r;
+}
+
+const struct cgroup_hierarchy *kernel_hierarchy(const struct kernel *k)
+{
+	return &k->hierarchy;
+}
+
+struct unwind *kernel_unwind(const struct kernel *k)
+{
+	return k->unwind;
+}
+
+struct probes *kernel_probes(const struct kernel *k)
+{
+	return k->probes;
+}
+
+/* ---- scan ---- */
+
+struct scan {
+	struct task task;
+	struct kernel *kernel;
+	struct cgroup_scan *found;
+	int result;
+};
+
+static void scan_run(struct task *t)
+{
+	struct scan *s = (struct scan *)t;
+
+	s->result = cgroup_scan(&s->kernel->hierarchy, &s->found);
+}
+
+static void scan_done(struct task *t)
+{
+	struct scan *s = (struct scan *)t;
+	struct kernel *k = s->kernel;
+
+	k->scan_busy = false;
+	k->scanned_ns = now_boot_ns();
+	if (s->result < 0)
+		kernel_complain(k, k->hierarchy.mount, strerror(-s->result));
+	if (s->found)
+		procs_scanned(k->node->procs, s->found, now_boot_ns());
+	cgroup_scan_free(s->found);
+	if (!k->node->closing)
+		kernel_sync(k);
+}
+
+static void scan_again(void *arg)
+{
+	kernel_sync(arg);
+}
+
+static void scan(struct kernel *k)
+{
+	uint64_t now_ns = now_boot_ns(), wait_ns = k->blind ? SCAN_BLIND_NS : SCAN_NS;
+	struct scan *s;
+
+	if (k->scan_busy || !k->hierarchy.mount[0] || !node_has_pods(k->node))
+		return;
+	if (procs_wants_scan(k->node->procs))
+		wait_ns = SCAN_EARLY_NS;
+	if (k->scanned_ns && now_ns < k->scanned_ns + wait_ns) {
+		timer_set(k->node->loop, &k->scan_timer, k->scanned_ns + wait_ns - now_ns,
+			  scan_again, k);
+		return;
+	}
+	s = xcalloc(1, sizeof(*s));
+	s->kernel = k;
+	s->task.run = scan_run;
+	s->task.done = scan_done;
+	s->task.job.deadline_ns = CHANGE_LIMIT_NS;
+	k->scan_busy = true;
+	task_post(k->node, k->node->os, &s->task, 0);
+}
+
+void kernel_sync(struct kernel *k)
+{
+	bool wanted = is_wanted(k);
+
+	if (k->node->closing || !k->node->pipeline)
+		return;
+	if (k->state == OFF && wanted && k->load_error[0])
+		node_problem_all(k->node, "ProfilerNotLoaded", k->load_error);
+	if (k->state == OFF && wanted && now_boot_ns() >= k->retry_ns)
+		kernel_load(k);
+	else if (k->state == ON && !wanted && follow_idle(k->node->follow))
+		kernel_unload(k);
+	if (k->state != ON)
+		return;
+	push_filter(k);
+	scan(k);
+}
+
+/* ---- life ---- */
+
+int kernel_new(struct node *n, struct kernel **ret, struct field_error *reterr)
+{
+	struct kernel *k = xcalloc(1, sizeof(*k));
+	struct field_error err = {0};
+	int r = cgroup_choose(n->conf->cgroup_hierarchy, &k->hierarchy, &err);
+
+	k->node = n;
+	/* Without Kubernetes nobody asks for cgroups, unless the user said which. */
+	if (r < 0 && (node_has_pods(n) || *n->conf->cgroup_hierarchy)) {
+		if (reterr)
+			*reterr = err;
+		free(k);
+		return r;
+	}
+	timer_set(n->loop, &k->tick, 0, kernel_tick, k);
+	*ret = k;
+	return 0;
+}
+
+void kernel_close(struct kernel *k)
+{
+	k->wake = watch_free(k->wake);
+	timer_cancel(&k->tick);
+	timer_cancel(&k->wake_timer);
+	timer_cancel(&k->scan_timer);
+	if (!k->probes)
+		return;
+	kernel_drain(k, true);
+	k->unwind = unwind_free(k->unwind);
+	/* Else a thread is stuck in there: this ends with the process. */
+	k->probes = follow_idle(k->node->follow) ? probes_free(k->probes) : NULL;
+	k->state = OFF;
+}
+
+struct kernel *kernel_free(struct kernel *k)
+{
+	if (!k)
+		return NULL;
+	k->wake = watch_free(k->wake);
+	timer_cancel(&k->tick);
+	timer_cancel(&k->wake_timer);
+	timer_cancel(&k->scan_timer);
+	unwind_free(k->unwind);
+	probes_free(k->probes);
+	free(k);
+	return NULL;
+}

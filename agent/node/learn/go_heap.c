@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A Go program's own heap profile as a drain: see alloc_go.h. */
+#include "node/learn/go_heap.h"
+
+#include <stdlib.h>
+
+#define READ_BUDGET	 (64u << 20) /* 65,536 stacks and their counts, a few times */
+#define NAMES		 1	     /* of the one process */
+#define FRAMES_BYTES_MAX (64u << 20)
+
+struct feed {
+	const struct go_process *who;
+	struct drain *d;
+	size_t cap_samples, cap_stacks;
+	size_t n_live;
+};
+
+static uint64_t hash_stack(const struct alloc_go_record *r)
+{
+	uint64_t h = r->n_addresses << 1 | r->truncated;
+
+	for (size_t i = 0; i < r->n_addresses; i++) {
+		h = (h ^ r->addresses[i]) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 32;
+	}
+	return h ? h : 1; /* 0: no stack */
+}
+
+/* false: there are too many frames. */
+static bool add_stack(struct feed *f, const struct alloc_go_record *r, uint64_t hash)
+{
+	struct drain *d = f->d;
+	size_t at = d->memory->len;
+
+	for (size_t i = 0; i < r->n_addresses; i++) {
+		/* The leaf's is a return address, too: of the call that is at hand. */
+		struct raw_frame frame = {.exec_id = f->who->exec_id,
+					  .address = r->addresses[i] - (i == 0)};
+
+		if (buf_add(d->memory, &frame, sizeof(frame)) < 0)
+			return false;
+	}
+	GROW(d->stacks, d->n_stacks, f->cap_stacks);
+	d->stacks[d->n_stacks++] = (struct raw_stack){
+		.hash = hash,
+		.frames = (const struct raw_frame *)(uintptr_t)at,
+		.n = r->n_addresses,
+		.end_reason = r->truncated ? "truncated" : NULL,
+	};
+	return true;
+}
+
+static void add_sample(struct feed *f, enum event event, uint64_t stack, uint64_t n, uint64_t bytes)
+{
+	struct drain *d = f->d;
+
+	GROW(d->samples, d->n_samples, f->cap_samples);
+	d->samples[d->n_samples++] = (struct raw_sample){
+		.event = event,
+		.start_boottime_ns = f->who->start_boottime_ns,
+		.cgroup_id = f->who->cgroup_id,
+		.ustack = stack,
+		.names = NAMES,
+		.tgid = f->who->tgid,
+		.tid = f->who->tgid, /* which thread it was is not told */
+		.cpu = UINT32_MAX,
+		.n = n,
+		.value = bytes,
+		.first_ns = d->to_ns,
+		.last_ns = d->to_ns,
+	};
+}
+
+static void on_record(const struct alloc_go_record *r, void *arg)
+{
+	struct feed *f = arg;
+	bool alloc = r->alloc_bytes && f->who->event_mask & 1u << EVENT_MEM_ALLOC;
+	bool live = r->inuse_bytes && f->who->event_mask & 1u << EVENT_MEM_INUSE;
+	uint64_t hash = hash_stack(r);
+
+	if (!alloc && !live)
+		return;
+	if (r->n_addresses && !add_stack(f, r, hash)) {
+		samples_lost(1u << EVENT_MEM_ALLOC, "go_heap_full", alloc);
+		samples_lost(1u << EVENT_MEM_INUSE, "go_heap_full", live);
+		return;
+	}
+	if (alloc)
+		add_sample(f, EVENT_MEM_ALLOC, hash, 1, r->alloc_bytes);
+	if (live)
+		add_sample(f, EVENT_MEM_INUSE, hash, 1, r->inuse_bytes);
+	f->n_live += live;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	const struct raw_stack *x = a, *y = b;
+
+	return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+/* Sorted, each once: objects of several sizes may come from one place. */
+static void finish_stacks(struct drain *d)
+{
+	size_t n = 0;
+
+	if (d->n_stacks)
+		qsort(d->stacks, d->n_stacks, sizeof(*d->stacks), by_hash);
+	for (size_t i = 0; i < d->n_stacks; i++) {
+		struct raw_stack s = d->stacks[i];
+
+		if (n && d->stacks[n - 1].hash == s.hash)
+			continue;
+		s.frames = (const struct raw_frame *)(d->memory->data + (uintptr_t)s.frames);
+		d->stacks[n++] = s;
+	}
+	d->n_stacks = n;
+}
+
+/* Whose thread it was is not told: the process's name stands for it. */
+static void add_names(struct drain *d, uint32_t tgid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/comm", tgid), *text = NULL;
+	struct raw_names *n;
+
+	if (file_read(-1, path, 64, &text, NULL) < 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	n = d->names = xcalloc(1, sizeof(*d->names));
+	d->n_names = 1;
+	n->hash = NAMES;
+	snprintf(n->leader_comm, sizeof(n->leader_comm), "%s", text);
+	memcpy(n->thread_comm, n->leader_comm, sizeof(n->thread_comm));
+}
+
+static struct drain *drain_new(void)
+{
+	struct drain *d = xcalloc(1, sizeof(*d));
+
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	buf_init(d->memory, FRAMES_BYTES_MAX);
+	d->from_ns = d->to_ns = now_boot_ns();
+	return d;
+}
+
+int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
+{
+	struct process_memory *pm;
+	struct memory *m;
+	struct feed f = {.who = who};
+	int r = process_memory_open(who->tgid, who->start_boottime_ns, &pm);
+
+	if (r < 0)
+		return r;
+	m = process_memory(pm);
+	m->budget_bytes = READ_BUDGET;
+	f.d = drain_new();
+	add_names(f.d, who->tgid);
+	r = alloc_go_read(g, m, on_record, &f);
+	process_memory_close(pm);
+	if (r < 0 && r != -E2BIG) {
+		drain_free(f.d);
+		return r;
+	}
+	if (!f.n_live && r == 0 && who->event_mask & 1u << EVENT_MEM_INUSE)
+		add_sample(&f, EVENT_MEM_INUSE, 0, 0, 0);
+	finish_stacks(f.d);
+	if (f.d->n_samples)
+		*ret = f.d;
+	else
+		drain_free(f.d);
+	return r;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parser looks for in every file: what tells runtimes, and where memory is allocated. */
+#include "node/learn/learn.h"
+
+#include <pthread.h>
+
+#include "node/alloc/alloc.h"
+
+#define MARKS_MAX 512 /* as many as the parser takes */
+
+static const char *marks[MARKS_MAX + 1];
+
+static size_t add(size_t n, const char *const *from)
+{
+	while (*from && n < MARKS_MAX)
+		marks[n++] = *from++;
+	return n;
+}
+
+static void collect(void)
+{
+	add(add(0, runtime_marks()), alloc_marks());
+}
+
+const char *const *tables_marks(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, collect);
+	return marks;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See tables.h: what a process runs besides native code, and what is said where that is not walked. */
+#include "node/learn/learn.h"
+
+#include "node/alloc/alloc.h"
+
+#include <stdlib.h>
+
+#define PATH_SHOWN 200
+
+/* Of each mapping; NULL where none is known. */
+static struct elf_index **indexes_known(struct files *f, const struct mappings *m)
+{
+	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
+
+	for (size_t i = 0; i < m->n; i++)
+		(void)files_index_known(f, &m->items[i], &indexes[i]);
+	return indexes;
+}
+
+static void indexes_done(struct elf_index **indexes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		elf_index_unref(indexes[i]);
+}
+
+int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+		    struct runtime_process **ret, bool *ret_again)
+{
+	_cleanup_free_ struct elf_index **indexes = indexes_known(f, m);
+	int r = 0;
+
+	if (old || runtimes_likely(m, indexes)) {
+		r = runtimes_learn(old, m, indexes, ret, ret_again);
+	} else {
+		*ret = NULL;
+		*ret_again = false;
+	}
+	indexes_done(indexes, m->n);
+	return r;
+}
+
+int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		       struct alloc_sites **ret)
+{
+	_cleanup_free_ struct elf_index **indexes = NULL;
+	struct process_memory *memory;
+	struct runtime_look look = {.maps = m};
+	int r = process_memory_open(m->tgid, m->start_boottime_ns, &memory);
+
+	if (r < 0)
+		return r;
+	indexes = indexes_known(f, m);
+	look.indexes = indexes;
+	look.memory = process_memory(memory);
+	r = alloc_sites_find(&look, event_mask, ret);
+	indexes_done(indexes, m->n);
+	process_memory_close(memory);
+	return r;
+}
+
+/* Of the first of its code that lies in a file. */
+static char *path_of(const struct mappings *m, const struct runtime_learnt *l)
+{
+	for (size_t i = 0; i < l->n_ranges; i++) {
+		const struct mapping *x = mappings_find(m, l->ranges[i].start);
+		size_t n = x ? strlen(x->path) : 0;
+
+		if (n && x->path[0] == '/')
+			return text_clean(n > PATH_SHOWN ? x->path + n - PATH_SHOWN : x->path);
+	}
+	return NULL;
+}
+
+char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
+{
+	for (size_t i = 0; i < runtime_process_n(p); i++) {
+		struct runtime_view v = runtime_process_at(p, i);
+		const struct runtime_ops *ops = runtime_ops(v.kind);
+		_cleanup_free_ char *path = NULL;
+
+		/* Contexts take no functions away: `doctor` tells of theirs. */
+		if (!v.learnt->problem[0] || !ops || runtime_is_context(v.kind))
+			continue;
+		path = path_of(m, v.learnt);
+		return xasprintf("%s%s%s%s%s: %s", ops->title, *v.learnt->version ? " " : "",
+				 v.learnt->version, path ? " of " : "", path ? path : "",
+				 v.learnt->problem);
+	}
+	return NULL;
+}
+
+char *tables_runtimes_unnamed(const struct runtime_process *p)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	for (size_t i = 0; i < runtime_process_n_seen(p); i++) {
+		const struct runtime_seen *s = runtime_process_seen(p, i);
+
+		if (s->by_map && runtime_process_has_map(p))
+			continue;
+		buf_printf(&b, "%sit runs %s: %s", b.len ? "; " : "", s->title, s->text);
+	}
+	return b.len ? buf_steal(&b) : NULL;
+}

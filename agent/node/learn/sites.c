@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See sites.h. */
+#include "node/learn/sites.h"
+
+#include <stdlib.h>
+
+static struct pf_mem_proc process_of(const struct alloc_sites *s, const struct mappings *m,
+				     unsigned event_mask)
+{
+	struct pf_mem_proc p = {
+		.exec_id = m->exec_id,
+		.event_mask = event_mask,
+		.n_inner = (uint32_t)s->n_inner,
+	};
+
+	for (size_t i = 0; i < s->n_inner; i++) {
+		p.inner[i].start = s->inner[i].start;
+		p.inner[i].end = s->inner[i].end;
+	}
+	return p;
+}
+
+/* Those of one file lie together. */
+void site_files_make(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
+		     struct site_files *ret)
+{
+	struct site_files f = {.process = process_of(s, m, event_mask)};
+	struct probe_file *file = NULL;
+
+	f.sites = xcalloc(s->n + 1, sizeof(*f.sites));
+	f.files = xcalloc(s->n + 1, sizeof(*f.files));
+	for (size_t i = 0; i < s->n; i++) {
+		const struct alloc_site *x = &s->items[i];
+		int fd = m->items[x->mapping].fd;
+
+		f.sites[i].file_offset = x->file_offset;
+		memcpy(&f.sites[i].cookie, &x->site, sizeof(x->site));
+		if (!file || file->fd != fd) {
+			file = &f.files[f.n_files++];
+			file->fd = fd;
+			file->sites = &f.sites[i];
+		}
+		file->n_sites++;
+	}
+	*ret = f;
+}
+
+void site_files_done(struct site_files *f)
+{
+	free(f->sites);
+	free(f->files);
+	*f = (struct site_files){0};
+}
+
+static bool is_same(const struct alloc_site *a, const struct mapping *ma,
+		    const struct alloc_site *b, const struct mapping *mb)
+{
+	return a->file_offset == b->file_offset && a->address == b->address &&
+	       !memcmp(&a->site, &b->site, sizeof(a->site)) && ma->inode == mb->inode &&
+	       ma->dev_major == mb->dev_major && ma->dev_minor == mb->dev_minor;
+}
+
+bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
+		 const struct alloc_sites *b, const struct mappings *mb)
+{
+	if (a->n != b->n || a->n_inner != b->n_inner || !a->go != !b->go ||
+	    memcmp(a->inner, b->inner, a->n_inner * sizeof(a->inner[0])))
+		return false;
+	for (size_t i = 0; i < a->n; i++)
+		if (!is_same(&a->items[i], &ma->items[a->items[i].mapping], &b->items[i],
+			     &mb->items[b->items[i].mapping]))
+			return false;
+	return true;
+}
+
+void sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer)
+{
+	s->own_heap = newer->own_heap;
+	memcpy(s->problem, newer->problem, sizeof(s->problem));
+}
+
+/* Of PF_SITE_INSIDE the same bits are a factor. */
+static bool throws(const struct pf_site *s)
+{
+	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
+}
+
+/* probe/attach.c: no exception passes a probed return. */
+const char *sites_problem(const struct alloc_sites *s, unsigned event_mask,
+			  const struct probes_refused *refused)
+{
+	if (refused && refused->too_many)
+		return "not all is seen: it allocates in more places than can be probed one at a "
+		       "time, which is needed on an old kernel or once its first thread has ended";
+	if (refused && refused->inuse && event_mask & 1u << EVENT_MEM_INUSE)
+		return "mem-inuse is not seen: the kernel refuses a probe where memory is freed, "
+		       "so all of it would seem to live";
+	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))
+		return s->problem;
+	for (size_t i = 0; i < s->n; i++)
+		if (throws(&s->items[i].site))
+			return "mem-inuse does not see what the allocator's own operator new "
+			       "returns: its exceptions could not pass a probe";
+	return "";
+}

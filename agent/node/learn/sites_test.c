@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which places are the same, and what is told of those that cannot be seen. */
+#include "node/learn/sites.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ALLOC (1u << EVENT_MEM_ALLOC)
+#define INUSE (1u << EVENT_MEM_INUSE)
+
+static void what_throws_is_told_for_mem_inuse(void **state)
+{
+	struct alloc_site items[2] = {{.site = {.kind = PF_SITE_ALLOC}},
+				      {.site = {.kind = PF_SITE_ALLOC}}};
+	struct alloc_sites s = {.items = items, .n = 2};
+	const struct probes_refused frees = {.n = 1, .inuse = true},
+				    many = {.n = 9, .too_many = true};
+
+	(void)state;
+	assert_string_equal(sites_problem(&s, ALLOC | INUSE, NULL), "");
+	items[1].site.flags = PF_SITE_THROWS;
+	assert_string_equal(sites_problem(&s, ALLOC, NULL), "");
+	assert_non_null(strstr(sites_problem(&s, INUSE, NULL), "operator new"));
+	items[1].site.kind = PF_SITE_INSIDE; /* a size in units of 8 bytes */
+	assert_string_equal(sites_problem(&s, INUSE, NULL), "");
+	items[1].site.kind = PF_SITE_ALLOC;
+	strcpy(s.problem, "another");
+	assert_string_equal(sites_problem(&s, INUSE, NULL), "another");
+	assert_string_equal(sites_problem(&s, ALLOC, &frees), "another");
+	assert_non_null(strstr(sites_problem(&s, ALLOC | INUSE, &frees), "would seem to live"));
+	assert_non_null(strstr(sites_problem(&s, ALLOC, &many), "one at a time"));
+}
+
+static void the_same_places_are_equal(void **state)
+{
+	struct mapping files[2] = {{.inode = 1}, {.inode = 2}};
+	struct mappings both = {.items = files, .n = 2}, *m = &both;
+	struct alloc_site a[1] = {{.mapping = 0, .file_offset = 64, .address = 4160}};
+	struct alloc_site b[1] = {{.mapping = 0, .file_offset = 64, .address = 4160}};
+	struct alloc_sites x = {.items = a, .n = 1}, y = {.items = b, .n = 1};
+
+	(void)state;
+	assert_true(sites_equal(&x, m, &y, m));
+	b[0].mapping = 1; /* another file */
+	assert_false(sites_equal(&x, m, &y, m));
+	b[0].mapping = 0;
+	b[0].site.kind = PF_SITE_FREE;
+	assert_false(sites_equal(&x, m, &y, m));
+	b[0].site.kind = 0;
+	y.n_inner = 1;
+	assert_false(sites_equal(&x, m, &y, m));
+}
+
+static void what_is_known_since_is_taken_over(void **state)
+{
+	struct alloc_sites s = {.n = 3, .problem = "before"};
+	const struct alloc_sites newer = {.n = 3, .own_heap = true, .problem = "since"};
+
+	(void)state;
+	sites_take_over(&s, &newer);
+	assert_true(s.own_heap);
+	assert_string_equal(s.problem, "since");
+	assert_int_equal(s.n, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_throws_is_told_for_mem_inuse),
+		cmocka_unit_test(the_same_places_are_equal),
+		cmocka_unit_test(what_is_known_since_is_taken_over),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

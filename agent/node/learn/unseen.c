@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See unseen.h. Pure. */
+#include "node/learn/unseen.h"
+
+#include <inttypes.h>
+
+#define GROWN_MIN  (64u << 20)
+#define SEEN_SHARE 20 /* the probes saw less than one part in so many of it */
+/* Seen memory would give this many samples at least: that chance leaves 1 or none is impossible. */
+#define SAMPLES_MIN 32
+#define STACK_BYTES (8u << 20) /* of a new thread, by default, at most */
+
+static uint64_t above(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/*
+ * Bytes in use now that were not at the base. Stacks of new threads are left out: no allocator
+ * gives them. The program may use later what the probes saw: once they have seen much, only
+ * growth counts that needs new address space, too.
+ */
+static uint64_t grown(const struct unseen *u, const struct proc_memory *now)
+{
+	uint64_t stacks = above(now->n_threads, u->base.n_threads) * STACK_BYTES;
+	uint64_t used = above(now->anon_bytes, u->base.anon_bytes);
+	uint64_t space = above(now->data_bytes, u->base.data_bytes);
+
+	return above(u->excused ? MIN(used, space) : used, stacks);
+}
+
+static void begin(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes)
+{
+	u->begun = true;
+	u->base = *now;
+	u->base_seen = seen_bytes;
+}
+
+bool unseen_look(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes,
+		 uint64_t each_bytes)
+{
+	uint64_t seen, bytes;
+
+	if (!u->begun)
+		begin(u, now, seen_bytes);
+	u->base.anon_bytes = MIN(u->base.anon_bytes, now->anon_bytes);
+	u->base.data_bytes = MIN(u->base.data_bytes, now->data_bytes);
+	u->base.n_threads = MIN(u->base.n_threads, now->n_threads);
+	seen = above(seen_bytes, u->base_seen);
+	bytes = grown(u, now);
+	if (bytes >= GROWN_MIN && bytes / SAMPLES_MIN >= each_bytes && seen < bytes / SEEN_SHARE &&
+	    bytes >= 2 * u->told_bytes) {
+		u->told_bytes = bytes;
+		return true;
+	}
+	/* What was seen long ago is no excuse for what is not seen now. */
+	if (seen >= GROWN_MIN) {
+		u->excused = true;
+		begin(u, now, seen_bytes);
+	}
+	return false;
+}
+
+void unseen_begin_anew(struct unseen *u)
+{
+	u->begun = u->excused = false;
+}
+
+char *unseen_text(const struct unseen *u)
+{
+	if (!u->told_bytes)
+		return NULL;
+	return xasprintf("its memory grew by %" PRIu64 " MiB, of which the probes saw less than "
+			 "5 %%: it came from mmap or from an allocator that is not known, or was "
+			 "there before them, unused",
+			 u->told_bytes >> 20);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/* thread_clocks: what it tells between a process's ticks. */
+#include "node/limit/clocks.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void *spin(void *arg)
+{
+	for (;;)
+		;
+	return arg;
+}
+
+/* ---- programs ---- */
+
+static void two_run_one_sleeps(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, spin, NULL);
+	pthread_create(&thread, NULL, spin, NULL);
+	for (;;)
+		pause();
+}
+
+static uint64_t thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+static void *works(void *arg)
+{
+	while (thread_ns() < NSEC_PER_MSEC)
+		;
+	return arg;
+}
+
+static void a_thread_a_unit_of_work(void)
+{
+	pthread_t thread;
+
+	for (;;)
+		if (pthread_create(&thread, NULL, works, NULL) == 0)
+			pthread_join(thread, NULL);
+}
+
+static void *works_and_starts_the_next(void *arg)
+{
+	pthread_t thread;
+
+	works(NULL);
+	while (pthread_create(&thread, NULL, works_and_starts_the_next, NULL))
+		;
+	pthread_detach(thread);
+	return arg;
+}
+
+static void each_starts_the_next(void)
+{
+	works_and_starts_the_next(NULL);
+	for (;;)
+		pause();
+}
+
+static pid_t start(void (*program)(void))
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	program();
+	_exit(1);
+}
+
+/* ---- tests ---- */
+
+static uint64_t process_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* A stopped process's own clock is exact. */
+static uint64_t stopped_ns(pid_t pid)
+{
+	siginfo_t info;
+
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitid(P_PID, pid, &info, WSTOPPED), 0);
+	return process_ns(pid);
+}
+
+/*
+ * Whether both clocks tell the same of some 10 ms, as far as they can. Time that a hypervisor steals is in one and not in the other,
+ * and a thread that is on its way out when its process is stopped still runs: neither comes each time.
+ */
+static bool agree_once(pid_t pid)
+{
+	struct thread_clocks c = {0};
+	uint64_t before, told, first, sum;
+
+	before = stopped_ns(pid);
+	assert_int_equal(thread_clocks_open((uint32_t)pid, &c), 0);
+	first = thread_clocks_ns(&c);
+	kill(pid, SIGCONT);
+	while (thread_clocks_ns(&c) < 10 * NSEC_PER_MSEC && process_ns(pid) < before + NSEC_PER_SEC)
+		;
+	told = stopped_ns(pid) - before;
+	sum = thread_clocks_ns(&c);
+	thread_clocks_close(&c);
+	kill(pid, SIGCONT);
+	if (first == 0 && sum > told / 2 && sum < told * 2)
+		return true;
+	print_message("its threads: %llu ns before it ran, %llu after; the process: %llu ns\n",
+		      (unsigned long long)first, (unsigned long long)sum, (unsigned long long)told);
+	return false;
+}
+
+static void agrees_with_a_stopped_process(void (*program)(void))
+{
+	pid_t pid = start(program);
+	unsigned n_tries = 0;
+
+	while (process_ns(pid) < 20 * NSEC_PER_MSEC)
+		usleep(1000);
+	while (!agree_once(pid))
+		assert_true(++n_tries < 10);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void it_agrees_with_a_stopped_process(void **state)
+{
+	(void)state;
+	agrees_with_a_stopped_process(two_run_one_sleeps);
+}
+
+static void it_has_threads_that_start_later(void **state)
+{
+	(void)state;
+	agrees_with_a_stopped_process(a_thread_a_unit_of_work);
+	agrees_with_a_stopped_process(each_starts_the_next);
+}
+
+static void who_is_gone_has_none(void **state)
+{
+	struct thread_clocks c = {0};
+
+	(void)state;
+	assert_int_equal(thread_clocks_open(INT32_MAX, &c), -ENOENT);
+	assert_int_equal(c.n, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_agrees_with_a_stopped_process),
+		cmocka_unit_test(it_has_threads_that_start_later),
+		cmocka_unit_test(who_is_gone_has_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

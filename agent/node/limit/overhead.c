@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See overhead.h. The books: what each cgroup was hit with, and the CPU time that it used, which is read on the os
+ * worker in rounds; overhead_rules.c says what follows, and overhead_memory.c draws it for the events of memory.
+ */
+#include "node/limit/internal.h"
+
+#include <stdlib.h>
+
+#define ROUND_NS      (2 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (10 * NSEC_PER_SEC)
+#define MAX_PAYERS    8192
+
+/* ---- payers ---- */
+
+/* Counters fall when the programs were loaded anew. */
+static uint64_t since(uint64_t last, uint64_t now)
+{
+	return now >= last ? now - last : now;
+}
+
+struct payer *overhead_payer(const struct overhead *o, uint64_t cgroup_id)
+{
+	struct payer *p;
+
+	HASH_FIND(hh, o->payers, &cgroup_id, sizeof(cgroup_id), p);
+	return p;
+}
+
+/* NULL: it is not selected (any more). */
+static struct owner *owner_now(const struct overhead *o, uint64_t cgroup_id)
+{
+	uint64_t until_ns;
+	struct owner *owner = procs_owner(o->node->procs, cgroup_id, &until_ns);
+
+	return owner && until_ns == UINT64_MAX ? owner : owner_unref(owner);
+}
+
+struct payer *overhead_payer_get(struct overhead *o, uint64_t cgroup_id)
+{
+	struct payer *p = overhead_payer(o, cgroup_id);
+	struct owner *owner;
+
+	if (p)
+		return p;
+	owner = owner_now(o, cgroup_id);
+	if (!owner)
+		return NULL;
+	if (HASH_COUNT(o->payers) >= MAX_PAYERS) {
+		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
+		owner_unref(owner);
+		return NULL;
+	}
+	p = xcalloc(1, sizeof(*p));
+	p->cgroup_id = cgroup_id;
+	p->owner = owner;
+	p->off = OFF_SHARES_ALL;
+	HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
+	return p;
+}
+
+static void forget(struct overhead *o, struct payer *p)
+{
+	HASH_DEL(o->payers, p);
+	owner_unref(p->owner);
+	free(p);
+}
+
+/* Off-cpu and memory go halves, where there is a limit; the two events of memory share their traps. */
+double overhead_percent(const struct payer *p)
+{
+	double percent = p->owner->overhead_percent;
+
+	if (percent <= 0)
+		percent = OVERHEAD_DEFAULT_PERCENT;
+	if (percent < 100 && p->owner->event_mask & MEMORY_EVENTS &&
+	    p->owner->event_mask & 1u << EVENT_OFF_CPU)
+		percent /= 2;
+	return percent;
+}
+
+/* ---- off-cpu ---- */
+
+/* Cgroups within a container: the filter knows the container. */
+static bool keep(struct overhead *o, const struct payer *p)
+{
+	struct off_shares least = p->off;
+
+	for (const struct payer *x = o->payers; x; x = x->hh.next)
+		if (str_equal(x->owner->container_id, p->owner->container_id))
+			least = OFF_SHARES(MIN(least.note, x->off.note),
+					   MIN(least.keep, x->off.keep));
+	return !p->owner->container_id ||
+	       procs_keep_off(o->node->procs, p->owner->container_id, least.note, least.keep);
+}
+
+static void watch_switches(struct overhead *o, struct payer *p, uint64_t cpu_ns)
+{
+	const struct account *a = &p->of[EVENT_OFF_CPU];
+	struct switches s = {a->round.hits, cpu_ns};
+	bool asked = p->owner->event_mask & 1u << EVENT_OFF_CPU;
+	struct off_shares before = p->off;
+
+	p->off = asked ? overhead_off_shares(before, &s, overhead_percent(p)) : OFF_SHARES_ALL;
+	if ((p->off.note != before.note || p->off.keep != before.keep) && !keep(o, p))
+		p->off = before;
+}
+
+/* ---- rounds: CPU time, read on the os worker ---- */
+
+struct cpu_time {
+	uint64_t cgroup_id;
+	struct cgroup_cpu cpu;
+	struct probe_usage round[_EVENT_MAX];
+	bool known;
+};
+struct reading {
+	struct task task;
+	struct overhead *overhead;
+	struct cpu_time *items;
+	size_t n;
+	uint64_t at_ns;
+};
+
+static void read_run(struct task *task)
+{
+	struct reading *r = (struct reading *)task;
+	const struct cgroup_hierarchy *h = kernel_hierarchy(task->node->kernel);
+
+	r->at_ns = now_mono_ns();
+	for (size_t i = 0; i < r->n && h->mount[0]; i++)
+		r->items[i].known =
+			cgroup_cpu_read(h, r->items[i].cgroup_id, &r->items[i].cpu) == 0;
+}
+
+/* What it used since the last round; not known: as if one CPU all the time. */
+static uint64_t take_cpu(struct payer *p, const struct cpu_time *x, uint64_t elapsed_ns)
+{
+	uint64_t before_ns = p->cpu_ns;
+
+	p->cpu_ns = x->known ? x->cpu.usage_ns : 0;
+	if (!x->known)
+		counter_add(counter("podflame_cgroup_cpu_unread_total", NULL, NULL), 1);
+	return x->known && before_ns && p->cpu_ns >= before_ns ? p->cpu_ns - before_ns : elapsed_ns;
+}
+
+static void end_round(struct overhead *o, struct payer *p, const struct reading *r,
+		      const struct cpu_time *x)
+{
+	uint64_t elapsed_ns = r->at_ns - p->cpu_at_ns, cpu_ns;
+	bool first = !p->cpu_at_ns;
+
+	cpu_ns = take_cpu(p, x, elapsed_ns);
+	p->cpu_at_ns = r->at_ns;
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		p->of[e].round = x->round[e];
+	if (!first) {
+		watch_switches(o, p, cpu_ns);
+		overhead_watch_memory(o, p, elapsed_ns, cpu_ns);
+	}
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		p->of[e].round = (struct probe_usage){0};
+}
+
+static void read_done(struct task *task)
+{
+	struct reading *r = (struct reading *)task;
+	struct overhead *o = r->overhead;
+
+	o->reading = false;
+	for (size_t i = 0; !task->refused && i < r->n; i++) {
+		struct payer *p = overhead_payer(o, r->items[i].cgroup_id);
+
+		if (p && !task->node->closing)
+			end_round(o, p, r, &r->items[i]);
+	}
+	free(r->items);
+	if (!task->node->closing)
+		overhead_tell(o);
+}
+
+/* Its share goes with it: of a container that others are in, of one that is selected again. */
+static void let_go(struct overhead *o, struct payer *p)
+{
+	if (p->off.note != UINT32_MAX || p->off.keep != UINT32_MAX) {
+		p->off = OFF_SHARES_ALL;
+		keep(o, p);
+	}
+	forget(o, p);
+}
+
+/* Whose container has ended or is not selected any more is forgotten, and what is not asked for of the others. */
+static void refresh_owners(struct overhead *o)
+{
+	struct payer *p, *next;
+
+	HASH_ITER (hh, o->payers, p, next) {
+		struct owner *owner = owner_now(o, p->cgroup_id);
+
+		if (!owner) {
+			let_go(o, p);
+			continue;
+		}
+		owner_unref(p->owner);
+		p->owner = owner;
+		for (enum event e = 0; e < _EVENT_MAX; e++)
+			if (!(owner->event_mask & 1u << e))
+				p->of[e] = (struct account){.last = p->of[e].last};
+	}
+}
+
+static void begin_round(struct overhead *o)
+{
+	struct reading *r;
+	size_t i = 0;
+
+	refresh_owners(o);
+	if (!o->payers) {
+		overhead_tell(o);
+		return;
+	}
+	r = xcalloc(1, sizeof(*r));
+	r->overhead = o;
+	r->n = HASH_COUNT(o->payers);
+	r->items = xcalloc(r->n, sizeof(*r->items));
+	for (struct payer *p = o->payers; p; p = p->hh.next, i++) {
+		r->items[i].cgroup_id = p->cgroup_id;
+		for (enum event e = 0; e < _EVENT_MAX; e++) {
+			r->items[i].round[e] = p->of[e].round;
+			p->of[e].round = (struct probe_usage){0};
+		}
+	}
+	r->task.run = read_run;
+	r->task.done = read_done;
+	r->task.job.deadline_ns = READ_LIMIT_NS;
+	o->reading = true;
+	task_post(o->node, o->node->os, &r->task, r->n * sizeof(*r->items));
+}
+
+/* ---- what the kernel counted ---- */
+
+static void add_usage(struct account *a, const struct probe_usage *u)
+{
+	a->drain.hits = since(a->last.hits, u->hits);
+	a->drain.taken = since(a->last.taken, u->taken);
+	a->drain.value = since(a->last.value, u->value);
+	a->drain.square = since(a->last.square, u->square);
+	a->round.hits += a->drain.hits;
+	a->round.taken += a->drain.taken;
+	a->last = *u;
+}
+
+void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, uint64_t trap_ns)
+{
+	for (struct payer *p = o->payers; p; p = p->hh.next)
+		for (enum event e = 0; e < _EVENT_MAX; e++) {
+			p->of[e].drain = (struct probe_usage){0};
+			p->of[e].n_spans_drained = p->of[e].n_spans;
+			p->of[e].n_spans = 0;
+		}
+	if (trap_ns)
+		o->trap_ns = trap_ns + OVERHEAD_PROGRAM_NS;
+	counter_set(counter("podflame_trap_ns", NULL, NULL), o->trap_ns);
+	for (size_t i = 0; i < n; i++) {
+		struct payer *p =
+			u[i].event < _EVENT_MAX ? overhead_payer_get(o, u[i].cgroup_id) : NULL;
+
+		if (p)
+			add_usage(&p->of[u[i].event], &u[i]);
+	}
+	if (o->reading || now_mono_ns() < o->round_ns)
+		return;
+	o->round_ns = now_mono_ns() + ROUND_NS;
+	begin_round(o);
+}
+
+/* ---- estimates ---- */
+
+struct estimate overhead_estimate(const struct overhead *o, uint64_t cgroup_id, enum event e)
+{
+	const struct payer *p = overhead_payer(o, cgroup_id);
+
+	return p ? overhead_estimate_of(o, p, e) : (struct estimate){0};
+}
+
+/* ---- life ---- */
+
+struct overhead *overhead_new(struct node *n)
+{
+	struct overhead *o = xcalloc(1, sizeof(*o));
+
+	o->node = n;
+	o->trap_ns = OVERHEAD_TRAP_NS;
+	return o;
+}
+
+struct overhead *overhead_free(struct overhead *o)
+{
+	struct payer *p, *next;
+
+	if (!o)
+		return NULL;
+	HASH_ITER (hh, o->payers, p, next)
+		forget(o, p);
+	told_done(&o->refused);
+	told_done(&o->estimated);
+	free(o);
+	return NULL;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the pipeline knows of processes, and which samples count: whose they are, and what is left out. */
+#include "node/pipeline/internal.h"
+
+#include <stdlib.h>
+
+#define MAX_PROCESSES	 32768
+#define SWEEP_NS	 (60 * NSEC_PER_SEC)
+#define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; else milliseconds */
+
+/* ---- processes ---- */
+
+static struct process *find_process(const struct pipeline *p, uint32_t tgid, uint64_t start)
+{
+	struct process_key key = {start, tgid};
+	struct process *proc;
+
+	HASH_FIND(hh, p->processes, &key, sizeof(key), proc);
+	return proc;
+}
+
+static void note_process(struct pipeline *p, const struct raw_proc *r)
+{
+	struct process *proc = find_process(p, r->tgid, r->start_boottime_ns);
+
+	if (!proc) {
+		if (HASH_COUNT(p->processes) >= MAX_PROCESSES) {
+			counter_add(
+				counter("podflame_processes_dropped_total", "reason", "table_full"),
+				1);
+			return;
+		}
+		proc = xcalloc(1, sizeof(*proc));
+		proc->key = (struct process_key){r->start_boottime_ns, r->tgid};
+		HASH_ADD(hh, p->processes, key, sizeof(proc->key), proc);
+	}
+	proc->container_pid = r->tgid_own;
+	proc->exec_id = r->exec_id;
+	proc->stack = r->stack;
+	proc->nodes_pid_ns = r->tgid_own == r->tgid;
+	memcpy(proc->comm, r->comm, sizeof(proc->comm));
+	proc->comm[sizeof(proc->comm) - 1] = '\0';
+}
+
+void pipeline_note_processes(struct pipeline *p, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_procs; i++) {
+		const struct raw_proc *r = &d->procs[i];
+		struct process *proc;
+
+		if (r->what != RAW_PROC_EXIT) {
+			note_process(p, r);
+			continue;
+		}
+		proc = find_process(p, r->tgid, r->start_boottime_ns);
+		if (proc)
+			proc->exited_ns = r->time_ns;
+		stacks_exited(p->stacks, r->tgid, r->start_boottime_ns, r->time_ns, HOLD_EXITED_NS);
+	}
+}
+
+/* Whose mappings are known mostly is in the table, too: it was looked at just now. */
+static bool is_gone(uint32_t tgid, uint64_t start_boottime_ns, void *pipeline)
+{
+	const struct process *proc = find_process(pipeline, tgid, start_boottime_ns);
+
+	return proc ? proc->exited_ns : proc_check(tgid, start_boottime_ns) == -ESRCH;
+}
+
+/*
+ * Not every exit is told: not of who is not selected any more, nor of who made room in the kernel's table, nor while
+ * its ring was full. Mappings hold their files: those of a container that is gone would fill its disk.
+ */
+static void sweep(struct pipeline *p, uint64_t now_ns)
+{
+	struct process *proc, *tmp;
+
+	if (now_ns < p->sweep_ns)
+		return;
+	p->sweep_ns = now_ns + SWEEP_NS;
+	HASH_ITER (hh, p->processes, proc, tmp) {
+		if (!proc->exited_ns &&
+		    proc_check((uint32_t)proc->key.tgid, proc->key.start_boottime_ns) == -ESRCH)
+			proc->exited_ns = now_ns;
+	}
+	stacks_sweep(p->stacks, now_ns, HOLD_EXITED_NS, is_gone, p);
+}
+
+void pipeline_forget_exited(struct pipeline *p, uint64_t now_boot_ns)
+{
+	struct process *proc, *tmp;
+
+	if (now_boot_ns != UINT64_MAX)
+		sweep(p, now_boot_ns);
+	HASH_ITER (hh, p->processes, proc, tmp) {
+		if (now_boot_ns != UINT64_MAX &&
+		    (!proc->exited_ns || now_boot_ns < proc->exited_ns + HOLD_EXITED_NS))
+			continue;
+		HASH_DEL(p->processes, proc);
+		free(proc);
+	}
+}
+
+/* ---- which samples count ---- */
+
+static int compare_attribution(const void *key, const void *item)
+{
+	uint64_t id = *(const uint64_t *)key;
+	const struct attribution *a = item;
+
+	return (id > a->cgroup_id) - (id < a->cgroup_id);
+}
+
+/*
+ * Names under which runc (1.1, 1.2) and crun run before they are called runc:[...] or are the container's program: it starts
+ * /proc/self/exe, which starts a copy of itself by a descriptor; that is called by its number, from Linux 6.14 on by the file.
+ */
+static bool is_runtime_name(const char *comm)
+{
+	return streq(comm, "runc") || streq(comm, "crun") || streq(comm, "exe") ||
+	       (*comm && !comm[strspn(comm, "0123456789")]);
+}
+
+/*
+ * The start of a container, and of an exec into one, runs the runtime's own code inside the container's cgroup, for moments. Such
+ * a name may be that of a program of a pod with hostPID, too.
+ */
+static bool is_runtime_helper(const struct process *proc, const char *comm,
+			      const struct raw_sample *s)
+{
+	if (str_has_prefix(comm, "runc:[") || str_has_prefix(comm, "memfd:runc_"))
+		return true;
+	return proc && proc->nodes_pid_ns && is_runtime_name(comm) &&
+	       s->first_ns < s->start_boottime_ns + RUNTIME_START_NS;
+}
+
+static void take_names(const struct drain *d, const struct raw_sample *s, struct accepted *a)
+{
+	const struct raw_names *n = drain_names(d, s->names);
+
+	a->have_names = n != NULL;
+	if (n)
+		a->names = *n;
+	else if (a->process)
+		memcpy(a->names.leader_comm, a->process->comm, sizeof(a->names.leader_comm));
+	a->names.leader_comm[15] = a->names.thread_comm[15] = '\0';
+}
+
+static const char *select_sample(struct pipeline *p, const struct feed *f,
+				 const struct raw_sample *s, struct accepted *ret)
+{
+	struct accepted a = {0};
+
+	if (s->event < 0 || s->event >= _EVENT_MAX)
+		return "unknown_event";
+	a.process = find_process(p, s->tgid, s->start_boottime_ns);
+	take_names(f->drain, s, &a);
+	a.attribution = f->n_owners ? bsearch(&s->cgroup_id, f->owners, f->n_owners,
+					      sizeof(*f->owners), compare_attribution)
+				    : NULL;
+	if (a.attribution && s->last_ns > a.attribution->until_ns)
+		a.attribution = NULL;
+	*ret = a;
+	if (!a.attribution) {
+		if (host_list_has(f->hosts, s->tgid, s->start_boottime_ns, s->last_ns) &&
+		    hosts_match(f->host_names, a.names.leader_comm, s->event))
+			return NULL;
+		return "not_selected";
+	}
+	ret->owner = a.attribution->owner;
+	if (is_runtime_helper(a.process, a.names.leader_comm, s))
+		return "runtime_helper";
+	if (ret->owner->unnamed && streq(a.names.leader_comm, "pause"))
+		return "sandbox";
+	return NULL;
+}
+
+/* A kernel thread, or a stack that ends in the kernel: nobody's code waits there. One that was lost had some. */
+static bool has_user_code(const struct drain *d, const struct raw_sample *s)
+{
+	const struct raw_stack *user = s->ustack ? drain_stack(d, s->ustack) : NULL;
+
+	return user ? user->n > 0 : s->ustack != 0;
+}
+
+const char *pipeline_judge(struct pipeline *p, const struct feed *f, const struct raw_sample *s,
+			   struct accepted *ret)
+{
+	const char *reason = select_sample(p, f, s, ret);
+
+	if (!reason && s->event == EVENT_OFF_CPU && !has_user_code(f->drain, s))
+		reason = "no_user_stack";
+	return reason;
+}

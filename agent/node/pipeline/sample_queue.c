@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drains on their way from the kernel to the pipeline, in order. New processes
+ * have their mappings read at once; a drain with samples waits for that, up to a
+ * second, and for its files to be parsed, up to two more, so that a process that lives shortly
+ * still gets names.
+ */
+#include "node/limit/overhead.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_WAIT_NS    NSEC_PER_SEC
+#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* more, when it is files that are waited for */
+#define MAX_WAITING    8		  /* full drains */
+#define MAX_EXEC_READS 50
+
+struct feeding {
+	struct task task;
+	struct drains *drains;
+	struct feed feed;
+	uint64_t due_ns; /* CLOCK_BOOTTIME: goes on without mappings then */
+	struct feeding *next;
+};
+
+struct drains {
+	struct node *node;
+	struct feeding *first, **last;
+	size_t n_waiting;      /* of the kernel */
+	uint64_t asleep_ns;    /* of what was refused: told with what comes next */
+	unsigned n_exec_reads; /* this second */
+	bool feeding;	       /* the pipeline has one: order is kept */
+};
+
+/* ---- owners ---- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The distinct cgroups of the samples; neighbours are mostly the same. */
+static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
+{
+	uint64_t *ids = xcalloc(drain->n_samples + 1, sizeof(*ids));
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < drain->n_samples; i++)
+		if (n == 0 || ids[n - 1] != drain->samples[i].cgroup_id)
+			ids[n++] = drain->samples[i].cgroup_id;
+	qsort(ids, n, sizeof(*ids), compare_ids);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || ids[i] != ids[i - 1])
+			ids[kept++] = ids[i];
+	*ret_n = kept;
+	return ids;
+}
+
+static void attribute(struct node *n, struct feed *f)
+{
+	size_t n_ids;
+	_cleanup_free_ uint64_t *ids = distinct_cgroups(f->drain, &n_ids);
+
+	f->owners = xcalloc(n_ids + 1, sizeof(*f->owners));
+	for (size_t i = 0; i < n_ids; i++) {
+		struct attribution a = {.cgroup_id = ids[i]};
+
+		a.owner = procs_owner(n->procs, ids[i], &a.until_ns);
+		for (enum event e = 0; !f->whole && e < _EVENT_MAX; e++) {
+			struct estimate x = overhead_estimate(n->overhead, ids[i], e);
+
+			a.share_ppm[e] = x.ppm;
+			a.error_ppm[e] = x.error_ppm;
+		}
+		if (a.owner)
+			f->owners[f->n_owners++] = a;
+	}
+	if (n->hosts) {
+		f->hosts = hosts_list(n->hosts);
+		f->host_names = n->hosts;
+	}
+}
+
+/* ---- the queue ---- */
+
+static void feed_handled(struct task *t);
+
+static void feed_run(struct task *t)
+{
+	struct feeding *f = (struct feeding *)t;
+	_stage_("fold");
+
+	pipeline_feed(t->node->pipeline, &f->feed);
+}
+
+static void tell_target(struct report *r, const char *uid, const struct attribution *a)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (a->n_samples[e])
+			report_sampled(r, uid, e, a->n_samples[e]);
+	report_stacks(r, uid, a->n_stacks, a->n_finished);
+}
+
+static void tell_sampled(struct node *n, const struct feed *f)
+{
+	if (!n->report)
+		return;
+	for (size_t i = 0; i < f->n_owners; i++)
+		for (size_t k = 0; k < f->owners[i].owner->n_targets; k++)
+			tell_target(n->report, f->owners[i].owner->target_uids[k], &f->owners[i]);
+}
+
+static void read_wanted(struct drains *d, struct feed *f)
+{
+	for (size_t i = 0; i < f->n_wanted; i++)
+		reads_names(d->node->reads, f->wanted[i]);
+	free(f->wanted);
+	f->wanted = NULL;
+	f->n_wanted = 0;
+}
+
+static void parse(struct drains *d, struct feed *f)
+{
+	follow_parse(d->node->follow, f->unparsed, f->n_unparsed);
+	unparsed_free(TAKE_PTR(f->unparsed), f->n_unparsed);
+	f->n_unparsed = 0;
+}
+
+/* Mappings, names or files were missing: they are read, and the same drain comes a second time. */
+static void come_again(struct drains *d, struct feed *from)
+{
+	struct feeding *f = xcalloc(1, sizeof(*f));
+
+	*f = (struct feeding){.drains = d, .feed = *from};
+	f->task.run = feed_run;
+	f->task.done = feed_handled;
+	*from = (struct feed){0};
+	f->feed.last_pass = true;
+	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
+	f->next = d->first;
+	if (!d->first)
+		d->last = &f->next;
+	d->first = f;
+	d->n_waiting += !f->feed.whole;
+	for (size_t i = 0; i < f->feed.n_missing; i++)
+		reads_mappings(d->node->reads, f->feed.missing[i].tgid,
+			       f->feed.missing[i].start_boottime_ns, f->feed.missing[i].exec_id,
+			       f->feed.missing[i].stack, f->feed.missing[i].cgroup_id);
+	f->feed.n_missing = 0;
+	read_wanted(d, &f->feed);
+	parse(d, &f->feed);
+}
+
+/* The next window tells it of the node. A snapshot of what lives is not lost: the next one says the same and more. */
+static void count_refused(const struct feed *f)
+{
+	uint64_t n[_EVENT_MAX] = {0};
+
+	counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
+	for (size_t i = 0; f->drain && !f->whole && i < f->drain->n_samples; i++)
+		n[f->drain->samples[i].event] += f->drain->samples[i].n;
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		samples_lost(1u << e, "pipeline_full", n[e]);
+}
+
+static void feed_handled(struct task *t)
+{
+	struct feeding *f = (struct feeding *)t;
+	struct drains *d = f->drains;
+
+	if (t->refused) {
+		count_refused(&f->feed);
+		gap_untold(t->node, f->feed.gap_ns);
+		d->asleep_ns += f->feed.asleep_ns;
+	} else if (!f->feed.full) {
+		read_wanted(d, &f->feed);
+	} else if (f->feed.waits) {
+		come_again(d, &f->feed);
+	} else {
+		tell_sampled(t->node, &f->feed);
+		read_wanted(d, &f->feed);
+		parse(d, &f->feed);
+		node_batch(t->node, TAKE_PTR(f->feed.batch));
+		if (f->feed.left_ns)
+			gap_left(t->node, f->feed.left_ns);
+	}
+	feed_done(&f->feed);
+	/* Only now: while the node closes, what was posted above has ended, and its end would have come to the next. */
+	d->feeding = false;
+	drains_advance(d);
+}
+
+static size_t feed_bytes(const struct feed *f)
+{
+	const struct drain *d = f->drain;
+
+	if (!d)
+		return 0;
+	return d->n_samples * sizeof(*d->samples) + d->n_stacks * sizeof(*d->stacks) +
+	       (d->memory ? d->memory->cap : 0);
+}
+
+static bool is_due(const struct drains *d, const struct feeding *f)
+{
+	uint64_t now_ns = now_boot_ns();
+
+	if (!f->feed.full || !f->feed.drain || d->node->closing || d->n_waiting > MAX_WAITING ||
+	    now_ns >= f->due_ns + MAX_PARSE_NS)
+		return true;
+	return (!reads_under_way(d->node->reads) || now_ns >= f->due_ns) &&
+	       !follow_parses(d->node->follow);
+}
+
+/* The window that is open is still the one of before the sleep: what comes next ends it, whether it has a drain or not. */
+static void tell_sleep(struct drains *d, struct feed *f)
+{
+	if (!f->full || f->whole)
+		return;
+	f->asleep_ns += d->asleep_ns;
+	d->asleep_ns = 0;
+}
+
+/* While the node closes a task is done before task_post returns, and its end comes here again. */
+void drains_advance(struct drains *d)
+{
+	while (d->first && !d->feeding && is_due(d, d->first)) {
+		struct feeding *f = d->first;
+
+		d->first = f->next;
+		if (!d->first)
+			d->last = &d->first;
+		d->n_waiting -= !f->feed.whole;
+		d->feeding = true;
+		tell_sleep(d, &f->feed);
+		task_post(d->node, d->node->pipe, &f->task, feed_bytes(&f->feed));
+	}
+}
+
+/*
+ * Most processes are read at their first sample. At exec, too, so that one that ends soon after
+ * has names, as long as not too many are started.
+ */
+static void read_process(struct drains *d, const struct raw_proc *p)
+{
+	if (p->what == RAW_PROC_EXIT)
+		return;
+	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
+		return;
+	reads_mappings(d->node->reads, p->tgid, p->start_boottime_ns, p->exec_id, p->stack,
+		       p->cgroup_id);
+}
+
+static void tick(struct drains *d)
+{
+	d->n_exec_reads = 0;
+	reads_tick(d->node->reads);
+}
+
+static void add(struct drains *d, struct drain *drain, bool full, bool whole)
+{
+	struct feeding *f;
+
+	if (full && !whole)
+		tick(d);
+	for (size_t i = 0; drain && i < drain->n_procs; i++)
+		read_process(d, &drain->procs[i]);
+	if (drain && drain->n_procs)
+		follow_exits(d->node->follow, drain);
+	if (!full && !drain->n_procs && !drain->n_young) {
+		drain_free(drain);
+		return;
+	}
+	f = xcalloc(1, sizeof(*f));
+	f->drains = d;
+	f->feed.drain = drain;
+	f->feed.full = full;
+	f->feed.whole = whole;
+	f->feed.gap_ns = full && !whole ? gap_take(d->node) : 0;
+	f->feed.asleep_ns = drain ? drain->asleep_ns : 0;
+	if (drain && full) {
+		attribute(d->node, &f->feed);
+		throttle_take(d->node->throttle, &f->feed);
+	}
+	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
+	f->task.run = feed_run;
+	f->task.done = feed_handled;
+	*d->last = f;
+	d->last = &f->next;
+	d->n_waiting += !whole;
+	drains_advance(d);
+}
+
+void drains_add(struct drains *d, struct drain *drain, bool full)
+{
+	add(d, drain, full, false);
+}
+
+void drains_add_whole(struct drains *d, struct drain *drain)
+{
+	add(d, drain, true, true);
+}
+
+/* ---- life ---- */
+
+struct drains *drains_new(struct node *n)
+{
+	struct drains *d = xcalloc(1, sizeof(*d));
+
+	d->node = n;
+	d->last = &d->first;
+	return d;
+}
+
+struct drains *drains_free(struct drains *d)
+{
+	struct feeding *next;
+
+	if (!d)
+		return NULL;
+	for (struct feeding *f = d->first; f; f = next) {
+		next = f->next;
+		feed_done(&f->feed);
+		free(f);
+	}
+	free(d);
+	return NULL;
+}

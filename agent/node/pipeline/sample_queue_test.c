@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drains that wait for names: how long, how many, in which order, and at the node's end. Workers are this thread. */
+#include "node/limit/overhead.h"
+#include "node/work/testworkers.h"
+
+#define MAX_WAITING 8 /* drains.c */
+
+/* ---- all around it ---- */
+
+static bool parses, under_way;
+static const struct drain *fed[32]; /* in order; a second pass, too */
+static size_t n_fed, n_freed, n_told;
+static uint64_t fed_asleep_ns[32];
+static bool names_are_missing; /* for the next first pass */
+static size_t n_unparsed;      /* of the next pass */
+static size_t n_to_parse;
+static struct missing missing; /* for the next pass; tgid 0: none */
+static uint64_t read_cgroup_id;
+
+bool follow_parses(const struct follow *f)
+{
+	(void)f;
+	return parses;
+}
+
+void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
+{
+	(void)f;
+	assert_true(!u == !n);
+	n_to_parse += n;
+}
+
+void unparsed_free(struct unparsed_file *u, size_t n)
+{
+	(void)n;
+	free(u);
+}
+
+void follow_exits(struct follow *f, const struct drain *d)
+{
+	(void)f;
+	(void)d;
+}
+
+void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+		    uint32_t stack, uint64_t cgroup_id)
+{
+	(void)r;
+	(void)tgid;
+	(void)start_boottime_ns;
+	(void)exec_id;
+	(void)stack;
+	read_cgroup_id = cgroup_id;
+	under_way = true;
+}
+
+void reads_names(struct reads *r, struct names_wanted *w)
+{
+	(void)r;
+	(void)w;
+}
+
+bool reads_under_way(const struct reads *r)
+{
+	(void)r;
+	return under_way;
+}
+
+void reads_tick(struct reads *r)
+{
+	(void)r;
+}
+
+void pipeline_feed(struct pipeline *p, struct feed *f)
+{
+	(void)p;
+	assert_true(n_fed < ARRAY_SIZE(fed));
+	fed_asleep_ns[n_fed] = f->asleep_ns;
+	fed[n_fed++] = f->drain;
+	f->waits = names_are_missing && !f->last_pass;
+	names_are_missing = false;
+	f->missing[0] = missing;
+	f->n_missing = missing.tgid != 0;
+	missing.tgid = 0;
+	f->unparsed = n_unparsed ? xcalloc(n_unparsed, sizeof(*f->unparsed)) : NULL;
+	f->n_unparsed = n_unparsed;
+	n_unparsed = 0;
+}
+
+void feed_done(struct feed *f)
+{
+	n_freed += f->drain != NULL;
+	free(f->owners);
+	assert_null(f->unparsed);
+}
+
+struct drain *drain_free(struct drain *d)
+{
+	(void)d;
+	return NULL;
+}
+
+struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+{
+	(void)p;
+	(void)cgroup_id;
+	(void)ret_until_ns;
+	return NULL;
+}
+
+struct owner *owner_unref(struct owner *o)
+{
+	(void)o;
+	return NULL;
+}
+
+struct estimate overhead_estimate(const struct overhead *b, uint64_t cgroup_id, enum event e)
+{
+	(void)b;
+	(void)cgroup_id;
+	(void)e;
+	return (struct estimate){0};
+}
+
+struct host_list *hosts_list(struct hosts *h)
+{
+	(void)h;
+	return NULL;
+}
+
+void report_sampled(struct report *r, const char *uid, enum event e, uint64_t n)
+{
+	(void)r;
+	(void)uid;
+	(void)e;
+	(void)n;
+}
+
+void report_stacks(struct report *r, const char *uid, uint64_t n, uint64_t n_finished)
+{
+	(void)r;
+	(void)uid;
+	(void)n;
+	(void)n_finished;
+}
+
+void throttle_take(struct throttle *t, struct feed *f)
+{
+	(void)t;
+	(void)f;
+}
+
+uint64_t gap_take(struct node *n)
+{
+	(void)n;
+	return 0;
+}
+
+void gap_untold(struct node *n, uint64_t ns)
+{
+	(void)n;
+	(void)ns;
+}
+
+void gap_left(struct node *n, uint64_t end_ns)
+{
+	(void)n;
+	(void)end_ns;
+}
+
+void node_batch(struct node *n, struct batch *b)
+{
+	(void)n;
+	assert_null(b);
+	n_told++;
+}
+
+/* ---- the tests ---- */
+
+static struct node node;
+static struct drain drains[16];
+
+static int set_up(void **state)
+{
+	(void)state;
+	node = (struct node){0};
+	node.drains = drains_new(&node);
+	parses = under_way = names_are_missing = false;
+	n_fed = n_freed = n_told = n_unparsed = n_to_parse = 0;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	assert_int_equal(posted.n, 0);
+	drains_free(node.drains);
+	return 0;
+}
+
+/* One a time is with the pipeline. */
+static void work(void)
+{
+	while (posted.n) {
+		assert_int_equal(posted.n, 1);
+		posted_run();
+	}
+}
+
+static void assert_fed(size_t n)
+{
+	assert_int_equal(n_fed, n);
+	for (size_t i = 0; i < n; i++)
+		assert_ptr_equal(fed[i], &drains[i]);
+}
+
+/* Files are being read, and will not be for long. */
+static void so_many_wait_for_names(void **state)
+{
+	(void)state;
+	parses = true;
+	for (size_t i = 0; i < MAX_WAITING; i++)
+		drains_add(node.drains, &drains[i], true);
+	assert_int_equal(posted.n, 0);
+	drains_add(node.drains, &drains[MAX_WAITING], true);
+	work();
+	assert_fed(1); /* the oldest, with the names there are; the others wait on */
+	drains_add(node.drains, &drains[MAX_WAITING + 1], true);
+	work();
+	assert_fed(2);
+	parses = false;
+	drains_advance(node.drains);
+	work();
+	assert_fed(MAX_WAITING + 2);
+}
+
+/* What was read of a heap waits in the same queue, and puts no samples of the kernel off. */
+static void what_is_not_of_the_kernel_does_not_count(void **state)
+{
+	(void)state;
+	parses = true;
+	for (size_t i = 0; i < MAX_WAITING + 4; i++)
+		drains_add_whole(node.drains, &drains[i]);
+	assert_int_equal(posted.n, 0);
+	parses = false;
+	drains_advance(node.drains);
+	work();
+	assert_fed(MAX_WAITING + 4);
+}
+
+static void mappings_are_waited_for(void **state)
+{
+	struct raw_proc first = {.tgid = 7, .what = RAW_PROC_SEEN};
+
+	(void)state;
+	drains[0].procs = &first;
+	drains[0].n_procs = 1;
+	drains_add(node.drains, &drains[0], true);
+	drains[0] = (struct drain){0};
+	assert_int_equal(posted.n, 0);
+	under_way = false;
+	drains_advance(node.drains);
+	work();
+	assert_fed(1);
+	drains_add(node.drains, &drains[1], true); /* nothing is new: at once */
+	work();
+	assert_fed(2);
+}
+
+/* Names are found missing by the pipeline: it comes again, before what came later. */
+static void a_second_pass_keeps_its_place(void **state)
+{
+	(void)state;
+	names_are_missing = true;
+	drains_add(node.drains, &drains[0], true);
+	drains_add(node.drains, &drains[1], true);
+	under_way = true; /* what the first pass asked for */
+	posted_run();
+	assert_int_equal(posted.n, 0);
+	assert_int_equal(n_told, 0);
+	under_way = false;
+	drains_advance(node.drains);
+	work();
+	assert_int_equal(n_fed, 3);
+	assert_ptr_equal(fed[1], &drains[0]);
+	assert_ptr_equal(fed[2], &drains[1]);
+	assert_int_equal(n_told, 2);
+	assert_int_equal(n_freed, 2);
+}
+
+/* Whose it is is known by its sample, where nothing else has told of it. */
+static void mappings_are_read_for_their_container(void **state)
+{
+	(void)state;
+	names_are_missing = true;
+	missing = (struct missing){.tgid = 7, .cgroup_id = 77};
+	read_cgroup_id = 0;
+	drains_add(node.drains, &drains[0], true);
+	posted_run();
+	assert_int_equal(read_cgroup_id, 77);
+	under_way = false;
+	drains_advance(node.drains);
+	work();
+	assert_int_equal(n_told, 1);
+}
+
+/* What is found on the first pass is parsed before the second; what is found then, for the next ones. */
+static void files_without_names_are_parsed(void **state)
+{
+	(void)state;
+	names_are_missing = true;
+	n_unparsed = 3;
+	drains_add(node.drains, &drains[0], true);
+	under_way = true;
+	posted_run();
+	assert_int_equal(posted.n, 0);
+	assert_int_equal(n_to_parse, 3);
+	under_way = false;
+	n_unparsed = 2;
+	drains_advance(node.drains);
+	work();
+	assert_int_equal(n_to_parse, 5);
+	assert_int_equal(n_told, 1);
+}
+
+/* Whoever waits goes on with what is known: nothing is lost, nobody comes twice. */
+static void who_waits_at_the_end_goes_on(void **state)
+{
+	(void)state;
+	parses = under_way = true;
+	for (size_t i = 0; i < 4; i++)
+		drains_add(node.drains, &drains[i], true);
+	assert_int_equal(posted.n, 0);
+	node.closing = true;
+	drains_add(node.drains, &drains[4], true); /* the last drain */
+	assert_fed(5);
+	assert_int_equal(n_told, 5);
+	assert_int_equal(n_freed, 5);
+}
+
+static void who_is_found_without_names_at_the_end_comes_again_at_once(void **state)
+{
+	(void)state;
+	node.closing = names_are_missing = true;
+	drains_add(node.drains, &drains[0], true);
+	assert_int_equal(n_fed, 2);
+	assert_ptr_equal(fed[1], &drains[0]);
+	assert_int_equal(n_told, 1);
+	assert_int_equal(n_freed, 1);
+}
+
+/* A drain that is refused takes its samples along, not the machine's sleep: who comes next has it, once. */
+static void a_refused_sleep_is_told_with_the_next(void **state)
+{
+	struct drain *d = drains;
+	struct raw_proc first = {.tgid = 7, .what = RAW_PROC_SEEN};
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++)
+		d[i] = (struct drain){0};
+	d[0].asleep_ns = 3600 * NSEC_PER_SEC;
+	d[1].asleep_ns = 60 * NSEC_PER_SEC;
+	drains_add(node.drains, &d[0], true);
+	drains_add(node.drains, &d[1], true); /* waits for the first */
+	posted.items[0]->refused = true;
+	posted_run();
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(n_fed, 0);
+	d[2].procs = &first;
+	d[2].n_procs = 1;
+	drains_add(node.drains, &d[2], false); /* not a whole second's */
+	work();
+	under_way = false;
+	drains_add_whole(node.drains, &d[3]);
+	drains_add(node.drains, &d[4], true);
+	drains_add(node.drains, &d[5], true);
+	work();
+	assert_int_equal(n_fed, 4);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(fed_asleep_ns[i], i == 2 ? 3660 * NSEC_PER_SEC : 0);
+	for (size_t i = 0; i < 6; i++)
+		d[i] = (struct drain){0};
+}
+
+/* What the pipeline has no room for is counted by samples, which its next window tells; a snapshot's are not lost. */
+static void refused_samples_are_counted(void **state)
+{
+	struct counter *c = counter("podflame_samples_dropped_total", "reason", "pipeline_full");
+	struct raw_sample samples[] = {{.n = 3}, {.n = 4}};
+	uint64_t before = counter_get(c);
+	struct drain *d = drains;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		d[i] = (struct drain){.samples = samples, .n_samples = ARRAY_SIZE(samples)};
+	drains_add(node.drains, &d[0], true);
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(counter_get(c), before + 7);
+	drains_add_whole(node.drains, &d[1]);
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(counter_get(c), before + 7);
+	assert_int_equal(n_fed, 0);
+	for (size_t i = 0; i < 2; i++)
+		d[i] = (struct drain){0};
+}
+
+static void add_refused(struct drain *d, uint64_t asleep_ns)
+{
+	*d = (struct drain){.asleep_ns = asleep_ns};
+	drains_add(node.drains, d, true);
+	posted.items[0]->refused = true;
+	posted_run();
+}
+
+/* The last target went with it, so no drain comes next: the look whether a window ended has it, refused or not. */
+static void a_refused_sleep_is_told_without_a_drain(void **state)
+{
+	(void)state;
+	add_refused(&drains[0], 3600 * NSEC_PER_SEC);
+	drains_add(node.drains, NULL, true);
+	posted.items[0]->refused = true;
+	posted_run();
+	assert_int_equal(n_fed, 0);
+	drains_add(node.drains, NULL, true);
+	drains_add(node.drains, NULL, true);
+	work();
+	assert_int_equal(n_fed, 2);
+	assert_null(fed[0]);
+	assert_int_equal(fed_asleep_ns[0], 3600 * NSEC_PER_SEC);
+	assert_int_equal(fed_asleep_ns[1], 0);
+	drains[0] = (struct drain){0};
+}
+
+/* The node's end came before the pipeline was there for them. */
+static void who_never_went_is_freed(void **state)
+{
+	(void)state;
+	parses = true;
+	drains_add(node.drains, &drains[0], true);
+	drains_add(node.drains, &drains[1], true);
+	node.drains = drains_free(node.drains);
+	assert_int_equal(n_freed, 2);
+	assert_int_equal(n_fed, 0);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(so_many_wait_for_names),
+		TEST(what_is_not_of_the_kernel_does_not_count),
+		TEST(mappings_are_waited_for),
+		TEST(a_second_pass_keeps_its_place),
+		TEST(mappings_are_read_for_their_container),
+		TEST(files_without_names_are_parsed),
+		TEST(who_waits_at_the_end_goes_on),
+		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
+		TEST(a_refused_sleep_is_told_with_the_next),
+		TEST(refused_samples_are_counted),
+		TEST(a_refused_sleep_is_told_without_a_drain),
+		TEST(who_never_went_is_freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pipeline worker: samples (which count: pipeline_judge.c), their frames, their window.
+ * Everything that is left out is counted by reason; what the kernel lost is put into the
+ * window it was lost in.
+ */
+#include "node/pipeline/internal.h"
+
+#include <stdlib.h>
+
+#define ALL_PPM 1000000
+
+static void exclude(const char *reason, uint64_t n)
+{
+	counter_add(counter("podflame_samples_excluded_total", "reason", reason), n);
+}
+
+/* ---- losses that were counted here and by the kernel's side: of whose samples nobody knows ---- */
+
+static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value, void *arg)
+{
+	struct pipeline *p = arg;
+	size_t i = 0;
+
+	while (i < p->n_losses &&
+	       !(p->losses[i].event_mask == event_mask && streq(p->losses[i].reason, reason)))
+		i++;
+	if (i == MAX_LOSSES)
+		return;
+	if (i == p->n_losses)
+		p->losses[p->n_losses++] = (struct known_loss){reason, event_mask, 0};
+	if (value > p->losses[i].value)
+		fold_lose(p->fold, NULL, event_mask ? event_mask : p->event_mask, reason,
+			  value - p->losses[i].value, 0);
+	p->losses[i].value = value;
+}
+
+/* ---- life ---- */
+
+int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
+{
+	struct pipeline *p = xcalloc(1, sizeof(*p));
+	struct stacks_config stacks = {.files = c->files};
+	int r = stacks_new(&stacks, &p->stacks);
+
+	p->event_mask = 1u << EVENT_ON_CPU;
+	if (r == 0)
+		r = fold_new(&c->fold, &p->fold);
+	if (r < 0) {
+		pipeline_free(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+struct pipeline *pipeline_free(struct pipeline *p)
+{
+	if (!p)
+		return NULL;
+	pipeline_forget_exited(p, UINT64_MAX);
+	fold_free(p->fold);
+	stacks_free(p->stacks);
+	free(p);
+	return NULL;
+}
+
+void feed_done(struct feed *f)
+{
+	for (size_t i = 0; i < f->n_owners; i++)
+		owner_unref(f->owners[i].owner);
+	free(f->owners);
+	for (size_t i = 0; i < f->n_held_back; i++)
+		owner_unref(f->held_back[i].owner);
+	free(f->held_back);
+	drain_free(f->drain);
+	host_list_unref(f->hosts);
+	for (size_t i = 0; i < f->n_wanted; i++)
+		wanted_free(f->wanted[i]);
+	free(f->wanted);
+	unparsed_free(f->unparsed, f->n_unparsed);
+	batch_free(f->batch);
+}
+
+void pipeline_mappings(struct pipeline *p, struct mappings *m)
+{
+	stacks_mappings(p->stacks, m);
+}
+
+void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+		       uint32_t exec_id, struct runtime_process *r)
+{
+	stacks_runtimes(p->stacks, tgid, start_boottime_ns, exec_id, r);
+}
+
+void pipeline_named(struct pipeline *p, struct names_wanted *w)
+{
+	stacks_named(p->stacks, w);
+}
+
+/* ---- frames and folding ---- */
+
+/* Whether the walk of the user's stack came to its end, and why not. */
+static void count_end(struct pipeline *p, const struct accepted *a, const struct raw_sample *s,
+		      const struct raw_stack *user)
+{
+	const char *reason =
+		user ? stacks_end(p->stacks, s->tgid, s->start_boottime_ns, user) : "lost";
+
+	if (!s->ustack)
+		return;
+	counter_add(counter("podflame_stacks_total", NULL, NULL), s->n);
+	if (reason)
+		counter_add(counter("podflame_stacks_unfinished_total", "reason", reason), s->n);
+	if (!a->attribution)
+		return;
+	a->attribution->n_stacks += s->n;
+	a->attribution->n_finished += reason ? 0 : s->n;
+}
+
+/* What a value that was seen in a share of the time stands for. */
+static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
+{
+	uint32_t ppm = a->attribution ? a->attribution->share_ppm[s->event] : 0;
+	__uint128_t value = s->value;
+
+	if (s->event != EVENT_MEM_ALLOC || !ppm || ppm >= ALL_PPM)
+		return s->value;
+	value = value * ALL_PPM / ppm;
+	return value > (uint64_t)PROFILE_MAX_VALUE ? (uint64_t)PROFILE_MAX_VALUE : (uint64_t)value;
+}
+
+static void note_folded(struct pipeline *p, const struct accepted *a, const struct raw_sample *s)
+{
+	p->event_mask |= 1u << s->event;
+	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);
+	if (!a->attribution)
+		return;
+	/* that nothing lives was seen, too */
+	a->attribution->n_samples[s->event] += s->n || s->value ? s->n : 1;
+	a->attribution->values[s->event] += s->value;
+}
+
+static void fold_sample(struct pipeline *p, const struct drain *d, struct raw_sample s,
+			const struct accepted *a)
+{
+	const struct raw_stack *user = s.ustack ? drain_stack(d, s.ustack) : NULL;
+	const struct raw_stack *kernel = s.kstack ? drain_stack(d, s.kstack) : NULL;
+	bool lost = (s.ustack && !user) || (s.kstack && !kernel);
+	struct fold_process who = {
+		.tgid = s.tgid,
+		.container_pid = a->owner && a->process ? a->process->container_pid : 0,
+		.start_boottime_ns = s.start_boottime_ns,
+		.comm = a->names.leader_comm[0] ? a->names.leader_comm : "unknown",
+		.owner = a->owner,
+	};
+	uint32_t stack = STACK_NONE;
+	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
+
+	stacks_taken(p->stacks, s.event == EVENT_MEM_INUSE ? s.oldest_ns : s.first_ns);
+	if (r == 0 && (s.n || s.value))
+		r = stacks_resolve(p->stacks, fold_batch(p->fold), s.tgid, s.start_boottime_ns,
+				   user, kernel, lost, &stack);
+	s.value = scaled(a, &s);
+	if (r < 0) {
+		fold_lose(p->fold, a->owner, 1u << s.event, r == -E2BIG ? "window_full" : "resolve",
+			  s.n, 0);
+	} else if (fold_add(p->fold, &who, &s, a->have_names ? &a->names : NULL, stack)) {
+		count_end(p, a, &s, user);
+		note_folded(p, a, &s);
+	}
+	fold_end(p->fold);
+}
+
+static uint32_t leaf_exec_id(const struct raw_stack *s)
+{
+	return s->n ? s->frames[0].exec_id : 0;
+}
+
+/* What a process was before it became another program cannot be read any more. */
+static void note_missing(struct feed *f, const struct raw_sample *s, const struct raw_stack *user,
+			 const struct process *proc)
+{
+	uint32_t exec_id = leaf_exec_id(user);
+	bool told = proc && proc->exec_id == exec_id;
+
+	if (proc && (int32_t)(exec_id - proc->exec_id) < 0)
+		return;
+	for (size_t i = 0; i < f->n_missing; i++)
+		if (f->missing[i].tgid == s->tgid && f->missing[i].exec_id == exec_id &&
+		    f->missing[i].start_boottime_ns == s->start_boottime_ns)
+			return;
+	if (f->n_missing < MAX_MISSING)
+		f->missing[f->n_missing++] =
+			(struct missing){s->tgid, exec_id, told ? proc->stack : 0,
+					 s->start_boottime_ns, s->cgroup_id};
+}
+
+/*
+ * A library that was loaded since the mappings were read: they are read again before names are
+ * made, and names of runtimes' functions are read, at most once a drain. Files of mappings that were
+ * read for it are asked for when it comes again.
+ */
+static void find_missing(struct pipeline *p, struct feed *f)
+{
+	for (size_t i = 0; i < f->drain->n_samples; i++) {
+		const struct raw_sample *s = &f->drain->samples[i];
+		const struct raw_stack *user = s->ustack ? drain_stack(f->drain, s->ustack) : NULL;
+		struct accepted a;
+
+		if (!user || pipeline_judge(p, f, s, &a))
+			continue;
+		stacks_want_files(p->stacks, s->tgid, s->start_boottime_ns, user);
+		if (f->last_pass)
+			continue;
+		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
+			note_missing(f, s, user, a.process);
+		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
+	}
+	f->files_asked = f->n_missing == 0;
+	f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
+	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
+	f->waits = f->n_missing > 0 || f->n_unparsed > 0;
+	for (size_t i = 0; i < f->n_wanted; i++)
+		f->waits |= f->wanted[i]->fresh;
+}
+
+/* Who may end soon has its names read now. */
+static void want_young(struct pipeline *p, struct feed *f)
+{
+	const struct drain *d = f->drain;
+
+	for (size_t i = 0; i < d->n_young; i++)
+		stacks_want(p->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,
+			    &d->young[i].stack);
+	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
+}
+
+/* What was waited before `boot_ns` (first), or from then on: a window has only its own part. */
+static void fold_part(struct pipeline *p, struct feed *f, const struct raw_sample *s,
+		      const struct accepted *a, uint64_t boot_ns, bool first)
+{
+	uint64_t before = fold_value_before(s, a->owner, boot_ns);
+	struct raw_sample part = *s;
+
+	part.value = first ? before : s->value - before;
+	if (part.value != s->value && !part.value)
+		return;
+	if (!first && before)
+		part.n = 0; /* counted with the first part */
+	fold_sample(p, f->drain, part, a);
+}
+
+static void tell_estimates(struct pipeline *p, struct feed *f)
+{
+	for (size_t i = 0; i < f->n_owners; i++) {
+		struct attribution *a = &f->owners[i];
+
+		for (enum event e = 0; e < _EVENT_MAX; e++) {
+			if (a->values[e] && (a->share_ppm[e] || a->error_ppm[e]))
+				fold_estimate(p->fold, a->owner, e, a->share_ppm[e],
+					      (uint64_t)((__uint128_t)a->values[e] *
+							 a->error_ppm[e] / ALL_PPM));
+			a->values[e] = 0;
+		}
+	}
+}
+
+/*
+ * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
+ * a second of time awake at most, is of the window that the sleep ends. Waits have none of the sleep in them: bpf/waits.h.
+ */
+static uint64_t window_end(const struct pipeline *p, const struct feed *f, uint64_t now_ns)
+{
+	return f->asleep_ns ? UINT64_MAX : fold_window_end_ns(p->fold, now_ns);
+}
+
+static void fold_drain(struct pipeline *p, struct feed *f)
+{
+	const struct drain *d = f->drain;
+	uint64_t end_ns = window_end(p, f, d->to_ns);
+
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		struct accepted a;
+		const char *reason = pipeline_judge(p, f, s, &a);
+
+		if (reason)
+			exclude(reason, s->n);
+		else
+			fold_part(p, f, s, &a, end_ns, true);
+	}
+	for (size_t i = 0; i < d->n_totals; i++)
+		fold_total(p->fold, &d->totals[i], d->to_ns);
+	for (size_t i = 0; i < f->n_held_back; i++)
+		fold_throttled(p->fold, f->held_back[i].owner, f->held_back[i].us,
+			       f->held_back[i].n);
+	samples_lost_each(look_at_loss, p);
+	tell_estimates(p, f);
+}
+
+/* The rest of waits that went on when the window ended, at end_ns. */
+static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
+{
+	const struct drain *d = f->drain;
+
+	for (size_t i = 0; i < d->n_samples; i++) {
+		const struct raw_sample *s = &d->samples[i];
+		struct accepted a;
+
+		if (s->event == EVENT_OFF_CPU && s->last_ns > end_ns &&
+		    !pipeline_judge(p, f, s, &a))
+			fold_part(p, f, s, &a, end_ns, false);
+	}
+	tell_estimates(p, f);
+}
+
+static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
+{
+	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f, now_ns);
+	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
+
+	fold_note_sleep(p->fold, f->asleep_ns);
+	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &f->batch) < 0)
+		f->batch = NULL;
+	if (fold_next_flush_ns(p->fold) != due_ns)
+		f->left_ns = MIN(end_ns, now_ns) + offset_ns;
+	if (f->drain)
+		fold_rest(p, f, end_ns);
+}
+
+void pipeline_gap(struct pipeline *p, uint64_t gap_ns)
+{
+	if (gap_ns)
+		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, gap_ns);
+}
+
+void pipeline_feed(struct pipeline *p, struct feed *f)
+{
+	uint64_t now_ns = now_boot_ns();
+
+	pipeline_gap(p, f->gap_ns);
+	f->gap_ns = 0;
+	f->n_missing = 0;
+	f->waits = false;
+	if (f->drain && !f->last_pass)
+		pipeline_note_processes(p, f->drain);
+	if (f->drain && f->full) {
+		if (!f->files_asked)
+			find_missing(p, f);
+		if (f->waits)
+			return;
+		mapping_files_look();
+		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
+		fold_drain(p, f);
+		f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
+		now_ns = f->drain->to_ns;
+	}
+	if (f->drain && !f->full) {
+		want_young(p, f);
+		return;
+	}
+	/* What the kernel counted until then may be behind it. */
+	if (f->whole)
+		return;
+	pipeline_forget_exited(p, now_ns);
+	end_window(p, f, now_ns);
+}
+
+const char *pipeline_kernel_problem(const struct pipeline *p)
+{
+	return stacks_kernel_problem(p->stacks);
+}
+
+struct batch *pipeline_flush(struct pipeline *p)
+{
+	struct batch *b;
+
+	if (fold_flush(p->fold, now_boot_ns(), now_wall_ns(), true, &b) < 0)
+		return NULL;
+	return b;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many records an agent takes from the kernel and folds into windows in a second of CPU: map and ring -> drain, drain -> named
+ * frames in a window. Processes on every CPU are sampled far more often than ever in life, in stacks that nearly all differ:
+ * each record crosses with a stack of its own. Needs root.
+ */
+#include "node/pipeline/internal.h"
+#include "node/probe/bench_probes.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HZ	4000
+#define ROUNDS	8
+#define CPU_MAX 64
+
+/* ---- the work: a walk of up to 60 frames whose every step is drawn by chance ---- */
+
+static __attribute__((noinline)) unsigned left(uint64_t turns, unsigned depth);
+
+static void burn(void)
+{
+	for (volatile int i = 0; i < 60000; i++)
+		;
+}
+
+static __attribute__((noinline)) unsigned right(uint64_t turns, unsigned depth)
+{
+	volatile unsigned below = 0;
+
+	if (depth)
+		below = turns & 1 ? left(turns >> 1, depth - 1) : right(turns >> 1, depth - 1);
+	else
+		burn();
+	return below + 1;
+}
+
+static unsigned left(uint64_t turns, unsigned depth)
+{
+	volatile unsigned below = 0;
+
+	if (depth)
+		below = turns & 1 ? left(turns >> 1, depth - 1) : right(turns >> 1, depth - 1);
+	else
+		burn();
+	return below + 2;
+}
+
+static pid_t start(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		bench_die("fork", errno);
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		uint64_t turns = (uint64_t)random() << 32 ^ (uint64_t)random();
+
+		left(turns, (unsigned)random() % 60);
+	}
+}
+
+/* ---- kernel's side ---- */
+
+static struct probes *open_probes(struct owner *owner, uint64_t *ret_cgroup)
+{
+	struct procs_filter own;
+	struct probes *p = bench_probes(EVENT_ON_CPU, HZ, &own);
+
+	*ret_cgroup = own.cgroup_id;
+	owner->event_mask = own.event_mask;
+	if (probes_filter(p, &own, 1))
+		bench_die("filter", errno);
+	return p;
+}
+
+/* ---- a drain ---- */
+
+struct bench {
+	struct probes *probes;
+	struct pipeline *pipeline;
+	struct owner *owner;
+	uint64_t cgroup;
+};
+
+static void learn_processes(struct bench *b, const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_procs; i++) {
+		struct mappings *m;
+
+		if (mappings_read(d->procs[i].tgid, d->procs[i].start_boottime_ns,
+				  d->procs[i].exec_id, &m))
+			continue;
+		pipeline_mappings(b->pipeline, m);
+		mappings_unref(m);
+	}
+}
+
+struct rates {
+	double drained, folded, both, kept;
+};
+
+static void one_drain(struct bench *b, struct rates *ret)
+{
+	struct feed f = {.full = true, .last_pass = true};
+	uint64_t drain_ns = thread_cpu_ns(), fold_ns;
+	double n;
+
+	if (probes_drain(b->probes, true, &f.drain))
+		bench_die("drain", errno);
+	drain_ns = thread_cpu_ns() - drain_ns;
+	learn_processes(b, f.drain);
+	pipeline_note_processes(b->pipeline, f.drain);
+	f.owners = xcalloc(1, sizeof(*f.owners));
+	f.owners[f.n_owners++] = (struct attribution){
+		.cgroup_id = b->cgroup, .until_ns = UINT64_MAX, .owner = owner_ref(b->owner)};
+	fold_ns = thread_cpu_ns();
+	pipeline_feed(b->pipeline, &f);
+	fold_ns = thread_cpu_ns() - fold_ns;
+	n = (double)f.drain->n_samples;
+	*ret = (struct rates){.drained = n * 1e9 / drain_ns,
+			      .folded = n * 1e9 / fold_ns,
+			      .both = n * 1e9 / (drain_ns + fold_ns),
+			      .kept = n ? f.owners[0].n_samples[EVENT_ON_CPU] / n : 0};
+	feed_done(&f);
+}
+
+static void measure(struct bench *b)
+{
+	double drained[ROUNDS], folded[ROUNDS], both[ROUNDS], kept[ROUNDS];
+	struct rates r;
+
+	for (int i = -2; i < ROUNDS; i++) { /* files are parsed in the first */
+		bench_nap(1000);
+		one_drain(b, &r);
+		if (i < 0)
+			continue;
+		drained[i] = r.drained;
+		folded[i] = r.folded;
+		both[i] = r.both;
+		kept[i] = r.kept;
+	}
+	if (bench_median(kept, ROUNDS) < 0.99)
+		bench_die("records that went into the window", ENODATA);
+	bench_rounds("pipeline.drained", drained, ROUNDS, "records/CPU s", "",
+		     "map and ring -> drain, each with a new stack of 3 to 60 frames");
+	bench_rounds("pipeline.folded", folded, ROUNDS, "records/CPU s", "",
+		     "drain -> named frames in a window");
+	bench_rounds("pipeline.records", both, ROUNDS, "records/CPU s", "",
+		     "both; two busy CPUs at 99 Hz make 198 a second at most");
+}
+
+int main(int argc, char **argv)
+{
+	const struct files_config fc = {};
+	struct pipeline_config pc = {.fold = {.node_uid = "u",
+					      .boot_id = "b",
+					      .node_name = "n",
+					      .window_ns = 10 * NSEC_PER_SEC}};
+	long n = MIN(sysconf(_SC_NPROCESSORS_ONLN), CPU_MAX);
+	struct bench b = {.owner = xcalloc(1, sizeof(*b.owner))};
+	pid_t pids[CPU_MAX];
+	int r;
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	b.owner->refs = 1;
+	b.owner->off_keep = UINT32_MAX;
+	b.owner->container_id = xstrdup("c0ffee");
+	r = files_new(&fc, &pc.files);
+	if (!r)
+		r = pipeline_new(&pc, &b.pipeline);
+	if (r)
+		bench_die("pipeline", r);
+	b.probes = open_probes(b.owner, &b.cgroup);
+	for (long i = 0; i < n; i++)
+		bench_join(pids[i] = start());
+	measure(&b);
+	for (long i = 0; i < n; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	pipeline_free(b.pipeline);
+	files_free(pc.files);
+	probes_free(b.probes);
+	owner_unref(b.owner);
+	bench_nap(50);
+	bench_leave();
+	return 0;
+}

@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a drain becomes: which samples count, in which window, and what they stand for. No kernel, no files. */
+#include "lib/base/testclock.h"
+#include "node/fold/internal.h"
+#include "node/pipeline/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define CGROUP 77
+#define STACK  5
+#define MS     NSEC_PER_MSEC
+
+struct world {
+	struct pipeline *p;
+	uint64_t end_ns; /* of the open window */
+	uint64_t offset_ns;
+	struct owner *owner;
+	struct feed feed;
+	size_t cap_samples;
+};
+
+static int setup(void **state)
+{
+	static const struct pipeline_config config = {.fold = {.node_uid = "u",
+							       .boot_id = "b",
+							       .node_name = "n",
+							       .window_ns = 10 * NSEC_PER_SEC}};
+	struct world *w = xcalloc(1, sizeof(*w));
+
+	assert_int_equal(pipeline_new(&config, &w->p), 0);
+	w->end_ns = fold_next_flush_ns(w->p->fold);
+	w->offset_ns = w->p->fold->offset_ns;
+	w->owner = xcalloc(1, sizeof(*w->owner));
+	w->owner->refs = 1;
+	w->owner->off_keep = UINT32_MAX;
+	w->owner->container_id = xstrdup("c0ffee");
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	feed_done(&w->feed);
+	pipeline_free(w->p);
+	owner_unref(w->owner);
+	free(w);
+	return 0;
+}
+
+/* A drain with one stack of the user's; samples are added to it. */
+static void begin(struct world *w, uint64_t to_ns)
+{
+	static const struct raw_frame frame = {.exec_id = 1, .address = 0x1000};
+	struct drain *d = xcalloc(1, sizeof(*d));
+
+	feed_done(&w->feed);
+	w->feed = (struct feed){.drain = d, .full = true, .last_pass = true};
+	w->cap_samples = 0;
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	buf_init(d->memory, 0);
+	d->from_ns = to_ns - NSEC_PER_SEC;
+	d->to_ns = to_ns;
+	d->stacks = xcalloc(1, sizeof(*d->stacks));
+	d->stacks[d->n_stacks++] = (struct raw_stack){.hash = STACK, .frames = &frame, .n = 1};
+	w->feed.owners = xcalloc(1, sizeof(*w->feed.owners));
+	w->feed.owners[w->feed.n_owners++] = (struct attribution){
+		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
+}
+
+static struct raw_sample *add(struct world *w, enum event e, uint64_t n, uint64_t value)
+{
+	struct drain *d = w->feed.drain;
+
+	GROW(d->samples, d->n_samples, w->cap_samples);
+	d->samples[d->n_samples] = (struct raw_sample){.event = e,
+						       .wait = WAIT_LOCK,
+						       .start_boottime_ns = NSEC_PER_SEC,
+						       .cgroup_id = CGROUP,
+						       .ustack = STACK,
+						       .tgid = 42,
+						       .tid = 42,
+						       .cpu = UINT32_MAX,
+						       .n = n,
+						       .value = value,
+						       .first_ns = d->from_ns,
+						       .last_ns = d->from_ns};
+	return &d->samples[d->n_samples++];
+}
+
+static const struct profile *find(const struct batch *b, enum event e, const char *service)
+{
+	for (size_t i = 0; b && i < b->n_profiles; i++)
+		if (b->profiles[i]->event == e && streq(b->profiles[i]->app_service, service))
+			return b->profiles[i];
+	return NULL;
+}
+
+/* It may overtake the kernel's drain of the window's last second. */
+static void test_a_whole_drain_ends_no_window(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns + 2 * MS);
+	w->feed.whole = true;
+	add(w, EVENT_MEM_INUSE, 1, 4096);
+	pipeline_feed(w->p, &w->feed);
+	assert_null(w->feed.batch);
+	begin(w, w->end_ns + 10 * MS);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	pipeline_feed(w->p, &w->feed);
+	b = TAKE_PTR(w->feed.batch);
+	p = find(b, EVENT_ON_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 30000);
+}
+
+static void test_nobodys_code_waits(void **state)
+{
+	struct world *w = *state;
+	struct counter *excluded =
+		counter("podflame_samples_excluded_total", "reason", "no_user_stack");
+	uint64_t before = counter_get(excluded);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_OFF_CPU, 1, 500);
+	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0;	   /* a kernel thread */
+	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1; /* had one: it was lost on its way */
+	add(w, EVENT_ON_CPU, 1, 10101)->ustack = 0;
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(counter_get(excluded) - before, 3);
+	assert_int_equal(w->feed.owners[0].n_samples[EVENT_OFF_CPU], 2);
+	b = pipeline_flush(w->p);
+	p = find(b, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->n_samples, 2);
+	assert_int_equal(p->samples[0].value + p->samples[1].value, 1200);
+	assert_non_null(find(b, EVENT_ON_CPU, "unknown"));
+}
+
+/* The drain comes after the window's end: a wait that lasts over it is in both, with its parts. */
+static void test_a_wait_over_the_end_of_a_window(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *next = NULL;
+	struct raw_sample *s;
+	const struct profile *p;
+
+	begin(w, w->end_ns + 400 * MS);
+	s = add(w, EVENT_OFF_CPU, 1, 1000000);
+	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
+	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of it after the end */
+	s->wait = WAIT_DISK;
+	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
+	pipeline_feed(w->p, &w->feed);
+	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->n_samples, 1);
+	assert_int_equal(p->samples[0].value, 700000);
+	assert_int_equal(p->samples[0].n_samples, 1);
+	next = pipeline_flush(w->p);
+	p = find(next, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->n_samples, 2);
+	for (size_t i = 0; i < 2; i++) {
+		bool disk = p->samples[i].wait == WAIT_DISK;
+
+		assert_int_equal(p->samples[i].value, disk ? 100000 : 300000);
+		assert_int_equal(p->samples[i].n_samples, disk);
+	}
+}
+
+/* Two windows and more late: the one that was open is as long as that, and a wait is in it up to where the next begins. */
+static void test_a_drain_that_is_late(void **state)
+{
+	struct world *w = *state;
+	uint64_t end_ns = w->end_ns + 20 * NSEC_PER_SEC;
+	const struct profile *p;
+	struct raw_sample *s;
+
+	begin(w, end_ns + 400 * MS);
+	s = add(w, EVENT_OFF_CPU, 1, 1000000);
+	s->first_ns = s->last_ns = end_ns + 300 * MS;
+	pipeline_feed(w->p, &w->feed);
+	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 700000);
+	/* the clocks are read anew */
+	assert_in_range(p->end_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
+	assert_in_range(w->feed.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
+	assert_in_range(fold_next_flush_ns(w->p->fold), end_ns + 10 * NSEC_PER_SEC - MS,
+			end_ns + 10 * NSEC_PER_SEC + MS);
+}
+
+/*
+ * A drain around a suspend of an hour: all of it is in the window that the sleep ends, which is no longer than the machine was
+ * awake; waits are what the kernel measured, without the sleep, and the next window begins after it and tells it.
+ */
+static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep, uint64_t times)
+{
+	_cleanup_(batch_freep) struct batch *next = NULL;
+	uint64_t to_ns = w->end_ns + 400 * MS + asleep_ns, offset_ns;
+	const struct profile *p;
+	struct raw_sample *s;
+
+	begin(w, to_ns);
+	w->feed.drain->from_ns = to_ns - asleep_ns - NSEC_PER_SEC;
+	w->feed.asleep_ns = asleep_ns;
+	add(w, EVENT_ON_CPU, 50, 500000)->last_ns = to_ns - MS;
+	w->owner->off_keep = off_keep;
+	s = add(w, EVENT_OFF_CPU, times, 400000 * times); /* goes on through it */
+	s->last_ns = to_ns - MS;
+	s = add(w, EVENT_OFF_CPU, 20 * times, 300000 * times); /* ended before it */
+	s->wait = WAIT_SLEEP;
+	pipeline_feed(w->p, &w->feed);
+	offset_ns = w->p->fold->offset_ns;
+	p = find(w->feed.batch, EVENT_ON_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 500000);
+	assert_int_equal(p->end_ns, w->end_ns + 400 * MS + w->offset_ns);
+	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->n_samples, 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(p->samples[i].value,
+				 (p->samples[i].wait == WAIT_LOCK ? 400000 : 300000) * times);
+	assert_int_equal(w->feed.left_ns, to_ns + offset_ns);
+	next = pipeline_flush(w->p);
+	assert_non_null(next);
+	for (size_t i = 0; i < next->n_profiles; i++) {
+		p = next->profiles[i];
+		assert_int_equal(p->n_samples, 0);
+		assert_int_equal(p->start_ns, to_ns + offset_ns);
+		assert_int_equal(p->n_losses, 1);
+		assert_string_equal(p->losses[0].reason, "asleep");
+		assert_int_equal(p->losses[0].time_ns, asleep_ns);
+	}
+}
+
+/* Thinned ones stand for many: for more, in sum, than the machine was awake. */
+static void test_a_suspend(void **state)
+{
+	static const struct {
+		uint64_t asleep_s;
+		uint32_t off_keep;
+		uint64_t times;
+	} rows[] = {
+		{3600, UINT32_MAX, 1},
+		{3600, UINT32_MAX / 64, 64},
+		{3600, UINT32_MAX / 1024, 1024},
+		{1, UINT32_MAX / 10, 10},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		check_suspend(*state, rows[i].asleep_s * NSEC_PER_SEC, rows[i].off_keep,
+			      rows[i].times);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* The drain that had the sleep was refused, and no other comes: what was seen before it is in a window that ends before it. */
+static void test_a_suspend_without_a_drain(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *next = NULL;
+	const uint64_t asleep_ns = 3600 * NSEC_PER_SEC;
+	const struct profile *p;
+	uint64_t before_ns;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	pipeline_feed(w->p, &w->feed);
+	assert_null(w->feed.batch);
+	feed_done(&w->feed);
+	w->feed = (struct feed){.full = true, .asleep_ns = asleep_ns};
+	before_ns = now_boot_ns() + w->p->fold->offset_ns;
+	test_clock.asleep_ns = asleep_ns;
+	pipeline_feed(w->p, &w->feed);
+	p = find(w->feed.batch, EVENT_ON_CPU, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->samples[0].value, 30000);
+	assert_int_equal(p->n_losses, 0);
+	assert_in_range(p->end_ns, before_ns, now_wall_ns() - asleep_ns);
+	next = pipeline_flush(w->p);
+	assert_non_null(next);
+	for (size_t i = 0; i < next->n_profiles; i++) {
+		p = next->profiles[i];
+		assert_int_equal(p->n_samples, 0);
+		assert_int_equal(p->n_losses, 1);
+		assert_string_equal(p->losses[0].reason, "asleep");
+		assert_int_equal(p->losses[0].time_ns, asleep_ns);
+	}
+	test_clock.asleep_ns = 0;
+}
+
+static void test_spans_are_scaled(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.owners[0].share_ppm[EVENT_MEM_ALLOC] = 125000;
+	w->feed.owners[0].error_ppm[EVENT_MEM_ALLOC] = 250000;
+	w->feed.owners[0].share_ppm[EVENT_OFF_CPU] = 500000; /* weighted by the kernel */
+	add(w, EVENT_MEM_ALLOC, 3, 1000);
+	add(w, EVENT_OFF_CPU, 3, 1000);
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	p = find(b, EVENT_MEM_ALLOC, "unknown");
+	assert_int_equal(p->samples[0].value, 8000);
+	assert_int_equal(p->samples[0].n_samples, 3);
+	assert_int_equal(p->estimate_ppm, 125000);
+	assert_int_equal(p->estimate_error, 2000);
+	p = find(b, EVENT_OFF_CPU, "unknown");
+	assert_int_equal(p->samples[0].value, 1000);
+	assert_int_equal(p->estimate_ppm, 500000);
+	assert_int_equal(p->estimate_error, 0);
+}
+
+#define ALL_EVENTS ((1u << _EVENT_MAX) - 1)
+
+static uint64_t told_in(const struct batch *b, unsigned event_mask, const char *reason)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; b && i < b->n_profiles; i++)
+		for (size_t k = 0; k < b->profiles[i]->n_losses; k++)
+			if (1u << b->profiles[i]->event & event_mask &&
+			    streq(b->profiles[i]->losses[k].reason, reason))
+				n += b->profiles[i]->losses[k].n_samples;
+	return n;
+}
+
+/* What is counted as dropped is told of the node, but for what the sender tells of containers: that would be told twice. */
+static void test_dropped_samples_are_told_once(void **state)
+{
+	static const char *const by_sender[] = {"spool_full", "hub_refused", "too_large"};
+	static const char *const here[] = {"mailbox_full", "spool_unreadable", "counts_full"};
+	static const char name[] = "podflame_samples_dropped_total";
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
+		counter_add(counter(name, "reason", by_sender[i]), 11);
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		samples_lost(0, here[i], 7);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
+		assert_int_equal(told_in(b, ALL_EVENTS, by_sender[i]), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		assert_int_equal(told_in(b, ALL_EVENTS, here[i]), 7);
+}
+
+/* Each event's readers are told of what that event lost; what is of no known event may be of all that samples were taken for. */
+static void test_a_loss_is_told_where_it_belongs(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30000);
+	add(w, EVENT_OFF_CPU, 3, 30000);
+	samples_lost(1u << EVENT_OFF_CPU, "scratch_busy", 5);
+	samples_lost(1u << EVENT_ON_CPU, "scratch_busy", 2);
+	samples_lost(1u << EVENT_OFF_CPU, "end_unseen", 4);
+	samples_lost(0, "of_any_event", 6);
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "scratch_busy"), 2);
+	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "scratch_busy"), 5);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "end_unseen"), 0);
+	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "end_unseen"), 4);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "of_any_event"), 6);
+	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "of_any_event"), 6);
+	assert_int_equal(told_in(b, 1u << EVENT_MEM_ALLOC, "of_any_event"), 0);
+}
+
+static void test_nothing_lives(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_MEM_INUSE, 0, 0)->ustack = 0;
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(w->feed.owners[0].n_samples[EVENT_MEM_INUSE], 1); /* the event works */
+	b = pipeline_flush(w->p);
+	p = find(b, EVENT_MEM_INUSE, "unknown");
+	assert_non_null(p);
+	assert_int_equal(p->process_id, 42);
+	assert_int_equal(p->n_samples, 0);
+}
+
+static void test_held_back(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.held_back = xcalloc(1, sizeof(*w->feed.held_back));
+	w->feed.held_back[w->feed.n_held_back++] = (struct held_back){owner_ref(w->owner), 1234, 2};
+	pipeline_feed(w->p, &w->feed);
+	b = pipeline_flush(w->p);
+	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
+}
+
+/* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
+#define NOBODY 5000000 /* no PID is as large */
+
+static void see(struct pipeline *p, uint32_t first, uint32_t n, uint64_t start_ns)
+{
+	struct drain d = {.n_procs = n};
+
+	d.procs = xcalloc(n, sizeof(*d.procs));
+	for (uint32_t i = 0; i < n; i++)
+		d.procs[i] = (struct raw_proc){
+			.what = RAW_PROC_SEEN, .tgid = first + i, .start_boottime_ns = start_ns};
+	pipeline_note_processes(p, &d);
+	free(d.procs);
+}
+
+/* Whose mappings nobody keeps any more than the caller, after he was asked to keep them. */
+static bool is_refused(struct pipeline *p, uint64_t start_ns, uint64_t read_at_ns)
+{
+	struct mappings *m = xcalloc(1, sizeof(*m));
+	bool refused;
+
+	*m = (struct mappings){.tgid = NOBODY,
+			       .start_boottime_ns = start_ns,
+			       .read_at_ns = read_at_ns,
+			       .root_fd = -1,
+			       .refs = 1};
+	pipeline_mappings(p, m);
+	refused = m->refs == 1;
+	mappings_unref(m);
+	return refused;
+}
+
+/*
+ * A target went, then its processes ended: no program in the kernel tells of it. Neither they nor their mappings,
+ * which hold their files, stay for ever; who was given a PID again is another one.
+ */
+static void test_ends_that_nobody_tells(void **state)
+{
+	uint64_t now = now_boot_ns(), start_ns;
+	struct world *w = *state;
+
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	pipeline_forget_exited(w->p, now);
+	see(w->p, NOBODY, 1, NSEC_PER_SEC);
+	see(w->p, (uint32_t)getpid(), 1, start_ns);
+	see(w->p, (uint32_t)getpid(), 1, start_ns - NSEC_PER_SEC);
+	assert_false(is_refused(w->p, NSEC_PER_SEC, now));
+	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now)); /* in the other table alone */
+	now += 3600 * NSEC_PER_SEC;
+	pipeline_forget_exited(w->p, now);
+	assert_true(is_refused(w->p, NSEC_PER_SEC, now + 1));
+	assert_true(is_refused(w->p, 2 * NSEC_PER_SEC, now + 1));
+	assert_int_equal(HASH_COUNT(w->p->processes), 3); /* late samples have names */
+	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
+	assert_int_equal(HASH_COUNT(w->p->processes), 1);
+	assert_int_equal(w->p->processes->key.tgid, getpid());
+	assert_int_equal(w->p->processes->key.start_boottime_ns, start_ns);
+}
+
+/* Those of whose end nobody tells leave the places to others; who lives stays. */
+static void test_processes_have_a_limit(void **state)
+{
+	struct counter *dropped =
+		counter("podflame_processes_dropped_total", "reason", "table_full");
+	struct world *w = *state;
+	uint64_t before = counter_get(dropped), now = w->end_ns, start_ns;
+
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	see(w->p, (uint32_t)getpid(), 1, start_ns);
+	see(w->p, NOBODY, 32767, 0);
+	assert_int_equal(HASH_COUNT(w->p->processes), 32768); /* MAX_PROCESSES */
+	assert_int_equal(counter_get(dropped) - before, 0);
+	see(w->p, NOBODY + 32767, 1, 0);
+	assert_int_equal(HASH_COUNT(w->p->processes), 32768);
+	assert_int_equal(counter_get(dropped) - before, 1);
+	pipeline_forget_exited(w->p, now);
+	assert_int_equal(HASH_COUNT(w->p->processes),
+			 32768); /* the last samples are on their way */
+	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
+	assert_int_equal(HASH_COUNT(w->p->processes), 1);
+	assert_int_equal(w->p->processes->key.tgid, getpid());
+	see(w->p, NOBODY + 32767, 1, 0);
+	assert_int_equal(HASH_COUNT(w->p->processes), 2);
+	assert_int_equal(counter_get(dropped) - before, 1);
+}
+
+/* What it was before an exec is not read any more: that would be the next program's. */
+static void test_mappings_of_what_it_was(void **state)
+{
+	struct raw_proc r = {.what = RAW_PROC_SEEN,
+			     .tgid = 42,
+			     .exec_id = 1,
+			     .stack = 0xcafe,
+			     .start_boottime_ns = NSEC_PER_SEC};
+	struct drain told = {.procs = &r, .n_procs = 1};
+	struct world *w = *state;
+
+	pipeline_note_processes(w->p, &told);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.last_pass = false;
+	add(w, EVENT_ON_CPU, 1, 10101);
+	pipeline_feed(w->p, &w->feed);
+	assert_true(w->feed.waits);
+	assert_int_equal(w->feed.n_missing, 1);
+	assert_int_equal(w->feed.missing[0].stack, 0xcafe);
+	assert_int_equal(w->feed.missing[0].cgroup_id, CGROUP);
+	r.what = RAW_PROC_EXEC;
+	r.exec_id = 2;
+	pipeline_note_processes(w->p, &told);
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(w->feed.n_missing, 0);
+	assert_false(w->feed.waits);
+}
+
+/* What its names took of the window: the container that took it loses what follows, and nobody counts that as sampled. */
+static void test_a_container_has_its_share(void **state)
+{
+	_cleanup_free_ char *name = xmalloc(BATCH_MAX_BYTES / 2 + 1);
+	struct counter *folded = counter("podflame_samples_folded_total", NULL, NULL);
+	struct world *w = *state;
+	uint64_t before = counter_get(folded);
+	_cleanup_(batch_freep) struct batch *b = NULL;
+
+	memset(name, 'x', BATCH_MAX_BYTES / 2);
+	name[BATCH_MAX_BYTES / 2] = '\0';
+	assert_true(fold_begin(w->p->fold, w->owner));
+	batch_str(fold_batch(w->p->fold), name);
+	fold_end(w->p->fold);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	add(w, EVENT_ON_CPU, 3, 30303);
+	pipeline_feed(w->p, &w->feed);
+	assert_int_equal(counter_get(folded), before);
+	assert_int_equal(w->feed.owners[0].n_samples[EVENT_ON_CPU], 0);
+	b = pipeline_flush(w->p);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		assert_int_equal(b->profiles[i]->n_samples, 0);
+	assert_string_equal(profile_tag_get(b->profiles[0], "container_id"), "c0ffee");
+	assert_string_equal(b->profiles[0]->losses[0].reason, "window_full");
+	assert_int_equal(b->profiles[0]->losses[0].n_samples, 3);
+}
+
+/* A process's first samples wait for its mappings, then for the files of these. */
+static void test_files_of_mappings_just_read(void **state)
+{
+	const struct files_config fc = {.queued = true};
+	struct pipeline_config pc = {.fold = {.node_uid = "u",
+					      .boot_id = "b",
+					      .node_name = "n",
+					      .window_ns = 10 * NSEC_PER_SEC}};
+	struct raw_frame frame = {.exec_id = 1,
+				  .address = (uintptr_t)test_files_of_mappings_just_read};
+	struct world *w = *state;
+	struct files *files;
+	struct mappings *m;
+	struct raw_sample *s;
+
+	assert_int_equal(files_new(&fc, &files), 0);
+	pc.files = files;
+	pipeline_free(w->p);
+	assert_int_equal(pipeline_new(&pc, &w->p), 0);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	w->feed.last_pass = false;
+	w->feed.drain->stacks[0].frames = &frame;
+	s = add(w, EVENT_ON_CPU, 1, 10101);
+	s->tgid = (uint32_t)getpid();
+	assert_int_equal(proc_start_boottime(s->tgid, &s->start_boottime_ns), 0);
+	pipeline_feed(w->p, &w->feed);
+	assert_true(w->feed.waits);
+	assert_int_equal(w->feed.n_missing, 1);
+	assert_int_equal(mappings_read(s->tgid, s->start_boottime_ns, 1, &m), 0);
+	pipeline_mappings(w->p, m);
+	mappings_unref(m);
+	w->feed.last_pass = true;
+	pipeline_feed(w->p, &w->feed);
+	assert_true(w->feed.waits);
+	assert_int_equal(w->feed.n_unparsed, 1);
+	unparsed_free(TAKE_PTR(w->feed.unparsed), w->feed.n_unparsed);
+	w->feed.n_unparsed = 0;
+	/* parsed or not: it does not wait for ever */
+	pipeline_feed(w->p, &w->feed);
+	assert_false(w->feed.waits);
+	feed_done(&w->feed);
+	w->feed = (struct feed){0};
+	w->p = pipeline_free(w->p);
+	files_free(files);
+}
+
+/* Of a process of this name, seen in a selected container; tgid_own: its PID as it sees it, node's: 42. */
+static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, uint64_t age_ns)
+{
+	struct raw_proc r = {.what = RAW_PROC_SEEN,
+			     .tgid = 42,
+			     .tgid_own = tgid_own,
+			     .start_boottime_ns = NSEC_PER_SEC};
+	struct drain seen = {.procs = &r, .n_procs = 1};
+	struct raw_sample *s;
+	struct accepted a;
+
+	snprintf(r.comm, sizeof(r.comm), "%s", comm);
+	pipeline_note_processes(w->p, &seen);
+	begin(w, w->end_ns);
+	s = add(w, EVENT_ON_CPU, 1, 1);
+	s->first_ns = s->last_ns = s->start_boottime_ns + age_ns;
+	return pipeline_judge(w->p, &w->feed, s, &a);
+}
+
+/* What runc 1.1.5 is called in a container's cgroup before it is the container's program, on Linux 6.18 and 6.1. */
+static void test_runtimes_own_code_96(void **state)
+{
+	static const char *const moments[] = {"exe", "6", "memfd:runc_clon", "runc:[0:PARENT]",
+					      "crun"};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(moments); i++)
+		assert_string_equal(judged(w, moments[i], 42, 5 * MS), "runtime_helper");
+	assert_string_equal(judged(w, "runc:[2:INIT]", 1, 5 * MS), "runtime_helper");
+	/* in a PID namespace of its own, or after more than a moment: a program of that name */
+	assert_null(judged(w, "exe", 1, 5 * MS));
+	assert_null(judged(w, "exe", 42, 60 * NSEC_PER_SEC));
+	assert_null(judged(w, "6to4", 42, 5 * MS));
+	assert_null(judged(w, "", 42, 5 * MS));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nobodys_code_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_whole_drain_ends_no_window, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_drain_that_is_late, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_wait_over_the_end_of_a_window, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_suspend, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_suspend_without_a_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_spans_are_scaled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_dropped_samples_are_told_once, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_loss_is_told_where_it_belongs, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_mappings_of_what_it_was, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_files_of_mappings_just_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_container_has_its_share, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ends_that_nobody_tells, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests_name("node/pipeline", tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much memory tables and caches may take: the kernel's is charged to the cgroup of whoever makes
+ * the maps, and an agent over its limit is killed.
+ */
+#include "node/learn/learn.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#define LIMIT_SHARE 4
+#define NO_LIMIT    (1ULL << 60) /* v1 writes a number near 2^63 */
+
+static uint64_t limit_in(const char *dir, const char *file)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, file), *text = NULL;
+	uint64_t limit;
+
+	if (file_read(AT_FDCWD, path, 64, &text, NULL) < 0)
+		return UINT64_MAX;
+	text[strcspn(text, "\n")] = '\0';
+	return str_to_u64(text, UINT64_MAX, &limit) == 0 && limit < NO_LIMIT ? limit : UINT64_MAX;
+}
+
+/* The strictest of the cgroup and all above it. In a container the mount may begin at its own:
+ * then the path is not there, and the mount itself is looked at. */
+static uint64_t limit_above(const char *mount, const char *path, const char *file)
+{
+	_cleanup_free_ char *dir = xasprintf("%s%s", mount, path);
+	uint64_t limit = limit_in(mount, file), x;
+	char *slash;
+
+	while ((slash = strrchr(dir, '/')) && slash >= dir + strlen(mount)) {
+		x = limit_in(dir, file);
+		limit = MIN(limit, x);
+		*slash = '\0';
+	}
+	return limit;
+}
+
+/* "0::/path" (v2), "5:memory:/path" or "7:cpu,memory:/path" (v1). */
+static uint64_t limit_of_line(char *line, const char *mount)
+{
+	_cleanup_free_ char *v1 = xasprintf("%s/memory", mount);
+	char *controllers = strchr(line, ':'), *path, *save = NULL;
+
+	path = controllers ? strchr(controllers + 1, ':') : NULL;
+	if (!path)
+		return UINT64_MAX;
+	*path++ = '\0';
+	if (!*++controllers)
+		return limit_above(mount, path, "memory.max");
+	for (char *s = strtok_r(controllers, ",", &save); s; s = strtok_r(NULL, ",", &save))
+		if (streq(s, "memory"))
+			return limit_above(v1, path, "memory.limit_in_bytes");
+	return UINT64_MAX;
+}
+
+uint64_t tables_memory_limit(const char *self_cgroup, const char *mount)
+{
+	_cleanup_free_ char *text = xstrdup(self_cgroup);
+	uint64_t limit = UINT64_MAX;
+	char *save = NULL;
+
+	for (char *s = strtok_r(text, "\n", &save); s; s = strtok_r(NULL, "\n", &save)) {
+		uint64_t x = limit_of_line(s, mount);
+
+		limit = MIN(limit, x);
+	}
+	return limit;
+}
+
+size_t memory_share(uint64_t wanted_bytes)
+{
+	const char *told = getenv("MEMORY_LIMIT"); /* of the pod's spec: the host's cgroup tree
+						    * does not show a container which part is its own */
+	_cleanup_free_ char *text = NULL;
+	uint64_t limit = UINT64_MAX, x;
+
+	if (told && str_to_u64(told, UINT64_MAX, &x) == 0 && x > 0)
+		limit = x;
+	if (file_read(AT_FDCWD, "/proc/self/cgroup", 65536, &text, NULL) == 0) {
+		x = tables_memory_limit(text, "/sys/fs/cgroup");
+		limit = MIN(limit, x);
+	}
+	return MIN(wanted_bytes, limit / LIMIT_SHARE);
+}
