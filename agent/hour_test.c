@@ -5,7 +5,7 @@
  * each window. No memory is left, whatever a window made: 36 windows here, 360 with LONG=1; under AddressSanitizer
  * (make test-asan) LeakSanitizer looks, too. No kernel: samples are made here.
  */
-#include "node/internal.h"
+#include "node/pipeline/internal.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -36,7 +36,7 @@ struct world {
 	char dir[TESTDIR_BYTES];
 	struct wire wire;
 	struct files *files;
-	struct pipeline *pipeline;
+	struct windows *windows;
 	struct owner *owner;
 	struct timer guard;
 	uint64_t now_ns; /* CLOCK_BOOTTIME of that hour */
@@ -160,29 +160,35 @@ static void send_batch(struct world *w, struct batch *b)
 		assert_int_equal(sender_send(w->wire.sender, b), 0);
 }
 
-/* As drains.c does: mappings of who is not known are read, then it is folded. */
+/* As sample_queue.c does: mappings of who is not known are read, then it is folded. */
 static void take_drain(struct world *w, struct drain *d)
 {
 	struct feed f = {.drain = d, .full = true};
+	struct feed_answer answer = {0};
 	struct mappings *m;
 
 	f.owners = xcalloc(1, sizeof(*f.owners));
 	f.owners[f.n_owners++] = (struct attribution){
 		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
-	pipeline_feed(w->pipeline, &f);
-	for (size_t i = 0; i < f.n_missing; i++) {
-		assert_int_equal(mappings_read(f.missing[i].tgid, f.missing[i].start_boottime_ns,
-					       f.missing[i].exec_id, &m),
+	pipeline_windows_fold(w->windows, &f, &answer);
+	for (size_t i = 0; i < answer.n_missing; i++) {
+		assert_int_equal(mappings_read(answer.missing[i].tgid,
+					       answer.missing[i].start_boottime_ns,
+					       answer.missing[i].exec_id, &m),
 				 0);
-		pipeline_mappings(w->pipeline, m);
+		pipeline_windows_mappings(w->windows, m);
 		mappings_unref(m);
 	}
-	if (f.waits) {
+	if (answer.waits) {
 		f.last_pass = true;
-		pipeline_feed(w->pipeline, &f);
+		f.files_asked = answer.files_asked;
+		pipeline_feed_answer_done(&answer);
+		answer = (struct feed_answer){0};
+		pipeline_windows_fold(w->windows, &f, &answer);
 	}
-	send_batch(w, TAKE_PTR(f.batch));
-	feed_done(&f);
+	send_batch(w, TAKE_PTR(answer.batch));
+	pipeline_feed_answer_done(&answer);
+	pipeline_feed_done(&f);
 }
 
 static void on_stored(const struct stored_event *e, size_t n, void *arg)
@@ -262,15 +268,13 @@ static void make_world(struct world *w)
 	const struct store_config stored = {
 		.kind = "sqlite", .path = w->dir, .retention_ns = RETENTION_NS};
 	const struct files_config fc = {};
-	struct pipeline_config pc = {
-		.fold = {
-			.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW_NS}};
+	const struct fold_config c = {
+		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW_NS};
 
 	wire_make(&w->wire, &stored, spool, 64 << 20);
 	sender_on_stored(w->wire.sender, on_stored, w);
 	assert_int_equal(files_new(&fc, &w->files), 0);
-	pc.files = w->files;
-	assert_int_equal(pipeline_new(&pc, &w->pipeline), 0);
+	assert_int_equal(pipeline_windows_new(&c, w->files, &w->windows), 0);
 	w->owner = xcalloc(1, sizeof(*w->owner));
 	w->owner->refs = 1;
 	w->owner->off_keep = UINT32_MAX;
@@ -283,7 +287,7 @@ static void done(struct world *w)
 {
 	timer_cancel(&w->guard);
 	wire_free(&w->wire);
-	pipeline_free(w->pipeline);
+	pipeline_windows_free(w->windows);
 	files_free(w->files);
 	owner_unref(w->owner);
 	testdir_remove(w->dir);
@@ -321,7 +325,7 @@ static void run(uint32_t n_windows)
 	print_message("%u windows, %llu samples: %ld KiB more than after %d windows\n", n_windows,
 		      (unsigned long long)w.n_made, more >> 10, 2 * N_WARM);
 	assert_true(more < MAX_GROWTH);
-	send_batch(&w, pipeline_flush(w.pipeline)); /* may be nothing */
+	send_batch(&w, pipeline_windows_flush(w.windows)); /* may be nothing */
 	await_hub(&w);
 	assert_int_equal(w.n_stored, w.n_made);
 	done(&w);

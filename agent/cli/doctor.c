@@ -71,7 +71,7 @@ int cmd_doctor(int argc, char **argv)
 				  NULL,
 				  NULL,
 				  NULL};
-	const struct files_config fc = {.parser.marks = tables_marks(),
+	const struct files_config fc = {.parser.marks = learn_markers(),
 					.host_debug_dir = "/usr/lib/debug",
 					.patient = true};
 	struct doctor d = {0};

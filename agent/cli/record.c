@@ -134,7 +134,7 @@ void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns,
 		r->n_unmapped++;
 		return;
 	}
-	tables_tag(r->files, m);
+	learn_tags(r->files, m);
 	stacks_mappings(r->stacks, m);
 	record_give_tables(r, m);
 	record_heap_look(r, m);
@@ -407,7 +407,7 @@ static int check_support(const struct recording *r)
 
 static int record(struct recording *r, int signal_fd)
 {
-	struct files_config fc = {.parser.marks = tables_marks(),
+	struct files_config fc = {.parser.marks = learn_markers(),
 				  .host_debug_dir = "/usr/lib/debug",
 				  .patient = true};
 	struct stacks_config sc = {0};

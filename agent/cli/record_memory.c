@@ -55,7 +55,7 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	if (h && h->exec_id != m->exec_id) {
 		take_away(r, h);
 		free(TAKE_PTR(h->problem));
-		unseen_begin_anew(&h->unseen);
+		learn_unseen_begin_anew(&h->unseen);
 	}
 	if (!h) {
 		GROW(r->heaps, r->n_heaps, r->cap_heaps);
@@ -74,8 +74,8 @@ static void look_at_memory(const struct recording *r, struct record_heap *h)
 
 	if (h->attached && h->sites && !h->sites->own_heap &&
 	    proc_memory(h->tgid, h->start_boottime_ns, &now) == 0)
-		unseen_look(&h->unseen, &now, probes_attached_bytes(h->attached),
-			    r->options->settings.alloc_sample_bytes);
+		learn_unseen(&h->unseen, &now, probes_attached_bytes(h->attached),
+			     r->options->settings.alloc_sample_bytes);
 }
 
 /* At its sites; in place of what is attached. */
@@ -87,17 +87,17 @@ static void attach(struct recording *r, struct record_heap *h)
 
 	if (!h->sites->n) {
 		h->attached = probes_detach(r->probes, h->attached);
-		unseen_begin_anew(&h->unseen); /* the next probes count from 0 */
+		learn_unseen_begin_anew(&h->unseen); /* the next probes count from 0 */
 		return;
 	}
-	site_files_make(h->sites, h->m, 1u << r->options->event, &f);
+	learn_site_files(h->sites, h->m, 1u << r->options->event, &f);
 	if (h->attached)
 		e = probes_attach_change(r->probes, h->attached, &f.process, f.files, f.n_files,
 					 &refused);
 	else
 		e = probes_attach(r->probes, h->tgid, h->start_boottime_ns, &f.process, f.files,
 				  f.n_files, &h->attached, &refused);
-	site_files_done(&f);
+	learn_site_files_done(&f);
 	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;
 	look_at_memory(r, h);
@@ -105,20 +105,20 @@ static void attach(struct recording *r, struct record_heap *h)
 		return;
 	free(h->problem);
 	h->problem = e ? xasprintf("probes cannot be attached: %s", strerror(-e))
-		       : xstrdup(sites_problem(h->sites, 1u << r->options->event, &refused));
+		       : xstrdup(learn_sites_problem(h->sites, 1u << r->options->event, &refused));
 }
 
 static void take_sites(struct recording *r, struct record_heap *h, struct alloc_sites *s,
 		       struct mappings *m)
 {
-	const char *why = sites_problem(s, 1u << r->options->event, NULL);
+	const char *why = learn_sites_problem(s, 1u << r->options->event, NULL);
 
 	if (s->own_heap)
 		h->unseen = (struct unseen){0}; /* nothing is compared with that */
-	if (h->sites && sites_equal(s, m, h->sites, h->m)) {
+	if (h->sites && learn_sites_equal(s, m, h->sites, h->m)) {
 		if (*why && !h->problem)
 			h->problem = xstrdup(why);
-		sites_take_over(h->sites, s);
+		learn_sites_take_over(h->sites, s);
 		alloc_sites_free(s);
 		return;
 	}
@@ -140,7 +140,7 @@ void record_heap_look(struct recording *r, struct mappings *m)
 	if (!is_memory(r))
 		return;
 	h = get(r, m);
-	e = tables_alloc_sites(r->files, m, 1u << r->options->event, &s);
+	e = learn_alloc_sites(r->files, m, 1u << r->options->event, &s);
 	h->again = e == -EAGAIN;
 	if (e == 0) {
 		take_sites(r, h, s, m);
@@ -159,7 +159,7 @@ static void read_go(struct recording *r, struct record_heap *h)
 				 .event_mask = 1u << r->options->event};
 	struct drain *d = NULL;
 
-	if (!h->sites || !h->sites->go || alloc_go_drain(h->sites->go, &who, &d) < 0 || !d)
+	if (!h->sites || !h->sites->go || learn_go_heap(h->sites->go, &who, &d) < 0 || !d)
 		return;
 	record_samples(r, d);
 }
@@ -260,7 +260,7 @@ static void print_not_seen(const struct recording *r)
 
 	for (size_t i = 0; i < r->n_heaps; i++) {
 		const struct record_heap *h = &r->heaps[i];
-		_cleanup_free_ char *grown = unseen_text(&h->unseen);
+		_cleanup_free_ char *grown = learn_unseen_text(&h->unseen);
 		const char *problem = h->problem && !h->again ? h->problem : NULL;
 
 		if ((!problem && !grown) || n++ >= NOT_SEEN_SHOWN)

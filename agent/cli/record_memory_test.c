@@ -20,8 +20,8 @@ static struct mapping library = {.inode = 1};
 static struct mappings maps = {.items = &library, .n = 1, .tgid = 8, .start_boottime_ns = 1000};
 static uint64_t anon_bytes;
 
-int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		       struct alloc_sites **ret)
+int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		      struct alloc_sites **ret)
 {
 	(void)f;
 	assert_ptr_equal(m, &maps);
@@ -144,7 +144,7 @@ void record_samples(struct recording *r, struct drain *d)
 	(void)d;
 }
 
-int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
+int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
 {
 	(void)g;
 	(void)who;

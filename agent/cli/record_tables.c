@@ -8,7 +8,7 @@
 
 void record_open_tables(struct recording *r)
 {
-	int e = tables_kernel(r->probes, memory_share(TABLE_BYTES), &r->unwind);
+	int e = learn_unwind_new(r->probes, proc_memory_share(TABLE_BYTES), &r->unwind);
 
 	if (e)
 		fprintf(stderr, "podflame record: unwind tables do not work here: %s\n",
@@ -68,7 +68,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	struct runtime_process *found = NULL;
 	bool again = false;
 
-	if (tables_runtimes(r->files, m, p->runtimes, &found, &again) < 0)
+	if (learn_runtimes(r->files, m, p->runtimes, &found, &again) < 0)
 		return; /* counted; what was known holds */
 	runtime_process_unref(p->runtimes);
 	p->runtimes = found;
@@ -77,9 +77,9 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	p->m = again ? m : mappings_unref(m);
 	stacks_runtimes(r->stacks, m->tgid, m->start_boottime_ns, m->exec_id, found);
 	if (!r->not_walked)
-		r->not_walked = tables_runtimes_problem(m, found);
+		r->not_walked = learn_runtimes_problem(m, found);
 	if (!r->not_named)
-		r->not_named = tables_runtimes_unnamed(found);
+		r->not_named = learn_runtimes_unnamed(found);
 }
 
 /* ---- tables ---- */
@@ -94,11 +94,11 @@ static void give_tables(struct recording *r, struct mappings *m)
 		struct applied a;
 
 		look(r, p, m);
-		(void)tables_apply(r->unwind, r->files, m, p->runtimes, &a);
+		(void)learn_apply(r->unwind, r->files, m, p->runtimes, &a);
 		again = parse_unknown(r, m, &a);
 		if (!again && a.missing && !r->missing)
 			r->missing = TAKE_PTR(a.missing);
-		applied_done(&a);
+		learn_applied_done(&a);
 	}
 }
 

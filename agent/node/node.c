@@ -1,97 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's side put together: who is made when, who is told what, who ends first. */
-#include "node/limit/overhead.h"
+#include "node/internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define OS_MAILBOX     (64u << 20)
-#define FILES_MAILBOX  (16u << 20)
-#define PARSE_MAILBOX  (1u << 20)
-#define PIPE_MAILBOX   (256u << 20)
-#define PROBES_MAILBOX (1u << 20)
-#define USER_AGENT     "podflame-agent/" PODFLAME_VERSION
-
-bool node_total(const struct node *n)
-{
-	return n->conf->total || (n->config.local && !n->conf->on_cpu_disabled);
-}
-
-bool node_has_pods(const struct node *n)
-{
-	return n->config.kube || !n->config.local;
-}
+#define USER_AGENT "podflame-agent/" PODFLAME_VERSION
 
 /* ---- what is told ---- */
 
-void node_batch(struct node *n, struct batch *b)
+struct stored {
+	struct report *report;
+	const struct stored_event *event;
+};
+
+static void tell_stored(const char *uid, void *arg)
 {
-	int r;
+	const struct stored *s = arg;
 
-	if (!b)
-		return;
-	r = sender_send(n->sender, b);
-	if (r < 0)
-		log_warn("profiles of a window could not be queued: %s", strerror(-r));
-}
-
-void node_problem_all(struct node *n, const char *reason, const char *message)
-{
-	const struct plan *plan = procs_plan(n->procs);
-
-	for (size_t i = 0; n->report && plan && i < plan->n_targets; i++)
-		if (plan->targets[i].containers_planned || !*message)
-			report_problem(n->report, plan->targets[i].uid, reason, message, 0);
-}
-
-static bool has_container(const struct plan_pod *pod, const char *id)
-{
-	for (size_t i = 0; i < pod->n_containers; i++)
-		if (str_equal(pod->containers[i].id, id))
-			return true;
-	return false;
-}
-
-/* A container that runs before the API server has said its id is one of those without. */
-static bool is_asked(const struct plan_pod *pod, const struct plan_container *c,
-		     const char *container_id, const char *pod_uid)
-{
-	if (!container_id || !*container_id)
-		return str_equal(pod->uid, pod_uid);
-	if (c->id)
-		return streq(c->id, container_id);
-	return str_equal(pod->uid, pod_uid) && !has_container(pod, container_id);
-}
-
-void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
-		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg)
-{
-	const struct plan *plan = procs_plan(n->procs);
-
-	for (size_t i = 0; plan && i < plan->n_pods; i++)
-		for (size_t k = 0; k < plan->pods[i].n_containers; k++) {
-			const struct plan_container *c = &plan->pods[i].containers[k];
-
-			if (!is_asked(&plan->pods[i], c, container_id, pod_uid))
-				continue;
-			for (size_t t = 0; t < c->n_targets; t++)
-				fn(n, plan->targets[c->targets[t]].uid, arg);
-		}
-}
-
-static void tell_stored(struct node *n, const char *uid, void *arg)
-{
-	const struct stored_event *e = arg;
-
-	report_stored(n->report, uid, e->event, e->n_samples);
+	report_stored(s->report, uid, s->event->event, s->event->n_samples);
 }
 
 static void on_stored(const struct stored_event *e, size_t n_events, void *arg)
 {
-	struct node *n = arg;
+	const struct node *n = arg;
 
-	for (size_t i = 0; n->report && i < n_events; i++)
-		node_targets_of(n, e[i].container_id, e[i].pod_uid, tell_stored, (void *)&e[i]);
+	for (size_t i = 0; n->report && i < n_events; i++) {
+		struct stored s = {n->report, &e[i]};
+
+		plan_targets_of(procs_plan(n->procs), e[i].container_id, e[i].pod_uid, tell_stored,
+				&s);
+	}
 }
 
 json_t *node_debug_plan(void *node)
@@ -106,7 +45,7 @@ json_t *node_debug_report(void *node)
 {
 	struct node *n = node;
 
-	return n->report ? report_json(n->report) : json_null();
+	return n->report && n->started ? report_json(n->report) : json_null();
 }
 
 /* Later plans are put in force without the pod becoming unready each time. */
@@ -118,7 +57,7 @@ bool node_ready(struct buf *why, void *node)
 		return true;
 	if (n->config.kube && !procs_plan(n->procs))
 		buf_puts(why, "the API server's lists are not in yet\n");
-	else if (!n->pipeline)
+	else if (!n->started)
 		buf_puts(why, "this node is not known to the API server yet\n");
 	else if (!kernel_settled(n->kernel))
 		buf_puts(why, "programs or the filter are being put into the kernel\n");
@@ -139,26 +78,12 @@ static void read_id(const char *path, char *out, size_t n)
 	snprintf(out, n, "%s", text);
 }
 
-int node_start_report(struct node *n)
-{
-	struct report_config c = {
-		.node_name = n->conf->node_name,
-		.pod_name = getenv("POD_NAME"),
-		.ns = n->conf->own_namespace,
-		.version = PODFLAME_VERSION,
-		.boot_id = n->boot_id,
-		.unwind_table_bytes = n->table_bytes,
-	};
-
-	return n->report ? 0 : report_new(n->loop, n->config.kube, &c, &n->report);
-}
-
 static int open_files(struct node *n)
 {
 	const struct config *conf = n->conf;
 	struct files_config c = {
-		.parser.marks = tables_marks(),
-		.cache_bytes = memory_share(conf->symbol_cache_bytes),
+		.parser.marks = learn_markers(),
+		.cache_bytes = proc_memory_share(conf->symbol_cache_bytes),
 		.host_debug_dir = conf->host_debug_dir,
 		.debuginfod_url = conf->debuginfod_url,
 		.debuginfod_ca_file = conf->debuginfod_ca_file,
@@ -168,71 +93,30 @@ static int open_files(struct node *n)
 		.queued = true,
 	};
 
-	return n->known_files ? 0 : files_new(&c, &n->known_files);
+	return files_new(&c, &n->files);
 }
 
 int node_start(struct node *n, const char *node_uid)
 {
-	struct pipeline_config c = {
-		.fold = {.node_uid = node_uid,
-			 .boot_id = n->boot_id,
-			 .node_name = n->conf->node_name,
-			 .cluster_name = n->conf->cluster_name,
-			 .window_ns = n->conf->window_ns,
-			 .per_cpu = n->conf->on_cpu_per_cpu,
-			 .start_offset_ns = n->gap.start_offset_ns},
-	};
 	const char *problem;
 	int r;
 
-	if (n->pipeline)
+	if (n->started)
 		return 0;
-	r = open_files(n);
-	c.files = n->known_files;
-	if (r == 0)
-		r = pipeline_new(&c, &n->pipeline);
+	r = pipeline_start(n->pipeline, node_uid);
 	if (r < 0)
 		return r;
+	n->started = true;
 	if (*mappings_problem())
 		log_warn("functions of processes have no names: %s", mappings_problem());
 	problem = pipeline_kernel_problem(n->pipeline);
 	if (*problem)
 		log_warn("kernel functions have no names: %s", problem);
-	snprintf(n->kernel_problem, sizeof(n->kernel_problem), "%s", problem);
+	kernel_start(n->kernel, problem);
 	return 0;
 }
 
-/* Windows wait in memory; a restart would lose them, and the disk would answer no sooner. */
-static void disk_stuck(struct worker *w, struct job *j, void *arg)
-{
-	(void)w;
-	(void)j;
-	(void)arg;
-	log_warn("the spool's disk does not answer: profiles wait in memory");
-}
-
-static int start_workers(struct node *n)
-{
-	int r = worker_new(n->loop, "os", OS_MAILBOX, &n->os);
-
-	if (r == 0)
-		r = worker_new(n->loop, "files", FILES_MAILBOX, &n->files);
-	if (r == 0)
-		r = worker_new(n->loop, "tables", PARSE_MAILBOX, &n->tables);
-	if (r == 0)
-		r = worker_new(n->loop, "debug", PARSE_MAILBOX, &n->debug);
-	if (r == 0)
-		r = worker_new(n->loop, "pipeline", PIPE_MAILBOX, &n->pipe);
-	if (r == 0)
-		r = worker_new(n->loop, "probes", PROBES_MAILBOX, &n->probing);
-	if (r == 0)
-		r = worker_new(n->loop, "disk", SEND_MAILBOX_BYTES, &n->disk);
-	if (r == 0)
-		worker_on_stuck(n->disk, disk_stuck, NULL);
-	return r;
-}
-
-static int start_sender(struct node *n, struct field_error *reterr)
+static int open_sender(struct node *n, struct field_error *reterr)
 {
 	const struct config *conf = n->conf;
 	struct send_config c = {
@@ -242,16 +126,220 @@ static int start_sender(struct node *n, struct field_error *reterr)
 		.spool_dir = conf->spool_dir,
 		.spool_max_bytes = conf->spool_max_bytes,
 		.user_agent = USER_AGENT,
-		.os = n->disk,
+		.os = n->work->disk,
 		.direct = n->config.direct,
 		.direct_arg = n->config.direct_arg,
 	};
-	int r = sender_new(n->loop, &c, &n->sender, reterr);
+	int r = sender_new(n->work->loop, &c, &n->sender, reterr);
 
 	if (r == 0)
 		sender_on_stored(n->sender, on_stored, n);
 	return r;
 }
+
+/* Pods are profiled, by their cgroups; else host processes only. */
+static bool has_pods(const struct node *n)
+{
+	return n->config.kube || !n->config.local;
+}
+
+/* Without Kubernetes no plan asks for cgroups, unless the user said which. */
+static int choose_hierarchy(struct node *n, struct field_error *reterr)
+{
+	struct field_error err = {0};
+	int r = cgroup_choose(n->conf->cgroup_hierarchy, &n->hierarchy, &err);
+
+	if (r == 0 || (!has_pods(n) && !*n->conf->cgroup_hierarchy))
+		return 0;
+	if (reterr)
+		*reterr = err;
+	return r;
+}
+
+static void open_report(struct node *n, size_t table_bytes)
+{
+	struct report_config c = {
+		.node_name = n->conf->node_name,
+		.pod_name = getenv("POD_NAME"),
+		.ns = n->conf->own_namespace,
+		.version = PODFLAME_VERSION,
+		.boot_id = n->boot_id,
+		.unwind_table_bytes = table_bytes,
+	};
+
+	int r = n->config.kube ? report_new(n->work->loop, n->config.kube, &c, &n->report) : 0;
+
+	if (r < 0)
+		log_err("node %s: its report cannot be written: %s", n->conf->node_name,
+			strerror(-r));
+}
+
+static void open_limit(struct node *n)
+{
+	struct limit_config c = {
+		.work = n->work,
+		.procs = n->procs,
+		.report = n->report,
+		.hierarchy = &n->hierarchy,
+		.window_ns = n->conf->window_ns,
+	};
+
+	n->limit = limit_new(&c);
+}
+
+/* ---- the kernel: what it tells goes up ---- */
+
+static void drained(void *node, struct drain *drain, bool full)
+{
+	const struct node *n = node;
+
+	pipeline_drain(n->pipeline, drain, full);
+}
+
+static bool detach(void *node)
+{
+	const struct node *n = node;
+
+	follow_detach(n->follow);
+	return follow_is_detached(n->follow);
+}
+
+static void unloaded(void *node)
+{
+	const struct node *n = node;
+
+	follow_unloaded(n->follow);
+}
+
+static int open_kernel(struct node *n, size_t table_bytes, struct field_error *reterr)
+{
+	static const struct kernel_ops ops = {drained, detach, unloaded};
+	struct kernel_config c = {
+		.work = n->work,
+		.procs = n->procs,
+		.report = n->report,
+		.limit = n->limit,
+		.conf = n->conf,
+		.hierarchy = &n->hierarchy,
+		.has_pods = has_pods(n),
+		.has_api_server = n->config.kube != NULL,
+		.by_name = n->config.local,
+		.total = n->conf->total || (n->config.local && !n->conf->on_cpu_disabled),
+		.table_bytes = table_bytes,
+		.ops = &ops,
+		.ops_arg = n,
+	};
+
+	return kernel_new(&c, &n->kernel, reterr);
+}
+
+/* ---- processes: what is learnt of them goes up ---- */
+
+static void learnt_runtimes(void *node, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+			    struct runtime_process *found)
+{
+	const struct node *n = node;
+
+	pipeline_runtimes(n->pipeline, tgid, start_boottime_ns, exec_id, found);
+}
+
+static void parsed(void *node)
+{
+	const struct node *n = node;
+
+	pipeline_advance(n->pipeline);
+}
+
+static void sampled(void *node, struct drain *drain)
+{
+	const struct node *n = node;
+
+	pipeline_drain_whole(n->pipeline, drain);
+}
+
+static void read_mappings(void *node, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+			  uint64_t cgroup_id)
+{
+	const struct node *n = node;
+
+	pipeline_read_mappings(n->pipeline, tgid, start_boottime_ns, exec_id, cgroup_id);
+}
+
+static void open_follow(struct node *n)
+{
+	static const struct follow_ops ops = {learnt_runtimes, parsed, sampled, read_mappings};
+	struct follow_config c = {
+		.work = n->work,
+		.procs = n->procs,
+		.report = n->report,
+		.limit = n->limit,
+		.kernel = n->kernel,
+		.files = n->files,
+		.java_refresh_ns = n->conf->java_refresh_ns,
+		.ops = &ops,
+		.ops_arg = n,
+	};
+
+	n->follow = follow_new(&c);
+}
+
+static void open_pipeline(struct node *n)
+{
+	struct pipeline_config c = {
+		.work = n->work,
+		.procs = n->procs,
+		.report = n->report,
+		.limit = n->limit,
+		.kernel = n->kernel,
+		.follow = n->follow,
+		.files = n->files,
+		.sender = n->sender,
+		.hierarchy = &n->hierarchy,
+		.conf = n->conf,
+		.has_pods = has_pods(n),
+		.local = n->config.local,
+		.boot_id = n->boot_id,
+	};
+
+	n->pipeline = pipeline_new(&c);
+}
+
+/* ---- every second ---- */
+
+static void show_sender(const struct sender *sender)
+{
+	struct sender_stats s;
+
+	sender_stats(sender, &s);
+	counter_set(counter("podflame_send_total", "result", "stored"), s.n_sent);
+	counter_set(counter("podflame_send_total", "result", "failed"), s.n_failed);
+	counter_set(counter("podflame_send_dropped_profiles_total", NULL, NULL),
+		    s.n_dropped_profiles);
+	counter_set(counter("podflame_send_dropped_samples_total", NULL, NULL),
+		    s.n_dropped_samples);
+	counter_set(counter("podflame_spool_bytes", NULL, NULL), s.spool_bytes);
+	counter_set(counter("podflame_spool_batches", NULL, NULL), s.n_spooled);
+}
+
+static void tick(void *arg)
+{
+	struct node *n = arg;
+
+	/* of wall time, so that a window gets what belongs to it */
+	timer_set(n->work->loop, &n->tick,
+		  NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC, tick, n);
+	show_sender(n->sender);
+	if (!n->started)
+		return;
+	kernel_sync(n->kernel);
+	pipeline_note_profiled(n->pipeline);
+	if (!kernel_tick(n->kernel))
+		pipeline_drain(n->pipeline, NULL, true);
+	pipeline_tick(n->pipeline);
+	follow_tick(n->follow);
+}
+
+/* ---- start ---- */
 
 /* One machine without an API server: nothing to wait for, errors are the user's at once. */
 static int start_local(struct node *n, struct field_error *reterr)
@@ -260,36 +348,41 @@ static int start_local(struct node *n, struct field_error *reterr)
 	int r;
 
 	read_id("/etc/machine-id", machine_id, sizeof(machine_id));
-	r = hosts_new(n, &n->hosts, reterr);
-	if (r == 0)
-		r = node_start(n, *machine_id ? machine_id : n->conf->node_name);
-	if (r == 0 && (node_total(n) || n->hosts))
+	r = node_start(n, *machine_id ? machine_id : n->conf->node_name);
+	if (r == 0 && kernel_is_asked(n->kernel))
 		r = kernel_load_now(n->kernel, reterr);
 	return r;
 }
 
 static int start(struct node *n, struct field_error *reterr)
 {
-	int r = start_workers(n);
+	size_t table_bytes = proc_memory_share(n->conf->unwind_table_bytes);
+	int r = work_start_workers(n->work, SEND_MAILBOX_BYTES);
 
 	if (r == 0)
 		r = procs_new(&n->procs);
 	if (r == 0)
-		r = start_sender(n, reterr);
+		r = open_files(n);
 	if (r == 0)
-		r = kernel_new(n, &n->kernel, reterr);
+		r = open_sender(n, reterr);
+	if (r == 0)
+		r = choose_hierarchy(n, reterr);
 	if (r < 0)
 		return r;
-	n->reads = reads_new(n);
-	n->drains = drains_new(n);
-	n->follow = follow_new(n);
-	n->limit = limit_new(n);
-	n->throttle = throttle_new(n);
-	n->overhead = overhead_new(n);
+	open_report(n, table_bytes);
+	n->work->procs = n->procs;
+	n->work->report = n->report;
+	open_limit(n);
+	r = open_kernel(n, table_bytes, reterr);
+	if (r < 0)
+		return r;
+	open_follow(n);
+	open_pipeline(n);
+	timer_set(n->work->loop, &n->tick, 0, tick, n);
 	if (n->config.local)
 		r = start_local(n, reterr);
 	if (r == 0 && n->config.kube)
-		r = world_new(n, &n->world);
+		r = watches_new(n, &n->watches);
 	return r;
 }
 
@@ -299,14 +392,10 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 	struct node *n = xcalloc(1, sizeof(*n));
 	int r;
 
-	n->loop = l;
 	n->conf = c->conf;
 	n->config = *c;
-	n->refs = 1;
-	n->tasks_tail = &n->tasks;
+	n->work = work_new(l);
 	read_id("/proc/sys/kernel/random/boot_id", n->boot_id, sizeof(n->boot_id));
-	n->table_bytes = memory_share(c->conf->unwind_table_bytes);
-	gap_open(&n->gap, c->conf, c->local, n->boot_id);
 	r = start(n, reterr);
 	if (r < 0) {
 		node_free(n);
@@ -318,65 +407,34 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 
 /* ---- end ---- */
 
-/* The workers have ended and what they did is taken in: the last drain, the open window. */
-static void flush(struct node *n)
-{
-	if (n->kernel)
-		kernel_close(n->kernel);
-	if (n->drains)
-		drains_advance(n->drains);
-	if (n->pipeline)
-		pipeline_gap(n->pipeline, gap_take(n));
-	if (n->pipeline && n->sender)
-		node_batch(n, pipeline_flush(n->pipeline));
-	if (n->pipeline)
-		gap_end(n);
-}
-
 struct node *node_free(struct node *n)
 {
 	if (!n)
 		return NULL;
-	n->world = world_free(n->world);
+	n->watches = watches_free(n->watches);
+	timer_cancel(&n->tick);
 	if (n->follow)
 		follow_stop(n->follow);
-	if (n->tables)
-		worker_free(n->tables);
-	if (n->debug)
-		worker_free(n->debug);
-	if (n->attach)
-		worker_free(n->attach);
-	if (n->probing)
-		worker_free(n->probing);
-	if (n->os)
-		worker_free(n->os);
-	if (n->files)
-		worker_free(n->files);
-	if (n->pipe)
-		worker_free(n->pipe);
-	n->closing = true;
-	tasks_finish(n);
+	work_close(n->work);
 	if (n->follow)
-		(void)follow_idle(n->follow);
-	flush(n);
+		follow_detach(n->follow);
+	/* The workers have ended and what they did is taken in: the last drain, the open window. */
+	if (n->pipeline) {
+		kernel_close(n->kernel);
+		pipeline_close(n->pipeline);
+	}
 	report_free(n->report);
 	/* The disk worker still delivers or spools what the sender was given. */
 	sender_free(n->sender);
-	if (n->disk)
-		worker_free(n->disk);
-	hosts_free(n->hosts);
+	if (n->work->disk)
+		worker_free(n->work->disk);
 	kernel_free(n->kernel);
-	drains_free(n->drains);
-	reads_free(n->reads);
+	pipeline_free(n->pipeline);
 	follow_free(n->follow);
 	limit_free(n->limit);
-	throttle_free(n->throttle);
-	overhead_free(n->overhead);
-	pipeline_free(n->pipeline);
-	files_free(n->known_files);
+	files_free(n->files);
 	procs_free(n->procs);
-	gap_done(&n->gap);
-	n->closed = true;
-	node_unref(n);
+	work_free(n->work);
+	free(n);
 	return NULL;
 }

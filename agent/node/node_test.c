@@ -838,61 +838,6 @@ static void test_by_cgroup_v2(void **state)
 
 /* ---- parts ---- */
 
-static void test_limit(void **state)
-{
-	(void)state;
-	assert_int_equal(limit_hz(1, 20000), 500);
-	assert_int_equal(limit_hz(0.1, 20000), 50);
-	assert_int_equal(limit_hz(0.001, 20000), 1);
-	assert_int_equal(limit_hz(100, 0), 1000000);
-}
-
-static void add_container(struct plan_pod *pod, const char *id, size_t target)
-{
-	struct plan_container *c;
-
-	pod->containers =
-		xrealloc(pod->containers, (pod->n_containers + 1) * sizeof(*pod->containers));
-	c = &pod->containers[pod->n_containers++];
-	*c = (struct plan_container){.id = xstrdup(id),
-				     .name = xstrdup("c"),
-				     .n_targets = 1,
-				     .targets = xmemdup(&target, sizeof(target))};
-}
-
-static void add_uid(struct node *n, const char *uid, void *arg)
-{
-	(void)n;
-	buf_printf(arg, "%s ", uid);
-}
-
-static void assert_targets(struct node *n, const char *id, const char *pod, const char *want)
-{
-	_cleanup_buf_ struct buf b = {0};
-
-	node_targets_of(n, id, pod, add_uid, &b);
-	assert_string_equal(b.data ? b.data : "", want);
-}
-
-/* Samples of a sidecar say nothing of who asked for a container that has not started. */
-static void test_whose_container(void **state)
-{
-	struct plan *p = testplan(UID, UID, ID_A, true);
-	struct node n = {.refs = 1};
-
-	(void)state;
-	p->targets = xrealloc(p->targets, 2 * sizeof(*p->targets));
-	p->targets[p->n_targets++] = (struct plan_target){.uid = xstrdup("t2")};
-	add_container(p->pods, NULL, 1);
-	assert_int_equal(procs_new(&n.procs), 0);
-	procs_apply(n.procs, p, 1);
-	assert_targets(&n, ID_A, UID, "t1 ");
-	assert_targets(&n, ID_B, UID, "t2 "); /* it runs before the API server has said so */
-	assert_targets(&n, ID_B, "another", "");
-	assert_targets(&n, NULL, UID, "t1 t2 "); /* seen in the pod's own cgroup */
-	procs_free(n.procs);
-}
-
 static void test_stat(void **state)
 {
 	static const char text[] = "42 (a) b) (c) S 1 2 3 0 -1 2097152 5 0 0 0 1 2 3 4 20 0 1 0 "
@@ -925,8 +870,6 @@ static void test_bad_regex(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_whose_container),
 		cmocka_unit_test(test_stat),
 		cmocka_unit_test_setup_teardown(test_bad_regex, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_by_name, setup, teardown),

@@ -29,11 +29,11 @@ static const struct {
 };
 
 struct watched {
-	struct world *world;
+	struct watches *watches;
 	enum kind kind;
 	struct kube_watch *watch;
 };
-struct world {
+struct watches {
 	struct node *node;
 	struct watched watched[_KIND_MAX];
 	struct plan_cache *cache;
@@ -56,31 +56,31 @@ static void add_object(const char *key, const json_t *obj, void *arg)
 	o->items[o->n++] = obj;
 }
 
-static void gather(const struct world *w, enum kind k, struct objects *o)
+static void gather(const struct watches *w, enum kind k, struct objects *o)
 {
 	kube_watch_each(w->watched[k].watch, add_object, o);
 }
 
 static void make_plan(void *arg);
 
-static void plan_soon(struct world *w, uint64_t delay_ns)
+static void plan_soon(struct watches *w, uint64_t delay_ns)
 {
 	if (w->timer_armed)
 		return;
 	w->timer_armed = true;
-	timer_set(w->node->loop, &w->timer, delay_ns, make_plan, w);
+	timer_set(w->node->work->loop, &w->timer, delay_ns, make_plan, w);
 }
 
-static void plan_later(struct world *w, uint64_t wall_ns)
+static void plan_later(struct watches *w, uint64_t wall_ns)
 {
 	uint64_t now_ns = now_wall_ns();
 
 	/* No flag: whatever comes before makes a plan, too. */
-	timer_set(w->node->loop, &w->timer, wall_ns > now_ns ? wall_ns - now_ns : GATHER_NS,
+	timer_set(w->node->work->loop, &w->timer, wall_ns > now_ns ? wall_ns - now_ns : GATHER_NS,
 		  make_plan, w);
 }
 
-static bool all_synced(const struct world *w)
+static bool all_synced(const struct watches *w)
 {
 	for (enum kind k = 0; k < _KIND_MAX; k++)
 		if (!w->watched[k].watch || !kube_watch_synced(w->watched[k].watch))
@@ -103,7 +103,7 @@ static struct plan_settings settings(const struct config *c)
 
 static void make_plan(void *arg)
 {
-	struct world *w = arg;
+	struct watches *w = arg;
 	struct node *n = w->node;
 	struct objects pods = {0}, targets = {0}, namespaces = {0};
 	struct plan_world input = {
@@ -112,7 +112,7 @@ static void make_plan(void *arg)
 	int r;
 
 	w->timer_armed = false;
-	if (!all_synced(w) || !n->pipeline)
+	if (!all_synced(w) || !n->started)
 		return;
 	gather(w, PODS, &pods);
 	gather(w, TARGETS, &targets);
@@ -144,15 +144,16 @@ static void make_plan(void *arg)
 /* Anybody may have deleted it: a person, or the garbage collector with a DaemonSet that was made anew. */
 static void check_report(void *arg)
 {
-	struct world *w = arg;
+	struct watches *w = arg;
 
-	if (w->node->report)
+	if (w->node_uid && w->node->report)
 		report_check(w->node->report);
-	timer_set(w->node->loop, &w->check, CHECK_NS + random_below(CHECK_NS / 2), check_report, w);
+	timer_set(w->node->work->loop, &w->check, CHECK_NS + random_below(CHECK_NS / 2),
+		  check_report, w);
 }
 
 /* The hub deletes the report of a node that is gone, if only for a moment. */
-static void note_uid(struct world *w, const char *uid)
+static void note_uid(struct watches *w, const char *uid)
 {
 	bool anew = w->node_uid && !streq(w->node_uid, uid);
 
@@ -162,13 +163,11 @@ static void note_uid(struct world *w, const char *uid)
 		check_report(w);
 }
 
-static void node_is_known(struct world *w, const char *uid)
+static void node_is_known(struct watches *w, const char *uid)
 {
 	struct node *n = w->node;
 	int r = node_start(n, uid);
 
-	if (r == 0)
-		r = node_start_report(n);
 	if (r < 0)
 		log_err("node %s: %s", n->conf->node_name, strerror(-r));
 	note_uid(w, uid);
@@ -176,7 +175,7 @@ static void node_is_known(struct world *w, const char *uid)
 
 static void changed(struct watched *watched, const json_t *obj)
 {
-	struct world *w = watched->world;
+	struct watches *w = watched->watches;
 
 	if (watched->kind == NODE && obj)
 		node_is_known(w, json_str_at(obj, "metadata.uid", ""));
@@ -200,7 +199,7 @@ static void on_remove(const char *key, const json_t *last, void *arg)
 static void on_synced(void *arg)
 {
 	struct watched *watched = arg;
-	const struct node *n = watched->world->node;
+	const struct node *n = watched->watches->node;
 
 	if (watched->kind == NODE && !kube_watch_get(watched->watch, n->conf->node_name))
 		log_err("the API server knows no node '%s': set node_name or NODE_NAME",
@@ -220,7 +219,7 @@ static void on_state(const char *error, void *arg)
 
 static const struct kube_watch_ops ops = {on_upsert, on_remove, on_synced, on_state};
 
-static int watch_kind(struct world *w, enum kind k)
+static int watch_kind(struct watches *w, enum kind k)
 {
 	struct watched *watched = &w->watched[k];
 	_cleanup_free_ char *field = NULL;
@@ -234,14 +233,14 @@ static int watch_kind(struct world *w, enum kind k)
 	if (kinds[k].node_field)
 		field = xasprintf("%s=%s", kinds[k].node_field, w->node->conf->node_name);
 	spec.field_selector = field;
-	watched->world = w;
+	watched->watches = w;
 	watched->kind = k;
 	return kube_watch_new(w->node->config.kube, &spec, &ops, watched, &watched->watch);
 }
 
-int world_new(struct node *n, struct world **ret)
+int watches_new(struct node *n, struct watches **ret)
 {
-	struct world *w = xcalloc(1, sizeof(*w));
+	struct watches *w = xcalloc(1, sizeof(*w));
 	int r = 0;
 
 	w->node = n;
@@ -249,7 +248,7 @@ int world_new(struct node *n, struct world **ret)
 	for (enum kind k = 0; r == 0 && k < _KIND_MAX; k++)
 		r = watch_kind(w, k);
 	if (r < 0) {
-		world_free(w);
+		watches_free(w);
 		return r;
 	}
 	check_report(w);
@@ -257,7 +256,7 @@ int world_new(struct node *n, struct world **ret)
 	return 0;
 }
 
-struct world *world_free(struct world *w)
+struct watches *watches_free(struct watches *w)
 {
 	if (!w)
 		return NULL;

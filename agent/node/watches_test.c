@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is watched and kept of it, and when the node's report is looked for. All around world.c is stood in for. */
+/* What is watched and kept of it, and when the node's report is looked for. All around watches.c is stood in for. */
 #include "node/internal.h"
 
 #include <setjmp.h>
@@ -83,14 +83,6 @@ int node_start(struct node *n, const char *node_uid)
 	return 0;
 }
 
-int node_start_report(struct node *n)
-{
-	static char report;
-
-	n->report = (struct report *)&report;
-	return 0;
-}
-
 void report_check(struct report *r)
 {
 	(void)r;
@@ -117,15 +109,18 @@ void kernel_sync(struct kernel *k)
 
 /* ---- tests ---- */
 
-static struct world *new_world(struct node *n)
+static struct work node_work;
+static char report; /* stands for a struct report */
+
+static struct watches *new_watches(struct node *n)
 {
 	static struct config conf = {.node_name = (char *)"node1"};
-	struct world *w = NULL;
+	struct watches *w = NULL;
 
-	*n = (struct node){.conf = &conf};
+	*n = (struct node){.conf = &conf, .work = &node_work, .report = (struct report *)&report};
 	n_watches = 0;
 	n_checks = 0;
-	assert_int_equal(world_new(n, &w), 0);
+	assert_int_equal(watches_new(n, &w), 0);
 	return w;
 }
 
@@ -146,7 +141,7 @@ static void test_annotations_are_not_kept(void **state)
 					    "/apis/podflame.io/v1alpha1/clusterprofilingtargets",
 					    "/api/v1/namespaces", "/api/v1/nodes"};
 	struct node n;
-	struct world *w = new_world(&n);
+	struct watches *w = new_watches(&n);
 
 	(void)state;
 	assert_int_equal(n_watches, ARRAY_SIZE(paths));
@@ -159,7 +154,7 @@ static void test_annotations_are_not_kept(void **state)
 		assert_null(json_object_get(json_at(obj, "metadata.annotations"), "k"));
 		assert_string_equal(json_str_at(obj, "metadata.uid", ""), "u");
 	}
-	world_free(w);
+	watches_free(w);
 }
 
 static void node_is(const char *uid)
@@ -174,7 +169,7 @@ static void node_is(const char *uid)
 static void test_the_report_is_looked_for(void **state)
 {
 	struct node n;
-	struct world *w = new_world(&n);
+	struct watches *w = new_watches(&n);
 
 	(void)state;
 	assert_non_null(periodic);
@@ -189,7 +184,7 @@ static void test_the_report_is_looked_for(void **state)
 		periodic(periodic_arg);
 		assert_int_equal(n_checks, i);
 	}
-	world_free(w);
+	watches_free(w);
 }
 
 int main(void)

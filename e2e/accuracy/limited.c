@@ -4,6 +4,7 @@
  * limits.overheadPercent of it. Says "recording" when it has begun and "decided" when it knows what each event costs; ends with
  * its input, and says what it decided. The process is in the topmost cgroup then. For slowdown.py.
  */
+#include "node/internal.h"
 #include "node/limit/internal.h"
 #include "node/plan/testplan.h"
 
@@ -134,7 +135,7 @@ static bool is_decided(const struct payer *p, enum event e)
 static void look(void *arg)
 {
 	struct decisions *d = arg;
-	const struct payer *p = d->node->overhead->payers;
+	const struct payer *p = d->node->limit->payers;
 
 	for (enum event e = EVENT_OFF_CPU; p && e < _EVENT_MAX; e++)
 		if (d->event_mask & 1u << e && !is_decided(p, e))
@@ -147,9 +148,9 @@ static void look(void *arg)
 
 static void say_decisions(const struct payer *p, unsigned event_mask)
 {
-	static const char *const names[] = {[OVERHEAD_STEADY] = "attached all the time",
-					    [OVERHEAD_SPANS] = "in spans",
-					    [OVERHEAD_REFUSED] = "refused"};
+	static const char *const names[] = {[LIMIT_STEADY] = "attached all the time",
+					    [LIMIT_SPANS] = "in spans",
+					    [LIMIT_REFUSED] = "refused"};
 
 	for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
 		const char *name = event_info(e)->name;
@@ -194,7 +195,7 @@ static void run(const struct container *c, double percent, unsigned event_mask)
 	timer_set(d.loop, &d.poll, 0, look, &d);
 	loop_run(d.loop);
 	timer_cancel(&d.poll);
-	say_decisions(d.node->overhead->payers, event_mask);
+	say_decisions(d.node->limit->payers, event_mask);
 	node_free(d.node);
 	watch_free(input);
 	loop_free(d.loop);

@@ -38,7 +38,7 @@ struct setting {
 static void set_run(struct task *t)
 {
 	struct setting *s = (struct setting *)t;
-	struct unwind *u = kernel_unwind(t->node->kernel);
+	struct unwind *u = kernel_unwind(s->follow->config.kernel);
 
 	_stage_("unwind_tables");
 
@@ -46,7 +46,7 @@ static void set_run(struct task *t)
 		return;
 	s->loaded = true;
 	/* What it refused is counted there, and told by what is missing. */
-	(void)tables_apply(u, t->node->known_files, s->m, s->runtimes, &s->out);
+	(void)learn_apply(u, s->follow->config.files, s->m, s->runtimes, &s->out);
 	unwind_stats(u, &s->stats);
 }
 
@@ -83,20 +83,20 @@ static uint64_t hash_files(struct files *files, const struct mappings *m)
 /* Everything is in: its debug files may be looked for now. JIT code comes and goes, files seldom do. */
 static void settle(struct follow *f, struct tracked *t)
 {
-	uint64_t hash = hash_files(f->node->known_files, t->m);
+	uint64_t hash = hash_files(f->config.files, t->m);
 	int fd = -1;
 
 	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
 		const struct mapping *x = &t->m->items[i];
 
 		if (x->fd >= 0 && x->fd != fd)
-			parse_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
+			follow_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
 		fd = x->fd;
 	}
-	alloc_look(t, t->m);
+	follow_heap_look(t, t->m);
 	t->debugged = hash;
 	t->m = mappings_unref(t->m);
-	parse_queue_start(f->debug);
+	follow_queue_start(f->debug);
 }
 
 static void take_unknown(struct follow *f, struct tracked *t, const struct applied *a)
@@ -104,8 +104,8 @@ static void take_unknown(struct follow *f, struct tracked *t, const struct appli
 	t->n_waiting = 0;
 	for (size_t i = 0; i < a->n_unknown; i++)
 		t->n_waiting +=
-			parse_queue_add(f->files, t->m, a->unknown[i], t->cgroup_id, &t->id);
-	parse_queue_start(f->files);
+			follow_queue_add(f->files, t->m, a->unknown[i], t->cgroup_id, &t->id);
+	follow_queue_start(f->files);
 }
 
 static void set_soon(struct follow *f, struct tracked *t);
@@ -124,12 +124,12 @@ static void set_done(struct task *task)
 		free(t->missing);
 		t->missing = TAKE_PTR(s->out.missing);
 		t->go = s->out.go;
-		if (s->loaded && t->m == s->m && !f->node->closing) {
-			runs_look(t, s->m, s->out.runs);
+		if (s->loaded && t->m == s->m && !f->config.work->closing) {
+			follow_runtimes_look(t, s->m, s->out.runs);
 			t->runs.due |= s->out.n_unknown > 0; /* they may be known since */
 		}
 	}
-	if (!t || !t->m || !s->loaded || f->node->closing)
+	if (!t || !t->m || !s->loaded || f->config.work->closing)
 		; /* gone, or nothing to set it in */
 	else if (t->again || t->m != s->m)
 		set_soon(f, t);
@@ -137,7 +137,7 @@ static void set_done(struct task *task)
 		take_unknown(f, t, &s->out);
 	else
 		settle(f, t);
-	applied_done(&s->out);
+	learn_applied_done(&s->out);
 	runtime_process_unref(s->runtimes);
 	mappings_unref(s->m);
 }
@@ -158,7 +158,7 @@ static void set_soon(struct follow *f, struct tracked *t)
 	s->task.done = set_done;
 	s->task.job.deadline_ns = SET_LIMIT_NS;
 	t->setting = true;
-	task_post(f->node, f->node->os, &s->task, 0);
+	work_post(f->config.work, f->config.work->os, &s->task, 0);
 }
 
 void follow_set(struct tracked *t, struct mappings *m)
@@ -174,9 +174,9 @@ static void parsed(struct process_id who, void *arg)
 	struct follow *f = arg;
 	struct tracked *t = follow_find(f, who);
 
-	if (f->node->closing)
+	if (f->config.work->closing)
 		return;
-	drains_advance(f->node->drains);
+	f->config.ops->parsed(f->config.ops_arg);
 	if (!t || !t->m)
 		return;
 	t->n_waiting -= t->n_waiting > 0;
@@ -192,9 +192,9 @@ static void forget(struct follow *f, struct tracked *t)
 	HASH_DEL(f->tracked, t);
 	mappings_unref(t->m);
 	free(t->missing);
-	runs_reset(t);
-	java_reset(t);
-	alloc_reset(t);
+	follow_runtimes_reset(t);
+	follow_java_reset(t);
+	follow_heap_reset(t);
 	free(t);
 }
 
@@ -235,15 +235,15 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 {
 	struct tracked *t;
 
-	if (!kernel_loaded(f->node->kernel) || f->node->closing)
+	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
 	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
 	if ((int32_t)(m->exec_id - t->exec_id) < 0)
 		return; /* read before it became another program */
 	if (t->exec_id != m->exec_id) {
-		runs_reset(t);
-		java_reset(t);
-		alloc_reset(t);
+		follow_runtimes_reset(t);
+		follow_java_reset(t);
+		follow_heap_reset(t);
 	}
 	t->exec_id = m->exec_id;
 	t->rest_ns = mappings_rest(t->rest_ns, m, now_mono_ns());
@@ -257,13 +257,13 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 
 void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 {
-	if (f->node->closing)
+	if (f->config.work->closing)
 		return;
 	for (size_t i = 0; i < n; i++) {
 		struct process_id id = {u[i].m->start_boottime_ns, u[i].m->tgid};
 		struct tracked *t = follow_find(f, id);
 
-		parse_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
+		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
 		/* Its file had failed, and is tried once more. */
 		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
 			t->m = mappings_ref(u[i].m);
@@ -271,7 +271,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 			t->runs.due = true;
 		}
 	}
-	parse_queue_start(f->files);
+	follow_queue_start(f->files);
 }
 
 struct leaving {
@@ -297,7 +297,7 @@ static bool lives(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
 static void leave_run(struct task *t)
 {
 	struct leaving *l = (struct leaving *)t;
-	struct unwind *u = kernel_unwind(t->node->kernel);
+	struct unwind *u = kernel_unwind(l->follow->config.kernel);
 
 	if (u && l->sweep)
 		unwind_sweep(u, lives, l);
@@ -340,7 +340,7 @@ void follow_exits(struct follow *f, const struct drain *d)
 							     d->procs[i].tgid};
 		}
 	if (l->n)
-		task_post(f->node, f->node->os, &l->task, l->n * sizeof(*l->ids));
+		work_post(f->config.work, f->config.work->os, &l->task, l->n * sizeof(*l->ids));
 	else
 		free(l);
 }
@@ -349,31 +349,32 @@ void follow_exits(struct follow *f, const struct drain *d)
 
 typedef const char *problem_of(const struct tracked *t); /* NULL: none */
 
-static void collect(struct follow *f, struct told_list *now, problem_of *text)
+static void collect(struct follow *f, struct problem_list *now, problem_of *text)
 {
 	uint64_t until_ns;
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
-		struct told_what what = {.problem = text(t)};
+		struct problem what = {.problem = text(t)};
 		_cleanup_free_ char *detail = NULL;
 		struct owner *o;
 
 		if (!what.problem)
 			continue;
 		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
-		o = procs_owner(f->node->procs, t->cgroup_id, &until_ns);
+		o = procs_owner(f->config.procs, t->cgroup_id, &until_ns);
 		if (o)
-			told_add(now, f->node, o, &what);
+			report_problems_add(now, procs_plan(f->config.procs), o, &what);
 		owner_unref(o);
 	}
 }
 
-static void tell(struct follow *f, struct told_list *before, const char *reason, problem_of *text)
+static void tell(struct follow *f, struct problem_list *before, const char *reason,
+		 problem_of *text)
 {
-	struct told_list now = {0};
+	struct problem_list now = {0};
 
 	collect(f, &now, text);
-	told_tell(before, &now, f->node, reason);
+	report_problems_tell(before, &now, f->config.report, reason);
 }
 
 static const char *no_tables(const struct tracked *t)
@@ -408,33 +409,33 @@ static const char *not_seen(const struct tracked *t)
 
 static void tell_memory(struct follow *f)
 {
-	struct told_list now = {0};
+	struct problem_list now = {0};
 
 	collect(f, &now, not_probed);
 	collect(f, &now, not_seen);
-	told_tell(&f->not_probed, &now, f->node, "MemoryNotSeen");
+	report_problems_tell(&f->not_probed, &now, f->config.report, "MemoryNotSeen");
 }
 
 /* Nothing went wrong: what is told is what its user cannot know. */
 static void tell_parked(struct follow *f)
 {
-	static const struct told_what what = {
+	static const struct problem what = {
 		.event = "off-cpu",
 		.problem = "is that of its threads: goroutines that Go parks itself (channels, "
 			   "mutexes, timers, network) are not seen",
 	};
-	struct told_list now = {0};
+	struct problem_list now = {0};
 	uint64_t until_ns;
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
 		struct owner *o =
-			t->go ? procs_owner(f->node->procs, t->cgroup_id, &until_ns) : NULL;
+			t->go ? procs_owner(f->config.procs, t->cgroup_id, &until_ns) : NULL;
 
 		if (o && o->event_mask & 1u << EVENT_OFF_CPU)
-			told_add(&now, f->node, o, &what);
+			report_problems_add(&now, procs_plan(f->config.procs), o, &what);
 		owner_unref(o);
 	}
-	told_tell(&f->parked, &now, f->node, "GoroutinesNotSeen");
+	report_problems_tell(&f->parked, &now, f->config.report, "GoroutinesNotSeen");
 }
 
 static void sweep(struct follow *f)
@@ -447,16 +448,16 @@ static void sweep(struct follow *f)
 	f->swept_ns = now_ns;
 	l = leaving_new(f);
 	l->sweep = true;
-	task_post(f->node, f->node->os, &l->task, 0);
+	work_post(f->config.work, f->config.work->os, &l->task, 0);
 }
 
 void follow_tick(struct follow *f)
 {
 	struct tracked *t, *next;
 
-	left_behind_again(&f->stuck, &f->node->probing);
-	left_behind_again(&f->asks_stuck, &f->node->attach);
-	if (f->node->report) {
+	work_left_behind_again(&f->stuck, &f->config.work->probing);
+	work_left_behind_again(&f->asks_stuck, &f->config.work->attach);
+	if (f->config.report) {
 		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
 		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
 		tell(f, &f->not_named, "RuntimeNotNamed", not_named);
@@ -464,13 +465,13 @@ void follow_tick(struct follow *f)
 		tell_memory(f);
 		tell_parked(f);
 	}
-	if (!kernel_loaded(f->node->kernel))
+	if (!kernel_loaded(f->config.kernel))
 		return;
 	sweep(f);
-	java_tick(f);
-	alloc_tick(f);
-	parse_queue_tick(f->files);
-	parse_queue_tick(f->debug);
+	follow_java_tick(f);
+	follow_heap_tick(f);
+	follow_queue_tick(f->files);
+	follow_queue_tick(f->debug);
 	/* a mailbox that was full, a queue that was full */
 	HASH_ITER (hh, f->tracked, t, next) {
 		if (t->m && !t->setting && !t->n_waiting)
@@ -480,13 +481,17 @@ void follow_tick(struct follow *f)
 
 bool follow_parses(const struct follow *f)
 {
-	return parse_queue_works(f->files);
+	return follow_queue_works(f->files);
 }
 
-bool follow_idle(struct follow *f)
+void follow_detach(struct follow *f)
 {
-	alloc_stop(f);
-	return alloc_idle(f);
+	follow_heap_stop(f);
+}
+
+bool follow_is_detached(const struct follow *f)
+{
+	return follow_heap_idle(f);
 }
 
 void follow_unloaded(struct follow *f)
@@ -499,24 +504,24 @@ void follow_unloaded(struct follow *f)
 
 /* ---- life ---- */
 
-struct follow *follow_new(struct node *n)
+struct follow *follow_new(const struct follow_config *c)
 {
 	struct follow *f = xcalloc(1, sizeof(*f));
 
-	f->node = n;
+	f->config = *c;
 	f->swept_ns = now_mono_ns();
-	f->files = parse_queue_new(n, n->tables, false, parsed, f);
-	f->debug = parse_queue_new(n, n->debug, true, parsed, f);
-	worker_on_stuck(n->probing, alloc_stuck, f);
+	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
+	f->debug = follow_queue_new(c->work, c->work->debug, c->files, true, parsed, f);
+	worker_on_stuck(c->work->probing, follow_heap_stuck, f);
 	return f;
 }
 
 void follow_stop(struct follow *f)
 {
-	__atomic_store_n(&f->node->attach_stopped, true, __ATOMIC_RELAXED);
-	parse_queue_stop(f->files);
-	parse_queue_stop(f->debug);
-	alloc_close(f);
+	__atomic_store_n(&f->config.work->attach_stopped, true, __ATOMIC_RELAXED);
+	follow_queue_stop(f->files);
+	follow_queue_stop(f->debug);
+	follow_heap_close(f);
 }
 
 struct follow *follow_free(struct follow *f)
@@ -524,14 +529,14 @@ struct follow *follow_free(struct follow *f)
 	if (!f)
 		return NULL;
 	follow_unloaded(f);
-	parse_queue_free(f->files);
-	parse_queue_free(f->debug);
-	told_done(&f->no_tables);
-	told_done(&f->not_walked);
-	told_done(&f->not_named);
-	told_done(&f->not_attached);
-	told_done(&f->not_probed);
-	told_done(&f->parked);
+	follow_queue_free(f->files);
+	follow_queue_free(f->debug);
+	report_problems_done(&f->no_tables);
+	report_problems_done(&f->not_walked);
+	report_problems_done(&f->not_named);
+	report_problems_done(&f->not_attached);
+	report_problems_done(&f->not_probed);
+	report_problems_done(&f->parked);
 	free(f);
 	return NULL;
 }

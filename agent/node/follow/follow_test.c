@@ -51,8 +51,8 @@ void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
 }
 
 /* Its one file is the interpreter. */
-int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
-		 const struct runtime_process *runtimes, struct applied *ret)
+int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
+		const struct runtime_process *runtimes, struct applied *ret)
 {
 	(void)u;
 	(void)f;
@@ -66,16 +66,17 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 	return 0;
 }
 
-void applied_done(struct applied *a)
+void learn_applied_done(struct applied *a)
 {
 	free(a->unknown);
 	free(a->missing);
 }
 
-struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug, parsed_fn *fn,
-				    void *arg)
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
+				      bool debug, parsed_fn *fn, void *arg)
 {
-	(void)n;
+	(void)work;
+	(void)files;
 	(void)w;
 	(void)debug;
 	parsed = fn;
@@ -83,14 +84,14 @@ struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug
 	return NULL;
 }
 
-struct parse_queue *parse_queue_free(struct parse_queue *q)
+struct follow_queue *follow_queue_free(struct follow_queue *q)
 {
 	(void)q;
 	return NULL;
 }
 
-bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
-		     const struct process_id *who)
+bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
+		      const struct process_id *who)
 {
 	(void)q;
 	(void)m;
@@ -101,22 +102,22 @@ bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64
 	return !is_queue_full;
 }
 
-void parse_queue_start(struct parse_queue *q)
+void follow_queue_start(struct follow_queue *q)
 {
 	(void)q;
 }
 
-void parse_queue_stop(struct parse_queue *q)
+void follow_queue_stop(struct follow_queue *q)
 {
 	(void)q;
 }
 
-void parse_queue_tick(struct parse_queue *q)
+void follow_queue_tick(struct follow_queue *q)
 {
 	(void)q;
 }
 
-bool parse_queue_works(const struct parse_queue *q)
+bool follow_queue_works(const struct follow_queue *q)
 {
 	(void)q;
 	return false;
@@ -129,22 +130,17 @@ uint64_t files_parsed_ns(struct files *f, const struct mapping *m)
 	return parsed_ns;
 }
 
-/* As follow_runs.c has it. */
-void runs_look(struct tracked *t, struct mappings *m, bool likely)
+/* As runtimes.c has it. */
+void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely)
 {
 	(void)m;
 	n_looks += t->runs.due && likely;
 	t->runs.due = false;
 }
 
-void runs_reset(struct tracked *t)
+void follow_runtimes_reset(struct tracked *t)
 {
 	t->runs.due = false;
-}
-
-void drains_advance(struct drains *d)
-{
-	(void)d;
 }
 
 /* What else follow.c tells, or asks for, of a process: nothing here. */
@@ -153,17 +149,23 @@ void drains_advance(struct drains *d)
 	{                                                                                          \
 		(void)x;                                                                           \
 	}
-NOTHING(java_tick, struct follow *)
-NOTHING(java_reset, struct tracked *)
-NOTHING(alloc_tick, struct follow *)
-NOTHING(alloc_reset, struct tracked *)
-NOTHING(alloc_stop, struct follow *)
-NOTHING(alloc_close, struct follow *)
-NOTHING(told_done, struct told_list *)
+NOTHING(follow_java_tick, struct follow *)
+NOTHING(follow_java_reset, struct tracked *)
+NOTHING(follow_heap_tick, struct follow *)
+NOTHING(follow_heap_reset, struct tracked *)
+NOTHING(follow_heap_stop, struct follow *)
+NOTHING(follow_heap_close, struct follow *)
+NOTHING(report_problems_done, struct problem_list *)
 
 struct owner *owner_unref(struct owner *o)
 {
 	(void)o;
+	return NULL;
+}
+
+const struct plan *procs_plan(const struct procs *p)
+{
+	(void)p;
 	return NULL;
 }
 
@@ -175,43 +177,44 @@ struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_unt
 	return NULL;
 }
 
-void told_add(struct told_list *l, struct node *n, const struct owner *o,
-	      const struct told_what *what)
+void report_problems_add(struct problem_list *l, const struct plan *plan, const struct owner *o,
+			 const struct problem *what)
 {
 	(void)l;
-	(void)n;
+	(void)plan;
 	(void)o;
 	(void)what;
 }
 
-void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *reason)
+void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
+			  const char *reason)
 {
 	(void)before;
 	(void)now;
-	(void)n;
+	(void)r;
 	(void)reason;
 }
 
-bool left_behind_again(struct left_behind *l, struct worker **w)
+bool work_left_behind_again(struct left_behind *l, struct worker **w)
 {
 	(void)l;
 	(void)w;
 	return false;
 }
 
-void alloc_look(struct tracked *t, struct mappings *m)
+void follow_heap_look(struct tracked *t, struct mappings *m)
 {
 	(void)t;
 	(void)m;
 }
 
-bool alloc_idle(const struct follow *f)
+bool follow_heap_idle(const struct follow *f)
 {
 	(void)f;
 	return true;
 }
 
-void alloc_stuck(struct worker *w, struct job *job, void *arg)
+void follow_heap_stuck(struct worker *w, struct job *job, void *arg)
 {
 	(void)w;
 	(void)job;
@@ -220,7 +223,13 @@ void alloc_stuck(struct worker *w, struct job *job, void *arg)
 
 /* ---- a process ---- */
 
-static struct node node;
+static void note_parsed(void *arg)
+{
+	(void)arg;
+}
+
+static const struct follow_ops ops = {.parsed = note_parsed};
+static struct work node_work;
 static struct follow *follow;
 static struct mappings first = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1, .refs = 1},
 		       second = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1, .refs = 1};
@@ -230,7 +239,7 @@ static int set_up(void **state)
 	(void)state;
 	is_python_known = has_failed = is_queue_full = false;
 	n_sets = n_looks = n_wanted = n_debugged = 0;
-	follow = follow_new(&node);
+	follow = follow_new(&(struct follow_config){.work = &node_work, .ops = &ops});
 	return 0;
 }
 

@@ -8,7 +8,6 @@
 #include "node/follow/internal.h"
 
 #include "node/learn/go_heap.h"
-#include "node/limit/overhead.h"
 #include "node/learn/sites.h"
 
 #include <stdlib.h>
@@ -27,14 +26,14 @@
 struct wish {
 	unsigned event_mask; /* steady ones, and in spans */
 	unsigned span_mask;
-	struct overhead_span span;
+	struct limit_span span;
 };
 
 /* Of the process's container, once that is sure; else NULL. */
 static struct owner *owner_of(const struct tracked *t)
 {
 	uint64_t until_ns;
-	struct owner *o = procs_owner(t->follow->node->procs, t->cgroup_id, &until_ns);
+	struct owner *o = procs_owner(t->follow->config.procs, t->cgroup_id, &until_ns);
 
 	return o && until_ns != UINT64_MAX ? owner_unref(o) : o;
 }
@@ -56,13 +55,13 @@ static struct wish wish_of(const struct tracked *t, unsigned asked)
 	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++) {
 		if (!(asked & 1u << e))
 			continue;
-		switch (overhead_mode(t->follow->node->overhead, t->cgroup_id, e, &w.span)) {
-		case OVERHEAD_REFUSED:
+		switch (limit_mode(t->follow->config.limit, t->cgroup_id, e, &w.span)) {
+		case LIMIT_REFUSED:
 			break;
-		case OVERHEAD_SPANS:
+		case LIMIT_SPANS:
 			w.span_mask |= 1u << e;
 			break;
-		case OVERHEAD_STEADY:
+		case LIMIT_STEADY:
 			w.event_mask |= 1u << e;
 		}
 	}
@@ -92,29 +91,31 @@ static void look_run(struct task *task)
 					  &l->m);
 	if (l->result == 0)
 		l->result =
-			tables_alloc_sites(task->node->known_files, l->m, l->event_mask, &l->sites);
+			learn_alloc_sites(l->follow->config.files, l->m, l->event_mask, &l->sites);
 }
 
-void alloc_set_problem(struct tracked *t, const char *what, const char *why)
+void follow_heap_set_problem(struct tracked *t, const char *what, const char *why)
 {
 	free(TAKE_PTR(t->allocs.problem));
 	if (*why)
 		t->allocs.problem = xasprintf("%s%s", what, why);
 }
 
-void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
 {
-	alloc_set_problem(t, "", sites_problem(s, event_mask, &t->allocs.refused_sites));
+	follow_heap_set_problem(t, "",
+				learn_sites_problem(s, event_mask, &t->allocs.refused_sites));
 }
 
 /* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */
 static void look_again(void *arg)
 {
 	struct tracked *t = arg;
+	const struct follow_config *c = &t->follow->config;
 
 	t->allocs.looked_mask = 0; /* also where they cannot be read */
-	reads_mappings(t->follow->node->reads, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
-		       t->exec_id, 0, t->cgroup_id);
+	c->ops->read_mappings(c->ops_arg, (uint32_t)t->id.tgid, t->id.start_boottime_ns, t->exec_id,
+			      t->cgroup_id);
 }
 
 /* It maps its allocator within milliseconds, mostly. */
@@ -123,10 +124,10 @@ static void later(struct tracked *t)
 	bool soon = t->allocs.n_again++ < AGAIN_MAX;
 
 	if (!soon && !t->allocs.refused)
-		alloc_set_problem(t,
-				  "where it allocates is not known: ", "it has no allocator yet");
-	timer_set(t->follow->node->loop, &t->allocs.timer, soon ? AGAIN_NS : LATER_NS, look_again,
-		  t);
+		follow_heap_set_problem(
+			t, "where it allocates is not known: ", "it has no allocator yet");
+	timer_set(t->follow->config.work->loop, &t->allocs.timer, soon ? AGAIN_NS : LATER_NS,
+		  look_again, t);
 }
 
 static void take_sites(struct tracked *t, struct looking *l)
@@ -139,16 +140,17 @@ static void take_sites(struct tracked *t, struct looking *l)
 		return;
 	a->n_again = 0;
 	if (l->result < 0 && !a->refused)
-		alloc_set_problem(t, "where it allocates is not known: ", strerror(-l->result));
+		follow_heap_set_problem(t,
+					"where it allocates is not known: ", strerror(-l->result));
 	else if (!a->refused)
-		alloc_set_not_seen(t, l->sites, l->event_mask);
+		follow_heap_set_not_seen(t, l->sites, l->event_mask);
 	if (l->result < 0)
 		return;
 	if (l->sites->own_heap)
-		unseen_forget(t); /* nothing is compared with that */
+		follow_unseen_forget(t); /* nothing is compared with that */
 	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
-	if (a->sites && sites_equal(l->sites, l->m, a->sites, a->m)) {
-		sites_take_over(a->sites, l->sites);
+	if (a->sites && learn_sites_equal(l->sites, l->m, a->sites, a->m)) {
+		learn_sites_take_over(a->sites, l->sites);
 		return;
 	}
 	alloc_sites_free(a->sites);
@@ -165,10 +167,10 @@ static void look_done(struct task *task)
 
 	if (t)
 		t->allocs.looking = false;
-	if (t && !task->node->closing && l->exec_id == t->exec_id) {
+	if (t && !task->work->closing && l->exec_id == t->exec_id) {
 		if (!task->refused)
 			take_sites(t, l);
-		alloc_advance(t);
+		follow_heap_advance(t);
 		if (!t->allocs.looking &&
 		    (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN)))
 			t->allocs.looked_mask = 0; /* again with the next tick */
@@ -199,11 +201,11 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->allocs.looking = true;
 	t->allocs.looked_mask = event_mask; /* not again for the same */
-	process_post(t->follow->node, &l->process, 4096);
+	work_post_process(t->follow->config.work, &l->process, 4096);
 }
 
 /* Its files are known: all that it may need. */
-void alloc_look(struct tracked *t, struct mappings *m)
+void follow_heap_look(struct tracked *t, struct mappings *m)
 {
 	unsigned mask = asked_of(t);
 
@@ -233,7 +235,7 @@ static void go_run(struct task *task)
 				 .cgroup_id = g->process.cgroup_id,
 				 .event_mask = g->event_mask};
 
-	g->result = alloc_go_drain(g->sites->go, &who, &g->drain);
+	g->result = learn_go_heap(g->sites->go, &who, &g->drain);
 }
 
 static void go_done(struct task *task)
@@ -255,7 +257,7 @@ static void go_done(struct task *task)
 				    strerrorname_np(-g->result)),
 			    1);
 	if (g->drain)
-		drains_add_whole(task->node->drains, g->drain);
+		g->follow->config.ops->sampled(g->follow->config.ops_arg, g->drain);
 }
 
 static void read_go(struct tracked *t, unsigned event_mask)
@@ -277,14 +279,14 @@ static void read_go(struct tracked *t, unsigned event_mask)
 	g->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->allocs.reading_go = true;
 	t->allocs.next_go_ns = now_mono_ns() + GO_READ_NS;
-	process_post(t->follow->node, &g->process, 4096);
+	work_post_process(t->follow->config.work, &g->process, 4096);
 }
 
 /* ---- what is to be done next ---- */
 
 static void span_due(void *arg)
 {
-	alloc_advance(arg);
+	follow_heap_advance(arg);
 }
 
 static bool may_attach(struct tracked *t)
@@ -294,16 +296,16 @@ static bool may_attach(struct tracked *t)
 
 	if (a->busy || !a->sites || !a->sites->n)
 		return false;
-	if (!kernel_active(t->follow->node->kernel))
+	if (!kernel_active(t->follow->config.kernel))
 		return false; /* the programs are on their way out */
 	if (now_ns < a->next_ns) {
-		timer_set(t->follow->node->loop, &t->allocs.timer, a->next_ns - now_ns, span_due,
-			  t);
+		timer_set(t->follow->config.work->loop, &t->allocs.timer, a->next_ns - now_ns,
+			  span_due, t);
 		return false;
 	}
 	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
 		return true;
-	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "too_many"), 1);
+	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "too_many"), 1);
 	t->allocs.span_end = (struct span_end){0}; /* as forget_span() */
 	return false;
 }
@@ -313,11 +315,11 @@ static void probe_span(struct tracked *t, const struct wish *w)
 {
 	struct allocs *a = &t->allocs;
 
-	alloc_detach(t);
+	follow_heap_detach(t);
 	if (t->follow->n_spans >= SPANS_MAX || !may_attach(t))
 		return;
 	a->next_ns = now_mono_ns() + w->span.wait_ns;
-	alloc_attach(t, w->event_mask | w->span_mask, &w->span);
+	follow_heap_attach(t, w->event_mask | w->span_mask, &w->span);
 }
 
 static void probe(struct tracked *t, const struct wish *w)
@@ -329,7 +331,7 @@ static void probe(struct tracked *t, const struct wish *w)
 		return;
 	}
 	if (!w->event_mask || (a->sites && !a->sites->n))
-		alloc_detach(t);
+		follow_heap_detach(t);
 	if (!w->event_mask || (a->attached && a->attached_mask == w->event_mask && !a->stale))
 		return;
 	if (!a->refused)
@@ -337,14 +339,14 @@ static void probe(struct tracked *t, const struct wish *w)
 	if (!may_attach(t))
 		return;
 	a->stale = false;
-	alloc_attach(t, w->event_mask, NULL);
+	follow_heap_attach(t, w->event_mask, NULL);
 }
 
 /* Nobody wants to know what is not seen; who asks again is told again. */
 static void forget_problem(struct tracked *t)
 {
-	alloc_set_problem(t, "", "");
-	unseen_forget(t);
+	follow_heap_set_problem(t, "", "");
+	follow_unseen_forget(t);
 	t->allocs.looked_mask = 0;
 }
 
@@ -357,7 +359,7 @@ static void forget_span(struct allocs *a, const struct wish *w)
 		a->span_end = (struct span_end){0};
 }
 
-void alloc_advance(struct tracked *t)
+void follow_heap_advance(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 	unsigned asked = asked_of(t);
@@ -376,9 +378,9 @@ void alloc_advance(struct tracked *t)
 		read_go(t, asked);
 }
 
-static bool is_asked_for(const struct node *n)
+static bool is_asked_for(const struct follow *f)
 {
-	const struct plan *plan = procs_plan(n->procs);
+	const struct plan *plan = procs_plan(f->config.procs);
 	unsigned mask = 0;
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
@@ -387,49 +389,49 @@ static bool is_asked_for(const struct node *n)
 	return mask & MEMORY_EVENTS;
 }
 
-void alloc_tick(struct follow *f)
+void follow_heap_tick(struct follow *f)
 {
-	bool asked = is_asked_for(f->node);
+	bool asked = is_asked_for(f);
 	struct tracked *t, *next;
 
-	if (!asked && !f->memory_asked && alloc_idle(f))
+	if (!asked && !f->memory_asked && follow_heap_idle(f))
 		return;
 	f->memory_asked = asked;
 	HASH_ITER (hh, f->tracked, t, next)
-		alloc_advance(t);
-	unseen_tick(f);
+		follow_heap_advance(t);
+	follow_unseen_tick(f);
 }
 
-void alloc_reset(struct tracked *t)
+void follow_heap_reset(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 
 	timer_cancel(&a->timer);
-	alloc_detach(t);
+	follow_heap_detach(t);
 	alloc_sites_free(a->sites);
 	mappings_unref(a->m);
 	free(a->problem);
-	unseen_forget(t);
+	follow_unseen_forget(t);
 	*a = (struct allocs){.looking = a->looking, .busy = a->busy};
 }
 
-bool alloc_idle(const struct follow *f)
+bool follow_heap_idle(const struct follow *f)
 {
 	return !f->n_attached && !f->n_attaching;
 }
 
-void alloc_stop(struct follow *f)
+void follow_heap_stop(struct follow *f)
 {
 	struct tracked *t, *next;
 
 	HASH_ITER (hh, f->tracked, t, next)
 		timer_cancel(&t->allocs.timer);
-	alloc_detach_all(f);
+	follow_heap_detach_all(f);
 }
 
-void alloc_close(struct follow *f)
+void follow_heap_close(struct follow *f)
 {
-	if (!alloc_idle(f))
-		probes_attach_no_more(kernel_probes(f->node->kernel));
-	alloc_stop(f);
+	if (!follow_heap_idle(f))
+		probes_attach_no_more(kernel_probes(f->config.kernel));
+	follow_heap_stop(f);
 }

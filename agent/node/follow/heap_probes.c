@@ -5,7 +5,6 @@
  */
 #include "node/follow/internal.h"
 
-#include "node/limit/overhead.h"
 #include "node/learn/sites.h"
 #include "node/limit/clocks.h"
 
@@ -39,13 +38,13 @@ struct attaching {
 	struct mappings *m; /* holds the files */
 	struct site_files files;
 	uint64_t cgroup_id;
-	struct overhead_span span; /* span_ns 0: as long as the process lives */
-	struct span_end before;	   /* of its last span; 0: there was none */
-	struct attached *old;	   /* to be changed; NULL: there is none */
+	struct limit_span span; /* span_ns 0: as long as the process lives */
+	struct span_end before; /* of its last span; 0: there was none */
+	struct attached *old;	/* to be changed; NULL: there is none */
 	/* out */
 	struct attached *attached;
 	struct probes_refused refused;
-	struct overhead_spent spent;
+	struct limit_spent spent;
 	struct span_end end;
 	/* Of a span, as far as is known: attaching and detaching are slow where CPUs are busy. */
 	uint64_t in_place_ns;
@@ -67,15 +66,15 @@ static uint64_t process_cpu_ns(uint64_t tgid)
  * What it worked tells how much of it was looked at. clocks: opened before it was attached; none: as good as the
  * process's own clock is.
  */
-static void wait_span(struct attaching *a, const struct thread_clocks *clocks)
+static void wait_span(struct attaching *a, const struct limit_clocks *clocks)
 {
-	uint64_t start_ns = process_cpu_ns(a->p.id.tgid), exact_ns = thread_clocks_ns(clocks);
+	uint64_t start_ns = process_cpu_ns(a->p.id.tgid), exact_ns = limit_clocks_ns(clocks);
 	uint64_t from_ns = now_mono_ns();
-	struct overhead_spent *x = &a->spent;
+	struct limit_spent *x = &a->spent;
 
 	probes_attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &x->attached_ns,
 			     &x->hits);
-	exact_ns = thread_clocks_ns(clocks) - exact_ns;
+	exact_ns = limit_clocks_ns(clocks) - exact_ns;
 	a->end = (struct span_end){process_cpu_ns(a->p.id.tgid), now_mono_ns()};
 	x->cpu_ns = a->end.cpu_ns > start_ns ? a->end.cpu_ns - start_ns : 0;
 	if (clocks->n)
@@ -96,8 +95,8 @@ static void hurry(void)
 static void attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
-	struct probes *p = kernel_probes(task->node->kernel);
-	struct thread_clocks clocks = {0};
+	struct probes *p = kernel_probes(a->p.follow->config.kernel);
+	struct limit_clocks clocks = {0};
 	uint32_t tgid = (uint32_t)a->p.id.tgid;
 	uint64_t start_ns;
 
@@ -108,7 +107,7 @@ static void attach_run(struct task *task)
 						 a->files.n_files, &a->refused);
 		return;
 	}
-	if (a->span.span_ns && thread_clocks_open(tgid, &clocks))
+	if (a->span.span_ns && limit_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
 	a->result = probes_attach(p, tgid, a->p.id.start_boottime_ns, &a->files.process,
@@ -123,7 +122,7 @@ static void attach_run(struct task *task)
 		a->in_place_ns += a->spent.attached_ns;
 		a->attached = probes_detach(p, a->attached);
 	}
-	thread_clocks_close(&clocks);
+	limit_clocks_close(&clocks);
 }
 
 static void detach_run(struct task *task)
@@ -131,7 +130,7 @@ static void detach_run(struct task *task)
 	struct detaching *d = (struct detaching *)task;
 
 	hurry();
-	probes_detach_all(kernel_probes(task->node->kernel), d->items, d->n);
+	probes_detach_all(kernel_probes(d->p.follow->config.kernel), d->items, d->n);
 }
 
 /* Weighs nothing: it is never refused, so probes are always taken away again. */
@@ -141,7 +140,7 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 	p->id = id;
 	p->task.job.deadline_ns = PROBES_LIMIT_NS;
 	f->n_attaching++;
-	task_post(f->node, f->node->probing, &p->task, 0);
+	work_post(f->config.work, f->config.work->probing, &p->task, 0);
 }
 
 /* ---- what does not come back: a file of the process that cannot be read (NFS), or the kernel ---- */
@@ -151,11 +150,11 @@ static void tell_not_seen(struct tracked *t)
 	struct allocs *a = &t->allocs;
 
 	if (a->n_lost > 1)
-		alloc_set_problem(t, "",
-				  "its first thread has ended, and others end soon after: "
-				  "not all is seen");
+		follow_heap_set_problem(t, "",
+					"its first thread has ended, and others end soon after: "
+					"not all is seen");
 	else if (a->sites)
-		alloc_set_not_seen(t, a->sites, a->looked_mask);
+		follow_heap_set_not_seen(t, a->sites, a->looked_mask);
 }
 
 static void forget_refusal(struct tracked *t)
@@ -177,9 +176,9 @@ static void came_back(struct probing *p)
 	if (t && t->allocs.stuck == p)
 		forget_refusal(t);
 	f->n_attaching--;
-	f->n_moves = probes_moves(kernel_probes(f->node->kernel));
-	if (!f->node->closing)
-		left_behind_ended(&f->stuck, &f->node->probing, &p->task.job);
+	f->n_moves = probes_moves(kernel_probes(f->config.kernel));
+	if (!f->config.work->closing)
+		work_left_behind_ended(&f->stuck, &f->config.work->probing, &p->task.job);
 }
 
 /* With classic uprobes each place is a link, and many processes' take long: slow is not stuck. */
@@ -187,11 +186,11 @@ static bool gets_on(struct follow *f)
 {
 	uint64_t before = f->n_moves;
 
-	f->n_moves = probes_moves(kernel_probes(f->node->kernel));
+	f->n_moves = probes_moves(kernel_probes(f->config.kernel));
 	return f->n_moves != before;
 }
 
-void alloc_stuck(struct worker *w, struct job *job, void *follow)
+void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 {
 	struct probing *p = (struct probing *)job;
 	struct follow *f = follow;
@@ -205,14 +204,14 @@ void alloc_stuck(struct worker *w, struct job *job, void *follow)
 		worker_give_time(w);
 		return;
 	}
-	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"), 1);
+	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
 	if (t) {
 		t->allocs.refused = true; /* until it has come back and gone well */
 		t->allocs.stuck = p;
-		alloc_set_problem(t, "probes are attached or taken away: ", why);
+		follow_heap_set_problem(t, "probes are attached or taken away: ", why);
 	}
-	left_behind(&f->stuck, &f->node->probing, job);
+	work_left_behind(&f->stuck, &f->config.work->probing, job);
 }
 
 static void detach_done(struct task *task)
@@ -259,7 +258,7 @@ static void refused(struct tracked *t, int result)
 	s->next_ns = now_mono_ns() + again_ns(s, result);
 	s->refused = true;
 	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
-		alloc_set_problem(t, "probes cannot be attached: ", strerror(-result));
+		follow_heap_set_problem(t, "probes cannot be attached: ", strerror(-result));
 }
 
 /* ---- what is attached: a storm may begin at any time ---- */
@@ -268,8 +267,8 @@ static void look_at(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 	uint64_t now_ns = now_mono_ns(), hits = probes_attached_hits(a->attached);
-	bool stalled = overhead_stalled(t->follow->node->overhead, t->cgroup_id,
-					hits - a->seen_hits, now_ns - a->seen_ns, &a->stall_ns);
+	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, hits - a->seen_hits,
+				     now_ns - a->seen_ns, &a->stall_ns);
 
 	a->seen_hits = hits;
 	a->seen_ns = now_ns;
@@ -277,7 +276,7 @@ static void look_at(struct tracked *t)
 		return;
 	probes_leave(a->attached);
 	a->next_ns = now_ns + NSEC_PER_SEC;
-	alloc_detach(t);
+	follow_heap_detach(t);
 }
 
 /*
@@ -290,7 +289,7 @@ static void take_loss(struct tracked *t, bool lately)
 {
 	struct allocs *a = &t->allocs;
 
-	counter_add(counter(ALLOC_ATTACH_COUNTER, "result", "thread_ended"), 1);
+	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "thread_ended"), 1);
 	a->n_lost = lately ? a->n_lost + 1 : 1;
 	a->lost_ns = now_mono_ns();
 	a->stale = true;
@@ -299,9 +298,9 @@ static void take_loss(struct tracked *t, bool lately)
 		a->next_ns = a->lost_ns;
 		a->refused = true;
 		tell_not_seen(t);
-		alloc_detach(t);
+		follow_heap_detach(t);
 	}
-	alloc_advance(t);
+	follow_heap_advance(t);
 }
 
 /* Most outlive it until other probes are taken away: so as long as none are, it is not looked at each time. */
@@ -309,7 +308,7 @@ static bool is_thread_due(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 	uint64_t now_ns = now_mono_ns(),
-		 moves = probes_moves(kernel_probes(t->follow->node->kernel));
+		 moves = probes_moves(kernel_probes(t->follow->config.kernel));
 
 	if (now_ns < a->thread_ns && moves == a->thread_moves &&
 	    probes_attached_outlives(a->attached))
@@ -348,8 +347,8 @@ static void watch(void *arg)
 			look_for_thread(t);
 	}
 	if (f->n_attached)
-		timer_set(f->node->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS, watch,
-			  f);
+		timer_set(f->config.work->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS,
+			  watch, f);
 }
 
 static void watch_too(struct tracked *t)
@@ -361,7 +360,8 @@ static void watch_too(struct tracked *t)
 	a->stall_ns = 0;
 	a->thread_ns = 0;
 	if (t->follow->n_attached++ == 0)
-		timer_set(t->follow->node->loop, &t->follow->watch, WATCH_NS, watch, t->follow);
+		timer_set(t->follow->config.work->loop, &t->follow->watch, WATCH_NS, watch,
+			  t->follow);
 }
 
 /* So that what was longer in place than meant costs no more: how much later the next one is. */
@@ -375,7 +375,7 @@ static uint64_t late_ns(const struct attaching *a)
 static void keep_attached(struct tracked *t, struct attaching *a)
 {
 	t->allocs.attached = TAKE_PTR(a->attached);
-	unseen_begin_anew(&t->allocs.unseen);
+	learn_unseen_begin_anew(&t->allocs.unseen);
 	watch_too(t);
 }
 
@@ -408,15 +408,15 @@ static void take_attached(struct tracked *t, struct attaching *a)
 
 static void count_attached(const struct attaching *a)
 {
-	counter_add(counter(ALLOC_ATTACH_COUNTER, "result",
+	counter_add(counter(HEAP_ATTACH_COUNTER, "result",
 			    a->result == 0		 ? "ok"
 			    : probes_may_pass(a->result) ? "later"
 							 : "failed"),
 		    1);
 	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->refused.n);
 	if (a->result == 0 && a->span.span_ns)
-		overhead_spent(a->p.follow->node->overhead, a->cgroup_id,
-			       a->files.process.event_mask, &a->spent);
+		limit_spent(a->p.follow->config.limit, a->cgroup_id, a->files.process.event_mask,
+			    &a->spent);
 }
 
 static void attach_done(struct task *task)
@@ -436,9 +436,9 @@ static void attach_done(struct task *task)
 	if (a->attached) /* whom it is for was forgotten, or is another program by now */
 		detach_one(f, a->p.id, a->attached);
 	mappings_unref(a->m);
-	site_files_done(&a->files);
-	if (t && !task->node->closing)
-		alloc_advance(t);
+	learn_site_files_done(&a->files);
+	if (t && !task->work->closing)
+		follow_heap_advance(t);
 }
 
 static struct attached *take_away(struct tracked *t)
@@ -448,7 +448,7 @@ static struct attached *take_away(struct tracked *t)
 	return TAKE_PTR(t->allocs.attached);
 }
 
-void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
+void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span)
 {
 	struct attaching *a = xcalloc(1, sizeof(*a));
 
@@ -460,7 +460,7 @@ void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_
 	if (span)
 		a->span = *span;
 	a->old = take_away(t);
-	site_files_make(t->allocs.sites, a->m, event_mask, &a->files);
+	learn_site_files(t->allocs.sites, a->m, event_mask, &a->files);
 	t->allocs.busy = true;
 	t->follow->n_spans += a->span.span_ns != 0;
 	post(t->follow, t->id, &a->p);
@@ -479,7 +479,7 @@ static struct attached *end(struct tracked *t)
 	return old;
 }
 
-void alloc_detach(struct tracked *t)
+void follow_heap_detach(struct tracked *t)
 {
 	struct attached *old = end(t);
 
@@ -487,7 +487,7 @@ void alloc_detach(struct tracked *t)
 		detach_one(t->follow, t->id, old);
 }
 
-void alloc_detach_all(struct follow *f)
+void follow_heap_detach_all(struct follow *f)
 {
 	struct attached **items = xcalloc(f->n_attached + 1, sizeof(struct attached *));
 	struct process_id id = {0};

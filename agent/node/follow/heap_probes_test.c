@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Probes that are on their way: what is told of those that do not come back, or late. Workers are this thread. */
 #include "node/follow/internal.h"
-#include "node/limit/overhead.h"
+#include "node/limit/limit.h"
 #include "node/learn/sites.h"
 #include "node/work/testworkers.h"
 #include "node/limit/clocks.h"
@@ -124,10 +124,10 @@ void probes_leave(struct attached *a)
 	(void)a;
 }
 
-bool overhead_stalled(struct overhead *b, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
-		      double *stall_ns)
+bool limit_stalled(struct limit *l, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
+		   double *stall_ns)
 {
-	(void)b;
+	(void)l;
 	(void)cgroup_id;
 	(void)hits;
 	(void)elapsed_ns;
@@ -135,24 +135,24 @@ bool overhead_stalled(struct overhead *b, uint64_t cgroup_id, uint64_t hits, uin
 	return false;
 }
 
-void overhead_spent(struct overhead *b, uint64_t cgroup_id, unsigned event_mask,
-		    const struct overhead_spent *x)
+void limit_spent(struct limit *l, uint64_t cgroup_id, unsigned event_mask,
+		 const struct limit_spent *x)
 {
-	(void)b;
+	(void)l;
 	(void)cgroup_id;
 	(void)event_mask;
 	(void)x;
 }
 
-void site_files_make(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
-		     struct site_files *ret)
+void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
+		      struct site_files *ret)
 {
 	(void)s;
 	(void)m;
 	*ret = (struct site_files){.process = {.exec_id = 5, .event_mask = event_mask}};
 }
 
-void site_files_done(struct site_files *f)
+void learn_site_files_done(struct site_files *f)
 {
 	(void)f;
 }
@@ -168,30 +168,30 @@ struct mappings *mappings_unref(struct mappings *m)
 	return NULL;
 }
 
-void alloc_advance(struct tracked *t)
+void follow_heap_advance(struct tracked *t)
 {
 	(void)t;
 	n_advanced++;
 }
 
-void alloc_set_problem(struct tracked *t, const char *what, const char *why)
+void follow_heap_set_problem(struct tracked *t, const char *what, const char *why)
 {
 	free(TAKE_PTR(t->allocs.problem));
 	if (*why)
 		t->allocs.problem = xasprintf("%s%s", what, why);
 }
 
-void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
 {
 	(void)event_mask;
 	assert_non_null(s);
-	alloc_set_problem(t, "", KNOWN);
+	follow_heap_set_problem(t, "", KNOWN);
 }
 
 /* ---- the tests ---- */
 
-static struct node node;
-static struct follow follow = {.node = &node};
+static struct work node_work;
+static struct follow follow = {.config = {.work = &node_work}};
 
 static int set_up(void **state)
 {
@@ -216,7 +216,7 @@ static int tear_down(void **state)
 	assert_int_equal(follow.stuck.n, 0);
 	assert_null(follow.stuck.waits);
 	if (tracked && tracked->allocs.attached) {
-		alloc_detach(tracked);
+		follow_heap_detach(tracked);
 		posted_run();
 	}
 	assert_int_equal(follow.n_attached, 0);
@@ -235,17 +235,17 @@ static void assert_told(const char *part)
 /* It has probes, and is about to lose them: that is the worker's next task. */
 static void detach(void)
 {
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_ptr_equal(tracked->allocs.attached, &attached);
-	alloc_detach(tracked);
+	follow_heap_detach(tracked);
 	assert_null(tracked->allocs.attached);
 	assert_int_equal(posted.n, 1);
 }
 
 static uint64_t n_told_stuck(void)
 {
-	return counter_get(counter(ALLOC_ATTACH_COUNTER, "result", "stuck"));
+	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", "stuck"));
 }
 
 /* What the worker's thread is in, and does not come back from. */
@@ -254,7 +254,7 @@ static struct task *gets_stuck(void)
 	struct task *t = posted_take();
 	uint64_t before = n_told_stuck();
 
-	alloc_stuck(node.probing, &t->job, &follow);
+	follow_heap_stuck(node_work.probing, &t->job, &follow);
 	assert_int_equal(n_told_stuck(), before + 1);
 	assert_true(tracked->allocs.refused);
 	assert_told("file system");
@@ -290,7 +290,7 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	detach();
 	t = gets_stuck();
 	attach_result = -EPERM;
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_told("cannot be attached");
 	comes_back(t);
@@ -306,7 +306,7 @@ static void of_two_that_are_stuck_the_later_is_told(void **state)
 	(void)state;
 	detach();
 	first = gets_stuck();
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	later = gets_stuck();
 	assert_int_equal(follow.stuck.n, 2);
 	comes_back(first);
@@ -323,7 +323,7 @@ static void another_program_is_not_told_of_the_one_before(void **state)
 	struct task *t;
 
 	(void)state;
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	t = gets_stuck();
 	tracked->exec_id = 6;
 	comes_back(t);
@@ -345,7 +345,7 @@ static void who_gets_on_is_not_stuck(void **state)
 		uint64_t before = n_told_stuck();
 
 		n_moves++;
-		alloc_stuck(node.probing, &posted.items[0]->job, &follow);
+		follow_heap_stuck(node_work.probing, &posted.items[0]->job, &follow);
 		assert_int_equal(workers.n_given_time, i);
 		assert_int_equal(n_told_stuck(), before);
 		assert_false(tracked->allocs.refused);
@@ -365,10 +365,10 @@ static void without_a_thread_it_is_tried_again(void **state)
 	workers.replace_result = -EAGAIN;
 	t = gets_stuck();
 	assert_int_equal(follow.stuck.n, 0);
-	assert_false(left_behind_again(&follow.stuck, &node.probing));
+	assert_false(work_left_behind_again(&follow.stuck, &node_work.probing));
 	workers.replace_result = 0;
-	assert_true(left_behind_again(&follow.stuck, &node.probing));
-	assert_false(left_behind_again(&follow.stuck, &node.probing));
+	assert_true(work_left_behind_again(&follow.stuck, &node_work.probing));
+	assert_false(work_left_behind_again(&follow.stuck, &node_work.probing));
 	assert_int_equal(workers.n_replaced, 1);
 	assert_int_equal(follow.stuck.n, 1);
 	comes_back(t);
@@ -378,7 +378,7 @@ static void without_a_thread_it_is_tried_again(void **state)
 
 static uint64_t n_ended(const char *result)
 {
-	return counter_get(counter(ALLOC_ATTACH_COUNTER, "result", result));
+	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", result));
 }
 
 /* It is tried; in how many seconds it may be again. */
@@ -387,7 +387,7 @@ static uint64_t seconds_until_next(int result, const char *counted_as)
 	uint64_t before = n_ended(counted_as);
 
 	attach_result = result;
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_int_equal(n_ended(counted_as), before + 1);
 	assert_int_equal(tracked->allocs.refused, result < 0);
@@ -420,14 +420,14 @@ static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
 	(void)state;
 	clock_stands();
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		alloc_set_problem(tracked, "", KNOWN);
+		follow_heap_set_problem(tracked, "", KNOWN);
 		for (size_t k = 0; k < ARRAY_SIZE(waits_s); k++) {
 			assert_int_equal(seconds_until_next(rows[i].result, "later"), waits_s[k]);
 			assert_told(k >= rows[i].told_from ? rows[i].text : KNOWN);
 		}
 		assert_int_equal(seconds_until_next(0, "ok"), 0);
 		assert_string_equal(tracked->allocs.problem, KNOWN);
-		alloc_detach(tracked);
+		follow_heap_detach(tracked);
 		posted_run();
 	}
 }
@@ -451,7 +451,7 @@ static void attach_and_look_at(void)
 {
 	clock_stands();
 	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 }
 
@@ -470,10 +470,10 @@ static void loses_its_thread(void)
 	posted_run_all();
 }
 
-/* As alloc_advance() does when it is time. */
+/* As follow_heap_advance() does when it is time. */
 static void attach_anew(void)
 {
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_ptr_equal(tracked->allocs.attached, &attached);
 }
@@ -605,7 +605,7 @@ static void who_cannot_be_probed_anew_waits(void **state)
 	(void)state;
 	attach_and_look_at();
 	attach_result = -EPERM;
-	alloc_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_ptr_equal(tracked->allocs.attached, &attached);
 	assert_told("not permitted");

@@ -2,7 +2,7 @@
 /* What is made of a second look at where a process allocates. Workers are this thread. */
 #include "node/follow/internal.h"
 #include "node/learn/go_heap.h"
-#include "node/limit/overhead.h"
+#include "node/limit/limit.h"
 #include "node/learn/sites.h"
 #include "node/work/testworkers.h"
 
@@ -44,14 +44,14 @@ const struct plan *procs_plan(const struct procs *p)
 	return NULL;
 }
 
-enum overhead_mode overhead_mode(struct overhead *b, uint64_t cgroup_id, enum event e,
-				 struct overhead_span *ret)
+enum limit_mode limit_mode(struct limit *l, uint64_t cgroup_id, enum event e,
+			   struct limit_span *ret)
 {
-	(void)b;
+	(void)l;
 	(void)cgroup_id;
 	(void)e;
 	(void)ret;
-	return OVERHEAD_STEADY;
+	return LIMIT_STEADY;
 }
 
 struct mappings *mappings_ref(struct mappings *m)
@@ -75,20 +75,8 @@ int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
 	return 0;
 }
 
-void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		    uint32_t stack, uint64_t cgroup_id)
-{
-	(void)r;
-	(void)tgid;
-	(void)start_boottime_ns;
-	(void)exec_id;
-	(void)stack;
-	(void)cgroup_id;
-	fail_msg("its mappings are known");
-}
-
-int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		       struct alloc_sites **ret)
+int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		      struct alloc_sites **ret)
 {
 	(void)f;
 	assert_ptr_equal(m, &maps);
@@ -106,7 +94,7 @@ struct alloc_sites *alloc_sites_free(struct alloc_sites *s)
 	return NULL;
 }
 
-void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span)
+void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span)
 {
 	assert_ptr_equal(t, tracked);
 	assert_int_equal(event_mask, owner.event_mask);
@@ -116,22 +104,22 @@ void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_
 	n_attached++;
 }
 
-void alloc_detach(struct tracked *t)
+void follow_heap_detach(struct tracked *t)
 {
 	t->allocs.attached = NULL;
 }
 
-void alloc_detach_all(struct follow *f)
+void follow_heap_detach_all(struct follow *f)
 {
 	(void)f;
 }
 
-void unseen_tick(struct follow *f)
+void follow_unseen_tick(struct follow *f)
 {
 	(void)f;
 }
 
-void unseen_forget(struct tracked *t)
+void follow_unseen_forget(struct tracked *t)
 {
 	assert_ptr_equal(t, tracked);
 	n_forgotten++;
@@ -154,7 +142,7 @@ void probes_attach_no_more(struct probes *p)
 	(void)p;
 }
 
-int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
+int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
 {
 	(void)g;
 	(void)who;
@@ -167,16 +155,28 @@ void alloc_go_begin_anew(struct alloc_go_heap *g)
 	(void)g;
 }
 
-void drains_add_whole(struct drains *d, struct drain *x)
-{
-	(void)d;
-	(void)x;
-}
-
 /* ---- the tests ---- */
 
-static struct node node;
-static struct follow follow = {.node = &node};
+static void read_mappings(void *arg, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+			  uint64_t cgroup_id)
+{
+	(void)arg;
+	(void)tgid;
+	(void)start_boottime_ns;
+	(void)exec_id;
+	(void)cgroup_id;
+	fail_msg("its mappings are known");
+}
+
+static void sampled(void *arg, struct drain *d)
+{
+	(void)arg;
+	(void)d;
+}
+
+static const struct follow_ops ops = {.read_mappings = read_mappings, .sampled = sampled};
+static struct work node_work;
+static struct follow follow = {.config = {.work = &node_work, .ops = &ops}};
 static struct alloc_site items[2] = {{.file_offset = 64, .address = 4160},
 				     {.file_offset = 128, .address = 4224}};
 
@@ -196,14 +196,14 @@ static int tear_down(void **state)
 {
 	(void)state;
 	posted_run_all();
-	alloc_reset(tracked);
+	follow_heap_reset(tracked);
 	free(tracked);
 	return 0;
 }
 
 static void look_once(void)
 {
-	alloc_look(tracked, &maps);
+	follow_heap_look(tracked, &maps);
 	posted_run_all();
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follow.c, follow_runs.c and parse_queue.c share. */
+/* What the files of follow share. */
 #pragma once
 
-#include "node/internal.h"
+#include "node/follow/follow.h"
 #include "node/learn/unseen.h"
 
 #include <uthash.h>
@@ -14,22 +14,22 @@ struct process_id {
  * Files that a worker has yet to look at, one of each, fairly: small ones first, and a cgroup
  * whose files have cost much time waits for the others. Loop thread.
  */
-struct parse_queue;
+struct follow_queue;
 typedef void parsed_fn(struct process_id who, void *arg); /* a file that it waited for is known */
-struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug, parsed_fn *fn,
-				    void *arg);
-struct parse_queue *parse_queue_free(struct parse_queue *q);
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
+				      bool debug, parsed_fn *fn, void *arg);
+struct follow_queue *follow_queue_free(struct follow_queue *q);
 /* Mapping k of m; who is told, once (NULL: nobody). false: too many wait already. */
-bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
+bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
 		     const struct process_id *who);
-void parse_queue_start(struct parse_queue *q); /* after parse_queue_add */
+void follow_queue_start(struct follow_queue *q); /* after follow_queue_add */
 /* Something is under way or waits. */
-bool parse_queue_works(const struct parse_queue *q);
-void parse_queue_tick(struct parse_queue *q);
+bool follow_queue_works(const struct follow_queue *q);
+void follow_queue_tick(struct follow_queue *q);
 /* What runs is the last: the worker is about to end. */
-void parse_queue_stop(struct parse_queue *q);
+void follow_queue_stop(struct follow_queue *q);
 
-/* ---- follow_runs.c: what else a process runs; the files worker looks, one look a process at a time ---- */
+/* ---- runtimes.c: what else a process runs; the files worker looks, one look a process at a time ---- */
 struct runs {
 	struct runtime_process *known; /* NULL: nothing */
 	char *problem;		       /* what of it is not walked, and why; NULL: all is */
@@ -42,7 +42,7 @@ struct runs {
 	struct timer timer; /* until the next of these */
 };
 
-/* ---- follow_java.c: JVMs that are asked for their perf maps (javaAttach) ---- */
+/* ---- java.c: JVMs that are asked for their perf maps (javaAttach) ---- */
 struct java {
 	bool asking, refused;
 	unsigned n_tries;
@@ -50,7 +50,7 @@ struct java {
 	char *problem;	  /* why it is not asked any more; NULL */
 };
 
-/* ---- follow_alloc.c: probes of allocators, of processes whose memory is asked for ---- */
+/* ---- heap.c: probes of allocators, of processes whose memory is asked for ---- */
 struct alloc_sites;
 struct attached;
 struct probing;
@@ -109,16 +109,16 @@ struct tracked {
 	UT_hash_handle hh;
 };
 struct follow {
-	struct node *node;
+	struct follow_config config;
 	struct tracked *tracked;
-	struct parse_queue *files, *debug;
+	struct follow_queue *files, *debug;
 	uint64_t swept_ns;
-	struct told_list no_tables, not_walked, not_named, not_attached, not_probed, parked;
+	struct problem_list no_tables, not_walked, not_named, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached;     /* tasks; processes that have probes */
 	unsigned n_spans;		      /* of these tasks */
-	struct left_behind stuck, asks_stuck; /* of these tasks; of follow_java.c's */
+	struct left_behind stuck, asks_stuck; /* of these tasks; of java.c's */
 	uint64_t n_moves;    /* probes_moves() when one of them was last seen to get on */
-	bool reading_memory; /* follow_unseen.c's task is under way */
+	bool reading_memory; /* unseen.c's task is under way */
 	uint64_t unseen_ns;  /* its next look at all processes */
 	bool memory_asked;   /* somebody asked for memory events a tick ago */
 	struct timer watch;  /* of what is attached */
@@ -128,41 +128,41 @@ struct tracked *follow_find(const struct follow *f, struct process_id id);
 void follow_set(struct tracked *t, struct mappings *m);
 
 /* Looks, unless nothing is new; likely: as struct applied says. */
-void runs_look(struct tracked *t, struct mappings *m, bool likely);
+void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely);
 /* Forgets what was known: it has become another program, or is not tracked any more. */
-void runs_reset(struct tracked *t);
+void follow_runtimes_reset(struct tracked *t);
 
 /* Every second. */
-void java_tick(struct follow *f);
-void java_reset(struct tracked *t);
+void follow_java_tick(struct follow *f);
+void follow_java_reset(struct tracked *t);
 
 /* Its files are known. */
-void alloc_look(struct tracked *t, struct mappings *m);
+void follow_heap_look(struct tracked *t, struct mappings *m);
 /* Whatever is to be done next: look, attach, detach, read. */
-void alloc_advance(struct tracked *t);
-void alloc_tick(struct follow *f); /* every second */
-void alloc_reset(struct tracked *t);
+void follow_heap_advance(struct tracked *t);
+void follow_heap_tick(struct follow *f); /* every second */
+void follow_heap_reset(struct tracked *t);
 /* Takes all probes away: they go before the maps that they write to. */
-void alloc_stop(struct follow *f);
+void follow_heap_stop(struct follow *f);
 /* The same, and the probes worker is about to end: spans end, and what it has not begun to attach is left. */
-void alloc_close(struct follow *f);
-bool alloc_idle(const struct follow *f);
+void follow_heap_close(struct follow *f);
+bool follow_heap_idle(const struct follow *f);
 /* What of the process's memory is not seen; why "": all is. */
-void alloc_set_problem(struct tracked *t, const char *what, const char *why);
+void follow_heap_set_problem(struct tracked *t, const char *what, const char *why);
 /* The same, by its sites and by what the kernel refused. */
-void alloc_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
+void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
 
-/* ---- follow_unseen.c ---- */
-void unseen_tick(struct follow *f); /* every second */
+/* ---- unseen.c ---- */
+void follow_unseen_tick(struct follow *f); /* every second */
 /* Nobody asks any more, or it is another program. */
-void unseen_forget(struct tracked *t);
+void follow_unseen_forget(struct tracked *t);
 
-/* ---- follow_probes.c ---- */
-#define ALLOC_ATTACH_COUNTER "podflame_memory_attach_total"
-struct overhead_span;
+/* ---- heap_probes.c ---- */
+#define HEAP_ATTACH_COUNTER "podflame_memory_attach_total"
+struct limit_span;
 /* At its sites, in place of what is attached; span NULL: as long as it lives. */
-void alloc_attach(struct tracked *t, unsigned event_mask, const struct overhead_span *span);
-void alloc_detach(struct tracked *t); /* harmless when nothing is attached */
-void alloc_detach_all(struct follow *f);
-void alloc_stuck(struct worker *w, struct job *job,
+void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span);
+void follow_heap_detach(struct tracked *t); /* harmless when nothing is attached */
+void follow_heap_detach_all(struct follow *f);
+void follow_heap_stuck(struct worker *w, struct job *job,
 		 void *follow); /* the probes worker's on_stuck */

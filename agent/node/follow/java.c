@@ -43,7 +43,7 @@ static void ask_run(struct task *task)
 	uint32_t tgid = (uint32_t)a->id.tgid;
 
 	a->result = -EAGAIN;
-	if (__atomic_load_n(&task->node->attach_stopped, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
 	a->result = runtime_java_attach(tgid, a->id.start_boottime_ns, version_of(a->runtimes),
 					a->problem);
@@ -58,8 +58,7 @@ static void take(struct follow *f, struct tracked *t, const struct asking *a)
 	free(TAKE_PTR(j->problem));
 	j->n_tries = a->result == -EAGAIN ? j->n_tries + 1 : 0;
 	j->refused = a->result < 0 && (a->result != -EAGAIN || j->n_tries >= TRIES_MAX);
-	j->next_ns =
-		now_mono_ns() + (a->result == 0 ? f->node->conf->java_refresh_ns : TRY_AGAIN_NS);
+	j->next_ns = now_mono_ns() + (a->result == 0 ? f->config.java_refresh_ns : TRY_AGAIN_NS);
 	if (j->refused)
 		j->problem = xasprintf("the JVM was asked for its perf map: %s", a->problem);
 	counter_add(counter(ATTACH_COUNTER, "result",
@@ -76,11 +75,11 @@ static void ask_done(struct task *task)
 	struct asking *a = (struct asking *)task;
 	struct tracked *t = follow_find(a->follow, a->id);
 
-	if (!task->node->closing)
-		left_behind_ended(&a->follow->asks_stuck, &task->node->attach, &task->job);
+	if (!task->work->closing)
+		work_left_behind_ended(&a->follow->asks_stuck, &task->work->attach, &task->job);
 	if (t)
 		t->java.asking = false;
-	if (t && a->exec_id == t->exec_id && !task->refused && !task->node->closing)
+	if (t && a->exec_id == t->exec_id && !task->refused && !task->work->closing)
 		take(a->follow, t, a);
 	runtime_process_unref(a->runtimes);
 	mappings_unref(a->m);
@@ -93,7 +92,7 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, a->id);
 
-	(void)w; /* node->attach */
+	(void)w; /* work->attach */
 	counter_add(counter(ATTACH_COUNTER, "result", "stuck"), 1);
 	if (t) {
 		t->java.refused = true;
@@ -102,21 +101,21 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 			xasprintf("the JVM was asked for its perf map: no answer in %llu s",
 				  ASK_LIMIT_NS / NSEC_PER_SEC);
 	}
-	left_behind(&f->asks_stuck, &f->node->attach, job);
+	work_left_behind(&f->asks_stuck, &f->config.work->attach, job);
 }
 
 static bool has_worker(struct follow *f)
 {
-	struct node *n = f->node;
+	struct work *w = f->config.work;
 
-	if (!n->attach && worker_new(n->loop, "attach", MAILBOX_BYTES, &n->attach) == 0)
-		worker_on_stuck(n->attach, ask_stuck, f);
-	return n->attach;
+	if (!w->attach && worker_new(w->loop, "attach", MAILBOX_BYTES, &w->attach) == 0)
+		worker_on_stuck(w->attach, ask_stuck, f);
+	return w->attach;
 }
 
 static void ask(struct follow *f, struct tracked *t)
 {
-	struct node *n = f->node;
+	struct work *w = f->config.work;
 	struct asking *a;
 
 	if (!has_worker(f))
@@ -130,20 +129,20 @@ static void ask(struct follow *f, struct tracked *t)
 	a->task.done = ask_done;
 	a->task.job.deadline_ns = ASK_LIMIT_NS;
 	t->java.asking = true;
-	task_post(n, n->attach, &a->task, 0);
+	work_post(w, w->attach, &a->task, 0);
 }
 
 static bool is_allowed(const struct follow *f, const struct tracked *t)
 {
 	uint64_t until_ns;
-	struct owner *o = procs_owner(f->node->procs, t->cgroup_id, &until_ns);
+	struct owner *o = procs_owner(f->config.procs, t->cgroup_id, &until_ns);
 	bool allowed = o && o->java_attach && until_ns == UINT64_MAX;
 
 	owner_unref(o);
 	return allowed;
 }
 
-void java_tick(struct follow *f)
+void follow_java_tick(struct follow *f)
 {
 	struct runtime_java all[LISTED_MAX];
 	size_t n = runtime_java_all_unnamed(all, LISTED_MAX);
@@ -159,7 +158,7 @@ void java_tick(struct follow *f)
 	}
 }
 
-void java_reset(struct tracked *t)
+void follow_java_reset(struct tracked *t)
 {
 	free(t->java.problem);
 	t->java = (struct java){.asking = t->java.asking};

@@ -112,9 +112,9 @@ struct runtime_view runtime_process_at(const struct runtime_process *p, size_t i
 
 /* ---- the tests ---- */
 
-static struct config conf = {.java_refresh_ns = 600 * NSEC_PER_SEC};
-static struct node node = {.conf = &conf};
-static struct follow follow = {.node = &node};
+static struct work node_work;
+static struct follow follow = {
+	.config = {.work = &node_work, .java_refresh_ns = 600 * NSEC_PER_SEC}};
 
 static int set_up(void **state)
 {
@@ -136,7 +136,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	assert_int_equal(posted.n, 0);
-	java_reset(tracked);
+	follow_java_reset(tracked);
 	free(tracked);
 	return 0;
 }
@@ -156,8 +156,8 @@ static void an_answer_of_a_past_program_is_not_taken(void **state)
 {
 	(void)state;
 	attach.result = -ENOTSUP;
-	java_tick(&follow);
-	java_reset(tracked);
+	follow_java_tick(&follow);
+	follow_java_reset(tracked);
 	tracked->exec_id = 6;
 	work();
 	assert_false(tracked->java.asking);
@@ -168,8 +168,8 @@ static void an_answer_of_a_past_program_is_not_taken(void **state)
 static void asked_once_an_interval(void **state)
 {
 	(void)state;
-	java_tick(&follow);
-	java_tick(&follow); /* still asking */
+	follow_java_tick(&follow);
+	follow_java_tick(&follow); /* still asking */
 	work();
 	assert_int_equal(attach.n, 1);
 	assert_string_equal(attach.version, "17.0.15");
@@ -177,10 +177,10 @@ static void asked_once_an_interval(void **state)
 	assert_null(tracked->java.problem);
 	/* names are missing again */
 	pass(599 * NSEC_PER_SEC);
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
 	pass(NSEC_PER_SEC);
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	work();
 	assert_int_equal(attach.n, 2);
 }
@@ -189,15 +189,15 @@ static void not_asked_without_leave(void **state)
 {
 	(void)state;
 	owner.java_attach = false;
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
 	owner.java_attach = true;
 	selected = false; /* its target has gone */
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
 	selected = true;
 	n_unnamed = 1; /* nothing is missing in it */
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
 }
 
@@ -205,17 +205,17 @@ static void refusal_is_told_and_final(void **state)
 {
 	(void)state;
 	attach.result = -EPROTO;
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	work();
 	assert_string_equal(tracked->java.problem,
 			    "the JVM was asked for its perf map: it refuses");
 	assert_int_equal(n_looked_again, 0);
 	pass(UINT64_MAX);
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
 	/* another program in the same process */
-	java_reset(tracked);
-	java_tick(&follow);
+	follow_java_reset(tracked);
+	follow_java_tick(&follow);
 	work();
 }
 
@@ -225,14 +225,14 @@ static void tried_again_a_few_times(void **state)
 	attach.result = -EAGAIN;
 	for (int i = 0; i < 5; i++) {
 		assert_null(tracked->java.problem);
-		java_tick(&follow);
+		follow_java_tick(&follow);
 		work();
-		java_tick(&follow);
+		follow_java_tick(&follow);
 		assert_int_equal(posted.n, 0); /* not at once */
 		pass(60 * NSEC_PER_SEC);
 	}
 	assert_non_null(tracked->java.problem);
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
 }
 
@@ -240,8 +240,8 @@ static void tried_again_a_few_times(void **state)
 static void files_that_do_not_answer_hold_up_nobody_else(void **state)
 {
 	(void)state;
-	java_tick(&follow);
-	workers.on_stuck(node.attach, &posted.items[0]->job, workers.arg);
+	follow_java_tick(&follow);
+	workers.on_stuck(node_work.attach, &posted.items[0]->job, workers.arg);
 	assert_int_equal(workers.n_replaced, 1);
 	assert_string_equal(tracked->java.problem,
 			    "the JVM was asked for its perf map: no answer in 60 s");
@@ -249,7 +249,7 @@ static void files_that_do_not_answer_hold_up_nobody_else(void **state)
 	assert_null(tracked->java.problem);
 	assert_int_equal(follow.asks_stuck.n, 0);
 	pass(600 * NSEC_PER_SEC);
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	work();
 	assert_int_equal(attach.n, 2);
 }
@@ -259,7 +259,7 @@ static void process_ends_meanwhile(void **state)
 	struct tracked *t = tracked;
 
 	(void)state;
-	java_tick(&follow);
+	follow_java_tick(&follow);
 	tracked = NULL;
 	work();
 	assert_int_equal(n_looked_again, 0);

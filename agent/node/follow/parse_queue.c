@@ -30,8 +30,9 @@ struct cost { /* of a cgroup's files: time of the worker, and how many wait */
 	size_t n_wanted;
 	UT_hash_handle hh;
 };
-struct parse_queue {
-	struct node *node;
+struct follow_queue {
+	struct work *work;
+	struct files *files;
 	struct worker *worker;
 	bool debug, busy, stopped;
 	parsed_fn *fn;
@@ -43,7 +44,7 @@ struct parse_queue {
 
 /* ---- what each cgroup has cost ---- */
 
-static struct cost *find_cost(const struct parse_queue *q, uint64_t cgroup_id)
+static struct cost *find_cost(const struct follow_queue *q, uint64_t cgroup_id)
 {
 	struct cost *c;
 
@@ -51,21 +52,21 @@ static struct cost *find_cost(const struct parse_queue *q, uint64_t cgroup_id)
 	return c;
 }
 
-static uint64_t cost_of(const struct parse_queue *q, uint64_t cgroup_id)
+static uint64_t cost_of(const struct follow_queue *q, uint64_t cgroup_id)
 {
 	const struct cost *c = find_cost(q, cgroup_id);
 
 	return c ? c->ns / COST_STEP_NS : 0;
 }
 
-static void forget_cost(struct parse_queue *q, struct cost *c)
+static void forget_cost(struct follow_queue *q, struct cost *c)
 {
 	HASH_DEL(q->costs, c);
 	free(c);
 }
 
 /* The oldest one of whom nothing waits. */
-static void make_cost_room(struct parse_queue *q)
+static void make_cost_room(struct follow_queue *q)
 {
 	struct cost *c = q->costs;
 
@@ -75,7 +76,7 @@ static void make_cost_room(struct parse_queue *q)
 		forget_cost(q, c);
 }
 
-static struct cost *get_cost(struct parse_queue *q, uint64_t cgroup_id)
+static struct cost *get_cost(struct follow_queue *q, uint64_t cgroup_id)
 {
 	struct cost *c = find_cost(q, cgroup_id);
 
@@ -89,7 +90,7 @@ static struct cost *get_cost(struct parse_queue *q, uint64_t cgroup_id)
 	return c;
 }
 
-static void halve_costs(struct parse_queue *q)
+static void halve_costs(struct follow_queue *q)
 {
 	struct cost *c, *next;
 
@@ -110,14 +111,14 @@ static struct wanted *wanted_done(struct wanted *w)
 	return NULL;
 }
 
-static bool is_before(const struct parse_queue *q, const struct wanted *a, const struct wanted *b)
+static bool is_before(const struct follow_queue *q, const struct wanted *a, const struct wanted *b)
 {
 	uint64_t x = cost_of(q, a->cgroup_id), y = cost_of(q, b->cgroup_id);
 
 	return x != y ? x < y : a->m->items[a->k].file_bytes < b->m->items[b->k].file_bytes;
 }
 
-static struct wanted *take_next(struct parse_queue *q)
+static struct wanted *take_next(struct follow_queue *q)
 {
 	struct wanted *best = q->wanted;
 
@@ -131,7 +132,7 @@ static struct wanted *take_next(struct parse_queue *q)
 	return best;
 }
 
-static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, size_t k,
+static struct wanted *find_or_add(struct follow_queue *q, struct mappings *m, size_t k,
 				  uint64_t cgroup_id)
 {
 	const struct mapping *x = &m->items[k];
@@ -165,12 +166,12 @@ static struct wanted *find_or_add(struct parse_queue *q, struct mappings *m, siz
 	w->cgroup_id = cgroup_id;
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
 	if (!q->debug)
-		files_expect(q->node->known_files, x, cgroup_id);
+		files_expect(q->files, x, cgroup_id);
 	return w;
 }
 
-bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
-		     const struct process_id *who)
+bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
+		      const struct process_id *who)
 {
 	struct wanted *w = find_or_add(q, m, k, cgroup_id);
 
@@ -194,7 +195,7 @@ bool parse_queue_add(struct parse_queue *q, struct mappings *m, size_t k, uint64
 
 struct parsing {
 	struct task task;
-	struct parse_queue *queue;
+	struct follow_queue *queue;
 	struct wanted *wanted;
 	uint64_t ns;
 };
@@ -211,8 +212,8 @@ static void parse_run(struct task *t)
 	if (__atomic_load_n(&p->queue->stopped, __ATOMIC_RELAXED))
 		return;
 	if (p->queue->debug)
-		files_debug(t->node->known_files, x, m->root_fd);
-	else if (files_index(t->node->known_files, x, &index) == 0)
+		files_debug(p->queue->files, x, m->root_fd);
+	else if (files_index(p->queue->files, x, &index) == 0)
 		elf_index_unref(index);
 	p->ns = now_mono_ns() - start_ns;
 }
@@ -220,17 +221,17 @@ static void parse_run(struct task *t)
 static void parse_done(struct task *t)
 {
 	struct parsing *p = (struct parsing *)t;
-	struct parse_queue *q = p->queue;
+	struct follow_queue *q = p->queue;
 
 	q->busy = false;
 	get_cost(q, p->wanted->cgroup_id)->ns += p->ns;
 	for (size_t i = 0; i < p->wanted->n_waiting; i++)
 		q->fn(p->wanted->waiting[i], q->arg);
 	wanted_done(p->wanted);
-	parse_queue_start(q);
+	follow_queue_start(q);
 }
 
-void parse_queue_start(struct parse_queue *q)
+void follow_queue_start(struct follow_queue *q)
 {
 	struct parsing *p;
 	struct wanted *w = q->busy || q->stopped ? NULL : take_next(q);
@@ -243,16 +244,16 @@ void parse_queue_start(struct parse_queue *q)
 	p->task.run = parse_run;
 	p->task.done = parse_done;
 	q->busy = true;
-	task_post(q->node, q->worker, &p->task, 0);
+	work_post(q->work, q->worker, &p->task, 0);
 }
 
-bool parse_queue_works(const struct parse_queue *q)
+bool follow_queue_works(const struct follow_queue *q)
 {
 	return q->busy || q->wanted;
 }
 
 /* What was long ago counts less and less. */
-void parse_queue_tick(struct parse_queue *q)
+void follow_queue_tick(struct follow_queue *q)
 {
 	uint64_t now_ns = now_mono_ns();
 
@@ -262,26 +263,27 @@ void parse_queue_tick(struct parse_queue *q)
 	halve_costs(q);
 }
 
-void parse_queue_stop(struct parse_queue *q)
+void follow_queue_stop(struct follow_queue *q)
 {
 	__atomic_store_n(&q->stopped, true, __ATOMIC_RELAXED);
 }
 
-struct parse_queue *parse_queue_new(struct node *n, struct worker *w, bool debug, parsed_fn *fn,
-				    void *arg)
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
+				      bool debug, parsed_fn *fn, void *arg)
 {
-	struct parse_queue *q = xcalloc(1, sizeof(*q));
+	struct follow_queue *q = xcalloc(1, sizeof(*q));
 
-	*q = (struct parse_queue){.node = n,
-				  .worker = w,
-				  .debug = debug,
-				  .fn = fn,
-				  .arg = arg,
-				  .round_ns = now_mono_ns()};
+	*q = (struct follow_queue){.work = work,
+				   .files = files,
+				   .worker = w,
+				   .debug = debug,
+				   .fn = fn,
+				   .arg = arg,
+				   .round_ns = now_mono_ns()};
 	return q;
 }
 
-struct parse_queue *parse_queue_free(struct parse_queue *q)
+struct follow_queue *follow_queue_free(struct follow_queue *q)
 {
 	struct wanted *w, *next_w;
 	struct cost *c, *next_c;

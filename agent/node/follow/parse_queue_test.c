@@ -49,12 +49,12 @@ static void note(struct process_id who, void *arg)
 	told[n_told++] = who;
 }
 
-static struct node node;
+static struct work node_work;
 
-static struct parse_queue *start(bool debug)
+static struct follow_queue *start(bool debug)
 {
 	n_looked_at = n_told = 0;
-	return parse_queue_new(&node, NULL, debug, note, NULL);
+	return follow_queue_new(&node_work, NULL, NULL, debug, note, NULL);
 }
 
 static struct mappings *file(uint64_t inode, uint64_t bytes)
@@ -69,13 +69,13 @@ static struct mappings *file(uint64_t inode, uint64_t bytes)
 	return m;
 }
 
-static void add(struct parse_queue *q, uint64_t inode, uint64_t bytes, uint64_t cgroup_id,
+static void add(struct follow_queue *q, uint64_t inode, uint64_t bytes, uint64_t cgroup_id,
 		uint64_t tgid)
 {
 	struct mappings *m = file(inode, bytes);
 	struct process_id who = {1, tgid};
 
-	assert_true(parse_queue_add(q, m, 0, cgroup_id, &who));
+	assert_true(follow_queue_add(q, m, 0, cgroup_id, &who));
 	mappings_unref(m);
 }
 
@@ -96,44 +96,44 @@ static void assert_order(const uint64_t *want, size_t n)
 
 static void small_files_first(void **state)
 {
-	struct parse_queue *q = start(false);
+	struct follow_queue *q = start(false);
 
 	(void)state;
 	add(q, 2, 3000, 1, 1);
 	add(q, 4, 1000, 1, 1);
 	add(q, 6, 2000, 2, 2);
-	parse_queue_start(q);
+	follow_queue_start(q);
 	work(10);
 	assert_order((const uint64_t[]){4, 6, 2}, 3);
-	parse_queue_free(q);
+	follow_queue_free(q);
 }
 
 static void a_file_is_looked_at_once_for_all(void **state)
 {
-	struct parse_queue *q = start(false);
+	struct follow_queue *q = start(false);
 
 	(void)state;
 	add(q, 2, 1000, 1, 1);
 	add(q, 2, 1000, 2, 2);
 	add(q, 2, 1000, 2, 2);
-	parse_queue_start(q);
+	follow_queue_start(q);
 	work(10);
 	assert_int_equal(n_looked_at, 1);
 	assert_int_equal(n_told, 2);
 	assert_int_equal(told[0].tgid, 1);
 	assert_int_equal(told[1].tgid, 2);
-	parse_queue_free(q);
+	follow_queue_free(q);
 }
 
 /* One pod's files are made to take long: another's large file does not wait for all of them. */
 static void who_cost_much_waits(void **state)
 {
-	struct parse_queue *q = start(false);
+	struct follow_queue *q = start(false);
 
 	(void)state;
 	for (uint64_t i = 0; i < 4; i++)
 		add(q, 1 + 2 * i, 10 + i, 66, 6);
-	parse_queue_start(q);
+	follow_queue_start(q);
 	work(1);
 	add(q, 100, 1 << 20, 1, 1); /* while the second is looked at */
 	work(10);
@@ -143,43 +143,43 @@ static void who_cost_much_waits(void **state)
 	add(q, 200, 10, 66, 6);
 	add(q, 202, 20, 66, 6);
 	add(q, 202, 20, 1, 1);
-	parse_queue_start(q);
+	follow_queue_start(q);
 	work(10);
 	assert_order((const uint64_t[]){202, 200}, 2);
-	parse_queue_free(q);
+	follow_queue_free(q);
 }
 
 /* What one container has for a file says nothing to another's processes. */
 static void debug_files_belong_to_a_root(void **state)
 {
-	struct parse_queue *q = start(true);
+	struct follow_queue *q = start(true);
 	struct mappings *m = file(2, 1000);
 
 	(void)state;
 	for (int root = 5; root <= 6; root++) {
 		m->root_fd = root;
-		parse_queue_add(q, m, 0, 1, NULL);
-		parse_queue_add(q, m, 0, 1, NULL);
+		follow_queue_add(q, m, 0, 1, NULL);
+		follow_queue_add(q, m, 0, 1, NULL);
 		m->root_fd = 5;
 	}
-	parse_queue_start(q);
+	follow_queue_start(q);
 	work(10);
 	assert_int_equal(n_looked_at, 2);
 	assert_int_equal(n_told, 0);
-	parse_queue_free(q);
+	follow_queue_free(q);
 	m->root_fd = -1;
 	mappings_unref(m);
 }
 
 /* Files without anyone who waits; returns how many of them are wanted now. */
-static size_t add_many(struct parse_queue *q, uint64_t from, uint64_t n, uint64_t cgroup_id)
+static size_t add_many(struct follow_queue *q, uint64_t from, uint64_t n, uint64_t cgroup_id)
 {
 	size_t added = 0;
 
 	for (uint64_t i = from; i < from + n; i++) {
 		struct mappings *m = file(2 * i, 1000);
 
-		added += parse_queue_add(q, m, 0, cgroup_id, NULL);
+		added += follow_queue_add(q, m, 0, cgroup_id, NULL);
 		mappings_unref(m);
 	}
 	return added;
@@ -190,7 +190,7 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 {
 	struct counter *skipped =
 		counter("podflame_symbol_files_skipped_total", "reason", "queue_full");
-	struct parse_queue *q = start(false);
+	struct follow_queue *q = start(false);
 	uint64_t before = counter_get(skipped);
 
 	(void)state;
@@ -198,12 +198,12 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 	assert_int_equal(counter_get(skipped) - before, 10000 - 4096);
 	add(q, 1 << 20, 1 << 20, 1, 1);
 	/* one that is looked at makes room for another */
-	parse_queue_start(q);
+	follow_queue_start(q);
 	work(1);
 	add(q, 1 << 21, 1000, 66, 6);
-	parse_queue_stop(q);
+	follow_queue_stop(q);
 	work(10);
-	parse_queue_free(q);
+	follow_queue_free(q);
 }
 
 /* Many pods that each make up files: what is wanted of all has an end, too. */
@@ -211,7 +211,7 @@ static void the_queue_has_an_end(void **state)
 {
 	struct counter *skipped =
 		counter("podflame_symbol_files_skipped_total", "reason", "queue_full");
-	struct parse_queue *q = start(false);
+	struct follow_queue *q = start(false);
 	uint64_t before = counter_get(skipped);
 	size_t n = 0;
 
@@ -220,21 +220,21 @@ static void the_queue_has_an_end(void **state)
 		n += add_many(q, 1 + k * 4096, 4096, 100 + k);
 	assert_int_equal(n, 32768);
 	assert_int_equal(counter_get(skipped) - before, 4096);
-	parse_queue_free(q);
+	follow_queue_free(q);
 }
 
 static void nothing_after_the_end(void **state)
 {
-	struct parse_queue *q = start(false);
+	struct follow_queue *q = start(false);
 
 	(void)state;
 	add(q, 2, 1000, 1, 1);
 	add(q, 4, 1000, 1, 1);
-	parse_queue_start(q);
-	parse_queue_stop(q);
+	follow_queue_start(q);
+	follow_queue_stop(q);
 	work(10);
 	assert_int_equal(n_looked_at, 0);
-	parse_queue_free(q);
+	follow_queue_free(q);
 }
 
 int main(void)

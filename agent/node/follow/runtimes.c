@@ -20,42 +20,6 @@ struct look {
 	bool again;
 	int result;
 };
-struct telling {
-	struct task task;
-	struct process_id id;
-	uint32_t exec_id;
-	struct runtime_process *runtimes;
-};
-
-/* ---- to the pipeline ---- */
-
-static void tell_run(struct task *task)
-{
-	struct telling *t = (struct telling *)task;
-
-	pipeline_runtimes(task->node->pipeline, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
-			  t->exec_id, t->runtimes);
-}
-
-static void tell_done(struct task *task)
-{
-	if (task->refused)
-		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
-			    1);
-	runtime_process_unref(((struct telling *)task)->runtimes);
-}
-
-static void tell_pipeline(const struct tracked *t, struct runtime_process *found)
-{
-	struct telling *x = xcalloc(1, sizeof(*x));
-
-	x->id = t->id;
-	x->exec_id = t->exec_id;
-	x->runtimes = runtime_process_ref(found);
-	x->task.run = tell_run;
-	x->task.done = tell_done;
-	task_post(t->follow->node, t->follow->node->pipe, &x->task, 0);
-}
 
 /* ---- a look ---- */
 
@@ -64,15 +28,16 @@ static void look_run(struct task *task)
 	struct look *l = (struct look *)task;
 	_stage_("runtimes");
 
-	l->result = tables_runtimes(task->node->known_files, l->m, l->old, &l->found, &l->again);
+	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, &l->found, &l->again);
 	if (l->result == 0) {
-		l->problem = tables_runtimes_problem(l->m, l->found);
-		l->unnamed = tables_runtimes_unnamed(l->found);
+		l->problem = learn_runtimes_problem(l->m, l->found);
+		l->unnamed = learn_runtimes_unnamed(l->found);
 	}
 }
 
 static void take(struct tracked *t, struct look *l)
 {
+	const struct follow_config *c = &t->follow->config;
 	struct runs *r = &t->runs;
 
 	free(r->problem);
@@ -82,7 +47,8 @@ static void take(struct tracked *t, struct look *l)
 	r->unset |= l->found != r->known;
 	if (l->found ||
 	    r->known) /* also what it was told: it may have forgotten the process since */
-		tell_pipeline(t, l->found);
+		c->ops->runtimes(c->ops_arg, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
+				 t->exec_id, l->found);
 	runtime_process_unref(r->known);
 	r->known = TAKE_PTR(l->found);
 }
@@ -108,7 +74,7 @@ static void look_later(struct tracked *t, struct mappings *m)
 
 	r->n_again++;
 	r->m = mappings_ref(m);
-	timer_set(t->follow->node->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
+	timer_set(t->follow->config.work->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
 }
 
 /* It is just starting, or something was lacking for a moment. */
@@ -146,11 +112,11 @@ static void look_done(struct task *task)
 
 	if (task->refused)
 		counter_add(counter("podflame_runtime_learn_failures_total", "reason",
-				    process_refusal(&l->process)),
+				    work_process_refusal(&l->process)),
 			    1);
 	if (t)
 		t->runs.looking = false;
-	if (t && !task->node->closing) {
+	if (t && !task->work->closing) {
 		if (!task->refused && l->result == 0 && l->m->exec_id == t->exec_id)
 			take(t, l);
 		look_on(t, l);
@@ -182,10 +148,10 @@ static void start(struct tracked *t, struct mappings *m)
 	l->process.task.done = look_done;
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->runs.looking = true;
-	process_post(t->follow->node, &l->process, MAPPINGS_BYTES);
+	work_post_process(t->follow->config.work, &l->process, MAPPINGS_BYTES);
 }
 
-void runs_look(struct tracked *t, struct mappings *m, bool likely)
+void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely)
 {
 	struct runs *r = &t->runs;
 
@@ -199,7 +165,7 @@ void runs_look(struct tracked *t, struct mappings *m, bool likely)
 	start(t, m);
 }
 
-void runs_reset(struct tracked *t)
+void follow_runtimes_reset(struct tracked *t)
 {
 	struct runs *r = &t->runs;
 

@@ -55,8 +55,8 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p)
 	return NULL;
 }
 
-int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		    struct runtime_process **ret, bool *ret_again)
+int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+		   struct runtime_process **ret, bool *ret_again)
 {
 	(void)f;
 	n_looks++;
@@ -69,21 +69,21 @@ int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_pr
 	return 0;
 }
 
-char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
+char *learn_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
 {
 	(void)m;
 	return p == &other ? xstrdup("too new") : NULL;
 }
 
-char *tables_runtimes_unnamed(const struct runtime_process *p)
+char *learn_runtimes_unnamed(const struct runtime_process *p)
 {
 	return p == &other ? xstrdup("it runs Ruby") : NULL;
 }
 
-void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
-		       uint32_t exec_id, struct runtime_process *r)
+static void note_runtimes(void *arg, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+			  struct runtime_process *r)
 {
-	(void)p;
+	(void)arg;
 	assert_int_equal(tgid, 7);
 	assert_int_equal(start_boottime_ns, 1);
 	assert_int_equal(exec_id, 1);
@@ -104,8 +104,9 @@ void follow_set(struct tracked *t, struct mappings *m)
 	set = t->runs.known;
 }
 
-static struct node node;
-static struct follow follow = {.node = &node};
+static const struct follow_ops ops = {.runtimes = note_runtimes};
+static struct work node_work;
+static struct follow follow = {.config = {.work = &node_work, .ops = &ops}};
 static struct mappings first = {.exec_id = 1, .refs = 1}, second = {.exec_id = 1, .refs = 1},
 		       program = {.exec_id = 2, .refs = 1};
 
@@ -129,7 +130,7 @@ static int tear_down(void **state)
 	(void)state;
 	posted_run_all();
 	if (tracked)
-		runs_reset(tracked);
+		follow_runtimes_reset(tracked);
 	free(tracked);
 	assert_null(armed);
 	assert_int_equal(python.refs, 1);
@@ -143,7 +144,7 @@ static int tear_down(void **state)
 static void look(struct mappings *m)
 {
 	tracked->runs.due = true;
-	runs_look(tracked, m, true);
+	follow_runtimes_look(tracked, m, true);
 }
 
 static void fire(void)
@@ -161,16 +162,16 @@ static void fire(void)
 static void what_is_found_goes_to_both_sides(void **state)
 {
 	(void)state;
-	runs_look(tracked, &first, true); /* nothing is new */
+	follow_runtimes_look(tracked, &first, true); /* nothing is new */
 	tracked->runs.due = true;
-	runs_look(tracked, &first, false); /* nothing is likely */
+	follow_runtimes_look(tracked, &first, false); /* nothing is likely */
 	assert_int_equal(posted.n, 0);
 	look(&first);
 	posted_run_all();
 	assert_ptr_equal(told, &python);
 	assert_ptr_equal(set, &python);
 	assert_int_equal(n_looks, 1);
-	runs_look(tracked, &first, true);
+	follow_runtimes_look(tracked, &first, true);
 	assert_int_equal(posted.n, 0);
 	look(&second);
 	posted_run_all();
@@ -180,7 +181,7 @@ static void what_is_found_goes_to_both_sides(void **state)
 	/* its library was closed: that is looked at even though nothing is likely now */
 	next.found = NULL;
 	tracked->runs.due = true;
-	runs_look(tracked, &second, false);
+	follow_runtimes_look(tracked, &second, false);
 	posted_run_all();
 	assert_int_equal(n_told, 3);
 	assert_null(told);
@@ -272,7 +273,7 @@ static void another_program_has_nothing_of_it(void **state)
 {
 	(void)state;
 	look(&first);
-	runs_reset(tracked);
+	follow_runtimes_reset(tracked);
 	tracked->exec_id = 2;
 	next.again = true;
 	posted_run_all();
@@ -289,7 +290,7 @@ static void who_is_gone_is_forgotten(void **state)
 {
 	(void)state;
 	look(&first);
-	runs_reset(tracked);
+	follow_runtimes_reset(tracked);
 	freep(&tracked);
 	tracked = NULL;
 	posted_run_all();

@@ -39,7 +39,7 @@ static void read_run(struct task *task)
 static uint64_t sample_bytes(const struct tracked *t)
 {
 	uint64_t until_ns, bytes = 0;
-	struct owner *o = procs_owner(t->follow->node->procs, t->cgroup_id, &until_ns);
+	struct owner *o = procs_owner(t->follow->config.procs, t->cgroup_id, &until_ns);
 
 	if (o)
 		bytes = t->allocs.attached_mask & 1u << EVENT_MEM_ALLOC
@@ -53,11 +53,11 @@ static void take(struct tracked *t, const struct item *i)
 {
 	struct allocs *a = &t->allocs;
 
-	if (!unseen_look(&a->unseen, &i->memory, probes_attached_bytes(a->attached),
-			 sample_bytes(t)))
+	if (!learn_unseen(&a->unseen, &i->memory, probes_attached_bytes(a->attached),
+			  sample_bytes(t)))
 		return;
 	free(a->unseen_text);
-	a->unseen_text = unseen_text(&a->unseen);
+	a->unseen_text = learn_unseen_text(&a->unseen);
 	counter_add(counter("podflame_memory_unseen_total", NULL, NULL), 1);
 }
 
@@ -82,7 +82,7 @@ static bool is_due(const struct tracked *t, bool all)
 	return a->attached && a->sites && !a->sites->own_heap && (all || !a->unseen.begun);
 }
 
-void unseen_tick(struct follow *f)
+void follow_unseen_tick(struct follow *f)
 {
 	bool all = now_mono_ns() >= f->unseen_ns;
 	struct reading *r;
@@ -108,10 +108,10 @@ void unseen_tick(struct follow *f)
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;
 	f->reading_memory = true;
-	task_post(f->node, f->node->os, &r->task, r->n * sizeof(*r->items));
+	work_post(f->config.work, f->config.work->os, &r->task, r->n * sizeof(*r->items));
 }
 
-void unseen_forget(struct tracked *t)
+void follow_unseen_forget(struct tracked *t)
 {
 	t->allocs.unseen = (struct unseen){0};
 	free(TAKE_PTR(t->allocs.unseen_text));

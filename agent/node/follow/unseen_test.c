@@ -55,8 +55,8 @@ struct owner *owner_unref(struct owner *o)
 
 /* ---- the tests ---- */
 
-static struct node node;
-static struct follow follow = {.node = &node};
+static struct work node_work;
+static struct follow follow = {.config = {.work = &node_work}};
 static struct alloc_sites sites;
 
 static int set_up(void **state)
@@ -82,14 +82,14 @@ static int tear_down(void **state)
 	(void)state;
 	posted_run_all();
 	HASH_DEL(follow.tracked, tracked);
-	unseen_forget(tracked);
+	follow_unseen_forget(tracked);
 	free(tracked);
 	return 0;
 }
 
 static void tick(void)
 {
-	unseen_tick(&follow);
+	follow_unseen_tick(&follow);
 	posted_run_all();
 }
 
@@ -111,7 +111,7 @@ static void what_grows_unseen_is_told(void **state)
 	tick_later();
 	assert_int_equal(n_reads, 2);
 	assert_non_null(strstr(tracked->allocs.unseen_text, "grew by 100 MiB"));
-	unseen_forget(tracked);
+	follow_unseen_forget(tracked);
 	assert_null(tracked->allocs.unseen_text);
 	tick(); /* at once: nothing is known of it */
 	assert_int_equal(n_reads, 3);
@@ -148,14 +148,14 @@ static void what_comes_too_late_is_left(void **state)
 	tick_later();
 	assert_false(tracked->allocs.unseen.begun);
 	read_result = 0;
-	unseen_tick(&follow);
-	unseen_tick(&follow); /* one at a time */
+	follow_unseen_tick(&follow);
+	follow_unseen_tick(&follow); /* one at a time */
 	assert_int_equal(posted.n, 1);
 	tracked->allocs.attached = NULL;
 	posted_run_all();
 	assert_false(tracked->allocs.unseen.begun);
 	tracked->allocs.attached = (struct attached *)&attached;
-	unseen_tick(&follow);
+	follow_unseen_tick(&follow);
 	posted.items[0]->refused = true;
 	posted_run_all();
 	assert_false(tracked->allocs.unseen.begun);

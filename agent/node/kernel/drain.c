@@ -5,8 +5,6 @@
  */
 #include "node/kernel/internal.h"
 
-#include "node/limit/overhead.h"
-
 #include <stdlib.h>
 
 #define WAKE_DELAY_NS  (5 * NSEC_PER_MSEC)
@@ -61,7 +59,7 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 	for (size_t i = 0; i < d->n_cgroups; i++) {
 		const struct raw_cgroup *c = &d->cgroups[i];
 
-		procs_cgroup(k->node->procs, c->id, c->parent_id, c->path, c->removed,
+		procs_cgroup(k->config.procs, c->id, c->parent_id, c->path, c->removed,
 			     now_boot_ns());
 		/* A filter that is on its way does not know of it and leaves it alone, wanted or not. */
 		k->filter_stale |= c->armed && !c->removed;
@@ -82,26 +80,26 @@ static void drain_done(struct task *t)
 		kernel_complain(k, "drain", strerror(-d->result));
 	if (d->stats_result == 0) {
 		show_stats(&d->stats);
-		limit_stats(k->node->limit, &d->stats, d->drain);
-		overhead_usage(k->node->overhead, d->usage, d->n_usage, d->trap_ns);
+		limit_stats(k->config.limit, &d->stats, d->drain);
+		limit_usage(k->config.limit, d->usage, d->n_usage, d->trap_ns);
 	}
 	free(d->usage);
 	if (d->drain) {
 		cgroups_take(k, d->drain);
 		k->drain_number = d->drain->number;
 		k->filter_stale |= d->drain->tried_again; /* with it what works is told */
-		drains_add(k->node->drains, d->drain, d->full);
+		k->config.ops->drained(k->config.ops_arg, d->drain, d->full);
 	}
-	if (k->node->closing)
+	if (k->config.work->closing)
 		return;
 	if (k->state == ON && !k->wake)
 		kernel_watch_wake(k);
 	kernel_sync(k);
 }
 
-static bool wants_memory(const struct node *n)
+static bool wants_memory(const struct kernel *kernel)
 {
-	const struct plan *plan = procs_plan(n->procs);
+	const struct plan *plan = procs_plan(kernel->config.procs);
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
@@ -114,7 +112,7 @@ static bool wants_memory(const struct node *n)
 /* Who was forked and has not exec'd has no sample to tell of it until it is probed. */
 static void find_processes(struct kernel *k, struct draining *d)
 {
-	d->traps = d->full && wants_memory(k->node);
+	d->traps = d->full && wants_memory(k);
 	d->announce = d->traps && now_boot_ns() >= k->announced_ns + ANNOUNCE_NS;
 	if (d->announce)
 		k->announced_ns = now_boot_ns();
@@ -131,7 +129,7 @@ void kernel_drain(struct kernel *k, bool full)
 	d->task.done = drain_done;
 	d->task.job.deadline_ns = DRAIN_LIMIT_NS;
 	k->drain_busy = true;
-	task_post(k->node, k->node->os, &d->task, 0);
+	work_post(k->config.work, k->config.work->os, &d->task, 0);
 }
 
 static void wake_late(void *arg)
@@ -153,63 +151,31 @@ static void on_wake(int fd, void *arg)
 
 	(void)fd;
 	k->wake = watch_free(k->wake);
-	timer_set(k->node->loop, &k->wake_timer, WAKE_DELAY_NS, wake_late, k);
+	timer_set(k->config.work->loop, &k->wake_timer, WAKE_DELAY_NS, wake_late, k);
 }
 
 void kernel_watch_wake(struct kernel *k)
 {
-	int r = k->wake ? 0 : watch_new(k->node->loop, k->wake_fd, on_wake, k, &k->wake);
+	int r = k->wake ? 0 : watch_new(k->config.work->loop, k->wake_fd, on_wake, k, &k->wake);
 
 	if (r < 0)
 		kernel_complain(k, "watching the ring", strerror(-r));
 }
 
-static void show_node(const struct node *n)
+bool kernel_filtered(const struct kernel *k)
 {
-	struct sender_stats s;
-
-	sender_stats(n->sender, &s);
-	counter_set(counter("podflame_send_total", "result", "stored"), s.n_sent);
-	counter_set(counter("podflame_send_total", "result", "failed"), s.n_failed);
-	counter_set(counter("podflame_send_dropped_profiles_total", NULL, NULL),
-		    s.n_dropped_profiles);
-	counter_set(counter("podflame_send_dropped_samples_total", NULL, NULL),
-		    s.n_dropped_samples);
-	counter_set(counter("podflame_spool_bytes", NULL, NULL), s.spool_bytes);
-	counter_set(counter("podflame_spool_batches", NULL, NULL), s.n_spooled);
-}
-
-/* Who is there was looked for and is in the filter: from now on it is profiled. */
-static bool is_settled(const struct kernel *k)
-{
-	bool looks = k->hierarchy.mount[0] && node_has_pods(k->node);
+	bool looks = k->config.hierarchy->mount[0] && k->config.has_pods;
 
 	return !k->filter_busy && !k->scan_busy && (k->scanned_ns || !looks);
 }
 
-void kernel_tick(void *arg)
+bool kernel_tick(struct kernel *k)
 {
-	struct kernel *k = arg;
-	struct node *n = k->node;
-
-	timer_set(n->loop, &k->tick, NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC,
-		  kernel_tick, k);
-	show_node(n);
-	if (!n->pipeline)
-		return;
-	kernel_sync(k);
-	gap_note(n, kernel_active(k) && (!n->gap.lasts || is_settled(k)), kernel_idle(k),
-		 k->load_refused);
-	if (k->state == ON && !k->drain_busy)
-		kernel_drain(k, true);
-	else if (k->state == ON)
+	if (k->state != ON)
+		return false;
+	if (k->drain_busy)
 		counter_add(counter("podflame_drains_skipped_total", "reason", "busy"), 1);
 	else
-		drains_add(n->drains, NULL, true);
-	if (k->state != ON)
-		throttle_off(n->throttle);
-	else if (node_has_pods(n))
-		throttle_tick(n->throttle, &k->hierarchy);
-	drains_advance(n->drains);
-	follow_tick(n->follow);
+		kernel_drain(k, true);
+	return true;
 }

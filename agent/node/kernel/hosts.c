@@ -5,7 +5,7 @@
  * per cent of a CPU. A process belongs to it from the look that found it.
  */
 #include "lib/base/regexp.h"
-#include "node/internal.h"
+#include "node/kernel/internal.h"
 #include "node/proc/stat.h"
 
 #include <ctype.h>
@@ -23,7 +23,7 @@
 #define PF_KTHREAD  0x00200000 /* include/linux/sched.h */
 
 struct hosts {
-	struct node *node;
+	struct kernel *kernel;
 	unsigned event_mask; /* which have a regex */
 	struct regexp *regex[_EVENT_MAX];
 	bool told; /* of one that takes too many steps; any thread */
@@ -50,7 +50,7 @@ struct look {
 
 /* ---- the list ---- */
 
-struct host_list *host_list_unref(struct host_list *l)
+struct host_list *kernel_host_list_unref(struct host_list *l)
 {
 	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
@@ -59,7 +59,7 @@ struct host_list *host_list_unref(struct host_list *l)
 	return NULL;
 }
 
-struct host_list *hosts_list(struct hosts *h)
+struct host_list *kernel_hosts_list(struct hosts *h)
 {
 	__atomic_add_fetch(&h->list->refs, 1, __ATOMIC_RELAXED);
 	return h->list;
@@ -70,8 +70,8 @@ static uint64_t tick_ns(void)
 	return NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
-bool host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
-		   uint64_t time_ns)
+bool kernel_host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
+			  uint64_t time_ns)
 {
 	uint64_t start = start_boottime_ns - start_boottime_ns % tick_ns();
 	size_t lo = 0, hi = l ? l->n : 0;
@@ -106,7 +106,7 @@ static unsigned events_of(struct hosts *h, const char *comm)
 	return mask;
 }
 
-bool hosts_match(struct hosts *h, const char *comm, enum event event)
+bool kernel_hosts_match(struct hosts *h, const char *comm, enum event event)
 {
 	return h && events_of(h, comm) & 1u << event;
 }
@@ -185,7 +185,7 @@ static void keep_counted(struct look *k)
 static void look_at(struct look *k, int procfd, const char *pid)
 {
 	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
-	const struct config *conf = k->hosts->node->conf;
+	const struct config *conf = k->hosts->kernel->config.conf;
 	unsigned event_mask;
 	struct proc_stat s;
 	uint64_t tgid, start_ns;
@@ -248,7 +248,7 @@ static void look_run(struct task *t)
 	if (k->n)
 		qsort(k->found, k->n, sizeof(*k->found), compare_listed);
 	if (!same_list(h, k)) {
-		k->error = kernel_list(h->node->kernel, k->found, k->n);
+		k->error = kernel_list(h->kernel, k->found, k->n);
 		free(h->listed);
 		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
 		h->n_listed = k->error ? SIZE_MAX : k->n; /* again next time */
@@ -266,13 +266,13 @@ static void look_done(struct task *t)
 
 	if (!t->refused && !k->error) {
 		h->list = list_make(k, old);
-		host_list_unref(old);
+		kernel_host_list_unref(old);
 	} else if (k->error && k->error != -EAGAIN) {
 		log_warn("host processes: %s", strerror(-k->error));
 	}
 	free(k->found);
-	if (!h->node->closing)
-		timer_set(h->node->loop, &h->timer,
+	if (!h->kernel->config.work->closing)
+		timer_set(h->kernel->config.work->loop, &h->timer,
 			  MIN(MAX(LOOK_NS, k->cost_ns * COST_FACTOR), MAX_LOOK_NS), look, h);
 }
 
@@ -285,7 +285,7 @@ static void look(void *arg)
 	k->task.run = look_run;
 	k->task.done = look_done;
 	k->task.job.deadline_ns = 10 * NSEC_PER_SEC;
-	task_post(h->node, h->node->os, &k->task, 0);
+	work_post(h->kernel->config.work, h->kernel->config.work->os, &k->task, 0);
 }
 
 /* ---- life ---- */
@@ -309,10 +309,10 @@ static void free_regex(struct hosts *h)
 		regexp_free(h->regex[e]);
 }
 
-int hosts_new(struct node *n, struct hosts **ret, struct field_error *reterr)
+int kernel_hosts_new(struct kernel *kernel, struct hosts **ret, struct field_error *reterr)
 {
 	struct hosts *h = xcalloc(1, sizeof(*h));
-	const struct config *c = n->conf;
+	const struct config *c = kernel->config.conf;
 	int r = 0;
 
 	if (!c->on_cpu_disabled)
@@ -325,20 +325,20 @@ int hosts_new(struct node *n, struct hosts **ret, struct field_error *reterr)
 		*ret = NULL;
 		return r;
 	}
-	h->node = n;
+	h->kernel = kernel;
 	h->list = xcalloc(1, sizeof(*h->list));
 	h->list->refs = 1;
-	timer_set(n->loop, &h->timer, 0, look, h);
+	timer_set(kernel->config.work->loop, &h->timer, 0, look, h);
 	*ret = h;
 	return 0;
 }
 
-struct hosts *hosts_free(struct hosts *h)
+struct hosts *kernel_hosts_free(struct hosts *h)
 {
 	if (!h)
 		return NULL;
 	timer_cancel(&h->timer);
-	host_list_unref(h->list);
+	kernel_host_list_unref(h->list);
 	free_regex(h);
 	free(h->listed);
 	free(h->counted);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* More host processes of a wanted name than are profiled: who is beyond the limit is counted once, and has a place that gets free. */
-#include "node/internal.h"
+#include "node/kernel/internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,7 +26,8 @@ DIR *opendir(const char *name)
 
 static struct listed_process listed[HOSTS + 2];
 static size_t n_listed;
-static struct node node;
+static struct work node_work;
+static struct kernel kernel = {.config = {.work = &node_work}};
 static struct timer *next_look;
 
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
@@ -38,11 +39,11 @@ int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
 	return 0;
 }
 
-void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
+void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
 {
-	(void)w;
+	(void)to;
 	(void)n_bytes;
-	t->node = n;
+	t->work = w;
 	t->run(t);
 	t->done(t);
 	free(t);
@@ -141,10 +142,10 @@ static bool look_for(struct hosts *h, unsigned pid)
 	bool found;
 
 	next_look->fn(next_look->arg);
-	l = hosts_list(h);
-	found = host_list_has(l, pid, TICK * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK),
-			      UINT64_MAX);
-	host_list_unref(l);
+	l = kernel_hosts_list(h);
+	found = kernel_host_list_has(l, pid, TICK * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK),
+				     UINT64_MAX);
+	kernel_host_list_unref(l);
 	return found;
 }
 
@@ -161,8 +162,8 @@ static void who_is_beyond_the_limit_is_counted_once(void **state)
 	unsigned pid, other, n;
 
 	(void)state;
-	node.conf = &conf;
-	assert_int_equal(hosts_new(&node, &h, NULL), 0);
+	kernel.config.conf = &conf;
+	assert_int_equal(kernel_hosts_new(&kernel, &h, NULL), 0);
 	put_processes(1, HOSTS, "wanted");
 	put_processes(HOSTS + 2, HOSTS + 10, "other");
 	assert_true(look_for(h, 1));
@@ -189,7 +190,7 @@ static void who_is_beyond_the_limit_is_counted_once(void **state)
 	assert_int_equal(n_dropped(), n + 1);
 	look_for(h, 1);
 	assert_int_equal(n_dropped(), n + 1);
-	hosts_free(h);
+	kernel_hosts_free(h);
 }
 
 int main(void)

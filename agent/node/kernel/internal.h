@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernel.c, kernel_load.c and kernel_drain.c share. */
+/* What the files of kernel share. */
 #pragma once
 
-#include "node/internal.h"
+#include "node/kernel/kernel.h"
 
 #define CHANGE_LIMIT_NS (30 * NSEC_PER_SEC)
 #define MAX_SUPPORT	24
@@ -10,8 +10,10 @@
 enum state { OFF, LOADING, ON, UNLOADING };
 
 struct kernel {
-	struct node *node;
-	struct cgroup_hierarchy hierarchy; /* mount "": none */
+	struct kernel_config config;
+	struct hosts *hosts; /* NULL: none are asked for */
+	bool started;
+	char symbols_problem[160]; /* why kernel functions have no names; "" */
 	struct probes *probes;		   /* os worker's, from load to unload */
 	struct unwind *unwind;		   /* the same's; NULL: no tables here */
 	enum state state;
@@ -35,18 +37,25 @@ struct support_copy {
 	size_t n;
 };
 
+/* kernel.c: to all targets that select somebody; message "": no more */
+void kernel_tell_targets(struct kernel *k, const char *reason, const char *message);
 /* kernel.c; each text once, until another comes */
 void kernel_complain(struct kernel *k, const char *what, const char *why);
 /* os worker: every selected process is told of by the next quick drain. */
 void kernel_announce(struct kernel *k);
 
-/* kernel_load.c */
+/* load.c */
 void kernel_support_take(struct support_copy *c, const struct probes *p);
 void kernel_support_tell(struct kernel *k, struct support_copy *c);
 void kernel_load(struct kernel *k);
 void kernel_unload(struct kernel *k);
 
-/* kernel_drain.c */
+/* drain.c */
 void kernel_watch_wake(struct kernel *k);
 void kernel_drain(struct kernel *k, bool full);
-void kernel_tick(void *kernel);
+
+/* hosts.c: *ret NULL: the configuration asks for none. */
+int kernel_hosts_new(struct kernel *k, struct hosts **ret, struct field_error *reterr);
+struct hosts *kernel_hosts_free(struct hosts *h);
+/* os worker: the list of host processes that the kernel is to have; -EAGAIN while nothing is loaded. */
+int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);

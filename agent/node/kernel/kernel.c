@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node's end in the kernel: the filter follows procs, cgroups are looked for,
- * and programs are there only while there is a target.
+ * When programs are loaded and unloaded, the filter, which follows the plan, and the scan for cgroups.
  */
 #include "node/kernel/internal.h"
 
@@ -21,11 +20,25 @@ void kernel_complain(struct kernel *k, const char *what, const char *why)
 	log_err("%s", text);
 }
 
+void kernel_tell_targets(struct kernel *k, const char *reason, const char *message)
+{
+	const struct plan *plan = procs_plan(k->config.procs);
+
+	for (size_t i = 0; k->config.report && plan && i < plan->n_targets; i++)
+		if (plan->targets[i].containers_planned || !*message)
+			report_problem(k->config.report, plan->targets[i].uid, reason, message, 0);
+}
+
+bool kernel_is_asked(const struct kernel *k)
+{
+	return k->config.total || k->hosts;
+}
+
 static bool is_selected(const struct kernel *k)
 {
-	const struct plan *plan = procs_plan(k->node->procs);
+	const struct plan *plan = procs_plan(k->config.procs);
 
-	return node_total(k->node) || k->node->hosts || (plan && plan->n_pods > 0);
+	return kernel_is_asked(k) || (plan && plan->n_pods > 0);
 }
 
 /*
@@ -34,7 +47,7 @@ static bool is_selected(const struct kernel *k)
  */
 static bool is_wanted(const struct kernel *k)
 {
-	const struct plan *plan = procs_plan(k->node->procs);
+	const struct plan *plan = procs_plan(k->config.procs);
 
 	if (is_selected(k))
 		return true;
@@ -55,14 +68,22 @@ bool kernel_active(const struct kernel *k)
 
 bool kernel_idle(const struct kernel *k)
 {
-	const struct node *n = k->node;
-
-	return !is_selected(k) && (procs_plan(n->procs) || !n->config.kube);
+	return !is_selected(k) && (procs_plan(k->config.procs) || !k->config.has_api_server);
 }
 
 bool kernel_loaded(const struct kernel *k)
 {
 	return k->state != OFF;
+}
+
+bool kernel_on(const struct kernel *k)
+{
+	return k->state == ON;
+}
+
+bool kernel_refused(const struct kernel *k)
+{
+	return k->load_refused;
 }
 
 bool kernel_settled(const struct kernel *k)
@@ -116,7 +137,7 @@ static void push_done(struct task *t)
 	kernel_support_tell(k, &p->support);
 	if (p->result < 0)
 		kernel_complain(k, "filter", strerror(-p->result));
-	if (!k->node->closing)
+	if (!k->config.work->closing)
 		kernel_sync(k);
 }
 
@@ -129,7 +150,7 @@ static void push_filter(struct kernel *k)
 
 	if (k->filter_busy)
 		return;
-	want = procs_filter(k->node->procs, now_boot_ns(), &n, &changed);
+	want = procs_filter(k->config.procs, now_boot_ns(), &n, &changed);
 	if (!changed && !k->filter_stale)
 		return;
 	p = xcalloc(1, sizeof(*p));
@@ -142,7 +163,7 @@ static void push_filter(struct kernel *k)
 	p->task.job.deadline_ns = CHANGE_LIMIT_NS;
 	k->filter_busy = true;
 	k->filter_stale = false;
-	task_post(k->node, k->node->os, &p->task, n * sizeof(*want));
+	work_post(k->config.work, k->config.work->os, &p->task, n * sizeof(*want));
 }
 
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
@@ -154,11 +175,6 @@ int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
 	return r;
 }
 
-const struct cgroup_hierarchy *kernel_hierarchy(const struct kernel *k)
-{
-	return &k->hierarchy;
-}
-
 struct unwind *kernel_unwind(const struct kernel *k)
 {
 	return k->unwind;
@@ -167,6 +183,11 @@ struct unwind *kernel_unwind(const struct kernel *k)
 struct probes *kernel_probes(const struct kernel *k)
 {
 	return k->probes;
+}
+
+struct hosts *kernel_hosts(const struct kernel *k)
+{
+	return k->hosts;
 }
 
 /* ---- scan ---- */
@@ -182,7 +203,7 @@ static void scan_run(struct task *t)
 {
 	struct scan *s = (struct scan *)t;
 
-	s->result = cgroup_scan(&s->kernel->hierarchy, &s->found);
+	s->result = cgroup_scan(s->kernel->config.hierarchy, &s->found);
 }
 
 static void scan_done(struct task *t)
@@ -193,11 +214,11 @@ static void scan_done(struct task *t)
 	k->scan_busy = false;
 	k->scanned_ns = now_boot_ns();
 	if (s->result < 0)
-		kernel_complain(k, k->hierarchy.mount, strerror(-s->result));
+		kernel_complain(k, k->config.hierarchy->mount, strerror(-s->result));
 	if (s->found)
-		procs_scanned(k->node->procs, s->found, now_boot_ns());
+		procs_scanned(k->config.procs, s->found, now_boot_ns());
 	cgroup_scan_free(s->found);
-	if (!k->node->closing)
+	if (!k->config.work->closing)
 		kernel_sync(k);
 }
 
@@ -211,12 +232,12 @@ static void scan(struct kernel *k)
 	uint64_t now_ns = now_boot_ns(), wait_ns = k->blind ? SCAN_BLIND_NS : SCAN_NS;
 	struct scan *s;
 
-	if (k->scan_busy || !k->hierarchy.mount[0] || !node_has_pods(k->node))
+	if (k->scan_busy || !k->config.hierarchy->mount[0] || !k->config.has_pods)
 		return;
-	if (procs_wants_scan(k->node->procs))
+	if (procs_wants_scan(k->config.procs))
 		wait_ns = SCAN_EARLY_NS;
 	if (k->scanned_ns && now_ns < k->scanned_ns + wait_ns) {
-		timer_set(k->node->loop, &k->scan_timer, k->scanned_ns + wait_ns - now_ns,
+		timer_set(k->config.work->loop, &k->scan_timer, k->scanned_ns + wait_ns - now_ns,
 			  scan_again, k);
 		return;
 	}
@@ -226,20 +247,20 @@ static void scan(struct kernel *k)
 	s->task.done = scan_done;
 	s->task.job.deadline_ns = CHANGE_LIMIT_NS;
 	k->scan_busy = true;
-	task_post(k->node, k->node->os, &s->task, 0);
+	work_post(k->config.work, k->config.work->os, &s->task, 0);
 }
 
 void kernel_sync(struct kernel *k)
 {
 	bool wanted = is_wanted(k);
 
-	if (k->node->closing || !k->node->pipeline)
+	if (k->config.work->closing || !k->started)
 		return;
 	if (k->state == OFF && wanted && k->load_error[0])
-		node_problem_all(k->node, "ProfilerNotLoaded", k->load_error);
+		kernel_tell_targets(k, "ProfilerNotLoaded", k->load_error);
 	if (k->state == OFF && wanted && now_boot_ns() >= k->retry_ns)
 		kernel_load(k);
-	else if (k->state == ON && !wanted && follow_idle(k->node->follow))
+	else if (k->state == ON && !wanted && k->config.ops->detach(k->config.ops_arg))
 		kernel_unload(k);
 	if (k->state != ON)
 		return;
@@ -249,29 +270,30 @@ void kernel_sync(struct kernel *k)
 
 /* ---- life ---- */
 
-int kernel_new(struct node *n, struct kernel **ret, struct field_error *reterr)
+int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_error *reterr)
 {
 	struct kernel *k = xcalloc(1, sizeof(*k));
-	struct field_error err = {0};
-	int r = cgroup_choose(n->conf->cgroup_hierarchy, &k->hierarchy, &err);
+	int r;
 
-	k->node = n;
-	/* Without Kubernetes nobody asks for cgroups, unless the user said which. */
-	if (r < 0 && (node_has_pods(n) || *n->conf->cgroup_hierarchy)) {
-		if (reterr)
-			*reterr = err;
+	k->config = *c;
+	r = c->by_name ? kernel_hosts_new(k, &k->hosts, reterr) : 0;
+	if (r < 0) {
 		free(k);
 		return r;
 	}
-	timer_set(n->loop, &k->tick, 0, kernel_tick, k);
 	*ret = k;
 	return 0;
+}
+
+void kernel_start(struct kernel *k, const char *kernel_symbols_problem)
+{
+	k->started = true;
+	snprintf(k->symbols_problem, sizeof(k->symbols_problem), "%s", kernel_symbols_problem);
 }
 
 void kernel_close(struct kernel *k)
 {
 	k->wake = watch_free(k->wake);
-	timer_cancel(&k->tick);
 	timer_cancel(&k->wake_timer);
 	timer_cancel(&k->scan_timer);
 	if (!k->probes)
@@ -279,7 +301,7 @@ void kernel_close(struct kernel *k)
 	kernel_drain(k, true);
 	k->unwind = unwind_free(k->unwind);
 	/* Else a thread is stuck in there: this ends with the process. */
-	k->probes = follow_idle(k->node->follow) ? probes_free(k->probes) : NULL;
+	k->probes = k->config.ops->detach(k->config.ops_arg) ? probes_free(k->probes) : NULL;
 	k->state = OFF;
 }
 
@@ -288,9 +310,9 @@ struct kernel *kernel_free(struct kernel *k)
 	if (!k)
 		return NULL;
 	k->wake = watch_free(k->wake);
-	timer_cancel(&k->tick);
 	timer_cancel(&k->wake_timer);
 	timer_cancel(&k->scan_timer);
+	kernel_hosts_free(k->hosts);
 	unwind_free(k->unwind);
 	probes_free(k->probes);
 	free(k);

@@ -28,14 +28,14 @@ void kernel_support_tell(struct kernel *k, struct support_copy *c)
 		if (streq(c->items[i].feature, "cgroup-events"))
 			k->blind = !c->items[i].ok;
 	}
-	mode = !k->hierarchy.mount[0] ? xstrdup("none")
-	       : k->hierarchy.v2      ? xstrdup("v2")
-				      : xasprintf("v1:%s", k->hierarchy.controller);
+	mode = !k->config.hierarchy->mount[0] ? xstrdup("none")
+	       : k->config.hierarchy->v2      ? xstrdup("v2")
+					      : xasprintf("v1:%s", k->config.hierarchy->controller);
 	if (c->n < MAX_SUPPORT)
 		c->items[c->n++] = (struct support){
 			.feature = "kernel-symbols",
-			.ok = !k->node->kernel_problem[0],
-			.reason = k->node->kernel_problem[0] ? k->node->kernel_problem : NULL,
+			.ok = !k->symbols_problem[0],
+			.reason = k->symbols_problem[0] ? k->symbols_problem : NULL,
 		};
 	if (c->n < MAX_SUPPORT)
 		c->items[c->n++] = (struct support){
@@ -49,8 +49,8 @@ void kernel_support_tell(struct kernel *k, struct support_copy *c)
 			.ok = !k->tables_problem[0],
 			.reason = k->tables_problem[0] ? k->tables_problem : NULL,
 		};
-	if (k->node->report)
-		report_support(k->node->report, c->items, c->n, mode);
+	if (k->config.report)
+		report_support(k->config.report, c->items, c->n, mode);
 }
 
 struct load {
@@ -66,21 +66,21 @@ static void load_run(struct task *t)
 {
 	struct load *l = (struct load *)t;
 	struct kernel *k = l->kernel;
-	const struct config *conf = k->node->conf;
+	const struct config *conf = k->config.conf;
 	struct probe_config c = {
-		.hierarchy = k->hierarchy,
-		.use_cgroups = node_has_pods(k->node) && k->hierarchy.mount[0],
-		.use_list = k->node->hosts != NULL,
-		.total = node_total(k->node),
+		.hierarchy = *k->config.hierarchy,
+		.use_cgroups = k->config.has_pods && k->config.hierarchy->mount[0],
+		.use_list = k->hosts != NULL,
+		.total = k->config.total,
 		.per_cpu = conf->on_cpu_per_cpu,
-		.max_sample_hz = k->node->hosts ? MAX(conf->max_sample_hz, conf->on_cpu_hz)
-						: conf->max_sample_hz,
+		.max_sample_hz =
+			k->hosts ? MAX(conf->max_sample_hz, conf->on_cpu_hz) : conf->max_sample_hz,
 	};
 
 	l->result = probes_new(&c, &k->probes, &l->error);
 	if (l->result < 0)
 		return;
-	l->tables_result = tables_kernel(k->probes, k->node->table_bytes, &k->unwind);
+	l->tables_result = learn_unwind_new(k->probes, k->config.table_bytes, &k->unwind);
 	kernel_support_take(&l->support, k->probes);
 }
 
@@ -99,21 +99,21 @@ static void load_done(struct task *t)
 		k->retry_ns = now_boot_ns() + RETRY_NS;
 		snprintf(k->load_error, sizeof(k->load_error), "%s", why);
 		kernel_complain(k, "cannot load the BPF programs", why);
-		node_problem_all(k->node, "ProfilerNotLoaded", why);
+		kernel_tell_targets(k, "ProfilerNotLoaded", why);
 		return;
 	}
 	k->state = ON;
 	k->filter_stale = true;
 	k->scanned_ns = 0;
 	if (k->load_error[0])
-		node_problem_all(k->node, "ProfilerNotLoaded", "");
+		kernel_tell_targets(k, "ProfilerNotLoaded", "");
 	k->load_error[0] = '\0';
 	k->load_refused = false;
 	snprintf(k->tables_problem, sizeof(k->tables_problem), "%s",
 		 l->tables_result < 0 ? strerror(-l->tables_result) : "");
 	kernel_support_tell(k, &l->support);
 	k->wake_fd = probes_wake_fd(k->probes);
-	if (k->node->closing)
+	if (k->config.work->closing)
 		return;
 	kernel_watch_wake(k);
 	kernel_sync(k);
@@ -136,7 +136,7 @@ void kernel_load(struct kernel *k)
 	k->state = LOADING;
 	l->task.run = load_run;
 	l->task.done = load_done;
-	task_post(k->node, k->node->os, &l->task, 0);
+	work_post(k->config.work, k->config.work->os, &l->task, 0);
 }
 
 static void unload_run(struct task *t)
@@ -162,10 +162,10 @@ static void unload_done(struct task *t)
 	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0);
 	counter_set(counter("podflame_bpf_links", NULL, NULL), 0);
 	counter_set(counter("podflame_node_hz", NULL, NULL), 0);
-	follow_unloaded(k->node->follow);
+	k->config.ops->unloaded(k->config.ops_arg);
 	if (l->drain)
-		drains_add(k->node->drains, l->drain, true);
-	if (!k->node->closing)
+		k->config.ops->drained(k->config.ops_arg, l->drain, true);
+	if (!k->config.work->closing)
 		kernel_sync(k);
 }
 
@@ -178,7 +178,7 @@ void kernel_unload(struct kernel *k)
 	timer_cancel(&k->wake_timer);
 	l->task.run = unload_run;
 	l->task.done = unload_done;
-	task_post(k->node, k->node->os, &l->task, 0);
+	work_post(k->config.work, k->config.work->os, &l->task, 0);
 }
 
 int kernel_load_now(struct kernel *k, struct field_error *reterr)

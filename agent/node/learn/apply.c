@@ -54,7 +54,7 @@ static int op_grace(void *p)
 	return probes_grace(p);
 }
 
-int tables_kernel(struct probes *p, size_t budget_bytes, struct unwind **ret)
+int learn_unwind_new(struct probes *p, size_t budget_bytes, struct unwind **ret)
 {
 	static const struct unwind_ops ops = {
 		.write = op_write,
@@ -131,7 +131,7 @@ static void tag_mapping(struct files *f, struct mapping *m, struct looked **all,
 		files_tagged(f, m);
 }
 
-void tables_tag(struct files *f, struct mappings *m)
+void learn_tags(struct files *f, struct mappings *m)
 {
 	_cleanup_free_ struct looked *places = xcalloc(m->n + 1, sizeof(*places));
 	uint64_t began_ns = thread_cpu_ns();
@@ -228,8 +228,8 @@ static void add_unknown(struct applied *a, const struct mappings *m, size_t k)
 	a->unknown[a->n_unknown++] = k;
 }
 
-int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
-		 const struct runtime_process *runtimes, struct applied *ret)
+int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
+		const struct runtime_process *runtimes, struct applied *ret)
 {
 	_cleanup_free_ struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
 	_cleanup_free_ bool *pending = xcalloc(m->n + 1, sizeof(*pending));
@@ -259,7 +259,7 @@ int tables_apply(struct unwind *u, struct files *f, const struct mappings *m,
 	return r;
 }
 
-void applied_done(struct applied *a)
+void learn_applied_done(struct applied *a)
 {
 	free(a->unknown);
 	free(a->missing);

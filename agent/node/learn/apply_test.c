@@ -135,21 +135,21 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(unwind_new(&ops, mappings, 0, &u), 0);
 	assert_int_equal(files_new(&fc, &f), 0);
 
-	assert_int_equal(tables_apply(u, f, &m, NULL, &a), 0);
+	assert_int_equal(learn_apply(u, f, &m, NULL, &a), 0);
 	assert_int_equal(a.n_unknown, 3); /* each file once */
 	assert_null(a.missing);
 	assert_int_equal(process.n_parts, 1);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_PENDING);
 	parse(f, &m, &a);
-	applied_done(&a);
-	assert_int_equal(tables_apply(u, f, &m, NULL, &a), 0);
+	learn_applied_done(&a);
+	assert_int_equal(learn_apply(u, f, &m, NULL, &a), 0);
 	assert_int_equal(a.n_unknown, 0);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_READY);
 	assert_int_equal(slots[mappings[1].file].state, PF_FILE_NONE);
 	/* what is no program has no tables by its nature; the name is a pod's own */
 	assert_non_null(a.missing);
 	assert_non_null(strstr(a.missing, "/srv/bro?ken: "));
-	applied_done(&a);
+	learn_applied_done(&a);
 	unwind_free(u);
 	files_free(f);
 	for (size_t i = 0; i < 3; i++)
@@ -189,7 +189,7 @@ static void mappings_of_one_file_have_one_tag(void **state)
 	items[1] = items[3] = map_of(0x2000, "/bin/cat", (char *)"/bin/cat");
 	items[3].fd = -1;
 	assert_int_equal(files_new(&fc, &f), 0);
-	tables_tag(f, &m);
+	learn_tags(f, &m);
 	assert_true(items[0].tag >= PF_TAG_FIRST && items[1].tag >= PF_TAG_FIRST);
 	assert_int_not_equal(items[0].tag, items[1].tag);
 	assert_int_equal(items[2].tag, items[0].tag);
@@ -214,10 +214,10 @@ static void a_file_that_was_rewritten_since_has_no_tag(void **state)
 	(void)state;
 	x.ctime_ns--;
 	assert_int_equal(files_new(&fc, &f), 0);
-	tables_tag(f, &m);
+	learn_tags(f, &m);
 	assert_int_equal(x.tag, PF_TAG_UNKNOWN);
 	x.memory_file = true; /* its ctime says nothing: its bytes are compared */
-	tables_tag(f, &m);
+	learn_tags(f, &m);
 	assert_true(x.tag >= PF_TAG_FIRST);
 	files_free(f);
 	probes_free(p);

@@ -143,7 +143,7 @@ static struct drain *drain_new(void)
 	return d;
 }
 
-int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
+int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
 {
 	struct process_memory *pm;
 	struct memory *m;

@@ -15,4 +15,4 @@ struct go_process {
  * n 0 when nothing lives. *ret NULL: nothing to tell. -ESRCH: the process is gone.
  * -E2BIG: more than a limit, *ret is what there is. Others of alloc_go_read.
  */
-int alloc_go_drain(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);
+int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);

@@ -84,7 +84,7 @@ static uint64_t sum(const struct drain *d, enum event event, const uint64_t *sta
 		assert_int_equal(s->cgroup_id, 99);
 		assert_int_equal(s->tgid, getpid());
 		assert_int_equal(s->last_ns, d->to_ns);
-		assert_string_equal(drain_names(d, s->names)->leader_comm, "alloc_go_test");
+		assert_string_equal(drain_names(d, s->names)->leader_comm, "go_heap_test");
 		bytes += s->value;
 	}
 	return bytes;
@@ -96,13 +96,13 @@ static void a_heap_is_samples(void **state)
 	struct drain *d = NULL;
 
 	go_count(&f->image, f->a, 0, 10, 4);
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 1);
 	assert_int_equal(sum(d, EVENT_MEM_INUSE, stack_a, 3), 6 * 64);
 	d = drain_free(d);
 	go_count(&f->image, f->a, 2, 5, 0);
 	go_count(&f->image, f->b, 0, 2, 0);
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 4);
 	assert_int_equal(d->n_stacks, 2);
 	assert_true(d->stacks[0].hash < d->stacks[1].hash);
@@ -118,15 +118,15 @@ static void only_what_is_asked_for(void **state)
 	struct fixture *f = *state;
 	struct drain *d = NULL;
 
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	d = drain_free(d);
 	go_count(&f->image, f->a, 0, 1, 0);
 	f->who.event_mask = ALLOC;
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 1);
 	assert_int_equal(sum(d, EVENT_MEM_ALLOC, stack_a, 3), 64);
 	d = drain_free(d);
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_null(d);
 }
 
@@ -136,7 +136,7 @@ static void nothing_lives(void **state)
 	struct drain *d = NULL;
 
 	go_count(&f->image, f->a, 0, 1, 1);
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 1);
 	assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
 	assert_int_equal(d->samples[0].n, 0);
@@ -156,7 +156,7 @@ static void deep_heap_stacks_are_cut_visibly(void **state)
 		deep[i] = 0x7f0000000000 + 16 * i;
 	go_count(&f->image, go_bucket(&f->image, deep, PF_MAX_USER_FRAMES, 8), 0, 1, 0);
 	go_count(&f->image, go_bucket(&f->image, deep, PF_MAX_USER_FRAMES + 1, 8), 0, 3, 0);
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), 0);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 2);
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_stack *s = drain_stack(d, d->samples[i].ustack);
@@ -177,7 +177,7 @@ static void another_process_is_none(void **state)
 	struct drain *d = NULL;
 
 	f->who.start_boottime_ns -= 10 * NSEC_PER_SEC;
-	assert_int_equal(alloc_go_drain(f->g, &f->who, &d), -ESRCH);
+	assert_int_equal(learn_go_heap(f->g, &f->who, &d), -ESRCH);
 	assert_null(d);
 }
 

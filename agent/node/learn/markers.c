@@ -22,7 +22,7 @@ static void collect(void)
 	add(add(0, runtime_marks()), alloc_marks());
 }
 
-const char *const *tables_marks(void)
+const char *const *learn_markers(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

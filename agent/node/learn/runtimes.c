@@ -24,8 +24,8 @@ static void indexes_done(struct elf_index **indexes, size_t n)
 		elf_index_unref(indexes[i]);
 }
 
-int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		    struct runtime_process **ret, bool *ret_again)
+int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+		   struct runtime_process **ret, bool *ret_again)
 {
 	_cleanup_free_ struct elf_index **indexes = indexes_known(f, m);
 	int r = 0;
@@ -40,8 +40,8 @@ int tables_runtimes(struct files *f, const struct mappings *m, struct runtime_pr
 	return r;
 }
 
-int tables_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		       struct alloc_sites **ret)
+int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
+		      struct alloc_sites **ret)
 {
 	_cleanup_free_ struct elf_index **indexes = NULL;
 	struct process_memory *memory;
@@ -72,7 +72,7 @@ static char *path_of(const struct mappings *m, const struct runtime_learnt *l)
 	return NULL;
 }
 
-char *tables_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
+char *learn_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
 {
 	for (size_t i = 0; i < runtime_process_n(p); i++) {
 		struct runtime_view v = runtime_process_at(p, i);
@@ -90,7 +90,7 @@ char *tables_runtimes_problem(const struct mappings *m, const struct runtime_pro
 	return NULL;
 }
 
-char *tables_runtimes_unnamed(const struct runtime_process *p)
+char *learn_runtimes_unnamed(const struct runtime_process *p)
 {
 	_cleanup_buf_ struct buf b = {0};
 

@@ -21,8 +21,8 @@ static struct pf_mem_proc process_of(const struct alloc_sites *s, const struct m
 }
 
 /* Those of one file lie together. */
-void site_files_make(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
-		     struct site_files *ret)
+void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
+		      struct site_files *ret)
 {
 	struct site_files f = {.process = process_of(s, m, event_mask)};
 	struct probe_file *file = NULL;
@@ -45,7 +45,7 @@ void site_files_make(const struct alloc_sites *s, const struct mappings *m, unsi
 	*ret = f;
 }
 
-void site_files_done(struct site_files *f)
+void learn_site_files_done(struct site_files *f)
 {
 	free(f->sites);
 	free(f->files);
@@ -60,8 +60,8 @@ static bool is_same(const struct alloc_site *a, const struct mapping *ma,
 	       ma->dev_major == mb->dev_major && ma->dev_minor == mb->dev_minor;
 }
 
-bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
-		 const struct alloc_sites *b, const struct mappings *mb)
+bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,
+		       const struct alloc_sites *b, const struct mappings *mb)
 {
 	if (a->n != b->n || a->n_inner != b->n_inner || !a->go != !b->go ||
 	    memcmp(a->inner, b->inner, a->n_inner * sizeof(a->inner[0])))
@@ -73,7 +73,7 @@ bool sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 	return true;
 }
 
-void sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer)
+void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer)
 {
 	s->own_heap = newer->own_heap;
 	memcpy(s->problem, newer->problem, sizeof(s->problem));
@@ -86,8 +86,8 @@ static bool throws(const struct pf_site *s)
 }
 
 /* probe/attach.c: no exception passes a probed return. */
-const char *sites_problem(const struct alloc_sites *s, unsigned event_mask,
-			  const struct probes_refused *refused)
+const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
+				const struct probes_refused *refused)
 {
 	if (refused && refused->too_many)
 		return "not all is seen: it allocates in more places than can be probed one at a "

@@ -21,18 +21,19 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 				    many = {.n = 9, .too_many = true};
 
 	(void)state;
-	assert_string_equal(sites_problem(&s, ALLOC | INUSE, NULL), "");
+	assert_string_equal(learn_sites_problem(&s, ALLOC | INUSE, NULL), "");
 	items[1].site.flags = PF_SITE_THROWS;
-	assert_string_equal(sites_problem(&s, ALLOC, NULL), "");
-	assert_non_null(strstr(sites_problem(&s, INUSE, NULL), "operator new"));
+	assert_string_equal(learn_sites_problem(&s, ALLOC, NULL), "");
+	assert_non_null(strstr(learn_sites_problem(&s, INUSE, NULL), "operator new"));
 	items[1].site.kind = PF_SITE_INSIDE; /* a size in units of 8 bytes */
-	assert_string_equal(sites_problem(&s, INUSE, NULL), "");
+	assert_string_equal(learn_sites_problem(&s, INUSE, NULL), "");
 	items[1].site.kind = PF_SITE_ALLOC;
 	strcpy(s.problem, "another");
-	assert_string_equal(sites_problem(&s, INUSE, NULL), "another");
-	assert_string_equal(sites_problem(&s, ALLOC, &frees), "another");
-	assert_non_null(strstr(sites_problem(&s, ALLOC | INUSE, &frees), "would seem to live"));
-	assert_non_null(strstr(sites_problem(&s, ALLOC, &many), "one at a time"));
+	assert_string_equal(learn_sites_problem(&s, INUSE, NULL), "another");
+	assert_string_equal(learn_sites_problem(&s, ALLOC, &frees), "another");
+	assert_non_null(
+		strstr(learn_sites_problem(&s, ALLOC | INUSE, &frees), "would seem to live"));
+	assert_non_null(strstr(learn_sites_problem(&s, ALLOC, &many), "one at a time"));
 }
 
 static void the_same_places_are_equal(void **state)
@@ -44,15 +45,15 @@ static void the_same_places_are_equal(void **state)
 	struct alloc_sites x = {.items = a, .n = 1}, y = {.items = b, .n = 1};
 
 	(void)state;
-	assert_true(sites_equal(&x, m, &y, m));
+	assert_true(learn_sites_equal(&x, m, &y, m));
 	b[0].mapping = 1; /* another file */
-	assert_false(sites_equal(&x, m, &y, m));
+	assert_false(learn_sites_equal(&x, m, &y, m));
 	b[0].mapping = 0;
 	b[0].site.kind = PF_SITE_FREE;
-	assert_false(sites_equal(&x, m, &y, m));
+	assert_false(learn_sites_equal(&x, m, &y, m));
 	b[0].site.kind = 0;
 	y.n_inner = 1;
-	assert_false(sites_equal(&x, m, &y, m));
+	assert_false(learn_sites_equal(&x, m, &y, m));
 }
 
 static void what_is_known_since_is_taken_over(void **state)
@@ -61,7 +62,7 @@ static void what_is_known_since_is_taken_over(void **state)
 	const struct alloc_sites newer = {.n = 3, .own_heap = true, .problem = "since"};
 
 	(void)state;
-	sites_take_over(&s, &newer);
+	learn_sites_take_over(&s, &newer);
 	assert_true(s.own_heap);
 	assert_string_equal(s.problem, "since");
 	assert_int_equal(s.n, 3);

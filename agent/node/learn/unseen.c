@@ -36,8 +36,8 @@ static void begin(struct unseen *u, const struct proc_memory *now, uint64_t seen
 	u->base_seen = seen_bytes;
 }
 
-bool unseen_look(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes,
-		 uint64_t each_bytes)
+bool learn_unseen(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes,
+		  uint64_t each_bytes)
 {
 	uint64_t seen, bytes;
 
@@ -61,12 +61,12 @@ bool unseen_look(struct unseen *u, const struct proc_memory *now, uint64_t seen_
 	return false;
 }
 
-void unseen_begin_anew(struct unseen *u)
+void learn_unseen_begin_anew(struct unseen *u)
 {
 	u->begun = u->excused = false;
 }
 
-char *unseen_text(const struct unseen *u)
+char *learn_unseen_text(const struct unseen *u)
 {
 	if (!u->told_bytes)
 		return NULL;

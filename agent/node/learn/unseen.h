@@ -18,9 +18,9 @@ struct unseen {
  * seen_bytes: what the probes have seen since they were attached. each_bytes: what one sample
  * stands for, at most. Returns whether there is more to tell than before.
  */
-bool unseen_look(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes,
+bool learn_unseen(struct unseen *u, const struct proc_memory *now, uint64_t seen_bytes,
 		 uint64_t each_bytes);
 /* Probes were attached anew: growth counts from the next look. What was told stays. */
-void unseen_begin_anew(struct unseen *u);
+void learn_unseen_begin_anew(struct unseen *u);
 /* What was told, as text for the user; a new string. NULL: nothing was. */
-char *unseen_text(const struct unseen *u);
+char *learn_unseen_text(const struct unseen *u);

@@ -56,7 +56,7 @@ static void what_is_not_seen_is_told(void **state)
 			const struct proc_memory m = {(uint64_t)l->anon * MIB,
 						      (uint64_t)l->data * MIB, l->threads};
 			uint64_t before = u.told_bytes;
-			bool more = unseen_look(&u, &m, (uint64_t)l->seen * MIB, EACH);
+			bool more = learn_unseen(&u, &m, (uint64_t)l->seen * MIB, EACH);
 
 			if (u.told_bytes != (uint64_t)l->told * MIB ||
 			    more != (u.told_bytes != before))
@@ -73,12 +73,12 @@ static void few_samples_are_no_proof(void **state)
 	struct unseen u = {0};
 
 	(void)state;
-	assert_false(unseen_look(&u, &m, 0, 4 * MIB));
+	assert_false(learn_unseen(&u, &m, 0, 4 * MIB));
 	m.anon_bytes = m.data_bytes = 127 * MIB;
-	assert_false(unseen_look(&u, &m, 0, 4 * MIB));
-	assert_null(unseen_text(&u));
+	assert_false(learn_unseen(&u, &m, 0, 4 * MIB));
+	assert_null(learn_unseen_text(&u));
 	m.anon_bytes = m.data_bytes = 128 * MIB;
-	assert_true(unseen_look(&u, &m, 0, 4 * MIB));
+	assert_true(learn_unseen(&u, &m, 0, 4 * MIB));
 }
 
 /* Attached anew the probes begin at 0; what was told is true still. */
@@ -89,12 +89,12 @@ static void attached_anew(void **state)
 	struct unseen u = {0};
 
 	(void)state;
-	assert_false(unseen_look(&u, &m, 5000 * (uint64_t)MIB, EACH));
+	assert_false(learn_unseen(&u, &m, 5000 * (uint64_t)MIB, EACH));
 	m.anon_bytes = m.data_bytes = 100 * MIB;
-	assert_true(unseen_look(&u, &m, 5000 * (uint64_t)MIB, EACH));
-	unseen_begin_anew(&u);
-	assert_false(unseen_look(&u, &m, 0, EACH));
-	text = unseen_text(&u);
+	assert_true(learn_unseen(&u, &m, 5000 * (uint64_t)MIB, EACH));
+	learn_unseen_begin_anew(&u);
+	assert_false(learn_unseen(&u, &m, 0, EACH));
+	text = learn_unseen_text(&u);
 	assert_true(str_has_prefix(text, "its memory grew by 100 MiB"));
 }
 

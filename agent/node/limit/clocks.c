@@ -46,7 +46,7 @@ static int list(DIR *dir, pid_t *tids, size_t *ret_n)
 }
 
 /* All are known before one is open: whom somebody had by inheritance by then would count twice. */
-static int open_all(DIR *dir, struct thread_clocks *c)
+static int open_all(DIR *dir, struct limit_clocks *c)
 {
 	pid_t tids[MAX_THREADS];
 	size_t n;
@@ -67,9 +67,9 @@ static int open_all(DIR *dir, struct thread_clocks *c)
 	return c->n ? 0 : -ESRCH;
 }
 
-int thread_clocks_open(uint32_t tgid, struct thread_clocks *ret)
+int limit_clocks_open(uint32_t tgid, struct limit_clocks *ret)
 {
-	struct thread_clocks c = {0};
+	struct limit_clocks c = {0};
 	char path[64];
 	DIR *dir;
 	int r;
@@ -81,13 +81,13 @@ int thread_clocks_open(uint32_t tgid, struct thread_clocks *ret)
 	r = open_all(dir, &c);
 	closedir(dir);
 	if (r)
-		thread_clocks_close(&c);
+		limit_clocks_close(&c);
 	else
 		*ret = c;
 	return r;
 }
 
-uint64_t thread_clocks_ns(const struct thread_clocks *c)
+uint64_t limit_clocks_ns(const struct limit_clocks *c)
 {
 	uint64_t sum = 0, ns;
 
@@ -97,10 +97,10 @@ uint64_t thread_clocks_ns(const struct thread_clocks *c)
 	return sum;
 }
 
-void thread_clocks_close(struct thread_clocks *c)
+void limit_clocks_close(struct limit_clocks *c)
 {
 	for (size_t i = 0; i < c->n; i++)
 		close(c->fds[i]);
 	free(c->fds);
-	*c = (struct thread_clocks){0};
+	*c = (struct limit_clocks){0};
 }

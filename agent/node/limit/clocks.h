@@ -7,7 +7,7 @@
 
 #include "lib/base/base.h"
 
-struct thread_clocks {
+struct limit_clocks {
 	int *fds;
 	size_t n;
 };
@@ -15,7 +15,7 @@ struct thread_clocks {
  * Of the threads that are there now, and of those that they start later; an error leaves none. Missing is who starts, or
  * is started by somebody who ends, within the call.
  */
-int thread_clocks_open(uint32_t tgid, struct thread_clocks *ret);
+int limit_clocks_open(uint32_t tgid, struct limit_clocks *ret);
 /* Since they were opened. */
-uint64_t thread_clocks_ns(const struct thread_clocks *c);
-void thread_clocks_close(struct thread_clocks *c);
+uint64_t limit_clocks_ns(const struct limit_clocks *c);
+void limit_clocks_close(struct limit_clocks *c);

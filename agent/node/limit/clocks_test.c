@@ -115,18 +115,18 @@ static uint64_t stopped_ns(pid_t pid)
  */
 static bool agree_once(pid_t pid)
 {
-	struct thread_clocks c = {0};
+	struct limit_clocks c = {0};
 	uint64_t before, told, first, sum;
 
 	before = stopped_ns(pid);
-	assert_int_equal(thread_clocks_open((uint32_t)pid, &c), 0);
-	first = thread_clocks_ns(&c);
+	assert_int_equal(limit_clocks_open((uint32_t)pid, &c), 0);
+	first = limit_clocks_ns(&c);
 	kill(pid, SIGCONT);
-	while (thread_clocks_ns(&c) < 10 * NSEC_PER_MSEC && process_ns(pid) < before + NSEC_PER_SEC)
+	while (limit_clocks_ns(&c) < 10 * NSEC_PER_MSEC && process_ns(pid) < before + NSEC_PER_SEC)
 		;
 	told = stopped_ns(pid) - before;
-	sum = thread_clocks_ns(&c);
-	thread_clocks_close(&c);
+	sum = limit_clocks_ns(&c);
+	limit_clocks_close(&c);
 	kill(pid, SIGCONT);
 	if (first == 0 && sum > told / 2 && sum < told * 2)
 		return true;
@@ -163,10 +163,10 @@ static void it_has_threads_that_start_later(void **state)
 
 static void who_is_gone_has_none(void **state)
 {
-	struct thread_clocks c = {0};
+	struct limit_clocks c = {0};
 
 	(void)state;
-	assert_int_equal(thread_clocks_open(INT32_MAX, &c), -ENOENT);
+	assert_int_equal(limit_clocks_open(INT32_MAX, &c), -ENOENT);
 	assert_int_equal(c.n, 0);
 }
 

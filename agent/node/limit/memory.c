@@ -14,7 +14,7 @@
 #define IDLE_CPU_NS   NSEC_PER_MSEC	   /* a first span with less says nothing, */
 #define IDLE_SPANS    4			   /* if there are not so many of them */
 
-uint64_t overhead_hit_ns(const struct overhead *o, const struct payer *p)
+uint64_t limit_hit_ns(const struct limit *o, const struct payer *p)
 {
 	const struct probe_usage *a = &p->of[EVENT_MEM_ALLOC].last,
 				 *u = &p->of[EVENT_MEM_INUSE].last;
@@ -23,38 +23,38 @@ uint64_t overhead_hit_ns(const struct overhead *o, const struct payer *p)
 	double taken = hits ? (double)(a->taken + u->taken) / (double)hits
 			    : s->alloc_sample_bytes == 1 || s->inuse_sample_bytes == 1;
 
-	return o->trap_ns + (uint64_t)(fmin(taken, 1) * OVERHEAD_WALK_NS);
+	return o->trap_ns + (uint64_t)(fmin(taken, 1) * LIMIT_WALK_NS);
 }
 
-static struct trap_limit trap_limit(const struct overhead *o, const struct payer *p)
+static struct trap_limit trap_limit(const struct limit *o, const struct payer *p)
 {
 	uint32_t stall_us = p->owner->settings.max_stall_us;
 
 	return (struct trap_limit){
-		.percent = overhead_percent(p),
+		.percent = limit_percent(p),
 		.max_stall_ns = stall_us ? stall_us * 1000ull : STALL_NS,
-		.trap_ns = overhead_hit_ns(o, p),
+		.trap_ns = limit_hit_ns(o, p),
 	};
 }
 
-static bool may_retry(const struct overhead *o, const struct payer *p, const struct account *a)
+static bool may_retry(const struct limit *o, const struct payer *p, const struct account *a)
 {
-	return now_mono_ns() >= a->retry_ns || overhead_asked(o, p) != a->asked;
+	return now_mono_ns() >= a->retry_ns || limit_asked(o, p) != a->asked;
 }
 
 /* What it is, from now on. */
-static void set_mode(struct overhead *o, struct payer *p, enum event e, enum overhead_mode mode)
+static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_mode mode)
 {
 	struct account *a = &p->of[e];
 
-	if (mode == OVERHEAD_REFUSED) {
-		a->asked = overhead_asked(o, p);
+	if (mode == LIMIT_REFUSED) {
+		a->asked = limit_asked(o, p);
 		a->retry_ns = now_mono_ns() + RETRY_NS;
 		counter_add(counter("podflame_over_budget_total", "event", event_info(e)->name), 1);
 	}
-	if (mode == OVERHEAD_STEADY && (a->mode != mode || !a->tried))
+	if (mode == LIMIT_STEADY && (a->mode != mode || !a->tried))
 		p->lately = (struct traps){0};
-	if (mode != OVERHEAD_SPANS)
+	if (mode != LIMIT_SPANS)
 		a->spans = (struct spans){0};
 	a->tried = true;
 	a->mode = mode;
@@ -67,25 +67,25 @@ static void traps_add(struct traps *sum, const struct traps *t, double weight)
 	sum->cpu_ns = sum->cpu_ns * weight + t->cpu_ns;
 }
 
-static void decide(struct overhead *o, struct payer *p, enum event e, const struct traps *cost)
+static void decide(struct limit *o, struct payer *p, enum event e, const struct traps *cost)
 {
 	struct trap_limit l = trap_limit(o, p);
 	struct account *a = &p->of[e];
-	enum overhead_mode mode;
+	enum limit_mode mode;
 
-	mode = overhead_decide(e, OVERHEAD_SPANS, cost, &l, &a->span, &a->why);
+	mode = limit_decide(e, LIMIT_SPANS, cost, &l, &a->span, &a->why);
 	a->cost = *cost;
 	if (cost->attached_ns > 0)
 		p->cpus = cost->cpu_ns / cost->attached_ns;
-	if (mode == OVERHEAD_REFUSED && !a->tried && a->n_trials < TRIALS)
+	if (mode == LIMIT_REFUSED && !a->tried && a->n_trials < TRIALS)
 		return;
-	if (mode == OVERHEAD_STEADY && a->mode == OVERHEAD_SPANS && a->spans.n < SETTLED_SPANS)
+	if (mode == LIMIT_STEADY && a->mode == LIMIT_SPANS && a->spans.n < SETTLED_SPANS)
 		return;
 	set_mode(o, p, e, mode);
 }
 
 /* By all trials together: a refusal lasts, and one of them may have met what happens rarely. */
-static void decide_trial(struct overhead *o, struct payer *p, enum event e, const struct traps *t)
+static void decide_trial(struct limit *o, struct payer *p, enum event e, const struct traps *t)
 {
 	struct account *a = &p->of[e];
 
@@ -94,42 +94,42 @@ static void decide_trial(struct overhead *o, struct payer *p, enum event e, cons
 	decide(o, p, e, &a->trials);
 }
 
-enum overhead_mode overhead_mode(struct overhead *o, uint64_t cgroup_id, enum event e,
-				 struct overhead_span *ret_span)
+enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
+			   struct limit_span *ret_span)
 {
-	struct payer *p = overhead_payer_get(o, cgroup_id);
+	struct payer *p = limit_payer_get(o, cgroup_id);
 	struct account *a = p ? &p->of[e] : NULL;
 	const struct account *inuse = p ? &p->of[EVENT_MEM_INUSE] : NULL;
 	struct trap_limit l;
 
 	if (!p)
-		return OVERHEAD_REFUSED;
+		return LIMIT_REFUSED;
 	l = trap_limit(o, p);
-	if (a->mode == OVERHEAD_REFUSED && may_retry(o, p, a))
+	if (a->mode == LIMIT_REFUSED && may_retry(o, p, a))
 		*a = (struct account){.last = a->last};
 	/* Who can pay for both pays less for one. */
-	if (!a->tried && e == EVENT_MEM_ALLOC && inuse->tried && inuse->mode == OVERHEAD_STEADY)
-		set_mode(o, p, e, OVERHEAD_STEADY);
+	if (!a->tried && e == EVENT_MEM_ALLOC && inuse->tried && inuse->mode == LIMIT_STEADY)
+		set_mode(o, p, e, LIMIT_STEADY);
 	if (!a->tried) {
-		*ret_span = overhead_trial(&l);
+		*ret_span = limit_trial(&l);
 		ret_span->wait_ns = TRY_AGAIN_NS;
-		return OVERHEAD_SPANS;
+		return LIMIT_SPANS;
 	}
-	if (a->mode == OVERHEAD_SPANS) {
+	if (a->mode == LIMIT_SPANS) {
 		*ret_span = a->span;
 		ret_span->wait_ns = a->span.wait_ns / 2 + random_below(a->span.wait_ns + 1);
 	}
 	return a->mode;
 }
 
-static void spent_alloc(struct overhead *o, struct payer *p, const struct overhead_spent *x,
+static void spent_alloc(struct limit *o, struct payer *p, const struct limit_spent *x,
 			const struct traps *t)
 {
 	struct account *a = &p->of[EVENT_MEM_ALLOC];
 	struct traps cost = a->cost;
 
 	a->n_spans++;
-	overhead_span_add(&a->spans, x, overhead_hit_ns(o, p));
+	limit_span_add(&a->spans, x, limit_hit_ns(o, p));
 	if (!a->tried) {
 		decide_trial(o, p, EVENT_MEM_ALLOC, t);
 		return;
@@ -139,7 +139,7 @@ static void spent_alloc(struct overhead *o, struct payer *p, const struct overhe
 }
 
 /* It slept, or others had the CPU. */
-static bool was_idle(struct payer *p, unsigned event_mask, const struct overhead_spent *x)
+static bool was_idle(struct payer *p, unsigned event_mask, const struct limit_spent *x)
 {
 	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++)
 		if (event_mask & 1u << e && !p->of[e].tried && x->cpu_ns < IDLE_CPU_NS &&
@@ -148,10 +148,10 @@ static bool was_idle(struct payer *p, unsigned event_mask, const struct overhead
 	return false;
 }
 
-void overhead_spent(struct overhead *o, uint64_t cgroup_id, unsigned event_mask,
-		    const struct overhead_spent *x)
+void limit_spent(struct limit *o, uint64_t cgroup_id, unsigned event_mask,
+		 const struct limit_spent *x)
 {
-	struct payer *p = overhead_payer(o, cgroup_id);
+	struct payer *p = limit_payer(o, cgroup_id);
 	struct traps t = {(double)x->attached_ns, (double)x->hits, (double)x->cpu_ns};
 	const struct account *inuse;
 
@@ -164,19 +164,18 @@ void overhead_spent(struct overhead *o, uint64_t cgroup_id, unsigned event_mask,
 		decide_trial(o, p, EVENT_MEM_INUSE, &t);
 	if (event_mask == 1u << EVENT_MEM_ALLOC)
 		spent_alloc(o, p, x, &t);
-	else if (event_mask == MEMORY_EVENTS && inuse->mode == OVERHEAD_STEADY)
-		set_mode(o, p, EVENT_MEM_ALLOC, OVERHEAD_STEADY);
+	else if (event_mask == MEMORY_EVENTS && inuse->mode == LIMIT_STEADY)
+		set_mode(o, p, EVENT_MEM_ALLOC, LIMIT_STEADY);
 	/* else: both are tried again, or too much, and mem-alloc alone is tried next */
-	overhead_tell(o);
+	limit_tell(o);
 }
 
 static bool is_steady(const struct account *a)
 {
-	return a->tried && a->mode == OVERHEAD_STEADY;
+	return a->tried && a->mode == LIMIT_STEADY;
 }
 
-void overhead_watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed_ns,
-			   uint64_t cpu_ns)
+void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns, uint64_t cpu_ns)
 {
 	struct account *alloc = &p->of[EVENT_MEM_ALLOC], *inuse = &p->of[EVENT_MEM_INUSE];
 	struct traps recent = {(double)elapsed_ns, (double)(alloc->round.hits + inuse->round.hits),
@@ -188,9 +187,9 @@ void overhead_watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed
 		return;
 	traps_add(&p->lately, &recent, weight);
 	p->cpus = p->lately.cpu_ns / fmax(p->lately.attached_ns, 1);
-	if (!overhead_exceeded(&recent, &p->lately, &l))
+	if (!limit_exceeded(&recent, &p->lately, &l))
 		return;
-	if (overhead_load(&recent, l.trap_ns) < overhead_load(&p->lately, l.trap_ns))
+	if (limit_load(&recent, l.trap_ns) < limit_load(&p->lately, l.trap_ns))
 		recent = p->lately;
 	if (is_steady(inuse)) {
 		/* What entries alone cost is to be found out. */
@@ -202,10 +201,10 @@ void overhead_watch_memory(struct overhead *o, struct payer *p, uint64_t elapsed
 	}
 }
 
-bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
-		      double *stall_ns)
+bool limit_stalled(struct limit *o, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
+		   double *stall_ns)
 {
-	struct payer *p = overhead_payer(o, cgroup_id);
+	struct payer *p = limit_payer(o, cgroup_id);
 	struct account *alloc = p ? &p->of[EVENT_MEM_ALLOC] : NULL;
 	struct traps t = {(double)elapsed_ns, (double)hits, (double)elapsed_ns};
 	struct trap_limit l;
@@ -213,7 +212,7 @@ bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uin
 	if (!p)
 		return false;
 	l = trap_limit(o, p);
-	if (!overhead_stalls(stall_ns, hits, elapsed_ns, p->cpus, &l))
+	if (!limit_stalls(stall_ns, hits, elapsed_ns, p->cpus, &l))
 		return false;
 	t.cpu_ns *= fmax(p->cpus, 1);
 	counter_add(counter("podflame_memory_stalls_total", NULL, NULL), 1);
@@ -221,9 +220,9 @@ bool overhead_stalled(struct overhead *o, uint64_t cgroup_id, uint64_t hits, uin
 		decide(o, p, EVENT_MEM_INUSE, &t);
 	if (is_steady(alloc)) {
 		alloc->cost = (struct traps){0};
-		alloc->span = overhead_after_stall(&l);
-		set_mode(o, p, EVENT_MEM_ALLOC, OVERHEAD_SPANS);
+		alloc->span = limit_after_stall(&l);
+		set_mode(o, p, EVENT_MEM_ALLOC, LIMIT_SPANS);
 	}
-	overhead_tell(o);
+	limit_tell(o);
 	return true;
 }

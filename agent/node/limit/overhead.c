@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See overhead.h. The books: what each cgroup was hit with, and the CPU time that it used, which is read on the os
- * worker in rounds; overhead_rules.c says what follows, and overhead_memory.c draws it for the events of memory.
+ * The books of off-cpu and memory: what each cgroup was hit with, and the CPU time that it used, which is read on the os
+ * worker in rounds. rules.c says what follows; memory.c draws it for the events of memory.
  */
 #include "node/limit/internal.h"
 
@@ -19,7 +19,7 @@ static uint64_t since(uint64_t last, uint64_t now)
 	return now >= last ? now - last : now;
 }
 
-struct payer *overhead_payer(const struct overhead *o, uint64_t cgroup_id)
+struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id)
 {
 	struct payer *p;
 
@@ -28,17 +28,17 @@ struct payer *overhead_payer(const struct overhead *o, uint64_t cgroup_id)
 }
 
 /* NULL: it is not selected (any more). */
-static struct owner *owner_now(const struct overhead *o, uint64_t cgroup_id)
+static struct owner *owner_now(const struct limit *o, uint64_t cgroup_id)
 {
 	uint64_t until_ns;
-	struct owner *owner = procs_owner(o->node->procs, cgroup_id, &until_ns);
+	struct owner *owner = procs_owner(o->config.procs, cgroup_id, &until_ns);
 
 	return owner && until_ns == UINT64_MAX ? owner : owner_unref(owner);
 }
 
-struct payer *overhead_payer_get(struct overhead *o, uint64_t cgroup_id)
+struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
 {
-	struct payer *p = overhead_payer(o, cgroup_id);
+	struct payer *p = limit_payer(o, cgroup_id);
 	struct owner *owner;
 
 	if (p)
@@ -59,7 +59,7 @@ struct payer *overhead_payer_get(struct overhead *o, uint64_t cgroup_id)
 	return p;
 }
 
-static void forget(struct overhead *o, struct payer *p)
+static void forget(struct limit *o, struct payer *p)
 {
 	HASH_DEL(o->payers, p);
 	owner_unref(p->owner);
@@ -67,12 +67,12 @@ static void forget(struct overhead *o, struct payer *p)
 }
 
 /* Off-cpu and memory go halves, where there is a limit; the two events of memory share their traps. */
-double overhead_percent(const struct payer *p)
+double limit_percent(const struct payer *p)
 {
 	double percent = p->owner->overhead_percent;
 
 	if (percent <= 0)
-		percent = OVERHEAD_DEFAULT_PERCENT;
+		percent = LIMIT_DEFAULT_PERCENT;
 	if (percent < 100 && p->owner->event_mask & MEMORY_EVENTS &&
 	    p->owner->event_mask & 1u << EVENT_OFF_CPU)
 		percent /= 2;
@@ -82,7 +82,7 @@ double overhead_percent(const struct payer *p)
 /* ---- off-cpu ---- */
 
 /* Cgroups within a container: the filter knows the container. */
-static bool keep(struct overhead *o, const struct payer *p)
+static bool keep(struct limit *o, const struct payer *p)
 {
 	struct off_shares least = p->off;
 
@@ -91,17 +91,17 @@ static bool keep(struct overhead *o, const struct payer *p)
 			least = OFF_SHARES(MIN(least.note, x->off.note),
 					   MIN(least.keep, x->off.keep));
 	return !p->owner->container_id ||
-	       procs_keep_off(o->node->procs, p->owner->container_id, least.note, least.keep);
+	       procs_keep_off(o->config.procs, p->owner->container_id, least.note, least.keep);
 }
 
-static void watch_switches(struct overhead *o, struct payer *p, uint64_t cpu_ns)
+static void watch_switches(struct limit *o, struct payer *p, uint64_t cpu_ns)
 {
 	const struct account *a = &p->of[EVENT_OFF_CPU];
 	struct switches s = {a->round.hits, cpu_ns};
 	bool asked = p->owner->event_mask & 1u << EVENT_OFF_CPU;
 	struct off_shares before = p->off;
 
-	p->off = asked ? overhead_off_shares(before, &s, overhead_percent(p)) : OFF_SHARES_ALL;
+	p->off = asked ? limit_off_shares(before, &s, limit_percent(p)) : OFF_SHARES_ALL;
 	if ((p->off.note != before.note || p->off.keep != before.keep) && !keep(o, p))
 		p->off = before;
 }
@@ -116,7 +116,7 @@ struct cpu_time {
 };
 struct reading {
 	struct task task;
-	struct overhead *overhead;
+	struct limit *limit;
 	struct cpu_time *items;
 	size_t n;
 	uint64_t at_ns;
@@ -125,7 +125,7 @@ struct reading {
 static void read_run(struct task *task)
 {
 	struct reading *r = (struct reading *)task;
-	const struct cgroup_hierarchy *h = kernel_hierarchy(task->node->kernel);
+	const struct cgroup_hierarchy *h = r->limit->config.hierarchy;
 
 	r->at_ns = now_mono_ns();
 	for (size_t i = 0; i < r->n && h->mount[0]; i++)
@@ -144,7 +144,7 @@ static uint64_t take_cpu(struct payer *p, const struct cpu_time *x, uint64_t ela
 	return x->known && before_ns && p->cpu_ns >= before_ns ? p->cpu_ns - before_ns : elapsed_ns;
 }
 
-static void end_round(struct overhead *o, struct payer *p, const struct reading *r,
+static void end_round(struct limit *o, struct payer *p, const struct reading *r,
 		      const struct cpu_time *x)
 {
 	uint64_t elapsed_ns = r->at_ns - p->cpu_at_ns, cpu_ns;
@@ -156,7 +156,7 @@ static void end_round(struct overhead *o, struct payer *p, const struct reading 
 		p->of[e].round = x->round[e];
 	if (!first) {
 		watch_switches(o, p, cpu_ns);
-		overhead_watch_memory(o, p, elapsed_ns, cpu_ns);
+		limit_watch_memory(o, p, elapsed_ns, cpu_ns);
 	}
 	for (enum event e = 0; e < _EVENT_MAX; e++)
 		p->of[e].round = (struct probe_usage){0};
@@ -165,22 +165,22 @@ static void end_round(struct overhead *o, struct payer *p, const struct reading 
 static void read_done(struct task *task)
 {
 	struct reading *r = (struct reading *)task;
-	struct overhead *o = r->overhead;
+	struct limit *o = r->limit;
 
 	o->reading = false;
 	for (size_t i = 0; !task->refused && i < r->n; i++) {
-		struct payer *p = overhead_payer(o, r->items[i].cgroup_id);
+		struct payer *p = limit_payer(o, r->items[i].cgroup_id);
 
-		if (p && !task->node->closing)
+		if (p && !task->work->closing)
 			end_round(o, p, r, &r->items[i]);
 	}
 	free(r->items);
-	if (!task->node->closing)
-		overhead_tell(o);
+	if (!task->work->closing)
+		limit_tell(o);
 }
 
 /* Its share goes with it: of a container that others are in, of one that is selected again. */
-static void let_go(struct overhead *o, struct payer *p)
+static void let_go(struct limit *o, struct payer *p)
 {
 	if (p->off.note != UINT32_MAX || p->off.keep != UINT32_MAX) {
 		p->off = OFF_SHARES_ALL;
@@ -190,7 +190,7 @@ static void let_go(struct overhead *o, struct payer *p)
 }
 
 /* Whose container has ended or is not selected any more is forgotten, and what is not asked for of the others. */
-static void refresh_owners(struct overhead *o)
+static void refresh_owners(struct limit *o)
 {
 	struct payer *p, *next;
 
@@ -209,18 +209,18 @@ static void refresh_owners(struct overhead *o)
 	}
 }
 
-static void begin_round(struct overhead *o)
+static void begin_round(struct limit *o)
 {
 	struct reading *r;
 	size_t i = 0;
 
 	refresh_owners(o);
 	if (!o->payers) {
-		overhead_tell(o);
+		limit_tell(o);
 		return;
 	}
 	r = xcalloc(1, sizeof(*r));
-	r->overhead = o;
+	r->limit = o;
 	r->n = HASH_COUNT(o->payers);
 	r->items = xcalloc(r->n, sizeof(*r->items));
 	for (struct payer *p = o->payers; p; p = p->hh.next, i++) {
@@ -234,7 +234,7 @@ static void begin_round(struct overhead *o)
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;
 	o->reading = true;
-	task_post(o->node, o->node->os, &r->task, r->n * sizeof(*r->items));
+	work_post(o->config.work, o->config.work->os, &r->task, r->n * sizeof(*r->items));
 }
 
 /* ---- what the kernel counted ---- */
@@ -250,7 +250,7 @@ static void add_usage(struct account *a, const struct probe_usage *u)
 	a->last = *u;
 }
 
-void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, uint64_t trap_ns)
+void limit_usage(struct limit *o, const struct probe_usage *u, size_t n, uint64_t trap_ns)
 {
 	for (struct payer *p = o->payers; p; p = p->hh.next)
 		for (enum event e = 0; e < _EVENT_MAX; e++) {
@@ -259,11 +259,11 @@ void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, u
 			p->of[e].n_spans = 0;
 		}
 	if (trap_ns)
-		o->trap_ns = trap_ns + OVERHEAD_PROGRAM_NS;
+		o->trap_ns = trap_ns + LIMIT_PROGRAM_NS;
 	counter_set(counter("podflame_trap_ns", NULL, NULL), o->trap_ns);
 	for (size_t i = 0; i < n; i++) {
 		struct payer *p =
-			u[i].event < _EVENT_MAX ? overhead_payer_get(o, u[i].cgroup_id) : NULL;
+			u[i].event < _EVENT_MAX ? limit_payer_get(o, u[i].cgroup_id) : NULL;
 
 		if (p)
 			add_usage(&p->of[u[i].event], &u[i]);
@@ -276,34 +276,36 @@ void overhead_usage(struct overhead *o, const struct probe_usage *u, size_t n, u
 
 /* ---- estimates ---- */
 
-struct estimate overhead_estimate(const struct overhead *o, uint64_t cgroup_id, enum event e)
+struct estimate limit_estimate(const struct limit *o, uint64_t cgroup_id, enum event e)
 {
-	const struct payer *p = overhead_payer(o, cgroup_id);
+	const struct payer *p = limit_payer(o, cgroup_id);
 
-	return p ? overhead_estimate_of(o, p, e) : (struct estimate){0};
+	return p ? limit_estimate_of(o, p, e) : (struct estimate){0};
 }
 
 /* ---- life ---- */
 
-struct overhead *overhead_new(struct node *n)
+struct limit *limit_new(const struct limit_config *c)
 {
-	struct overhead *o = xcalloc(1, sizeof(*o));
+	struct limit *o = xcalloc(1, sizeof(*o));
 
-	o->node = n;
-	o->trap_ns = OVERHEAD_TRAP_NS;
+	o->config = *c;
+	o->rates = limit_rates_new(&o->config);
+	o->trap_ns = LIMIT_TRAP_NS;
 	return o;
 }
 
-struct overhead *overhead_free(struct overhead *o)
+struct limit *limit_free(struct limit *o)
 {
 	struct payer *p, *next;
 
 	if (!o)
 		return NULL;
+	limit_rates_free(o->rates);
 	HASH_ITER (hh, o->payers, p, next)
 		forget(o, p);
-	told_done(&o->refused);
-	told_done(&o->estimated);
+	report_problems_done(&o->refused);
+	report_problems_done(&o->estimated);
 	free(o);
 	return NULL;
 }

@@ -5,9 +5,9 @@
  * whatever it uses. The cost is measured where the kernel's BPF statistics are
  * on: run time of on-cpu's programs over the samples that came of it (what others'
  * ticks cost is counted in: too much rather than too little), plus the interrupt.
- * The other events have overhead.c.
+ * overhead.c has the other events.
  */
-#include "node/internal.h"
+#include "node/limit/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,31 +27,31 @@ struct lowered {
 	bool seen;
 	UT_hash_handle hh;
 };
-struct limit {
-	struct node *node;
+struct rates {
+	const struct limit_config *config;
 	struct lowered *lowered;
-	struct told_list told;
+	struct problem_list told;
 	uint64_t ticks_ns, n_samples; /* as the round began; since then */
 	uint64_t cost_ns;	      /* of a sample, as last measured; 0: never */
 	uint64_t round_ns;
 };
 
-struct limit *limit_new(struct node *n)
+struct rates *limit_rates_new(const struct limit_config *c)
 {
-	struct limit *l = xcalloc(1, sizeof(*l));
+	struct rates *l = xcalloc(1, sizeof(*l));
 
-	l->node = n;
+	l->config = c;
 	return l;
 }
 
-static void drop(struct limit *l, struct lowered *t)
+static void drop(struct rates *l, struct lowered *t)
 {
 	HASH_DEL(l->lowered, t);
 	free(t->text);
 	free(t);
 }
 
-struct limit *limit_free(struct limit *l)
+struct rates *limit_rates_free(struct rates *l)
 {
 	struct lowered *t, *tmp;
 
@@ -59,7 +59,7 @@ struct limit *limit_free(struct limit *l)
 		return NULL;
 	HASH_ITER (hh, l->lowered, t, tmp)
 		drop(l, t);
-	told_done(&l->told);
+	report_problems_done(&l->told);
 	free(l);
 	return NULL;
 }
@@ -72,7 +72,7 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns)
 }
 
 /* Who sleeps for a while is sampled as before, when it wakes up. */
-static void measure(struct limit *l, uint64_t ticks_ns)
+static void measure(struct rates *l, uint64_t ticks_ns)
 {
 	/* Counters fall when the programs were loaded anew. */
 	if (ticks_ns > l->ticks_ns && l->n_samples >= MIN_SAMPLES)
@@ -81,12 +81,12 @@ static void measure(struct limit *l, uint64_t ticks_ns)
 	l->n_samples = 0;
 }
 
-static uint64_t cost(const struct limit *l)
+static uint64_t cost(const struct rates *l)
 {
 	return l->cost_ns ? l->cost_ns : UNMEASURED_NS;
 }
 
-static struct lowered *find(const struct limit *l, const char *id)
+static struct lowered *find(const struct rates *l, const char *id)
 {
 	struct lowered *t;
 
@@ -94,10 +94,10 @@ static struct lowered *find(const struct limit *l, const char *id)
 	return t;
 }
 
-static void tell(struct limit *l)
+static void tell(struct rates *l)
 {
-	const struct plan *plan = procs_plan(l->node->procs);
-	struct told_list now = {0};
+	const struct plan *plan = procs_plan(l->config->procs);
+	struct problem_list now = {0};
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++) {
@@ -109,17 +109,17 @@ static void tell(struct limit *l)
 			const struct owner o = {.tags = {tags, ARRAY_SIZE(tags), 0},
 						.container_id = c->id,
 						.pod_uid = pod->uid};
-			const struct told_what what = {event_info(EVENT_ON_CPU)->name,
-						       "is sampled less often", t ? t->text : NULL};
+			const struct problem what = {event_info(EVENT_ON_CPU)->name,
+						     "is sampled less often", t ? t->text : NULL};
 
 			if (t)
-				told_add(&now, l->node, &o, &what);
+				report_problems_add(&now, plan, &o, &what);
 		}
-	told_tell(&l->told, &now, l->node, "RateLowered");
+	report_problems_tell(&l->told, &now, l->config->report, "RateLowered");
 }
 
 /* As its targets ask now; what a sample costs changes each time, and is not told each time. */
-static void hold(const struct limit *l, struct lowered *t, const struct plan_container *c,
+static void hold(const struct rates *l, struct lowered *t, const struct plan_container *c,
 		 unsigned hz)
 {
 	t->seen = true;
@@ -137,7 +137,7 @@ static void hold(const struct limit *l, struct lowered *t, const struct plan_con
 			   : "estimate: too few samples, or kernel.bpf_stats_enabled is 0");
 }
 
-static void lower(struct limit *l, const struct plan_container *c, unsigned hz)
+static void lower(struct rates *l, const struct plan_container *c, unsigned hz)
 {
 	struct lowered *t = find(l, c->id);
 
@@ -148,23 +148,23 @@ static void lower(struct limit *l, const struct plan_container *c, unsigned hz)
 	}
 	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
 		hz = t->hz;
-	if (hz == t->hz || procs_cap_hz(l->node->procs, c->id, hz))
+	if (hz == t->hz || procs_cap_hz(l->config->procs, c->id, hz))
 		hold(l, t, c, hz);
 	else
 		drop(l, t);
 }
 
-static void release(struct limit *l, const struct plan_container *c)
+static void release(struct rates *l, const struct plan_container *c)
 {
 	struct lowered *t = find(l, c->id);
 
 	if (!t)
 		return;
-	procs_cap_hz(l->node->procs, c->id, 0);
+	procs_cap_hz(l->config->procs, c->id, 0);
 	drop(l, t);
 }
 
-static void look_at(struct limit *l, const struct plan_container *c)
+static void look_at(struct rates *l, const struct plan_container *c)
 {
 	struct lowered *t;
 	unsigned hz;
@@ -186,13 +186,13 @@ static void look_at(struct limit *l, const struct plan_container *c)
 		hold(l, t, c, t->hz);
 }
 
-static void forget_gone(struct limit *l)
+static void forget_gone(struct rates *l)
 {
 	struct lowered *t, *tmp;
 
 	HASH_ITER (hh, l->lowered, t, tmp) {
 		if (!t->seen) {
-			procs_cap_hz(l->node->procs, t->id, 0);
+			procs_cap_hz(l->config->procs, t->id, 0);
 			drop(l, t);
 			continue;
 		}
@@ -200,9 +200,10 @@ static void forget_gone(struct limit *l)
 	}
 }
 
-void limit_stats(struct limit *l, const struct probes_stats *s, const struct drain *d)
+void limit_stats(struct limit *limit, const struct probes_stats *s, const struct drain *d)
 {
-	const struct plan *plan = procs_plan(l->node->procs);
+	struct rates *l = limit->rates;
+	const struct plan *plan = procs_plan(l->config->procs);
 	uint64_t now_ns = now_boot_ns();
 
 	for (size_t i = 0; d && i < d->n_samples; i++)

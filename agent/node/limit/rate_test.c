@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rate that a limit leaves: by what ticks cost, whatever other events cost beside them. */
 #include "lib/base/testclock.h"
-#include "node/internal.h"
+#include "node/limit/limit.h"
 #include "node/plan/testplan.h"
 
 #include <setjmp.h>
@@ -13,15 +13,16 @@
 #define C8(c) #c #c #c #c #c #c #c #c
 #define ID    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
 
-/* In the place of node.c and report.c. */
+/* In the place of plan/owners.c and report.c. */
 static char told[256];
 
-void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
-		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg)
+void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
+		     void (*fn)(const char *uid, void *arg), void *arg)
 {
+	(void)plan;
 	(void)container_id;
 	(void)pod_uid;
-	fn(n, "t1", arg);
+	fn("t1", arg);
 }
 
 void report_problem(struct report *r, const char *target_uid, const char *reason, const char *text,
@@ -44,26 +45,27 @@ static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_t
 	const struct drain d = {.samples = samples, .n_samples = ARRAY_SIZE(samples)};
 	const struct probes_stats s = {
 		.ticks_ns = N * ns_of_a_tick, .run_ns = 1000 * NSEC_PER_SEC, .delivered = 201 * N};
-	struct node n = {.refs = 1};
+	struct limit_config c = {0};
+	struct limit *l;
 	struct plan *plan = testplan(UID, UID, ID, false);
 	const struct procs_filter *f;
 	unsigned hz;
 	bool changed;
 	size_t n_filter;
 
-	assert_int_equal(procs_new(&n.procs), 0);
+	assert_int_equal(procs_new(&c.procs), 0);
 	plan->pods->containers->event_mask = event_mask;
 	plan->pods->containers->overhead_percent = percent;
 	plan->pods->containers->sample_hz = event_mask & 1u << EVENT_ON_CPU ? 99 : 0;
-	procs_apply(n.procs, plan, 1);
-	procs_cgroup(n.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
-	n.limit = limit_new(&n);
-	limit_stats(n.limit, &s, &d);
-	f = procs_filter(n.procs, 1, &n_filter, &changed);
+	procs_apply(c.procs, plan, 1);
+	procs_cgroup(c.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
+	l = limit_new(&c);
+	limit_stats(l, &s, &d);
+	f = procs_filter(c.procs, 1, &n_filter, &changed);
 	assert_int_equal(n_filter, 1);
 	hz = f[0].sample_hz;
-	limit_free(n.limit);
-	procs_free(n.procs);
+	limit_free(l);
+	procs_free(c.procs);
 	return hz;
 }
 
@@ -79,9 +81,19 @@ static void test_rate(void **state)
 	assert_int_equal(hz_after(1u << EVENT_OFF_CPU, 0.1, 98000), 0); /* nobody asked for ticks */
 }
 
+static void test_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(limit_hz(1, 20000), 500);
+	assert_int_equal(limit_hz(0.1, 20000), 50);
+	assert_int_equal(limit_hz(0.001, 20000), 1);
+	assert_int_equal(limit_hz(100, 0), 1000000);
+}
+
 /* ---- several rounds ---- */
 
-static struct node node;
+static struct limit_config config;
+static struct limit *limit;
 static uint64_t ticks_ns;
 
 static void ask(unsigned hz, double percent)
@@ -90,7 +102,7 @@ static void ask(unsigned hz, double percent)
 
 	plan->pods->containers->sample_hz = hz;
 	plan->pods->containers->overhead_percent = percent;
-	procs_apply(node.procs, plan, 1);
+	procs_apply(config.procs, plan, 1);
 }
 
 /* Ten seconds with so many samples of so much; what the container's rate is then. */
@@ -106,8 +118,8 @@ static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 	test_clock.later_ns += 11 * NSEC_PER_SEC;
 	ticks_ns += n * ns_of_a_tick;
 	s = (struct probes_stats){.ticks_ns = ticks_ns};
-	limit_stats(node.limit, &s, &d);
-	f = procs_filter(node.procs, 1, &n_filter, &changed);
+	limit_stats(limit, &s, &d);
+	f = procs_filter(config.procs, 1, &n_filter, &changed);
 	assert_int_equal(n_filter, 1);
 	return f[0].sample_hz;
 }
@@ -115,22 +127,22 @@ static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 static int set_up(void **state)
 {
 	(void)state;
-	node = (struct node){.refs = 1, .report = (struct report *)&node};
+	config = (struct limit_config){.report = (struct report *)&config};
 	told[0] = '\0';
 	ticks_ns = 0;
-	if (procs_new(&node.procs) < 0)
+	if (procs_new(&config.procs) < 0)
 		return -1;
 	ask(99, 0.1);
-	procs_cgroup(node.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
-	node.limit = limit_new(&node);
+	procs_cgroup(config.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
+	limit = limit_new(&config);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	limit_free(node.limit);
-	procs_free(node.procs);
+	limit_free(limit);
+	procs_free(config.procs);
 	return 0;
 }
 
@@ -173,11 +185,11 @@ static void test_no_room(void **state)
 	(void)state;
 	for (unsigned i = 0; i < MAX_CAPS; i++) {
 		snprintf(id, sizeof(id), "%064x", i);
-		assert_true(procs_cap_hz(node.procs, id, 10));
+		assert_true(procs_cap_hz(config.procs, id, 10));
 	}
 	assert_int_equal(round_of(1000, 18000), 99);
 	assert_string_equal(told, "");
-	assert_true(procs_cap_hz(node.procs, id, 0));
+	assert_true(procs_cap_hz(config.procs, id, 0));
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told, "50 instead of 99 Hz"));
 }
@@ -185,6 +197,7 @@ static void test_no_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_rate),
 		cmocka_unit_test_setup_teardown(test_told_as_it_is_asked_for, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See overhead_rules.h. */
+/* See rules.h. */
 #include "node/limit/rules.h"
 
 #include <math.h>
@@ -43,8 +43,7 @@ static double next_share(double share, double fits)
 	return fmin(fits / SHARE_INSIDE, share * SHARE_RAISE);
 }
 
-struct off_shares overhead_off_shares(struct off_shares now, const struct switches *s,
-				      double percent)
+struct off_shares limit_off_shares(struct off_shares now, const struct switches *s, double percent)
 {
 	double hits = (double)s->hits, note = to_share(now.note), keep = to_share(now.keep);
 	double budget_ns = fmax(percent / 100 * (double)s->cpu_ns - hits * PASSED_NS, 0);
@@ -58,7 +57,7 @@ struct off_shares overhead_off_shares(struct off_shares now, const struct switch
 	note = fmin(fmax(note, NOTE_MIN), 1);
 	/* Not all that are kept have a walk: the previous stack may be the same. */
 	keep = next_share(keep,
-			  fmax(budget_ns - hits * note * NOTED_NS, 0) / (hits * OVERHEAD_WALK_NS));
+			  fmax(budget_ns - hits * note * NOTED_NS, 0) / (hits * LIMIT_WALK_NS));
 	return OFF_SHARES(from_share(note, NOTE_MIN), from_share(fmin(keep, note), KEEP_MIN));
 }
 
@@ -76,7 +75,7 @@ struct off_shares overhead_off_shares(struct off_shares now, const struct switch
 #define STALL_INSIDE   0.7
 #define EXCEEDED_TIMES 2.0
 
-double overhead_load(const struct traps *t, uint64_t trap_ns)
+double limit_load(const struct traps *t, uint64_t trap_ns)
 {
 	double load = t->hits * (double)trap_ns / fmax(t->cpu_ns, TICK_NS);
 
@@ -88,9 +87,9 @@ static uint64_t max_hits(const struct trap_limit *l)
 	return MAX(l->max_stall_ns / MAX(l->trap_ns, 1u), 1u);
 }
 
-struct overhead_span overhead_trial(const struct trap_limit *l)
+struct limit_span limit_trial(const struct trap_limit *l)
 {
-	return (struct overhead_span){.span_ns = TRIAL_NS, .max_hits = max_hits(l)};
+	return (struct limit_span){.span_ns = TRIAL_NS, .max_hits = max_hits(l)};
 }
 
 static double span_of(const struct traps *t, const struct trap_limit *l)
@@ -113,45 +112,45 @@ static enum refusal refusal_of(enum event e, double load, double span_ns, double
 	return duty < DUTY_MIN ? REFUSAL_RARE : REFUSAL_NONE;
 }
 
-enum overhead_mode overhead_decide(enum event e, enum overhead_mode now, const struct traps *t,
-				   const struct trap_limit *l, struct overhead_span *ret_span,
-				   enum refusal *ret_why)
+enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct traps *t,
+			     const struct trap_limit *l, struct limit_span *ret_span,
+			     enum refusal *ret_why)
 {
-	double limit = l->percent / 100, load = overhead_load(t, l->trap_ns);
+	double limit = l->percent / 100, load = limit_load(t, l->trap_ns);
 	double span_ns = span_of(t, l), duty = limit / load;
 	/* Who allows all of it has no limit. */
-	double inside = now == OVERHEAD_STEADY || limit >= 1 ? 1 : STEADY_INSIDE;
+	double inside = now == LIMIT_STEADY || limit >= 1 ? 1 : STEADY_INSIDE;
 	enum refusal why;
 
 	if (load <= limit * inside)
-		return OVERHEAD_STEADY;
+		return LIMIT_STEADY;
 	why = refusal_of(e, load, span_ns, duty);
 	if (why) {
 		*ret_why = why;
-		return OVERHEAD_REFUSED;
+		return LIMIT_REFUSED;
 	}
-	*ret_span = (struct overhead_span){
+	*ret_span = (struct limit_span){
 		.span_ns = (uint64_t)span_ns,
 		.max_hits = max_hits(l),
 		.wait_ns = (uint64_t)fmax(span_ns / fmin(duty, 1), PERIOD_MIN_NS),
 	};
-	return OVERHEAD_SPANS;
+	return LIMIT_SPANS;
 }
 
-bool overhead_exceeded(const struct traps *recent, const struct traps *lately,
-		       const struct trap_limit *l)
+bool limit_exceeded(const struct traps *recent, const struct traps *lately,
+		    const struct trap_limit *l)
 {
 	double limit = l->percent / 100;
 
-	return overhead_load(recent, l->trap_ns) > EXCEEDED_TIMES * limit ||
-	       overhead_load(lately, l->trap_ns) > limit;
+	return limit_load(recent, l->trap_ns) > EXCEEDED_TIMES * limit ||
+	       limit_load(lately, l->trap_ns) > limit;
 }
 
 /* Until its probes are gone it is stalled some more. */
 #define STALL_NOTICED 0.5
 
-bool overhead_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
-		     const struct trap_limit *l)
+bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
+		  const struct trap_limit *l)
 {
 	double allowed = EXCEEDED_TIMES * l->percent / 100 * fmax(cpus, 1) * (double)elapsed_ns;
 
@@ -161,9 +160,9 @@ bool overhead_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, doubl
 	return *stall_ns > STALL_NOTICED * (double)l->max_stall_ns;
 }
 
-struct overhead_span overhead_after_stall(const struct trap_limit *l)
+struct limit_span limit_after_stall(const struct trap_limit *l)
 {
-	struct overhead_span span = overhead_trial(l);
+	struct limit_span span = limit_trial(l);
 	double wait_ns = (double)l->max_stall_ns * 100 / fmax(l->percent, DUTY_MIN);
 
 	span.wait_ns = (uint64_t)fmax(wait_ns, PERIOD_MIN_NS);
@@ -189,7 +188,7 @@ static void add(double *sum, double x, double weight)
 	*sum = *sum * weight + x;
 }
 
-void overhead_span_add(struct spans *s, const struct overhead_spent *x, uint64_t trap_ns)
+void limit_span_add(struct spans *s, const struct limit_spent *x, uint64_t trap_ns)
 {
 	double hits = (double)x->hits, cpu_ns = (double)x->cpu_ns;
 	double own_ns = work(cpu_ns, hits * (double)trap_ns), traps_ns = cpu_ns - own_ns;
@@ -240,26 +239,26 @@ static double spans_error(const struct spans *s, unsigned n)
 	return sqrt((variance / (mean * mean) + WAIT_VARIANCE) / MAX(n, 1u));
 }
 
-struct estimate overhead_span_estimate(const struct spans *s, const struct planned_spans *p,
-				       unsigned n_spans)
+struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
+				    unsigned n_spans)
 {
 	double share = share_of(s, p->duty), load = fmin(p->load, LOAD_MAX);
 
 	return (struct estimate){
 		.ppm = (uint32_t)fmax(share * 1e6, 1),
-		.error_ppm = overhead_errors_ppm(
+		.error_ppm = limit_errors_ppm(
 			error_ppm(spans_error(s, n_spans) * sqrt(1 - share)),
 			/* All have it in common, and a window adds up squares. */
 			error_ppm(TRAP_UNCERTAIN * load / (1 - load) * sqrt(fmax(p->a_window, 1)))),
 	};
 }
 
-uint32_t overhead_error_ppm(uint64_t value, uint64_t square)
+uint32_t limit_error_ppm(uint64_t value, uint64_t square)
 {
 	return value ? error_ppm(sqrt((double)square * 1048576.0) / (double)value) : 0;
 }
 
-uint32_t overhead_errors_ppm(uint32_t a, uint32_t b)
+uint32_t limit_errors_ppm(uint32_t a, uint32_t b)
 {
 	return (uint32_t)fmin(hypot(a, b), MAX_ERROR_PPM);
 }

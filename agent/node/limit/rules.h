@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * overhead_rules: how much of an event a container's limit allows, from what it paid so far. Pure: no clock, no I/O;
+ * rules: how much of an event a container's limit allows, from what it paid so far. Pure: no clock, no I/O;
  * overhead.c keeps the books. What hits cost, and why: docs/memory.md, docs/off-cpu.md.
  */
 #pragma once
 
-#include "node/limit/overhead.h"
+#include "node/limit/limit.h"
 
 /* What limits.overheadPercent means for these events where a target does not say. */
-#define OVERHEAD_DEFAULT_PERCENT 1.0
+#define LIMIT_DEFAULT_PERCENT 1.0
 /* Until probes_trap_ns was asked: worse than what is usual. */
-#define OVERHEAD_TRAP_NS 2000
+#define LIMIT_TRAP_NS 2000
 /* What our program adds to a trap: the filter, the process, the decision (probe/memory_bench.c). */
-#define OVERHEAD_PROGRAM_NS 250
+#define LIMIT_PROGRAM_NS 250
 /* A stack's walk, with tables, on its way to the counts (probe_bench). */
-#define OVERHEAD_WALK_NS 3000
+#define LIMIT_WALK_NS 3000
 
 /* ---- off-cpu ---- */
 struct switches { /* of a selected container's threads, in one round */
@@ -27,7 +27,7 @@ struct off_shares {
 #define OFF_SHARES(...) ((struct off_shares){__VA_ARGS__})
 #define OFF_SHARES_ALL	OFF_SHARES(UINT32_MAX, UINT32_MAX)
 /* Those from now on. Never none. */
-struct off_shares overhead_off_shares(struct off_shares now, const struct switches *s,
+struct off_shares limit_off_shares(struct off_shares now, const struct switches *s,
 				      double percent);
 
 /* ---- memory ---- */
@@ -46,27 +46,27 @@ enum refusal {
 	REFUSAL_RARE,	   /* what the limit allows is too small a part */
 };
 /* Share of its CPU time that goes into traps while attached, 0..1. */
-double overhead_load(const struct traps *t, uint64_t trap_ns);
+double limit_load(const struct traps *t, uint64_t trap_ns);
 /* The first span of a container: short, whatever it does. */
-struct overhead_span overhead_trial(const struct trap_limit *l);
+struct limit_span limit_trial(const struct trap_limit *l);
 /*
  * What is allowed to somebody who pays that. now: what it has; steady is given back only with a margin. ret_span (wait_ns:
- * the whole period) with OVERHEAD_SPANS, ret_why with OVERHEAD_REFUSED.
+ * the whole period) with LIMIT_SPANS, ret_why with LIMIT_REFUSED.
  */
-enum overhead_mode overhead_decide(enum event e, enum overhead_mode now, const struct traps *t,
-				   const struct trap_limit *l, struct overhead_span *ret_span,
+enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct traps *t,
+				   const struct trap_limit *l, struct limit_span *ret_span,
 				   enum refusal *ret_why);
 /* Must steady be left? recent: of the last round, lately: of the last ten seconds. */
-bool overhead_exceeded(const struct traps *recent, const struct traps *lately,
+bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 		       const struct trap_limit *l);
 /*
  * A process that is attached as long as it lives, looked at some times in max_stall: *stall_ns is what its probes held
  * it up beyond twice the limit, lately. Whether that is too much. cpus: how many its container uses.
  */
-bool overhead_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
+bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
 		     const struct trap_limit *l);
 /* Spans of mem-alloc after that, until they say what it is: each may stall as long, and all together are within the limit. */
-struct overhead_span overhead_after_stall(const struct trap_limit *l);
+struct limit_span limit_after_stall(const struct trap_limit *l);
 
 /* ---- estimates ---- */
 /*
@@ -82,15 +82,15 @@ struct spans {
 	double all_work_ns;	  /* as it was */
 	double n, sum, square;	  /* spans; their hits */
 };
-void overhead_span_add(struct spans *s, const struct overhead_spent *x, uint64_t trap_ns);
+void limit_span_add(struct spans *s, const struct limit_spent *x, uint64_t trap_ns);
 struct planned_spans {
 	double duty;	 /* the share, until spans have told it */
 	double load;	 /* of traps, while attached */
 	double a_window; /* so many in one */
 };
 /* n_spans: that the values at hand come from. */
-struct estimate overhead_span_estimate(const struct spans *s, const struct planned_spans *p,
+struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				       unsigned n_spans);
 /* One standard error of a sum, relative to it, in ppm: square in units^2 >> 20, as the kernel sums it. */
-uint32_t overhead_error_ppm(uint64_t value, uint64_t square);
-uint32_t overhead_errors_ppm(uint32_t a, uint32_t b); /* of two independent causes */
+uint32_t limit_error_ppm(uint64_t value, uint64_t square);
+uint32_t limit_errors_ppm(uint32_t a, uint32_t b); /* of two independent causes */

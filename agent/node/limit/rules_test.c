@@ -29,7 +29,7 @@ static struct off_shares settle(struct off_shares x, uint64_t hits, uint64_t cpu
 	struct switches s = {hits, cpu_ns};
 
 	for (int i = 0; i < 50; i++)
-		x = overhead_off_shares(x, &s, percent);
+		x = limit_off_shares(x, &s, percent);
 	return x;
 }
 
@@ -83,14 +83,14 @@ static void it_falls_at_once_and_rises_by_steps(void **state)
 	struct off_shares low, next;
 
 	(void)state;
-	low = overhead_off_shares(OFF_SHARES_ALL, &storm, 2);
+	low = limit_off_shares(OFF_SHARES_ALL, &storm, 2);
 	assert_true(share_of(low.note) < 0.1 && share_of(low.keep) < 0.02);
-	next = overhead_off_shares(low, &calm, 2);
+	next = limit_off_shares(low, &calm, 2);
 	assert_true(next.note > low.note && share_of(next.note) <= share_of(low.note) * 2.01);
 	assert_true(next.keep > low.keep && share_of(next.keep) <= share_of(low.keep) * 2.01);
 	/* Just inside its limit it stays where it is. */
 	storm.hits = 295000;
-	next = overhead_off_shares(low, &storm, 2);
+	next = limit_off_shares(low, &storm, 2);
 	assert_true(next.note == low.note && next.keep == low.keep);
 }
 
@@ -99,35 +99,32 @@ static void it_falls_at_once_and_rises_by_steps(void **state)
 struct memory_case {
 	const char *what;
 	enum event event;
-	enum overhead_mode now, is;
+	enum limit_mode now, is;
 	enum refusal why;
 	double hits_per_s, cpus; /* while attached */
 	double percent;
 	double duty; /* with spans */
 };
 static const struct memory_case cases[] = {
-	{"idle", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_STEADY, 0, 0, 0, 1, 0},
-	{"5,000 a second", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_STEADY, 0, 5000, 1, 1, 0},
-	{"at 0.8 of its limit it goes on", EVENT_MEM_ALLOC, OVERHEAD_STEADY, OVERHEAD_STEADY, 0,
-	 8000, 1, 1, 0},
-	{"but does not begin", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_SPANS, 0, 8000, 1, 1, 1},
-	{"100,000 a second", EVENT_MEM_ALLOC, OVERHEAD_STEADY, OVERHEAD_SPANS, 0, 100000, 1, 1,
-	 0.1},
-	{"the same of four CPUs", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_SPANS, 0, 100000, 4, 1,
-	 0.4},
-	{"a higher limit", EVENT_MEM_ALLOC, OVERHEAD_STEADY, OVERHEAD_STEADY, 0, 100000, 1, 10, 0},
-	{"half of its time", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_SPANS, 0, 500000, 1, 1,
-	 0.02},
-	{"a storm", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_REFUSED, REFUSAL_DISTORTED, 950000, 1,
+	{"idle", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_STEADY, 0, 0, 0, 1, 0},
+	{"5,000 a second", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_STEADY, 0, 5000, 1, 1, 0},
+	{"at 0.8 of its limit it goes on", EVENT_MEM_ALLOC, LIMIT_STEADY, LIMIT_STEADY, 0, 8000, 1,
 	 1, 0},
-	{"a storm that was steady", EVENT_MEM_ALLOC, OVERHEAD_STEADY, OVERHEAD_REFUSED,
-	 REFUSAL_DISTORTED, 950000, 1, 1, 0},
-	{"of very many threads", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_REFUSED, REFUSAL_SHORT,
-	 20e6, 40, 1, 0},
-	{"of a tiny limit", EVENT_MEM_ALLOC, OVERHEAD_SPANS, OVERHEAD_REFUSED, REFUSAL_RARE, 500000,
-	 1, 0.01, 0},
-	{"in-use, few", EVENT_MEM_INUSE, OVERHEAD_SPANS, OVERHEAD_STEADY, 0, 5000, 1, 1, 0},
-	{"in-use is never had in spans", EVENT_MEM_INUSE, OVERHEAD_SPANS, OVERHEAD_REFUSED,
+	{"but does not begin", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_SPANS, 0, 8000, 1, 1, 1},
+	{"100,000 a second", EVENT_MEM_ALLOC, LIMIT_STEADY, LIMIT_SPANS, 0, 100000, 1, 1, 0.1},
+	{"the same of four CPUs", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_SPANS, 0, 100000, 4, 1, 0.4},
+	{"a higher limit", EVENT_MEM_ALLOC, LIMIT_STEADY, LIMIT_STEADY, 0, 100000, 1, 10, 0},
+	{"half of its time", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_SPANS, 0, 500000, 1, 1, 0.02},
+	{"a storm", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_REFUSED, REFUSAL_DISTORTED, 950000, 1, 1,
+	 0},
+	{"a storm that was steady", EVENT_MEM_ALLOC, LIMIT_STEADY, LIMIT_REFUSED, REFUSAL_DISTORTED,
+	 950000, 1, 1, 0},
+	{"of very many threads", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_REFUSED, REFUSAL_SHORT, 20e6,
+	 40, 1, 0},
+	{"of a tiny limit", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_REFUSED, REFUSAL_RARE, 500000, 1,
+	 0.01, 0},
+	{"in-use, few", EVENT_MEM_INUSE, LIMIT_SPANS, LIMIT_STEADY, 0, 5000, 1, 1, 0},
+	{"in-use is never had in spans", EVENT_MEM_INUSE, LIMIT_SPANS, LIMIT_REFUSED,
 	 REFUSAL_SNAPSHOT, 20000, 1, 1, 0},
 };
 
@@ -135,14 +132,14 @@ static void check(const struct memory_case *c)
 {
 	struct traps t = {SEC, c->hits_per_s, c->cpus * SEC};
 	struct trap_limit l = {c->percent, 20 * NSEC_PER_MSEC, 1000};
-	struct overhead_span span = {0};
+	struct limit_span span = {0};
 	enum refusal why = REFUSAL_NONE;
-	enum overhead_mode mode = overhead_decide(c->event, c->now, &t, &l, &span, &why);
+	enum limit_mode mode = limit_decide(c->event, c->now, &t, &l, &span, &why);
 	double stall_ns = (double)span.span_ns * c->hits_per_s * 1000 / SEC;
 
 	if (mode != c->is || why != c->why)
 		fail_msg("%s: mode %d, refusal %d", c->what, mode, why);
-	if (mode != OVERHEAD_SPANS)
+	if (mode != LIMIT_SPANS)
 		return;
 	assert_true(span.span_ns >= 2 * NSEC_PER_MSEC);
 	assert_true(stall_ns <= 20e6 * 1.001);
@@ -150,7 +147,7 @@ static void check(const struct memory_case *c)
 	assert_true((double)span.span_ns / (double)span.wait_ns <= c->duty * 1.001);
 	assert_true((double)span.span_ns / (double)span.wait_ns >= c->duty / 10);
 	/* What it costs altogether is within the limit. */
-	assert_true((double)span.span_ns / (double)span.wait_ns * overhead_load(&t, l.trap_ns) <=
+	assert_true((double)span.span_ns / (double)span.wait_ns * limit_load(&t, l.trap_ns) <=
 		    c->percent / 100 * 1.001);
 }
 
@@ -166,10 +163,10 @@ static void the_first_span_cannot_stall_for_long(void **state)
 	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
 
 	(void)state;
-	assert_true(overhead_trial(&l).span_ns <= 20 * NSEC_PER_MSEC);
-	assert_int_equal(overhead_trial(&l).max_hits, 20000);
+	assert_true(limit_trial(&l).span_ns <= 20 * NSEC_PER_MSEC);
+	assert_int_equal(limit_trial(&l).max_hits, 20000);
 	l.max_stall_ns = NSEC_PER_MSEC;
-	assert_int_equal(overhead_trial(&l).max_hits, 1000);
+	assert_int_equal(limit_trial(&l).max_hits, 1000);
 }
 
 static void steady_is_left_when_it_exceeds(void **state)
@@ -178,31 +175,31 @@ static void steady_is_left_when_it_exceeds(void **state)
 	struct traps fine = {SEC, 9000, SEC}, burst = {SEC, 15000, SEC}, storm = {SEC, 1e5, SEC};
 
 	(void)state;
-	assert_false(overhead_exceeded(&fine, &fine, &l));
-	assert_false(overhead_exceeded(&burst, &fine, &l)); /* may pass */
-	assert_true(overhead_exceeded(&fine, &burst, &l));
-	assert_true(overhead_exceeded(&storm, &fine, &l));
+	assert_false(limit_exceeded(&fine, &fine, &l));
+	assert_false(limit_exceeded(&burst, &fine, &l)); /* may pass */
+	assert_true(limit_exceeded(&fine, &burst, &l));
+	assert_true(limit_exceeded(&storm, &fine, &l));
 }
 
 /* Looked at each 10 ms: it may pay twice its limit, but not a storm. */
 static void a_storm_stalls_not_for_long(void **state)
 {
 	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
-	struct overhead_span span = overhead_after_stall(&l);
+	struct limit_span span = limit_after_stall(&l);
 	double stall_ns = 0;
 	unsigned n = 0;
 
 	(void)state;
 	for (int i = 0; i < 1000; i++)
-		assert_false(overhead_stalls(&stall_ns, 190, 10 * NSEC_PER_MSEC, 1, &l));
+		assert_false(limit_stalls(&stall_ns, 190, 10 * NSEC_PER_MSEC, 1, &l));
 	for (int i = 0; i < 1000; i++)
-		assert_false(overhead_stalls(&stall_ns, 7900, 100 * NSEC_PER_MSEC, 4, &l));
-	while (!overhead_stalls(&stall_ns, 9500, 10 * NSEC_PER_MSEC, 1, &l))
+		assert_false(limit_stalls(&stall_ns, 7900, 100 * NSEC_PER_MSEC, 4, &l));
+	while (!limit_stalls(&stall_ns, 9500, 10 * NSEC_PER_MSEC, 1, &l))
 		n++;
 	assert_int_equal(n, 1);
 	/* 100 % is no limit. */
 	l.percent = 100;
-	assert_false(overhead_stalls(&stall_ns, 1000000, 10 * NSEC_PER_MSEC, 1, &l));
+	assert_false(limit_stalls(&stall_ns, 1000000, 10 * NSEC_PER_MSEC, 1, &l));
 	l.percent = 1;
 	/* What comes then costs no more than the limit, either. */
 	assert_int_equal(span.max_hits, 20000);
@@ -291,9 +288,9 @@ static double step(struct running *r, bool attached)
 	return n;
 }
 
-static struct overhead_spent look(struct running *r, const struct overhead_span *span)
+static struct limit_spent look(struct running *r, const struct limit_span *span)
 {
-	struct overhead_spent x = {0};
+	struct limit_spent x = {0};
 	double cpu_ns = r->cpu_ns, hits = 0, ns = 0;
 
 	for (; ns < (double)span->span_ns && hits < (double)span->max_hits; ns += STEP_NS)
@@ -307,18 +304,18 @@ static struct overhead_spent look(struct running *r, const struct overhead_span 
 /* What overhead.c knows of it. */
 struct told_by {
 	struct running r;
-	struct overhead_span span;
+	struct limit_span span;
 	struct spans spans;
 	struct traps cost;
 	struct planned_spans planned;
 	double end_ns, end_cpu_ns;
 };
 
-static struct overhead_spent next_span(struct told_by *b)
+static struct limit_spent next_span(struct told_by *b)
 {
 	double wait_ns = (0.5 + random_unit()) * (double)b->span.wait_ns;
 	double until_ns = b->r.at_ns - (double)b->span.span_ns + wait_ns, cpu_ns;
-	struct overhead_spent x;
+	struct limit_spent x;
 
 	while (b->r.at_ns < until_ns)
 		step(&b->r, false);
@@ -333,21 +330,21 @@ static struct overhead_spent next_span(struct told_by *b)
 }
 
 /* As overhead.c does it. */
-static void plan_next(struct told_by *b, const struct overhead_spent *x)
+static void plan_next(struct told_by *b, const struct limit_spent *x)
 {
 	struct trap_limit l = LIMIT;
 	enum refusal why;
 
-	overhead_span_add(&b->spans, x, l.trap_ns);
+	limit_span_add(&b->spans, x, l.trap_ns);
 	b->cost.attached_ns = b->cost.attached_ns * 0.8 + (double)x->attached_ns;
 	b->cost.hits = b->cost.hits * 0.8 + (double)x->hits;
 	b->cost.cpu_ns = b->cost.cpu_ns * 0.8 + (double)x->cpu_ns;
-	if (overhead_decide(EVENT_MEM_ALLOC, OVERHEAD_SPANS, &b->cost, &l, &b->span, &why) !=
-		    OVERHEAD_SPANS &&
+	if (limit_decide(EVENT_MEM_ALLOC, LIMIT_SPANS, &b->cost, &l, &b->span, &why) !=
+		    LIMIT_SPANS &&
 	    !b->span.wait_ns)
 		b->span.wait_ns = NSEC_PER_SEC;
 	b->planned.duty = (double)b->span.span_ns / (double)b->span.wait_ns;
-	b->planned.load = overhead_load(&b->cost, l.trap_ns);
+	b->planned.load = limit_load(&b->cost, l.trap_ns);
 }
 
 struct outcome { /* of windows of some spans each */
@@ -363,12 +360,12 @@ static void tell_window(struct told_by *b, struct outcome *out)
 
 	b->planned.a_window = SPANS_A_WINDOW;
 	for (unsigned i = 0; i < SPANS_A_WINDOW; i++) {
-		struct overhead_spent x = next_span(b);
+		struct limit_spent x = next_span(b);
 		struct estimate e;
 		double value;
 
 		plan_next(b, &x);
-		e = overhead_span_estimate(&b->spans, &b->planned, 1);
+		e = limit_span_estimate(&b->spans, &b->planned, 1);
 		value = (double)x.hits * 1e6 / e.ppm;
 		told += value;
 		variance += pow(value * e.error_ppm / 1e6, 2);
@@ -387,7 +384,7 @@ static struct outcome tell(const struct model *m)
 	for (unsigned k = 0; k < 10; k++) {
 		struct trap_limit l = LIMIT;
 		struct told_by b = {.r = {.m = m, .at_ns = random_unit() * 1e9},
-				    .span = overhead_trial(&l)};
+				    .span = limit_trial(&l)};
 
 		for (unsigned w = 0; w < 3; w++)
 			tell_window(&b, &settling);
@@ -415,14 +412,14 @@ static void spans_stand_for_the_whole(void **state)
 
 static void until_spans_tell_the_share_is_as_planned(void **state)
 {
-	struct overhead_spent first = {10000000, 1000, 10000000, 0, 0, true};
+	struct limit_spent first = {10000000, 1000, 10000000, 0, 0, true};
 	struct planned_spans planned = {.duty = 0.02, .load = 0.1, .a_window = 1};
 	struct spans s = {0};
 
 	(void)state;
-	overhead_span_add(&s, &first, 1000);
-	assert_int_equal(overhead_span_estimate(&s, &planned, 1).ppm, 20000);
-	assert_true(overhead_span_estimate(&s, &planned, 1).error_ppm >= 900000);
+	limit_span_add(&s, &first, 1000);
+	assert_int_equal(limit_span_estimate(&s, &planned, 1).ppm, 20000);
+	assert_true(limit_span_estimate(&s, &planned, 1).error_ppm >= 900000);
 }
 
 static struct estimate of_spans(unsigned hits, unsigned others, unsigned n, double load)
@@ -431,12 +428,12 @@ static struct estimate of_spans(unsigned hits, unsigned others, unsigned n, doub
 	struct spans s = {0};
 
 	for (int i = 0; i < 20; i++) {
-		struct overhead_spent x = {
+		struct limit_spent x = {
 			10000000, i % 2 ? hits : others, 10000000, 90000000, 90000000, false};
 
-		overhead_span_add(&s, &x, 1);
+		limit_span_add(&s, &x, 1);
 	}
-	return overhead_span_estimate(&s, &planned, n);
+	return limit_span_estimate(&s, &planned, n);
 }
 
 static void what_is_less_sure_is_told_so(void **state)
@@ -457,11 +454,11 @@ static void what_is_less_sure_is_told_so(void **state)
 static void errors_of_sums(void **state)
 {
 	(void)state;
-	assert_int_equal(overhead_error_ppm(0, 0), 0);
-	assert_int_equal(overhead_error_ppm(1 << 20, 0), 0);
+	assert_int_equal(limit_error_ppm(0, 0), 0);
+	assert_int_equal(limit_error_ppm(1 << 20, 0), 0);
 	/* A hundred samples of 2^20, each of probability far below 1: one in ten. */
-	assert_int_equal(overhead_error_ppm(100ull << 20, 100ull << 20), 100000);
-	assert_int_equal(overhead_errors_ppm(30000, 40000), 50000);
+	assert_int_equal(limit_error_ppm(100ull << 20, 100ull << 20), 100000);
+	assert_int_equal(limit_errors_ppm(30000, 40000), 50000);
 }
 
 int main(void)

@@ -13,45 +13,42 @@ struct asking {
 	uint64_t hash;
 };
 
-static void add_generation(struct node *n, const char *uid, void *arg)
+static void add_generation(const char *uid, void *arg)
 {
 	struct asking *a = arg;
 
-	(void)n;
 	for (size_t i = 0; i < a->plan->n_targets; i++)
 		if (streq(a->plan->targets[i].uid, uid))
 			a->hash = hash_bytes(&a->plan->targets[i].generation,
 					     sizeof(a->plan->targets[i].generation), a->hash);
 }
 
-uint64_t overhead_asked(const struct overhead *o, const struct payer *p)
+uint64_t limit_asked(const struct limit *o, const struct payer *p)
 {
-	struct asking a = {.plan = procs_plan(o->node->procs)};
+	struct asking a = {.plan = procs_plan(o->config.procs)};
 
-	if (a.plan)
-		node_targets_of(o->node, p->owner->container_id, p->owner->pod_uid, add_generation,
-				&a);
+	plan_targets_of(a.plan, p->owner->container_id, p->owner->pod_uid, add_generation, &a);
 	return a.hash;
 }
 
 /* ---- estimates ---- */
 
-struct estimate overhead_estimate_of(const struct overhead *o, const struct payer *p, enum event e)
+struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, enum event e)
 {
 	const struct account *a = &p->of[e];
-	uint32_t error_ppm = overhead_error_ppm(a->drain.value, a->drain.square);
+	uint32_t error_ppm = limit_error_ppm(a->drain.value, a->drain.square);
 	struct estimate x = {.ppm = error_ppm ? 1000000 : 0, .error_ppm = error_ppm};
 	struct planned_spans planned;
 
 	if (e == EVENT_OFF_CPU && p->off.keep != UINT32_MAX)
 		x.ppm = (uint32_t)MAX(((double)p->off.keep + 1) / 4294967296.0 * 1e6, 1.0);
-	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != OVERHEAD_SPANS)
+	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != LIMIT_SPANS)
 		return x;
-	planned.load = overhead_load(&a->cost, overhead_hit_ns(o, p));
+	planned.load = limit_load(&a->cost, limit_hit_ns(o, p));
 	planned.duty = (double)a->span.span_ns / (double)MAX(a->span.wait_ns, 1u);
-	planned.a_window = (double)o->node->conf->window_ns / (double)MAX(a->span.wait_ns, 1u);
-	x = overhead_span_estimate(&a->spans, &planned, a->n_spans_drained);
-	x.error_ppm = overhead_errors_ppm(x.error_ppm, error_ppm);
+	planned.a_window = (double)o->config.window_ns / (double)MAX(a->span.wait_ns, 1u);
+	x = limit_span_estimate(&a->spans, &planned, a->n_spans_drained);
+	x.error_ppm = limit_errors_ppm(x.error_ppm, error_ppm);
 	return x;
 }
 
@@ -74,25 +71,25 @@ static const char *refusal_text(enum refusal why)
 	return "";
 }
 
-static char *refused_text(const struct overhead *o, const struct payer *p, enum event e)
+static char *refused_text(const struct limit *o, const struct payer *p, enum event e)
 {
 	const struct account *a = &p->of[e];
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
-	uint64_t hit_ns = overhead_hit_ns(o, p);
+	uint64_t hit_ns = limit_hit_ns(o, p);
 
 	return xasprintf("%.0f hits of its probes a second, %llu ns each, are %.3g %% of its CPU "
 			 "time, and overheadPercent allows %.3g; %s",
-			 per_s, (unsigned long long)hit_ns, overhead_load(&a->cost, hit_ns) * 100,
-			 overhead_percent(p), refusal_text(a->why));
+			 per_s, (unsigned long long)hit_ns, limit_load(&a->cost, hit_ns) * 100,
+			 limit_percent(p), refusal_text(a->why));
 }
 
 /* Of which share; 0: not an estimate that its user should know of. */
-static uint32_t share_of(const struct overhead *o, struct payer *p, enum event e)
+static uint32_t share_of(const struct limit *o, struct payer *p, enum event e)
 {
 	struct account *a = &p->of[e];
-	double ppm = overhead_estimate_of(o, p, e).ppm;
-	bool part = e == EVENT_OFF_CPU ? p->off.keep != UINT32_MAX
-				       : a->tried && a->mode == OVERHEAD_SPANS;
+	double ppm = limit_estimate_of(o, p, e).ppm;
+	bool part =
+		e == EVENT_OFF_CPU ? p->off.keep != UINT32_MAX : a->tried && a->mode == LIMIT_SPANS;
 
 	if (!part)
 		a->told_ppm = 0;
@@ -111,23 +108,23 @@ static char *estimated_text(enum event e, uint32_t ppm)
 			 percent);
 }
 
-static void tell(struct told_list *l, const struct overhead *o, const struct payer *p, enum event e,
+static void tell(struct problem_list *l, const struct limit *o, const struct payer *p, enum event e,
 		 const char *problem, const char *detail)
 {
-	const struct told_what what = {event_info(e)->name, problem, detail};
+	const struct problem what = {event_info(e)->name, problem, detail};
 
-	told_add(l, o->node, p->owner, &what);
+	report_problems_add(l, procs_plan(o->config.procs), p->owner, &what);
 }
 
-void overhead_tell(struct overhead *o)
+void limit_tell(struct limit *o)
 {
-	struct told_list refused = {0}, estimated = {0};
+	struct problem_list refused = {0}, estimated = {0};
 	uint64_t n_refused = 0, n_estimated = 0;
 
 	for (struct payer *p = o->payers; p; p = p->hh.next)
 		for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
 			const struct account *a = &p->of[e];
-			bool is_off = a->tried && a->mode == OVERHEAD_REFUSED;
+			bool is_off = a->tried && a->mode == LIMIT_REFUSED;
 			uint32_t ppm = is_off ? 0 : share_of(o, p, e);
 			_cleanup_free_ char *detail = is_off ? refused_text(o, p, e)
 						      : ppm  ? estimated_text(e, ppm)
@@ -142,6 +139,6 @@ void overhead_tell(struct overhead *o)
 		}
 	counter_set(counter("podflame_containers_over_budget", NULL, NULL), n_refused);
 	counter_set(counter("podflame_containers_estimated", NULL, NULL), n_estimated);
-	told_tell(&o->refused, &refused, o->node, "OverBudget");
-	told_tell(&o->estimated, &estimated, o->node, "Estimated");
+	report_problems_tell(&o->refused, &refused, o->config.report, "OverBudget");
+	report_problems_tell(&o->estimated, &estimated, o->config.report, "Estimated");
 }

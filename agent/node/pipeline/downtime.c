@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an agent knows of the one before it. How long nobody was profiled on this node: a small file says from when on nothing has
- * left the node yet, and whether somebody is selected; the next agent tells the time from
- * then until it profiles as loss. Within one boot that is CLOCK_BOOTTIME: the wall clock may
+ * How long nobody was profiled on this node because an agent had ended. A small file says from when on nothing has left
+ * the node yet, and whether somebody is selected; the next agent tells the time from then until it profiles as loss. Within one boot that is CLOCK_BOOTTIME: the wall clock may
  * have been set in between.
  */
-#include "node/internal.h"
+#include "node/pipeline/internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -58,16 +57,17 @@ static void remove_unfinished(const char *path)
 	unlink(tmp);
 }
 
-void gap_open(struct gap *g, const struct config *conf, bool local, const char *boot_id)
+void pipeline_downtime_open(struct downtime *g, const struct config *conf, bool local,
+			    const char *boot_id)
 {
 	const char *dir = local ? conf->data_dir : conf->spool_dir;
 	_cleanup_free_ char *text = NULL;
 	_cleanup_json_ json_t *j = NULL;
 	size_t n;
 
-	*g = (struct gap){.boot_id = boot_id,
-			  .told_boot_ns = now_boot_ns(),
-			  .start_offset_ns = read_offset(NULL, boot_id)};
+	*g = (struct downtime){.boot_id = boot_id,
+			       .told_boot_ns = now_boot_ns(),
+			       .start_offset_ns = read_offset(NULL, boot_id)};
 	if (!dir || !*dir)
 		return;
 	/* A failure shows when the file cannot be written. */
@@ -82,9 +82,9 @@ void gap_open(struct gap *g, const struct config *conf, bool local, const char *
 	g->owed = g->lasts = g->before_ns > 0;
 }
 
-uint64_t gap_take(struct node *n)
+uint64_t pipeline_downtime_take(struct pipeline *p)
 {
-	struct gap *g = &n->gap;
+	struct downtime *g = &p->downtime;
 	uint64_t now_ns = now_boot_ns(), ns = g->before_ns + now_ns - g->told_boot_ns;
 
 	if (!g->lasts)
@@ -95,10 +95,10 @@ uint64_t gap_take(struct node *n)
 	return ns;
 }
 
-void gap_untold(struct node *n, uint64_t ns)
+void pipeline_downtime_untold(struct pipeline *p, uint64_t ns)
 {
-	n->gap.lasts |= ns > 0;
-	n->gap.before_ns += ns;
+	p->downtime.lasts |= ns > 0;
+	p->downtime.before_ns += ns;
 }
 
 static void note_run(struct task *t)
@@ -118,51 +118,51 @@ static void note_done(struct task *t)
 	free(o->text);
 }
 
-static void note_down(struct node *n, uint64_t end_ns, bool active)
+static void note_down(struct pipeline *p, uint64_t end_ns, bool active)
 {
 	uint64_t end_boot_ns = end_ns - (now_wall_ns() - now_boot_ns());
 	struct note *o;
 
-	n->gap.owed = active;
-	if (!n->gap.path)
+	p->downtime.owed = active;
+	if (!p->downtime.path)
 		return;
 	o = xcalloc(1, sizeof(*o));
-	o->path = xstrdup(n->gap.path);
+	o->path = xstrdup(p->downtime.path);
 	o->text =
 		xasprintf("{\"end\": %llu, \"active\": %s, \"boot_id\": \"%s\", \"boot_ms\": %llu, "
 			  "\"start_offset_ns\": %llu}\n",
 			  (unsigned long long)((end_ns + NSEC_PER_SEC / 2) / NSEC_PER_SEC),
-			  active ? "true" : "false", n->gap.boot_id,
+			  active ? "true" : "false", p->downtime.boot_id,
 			  (unsigned long long)(end_boot_ns / NSEC_PER_MSEC),
-			  (unsigned long long)n->gap.start_offset_ns);
+			  (unsigned long long)p->downtime.start_offset_ns);
 	o->task.run = note_run;
 	o->task.done = note_done;
-	task_post(n, n->disk, &o->task, 0);
+	work_post(p->config.work, p->config.work->disk, &o->task, 0);
 }
 
 /* What was selected stays owed until its window has left, an older gap, too. */
-void gap_note(struct node *n, bool active, bool idle, bool refused)
+void pipeline_downtime_note(struct pipeline *p, bool active, bool idle, bool refused)
 {
-	n->gap.active = active;
-	n->gap.refused = refused;
+	p->downtime.active = active;
+	p->downtime.refused = refused;
 	if (idle) /* who was selected is not any more */
-		n->gap.lasts = false;
-	if (active && !n->gap.owed)
-		note_down(n, now_wall_ns(), true);
+		p->downtime.lasts = false;
+	if (active && !p->downtime.owed)
+		note_down(p, now_wall_ns(), true);
 }
 
-void gap_left(struct node *n, uint64_t end_ns)
+void pipeline_downtime_left(struct pipeline *p, uint64_t end_ns)
 {
-	if (n->gap.owed)
-		note_down(n, end_ns, n->gap.active || n->gap.lasts);
+	if (p->downtime.owed)
+		note_down(p, end_ns, p->downtime.active || p->downtime.lasts);
 }
 
-void gap_end(struct node *n)
+void pipeline_downtime_end(struct pipeline *p)
 {
-	note_down(n, now_wall_ns(), n->gap.active || n->gap.lasts);
+	note_down(p, now_wall_ns(), p->downtime.active || p->downtime.lasts);
 }
 
-void gap_done(struct gap *g)
+void pipeline_downtime_done(struct downtime *g)
 {
 	free(g->path);
 	g->path = NULL;

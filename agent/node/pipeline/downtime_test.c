@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long nobody was profiled, by what an agent left in its file: of this boot, of one before, of a clock that was set. */
-#include "node/internal.h"
+#include "node/pipeline/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,12 +13,12 @@
 #define BOOT  "5e0a1f0c-0000-4000-8000-000000000001"
 #define AGO_S 10
 
-static struct node *node_after(const char *form, ...) __attribute__((format(printf, 1, 2)));
+static struct pipeline *node_after(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
 /* An agent that finds such a file. It writes none: that is a worker's, and there is none here. */
-static struct node *node_after(const char *form, ...)
+static struct pipeline *node_after(const char *form, ...)
 {
-	struct node *n = xcalloc(1, sizeof(*n));
+	struct pipeline *n = xcalloc(1, sizeof(*n));
 	_cleanup_free_ char *path = NULL, *text = NULL;
 	char dir[TESTDIR_BYTES];
 	struct config conf;
@@ -33,8 +33,8 @@ static struct node *node_after(const char *form, ...)
 	conf_init(&conf);
 	free(conf.data_dir);
 	conf.data_dir = xstrdup(dir);
-	gap_open(&n->gap, &conf, true, BOOT);
-	gap_done(&n->gap);
+	pipeline_downtime_open(&n->downtime, &conf, true, BOOT);
+	pipeline_downtime_done(&n->downtime);
 	conf_done(&conf);
 	testdir_remove(dir);
 	return n;
@@ -51,9 +51,9 @@ static long long boot_ms(void)
 }
 
 /* What is told of the gap before; a slow machine's own time comes to it. */
-static void assert_told(struct node *n, uint64_t seconds)
+static void assert_told(struct pipeline *n, uint64_t seconds)
 {
-	uint64_t ns = gap_take(n);
+	uint64_t ns = pipeline_downtime_take(n);
 
 	if (seconds)
 		assert_in_range(ns, (seconds - 1) * NSEC_PER_SEC, (seconds + 120) * NSEC_PER_SEC);
@@ -106,7 +106,7 @@ static void test_nobody_was_selected(void **state)
 	assert_told(node_after("%s", ""), 0);
 }
 
-static struct node *node_after_a_kill(void)
+static struct pipeline *node_after_a_kill(void)
 {
 	return node_after("{\"end\": 0, \"active\": true, \"boot_id\": \"%s\", \"boot_ms\": %lld}",
 			  BOOT, boot_ms() - AGO_S * 1000);
@@ -115,43 +115,44 @@ static struct node *node_after_a_kill(void)
 /* Until somebody is profiled the gap goes on, and no moment of it is told twice. */
 static void test_gap_lasts_until_active(void **state)
 {
-	struct node *n = node_after_a_kill();
+	struct pipeline *n = node_after_a_kill();
 	uint64_t begin_ns = now_boot_ns(), told_ns;
 
 	(void)state;
-	told_ns = gap_take(n);
+	told_ns = pipeline_downtime_take(n);
 	for (int i = 0; i < 3; i++) {
-		gap_note(n, false, false, false);
-		assert_true(n->gap.lasts);
-		told_ns += gap_take(n);
+		pipeline_downtime_note(n, false, false, false);
+		assert_true(n->downtime.lasts);
+		told_ns += pipeline_downtime_take(n);
 	}
-	gap_note(n, true, false, false);
-	told_ns += gap_take(n);
+	pipeline_downtime_note(n, true, false, false);
+	told_ns += pipeline_downtime_take(n);
 	assert_in_range(told_ns, (AGO_S - 1) * NSEC_PER_SEC,
 			(AGO_S + 1) * NSEC_PER_SEC + (now_boot_ns() - begin_ns));
-	assert_int_equal(gap_take(n), 0);
+	assert_int_equal(pipeline_downtime_take(n), 0);
 	free(n);
 }
 
 /* Where the kernel takes no programs the agent is there, and says so: it is not down for ever. */
 static void test_kernel_refuses(void **state)
 {
-	struct node *n = node_after_a_kill();
+	struct pipeline *n = node_after_a_kill();
 
 	(void)state;
-	gap_note(n, false, false, true);
-	assert_in_range(gap_take(n), (AGO_S - 1) * NSEC_PER_SEC, (AGO_S + 120) * NSEC_PER_SEC);
-	gap_note(n, false, false, true);
-	assert_int_equal(gap_take(n), 0);
+	pipeline_downtime_note(n, false, false, true);
+	assert_in_range(pipeline_downtime_take(n), (AGO_S - 1) * NSEC_PER_SEC,
+			(AGO_S + 120) * NSEC_PER_SEC);
+	pipeline_downtime_note(n, false, false, true);
+	assert_int_equal(pipeline_downtime_take(n), 0);
 	/* it takes them after all: who was not profiled meanwhile was told why */
-	gap_note(n, true, false, false);
-	assert_int_equal(gap_take(n), 0);
+	pipeline_downtime_note(n, true, false, false);
+	assert_int_equal(pipeline_downtime_take(n), 0);
 	free(n);
 }
 
-static void assert_offset(struct node *n, uint64_t want_ns, uint64_t apart_ns)
+static void assert_offset(struct pipeline *n, uint64_t want_ns, uint64_t apart_ns)
 {
-	uint64_t ns = n->gap.start_offset_ns;
+	uint64_t ns = n->downtime.start_offset_ns;
 
 	assert_true(MAX(ns, want_ns) - MIN(ns, want_ns) <= apart_ns);
 	free(n);
@@ -189,5 +190,5 @@ int main(void)
 		cmocka_unit_test(test_processes_keep_their_start),
 	};
 
-	return cmocka_run_group_tests_name("node/gap", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("node/pipeline/downtime", tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 /* ---- processes ---- */
 
-static struct process *find_process(const struct pipeline *p, uint32_t tgid, uint64_t start)
+static struct process *find_process(const struct windows *p, uint32_t tgid, uint64_t start)
 {
 	struct process_key key = {start, tgid};
 	struct process *proc;
@@ -19,7 +19,7 @@ static struct process *find_process(const struct pipeline *p, uint32_t tgid, uin
 	return proc;
 }
 
-static void note_process(struct pipeline *p, const struct raw_proc *r)
+static void note_process(struct windows *p, const struct raw_proc *r)
 {
 	struct process *proc = find_process(p, r->tgid, r->start_boottime_ns);
 
@@ -42,7 +42,7 @@ static void note_process(struct pipeline *p, const struct raw_proc *r)
 	proc->comm[sizeof(proc->comm) - 1] = '\0';
 }
 
-void pipeline_note_processes(struct pipeline *p, const struct drain *d)
+void pipeline_note_processes(struct windows *p, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_procs; i++) {
 		const struct raw_proc *r = &d->procs[i];
@@ -71,7 +71,7 @@ static bool is_gone(uint32_t tgid, uint64_t start_boottime_ns, void *pipeline)
  * Not every exit is told: not of who is not selected any more, nor of who made room in the kernel's table, nor while
  * its ring was full. Mappings hold their files: those of a container that is gone would fill its disk.
  */
-static void sweep(struct pipeline *p, uint64_t now_ns)
+static void sweep(struct windows *p, uint64_t now_ns)
 {
 	struct process *proc, *tmp;
 
@@ -86,7 +86,7 @@ static void sweep(struct pipeline *p, uint64_t now_ns)
 	stacks_sweep(p->stacks, now_ns, HOLD_EXITED_NS, is_gone, p);
 }
 
-void pipeline_forget_exited(struct pipeline *p, uint64_t now_boot_ns)
+void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns)
 {
 	struct process *proc, *tmp;
 
@@ -146,7 +146,7 @@ static void take_names(const struct drain *d, const struct raw_sample *s, struct
 	a->names.leader_comm[15] = a->names.thread_comm[15] = '\0';
 }
 
-static const char *select_sample(struct pipeline *p, const struct feed *f,
+static const char *select_sample(struct windows *p, const struct feed *f,
 				 const struct raw_sample *s, struct accepted *ret)
 {
 	struct accepted a = {0};
@@ -162,8 +162,8 @@ static const char *select_sample(struct pipeline *p, const struct feed *f,
 		a.attribution = NULL;
 	*ret = a;
 	if (!a.attribution) {
-		if (host_list_has(f->hosts, s->tgid, s->start_boottime_ns, s->last_ns) &&
-		    hosts_match(f->host_names, a.names.leader_comm, s->event))
+		if (kernel_host_list_has(f->hosts, s->tgid, s->start_boottime_ns, s->last_ns) &&
+		    kernel_hosts_match(f->host_names, a.names.leader_comm, s->event))
 			return NULL;
 		return "not_selected";
 	}
@@ -183,7 +183,7 @@ static bool has_user_code(const struct drain *d, const struct raw_sample *s)
 	return user ? user->n > 0 : s->ustack != 0;
 }
 
-const char *pipeline_judge(struct pipeline *p, const struct feed *f, const struct raw_sample *s,
+const char *pipeline_judge(struct windows *p, const struct feed *f, const struct raw_sample *s,
 			   struct accepted *ret)
 {
 	const char *reason = select_sample(p, f, s, ret);

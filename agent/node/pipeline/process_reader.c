@@ -1,83 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is read of processes on the files worker, for the pipeline: mappings, names of runtimes' functions. Whatever is
- * read there is the pods', and may not answer: who blocks the worker is told, and left behind.
+ * What the files worker reads of processes for the pipeline: mappings, and names of runtimes' functions.
  */
-#include "node/internal.h"
+#include "node/pipeline/internal.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
-#define MAPPINGS_BYTES	  4096
-#define MAPPINGS_LIMIT_NS (5 * NSEC_PER_SEC)
+#define MAPPINGS_BYTES 4096
 
-struct reads {
-	struct node *node;
-	unsigned n; /* asked for and not there yet */
-	struct left_behind stuck;
+struct process_reader {
+	struct pipeline *pipeline;
+	unsigned n;	     /* asked for and not there yet */
 	unsigned generation; /* of the files worker: one more for each that was left behind */
-	struct told_list unreadable;
 };
-
-/* ---- the files worker ---- */
-
-/* A hash: two pods that share one by chance share their fate. What is no pod's stands for itself. */
-static uint64_t pod_of(struct node *n, const struct process_task *p)
-{
-	uint64_t until_ns, pod = p->cgroup_id ? p->cgroup_id : p->tgid;
-	struct owner *o = procs_owner(n->procs, p->cgroup_id, &until_ns);
-
-	if (o && o->pod_uid)
-		pod = hash_str(o->pod_uid);
-	owner_unref(o);
-	return pod ? pod : 1;
-}
-
-static _Atomic uint64_t *find_blocked(struct node *n, uint64_t pod)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(n->blocked); i++)
-		if (atomic_load(&n->blocked[i]) == pod)
-			return &n->blocked[i];
-	return NULL;
-}
-
-static void replace_blocked(struct node *n, uint64_t old, uint64_t new)
-{
-	_Atomic uint64_t *place = find_blocked(n, old);
-
-	if (place)
-		atomic_store(place, new);
-}
-
-/* Those that were posted before their pod blocked the thread before this one are here, too. */
-static void process_run(struct task *t)
-{
-	struct process_task *p = (struct process_task *)t;
-
-	p->blocked = find_blocked(t->node, p->pod) != NULL;
-	t->refused |= p->blocked;
-	if (!p->blocked)
-		p->run(t);
-}
-
-void process_post(struct node *n, struct process_task *p, size_t n_bytes)
-{
-	p->pod = pod_of(n, p);
-	p->run = p->task.run;
-	p->task.run = process_run;
-	task_post(n, n->files, &p->task, n_bytes);
-}
-
-const char *process_refusal(const struct process_task *p)
-{
-	return p->blocked ? "stuck" : "files_full";
-}
 
 /* ---- mappings ---- */
 
 struct reading {
 	struct process_task process;
-	struct reads *reads;
+	struct process_reader *reader;
 	uint32_t exec_id, stack;
 	uint64_t start_boottime_ns;
 	struct mappings *found;
@@ -87,6 +28,7 @@ struct reading {
 
 struct learning {
 	struct task task;
+	struct windows *windows;
 	struct mappings *mappings;
 };
 
@@ -94,7 +36,7 @@ static void learn_run(struct task *t)
 {
 	struct learning *l = (struct learning *)t;
 
-	pipeline_mappings(t->node->pipeline, l->mappings);
+	pipeline_windows_mappings(l->windows, l->mappings);
 }
 
 static void learn_done(struct task *t)
@@ -107,14 +49,15 @@ static void learn_done(struct task *t)
 	mappings_unref(l->mappings);
 }
 
-static void learn(struct node *n, struct mappings *m)
+static void learn(struct pipeline *p, struct mappings *m)
 {
 	struct learning *l = xcalloc(1, sizeof(*l));
 
+	l->windows = p->windows;
 	l->mappings = m;
 	l->task.run = learn_run;
 	l->task.done = learn_done;
-	task_post(n, n->pipe, &l->task, m->n * sizeof(*m->items));
+	work_post(p->config.work, p->config.work->pipe, &l->task, m->n * sizeof(*m->items));
 }
 
 static void read_run(struct task *t)
@@ -125,13 +68,13 @@ static void read_run(struct task *t)
 	r->result = mappings_read_of(r->process.tgid, r->start_boottime_ns, r->exec_id, r->stack,
 				     &r->found);
 	if (r->result == 0)
-		tables_tag(t->node->known_files, r->found);
+		learn_tags(r->reader->pipeline->config.files, r->found);
 }
 
 static const char *read_error(const struct reading *r)
 {
 	if (r->process.task.refused)
-		return process_refusal(&r->process);
+		return work_process_refusal(&r->process);
 	if (r->result == -ESTALE)
 		return "another_program";
 	return r->result == -ESRCH ? "process_gone" : "unreadable";
@@ -140,44 +83,45 @@ static const char *read_error(const struct reading *r)
 static void read_done(struct task *t)
 {
 	struct reading *r = (struct reading *)t;
-	struct reads *all = r->reads;
+	struct process_reader *all = r->reader;
 
 	if (r->generation == all->generation)
 		all->n--;
 	if (r->found) {
-		follow_process(t->node->follow, r->found, r->process.cgroup_id);
-		learn(t->node, r->found);
+		follow_process(all->pipeline->config.follow, r->found, r->process.cgroup_id);
+		learn(all->pipeline, r->found);
 	} else {
 		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
 	}
-	drains_advance(t->node->drains);
+	pipeline_queue_advance(all->pipeline->queue);
 }
 
-void reads_mappings(struct reads *all, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		    uint32_t stack, uint64_t cgroup_id)
+void pipeline_reader_mappings(struct process_reader *all, uint32_t tgid, uint64_t start_boottime_ns,
+			      uint32_t exec_id, uint32_t stack, uint64_t cgroup_id)
 {
 	struct reading *r;
 
 	if (!tgid)
 		return;
-	if (follow_rests(all->node->follow, tgid, start_boottime_ns, exec_id)) {
+	if (follow_rests(all->pipeline->config.follow, tgid, start_boottime_ns, exec_id)) {
 		mappings_count_resting();
 		return;
 	}
 	r = xcalloc(1, sizeof(*r));
-	r->reads = all;
+	r->reader = all;
 	r->process.tgid = tgid;
 	r->exec_id = exec_id;
 	r->stack = stack;
 	r->start_boottime_ns = start_boottime_ns;
 	r->process.cgroup_id =
-		cgroup_id ? cgroup_id : follow_cgroup(all->node->follow, tgid, start_boottime_ns);
+		cgroup_id ? cgroup_id
+			  : follow_cgroup(all->pipeline->config.follow, tgid, start_boottime_ns);
 	r->generation = all->generation;
 	r->process.task.run = read_run;
 	r->process.task.done = read_done;
-	r->process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	r->process.task.job.deadline_ns = WORK_READ_LIMIT_NS;
 	all->n++;
-	process_post(all->node, &r->process, MAPPINGS_BYTES);
+	work_post_process(all->pipeline->config.work, &r->process, MAPPINGS_BYTES);
 }
 
 /* ---- names of runtimes' functions ---- */
@@ -188,12 +132,15 @@ struct naming {
 };
 struct taking_in {
 	struct task task;
+	struct windows *windows;
 	struct names_wanted *wanted;
 };
 
 static void take_in_run(struct task *t)
 {
-	pipeline_named(t->node->pipeline, ((struct taking_in *)t)->wanted);
+	struct taking_in *in = (struct taking_in *)t;
+
+	pipeline_windows_named(in->windows, in->wanted);
 }
 
 static void take_in_done(struct task *t)
@@ -211,143 +158,70 @@ static void name_run(struct task *t)
 static void name_done(struct task *t)
 {
 	struct naming *n = (struct naming *)t;
-	struct reads *all = n->reading.reads;
+	struct process_reader *all = n->reading.reader;
 	struct taking_in *in = xcalloc(1, sizeof(*in));
 
 	if (n->reading.generation == all->generation)
 		all->n--;
 	if (t->refused)
 		counter_add(counter("podflame_runtime_names_failed_total", "reason",
-				    process_refusal(&n->reading.process)),
+				    work_process_refusal(&n->reading.process)),
 			    n->wanted->n_asks);
+	in->windows = all->pipeline->windows;
 	in->wanted = TAKE_PTR(n->wanted);
 	in->task.run = take_in_run;
 	in->task.done = take_in_done;
-	task_post(t->node, t->node->pipe, &in->task,
+	work_post(t->work, t->work->pipe, &in->task,
 		  in->wanted->n_asks * sizeof(*in->wanted->asks));
-	drains_advance(t->node->drains);
+	pipeline_queue_advance(all->pipeline->queue);
 }
 
-void reads_names(struct reads *all, struct names_wanted *w)
+void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 {
 	struct naming *n = xcalloc(1, sizeof(*n));
 
 	n->wanted = w;
-	n->reading.reads = all;
+	n->reading.reader = all;
 	n->reading.process.tgid = w->tgid;
 	n->reading.process.cgroup_id =
-		follow_cgroup(all->node->follow, w->tgid, w->start_boottime_ns);
+		follow_cgroup(all->pipeline->config.follow, w->tgid, w->start_boottime_ns);
 	n->reading.generation = all->generation;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;
-	n->reading.process.task.job.deadline_ns = MAPPINGS_LIMIT_NS;
+	n->reading.process.task.job.deadline_ns = WORK_READ_LIMIT_NS;
 	all->n++;
-	process_post(all->node, &n->reading.process, w->n_asks * sizeof(*w->asks));
-}
-
-/* ---- who does not come back ---- */
-
-static void add_blocked(struct node *n, const struct job *j, struct told_list *now)
-{
-	const struct process_task *p = (const struct process_task *)j;
-	_cleanup_free_ char *process = NULL, *problem = NULL;
-	struct told_what what = {0};
-	uint64_t until_ns;
-	struct owner *o = j ? procs_owner(n->procs, p->cgroup_id, &until_ns) : NULL;
-
-	if (!o)
-		return;
-	what.problem = problem =
-		xasprintf("reading files of a process takes more than %llu s: it is left out",
-			  MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
-	what.detail = process = xasprintf("process %u", p->tgid);
-	told_add(now, n, o, &what);
-	owner_unref(o);
-}
-
-/* Who is back, or gone, is told no more. */
-static void tell_blocked(struct reads *all)
-{
-	struct told_list now = {0};
-
-	for (size_t i = 0; i < all->stuck.n; i++)
-		add_blocked(all->node, all->stuck.jobs[i], &now);
-	add_blocked(all->node, all->stuck.waits, &now);
-	told_tell(&all->unreadable, &now, all->node, "ProcessUnreadable");
-}
-
-/* Another worker reads now. */
-static void go_on(struct reads *all)
-{
-	all->generation++;
-	all->n = 0;
-	drains_advance(all->node->drains);
-}
-
-static void late_done(struct task *t)
-{
-	struct process_task *p = (struct process_task *)t;
-	struct node *n = t->node;
-
-	replace_blocked(n, p->pod, 0);
-	p->late(t);
-	if (!n->closing && left_behind_ended(&n->reads->stuck, &n->files, &t->job))
-		go_on(n->reads);
-}
-
-/*
- * A file of a pod that blocks whoever opens it: that thread is left behind, and
- * the pod's target says so. With too many of them no more files are opened until one is back.
- */
-static void on_stuck(struct worker *w, struct job *j, void *arg)
-{
-	struct process_task *p = (struct process_task *)j;
-	struct reads *all = arg;
-
-	(void)w; /* the files worker */
-	if (!j)
-		return;
-	log_warn("reading files of process %u takes more than %llu s: it is left out", p->tgid,
-		 MAPPINGS_LIMIT_NS / NSEC_PER_SEC);
-	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
-	p->late = p->task.done;
-	p->task.done = late_done;
-	replace_blocked(all->node, 0, p->pod);
-	if (left_behind(&all->stuck, &all->node->files, j))
-		go_on(all);
-	tell_blocked(all);
+	work_post_process(all->pipeline->config.work, &n->reading.process,
+			  w->n_asks * sizeof(*w->asks));
 }
 
 /* ---- life ---- */
 
-bool reads_under_way(const struct reads *all)
+/* Another thread reads now. What the one before was asked for may never come. */
+static void begin_anew(void *arg)
+{
+	struct process_reader *all = arg;
+
+	all->generation++;
+	all->n = 0;
+	pipeline_queue_advance(all->pipeline->queue);
+}
+
+bool pipeline_reader_under_way(const struct process_reader *all)
 {
 	return all->n > 0;
 }
 
-void reads_tick(struct reads *all)
+struct process_reader *pipeline_reader_new(struct pipeline *p)
 {
-	if (all->node->closing)
-		return;
-	if (left_behind_again(&all->stuck, &all->node->files))
-		go_on(all);
-	tell_blocked(all);
-}
+	struct process_reader *all = xcalloc(1, sizeof(*all));
 
-struct reads *reads_new(struct node *n)
-{
-	struct reads *all = xcalloc(1, sizeof(*all));
-
-	all->node = n;
-	worker_on_stuck(n->files, on_stuck, all);
+	all->pipeline = p;
+	work_on_files_replaced(p->config.work, begin_anew, all);
 	return all;
 }
 
-struct reads *reads_free(struct reads *all)
+struct process_reader *pipeline_reader_free(struct process_reader *all)
 {
-	if (!all)
-		return NULL;
-	told_done(&all->unreadable);
 	free(all);
 	return NULL;
 }

@@ -5,7 +5,7 @@
  * second, and for its files to be parsed, up to two more, so that a process that lives shortly
  * still gets names.
  */
-#include "node/limit/overhead.h"
+#include "node/pipeline/internal.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -17,14 +17,15 @@
 
 struct feeding {
 	struct task task;
-	struct drains *drains;
+	struct sample_queue *queue;
 	struct feed feed;
+	struct feed_answer answer;
 	uint64_t due_ns; /* CLOCK_BOOTTIME: goes on without mappings then */
 	struct feeding *next;
 };
 
-struct drains {
-	struct node *node;
+struct sample_queue {
+	struct pipeline *pipeline;
 	struct feeding *first, **last;
 	size_t n_waiting;      /* of the kernel */
 	uint64_t asleep_ns;    /* of what was refused: told with what comes next */
@@ -58,8 +59,9 @@ static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
 	return ids;
 }
 
-static void attribute(struct node *n, struct feed *f)
+static void attribute(struct pipeline *p, struct feed *f)
 {
+	struct hosts *hosts = kernel_hosts(p->config.kernel);
 	size_t n_ids;
 	_cleanup_free_ uint64_t *ids = distinct_cgroups(f->drain, &n_ids);
 
@@ -67,9 +69,9 @@ static void attribute(struct node *n, struct feed *f)
 	for (size_t i = 0; i < n_ids; i++) {
 		struct attribution a = {.cgroup_id = ids[i]};
 
-		a.owner = procs_owner(n->procs, ids[i], &a.until_ns);
+		a.owner = procs_owner(p->config.procs, ids[i], &a.until_ns);
 		for (enum event e = 0; !f->whole && e < _EVENT_MAX; e++) {
-			struct estimate x = overhead_estimate(n->overhead, ids[i], e);
+			struct estimate x = limit_estimate(p->config.limit, ids[i], e);
 
 			a.share_ppm[e] = x.ppm;
 			a.error_ppm[e] = x.error_ppm;
@@ -77,9 +79,9 @@ static void attribute(struct node *n, struct feed *f)
 		if (a.owner)
 			f->owners[f->n_owners++] = a;
 	}
-	if (n->hosts) {
-		f->hosts = hosts_list(n->hosts);
-		f->host_names = n->hosts;
+	if (hosts) {
+		f->hosts = kernel_hosts_list(hosts);
+		f->host_names = hosts;
 	}
 }
 
@@ -92,10 +94,10 @@ static void feed_run(struct task *t)
 	struct feeding *f = (struct feeding *)t;
 	_stage_("fold");
 
-	pipeline_feed(t->node->pipeline, &f->feed);
+	pipeline_windows_fold(f->queue->pipeline->windows, &f->feed, &f->answer);
 }
 
-static void tell_target(struct report *r, const char *uid, const struct attribution *a)
+static void tell_target(struct report *r, const char *uid, const struct taken *a)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++)
 		if (a->n_samples[e])
@@ -103,54 +105,57 @@ static void tell_target(struct report *r, const char *uid, const struct attribut
 	report_stacks(r, uid, a->n_stacks, a->n_finished);
 }
 
-static void tell_sampled(struct node *n, const struct feed *f)
+static void tell_sampled(struct report *r, const struct feed *f, const struct taken *taken)
 {
-	if (!n->report)
+	if (!r || !taken)
 		return;
 	for (size_t i = 0; i < f->n_owners; i++)
 		for (size_t k = 0; k < f->owners[i].owner->n_targets; k++)
-			tell_target(n->report, f->owners[i].owner->target_uids[k], &f->owners[i]);
+			tell_target(r, f->owners[i].owner->target_uids[k], &taken[i]);
 }
 
-static void read_wanted(struct drains *d, struct feed *f)
+static void read_wanted(struct sample_queue *d, struct feed_answer *f)
 {
 	for (size_t i = 0; i < f->n_wanted; i++)
-		reads_names(d->node->reads, f->wanted[i]);
+		pipeline_reader_names(d->pipeline->reader, f->wanted[i]);
 	free(f->wanted);
 	f->wanted = NULL;
 	f->n_wanted = 0;
 }
 
-static void parse(struct drains *d, struct feed *f)
+static void parse(struct sample_queue *d, struct feed_answer *f)
 {
-	follow_parse(d->node->follow, f->unparsed, f->n_unparsed);
+	follow_parse(d->pipeline->config.follow, f->unparsed, f->n_unparsed);
 	unparsed_free(TAKE_PTR(f->unparsed), f->n_unparsed);
 	f->n_unparsed = 0;
 }
 
 /* Mappings, names or files were missing: they are read, and the same drain comes a second time. */
-static void come_again(struct drains *d, struct feed *from)
+static void come_again(struct sample_queue *d, struct feed *from, struct feed_answer *answer)
 {
 	struct feeding *f = xcalloc(1, sizeof(*f));
 
-	*f = (struct feeding){.drains = d, .feed = *from};
+	*f = (struct feeding){.queue = d, .feed = *from};
 	f->task.run = feed_run;
 	f->task.done = feed_handled;
 	*from = (struct feed){0};
 	f->feed.last_pass = true;
+	f->feed.files_asked = answer->files_asked;
+	f->feed.gap_ns = 0;
 	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
 	f->next = d->first;
 	if (!d->first)
 		d->last = &f->next;
 	d->first = f;
 	d->n_waiting += !f->feed.whole;
-	for (size_t i = 0; i < f->feed.n_missing; i++)
-		reads_mappings(d->node->reads, f->feed.missing[i].tgid,
-			       f->feed.missing[i].start_boottime_ns, f->feed.missing[i].exec_id,
-			       f->feed.missing[i].stack, f->feed.missing[i].cgroup_id);
-	f->feed.n_missing = 0;
-	read_wanted(d, &f->feed);
-	parse(d, &f->feed);
+	for (size_t i = 0; i < answer->n_missing; i++) {
+		const struct missing *m = &answer->missing[i];
+
+		pipeline_reader_mappings(d->pipeline->reader, m->tgid, m->start_boottime_ns,
+					 m->exec_id, m->stack, m->cgroup_id);
+	}
+	read_wanted(d, answer);
+	parse(d, answer);
 }
 
 /* The next window tells it of the node. A snapshot of what lives is not lost: the next one says the same and more. */
@@ -168,28 +173,29 @@ static void count_refused(const struct feed *f)
 static void feed_handled(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
-	struct drains *d = f->drains;
+	struct sample_queue *d = f->queue;
 
 	if (t->refused) {
 		count_refused(&f->feed);
-		gap_untold(t->node, f->feed.gap_ns);
+		pipeline_downtime_untold(d->pipeline, f->feed.gap_ns);
 		d->asleep_ns += f->feed.asleep_ns;
 	} else if (!f->feed.full) {
-		read_wanted(d, &f->feed);
-	} else if (f->feed.waits) {
-		come_again(d, &f->feed);
+		read_wanted(d, &f->answer);
+	} else if (f->answer.waits) {
+		come_again(d, &f->feed, &f->answer);
 	} else {
-		tell_sampled(t->node, &f->feed);
-		read_wanted(d, &f->feed);
-		parse(d, &f->feed);
-		node_batch(t->node, TAKE_PTR(f->feed.batch));
-		if (f->feed.left_ns)
-			gap_left(t->node, f->feed.left_ns);
+		tell_sampled(d->pipeline->config.report, &f->feed, f->answer.taken);
+		read_wanted(d, &f->answer);
+		parse(d, &f->answer);
+		pipeline_send(d->pipeline, TAKE_PTR(f->answer.batch));
+		if (f->answer.left_ns)
+			pipeline_downtime_left(d->pipeline, f->answer.left_ns);
 	}
-	feed_done(&f->feed);
+	pipeline_feed_done(&f->feed);
+	pipeline_feed_answer_done(&f->answer);
 	/* Only now: while the node closes, what was posted above has ended, and its end would have come to the next. */
 	d->feeding = false;
-	drains_advance(d);
+	pipeline_queue_advance(d);
 }
 
 static size_t feed_bytes(const struct feed *f)
@@ -202,19 +208,19 @@ static size_t feed_bytes(const struct feed *f)
 	       (d->memory ? d->memory->cap : 0);
 }
 
-static bool is_due(const struct drains *d, const struct feeding *f)
+static bool is_due(const struct sample_queue *d, const struct feeding *f)
 {
 	uint64_t now_ns = now_boot_ns();
 
-	if (!f->feed.full || !f->feed.drain || d->node->closing || d->n_waiting > MAX_WAITING ||
-	    now_ns >= f->due_ns + MAX_PARSE_NS)
+	if (!f->feed.full || !f->feed.drain || d->pipeline->config.work->closing ||
+	    d->n_waiting > MAX_WAITING || now_ns >= f->due_ns + MAX_PARSE_NS)
 		return true;
-	return (!reads_under_way(d->node->reads) || now_ns >= f->due_ns) &&
-	       !follow_parses(d->node->follow);
+	return (!pipeline_reader_under_way(d->pipeline->reader) || now_ns >= f->due_ns) &&
+	       !follow_parses(d->pipeline->config.follow);
 }
 
 /* The window that is open is still the one of before the sleep: what comes next ends it, whether it has a drain or not. */
-static void tell_sleep(struct drains *d, struct feed *f)
+static void tell_sleep(struct sample_queue *d, struct feed *f)
 {
 	if (!f->full || f->whole)
 		return;
@@ -222,8 +228,8 @@ static void tell_sleep(struct drains *d, struct feed *f)
 	d->asleep_ns = 0;
 }
 
-/* While the node closes a task is done before task_post returns, and its end comes here again. */
-void drains_advance(struct drains *d)
+/* While the node closes a task is done before work_post returns, and its end comes here again. */
+void pipeline_queue_advance(struct sample_queue *d)
 {
 	while (d->first && !d->feeding && is_due(d, d->first)) {
 		struct feeding *f = d->first;
@@ -234,7 +240,8 @@ void drains_advance(struct drains *d)
 		d->n_waiting -= !f->feed.whole;
 		d->feeding = true;
 		tell_sleep(d, &f->feed);
-		task_post(d->node, d->node->pipe, &f->task, feed_bytes(&f->feed));
+		work_post(d->pipeline->config.work, d->pipeline->config.work->pipe, &f->task,
+			  feed_bytes(&f->feed));
 	}
 }
 
@@ -242,23 +249,23 @@ void drains_advance(struct drains *d)
  * Most processes are read at their first sample. At exec, too, so that one that ends soon after
  * has names, as long as not too many are started.
  */
-static void read_process(struct drains *d, const struct raw_proc *p)
+static void read_process(struct sample_queue *d, const struct raw_proc *p)
 {
 	if (p->what == RAW_PROC_EXIT)
 		return;
 	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
 		return;
-	reads_mappings(d->node->reads, p->tgid, p->start_boottime_ns, p->exec_id, p->stack,
-		       p->cgroup_id);
+	pipeline_reader_mappings(d->pipeline->reader, p->tgid, p->start_boottime_ns, p->exec_id,
+				 p->stack, p->cgroup_id);
 }
 
-static void tick(struct drains *d)
+static void tick(struct sample_queue *d)
 {
 	d->n_exec_reads = 0;
-	reads_tick(d->node->reads);
+	work_tick(d->pipeline->config.work);
 }
 
-static void add(struct drains *d, struct drain *drain, bool full, bool whole)
+static void add(struct sample_queue *d, struct drain *drain, bool full, bool whole)
 {
 	struct feeding *f;
 
@@ -267,21 +274,21 @@ static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
 	if (drain && drain->n_procs)
-		follow_exits(d->node->follow, drain);
+		follow_exits(d->pipeline->config.follow, drain);
 	if (!full && !drain->n_procs && !drain->n_young) {
 		drain_free(drain);
 		return;
 	}
 	f = xcalloc(1, sizeof(*f));
-	f->drains = d;
+	f->queue = d;
 	f->feed.drain = drain;
 	f->feed.full = full;
 	f->feed.whole = whole;
-	f->feed.gap_ns = full && !whole ? gap_take(d->node) : 0;
+	f->feed.gap_ns = full && !whole ? pipeline_downtime_take(d->pipeline) : 0;
 	f->feed.asleep_ns = drain ? drain->asleep_ns : 0;
 	if (drain && full) {
-		attribute(d->node, &f->feed);
-		throttle_take(d->node->throttle, &f->feed);
+		attribute(d->pipeline, &f->feed);
+		pipeline_throttle_take(d->pipeline->throttle, &f->feed);
 	}
 	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
 	f->task.run = feed_run;
@@ -289,31 +296,31 @@ static void add(struct drains *d, struct drain *drain, bool full, bool whole)
 	*d->last = f;
 	d->last = &f->next;
 	d->n_waiting += !whole;
-	drains_advance(d);
+	pipeline_queue_advance(d);
 }
 
-void drains_add(struct drains *d, struct drain *drain, bool full)
+void pipeline_queue_add(struct sample_queue *d, struct drain *drain, bool full)
 {
 	add(d, drain, full, false);
 }
 
-void drains_add_whole(struct drains *d, struct drain *drain)
+void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain)
 {
 	add(d, drain, true, true);
 }
 
 /* ---- life ---- */
 
-struct drains *drains_new(struct node *n)
+struct sample_queue *pipeline_queue_new(struct pipeline *p)
 {
-	struct drains *d = xcalloc(1, sizeof(*d));
+	struct sample_queue *d = xcalloc(1, sizeof(*d));
 
-	d->node = n;
+	d->pipeline = p;
 	d->last = &d->first;
 	return d;
 }
 
-struct drains *drains_free(struct drains *d)
+struct sample_queue *pipeline_queue_free(struct sample_queue *d)
 {
 	struct feeding *next;
 
@@ -321,7 +328,7 @@ struct drains *drains_free(struct drains *d)
 		return NULL;
 	for (struct feeding *f = d->first; f; f = next) {
 		next = f->next;
-		feed_done(&f->feed);
+		pipeline_feed_done(&f->feed);
 		free(f);
 	}
 	free(d);

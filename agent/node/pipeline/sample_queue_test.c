@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drains that wait for names: how long, how many, in which order, and at the node's end. Workers are this thread. */
-#include "node/limit/overhead.h"
+#include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
 
-#define MAX_WAITING 8 /* drains.c */
+#define MAX_WAITING 8 /* sample_queue.c */
 
 /* ---- all around it ---- */
 
@@ -42,8 +42,8 @@ void follow_exits(struct follow *f, const struct drain *d)
 	(void)d;
 }
 
-void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		    uint32_t stack, uint64_t cgroup_id)
+void pipeline_reader_mappings(struct process_reader *r, uint32_t tgid, uint64_t start_boottime_ns,
+			      uint32_t exec_id, uint32_t stack, uint64_t cgroup_id)
 {
 	(void)r;
 	(void)tgid;
@@ -54,44 +54,54 @@ void reads_mappings(struct reads *r, uint32_t tgid, uint64_t start_boottime_ns, 
 	under_way = true;
 }
 
-void reads_names(struct reads *r, struct names_wanted *w)
+void pipeline_reader_names(struct process_reader *r, struct names_wanted *w)
 {
 	(void)r;
 	(void)w;
 }
 
-bool reads_under_way(const struct reads *r)
+bool pipeline_reader_under_way(const struct process_reader *r)
 {
 	(void)r;
 	return under_way;
 }
 
-void reads_tick(struct reads *r)
+void work_tick(struct work *w)
 {
-	(void)r;
+	(void)w;
 }
 
-void pipeline_feed(struct pipeline *p, struct feed *f)
+struct hosts *kernel_hosts(const struct kernel *k)
+{
+	(void)k;
+	return NULL;
+}
+
+void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	(void)p;
 	assert_true(n_fed < ARRAY_SIZE(fed));
 	fed_asleep_ns[n_fed] = f->asleep_ns;
 	fed[n_fed++] = f->drain;
-	f->waits = names_are_missing && !f->last_pass;
+	ret->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
-	f->missing[0] = missing;
-	f->n_missing = missing.tgid != 0;
+	ret->missing[0] = missing;
+	ret->n_missing = missing.tgid != 0;
 	missing.tgid = 0;
-	f->unparsed = n_unparsed ? xcalloc(n_unparsed, sizeof(*f->unparsed)) : NULL;
-	f->n_unparsed = n_unparsed;
+	ret->unparsed = n_unparsed ? xcalloc(n_unparsed, sizeof(*ret->unparsed)) : NULL;
+	ret->n_unparsed = n_unparsed;
 	n_unparsed = 0;
 }
 
-void feed_done(struct feed *f)
+void pipeline_feed_done(struct feed *f)
 {
 	n_freed += f->drain != NULL;
 	free(f->owners);
-	assert_null(f->unparsed);
+}
+
+void pipeline_feed_answer_done(struct feed_answer *a)
+{
+	assert_null(a->unparsed);
 }
 
 struct drain *drain_free(struct drain *d)
@@ -114,15 +124,15 @@ struct owner *owner_unref(struct owner *o)
 	return NULL;
 }
 
-struct estimate overhead_estimate(const struct overhead *b, uint64_t cgroup_id, enum event e)
+struct estimate limit_estimate(const struct limit *l, uint64_t cgroup_id, enum event e)
 {
-	(void)b;
+	(void)l;
 	(void)cgroup_id;
 	(void)e;
 	return (struct estimate){0};
 }
 
-struct host_list *hosts_list(struct hosts *h)
+struct host_list *kernel_hosts_list(struct hosts *h)
 {
 	(void)h;
 	return NULL;
@@ -144,47 +154,50 @@ void report_stacks(struct report *r, const char *uid, uint64_t n, uint64_t n_fin
 	(void)n_finished;
 }
 
-void throttle_take(struct throttle *t, struct feed *f)
+void pipeline_throttle_take(struct throttle *t, struct feed *f)
 {
 	(void)t;
 	(void)f;
 }
 
-uint64_t gap_take(struct node *n)
+uint64_t pipeline_downtime_take(struct pipeline *p)
 {
-	(void)n;
+	(void)p;
 	return 0;
 }
 
-void gap_untold(struct node *n, uint64_t ns)
+void pipeline_downtime_untold(struct pipeline *p, uint64_t ns)
 {
-	(void)n;
+	(void)p;
 	(void)ns;
 }
 
-void gap_left(struct node *n, uint64_t end_ns)
+void pipeline_downtime_left(struct pipeline *p, uint64_t end_ns)
 {
-	(void)n;
+	(void)p;
 	(void)end_ns;
 }
 
-void node_batch(struct node *n, struct batch *b)
+void pipeline_send(struct pipeline *p, struct batch *b)
 {
-	(void)n;
+	(void)p;
 	assert_null(b);
 	n_told++;
 }
 
 /* ---- the tests ---- */
 
-static struct node node;
+static struct work node_work;
+static struct pipeline pipeline;
+static struct sample_queue *queue;
 static struct drain drains[16];
 
 static int set_up(void **state)
 {
 	(void)state;
-	node = (struct node){0};
-	node.drains = drains_new(&node);
+	node_work = (struct work){0};
+	pipeline = (struct pipeline){.config = {.work = &node_work}};
+	queue = pipeline_queue_new(&pipeline);
 	parses = under_way = names_are_missing = false;
 	n_fed = n_freed = n_told = n_unparsed = n_to_parse = 0;
 	return 0;
@@ -194,7 +207,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	assert_int_equal(posted.n, 0);
-	drains_free(node.drains);
+	pipeline_queue_free(queue);
 	return 0;
 }
 
@@ -220,16 +233,16 @@ static void so_many_wait_for_names(void **state)
 	(void)state;
 	parses = true;
 	for (size_t i = 0; i < MAX_WAITING; i++)
-		drains_add(node.drains, &drains[i], true);
+		pipeline_queue_add(queue, &drains[i], true);
 	assert_int_equal(posted.n, 0);
-	drains_add(node.drains, &drains[MAX_WAITING], true);
+	pipeline_queue_add(queue, &drains[MAX_WAITING], true);
 	work();
 	assert_fed(1); /* the oldest, with the names there are; the others wait on */
-	drains_add(node.drains, &drains[MAX_WAITING + 1], true);
+	pipeline_queue_add(queue, &drains[MAX_WAITING + 1], true);
 	work();
 	assert_fed(2);
 	parses = false;
-	drains_advance(node.drains);
+	pipeline_queue_advance(queue);
 	work();
 	assert_fed(MAX_WAITING + 2);
 }
@@ -240,10 +253,10 @@ static void what_is_not_of_the_kernel_does_not_count(void **state)
 	(void)state;
 	parses = true;
 	for (size_t i = 0; i < MAX_WAITING + 4; i++)
-		drains_add_whole(node.drains, &drains[i]);
+		pipeline_queue_add_whole(queue, &drains[i]);
 	assert_int_equal(posted.n, 0);
 	parses = false;
-	drains_advance(node.drains);
+	pipeline_queue_advance(queue);
 	work();
 	assert_fed(MAX_WAITING + 4);
 }
@@ -255,14 +268,14 @@ static void mappings_are_waited_for(void **state)
 	(void)state;
 	drains[0].procs = &first;
 	drains[0].n_procs = 1;
-	drains_add(node.drains, &drains[0], true);
+	pipeline_queue_add(queue, &drains[0], true);
 	drains[0] = (struct drain){0};
 	assert_int_equal(posted.n, 0);
 	under_way = false;
-	drains_advance(node.drains);
+	pipeline_queue_advance(queue);
 	work();
 	assert_fed(1);
-	drains_add(node.drains, &drains[1], true); /* nothing is new: at once */
+	pipeline_queue_add(queue, &drains[1], true); /* nothing is new: at once */
 	work();
 	assert_fed(2);
 }
@@ -272,14 +285,14 @@ static void a_second_pass_keeps_its_place(void **state)
 {
 	(void)state;
 	names_are_missing = true;
-	drains_add(node.drains, &drains[0], true);
-	drains_add(node.drains, &drains[1], true);
+	pipeline_queue_add(queue, &drains[0], true);
+	pipeline_queue_add(queue, &drains[1], true);
 	under_way = true; /* what the first pass asked for */
 	posted_run();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(n_told, 0);
 	under_way = false;
-	drains_advance(node.drains);
+	pipeline_queue_advance(queue);
 	work();
 	assert_int_equal(n_fed, 3);
 	assert_ptr_equal(fed[1], &drains[0]);
@@ -295,11 +308,11 @@ static void mappings_are_read_for_their_container(void **state)
 	names_are_missing = true;
 	missing = (struct missing){.tgid = 7, .cgroup_id = 77};
 	read_cgroup_id = 0;
-	drains_add(node.drains, &drains[0], true);
+	pipeline_queue_add(queue, &drains[0], true);
 	posted_run();
 	assert_int_equal(read_cgroup_id, 77);
 	under_way = false;
-	drains_advance(node.drains);
+	pipeline_queue_advance(queue);
 	work();
 	assert_int_equal(n_told, 1);
 }
@@ -310,14 +323,14 @@ static void files_without_names_are_parsed(void **state)
 	(void)state;
 	names_are_missing = true;
 	n_unparsed = 3;
-	drains_add(node.drains, &drains[0], true);
+	pipeline_queue_add(queue, &drains[0], true);
 	under_way = true;
 	posted_run();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(n_to_parse, 3);
 	under_way = false;
 	n_unparsed = 2;
-	drains_advance(node.drains);
+	pipeline_queue_advance(queue);
 	work();
 	assert_int_equal(n_to_parse, 5);
 	assert_int_equal(n_told, 1);
@@ -329,10 +342,10 @@ static void who_waits_at_the_end_goes_on(void **state)
 	(void)state;
 	parses = under_way = true;
 	for (size_t i = 0; i < 4; i++)
-		drains_add(node.drains, &drains[i], true);
+		pipeline_queue_add(queue, &drains[i], true);
 	assert_int_equal(posted.n, 0);
-	node.closing = true;
-	drains_add(node.drains, &drains[4], true); /* the last drain */
+	node_work.closing = true;
+	pipeline_queue_add(queue, &drains[4], true); /* the last drain */
 	assert_fed(5);
 	assert_int_equal(n_told, 5);
 	assert_int_equal(n_freed, 5);
@@ -341,8 +354,8 @@ static void who_waits_at_the_end_goes_on(void **state)
 static void who_is_found_without_names_at_the_end_comes_again_at_once(void **state)
 {
 	(void)state;
-	node.closing = names_are_missing = true;
-	drains_add(node.drains, &drains[0], true);
+	node_work.closing = names_are_missing = true;
+	pipeline_queue_add(queue, &drains[0], true);
 	assert_int_equal(n_fed, 2);
 	assert_ptr_equal(fed[1], &drains[0]);
 	assert_int_equal(n_told, 1);
@@ -360,8 +373,8 @@ static void a_refused_sleep_is_told_with_the_next(void **state)
 		d[i] = (struct drain){0};
 	d[0].asleep_ns = 3600 * NSEC_PER_SEC;
 	d[1].asleep_ns = 60 * NSEC_PER_SEC;
-	drains_add(node.drains, &d[0], true);
-	drains_add(node.drains, &d[1], true); /* waits for the first */
+	pipeline_queue_add(queue, &d[0], true);
+	pipeline_queue_add(queue, &d[1], true); /* waits for the first */
 	posted.items[0]->refused = true;
 	posted_run();
 	posted.items[0]->refused = true;
@@ -369,12 +382,12 @@ static void a_refused_sleep_is_told_with_the_next(void **state)
 	assert_int_equal(n_fed, 0);
 	d[2].procs = &first;
 	d[2].n_procs = 1;
-	drains_add(node.drains, &d[2], false); /* not a whole second's */
+	pipeline_queue_add(queue, &d[2], false); /* not a whole second's */
 	work();
 	under_way = false;
-	drains_add_whole(node.drains, &d[3]);
-	drains_add(node.drains, &d[4], true);
-	drains_add(node.drains, &d[5], true);
+	pipeline_queue_add_whole(queue, &d[3]);
+	pipeline_queue_add(queue, &d[4], true);
+	pipeline_queue_add(queue, &d[5], true);
 	work();
 	assert_int_equal(n_fed, 4);
 	for (size_t i = 0; i < 4; i++)
@@ -394,11 +407,11 @@ static void refused_samples_are_counted(void **state)
 	(void)state;
 	for (size_t i = 0; i < 2; i++)
 		d[i] = (struct drain){.samples = samples, .n_samples = ARRAY_SIZE(samples)};
-	drains_add(node.drains, &d[0], true);
+	pipeline_queue_add(queue, &d[0], true);
 	posted.items[0]->refused = true;
 	posted_run();
 	assert_int_equal(counter_get(c), before + 7);
-	drains_add_whole(node.drains, &d[1]);
+	pipeline_queue_add_whole(queue, &d[1]);
 	posted.items[0]->refused = true;
 	posted_run();
 	assert_int_equal(counter_get(c), before + 7);
@@ -410,7 +423,7 @@ static void refused_samples_are_counted(void **state)
 static void add_refused(struct drain *d, uint64_t asleep_ns)
 {
 	*d = (struct drain){.asleep_ns = asleep_ns};
-	drains_add(node.drains, d, true);
+	pipeline_queue_add(queue, d, true);
 	posted.items[0]->refused = true;
 	posted_run();
 }
@@ -420,12 +433,12 @@ static void a_refused_sleep_is_told_without_a_drain(void **state)
 {
 	(void)state;
 	add_refused(&drains[0], 3600 * NSEC_PER_SEC);
-	drains_add(node.drains, NULL, true);
+	pipeline_queue_add(queue, NULL, true);
 	posted.items[0]->refused = true;
 	posted_run();
 	assert_int_equal(n_fed, 0);
-	drains_add(node.drains, NULL, true);
-	drains_add(node.drains, NULL, true);
+	pipeline_queue_add(queue, NULL, true);
+	pipeline_queue_add(queue, NULL, true);
 	work();
 	assert_int_equal(n_fed, 2);
 	assert_null(fed[0]);
@@ -439,9 +452,9 @@ static void who_never_went_is_freed(void **state)
 {
 	(void)state;
 	parses = true;
-	drains_add(node.drains, &drains[0], true);
-	drains_add(node.drains, &drains[1], true);
-	node.drains = drains_free(node.drains);
+	pipeline_queue_add(queue, &drains[0], true);
+	pipeline_queue_add(queue, &drains[1], true);
+	queue = pipeline_queue_free(queue);
 	assert_int_equal(n_freed, 2);
 	assert_int_equal(n_fed, 0);
 }

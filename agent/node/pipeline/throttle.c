@@ -4,7 +4,7 @@
  * then, so the scheduler's events do not show it. Read from their cgroups (cpu.stat) every two seconds on the
  * os worker; the difference goes to the pipeline with the next drain.
  */
-#include "node/internal.h"
+#include "node/pipeline/internal.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -25,7 +25,7 @@ struct seen { /* as of the last reading */
 	UT_hash_handle hh;
 };
 struct throttle {
-	struct node *node;
+	const struct pipeline_config *config;
 	struct seen *seen;
 	struct held_back *pending; /* for the next drain */
 	size_t n_pending, cap_pending;
@@ -35,7 +35,6 @@ struct throttle {
 struct reading {
 	struct task task;
 	struct throttle *throttle;
-	const struct cgroup_hierarchy *hierarchy;
 	struct container *items;
 	size_t n, cap;
 };
@@ -89,8 +88,8 @@ static void read_run(struct task *task)
 	struct reading *r = (struct reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
-		r->items[i].result =
-			cgroup_cpu_read(r->hierarchy, r->items[i].cgroup_id, &r->items[i].cpu);
+		r->items[i].result = cgroup_cpu_read(r->throttle->config->hierarchy,
+						     r->items[i].cgroup_id, &r->items[i].cpu);
 }
 
 static bool is_gone(int result)
@@ -132,7 +131,7 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 	r->items[r->n++] = (struct container){.cgroup_id = cgroup_id, .owner = owner_ref(o)};
 }
 
-void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h)
+void pipeline_throttle_tick(struct throttle *t)
 {
 	uint64_t now_ns = now_boot_ns();
 	struct reading *r;
@@ -141,29 +140,28 @@ void throttle_tick(struct throttle *t, const struct cgroup_hierarchy *h)
 		return;
 	t->read_ns = now_ns;
 	r = xcalloc(1, sizeof(*r));
-	procs_each_container(t->node->procs, add_container, r);
+	procs_each_container(t->config->procs, add_container, r);
 	if (!r->n) {
 		forget_gone(t);
 		free(r);
 		return;
 	}
 	r->throttle = t;
-	r->hierarchy = h;
 	r->task.run = read_run;
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;
 	t->busy = true;
-	task_post(t->node, t->node->os, &r->task, r->n * sizeof(*r->items));
+	work_post(t->config->work, t->config->work->os, &r->task, r->n * sizeof(*r->items));
 }
 
 /* Who runs meanwhile is held back, too: that is of no profile's time. */
-void throttle_off(struct throttle *t)
+void pipeline_throttle_off(struct throttle *t)
 {
 	forget_gone(t);
 	t->read_ns = 0;
 }
 
-void throttle_take(struct throttle *t, struct feed *f)
+void pipeline_throttle_take(struct throttle *t, struct feed *f)
 {
 	f->held_back = TAKE_PTR(t->pending);
 	f->n_held_back = t->n_pending;
@@ -172,15 +170,15 @@ void throttle_take(struct throttle *t, struct feed *f)
 
 /* ---- life ---- */
 
-struct throttle *throttle_new(struct node *n)
+struct throttle *pipeline_throttle_new(struct pipeline *p)
 {
 	struct throttle *t = xcalloc(1, sizeof(*t));
 
-	t->node = n;
+	t->config = &p->config;
 	return t;
 }
 
-struct throttle *throttle_free(struct throttle *t)
+struct throttle *pipeline_throttle_free(struct throttle *t)
 {
 	if (!t)
 		return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container that its CPU limit holds back: the time goes to the next drain, once. As root. */
 #include "lib/base/testclock.h"
-#include "node/internal.h"
+#include "node/pipeline/internal.h"
 #include "node/plan/testplan.h"
 #include "node/proc/testcgroup.h"
 
@@ -15,44 +15,57 @@
 #define ID	    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
 #define DEADLINE_NS (60 * NSEC_PER_SEC)
 
-/* A node whose tasks run at once, with one container whose cgroup is our own. */
-static void make_node(struct node *n, const struct own_cgroup *o)
+struct fixture {
+	struct work *work;
+	struct pipeline pipeline;
+};
+
+/* A pipeline whose tasks run at once. */
+static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
+{
+	*n = (struct fixture){.work = work_new(NULL)};
+	n->work->closing = true;
+	n->pipeline.config = (struct pipeline_config){.work = n->work, .hierarchy = h};
+	assert_int_equal(procs_new(&n->pipeline.config.procs), 0);
+	n->pipeline.throttle = pipeline_throttle_new(&n->pipeline);
+}
+
+/* With one container, whose cgroup is our own. */
+static void make_node(struct fixture *n, const struct own_cgroup *o)
 {
 	struct plan *plan = testplan(UID, UID, ID, false);
 	uint64_t id;
 
-	*n = (struct node){.closing = true, .refs = 1};
-	n->tasks_tail = &n->tasks;
-	assert_int_equal(procs_new(&n->procs), 0);
+	make_pipeline(n, &o->h);
 	plan->pods->containers->event_mask = 1u << EVENT_OFF_CPU;
-	procs_apply(n->procs, plan, 1);
+	procs_apply(n->pipeline.config.procs, plan, 1);
 	assert_int_equal(cgroup_id_of(&o->h, o->name, &id), 0);
-	procs_cgroup(n->procs, id, 1, "/kubepods/pod" UID "/" ID, false, 1);
-	n->throttle = throttle_new(n);
+	procs_cgroup(n->pipeline.config.procs, id, 1, "/kubepods/pod" UID "/" ID, false, 1);
 }
 
-static void node_done(struct node *n)
+static void node_done(struct fixture *n)
 {
-	throttle_free(n->throttle);
-	procs_free(n->procs);
+	pipeline_throttle_free(n->pipeline.throttle);
+	procs_free(n->pipeline.config.procs);
+	work_free(n->work);
 }
 
 /* All that is told until something is, and then for another reading. */
-static uint64_t told_us(struct node *n, const struct own_cgroup *o, bool *ret_named)
+static uint64_t told_us(struct fixture *n, bool *ret_named)
 {
 	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS, us = 0;
 
 	while (!us && now_mono_ns() < deadline_ns) {
 		struct feed f = {0};
 
-		throttle_tick(n->throttle, &o->h);
-		throttle_take(n->throttle, &f);
+		pipeline_throttle_tick(n->pipeline.throttle);
+		pipeline_throttle_take(n->pipeline.throttle, &f);
 		for (size_t i = 0; i < f.n_held_back; i++) {
 			us += f.held_back[i].us;
 			*ret_named = streq(f.held_back[i].owner->container_id, ID) &&
 				     f.held_back[i].n > 0;
 		}
-		feed_done(&f);
+		pipeline_feed_done(&f);
 		usleep(50000);
 	}
 	return us;
@@ -79,7 +92,7 @@ static void wait_held_back(const struct own_cgroup *o)
 static void test_held_back(void **state)
 {
 	struct own_cgroup o;
-	struct node n;
+	struct fixture n;
 	bool named = false;
 	uint64_t us, all_ns;
 
@@ -91,8 +104,8 @@ static void test_held_back(void **state)
 	}
 	make_node(&n, &o);
 	own_cgroup_burn(&o);
-	us = told_us(&n, &o, &named);
-	us += told_us(&n, &o, &named);
+	us = told_us(&n, &named);
+	us += told_us(&n, &named);
 	all_ns = held_back_ns(&o);
 	own_cgroup_remove(&o);
 	assert_true(us > 0);
@@ -106,7 +119,7 @@ static void test_nobody_looks(void **state)
 {
 	struct own_cgroup o;
 	struct feed f = {0};
-	struct node n;
+	struct fixture n;
 	bool named = false;
 
 	(void)state;
@@ -117,16 +130,16 @@ static void test_nobody_looks(void **state)
 	}
 	make_node(&n, &o);
 	own_cgroup_burn(&o);
-	assert_true(told_us(&n, &o, &named) > 0);
-	throttle_off(n.throttle);
+	assert_true(told_us(&n, &named) > 0);
+	pipeline_throttle_off(n.pipeline.throttle);
 	wait_held_back(&o);
-	throttle_off(n.throttle);
+	pipeline_throttle_off(n.pipeline.throttle);
 	test_clock.later_ns += 3600 * NSEC_PER_SEC;
-	throttle_tick(n.throttle, &o.h);
-	throttle_take(n.throttle, &f);
+	pipeline_throttle_tick(n.pipeline.throttle);
+	pipeline_throttle_take(n.pipeline.throttle, &f);
 	assert_int_equal(f.n_held_back, 0);
-	feed_done(&f);
-	assert_true(told_us(&n, &o, &named) > 0); /* what comes is */
+	pipeline_feed_done(&f);
+	assert_true(told_us(&n, &named) > 0); /* what comes is */
 	own_cgroup_remove(&o);
 	node_done(&n);
 }
@@ -143,11 +156,10 @@ static void test_too_many(void **state)
 	struct plan *plan = testplan(UID, UID, ID, false);
 	struct plan_pod *pod = plan->pods;
 	struct cgroup_hierarchy h = {.mount = "/nonexistent"};
-	struct node n = {.closing = true, .refs = 1};
+	struct fixture n;
 
 	(void)state;
-	n.tasks_tail = &n.tasks;
-	assert_int_equal(procs_new(&n.procs), 0);
+	make_pipeline(&n, &h);
 	pod->containers = xrealloc(pod->containers, 2050 * sizeof(*pod->containers));
 	pod->containers[0].event_mask = 1u << EVENT_OFF_CPU;
 	for (unsigned i = 1; i < 2050; i++)
@@ -158,15 +170,14 @@ static void test_too_many(void **state)
 							     .n_targets = 1,
 							     .targets = xcalloc(1, sizeof(size_t))};
 	pod->n_containers = 2050;
-	procs_apply(n.procs, plan, 1);
+	procs_apply(n.pipeline.config.procs, plan, 1);
 	for (unsigned i = 0; i < 2050; i++) {
 		_cleanup_free_ char *path =
 			xasprintf("/kubepods/pod" UID "/%s", pod->containers[i].id);
 
-		procs_cgroup(n.procs, 100 + i, 1, path, false, 1);
+		procs_cgroup(n.pipeline.config.procs, 100 + i, 1, path, false, 1);
 	}
-	n.throttle = throttle_new(&n);
-	throttle_tick(n.throttle, &h);
+	pipeline_throttle_tick(n.pipeline.throttle);
 	assert_int_equal(counter_get(too_many), 2);
 	node_done(&n);
 }
@@ -179,5 +190,5 @@ int main(void)
 		cmocka_unit_test(test_too_many),
 	};
 
-	return cmocka_run_group_tests_name("node/throttle", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("node/pipeline/throttle", tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void exclude(const char *reason, uint64_t n)
 
 static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value, void *arg)
 {
-	struct pipeline *p = arg;
+	struct windows *p = arg;
 	size_t i = 0;
 
 	while (i < p->n_losses &&
@@ -37,24 +37,24 @@ static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value
 
 /* ---- life ---- */
 
-int pipeline_new(const struct pipeline_config *c, struct pipeline **ret)
+int pipeline_windows_new(const struct fold_config *c, struct files *f, struct windows **ret)
 {
-	struct pipeline *p = xcalloc(1, sizeof(*p));
-	struct stacks_config stacks = {.files = c->files};
+	struct windows *p = xcalloc(1, sizeof(*p));
+	struct stacks_config stacks = {.files = f};
 	int r = stacks_new(&stacks, &p->stacks);
 
 	p->event_mask = 1u << EVENT_ON_CPU;
 	if (r == 0)
-		r = fold_new(&c->fold, &p->fold);
+		r = fold_new(c, &p->fold);
 	if (r < 0) {
-		pipeline_free(p);
+		pipeline_windows_free(p);
 		return r;
 	}
 	*ret = p;
 	return 0;
 }
 
-struct pipeline *pipeline_free(struct pipeline *p)
+struct windows *pipeline_windows_free(struct windows *p)
 {
 	if (!p)
 		return NULL;
@@ -65,7 +65,7 @@ struct pipeline *pipeline_free(struct pipeline *p)
 	return NULL;
 }
 
-void feed_done(struct feed *f)
+void pipeline_feed_done(struct feed *f)
 {
 	for (size_t i = 0; i < f->n_owners; i++)
 		owner_unref(f->owners[i].owner);
@@ -74,26 +74,31 @@ void feed_done(struct feed *f)
 		owner_unref(f->held_back[i].owner);
 	free(f->held_back);
 	drain_free(f->drain);
-	host_list_unref(f->hosts);
-	for (size_t i = 0; i < f->n_wanted; i++)
-		wanted_free(f->wanted[i]);
-	free(f->wanted);
-	unparsed_free(f->unparsed, f->n_unparsed);
-	batch_free(f->batch);
+	kernel_host_list_unref(f->hosts);
 }
 
-void pipeline_mappings(struct pipeline *p, struct mappings *m)
+void pipeline_feed_answer_done(struct feed_answer *a)
+{
+	for (size_t i = 0; i < a->n_wanted; i++)
+		wanted_free(a->wanted[i]);
+	free(a->wanted);
+	unparsed_free(a->unparsed, a->n_unparsed);
+	free(a->taken);
+	batch_free(a->batch);
+}
+
+void pipeline_windows_mappings(struct windows *p, struct mappings *m)
 {
 	stacks_mappings(p->stacks, m);
 }
 
-void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
-		       uint32_t exec_id, struct runtime_process *r)
+void pipeline_windows_runtimes(struct windows *p, uint32_t tgid, uint64_t start_boottime_ns,
+			       uint32_t exec_id, struct runtime_process *r)
 {
 	stacks_runtimes(p->stacks, tgid, start_boottime_ns, exec_id, r);
 }
 
-void pipeline_named(struct pipeline *p, struct names_wanted *w)
+void pipeline_windows_named(struct windows *p, struct names_wanted *w)
 {
 	stacks_named(p->stacks, w);
 }
@@ -101,7 +106,7 @@ void pipeline_named(struct pipeline *p, struct names_wanted *w)
 /* ---- frames and folding ---- */
 
 /* Whether the walk of the user's stack came to its end, and why not. */
-static void count_end(struct pipeline *p, const struct accepted *a, const struct raw_sample *s,
+static void count_end(struct windows *p, const struct accepted *a, const struct raw_sample *s,
 		      const struct raw_stack *user)
 {
 	const char *reason =
@@ -112,10 +117,10 @@ static void count_end(struct pipeline *p, const struct accepted *a, const struct
 	counter_add(counter("podflame_stacks_total", NULL, NULL), s->n);
 	if (reason)
 		counter_add(counter("podflame_stacks_unfinished_total", "reason", reason), s->n);
-	if (!a->attribution)
+	if (!a->taken)
 		return;
-	a->attribution->n_stacks += s->n;
-	a->attribution->n_finished += reason ? 0 : s->n;
+	a->taken->n_stacks += s->n;
+	a->taken->n_finished += reason ? 0 : s->n;
 }
 
 /* What a value that was seen in a share of the time stands for. */
@@ -130,18 +135,18 @@ static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
 	return value > (uint64_t)PROFILE_MAX_VALUE ? (uint64_t)PROFILE_MAX_VALUE : (uint64_t)value;
 }
 
-static void note_folded(struct pipeline *p, const struct accepted *a, const struct raw_sample *s)
+static void note_folded(struct windows *p, const struct accepted *a, const struct raw_sample *s)
 {
 	p->event_mask |= 1u << s->event;
 	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);
-	if (!a->attribution)
+	if (!a->taken)
 		return;
 	/* that nothing lives was seen, too */
-	a->attribution->n_samples[s->event] += s->n || s->value ? s->n : 1;
-	a->attribution->values[s->event] += s->value;
+	a->taken->n_samples[s->event] += s->n || s->value ? s->n : 1;
+	a->taken->values[s->event] += s->value;
 }
 
-static void fold_sample(struct pipeline *p, const struct drain *d, struct raw_sample s,
+static void fold_sample(struct windows *p, const struct drain *d, struct raw_sample s,
 			const struct accepted *a)
 {
 	const struct raw_stack *user = s.ustack ? drain_stack(d, s.ustack) : NULL;
@@ -178,20 +183,20 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 }
 
 /* What a process was before it became another program cannot be read any more. */
-static void note_missing(struct feed *f, const struct raw_sample *s, const struct raw_stack *user,
-			 const struct process *proc)
+static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
+			 const struct raw_stack *user, const struct process *proc)
 {
 	uint32_t exec_id = leaf_exec_id(user);
 	bool told = proc && proc->exec_id == exec_id;
 
 	if (proc && (int32_t)(exec_id - proc->exec_id) < 0)
 		return;
-	for (size_t i = 0; i < f->n_missing; i++)
-		if (f->missing[i].tgid == s->tgid && f->missing[i].exec_id == exec_id &&
-		    f->missing[i].start_boottime_ns == s->start_boottime_ns)
+	for (size_t i = 0; i < ret->n_missing; i++)
+		if (ret->missing[i].tgid == s->tgid && ret->missing[i].exec_id == exec_id &&
+		    ret->missing[i].start_boottime_ns == s->start_boottime_ns)
 			return;
-	if (f->n_missing < MAX_MISSING)
-		f->missing[f->n_missing++] =
+	if (ret->n_missing < MAX_MISSING)
+		ret->missing[ret->n_missing++] =
 			(struct missing){s->tgid, exec_id, told ? proc->stack : 0,
 					 s->start_boottime_ns, s->cgroup_id};
 }
@@ -201,7 +206,7 @@ static void note_missing(struct feed *f, const struct raw_sample *s, const struc
  * made, and names of runtimes' functions are read, at most once a drain. Files of mappings that were
  * read for it are asked for when it comes again.
  */
-static void find_missing(struct pipeline *p, struct feed *f)
+static void find_missing(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	for (size_t i = 0; i < f->drain->n_samples; i++) {
 		const struct raw_sample *s = &f->drain->samples[i];
@@ -214,30 +219,40 @@ static void find_missing(struct pipeline *p, struct feed *f)
 		if (f->last_pass)
 			continue;
 		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
-			note_missing(f, s, user, a.process);
+			note_missing(ret, s, user, a.process);
 		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
 	}
-	f->files_asked = f->n_missing == 0;
-	f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
-	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
-	f->waits = f->n_missing > 0 || f->n_unparsed > 0;
-	for (size_t i = 0; i < f->n_wanted; i++)
-		f->waits |= f->wanted[i]->fresh;
+	ret->files_asked = ret->n_missing == 0;
+	ret->unparsed = stacks_unparsed(p->stacks, &ret->n_unparsed);
+	ret->wanted = stacks_wanted(p->stacks, &ret->n_wanted);
+	ret->waits = ret->n_missing > 0 || ret->n_unparsed > 0;
+	for (size_t i = 0; i < ret->n_wanted; i++)
+		ret->waits |= ret->wanted[i]->fresh;
 }
 
 /* Who may end soon has its names read now. */
-static void want_young(struct pipeline *p, struct feed *f)
+static void want_young(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	const struct drain *d = f->drain;
 
 	for (size_t i = 0; i < d->n_young; i++)
 		stacks_want(p->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,
 			    &d->young[i].stack);
-	f->wanted = stacks_wanted(p->stacks, &f->n_wanted);
+	ret->wanted = stacks_wanted(p->stacks, &ret->n_wanted);
+}
+
+/* pipeline_judge, and what was taken of its cgroup. */
+static const char *judge(struct windows *p, const struct feed *f, const struct raw_sample *s,
+			 struct taken *taken, struct accepted *ret)
+{
+	const char *reason = pipeline_judge(p, f, s, ret);
+
+	ret->taken = ret->attribution ? &taken[ret->attribution - f->owners] : NULL;
+	return reason;
 }
 
 /* What was waited before `boot_ns` (first), or from then on: a window has only its own part. */
-static void fold_part(struct pipeline *p, struct feed *f, const struct raw_sample *s,
+static void fold_part(struct windows *p, const struct feed *f, const struct raw_sample *s,
 		      const struct accepted *a, uint64_t boot_ns, bool first)
 {
 	uint64_t before = fold_value_before(s, a->owner, boot_ns);
@@ -251,17 +266,18 @@ static void fold_part(struct pipeline *p, struct feed *f, const struct raw_sampl
 	fold_sample(p, f->drain, part, a);
 }
 
-static void tell_estimates(struct pipeline *p, struct feed *f)
+static void tell_estimates(struct windows *p, const struct feed *f, struct taken *taken)
 {
-	for (size_t i = 0; i < f->n_owners; i++) {
-		struct attribution *a = &f->owners[i];
+	for (size_t i = 0; taken && i < f->n_owners; i++) {
+		const struct attribution *a = &f->owners[i];
+		uint64_t *values = taken[i].values;
 
 		for (enum event e = 0; e < _EVENT_MAX; e++) {
-			if (a->values[e] && (a->share_ppm[e] || a->error_ppm[e]))
+			if (values[e] && (a->share_ppm[e] || a->error_ppm[e]))
 				fold_estimate(p->fold, a->owner, e, a->share_ppm[e],
-					      (uint64_t)((__uint128_t)a->values[e] *
-							 a->error_ppm[e] / ALL_PPM));
-			a->values[e] = 0;
+					      (uint64_t)((__uint128_t)values[e] * a->error_ppm[e] /
+							 ALL_PPM));
+			values[e] = 0;
 		}
 	}
 }
@@ -270,12 +286,12 @@ static void tell_estimates(struct pipeline *p, struct feed *f)
  * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
  * a second of time awake at most, is of the window that the sleep ends. Waits have none of the sleep in them: bpf/waits.h.
  */
-static uint64_t window_end(const struct pipeline *p, const struct feed *f, uint64_t now_ns)
+static uint64_t window_end(const struct windows *p, const struct feed *f, uint64_t now_ns)
 {
 	return f->asleep_ns ? UINT64_MAX : fold_window_end_ns(p->fold, now_ns);
 }
 
-static void fold_drain(struct pipeline *p, struct feed *f)
+static void fold_drain(struct windows *p, const struct feed *f, struct taken *taken)
 {
 	const struct drain *d = f->drain;
 	uint64_t end_ns = window_end(p, f, d->to_ns);
@@ -283,7 +299,7 @@ static void fold_drain(struct pipeline *p, struct feed *f)
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
 		struct accepted a;
-		const char *reason = pipeline_judge(p, f, s, &a);
+		const char *reason = judge(p, f, s, taken, &a);
 
 		if (reason)
 			exclude(reason, s->n);
@@ -296,11 +312,11 @@ static void fold_drain(struct pipeline *p, struct feed *f)
 		fold_throttled(p->fold, f->held_back[i].owner, f->held_back[i].us,
 			       f->held_back[i].n);
 	samples_lost_each(look_at_loss, p);
-	tell_estimates(p, f);
+	tell_estimates(p, f, taken);
 }
 
 /* The rest of waits that went on when the window ended, at end_ns. */
-static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
+static void fold_rest(struct windows *p, const struct feed *f, struct taken *taken, uint64_t end_ns)
 {
 	const struct drain *d = f->drain;
 
@@ -308,71 +324,70 @@ static void fold_rest(struct pipeline *p, struct feed *f, uint64_t end_ns)
 		const struct raw_sample *s = &d->samples[i];
 		struct accepted a;
 
-		if (s->event == EVENT_OFF_CPU && s->last_ns > end_ns &&
-		    !pipeline_judge(p, f, s, &a))
+		if (s->event == EVENT_OFF_CPU && s->last_ns > end_ns && !judge(p, f, s, taken, &a))
 			fold_part(p, f, s, &a, end_ns, false);
 	}
-	tell_estimates(p, f);
+	tell_estimates(p, f, taken);
 }
 
-static void end_window(struct pipeline *p, struct feed *f, uint64_t now_ns)
+static void end_window(struct windows *p, const struct feed *f, struct feed_answer *ret,
+		       uint64_t now_ns)
 {
 	const uint64_t due_ns = fold_next_flush_ns(p->fold), end_ns = window_end(p, f, now_ns);
 	uint64_t offset_ns = now_wall_ns() - now_boot_ns();
 
 	fold_note_sleep(p->fold, f->asleep_ns);
-	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &f->batch) < 0)
-		f->batch = NULL;
+	if (fold_flush(p->fold, now_ns, now_ns + offset_ns, false, &ret->batch) < 0)
+		ret->batch = NULL;
 	if (fold_next_flush_ns(p->fold) != due_ns)
-		f->left_ns = MIN(end_ns, now_ns) + offset_ns;
+		ret->left_ns = MIN(end_ns, now_ns) + offset_ns;
 	if (f->drain)
-		fold_rest(p, f, end_ns);
+		fold_rest(p, f, ret->taken, end_ns);
 }
 
-void pipeline_gap(struct pipeline *p, uint64_t gap_ns)
+void pipeline_windows_gap(struct windows *p, uint64_t gap_ns)
 {
 	if (gap_ns)
 		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, gap_ns);
 }
 
-void pipeline_feed(struct pipeline *p, struct feed *f)
+void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	uint64_t now_ns = now_boot_ns();
 
-	pipeline_gap(p, f->gap_ns);
-	f->gap_ns = 0;
-	f->n_missing = 0;
-	f->waits = false;
+	pipeline_windows_gap(p, f->gap_ns);
 	if (f->drain && !f->last_pass)
 		pipeline_note_processes(p, f->drain);
 	if (f->drain && f->full) {
 		if (!f->files_asked)
-			find_missing(p, f);
-		if (f->waits)
+			find_missing(p, f, ret);
+		if (ret->waits)
 			return;
 		mapping_files_look();
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
-		fold_drain(p, f);
-		f->unparsed = stacks_unparsed(p->stacks, &f->n_unparsed);
+		unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
+		ret->taken = xcalloc(f->n_owners + 1, sizeof(*ret->taken));
+		fold_drain(p, f, ret->taken);
+		ret->unparsed = stacks_unparsed(p->stacks, &ret->n_unparsed);
 		now_ns = f->drain->to_ns;
 	}
 	if (f->drain && !f->full) {
-		want_young(p, f);
+		want_young(p, f, ret);
 		return;
 	}
 	/* What the kernel counted until then may be behind it. */
 	if (f->whole)
 		return;
 	pipeline_forget_exited(p, now_ns);
-	end_window(p, f, now_ns);
+	end_window(p, f, ret, now_ns);
 }
 
-const char *pipeline_kernel_problem(const struct pipeline *p)
+const char *pipeline_windows_kernel_problem(const struct windows *p)
 {
 	return stacks_kernel_problem(p->stacks);
 }
 
-struct batch *pipeline_flush(struct pipeline *p)
+struct batch *pipeline_windows_flush(struct windows *p)
 {
 	struct batch *b;
 

@@ -84,7 +84,7 @@ static struct probes *open_probes(struct owner *owner, uint64_t *ret_cgroup)
 
 struct bench {
 	struct probes *probes;
-	struct pipeline *pipeline;
+	struct windows *windows;
 	struct owner *owner;
 	uint64_t cgroup;
 };
@@ -97,7 +97,7 @@ static void learn_processes(struct bench *b, const struct drain *d)
 		if (mappings_read(d->procs[i].tgid, d->procs[i].start_boottime_ns,
 				  d->procs[i].exec_id, &m))
 			continue;
-		pipeline_mappings(b->pipeline, m);
+		pipeline_windows_mappings(b->windows, m);
 		mappings_unref(m);
 	}
 }
@@ -109,6 +109,7 @@ struct rates {
 static void one_drain(struct bench *b, struct rates *ret)
 {
 	struct feed f = {.full = true, .last_pass = true};
+	struct feed_answer answer = {0};
 	uint64_t drain_ns = thread_cpu_ns(), fold_ns;
 	double n;
 
@@ -116,19 +117,20 @@ static void one_drain(struct bench *b, struct rates *ret)
 		bench_die("drain", errno);
 	drain_ns = thread_cpu_ns() - drain_ns;
 	learn_processes(b, f.drain);
-	pipeline_note_processes(b->pipeline, f.drain);
+	pipeline_note_processes(b->windows, f.drain);
 	f.owners = xcalloc(1, sizeof(*f.owners));
 	f.owners[f.n_owners++] = (struct attribution){
 		.cgroup_id = b->cgroup, .until_ns = UINT64_MAX, .owner = owner_ref(b->owner)};
 	fold_ns = thread_cpu_ns();
-	pipeline_feed(b->pipeline, &f);
+	pipeline_windows_fold(b->windows, &f, &answer);
 	fold_ns = thread_cpu_ns() - fold_ns;
 	n = (double)f.drain->n_samples;
 	*ret = (struct rates){.drained = n * 1e9 / drain_ns,
 			      .folded = n * 1e9 / fold_ns,
 			      .both = n * 1e9 / (drain_ns + fold_ns),
-			      .kept = n ? f.owners[0].n_samples[EVENT_ON_CPU] / n : 0};
-	feed_done(&f);
+			      .kept = n ? answer.taken[0].n_samples[EVENT_ON_CPU] / n : 0};
+	pipeline_feed_answer_done(&answer);
+	pipeline_feed_done(&f);
 }
 
 static void measure(struct bench *b)
@@ -159,10 +161,9 @@ static void measure(struct bench *b)
 int main(int argc, char **argv)
 {
 	const struct files_config fc = {};
-	struct pipeline_config pc = {.fold = {.node_uid = "u",
-					      .boot_id = "b",
-					      .node_name = "n",
-					      .window_ns = 10 * NSEC_PER_SEC}};
+	const struct fold_config c = {
+		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = 10 * NSEC_PER_SEC};
+	struct files *files;
 	long n = MIN(sysconf(_SC_NPROCESSORS_ONLN), CPU_MAX);
 	struct bench b = {.owner = xcalloc(1, sizeof(*b.owner))};
 	pid_t pids[CPU_MAX];
@@ -173,9 +174,9 @@ int main(int argc, char **argv)
 	b.owner->refs = 1;
 	b.owner->off_keep = UINT32_MAX;
 	b.owner->container_id = xstrdup("c0ffee");
-	r = files_new(&fc, &pc.files);
+	r = files_new(&fc, &files);
 	if (!r)
-		r = pipeline_new(&pc, &b.pipeline);
+		r = pipeline_windows_new(&c, files, &b.windows);
 	if (r)
 		bench_die("pipeline", r);
 	b.probes = open_probes(b.owner, &b.cgroup);
@@ -186,8 +187,8 @@ int main(int argc, char **argv)
 		kill(pids[i], SIGKILL);
 		waitpid(pids[i], NULL, 0);
 	}
-	pipeline_free(b.pipeline);
-	files_free(pc.files);
+	pipeline_windows_free(b.windows);
+	files_free(files);
 	probes_free(b.probes);
 	owner_unref(b.owner);
 	bench_nap(50);

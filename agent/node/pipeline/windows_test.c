@@ -16,23 +16,22 @@
 #define MS     NSEC_PER_MSEC
 
 struct world {
-	struct pipeline *p;
+	struct windows *p;
 	uint64_t end_ns; /* of the open window */
 	uint64_t offset_ns;
 	struct owner *owner;
 	struct feed feed;
+	struct feed_answer answer;
 	size_t cap_samples;
 };
 
 static int setup(void **state)
 {
-	static const struct pipeline_config config = {.fold = {.node_uid = "u",
-							       .boot_id = "b",
-							       .node_name = "n",
-							       .window_ns = 10 * NSEC_PER_SEC}};
+	static const struct fold_config config = {
+		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = 10 * NSEC_PER_SEC};
 	struct world *w = xcalloc(1, sizeof(*w));
 
-	assert_int_equal(pipeline_new(&config, &w->p), 0);
+	assert_int_equal(pipeline_windows_new(&config, NULL, &w->p), 0);
 	w->end_ns = fold_next_flush_ns(w->p->fold);
 	w->offset_ns = w->p->fold->offset_ns;
 	w->owner = xcalloc(1, sizeof(*w->owner));
@@ -47,11 +46,19 @@ static int teardown(void **state)
 {
 	struct world *w = *state;
 
-	feed_done(&w->feed);
-	pipeline_free(w->p);
+	pipeline_feed_done(&w->feed);
+	pipeline_feed_answer_done(&w->answer);
+	pipeline_windows_free(w->p);
 	owner_unref(w->owner);
 	free(w);
 	return 0;
+}
+
+static void fold(struct world *w)
+{
+	pipeline_feed_answer_done(&w->answer);
+	w->answer = (struct feed_answer){0};
+	pipeline_windows_fold(w->p, &w->feed, &w->answer);
 }
 
 /* A drain with one stack of the user's; samples are added to it. */
@@ -60,7 +67,7 @@ static void begin(struct world *w, uint64_t to_ns)
 	static const struct raw_frame frame = {.exec_id = 1, .address = 0x1000};
 	struct drain *d = xcalloc(1, sizeof(*d));
 
-	feed_done(&w->feed);
+	pipeline_feed_done(&w->feed);
 	w->feed = (struct feed){.drain = d, .full = true, .last_pass = true};
 	w->cap_samples = 0;
 	d->memory = xcalloc(1, sizeof(*d->memory));
@@ -112,12 +119,12 @@ static void test_a_whole_drain_ends_no_window(void **state)
 	begin(w, w->end_ns + 2 * MS);
 	w->feed.whole = true;
 	add(w, EVENT_MEM_INUSE, 1, 4096);
-	pipeline_feed(w->p, &w->feed);
-	assert_null(w->feed.batch);
+	fold(w);
+	assert_null(w->answer.batch);
 	begin(w, w->end_ns + 10 * MS);
 	add(w, EVENT_ON_CPU, 3, 30000);
-	pipeline_feed(w->p, &w->feed);
-	b = TAKE_PTR(w->feed.batch);
+	fold(w);
+	b = TAKE_PTR(w->answer.batch);
 	p = find(b, EVENT_ON_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 30000);
@@ -137,10 +144,10 @@ static void test_nobodys_code_waits(void **state)
 	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0;	   /* a kernel thread */
 	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1; /* had one: it was lost on its way */
 	add(w, EVENT_ON_CPU, 1, 10101)->ustack = 0;
-	pipeline_feed(w->p, &w->feed);
+	fold(w);
 	assert_int_equal(counter_get(excluded) - before, 3);
-	assert_int_equal(w->feed.owners[0].n_samples[EVENT_OFF_CPU], 2);
-	b = pipeline_flush(w->p);
+	assert_int_equal(w->answer.taken[0].n_samples[EVENT_OFF_CPU], 2);
+	b = pipeline_windows_flush(w->p);
 	p = find(b, EVENT_OFF_CPU, "unknown");
 	assert_int_equal(p->n_samples, 2);
 	assert_int_equal(p->samples[0].value + p->samples[1].value, 1200);
@@ -161,13 +168,13 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of it after the end */
 	s->wait = WAIT_DISK;
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
-	pipeline_feed(w->p, &w->feed);
-	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	fold(w);
+	p = find(w->answer.batch, EVENT_OFF_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->n_samples, 1);
 	assert_int_equal(p->samples[0].value, 700000);
 	assert_int_equal(p->samples[0].n_samples, 1);
-	next = pipeline_flush(w->p);
+	next = pipeline_windows_flush(w->p);
 	p = find(next, EVENT_OFF_CPU, "unknown");
 	assert_int_equal(p->n_samples, 2);
 	for (size_t i = 0; i < 2; i++) {
@@ -189,13 +196,13 @@ static void test_a_drain_that_is_late(void **state)
 	begin(w, end_ns + 400 * MS);
 	s = add(w, EVENT_OFF_CPU, 1, 1000000);
 	s->first_ns = s->last_ns = end_ns + 300 * MS;
-	pipeline_feed(w->p, &w->feed);
-	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	fold(w);
+	p = find(w->answer.batch, EVENT_OFF_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 700000);
 	/* the clocks are read anew */
 	assert_in_range(p->end_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
-	assert_in_range(w->feed.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
+	assert_in_range(w->answer.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(fold_next_flush_ns(w->p->fold), end_ns + 10 * NSEC_PER_SEC - MS,
 			end_ns + 10 * NSEC_PER_SEC + MS);
 }
@@ -220,19 +227,19 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 	s->last_ns = to_ns - MS;
 	s = add(w, EVENT_OFF_CPU, 20 * times, 300000 * times); /* ended before it */
 	s->wait = WAIT_SLEEP;
-	pipeline_feed(w->p, &w->feed);
+	fold(w);
 	offset_ns = w->p->fold->offset_ns;
-	p = find(w->feed.batch, EVENT_ON_CPU, "unknown");
+	p = find(w->answer.batch, EVENT_ON_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 500000);
 	assert_int_equal(p->end_ns, w->end_ns + 400 * MS + w->offset_ns);
-	p = find(w->feed.batch, EVENT_OFF_CPU, "unknown");
+	p = find(w->answer.batch, EVENT_OFF_CPU, "unknown");
 	assert_int_equal(p->n_samples, 2);
 	for (size_t i = 0; i < 2; i++)
 		assert_int_equal(p->samples[i].value,
 				 (p->samples[i].wait == WAIT_LOCK ? 400000 : 300000) * times);
-	assert_int_equal(w->feed.left_ns, to_ns + offset_ns);
-	next = pipeline_flush(w->p);
+	assert_int_equal(w->answer.left_ns, to_ns + offset_ns);
+	next = pipeline_windows_flush(w->p);
 	assert_non_null(next);
 	for (size_t i = 0; i < next->n_profiles; i++) {
 		p = next->profiles[i];
@@ -277,19 +284,19 @@ static void test_a_suspend_without_a_drain(void **state)
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30000);
-	pipeline_feed(w->p, &w->feed);
-	assert_null(w->feed.batch);
-	feed_done(&w->feed);
+	fold(w);
+	assert_null(w->answer.batch);
+	pipeline_feed_done(&w->feed);
 	w->feed = (struct feed){.full = true, .asleep_ns = asleep_ns};
 	before_ns = now_boot_ns() + w->p->fold->offset_ns;
 	test_clock.asleep_ns = asleep_ns;
-	pipeline_feed(w->p, &w->feed);
-	p = find(w->feed.batch, EVENT_ON_CPU, "unknown");
+	fold(w);
+	p = find(w->answer.batch, EVENT_ON_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 30000);
 	assert_int_equal(p->n_losses, 0);
 	assert_in_range(p->end_ns, before_ns, now_wall_ns() - asleep_ns);
-	next = pipeline_flush(w->p);
+	next = pipeline_windows_flush(w->p);
 	assert_non_null(next);
 	for (size_t i = 0; i < next->n_profiles; i++) {
 		p = next->profiles[i];
@@ -313,8 +320,8 @@ static void test_spans_are_scaled(void **state)
 	w->feed.owners[0].share_ppm[EVENT_OFF_CPU] = 500000; /* weighted by the kernel */
 	add(w, EVENT_MEM_ALLOC, 3, 1000);
 	add(w, EVENT_OFF_CPU, 3, 1000);
-	pipeline_feed(w->p, &w->feed);
-	b = pipeline_flush(w->p);
+	fold(w);
+	b = pipeline_windows_flush(w->p);
 	p = find(b, EVENT_MEM_ALLOC, "unknown");
 	assert_int_equal(p->samples[0].value, 8000);
 	assert_int_equal(p->samples[0].n_samples, 3);
@@ -355,8 +362,8 @@ static void test_dropped_samples_are_told_once(void **state)
 		samples_lost(0, here[i], 7);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30000);
-	pipeline_feed(w->p, &w->feed);
-	b = pipeline_flush(w->p);
+	fold(w);
+	b = pipeline_windows_flush(w->p);
 	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
 		assert_int_equal(told_in(b, ALL_EVENTS, by_sender[i]), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
@@ -376,8 +383,8 @@ static void test_a_loss_is_told_where_it_belongs(void **state)
 	samples_lost(1u << EVENT_ON_CPU, "scratch_busy", 2);
 	samples_lost(1u << EVENT_OFF_CPU, "end_unseen", 4);
 	samples_lost(0, "of_any_event", 6);
-	pipeline_feed(w->p, &w->feed);
-	b = pipeline_flush(w->p);
+	fold(w);
+	b = pipeline_windows_flush(w->p);
 	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "scratch_busy"), 2);
 	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "scratch_busy"), 5);
 	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "end_unseen"), 0);
@@ -395,9 +402,9 @@ static void test_nothing_lives(void **state)
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_MEM_INUSE, 0, 0)->ustack = 0;
-	pipeline_feed(w->p, &w->feed);
-	assert_int_equal(w->feed.owners[0].n_samples[EVENT_MEM_INUSE], 1); /* the event works */
-	b = pipeline_flush(w->p);
+	fold(w);
+	assert_int_equal(w->answer.taken[0].n_samples[EVENT_MEM_INUSE], 1); /* the event works */
+	b = pipeline_windows_flush(w->p);
 	p = find(b, EVENT_MEM_INUSE, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->process_id, 42);
@@ -412,15 +419,15 @@ static void test_held_back(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.held_back = xcalloc(1, sizeof(*w->feed.held_back));
 	w->feed.held_back[w->feed.n_held_back++] = (struct held_back){owner_ref(w->owner), 1234, 2};
-	pipeline_feed(w->p, &w->feed);
-	b = pipeline_flush(w->p);
+	fold(w);
+	b = pipeline_windows_flush(w->p);
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
 /* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
 #define NOBODY 5000000 /* no PID is as large */
 
-static void see(struct pipeline *p, uint32_t first, uint32_t n, uint64_t start_ns)
+static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns)
 {
 	struct drain d = {.n_procs = n};
 
@@ -433,7 +440,7 @@ static void see(struct pipeline *p, uint32_t first, uint32_t n, uint64_t start_n
 }
 
 /* Whose mappings nobody keeps any more than the caller, after he was asked to keep them. */
-static bool is_refused(struct pipeline *p, uint64_t start_ns, uint64_t read_at_ns)
+static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns)
 {
 	struct mappings *m = xcalloc(1, sizeof(*m));
 	bool refused;
@@ -443,7 +450,7 @@ static bool is_refused(struct pipeline *p, uint64_t start_ns, uint64_t read_at_n
 			       .read_at_ns = read_at_ns,
 			       .root_fd = -1,
 			       .refs = 1};
-	pipeline_mappings(p, m);
+	pipeline_windows_mappings(p, m);
 	refused = m->refs == 1;
 	mappings_unref(m);
 	return refused;
@@ -518,17 +525,17 @@ static void test_mappings_of_what_it_was(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.last_pass = false;
 	add(w, EVENT_ON_CPU, 1, 10101);
-	pipeline_feed(w->p, &w->feed);
-	assert_true(w->feed.waits);
-	assert_int_equal(w->feed.n_missing, 1);
-	assert_int_equal(w->feed.missing[0].stack, 0xcafe);
-	assert_int_equal(w->feed.missing[0].cgroup_id, CGROUP);
+	fold(w);
+	assert_true(w->answer.waits);
+	assert_int_equal(w->answer.n_missing, 1);
+	assert_int_equal(w->answer.missing[0].stack, 0xcafe);
+	assert_int_equal(w->answer.missing[0].cgroup_id, CGROUP);
 	r.what = RAW_PROC_EXEC;
 	r.exec_id = 2;
 	pipeline_note_processes(w->p, &told);
-	pipeline_feed(w->p, &w->feed);
-	assert_int_equal(w->feed.n_missing, 0);
-	assert_false(w->feed.waits);
+	fold(w);
+	assert_int_equal(w->answer.n_missing, 0);
+	assert_false(w->answer.waits);
 }
 
 /* What its names took of the window: the container that took it loses what follows, and nobody counts that as sampled. */
@@ -547,10 +554,10 @@ static void test_a_container_has_its_share(void **state)
 	fold_end(w->p->fold);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30303);
-	pipeline_feed(w->p, &w->feed);
+	fold(w);
 	assert_int_equal(counter_get(folded), before);
-	assert_int_equal(w->feed.owners[0].n_samples[EVENT_ON_CPU], 0);
-	b = pipeline_flush(w->p);
+	assert_int_equal(w->answer.taken[0].n_samples[EVENT_ON_CPU], 0);
+	b = pipeline_windows_flush(w->p);
 	for (size_t i = 0; i < b->n_profiles; i++)
 		assert_int_equal(b->profiles[i]->n_samples, 0);
 	assert_string_equal(profile_tag_get(b->profiles[0], "container_id"), "c0ffee");
@@ -562,10 +569,8 @@ static void test_a_container_has_its_share(void **state)
 static void test_files_of_mappings_just_read(void **state)
 {
 	const struct files_config fc = {.queued = true};
-	struct pipeline_config pc = {.fold = {.node_uid = "u",
-					      .boot_id = "b",
-					      .node_name = "n",
-					      .window_ns = 10 * NSEC_PER_SEC}};
+	struct fold_config c = {
+		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = 10 * NSEC_PER_SEC};
 	struct raw_frame frame = {.exec_id = 1,
 				  .address = (uintptr_t)test_files_of_mappings_just_read};
 	struct world *w = *state;
@@ -574,33 +579,31 @@ static void test_files_of_mappings_just_read(void **state)
 	struct raw_sample *s;
 
 	assert_int_equal(files_new(&fc, &files), 0);
-	pc.files = files;
-	pipeline_free(w->p);
-	assert_int_equal(pipeline_new(&pc, &w->p), 0);
+	pipeline_windows_free(w->p);
+	assert_int_equal(pipeline_windows_new(&c, files, &w->p), 0);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.last_pass = false;
 	w->feed.drain->stacks[0].frames = &frame;
 	s = add(w, EVENT_ON_CPU, 1, 10101);
 	s->tgid = (uint32_t)getpid();
 	assert_int_equal(proc_start_boottime(s->tgid, &s->start_boottime_ns), 0);
-	pipeline_feed(w->p, &w->feed);
-	assert_true(w->feed.waits);
-	assert_int_equal(w->feed.n_missing, 1);
+	fold(w);
+	assert_true(w->answer.waits);
+	assert_int_equal(w->answer.n_missing, 1);
 	assert_int_equal(mappings_read(s->tgid, s->start_boottime_ns, 1, &m), 0);
-	pipeline_mappings(w->p, m);
+	pipeline_windows_mappings(w->p, m);
 	mappings_unref(m);
 	w->feed.last_pass = true;
-	pipeline_feed(w->p, &w->feed);
-	assert_true(w->feed.waits);
-	assert_int_equal(w->feed.n_unparsed, 1);
-	unparsed_free(TAKE_PTR(w->feed.unparsed), w->feed.n_unparsed);
-	w->feed.n_unparsed = 0;
+	fold(w);
+	assert_true(w->answer.waits);
+	assert_int_equal(w->answer.n_unparsed, 1);
 	/* parsed or not: it does not wait for ever */
-	pipeline_feed(w->p, &w->feed);
-	assert_false(w->feed.waits);
-	feed_done(&w->feed);
+	w->feed.files_asked = w->answer.files_asked;
+	fold(w);
+	assert_false(w->answer.waits);
+	pipeline_feed_done(&w->feed);
 	w->feed = (struct feed){0};
-	w->p = pipeline_free(w->p);
+	w->p = pipeline_windows_free(w->p);
 	files_free(files);
 }
 

@@ -111,6 +111,12 @@ struct plan *plan_free(struct plan *p);
 void plan_trim_target(json_t *target);
 void plan_trim_pod(json_t *pod);
 void plan_trim_named(json_t *obj);		/* a namespace or node */
+/*
+ * Calls fn with the uid of each target that selected a container, by its id; by its pod's where container_id is NULL or
+ * "". A container that runs before the API server has said its id is one of its pod's without. plan NULL: no target.
+ */
+void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
+		     void (*fn)(const char *uid, void *arg), void *arg);
 json_t *plan_to_json(const struct plan *p);	/* tests, GET /debug/plan */
 
 /*

@@ -3,7 +3,7 @@
  * How much memory tables and caches may take: the kernel's is charged to the cgroup of whoever makes
  * the maps, and an agent over its limit is killed.
  */
-#include "node/learn/learn.h"
+#include "node/proc/proc.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static uint64_t limit_of_line(char *line, const char *mount)
 	return UINT64_MAX;
 }
 
-uint64_t tables_memory_limit(const char *self_cgroup, const char *mount)
+uint64_t proc_memory_limit(const char *self_cgroup, const char *mount)
 {
 	_cleanup_free_ char *text = xstrdup(self_cgroup);
 	uint64_t limit = UINT64_MAX;
@@ -70,7 +70,7 @@ uint64_t tables_memory_limit(const char *self_cgroup, const char *mount)
 	return limit;
 }
 
-size_t memory_share(uint64_t wanted_bytes)
+size_t proc_memory_share(uint64_t wanted_bytes)
 {
 	const char *told = getenv("MEMORY_LIMIT"); /* of the pod's spec: the host's cgroup tree
 						    * does not show a container which part is its own */
@@ -80,7 +80,7 @@ size_t memory_share(uint64_t wanted_bytes)
 	if (told && str_to_u64(told, UINT64_MAX, &x) == 0 && x > 0)
 		limit = x;
 	if (file_read(AT_FDCWD, "/proc/self/cgroup", 65536, &text, NULL) == 0) {
-		x = tables_memory_limit(text, "/sys/fs/cgroup");
+		x = proc_memory_limit(text, "/sys/fs/cgroup");
 		limit = MIN(limit, x);
 	}
 	return MIN(wanted_bytes, limit / LIMIT_SHARE);

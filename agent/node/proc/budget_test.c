@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory limits as both versions of cgroups tell them. */
 #include "lib/base/testfolder.h"
-#include "node/learn/learn.h"
+#include "node/proc/proc.h"
 
 #include <setjmp.h>
 #include <sys/stat.h>
@@ -23,12 +23,12 @@ static void version_2(void **state)
 	put("kubepods/pod1/memory.max", "1073741824\n");
 	put("kubepods/pod1/c1/memory.max", "max\n");
 	put("kubepods/memory.max", "4294967296\n");
-	assert_int_equal(tables_memory_limit("0::/kubepods/pod1/c1\n", dir), 1073741824);
-	assert_int_equal(tables_memory_limit("0::/kubepods\n", dir), 4294967296);
-	assert_int_equal(tables_memory_limit("0::/other\n", dir), UINT64_MAX);
+	assert_int_equal(proc_memory_limit("0::/kubepods/pod1/c1\n", dir), 1073741824);
+	assert_int_equal(proc_memory_limit("0::/kubepods\n", dir), 4294967296);
+	assert_int_equal(proc_memory_limit("0::/other\n", dir), UINT64_MAX);
 	/* in a container the mount is its own */
 	put("memory.max", "268435456\n");
-	assert_int_equal(tables_memory_limit("0::/\n", dir), 268435456);
+	assert_int_equal(proc_memory_limit("0::/\n", dir), 268435456);
 }
 
 static void version_1(void **state)
@@ -37,21 +37,21 @@ static void version_1(void **state)
 	put("memory/kubepods/memory.limit_in_bytes", "536870912\n");
 	put("memory/memory.limit_in_bytes", "9223372036854771712\n"); /* none */
 	assert_int_equal(
-		tables_memory_limit("5:cpu,cpuacct:/x\n4:memory:/kubepods\n1:name=x:/\n", dir),
+		proc_memory_limit("5:cpu,cpuacct:/x\n4:memory:/kubepods\n1:name=x:/\n", dir),
 		536870912);
-	assert_int_equal(tables_memory_limit("4:hugetlb,memory:/kubepods\n", dir), 536870912);
-	assert_int_equal(tables_memory_limit("4:memory:/\n", dir), UINT64_MAX);
-	assert_int_equal(tables_memory_limit("4:cpu:/kubepods\n", dir), UINT64_MAX);
-	assert_int_equal(tables_memory_limit("nonsense\n:\n", dir), UINT64_MAX);
+	assert_int_equal(proc_memory_limit("4:hugetlb,memory:/kubepods\n", dir), 536870912);
+	assert_int_equal(proc_memory_limit("4:memory:/\n", dir), UINT64_MAX);
+	assert_int_equal(proc_memory_limit("4:cpu:/kubepods\n", dir), UINT64_MAX);
+	assert_int_equal(proc_memory_limit("nonsense\n:\n", dir), UINT64_MAX);
 }
 
 static void what_the_pods_spec_says(void **state)
 {
 	(void)state;
 	setenv("MEMORY_LIMIT", "100000000", 1);
-	assert_true(memory_share(64 << 20) <= 25000000);
+	assert_true(proc_memory_share(64 << 20) <= 25000000);
 	setenv("MEMORY_LIMIT", "nonsense", 1);
-	assert_int_equal(memory_share(4096), 4096);
+	assert_int_equal(proc_memory_share(4096), 4096);
 	unsetenv("MEMORY_LIMIT");
 }
 

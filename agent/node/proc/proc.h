@@ -250,3 +250,12 @@ void procs_each_container(const struct procs *p, procs_container_fn *fn, void *a
  * now; else when that ended); NULL: nobody (sandbox, excluded, gone for more than 60 s). New reference.
  */
 struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns);
+
+/* ---- memory of the agent itself ---- */
+/*
+ * What tables may take, or the cache of symbols: wanted_bytes, but at most a quarter of the memory
+ * limit of this process's cgroup, which they are charged to. Each parse child takes as much.
+ */
+size_t proc_memory_share(uint64_t wanted_bytes);
+/* The same of given texts: /proc/self/cgroup, and files below a mount of cgroups; exposed for tests. */
+uint64_t proc_memory_limit(const char *self_cgroup, const char *mount);

@@ -3,7 +3,7 @@
  * One kind of problem and the targets that are told of it. What several containers have is told once, with
  * their names; what does not fit into a message is counted there.
  */
-#include "node/internal.h"
+#include "node/report/problems.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ struct set {
 	uint64_t *items;
 	size_t n, cap;
 };
-struct told {
+struct container_problem {
 	uint64_t hash; /* of what is told to whom */
 	char *uid, *event, *problem, *detail;
 	char *first; /* the container that detail is of */
@@ -52,17 +52,18 @@ static const char *tag_of(const struct owner *o, const char *key, const char *ot
 	return otherwise ? otherwise : "";
 }
 
-static uint64_t hash_of(const char *uid, const struct told_what *w)
+static uint64_t hash_of(const char *uid, const struct problem *w)
 {
 	uint64_t parts[] = {hash_text(uid), hash_text(w->event), hash_text(w->problem)};
 
 	return hash_bytes(parts, sizeof(parts), 0);
 }
 
-static struct told *find_or_add(struct told_list *l, const char *uid, const struct told_what *w)
+static struct container_problem *find_or_add(struct problem_list *l, const char *uid,
+					     const struct problem *w)
 {
 	uint64_t hash = hash_of(uid, w);
-	struct told *t;
+	struct container_problem *t;
 
 	for (size_t i = 0; i < l->n; i++)
 		if (l->items[i].hash == hash)
@@ -73,7 +74,7 @@ static struct told *find_or_add(struct told_list *l, const char *uid, const stru
 	}
 	GROW(l->items, l->n, l->cap);
 	t = &l->items[l->n++];
-	*t = (struct told){
+	*t = (struct container_problem){
 		.hash = hash,
 		.uid = xstrdup(uid),
 		.event = w->event ? xstrdup(w->event) : NULL,
@@ -85,19 +86,18 @@ static struct told *find_or_add(struct told_list *l, const char *uid, const stru
 }
 
 struct adding {
-	struct told_list *list;
+	struct problem_list *list;
 	const struct owner *owner;
-	const struct told_what *what;
+	const struct problem *what;
 };
 
-static void add(struct node *n, const char *uid, void *arg)
+static void add(const char *uid, void *arg)
 {
 	const struct adding *a = arg;
 	const struct owner *o = a->owner;
-	struct told *t = find_or_add(a->list, uid, a->what);
+	struct container_problem *t = find_or_add(a->list, uid, a->what);
 	_cleanup_free_ char *name = NULL;
 
-	(void)n;
 	if (!t)
 		return;
 	set_add(&t->pods, hash_text(o->pod_uid));
@@ -114,18 +114,18 @@ static void add(struct node *n, const char *uid, void *arg)
 	t->n_named++;
 }
 
-void told_add(struct told_list *l, struct node *n, const struct owner *o,
-	      const struct told_what *what)
+void report_problems_add(struct problem_list *l, const struct plan *plan, const struct owner *o,
+			 const struct problem *what)
 {
 	struct adding a = {l, o, what};
 
-	node_targets_of(n, o->container_id, o->pod_uid, add, &a);
+	plan_targets_of(plan, o->container_id, o->pod_uid, add, &a);
 }
 
-void told_done(struct told_list *l)
+void report_problems_done(struct problem_list *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
-		struct told *t = &l->items[i];
+		struct container_problem *t = &l->items[i];
 
 		free(t->uid);
 		free(t->event);
@@ -137,13 +137,13 @@ void told_done(struct told_list *l)
 		free(t->pods.items);
 	}
 	free(l->items);
-	*l = (struct told_list){0};
+	*l = (struct problem_list){0};
 }
 
 /* ---- what is told ---- */
 
 /* "container a of pod p", "5 containers (a of pod p, b of pod p, c of pod p and 2 more)" */
-static void add_who(const struct told *t, struct buf *b)
+static void add_who(const struct container_problem *t, struct buf *b)
 {
 	size_t n = t->containers.n;
 
@@ -157,7 +157,7 @@ static void add_who(const struct told *t, struct buf *b)
 	buf_puts(b, ")");
 }
 
-static void add_problem(const struct told *t, struct buf *b)
+static void add_problem(const struct container_problem *t, struct buf *b)
 {
 	_cleanup_buf_ struct buf text = {0};
 	_cleanup_free_ char *shown = NULL;
@@ -183,14 +183,14 @@ static void add_pods(struct set *to, const struct set *from)
 }
 
 /* All that is told of one target; *ret_pods: of how many pods. */
-static char *message_of(const struct told_list *l, const char *uid, unsigned *ret_pods)
+static char *message_of(const struct problem_list *l, const char *uid, unsigned *ret_pods)
 {
 	_cleanup_buf_ struct buf b = {0};
 	unsigned n_omitted = 0;
 	struct set pods = {0};
 
 	for (size_t i = 0; i < l->n; i++) {
-		const struct told *t = &l->items[i];
+		const struct container_problem *t = &l->items[i];
 
 		if (!streq(t->uid, uid))
 			continue;
@@ -208,7 +208,7 @@ static char *message_of(const struct told_list *l, const char *uid, unsigned *re
 	return buf_steal(&b);
 }
 
-static bool is_first(const struct told_list *l, size_t k)
+static bool is_first(const struct problem_list *l, size_t k)
 {
 	for (size_t i = 0; i < k; i++)
 		if (streq(l->items[i].uid, l->items[k].uid))
@@ -216,7 +216,7 @@ static bool is_first(const struct told_list *l, size_t k)
 	return true;
 }
 
-static bool is_told(const struct told_list *l, const char *uid)
+static bool is_told(const struct problem_list *l, const char *uid)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (streq(l->items[i].uid, uid))
@@ -224,21 +224,22 @@ static bool is_told(const struct told_list *l, const char *uid)
 	return false;
 }
 
-void told_tell(struct told_list *before, struct told_list *now, struct node *n, const char *reason)
+void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
+			  const char *reason)
 {
-	for (size_t i = 0; n->report && i < before->n; i++)
+	for (size_t i = 0; r && i < before->n; i++)
 		if (!is_told(now, before->items[i].uid))
-			report_problem(n->report, before->items[i].uid, reason, "", 0);
-	for (size_t i = 0; n->report && i < now->n; i++) {
+			report_problem(r, before->items[i].uid, reason, "", 0);
+	for (size_t i = 0; r && i < now->n; i++) {
 		_cleanup_free_ char *message = NULL;
 		unsigned n_pods;
 
 		if (!is_first(now, i))
 			continue;
 		message = message_of(now, now->items[i].uid, &n_pods);
-		report_problem(n->report, now->items[i].uid, reason, message, n_pods);
+		report_problem(r, now->items[i].uid, reason, message, n_pods);
 	}
-	told_done(before);
+	report_problems_done(before);
 	*before = *now;
-	*now = (struct told_list){0};
+	*now = (struct problem_list){0};
 }

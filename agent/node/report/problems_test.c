@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What targets are told of several containers' problems. */
-#include "node/internal.h"
+#include "node/report/problems.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
 
-/* In the place of node.c and report.c: each container has the targets that its id names, "uids". */
+/* In the place of plan/owners.c and report.c: each container has the targets that its id names, "uids". */
 static char *message;
 static unsigned n_messages, n_removed, n_pods_told;
 
-void node_targets_of(struct node *n, const char *container_id, const char *pod_uid,
-		     void (*fn)(struct node *n, const char *uid, void *arg), void *arg)
+void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
+		     void (*fn)(const char *uid, void *arg), void *arg)
 {
+	(void)plan;
 	(void)container_id;
 	(void)pod_uid;
-	fn(n, "target", arg);
+	fn("target", arg);
 }
 
 void report_problem(struct report *r, const char *target_uid, const char *reason, const char *text,
@@ -35,11 +36,11 @@ void report_problem(struct report *r, const char *target_uid, const char *reason
 	n_messages++;
 }
 
-static struct told_list before;
-static struct node node = {.report = (struct report *)&node};
+static struct problem_list before;
+static char report; /* stands for a struct report */
 
-static void add(struct told_list *l, const char *container, const char *pod,
-		const struct told_what *what)
+static void add(struct problem_list *l, const char *container, const char *pod,
+		const struct problem *what)
 {
 	_cleanup_free_ char *id = xasprintf("%s-%s", pod, container);
 	struct tag tags[] = {{(char *)"pod", (char *)pod},
@@ -47,21 +48,21 @@ static void add(struct told_list *l, const char *container, const char *pod,
 	struct owner o = {
 		.tags = {tags, ARRAY_SIZE(tags)}, .container_id = id, .pod_uid = (char *)pod};
 
-	told_add(l, &node, &o, what);
+	report_problems_add(l, NULL, &o, what);
 }
 
-static void tell(struct told_list *now)
+static void tell(struct problem_list *now)
 {
 	n_messages = n_removed = 0;
-	told_tell(&before, now, &node, "OverBudget");
+	report_problems_tell(&before, now, (struct report *)&report, "OverBudget");
 	assert_int_equal(now->n, 0);
 }
 
-static const struct told_what off = {"mem-alloc", "is off", "900 hits a second"};
+static const struct problem off = {"mem-alloc", "is off", "900 hits a second"};
 
 static void one_container(void **state)
 {
-	struct told_list now = {0};
+	struct problem_list now = {0};
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
@@ -77,8 +78,8 @@ static void one_container(void **state)
 /* The second one is not silent, nor the ninth. */
 static void several_containers(void **state)
 {
-	static const struct told_what inuse = {"mem-inuse", "is off", NULL};
-	struct told_list now = {0};
+	static const struct problem inuse = {"mem-inuse", "is off", NULL};
+	struct problem_list now = {0};
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
@@ -104,9 +105,9 @@ static void several_containers(void **state)
 
 static void what_is_no_event(void **state)
 {
-	static const struct told_what what = {.problem = "libjvm.so has no .symtab",
-					      .detail = "process 7"};
-	struct told_list now = {0};
+	static const struct problem what = {.problem = "libjvm.so has no .symtab",
+					    .detail = "process 7"};
+	struct problem_list now = {0};
 
 	(void)state;
 	add(&now, "app", "web-1", &what);
@@ -123,8 +124,8 @@ static void what_is_no_event(void **state)
 static void what_does_not_fit_is_counted(void **state)
 {
 	char pod[254], container[64], problem[400];
-	struct told_what what = {"mem-alloc", problem, problem};
-	struct told_list now = {0};
+	struct problem what = {"mem-alloc", problem, problem};
+	struct problem_list now = {0};
 
 	(void)state;
 	memset(problem, 'x', sizeof(problem) - 1);
@@ -145,7 +146,7 @@ static void what_does_not_fit_is_counted(void **state)
 
 static void what_is_over_is_taken_back(void **state)
 {
-	struct told_list now = {0};
+	struct problem_list now = {0};
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
@@ -160,7 +161,7 @@ static void what_is_over_is_taken_back(void **state)
 static int done(void **state)
 {
 	(void)state;
-	told_done(&before);
+	report_problems_done(&before);
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  * Workers that are left behind with a job that does not come back: a file of a pod on NFS whose server is gone. Such a
  * thread cannot be ended, so there are few.
  */
-#include "node/internal.h"
+#include "node/work/work.h"
 
 static bool replace(struct left_behind *l, struct worker **w)
 {
@@ -15,18 +15,18 @@ static bool replace(struct left_behind *l, struct worker **w)
 	return true;
 }
 
-bool left_behind(struct left_behind *l, struct worker **w, const struct job *j)
+bool work_left_behind(struct left_behind *l, struct worker **w, const struct job *j)
 {
 	l->waits = j;
 	return replace(l, w);
 }
 
-bool left_behind_again(struct left_behind *l, struct worker **w)
+bool work_left_behind_again(struct left_behind *l, struct worker **w)
 {
 	return replace(l, w);
 }
 
-bool left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j)
+bool work_left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j)
 {
 	if (l->waits == j)
 		l->waits = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that do not come back, in real workers: others go on, as long as few are left behind; and again once one is back. */
-#include "node/internal.h"
+#include "node/work/work.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void nothing(struct job *j)
 static void ended(struct job *j)
 {
 	((struct item *)j)->done = true;
-	n_replaced += left_behind_ended(&left, &worker, j);
+	n_replaced += work_left_behind_ended(&left, &worker, j);
 }
 
 static void on_stuck(struct worker *w, struct job *j, void *arg)
@@ -49,7 +49,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	(void)arg;
 	assert_ptr_equal(w, worker);
 	n_stuck++;
-	n_replaced += left_behind(&left, &worker, j);
+	n_replaced += work_left_behind(&left, &worker, j);
 }
 
 static void post(size_t i, void (*run)(struct job *))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * testworkers: workers are this thread. What is posted waits until the test says that it runs; a worker is stuck when the
- * test calls workers.on_stuck. Defines functions of task.c and of lib/loop's worker.c: once a program.
+ * test calls workers.on_stuck. Defines functions of work/ and of lib/loop's worker.c: once a program.
  */
 #pragma once
 
-#include "node/internal.h"
+#include "node/work/work.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -24,13 +24,13 @@ static inline void posted_end(struct task *t)
 	free(t);
 }
 
-void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
+void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
 {
-	(void)w;
+	(void)to;
 	(void)n_bytes;
 	assert_true(posted.n < POSTED_MAX);
-	t->node = n;
-	if (n->closing) {
+	t->work = w;
+	if (w->closing) {
 		t->run(t);
 		posted_end(t);
 	} else {
@@ -38,12 +38,12 @@ void task_post(struct node *n, struct worker *w, struct task *t, size_t n_bytes)
 	}
 }
 
-void process_post(struct node *n, struct process_task *p, size_t n_bytes)
+void work_post_process(struct work *w, struct process_task *p, size_t n_bytes)
 {
-	task_post(n, n->files, &p->task, n_bytes);
+	work_post(w, w->files, &p->task, n_bytes);
 }
 
-const char *process_refusal(const struct process_task *p)
+const char *work_process_refusal(const struct process_task *p)
 {
 	(void)p;
 	return "files_full";

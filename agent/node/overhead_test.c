@@ -5,6 +5,7 @@
  */
 #include "node/alloc/alloc.h"
 #include "node/follow/internal.h"
+#include "node/internal.h"
 #include "node/limit/internal.h"
 #include "node/plan/testplan.h"
 #include "node/slow_file_test.h"
@@ -312,7 +313,7 @@ static void fire(void *arg)
 
 static const struct account *account(const struct fixture *f, enum event e)
 {
-	const struct payer *p = f->node->overhead->payers;
+	const struct payer *p = f->node->limit->payers;
 
 	return p && p->of[e].tried ? &p->of[e] : NULL;
 }
@@ -336,9 +337,9 @@ static void run_until(struct fixture *f, bool (*until)(struct fixture *f), const
 		 what, (unsigned long long)truth->bytes, (unsigned long long)arrived.alloc_bytes,
 		 (unsigned long long)truth->leaked, (unsigned long long)arrived.inuse_bytes,
 		 arrived.n_inuse, a ? (int)a->mode : -1,
-		 a ? overhead_load(&a->cost, f->node->overhead->trap_ns) : 0,
+		 a ? limit_load(&a->cost, f->node->limit->trap_ns) : 0,
 		 inuse ? (int)inuse->mode : -1,
-		 inuse ? overhead_load(&inuse->cost, f->node->overhead->trap_ns) : 0);
+		 inuse ? limit_load(&inuse->cost, f->node->limit->trap_ns) : 0);
 }
 
 static bool make_dir(char *out, size_t n, const char *parent, const char *name)
@@ -399,7 +400,7 @@ static bool is_steady(const struct fixture *f, enum event e)
 {
 	const struct account *a = account(f, e);
 
-	return a && a->mode == OVERHEAD_STEADY;
+	return a && a->mode == LIMIT_STEADY;
 }
 
 /* ---- tests ---- */
@@ -427,51 +428,51 @@ static void little_is_seen_all_the_time(void **state)
 	kill(f->pid, SIGCONT);
 }
 
-#define TRIAL(...) (&(struct overhead_spent){.attached_ns = 10 * NSEC_PER_MSEC, __VA_ARGS__})
+#define TRIAL(...) (&(struct limit_spent){.attached_ns = 10 * NSEC_PER_MSEC, __VA_ARGS__})
 #define BUSY	   TRIAL(.hits = 1000, .cpu_ns = 10 * NSEC_PER_MSEC)
 #define CALM	   TRIAL(.hits = 1, .cpu_ns = 10 * NSEC_PER_MSEC)
 
 static bool is_payer(struct fixture *f)
 {
-	return f->node->overhead->payers;
+	return f->node->limit->payers;
 }
 
-static enum overhead_mode mode_after(struct fixture *f, const struct overhead_spent *const *trials,
-				     size_t n)
+static enum limit_mode mode_after(struct fixture *f, const struct limit_spent *const *trials,
+				  size_t n)
 {
-	struct payer *p = f->node->overhead->payers;
+	struct payer *p = f->node->limit->payers;
 
 	p->of[EVENT_MEM_INUSE] = (struct account){.last = p->of[EVENT_MEM_INUSE].last};
 	for (size_t i = 0; i < n; i++)
-		overhead_spent(f->node->overhead, p->cgroup_id, INUSE, trials[i]);
-	return p->of[EVENT_MEM_INUSE].tried ? p->of[EVENT_MEM_INUSE].mode : OVERHEAD_SPANS;
+		limit_spent(f->node->limit, p->cgroup_id, INUSE, trials[i]);
+	return p->of[EVENT_MEM_INUSE].tried ? p->of[EVENT_MEM_INUSE].mode : LIMIT_SPANS;
 }
 
 /* A refusal lasts for ten minutes. */
 static void one_busy_trial_is_no_refusal(void **state)
 {
-	const struct overhead_spent *const busy[] = {BUSY, BUSY, BUSY}, *const calm[] = {CALM},
-					   *const once[] = {
-						   TRIAL(.hits = 60, .cpu_ns = 10 * NSEC_PER_MSEC),
-						   CALM, CALM};
+	const struct limit_spent *const busy[] = {BUSY, BUSY, BUSY}, *const calm[] = {CALM},
+					*const once[] = {
+						TRIAL(.hits = 60, .cpu_ns = 10 * NSEC_PER_MSEC),
+						CALM, CALM};
 	struct fixture *f = *state;
 
 	begin(f, sleeps, INUSE, 524288);
 	run_until(f, is_payer, "a container whose cost is asked for");
-	f->node->overhead->trap_ns = 2000;
-	assert_int_equal(mode_after(f, calm, 1), OVERHEAD_STEADY);
-	assert_int_equal(mode_after(f, busy, 1), OVERHEAD_SPANS);
-	assert_int_equal(mode_after(f, busy, 2), OVERHEAD_SPANS);
-	assert_int_equal(mode_after(f, busy, 3), OVERHEAD_REFUSED);
-	assert_int_equal(mode_after(f, once, 1), OVERHEAD_SPANS);
-	assert_int_equal(mode_after(f, once, 3), OVERHEAD_STEADY);
+	f->node->limit->trap_ns = 2000;
+	assert_int_equal(mode_after(f, calm, 1), LIMIT_STEADY);
+	assert_int_equal(mode_after(f, busy, 1), LIMIT_SPANS);
+	assert_int_equal(mode_after(f, busy, 2), LIMIT_SPANS);
+	assert_int_equal(mode_after(f, busy, 3), LIMIT_REFUSED);
+	assert_int_equal(mode_after(f, once, 1), LIMIT_SPANS);
+	assert_int_equal(mode_after(f, once, 3), LIMIT_STEADY);
 }
 
 static bool is_decided(struct fixture *f)
 {
 	const struct account *a = account(f, EVENT_MEM_ALLOC);
 
-	return a && (a->mode == OVERHEAD_REFUSED || (a->mode == OVERHEAD_SPANS && a->spans.n > 2));
+	return a && (a->mode == LIMIT_REFUSED || (a->mode == LIMIT_SPANS && a->spans.n > 2));
 }
 
 static bool is_detached(struct fixture *f)
@@ -489,10 +490,10 @@ static void a_storm_is_refused_or_estimated(void **state)
 	a = account(f, EVENT_MEM_ALLOC);
 	print_message(
 		"a storm: mode %d, load %.3f of %.0f hits in %.1f ms, span %.1f ms of %.1f ms\n",
-		a->mode, overhead_load(&a->cost, f->node->overhead->trap_ns), a->cost.hits,
+		a->mode, limit_load(&a->cost, f->node->limit->trap_ns), a->cost.hits,
 		a->cost.attached_ns / 1e6, (double)a->span.span_ns / 1e6,
 		(double)a->span.wait_ns / 1e6);
-	assert_int_equal(account(f, EVENT_MEM_INUSE)->mode, OVERHEAD_REFUSED);
+	assert_int_equal(account(f, EVENT_MEM_INUSE)->mode, LIMIT_REFUSED);
 	run_until(f, is_detached, "no probes");
 }
 
@@ -543,7 +544,7 @@ static bool spans_seen(struct fixture *f)
 {
 	const struct account *a = account(f, EVENT_MEM_ALLOC);
 
-	return a && a->mode == OVERHEAD_SPANS && spans_ended() >= spans_due && arrived.ppm;
+	return a && a->mode == LIMIT_SPANS && spans_ended() >= spans_due && arrived.ppm;
 }
 
 struct seen {
@@ -572,9 +573,8 @@ static struct looked look(struct fixture *f)
 			    sqrt(to.variance - from.variance)};
 	print_message("often: load %.2f, span %.1f ms of %.0f ms: told %.2f of the truth, error "
 		      "%.2f\n",
-		      overhead_load(&a->cost, f->node->overhead->trap_ns),
-		      (double)a->span.span_ns / 1e6, (double)a->span.wait_ns / 1e6,
-		      l.told / l.really, l.error / l.told);
+		      limit_load(&a->cost, f->node->limit->trap_ns), (double)a->span.span_ns / 1e6,
+		      (double)a->span.wait_ns / 1e6, l.told / l.really, l.error / l.told);
 	assert_true(l.error < l.told);
 	return l;
 }
@@ -651,7 +651,7 @@ static void plan_off(struct fixture *f, const char *container_id, unsigned event
 
 static void thin(struct fixture *f, uint64_t id, const char *container_id)
 {
-	struct payer *p = overhead_payer_get(f->node->overhead, id);
+	struct payer *p = limit_payer_get(f->node->limit, id);
 
 	assert_non_null(p);
 	p->off = OFF_SHARES(KEPT, KEPT);
@@ -680,10 +680,10 @@ static uint32_t kept_of(struct fixture *f, uint64_t id)
 /* Payers are looked at; what follows of their CPU time is not waited for. */
 static void look_at_owners(struct fixture *f)
 {
-	struct overhead *o = f->node->overhead;
+	struct limit *o = f->node->limit;
 
 	o->round_ns = 0;
-	overhead_usage(o, NULL, 0, 0);
+	limit_usage(o, NULL, 0, 0);
 	assert_true(o->reading == (o->payers != NULL));
 }
 
@@ -697,7 +697,7 @@ static void who_was_thinned_begins_anew(void **state)
 	assert_int_equal(kept_of(f, CGROUP + 1), KEPT);
 	procs_apply(f->node->procs, testplan("other", "other", "other", true), now_boot_ns());
 	look_at_owners(f);
-	assert_null(f->node->overhead->payers);
+	assert_null(f->node->limit->payers);
 	plan_off(f, f->id, OFF);
 	assert_true(kept_of(f, CGROUP + 1) == UINT32_MAX);
 }
@@ -709,12 +709,12 @@ static void who_ends_takes_its_limit_along(void **state)
 	begin(f, sleeps, OFF, 0);
 	cgroup(f, CGROUP + 1, f->id, "", false);
 	cgroup(f, CGROUP + 2, f->id, "/inner", false);
-	assert_non_null(overhead_payer_get(f->node->overhead, CGROUP + 1));
+	assert_non_null(limit_payer_get(f->node->limit, CGROUP + 1));
 	thin(f, CGROUP + 2, f->id);
 	assert_int_equal(kept_of(f, CGROUP + 1), KEPT);
 	cgroup(f, CGROUP + 2, f->id, "/inner", true);
 	look_at_owners(f);
-	assert_int_equal(HASH_COUNT(f->node->overhead->payers), 1);
+	assert_int_equal(HASH_COUNT(f->node->limit->payers), 1);
 	assert_true(kept_of(f, CGROUP + 1) == UINT32_MAX);
 }
 
@@ -745,15 +745,15 @@ static uint64_t dropped(void)
 static void cgroups_beyond_the_limit_are_counted(void **state)
 {
 	struct fixture *f = *state;
-	struct overhead *o;
+	struct limit *o;
 	const struct payer *one;
 	uint64_t before = dropped();
 
 	begin(f, sleeps, OFF, 0);
-	o = f->node->overhead;
+	o = f->node->limit;
 	cgroup(f, CGROUP + 1, f->id, "", false);
 	cgroup(f, CGROUP + 2, f->id, "/inner", false);
-	one = overhead_payer_get(o, CGROUP + 1);
+	one = limit_payer_get(o, CGROUP + 1);
 	assert_non_null(one);
 	for (uint64_t id = CGROUP + 10; HASH_COUNT(o->payers) < MAX_PAYERS; id++) {
 		struct payer *p = xcalloc(1, sizeof(*p));
@@ -762,12 +762,12 @@ static void cgroups_beyond_the_limit_are_counted(void **state)
 		p->off = OFF_SHARES_ALL;
 		HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
 	}
-	assert_null(overhead_payer_get(o, CGROUP + 3)); /* nobody's */
+	assert_null(limit_payer_get(o, CGROUP + 3)); /* nobody's */
 	assert_int_equal(dropped(), before);
-	assert_null(overhead_payer_get(o, CGROUP + 2));
+	assert_null(limit_payer_get(o, CGROUP + 2));
 	assert_int_equal(dropped(), before + 1);
 	look_at_owners(f);
-	assert_non_null(overhead_payer_get(o, CGROUP + 2));
+	assert_non_null(limit_payer_get(o, CGROUP + 2));
 	assert_int_equal(dropped(), before + 1);
 }
 
@@ -783,7 +783,7 @@ static bool has_no_room(struct fixture *f)
 
 static bool is_thinned(struct fixture *f)
 {
-	const struct payer *p = f->node->overhead->payers;
+	const struct payer *p = f->node->limit->payers;
 
 	return p && p->off.keep != UINT32_MAX;
 }
@@ -852,7 +852,7 @@ static void a_pause_is_not_estimated(void **state)
 
 static void forget_spans(struct fixture *f)
 {
-	f->node->overhead->payers->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
+	f->node->limit->payers->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
 }
 
 /* As the kernel does, for want of memory or for good. */
@@ -893,9 +893,9 @@ static void a_refusal_is_not_estimated(void **state)
 
 	begin_often(f);
 	run_until(f, is_detached, "the end of a span");
-	a = &f->node->overhead->payers->of[EVENT_MEM_ALLOC];
-	a->mode = OVERHEAD_REFUSED;
-	a->asked = overhead_asked(f->node->overhead, f->node->overhead->payers);
+	a = &f->node->limit->payers->of[EVENT_MEM_ALLOC];
+	a->mode = LIMIT_REFUSED;
+	a->asked = limit_asked(f->node->limit, f->node->limit->payers);
 	a->retry_ns = UINT64_MAX;
 	forget_spans(f);
 	run_until(f, is_without_spans, "no spans that are to come");
@@ -1180,10 +1180,10 @@ static void who_could_not_be_read_is_read_again(void **state)
 
 	begin(f, calm, ALLOC, 1);
 	unread_before = unread();
-	atomic_store(&f->node->blocked[0], hash_str(f->uid)); /* as a file does not answer */
+	atomic_store(&f->node->work->blocked[0], hash_str(f->uid)); /* as a file does not answer */
 	run_until(f, is_unread, "a process that is not read");
 	assert_null(tracked_of(f, f->pid));
-	atomic_store(&f->node->blocked[0], 0);
+	atomic_store(&f->node->work->blocked[0], 0);
 	run_until(f, child_seen, "what it allocates, once it can be read");
 }
 

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the pipeline put together. */
+#include "node/pipeline/internal.h"
+
+#include <stdlib.h>
+
+struct pipeline *pipeline_new(const struct pipeline_config *c)
+{
+	struct pipeline *p = xcalloc(1, sizeof(*p));
+
+	p->config = *c;
+	pipeline_downtime_open(&p->downtime, c->conf, c->local, c->boot_id);
+	p->reader = pipeline_reader_new(p);
+	p->queue = pipeline_queue_new(p);
+	p->throttle = pipeline_throttle_new(p);
+	return p;
+}
+
+int pipeline_start(struct pipeline *p, const char *node_uid)
+{
+	const struct config *conf = p->config.conf;
+	struct fold_config c = {.node_uid = node_uid,
+				.boot_id = p->config.boot_id,
+				.node_name = conf->node_name,
+				.cluster_name = conf->cluster_name,
+				.window_ns = conf->window_ns,
+				.per_cpu = conf->on_cpu_per_cpu,
+				.start_offset_ns = p->downtime.start_offset_ns};
+
+	return p->windows ? 0 : pipeline_windows_new(&c, p->config.files, &p->windows);
+}
+
+const char *pipeline_kernel_problem(const struct pipeline *p)
+{
+	return pipeline_windows_kernel_problem(p->windows);
+}
+
+void pipeline_send(struct pipeline *p, struct batch *b)
+{
+	int r = b ? sender_send(p->config.sender, b) : 0;
+
+	if (r < 0)
+		log_warn("profiles of a window could not be queued: %s", strerror(-r));
+}
+
+void pipeline_close(struct pipeline *p)
+{
+	pipeline_queue_advance(p->queue);
+	if (!p->windows)
+		return;
+	pipeline_windows_gap(p->windows, pipeline_downtime_take(p));
+	pipeline_send(p, pipeline_windows_flush(p->windows));
+	pipeline_downtime_end(p);
+}
+
+struct pipeline *pipeline_free(struct pipeline *p)
+{
+	if (!p)
+		return NULL;
+	pipeline_queue_free(p->queue);
+	pipeline_reader_free(p->reader);
+	pipeline_throttle_free(p->throttle);
+	pipeline_windows_free(p->windows);
+	pipeline_downtime_done(&p->downtime);
+	free(p);
+	return NULL;
+}
+
+/* ---- in ---- */
+
+void pipeline_drain(struct pipeline *p, struct drain *drain, bool full)
+{
+	pipeline_queue_add(p->queue, drain, full);
+}
+
+void pipeline_drain_whole(struct pipeline *p, struct drain *drain)
+{
+	pipeline_queue_add_whole(p->queue, drain);
+}
+
+void pipeline_note_profiled(struct pipeline *p)
+{
+	const struct kernel *k = p->config.kernel;
+	bool active = kernel_active(k) && (!p->downtime.lasts || kernel_filtered(k));
+
+	pipeline_downtime_note(p, active, kernel_idle(k), kernel_refused(k));
+}
+
+void pipeline_tick(struct pipeline *p)
+{
+	if (!kernel_on(p->config.kernel))
+		pipeline_throttle_off(p->throttle);
+	else if (p->config.has_pods)
+		pipeline_throttle_tick(p->throttle);
+	pipeline_queue_advance(p->queue);
+}
+
+void pipeline_advance(struct pipeline *p)
+{
+	pipeline_queue_advance(p->queue);
+}
+
+void pipeline_read_mappings(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+			    uint32_t exec_id, uint64_t cgroup_id)
+{
+	pipeline_reader_mappings(p->reader, tgid, start_boottime_ns, exec_id, 0, cgroup_id);
+}
+
+/* ---- runtimes of a process, to the pipeline worker ---- */
+
+struct telling {
+	struct task task;
+	struct windows *windows;
+	uint32_t tgid, exec_id;
+	uint64_t start_boottime_ns;
+	struct runtime_process *runtimes;
+};
+
+static void tell_run(struct task *task)
+{
+	struct telling *t = (struct telling *)task;
+
+	pipeline_windows_runtimes(t->windows, t->tgid, t->start_boottime_ns, t->exec_id,
+				  t->runtimes);
+}
+
+static void tell_done(struct task *task)
+{
+	if (task->refused)
+		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
+			    1);
+	runtime_process_unref(((struct telling *)task)->runtimes);
+}
+
+void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+		       uint32_t exec_id, struct runtime_process *found)
+{
+	struct telling *t = xcalloc(1, sizeof(*t));
+
+	t->windows = p->windows;
+	t->tgid = tgid;
+	t->start_boottime_ns = start_boottime_ns;
+	t->exec_id = exec_id;
+	t->runtimes = runtime_process_ref(found);
+	t->task.run = tell_run;
+	t->task.done = tell_done;
+	work_post(p->config.work, p->config.work->pipe, &t->task, 0);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks of the files worker, which read what is a pod's: files and memory that may not answer. A pod that blocks the
+ * worker is told to its targets, and its thread is left behind.
+ */
+#include "node/work/internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* ---- on the files worker ---- */
+
+/* A hash: two pods that share one by chance share their fate. What is no pod's stands for itself. */
+static uint64_t pod_of(struct work *w, const struct process_task *p)
+{
+	uint64_t until_ns, pod = p->cgroup_id ? p->cgroup_id : p->tgid;
+	struct owner *o = procs_owner(w->procs, p->cgroup_id, &until_ns);
+
+	if (o && o->pod_uid)
+		pod = hash_str(o->pod_uid);
+	owner_unref(o);
+	return pod ? pod : 1;
+}
+
+static _Atomic uint64_t *find_blocked(struct work *w, uint64_t pod)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(w->blocked); i++)
+		if (atomic_load(&w->blocked[i]) == pod)
+			return &w->blocked[i];
+	return NULL;
+}
+
+static void replace_blocked(struct work *w, uint64_t old, uint64_t new)
+{
+	_Atomic uint64_t *place = find_blocked(w, old);
+
+	if (place)
+		atomic_store(place, new);
+}
+
+/* Those that were posted before their pod blocked the thread before this one are here, too. */
+static void process_run(struct task *t)
+{
+	struct process_task *p = (struct process_task *)t;
+
+	p->blocked = find_blocked(t->work, p->pod) != NULL;
+	t->refused |= p->blocked;
+	if (!p->blocked)
+		p->run(t);
+}
+
+void work_post_process(struct work *w, struct process_task *p, size_t n_bytes)
+{
+	p->pod = pod_of(w, p);
+	p->run = p->task.run;
+	p->task.run = process_run;
+	work_post(w, w->files, &p->task, n_bytes);
+}
+
+const char *work_process_refusal(const struct process_task *p)
+{
+	return p->blocked ? "stuck" : "files_full";
+}
+
+/* ---- who does not come back ---- */
+
+static void add_blocked(struct work *w, const struct job *j, struct problem_list *now)
+{
+	const struct process_task *p = (const struct process_task *)j;
+	_cleanup_free_ char *process = NULL, *problem = NULL;
+	struct problem what = {0};
+	uint64_t until_ns;
+	struct owner *o = j ? procs_owner(w->procs, p->cgroup_id, &until_ns) : NULL;
+
+	if (!o)
+		return;
+	what.problem = problem =
+		xasprintf("reading files of a process takes more than %llu s: it is left out",
+			  WORK_READ_LIMIT_NS / NSEC_PER_SEC);
+	what.detail = process = xasprintf("process %u", p->tgid);
+	report_problems_add(now, procs_plan(w->procs), o, &what);
+	owner_unref(o);
+}
+
+/* Who is back, or gone, is told no more. */
+static void tell_blocked(struct work *w)
+{
+	struct problem_list now = {0};
+
+	for (size_t i = 0; i < w->stuck.n; i++)
+		add_blocked(w, w->stuck.jobs[i], &now);
+	add_blocked(w, w->stuck.waits, &now);
+	report_problems_tell(&w->unreadable, &now, w->report, "ProcessUnreadable");
+}
+
+/* Another worker reads now. */
+static void go_on(struct work *w)
+{
+	if (w->on_files_replaced)
+		w->on_files_replaced(w->on_files_replaced_arg);
+}
+
+static void late_done(struct task *t)
+{
+	struct process_task *p = (struct process_task *)t;
+	struct work *w = t->work;
+
+	replace_blocked(w, p->pod, 0);
+	p->late(t);
+	if (!w->closing && work_left_behind_ended(&w->stuck, &w->files, &t->job))
+		go_on(w);
+}
+
+/*
+ * A file of a pod that blocks whoever opens it: that thread is left behind, and
+ * the pod's target says so. With too many of them no more files are opened until one is back.
+ */
+void work_files_stuck(struct worker *files, struct job *j, void *work)
+{
+	struct process_task *p = (struct process_task *)j;
+	struct work *w = work;
+
+	(void)files;
+	if (!j)
+		return;
+	log_warn("reading files of process %u takes more than %llu s: it is left out", p->tgid,
+		 WORK_READ_LIMIT_NS / NSEC_PER_SEC);
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
+	p->late = p->task.done;
+	p->task.done = late_done;
+	replace_blocked(w, 0, p->pod);
+	if (work_left_behind(&w->stuck, &w->files, j))
+		go_on(w);
+	tell_blocked(w);
+}
+
+void work_on_files_replaced(struct work *w, void (*fn)(void *arg), void *arg)
+{
+	w->on_files_replaced = fn;
+	w->on_files_replaced_arg = arg;
+}
+
+void work_tick(struct work *w)
+{
+	if (w->closing)
+		return;
+	if (work_left_behind_again(&w->stuck, &w->files))
+		go_on(w);
+	tell_blocked(w);
+}

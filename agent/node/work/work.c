@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's workers, and tasks: jobs that know the node's work and outlive its end safely. A task whose thread is stuck
+ * when the node ends keeps the memory of struct work.
+ */
+#include "node/work/internal.h"
+
+#include <stdlib.h>
+
+#define OS_MAILBOX     (64u << 20)
+#define FILES_MAILBOX  (16u << 20)
+#define PARSE_MAILBOX  (1u << 20)
+#define PIPE_MAILBOX   (256u << 20)
+#define PROBES_MAILBOX (1u << 20)
+
+static void unref(struct work *w)
+{
+	if (--w->refs == 0)
+		free(w);
+}
+
+static void unlink_task(struct task *t)
+{
+	*t->prev = t->next;
+	if (t->next)
+		t->next->prev = t->prev;
+	else
+		t->work->tasks_tail = t->prev;
+}
+
+static void handle(struct task *t)
+{
+	/* After the end there is nothing left to tell: only a thread that was stuck comes this late. */
+	if (t->handled || t->work->closed)
+		return;
+	t->handled = true;
+	t->done(t);
+}
+
+/* Loop thread; for a task that work_finish has handled this is only the end of its memory. */
+static void on_done(struct job *j)
+{
+	struct task *t = (struct task *)j;
+	struct work *w = t->work;
+
+	handle(t);
+	unlink_task(t);
+	free(t);
+	unref(w);
+}
+
+static void on_run(struct job *j)
+{
+	struct task *t = (struct task *)j;
+
+	if (t->run)
+		t->run(t);
+	__atomic_store_n(&t->ran, true, __ATOMIC_RELEASE);
+}
+
+void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
+{
+	t->work = w;
+	t->job.run = on_run;
+	t->job.done = on_done;
+	t->job.n_bytes = sizeof(*t) + n_bytes;
+	t->prev = w->tasks_tail;
+	*w->tasks_tail = t;
+	w->tasks_tail = &t->next;
+	w->refs++;
+	if (w->closing) {
+		on_run(&t->job);
+		on_done(&t->job);
+		return;
+	}
+	if (worker_post(to, &t->job) == 0)
+		return;
+	t->refused = true;
+	on_done(&t->job);
+}
+
+/* Ends the tasks that have run. */
+static void finish(struct work *w)
+{
+	for (struct task *t = w->tasks; t; t = t->next)
+		if (__atomic_load_n(&t->ran, __ATOMIC_ACQUIRE))
+			handle(t);
+}
+
+/* ---- life ---- */
+
+struct work *work_new(struct loop *l)
+{
+	struct work *w = xcalloc(1, sizeof(*w));
+
+	w->loop = l;
+	w->refs = 1;
+	w->tasks_tail = &w->tasks;
+	return w;
+}
+
+/* Windows wait in memory; a restart would lose them, and the disk would answer no sooner. */
+static void disk_stuck(struct worker *w, struct job *j, void *arg)
+{
+	(void)w;
+	(void)j;
+	(void)arg;
+	log_warn("the spool's disk does not answer: profiles wait in memory");
+}
+
+int work_start_workers(struct work *w, size_t disk_mailbox_bytes)
+{
+	const struct {
+		const char *name;
+		size_t mailbox_bytes;
+		struct worker **worker;
+	} workers[] = {
+		{"os", OS_MAILBOX, &w->os},
+		{"files", FILES_MAILBOX, &w->files},
+		{"tables", PARSE_MAILBOX, &w->tables},
+		{"debug", PARSE_MAILBOX, &w->debug},
+		{"pipeline", PIPE_MAILBOX, &w->pipe},
+		{"probes", PROBES_MAILBOX, &w->probing},
+		{"disk", disk_mailbox_bytes, &w->disk},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(workers); i++) {
+		int r = worker_new(w->loop, workers[i].name, workers[i].mailbox_bytes,
+				   workers[i].worker);
+
+		if (r < 0)
+			return r;
+	}
+	worker_on_stuck(w->disk, disk_stuck, NULL);
+	worker_on_stuck(w->files, work_files_stuck, w);
+	return 0;
+}
+
+void work_close(struct work *w)
+{
+	struct worker **all[] = {&w->tables, &w->debug, &w->attach, &w->probing,
+				 &w->os,     &w->files, &w->pipe};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (*all[i])
+			worker_free(*all[i]);
+	w->closing = true;
+	finish(w);
+}
+
+struct work *work_free(struct work *w)
+{
+	if (!w)
+		return NULL;
+	report_problems_done(&w->unreadable);
+	w->closed = true;
+	unref(w);
+	return NULL;
+}
