@@ -64,10 +64,10 @@ static json_t *entry_of(const struct world *w, const json_t *target)
 
 static bool is_refusal(const char *reason)
 {
-	for (enum refusal r = REFUSAL_NONE + 1; r < _REFUSAL_MAX; r++)
-		if (streq(select_refusals[r].reason, reason))
-			return true;
-	return false;
+	enum reason r = reason_by_name(reason);
+
+	return r == REASON_NAMESPACE_DISABLED || r == REASON_NAMESPACE_NOT_OPTED_IN ||
+	       r == REASON_POD_OPTED_OUT;
 }
 
 static int64_t pods_of(const json_t *entry, const char *reason)

@@ -137,8 +137,8 @@ void agentless_pods_done(struct agentless_pods *p)
 /* ---- what a target selects ---- */
 
 struct tally {
-	unsigned n_matched, n_wanted, n_refused[_REFUSAL_MAX];
-	const struct agentless_pod *example[_REFUSAL_MAX];
+	unsigned n_matched, n_wanted, n_refused[_REASON_MAX];
+	const struct agentless_pod *example[_REASON_MAX];
 };
 
 /* The first pod of a namespace, or behind it. */
@@ -162,7 +162,7 @@ static void add(struct tally *t, const struct selection *s, const struct agentle
 {
 	const struct selected of = {pod->ns, ns_labels, json_at(pod->object, "metadata.labels"),
 				    json_at(pod->object, "metadata.annotations")};
-	enum refusal r;
+	enum reason r;
 
 	if (!selector_matches(s->pods, of.labels))
 		return;
@@ -197,19 +197,20 @@ static json_t *reasons(const struct tally *t, const char *why_not)
 
 	if (t->n_wanted)
 		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:i}", "reason", "NodeWithoutAgent",
-						"message", why_not, "pods", (int)t->n_wanted));
-	for (enum refusal r = REFUSAL_NONE + 1; r < _REFUSAL_MAX; r++) {
+				      json_pack("{s:s, s:s, s:i}", "reason",
+						reason_name(REASON_NODE_WITHOUT_AGENT), "message",
+						why_not, "pods", (int)t->n_wanted));
+	for (enum reason r = REASON_NONE + 1; r < _REASON_MAX; r++) {
 		_cleanup_free_ char *example = NULL, *text = NULL;
 
 		if (!t->n_refused[r])
 			continue;
 		example = xasprintf("%s/%s", t->example[r]->ns,
 				    json_str_at(t->example[r]->object, "metadata.name", ""));
-		text = select_about_pods(select_refusals[r].text, t->n_refused[r], example);
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "reason",
-						      select_refusals[r].reason, "message", text,
-						      "pods", (int)t->n_refused[r]));
+		text = reason_about_pods(r, t->n_refused[r], example);
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:i}", "reason", reason_name(r),
+						"message", text, "pods", (int)t->n_refused[r]));
 	}
 	return list;
 }

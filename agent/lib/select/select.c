@@ -2,16 +2,6 @@
 /* See select.h. */
 #include "lib/select/select.h"
 
-const struct refusal_text select_refusals[_REFUSAL_MAX] = {
-	[REFUSAL_NAMESPACE_DISABLED] = {"NamespaceDisabled", "the namespace's label " SELECT_LABEL
-							     "=disabled forbids profiling of"},
-	[REFUSAL_NAMESPACE_NOT_OPTED_IN] = {"NamespaceNotOptedIn",
-					    "the namespace lacks the label " SELECT_LABEL
-					    "=enabled, which a ClusterProfilingTarget needs for"},
-	[REFUSAL_POD_OPTED_OUT] = {"PodOptedOut", "a label or annotation " SELECT_LABEL
-						  " with another value than \"enabled\" opts out"},
-};
-
 bool select_takes_node(const struct selection *s, const json_t *labels)
 {
 	if (!s->nodes || (json_is_object(s->nodes) && json_object_size(s->nodes) == 0))
@@ -51,20 +41,14 @@ bool select_opted_out(const json_t *labels, const json_t *annotations)
 	return opts_out(labels) || opts_out(annotations);
 }
 
-enum refusal select_refusal(const struct selection *s, const struct selected *p,
-			    bool opt_in_required)
+enum reason select_refusal(const struct selection *s, const struct selected *p,
+			   bool opt_in_required)
 {
 	const char *of_ns = json_string_value(json_object_get(p->ns_labels, SELECT_LABEL));
 
 	if (str_equal(of_ns, "disabled"))
-		return REFUSAL_NAMESPACE_DISABLED;
+		return REASON_NAMESPACE_DISABLED;
 	if (s->cluster && opt_in_required && !str_equal(of_ns, "enabled"))
-		return REFUSAL_NAMESPACE_NOT_OPTED_IN;
-	return select_opted_out(p->labels, p->annotations) ? REFUSAL_POD_OPTED_OUT : REFUSAL_NONE;
-}
-
-char *select_about_pods(const char *text, unsigned n_pods, const char *example)
-{
-	return xasprintf("%s %u pod%s (%s%s)", text, n_pods, n_pods == 1 ? "" : "s",
-			 n_pods == 1 ? "" : "for example ", example);
+		return REASON_NAMESPACE_NOT_OPTED_IN;
+	return select_opted_out(p->labels, p->annotations) ? REASON_POD_OPTED_OUT : REASON_NONE;
 }

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "lib/base/base.h"
+#include "lib/reason/reason.h"
 
 #define SELECT_LABEL "podflame.io/profiling" /* of namespaces and pods, and an annotation of pods */
 
@@ -32,21 +32,11 @@ bool select_takes_namespace(const struct selection *s, const char *ns, const jso
 /* Whether the selectors match the pod: its namespace and itself. */
 bool select_matches(const struct selection *s, const struct selected *p);
 
-/* Why a pod that the selectors match must not be profiled all the same. */
-enum refusal {
-	REFUSAL_NONE,
-	REFUSAL_NAMESPACE_DISABLED,
-	REFUSAL_NAMESPACE_NOT_OPTED_IN,
-	REFUSAL_POD_OPTED_OUT,
-	_REFUSAL_MAX,
-};
-struct refusal_text {
-	const char *reason, *text; /* of a condition; before "N pods (for example NS/NAME)" */
-};
-extern const struct refusal_text select_refusals[_REFUSAL_MAX];
-/* opt_in_required: a ClusterProfilingTarget reaches labelled namespaces only. */
-enum refusal select_refusal(const struct selection *s, const struct selected *p,
-			    bool opt_in_required);
+/*
+ * Why a pod that the selectors match must not be profiled all the same: NAMESPACE_DISABLED,
+ * NAMESPACE_NOT_OPTED_IN, POD_OPTED_OUT or NONE. opt_in_required: a ClusterProfilingTarget reaches
+ * labelled namespaces only.
+ */
+enum reason select_refusal(const struct selection *s, const struct selected *p,
+			   bool opt_in_required);
 bool select_opted_out(const json_t *labels, const json_t *annotations); /* of a pod */
-/* "TEXT 3 pods (for example NS/NAME)". Caller frees. */
-char *select_about_pods(const char *text, unsigned n_pods, const char *example);

@@ -57,14 +57,14 @@ static void test_nodes(void **state)
 	assert_false(select_takes_node(&some, empty) || select_takes_node(&some, NULL));
 }
 
-static enum refusal refusal(bool cluster, bool opt_in, const char *ns_label, const char *pod_label)
+static enum reason refusal(bool cluster, bool opt_in, const char *ns_label, const char *pod_label)
 {
 	_cleanup_json_ json_t *ns = json_pack("{s:s*}", SELECT_LABEL, ns_label);
 	_cleanup_json_ json_t *pod = json_pack("{s:s*}", SELECT_LABEL, pod_label);
 	const struct selection s = {.cluster = cluster, .ns = "app"};
 	const struct selected as_label = {"app", ns, pod, NULL},
 			      as_annotation = {"app", ns, NULL, pod};
-	enum refusal r = select_refusal(&s, &as_label, opt_in);
+	enum reason r = select_refusal(&s, &as_label, opt_in);
 
 	assert_int_equal(select_refusal(&s, &as_annotation, opt_in), r);
 	return r;
@@ -73,25 +73,13 @@ static enum refusal refusal(bool cluster, bool opt_in, const char *ns_label, con
 static void test_refusals(void **state)
 {
 	(void)state;
-	assert_int_equal(refusal(false, true, NULL, NULL), REFUSAL_NONE);
-	assert_int_equal(refusal(false, true, "disabled", "enabled"), REFUSAL_NAMESPACE_DISABLED);
-	assert_int_equal(refusal(true, true, NULL, NULL), REFUSAL_NAMESPACE_NOT_OPTED_IN);
-	assert_int_equal(refusal(true, false, NULL, NULL), REFUSAL_NONE);
-	assert_int_equal(refusal(true, true, "enabled", NULL), REFUSAL_NONE);
-	assert_int_equal(refusal(true, true, "enabled", "false"), REFUSAL_POD_OPTED_OUT);
-	assert_int_equal(refusal(false, true, NULL, "enabled"), REFUSAL_NONE);
-}
-
-static void test_texts(void **state)
-{
-	_cleanup_free_ char *one = select_about_pods("text of", 1, "a/p"),
-			    *two = select_about_pods("text of", 2, "a/p");
-
-	(void)state;
-	assert_string_equal(one, "text of 1 pod (a/p)");
-	assert_string_equal(two, "text of 2 pods (for example a/p)");
-	for (enum refusal r = REFUSAL_NONE + 1; r < _REFUSAL_MAX; r++)
-		assert_true(select_refusals[r].reason && select_refusals[r].text);
+	assert_int_equal(refusal(false, true, NULL, NULL), REASON_NONE);
+	assert_int_equal(refusal(false, true, "disabled", "enabled"), REASON_NAMESPACE_DISABLED);
+	assert_int_equal(refusal(true, true, NULL, NULL), REASON_NAMESPACE_NOT_OPTED_IN);
+	assert_int_equal(refusal(true, false, NULL, NULL), REASON_NONE);
+	assert_int_equal(refusal(true, true, "enabled", NULL), REASON_NONE);
+	assert_int_equal(refusal(true, true, "enabled", "false"), REASON_POD_OPTED_OUT);
+	assert_int_equal(refusal(false, true, NULL, "enabled"), REASON_NONE);
 }
 
 int main(void)
@@ -100,7 +88,6 @@ int main(void)
 		cmocka_unit_test(test_selectors),
 		cmocka_unit_test(test_nodes),
 		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

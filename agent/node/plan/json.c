@@ -56,10 +56,10 @@ static json_t *target_json(const struct plan_target *t)
 	json_t *reasons = json_array();
 
 	for (size_t i = 0; i < t->n_reasons; i++)
-		json_array_append_new(reasons,
-				      json_pack("{s:s, s:s, s:i}", "reason", t->reasons[i].reason,
-						"message", t->reasons[i].message, "pods",
-						(int)t->reasons[i].n_pods));
+		json_array_append_new(reasons, json_pack("{s:s, s:s, s:i}", "reason",
+							 reason_name(t->reasons[i].reason),
+							 "message", t->reasons[i].message, "pods",
+							 (int)t->reasons[i].n_pods));
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:b, s:b, s:b, s:b, s:o, s:i, s:i, s:i, s:o}",
 			 "uid", t->uid, "kind", t->kind, "namespace", t->ns, "name", t->name,
 			 "generation", (json_int_t)t->generation, "accepted", t->accepted,

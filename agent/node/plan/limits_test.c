@@ -52,7 +52,7 @@ static struct plan *build(json_t **targets, size_t n_targets, json_t **pods, siz
 static const struct plan_reason *reason(const struct plan_target *t, const char *name)
 {
 	for (size_t i = 0; i < t->n_reasons; i++) {
-		if (streq(t->reasons[i].reason, name))
+		if (streq(reason_name(t->reasons[i].reason), name))
 			return &t->reasons[i];
 	}
 	fail_msg("no reason %s", name);

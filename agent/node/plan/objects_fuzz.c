@@ -81,7 +81,7 @@ static void check_plan(const struct plan_world *w, const struct plan *p)
 		check(t->accepted || t->n_reasons);
 		check(t->pods_planned <= t->pods_matched && t->pods_matched <= w->n_pods);
 		for (size_t k = 0; k < t->n_reasons; k++)
-			check(t->reasons[k].reason[0] && strlen(t->reasons[k].message) <= 1024);
+			check(t->reasons[k].reason && strlen(t->reasons[k].message) <= 1024);
 	}
 	for (size_t i = 0; i < p->n_pods; i++)
 		check_pod(w, &p->pods[i]);

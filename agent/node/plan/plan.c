@@ -189,19 +189,19 @@ static bool in_scope(const struct build *b, const struct target *t, const struct
 	       !str_equal(p->ns, b->s->own_namespace) && !streq(p->ns, "kube-system");
 }
 
-static enum why refused(const struct build *b, const struct target *t, const struct pod_view *p,
-			const struct selected *selected)
+static enum reason refused(const struct build *b, const struct target *t, const struct pod_view *p,
+			   const struct selected *selected)
 {
 	const struct selection s = selection_of(t);
-	enum refusal r = select_refusal(&s, selected, b->s->opt_in_required);
+	enum reason r = select_refusal(&s, selected, b->s->opt_in_required);
 
 	if (r)
-		return why_of_refusal(r);
+		return r;
 	if (p->ambiguous)
-		return WHY_AMBIGUOUS_STATIC_POD;
+		return REASON_AMBIGUOUS_STATIC_POD;
 	if (p->over_limit)
-		return WHY_TOO_MANY_PODS;
-	return WHY_NONE;
+		return REASON_TOO_MANY_PODS;
+	return REASON_NONE;
 }
 
 static unsigned capped_hz(const struct build *b, const struct target *t)
@@ -239,9 +239,10 @@ static void add_label_tags(const struct target *t, const struct pod_view *p, str
 }
 
 /* Why none of the pod's wanted containers can be sampled now; what: the state of one of them. */
-static enum why not_running(const struct target *t, const struct pod_view *p, const char **ret_what)
+static enum reason not_running(const struct target *t, const struct pod_view *p,
+			       const char **ret_what)
 {
-	enum why why = WHY_NONE;
+	enum reason why = REASON_NONE;
 
 	for (size_t i = 0; i < p->n_containers; i++) {
 		const struct container_view *c = &p->containers[i];
@@ -249,10 +250,10 @@ static enum why not_running(const struct target *t, const struct pod_view *p, co
 		if (!target_wants_container(t, c->name, c->type))
 			continue;
 		if (c->id && !c->waiting)
-			return WHY_NONE;
+			return REASON_NONE;
 		if (c->bad_id)
-			return WHY_UNSUPPORTED_RUNTIME;
-		why = WHY_CONTAINERS_NOT_RUNNING;
+			return REASON_UNSUPPORTED_RUNTIME;
+		why = REASON_CONTAINERS_NOT_RUNNING;
 		*ret_what = c->waiting ? c->waiting : "not started yet";
 	}
 	return why;
@@ -267,7 +268,7 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
 	struct plan_target *pt = &b->plan->targets[ti];
 	unsigned n = 0;
 	const char *what = NULL;
-	enum why why;
+	enum reason why;
 
 	if (!in_scope(b, t, &selected))
 		return;
@@ -284,9 +285,9 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
 		n++;
 	}
 	if (p->containers_cut)
-		tally_add(&b->tallies[ti], WHY_TOO_MANY_CONTAINERS, p, NULL);
+		tally_add(&b->tallies[ti], REASON_TOO_MANY_CONTAINERS, p, NULL);
 	if (!n) {
-		tally_add(&b->tallies[ti], WHY_NO_CONTAINERS_SELECTED, p, NULL);
+		tally_add(&b->tallies[ti], REASON_NO_CONTAINERS_SELECTED, p, NULL);
 		return;
 	}
 	why = not_running(t, p, &what);
@@ -456,10 +457,8 @@ struct plan *plan_free(struct plan *p)
 	for (size_t i = 0; i < p->n_targets; i++) {
 		struct plan_target *t = &p->targets[i];
 
-		for (size_t k = 0; k < t->n_reasons; k++) {
-			free(t->reasons[k].reason);
+		for (size_t k = 0; k < t->n_reasons; k++)
 			free(t->reasons[k].message);
-		}
 		free(t->reasons);
 		free(t->uid);
 		free(t->kind);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "lib/profile/profile.h"
+#include "lib/reason/reason.h"
 
 /* Settings of the install that the plan depends on. Strings borrowed. */
 struct plan_settings {
@@ -81,7 +82,7 @@ struct plan_pod {
 	size_t n_containers;
 };
 struct plan_reason {
-	char *reason;			/* CamelCase: NoPodsMatched, NamespaceNotOptedIn, PodOptedOut, ... */
+	enum reason reason;
 	char *message;			/* for a person; <= 1024 bytes */
 	unsigned n_pods;		/* how many pods it concerns */
 };

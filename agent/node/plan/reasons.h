@@ -4,27 +4,13 @@
 
 #include "node/plan/internal.h"
 
-enum why {
-	WHY_NONE,
-	WHY_NAMESPACE_DISABLED,
-	WHY_NAMESPACE_NOT_OPTED_IN,
-	WHY_POD_OPTED_OUT,
-	WHY_AMBIGUOUS_STATIC_POD,
-	WHY_TOO_MANY_PODS,
-	WHY_NO_CONTAINERS_SELECTED,
-	WHY_UNSUPPORTED_RUNTIME,
-	WHY_CONTAINERS_NOT_RUNNING,
-	WHY_TOO_MANY_CONTAINERS,
-	_WHY_MAX,
-};
-enum why why_of_refusal(enum refusal r);
-struct tally {
+struct tally { /* reasons that are of pods */
 	struct {
 		unsigned n;
 		char *example; /* "namespace/name" of the first pod, perhaps with its state */
-	} of[_WHY_MAX];
+	} of[_REASON_MAX];
 };
-void tally_add(struct tally *t, enum why why, const struct pod_view *p, const char *what);
+void tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what);
 void tally_done(struct tally *t);
 
 struct reason_facts {

@@ -86,10 +86,10 @@ static json_t *reasons_of(const struct plan_target *t)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < t->n_reasons; i++)
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:i}", "reason", t->reasons[i].reason,
-						"message", t->reasons[i].message, "pods",
-						(int)t->reasons[i].n_pods));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "reason",
+						      reason_name(t->reasons[i].reason), "message",
+						      t->reasons[i].message, "pods",
+						      (int)t->reasons[i].n_pods));
 	return list;
 }
 

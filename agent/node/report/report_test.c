@@ -50,7 +50,7 @@ static bool urgent(void)
 /* ---- plans ---- */
 
 static struct plan_reason opted_out = {
-	.reason = (char *)"PodOptedOut", .message = (char *)"says no", .n_pods = 2};
+	.reason = REASON_POD_OPTED_OUT, .message = (char *)"says no", .n_pods = 2};
 
 static struct plan_target target(const char *uid, int64_t generation, unsigned pods)
 {
