@@ -368,7 +368,7 @@ static void collect(struct follow *f, struct problem_list *now, problem_of *text
 	}
 }
 
-static void tell(struct follow *f, struct problem_list *before, const char *reason,
+static void tell(struct follow *f, struct problem_list *before, enum reason reason,
 		 problem_of *text)
 {
 	struct problem_list now = {0};
@@ -413,7 +413,7 @@ static void tell_memory(struct follow *f)
 
 	collect(f, &now, not_probed);
 	collect(f, &now, not_seen);
-	report_problems_tell(&f->not_probed, &now, f->config.report, "MemoryNotSeen");
+	report_problems_tell(&f->not_probed, &now, f->config.report, REASON_MEMORY_NOT_SEEN);
 }
 
 /* Nothing went wrong: what is told is what its user cannot know. */
@@ -435,7 +435,7 @@ static void tell_parked(struct follow *f)
 			report_problems_add(&now, procs_plan(f->config.procs), o, &what);
 		owner_unref(o);
 	}
-	report_problems_tell(&f->parked, &now, f->config.report, "GoroutinesNotSeen");
+	report_problems_tell(&f->parked, &now, f->config.report, REASON_GOROUTINES_NOT_SEEN);
 }
 
 static void sweep(struct follow *f)
@@ -458,10 +458,10 @@ void follow_tick(struct follow *f)
 	work_left_behind_again(&f->stuck, &f->config.work->probing);
 	work_left_behind_again(&f->asks_stuck, &f->config.work->attach);
 	if (f->config.report) {
-		tell(f, &f->no_tables, "UnwindTablesMissing", no_tables);
-		tell(f, &f->not_walked, "RuntimeNotWalked", not_walked);
-		tell(f, &f->not_named, "RuntimeNotNamed", not_named);
-		tell(f, &f->not_attached, "JavaAttachFailed", not_attached);
+		tell(f, &f->no_tables, REASON_UNWIND_TABLES_MISSING, no_tables);
+		tell(f, &f->not_walked, REASON_RUNTIME_NOT_WALKED, not_walked);
+		tell(f, &f->not_named, REASON_RUNTIME_NOT_NAMED, not_named);
+		tell(f, &f->not_attached, REASON_JAVA_ATTACH_FAILED, not_attached);
 		tell_memory(f);
 		tell_parked(f);
 	}

@@ -187,7 +187,7 @@ void report_problems_add(struct problem_list *l, const struct plan *plan, const 
 }
 
 void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
-			  const char *reason)
+			  enum reason reason)
 {
 	(void)before;
 	(void)now;

@@ -38,7 +38,7 @@ struct support_copy {
 };
 
 /* kernel.c: to all targets that select somebody; message "": no more */
-void kernel_tell_targets(struct kernel *k, const char *reason, const char *message);
+void kernel_tell_targets(struct kernel *k, enum reason reason, const char *message);
 /* kernel.c; each text once, until another comes */
 void kernel_complain(struct kernel *k, const char *what, const char *why);
 /* os worker: every selected process is told of by the next quick drain. */

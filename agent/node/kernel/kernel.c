@@ -20,7 +20,7 @@ void kernel_complain(struct kernel *k, const char *what, const char *why)
 	log_err("%s", text);
 }
 
-void kernel_tell_targets(struct kernel *k, const char *reason, const char *message)
+void kernel_tell_targets(struct kernel *k, enum reason reason, const char *message)
 {
 	const struct plan *plan = procs_plan(k->config.procs);
 
@@ -257,7 +257,7 @@ void kernel_sync(struct kernel *k)
 	if (k->config.work->closing || !k->started)
 		return;
 	if (k->state == OFF && wanted && k->load_error[0])
-		kernel_tell_targets(k, "ProfilerNotLoaded", k->load_error);
+		kernel_tell_targets(k, REASON_PROFILER_NOT_LOADED, k->load_error);
 	if (k->state == OFF && wanted && now_boot_ns() >= k->retry_ns)
 		kernel_load(k);
 	else if (k->state == ON && !wanted && k->config.ops->detach(k->config.ops_arg))

@@ -99,14 +99,14 @@ static void load_done(struct task *t)
 		k->retry_ns = now_boot_ns() + RETRY_NS;
 		snprintf(k->load_error, sizeof(k->load_error), "%s", why);
 		kernel_complain(k, "cannot load the BPF programs", why);
-		kernel_tell_targets(k, "ProfilerNotLoaded", why);
+		kernel_tell_targets(k, REASON_PROFILER_NOT_LOADED, why);
 		return;
 	}
 	k->state = ON;
 	k->filter_stale = true;
 	k->scanned_ns = 0;
 	if (k->load_error[0])
-		kernel_tell_targets(k, "ProfilerNotLoaded", "");
+		kernel_tell_targets(k, REASON_PROFILER_NOT_LOADED, "");
 	k->load_error[0] = '\0';
 	k->load_refused = false;
 	snprintf(k->tables_problem, sizeof(k->tables_problem), "%s",

@@ -115,7 +115,7 @@ static void tell(struct rates *l)
 			if (t)
 				report_problems_add(&now, plan, &o, &what);
 		}
-	report_problems_tell(&l->told, &now, l->config->report, "RateLowered");
+	report_problems_tell(&l->told, &now, l->config->report, REASON_RATE_LOWERED);
 }
 
 /* As its targets ask now; what a sample costs changes each time, and is not told each time. */

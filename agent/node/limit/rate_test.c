@@ -25,13 +25,13 @@ void plan_targets_of(const struct plan *plan, const char *container_id, const ch
 	fn("t1", arg);
 }
 
-void report_problem(struct report *r, const char *target_uid, const char *reason, const char *text,
+void report_problem(struct report *r, const char *target_uid, enum reason reason, const char *text,
 		    unsigned n_pods)
 {
 	(void)r;
 	(void)target_uid;
 	(void)n_pods;
-	assert_string_equal(reason, "RateLowered");
+	assert_int_equal(reason, REASON_RATE_LOWERED);
 	snprintf(told, sizeof(told), "%s", text);
 }
 

@@ -139,6 +139,6 @@ void limit_tell(struct limit *o)
 		}
 	counter_set(counter("podflame_containers_over_budget", NULL, NULL), n_refused);
 	counter_set(counter("podflame_containers_estimated", NULL, NULL), n_estimated);
-	report_problems_tell(&o->refused, &refused, o->config.report, "OverBudget");
-	report_problems_tell(&o->estimated, &estimated, o->config.report, "Estimated");
+	report_problems_tell(&o->refused, &refused, o->config.report, REASON_OVER_BUDGET);
+	report_problems_tell(&o->estimated, &estimated, o->config.report, REASON_ESTIMATED);
 }

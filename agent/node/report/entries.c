@@ -181,17 +181,17 @@ bool entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_
 	return true;
 }
 
-static json_t *reason_json(const char *reason, const char *message, unsigned n_pods)
+static json_t *reason_json(enum reason reason, const char *message, unsigned n_pods)
 {
 	_cleanup_free_ char *cut = utf8_shorten(message, REPORT_MAX_MESSAGE);
 	json_t *text = json_string(cut);
 
 	/* text of others may be no UTF-8: then the reason alone is told */
-	return json_pack("{s:s, s:o, s:i}", "reason", reason, "message",
-			 text ? text : json_string(reason), "pods", (int)n_pods);
+	return json_pack("{s:s, s:o, s:i}", "reason", reason_name(reason), "message",
+			 text ? text : json_string(reason_name(reason)), "pods", (int)n_pods);
 }
 
-bool entries_problem(struct entries *es, const char *uid, const char *reason, const char *message,
+bool entries_problem(struct entries *es, const char *uid, enum reason reason, const char *message,
 		     unsigned n_pods)
 {
 	struct entry *e = find(es, uid);
@@ -200,11 +200,11 @@ bool entries_problem(struct entries *es, const char *uid, const char *reason, co
 	if (!e)
 		return false;
 	if (!message || !*message)
-		return json_object_del(e->problems, reason) == 0;
+		return json_object_del(e->problems, reason_name(reason)) == 0;
 	now = reason_json(reason, message, n_pods);
-	if (json_equal(now, json_object_get(e->problems, reason)))
+	if (json_equal(now, json_object_get(e->problems, reason_name(reason))))
 		return false;
-	json_object_set(e->problems, reason, now);
+	json_object_set(e->problems, reason_name(reason), now);
 	return true;
 }
 
@@ -233,7 +233,8 @@ static void add_unsupported(const struct entries *es, const struct entry *e, jso
 			buf_printf(&text, "%s%s: %s", text.len ? "; " : "", event_info(ev)->name,
 				   es->unsupported[ev]);
 	if (text.len)
-		json_array_append_new(list, reason_json("EventUnsupported", text.data, e->pods));
+		json_array_append_new(list,
+				      reason_json(REASON_EVENT_UNSUPPORTED, text.data, e->pods));
 }
 
 /* The schema has room for REPORT_MAX_REASONS: the last one names those that are over. */
@@ -250,7 +251,7 @@ static void limit_reasons(json_t *list)
 			   json_str_at(json_array_get(list, i), "reason", ""));
 	while (json_array_size(list) >= REPORT_MAX_REASONS)
 		json_array_remove(list, json_array_size(list) - 1);
-	json_array_append_new(list, reason_json("ReasonsOmitted", text.data, 0));
+	json_array_append_new(list, reason_json(REASON_REASONS_OMITTED, text.data, 0));
 }
 
 static json_t *all_reasons(const struct entries *es, const struct entry *e)

@@ -23,7 +23,7 @@ bool entries_sampled(struct entries *e, const char *uid, enum event ev);
 bool entries_stored(struct entries *e, const char *uid, enum event ev);
 /* true when the share is to be told anew. */
 bool entries_stacks(struct entries *e, const char *uid, uint64_t n, uint64_t n_finished);
-bool entries_problem(struct entries *e, const char *uid, const char *reason, const char *message,
+bool entries_problem(struct entries *e, const char *uid, enum reason reason, const char *message,
 		     unsigned n_pods);
 /* status.targets, sorted by uid; what did not fit is counted, of the namespaces with the most. New reference. */
 json_t *entries_json(const struct entries *e, unsigned *ret_omitted);

@@ -225,7 +225,7 @@ static bool is_told(const struct problem_list *l, const char *uid)
 }
 
 void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
-			  const char *reason)
+			  enum reason reason)
 {
 	for (size_t i = 0; r && i < before->n; i++)
 		if (!is_told(now, before->items[i].uid))

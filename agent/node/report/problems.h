@@ -27,5 +27,5 @@ void report_problems_add(struct problem_list *l, const struct plan *plan, const 
  * more; now becomes before.
  */
 void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
-			  const char *reason);
+			  enum reason reason);
 void report_problems_done(struct problem_list *l);

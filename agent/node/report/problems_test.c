@@ -19,12 +19,12 @@ void plan_targets_of(const struct plan *plan, const char *container_id, const ch
 	fn("target", arg);
 }
 
-void report_problem(struct report *r, const char *target_uid, const char *reason, const char *text,
+void report_problem(struct report *r, const char *target_uid, enum reason reason, const char *text,
 		    unsigned n_pods)
 {
 	(void)r;
 	assert_string_equal(target_uid, "target");
-	assert_string_equal(reason, "OverBudget");
+	assert_int_equal(reason, REASON_OVER_BUDGET);
 	if (!*text) {
 		n_removed++;
 		return;
@@ -54,7 +54,7 @@ static void add(struct problem_list *l, const char *container, const char *pod,
 static void tell(struct problem_list *now)
 {
 	n_messages = n_removed = 0;
-	report_problems_tell(&before, now, (struct report *)&report, "OverBudget");
+	report_problems_tell(&before, now, (struct report *)&report, REASON_OVER_BUDGET);
 	assert_int_equal(now->n, 0);
 }
 

@@ -431,7 +431,7 @@ void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_
 		changed(r);
 }
 
-void report_problem(struct report *r, const char *target_uid, const char *reason,
+void report_problem(struct report *r, const char *target_uid, enum reason reason,
 		    const char *message, unsigned n_pods)
 {
 	if (entries_problem(&r->entries, target_uid, reason, message, n_pods))

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/kube/kube.h"
+#include "lib/reason/reason.h"
 #include "node/probe/probe.h"
 
 struct report_config {			/* strings are copied */
@@ -32,9 +33,9 @@ void report_sampled(struct report *r, const char *target_uid, enum event e, uint
 void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples);	/* hub has it */
 /* Of n samples with a user stack, n_finished have a whole one. Told when the share has moved by a point. */
 void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_t n_finished);
-/* A problem of one target here, of n_pods (0: not known): reason CamelCase; message "" or NULL removes it. */
-void report_problem(struct report *r, const char *target_uid, const char *reason, const char *message,
-		    unsigned n_pods);
+/* A problem of one target here, of n_pods (0: not known); message "" or NULL removes it. */
+void report_problem(struct report *r, const char *target_uid, enum reason reason,
+		    const char *message, unsigned n_pods);
 /* Asks whether the server still has it, unless a write is about to find out; if not it is written again. */
 void report_check(struct report *r);
 /* The JSON that would be written now (tests, /debug/report); new reference. */

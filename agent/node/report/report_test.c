@@ -129,7 +129,7 @@ static void test_json(void **state)
 	report_support(r, s, ARRAY_SIZE(s), "v2");
 	give_plan(r, t, ARRAY_SIZE(t));
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
-	report_problem(r, "u1", "RateLowered", "over the limit", 3);
+	report_problem(r, "u1", REASON_RATE_LOWERED, "over the limit", 3);
 	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 3);
 	o = report_json(r);
 	assert_string_equal(json_str_at(o, "metadata.name", ""), "node1");
@@ -219,13 +219,13 @@ static void test_long_texts_are_cut(void **state)
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
 	memcpy(text + 1020, "\xc3\xa4", 2);
-	report_problem(r, "u1", "MemoryNotSeen", text, 2);
+	report_problem(r, "u1", REASON_MEMORY_NOT_SEEN, text, 2);
 	o = first_target(r);
 	assert_int_equal(strlen(reason_at(o, 0, "message")), 1023);
 	assert_string_equal(reason_at(o, 0, "message") + 1019, "x...");
 	assert_int_equal(json_int_at(json_array_get(json_object_get(o, "reasons"), 0), "pods", 0),
 			 2);
-	report_problem(r, "u1", "MemoryNotSeen", "\xff", 2);
+	report_problem(r, "u1", REASON_MEMORY_NOT_SEEN, "\xff", 2);
 	later = first_target(r);
 	assert_string_equal(reason_at(later, 0, "message"), "MemoryNotSeen");
 	memcpy(text + 255, "\xc3\xa4", 2);
@@ -397,7 +397,7 @@ static void test_a_burst_is_limited(void **state)
 
 	(void)state;
 	for (int i = 0; i < 40; i++) {
-		report_problem(r, "u1", "RateLowered", i % 2 ? "" : "over the limit", 0);
+		report_problem(r, "u1", REASON_RATE_LOWERED, i % 2 ? "" : "over the limit", 0);
 		if (!urgent())
 			break;
 		n_urgent++;
@@ -636,17 +636,19 @@ static void test_reasons_that_find_no_room_are_named(void **state)
 {
 	struct report *r = new_report();
 	struct plan_target t = target("u1", 1, 2);
+	const enum reason first_reason = REASON_OVER_BUDGET;
 	json_t *first;
 
 	(void)state;
 	give_plan(r, &t, 1);
-	for (char name[] = "A"; *name <= 'J'; ++*name)
-		report_problem(r, "u1", name, "is so", 1);
+	for (enum reason reason = first_reason; reason < first_reason + 10; reason++)
+		report_problem(r, "u1", reason, "is so", 1);
 	first = first_target(r);
 	assert_int_equal(json_array_size(json_at(first, "reasons")), 8);
-	assert_string_equal(reason_at(first, 6, "reason"), "G");
+	assert_string_equal(reason_at(first, 6, "reason"), "RuntimeNotWalked");
 	assert_string_equal(reason_at(first, 7, "reason"), "ReasonsOmitted");
-	assert_string_equal(reason_at(first, 7, "message"), "3 more: H, I, J");
+	assert_string_equal(reason_at(first, 7, "message"),
+			    "3 more: JavaAttachFailed, RuntimeNotNamed, GoroutinesNotSeen");
 	json_decref(first);
 	report_free(r);
 }
@@ -660,7 +662,7 @@ static void test_no_problem_without_a_container(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	report_problem(r, "u1", "OverBudget", "mem-inuse is off", 2);
+	report_problem(r, "u1", REASON_OVER_BUDGET, "mem-inuse is off", 2);
 	first = first_target(r);
 	assert_int_equal(json_array_size(json_at(first, "reasons")), 1);
 	json_decref(first);

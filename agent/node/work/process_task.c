@@ -90,7 +90,7 @@ static void tell_blocked(struct work *w)
 	for (size_t i = 0; i < w->stuck.n; i++)
 		add_blocked(w, w->stuck.jobs[i], &now);
 	add_blocked(w, w->stuck.waits, &now);
-	report_problems_tell(&w->unreadable, &now, w->report, "ProcessUnreadable");
+	report_problems_tell(&w->unreadable, &now, w->report, REASON_PROCESS_UNREADABLE);
 }
 
 /* Another worker reads now. */

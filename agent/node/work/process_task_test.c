@@ -44,12 +44,12 @@ const struct plan *procs_plan(const struct procs *p)
 
 static char told[256];
 
-void report_problem(struct report *r, const char *uid, const char *reason, const char *text,
+void report_problem(struct report *r, const char *uid, enum reason reason, const char *text,
 		    unsigned n)
 {
 	(void)r;
 	(void)n;
-	assert_string_equal(reason, "ProcessUnreadable");
+	assert_int_equal(reason, REASON_PROCESS_UNREADABLE);
 	snprintf(told, sizeof(told), "%s: %s", uid, text);
 }
 
