@@ -19,8 +19,9 @@
 
 struct verdict {
 	const char *status; /* "True", "False", "Unknown" */
-	const char *reason;
-	char *message; /* owned */
+	enum reason reason;
+	const char *name; /* of the reason; borrowed */
+	char *message;	  /* owned */
 };
 struct subject {
 	const json_t *target;
@@ -44,19 +45,27 @@ static const json_t *condition(const json_t *target, const char *type)
 	return NULL;
 }
 
-static bool is(const json_t *cond, const char *status, const char *reason)
+/* reason NONE: any. */
+static bool is(const json_t *cond, const char *status, enum reason reason)
 {
 	return streq(json_str_at(cond, "status", ""), status) &&
-	       (!reason || streq(json_str_at(cond, "reason", ""), reason));
+	       (!reason || streq(json_str_at(cond, "reason", ""), reason_name(reason)));
 }
 
-static struct verdict verdict(const char *status, const char *reason, char *message)
+/* Takes ownership of message. */
+static struct verdict named_verdict(const char *status, enum reason reason, const char *name,
+				    char *message)
 {
 	char *shown = utf8_shorten(message, MESSAGE_BYTES);
 
 	free(message);
 	text_ascii(shown);
-	return (struct verdict){status, reason, shown};
+	return (struct verdict){status, reason, name, shown};
+}
+
+static struct verdict verdict(const char *status, enum reason reason, char *message)
+{
+	return named_verdict(status, reason, reason_name(reason), message);
 }
 
 /* "3 nodes (node1, node2, ...)" */
@@ -75,14 +84,14 @@ static struct verdict group_verdict(const char *status, const struct group *g)
 {
 	_cleanup_free_ char *nodes = nodes_text(g), *text = group_text(g, STATUS_SHOWN_BYTES);
 
-	return verdict(status, g->reason, xasprintf("on %s: %s", nodes, text));
+	return named_verdict(status, g->reason, g->name, xasprintf("on %s: %s", nodes, text));
 }
 
 /* NULL: wherever pods are to be profiled, there is an agent. */
 static const struct group *without_agent(const struct sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++)
-		if (streq(s->groups[i].reason, WITHOUT_AGENT))
+		if (s->groups[i].reason == REASON_NODE_WITHOUT_AGENT)
 			return &s->groups[i];
 	return NULL;
 }
@@ -97,7 +106,7 @@ static char *without_agent_text(const struct group *g)
 			 g->n_pods == 1 ? "" : "s", nodes, g->n_pods == 1 ? "is" : "are", text);
 }
 
-static const struct group *first_group(const struct sum *s, enum weight at_least)
+static const struct group *first_group(const struct sum *s, enum reason_weight at_least)
 {
 	const struct group *best = NULL;
 
@@ -132,34 +141,35 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 static struct verdict no_entries(const struct subject *x)
 {
 	const struct group *g = without_agent(x->sum);
-	bool waited = is(x->ready, "False", "NoPodsMatched") || is(x->ready, "False", "NoAgents") ||
-		      is(x->ready, "Unknown", "ReportFull") ||
+	bool waited = is(x->ready, "False", REASON_NO_PODS_MATCHED) ||
+		      is(x->ready, "False", REASON_NO_AGENTS) ||
+		      is(x->ready, "Unknown", REASON_REPORT_FULL) ||
 		      /* while the agent was missed, or by an answer before this one */
-		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", NULL));
+		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", REASON_NONE));
 	unsigned n_reports = x->seen->n_reports;
 
 	if (x->sum->behind && !x->sum->n_current)
 		return verdict(
-			"Unknown", "Pending",
+			"Unknown", REASON_PENDING,
 			xasprintf("waiting for the agents to take over the change; node %.253s has "
 				  "not yet",
 				  x->sum->behind));
 	if (!waited && x->waited_ns < GRACE_NS)
-		return verdict("Unknown", "Pending", xstrdup("waiting for the agents"));
+		return verdict("Unknown", REASON_PENDING, xstrdup("waiting for the agents"));
 	if (!n_reports)
-		return verdict("False", "NoAgents",
+		return verdict("False", REASON_NO_AGENTS,
 			       xstrdup("no agent reports: look at the DaemonSet podflame-agent"));
 	if (x->seen->omitted)
-		return verdict("Unknown", "ReportFull",
+		return verdict("Unknown", REASON_REPORT_FULL,
 			       xstrdup("no report names it, but some nodes have more targets than "
 				       "a report holds, and it may be one that is left out: "
 				       "whether it is profiled there is not known"));
 	if (g)
-		return verdict("False", WITHOUT_AGENT, without_agent_text(g));
+		return verdict("False", REASON_NODE_WITHOUT_AGENT, without_agent_text(g));
 	if (x->sum->n_groups) /* why pods on nodes without an agent are not to be profiled */
 		return group_verdict("False", &x->sum->groups[0]);
 	return verdict(
-		"False", "NoPodsMatched",
+		"False", REASON_NO_PODS_MATCHED,
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
 			  n_reports, n_reports == 1 ? "" : "s", n_reports == 1 ? "s" : "",
 			  json_at(x->target, "spec.nodeSelector") ? "; there is a nodeSelector too"
@@ -171,8 +181,8 @@ static const struct group *blocking(const struct sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++) {
 		const struct group *g = &s->groups[i];
-		bool pods = streq(g->reason, "ContainersNotRunning") ||
-			    streq(g->reason, "UnsupportedRuntime");
+		bool pods = g->reason == REASON_CONTAINERS_NOT_RUNNING ||
+			    g->reason == REASON_UNSUPPORTED_RUNTIME;
 
 		if (g->weight == WEIGHT_PROBLEM && g->n_nodes >= s->n_current)
 			return g;
@@ -185,11 +195,12 @@ static const struct group *blocking(const struct sum *s)
 /* Why an event does not come from any of the nodes; what the others bring is not touched by it. */
 static const struct group *refused_event(const struct sum *s)
 {
-	static const char *const reasons[] = {"OverBudget", "EventUnsupported", "MemoryNotSeen"};
+	static const enum reason reasons[] = {REASON_OVER_BUDGET, REASON_EVENT_UNSUPPORTED,
+					      REASON_MEMORY_NOT_SEEN};
 
 	for (size_t i = 0; i < s->n_groups; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(reasons); k++)
-			if (streq(s->groups[i].reason, reasons[k]) &&
+			if (s->groups[i].reason == reasons[k] &&
 			    s->groups[i].n_nodes >= s->n_current)
 				return &s->groups[i];
 	return NULL;
@@ -197,7 +208,7 @@ static const struct group *refused_event(const struct sum *s)
 
 static struct verdict waiting_for_samples(const struct sum *s)
 {
-	return verdict("Unknown", "WaitingForSamples",
+	return verdict("Unknown", REASON_WAITING_FOR_SAMPLES,
 		       s->n_sampled ? xasprintf("the agents sample and have seen nothing of %s yet",
 						s->missing)
 				    : xstrdup("the agents sample and have seen nothing yet"));
@@ -205,12 +216,12 @@ static struct verdict waiting_for_samples(const struct sum *s)
 
 static struct verdict waiting_for_store(const struct subject *x)
 {
-	if (x->waited_ns >= STORE_LATE_NS || is(x->ready, "False", "NotStored"))
+	if (x->waited_ns >= STORE_LATE_NS || is(x->ready, "False", REASON_NOT_STORED))
 		return verdict(
-			"False", "NotStored",
+			"False", REASON_NOT_STORED,
 			xstrdup("the agents have samples that the hub has not stored; see the "
 				"agents' logs"));
-	return verdict("Unknown", "WaitingForStore",
+	return verdict("Unknown", REASON_WAITING_FOR_STORE,
 		       xstrdup("the agents have samples; the first window ends soon"));
 }
 
@@ -218,7 +229,7 @@ static struct verdict idle(const struct subject *x)
 {
 	unsigned n = x->sum->containers;
 
-	return verdict("True", "Idle",
+	return verdict("True", REASON_IDLE,
 		       streq(x->events, "on-cpu")
 			       ? xasprintf("%u container%s selected; none has used CPU time yet", n,
 					   n == 1 ? " is" : "s are")
@@ -238,12 +249,12 @@ static struct verdict waiting(const struct subject *x)
 {
 	const struct sum *s = x->sum;
 	const struct group *g = blocking(s), *refused = refused_event(s);
-	bool was_idle = is(x->ready, "True", "Idle");
+	bool was_idle = is(x->ready, "True", REASON_IDLE);
 
 	if (g)
 		return group_verdict("False", g);
-	if (is(x->ready, "True", "Profiling"))
-		return verdict("True", "Profiling", message_before_note(x->ready));
+	if (is(x->ready, "True", REASON_PROFILING))
+		return verdict("True", REASON_PROFILING, message_before_note(x->ready));
 	if (was_idle && !s->n_stored)
 		return idle(x);
 	if (s->n_sampled < s->n_events && !was_idle && x->waited_ns < IDLE_AFTER_NS &&
@@ -253,10 +264,10 @@ static struct verdict waiting(const struct subject *x)
 	if (s->n_stored < s->n_sampled)
 		return waiting_for_store(x);
 	if (s->n_stored)
-		return verdict("True", "Profiling",
+		return verdict("True", REASON_PROFILING,
 			       xasprintf("samples of %s are stored; there are none of %s%s%s",
 					 s->stored, s->missing, refused ? ": " : " yet",
-					 refused ? refused->reason : ""));
+					 refused ? refused->name : ""));
 	return refused ? group_verdict("False", refused) : idle(x);
 }
 
@@ -268,9 +279,9 @@ static struct verdict ready(const struct subject *x, bool completed)
 	if (g && s->n_refused == s->n_current)
 		return group_verdict("False", g);
 	if (json_bool_at(x->target, "spec.suspend", false))
-		return verdict("False", "Suspended", xstrdup("spec.suspend is true"));
+		return verdict("False", REASON_SUSPENDED, xstrdup("spec.suspend is true"));
 	if (completed)
-		return verdict("False", "Completed", xstrdup("spec.stopAfter is over"));
+		return verdict("False", REASON_COMPLETED, xstrdup("spec.stopAfter is over"));
 	if (!s->n_current)
 		return no_entries(x);
 	if (!s->containers) {
@@ -282,7 +293,7 @@ static struct verdict ready(const struct subject *x, bool completed)
 		return no_entries(x);
 	}
 	if (s->n_events && s->n_stored == s->n_events)
-		return verdict("True", "Profiling",
+		return verdict("True", REASON_PROFILING,
 			       xasprintf("samples of %s are stored", x->events));
 	return waiting(x);
 }
@@ -295,7 +306,7 @@ static struct verdict accepted(const struct sum *s)
 
 	if (g && s->n_refused == s->n_current)
 		return group_verdict("False", g);
-	return verdict("True", "Valid", xstrdup("the spec is understood"));
+	return verdict("True", REASON_VALID, xstrdup("the spec is understood"));
 }
 
 /* What is said in full is the heaviest, of these what most nodes have; the others by their names. */
@@ -307,14 +318,14 @@ static struct verdict degraded(const struct sum *s)
 	size_t n_more = 0;
 
 	if (!g)
-		return verdict("False", "AsExpected",
+		return verdict("False", REASON_AS_EXPECTED,
 			       xstrdup("nothing works less well than asked for"));
 	for (size_t i = 0; i < s->n_groups; i++) {
 		if (&s->groups[i] == g || s->groups[i].weight < WEIGHT_MINOR)
 			continue;
 		if (others.len < NAMES_BYTES)
 			buf_printf(&others, "%s%.64s", others.len ? ", " : ". See failures for ",
-				   s->groups[i].reason);
+				   s->groups[i].name);
 		else
 			n_more++;
 	}
@@ -325,7 +336,8 @@ static struct verdict degraded(const struct sum *s)
 	all = nodes_text(g);
 	nodes = utf8_shorten(all, NODES_BYTES);
 	text = group_text(g, STATUS_SHOWN_BYTES - others.len);
-	return verdict("True", g->reason, xasprintf("on %s: %s%s", nodes, text, others.data));
+	return named_verdict("True", g->reason, g->name,
+			     xasprintf("on %s: %s%s", nodes, text, others.data));
 }
 
 /* Takes ownership of text. */
@@ -336,7 +348,8 @@ static void add_note(struct verdict *v, char *text)
 			    *before = utf8_shorten(all, MESSAGE_BYTES - NOTE_BYTES - strlen(NOTE));
 	const char *between = strstr(before, NOTE) ? "; " : NOTE;
 
-	*v = verdict(v->status, v->reason, xasprintf("%s%s%s", before, between, note));
+	*v = named_verdict(v->status, v->reason, v->name,
+			   xasprintf("%s%s%s", before, between, note));
 }
 
 /* What profiles alone do not show. A target that is stopped or refused lacks no agent. */
@@ -350,7 +363,7 @@ static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
 			add_note(v, group_text(&s->groups[i], STATUS_SHOWN_BYTES / 2));
 	if (stopped || (s->n_refused && s->n_refused == s->n_current))
 		return;
-	if (g && !streq(v->reason, WITHOUT_AGENT))
+	if (g && v->reason != REASON_NODE_WITHOUT_AGENT)
 		add_note(v, without_agent_text(g));
 	if (x->seen->unseen)
 		add_note(v, xstrdup(x->seen->unseen));
@@ -361,11 +374,13 @@ static struct verdict completed_verdict(bool completed, uint64_t end_ns)
 	char text[32];
 
 	if (!completed && !end_ns)
-		return verdict("False", "NotStarted",
+		return verdict("False", REASON_NOT_STARTED,
 			       xstrdup("spec.stopAfter counts from the first time Ready is True"));
 	time_format(end_ns, text);
-	return completed ? verdict("True", "StopAfter", xasprintf("profiling ended at %s", text))
-			 : verdict("False", "Running", xasprintf("profiling ends at %s", text));
+	return completed
+		       ? verdict("True", REASON_STOP_AFTER,
+				 xasprintf("profiling ended at %s", text))
+		       : verdict("False", REASON_RUNNING, xasprintf("profiling ends at %s", text));
 }
 
 /* ---- putting it together ---- */
@@ -375,16 +390,16 @@ static void add_condition(json_t *list, const json_t *target, const char *type, 
 {
 	const json_t *old = condition(target, type);
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
-	bool same = is(old, v.status, NULL);
+	bool same = is(old, v.status, REASON_NONE);
 
 	/* waiting anew, for a new spec or since a report names it, is waiting since now */
 	if (streq(v.status, "Unknown") &&
 	    (json_int_at(old, "observedGeneration", -1) != generation ||
-	     (is(old, "Unknown", "ReportFull") && !streq(v.reason, "ReportFull"))))
+	     (is(old, "Unknown", REASON_REPORT_FULL) && v.reason != REASON_REPORT_FULL)))
 		same = false;
 	json_array_append_new(
 		list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "type", type, "status", v.status,
-				"reason", v.reason, "message", v.message, "lastTransitionTime",
+				"reason", v.name, "message", v.message, "lastTransitionTime",
 				same ? json_str_at(old, "lastTransitionTime", now) : now,
 				"observedGeneration", (json_int_t)generation));
 	free(v.message);
@@ -402,7 +417,8 @@ static struct subject make_subject(const json_t *target, const struct sum *s, co
 	    json_int_at(target, "metadata.generation", 0))
 		return x;
 	x.ready = was;
-	if (is(was, "Unknown", NULL) && !is(was, "Unknown", "ReportFull") && x.now_ns > since)
+	if (is(was, "Unknown", REASON_NONE) && !is(was, "Unknown", REASON_REPORT_FULL) &&
+	    x.now_ns > since)
 		x.waited_ns = x.now_ns - since;
 	return x;
 }
@@ -454,10 +470,10 @@ bool status_pending(const json_t *status)
 	json_array_foreach (json_object_get(status, "conditions"), i, c) {
 		const char *type = json_str_at(c, "type", "");
 
-		if (streq(type, "Ready") && is(c, "Unknown", NULL) &&
-		    !is(c, "Unknown", "ReportFull"))
+		if (streq(type, "Ready") && is(c, "Unknown", REASON_NONE) &&
+		    !is(c, "Unknown", REASON_REPORT_FULL))
 			return true;
-		if (streq(type, "Completed") && is(c, "False", "Running"))
+		if (streq(type, "Completed") && is(c, "False", REASON_RUNNING))
 			return true;
 	}
 	return false;

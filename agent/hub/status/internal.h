@@ -3,23 +3,16 @@
 #pragma once
 
 #include "hub/status/status.h"
+#include "lib/reason/reason.h"
 
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3
 #define STATUS_SHOWN_BYTES  800		   /* of what nodes say, in a message */
-#define WITHOUT_AGENT	    "NodeWithoutAgent" /* only the hub says it: agentless_entry */
 
-/* How much a reason matters. */
-enum weight {
-	WEIGHT_NOTE,	/* nothing is wrong: said beside Ready */
-	WEIGHT_STATE,	/* somebody's choice or the state of the pods: told, no degradation */
-	WEIGHT_MINOR,	/* works, but less well than asked for */
-	WEIGHT_PROBLEM, /* stops samples on that node */
-	WEIGHT_REFUSED, /* the node does not take the target */
-};
 struct group { /* nodes with one reason; strings are borrowed */
-	const char *reason;
-	enum weight weight;
+	enum reason reason; /* NONE: one that this version does not know */
+	const char *name;   /* of the reason, as the nodes give it */
+	enum reason_weight weight;
 	unsigned n_nodes, n_pods;
 	const char *examples[STATUS_MAX_EXAMPLES];
 	struct {

@@ -7,52 +7,15 @@
 
 #define MAX_STACKS 1000000000 /* of a node */
 
-static enum weight weigh(const char *reason)
+/* What this version does not know, or what no node should report, is a problem. */
+static enum reason_weight weigh(enum reason reason)
 {
-	static const struct {
-		const char *reason;
-		enum weight weight;
-	} known[] = {
-		{"InvalidSelector", WEIGHT_REFUSED},
-		{"InvalidSpec", WEIGHT_REFUSED},
-		{"InvalidObject", WEIGHT_REFUSED},
-		{"TooManyTargets", WEIGHT_REFUSED},
-		{"NoPodsMatched", WEIGHT_STATE},
-		{"NamespaceNotOptedIn", WEIGHT_STATE},
-		{"NamespaceDisabled", WEIGHT_STATE},
-		{"PodOptedOut", WEIGHT_STATE},
-		{"NodeNotSelected", WEIGHT_STATE},
-		{"NodeUnknown", WEIGHT_STATE},
-		{"Suspended", WEIGHT_STATE},
-		{"Completed", WEIGHT_STATE},
-		{"NoContainersSelected", WEIGHT_STATE},
-		{"ContainersNotRunning", WEIGHT_STATE},
-		{"RateCapped", WEIGHT_MINOR},
-		{"UnknownField", WEIGHT_MINOR},
-		{"TooManyPods", WEIGHT_MINOR},
-		{"TooManyContainers", WEIGHT_MINOR},
-		{"AmbiguousStaticPod", WEIGHT_MINOR},
-		{"UnsupportedRuntime", WEIGHT_MINOR},
-		{"RateLowered", WEIGHT_MINOR},
-		{"ProcessUnreadable", WEIGHT_MINOR},
-		{"UnwindTablesMissing", WEIGHT_MINOR},
-		{"RuntimeNotWalked", WEIGHT_MINOR},
-		{"JavaAttachFailed", WEIGHT_MINOR},
-		{WITHOUT_AGENT, WEIGHT_MINOR},
-		{"EventUnsupported", WEIGHT_MINOR},
-		{"OverBudget", WEIGHT_MINOR},
-		{"MemoryNotSeen", WEIGHT_MINOR},
-		{"Estimated", WEIGHT_MINOR},
-		{"ReasonsOmitted", WEIGHT_MINOR},
-		{"GoroutinesNotSeen", WEIGHT_NOTE},
-		{"RuntimeNotNamed", WEIGHT_NOTE},
-	};
+	return reason_info(reason)->weight ?: WEIGHT_PROBLEM;
+}
 
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		if (streq(known[i].reason, reason))
-			return known[i].weight;
-	}
-	return WEIGHT_PROBLEM;
+static enum reason reason_of(const json_t *r)
+{
+	return reason_by_name(json_str_at(r, "reason", ""));
 }
 
 static unsigned count_at(const json_t *j, const char *key)
@@ -77,17 +40,18 @@ static void add_said(struct group *g, const char *text, const char *node)
 
 static void add_reason(struct sum *s, const json_t *r, const char *node)
 {
-	const char *reason = json_str_at(r, "reason", "Unknown");
+	const char *name = json_str_at(r, "reason", "Unknown");
 	struct group *g = NULL;
 
 	for (size_t i = 0; i < s->n_groups && !g; i++) {
-		if (streq(s->groups[i].reason, reason))
+		if (streq(s->groups[i].name, name))
 			g = &s->groups[i];
 	}
 	if (!g) {
 		s->groups = xrealloc(s->groups, (s->n_groups + 1) * sizeof(*s->groups));
 		g = &s->groups[s->n_groups++];
-		*g = (struct group){.reason = reason, .weight = weigh(reason)};
+		*g = (struct group){.reason = reason_of(r), .name = name};
+		g->weight = weigh(g->reason);
 	}
 	add_said(g, json_str_at(r, "message", ""), node);
 	if (g->n_nodes < STATUS_MAX_EXAMPLES)
@@ -123,7 +87,7 @@ static void add_entry(struct sum *s, const json_t *e)
 	s->containers += count_at(e, "containers");
 	add_stacks(s, json_object_get(e, "stacks"));
 	json_array_foreach (reasons, i, r) {
-		enum weight w = weigh(json_str_at(r, "reason", ""));
+		enum reason_weight w = weigh(reason_of(r));
 
 		if (i == 16) /* the schema allows 8 */
 			break;
@@ -144,7 +108,7 @@ static void add_agentless(struct sum *s, const json_t *e, bool stopped)
 
 	s->pods_matched += count_at(e, "podsMatched");
 	json_array_foreach (json_object_get(e, "reasons"), i, r) {
-		bool missed = streq(json_str_at(r, "reason", ""), WITHOUT_AGENT);
+		bool missed = reason_of(r) == REASON_NODE_WITHOUT_AGENT;
 
 		if (missed && stopped)
 			continue;
@@ -198,8 +162,8 @@ static void sum_events(const char *events, const json_t *const *entries, size_t 
 static int by_nodes(const void *a, const void *b)
 {
 	const struct group *x = a, *y = b;
-	bool x_names = streq(x->reason, "ReasonsOmitted"),
-	     y_names = streq(y->reason, "ReasonsOmitted");
+	bool x_names = x->reason == REASON_REASONS_OMITTED,
+	     y_names = y->reason == REASON_REASONS_OMITTED;
 
 	if (x_names != y_names)
 		return x_names ? 1 : -1;
@@ -207,7 +171,7 @@ static int by_nodes(const void *a, const void *b)
 		return x->n_nodes < y->n_nodes ? 1 : -1;
 	if (x->n_pods != y->n_pods)
 		return x->n_pods < y->n_pods ? 1 : -1;
-	return strcmp(x->reason, y->reason);
+	return strcmp(x->name, y->name);
 }
 
 void sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,

@@ -4,13 +4,11 @@
 
 #include <stdlib.h>
 
-#define OMITTED "FailuresOmitted" /* only we say it */
-
 /* What the target itself says is no failure of it. */
 static bool is_asked_for(const struct group *g)
 {
-	return streq(g->reason, "Suspended") || streq(g->reason, "Completed") ||
-	       streq(g->reason, "NodeNotSelected");
+	return g->reason == REASON_SUSPENDED || g->reason == REASON_COMPLETED ||
+	       g->reason == REASON_NODE_NOT_SELECTED;
 }
 
 static json_t *failure(const struct group *g)
@@ -20,14 +18,14 @@ static json_t *failure(const struct group *g)
 
 	for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
 		json_array_append_new(nodes, json_string(g->examples[k]));
-	return json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->reason, "message", text, "nodes",
+	return json_pack("{s:s, s:s, s:i, s:i, s:o}", "reason", g->name, "message", text, "nodes",
 			 (int)g->n_nodes, "pods", (int)g->n_pods, "exampleNodes", nodes);
 }
 
 /* What nodes say under our own word would be in the list twice, which the API server refuses. */
 static bool is_failure(const struct group *g)
 {
-	return !is_asked_for(g) && g->weight != WEIGHT_NOTE && !streq(g->reason, OMITTED);
+	return !is_asked_for(g) && g->weight != WEIGHT_NOTE && g->reason != REASON_FAILURES_OMITTED;
 }
 
 /* The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as they fit. */
@@ -39,11 +37,11 @@ static json_t *omitted(const struct sum *s, size_t shown, size_t n)
 	buf_printf(&text, "%zu more:", n - shown);
 	for (size_t i = 0; i < s->n_groups; i++)
 		if (is_failure(&s->groups[i]) && k++ >= shown)
-			buf_printf(&text, "%s %.64s", k == shown + 1 ? "" : ",",
-				   s->groups[i].reason);
+			buf_printf(&text, "%s %.64s", k == shown + 1 ? "" : ",", s->groups[i].name);
 	text_ascii(text.data);
-	return json_pack("{s:s, s:s, s:i, s:i, s:[]}", "reason", OMITTED, "message", text.data,
-			 "nodes", 0, "pods", 0, "exampleNodes");
+	return json_pack("{s:s, s:s, s:i, s:i, s:[]}", "reason",
+			 reason_name(REASON_FAILURES_OMITTED), "message", text.data, "nodes", 0,
+			 "pods", 0, "exampleNodes");
 }
 
 json_t *status_failures(const struct sum *s)
