@@ -18,8 +18,11 @@ const words: Record<string, string> = {
   go_heap_full: "more stacks in Go's heap profile than fit",
   window_full: "a window of the node, or the container's share of it, was full",
   resolve: 'stacks that could not be named',
+  pipeline_full: 'the agent did not name samples as fast as the kernel gave them',
+  too_large: 'the profile of one process was larger than a request to the hub may be',
   mailbox_full: "the node's disk was too slow",
   spool_full: "the hub was away for longer than the node's spool lasts",
+  spool_unreadable: "windows of the node's spool could not be read",
   hub_refused: 'the hub refused the window; its log says why',
 };
 
