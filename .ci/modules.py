@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The modules of agent/, as agent/DEPS lists them: the one parser of that file, and of .ci/calls-todo, for the checks. They run in
+the root of the checkout.
+"""
+import os
+import re
+import subprocess
+import sys
+
+
+class Module:
+    def __init__(self, name, line):
+        self.name, self.line = name, line
+        own = f"{name}/{os.path.basename(name)}.h"
+        self.headers = {own}            # public ones: paths below agent/
+        self.prefixes = []              # of its external symbols; without _ at the end: one symbol
+        self.uses = []                  # modules; "bpf" means the headers of bpf/
+
+
+def rows(path):
+    """(line number, text) of each row: without comments, and with the lines below that begin with a blank."""
+    found = []
+    for number, line in enumerate(open(path), 1):
+        text = line.split("#")[0].rstrip()
+        if text[:1].isspace() and found:
+            found[-1][1] += text
+        elif text:
+            found.append([number, text])
+    return found
+
+
+def load(path="agent/DEPS"):
+    """Name -> Module. Ends the program where a row is wrong."""
+    modules, bad = {}, []
+    for number, text in rows(path):
+        left, colon, right = text.partition(":")
+        name, *words = left.split() or [""]
+        if not colon or not name or name in modules:
+            bad.append(f"{path}:{number}: not a row of its own: MODULE [HEADER.h ...] [PREFIX_ ...]: OTHER ...")
+            continue
+        m = modules[name] = Module(name, number)
+        for word in words:
+            if word.endswith(".h"):
+                m.headers.add(f"{name}/{word}")
+                if not os.path.exists(f"agent/{name}/{word}"):
+                    bad.append(f"{path}:{number}: there is no agent/{name}/{word}")
+            else:
+                m.prefixes.append(word)
+        m.uses = right.split()
+    for m in modules.values():
+        bad += [f"{path}:{m.line}: {m.name} lists {other}, which has no row" for other in m.uses
+                if other not in modules and other != "bpf"]
+        if len(set(m.uses)) < len(m.uses) or m.name in m.uses:
+            bad.append(f"{path}:{m.line}: {m.name} lists a module twice, or itself")
+    if bad:
+        sys.exit("\n".join(bad))
+    return modules
+
+
+def module_of(path, modules):
+    """The module of a file (path below agent/): the nearest directory above that has a row; of agent/*.c it is main; or None."""
+    folder = os.path.dirname(path)
+    if not folder:
+        return "main"
+    while folder and folder not in modules:
+        folder = os.path.dirname(folder)
+    return folder or None
+
+
+def is_test(path):
+    """Whether this file is no part of the program: a test, a fuzzer, a benchmark, or what those share."""
+    return bool(re.search(r"_(test|fuzz|bench)\.c$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$", path))
+
+
+class Todo:
+    """
+    .ci/calls-todo: what is still against the rules, a row "KIND KEY ...: ITEM ITEM ...". It may only shrink: an item that no
+    longer occurs is wrong as well.
+    """
+    PATH = ".ci/calls-todo"
+
+    def __init__(self, kind):
+        self.lines, self.seen = {}, set()
+        for number, text in rows(self.PATH):
+            left, _, items = text.partition(":")
+            words = left.split()
+            if words and words[0] == kind:
+                self.lines.update({(*words[1:], item): number for item in items.split()})
+
+    def has(self, *words):
+        self.seen.add(words)
+        return words in self.lines
+
+    def gone(self):
+        return [f"{self.PATH}:{number}: {' '.join(words)} no longer occurs: remove it here"
+                for words, number in self.lines.items() if words not in self.seen]
