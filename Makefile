@@ -81,6 +81,8 @@ $(BUILD)/%.o: %.c Makefile
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 -include $(OBJ:.o=.d) $(TESTLIMIT:.o=.d) $(BUILD)/agent/lib/base/fault.d $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
 
+.PHONY: objects
+objects: $(OBJ)
 $(BUILD)/libpodflame.a: $(LIBOBJ)
 	$(call msg,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
