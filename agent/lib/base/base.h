@@ -28,6 +28,18 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define _printf_(f, a) __attribute__((format(printf, f, a)))
 
+/* ---- assertions ----------------------------------------------------------- */
+
+/*
+ * Prints file, line and expression and aborts where the expression is false, in every build. It is
+ * about what the agent's own code promises to other code of the agent (its thread, its references);
+ * nothing that a pod, a file or the wire decides is asserted.
+ */
+#define assert_se(expression)                                                                      \
+	(__builtin_expect(!!(expression), 1) ? (void)0                                             \
+					     : assert_failed(#expression, __FILE__, __LINE__))
+void assert_failed(const char *expression, const char *file, int line) __attribute__((noreturn, cold));
+
 /* ---- memory: abort on failure ------------------------------------------- */
 
 /* Says so and aborts; also for libraries' calls that fail for nothing else (hashes of OpenSSL). */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base: the parts that meet what users write. */
 #include "lib/base/base.h"
+#include "lib/base/testabort.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
@@ -516,6 +517,21 @@ static void test_what_is_kept_of_json(void **state)
 	json_keep(json_object_get(j, "absent"), "map", "k2");
 }
 
+static void asserts_two(void *arg)
+{
+	assert_se(*(const int *)arg == 2);
+}
+
+static void test_assertion_says_where_and_aborts(void **state)
+{
+	int two = 2, three = 3;
+
+	(void)state;
+	asserts_two(&two);
+	assert_aborts(asserts_two, &three, "agent/lib/base/base_test.c:");
+	assert_aborts(asserts_two, &three, ": assertion failed: *(const int *)arg == 2");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -540,6 +556,7 @@ int main(void)
 		cmocka_unit_test(test_counters_printed),
 		cmocka_unit_test(test_stages_are_counted),
 		cmocka_unit_test(test_keys_that_were_chosen_do_not_meet),
+		cmocka_unit_test(test_assertion_says_where_and_aborts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
