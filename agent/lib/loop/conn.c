@@ -420,6 +420,7 @@ struct conn *conn_free(struct conn *c)
 {
 	if (!c)
 		return NULL;
+	loop_assert(c->loop);
 	if (c->freed)
 		*c->freed = true;
 	io_del(&c->io);
@@ -442,6 +443,7 @@ void conn_set_arg(struct conn *c, const struct conn_ops *ops, void *arg)
 
 void conn_write(struct conn *c, struct buf *b)
 {
+	loop_assert(c->loop);
 	if (c->broken) {
 		buf_done(b);
 		return;

@@ -80,6 +80,7 @@ void conn_pool_put(struct conn_pool *p, struct conn *c)
 {
 	struct idle_conn *i;
 
+	loop_assert(p->loop);
 	if (p->n == MAX_IDLE_CONNS) {
 		conn_free(c);
 		return;
@@ -98,6 +99,7 @@ struct conn *conn_pool_take(struct conn_pool *p)
 	struct idle_conn *i = p->idle;
 	struct conn *c;
 
+	loop_assert(p->loop);
 	if (!i)
 		return NULL;
 	c = TAKE_PTR(i->conn);

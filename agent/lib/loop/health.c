@@ -70,6 +70,7 @@ void health_metrics(struct loop *l, struct buf *out)
 {
 	struct worker_look x;
 
+	loop_assert(l);
 	add_process();
 	add_loop(l);
 	for (struct worker *w = loop_workers(l); w; w = worker_next(w)) {
@@ -83,6 +84,7 @@ bool health_alive(struct loop *l, struct buf *why)
 {
 	bool alive = true;
 
+	loop_assert(l);
 	for (struct worker *w = loop_workers(l); w; w = worker_next(w)) {
 		struct worker_look x;
 

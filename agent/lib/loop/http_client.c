@@ -374,6 +374,7 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	struct http_call *c = xcalloc(1, sizeof(*c));
 	int err;
 
+	loop_assert(h->loop);
 	c->client = h;
 	c->r = *r;
 	DL_APPEND(h->calls, c);
@@ -399,6 +400,7 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 
 void http_cancel(struct http_call *c)
 {
+	loop_assert(c->client->loop);
 	call_free(c);
 }
 
@@ -438,6 +440,7 @@ struct http_client *http_client_free(struct http_client *h)
 {
 	if (!h)
 		return NULL;
+	loop_assert(h->loop);
 	while (h->calls)
 		call_free(h->calls);
 	conn_pool_free(h->idle);
@@ -454,6 +457,7 @@ void http_client_set_tls(struct http_client *h, struct tls *tls)
 {
 	struct tls *old = h->tls;
 
+	loop_assert(h->loop);
 	h->tls = tls_ref(tls);
 	tls_unref(old);
 	conn_pool_clear(h->idle);

@@ -139,6 +139,8 @@ void http_reply(struct http_conn *c, int status, const char *content_type,
 		destroy(c);
 		return;
 	}
+	loop_assert(c->server->loop);
+	assert_se(c->phase == ASKING || c->phase == HANDLING); /* exactly once */
 	c->on_gone = NULL;
 	c->close_after |= c->phase == ASKING; /* the body is still on its way */
 	write_reply(c, status, content_type, headers, body, n);
@@ -361,6 +363,8 @@ void http_accept_body(struct http_conn *c, size_t max_body_bytes)
 		destroy(c);
 		return;
 	}
+	loop_assert(c->server->loop);
+	assert_se(c->phase == ASKING);
 	enter(c, READING);
 	c->body.max_bytes = max_body_bytes;
 	if (!c->in_head && accept_body(c))

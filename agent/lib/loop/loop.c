@@ -34,6 +34,7 @@ struct timer_impl {
 };
 
 struct loop {
+	pthread_t thread; /* whose it is: the one that made it */
 	struct lws_context *lws;
 	struct lws_vhost *vhost;
 	int epoll_fd;
@@ -52,6 +53,11 @@ struct loop {
 	bool stopped;
 	int code;
 };
+
+bool loop_is_current(const struct loop *l)
+{
+	return pthread_equal(l->thread, pthread_self());
+}
 
 /* ---- stall ---- */
 
@@ -76,6 +82,7 @@ int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, vo
 {
 	struct epoll_event ev = {.events = events, .data.ptr = io};
 
+	loop_assert(l);
 	if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
 		return -errno;
 	*io = (struct io){.loop = l, .fd = fd, .events = events, .fn = fn, .arg = arg};
@@ -88,6 +95,7 @@ void io_set(struct io *io, uint32_t events)
 
 	if (!io->loop || io->events == events)
 		return;
+	loop_assert(io->loop);
 	io->events = events;
 	epoll_ctl(io->loop->epoll_fd, EPOLL_CTL_MOD, io->fd, &ev);
 }
@@ -98,6 +106,7 @@ void io_del(struct io *io)
 
 	if (!l)
 		return;
+	loop_assert(l);
 	epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
 	for (int i = 0; i < l->n_batch; i++)
 		if (l->batch[i].data.ptr == io)
@@ -167,6 +176,7 @@ void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn,
 	struct timer_impl *impl, *before;
 	uint64_t now_ns = now_mono_ns();
 
+	loop_assert(l);
 	timer_cancel(t);
 	impl = xcalloc(1, sizeof(*impl));
 	impl->timer = t;
@@ -192,6 +202,7 @@ void timer_cancel(struct timer *t)
 
 	if (!impl)
 		return;
+	loop_assert(t->loop);
 	t->impl = NULL;
 	TAILQ_REMOVE(&t->loop->timers, impl, entry);
 	free(impl);
@@ -207,6 +218,7 @@ static void wake(struct loop *l)
 
 void loop_post(struct loop *l, struct job *j)
 {
+	assert_se(j->done);
 	j->next = NULL;
 	pthread_mutex_lock(&l->lock);
 	*l->posted_tail = j;
@@ -256,6 +268,7 @@ int loop_on_signal(struct loop *l, int signo, loop_signal_fn *fn, void *arg)
 	sigset_t set;
 	int r;
 
+	loop_assert(l);
 	sigemptyset(&set);
 	sigaddset(&set, signo);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -292,6 +305,7 @@ struct worker *loop_workers(const struct loop *l)
 
 void loop_add_worker(struct loop *l, struct worker *w)
 {
+	loop_assert(l);
 	worker_set_next(w, l->workers);
 	l->workers = w;
 }
@@ -300,6 +314,7 @@ void loop_remove_worker(struct loop *l, struct worker *w)
 {
 	struct worker *prev = l->workers;
 
+	loop_assert(l);
 	if (prev == w) {
 		l->workers = worker_next(w);
 		return;
@@ -399,6 +414,7 @@ int loop_new(struct loop **ret)
 	struct loop *l = xcalloc(1, sizeof(*l));
 	int r;
 
+	l->thread = pthread_self();
 	sigaction(SIGPIPE, &ignore, NULL); /* a peer that is gone is an error of write(2) */
 	pthread_mutex_init(&l->lock, NULL);
 	l->posted_tail = &l->posted;
@@ -416,6 +432,7 @@ int loop_new(struct loop **ret)
 
 int loop_run(struct loop *l)
 {
+	loop_assert(l);
 	while (!l->stopped)
 		if (lws_service(l->lws, 0) < 0)
 			return -EIO;
@@ -437,6 +454,7 @@ struct loop *loop_free(struct loop *l)
 
 	if (!l)
 		return NULL;
+	loop_assert(l);
 	while (l->workers)
 		worker_free(l->workers);
 	if (l->lws)

@@ -13,10 +13,16 @@
 
 struct loop;
 
-int loop_new(struct loop **ret);
+int loop_new(struct loop **ret);			/* the caller's thread is the loop's thread */
 struct loop *loop_free(struct loop *l);		/* stops workers, closes connections; returns NULL */
 int loop_run(struct loop *l);			/* until loop_stop(); returns its code */
 void loop_stop(struct loop *l, int code);
+/*
+ * Aborts where another thread than the loop's runs this. The functions of lib/loop that belong to
+ * the loop thread assert it themselves.
+ */
+#define loop_assert(l) assert_se(loop_is_current(l))
+bool loop_is_current(const struct loop *l);	/* the caller runs on the loop thread */
 /* fn(signo) on the loop thread; one handler a signal. Blocks the signal in all threads. */
 typedef void loop_signal_fn(int signo, void *arg);
 int loop_on_signal(struct loop *l, int signo, loop_signal_fn *fn, void *arg);
@@ -73,6 +79,9 @@ void worker_give_time(struct worker *w);
  * ends after its job, or with the loop, leaves to this one what it counted, and is not to be freed by anybody else.
  */
 int worker_replace(struct worker *stuck, struct worker **ret);
+/* Aborts where neither the thread of w runs this nor one in whose place w is (worker_replace). */
+#define worker_assert(w) assert_se(worker_is_current(w))
+bool worker_is_current(const struct worker *w);	/* the caller runs on such a thread; any thread may ask */
 /* Runs j->done on the loop thread; any thread. */
 void loop_post(struct loop *l, struct job *j);
 

@@ -5,10 +5,12 @@
 #include <stdatomic.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "lib/base/testabort.h"
 #include "lib/loop/loop.h"
 
 struct fixture {
@@ -192,6 +194,7 @@ struct test_job {
 	struct fixture *f;
 	pid_t ran_on, done_on;
 	int id, *n_freed;
+	struct worker **worker; /* NULL, or whose job this is, after worker_replace too */
 	atomic_bool *gate, *opens;
 };
 
@@ -202,6 +205,8 @@ static void job_run(struct job *j)
 	while (t->gate && !*t->gate)
 		usleep(1000);
 	t->ran_on = gettid();
+	if (t->worker)
+		worker_assert(*t->worker);
 }
 
 static void job_done(struct job *j)
@@ -389,6 +394,7 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 	struct worker *w;
 
 	stuck->gate = last->opens = &gate;
+	stuck->worker = &in_its_place;
 	stuck->job.deadline_ns = NSEC_PER_MSEC;
 	assert_int_equal(worker_new(f->loop, "test", 100, &w), 0);
 	worker_on_stuck(w, replace_stuck, f);
@@ -402,6 +408,118 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 	assert_int_equal(st.n_queued, 0);
 	assert_int_equal(st.n_bytes_queued, 0);
 	worker_free(in_its_place);
+}
+
+/* ---- which thread ---- */
+
+/* A job that calls `call`; in the process of assert_aborts, which has no thread of ours but its own. */
+struct wrong {
+	struct job job;
+	void (*call)(struct wrong *);
+	struct loop *loop;
+	struct worker *worker, *other;
+	struct timer timer;
+	struct watch *watch;
+};
+
+static void call_it(struct job *j)
+{
+	struct wrong *x = (struct wrong *)j;
+
+	x->call(x);
+}
+
+static void on_a_worker(void *arg)
+{
+	struct wrong *x = arg;
+
+	if (loop_new(&x->loop) || worker_new(x->loop, "test", 100, &x->worker) ||
+	    worker_new(x->loop, "other", 100, &x->other) ||
+	    watch_new(x->loop, eventfd(0, EFD_CLOEXEC), on_readable, x, &x->watch))
+		_exit(1);
+	timer_set(x->loop, &x->timer, NSEC_PER_SEC, add_a, x);
+	x->job.run = call_it;
+	worker_post(x->worker, &x->job);
+	worker_free(x->worker);
+}
+
+static void sets_a_timer(struct wrong *x)
+{
+	timer_set(x->loop, &x->timer, 0, add_a, x);
+}
+
+static void cancels_a_timer(struct wrong *x)
+{
+	timer_cancel(&x->timer);
+}
+
+static void frees_a_watch(struct wrong *x)
+{
+	watch_free(x->watch);
+}
+
+static void frees_a_worker(struct wrong *x)
+{
+	worker_free(x->other);
+}
+
+static void makes_a_worker(struct wrong *x)
+{
+	worker_new(x->loop, "third", 100, &x->other);
+}
+
+static void runs_the_loop(struct wrong *x)
+{
+	loop_run(x->loop);
+}
+
+static void is_for_the_loop(struct wrong *x)
+{
+	loop_assert(x->loop);
+}
+
+static void is_for_another_worker(struct wrong *x)
+{
+	worker_assert(x->worker);
+	worker_assert(x->other);
+}
+
+static void a_call_on_the_wrong_thread_aborts(void **state)
+{
+	static void (*const calls[])(struct wrong *) = {
+		sets_a_timer,	cancels_a_timer, frees_a_watch,	  frees_a_worker,
+		makes_a_worker, runs_the_loop,	 is_for_the_loop,
+	};
+	struct wrong x = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		x.call = calls[i];
+		assert_aborts(on_a_worker, &x, "assertion failed: loop_is_current(");
+	}
+	x.call = is_for_another_worker;
+	assert_aborts(on_a_worker, &x, "assertion failed: worker_is_current(x->other)");
+}
+
+static void asserts_worker(void *worker)
+{
+	worker_assert(worker);
+}
+
+static void asserts_loop(void *loop)
+{
+	loop_assert(loop);
+}
+
+static void the_loop_is_no_worker(void **state)
+{
+	struct fixture *f = *state;
+	struct worker *w;
+
+	asserts_loop(f->loop);
+	assert_int_equal(worker_new(f->loop, "test", 100, &w), 0);
+	assert_aborts(asserts_worker, w, "assertion failed: worker_is_current(worker)");
+	worker_free(w);
 }
 
 static void stall_of_a_callback_is_measured(void **state)
@@ -434,6 +552,8 @@ int main(void)
 		T(stuck_job_is_reported_once_and_still_done),
 		T(a_job_that_makes_progress_has_its_time_again),
 		T(what_is_queued_behind_a_stuck_job_goes_on),
+		T(a_call_on_the_wrong_thread_aborts),
+		T(the_loop_is_no_worker),
 		T(stall_of_a_callback_is_measured),
 	};
 

@@ -304,6 +304,7 @@ int resolve(struct loop *l, const char *name, uint16_t port, resolve_fn *fn, voi
 	struct name *n;
 	int r = 0;
 
+	loop_assert(l);
 	if (is_literal(name, port, ret_now))
 		return 1;
 	pthread_mutex_lock(&lock);

@@ -341,14 +341,19 @@ int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct fi
 
 struct tls *tls_ref(struct tls *t)
 {
-	if (t)
+	if (t) {
+		assert_se(t->n_refs > 0);
 		t->n_refs++;
+	}
 	return t;
 }
 
 struct tls *tls_unref(struct tls *t)
 {
-	if (t && --t->n_refs == 0) {
+	if (!t)
+		return NULL;
+	assert_se(t->n_refs > 0);
+	if (--t->n_refs == 0) {
 		SSL_CTX_free(t->ctx);
 		free(t);
 	}

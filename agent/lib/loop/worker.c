@@ -18,6 +18,7 @@
 
 struct worker {
 	struct loop *loop;
+	uint64_t line; /* a number of its own, or of the one in whose place it is */
 	char name[16];
 	size_t max_bytes;
 	pthread_t thread;
@@ -46,6 +47,14 @@ struct worker *worker_next(const struct worker *w)
 void worker_set_next(struct worker *w, struct worker *next)
 {
 	w->next = next;
+}
+
+/* Of the worker whose thread this is; 0: of none. */
+static _Thread_local uint64_t current_line;
+
+bool worker_is_current(const struct worker *w)
+{
+	return current_line == w->line;
 }
 
 static void destroy(struct worker *w)
@@ -135,6 +144,7 @@ static void *thread_main(void *arg)
 	struct leaving *l = NULL;
 	bool abandoned;
 
+	current_line = w->line;
 	thread_name(w->name);
 	pthread_mutex_lock(&w->lock);
 	while (!w->abandoned) {
@@ -180,12 +190,14 @@ void thread_name(const char *name)
 	pthread_setname_np(pthread_self(), name);
 }
 
-int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
+static int make(struct loop *l, const char *name, size_t max_bytes, uint64_t line,
+		struct worker **ret)
 {
 	struct worker *w = xcalloc(1, sizeof(*w));
 	int r;
 
 	w->loop = l;
+	w->line = line;
 	w->max_bytes = max_bytes;
 	snprintf(w->name, sizeof(w->name), "%s", name);
 	w->queue_tail = &w->queue;
@@ -201,10 +213,19 @@ int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker
 	return 0;
 }
 
+int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
+{
+	static _Atomic uint64_t n_lines;
+
+	loop_assert(l);
+	return make(l, name, max_bytes, ++n_lines, ret);
+}
+
 int worker_post(struct worker *w, struct job *j)
 {
 	bool full;
 
+	assert_se(j->run);
 	pthread_mutex_lock(&w->lock);
 	full = w->closing || w->stats.n_queued >= MAX_JOBS || j->n_bytes > w->max_bytes ||
 	       w->stats.n_bytes_queued > w->max_bytes - j->n_bytes;
@@ -278,6 +299,7 @@ static void look_for_stuck(void *arg)
 
 void worker_give_time(struct worker *w)
 {
+	loop_assert(w->loop);
 	pthread_mutex_lock(&w->lock);
 	w->due_ns = w->allowed_ns ? now_mono_ns() + w->allowed_ns : 0;
 	w->reported = false;
@@ -286,6 +308,7 @@ void worker_give_time(struct worker *w)
 
 void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
 {
+	loop_assert(w->loop);
 	w->on_stuck = fn;
 	w->stuck_arg = arg;
 	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
@@ -312,8 +335,11 @@ static void move_queue(struct worker *from, struct worker *to)
 int worker_replace(struct worker *stuck, struct worker **ret)
 {
 	struct worker *w;
-	int r = worker_new(stuck->loop, stuck->name, stuck->max_bytes, &w);
+	int r;
 
+	loop_assert(stuck->loop);
+	assert_se(!stuck->replaced);
+	r = make(stuck->loop, stuck->name, stuck->max_bytes, stuck->line, &w);
 	if (r < 0)
 		return r;
 	timer_cancel(&stuck->stuck_timer);
@@ -348,6 +374,7 @@ struct worker *worker_free(struct worker *w)
 {
 	if (!w)
 		return NULL;
+	loop_assert(w->loop);
 	timer_cancel(&w->stuck_timer);
 	loop_remove_worker(w->loop, w);
 	pthread_mutex_lock(&w->lock);
