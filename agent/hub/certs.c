@@ -205,6 +205,7 @@ int certs_new(struct loop *l, struct kube *k, const struct certs_config *conf,
 	struct certs *c = xcalloc(1, sizeof(*c));
 	size_t n = 0;
 
+	loop_assert(l);
 	*c = (struct certs){.loop = l, .kube = k, .ready = ready, .arg = arg};
 	c->ns = xstrdup(conf->ns);
 	c->secret = xstrdup(conf->secret);

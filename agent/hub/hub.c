@@ -283,6 +283,7 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	struct hub *h = xcalloc(1, sizeof(*h));
 	int r;
 
+	loop_assert(l);
 	*h = (struct hub){
 		.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local, .lock_fd = -1};
 	h->ns = xstrdup(c->conf->own_namespace);
@@ -315,6 +316,7 @@ struct hub *hub_free(struct hub *h)
 {
 	if (!h)
 		return NULL;
+	loop_assert(h->loop);
 	timer_cancel(&h->expire_timer);
 	timer_cancel(&h->look_timer);
 	certs_free(h->certs);

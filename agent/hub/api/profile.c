@@ -96,6 +96,7 @@ static void run_tracing(struct job *job)
 	struct symbols_names *names = NULL;
 	struct adding a;
 
+	worker_assert(q->call->api->config.query);
 	if (atomic_load(&q->given_up))
 		return;
 	if (tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
@@ -157,6 +158,7 @@ static void run_values(struct job *job)
 	struct field_error e = {0};
 	int r = 0;
 
+	worker_assert(q->call->api->config.query);
 	if (atomic_load(&q->given_up))
 		return;
 	if (values_parse(q->call->body, q->call->n_body, &q->values, &e)) {

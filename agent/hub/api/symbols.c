@@ -88,6 +88,7 @@ static void run_list(struct job *job)
 {
 	struct symbols_job *j = (struct symbols_job *)job;
 
+	worker_assert(j->call->api->config.uploads);
 	j->list = symbols_list(j->symbols);
 }
 
@@ -113,6 +114,7 @@ static void run_put(struct job *job)
 {
 	struct symbols_job *j = (struct symbols_job *)job;
 
+	worker_assert(j->call->api->config.uploads);
 	j->r = symbols_put(j->symbols, j->build_id, j->call->body, j->call->n_body, &j->error);
 	counter_add(counter("symbols_uploads_total", "result", put_result(j->r)), 1);
 }
@@ -121,6 +123,7 @@ static void run_delete(struct job *job)
 {
 	struct symbols_job *j = (struct symbols_job *)job;
 
+	worker_assert(j->call->api->config.uploads);
 	j->r = symbols_check_build_id(j->build_id, &j->error);
 	if (!j->r)
 		j->r = symbols_delete(j->symbols, j->build_id);

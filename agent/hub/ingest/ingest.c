@@ -173,6 +173,7 @@ static void store(struct request *q, const struct batch *b)
 	size_t n_new;
 	int r;
 
+	worker_assert(q->ingest->config.writer);
 	if (foreign) {
 		/* not 403, which says that the sender is to be given a right and to wait: these never will be taken */
 		verdict(q, 422,
@@ -449,6 +450,7 @@ static int write_and_wait(struct ingest *i, const struct batch *b)
 	struct write_job w = {.job.run = write_run, .store = i->config.store, .batch = b, .fd = fd};
 	uint64_t value;
 
+	assert_se(!worker_is_current(i->config.writer)); /* it would wait for itself */
 	if (fd < 0)
 		return -errno;
 	if (worker_post(i->config.writer, &w.job) < 0)

@@ -168,6 +168,7 @@ struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id)
 	HASH_FIND_STR(s->files, build_id, k);
 	if (k) {
 		c = k->cost;
+		assert_se(c->refs > 0);
 		c->refs++;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -176,6 +177,7 @@ struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id)
 
 static void unref_cost(struct symbols_cost *c)
 {
+	assert_se(c->refs > 0);
 	if (--c->refs == 0)
 		free(c);
 }

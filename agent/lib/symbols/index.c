@@ -30,7 +30,7 @@ struct elf_index {
 
 struct elf_index *elf_index_ref(struct elf_index *i)
 {
-	atomic_fetch_add(&i->refs, 1);
+	assert_se(atomic_fetch_add(&i->refs, 1) > 0);
 	return i;
 }
 
@@ -44,7 +44,10 @@ static void give_back(const void *data, size_t bytes, void (*release)(void *), v
 
 struct elf_index *elf_index_unref(struct elf_index *i)
 {
-	if (i && atomic_fetch_sub(&i->refs, 1) == 1) {
+	unsigned n_refs = i ? atomic_fetch_sub(&i->refs, 1) : 0;
+
+	assert_se(!i || n_refs > 0);
+	if (n_refs == 1) {
 		give_back(i->data, i->bytes, i->release, i->arg);
 		free(i);
 	}
