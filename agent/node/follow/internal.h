@@ -7,9 +7,6 @@
 
 #include <uthash.h>
 
-struct process_id {
-	uint64_t start_boottime_ns, tgid;
-};
 /*
  * Files that a worker has yet to look at, one of each, fairly: small ones first, and a cgroup
  * whose files have cost much time waits for the others. Loop thread.

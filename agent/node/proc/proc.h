@@ -44,6 +44,22 @@ struct cgroup_cpu {
 int cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id, struct cgroup_cpu *ret);
 
 /* ---- a process ---- */
+/*
+ * One process among all that a machine runs: the kernel gives its number (the thread group's, in the
+ * first PID namespace) to another process later. Without padding: keys of hash tables are compared
+ * by their bytes.
+ */
+struct process_id {
+	uint64_t start_boottime_ns;	/* of its first thread: proc_start_boottime, or as BPF programs report it */
+	uint64_t tgid;
+};
+/* Of a structure (a sample, mappings, ...) that has both members. */
+#define process_id_of(x) ((struct process_id){(x)->start_boottime_ns, (x)->tgid})
+static inline bool process_id_equal(struct process_id a, struct process_id b)
+{
+	return a.tgid == b.tgid && a.start_boottime_ns == b.start_boottime_ns;
+}
+
 struct mapping {			/* executable mappings only */
 	uint64_t start, end, file_offset;
 	uint64_t inode, file_bytes;
