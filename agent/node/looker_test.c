@@ -168,9 +168,53 @@ end:
 	slow_file_free(&slow);
 }
 
+/* ---- the slow file itself ---- */
+
+static _Noreturn void wait_for_silence(struct slow_file *s)
+{
+	char byte;
+
+	if (slow_zeros(s))
+		_exit(1);
+	s->silent = true;
+	(void)!read(open(s->path, O_RDONLY | O_CLOEXEC), &byte, 1);
+	_exit(2);
+}
+
+static void a_program_that_its_own_slow_file_blocks_can_be_killed(void **state)
+{
+	struct slow_file *s =
+		mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t deadline = now_mono_ns() + DEADLINE_NS;
+	int status = 0;
+	pid_t pid, ended = 0;
+
+	(void)state;
+	assert_ptr_not_equal(s, MAP_FAILED);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		wait_for_silence(s);
+	while (!is_asked(s) && (ended = waitpid(pid, &status, WNOHANG)) == 0)
+		nap();
+	if (ended) {
+		print_message("skipped: there is no FUSE here\n");
+		skip();
+	}
+	kill(pid, SIGKILL);
+	while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && now_mono_ns() < deadline)
+		nap();
+	umount2(s->dir, MNT_FORCE | MNT_DETACH);
+	rmdir(s->dir);
+	munmap(s, sizeof(*s));
+	assert_int_equal(ended, pid);
+	assert_true(WIFSIGNALED(status));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_program_that_its_own_slow_file_blocks_can_be_killed),
 		cmocka_unit_test(what_a_walk_found_across_a_reuse_is_not_taken),
 	};
 

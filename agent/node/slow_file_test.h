@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slow_file_test: a file system (FUSE, spoken here) with one file, a copy of another, that can stop to answer reads: as
- * NFS does whose server is gone. Nothing of it is cached for who reads; who maps it has pages.
+ * slow_file_test: a file system (FUSE, spoken here) with one file, a copy of another, that can stop
+ * answering reads, as NFS does whose server is gone. Nothing of it is cached for a reader; a
+ * process that maps it has pages.
+ * A thread of the test program serves it, and has descriptors of its own. So the kernel ends the
+ * file system with that thread: a program that is killed ends, also while another of its threads
+ * waits for an answer.
  */
 #pragma once
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -24,8 +32,11 @@
 #define SLOW_PENDING 64
 
 struct slow_file {
+	const char *copy_of;
 	char dir[64], path[80];
-	int fd, copied; /* of /dev/fuse, of the file */
+	int fd, copied; /* of /dev/fuse, of the file; of the serving thread alone */
+	sem_t begun;
+	int error;
 	uint64_t size;
 	atomic_bool silent, ended;
 	pthread_t thread;
@@ -43,7 +54,7 @@ static inline void slow_reply(struct slow_file *s, uint64_t unique, int error, c
 		.len = (uint32_t)(sizeof(h) + n), .error = error, .unique = unique};
 	struct iovec parts[] = {{&h, sizeof(h)}, {(void *)data, n}};
 
-	(void)!writev(s->fd, parts, n ? 2 : 1); /* whoever asked may be gone */
+	(void)!writev(s->fd, parts, n ? 2 : 1); /* the reader may be gone */
 }
 
 static inline struct fuse_attr slow_attr(const struct slow_file *s, uint64_t node)
@@ -123,12 +134,32 @@ static inline void slow_answer(struct slow_file *s, const struct fuse_in_header 
 	}
 }
 
+/* Mounts it. The descriptors are of this thread alone. */
+static inline int slow_begin(struct slow_file *s)
+{
+	_cleanup_free_ char *options = NULL;
+	struct stat st;
+
+	if (unshare(CLONE_FILES) < 0 || close_range(3, ~0u, 0) < 0)
+		return -errno;
+	s->copied = open(s->copy_of, O_RDONLY | O_CLOEXEC);
+	s->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (s->copied < 0 || s->fd < 0 || fstat(s->copied, &st) < 0)
+		return -errno;
+	s->size = (uint64_t)st.st_size;
+	options = xasprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", s->fd);
+	return mount("slow-file", s->dir, "fuse", MS_NOSUID | MS_NODEV, options) < 0 ? -errno : 0;
+}
+
 static inline void *slow_serve(void *arg)
 {
 	static _Alignas(8) char request[FUSE_MIN_READ_BUFFER + 4096];
 	struct slow_file *s = arg;
+	int error = slow_begin(s);
 
-	while (!s->ended) {
+	s->error = error;
+	sem_post(&s->begun);
+	while (!error && !s->ended) {
 		struct pollfd p = {.fd = s->fd, .events = POLLIN};
 
 		while (!s->silent && s->n_pending)
@@ -137,32 +168,29 @@ static inline void *slow_serve(void *arg)
 			slow_answer(s, (struct fuse_in_header *)request,
 				    request + sizeof(struct fuse_in_header));
 	}
+	close(s->fd);
+	close(s->copied);
 	return NULL;
 }
 
 /* -errno: there is no FUSE here. */
 static inline int slow_file_new(struct slow_file *s, const char *copy_of)
 {
-	_cleanup_free_ char *options = NULL;
-	struct stat st;
-
-	*s = (struct slow_file){.copied = open(copy_of, O_RDONLY | O_CLOEXEC)};
-	s->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (s->copied < 0 || s->fd < 0 || fstat(s->copied, &st) < 0)
-		return -errno;
-	s->size = (uint64_t)st.st_size;
+	*s = (struct slow_file){.copy_of = copy_of, .fd = -1, .copied = -1};
 	snprintf(s->dir, sizeof(s->dir), "/tmp/slow-file-XXXXXX");
 	if (!mkdtemp(s->dir))
 		return -errno;
 	snprintf(s->path, sizeof(s->path), "%s/" SLOW_NAME, s->dir);
-	options = xasprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", s->fd);
-	if (mount("slow-file", s->dir, "fuse", MS_NOSUID | MS_NODEV, options) < 0) {
-		int r = -errno;
-
+	sem_init(&s->begun, 0, 0);
+	if (pthread_create(&s->thread, NULL, slow_serve, s) != 0)
+		abort();
+	while (sem_wait(&s->begun) < 0)
+		;
+	if (s->error) {
+		pthread_join(s->thread, NULL);
 		rmdir(s->dir);
-		return r;
 	}
-	return -pthread_create(&s->thread, NULL, slow_serve, s);
+	return s->error;
 }
 
 static inline void slow_file_free(struct slow_file *s)
@@ -171,7 +199,5 @@ static inline void slow_file_free(struct slow_file *s)
 	umount2(s->dir, MNT_DETACH);
 	s->ended = true;
 	pthread_join(s->thread, NULL);
-	close(s->fd);
-	close(s->copied);
 	rmdir(s->dir);
 }
