@@ -242,15 +242,15 @@ static void a_library_that_is_written_over_while_it_runs(void **state)
 	NEED_BPF();
 	pid = start("written");
 	pid_text = xasprintf("%d", pid);
-	before_ns = cpu_used_ns(pid);
+	before_ns = program_cpu_ns(pid);
 	run_begin(&r, pid_text, "997", out);
 	wait_cpu(pid, NSEC_PER_SEC / 2);
 	write_over("betaa.so", "library.so");
-	after_ns = cpu_used_ns(pid);
+	after_ns = program_cpu_ns(pid);
 	before_ns = after_ns - before_ns;
 	wait_cpu(pid, 3 * NSEC_PER_SEC);
 	kill(pid, SIGSTOP);
-	after_ns = cpu_used_ns(pid) - after_ns;
+	after_ns = program_cpu_ns(pid) - after_ns;
 	run_stop(&r);
 	program_end(pid);
 	alpha = folded_sum(out, "alpha_leaf");

@@ -193,26 +193,21 @@ static inline uint64_t folded_sum(const char *path, const char *text)
 	return FOLDED_SUM(path, text);
 }
 
-/* CPU time of all threads of a process. */
-static inline uint64_t cpu_used_ns(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	assert_int_equal(clock_gettime(clock, &t), 0);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
-/* Waits until a process has used so much more CPU time; a loaded machine takes longer, not less. Fails after two minutes. */
+/*
+ * Waits until a process has used so much more CPU time; a loaded machine takes longer, not less.
+ * Fails after two minutes, or when there is no such process.
+ */
 static inline void wait_cpu(pid_t pid, uint64_t ns)
 {
 	const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
-	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, begin = cpu_used_ns(pid), used = 0;
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC, begin = program_cpu_ns(pid),
+		 used = 0;
 	char program[256];
 
 	while (now_mono_ns() < deadline) {
-		used = cpu_used_ns(pid) - begin;
+		used = program_cpu_ns(pid);
+		assert_true(used != UINT64_MAX);
+		used -= begin;
 		if (used >= ns)
 			return;
 		nanosleep(&pause, NULL);
@@ -228,9 +223,9 @@ static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
 	_cleanup_free_ uint64_t *until_ns = xcalloc(n, sizeof(*until_ns));
 
 	for (size_t i = 0; i < n; i++)
-		until_ns[i] = cpu_used_ns(pids[i]) + ns;
+		until_ns[i] = program_cpu_ns(pids[i]) + ns;
 	for (size_t i = 0; i < n; i++) {
-		uint64_t used = cpu_used_ns(pids[i]);
+		uint64_t used = program_cpu_ns(pids[i]);
 
 		if (used < until_ns[i])
 			wait_cpu(pids[i], until_ns[i] - used);

@@ -45,6 +45,17 @@ static inline const char *program_of(pid_t pid, char name[256])
 	return name;
 }
 
+/* CPU time that all threads of a process have used; UINT64_MAX: there is no such process. */
+static inline uint64_t program_cpu_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t) < 0)
+		return UINT64_MAX;
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
 /* Kills a process and its descendants, as far as these still have their parents. */
 static inline void kill_family(pid_t pid)
 {

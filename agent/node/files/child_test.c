@@ -34,9 +34,9 @@ static uint64_t cpu_of(bool debug, int fd)
 
 	assert_int_equal(parser_new(&c, &p), 0);
 	child = test_child();
-	start = test_cpu_ns(child);
+	start = program_cpu_ns(child);
 	assert_int_equal(debug ? parser_debug(p, &files, &index) : parser_elf(p, fd, &index), 0);
-	start = test_cpu_ns(child) - start;
+	start = program_cpu_ns(child) - start;
 	elf_index_unref(index);
 	parser_free(p);
 	return start;

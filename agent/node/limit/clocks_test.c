@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* thread_clocks: what it tells between a process's ticks. */
 #include "node/limit/clocks.h"
+#include "lib/base/testprogram.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -33,17 +34,9 @@ static void two_run_one_sleeps(void)
 		pause();
 }
 
-static uint64_t thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static void *works(void *arg)
 {
-	while (thread_ns() < NSEC_PER_MSEC)
+	while (thread_cpu_ns() < NSEC_PER_MSEC)
 		;
 	return arg;
 }
@@ -89,16 +82,6 @@ static pid_t start(void (*program)(void))
 
 /* ---- tests ---- */
 
-static uint64_t process_ns(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	assert_int_equal(clock_gettime(clock, &t), 0);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 /* A stopped process's own clock is exact. */
 static uint64_t stopped_ns(pid_t pid)
 {
@@ -106,7 +89,7 @@ static uint64_t stopped_ns(pid_t pid)
 
 	kill(pid, SIGSTOP);
 	assert_int_equal(waitid(P_PID, pid, &info, WSTOPPED), 0);
-	return process_ns(pid);
+	return program_cpu_ns(pid);
 }
 
 /*
@@ -122,7 +105,8 @@ static bool agree_once(pid_t pid)
 	assert_int_equal(limit_clocks_open((uint32_t)pid, &c), 0);
 	first = limit_clocks_ns(&c);
 	kill(pid, SIGCONT);
-	while (limit_clocks_ns(&c) < 10 * NSEC_PER_MSEC && process_ns(pid) < before + NSEC_PER_SEC)
+	while (limit_clocks_ns(&c) < 10 * NSEC_PER_MSEC &&
+	       program_cpu_ns(pid) < before + NSEC_PER_SEC)
 		;
 	told = stopped_ns(pid) - before;
 	sum = limit_clocks_ns(&c);
@@ -140,7 +124,7 @@ static void agrees_with_a_stopped_process(void (*program)(void))
 	pid_t pid = start(program);
 	unsigned n_tries = 0;
 
-	while (process_ns(pid) < 20 * NSEC_PER_MSEC)
+	while (program_cpu_ns(pid) < 20 * NSEC_PER_MSEC)
 		usleep(1000);
 	while (!agree_once(pid))
 		assert_true(++n_tries < 10);

@@ -92,11 +92,11 @@ static uint64_t cpu_of(const struct test_kind *k, const struct test_files *t)
 	uint64_t start = 0;
 
 	for (int times = 0; times < 2; times++) {
-		start = test_cpu_ns(child);
+		start = program_cpu_ns(child);
 		assert_int_equal(parse(p, k, t, &i), 0);
 		assert_found(k, i);
 	}
-	start = test_cpu_ns(child) - start;
+	start = program_cpu_ns(child) - start;
 	assert_int_equal(parser_restarts(p), 0);
 	parser_free(p);
 	return start;

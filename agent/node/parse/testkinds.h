@@ -7,6 +7,7 @@
 #pragma once
 
 #include "lib/base/testdir.h"
+#include "lib/base/testprogram.h"
 #include "node/parse/parse.h"
 
 #include <dirent.h>
@@ -201,23 +202,12 @@ _test_kind_ pid_t test_child(void)
 	return found;
 }
 
-/* CPU time used so far. */
-_test_kind_ uint64_t test_cpu_ns(pid_t pid)
-{
-	struct timespec ts;
-	clockid_t clock;
-
-	if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &ts) < 0)
-		return UINT64_MAX;
-	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
-}
-
 enum test_blow { TEST_KILL, TEST_STOP, TEST_TRUNCATE };
 
 /* A process that hits the child (or the file fd) once the child has used ns more of CPU time. */
 _test_kind_ pid_t test_strike(pid_t child, uint64_t ns, enum test_blow blow, int fd)
 {
-	uint64_t start = test_cpu_ns(child);
+	uint64_t start = program_cpu_ns(child);
 	const struct timespec nap = {.tv_nsec = 100000};
 	pid_t striker = fork();
 
@@ -225,7 +215,7 @@ _test_kind_ pid_t test_strike(pid_t child, uint64_t ns, enum test_blow blow, int
 	if (striker > 0)
 		return striker;
 	(void)!nice(-10);
-	while (test_cpu_ns(child) < start + ns)
+	while (program_cpu_ns(child) < start + ns)
 		nanosleep(&nap, NULL);
 	if (blow == TEST_TRUNCATE)
 		(void)!ftruncate(fd, 0);

@@ -723,8 +723,8 @@ static void ticks_take_no_stack_from_a_wait(void **state)
 	l.settings = (struct event_settings){.min_block_us = 2000000};
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	drain_free(drain_of(p));
-	used = pid_cpu_ns(c.pid);
-	while (pid_cpu_ns(c.pid) - used < NSEC_PER_SEC / 5 && now_mono_ns() < deadline)
+	used = program_cpu_ns(c.pid);
+	while (program_cpu_ns(c.pid) - used < NSEC_PER_SEC / 5 && now_mono_ns() < deadline)
 		nap(10);
 	known_of(c.truth)->go = 1;
 	until_asleep(c.pid);

@@ -26,9 +26,9 @@ static void known_shares_and_nobody_else(void **state)
 	list_pids(p, 1, c, (unsigned[]){999});
 	short_ns = c[0].truth->short_ns;
 	long_ns = c[0].truth->long_ns;
-	cpu = pid_cpu_ns(c[0].pid);
+	cpu = program_cpu_ns(c[0].pid);
 	drain_until(p, &t, 1, 1500);
-	cpu = pid_cpu_ns(c[0].pid) - cpu;
+	cpu = program_cpu_ns(c[0].pid) - cpu;
 	short_ns = c[0].truth->short_ns - short_ns;
 	long_ns = c[0].truth->long_ns - long_ns;
 
@@ -83,11 +83,11 @@ static void lower_rates_are_thinned_without_bias(void **state)
 
 	(void)state;
 	list_pids(p, 2, c, (unsigned[]){300, 999});
-	cpu0 = pid_cpu_ns(c[0].pid);
-	cpu1 = pid_cpu_ns(c[1].pid);
+	cpu0 = program_cpu_ns(c[0].pid);
+	cpu1 = program_cpu_ns(c[1].pid);
 	drain_until(p, t, 2, 1000);
-	cpu0 = pid_cpu_ns(c[0].pid) - cpu0;
-	cpu1 = pid_cpu_ns(c[1].pid) - cpu1;
+	cpu0 = program_cpu_ns(c[0].pid) - cpu0;
+	cpu1 = program_cpu_ns(c[1].pid) - cpu1;
 	assert_near("thinned: value / CPU time", t[0].value * 1e3 / cpu0, 1, 0.15);
 	assert_near("full: value / CPU time", t[1].value * 1e3 / cpu1, 1, 0.1);
 	assert_int_equal(t[0].value, t[0].n * 3333);
@@ -333,7 +333,7 @@ static void total_counts_all_by_name(void **state)
 	(void)state;
 	config.total = true;
 	p = open_probes(config);
-	cpu = pid_cpu_ns(c.pid);
+	cpu = program_cpu_ns(c.pid);
 	while (value < 1500000 && now_mono_ns() < deadline) {
 		struct drain *d = NULL;
 
@@ -352,7 +352,7 @@ static void total_counts_all_by_name(void **state)
 		}
 		drain_free(d);
 	}
-	cpu = pid_cpu_ns(c.pid) - cpu;
+	cpu = program_cpu_ns(c.pid) - cpu;
 	assert_true(main_row && thread_row);
 	assert_near("Total / CPU time", value * 1e3 / cpu, 1, 0.2);
 	assert_int_equal(probes_stats(p, &s), 0);

@@ -18,9 +18,9 @@ static struct probe_config config_of(bool v2)
 
 static void runs_for(pid_t pid, uint64_t ns)
 {
-	uint64_t until = pid_cpu_ns(pid) + ns, deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+	uint64_t until = program_cpu_ns(pid) + ns, deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
 
-	while (pid_cpu_ns(pid) < until && now_mono_ns() < deadline)
+	while (program_cpu_ns(pid) < until && now_mono_ns() < deadline)
 		nap(5);
 }
 

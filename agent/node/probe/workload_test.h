@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/testprogram.h"
 #include "node/probe/internal.h"
 
 #define IN_SECTION(name) __attribute__((noinline, noclone, section(#name)))
@@ -45,14 +46,6 @@ static inline uint64_t cpu_ns(clockid_t clock)
 
 	clock_gettime(clock, &t);
 	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-}
-
-static inline uint64_t pid_cpu_ns(pid_t pid)
-{
-	clockid_t clock;
-
-	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
-	return cpu_ns(clock);
 }
 
 static inline __attribute__((always_inline)) void spin(unsigned n)
