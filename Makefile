@@ -120,8 +120,8 @@ bench: $(BUILD)/podflame $(BENCHBIN) ## speed, beside others: one JSON object a 
 	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) $(addprefix e2e/,accuracy/sample_cost.py accuracy/perf.py crash/busy.py crash/start.py)
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
-	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/kernels/run.sh e2e/run.sh \
-		-- .ci/check $(BESIDE) $(SANITIZED) $(REPLAYBIN)
+	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
+		-- .ci/check $(BESIDE) $(SANITIZED) $(REPLAYBIN) -- e2e/kernels/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:
