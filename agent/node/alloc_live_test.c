@@ -35,7 +35,6 @@ struct scene {
 	int to;
 	struct alloc_process process;
 	struct alloc_sites *sites;
-	struct probes *probes;
 	struct attached *attached;
 	struct raw_proc proc;
 	uint64_t snapshot_ns;
@@ -142,11 +141,13 @@ static void take_sample(struct scene *s, const struct drain *d, const struct raw
 	s->all_alive += x->value;
 }
 
+static struct probes *probes; /* of all scenes: the kernel takes seconds to verify them */
+
 static void drain(struct scene *s, bool full)
 {
 	struct drain *d = NULL;
 
-	assert_int_equal(probes_drain(s->probes, full, &d), 0);
+	assert_int_equal(probes_drain(probes, full, &d), 0);
 	for (size_t i = 0; i < d->n_procs; i++)
 		if ((pid_t)d->procs[i].tgid == s->pid)
 			s->proc = d->procs[i];
@@ -156,24 +157,29 @@ static void drain(struct scene *s, bool full)
 	drain_free(d);
 }
 
-static void open_probes(struct scene *s)
+static void open_probes(void)
 {
 	const struct probe_config c = {.use_list = true, .max_sample_hz = 99};
+	struct field_error err = {};
+
+	if (!probes && probes_new(&c, &probes, &err) < 0) {
+		print_message("skipped: no BPF here: %s\n", err.reason);
+		skip();
+	}
+}
+
+static void list(struct scene *s)
+{
 	struct listed_process l = {
 		.tgid = (uint32_t)s->pid,
 		.event_mask = EVENTS,
 		.settings = {.alloc_sample_bytes = 1, .inuse_sample_bytes = 1},
 	};
-	struct field_error err = {};
 
-	if (probes_new(&c, &s->probes, &err) < 0) {
-		print_message("skipped: no BPF here: %s\n", err.reason);
-		skip();
-	}
 	assert_int_equal(proc_start_boottime(l.tgid, &l.start_boottime_ns), 0);
-	assert_int_equal(probes_list(s->probes, &l, 1), 0);
+	assert_int_equal(probes_list(probes, &l, 1), 0);
 	for (unsigned n = 0; !s->proc.tgid && n < 6000; n++) {
-		assert_int_equal(probes_announce(s->probes), 0);
+		assert_int_equal(probes_announce(probes), 0);
 		drain(s, false);
 		usleep(10000);
 	}
@@ -202,8 +208,8 @@ static void attach(struct scene *s)
 	}
 	proc.n_inner = (uint32_t)s->sites->n_inner;
 	memcpy(proc.inner, s->sites->inner, sizeof(proc.inner));
-	assert_int_equal(probes_attach(s->probes, (uint32_t)s->pid, s->proc.start_boottime_ns,
-				       &proc, files, n, &s->attached, &refused),
+	assert_int_equal(probes_attach(probes, (uint32_t)s->pid, s->proc.start_boottime_ns, &proc,
+				       files, n, &s->attached, &refused),
 			 0);
 	assert_int_equal(refused.n, 0);
 }
@@ -225,7 +231,8 @@ static void run(struct scene *s, char *const *argv, const char *preload)
 	start(s, argv, preload);
 	await(s, "ready");
 	find_sites(s);
-	open_probes(s);
+	open_probes();
+	list(s);
 	attach(s);
 	assert_int_equal(write(s->to, "\n", 1), 1);
 	for (;;) {
@@ -239,7 +246,7 @@ static void run(struct scene *s, char *const *argv, const char *preload)
 		function_of(s, name)->allocated = allocated;
 		function_of(s, name)->alive = alive;
 	}
-	probes_live_ask(s->probes);
+	probes_live_ask(probes);
 	drain(s, true);
 	drain(s, true);
 }
@@ -255,8 +262,7 @@ static void end(struct scene *s)
 
 static void close_scene(struct scene *s)
 {
-	s->attached = probes_detach(s->probes, s->attached);
-	probes_free(s->probes);
+	s->attached = probes_detach(probes, s->attached);
 	end(s);
 	fclose(s->from);
 	close(s->to);
@@ -358,7 +364,7 @@ static void check_end(struct scene *s)
 
 	end(s);
 	s->pid = pid; /* whose samples are looked for */
-	probes_live_ask(s->probes);
+	probes_live_ask(probes);
 	drain(s, true);
 	s->pid = 0;
 	assert_true(last_ns > 0);
@@ -490,6 +496,7 @@ static int remove_all(void **state)
 	_cleanup_free_ char *command = xasprintf("rm -rf %s", dir);
 
 	(void)state;
+	probes_free(probes);
 	return system(command);
 }
 
