@@ -20,10 +20,11 @@ tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/lo
 	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
-# What may run beside another program, because it neither measures nor profiles: .ci/test.
-BESIDE := $(filter $(patsubst %.c,$(BUILD)/%,$(filter-out agent/node/probe/% agent/node/limit/clocks_test.c,$(asan_TESTS) \
-	$(filter %_faults_test.c agent/node/parse/% agent/node/node_names_test.c,$(TESTS)))),$(TESTBIN))
-ALONE := $(filter-out $(BESIDE),$(TESTBIN))
+# What needs the machine for itself, because it compares times or counts what the kernel has of all programs; what may run
+# beside another program: .ci/test.
+ALONE := $(filter $(BUILD)/agent/node/probe/% $(addprefix %/,overhead_test containers_test containers_kinds_test alloc_live_test \
+	follow/probes_test node_test node_suspend_test limit/clocks_test),$(TESTBIN))
+BESIDE := $(filter-out $(ALONE),$(TESTBIN))
 SANITIZERS := asan tsan
 sanitized = $($(1)_TESTS:%.c=$(BUILD)/$(1)/%) $($(1)_REPLAYS:%=$(BUILD)/$(1)/%)
 SANITIZED := $(foreach s,$(SANITIZERS),$(call sanitized,$(s)))
