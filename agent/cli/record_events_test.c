@@ -85,23 +85,10 @@ static void allocates(void)
 
 /* ---- recording ---- */
 
-static pid_t start(void (*body)(void))
-{
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "pf-work");
-	body();
-	_exit(0);
-}
-
 static char *record(void (*body)(void), const char *event, const char *option, const char *value)
 {
 	char *out = file_in_dir("events.folded");
-	pid_t pid = start(body);
+	pid_t pid = body_start("pf-work", body);
 	_cleanup_free_ char *text = xasprintf("%d", pid);
 	struct run r;
 
@@ -282,7 +269,7 @@ static bool says_not_seen(void (*body)(void), const char *event)
 	pid_t pid;
 
 	truth[BEGIN] = truth[DONE] = 0;
-	pid = start(body);
+	pid = body_start("pf-work", body);
 	pid_text = xasprintf("%d", pid);
 	run_start(&r, (const char *[]){"-p", pid_text, "-e", event, "-o", out, NULL});
 	assert_true(run_says(&r, "recording\n"));

@@ -35,20 +35,6 @@ static void build(void)
 	assert_int_equal(system(command), 0);
 }
 
-static pid_t start(void)
-{
-	_cleanup_free_ char *path = file_in_dir("grows");
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execl(path, "grows", NULL);
-		_exit(1);
-	}
-	return pid;
-}
-
 struct growing {
 	uint64_t n, in_goroutine, marked, untold;
 };
@@ -81,7 +67,8 @@ static void sum_lines(const char *path, struct growing *ret)
 
 static void a_stack_that_grows_is_the_goroutines(void **state)
 {
-	_cleanup_free_ char *out = file_in_dir("go.folded"), *text = NULL;
+	_cleanup_free_ char *out = file_in_dir("go.folded"), *path = file_in_dir("grows");
+	_cleanup_free_ char *text = NULL;
 	struct growing g = {0};
 	struct run r;
 	pid_t pid;
@@ -93,7 +80,7 @@ static void a_stack_that_grows_is_the_goroutines(void **state)
 		skip();
 	}
 	build();
-	pid = start();
+	pid = PROGRAM_START(path);
 	text = xasprintf("%d", pid);
 	run_start(&r, (const char *[]){"-p", text, "-F", "999", "-o", out, NULL});
 	assert_true(run_says(&r, "recording"));

@@ -107,19 +107,14 @@ static pid_t start(const char *mode)
 	_cleanup_free_ char *path = file_in_dir("host");
 	_cleanup_free_ char *first = file_in_dir(is_written ? "alpha.so" : "first.so");
 	_cleanup_free_ char *second = file_in_dir("second.so"), *at = file_in_dir("library");
-	pid_t pid = fork();
 
-	if (pid == 0) {
-		setenv("AT", at, 1);
-		setenv("SECONDS",
-		       is_written				    ? "1000"
-		       : streq(mode, "swap") || streq(mode, "many") ? "0.05"
-								    : "0.4",
-		       1);
-		execl(path, path, mode, first, second, (char *)NULL);
-		_exit(9);
-	}
-	return pid;
+	setenv("AT", at, 1);
+	setenv("SECONDS",
+	       is_written				    ? "1000"
+	       : streq(mode, "swap") || streq(mode, "many") ? "0.05"
+							    : "0.4",
+	       1);
+	return PROGRAM_START(path, mode, first, second);
 }
 
 /* right_percent: of all, at least. */

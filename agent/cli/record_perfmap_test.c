@@ -25,14 +25,9 @@ static pid_t start_node(const char *options)
 	pid_t pid;
 
 	assert_int_equal(file_write_atomic(path, program, strlen(program), 0644), 0);
-	command = xasprintf("exec node %s %s", options, path);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		assert_int_equal(chdir(dir), 0); /* V8 writes a log of its own, too */
-		execl("/bin/sh", "sh", "-c", command, NULL);
-		_exit(127);
-	}
+	/* V8 writes a log of its own, too */
+	command = xasprintf("cd %s && exec node %s %s", dir, options, path);
+	pid = PROGRAM_START("/bin/sh", "-c", command);
 	program_runs(pid, "node");
 	wait_cpu(pid, 500 * NSEC_PER_MSEC); /* started, and compiled */
 	return pid;
@@ -56,8 +51,7 @@ static void end(pid_t pid)
 {
 	_cleanup_free_ char *map = xasprintf("/tmp/perf-%d.map", pid);
 
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	program_end(pid);
 	unlink(map);
 }
 
@@ -142,17 +136,9 @@ static const char memfd_program[] =
 
 static pid_t start_memfd(void)
 {
-	_cleanup_free_ char *source = file_in_dir("jit.c"), *path = file_in_dir("jit");
-	_cleanup_free_ char *command = xasprintf("gcc -O2 -w -o %s %s", path, source);
-	pid_t pid;
+	_cleanup_free_ char *path = program_in_dir(memfd_program, "jit", "");
+	pid_t pid = PROGRAM_START(path);
 
-	assert_int_equal(file_write_atomic(source, memfd_program, strlen(memfd_program), 0644), 0);
-	assert_int_equal(system(command), 0);
-	pid = fork();
-	if (pid == 0) {
-		execl(path, path, (char *)NULL);
-		_exit(127);
-	}
 	wait_cpu(pid, 100 * NSEC_PER_MSEC);
 	return pid;
 }

@@ -125,12 +125,8 @@ static const char jit_host[] =
 static pid_t start(const char *name)
 {
 	_cleanup_free_ char *path = file_in_dir(name);
-	pid_t pid = fork();
+	pid_t pid = PROGRAM_START(path);
 
-	if (pid == 0) {
-		execl(path, path, (char *)NULL);
-		_exit(9);
-	}
 	program_runs(pid, name);
 	return pid;
 }

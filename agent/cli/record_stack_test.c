@@ -50,16 +50,6 @@ static const char plugin[] =
 	"KEEP void plugin_outer(void (*fn)(int)) { plugin_inner(fn); __asm__(\"\"); }\n";
 #define CHAIN "one;two;three"
 
-static void compile(const char *text, const char *name, const char *flags)
-{
-	_cleanup_free_ char *source = file_in_dir("source.c"), *out = file_in_dir(name);
-	_cleanup_free_ char *command =
-		xasprintf("gcc -O2 -fomit-frame-pointer %s -o %s %s -ldl 2>&1", flags, out, source);
-
-	assert_int_equal(file_write_atomic(source, text, strlen(text), 0644), 0);
-	assert_int_equal(system(command), 0);
-}
-
 /* A descriptor of a copy that has no name anywhere. */
 static int in_memory(const char *path)
 {
@@ -119,13 +109,13 @@ static unsigned whole_percent(const struct run *r)
 
 static void check(const struct way *w)
 {
-	_cleanup_free_ char *out = file_in_dir("a.folded"), *path = file_in_dir(w->name);
+	_cleanup_free_ char *out = file_in_dir("a.folded");
+	_cleanup_free_ char *path = program_in_dir(program, w->name, w->flags);
 	_cleanup_free_ char *library = file_in_dir("plugin.so"), *pid_text = NULL;
 	uint64_t all, chain;
 	struct run r;
 	pid_t pid;
 
-	compile(program, w->name, w->flags);
 	pid = start(w, path, library);
 	pid_text = xasprintf("%d", pid);
 	run_start(&r, (const char *[]){"-p", pid_text, "-F", "997", "-o", out, NULL});
@@ -184,7 +174,7 @@ static void library_loaded_later(void **state)
 
 	(void)state;
 	NEED_BPF();
-	compile(plugin, "plugin.so", "-shared -fPIC");
+	free(program_in_dir(plugin, "plugin.so", "-shared -fPIC"));
 	check(&w);
 }
 

@@ -67,12 +67,6 @@ static pid_t workload(bool threads)
 	return pid;
 }
 
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
 static void known_functions_threads_and_sigint(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
@@ -101,7 +95,7 @@ static void known_functions_threads_and_sigint(void **state)
 	assert_true(main_thread > all / 5 && worker > all / 5);
 	assert_null(strstr(r.text.data, "lost"));
 	run_free(&r);
-	end(pid);
+	program_end(pid);
 }
 
 static void pprof_file(void **state)
@@ -128,7 +122,7 @@ static void pprof_file(void **state)
 	assert_non_null(memmem(plain, n, "microseconds", 12));
 	free(plain);
 	run_free(&r);
-	end(pid);
+	program_end(pid);
 }
 
 /* As if a child had failed: the counters are the recorder's, too. */
@@ -151,7 +145,7 @@ static void names_that_no_child_has_read_are_told(void **state)
 	assert_non_null(strstr(r.text.data, " 2 times a name stayed as compilers mangle it"));
 	assert_null(strstr(r.text.data, " 1 times a name"));
 	run_free(&r);
-	end(pid);
+	program_end(pid);
 }
 
 /* A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8. */
@@ -181,7 +175,7 @@ static void names_of_tasks_are_text(void **state)
 		assert_int_equal(run_end(&r), 0);
 		run_free(&r);
 	}
-	end(pid);
+	program_end(pid);
 	assert_true(folded_sum(folded, NULL) > 0);
 	assert_int_equal(folded_sum(folded, NULL),
 			 folded_sum(folded, "x?all:b 9??;[p] x?all:b 9??;"));
@@ -208,8 +202,8 @@ static void ends_with_its_last_process(void **state)
 	assert_true(run_says(&r, "recording\n"));
 	wait_cpu(a, 500 * NSEC_PER_MSEC);
 	wait_cpu(b, 100 * NSEC_PER_MSEC);
-	end(a);
-	end(b);
+	program_end(a);
+	program_end(b);
 	assert_int_equal(run_end(&r), 0);
 	assert_non_null(strstr(r.text.data, " of 2 processes"));
 	assert_true(folded_sum(out, "record_test_long") > 100);
@@ -245,7 +239,7 @@ static void cgroup_with_what_is_made_below(void **state)
 	kill(r.pid, SIGINT);
 	assert_int_equal(run_end(&r), 0);
 	assert_true(folded_sum(out, "record_test_long") > 100);
-	end(pid);
+	program_end(pid);
 	rmdir(below);
 	rmdir(top);
 	run_free(&r);

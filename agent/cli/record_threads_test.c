@@ -245,12 +245,7 @@ static void python_has_its_functions(void **state)
 
 	(void)state;
 	NEED_BPF();
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execl("/usr/bin/python3", "python3", "-c", PYTHON, NULL);
-		_exit(0);
-	}
+	pid = PROGRAM_START("/usr/bin/python3", "-c", PYTHON);
 	testliving_await_end(pid);
 	if (!kill(pid, 0) && waitpid(pid, NULL, WNOHANG) == pid) {
 		print_message("skipped: no /usr/bin/python3 here\n");

@@ -135,6 +135,36 @@ static inline char *program_in_dir(const char *text, const char *name, const cha
 	return out;
 }
 
+/* A child, which ends with this program. argv: the program's path, arguments, NULL. */
+static inline pid_t program_start(const char *const *argv)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execv(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	return pid;
+}
+#define PROGRAM_START(...) program_start((const char *const[]){__VA_ARGS__, NULL})
+
+/* A child of that name (comm) that does this, and ends with this program. */
+static inline pid_t body_start(const char *name, void (*body)(void))
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, name);
+		body();
+		_exit(0);
+	}
+	return pid;
+}
+
 /* Returns when the program has closed its output. */
 static inline pid_t program_ready(const char *path, const char *const *argv)
 {
