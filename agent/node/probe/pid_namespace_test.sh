@@ -16,10 +16,10 @@ while read -r name pattern; do
 	"${own[@]}" "$dir/$name" ${pattern:+"$pattern"} </dev/null || status=1
 done <<'TESTS'
 unwind_kernel_test who_is_*
-offcpu_test an_end_*
-offcpu_test who_execs_*
-offcpu_test threads_beyond_*
-offcpu_test a_reused_*
+offcpu_ends_test an_end_*
+offcpu_ends_test who_execs_*
+offcpu_ends_test threads_beyond_*
+offcpu_ends_test a_reused_*
 probe_test known_shares_*
 oncpu_test
 TESTS
