@@ -9,7 +9,7 @@ debian=$("$PWD/.ci/debian-uri" bookworm)
 BUILD=${BUILD:-build}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/kernels
 work=$BUILD/kernels
-timeout_s=${KERNEL_TIMEOUT:-600}
+timeout_s=${KERNEL_TIMEOUT:-1200}
 passed=0 failed=0 skipped=0
 
 check() { # name, 0 or not
