@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # (1) kubectl apply -> flame graph with the known shares, in C (PIE, not PIE) and Go, on both nodes. podflame profiles itself, too.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
-pod app c node1 "/bin/shares c-shares"
-pod app c-fixed node2 "/bin/shares-no-pie c-fixed"
-pod app go node2 /bin/shares-go
-running app c c-fixed go
+namespace shares
+pod shares c node1 "/bin/shares c-shares"
+pod shares c-fixed node2 "/bin/shares-no-pie c-fixed"
+pod shares go node2 /bin/shares-go
+running shares c c-fixed go
 target podflame-system itself '{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "podflame"}}, "events": {"onCpu": {"sampleHz": 199}}}'
 applied=$(now)
-target app everything '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
-wait_check 90 "the target becomes Ready" is_ready app everything
-wait_check 90 "an answer by cluster and namespace" has_samples "pod_cluster='$CLUSTER' AND pod_ns='app'" "$applied"
+target shares everything '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
+wait_check 90 "the target becomes Ready" is_ready shares everything
+wait_check 90 "an answer by cluster and namespace" has_samples "pod_cluster='$CLUSTER' AND pod_ns='shares'" "$applied"
 note "first answer $(($(now) - applied)) s after kubectl apply (windows of 2 s)"
 from=$(($(now) + 2))
 # long enough for the scatter of sampling to stay well under 5 points: 1500 samples each, whatever CPU there is
@@ -23,8 +23,8 @@ until_ 150 "1500 samples of each" enough || true
 to=$(now)
 for p in c c-fixed go; do until_ 60 "the last windows of $p" stored_after $p "$to" || true; done
 for p in c c-fixed go; do
-    profile "pod_cluster='$CLUSTER' AND pod_ns='app' AND pod='$p'" $((from + 1)) "$to" >"$W/$p.json"
-    read -r a b c <<<"$(split_between app $p "$from" "$to")"
+    profile "pod_cluster='$CLUSTER' AND pod_ns='shares' AND pod='$p'" $((from + 1)) "$to" >"$W/$p.json"
+    read -r a b c <<<"$(split_between shares $p "$from" "$to")"
     sum=$((a + b + c))
     names=(share_50 share_30 share_20)
     [ $p != go ] || names=(main.share50 main.share30 main.share20)
@@ -44,7 +44,7 @@ for p in c c-fixed go; do
 done
 check "C: [p] process, main, work, then the function" bash -c "jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx '\[p\] c-shares' &&
     jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx main && jq -r '.result[].profile_location_str' '$W/c.json' | grep -qx work"
-check "no other cluster's name answers" test "$(us_of "pod_cluster='other' AND pod_ns='app'" "$from" "$to")" = 0
+check "no other cluster's name answers" test "$(us_of "pod_cluster='other' AND pod_ns='shares'" "$from" "$to")" = 0
 
 # podflame itself, since its target was made: functions that each agent and the hub run every second, of those that take most of
 # the little time that they take: 4 samples in 40 s of a drain

@@ -3,15 +3,15 @@
 # (2) Who was not asked for gives not one sample, and no record of theirs leaves the kernel: neither the neighbour
 # namespace, nor the other node, nor another pod of the namespace. With Total off, and, but for its rows, with it on.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app neighbour
+namespace isolated neighbour
 export CPU=300m
-pod app wanted node1 "/bin/shares wanted"
-pod app unwanted node1 "/bin/shares unwanted"
-pod app elsewhere node2 "/bin/shares elsewhere" "labels: {app: wanted}"
+pod isolated wanted node1 "/bin/shares wanted"
+pod isolated unwanted node1 "/bin/shares unwanted"
+pod isolated elsewhere node2 "/bin/shares elsewhere" "labels: {app: wanted}"
 pod neighbour near node1 "/bin/shares near" "labels: {app: wanted}"
 pod neighbour far node2 "/bin/shares far" "labels: {app: wanted}"
 k label node node1 disk=ssd --overwrite >/dev/null
-running app wanted unwanted elsewhere
+running isolated wanted unwanted elsewhere
 running neighbour near far
 
 # Maps of this cluster's agents by name; a counter (bpf/abi.h) summed over them: read with bpftool, not told by the agent.
@@ -66,9 +66,9 @@ stored_since() { [ "$(profile "app_service != 'Total'" "$1" "$(now)" | jq .summa
 round() { # WHAT
     local began from to all wanted uid p before after
     began=$(now)
-    target app one '{"podSelector": {"matchLabels": {"app": "wanted"}}, "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
+    target isolated one '{"podSelector": {"matchLabels": {"app": "wanted"}}, "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
     wait_check 90 "$1: samples of the pod that was asked for" has_samples "pod='wanted'" "$(now)"
-    uid=$(k -n app get pod wanted -o 'jsonpath={.metadata.uid}')
+    uid=$(k -n isolated get pod wanted -o 'jsonpath={.metadata.uid}')
     filtered_cgroups >"$W/cgroups"
     check "$1: the kernel's filter holds cgroups of that pod and no other" \
         bash -c "grep -q 'pod$uid' '$W/cgroups' && ! grep -v 'pod$uid' '$W/cgroups'"
@@ -79,7 +79,7 @@ round() { # WHAT
     from=$(now)
     before=$(kernel_stat delivered)
     go_on "$uid"
-    until_ 90 "2 s of its CPU" has_used app wanted "$from" 2000000 || true
+    until_ 90 "2 s of its CPU" has_used isolated wanted "$from" 2000000 || true
     stop "$uid"
     after=$(kernel_stat delivered)
     check "$1: the kernel delivered all it took" test "$(kernel_stat taken)" = "$after"
@@ -87,14 +87,14 @@ round() { # WHAT
     to=$(now)
     profile "app_service != 'Total'" "$from" "$to" >"$W/all.json"
     all=$(total_us <"$W/all.json")
-    wanted=$(us_of "pod_ns='app' AND pod='wanted' AND pod_node='node1'" "$from" "$to")
+    wanted=$(us_of "pod_ns='isolated' AND pod='wanted' AND pod_node='node1'" "$from" "$to")
     check "$1: all that was stored ($all us) is the pod's ($wanted us)" test "$all" = "$wanted" -a "$all" -gt 0
     for p in unwanted elsewhere near far; do
         check "$1: not one sample of $p" test "$(us_of "pod='$p'" "$from" "$to")" = 0
         check "$1: no process named $p" bash -c "! grep -qF '\"[p] $p\"' '$W/all.json'"
     done
     go_on "$uid"
-    k -n app delete profilingtarget one >/dev/null
+    k -n isolated delete profilingtarget one >/dev/null
 }
 round "Total off"
 check "Total off: no rows of it" test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # (5) With the last target gone, no BPF program and no link of an agent's is left in the kernel; the next one works.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
+namespace deleted
 others() { # PIDs of whatever else is here (a demo, unit tests)
     local mine p
     mine=" $(pids_of agent | tr '\n' ' ')"
@@ -18,15 +18,15 @@ ours() { # prog|link
     bpftool -j link show | jq --slurpfile p "$W/progs" '[.[] | select(.prog_id as $i | $p[0] | index($i))] | length'
 }
 none() { [ "$(ours prog)" = 0 ] && [ "$(ours link)" = 0 ]; }
-pod app c node1 "/bin/shares c"
-running app c
+pod deleted c node1 "/bin/shares c"
+running deleted c
 wait_check 120 "without a target there is no program and no link" none
 for round in first second; do
     began=$(now)
-    target app all '{"podSelector": {}}'
+    target deleted all '{"podSelector": {}}'
     wait_check 120 "$round target: samples" has_samples "pod='c'" "$began"
     check "$round target: there are programs ($(ours prog)) and links ($(ours link))" test "$(ours prog)" -gt 0 -a "$(ours link)" -gt 0
-    k -n app delete profilingtarget all >/dev/null
+    k -n deleted delete profilingtarget all >/dev/null
     wait_check 120 "$round target deleted: no program and no link" none
 done
 # reports go with the DaemonSet, and with their node

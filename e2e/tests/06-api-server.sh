@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # (6) The API server is killed and comes back: profiling goes on without it, and what changed is taken up after.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
-pod app steady node1 "/bin/shares steady"
-pod app later node2 "/bin/shares later" "labels: {app: later}"
-running app steady later
-target app steady '{"podSelector": {"matchLabels": {"app": "steady"}}}'
+namespace without-api-server
+pod without-api-server steady node1 "/bin/shares steady"
+pod without-api-server later node2 "/bin/shares later" "labels: {app: later}"
+running without-api-server steady later
+target without-api-server steady '{"podSelector": {"matchLabels": {"app": "steady"}}}'
 wait_check 90 "samples before" has_samples "pod='steady'" "$(now)"
 p=$(cat "$TK_DIR/pid/kube-apiserver")
 mapfile -d '' -t command <"/proc/$p/cmdline"
@@ -22,15 +22,15 @@ note "API server away for $(($(now) - down)) s"
 began=$(now)
 went_on() { # what is stored of that time is what the program used then, but for the seconds at the edges
     local a b c got
-    read -r a b c <<<"$(split_between app steady $((down + 2)) "$up")"
+    read -r a b c <<<"$(split_between without-api-server steady $((down + 2)) "$up")"
     got=$(us_of "pod='steady'" $((down + 2)) "$up")
     echo "$got us stored, $((a + b + c)) us used in $((up - down - 2)) s"
     [ "$got" -gt $(((a + b + c) * 65 / 100)) ] && [ "$got" -gt 0 ]
 }
 wait_check 90 "profiling went on without it" went_on
 note "$(went_on || true)"
-target app later '{"podSelector": {"matchLabels": {"app": "later"}}}'
+target without-api-server later '{"podSelector": {"matchLabels": {"app": "later"}}}'
 wait_check 120 "a target made after is taken up" has_samples "pod='later'" "$began"
-k -n app delete profilingtarget steady >/dev/null
+k -n without-api-server delete profilingtarget steady >/dev/null
 stopped() { [ "$(us_of "pod='steady'" $(($(now) - 6)) "$(now)")" = 0 ]; }
 wait_check 120 "a target deleted after is gone" stopped

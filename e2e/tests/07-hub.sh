@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # (7) The hub is killed (its container restarts), and later away for longer: nothing is lost, nothing counted twice.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
-pod app c node1 "/bin/shares c"
-pod app d node2 "/bin/shares d"
-running app c d
-target app all '{"podSelector": {}}'
+namespace without-hub
+pod without-hub c node1 "/bin/shares c"
+pod without-hub d node2 "/bin/shares d"
+running without-hub c d
+target without-hub all '{"podSelector": {}}'
 # each node's agent has its own watches, and after 06 its own time to come back to the API server
 wait_check 90 "samples before, of one node" has_samples "pod='c'" "$(now)"
 wait_check 90 "... and of the other" has_samples "pod='d'" "$(now)"
@@ -24,16 +24,16 @@ kill -9 "$killed"
 wait_check 120 "a hub that was killed comes back" another_hub "$killed"
 stopped=$(hub_pid) at=$(now)
 kill -STOP "$stopped"                    # away, but its port is open: the worst way
-until_ 90 "2 s of CPU without a hub" has_used app c "$at" 2000000 || true
+until_ 90 "2 s of CPU without a hub" has_used without-hub c "$at" 2000000 || true
 kill -9 "$stopped"
 wait_check 120 "... and once more" another_hub "$stopped"
 to=$(($(now) + 2))
 wait_check 120 "what was held back is stored, and later windows" stored "$to"
 all_there() { # POD: what is stored is what the program used, within 15 % and never more
     local a b c sum got
-    read -r a b c <<<"$(split_between app "$1" "$from" "$to")"
+    read -r a b c <<<"$(split_between without-hub "$1" "$from" "$to")"
     sum=$((a + b + c))
-    got=$(us_of "pod_ns='app' AND pod='$1'" $((from + 1)) "$to")
+    got=$(us_of "pod_ns='without-hub' AND pod='$1'" $((from + 1)) "$to")
     echo "$got us stored, $sum us used"
     between "$got" $((sum * 88 / 100)) $((sum * 112 / 100))
 }
@@ -43,8 +43,8 @@ for p in c d; do
 done
 # each window is there once: half a CPU is 1 s a window of 2 s, so that one too many or too few shows in two of them
 for ((t = from + 2; t + 3 < to; t += 4)); do
-    us=$(us_of "pod_ns='app' AND pod='c'" "$t" $((t + 3)))
-    read -r a b c <<<"$(split_between app c $((t - 1)) $((t + 3)))"
+    us=$(us_of "pod_ns='without-hub' AND pod='c'" "$t" $((t + 3)))
+    read -r a b c <<<"$(split_between without-hub c $((t - 1)) $((t + 3)))"
     if ! near "$us" $((a + b + c)) 800000; then echo "windows from $t on: $us us stored, $((a + b + c)) us used" >>"$W/windows"; fi
 done
 check "no window of c is missing or doubled" test ! -s "$W/windows"

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # (8) A container restarts: the same pod, another container id, and the samples of both are told apart.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
-pod app c node2 "/bin/shares c"
-running app c
-target app all '{"podSelector": {}}'
+namespace restarted
+pod restarted c node2 "/bin/shares c"
+running restarted c
+target restarted all '{"podSelector": {}}'
 began=$(now)
 wait_check 90 "samples before" has_samples "pod='c'" "$began"
-id() { k -n app get pod c -o 'jsonpath={.status.containerStatuses[0].containerID}' | sed 's#.*//##'; }
+id() { k -n restarted get pod c -o 'jsonpath={.status.containerStatuses[0].containerID}' | sed 's#.*//##'; }
 first=$(id)
 for p in /proc/[0-9]*; do
     if grep -q "$first" "$p/cgroup" 2>/dev/null; then kill -9 "${p#/proc/}"; fi
 done
-changed() { [ -n "$(id)" ] && [ "$(id)" != "$first" ] && k -n app wait pod/c --for=condition=Ready --timeout=1s; }
+changed() { [ -n "$(id)" ] && [ "$(id)" != "$first" ] && k -n restarted wait pod/c --for=condition=Ready --timeout=1s; }
 wait_check 60 "the kubelet restarts the container" changed
 second=$(id)
 wait_check 90 "samples of the new container" has_samples "container_id='$second'" "$began"

@@ -11,9 +11,9 @@ KUBECTL="$W/kubectl" "$REPO/.ci/check-crd-server" >"$W/table" 2>&1 && ok "the ta
     fail "the table of refused objects"
     tail -40 "$W/table"
 }
-namespace app
+namespace invalid
 try() { # WHAT FIELD SPEC
-    if target app bad "$3" 2>"$W/err"; then fail "$1 is accepted"; else check "$1 is refused, $2 named" grep -q "$2" "$W/err"; fi
+    if target invalid bad "$3" 2>"$W/err"; then fail "$1 is accepted"; else check "$1 is refused, $2 named" grep -q "$2" "$W/err"; fi
 }
 try "a target without podSelector" 'spec.podSelector' '{"events": {"onCpu": {}}}'
 try "sampleHz 0" 'spec.events.onCpu.sampleHz' '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 0}}}'

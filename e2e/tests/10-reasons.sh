@@ -4,25 +4,25 @@
 # is not seen or a language whose functions are not named, and one whose pods are on a node without an agent, and it recovers
 # when there is one.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app bare
+namespace reasons bare
 export CPU=100m
-pod app out node1 "/bin/shares out" "labels: {app: out, podflame.io/profiling: 'no'}"
-pod app quiet node1 /bin/idle
-running app out quiet
-target app nobody '{"podSelector": {"matchLabels": {"app": "nobody"}}}'
-target app out '{"podSelector": {"matchLabels": {"app": "out"}}}'
-target app quiet '{"podSelector": {"matchLabels": {"app": "quiet"}}}'
-target app resting '{"podSelector": {}, "suspend": true}'
+pod reasons out node1 "/bin/shares out" "labels: {app: out, podflame.io/profiling: 'no'}"
+pod reasons quiet node1 /bin/idle
+running reasons out quiet
+target reasons nobody '{"podSelector": {"matchLabels": {"app": "nobody"}}}'
+target reasons out '{"podSelector": {"matchLabels": {"app": "out"}}}'
+target reasons quiet '{"podSelector": {"matchLabels": {"app": "quiet"}}}'
+target reasons resting '{"podSelector": {}, "suspend": true}'
 TARGETS+=(no-namespace)
 k apply -f - >/dev/null <<'END'
 {"apiVersion": "podflame.io/v1alpha1", "kind": "ClusterProfilingTarget", "metadata": {"name": "no-namespace"},
- "spec": {"podSelector": {}, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "app"}}}}
+ "spec": {"podSelector": {}, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "reasons"}}}}
 END
 says() { # NAME PATTERN
-    condition app "$1" Ready | grep -qE "$2"
+    condition reasons "$1" Ready | grep -qE "$2"
 }
 unseen() { # PATTERN
-    condition app arena Degraded | grep -qE "$1"
+    condition reasons arena Degraded | grep -qE "$1"
 }
 wait_check 60 "no pod matches: Ready is False, and why" says nobody '^False [A-Za-z]*(NoPods|Matched)[A-Za-z]* .+'
 wait_check 60 "all opted out: Ready is False, and why" says out '^False [A-Za-z]*OptedOut .+'
@@ -33,26 +33,26 @@ cluster_says() {
         grep -qE 'OptedIn'
 }
 wait_check 60 "a cluster target of a namespace that is not labelled: says so" cluster_says
-for t in nobody out quiet resting; do note "$t: $(condition app $t Ready)"; done
-check "kubectl get shows it" bash -c "[ -n '$(k -n app get ptgt nobody --no-headers | awk '{print $3}')' ]"
-note "$(k -n app get ptgt nobody --no-headers)"
+for t in nobody out quiet resting; do note "$t: $(condition reasons $t Ready)"; done
+check "kubectl get shows it" bash -c "[ -n '$(k -n reasons get ptgt nobody --no-headers | awk '{print $3}')' ]"
+note "$(k -n reasons get ptgt nobody --no-headers)"
 
 # What is not seen is told.
-MEMORY=256Mi pod app arena node1 /bin/arena "labels: {app: arena}"
-WORKLOAD=languages pod app perl node1 "/bin/perl -e 1while(1)" "labels: {app: perl}"
-running app arena perl
-target app arena '{"podSelector": {"matchLabels": {"app": "arena"}}, "events": {"onCpu": {}, "memAlloc": {}}}'
-target app perl '{"podSelector": {"matchLabels": {"app": "perl"}}}'
+MEMORY=256Mi pod reasons arena node1 /bin/arena "labels: {app: arena}"
+WORKLOAD=languages pod reasons perl node1 "/bin/perl -e 1while(1)" "labels: {app: perl}"
+running reasons arena perl
+target reasons arena '{"podSelector": {"matchLabels": {"app": "arena"}}, "events": {"onCpu": {}, "memAlloc": {}}}'
+target reasons perl '{"podSelector": {"matchLabels": {"app": "perl"}}}'
 wait_check 90 "Perl: Ready, with a note that its functions have no names" says perl '^True .*Note: .*Perl'
 wait_check 120 "memory from mmap: Ready's message or Degraded names it" \
     unseen 'MemoryNotSeen .*arena.* grew by [0-9]+ MiB'
-for t in arena perl; do note "$t: $(condition app $t Ready); $(condition app $t Degraded)"; done
+for t in arena perl; do note "$t: $(condition reasons $t Ready); $(condition reasons $t Degraded)"; done
 
 # Node2 has no agent. A hub that runs waits 90 s for one; one that starts sees that the node is older than that.
-pod app there node2 "/bin/shares there"
-running app there
-target app there '{"podSelector": {"matchLabels": {"app": "there"}}}'
-wait_check 90 "a pod of node2 is profiled" is_ready app there
+pod reasons there node2 "/bin/shares there"
+running reasons there
+target reasons there '{"podSelector": {"matchLabels": {"app": "there"}}}'
+wait_check 90 "a pod of node2 is profiled" is_ready reasons there
 trap 'k label node node2 --overwrite agents=yes >/dev/null; cleanup' EXIT
 k label node node2 agents- >/dev/null
 agents_of() { k -n podflame-system get pods -l app.kubernetes.io/component=agent --field-selector spec.nodeName="$1" -o name; }
@@ -61,15 +61,15 @@ wait_check 60 "the agent of node2 is taken away" no_agent
 k -n podflame-system delete pod -l app.kubernetes.io/component=hub --wait=true >/dev/null
 wait_check 120 "pods of a node without an agent: Ready is False, says so and names the node" \
     says there '^False NodeWithoutAgent 1 pod on 1 node \(node2\) .*DaemonSet podflame-agent has no pod there.*nodeSelector'
-note "there: $(condition app there Ready)"
-described() { k -n app describe ptgt there | grep -qE 'Pods Matched: +1$' && k -n app describe ptgt there | grep -qE 'Reason: +NodeWithoutAgent'; }
+note "there: $(condition reasons there Ready)"
+described() { k -n reasons describe ptgt there | grep -qE 'Pods Matched: +1$' && k -n reasons describe ptgt there | grep -qE 'Reason: +NodeWithoutAgent'; }
 wait_check 30 "... kubectl describe shows it, and counts the pod" described
 # of a target with pods on both nodes
-target app both '{"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["quiet", "there"]}]}}'
+target reasons both '{"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["quiet", "there"]}]}}'
 wait_check 90 "pods on both nodes: Ready's message names the one without an agent" says both '^True .*Note: 1 pod on 1 node \(node2\)'
-degraded() { condition app both Degraded | grep -q '^True NodeWithoutAgent'; }
+degraded() { condition reasons both Degraded | grep -q '^True NodeWithoutAgent'; }
 wait_check 30 "... and Degraded is True" degraded
 k label node node2 agents=yes >/dev/null
-wait_check 120 "an agent comes back: Ready again" is_ready app there
-recovered() { says both '^True' && ! says both 'node2' && condition app both Degraded | grep -q '^False'; }
+wait_check 120 "an agent comes back: Ready again" is_ready reasons there
+recovered() { says both '^True' && ! says both 'node2' && condition reasons both Degraded | grep -q '^False'; }
 wait_check 60 "... and nothing is told of the node any more" recovered

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # (12) No token, a wrong token, and a user without the right get 401 and 403 on every endpoint.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
-k -n app create serviceaccount nobody >/dev/null
+namespace sign-in
+k -n sign-in create serviceaccount nobody >/dev/null
 good=$TOKEN
 status() { hub "$1" -o /dev/null -w '%{http_code}' "${@:2}" || true; }
-NOBODY=$(k -n app create token nobody)
+NOBODY=$(k -n sign-in create token nobody)
 OTHER=$(k -n podflame-system create token podflame-viewer --audience podflame-ingest)
 try() { # PATH CURL_FLAG...
     TOKEN='' check "$1 without a token: 401" test "$(TOKEN='' status "$@")" = 401
@@ -33,6 +33,6 @@ ingest() { # TOKEN
 }
 check "ingest without a token: 401" test "$(ingest '')" = 401
 check "ingest with a wrong token: 401" test "$(ingest wrong)" = 401
-STRANGER=$(k -n app create token nobody --audience podflame-ingest)
+STRANGER=$(k -n sign-in create token nobody --audience podflame-ingest)
 check "ingest with a user without the right: 403" test "$(ingest "$STRANGER")" = 403
 check "ingest with a token for the API: 401" test "$(ingest "$good")" = 401

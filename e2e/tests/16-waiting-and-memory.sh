@@ -7,7 +7,6 @@
 namespace waiting
 # shellcheck disable=SC2046
 links() { held_by link_id $(pids_of agent) | wc -l; }
-links_before=$(links)
 
 try() { # WHAT FIELD EVENTS
     if target waiting bad "{\"podSelector\": {}, \"events\": $3}" 2>"$W/err"; then
@@ -212,7 +211,7 @@ check "storm: $rate_after pairs a CPU second, $rate_before before" test "$rate_a
 
 # Nothing is left
 k -n waiting delete profilingtarget all storm >/dev/null
-nothing_left() { [ "$(links)" -le "$links_before" ]; }
+nothing_left() { [ "$(links)" = 0 ]; }
 wait_check 60 "nothing of the agents is attached any more" nothing_left
 restarted=$(k -n waiting get pods -o json | jq -r '.items[] | select(any(.status.containerStatuses[]?; .restartCount > 0)) | .metadata.name')
 check "no pod has restarted" test -z "$restarted"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # helm uninstall leaves the definitions and users' targets and nothing else; kubectl apply -k manifests works.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-namespace app
-target app mine '{"podSelector": {}}'
+namespace uninstalled
+target uninstalled mine '{"podSelector": {}}'
 helm_ uninstall podflame -n podflame-system --wait >/dev/null 2>&1
 left() {
     k api-resources --verbs=list -o name | grep -v -e '^events' -e '^componentstatuses' -e metrics | while read -r kind; do
@@ -13,8 +13,8 @@ left() {
 gone() { ! left | grep .; }
 wait_check 120 "nothing is left but definitions and targets" gone
 left | sed 's/^/     /' || true
-check "the user's target is still there" k -n app get profilingtarget mine
-k -n app delete profilingtarget mine >/dev/null
+check "the user's target is still there" k -n uninstalled get profilingtarget mine
+k -n uninstalled delete profilingtarget mine >/dev/null
 k apply -k "$REPO/manifests" >/dev/null 2>"$W/err" && ok "kubectl apply -k manifests" || { fail "kubectl apply -k manifests"; tail -5 "$W/err"; }
 check "... and the agents start" k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s
 k delete -k "$REPO/manifests" --ignore-not-found >/dev/null 2>&1 || true

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2034     # TOKEN is for lib.sh
-# For e2e/tests/NN-*.sh: one namespace or more a test, made fresh and deleted at the end.
+# For e2e/tests/NN-*.sh: one namespace or more a test, which no other test has. At its end the targets are gone; the namespaces
+# go while the next test begins.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 W=$(mktemp -d)
@@ -12,11 +13,12 @@ keep_state() {
     [ -n "${kept:-}" ] || { kept=1; save_state "$BUILD/e2e/$(basename "$0" .sh)" "${NAMESPACES[@]}"; }
 }
 cleanup() {
-    local status=$?
+    local status=$? n
     set +e
     [ $status = 0 ] || keep_state
     [ ${#TARGETS[@]} = 0 ] || k delete clusterprofilingtarget "${TARGETS[@]}" --ignore-not-found >/dev/null
-    [ ${#NAMESPACES[@]} = 0 ] || k delete namespace "${NAMESPACES[@]}" --ignore-not-found --wait=true --timeout=60s >/dev/null
+    for n in "${NAMESPACES[@]}"; do k -n "$n" delete profilingtargets --all --wait=true --timeout=60s; done >/dev/null
+    [ ${#NAMESPACES[@]} = 0 ] || k delete namespace "${NAMESPACES[@]}" --ignore-not-found --wait=false >/dev/null
     rm -rf "$W"
 }
 trap cleanup EXIT
@@ -110,11 +112,11 @@ has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
 stored_after() { has_samples "pod='$1'" $(($2 + 1)); }
 # Where nothing must happen, something else does: a pod on each node that is profiled until the test's end.
 witnesses() {
-    local n
-    namespace witness
-    for n in 1 2; do CPU=100m pod witness witness$n node$n "/bin/shares witness$n"; done
-    running witness witness1 witness2
-    target witness all '{"podSelector": {}}'
+    local n in=${NAMESPACES[0]}-witness
+    namespace "$in"
+    for n in 1 2; do CPU=100m pod "$in" witness$n node$n "/bin/shares witness$n"; done
+    running "$in" witness1 witness2
+    target "$in" all '{"podSelector": {}}'
 }
 # witnessed TIME: what both nodes saw up to then is stored
 witnessed() { stored_after witness1 "$1" && stored_after witness2 "$1"; }
