@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* thread_clocks: what it tells between a process's ticks. */
+/* The clocks of a process's threads: what they tell between a process's ticks. */
 #include "node/limit/clocks.h"
 #include "lib/base/testprogram.h"
 
