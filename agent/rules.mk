@@ -8,9 +8,9 @@ watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/wa
 # Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
 # AddressSanitizer, UBSan. Left out: what profiles living programs (its time is theirs, and a sanitizer does not see the
 # kernel's part), what reads files for minutes that fuzzers read under it, too, and what has its own malloc().
-NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/follow_% \
-	node/unwind/% node/probe/% node/runtime/% node/parse/% node/limit/overhead_test.c node/containers%) \
-	%_faults_test.c
+NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/overhead% node/containers% \
+	$(addprefix node/follow/,follow% heap% java% runtimes% unseen%) node/learn/go_heap% \
+	node/unwind/% node/probe/% node/runtime/% node/parse/%) %_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
 asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
