@@ -749,13 +749,6 @@ static void what_meets_a_busy_cpu_is_counted(void **state)
 	scene_close(&s);
 }
 
-static int close_shared(void **state)
-{
-	(void)state;
-	shared_probes = shared_probes ? probes_free(shared_probes) : NULL;
-	return 0;
-}
-
 static int run_mode(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {

@@ -141,6 +141,13 @@ static inline struct probes *open_in_mode(void)
 	return p;
 }
 
+static inline int close_shared(void **state)
+{
+	(void)state;
+	shared_probes = shared_probes ? probes_free(shared_probes) : NULL;
+	return 0;
+}
+
 static inline void want(struct scene *s, unsigned events, uint64_t bytes)
 {
 	struct listed_process l = {

@@ -868,7 +868,8 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	};
 
 	mode_at_most = mode;
-	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+	share_probes = true;
+	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
 }
 
 /* Of which tests: a pattern such as "bytes*"; all. */
