@@ -70,7 +70,7 @@ def module_of(path, modules):
 
 def is_test(path):
     """Whether this file is no part of the program: a test, a fuzzer, a benchmark, or what those share."""
-    return bool(re.search(r"_(test|fuzz|bench)\.c$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$", path))
+    return bool(re.search(r"_(test|fuzz|bench)\.[ch]$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$", path))
 
 
 class Todo:
