@@ -22,10 +22,13 @@ override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-
 LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
 
-SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c %/testlimit.c,$(wildcard agent/*.c agent/cli/*.c agent/lib/*/*.c agent/node/*.c agent/node/*/*.c agent/hub/*.c agent/hub/*/*.c))
-TESTS := $(wildcard agent/*_test.c agent/cli/*_test.c agent/lib/*/*_test.c agent/node/*_test.c agent/node/*/*_test.c agent/hub/*_test.c agent/hub/*/*_test.c)
-BENCHES := $(wildcard agent/lib/*/*_bench.c agent/node/*_bench.c agent/node/*/*_bench.c agent/hub/*/*_bench.c)
-FUZZES := $(wildcard agent/lib/*/*_fuzz.c agent/node/*/*_fuzz.c agent/hub/*/*_fuzz.c)
+# Where C lies: each module's directory, and those below node/runtime, one a language.
+CDIRS := agent agent/cli agent/lib/* agent/node agent/node/* agent/node/runtime/* agent/hub agent/hub/*
+ALLC  := $(wildcard $(CDIRS:%=%/*.c))
+SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c %/testlimit.c,$(ALLC))
+TESTS := $(filter %_test.c,$(ALLC))
+BENCHES := $(filter %_bench.c,$(ALLC))
+FUZZES := $(filter %_fuzz.c,$(ALLC))
 BPF   := $(wildcard bpf/*.bpf.c)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/otlp.pb.o $(BUILD)/gen/demanglers.o
 LIBOBJ := $(filter-out $(BUILD)/agent/main.o,$(OBJ))

@@ -22,7 +22,7 @@ struct pf_jvm_heap {
 /* Offsets that there are not in this JDK. */
 #define PF_JVM_NONE 0xffff
 
-/* What agent/node/runtime/jvm.c tells of a process. */
+/* What agent/node/runtime/jvm/jvm.c tells of a process. */
 struct pf_jvm {
 	struct pf_jvm_heap heaps[PF_JVM_HEAPS];
 	uint64_t low, high;			   /* of all of them */
@@ -43,7 +43,7 @@ struct pf_jvm {
 };
 _Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 7 * 8 + 20 * 2, "jvm");
 
-/* Types of its frames; their words: agent/node/runtime/jvm.h. */
+/* Types of its frames; their words: agent/node/runtime/jvm/jvm.h. */
 enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_INTERRUPTED };
 
 #ifdef PF_WALKER

@@ -18,7 +18,7 @@ struct pf_lua_site {
 };
 #define PF_LUA_SITES 16
 
-/* What agent/node/runtime/lua.c tells of a process. */
+/* What agent/node/runtime/lua/lua.c tells of a process. */
 struct pf_lua {
 	uint64_t start;	     /* of luaV_execute */
 	uint64_t settled;    /* from here on its first call is marked as such */

@@ -30,7 +30,7 @@ struct pf_luajit_part {
 	uint16_t start, bytes;
 };
 
-/* What agent/node/runtime/luajit.c tells of a process. */
+/* What agent/node/runtime/luajit/luajit.c tells of a process. */
 struct pf_luajit {
 	uint64_t vm_start, vm_end;     /* the interpreter, with all that traces call of it */
 	uint64_t exit_start, exit_end; /* of it: lj_vm_exit_handler while rsp is not at a C frame */

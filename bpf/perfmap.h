@@ -8,7 +8,7 @@
 
 #include "tables.h"
 
-/* What agent/node/runtime/perfmap.c tells of a process. */
+/* What agent/node/runtime/perfmap/perfmap.c tells of a process. */
 struct pf_perfmap {
 	uint64_t generation; /* raised when addresses were given to other functions */
 	uint64_t trampolines; /* CPython's are among it (-X perf): they keep no frame pointer */

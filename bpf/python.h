@@ -22,7 +22,7 @@ enum pf_python_pieces {
 #define PF_PYTHON_OUTSIDE_MAX 3
 #define PF_PYTHON_READ	      256 /* what is read of a thread state and of a frame, at most */
 
-/* What agent/node/runtime/python.c tells of a process. Offsets in bytes. */
+/* What agent/node/runtime/python/python.c tells of a process. Offsets in bytes. */
 struct pf_python {
 	/* Addresses: the first interpreter; the thread state that has the GIL (0: not known). */
 	uint64_t interpreters, holder;

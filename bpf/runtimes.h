@@ -2,7 +2,7 @@
 /*
  * runtimes: programs that run inside other programs (Python, Java, Lua), a row and a file each:
  * bpf/<name>.h has struct pf_<name>, what user space tells it of a process, and with PF_WALKER its part
- * of the walk. Its other half is agent/node/runtime/<name>.c. docs/adding-a-language.md.
+ * of the walk. Its other half is agent/node/runtime/<name>/. docs/adding-a-language.md.
  *
  * A runtime's code is told by the mapping that the frame at hand is in:
  * - an interpreter's loop is a file's: walked by the file's rules and shown as any native frame; then

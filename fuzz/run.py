@@ -40,7 +40,7 @@ stop = False
 
 
 def targets():
-    found = glob.glob("agent/*/*/*_fuzz.c", root_dir=ROOT)
+    found = glob.glob("agent/**/*_fuzz.c", root_dir=ROOT, recursive=True)
     return sorted(f.removesuffix("_fuzz.c") for f in found)
 
 

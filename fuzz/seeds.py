@@ -68,7 +68,7 @@ def dwarf():
                    section_list(dwo, DWARF_DWO) + section_list(alt, DWARF_MAIN))
 
 
-# ---- agent/node/runtime/luajit: the interpreter's code, its pieces that are looked for, one behind the other ----
+# ---- agent/node/runtime/luajit/luajit: the interpreter's code, its pieces that are looked for, one behind the other ----
 
 LUAJIT_LIBRARIES = "/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2.*"
 LUAJIT_CALL = b"\xbb\1\0\0\0\x89\x54\x24\x08\x48\x89\xfd\x48\x89\x7c\x24"
@@ -262,7 +262,7 @@ def elf():
     yield elf_file(text, (".zdebug_frame", 1, 0, b"ZLIB" + struct.pack(">Q", n) + zlib_stream, 0))
 
 
-# ---- agent/node/runtime/perfmap: a line, as each version of V8 writes it ----
+# ---- agent/node/runtime/perfmap/perfmap: a line, as each version of V8 writes it ----
 
 V8_NAMES = """LazyCompile:*f /a b.js:5
 JS:~get f file:///a%20b.mjs:5:18
@@ -300,13 +300,13 @@ def demangle():
 
 
 MAKERS = {
-    "agent/node/runtime/perfmap": perfmap,
+    "agent/node/runtime/perfmap/perfmap": perfmap,
     "agent/node/parse/elf": elf,
     "agent/lib/symbols/demangle": demangle,
     "agent/node/parse/debugdata": debugdata,
     "agent/node/parse/gopclntab": gopclntab,
     "agent/node/parse/dwarf": dwarf,
-    "agent/node/runtime/luajit": luajit,
+    "agent/node/runtime/luajit/luajit": luajit,
 }
 
 

@@ -7,7 +7,7 @@
 #include "node/alloc/go.h"
 #include "node/alloc/code.h"
 #include "node/alloc/internal.h"
-#include "node/runtime/context.h"
+#include "node/runtime/context/context.h"
 
 #include <stdlib.h>
 

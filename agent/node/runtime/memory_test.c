@@ -2,7 +2,7 @@
 /* Memory as runtimes read it: an image, and a child's own. */
 #include "node/runtime/internal.h"
 
-#include "node/runtime/perfmap.h"
+#include "node/runtime/perfmap/perfmap.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process's memory, its perf map, a JVM that is asked for one: whatever call fails, nothing is half told or left behind. */
 #include "lib/base/fault.h"
-#include "node/runtime/attach.h"
+#include "node/runtime/java_attach/attach.h"
 #include "node/runtime/internal.h"
 
 #include <setjmp.h>

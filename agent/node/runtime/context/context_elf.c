@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file as it lies in a process, and where one of its thread-local variables is. That is asked of the
+ * slots that the dynamic linker has filled for the file's own accesses, as OTEP 4947 has readers do; what
+ * they hold is the same in glibc and musl (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86).
+ */
+#include "node/runtime/context/context.h"
+
+#include <stdlib.h>
+
+#define DYNAMIC_MAX	    512 /* entries; real ones have about 30 */
+#define RELOCATIONS_MAX	    (256u << 10)
+#define RELOCATIONS_AT_ONCE 256
+#define STATIC_TLS_MAX	    (64 << 20) /* of all modules; real ones have a few KiB */
+#define MODULES_MAX	    65536
+#define BLOCK_MAX	    (16u << 20) /* a module's TLS */
+
+int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
+		    struct loaded_elf *ret)
+{
+	const struct elf_index *index = look->indexes[m - look->maps->items];
+	uint64_t address;
+	Elf64_Ehdr h;
+	int r;
+
+	ret->memory = look->memory;
+	ret->bias = runtime_bias(look, m);
+	if (!index || elf_index_address(index, 0, &address) < 0)
+		return -ENOENT;
+	address += ret->bias;
+	r = memory_read(look->memory, address, &h, sizeof(h));
+	if (r < 0)
+		return r;
+	if (memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h.e_machine != EM_X86_64 || h.e_phentsize != sizeof(Elf64_Phdr))
+		return -EBADMSG;
+	if (h.e_phnum > CONTEXT_SEGMENTS_MAX)
+		return -E2BIG;
+	ret->type = h.e_type;
+	ret->n = h.e_phnum;
+	return memory_read(look->memory, address + h.e_phoff, ret->segments,
+			   ret->n * sizeof(*ret->segments));
+}
+
+const Elf64_Phdr *loaded_elf_segment(const struct loaded_elf *e, uint32_t type)
+{
+	for (size_t i = 0; i < e->n; i++)
+		if (e->segments[i].p_type == type)
+			return &e->segments[i];
+	return NULL;
+}
+
+/* ---- the dynamic section ---- */
+
+struct dynamic {
+	uint64_t symbols, strings;
+	uint64_t relocations[2], bytes[2]; /* DT_RELA, DT_JMPREL */
+	bool pie;
+};
+
+/* glibc writes the process's addresses into the section, musl leaves the file's. */
+static uint64_t place_of(const struct loaded_elf *e, uint64_t value)
+{
+	return value < e->bias ? value + e->bias : value;
+}
+
+static void note_entry(const struct loaded_elf *e, const Elf64_Dyn *d, struct dynamic *ret)
+{
+	switch (d->d_tag) {
+	case DT_SYMTAB:
+		ret->symbols = place_of(e, d->d_un.d_ptr);
+		break;
+	case DT_STRTAB:
+		ret->strings = place_of(e, d->d_un.d_ptr);
+		break;
+	case DT_RELA:
+		ret->relocations[0] = place_of(e, d->d_un.d_ptr);
+		break;
+	case DT_RELASZ:
+		ret->bytes[0] = d->d_un.d_val;
+		break;
+	case DT_JMPREL:
+		ret->relocations[1] = place_of(e, d->d_un.d_ptr);
+		break;
+	case DT_PLTRELSZ:
+		ret->bytes[1] = d->d_un.d_val;
+		break;
+	case DT_FLAGS_1:
+		ret->pie = d->d_un.d_val & DF_1_PIE;
+	}
+}
+
+/* A static program has none: all zero. */
+static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
+{
+	const Elf64_Phdr *s = loaded_elf_segment(e, PT_DYNAMIC);
+	uint64_t at = s ? e->bias + s->p_vaddr : 0;
+
+	*ret = (struct dynamic){0};
+	for (size_t i = 0; s && i < MIN(s->p_memsz / sizeof(Elf64_Dyn), DYNAMIC_MAX); i++) {
+		Elf64_Dyn d;
+		int r = memory_read(e->memory, at + i * sizeof(d), &d, sizeof(d));
+
+		if (r < 0)
+			return r;
+		if (d.d_tag == DT_NULL)
+			break;
+		note_entry(e, &d, ret);
+	}
+	return 0;
+}
+
+/* ---- relocations ---- */
+
+/* How good a slot is: by the variable's own name first. */
+enum slot_rank { SLOT_NONE, SLOT_MODULE, SLOT_OFFSET, SLOT_NAME };
+struct slot {
+	enum slot_rank rank;
+	uint32_t type; /* R_X86_64_* */
+	uint64_t at;   /* of the process */
+};
+
+struct search {
+	const struct loaded_elf *e;
+	const struct dynamic *dynamic;
+	const char *name;
+	uint64_t offset;
+	struct slot best;
+};
+
+static bool is_name(const struct search *s, uint32_t symbol)
+{
+	_cleanup_free_ char *name = NULL;
+	Elf64_Sym y;
+
+	return memory_read(s->e->memory, s->dynamic->symbols + symbol * sizeof(y), &y, sizeof(y)) ==
+		       0 &&
+	       memory_string(s->e->memory, s->dynamic->strings + y.st_name, strlen(s->name) + 2,
+			     &name) == 0 &&
+	       streq(name, s->name);
+}
+
+/* One without a symbol is of a variable that the linker knew to be this file's own, or of all of them. */
+static enum slot_rank rank_of(const struct search *s, const Elf64_Rela *r)
+{
+	uint32_t symbol = ELF64_R_SYM(r->r_info), type = ELF64_R_TYPE(r->r_info);
+
+	if (type != R_X86_64_TLSDESC && type != R_X86_64_DTPMOD64 && type != R_X86_64_TPOFF64)
+		return SLOT_NONE;
+	if (symbol)
+		return is_name(s, symbol) ? SLOT_NAME : SLOT_NONE;
+	if (type == R_X86_64_DTPMOD64)
+		return SLOT_MODULE;
+	return (uint64_t)r->r_addend == s->offset ? SLOT_OFFSET : SLOT_NONE;
+}
+
+static int search_table(struct search *s, uint64_t at, uint64_t bytes)
+{
+	Elf64_Rela some[RELOCATIONS_AT_ONCE];
+	size_t n = MIN(bytes / sizeof(*some), RELOCATIONS_MAX), have;
+
+	for (size_t i = 0; i < n; i += have) {
+		int r;
+
+		have = MIN(n - i, ARRAY_SIZE(some));
+		r = memory_read(s->e->memory, at + i * sizeof(*some), some, have * sizeof(*some));
+		if (r < 0)
+			return r;
+		for (size_t k = 0; k < have; k++) {
+			enum slot_rank rank = rank_of(s, &some[k]);
+
+			if (rank > s->best.rank)
+				s->best = (struct slot){rank, ELF64_R_TYPE(some[k].r_info),
+							s->e->bias + some[k].r_offset};
+		}
+	}
+	return 0;
+}
+
+/* ---- what a slot says ---- */
+
+static int place_static(int64_t offset, struct tls_place *ret)
+{
+	if (offset == 0)
+		return -EAGAIN;
+	if (offset > 0 || offset < -STATIC_TLS_MAX) /* variant II: all of it is below */
+		return -EBADMSG;
+	*ret = (struct tls_place){offset, 0};
+	return 0;
+}
+
+static int place_dynamic(uint64_t module, uint64_t offset, struct tls_place *ret)
+{
+	if (module == 0 || module > MODULES_MAX) /* zero, or what lazy binding begins with */
+		return -EAGAIN;
+	if (offset > BLOCK_MAX)
+		return -EBADMSG;
+	*ret = (struct tls_place){(int64_t)offset, (uint32_t)module};
+	return 0;
+}
+
+static int read_slot(const struct search *s, struct tls_place *ret)
+{
+	struct memory *m = s->e->memory;
+	uint64_t words[2], index[2];
+	int r = memory_read(m, s->best.at, words,
+			    s->best.type == R_X86_64_TPOFF64 ? 8 : sizeof(words));
+
+	if (r < 0)
+		return r;
+	if (s->best.type == R_X86_64_TPOFF64)
+		return place_static((int64_t)words[0], ret);
+	if (s->best.type == R_X86_64_DTPMOD64)
+		return place_dynamic(words[0], s->best.rank == SLOT_NAME ? words[1] : s->offset,
+				     ret);
+	/* A descriptor: function and argument, which is an offset or points to {module, offset}. */
+	if (!words[0])
+		return -EAGAIN;
+	if ((int64_t)words[1] <= 0)
+		return place_static((int64_t)words[1], ret);
+	r = memory_read(m, words[1], index, sizeof(index));
+	return r < 0 ? r : place_dynamic(index[0], index[1], ret);
+}
+
+/* The program's own block lies right below the thread pointer (variant II; lld: getTlsTpOffset). */
+static int place_in_program(const struct search *s, struct tls_place *ret)
+{
+	const Elf64_Phdr *t = loaded_elf_segment(s->e, PT_TLS);
+	uint64_t align, end;
+
+	if (!t || t->p_memsz > BLOCK_MAX || s->offset > t->p_memsz)
+		return -EBADMSG;
+	align = t->p_align ? t->p_align : 1;
+	if (align & (align - 1))
+		return -EBADMSG;
+	end = t->p_memsz + (-(t->p_vaddr + t->p_memsz) & (align - 1));
+	return place_static((int64_t)(s->offset - end), ret);
+}
+
+int tls_find(const struct loaded_elf *e, const char *name, uint64_t offset, struct tls_place *ret)
+{
+	struct dynamic dynamic;
+	struct search s = {.e = e, .dynamic = &dynamic, .name = name, .offset = offset};
+	int r = read_dynamic(e, &dynamic);
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dynamic.relocations); i++)
+		if (dynamic.relocations[i])
+			r = search_table(&s, dynamic.relocations[i], dynamic.bytes[i]);
+	if (r < 0)
+		return r;
+	if (s.best.rank == SLOT_NAME || s.best.rank == SLOT_OFFSET)
+		return read_slot(&s, ret);
+	if (e->type == ET_EXEC || dynamic.pie || loaded_elf_segment(e, PT_INTERP))
+		return place_in_program(&s, ret);
+	return s.best.rank == SLOT_MODULE ? read_slot(&s, ret) : -ENOTSUP;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Labels of Go's runtime/pprof: where a thread's g is, and, by the version that the program was built
+ * with, how its labels are found from there.
+ */
+#include "node/runtime/context/context.h"
+
+#include <stdlib.h>
+
+/*
+ * Offsets in runtime.g and runtime.m of linux/amd64, read from the DWARF of programs built with the
+ * first and, to 1.22, the last release of each version; these structures do not change within one.
+ */
+static const struct version {
+	unsigned minor; /* go1.minor and later */
+	uint32_t m, curg, labels;
+	bool is_map;
+	uint32_t sched_bp;
+} versions[] = {
+	{18, 48, 192, 360, true, 104}, {21, 48, 192, 344, true, 104},
+	{23, 48, 192, 352, true, 104}, {24, 48, 192, 352, false, 104},
+	{25, 48, 184, 344, false, 96}, {26, 48, 184, 352, false, 96},
+};
+#define SCHED	     56 /* in all of them */
+#define NEWEST_MINOR 27
+
+static const struct version *version_of(unsigned minor)
+{
+	const struct version *found = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(versions) && versions[i].minor <= minor; i++)
+		found = &versions[i];
+	return minor <= NEWEST_MINOR ? found : NULL;
+}
+
+/* ---- where g is ---- */
+
+/*
+ * runtime.stackcheck begins with loading g, in one of three ways (asm_amd64.s, obj6.go):
+ * mov %fs:N,%r; mov $N,%r and mov %fs:(%r),%r2; mov N(%rip),%r and the same, N(%rip) being a slot.
+ */
+static int decode_g(const struct loaded_elf *e, uint64_t at, const uint8_t code[16], int64_t *ret)
+{
+	int32_t n;
+
+	if (code[0] == 0x64 && (code[1] & 0xfb) == 0x48 && code[2] == 0x8b &&
+	    (code[3] & 0xc7) == 0x04 && code[4] == 0x25) {
+		memcpy(&n, code + 5, sizeof(n));
+		*ret = n;
+		return 0;
+	}
+	memcpy(&n, code + 3, sizeof(n));
+	if (code[7] != 0x64 || (code[8] & 0xf8) != 0x48 || code[9] != 0x8b)
+		return -ENOTSUP;
+	if ((code[0] & 0xfb) == 0x48 && code[1] == 0xc7 && (code[2] & 0xf8) == 0xc0) {
+		*ret = n;
+		return 0;
+	}
+	if ((code[0] & 0xfb) == 0x48 && code[1] == 0x8b && (code[2] & 0xc7) == 0x05)
+		return memory_u64(e->memory, at + 7 + (uint64_t)(int64_t)n, (uint64_t *)ret);
+	return -ENOTSUP;
+}
+
+static int find_g(const struct loaded_elf *e, const struct elf_index *index, int64_t *ret)
+{
+	struct elf_symbol check;
+	uint8_t code[16];
+	uint64_t at;
+	int r = elf_index_find_symbol(index, "runtime.stackcheck", &check);
+
+	if (r == -ENOENT) /* the assembler's function as some linkers name it */
+		r = elf_index_find_symbol(index, "runtime.stackcheck.abi0", &check);
+	if (r < 0)
+		return -ENOTSUP;
+	at = e->bias + check.address;
+	r = memory_read(e->memory, at, code, sizeof(code));
+	if (r == 0)
+		r = decode_g(e, at, code, ret);
+	if (r == 0 && *ret == 0)
+		r = -EAGAIN; /* the slot is not filled yet */
+	return r;
+}
+
+/* ---- both ---- */
+
+static int learn_program(const struct loaded_elf *e, const struct elf_index *index,
+			 struct runtime_learnt *ret)
+{
+	const struct version *v;
+	struct pf_golabels *d;
+	int64_t g;
+	int r = go_version(e, ret->version, sizeof(ret->version));
+
+	if (r < 0)
+		return r;
+	v = version_of(go_minor(ret->version));
+	if (!v) {
+		snprintf(ret->problem, sizeof(ret->problem),
+			 "where labels are is known for Go 1.18 to 1.%u; this is %s", NEWEST_MINOR,
+			 *ret->version ? ret->version : "older");
+		return 0;
+	}
+	r = find_g(e, index, &g);
+	if (r < 0)
+		return r;
+	d = ret->data = xcalloc(1, sizeof(*d));
+	ret->data_bytes = sizeof(*d);
+	*d = (struct pf_golabels){
+		.g = g,
+		.m = v->m,
+		.curg = v->curg,
+		.labels = v->labels,
+		.is_map = v->is_map,
+		.sched = SCHED,
+		.sched_bp = v->sched_bp,
+	};
+	ret->state = go_types_find(e, index, go_minor(ret->version));
+	return 0;
+}
+
+static int learn(const struct runtime_look *look, struct runtime_learnt *old,
+		 struct runtime_learnt *ret)
+{
+	const struct elf_index *index;
+	const struct mapping *m = go_find(look, &index);
+	_cleanup_free_ struct loaded_elf *e = NULL;
+	int r;
+
+	if (!m)
+		return -ENOENT;
+	if (old) { /* the same program: nothing of this changes */
+		ret->data = old->data ? xmemdup(old->data, old->data_bytes) : NULL;
+		ret->data_bytes = old->data_bytes;
+		memcpy(ret->version, old->version, sizeof(ret->version));
+		memcpy(ret->problem, old->problem, sizeof(ret->problem));
+		ret->state = TAKE_PTR(old->state);
+		return 0;
+	}
+	e = xcalloc(1, sizeof(*e));
+	r = loaded_elf_read(look, m, e);
+	return r < 0 ? r : learn_program(e, index, ret);
+}
+
+static const char *const marks[] = {NULL}; /* ELF_INDEX_GO tells */
+
+const struct runtime_ops golabels_runtime = {
+	.name = "golabels",
+	.title = "Go's profiler labels",
+	.frame_kind = FRAME_APP,
+	.marks = marks,
+	.learn = learn,
+	.resolve = go_type_resolve,
+	.forget = free,
+};

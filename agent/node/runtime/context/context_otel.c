@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * OpenTelemetry's thread context (OTEP 4947): where the thread-local pointer otel_thread_ctx_v1 is, in
+ * whichever file of the process exports it. A process says so by exporting it: its process context
+ * (OTEP 4719) is not asked for.
+ */
+#include "node/runtime/context/context.h"
+
+#include <stdlib.h>
+
+#define SYMBOL "otel_thread_ctx_v1"
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Alpine's is ld-musl-x86_64.so.1, Debian's libc.so; glibc's has a version. */
+static bool is_musl(const struct mappings *maps)
+{
+	for (size_t i = 0; i < maps->n; i++) {
+		const char *name = base_name(maps->items[i].path);
+
+		if (str_has_prefix(name, "ld-musl-") || streq(name, "libc.so"))
+			return true;
+	}
+	return false;
+}
+
+static int learn(const struct runtime_look *look, struct runtime_learnt *old,
+		 struct runtime_learnt *ret)
+{
+	_cleanup_free_ struct loaded_elf *e = xcalloc(1, sizeof(*e));
+	uint64_t offset, size;
+	const struct mapping *m;
+	struct tls_place place;
+	struct pf_otel *d;
+	int r = runtime_find_mark(look, SYMBOL, &m, &offset, &size);
+
+	(void)old;
+	if (r == 0)
+		r = loaded_elf_read(look, m, e);
+	if (r == 0)
+		r = tls_find(e, SYMBOL, offset, &place);
+	if (r < 0)
+		return r;
+	d = ret->data = xcalloc(1, sizeof(*d));
+	ret->data_bytes = sizeof(*d);
+	*d = (struct pf_otel){.offset = place.offset,
+			      .module = place.module,
+			      .entry_bytes = is_musl(look->maps) ? 8 : 16};
+	return 0;
+}
+
+static const char *const marks[] = {SYMBOL, NULL};
+
+const struct runtime_ops otel_runtime = {
+	.name = "otel",
+	.title = "OpenTelemetry's thread context",
+	.frame_kind = FRAME_APP,
+	.marks = marks,
+	.learn = learn,
+};

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which Go a program was built with: the version that the linker writes into every program beside
+ * "Go buildinf:" (debug/buildinfo of Go's library), read where it lies in the process.
+ */
+#include "node/runtime/context/context.h"
+
+#include <stdlib.h>
+
+#define BUILD_INFO	 "\xff Go buildinf:" /* debug/buildinfo */
+#define BUILD_INFO_ALIGN 16
+#define BUILD_INFO_HEAD	 32
+#define SEARCH_MAX	 (4u << 20)
+#define SEARCH_AT_ONCE	 (64u << 10)
+#define INLINE_VERSION	 2 /* bit of the head's flags: since Go 1.18 */
+
+/* A varint, then so many bytes: "go1.26.8". */
+static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
+{
+	uint8_t length;
+	int r = memory_u8(m, head + BUILD_INFO_HEAD, &length);
+
+	if (r < 0)
+		return r;
+	/* "go1.24.6 (Red Hat 1.24.6-1.el9_6) X:strictfipsruntime": how it begins tells; of 128 and more a byte follows. */
+	n = MIN(length, n - 1);
+	r = memory_read(m, head + BUILD_INFO_HEAD + 1 + (length >> 7), ret, n);
+	ret[r < 0 ? 0 : n] = '\0';
+	return r;
+}
+
+/* Where it begins in one range of the file's addresses. */
+static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *bytes,
+		  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
+{
+	uint64_t start = e->bias + from, end = start + MIN(to - from, *left);
+
+	*left -= end - start;
+	start += -start % BUILD_INFO_ALIGN;
+	for (uint64_t at = start, have; at < end; at += have) {
+		int r;
+
+		have = MIN(end - at, (uint64_t)SEARCH_AT_ONCE);
+		r = memory_read(e->memory, at, bytes, have);
+		if (r < 0)
+			return r;
+		for (uint64_t k = 0; k + BUILD_INFO_ALIGN <= have; k += BUILD_INFO_ALIGN) {
+			if (memcmp(bytes + k, BUILD_INFO, strlen(BUILD_INFO)) != 0)
+				continue;
+			*ret = at + k;
+			*ret_flags = (uint8_t)bytes[k + 15];
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* Where a segment's data begin that are written as the program runs: those only relocated before are many MiB of a PIE. */
+static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s)
+{
+	const Elf64_Phdr *relocated = loaded_elf_segment(e, PT_GNU_RELRO);
+	uint64_t end = relocated ? relocated->p_vaddr + relocated->p_memsz : 0;
+
+	if (!relocated || relocated->p_vaddr >= s->p_vaddr + s->p_filesz)
+		return s->p_vaddr;
+	return MIN(MAX(end, s->p_vaddr), s->p_vaddr + s->p_filesz);
+}
+
+/* In a writable segment, mostly where it begins (debug/buildinfo looks there, too). */
+static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
+{
+	_cleanup_free_ char *bytes = xmalloc(SEARCH_AT_ONCE);
+	uint64_t left = SEARCH_MAX;
+	int r = -ENOENT;
+
+	for (size_t i = 0; i < 2 * e->n && r == -ENOENT; i++) {
+		const Elf64_Phdr *s = &e->segments[i % e->n];
+		uint64_t from = s->p_vaddr, to = s->p_vaddr + s->p_filesz;
+
+		if (s->p_type != PT_LOAD || !(s->p_flags & PF_W) || to < from)
+			continue;
+		if (i < e->n)
+			from = behind_relocated(e, s);
+		else
+			to = behind_relocated(e, s);
+		r = search(e, from, to, bytes, &left, ret, ret_flags);
+	}
+	return r == -ENOENT && left == 0 ? -E2BIG : r;
+}
+
+const struct mapping *go_find(const struct runtime_look *look, const struct elf_index **ret_index)
+{
+	for (size_t i = 0; i < look->maps->n; i++) {
+		if (!look->indexes[i] || !(elf_index_flags(look->indexes[i]) & ELF_INDEX_GO))
+			continue;
+		if (ret_index)
+			*ret_index = look->indexes[i];
+		return &look->maps->items[i];
+	}
+	return NULL;
+}
+
+int go_version(const struct loaded_elf *e, char *ret, size_t n)
+{
+	uint8_t flags;
+	uint64_t head;
+	int r = find_build_info(e, &head, &flags);
+
+	*ret = '\0';
+	if (r < 0 || !(flags & INLINE_VERSION))
+		return r;
+	return read_version(e->memory, head, ret, n);
+}
+
+unsigned go_minor(const char *version)
+{
+	unsigned minor = 0;
+
+	if (!str_has_prefix(version, "go1."))
+		return 0;
+	for (const char *s = version + 4; *s >= '0' && *s <= '9' && minor < 1000; s++)
+		minor = minor * 10 + (unsigned)(*s - '0');
+	return minor;
+}

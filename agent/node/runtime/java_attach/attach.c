@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A JVM is asked for its perf map: checks, the question, the map, and nothing of it left behind. */
+#include "node/runtime/java_attach/attach.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define AGE_NS	    (10 * NSEC_PER_SEC) /* a JVM that has just begun is left alone */
+#define LISTENER_NS (5 * NSEC_PER_SEC)
+#define REPLY_NS    (10 * NSEC_PER_SEC)
+#define SPARE_NS    (3 * NSEC_PER_SEC)
+#define WORDS_MAX   (1u << 20) /* of command line and environment, each */
+#define STATUS_MAX  65536
+#define SLICES_MAX  (PERF_MAP_FILE_MAX / PERF_MAP_SLICE_BYTES + 1)
+
+static const char *const results[_ATTACH_RESULT_MAX] = {
+	[ATTACH_NO_USER] =
+		"the agent may not act as the JVM's user (capabilities SETUID and SETGID)",
+	[ATTACH_MAP_THERE] = "its perf map cannot be made",
+	[ATTACH_NO_TRIGGER] = ".attach_pid cannot be made in its /tmp",
+	[ATTACH_NO_SIGNAL] = "it cannot be signalled",
+	[ATTACH_NO_LISTENER] = "it does not answer SIGQUIT",
+	[ATTACH_NOT_ITS_SOCKET] = "what lies at /tmp/.java_pid is not its socket",
+	[ATTACH_NO_CONNECTION] = "it cannot be connected to",
+	[ATTACH_NO_REPLY] = "it does not reply",
+	[ATTACH_REFUSED] = "it refuses",
+	[ATTACH_STUCK] = "the attempt was given up",
+};
+
+/* ---- the process ---- */
+
+static int add_words(struct buf *words, int thread_fd, const char *what)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+	int r = file_read(thread_fd, what, WORDS_MAX, &text, &n);
+
+	if (r == 0)
+		buf_add(words, text, n);
+	return r;
+}
+
+/*
+ * JAVA_TOOL_OPTIONS and the like first: the command line counts more. Who cannot be read may not be asked. A thread that has
+ * ended would tell neither its options nor whether the process is stopped.
+ */
+static int check_process(uint32_t tgid, char ret_text[ATTACH_TEXT_BYTES])
+{
+	_cleanup_buf_ struct buf words = {0};
+	_cleanup_free_ char *status = NULL;
+	_cleanup_close_ int thread_fd = -1;
+	int r = proc_open_living(tgid, &thread_fd);
+
+	if (r == 0)
+		r = file_read(thread_fd, "status", STATUS_MAX, &status, NULL);
+	if (r == 0)
+		r = add_words(&words, thread_fd, "environ");
+	if (r == 0)
+		r = add_words(&words, thread_fd, "cmdline");
+	if (r < 0) {
+		snprintf(ret_text, ATTACH_TEXT_BYTES, "its options cannot be read: %s",
+			 file_error_text(r));
+		return r;
+	}
+	return attach_check_process(status, words.data ? words.data : "", words.len, ret_text);
+}
+
+static int open_fds(struct attach *a)
+{
+	_cleanup_close_ int root_fd = -1;
+	int r;
+
+	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.tgid, 0);
+	if (a->pidfd < 0)
+		return -errno;
+	r = perf_file_root(
+		&a->file, &root_fd); /* looks at the start time again: it is that process's pidfd */
+	if (r == 0)
+		r = perf_file_open_path(root_fd, "tmp", O_DIRECTORY, &a->tmp_fd);
+	return r;
+}
+
+static int open_process(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
+{
+	_cleanup_free_ char *status = NULL;
+	int r = perf_file_status(a->file.tgid, &status);
+
+	if (r == 0)
+		r = check_process(a->file.tgid, ret_text);
+	if (r < 0)
+		return r;
+	if (!perf_status_number(status, "\nUid:", 1, &a->uid) ||
+	    !perf_status_number(status, "\nGid:", 1, &a->gid))
+		return -EBADMSG;
+	snprintf(a->trigger, sizeof(a->trigger), ".attach_pid%" PRIu32, a->file.own_pid);
+	snprintf(a->socket, sizeof(a->socket), ".java_pid%" PRIu32, a->file.own_pid);
+	snprintf(a->map, sizeof(a->map), "perf-%" PRIu32 ".map", a->file.own_pid);
+	return open_fds(a);
+}
+
+void attach_done(struct attach *a)
+{
+	closep(&a->pidfd);
+	closep(&a->tmp_fd);
+	perf_file_done(&a->file);
+}
+
+int attach_open(uint32_t tgid, uint64_t start_boottime_ns, struct attach *ret,
+		char ret_text[ATTACH_TEXT_BYTES])
+{
+	struct attach a = {.pidfd = -1,
+			   .tmp_fd = -1,
+			   .listener_ns = LISTENER_NS,
+			   .reply_ns = REPLY_NS,
+			   .spare_ns = SPARE_NS};
+	int r = perf_file_init(tgid, start_boottime_ns, &a.file);
+
+	*ret_text = '\0';
+	if (r == 0)
+		r = open_process(&a, ret_text);
+	if (r < 0 && !*ret_text)
+		snprintf(ret_text, ATTACH_TEXT_BYTES, "%s", strerror(-r));
+	if (r < 0)
+		attach_done(&a);
+	else
+		*ret = a;
+	return r;
+}
+
+/* ---- the question ---- */
+
+static int ask(const struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
+{
+	_cleanup_free_ char *said = NULL;
+	struct attach_answer answer;
+
+	attach_ask(a, &answer);
+	if (answer.result == ATTACH_OK)
+		return 0;
+	said = text_clean(answer.text);
+	snprintf(ret_text, ATTACH_TEXT_BYTES, "%s%s%s",
+		 answer.result < _ATTACH_RESULT_MAX && results[answer.result]
+			 ? results[answer.result]
+			 : "?",
+		 answer.error || *said ? ": " : "", answer.error ? strerror(answer.error) : said);
+	if (answer.result == ATTACH_STUCK && answer.error) /* there was no child */
+		return -EAGAIN;
+	return answer.error == EEXIST ? -EEXIST : -EPROTO;
+}
+
+static int read_map(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
+{
+	int r = -EAGAIN;
+
+	for (size_t i = 0; r == -EAGAIN && i < SLICES_MAX; i++)
+		r = perf_file_read(&a->file);
+	if (r == 0 && perf_map_n(a->file.map) == 0)
+		r = -ENODATA;
+	if (r < 0)
+		snprintf(ret_text, ATTACH_TEXT_BYTES, "its perf map cannot be read: %s",
+			 perf_file_problem(r) ? perf_file_problem(r) : strerror(-r));
+	return r;
+}
+
+int attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES])
+{
+	int r = ask(a, ret_text);
+
+	if (r < 0)
+		return r;
+	r = read_map(a, ret_text);
+	attach_remove_map(a);
+	if (r == 0)
+		*ret = TAKE_PTR(a->file.map);
+	return r;
+}
+
+int runtime_java_attach(uint32_t tgid, uint64_t start_boottime_ns, const char *version,
+			char ret_problem[RUNTIME_PROBLEM_BYTES])
+{
+	struct perf_map *map;
+	struct attach a;
+	int r = attach_check_version(version, ret_problem);
+
+	if (r == 0 && now_boot_ns() < start_boottime_ns + AGE_NS) {
+		snprintf(ret_problem, RUNTIME_PROBLEM_BYTES, "the JVM is just starting");
+		r = -EAGAIN;
+	}
+	if (r == 0)
+		r = attach_open(tgid, start_boottime_ns, &a, ret_problem);
+	if (r < 0)
+		return r;
+	r = attach_run(&a, &map, ret_problem);
+	if (r == 0)
+		java_map_give(tgid, start_boottime_ns, map);
+	attach_done(&a);
+	return r;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to runtime: asking a JVM for its perf map, as jcmd does (JDK: sun.tools.attach.VirtualMachineImpl for Linux,
+ * os/posix/attachListener_posix.cpp), where a target says javaAttach: Allowed. docs/perf-maps.md.
+ */
+#pragma once
+
+#include "node/runtime/perfmap/perfmap.h"
+
+#define ATTACH_TEXT_BYTES RUNTIME_PROBLEM_BYTES
+
+/* ---- attach.c: the whole of it ---- */
+struct attach {
+	struct perf_file file; /* the process and its own pid */
+	uid_t uid;	       /* its effective ones */
+	gid_t gid;
+	int pidfd, tmp_fd;		       /* tmp_fd: O_PATH of /tmp in its root */
+	char trigger[32], socket[32], map[32]; /* names there */
+	uint64_t listener_ns, reply_ns;	       /* how long to wait */
+	uint64_t spare_ns;		       /* for the child, over these; and for its end */
+};
+/* Why it is not done, for people, in ret_text. */
+int attach_open(uint32_t tgid, uint64_t start_boottime_ns, struct attach *ret,
+		char ret_text[ATTACH_TEXT_BYTES]);
+/* Asks, reads the map, and leaves nothing behind. */
+int attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
+void attach_done(struct attach *a);
+
+/* ---- attach_maps.c: between perfmap.c and attach.c; any thread ---- */
+void java_map_want(uint32_t tgid, uint64_t start_boottime_ns);
+void java_map_give(uint32_t tgid, uint64_t start_boottime_ns, struct perf_map *map); /* takes map */
+struct perf_map *java_map_take(uint32_t tgid, uint64_t start_boottime_ns); /* NULL: no new one */
+
+/* ---- attach_check.c: is it safe to ask? Reasons go to ret_text ---- */
+#define ATTACH_JDK_MIN 17 /* Compiler.perfmap is there (JDK-8254723) */
+int attach_check_version(const char *version, char ret_text[ATTACH_TEXT_BYTES]);
+int attach_check_process(const char *status, const char *command_line, size_t n,
+			 char ret_text[ATTACH_TEXT_BYTES]);
+
+/* ---- attach_child.c: what is done as the process's user, in a child ---- */
+enum attach_result {
+	ATTACH_OK,
+	ATTACH_NO_USER,	   /* the agent may not become that user */
+	ATTACH_MAP_THERE,  /* a perf map is there, which we don't overwrite */
+	ATTACH_NO_TRIGGER, /* .attach_pid could not be made */
+	ATTACH_NO_SIGNAL,
+	ATTACH_NO_LISTENER, /* it did not begin to listen in time */
+	ATTACH_NOT_ITS_SOCKET,
+	ATTACH_NO_CONNECTION,
+	ATTACH_NO_REPLY,
+	ATTACH_REFUSED, /* the JVM said no: text */
+	ATTACH_STUCK,	/* the child did not end */
+	_ATTACH_RESULT_MAX,
+};
+struct attach_answer {
+	enum attach_result result;
+	int error;     /* errno of it, or 0 */
+	bool left;     /* a file of ours is still there, or may be */
+	char text[96]; /* of ATTACH_REFUSED */
+};
+/* Both fork; what may have been left in the /tmp is counted. */
+void attach_ask(const struct attach *a, struct attach_answer *ret);
+void attach_remove_map(const struct attach *a);

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The part of attaching that is done as the JVM's user: HotSpot talks only to its own effective user and
+ * group, or root of its own user namespace. A child of ours takes them; it makes system calls only, since
+ * it is a fork of a program with threads. All names are looked up in the JVM's /tmp, never through a link.
+ */
+#include "node/runtime/java_attach/attach.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP_NS	    (50 * NSEC_PER_MSEC)
+#define REPLY_BYTES 512
+#define LEFT_MAX    64 /* children that did not end; more than these are not made */
+
+/* Attach protocol 1: version, command, three arguments, each ends with NUL. */
+static const char command[] = "1\0jcmd\0Compiler.perfmap\0\0";
+
+/* ---- in the child ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
+
+static void set(struct attach_answer *a, enum attach_result result, int error)
+{
+	a->result = result;
+	a->error = error;
+}
+
+/* The libc's functions change all threads; none of them is here. */
+static bool become(const struct attach *a)
+{
+	if (geteuid() == a->uid && getegid() == a->gid)
+		return true;
+	return syscall(SYS_setgroups, 0, NULL) == 0 &&
+	       syscall(SYS_setresgid, a->gid, a->gid, a->gid) == 0 &&
+	       syscall(SYS_setresuid, a->uid, a->uid, a->uid) == 0;
+}
+
+static bool make_file(const struct attach *a, const char *name)
+{
+	int fd =
+		openat(a->tmp_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static void remove_file(const struct attach *a, const char *name, struct attach_answer *ret)
+{
+	if (unlinkat(a->tmp_fd, name, 0) < 0 && errno != ENOENT)
+		ret->left = true;
+}
+
+/* Of an attempt that was ended from outside, or of a process that is gone: nobody's, and no trap. */
+static bool is_leftover(const struct attach *a, const char *name)
+{
+	struct stat st;
+
+	return fstatat(a->tmp_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_uid == a->uid && st.st_nlink == 1 &&
+	       (st.st_size == 0 || perf_file_is_older(&a->file, &st));
+}
+
+/* 1: it is there; 0: not yet; -1: it is something else. */
+static int has_socket(const struct attach *a)
+{
+	struct stat st;
+
+	if (fstatat(a->tmp_fd, a->socket, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -1;
+	return S_ISSOCK(st.st_mode) && (st.st_uid == a->uid || st.st_uid == 0) ? 1 : -1;
+}
+
+static void wait_for_socket(const struct attach *a, struct attach_answer *ret)
+{
+	uint64_t until_ns = now_ns() + a->listener_ns;
+	const struct timespec step = {.tv_nsec = STEP_NS};
+	int r;
+
+	while ((r = has_socket(a)) == 0 && now_ns() < until_ns)
+		nanosleep(&step, NULL);
+	if (r == 0)
+		set(ret, ATTACH_NO_LISTENER, 0);
+}
+
+/* SIGQUIT with that file makes HotSpot listen; without it, it would print its threads. */
+static void start_listener(const struct attach *a, struct attach_answer *ret)
+{
+	bool made = make_file(a, a->trigger);
+
+	if (!made && errno != EEXIST) {
+		set(ret, ATTACH_NO_TRIGGER, errno);
+		return;
+	}
+	if (syscall(SYS_pidfd_send_signal, a->pidfd, SIGQUIT, NULL, 0) < 0)
+		set(ret, ATTACH_NO_SIGNAL, errno);
+	else
+		wait_for_socket(a, ret);
+	if (made)
+		remove_file(a, a->trigger, ret);
+}
+
+/* The name that bind() gave it is in another root: the way there is by the descriptor. */
+static int connect_to(const struct attach *a, const char *self_path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval most = {.tv_sec = (time_t)(a->reply_ns / NSEC_PER_SEC) + 1};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+	memcpy(address.sun_path, self_path, strlen(self_path) + 1);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int open_socket(const struct attach *a)
+{
+	/* "/proc/self/fd/N": no printf here. */
+	char path[24] = "/proc/self/fd/", digits[12];
+	int place = openat(a->tmp_fd, a->socket, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
+	size_t n = 0, at = strlen(path);
+
+	if (place < 0)
+		return -1;
+	for (int k = place; n == 0 || k; k /= 10)
+		digits[n++] = (char)('0' + k % 10);
+	while (n)
+		path[at++] = digits[--n];
+	path[at] = '\0';
+	fd = connect_to(a, path);
+	close(place);
+	return fd;
+}
+
+/* "0\n" and what the command printed, which is nothing; or another number and why. */
+static void read_reply(const struct attach *a, int fd, struct attach_answer *ret)
+{
+	uint64_t until_ns = now_ns() + a->reply_ns, now;
+	char reply[REPLY_BYTES + 1];
+	size_t have = 0;
+
+	while (have < REPLY_BYTES && (now = now_ns()) < until_ns) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		ssize_t n;
+
+		if (poll(&p, 1, (int)((until_ns - now) / NSEC_PER_MSEC) + 1) <= 0)
+			continue;
+		n = read(fd, reply + have, REPLY_BYTES - have);
+		if (n <= 0)
+			break;
+		have += n;
+	}
+	reply[have] = '\0';
+	if (have == 0) {
+		set(ret, ATTACH_NO_REPLY, 0);
+	} else if (have < 2 || memcmp(reply, "0\n", 2) != 0) {
+		const char *text = strchr(reply, '\n');
+		size_t n;
+
+		text = text && text[1] ? text + 1 : reply;
+		n = strcspn(text, "\n");
+		set(ret, ATTACH_REFUSED, 0);
+		memcpy(ret->text, text, MIN(n, sizeof(ret->text) - 1));
+	}
+}
+
+static void talk(const struct attach *a, struct attach_answer *ret)
+{
+	int fd = open_socket(a);
+
+	if (fd < 0 || write(fd, command, sizeof(command)) != (ssize_t)sizeof(command))
+		set(ret, ATTACH_NO_CONNECTION, errno);
+	else
+		read_reply(a, fd, ret);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void ask(const struct attach *a, struct attach_answer *ret)
+{
+	/* HotSpot follows links when it writes; in a /tmp as it should be nobody else can replace this. */
+	if (!make_file(a, a->map)) {
+		int error = errno;
+
+		if (error != EEXIST || !is_leftover(a, a->map)) {
+			set(ret, ATTACH_MAP_THERE, error);
+			return;
+		}
+	}
+	if (has_socket(a) == 0)
+		start_listener(a, ret);
+	if (ret->result == ATTACH_OK && has_socket(a) != 1)
+		set(ret, ATTACH_NOT_ITS_SOCKET, 0);
+	if (ret->result == ATTACH_OK)
+		talk(a, ret);
+	if (ret->result != ATTACH_OK)
+		remove_file(a, a->map, ret);
+}
+
+static void remove_map(const struct attach *a, struct attach_answer *ret)
+{
+	remove_file(a, a->map, ret);
+}
+
+/* The map may be somebody else's; if it is ours, the JVM has written it already. */
+static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
+{
+	struct stat st;
+
+	if (is_leftover(a, a->trigger))
+		remove_file(a, a->trigger, ret);
+	if (is_leftover(a, a->map))
+		remove_file(a, a->map, ret);
+	if (fstatat(a->tmp_fd, a->map, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+		ret->left = true;
+}
+
+/*
+ * Without exec all descriptors of the agent would be open here, too, for as long as the pod makes this wait: what
+ * the agent ends by closing it, like its probes of memory, would go on. 0 to 2 are not.
+ */
+static void close_others(const struct attach *a, int to)
+{
+	int keep[] = {a->pidfd, a->tmp_fd, to}, from = STDERR_FILENO + 1;
+
+	for (size_t turn = 0; turn < ARRAY_SIZE(keep); turn++) {
+		int next = -1;
+
+		for (size_t i = 0; i < ARRAY_SIZE(keep); i++)
+			if (keep[i] >= from && (next < 0 || keep[i] < next))
+				next = keep[i];
+		if (next > from)
+			syscall(SYS_close_range, from, next - 1, 0);
+		from = MAX(from, next + 1);
+	}
+	syscall(SYS_close_range, from, ~0U, 0);
+}
+
+/* ---- in the parent ---- */
+
+typedef void child_fn(const struct attach *a, struct attach_answer *ret);
+
+static void in_child(const struct attach *a, child_fn *fn, int to)
+{
+	struct attach_answer answer = {.result = ATTACH_OK};
+
+	close_others(a, to);
+	if (become(a)) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* becoming another user undoes it */
+		fn(a, &answer);
+	} else {
+		set(&answer, ATTACH_NO_USER, errno);
+	}
+	if (write(to, &answer, sizeof(answer)) != sizeof(answer))
+		_exit(1);
+	_exit(0);
+}
+
+static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct attach_answer answer;
+	int r;
+
+	do
+		r = poll(&p, 1, (int)(wait_ns / NSEC_PER_MSEC));
+	while (r < 0 && errno == EINTR);
+	if (r <= 0 || read(fd, &answer, sizeof(answer)) != sizeof(answer))
+		return false;
+	answer.text[sizeof(answer.text) - 1] = '\0';
+	*ret = answer;
+	return true;
+}
+
+/* Children that did not end in time, until they have. */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t left[LEFT_MAX];
+static size_t n_left;
+
+/* Whether there is room for one more. */
+static bool reap_left(void)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&left_lock);
+	for (size_t i = 0; i < n_left; i++)
+		if (waitpid(left[i], NULL, WNOHANG) == 0)
+			left[n++] = left[i];
+	n_left = n;
+	pthread_mutex_unlock(&left_lock);
+	return n < LEFT_MAX;
+}
+
+static void leave(pid_t pid)
+{
+	counter_add(counter("podflame_java_attach_stuck_total", NULL, NULL), 1);
+	pthread_mutex_lock(&left_lock);
+	if (n_left < LEFT_MAX)
+		left[n_left++] = pid;
+	pthread_mutex_unlock(&left_lock);
+}
+
+/* One that a file system of the pod's keeps in the kernel ends when that lets go of it; nobody waits then. */
+static void reap(const struct attach *a, pid_t pid)
+{
+	const struct timespec step = {.tv_nsec = STEP_NS};
+
+	for (uint64_t until_ns = now_ns() + a->spare_ns; waitpid(pid, NULL, WNOHANG) == 0;) {
+		if (now_ns() >= until_ns) {
+			leave(pid);
+			return;
+		}
+		nanosleep(&step, NULL);
+	}
+}
+
+static void run_child(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+{
+	uint64_t wait_ns = a->listener_ns + a->reply_ns + a->spare_ns;
+	int fds[2];
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		ret->error = errno;
+		return;
+	}
+	pid = fork();
+	if (pid == 0)
+		in_child(a, fn, fds[1]);
+	close(fds[1]);
+	if (pid > 0) {
+		if (!read_answer(fds[0], wait_ns, ret))
+			kill(pid, SIGKILL);
+		reap(a, pid);
+	} else {
+		ret->error = errno;
+	}
+	close(fds[0]);
+}
+
+static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+{
+	*ret = (struct attach_answer){.result = ATTACH_STUCK};
+	if (reap_left())
+		run_child(a, fn, ret);
+	else
+		ret->error = EAGAIN;
+}
+
+static void count_left(void)
+{
+	counter_add(counter("podflame_java_files_left_total", NULL, NULL), 1);
+}
+
+/* Who does not answer may have removed nothing. */
+static void remove_with(const struct attach *a, child_fn *fn)
+{
+	struct attach_answer answer;
+
+	as_user(a, fn, &answer);
+	if (answer.left || answer.result != ATTACH_OK)
+		count_left();
+}
+
+void attach_ask(const struct attach *a, struct attach_answer *ret)
+{
+	as_user(a, ask, ret);
+	if (ret->left)
+		count_left();
+	if (ret->result == ATTACH_STUCK && !ret->error) /* it was killed: it has removed nothing */
+		remove_with(a, remove_leftovers);
+}
+
+void attach_remove_map(const struct attach *a)
+{
+	remove_with(a, remove_map);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What goes between the runtime of perf maps (reader's thread) and who asks JVMs for them (a thread that
+ * may wait): whose names are missing one way, maps the other.
+ */
+#include "node/runtime/java_attach/attach.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define JVMS_MAX 256
+#define TICK_NS	 (NSEC_PER_SEC / 100)
+
+struct jvm {
+	uint32_t tgid;
+	uint64_t start_boottime_ns;
+	bool unnamed;
+	struct perf_map *map; /* given, not taken yet */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct jvm jvms[JVMS_MAX];
+static size_t n_jvms, n_forgotten;
+
+/* The kernel and /proc tell start times in different grains. */
+static struct jvm *find(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	for (size_t i = 0; i < n_jvms; i++) {
+		struct jvm *j = &jvms[i];
+
+		if (j->tgid == tgid && j->start_boottime_ns < start_boottime_ns + TICK_NS &&
+		    start_boottime_ns < j->start_boottime_ns + TICK_NS)
+			return j;
+	}
+	return NULL;
+}
+
+/* Nobody waits for anything of it. A process of that id that is another one is a reason to keep it, no more. */
+static bool is_over(const struct jvm *j)
+{
+	return (!j->unnamed && !j->map) || (kill((pid_t)j->tgid, 0) < 0 && errno == ESRCH);
+}
+
+/* Each in turn is forgotten where all are waited for. */
+static struct jvm *make_room(void)
+{
+	if (n_jvms < JVMS_MAX)
+		return &jvms[n_jvms++];
+	for (size_t i = 0; i < JVMS_MAX; i++)
+		if (is_over(&jvms[i]))
+			return &jvms[i];
+	counter_add(counter("podflame_java_attach_total", "result", "forgotten"), 1);
+	return &jvms[n_forgotten++ % JVMS_MAX];
+}
+
+static struct jvm *find_or_make(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct jvm *j = find(tgid, start_boottime_ns);
+
+	if (j)
+		return j;
+	j = make_room();
+	perf_map_free(j->map);
+	*j = (struct jvm){.tgid = tgid, .start_boottime_ns = start_boottime_ns};
+	return j;
+}
+
+void java_map_want(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	pthread_mutex_lock(&lock);
+	find_or_make(tgid, start_boottime_ns)->unnamed = true;
+	pthread_mutex_unlock(&lock);
+}
+
+bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	const struct jvm *j;
+	bool unnamed;
+
+	pthread_mutex_lock(&lock);
+	j = find(tgid, start_boottime_ns);
+	unnamed = j && j->unnamed;
+	pthread_mutex_unlock(&lock);
+	return unnamed;
+}
+
+size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < n_jvms && n < max; i++)
+		if (jvms[i].unnamed)
+			ret[n++] = (struct runtime_java){jvms[i].tgid, jvms[i].start_boottime_ns};
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+void java_map_give(uint32_t tgid, uint64_t start_boottime_ns, struct perf_map *map)
+{
+	struct jvm *j;
+
+	pthread_mutex_lock(&lock);
+	j = find_or_make(tgid, start_boottime_ns);
+	perf_map_free(j->map);
+	j->map = map;
+	j->unnamed = false;
+	pthread_mutex_unlock(&lock);
+}
+
+struct perf_map *java_map_take(uint32_t tgid, uint64_t start_boottime_ns)
+{
+	struct perf_map *map;
+	struct jvm *j;
+
+	pthread_mutex_lock(&lock);
+	j = find(tgid, start_boottime_ns);
+	map = j ? TAKE_PTR(j->map) : NULL;
+	pthread_mutex_unlock(&lock);
+	return map;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where code that was interrupted would have come to. HotSpot itself takes the next place by address
+ * (nmethod::find_pc_desc, approximate): at the end of a loop that is what follows it, as often as not
+ * another inlined method. So the instructions are followed: back jumps are taken, as loops do, and others
+ * that depend on something are not, as compilers put what is rare elsewhere.
+ */
+#include "node/parse/insn.h"
+#include "node/runtime/jvm/jvm_scopes.h"
+
+#define STEPS_MAX    256
+#define WINDOW_BYTES 128
+#define BACK_MAX     8 /* back jumps that are taken, once each */
+
+struct flow {
+	struct memory *m;
+	const struct jvm_debug *d;
+	struct jvm_pc next; /* the first entry at or behind `at` */
+	uint32_t at;
+	uint32_t back[BACK_MAX];
+	size_t n_back;
+	uint8_t window[WINDOW_BYTES];
+	uint32_t window_at, window_n;
+};
+
+static bool read_insn(struct flow *f, struct insn *ret)
+{
+	uint32_t from = f->at - f->window_at;
+
+	if (f->at < f->window_at || from + INSN_BYTES_MAX > f->window_n) {
+		if (memory_read(f->m, f->d->code + f->at, f->window, sizeof(f->window)) < 0)
+			return false;
+		f->window_at = f->at;
+		f->window_n = sizeof(f->window);
+		from = 0;
+	}
+	return insn_decode(f->window + from, f->window_n - from, ret);
+}
+
+static bool is_conditional(const struct insn *i)
+{
+	return (i->map == INSN_ONE && i->opcode >= 0x70 && i->opcode <= 0x7f) ||
+	       (i->map == INSN_0F && i->opcode >= 0x80 && i->opcode <= 0x8f);
+}
+
+/* ret, jumps to what is not known, hlt, int3 */
+static bool ends(const struct insn *i)
+{
+	uint8_t c = i->opcode;
+
+	if (i->map != INSN_ONE)
+		return i->map == INSN_0F && c == 0x0b;
+	return c == 0xc2 || c == 0xc3 || c == 0xcc || c == 0xf4 ||
+	       (c == 0xff && ((i->reg & 7) == 4 || (i->reg & 7) == 5));
+}
+
+/* A back jump is taken when it is come to for the first time. */
+static bool is_taken(struct flow *f, const struct insn *i)
+{
+	if (i->map == INSN_ONE && (i->opcode == 0xe9 || i->opcode == 0xeb))
+		return true;
+	if (!is_conditional(i) || i->immediate >= 0 || f->n_back == BACK_MAX)
+		return false;
+	for (size_t k = 0; k < f->n_back; k++)
+		if (f->back[k] == f->at)
+			return false;
+	f->back[f->n_back++] = f->at;
+	return true;
+}
+
+/* False: it leads nowhere that is known. */
+static bool step(struct flow *f)
+{
+	struct insn i;
+	int64_t to;
+
+	if (!read_insn(f, &i) || ends(&i))
+		return false;
+	to = (int64_t)f->at + i.bytes;
+	if (!is_taken(f, &i)) {
+		f->at = (uint32_t)to;
+		if (to > f->next.pc) /* an entry in the middle of an instruction */
+			return false;
+		return true;
+	}
+	to += i.immediate;
+	if (to < 0 || to > INT32_MAX || jvm_pc_find(f->m, f->d, (uint32_t)to, &f->next) < 0)
+		return false;
+	f->at = (uint32_t)to;
+	return true;
+}
+
+int jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret)
+{
+	struct flow f = {.m = m, .d = d, .at = pc};
+	struct jvm_pc next;
+	int r = jvm_pc_find(m, d, pc, &next);
+
+	if (r < 0)
+		return r;
+	f.next = next;
+	for (unsigned i = 0; i < STEPS_MAX && (uint32_t)f.next.pc != f.at; i++)
+		if (!step(&f)) {
+			*ret = next;
+			return 0;
+		}
+	*ret = (uint32_t)f.next.pc == f.at ? f.next : next;
+	return 0;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the interpreter's loop (luaV_execute) in machine code, without symbols: it is the largest
+ * function that jumps by an instruction's opcode. And its callers: each keeps its lua_State, its first
+ * argument, at a place that it chooses when it begins. docs/lua.md.
+ */
+#include "node/runtime/lua/lua.h"
+
+#include <stdlib.h>
+
+#define DISPATCH_BEFORE 96    /* bytes: the opcode is cut out, checked, looked up */
+#define LOOP_BYTES_MIN	2000  /* of the smallest compiled loop: 3 KiB */
+#define LOOP_HEAD_MAX	32768 /* of it before its first jump by opcode */
+#define FUNCTION_MAX	65536
+#define CALLER_BYTES	512 /* of a caller that are looked at */
+#define TAKEN_TO_CALL	40  /* bytes from an argument's instruction to its call */
+#define ALIASES_MAX	8
+
+enum { CALLED = 1, TAKEN = 2 }; /* a function's first byte: by a call, by its address */
+
+struct search {
+	const struct lua_text *t;
+	const struct lua_layout *l;
+	uint8_t *marks; /* one a byte of the text */
+	struct lua_prologue loop;
+	/* What runs the loop: itself, and functions whose last act is to jump to it. */
+	size_t aliases[ALIASES_MAX], n_aliases;
+	struct lua_loop out;
+};
+
+static int32_t word_at(const struct search *s, size_t at)
+{
+	int32_t value;
+
+	memcpy(&value, s->t->code + at, sizeof(value));
+	return value;
+}
+
+/* Where a displacement at `at` leads; SIZE_MAX: out of the text. */
+static size_t target_of(const struct search *s, size_t at)
+{
+	uint64_t to = at + 4 + (int64_t)word_at(s, at);
+
+	return to < s->t->n ? to : SIZE_MAX;
+}
+
+/* lea f(%rip), a register; mov $f,%esi in programs that are not moved, as the second argument. */
+static size_t taken_at(const struct search *s, size_t at)
+{
+	const uint8_t *p = s->t->code + at;
+	uint64_t to;
+
+	if ((p[0] & 0xfb) == 0x48 && p[1] == 0x8d && (p[2] & 0xc7) == 5)
+		return target_of(s, at + 3);
+	if (p[0] != 0xbe)
+		return SIZE_MAX;
+	to = (uint32_t)word_at(s, at + 1) - s->t->address;
+	return to < s->t->n && to % 16 == 0 ? to : SIZE_MAX;
+}
+
+/* Instruction by instruction: bytes inside of one look like calls, too. */
+static void mark_functions(struct search *s)
+{
+	size_t bytes;
+
+	for (size_t at = 0; at + 8 <= s->t->n; at += bytes) {
+		size_t to = SIZE_MAX;
+
+		bytes = lua_insn_bytes(s->t->code + at, s->t->n - at);
+		if (s->t->code[at] == 0xe8 && (to = target_of(s, at + 1)) != SIZE_MAX)
+			s->marks[to] |= CALLED;
+		to = taken_at(s, at);
+		if (to != SIZE_MAX)
+			s->marks[to] |= TAKEN;
+	}
+}
+
+/* ---- the loop ---- */
+
+/* A jump through a register or a table. */
+static bool is_jump(const uint8_t *p)
+{
+	/* modrm: jmp; a register, or memory by an index */
+	return p[0] == 0xff && (p[1] & 0x38) == 0x20 && (p[1] >= 0xe0 || (p[1] & 7) == 4);
+}
+
+/* cmp or sub of a register and an immediate byte */
+static bool is_compare(const uint8_t *p)
+{
+	return p[0] == 0x83 && ((p[1] & 0xf8) == 0xf8 || (p[1] & 0xf8) == 0xe8);
+}
+
+/* Between the opcode's being cut out and the jump: if it is checked, then against the last opcode. */
+static bool checks_opcode(const struct search *s, size_t at, size_t jump)
+{
+	const uint8_t *p = s->t->code;
+	unsigned n = s->l->n_opcodes;
+
+	for (; at + 3 <= jump; at++)
+		if (is_compare(p + at))
+			return p[at + 2] < n && p[at + 2] + 4u > n;
+	return true;
+}
+
+/* and $mask, a 32-bit register: shortly before. */
+static bool cuts_opcode(const struct search *s, size_t jump)
+{
+	size_t from = jump > DISPATCH_BEFORE ? jump - DISPATCH_BEFORE : 0;
+	const uint8_t *p = s->t->code;
+
+	for (size_t at = from; at + 3 <= jump; at++)
+		if (p[at] == 0x83 && (p[at + 1] & 0xf8) == 0xe0 && p[at + 2] == s->l->dispatch_mask)
+			return checks_opcode(s, at + 3, jump);
+	return false;
+}
+
+static void set_loop(struct search *s, size_t start, size_t jump)
+{
+	uint64_t at = s->t->address + start, end;
+	size_t next = jump;
+
+	while (next < s->t->n && !s->marks[next])
+		next++;
+	if (next - start < LOOP_BYTES_MIN)
+		return;
+	end = lua_function_end(s->t->index, s->t->address + jump, s->t->address + next);
+	if (end - at < LOOP_BYTES_MIN || end - at <= s->out.end - s->out.start)
+		return;
+	s->out.start = at;
+	s->out.end = end;
+}
+
+static int find_loop(struct search *s)
+{
+	size_t start = 0,
+	       last = SIZE_MAX; /* of the function at hand; the last one that was looked at */
+
+	if (s->t->loop_bytes) {
+		s->out.start = s->t->loop;
+		s->out.end = s->t->loop + s->t->loop_bytes;
+		return 0;
+	}
+	for (size_t at = 0; at + 4 <= s->t->n; at++) {
+		if (s->marks[at])
+			start = at;
+		if (start == last || at - start >= LOOP_HEAD_MAX || !is_jump(s->t->code + at) ||
+		    !cuts_opcode(s, at))
+			continue;
+		set_loop(s, start, at);
+		last = start;
+	}
+	return s->out.end ? 0 : -ENOENT;
+}
+
+static void begin_of_loop(struct search *s)
+{
+	size_t start = s->out.start - s->t->address, n = MIN(s->t->n - start, (size_t)CALLER_BYTES);
+	const struct pf_lua *k = &s->l->kernel;
+	size_t marked;
+
+	lua_prologue(s->t->code + start, n, &s->loop);
+	s->out.frame = s->loop.frame;
+	s->out.settled = s->out.start + s->loop.bytes;
+	if (s->l->minor != 3)
+		return;
+	/* 5.3 marks its first call itself (lvm.c: ci->callstatus |= CIST_FRESH). */
+	marked = lua_or_store(s->t->code + start, n, k->ci_status, k->entry_is);
+	if (marked)
+		s->out.settled = s->out.start + marked;
+}
+
+/* ---- its callers ---- */
+
+/* Where the caller's lua_State is when it gets control back; -ENOTSUP. */
+static int locate(const struct search *s, const struct lua_prologue *p, uint64_t back,
+		  struct pf_lua_site *ret)
+{
+	struct pf_rule rule;
+
+	switch (p->home) {
+	case LUA_HOME_REG: /* the loop has saved it first */
+		if (!s->loop.saved[p->home_at % LUA_REGS])
+			return -ENOTSUP;
+		ret->offset = -(int32_t)s->loop.saved[p->home_at % LUA_REGS];
+		return 0;
+	case LUA_HOME_RBP:
+		ret->offset = p->home_at;
+		ret->by_rbp = 1;
+		return 0;
+	case LUA_HOME_CFA:
+		if (!lua_rule_at(s->t->index, back, &rule) || rule.cfa != PF_CFA_RSP)
+			return -ENOTSUP;
+		ret->offset = rule.cfa_offset - p->home_at;
+		return 0;
+	default:
+		return -ENOTSUP;
+	}
+}
+
+/* A call at the bytes before `back` of the function at start runs the loop. */
+static void add_site(struct search *s, size_t start, size_t back, bool outermost)
+{
+	struct pf_lua_site site = {.address = s->t->address + back, .outermost = outermost};
+	struct lua_prologue p;
+
+	for (size_t k = 0; k < s->out.n_sites; k++)
+		if (s->out.sites[k].address == site.address)
+			return;
+	if (s->out.n_sites == PF_LUA_SITES)
+		return;
+	lua_prologue(s->t->code + start, MIN(s->t->n - start, (size_t)CALLER_BYTES), &p);
+	if (locate(s, &p, site.address, &site) == 0)
+		s->out.sites[s->out.n_sites++] = site;
+}
+
+static bool is_alias(const struct search *s, size_t to)
+{
+	for (size_t k = 0; k < s->n_aliases; k++)
+		if (s->aliases[k] == to)
+			return true;
+	return false;
+}
+
+/* Functions that end with a jump to the loop. */
+static void find_aliases(struct search *s)
+{
+	size_t loop = s->out.start - s->t->address, end = s->out.end - s->t->address;
+	size_t start = 0; /* of the function at hand */
+
+	s->aliases[s->n_aliases++] = loop;
+	for (size_t at = 0; at + 8 <= s->t->n; at++) {
+		if (s->marks[at])
+			start = at;
+		if (s->t->code[at] != 0xe9 || target_of(s, at + 1) != loop ||
+		    (at >= loop && at < end))
+			continue;
+		if (at - start < FUNCTION_MAX && !is_alias(s, start) && s->n_aliases < ALIASES_MAX)
+			s->aliases[s->n_aliases++] = start;
+	}
+}
+
+/* luaD_rawrunprotected(L, f, ud), which calls f: its call comes back where f would. */
+static void add_runner(struct search *s, size_t taken)
+{
+	for (size_t at = taken; at < taken + TAKEN_TO_CALL && at + 8 <= s->t->n; at++) {
+		size_t to, back;
+
+		if (s->t->code[at] != 0xe8 || (to = target_of(s, at + 1)) == SIZE_MAX)
+			continue;
+		back = lua_indirect_call(s->t->code + to, MIN(s->t->n - to, (size_t)CALLER_BYTES));
+		if (back)
+			add_site(s, to, to + back, true);
+		return;
+	}
+}
+
+/*
+ * What is run protected is resume() or unroll() of ldo.c (lua_resume() has them in it sometimes), unless it counts its
+ * calls: then it has luaD_call() in it.
+ */
+static bool is_coroutines(const struct search *s, size_t start, size_t back)
+{
+	if (!(s->marks[start] & TAKEN) && s->t->address + start != s->t->resume)
+		return false;
+	return !lua_touches(s->t->code, s->t->n, back, s->l->l_calls);
+}
+
+static void find_sites(struct search *s)
+{
+	size_t start = 0; /* of the function at hand */
+
+	for (size_t at = 0; at + 8 <= s->t->n; at++) {
+		size_t to = taken_at(s, at);
+
+		if (s->marks[at])
+			start = at;
+		if (to != SIZE_MAX && is_alias(s, to))
+			add_runner(s, at);
+		if (s->t->code[at] != 0xe8 || !is_alias(s, target_of(s, at + 1)))
+			continue;
+		if (at - start < FUNCTION_MAX)
+			add_site(s, start, at + 5, is_coroutines(s, start, at + 5));
+	}
+}
+
+int lua_find_loop(const struct lua_text *t, const struct lua_layout *l, struct lua_loop *ret)
+{
+	_cleanup_free_ uint8_t *marks = xcalloc(1, t->n);
+	struct search s = {.t = t, .l = l, .marks = marks};
+	int r;
+
+	mark_functions(&s);
+	r = find_loop(&s);
+	if (r < 0)
+		return r;
+	if (s.out.start < t->address || s.out.start - t->address >= t->n)
+		return -ENOENT;
+	begin_of_loop(&s);
+	find_aliases(&s);
+	find_sites(&s);
+	if (s.out.n_sites == 0)
+		return -ENOTSUP;
+	*ret = s.out;
+	return 0;
+}

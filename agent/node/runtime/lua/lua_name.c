@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a function was called as, as Lua's own traceback finds it: from the instruction that called it
+ * (ldebug.c: getfuncname, funcnamefromcode) back to the one that put it into its register (getobjname;
+ * symbexec of 5.1, findsetreg of the later ones).
+ */
+#include "node/runtime/lua/lua.h"
+
+#include <stdlib.h>
+
+#define DEPTH_MAX 32  /* moves from register to register */
+#define IS_K	  256 /* in an operand of 9 bits: a constant (BITRK of 5.1 to 5.3) */
+#define SCAN_COST 4   /* instructions looked at for what a byte read costs */
+
+/*
+ * Instructions in the order of lopcodes.h, a letter each: 'a' sets register A, '.' nothing; m move,
+ * k loadk, K loadkx, n loadnil, u getupval, g getglobal, U gettabup, t gettable, i geti, f getfield,
+ * s self, c call, T tailcall, F generic for's call, j jmp; what only 5.1 minds: l forloop and forprep,
+ * C closure; only 5.2: q test.
+ */
+static const char *const kinds[] = {
+	"",
+	"mkanugt...asaaaaaaaaaaj...aacT.llF..Ca",
+	"mkKanuUt...asaaaaaaaaaaj...qacT.aaFa.aa.",
+	"mkKanuUt...asaaaaaaaaaaaaaaaaaj....acT.aaFa.aa.",
+	"maakKaaanu.Utif....asaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaa..j..........acT...aa.Fa.aaa.",
+};
+/* The metamethod that they may call, by a letter of `events`; M: operand C says which. */
+static const char *const callers[] = {
+	"",
+	"",
+	"      iin n i+-*/%^u #. elL             ",
+	"      iin n i+-*%^/d&|x<>ub #. elL             ",
+	"           iiiinnnn i                         MMMub #.c  elL  lLlL    c            ",
+};
+/* In the order of ltm.h (5.4), '!' for what no instruction calls. */
+static const char events[] = "in!!#e+-*%^/d&|x<>ublL.!c";
+static const char *const event_names[] = {
+	"__index", "__newindex", "__gc",   "__mode",  "__len", "__eq",	 "__add",
+	"__sub",   "__mul",	 "__mod",  "__pow",   "__div", "__idiv", "__band",
+	"__bor",   "__bxor",	 "__shl",  "__shr",   "__unm", "__bnot", "__lt",
+	"__le",	   "__concat",	 "__call", "__close",
+};
+_Static_assert(ARRAY_SIZE(event_names) == sizeof(events) - 1, "lua");
+
+/* The letter of an instruction, whatever its opcode is. */
+static char letter_of(const char *const *letters, const struct lua_layout *l, uint32_t i, char none)
+{
+	uint32_t op = i & ((1u << l->op_bits) - 1);
+
+	return op < strlen(letters[l->minor]) ? letters[l->minor][op] : none;
+}
+
+static char kind_of(const struct lua_layout *l, uint32_t i)
+{
+	return letter_of(kinds, l, i, '.');
+}
+
+static uint32_t arg_a(const struct lua_layout *l, uint32_t i)
+{
+	return i >> l->op_bits & 0xff;
+}
+
+static uint32_t arg_b(const struct lua_layout *l, uint32_t i)
+{
+	return l->minor == 4 ? i >> 16 & 0xff : i >> 23;
+}
+
+static uint32_t arg_c(const struct lua_layout *l, uint32_t i)
+{
+	return l->minor == 4 ? i >> 24 : i >> 14 & 0x1ff;
+}
+
+static uint32_t arg_bx(const struct lua_layout *l, uint32_t i)
+{
+	return l->minor == 4 ? i >> 15 : i >> 14;
+}
+
+static uint32_t arg_ax(const struct lua_layout *l, uint32_t i)
+{
+	return i >> l->op_bits;
+}
+
+/* How far it jumps: sBx, or sJ of 5.4. */
+static int32_t arg_jump(const struct lua_layout *l, uint32_t i)
+{
+	return l->minor == 4 ? (int32_t)(i >> 7) - 0xffffff : (int32_t)(i >> 14) - 0x1ffff;
+}
+
+/* ---- which instruction set a register last ---- */
+
+/*
+ * The code was read once and is looked at from its begin for each ask and each move: out of the same budget, which
+ * limits an ask and all asks. 246,000 instructions are within an ask's that reads them, too.
+ */
+static int spend(const struct lua_reader *r, uint32_t n_instructions)
+{
+	size_t cost = n_instructions / SCAN_COST;
+
+	if (cost > r->m->budget_bytes)
+		return -E2BIG;
+	r->m->budget_bytes -= cost;
+	return 0;
+}
+
+/* Whether it changes the register, at whatever A. */
+static bool changes(const struct lua_layout *l, uint32_t i, uint32_t reg)
+{
+	uint32_t a = arg_a(l, i), b = arg_b(l, i);
+
+	switch (kind_of(l, i)) {
+	case 'n':
+		return a <= reg && reg <= (l->minor == 1 ? b : a + b);
+	case 'F':
+		return reg >= a + 2;
+	case 'c':
+	case 'T':
+		return reg >= a;
+	case 's':
+		return reg == a || (l->minor == 1 && reg == a + 1);
+	case 'j':
+	case '.':
+		return false;
+	default:
+		return reg == a;
+	}
+}
+
+/* Upvalues of a 5.1 closure are pseudo instructions behind it. */
+static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_proto *p, uint32_t i)
+{
+	uint32_t n = arg_bx(r->l, i);
+	uint64_t inner;
+	uint8_t nups;
+
+	if (n >= p->n_protos || memory_u64(r->m, p->protos + 8ull * n, &inner) < 0 ||
+	    memory_u8(r->m, inner + r->l->nups, &nups) < 0)
+		return 0;
+	return nups;
+}
+
+/* symbexec of 5.1: jumps forward are made. */
+static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
+			  uint32_t reg)
+{
+	int64_t set = -1;
+
+	for (uint32_t pc = 0; pc < last; pc++) {
+		uint32_t i = p->code[pc];
+		char kind = kind_of(r->l, i);
+		int64_t to = (int64_t)pc + 1 + arg_jump(r->l, i);
+
+		if (changes(r->l, i, reg))
+			set = pc;
+		if ((kind == 'j' || kind == 'l') && to > pc && to <= last)
+			pc = (uint32_t)to - 1;
+		else if (kind == 'C')
+			pc += closure_upvalues(r, p, i);
+	}
+	return set;
+}
+
+/* findsetreg of 5.2 and later: what is set inside of a jump forward is not known. */
+static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
+		      uint32_t reg)
+{
+	int64_t set = -1, target = 0;
+
+	if (r->l->minor == 1)
+		return setter_5_1(r, p, last, reg);
+	if (last && letter_of(callers, r->l, p->code[last], ' ') == 'M')
+		last--; /* 5.4: the instruction before was not executed */
+	for (uint32_t pc = 0; pc < last; pc++) {
+		uint32_t i = p->code[pc];
+		int64_t to = (int64_t)pc + 1 + arg_jump(r->l, i);
+
+		if (kind_of(r->l, i) == 'j' && to <= last && to > target &&
+		    (r->l->minor == 4 || to > pc))
+			target = to;
+		if (changes(r->l, i, reg))
+			set = pc < target ? -1 : (int64_t)pc;
+	}
+	return set;
+}
+
+/* ---- what a register holds ---- */
+
+struct object {
+	char *name;
+	bool constant; /* it is the constant of this text */
+};
+
+static int object_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
+		       uint32_t reg, unsigned depth, struct object *ret);
+
+/* The text that a register holds, if a constant was put into it. */
+static int register_text(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
+			 uint32_t reg, unsigned depth, char **ret)
+{
+	struct object o = {0};
+	int e = object_name(r, p, pc, reg, depth + 1, &o);
+
+	if (e < 0)
+		return e;
+	if (!o.constant) {
+		free(o.name);
+		return -ENOENT;
+	}
+	*ret = o.name;
+	return 0;
+}
+
+/* The key that an instruction gets something by. */
+static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
+		    unsigned depth, char **ret)
+{
+	uint32_t i = p->code[pc], c = arg_c(r->l, i);
+	char kind = kind_of(r->l, i);
+
+	if (r->l->minor == 4) {
+		bool constant = kind == 's' ? i >> 15 & 1 : kind != 't';
+
+		return constant ? lua_constant(r, p, c, ret)
+				: register_text(r, p, pc, c, depth, ret);
+	}
+	if (c & IS_K)
+		return lua_constant(r, p, c & (IS_K - 1), ret);
+	return r->l->minor == 1 ? -ENOENT : register_text(r, p, pc, c, depth, ret);
+}
+
+/* What the instruction at pc has set; it is asked for the one at `last`. */
+static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc, uint32_t last,
+		  unsigned depth, struct object *ret)
+{
+	uint32_t i = p->code[pc], b = arg_b(r->l, i);
+
+	switch (kind_of(r->l, i)) {
+	case 'm':
+		if (b >= arg_a(r->l, i))
+			return -ENOENT;
+		/* 5.1 looks from the call on, the others from where the register was set. */
+		return object_name(r, p, r->l->minor == 1 ? last : pc, b, depth + 1, ret);
+	case 'g':
+		return lua_constant(r, p, arg_bx(r->l, i), &ret->name);
+	case 'U':
+	case 't':
+	case 'f':
+	case 's':
+		return key_name(r, p, pc, depth, &ret->name);
+	case 'i':
+		ret->name = xstrdup("integer index");
+		return 0;
+	case 'u':
+		return lua_upvalue(r, p, b, &ret->name);
+	case 'k':
+	case 'K':
+		if (r->l->minor == 1)
+			return -ENOENT;
+		if (kind_of(r->l, i) == 'K' && pc + 1 >= p->n_code)
+			return -ENOENT;
+		ret->constant = true;
+		return lua_constant(r, p,
+				    kind_of(r->l, i) == 'k' ? arg_bx(r->l, i)
+							    : arg_ax(r->l, p->code[pc + 1]),
+				    &ret->name);
+	}
+	return -ENOENT;
+}
+
+static int object_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
+		       uint32_t reg, unsigned depth, struct object *ret)
+{
+	int64_t pc;
+	int e;
+
+	if (depth > DEPTH_MAX)
+		return -ENOENT;
+	e = lua_local(r, p, reg + 1, last, &ret->name);
+	if (e != -ENOENT)
+		return e;
+	e = spend(r, last);
+	if (e < 0)
+		return e;
+	pc = setter(r, p, last, reg);
+	return pc < 0 ? -ENOENT : set_by(r, p, (uint32_t)pc, last, depth, ret);
+}
+
+/* ---- calls ---- */
+
+static int event_name(const struct lua_layout *l, uint32_t i, char **ret)
+{
+	char letter = letter_of(callers, l, i, ' ');
+	size_t n = strlen(events);
+	const char *at = letter == 'M' ? NULL : strchr(events, letter);
+
+	if (letter == 'M')
+		n = arg_c(l, i);
+	else if (at)
+		n = (size_t)(at - events);
+	if (n >= strlen(events))
+		return -ENOENT;
+	/* 5.4 leaves the underscores out. */
+	*ret = xasprintf("metamethod '%s'", event_names[n] + (l->minor == 4 ? 2 : 0));
+	return 0;
+}
+
+int lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
+		    char **ret)
+{
+	struct object o = {0};
+	uint32_t i;
+	char kind;
+	int e;
+
+	if (pc >= caller->n_code)
+		return -ENOENT;
+	i = caller->code[pc];
+	kind = kind_of(r->l, i);
+	if (kind == 'F' && r->l->minor > 1) {
+		*ret = xstrdup("for iterator");
+		return 0;
+	}
+	if (kind == 'c' || kind == 'T' || kind == 'F') {
+		e = object_name(r, caller, pc, arg_a(r->l, i), 0, &o);
+		if (e == 0)
+			*ret = o.name;
+		return e;
+	}
+	return event_name(r->l, i, ret);
+}

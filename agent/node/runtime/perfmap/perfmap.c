@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generated code by perf maps: what no other runtime walks, of whatever process writes such a file.
+ * docs/perf-maps.md.
+ */
+#include "node/runtime/java_attach/attach.h"
+#include "node/runtime/internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+#define REFRESH_NS    NSEC_PER_SEC	    /* what is known may have been replaced */
+#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large file: many names are asked for at once */
+
+struct state {
+	struct perf_file file;
+	enum perf_map_writer writer;
+	bool given;	    /* the JVM was asked for it */
+	uint64_t looked_ns; /* CLOCK_MONOTONIC */
+	int error;	    /* of that look */
+};
+
+/* ---- which code ---- */
+
+static bool is_taken(const struct runtime_look *look, const struct mapping *m)
+{
+	for (size_t i = 0; i < look->n_taken; i++)
+		if (look->taken[i].start < m->end && m->start < look->taken[i].end)
+			return true;
+	return false;
+}
+
+/* False: there are more than are told. */
+static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *ret)
+{
+	struct runtime_range *ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ranges));
+	bool all = true;
+	size_t n = 0;
+
+	for (size_t i = 0; i < look->maps->n && all; i++) {
+		const struct mapping *m = &look->maps->items[i];
+
+		if (!mapping_is_generated(m, look->indexes[i]) || is_taken(look, m))
+			continue;
+		if (n && ranges[n - 1].end == m->start)
+			ranges[n - 1].end = m->end;
+		else if (n < RUNTIME_RANGES_MAX)
+			ranges[n++] = (struct runtime_range){m->start, m->end, true};
+		else
+			all = false;
+	}
+	ret->ranges = ranges;
+	ret->n_ranges = n;
+	return all;
+}
+
+/* ---- who writes it ---- */
+
+static bool has_mark(const struct runtime_look *look, const char *mark, uint64_t *ret_address)
+{
+	const struct mapping *m;
+	uint64_t address, size;
+
+	if (runtime_find_mark(look, mark, &m, &address, &size) < 0)
+		return false;
+	if (ret_address)
+		*ret_address = address;
+	return true;
+}
+
+#define NODE_TEXT "node.js/v" /* its release's name and version, of src/node_metadata.cc */
+
+static bool node_version(const struct runtime_look *look, char ret[16])
+{
+	_cleanup_free_ char *text = NULL;
+	const char *version;
+	uint64_t address;
+	size_t n;
+
+	if (!has_mark(look, "_ZN4node5StartEiPPc", NULL))
+		return false;
+	*ret = '\0';
+	if (!has_mark(look, "\"" NODE_TEXT, &address) ||
+	    memory_string(look->memory, address, 32, &text) < 0)
+		return true;
+	version = text + MIN(strlen(text), strlen(NODE_TEXT));
+	n = strspn(version, "0123456789.");
+	snprintf(ret, 16, "%.*s", (int)n, version);
+	return true;
+}
+
+/* What the process is, and what its user could do to see names; seen.c tells of others. */
+static void tell_writer(const struct runtime_look *look, bool has_map, struct runtime_learnt *ret)
+{
+	char version[16];
+
+	if (!node_version(look, version))
+		return;
+	snprintf(ret->version, sizeof(ret->version), "Node.js %s", version);
+	if (!has_map)
+		snprintf(ret->problem, sizeof(ret->problem),
+			 "JavaScript functions have no names: start it with "
+			 "--perf-basic-prof (and --interpreted-frames-native-stack)");
+}
+
+/* ---- learn ---- */
+
+/* HotSpot writes it at once: an empty one is what asking it has left. Others' is empty until their buffer is full. */
+static bool has_map(const struct state *s)
+{
+	return s->file.map && !perf_file_problem(s->error) &&
+	       (s->writer != PERF_MAP_HOTSPOT || s->given || s->error == -EAGAIN ||
+		perf_map_n(s->file.map));
+}
+
+/* As if there were none: what its user can do is the same. */
+static bool is_older(const struct state *s)
+{
+	return s->error == -ETIME;
+}
+
+static void look_at_file(struct state *s)
+{
+	struct perf_map *given = java_map_take(s->file.tgid, s->file.start_boottime_ns);
+
+	if (given) {
+		perf_file_set(&s->file, given);
+		s->given = true;
+	}
+	s->error = perf_file_read(&s->file);
+	s->looked_ns = now_mono_ns();
+}
+
+static int make_state(const struct runtime_look *look, struct state **ret)
+{
+	struct state *s = xcalloc(1, sizeof(*s));
+	int r = perf_file_init(look->maps->tgid, look->maps->start_boottime_ns, &s->file);
+
+	if (r < 0) {
+		free(s);
+		return r;
+	}
+	s->writer = has_mark(look, "gHotSpotVMStructs", NULL) ? PERF_MAP_HOTSPOT : PERF_MAP_ANY;
+	*ret = s;
+	return 0;
+}
+
+static void forget(void *state)
+{
+	struct state *s = state;
+
+	if (s)
+		perf_file_done(&s->file);
+	free(s);
+}
+
+static void walk(const struct runtime_look *look, struct state *s, struct runtime_learnt *ret)
+{
+	struct pf_perfmap *data = xcalloc(1, sizeof(*data));
+
+	data->generation = perf_file_generation(&s->file);
+	data->trampolines = has_mark(look, "_PyRuntime", NULL);
+	ret->data = data;
+	ret->data_bytes = sizeof(*data);
+	ret->state = s;
+}
+
+static void tell_file_problem(const struct state *s, struct runtime_learnt *ret)
+{
+	char path[PERF_MAP_PATH_BYTES];
+
+	perf_map_path(s->file.own_pid, path);
+	if (is_older(s) && *ret->problem) {
+		size_t n = strlen(ret->problem);
+
+		snprintf(ret->problem + n, sizeof(ret->problem) - n, "; /%s is older than it",
+			 path);
+		return;
+	}
+	snprintf(ret->problem, sizeof(ret->problem), "/%s is not used: %s", path,
+		 perf_file_problem(s->error));
+}
+
+static int learn(const struct runtime_look *look, struct runtime_learnt *old,
+		 struct runtime_learnt *ret)
+{
+	struct state *s = old ? TAKE_PTR(old->state) : NULL;
+	int r = s ? 0 : make_state(look, &s);
+	bool all;
+
+	if (r < 0)
+		return r;
+	look_at_file(s);
+	tell_writer(look, has_map(s), ret);
+	if (perf_file_problem(s->error))
+		tell_file_problem(s, ret);
+	all = find_ranges(look, ret);
+	if (has_map(s) && ret->n_ranges) {
+		if (!all)
+			ranges_cut(ret, "areas of generated code");
+		walk(look, s, ret);
+		return 0;
+	}
+	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
+		java_map_want(s->file.tgid, s->file.start_boottime_ns);
+	forget(s);
+	free(TAKE_PTR(ret->ranges));
+	ret->n_ranges = 0;
+	return *ret->problem ? 0 : -ENOENT;
+}
+
+/* ---- resolve ---- */
+
+static uint64_t look_again_ns(const struct state *s)
+{
+	return s->looked_ns + (s->error == -EAGAIN ? NEXT_SLICE_NS : REFRESH_NS);
+}
+
+static const char *find(const struct state *s, uint64_t address)
+{
+	/* A file that is gone has said what it had to say. */
+	return s->error < 0 && s->error != -ENOENT ? NULL : perf_map_find(s->file.map, address);
+}
+
+/*
+ * Code has its line before it runs: what is missing though the file was read after it ran has none. Looking
+ * once for all that is asked for at once is enough.
+ */
+static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
+		   const struct runtime_words *caller, struct runtime_names *ret)
+{
+	struct state *s = state;
+	const char *name;
+
+	(void)caller;
+	if (now_mono_ns() >= look_again_ns(s))
+		look_at_file(s);
+	name = find(s, frame->a);
+	if (!name && !s->error && s->looked_ns < m->opened_ns) {
+		look_at_file(s);
+		name = find(s, frame->a);
+	}
+	if (!name && s->error < 0 && s->error != -ENOENT)
+		return s->error;
+	if (!name && s->given)
+		java_map_want(s->file.tgid, s->file.start_boottime_ns);
+	if (!name)
+		return -ENOENT;
+	perf_map_names(name, s->writer, ret);
+	return 0;
+}
+
+static const char *const marks[] = {
+	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "gHotSpotVMStructs", "_PyRuntime", NULL,
+};
+
+const struct runtime_ops perfmap_runtime = {
+	.name = "perfmap",
+	.title = "perf map",
+	.frame_kind = FRAME_APP,
+	.names_last_ns = 5 * NSEC_PER_SEC, /* code is replaced, its address says nothing of it */
+	.marks = marks,
+	.learn = learn,
+	.resolve = resolve,
+	.forget = forget,
+};

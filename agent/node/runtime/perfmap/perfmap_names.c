@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names in perf maps, as their writers make them:
+ * - HotSpot (CodeCache::write_perf_map, codeCache.cpp): Method::external_name(), "long Spin.f(int)", or a stub's name;
+ * - V8 (LinuxPerfBasicLogger, logging/log.cc): "JS:*f file.js:12:3", the kind of code before the colon, then the compiler;
+ * - .NET (PerfMap::LogJITCompiledMethod, perfmap.cpp): "int32 [app] Program::Main(string[])[Tier0]".
+ * What has none of these forms is shown as it is.
+ */
+#include "node/runtime/perfmap/perfmap.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+static void add(struct runtime_names *ret, enum frame_kind kind, const char *name, size_t n,
+		const char *file, size_t file_n, uint32_t line)
+{
+	ret->kind = kind;
+	runtime_names_add(ret, xstrndup(name, n), file_n ? xstrndup(file, file_n) : NULL, line,
+			  false);
+}
+
+/* ---- HotSpot ---- */
+
+/* "a.b.C$$Lambda/0x0123.run": the class's dots are slashes in its own form, what is behind a slash stays. */
+static char *java_name(const char *class, size_t class_n, const char *method, size_t method_n)
+{
+	char *name = xasprintf("%.*s::%.*s", (int)class_n, class, (int)method_n, method);
+
+	for (size_t i = 0; i < class_n && name[i] != '/'; i++)
+		if (name[i] == '.')
+			name[i] = '/';
+	return name;
+}
+
+/* "RETURNED CLASS.METHOD(TYPE, TYPE)". */
+static bool hotspot_method(const char *s, struct runtime_names *ret)
+{
+	const char *open = strchr(s, '('), *begin, *dot;
+	_cleanup_free_ char *name = NULL;
+
+	if (!open || !str_has_suffix(s, ")"))
+		return false;
+	begin = memrchr(s, ' ', open - s);
+	dot = memrchr(s, '.', open - s);
+	if (!begin || !dot || dot < begin + 2 || dot + 1 == open)
+		return false;
+	name = java_name(begin + 1, dot - begin - 1, dot + 1, open - dot - 1);
+	add(ret, FRAME_JVM, name, strlen(name), NULL, 0, 0);
+	return true;
+}
+
+static void hotspot(const char *s, struct runtime_names *ret)
+{
+	if (!hotspot_method(s, ret)) /* "Interpreter", "StubRoutines (1)" */
+		add(ret, strstr(s, "::") ? FRAME_JVM : FRAME_LIBRARY, s, strlen(s), NULL, 0, 0);
+}
+
+/* ---- V8 ---- */
+
+/* What is behind "KIND:", NULL: it has none of these kinds. "Script::run" is a name of another language. */
+static const char *behind_kind(const char *s, const char *const *kinds, size_t n)
+{
+	size_t len = strcspn(s, ":");
+
+	for (size_t i = 0; s[len] && s[len + 1] != ':' && i < n; i++)
+		if (strlen(kinds[i]) == len && memcmp(s, kinds[i], len) == 0)
+			return s + len + 1;
+	return NULL;
+}
+
+/*
+ * The compiler: ~ interpreter, ^ baseline, + Maglev, * Turbofan. From Node 24 on ' follows where the code is for
+ * one context only, from 26 on o precedes where it was entered in a loop. Only one such: functions are called + and *, too.
+ */
+static const char *behind_marker(const char *s)
+{
+	const char *p = s + (*s == 'o');
+
+	if (!*p || !strchr("~^+*", *p))
+		return s;
+	p++;
+	return p + (*p == '\'' && (p[-1] == '+' || p[-1] == '*'));
+}
+
+/* Takes ":NUMBER" off the end. */
+static bool take_last_number(const char *s, size_t *n, uint32_t *ret)
+{
+	size_t digits = 0;
+
+	while (digits < *n && isdigit((unsigned char)s[*n - 1 - digits]))
+		digits++;
+	if (digits == 0 || digits > 9 || digits >= *n || s[*n - 1 - digits] != ':')
+		return false;
+	*ret = (uint32_t)strtoul(s + *n - digits, NULL, 10);
+	*n -= digits + 1;
+	return true;
+}
+
+static bool begins_with_any(const char *s, const char *const *begins, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (str_has_prefix(s, begins[i]))
+			return true;
+	return false;
+}
+
+/* The last space in s[0, n), or n, which a slash follows; slash 0: anything. */
+static size_t last_space(const char *s, size_t n, char slash)
+{
+	for (size_t i = n; i > 0; i--)
+		if (s[i - 1] == ' ' && (!slash || s[i] == slash))
+			return i - 1;
+	return n;
+}
+
+static size_t find_word(const char *s, size_t n, const char *word)
+{
+	const char *p = memmem(s, n, word, strlen(word));
+
+	return p ? (size_t)(p - s) : n;
+}
+
+/*
+ * Where " FILE" begins in "NAME FILE", n: nowhere. Both may have spaces ("get size", "GET /users", "/srv/my app/a.js"). A URL has
+ * none, so it is the last word; data: alone may have some. An absolute path begins at the last word that begins
+ * with a slash. Any other file is told from the name where one space is all there is; else it is left in the name.
+ */
+static size_t file_begin(const char *s, size_t n)
+{
+	static const char *const words[] = {
+		"file:", "node:",  "http:", "https:", "wasm:", "blob:", "evalmachine.<anonymous>",
+		"[eval", "[stdin]"};
+	size_t last = last_space(s, n, '\0'), at;
+
+	if (n == 0 || *s == ' ' || last == n) /* no name; no file */
+		return n && *s == ' ' ? 0 : n;
+	if (last == n - 1) /* where eval made it, the file is "" */
+		return last;
+	if (begins_with_any(s + last + 1, words, ARRAY_SIZE(words)) ||
+	    memmem(s + last, n - last, "://", 3))
+		return last;
+	at = find_word(s, n, " data:");
+	if (at == n)
+		at = find_word(s, n, " [worker eval]");
+	if (at == n)
+		at = last_space(s, n, '/');
+	if (at < n)
+		return at;
+	at = str_has_prefix(s, "get ") || str_has_prefix(s, "set ") ? strlen("get ") : 0;
+	return at < last && memchr(s + at, ' ', last - at) ? n : last;
+}
+
+/* "NAME FILE:LINE:COLUMN"; Node 18 has no column. The file is "" where eval made the function. */
+static void v8_function(const char *s, struct runtime_names *ret)
+{
+	size_t n, name_n, file_n;
+	uint32_t line = 0, column = 0;
+
+	s = behind_marker(s);
+	n = strlen(s);
+	if (take_last_number(s, &n, &column) && !take_last_number(s, &n, &line))
+		line = column;
+	name_n = file_begin(s, n);
+	file_n = name_n < n ? n - name_n - 1 : 0;
+	if (name_n == 0)
+		add(ret, FRAME_APP, "(anonymous)", strlen("(anonymous)"), s + 1, file_n, line);
+	else
+		add(ret, FRAME_APP, s, name_n, s + name_n + 1, file_n, line);
+}
+
+/* "NAME-INDEX-COMPILER" of WebAssembly: the same function has several. */
+static bool v8_wasm(const char *s, struct runtime_names *ret)
+{
+	static const char *const compilers[] = {"-liftoff", "-turbofan"};
+	size_t n = strlen(s), digits = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(compilers); i++) {
+		if (!str_has_suffix(s, compilers[i]))
+			continue;
+		n -= strlen(compilers[i]);
+		while (digits < n && isdigit((unsigned char)s[n - 1 - digits]))
+			digits++;
+		if (digits == 0 || digits + 1 >= n || s[n - 1 - digits] != '-')
+			return false;
+		add(ret, FRAME_APP, s, n - digits - 1, NULL, 0, 0);
+		return true;
+	}
+	return false;
+}
+
+/* "RegExp:SOURCE"; from Node 24 on "RegExp.> src: 'SOURCE' flags: 'FLAGS'". Shown as the first one is. */
+static bool v8_regexp(const char *s, struct runtime_names *ret)
+{
+	static const char head[] = "RegExp", source[] = " src: '", flags[] = "' flags: '";
+	_cleanup_free_ char *name = NULL;
+	const char *begin, *p;
+	size_t n;
+
+	if (!str_has_prefix(s, head))
+		return false;
+	begin = s + strlen(head);
+	if (begin[0] == ':' && begin[1] != ':') {
+		add(ret, FRAME_APP, s, strlen(s), NULL, 0, 0);
+		return true;
+	}
+	p = *begin == '.' ? strstr(begin, source) : NULL;
+	if (!p || p > begin + strcspn(begin, " "))
+		return false;
+	p += strlen(source);
+	n = strlen(p);
+	for (size_t i = n; i > 0; i--) /* the last one is V8's own */
+		if (str_has_prefix(p + i - 1, flags)) {
+			n = i - 1;
+			break;
+		}
+	name = xasprintf("%s:%.*s", head, (int)n, p);
+	add(ret, FRAME_APP, name, strlen(name), NULL, 0, 0);
+	return true;
+}
+
+static bool v8(const char *s, struct runtime_names *ret)
+{
+	static const char *const functions[] = {"JS",	"LazyCompile", "Function",
+						"Eval", "Script",      "Callback"};
+	static const char *const stubs[] = {"Builtin", "BytecodeHandler", "Stub", "Handler"};
+	const char *rest = behind_kind(s, functions, ARRAY_SIZE(functions));
+
+	if (rest) {
+		if (!v8_wasm(rest, ret))
+			v8_function(rest, ret);
+		return true;
+	}
+	rest = behind_kind(s, stubs, ARRAY_SIZE(stubs));
+	if (rest && *rest) {
+		add(ret, FRAME_LIBRARY, rest, strlen(rest), NULL, 0, 0);
+		return true;
+	}
+	return v8_regexp(s, ret);
+}
+
+/* ---- .NET ---- */
+
+/* "RETURNED [ASSEMBLY] TYPE::METHOD(TYPES)[TIER]". */
+static bool dotnet(const char *s, struct runtime_names *ret)
+{
+	const char *open = strchr(s, '['), *name = open ? strstr(open, "] ") : NULL, *end;
+
+	if (!name || !str_has_suffix(s, "]"))
+		return false;
+	name += strlen("] ");
+	end = strchr(name, '(');
+	if (!end || end == name || !memmem(name, end - name, "::", 2))
+		return false;
+	add(ret, FRAME_APP, name, end - name, NULL, 0, 0);
+	return true;
+}
+
+void perf_map_names(const char *line_name, enum perf_map_writer writer, struct runtime_names *ret)
+{
+	if (writer == PERF_MAP_HOTSPOT)
+		hotspot(line_name, ret);
+	else if (!v8(line_name, ret) && !dotnet(line_name, ret))
+		add(ret, FRAME_APP, line_name, strlen(line_name), NULL, 0, 0);
+}

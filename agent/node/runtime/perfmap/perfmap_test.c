@@ -1,0 +1,780 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/runtime/java_attach/attach.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- lines ---- */
+
+static struct perf_map *map_of(const char *text)
+{
+	struct perf_map *m = perf_map_new();
+
+	perf_map_add(m, text, strlen(text));
+	return m;
+}
+
+static void test_number_forms(void **state)
+{
+	struct perf_map *m = map_of("0x00007f0000001000 0x0000000000000338 long Spin.f(int)\n"
+				    "7f0000002000 1a4 JS:~f a.js:1:1\n"
+				    "7F00000030A0 1F upper\r\n");
+
+	(void)state;
+	assert_int_equal(perf_map_n(m), 3);
+	assert_string_equal(perf_map_find(m, 0x7f0000001000), "long Spin.f(int)");
+	assert_string_equal(perf_map_find(m, 0x7f0000001337), "long Spin.f(int)");
+	assert_null(perf_map_find(m, 0x7f0000001338));
+	assert_null(perf_map_find(m, 0x7f0000000fff));
+	assert_string_equal(perf_map_find(m, 0x7f00000021a3), "JS:~f a.js:1:1");
+	assert_string_equal(perf_map_find(m, 0x7f00000030a0), "upper");
+	perf_map_free(m);
+}
+
+/* What was written last holds, and what lay below it has ended as a whole. */
+static void test_newest_wins(void **state)
+{
+	struct perf_map *m = map_of("1000 100 old\n1100 100 next\n2000 10 other\n"
+				    "1080 100 new\n");
+
+	(void)state;
+	assert_int_equal(perf_map_n(m), 2);
+	assert_null(perf_map_find(m, 0x1000));
+	assert_string_equal(perf_map_find(m, 0x1080), "new");
+	assert_string_equal(perf_map_find(m, 0x117f), "new");
+	assert_null(perf_map_find(m, 0x1180));
+	assert_string_equal(perf_map_find(m, 0x2000), "other");
+	assert_int_equal(perf_map_replaced(m), 2);
+	perf_map_free(m);
+}
+
+static void test_bad_lines_are_left_out(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"x",
+		"1000",
+		"1000 10",
+		"1000 10 ",
+		"1000  ",
+		"g000 10 f",
+		"-1000 10 f",
+		"1000 0 f",		  /* no bytes */
+		"1000 40000001 f",	  /* no function is so large */
+		"fffffffffffffff0 20 f",  /* past the end of memory */
+		"11000000000001000 10 f", /* more than 64 bits */
+		"0x 10 f",
+	};
+	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "malformed");
+	uint64_t before = counter_get(c);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		_cleanup_free_ char *text = xasprintf("%s\n2000 10 good\n", bad[i]);
+		struct perf_map *m = map_of(text);
+
+		assert_int_equal(perf_map_n(m), 1);
+		assert_string_equal(perf_map_find(m, 0x2000), "good");
+		perf_map_free(m);
+	}
+	assert_int_equal(counter_get(c) - before, ARRAY_SIZE(bad));
+}
+
+static void test_lines_may_be_cut_anywhere(void **state)
+{
+	static const char text[] = "1000 10 one\n2000 10 two\n3000 10 not whole";
+	struct perf_map *m = perf_map_new();
+
+	(void)state;
+	for (size_t i = 0; i < strlen(text); i++)
+		perf_map_add(m, text + i, 1);
+	assert_int_equal(perf_map_n(m), 2);
+	assert_string_equal(perf_map_find(m, 0x1005), "one");
+	assert_string_equal(perf_map_find(m, 0x2005), "two");
+	perf_map_add(m, ", now\n", 6);
+	assert_string_equal(perf_map_find(m, 0x3000), "not whole, now");
+	perf_map_free(m);
+}
+
+static void test_long_line_is_cut(void **state)
+{
+	_cleanup_free_ char *name = xmalloc(100001), *text = NULL;
+	struct perf_map *m;
+
+	(void)state;
+	memset(name, 'a', 100000);
+	name[100000] = '\0';
+	text = xasprintf("1000 10 %s\n2000 10 two\n", name);
+	m = map_of(text);
+	assert_int_equal(strlen(perf_map_find(m, 0x1000)), PERF_MAP_LINE_MAX - strlen("1000 10 "));
+	assert_string_equal(perf_map_find(m, 0x2000), "two");
+	perf_map_free(m);
+}
+
+static void test_functions_have_a_limit(void **state)
+{
+	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "limit");
+	struct perf_map *m = perf_map_new();
+	uint64_t before = counter_get(c);
+	char line[64];
+
+	(void)state;
+	for (unsigned i = 0; i < 300000; i++) {
+		int n = snprintf(line, sizeof(line), "%x 10 f\n", 0x10000 + 16 * i);
+
+		perf_map_add(m, line, n);
+	}
+	assert_true(perf_map_n(m) > 100000 && perf_map_n(m) < 300000);
+	assert_true(counter_get(c) - before == 300000 - perf_map_n(m));
+	/* What is known still ends when its place is given to others. */
+	assert_string_equal(perf_map_find(m, 0x10000), "f");
+	perf_map_add(m, "10000 20 bigger\n", 16);
+	assert_string_equal(perf_map_find(m, 0x10010), "bigger");
+	perf_map_free(m);
+}
+
+/* ---- names ---- */
+
+static void add_long_names(struct perf_map *m, unsigned n)
+{
+	char line[1100];
+
+	for (unsigned k = 0; k < n; k++)
+		perf_map_add(m, line,
+			     snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
+}
+
+/* Large maps of a few processes are not the end of the others'. */
+static void test_large_maps_leave_a_share(void **state)
+{
+	struct perf_map *large[5], *small = perf_map_new();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
+		large[i] = perf_map_new();
+		add_long_names(large[i], 20000);
+	}
+	assert_true(perf_map_n(large[4]) < perf_map_n(large[0]));
+	add_long_names(small, 1000);
+	assert_int_equal(perf_map_n(small), 1000);
+	perf_map_free(small);
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++)
+		perf_map_free(large[i]);
+}
+
+/*
+ * Lines of Node 18.18, 20.18, 22.20, 24.19, 25.9 and 26.10, with --perf-basic-prof and --interpreted-frames-native-stack: of one
+ * program, names of each kind in files of each kind.
+ */
+#define MAIN  "file:///tmp/nodes/app/main.mjs"
+#define OTHER "file:///tmp/nodes/app/mod%20space.mjs"
+#define SPACE "/tmp/nodes/app/dir with space/plain.cjs"
+static const struct {
+	const char *line, *name, *file;
+	unsigned at;
+} names_of_node[] = {
+	/* the compilers of each version */
+	{"LazyCompile:~hotLocal " MAIN ":5", "hotLocal", MAIN, 5}, /* 18 */
+	{"Function:^hotLocal " MAIN ":5", "hotLocal", MAIN, 5},
+	{"LazyCompile:*hotLocal " MAIN ":5", "hotLocal", MAIN, 5},
+	{"JS:~hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* 20 on */
+	{"JS:^hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
+	{"JS:*hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
+	{"JS:+hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* 24 on */
+	{"JS:+'gen " MAIN ":15:7", "gen", MAIN, 15},
+	{"JS:*'get size " MAIN ":14:11", "get size", MAIN, 14},
+	{"JS:o+hotExported " OTHER ":1:28", "hotExported", OTHER, 1}, /* 26 */
+	{"JS:o*hotExported " OTHER ":1:28", "hotExported", OTHER, 1},
+	{"JS:o+'hotExported " OTHER ":1:28", "hotExported", OTHER, 1},
+	{"JS:hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* not to be optimized */
+	{"JS:~o " MAIN ":5:18", "o", MAIN, 5},
+	{"JS:o*o " MAIN ":5:18", "o", MAIN, 5},
+	{"JS:o " MAIN ":5:18", "o", MAIN, 5},
+	/* names */
+	{"JS:++ " MAIN ":10:8", "+", MAIN, 10},
+	{"JS:o*+ " MAIN ":10:8", "+", MAIN, 10},
+	{"JS:~+ " MAIN ":10:8", "+", MAIN, 10},
+	{"JS:*a;b:7:8 " MAIN ":11:12", "a;b:7:8", MAIN, 11},
+	{"Function:^a;b:7:8 " MAIN ":11", "a;b:7:8", MAIN, 11},
+	{"JS:*get foo bar " MAIN ":9:16", "get foo bar", MAIN, 9},
+	{"JS:*GET /users/:id " MAIN ":12:19", "GET /users/:id", MAIN, 12},
+	{"JS:^/api/v1 " SPACE ":3:31", "/api/v1", SPACE, 3},
+	{"JS:^GET /a b/:x " SPACE ":3:67", "GET /a b/:x", SPACE, 3},
+	{"JS:*#secret " MAIN ":18:18", "#secret", MAIN, 18},
+	{"Function:~<instance_members_initializer> " MAIN ":18", "<instance_members_initializer>",
+	 MAIN, 18},
+	{"JS:^ " MAIN ":1:1", "(anonymous)", MAIN, 1},
+	{"Script:~ node:internal/main/run_main_module:1:1", "(anonymous)",
+	 "node:internal/main/run_main_module", 1},
+	{"JS:^requireBuiltin node:internal/bootstrap/realm:420:24", "requireBuiltin",
+	 "node:internal/bootstrap/realm", 420},
+	/* files */
+	{"JS:*hotCommon " SPACE ":1:19", "hotCommon", SPACE, 1},
+	{"LazyCompile:*hotCommon " SPACE ":1", "hotCommon", SPACE, 1},
+	{"Eval:~ " SPACE ":1:1", "(anonymous)", SPACE, 1},
+	{"Eval:~ /srv/my app /a.js:1:1", "(anonymous)", "/srv/my app /a.js", 1},
+	{"Eval:~ :1:1", "(anonymous)", NULL, 1},
+	{"JS:*inEval :1:17", "inEval", NULL, 1},
+	{"Function:^inEval :1", "inEval", NULL, 1},
+	{"JS:o* :1:20", "(anonymous)", NULL, 1},
+	{"JS:~GET /users :1:5", "GET /users", NULL, 1},
+	{"JS:~two words :1:5", "two words", NULL, 1},
+	{"JS:*inVm evalmachine.<anonymous>:1:15", "inVm", "evalmachine.<anonymous>", 1},
+	{"JS:~get x [eval]:1:15", "get x", "[eval]", 1},
+	{"JS:~f [eval]-wrapper:6:24", "f", "[eval]-wrapper", 6},
+	{"JS:~f [worker eval]:1:9", "f", "[worker eval]", 1},
+	{"JS:~f data:text/javascript,export function f() {}:1:32", "f",
+	 "data:text/javascript,export function f() {}", 1},
+	{"JS:~f webpack://app/./src/x.js:3:1", "f", "webpack://app/./src/x.js", 3},
+	{"JS:~f app.js:3:1", "f", "app.js", 3},
+	{"JS:~get f app.js:3:1", "get f", "app.js", 3},
+	{"JS:~get app.js:3:1", "get", "app.js", 3},
+	/* where the name ends cannot be told: no file is better than a wrong one */
+	{"JS:*inVm2 rel name.js:1:16", "inVm2 rel name.js", NULL, 1},
+	/* WebAssembly has no file */
+	{"JS:wasm-function[0]-0-liftoff", "wasm-function[0]", NULL, 0},
+	{"JS:wasm-function[0]-0-turbofan", "wasm-function[0]", NULL, 0},
+	{"Function:std::f(int, char)-12-turbofan", "std::f(int, char)", NULL, 0},
+	{"JS:-0-liftoff", "-0-liftoff", NULL, 0},
+	/* regular expressions: one name in all versions */
+	{"RegExp:^(?:a;b|c d)+;? 42$", "RegExp:^(?:a;b|c d)+;? 42$", NULL, 0},
+	{"RegExp:[\"'<>&]+\\\\x3b x3$", "RegExp:[\"'<>&]+\\\\x3b x3$", NULL, 0},
+	{"RegExp.> src: '^(?:a;b|c d)+;? 42$' flags: ''", "RegExp:^(?:a;b|c d)+;? 42$", NULL, 0},
+	{"RegExp.< src: '^(?:x y:12:3)+$' flags: 'i'", "RegExp:^(?:x y:12:3)+$", NULL, 0},
+	{"RegExp.< src: '(\u00e9|\u6f22\u5b57)+ 7$' flags: 'u'", "RegExp:(\u00e9|\u6f22\u5b57)+ 7$",
+	 NULL, 0},
+	{"RegExp.< src: 'x' flags: 'y' flags: 'g'", "RegExp:x' flags: 'y", NULL, 0},
+	{"RegExp.< src: 'its end is not in the li", "RegExp:its end is not in the li", NULL, 0},
+};
+
+static void test_names_of_node(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names_of_node); i++) {
+		struct runtime_names n = {0};
+
+		perf_map_names(names_of_node[i].line, PERF_MAP_ANY, &n);
+		assert_int_equal(n.n, 1);
+		assert_string_equal(n.items[0].name, names_of_node[i].name);
+		if (!str_equal(n.items[0].file, names_of_node[i].file))
+			fail_msg("%s: file %s", names_of_node[i].line, n.items[0].file);
+		assert_int_equal(n.items[0].line, names_of_node[i].at);
+		assert_int_equal(n.kind, FRAME_APP);
+		runtime_names_done(&n);
+	}
+}
+
+static const struct {
+	const char *line;
+	enum perf_map_writer writer;
+	enum frame_kind kind;
+	const char *name, *file;
+	unsigned at;
+} names_of_writers[] = {
+	{"long Spin.f(int)", PERF_MAP_HOTSPOT, FRAME_JVM, "Spin::f", NULL, 0},
+	{"java.lang.String java.util.Map$1.get(java.lang.Object, int)", PERF_MAP_HOTSPOT, FRAME_JVM,
+	 "java/util/Map$1::get", NULL, 0},
+	{"void a.B$$Lambda/0x00007f12.run()", PERF_MAP_HOTSPOT, FRAME_JVM,
+	 "a/B$$Lambda/0x00007f12::run", NULL, 0},
+	{"void a.B.<init>()", PERF_MAP_HOTSPOT, FRAME_JVM, "a/B::<init>", NULL, 0},
+	{"Interpreter", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "Interpreter", NULL, 0},
+	{"StubRoutines (1)", PERF_MAP_HOTSPOT, FRAME_LIBRARY, "StubRoutines (1)", NULL, 0},
+	{"C1 Runtime throw_range_check_failed blob", PERF_MAP_HOTSPOT, FRAME_LIBRARY,
+	 "C1 Runtime throw_range_check_failed blob", NULL, 0},
+	{"JS:*leaf /tmp/spin.js:1:14", PERF_MAP_ANY, FRAME_APP, "leaf", "/tmp/spin.js", 1},
+	{"JS:~get bar /tmp/my spin.js:3:20", PERF_MAP_ANY, FRAME_APP, "get bar", "/tmp/my spin.js",
+	 3},
+	{"JS:^ /tmp/spin.js:5:74", PERF_MAP_ANY, FRAME_APP, "(anonymous)", "/tmp/spin.js", 5},
+	{"LazyCompile:*fn file.js:12:3", PERF_MAP_ANY, FRAME_APP, "fn", "file.js", 12},
+	{"JS:~hot file:///srv/app/x.mjs:7:1", PERF_MAP_ANY, FRAME_APP, "hot",
+	 "file:///srv/app/x.mjs", 7},
+	{"Eval:~ node:internal/main:1:1", PERF_MAP_ANY, FRAME_APP, "(anonymous)",
+	 "node:internal/main", 1},
+	{"Function:~", PERF_MAP_ANY, FRAME_APP, "(anonymous)", NULL, 0},
+	{"JS:~bare", PERF_MAP_ANY, FRAME_APP, "bare", NULL, 0},
+	{"Builtin:ArrayMap", PERF_MAP_ANY, FRAME_LIBRARY, "ArrayMap", NULL, 0},
+	{"BytecodeHandler:Ldar.Wide", PERF_MAP_ANY, FRAME_LIBRARY, "Ldar.Wide", NULL, 0},
+	{"int32 [hello] Program::Main(string[])[Tier0]", PERF_MAP_ANY, FRAME_APP, "Program::Main",
+	 NULL, 0},
+	{"instance void [System.Private.CoreLib] System.Threading.Thread::StartCallback()"
+	 "[PreJIT]",
+	 PERF_MAP_ANY, FRAME_APP, "System.Threading.Thread::StartCallback", NULL, 0},
+	/* of other languages; the first words are kinds of V8's, too */
+	{"wasm[0]::function[3]", PERF_MAP_ANY, FRAME_APP, "wasm[0]::function[3]", NULL, 0},
+	{"Script::run", PERF_MAP_ANY, FRAME_APP, "Script::run", NULL, 0},
+	{"Handler::handle", PERF_MAP_ANY, FRAME_APP, "Handler::handle", NULL, 0},
+	{"RegExp::match", PERF_MAP_ANY, FRAME_APP, "RegExp::match", NULL, 0},
+	{"JIT$Function::call", PERF_MAP_ANY, FRAME_APP, "JIT$Function::call", NULL, 0},
+	{"$lists:map/2", PERF_MAP_ANY, FRAME_APP, "$lists:map/2", NULL, 0},
+	{"julia_hot_1234", PERF_MAP_ANY, FRAME_APP, "julia_hot_1234", NULL, 0},
+	{"TRACE_1::/srv/a b.lua:3", PERF_MAP_ANY, FRAME_APP, "TRACE_1::/srv/a b.lua:3", NULL, 0},
+	{"py::hot:/srv/a b.py", PERF_MAP_ANY, FRAME_APP, "py::hot:/srv/a b.py", NULL, 0},
+	{"bad\x1b[31m\xff", PERF_MAP_ANY, FRAME_APP, "bad?[31m?", NULL, 0},
+};
+
+static void test_names(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names_of_writers); i++) {
+		struct runtime_names n = {0};
+
+		perf_map_names(names_of_writers[i].line, names_of_writers[i].writer, &n);
+		assert_int_equal(n.n, 1);
+		assert_string_equal(n.items[0].name, names_of_writers[i].name);
+		assert_int_equal(n.kind, names_of_writers[i].kind);
+		assert_true(str_equal(n.items[0].file, names_of_writers[i].file));
+		assert_int_equal(n.items[0].line, names_of_writers[i].at);
+		runtime_names_done(&n);
+	}
+}
+
+/* ---- the file of a process ---- */
+
+struct place { /* this process's own map */
+	struct perf_file file;
+	char path[64];
+};
+
+static int set_up(void **state)
+{
+	struct place *p = xcalloc(1, sizeof(*p));
+	uint64_t start;
+
+	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
+	assert_int_equal(perf_file_init(getpid(), start, &p->file), 0);
+	assert_int_equal(p->file.own_pid, getpid());
+	snprintf(p->path, sizeof(p->path), "/tmp/perf-%d.map", getpid());
+	unlink(p->path);
+	*state = p;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct place *p = *state;
+
+	unlink(p->path);
+	perf_file_done(&p->file);
+	free(p);
+	return 0;
+}
+
+static void write_file(const char *path, const char *text, int flags)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static void test_file_grows(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	write_file(p->path, "1000 10 one\n2000 10 tw", 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "one");
+	assert_null(perf_map_find(p->file.map, 0x2000));
+	write_file(p->path, "o\n1000 8 again\n", O_APPEND);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x2000), "two");
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "again");
+	/* It is gone: what was read stays. */
+	unlink(p->path);
+	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	assert_string_equal(perf_map_find(p->file.map, 0x2000), "two");
+}
+
+/* As HotSpot does: the same file, another content, not shorter. */
+static void test_file_written_anew(void **state)
+{
+	struct place *p = *state;
+
+	write_file(p->path, "1000 10 one\n2000 10 two\n", 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	write_file(p->path, "4000 10 four\n5000 10 five\n6000 10 six\n", O_TRUNC);
+	assert_int_equal(perf_file_read(&p->file), -EBUSY); /* not all the time */
+	p->file.restarted_ns -= 61 * NSEC_PER_SEC;
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_null(perf_map_find(p->file.map, 0x1000));
+	assert_string_equal(perf_map_find(p->file.map, 0x4000), "four");
+	assert_string_equal(perf_map_find(p->file.map, 0x6000), "six");
+}
+
+static void test_hostile_files(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(symlink("/etc/passwd", p->path), 0);
+	assert_int_equal(perf_file_read(&p->file), -ELOOP);
+	unlink(p->path);
+	assert_int_equal(mkfifo(p->path, 0666), 0);
+	assert_int_equal(perf_file_read(&p->file), -ENOTSUP);
+	unlink(p->path);
+	assert_int_equal(mkdir(p->path, 0700), 0);
+	assert_int_equal(perf_file_read(&p->file), -ENOTSUP);
+	rmdir(p->path);
+	write_file(p->path, "1000 10 one\n", 0);
+	assert_int_equal(truncate(p->path, 10ll << 30), 0);
+	assert_int_equal(perf_file_read(&p->file), -EFBIG);
+	assert_null(p->file.map);
+	assert_string_equal(perf_file_problem(-EFBIG), "it is larger than 256 MiB");
+}
+
+static void test_file_of_another_user(void **state)
+{
+	struct place *p = *state;
+
+	if (geteuid() != 0) {
+		print_message("skipped: only root can make a file of another user\n");
+		skip();
+	}
+	write_file(p->path, "1000 10 one\n", 0);
+	assert_int_equal(chown(p->path, 12345, 12345), 0);
+	assert_int_equal(perf_file_read(&p->file), -EPERM);
+	assert_int_equal(chown(p->path, 0, 0), 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+}
+
+/* As if it was there when the process began: a container's /tmp that outlived the one before. */
+static void make_older(const struct place *p)
+{
+	uint64_t age_ns = now_boot_ns() - p->file.start_boottime_ns + 2 * NSEC_PER_SEC;
+	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}};
+
+	clock_gettime(CLOCK_REALTIME, &t[1]);
+	t[1].tv_sec -= (time_t)(age_ns / NSEC_PER_SEC);
+	assert_int_equal(utimensat(AT_FDCWD, p->path, t, 0), 0);
+}
+
+static void test_file_older_than_its_process(void **state)
+{
+	struct place *p = *state;
+
+	write_file(p->path, "1000 10 other\n", 0);
+	make_older(p);
+	assert_int_equal(chmod(p->path, 0600), 0); /* a change, but not of what is in it */
+	assert_int_equal(perf_file_read(&p->file), -ETIME);
+	assert_null(p->file.map);
+	assert_string_equal(perf_file_problem(-ETIME), "it was written before the process began");
+	write_file(p->path, "1000 10 own\n", O_TRUNC);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	make_older(p); /* the clock was set: it is the file that was read */
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	unlink(p->path);
+	write_file(p->path, "1000 10 others\n", 0);
+	make_older(p);
+	assert_int_equal(perf_file_read(&p->file), -ENOENT); /* as if it were gone */
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+}
+
+/* A JVM is being asked: its map is empty until it writes. What was known stays. */
+static void test_empty_file_takes_nothing_away(void **state)
+{
+	struct place *p = *state;
+
+	perf_file_set(&p->file, map_of("1000 10 given\n"));
+	write_file(p->path, "", 0);
+	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "given");
+	write_file(p->path, "1000 10 written\n", 0);
+	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "written");
+}
+
+/* Large ones are read a piece at a time, and no name is told before all is. */
+static void test_large_file_in_slices(void **state)
+{
+	struct place *p = *state;
+	unsigned turns = 0;
+	FILE *f = fopen(p->path, "we");
+	int r;
+
+	for (unsigned i = 0; i < 400000; i++)
+		fprintf(f, "%x 10 the same place, another function\n", 0x1000 + i % 64 * 16);
+	fprintf(f, "1000 10 last\n");
+	fclose(f);
+	while ((r = perf_file_read(&p->file)) == -EAGAIN)
+		turns++;
+	assert_int_equal(r, 0);
+	assert_true(turns >= 1);
+	assert_int_equal(perf_map_n(p->file.map), 64);
+	assert_string_equal(perf_map_find(p->file.map, 0x1000), "last");
+}
+
+static void test_process_is_gone(void **state)
+{
+	struct place *p = *state;
+	struct perf_file f;
+	uint64_t start = p->file.start_boottime_ns;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(perf_file_init(pid, start, &f), -ESRCH);
+	/* The number is another process's by now. */
+	assert_int_equal(perf_file_init(getpid(), start + NSEC_PER_SEC, &f), -ESRCH);
+}
+
+/* ---- a process with generated code: this one ---- */
+
+#define CODE_BYTES 8192
+
+struct code {
+	struct place *place;
+	uint8_t *at;
+	struct mappings *maps;
+	struct elf_index **indexes;
+};
+
+static void read_code(struct place *p, struct code *ret)
+{
+	assert_int_equal(mappings_read(getpid(), p->file.start_boottime_ns, 0, &ret->maps), 0);
+	ret->indexes = xcalloc(ret->maps->n + 1, sizeof(struct elf_index *));
+}
+
+static void make_code(struct place *p, struct code *ret)
+{
+	ret->place = p;
+	ret->at = mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(ret->at != MAP_FAILED);
+	read_code(p, ret);
+}
+
+static void code_done(struct code *c)
+{
+	munmap(c->at, CODE_BYTES);
+	mappings_unref(c->maps);
+	free(c->indexes);
+}
+
+static struct runtime_process *learn(const struct code *c, struct runtime_process *old)
+{
+	struct runtime_process *p = NULL;
+	bool again;
+
+	assert_int_equal(runtimes_learn(old, c->maps, c->indexes, &p, &again), 0);
+	assert_false(again);
+	runtime_process_unref(old);
+	return p;
+}
+
+/* NULL: it has no name. */
+static char *name_of(struct runtime_process *p, uint64_t address)
+{
+	struct runtime_ask a = {.kind = PF_RUNTIME_PERFMAP, .frame = {0, address, 0}};
+	char *name;
+
+	assert_int_equal(runtimes_resolve(p, &a, 1), 0);
+	if (a.error)
+		return NULL;
+	name = xstrdup(a.names.items[0].name);
+	runtime_names_done(&a.names);
+	return name;
+}
+
+static void write_lines(const struct place *p, uint64_t address, const char *name, int flags)
+{
+	_cleanup_free_ char *line = xasprintf("%" PRIx64 " 10 %s\n", address, name);
+
+	write_file(p->path, line, flags);
+}
+
+static void test_process_with_a_map(void **state)
+{
+	_cleanup_free_ char *name = NULL;
+	struct runtime_process *p;
+	struct runtime_view v;
+	struct code c;
+
+	make_code(*state, &c);
+	write_lines(c.place, (uintptr_t)c.at, "JS:*one /a.js:1:1", 0);
+	p = learn(&c, NULL);
+	assert_int_equal(runtime_process_n(p), 1);
+	v = runtime_process_at(p, 0);
+	assert_int_equal(v.kind, PF_RUNTIME_PERFMAP);
+	assert_non_null(v.learnt->data);
+	assert_string_equal(v.learnt->problem, "");
+	assert_int_equal(v.learnt->n_ranges, 1);
+	assert_true(v.learnt->ranges[0].start == (uintptr_t)c.at);
+	assert_true(v.learnt->ranges[0].end == (uintptr_t)c.at + CODE_BYTES);
+	assert_true(v.learnt->ranges[0].managed);
+	name = name_of(p, (uintptr_t)c.at + 15);
+	assert_string_equal(name, "one");
+	assert_null(name_of(p, (uintptr_t)c.at + 16));
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+/* As many areas as are told, and one more: its user is told of that. */
+static void test_too_many_areas_are_told(void **state)
+{
+	enum { N = RUNTIME_RANGES_MAX + 1, PAGE = 4096 };
+	size_t bytes = 2 * N * PAGE; /* between two of them lies a page that is none */
+	struct code c = {.place = *state};
+	struct runtime_process *p;
+	struct runtime_view v;
+
+	c.at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(c.at != MAP_FAILED);
+	for (size_t i = 0; i < N; i++) {
+		assert_int_equal(mprotect(c.at + 2 * i * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
+		if (i < RUNTIME_RANGES_MAX - 1)
+			continue;
+		read_code(c.place, &c);
+		write_lines(c.place, (uintptr_t)c.at, "one", 0);
+		p = learn(&c, NULL);
+		assert_int_equal(runtime_process_n(p), 1);
+		v = runtime_process_at(p, 0);
+		assert_non_null(v.learnt->data);
+		assert_int_equal(v.learnt->n_ranges, RUNTIME_RANGES_MAX);
+		assert_string_equal(v.learnt->problem,
+				    i < RUNTIME_RANGES_MAX
+					    ? ""
+					    : "it has more areas of generated code than are told");
+		runtime_process_unref(p);
+		mappings_unref(c.maps);
+		free(c.indexes);
+	}
+	munmap(c.at, bytes);
+}
+
+/* A name that is missing may just have been written; one that was replaced is another frame's. */
+static void test_map_grows(void **state)
+{
+	_cleanup_free_ char *name = NULL, *second = NULL;
+	uint64_t generation;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	write_lines(c.place, (uintptr_t)c.at, "one", 0);
+	p = learn(&c, NULL);
+	generation = ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation;
+	write_lines(c.place, (uintptr_t)c.at + 0x100, "two", O_APPEND);
+	name = name_of(p, (uintptr_t)c.at +
+				  0x100); /* at once: it would stay unnamed for ten seconds */
+	assert_non_null(name);
+	assert_string_equal(name, "two");
+	p = learn(&c, p);
+	assert_true(generation ==
+		    ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation);
+	write_lines(c.place, (uintptr_t)c.at, "three", O_APPEND);
+	p = learn(&c, p);
+	assert_true(generation <
+		    ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation);
+	second = name_of(p, (uintptr_t)c.at);
+	assert_string_equal(second, "three");
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+static void test_map_is_refused(void **state)
+{
+	_cleanup_free_ char *want = NULL;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	assert_null(learn(&c, NULL)); /* code, but nobody names it */
+	assert_int_equal(symlink("/etc/passwd", c.place->path), 0);
+	p = learn(&c, NULL);
+	assert_int_equal(runtime_process_n(p), 1);
+	assert_null(runtime_process_at(p, 0).learnt->data);
+	want = xasprintf("%s is not used: it is a symbolic link", c.place->path);
+	assert_string_equal(runtime_process_at(p, 0).learnt->problem, want);
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+static void test_older_map_is_told(void **state)
+{
+	_cleanup_free_ char *want = NULL, *name = NULL;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	write_lines(c.place, (uintptr_t)c.at, "other", 0);
+	make_older(c.place);
+	p = learn(&c, NULL);
+	assert_int_equal(runtime_process_n(p), 1);
+	assert_null(runtime_process_at(p, 0).learnt->data);
+	want = xasprintf("%s is not used: it was written before the process began", c.place->path);
+	assert_string_equal(runtime_process_at(p, 0).learnt->problem, want);
+	write_lines(c.place, (uintptr_t)c.at, "own", O_TRUNC);
+	p = learn(&c, p);
+	assert_string_equal(runtime_process_at(p, 0).learnt->problem, "");
+	name = name_of(p, (uintptr_t)c.at);
+	assert_non_null(name);
+	assert_string_equal(name, "own");
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+/* What a JVM was asked for is used as a file would be, and outlives it. */
+static void test_given_map(void **state)
+{
+	_cleanup_free_ char *text = NULL, *name = NULL;
+	struct runtime_process *p;
+	struct code c;
+
+	make_code(*state, &c);
+	text = xasprintf("%" PRIx64 " 10 given\n", (uint64_t)(uintptr_t)c.at);
+	java_map_give(getpid(), c.maps->start_boottime_ns, map_of(text));
+	p = learn(&c, NULL);
+	p = learn(&c, p);
+	name = name_of(p, (uintptr_t)c.at);
+	assert_string_equal(name, "given");
+	assert_false(runtime_java_unnamed(getpid(), c.maps->start_boottime_ns));
+	assert_null(name_of(p, (uintptr_t)c.at + 0x100));
+	assert_true(runtime_java_unnamed(getpid(), c.maps->start_boottime_ns));
+	runtime_process_unref(p);
+	code_done(&c);
+}
+
+int main(void)
+{
+#define FILE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_number_forms),
+		cmocka_unit_test(test_newest_wins),
+		cmocka_unit_test(test_bad_lines_are_left_out),
+		cmocka_unit_test(test_lines_may_be_cut_anywhere),
+		cmocka_unit_test(test_long_line_is_cut),
+		cmocka_unit_test(test_functions_have_a_limit),
+		cmocka_unit_test(test_large_maps_leave_a_share),
+		cmocka_unit_test(test_names_of_node),
+		cmocka_unit_test(test_names),
+		FILE_TEST(test_file_grows),
+		FILE_TEST(test_file_written_anew),
+		FILE_TEST(test_hostile_files),
+		FILE_TEST(test_file_of_another_user),
+		FILE_TEST(test_file_older_than_its_process),
+		FILE_TEST(test_empty_file_takes_nothing_away),
+		FILE_TEST(test_large_file_in_slices),
+		FILE_TEST(test_process_is_gone),
+		FILE_TEST(test_process_with_a_map),
+		FILE_TEST(test_too_many_areas_are_told),
+		FILE_TEST(test_map_grows),
+		FILE_TEST(test_map_is_refused),
+		FILE_TEST(test_older_map_is_told),
+		FILE_TEST(test_given_map),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects of a Python process, as its memory has them: str (Include/cpython/unicodeobject.h) and
+ * dict (Objects/dict-common.h of 3.8, Include/internal/pycore_dict.h of 3.11 and later).
+ */
+#include "node/runtime/python/python.h"
+
+#define OBJECT_TYPE 8 /* ob_type, in a build without reference tracing */
+
+/* ---- str ---- */
+
+#define STRING_LENGTH	  16
+#define STRING_STATE	  32
+#define STRING_HEAD_BYTES 36
+/* Bits of its state, the same in all versions with a GIL. */
+#define STATE_KIND(state)    ((state) >> 2 & 7) /* bytes a character */
+#define STATE_COMPACT(state) ((state) >> 5 & 1)
+#define STATE_ASCII(state)   ((state) >> 6 & 1)
+
+static void put_utf8(struct buf *b, uint32_t c)
+{
+	if (c < 0x80) {
+		buf_putc(b, (char)c);
+	} else if (c < 0x800) {
+		buf_putc(b, (char)(0xc0 | c >> 6));
+		buf_putc(b, (char)(0x80 | (c & 0x3f)));
+	} else if (c < 0x10000) {
+		buf_putc(b, (char)(0xe0 | c >> 12));
+		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
+		buf_putc(b, (char)(0x80 | (c & 0x3f)));
+	} else {
+		buf_putc(b, (char)(0xf0 | (c >> 18 & 7)));
+		buf_putc(b, (char)(0x80 | (c >> 12 & 0x3f)));
+		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
+		buf_putc(b, (char)(0x80 | (c & 0x3f)));
+	}
+}
+
+/* Characters of 1, 2 or 4 bytes. Surrogates and NUL become U+FFFD; text_clean does the rest. */
+static char *utf8_of(const uint8_t *data, size_t n, unsigned kind)
+{
+	_cleanup_buf_ struct buf b = {};
+
+	buf_init(&b, 4 * PYTHON_STRING_MAX + 1);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t c = 0;
+
+		memcpy(&c, data + i * kind, kind);
+		put_utf8(&b, !c || c > 0x10ffff || c >> 11 == 0xd800 >> 11 ? 0xfffd : c);
+	}
+	return buf_steal(&b);
+}
+
+int python_string(struct memory *m, const struct python_layout *l, uint64_t at, char **ret)
+{
+	uint8_t head[STRING_HEAD_BYTES];
+	_cleanup_free_ uint8_t *data = NULL;
+	uint64_t length;
+	uint32_t state;
+	unsigned kind;
+	int r = at ? memory_read(m, at, head, sizeof(head)) : -EBADMSG;
+
+	if (r < 0)
+		return r;
+	memcpy(&length, head + STRING_LENGTH, sizeof(length));
+	memcpy(&state, head + STRING_STATE, sizeof(state));
+	kind = STATE_KIND(state);
+	if (!STATE_COMPACT(state) || (kind != 1 && kind != 2 && kind != 4) || length > INT32_MAX)
+		return -EBADMSG;
+	length = MIN(length, (uint64_t)PYTHON_STRING_MAX);
+	data = xmalloc(length * kind + 1);
+	r = memory_read(m, at + (STATE_ASCII(state) ? l->string_ascii : l->string_compact), data,
+			length * kind);
+	if (r < 0)
+		return r;
+	*ret = utf8_of(data, length, kind);
+	return 0;
+}
+
+/* ---- dict ---- */
+
+#define DICT_KEYS	32
+#define DICT_VALUES	40
+#define DICT_HEAD_BYTES 48
+#define ENTRIES_MAX	16 /* "__name__" is a module's first */
+
+/* Where a dictionary's entries are. */
+struct entries {
+	uint64_t at;
+	unsigned n, bytes, key; /* an entry, and where in it key and value are */
+};
+
+/* Up to 3.10: {refcnt, size, lookup, usable, nentries, indices[size]}, entries {hash, key, value}. */
+static int entries_of_old(struct memory *m, uint64_t keys, struct entries *ret)
+{
+	uint64_t head[5], width;
+	int r = memory_read(m, keys, head, sizeof(head));
+
+	if (r < 0)
+		return r;
+	width = head[1] <= 0xff ? 1 : head[1] <= 0xffff ? 2 : head[1] <= 0xffffffff ? 4 : 8;
+	ret->at = keys + sizeof(head) + head[1] * width;
+	ret->n = MIN(head[4], (uint64_t)ENTRIES_MAX);
+	ret->bytes = 24;
+	ret->key = 8;
+	return 0;
+}
+
+/*
+ * From 3.11 on: {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries, indices},
+ * entries {hash, key, value} of kind 0, {key, value} of others.
+ */
+static int entries_of(struct memory *m, uint64_t keys, struct entries *ret)
+{
+	uint8_t head[32];
+	uint64_t n;
+	int r = memory_read(m, keys, head, sizeof(head));
+
+	if (r < 0)
+		return r;
+	if (head[9] > 40)
+		return -EBADMSG;
+	memcpy(&n, head + 24, sizeof(n));
+	ret->at = keys + sizeof(head) + (1ull << head[9]);
+	ret->n = MIN(n, (uint64_t)ENTRIES_MAX);
+	ret->bytes = head[10] == 0 ? 24 : 16;
+	ret->key = head[10] == 0 ? 8 : 0;
+	return 0;
+}
+
+static int find_name(struct memory *m, const struct python_layout *l, const struct entries *e,
+		     char **ret)
+{
+	uint8_t bytes[ENTRIES_MAX * 24];
+	int r = memory_read(m, e->at, bytes, (size_t)e->n * e->bytes);
+
+	for (size_t i = 0; r == 0 && i < e->n; i++) {
+		_cleanup_free_ char *key = NULL;
+		uint64_t pair[2];
+
+		memcpy(pair, bytes + i * e->bytes + e->key, sizeof(pair));
+		if (!pair[0])
+			continue;
+		r = python_string(m, l, pair[0], &key);
+		if (r == 0 && streq(key, "__name__"))
+			return python_string(m, l, pair[1], ret);
+		r = r == -E2BIG ? r : 0; /* another kind of key */
+	}
+	return r < 0 ? r : -ENOENT;
+}
+
+int python_module(struct memory *m, const struct python_layout *l, const struct python_places *p,
+		  uint64_t dict, char **ret)
+{
+	uint64_t head[DICT_HEAD_BYTES / 8];
+	struct entries e = {0};
+	int r = memory_read(m, dict, head, sizeof(head));
+
+	if (r < 0)
+		return r;
+	if ((p->dict_type && head[OBJECT_TYPE / 8] != p->dict_type) || head[DICT_VALUES / 8])
+		return -ENOENT; /* of another type, or its values are not with its keys */
+	r = l->minor >= 11 ? entries_of(m, head[DICT_KEYS / 8], &e)
+			   : entries_of_old(m, head[DICT_KEYS / 8], &e);
+	return r < 0 ? r : find_name(m, l, &e, ret);
+}
