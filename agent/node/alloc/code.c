@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 #define PAGE_BYTES   4096u
 #define PAGES	     64u    /* kept at once; a walk goes over a few neighbours */

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 #define SMALL_BYTES 512 /* SMALL_REQUEST_THRESHOLD */
 #define HOOKS_MAX   4	/* one before the other */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 #define CHUNK_BYTES (64u << 10)
 #define TEXT_BYTES  (64u << 20) /* of a file's code: CPython's is 3 to 10 MiB */

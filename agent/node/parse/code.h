@@ -6,7 +6,7 @@
 #pragma once
 
 #include "node/parse/build.h"
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 /* What is known before an instruction. */
 enum code_bp {

@@ -2,7 +2,7 @@
 /*
  * Any bytes as a function without unwind rows (the first byte: whether its size is known): what is emitted
  * lies inside it, in order, and is a rule that the unwinder takes.
- * Fuzzes: node/parse/code_state.c, node/parse/flow.c, node/parse/insn.c
+ * Fuzzes: node/parse/code_state.c, node/parse/flow.c, node/insn/insn.c
  */
 #include "node/parse/code.h"
 

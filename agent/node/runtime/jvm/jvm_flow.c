@@ -5,7 +5,7 @@
  * another inlined method. So the instructions are followed: back jumps are taken, as loops do, and others
  * that depend on something are not, as compilers put what is rare elsewhere.
  */
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 #include "node/runtime/jvm/jvm_scopes.h"
 
 #define STEPS_MAX    256

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How compiled functions of Lua begin: where they keep their first argument, the lua_State. */
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 #include "node/runtime/lua/lua.h"
 
 #define PROLOGUE_INSNS 48 /* compilers move it between other work */

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 /* ---- the version: up to 3.10 there is no Py_Version ---- */
 

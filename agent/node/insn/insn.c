@@ -3,7 +3,7 @@
  * x86-64 instructions: two letters an opcode say what follows it and which operand it writes.
  * Hostile bytes are decoded as far as they go; nothing past the end is read.
  */
-#include "node/parse/insn.h"
+#include "node/insn/insn.h"
 
 /*
  * What follows: '-' no such instruction, '.' nothing, 'b' 8 bits, 'w' 16, 'z' 16 or 32, 'v' up to 64,

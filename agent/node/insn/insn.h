@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse: one x86-64 instruction (AMD64 manual, volume 3): how long it is, where it goes
- * on, and which of the registers of unwinding it touches. What it computes is not looked at.
+ * insn decodes x86-64 instructions (AMD64 manual, volume 3): how long an instruction is, where control
+ * flow continues, and which general registers it writes. What the instruction computes is not told.
+ * parse, runtime and alloc read code with it. Any thread; the bytes may be hostile.
  */
 #pragma once
 
@@ -28,7 +29,7 @@ struct insn {
 	uint32_t written;  /* general registers, by number as encoded, that its operands name */
 };
 
-/* False: no instruction that we know, or it ends behind p[n]. */
+/* False: the decoder knows no such instruction, or the instruction ends behind p[n]. */
 bool insn_decode(const uint8_t *p, size_t n, struct insn *ret);
 
 static inline bool insn_is(const struct insn *i, uint8_t one_byte_opcode)
