@@ -133,16 +133,6 @@ static void add_names(struct drain *d, uint32_t tgid)
 	memcpy(n->thread_comm, n->leader_comm, sizeof(n->thread_comm));
 }
 
-static struct drain *drain_new(void)
-{
-	struct drain *d = xcalloc(1, sizeof(*d));
-
-	d->memory = xcalloc(1, sizeof(*d->memory));
-	buf_init(d->memory, FRAMES_BYTES_MAX);
-	d->from_ns = d->to_ns = now_boot_ns();
-	return d;
-}
-
 int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
 {
 	struct process_memory *pm;
@@ -154,7 +144,8 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 		return r;
 	m = process_memory(pm);
 	m->budget_bytes = READ_BUDGET;
-	f.d = drain_new();
+	f.d = drain_new(FRAMES_BYTES_MAX);
+	f.d->from_ns = f.d->to_ns = now_boot_ns();
 	add_names(f.d, who->tgid);
 	r = alloc_go_read(g, m, on_record, &f);
 	process_memory_close(pm);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "node/alloc/alloc.h"
-#include "node/probe/probe.h"
+#include "node/sample/sample.h"
 
 struct go_process {
 	uint32_t tgid, exec_id;

@@ -42,23 +42,6 @@ void contexts_add(struct pending *g, const struct pf_rec_context *r)
 	d->contexts[d->n_contexts++] = (struct raw_context){r->hash, link_of(r)};
 }
 
-static const struct raw_context *find(const struct drain *d, uint64_t hash)
-{
-	size_t lo = 0, hi = d->n_contexts;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (d->contexts[mid].hash == hash)
-			return &d->contexts[mid];
-		if (d->contexts[mid].hash < hash)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
-}
-
 void contexts_link(struct drain *d)
 {
 	static const struct profile_link none;
@@ -66,7 +49,7 @@ void contexts_link(struct drain *d)
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		struct raw_sample *s = &d->samples[i];
-		const struct raw_context *c = s->ctx ? find(d, s->ctx) : NULL;
+		const struct raw_context *c = s->ctx ? drain_context(d, s->ctx) : NULL;
 
 		if (c && memcmp(&c->link, &none, sizeof(none)) != 0)
 			s->link = &c->link;

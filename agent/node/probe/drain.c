@@ -11,37 +11,6 @@
 #define MAX_HELD_BYTES	(32u << 20)
 #define BATCH		4096
 
-static struct drain *drain_new(void)
-{
-	struct drain *d = xcalloc(1, sizeof(*d));
-
-	d->memory = xcalloc(1, sizeof(*d->memory));
-	buf_init(d->memory, MAX_FRAME_BYTES);
-	return d;
-}
-
-struct drain *drain_free(struct drain *d)
-{
-	if (!d)
-		return NULL;
-	for (size_t i = 0; i < d->n_cgroups; i++)
-		free(d->cgroups[i].path);
-	for (size_t i = 0; i < d->n_young; i++)
-		free(d->young[i].frames);
-	free(d->young);
-	free(d->samples);
-	free(d->totals);
-	free(d->stacks);
-	free(d->names);
-	free(d->contexts);
-	free(d->procs);
-	free(d->cgroups);
-	buf_done(d->memory);
-	free(d->memory);
-	free(d);
-	return NULL;
-}
-
 /* ---- counts ---- */
 
 /*
@@ -238,7 +207,7 @@ static struct drain *pending_take(struct pending *g)
 {
 	struct drain *d = g->d;
 
-	*g = (struct pending){.d = drain_new()};
+	*g = (struct pending){.d = drain_new(MAX_FRAME_BYTES)};
 	return d;
 }
 
@@ -251,7 +220,7 @@ static int drain_quick(struct probes *p, struct drain **ret)
 	r = ring_buffer__consume(p->ring);
 	if (r < 0)
 		return r;
-	d = drain_new();
+	d = drain_new(MAX_FRAME_BYTES);
 	d->number = p->drain_number;
 	d->from_ns = p->swapped_ns;
 	d->to_ns = now_boot_ns();
@@ -324,30 +293,19 @@ int probes_drain(struct probes *p, bool full, struct drain **ret)
 	return full ? drain_full(p, ret) : drain_quick(p, ret);
 }
 
-const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash)
-{
-	return d->n_stacks ? bsearch(&hash, d->stacks, d->n_stacks, sizeof(*d->stacks), by_hash)
-			   : NULL;
-}
-
-const struct raw_names *drain_names(const struct drain *d, uint64_t hash)
-{
-	return d->n_names ? bsearch(&hash, d->names, d->n_names, sizeof(*d->names), by_hash) : NULL;
-}
-
 int probes_wake_fd(const struct probes *p)
 {
 	return ring_buffer__epoll_fd(p->ring);
 }
 
-int drain_open(struct probes *p)
+int probes_counts_open(struct probes *p)
 {
 	p->ring = ring_buffer__new(bpf_map__fd(p->core->maps.ring), record_take, p, NULL);
 	if (!p->ring)
 		return -errno;
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
-		p->generations[i].d = drain_new();
-	p->now.d = drain_new();
+		p->generations[i].d = drain_new(MAX_FRAME_BYTES);
+	p->now.d = drain_new(MAX_FRAME_BYTES);
 	p->held = held_new(MAX_HELD_BYTES);
 	(void)slept_now(&p->slept);
 	p->swapped_ns = p->slept.boot_ns;
@@ -355,7 +313,7 @@ int drain_open(struct probes *p)
 	return 0;
 }
 
-void drain_close(struct probes *p)
+void probes_counts_close(struct probes *p)
 {
 	ring_buffer__free(p->ring);
 	for (size_t i = 0; i < PF_GENERATIONS; i++)

@@ -175,8 +175,8 @@ void filter_done(struct probes *p);
 void event_stop(struct event_probe *e);
 
 /* drain.c */
-int drain_open(struct probes *p);
-void drain_close(struct probes *p);
+int probes_counts_open(struct probes *p);
+void probes_counts_close(struct probes *p);
 
 /* records.c: ring_buffer's callback; arg: struct probes */
 int record_take(void *arg, void *data, size_t n);

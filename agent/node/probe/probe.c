@@ -63,7 +63,7 @@ static int probes_open(struct probes *p, struct field_error *reterr)
 		return r;
 	r = maps_mmap(p);
 	if (!r)
-		r = drain_open(p);
+		r = probes_counts_open(p);
 	/* Total wants the event although nobody is selected. */
 	if (!r && p->config.total)
 		r = probes_filter(p, NULL, 0);
@@ -106,7 +106,7 @@ struct probes *probes_free(struct probes *p)
 		return NULL;
 	for (size_t i = 0; i < _EVENT_MAX; i++)
 		event_stop(&p->events[i]);
-	drain_close(p);
+	probes_counts_close(p);
 	filter_done(p);
 	tables_close(p);
 	tags_close(p);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "node/proc/proc.h"
+#include "node/sample/sample.h"
 
 struct probe_config {
 	struct cgroup_hierarchy hierarchy;
@@ -141,111 +142,7 @@ uint64_t probes_trap_ns(struct probes *p);
 /* How this kernel attaches uprobes, for people. */
 const char *probes_uprobe_form(const struct probes *p);
 
-/* ---- drain ---- */
-struct raw_frame {
-	bool kernel;
-	bool no_file;	  /* no file was mapped there */
-	uint8_t runtime;  /* enum pf_runtime_kind; 0: a native or kernel frame */
-	uint8_t type;	  /* of a runtime's frame: its own, or PF_TYPE_TROUBLE */
-	uint32_t exec_id; /* mappings' generation; user frames only */
-	union {
-		uint64_t words[2]; /* of a runtime's frame */
-		struct {
-			/*
-			 * Leaf: the instruction; callers: look up address - 1 (a return address,
-			 * or one more than the instruction that a signal interrupted).
-			 */
-			uint64_t address;
-			uint64_t file_offset; /* of the same, in the file that `tag` names */
-		};
-	};
-	/*
-	 * Of the file that was mapped there; 0: nobody looked, or no_file; PF_TAG_UNKNOWN: that
-	 * could not be seen.
-	 */
-	uint64_t tag;
-};
-struct raw_stack {
-	uint64_t hash;
-	const struct raw_frame *frames; /* leaf first */
-	size_t n;
-	const char *
-		end_reason; /* NULL: finished; else a text of PF_STACK_ENDS: "truncated", "read" ... */
-};
-struct raw_names {
-	uint64_t hash;
-	char leader_comm[16], thread_comm[16];
-};
-/* The call that a sample was taken in. */
-struct raw_context {
-	uint64_t hash;
-	struct profile_link link;
-};
-struct raw_sample {
-	enum event event;
-	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
-	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: not kept apart */
-	enum wait wait;			      /* off-cpu */
-	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
-	uint64_t oldest_ns;		      /* mem-inuse: its stack may be so old */
-	uint64_t ctx;			      /* 0: none */
-	const struct profile_link *link;      /* of ctx, in the drain; NULL: not known */
-};
-struct raw_total {
-	char leader_comm[16], thread_comm[16];
-	bool main_thread;
-	uint64_t n, value;
-};
-enum raw_proc_what {
-	RAW_PROC_SEEN, /* first sample, or probes_announce */
-	RAW_PROC_EXEC,
-	RAW_PROC_EXIT,
-	RAW_PROC_MAPS, /* its executable mappings have changed: read them again */
-};
-struct raw_proc {
-	enum raw_proc_what what;
-	uint32_t tgid, tgid_root, tgid_own, exec_id;
-	uint32_t stack; /* of this exec: mappings_read_of; 0: not known */
-	uint64_t start_boottime_ns, cgroup_id, time_ns;
-	char comm[16];
-};
-struct raw_cgroup {
-	uint64_t id, parent_id;
-	bool removed;
-	bool armed; /* below a selected one: selected in the kernel when it was made */
-	char *path; /* relative to the hierarchy's mount, "/..." */
-};
-/* Of a process that may end soon, with frames whose names must be read from it. */
-struct raw_young {
-	uint32_t tgid;
-	uint64_t start_boottime_ns;
-	struct raw_stack stack;
-	struct raw_frame *frames; /* of stack */
-};
-/* Everything that left the kernel since the last drain; owned. */
-struct drain {
-	struct raw_sample *samples;
-	size_t n_samples;
-	struct raw_total *totals;
-	size_t n_totals;
-	struct raw_stack *stacks;
-	size_t n_stacks; /* sorted by hash */
-	struct raw_names *names;
-	size_t n_names; /* sorted by hash */
-	struct raw_context *contexts;
-	size_t n_contexts; /* sorted by hash */
-	struct raw_proc *procs;
-	size_t n_procs; /* in order of time */
-	struct raw_cgroup *cgroups;
-	size_t n_cgroups;
-	struct raw_young *young; /* quick drains have them, too */
-	size_t n_young;
-	uint64_t number;	 /* 1, 2, ... */
-	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
-	uint64_t asleep_ns; /* of that, the machine was suspended; 0: for less than half a second, or a quick drain */
-	bool tried_again;	 /* what works may have changed: probes_support() */
-	struct buf *memory;	 /* the frames */
-};
+/* ---- drain: node/sample/sample.h ---- */
 /*
  * (os) Quick: only what the ring holds now (processes and cgroups, for prompt
  * reading of mappings); samples stay. Full: swaps the generations, takes the
@@ -254,9 +151,6 @@ struct drain {
  * concerned, "podflame_records_dropped_total", each by reason.
  */
 int probes_drain(struct probes *p, bool full, struct drain **ret);
-struct drain *drain_free(struct drain *d);
-const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
-const struct raw_names *drain_names(const struct drain *d, uint64_t hash);
 /* Becomes readable when the kernel asks for a quick drain (new process, new cgroup). */
 int probes_wake_fd(const struct probes *p);
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "node/files/files.h"
-#include "node/probe/probe.h"
 #include "node/runtime/runtime.h"
+#include "node/sample/sample.h"
 
 struct stacks_config {
 	struct files *files;		/* borrowed: names of processes' functions */

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A drain's memory, and look-ups in it by hash. */
+#include "node/sample/sample.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+struct drain *drain_new(size_t frame_bytes_max)
+{
+	struct drain *d = xcalloc(1, sizeof(*d));
+
+	d->memory = xcalloc(1, sizeof(*d->memory));
+	buf_init(d->memory, frame_bytes_max);
+	return d;
+}
+
+struct drain *drain_free(struct drain *d)
+{
+	if (!d)
+		return NULL;
+	for (size_t i = 0; i < d->n_cgroups; i++)
+		free(d->cgroups[i].path);
+	for (size_t i = 0; i < d->n_young; i++)
+		free(d->young[i].frames);
+	free(d->young);
+	free(d->samples);
+	free(d->totals);
+	free(d->stacks);
+	free(d->names);
+	free(d->contexts);
+	free(d->procs);
+	free(d->cgroups);
+	buf_done(d->memory);
+	free(d->memory);
+	free(d);
+	return NULL;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b; /* hash is first in all */
+
+	return x < y ? -1 : x > y;
+}
+_Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
+_Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
+_Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
+
+static const void *find(uint64_t hash, const void *items, size_t n, size_t size)
+{
+	return n ? bsearch(&hash, items, n, size, by_hash) : NULL;
+}
+
+const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash)
+{
+	return find(hash, d->stacks, d->n_stacks, sizeof(*d->stacks));
+}
+
+const struct raw_names *drain_names(const struct drain *d, uint64_t hash)
+{
+	return find(hash, d->names, d->n_names, sizeof(*d->names));
+}
+
+const struct raw_context *drain_context(const struct drain *d, uint64_t hash)
+{
+	return find(hash, d->contexts, d->n_contexts, sizeof(*d->contexts));
+}

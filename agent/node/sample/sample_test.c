@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A drain finds its stacks, names and contexts by hash, and frees all that it owns. */
+#include "node/sample/sample.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N 5
+
+/* Hashes 10, 20 ... of stacks, 11, 21 ... of names, 12, 22 ... of contexts. */
+static struct drain *drain_of_each(void)
+{
+	struct drain *d = drain_new(0);
+
+	d->stacks = xcalloc(N, sizeof(*d->stacks));
+	d->names = xcalloc(N, sizeof(*d->names));
+	d->contexts = xcalloc(N, sizeof(*d->contexts));
+	for (size_t i = 0; i < N; i++) {
+		d->stacks[d->n_stacks++].hash = 10 * i + 10;
+		d->names[d->n_names++].hash = 10 * i + 11;
+		d->contexts[d->n_contexts++].hash = 10 * i + 12;
+	}
+	return d;
+}
+
+static void each_is_found_by_its_hash(void **state)
+{
+	struct drain *d = drain_of_each();
+
+	(void)state;
+	for (size_t i = 0; i < N; i++) {
+		assert_ptr_equal(drain_stack(d, 10 * i + 10), &d->stacks[i]);
+		assert_ptr_equal(drain_names(d, 10 * i + 11), &d->names[i]);
+		assert_ptr_equal(drain_context(d, 10 * i + 12), &d->contexts[i]);
+		assert_null(drain_stack(d, 10 * i + 11));
+		assert_null(drain_names(d, 10 * i + 12));
+		assert_null(drain_context(d, 10 * i + 10));
+	}
+	assert_null(drain_stack(d, 0));
+	assert_null(drain_stack(d, UINT64_MAX));
+	drain_free(d);
+}
+
+static void an_empty_drain_has_none(void **state)
+{
+	struct drain *d = drain_new(0);
+
+	(void)state;
+	assert_null(drain_stack(d, 0));
+	assert_null(drain_names(d, 0));
+	assert_null(drain_context(d, 0));
+	assert_null(drain_free(d));
+	assert_null(drain_free(NULL));
+}
+
+static void frames_have_a_limit(void **state)
+{
+	struct drain *d = drain_new(2 * sizeof(struct raw_frame));
+	struct raw_frame frame = {.address = 1};
+
+	(void)state;
+	assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
+	assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
+	assert_true(buf_add(d->memory, &frame, sizeof(frame)) < 0);
+	drain_free(d);
+}
+
+/* What a missing free() leaves behind, test-asan finds. */
+static void all_that_it_owns_is_freed(void **state)
+{
+	struct drain *d = drain_of_each();
+
+	(void)state;
+	d->samples = xcalloc(1, sizeof(*d->samples));
+	d->totals = xcalloc(1, sizeof(*d->totals));
+	d->procs = xcalloc(1, sizeof(*d->procs));
+	d->cgroups = xcalloc(2, sizeof(*d->cgroups));
+	d->n_cgroups = 2;
+	d->cgroups[1].path = xstrdup("/pod");
+	d->young = xcalloc(1, sizeof(*d->young));
+	d->n_young = 1;
+	d->young[0].frames = xcalloc(3, sizeof(*d->young[0].frames));
+	drain_free(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_is_found_by_its_hash),
+		cmocka_unit_test(an_empty_drain_has_none),
+		cmocka_unit_test(frames_have_a_limit),
+		cmocka_unit_test(all_that_it_owns_is_freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
