@@ -10,7 +10,7 @@ watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/wa
 # kernel's part), what reads files for minutes that fuzzers read under it, too, and what has its own malloc().
 NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/overhead% node/containers% \
 	$(addprefix node/follow/,follow% heap% java% runtimes% unseen%) node/learn/go_heap% \
-	node/unwind/% node/probe/% node/runtime/% node/parse/%) %_faults_test.c
+	node/unwind/% node/probe/% node/runtime/% node/parse/% node/insn/%) %_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
 asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows from instructions, against what compilers say: files that have call frame information are followed as
- * if they had none, and each state must be that of their FDEs. Lengths of instructions against
- * objdump. Arguments: other files to compare.
+ * if they had none, and each state must be that of their FDEs. Arguments: other files to compare.
  */
 #include "node/parse/cfi.h"
 #include "node/parse/code.h"
@@ -16,83 +15,6 @@
 #include <cmocka.h>
 
 #define LIBRARIES "/usr/lib/x86_64-linux-gnu/"
-
-/* ---- lengths ---- */
-
-/* What objdump has no instruction for (tables between functions), and two things that it sees otherwise:
- * fwait and what follows as one, and a jump of 16 bits, which processors disagree on. */
-static bool is_data(const char *text)
-{
-	static const char *const words[] = {"(bad)", "rex", ".byte", "jmpw", "callw"};
-
-	for (size_t k = 0; k < ARRAY_SIZE(words); k++)
-		if (strstr(text, words[k]))
-			return true;
-	return false;
-}
-
-/* Lines of `objdump -d`: address, bytes, and the instruction; what it does not know is left out. */
-static size_t compare_lengths(const char *path, size_t *ret_different)
-{
-	_cleanup_free_ char *command = xasprintf("objdump -d -w %s", path);
-	FILE *out;
-	char *line = NULL;
-	size_t cap = 0, n = 0, different = 0;
-
-	out = popen(command, "r");
-	assert_non_null(out);
-	while (getline(&line, &cap, out) > 0) {
-		char *p = strchr(line, ':');
-		uint8_t bytes[32] = {0};
-		size_t n_bytes = 0;
-		struct insn i;
-		char *text;
-
-		if (!p || p[1] != '\t' || line[0] != ' ')
-			continue;
-		text = strchr(p + 2, '\t');
-		if (!text || is_data(text))
-			continue;
-		for (p += 2; p < text && n_bytes < 16;) {
-			char *end;
-
-			bytes[n_bytes++] = strtoul(p, &end, 16);
-			for (p = end; *p == ' ';)
-				p++;
-		}
-		n++;
-		if (bytes[0] == 0x9b)
-			continue;
-		if (!insn_decode(bytes, sizeof(bytes), &i) || i.bytes != n_bytes) {
-			if (different++ < 20)
-				print_error("%s: %s", path, line);
-		} else if (insn_decode(bytes, n_bytes - 1, &i) && n_bytes == i.bytes) {
-			different++;
-		}
-	}
-	free(line);
-	pclose(out);
-	*ret_different = different;
-	return n;
-}
-
-static void instructions_have_objdumps_lengths(void **state)
-{
-	static const char *const files[] = {LIBRARIES "libc.so.6", "/usr/bin/python3",
-					    LIBRARIES "libcrypto.so.3"};
-
-	(void)state;
-	for (size_t k = 0; k < ARRAY_SIZE(files); k++) {
-		size_t different, n;
-
-		if (access(files[k], R_OK) < 0)
-			continue;
-		n = compare_lengths(files[k], &different);
-		print_message("%s: %zu instructions, %zu different\n", files[k], n, different);
-		assert_true(n > 100000);
-		assert_int_equal(different, 0);
-	}
-}
 
 /* ---- against FDEs ---- */
 
@@ -485,7 +407,6 @@ static void bytes_that_are_no_instruction_end_a_path(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(instructions_have_objdumps_lengths),
 		cmocka_unit_test(states_are_those_of_fdes),
 		cmocka_unit_test(pushes_and_pops_move_the_cfa),
 		cmocka_unit_test(alloca_is_followed_with_a_frame_pointer),
