@@ -118,13 +118,11 @@ static void add_sample(const struct world *w, struct drain *d, enum event e, siz
 /* A second: STACKS stacks of the process, each in three events. */
 static struct drain *make_drain(struct world *w, uint32_t exec_id)
 {
-	struct drain *d = xcalloc(1, sizeof(*d));
+	struct drain *d = drain_new(0);
 	struct raw_frame frame = {.exec_id = exec_id};
 
 	d->from_ns = w->now_ns;
 	d->to_ns = w->now_ns += NSEC_PER_SEC;
-	d->memory = xcalloc(1, sizeof(*d->memory));
-	buf_init(d->memory, 0);
 	d->stacks = xcalloc(STACKS, sizeof(*d->stacks));
 	d->samples = xcalloc(3 * (size_t)STACKS, sizeof(*d->samples));
 	for (size_t i = 0; i < STACKS; i++)

@@ -92,31 +92,6 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	f->n_live += live;
 }
 
-static int by_hash(const void *a, const void *b)
-{
-	const struct raw_stack *x = a, *y = b;
-
-	return x->hash < y->hash ? -1 : x->hash > y->hash;
-}
-
-/* Sorted, each once: objects of several sizes may come from one place. */
-static void finish_stacks(struct drain *d)
-{
-	size_t n = 0;
-
-	if (d->n_stacks)
-		qsort(d->stacks, d->n_stacks, sizeof(*d->stacks), by_hash);
-	for (size_t i = 0; i < d->n_stacks; i++) {
-		struct raw_stack s = d->stacks[i];
-
-		if (n && d->stacks[n - 1].hash == s.hash)
-			continue;
-		s.frames = (const struct raw_frame *)(d->memory->data + (uintptr_t)s.frames);
-		d->stacks[n++] = s;
-	}
-	d->n_stacks = n;
-}
-
 /* Whose thread it was is not told: the process's name stands for it. */
 static void add_names(struct drain *d, uint32_t tgid)
 {
@@ -155,7 +130,8 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	}
 	if (!f.n_live && r == 0 && who->event_mask & 1u << EVENT_MEM_INUSE)
 		add_sample(&f, EVENT_MEM_INUSE, 0, 0, 0);
-	finish_stacks(f.d);
+	(void)drain_sort(f.d); /* objects of several sizes may come from one place */
+	drain_link_frames(f.d);
 	if (f.d->n_samples)
 		*ret = f.d;
 	else

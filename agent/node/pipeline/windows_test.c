@@ -65,13 +65,11 @@ static void fold(struct world *w)
 static void begin(struct world *w, uint64_t to_ns)
 {
 	static const struct raw_frame frame = {.exec_id = 1, .address = 0x1000};
-	struct drain *d = xcalloc(1, sizeof(*d));
+	struct drain *d = drain_new(0);
 
 	pipeline_feed_done(&w->feed);
 	w->feed = (struct feed){.drain = d, .full = true, .last_pass = true};
 	w->cap_samples = 0;
-	d->memory = xcalloc(1, sizeof(*d->memory));
-	buf_init(d->memory, 0);
 	d->from_ns = to_ns - NSEC_PER_SEC;
 	d->to_ns = to_ns;
 	d->stacks = xcalloc(1, sizeof(*d->stacks));

@@ -136,47 +136,14 @@ static int swap_generation(struct probes *p, uint32_t *ret_old)
 
 /* ---- finishing ---- */
 
-static int by_hash(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b; /* hash is first in all */
-
-	return x < y ? -1 : x > y;
-}
-_Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
-_Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
-_Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
-
-/* Sorts by hash and drops repeats: whoever was displaced from the kernel's cache was sent again. */
-static size_t sort_unique(void *items, size_t n, size_t size)
-{
-	char *base = items;
-	size_t kept = 0;
-
-	if (!n)
-		return 0;
-	qsort(items, n, size, by_hash);
-	for (size_t i = 1; i < n; i++)
-		if (by_hash(base + i * size, base + kept * size)) {
-			kept++;
-			memmove(base + kept * size, base + i * size, size);
-		}
-	counter_add(counter("podflame_records_repeated_total", NULL, NULL), n - kept - 1);
-	return kept + 1;
-}
-
 static void finish(struct probes *p, struct drain *d)
 {
 	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_MEM_INUSE].hz;
 
-	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
-	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
-	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
+	/* What was displaced from the kernel's cache was sent again. */
+	counter_add(counter("podflame_records_repeated_total", NULL, NULL), drain_sort(d));
 	held_pass(p->held, d, p->slept.mono_ns, keep);
-	for (size_t i = 0; i < d->n_stacks; i++) {
-		struct raw_stack *s = &d->stacks[i];
-
-		s->frames = (const struct raw_frame *)(d->memory->data + (uintptr_t)s->frames);
-	}
+	drain_link_frames(d);
 	contexts_link(d);
 }
 

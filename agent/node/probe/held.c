@@ -263,25 +263,6 @@ static void forget(struct held *h, uint64_t now_ns)
 	}
 }
 
-static int by_hash(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static void sort(struct pass *p)
-{
-	struct drain *d = p->d;
-
-	if (d->n_stacks > p->n_stacks)
-		qsort(d->stacks, d->n_stacks, sizeof(*d->stacks), by_hash);
-	if (d->n_names > p->n_names)
-		qsort(d->names, d->n_names, sizeof(*d->names), by_hash);
-	if (d->n_contexts > p->n_contexts)
-		qsort(d->contexts, d->n_contexts, sizeof(*d->contexts), by_hash);
-}
-
 static void pass_all(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
 {
 	struct pass p = {
@@ -303,7 +284,8 @@ static void pass_all(struct held *h, struct drain *d, uint64_t now_ns, bool keep
 		keep_rest(&p);
 	}
 	forget(h, now_ns);
-	sort(&p);
+	if (d->n_stacks > p.n_stacks || d->n_names > p.n_names || d->n_contexts > p.n_contexts)
+		(void)drain_sort(d);
 	free(p.used);
 }
 

@@ -12,10 +12,8 @@
 static struct drain *drain_of(uint64_t stack, size_t depth, const struct raw_sample *samples,
 			      size_t n)
 {
-	struct drain *d = xcalloc(1, sizeof(*d));
+	struct drain *d = drain_new(1 << 20);
 
-	d->memory = xcalloc(1, sizeof(*d->memory));
-	buf_init(d->memory, 1 << 20);
 	/* Nothing lies at offset 0. */
 	assert_int_equal(buf_add(d->memory, &(struct raw_frame){}, sizeof(struct raw_frame)), 0);
 	if (stack) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A drain's memory, and look-ups in it by hash. */
+/* Makes, orders and frees drains, and finds what they hold by hash. */
 #include "node/sample/sample.h"
 
 #include <stddef.h>
@@ -45,6 +45,42 @@ static int by_hash(const void *a, const void *b)
 _Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
+
+/* Returns how many it keeps. */
+static size_t sort_unique(void *items, size_t n, size_t size)
+{
+	char *base = items;
+	size_t kept = 0;
+
+	if (!n)
+		return 0;
+	qsort(items, n, size, by_hash);
+	for (size_t i = 1; i < n; i++)
+		if (by_hash(base + i * size, base + kept * size)) {
+			kept++;
+			memmove(base + kept * size, base + i * size, size);
+		}
+	return kept + 1;
+}
+
+size_t drain_sort(struct drain *d)
+{
+	size_t before = d->n_stacks + d->n_names + d->n_contexts;
+
+	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
+	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
+	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
+	return before - d->n_stacks - d->n_names - d->n_contexts;
+}
+
+void drain_link_frames(struct drain *d)
+{
+	for (size_t i = 0; i < d->n_stacks; i++) {
+		struct raw_stack *s = &d->stacks[i];
+
+		s->frames = (const struct raw_frame *)(d->memory->data + (uintptr_t)s->frames);
+	}
+}
 
 static const void *find(uint64_t hash, const void *items, size_t n, size_t size)
 {

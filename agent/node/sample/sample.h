@@ -122,7 +122,11 @@ struct drain {
 /* An empty drain. Its memory takes frame_bytes_max bytes of frames; 0: 1 GiB. */
 struct drain *drain_new(size_t frame_bytes_max);
 struct drain *drain_free(struct drain *d);
-/* NULL: the drain has none of this hash. */
+/* Sorts stacks, names and contexts by hash, and keeps one of each hash; returns how many it dropped. */
+size_t drain_sort(struct drain *d);
+/* While memory grows, frames of stacks are offsets into it: this function makes them pointers. */
+void drain_link_frames(struct drain *d);
+/* After drain_sort. NULL: the drain has none of this hash. */
 const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *drain_names(const struct drain *d, uint64_t hash);
 const struct raw_context *drain_context(const struct drain *d, uint64_t hash);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A drain finds its stacks, names and contexts by hash, and frees all that it owns. */
+/* A drain sorts its stacks, names and contexts, finds them by hash, and frees all that it owns. */
 #include "node/sample/sample.h"
 
 #include <setjmp.h>
@@ -42,6 +42,40 @@ static void each_is_found_by_its_hash(void **state)
 	}
 	assert_null(drain_stack(d, 0));
 	assert_null(drain_stack(d, UINT64_MAX));
+	drain_free(d);
+}
+
+/* Each hash is there twice, in no order. */
+static void sorting_keeps_one_of_each_hash(void **state)
+{
+	static const uint64_t sorted[] = {10, 30, UINT64_MAX};
+	static const uint64_t hashes[] = {30, UINT64_MAX, 10, 30, 10, UINT64_MAX};
+	struct drain *d = drain_new(0);
+
+	(void)state;
+	d->stacks = xcalloc(ARRAY_SIZE(hashes), sizeof(*d->stacks));
+	d->names = xcalloc(ARRAY_SIZE(hashes), sizeof(*d->names));
+	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++) {
+		struct raw_frame frame = {.address = hashes[i]};
+
+		d->stacks[d->n_stacks++] = (struct raw_stack){
+			.hash = hashes[i],
+			.frames = (const struct raw_frame *)(uintptr_t)d->memory->len,
+			.n = 1,
+		};
+		d->names[d->n_names++].hash = hashes[i];
+		assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
+	}
+	assert_int_equal(drain_sort(d), 6);
+	drain_link_frames(d);
+	assert_int_equal(d->n_stacks, ARRAY_SIZE(sorted));
+	assert_int_equal(d->n_names, ARRAY_SIZE(sorted));
+	for (size_t i = 0; i < ARRAY_SIZE(sorted); i++) {
+		assert_int_equal(d->stacks[i].hash, sorted[i]);
+		assert_int_equal(d->stacks[i].frames->address, d->stacks[i].hash);
+		assert_ptr_equal(drain_names(d, d->stacks[i].hash), &d->names[i]);
+	}
+	assert_int_equal(drain_sort(d), 0);
 	drain_free(d);
 }
 
@@ -91,6 +125,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_is_found_by_its_hash),
+		cmocka_unit_test(sorting_keeps_one_of_each_hash),
 		cmocka_unit_test(an_empty_drain_has_none),
 		cmocka_unit_test(frames_have_a_limit),
 		cmocka_unit_test(all_that_it_owns_is_freed),
