@@ -7,7 +7,6 @@
 #include "node/alloc/go.h"
 #include "node/alloc/code.h"
 #include "node/alloc/internal.h"
-#include "node/runtime/context/context.h"
 
 #include <stdlib.h>
 
@@ -142,7 +141,7 @@ static int find_profile(const struct program *p, const struct layout *l, struct 
 /* 0: the profile is being written. *ret_why: why it is not known. */
 static int find_heap(const struct program *p, struct alloc_go_heap **ret, const char **ret_why)
 {
-	const struct mapping *m = go_find(p->look, NULL);
+	const struct mapping *m = runtime_go_find(p->look, NULL);
 	struct go_profile profile = {0};
 	uint64_t rate = 0;
 	int r = find_profile(p, layout_of(p->minor), &profile);
@@ -246,7 +245,7 @@ static int add_probes(const struct program *p, struct alloc_sites *s)
 
 static int open_program(const struct runtime_look *look, struct program *ret)
 {
-	const struct mapping *m = go_find(look, &ret->index);
+	const struct mapping *m = runtime_go_find(look, &ret->index);
 	int r;
 
 	if (!m)
@@ -254,8 +253,8 @@ static int open_program(const struct runtime_look *look, struct program *ret)
 	ret->look = look;
 	r = loaded_elf_read(look, m, &ret->elf);
 	if (r == 0)
-		r = go_version(&ret->elf, ret->version, sizeof(ret->version));
-	ret->minor = r == 0 ? go_minor(ret->version) : 0;
+		r = runtime_go_version(&ret->elf, ret->version, sizeof(ret->version));
+	ret->minor = r == 0 ? runtime_go_minor(ret->version) : 0;
 	return r;
 }
 

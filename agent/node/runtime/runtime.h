@@ -2,7 +2,7 @@
 /*
  * runtime: programs that run inside other programs: Python, Java, Lua. What a process runs is learnt
  * from its files and its memory; the kernel's part (bpf/runtimes.h) walks its frames by what was
- * learnt; here the words of these frames become names. One file a runtime (python.c; jvm*.c), one row
+ * learnt; here the words of these frames become names. A directory a runtime (python/, jvm/), a row
  * in bpf/runtimes.h. docs/adding-a-language.md.
  *
  * Everything here but the borrowing functions of struct runtime_process runs on the reader's thread (node: files worker, which is
@@ -14,6 +14,8 @@
 #include "lib/profile/profile.h"
 #include "lib/symbols/symbols.h"
 #include "node/proc/proc.h"
+
+#include <elf.h>
 
 /* ---- the memory of a process ---- */
 struct memory {
@@ -63,6 +65,32 @@ int runtime_find_mark(const struct runtime_look *look, const char *mark,
 		      uint64_t *ret_size);
 /* Process address - ELF virtual address of a mapping with an index. */
 uint64_t runtime_bias(const struct runtime_look *look, const struct mapping *m);
+
+/* The headers of an ELF file as they lie in the process: hostile. */
+#define LOADED_ELF_SEGMENTS_MAX 64 /* real files have about 13 */
+struct loaded_elf {
+	struct memory *memory;
+	uint64_t bias;	 /* process address - ELF virtual address */
+	Elf64_Half type; /* ET_EXEC, ET_DYN */
+	Elf64_Phdr segments[LOADED_ELF_SEGMENTS_MAX];
+	size_t n;
+};
+/*
+ * -ENOENT: no mapping has the headers. -EBADMSG: there is no ELF header of x86-64.
+ * -E2BIG: the file has more than LOADED_ELF_SEGMENTS_MAX segments.
+ */
+int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
+		    struct loaded_elf *ret);
+/* The first segment of this type; NULL: there is none. */
+const Elf64_Phdr *loaded_elf_segment(const struct loaded_elf *e, uint32_t type);
+
+/* The first mapping of a Go program or library; NULL: the process has none. */
+const struct mapping *runtime_go_find(const struct runtime_look *look,
+				      const struct elf_index **ret_index);
+/* "go1.26.8"; "": a Go before 1.18 built it. -ENOENT: the program does not say. */
+int runtime_go_version(const struct loaded_elf *e, char *ret, size_t n);
+/* Of "go1.26.8" 26; 0: not a release that has a number. */
+unsigned runtime_go_minor(const char *version);
 
 #define RUNTIME_PROBLEM_BYTES 160
 struct runtime_learnt {

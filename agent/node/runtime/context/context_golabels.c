@@ -4,6 +4,7 @@
  * with, how its labels are found from there.
  */
 #include "node/runtime/context/context.h"
+#include "node/runtime/go/go.h"
 
 #include <stdlib.h>
 
@@ -89,11 +90,11 @@ static int learn_program(const struct loaded_elf *e, const struct elf_index *ind
 	const struct version *v;
 	struct pf_golabels *d;
 	int64_t g;
-	int r = go_version(e, ret->version, sizeof(ret->version));
+	int r = runtime_go_version(e, ret->version, sizeof(ret->version));
 
 	if (r < 0)
 		return r;
-	v = version_of(go_minor(ret->version));
+	v = version_of(runtime_go_minor(ret->version));
 	if (!v) {
 		snprintf(ret->problem, sizeof(ret->problem),
 			 "where labels are is known for Go 1.18 to 1.%u; this is %s", NEWEST_MINOR,
@@ -114,7 +115,7 @@ static int learn_program(const struct loaded_elf *e, const struct elf_index *ind
 		.sched = SCHED,
 		.sched_bp = v->sched_bp,
 	};
-	ret->state = go_types_find(e, index, go_minor(ret->version));
+	ret->state = go_types_find(e, index, runtime_go_minor(ret->version));
 	return 0;
 }
 
@@ -122,7 +123,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		 struct runtime_learnt *ret)
 {
 	const struct elf_index *index;
-	const struct mapping *m = go_find(look, &index);
+	const struct mapping *m = runtime_go_find(look, &index);
 	_cleanup_free_ struct loaded_elf *e = NULL;
 	int r;
 

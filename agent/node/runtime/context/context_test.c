@@ -431,11 +431,12 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 
 		memcpy(e.segments, cases[i].segments, sizeof(cases[i].segments));
 		print_message("%s\n", cases[i].what);
-		assert_int_equal(go_version(&e, version, sizeof(version)), 0);
+		assert_int_equal(runtime_go_version(&e, version, sizeof(version)), 0);
 		assert_string_equal(version, "go1.26.3");
 		d.info = 0x100;
 		d.memory.budget_bytes = MEMORY_BUDGET;
-		assert_int_equal(go_version(&e, version, sizeof(version)), cases[i].without);
+		assert_int_equal(runtime_go_version(&e, version, sizeof(version)),
+				 cases[i].without);
 	}
 }
 
@@ -466,10 +467,10 @@ static void a_version_may_be_long(void **state)
 				       .n = 1};
 		char version[48];
 
-		assert_int_equal(go_version(&e, version, sizeof(version)), 0);
+		assert_int_equal(runtime_go_version(&e, version, sizeof(version)), 0);
 		assert_string_equal(version, cases[i].version);
 	}
-	assert_int_equal(go_minor(RED_HAT " X:strictfips"), 24);
+	assert_int_equal(runtime_go_minor(RED_HAT " X:strictfips"), 24);
 }
 
 /* Segments are the program's own words: nothing is read but a few MiB, and it ends. */
@@ -497,7 +498,7 @@ static void segments_may_be_anything(void **state)
 		char version[48];
 
 		memcpy(e.segments, cases[i].segments, sizeof(cases[i].segments));
-		assert_int_equal(go_version(&e, version, sizeof(version)), cases[i].result);
+		assert_int_equal(runtime_go_version(&e, version, sizeof(version)), cases[i].result);
 		assert_true(d.memory.budget_bytes > MEMORY_BUDGET / 3);
 	}
 }

@@ -3,7 +3,7 @@
  * What a Go program allocated: runtime.mallocgc is given the type (of a slice's memory: its elements'). Types and
  * their names lie in the program's read-only data, one offset from its beginning each (internal/abi/type.go).
  */
-#include "node/runtime/context/context.h"
+#include "node/runtime/go/go.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * Which Go a program was built with: the version that the linker writes into every program beside
  * "Go buildinf:" (debug/buildinfo of Go's library), read where it lies in the process.
  */
-#include "node/runtime/context/context.h"
+#include "node/runtime/internal.h"
 
 #include <stdlib.h>
 
@@ -88,7 +88,8 @@ static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *r
 	return r == -ENOENT && left == 0 ? -E2BIG : r;
 }
 
-const struct mapping *go_find(const struct runtime_look *look, const struct elf_index **ret_index)
+const struct mapping *runtime_go_find(const struct runtime_look *look,
+				      const struct elf_index **ret_index)
 {
 	for (size_t i = 0; i < look->maps->n; i++) {
 		if (!look->indexes[i] || !(elf_index_flags(look->indexes[i]) & ELF_INDEX_GO))
@@ -100,7 +101,7 @@ const struct mapping *go_find(const struct runtime_look *look, const struct elf_
 	return NULL;
 }
 
-int go_version(const struct loaded_elf *e, char *ret, size_t n)
+int runtime_go_version(const struct loaded_elf *e, char *ret, size_t n)
 {
 	uint8_t flags;
 	uint64_t head;
@@ -112,7 +113,7 @@ int go_version(const struct loaded_elf *e, char *ret, size_t n)
 	return read_version(e->memory, head, ret, n);
 }
 
-unsigned go_minor(const char *version)
+unsigned runtime_go_minor(const char *version)
 {
 	unsigned minor = 0;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file as it lies in a process, and where one of its thread-local variables is. That is asked of the
- * slots that the dynamic linker has filled for the file's own accesses, as OTEP 4947 has readers do; what
- * they hold is the same in glibc and musl (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86).
+ * Where a thread-local variable of a mapped file is. The slots tell it that the dynamic linker has filled
+ * for the file's own accesses, as OTEP 4947 has readers do; what they hold is the same in glibc and musl
+ * (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86).
  */
 #include "node/runtime/context/context.h"
 
@@ -14,41 +14,6 @@
 #define STATIC_TLS_MAX	    (64 << 20) /* of all modules; real ones have a few KiB */
 #define MODULES_MAX	    65536
 #define BLOCK_MAX	    (16u << 20) /* a module's TLS */
-
-int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
-		    struct loaded_elf *ret)
-{
-	const struct elf_index *index = look->indexes[m - look->maps->items];
-	uint64_t address;
-	Elf64_Ehdr h;
-	int r;
-
-	ret->memory = look->memory;
-	ret->bias = runtime_bias(look, m);
-	if (!index || elf_index_address(index, 0, &address) < 0)
-		return -ENOENT;
-	address += ret->bias;
-	r = memory_read(look->memory, address, &h, sizeof(h));
-	if (r < 0)
-		return r;
-	if (memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h.e_machine != EM_X86_64 || h.e_phentsize != sizeof(Elf64_Phdr))
-		return -EBADMSG;
-	if (h.e_phnum > CONTEXT_SEGMENTS_MAX)
-		return -E2BIG;
-	ret->type = h.e_type;
-	ret->n = h.e_phnum;
-	return memory_read(look->memory, address + h.e_phoff, ret->segments,
-			   ret->n * sizeof(*ret->segments));
-}
-
-const Elf64_Phdr *loaded_elf_segment(const struct loaded_elf *e, uint32_t type)
-{
-	for (size_t i = 0; i < e->n; i++)
-		if (e->segments[i].p_type == type)
-			return &e->segments[i];
-	return NULL;
-}
 
 /* ---- the dynamic section ---- */
 

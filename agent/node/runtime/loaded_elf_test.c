@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file's headers as a process has them: any bytes, here at the address of this program's own file. */
-#include "node/runtime/context/context.h"
+#include "node/runtime/internal.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static struct elf_index *own;
 /* The header; segments behind it, each with its number. */
 static int read_headers(void *arg, uint64_t address, void *to, size_t n)
 {
-	static Elf64_Phdr segments[CONTEXT_SEGMENTS_MAX + 1];
+	static Elf64_Phdr segments[LOADED_ELF_SEGMENTS_MAX + 1];
 
 	if (address == START) {
 		memcpy(to, arg, n);
@@ -49,14 +49,14 @@ static void all_segments_are_read_or_none(void **state)
 			.e_machine = EM_X86_64,
 			.e_phoff = sizeof(h),
 			.e_phentsize = sizeof(Elf64_Phdr),
-			.e_phnum = CONTEXT_SEGMENTS_MAX};
+			.e_phnum = LOADED_ELF_SEGMENTS_MAX};
 	struct loaded_elf *e = xcalloc(1, sizeof(*e));
 
 	(void)state;
 	assert_int_equal(read_elf(&h, e), 0);
-	assert_int_equal(e->n, CONTEXT_SEGMENTS_MAX);
-	assert_ptr_equal(loaded_elf_segment(e, CONTEXT_SEGMENTS_MAX - 1),
-			 &e->segments[CONTEXT_SEGMENTS_MAX - 1]);
+	assert_int_equal(e->n, LOADED_ELF_SEGMENTS_MAX);
+	assert_ptr_equal(loaded_elf_segment(e, LOADED_ELF_SEGMENTS_MAX - 1),
+			 &e->segments[LOADED_ELF_SEGMENTS_MAX - 1]);
 	h.e_phnum++;
 	assert_int_equal(read_elf(&h, e), -E2BIG);
 	h.e_phnum = PN_XNUM;
