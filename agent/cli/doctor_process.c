@@ -133,7 +133,7 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 }
 
 /* A runtime that is recognised and not walked. named: a perf map names its functions. */
-static void tell_seen(struct doctor *d, const struct runtime_seen *s, bool named)
+static void tell_seen(struct doctor *d, const struct runtime_recognised *s, bool named)
 {
 	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
 	json_t *c =
@@ -211,8 +211,8 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 		tell_runtime(d, &v);
 		n_runtimes += !runtime_is_context(v.kind);
 	}
-	for (size_t i = 0; i < runtime_process_n_seen(p); i++) {
-		const struct runtime_seen *s = runtime_process_seen(p, i);
+	for (size_t i = 0; i < runtime_process_n_recognised(p); i++) {
+		const struct runtime_recognised *s = runtime_process_recognised(p, i);
 
 		tell_seen(d, s, s->by_map && runtime_process_has_map(p));
 		n_runtimes++;

@@ -94,8 +94,8 @@ char *learn_runtimes_unnamed(const struct runtime_process *p)
 {
 	_cleanup_buf_ struct buf b = {0};
 
-	for (size_t i = 0; i < runtime_process_n_seen(p); i++) {
-		const struct runtime_seen *s = runtime_process_seen(p, i);
+	for (size_t i = 0; i < runtime_process_n_recognised(p); i++) {
+		const struct runtime_recognised *s = runtime_process_recognised(p, i);
 
 		if (s->by_map && runtime_process_has_map(p))
 			continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A file's headers as a process has them: any bytes, here at the address of this program's own file. */
+/* A file's headers as a process has them: any bytes; the file's index is this program's own. */
 #include "node/runtime/internal.h"
 
 #include <fcntl.h>

@@ -19,7 +19,7 @@ static void collect(void)
 		for (size_t i = 0; ops && ops->marks[i] && n < MARKS_MAX; i++)
 			marks[n++] = ops->marks[i];
 	}
-	seen_marks(marks + n, MARKS_MAX - n);
+	runtime_recognised_marks(marks + n, MARKS_MAX - n);
 }
 
 const char *const *runtime_marks(void)

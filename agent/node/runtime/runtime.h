@@ -193,16 +193,20 @@ size_t runtime_process_n(const struct runtime_process *p);
 struct runtime_view runtime_process_at(const struct runtime_process *p,
 				       size_t i); /* i is the kernel's index, too */
 
-/* A runtime that is recognised and not walked (seen.c): its program's functions have no names. Constants. */
-struct runtime_seen {
+/*
+ * A runtime that podflame recognises and does not walk (recognised.c): functions of its program have no
+ * names. Constants.
+ */
+struct runtime_recognised {
 	const char *name, *title; /* "ruby", "Ruby" */
 	const char *text;	  /* what has no names, and what works; for its user */
 	bool by_map;		  /* a perf map names its functions */
 };
-#define RUNTIME_SEEN_MAX 16
-size_t runtime_process_n_seen(const struct runtime_process *p);
-const struct runtime_seen *runtime_process_seen(const struct runtime_process *p, size_t i);
-/* The process has a perf map that names the functions of what is seen. */
+#define RUNTIME_RECOGNISED_MAX 16
+size_t runtime_process_n_recognised(const struct runtime_process *p);
+const struct runtime_recognised *runtime_process_recognised(const struct runtime_process *p,
+							    size_t i);
+/* The process has a perf map, which names functions of a recognised runtime. */
 bool runtime_process_has_map(const struct runtime_process *p);
 
 /* Reader's thread: names of frames. One a frame in n; those that could not be told have n 0 and error set. */

@@ -32,7 +32,7 @@ struct runtime_process {
 	struct states *states;
 	struct item items[PF_RUNTIMES_MAX];
 	size_t n;
-	const struct runtime_seen *seen[RUNTIME_SEEN_MAX]; /* besides these */
+	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX]; /* besides these */
 	size_t n_seen;
 };
 
@@ -148,12 +148,13 @@ struct runtime_view runtime_process_at(const struct runtime_process *p, size_t i
 	return (struct runtime_view){p->items[i].kind, &p->items[i].learnt};
 }
 
-size_t runtime_process_n_seen(const struct runtime_process *p)
+size_t runtime_process_n_recognised(const struct runtime_process *p)
 {
 	return p ? p->n_seen : 0;
 }
 
-const struct runtime_seen *runtime_process_seen(const struct runtime_process *p, size_t i)
+const struct runtime_recognised *runtime_process_recognised(const struct runtime_process *p,
+							    size_t i)
 {
 	return p->seen[i];
 }
@@ -281,7 +282,7 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 	}
 	look->taken = NULL;
 	process_memory(pm);
-	new->n_seen = seen_find(look, new->seen, ret_again);
+	new->n_seen = runtime_recognised_find(look, new->seen, ret_again);
 }
 
 static bool ranges_equal(const struct runtime_learnt *a, const struct runtime_learnt *b)

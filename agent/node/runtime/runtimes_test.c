@@ -546,7 +546,7 @@ static void the_table_is_whole(void **state)
 		for (size_t i = 0; ops->marks[i]; i++)
 			assert_ptr_equal(marks[n++], ops->marks[i]);
 	}
-	n += seen_marks(seen, ARRAY_SIZE(seen));
+	n += runtime_recognised_marks(seen, ARRAY_SIZE(seen));
 	assert_in_range(n, 1, 255); /* all have room */
 	assert_null(marks[n]);
 	assert_null(runtime_ops(PF_RUNTIME_NONE));

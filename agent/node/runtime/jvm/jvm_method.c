@@ -396,7 +396,7 @@ static void empty(struct jvm_methods *c)
 		method_done(&k->method);
 		free(k);
 	}
-	kept_set(&c->kept_bytes, 0);
+	runtime_cache_set(&c->kept_bytes, 0);
 }
 
 struct jvm_methods *jvm_methods_free(struct jvm_methods *c)
@@ -443,9 +443,9 @@ int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory 
 		return r;
 	}
 	if (HASH_COUNT(c->known) >= METHODS_MAX ||
-	    !kept_has_room(c->kept_bytes, kept_bytes(&k->method), KEPT_BYTES_MAX))
+	    !runtime_cache_has_room(c->kept_bytes, kept_bytes(&k->method), KEPT_BYTES_MAX))
 		empty(c);
-	kept_set(&c->kept_bytes, c->kept_bytes + kept_bytes(&k->method));
+	runtime_cache_set(&c->kept_bytes, c->kept_bytes + kept_bytes(&k->method));
 	HASH_ADD(hh, c->known, method.id, sizeof(k->method.id), k);
 	*ret = &k->method;
 	return 0;

@@ -211,7 +211,8 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	struct lua_state *s = state;
 	int r = name_frame(s, m, frame, caller, ret);
 
-	if (!kept_has_room(s->code_bytes, 0, SIZE_MAX)) /* it was read, and is not to be kept */
+	if (!runtime_cache_has_room(s->code_bytes, 0,
+				    SIZE_MAX)) /* it was read, and is not to be kept */
 		lua_protos_free(s);
 	return r;
 }

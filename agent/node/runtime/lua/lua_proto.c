@@ -23,7 +23,7 @@ void lua_protos_free(struct lua_state *s)
 		free(s->protos[i].code);
 	free(s->protos);
 	s->protos = NULL;
-	kept_set(&s->code_bytes, 0);
+	runtime_cache_set(&s->code_bytes, 0);
 }
 
 static size_t code_bytes(const struct lua_proto *p)
@@ -44,10 +44,10 @@ static struct lua_proto *make_room(struct lua_state *s, const struct lua_proto *
 	struct lua_proto *place = place_of(s, p->address, p->cookie);
 
 	if (place->code)
-		kept_set(&s->code_bytes, s->code_bytes - code_bytes(place));
+		runtime_cache_set(&s->code_bytes, s->code_bytes - code_bytes(place));
 	free(place->code);
 	*place = (struct lua_proto){0};
-	if (kept_has_room(s->code_bytes, code_bytes(p), CODE_KEPT_BYTES))
+	if (runtime_cache_has_room(s->code_bytes, code_bytes(p), CODE_KEPT_BYTES))
 		return place;
 	lua_protos_free(s);
 	return place_of(s, p->address, p->cookie);
@@ -131,7 +131,7 @@ int lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto
 			free(p.code);
 			return e == -E2BIG ? e : -ESTALE;
 		}
-		kept_set(&r->state->code_bytes, r->state->code_bytes + code_bytes(&p));
+		runtime_cache_set(&r->state->code_bytes, r->state->code_bytes + code_bytes(&p));
 	}
 	*kept = p;
 	*ret = kept;

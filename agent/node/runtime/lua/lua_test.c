@@ -396,7 +396,7 @@ static void what_others_have_is_not_kept(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		kept_set(&others[i], (64u << 20) / ARRAY_SIZE(others));
+		runtime_cache_set(&others[i], (64u << 20) / ARRAY_SIZE(others));
 	for (unsigned k = 0; k < 5; k++) {
 		m.budget_bytes = 1u << 20;
 		assert_int_equal(lua_proto_get(&r, many(k), &p), 0);
@@ -407,7 +407,7 @@ static void what_others_have_is_not_kept(void **state)
 	runtime_names_done(&names);
 	assert_true(allocated() < before + 65536);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		kept_set(&others[i], 0);
+		runtime_cache_set(&others[i], 0);
 }
 
 int main(void)

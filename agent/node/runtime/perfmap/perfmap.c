@@ -89,7 +89,7 @@ static bool node_version(const struct runtime_look *look, char ret[16])
 	return true;
 }
 
-/* What the process is, and what its user could do to see names; seen.c tells of others. */
+/* What the process is, and what its user could do to see names; recognised.c tells of others. */
 static void tell_writer(const struct runtime_look *look, bool has_map, struct runtime_learnt *ret)
 {
 	char version[16];

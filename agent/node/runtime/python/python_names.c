@@ -47,7 +47,7 @@ static void code_free(struct python_state *s, struct code *c)
 {
 	s->lines_bytes -= c->n_lines;
 	s->texts_bytes -= c->n_texts;
-	kept_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
+	runtime_cache_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
 	free(c->name);
 	free(c->file);
 	free(c->lines);
@@ -184,7 +184,7 @@ static bool has_room(const struct python_state *s, const struct code *c)
 	return HASH_COUNT(s->codes) < CODES_MAX &&
 	       s->lines_bytes + c->n_lines <= LINES_KEPT_BYTES &&
 	       s->texts_bytes + c->n_texts <= TEXTS_KEPT_BYTES &&
-	       kept_has_room(s->kept_bytes, c->n_lines + c->n_texts, SIZE_MAX);
+	       runtime_cache_has_room(s->kept_bytes, c->n_lines + c->n_texts, SIZE_MAX);
 }
 
 static void keep(struct python_state *s, struct code *new)
@@ -200,7 +200,7 @@ static void keep(struct python_state *s, struct code *new)
 	}
 	s->lines_bytes += new->n_lines;
 	s->texts_bytes += new->n_texts;
-	kept_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
+	runtime_cache_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
 }
 
 static void fill(const struct python_state *s, const struct head *h, struct code *ret)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which runtimes are recognised: programs that are made here with each one's signs; those that only link a runtime do not
- * run it; and real ones, as far as they are installed.
+ * Which runtimes podflame recognises: in programs that the test makes with each one's signs, but not
+ * in those that only link a runtime; and in real runtimes, as far as they are installed.
  */
 #include "node/runtime/live_host.h"
 
@@ -46,7 +46,7 @@ static void stop(pid_t pid)
 /* Names of what is recognised in it, with commas; a new string. */
 static char *seen_in(pid_t pid)
 {
-	const struct runtime_seen *seen[RUNTIME_SEEN_MAX];
+	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX];
 	struct live_process l = {0};
 	struct process_memory *memory;
 	_cleanup_buf_ struct buf b = {0};
@@ -55,10 +55,10 @@ static char *seen_in(pid_t pid)
 
 	live_open(&l, pid);
 	assert_int_equal(process_memory_open((uint32_t)pid, l.maps->start_boottime_ns, &memory), 0);
-	n = seen_find(&(struct runtime_look){.maps = l.maps,
-					     .indexes = l.indexes,
-					     .memory = process_memory(memory)},
-		      seen, &again);
+	n = runtime_recognised_find(&(struct runtime_look){.maps = l.maps,
+							   .indexes = l.indexes,
+							   .memory = process_memory(memory)},
+				    seen, &again);
 	for (size_t i = 0; i < n; i++) {
 		buf_printf(&b, "%s%s", i ? "," : "", seen[i]->name);
 		assert_true(*seen[i]->title && *seen[i]->text);
@@ -147,9 +147,9 @@ static void dotnet_is_told_once(void **state)
 	live_open(&l, pid);
 	assert_int_equal(runtimes_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
 	assert_int_equal(runtime_process_n(l.runtimes), 0);
-	assert_int_equal(runtime_process_n_seen(l.runtimes), 1);
+	assert_int_equal(runtime_process_n_recognised(l.runtimes), 1);
 	assert_non_null(
-		strstr(runtime_process_seen(l.runtimes, 0)->text, "DOTNET_PerfMapEnabled=1"));
+		strstr(runtime_process_recognised(l.runtimes, 0)->text, "DOTNET_PerfMapEnabled=1"));
 	stop(pid);
 	live_forget(&l);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runtimes that are recognised and not walked: one row each. Its text tells the user that functions
- * of the program have no names, and what works. A program may link a runtime's library and never
- * start it: where the runtime has a variable that is 0 until it is started, that variable decides.
- * A runtime without such a variable counts as run where it is mapped.
+ * Runtimes that podflame recognises and does not walk, one row each. A row's text tells the user that
+ * functions of the program have no names, and what works. A program may link a runtime's library and
+ * never start it: where the runtime has a variable that is 0 until the program starts it, that
+ * variable decides. A runtime without such a variable counts as run where it is mapped.
  */
 #include "node/runtime/internal.h"
 
@@ -18,7 +18,7 @@ enum sign {
 };
 #define ROW_MARKS_MAX 3
 struct row {
-	struct runtime_seen seen;
+	struct runtime_recognised seen;
 	enum sign sign;
 	const char *marks[ROW_MARKS_MAX]; /* any of them */
 	const char *file; /* the last resort: how the name of its library begins; NULL: none */
@@ -107,9 +107,9 @@ static const struct row rows[] = {
 	 NULL,
 	 0},
 };
-_Static_assert(ARRAY_SIZE(rows) <= RUNTIME_SEEN_MAX, "all may be in one process");
+_Static_assert(ARRAY_SIZE(rows) <= RUNTIME_RECOGNISED_MAX, "all may be in one process");
 
-size_t seen_marks(const char **ret, size_t max)
+size_t runtime_recognised_marks(const char **ret, size_t max)
 {
 	size_t n = 0;
 
@@ -166,8 +166,9 @@ static bool is_here(const struct runtime_look *look, const struct row *row, bool
 	return found && (row->sign != GENERATES || generates(look));
 }
 
-size_t seen_find(const struct runtime_look *look,
-		 const struct runtime_seen *ret[static RUNTIME_SEEN_MAX], bool *ret_again)
+size_t runtime_recognised_find(const struct runtime_look *look,
+			       const struct runtime_recognised *ret[static RUNTIME_RECOGNISED_MAX],
+			       bool *ret_again)
 {
 	size_t n = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of processes, all together. */
+/* What runtimes keep of one process has a limit, and of all together. */
 #include "node/runtime/internal.h"
 
 #include <setjmp.h>
@@ -16,8 +16,8 @@ static size_t others[MANY];
 
 static size_t fill(size_t *own, size_t piece, size_t most)
 {
-	while (kept_has_room(*own, piece, most))
-		kept_set(own, *own + piece);
+	while (runtime_cache_has_room(*own, piece, most))
+		runtime_cache_set(own, *own + piece);
 	return *own;
 }
 
@@ -25,7 +25,7 @@ static int forget(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < MANY; i++)
-		kept_set(&others[i], 0);
+		runtime_cache_set(&others[i], 0);
 	return 0;
 }
 
@@ -33,10 +33,10 @@ static void a_process_has_its_own_limit(void **state)
 {
 	(void)state;
 	assert_int_equal(fill(&others[0], PIECE, 8 * MIB), 8 * MIB);
-	assert_false(kept_has_room(others[0], 1, 8 * MIB));
-	kept_set(&others[0], 8 * MIB - 10);
-	assert_true(kept_has_room(others[0], 10, 8 * MIB));
-	assert_false(kept_has_room(0, SIZE_MAX / 2, 8 * MIB));
+	assert_false(runtime_cache_has_room(others[0], 1, 8 * MIB));
+	runtime_cache_set(&others[0], 8 * MIB - 10);
+	assert_true(runtime_cache_has_room(others[0], 10, 8 * MIB));
+	assert_false(runtime_cache_has_room(0, SIZE_MAX / 2, 8 * MIB));
 }
 
 /* Each pretends to be a large one. */
@@ -56,7 +56,7 @@ static void thousands_have_a_limit(void **state)
 	/* They go, and it has room again. */
 	forget(NULL);
 	assert_int_equal(fill(&late, PIECE, 8 * MIB), 8 * MIB);
-	kept_set(&late, 0);
+	runtime_cache_set(&late, 0);
 }
 
 int main(void)

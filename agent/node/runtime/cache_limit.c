@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much runtimes keep of what they read from processes (lines, code, texts), so that they need not
+ * read it again for the next name. Each process has a limit, which it can reach at next to no cost,
+ * and there may be thousands of processes: so all of them together have a limit, too.
+ */
+#include "node/runtime/internal.h"
+
+#include <stdatomic.h>
+
+#define CACHES_ALL_BYTES (64u << 20) /* half as much more for those that come late */
+
+static _Atomic size_t all_bytes, n_owners;
+
+void runtime_cache_set(size_t *own, size_t bytes)
+{
+	if (!*own && bytes)
+		atomic_fetch_add(&n_owners, 1);
+	else if (*own && !bytes)
+		atomic_fetch_sub(&n_owners, 1);
+	atomic_fetch_add(&all_bytes, bytes - *own);
+	*own = bytes;
+}
+
+bool runtime_cache_has_room(size_t own, size_t bytes, size_t most)
+{
+	size_t all = atomic_load(&all_bytes) + bytes, n = atomic_load(&n_owners);
+
+	if (own + bytes > most || all > CACHES_ALL_BYTES + CACHES_ALL_BYTES / 2)
+		return false;
+	return all <= CACHES_ALL_BYTES || own + bytes <= CACHES_ALL_BYTES / 2 / MAX(n, (size_t)1);
+}
