@@ -170,8 +170,7 @@ static void take_drain(struct world *w, struct drain *d)
 		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
 	pipeline_windows_fold(w->windows, &f, &answer);
 	for (size_t i = 0; i < answer.n_missing; i++) {
-		assert_int_equal(mappings_read(answer.missing[i].tgid,
-					       answer.missing[i].start_boottime_ns,
+		assert_int_equal(mappings_read(process_id_of(&answer.missing[i]),
 					       answer.missing[i].exec_id, &m),
 				 0);
 		pipeline_windows_mappings(w->windows, m);

@@ -219,7 +219,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	}
 	if (n_runtimes == 0)
 		tell_native(d, m, indexes);
-	if (runtime_java_unnamed(m->tgid, m->start_boottime_ns))
+	if (runtime_java_unnamed(process_id_of(m)))
 		doctor_tell(d, "Java names", false,
 			    "the JVM's code has no names; a target with javaAttach: Allowed lets "
 			    "the agent ask the JVM for them (17 and newer)");
@@ -339,7 +339,7 @@ void doctor_process(struct doctor *d, struct files *files)
 		return;
 	}
 	if (!r)
-		r = mappings_read(d->pid, start, 0, &m);
+		r = mappings_read((struct process_id){start, d->pid}, 0, &m);
 	if (r) {
 		why = problem_text(r);
 		doctor_tell(d, "process", false, why);

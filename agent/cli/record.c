@@ -121,16 +121,16 @@ static int begin(struct recording *r)
 
 /* ---- while it runs ---- */
 
-void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_ns, uint32_t exec_id,
+void record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			  uint32_t stack)
 {
 	struct mappings *m = NULL;
 
-	if (record_rests(r, tgid, start_ns, exec_id)) {
+	if (record_rests(r, id, exec_id)) {
 		mappings_count_resting();
 		return;
 	}
-	if (mappings_read_of(tgid, start_ns, exec_id, stack, &m)) {
+	if (mappings_read_of(id, exec_id, stack, &m)) {
 		r->n_unmapped++;
 		return;
 	}
@@ -148,8 +148,8 @@ static void hold_exited(struct recording *r, const struct drain *d)
 
 	for (size_t i = 0; i < d->n_procs; i++)
 		if (d->procs[i].what == RAW_PROC_EXIT)
-			stacks_exited(r->stacks, d->procs[i].tgid, d->procs[i].start_boottime_ns,
-				      d->procs[i].time_ns, hold_ns);
+			stacks_exited(r->stacks, process_id_of(&d->procs[i]), d->procs[i].time_ns,
+				      hold_ns);
 }
 
 static void take_procs(struct recording *r, const struct drain *d)
@@ -158,12 +158,11 @@ static void take_procs(struct recording *r, const struct drain *d)
 		const struct raw_proc *p = &d->procs[i];
 
 		if (p->what != RAW_PROC_EXIT) {
-			record_read_mappings(r, p->tgid, p->start_boottime_ns, p->exec_id,
-					     p->stack);
+			record_read_mappings(r, process_id_of(p), p->exec_id, p->stack);
 			continue;
 		}
-		record_forget(r, p->tgid, p->start_boottime_ns);
-		record_heap_forget(r, p->tgid, p->start_boottime_ns);
+		record_forget(r, process_id_of(p));
+		record_heap_forget(r, process_id_of(p));
 	}
 }
 
@@ -187,11 +186,10 @@ static int prepare(struct recording *r)
 /* Something was mapped after the last look (dlopen): once a process and drain is enough. */
 static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {
-	if (r->last_reread == s->tgid || !u->n ||
-	    !stacks_misses(r->stacks, s->tgid, s->start_boottime_ns, u))
+	if (r->last_reread == s->tgid || !u->n || !stacks_misses(r->stacks, process_id_of(s), u))
 		return;
 	r->last_reread = s->tgid;
-	record_read_mappings(r, s->tgid, s->start_boottime_ns, u->frames[0].exec_id, 0);
+	record_read_mappings(r, process_id_of(s), u->frames[0].exec_id, 0);
 }
 
 static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)
@@ -204,8 +202,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	r->n_samples += s->n;
 	stacks_taken(r->stacks, s->event == EVENT_MEM_INUSE ? s->oldest_ns : s->first_ns);
 	record_count_end(r, s, u);
-	if (stacks_resolve(r->stacks, r->batch, s->tgid, s->start_boottime_ns, u, k, lost,
-			   &stack) ||
+	if (stacks_resolve(r->stacks, r->batch, process_id_of(s), u, k, lost, &stack) ||
 	    record_add(r, s, drain_names(d, s->names), stack))
 		r->n_too_many += s->n;
 }
@@ -228,11 +225,10 @@ static void read_missing(struct recording *r, const struct drain *d)
 		const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
 
 		if (u)
-			stacks_want(r->stacks, s->tgid, s->start_boottime_ns, u);
+			stacks_want(r->stacks, process_id_of(s), u);
 	}
 	for (size_t i = 0; i < d->n_young; i++)
-		stacks_want(r->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,
-			    &d->young[i].stack);
+		stacks_want(r->stacks, process_id_of(&d->young[i]), &d->young[i].stack);
 	wanted = stacks_wanted(r->stacks, &n_wanted);
 	for (size_t i = 0; i < n_wanted; i++) {
 		wanted_read(wanted[i]);

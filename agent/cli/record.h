@@ -62,7 +62,7 @@ struct recording {
 };
 
 /* record.c */
-void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns,
+void record_read_mappings(struct recording *r, struct process_id id,
 			  uint32_t exec_id, uint32_t stack);
 void record_samples(struct recording *r, struct drain *d);    /* takes d; names what they lack */
 void record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
@@ -90,15 +90,15 @@ void record_give_tables(struct recording *r, struct mappings *m);
 /* Runtimes that were just starting. */
 void record_look_again(struct recording *r);
 /* Whether its mappings were read so short a while ago, for what that costs, that they are not to be read again yet. */
-bool record_rests(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id);
-void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
+bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
+void record_forget(struct recording *r, struct process_id id);
 void record_tables_free(struct recording *r);
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
 void record_print_stacks(const struct recording *r);
 
 /* record_memory.c: all do nothing of other events */
 void record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
-void record_heap_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
+void record_heap_forget(struct recording *r, struct process_id id);
 /* Is it the first of a new snapshot of its process? */
 bool record_heap_newer(struct recording *r, const struct raw_sample *s);
 void record_heaps_tick(struct recording *r);

@@ -16,8 +16,8 @@
 #define NOT_SEEN_SHOWN 8 /* processes */
 
 struct record_heap { /* one process */
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns;
+	struct process_id id;
+	uint32_t exec_id;
 	struct alloc_sites *sites;
 	struct mappings *m; /* of sites */
 	struct attached *attached;
@@ -32,10 +32,10 @@ static bool is_memory(const struct recording *r)
 	return r->options->event == EVENT_MEM_ALLOC || r->options->event == EVENT_MEM_INUSE;
 }
 
-static struct record_heap *find(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns)
+static struct record_heap *find(struct recording *r, struct process_id id)
 {
 	for (size_t i = 0; i < r->n_heaps; i++)
-		if (r->heaps[i].tgid == tgid && r->heaps[i].start_boottime_ns == start_boottime_ns)
+		if (process_id_equal(r->heaps[i].id, id))
 			return &r->heaps[i];
 	return NULL;
 }
@@ -50,7 +50,7 @@ static void take_away(struct recording *r, struct record_heap *h)
 
 static struct record_heap *get(struct recording *r, const struct mappings *m)
 {
-	struct record_heap *h = find(r, m->tgid, m->start_boottime_ns);
+	struct record_heap *h = find(r, process_id_of(m));
 
 	if (h && h->exec_id != m->exec_id) {
 		take_away(r, h);
@@ -60,8 +60,7 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	if (!h) {
 		GROW(r->heaps, r->n_heaps, r->cap_heaps);
 		h = &r->heaps[r->n_heaps++];
-		*h = (struct record_heap){.tgid = m->tgid,
-					  .start_boottime_ns = m->start_boottime_ns};
+		*h = (struct record_heap){.id = process_id_of(m)};
 	}
 	h->exec_id = m->exec_id;
 	return h;
@@ -72,8 +71,7 @@ static void look_at_memory(const struct recording *r, struct record_heap *h)
 {
 	struct proc_memory now;
 
-	if (h->attached && h->sites && !h->sites->own_heap &&
-	    proc_memory(h->tgid, h->start_boottime_ns, &now) == 0)
+	if (h->attached && h->sites && !h->sites->own_heap && proc_memory(h->id, &now) == 0)
 		learn_unseen(&h->unseen, &now, probes_attached_bytes(h->attached),
 			     r->options->settings.alloc_sample_bytes);
 }
@@ -95,8 +93,8 @@ static void attach(struct recording *r, struct record_heap *h)
 		e = probes_attach_change(r->probes, h->attached, &f.process, f.files, f.n_files,
 					 &refused);
 	else
-		e = probes_attach(r->probes, h->tgid, h->start_boottime_ns, &f.process, f.files,
-				  f.n_files, &h->attached, &refused);
+		e = probes_attach(r->probes, (uint32_t)h->id.tgid, h->id.start_boottime_ns,
+				  &f.process, f.files, f.n_files, &h->attached, &refused);
 	learn_site_files_done(&f);
 	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;
@@ -153,9 +151,9 @@ void record_heap_look(struct recording *r, struct mappings *m)
 
 static void read_go(struct recording *r, struct record_heap *h)
 {
-	struct go_process who = {.tgid = h->tgid,
+	struct go_process who = {.tgid = (uint32_t)h->id.tgid,
 				 .exec_id = h->exec_id,
-				 .start_boottime_ns = h->start_boottime_ns,
+				 .start_boottime_ns = h->id.start_boottime_ns,
 				 .event_mask = 1u << r->options->event};
 	struct drain *d = NULL;
 
@@ -200,8 +198,7 @@ void record_heaps_tick(struct recording *r)
 	for (size_t i = 0; i < r->n_heaps; i++) {
 		look_at_memory(r, &r->heaps[i]);
 		if (r->heaps[i].again)
-			record_read_mappings(r, r->heaps[i].tgid, r->heaps[i].start_boottime_ns,
-					     r->heaps[i].exec_id, 0);
+			record_read_mappings(r, r->heaps[i].id, r->heaps[i].exec_id, 0);
 	}
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
@@ -210,9 +207,9 @@ void record_heaps_tick(struct recording *r)
 	r->next_announce_ns = now_mono_ns() + ANNOUNCE_NS;
 }
 
-void record_heap_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns)
+void record_heap_forget(struct recording *r, struct process_id id)
 {
-	struct record_heap *h = find(r, tgid, start_boottime_ns);
+	struct record_heap *h = find(r, id);
 
 	if (h)
 		take_away(r, h);
@@ -220,7 +217,7 @@ void record_heap_forget(struct recording *r, uint32_t tgid, uint64_t start_boott
 
 bool record_heap_newer(struct recording *r, const struct raw_sample *s)
 {
-	struct record_heap *h = find(r, s->tgid, s->start_boottime_ns);
+	struct record_heap *h = find(r, process_id_of(s));
 	bool newer = h && h->snapshot_ns != s->last_ns;
 
 	if (h)
@@ -249,7 +246,8 @@ int record_heaps_check(const struct recording *r)
 		n_seen += h->again || h->attached || (h->sites && h->sites->go);
 		n_unseen += h->problem && !h->again && !h->attached;
 		if (h->problem && !h->again)
-			fprintf(stderr, "podflame record: process %u: %s\n", h->tgid, h->problem);
+			fprintf(stderr, "podflame record: process %u: %s\n", (unsigned)h->id.tgid,
+				h->problem);
 	}
 	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
 }
@@ -267,7 +265,7 @@ static void print_not_seen(const struct recording *r)
 			continue;
 		fprintf(stderr,
 			"podflame record: process %u: not all of its memory was seen: %s%s%s\n",
-			h->tgid, problem ? problem : "", problem && grown ? "; " : "",
+			(unsigned)h->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
 			grown ? grown : "");
 	}
 	if (n > NOT_SEEN_SHOWN)

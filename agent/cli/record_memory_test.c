@@ -47,10 +47,10 @@ struct mappings *mappings_unref(struct mappings *m)
 	return NULL;
 }
 
-int proc_memory(uint32_t tgid, uint64_t start_boottime_ns, struct proc_memory *ret)
+int proc_memory(struct process_id id, struct proc_memory *ret)
 {
-	assert_int_equal(tgid, 8);
-	assert_int_equal(start_boottime_ns, 1000);
+	assert_int_equal(id.tgid, 8);
+	assert_int_equal(id.start_boottime_ns, 1000);
 	*ret = (struct proc_memory){anon_bytes, anon_bytes, 1};
 	return 0;
 }
@@ -128,12 +128,11 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 	return -ENOENT;
 }
 
-void record_read_mappings(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns,
-			  uint32_t exec_id, uint32_t stack)
+void record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
+			  uint32_t stack)
 {
 	(void)r;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	(void)exec_id;
 	(void)stack;
 }

@@ -11,10 +11,10 @@
 /* ---- merging ---- */
 
 struct row_key {
-	uint64_t start_boottime_ns;
+	struct process_id process;
 	const char *app_service, *thread_comm; /* interned: compared as pointers */
-	uint32_t tgid, stack;
-	uint32_t main_thread, wait;
+	uint32_t stack, main_thread;
+	uint32_t wait, pad; /* pad: keys are compared by their bytes */
 };
 struct record_row {
 	struct row_key key;
@@ -48,9 +48,8 @@ static struct profile *profile_of(struct recording *r, const struct raw_sample *
 				  const char *app_service)
 {
 	struct row_key key = {
-		.start_boottime_ns = s->start_boottime_ns,
+		.process = process_id_of(s),
 		.app_service = app_service,
-		.tgid = s->tgid,
 		.stack = STACK_NONE,
 	};
 	struct record_row *row = find_row(r, &key);
@@ -72,7 +71,7 @@ static struct profile *profile_of(struct recording *r, const struct raw_sample *
 
 static bool is_of(const struct record_row *row, const struct raw_sample *s)
 {
-	return row->key.tgid == s->tgid && row->key.start_boottime_ns == s->start_boottime_ns;
+	return process_id_equal(row->key.process, process_id_of(s));
 }
 
 /* A newer snapshot of a process takes the place of all that the last one said of it. */
@@ -107,10 +106,9 @@ int record_add(struct recording *r, const struct raw_sample *s, const struct raw
 	const char *leader = comm_of(r, names ? names->leader_comm : "[unknown]");
 	const char *thread = comm_of(r, names ? names->thread_comm : "[unknown]");
 	struct row_key key = {
-		.start_boottime_ns = s->start_boottime_ns,
+		.process = process_id_of(s),
 		.app_service = leader,
 		.thread_comm = thread,
-		.tgid = s->tgid,
 		.stack = stack,
 		.main_thread = s->tid == s->tgid,
 		.wait = s->wait,

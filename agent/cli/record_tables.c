@@ -29,31 +29,30 @@ static bool parse_unknown(struct recording *r, const struct mappings *m, const s
 /* ---- what runs in a process ---- */
 
 struct record_process {
-	uint32_t tgid;
-	uint64_t start_boottime_ns;
+	struct process_id id;
 	struct runtime_process *runtimes;
 	struct mappings *m; /* to be looked at again; NULL: not now */
 	uint32_t exec_id;   /* of the last that were read */
 	uint64_t rest_ns;   /* of mappings_rest */
 };
 
-static struct record_process *find_process(struct recording *r, uint32_t tgid, uint64_t start)
+static struct record_process *find_process(struct recording *r, struct process_id id)
 {
 	for (size_t i = 0; i < r->n_processes; i++)
-		if (r->processes[i].tgid == tgid && r->processes[i].start_boottime_ns == start)
+		if (process_id_equal(r->processes[i].id, id))
 			return &r->processes[i];
 	return NULL;
 }
 
 static struct record_process *get_process(struct recording *r, const struct mappings *m)
 {
-	struct record_process *p = find_process(r, m->tgid, m->start_boottime_ns);
+	struct record_process *p = find_process(r, process_id_of(m));
 
 	if (p)
 		return p;
 	GROW(r->processes, r->n_processes, r->cap_processes);
 	p = &r->processes[r->n_processes++];
-	*p = (struct record_process){.tgid = m->tgid, .start_boottime_ns = m->start_boottime_ns};
+	*p = (struct record_process){.id = process_id_of(m)};
 	return p;
 }
 
@@ -75,7 +74,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	mappings_ref(m);
 	mappings_unref(p->m);
 	p->m = again ? m : mappings_unref(m);
-	stacks_runtimes(r->stacks, m->tgid, m->start_boottime_ns, m->exec_id, found);
+	stacks_runtimes(r->stacks, process_id_of(m), m->exec_id, found);
 	if (!r->not_walked)
 		r->not_walked = learn_runtimes_problem(m, found);
 	if (!r->not_named)
@@ -102,9 +101,9 @@ static void give_tables(struct recording *r, struct mappings *m)
 	}
 }
 
-bool record_rests(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id)
+bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id)
 {
-	const struct record_process *p = find_process(r, tgid, start_boottime_ns);
+	const struct record_process *p = find_process(r, id);
 
 	return p && p->exec_id == exec_id && !mappings_may_be_read(p->rest_ns, now_mono_ns());
 }
@@ -130,12 +129,12 @@ void record_look_again(struct recording *r)
 	}
 }
 
-void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns)
+void record_forget(struct recording *r, struct process_id id)
 {
-	struct record_process *p = find_process(r, tgid, start_boottime_ns);
+	struct record_process *p = find_process(r, id);
 
 	if (r->unwind)
-		unwind_exited(r->unwind, tgid, start_boottime_ns);
+		unwind_exited(r->unwind, id);
 	if (!p)
 		return;
 	process_done(p);
@@ -155,7 +154,7 @@ void record_tables_free(struct recording *r)
 
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {
-	const char *reason = u ? stacks_end(r->stacks, s->tgid, s->start_boottime_ns, u) : "lost";
+	const char *reason = u ? stacks_end(r->stacks, process_id_of(s), u) : "lost";
 
 	if (!s->ustack)
 		return;

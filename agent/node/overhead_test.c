@@ -1261,7 +1261,7 @@ static void processes_beyond_the_limit_are_counted(void **state)
 	}
 	assert_int_equal(counter_get(out), before);
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)getpid(), start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start_ns, getpid()}, 1, &m), 0);
 	follow_process(follow, m, 0);
 	mappings_unref(m);
 	assert_int_equal(counter_get(out), before + 1);

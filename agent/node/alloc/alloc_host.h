@@ -22,8 +22,8 @@ static inline void alloc_process_open(struct alloc_process *p, pid_t pid)
 	uint64_t start_ns;
 
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)pid, start_ns, 1, &p->maps), 0);
-	assert_int_equal(process_memory_open((uint32_t)pid, start_ns, &p->memory), 0);
+	assert_int_equal(mappings_read((struct process_id){start_ns, pid}, 1, &p->maps), 0);
+	assert_int_equal(process_memory_open((struct process_id){start_ns, pid}, &p->memory), 0);
 	p->indexes = xcalloc(p->maps->n, sizeof(*p->indexes));
 	for (size_t i = 0; i < p->maps->n; i++) {
 		int fd = p->maps->items[i].fd, memfd;

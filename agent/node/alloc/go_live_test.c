@@ -213,7 +213,7 @@ static void look_at(struct seen *s, pid_t pid, int *ret)
 
 	*s = (struct seen){0};
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)pid, start_ns, 1, &s->maps), 0);
+	assert_int_equal(mappings_read((struct process_id){start_ns, pid}, 1, &s->maps), 0);
 	s->indexes = xcalloc(s->maps->n, sizeof(struct elf_index *));
 	for (size_t i = 0; i < s->maps->n; i++) {
 		int fd = s->maps->items[i].fd, memfd;
@@ -221,7 +221,7 @@ static void look_at(struct seen *s, pid_t pid, int *ret)
 		if (fd >= 0 && elf_to_index(fd, go_finder.marks, 64 << 20, &memfd) == PARSE_OK)
 			assert_int_equal(elf_index_open(memfd, &s->indexes[i]), 0);
 	}
-	assert_int_equal(process_memory_open((uint32_t)pid, start_ns, &s->memory), 0);
+	assert_int_equal(process_memory_open((struct process_id){start_ns, pid}, &s->memory), 0);
 	s->look = (struct runtime_look){
 		.maps = s->maps, .indexes = s->indexes, .memory = process_memory(s->memory)};
 	*ret = go_finder.find(&s->look, 1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE,

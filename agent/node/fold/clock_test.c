@@ -78,7 +78,7 @@ static void take(struct day *d, struct batch *b)
 /* What the pipeline does with a drain: its samples, then the look at the clocks. */
 static void drain(struct day *d)
 {
-	const struct fold_process process = {.tgid = 42, .start_boottime_ns = 1, .comm = "web"};
+	const struct fold_process process = {.id = {1, 42}, .comm = "web"};
 	const struct frame frame = {.kind = FRAME_APP, .name = "f"};
 	struct raw_sample s = {.event = EVENT_ON_CPU, .tgid = 42, .tid = 42, .n = 99, .value = 99};
 	struct batch *b = NULL;

@@ -48,7 +48,7 @@ static double sum_of(const struct profile *p)
 /* Of processes only: what is counted of a whole container or node is no estimate. */
 static struct estimate_entry *estimate_of(struct fold *f, const struct profile_entry *p)
 {
-	return p->key.tgid ? find(f, p->owner, p->key.event) : NULL;
+	return p->key.id.tgid ? find(f, p->owner, p->key.event) : NULL;
 }
 
 void fold_apply_estimates(struct fold *f)

@@ -52,8 +52,7 @@ static struct owner *new_owner(const char *pod)
 
 static struct fold_process process(struct owner *o, uint32_t tgid)
 {
-	return (struct fold_process){
-		.tgid = tgid, .start_boottime_ns = 900 * S, .comm = "web", .owner = o};
+	return (struct fold_process){.id = {900 * S, tgid}, .comm = "web", .owner = o};
 }
 
 struct added {
@@ -67,9 +66,9 @@ static void add(struct fold *f, const struct fold_process *p, const struct added
 {
 	struct raw_sample s = {.event = a->event,
 			       .wait = a->wait,
-			       .start_boottime_ns = p->start_boottime_ns,
-			       .tgid = p->tgid,
-			       .tid = p->tgid,
+			       .start_boottime_ns = p->id.start_boottime_ns,
+			       .tgid = (uint32_t)p->id.tgid,
+			       .tid = (uint32_t)p->id.tgid,
 			       .cpu = UINT32_MAX,
 			       .n = a->n,
 			       .value = a->value,

@@ -219,8 +219,7 @@ static struct profile_key key_of(const struct fold_process *p, enum event event,
 	memset(&key, 0, sizeof(key)); /* padding is compared too */
 	key.owner = snapshot ? NULL : p->owner;
 	key.comm = snapshot ? NULL : service;
-	key.start_boottime_ns = p->start_boottime_ns;
-	key.tgid = p->tgid;
+	key.id = p->id;
 	key.event = event;
 	return key;
 }

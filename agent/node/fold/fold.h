@@ -21,8 +21,8 @@ struct fold *fold_free(struct fold *f);
 
 /* What fold needs to know of a process besides the owner's tags. */
 struct fold_process {
-	uint32_t tgid, container_pid;
-	uint64_t start_boottime_ns;
+	struct process_id id;
+	uint32_t container_pid;
 	const char *comm;		/* of the leader: app_service */
 	struct owner *owner;		/* borrowed; NULL: host process without a container */
 };

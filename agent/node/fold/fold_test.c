@@ -63,19 +63,16 @@ static struct owner *new_owner(const char *pod)
 
 static struct fold_process process(struct owner *o)
 {
-	return (struct fold_process){.tgid = 42,
-				     .container_pid = 7,
-				     .start_boottime_ns = 900 * S,
-				     .comm = "web",
-				     .owner = o};
+	return (struct fold_process){
+		.id = {900 * S, 42}, .container_pid = 7, .comm = "web", .owner = o};
 }
 
 static void add(struct fold *f, const struct fold_process *p, uint32_t tid, const char *thread,
 		uint32_t cpu, uint64_t n, const char *function, uint64_t boot_ns)
 {
 	struct raw_sample s = {.event = EVENT_ON_CPU,
-			       .start_boottime_ns = p->start_boottime_ns,
-			       .tgid = p->tgid,
+			       .start_boottime_ns = p->id.start_boottime_ns,
+			       .tgid = (uint32_t)p->id.tgid,
 			       .tid = tid,
 			       .cpu = cpu,
 			       .n = n,
@@ -95,8 +92,8 @@ static void add_linked(struct fold *f, const struct fold_process *p, const struc
 		       uint64_t n, const char *function)
 {
 	struct raw_sample s = {.event = EVENT_ON_CPU,
-			       .start_boottime_ns = p->start_boottime_ns,
-			       .tgid = p->tgid,
+			       .start_boottime_ns = p->id.start_boottime_ns,
+			       .tgid = (uint32_t)p->id.tgid,
 			       .tid = 43,
 			       .cpu = 0,
 			       .n = n,
@@ -464,11 +461,11 @@ static void test_full_window(void **state)
 		name[(256u << 10) - 1] = '\0';
 		if (batch_bytes(fold_batch(f)) < BATCH_MAX_BYTES)
 			stack(f, name);
-		p.tgid = 42 + i;
+		p.id.tgid = 42 + i;
 		{
 			struct raw_sample s = {.event = EVENT_ON_CPU,
-					       .tgid = p.tgid,
-					       .tid = p.tgid,
+					       .tgid = (uint32_t)p.id.tgid,
+					       .tid = (uint32_t)p.id.tgid,
 					       .n = 1,
 					       .value = 10101,
 					       .last_ns = 1001 * S};

@@ -11,8 +11,7 @@ struct profile_key {
 	const struct owner
 		*owner;	  /* NULL: also of snapshots, which are of the process whoever owns it */
 	const char *comm; /* NULL: losses, snapshots */
-	uint64_t start_boottime_ns;
-	uint32_t tgid;
+	struct process_id id;
 	enum event event;
 };
 struct sample_key {

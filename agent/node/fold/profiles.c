@@ -44,8 +44,8 @@ static void make_id(struct fold *f, struct profile *p, const struct profile_key 
 				       process,	    f->run,	sequence};
 
 	snprintf(start, sizeof(start), "%llu", (unsigned long long)f->start_ns);
-	snprintf(process, sizeof(process), "%u %llu %s", k->tgid,
-		 (unsigned long long)k->start_boottime_ns, event_info(k->event)->name);
+	snprintf(process, sizeof(process), "%u %llu %s", (unsigned)k->id.tgid,
+		 (unsigned long long)k->id.start_boottime_ns, event_info(k->event)->name);
 	snprintf(sequence, sizeof(sequence), "%llu", (unsigned long long)f->n_profiles++);
 	profile_id_make(parts, ID_PARTS, p->id);
 }
@@ -73,9 +73,9 @@ struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key
 	p->start_ns = f->start_ns;
 	p->end_ns = f->end_ns;
 	p->app_service = key->comm ? key->comm : batch_str(f->batch, "");
-	p->process_id = key->tgid;
-	if (key->start_boottime_ns)
-		p->process_start_ns = key->start_boottime_ns + f->first_offset_ns;
+	p->process_id = (uint32_t)key->id.tgid;
+	if (key->id.start_boottime_ns)
+		p->process_start_ns = key->id.start_boottime_ns + f->first_offset_ns;
 	add_tags(f, p, owner, container_pid);
 	make_id(f, p, key);
 	HASH_ADD(hh, f->profiles, key, sizeof(e->key), e);

@@ -282,15 +282,14 @@ struct leaving {
 	bool sweep;
 };
 
-static bool lives(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
+static bool lives(struct process_id id, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (proc_check(tgid, start_boottime_ns) !=
-	    -ESRCH) /* else it is not known: without descriptors */
+	if (proc_check(id) != -ESRCH) /* else it is not known: without descriptors */
 		return true;
 	GROW(l->ids, l->n, l->cap);
-	l->ids[l->n++] = (struct process_id){start_boottime_ns, tgid};
+	l->ids[l->n++] = id;
 	return false;
 }
 
@@ -302,7 +301,7 @@ static void leave_run(struct task *t)
 	if (u && l->sweep)
 		unwind_sweep(u, lives, l);
 	for (size_t i = 0; u && !l->sweep && i < l->n; i++)
-		unwind_exited(u, l->ids[i].tgid, l->ids[i].start_boottime_ns);
+		unwind_exited(u, l->ids[i]);
 }
 
 static void leave_done(struct task *task)

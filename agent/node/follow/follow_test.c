@@ -36,11 +36,10 @@ void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
 	(void)ret;
 }
 
-void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns)
+void unwind_exited(struct unwind *u, struct process_id id)
 {
 	(void)u;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 }
 
 void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)

@@ -87,8 +87,7 @@ static void look_run(struct task *task)
 
 	l->result = 0;
 	if (!l->m)
-		l->result = mappings_read((uint32_t)l->id.tgid, l->id.start_boottime_ns, l->exec_id,
-					  &l->m);
+		l->result = mappings_read(l->id, l->exec_id, &l->m);
 	if (l->result == 0)
 		l->result =
 			learn_alloc_sites(l->follow->config.files, l->m, l->event_mask, &l->sites);

@@ -65,11 +65,9 @@ struct mappings *mappings_unref(struct mappings *m)
 	return NULL;
 }
 
-int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		  struct mappings **ret)
+int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 {
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	(void)exec_id;
 	*ret = &maps;
 	return 0;

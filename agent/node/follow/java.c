@@ -40,15 +40,13 @@ static const char *version_of(const struct runtime_process *p)
 static void ask_run(struct task *task)
 {
 	struct asking *a = (struct asking *)task;
-	uint32_t tgid = (uint32_t)a->id.tgid;
 
 	a->result = -EAGAIN;
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
-	a->result = runtime_java_attach(tgid, a->id.start_boottime_ns, version_of(a->runtimes),
-					a->problem);
+	a->result = runtime_java_attach(a->id, version_of(a->runtimes), a->problem);
 	if (a->result == 0) /* without them the next look has what was asked for */
-		(void)mappings_read(tgid, a->id.start_boottime_ns, a->exec_id, &a->m);
+		(void)mappings_read(a->id, a->exec_id, &a->m);
 }
 
 static void take(struct follow *f, struct tracked *t, const struct asking *a)
@@ -144,13 +142,12 @@ static bool is_allowed(const struct follow *f, const struct tracked *t)
 
 void follow_java_tick(struct follow *f)
 {
-	struct runtime_java all[LISTED_MAX];
+	struct process_id all[LISTED_MAX];
 	size_t n = runtime_java_all_unnamed(all, LISTED_MAX);
 	uint64_t now_ns = now_mono_ns();
 
 	for (size_t i = 0; i < n; i++) {
-		struct process_id id = {all[i].start_boottime_ns, all[i].tgid};
-		struct tracked *t = follow_find(f, id);
+		struct tracked *t = follow_find(f, all[i]);
 
 		if (t && !t->java.asking && !t->java.refused && now_ns >= t->java.next_ns &&
 		    is_allowed(f, t))

@@ -21,19 +21,19 @@ static bool selected;
 static struct tracked *tracked;
 static struct runtime_learnt learnt = {.version = "17.0.15"};
 
-size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
+size_t runtime_java_all_unnamed(struct process_id *ret, size_t max)
 {
 	assert_true(max >= 2);
-	ret[0] = (struct runtime_java){7, 1000}; /* has ended */
-	ret[1] = (struct runtime_java){8, 1000};
+	ret[0] = (struct process_id){1000, 7}; /* has ended */
+	ret[1] = (struct process_id){1000, 8};
 	return n_unnamed;
 }
 
-int runtime_java_attach(uint32_t tgid, uint64_t start_boottime_ns, const char *version,
+int runtime_java_attach(struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES])
 {
-	assert_int_equal(tgid, 8);
-	assert_int_equal(start_boottime_ns, 1000);
+	assert_int_equal(id.tgid, 8);
+	assert_int_equal(id.start_boottime_ns, 1000);
 	snprintf(attach.version, sizeof(attach.version), "%s", version);
 	attach.n++;
 	if (attach.result < 0)
@@ -55,13 +55,12 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	n_looked_again++;
 }
 
-int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		  struct mappings **ret)
+int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 {
 	static struct mappings m;
 
-	assert_int_equal(tgid, 8);
-	assert_int_equal(start_boottime_ns, 1000);
+	assert_int_equal(id.tgid, 8);
+	assert_int_equal(id.start_boottime_ns, 1000);
 	assert_int_equal(exec_id, 5);
 	*ret = &m;
 	return 0;

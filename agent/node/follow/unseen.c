@@ -30,9 +30,7 @@ static void read_run(struct task *task)
 	struct reading *r = (struct reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
-		r->items[i].result =
-			proc_memory((uint32_t)r->items[i].id.tgid, r->items[i].id.start_boottime_ns,
-				    &r->items[i].memory);
+		r->items[i].result = proc_memory(r->items[i].id, &r->items[i].memory);
 }
 
 /* sampleBytes of the event whose bytes probes_attached_bytes() gives. */

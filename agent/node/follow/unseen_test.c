@@ -30,10 +30,10 @@ uint64_t probes_attached_bytes(const struct attached *a)
 	return seen_bytes;
 }
 
-int proc_memory(uint32_t tgid, uint64_t start_boottime_ns, struct proc_memory *ret)
+int proc_memory(struct process_id id, struct proc_memory *ret)
 {
-	assert_int_equal(tgid, 8);
-	assert_int_equal(start_boottime_ns, 1000);
+	assert_int_equal(id.tgid, 8);
+	assert_int_equal(id.start_boottime_ns, 1000);
 	n_reads++;
 	*ret = (struct proc_memory){anon_bytes, anon_bytes, 1};
 	return read_result;

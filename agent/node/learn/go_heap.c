@@ -113,7 +113,7 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	struct process_memory *pm;
 	struct memory *m;
 	struct feed f = {.who = who};
-	int r = process_memory_open(who->tgid, who->start_boottime_ns, &pm);
+	int r = process_memory_open(process_id_of(who), &pm);
 
 	if (r < 0)
 		return r;

@@ -99,7 +99,8 @@ static void bench(struct files *f, size_t k)
 	}
 	pid = start(programs[k].argv);
 	usleep(START_NS / 1000);
-	if (proc_start_boottime(pid, &start_ns) == 0 && mappings_read(pid, start_ns, 1, &m) == 0) {
+	if (proc_start_boottime(pid, &start_ns) == 0 &&
+	    mappings_read((struct process_id){start_ns, pid}, 1, &m) == 0) {
 		parse_all(f, m);
 		learn(f, programs[k].name, m);
 	}

@@ -154,12 +154,8 @@ struct pipeline {
 void pipeline_send(struct pipeline *p, struct batch *b);
 
 /* ---- windows.c and judge.c ---- */
-struct process_key {
-	uint64_t start_boottime_ns;
-	uint64_t tgid;
-};
 struct process {
-	struct process_key key;
+	struct process_id id;
 	uint32_t container_pid;
 	uint32_t exec_id, stack; /* as last told: of raw_proc */
 	bool nodes_pid_ns; /* it sees itself as the agent sees it: of the node, not of a container */

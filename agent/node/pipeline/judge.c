@@ -10,18 +10,17 @@
 
 /* ---- processes ---- */
 
-static struct process *find_process(const struct windows *p, uint32_t tgid, uint64_t start)
+static struct process *find_process(const struct windows *p, struct process_id id)
 {
-	struct process_key key = {start, tgid};
 	struct process *proc;
 
-	HASH_FIND(hh, p->processes, &key, sizeof(key), proc);
+	HASH_FIND(hh, p->processes, &id, sizeof(id), proc);
 	return proc;
 }
 
 static void note_process(struct windows *p, const struct raw_proc *r)
 {
-	struct process *proc = find_process(p, r->tgid, r->start_boottime_ns);
+	struct process *proc = find_process(p, process_id_of(r));
 
 	if (!proc) {
 		if (HASH_COUNT(p->processes) >= MAX_PROCESSES) {
@@ -31,8 +30,8 @@ static void note_process(struct windows *p, const struct raw_proc *r)
 			return;
 		}
 		proc = xcalloc(1, sizeof(*proc));
-		proc->key = (struct process_key){r->start_boottime_ns, r->tgid};
-		HASH_ADD(hh, p->processes, key, sizeof(proc->key), proc);
+		proc->id = process_id_of(r);
+		HASH_ADD(hh, p->processes, id, sizeof(proc->id), proc);
 	}
 	proc->container_pid = r->tgid_own;
 	proc->exec_id = r->exec_id;
@@ -52,19 +51,19 @@ void pipeline_note_processes(struct windows *p, const struct drain *d)
 			note_process(p, r);
 			continue;
 		}
-		proc = find_process(p, r->tgid, r->start_boottime_ns);
+		proc = find_process(p, process_id_of(r));
 		if (proc)
 			proc->exited_ns = r->time_ns;
-		stacks_exited(p->stacks, r->tgid, r->start_boottime_ns, r->time_ns, HOLD_EXITED_NS);
+		stacks_exited(p->stacks, process_id_of(r), r->time_ns, HOLD_EXITED_NS);
 	}
 }
 
 /* Whose mappings are known mostly is in the table, too: it was looked at just now. */
-static bool is_gone(uint32_t tgid, uint64_t start_boottime_ns, void *pipeline)
+static bool is_gone(struct process_id id, void *pipeline)
 {
-	const struct process *proc = find_process(pipeline, tgid, start_boottime_ns);
+	const struct process *proc = find_process(pipeline, id);
 
-	return proc ? proc->exited_ns : proc_check(tgid, start_boottime_ns) == -ESRCH;
+	return proc ? proc->exited_ns : proc_check(id) == -ESRCH;
 }
 
 /*
@@ -79,8 +78,7 @@ static void sweep(struct windows *p, uint64_t now_ns)
 		return;
 	p->sweep_ns = now_ns + SWEEP_NS;
 	HASH_ITER (hh, p->processes, proc, tmp) {
-		if (!proc->exited_ns &&
-		    proc_check((uint32_t)proc->key.tgid, proc->key.start_boottime_ns) == -ESRCH)
+		if (!proc->exited_ns && proc_check(proc->id) == -ESRCH)
 			proc->exited_ns = now_ns;
 	}
 	stacks_sweep(p->stacks, now_ns, HOLD_EXITED_NS, is_gone, p);
@@ -153,7 +151,7 @@ static const char *select_sample(struct windows *p, const struct feed *f,
 
 	if (s->event < 0 || s->event >= _EVENT_MAX)
 		return "unknown_event";
-	a.process = find_process(p, s->tgid, s->start_boottime_ns);
+	a.process = find_process(p, process_id_of(s));
 	take_names(f->drain, s, &a);
 	a.attribution = f->n_owners ? bsearch(&s->cgroup_id, f->owners, f->n_owners,
 					      sizeof(*f->owners), compare_attribution)

@@ -65,8 +65,8 @@ static void read_run(struct task *t)
 	struct reading *r = (struct reading *)t;
 	_stage_("mappings");
 
-	r->result = mappings_read_of(r->process.tgid, r->start_boottime_ns, r->exec_id, r->stack,
-				     &r->found);
+	r->result = mappings_read_of((struct process_id){r->start_boottime_ns, r->process.tgid},
+				     r->exec_id, r->stack, &r->found);
 	if (r->result == 0)
 		learn_tags(r->reader->pipeline->config.files, r->found);
 }
@@ -182,9 +182,10 @@ void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 
 	n->wanted = w;
 	n->reading.reader = all;
-	n->reading.process.tgid = w->tgid;
+	n->reading.process.tgid = (uint32_t)w->process.tgid;
 	n->reading.process.cgroup_id =
-		follow_cgroup(all->pipeline->config.follow, w->tgid, w->start_boottime_ns);
+		follow_cgroup(all->pipeline->config.follow, (uint32_t)w->process.tgid,
+			      w->process.start_boottime_ns);
 	n->reading.generation = all->generation;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;

@@ -95,7 +95,7 @@ void pipeline_windows_mappings(struct windows *p, struct mappings *m)
 void pipeline_windows_runtimes(struct windows *p, uint32_t tgid, uint64_t start_boottime_ns,
 			       uint32_t exec_id, struct runtime_process *r)
 {
-	stacks_runtimes(p->stacks, tgid, start_boottime_ns, exec_id, r);
+	stacks_runtimes(p->stacks, (struct process_id){start_boottime_ns, tgid}, exec_id, r);
 }
 
 void pipeline_windows_named(struct windows *p, struct names_wanted *w)
@@ -109,8 +109,7 @@ void pipeline_windows_named(struct windows *p, struct names_wanted *w)
 static void count_end(struct windows *p, const struct accepted *a, const struct raw_sample *s,
 		      const struct raw_stack *user)
 {
-	const char *reason =
-		user ? stacks_end(p->stacks, s->tgid, s->start_boottime_ns, user) : "lost";
+	const char *reason = user ? stacks_end(p->stacks, process_id_of(s), user) : "lost";
 
 	if (!s->ustack)
 		return;
@@ -153,9 +152,8 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 	const struct raw_stack *kernel = s.kstack ? drain_stack(d, s.kstack) : NULL;
 	bool lost = (s.ustack && !user) || (s.kstack && !kernel);
 	struct fold_process who = {
-		.tgid = s.tgid,
+		.id = process_id_of(&s),
 		.container_pid = a->owner && a->process ? a->process->container_pid : 0,
-		.start_boottime_ns = s.start_boottime_ns,
 		.comm = a->names.leader_comm[0] ? a->names.leader_comm : "unknown",
 		.owner = a->owner,
 	};
@@ -164,8 +162,8 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 
 	stacks_taken(p->stacks, s.event == EVENT_MEM_INUSE ? s.oldest_ns : s.first_ns);
 	if (r == 0 && (s.n || s.value))
-		r = stacks_resolve(p->stacks, fold_batch(p->fold), s.tgid, s.start_boottime_ns,
-				   user, kernel, lost, &stack);
+		r = stacks_resolve(p->stacks, fold_batch(p->fold), process_id_of(&s), user, kernel,
+				   lost, &stack);
 	s.value = scaled(a, &s);
 	if (r < 0) {
 		fold_lose(p->fold, a->owner, 1u << s.event, r == -E2BIG ? "window_full" : "resolve",
@@ -215,12 +213,12 @@ static void find_missing(struct windows *p, const struct feed *f, struct feed_an
 
 		if (!user || pipeline_judge(p, f, s, &a))
 			continue;
-		stacks_want_files(p->stacks, s->tgid, s->start_boottime_ns, user);
+		stacks_want_files(p->stacks, process_id_of(s), user);
 		if (f->last_pass)
 			continue;
-		if (stacks_misses(p->stacks, s->tgid, s->start_boottime_ns, user))
+		if (stacks_misses(p->stacks, process_id_of(s), user))
 			note_missing(ret, s, user, a.process);
-		stacks_want(p->stacks, s->tgid, s->start_boottime_ns, user);
+		stacks_want(p->stacks, process_id_of(s), user);
 	}
 	ret->files_asked = ret->n_missing == 0;
 	ret->unparsed = stacks_unparsed(p->stacks, &ret->n_unparsed);
@@ -236,8 +234,7 @@ static void want_young(struct windows *p, const struct feed *f, struct feed_answ
 	const struct drain *d = f->drain;
 
 	for (size_t i = 0; i < d->n_young; i++)
-		stacks_want(p->stacks, d->young[i].tgid, d->young[i].start_boottime_ns,
-			    &d->young[i].stack);
+		stacks_want(p->stacks, process_id_of(&d->young[i]), &d->young[i].stack);
 	ret->wanted = stacks_wanted(p->stacks, &ret->n_wanted);
 }
 

@@ -94,8 +94,7 @@ static void learn_processes(struct bench *b, const struct drain *d)
 	for (size_t i = 0; i < d->n_procs; i++) {
 		struct mappings *m;
 
-		if (mappings_read(d->procs[i].tgid, d->procs[i].start_boottime_ns,
-				  d->procs[i].exec_id, &m))
+		if (mappings_read(process_id_of(&d->procs[i]), d->procs[i].exec_id, &m))
 			continue;
 		pipeline_windows_mappings(b->windows, m);
 		mappings_unref(m);

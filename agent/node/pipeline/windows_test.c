@@ -477,8 +477,8 @@ static void test_ends_that_nobody_tells(void **state)
 	assert_int_equal(HASH_COUNT(w->p->processes), 3); /* late samples have names */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
-	assert_int_equal(w->p->processes->key.tgid, getpid());
-	assert_int_equal(w->p->processes->key.start_boottime_ns, start_ns);
+	assert_int_equal(w->p->processes->id.tgid, getpid());
+	assert_int_equal(w->p->processes->id.start_boottime_ns, start_ns);
 }
 
 /* Those of whose end nobody tells leave the places to others; who lives stays. */
@@ -502,7 +502,7 @@ static void test_processes_have_a_limit(void **state)
 			 32768); /* the last samples are on their way */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
-	assert_int_equal(w->p->processes->key.tgid, getpid());
+	assert_int_equal(w->p->processes->id.tgid, getpid());
 	see(w->p, NOBODY + 32767, 1, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 2);
 	assert_int_equal(counter_get(dropped) - before, 1);
@@ -588,7 +588,7 @@ static void test_files_of_mappings_just_read(void **state)
 	fold(w);
 	assert_true(w->answer.waits);
 	assert_int_equal(w->answer.n_missing, 1);
-	assert_int_equal(mappings_read(s->tgid, s->start_boottime_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(process_id_of(s), 1, &m), 0);
 	pipeline_windows_mappings(w->p, m);
 	mappings_unref(m);
 	w->feed.last_pass = true;

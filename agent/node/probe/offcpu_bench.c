@@ -143,7 +143,7 @@ static void tables_of(struct probes *p, const struct pair *pair)
 			struct mappings *m;
 
 			if (((pid_t)r->tgid != pair->pids[0] && (pid_t)r->tgid != pair->pids[1]) ||
-			    mappings_read(r->tgid, r->start_boottime_ns, r->exec_id, &m))
+			    mappings_read(process_id_of(r), r->exec_id, &m))
 				continue;
 			rows_process(p, r, m->exec_pages);
 			mappings_unref(m);

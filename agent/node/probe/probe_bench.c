@@ -257,8 +257,8 @@ static void rows_process_of(struct probes *p, pid_t pid)
 			break;
 		for (size_t i = 0; i < d->n_procs && !m; i++)
 			if ((pid_t)d->procs[i].tgid == pid &&
-			    !mappings_read(pid, d->procs[i].start_boottime_ns, d->procs[i].exec_id,
-					   &m))
+			    !mappings_read((struct process_id){d->procs[i].start_boottime_ns, pid},
+					   d->procs[i].exec_id, &m))
 				rows_process(p, &d->procs[i], m->exec_pages);
 		drain_free(d);
 		bench_nap(20);

@@ -93,7 +93,7 @@ static inline void rows_images(struct probes *p)
 	struct mappings *m = NULL;
 
 	if (probes_file_set(p, PF_SLOT_EMPTY, &empty) || proc_start_boottime(getpid(), &start_ns) ||
-	    mappings_read(getpid(), start_ns, 0, &m))
+	    mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
 		abort();
 	for (size_t i = 0; i < m->n; i++) {
 		uint64_t tag = PF_TAG_VDSO;
@@ -182,7 +182,7 @@ static inline uint32_t rows_list(struct pf_mapping *to)
 	uint64_t start_ns;
 	uint32_t n = 0;
 
-	if (proc_start_boottime(getpid(), &start_ns) || mappings_read(getpid(), start_ns, 0, &m))
+	if (proc_start_boottime(getpid(), &start_ns) || mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
 		abort();
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mapping *x = &m->items[i];

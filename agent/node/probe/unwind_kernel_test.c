@@ -81,7 +81,7 @@ static uint64_t exec_pages_of(const struct raw_proc *r)
 	struct mappings *m = NULL;
 	uint64_t pages;
 
-	assert_int_equal(mappings_read(r->tgid, r->start_boottime_ns, r->exec_id, &m), 0);
+	assert_int_equal(mappings_read(process_id_of(r), r->exec_id, &m), 0);
 	pages = m->exec_pages;
 	mappings_unref(m);
 	return pages;
@@ -687,7 +687,8 @@ static struct bpf_link *attach_uprobe(struct uprobe_test_bpf *u, bool at_return,
 	struct bpf_link *link;
 	size_t offset;
 
-	assert_int_equal(mappings_read(getpid(), start_of(getpid()), 0, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start_of(getpid()), getpid()}, 0, &m),
+			 0);
 	of = mappings_find(m, (uintptr_t)function);
 	assert_non_null(of);
 	offset = (uintptr_t)function - of->start + of->file_offset;

@@ -121,7 +121,7 @@ static struct mappings *read_own(void)
 	uint64_t start;
 
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(mappings_read((uint32_t)getpid(), start, 1, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start, getpid()}, 1, &m), 0);
 	return m;
 }
 

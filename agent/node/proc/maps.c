@@ -94,12 +94,12 @@ static int check_start(int proc_fd, uint64_t want_ns)
 	return r < 0 ? r : is_same_start(want_ns, have_ns) ? 0 : -ESRCH;
 }
 
-int proc_check(uint32_t tgid, uint64_t start_boottime_ns)
+int proc_check(struct process_id id)
 {
 	_cleanup_close_ int fd = -1;
-	int r = proc_dir_open(tgid, &fd);
+	int r = proc_dir_open((uint32_t)id.tgid, &fd);
 
-	return r < 0 ? r : check_start(fd, start_boottime_ns);
+	return r < 0 ? r : check_start(fd, id.start_boottime_ns);
 }
 
 /* ---- opening ---- */
@@ -311,10 +311,9 @@ static void find_copies(struct reader *r)
 	}
 }
 
-int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-		  struct mappings **ret)
+int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 {
-	return mappings_read_of(tgid, start_boottime_ns, exec_id, 0, ret);
+	return mappings_read_of(id, exec_id, 0, ret);
 }
 
 /* dir_fd: the process's directory, or that of a thread that shows what the process has. */
@@ -334,42 +333,41 @@ static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 	return e;
 }
 
-static struct mappings *mappings_new(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id)
+static struct mappings *mappings_new(struct process_id id, uint32_t exec_id)
 {
 	struct mappings *m = xcalloc(1, sizeof(*m));
 
-	*m = (struct mappings){.tgid = tgid,
+	*m = (struct mappings){.tgid = (uint32_t)id.tgid,
 			       .exec_id = exec_id,
-			       .start_boottime_ns = start_boottime_ns,
+			       .start_boottime_ns = id.start_boottime_ns,
 			       .read_at_ns = now_boot_ns(),
 			       .root_fd = -1,
 			       .refs = 1};
 	return m;
 }
 
-int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, uint32_t stack,
-		     struct mappings **ret)
+int mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack, struct mappings **ret)
 {
 	/* The first one stays this process's directory, also when the number is used again. */
 	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
 	uint64_t began_ns = thread_cpu_ns();
 	struct mappings *m;
 	uint32_t tid;
-	int e = proc_dir_open(tgid, &proc_fd);
+	int e = proc_dir_open((uint32_t)id.tgid, &proc_fd);
 
 	if (!e)
-		e = check_start(proc_fd, start_boottime_ns);
+		e = check_start(proc_fd, id.start_boottime_ns);
 	if (e < 0)
 		return e;
-	m = mappings_new(tgid, start_boottime_ns, exec_id);
+	m = mappings_new(id, exec_id);
 	e = read_from(proc_fd, stack, m);
 	if (e == -ESRCH && (e = living_thread_at(proc_fd, &tid, &thread_fd)) == 0) {
 		mappings_unref(m);
-		m = mappings_new(tgid, start_boottime_ns, exec_id);
+		m = mappings_new(id, exec_id);
 		e = read_from(thread_fd, stack, m);
 	}
 	if (!e)
-		e = check_start(proc_fd, start_boottime_ns);
+		e = check_start(proc_fd, id.start_boottime_ns);
 	if (e < 0) {
 		mappings_unref(m);
 		return e;

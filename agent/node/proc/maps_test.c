@@ -118,7 +118,7 @@ static struct mappings *read_of(pid_t pid)
 	uint64_t start;
 
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
-	assert_int_equal(mappings_read(pid, start, 7, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start, pid}, 7, &m), 0);
 	return m;
 }
 
@@ -340,14 +340,16 @@ static void wrong_process(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(UINT32_MAX, &start), -ESRCH);
-	assert_int_equal(mappings_read(UINT32_MAX, 0, 0, &m), -ESRCH);
+	assert_int_equal(mappings_read((struct process_id){0, UINT32_MAX}, 0, &m), -ESRCH);
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_true(start <= now_boot_ns());
 	/* BPF's value lies within the tick that stat shows; a second away is another process. */
-	assert_int_equal(mappings_read(getpid(), start + 9999999, 0, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start + 9999999, getpid()}, 0, &m), 0);
 	mappings_unref(m);
-	assert_int_equal(mappings_read(getpid(), start + NSEC_PER_SEC, 0, &m), -ESRCH);
-	assert_int_equal(mappings_read(getpid(), start - NSEC_PER_SEC, 0, &m), -ESRCH);
+	assert_int_equal(mappings_read((struct process_id){start + NSEC_PER_SEC, getpid()}, 0, &m),
+			 -ESRCH);
+	assert_int_equal(mappings_read((struct process_id){start - NSEC_PER_SEC, getpid()}, 0, &m),
+			 -ESRCH);
 }
 
 #define MAPPED_PATH "/tmp/podflame-maps-test-deleted"
@@ -380,7 +382,7 @@ static void the_first_thread_has_ended(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(mappings_read((uint32_t)pid, start, 0, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start, pid}, 0, &m), 0);
 	own = mappings_find(m, (uintptr_t)testliving_waits);
 	assert_non_null(own);
 	assert_true(own->fd >= 0);
@@ -508,10 +510,10 @@ static void another_program_than_the_kernel_told_of(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(mappings_read_of((uint32_t)pid, start, 0, 1, &m), -ESTALE);
+	assert_int_equal(mappings_read_of((struct process_id){start, pid}, 0, 1, &m), -ESTALE);
 	testliving_stop(pid);
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(mappings_read_of((uint32_t)getpid(), start, 0, 1, &m), -ESTALE);
+	assert_int_equal(mappings_read_of((struct process_id){start, getpid()}, 0, 1, &m), -ESTALE);
 }
 
 static int open_thread(uint32_t tgid, uint32_t tid)
@@ -568,7 +570,7 @@ static void ended_process(void **state)
 		_exit(0);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(mappings_read((uint32_t)pid, start, 0, &m), -ESRCH);
+	assert_int_equal(mappings_read((struct process_id){start, pid}, 0, &m), -ESRCH);
 	waitpid(pid, NULL, 0);
 }
 
@@ -595,7 +597,7 @@ static void descriptors_are_left(void **state)
 	few = old;
 	few.rlim_cur = 32;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	assert_int_equal(mappings_read((uint32_t)getpid(), start, 0, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start, getpid()}, 0, &m), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	for (size_t i = 0; i < m->n; i++) {
 		n_open += m->items[i].fd >= 0;
@@ -627,7 +629,7 @@ static void mappings_beyond_the_limit_are_counted(void **state)
 			skip();
 		}
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(mappings_read((uint32_t)getpid(), start, 0, &m), 0);
+	assert_int_equal(mappings_read((struct process_id){start, getpid()}, 0, &m), 0);
 	munmap(region, bytes);
 	assert_int_equal(m->n, MAPPINGS_MAX);
 	assert_true(m->truncated);

@@ -46,19 +46,20 @@ static int read_of(int dir_fd, const char *path, struct proc_memory *ret)
 	return r < 0 ? r : proc_memory_parse(text, ret);
 }
 
-int proc_memory(uint32_t tgid, uint64_t start_boottime_ns, struct proc_memory *ret)
+int proc_memory(struct process_id id, struct proc_memory *ret)
 {
 	_cleanup_close_ int fd = -1;
 	struct proc_memory m = {0};
 	char path[32];
 	int r;
 
-	snprintf(path, sizeof(path), "/proc/%u/status", tgid);
+	snprintf(path, sizeof(path), "/proc/%u/status", (unsigned)id.tgid);
 	r = read_of(AT_FDCWD, path, &m);
-	if (r == -ENODATA && proc_open_living(tgid, &fd) == 0) /* its first thread has ended */
+	if (r == -ENODATA &&
+	    proc_open_living((uint32_t)id.tgid, &fd) == 0) /* its first thread has ended */
 		r = read_of(fd, "status", &m);
 	if (r == 0)
-		r = proc_check(tgid, start_boottime_ns);
+		r = proc_check(id);
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
 	*ret = m;

@@ -76,7 +76,7 @@ static struct proc_memory after(pid_t pid, char what)
 	assert_int_equal(write(in[1], &what, 1), 1);
 	assert_int_equal(read(out[0], &what, 1), 1);
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(proc_memory((uint32_t)pid, start, &m), 0);
+	assert_int_equal(proc_memory((struct process_id){start, pid}, &m), 0);
 	return m;
 }
 
@@ -120,11 +120,12 @@ static void not_a_process_with_memory(void **state)
 		_exit(0);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(proc_memory((uint32_t)pid, start, &m), -ENODATA);
+	assert_int_equal(proc_memory((struct process_id){start, pid}, &m), -ENODATA);
 	waitpid(pid, NULL, 0);
-	assert_int_equal(proc_memory((uint32_t)pid, start, &m), -ESRCH);
+	assert_int_equal(proc_memory((struct process_id){start, pid}, &m), -ESRCH);
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(proc_memory((uint32_t)getpid(), start + NSEC_PER_SEC, &m), -ESRCH);
+	assert_int_equal(proc_memory((struct process_id){start + NSEC_PER_SEC, getpid()}, &m),
+			 -ESRCH);
 }
 
 static void texts(void **state)

@@ -150,13 +150,13 @@ static inline void mappings_count_resting(void)
 	counter_add(counter("podflame_mappings_dropped_total", "reason", "resting"), 1);
 }
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
- * start_boottime_ns is what proc_start_boottime or BPF gave; one clock tick of difference is none. */
-int mappings_read(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, struct mappings **ret);
+ * One clock tick of difference in id.start_boottime_ns is none. */
+int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret);
 /*
  * The same of the program that BPF told of, with the low half of mm->start_stack; 0: not known. -ESTALE: it is another one
  * by now, whose mappings are not of that exec.
  */
-int mappings_read_of(uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id, uint32_t stack,
+int mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
 		     struct mappings **ret);
 /* Why frames of other processes have no names here; "": nothing known. */
 const char *mappings_problem(void);
@@ -166,7 +166,7 @@ const struct mapping *mappings_find(const struct mappings *m, uint64_t address);
 /* Start time of a process as BPF's task->start_boottime (10 ms grain of /proc/PID/stat: compare with tolerance). */
 int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 /* 0: it is the process that started then, by that tolerance; -ESRCH: gone, or another one. */
-int proc_check(uint32_t tgid, uint64_t start_boottime_ns);
+int proc_check(struct process_id id);
 
 /*
  * ---- living.c: the first thread of a process may end before the others ----
@@ -198,7 +198,7 @@ struct proc_memory {
 	unsigned n_threads;
 };
 /* -ESRCH: gone, or another process. -ENODATA: it has no memory: it is ending, or the kernel's. */
-int proc_memory(uint32_t tgid, uint64_t start_boottime_ns, struct proc_memory *ret);
+int proc_memory(struct process_id id, struct proc_memory *ret);
 
 /* ---- who a sample belongs to ---- */
 /* Immutable, shared by reference: what fold needs to know of a container. */

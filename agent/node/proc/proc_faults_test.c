@@ -67,7 +67,7 @@ static int mappings(void *arg)
 
 	(void)arg;
 	if (!r)
-		r = mappings_read((uint32_t)getpid(), started, 1, &m);
+		r = mappings_read((struct process_id){started, getpid()}, 1, &m);
 	if (r)
 		assert_null(m);
 	else

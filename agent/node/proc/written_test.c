@@ -58,7 +58,7 @@ static struct mappings *read_own(void)
 	uint64_t start_ns;
 
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)getpid(), start_ns, 0, &maps), 0);
+	assert_int_equal(mappings_read((struct process_id){start_ns, getpid()}, 0, &maps), 0);
 	return maps;
 }
 

@@ -23,7 +23,7 @@ static inline void live_open(struct live_process *l, pid_t pid)
 	uint64_t start_ns;
 
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
-	assert_int_equal(mappings_read((uint32_t)pid, start_ns, 1, &l->maps), 0);
+	assert_int_equal(mappings_read((struct process_id){start_ns, pid}, 1, &l->maps), 0);
 	l->indexes = xcalloc(l->maps->n, sizeof(*l->indexes));
 	for (size_t i = 0; i < l->maps->n; i++) {
 		int fd = l->maps->items[i].fd, memfd;

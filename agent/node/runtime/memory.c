@@ -119,16 +119,16 @@ static int open_memory(uint32_t tgid, int *ret_fd)
 	return 0;
 }
 
-int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct process_memory **ret)
+int process_memory_open(struct process_id id, struct process_memory **ret)
 {
 	_cleanup_close_ int fd = -1;
 	struct process_memory *p;
-	int r = open_memory(tgid, &fd);
+	int r = open_memory((uint32_t)id.tgid, &fd);
 
 	if (r < 0)
 		return r;
 	/* After opening: the descriptor stands for the memory of whoever has the number now. */
-	r = proc_check(tgid, start_boottime_ns);
+	r = proc_check(id);
 	if (r < 0)
 		return r;
 	p = xcalloc(1, sizeof(*p));

@@ -111,7 +111,7 @@ static void a_process_is_read(void **state)
 	pid = child_with(page);
 	memset(page, 0, 4096); /* here; the child keeps its own */
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
-	assert_int_equal(process_memory_open(pid, start, &p), 0);
+	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), 0);
 	assert_int_equal(process_memory(p)->budget_bytes, MEMORY_BUDGET);
 	assert_int_equal(memory_string(process_memory(p), (uintptr_t)page + 4096 - 8, 100, &text),
 			 0);
@@ -127,7 +127,7 @@ static void a_process_is_read(void **state)
 	waitpid(pid, NULL, 0);
 	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)page, &value), -ESRCH);
 	process_memory_close(p);
-	assert_int_equal(process_memory_open(pid, start, &p), -ESRCH);
+	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
 	munmap(page, 4096);
 }
 
@@ -142,18 +142,18 @@ static void the_first_thread_has_ended(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
-	assert_int_equal(process_memory_open(pid, start, &p), 0);
+	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), 0);
 	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)&word, &value), 0);
 	assert_int_equal(value, 4711);
 	process_memory_close(p);
-	assert_int_equal(perf_file_init(pid, start, &f), 0);
+	assert_int_equal(perf_file_init((struct process_id){start, pid}, &f), 0);
 	assert_int_equal(perf_file_root(&f, &root), 0);
 	close(root);
 	perf_file_done(&f);
 	/* All of them: nothing is left of it but its number. */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
-	assert_int_equal(process_memory_open(pid, start, &p), -ESRCH);
+	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
 	assert_int_equal(perf_file_root(&f, &root), -ESRCH);
 	waitpid(pid, NULL, 0);
 }
@@ -165,11 +165,15 @@ static void another_process_of_that_number_is_not_read(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
-	assert_int_equal(process_memory_open(getpid(), start + 9999999, &p),
+	assert_int_equal(process_memory_open((struct process_id){start + 9999999, getpid()}, &p),
 			 0); /* BPF's is exact */
 	process_memory_close(p);
-	assert_int_equal(process_memory_open(getpid(), start + NSEC_PER_SEC, &p), -ESRCH);
-	assert_int_equal(process_memory_open(getpid(), start - NSEC_PER_SEC, &p), -ESRCH);
+	assert_int_equal(
+		process_memory_open((struct process_id){start + NSEC_PER_SEC, getpid()}, &p),
+		-ESRCH);
+	assert_int_equal(
+		process_memory_open((struct process_id){start - NSEC_PER_SEC, getpid()}, &p),
+		-ESRCH);
 }
 
 int main(void)

@@ -54,7 +54,9 @@ static char *seen_in(pid_t pid)
 	size_t n;
 
 	live_open(&l, pid);
-	assert_int_equal(process_memory_open((uint32_t)pid, l.maps->start_boottime_ns, &memory), 0);
+	assert_int_equal(
+		process_memory_open((struct process_id){l.maps->start_boottime_ns, pid}, &memory),
+		0);
 	n = runtime_recognised_find(&(struct runtime_look){.maps = l.maps,
 							   .indexes = l.indexes,
 							   .memory = process_memory(memory)},

@@ -37,7 +37,7 @@ int memory_string(struct memory *m, uint64_t address, size_t max, char **ret);
 
 /* A live process's: /proc/PID/mem. -ESRCH: gone, or another one by now. */
 struct process_memory;
-int process_memory_open(uint32_t tgid, uint64_t start_boottime_ns, struct process_memory **ret);
+int process_memory_open(struct process_id id, struct process_memory **ret);
 struct process_memory *process_memory_close(struct process_memory *p);
 struct memory *process_memory(struct process_memory *p); /* with a full budget */
 
@@ -225,16 +225,12 @@ void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t
 
 /* ---- javaAttach: a JVM is asked for its perf map; docs/perf-maps.md ---- */
 /* A JVM with generated code that nobody can name: not walked and without a map, or names are missing in it. Any thread. */
-bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns);
+bool runtime_java_unnamed(struct process_id id);
 /* All of them, at most max; returns how many. */
-struct runtime_java {
-	uint32_t tgid;
-	uint64_t start_boottime_ns; /* of the mappings that were looked at */
-};
-size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max);
+size_t runtime_java_all_unnamed(struct process_id *ret, size_t max);
 /*
  * Blocks for 20 s at most: a thread that may wait. version: of the JVM, as its runtime learnt it. 0: the next
  * runtimes_learn and runtimes_resolve have the map. -EAGAIN: may work later; other errors: it won't. Why not, for its user, in ret_problem.
  */
-int runtime_java_attach(uint32_t tgid, uint64_t start_boottime_ns, const char *version,
+int runtime_java_attach(struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES]);

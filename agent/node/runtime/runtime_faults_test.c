@@ -67,7 +67,7 @@ static int read_memory(void *arg)
 	struct process_memory *p = NULL;
 	uint64_t got = 1;
 	char *said = NULL;
-	int r = process_memory_open((uint32_t)getpid(), self_start_ns, &p);
+	int r = process_memory_open((struct process_id){self_start_ns, getpid()}, &p);
 
 	(void)arg;
 	if (r) {
@@ -98,7 +98,7 @@ static void put_map(void *arg)
 static int read_map(void *arg)
 {
 	struct perf_file f = {0};
-	int r = perf_file_init((uint32_t)getpid(), self_start_ns, &f);
+	int r = perf_file_init((struct process_id){self_start_ns, getpid()}, &f);
 
 	(void)arg;
 	if (r) {
@@ -146,7 +146,7 @@ static int attach(void *arg)
 	char said[ATTACH_TEXT_BYTES] = "";
 	struct perf_map *map = NULL;
 	struct attach a;
-	int r = attach_open((uint32_t)jvm.pid, jvm.start_ns, &a, said);
+	int r = attach_open((struct process_id){jvm.start_ns, jvm.pid}, &a, said);
 
 	(void)arg;
 	if (!r) {

@@ -27,8 +27,8 @@ struct item {
 };
 struct runtime_process {
 	atomic_uint refs;
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns;
+	struct process_id id;
+	uint32_t exec_id;
 	struct states *states;
 	struct item items[PF_RUNTIMES_MAX];
 	size_t n;
@@ -317,8 +317,7 @@ static bool is_same(const struct runtime_process *a, const struct runtime_proces
 
 static bool is_exec(const struct runtime_process *p, const struct mappings *m)
 {
-	return p->tgid == m->tgid && p->start_boottime_ns == m->start_boottime_ns &&
-	       p->exec_id == m->exec_id;
+	return process_id_equal(p->id, process_id_of(m)) && p->exec_id == m->exec_id;
 }
 
 static struct runtime_process *process_new(const struct mappings *m, struct states *s)
@@ -326,9 +325,8 @@ static struct runtime_process *process_new(const struct mappings *m, struct stat
 	struct runtime_process *p = xcalloc(1, sizeof(*p));
 
 	atomic_init(&p->refs, 1);
-	p->tgid = m->tgid;
+	p->id = process_id_of(m);
 	p->exec_id = m->exec_id;
-	p->start_boottime_ns = m->start_boottime_ns;
 	p->states = s ? states_ref(s) : states_new();
 	return p;
 }
@@ -349,7 +347,7 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes, bool *ret_again)
 {
 	struct process_memory *pm;
-	int r = process_memory_open(maps->tgid, maps->start_boottime_ns, &pm);
+	int r = process_memory_open(process_id_of(maps), &pm);
 	struct runtime_look look = {.maps = maps, .indexes = indexes};
 
 	if (r < 0)
@@ -443,7 +441,7 @@ int runtimes_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t
 	int r = -EBUSY;
 
 	if (pthread_mutex_trylock(&p->states->lock) == 0) {
-		r = process_memory_open(p->tgid, p->start_boottime_ns, &pm);
+		r = process_memory_open(p->id, &pm);
 		if (r == 0) {
 			r = resolve_all(p->states, pm, asks, n);
 			process_memory_close(pm);
@@ -464,7 +462,7 @@ void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t
 
 	if (pthread_mutex_trylock(&p->states->lock)) /* one thread at most is blocked by it */
 		return;
-	if (process_memory_open(p->tgid, p->start_boottime_ns, &pm) == 0) {
+	if (process_memory_open(p->id, &pm) == 0) {
 		for (size_t i = 0; i < n; i++)
 			touched += memory_u8(process_memory(pm), addresses[i], &byte) == 0;
 		process_memory_close(pm);

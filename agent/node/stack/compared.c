@@ -269,7 +269,7 @@ static int read_page(struct compare_ask *a, struct files *files, struct memory *
 void compared_read(struct names_wanted *w)
 {
 	struct process_memory *pm;
-	int r = w->n_compares ? process_memory_open(w->tgid, w->start_boottime_ns, &pm) : -ENOENT;
+	int r = w->n_compares ? process_memory_open(w->process, &pm) : -ENOENT;
 	bool is_open = r == 0;
 
 	for (size_t i = 0; i < w->n_compares && r != -ESRCH; i++) {

@@ -96,15 +96,14 @@ static struct library copied(void)
 struct fixture {
 	struct stacks *s;
 	struct batch *b;
-	uint32_t tgid;
-	uint64_t start_ns;
+	struct process_id id;
 };
 
 static void read_mappings(struct fixture *f)
 {
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f->id, 1, &m), 0);
 	assert_true(m->unsure);
 	stacks_mappings(f->s, m);
 	mappings_unref(m);
@@ -113,10 +112,10 @@ static void read_mappings(struct fixture *f)
 static struct fixture make(uint32_t tgid)
 {
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
-	struct fixture f = {.b = batch_new(), .tgid = tgid};
+	struct fixture f = {.b = batch_new(), .id.tgid = tgid};
 
 	assert_int_equal(stacks_new(&c, &f.s), 0);
-	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
+	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
 	read_mappings(&f);
 	return f;
 }
@@ -133,7 +132,7 @@ static void parse(struct fixture *f, const uint8_t *address)
 	struct elf_index *index;
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f->id, 1, &m), 0);
 	assert_int_equal(files_index(files, mappings_find(m, (uintptr_t)address), &index), 0);
 	elf_index_unref(index);
 	mappings_unref(m);
@@ -145,7 +144,7 @@ static void compare(struct fixture *f, const struct raw_stack *u, bool is_read)
 	struct names_wanted **wanted;
 	size_t n;
 
-	stacks_want(f->s, f->tgid, f->start_ns, u);
+	stacks_want(f->s, f->id, u);
 	wanted = stacks_wanted(f->s, &n);
 	assert_int_equal(n, 1);
 	assert_true(wanted[0]->fresh);
@@ -171,8 +170,7 @@ static void assert_shown(struct fixture *f, const struct raw_stack *u, const cha
 	struct buf text;
 	uint32_t index;
 
-	assert_int_equal(stacks_resolve(f->s, f->b, f->tgid, f->start_ns, u, NULL, false, &index),
-			 0);
+	assert_int_equal(stacks_resolve(f->s, f->b, f->id, u, NULL, false, &index), 0);
 	r = &f->b->stacks[index];
 	for (size_t i = 0; i < r->n; i++)
 		frames[i] = *r->frames[i];
@@ -181,7 +179,7 @@ static void assert_shown(struct fixture *f, const struct raw_stack *u, const cha
 	assert_string_equal(text.data, want);
 	buf_done(&text);
 	/* Counters and conditions say the same. */
-	end = stacks_end(f->s, f->tgid, f->start_ns, u);
+	end = stacks_end(f->s, f->id, u);
 	assert_int_equal(strstr(want, "[unwind: ") != NULL, end != NULL);
 	assert_true(!end || strstr(want, end));
 }
@@ -280,7 +278,7 @@ static void code_that_is_changed_to_and_fro(void **state)
 		compare(&f, u, true);
 		assert_shown(&f, STACK(USER(l.first)), "[l] first");
 		rounds++;
-	} while (stacks_end(f.s, f.tgid, f.start_ns, u) && rounds < 100);
+	} while (stacks_end(f.s, f.id, u) && rounds < 100);
 	assert_int_equal(rounds, 30); /* DOUBT_ROUNDS */
 	assert_shown(&f, u, "[l] second;[l] first");
 	done(&f);
@@ -356,7 +354,7 @@ static void want_pages(struct stacks *s, uint32_t tgid, size_t n)
 
 	for (size_t i = 0; i < n; i++) {
 		frame.address = (1 << 20) + i * PAGE;
-		stacks_want(s, tgid, 0, &u);
+		stacks_want(s, (struct process_id){0, tgid}, &u);
 	}
 }
 
@@ -406,7 +404,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	struct raw_stack u = {1, &frame, 1, NULL};
 	struct mappings *m = large((uint32_t)getpid());
 	size_t shown = 0;
-	struct fixture f = {.tgid = (uint32_t)getpid(), .b = batch_new()};
+	struct fixture f = {.id.tgid = (uint32_t)getpid(), .b = batch_new()};
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
 	uint8_t *code =
 		mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -414,8 +412,8 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	size_t n_wanted;
 
 	(void)state;
-	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
-	m->start_boottime_ns = f.start_ns;
+	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
+	m->start_boottime_ns = f.id.start_boottime_ns;
 	m->items[0].start = (uintptr_t)code;
 	m->items[0].end = (uintptr_t)code + n * PAGE;
 	m->items[0].fd = memfd_create("zeros", MFD_CLOEXEC);
@@ -425,7 +423,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	for (size_t i = 0; i < n; i++) {
 		code[i * PAGE] = 1;
 		frame.address = (uintptr_t)code + i * PAGE + PAGE / 2;
-		stacks_want(f.s, f.tgid, f.start_ns, &u);
+		stacks_want(f.s, f.id, &u);
 	}
 	wanted = stacks_wanted(f.s, &n_wanted);
 	wanted_read(wanted[0]);
@@ -434,7 +432,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	free(wanted);
 	for (size_t i = 0; i < n; i++) {
 		frame.address = (uintptr_t)code + i * PAGE + PAGE / 2;
-		shown += !stacks_end(f.s, f.tgid, f.start_ns, &u);
+		shown += !stacks_end(f.s, f.id, &u);
 	}
 	assert_int_equal(shown, 64);
 	close(m->items[0].fd);
@@ -517,7 +515,7 @@ static void a_memory_file_that_is_rewritten(void **state)
 
 	(void)state;
 	parse(&f, l.first);
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_false(stacks_misses(f.s, f.id, u));
 	compare(&f, u, true);
 	compare(&f, u, true);
 	assert_shown(&f, u, NOT_YET);
@@ -535,7 +533,7 @@ static void a_memory_file_that_is_rewritten(void **state)
 	parse(&f, l.first);
 	compare(&f, u, true);
 	assert_shown(&f, u, DIFFERENT);
-	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_true(stacks_misses(f.s, f.id, u));
 	read_mappings(&f);
 	compare(&f, u, true);
 	assert_shown(&f, u, DIFFERENT);
@@ -561,7 +559,7 @@ static void a_memory_file_that_is_written(void **state)
 	compare_often(&f, u);
 	assert_shown(&f, u, "second;first");
 	/* The clock of inodes ticks every few milliseconds. */
-	for (int i = 0; i < 1000 && !stacks_end(f.s, f.tgid, f.start_ns, u); i++) {
+	for (int i = 0; i < 1000 && !stacks_end(f.s, f.id, u); i++) {
 		put(two, x.to, x.bytes);
 		assert_int_equal(pwrite(x.fd, x.to, x.bytes, 0), x.bytes);
 		read_mappings(&f);
@@ -596,7 +594,7 @@ static void a_process_that_changes_its_own_copy(void **state)
 	test_clock.later_ns += LATER;
 	compare(&f, u, true);
 	assert_int_equal(rewritten(), before);
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_false(stacks_misses(f.s, f.id, u));
 	assert_shown(&f, STACK(USER(l.first)), "first");
 	done(&f);
 	unload(&l, &x);
@@ -619,7 +617,7 @@ static void a_memory_file_that_is_changed_to_and_fro(void **state)
 		test_clock.later_ns += LATER / 2;
 		read_mappings(&f);
 		compare(&f, u, true);
-		n_shown += !stacks_end(f.s, f.tgid, f.start_ns, u);
+		n_shown += !stacks_end(f.s, f.id, u);
 	}
 	assert_int_equal(n_shown, 0);
 	done(&f);
@@ -664,7 +662,7 @@ static void a_memory_file_that_is_no_program(void **state)
 	code = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
 	f = make((uint32_t)getpid());
 	assert_shown(&f, STACK(USER(code), USER(l.first + 2)), NOT_YET);
-	assert_int_equal(mappings_read(f.tgid, f.start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f.id, 1, &m), 0);
 	assert_int_equal(files_index(files, mappings_find(m, (uintptr_t)code), &index), -ENOEXEC);
 	mappings_unref(m);
 	for (int i = 0; i < 3; i++) { /* it is not asked for again and again */

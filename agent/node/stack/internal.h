@@ -17,9 +17,7 @@ struct exec {
 	struct compared *compared;	  /* NULL: nothing was compared yet */
 };
 struct process {
-	struct process_key {
-		uint64_t start_boottime_ns, tgid;
-	} key;
+	struct process_id id;
 	struct exec execs[EXECS_MAX];		      /* newest first */
 	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
 	bool reread;				      /* its mappings are to be read again */
@@ -51,7 +49,7 @@ struct stacks {
 
 /* ---- processes.c ---- */
 /* NULL: not known. */
-struct process *stacks_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns);
+struct process *stacks_process(struct stacks *s, struct process_id id);
 struct exec *process_exec(struct process *p, uint32_t exec_id);
 /*
  * The mapping that the frame lies in, among those that were read; address: as it is looked up.

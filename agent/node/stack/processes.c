@@ -48,12 +48,11 @@ void stacks_purge(struct stacks *s)
 	}
 }
 
-struct process *stacks_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns)
+struct process *stacks_process(struct stacks *s, struct process_id id)
 {
-	struct process_key key = {start_boottime_ns, tgid};
 	struct process *p;
 
-	HASH_FIND(hh, s->processes, &key, sizeof(key), p);
+	HASH_FIND(hh, s->processes, &id, sizeof(id), p);
 	return p;
 }
 
@@ -80,16 +79,16 @@ static void make_room(struct stacks *s)
 	counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL), 1);
 }
 
-static struct process *make_process(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns)
+static struct process *make_process(struct stacks *s, struct process_id id)
 {
-	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	struct process *p = stacks_process(s, id);
 
 	if (p)
 		return p;
 	make_room(s);
 	p = xcalloc(1, sizeof(*p));
-	p->key = (struct process_key){start_boottime_ns, tgid};
-	HASH_ADD(hh, s->processes, key, sizeof(p->key), p);
+	p->id = id;
+	HASH_ADD(hh, s->processes, id, sizeof(p->id), p);
 	return p;
 }
 
@@ -146,7 +145,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	size_t at;
 
 	stacks_purge(s);
-	p = make_process(s, m->tgid, m->start_boottime_ns);
+	p = make_process(s, process_id_of(m));
 	if (is_anothers(p, m)) {
 		count_anothers();
 		return;
@@ -171,10 +170,10 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	p->execs[0] = fresh;
 }
 
-void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r)
 {
-	struct exec *e = process_exec(stacks_process(s, tgid, start_boottime_ns), exec_id);
+	struct exec *e = process_exec(stacks_process(s, id), exec_id);
 
 	if (!e)
 		return;
@@ -193,10 +192,9 @@ static void has_ended(struct process *p, uint64_t exited_ns, uint64_t hold_ns)
 }
 
 /* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
-void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t exited_ns,
-		   uint64_t hold_ns)
+void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
 {
-	struct process *p = make_process(s, tgid, start_boottime_ns);
+	struct process *p = make_process(s, id);
 
 	has_ended(p, exited_ns, hold_ns);
 	if (!hold_ns)
@@ -208,7 +206,7 @@ void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stac
 		  void *arg)
 {
 	for (struct process *p = s->processes; p; p = p->hh.next)
-		if (!p->forget_ns && gone((uint32_t)p->key.tgid, p->key.start_boottime_ns, arg))
+		if (!p->forget_ns && gone(p->id, arg))
 			has_ended(p, now_boot_ns, hold_ns);
 	stacks_purge(s);
 }
@@ -263,10 +261,9 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 	return !mappings_find(e->maps, f->address - !leaf);
 }
 
-bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
-		   const struct raw_stack *ustack)
+bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	struct process *p = stacks_process(s, id);
 	uint64_t now = now_mono_ns();
 
 	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
@@ -312,10 +309,9 @@ static bool is_new(const struct exec *e, uint64_t now_ns)
 	return e && now_ns < e->maps->read_at_ns + NEW_NS;
 }
 
-void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
-		       const struct raw_stack *ustack)
+void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	struct process *p = stacks_process(s, id);
 	uint64_t now_ns = now_boot_ns();
 
 	for (size_t i = 0; p && i < ustack->n; i++) {

@@ -119,10 +119,9 @@ static const char *end_of(struct process *p, const struct raw_stack *stack)
 	return is_too_early(p, stack) ? "runtime_pending" : NULL;
 }
 
-const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
-		       const struct raw_stack *ustack)
+const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = stacks_process(s, tgid, start_boottime_ns);
+	struct process *p = stacks_process(s, id);
 	size_t frame;
 	const char *reason = compared_doubt(s, p, ustack, &frame);
 
@@ -314,7 +313,7 @@ static size_t inlined_room(const struct raw_stack *ustack, const struct raw_stac
 	return n < STACK_MAX_FRAMES ? STACK_MAX_FRAMES - n : 0;
 }
 
-int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
+int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
 		   uint32_t *ret_stack)
 {
@@ -323,7 +322,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t st
 	if (batch_bytes(b) > BATCH_MAX_BYTES) /* names go there before batch_stack looks */
 		return -E2BIG;
 	stacks_purge(s);
-	p = stacks_process(s, tgid, start_boottime_ns);
+	p = stacks_process(s, id);
 	s->batch = b;
 	s->n_frames = 0;
 	s->inlined_room = inlined_room(ustack, kstack);

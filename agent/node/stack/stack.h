@@ -20,29 +20,29 @@ struct stacks *stacks_free(struct stacks *s);
 /* Mappings of a process become known or replace older ones of the same exec id. Takes a reference. */
 void stacks_mappings(struct stacks *s, struct mappings *m);
 /* What else this exec of a process runs; NULL: nothing. Takes a reference; names known before stay. */
-void stacks_runtimes(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r);
 /*
  * The process has ended, then (CLOCK_BOOTTIME): forgets its mappings after hold_ns, so that late samples still get
  * names. What was read after its end may be another process's, which has its PID and began within a clock tick of it.
  */
-void stacks_exited(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, uint64_t exited_ns,
+void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns,
 		   uint64_t hold_ns);
 /* The same of those whose end nobody told: gone says who is not there. */
-typedef bool stacks_gone_fn(uint32_t tgid, uint64_t start_boottime_ns, void *arg);
+typedef bool stacks_gone_fn(struct process_id id, void *arg);
 void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone, void *arg);
 /*
  * true when an address of this stack lies outside the process's known mappings: read them again.
  * Wild addresses (code without frame pointers) never get a mapping, so the answer is true at most
  * once a second for a process whose mappings are known.
  */
-bool stacks_misses(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
  * Files that nobody has parsed, among stacks_unparsed then: of programs that the process was before, whom nobody follows any more,
  * and of mappings that were read a moment ago, to whose files those who follow have not come yet.
  */
-void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
  * Names of runtimes' frames must be read from the process, and code that may differ from its file's
@@ -52,8 +52,8 @@ void stacks_want_files(struct stacks *s, uint32_t tgid, uint64_t start_boottime_
  * after runtime_ops.names_last_ns.
  */
 struct names_wanted {
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns;
+	struct process_id process;
+	uint32_t exec_id;
 	struct runtime_process *runtimes;	/* a reference; NULL: no asks */
 	struct runtime_ask *asks;
 	size_t n_asks, cap_asks;
@@ -65,7 +65,7 @@ struct names_wanted {
 	struct mappings *compare_maps;		/* a reference; NULL: none */
 	struct files *files;			/* borrowed */
 };
-void stacks_want(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 /* One a process; caller frees each with wanted_free, and the array. */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
 void wanted_read(struct names_wanted *w);	/* reader's thread */
@@ -83,7 +83,7 @@ void stacks_taken(struct stacks *s, uint64_t first_ns);
  * has code of a runtime that the kernel did not know of yet, so that its program's frames are not there. Or what a runtime
  * could not tell ("no_thread_state").
  */
-const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns, const struct raw_stack *ustack);
+const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
  * One sample's frames, root first, kernel frames last, a marker frame where the
@@ -98,7 +98,7 @@ const char *stacks_end(struct stacks *s, uint32_t tgid, uint64_t start_boottime_
  * Names and paths are cleaned: valid UTF-8, no control characters. May block as long as
  * files_names does, once a file. -E2BIG: b has BATCH_MAX_BYTES; the last stack may take it beyond them.
  */
-int stacks_resolve(struct stacks *s, struct batch *b, uint32_t tgid, uint64_t start_boottime_ns,
+int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);
 /*
  * Files that the stacks since the last call had no names for because nobody has parsed them (files_config.queued), a few of a

@@ -45,7 +45,7 @@ static struct stacks *open_stacks(struct files *files, uint64_t *ret_start_ns)
 	if (!r)
 		r = proc_start_boottime(getpid(), ret_start_ns);
 	if (!r)
-		r = mappings_read(getpid(), *ret_start_ns, 1, &m);
+		r = mappings_read((struct process_id){*ret_start_ns, getpid()}, 1, &m);
 	if (r)
 		bench_die("own mappings", r);
 	stacks_mappings(s, m);
@@ -62,7 +62,8 @@ static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw
 	for (unsigned i = 0; i < STACKS; i++) {
 		struct raw_stack raw = {i + 1, frames + i * DEPTH, DEPTH, NULL};
 		uint32_t index;
-		int r = stacks_resolve(s, b, getpid(), start_ns, &raw, NULL, false, &index);
+		int r = stacks_resolve(s, b, (struct process_id){start_ns, getpid()}, &raw, NULL,
+				       false, &index);
 
 		if (r)
 			bench_die("resolve", r);

@@ -48,15 +48,14 @@ static const char *write_kallsyms(const char *text)
 struct fixture {
 	struct stacks *s;
 	struct batch *b;
-	uint32_t tgid;
-	uint64_t start_ns;
+	struct process_id id;
 };
 
 static void add_own_mappings(struct fixture *f, uint32_t exec_id)
 {
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->tgid, f->start_ns, exec_id, &m), 0);
+	assert_int_equal(mappings_read(f->id, exec_id, &m), 0);
 	stacks_mappings(f->s, m);
 	mappings_unref(m);
 }
@@ -64,10 +63,10 @@ static void add_own_mappings(struct fixture *f, uint32_t exec_id)
 static struct fixture make(const char *symbols)
 {
 	struct stacks_config c = {.files = files, .kallsyms_path = write_kallsyms(symbols)};
-	struct fixture f = {.b = batch_new(), .tgid = getpid()};
+	struct fixture f = {.b = batch_new(), .id.tgid = getpid()};
 
 	assert_int_equal(stacks_new(&c, &f.s), 0);
-	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
+	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
 	add_own_mappings(&f, 1);
 	return f;
 }
@@ -83,7 +82,7 @@ static const struct stack_ref *resolve(struct fixture *f, const struct raw_stack
 {
 	uint32_t index;
 
-	assert_int_equal(stacks_resolve(f->s, f->b, f->tgid, f->start_ns, u, k, lost, &index), 0);
+	assert_int_equal(stacks_resolve(f->s, f->b, f->id, u, k, lost, &index), 0);
 	return &f->b->stacks[index];
 }
 
@@ -184,7 +183,7 @@ static void add_tagged_mappings(struct fixture *f)
 {
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f->id, 1, &m), 0);
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].fd >= 0) {
 			m->items[i].tag = PF_TAG_FIRST + m->items[i].inode;
@@ -201,7 +200,7 @@ static struct raw_frame in_file(const struct fixture *f, const void *address)
 	struct raw_frame r = USER(address);
 	const struct mapping *x;
 
-	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f->id, 1, &m), 0);
 	x = mappings_find(m, r.address);
 	assert_non_null(x);
 	r.file_offset = r.address - x->start + x->file_offset;
@@ -227,10 +226,10 @@ static void names_are_those_of_the_file_that_was_sampled(void **state)
 	strange.tag = 1;
 	assert_rendered(&f, STACK(NULL, here), NULL, false, "known_function");
 	assert_rendered(&f, STACK(NULL, moved), NULL, false, "[l] qsort_r");
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, STACK(NULL, here, moved)));
+	assert_false(stacks_misses(f.s, f.id, STACK(NULL, here, moved)));
 	assert_rendered(&f, STACK(NULL, no_file), NULL, false, "[unknown start_thread?]");
 	assert_rendered(&f, STACK(NULL, strange), NULL, false, "[unknown start_thread?]");
-	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, STACK(NULL, strange)));
+	assert_true(stacks_misses(f.s, f.id, STACK(NULL, strange)));
 	done(&f);
 }
 
@@ -243,7 +242,7 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 
 	(void)state;
 	here = in_file(&f, known_function);
-	assert_int_equal(mappings_read(f.tgid, f.start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f.id, 1, &m), 0);
 	for (size_t i = 0; i < m->n; i++)
 		m->items[i].tag = PF_TAG_UNKNOWN;
 	stacks_mappings(f.s, m);
@@ -251,7 +250,7 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 	here.tag = 3; /* of a file that is not known */
 	assert_rendered(&f, STACK(NULL, here), NULL, false, "[unknown start_thread?]");
 	/* Reading the mappings once more would not help: the kernel's part asks for that rarely. */
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, STACK(NULL, here)));
+	assert_false(stacks_misses(f.s, f.id, STACK(NULL, here)));
 	done(&f);
 }
 
@@ -267,7 +266,7 @@ static void a_frame_whose_file_could_not_be_seen_has_no_name(void **state)
 	unseen.file_offset = unseen.address;
 	assert_rendered(&f, STACK("mapping_changed", unseen), NULL, false,
 			"[unwind: mapping_changed];[unknown start_thread?]");
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, STACK("mapping_changed", unseen)));
+	assert_false(stacks_misses(f.s, f.id, STACK("mapping_changed", unseen)));
 	done(&f);
 }
 
@@ -324,10 +323,11 @@ static void misses_ask_for_mappings_once_a_second(void **state)
 			       *wild = STACK(NULL, USER(64));
 
 	(void)state;
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, known));
-	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, wild));
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, wild));
-	assert_true(stacks_misses(f.s, f.tgid + 1, f.start_ns, known));
+	assert_false(stacks_misses(f.s, f.id, known));
+	assert_true(stacks_misses(f.s, f.id, wild));
+	assert_false(stacks_misses(f.s, f.id, wild));
+	assert_true(stacks_misses(f.s, (struct process_id){f.id.start_boottime_ns, f.id.tgid + 1},
+				  known));
 	done(&f);
 }
 
@@ -339,7 +339,7 @@ static void a_past_program_is_not_read_again(void **state)
 
 	(void)state;
 	add_own_mappings(&f, 2);
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, wild));
+	assert_false(stacks_misses(f.s, f.id, wild));
 	done(&f);
 }
 
@@ -362,12 +362,12 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	f = make(kallsyms);
 	files = parsing;
 	/* of mappings that were just read; later those who follow have come to their files */
-	stacks_want_files(f.s, f.tgid, f.start_ns, known);
+	stacks_want_files(f.s, f.id, known);
 	u = stacks_unparsed(f.s, &n);
 	assert_int_equal(n, 1);
 	unparsed_free(u, n);
-	stacks_process(f.s, f.tgid, f.start_ns)->execs[0].maps->read_at_ns -= 5 * NSEC_PER_SEC;
-	stacks_want_files(f.s, f.tgid, f.start_ns, known);
+	stacks_process(f.s, f.id)->execs[0].maps->read_at_ns -= 5 * NSEC_PER_SEC;
+	stacks_want_files(f.s, f.id, known);
 	assert_null(stacks_unparsed(f.s, &n));
 	assert_int_equal(n, 0);
 	assert_null(resolve(&f, known, NULL, false)->frames[0]->name);
@@ -377,8 +377,8 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	assert_true(str_has_suffix(u->m->items[u->k].path, "/stack_test"));
 	unparsed_free(u, n);
 	add_own_mappings(&f, 2);
-	stacks_want_files(f.s, f.tgid, f.start_ns, later);
-	stacks_want_files(f.s, f.tgid, f.start_ns, known);
+	stacks_want_files(f.s, f.id, later);
+	stacks_want_files(f.s, f.id, known);
 	u = stacks_unparsed(f.s, &n);
 	assert_int_equal(n, 1);
 	assert_int_equal(files_index(queued, &u->m->items[u->k], &index), 0);
@@ -406,9 +406,9 @@ static void a_process_tells_few_files_at_once(void **state)
 	files = queued;
 	f = make(kallsyms);
 	files = parsing;
-	*m = (struct mappings){.tgid = f.tgid,
+	*m = (struct mappings){.tgid = f.id.tgid,
 			       .exec_id = 2,
-			       .start_boottime_ns = f.start_ns,
+			       .start_boottime_ns = f.id.start_boottime_ns,
 			       .items = xcalloc(100, sizeof(*m->items)),
 			       .n = 100,
 			       .root_fd = -1,
@@ -439,9 +439,9 @@ static void ended_processes_are_held_then_forgotten(void **state)
 	const struct raw_stack *u = STACK(NULL, USER(known_function));
 
 	(void)state;
-	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, HOLD_NS);
+	stacks_exited(f.s, f.id, UINT64_MAX, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "known_function");
-	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, 0);
+	stacks_exited(f.s, f.id, UINT64_MAX, 0);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);
 }
@@ -455,7 +455,7 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 
 	(void)state;
 	assert_rendered(&f, u, NULL, false, "known_function");
-	stacks_exited(f.s, f.tgid, f.start_ns, exited_ns, HOLD_NS);
+	stacks_exited(f.s, f.id, exited_ns, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "known_function"); /* read before */
 	add_own_mappings(&f, 2);
 	assert_rendered(&f,
@@ -464,7 +464,7 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 			NULL, false, "[unknown start_thread?]");
 	assert_rendered(&f, u, NULL, false, "known_function");
 	/* Told of the end after that. */
-	stacks_exited(f.s, f.tgid, f.start_ns, 1, HOLD_NS);
+	stacks_exited(f.s, f.id, 1, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);
 }
@@ -472,14 +472,14 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 static void mappings_after_the_end_are_held_as_long(void **state)
 {
 	struct stacks_config c = {.files = files, .kallsyms_path = write_kallsyms(kallsyms)};
-	struct fixture f = {.b = batch_new(), .tgid = getpid()};
+	struct fixture f = {.b = batch_new(), .id.tgid = getpid()};
 	const struct raw_stack *u = STACK(NULL, USER(known_function));
 	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
 
 	(void)state;
 	assert_int_equal(stacks_new(&c, &f.s), 0);
-	assert_int_equal(proc_start_boottime(f.tgid, &f.start_ns), 0);
-	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, 2 * NSEC_PER_SEC);
+	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
+	stacks_exited(f.s, f.id, UINT64_MAX, 2 * NSEC_PER_SEC);
 	add_own_mappings(&f, 1);
 	assert_rendered(&f, u, NULL, false, "known_function");
 	while (resolve(&f, u, NULL, false)->frames[0]->name && now_mono_ns() < deadline)
@@ -512,9 +512,9 @@ static void another_programs_mappings_do_not_replace(void **state)
 	struct fixture f = make(kallsyms);
 	struct mapping item = {
 		.start = 0x1000, .end = 0x2000, .inode = 1, .path = "/new", .fd = -1};
-	struct mappings other = {.tgid = f.tgid,
+	struct mappings other = {.tgid = f.id.tgid,
 				 .exec_id = 1,
-				 .start_boottime_ns = f.start_ns,
+				 .start_boottime_ns = f.id.start_boottime_ns,
 				 .items = &item,
 				 .n = 1,
 				 .root_fd = -1,
@@ -553,9 +553,9 @@ static struct mapping map_program(struct fixture *f, uint32_t exec_id)
 	struct mappings *maps = xcalloc(1, sizeof(*maps));
 	struct mapping m = map_of(path);
 
-	*maps = (struct mappings){.tgid = f->tgid,
+	*maps = (struct mappings){.tgid = f->id.tgid,
 				  .exec_id = exec_id,
-				  .start_boottime_ns = f->start_ns,
+				  .start_boottime_ns = f->id.start_boottime_ns,
 				  .items = xmemdup(&m, sizeof(m)),
 				  .n = 1,
 				  .root_fd = -1,
@@ -815,9 +815,9 @@ static void run_fake(struct fixture *f)
 	struct mappings *m;
 
 	runtime_table = fakes;
-	assert_int_equal(mappings_read(f->tgid, f->start_ns, 1, &m), 0);
+	assert_int_equal(mappings_read(f->id, 1, &m), 0);
 	r = runtime_process_with(NULL, m, (enum pf_runtime_kind)1, &learnt);
-	stacks_runtimes(f->s, f->tgid, f->start_ns, 1, r);
+	stacks_runtimes(f->s, f->id, 1, r);
 	runtime_process_unref(r);
 	mappings_unref(m);
 }
@@ -828,7 +828,7 @@ static size_t read_wanted(struct fixture *f, const struct raw_stack *u)
 	struct names_wanted **w;
 	size_t n, n_asks = 0;
 
-	stacks_want(f->s, f->tgid, f->start_ns, u);
+	stacks_want(f->s, f->id, u);
 	w = stacks_wanted(f->s, &n);
 	assert_true(n <= 1);
 	if (n) {
@@ -858,8 +858,8 @@ static void names_of_runtimes_are_read_once(void **state)
 	inlined = resolve(&f, u, NULL, false)->frames[6];
 	assert_true(inlined->inlined);
 	assert_int_equal(inlined->kind, FRAME_PYTHON);
-	assert_null(stacks_end(f.s, f.tgid, f.start_ns, u));
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_null(stacks_end(f.s, f.id, u));
+	assert_false(stacks_misses(f.s, f.id, u));
 	/* Mappings of the same program again: names stay. */
 	add_own_mappings(&f, 1);
 	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
@@ -880,9 +880,9 @@ static void what_was_allocated_comes_before_the_leaf(void **state)
 	assert_int_equal(read_wanted(&f, u), 1);
 	assert_rendered(&f, u, NULL, false,
 			"[unwind: runtime_pending];known_function;known_function;f7;g");
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_false(stacks_misses(f.s, f.id, u));
 	/* It does not tell that its program's functions are there. */
-	assert_string_equal(stacks_end(f.s, f.tgid, f.start_ns, u), "runtime_pending");
+	assert_string_equal(stacks_end(f.s, f.id, u), "runtime_pending");
 	done(&f);
 }
 
@@ -936,7 +936,7 @@ static void names_that_nobody_read_are_not_known(void **state)
 
 	(void)state;
 	run_fake(&f);
-	stacks_want(f.s, f.tgid, f.start_ns, u);
+	stacks_want(f.s, f.id, u);
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 1);
 	stacks_named(f.s, w[0]);
@@ -952,11 +952,11 @@ static void runtimes_that_are_not_known_are_a_miss(void **state)
 	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
 
 	(void)state;
-	assert_true(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_true(stacks_misses(f.s, f.id, u));
 	done(&f);
 	f = make(kallsyms);
 	run_fake(&f);
-	assert_false(stacks_misses(f.s, f.tgid, f.start_ns, u));
+	assert_false(stacks_misses(f.s, f.id, u));
 	done(&f);
 }
 
@@ -973,8 +973,8 @@ static void a_full_batch_takes_no_names(void **state)
 	large[BATCH_MAX_BYTES] = '\0';
 	batch_str(f.b, large);
 	bytes = batch_bytes(f.b);
-	assert_int_equal(stacks_resolve(f.s, f.b, f.tgid, f.start_ns,
-					STACK(NULL, USER(known_function)), NULL, false, &index),
+	assert_int_equal(stacks_resolve(f.s, f.b, f.id, STACK(NULL, USER(known_function)), NULL,
+					false, &index),
 			 -E2BIG);
 	assert_int_equal(batch_bytes(f.b), bytes);
 	done(&f);
@@ -989,13 +989,13 @@ static void stacks_taken_before_their_runtime_was_known_are_told(void **state)
 		STACK(NULL, USER(run_fake), USER((uintptr_t)known_function + 4), RUN(1, 7));
 
 	(void)state;
-	assert_null(stacks_end(f.s, f.tgid, f.start_ns, early));
+	assert_null(stacks_end(f.s, f.id, early));
 	run_fake(&f);
-	assert_string_equal(stacks_end(f.s, f.tgid, f.start_ns, early), "runtime_pending");
+	assert_string_equal(stacks_end(f.s, f.id, early), "runtime_pending");
 	assert_rendered(&f, early, NULL, false,
 			"[unwind: runtime_pending];known_function;run_fake");
-	assert_null(stacks_end(f.s, f.tgid, f.start_ns, whole));
-	assert_null(stacks_end(f.s, f.tgid, f.start_ns, STACK(NULL, USER(run_fake))));
+	assert_null(stacks_end(f.s, f.id, whole));
+	assert_null(stacks_end(f.s, f.id, STACK(NULL, USER(run_fake))));
 	done(&f);
 }
 
@@ -1024,7 +1024,7 @@ static void what_a_runtime_cannot_tell_is_said(void **state)
 	assert_int_equal(read_wanted(&f, u), 0); /* not again for a while */
 	assert_rendered(&f, u, NULL, false,
 			"known_function;[fake: no_name];known_function;[fake: no_thread_state]");
-	assert_string_equal(stacks_end(f.s, f.tgid, f.start_ns, u), "no_thread_state");
+	assert_string_equal(stacks_end(f.s, f.id, u), "no_thread_state");
 	done(&f);
 }
 
@@ -1053,7 +1053,7 @@ static void names_of_another_exec_are_not_taken(void **state)
 
 	(void)state;
 	run_fake(&f);
-	stacks_want(f.s, f.tgid, f.start_ns, u);
+	stacks_want(f.s, f.id, u);
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 1);
 	w[0]->exec_id = 2; /* an answer that came too late */
@@ -1073,8 +1073,8 @@ static void names_of_who_has_ended_are_not_wanted(void **state)
 
 	(void)state;
 	run_fake(&f);
-	stacks_want(f.s, f.tgid, f.start_ns, STACK(NULL, RUN(1, 7)));
-	stacks_exited(f.s, f.tgid, f.start_ns, UINT64_MAX, 0);
+	stacks_want(f.s, f.id, STACK(NULL, RUN(1, 7)));
+	stacks_exited(f.s, f.id, UINT64_MAX, 0);
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 0);
 	free(w);

@@ -22,8 +22,7 @@ static void want(struct stacks *s, struct process *p)
 
 	if (!p->wanted) {
 		p->wanted = xcalloc(1, sizeof(*p->wanted));
-		p->wanted->tgid = (uint32_t)p->key.tgid;
-		p->wanted->start_boottime_ns = p->key.start_boottime_ns;
+		p->wanted->process = p->id;
 		p->wanted->exec_id = e->maps->exec_id;
 		DL_APPEND2(s->wanting, p, prev_wanting, next_wanting);
 	}
@@ -31,10 +30,9 @@ static void want(struct stacks *s, struct process *p)
 		p->wanted->runtimes = runtime_process_ref(e->runtimes);
 }
 
-void stacks_want(struct stacks *s, uint32_t tgid, uint64_t start_boottime_ns,
-		 const struct raw_stack *ustack)
+void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = ustack->n ? stacks_process(s, tgid, start_boottime_ns) : NULL;
+	struct process *p = ustack->n ? stacks_process(s, id) : NULL;
 	const struct exec *e = p ? &p->execs[0] : NULL;
 
 	/* Only of what it is now can anything be read. */
@@ -80,7 +78,7 @@ struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
 
 void stacks_named(struct stacks *s, struct names_wanted *w)
 {
-	struct exec *e = process_exec(stacks_process(s, w->tgid, w->start_boottime_ns), w->exec_id);
+	struct exec *e = process_exec(stacks_process(s, w->process), w->exec_id);
 
 	if (e && e->named)
 		named_take(e->named, w);

@@ -78,9 +78,10 @@ struct unwind *unwind_free(struct unwind *u)
 
 /* ---- processes ---- */
 
-static struct process *find_process(const struct unwind *u, uint32_t tgid, uint64_t start)
+static struct process *find_process(const struct unwind *u, struct process_id id)
 {
-	struct pf_process_key key = {.start_boottime_ns = start, .tgid = tgid};
+	struct pf_process_key key = {.start_boottime_ns = id.start_boottime_ns,
+				     .tgid = (uint32_t)id.tgid};
 	struct process *p;
 
 	HASH_FIND(hh, u->processes, &key, PROCESS_KEY_BYTES, p);
@@ -249,7 +250,7 @@ static int replace(struct unwind *u, struct process *old, struct process *p, str
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		   const bool *pending, const struct runtime_process *runtimes)
 {
-	struct process *old = find_process(u, m->tgid, m->start_boottime_ns), *p;
+	struct process *old = find_process(u, process_id_of(m)), *p;
 	struct list l = {0};
 	int r;
 
@@ -270,9 +271,9 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 	return r;
 }
 
-void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns)
+void unwind_exited(struct unwind *u, struct process_id id)
 {
-	struct process *p = find_process(u, tgid, start_boottime_ns);
+	struct process *p = find_process(u, id);
 
 	if (!p)
 		return;
@@ -287,8 +288,10 @@ void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
 	struct process *p, *next;
 
 	HASH_ITER (hh, u->processes, p, next) {
-		if (!lives(p->key.tgid, p->key.start_boottime_ns, arg))
-			unwind_exited(u, p->key.tgid, p->key.start_boottime_ns);
+		struct process_id id = process_id_of(&p->key);
+
+		if (!lives(id, arg))
+			unwind_exited(u, id);
 	}
 }
 

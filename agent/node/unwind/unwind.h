@@ -41,9 +41,9 @@ struct unwind *unwind_free(struct unwind *u);
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		   const bool *pending, const struct runtime_process *runtimes);
 /* All execs of it. Its tables stay until room is needed. */
-void unwind_exited(struct unwind *u, uint32_t tgid, uint64_t start_boottime_ns);
+void unwind_exited(struct unwind *u, struct process_id id);
 /* Processes whose end nobody told (a full ring): lives says who is there. */
-typedef bool unwind_lives_fn(uint32_t tgid, uint64_t start_boottime_ns, void *arg);
+typedef bool unwind_lives_fn(struct process_id id, void *arg);
 void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg);
 /*
  * Why a file of a process has no table: "budget" (tried again when there is room), "too_large",

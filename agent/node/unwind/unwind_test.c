@@ -239,9 +239,9 @@ static void exec_replaces_and_never_goes_back(void **state)
 	assert_mapping(after, 0, 4099);
 	assert_int_equal(put(u, before), -ESTALE);
 	assert_mapping(after, 0, 4099);
-	unwind_exited(u, 1, after->m.start_boottime_ns);
+	unwind_exited(u, (struct process_id){after->m.start_boottime_ns, 1});
 	assert_int_equal(look_up(&after->m, 0x410000).what, NO_PROCESS);
-	unwind_exited(u, 1, after->m.start_boottime_ns);
+	unwind_exited(u, (struct process_id){after->m.start_boottime_ns, 1});
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_processes, 0);
 	assert_int_equal(s.n_mappings, 0);
@@ -379,11 +379,11 @@ static void what_a_runtime_says_is_written_when_it_changes(void **state)
 	free(p);
 }
 
-static bool is_even(uint32_t tgid, uint64_t start_boottime_ns, void *arg)
+static bool is_even(struct process_id id, void *arg)
 {
 	(void)arg;
-	assert_int_equal(start_boottime_ns, 1000000 + tgid);
-	return tgid % 2 == 0;
+	assert_int_equal(id.start_boottime_ns, 1000000 + id.tgid);
+	return id.tgid % 2 == 0;
 }
 
 static void gone_processes_are_swept(void **state)
@@ -447,7 +447,7 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_NONE);
 	/* It is mapped nowhere any more, and can come back. */
-	unwind_exited(u, p->m.tgid, p->m.start_boottime_ns);
+	unwind_exited(u, process_id_of(&p->m));
 	assert_int_equal(image_of(20)->pieces[0].file, piece->file);
 	end(u);
 	elf_index_unref(a);
@@ -505,7 +505,7 @@ static void a_tag_does_not_outlive_its_files_table(void **state)
 	map(p, 0x400000, 0x60000, 0, a);
 	p->items[0].tag = 20;
 	assert_int_equal(put(u, p), 0);
-	unwind_exited(u, p->m.tgid, p->m.start_boottime_ns);
+	unwind_exited(u, process_id_of(&p->m));
 	assert_int_equal(image_of(20)->n_pieces, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		others[i] = index_of(200 << 10, 3 + i);

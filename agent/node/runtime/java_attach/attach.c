@@ -73,7 +73,7 @@ static int open_fds(struct attach *a)
 	_cleanup_close_ int root_fd = -1;
 	int r;
 
-	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.tgid, 0);
+	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.id.tgid, 0);
 	if (a->pidfd < 0)
 		return -errno;
 	r = perf_file_root(
@@ -86,10 +86,10 @@ static int open_fds(struct attach *a)
 static int open_process(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 {
 	_cleanup_free_ char *status = NULL;
-	int r = perf_file_status(a->file.tgid, &status);
+	int r = perf_file_status((uint32_t)a->file.id.tgid, &status);
 
 	if (r == 0)
-		r = check_process(a->file.tgid, ret_text);
+		r = check_process((uint32_t)a->file.id.tgid, ret_text);
 	if (r < 0)
 		return r;
 	if (!perf_status_number(status, "\nUid:", 1, &a->uid) ||
@@ -108,15 +108,14 @@ void attach_done(struct attach *a)
 	perf_file_done(&a->file);
 }
 
-int attach_open(uint32_t tgid, uint64_t start_boottime_ns, struct attach *ret,
-		char ret_text[ATTACH_TEXT_BYTES])
+int attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES])
 {
 	struct attach a = {.pidfd = -1,
 			   .tmp_fd = -1,
 			   .listener_ns = LISTENER_NS,
 			   .reply_ns = REPLY_NS,
 			   .spare_ns = SPARE_NS};
-	int r = perf_file_init(tgid, start_boottime_ns, &a.file);
+	int r = perf_file_init(id, &a.file);
 
 	*ret_text = '\0';
 	if (r == 0)
@@ -178,24 +177,24 @@ int attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEX
 	return r;
 }
 
-int runtime_java_attach(uint32_t tgid, uint64_t start_boottime_ns, const char *version,
+int runtime_java_attach(struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES])
 {
 	struct perf_map *map;
 	struct attach a;
 	int r = attach_check_version(version, ret_problem);
 
-	if (r == 0 && now_boot_ns() < start_boottime_ns + AGE_NS) {
+	if (r == 0 && now_boot_ns() < id.start_boottime_ns + AGE_NS) {
 		snprintf(ret_problem, RUNTIME_PROBLEM_BYTES, "the JVM is just starting");
 		r = -EAGAIN;
 	}
 	if (r == 0)
-		r = attach_open(tgid, start_boottime_ns, &a, ret_problem);
+		r = attach_open(id, &a, ret_problem);
 	if (r < 0)
 		return r;
 	r = attach_run(&a, &map, ret_problem);
 	if (r == 0)
-		java_map_give(tgid, start_boottime_ns, map);
+		java_map_give(id, map);
 	attach_done(&a);
 	return r;
 }

@@ -20,16 +20,16 @@ struct attach {
 	uint64_t spare_ns;		       /* for the child, over these; and for its end */
 };
 /* Why it is not done, for people, in ret_text. */
-int attach_open(uint32_t tgid, uint64_t start_boottime_ns, struct attach *ret,
+int attach_open(struct process_id id, struct attach *ret,
 		char ret_text[ATTACH_TEXT_BYTES]);
 /* Asks, reads the map, and leaves nothing behind. */
 int attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
 void attach_done(struct attach *a);
 
 /* ---- attach_maps.c: between perfmap.c and attach.c; any thread ---- */
-void java_map_want(uint32_t tgid, uint64_t start_boottime_ns);
-void java_map_give(uint32_t tgid, uint64_t start_boottime_ns, struct perf_map *map); /* takes map */
-struct perf_map *java_map_take(uint32_t tgid, uint64_t start_boottime_ns); /* NULL: no new one */
+void java_map_want(struct process_id id);
+void java_map_give(struct process_id id, struct perf_map *map); /* takes map */
+struct perf_map *java_map_take(struct process_id id); /* NULL: no new one */
 
 /* ---- attach_check.c: is it safe to ask? Reasons go to ret_text ---- */
 #define ATTACH_JDK_MIN 17 /* Compiler.perfmap is there (JDK-8254723) */

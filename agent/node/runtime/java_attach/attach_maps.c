@@ -14,8 +14,7 @@
 #define TICK_NS	 (NSEC_PER_SEC / 100)
 
 struct jvm {
-	uint32_t tgid;
-	uint64_t start_boottime_ns;
+	struct process_id id;
 	bool unnamed;
 	struct perf_map *map; /* given, not taken yet */
 };
@@ -25,13 +24,14 @@ static struct jvm jvms[JVMS_MAX];
 static size_t n_jvms, n_forgotten;
 
 /* The kernel and /proc tell start times in different grains. */
-static struct jvm *find(uint32_t tgid, uint64_t start_boottime_ns)
+static struct jvm *find(struct process_id id)
 {
 	for (size_t i = 0; i < n_jvms; i++) {
 		struct jvm *j = &jvms[i];
 
-		if (j->tgid == tgid && j->start_boottime_ns < start_boottime_ns + TICK_NS &&
-		    start_boottime_ns < j->start_boottime_ns + TICK_NS)
+		if (j->id.tgid == id.tgid &&
+		    j->id.start_boottime_ns < id.start_boottime_ns + TICK_NS &&
+		    id.start_boottime_ns < j->id.start_boottime_ns + TICK_NS)
 			return j;
 	}
 	return NULL;
@@ -40,7 +40,7 @@ static struct jvm *find(uint32_t tgid, uint64_t start_boottime_ns)
 /* Nobody waits for anything of it. A process of that id that is another one is a reason to keep it, no more. */
 static bool is_over(const struct jvm *j)
 {
-	return (!j->unnamed && !j->map) || (kill((pid_t)j->tgid, 0) < 0 && errno == ESRCH);
+	return (!j->unnamed && !j->map) || (kill((pid_t)j->id.tgid, 0) < 0 && errno == ESRCH);
 }
 
 /* Each in turn is forgotten where all are waited for. */
@@ -55,68 +55,68 @@ static struct jvm *make_room(void)
 	return &jvms[n_forgotten++ % JVMS_MAX];
 }
 
-static struct jvm *find_or_make(uint32_t tgid, uint64_t start_boottime_ns)
+static struct jvm *find_or_make(struct process_id id)
 {
-	struct jvm *j = find(tgid, start_boottime_ns);
+	struct jvm *j = find(id);
 
 	if (j)
 		return j;
 	j = make_room();
 	perf_map_free(j->map);
-	*j = (struct jvm){.tgid = tgid, .start_boottime_ns = start_boottime_ns};
+	*j = (struct jvm){.id = id};
 	return j;
 }
 
-void java_map_want(uint32_t tgid, uint64_t start_boottime_ns)
+void java_map_want(struct process_id id)
 {
 	pthread_mutex_lock(&lock);
-	find_or_make(tgid, start_boottime_ns)->unnamed = true;
+	find_or_make(id)->unnamed = true;
 	pthread_mutex_unlock(&lock);
 }
 
-bool runtime_java_unnamed(uint32_t tgid, uint64_t start_boottime_ns)
+bool runtime_java_unnamed(struct process_id id)
 {
 	const struct jvm *j;
 	bool unnamed;
 
 	pthread_mutex_lock(&lock);
-	j = find(tgid, start_boottime_ns);
+	j = find(id);
 	unnamed = j && j->unnamed;
 	pthread_mutex_unlock(&lock);
 	return unnamed;
 }
 
-size_t runtime_java_all_unnamed(struct runtime_java *ret, size_t max)
+size_t runtime_java_all_unnamed(struct process_id *ret, size_t max)
 {
 	size_t n = 0;
 
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < n_jvms && n < max; i++)
 		if (jvms[i].unnamed)
-			ret[n++] = (struct runtime_java){jvms[i].tgid, jvms[i].start_boottime_ns};
+			ret[n++] = jvms[i].id;
 	pthread_mutex_unlock(&lock);
 	return n;
 }
 
-void java_map_give(uint32_t tgid, uint64_t start_boottime_ns, struct perf_map *map)
+void java_map_give(struct process_id id, struct perf_map *map)
 {
 	struct jvm *j;
 
 	pthread_mutex_lock(&lock);
-	j = find_or_make(tgid, start_boottime_ns);
+	j = find_or_make(id);
 	perf_map_free(j->map);
 	j->map = map;
 	j->unnamed = false;
 	pthread_mutex_unlock(&lock);
 }
 
-struct perf_map *java_map_take(uint32_t tgid, uint64_t start_boottime_ns)
+struct perf_map *java_map_take(struct process_id id)
 {
 	struct perf_map *map;
 	struct jvm *j;
 
 	pthread_mutex_lock(&lock);
-	j = find(tgid, start_boottime_ns);
+	j = find(id);
 	map = j ? TAKE_PTR(j->map) : NULL;
 	pthread_mutex_unlock(&lock);
 	return map;

@@ -111,7 +111,7 @@ static void test_first_thread_has_ended(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	if (attach_open((uint32_t)pid, start, &a, text))
+	if (attach_open((struct process_id){start, pid}, &a, text))
 		fail_msg("%s", text);
 	assert_true(a.tmp_fd >= 0);
 	attach_done(&a);
@@ -139,7 +139,7 @@ static int set_up(void **state)
 	close(fds[0]);
 	close(fds[1]);
 	assert_int_equal(proc_start_boottime(f->pid, &start), 0);
-	assert_int_equal(attach_open(f->pid, start, &f->a, text), 0);
+	assert_int_equal(attach_open((struct process_id){start, f->pid}, &f->a, text), 0);
 	f->a.listener_ns = f->a.reply_ns = 300 * NSEC_PER_MSEC;
 	snprintf(f->socket, sizeof(f->socket), "/tmp/.java_pid%d", f->pid);
 	snprintf(f->trigger, sizeof(f->trigger), "/tmp/.attach_pid%d", f->pid);
@@ -524,7 +524,7 @@ static bool names(const struct jvm *j, const struct perf_map *m, const char *nam
 	struct mappings *maps;
 	bool found = false;
 
-	assert_int_equal(mappings_read(j->tgid, j->start, 0, &maps), 0);
+	assert_int_equal(mappings_read((struct process_id){j->start, j->tgid}, 0, &maps), 0);
 	for (size_t i = 0; i < maps->n; i++) {
 		const struct mapping *x = &maps->items[i];
 
@@ -555,7 +555,7 @@ static struct runtime_process *learn_alone(const struct jvm *j, struct parser *p
 	struct mappings *maps;
 	bool again;
 
-	assert_int_equal(mappings_read(j->tgid, j->start, 0, &maps), 0);
+	assert_int_equal(mappings_read((struct process_id){j->start, j->tgid}, 0, &maps), 0);
 	indexes = xcalloc(maps->n + 1, sizeof(struct elf_index *));
 	for (size_t i = 0; i < maps->n; i++)
 		if (str_has_suffix(maps->items[i].path, "/libjvm.so"))
@@ -581,16 +581,16 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
 	assert_int_equal(chown(path, 12345, 12346), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
-	java_map_give(j->tgid, j->start, perf_map_new()); /* nobody wants it */
-	perf_map_free(java_map_take(j->tgid, j->start));
-	assert_false(runtime_java_unnamed(j->tgid, j->start));
+	java_map_give((struct process_id){j->start, j->tgid}, perf_map_new()); /* nobody wants it */
+	perf_map_free(java_map_take((struct process_id){j->start, j->tgid}));
+	assert_false(runtime_java_unnamed((struct process_id){j->start, j->tgid}));
 	p = learn_alone(j, parser);
 	assert_int_equal(runtime_process_n(p), *problem ? 1 : 0);
 	if (p) {
 		assert_null(runtime_process_at(p, 0).learnt->data);
 		assert_string_equal(runtime_process_at(p, 0).learnt->problem, problem);
 	}
-	assert_true(runtime_java_unnamed(j->tgid, j->start));
+	assert_true(runtime_java_unnamed((struct process_id){j->start, j->tgid}));
 	runtime_process_unref(p);
 }
 
@@ -607,22 +607,23 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	assert_int_equal(parser_new(&config, &parser), 0);
 	start_jvm(java, "-Xms32m", dir, &j);
 	assert_null(learn_alone(&j, parser));
-	assert_true(runtime_java_unnamed(j.tgid, j.start));
+	assert_true(runtime_java_unnamed((struct process_id){j.start, j.tgid}));
 	/* too young for runtime_java_attach */
-	assert_int_equal(runtime_java_attach(j.tgid, j.start, "17.0.1", text), -EAGAIN);
+	assert_int_equal(runtime_java_attach((struct process_id){j.start, j.tgid}, "17.0.1", text),
+			 -EAGAIN);
 	assert_string_equal(text, "the JVM is just starting");
 	assert_wanted_with(&j, parser, "", "");
 	assert_wanted_with(&j, parser, "1000 10 other\n",
 			   "/tmp/perf-1.map is not used: it was written before the process began");
-	assert_int_equal(attach_open(j.tgid, j.start, &a, text), 0);
+	assert_int_equal(attach_open((struct process_id){j.start, j.tgid}, &a, text), 0);
 	assert_int_equal(attach_run(&a, &map, text), 0);
 	attach_done(&a);
-	java_map_give(j.tgid, j.start, map);
+	java_map_give((struct process_id){j.start, j.tgid}, map);
 	p = learn_alone(&j, parser);
 	assert_int_equal(runtime_process_n(p), 1);
 	assert_non_null(runtime_process_at(p, 0).learnt->data);
 	assert_true(runtime_process_at(p, 0).learnt->n_ranges >= 1);
-	assert_false(runtime_java_unnamed(j.tgid, j.start));
+	assert_false(runtime_java_unnamed((struct process_id){j.start, j.tgid}));
 	runtime_process_unref(p);
 	stop_jvm(&j);
 	parser_free(parser);
@@ -634,7 +635,7 @@ static void ask_jvm(const struct jvm *j)
 	struct perf_map *map = NULL;
 	struct attach a;
 
-	assert_int_equal(attach_open(j->tgid, j->start, &a, text), 0);
+	assert_int_equal(attach_open((struct process_id){j->start, j->tgid}, &a, text), 0);
 	assert_int_equal(a.uid, 12345);
 	assert_int_equal(a.gid, 12346);
 	assert_int_equal(a.file.own_pid, 1);
@@ -662,7 +663,7 @@ static void assert_not_asked(const char *java, const char *option, const char *d
 	struct jvm j;
 
 	start_jvm(java, option, dir, &j);
-	assert_int_equal(attach_open(j.tgid, j.start, &a, text), -ENOTSUP);
+	assert_int_equal(attach_open((struct process_id){j.start, j.tgid}, &a, text), -ENOTSUP);
 	assert_string_equal(text, why);
 	stop_jvm(&j);
 }
@@ -724,22 +725,23 @@ static void test_real_jvms_left_alone(void **state)
 static void test_wanted_and_given(void **state)
 {
 	struct perf_map *m = perf_map_new();
-	struct runtime_java all[8];
+	struct process_id all[8];
 
 	(void)state;
-	assert_false(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
-	java_map_want(7, 1000 * NSEC_PER_SEC);
-	assert_true(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
-	assert_false(runtime_java_unnamed(7, 1001 * NSEC_PER_SEC)); /* another process */
+	assert_false(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	java_map_want((struct process_id){1000 * NSEC_PER_SEC, 7});
+	assert_true(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	assert_false(runtime_java_unnamed(
+		(struct process_id){1001 * NSEC_PER_SEC, 7})); /* another process */
 	assert_int_equal(runtime_java_all_unnamed(all, 8), 1);
 	assert_int_equal(all[0].tgid, 7);
 	assert_true(all[0].start_boottime_ns == 1000 * NSEC_PER_SEC);
-	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
-	java_map_give(7, 1000 * NSEC_PER_SEC, m);
-	assert_false(runtime_java_unnamed(7, 1000 * NSEC_PER_SEC));
+	assert_null(java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	java_map_give((struct process_id){1000 * NSEC_PER_SEC, 7}, m);
+	assert_false(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
 	assert_int_equal(runtime_java_all_unnamed(all, 8), 0);
-	assert_ptr_equal(java_map_take(7, 1000 * NSEC_PER_SEC), m);
-	assert_null(java_map_take(7, 1000 * NSEC_PER_SEC));
+	assert_ptr_equal(java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}), m);
+	assert_null(java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
 	perf_map_free(m);
 }
 
@@ -749,16 +751,16 @@ static uint64_t forgotten(void)
 }
 
 /* One more JVM, which lives; all that are waited for now. */
-static size_t want_one(uint64_t start_s, struct runtime_java all[300])
+static size_t want_one(uint64_t start_s, struct process_id all[300])
 {
-	java_map_want(getpid(), start_s * NSEC_PER_SEC);
-	assert_true(runtime_java_unnamed(getpid(), start_s * NSEC_PER_SEC));
+	java_map_want((struct process_id){start_s * NSEC_PER_SEC, getpid()});
+	assert_true(runtime_java_unnamed((struct process_id){start_s * NSEC_PER_SEC, getpid()}));
 	return runtime_java_all_unnamed(all, 300);
 }
 
 static void test_who_is_forgotten_is_counted(void **state)
 {
-	struct runtime_java all[300];
+	struct process_id all[300];
 	uint64_t before = forgotten();
 	pid_t ended = fork();
 	size_t given = 0;
@@ -769,27 +771,29 @@ static void test_who_is_forgotten_is_counted(void **state)
 	assert_int_equal(waitpid(ended, NULL, 0), ended);
 	for (uint64_t i = 1; i <= 255; i++)
 		assert_int_equal(want_one(i, all), i);
-	java_map_want(ended, NSEC_PER_SEC);
+	java_map_want((struct process_id){NSEC_PER_SEC, ended});
 	/* who has ended, and who has been asked, make room */
 	assert_int_equal(want_one(256, all), 256);
-	assert_false(runtime_java_unnamed(ended, NSEC_PER_SEC));
-	java_map_give(getpid(), 100 * NSEC_PER_SEC, perf_map_new());
-	perf_map_free(java_map_take(getpid(), 100 * NSEC_PER_SEC));
+	assert_false(runtime_java_unnamed((struct process_id){NSEC_PER_SEC, ended}));
+	java_map_give((struct process_id){100 * NSEC_PER_SEC, getpid()}, perf_map_new());
+	perf_map_free(java_map_take((struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
 	assert_int_equal(forgotten(), before);
 	/* else one that is to be asked is forgotten, each time another one */
 	assert_int_equal(want_one(258, all), 256);
 	assert_int_equal(want_one(259, all), 256);
-	assert_true(runtime_java_unnamed(getpid(), 258 * NSEC_PER_SEC));
+	assert_true(runtime_java_unnamed((struct process_id){258 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(forgotten(), before + 2);
 	/* a map that nobody has looked at yet is as good a reason */
 	for (size_t i = 0; i < 256; i++)
-		java_map_give(getpid(), all[i].start_boottime_ns, perf_map_new());
+		java_map_give((struct process_id){all[i].start_boottime_ns, getpid()},
+			      perf_map_new());
 	assert_int_equal(want_one(260, all), 1);
 	assert_int_equal(forgotten(), before + 3);
-	java_map_give(getpid(), 260 * NSEC_PER_SEC, perf_map_new());
+	java_map_give((struct process_id){260 * NSEC_PER_SEC, getpid()}, perf_map_new());
 	for (uint64_t i = 1; i <= 260; i++) {
-		struct perf_map *map = java_map_take(getpid(), i * NSEC_PER_SEC);
+		struct perf_map *map =
+			java_map_take((struct process_id){i * NSEC_PER_SEC, getpid()});
 
 		given += !!map;
 		perf_map_free(map);

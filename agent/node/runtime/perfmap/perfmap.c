@@ -121,7 +121,7 @@ static bool is_older(const struct state *s)
 
 static void look_at_file(struct state *s)
 {
-	struct perf_map *given = java_map_take(s->file.tgid, s->file.start_boottime_ns);
+	struct perf_map *given = java_map_take(s->file.id);
 
 	if (given) {
 		perf_file_set(&s->file, given);
@@ -134,7 +134,7 @@ static void look_at_file(struct state *s)
 static int make_state(const struct runtime_look *look, struct state **ret)
 {
 	struct state *s = xcalloc(1, sizeof(*s));
-	int r = perf_file_init(look->maps->tgid, look->maps->start_boottime_ns, &s->file);
+	int r = perf_file_init(process_id_of(look->maps), &s->file);
 
 	if (r < 0) {
 		free(s);
@@ -202,7 +202,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		return 0;
 	}
 	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
-		java_map_want(s->file.tgid, s->file.start_boottime_ns);
+		java_map_want(s->file.id);
 	forget(s);
 	free(TAKE_PTR(ret->ranges));
 	ret->n_ranges = 0;
@@ -243,7 +243,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	if (!name && s->error < 0 && s->error != -ENOENT)
 		return s->error;
 	if (!name && s->given)
-		java_map_want(s->file.tgid, s->file.start_boottime_ns);
+		java_map_want(s->file.id);
 	if (!name)
 		return -ENOENT;
 	perf_map_names(name, s->writer, ret);

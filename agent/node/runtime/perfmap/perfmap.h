@@ -31,8 +31,7 @@ uint64_t perf_map_replaced(const struct perf_map *m);
 #define PERF_MAP_SLICE_BYTES (8u << 20) /* read at once */
 
 struct perf_file {
-	uint32_t tgid;
-	uint64_t start_boottime_ns;
+	struct process_id id;
 	uint32_t own_pid;	     /* what the process calls itself */
 	uint64_t dev, inode, offset; /* what was read, up to where */
 	char tail[64];		     /* the bytes before offset */
@@ -41,7 +40,7 @@ struct perf_file {
 	struct perf_map *map;
 };
 /* NULL map; -ESRCH. */
-int perf_file_init(uint32_t tgid, uint64_t start_boottime_ns, struct perf_file *ret);
+int perf_file_init(struct process_id id, struct perf_file *ret);
 void perf_file_done(struct perf_file *f);
 /* Another map than so far; takes it. */
 void perf_file_set(struct perf_file *f, struct perf_map *map);

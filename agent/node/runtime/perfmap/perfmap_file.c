@@ -81,19 +81,19 @@ bool perf_status_number(const char *status, const char *field, int k, uint32_t *
 
 bool perf_file_same_process(const struct perf_file *f)
 {
-	return proc_check(f->tgid, f->start_boottime_ns) == 0;
+	return proc_check(f->id) == 0;
 }
 
-int perf_file_init(uint32_t tgid, uint64_t start_boottime_ns, struct perf_file *ret)
+int perf_file_init(struct process_id id, struct perf_file *ret)
 {
-	struct perf_file f = {.tgid = tgid, .start_boottime_ns = start_boottime_ns};
+	struct perf_file f = {.id = id};
 	_cleanup_free_ char *status = NULL;
-	int r = perf_file_status(tgid, &status);
+	int r = perf_file_status((uint32_t)id.tgid, &status);
 
 	if (r < 0)
 		return r;
 	if (!perf_status_number(status, "\nNSpid:", -1, &f.own_pid))
-		f.own_pid = tgid;
+		f.own_pid = (uint32_t)id.tgid;
 	if (!perf_file_same_process(&f))
 		return -ESRCH;
 	*ret = f;
@@ -125,10 +125,10 @@ int perf_file_root(const struct perf_file *f, int *ret_fd)
 	_cleanup_close_ int fd = -1, thread_fd = -1;
 	char path[40];
 
-	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root", f->tgid);
+	snprintf(path, sizeof(path), "/proc/%" PRIu64 "/root", f->id.tgid);
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT) {
-		if (proc_open_living(f->tgid, &thread_fd) < 0)
+		if (proc_open_living((uint32_t)f->id.tgid, &thread_fd) < 0)
 			return -ESRCH;
 		fd = openat(thread_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
@@ -164,7 +164,7 @@ static bool is_trusted(const struct perf_file *f, uid_t owner)
 	_cleanup_free_ char *status = NULL;
 	uint32_t uid;
 
-	return owner == 0 || (perf_file_status(f->tgid, &status) == 0 &&
+	return owner == 0 || (perf_file_status((uint32_t)f->id.tgid, &status) == 0 &&
 			      perf_status_number(status, "\nUid:", 1, &uid) && owner == uid);
 }
 
@@ -224,7 +224,7 @@ static bool continues(const struct perf_file *f, int fd, const struct stat *st)
  */
 bool perf_file_is_older(const struct perf_file *f, const struct stat *st)
 {
-	int64_t older_ns = (int64_t)(now_boot_ns() - f->start_boottime_ns + OLDER_NS);
+	int64_t older_ns = (int64_t)(now_boot_ns() - f->id.start_boottime_ns + OLDER_NS);
 	const struct timespec *written = &st->st_mtim;
 	struct timespec now;
 

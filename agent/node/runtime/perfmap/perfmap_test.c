@@ -350,7 +350,7 @@ static int set_up(void **state)
 	uint64_t start;
 
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
-	assert_int_equal(perf_file_init(getpid(), start, &p->file), 0);
+	assert_int_equal(perf_file_init((struct process_id){start, getpid()}, &p->file), 0);
 	assert_int_equal(p->file.own_pid, getpid());
 	snprintf(p->path, sizeof(p->path), "/tmp/perf-%d.map", getpid());
 	unlink(p->path);
@@ -450,7 +450,7 @@ static void test_file_of_another_user(void **state)
 /* As if it was there when the process began: a container's /tmp that outlived the one before. */
 static void make_older(const struct place *p)
 {
-	uint64_t age_ns = now_boot_ns() - p->file.start_boottime_ns + 2 * NSEC_PER_SEC;
+	uint64_t age_ns = now_boot_ns() - p->file.id.start_boottime_ns + 2 * NSEC_PER_SEC;
 	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}};
 
 	clock_gettime(CLOCK_REALTIME, &t[1]);
@@ -519,15 +519,16 @@ static void test_process_is_gone(void **state)
 {
 	struct place *p = *state;
 	struct perf_file f;
-	uint64_t start = p->file.start_boottime_ns;
+	uint64_t start = p->file.id.start_boottime_ns;
 	pid_t pid = fork();
 
 	if (pid == 0)
 		_exit(0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	assert_int_equal(perf_file_init(pid, start, &f), -ESRCH);
+	assert_int_equal(perf_file_init((struct process_id){start, pid}, &f), -ESRCH);
 	/* The number is another process's by now. */
-	assert_int_equal(perf_file_init(getpid(), start + NSEC_PER_SEC, &f), -ESRCH);
+	assert_int_equal(perf_file_init((struct process_id){start + NSEC_PER_SEC, getpid()}, &f),
+			 -ESRCH);
 }
 
 /* ---- a process with generated code: this one ---- */
@@ -543,7 +544,7 @@ struct code {
 
 static void read_code(struct place *p, struct code *ret)
 {
-	assert_int_equal(mappings_read(getpid(), p->file.start_boottime_ns, 0, &ret->maps), 0);
+	assert_int_equal(mappings_read(p->file.id, 0, &ret->maps), 0);
 	ret->indexes = xcalloc(ret->maps->n + 1, sizeof(struct elf_index *));
 }
 
@@ -735,14 +736,15 @@ static void test_given_map(void **state)
 
 	make_code(*state, &c);
 	text = xasprintf("%" PRIx64 " 10 given\n", (uint64_t)(uintptr_t)c.at);
-	java_map_give(getpid(), c.maps->start_boottime_ns, map_of(text));
+	java_map_give((struct process_id){c.maps->start_boottime_ns, getpid()}, map_of(text));
 	p = learn(&c, NULL);
 	p = learn(&c, p);
 	name = name_of(p, (uintptr_t)c.at);
 	assert_string_equal(name, "given");
-	assert_false(runtime_java_unnamed(getpid(), c.maps->start_boottime_ns));
+	assert_false(
+		runtime_java_unnamed((struct process_id){c.maps->start_boottime_ns, getpid()}));
 	assert_null(name_of(p, (uintptr_t)c.at + 0x100));
-	assert_true(runtime_java_unnamed(getpid(), c.maps->start_boottime_ns));
+	assert_true(runtime_java_unnamed((struct process_id){c.maps->start_boottime_ns, getpid()}));
 	runtime_process_unref(p);
 	code_done(&c);
 }
